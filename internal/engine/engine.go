@@ -1,0 +1,221 @@
+// Package engine is the scripts' face in Go: a method a script, with typed
+// requests and replies. It knows nothing of waiting or holding; it knows how a
+// script is sent, once, and what an error tells about whether it ran.
+package engine
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/keys"
+)
+
+// AskEvery is how often waiters give a sign of life: shorter than the first
+// term of a grant to a waiter (2 s, PROBATION in the scripts' prelude), so that
+// one who missed its message asks in time, which is shorter than the time that
+// a waiter keeps its place without a sign (4.5 s, ALIVE there).
+const AskEvery = 1500 * time.Millisecond
+
+// MaxAsk is how many waiters one ask may name.
+const MaxAsk = 250
+
+// Engine sends scripts through one client.
+type Engine struct {
+	rdb     redis.UniversalClient
+	cluster *redis.ClusterClient // rdb where it is one, else nil
+	read    time.Duration        // the client's bound on a read, 0 = unknown
+}
+
+// CallBound is how long a call that nobody can cancel may wait for a connection.
+const CallBound = 3 * time.Second
+
+// New makes an engine. It refuses a Ring: its shards are chosen by the client,
+// so that a channel's shard need not be its key's, and resharding loses leases.
+func New(rdb redis.UniversalClient) (*Engine, error) {
+	switch c := rdb.(type) {
+	case nil:
+		return nil, fmt.Errorf("rdb is nil; want a client of go-redis v9")
+	case *redis.Ring:
+		return nil, fmt.Errorf("rdb is a *redis.Ring; want a single server, Sentinel or Cluster client")
+	case *redis.ClusterClient:
+		return &Engine{rdb: rdb, cluster: c, read: c.Options().ReadTimeout}, nil
+	case *redis.Client:
+		return &Engine{rdb: rdb, read: c.Options().ReadTimeout}, nil
+	}
+	return &Engine{rdb: rdb}, nil
+}
+
+// Bounded reports whether the client bounds each read itself, to CallBound or
+// less: then a call that nobody waits beside may be made on the caller's own
+// goroutine, which is quicker by two switches.
+func (e *Engine) Bounded() bool { return e.read > 0 && e.read <= CallBound }
+
+// Resource is a key of a family with the Redis keys that the scripts take, made
+// once a request.
+type Resource struct {
+	keys.Resource
+	Fenced bool
+
+	words [4]any // holders, queue, alive, limit or fence
+}
+
+// NewResource names the Redis keys of a resource.
+func NewResource(r keys.Resource, fenced bool) *Resource {
+	aux := "limit"
+	if fenced {
+		aux = "fence"
+	}
+	return &Resource{Resource: r, Fenced: fenced, words: [4]any{r.Part("holders"), r.Part("queue"), r.Part("alive"), r.Part(aux)}}
+}
+
+// Holders is the resource's first key: it tells resources apart.
+func (r *Resource) Holders() string { return r.words[0].(string) }
+
+// Request is what an attempt asks for. It travels with the member, so that
+// whoever hands a permit on knows it.
+type Request struct {
+	*Resource
+	Seq     uint64
+	Permits int
+	TTL     time.Duration
+	Limit   int
+
+	member string
+}
+
+// NewRequest names an attempt of handle, which is 22 characters of base64url;
+// seq is its number there, never used twice.
+func NewRequest(r *Resource, handle string, seq uint64, permits int, ttl time.Duration, limit int) *Request {
+	buf := make([]byte, 0, 64)
+	buf = append(buf, handle...)
+	buf = append(buf, '.')
+	buf = strconv.AppendUint(buf, seq, 10)
+	buf = append(buf, '.')
+	buf = strconv.AppendInt(buf, int64(permits), 10)
+	buf = append(buf, '.')
+	buf = strconv.AppendInt(buf, millis(ttl), 10)
+	buf = append(buf, '.')
+	buf = strconv.AppendInt(buf, int64(limit), 10)
+	return &Request{Resource: r, Seq: seq, Permits: permits, TTL: ttl, Limit: limit, member: string(buf)}
+}
+
+// millis rounds up: a lease is never shorter than what was asked for.
+func millis(d time.Duration) int64 {
+	return int64((d + time.Millisecond - 1) / time.Millisecond)
+}
+
+// Time asks the server for its clock, in µs.
+func (e *Engine) Time(ctx context.Context) (int64, error) {
+	t, err := e.rdb.Time(ctx).Result()
+	if err != nil {
+		e.noticed(err)
+		return 0, err
+	}
+	return t.UnixMicro(), nil
+}
+
+// Subscribe opens a subscription on one channel.
+func (e *Engine) Subscribe(ctx context.Context, channel string) *redis.PubSub {
+	return e.rdb.Subscribe(ctx, channel)
+}
+
+// Do sends a call and waits for the answer. It may outlast ctx: go-redis does
+// not interrupt a read. An unknown script is sent again in full.
+func (e *Engine) Do(ctx context.Context, c *Call) ([]int64, error) {
+	cmd := c.command(ctx)
+	err := e.rdb.Process(ctx, cmd)
+	if unknownScript(err) {
+		c.inFull()
+		cmd = c.command(ctx)
+		err = e.rdb.Process(ctx, cmd)
+	}
+	e.noticed(err)
+	return cmd.Val(), err
+}
+
+// Send sends calls in one pipeline, which go-redis splits by node in a Cluster,
+// and gives each its outcome through Done.
+func (e *Engine) Send(ctx context.Context, calls []*Call) {
+	e.pipeline(ctx, calls)
+	var unknown []*Call
+	for _, c := range calls {
+		if unknownScript(c.cmd.Err()) {
+			c.inFull()
+			unknown = append(unknown, c)
+		}
+	}
+	if len(unknown) > 0 {
+		// One in full teaches the server; the others need not carry the text.
+		e.inTurn(ctx, unknown)
+	}
+	for _, c := range calls {
+		err := c.cmd.Err()
+		e.noticed(err)
+		if c.Done != nil {
+			c.Done(c.cmd.Val(), err)
+		}
+	}
+}
+
+// inTurn sends calls whose script a server did not know: each script's first
+// one a node in full, then the rest by name, in order.
+func (e *Engine) inTurn(ctx context.Context, calls []*Call) {
+	type taught struct {
+		s    *script
+		node string
+	}
+	seen := map[taught]bool{}
+	for _, c := range calls {
+		k := taught{c.script, c.Node}
+		if seen[k] {
+			c.args[0], c.args[1] = "evalsha", c.script.sha
+		}
+		seen[k] = true
+	}
+	e.pipeline(ctx, calls)
+}
+
+func (e *Engine) pipeline(ctx context.Context, calls []*Call) {
+	pipe := e.rdb.Pipeline()
+	for _, c := range calls {
+		_ = pipe.Process(ctx, c.command(ctx))
+	}
+	_, _ = pipe.Exec(ctx) // each command has its own outcome
+}
+
+// noticed reloads a Cluster's topology when a node could not be talked to:
+// go-redis would go on asking the old primary for a minute.
+func (e *Engine) noticed(err error) {
+	if e.cluster == nil || err == nil {
+		return
+	}
+	if network(err) || strings.HasPrefix(err.Error(), "READONLY") || strings.HasPrefix(err.Error(), "CLUSTERDOWN") {
+		e.cluster.ReloadState(context.Background())
+	}
+}
+
+// Node names the server that has the resource, as far as the client knows: calls
+// for one node go together, so that a node that hangs delays no other's. Empty
+// where there is one server.
+func (e *Engine) Node(r *Resource) string {
+	if e.cluster == nil {
+		return ""
+	}
+	node, err := e.cluster.MasterForKey(context.Background(), r.Holders())
+	if err != nil {
+		return "?"
+	}
+	return node.Options().Addr
+}
+
+// ID names the attempt in listings and to operators. Eight characters of the
+// handle and the attempt's number are no two alike on one key; the owner id,
+// with all of its random bits, is not shown.
+func (r *Request) ID() string {
+	return r.member[:8] + "-" + strconv.FormatUint(r.Seq, 10)
+}

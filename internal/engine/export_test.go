@@ -1,0 +1,27 @@
+package engine
+
+import (
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/luascripts"
+)
+
+// Member is the owner id as the scripts know it.
+func (r *Request) Member() string { return r.member }
+
+// Constant is a duration that the scripts' prelude sets, in ms there.
+func Constant(t *testing.T, name string) time.Duration {
+	t.Helper()
+	m := regexp.MustCompile(`(?m)^local ` + name + ` = (\d+)`).FindStringSubmatch(luascripts.Leave)
+	if m == nil {
+		t.Fatalf("the prelude sets no %s", name)
+	}
+	ms, err := strconv.Atoi(m[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(ms) * time.Millisecond
+}

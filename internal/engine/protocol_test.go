@@ -1,0 +1,389 @@
+package engine_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/engine"
+	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+// world is an engine, and the keys of one resource of it.
+type world struct {
+	*testing.T
+	rdb redis.UniversalClient
+	eng *engine.Engine
+	res *engine.Resource
+	seq uint64
+}
+
+// Two handles, as managers name theirs: 22 characters.
+const (
+	hereHandle  = "hhhhhhhhhhhhhhhhhhhhhh"
+	thereHandle = "tttttttttttttttttttttt"
+)
+
+func newWorld(t *testing.T, rdb redis.UniversalClient, fenced bool) *world {
+	t.Helper()
+	eng, err := engine.New(rdb)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kind := keys.Semaphore
+	if fenced {
+		kind = keys.Mutex
+	}
+	res, err := keys.Family{Kind: kind, Name: redistest.Name(t)}.Resource("k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &world{T: t, rdb: rdb, eng: eng, res: engine.NewResource(res, fenced)}
+}
+
+func each(t *testing.T, fenced bool, fn func(w *world)) {
+	redistest.Each(t, func(t *testing.T, target redistest.Target) {
+		t.Parallel()
+		fn(newWorld(t, target.Client(t), fenced))
+	})
+}
+
+// request is a new attempt of a handle.
+func (w *world) request(handle string, permits, limit int, ttl time.Duration) *engine.Request {
+	w.seq++
+	return engine.NewRequest(w.res, handle, w.seq, permits, ttl, limit)
+}
+
+func (w *world) lock(handle string) *engine.Request {
+	return w.request(handle, 1, 1, time.Minute)
+}
+
+func (w *world) tryEnter(r *engine.Request, o engine.EnterOptions) (engine.EnterReply, error) {
+	w.Helper()
+	v, err := w.eng.Do(context.Background(), r.Enter(o))
+	if err != nil {
+		return engine.EnterReply{}, err
+	}
+	reply, err := engine.ParseEnter(v)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return reply, nil
+}
+
+// enter queues where nothing is free, and fails the test unless it is answered
+// as wanted.
+func (w *world) enter(r *engine.Request, want engine.Code) engine.EnterReply {
+	w.Helper()
+	reply, err := w.tryEnter(r, engine.EnterOptions{Wait: true})
+	if err != nil {
+		w.Fatal(err)
+	}
+	if reply.Code != want {
+		w.Fatalf("enter answered %d; want %d", reply.Code, want)
+	}
+	return reply
+}
+
+func (w *world) leave(r *engine.Request, void int64) engine.LeaveReply {
+	w.Helper()
+	v, err := w.eng.Do(context.Background(), r.Leave("", void))
+	if err != nil {
+		w.Fatal(err)
+	}
+	reply, err := engine.ParseLeave(v)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return reply
+}
+
+func (w *world) ask(rs ...*engine.Request) engine.AskReply {
+	w.Helper()
+	v, err := w.eng.Do(context.Background(), w.res.Ask("", rs))
+	if err != nil {
+		w.Fatal(err)
+	}
+	reply, err := engine.ParseAsk(v, len(rs))
+	if err != nil {
+		w.Fatal(err)
+	}
+	return reply
+}
+
+func (w *world) renew(r *engine.Request, ttl time.Duration) time.Duration {
+	w.Helper()
+	v, err := w.eng.Do(context.Background(), r.Renew("", ttl))
+	if err != nil {
+		w.Fatal(err)
+	}
+	left, err := engine.ParseRenew(v)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return left
+}
+
+// now is the server's clock in µs.
+func (w *world) now() int64 {
+	w.Helper()
+	us, err := w.eng.Time(context.Background())
+	if err != nil {
+		w.Fatal(err)
+	}
+	return us
+}
+
+// holders are the members in holders with their remaining terms.
+func (w *world) holders() map[string]time.Duration {
+	w.Helper()
+	all, err := w.rdb.ZRangeWithScores(context.Background(), w.res.Part("holders"), 0, -1).Result()
+	if err != nil {
+		w.Fatal(err)
+	}
+	now, m := w.now()/1000, map[string]time.Duration{}
+	for _, z := range all {
+		m[z.Member.(string)] = time.Duration(int64(z.Score)-now) * time.Millisecond
+	}
+	return m
+}
+
+// overdue makes the last sign of life of a waiter older, so that it is alive
+// until left from now.
+func (w *world) overdue(r *engine.Request, left time.Duration) {
+	w.Helper()
+	at := float64(w.now()/1000 + left.Milliseconds())
+	if err := w.rdb.ZAddXX(context.Background(), w.res.Part("alive"), redis.Z{Score: at, Member: r.Member()}).Err(); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// P1: an enter that runs after its own leave takes nothing.
+func TestP01_StrayEnterIsVoid(t *testing.T) {
+	each(t, true, func(w *world) {
+		r := w.lock(hereHandle)
+		w.leave(r, w.now()+time.Minute.Microseconds())
+		w.enter(r, engine.GivenUp)
+		if n := len(w.holders()); n != 0 {
+			t := w.T
+			t.Fatalf("%d permits are held by a request that was given up", n)
+		}
+		// The tombstone stops that request alone.
+		w.enter(w.lock(hereHandle), engine.Granted)
+	})
+}
+
+// P1: and one that arrives after its void time does nothing, whoever asks.
+func TestP01_VoidTimeHasPassed(t *testing.T) {
+	each(t, true, func(w *world) {
+		r, now := w.lock(hereHandle), w.now()
+		reply, err := w.tryEnter(r, engine.EnterOptions{Wait: true, Void: now - 1})
+		if err != nil || reply.Code != engine.Void || reply.Now < now {
+			w.Fatalf("enter answered %+v, %v; want void, with the server's time", reply, err)
+		}
+		if n := len(w.holders()); n != 0 {
+			w.Fatalf("a void enter took %d permits", n)
+		}
+	})
+}
+
+// P1: the client library must not send an enter again by itself.
+func TestP01_SentOnce(t *testing.T) {
+	redistest.NeedServers(t)
+	p := redistest.NewProxy(t, redistest.Shared(t, redistest.Installed()[0]).Addr())
+	w := newWorld(t, p.Client(), true)
+	w.enter(w.lock(hereHandle), engine.Granted) // the script is known from here on
+	for name, call := range map[string]*engine.Call{
+		"enter": w.lock(hereHandle).Enter(engine.EnterOptions{}),
+		"leave": w.lock(hereHandle).Leave("", 0),
+	} {
+		_, _ = w.eng.Do(context.Background(), call) // known
+		p.ResetCounts()
+		p.EatReply(redistest.Named("EVALSHA"), 1)
+		if _, err := w.eng.Do(context.Background(), call); engine.Classify(err) != engine.Unknown {
+			t.Errorf("%s without a reply: %v; want an error that says nothing of the outcome", name, err)
+		}
+		if n := p.Count("EVALSHA"); n != 1 {
+			t.Errorf("%s was sent %d times; want once", name, n)
+		}
+	}
+}
+
+// P4: whoever hands a permit on knows what the waiter asked for.
+func TestP04_TermsTravelWithTheWaiter(t *testing.T) {
+	each(t, false, func(w *world) {
+		holder := w.request(hereHandle, 4, 4, time.Minute)
+		w.enter(holder, engine.Granted)
+		short := w.request(thereHandle, 2, 4, 700*time.Millisecond)
+		low := w.request(thereHandle, 1, 2, time.Minute) // its process allows 2
+		w.enter(short, engine.Queued)
+		w.enter(low, engine.Queued)
+		w.leave(holder, 0)
+		held := w.holders()
+		if len(held) != 2 {
+			w.Fatalf("%d permits are held; want 2: the second waiter's limit is used up", len(held))
+		}
+		for m, left := range held {
+			if !strings.HasPrefix(m, short.Member()) || left > 700*time.Millisecond {
+				w.Errorf("%s is held for %v; want the first waiter for its own 700ms at most", m, left)
+			}
+		}
+		w.leave(short, 0)
+		if _, ok := w.holders()[low.Member()]; !ok {
+			w.Error("the waiter with the lower limit was not granted once it fitted")
+		}
+	})
+}
+
+// P4: the stored limit goes before the process's own.
+func TestP04_StoredLimitDecides(t *testing.T) {
+	each(t, false, func(w *world) {
+		w.rdb.Set(context.Background(), w.res.Part("limit"), 1, time.Minute)
+		w.enter(w.request(hereHandle, 1, 5, time.Minute), engine.Granted)
+		reply := w.enter(w.request(hereHandle, 1, 5, time.Minute), engine.Queued)
+		if reply.State.Limit != 1 {
+			w.Errorf("answered limit %d; want the stored 1", reply.State.Limit)
+		}
+	})
+}
+
+// P5: a head that can no longer be served is told so and blocks nobody.
+func TestP05_UnservableHead(t *testing.T) {
+	each(t, false, func(w *world) {
+		ctx := context.Background()
+		holder := w.request(hereHandle, 5, 5, time.Minute)
+		w.enter(holder, engine.Granted)
+		heavy := w.request(hereHandle, 5, 5, time.Minute)
+		light := w.request(hereHandle, 1, 5, time.Minute)
+		w.enter(heavy, engine.Queued)
+		w.enter(light, engine.Queued)
+		w.rdb.Set(ctx, w.res.Part("limit"), 3, time.Minute)
+		grants := w.leave(holder, 0).Grants
+		if len(grants) != 2 || grants[0].Seq != heavy.Seq || grants[0].Refused != 3 || grants[1].Seq != light.Seq || grants[1].Refused != 0 {
+			w.Fatalf("told %+v; want the heavy one refused for limit 3 and the light one granted", grants)
+		}
+		w.enter(heavy, engine.TooMany)
+	})
+}
+
+// P8: ask < probation < alive, as the scripts have them.
+func TestP08_ConstantsFit(t *testing.T) {
+	ask, probation, alive := engine.AskEvery, engine.Constant(t, "PROBATION"), engine.Constant(t, "ALIVE")
+	overdue := alive - engine.Constant(t, "OVERDUE")
+	if !(ask < probation && probation < alive && ask < overdue && overdue <= probation) {
+		t.Errorf("ask %v, probation %v, overdue %v, alive %v; want them to rise in that order", ask, probation, overdue, alive)
+	}
+}
+
+// P8: a grant to another process's waiter lasts for the probation, until it
+// confirms; one to the caller's own waiter has its full term.
+func TestP08_Probation(t *testing.T) {
+	each(t, true, func(w *world) {
+		holder, own, other := w.lock(hereHandle), w.lock(hereHandle), w.lock(thereHandle)
+		w.enter(holder, engine.Granted)
+		w.enter(own, engine.Queued)
+		w.enter(other, engine.Queued)
+		w.leave(holder, 0)
+		if left := w.holders()[own.Member()]; left < 50*time.Second {
+			w.Errorf("the caller's own waiter got %v; want its minute", left)
+		}
+		w.leave(own, 0)
+		if left, probation := w.holders()[other.Member()], engine.Constant(w.T, "PROBATION"); left > probation || left <= 0 {
+			w.Errorf("another's waiter got %v; want at most %v", left, probation)
+		}
+		if left := w.renew(other, time.Minute); left != time.Minute {
+			w.Errorf("confirming left %v; want the full minute", left)
+		}
+	})
+}
+
+// P8: waiters whose sign of life is overdue cost the others no probation each,
+// and keep their place until they are dead.
+func TestP08_OverdueWaitersArePassedOver(t *testing.T) {
+	each(t, true, func(w *world) {
+		holder, living := w.lock(hereHandle), w.lock(hereHandle)
+		late, dead := w.lock(thereHandle), w.lock(thereHandle)
+		w.enter(holder, engine.Granted)
+		w.enter(late, engine.Queued)
+		w.enter(dead, engine.Queued)
+		w.enter(living, engine.Queued)
+		w.overdue(late, 2*time.Second)
+		w.overdue(dead, 0)
+		if grants := w.leave(holder, 0).Grants; len(grants) != 1 || grants[0].Seq != living.Seq {
+			w.Fatalf("granted %+v; want the living waiter", grants)
+		}
+		got := w.ask(late, dead).Standings
+		if got[0].Code != engine.Queued || got[1].Code != 0 {
+			w.Errorf("the late one stands as %d, the dead one as %d; want queued and gone", got[0].Code, got[1].Code)
+		}
+		w.leave(living, 0)
+		if _, ok := w.holders()[late.Member()]; !ok {
+			w.Error("the late one was not served after its sign of life")
+		}
+	})
+}
+
+// P9: MaxWaiters counts those who still live.
+func TestP09_DeadWaitersDoNotCount(t *testing.T) {
+	each(t, true, func(w *world) {
+		w.enter(w.lock(hereHandle), engine.Granted)
+		dead := w.lock(thereHandle)
+		w.enter(dead, engine.Queued)
+		full, err := w.tryEnter(w.lock(hereHandle), engine.EnterOptions{Wait: true, MaxWaiters: 1})
+		if err != nil || full.Code != engine.QueueFull {
+			w.Fatalf("answered %+v, %v; want a full queue", full, err)
+		}
+		if got := w.rdb.ZCard(context.Background(), w.res.Part("queue")).Val(); got != 1 {
+			w.Fatalf("%d are queued after one was refused; want 1", got)
+		}
+		w.overdue(dead, 0)
+		got, err := w.tryEnter(w.lock(hereHandle), engine.EnterOptions{Wait: true, MaxWaiters: 1})
+		if err != nil || got.Code != engine.Queued {
+			w.Fatalf("answered %+v, %v; want queued: the other one is dead", got, err)
+		}
+	})
+}
+
+// P11: a retried enter gets the same token; where the fence was lost, a new one
+// that still rises.
+func TestP11_TokenOfARetriedEnter(t *testing.T) {
+	each(t, true, func(w *world) {
+		r := w.lock(hereHandle)
+		first := w.enter(r, engine.Granted).Token
+		if again := w.enter(r, engine.Granted).Token; again != first {
+			w.Errorf("the retry got token %d; want %d again", again, first)
+		}
+		w.rdb.Del(context.Background(), w.res.Part("fence"))
+		fresh := w.enter(r, engine.Granted).Token
+		if fresh <= first {
+			w.Errorf("without the fence the retry got token %d; want more than %d", fresh, first)
+		}
+		w.leave(r, 0)
+		if next := w.enter(w.lock(hereHandle), engine.Granted).Token; next <= fresh {
+			w.Errorf("the next holder got token %d; want more than %d", next, fresh)
+		}
+	})
+}
+
+// The fence keeps tokens rising although the server's clock went back.
+func TestTokenRisesWhenTheClockWentBack(t *testing.T) {
+	each(t, true, func(w *world) {
+		ahead := w.now() + time.Hour.Microseconds()
+		w.rdb.Set(context.Background(), w.res.Part("fence"), ahead, time.Minute)
+		r := w.lock(hereHandle)
+		if got := w.enter(r, engine.Granted).Token; got != uint64(ahead)+1 {
+			w.Errorf("token %d; want %d", got, ahead+1)
+		}
+		waiter := w.lock(hereHandle)
+		w.enter(waiter, engine.Queued)
+		if got := w.leave(r, 0).Grants; len(got) != 1 || got[0].Token != uint64(ahead)+2 {
+			w.Errorf("handed over %+v; want token %d", got, ahead+2)
+		}
+	})
+}

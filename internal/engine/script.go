@@ -1,0 +1,89 @@
+package engine
+
+import (
+	"context"
+	"crypto/sha1"
+	"encoding/hex"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/luascripts"
+)
+
+// script is one constant script and its name to the server.
+type script struct {
+	source, sha string
+}
+
+func load(source string) script {
+	sum := sha1.Sum([]byte(source))
+	return script{source: source, sha: hex.EncodeToString(sum[:])}
+}
+
+var (
+	enterScript    = load(luascripts.Enter)
+	leaveScript    = load(luascripts.Leave)
+	askScript      = load(luascripts.Ask)
+	renewScript    = load(luascripts.Renew)
+	guardSetScript = load(luascripts.GuardSet)
+)
+
+// once is a command that the client library sends once: after an error a script
+// that changes something may run a second time only where we know of it, since
+// a copy can arrive after all else was settled. Retries are ours.
+type once struct{ *redis.IntSliceCmd }
+
+// NoRetry tells go-redis not to send the command again by itself.
+func (once) NoRetry() bool { return true }
+
+// Call is one run of a script: what is sent, and what came back.
+type Call struct {
+	script *script
+	args   []any // "evalsha", sha, number of keys, keys…, arguments…
+	cmd    once
+
+	// Node names the server that the call is for, so that a batch has one: see
+	// Engine.Node.
+	Node string
+	// Done takes the outcome where the call was sent by Send.
+	Done func(reply []int64, err error)
+}
+
+// newCall prepares a call; args has room for the three words in front.
+func newCall(s *script, node string, nkeys int, words ...any) *Call {
+	args := make([]any, 0, 3+len(words))
+	args = append(args, "evalsha", s.sha, nkeys)
+	return &Call{script: s, Node: node, args: append(args, words...)}
+}
+
+// command makes a fresh command: one that was processed holds its outcome.
+func (c *Call) command(ctx context.Context) once {
+	c.cmd = once{redis.NewIntSliceCmd(ctx, c.args...)}
+	return c.cmd
+}
+
+// inFull switches the call to the script's text, for a server that does not
+// know it yet (a fresh one, a new primary, SCRIPT FLUSH); it knows it then.
+func (c *Call) inFull() {
+	args := append([]any(nil), c.args...)
+	args[0], args[1] = "eval", c.script.source
+	c.args = args
+}
+
+func unknownScript(err error) bool {
+	return err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT")
+}
+
+// ScriptName tells a script by its SHA1 or its text, for tests and traces: "" is
+// none of ours.
+func ScriptName(word string) string {
+	for name, s := range map[string]*script{
+		"enter": &enterScript, "leave": &leaveScript, "ask": &askScript, "renew": &renewScript, "guard set": &guardSetScript,
+	} {
+		if word == s.sha || word == s.source {
+			return name
+		}
+	}
+	return ""
+}

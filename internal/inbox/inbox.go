@@ -1,0 +1,168 @@
+// Package inbox keeps the one subscription that a handle has while any of its
+// goroutines waits: a channel of its own, on which other processes' releases
+// tell it what they granted to it. Nothing hangs on a message; the inbox only
+// makes hand-overs quick, and says when messages may have been missed.
+package inbox
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// linger keeps the subscription for the next waiter.
+	linger = 500 * time.Millisecond
+	// silence is how long a subscription may be quiet before it has to answer a
+	// PING, and how long it has for that: go-redis would never notice a network
+	// that swallows everything.
+	silence = 3 * time.Second
+)
+
+// Inbox is one channel's subscription, open while it is in use.
+type Inbox struct {
+	subscribe func(ctx context.Context) *redis.PubSub
+	message   func(payload string)
+	missed    func()
+
+	mu     sync.Mutex
+	users  int
+	closed bool
+	stop   context.CancelFunc // nil = not running
+	timer  *time.Timer        // ends the lingering
+	active sync.WaitGroup
+}
+
+// New makes an inbox. message is called for each message, missed whenever
+// messages may have been missed before (on every new subscription); both on the
+// inbox's goroutine.
+func New(subscribe func(ctx context.Context) *redis.PubSub, message func(string), missed func()) *Inbox {
+	return &Inbox{subscribe: subscribe, message: message, missed: missed}
+}
+
+// Use opens the subscription, if it is not open, without waiting for it.
+func (b *Inbox) Use() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.users++
+	if b.timer != nil {
+		b.timer.Stop()
+		b.timer = nil
+	}
+	if b.stop == nil && !b.closed {
+		var ctx context.Context
+		ctx, b.stop = context.WithCancel(context.Background())
+		b.active.Go(func() { b.run(ctx) })
+	}
+}
+
+// Unuse ends one Use. The subscription is closed a moment after the last.
+func (b *Inbox) Unuse() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.users--; b.users > 0 || b.stop == nil {
+		return
+	}
+	var timer *time.Timer
+	timer = time.AfterFunc(linger, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.timer == timer { // else it was used again
+			b.end()
+		}
+	})
+	b.timer = timer
+}
+
+// Close ends the subscription for good and waits until its goroutine has ended.
+func (b *Inbox) Close() {
+	b.mu.Lock()
+	b.closed = true
+	b.end()
+	b.mu.Unlock()
+	b.active.Wait()
+}
+
+func (b *Inbox) end() {
+	if b.timer != nil {
+		b.timer.Stop()
+		b.timer = nil
+	}
+	if b.stop != nil {
+		b.stop()
+		b.stop = nil
+	}
+}
+
+// run reads one subscription after the other until ctx ends. The library's own
+// reconnecting hides what was missed and never gives up on a silent connection,
+// so a subscription that fails is closed and another one opened.
+func (b *Inbox) run(ctx context.Context) {
+	for failures := 0; ctx.Err() == nil; failures++ {
+		began := time.Now()
+		// One that is cut as soon as it stands is no better than none.
+		if b.read(ctx) && time.Since(began) > 50*time.Millisecond {
+			failures = 0
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause(failures)):
+		}
+	}
+}
+
+// pause is how long to wait before another subscription: not at all after one
+// that worked, up to a second where none does.
+func pause(failures int) time.Duration {
+	if failures == 0 {
+		return 0
+	}
+	d := min(10*time.Millisecond<<min(failures, 7), time.Second)
+	return d/2 + rand.N(d/2)
+}
+
+// read reads one subscription until it fails, and reports whether it worked.
+func (b *Inbox) read(ctx context.Context) (worked bool) {
+	ps := b.subscribe(ctx)
+	// Closing the connection is what ends a read under way.
+	closed := make(chan struct{})
+	unhook := context.AfterFunc(ctx, func() { _ = ps.Close(); close(closed) })
+	defer func() {
+		if unhook() {
+			_ = ps.Close()
+		} else {
+			<-closed
+		}
+	}()
+	quiet := false
+	for {
+		got, err := ps.ReceiveTimeout(ctx, silence)
+		var netErr net.Error
+		switch {
+		case ctx.Err() != nil:
+			return worked
+		case err == nil:
+			quiet = false
+		case errors.As(err, &netErr) && netErr.Timeout() && !quiet:
+			quiet = true
+			if ps.Ping(ctx) != nil {
+				return worked
+			}
+			continue
+		default:
+			return worked
+		}
+		switch m := got.(type) {
+		case *redis.Subscription:
+			worked = true
+			b.missed()
+		case *redis.Message:
+			b.message(m.Payload)
+		}
+	}
+}

@@ -1,0 +1,133 @@
+// Package keys turns the names that users choose into the keys and channels of
+// Redis: distinct names give distinct keys, and all keys of one resource lie in
+// one Cluster slot, whatever bytes the names contain.
+package keys
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+)
+
+// MaxLen bounds a prefix, a family name and a key, in bytes, as the user wrote
+// them.
+const MaxLen = 512
+
+// DefaultPrefix starts every key where the user chose no other prefix.
+const DefaultPrefix = "leasehold"
+
+// Kind is the part of a key that says which package it belongs to.
+type Kind string
+
+// The kinds are three letters each: the scripts find the prefix of a key by
+// that.
+const (
+	Semaphore Kind = "sem"
+	Mutex     Kind = "mtx"
+	Guard     Kind = "grd"
+)
+
+// Family is what the keys of one handle have in common.
+type Family struct {
+	Prefix string // as configured; "" is DefaultPrefix
+	Kind   Kind
+	Name   string
+	Hash   bool // keys appear only as a hash
+}
+
+// Resource is one key of a family, and the keys of Redis that belong to it.
+type Resource struct {
+	// Label names the resource in errors and logs: family and key, escaped,
+	// the key hashed where the family says so.
+	Label string
+	base  string // everything up to the part
+}
+
+// Resource makes the Redis keys of key. The error names the bound that a bad
+// key breaks; nothing needs to have been sent by then.
+func (f Family) Resource(key string) (Resource, error) {
+	switch {
+	case key == "":
+		return Resource{}, fmt.Errorf("key is empty; want 1 to %d bytes", MaxLen)
+	case len(key) > MaxLen:
+		return Resource{}, fmt.Errorf("key has %d bytes; want 1 to %d", len(key), MaxLen)
+	}
+	if f.Hash {
+		sum := sha256.Sum256([]byte(key))
+		key = hex.EncodeToString(sum[:16])
+	} else {
+		key = Escape(key)
+	}
+	name := Escape(f.Name)
+	return Resource{
+		Label: name + "/" + key,
+		base:  f.prefix() + ":" + string(f.Kind) + ":{" + name + ":" + key + "}:",
+	}, nil
+}
+
+// Part is the Redis key of one part of the resource: "holders", "queue" and so
+// on.
+func (r Resource) Part(part string) string { return r.base + part }
+
+// Inbox is the channel on which the handle with this id is told of its grants.
+func (f Family) Inbox(handle string) string { return f.prefix() + ":inbox:" + handle }
+
+func (f Family) prefix() string {
+	if f.Prefix == "" {
+		return DefaultPrefix
+	}
+	return f.Prefix
+}
+
+// Check returns what is wrong with the family's own names, one error a field.
+func (f Family) Check() []error {
+	var errs []error
+	switch {
+	case f.Name == "":
+		errs = append(errs, fmt.Errorf("Name is empty; want 1 to %d bytes", MaxLen))
+	case len(f.Name) > MaxLen:
+		errs = append(errs, fmt.Errorf("Name has %d bytes; want 1 to %d", len(f.Name), MaxLen))
+	}
+	if len(f.Prefix) > MaxLen {
+		errs = append(errs, fmt.Errorf("Prefix has %d bytes; want at most %d", len(f.Prefix), MaxLen))
+	}
+	// A prefix is not escaped, so that "team:app" stays what operators expect;
+	// a brace in it would end up as the hash tag.
+	if i := strings.IndexFunc(f.Prefix, func(r rune) bool { return r == '{' || r == '}' || r < 0x20 || r == 0x7f }); i >= 0 {
+		errs = append(errs, fmt.Errorf("Prefix %q has %q; want no braces and no control bytes", f.Prefix, f.Prefix[i]))
+	}
+	return errs
+}
+
+// Escape makes text safe between the braces of a hash tag: braces, ':', '%',
+// and control bytes become %XX. It is injective, so that no two names meet.
+func Escape(text string) string {
+	n := 0
+	for i := range len(text) {
+		if special(text[i]) {
+			n++
+		}
+	}
+	if n == 0 {
+		return text
+	}
+	const hexDigits = "0123456789ABCDEF"
+	var b strings.Builder
+	b.Grow(len(text) + 2*n)
+	for i := range len(text) {
+		c := text[i]
+		if !special(c) {
+			b.WriteByte(c)
+			continue
+		}
+		b.WriteByte('%')
+		b.WriteByte(hexDigits[c>>4])
+		b.WriteByte(hexDigits[c&15])
+	}
+	return b.String()
+}
+
+func special(c byte) bool {
+	return c == '{' || c == '}' || c == ':' || c == '%' || c < 0x20 || c == 0x7f
+}

@@ -1,0 +1,65 @@
+package lease
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/engine"
+	"github.com/leasehold-go/leasehold/internal/renew"
+)
+
+// giveBack is a leave that is sent until it is answered, or until there is
+// nothing left to give back: the term is over and no enter can arrive any more.
+type giveBack struct {
+	m     *Manager
+	req   *engine.Request
+	stray int64
+	until time.Time
+	tries int // on the loop only
+	over  atomic.Bool
+	entry renew.Entry
+}
+
+// giveBack ends a waiter and gives back what it was or may yet be granted.
+func (m *Manager) giveBack(w *waiter) {
+	m.forget(w)
+	m.giveBackHeld(w.req, w.stray)
+}
+
+// giveBackHeld gives back in the background.
+func (m *Manager) giveBackHeld(req *engine.Request, stray int64) {
+	g := m.newGiveBack(req, stray)
+	m.loop.Put(&g.entry, g, time.Now(), 0)
+}
+
+func (m *Manager) newGiveBack(req *engine.Request, stray int64) *giveBack {
+	return &giveBack{m: m, req: req, stray: stray, until: time.Now().Add(max(req.TTL, voidAfter))}
+}
+
+// Due sends the leave.
+func (g *giveBack) Due(now time.Time, calls []*engine.Call) ([]*engine.Call, time.Time, time.Duration) {
+	if g.over.Load() || !now.Before(g.until) {
+		return calls, time.Time{}, 0
+	}
+	c := g.req.Leave(g.m.eng.Node(g.req.Resource), g.stray)
+	c.Done = func(v []int64, err error) { g.answered(now, v, err) }
+	g.tries++
+	pause := 4 * backoff(g.tries)
+	return append(calls, c), now.Add(pause), pause / 2
+}
+
+func (g *giveBack) answered(sent time.Time, v []int64, err error) {
+	var r engine.LeaveReply
+	if err == nil {
+		r, err = engine.ParseLeave(v)
+	}
+	if err != nil {
+		if engine.Classify(err) == engine.Unknown {
+			g.m.askSoon(g.req.Resource)
+		}
+		return // it is scheduled to be sent again
+	}
+	g.over.Store(true)
+	g.m.loop.Remove(&g.entry)
+	g.m.deliver(r.Grants, sent)
+}

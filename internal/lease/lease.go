@@ -1,0 +1,383 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/engine"
+	"github.com/leasehold-go/leasehold/internal/renew"
+)
+
+type condition int
+
+const (
+	held condition = iota
+	lost
+	released
+)
+
+// Lease is one thing held: permits of a key, or a lock. It is made by Acquire
+// in place, so that the packages' types hold it without another allocation.
+type Lease struct {
+	m      *Manager
+	key    string
+	req    *engine.Request
+	token  uint64
+	parent context.Context // the acquiring one
+	maxEnd time.Time       // MaxHold, by the local clock; zero = none
+	stray  int64           // see waiter.stray
+	entry  renew.Entry
+
+	mu       sync.Mutex
+	cond     condition
+	deadline time.Time // until when it is surely ours
+	renewAt  time.Time
+	failure  error     // of the last renewal, nil where it was answered
+	loss     error     // why it is lost
+	back     *giveBack // once MaxHold ended it: in its place in the loop
+	ctx      context.Context
+	cancel   context.CancelCauseFunc
+}
+
+// start makes l the lease of a granted acquisition, and has it renewed. False:
+// the grant is over already.
+func (l *Lease) start(ctx context.Context, q *acquisition, e event) bool {
+	m, now := q.m, time.Now()
+	if !e.deadline.After(now) {
+		return false
+	}
+	l.m, l.key, l.req, l.token, l.parent = m, q.Key, q.w.req, e.token, ctx
+	l.stray, l.deadline = q.w.stray, e.deadline
+	if m.cfg.MaxHold > 0 {
+		l.maxEnd = now.Add(m.cfg.MaxHold)
+	}
+	m.mu.Lock()
+	delete(m.waiters, q.w.req.Seq)
+	m.ungroup(q.w)
+	closed := m.closed
+	if !closed {
+		m.leases[l] = struct{}{}
+	}
+	m.mu.Unlock()
+	if closed {
+		return false // given back; the next enter finds the handle closed
+	}
+	l.plan(now)
+	at, slack := l.next()
+	m.loop.Put(&l.entry, l, at, slack)
+	return true
+}
+
+// plan sets when to renew: after a third of what is left, spread by a tenth.
+// Called with the lock, or before anybody else has l.
+func (l *Lease) plan(now time.Time) {
+	left := min(l.deadline.Sub(now), l.req.TTL)
+	l.renewAt = now.Add(left/3 - rand.N(left/30+1))
+}
+
+// next is when Due has something to do, and how much earlier it may be called.
+func (l *Lease) next() (time.Time, time.Duration) {
+	at := l.renewAt
+	slack := l.req.TTL / 24
+	if l.deadline.Before(at) {
+		at, slack = l.deadline, 0
+	}
+	if !l.maxEnd.IsZero() && l.maxEnd.Before(at) {
+		at, slack = l.maxEnd, 0
+	}
+	return at, slack
+}
+
+// Due ends the lease when its time is over, and renews it before.
+func (l *Lease) Due(now time.Time, calls []*engine.Call) ([]*engine.Call, time.Time, time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.back != nil:
+		return l.back.Due(now, calls)
+	case l.cond != held:
+		return calls, time.Time{}, 0
+	case !l.maxEnd.IsZero() && !now.Before(l.maxEnd):
+		l.lose(leasehold.ErrMaxHold)
+		l.back = l.m.newGiveBack(l.req, l.stray)
+		return l.back.Due(now, calls)
+	case !now.Before(l.deadline):
+		// Nothing is given back here: the holder may need the margin to stop.
+		// It is when it calls Release; else the server's term is over by itself.
+		l.lose(leasehold.ErrLost, l.failure)
+		return calls, time.Time{}, 0
+	}
+	c := l.req.Renew(l.m.eng.Node(l.req.Resource), l.term(now))
+	c.Done = func(v []int64, err error) { l.renewed(now, v, err) }
+	// If no answer comes, again after a quarter of what is left.
+	again := min(max(l.deadline.Sub(now)/4, 5*time.Millisecond), time.Second)
+	l.renewAt = now.Add(again)
+	at, slack := l.next()
+	return append(calls, c), at, min(slack, again/4)
+}
+
+// term is how long to renew for: the TTL, or what MaxHold leaves, with the
+// margin that the deadline lies before it.
+func (l *Lease) term(now time.Time) time.Duration {
+	ttl := l.m.cfg.TTL
+	if !l.maxEnd.IsZero() {
+		ttl = min(ttl, l.maxEnd.Sub(now)+2*margin(ttl))
+	}
+	return ttl
+}
+
+// renewed takes the outcome of a renewal that was sent at sent.
+func (l *Lease) renewed(sent time.Time, v []int64, err error) {
+	var remaining time.Duration
+	if err == nil {
+		remaining, err = engine.ParseRenew(v)
+	}
+	l.mu.Lock()
+	if l.cond != held {
+		l.mu.Unlock()
+		return
+	}
+	l.failure = err
+	switch {
+	case err != nil && wrongType(err):
+		l.lose(leasehold.ErrLost, err)
+	case err != nil:
+		// The next try is scheduled; the deadline stands.
+	case remaining == 0:
+		l.lose(leasehold.ErrLost, errGone)
+	default:
+		l.extended(sent, remaining)
+	}
+	if l.cond != held {
+		l.mu.Unlock()
+		l.m.loop.Remove(&l.entry)
+		return
+	}
+	at, slack := l.next()
+	l.mu.Unlock()
+	if err == nil {
+		l.m.loop.Put(&l.entry, l, at, slack)
+	}
+}
+
+// errGone explains a loss that the server told of.
+var errGone = errors.New("it has ended on the server")
+
+func wrongType(err error) bool { return strings.Contains(err.Error(), "WRONGTYPE") }
+
+// extended moves the deadline to what a renewal sent at sent left: a renewal
+// never shortens, so that an older answer that says less is no news.
+func (l *Lease) extended(sent time.Time, remaining time.Duration) {
+	if d := sent.Add(remaining - margin(remaining)); d.After(l.deadline) {
+		l.deadline = d
+	}
+	l.plan(time.Now())
+}
+
+// lose ends the lease's Context: from here on it is not ours. Called with the
+// lock.
+func (l *Lease) lose(why error, cause ...error) {
+	l.cond = lost
+	l.loss = l.m.fail("hold", l.req.Label, append([]error{why}, cause...)...)
+	if l.cancel != nil {
+		l.cancel(l.loss)
+	}
+	l.m.mu.Lock()
+	defer l.m.mu.Unlock()
+	delete(l.m.leases, l)
+}
+
+// Context is the acquiring ctx, ended when the lease is lost or given back. It
+// is made when first asked for: many holders never do.
+func (l *Lease) Context() context.Context {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ctx == nil {
+		l.ctx, l.cancel = context.WithCancelCause(l.parent)
+		if l.cond != held {
+			l.cancel(l.loss)
+		}
+	}
+	return l.ctx
+}
+
+// Release gives the lease back; op is how the package calls that.
+func (l *Lease) Release(op string) error {
+	was, loss := l.end(leasehold.ErrReleased)
+	switch was {
+	case released:
+		return l.m.fail(op, l.req.Label, leasehold.ErrReleased)
+	case lost:
+		l.m.giveBackHeld(l.req, l.stray)
+		return l.m.fail(op, l.req.Label, leasehold.ErrLost, loss)
+	}
+	m := l.m
+	if m.eng.Bounded() {
+		if err := l.leave(); err != nil {
+			return m.fail(op, l.req.Label, err)
+		}
+		return nil
+	}
+	outcome := make(chan error, 1)
+	m.spawn(func() { outcome <- l.leave() })
+	bound := time.NewTimer(2 * engine.CallBound)
+	defer bound.Stop()
+	select {
+	case err := <-outcome:
+		if err == nil {
+			return nil
+		}
+		return m.fail(op, l.req.Label, err)
+	case <-bound.C:
+		m.giveBackHeld(l.req, l.stray)
+		return m.fail(op, l.req.Label, leasehold.ErrUnavailable, errSlow)
+	}
+}
+
+var errSlow = fmt.Errorf("no answer within %v", 2*engine.CallBound)
+
+// end takes the lease out of its holder's hands, once, and returns what it was
+// before. Only who gets "held" gives it back.
+func (l *Lease) end(why error) (condition, error) {
+	l.mu.Lock()
+	was, loss := l.cond, l.loss
+	l.cond = released
+	if was == held {
+		l.loss = l.m.fail("hold", l.req.Label, why)
+		if l.cancel != nil {
+			l.cancel(l.loss)
+		}
+	}
+	l.mu.Unlock()
+	if was != released {
+		l.m.loop.Remove(&l.entry)
+		l.m.mu.Lock()
+		delete(l.m.leases, l)
+		l.m.mu.Unlock()
+	}
+	return was, loss
+}
+
+// abandon gives the lease back in the background, for Close.
+func (l *Lease) abandon(why error) {
+	if was, _ := l.end(why); was != released {
+		l.m.giveBackHeld(l.req, l.stray)
+	}
+}
+
+// leave sends the leave until it is answered, a few times, and says what became
+// of the lease.
+func (l *Lease) leave() error {
+	m := l.m
+	ctx, cancel := context.WithTimeout(context.Background(), engine.CallBound)
+	defer cancel()
+	resent := false
+	for n := 1; ; n++ {
+		sent := time.Now()
+		v, err := m.eng.Do(ctx, l.req.Leave("", l.stray))
+		var r engine.LeaveReply
+		if err == nil {
+			r, err = engine.ParseLeave(v)
+		}
+		if err == nil {
+			m.deliver(r.Grants, sent)
+			// Sent twice, the second finds nothing where the first gave back:
+			// then the lease was ours if its deadline had not passed.
+			if r.Held || (resent && time.Now().Before(l.deadline)) {
+				return nil
+			}
+			return leasehold.ErrLost
+		}
+		outcome := engine.Classify(err)
+		if outcome == engine.Unknown {
+			resent = true
+			m.askSoon(l.req.Resource) // grants to our own waiters may have been in the reply
+		}
+		if outcome == engine.Refused || n == tries || ctx.Err() != nil {
+			m.giveBackHeld(l.req, l.stray)
+			return errors.Join(leasehold.ErrUnavailable, err)
+		}
+		time.Sleep(backoff(n))
+	}
+}
+
+// Extend pushes the expiry to ttl from now, and never shortens it.
+func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
+	if ttl < MinTTL {
+		return l.m.fail("extend", l.req.Label, fmt.Errorf("ttl is %v; want at least %v", ttl, MinTTL))
+	}
+	if err := l.ended(); err != nil {
+		return l.m.fail("extend", l.req.Label, err)
+	}
+	if !l.maxEnd.IsZero() {
+		ttl = min(ttl, max(MinTTL, time.Until(l.maxEnd)+2*margin(ttl)))
+	}
+	m := l.m
+	outcome := make(chan error, 1)
+	m.spawn(func() {
+		var err error
+		for n := 1; n <= tries && ctx.Err() == nil; n++ {
+			sent := time.Now()
+			var v []int64
+			if v, err = m.eng.Do(ctx, l.req.Renew("", ttl)); err == nil || engine.Classify(err) == engine.Refused {
+				l.renewed(sent, v, err)
+				break
+			}
+			time.Sleep(backoff(n))
+		}
+		outcome <- err
+	})
+	var errs []error
+	select {
+	case err := <-outcome:
+		switch {
+		case err == nil:
+			if err := l.ended(); err != nil {
+				return m.fail("extend", l.req.Label, err)
+			}
+			return nil
+		case wrongType(err):
+			errs = []error{leasehold.ErrLost, err}
+		default:
+			errs = []error{ctx.Err(), leasehold.ErrUnavailable, err}
+		}
+	case <-ctx.Done():
+		errs = []error{ctx.Err(), leasehold.ErrUnavailable}
+	}
+	return m.fail("extend", l.req.Label, errs...)
+}
+
+// ended is why the lease is over, nil while it is held.
+func (l *Lease) ended() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch l.cond {
+	case lost:
+		return l.loss
+	case released:
+		return leasehold.ErrReleased
+	}
+	return nil
+}
+
+// Deadline is until when the lease is surely ours if nothing more succeeds.
+func (l *Lease) Deadline() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.deadline
+}
+
+// Key is the key as its user wrote it.
+func (l *Lease) Key() string { return l.key }
+
+// Token is the fencing token, 0 where there is none.
+func (l *Lease) Token() uint64 { return l.token }
+
+// ID names the lease in listings. It is not the owner id.
+func (l *Lease) ID() string { return l.req.ID() }

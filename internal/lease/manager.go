@@ -1,0 +1,185 @@
+// Package lease is what the three packages have in common: it enters, waits,
+// holds, renews and gives back. A Manager does so for one handle; a Lease is one
+// thing held.
+//
+// Locks are taken in one order: the loop's, then a lease's, then the manager's.
+// So the loop is called only while holding neither of the others.
+package lease
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/engine"
+	"github.com/leasehold-go/leasehold/internal/inbox"
+	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/internal/renew"
+)
+
+// The bounds that the packages' Configs share.
+const (
+	DefaultTTL = 30 * time.Second
+	MinTTL     = 100 * time.Millisecond
+)
+
+// Config is what the packages' Configs come to.
+type Config struct {
+	Package    string // for errors
+	Family     keys.Family
+	Fenced     bool
+	TTL        time.Duration // 0 = DefaultTTL
+	MaxHold    time.Duration // 0 = no bound
+	MaxWaiters int           // 0 = no bound
+}
+
+// Manager is one handle: its id, its leases and its waiters.
+type Manager struct {
+	cfg    Config
+	eng    *engine.Engine
+	handle string // 128 random bits
+	seq    atomic.Uint64
+	loop   *renew.Loop
+	inbox  *inbox.Inbox
+	clock  atomic.Pointer[sample] // of the last reply; nil before the first
+
+	closing chan struct{}
+
+	mu      sync.Mutex
+	closed  bool
+	running int        // acquires, and calls that may outlast them
+	idle    *sync.Cond // none is running
+	leases  map[*Lease]struct{}
+	waiters map[uint64]*waiter // by sequence number
+	groups  map[string]*group  // waiters in the queue, by holders key
+}
+
+// New checks cfg, with extra, the errors that the package found in its own
+// fields, and makes a Manager. It sends nothing.
+func New(rdb redis.UniversalClient, cfg Config, extra ...error) (*Manager, error) {
+	errs := append(cfg.Family.Check(), extra...)
+	eng, err := engine.New(rdb)
+	if err != nil {
+		errs = append(errs, err)
+	}
+	if cfg.TTL == 0 {
+		cfg.TTL = DefaultTTL
+	}
+	if cfg.TTL < MinTTL {
+		errs = append(errs, fmt.Errorf("TTL is %v; want at least %v, or 0 for %v", cfg.TTL, MinTTL, DefaultTTL))
+	}
+	if cfg.MaxHold < 0 {
+		errs = append(errs, fmt.Errorf("MaxHold is %v; want 0 (no bound) or more", cfg.MaxHold))
+	}
+	if cfg.MaxWaiters < 0 {
+		errs = append(errs, fmt.Errorf("MaxWaiters is %d; want 0 (no bound) or more", cfg.MaxWaiters))
+	}
+	if len(errs) > 0 {
+		return nil, fmt.Errorf("leasehold: %s: bad configuration: %w", cfg.Package, errors.Join(errs...))
+	}
+	if cfg.MaxHold > 0 {
+		// A dead holder, who cannot give back at MaxHold, is over by then too.
+		cfg.TTL = min(cfg.TTL, max(MinTTL, cfg.MaxHold+margin(cfg.TTL)))
+	}
+	id := make([]byte, 16)
+	_, _ = rand.Read(id) // never fails
+	m := &Manager{
+		cfg:     cfg,
+		eng:     eng,
+		handle:  base64.RawURLEncoding.EncodeToString(id),
+		closing: make(chan struct{}),
+		leases:  map[*Lease]struct{}{},
+		waiters: map[uint64]*waiter{},
+		groups:  map[string]*group{},
+	}
+	m.idle = sync.NewCond(&m.mu)
+	m.loop = renew.New(eng.Send)
+	m.inbox = inbox.New(
+		func(ctx context.Context) *redis.PubSub { return eng.Subscribe(ctx, cfg.Family.Inbox(m.handle)) },
+		m.message, m.askAll)
+	return m, nil
+}
+
+// Close gives back all leases, ends all waits, and returns when nothing is left
+// running, or with an error when ctx ends before; what is left then goes on by
+// itself and ends with the leases' terms.
+func (m *Manager) Close(ctx context.Context) error {
+	m.mu.Lock()
+	first := !m.closed
+	m.closed = true
+	var held []*Lease
+	for l := range m.leases {
+		held = append(held, l)
+	}
+	m.mu.Unlock()
+	if first {
+		close(m.closing)
+	}
+	for _, l := range held {
+		l.abandon(leasehold.ErrClosed)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		// First those who may still leave something to give back.
+		m.mu.Lock()
+		for m.running > 0 {
+			m.idle.Wait()
+		}
+		m.mu.Unlock()
+		m.inbox.Close()
+		m.loop.Close()
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return m.fail("close", keys.Escape(m.cfg.Family.Name), ctx.Err(), leasehold.ErrUnavailable)
+	}
+}
+
+// begin counts an operation in, so that Close waits for it. False: closed.
+func (m *Manager) begin() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return false
+	}
+	m.running++
+	return true
+}
+
+// done counts one out.
+func (m *Manager) done() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.running--; m.running == 0 {
+		m.idle.Broadcast()
+	}
+}
+
+// spawn runs a call that its caller may not wait for.
+func (m *Manager) spawn(call func()) {
+	m.mu.Lock()
+	m.running++
+	m.mu.Unlock()
+	go func() {
+		defer m.done()
+		call()
+	}()
+}
+
+// learn keeps the server's clock as a reply showed it.
+func (m *Manager) learn(us int64, sent, got time.Time) sample {
+	s := sample{us: us, sent: sent, got: got}
+	m.clock.Store(&s)
+	return s
+}

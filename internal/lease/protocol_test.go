@@ -1,0 +1,452 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/engine"
+	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+// newLocks makes a handle of locks that is closed at the end of the test.
+func newLocks(t *testing.T, rdb redis.UniversalClient, ttl time.Duration) *Manager {
+	t.Helper()
+	m, err := New(rdb, Config{Package: "mutex", Family: keys.Family{Kind: keys.Mutex, Name: "t"}, Fenced: true, TTL: ttl})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = m.Close(context.Background()) })
+	return m
+}
+
+func take(ctx context.Context, m *Manager, key string) (*Lease, error) {
+	l := new(Lease)
+	return l, m.Acquire(ctx, Attempt{Op: "lock", Key: key, Permits: 1, Limit: 1, Wait: true}, l)
+}
+
+func mustTake(t *testing.T, m *Manager, key string) *Lease {
+	t.Helper()
+	l, err := take(context.Background(), m, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// warm makes all scripts known to the server, so that each call is one command.
+func warm(t *testing.T, rdb redis.UniversalClient) {
+	t.Helper()
+	m := newLocks(t, rdb, time.Minute)
+	l := mustTake(t, m, "warm")
+	got := waiting(t, t.Context(), m, "warm")
+	m.askAll()
+	if err := l.Extend(t.Context(), time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	_ = l.Release("unlock")
+	_ = (<-got).Release("unlock")
+	if err := m.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// waiting takes in the background, and returns once it is queued.
+func waiting(t *testing.T, ctx context.Context, m *Manager, key string) <-chan *Lease {
+	t.Helper()
+	m.mu.Lock()
+	before := m.queued()
+	m.mu.Unlock()
+	got := make(chan *Lease, 1)
+	go func() {
+		if l, err := take(ctx, m, key); err == nil {
+			got <- l
+		} else {
+			close(got)
+		}
+	}()
+	for {
+		m.mu.Lock()
+		n := m.queued()
+		m.mu.Unlock()
+		if n > before {
+			return got
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func (m *Manager) queued() (n int) {
+	for _, g := range m.groups {
+		n += len(g.waiters)
+	}
+	return n
+}
+
+// recorder is a hook that notes which scripts are sent, and may spoil them.
+type recorder struct {
+	mu    sync.Mutex
+	calls map[string]int // by the first key's resource and script
+	spoil func(cmd redis.Cmder) error
+}
+
+func record(rdb redis.UniversalClient) *recorder {
+	r := &recorder{calls: map[string]int{}}
+	rdb.AddHook(r)
+	return r
+}
+
+func (r *recorder) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (r *recorder) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if err := r.note(cmd); err != nil {
+			cmd.SetErr(err)
+			return err
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (r *recorder) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		var err error
+		for _, cmd := range cmds {
+			if e := r.note(cmd); e != nil {
+				cmd.SetErr(e)
+				err = e
+			}
+		}
+		if err != nil {
+			return err
+		}
+		return next(ctx, cmds)
+	}
+}
+
+func (r *recorder) note(cmd redis.Cmder) error {
+	r.mu.Lock()
+	name := cmd.Name()
+	if strings.HasPrefix(name, "eval") {
+		name = engine.ScriptName(cmd.Args()[1].(string))
+	}
+	r.calls[name]++
+	spoil := r.spoil
+	r.mu.Unlock()
+	if spoil != nil {
+		return spoil(cmd) // not under the lock: it may sleep
+	}
+	return nil
+}
+
+func (r *recorder) count(name string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.calls[name]
+}
+
+func (r *recorder) spoilWith(fn func(cmd redis.Cmder) error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.spoil = fn
+}
+
+var errCut = errors.New("the network is cut") // no answer: the outcome is unknown
+
+// P2: a handle whose map of the server's clock is off learns it anew from the
+// reply, and goes on.
+func TestP02_ClockIsMappedAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client := redistest.Bubble(t)
+		rdb := client()
+		warm(t, rdb)
+		m, rec := newLocks(t, rdb, time.Minute), record(rdb)
+		now := time.Now()
+		m.learn(now.Add(-time.Hour).UnixMicro(), now, now)
+		l := mustTake(t, m, "k")
+		if n := rec.count("enter"); n != 2 {
+			t.Errorf("%d enters; want the void one and another", n)
+		}
+		if off := m.clock.Load().us - time.Now().UnixMicro(); off < -1e6 || off > 1e6 {
+			t.Errorf("the clock is still off by %d µs", off)
+		}
+		if n := rec.count("time"); n != 0 {
+			t.Errorf("TIME was asked %d times although there was a map", n)
+		}
+		if err := l.Release("unlock"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// P2: a fresh handle asks for the time once, before its first enter: no enter is
+// sent without a void time.
+func TestP02_FirstEnterHasAVoidTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client := redistest.Bubble(t)
+		rdb := client()
+		warm(t, rdb)
+		m, rec := newLocks(t, rdb, time.Minute), record(rdb)
+		rec.spoilWith(func(cmd redis.Cmder) error {
+			if args := cmd.Args(); strings.HasPrefix(cmd.Name(), "eval") && engine.ScriptName(args[1].(string)) == "enter" {
+				void, server := args[11].(int64), time.Now().UnixMicro()
+				if d := time.Duration(void-server) * time.Microsecond; d <= 0 || d > voidAfter {
+					t.Errorf("an enter is void after %v; want within %v", d, voidAfter)
+				}
+			}
+			return nil
+		})
+		for range 3 {
+			if err := mustTake(t, m, "k").Release("unlock"); err != nil {
+				t.Error(err)
+			}
+		}
+		if n := rec.count("time"); n != 1 {
+			t.Errorf("TIME was asked %d times; want once", n)
+		}
+	})
+}
+
+// P3: a leave handed the permit to a waiter of its own process, and its reply
+// was lost: the waiter asks at once, not when its next sign of life is due.
+func TestP03_GrantInALostReply(t *testing.T) {
+	p := redistest.NewProxy(t, redistest.Mini(t).Addr())
+	m := newLocks(t, p.Client(), time.Minute)
+	l := mustTake(t, m, "k")
+	got := waiting(t, t.Context(), m, "k")
+	queued := time.Now()
+	// The question that follows the subscription has to be over, or it would do.
+	for heard := false; !heard; time.Sleep(time.Millisecond) {
+		m.mu.Lock()
+		for _, g := range m.groups {
+			heard = g.asked.After(queued) && g.clock.got.After(g.asked)
+		}
+		m.mu.Unlock()
+	}
+	began := time.Now()
+	p.EatReply(func(cmd []string) bool { return len(cmd) > 1 && engine.ScriptName(cmd[1]) == "leave" }, 1)
+	if err := l.Release("unlock"); err != nil {
+		t.Errorf("release: %v; want nil, the outcome cannot be known", err)
+	}
+	next := <-got
+	if next == nil {
+		t.Fatal("the waiter failed")
+	}
+	if d := time.Since(began); d > engine.AskEvery/2 {
+		t.Errorf("the waiter learned of its grant after %v", d)
+	}
+	if next.Token() <= l.Token() {
+		t.Errorf("token %d after %d", next.Token(), l.Token())
+	}
+	if err := next.Release("unlock"); err != nil {
+		t.Error(err)
+	}
+}
+
+// P3: the reply to an enter that its caller gave up may carry a grant for
+// another waiter of the process.
+func TestP03_AbandonedReplyIsProcessed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client := redistest.Bubble(t)
+		m := newLocks(t, client(), time.Minute)
+		res, _ := m.cfg.Family.Resource("k")
+		w := &waiter{req: engine.NewRequest(engine.NewResource(res, true), m.handle, 7, 1, time.Minute, 1), events: make(chan event, 1)}
+		m.waiters[7] = w
+		m.deliver([]engine.Grant{{Seq: 7, Term: time.Minute, Token: 5}, {Seq: 8, Term: time.Minute}}, time.Now())
+		select {
+		case e := <-w.events:
+			if e.kind != granted || e.token != 5 || time.Until(e.deadline) > time.Minute-margin(time.Minute) {
+				t.Errorf("got %+v; want the grant", e)
+			}
+		default:
+			t.Error("the grant did not reach its waiter")
+		}
+	})
+}
+
+// P6: a lease that ended by its local deadline is not given back before its
+// holder has stopped, which Release says.
+func TestP06_NothingIsGivenBackAtTheDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client := redistest.Bubble(t)
+		rdb := client()
+		warm(t, rdb)
+		m, rec := newLocks(t, rdb, 10*time.Second), record(rdb)
+		l := mustTake(t, m, "k")
+		rec.spoilWith(func(redis.Cmder) error { return errCut })
+		<-l.Context().Done()
+		if cause := context.Cause(l.Context()); !errors.Is(cause, leasehold.ErrLost) || !strings.Contains(cause.Error(), errCut.Error()) {
+			t.Errorf("cause %v; want ErrLost and why", cause)
+		}
+		rec.spoilWith(nil)
+		time.Sleep(100 * time.Millisecond) // within the margin
+		if n := rec.count("leave"); n != 0 {
+			t.Fatalf("%d leaves were sent for a holder that may still be stopping", n)
+		}
+		if err := l.Release("unlock"); !errors.Is(err, leasehold.ErrLost) {
+			t.Errorf("release: %v; want ErrLost", err)
+		}
+		synctest.Wait()
+		if n := rec.count("leave"); n != 1 {
+			t.Errorf("%d leaves after Release; want 1", n)
+		}
+	})
+}
+
+// P7: the deadline is counted from the sending, whatever the reply took.
+func TestP07_DeadlineCountsFromTheSending(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client := redistest.Bubble(t)
+		rdb := client()
+		m := newLocks(t, rdb, 10*time.Second)
+		mustTake(t, m, "warm")
+		rec := record(rdb)
+		rec.spoilWith(func(cmd redis.Cmder) error { time.Sleep(2 * time.Second); return nil })
+		sent := time.Now()
+		l := mustTake(t, m, "k")
+		if d := l.Deadline().Sub(sent); d > 10*time.Second-margin(10*time.Second) {
+			t.Errorf("the deadline lies %v after the sending", d)
+		}
+		// A renewal likewise.
+		before := l.Deadline()
+		sent = time.Now()
+		l.renewed(sent.Add(-5*time.Second), []int64{10_000}, nil)
+		if d := l.Deadline().Sub(sent); d > 5*time.Second && l.Deadline() != before {
+			t.Errorf("renewed at -5s the deadline lies %v from now", d)
+		}
+	})
+}
+
+// P7: with a message, it is counted from the grant by the server's clock, and
+// never beyond the term from now, should that clock have jumped.
+func TestP07_DeadlineOfAMessage(t *testing.T) {
+	const term = 10 * time.Second
+	for _, c := range []struct {
+		name    string
+		granted time.Duration // by the server's clock, against now
+		want    time.Duration // deadline from now; 0 = not believed
+	}{
+		{"just now", 0, term - margin(term)},
+		{"a while ago", -4 * time.Second, 6*time.Second - margin(term)},
+		{"clock jumped ahead", time.Hour, term - margin(term)},
+		{"over", -term, 0},
+		{"within the margin", margin(term) - term, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				_, client := redistest.Bubble(t)
+				m := newLocks(t, client(), time.Minute)
+				holder := mustTake(t, m, "k")
+				got := waiting(t, t.Context(), m, "k")
+				var w *waiter
+				for _, w = range m.waiters {
+				}
+				now := time.Now()
+				m.message(strings.Join([]string{
+					strconv.FormatUint(w.req.Seq, 10), strconv.FormatInt(now.Add(c.granted).UnixMicro(), 10),
+					strconv.FormatInt(term.Milliseconds(), 10), "9",
+				}, " "))
+				synctest.Wait()
+				select {
+				case l := <-got:
+					if d := l.Deadline().Sub(now); c.want == 0 || d > c.want || d < c.want-time.Second {
+						t.Errorf("deadline %v from now; want %v", d, c.want)
+					}
+				default:
+					if c.want != 0 {
+						t.Error("the grant was not believed")
+					}
+				}
+				_ = holder.Release("unlock")
+			})
+		})
+	}
+}
+
+// P7: the margin is never less than the contract says.
+func TestP07_Margin(t *testing.T) {
+	for _, ttl := range []time.Duration{100 * time.Millisecond, 500 * time.Millisecond, time.Second, time.Minute} {
+		if least := max(10*time.Millisecond, ttl/50); margin(ttl) < least {
+			t.Errorf("margin(%v) = %v; want at least %v", ttl, margin(ttl), least)
+		}
+	}
+}
+
+// P10: all waiters of a handle on a key give their sign of life together.
+func TestP10_OneAskForAllWaiters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client := redistest.Bubble(t)
+		rdb := client()
+		warm(t, rdb)
+		m := newLocks(t, rdb, time.Minute)
+		l := mustTake(t, m, "k")
+		ctx, cancel := context.WithCancel(t.Context())
+		var all []<-chan *Lease
+		for range engine.MaxAsk {
+			all = append(all, waiting(t, ctx, m, "k"))
+		}
+		rec := record(rdb)
+		const span = 15 * time.Second
+		time.Sleep(span)
+		if n, most := rec.count("ask"), int(span/(engine.AskEvery*9/10))+1; n > most || n < most/2 {
+			t.Errorf("%d asks in %v for %d waiters; want about %d", n, span, len(all), most)
+		}
+		// And nobody lost their place meanwhile.
+		if n := rec.count("enter"); n != 0 {
+			t.Errorf("%d waiters entered again", n)
+		}
+		cancel()
+		for _, got := range all {
+			if <-got != nil {
+				t.Fatal("a cancelled waiter got the lock")
+			}
+		}
+		_ = l.Release("unlock")
+	})
+}
+
+// A waiter that was away for longer than its sign of life keeps its place.
+func TestWaiterThatWasAwayKeepsItsPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client := redistest.Bubble(t)
+		here, there := client(), client()
+		rec := record(here)
+		m, other := newLocks(t, here, time.Minute), newLocks(t, there, time.Minute)
+		l := mustTake(t, other, "k")
+		first := waiting(t, t.Context(), m, "k")
+		second := waiting(t, t.Context(), other, "k")
+		rec.spoilWith(func(redis.Cmder) error { return errCut })
+		time.Sleep(8 * time.Second) // dropped after 4.5 s
+		rec.spoilWith(nil)
+		time.Sleep(2 * engine.AskEvery)
+		_ = l.Release("unlock")
+		synctest.Wait()
+		var order []string
+		select {
+		case l := <-first:
+			order = append(order, "first")
+			_ = l.Release("unlock")
+		default:
+		}
+		synctest.Wait()
+		if l := <-second; l != nil {
+			order = append(order, "second")
+			_ = l.Release("unlock")
+		}
+		if !slices.Equal(order, []string{"first", "second"}) {
+			t.Errorf("served %v; want the one that was away first", order)
+		}
+	})
+}

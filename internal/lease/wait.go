@@ -1,0 +1,331 @@
+package lease
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/engine"
+	"github.com/leasehold-go/leasehold/internal/renew"
+)
+
+// waiter is one attempt that may be granted by others.
+type waiter struct {
+	req    *engine.Request
+	events chan event // at most one is outstanding
+	stray  int64      // server µs until which a copy of its enter may arrive; its acquisition's own
+
+	// Guarded by the manager's lock.
+	group *group          // once it is queued
+	early *engine.Message // a message that came before the queued reply
+}
+
+type kind int
+
+const (
+	waitOn     kind = iota
+	granted         // deadline and token
+	refused         // limit: it can never be served
+	enterAgain      // its place is gone
+	failed          // err
+)
+
+// event is what became of a waiter.
+type event struct {
+	kind     kind
+	deadline time.Time
+	token    uint64
+	limit    int
+	err      error
+}
+
+// tell hands a waiter its event. Where one is outstanding it is enough.
+func (w *waiter) tell(e event) {
+	select {
+	case w.events <- e:
+	default:
+	}
+}
+
+// wait waits in the queue for the waiter's event.
+func (q *acquisition) wait(ctx context.Context) (event, *ended) {
+	select {
+	case e := <-q.w.events:
+		return e, nil
+	case <-ctx.Done():
+		return event{}, q.left(ctx.Err())
+	case <-q.m.closing:
+		return event{}, q.left(leasehold.ErrClosed)
+	}
+}
+
+// group is the waiters that the handle has in one queue. Together they give a
+// sign of life, and ask what became of them. It is scheduled as long as it is
+// one of the manager's groups.
+type group struct {
+	m     *Manager
+	res   *engine.Resource
+	entry renew.Entry
+
+	// Guarded by the manager's lock.
+	waiters  map[uint64]*waiter
+	state    engine.State
+	clock    sample    // of this resource's server
+	asked    time.Time // when the last sign of life was sent
+	earliest time.Time // when the first lease ends, if nobody renews it; zero = none
+	failures int       // asks in a row without an answer
+	since    time.Time // of the failures
+}
+
+// askPatience is how long waiters put up with a server that does not answer.
+// Their place is kept (by their ticket) over a failover, and no longer.
+const askPatience = 10 * time.Second
+
+// queue puts a waiter whose enter was answered "queued" into its group.
+func (m *Manager) queue(w *waiter, clock sample, state engine.State) {
+	name := w.req.Holders()
+	m.mu.Lock()
+	if m.waiters[w.req.Seq] != w {
+		m.mu.Unlock()
+		return // its grant was faster than the reply
+	}
+	g := m.groups[name]
+	if g == nil {
+		g = &group{m: m, res: w.req.Resource, waiters: map[uint64]*waiter{}}
+		m.groups[name] = g
+	}
+	if len(g.waiters) == 0 {
+		g.asked = clock.sent // its enter was a sign of life
+	}
+	g.waiters[w.req.Seq] = w
+	m.inbox.Use()
+	w.group = g
+	g.heard(clock, state)
+	at := g.next()
+	early := w.early
+	w.early = nil
+	m.mu.Unlock()
+	m.loop.Put(&g.entry, g, at, 0)
+	if early != nil {
+		m.believe(w, *early)
+	}
+}
+
+// heard keeps what a reply said of the resource. Called with the lock.
+func (g *group) heard(clock sample, state engine.State) {
+	g.clock, g.state, g.failures = clock, state, 0
+	g.earliest = time.Time{}
+	if state.Earliest > 0 {
+		g.earliest = clock.got.Add(state.Earliest + 2*time.Millisecond)
+	}
+}
+
+// next says when to ask: by the interval, or when the first lease ends, since a
+// dead holder's permit is free right then. Called with the lock.
+func (g *group) next() time.Time {
+	at := g.asked.Add(engine.AskEvery*9/10 + rand.N(engine.AskEvery/10))
+	if !g.earliest.IsZero() && g.earliest.Before(at) {
+		at = g.earliest
+		if soonest := g.asked.Add(20 * time.Millisecond); at.Before(soonest) {
+			at = soonest
+		}
+	}
+	return at
+}
+
+// Due asks for all waiters of the group.
+func (g *group) Due(now time.Time, calls []*engine.Call) ([]*engine.Call, time.Time, time.Duration) {
+	m := g.m
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(g.waiters) == 0 {
+		if name := g.res.Holders(); m.groups[name] == g {
+			delete(m.groups, name)
+		}
+		return calls, time.Time{}, 0
+	}
+	all := make([]*engine.Request, 0, len(g.waiters))
+	for _, w := range g.waiters {
+		all = append(all, w.req)
+	}
+	node := m.eng.Node(g.res)
+	g.asked = now
+	for len(all) > 0 {
+		some := all[:min(len(all), engine.MaxAsk)]
+		all = all[len(some):]
+		c := g.res.Ask(node, some)
+		c.Done = func(v []int64, err error) { g.answered(some, now, v, err) }
+		calls = append(calls, c)
+	}
+	return calls, now.Add(engine.AskEvery / 3), 0
+}
+
+// answered takes the outcome of an ask.
+func (g *group) answered(asked []*engine.Request, sent time.Time, v []int64, err error) {
+	m := g.m
+	var r engine.AskReply
+	if err == nil {
+		r, err = engine.ParseAsk(v, len(asked))
+	}
+	if err != nil {
+		g.unanswered(err)
+		return
+	}
+	clock := m.learn(r.Now, sent, time.Now())
+	m.deliver(r.Grants, sent)
+	m.mu.Lock()
+	g.heard(clock, r.State)
+	for i, req := range asked {
+		w := g.waiters[req.Seq]
+		if w == nil || w.req != req {
+			continue // settled meanwhile
+		}
+		switch s := r.Standings[i]; s.Code {
+		case engine.Granted:
+			m.settle(w, event{kind: granted, deadline: sent.Add(s.Remaining - margin(s.Remaining)), token: s.Token})
+		case engine.Queued:
+		default:
+			m.ungroup(w)
+			w.tell(event{kind: enterAgain})
+		}
+	}
+	at := g.next()
+	m.mu.Unlock()
+	m.loop.Put(&g.entry, g, at, 0)
+}
+
+// unanswered takes an ask's error: the waiters go on for a while, unless the
+// server will not have them.
+func (g *group) unanswered(err error) {
+	m := g.m
+	m.mu.Lock()
+	if g.failures++; g.failures == 1 {
+		g.since = time.Now()
+	}
+	if engine.Classify(err) == engine.Refused || time.Since(g.since) > askPatience {
+		for _, w := range g.waiters {
+			m.settle(w, event{kind: failed, err: err})
+		}
+	}
+	pause := backoff(min(g.failures, 5)) + 50*time.Millisecond
+	m.mu.Unlock()
+	m.loop.Put(&g.entry, g, time.Now().Add(pause), 0)
+}
+
+// deliver passes on grants that came in a reply to a call sent at sent.
+func (m *Manager) deliver(grants []engine.Grant, sent time.Time) {
+	if len(grants) == 0 {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, g := range grants {
+		w := m.waiters[g.Seq]
+		switch {
+		case w == nil: // it left; its leave is under way
+		case g.Refused != 0:
+			m.settle(w, event{kind: refused, limit: g.Refused})
+		default:
+			m.settle(w, event{kind: granted, deadline: sent.Add(g.Term - margin(g.Term)), token: g.Token})
+		}
+	}
+}
+
+// message takes a grant that came through the inbox.
+func (m *Manager) message(payload string) {
+	msg, err := engine.ParseMessage(payload)
+	if err != nil {
+		return // not of this version; the next ask tells
+	}
+	m.mu.Lock()
+	w := m.waiters[msg.Seq]
+	if w != nil && w.group == nil {
+		w.early, w = &msg, nil // no clock to judge it by yet
+	}
+	m.mu.Unlock()
+	if w != nil {
+		m.believe(w, msg)
+	}
+}
+
+// believe settles a waiter by a message, within the term that it names: counted
+// from the grant by the server's clock, as the last exchange showed it, and
+// never longer than the term from now, should that clock have jumped. A message
+// that comes too late for that makes the group ask.
+func (m *Manager) believe(w *waiter, msg engine.Message) {
+	now := time.Now()
+	m.mu.Lock()
+	g := w.group
+	if g == nil || m.waiters[w.req.Seq] != w {
+		m.mu.Unlock()
+		return
+	}
+	from := g.clock.earliest(msg.At)
+	if from.After(now) {
+		from = now
+	}
+	deadline := from.Add(msg.Term - margin(msg.Term))
+	switch {
+	case msg.Refused != 0:
+		m.settle(w, event{kind: refused, limit: msg.Refused})
+	case deadline.After(now):
+		m.settle(w, event{kind: granted, deadline: deadline, token: msg.Token})
+	default:
+		m.mu.Unlock()
+		m.loop.Put(&g.entry, g, now, 0)
+		return
+	}
+	m.mu.Unlock()
+}
+
+// settle gives a waiter its last event. Called with the lock.
+func (m *Manager) settle(w *waiter, e event) {
+	delete(m.waiters, w.req.Seq)
+	m.ungroup(w)
+	w.tell(e)
+}
+
+// forget ends a waiter of which nothing is left in Redis.
+func (m *Manager) forget(w *waiter) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.waiters, w.req.Seq)
+	m.ungroup(w)
+}
+
+// ungroup takes a waiter out of its group. A group left empty stays for the next
+// waiter until it is due. Called with the lock.
+func (m *Manager) ungroup(w *waiter) {
+	g := w.group
+	if g == nil {
+		return
+	}
+	w.group = nil
+	delete(g.waiters, w.req.Seq)
+	m.inbox.Unuse()
+}
+
+// askSoon asks for the waiters of a resource at once: a reply that may have
+// carried a grant for one of them was lost.
+func (m *Manager) askSoon(res *engine.Resource) {
+	m.mu.Lock()
+	g := m.groups[res.Holders()]
+	m.mu.Unlock()
+	if g != nil {
+		m.loop.Put(&g.entry, g, time.Now(), 0)
+	}
+}
+
+// askAll asks for all waiters at once: messages may have been missed.
+func (m *Manager) askAll() {
+	m.mu.Lock()
+	var all []*group
+	for _, g := range m.groups {
+		all = append(all, g)
+	}
+	m.mu.Unlock()
+	for _, g := range all {
+		m.loop.Put(&g.entry, g, time.Now(), 0)
+	}
+}

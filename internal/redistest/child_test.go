@@ -1,0 +1,120 @@
+package redistest
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func init() {
+	// echo prints its arguments and then what it reads.
+	RegisterChild("echo", func(args []string) int {
+		fmt.Println("args", strings.Join(args, ","))
+		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+			fmt.Println("echo", lines.Text())
+		}
+		return 7
+	})
+	// orphan starts a server and a child of its own and leaves them behind.
+	RegisterChild("orphan", func([]string) int {
+		tb := new(orphanTB)
+		c := StartChild(tb, "echo")
+		fmt.Println("child", c.PID())
+		if v := Installed(); len(v) > 0 {
+			fmt.Println("server", StartServer(tb, v[0]).proc.pid())
+		}
+		fmt.Println("ready")
+		select {}
+	})
+}
+
+// orphanTB is a test that never ends.
+type orphanTB struct{ testing.TB }
+
+func (*orphanTB) Helper()                   {}
+func (*orphanTB) Cleanup(func())            {}
+func (*orphanTB) Fatalf(f string, a ...any) { panic(fmt.Sprintf(f, a...)) }
+
+func TestChildTalksAndEnds(t *testing.T) {
+	NoLeaks(t)
+	c := StartChild(t, "echo", "a", "-test.run=x")
+	if got := c.Expect("args"); got != "a,-test.run=x" {
+		t.Fatalf("the child's arguments are %q", got)
+	}
+	c.Send("hello")
+	if got := c.Expect("echo"); got != "hello" {
+		t.Fatalf("the child echoes %q", got)
+	}
+	c.CloseInput()
+	if code := c.Wait(); code != 7 {
+		t.Fatalf("exit code %d", code)
+	}
+	if line, err := c.Line(); err != io.EOF {
+		t.Fatalf("after the end: %q, %v", line, err)
+	}
+}
+
+func TestChildPausesAndResumes(t *testing.T) {
+	c := StartChild(t, "echo")
+	c.Expect("args")
+	c.Pause()
+	c.Send("hello")
+	if line, err := c.LineWithin(20 * time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("a stopped child prints %q, %v", line, err)
+	}
+	c.Resume()
+	c.Expect("echo hello")
+	c.Pause()
+	c.Kill()
+	if code := c.Wait(); code != -1 {
+		t.Fatalf("exit code %d", code)
+	}
+}
+
+// A test run that is killed runs no cleanup. What it started must not stay.
+func TestChildrenDieWithTheTestProcess(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux tells a child of its parent's death")
+	}
+	t.Setenv("TMPDIR", t.TempDir()) // for the folder that the server leaves behind
+	c := StartChild(t, "orphan")
+	var pids []int
+	for {
+		line, err := c.Line()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if line == "ready" {
+			break
+		}
+		_, number, _ := strings.Cut(line, " ")
+		pid, err := strconv.Atoi(number)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pids = append(pids, pid)
+	}
+	for _, pid := range pids {
+		if err := syscall.Kill(pid, 0); err != nil {
+			t.Fatalf("process %d: %v", pid, err)
+		}
+	}
+	c.Kill()
+	for _, pid := range pids {
+		eventually(t, fmt.Sprintf("process %d stays", pid), func() bool { return gone(pid) })
+	}
+}
+
+// gone reports whether a process has ended, be it that nobody has reaped it.
+func gone(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err != nil || strings.Contains(string(stat), ") Z ")
+}

@@ -1,0 +1,264 @@
+package redistest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Cluster is three primaries with a replica each, on 127.0.0.1. A primary
+// that is killed is replaced after about two and a half seconds.
+type Cluster struct {
+	Version Version
+	Nodes   []*Server // the first three began as primaries, the others as their replicas, in order
+
+	tb testing.TB
+}
+
+// StartCluster starts a Cluster for this test alone. It takes about two
+// seconds, most of which new primaries wait before they accept writes.
+func StartCluster(tb testing.TB, v Version) *Cluster {
+	tb.Helper()
+	f, err := startFleet(v)
+	if err != nil {
+		tb.Fatalf("start a cluster of %s: %v", v, err)
+	}
+	tb.Cleanup(f.stop)
+	return f.handle(tb)
+}
+
+// Addrs lists the addresses of all nodes.
+func (c *Cluster) Addrs() []string {
+	addrs := make([]string, len(c.Nodes))
+	for i, node := range c.Nodes {
+		addrs[i] = node.Addr()
+	}
+	return addrs
+}
+
+// Client makes a client that is closed at the end of the test.
+func (c *Cluster) Client(mod ...func(*redis.ClusterOptions)) *redis.ClusterClient {
+	opt := &redis.ClusterOptions{Addrs: c.Addrs()}
+	for _, m := range mod {
+		m(opt)
+	}
+	rdb := redis.NewClusterClient(opt)
+	c.tb.Cleanup(func() { _ = rdb.Close() })
+	return rdb
+}
+
+// NodeFor returns the primary that serves key now. During a failover it waits
+// until there is one.
+func (c *Cluster) NodeFor(key string) *Server {
+	c.tb.Helper()
+	for deadline := time.Now().Add(startTimeout); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		for _, node := range c.Nodes {
+			if node.serves(key) {
+				return node
+			}
+		}
+	}
+	c.tb.Fatalf("no primary serves %q within %s", key, startTimeout)
+	return nil
+}
+
+// ReplicaOf returns the first running replica that follows primary now.
+func (c *Cluster) ReplicaOf(primary *Server) *Server {
+	c.tb.Helper()
+	for _, node := range c.Nodes {
+		if node.running() && strings.Contains(node.info("replication"), fmt.Sprintf("\r\nmaster_port:%d\r\n", primary.port)) {
+			return node
+		}
+	}
+	c.tb.Fatalf("no replica follows %s", primary.Addr())
+	return nil
+}
+
+// serves reports whether the node is a primary that accepts writes to key. The
+// node itself is asked: a primary that was replaced while it was away believes
+// in itself for no longer than it takes to reach the others.
+func (in *instance) serves(key string) bool {
+	if !in.running() {
+		return false
+	}
+	rdb := in.plainClient()
+	defer rdb.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	// Asking for a key that is not there writes nothing, and a node that is a
+	// replica, or not responsible, or in a failed cluster refuses.
+	return rdb.Eval(ctx, `return redis.call('EXISTS', KEYS[1])`, []string{key}).Err() == nil &&
+		strings.Contains(in.info("replication"), "role:master")
+}
+
+// fleet is the servers of a Cluster.
+type fleet struct {
+	version Version
+	nodes   []*instance
+}
+
+func (f *fleet) handle(tb testing.TB) *Cluster {
+	c := &Cluster{Version: f.version, tb: tb}
+	for _, node := range f.nodes {
+		c.Nodes = append(c.Nodes, node.handle(tb))
+	}
+	return c
+}
+
+func (f *fleet) stop() {
+	var wg sync.WaitGroup
+	for _, node := range f.nodes {
+		wg.Go(node.stop)
+	}
+	wg.Wait()
+}
+
+const primaries = 3
+
+var clusterArgs = []string{
+	"--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-node-timeout", "1000",
+	"--cluster-require-full-coverage", "no", "--cluster-replica-validity-factor", "0",
+	"--repl-diskless-sync-delay", "0",
+}
+
+func startFleet(v Version) (*fleet, error) {
+	var err error
+	for range 5 {
+		var f *fleet
+		if f, err = tryFleet(v); err == nil {
+			return f, nil
+		}
+		if !errors.Is(err, errPortTaken) {
+			break
+		}
+	}
+	return nil, err
+}
+
+func tryFleet(v Version) (f *fleet, err error) {
+	f = &fleet{version: v}
+	defer func() {
+		if err != nil {
+			f.stop()
+		}
+	}()
+	taken := map[int]bool{}
+	for range 2 * primaries {
+		port := freePort()
+		for taken[port] {
+			port = freePort()
+		}
+		taken[port] = true
+		dir, err := os.MkdirTemp("", "leasehold-"+v.Name+"-")
+		if err != nil {
+			return f, err
+		}
+		f.nodes = append(f.nodes, &instance{version: v, dir: dir, args: clusterArgs, port: port})
+	}
+	for i, node := range f.nodes {
+		if err := os.WriteFile(filepath.Join(node.dir, "nodes.conf"), f.topology(i), 0o600); err != nil {
+			return f, err
+		}
+	}
+	errs := make([]error, len(f.nodes))
+	var wg sync.WaitGroup
+	for i, node := range f.nodes {
+		wg.Go(func() { errs[i] = node.launch() })
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return f, err
+	}
+	return f, f.ready()
+}
+
+// topology is the file in which node i remembers the cluster. Servers that
+// find each other in it need no introduction: they start as a cluster that had
+// been there before, without the seconds that gossip takes to build one.
+func (f *fleet) topology(self int) []byte {
+	var b strings.Builder
+	for i, node := range f.nodes {
+		flags, primary, epoch, slots := "master", "-", i+1, ""
+		if i < primaries {
+			slots = fmt.Sprintf(" %d-%d", i*16384/primaries, (i+1)*16384/primaries-1)
+		} else {
+			flags, primary, epoch = "slave", nodeID(i-primaries), i-primaries+1
+		}
+		if i == self {
+			flags = "myself," + flags
+		}
+		fmt.Fprintf(&b, "%s 127.0.0.1:%d@%d %s %s 0 0 %d connected%s\n",
+			nodeID(i), node.port, node.port+10000, flags, primary, epoch, slots)
+	}
+	fmt.Fprintf(&b, "vars currentEpoch %d lastVoteEpoch 0\n", primaries)
+	return []byte(b.String())
+}
+
+func nodeID(i int) string { return fmt.Sprintf("%040x", i+1) }
+
+// ready waits until every node sees the whole cluster well and every replica
+// follows its primary: before that a failover would not come about.
+func (f *fleet) ready() error {
+	var missing string
+	for deadline := time.Now().Add(startTimeout); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		if missing = f.missing(); missing == "" {
+			return nil
+		}
+	}
+	return fmt.Errorf("not ready within %s: %s", startTimeout, missing)
+}
+
+func (f *fleet) missing() string {
+	for i, node := range f.nodes {
+		rdb := node.plainClient()
+		defer rdb.Close()
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		state, err := rdb.ClusterInfo(ctx).Result()
+		if err != nil {
+			return err.Error()
+		}
+		nodes, err := rdb.ClusterNodes(ctx).Result()
+		if err != nil {
+			return err.Error()
+		}
+		replication := node.info("replication")
+		switch {
+		case !strings.Contains(state, "cluster_state:ok"):
+			return fmt.Sprintf("node %d: %s", i, state)
+		case strings.Contains(nodes, "fail") || strings.Contains(nodes, "disconnected"):
+			return fmt.Sprintf("node %d: %s", i, nodes)
+		case i < primaries && !strings.Contains(replication, "connected_slaves:1"),
+			i >= primaries && !strings.Contains(replication, "master_link_status:up"):
+			return fmt.Sprintf("node %d: %s", i, replication)
+		}
+	}
+	return ""
+}
+
+// plainClient is for questions of the harness itself: it fails at once.
+func (in *instance) plainClient() *redis.Client { return redis.NewClient(in.plainOptions()) }
+
+func (in *instance) plainOptions() *redis.Options {
+	return &redis.Options{
+		Addr: in.Addr(), MaxRetries: -1, DialerRetries: 1, PoolSize: 1,
+		DialTimeout: time.Second, ReadTimeout: time.Second,
+	}
+}
+
+func (in *instance) info(section string) string {
+	rdb := in.plainClient()
+	defer rdb.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	text, _ := rdb.Info(ctx, section).Result() // an error shows as nothing being there yet
+	return text
+}

@@ -1,0 +1,25 @@
+// Package redistest gives the project's tests their servers and their faults:
+// an embedded miniredis, every real server that scripts/servers.sh brought, a
+// Cluster, a Sentinel set, a proxy that loses what a network can lose, and
+// child processes that can be killed. Only tests import it.
+//
+// Most tests want [Each], which runs them on every kind of server:
+//
+//	func TestMain(m *testing.M) { redistest.Main(m) }
+//
+//	func TestSomething(t *testing.T) {
+//		redistest.Each(t, func(t *testing.T, target redistest.Target) {
+//			rdb := target.Client(t)
+//			family := redistest.Name(t)
+//			…
+//		})
+//	}
+//
+// The servers behind Each are shared by all tests of a process. A test that
+// flushes, configures, stops or kills one starts its own with [StartServer].
+//
+// Three environment variables are obeyed: LEASEHOLD_SERVERS names a folder of
+// servers like the one that scripts/servers.sh fills, LEASEHOLD_REQUIRE_SERVERS=1
+// fails tests that find no server rather than skip them, and
+// LEASEHOLD_TEST_LOG=1 lets go-redis log.
+package redistest

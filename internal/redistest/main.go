@@ -1,0 +1,57 @@
+package redistest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+)
+
+// Main is for TestMain: it runs the tests, stops the shared servers, fails the
+// run if a goroutine is left over, and exits. In a process that [StartChild]
+// started it runs the child's function instead.
+//
+// It also silences go-redis, which logs each connection that a test breaks,
+// unless LEASEHOLD_TEST_LOG=1.
+func Main(m *testing.M) {
+	if os.Getenv(envLog) != "1" {
+		redis.SetLogger(silence{})
+	}
+	runChild()
+	code := m.Run()
+	stopShared()
+	stopForker()
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintf(os.Stderr, "goroutines left after the tests: %v\n", err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+type silence struct{}
+
+func (silence) Printf(context.Context, string, ...any) {}
+
+// NoLeaks fails the test if goroutines that it started are left when it ends,
+// after the cleanups that it registered later. It tells its own goroutines from
+// older ones, so it is of no use beside parallel tests.
+func NoLeaks(tb testing.TB) {
+	tb.Helper()
+	before := goleak.IgnoreCurrent()
+	tb.Cleanup(func() {
+		if tb.Failed() {
+			return // what stopped the test half-way also left things running
+		}
+		const here = "github.com/leasehold-go/leasehold/internal/redistest."
+		// A shared server that this test was the first to use stays.
+		if err := goleak.Find(before, goleak.IgnoreAnyFunction(here+"forkLoop"),
+			goleak.IgnoreAnyFunction(here+"(*process).reap")); err != nil {
+			tb.Errorf("goroutines left after the test: %v", err)
+		}
+	})
+}

@@ -1,0 +1,115 @@
+package redistest
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// process is a child of the test process that doesn't outlive it.
+type process struct {
+	cmd  *exec.Cmd
+	done chan struct{} // closed when the process ended and was reaped
+}
+
+func startProcess(cmd *exec.Cmd) (*process, error) {
+	cmd.SysProcAttr = dieWithParent()
+	var err error
+	fork(func() { err = cmd.Start() })
+	if err != nil {
+		return nil, err
+	}
+	p := &process{cmd: cmd, done: make(chan struct{})}
+	go p.reap()
+	return p, nil
+}
+
+func (p *process) reap() {
+	defer close(p.done)
+	_ = p.cmd.Wait() // how it ended stands in ProcessState
+}
+
+func (p *process) pid() int { return p.cmd.Process.Pid }
+
+func (p *process) ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// kill returns when the process is gone, so that its port and files are free.
+// SIGKILL also ends a stopped process.
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill()
+	<-p.done
+}
+
+// pause returns when the process has stopped: the signal alone is delivered
+// some time later, and a test would race with what it still does.
+func (p *process) pause() error {
+	if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	for deadline := time.Now().Add(5 * time.Second); !isStopped(p.pid()); time.Sleep(time.Millisecond) {
+		if p.ended() {
+			return os.ErrProcessDone
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("process %d didn't stop within 5s", p.pid())
+		}
+	}
+	return nil
+}
+
+func (p *process) resume() error { return p.cmd.Process.Signal(syscall.SIGCONT) }
+
+// forker runs calls on an OS thread that lives until stopForker. On Linux a
+// child's parent is, for the signal at the parent's death, the thread that
+// forked it: started from any other goroutine the child would be killed as
+// soon as some goroutine that had locked that thread ended.
+var forker struct {
+	sync.Mutex
+	calls chan func()
+	done  chan struct{}
+}
+
+func fork(call func()) {
+	forker.Lock()
+	if forker.calls == nil {
+		forker.calls, forker.done = make(chan func()), make(chan struct{})
+		go forkLoop(forker.calls, forker.done)
+	}
+	calls := forker.calls
+	forker.Unlock()
+
+	done := make(chan struct{})
+	calls <- func() { defer close(done); call() }
+	<-done
+}
+
+func forkLoop(calls <-chan func(), done chan<- struct{}) {
+	defer close(done)
+	// Never unlocked: when this goroutine ends, its thread ends with it and
+	// takes along whatever child was forgotten.
+	runtime.LockOSThread()
+	for call := range calls {
+		call()
+	}
+}
+
+func stopForker() {
+	forker.Lock()
+	defer forker.Unlock()
+	if forker.calls != nil {
+		close(forker.calls)
+		<-forker.done
+		forker.calls = nil
+	}
+}

@@ -1,0 +1,24 @@
+package redistest
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"syscall"
+)
+
+// dieWithParent has the kernel kill a child whose parent is gone, by whatever
+// means: a test run that is killed or times out runs no cleanup.
+func dieWithParent() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+}
+
+func isStopped(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return false
+	}
+	// The name before the state is in parentheses and may hold any byte.
+	end := bytes.LastIndexByte(stat, ')')
+	return end >= 0 && len(stat) > end+2 && stat[end+2] == 'T'
+}

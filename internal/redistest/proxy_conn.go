@@ -1,0 +1,200 @@
+package redistest
+
+import (
+	"bufio"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// proxyConn is one client's connection and its counterpart at the server. In
+// each direction one goroutine reads and decides, and another carries, so that
+// a delay holds up no reading and a cut fills buffers as a network's would.
+type proxyConn struct {
+	p        *Proxy
+	id       int
+	client   net.Conn
+	server   net.Conn
+	toServer chan parcel
+	toClient chan parcel
+
+	dead     chan struct{} // closed when the connection is over
+	deadOnce sync.Once
+
+	clientLeft atomic.Bool  // the client has closed its side
+	left       atomic.Int32 // how many sides have
+
+	track tracker
+}
+
+// parcel is what one direction carries at a time. Its carrier is in
+// proxy_carry.go.
+type parcel struct {
+	raw   []byte
+	cmd   string // the command's name, to be counted
+	due   time.Time
+	end   bool // the sender closed its side
+	kill  bool // close the connection here
+	fired []*Fault
+}
+
+func newProxyConn(p *Proxy, id int, client net.Conn) *proxyConn {
+	return &proxyConn{
+		p: p, id: id, client: client, dead: make(chan struct{}),
+		toServer: make(chan parcel, 256), toClient: make(chan parcel, 256),
+	}
+}
+
+func (c *proxyConn) run(upstream string) {
+	defer c.kill()
+	server, err := net.DialTimeout("tcp", upstream, 5*time.Second)
+	if err != nil {
+		return
+	}
+	c.server = server
+	defer server.Close()
+	var wg sync.WaitGroup
+	wg.Go(func() { c.readRequests(); c.sideLeft() })
+	wg.Go(func() { c.readReplies(); c.sideLeft() })
+	wg.Go(func() { c.carry(ToServer) })
+	wg.Go(func() { c.carry(ToClient) })
+	<-c.dead
+	_ = server.Close()
+	wg.Wait()
+}
+
+// kill ends the connection at once, with what is in flight.
+func (c *proxyConn) kill() {
+	c.deadOnce.Do(func() {
+		close(c.dead)
+		_ = c.client.Close()
+	})
+}
+
+// cutOff closes the end from which a direction's bytes come.
+func (c *proxyConn) cutOff(dir Direction) {
+	if dir == ToServer {
+		_ = c.client.Close()
+	} else {
+		_ = c.server.Close()
+	}
+}
+
+// sideLeft notes that a side has closed. What is still in flight when both have
+// can be delivered to nobody.
+func (c *proxyConn) sideLeft() {
+	if c.left.Add(1) == 2 {
+		c.kill()
+	}
+}
+
+// send hands a parcel to the carrier of a direction. It reports false when the
+// connection is over.
+func (c *proxyConn) send(dir Direction, x parcel) bool {
+	n, _ := c.p.current()
+	x.due = time.Now().Add(n.delay[dir])
+	queue := c.toServer
+	if dir == ToClient {
+		queue = c.toClient
+	}
+	select {
+	case queue <- x:
+		return true
+	case <-c.dead:
+		notify(x.fired)
+		return false
+	}
+}
+
+func notify(fired []*Fault) {
+	for _, f := range fired {
+		close(f.fired)
+	}
+}
+
+// sendEvent asks what becomes of ev and does it with raw. It reports false
+// when nothing more is to be read in that direction.
+func (c *proxyConn) sendEvent(dir Direction, ev Event, raw []byte) bool {
+	act, struck := c.p.decide(ev)
+	if act.gate != nil {
+		notify(struck)
+		struck = nil
+		select {
+		case <-act.gate:
+		case <-c.dead:
+			return false
+		}
+	}
+	switch act.verdict {
+	case closeConn:
+		c.send(dir, parcel{kill: true, fired: struck})
+		return false
+	case vanish:
+		notify(struck)
+		return ev.Stage == OnMessage
+	}
+	if ev.Stage == OnRequest {
+		c.track.sent(ev.Cmd)
+	}
+	notify(struck)
+	return c.send(dir, parcel{raw: raw, cmd: ev.Name()})
+}
+
+func (c *proxyConn) readRequests() {
+	r := bufio.NewReader(c.client)
+	for {
+		cmd, raw, err := readCommand(r)
+		if err != nil {
+			break
+		}
+		if len(cmd) == 0 {
+			continue
+		}
+		cmd[0] = strings.ToUpper(cmd[0])
+		if !c.sendEvent(ToServer, Event{Stage: OnRequest, Conn: c.id, Cmd: cmd}, raw) {
+			// Read on, or a client that sends a lot would block where a network
+			// takes it.
+			drain(r)
+			c.clientLeft.Store(true)
+			return
+		}
+	}
+	c.clientLeft.Store(true)
+	c.send(ToServer, parcel{end: true})
+}
+
+func (c *proxyConn) readReplies() {
+	r := bufio.NewReader(c.server)
+	for {
+		f, err := readFrame(r)
+		if err != nil {
+			c.send(ToClient, parcel{end: true})
+			return
+		}
+		ev, known := c.track.received(f)
+		if !known {
+			if !c.send(ToClient, parcel{raw: f.raw}) {
+				return
+			}
+			continue
+		}
+		ev.Conn, ev.Reply = c.id, f.raw
+		if ev.Stage == OnMessage && c.p.loses() {
+			continue
+		}
+		if !c.sendEvent(ToClient, ev, f.raw) {
+			drain(r)
+			return
+		}
+	}
+}
+
+func drain(r *bufio.Reader) {
+	for {
+		if _, err := r.Discard(1 << 10); err != nil {
+			return
+		}
+	}
+}

@@ -1,0 +1,235 @@
+package redistest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+func TestProxyDropsMessagesOnly(t *testing.T) {
+	eachProxy(t, func(t *testing.T, p *Proxy, rdb *redis.Client, opt func(*redis.Options)) {
+		channel, pattern := Name(t), Name(t)
+		sub := p.Client(opt).Subscribe(t.Context(), channel)
+		defer sub.Close()
+		receive := func() any {
+			m, err := sub.Receive(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return m
+		}
+		receive()
+		publish := func(to, text string) {
+			if n, err := rdb.Publish(t.Context(), to, text).Result(); err != nil || n != 1 {
+				t.Fatalf("published to %d, %v", n, err)
+			}
+		}
+		p.DropMessages(true)
+		publish(channel, "lost")
+		if err := sub.PSubscribe(t.Context(), pattern+"*"); err != nil {
+			t.Fatal(err)
+		}
+		if s, ok := receive().(*redis.Subscription); !ok || s.Channel != pattern+"*" {
+			t.Fatalf("instead of the confirmation: %v", s)
+		}
+		publish(pattern+"x", "lost")
+		if err := sub.Ping(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if m, ok := receive().(*redis.Pong); !ok {
+			t.Fatalf("instead of the pong: %v", m)
+		}
+		// An embedded server sends messages and replies in any order.
+		eventually(t, "the messages never came", func() bool { return p.Dropped() == 2 })
+		p.DropMessages(false)
+		publish(channel, "kept")
+		if m, ok := receive().(*redis.Message); !ok || m.Payload != "kept" {
+			t.Fatalf("instead of the message: %v", m)
+		}
+		publish(pattern+"x", "kept too")
+		if m, ok := receive().(*redis.Message); !ok || m.Payload != "kept too" {
+			t.Fatalf("instead of the message: %v", m)
+		}
+	})
+}
+
+// Confirmations must be paired with their commands, or later replies would be
+// taken for those of other commands.
+func TestProxyPairsRepliesBehindSubscriptions(t *testing.T) {
+	eachProxy(t, func(t *testing.T, p *Proxy, _ *redis.Client, opt func(*redis.Options)) {
+		a, b := Name(t), Name(t)
+		seen := make(chan string, 100)
+		sub := p.Client(opt).Subscribe(t.Context())
+		defer sub.Close()
+		if err := sub.Ping(t.Context()); err != nil { // opens the connection
+			t.Fatal(err)
+		}
+		if _, err := sub.Receive(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		p.SetHook(func(ev Event) Action {
+			if ev.Stage == OnReply {
+				seen <- ev.Name()
+			}
+			return Pass
+		})
+		for _, step := range []func() error{
+			func() error { return sub.Subscribe(t.Context(), a, b) },
+			func() error { return sub.PSubscribe(t.Context(), a+"*") },
+			func() error { return sub.Unsubscribe(t.Context()) },
+			func() error { return sub.Unsubscribe(t.Context()) },
+			func() error { return sub.Ping(t.Context()) },
+		} {
+			if err := step(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, want := range []string{"SUBSCRIBE", "SUBSCRIBE", "PSUBSCRIBE", "UNSUBSCRIBE", "UNSUBSCRIBE", "UNSUBSCRIBE", "PING"} {
+			if _, err := sub.Receive(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if got := <-seen; got != want {
+				t.Fatalf("a reply to %s was paired with %s", want, got)
+			}
+		}
+	})
+}
+
+func TestProxyHookLosesOneMessage(t *testing.T) {
+	eachProxy(t, func(t *testing.T, p *Proxy, rdb *redis.Client, opt func(*redis.Options)) {
+		channel := Name(t)
+		sub := p.Client(opt).Subscribe(t.Context(), channel)
+		defer sub.Close()
+		if _, err := sub.Receive(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		p.SetHook(func(ev Event) Action {
+			if ev.Stage == OnMessage && ev.Channel == channel && ev.Payload == "2" {
+				return Vanish
+			}
+			return Pass
+		})
+		for _, text := range []string{"1", "2", "3"} {
+			if err := rdb.Publish(t.Context(), channel, text).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, want := range []string{"1", "3"} {
+			if m, err := sub.ReceiveMessage(t.Context()); err != nil || m.Payload != want {
+				t.Fatalf("received %v, %v", m, err)
+			}
+		}
+	})
+}
+
+func TestProxyCutHoldsWhatOpenConnectionsSent(t *testing.T) {
+	eachProxy(t, func(t *testing.T, p *Proxy, rdb *redis.Client, opt func(*redis.Options)) {
+		for _, way := range []struct{ toServer, toClient bool }{{true, false}, {false, true}, {true, true}} {
+			key := Name(t)
+			p.Cut(way.toServer, way.toClient)
+			stranger := p.Client(opt).WithTimeout(10 * time.Millisecond)
+			if err := stranger.Ping(t.Context()).Err(); err == nil {
+				t.Fatal("a new connection works")
+			}
+			got := make(chan error, 1)
+			go func() { got <- rdb.Incr(context.Background(), key).Err() }()
+			select {
+			case err := <-got:
+				t.Fatalf("a reply came through: %v", err)
+			case <-time.After(10 * time.Millisecond):
+			}
+			p.Heal()
+			if err := <-got; err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// cutAndLeave sends a SET into a cut network and closes the connection.
+func cutAndLeave(t *testing.T, p *Proxy, key string, opt func(*redis.Options)) {
+	t.Helper()
+	hasty := impatient(t, p, opt)
+	left := make(chan struct{})
+	p.SetHook(func(ev Event) Action {
+		if ev.Name() == "SET" && ev.Stage == OnRequest {
+			close(left)
+		}
+		return Pass
+	})
+	defer p.SetHook(nil)
+	p.Cut(true, false)
+	if err := hasty.Set(t.Context(), key, "stray", 0).Err(); err == nil {
+		t.Fatal("a reply came through")
+	}
+	<-left
+	_ = hasty.Close()
+	eventually(t, "the end of the connection isn't seen", func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for c := range p.conns {
+			if c.clientLeft.Load() {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+func TestProxyHealDiscardsStrays(t *testing.T) {
+	eachProxy(t, func(t *testing.T, p *Proxy, rdb *redis.Client, opt func(*redis.Options)) {
+		key := Name(t)
+		cutAndLeave(t, p, key, opt)
+		p.Heal()
+		eventually(t, "the closed connection stays", func() bool { return p.Conns() == 1 })
+		if err := rdb.Get(t.Context(), key).Err(); err != redis.Nil {
+			t.Fatalf("the stray request ran: %v", err)
+		}
+	})
+}
+
+func TestProxyHealLateDeliversStrays(t *testing.T) {
+	eachProxy(t, func(t *testing.T, p *Proxy, rdb *redis.Client, opt func(*redis.Options)) {
+		key := Name(t)
+		cutAndLeave(t, p, key, opt)
+		p.HealLate()
+		eventually(t, "the stray request didn't run", func() bool { return rdb.Get(t.Context(), key).Val() == "stray" })
+		eventually(t, "the closed connection stays", func() bool { return p.Conns() == 1 })
+	})
+}
+
+func TestProxyDelays(t *testing.T) {
+	eachProxy(t, func(t *testing.T, p *Proxy, rdb *redis.Client, _ func(*redis.Options)) {
+		p.Delay(15*time.Millisecond, 25*time.Millisecond)
+		start := time.Now()
+		if err := rdb.Ping(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(start); took < 40*time.Millisecond {
+			t.Fatalf("a round trip of %s", took)
+		}
+		p.Delay(0, 0)
+	})
+}
+
+func TestProxyRefusesAndClosesConnections(t *testing.T) {
+	eachProxy(t, func(t *testing.T, p *Proxy, rdb *redis.Client, opt func(*redis.Options)) {
+		p.Refuse(true)
+		if err := rdb.Ping(t.Context()).Err(); err != nil {
+			t.Fatalf("an open connection is hit: %v", err)
+		}
+		if err := p.Client(opt).Ping(t.Context()).Err(); err == nil {
+			t.Fatal("a new connection works")
+		}
+		p.CloseAll()
+		if err := rdb.Ping(t.Context()).Err(); err == nil {
+			t.Fatal("a closed connection works")
+		}
+		p.Refuse(false)
+		if err := rdb.Ping(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

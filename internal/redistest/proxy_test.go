@@ -1,0 +1,224 @@
+package redistest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// eachProxy runs fn on a proxy before an embedded server and before every
+// installed one, in both versions of the protocol. The client doesn't retry
+// and has one connection, on which the opening exchange is over.
+func eachProxy(t *testing.T, fn func(t *testing.T, p *Proxy, rdb *redis.Client, opt func(*redis.Options))) {
+	EachSingle(t, func(t *testing.T, target Target) {
+		for _, resp := range []int{2, 3} {
+			t.Run(fmt.Sprintf("resp%d", resp), func(t *testing.T) {
+				NoLeaks(t)
+				p := NewProxy(t, target.Addr())
+				opt := func(o *redis.Options) {
+					o.Protocol, o.PoolSize, o.MaxRetries, o.DialerRetries = resp, 1, -1, 1
+					o.ReadTimeout = 5 * time.Second
+				}
+				rdb := p.Client(opt)
+				if err := rdb.Ping(t.Context()).Err(); err != nil {
+					t.Fatal(err)
+				}
+				fn(t, p, rdb, opt)
+			})
+		}
+	})
+}
+
+func TestProxyEatsTheReplyAfterExecution(t *testing.T) {
+	eachProxy(t, func(t *testing.T, p *Proxy, rdb *redis.Client, _ func(*redis.Options)) {
+		key := Name(t)
+		fault := p.EatReply(Named("incr"), 2)
+		if n, err := rdb.Incr(t.Context(), key).Result(); err != nil || n != 1 {
+			t.Fatalf("the first reply is %d, %v", n, err)
+		}
+		if n, err := rdb.Incr(t.Context(), key).Result(); err == nil {
+			t.Fatalf("the second reply, %d, came through", n)
+		}
+		fault.Wait()
+		if n, err := rdb.Incr(t.Context(), key).Result(); err != nil || n != 3 {
+			t.Fatalf("the third reply is %d, %v", n, err)
+		}
+		if n := p.Count("INCR"); n != 3 {
+			t.Fatalf("%d commands counted", n)
+		}
+	})
+}
+
+func TestProxyDropsTheRequestBeforeExecution(t *testing.T) {
+	eachProxy(t, func(t *testing.T, p *Proxy, rdb *redis.Client, _ func(*redis.Options)) {
+		key := Name(t)
+		fault := p.DropRequest(Named("INCR"), 1)
+		if err := rdb.Incr(t.Context(), key).Err(); err == nil {
+			t.Fatal("a reply without a request")
+		}
+		fault.Wait()
+		if n, err := rdb.Incr(t.Context(), key).Result(); err != nil || n != 1 {
+			t.Fatalf("the next reply is %d, %v", n, err)
+		}
+	})
+}
+
+// go-redis reports the error of a pipeline for all its commands, so the test
+// speaks for itself to see that the replies before the eaten one arrive.
+func TestProxyEatsOneReplyOfAPipeline(t *testing.T) {
+	eachProxy(t, func(t *testing.T, p *Proxy, rdb *redis.Client, _ func(*redis.Options)) {
+		key := Name(t)
+		fault := p.EatReply(Named("incr"), 3)
+		conn, err := net.Dial("tcp", p.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		incr := fmt.Sprintf("*2\r\n$4\r\nincr\r\n$%d\r\n%s\r\n", len(key), key)
+		if _, err := io.WriteString(conn, strings.Repeat(incr, 5)); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := io.ReadAll(conn); err != nil || string(got) != ":1\r\n:2\r\n" {
+			t.Fatalf("received %q, %v", got, err)
+		}
+		fault.Wait()
+		// Whether the rest had arrived when the connection was closed is open.
+		if n, err := rdb.Get(t.Context(), key).Int(); err != nil || n < 3 {
+			t.Fatalf("the server ran %d, %v", n, err)
+		}
+	})
+}
+
+// A held request runs after its caller gave up and closed the connection:
+// behind what the caller sent later, on another one.
+func TestProxyDeliversAHeldRequestLate(t *testing.T) {
+	eachProxy(t, func(t *testing.T, p *Proxy, rdb *redis.Client, opt func(*redis.Options)) {
+		key := Name(t)
+		hasty := impatient(t, p, opt)
+		fault := p.HoldRequest(Named("set"), 1)
+		if err := hasty.Set(t.Context(), key, "early", 0).Err(); err == nil {
+			t.Fatal("a reply came through")
+		}
+		_ = hasty.Close()
+		fault.Wait()
+		if err := rdb.Get(t.Context(), key).Err(); err != redis.Nil {
+			t.Fatalf("the held request ran: %v", err)
+		}
+		fault.Release()
+		eventually(t, "the held request never ran", func() bool { return rdb.Get(t.Context(), key).Val() == "early" })
+		eventually(t, "the closed connection stays", func() bool { return p.Conns() == 1 })
+	})
+}
+
+func TestProxyHoldsAReply(t *testing.T) {
+	eachProxy(t, func(t *testing.T, p *Proxy, rdb *redis.Client, opt func(*redis.Options)) {
+		key := Name(t)
+		fault := p.HoldReply(Named("incr"), 1)
+		got := make(chan error, 1)
+		go func() { got <- rdb.Incr(context.Background(), key).Err() }()
+		fault.Wait()
+		if n, err := p.Client(opt).Get(t.Context(), key).Int(); err != nil || n != 1 {
+			t.Fatalf("while the reply is held the server has %d, %v", n, err)
+		}
+		select {
+		case err := <-got:
+			t.Fatalf("the reply came through: %v", err)
+		default:
+		}
+		fault.Release()
+		if err := <-got; err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestProxyHookSeesWordsAndReplies(t *testing.T) {
+	eachProxy(t, func(t *testing.T, p *Proxy, rdb *redis.Client, _ func(*redis.Options)) {
+		key := Name(t)
+		var seen []Event // one connection with one command at a time: no lock
+		p.SetHook(func(ev Event) Action { seen = append(seen, ev); return Pass })
+		if err := rdb.Set(t.Context(), key, "a\r\nb", 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if err := rdb.LPush(t.Context(), key, "x").Err(); err == nil {
+			t.Fatal("a list in a string")
+		}
+		p.SetHook(nil)
+		if len(seen) != 4 || seen[0].Stage != OnRequest || seen[1].Stage != OnReply {
+			t.Fatalf("seen: %+v", seen)
+		}
+		if seen[1].Name() != "SET" || seen[1].Cmd[2] != "a\r\nb" || string(seen[1].Reply) != "+OK\r\n" || seen[1].Failed() {
+			t.Fatalf("seen: %+v", seen[1])
+		}
+		if !seen[3].Failed() {
+			t.Fatalf("seen: %+v", seen[3])
+		}
+	})
+}
+
+// With one connection and one command the bytes are the same each time, so
+// every place in the exchange can be the last one.
+func TestProxyCutsAtAnyByte(t *testing.T) {
+	eachProxy(t, func(t *testing.T, p *Proxy, rdb *redis.Client, _ func(*redis.Options)) {
+		key := Name(t)
+		request := len(fmt.Sprintf("*2\r\n$4\r\nincr\r\n$%d\r\n%s\r\n", len(key), key))
+		reply := len(":1\r\n")
+		ran := 0
+		try := func(dir Direction, n int, runs bool) {
+			if err := rdb.Ping(t.Context()).Err(); err != nil {
+				t.Fatal(err)
+			}
+			fault := p.CutAfter(dir, int64(n))
+			err := rdb.Incr(t.Context(), key).Err()
+			fault.Wait()
+			if whole := dir == ToClient && n == reply; whole != (err == nil) {
+				t.Fatalf("cut after %d bytes (direction %d): %v", n, dir, err)
+			}
+			if runs {
+				ran++
+			}
+			// A request that arrived just before the connection was closed may
+			// still be running.
+			eventually(t, fmt.Sprintf("cut after %d bytes (direction %d): not run", n, dir), func() bool {
+				got, err := rdb.Get(t.Context(), key).Int()
+				if err != nil && !errors.Is(err, redis.Nil) || got > ran {
+					t.Fatalf("cut after %d bytes (direction %d): %d run, %v", n, dir, got, err)
+				}
+				return got == ran
+			})
+		}
+		for n := range request + 1 {
+			try(ToServer, n, n == request)
+		}
+		for n := range reply + 1 {
+			try(ToClient, n, true)
+		}
+	})
+}
+
+// impatient makes a client that gives up soon, once its connection is open:
+// the opening exchange has all the time that a busy machine needs.
+func impatient(t *testing.T, p *Proxy, opt func(*redis.Options)) *redis.Client {
+	t.Helper()
+	rdb := p.Client(opt)
+	if err := rdb.Ping(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	return rdb.WithTimeout(10 * time.Millisecond)
+}
+
+func eventually(t *testing.T, complaint string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal(complaint)
+		}
+	}
+}

@@ -1,0 +1,290 @@
+package redistest
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// startTimeout bounds the wait for a server to answer. It takes some 30 ms;
+// the rest is for machines that are busy with other tests.
+const startTimeout = 20 * time.Second
+
+// Server is a real server that runs as a child of the test process, in a
+// folder of its own, on a free port of 127.0.0.1.
+type Server struct {
+	Version Version
+
+	tb testing.TB // of the test that this handle was made for
+	*instance
+}
+
+// instance is the server itself. Shared ones have many handles.
+type instance struct {
+	version Version
+	dir     string
+	args    []string
+	port    int
+	bare    bool // started with args alone, port and all
+	shared  bool
+
+	mu   sync.Mutex
+	proc *process // nil after Kill
+}
+
+// StartServer starts a server for this test alone and stops it at its end.
+// It keeps nothing on disk unless args (as on the command line, without the
+// port) say otherwise: "--appendonly", "yes".
+func StartServer(tb testing.TB, v Version, args ...string) *Server {
+	tb.Helper()
+	in, err := startInstance(v, args...)
+	if err != nil {
+		tb.Fatalf("start %s: %v", v, err)
+	}
+	tb.Cleanup(in.stop)
+	return in.handle(tb)
+}
+
+func (in *instance) handle(tb testing.TB) *Server {
+	return &Server{Version: in.version, tb: tb, instance: in}
+}
+
+// Addr is the address for clients: an IP address and a port.
+func (in *instance) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(in.port)) }
+
+// Dir is the folder in which the server keeps its files.
+func (in *instance) Dir() string { return in.dir }
+
+// Client makes a client that is closed at the end of the test.
+func (s *Server) Client(mod ...func(*redis.Options)) *redis.Client {
+	return newClient(s.tb, s.Addr(), mod)
+}
+
+func newClient(tb testing.TB, addr string, mod []func(*redis.Options)) *redis.Client {
+	opt := &redis.Options{Addr: addr}
+	for _, m := range mod {
+		m(opt)
+	}
+	rdb := redis.NewClient(opt)
+	tb.Cleanup(func() { _ = rdb.Close() })
+	return rdb
+}
+
+// Kill ends the server as a crash would (SIGKILL) and returns when it is gone.
+func (s *Server) Kill() {
+	s.tb.Helper()
+	if s.mine("Kill") {
+		s.kill()
+	}
+}
+
+// Pause stops the server's process (SIGSTOP): its connections stay open, and
+// nothing is answered until Resume.
+func (s *Server) Pause() {
+	s.tb.Helper()
+	if s.mine("Pause") {
+		s.signal("pause", (*process).pause)
+	}
+}
+
+// Resume lets a paused server go on.
+func (s *Server) Resume() {
+	s.tb.Helper()
+	if s.mine("Resume") {
+		s.signal("resume", (*process).resume)
+	}
+}
+
+// Restart starts the server again on its port, in its folder and with its
+// arguments, after a Kill if it still runs. What it had kept on disk is there.
+func (s *Server) Restart() {
+	s.tb.Helper()
+	if !s.mine("Restart") {
+		return
+	}
+	s.kill()
+	// Somebody else may sit on the port for a moment, so it is tried for a while.
+	var err error
+	for deadline := time.Now().Add(startTimeout); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		if err = s.launch(); !errors.Is(err, errPortTaken) {
+			break
+		}
+	}
+	if err != nil {
+		s.tb.Errorf("restart %s: %v", s.Version, err)
+	}
+}
+
+func (s *Server) mine(op string) bool {
+	s.tb.Helper()
+	if s.shared {
+		s.tb.Errorf("%s of a shared server: start one of your own", op)
+	}
+	return !s.shared
+}
+
+func (s *Server) signal(op string, send func(*process) error) {
+	s.tb.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.proc == nil {
+		s.tb.Errorf("%s %s: it doesn't run", op, s.Version)
+	} else if err := send(s.proc); err != nil {
+		s.tb.Errorf("%s %s: %v", op, s.Version, err)
+	}
+}
+
+func startInstance(v Version, args ...string) (*instance, error) {
+	dir, err := os.MkdirTemp("", "leasehold-"+v.Name+"-")
+	if err != nil {
+		return nil, err
+	}
+	in := &instance{version: v, dir: dir, args: args}
+	for range 20 {
+		in.port = freePort()
+		if err = in.launch(); !errors.Is(err, errPortTaken) {
+			break
+		}
+	}
+	if err != nil {
+		in.stop()
+		return nil, err
+	}
+	return in, nil
+}
+
+// freePort looks below the range from which systems give ports to outgoing
+// connections, of which tests have thousands, and where port+10000, the
+// Cluster bus, is below it too. The draw is random since the test processes of
+// several packages draw at the same time.
+func freePort() int {
+	for {
+		port := 11000 + rand.IntN(10000)
+		if isFree(port) && isFree(port+10000) {
+			return port
+		}
+	}
+}
+
+func isFree(port int) bool {
+	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	if err != nil {
+		return false
+	}
+	_ = l.Close()
+	return true
+}
+
+var errPortTaken = errors.New("port is taken")
+
+// launch starts the process and waits until it answers.
+func (in *instance) launch() error {
+	logPath := filepath.Join(in.dir, "server.log")
+	log, err := os.Create(logPath)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	args := in.args
+	if !in.bare {
+		// Of an option that is given twice the last counts: in.args can override.
+		args = append([]string{
+			"--port", strconv.Itoa(in.port), "--bind", "127.0.0.1", "--dir", in.dir,
+			"--save", "", "--appendonly", "no",
+		}, args...)
+	}
+	cmd := exec.Command(in.version.path, args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = in.dir, log, log
+	proc, err := startProcess(cmd)
+	if err != nil {
+		return err
+	}
+
+	for deadline := time.Now().Add(startTimeout); ; time.Sleep(2 * time.Millisecond) {
+		if in.answers(proc.pid()) {
+			in.mu.Lock()
+			in.proc = proc
+			in.mu.Unlock()
+			return nil
+		}
+		if proc.ended() {
+			said, _ := os.ReadFile(logPath)
+			if strings.Contains(string(said), "Address already in use") {
+				return errPortTaken
+			}
+			return fmt.Errorf("it ended at once: %s", tail(said))
+		}
+		if time.Now().After(deadline) {
+			proc.kill()
+			said, _ := os.ReadFile(logPath)
+			return fmt.Errorf("no answer within %s: %s", startTimeout, tail(said))
+		}
+	}
+}
+
+// answers reports whether the process pid, and not another server that got the
+// port first, answers PING.
+func (in *instance) answers(pid int) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", in.Addr())
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	deadline, _ := ctx.Deadline()
+	_ = conn.SetDeadline(deadline)
+	if _, err := io.WriteString(conn, "PING\r\nINFO server\r\nQUIT\r\n"); err != nil {
+		return false
+	}
+	lines := bufio.NewScanner(conn)
+	if !lines.Scan() || !strings.HasPrefix(lines.Text(), "+PONG") && !strings.HasPrefix(lines.Text(), "-NOAUTH") {
+		return false
+	}
+	for lines.Scan() {
+		if strings.HasPrefix(lines.Text(), "-NOAUTH") || lines.Text() == "process_id:"+strconv.Itoa(pid) {
+			return true
+		}
+	}
+	return false
+}
+
+func (in *instance) kill() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.proc != nil {
+		in.proc.kill()
+		in.proc = nil
+	}
+}
+
+func (in *instance) running() bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.proc != nil && !in.proc.ended()
+}
+
+func (in *instance) stop() {
+	in.kill()
+	_ = os.RemoveAll(in.dir)
+}
+
+// tail is the end of a server's log, for an error message.
+func tail(log []byte) string {
+	lines := strings.Split(strings.TrimSpace(string(log)), "\n")
+	return strings.Join(lines[max(0, len(lines)-6):], " | ")
+}

@@ -1,0 +1,126 @@
+package redistest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+)
+
+// Kind says what a Target is.
+type Kind int
+
+// The kinds of target.
+const (
+	KindMini    Kind = iota // an embedded server
+	KindSingle              // a real server
+	KindCluster             // three real primaries, each with a replica
+)
+
+func (k Kind) String() string { return [...]string{"mini", "single", "cluster"}[k] }
+
+// Target is a server, or several, that a test runs on.
+type Target struct {
+	Name    string // the subtest's: "mini", "redis-7.0.15", "cluster-valkey-8.1.1"
+	Kind    Kind
+	Version Version              // KindSingle and KindCluster
+	Mini    *miniredis.Miniredis // KindMini: this test's own
+	Server  *Server              // KindSingle: shared
+	Cluster *Cluster             // KindCluster: shared
+}
+
+// Addr is the address of the embedded or the single server.
+func (x Target) Addr() string {
+	if x.Kind == KindMini {
+		return x.Mini.Addr()
+	}
+	return x.Server.Addr()
+}
+
+// Client makes a client for the target that is closed at the end of the test.
+// All of a test's clients see the same data.
+func (x Target) Client(tb testing.TB, mod ...func(*redis.UniversalOptions)) redis.UniversalClient {
+	tb.Helper()
+	opt := new(redis.UniversalOptions)
+	switch x.Kind {
+	case KindCluster:
+		opt.Addrs, opt.IsClusterMode = x.Cluster.Addrs(), true
+	default:
+		opt.Addrs = []string{x.Addr()}
+	}
+	for _, m := range mod {
+		m(opt)
+	}
+	rdb := redis.NewUniversalClient(opt)
+	tb.Cleanup(func() { _ = rdb.Close() })
+	return rdb
+}
+
+// Each runs fn as a subtest on an embedded server, on every installed server
+// and on a Cluster of the newest one. Where no server is installed, one
+// subtest "servers" is skipped, or fails, as [NeedServers] has it.
+func Each(t *testing.T, fn func(t *testing.T, target Target)) {
+	t.Helper()
+	eachMini(t, fn)
+	EachReal(t, fn)
+}
+
+// EachReal is Each without the embedded server, for what that can't do.
+func EachReal(t *testing.T, fn func(t *testing.T, target Target)) {
+	t.Helper()
+	eachServer(t, fn)
+	if versions := Installed(); len(versions) > 0 {
+		newest := versions[len(versions)-1]
+		name := "cluster-" + newest.Name
+		t.Run(name, func(t *testing.T) {
+			fn(t, Target{Name: name, Kind: KindCluster, Version: newest, Cluster: SharedCluster(t, newest)})
+		})
+	}
+}
+
+// EachSingle is Each without the Cluster: for tests with a [Proxy], which
+// stands before one server.
+func EachSingle(t *testing.T, fn func(t *testing.T, target Target)) {
+	t.Helper()
+	eachMini(t, fn)
+	eachServer(t, fn)
+}
+
+func eachMini(t *testing.T, fn func(t *testing.T, target Target)) {
+	t.Helper()
+	t.Run(KindMini.String(), func(t *testing.T) {
+		fn(t, Target{Name: "mini", Kind: KindMini, Mini: Mini(t)})
+	})
+}
+
+func eachServer(t *testing.T, fn func(t *testing.T, target Target)) {
+	t.Helper()
+	if f := installed(); len(f.versions) == 0 || len(f.broken) > 0 {
+		t.Run("servers", func(t *testing.T) { NeedServers(t) })
+	}
+	for _, v := range Installed() {
+		t.Run(v.Name, func(t *testing.T) {
+			fn(t, Target{Name: v.Name, Kind: KindSingle, Version: v, Server: Shared(t, v)})
+		})
+	}
+}
+
+// Name makes a name that no other test uses, of lower-case letters, digits and
+// dashes, and short: what a test keeps on a shared server goes under it.
+func Name(tb testing.TB) string {
+	var b strings.Builder
+	for _, r := range strings.ToLower(strings.TrimPrefix(tb.Name(), "Test")) {
+		if b.Len() == 24 {
+			break
+		}
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			b.WriteRune(r)
+		} else {
+			b.WriteByte('-')
+		}
+	}
+	return fmt.Sprintf("%s-%08x", b.String(), rand.Uint32())
+}

@@ -1,0 +1,158 @@
+package redistest
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// Version is one server program that can be started.
+type Version struct {
+	Name                string // "redis-7.0.15", "valkey-8.1.1"
+	Flavour             string // "redis" or "valkey"
+	Major, Minor, Patch int
+
+	path string
+}
+
+// AtLeast reports whether v is of that release or a later one. Valkey went on
+// from Redis 7.2, so numbers of the two flavours compare as far as that.
+func (v Version) AtLeast(major, minor int) bool {
+	return v.Major > major || v.Major == major && v.Minor >= minor
+}
+
+func (v Version) String() string { return v.Name }
+
+func compareVersions(a, b Version) int {
+	return cmp.Or(cmp.Compare(a.Major, b.Major), cmp.Compare(a.Minor, b.Minor),
+		cmp.Compare(a.Patch, b.Patch), cmp.Compare(a.Name, b.Name))
+}
+
+// Environment variables that the tests obey.
+const (
+	envServers = "LEASEHOLD_SERVERS"         // a folder like the one that scripts/servers.sh fills
+	envRequire = "LEASEHOLD_REQUIRE_SERVERS" // "1": a missing server fails a test rather than skips it
+	envLog     = "LEASEHOLD_TEST_LOG"        // "1": go-redis logs
+)
+
+// Installed lists the servers that tests can start, oldest first. They come
+// from the folder that LEASEHOLD_SERVERS names; where that is unset, from
+// .servers in this module or one around it, or else from PATH.
+func Installed() []Version {
+	return slices.Clone(installed().versions)
+}
+
+type findings struct {
+	versions []Version
+	broken   []string // binaries that are there and don't run, each with its error
+}
+
+// The binaries are asked once per process: four of them take a tenth of a
+// second, too much for every test.
+var installed = sync.OnceValue(func() findings {
+	paths := binaries()
+	versions, errs := make([]Version, len(paths)), make([]error, len(paths))
+	var wg sync.WaitGroup
+	for i, path := range paths {
+		wg.Go(func() { versions[i], errs[i] = ask(path) })
+	}
+	wg.Wait()
+
+	var f findings
+	for i, path := range paths {
+		switch {
+		case errs[i] != nil:
+			f.broken = append(f.broken, fmt.Sprintf("%s: %v", path, errs[i]))
+		case !slices.ContainsFunc(f.versions, func(v Version) bool { return v.Name == versions[i].Name }):
+			f.versions = append(f.versions, versions[i])
+		}
+	}
+	slices.SortFunc(f.versions, compareVersions)
+	return f
+})
+
+func binaries() []string {
+	if dir, ok := os.LookupEnv(envServers); ok {
+		return unpacked(dir)
+	}
+	if wd, err := os.Getwd(); err == nil {
+		// A nested module's tests use the root module's servers, so the search
+		// goes on upwards after the first go.mod.
+		for dir := wd; ; dir = filepath.Dir(dir) {
+			if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+				if found := unpacked(filepath.Join(dir, ".servers")); len(found) > 0 {
+					return found
+				}
+			}
+			if dir == filepath.Dir(dir) {
+				break
+			}
+		}
+	}
+	var found []string
+	for _, name := range []string{"redis-server", "valkey-server"} {
+		if path, err := exec.LookPath(name); err == nil {
+			found = append(found, path)
+		}
+	}
+	return found
+}
+
+func unpacked(dir string) []string {
+	found, _ := filepath.Glob(filepath.Join(dir, "*", "run", "*-server"))
+	return found
+}
+
+var versionLine = regexp.MustCompile(`^(Redis|Valkey) server v=(\d+)\.(\d+)\.(\d+)`)
+
+func ask(path string) (Version, error) {
+	out, err := exec.Command(path, "--version").CombinedOutput()
+	if err != nil {
+		return Version{}, fmt.Errorf("--version: %w: %s", err, strings.TrimSpace(string(out)))
+	}
+	m := versionLine.FindSubmatch(out)
+	if m == nil {
+		return Version{}, fmt.Errorf("--version answers %q", out)
+	}
+	number := func(i int) int { n, _ := strconv.Atoi(string(m[i])); return n }
+	v := Version{
+		Flavour: strings.ToLower(string(m[1])),
+		Major:   number(2), Minor: number(3), Patch: number(4),
+		path: path,
+	}
+	v.Name = fmt.Sprintf("%s-%d.%d.%d", v.Flavour, v.Major, v.Minor, v.Patch)
+	return v, nil
+}
+
+// NeedServers returns what is installed. Where that is nothing it skips the
+// test with a line that says what to run; with LEASEHOLD_REQUIRE_SERVERS=1 it
+// fails the test instead, so that a run which is meant to be complete can't
+// pass by leaving things out.
+func NeedServers(tb testing.TB) []Version {
+	tb.Helper()
+	found := installed()
+	if required := os.Getenv(envRequire) == "1"; required && len(found.broken) > 0 {
+		tb.Fatalf("servers that don't run: %s", strings.Join(found.broken, "; "))
+	} else if required && len(found.versions) == 0 {
+		tb.Fatal("no servers to test on: run `make servers`")
+	}
+	if len(found.versions) == 0 {
+		tb.Skip("no servers to test on: run `make servers`")
+	}
+	return slices.Clone(found.versions)
+}
+
+// Newest returns the latest installed version, or skips as [NeedServers] does.
+func Newest(tb testing.TB) Version {
+	tb.Helper()
+	v := NeedServers(tb)
+	return v[len(v)-1]
+}

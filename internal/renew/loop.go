@@ -1,0 +1,215 @@
+// Package renew runs what must be done again and again by a handle: renew
+// leases, ask for waiters, give back what could not be given back at once. One
+// goroutine keeps one schedule of all of it; what is due together goes out in
+// one pipeline a server.
+package renew
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/engine"
+)
+
+const (
+	maxBatch = 1000 // calls in one pipeline
+	// maxUnderWay bounds the pipelines without an answer, a server: a server
+	// that hangs holds up its own calls only, and few goroutines.
+	maxUnderWay = 4
+	// linger is how long the goroutine outlives the last entry, so that a lone
+	// caller who takes and gives back does not start one each time.
+	linger = 500 * time.Millisecond
+)
+
+// Task is something that a Loop does when it is due.
+type Task interface {
+	// Due is called on the loop's goroutine, under its lock, when the entry's
+	// time has come: it must not block, nor call the Loop. It appends the calls
+	// to send, if any, and says when it is due again, the zero time for never,
+	// and how much earlier than that it may be called to share a round trip.
+	//
+	// The next time holds even while the calls are under way: it is when to try
+	// again if no answer came. A call's Done may Put the task anew.
+	Due(now time.Time, calls []*engine.Call) (_ []*engine.Call, next time.Time, slack time.Duration)
+}
+
+// Loop is a schedule with a goroutine that lives while something is scheduled.
+type Loop struct {
+	send func(ctx context.Context, calls []*engine.Call)
+	wake chan struct{}
+
+	mu       sync.Mutex
+	entries  schedule
+	running  bool
+	closing  bool
+	wakeAt   time.Time      // what the goroutine sleeps for
+	idleTill time.Time      // when it ends, where nothing is scheduled
+	underWay map[string]int // pipelines without an answer, by server
+	active   sync.WaitGroup // the goroutine and the pipelines
+}
+
+// New makes a Loop that sends batches of calls with send, concurrently.
+func New(send func(ctx context.Context, calls []*engine.Call)) *Loop {
+	return &Loop{send: send, wake: make(chan struct{}, 1), underWay: map[string]int{}}
+}
+
+// Put schedules task for at, or moves it there; e is the task's own entry.
+func (l *Loop) Put(e *Entry, task Task, at time.Time, slack time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e.task, e.at, e.slack = task, at, slack
+	l.entries.put(e)
+	if !l.running {
+		l.running = true
+		l.wakeAt = at
+		l.active.Go(l.run)
+		return
+	}
+	l.wakeBy(at)
+}
+
+// Remove takes an entry out of the schedule. Its task may be in Due at this
+// moment, or a call of it under way: the task has to know that it is over.
+func (l *Loop) Remove(e *Entry) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e.index == 0 {
+		return
+	}
+	l.entries.take(e)
+	if len(l.entries) == 0 {
+		l.idle(time.Now())
+		l.wakeBy(l.idleTill)
+	}
+}
+
+// Close makes every task due now, and the goroutine end without lingering once
+// none is left; it waits for that, and until nothing is under way either. The
+// caller sees to it that from now on only tasks put something.
+func (l *Loop) Close() {
+	l.mu.Lock()
+	l.closing = true
+	l.idleTill = time.Time{}
+	for _, e := range l.entries {
+		e.at = time.Time{}
+	}
+	l.wakeBy(time.Time{})
+	l.mu.Unlock()
+	l.active.Wait()
+}
+
+// idle says until when the goroutine lives with nothing to do.
+func (l *Loop) idle(now time.Time) {
+	if l.idleTill = now.Add(linger); l.closing {
+		l.idleTill = time.Time{}
+	}
+}
+
+// wakeBy sees to it that the goroutine looks again at the time at, and leaves it
+// asleep where it will have looked by then.
+func (l *Loop) wakeBy(at time.Time) {
+	if !at.Before(l.wakeAt) {
+		return
+	}
+	l.wakeAt = at
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (l *Loop) run() {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		l.mu.Lock()
+		now := time.Now()
+		batches := l.due(now)
+		switch {
+		case len(l.entries) > 0:
+			l.wakeAt = l.entries[0].at
+		case now.Before(l.idleTill) || batches != nil:
+			l.wakeAt = l.idleTill
+		default:
+			l.running = false
+			l.mu.Unlock()
+			return
+		}
+		sleep := l.wakeAt.Sub(now)
+		l.mu.Unlock()
+
+		for node, calls := range batches {
+			l.dispatch(node, calls)
+		}
+		timer.Reset(sleep)
+		select {
+		case <-timer.C:
+		case <-l.wake:
+		}
+	}
+}
+
+// due calls every task whose time has come, and those that may come along, and
+// collects what they want sent, by server. Called with the lock.
+func (l *Loop) due(now time.Time) map[string][]*engine.Call {
+	var batches map[string][]*engine.Call
+	var calls []*engine.Call
+	for len(l.entries) > 0 {
+		e := l.entries[0]
+		if e.at.After(now) && (batches == nil || e.at.Add(-e.slack).After(now)) {
+			break
+		}
+		next, slack := time.Time{}, time.Duration(0)
+		calls, next, slack = e.task.Due(now, calls[:0])
+		if next.IsZero() {
+			if l.entries.take(e); len(l.entries) == 0 {
+				l.idle(now)
+			}
+		} else {
+			// Never at once again: a task that says so would keep the lock.
+			e.at = next
+			if soonest := now.Add(time.Millisecond); next.Before(soonest) {
+				e.at = soonest
+			}
+			e.slack = min(slack, e.at.Sub(now)/2)
+			l.entries.put(e)
+		}
+		for _, c := range calls {
+			if batches == nil {
+				batches = map[string][]*engine.Call{}
+			}
+			batches[c.Node] = append(batches[c.Node], c)
+		}
+	}
+	return batches
+}
+
+// dispatch sends calls to one server, in pipelines of bounded size and number.
+// What finds no room is dropped: its task is scheduled to try again.
+func (l *Loop) dispatch(node string, calls []*engine.Call) {
+	for len(calls) > 0 {
+		batch := calls[:min(len(calls), maxBatch)]
+		calls = calls[len(batch):]
+		l.mu.Lock()
+		full := l.underWay[node] >= maxUnderWay
+		if !full {
+			l.underWay[node]++
+		}
+		l.mu.Unlock()
+		if full {
+			for _, c := range batch {
+				c.Done(nil, engine.ErrBacklog)
+			}
+			continue
+		}
+		l.active.Go(func() {
+			l.send(context.Background(), batch)
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			if l.underWay[node]--; l.underWay[node] == 0 {
+				delete(l.underWay, node)
+			}
+		})
+	}
+}

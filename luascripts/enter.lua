@@ -1,0 +1,144 @@
+-- enter: take permits, or a place in the queue. Idempotent by member: sent
+-- again it answers as the first time, with the same token.
+--
+-- KEYS  holders, queue, alive, limit (or fence, where fenced)
+-- ARGV  1 member     2 permits   3 ttl (ms)   4 limit
+--       5 void       server µs from which on this call does nothing, 0 = never
+--       6 wait       1 = queue if nothing is free, 0 = answer "busy"
+--       7 ticket     place to take in the queue (µs), 0 = behind everybody
+--       8 max        most that may wait, 0 = no bound
+--       9 fenced     1 = grants issue a token from fence; permits and limit are 1
+--
+-- Reply (integers)
+--   1, now µs, remaining ms, token, 0, 0            granted
+--   2|3|4|5, now µs, earliest end ms, in use, limit, waiting
+--                 2 queued, 3 busy, 4 more permits than the limit, 5 queue full
+--   6|7, now µs, 0, 0, 0, 0                         void; given up before
+--   followed by (seq, term ms or -limit, token) for each waiter of the same
+--   handle that this call granted to or refused.
+--
+-- Cost  nobody waits and there is room: TIME, EXISTS, ZCARD, ZADD, PEXPIREAT,
+--       and SET where fenced. Else O(log n), and what the prelude's advance does.
+-- Who else may be where: a copy of this call may run before, after or never; a
+-- leave of the same member may have run before it (tombstone); other handles'
+-- leaves may have granted to the member since it was queued.
+
+local time = redis.call('TIME')
+local us = time[1] * 1000000 + time[2]
+local now = math.floor(us / 1000)
+local m, n, ttl, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local void = tonumber(ARGV[5])
+local fenced = ARGV[9] == '1'
+if void > 0 and us >= void then return { 6, us, 0, 0, 0, 0 } end
+
+if n == 1 then
+  local others
+  if fenced then
+    others = redis.call('EXISTS', KEYS[2], KEYS[3])
+  else
+    others = redis.call('EXISTS', KEYS[2], KEYS[3], KEYS[4])
+  end
+  local held = others == 0 and redis.call('ZCARD', KEYS[1]) or limit
+  if held < limit then
+    local t = 0
+    if fenced then
+      -- The set is empty, so that this is no copy of a call that took the lease.
+      t = us
+      local last = tonumber(redis.call('SET', KEYS[4], string.format('%.0f', us), 'PX', 86400000, 'GET') or 0) or 0
+      if last >= us then
+        t = last + 1
+        redis.call('SET', KEYS[4], string.format('%.0f', t), 'PX', 86400000)
+      end
+    end
+    if redis.call('ZADD', KEYS[1], 'NX', now + ttl, m) == 1 then
+      if held == 0 then
+        redis.call('PEXPIREAT', KEYS[1], now + ttl)
+      else
+        redis.call('PEXPIREAT', KEYS[1], now + ttl, 'GT')
+      end
+      return { 1, us, ttl, t, 0, 0 }
+    end
+  end
+end
+
+local own = string.match(m, '^[^.]+')
+-- include prelude
+
+-- Reads first, and of every key that is written later: a wrong type ends the
+-- script here.
+limit = cap(limit)
+local ends = tonumber(redis.call('ZSCORE', H, m) or 0)
+local queued = redis.call('ZSCORE', Q, m)
+local sign = redis.call('ZSCORE', A, m)
+if ends > now then return { 1, us, ends - now, token(), 0, 0 } end
+if sign and not queued then return { 7, us, 0, 0, 0, 0 } end
+
+-- Is anybody waiting who still counts as alive? Where the answer would take
+-- too long, yes: that only sends the caller to the end of the queue.
+local function waited_for()
+  if redis.call('ZCARD', Q) == 0 then return false end
+  local alive = redis.call('ZRANGE', A, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, BATCH)
+  for _, w in ipairs(alive) do
+    if redis.call('ZSCORE', Q, w) then return true end
+  end
+  return #alive == BATCH
+end
+
+local function answer(code)
+  return with_told({ code, us, earliest(), used(), limit, redis.call('ZCARD', Q) })
+end
+
+if n > limit then
+  if queued then
+    redis.call('ZREM', Q, m)
+    redis.call('ZREM', A, m)
+    purge()
+    advance()
+  end
+  return answer(4)
+end
+
+-- The first write is one that memory limits may refuse, before anything was
+-- purged: an enter that is refused leaves all as it was.
+if not queued and used() + n <= limit and not waited_for() then
+  local t = grant(m, n, ttl)
+  purge()
+  return { 1, us, ttl, t, 0, 0 }
+end
+if ARGV[6] == '0' then return answer(3) end
+
+if not queued then
+  local ticket = tonumber(ARGV[7])
+  if ticket == 0 then
+    -- Behind the last even if the clock went back.
+    local last = redis.call('ZRANGE', Q, -1, -1, 'WITHSCORES')[2]
+    ticket = math.max(us, (tonumber(last or 0)) + 1)
+  end
+  redis.call('ZADD', Q, string.format('%.0f', ticket), m)
+end
+redis.call('ZADD', A, now + ALIVE, m)
+keep(Q, now + ALIVE)
+keep(A, now + ALIVE)
+purge()
+advance()
+
+ends = tonumber(redis.call('ZSCORE', H, m) or 0)
+if ends > now then
+  -- Its own grant is the answer, not one of those told beside it.
+  local reply, seq = { 1, us, ends - now, 0, 0, 0 }, tonumber(string.match(m, '^[^.]+%.(%d+)'))
+  for i = 1, #told, 3 do
+    if told[i] == seq then
+      reply[4] = told[i + 2]
+    else
+      for j = i, i + 2 do reply[#reply + 1] = told[j] end
+    end
+  end
+  return reply
+end
+local max = tonumber(ARGV[8])
+if not queued and max > 0 and redis.call('ZCARD', Q) > max then
+  redis.call('ZREM', Q, m)
+  redis.call('ZREM', A, m)
+  return answer(5)
+end
+return answer(2)

@@ -1,0 +1,55 @@
+-- leave: give back, or leave the queue, whichever it was, and hand what is free
+-- to the next in line. Idempotent by member; never touches another's permit.
+--
+-- KEYS  holders, queue, alive, limit (or fence, where fenced)
+-- ARGV  1 member   2 permits
+--       3 void     server ms until which a copy of this member's enter may still
+--                  arrive; 0 = none can. Leaves a tombstone that refuses it.
+--       4 fenced   1 = grants issue a token from fence
+--
+-- Reply (integers)
+--   1                 given back, and nobody waits
+--   1|2|0, now µs     given back; was queued; was neither
+--   followed by (seq, term ms or -limit, token) for each waiter of the same
+--   handle that this call granted to or refused.
+--
+-- Cost  nobody waits: ZREM, EXISTS. Else O(log n) and one PUBLISH a grant.
+-- Who else may be where: the lease may have expired and been granted to another
+-- (another member, untouched); the enter of this member may still be under way
+-- (tombstone); the next owner may be dead (probation, see the prelude).
+-- ZREM comes first: it is allowed where memory has run out, and the checks of
+-- the memory limit end with a script's first write.
+
+local m, n = ARGV[1], tonumber(ARGV[2])
+local gone
+if n == 1 then
+  gone = redis.call('ZREM', KEYS[1], m)
+else
+  local all = { m }
+  for i = 2, n do all[i] = m .. '+' .. i end
+  gone = redis.call('ZREM', KEYS[1], unpack(all))
+end
+if gone > 0 and ARGV[3] == '0' and redis.call('EXISTS', KEYS[2]) == 0 then return { 1 } end
+
+local time = redis.call('TIME')
+local us = time[1] * 1000000 + time[2]
+local now = math.floor(us / 1000)
+local fenced = ARGV[4] == '1'
+local own = string.match(m, '^[^.]+')
+-- include prelude
+
+local state = 0
+if gone > 0 then
+  state = 1
+elseif redis.call('ZREM', Q, m) == 1 then
+  redis.call('ZREM', A, m)
+  state = 2
+end
+local void = tonumber(ARGV[3])
+if void > now then
+  redis.call('ZADD', A, void, m)
+  keep(A, void)
+end
+purge()
+advance()
+return with_told({ state, us })

@@ -1,0 +1,50 @@
+package mutex
+
+import (
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/internal/lease"
+)
+
+// Config says what a [Mutex] is. The zero value of every field but Name is a
+// good default.
+type Config struct {
+	// Name is the family's name, 1 to 512 bytes, required. Handles of the same
+	// Name and Prefix on the same Redis share their locks.
+	Name string
+
+	// TTL is how long a lock lasts without a renewal, at least 100 ms; 0 is
+	// 30 s. It is how long a dead process's lock is missed. Renewals come after
+	// a third of it.
+	TTL time.Duration
+
+	// MaxHold bounds how long a lock may be held, renewals included. Then its
+	// Context ends with [leasehold.ErrMaxHold] and it is given back, though the
+	// holder may still be stopping: the fencing token decides. 0: no bound.
+	MaxHold time.Duration
+
+	// MaxWaiters bounds how many may wait for a key in the whole fleet; one more
+	// gets [leasehold.ErrQueueFull]. 0: no bound.
+	MaxWaiters int
+
+	// Prefix starts every key in Redis and the inbox channels, at most 512
+	// bytes without braces or control bytes; "" is "leasehold".
+	Prefix string
+
+	// HashKeys makes keys appear in Redis, in errors and in listings only as a
+	// hash, for keys that hold personal data. It is no secret: who can guess a
+	// key can hash it. All processes of a family must agree on it.
+	HashKeys bool
+}
+
+func (c Config) manager() lease.Config {
+	return lease.Config{
+		Package:    "mutex",
+		Family:     keys.Family{Prefix: c.Prefix, Kind: keys.Mutex, Name: c.Name, Hash: c.HashKeys},
+		Fenced:     true,
+		TTL:        c.TTL,
+		MaxHold:    c.MaxHold,
+		MaxWaiters: c.MaxWaiters,
+	}
+}

@@ -1,0 +1,53 @@
+package mutex
+
+import (
+	"context"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/lease"
+)
+
+// Lock is a lock held. It is renewed in the background until it is unlocked or
+// lost. Its methods are safe for concurrent use.
+type Lock struct{ held lease.Lease }
+
+// Token is the fencing token: greater than that of every earlier holder of this
+// key. It is never 0, and below 2^53 until the year 2255.
+func (l *Lock) Token() uint64 { return l.held.Token() }
+
+// Context is the locking ctx, ended also when the lock is lost or given back:
+// work under a lock should run under it. [context.Cause] says why it ended:
+// [leasehold.ErrLost], [leasehold.ErrMaxHold], [leasehold.ErrRevoked],
+// [leasehold.ErrReleased] or [leasehold.ErrClosed]; or it is the locking ctx's
+// own. It ends before anybody else can be granted the lock, except by MaxHold.
+func (l *Lock) Context() context.Context { return l.held.Context() }
+
+// Unlock gives the lock back, to the next in line where somebody waits. It takes
+// no ctx, so that it works after one was cancelled; it bounds itself: to 3 s for a
+// connection, and the client's ReadTimeout or 3 s for the answer. One round trip.
+//
+// It returns nil the first time and [leasehold.ErrReleased] after that, and
+// after Close; [leasehold.ErrLost] where the lock had ended before: what ran
+// under it may have run beside another holder. [leasehold.ErrUnavailable] says
+// that Redis could not confirm: the lock is then given back in the background.
+func (l *Lock) Unlock() error { return l.held.Release("unlock") }
+
+// Extend pushes the expiry to ttl from now, at least 100 ms, and never shortens
+// it: for a stretch of work that must survive without Redis for longer than the
+// configured TTL. One round trip. Errors: [leasehold.ErrLost],
+// [leasehold.ErrReleased]; [leasehold.ErrUnavailable] where Redis did not
+// confirm, or ctx ended before it had: the lock is then what it was or longer.
+func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
+	return l.held.Extend(ctx, ttl)
+}
+
+// ID names the lock in listings. It tells nobody how to release it.
+func (l *Lock) ID() string { return l.held.ID() }
+
+// Key is the key as it was passed to Lock.
+func (l *Lock) Key() string { return l.held.Key() }
+
+// Deadline is until when the lock is surely held if no renewal succeeds from now
+// on, by the local monotonic clock: at least 10 ms, or 2 % of the TTL, before it
+// ends in Redis. Renewals move it.
+func (l *Lock) Deadline() time.Time { return l.held.Deadline() }

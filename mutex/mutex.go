@@ -1,0 +1,83 @@
+package mutex
+
+import (
+	"context"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/lease"
+)
+
+// Mutex is a handle on a family of locks, one a key. It is safe for concurrent
+// use, and meant to be made once a process and family. It has goroutines and a
+// subscription only while something is held or waited for.
+type Mutex struct{ m *lease.Manager }
+
+// New checks cfg and makes a handle. Its error names every field that is bad,
+// with value and bound. It sends nothing, and needs no Close where everything is
+// unlocked. rdb stays the caller's, to be closed after the handle.
+func New(rdb redis.UniversalClient, cfg Config) (*Mutex, error) {
+	m, err := lease.New(rdb, cfg.manager())
+	if err != nil {
+		return nil, err
+	}
+	return &Mutex{m: m}, nil
+}
+
+// Lock takes the lock of key, 1 to 512 bytes of any kind, and waits its turn if
+// another holds it: first come, first served, across the fleet. The caller must
+// Unlock it, also after it was lost. It is not reentrant: a second Lock of the
+// same goroutine waits like any other.
+//
+// It costs a round trip, and nothing more while it waits but its share in the
+// process's sign of life.
+//
+// ctx bounds the wait: when it ends, Lock returns at once with ctx's error,
+// which also matches [leasehold.ErrBusy] where Redis had answered that the
+// caller is queued, or [leasehold.ErrUnavailable] where it had not answered. A
+// lock that was granted too late for that is given back in the background. ctx
+// is also the parent of the lock's Context: a ctx with a time-out for the wait
+// alone would end the work, too.
+//
+// Other errors: [leasehold.ErrQueueFull], [leasehold.ErrClosed],
+// [leasehold.ErrUnavailable] when Redis refuses, or gives no answer for 3 s
+// (10 s while queued; the place is kept so long).
+func (m *Mutex) Lock(ctx context.Context, key string) (*Lock, error) {
+	return m.lock(ctx, "lock", key, true)
+}
+
+// TryLock takes the lock of key if it is free now and nobody waits for it; else
+// it returns [leasehold.ErrBusy], with a *[leasehold.BusyError] that tells how
+// busy. One round trip. Errors and ctx are as with [Mutex.Lock].
+func (m *Mutex) TryLock(ctx context.Context, key string) (*Lock, error) {
+	return m.lock(ctx, "try lock", key, false)
+}
+
+func (m *Mutex) lock(ctx context.Context, op, key string, wait bool) (*Lock, error) {
+	l := new(Lock)
+	a := lease.Attempt{Op: op, Key: key, Permits: 1, Limit: 1, Wait: wait}
+	if err := m.m.Acquire(ctx, a, &l.held); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// Do runs fn while holding the lock of key, with the lock's Context and fencing
+// token, and unlocks it when fn returns, panics or calls [runtime.Goexit]. It
+// returns fn's error, joined with [leasehold.ErrLost] if the lock was lost
+// meanwhile; or Lock's error, without having run fn.
+func (m *Mutex) Do(ctx context.Context, key string, fn func(ctx context.Context, token uint64) error) (err error) {
+	l, err := m.lock(ctx, "do", key, true)
+	if err != nil {
+		return err
+	}
+	defer func() { err = lease.Ended(err, l.Unlock()) }()
+	return fn(l.Context(), l.Token())
+}
+
+// Close gives back all locks that this handle holds, whose Contexts end with
+// [leasehold.ErrClosed], ends its waits with the same error, and returns when
+// its goroutines have ended and Redis has confirmed. Where ctx ends before, it
+// returns ctx's error; the rest goes on in the background for as long as a lock
+// lasts. Closing again is fine. It does not close the client.
+func (m *Mutex) Close(ctx context.Context) error { return m.m.Close(ctx) }

@@ -1,0 +1,51 @@
+package semaphore
+
+import (
+	"context"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/lease"
+)
+
+// Lease is permits held. It is renewed in the background until it is released or
+// lost. Its methods are safe for concurrent use.
+type Lease struct{ held lease.Lease }
+
+// Context is the acquiring ctx, ended also when the lease is lost or given back:
+// work under a lease should run under it. [context.Cause] says why it ended:
+// [leasehold.ErrLost], [leasehold.ErrMaxHold], [leasehold.ErrRevoked],
+// [leasehold.ErrReleased] or [leasehold.ErrClosed]; or it is the acquiring ctx's
+// own. It ends before anybody else can be granted the permits, except by
+// MaxHold.
+func (l *Lease) Context() context.Context { return l.held.Context() }
+
+// Release gives the permits back, to the next in line where somebody waits. It
+// takes no ctx, so that it works after one was cancelled; it bounds itself: to 3 s
+// for a connection, and the client's ReadTimeout or 3 s for the answer. One round
+// trip.
+//
+// It returns nil the first time and [leasehold.ErrReleased] after that, and
+// after Close; [leasehold.ErrLost] where the lease had ended before: what ran
+// under it may have run beside others. [leasehold.ErrUnavailable] says that
+// Redis could not confirm: the permits are then given back in the background.
+func (l *Lease) Release() error { return l.held.Release("release") }
+
+// Extend pushes the expiry to ttl from now, at least 100 ms, and never shortens
+// it: for a stretch of work that must survive without Redis for longer than the
+// configured TTL. One round trip. Errors: [leasehold.ErrLost],
+// [leasehold.ErrReleased]; [leasehold.ErrUnavailable] where Redis did not
+// confirm, or ctx ended before it had: the lease is then what it was or longer.
+func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
+	return l.held.Extend(ctx, ttl)
+}
+
+// ID names the lease in listings. It tells nobody how to release it.
+func (l *Lease) ID() string { return l.held.ID() }
+
+// Key is the key as it was passed to Acquire.
+func (l *Lease) Key() string { return l.held.Key() }
+
+// Deadline is until when the lease is surely held if no renewal succeeds from
+// now on, by the local monotonic clock: at least 10 ms, or 2 % of the TTL,
+// before it ends in Redis. Renewals move it.
+func (l *Lease) Deadline() time.Time { return l.held.Deadline() }

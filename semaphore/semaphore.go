@@ -1,0 +1,107 @@
+package semaphore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/lease"
+)
+
+// Semaphore is a handle on a family of counted semaphores, one a key. It is safe
+// for concurrent use, and meant to be made once a process and family. It has
+// goroutines and a subscription only while something is held or waited for.
+type Semaphore struct {
+	cfg Config
+	m   *lease.Manager
+}
+
+// New checks cfg and makes a handle. Its error names every field that is bad,
+// with value and bound. It sends nothing, and needs no Close where everything is
+// released. rdb stays the caller's, to be closed after the handle.
+func New(rdb redis.UniversalClient, cfg Config) (*Semaphore, error) {
+	m, err := lease.New(rdb, cfg.manager(), cfg.check()...)
+	if err != nil {
+		return nil, err
+	}
+	return &Semaphore{cfg: cfg, m: m}, nil
+}
+
+// Acquire takes one permit of key, 1 to 512 bytes of any kind, and waits its
+// turn if none is free: first come, first served, across the fleet. The caller
+// must Release the lease, also after it was lost.
+//
+// It costs a round trip, and nothing more while it waits but its share in the
+// process's sign of life.
+//
+// ctx bounds the wait: when it ends, Acquire returns at once with ctx's error,
+// which also matches [leasehold.ErrBusy] where Redis had answered that the
+// caller is queued, or [leasehold.ErrUnavailable] where it had not answered. A
+// permit that was granted too late for that is given back in the background. ctx
+// is also the parent of the lease's Context: a ctx with a time-out for the wait
+// alone would end the work, too.
+//
+// Other errors: [leasehold.ErrQueueFull], [leasehold.ErrClosed],
+// [leasehold.ErrUnavailable] when Redis refuses, or gives no answer for 3 s
+// (10 s while queued; the place is kept so long).
+func (s *Semaphore) Acquire(ctx context.Context, key string) (*Lease, error) {
+	return s.acquire(ctx, "acquire", key, 1, true)
+}
+
+// AcquireN is [Semaphore.Acquire] for n permits, all or none: 1 to the limit of
+// key, and at most 1000. A request that waits for many permits is not passed by
+// later ones for few. Where a limit is lowered below n while it waits, it ends
+// with an error that names the limit.
+func (s *Semaphore) AcquireN(ctx context.Context, key string, n int) (*Lease, error) {
+	return s.acquire(ctx, "acquire", key, n, true)
+}
+
+// TryAcquire takes one permit of key if it is free now and nobody waits for one;
+// else it returns [leasehold.ErrBusy], with a *[leasehold.BusyError] that tells
+// how busy. One round trip. Errors and ctx are as with [Semaphore.Acquire].
+func (s *Semaphore) TryAcquire(ctx context.Context, key string) (*Lease, error) {
+	return s.acquire(ctx, "try acquire", key, 1, false)
+}
+
+// TryAcquireN is [Semaphore.TryAcquire] for n permits, all or none: 1 to the
+// limit of key, and at most 1000.
+func (s *Semaphore) TryAcquireN(ctx context.Context, key string, n int) (*Lease, error) {
+	return s.acquire(ctx, "try acquire", key, n, false)
+}
+
+func (s *Semaphore) acquire(ctx context.Context, op, key string, n int, wait bool) (*Lease, error) {
+	limit, err := s.cfg.limit(key)
+	if err != nil {
+		return nil, s.m.Reject(op, key, err)
+	}
+	if most := min(limit, maxPermits); n < 1 || n > most {
+		return nil, s.m.Reject(op, key, fmt.Errorf("n is %d; want 1 to %d", n, most))
+	}
+	l := new(Lease)
+	a := lease.Attempt{Op: op, Key: key, Permits: n, Limit: limit, Wait: wait}
+	if err := s.m.Acquire(ctx, a, &l.held); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// Do runs fn while holding one permit of key, with the lease's Context, and
+// releases it when fn returns, panics or calls [runtime.Goexit]. It returns fn's
+// error, joined with [leasehold.ErrLost] if the lease was lost meanwhile; or
+// Acquire's error, without having run fn.
+func (s *Semaphore) Do(ctx context.Context, key string, fn func(ctx context.Context) error) (err error) {
+	l, err := s.acquire(ctx, "do", key, 1, true)
+	if err != nil {
+		return err
+	}
+	defer func() { err = lease.Ended(err, l.Release()) }()
+	return fn(l.Context())
+}
+
+// Close gives back all that this handle holds, whose Contexts end with
+// [leasehold.ErrClosed], ends its waits with the same error, and returns when
+// its goroutines have ended and Redis has confirmed. Where ctx ends before, it
+// returns ctx's error; the rest goes on in the background for as long as a lease
+// lasts. Closing again is fine. It does not close the client.
+func (s *Semaphore) Close(ctx context.Context) error { return s.m.Close(ctx) }
