@@ -3,7 +3,6 @@ package lease
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -39,7 +38,7 @@ type Lease struct {
 	deadline time.Time // until when it is surely ours
 	renewAt  time.Time
 	failure  error     // of the last renewal, nil where it was answered
-	loss     error     // why it is lost
+	why      []error   // it is over: a sentinel, and the cause
 	back     *giveBack // once MaxHold ended it: in its place in the loop
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
@@ -77,7 +76,7 @@ func (l *Lease) start(ctx context.Context, q *acquisition, e event) bool {
 // plan sets when to renew: after a third of what is left, spread by a tenth.
 // Called with the lock, or before anybody else has l.
 func (l *Lease) plan(now time.Time) {
-	left := min(l.deadline.Sub(now), l.req.TTL)
+	left := max(0, min(l.deadline.Sub(now), l.req.TTL))
 	l.renewAt = now.Add(left/3 - rand.N(left/30+1))
 }
 
@@ -184,9 +183,9 @@ func (l *Lease) extended(sent time.Time, remaining time.Duration) {
 // lock.
 func (l *Lease) lose(why error, cause ...error) {
 	l.cond = lost
-	l.loss = l.m.fail("hold", l.req.Label, append([]error{why}, cause...)...)
+	l.why = append([]error{why}, cause...)
 	if l.cancel != nil {
-		l.cancel(l.loss)
+		l.cancel(l.fail("hold"))
 	}
 	l.m.mu.Lock()
 	defer l.m.mu.Unlock()
@@ -201,169 +200,10 @@ func (l *Lease) Context() context.Context {
 	if l.ctx == nil {
 		l.ctx, l.cancel = context.WithCancelCause(l.parent)
 		if l.cond != held {
-			l.cancel(l.loss)
+			l.cancel(l.fail("hold"))
 		}
 	}
 	return l.ctx
-}
-
-// Release gives the lease back; op is how the package calls that.
-func (l *Lease) Release(op string) error {
-	was, loss := l.end(leasehold.ErrReleased)
-	switch was {
-	case released:
-		return l.m.fail(op, l.req.Label, leasehold.ErrReleased)
-	case lost:
-		l.m.giveBackHeld(l.req, l.stray)
-		return l.m.fail(op, l.req.Label, leasehold.ErrLost, loss)
-	}
-	m := l.m
-	if m.eng.Bounded() {
-		if err := l.leave(); err != nil {
-			return m.fail(op, l.req.Label, err)
-		}
-		return nil
-	}
-	outcome := make(chan error, 1)
-	m.spawn(func() { outcome <- l.leave() })
-	bound := time.NewTimer(2 * engine.CallBound)
-	defer bound.Stop()
-	select {
-	case err := <-outcome:
-		if err == nil {
-			return nil
-		}
-		return m.fail(op, l.req.Label, err)
-	case <-bound.C:
-		m.giveBackHeld(l.req, l.stray)
-		return m.fail(op, l.req.Label, leasehold.ErrUnavailable, errSlow)
-	}
-}
-
-var errSlow = fmt.Errorf("no answer within %v", 2*engine.CallBound)
-
-// end takes the lease out of its holder's hands, once, and returns what it was
-// before. Only who gets "held" gives it back.
-func (l *Lease) end(why error) (condition, error) {
-	l.mu.Lock()
-	was, loss := l.cond, l.loss
-	l.cond = released
-	if was == held {
-		l.loss = l.m.fail("hold", l.req.Label, why)
-		if l.cancel != nil {
-			l.cancel(l.loss)
-		}
-	}
-	l.mu.Unlock()
-	if was != released {
-		l.m.loop.Remove(&l.entry)
-		l.m.mu.Lock()
-		delete(l.m.leases, l)
-		l.m.mu.Unlock()
-	}
-	return was, loss
-}
-
-// abandon gives the lease back in the background, for Close.
-func (l *Lease) abandon(why error) {
-	if was, _ := l.end(why); was != released {
-		l.m.giveBackHeld(l.req, l.stray)
-	}
-}
-
-// leave sends the leave until it is answered, a few times, and says what became
-// of the lease.
-func (l *Lease) leave() error {
-	m := l.m
-	ctx, cancel := context.WithTimeout(context.Background(), engine.CallBound)
-	defer cancel()
-	resent := false
-	for n := 1; ; n++ {
-		sent := time.Now()
-		v, err := m.eng.Do(ctx, l.req.Leave("", l.stray))
-		var r engine.LeaveReply
-		if err == nil {
-			r, err = engine.ParseLeave(v)
-		}
-		if err == nil {
-			m.deliver(r.Grants, sent)
-			// Sent twice, the second finds nothing where the first gave back:
-			// then the lease was ours if its deadline had not passed.
-			if r.Held || (resent && time.Now().Before(l.deadline)) {
-				return nil
-			}
-			return leasehold.ErrLost
-		}
-		outcome := engine.Classify(err)
-		if outcome == engine.Unknown {
-			resent = true
-			m.askSoon(l.req.Resource) // grants to our own waiters may have been in the reply
-		}
-		if outcome == engine.Refused || n == tries || ctx.Err() != nil {
-			m.giveBackHeld(l.req, l.stray)
-			return errors.Join(leasehold.ErrUnavailable, err)
-		}
-		time.Sleep(backoff(n))
-	}
-}
-
-// Extend pushes the expiry to ttl from now, and never shortens it.
-func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
-	if ttl < MinTTL {
-		return l.m.fail("extend", l.req.Label, fmt.Errorf("ttl is %v; want at least %v", ttl, MinTTL))
-	}
-	if err := l.ended(); err != nil {
-		return l.m.fail("extend", l.req.Label, err)
-	}
-	if !l.maxEnd.IsZero() {
-		ttl = min(ttl, max(MinTTL, time.Until(l.maxEnd)+2*margin(ttl)))
-	}
-	m := l.m
-	outcome := make(chan error, 1)
-	m.spawn(func() {
-		var err error
-		for n := 1; n <= tries && ctx.Err() == nil; n++ {
-			sent := time.Now()
-			var v []int64
-			if v, err = m.eng.Do(ctx, l.req.Renew("", ttl)); err == nil || engine.Classify(err) == engine.Refused {
-				l.renewed(sent, v, err)
-				break
-			}
-			time.Sleep(backoff(n))
-		}
-		outcome <- err
-	})
-	var errs []error
-	select {
-	case err := <-outcome:
-		switch {
-		case err == nil:
-			if err := l.ended(); err != nil {
-				return m.fail("extend", l.req.Label, err)
-			}
-			return nil
-		case wrongType(err):
-			errs = []error{leasehold.ErrLost, err}
-		default:
-			errs = []error{ctx.Err(), leasehold.ErrUnavailable, err}
-		}
-	case <-ctx.Done():
-		errs = []error{ctx.Err(), leasehold.ErrUnavailable}
-	}
-	return m.fail("extend", l.req.Label, errs...)
-}
-
-// ended is why the lease is over, nil while it is held.
-func (l *Lease) ended() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	switch l.cond {
-	case lost:
-		return l.loss
-	case released:
-		return leasehold.ErrReleased
-	}
-	return nil
 }
 
 // Deadline is until when the lease is surely ours if nothing more succeeds.

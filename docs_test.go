@@ -1,0 +1,123 @@
+package leasehold_test
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// The README's Go code is the code of Example functions, which are compiled and
+// run: a snippet that no example has is one that may not work.
+func TestReadmeSnippetsAreExamples(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var examples strings.Builder
+	for _, name := range glob(t, "*/example*_test.go") {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		examples.WriteString(unindent(string(text)))
+	}
+	snippets := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(readme), -1)
+	if len(snippets) < 3 {
+		t.Fatalf("the README has %d snippets; want at least 3", len(snippets))
+	}
+	for _, s := range snippets {
+		if !strings.Contains(examples.String(), unindent(s[1])) {
+			t.Errorf("no example has this snippet of the README:\n%s", s[1])
+		}
+	}
+}
+
+func unindent(code string) string { return regexp.MustCompile(`(?m)^\t+`).ReplaceAllString(code, "") }
+
+// layer is how far up a package stands; each imports only what is below.
+func layer(pkg string) int {
+	switch {
+	case pkg == "" || pkg == "luascripts":
+		return 0
+	case pkg == "internal/redistest":
+		return 1 // the harness knows nothing of what it tests
+	case strings.HasPrefix(pkg, "internal/"):
+		return 2
+	case pkg == "semaphore" || pkg == "mutex":
+		return 3
+	default: // examples, bench
+		return 4
+	}
+}
+
+// Imports run one way, and the root package imports the standard library only.
+func TestImportsRunOneWay(t *testing.T) {
+	const module = "github.com/leasehold-go/leasehold"
+	seen := 0
+	for _, name := range glob(t, "**.go") {
+		test := strings.HasSuffix(name, "_test.go")
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
+		if err != nil {
+			t.Fatal(err)
+		}
+		from := filepath.ToSlash(filepath.Dir(name))
+		if from == "." {
+			from = ""
+		}
+		for _, imp := range file.Imports {
+			path := strings.Trim(imp.Path.Value, `"`)
+			if from == "" && !test && strings.Contains(path, ".") {
+				t.Errorf("%s imports %s; the root package has the standard library only", name, path)
+			}
+			to, ours := strings.CutPrefix(path, module)
+			if !ours || test {
+				continue
+			}
+			seen++
+			to = strings.TrimPrefix(to, "/")
+			up, same := layer(to) > layer(from), layer(to) == layer(from)
+			if up || (same && layer(from) != 2 && from != to) {
+				t.Errorf("%s imports %s, which is not below it", name, path)
+			}
+			if to == "internal/redistest" {
+				t.Errorf("%s imports the test harness", name)
+			}
+		}
+	}
+	if seen == 0 {
+		t.Fatal("no import was looked at")
+	}
+}
+
+// glob lists files of the module: "**.go" means all Go files below it.
+func glob(t *testing.T, pattern string) []string {
+	t.Helper()
+	if !strings.HasPrefix(pattern, "**") {
+		names, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return names
+	}
+	var names []string
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && path != "." && strings.HasPrefix(d.Name(), "."):
+			return filepath.SkipDir
+		case strings.HasSuffix(path, strings.TrimPrefix(pattern, "**")):
+			names = append(names, path)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}

@@ -1,0 +1,31 @@
+package leasehold_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/leasehold-go/leasehold"
+)
+
+func TestSentinels(t *testing.T) {
+	for _, err := range []error{leasehold.ErrRevoked, leasehold.ErrMaxHold} {
+		if wrapped := fmt.Errorf("hold: %w", err); !errors.Is(wrapped, err) || !errors.Is(wrapped, leasehold.ErrLost) {
+			t.Errorf("%v must match itself and ErrLost", err)
+		}
+		if errors.Is(leasehold.ErrLost, err) {
+			t.Errorf("ErrLost must not match %v", err)
+		}
+	}
+	if errors.Is(leasehold.ErrRevoked, leasehold.ErrMaxHold) {
+		t.Error("ErrRevoked must not match ErrMaxHold")
+	}
+	err := fmt.Errorf("acquire: %w", &leasehold.BusyError{InUse: 2, Limit: 3, Waiting: 1})
+	var busy *leasehold.BusyError
+	if !errors.Is(err, leasehold.ErrBusy) || !errors.As(err, &busy) || busy.Limit != 3 {
+		t.Errorf("%v must be an ErrBusy that tells how busy", err)
+	}
+	if got, want := err.Error(), "acquire: busy (2 of 3 in use, 1 waiting)"; got != want {
+		t.Errorf("got %q; want %q", got, want)
+	}
+}

@@ -1,0 +1,184 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/engine"
+)
+
+// enter sends the enter until it is answered, and says what to do next.
+func (q *acquisition) enter(ctx context.Context) (event, *ended) {
+	m := q.m
+	for {
+		select {
+		case <-m.closing:
+			return event{}, q.left(leasehold.ErrClosed)
+		default:
+		}
+		now, end := q.clock(ctx)
+		if end != nil {
+			return event{}, end
+		}
+		void := now + voidAfter.Microseconds()
+		opts := engine.EnterOptions{Void: void, Wait: q.Wait, Ticket: q.ticket, MaxWaiters: m.cfg.MaxWaiters}
+		if q.ticket != 0 {
+			opts.MaxWaiters = 0 // it has its place already
+		}
+		sent := time.Now()
+		w := q.w
+		replies := make(chan reply[engine.EnterReply], 1)
+		send := func() {
+			v, err := m.eng.Do(ctx, w.req.Enter(opts))
+			var r engine.EnterReply
+			if err == nil {
+				r, err = engine.ParseEnter(v)
+			}
+			if err == nil {
+				// Processed although the caller may have left: others' grants
+				// ride on it.
+				m.deliver(r.Grants, sent)
+			}
+			replies <- reply[engine.EnterReply]{r, err}
+		}
+		if ctx.Done() == nil && m.eng.Bounded() {
+			send() // nothing can end it before: spare the switch to another goroutine
+		} else {
+			m.spawn(send)
+		}
+		select {
+		case r := <-replies:
+			if r.err == nil {
+				clock := m.learn(r.val.Now, sent, time.Now())
+				q.failures = 0
+				return q.answered(r.val, clock)
+			}
+			if end := q.unanswered(ctx, r.err, sent, void); end != nil {
+				return event{}, end
+			}
+		case e := <-w.events:
+			// Granted by another's leave, before the reply: so the enter has
+			// run. Where there were two, one may still be on its way.
+			if w.stray != 0 {
+				w.stray = max(w.stray, void)
+			}
+			return e, nil
+		case <-ctx.Done():
+			w.stray = max(w.stray, void)
+			return event{}, q.left(ctx.Err())
+		case <-m.closing:
+			w.stray = max(w.stray, void)
+			return event{}, q.left(leasehold.ErrClosed)
+		}
+	}
+}
+
+type reply[T any] struct {
+	val T
+	err error
+}
+
+// answered says what an enter's reply means.
+func (q *acquisition) answered(r engine.EnterReply, clock sample) (event, *ended) {
+	m := q.m
+	switch r.Code {
+	case engine.Granted:
+		return event{kind: granted, deadline: clock.sent.Add(r.Remaining - margin(r.Remaining)), token: r.Token}, nil
+	case engine.Queued:
+		if q.ticket == 0 {
+			q.ticket = r.Now
+		}
+		q.busy = &r.State
+		m.queue(q.w, clock, r.State)
+		return event{kind: waitOn}, nil
+	case engine.Void:
+		// The map of the server's clock was off: it has been learned anew.
+		if q.restarts++; q.restarts >= rounds {
+			m.giveBack(q.w)
+			return event{}, endedBy(leasehold.ErrUnavailable, errLate)
+		}
+		return event{kind: enterAgain}, nil
+	case engine.GivenUp:
+		// Not by us: keys were deleted. Another member is not mistaken.
+		q.lastErr = errors.New("the queue's keys do not fit together")
+		return event{kind: enterAgain}, q.again()
+	case engine.TooMany:
+		q.leaveQuietly()
+		return event{}, endedBy(tooMany(q.Permits, r.State.Limit))
+	case engine.QueueFull:
+		q.leaveQuietly()
+		return event{}, endedBy(leasehold.ErrQueueFull, busyError(r.State))
+	default:
+		q.leaveQuietly()
+		return event{}, endedBy(busyError(r.State))
+	}
+}
+
+// unanswered says what an enter's error means: nil to send it again, after a
+// pause. The same member is sent, so that it takes nothing twice.
+func (q *acquisition) unanswered(ctx context.Context, err error, sent time.Time, void int64) *ended {
+	outcome := engine.Classify(err)
+	if outcome == engine.Unknown {
+		q.w.stray = max(q.w.stray, void)
+		q.m.askSoon(q.res)
+	}
+	if ctx.Err() != nil {
+		return q.left(ctx.Err(), err)
+	}
+	if q.failures++; q.failures == 1 {
+		q.failed = sent
+	}
+	pause := backoff(q.failures)
+	if outcome == engine.Refused || (!q.Wait && q.failures >= tries) || time.Since(q.failed)+pause > patience {
+		q.m.giveBack(q.w)
+		return endedBy(leasehold.ErrUnavailable, err)
+	}
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return q.left(ctx.Err(), err)
+	case <-q.m.closing:
+		return q.left(leasehold.ErrClosed)
+	}
+}
+
+// backoff is the pause before try n+1: 8 ms doubling to 256 ms, spread.
+func backoff(n int) time.Duration {
+	d := 4 * time.Millisecond << min(n, 6)
+	return d/2 + rand.N(d)
+}
+
+// clock is the server's time now, at the latest; asked for once a handle.
+func (q *acquisition) clock(ctx context.Context) (int64, *ended) {
+	m := q.m
+	for {
+		if s := m.clock.Load(); s != nil {
+			return s.latest(time.Now()), nil
+		}
+		sent := time.Now()
+		replies := make(chan reply[int64], 1)
+		m.spawn(func() {
+			us, err := m.eng.Time(ctx)
+			replies <- reply[int64]{us, err}
+		})
+		select {
+		case r := <-replies:
+			if r.err == nil {
+				m.learn(r.val, sent, time.Now())
+				q.failures = 0
+			} else if end := q.unanswered(ctx, r.err, sent, 0); end != nil {
+				return 0, end
+			}
+		case <-ctx.Done():
+			return 0, q.left(ctx.Err())
+		case <-m.closing:
+			return 0, q.left(leasehold.ErrClosed)
+		}
+	}
+}
