@@ -17,8 +17,9 @@
 --   followed by (seq, term ms or -limit, token) for each waiter of the same
 --   handle that this call granted to or refused.
 --
--- Cost  nobody waits and there is room: TIME, EXISTS, ZCARD, ZADD, PEXPIREAT,
---       and SET where fenced. Else O(log n), and what the prelude's advance does.
+-- Cost  nobody waits and there is room: TIME, EXISTS, ZADD, PEXPIREAT, and SET
+--       where fenced, ZCARD where not. Else O(log n), and what the prelude's
+--       advance does.
 -- Who else may be where: a copy of this call may run before, after or never; a
 -- leave of the same member may have run before it (tombstone); other handles'
 -- leaves may have granted to the member since it was queued.
@@ -31,33 +32,29 @@ local void = tonumber(ARGV[5])
 local fenced = ARGV[9] == '1'
 if void > 0 and us >= void then return { 6, us, 0, 0, 0, 0 } end
 
-if n == 1 then
-  local others
-  if fenced then
-    others = redis.call('EXISTS', KEYS[2], KEYS[3])
-  else
-    others = redis.call('EXISTS', KEYS[2], KEYS[3], KEYS[4])
+if fenced then
+  if redis.call('EXISTS', KEYS[1], KEYS[2], KEYS[3]) == 0 then
+    -- Nobody holds it, so that this is no copy of a call that took the lease.
+    -- The fence first: a key of a wrong type ends the script with nothing done.
+    local t = us
+    local last = tonumber(redis.call('SET', KEYS[4], string.format('%.0f', us), 'PX', 86400000, 'GET') or 0) or 0
+    if last >= us then
+      t = last + 1
+      redis.call('SET', KEYS[4], string.format('%.0f', t), 'PX', 86400000)
+    end
+    redis.call('ZADD', KEYS[1], now + ttl, m)
+    redis.call('PEXPIREAT', KEYS[1], now + ttl)
+    return { 1, us, ttl, t, 0, 0 }
   end
-  local held = others == 0 and redis.call('ZCARD', KEYS[1]) or limit
-  if held < limit then
-    local t = 0
-    if fenced then
-      -- The set is empty, so that this is no copy of a call that took the lease.
-      t = us
-      local last = tonumber(redis.call('SET', KEYS[4], string.format('%.0f', us), 'PX', 86400000, 'GET') or 0) or 0
-      if last >= us then
-        t = last + 1
-        redis.call('SET', KEYS[4], string.format('%.0f', t), 'PX', 86400000)
-      end
+elseif n == 1 and redis.call('EXISTS', KEYS[2], KEYS[3], KEYS[4]) == 0 then
+  local held = redis.call('ZCARD', KEYS[1])
+  if held < limit and redis.call('ZADD', KEYS[1], 'NX', now + ttl, m) == 1 then
+    if held == 0 then
+      redis.call('PEXPIREAT', KEYS[1], now + ttl)
+    else
+      redis.call('PEXPIREAT', KEYS[1], now + ttl, 'GT')
     end
-    if redis.call('ZADD', KEYS[1], 'NX', now + ttl, m) == 1 then
-      if held == 0 then
-        redis.call('PEXPIREAT', KEYS[1], now + ttl)
-      else
-        redis.call('PEXPIREAT', KEYS[1], now + ttl, 'GT')
-      end
-      return { 1, us, ttl, t, 0, 0 }
-    end
+    return { 1, us, ttl, 0, 0, 0 }
   end
 end
 

@@ -1,0 +1,32 @@
+# The verbs of this module. make test is what a change has to pass.
+
+GO ?= go
+
+# More flags for make test, such as GOTESTFLAGS='-v -run TestName'.
+GOTESTFLAGS ?=
+
+# --all: fail where one of the server versions can't be had.
+SERVERSFLAGS ?=
+
+.PHONY: test lint bench servers
+
+# Everything, with the race detector, on the embedded server and on every real
+# one. With LEASEHOLD_REQUIRE_SERVERS a test that finds no server fails.
+test: servers
+	LEASEHOLD_REQUIRE_SERVERS=1 $(GO) test -count=1 -race -timeout 15m $(GOTESTFLAGS) ./...
+
+lint:
+	$(GO) vet ./...
+	$(GO) tool staticcheck ./...
+	@echo "$(GO) tool gofumpt -l ."
+	@files=$$($(GO) tool gofumpt -l .) && test -z "$$files" || \
+		{ echo "to be formatted with gofumpt:"; echo "$$files"; exit 1; }
+	$(GO) mod tidy -diff
+	for f in scripts/*.sh .ci/run; do bash -n $$f || exit; done
+
+bench: servers
+	LEASEHOLD_REQUIRE_SERVERS=1 $(GO) test -run '^$$' -bench . ./bench/...
+
+# Unpacks the servers that the tests run on into .servers; nothing is installed.
+servers:
+	scripts/servers.sh $(SERVERSFLAGS)

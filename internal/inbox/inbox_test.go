@@ -1,0 +1,127 @@
+package inbox
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+// box is an inbox in front of a server, and what it heard.
+type box struct {
+	*Inbox
+	rdb      *redis.Client
+	proxy    *redistest.Proxy
+	messages chan string
+	missed   chan struct{}
+}
+
+func newBox(t *testing.T) *box {
+	t.Helper()
+	mini := redistest.Mini(t)
+	b := &box{
+		rdb:      redis.NewClient(&redis.Options{Addr: mini.Addr()}),
+		proxy:    redistest.NewProxy(t, mini.Addr()),
+		messages: make(chan string, 10),
+		missed:   make(chan struct{}, 10),
+	}
+	behind := b.proxy.Client()
+	b.Inbox = New(
+		func(ctx context.Context) *redis.PubSub { return behind.Subscribe(ctx, "box") },
+		func(m string) { b.messages <- m },
+		func() { b.missed <- struct{}{} })
+	t.Cleanup(func() { b.Close(); _ = b.rdb.Close() })
+	return b
+}
+
+func (b *box) tell(t *testing.T, text string) {
+	t.Helper()
+	if err := b.rdb.Publish(t.Context(), "box", text).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if got := within(t, b.messages); got != text {
+		t.Errorf("heard %q; want %q", got, text)
+	}
+}
+
+// unsubscribed waits until the server knows of no subscription.
+func (b *box) unsubscribed(t *testing.T) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); b.rdb.PubSubNumSub(t.Context(), "box").Val()["box"] != 0; {
+		if time.Now().After(deadline) {
+			t.Fatal("the subscription is still open")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func within[T any](t *testing.T, c <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(10 * time.Second):
+		t.Fatal("nothing came")
+		panic("unreachable")
+	}
+}
+
+// Every new subscription says that messages may have been missed.
+func TestResubscribes(t *testing.T) {
+	b := newBox(t)
+	b.Use()
+	for range 3 {
+		within(t, b.missed)
+		b.tell(t, "hello")
+		b.proxy.CloseAll()
+	}
+	within(t, b.missed)
+}
+
+// A network that swallows everything is noticed, though it closes nothing.
+func TestSilentNetworkIsNoticed(t *testing.T) {
+	t.Parallel()
+	b := newBox(t)
+	b.Use()
+	within(t, b.missed)
+	b.proxy.Cut(false, true)
+	b.unsubscribed(t)
+	b.proxy.Heal()
+	within(t, b.missed)
+	b.tell(t, "again")
+}
+
+// It stays open for a moment after its last user, and no longer.
+func TestClosesWhenUnused(t *testing.T) {
+	t.Parallel()
+	b := newBox(t)
+	b.Use()
+	within(t, b.missed)
+	b.Unuse()
+	b.Use() // at once: the same subscription
+	b.tell(t, "still there")
+	b.Unuse()
+	b.unsubscribed(t)
+	if len(b.missed) != 0 {
+		t.Error("it subscribed again although it was in use")
+	}
+	b.active.Wait()
+	b.Use()
+	within(t, b.missed)
+}
+
+// After Close it stays closed.
+func TestCloseIsFinal(t *testing.T) {
+	b := newBox(t)
+	b.Use()
+	within(t, b.missed)
+	b.Close()
+	b.Use()
+	b.Unuse()
+	b.active.Wait()
+}

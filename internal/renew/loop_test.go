@@ -1,0 +1,200 @@
+package renew
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/engine"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+// clockwork is a task that is due every so often and notes when it was called.
+type clockwork struct {
+	Entry
+	every, slack time.Duration
+	node         string
+	left         int // calls that it still wants; -1 = no end
+	dues         []time.Time
+}
+
+func (c *clockwork) Due(now time.Time, calls []*engine.Call) ([]*engine.Call, time.Time, time.Duration) {
+	c.dues = append(c.dues, now)
+	if c.left > 0 {
+		c.left--
+	}
+	next := now.Add(c.every)
+	if c.left == 0 {
+		next = time.Time{}
+	}
+	return append(calls, &engine.Call{Node: c.node, Done: func([]int64, error) {}}), next, c.slack
+}
+
+// sent notes batches.
+type sent struct {
+	mu      sync.Mutex
+	batches [][]*engine.Call
+	hang    chan struct{} // while open, nothing is answered
+	refused int
+}
+
+func (s *sent) send(_ context.Context, calls []*engine.Call) {
+	s.mu.Lock()
+	s.batches = append(s.batches, calls)
+	hang := s.hang
+	s.mu.Unlock()
+	if hang != nil {
+		<-hang
+	}
+}
+
+func (s *sent) sizes() []int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []int
+	for _, b := range s.batches {
+		all = append(all, len(b))
+	}
+	return all
+}
+
+// What is due within its slack goes out with the first that is due.
+func TestDueTogetherGoesTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s sent
+		l, now := New(s.send), time.Now()
+		for i := range 10 {
+			c := &clockwork{left: 1}
+			l.Put(&c.Entry, c, now.Add(time.Second+time.Duration(i)*100*time.Millisecond), 500*time.Millisecond)
+		}
+		time.Sleep(3 * time.Second)
+		if got := s.sizes(); !slices.Equal(got, []int{6, 4}) {
+			t.Errorf("batches of %v; want 6 (one due, five within their slack) and 4", got)
+		}
+		l.Close()
+	})
+}
+
+// Calls for one server never share a pipeline with another's, and a pipeline has
+// a bounded size.
+func TestBatchesByServerAndSize(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s sent
+		l, at := New(s.send), time.Now().Add(time.Second)
+		for i := range maxBatch + 10 {
+			c := &clockwork{left: 1, node: []string{"a", "b"}[min(i/maxBatch, 1)]}
+			l.Put(&c.Entry, c, at, 0)
+		}
+		l.Close()
+		got := s.sizes()
+		slices.Sort(got)
+		if !slices.Equal(got, []int{10, maxBatch}) {
+			t.Errorf("batches of %v; want 10 and %d", got, maxBatch)
+		}
+	})
+}
+
+// A server that hangs holds up a bounded number of pipelines, and no other's.
+func TestHangingServerIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := sent{hang: make(chan struct{})}
+		l := New(s.send)
+		stuck := &clockwork{every: 10 * time.Millisecond, left: 50, node: "stuck"}
+		l.Put(&stuck.Entry, stuck, time.Now(), 0)
+		time.Sleep(time.Second)
+		if n := len(s.sizes()); n != maxUnderWay {
+			t.Errorf("%d pipelines are under way to a server that hangs; want %d", n, maxUnderWay)
+		}
+		other := &clockwork{left: 1, node: "well"}
+		l.Put(&other.Entry, other, time.Now(), 0)
+		synctest.Wait()
+		if n := len(s.sizes()); n != maxUnderWay+1 {
+			t.Errorf("%d pipelines; want the other server's too", n)
+		}
+		close(s.hang)
+		l.Close()
+	})
+}
+
+// The goroutine ends a moment after the last entry, without Close.
+func TestIdleLoopEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s sent
+		l := New(s.send)
+		for range 3 {
+			c := &clockwork{left: -1, every: time.Hour}
+			l.Put(&c.Entry, c, time.Now().Add(time.Hour), 0)
+			l.Remove(&c.Entry)
+			time.Sleep(linger + time.Millisecond)
+			synctest.Wait()
+			l.mu.Lock()
+			running := l.running
+			l.mu.Unlock()
+			if running {
+				t.Fatal("the goroutine is still there")
+			}
+		}
+	})
+}
+
+// A task that is due without pause does not keep the loop from anything else.
+func TestEagerTaskIsPaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s sent
+		l := New(s.send)
+		c := &clockwork{left: -1}
+		l.Put(&c.Entry, c, time.Now(), 0)
+		time.Sleep(100 * time.Millisecond)
+		l.Remove(&c.Entry)
+		synctest.Wait()
+		if n := len(c.dues); n > 110 {
+			t.Errorf("due %d times in 100 ms; want once a millisecond", n)
+		}
+		l.Close()
+	})
+}
+
+// Whatever is put, moved and removed: everything is due in order, once.
+func TestScheduleKeepsOrder(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	if s, err := strconv.ParseUint(os.Getenv("LEASEHOLD_SEED"), 10, 64); err == nil {
+		seed = s
+	}
+	t.Logf("LEASEHOLD_SEED=%d", seed)
+	rng := rand.New(rand.NewPCG(seed, 1))
+	base := time.Now()
+	var s schedule
+	entries := make([]Entry, 300)
+	want := map[*Entry]time.Time{}
+	for range 5000 {
+		e := &entries[rng.IntN(len(entries))]
+		if rng.IntN(3) == 0 {
+			s.take(e)
+			delete(want, e)
+			continue
+		}
+		e.at = base.Add(time.Duration(rng.IntN(1000)) * time.Millisecond)
+		s.put(e)
+		want[e] = e.at
+	}
+	if len(s) != len(want) {
+		t.Fatalf("%d are scheduled; want %d", len(s), len(want))
+	}
+	for last := base; len(s) > 0; {
+		e := s[0]
+		if e.at.Before(last) || !want[e].Equal(e.at) {
+			t.Fatalf("%v comes after %v", e.at.Sub(base), last.Sub(base))
+		}
+		last = e.at
+		s.take(e)
+		delete(want, e)
+	}
+}
