@@ -342,8 +342,14 @@ func TestP09_DeadWaitersDoNotCount(t *testing.T) {
 		if got := w.rdb.ZCard(context.Background(), w.res.Part("queue")).Val(); got != 1 {
 			w.Fatalf("%d are queued after one was refused; want 1", got)
 		}
+		// The dead one behind a living one, where no grant comes past it.
+		living := w.lock(hereHandle)
+		got, err := w.tryEnter(living, engine.EnterOptions{Wait: true, MaxWaiters: 2, Ticket: 1})
+		if err != nil || got.Code != engine.Queued {
+			w.Fatalf("answered %+v, %v; want queued: one more may wait", got, err)
+		}
 		w.overdue(dead, 0)
-		got, err := w.tryEnter(w.lock(hereHandle), engine.EnterOptions{Wait: true, MaxWaiters: 1})
+		got, err = w.tryEnter(w.lock(hereHandle), engine.EnterOptions{Wait: true, MaxWaiters: 2})
 		if err != nil || got.Code != engine.Queued {
 			w.Fatalf("answered %+v, %v; want queued: the other one is dead", got, err)
 		}

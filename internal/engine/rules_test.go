@@ -1,0 +1,171 @@
+package engine_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/engine"
+)
+
+// A renewal never brings a lease back: not after a leave, not after expiry
+// though its member is still there, not after its key was deleted.
+func TestRenewNeverRevives(t *testing.T) {
+	each(t, false, func(w *world) {
+		ctx, holders := context.Background(), w.res.Part("holders")
+		other := w.request(thereHandle, 1, 9, time.Minute) // keeps the key
+		w.enter(other, engine.Granted)
+		for name, n := range map[string]int{"one permit": 1, "three permits": 3} {
+			left, expired := w.request(hereHandle, n, 9, time.Minute), w.request(hereHandle, n, 9, time.Minute)
+			w.enter(left, engine.Granted)
+			w.leave(left, 0)
+			w.enter(expired, engine.Granted)
+			for m := range w.holders() {
+				if m != other.Member() {
+					w.rdb.ZAddXX(ctx, holders, redis.Z{Score: float64(w.now()/1000 - 1), Member: m})
+				}
+			}
+			for what, r := range map[string]*engine.Request{"released": left, "expired": expired} {
+				if d := w.renew(r, time.Minute); d != 0 {
+					w.Errorf("%s: a renewal of a %s lease left %v", name, what, d)
+				}
+			}
+			for m, d := range w.holders() {
+				if m != other.Member() && d > 0 {
+					w.Errorf("%s: %s came back for %v", name, m, d)
+				}
+			}
+			w.leave(expired, 0)
+		}
+		w.rdb.Del(ctx, holders)
+		if d := w.renew(other, time.Minute); d != 0 || len(w.holders()) != 0 {
+			w.Errorf("a renewal after the key was deleted left %v and %v", d, w.holders())
+		}
+	})
+}
+
+// A renewal never shortens, and reaches all permits of a request.
+func TestRenewNeverShortens(t *testing.T) {
+	each(t, false, func(w *world) {
+		r := w.request(hereHandle, 3, 3, time.Second)
+		w.enter(r, engine.Granted)
+		w.renew(r, time.Hour)
+		if d := w.renew(r, time.Minute); d < 59*time.Minute {
+			w.Errorf("a shorter renewal left %v of an hour", d)
+		}
+		for m, d := range w.holders() {
+			if d < 59*time.Minute {
+				w.Errorf("%s has %v of an hour left", m, d)
+			}
+		}
+		if d := w.rdb.PTTL(context.Background(), w.res.Part("holders")).Val(); d < 59*time.Minute {
+			w.Errorf("the key expires in %v", d)
+		}
+	})
+}
+
+// A lease with a short TTL does not end the key under one with a long TTL,
+// whichever path granted it.
+func TestShortTTLDoesNotEndTheKey(t *testing.T) {
+	each(t, false, func(w *world) {
+		long, short := w.request(hereHandle, 1, 9, time.Hour), time.Second
+		w.enter(long, engine.Granted)
+		check := func(path string) {
+			w.Helper()
+			if d := w.rdb.PTTL(context.Background(), w.res.Part("holders")).Val(); d < 59*time.Minute {
+				w.Fatalf("%s: the key expires in %v", path, d)
+			}
+		}
+		w.enter(w.request(hereHandle, 1, 9, short), engine.Granted)
+		check("fast path")
+		w.enter(w.request(hereHandle, 2, 9, short), engine.Granted)
+		check("weighted")
+		filler := w.request(hereHandle, 5, 9, short)
+		w.enter(filler, engine.Granted)
+		w.enter(w.request(hereHandle, 1, 9, short), engine.Queued)
+		w.leave(filler, 0)
+		check("handed over")
+	})
+}
+
+// A heavy request at the head is not starved by light ones behind it, and
+// nobody who comes later passes the queue, whether they wait or not.
+func TestNobodyPassesTheQueue(t *testing.T) {
+	each(t, false, func(w *world) {
+		first, second := w.request(hereHandle, 2, 3, time.Minute), w.request(hereHandle, 1, 3, time.Minute)
+		w.enter(first, engine.Granted)
+		heavy, light := w.request(hereHandle, 2, 3, time.Minute), w.request(hereHandle, 1, 3, time.Minute)
+		w.enter(heavy, engine.Queued) // one is free, two are wanted
+		w.enter(light, engine.Queued)
+		w.enter(second, engine.Queued)
+		try, err := w.tryEnter(w.request(hereHandle, 1, 3, time.Minute), engine.EnterOptions{})
+		if err != nil || try.Code != engine.Busy || try.State.InUse != 2 || try.State.Waiting != 3 {
+			w.Fatalf("a try with a permit free and others waiting: %+v, %v; want busy", try, err)
+		}
+		grants := w.leave(first, 0).Grants
+		if len(grants) != 2 || grants[0].Seq != heavy.Seq || grants[1].Seq != light.Seq {
+			w.Errorf("granted %+v; want the heavy one, then the light one", grants)
+		}
+	})
+}
+
+// Tickets rise although the server's clock went back.
+func TestTicketsRise(t *testing.T) {
+	each(t, true, func(w *world) {
+		holder, early, late := w.lock(hereHandle), w.lock(hereHandle), w.lock(hereHandle)
+		w.enter(holder, engine.Granted)
+		w.enter(early, engine.Queued)
+		// As if the first waiter had come while the clock was an hour ahead.
+		ahead := float64(w.now() + time.Hour.Microseconds())
+		w.rdb.ZAddXX(context.Background(), w.res.Part("queue"), redis.Z{Score: ahead, Member: early.Member()})
+		w.enter(late, engine.Queued)
+		if grants := w.leave(holder, 0).Grants; len(grants) != 1 || grants[0].Seq != early.Seq {
+			w.Errorf("granted %+v; want the first that came", grants)
+		}
+	})
+}
+
+// A waiter that enters again takes the place that it had.
+func TestOldTicketKeepsThePlace(t *testing.T) {
+	each(t, true, func(w *world) {
+		holder, away, other := w.lock(hereHandle), w.lock(hereHandle), w.lock(hereHandle)
+		w.enter(holder, engine.Granted)
+		ticket := w.enter(away, engine.Queued).Now
+		w.enter(other, engine.Queued)
+		w.overdue(away, 0)
+		w.ask(other) // drops it
+		if n := w.rdb.ZCard(context.Background(), w.res.Part("queue")).Val(); n != 1 {
+			w.Fatalf("%d are queued; want the living one", n)
+		}
+		back, err := w.tryEnter(away, engine.EnterOptions{Wait: true, Ticket: ticket})
+		if err != nil || back.Code != engine.Queued {
+			w.Fatalf("entered again: %+v, %v", back, err)
+		}
+		if grants := w.leave(holder, 0).Grants; len(grants) != 1 || grants[0].Seq != away.Seq {
+			w.Errorf("granted %+v; want the one that kept its place", grants)
+		}
+	})
+}
+
+// Everything that a script leaves behind expires.
+func TestEveryKeyExpires(t *testing.T) {
+	for _, fenced := range []bool{true, false} {
+		each(t, fenced, func(w *world) {
+			holder := w.request(hereHandle, 1, 1, time.Minute)
+			w.enter(holder, engine.Granted)
+			w.enter(w.request(thereHandle, 1, 1, time.Minute), engine.Queued)
+			w.leave(w.request(hereHandle, 1, 1, time.Minute), w.now()+time.Minute.Microseconds())
+			for part, most := range map[string]time.Duration{
+				"holders": time.Minute, "queue": 5 * time.Second, "alive": time.Minute + time.Second, "fence": 24 * time.Hour,
+			} {
+				d := w.rdb.PTTL(context.Background(), w.res.Part(part)).Val()
+				exists := d != -2
+				if exists != (fenced || part != "fence") || (exists && (d <= 0 || d > most)) {
+					w.Errorf("fenced %v: %s expires in %v; want within %v", fenced, part, d, most)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,205 @@
+package keys_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/leasehold-go/leasehold/internal/keys"
+)
+
+// slot is the Cluster slot of a key: CRC16 (XMODEM) of what stands between the
+// first brace and the first closing one behind it, where that is not empty.
+func slot(key string) uint16 {
+	if _, rest, ok := strings.Cut(key, "{"); ok {
+		if tag, _, ok := strings.Cut(rest, "}"); ok && tag != "" {
+			key = tag
+		}
+	}
+	var crc uint16
+	for i := range len(key) {
+		crc ^= uint16(key[i]) << 8
+		for range 8 {
+			if crc&0x8000 != 0 {
+				crc = crc<<1 ^ 0x1021
+			} else {
+				crc <<= 1
+			}
+		}
+	}
+	return crc % 16384
+}
+
+// Values from the Cluster specification and from CLUSTER KEYSLOT.
+func TestSlotOfTheTestItself(t *testing.T) {
+	for key, want := range map[string]uint16{
+		"123456789": 0x31C3, "foo": 12182, "{foo}bar": 12182, "x{foo}bar}": 12182, "": 0,
+	} {
+		if got := slot(key); got != want {
+			t.Errorf("slot(%q) is %d, want %d", key, got, want)
+		}
+	}
+}
+
+func resource(t *testing.T, f keys.Family, key string) keys.Resource {
+	t.Helper()
+	r, err := f.Resource(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestPartsAreNamedAsDocumented(t *testing.T) {
+	for _, c := range []struct {
+		family    keys.Family
+		key       string
+		want      string
+		wantLabel string
+	}{
+		{keys.Family{Kind: keys.Semaphore, Name: "exports"}, "acme", "leasehold:sem:{exports:acme}:holders", "exports/acme"},
+		{keys.Family{Prefix: "team:app", Kind: keys.Mutex, Name: "n"}, "k", "team:app:mtx:{n:k}:holders", "n/k"},
+		{keys.Family{Kind: keys.Guard, Name: "a:b"}, "{c}%", "leasehold:grd:{a%3Ab:%7Bc%7D%25}:holders", "a%3Ab/%7Bc%7D%25"},
+		{keys.Family{Kind: keys.Mutex, Name: "n"}, "\x00\n\x7fé\xff", "leasehold:mtx:{n:%00%0A%7Fé\xff}:holders", "n/%00%0A%7Fé\xff"},
+	} {
+		r := resource(t, c.family, c.key)
+		if got := r.Part("holders"); got != c.want {
+			t.Errorf("the key is %q, want %q", got, c.want)
+		}
+		if r.Label != c.wantLabel {
+			t.Errorf("the label is %q, want %q", r.Label, c.wantLabel)
+		}
+	}
+	if got := (keys.Family{Prefix: "p", Kind: keys.Mutex, Name: "n"}).Inbox("h"); got != "p:inbox:h" {
+		t.Errorf("the inbox is %q", got)
+	}
+	if got := (keys.Family{Kind: keys.Mutex, Name: "n"}).Inbox("h"); got != "leasehold:inbox:h" {
+		t.Errorf("the inbox is %q", got)
+	}
+}
+
+func TestKeysAreBounded(t *testing.T) {
+	f := keys.Family{Kind: keys.Mutex, Name: "n"}
+	for _, n := range []int{1, 512} {
+		resource(t, f, strings.Repeat("{", n))
+	}
+	for n, want := range map[int]string{0: "empty", 513: "513", 10 << 10: "10240"} {
+		_, err := f.Resource(strings.Repeat("{", n))
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "512") {
+			t.Errorf("a key of %d bytes: %v", n, err)
+		}
+	}
+}
+
+func TestHashShowsNothingOfTheKey(t *testing.T) {
+	f := keys.Family{Kind: keys.Mutex, Name: "n", Hash: true}
+	a, b := resource(t, f, "alice@example.com"), resource(t, f, "alice@example.con")
+	if a == b || a != resource(t, f, "alice@example.com") {
+		t.Fatalf("%v and %v", a, b)
+	}
+	for _, text := range []string{a.Label, a.Part("holders")} {
+		if strings.Contains(text, "alice") || strings.Contains(text, "@") {
+			t.Errorf("%q shows the key", text)
+		}
+	}
+	if _, err := f.Resource(""); err == nil {
+		t.Error("an empty key is hashed")
+	}
+	if _, err := f.Resource(strings.Repeat("x", 513)); err == nil {
+		t.Error("a key of 513 bytes is hashed")
+	}
+}
+
+func TestCheckNamesEachBadField(t *testing.T) {
+	long := strings.Repeat("x", 513)
+	for _, c := range []struct {
+		family keys.Family
+		want   []string // of each error
+	}{
+		{keys.Family{Name: "n"}, nil},
+		{keys.Family{Name: "{}:%\x00", Prefix: "team:app"}, nil},
+		{keys.Family{Name: long[1:], Prefix: long[1:]}, nil},
+		{keys.Family{}, []string{"Name is empty"}},
+		{keys.Family{Name: long, Prefix: long}, []string{"Name has 513", "Prefix has 513"}},
+		{keys.Family{Prefix: "a{b"}, []string{"Name is empty", `Prefix "a{b" has '{'`}},
+		{keys.Family{Name: "n", Prefix: "a\x1b"}, []string{`has '\x1b'`}},
+		{keys.Family{Name: "n", Prefix: "a\x7f"}, []string{`has '\x7f'`}},
+	} {
+		errs := c.family.Check()
+		if len(errs) != len(c.want) {
+			t.Errorf("%+v: %v, want %d errors", c.family, errs, len(c.want))
+			continue
+		}
+		for i, err := range errs {
+			if !strings.Contains(err.Error(), c.want[i]) {
+				t.Errorf("%q does not say %q", err, c.want[i])
+			}
+		}
+	}
+}
+
+// Distinct pairs of a name and a key never meet in one Redis key, and what
+// belongs to one resource lies in one slot, which its own names decide alone.
+func FuzzResource(f *testing.F) {
+	for _, s := range [][4]string{
+		{"n", "k", "n", "k"},
+		{"a:b", "c", "a", "b:c"},
+		{"a", "{b}", "a", "%7Bb%7D"},
+		{"a}", "b", "a", "}b"},
+		{"%3A", "x", ":", "x"},
+		{"a", "b/c", "a/b", "c"},
+		{"\x00", "\x7f", "%00", "%7F"},
+		{"é", "\xff\xfe", "e", "%FF"},
+		{strings.Repeat("{", 512), strings.Repeat("%", 512), "n", "k"},
+		{"n", "k}:holders", "n", "k"},
+	} {
+		f.Add(s[0], s[1], s[2], s[3])
+	}
+	f.Fuzz(func(t *testing.T, name1, key1, name2, key2 string) {
+		for _, kind := range []keys.Kind{keys.Semaphore, keys.Mutex, keys.Guard} {
+			f1, f2 := keys.Family{Kind: kind, Name: name1}, keys.Family{Kind: kind, Name: name2}
+			r1, err1 := f1.Resource(key1)
+			r2, err2 := f2.Resource(key2)
+			for _, c := range []struct {
+				key string
+				err error
+			}{{key1, err1}, {key2, err2}} {
+				if bad := c.key == "" || len(c.key) > keys.MaxLen; bad != (c.err != nil) {
+					t.Fatalf("a key of %d bytes: %v", len(c.key), c.err)
+				}
+			}
+			if err1 != nil || err2 != nil || len(f1.Check())+len(f2.Check()) > 0 {
+				return
+			}
+			same := name1 == name2 && key1 == key2
+			parts := []string{"holders", "queue", "alive", "fence", "limit", "value", "seen"}
+			all := map[string]bool{}
+			for _, part := range parts {
+				p := r1.Part(part)
+				if all[p] = true; slot(p) != slot(r1.Part(parts[0])) {
+					t.Fatalf("%q is in another slot", p)
+				}
+				before, after := "leasehold:"+string(kind)+":{", "}:"+part
+				tag := strings.TrimSuffix(strings.TrimPrefix(p, before), after)
+				if p != before+tag+after || strings.ContainsAny(tag, "{}") {
+					t.Fatalf("key %q", p)
+				}
+			}
+			for _, part := range parts {
+				if all[r2.Part(part)] != same {
+					t.Fatalf("(%q, %q) and (%q, %q) meet in %q", name1, key1, name2, key2, r2.Part(part))
+				}
+			}
+			if !same && r1.Part("holders") == r2.Part("holders") {
+				t.Fatalf("(%q, %q) and (%q, %q) meet", name1, key1, name2, key2)
+			}
+			if len(r1.Part("holders")) > 3*(len(name1)+len(key1))+64 {
+				t.Fatalf("the key of %d bytes has %d", len(name1)+len(key1), len(r1.Part("holders")))
+			}
+			for i := range len(r1.Part("holders")) {
+				if c := r1.Part("holders")[i]; c < 0x20 || c == 0x7f {
+					t.Fatalf("control byte %#x in a key", c)
+				}
+			}
+		}
+	})
+}
