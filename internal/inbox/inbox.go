@@ -139,9 +139,13 @@ func (b *Inbox) read(ctx context.Context) (worked bool) {
 			<-closed
 		}
 	}()
+	// A ctx that has ended does not bound a read, but keeps the library from
+	// connecting again by itself, under a lock that Close would wait for.
+	once, ended := context.WithCancel(ctx)
+	ended()
 	quiet := false
 	for {
-		got, err := ps.ReceiveTimeout(ctx, silence)
+		got, err := ps.ReceiveTimeout(once, silence)
 		var netErr net.Error
 		switch {
 		case ctx.Err() != nil:
@@ -150,7 +154,7 @@ func (b *Inbox) read(ctx context.Context) (worked bool) {
 			quiet = false
 		case errors.As(err, &netErr) && netErr.Timeout() && !quiet:
 			quiet = true
-			if ps.Ping(ctx) != nil {
+			if ps.Ping(once) != nil {
 				return worked
 			}
 			continue

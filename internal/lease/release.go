@@ -52,6 +52,9 @@ var errSlow = fmt.Errorf("no answer within %v", 2*engine.CallBound)
 // before. Only who gets "held" or "lost" gives it back.
 func (l *Lease) end(why error) condition {
 	l.mu.Lock()
+	if l.cond == held && !time.Now().Before(l.deadline) {
+		l.lose(leasehold.ErrLost, l.failure) // before the loop got to it
+	}
 	was := l.cond
 	l.cond = released
 	if was == held {
@@ -93,9 +96,10 @@ func (l *Lease) leave() []error {
 		}
 		if err == nil {
 			m.deliver(r.Grants, sent)
-			// Sent twice, the second finds nothing where the first gave back:
-			// then the lease was ours if its deadline had not passed.
-			if r.Held || (resent && time.Now().Before(l.deadline)) {
+			// The deadline had not passed when its holder let go. That the server
+			// knows no lease says that it was lost before only if this was the
+			// one call, and was answered before the lease can have expired.
+			if r.Held || resent || !time.Now().Before(l.deadline) {
 				return nil
 			}
 			return []error{leasehold.ErrLost, errGone}
