@@ -13,8 +13,10 @@ func TestSentinels(t *testing.T) {
 		if wrapped := fmt.Errorf("hold: %w", err); !errors.Is(wrapped, err) || !errors.Is(wrapped, leasehold.ErrLost) {
 			t.Errorf("%v must match itself and ErrLost", err)
 		}
-		if errors.Is(leasehold.ErrLost, err) {
-			t.Errorf("ErrLost must not match %v", err)
+		for _, loss := range []error{leasehold.ErrLost} {
+			if errors.Is(loss, err) {
+				t.Errorf("%v must not match %v", loss, err)
+			}
 		}
 	}
 	if errors.Is(leasehold.ErrRevoked, leasehold.ErrMaxHold) {

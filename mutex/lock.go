@@ -24,7 +24,8 @@ func (l *Lock) Context() context.Context { return l.held.Context() }
 
 // Unlock gives the lock back, to the next in line where somebody waits. It takes
 // no ctx, so that it works after one was cancelled; it bounds itself: to 3 s for a
-// connection, and the client's ReadTimeout or 3 s for the answer. One round trip.
+// connection, and to the client's ReadTimeout (5 s by default) for the answer. One
+// round trip.
 //
 // It returns nil the first time and [leasehold.ErrReleased] after that, and
 // after Close; [leasehold.ErrLost] where the lock had ended before: what ran

@@ -40,8 +40,9 @@ func New(rdb redis.UniversalClient, cfg Config) (*Mutex, error) {
 // alone would end the work, too.
 //
 // Other errors: [leasehold.ErrQueueFull], [leasehold.ErrClosed],
-// [leasehold.ErrUnavailable] when Redis refuses, or gives no answer for 3 s
-// (10 s while queued; the place is kept so long).
+// [leasehold.ErrUnavailable] when Redis refuses, or has not answered after 3 s of
+// tries, the last of which may run into the client's ReadTimeout. Once queued, a
+// place is kept over 10 s without an answer.
 func (m *Mutex) Lock(ctx context.Context, key string) (*Lock, error) {
 	return m.lock(ctx, "lock", key, true)
 }

@@ -1,7 +1,6 @@
 package semaphore
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/leasehold-go/leasehold/internal/keys"
@@ -56,7 +55,7 @@ type Config struct {
 func (c Config) check() []error {
 	var errs []error
 	if c.Limit < 1 || c.Limit > maxLimit {
-		errs = append(errs, fmt.Errorf("Limit is %d; want 1 to %d", c.Limit, maxLimit))
+		errs = append(errs, keys.Bad("Limit", "is %d; want 1 to %d", c.Limit, maxLimit))
 	}
 	return errs
 }
@@ -80,7 +79,7 @@ func (c Config) limit(key string) (int, error) {
 	case n == 0:
 		return c.Limit, nil
 	case n < 0 || n > maxLimit:
-		return 0, fmt.Errorf("LimitFor is %d; want 1 to %d, or 0 for Limit", n, maxLimit)
+		return 0, keys.Bad("LimitFor", "is %d; want 1 to %d, or 0 for Limit", n, maxLimit)
 	default:
 		return n, nil
 	}

@@ -21,8 +21,8 @@ func (l *Lease) Context() context.Context { return l.held.Context() }
 
 // Release gives the permits back, to the next in line where somebody waits. It
 // takes no ctx, so that it works after one was cancelled; it bounds itself: to 3 s
-// for a connection, and the client's ReadTimeout or 3 s for the answer. One round
-// trip.
+// for a connection, and to the client's ReadTimeout (5 s by default) for the
+// answer. One round trip.
 //
 // It returns nil the first time and [leasehold.ErrReleased] after that, and
 // after Close; [leasehold.ErrLost] where the lease had ended before: what ran

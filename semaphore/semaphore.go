@@ -43,8 +43,9 @@ func New(rdb redis.UniversalClient, cfg Config) (*Semaphore, error) {
 // alone would end the work, too.
 //
 // Other errors: [leasehold.ErrQueueFull], [leasehold.ErrClosed],
-// [leasehold.ErrUnavailable] when Redis refuses, or gives no answer for 3 s
-// (10 s while queued; the place is kept so long).
+// [leasehold.ErrUnavailable] when Redis refuses, or has not answered after 3 s of
+// tries, the last of which may run into the client's ReadTimeout. Once queued, a
+// place is kept over 10 s without an answer.
 func (s *Semaphore) Acquire(ctx context.Context, key string) (*Lease, error) {
 	return s.acquire(ctx, "acquire", key, 1, true)
 }

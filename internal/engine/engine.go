@@ -31,8 +31,12 @@ type Engine struct {
 	read    time.Duration        // the client's bound on a read, 0 = unknown
 }
 
-// CallBound is how long a call that nobody can cancel may wait for a connection.
-const CallBound = 3 * time.Second
+// CallBound is how long a call that nobody can cancel may wait for a connection,
+// readBound how long a client may let it wait for the answer: go-redis's default.
+const (
+	CallBound = 3 * time.Second
+	readBound = 5 * time.Second
+)
 
 // New makes an engine. It refuses a Ring: its shards are chosen by the client,
 // so that a channel's shard need not be its key's, and resharding loses leases.
@@ -50,10 +54,9 @@ func New(rdb redis.UniversalClient) (*Engine, error) {
 	return &Engine{rdb: rdb}, nil
 }
 
-// Bounded reports whether the client bounds each read itself, to CallBound or
-// less: then a call that nobody waits beside may be made on the caller's own
+// Bounded reports whether the client bounds each read itself, to 5 s or less: then a call that nobody waits beside may be made on the caller's own
 // goroutine, which is quicker by two switches.
-func (e *Engine) Bounded() bool { return e.read > 0 && e.read <= CallBound }
+func (e *Engine) Bounded() bool { return e.read > 0 && e.read <= readBound }
 
 // Resource is a key of a family with the Redis keys that the scripts take, made
 // once a request.

@@ -85,19 +85,24 @@ func (f Family) Check() []error {
 	var errs []error
 	switch {
 	case f.Name == "":
-		errs = append(errs, fmt.Errorf("Name is empty; want 1 to %d bytes", MaxLen))
+		errs = append(errs, Bad("Name", "is empty; want 1 to %d bytes", MaxLen))
 	case len(f.Name) > MaxLen:
-		errs = append(errs, fmt.Errorf("Name has %d bytes; want 1 to %d", len(f.Name), MaxLen))
+		errs = append(errs, Bad("Name", "has %d bytes; want 1 to %d", len(f.Name), MaxLen))
 	}
 	if len(f.Prefix) > MaxLen {
-		errs = append(errs, fmt.Errorf("Prefix has %d bytes; want at most %d", len(f.Prefix), MaxLen))
+		errs = append(errs, Bad("Prefix", "has %d bytes; want at most %d", len(f.Prefix), MaxLen))
 	}
 	// A prefix is not escaped, so that "team:app" stays what operators expect;
 	// a brace in it would end up as the hash tag.
 	if i := strings.IndexFunc(f.Prefix, func(r rune) bool { return r == '{' || r == '}' || r < 0x20 || r == 0x7f }); i >= 0 {
-		errs = append(errs, fmt.Errorf("Prefix %q has %q; want no braces and no control bytes", f.Prefix, f.Prefix[i]))
+		errs = append(errs, Bad("Prefix", "is %q, with %q; want no braces and no control bytes", f.Prefix, f.Prefix[i]))
 	}
 	return errs
+}
+
+// Bad is the error of a field of a Config: its name, and what is wrong with it.
+func Bad(field, what string, args ...any) error {
+	return fmt.Errorf("%s %s", field, fmt.Sprintf(what, args...))
 }
 
 // Escape makes text safe between the braces of a hash tag: braces, ':', '%',

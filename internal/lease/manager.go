@@ -74,13 +74,13 @@ func New(rdb redis.UniversalClient, cfg Config, extra ...error) (*Manager, error
 		cfg.TTL = DefaultTTL
 	}
 	if cfg.TTL < MinTTL {
-		errs = append(errs, fmt.Errorf("TTL is %v; want at least %v, or 0 for %v", cfg.TTL, MinTTL, DefaultTTL))
+		errs = append(errs, keys.Bad("TTL", "is %v; want at least %v, or 0 for %v", cfg.TTL, MinTTL, DefaultTTL))
 	}
 	if cfg.MaxHold < 0 {
-		errs = append(errs, fmt.Errorf("MaxHold is %v; want 0 (no bound) or more", cfg.MaxHold))
+		errs = append(errs, keys.Bad("MaxHold", "is %v; want 0 (no bound) or more", cfg.MaxHold))
 	}
 	if cfg.MaxWaiters < 0 {
-		errs = append(errs, fmt.Errorf("MaxWaiters is %d; want 0 (no bound) or more", cfg.MaxWaiters))
+		errs = append(errs, keys.Bad("MaxWaiters", "is %d; want 0 (no bound) or more", cfg.MaxWaiters))
 	}
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("leasehold: %s: bad configuration: %w", cfg.Package, errors.Join(errs...))

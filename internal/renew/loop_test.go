@@ -43,7 +43,6 @@ type sent struct {
 	mu      sync.Mutex
 	batches [][]*engine.Call
 	hang    chan struct{} // while open, nothing is answered
-	refused int
 }
 
 func (s *sent) send(_ context.Context, calls []*engine.Call) {
