@@ -14,7 +14,7 @@
 --   handle that this call granted to or refused.
 --
 -- Cost  O(members * log n).
--- PEXPIREAT comes first: it is allowed where memory has run out, and the checks
+-- PEXPIREAT is the first write: it is allowed where memory has run out, and the checks
 -- of the memory limit end with a script's first write.
 
 local time = redis.call('TIME')
@@ -24,11 +24,16 @@ local fenced = ARGV[1] == '1'
 local own = string.match(ARGV[2], '^[^.]+')
 -- include prelude
 
-keep(Q, now + ALIVE)
-keep(A, now + ALIVE)
+-- Reads first, and of every key that is written later: a wrong type ends the
+-- script here.
 local asked = {}
 for i = 2, #ARGV do asked[i - 1] = ARGV[i] end
 local places, signs = redis.call('ZMSCORE', Q, unpack(asked)), {}
+redis.call('ZCARD', A)
+redis.call('ZCARD', H)
+if fenced then redis.call('GET', X) end
+keep(Q, now + ALIVE)
+keep(A, now + ALIVE)
 for i, m in ipairs(asked) do
   if places[i] then
     signs[#signs + 1] = now + ALIVE

@@ -64,6 +64,7 @@ local own = string.match(m, '^[^.]+')
 -- Reads first, and of every key that is written later: a wrong type ends the
 -- script here.
 limit = cap(limit)
+if fenced then redis.call('GET', X) end
 local ends = tonumber(redis.call('ZSCORE', H, m) or 0)
 local queued = redis.call('ZSCORE', Q, m)
 local sign = redis.call('ZSCORE', A, m)

@@ -5,13 +5,14 @@
 --
 -- Reply (integers)  1 written, 0 the token is older than the one seen
 --
--- Cost  GET, SET, SET.
+-- Cost  GET, STRLEN, SET, SET.
 -- A copy of the call that runs again writes the same value again, unless a
 -- newer token was seen meanwhile. The token outlives the value by 24 hours: the
 -- guard must not forget a token while a stale holder may still come.
 
 local token, ttl = ARGV[1], tonumber(ARGV[3])
 local seen = redis.call('GET', KEYS[2])
+redis.call('STRLEN', KEYS[1]) -- SET would replace what is not ours, a list say
 -- Compared as decimal text, length first: numbers lose digits beyond 2^53.
 if seen and (#seen > #token or (#seen == #token and seen > token)) then return { 0 } end
 if ttl > 0 then

@@ -8,7 +8,7 @@
 -- Reply (integers)  remaining ms, 0 where the lease has ended
 --
 -- Cost  TIME, ZSCORE, PEXPIREAT, ZADD: O(permits * log n).
--- PEXPIREAT comes first: it is allowed where memory has run out, and the checks
+-- PEXPIREAT is the first write: it is allowed where memory has run out, and the checks
 -- of the memory limit end with a script's first write.
 
 local time = redis.call('TIME')

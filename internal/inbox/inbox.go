@@ -22,6 +22,8 @@ const (
 	// PING, and how long it has for that: go-redis would never notice a network
 	// that swallows everything.
 	silence = 3 * time.Second
+	// pace is the shortest time from one subscription that worked to the next.
+	pace = 10 * time.Millisecond
 )
 
 // Inbox is one channel's subscription, open while it is in use.
@@ -105,23 +107,22 @@ func (b *Inbox) end() {
 func (b *Inbox) run(ctx context.Context) {
 	for failures := 0; ctx.Err() == nil; failures++ {
 		began := time.Now()
-		// One that is cut as soon as it stands is no better than none.
-		if b.read(ctx) && time.Since(began) > 50*time.Millisecond {
-			failures = 0
+		wait := pause(failures)
+		if b.read(ctx) {
+			// It worked, so the next one may: at once, unless this one was cut
+			// as soon as it stood.
+			failures, wait = 0, max(0, pace-time.Since(began))
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(pause(failures)):
+		case <-time.After(wait):
 		}
 	}
 }
 
-// pause is how long to wait before another subscription: not at all after one
-// that worked, up to a second where none does.
+// pause is how long to wait after a subscription that did not come about: up to
+// a second where none does.
 func pause(failures int) time.Duration {
-	if failures == 0 {
-		return 0
-	}
 	d := min(10*time.Millisecond<<min(failures, 7), time.Second)
 	return d/2 + rand.N(d/2)
 }

@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -15,9 +16,11 @@ type giveBack struct {
 	req   *engine.Request
 	stray int64
 	until time.Time
-	tries int // on the loop only
-	over  atomic.Bool
+	tries int // sent; on the loop's goroutine only
 	entry renew.Entry
+
+	refused atomic.Int32 // answers that the server will not
+	over    atomic.Bool
 }
 
 // giveBack ends a waiter and gives back what it was or may yet be granted.
@@ -53,13 +56,18 @@ func (g *giveBack) answered(sent time.Time, v []int64, err error) {
 	if err == nil {
 		r, err = engine.ParseLeave(v)
 	}
-	if err != nil {
-		if engine.Classify(err) == engine.Unknown {
-			g.m.askSoon(g.req.Resource)
-		}
+	switch {
+	case errors.Is(err, engine.ErrBacklog):
+		g.tries-- // not sent; this is the loop's goroutine
+		return
+	case err == nil:
+	case engine.Classify(err) == engine.Unknown:
+		g.m.askSoon(g.req.Resource)
 		return // it is scheduled to be sent again
+	case engine.Classify(err) == engine.NotNow || g.refused.Add(1) < tries:
+		return
 	}
-	g.over.Store(true)
+	g.over.Store(true) // confirmed, or refused for good
 	g.m.loop.Remove(&g.entry)
 	g.m.deliver(r.Grants, sent)
 }

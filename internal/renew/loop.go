@@ -6,6 +6,7 @@ package renew
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,9 +15,13 @@ import (
 
 const (
 	maxBatch = 1000 // calls in one pipeline
-	// maxUnderWay bounds the pipelines without an answer, a server: a server
-	// that hangs holds up its own calls only, and few goroutines.
-	maxUnderWay = 4
+	// A server that hangs holds up its own calls only, and a bounded number of
+	// goroutines: young pipelines without an answer are few, so that calls
+	// gather in large batches; but old ones, whose connections may have died
+	// silently, must not keep new ones from going out by a connection that works.
+	maxYoung = 4
+	young    = 250 * time.Millisecond
+	maxOpen  = 64
 	// linger is how long the goroutine outlives the last entry, so that a lone
 	// caller who takes and gives back does not start one each time.
 	linger = 500 * time.Millisecond
@@ -43,15 +48,15 @@ type Loop struct {
 	entries  schedule
 	running  bool
 	closing  bool
-	wakeAt   time.Time      // what the goroutine sleeps for
-	idleTill time.Time      // when it ends, where nothing is scheduled
-	underWay map[string]int // pipelines without an answer, by server
-	active   sync.WaitGroup // the goroutine and the pipelines
+	wakeAt   time.Time              // what the goroutine sleeps for
+	idleTill time.Time              // when it ends, where nothing is scheduled
+	open     map[string][]time.Time // when pipelines without an answer were sent, by server
+	active   sync.WaitGroup         // the goroutine and the pipelines
 }
 
 // New makes a Loop that sends batches of calls with send, concurrently.
 func New(send func(ctx context.Context, calls []*engine.Call)) *Loop {
-	return &Loop{send: send, wake: make(chan struct{}, 1), underWay: map[string]int{}}
+	return &Loop{send: send, wake: make(chan struct{}, 1), open: map[string][]time.Time{}}
 }
 
 // Put schedules task for at, or moves it there; e is the task's own entry.
@@ -191,13 +196,8 @@ func (l *Loop) dispatch(node string, calls []*engine.Call) {
 	for len(calls) > 0 {
 		batch := calls[:min(len(calls), maxBatch)]
 		calls = calls[len(batch):]
-		l.mu.Lock()
-		full := l.underWay[node] >= maxUnderWay
-		if !full {
-			l.underWay[node]++
-		}
-		l.mu.Unlock()
-		if full {
+		sent := time.Now()
+		if !l.reserve(node, sent) {
 			for _, c := range batch {
 				c.Done(nil, engine.ErrBacklog)
 			}
@@ -207,9 +207,23 @@ func (l *Loop) dispatch(node string, calls []*engine.Call) {
 			l.send(context.Background(), batch)
 			l.mu.Lock()
 			defer l.mu.Unlock()
-			if l.underWay[node]--; l.underWay[node] == 0 {
-				delete(l.underWay, node)
+			i := slices.Index(l.open[node], sent)
+			if l.open[node] = slices.Delete(l.open[node], i, i+1); len(l.open[node]) == 0 {
+				delete(l.open, node)
 			}
 		})
 	}
+}
+
+// reserve takes a place among a server's pipelines, in the order of their
+// sending, if there is one.
+func (l *Loop) reserve(node string, now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	open := l.open[node]
+	if len(open) >= maxOpen || (len(open) >= maxYoung && now.Sub(open[len(open)-maxYoung]) < young) {
+		return false
+	}
+	l.open[node] = append(open, now)
+	return true
 }
