@@ -1,0 +1,274 @@
+package semaphore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/semaphore"
+)
+
+// atOnce is how long a call may take to return when its ctx has ended, on a
+// machine that is busy with other tests.
+const atOnce = 500 * time.Millisecond
+
+// The network stops at each byte of the exchange in turn, and there ctx ends, by
+// cancellation or by its deadline, with either setting of the client's that has
+// to do with it. The call returns at once; the rest of the exchange takes place
+// after that, and nothing is left. The newest server alone: what is tested is
+// the client.
+func TestCtxEndsAtEveryByte(t *testing.T) {
+	srv := redistest.Shared(t, redistest.Newest(t))
+	for _, deadline := range []bool{false, true} {
+		for _, enabled := range []bool{false, true} {
+			t.Run(fmt.Sprintf("deadline %v, ContextTimeoutEnabled %v", deadline, enabled), func(t *testing.T) {
+				x := &ends{site: newSite(t, srv.Client()), srv: srv, deadline: deadline, enabled: enabled}
+				x.run()
+			})
+		}
+	}
+}
+
+type ends struct {
+	*site
+	srv               *redistest.Server
+	deadline, enabled bool
+}
+
+func (x *ends) run() {
+	const workers = 8
+	step := 1
+	if testing.Short() {
+		step = 7
+	}
+	var all sync.WaitGroup
+	longest := make([]time.Duration, workers)
+	stopped := make([]int, workers)
+	for w := range workers {
+		all.Go(func() {
+			v := new(valve)
+			h := x.handle(x.srv.Client(v.install, func(o *redis.Options) {
+				o.ContextTimeoutEnabled, o.PoolSize = x.enabled, 2
+			}), semaphore.Config{Limit: 1})
+			defer closeHandle(x.tb, h)
+			for dir, length := range x.lengths(v, h, w) {
+				for n := w * step; n < length; n += workers * step {
+					took, hit := x.one(v, h, dir, n)
+					longest[w] = max(longest[w], took)
+					if hit {
+						stopped[w]++
+					}
+				}
+			}
+		})
+	}
+	all.Wait()
+	total, slowest := 0, time.Duration(0)
+	for w := range workers {
+		total, slowest = total+stopped[w], max(slowest, longest[w])
+	}
+	x.tb.Logf("ended at %d bytes of the exchange; returned after %v at most", total, slowest)
+	if slowest > atOnce {
+		x.tb.Errorf("an acquire returned %v after its ctx ended", slowest)
+	}
+	if !testing.Short() && total < 300 {
+		x.tb.Errorf("the exchange has %d bytes only", total)
+	}
+}
+
+// lengths is how long an enter's request and reply are.
+func (x *ends) lengths(v *valve, h *semaphore.Semaphore, w int) [2]int {
+	for range 2 { // the first one teaches the script and the clock
+		v.arm(reads, 1<<30)
+		l, err := h.TryAcquire(context.Background(), fmt.Sprint("warm", w))
+		if err != nil {
+			x.tb.Error(err)
+			return [2]int{}
+		}
+		carried := v.release()
+		if err := l.Release(); err != nil {
+			x.tb.Error(err)
+		}
+		if carried[writes] < 600 { // by name, not in full
+			return carried
+		}
+	}
+	return [2]int{}
+}
+
+// one has ctx end at byte n, and returns how long the call took then.
+func (x *ends) one(v *valve, h *semaphore.Semaphore, dir, n int) (took time.Duration, hit bool) {
+	s := *x.site
+	s.key = fmt.Sprintf("%d.%d", dir, n)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	reached := v.arm(dir, n)
+	var end time.Time
+	if x.deadline {
+		end = time.Now().Add(30 * time.Millisecond)
+		ctx, cancel = context.WithDeadline(ctx, end)
+		defer cancel()
+	}
+	call := acquiring(func() (*semaphore.Lease, error) { return h.Acquire(ctx, s.key) })
+	select {
+	case <-reached:
+		hit = true
+		if !x.deadline {
+			end = time.Now()
+			cancel()
+		}
+	case r := <-call: // on a machine that took longer to get there
+		if !x.deadline {
+			x.tb.Errorf("byte %d of direction %d never came: %v", n, dir, r.err)
+		}
+		call = acquiring(func() (*semaphore.Lease, error) { return r.lease, r.err })
+	}
+	r := within(x.tb, 10*time.Second, call)
+	if !hit {
+		r.at = end // not measured
+	}
+	if r.err == nil {
+		// The deadline came after all; a machine that dawdles.
+		_ = r.lease.Release()
+	} else if !errors.Is(r.err, context.Canceled) && !errors.Is(r.err, context.DeadlineExceeded) {
+		x.tb.Errorf("ctx ended at byte %d of direction %d: %v", n, dir, r.err)
+	} else {
+		isErr(x.tb, "acquire", r.err, leasehold.ErrUnavailable)
+	}
+	v.release()
+	until(x.tb, 5*time.Second, func() error {
+		if held, waiting := s.inUse(), s.queued(); held != 0 || waiting != 0 {
+			return fmt.Errorf("ctx ended at byte %d of direction %d: %d are held, %d wait", n, dir, held, waiting)
+		}
+		return nil
+	})
+	return r.at.Sub(end), hit
+}
+
+// The connection breaks at each byte, and ctx ends at that moment: the calls
+// that are made anew meet the leave.
+func TestCtxEndsWhereTheConnectionBreaks(t *testing.T) {
+	srv := redistest.Shared(t, redistest.Newest(t))
+	s := newSite(t, srv.Client())
+	const workers = 4
+	step := 1
+	if testing.Short() {
+		step = 7
+	}
+	var all sync.WaitGroup
+	for w := range workers {
+		all.Go(func() {
+			p := redistest.NewProxy(t, srv.Addr())
+			h := s.closing(p.Client(func(o *redis.Options) { o.PoolSize = 1 }), semaphore.Config{Limit: 1})
+			for dir, length := range map[redistest.Direction]int{redistest.ToServer: 400, redistest.ToClient: 60} {
+				for n := w * step; n < length; n += workers * step {
+					s := *s
+					s.key = fmt.Sprintf("%d.%d", dir, n)
+					if l, err := h.TryAcquire(t.Context(), "warm"+s.key); err != nil || l.Release() != nil {
+						t.Errorf("warm: %v", err)
+						return
+					}
+					ctx, cancel := context.WithCancel(t.Context())
+					fault := p.CutAfter(dir, int64(n))
+					call := acquiring(func() (*semaphore.Lease, error) { return h.Acquire(ctx, s.key) })
+					select {
+					case <-fault.Fired():
+						cancel()
+					case r := <-call: // a shorter exchange than that
+						call = acquiring(func() (*semaphore.Lease, error) { return r.lease, r.err })
+						p.CutAfter(dir, 1<<30)
+					}
+					r := within(t, time.Second, call)
+					cancel()
+					if r.err == nil {
+						if err := r.lease.Release(); err != nil {
+							t.Errorf("release: %v", err)
+						}
+					} else {
+						isErr(t, "acquire", r.err, context.Canceled)
+					}
+					until(t, 5*time.Second, func() error {
+						if held, waiting := s.inUse(), s.queued(); held != 0 || waiting != 0 {
+							return fmt.Errorf("cut after byte %d of direction %d: %d are held, %d wait", n, dir, held, waiting)
+						}
+						return nil
+					})
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+// Ten thousand waiters on one key are cancelled at once. The newest server
+// alone, since its statistics have to be its own.
+func TestCancellationStorm(t *testing.T) {
+	redistest.NoLeaks(t)
+	const waiters = 10_000
+	srv := redistest.StartServer(t, redistest.Newest(t))
+	s := newSite(t, srv.Client())
+	h := s.closing(srv.Client(), semaphore.Config{Limit: 1})
+	first, err := h.Acquire(t.Context(), s.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var all sync.WaitGroup
+	ended := make([]result, waiters)
+	for begun := 0; begun < waiters; {
+		for range 500 {
+			i := begun
+			begun++
+			all.Go(func() {
+				l, err := h.Acquire(ctx, s.key)
+				ended[i] = result{l, err, time.Now()}
+			})
+		}
+		count(t, "waiters", begun, s.queued)
+	}
+	at := time.Now()
+	cancel()
+	all.Wait()
+	back := time.Since(at)
+	busy := 0
+	for _, r := range ended {
+		isErr(t, "wait", r.err, context.Canceled)
+		if errors.Is(r.err, leasehold.ErrBusy) {
+			busy++ // else its place in the queue had not come to its knowledge
+		}
+		if t.Failed() {
+			break
+		}
+	}
+	if busy < waiters*9/10 {
+		t.Errorf("%d of %d were told that they had been queued", busy, waiters)
+	}
+	count(t, "waiters after the cancellation", 0, s.queued)
+	left := time.Since(at)
+	t.Logf("%d waiters returned within %v and had left the queue after %v", waiters, back, left)
+	if back > 2*time.Second {
+		t.Errorf("they took %v to return", back)
+	}
+	s.holds(1)
+	if err := first.Release(); err != nil {
+		t.Errorf("release: %v", err)
+	}
+	for range 10 {
+		l, err := h.Acquire(t.Context(), s.key)
+		if err != nil {
+			t.Fatalf("acquire afterwards: %v", err)
+		}
+		if err := l.Release(); err != nil {
+			t.Errorf("release: %v", err)
+		}
+	}
+	s.empty(1, 0)
+}

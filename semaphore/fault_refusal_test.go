@@ -1,0 +1,232 @@
+package semaphore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/semaphore"
+)
+
+// ownServers runs fn on a server of each version that is the test's own, all at
+// once.
+func ownServers(t *testing.T, fn func(t *testing.T, srv *redistest.Server)) {
+	var all sync.WaitGroup
+	for _, v := range redistest.NeedServers(t) {
+		all.Go(func() { t.Run(v.Name, func(t *testing.T) { fn(t, redistest.StartServer(t, v)) }) })
+	}
+	all.Wait()
+}
+
+// noBusyLoop says that what is tried again and again meanwhile takes no more
+// than so many commands in a second.
+func noBusyLoop(tb testing.TB, p *redistest.Proxy, most int) {
+	tb.Helper()
+	p.ResetCounts()
+	time.Sleep(time.Second)
+	total := 0
+	for name, n := range p.Commands() {
+		if name != "HELLO" && name != "CLIENT" {
+			total += n
+		}
+	}
+	tb.Logf("%d commands in a second: %v", total, p.Commands())
+	if total > most {
+		tb.Errorf("%d commands in a second of nothing but errors: %v", total, p.Commands())
+	}
+}
+
+// renewed waits until a lease was renewed, and fails the test where it is lost.
+func renewed(tb testing.TB, l *semaphore.Lease, since time.Time) {
+	tb.Helper()
+	until(tb, 10*time.Second, func() error {
+		if err := context.Cause(l.Context()); err != nil {
+			tb.Fatalf("lost: %v", err)
+		}
+		if !l.Deadline().After(since) {
+			return errors.New("not renewed")
+		}
+		return nil
+	})
+}
+
+// The server becomes a replica and is made a primary again: who does not wait is
+// told, who waits is served, and what is held stays held.
+func TestReadOnlyServer(t *testing.T) {
+	ownServers(t, func(t *testing.T, srv *redistest.Server) {
+		s := newSite(t, srv.Client())
+		p := redistest.NewProxy(t, srv.Addr())
+		h := s.closing(p.Client(), semaphore.Config{Limit: 1, TTL: 6 * time.Second})
+		l, err := h.Acquire(t.Context(), s.key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		waiter := acquiring(func() (*semaphore.Lease, error) { return h.Acquire(context.Background(), s.key) })
+		count(t, "waiters", 1, s.queued)
+		if err := s.rdb.Do(t.Context(), "REPLICAOF", "127.0.0.1", "1").Err(); err != nil {
+			t.Fatal(err)
+		}
+		at := time.Now()
+		_, err = h.TryAcquire(t.Context(), "other")
+		isErr(t, "try acquire", err, leasehold.ErrUnavailable)
+		if err == nil || !strings.Contains(err.Error(), "READONLY") {
+			t.Errorf("try acquire: error %v; want READONLY", err)
+		}
+		if took := time.Since(at); took > 3*time.Second {
+			t.Errorf("try acquire took %v", took)
+		}
+		newcomer := acquiring(func() (*semaphore.Lease, error) { return h.Acquire(context.Background(), "third") })
+		noBusyLoop(t, p, 100)
+		if err := s.rdb.Do(t.Context(), "REPLICAOF", "NO", "ONE").Err(); err != nil {
+			t.Fatal(err)
+		}
+		got := within(t, 5*time.Second, newcomer)
+		if got.err != nil {
+			t.Fatalf("an acquire that waits: %v", got.err)
+		}
+		renewed(t, l, time.Now().Add(5*time.Second)) // TTL from now, less a margin
+		if err := l.Release(); err != nil {
+			t.Errorf("release: %v", err)
+		}
+		next := within(t, 5*time.Second, waiter)
+		if next.err != nil {
+			t.Fatalf("wait: %v", next.err)
+		}
+		if err := errors.Join(next.lease.Release(), got.lease.Release()); err != nil {
+			t.Errorf("release: %v", err)
+		}
+		s.empty(1, time.Second)
+	})
+}
+
+// The server's memory is full and it evicts nothing: nothing more is granted,
+// and nothing is lost.
+func TestServerOutOfMemory(t *testing.T) {
+	ownServers(t, func(t *testing.T, srv *redistest.Server) {
+		s := newSite(t, srv.Client())
+		p := redistest.NewProxy(t, srv.Addr())
+		h := s.closing(p.Client(), semaphore.Config{Limit: 2, TTL: 900 * time.Millisecond})
+		var held []*semaphore.Lease
+		for range 2 {
+			l, err := h.Acquire(t.Context(), s.key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			held = append(held, l)
+		}
+		waiter := acquiring(func() (*semaphore.Lease, error) { return h.Acquire(context.Background(), s.key) })
+		count(t, "waiters", 1, s.queued)
+		if err := s.rdb.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
+			t.Fatal(err)
+		}
+		full := time.Now()
+		for name, acquire := range map[string]func(context.Context, string) (*semaphore.Lease, error){
+			"acquire": h.Acquire, "try acquire": h.TryAcquire,
+		} {
+			for _, key := range []string{"other", s.key} { // where there is room, and where there is none
+				_, err := acquire(t.Context(), key)
+				if name == "try acquire" && key == s.key {
+					isErr(t, name, err, leasehold.ErrBusy) // which needs no memory
+					continue
+				}
+				isErr(t, name, err, leasehold.ErrUnavailable)
+				if err == nil || !strings.Contains(err.Error(), "OOM") {
+					t.Errorf("%s: error %v; want OOM", name, err)
+				}
+			}
+		}
+		if took := time.Since(full); took > 2*time.Second {
+			t.Errorf("four refusals took %v", took)
+		}
+		noBusyLoop(t, p, 60)
+		for _, l := range held {
+			renewed(t, l, full.Add(2*time.Second))
+		}
+		if n := s.queued(); n != 1 {
+			t.Errorf("%d wait; want 1", n)
+		}
+		if err := held[0].Release(); err != nil {
+			t.Errorf("release: %v", err)
+		}
+		next := within(t, 5*time.Second, waiter)
+		if next.err != nil {
+			t.Fatalf("a waiter whose turn has come: %v", next.err)
+		}
+		s.holds(2)
+		if err := errors.Join(held[1].Release(), next.lease.Release()); err != nil {
+			t.Errorf("release: %v", err)
+		}
+		s.holds(0)
+		if err := s.rdb.ConfigSet(t.Context(), "maxmemory", "0").Err(); err != nil {
+			t.Fatal(err)
+		}
+		s.empty(2, time.Second)
+	})
+}
+
+// The server forgets its scripts every 5 ms: nobody notices.
+func TestServerThatForgetsScripts(t *testing.T) {
+	ownServers(t, func(t *testing.T, srv *redistest.Server) {
+		s := newSite(t, srv.Client())
+		h := s.closing(srv.Client(), semaphore.Config{Limit: 2, TTL: 900 * time.Millisecond})
+		stop := make(chan struct{})
+		var all sync.WaitGroup
+		all.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				case <-time.After(5 * time.Millisecond):
+					if err := s.rdb.ScriptFlush(context.Background()).Err(); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+		var held []*semaphore.Lease
+		for i := range 50 { // renewals in one pipeline
+			l, err := h.Acquire(t.Context(), fmt.Sprint("held", i))
+			if err != nil {
+				t.Fatal(err)
+			}
+			held = append(held, l)
+		}
+		turns := make([]int, 8)
+		end := time.Now().Add(2 * time.Second)
+		for i := range turns {
+			all.Go(func() {
+				for time.Now().Before(end) {
+					l, err := h.Acquire(t.Context(), s.key)
+					if err != nil {
+						t.Errorf("acquire: %v", err)
+						return
+					}
+					if err := l.Release(); err != nil {
+						t.Errorf("release: %v", err)
+						return
+					}
+					turns[i]++
+				}
+			})
+		}
+		time.Sleep(time.Until(end))
+		close(stop)
+		all.Wait()
+		t.Logf("turns: %v", turns)
+		for _, l := range held {
+			if err := context.Cause(l.Context()); err != nil {
+				t.Errorf("a lease was lost: %v", err)
+			}
+			if err := l.Release(); err != nil {
+				t.Errorf("release: %v", err)
+			}
+		}
+		s.empty(2, time.Second)
+	})
+}

@@ -1,0 +1,219 @@
+package semaphore_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/semaphore"
+)
+
+// foreign puts a key of another type where the library keeps one of its own,
+// and returns what must be there afterwards.
+func (s *site) foreign(part string) (stays func()) {
+	s.tb.Helper()
+	key, ctx := s.part(part), context.Background()
+	if _, err := s.rdb.TxPipelined(ctx, func(pipe redis.Pipeliner) error {
+		pipe.Del(ctx, key)
+		pipe.RPush(ctx, key, "not", "ours")
+		return nil
+	}); err != nil {
+		s.tb.Fatal(err)
+	}
+	return func() {
+		s.tb.Helper()
+		got, err := s.rdb.LRange(ctx, key, 0, -1).Result()
+		if err != nil || strings.Join(got, " ") != "not ours" {
+			s.tb.Errorf("the foreign key %s holds %q, %v", key, got, err)
+		}
+		if ttl, err := s.rdb.PTTL(ctx, key).Result(); err != nil || ttl != -1 {
+			s.tb.Errorf("the foreign key %s was given an expiry: %v, %v", key, ttl, err)
+		}
+	}
+}
+
+// others says that none of the site's keys is there, but one.
+func (s *site) others(part string) {
+	s.tb.Helper()
+	for _, other := range []string{"holders", "queue", "alive", "limit"} {
+		if n, err := s.rdb.Exists(context.Background(), s.part(other)).Result(); other != part && (err != nil || n != 0) {
+			s.tb.Errorf("%s was written beside a foreign %s", other, part)
+		}
+	}
+}
+
+func isWrongType(tb interface{ Errorf(string, ...any) }, what string, err error, want error) {
+	if err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
+		tb.Errorf("%s: error %v; want WRONGTYPE", what, err)
+	}
+	if want != nil && !strings.Contains(fmt.Sprint(err), want.Error()) {
+		tb.Errorf("%s: error %v; want %v", what, err, want)
+	}
+}
+
+var semaphoreParts = []string{"holders", "queue", "alive", "limit"}
+
+// A key of another type stands in the place of each of ours: who acquires is
+// told at once, and nothing is written, there or beside it.
+func TestAcquireFindsAForeignKey(t *testing.T) {
+	redistest.EachReal(t, func(t *testing.T, target redistest.Target) {
+		rdb := target.Client(t)
+		for _, part := range semaphoreParts {
+			t.Run(part, func(t *testing.T) {
+				s := newSite(t, rdb)
+				h := s.closing(rdb, semaphore.Config{Limit: 2})
+				stays := s.foreign(part)
+				for name, acquire := range map[string]func(context.Context, string, int) (*semaphore.Lease, error){
+					"acquire": h.AcquireN, "try acquire": h.TryAcquireN,
+				} {
+					for n := 1; n <= 2; n++ {
+						_, err := acquire(t.Context(), s.key, n)
+						isErr(t, name, err, leasehold.ErrUnavailable)
+						isWrongType(t, name, err, nil)
+						stays()
+						s.others(part)
+					}
+				}
+				// What was refused is given back nevertheless, until that works.
+				s.rdb.Del(context.Background(), s.part(part))
+			})
+		}
+	})
+}
+
+// The key turns foreign, or is deleted, under a lease: the holder is told within
+// a renewal.
+func TestHolderIsToldThatItsKeyIsGone(t *testing.T) {
+	redistest.EachReal(t, func(t *testing.T, target redistest.Target) {
+		rdb := target.Client(t)
+		const ttl = 1500 * time.Millisecond
+		hold := func(t *testing.T) (*site, *semaphore.Lease) {
+			s := newSite(t, rdb)
+			l, err := s.closing(rdb, semaphore.Config{Limit: 1, TTL: ttl}).TryAcquire(t.Context(), s.key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s, l
+		}
+		told := func(t *testing.T, l *semaphore.Lease) {
+			t.Helper()
+			from := time.Now()
+			select {
+			case <-l.Context().Done():
+			case <-time.After(10 * time.Second):
+				t.Fatal("the holder is not told")
+			}
+			if took := time.Since(from); took > ttl/2 {
+				t.Errorf("told after %v; renewals come after %v", took, ttl/3)
+			}
+			isErr(t, "cause", context.Cause(l.Context()), leasehold.ErrLost)
+			isErr(t, "release", l.Release(), leasehold.ErrLost)
+		}
+		t.Run("foreign", func(t *testing.T) {
+			s, l := hold(t)
+			stays := s.foreign("holders")
+			told(t, l)
+			isWrongType(t, "cause", context.Cause(l.Context()), leasehold.ErrLost)
+			stays()
+			s.rdb.Del(context.Background(), s.part("holders"))
+		})
+		t.Run("deleted", func(t *testing.T) {
+			s, l := hold(t)
+			if err := s.rdb.Del(t.Context(), s.part("holders")).Err(); err != nil {
+				t.Fatal(err)
+			}
+			told(t, l)
+			s.empty(1, 0)
+		})
+		t.Run("deleted and taken", func(t *testing.T) {
+			s, l := hold(t)
+			if err := s.rdb.Del(t.Context(), s.part("holders")).Err(); err != nil {
+				t.Fatal(err)
+			}
+			next, err := s.closing(rdb, semaphore.Config{Limit: 1}).TryAcquire(t.Context(), s.key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			told(t, l)
+			s.holds(1)
+			if err := next.Release(); err != nil {
+				t.Errorf("the successor's release: %v", err)
+			}
+			s.empty(1, 0)
+		})
+	})
+}
+
+// The other keys turn foreign while a lease is held: that is no reason to lose
+// it, and nothing foreign is touched when it is given back.
+func TestForeignKeyBesideALeaseHarmsNeither(t *testing.T) {
+	redistest.EachReal(t, func(t *testing.T, target redistest.Target) {
+		rdb := target.Client(t)
+		for _, part := range semaphoreParts[1:] {
+			t.Run(part, func(t *testing.T) {
+				s := newSite(t, rdb)
+				h := s.closing(rdb, semaphore.Config{Limit: 1, TTL: 600 * time.Millisecond})
+				l, err := h.TryAcquire(t.Context(), s.key)
+				if err != nil {
+					t.Fatal(err)
+				}
+				stays := s.foreign(part)
+				first := l.Deadline()
+				until(t, 5*time.Second, func() error {
+					if err := context.Cause(l.Context()); err != nil {
+						t.Fatalf("lost: %v", err)
+					}
+					if !l.Deadline().After(first.Add(300 * time.Millisecond)) {
+						return fmt.Errorf("not renewed twice")
+					}
+					return nil
+				})
+				if err := l.Release(); err != nil {
+					isErr(t, "release", err, leasehold.ErrUnavailable)
+					isWrongType(t, "release", err, nil)
+				}
+				s.holds(0)
+				stays()
+				s.rdb.Del(context.Background(), s.part(part))
+			})
+		}
+	})
+}
+
+// A waiter's keys turn foreign: it is told, rather than wait for ever.
+func TestWaiterIsToldOfAForeignKey(t *testing.T) {
+	redistest.EachReal(t, func(t *testing.T, target redistest.Target) {
+		rdb := target.Client(t)
+		var all sync.WaitGroup
+		defer all.Wait()
+		for _, part := range semaphoreParts {
+			all.Go(func() {
+				t.Run(part, func(t *testing.T) {
+					s := newSite(t, rdb)
+					first, err := s.closing(rdb, semaphore.Config{Limit: 1}).Acquire(t.Context(), s.key)
+					if err != nil {
+						t.Fatal(err)
+					}
+					h := s.closing(target.Client(t), semaphore.Config{Limit: 1})
+					waiter := acquiring(func() (*semaphore.Lease, error) { return h.Acquire(t.Context(), s.key) })
+					count(t, "waiters", 1, s.queued)
+					stays := s.foreign(part)
+					next := within(t, 2*overtime, waiter)
+					isErr(t, "wait", next.err, leasehold.ErrUnavailable)
+					isWrongType(t, "wait", next.err, nil)
+					stays()
+					s.rdb.Del(context.Background(), s.part(part))
+					_ = first.Release()
+					s.empty(1, 5*time.Second)
+				})
+			})
+		}
+	})
+}
