@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -209,7 +210,13 @@ func malformed(call string, v []int64) error {
 	return fmt.Errorf("%s answered %d integers that this version does not know", call, len(v))
 }
 
-func ms(v int64) time.Duration { return time.Duration(v) * time.Millisecond }
+// ms is v ms; the longest duration, which millis rounded up, stays the longest.
+func ms(v int64) time.Duration {
+	if v > math.MaxInt64/int64(time.Millisecond) {
+		return math.MaxInt64
+	}
+	return time.Duration(v) * time.Millisecond
+}
 
 func flag(b bool) int {
 	if b {

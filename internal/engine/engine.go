@@ -109,7 +109,11 @@ func NewRequest(r *Resource, handle string, seq uint64, permits int, ttl time.Du
 
 // millis rounds up: a lease is never shorter than what was asked for.
 func millis(d time.Duration) int64 {
-	return int64((d + time.Millisecond - 1) / time.Millisecond)
+	ms := d.Milliseconds()
+	if d%time.Millisecond > 0 {
+		ms++
+	}
+	return ms
 }
 
 // Time asks the server for its clock, in µs.

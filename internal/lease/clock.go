@@ -21,6 +21,16 @@ func (s sample) latest(t time.Time) int64 {
 	return s.us + t.Sub(s.sent).Microseconds()
 }
 
+// within is ttl, or as much of it as a lease needs that must not outlive left:
+// the deadline lies a margin before the end of the term. Durations may be the
+// longest there are, so nothing is added that could overflow.
+func within(ttl, left time.Duration) time.Duration {
+	if slack := 2 * margin(min(ttl, left)); left < ttl-slack {
+		return max(0, left) + slack
+	}
+	return ttl
+}
+
 // margin is how long before the server's expiry a holder stops believing: time
 // for a late timer, and for clocks that run at slightly different rates.
 func margin(term time.Duration) time.Duration {

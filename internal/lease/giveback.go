@@ -26,17 +26,24 @@ type giveBack struct {
 // giveBack ends a waiter and gives back what it was or may yet be granted.
 func (m *Manager) giveBack(w *waiter) {
 	m.forget(w)
-	m.giveBackHeld(w.req, w.stray)
+	m.giveBackLater(m.newGiveBack(w.req, w.stray))
 }
 
-// giveBackHeld gives back in the background.
-func (m *Manager) giveBackHeld(req *engine.Request, stray int64) {
-	g := m.newGiveBack(req, stray)
-	m.loop.Put(&g.entry, g, time.Now(), 0)
-}
+// giveBackLater gives back in the background.
+func (m *Manager) giveBackLater(g *giveBack) { m.loop.Put(&g.entry, g, time.Now(), 0) }
 
 func (m *Manager) newGiveBack(req *engine.Request, stray int64) *giveBack {
 	return &giveBack{m: m, req: req, stray: stray, until: time.Now().Add(max(req.TTL, voidAfter))}
+}
+
+// newGiveBack is for a lease that is over; it may have been extended. Called
+// with the lock, or once the deadline can no longer change.
+func (l *Lease) newGiveBack() *giveBack {
+	g := l.m.newGiveBack(l.req, l.stray)
+	if end := l.deadline.Add(margin(l.deadline.Sub(time.Now()))); end.After(g.until) {
+		g.until = end
+	}
+	return g
 }
 
 // Due sends the leave.

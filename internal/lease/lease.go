@@ -104,7 +104,7 @@ func (l *Lease) Due(now time.Time, calls []*engine.Call) ([]*engine.Call, time.T
 		return calls, time.Time{}, 0
 	case !l.maxEnd.IsZero() && !now.Before(l.maxEnd):
 		l.lose(leasehold.ErrMaxHold)
-		l.back = l.m.newGiveBack(l.req, l.stray)
+		l.back = l.newGiveBack()
 		return l.back.Due(now, calls)
 	case !now.Before(l.deadline):
 		// Nothing is given back here: the holder may need the margin to stop.
@@ -124,11 +124,10 @@ func (l *Lease) Due(now time.Time, calls []*engine.Call) ([]*engine.Call, time.T
 // term is how long to renew for: the TTL, or what MaxHold leaves, with the
 // margin that the deadline lies before it.
 func (l *Lease) term(now time.Time) time.Duration {
-	ttl := l.m.cfg.TTL
-	if !l.maxEnd.IsZero() {
-		ttl = min(ttl, l.maxEnd.Sub(now)+2*margin(ttl))
+	if l.maxEnd.IsZero() {
+		return l.m.cfg.TTL
 	}
-	return ttl
+	return within(l.m.cfg.TTL, l.maxEnd.Sub(now))
 }
 
 // renewed takes the outcome of a renewal that was sent at sent.

@@ -60,6 +60,7 @@ type Manager struct {
 	leases  map[*Lease]struct{}
 	waiters map[uint64]*waiter // by sequence number
 	groups  map[string]*group  // waiters in the queue, by holders key
+	missed  time.Time          // when grants may last have been lost on their way
 }
 
 // New checks cfg, with extra, the errors that the package found in its own
@@ -87,7 +88,7 @@ func New(rdb redis.UniversalClient, cfg Config, extra ...error) (*Manager, error
 	}
 	if cfg.MaxHold > 0 {
 		// A dead holder, who cannot give back at MaxHold, is over by then too.
-		cfg.TTL = min(cfg.TTL, max(MinTTL, cfg.MaxHold+margin(cfg.TTL)))
+		cfg.TTL = max(MinTTL, within(cfg.TTL, cfg.MaxHold))
 	}
 	id := make([]byte, 16)
 	_, _ = rand.Read(id) // never fails

@@ -21,7 +21,7 @@ func (l *Lease) Release(op string) error {
 	case released:
 		return m.fail(op, l.req.Label, leasehold.ErrReleased)
 	case lost:
-		m.giveBackHeld(l.req, l.stray)
+		m.giveBackLater(l.newGiveBack())
 		return l.fail(op)
 	}
 	if m.eng.Bounded() {
@@ -41,7 +41,7 @@ func (l *Lease) Release(op string) error {
 		}
 		return m.fail(op, l.req.Label, errs...)
 	case <-bound.C:
-		m.giveBackHeld(l.req, l.stray)
+		m.giveBackLater(l.newGiveBack())
 		return m.fail(op, l.req.Label, leasehold.ErrUnavailable, errSlow)
 	}
 }
@@ -76,7 +76,7 @@ func (l *Lease) end(why error) condition {
 // abandon gives the lease back in the background, for Close.
 func (l *Lease) abandon(why error) {
 	if l.end(why) != released {
-		l.m.giveBackHeld(l.req, l.stray)
+		l.m.giveBackLater(l.newGiveBack())
 	}
 }
 
@@ -110,7 +110,7 @@ func (l *Lease) leave() []error {
 			m.askSoon(l.req.Resource) // grants to our own waiters may have been in the reply
 		}
 		if outcome == engine.Refused || n == tries || ctx.Err() != nil {
-			m.giveBackHeld(l.req, l.stray)
+			m.giveBackLater(l.newGiveBack())
 			return []error{leasehold.ErrUnavailable, err}
 		}
 		time.Sleep(backoff(n))
@@ -126,7 +126,7 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 		return err
 	}
 	if !l.maxEnd.IsZero() {
-		ttl = min(ttl, max(MinTTL, time.Until(l.maxEnd)+2*margin(ttl)))
+		ttl = max(MinTTL, within(ttl, time.Until(l.maxEnd)))
 	}
 	m := l.m
 	outcome := make(chan error, 1)

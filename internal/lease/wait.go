@@ -103,6 +103,9 @@ func (m *Manager) queue(w *waiter, clock sample, state engine.State) {
 	w.group = g
 	g.heard(clock, state)
 	at := g.next()
+	if m.missed.After(clock.sent) {
+		at = clock.got // what was asked because of that may have left this one out
+	}
 	early := w.early
 	w.early = nil
 	m.mu.Unlock()
@@ -217,6 +220,7 @@ func (g *group) unanswered(err error) {
 // carried a grant for one of them was lost.
 func (m *Manager) askSoon(res *engine.Resource) {
 	m.mu.Lock()
+	m.missed = time.Now()
 	g := m.groups[res.Holders()]
 	m.mu.Unlock()
 	if g != nil {
@@ -227,6 +231,7 @@ func (m *Manager) askSoon(res *engine.Resource) {
 // askAll asks for all waiters at once: messages may have been missed.
 func (m *Manager) askAll() {
 	m.mu.Lock()
+	m.missed = time.Now()
 	var all []*group
 	for _, g := range m.groups {
 		all = append(all, g)
