@@ -125,23 +125,28 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	if err := l.ended("extend"); err != nil {
 		return err
 	}
+	if err := ctx.Err(); err != nil {
+		return l.m.fail("extend", l.req.Label, err, leasehold.ErrUnavailable)
+	}
 	if !l.maxEnd.IsZero() {
 		ttl = max(MinTTL, within(ttl, time.Until(l.maxEnd)))
 	}
 	m := l.m
 	outcome := make(chan error, 1)
 	m.spawn(func() {
-		var err error
-		for n := 1; n <= tries && ctx.Err() == nil; n++ {
+		for n := 1; ; n++ {
 			sent := time.Now()
-			var v []int64
-			if v, err = m.eng.Do(ctx, l.req.Renew("", ttl)); err == nil || engine.Classify(err) == engine.Refused {
+			v, err := m.eng.Do(ctx, l.req.Renew("", ttl))
+			refused := err != nil && engine.Classify(err) == engine.Refused
+			if err == nil || refused {
 				l.renewed(sent, v, err)
-				break
+			}
+			if err == nil || refused || n == tries || ctx.Err() != nil {
+				outcome <- err
+				return
 			}
 			time.Sleep(backoff(n))
 		}
-		outcome <- err
 	})
 	var errs []error
 	select {
