@@ -103,7 +103,7 @@ func (m *Manager) queue(w *waiter, clock sample, state engine.State) {
 	w.group = g
 	g.heard(clock, state)
 	at := g.next()
-	if m.missed.After(clock.sent) {
+	if !m.missed.Before(clock.sent) {
 		at = clock.got // what was asked because of that may have left this one out
 	}
 	early := w.early
