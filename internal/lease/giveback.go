@@ -40,7 +40,7 @@ func (m *Manager) newGiveBack(req *engine.Request, stray int64) *giveBack {
 // with the lock, or once the deadline can no longer change.
 func (l *Lease) newGiveBack() *giveBack {
 	g := l.m.newGiveBack(l.req, l.stray)
-	if end := l.deadline.Add(margin(l.deadline.Sub(time.Now()))); end.After(g.until) {
+	if end := l.deadline.Add(margin(time.Until(l.deadline))); end.After(g.until) {
 		g.until = end
 	}
 	return g
