@@ -1,0 +1,187 @@
+package mutex_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+)
+
+// Recipe 14, in all the places where Redis can answer with errors: no busy loop,
+// no wait without end, and the error that was promised.
+
+// few is more than several patient callers send in a quarter of a minute, and
+// less than an impatient one in a second.
+const few = 300
+
+func TestRecipe14_ErrorsForAPassingReason(t *testing.T) {
+	bubble(t, func(f *fixture, server *miniredis.Miniredis) {
+		holder, holding := f.open(ttl(time.Minute))
+		m, wire := f.open()
+		l := f.take(holder, "k")
+		unlock(f, f.take(m, "warm"))
+		queued := f.wait(f.Context(), m, "k")
+		time.Sleep(100 * time.Millisecond) // until its answer has come
+
+		f.Cleanup(func() { server.SetError("") }) // before the handles are closed
+		server.SetError("LOADING Redis is loading the dataset in memory")
+		sent, began := wire.sent(), time.Now()
+		_, err := m.TryLock(f.Context(), "free")
+		wantErr(f, err, leasehold.ErrUnavailable)
+		wantText(f, err, "LOADING")
+		_, err = m.Lock(f.Context(), "free")
+		wantErr(f, err, leasehold.ErrUnavailable)
+		if took := time.Since(began); took > soon {
+			f.Fatalf("a lock that Redis refuses ends after %v", took)
+		}
+		<-queued.done
+		wantErr(f, queued.failed(), leasehold.ErrUnavailable)
+		if took := time.Since(began); took > 15*time.Second {
+			f.Fatalf("a wait that Redis does not answer ends after %v", took)
+		}
+		if n := wire.sent() - sent; n > few {
+			f.Fatalf("%d commands were sent", n)
+		}
+		before := holding.sent()
+		<-l.Context().Done()
+		wantErr(f, context.Cause(l.Context()), leasehold.ErrLost)
+		if took := time.Since(began); took > time.Minute {
+			f.Fatalf("the holder is told after %v", took)
+		}
+		if n := holding.sent() - before; n > few {
+			f.Fatalf("%d commands were sent by the holder", n)
+		}
+		server.SetError("")
+		wantErr(f, l.Unlock(), leasehold.ErrLost)
+		time.Sleep(time.Second)
+		unlock(f, f.take(m, "k"))
+	})
+}
+
+func TestRecipe14_ErrorsThatStay(t *testing.T) {
+	bubble(t, func(f *fixture, server *miniredis.Miniredis) {
+		m, wire := f.open()
+		unlock(f, f.take(m, "warm"))
+		f.Cleanup(func() { server.SetError("") })
+		server.SetError("NOPERM User default has no permissions to run the 'evalsha' command")
+		sent, began := wire.sent(), time.Now()
+		_, err := m.Lock(f.Context(), "k")
+		wantErr(f, err, leasehold.ErrUnavailable)
+		wantText(f, err, "NOPERM", "leasehold: mutex: lock "+f.name+"/k: ")
+		wantNot(f, err, leasehold.ErrBusy)
+		if took := time.Since(began); took > time.Second {
+			f.Fatalf("it ended after %v", took)
+		}
+		if n := wire.sent() - sent; n > 5 {
+			f.Fatalf("%d commands were sent", n)
+		}
+		// What may be left is given back for as long as a lease lasts, at leisure.
+		time.Sleep(time.Minute)
+		if n := wire.sent() - sent; n > few {
+			f.Fatalf("%d commands were sent in a minute", n)
+		}
+	})
+}
+
+// A key of a wrong type is told to all who need it, and is left as it is.
+func TestRecipe14_KeyOfAWrongType(t *testing.T) {
+	each(t, func(f *fixture) {
+		for _, part := range []string{"holders", "queue", "alive", "fence"} {
+			m, wire := f.open()
+			key := "at-" + part
+			if part == "fence" {
+				f.rdb.LPush(f.Context(), f.part(key, part), "theirs")
+			} else {
+				f.rdb.Set(f.Context(), f.part(key, part), "theirs", time.Minute)
+			}
+			kind := f.rdb.Type(f.Context(), f.part(key, part)).Val()
+			sent := wire.sent()
+			_, err := m.Lock(f.Context(), key)
+			wantErr(f, err, leasehold.ErrUnavailable)
+			wantText(f, err, "WRONGTYPE", f.name+"/"+key)
+			_, err = m.TryLock(f.Context(), key)
+			wantErr(f, err, leasehold.ErrUnavailable)
+			if n := wire.sent() - sent; n > few {
+				f.Fatalf("%s: %d commands were sent", part, n)
+			}
+			if got := f.rdb.Type(f.Context(), f.part(key, part)).Val(); got != kind {
+				f.Fatalf("%s became a %s", part, got)
+			}
+			for _, other := range []string{"holders", "queue", "alive", "fence"} {
+				if n := f.rdb.Exists(f.Context(), f.part(key, other)).Val(); n != 0 && other != part {
+					f.Fatalf("with %s of a wrong type, %s was written", part, other)
+				}
+			}
+			f.rdb.Del(f.Context(), f.part(key, part))
+		}
+	})
+}
+
+func TestRecipe14_WaiterWhoseKeyGetsAWrongType(t *testing.T) {
+	each(t, func(f *fixture) {
+		holder, _ := f.open()
+		m, wire := f.open()
+		f.take(holder, "k")
+		w := f.wait(f.Context(), m, "k")
+		f.rdb.Set(f.Context(), f.part("k", "holders"), "theirs", time.Minute)
+		sent := wire.sent()
+		err := w.failed()
+		wantErr(f, err, leasehold.ErrUnavailable)
+		wantText(f, err, "WRONGTYPE")
+		if n := wire.sent() - sent; n > few {
+			f.Fatalf("%d commands were sent", n)
+		}
+		f.rdb.Del(f.Context(), f.part("k", "holders"))
+	})
+}
+
+// A primary that became a replica answers READONLY until somebody finds the new
+// one.
+func TestRecipe14_ReadOnlyServer(t *testing.T) {
+	t.Parallel()
+	_, replica := redistest.StartPair(t, redistest.Newest(t))
+	p := redistest.NewProxy(t, replica.Addr())
+	f := &fixture{T: t, rdb: replica.Client(), name: redistest.Name(t), addr: replica.Addr()}
+	m := f.openVia(p, ttl(time.Second))
+	began := time.Now()
+	_, err := m.Lock(t.Context(), "k")
+	wantErr(t, err, leasehold.ErrUnavailable)
+	wantText(t, err, "READONLY")
+	if took := time.Since(began); took > soon {
+		t.Fatalf("it ended after %v", took)
+	}
+	if n := p.Count("EVALSHA") + p.Count("EVAL"); n > few {
+		t.Fatalf("%d commands were sent", n)
+	}
+}
+
+// Nobody there at all.
+func TestRecipe14_ServerIsDown(t *testing.T) {
+	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
+		m := f.openVia(p)
+		p.Refuse(true)
+		began := time.Now()
+		_, err := m.TryLock(f.Context(), "k")
+		wantErr(f, err, leasehold.ErrUnavailable)
+		wantNot(f, err, leasehold.ErrBusy)
+		ctx, cancel := context.WithTimeout(f.Context(), 50*time.Millisecond)
+		defer cancel()
+		_, err = m.Lock(ctx, "k")
+		wantErr(f, err, context.DeadlineExceeded, leasehold.ErrUnavailable)
+		if took := time.Since(began); took > 2*soon {
+			f.Fatalf("both ended after %v", took)
+		}
+		p.Refuse(false)
+		eventually(f, "the server to be used again", func() bool {
+			l, err := m.TryLock(f.Context(), "k")
+			if err == nil {
+				unlock(f, l)
+			}
+			return err == nil
+		})
+	})
+}

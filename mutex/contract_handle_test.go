@@ -1,0 +1,167 @@
+package mutex_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/mutex"
+)
+
+// keys lists all keys that begin with the test's name.
+func (f *fixture) keys() []string {
+	f.Helper()
+	var all []string
+	f.onEach(func(ctx context.Context, node redis.Cmdable) error {
+		some, err := node.Keys(ctx, f.name+":*").Result()
+		all = append(all, some...)
+		return err
+	})
+	slices.Sort(all)
+	return slices.Compact(all) // a Cluster's replicas have them, too
+}
+
+func TestKeyNamesAreAsDocumentedAndExpire(t *testing.T) {
+	each(t, func(f *fixture) {
+		m, _ := f.open(func(c *mutex.Config) { c.Prefix = f.name })
+		base := fmt.Sprintf("%s:mtx:{%s:%%25%%00}:", f.name, f.name)
+		check := func(parts ...string) {
+			f.Helper()
+			for i := range parts {
+				parts[i] = base + parts[i]
+			}
+			got := f.keys()
+			if !slices.Equal(got, parts) {
+				f.Fatalf("the keys are %q, want %q", got, parts)
+			}
+			for _, key := range got {
+				if left := f.rdb.PTTL(f.Context(), key).Val(); left == -1 {
+					f.Fatalf("%s never expires", key)
+				}
+			}
+		}
+		l := f.take(m, "%\x00")
+		check("fence", "holders")
+		if left := f.rdb.PTTL(f.Context(), base+"fence").Val(); left < time.Hour {
+			f.Fatalf("the last token is kept for %v", left)
+		}
+		ended := make(chan error, 1)
+		ctx, cancel := context.WithCancel(f.Context())
+		go func() {
+			_, err := m.Lock(ctx, "%\x00")
+			ended <- err
+		}()
+		eventually(f, "the subscription", func() bool { return len(f.subscribed(f.name)) == 1 })
+		check("alive", "fence", "holders", "queue")
+		cancel()
+		get(f, "the waiter", ended)
+		unlock(f, l)
+		eventually(f, "all but the last token to be gone", func() bool { return len(f.keys()) == 1 })
+		check("fence")
+	})
+}
+
+func TestMutexHashKeysShowsTheKeyNowhere(t *testing.T) {
+	each(t, func(f *fixture) {
+		const secret = "alice@example.com"
+		m, _ := f.open(func(c *mutex.Config) { c.Prefix, c.HashKeys = f.name, true })
+		l := f.take(m, secret)
+		_, busy := m.TryLock(f.Context(), secret)
+		shown := append(f.keys(), fmt.Sprint(busy))
+		unlock(f, l)
+		shown = append(shown, fmt.Sprint(l.Unlock()), fmt.Sprint(context.Cause(l.Context())))
+		if l.Key() != secret {
+			f.Fatalf("Key is %q", l.Key())
+		}
+		for _, text := range shown {
+			if strings.Contains(text, "alice") || strings.Contains(text, "example") {
+				f.Errorf("%q shows the key", text)
+			}
+		}
+	})
+}
+
+func TestMutexMaxWaiters(t *testing.T) {
+	each(t, func(f *fixture) {
+		m, _ := f.open(func(c *mutex.Config) { c.MaxWaiters = 1 })
+		l := f.take(m, "k")
+		w := f.wait(f.Context(), m, "k")
+		_, err := m.Lock(f.Context(), "k")
+		wantErr(f, err, leasehold.ErrQueueFull)
+		unlock(f, l)
+		unlock(f, w.got())
+	})
+}
+
+func TestMutexClose(t *testing.T) {
+	each(t, func(f *fixture) {
+		m, wire := f.open()
+		other, _ := f.open()
+		mine, theirs := f.take(m, "mine"), f.take(other, "theirs")
+		w := f.wait(f.Context(), m, "theirs")
+		shut(f, m)
+		wantErr(f, w.failed(), leasehold.ErrClosed)
+		f.wantHeld("mine", false)
+		f.wantHeld("theirs", true)
+		if n := f.queued("theirs"); n != 0 {
+			f.Fatalf("%d waiters are left", n)
+		}
+		wantErr(f, context.Cause(mine.Context()), leasehold.ErrClosed)
+		err := mine.Unlock()
+		wantErr(f, err, leasehold.ErrReleased)
+		wantNot(f, err, leasehold.ErrLost)
+		sent := wire.sent()
+		_, err = m.Lock(f.Context(), "k")
+		wantErr(f, err, leasehold.ErrClosed)
+		_, err = m.TryLock(f.Context(), "k")
+		wantErr(f, err, leasehold.ErrClosed)
+		wantErr(f, m.Do(f.Context(), "k", nil), leasehold.ErrClosed)
+		if n := wire.sent() - sent; n != 0 {
+			f.Fatalf("%d commands were sent after Close", n)
+		}
+		unlock(f, theirs)
+	})
+}
+
+func TestMutexNewNamesEveryBadField(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer rdb.Close()
+	m, err := mutex.New(rdb, mutex.Config{TTL: time.Millisecond, MaxHold: -1, MaxWaiters: -2, Prefix: "}"})
+	if m != nil {
+		t.Fatal("it is accepted")
+	}
+	wantText(t, err, "leasehold: mutex: ", "Name", "empty", "512", "TTL", "1ms", "100ms", "MaxHold", "-1ns", "MaxWaiters", "-2", "Prefix", "}")
+	if strings.Contains(err.Error(), "Limit") {
+		t.Fatalf("%q names a field that there is not", err)
+	}
+	_, err = mutex.New(nil, mutex.Config{Name: "n"})
+	wantText(t, err, "rdb")
+	if _, err = mutex.New(rdb, mutex.Config{Name: "n", TTL: 100 * time.Millisecond}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestMutexBadCallsSendNothing(t *testing.T) {
+	each(t, func(f *fixture) {
+		m, wire := f.open()
+		ended, cancel := context.WithCancel(f.Context())
+		cancel()
+		for _, lock := range []func(context.Context, string) (*mutex.Lock, error){m.Lock, m.TryLock} {
+			_, err := lock(f.Context(), "")
+			wantText(f, err, "key is empty", "1 to 512", f.name)
+			_, err = lock(f.Context(), strings.Repeat("x", 513))
+			wantText(f, err, "key has 513 bytes", "1 to 512", f.name)
+			_, err = lock(ended, "k")
+			wantErr(f, err, context.Canceled, leasehold.ErrUnavailable)
+		}
+		if n := wire.sent(); n != 0 {
+			f.Fatalf("%d commands were sent", n)
+		}
+	})
+}

@@ -1,0 +1,192 @@
+package mutex_test
+
+import (
+	"context"
+	"crypto/sha1"
+	"encoding/hex"
+	"errors"
+	"net"
+	"strings"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
+)
+
+// wire is a client's way to Redis, of any topology, that can be cut: its
+// connections are then closed, no other is made, and commands fail without being
+// sent. It also counts what is sent.
+type wire struct {
+	mu    sync.Mutex
+	isCut bool
+	gate  chan struct{} // while stalled
+	all   int
+	calls map[string]int // by the script's digest
+	conns []net.Conn
+}
+
+var errCut = &net.OpError{Op: "read", Net: "tcp", Err: errors.New("wire cut")}
+
+// dialer makes connections over the wire, with dial or else as usual.
+func (w *wire) dialer(dial func(context.Context, string, string) (net.Conn, error)) func(context.Context, string, string) (net.Conn, error) {
+	if dial == nil {
+		dial = new(net.Dialer).DialContext
+	}
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := dial(ctx, network, addr)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if err == nil && w.isCut {
+			_ = c.Close()
+			return nil, errCut
+		}
+		w.conns = append(w.conns, c)
+		return c, err
+	}
+}
+
+func (w *wire) cut() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.isCut = true
+	for _, c := range w.conns {
+		if c != nil {
+			_ = c.Close()
+		}
+	}
+	w.conns = nil
+}
+
+// stall holds up every command until heal.
+func (w *wire) stall() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.gate = make(chan struct{})
+}
+
+func (w *wire) heal() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.isCut = false
+	if w.gate != nil {
+		close(w.gate)
+		w.gate = nil
+	}
+}
+
+// sent is the number of commands sent so far, those of pipelines included.
+func (w *wire) sent() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.all
+}
+
+// ran is how often that script was sent so far.
+func (w *wire) ran(script string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.calls[sha(script)]
+}
+
+// pass counts commands in, unless the wire is cut.
+func (w *wire) pass(cmds []redis.Cmder) error {
+	w.mu.Lock()
+	gate := w.gate
+	w.mu.Unlock()
+	if gate != nil {
+		<-gate
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.all += len(cmds)
+	for _, c := range cmds {
+		if script := digest(c); script != "" {
+			if w.calls == nil {
+				w.calls = map[string]int{}
+			}
+			w.calls[script]++
+		}
+	}
+	if w.isCut {
+		return errCut
+	}
+	return nil
+}
+
+// digest is that of the script which a command runs, "" where it runs none.
+func digest(c redis.Cmder) string {
+	switch strings.ToLower(c.Name()) {
+	case "evalsha":
+		return c.Args()[1].(string)
+	case "eval":
+		return sha(c.Args()[1].(string))
+	}
+	return ""
+}
+
+func sha(script string) string {
+	sum := sha1.Sum([]byte(script))
+	return hex.EncodeToString(sum[:])
+}
+
+// DialHook leaves dialling alone.
+func (w *wire) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
+}
+
+// ProcessHook counts and cuts single commands.
+func (w *wire) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if err := w.pass([]redis.Cmder{cmd}); err != nil {
+			cmd.SetErr(err)
+			return err
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// ProcessPipelineHook counts and cuts pipelines.
+func (w *wire) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if err := w.pass(cmds); err != nil {
+			for _, c := range cmds {
+				c.SetErr(err)
+			}
+			return err
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// runs matches commands of a proxy that run that script.
+func runs(script string) func(cmd []string) bool {
+	return func(cmd []string) bool {
+		return len(cmd) > 1 && (cmd[0] == "EVALSHA" && cmd[1] == sha(script) || cmd[0] == "EVAL" && cmd[1] == script)
+	}
+}
+
+// watch counts the scripts that the server behind p has run on a resource, which
+// its first key names, whether or not the client got the answer.
+func watch(p *redistest.Proxy) func(script, holders string) int {
+	var mu sync.Mutex
+	counts := map[string]int{}
+	p.SetHook(func(ev redistest.Event) redistest.Action {
+		if ev.Stage == redistest.OnReply && !ev.Failed() && len(ev.Cmd) > 3 {
+			mu.Lock()
+			defer mu.Unlock()
+			switch ev.Name() {
+			case "EVALSHA":
+				counts[ev.Cmd[1]+ev.Cmd[3]]++
+			case "EVAL":
+				counts[sha(ev.Cmd[1])+ev.Cmd[3]]++
+			}
+		}
+		return redistest.Pass
+	})
+	return func(script, holders string) int {
+		mu.Lock()
+		defer mu.Unlock()
+		return counts[sha(script)+holders]
+	}
+}

@@ -1,0 +1,308 @@
+package semaphore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/semaphore"
+)
+
+func TestAcquireNTakesAllOrNone(t *testing.T) {
+	each(t, func(f *fixture) {
+		s, _ := f.open(limit(5))
+		l := f.take(s, "k", 3)
+		f.wantHeld("k", 3)
+		_, err := s.TryAcquireN(f.Context(), "k", 3)
+		wantErr(f, err, leasehold.ErrBusy)
+		f.wantHeld("k", 3)
+		rest := f.take(s, "k", 2)
+		f.wantHeld("k", 5)
+		release(f, l)
+		f.wantHeld("k", 2)
+		w, err := s.AcquireN(f.Context(), "k", 3)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.wantHeld("k", 5)
+		release(f, w)
+		release(f, rest)
+		f.wantHeld("k", 0)
+		all, err := s.AcquireN(f.Context(), "k", 5)
+		if err != nil {
+			f.Fatal(err)
+		}
+		release(f, all)
+	})
+}
+
+// A thousand permits at once are one acquisition like any other.
+func TestAcquireNOfAThousand(t *testing.T) {
+	each(t, func(f *fixture) {
+		s, _ := f.open(limit(1500))
+		l := f.take(s, "k", 1000)
+		f.wantHeld("k", 1000)
+		if err := l.Extend(f.Context(), time.Hour); err != nil {
+			f.Fatal(err)
+		}
+		for member, ends := range f.held("k") {
+			if ends < now()+3_000_000 {
+				f.Fatalf("extending left %s behind", member)
+			}
+		}
+		w := f.wait(f.Context(), s, "k", 501)
+		release(f, l)
+		f.wantHeld("k", 501)
+		release(f, w.got())
+		f.wantHeld("k", 0)
+	})
+}
+
+func TestWaitersAreServedInTheOrderOfArrivalAcrossHandles(t *testing.T) {
+	each(t, func(f *fixture) {
+		var handles []*semaphore.Semaphore
+		for range 3 {
+			s, _ := f.open(limit(2))
+			handles = append(handles, s)
+		}
+		first := f.take(handles[0], "k", 2)
+		var line []*waiting
+		for i := range 9 {
+			line = append(line, f.wait(f.Context(), handles[i%3], "k", 2))
+		}
+		release(f, first)
+		for i, w := range line {
+			l := w.got()
+			for _, later := range line[i+1:] {
+				select {
+				case <-later.done:
+					f.Fatalf("somebody came before waiter %d", i+1)
+				default:
+				}
+			}
+			release(f, l)
+		}
+	})
+}
+
+// What is free while a heavy request waits at the head is kept for it: neither
+// light ones behind it nor newcomers take it.
+func TestHeavyRequestAtTheHeadIsNotStarved(t *testing.T) {
+	each(t, func(f *fixture) {
+		s, _ := f.open(limit(4))
+		other, _ := f.open(limit(4))
+		a, b, c := f.take(s, "k", 1), f.take(other, "k", 1), f.take(s, "k", 1)
+		heavy := f.wait(f.Context(), other, "k", 4)
+		light1, light2 := f.wait(f.Context(), s, "k", 1), f.wait(f.Context(), other, "k", 1)
+		for i, l := range []*semaphore.Lease{a, b} {
+			// A release hands on in its own script: what it left is final.
+			release(f, l)
+			f.wantHeld("k", 2-i)
+			for _, n := range []int{1, 2} {
+				_, err := s.TryAcquireN(f.Context(), "k", n)
+				var busy *leasehold.BusyError
+				if !errors.As(err, &busy) || busy.InUse != 2-i || busy.Limit != 4 || busy.Waiting != 3 {
+					f.Fatalf("a newcomer gets %v", err)
+				}
+			}
+		}
+		release(f, c)
+		l := heavy.got()
+		f.wantHeld("k", 4)
+		if n := f.queued("k"); n != 2 {
+			f.Fatalf("%d wait behind the heavy one, want 2", n)
+		}
+		release(f, l)
+		l1, l2 := light1.got(), light2.got() // both fit
+		f.wantHeld("k", 2)
+		release(f, l1)
+		release(f, l2)
+	})
+}
+
+// A heavy request that gives up lets those behind it pass at once.
+func TestCancelledHeadLetsOthersPass(t *testing.T) {
+	each(t, func(f *fixture) {
+		s, _ := f.open(limit(3))
+		other, _ := f.open(limit(3))
+		l := f.take(s, "k", 1)
+		ctx, cancel := context.WithCancel(f.Context())
+		heavy := f.wait(ctx, other, "k", 3)
+		light := f.wait(f.Context(), s, "k", 2)
+		cancel()
+		wantErr(f, heavy.failed(), context.Canceled)
+		release(f, light.got())
+		release(f, l)
+	})
+}
+
+func TestTryAcquireTellsHowBusy(t *testing.T) {
+	each(t, func(f *fixture) {
+		s, _ := f.open(limit(2))
+		l := f.take(s, "k", 2)
+		_, err := s.TryAcquire(f.Context(), "k")
+		wantErr(f, err, leasehold.ErrBusy)
+		wantNot(f, err, leasehold.ErrUnavailable, leasehold.ErrQueueFull, leasehold.ErrLost)
+		var busy *leasehold.BusyError
+		if !errors.As(err, &busy) {
+			f.Fatalf("%v is no BusyError", err)
+		}
+		if busy.InUse != 2 || busy.Limit != 2 || busy.Waiting != 0 || busy.RetryAfter <= 0 || busy.RetryAfter > 30*time.Second {
+			f.Fatalf("busy is %+v", *busy)
+		}
+		if n := f.queued("k"); n != 0 {
+			f.Fatalf("a try left %d in the queue", n)
+		}
+		release(f, l)
+	})
+}
+
+func TestCtxEndsWhileQueued(t *testing.T) {
+	each(t, func(f *fixture) {
+		s, _ := f.open(func(c *semaphore.Config) { c.Prefix = f.name })
+		l := f.take(s, "k", 1)
+		queue := fmt.Sprintf("%s:sem:{%s:k}:queue", f.name, f.name)
+		queued := func(n int64) func() bool {
+			return func() bool { return f.rdb.ZCard(context.Background(), queue).Val() == n }
+		}
+		ctx, cancel := context.WithCancel(f.Context())
+		ended := make(chan error, 2)
+		acquire := func(ctx context.Context) {
+			_, err := s.Acquire(ctx, "k")
+			ended <- err
+		}
+		go acquire(ctx)
+		eventually(f, "the handle to know", func() bool { return len(f.subscribed(f.name)) == 1 })
+		cancel()
+		err := get(f, "the cancelled acquire", ended)
+		wantErr(f, err, context.Canceled, leasehold.ErrBusy)
+		wantNot(f, err, leasehold.ErrUnavailable, context.DeadlineExceeded)
+		var busy *leasehold.BusyError
+		if !errors.As(err, &busy) || busy.InUse != 1 || busy.Limit != 1 || busy.Waiting != 1 {
+			f.Fatalf("busy is %v", busy)
+		}
+		eventually(f, "the queue to be empty", queued(0))
+
+		soonOver, cancel := context.WithTimeout(f.Context(), 1500*time.Millisecond)
+		defer cancel()
+		acquire(soonOver)
+		err = get(f, "the timed-out acquire", ended)
+		wantErr(f, err, context.DeadlineExceeded, leasehold.ErrBusy)
+		eventually(f, "the queue to be empty", queued(0))
+		release(f, l)
+	})
+}
+
+func TestCtxEndsWithoutAnAnswer(t *testing.T) {
+	each(t, func(f *fixture) {
+		s, wire := f.open()
+		release(f, f.take(s, "warm", 1))
+		wire.stall()
+		for name, acquire := range map[string]func(context.Context, string) (*semaphore.Lease, error){
+			"acquire": s.Acquire, "try": s.TryAcquire,
+			"do": func(ctx context.Context, key string) (*semaphore.Lease, error) {
+				return nil, s.Do(ctx, key, func(context.Context) error { return errors.New("fn ran") })
+			},
+		} {
+			ctx, cancel := context.WithTimeout(f.Context(), 20*time.Millisecond)
+			defer cancel()
+			began := time.Now()
+			_, err := acquire(ctx, name)
+			wantErr(f, err, context.DeadlineExceeded, leasehold.ErrUnavailable)
+			wantNot(f, err, leasehold.ErrBusy)
+			if took := time.Since(began); took > 2*time.Second {
+				f.Fatalf("it returned after %v", took)
+			}
+		}
+		wire.heal()
+		shut(f, s)
+		for _, key := range []string{"acquire", "try", "do"} {
+			f.wantHeld(key, 0)
+		}
+	})
+}
+
+func TestCtxThatHasEndedSendsNothing(t *testing.T) {
+	each(t, func(f *fixture) {
+		s, wire := f.open()
+		ctx, cancel := context.WithCancel(f.Context())
+		cancel()
+		_, err := s.Acquire(ctx, "k")
+		wantErr(f, err, context.Canceled, leasehold.ErrUnavailable)
+		_, err = s.TryAcquire(ctx, "k")
+		wantErr(f, err, context.Canceled, leasehold.ErrUnavailable)
+		if n := wire.sent(); n != 0 {
+			f.Fatalf("%d commands were sent", n)
+		}
+	})
+}
+
+func TestLimitForSetsTheLimitOfAKey(t *testing.T) {
+	each(t, func(f *fixture) {
+		s, wire := f.open(limit(2), func(c *semaphore.Config) {
+			c.LimitFor = func(key string) int { return map[string]int{"five": 5, "bad": -1, "huge": 100_001}[key] }
+		})
+		release(f, f.take(s, "five", 5))
+		release(f, f.take(s, "default", 2))
+		before := wire.sent()
+		_, err := s.TryAcquireN(f.Context(), "default", 3)
+		wantText(f, err, "3", "1 to 2")
+		for key, value := range map[string]string{"bad": "-1", "huge": "100001"} {
+			_, err = s.Acquire(f.Context(), key)
+			wantText(f, err, "LimitFor", value, "100000", f.name+"/"+key)
+		}
+		if n := wire.sent() - before; n != 0 {
+			f.Fatalf("%d commands were sent", n)
+		}
+	})
+}
+
+// Processes that differ about the limit evict nobody: each judges its own
+// requests.
+func TestEachRequestIsJudgedByItsOwnLimit(t *testing.T) {
+	each(t, func(f *fixture) {
+		wide, _ := f.open(limit(3))
+		narrow, _ := f.open(limit(1))
+		a, b := f.take(wide, "k", 1), f.take(wide, "k", 1)
+		_, err := narrow.TryAcquire(f.Context(), "k")
+		wantErr(f, err, leasehold.ErrBusy)
+		w := f.wait(f.Context(), narrow, "k", 1)
+		release(f, a)
+		f.wantHeld("k", 1)
+		if n := f.queued("k"); n != 1 {
+			f.Fatalf("%d wait, want the narrow one", n)
+		}
+		release(f, b)
+		release(f, w.got())
+	})
+}
+
+// A limit stored in Redis goes before everybody's own. Lowering it evicts nobody,
+// and ends a wait that it can never serve.
+func TestStoredLimitGoesFirst(t *testing.T) {
+	each(t, func(f *fixture) {
+		s, _ := f.open(limit(5))
+		l := f.take(s, "k", 4)
+		heavy, light := f.wait(f.Context(), s, "k", 5), f.wait(f.Context(), s, "k", 1)
+		f.rdb.Set(f.Context(), f.part("k", "limit"), 2, time.Minute)
+		f.wantHeld("k", 4)
+		err := heavy.failed() // by the next sign of life
+		wantText(f, err, "5", "limit is 2", f.name+"/k")
+		wantNot(f, err, leasehold.ErrUnavailable, leasehold.ErrLost)
+		_, err = s.TryAcquireN(f.Context(), "k", 3)
+		wantText(f, err, "3", "limit is 2")
+		_, err = s.TryAcquire(f.Context(), "k")
+		wantErr(f, err, leasehold.ErrBusy)
+		if err := l.Extend(f.Context(), time.Minute); err != nil {
+			f.Fatalf("the holder was evicted: %v", err)
+		}
+		release(f, l)
+		release(f, light.got())
+		release(f, f.take(s, "k", 2))
+		f.rdb.Del(f.Context(), f.part("k", "limit"))
+		release(f, f.take(s, "k", 5))
+	})
+}

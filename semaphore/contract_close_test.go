@@ -1,0 +1,156 @@
+package semaphore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/semaphore"
+)
+
+func TestCloseGivesBackEverythingAndWakesWaiters(t *testing.T) {
+	each(t, func(f *fixture) {
+		s, wire := f.open(limit(3))
+		other, _ := f.open(limit(3))
+		mine, theirs := f.take(s, "mine", 3), f.take(other, "theirs", 3)
+		w1, w2 := f.wait(f.Context(), s, "theirs", 2), f.wait(f.Context(), s, "mine", 1)
+		shut(f, s)
+		for _, w := range []*waiting{w1, w2} {
+			select {
+			case <-w.done:
+			default:
+				f.Fatal("Close returned before a waiter did")
+			}
+			wantErr(f, w.failed(), leasehold.ErrClosed)
+			wantNot(f, w.failed(), leasehold.ErrBusy, leasehold.ErrUnavailable)
+		}
+		f.wantHeld("mine", 0)
+		f.wantHeld("theirs", 3)
+		if n := f.queued("mine") + f.queued("theirs"); n != 0 {
+			f.Fatalf("%d waiters are left", n)
+		}
+		wantErr(f, context.Cause(mine.Context()), leasehold.ErrClosed)
+		wantErr(f, mine.Release(), leasehold.ErrReleased)
+		wantErr(f, mine.Extend(f.Context(), time.Minute), leasehold.ErrReleased)
+		sent := wire.sent()
+		_, err := s.Acquire(f.Context(), "k")
+		wantErr(f, err, leasehold.ErrClosed)
+		_, err = s.TryAcquireN(f.Context(), "k", 2)
+		wantErr(f, err, leasehold.ErrClosed)
+		wantErr(f, s.Do(f.Context(), "k", nil), leasehold.ErrClosed)
+		shut(f, s)
+		if n := wire.sent() - sent; n != 0 {
+			f.Fatalf("%d commands were sent after Close", n)
+		}
+		release(f, theirs)
+	})
+}
+
+func TestAcquireInFlightAtCloseNeverReturnsALease(t *testing.T) {
+	each(t, func(f *fixture) {
+		for round := range 10 {
+			key := fmt.Sprint("k", round)
+			s, _ := f.open(limit(10))
+			var wg sync.WaitGroup
+			var mu sync.Mutex
+			closed := false // Close has returned
+			for i := range 30 {
+				wg.Go(func() {
+					acquire := s.Acquire
+					if i%3 == 0 {
+						acquire = s.TryAcquire
+					}
+					for {
+						l, err := acquire(context.Background(), key)
+						mu.Lock()
+						late := closed
+						mu.Unlock()
+						switch {
+						case err == nil && late:
+							if l.Context().Err() == nil {
+								f.Error("a lease is held after Close")
+							}
+						case errors.Is(err, leasehold.ErrClosed):
+							return
+						case err != nil && !errors.Is(err, leasehold.ErrBusy):
+							f.Errorf("acquire: %v", err)
+							return
+						case err != nil:
+						case i%2 == 0:
+							_ = l.Release()
+						}
+					}
+				})
+			}
+			time.Sleep(time.Duration(round) * time.Millisecond)
+			shut(f, s)
+			mu.Lock()
+			closed = true
+			mu.Unlock()
+			f.wantHeld(key, 0)
+			if n := f.queued(key); n != 0 {
+				f.Fatalf("%d waiters are left", n)
+			}
+			wg.Wait()
+			f.wantHeld(key, 0)
+		}
+	})
+}
+
+// Close waits for Redis as long as its ctx says; the rest goes on by itself.
+func TestCloseIsBoundByItsCtx(t *testing.T) {
+	each(t, func(f *fixture) {
+		s, wire := f.open(limit(2))
+		f.take(s, "k", 2)
+		wire.stall()
+		ctx, cancel := context.WithTimeout(f.Context(), 20*time.Millisecond)
+		defer cancel()
+		err := s.Close(ctx)
+		wantErr(f, err, context.DeadlineExceeded)
+		wantText(f, err, "leasehold: semaphore: close "+f.name)
+		wire.heal()
+		eventually(f, "the permits to be given back", func() bool { return len(f.held("k")) == 0 })
+	})
+}
+
+// An idle handle has no goroutines, no subscription and no keys, without Close:
+// the bubble does not end while a goroutine is left.
+func TestIdleHandleNeedsNoClose(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		w := &wire{}
+		s, err := semaphore.New(f.connect(w), semaphore.Config{Name: f.name, Prefix: f.name, Limit: 1})
+		if err != nil {
+			f.Fatal(err)
+		}
+		l := f.take(s, "k", 1)
+		ended := make(chan *semaphore.Lease)
+		go func() {
+			l, err := s.Acquire(f.Context(), "k")
+			if err != nil {
+				f.Error(err)
+			}
+			ended <- l
+		}()
+		eventually(f, "the subscription", func() bool { return len(f.subscribed(f.name)) == 1 })
+		release(f, l)
+		release(f, <-ended)
+		time.Sleep(5 * time.Second)
+		if n := len(f.subscribed(f.name)); n != 0 {
+			f.Fatalf("%d subscriptions are left", n)
+		}
+		if left := f.keys(); len(left) != 0 {
+			f.Fatalf("keys are left: %q", left)
+		}
+		sent := w.sent()
+		time.Sleep(time.Hour)
+		if n := w.sent() - sent; n != 0 {
+			f.Fatalf("an idle handle sent %d commands", n)
+		}
+	})
+}

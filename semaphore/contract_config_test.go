@@ -1,0 +1,106 @@
+package semaphore_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/semaphore"
+)
+
+func nowhere(t *testing.T) redis.UniversalClient {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	t.Cleanup(func() { _ = rdb.Close() })
+	return rdb
+}
+
+func TestNewNamesEveryBadField(t *testing.T) {
+	long := strings.Repeat("x", 513)
+	for _, c := range []struct {
+		cfg  semaphore.Config
+		want []string // of each bad field: name, value, bound
+	}{
+		{semaphore.Config{}, []string{"Name", "empty", "512", "Limit", "0", "1 to 100000"}},
+		{semaphore.Config{
+			Name: long, Limit: 100_001, TTL: 99 * time.Millisecond, MaxHold: -time.Second, MaxWaiters: -1, Prefix: long + "{",
+		}, []string{
+			"Name", "513", "1 to 512", "Limit", "100001", "1 to 100000", "TTL", "99ms", "100ms", "MaxHold", "-1s",
+			"MaxWaiters", "-1", "Prefix", "514", "at most 512", "{",
+		}},
+		{semaphore.Config{Name: "n", Limit: -5, TTL: -time.Second}, []string{"Limit", "-5", "TTL", "-1s"}},
+		{semaphore.Config{Name: "n", Limit: 1, Prefix: "a}b"}, []string{"Prefix", "}"}},
+		{semaphore.Config{Name: "n", Limit: 1, Prefix: "a\nb"}, []string{"Prefix", `\n`}},
+	} {
+		s, err := semaphore.New(nowhere(t), c.cfg)
+		if s != nil {
+			t.Errorf("%+v is accepted", c.cfg)
+		}
+		wantText(t, err, append(c.want, "leasehold: semaphore: ")...)
+		for _, good := range []string{"Name", "Limit", "TTL", "MaxHold", "MaxWaiters", "Prefix"} {
+			named := false
+			for _, w := range c.want {
+				named = named || w == good
+			}
+			if !named && strings.Contains(err.Error(), good+" ") {
+				t.Errorf("%q names %s, which is good", err, good)
+			}
+		}
+	}
+	_, err := semaphore.New(nil, semaphore.Config{})
+	wantText(t, err, "rdb", "Name", "Limit")
+	ring := redis.NewRing(&redis.RingOptions{})
+	defer ring.Close()
+	_, err = semaphore.New(ring, semaphore.Config{Name: "n", Limit: 1})
+	wantText(t, err, "rdb", "Ring")
+}
+
+func TestNewTakesEveryBound(t *testing.T) {
+	for _, cfg := range []semaphore.Config{
+		{Name: "n", Limit: 1},
+		{Name: strings.Repeat("{", 512), Limit: 100_000, TTL: 100 * time.Millisecond, MaxHold: 1, MaxWaiters: 1},
+		{Name: "\x00:}", Limit: 1, Prefix: strings.Repeat("a:", 256), HashKeys: true},
+	} {
+		if _, err := semaphore.New(nowhere(t), cfg); err != nil {
+			t.Errorf("%+v: %v", cfg, err)
+		}
+	}
+}
+
+// What cannot be asked for is refused by name, value and bound, before anything
+// is sent.
+func TestBadCallsSendNothing(t *testing.T) {
+	each(t, func(f *fixture) {
+		s, wire := f.open(limit(5000))
+		ctx := f.Context()
+		for n, want := range map[int]string{0: "0", -1: "-1", 1001: "1001"} {
+			for _, acquire := range []func(context.Context, string, int) (*semaphore.Lease, error){s.AcquireN, s.TryAcquireN} {
+				_, err := acquire(ctx, "k", n)
+				wantText(f, err, "n is "+want, "1 to 1000", f.name+"/k")
+			}
+		}
+		for key, want := range map[string]string{"": "empty", strings.Repeat("x", 513): "513"} {
+			for _, acquire := range []func(context.Context, string) (*semaphore.Lease, error){s.Acquire, s.TryAcquire} {
+				_, err := acquire(ctx, key)
+				wantText(f, err, "key", want, "1 to 512", f.name)
+			}
+			err := s.Do(ctx, key, nil)
+			wantText(f, err, "key", want, "1 to 512")
+		}
+		if n := wire.sent(); n != 0 {
+			f.Fatalf("%d commands were sent", n)
+		}
+		l := f.take(s, strings.Repeat("x", 512), 1000)
+		sent := wire.sent()
+		for _, d := range []time.Duration{0, -time.Second, 99 * time.Millisecond} {
+			wantText(f, l.Extend(ctx, d), "ttl is "+fmt.Sprint(d), "100ms")
+		}
+		if n := wire.sent() - sent; n != 0 {
+			f.Fatalf("%d commands were sent", n)
+		}
+		release(f, l)
+	})
+}

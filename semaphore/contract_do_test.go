@@ -1,0 +1,119 @@
+package semaphore_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold"
+)
+
+var errWork = errors.New("work failed")
+
+func TestDoHoldsAPermitAndReturnsWhatFnDid(t *testing.T) {
+	each(t, func(f *fixture) {
+		s, _ := f.open()
+		for _, want := range []error{nil, errWork} {
+			parent := context.WithValue(f.Context(), ctxKey{}, "v")
+			var inside context.Context
+			err := s.Do(parent, "k", func(ctx context.Context) error {
+				inside = ctx
+				f.wantHeld("k", 1)
+				if ctx.Err() != nil || ctx.Value(ctxKey{}) != "v" {
+					f.Errorf("fn runs under %v", ctx)
+				}
+				return want
+			})
+			if !errors.Is(err, want) || (want == nil && err != nil) {
+				f.Fatalf("Do returns %v, want %v", err, want)
+			}
+			wantNot(f, err, leasehold.ErrLost, leasehold.ErrReleased)
+			wantErr(f, context.Cause(inside), leasehold.ErrReleased)
+			f.wantHeld("k", 0)
+		}
+	})
+}
+
+func TestDoReleasesOnPanicAndGoexit(t *testing.T) {
+	each(t, func(f *fixture) {
+		s, _ := f.open()
+		func() {
+			defer func() {
+				if v := recover(); v != "boom" {
+					f.Errorf("recovered %v", v)
+				}
+			}()
+			_ = s.Do(f.Context(), "k", func(context.Context) error { panic("boom") })
+		}()
+		f.wantHeld("k", 0)
+		done := make(chan bool)
+		go func() {
+			returned := false
+			defer func() { done <- returned }()
+			_ = s.Do(f.Context(), "k", func(context.Context) error {
+				runtime.Goexit()
+				return nil
+			})
+			returned = true
+		}()
+		if get(f, "the end of the goroutine", done) {
+			f.Fatal("Do returned after Goexit")
+		}
+		f.wantHeld("k", 0)
+	})
+}
+
+func TestDoJoinsTheLoss(t *testing.T) {
+	each(t, func(f *fixture) {
+		s, wire := f.open(ttl(400 * time.Millisecond))
+		for _, want := range []error{nil, errWork} {
+			err := s.Do(f.Context(), "k", func(ctx context.Context) error {
+				wire.cut()
+				get(f, "the loss", ctx.Done())
+				wantErr(f, context.Cause(ctx), leasehold.ErrLost)
+				return want
+			})
+			wire.heal()
+			wantErr(f, err, leasehold.ErrLost)
+			wantText(f, err, f.name+"/k")
+			if want != nil {
+				wantErr(f, err, want)
+			}
+		}
+	})
+}
+
+// Where Redis could not confirm the release, the work was done under the lease
+// all the same: that is no failure of it.
+func TestDoThatCannotReleaseReturnsWhatFnDid(t *testing.T) {
+	each(t, func(f *fixture) {
+		s, wire := f.open()
+		err := s.Do(f.Context(), "k", func(context.Context) error {
+			wire.cut()
+			return nil
+		})
+		wire.heal()
+		wantNot(f, err, leasehold.ErrLost)
+		eventually(f, "the permit to be given back", func() bool { return len(f.held("k")) == 0 })
+	})
+}
+
+func TestDoThatGetsNoPermitDoesNotRunFn(t *testing.T) {
+	each(t, func(f *fixture) {
+		s, _ := f.open()
+		l := f.take(s, "k", 1)
+		ctx, cancel := context.WithTimeout(f.Context(), 50*time.Millisecond)
+		defer cancel()
+		never := func(context.Context) error {
+			f.Error("fn ran")
+			return nil
+		}
+		err := s.Do(ctx, "k", never)
+		wantErr(f, err, context.DeadlineExceeded)
+		wantText(f, err, "leasehold: semaphore: do "+f.name+"/k: ")
+		wantText(f, s.Do(f.Context(), "", never), "key is empty")
+		release(f, l)
+	})
+}

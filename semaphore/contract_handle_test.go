@@ -1,0 +1,252 @@
+package semaphore_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/semaphore"
+)
+
+// prefixed gives a handle a prefix that no other test has, so that all that it
+// puts into Redis can be listed.
+func prefixed(f *fixture) func(*semaphore.Config) {
+	return func(c *semaphore.Config) { c.Prefix = f.name }
+}
+
+// keys lists all keys with the test's prefix.
+func (f *fixture) keys() []string {
+	f.Helper()
+	var all []string
+	f.onEach(func(ctx context.Context, node redis.Cmdable) error {
+		some, err := node.Keys(ctx, f.name+":*").Result()
+		all = append(all, some...)
+		return err
+	})
+	slices.Sort(all)
+	return slices.Compact(all) // a Cluster's replicas have them, too
+}
+
+func (f *fixture) wantTTLs() {
+	f.Helper()
+	for _, key := range f.keys() {
+		if left := f.rdb.PTTL(context.Background(), key).Val(); left == -1 {
+			f.Fatalf("%s never expires", key)
+		}
+	}
+}
+
+func TestKeyNamesAreAsDocumentedAndExpire(t *testing.T) {
+	each(t, func(f *fixture) {
+		s, _ := f.open(prefixed(f), limit(2))
+		key := "a:b{c}"
+		base := fmt.Sprintf("%s:sem:{%s:a%%3Ab%%7Bc%%7D}:", f.name, f.name)
+		part := func(part string) string { return base + part }
+		l := f.take(s, key, 2)
+		if got, want := f.keys(), []string{part("holders")}; !slices.Equal(got, want) {
+			f.Fatalf("a held permit makes the keys %q, want %q", got, want)
+		}
+		f.wantTTLs()
+		ended := make(chan error, 1)
+		ctx, cancel := context.WithCancel(f.Context())
+		go func() {
+			_, err := s.Acquire(ctx, key)
+			ended <- err
+		}()
+		eventually(f, "the subscription", func() bool { return len(f.subscribed(f.name)) == 1 })
+		if got, want := f.keys(), []string{part("alive"), part("holders"), part("queue")}; !slices.Equal(got, want) {
+			f.Fatalf("with a waiter there are the keys %q, want %q", got, want)
+		}
+		f.wantTTLs()
+		for name, kind := range map[string]string{"holders": "zset", "queue": "zset", "alive": "zset"} {
+			if got := f.rdb.Type(f.Context(), part(name)).Val(); got != kind {
+				f.Fatalf("%s is a %s", name, got)
+			}
+		}
+		// The channel is the handle's own, as the members of the sets begin.
+		handle := strings.TrimPrefix(f.subscribed(f.name)[0], f.name+":inbox:")
+		for _, m := range f.rdb.ZRange(f.Context(), part("queue"), 0, -1).Val() {
+			if !strings.HasPrefix(m, handle) {
+				f.Fatalf("channel %q, member %q", handle, m)
+			}
+		}
+		cancel()
+		get(f, "the waiter", ended)
+		release(f, l)
+		f.wantTTLs()
+		eventually(f, "the keys to be gone", func() bool { return len(f.keys()) == 0 })
+	})
+}
+
+// Other families, other packages and the default prefix have keys of their own.
+func TestFamiliesDoNotMeet(t *testing.T) {
+	each(t, func(f *fixture) {
+		a, _ := f.open()
+		b, _ := f.open(func(c *semaphore.Config) { c.Name += "x" })
+		c, _ := f.open(prefixed(f))
+		d, _ := f.open(func(c *semaphore.Config) { c.Prefix = "leasehold" })
+		l := f.take(a, "k", 1)
+		release(f, f.take(b, "k", 1))
+		release(f, f.take(c, "k", 1))
+		_, err := d.TryAcquire(f.Context(), "k")
+		wantErr(f, err, leasehold.ErrBusy)
+		release(f, l)
+	})
+}
+
+func TestHashKeysShowsTheKeyNowhere(t *testing.T) {
+	each(t, func(f *fixture) {
+		const secret = "alice@example.com"
+		hashed := func(c *semaphore.Config) { c.HashKeys, c.MaxWaiters = true, 1 }
+		s, wire := f.open(prefixed(f), hashed)
+		same, _ := f.open(prefixed(f), hashed)
+		l := f.take(s, secret, 1)
+		if l.Key() != secret {
+			f.Fatalf("Key is %q", l.Key())
+		}
+		_, busy := same.TryAcquire(f.Context(), secret)
+		wantErr(f, busy, leasehold.ErrBusy)
+		ctx, cancel := context.WithCancel(f.Context())
+		ended := make(chan error, 1)
+		go func() {
+			_, err := s.Acquire(ctx, secret)
+			ended <- err
+		}()
+		eventually(f, "the subscription", func() bool { return len(f.subscribed(f.name)) == 1 })
+		_, full := same.Acquire(f.Context(), secret)
+		wantErr(f, full, leasehold.ErrQueueFull)
+		keys := f.keys()
+		if len(keys) != 3 {
+			f.Fatalf("keys %q", keys)
+		}
+		shown := append(slices.Clone(keys), f.subscribed(f.name)...)
+		for _, key := range keys {
+			shown = append(shown, f.rdb.ZRange(f.Context(), key, 0, -1).Val()...)
+		}
+		cancel()
+		errs := []error{busy, full, get(f, "the waiter", ended), l.Extend(f.Context(), 1)}
+		_, err := s.TryAcquireN(f.Context(), secret, 2)
+		errs = append(errs, err)
+		wire.cut()
+		_, err = s.TryAcquire(f.Context(), secret)
+		errs = append(errs, err)
+		wire.heal()
+		release(f, l)
+		errs = append(errs, l.Release(), l.Extend(f.Context(), time.Minute), context.Cause(l.Context()))
+		for i, err := range errs {
+			if err == nil {
+				f.Fatalf("call %d did not fail", i)
+			}
+			shown = append(shown, err.Error())
+		}
+		for _, text := range shown {
+			if strings.Contains(text, "alice") || strings.Contains(text, "example") {
+				f.Errorf("%q shows the key", text)
+			}
+		}
+	})
+}
+
+func TestErrorsNameOperationFamilyAndKeyAndNoOwner(t *testing.T) {
+	each(t, func(f *fixture) {
+		s, wire := f.open(func(c *semaphore.Config) { c.MaxWaiters = 1 })
+		l := f.take(s, "a/b c", 1)
+		owner, _, _ := strings.Cut(fmt.Sprint(f.held("a/b c")), ".")
+		owner = strings.TrimPrefix(owner, "map[")
+		if len(owner) < 16 {
+			f.Fatalf("an owner id of %q", owner)
+		}
+		check := func(err error, op string) {
+			f.Helper()
+			wantText(f, err, "leasehold: semaphore: "+op+" "+f.name+"/a/b c: ")
+			if strings.Contains(err.Error(), owner) {
+				f.Errorf("%q shows the owner", err)
+			}
+		}
+		_, err := s.TryAcquire(f.Context(), "a/b c")
+		check(err, "try acquire")
+		ctx, cancel := context.WithCancel(f.Context())
+		w := f.wait(ctx, s, "a/b c", 1)
+		_, err = s.Acquire(f.Context(), "a/b c")
+		check(err, "acquire")
+		err = s.Do(f.Context(), "a/b c", func(context.Context) error { return nil })
+		check(err, "do")
+		cancel()
+		check(w.failed(), "acquire")
+		wire.cut()
+		_, err = s.TryAcquire(f.Context(), "a/b c")
+		check(err, "try acquire")
+		check(l.Extend(f.Context(), time.Minute), "extend")
+		check(l.Release(), "release")
+		check(l.Release(), "release")
+		check(context.Cause(l.Context()), "hold")
+		wire.heal()
+	})
+}
+
+func TestMaxWaiters(t *testing.T) {
+	each(t, func(f *fixture) {
+		two := func(c *semaphore.Config) { c.MaxWaiters = 2 }
+		s, _ := f.open(two)
+		other, _ := f.open(two)
+		l := f.take(s, "k", 1)
+		ctx, cancel := context.WithCancel(f.Context())
+		first, second := f.wait(ctx, s, "k", 1), f.wait(f.Context(), other, "k", 1)
+		for _, s := range []*semaphore.Semaphore{s, other} {
+			_, err := s.Acquire(f.Context(), "k")
+			wantErr(f, err, leasehold.ErrQueueFull)
+			wantNot(f, err, leasehold.ErrUnavailable)
+		}
+		if n := f.queued("k"); n != 2 {
+			f.Fatalf("%d wait", n)
+		}
+		cancel()
+		wantErr(f, first.failed(), context.Canceled)
+		eventually(f, "room in the queue", func() bool { return f.queued("k") == 1 })
+		third := f.wait(f.Context(), s, "k", 1)
+		release(f, l)
+		release(f, second.got())
+		release(f, third.got())
+		release(f, f.take(s, "k", 1)) // no bound where nobody needs to wait
+	})
+}
+
+// Waiters of a dead process take up no room for longer than a sign of life, also
+// behind one that lives.
+func TestMaxWaitersCountsTheLiving(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		three := func(c *semaphore.Config) { c.MaxWaiters = 3 }
+		s, _ := f.open(three)
+		dead, wire := f.open(three)
+		l := f.take(s, "k", 1)
+		first := f.wait(f.Context(), s, "k", 1)
+		f.wait(f.Context(), dead, "k", 1)
+		f.wait(f.Context(), dead, "k", 1)
+		wire.cut()
+		newcomer, _ := f.open(three)
+		_, err := newcomer.Acquire(f.Context(), "k")
+		wantErr(f, err, leasehold.ErrQueueFull)
+		// The living one's own questions would drop the dead, too: in between.
+		time.Sleep(4600 * time.Millisecond)
+		second := &waiting{t: f.T, done: make(chan struct{})}
+		go func() {
+			defer close(second.done)
+			second.lease, second.err = newcomer.Acquire(f.Context(), "k")
+		}()
+		synctest.Wait()
+		if n := f.queued("k"); n != 2 {
+			f.Fatalf("%d are queued, want the living two", n)
+		}
+		release(f, l)
+		release(f, first.got())
+		release(f, second.got())
+	})
+}

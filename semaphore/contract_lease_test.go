@@ -1,0 +1,454 @@
+package semaphore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/luascripts"
+	"github.com/leasehold-go/leasehold/semaphore"
+)
+
+func TestReleaseIsNilOnce(t *testing.T) {
+	each(t, func(f *fixture) {
+		s, _ := f.open(limit(2))
+		l := f.take(s, "k", 2)
+		errs := make([]error, 10)
+		var wg sync.WaitGroup
+		for i := range errs {
+			wg.Go(func() { errs[i] = l.Release() })
+		}
+		wg.Wait()
+		once := slices.Index(errs, nil)
+		if once < 0 {
+			f.Fatalf("no release succeeded: %v", errs)
+		}
+		for _, err := range slices.Delete(errs, once, once+1) {
+			wantErr(f, err, leasehold.ErrReleased)
+			wantNot(f, err, leasehold.ErrLost, leasehold.ErrClosed)
+			wantText(f, err, "leasehold: semaphore: release "+f.name+"/k: ")
+		}
+		f.wantHeld("k", 0)
+	})
+}
+
+// A second release must not take away what the same handle got since.
+func TestReleaseAgainLeavesTheNextLeaseAlone(t *testing.T) {
+	each(t, func(f *fixture) {
+		s, _ := f.open()
+		old := f.take(s, "k", 1)
+		release(f, old)
+		l := f.take(s, "k", 1)
+		wantErr(f, old.Release(), leasehold.ErrReleased)
+		wantErr(f, old.Extend(f.Context(), time.Minute), leasehold.ErrReleased)
+		f.wantHeld("k", 1)
+		release(f, l)
+	})
+}
+
+func TestReleaseOfWhatIsGoneIsErrLost(t *testing.T) {
+	each(t, func(f *fixture) {
+		s, _ := f.open(limit(2))
+		for _, n := range []int{1, 2} {
+			l := f.take(s, "k", n)
+			f.rdb.Del(f.Context(), f.part("k", "holders"))
+			err := l.Release()
+			wantErr(f, err, leasehold.ErrLost)
+			wantNot(f, err, leasehold.ErrReleased, leasehold.ErrUnavailable)
+			wantErr(f, l.Release(), leasehold.ErrReleased)
+		}
+	})
+}
+
+// Where Redis could not confirm, nobody knows: that is not a loss, and the permit
+// is given back as soon as Redis is there again.
+func TestReleaseWithoutAnAnswerIsErrUnavailable(t *testing.T) {
+	each(t, func(f *fixture) {
+		s, wire := f.open(limit(2))
+		l := f.take(s, "k", 2)
+		wire.cut()
+		err := l.Release()
+		wantErr(f, err, leasehold.ErrUnavailable, errCut)
+		wantNot(f, err, leasehold.ErrLost, leasehold.ErrReleased)
+		f.wantHeld("k", 2)
+		wire.heal()
+		eventually(f, "the permits to be given back", func() bool { return len(f.held("k")) == 0 })
+		wantErr(f, l.Release(), leasehold.ErrReleased)
+	})
+}
+
+// What was extended is held for longer than the TTL, and is given back as long as
+// it is held.
+func TestReleaseWithoutAnAnswerAfterExtend(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		s, wire := f.open()
+		l := f.take(s, "k", 1)
+		if err := l.Extend(f.Context(), time.Hour); err != nil {
+			f.Fatal(err)
+		}
+		wire.cut()
+		wantErr(f, l.Release(), leasehold.ErrUnavailable)
+		time.Sleep(time.Minute)
+		wire.heal()
+		eventually(f, "the permit to be given back", func() bool { return len(f.held("k")) == 0 })
+	})
+}
+
+// A release takes no ctx, so it has to end by itself where the network swallows
+// everything, whatever the client's own time-outs are.
+func TestReleaseBoundsItself(t *testing.T) {
+	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
+		var leases []*semaphore.Lease
+		for i, timeout := range []time.Duration{500 * time.Millisecond, -1} {
+			s := f.openOn(p.Client(func(o *redis.Options) { o.ReadTimeout = timeout }), &wire{}, ttl(time.Hour))
+			leases = append(leases, f.take(s, fmt.Sprint("k", i), 1))
+		}
+		f.Cleanup(p.Heal) // before the handles are closed
+		p.Cut(true, true)
+		ended := make(chan error, len(leases))
+		for _, l := range leases {
+			go func() { ended <- l.Release() }()
+		}
+		for range leases {
+			err := get(f, "the release to end", ended)
+			wantErr(f, err, leasehold.ErrUnavailable)
+			wantNot(f, err, leasehold.ErrLost)
+		}
+	})
+}
+
+func TestReleaseWorksAfterItsCtxWasCancelled(t *testing.T) {
+	each(t, func(f *fixture) {
+		s, _ := f.open()
+		ctx, cancel := context.WithCancel(f.Context())
+		l, err := s.Acquire(ctx, "k")
+		if err != nil {
+			f.Fatal(err)
+		}
+		cancel()
+		f.wantHeld("k", 1) // the lease is its holder's still
+		release(f, l)
+		f.wantHeld("k", 0)
+	})
+}
+
+type ctxKey struct{}
+
+func TestContextIsTheAcquiringOneAndSaysWhyItEnded(t *testing.T) {
+	each(t, func(f *fixture) {
+		s, wire := f.open(limit(9), ttl(800*time.Millisecond))
+		steady, _ := f.open(limit(9))
+		parent := context.WithValue(f.Context(), ctxKey{}, "v")
+		acquire := func(s *semaphore.Semaphore, parent context.Context) *semaphore.Lease {
+			f.Helper()
+			l, err := s.Acquire(parent, "k")
+			if err != nil {
+				f.Fatal(err)
+			}
+			ctx := l.Context()
+			if ctx.Value(ctxKey{}) != "v" {
+				f.Fatal("the Context does not come from the acquiring one")
+			}
+			if ctx.Err() != nil {
+				f.Fatalf("the Context has ended: %v", context.Cause(ctx))
+			}
+			return l
+		}
+		cause := func(l *semaphore.Lease) error {
+			f.Helper()
+			get(f, "the Context to end", l.Context().Done())
+			return context.Cause(l.Context())
+		}
+
+		l := acquire(steady, parent)
+		release(f, l)
+		wantErr(f, cause(l), leasehold.ErrReleased)
+		wantNot(f, cause(l), leasehold.ErrLost)
+
+		l = f.take(steady, "k", 1) // its Context is asked for after its end only
+		release(f, l)
+		wantErr(f, cause(l), leasehold.ErrReleased)
+
+		why := errors.New("why")
+		ctx, cancel := context.WithCancelCause(parent)
+		l = acquire(steady, ctx)
+		cancel(why)
+		wantErr(f, cause(l), why)
+		release(f, l)
+		wantErr(f, cause(l), why)
+
+		l = acquire(s, parent)
+		wire.cut()
+		wantErr(f, cause(l), leasehold.ErrLost)
+		wantNot(f, cause(l), leasehold.ErrReleased, leasehold.ErrMaxHold, leasehold.ErrRevoked)
+		wantText(f, cause(l), f.name+"/k")
+		wire.heal()
+		wantErr(f, l.Release(), leasehold.ErrLost)
+
+		l = acquire(steady, parent)
+		shut(f, steady)
+		wantErr(f, cause(l), leasehold.ErrClosed)
+		wantNot(f, cause(l), leasehold.ErrLost)
+		err := l.Release()
+		wantErr(f, err, leasehold.ErrReleased)
+		wantNot(f, err, leasehold.ErrLost)
+	})
+}
+
+// A holder learns within a renewal that its key was deleted.
+func TestContextEndsWhenTheKeyIsDeleted(t *testing.T) {
+	each(t, func(f *fixture) {
+		s, _ := f.open(limit(2), ttl(1500*time.Millisecond))
+		l := f.take(s, "k", 2)
+		f.rdb.Del(f.Context(), f.part("k", "holders"))
+		get(f, "the Context to end", l.Context().Done())
+		wantErr(f, context.Cause(l.Context()), leasehold.ErrLost)
+		if n := f.rdb.Exists(f.Context(), f.part("k", "holders")).Val(); n != 0 {
+			f.Fatal("a renewal brought the key back")
+		}
+		err := l.Extend(f.Context(), time.Minute)
+		wantErr(f, err, leasehold.ErrLost)
+		wantErr(f, l.Release(), leasehold.ErrLost)
+	})
+}
+
+// wantDeadline fails the test unless l's Deadline lies before the end of its
+// permits by the margin, and is no more careful than that calls for.
+func (f *fixture) wantDeadline(l *semaphore.Lease, key string, notBefore time.Time, term time.Duration) {
+	f.Helper()
+	deadline := l.Deadline() // first, since the other only grows
+	margin := max(10*time.Millisecond, term/50)
+	for _, ends := range f.held(key) {
+		if latest := time.UnixMilli(int64(ends)).Add(-margin); deadline.After(latest) {
+			f.Fatalf("the Deadline of a term of %v lies %v before its end", term, time.UnixMilli(int64(ends)).Sub(deadline))
+		}
+	}
+	if earliest := notBefore.Add(term - max(50*time.Millisecond, term/10)); deadline.Before(earliest) {
+		f.Fatalf("the Deadline of a term of %v lies %v after its call", term, deadline.Sub(notBefore))
+	}
+}
+
+func TestDeadlineLiesBeforeTheEndInRedis(t *testing.T) {
+	each(t, func(f *fixture) {
+		for _, term := range []time.Duration{time.Second, 3 * time.Second, 30 * time.Second, 10 * time.Hour} {
+			s, _ := f.open(ttl(term))
+			key := term.String()
+			began := time.Now()
+			l := f.take(s, key, 1)
+			f.wantDeadline(l, key, began, term)
+			began = time.Now()
+			if err := l.Extend(f.Context(), 2*term); err != nil {
+				f.Fatal(err)
+			}
+			f.wantDeadline(l, key, began, 2*term)
+			// A grant by message: its first term may be shorter.
+			other, _ := f.open(ttl(term))
+			w := f.wait(f.Context(), other, key, 1)
+			began = time.Now()
+			release(f, l)
+			next := w.got()
+			f.wantDeadline(next, key, began, min(term, time.Second))
+			own := f.wait(f.Context(), other, key, 1)
+			began = time.Now()
+			release(f, next)
+			last := own.got()
+			f.wantDeadline(last, key, began, min(term, time.Second))
+			release(f, last)
+		}
+	})
+}
+
+func TestRenewalsKeepTheLeaseAndMoveItsDeadline(t *testing.T) {
+	each(t, func(f *fixture) {
+		const term = 1500 * time.Millisecond
+		s, wire := f.open(limit(3), ttl(term))
+		l := f.take(s, "k", 3)
+		first := l.Deadline()
+		eventually(f, "two renewals", func() bool { return wire.ran(luascripts.Renew) >= 2 })
+		eventually(f, "the Deadline to move", func() bool { return l.Deadline().After(first) })
+		f.wantDeadline(l, "k", first.Add(-term), term)
+		release(f, l) // nil: it was held all the time
+	})
+}
+
+// A waiter's first term, while it might be dead, is short: it is confirmed to the
+// full length right after.
+func TestGrantByMessageIsConfirmedToTheFullTerm(t *testing.T) {
+	each(t, func(f *fixture) {
+		holder, _ := f.open()
+		s, _ := f.open(ttl(time.Hour))
+		l := f.take(holder, "k", 1)
+		w := f.wait(f.Context(), s, "k", 1)
+		release(f, l)
+		got := w.got()
+		eventually(f, "the full term", func() bool { return time.Until(got.Deadline()) > 50*time.Minute })
+		release(f, got)
+	})
+}
+
+func TestExtendNeverShortens(t *testing.T) {
+	each(t, func(f *fixture) {
+		s, wire := f.open(limit(2), ttl(1200*time.Millisecond))
+		l := f.take(s, "k", 2)
+		if err := l.Extend(f.Context(), 10*time.Minute); err != nil {
+			f.Fatal(err)
+		}
+		far, deadline := f.held("k"), l.Deadline()
+		if time.Until(deadline) < 9*time.Minute {
+			f.Fatalf("the Deadline lies in %v", time.Until(deadline))
+		}
+		for member, ends := range far {
+			if ends < now()+9*60_000 {
+				f.Fatalf("%s ends in %v ms", member, ends-now())
+			}
+		}
+		renewals := wire.ran(luascripts.Renew)
+		if err := l.Extend(f.Context(), time.Second); err != nil {
+			f.Fatal(err)
+		}
+		eventually(f, "two renewals", func() bool { return wire.ran(luascripts.Renew) >= renewals+3 })
+		for member, ends := range f.held("k") {
+			if ends < far[member] {
+				f.Fatalf("%s was shortened by %v ms", member, far[member]-ends)
+			}
+		}
+		if l.Deadline().Before(deadline) {
+			f.Fatalf("the Deadline was pulled in by %v", deadline.Sub(l.Deadline()))
+		}
+		if left := f.rdb.PTTL(f.Context(), f.part("k", "holders")).Val(); left < 9*time.Minute {
+			f.Fatalf("the key expires in %v", left)
+		}
+		release(f, l)
+	})
+}
+
+func TestExtendWithoutAnAnswer(t *testing.T) {
+	each(t, func(f *fixture) {
+		s, wire := f.open(limit(2))
+		l := f.take(s, "k", 1)
+		wire.stall()
+		ctx, cancel := context.WithTimeout(f.Context(), 20*time.Millisecond)
+		defer cancel()
+		err := l.Extend(ctx, time.Hour)
+		wantErr(f, err, context.DeadlineExceeded, leasehold.ErrUnavailable)
+		wantNot(f, err, leasehold.ErrLost)
+		wire.heal()
+		wire.cut()
+		err = l.Extend(f.Context(), time.Hour)
+		wantErr(f, err, leasehold.ErrUnavailable, errCut)
+		wantNot(f, err, leasehold.ErrLost)
+		wire.heal()
+		if l.Context().Err() != nil {
+			f.Fatal("the lease is lost")
+		}
+		release(f, l)
+	})
+}
+
+// An Extend that did not extend must not say that it did.
+func TestExtendWithACtxThatHasEnded(t *testing.T) {
+	each(t, func(f *fixture) {
+		s, _ := f.open()
+		l := f.take(s, "k", 1)
+		ctx, cancel := context.WithCancel(f.Context())
+		cancel()
+		for range 2000 {
+			err := l.Extend(ctx, time.Hour)
+			wantErr(f, err, context.Canceled, leasehold.ErrUnavailable)
+		}
+		release(f, l)
+	})
+}
+
+// The longest duration is what people write for "no bound".
+func TestLongestMaxHold(t *testing.T) {
+	each(t, func(f *fixture) {
+		s, _ := f.open(func(c *semaphore.Config) { c.MaxHold = math.MaxInt64 })
+		l := f.take(s, "k", 1)
+		if left := time.Until(l.Deadline()); left < 20*time.Second {
+			f.Fatalf("the Deadline lies in %v", left)
+		}
+		release(f, l)
+	})
+}
+
+func TestLongestExtend(t *testing.T) {
+	each(t, func(f *fixture) {
+		s, _ := f.open()
+		l := f.take(s, "k", 1)
+		err := l.Extend(f.Context(), math.MaxInt64)
+		if left := time.Until(l.Deadline()); err == nil && left < 24*time.Hour {
+			f.Fatalf("it returns nil, and the Deadline lies in %v", left)
+		}
+		release(f, l)
+	})
+}
+
+func TestMaxHoldFreesThePermitsAtOnce(t *testing.T) {
+	each(t, func(f *fixture) {
+		const most = time.Second
+		s, _ := f.open(limit(2), func(c *semaphore.Config) { c.MaxHold = most })
+		other, _ := f.open(limit(2))
+		began := time.Now()
+		l := f.take(s, "k", 2)
+		w := f.wait(f.Context(), other, "k", 2)
+		if err := l.Extend(f.Context(), time.Hour); err != nil {
+			f.Fatal(err) // no longer than MaxHold all the same
+		}
+		get(f, "the longest hold", l.Context().Done())
+		if took := time.Since(began); took < most {
+			f.Fatalf("it ended after %v", took)
+		}
+		cause := context.Cause(l.Context())
+		wantErr(f, cause, leasehold.ErrMaxHold, leasehold.ErrLost)
+		wantNot(f, cause, leasehold.ErrReleased, leasehold.ErrRevoked)
+		next := w.got()
+		err := l.Release()
+		wantErr(f, err, leasehold.ErrLost, leasehold.ErrMaxHold)
+		f.wantHeld("k", 2)
+		release(f, next)
+	})
+}
+
+// MaxHold bounds the hold, not the lease: renewals go on until then.
+func TestMaxHoldLongerThanTheTTL(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		s, _ := f.open(ttl(time.Second), func(c *semaphore.Config) { c.MaxHold = time.Minute })
+		began := time.Now()
+		l := f.take(s, "k", 1)
+		<-l.Context().Done()
+		if took := time.Since(began); took < 59*time.Second || took > 61*time.Second {
+			f.Fatalf("it ended after %v: %v", took, context.Cause(l.Context()))
+		}
+		wantErr(f, context.Cause(l.Context()), leasehold.ErrMaxHold)
+		eventually(f, "the permit", func() bool { return len(f.held("k")) == 0 })
+	})
+}
+
+func TestIDAndKey(t *testing.T) {
+	each(t, func(f *fixture) {
+		s, _ := f.open(limit(50))
+		seen := map[string]bool{}
+		const key = "über {all}:%41"
+		for range 50 {
+			l := f.take(s, key, 1)
+			if l.Key() != key {
+				f.Fatalf("Key is %q", l.Key())
+			}
+			if l.ID() == "" || seen[l.ID()] {
+				f.Fatalf("ID %q is not new", l.ID())
+			}
+			seen[l.ID()] = true
+		}
+	})
+}
