@@ -20,12 +20,12 @@ type Config struct {
 	TTL time.Duration
 
 	// MaxHold bounds how long a lock may be held, renewals included. Then its
-	// Context ends with [leasehold.ErrMaxHold] and it is given back, though the
+	// Context ends with leasehold.ErrMaxHold and it is given back, though the
 	// holder may still be stopping: the fencing token decides. 0: no bound.
 	MaxHold time.Duration
 
 	// MaxWaiters bounds how many may wait for a key in the whole fleet; one more
-	// gets [leasehold.ErrQueueFull]. 0: no bound.
+	// gets leasehold.ErrQueueFull. 0: no bound.
 	MaxWaiters int
 
 	// Prefix starts every key in Redis and the inbox channels, at most 512

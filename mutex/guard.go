@@ -45,13 +45,13 @@ func NewGuardPrefix(rdb redis.UniversalClient, prefix, name string) *Guard {
 
 // Set writes value under key for ttl (1 ms or more; 0 = it does not expire), in
 // one script and one round trip, unless the guard has accepted a newer token:
-// then [leasehold.ErrFenced], and nothing is written. The same token may write
+// then leasehold.ErrFenced, and nothing is written. The same token may write
 // again. value is whatever go-redis takes as an argument of SET: text, bytes, a
 // number, a bool, a time or an [encoding.BinaryMarshaler].
 //
 // The token seen outlives the value: by 24 hours, or for ever where the value
 // does not expire. Where ctx ends, or no answer comes
-// ([leasehold.ErrUnavailable]), the value may have been written or may yet be:
+// (leasehold.ErrUnavailable), the value may have been written or may yet be:
 // writing it again with the same token is safe.
 func (g *Guard) Set(ctx context.Context, key string, token uint64, value any, ttl time.Duration) error {
 	const op = "guard set"

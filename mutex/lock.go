@@ -17,8 +17,8 @@ func (l *Lock) Token() uint64 { return l.held.Token() }
 
 // Context is the locking ctx, ended also when the lock is lost or given back:
 // work under a lock should run under it. [context.Cause] says why it ended:
-// [leasehold.ErrLost], [leasehold.ErrMaxHold], [leasehold.ErrRevoked],
-// [leasehold.ErrReleased] or [leasehold.ErrClosed]; or it is the locking ctx's
+// leasehold.ErrLost, leasehold.ErrMaxHold, leasehold.ErrRevoked,
+// leasehold.ErrReleased or leasehold.ErrClosed; or it is the locking ctx's
 // own. It ends before anybody else can be granted the lock, except by MaxHold.
 func (l *Lock) Context() context.Context { return l.held.Context() }
 
@@ -27,16 +27,16 @@ func (l *Lock) Context() context.Context { return l.held.Context() }
 // connection, and to the client's ReadTimeout (5 s by default) for the answer. One
 // round trip.
 //
-// It returns nil the first time and [leasehold.ErrReleased] after that, and
-// after Close; [leasehold.ErrLost] where the lock had ended before: what ran
-// under it may have run beside another holder. [leasehold.ErrUnavailable] says
+// It returns nil the first time and leasehold.ErrReleased after that, and
+// after Close; leasehold.ErrLost where the lock had ended before: what ran
+// under it may have run beside another holder. leasehold.ErrUnavailable says
 // that Redis could not confirm: the lock is then given back in the background.
 func (l *Lock) Unlock() error { return l.held.Release("unlock") }
 
 // Extend pushes the expiry to ttl from now, at least 100 ms, and never shortens
 // it: for a stretch of work that must survive without Redis for longer than the
-// configured TTL. One round trip. Errors: [leasehold.ErrLost],
-// [leasehold.ErrReleased]; [leasehold.ErrUnavailable] where Redis did not
+// configured TTL. One round trip. Errors: leasehold.ErrLost,
+// leasehold.ErrReleased; leasehold.ErrUnavailable where Redis did not
 // confirm, or ctx ended before it had: the lock is then what it was or longer.
 func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 	return l.held.Extend(ctx, ttl)

@@ -33,14 +33,14 @@ func New(rdb redis.UniversalClient, cfg Config) (*Mutex, error) {
 // process's sign of life.
 //
 // ctx bounds the wait: when it ends, Lock returns at once with ctx's error,
-// which also matches [leasehold.ErrBusy] where Redis had answered that the
-// caller is queued, or [leasehold.ErrUnavailable] where it had not answered. A
+// which also matches leasehold.ErrBusy where Redis had answered that the
+// caller is queued, or leasehold.ErrUnavailable where it had not answered. A
 // lock that was granted too late for that is given back in the background. ctx
 // is also the parent of the lock's Context: a ctx with a time-out for the wait
 // alone would end the work, too.
 //
-// Other errors: [leasehold.ErrQueueFull], [leasehold.ErrClosed],
-// [leasehold.ErrUnavailable] when Redis refuses, or has not answered after 3 s of
+// Other errors: leasehold.ErrQueueFull, leasehold.ErrClosed,
+// leasehold.ErrUnavailable when Redis refuses, or has not answered after 3 s of
 // tries, the last of which may run into the client's ReadTimeout. Once queued, a
 // place is kept over 10 s without an answer.
 func (m *Mutex) Lock(ctx context.Context, key string) (*Lock, error) {
@@ -48,7 +48,7 @@ func (m *Mutex) Lock(ctx context.Context, key string) (*Lock, error) {
 }
 
 // TryLock takes the lock of key if it is free now and nobody waits for it; else
-// it returns [leasehold.ErrBusy], with a *[leasehold.BusyError] that tells how
+// it returns leasehold.ErrBusy, with a *leasehold.BusyError that tells how
 // busy. One round trip. Errors and ctx are as with [Mutex.Lock].
 func (m *Mutex) TryLock(ctx context.Context, key string) (*Lock, error) {
 	return m.lock(ctx, "try lock", key, false)
@@ -65,7 +65,7 @@ func (m *Mutex) lock(ctx context.Context, op, key string, wait bool) (*Lock, err
 
 // Do runs fn while holding the lock of key, with the lock's Context and fencing
 // token, and unlocks it when fn returns, panics or calls [runtime.Goexit]. It
-// returns fn's error, joined with [leasehold.ErrLost] if the lock was lost
+// returns fn's error, joined with leasehold.ErrLost if the lock was lost
 // meanwhile; or Lock's error, without having run fn.
 func (m *Mutex) Do(ctx context.Context, key string, fn func(ctx context.Context, token uint64) error) (err error) {
 	l, err := m.lock(ctx, "do", key, true)
@@ -77,7 +77,7 @@ func (m *Mutex) Do(ctx context.Context, key string, fn func(ctx context.Context,
 }
 
 // Close gives back all locks that this handle holds, whose Contexts end with
-// [leasehold.ErrClosed], ends its waits with the same error, and returns when
+// leasehold.ErrClosed, ends its waits with the same error, and returns when
 // its goroutines have ended and Redis has confirmed. Where ctx ends before, it
 // returns ctx's error; the rest goes on in the background for as long as a lock
 // lasts. Closing again is fine. It does not close the client.

@@ -224,11 +224,17 @@ func TestRecipe12_RenewalArrivesAfterTheRelease(t *testing.T) {
 	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
 		m := f.openVia(p, ttl(3*time.Second))
 		other, _ := f.open()
-		unlock(f, f.take(m, "warm"))
+		warm := f.take(m, "warm")
+		if err := warm.Extend(f.Context(), time.Minute); err != nil {
+			f.Fatal(err)
+		}
+		unlock(f, warm)
 		ran := watch(p)
 		for _, taken := range []bool{false, true} {
 			key := fmt.Sprint("taken-", taken)
-			renewal := p.HoldRequest(runs(luascripts.Renew), 1)
+			renewal := p.HoldRequest(func(cmd []string) bool {
+				return runs(luascripts.Renew)(cmd) && cmd[3] == f.part(key, "holders")
+			}, 1)
 			defer renewal.Release()
 			l := f.take(m, key)
 			renewal.Wait()

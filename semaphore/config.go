@@ -34,12 +34,12 @@ type Config struct {
 	TTL time.Duration
 
 	// MaxHold bounds how long a lease may be held, renewals included. Then its
-	// Context ends with [leasehold.ErrMaxHold] and its permits are given back,
+	// Context ends with leasehold.ErrMaxHold and its permits are given back,
 	// though the holder may still be stopping. 0: no bound.
 	MaxHold time.Duration
 
 	// MaxWaiters bounds how many may wait for a key in the whole fleet; one more
-	// gets [leasehold.ErrQueueFull]. 0: no bound.
+	// gets leasehold.ErrQueueFull. 0: no bound.
 	MaxWaiters int
 
 	// Prefix starts every key in Redis and the inbox channels, at most 512

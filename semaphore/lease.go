@@ -13,8 +13,8 @@ type Lease struct{ held lease.Lease }
 
 // Context is the acquiring ctx, ended also when the lease is lost or given back:
 // work under a lease should run under it. [context.Cause] says why it ended:
-// [leasehold.ErrLost], [leasehold.ErrMaxHold], [leasehold.ErrRevoked],
-// [leasehold.ErrReleased] or [leasehold.ErrClosed]; or it is the acquiring ctx's
+// leasehold.ErrLost, leasehold.ErrMaxHold, leasehold.ErrRevoked,
+// leasehold.ErrReleased or leasehold.ErrClosed; or it is the acquiring ctx's
 // own. It ends before anybody else can be granted the permits, except by
 // MaxHold.
 func (l *Lease) Context() context.Context { return l.held.Context() }
@@ -24,16 +24,16 @@ func (l *Lease) Context() context.Context { return l.held.Context() }
 // for a connection, and to the client's ReadTimeout (5 s by default) for the
 // answer. One round trip.
 //
-// It returns nil the first time and [leasehold.ErrReleased] after that, and
-// after Close; [leasehold.ErrLost] where the lease had ended before: what ran
-// under it may have run beside others. [leasehold.ErrUnavailable] says that
+// It returns nil the first time and leasehold.ErrReleased after that, and
+// after Close; leasehold.ErrLost where the lease had ended before: what ran
+// under it may have run beside others. leasehold.ErrUnavailable says that
 // Redis could not confirm: the permits are then given back in the background.
 func (l *Lease) Release() error { return l.held.Release("release") }
 
 // Extend pushes the expiry to ttl from now, at least 100 ms, and never shortens
 // it: for a stretch of work that must survive without Redis for longer than the
-// configured TTL. One round trip. Errors: [leasehold.ErrLost],
-// [leasehold.ErrReleased]; [leasehold.ErrUnavailable] where Redis did not
+// configured TTL. One round trip. Errors: leasehold.ErrLost,
+// leasehold.ErrReleased; leasehold.ErrUnavailable where Redis did not
 // confirm, or ctx ended before it had: the lease is then what it was or longer.
 func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	return l.held.Extend(ctx, ttl)

@@ -36,14 +36,14 @@ func New(rdb redis.UniversalClient, cfg Config) (*Semaphore, error) {
 // process's sign of life.
 //
 // ctx bounds the wait: when it ends, Acquire returns at once with ctx's error,
-// which also matches [leasehold.ErrBusy] where Redis had answered that the
-// caller is queued, or [leasehold.ErrUnavailable] where it had not answered. A
+// which also matches leasehold.ErrBusy where Redis had answered that the
+// caller is queued, or leasehold.ErrUnavailable where it had not answered. A
 // permit that was granted too late for that is given back in the background. ctx
 // is also the parent of the lease's Context: a ctx with a time-out for the wait
 // alone would end the work, too.
 //
-// Other errors: [leasehold.ErrQueueFull], [leasehold.ErrClosed],
-// [leasehold.ErrUnavailable] when Redis refuses, or has not answered after 3 s of
+// Other errors: leasehold.ErrQueueFull, leasehold.ErrClosed,
+// leasehold.ErrUnavailable when Redis refuses, or has not answered after 3 s of
 // tries, the last of which may run into the client's ReadTimeout. Once queued, a
 // place is kept over 10 s without an answer.
 func (s *Semaphore) Acquire(ctx context.Context, key string) (*Lease, error) {
@@ -59,7 +59,7 @@ func (s *Semaphore) AcquireN(ctx context.Context, key string, n int) (*Lease, er
 }
 
 // TryAcquire takes one permit of key if it is free now and nobody waits for one;
-// else it returns [leasehold.ErrBusy], with a *[leasehold.BusyError] that tells
+// else it returns leasehold.ErrBusy, with a *leasehold.BusyError that tells
 // how busy. One round trip. Errors and ctx are as with [Semaphore.Acquire].
 func (s *Semaphore) TryAcquire(ctx context.Context, key string) (*Lease, error) {
 	return s.acquire(ctx, "try acquire", key, 1, false)
@@ -89,7 +89,7 @@ func (s *Semaphore) acquire(ctx context.Context, op, key string, n int, wait boo
 
 // Do runs fn while holding one permit of key, with the lease's Context, and
 // releases it when fn returns, panics or calls [runtime.Goexit]. It returns fn's
-// error, joined with [leasehold.ErrLost] if the lease was lost meanwhile; or
+// error, joined with leasehold.ErrLost if the lease was lost meanwhile; or
 // Acquire's error, without having run fn.
 func (s *Semaphore) Do(ctx context.Context, key string, fn func(ctx context.Context) error) (err error) {
 	l, err := s.acquire(ctx, "do", key, 1, true)
@@ -101,7 +101,7 @@ func (s *Semaphore) Do(ctx context.Context, key string, fn func(ctx context.Cont
 }
 
 // Close gives back all that this handle holds, whose Contexts end with
-// [leasehold.ErrClosed], ends its waits with the same error, and returns when
+// leasehold.ErrClosed, ends its waits with the same error, and returns when
 // its goroutines have ended and Redis has confirmed. Where ctx ends before, it
 // returns ctx's error; the rest goes on in the background for as long as a lease
 // lasts. Closing again is fine. It does not close the client.
