@@ -19,8 +19,8 @@ const (
 	// goroutines: young pipelines without an answer are few, so that calls
 	// gather in large batches; but old ones, whose connections may have died
 	// silently, must not keep new ones from going out by a connection that works.
-	maxYoung = 2
-	young    = 400 * time.Millisecond
+	maxYoung = 4
+	young    = time.Second
 	maxOpen  = 64
 	// linger is how long the goroutine outlives the last entry, so that a lone
 	// caller who takes and gives back does not start one each time.
