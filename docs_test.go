@@ -48,7 +48,7 @@ func layer(pkg string) int {
 		return 1 // the harness knows nothing of what it tests
 	case strings.HasPrefix(pkg, "internal/"):
 		return 2
-	case pkg == "semaphore" || pkg == "mutex":
+	case pkg == "semaphore" || pkg == "mutex" || pkg == "singleflight":
 		return 3
 	default: // examples, bench
 		return 4

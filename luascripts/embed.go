@@ -17,6 +17,14 @@ var (
 	Ask      = withPrelude(ask)
 	Renew    = renew
 	GuardSet = guardSet
+
+	FlightEnter      = withFlight(flightEnter)
+	FlightAsk        = withFlight(flightAsk)
+	FlightLeave      = withFlight(flightLeave)
+	FlightRenew      = withFlight(flightRenew)
+	FlightLand       = withFlight(flightLand)
+	FlightInvalidate = withFlight(flightInvalidate)
+	FlightInspect    = withFlight(flightInspect)
 )
 
 //go:embed enter.lua
@@ -38,4 +46,33 @@ var guardSet string
 // fast path, which so does without the cost of making their closures.
 func withPrelude(script string) string {
 	return strings.Replace(script, "-- include prelude\n", prelude, 1)
+}
+
+//go:embed flight.lua
+var flight string
+
+//go:embed flight_enter.lua
+var flightEnter string
+
+//go:embed flight_ask.lua
+var flightAsk string
+
+//go:embed flight_leave.lua
+var flightLeave string
+
+//go:embed flight_renew.lua
+var flightRenew string
+
+//go:embed flight_land.lua
+var flightLand string
+
+//go:embed flight_invalidate.lua
+var flightInvalidate string
+
+//go:embed flight_inspect.lua
+var flightInspect string
+
+// withFlight is withPrelude for the scripts of cached values.
+func withFlight(script string) string {
+	return strings.Replace(script, "-- include flight\n", flight, 1)
 }

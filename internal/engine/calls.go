@@ -45,6 +45,7 @@ type EnterReply struct {
 	Token     uint64
 	State     State
 	Grants    []Grant // of other waiters of the handle
+	Text      string  // Found, Failed: the envelope
 }
 
 // EnterOptions say how to enter.
@@ -53,10 +54,14 @@ type EnterOptions struct {
 	Wait       bool
 	Ticket     int64 // place in the queue, server µs; 0 = the last
 	MaxWaiters int
+	Look       Look // of a flight
 }
 
 // Enter prepares the call that takes permits or a place in the queue.
 func (r *Request) Enter(o EnterOptions) *Call {
+	if r.Flight {
+		return r.flightEnter(o)
+	}
 	return newCall(&enterScript, "", 4, r.words[0], r.words[1], r.words[2], r.words[3],
 		r.member, r.Permits, millis(r.TTL), r.Limit, o.Void, flag(o.Wait), o.Ticket, o.MaxWaiters, flag(r.Fenced))
 }
@@ -64,17 +69,26 @@ func (r *Request) Enter(o EnterOptions) *Call {
 // Leave prepares the call that gives back or leaves the queue. void is the
 // server µs until which a copy of the enter may still arrive, 0 = none can.
 func (r *Request) Leave(node string, void int64) *Call {
+	if r.Flight {
+		return r.flightLeave(node, void)
+	}
 	return newCall(&leaveScript, node, 4, r.words[0], r.words[1], r.words[2], r.words[3],
 		r.member, r.Permits, (void+999)/1000, flag(r.Fenced))
 }
 
 // Renew prepares the call that pushes the expiry to ttl from now.
 func (r *Request) Renew(node string, ttl time.Duration) *Call {
+	if r.Flight {
+		return r.flightRenew(node, ttl, false, 0)
+	}
 	return newCall(&renewScript, node, 1, r.words[0], r.member, r.Permits, millis(ttl))
 }
 
 // Ask prepares the sign of life of waiters of one handle on r, at most MaxAsk.
 func (r *Resource) Ask(node string, waiters []*Request) *Call {
+	if r.Flight {
+		return r.flightAsk(node, waiters)
+	}
 	words := make([]any, 0, 5+len(waiters))
 	words = append(words, r.words[0], r.words[1], r.words[2], r.words[3], flag(r.Fenced))
 	for _, w := range waiters {
@@ -89,7 +103,14 @@ func GuardSet(value, seen, token string, payload any, ttl time.Duration) *Call {
 }
 
 // ParseEnter reads the reply of an enter.
-func ParseEnter(v []int64) (EnterReply, error) {
+func (r *Request) ParseEnter(c *Call, v []int64) (EnterReply, error) {
+	if r.Flight {
+		return parseFlightEnter(v, c.Text)
+	}
+	return parseEnter(v)
+}
+
+func parseEnter(v []int64) (EnterReply, error) {
 	if len(v) < 6 || v[0] < 1 || v[0] > 7 {
 		return EnterReply{}, malformed("enter", v)
 	}
@@ -136,9 +157,10 @@ func ParseRenew(v []int64) (time.Duration, error) {
 
 // Standing is what an ask learned about one waiter.
 type Standing struct {
-	Code      Code // Granted or Queued; 0 = neither
+	Code      Code // Granted, Queued, Found; 0 = neither
 	Remaining time.Duration
 	Token     uint64
+	Text      string // Found: what landed holds
 }
 
 // AskReply is what an ask answered.
@@ -150,7 +172,14 @@ type AskReply struct {
 }
 
 // ParseAsk reads the reply of an ask for n waiters.
-func ParseAsk(v []int64, n int) (AskReply, error) {
+func (r *Resource) ParseAsk(c *Call, v []int64, n int) (AskReply, error) {
+	if r.Flight {
+		return parseFlightAsk(v, c.Text, n)
+	}
+	return parseAsk(v, n)
+}
+
+func parseAsk(v []int64, n int) (AskReply, error) {
 	if len(v) < 5+3*n {
 		return AskReply{}, malformed("ask", v)
 	}
@@ -187,23 +216,33 @@ func newGrant(seq uint64, what int64, token uint64) Grant {
 // Message is a grant as it comes through an inbox, with the server's time of it.
 type Message struct {
 	Grant
-	At int64 // server, µs
+	At     int64   // server, µs
+	Landed *Record // instead of a grant: what the load of Token came to
 }
 
-// ParseMessage reads "seq at term token" of the prelude's tell.
+// ParseMessage reads "seq at term token" of the prelude's tell, or "seq at 0
+// token record" of a flight's.
 func ParseMessage(payload string) (Message, error) {
 	var v [4]int64
-	words := strings.Fields(payload)
-	if len(words) != len(v) {
+	words := strings.SplitN(payload, " ", len(v)+1)
+	if len(words) < len(v) {
 		return Message{}, fmt.Errorf("malformed message of %d words", len(words))
 	}
-	for i, w := range words {
+	for i := range v {
 		var err error
-		if v[i], err = strconv.ParseInt(w, 10, 64); err != nil {
+		if v[i], err = strconv.ParseInt(words[i], 10, 64); err != nil {
 			return Message{}, fmt.Errorf("malformed message: word %d is no integer", i+1)
 		}
 	}
-	return Message{Grant: newGrant(uint64(v[0]), v[2], uint64(v[3])), At: v[1]}, nil
+	m := Message{Grant: newGrant(uint64(v[0]), v[2], uint64(v[3])), At: v[1]}
+	if len(words) > len(v) {
+		r, ok := parseRecord(words[len(v)])
+		if !ok || v[2] != 0 {
+			return Message{}, fmt.Errorf("malformed message: not a record that this version knows")
+		}
+		m.Landed = &r
+	}
+	return m, nil
 }
 
 func malformed(call string, v []int64) error {

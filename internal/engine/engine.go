@@ -62,9 +62,11 @@ func (e *Engine) Bounded() bool { return e.read > 0 && e.read <= readBound }
 // once a request.
 type Resource struct {
 	keys.Resource
-	Fenced bool
+	Fenced bool // grants issue a token
+	Flight bool // it is a cached value, and what is held is the right to load it
 
 	words [4]any // holders, queue, alive, limit or fence
+	more  []any  // of a flight: value, failure, landed, aside
 }
 
 // NewResource names the Redis keys of a resource.
@@ -74,6 +76,14 @@ func NewResource(r keys.Resource, fenced bool) *Resource {
 		aux = "fence"
 	}
 	return &Resource{Resource: r, Fenced: fenced, words: [4]any{r.Part("holders"), r.Part("queue"), r.Part("alive"), r.Part(aux)}}
+}
+
+// NewFlight names the Redis keys of a cached value.
+func NewFlight(r keys.Resource) *Resource {
+	f := NewResource(r, true)
+	f.Flight = true
+	f.more = []any{r.Part("value"), r.Part("failure"), r.Part("landed"), r.Part("aside")}
+	return f
 }
 
 // Holders is the resource's first key: it tells resources apart.
@@ -87,6 +97,7 @@ type Request struct {
 	Permits int
 	TTL     time.Duration
 	Limit   int
+	Awaits  uint64 // of a flight: the token of the load that it waits for
 
 	member string
 }
@@ -134,15 +145,14 @@ func (e *Engine) Subscribe(ctx context.Context, channel string) *redis.PubSub {
 // Do sends a call and waits for the answer. It may outlast ctx: go-redis does
 // not interrupt a read. An unknown script is sent again in full.
 func (e *Engine) Do(ctx context.Context, c *Call) ([]int64, error) {
-	cmd := c.command(ctx)
-	err := e.rdb.Process(ctx, cmd)
+	err := e.rdb.Process(ctx, c.command(ctx))
 	if unknownScript(err) {
 		c.inFull()
-		cmd = c.command(ctx)
-		err = e.rdb.Process(ctx, cmd)
+		_ = e.rdb.Process(ctx, c.command(ctx))
 	}
+	reply, err := c.outcome()
 	e.noticed(err)
-	return cmd.Val(), err
+	return reply, err
 }
 
 // Send sends calls in one pipeline, which go-redis splits by node in a Cluster,
@@ -161,10 +171,10 @@ func (e *Engine) Send(ctx context.Context, calls []*Call) {
 		e.inTurn(ctx, unknown)
 	}
 	for _, c := range calls {
-		err := c.cmd.Err()
+		reply, err := c.outcome()
 		e.noticed(err)
 		if c.Done != nil {
-			c.Done(c.cmd.Val(), err)
+			c.Done(reply, err)
 		}
 	}
 }

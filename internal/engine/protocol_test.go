@@ -66,11 +66,12 @@ func (w *world) lock(handle string) *engine.Request {
 
 func (w *world) tryEnter(r *engine.Request, o engine.EnterOptions) (engine.EnterReply, error) {
 	w.Helper()
-	v, err := w.eng.Do(context.Background(), r.Enter(o))
+	call := r.Enter(o)
+	v, err := w.eng.Do(context.Background(), call)
 	if err != nil {
 		return engine.EnterReply{}, err
 	}
-	reply, err := engine.ParseEnter(v)
+	reply, err := r.ParseEnter(call, v)
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -106,11 +107,12 @@ func (w *world) leave(r *engine.Request, void int64) engine.LeaveReply {
 
 func (w *world) ask(rs ...*engine.Request) engine.AskReply {
 	w.Helper()
-	v, err := w.eng.Do(context.Background(), w.res.Ask("", rs))
+	call := w.res.Ask("", rs)
+	v, err := w.eng.Do(context.Background(), call)
 	if err != nil {
 		w.Fatal(err)
 	}
-	reply, err := engine.ParseAsk(v, len(rs))
+	reply, err := w.res.ParseAsk(call, v, len(rs))
 	if err != nil {
 		w.Fatal(err)
 	}

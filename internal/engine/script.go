@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha1"
 	"encoding/hex"
+	"errors"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -27,6 +28,14 @@ var (
 	askScript      = load(luascripts.Ask)
 	renewScript    = load(luascripts.Renew)
 	guardSetScript = load(luascripts.GuardSet)
+
+	flightEnterScript      = load(luascripts.FlightEnter)
+	flightAskScript        = load(luascripts.FlightAsk)
+	flightLeaveScript      = load(luascripts.FlightLeave)
+	flightRenewScript      = load(luascripts.FlightRenew)
+	flightLandScript       = load(luascripts.FlightLand)
+	flightInvalidateScript = load(luascripts.FlightInvalidate)
+	flightInspectScript    = load(luascripts.FlightInspect)
 )
 
 // once is a command that the client library sends once: after an error a script
@@ -34,20 +43,27 @@ var (
 // a copy can arrive after all else was settled. Retries are ours.
 type once struct{ *redis.IntSliceCmd }
 
+// onceMixed is once for a script that answers with strings, too.
+type onceMixed struct{ *redis.SliceCmd }
+
 // NoRetry tells go-redis not to send the command again by itself.
-func (once) NoRetry() bool { return true }
+func (once) NoRetry() bool      { return true }
+func (onceMixed) NoRetry() bool { return true }
 
 // Call is one run of a script: what is sent, and what came back.
 type Call struct {
 	script *script
 	args   []any // "evalsha", sha, number of keys, keys…, arguments…
-	cmd    once
+	mixed  bool  // answers with strings, too
+	cmd    redis.Cmder
 
 	// Node names the server that the call is for, so that a batch has one: see
 	// Engine.Node.
 	Node string
 	// Done takes the outcome where the call was sent by Send.
 	Done func(reply []int64, err error)
+	// Text is the strings of the reply, in order, where it has any.
+	Text []string
 }
 
 // newCall prepares a call; args has room for the three words in front.
@@ -58,10 +74,38 @@ func newCall(s *script, node string, nkeys int, words ...any) *Call {
 }
 
 // command makes a fresh command: one that was processed holds its outcome.
-func (c *Call) command(ctx context.Context) once {
-	c.cmd = once{redis.NewIntSliceCmd(ctx, c.args...)}
+func (c *Call) command(ctx context.Context) redis.Cmder {
+	if c.mixed {
+		c.cmd = onceMixed{redis.NewSliceCmd(ctx, c.args...)}
+	} else {
+		c.cmd = once{redis.NewIntSliceCmd(ctx, c.args...)}
+	}
 	return c.cmd
 }
+
+// outcome is what the command came to; strings of the reply go into Text.
+func (c *Call) outcome() ([]int64, error) {
+	switch cmd := c.cmd.(type) {
+	case once:
+		return cmd.Result()
+	case onceMixed:
+		all, err := cmd.Result()
+		var numbers []int64
+		c.Text = nil
+		for _, word := range all {
+			switch word := word.(type) {
+			case int64:
+				numbers = append(numbers, word)
+			case string:
+				c.Text = append(c.Text, word)
+			}
+		}
+		return numbers, err
+	}
+	return nil, errNotSent
+}
+
+var errNotSent = errors.New("the call was not sent")
 
 // inFull switches the call to the script's text, for a server that does not
 // know it yet (a fresh one, a new primary, SCRIPT FLUSH); it knows it then.
@@ -80,6 +124,9 @@ func unknownScript(err error) bool {
 func ScriptName(word string) string {
 	for name, s := range map[string]*script{
 		"enter": &enterScript, "leave": &leaveScript, "ask": &askScript, "renew": &renewScript, "guard set": &guardSetScript,
+		"flight enter": &flightEnterScript, "flight ask": &flightAskScript, "flight leave": &flightLeaveScript,
+		"flight renew": &flightRenewScript, "flight land": &flightLandScript,
+		"flight invalidate": &flightInvalidateScript, "flight inspect": &flightInspectScript,
 	} {
 		if word == s.sha || word == s.source {
 			return name

@@ -26,6 +26,7 @@ const (
 	Semaphore Kind = "sem"
 	Mutex     Kind = "mtx"
 	Guard     Kind = "grd"
+	Flight    Kind = "flt" // cached values
 )
 
 // Family is what the keys of one handle have in common.
@@ -34,6 +35,7 @@ type Family struct {
 	Kind   Kind
 	Name   string
 	Hash   bool // keys appear only as a hash
+	Whole  bool // it has one resource, which no key names: the family itself
 }
 
 // Resource is one key of a family, and the keys of Redis that belong to it.
@@ -48,6 +50,9 @@ type Resource struct {
 // key breaks; nothing needs to have been sent by then.
 func (f Family) Resource(key string) (Resource, error) {
 	switch {
+	case f.Whole:
+		name := Escape(f.Name)
+		return Resource{Label: name, base: f.prefix() + ":" + string(f.Kind) + ":{" + name + ":}:"}, nil
 	case key == "":
 		return Resource{}, fmt.Errorf("key is empty; want 1 to %d bytes", MaxLen)
 	case len(key) > MaxLen:

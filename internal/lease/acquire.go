@@ -30,6 +30,12 @@ type Attempt struct {
 	Permits int
 	Limit   int
 	Wait    bool
+
+	// Of a flight:
+	Look   engine.Look
+	Parent context.Context // of the lease's Context; nil = the acquiring one
+	Asked  func()          // called before each enter is sent
+	Waits  func()          // called whenever it has to wait: for its turn, or for Redis
 }
 
 // Acquire takes what a asks for and makes into the lease of it. It returns when
@@ -47,15 +53,20 @@ func (m *Manager) Acquire(ctx context.Context, a Attempt, into *Lease) error {
 		return m.fail(a.Op, named.Label, leasehold.ErrClosed)
 	}
 	defer m.done()
-	q := &acquisition{m: m, Attempt: a, res: engine.NewResource(named, m.cfg.Fenced), began: time.Now()}
-	q.register()
-	if end := q.run(ctx, into); end != nil {
+	q := m.newAcquisition(a, named)
+	if _, end := q.run(ctx, into); end != nil {
 		return m.fail(a.Op, named.Label, end.errs...)
 	}
+	return q.started(into)
+}
+
+// started is what Acquire returns for a lease that has started.
+func (q *acquisition) started(into *Lease) error {
+	m := q.m
 	select {
 	case <-m.closing:
 		into.abandon(leasehold.ErrClosed) // Close may have been too early to see it
-		return m.fail(a.Op, named.Label, leasehold.ErrClosed)
+		return m.fail(q.Op, q.res.Label, leasehold.ErrClosed)
 	default:
 		return nil
 	}
@@ -63,18 +74,24 @@ func (m *Manager) Acquire(ctx context.Context, a Attempt, into *Lease) error {
 
 // acquisition is one Acquire under way.
 type acquisition struct {
-	m     *Manager
-	res   *engine.Resource
-	began time.Time
+	m   *Manager
+	res *engine.Resource
 	Attempt
 
 	w        *waiter
+	ahead    *entering     // its first enter, where it was sent with others
 	ticket   int64         // place in the queue, once there was one
 	busy     *engine.State // what a queued reply said
 	failures int           // calls in a row without an answer
 	failed   time.Time     // since when
 	restarts int
 	lastErr  error
+}
+
+func (m *Manager) newAcquisition(a Attempt, named keys.Resource) *acquisition {
+	q := &acquisition{m: m, Attempt: a, res: m.resource(named)}
+	q.register()
+	return q
 }
 
 // ended is why an acquisition came to nothing.
@@ -99,34 +116,45 @@ func (q *acquisition) register() {
 	m.mu.Unlock()
 }
 
-// run enters until it is granted, refused or ended.
-func (q *acquisition) run(ctx context.Context, into *Lease) *ended {
+// run enters until it is granted, refused or ended, or until there is a result
+// to a flight. What it returns without an end is granted, found or landed.
+func (q *acquisition) run(ctx context.Context, into *Lease) (event, *ended) {
 	for {
 		got, end := q.enter(ctx)
 		if end == nil && got.kind == waitOn {
+			q.waits()
 			got, end = q.wait(ctx)
 		}
 		if end != nil {
-			return end
+			return event{}, end
 		}
 		switch got.kind {
 		case granted:
 			if into.start(ctx, q, got) {
-				return nil
+				return got, nil
 			}
 			// The grant was over before it could be used.
 			q.lastErr = errLate
 			if end := q.again(); end != nil {
-				return end
+				return event{}, end
 			}
 		case refused:
 			q.m.forget(q.w)
-			return endedBy(tooMany(q.Permits, got.limit))
+			return event{}, endedBy(tooMany(q.Permits, got.limit))
 		case failed:
 			q.m.giveBack(q.w)
-			return endedBy(leasehold.ErrUnavailable, got.err)
+			return event{}, endedBy(leasehold.ErrUnavailable, got.err)
+		case found, landed:
+			q.leaveQuietly()
+			return got, nil
 		case enterAgain:
 		}
+	}
+}
+
+func (q *acquisition) waits() {
+	if q.Waits != nil {
+		q.Waits()
 	}
 }
 

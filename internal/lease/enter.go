@@ -16,6 +16,9 @@ func (q *acquisition) enter(ctx context.Context) (event, *ended) {
 	for {
 		select {
 		case <-m.closing:
+			if q.ahead != nil {
+				q.w.stray = q.ahead.void
+			}
 			return event{}, q.left(leasehold.ErrClosed)
 		default:
 		}
@@ -23,40 +26,26 @@ func (q *acquisition) enter(ctx context.Context) (event, *ended) {
 		if end != nil {
 			return event{}, end
 		}
-		void := now + voidAfter.Microseconds()
-		opts := engine.EnterOptions{Void: void, Wait: q.Wait, Ticket: q.ticket, MaxWaiters: m.cfg.MaxWaiters}
-		if q.ticket != 0 {
-			opts.MaxWaiters = 0 // it has its place already
-		}
-		sent := time.Now()
-		w := q.w
-		replies := make(chan reply[engine.EnterReply], 1)
-		send := func() {
-			v, err := m.eng.Do(ctx, w.req.Enter(opts))
-			var r engine.EnterReply
-			if err == nil {
-				r, err = engine.ParseEnter(v)
+		w, e := q.w, q.ahead
+		if q.ahead = nil; e == nil {
+			e = q.prepare(now)
+			send := func() { e.answer(m.eng.Do(ctx, e.call)) }
+			if ctx.Done() == nil && m.eng.Bounded() {
+				send() // nothing can end it before: spare the switch to another goroutine
+			} else {
+				m.spawn(send)
 			}
-			if err == nil {
-				// Processed although the caller may have left: others' grants
-				// ride on it.
-				m.deliver(r.Grants, sent)
-			}
-			replies <- reply[engine.EnterReply]{r, err}
 		}
-		if ctx.Done() == nil && m.eng.Bounded() {
-			send() // nothing can end it before: spare the switch to another goroutine
-		} else {
-			m.spawn(send)
-		}
+		void := e.void
 		select {
-		case r := <-replies:
+		case r := <-e.replies:
 			if r.err == nil {
-				clock := m.learn(r.val.Now, sent, time.Now())
+				clock := m.learn(r.val.Now, e.sent, time.Now())
 				q.failures = 0
 				return q.answered(r.val, clock)
 			}
-			if end := q.unanswered(ctx, r.err, sent, void); end != nil {
+			q.waits()
+			if end := q.unanswered(ctx, r.err, e.sent, void); end != nil {
 				return event{}, end
 			}
 		case e := <-w.events:
@@ -76,6 +65,49 @@ func (q *acquisition) enter(ctx context.Context) (event, *ended) {
 	}
 }
 
+// entering is an enter under way.
+type entering struct {
+	q       *acquisition
+	req     *engine.Request
+	call    *engine.Call
+	sent    time.Time
+	void    int64
+	replies chan reply[engine.EnterReply] // of one
+}
+
+// prepare makes the enter that is sent now, the server's clock standing at now
+// at the latest.
+func (q *acquisition) prepare(now int64) *entering {
+	e := &entering{
+		q: q, req: q.w.req, sent: time.Now(), void: now + voidAfter.Microseconds(),
+		replies: make(chan reply[engine.EnterReply], 1),
+	}
+	opts := engine.EnterOptions{
+		Void: e.void, Wait: q.Wait, Ticket: q.ticket, MaxWaiters: q.m.cfg.MaxWaiters, Look: q.Look,
+	}
+	if q.ticket != 0 {
+		opts.MaxWaiters = 0 // it has its place already
+	}
+	if q.Asked != nil {
+		q.Asked()
+	}
+	e.call = e.req.Enter(opts)
+	return e
+}
+
+// answer takes the outcome of the call.
+func (e *entering) answer(v []int64, err error) {
+	var r engine.EnterReply
+	if err == nil {
+		r, err = e.req.ParseEnter(e.call, v)
+	}
+	if err == nil {
+		// Processed although the caller may have left: others' grants ride on it.
+		e.q.m.deliver(r.Grants, e.sent)
+	}
+	e.replies <- reply[engine.EnterReply]{r, err}
+}
+
 type reply[T any] struct {
 	val T
 	err error
@@ -92,8 +124,10 @@ func (q *acquisition) answered(r engine.EnterReply, clock sample) (event, *ended
 			q.ticket = r.Now
 		}
 		q.busy = &r.State
-		m.queue(q.w, clock, r.State)
+		m.queue(q.w, clock, r)
 		return event{kind: waitOn}, nil
+	case engine.Found, engine.Failed:
+		return event{kind: found, code: r.Code, text: r.Text}, nil
 	case engine.Void:
 		// The map of the server's clock was off: it has been learned anew.
 		if q.restarts++; q.restarts >= rounds {

@@ -35,6 +35,7 @@ type Lease struct {
 
 	mu       sync.Mutex
 	cond     condition
+	alone    bool      // of a flight: held only as long as others wait for it
 	deadline time.Time // until when it is surely ours
 	renewAt  time.Time
 	failure  error     // of the last renewal, nil where it was answered
@@ -50,6 +51,9 @@ func (l *Lease) start(ctx context.Context, q *acquisition, e event) bool {
 	m, now := q.m, time.Now()
 	if !e.deadline.After(now) {
 		return false
+	}
+	if q.Parent != nil {
+		ctx = q.Parent
 	}
 	l.m, l.key, l.req, l.token, l.parent = m, q.Key, q.w.req, e.token, ctx
 	l.stray, l.deadline = q.w.stray, e.deadline
@@ -112,13 +116,21 @@ func (l *Lease) Due(now time.Time, calls []*engine.Call) ([]*engine.Call, time.T
 		l.lose(leasehold.ErrLost, l.failure)
 		return calls, time.Time{}, 0
 	}
-	c := l.req.Renew(l.m.eng.Node(l.req.Resource), l.term(now))
+	c := l.renewal(now)
 	c.Done = func(v []int64, err error) { l.renewed(now, v, err) }
 	// If no answer comes, again after a quarter of what is left.
 	again := min(max(l.deadline.Sub(now)/4, 5*time.Millisecond), time.Second)
 	l.renewAt = now.Add(again)
 	at, slack := l.next()
 	return append(calls, c), at, min(slack, again/4)
+}
+
+func (l *Lease) renewal(now time.Time) *engine.Call {
+	node := l.m.eng.Node(l.req.Resource)
+	if l.alone {
+		return l.req.RenewAlone(node, l.term(now), l.stray)
+	}
+	return l.req.Renew(node, l.term(now))
 }
 
 // term is how long to renew for: the TTL, or what MaxHold leaves, with the
@@ -147,6 +159,8 @@ func (l *Lease) renewed(sent time.Time, v []int64, err error) {
 		l.lose(leasehold.ErrLost, err)
 	case err != nil:
 		// The next try is scheduled; the deadline stands.
+	case remaining == engine.Unwanted:
+		l.lose(errUnwanted)
 	case remaining == 0:
 		l.lose(leasehold.ErrLost, errGone)
 	default:
@@ -163,6 +177,12 @@ func (l *Lease) renewed(sent time.Time, v []int64, err error) {
 		l.m.loop.Put(&l.entry, l, at, slack)
 	}
 }
+
+// errUnwanted is why a flight's lease was given back for which nobody waited.
+var errUnwanted = errors.New("nobody waits for it any more")
+
+// errNoAnswer explains an outcome that is not known.
+var errNoAnswer = errors.New("no answer in time")
 
 // errGone explains a loss that the server told of.
 var errGone = errors.New("it has ended on the server")

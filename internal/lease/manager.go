@@ -35,7 +35,8 @@ const (
 type Config struct {
 	Package    string // for errors
 	Family     keys.Family
-	Fenced     bool
+	Fenced     bool          // what is held has a fencing token
+	Flight     bool          // what is held is the right to load a cached value
 	TTL        time.Duration // 0 = DefaultTTL
 	MaxHold    time.Duration // 0 = no bound
 	MaxWaiters int           // 0 = no bound
@@ -50,6 +51,7 @@ type Manager struct {
 	loop   *renew.Loop
 	inbox  *inbox.Inbox
 	clock  atomic.Pointer[sample] // of the last reply; nil before the first
+	asking atomic.Bool            // for the clock, since the last reply is old
 
 	closing chan struct{}
 
@@ -176,6 +178,14 @@ func (m *Manager) spawn(call func()) {
 		defer m.done()
 		call()
 	}()
+}
+
+// resource names the keys of key.
+func (m *Manager) resource(named keys.Resource) *engine.Resource {
+	if m.cfg.Flight {
+		return engine.NewFlight(named)
+	}
+	return engine.NewResource(named, m.cfg.Fenced)
 }
 
 // learn keeps the server's clock as a reply showed it.

@@ -34,7 +34,11 @@ func (m *Manager) message(payload string) {
 	m.mu.Lock()
 	w := m.waiters[msg.Seq]
 	if w != nil && w.group == nil {
-		w.early, w = &msg, nil // no clock to judge it by yet
+		// No clock to judge it by yet, nor the token of the load that is awaited.
+		if w.early == nil || w.early.Token <= msg.Token {
+			w.early = &msg
+		}
+		w = nil
 	}
 	m.mu.Unlock()
 	if w != nil {
@@ -54,6 +58,11 @@ func (m *Manager) believe(w *waiter, msg engine.Message) {
 		m.mu.Unlock()
 		return
 	}
+	if msg.Landed != nil {
+		m.land(w, msg)
+		m.mu.Unlock()
+		return
+	}
 	from := g.clock.earliest(msg.At)
 	if from.After(now) {
 		from = now
@@ -70,6 +79,19 @@ func (m *Manager) believe(w *waiter, msg engine.Message) {
 		return
 	}
 	m.mu.Unlock()
+}
+
+// land settles a waiter of a flight by what its load came to. A message about
+// another load, which it waited for before, is old. Called with the lock.
+func (m *Manager) land(w *waiter, msg engine.Message) {
+	switch {
+	case msg.Token != w.req.Awaits:
+	case msg.Landed.Freed:
+		m.ungroup(w)
+		w.tell(event{kind: enterAgain})
+	default:
+		m.settle(w, event{kind: landed, token: msg.Token, record: msg.Landed})
+	}
 }
 
 // settle gives a waiter its last event. Called with the lock.

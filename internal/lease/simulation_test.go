@@ -81,10 +81,10 @@ const (
 func simulate(t *testing.T, seed uint64) {
 	mini, client := redistest.Bubble(t)
 	direct := client()
-	net := newNetwork(seed, mini.Dial)
+	net := redistest.NewNetwork(seed, mini.Dial)
 	f := &fleet{T: t, tally: map[string]int{}}
 	end := time.Now().Add(simSpan)
-	net.setBad(true)
+	net.SetBad(true)
 	var handles []*Manager
 	var workers sync.WaitGroup
 	for c := range simClients {
@@ -114,16 +114,16 @@ func simulate(t *testing.T, seed uint64) {
 		time.Sleep(time.Duration(chaos.IntN(4000)) * time.Millisecond)
 		switch chaos.IntN(6) {
 		case 0:
-			net.cutSome(1)
+			net.CutSome(1)
 		case 1, 2:
-			net.cutSome(0.3)
+			net.CutSome(0.3)
 		case 3:
 			if err := direct.ScriptFlush(t.Context()).Err(); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	net.setBad(false)
+	net.SetBad(false)
 	workers.Wait()
 	// L1: nobody is kept waiting now that all is well.
 	for _, m := range handles {

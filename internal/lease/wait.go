@@ -29,6 +29,8 @@ const (
 	refused         // limit: it can never be served
 	enterAgain      // its place is gone
 	failed          // err
+	found           // of a flight: code and text tell what was there already
+	landed          // of a flight: what the load of token came to
 )
 
 // event is what became of a waiter.
@@ -38,6 +40,9 @@ type event struct {
 	token    uint64
 	limit    int
 	err      error
+	code     engine.Code
+	text     string
+	record   *engine.Record
 }
 
 // tell hands a waiter its event. Where one is outstanding it is enough.
@@ -83,7 +88,7 @@ type group struct {
 const askPatience = 10 * time.Second
 
 // queue puts a waiter whose enter was answered "queued" into its group.
-func (m *Manager) queue(w *waiter, clock sample, state engine.State) {
+func (m *Manager) queue(w *waiter, clock sample, r engine.EnterReply) {
 	name := w.req.Holders()
 	m.mu.Lock()
 	if m.waiters[w.req.Seq] != w {
@@ -101,7 +106,8 @@ func (m *Manager) queue(w *waiter, clock sample, state engine.State) {
 	g.waiters[w.req.Seq] = w
 	m.inbox.Use()
 	w.group = g
-	g.heard(clock, state)
+	w.req.Awaits = r.Token
+	g.heard(clock, r.State)
 	at := g.next()
 	if !m.missed.Before(clock.sent) {
 		at = clock.got // what was asked because of that may have left this one out
@@ -158,18 +164,18 @@ func (g *group) Due(now time.Time, calls []*engine.Call) ([]*engine.Call, time.T
 		some := all[:min(len(all), engine.MaxAsk)]
 		all = all[len(some):]
 		c := g.res.Ask(node, some)
-		c.Done = func(v []int64, err error) { g.answered(some, now, v, err) }
+		c.Done = func(v []int64, err error) { g.answered(some, now, c, v, err) }
 		calls = append(calls, c)
 	}
 	return calls, now.Add(engine.AskEvery / 3), 0
 }
 
 // answered takes the outcome of an ask.
-func (g *group) answered(asked []*engine.Request, sent time.Time, v []int64, err error) {
+func (g *group) answered(asked []*engine.Request, sent time.Time, c *engine.Call, v []int64, err error) {
 	m := g.m
 	var r engine.AskReply
 	if err == nil {
-		r, err = engine.ParseAsk(v, len(asked))
+		r, err = g.res.ParseAsk(c, v, len(asked))
 	}
 	if err != nil {
 		g.unanswered(err)
@@ -184,10 +190,19 @@ func (g *group) answered(asked []*engine.Request, sent time.Time, v []int64, err
 		if w == nil || w.req != req {
 			continue // settled meanwhile
 		}
-		switch s := r.Standings[i]; s.Code {
-		case engine.Granted:
+		switch s := r.Standings[i]; {
+		case s.Code == engine.Granted:
 			m.settle(w, event{kind: granted, deadline: sent.Add(s.Remaining - margin(s.Remaining)), token: s.Token})
-		case engine.Queued:
+		case s.Code == engine.Queued:
+			w.req.Awaits = max(w.req.Awaits, s.Token)
+		case g.res.Flight && s.Token != w.req.Awaits:
+			// Of the load that it waited for before it entered again.
+		case s.Code == engine.Found:
+			if token, record, err := engine.ParseRecord(s.Text); err == nil {
+				m.settle(w, event{kind: landed, token: token, record: &record})
+				continue
+			}
+			fallthrough
 		default:
 			m.ungroup(w)
 			w.tell(event{kind: enterAgain})

@@ -1,4 +1,4 @@
-package lease
+package redistest
 
 import (
 	"context"
@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// network is a bad one, for a simulation: between each client and the server it
+// Network is a bad one, for a simulation: between each client and the server it
 // delays, loses and cuts by chance, from one seed. What was under way when a
 // connection ended may still arrive: that is how a call runs after its caller
 // has long given up.
-type network struct {
+type Network struct {
 	dial func() (net.Conn, error)
 
 	mu    sync.Mutex
@@ -23,19 +23,21 @@ type network struct {
 	conns map[*link]struct{}
 }
 
-func newNetwork(seed uint64, dial func() (net.Conn, error)) *network {
-	return &network{dial: dial, rng: rand.New(rand.NewPCG(seed, 7)), conns: map[*link]struct{}{}}
+// NewNetwork makes a network, which is good until SetBad, to the server that dial
+// connects to.
+func NewNetwork(seed uint64, dial func() (net.Conn, error)) *Network {
+	return &Network{dial: dial, rng: rand.New(rand.NewPCG(seed, 7)), conns: map[*link]struct{}{}}
 }
 
 // chance reports whether something with that probability happens now.
-func (n *network) chance(p float64) bool {
+func (n *Network) chance(p float64) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.bad && n.rng.Float64() < p
 }
 
 // spread is a random duration: mostly short, sometimes up to most.
-func (n *network) spread(most time.Duration) time.Duration {
+func (n *Network) spread(most time.Duration) time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if !n.bad {
@@ -45,14 +47,15 @@ func (n *network) spread(most time.Duration) time.Duration {
 	return 100*time.Microsecond + time.Duration(f*f*f*f*f*float64(most))
 }
 
-func (n *network) setBad(bad bool) {
+// SetBad says whether faults happen.
+func (n *Network) SetBad(bad bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.bad = bad
 }
 
-// cutSome ends each connection with probability p.
-func (n *network) cutSome(p float64) {
+// CutSome ends each connection with probability p.
+func (n *Network) CutSome(p float64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for l := range n.conns {
@@ -65,7 +68,7 @@ func (n *network) cutSome(p float64) {
 var errNoRoute = errors.New("no route")
 
 // Dial is a client's Dialer.
-func (n *network) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
+func (n *Network) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -93,7 +96,7 @@ func (n *network) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 
 // link is one connection.
 type link struct {
-	n              *network
+	n              *Network
 	client, server net.Conn
 }
 

@@ -1,0 +1,94 @@
+package envelope_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vmihailenco/msgpack/v5"
+
+	"github.com/leasehold-go/leasehold/internal/envelope"
+)
+
+// user is a value as small as those that many caches are full of.
+type user struct {
+	ID      int64
+	Name    string
+	Email   string
+	Active  bool
+	Score   float64
+	Created time.Time
+	Roles   []string
+}
+
+func someUser() user {
+	return user{
+		ID: 4711, Name: "Ada Lovelace", Email: "ada@example.com", Active: true, Score: 0.5,
+		Created: time.Unix(1_700_000_000, 123_000_000), Roles: []string{"admin", "author"},
+	}
+}
+
+func BenchmarkDecode(b *testing.B) {
+	for _, n := range []int{100, 10_000, 1_000_000} {
+		b.Run(fmt.Sprintf("%dB", n), func(b *testing.B) {
+			data := stored(envelope.Envelope{Kind: envelope.Value, Payload: strings.Repeat("p", n)})
+			b.ReportAllocs()
+			b.SetBytes(int64(len(data)))
+			for b.Loop() {
+				if _, err := envelope.Decode(data); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkEncode(b *testing.B) {
+	for _, n := range []int{100, 10_000} {
+		b.Run(fmt.Sprintf("%dB", n), func(b *testing.B) {
+			e := envelope.Envelope{Kind: envelope.Value, Fresh: time.Second, Payload: strings.Repeat("p", n)}
+			b.ReportAllocs()
+			for b.Loop() {
+				e.Encode()
+			}
+		})
+	}
+}
+
+// What the checks cost: the library alone as it is mostly used, with a decoder
+// that makes values ahead as msgpack.Unmarshal does, and the codec.
+func BenchmarkUnmarshal(b *testing.B) {
+	for name, v := range map[string]any{"user": someUser(), "100users": repeat(someUser(), 100)} {
+		data, err := msgpack.Marshal(v)
+		if err != nil {
+			b.Fatal(err)
+		}
+		into := func() any { return new(user) }
+		if name != "user" {
+			into = func() any { return new([]user) }
+		}
+		for how, unmarshal := range map[string]func([]byte, any) error{
+			"library": msgpack.Unmarshal, "codec": envelope.Msgpack{}.Unmarshal,
+			"checkonly": func(data []byte, _ any) error { return envelope.Bounded(data) },
+		} {
+			b.Run(name+"/"+how, func(b *testing.B) {
+				b.ReportAllocs()
+				b.SetBytes(int64(len(data)))
+				for b.Loop() {
+					if err := unmarshal(data, into()); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
+
+func repeat[T any](v T, n int) []T {
+	all := make([]T, n)
+	for i := range all {
+		all[i] = v
+	}
+	return all
+}

@@ -1,0 +1,93 @@
+package envelope
+
+import (
+	"errors"
+	"fmt"
+)
+
+// maxDepth is how many arrays and maps may lie around a value. The decoder calls
+// itself for each, and a stack that overflows ends the process; no real value
+// comes near.
+const maxDepth = 512
+
+// internedString is the extension by which the library refers to a string that
+// came before.
+const internedString = -128
+
+var (
+	errEnds     = errors.New("msgpack: the data ends within a value")
+	errTrailing = errors.New("msgpack: more data than one value")
+	errDeep     = fmt.Errorf("msgpack: arrays and maps lie more than %d deep", maxDepth)
+	errEmpty    = errors.New("msgpack: an extension without content is not supported")
+	errInterned = errors.New("msgpack: interned strings are not supported")
+)
+
+// Bounded checks that data is one MessagePack value, that it ends where data
+// does, that nothing in it claims to be longer than what is there, and that
+// arrays and maps lie at most 512 deep. Then a decoder that trusts declared
+// lengths makes nothing that data doesn't fill, at a byte or more an element.
+//
+// Interned strings (the library's "intern" tag) and extensions without content
+// are refused: where the target is a map, nothing tells how the decoder reads
+// them from how it begins a value, see reader.
+func Bounded(data []byte) error {
+	_, err := walk(data, nil)
+	return err
+}
+
+// walk is Bounded. It appends to contents where that of each extension lies: see
+// reader.
+func walk(data []byte, contents []span) ([]span, error) {
+	var few [16]uint64 // mostly enough, and not on the heap
+	open := few[:0]    // of each array and map around: how many values are to come
+	left := uint64(1)  // the same of the innermost
+	for at := 0; ; {
+		for left == 0 {
+			if len(open) == 0 {
+				if at < len(data) {
+					return contents, errTrailing
+				}
+				return contents, nil
+			}
+			left, open = open[len(open)-1], open[:len(open)-1]
+		}
+		left--
+		if at == len(data) {
+			return contents, errEnds
+		}
+		c := &codes[data[at]]
+		if len(data)-at < int(c.head) {
+			return contents, errEnds
+		}
+		n := uint64(c.fixed)
+		for _, b := range data[at+1 : at+1+int(c.width)] {
+			n = n<<8 | uint64(b)
+		}
+		values := n * uint64(c.each)
+		at += int(c.head)
+		if rest := uint64(len(data) - at); n > rest || values > rest {
+			return contents, fmt.Errorf("msgpack: code %#x with %d bytes or elements, and %d bytes are left",
+				data[at-int(c.head)], n, rest)
+		}
+		switch c.kind {
+		case plain:
+			at += int(n)
+		case nested:
+			if len(open) == maxDepth {
+				return contents, errDeep
+			}
+			open, left = append(open, left), values
+		case extension:
+			if n == 0 {
+				return contents, errEmpty
+			}
+			if int8(data[at-1]) == internedString {
+				return contents, errInterned
+			}
+			contents = append(contents, span{at, at + int(n)})
+			at += int(n)
+		default:
+			return contents, fmt.Errorf("msgpack: there is no code %#x", data[at-int(c.head)])
+		}
+	}
+}

@@ -1,0 +1,148 @@
+package envelope
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+)
+
+// fieldsLen is the width of kind, schema, fresh, kept and took.
+const fieldsLen = 1 + 5 + 3*9
+
+// Where the fields begin.
+const (
+	sumAt    = HeadLen
+	kindAt   = sumAt + sumLen
+	schemaAt = kindAt + 1
+	freshAt  = schemaAt + 5
+	keptAt   = freshAt + 9
+	tookAt   = keptAt + 9
+	binAt    = tookAt + 9
+)
+
+var (
+	errShort    = errors.New("envelope: cut short")
+	errFormat   = errors.New("envelope: not one of version lh1")
+	errStamp    = errors.New("envelope: the stamp is not of 16 digits")
+	errChecksum = errors.New("envelope: the checksum is another one")
+	errPayload  = errors.New("envelope: the payload is not as long as it says")
+)
+
+// Decode reads the stored form. It accepts exactly what Encode and the stamp
+// make: each envelope has one form. Payload shares the memory of data; nothing
+// is allocated. Errors say what is wrong and show nothing of the payload.
+func Decode(data string) (Envelope, error) {
+	e, err := Header(data)
+	if err != nil {
+		return Envelope{}, err
+	}
+	// What differs from here on was not written so, whatever else is wrong.
+	if data[sumAt] != codeUint32 || uint64(checksum(0, data[kindAt:])) != number(data[sumAt+1:kindAt]) {
+		return Envelope{}, errChecksum
+	}
+	var ok bool
+	if e.Payload, ok = payload(data[binAt:]); !ok {
+		return Envelope{}, errPayload
+	}
+	return e, nil
+}
+
+// Header reads all but the payload, from the first 128 bytes of the stored form
+// or more. The checksum, which is over all of it, is not looked at.
+func Header(data string) (Envelope, error) {
+	if len(data) < len(magic) || data[:len(magic)] != magic {
+		return Envelope{}, errFormat
+	}
+	if len(data) < binAt+2 {
+		return Envelope{}, errShort
+	}
+	us, ok := stamp(data[len(magic):HeadLen])
+	if !ok {
+		return Envelope{}, errStamp
+	}
+	if k := Kind(data[kindAt]); k < Value || k > lastKind {
+		return Envelope{}, fmt.Errorf("envelope: kind %d; want %d to %d", k, Value, lastKind)
+	}
+	if data[schemaAt] != codeUint32 {
+		return Envelope{}, errField("schema", data[schemaAt])
+	}
+	e := Envelope{
+		Kind:      Kind(data[kindAt]),
+		Schema:    uint32(number(data[schemaAt+1 : freshAt])),
+		Published: us,
+	}
+	var err error
+	if e.Fresh, err = duration("fresh", data[freshAt:keptAt], time.Millisecond); err != nil {
+		return Envelope{}, err
+	}
+	if e.Kept, err = duration("kept", data[keptAt:tookAt], time.Millisecond); err != nil {
+		return Envelope{}, err
+	}
+	if e.Took, err = duration("took", data[tookAt:binAt], time.Microsecond); err != nil {
+		return Envelope{}, err
+	}
+	return e, nil
+}
+
+// stamp reads the decimal digits of the time of publication.
+func stamp(digits string) (us int64, ok bool) {
+	for i := range len(digits) {
+		c := digits[i] - '0'
+		if c > 9 {
+			return 0, false
+		}
+		us = us*10 + int64(c)
+	}
+	return us, true
+}
+
+// number reads an unsigned integer of up to eight bytes.
+func number(s string) (n uint64) {
+	for i := range len(s) {
+		n = n<<8 | uint64(s[i])
+	}
+	return n
+}
+
+// duration reads a uint64 of units. The longest duration, which Encode rounded
+// up, stays the longest.
+func duration(field, s string, unit time.Duration) (time.Duration, error) {
+	if s[0] != codeUint64 {
+		return 0, errField(field, s[0])
+	}
+	n := number(s[1:])
+	switch longest := uint64(math.MaxInt64 / unit); {
+	case n <= longest:
+		return time.Duration(n) * unit, nil
+	case n == longest+1:
+		return math.MaxInt64, nil
+	}
+	return 0, fmt.Errorf("envelope: %s is %d times %v; want at most %v", field, n, unit, time.Duration(math.MaxInt64))
+}
+
+// payload reads a bin with the shortest header, to the end of s, which has two
+// bytes or more.
+func payload(s string) (string, bool) {
+	var width, least uint64 // of the length; what a narrower one could say ends before least
+	switch s[0] {
+	case codeBin8:
+		width = 1
+	case codeBin16:
+		width, least = 2, math.MaxUint8+1
+	case codeBin32:
+		width, least = 4, math.MaxUint16+1
+	default:
+		return "", false
+	}
+	head := 1 + width
+	if uint64(len(s)) < head {
+		return "", false
+	}
+	n := number(s[1:head])
+	return s[head:], n >= least && n == uint64(len(s))-head
+}
+
+func errField(field string, code byte) error {
+	return fmt.Errorf("envelope: %s begins with %#x", field, code)
+}

@@ -1,0 +1,70 @@
+package envelope
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+	"math"
+	"strings"
+	"time"
+)
+
+// The MessagePack codes that an envelope is made of.
+const (
+	codeUint32 = 0xce
+	codeUint64 = 0xcf
+	codeBin8   = 0xc4
+	codeBin16  = 0xc5
+	codeBin32  = 0xc6
+)
+
+// sumLen is the width of the checksum with its code.
+const sumLen = 1 + 4
+
+// Encode gives the two parts of the stored form: between them goes the time of
+// publication, in server µs, as 16 decimal digits.
+func (e Envelope) Encode() (prefix, suffix string) {
+	// The checksum comes first but is known last.
+	fields := make([]byte, sumLen, sumLen+fieldsLen+5)
+	fields = append(fields, byte(e.Kind))
+	fields = appendUint32(fields, e.Schema)
+	fields = appendUint64(fields, ceil(e.Fresh, time.Millisecond))
+	fields = appendUint64(fields, ceil(e.Kept, time.Millisecond))
+	fields = appendUint64(fields, ceil(e.Took, time.Microsecond))
+	fields = appendBinLen(fields, len(e.Payload))
+	sum := crc32.Checksum(fields[sumLen:], castagnoli)
+	appendUint32(fields[:0], checksum(sum, e.Payload))
+
+	var b strings.Builder
+	b.Grow(len(fields) + len(e.Payload))
+	b.Write(fields)
+	b.WriteString(e.Payload)
+	return magic, b.String()
+}
+
+// ceil is d in units, rounded up, and 0 where d is negative.
+func ceil(d, unit time.Duration) uint64 {
+	if d <= 0 {
+		return 0
+	}
+	return uint64((d-1)/unit) + 1
+}
+
+func appendUint32(b []byte, n uint32) []byte {
+	return binary.BigEndian.AppendUint32(append(b, codeUint32), n)
+}
+
+func appendUint64(b []byte, n uint64) []byte {
+	return binary.BigEndian.AppendUint64(append(b, codeUint64), n)
+}
+
+// appendBinLen writes the shortest header that bin of n bytes can have.
+func appendBinLen(b []byte, n int) []byte {
+	switch {
+	case n <= math.MaxUint8:
+		return append(b, codeBin8, byte(n))
+	case n <= math.MaxUint16:
+		return binary.BigEndian.AppendUint16(append(b, codeBin16), uint16(n))
+	default:
+		return binary.BigEndian.AppendUint32(append(b, codeBin32), uint32(n))
+	}
+}

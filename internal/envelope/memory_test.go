@@ -1,0 +1,125 @@
+package envelope_test
+
+import (
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vmihailenco/msgpack/v5"
+
+	"github.com/leasehold-go/leasehold/internal/envelope"
+)
+
+// What Msgpack says of the memory that Unmarshal takes.
+const (
+	slack      = 64 << 10
+	perByte    = 1 << 10
+	perElement = 3 // times its size, for each byte
+)
+
+type large struct{ A [128]int64 }
+
+// largeMap has the largest keys and values that a map of Go keeps in itself.
+type largeMap map[[128]byte][128]byte
+
+// targets are what the tests decode into, with the size of the largest element.
+var targets = []struct {
+	name    string
+	element uint64
+	into    func() any
+}{
+	{"any", 16, func() any { return new(any) }},
+	{"[]any", 16, func() any { return new([]any) }},
+	{"[]int", 8, func() any { return new([]int) }},
+	{"[]string", 16, func() any { return new([]string) }},
+	{"[][]string", 24, func() any { return new([][]string) }},
+	{"map[string]int", 8, func() any { return new(map[string]int) }},
+	{"map[string]string", 16, func() any { return new(map[string]string) }},
+	{"map[string]any", 16, func() any { return new(map[string]any) }},
+	{"map[any]any", 16, func() any { return new(map[any]any) }},
+	{"map[string]large", 1024, func() any { return new(map[string]large) }},
+	{"[]largeMap", 128, func() any { return new([]largeMap) }},
+	{"string", 0, func() any { return new(string) }},
+	{"[]byte", 0, func() any { return new([]byte) }},
+	{"[16]byte", 0, func() any { return new([16]byte) }},
+	{"user", 16, func() any { return new(user) }},
+	{"[]large", 1024, func() any { return new([]large) }},
+	{"[]*large", 1024, func() any { return new([]*large) }},
+	{"**large", 1024, func() any { return new(**large) }},
+	{"[][]large", 1024, func() any { return new([][]large) }},
+	{"nested", 64, func() any { return new(nested) }},
+	{"deepMap", 16, func() any { return new(deepMap) }},
+	{"[]deepMap", 16, func() any { return new([]deepMap) }},
+	{"time.Time", 0, func() any { return new(time.Time) }},
+	{"[]time.Time", 24, func() any { return new([]time.Time) }},
+	{"time.Duration", 0, func() any { return new(time.Duration) }},
+	{"[]*point", 4, func() any { return new([]*point) }},
+	{"[]msgpack.RawMessage", 24, func() any { return new([]msgpack.RawMessage) }},
+	{"arrayed", 16, func() any { return new(arrayed) }},
+	{"float64", 0, func() any { return new(float64) }},
+	{"bool", 0, func() any { return new(bool) }},
+}
+
+// allocated is how many bytes fn takes from the heap. What else runs meanwhile
+// counts too, so tests that ask don't run beside others.
+func allocated(fn func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	fn()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// warm lets the library look at the types, which it does once.
+func warm() {
+	for _, x := range targets {
+		for _, v := range values {
+			_ = envelope.Msgpack{}.Unmarshal([]byte(v), x.into())
+		}
+	}
+}
+
+func TestBombsTakeNoMemory(t *testing.T) {
+	warm()
+	for _, bomb := range bombs {
+		for _, data := range wrapped(bomb) {
+			for _, x := range targets {
+				in, v := []byte(data), x.into()
+				if used := allocated(func() {
+					if err := (envelope.Msgpack{}).Unmarshal(in, v); err == nil {
+						t.Errorf("%s: %q was decoded", x.name, data)
+					}
+				}); used > slack {
+					t.Errorf("%s: %q took %d bytes", x.name, data, used)
+				}
+			}
+		}
+	}
+}
+
+// The worst that whole values can do.
+func TestMemoryIsInProportion(t *testing.T) {
+	warm()
+	const n, count = 1000, "\x03\xe8"
+	worst := map[string]float64{}
+	for _, element := range append(values, "\x81\xa1A\x90", "\x81\xa1A\xc0", "\x81\xa4Next\x80", "\x81\xa4List\x91\x80", "\x81\x00\x00",
+		"\x82\xa0\x80\xa0\x80", "\x81\xc4\x00\xc4\x00", "\x83\xa1B\xc4\x01x\xa1B\xc4\x02xx\xa1B\xc4\x03xxx",
+		"\x93\x01\xc0\xa0", "\x98\xc0\xc0\xc0\xc0\xc0\xc0\xc0\xc0", "\x99\xc0\xc0\xc0\xc0\xc0\xc0\xc0\xc0\xc0") {
+		array, mapped := "\xdc"+count+strings.Repeat(element, n), "\xde"+count+strings.Repeat("\xa0"+element, n)
+		for _, data := range [][]byte{[]byte(array), []byte(mapped)} {
+			for _, x := range targets {
+				var err error
+				v := x.into()
+				used := allocated(func() { err = envelope.Msgpack{}.Unmarshal(data, v) })
+				if allowed := uint64(len(data))*(perElement*x.element+perByte) + slack; used > allowed {
+					t.Errorf("%s: %d bytes, of %q, took %d (%v)", x.name, len(data), element, used, err)
+				}
+				worst[x.name] = max(worst[x.name], float64(used)/float64(len(data)))
+			}
+		}
+	}
+	for _, x := range targets {
+		t.Logf("%-21s %8.1f for each byte, elements of %d", x.name, worst[x.name], x.element)
+	}
+}

@@ -1,0 +1,191 @@
+package envelope_test
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/vmihailenco/msgpack/v5"
+
+	"github.com/leasehold-go/leasehold/internal/envelope"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+)
+
+type nested struct {
+	Next  *nested
+	List  []nested
+	Named map[string]nested
+	Any   any
+}
+
+// arrayed is kept as an array, without the names of its fields.
+type arrayed struct {
+	//lint:ignore U1000 the library looks for it
+	_msgpack struct{} `msgpack:",as_array"`
+	A        int
+	B        []byte
+	C        *string
+}
+
+func TestCodecRoundTrip(t *testing.T) {
+	text := "text"
+	for _, want := range []any{
+		true, 42, int8(-1), uint64(1 << 63), 1.5, "", "text", []byte("\x00\xff"), time.Minute,
+		[]string{"a", ""},
+		[]int{1, -70000},
+		map[string]int{"a": 1},
+		map[string]string{"a": "b"},
+		map[int]bool{3: true},
+		[3]int{1, 2, 3},
+		&text, someUser(), repeat(someUser(), 1000), strings.Repeat("long", 100_000),
+		arrayed{A: 1, B: []byte("b"), C: &text},
+		nested{
+			Next: &nested{Any: "a"}, List: []nested{{}, {Any: int64(1)}},
+			Named: map[string]nested{"n": {Any: map[string]any{"k": true}}},
+		},
+		map[string]any{"a": []any{nil, "b", int64(-9)}, "b": map[string]any{}},
+		time.Unix(1<<33, 5), time.Unix(1, 0), time.Unix(-1, 999),
+		map[string]time.Time{"t": time.Unix(5, 0xdf<<22)},
+	} {
+		data, err := envelope.Msgpack{}.Marshal(want)
+		if err != nil {
+			t.Errorf("%T: %v", want, err)
+			continue
+		}
+		got := reflect.New(reflect.TypeOf(want))
+		if err := (envelope.Msgpack{}).Unmarshal(data, got.Interface()); err != nil || !reflect.DeepEqual(got.Elem().Interface(), want) {
+			t.Errorf("%T: %+.80v became %+.80v, %v", want, want, got.Elem(), err)
+		}
+		if plain, _ := msgpack.Marshal(want); len(plain) != len(data) {
+			t.Errorf("%T: %d bytes; the library writes %d", want, len(data), len(plain))
+		}
+	}
+}
+
+// What Unmarshal would refuse is not written: it would be loaded again each time.
+func TestMarshalWritesNothingThatIsRefused(t *testing.T) {
+	type interned struct {
+		A, B string `msgpack:",intern"`
+	}
+	deep := func(n int) *nested {
+		var v *nested
+		for range n {
+			v = &nested{Next: v}
+		}
+		return v
+	}
+	if data, err := (envelope.Msgpack{}).Marshal(deep(512)); err != nil {
+		t.Error(err)
+	} else if err := (envelope.Msgpack{}).Unmarshal(data, new(nested)); err != nil {
+		t.Errorf("512 deep: %v", err)
+	}
+	for what, v := range map[string]any{
+		"deep": deep(513), "interned": interned{"same", "same"}, "raw": msgpack.RawMessage("\x91"), "channel": make(chan int),
+	} {
+		if data, err := (envelope.Msgpack{}).Marshal(v); err == nil || data != nil {
+			t.Errorf("%s: %q, %v", what, data, err)
+		}
+	}
+	if _, err := (envelope.Msgpack{}).Marshal(interned{"one", "two"}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestUnmarshalWantsAPointer(t *testing.T) {
+	for _, v := range []any{nil, 1, user{}, (*user)(nil), (*int)(nil), (*string)(nil)} {
+		if err := (envelope.Msgpack{}).Unmarshal([]byte("\x80"), v); err == nil {
+			t.Errorf("%T was decoded into", v)
+		}
+	}
+}
+
+// The library panics at all of these.
+func TestPanicsBecomeErrors(t *testing.T) {
+	for what, c := range map[string]struct {
+		data string
+		v    any
+	}{
+		"a key twice":           {"\x82\xa1A\x01\xa1A\x02", new(struct{ A any })},
+		"no time":               {"\x81\xa1A\xc0", new(struct{ A time.Time })},
+		"no time in a list":     {"\x91\xc0", new([]time.Time)},
+		"an array as a key":     {"\x81\x90\xc0", new(map[any]int)},
+		"a number for a method": {"\x81\xa1A\x01", new(struct{ A fmt.Stringer })},
+		"a number for an error": {"\x81\xa1A\x01", new(struct{ A error })},
+	} {
+		if err := (envelope.Msgpack{}).Unmarshal([]byte(c.data), c.v); err == nil || !strings.Contains(err.Error(), "panicked") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func TestDecodedSharesNoMemory(t *testing.T) {
+	data, err := envelope.Msgpack{}.Marshal(map[string]any{"text": "text", "bytes": []byte("bytes")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var v map[string]any
+	if err := (envelope.Msgpack{}).Unmarshal(data, &v); err != nil {
+		t.Fatal(err)
+	}
+	clear(data)
+	if v["text"] != "text" || string(v["bytes"].([]byte)) != "bytes" {
+		t.Errorf("the value changed with the data, to %v", v)
+	}
+}
+
+// The library's own way would leave a goroutine for each type that a map or a
+// pointer leads to.
+func TestUnmarshalLeavesNoGoroutine(t *testing.T) {
+	redistest.NoLeaks(t)
+	type a struct{ A *int }
+	type b struct{ B map[string]a }
+	var v b
+	if err := (envelope.Msgpack{}).Unmarshal([]byte("\x81\xa1B\x81\xa1k\x81\xa1A\x01"), &v); err != nil || *v.B["k"].A != 1 {
+		t.Fatal(v, err)
+	}
+}
+
+// A decoder that failed or panicked is not used by another.
+func TestManyDecodeAtATime(t *testing.T) {
+	want := repeat(someUser(), 3)
+	data, err := envelope.Msgpack{}.Marshal(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 200 {
+				for _, bad := range []string{"\x81\xa1A\x01", "\x91\xc0", "\x91", "\x91\xc1", "\xc7\x05\x01\xdf\xff\xff\xff\xff"} {
+					if (envelope.Msgpack{}).Unmarshal([]byte(bad), new([]time.Time)) == nil {
+						t.Errorf("%q was decoded", bad)
+					}
+				}
+				var got []user
+				if err := (envelope.Msgpack{}).Unmarshal(data, &got); err != nil || !reflect.DeepEqual(got, want) {
+					t.Errorf("got %+v, %v", got, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// point is an extension of its own: number 5, four bytes.
+type point struct{ X, Y int16 }
+
+func (p *point) MarshalMsgpack() ([]byte, error) {
+	return []byte{byte(p.X >> 8), byte(p.X), byte(p.Y >> 8), byte(p.Y)}, nil
+}
+
+func (p *point) UnmarshalMsgpack(b []byte) error {
+	if len(b) != 4 {
+		return errors.New("a point has four bytes")
+	}
+	p.X, p.Y = int16(b[0])<<8|int16(b[1]), int16(b[2])<<8|int16(b[3])
+	return nil
+}
