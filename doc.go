@@ -9,10 +9,13 @@
 //     once: per-tenant concurrency caps, worker slots, licences.
 //   - [github.com/leasehold-go/leasehold/mutex] when exactly one may run at
 //     once, and the resource it protects can check a fencing token.
+//   - [github.com/leasehold-go/leasehold/singleflight] when a value is dear to
+//     make and many want it: one process makes it, the others share it.
 //
-// Both hand out leases. A lease is renewed in the background until it is given
+// All stand on leases. A lease is renewed in the background until it is given
 // back, and its Context ends before anybody else can be granted what it holds.
-// Waiters are served in the order of their arrival across the whole fleet.
+// Those who wait for a permit or a lock are served in the order of their arrival
+// across the whole fleet; those who wait for a value, together.
 //
 // Every error of the packages matches one of the sentinels below with
 // [errors.Is]; its text names the operation, the family and the key, and never

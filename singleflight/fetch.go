@@ -56,13 +56,13 @@ func (g *Group[T]) fetch(ctx context.Context, op, key string, load func(ctx cont
 		return Result[T]{}, err
 	}
 	if g.closed.Load() {
-		return Result[T]{}, engine.Fail(pkg, op, t.label, leasehold.ErrClosed)
+		return Result[T]{}, engine.Fail(pkg, op, t.Label, leasehold.ErrClosed)
 	}
-	w := &want[T]{g: g, t: t, ctx: ctx, load: alone(load)}
+	w := want[T]{g: g, t: t, ctx: ctx, one: load}
 	r, errs := w.run()
 	if errs != nil {
 		g.counts.errors.Add(1)
-		return Result[T]{}, engine.Fail(pkg, op, t.label, errs...)
+		return Result[T]{}, engine.Fail(pkg, op, t.Label, errs...)
 	}
 	g.counts.served(r.Source)
 	return r, nil
@@ -79,14 +79,14 @@ func (g *Group[T]) Peek(ctx context.Context, key string) (Result[T], bool, error
 		return Result[T]{}, false, err
 	}
 	if g.closed.Load() {
-		return Result[T]{}, false, engine.Fail(pkg, op, t.label, leasehold.ErrClosed)
+		return Result[T]{}, false, engine.Fail(pkg, op, t.Label, leasehold.ErrClosed)
 	}
 	raw, v, errs := g.lookUp(ctx, t)
 	switch {
 	case errs != nil:
-		return Result[T]{}, false, engine.Fail(pkg, op, t.label, errs...)
+		return Result[T]{}, false, engine.Fail(pkg, op, t.Label, errs...)
 	case v.fresh() && v.env.Kind == envelope.NotFound:
-		return Result[T]{}, true, engine.Fail(pkg, op, t.label, ErrNotFound)
+		return Result[T]{}, true, engine.Fail(pkg, op, t.Label, ErrNotFound)
 	case v.fresh():
 		if r, ok := g.serve(t, raw, v, Cached); ok {
 			return r, true, nil
@@ -145,10 +145,19 @@ type want[T any] struct {
 	g    *Group[T]
 	t    target
 	ctx  context.Context
-	load manyFn[T]
+	one  func(ctx context.Context) (T, error) // the loader, or
+	many manyFn[T]
 
 	stale bool      // it has read a stale value that it may be served
 	old   Result[T] // that value
+}
+
+// load is the loader, of one key or several. On a hit nobody asks for it.
+func (w *want[T]) load() manyFn[T] {
+	if w.many != nil {
+		return w.many
+	}
+	return alone(w.one)
 }
 
 // run looks, and joins a flight where there is nothing to be served.
@@ -159,7 +168,7 @@ func (w *want[T]) run() (Result[T], []error) {
 		if done {
 			return r, errs
 		}
-		c, errs := w.g.join([]joiner[T]{{t: w.t, look: v.look}}, w.ctx, w.load)
+		c, errs := w.g.join([]joiner[T]{{t: w.t, look: v.look}}, w.ctx, w.load())
 		if errs != nil {
 			return Result[T]{}, errs
 		}
@@ -183,7 +192,7 @@ func (w *want[T]) look() (r Result[T], v view, done bool, errs []error) {
 	r, v, how, errs := w.judged(raw, v)
 	switch how {
 	case servedEarly, servedStale:
-		w.g.refresh([]joiner[T]{{t: w.t, look: v.look}}, w.ctx, w.load, how == servedEarly)
+		w.g.refresh([]joiner[T]{{t: w.t, look: v.look}}, w.ctx, w.load(), how == servedEarly)
 	}
 	return r, v, how != notServed, errs
 }
@@ -264,7 +273,7 @@ func (w *want[T]) withoutRedis(errs []error) (Result[T], []error) {
 	if w.g.cfg.OnUnavailable != LoadLocally || w.ctx.Err() != nil {
 		return Result[T]{}, errs
 	}
-	c, refused := w.g.joinLocally([]target{w.t}, w.ctx, w.load)
+	c, refused := w.g.joinLocally([]target{w.t}, w.ctx, w.load())
 	if refused != nil {
 		return Result[T]{}, refused
 	}

@@ -112,7 +112,7 @@ func (f *flight[T]) remembered(raw string, l *launch[T]) {
 	f.settle(func(early bool, callers []*caller[T]) []*caller[T] {
 		if !early {
 			// Still remembered, so nobody has invalidated it since.
-			now, err := f.g.rdb.Get(context.Background(), f.t.failure).Result()
+			now, err := f.g.rdb.Get(context.Background(), f.t.failure()).Result()
 			if err != nil || now != raw {
 				return callers
 			}
@@ -236,7 +236,7 @@ func (f *flight[T]) tellCached(callers []*caller[T], from Source) []*caller[T] {
 
 // tellRecord serves callers with what the load of a token came to.
 func (f *flight[T]) tellRecord(callers []*caller[T], token uint64) []*caller[T] {
-	raw, err := f.g.rdb.Get(context.Background(), f.t.landed).Result()
+	raw, err := f.g.rdb.Get(context.Background(), f.t.landed()).Result()
 	switch {
 	case errors.Is(err, redis.Nil):
 		return callers

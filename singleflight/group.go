@@ -117,16 +117,18 @@ func (g *Group[T]) Close(ctx context.Context) error {
 
 // target is a key, and what it is called elsewhere.
 type target struct {
-	key             string // as its user wrote it
-	label           string
-	value           string // in Redis, as are these
-	failure, landed string
+	keys.Resource
+	key   string // as its user wrote it
+	value string // in Redis
 }
+
+func (t target) failure() string { return t.Part("failure") }
+func (t target) landed() string  { return t.Part("landed") }
 
 func (g *Group[T]) target(op, key string) (target, error) {
 	r, err := g.fam.Resource(key)
 	if err != nil {
 		return target{}, engine.Fail(pkg, op, keys.Escape(g.cfg.Name), err)
 	}
-	return target{key: key, label: r.Label, value: r.Part("value"), failure: r.Part("failure"), landed: r.Part("landed")}, nil
+	return target{Resource: r, key: key, value: r.Part("value")}, nil
 }

@@ -70,12 +70,12 @@ func (g *Group[T]) Invalidate(ctx context.Context, keys ...string) error {
 			case engine.Classify(d.err) != engine.Refused && time.Now().Before(till):
 				again = append(again, d.t)
 			default:
-				errs = append(errs, engine.Fail(pkg, op, d.t.label, leasehold.ErrUnavailable, d.err))
+				errs = append(errs, engine.Fail(pkg, op, d.t.Label, leasehold.ErrUnavailable, d.err))
 			}
 		}
 		if len(errs) > 0 {
 			for _, t := range again {
-				errs = append(errs, engine.Fail(pkg, op, t.label, leasehold.ErrUnavailable))
+				errs = append(errs, engine.Fail(pkg, op, t.Label, leasehold.ErrUnavailable))
 			}
 			return errors.Join(errs...)
 		}
@@ -101,12 +101,7 @@ func (g *Group[T]) drop(ctx context.Context, all []target) []dropped {
 	calls := make([]*engine.Call, len(all))
 	for i, t := range all {
 		results[i].t = t
-		r, err := g.fam.Resource(t.key)
-		if err != nil {
-			results[i].err = err // it was checked before
-			continue
-		}
-		res := engine.NewFlight(r)
+		res := engine.NewFlight(t.Resource)
 		calls[i] = res.Invalidate(g.eng.Node(res))
 		calls[i].Done = func(v []int64, err error) {
 			var us int64
@@ -125,7 +120,7 @@ func (g *Group[T]) drop(ctx context.Context, all []target) []dropped {
 func failAll(op string, all []target, errs ...error) error {
 	var failed []error
 	for _, t := range all {
-		failed = append(failed, engine.Fail(pkg, op, t.label, errs...))
+		failed = append(failed, engine.Fail(pkg, op, t.Label, errs...))
 	}
 	return errors.Join(failed...)
 }
@@ -135,12 +130,12 @@ func failAll(op string, all []target, errs ...error) error {
 // own.
 func (g *Group[T]) Inspect(ctx context.Context, key string) (State, error) {
 	const op = "inspect"
-	r, err := g.fam.Resource(key)
+	t, err := g.target(op, key)
 	if err != nil {
-		return State{}, engine.Fail(pkg, op, g.cfg.Name, err)
+		return State{}, err
 	}
 	if err := ctx.Err(); err != nil {
-		return State{}, engine.Fail(pkg, op, r.Label, err, leasehold.ErrUnavailable)
+		return State{}, engine.Fail(pkg, op, t.Label, err, leasehold.ErrUnavailable)
 	}
 	type answer struct {
 		s   engine.FlightState
@@ -150,10 +145,10 @@ func (g *Group[T]) Inspect(ctx context.Context, key string) (State, error) {
 	g.mu.Lock()
 	if g.closed.Load() {
 		g.mu.Unlock()
-		return State{}, engine.Fail(pkg, op, r.Label, leasehold.ErrClosed)
+		return State{}, engine.Fail(pkg, op, t.Label, leasehold.ErrClosed)
 	}
 	g.active.Go(func() {
-		call := engine.NewFlight(r).Inspect()
+		call := engine.NewFlight(t.Resource).Inspect()
 		v, err := g.eng.Do(ctx, call)
 		var s engine.FlightState
 		if err == nil {
@@ -165,11 +160,11 @@ func (g *Group[T]) Inspect(ctx context.Context, key string) (State, error) {
 	select {
 	case a := <-answers:
 		if a.err != nil {
-			return State{}, engine.Fail(pkg, op, r.Label, ctx.Err(), leasehold.ErrUnavailable, a.err)
+			return State{}, engine.Fail(pkg, op, t.Label, ctx.Err(), leasehold.ErrUnavailable, a.err)
 		}
 		return g.state(a.s), nil
 	case <-ctx.Done():
-		return State{}, engine.Fail(pkg, op, r.Label, ctx.Err(), leasehold.ErrUnavailable)
+		return State{}, engine.Fail(pkg, op, t.Label, ctx.Err(), leasehold.ErrUnavailable)
 	}
 }
 

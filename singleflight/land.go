@@ -123,7 +123,7 @@ func (g *Group[T]) wrap(l *landing[T], took time.Duration) {
 		}
 		g.counts.failed.Add(1)
 		// The stack stays here, whoever gets the panic.
-		g.cfg.Logger.Error("leasehold: singleflight: "+l.raised.text(), "key", l.f.t.label, "stack", string(l.raised.stack))
+		g.cfg.Logger.Error("leasehold: singleflight: "+l.raised.text(), "key", l.f.t.Label, "stack", string(l.raised.stack))
 	case errors.Is(l.err, ErrNotFound):
 		l.env.Kind, l.keep = envelope.NotFound, -1
 		if g.cfg.NotFoundTTL > 0 {
@@ -137,7 +137,7 @@ func (g *Group[T]) wrap(l *landing[T], took time.Duration) {
 		}
 		g.counts.failed.Add(1)
 		if l.f.isBackground() && l.ended == nil {
-			g.cfg.Logger.Warn("leasehold: singleflight: a refresh failed", "key", l.f.t.label, "error", l.err)
+			g.cfg.Logger.Warn("leasehold: singleflight: a refresh failed", "key", l.f.t.Label, "error", l.err)
 		}
 	default:
 		g.wrapValue(l)
@@ -162,14 +162,14 @@ func (g *Group[T]) wrapValue(l *landing[T]) {
 	case err != nil:
 		l.encoded = err
 		l.env.Kind, l.env.Payload = envelope.Unmarshalable, failureText(err)
-		g.cfg.Logger.Error("leasehold: singleflight: a value can't be encoded: it is not cached", "key", l.f.t.label, "error", err)
+		g.cfg.Logger.Error("leasehold: singleflight: a value can't be encoded: it is not cached", "key", l.f.t.Label, "error", err)
 	case len(data) > g.cfg.MaxValueBytes:
 		// The mark stands where a failure would; the value that was there is
 		// older than this one, and goes.
 		l.env.Kind, l.failure, l.keep = envelope.TooLarge, marked, -1
 		g.counts.tooLarge.Add(1)
 		g.cfg.Logger.Warn("leasehold: singleflight: a value is too large: it is not cached",
-			"key", l.f.t.label, "bytes", len(data), "MaxValueBytes", g.cfg.MaxValueBytes)
+			"key", l.f.t.Label, "bytes", len(data), "MaxValueBytes", g.cfg.MaxValueBytes)
 		l.large = data
 	default:
 		l.env.Kind, l.env.Payload = envelope.Value, data
@@ -195,7 +195,7 @@ func (g *Group[T]) settle(l *landing[T]) {
 		return
 	}
 	if l.pub.Unstored != nil {
-		g.cfg.Logger.Warn("leasehold: singleflight: the server would not store a value", "key", l.f.t.label, "error", l.pub.Unstored)
+		g.cfg.Logger.Warn("leasehold: singleflight: the server would not store a value", "key", l.f.t.Label, "error", l.pub.Unstored)
 	}
 	early, late := split(without(l.callers, l.first))
 	switch {
@@ -230,7 +230,7 @@ func (g *Group[T]) settleMarked(l *landing[T]) {
 	if len(late) == 0 {
 		return
 	}
-	if now, err := g.rdb.Get(context.Background(), l.f.t.failure).Result(); err == nil && now == l.f.mark {
+	if now, err := g.rdb.Get(context.Background(), l.f.t.failure()).Result(); err == nil && now == l.f.mark {
 		g.tellJoiners(l, late)
 		return
 	}

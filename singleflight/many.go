@@ -37,7 +37,7 @@ func (g *Group[T]) DoMany(ctx context.Context, all []string, load func(ctx conte
 		}
 		if !seen[key] {
 			seen[key] = true
-			wants = append(wants, &want[T]{g: g, t: t, ctx: ctx, load: load})
+			wants = append(wants, &want[T]{g: g, t: t, ctx: ctx, many: load})
 		}
 	}
 	if g.closed.Load() {
@@ -61,7 +61,7 @@ type batch[T any] struct {
 func (b *batch[T]) done(w *want[T], r Result[T], errs []error) {
 	if errs != nil {
 		b.g.counts.errors.Add(1)
-		b.errs = append(b.errs, engine.Fail(pkg, "do many", w.t.label, errs...))
+		b.errs = append(b.errs, engine.Fail(pkg, "do many", w.t.Label, errs...))
 		return
 	}
 	b.g.counts.served(r.Source)

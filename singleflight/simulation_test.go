@@ -63,6 +63,7 @@ type simulation struct {
 	loads   []simLoad
 	reads   []simRead
 	drops   []simDrop
+	calls   []simCall
 	outcome map[string]int
 }
 
@@ -70,7 +71,7 @@ type simulation struct {
 type simLoad struct {
 	key       string
 	began, to time.Time
-	unwanted  bool // everybody had left: its lease was free before it was told so
+	group     *singleflight.Group[string]
 	many      bool // of several keys: it may go on for the others
 }
 
@@ -80,6 +81,13 @@ type simRead struct {
 	began time.Time
 	load  int
 	from  singleflight.Source
+}
+
+// simCall is a call that may have waited for a key.
+type simCall struct {
+	group    *singleflight.Group[string]
+	key      string
+	from, to time.Time
 }
 
 // simDrop is an Invalidate, or a FLUSHALL of all keys: done is zero where it
@@ -165,10 +173,11 @@ func (s *simulation) calm(groups []*singleflight.Group[string]) {
 			began := time.Now()
 			key := fmt.Sprint("k", k)
 			var err error
-			for range 30 { // the first tries meet connections that were cut before
-				if _, err = g.Do(s.Context(), key, s.loader(key, rand.New(rand.NewPCG(1, 2)), false, false)); err == nil {
+			for range 30 { // the first tries meet connections that were cut, and loads that fail
+				if _, err = g.Do(s.Context(), key, s.loader(g, key, rand.New(rand.NewPCG(1, 2)), false, false)); err == nil {
 					break
 				}
+				time.Sleep(20 * time.Millisecond)
 			}
 			if err != nil {
 				s.Errorf("after the faults: %v", err)
@@ -183,7 +192,7 @@ func (s *simulation) calm(groups []*singleflight.Group[string]) {
 var errSim = errors.New("the origin is down")
 
 // loader returns the number of its load.
-func (s *simulation) loader(key string, rng *rand.Rand, mayFail, many bool) func(ctx context.Context) (string, error) {
+func (s *simulation) loader(g *singleflight.Group[string], key string, rng *rand.Rand, mayFail, many bool) func(ctx context.Context) (string, error) {
 	span := time.Duration(rng.IntN(200)) * time.Millisecond
 	if rng.IntN(10) == 0 {
 		span = time.Duration(rng.IntN(3*int(simLeaseTTL/time.Millisecond))) * time.Millisecond
@@ -193,14 +202,13 @@ func (s *simulation) loader(key string, rng *rand.Rand, mayFail, many bool) func
 	return func(ctx context.Context) (string, error) {
 		s.mu.Lock()
 		n := len(s.loads)
-		s.loads = append(s.loads, simLoad{key: key, began: time.Now(), many: many})
+		s.loads = append(s.loads, simLoad{key: key, began: time.Now(), group: g, many: many})
 		s.mu.Unlock()
 		stopped := func() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			if s.loads[n].to.IsZero() {
 				s.loads[n].to = time.Now()
-				s.loads[n].unwanted = ctx.Err() != nil && strings.Contains(context.Cause(ctx).Error(), "nobody waits")
 			}
 		}
 		defer context.AfterFunc(ctx, stopped)()
@@ -231,6 +239,13 @@ func (s *simulation) work(g *singleflight.Group[string], rng *rand.Rand) {
 		ctx = context.WithoutCancel(ctx)
 	}
 	began := time.Now()
+	called := func(keys ...string) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, k := range keys {
+			s.calls = append(s.calls, simCall{g, k, began, time.Now()})
+		}
+	}
 	switch rng.IntN(8) {
 	case 0:
 		err := g.Invalidate(ctx, key)
@@ -244,17 +259,19 @@ func (s *simulation) work(g *singleflight.Group[string], rng *rand.Rand) {
 		keys := []string{"k0", "k1", "k2"}
 		loaders := map[string]func(context.Context) (string, error){}
 		for _, k := range keys {
-			loaders[k] = s.loader(k, rng, false, true)
+			loaders[k] = s.loader(g, k, rng, false, true)
 		}
 		found, err := g.DoMany(ctx, keys, func(ctx context.Context, missing []string) (map[string]string, error) {
 			return s.loadMany(ctx, missing, loaders)
 		})
+		called(keys...)
 		for k, v := range found {
 			s.read(k, began, v, 0)
 		}
 		s.noted("do many", err)
 	default:
-		r, err := g.Fetch(ctx, key, s.loader(key, rng, true, false))
+		r, err := g.Fetch(ctx, key, s.loader(g, key, rng, true, false))
+		called(key)
 		if err == nil {
 			s.read(key, began, r.Value, r.Source)
 			s.noted(r.Source.String(), nil)
@@ -322,7 +339,8 @@ func (s *simulation) read(key string, began time.Time, value string, from single
 
 // check looks at everything that happened: no read that began after an Invalidate
 // returned is of a load that began before it was called, and no load began while
-// another one of its key ran on, unless something was dropped in between.
+// another one of its key ran on, unless something was dropped in between, or
+// everybody had left the older one: then its lease is free before it is told so.
 func (s *simulation) check() {
 	for _, r := range s.reads {
 		l := s.loads[r.load]
@@ -338,13 +356,27 @@ func (s *simulation) check() {
 	}
 	for i, a := range s.loads {
 		for j, b := range s.loads {
-			if i == j || a.unwanted || a.key != b.key || b.began.Before(a.began) || !b.began.Before(a.to) || s.droppedBetween(a, b) {
+			if i == j || a.key != b.key || b.began.Before(a.began) || !b.began.Before(a.to) || s.droppedBetween(a, b) {
+				continue
+			}
+			if a.many || !s.waitedFor(a, b.began) {
 				continue
 			}
 			s.Errorf("%s: load %d began at %v while load %d ran (of several keys: %v), from %v to %v",
 				a.key, j, b.began, i, a.many, a.began, a.to)
 		}
 	}
+}
+
+// waitedFor reports whether some call of its group was there from before the load
+// until then. A caller who comes after the others left starts a flight of its own.
+func (s *simulation) waitedFor(a simLoad, then time.Time) bool {
+	for _, c := range s.calls {
+		if c.group == a.group && c.key == a.key && c.from.Before(a.began) && !c.to.Before(then) {
+			return true
+		}
+	}
+	return false
 }
 
 func (s *simulation) droppedBetween(a, b simLoad) bool {

@@ -31,13 +31,13 @@ func (g *Group[T]) encode(v T) (data string, err error) {
 		}
 	}()
 	if g.cfg.Codec == nil {
-		switch v := any(v).(type) {
+		switch raw := any(v).(type) {
 		case []byte:
-			return string(v), nil
+			return string(raw), nil
 		case string:
-			return v, nil
+			return raw, nil
 		}
-		b, err := envelope.Msgpack{}.Marshal(v)
+		b, err := envelope.Msgpack{}.Marshal(&v) // so that methods of *T are found
 		return string(b), err
 	}
 	b, err := g.cfg.Codec.Marshal(v)
@@ -60,7 +60,7 @@ func (g *Group[T]) decode(data string) (v T, err error) {
 			*p = data
 			return v, nil
 		}
-		err = envelope.Msgpack{}.Unmarshal([]byte(data), &v)
+		err = envelope.Msgpack{}.UnmarshalString(data, &v)
 		return v, err
 	}
 	err = g.cfg.Codec.Unmarshal([]byte(data), &v)
@@ -154,7 +154,7 @@ func sum(raw string) string {
 func (g *Group[T]) undecodable(t target, err error) {
 	g.counts.undecodable.Add(1)
 	g.cfg.Logger.Warn("leasehold: singleflight: an entry in the cache is no value of this group: it counts as absent",
-		"key", t.label, "error", err)
+		"key", t.Label, "error", err)
 }
 
 // failureText is an error as it crosses: bounded, and whole characters.

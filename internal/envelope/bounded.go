@@ -37,7 +37,7 @@ func Bounded(data []byte) error {
 
 // walk is Bounded. It appends to contents where that of each extension lies: see
 // reader.
-func walk(data []byte, contents []span) ([]span, error) {
+func walk[D string | []byte](data D, contents []span) ([]span, error) {
 	var few [16]uint64 // mostly enough, and not on the heap
 	open := few[:0]    // of each array and map around: how many values are to come
 	left := uint64(1)  // the same of the innermost
@@ -60,8 +60,8 @@ func walk(data []byte, contents []span) ([]span, error) {
 			return contents, errEnds
 		}
 		n := uint64(c.fixed)
-		for _, b := range data[at+1 : at+1+int(c.width)] {
-			n = n<<8 | uint64(b)
+		for i := range int(c.width) {
+			n = n<<8 | uint64(data[at+1+i])
 		}
 		values := n * uint64(c.each)
 		at += int(c.head)

@@ -11,7 +11,7 @@ func refuse(t *testing.T, what, data string) {
 	t.Helper()
 	e, err := envelope.Decode(data)
 	if err == nil {
-		t.Errorf("%s: %q was accepted", what, data)
+		t.Errorf("%s: %.100q was accepted", what, data)
 		return
 	}
 	if e != (envelope.Envelope{}) {

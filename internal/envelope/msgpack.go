@@ -18,12 +18,14 @@ import (
 //
 // A type's own methods (DecodeMsgpack, UnmarshalMsgpack and so on) and
 // extensions that are registered with the library run as they are. An extension
-// must be read as a whole: msgpack.RegisterExt does so.
+// must be read as a whole: msgpack.RegisterExt does so. For a struct that is
+// embedded by pointer the library keeps, from its first decoding on, a goroutine
+// and some 256 empty ones of it for good.
 type Msgpack struct{}
 
 // maxPooled is the longest data, in bytes, after which what decoded it is used
 // again: its buffers have grown with the data.
-const maxPooled = 64 << 10
+const maxPooled = 1 << 20
 
 // decoding is one use of the library's decoder.
 type decoding struct {
@@ -51,7 +53,10 @@ func (Msgpack) Marshal(v any) ([]byte, error) {
 
 // Unmarshal decodes data, which must be Bounded, into what v points to, which
 // shares no memory with data. Where it fails it may have set a part of v.
-func (Msgpack) Unmarshal(data []byte, v any) (err error) {
+func (m Msgpack) Unmarshal(data []byte, v any) error { return m.UnmarshalString(string(data), v) }
+
+// UnmarshalString is Unmarshal of a string, which it doesn't copy.
+func (Msgpack) UnmarshalString(data string, v any) (err error) {
 	d := decodings.Get().(*decoding)
 	d.contents, err = walk(data, d.contents[:0])
 	if err == nil {
@@ -66,7 +71,7 @@ func (Msgpack) Unmarshal(data []byte, v any) (err error) {
 
 // decode lets the library decode. It panics where data and type don't fit in
 // some ways, such as a nil for a time.Time or a slice as the key of a map.
-func (d *decoding) decode(data []byte, v any) (err error) {
+func (d *decoding) decode(data string, v any) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("msgpack: decoding panicked: %v", p)

@@ -17,7 +17,7 @@ type span struct{ from, to int }
 // single byte that is read, while the content of an extension is read as
 // a whole, so the reader can refuse the one where the other has to come.
 type reader struct {
-	data     []byte
+	data     string
 	at       int
 	contents []span // of the extensions, rising
 }
@@ -60,7 +60,7 @@ func (r *reader) within() (end int, ok bool) {
 	for len(r.contents) > 0 && r.contents[0].to <= r.at {
 		r.contents = r.contents[1:]
 	}
-	if len(r.contents) == 0 || r.contents[0].from > r.at || r.data[r.at] != 0xdf {
+	if len(r.contents) == 0 || r.contents[0].from > r.at {
 		return 0, false
 	}
 	return r.contents[0].to, true

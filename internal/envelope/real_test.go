@@ -25,7 +25,7 @@ func TestRedisReadsEnvelopes(t *testing.T) {
 			e := example()
 			e.Payload = strings.Repeat("\x00\xffé", n)[:n]
 			prefix, suffix := e.Encode()
-			data, err := rdb.Eval(ctx, stampIt, nil, prefix, suffix, published).Text()
+			data, err := rdb.Eval(ctx, stampIt, nil, prefix, suffix, int64(published)).Text()
 			if err != nil || data != stored(e) {
 				t.Fatalf("%d bytes: stamped as %.60q, %v; want %.60q", n, data, err, stored(e))
 			}
@@ -34,7 +34,7 @@ func TestRedisReadsEnvelopes(t *testing.T) {
 				t.Fatalf("%d bytes: unpacked as %d fields, %v", n, len(got), err)
 			}
 			got[3] = "" // the checksum
-			want := []string{"60", "lh1", fmt.Sprint(published), "", fmt.Sprint(byte(envelope.Value)), "7", "60000", "3600000", "1500"}
+			want := []string{"60", "lh1", fmt.Sprint(int64(published)), "", fmt.Sprint(byte(envelope.Value)), "7", "60000", "3600000", "1500"}
 			for i := range want {
 				if got[i] != want[i] {
 					t.Errorf("%d bytes: field %d is %.40q, want %.40q", n, i, got[i], want[i])
