@@ -42,6 +42,7 @@ local last = tonumber(redis.call('GET', X) or '') or 0
 local ends = tonumber(redis.call('ZSCORE', H, m) or 0)
 local queued = redis.call('ZSCORE', Q, m)
 local sign = redis.call('ZSCORE', A, m)
+redis.call('STRLEN', L)
 if ends > now then return { 1, us, ends - now, last, 0 } end
 if sign and not queued then return { 7, us, 0, 0, 0 } end
 local till, token = aside(m)

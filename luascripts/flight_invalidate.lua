@@ -6,7 +6,7 @@
 --
 -- Reply (integers)  now µs, 1 if a load was running
 --
--- Cost  TIME, GET, ZRANGE, DEL; two writes more where a load runs.
+-- Cost  TIME, GET, ZRANGE, ZCARD, three STRLEN, DEL; two writes more where a load runs.
 -- DEL comes first: it is allowed where memory has run out. A second run drops
 -- what was loaded in between, no more.
 
@@ -17,7 +17,9 @@ local now = math.floor(us / 1000)
 
 local last = redis.call('GET', X)
 local m, ends = holder()
+-- Reads of every key that is written later: a wrong type ends the script here.
 redis.call('ZCARD', S)
+for _, key in ipairs({ V, F, L }) do redis.call('STRLEN', key) end
 redis.call('DEL', V, F, L)
 if not m then return { us, 0 } end
 redis.call('ZREM', H, m)

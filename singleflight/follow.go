@@ -52,6 +52,13 @@ func (f *flight[T]) failed(err error, l *launch[T]) {
 		return
 	case errors.Is(err, leasehold.ErrUnavailable) && f.ctx.Err() == nil:
 		if g.cfg.OnUnavailable == LoadLocally {
+			// From here on only who can't reach Redis either may join.
+			g.mu.Lock()
+			f.close()
+			if g.locals[f.t.key] == nil && !g.closed.Load() {
+				g.locals[f.t.key] = f
+			}
+			g.mu.Unlock()
 			l.arrive(f, true)
 			return
 		}
@@ -112,7 +119,7 @@ func (f *flight[T]) remembered(raw string, l *launch[T]) {
 	f.settle(func(early bool, callers []*caller[T]) []*caller[T] {
 		if !early {
 			// Still remembered, so nobody has invalidated it since.
-			now, err := f.g.rdb.Get(context.Background(), f.t.failure()).Result()
+			now, err := f.g.get(f.t.failure())
 			if err != nil || now != raw {
 				return callers
 			}
@@ -219,7 +226,7 @@ func (f *flight[T]) tellValue(callers []*caller[T], e envelope.Envelope, age tim
 // tellCached serves callers with what is in the cache now, whichever load it is
 // of: that it is there says that nobody has invalidated it.
 func (f *flight[T]) tellCached(callers []*caller[T], from Source) []*caller[T] {
-	raw, err := f.g.rdb.Get(context.Background(), f.t.value).Result()
+	raw, err := f.g.get(f.t.value)
 	switch {
 	case errors.Is(err, redis.Nil):
 		return callers
@@ -234,9 +241,16 @@ func (f *flight[T]) tellCached(callers []*caller[T], from Source) []*caller[T] {
 	return f.tellValue(callers, v.env, v.age, from)
 }
 
+// get reads a key for whom no caller's ctx can be asked, since there are many.
+func (g *Group[T]) get(key string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), engine.CallBound)
+	defer cancel()
+	return g.rdb.Get(ctx, key).Result()
+}
+
 // tellRecord serves callers with what the load of a token came to.
 func (f *flight[T]) tellRecord(callers []*caller[T], token uint64) []*caller[T] {
-	raw, err := f.g.rdb.Get(context.Background(), f.t.landed()).Result()
+	raw, err := f.g.get(f.t.landed())
 	switch {
 	case errors.Is(err, redis.Nil):
 		return callers

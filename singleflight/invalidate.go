@@ -110,6 +110,9 @@ func (g *Group[T]) drop(ctx context.Context, all []target) []dropped {
 			}
 			if results[i].err = err; err == nil {
 				g.floors.raise(t.value, us)
+				g.mu.Lock()
+				delete(g.locals, t.key) // who comes now doesn't join what was begun before
+				g.mu.Unlock()
 			}
 		}
 	}
@@ -236,5 +239,5 @@ func (f *floors) raise(key string, us int64) {
 			}
 		}
 	}
-	f.all[key] = floor{us: us, till: now.Add(f.life)}
+	f.all[key] = floor{us: max(us, f.all[key].us), till: now.Add(f.life)} // replies may come out of order
 }

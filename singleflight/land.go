@@ -211,7 +211,7 @@ func (g *Group[T]) settle(l *landing[T]) {
 	case l.pub.Err != nil && g.cfg.OnUnavailable != LoadLocally:
 		g.tellFirst(l)
 		tell(append(early, late...), outcome[T]{errs: []error{leasehold.ErrUnavailable, l.pub.Err}})
-	case l.pub.Err == nil && l.pub.State == engine.LandAside:
+	case l.pub.Err != nil || l.pub.State == engine.LandAside:
 		g.tellFirst(l)
 		g.tellJoiners(l, early)
 		g.again(l.f, l.f.look, late)
@@ -230,7 +230,7 @@ func (g *Group[T]) settleMarked(l *landing[T]) {
 	if len(late) == 0 {
 		return
 	}
-	if now, err := g.rdb.Get(context.Background(), l.f.t.failure()).Result(); err == nil && now == l.f.mark {
+	if now, err := g.get(l.f.t.failure()); err == nil && now == l.f.mark {
 		g.tellJoiners(l, late)
 		return
 	}

@@ -1,0 +1,106 @@
+package singleflight_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/singleflight"
+)
+
+// faultCaching makes a client cache by itself. It reads the server's news only
+// with the replies on the same connection, or once an hour.
+func faultCaching(o *redis.Options) {
+	o.Protocol = 3
+	o.ClientSideCacheConfig = &redis.ClientSideCacheConfig{MaxEntries: 1000, DrainInterval: time.Hour}
+}
+
+// Of two Invalidates of one handle, the first one's reply comes last. What was
+// published between them, and is still in the client's own cache, must stay
+// refused.
+func TestFaultInvalidateRepliesOutOfOrder(t *testing.T) {
+	srv := redistest.Shared(t, redistest.Newest(t))
+	s := newFaultSite(t, srv.Client())
+	p := redistest.NewProxy(t, srv.Addr())
+	rdb := p.Client(faultCaching)
+	g, other := s.group(rdb), s.group(srv.Client())
+	faultWarm(t, g)
+	held := p.HoldReply(faultDoes("flight invalidate"), 1)
+	first := make(chan error, 1)
+	go func() { first <- g.Invalidate(t.Context(), s.key) }()
+	held.Wait()
+	if _, err := other.Do(t.Context(), s.key, faultGives("between")); err != nil {
+		t.Fatal(err)
+	}
+	gets := p.Count("GET")
+	faultUntil(t, 10*time.Second, func() error { // until it is in the client's cache
+		r, err := g.Fetch(t.Context(), s.key, faultGives("mine"))
+		if err != nil || r.Value != "between" || p.Count("GET") == gets {
+			return fmt.Errorf("%v, %v", r, err)
+		}
+		return nil
+	})
+	// That connection says no more: the news comes behind this reply.
+	ping := p.HoldReply(redistest.Named("PING"), 1)
+	pinged := make(chan error, 1)
+	go func() { pinged <- rdb.Ping(context.Background()).Err() }()
+	ping.Wait()
+
+	if err := g.Invalidate(t.Context(), s.key); err != nil {
+		t.Fatal(err)
+	}
+	held.Release()
+	if err := faultGot(t, 10*time.Second, "the first Invalidate", first); err != nil {
+		t.Fatal(err)
+	}
+	r, err := g.Fetch(t.Context(), s.key, faultGives("fresh"))
+	if err != nil || r.Value != "fresh" {
+		t.Errorf("after its own Invalidate the handle has %q (%v), %v", r.Value, r.Source, err)
+	}
+	ping.Release()
+	if err := faultGot(t, 10*time.Second, "the ping", pinged); err != nil {
+		t.Error(err)
+	}
+}
+
+// A result that is too large for a message is read when the message says that it
+// is there. The client's own cache has the value before it still, which is what
+// the waiter must not be given.
+func TestFaultWaiterIsNotServedFromTheLocalCache(t *testing.T) {
+	srv := redistest.Shared(t, redistest.Newest(t))
+	s := newFaultSite(t, srv.Client())
+	short := func(c *singleflight.Config[string]) { c.TTL = 50 * time.Millisecond }
+	g, other := s.group(srv.Client(faultCaching), short), s.group(srv.Client(), short)
+	faultWarm(t, g)
+	for i := range 5 {
+		k := s.on(t, fmt.Sprint(i))
+		if _, err := other.Do(t.Context(), k.key, faultGives("old")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := g.Do(t.Context(), k.key, faultGives("old")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(60 * time.Millisecond)
+		want := strings.Repeat("new", 2000)
+		began, gate := make(chan struct{}), make(chan struct{})
+		loaded := faultFetch(t.Context(), other, k.key, func(context.Context) (string, error) {
+			close(began)
+			<-gate
+			return want, nil
+		})
+		faultGot(t, 10*time.Second, "the load", began)
+		waited := faultFetch(t.Context(), g, k.key, faultGives("twice"))
+		k.waits(1)
+		close(gate)
+		for who, c := range map[string]<-chan faultFetched{"loads": loaded, "waits": waited} {
+			if r := faultGot(t, 10*time.Second, who, c); r.err != nil || r.Value != want {
+				t.Errorf("who %s got %.10q (%v), %v", who, r.Value, r.Source, r.err)
+			}
+		}
+	}
+}
