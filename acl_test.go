@@ -1,0 +1,175 @@
+package leasehold_test
+
+import (
+	"context"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/mutex"
+	"github.com/leasehold-go/leasehold/semaphore"
+	"github.com/leasehold-go/leasehold/singleflight"
+)
+
+// The README's rules for the server's user are enough for all that the packages
+// do, and say nothing that is not needed: without any one command something fails.
+func TestReadmeACL(t *testing.T) {
+	redistest.NeedServers(t)
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := regexp.MustCompile("(?m)^The server's user needs.*$").FindString(string(readme))
+	line, _, _ = strings.Cut(line, "In a Cluster")
+	var rules []any
+	for _, part := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(line, -1) {
+		for _, rule := range strings.Fields(part[1]) {
+			rules = append(rules, rule)
+		}
+	}
+	if len(rules) < 15 {
+		t.Fatalf("the README has %d rules: %v", len(rules), rules)
+	}
+	for _, v := range redistest.Installed() {
+		t.Run(v.String(), func(t *testing.T) {
+			srv := redistest.StartServer(t, v)
+			admin := srv.Client()
+			as := func(name string, rules []any) *redis.Client {
+				args := append([]any{"acl", "setuser", name, "reset", "on", ">secret"}, rules...)
+				if err := admin.Do(t.Context(), args...).Err(); err != nil {
+					t.Fatal(err)
+				}
+				return srv.Client(func(o *redis.Options) { o.Username, o.Password = name, "secret" })
+			}
+			if err := useAll(t, as("app", rules), as("app2", rules)); err != nil {
+				t.Fatal(err)
+			}
+			if v != redistest.Newest(t) {
+				return
+			}
+			for i, rule := range rules {
+				switch rule {
+				case "+subscribe", "+unsubscribe", "+ping":
+					continue // nothing depends on messages: all is slower without
+				case "+zremrangebyrank":
+					continue // only where a holder died
+				}
+				if !strings.HasPrefix(rule.(string), "+") {
+					continue
+				}
+				without := append(append([]any{}, rules[:i]...), rules[i+1:]...)
+				if err := admin.FlushAll(t.Context()).Err(); err != nil {
+					t.Fatal(err)
+				}
+				if err := useAll(t, as("less", without), as("less2", without)); err == nil {
+					t.Errorf("nothing fails without %s", rule)
+				}
+			}
+		})
+	}
+}
+
+// useAll makes each of the packages call each of its scripts.
+func useAll(t *testing.T, one, two *redis.Client) error {
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	for _, use := range []func(context.Context, *redis.Client, *redis.Client) error{useSemaphore, useMutex, useSingleflight} {
+		if err := use(ctx, one, two); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func useSemaphore(ctx context.Context, one, two *redis.Client) error {
+	a, err := semaphore.New(one, semaphore.Config{Name: "acl", Limit: 2, TTL: 300 * time.Millisecond})
+	if err != nil {
+		return err
+	}
+	defer a.Close(ctx)
+	b, err := semaphore.New(two, semaphore.Config{Name: "acl", Limit: 2, TTL: 300 * time.Millisecond})
+	if err != nil {
+		return err
+	}
+	defer b.Close(ctx)
+	l, err := a.AcquireN(ctx, "k", 2)
+	if err != nil {
+		return err
+	}
+	waited := make(chan error, 1)
+	go func() {
+		l, err := b.AcquireN(ctx, "k", 2)
+		if err == nil {
+			time.Sleep(200 * time.Millisecond) // renewed
+			err = l.Release()
+		}
+		waited <- err
+	}()
+	time.Sleep(50 * time.Millisecond)
+	if err := l.Extend(ctx, time.Second); err != nil {
+		return err
+	}
+	if err := l.Release(); err != nil {
+		return err
+	}
+	return <-waited
+}
+
+func useMutex(ctx context.Context, one, two *redis.Client) error {
+	m, err := mutex.New(one, mutex.Config{Name: "acl"})
+	if err != nil {
+		return err
+	}
+	defer m.Close(ctx)
+	err = m.Do(ctx, "k", func(ctx context.Context, token uint64) error {
+		return mutex.NewGuard(one, "acl").Set(ctx, "k", token, "v", time.Minute)
+	})
+	if err != nil {
+		return err
+	}
+	return mutex.NewGuard(two, "acl").Get(ctx, "k").Err()
+}
+
+func useSingleflight(ctx context.Context, one, two *redis.Client) error {
+	cfg := singleflight.Config[string]{Name: "acl", TTL: time.Minute, LeaseTTL: 300 * time.Millisecond, ErrorTTL: time.Second}
+	a, err := singleflight.New(one, cfg)
+	if err != nil {
+		return err
+	}
+	defer a.Close(ctx)
+	b, err := singleflight.New(two, cfg)
+	if err != nil {
+		return err
+	}
+	defer b.Close(ctx)
+	loading := make(chan struct{})
+	loaded := make(chan error, 1)
+	go func() {
+		_, err := a.Do(ctx, "k", func(context.Context) (string, error) {
+			close(loading)
+			time.Sleep(250 * time.Millisecond) // renewed
+			return strings.Repeat("v", 5000), nil
+		})
+		loaded <- err
+	}()
+	select {
+	case <-loading:
+	case err := <-loaded:
+		return err
+	}
+	if _, err := b.Do(ctx, "k", func(context.Context) (string, error) { return "", context.Canceled }); err != nil {
+		return err
+	}
+	if err := <-loaded; err != nil {
+		return err
+	}
+	if _, err := a.Inspect(ctx, "k"); err != nil {
+		return err
+	}
+	return b.Invalidate(ctx, "k")
+}
