@@ -4,14 +4,10 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"sync"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/engine"
-	"github.com/leasehold-go/leasehold/internal/envelope"
 )
 
 // invalidateFor is how long Invalidate tries.
@@ -126,118 +122,4 @@ func failAll(op string, all []target, errs ...error) error {
 		failed = append(failed, engine.Fail(pkg, op, t.Label, errs...))
 	}
 	return errors.Join(failed...)
-}
-
-// Inspect says what is known of key in the whole fleet. One round trip; it
-// changes nothing. Errors: leasehold.ErrUnavailable, leasehold.ErrClosed, ctx's
-// own.
-func (g *Group[T]) Inspect(ctx context.Context, key string) (State, error) {
-	const op = "inspect"
-	t, err := g.target(op, key)
-	if err != nil {
-		return State{}, err
-	}
-	if err := ctx.Err(); err != nil {
-		return State{}, engine.Fail(pkg, op, t.Label, err, leasehold.ErrUnavailable)
-	}
-	type answer struct {
-		s   engine.FlightState
-		err error
-	}
-	answers := make(chan answer, 1)
-	g.mu.Lock()
-	if g.closed.Load() {
-		g.mu.Unlock()
-		return State{}, engine.Fail(pkg, op, t.Label, leasehold.ErrClosed)
-	}
-	g.active.Go(func() {
-		call := engine.NewFlight(t.Resource).Inspect()
-		v, err := g.eng.Do(ctx, call)
-		var s engine.FlightState
-		if err == nil {
-			s, err = engine.ParseInspect(v, call.Text)
-		}
-		answers <- answer{s, err}
-	})
-	g.mu.Unlock()
-	select {
-	case a := <-answers:
-		if a.err != nil {
-			return State{}, engine.Fail(pkg, op, t.Label, ctx.Err(), leasehold.ErrUnavailable, a.err)
-		}
-		return g.state(a.s), nil
-	case <-ctx.Done():
-		return State{}, engine.Fail(pkg, op, t.Label, ctx.Err(), leasehold.ErrUnavailable)
-	}
-}
-
-func (g *Group[T]) state(s engine.FlightState) State {
-	since := func(us int64) time.Duration { return max(0, time.Duration(s.Now-us)*time.Microsecond) }
-	state := State{Waiting: s.Waiting, Invalidated: s.Aside, Bytes: s.Bytes, KeptFor: s.Kept}
-	if s.LeaseEnds > 0 {
-		state.Loading, state.LoadID, state.LeaseEndsIn, state.LoadingFor = true, s.Loader, s.LeaseEnds, since(s.Since)
-	}
-	if e, err := envelope.Header(s.Head); err == nil && s.Bytes > 0 && e.Schema == g.cfg.Schema {
-		state.Cached, state.NotFound = true, e.Kind == envelope.NotFound
-		state.Age = since(e.Published)
-		state.FreshFor = max(0, e.Fresh-state.Age)
-	}
-	if e, err := envelope.Decode(s.Failure); err == nil && isFailure(e.Kind) {
-		state.Failure, state.FailedFor = e.Payload, s.Failed
-	}
-	return state
-}
-
-// floors keeps when this handle last invalidated which key, for clients that
-// cache by themselves: what such a cache still has of before is refused here.
-type floors struct {
-	life time.Duration // longer than any value lives
-
-	mu  sync.RWMutex
-	all map[string]floor
-}
-
-type floor struct {
-	us   int64
-	till time.Time
-}
-
-func newFloors(life time.Duration) *floors { return &floors{life: life, all: map[string]floor{}} }
-
-// cachesLocally reports whether a client may answer a GET without asking.
-func cachesLocally(rdb redis.UniversalClient) bool {
-	switch c := rdb.(type) {
-	case *redis.Client:
-		return c.Options().ClientSideCacheConfig != nil || c.Options().ClientSideCache != nil
-	case *redis.ClusterClient:
-		return false // go-redis has no client-side caching there
-	}
-	return true
-}
-
-func (f *floors) refuses(key string, published int64) bool {
-	if f == nil {
-		return false
-	}
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	at, ok := f.all[key]
-	return ok && published <= at.us
-}
-
-func (f *floors) raise(key string, us int64) {
-	if f == nil {
-		return
-	}
-	now := time.Now()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if len(f.all) > 1000 && rand.N(len(f.all)) < 10 {
-		for k, old := range f.all {
-			if now.After(old.till) {
-				delete(f.all, k)
-			}
-		}
-	}
-	f.all[key] = floor{us: max(us, f.all[key].us), till: now.Add(f.life)} // replies may come out of order
 }

@@ -93,3 +93,16 @@ func (g *Group[T]) Stats() Stats {
 		Undecodable: c.undecodable.Load(), TooLarge: c.tooLarge.Load(),
 	}
 }
+
+func (c *counters) served(from Source) {
+	switch from {
+	case Cached:
+		c.hits.Add(1)
+	case Stale:
+		c.stale.Add(1)
+	case Loaded:
+		c.loaded.Add(1)
+	case Shared:
+		c.shared.Add(1)
+	}
+}

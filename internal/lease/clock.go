@@ -1,6 +1,9 @@
 package lease
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // sample is one exchange with a server: its clock stood at us (µs) at a moment
 // between sent and got of the local monotonic clock. In a Cluster each primary
@@ -35,4 +38,58 @@ func within(ttl, left time.Duration) time.Duration {
 // for a late timer, and for clocks that run at slightly different rates.
 func margin(term time.Duration) time.Duration {
 	return max(12*time.Millisecond, term/40)
+}
+
+// clockAge is how old a sample of the server's clock may get before another one
+// is taken: clocks run at slightly different rates.
+const clockAge = 30 * time.Second
+
+// ServerTime is the server's clock now, in µs, as the last reply showed it; it is
+// asked for where there was none yet, and in the background where the last one
+// was long ago.
+func (m *Manager) ServerTime(ctx context.Context) (int64, error) {
+	if s := m.clock.Load(); s != nil {
+		now := time.Now()
+		if now.Sub(s.got) > clockAge && m.asking.CompareAndSwap(false, true) && m.begin() {
+			go func() {
+				defer m.done()
+				if us, err := m.eng.Time(context.Background()); err == nil {
+					m.learn(us, now, time.Now())
+				}
+				m.asking.Store(false)
+			}()
+		}
+		return s.latest(now), nil
+	}
+	sent := time.Now()
+	replies := make(chan reply[int64], 1)
+	m.spawn(func() {
+		us, err := m.eng.Time(ctx)
+		replies <- reply[int64]{us, err}
+	})
+	select {
+	case r := <-replies:
+		if r.err != nil {
+			return 0, r.err
+		}
+		return m.learn(r.val, sent, time.Now()).latest(time.Now()), nil
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+}
+
+// learn takes the server's clock as a reply showed it, and keeps it, unless what
+// is known already fits and says more: a call that was long under way makes the
+// clock look later than it is, and values older.
+func (m *Manager) learn(us int64, sent, got time.Time) sample {
+	s := sample{us: us, sent: sent, got: got}
+	for {
+		old := m.clock.Load()
+		if old != nil && got.Sub(old.got) < clockAge && us <= old.latest(got) && old.latest(got) < s.latest(got) {
+			return s
+		}
+		if m.clock.CompareAndSwap(old, &s) {
+			return s
+		}
+	}
 }

@@ -187,19 +187,3 @@ func (m *Manager) resource(named keys.Resource) *engine.Resource {
 	}
 	return engine.NewResource(named, m.cfg.Fenced)
 }
-
-// learn takes the server's clock as a reply showed it, and keeps it, unless what
-// is known already fits and says more: a call that was long under way makes the
-// clock look later than it is, and values older.
-func (m *Manager) learn(us int64, sent, got time.Time) sample {
-	s := sample{us: us, sent: sent, got: got}
-	for {
-		old := m.clock.Load()
-		if old != nil && got.Sub(old.got) < clockAge && us <= old.latest(got) && old.latest(got) < s.latest(got) {
-			return s
-		}
-		if m.clock.CompareAndSwap(old, &s) {
-			return s
-		}
-	}
-}

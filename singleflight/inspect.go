@@ -1,0 +1,70 @@
+package singleflight
+
+import (
+	"context"
+	"time"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/engine"
+	"github.com/leasehold-go/leasehold/internal/envelope"
+)
+
+// Inspect says what is known of key in the whole fleet. One round trip; it
+// changes nothing. Errors: leasehold.ErrUnavailable, leasehold.ErrClosed, ctx's
+// own.
+func (g *Group[T]) Inspect(ctx context.Context, key string) (State, error) {
+	const op = "inspect"
+	t, err := g.target(op, key)
+	if err != nil {
+		return State{}, err
+	}
+	if err := ctx.Err(); err != nil {
+		return State{}, engine.Fail(pkg, op, t.Label, err, leasehold.ErrUnavailable)
+	}
+	type answer struct {
+		s   engine.FlightState
+		err error
+	}
+	answers := make(chan answer, 1)
+	g.mu.Lock()
+	if g.closed.Load() {
+		g.mu.Unlock()
+		return State{}, engine.Fail(pkg, op, t.Label, leasehold.ErrClosed)
+	}
+	g.active.Go(func() {
+		call := engine.NewFlight(t.Resource).Inspect()
+		v, err := g.eng.Do(ctx, call)
+		var s engine.FlightState
+		if err == nil {
+			s, err = engine.ParseInspect(v, call.Text)
+		}
+		answers <- answer{s, err}
+	})
+	g.mu.Unlock()
+	select {
+	case a := <-answers:
+		if a.err != nil {
+			return State{}, engine.Fail(pkg, op, t.Label, ctx.Err(), leasehold.ErrUnavailable, a.err)
+		}
+		return g.state(a.s), nil
+	case <-ctx.Done():
+		return State{}, engine.Fail(pkg, op, t.Label, ctx.Err(), leasehold.ErrUnavailable)
+	}
+}
+
+func (g *Group[T]) state(s engine.FlightState) State {
+	since := func(us int64) time.Duration { return max(0, time.Duration(s.Now-us)*time.Microsecond) }
+	state := State{Waiting: s.Waiting, Invalidated: s.Aside, Bytes: s.Bytes, KeptFor: s.Kept}
+	if s.LeaseEnds > 0 {
+		state.Loading, state.LoadID, state.LeaseEndsIn, state.LoadingFor = true, s.Loader, s.LeaseEnds, since(s.Since)
+	}
+	if e, err := envelope.Header(s.Head); err == nil && s.Bytes > 0 && e.Schema == g.cfg.Schema {
+		state.Cached, state.NotFound = true, e.Kind == envelope.NotFound
+		state.Age = since(e.Published)
+		state.FreshFor = max(0, e.Fresh-state.Age)
+	}
+	if e, err := envelope.Decode(s.Failure); err == nil && isFailure(e.Kind) {
+		state.Failure, state.FailedFor = e.Payload, s.Failed
+	}
+	return state
+}
