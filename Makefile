@@ -22,6 +22,7 @@ lint:
 	@files=$$($(GO) tool gofumpt -l .) && test -z "$$files" || \
 		{ echo "to be formatted with gofumpt:"; echo "$$files"; exit 1; }
 	$(GO) mod tidy -diff
+	for m in examples/hotkey/browsertest robustness; do $(GO) -C $$m vet ./... && $(GO) -C $$m mod tidy -diff || exit; done
 	for f in scripts/*.sh .ci/run; do bash -n $$f || exit; done
 
 bench: servers
