@@ -97,12 +97,8 @@ func (g *Group[T]) Close(ctx context.Context) error {
 	g.mu.Unlock()
 	tell(gone, outcome[T]{errs: []error{leasehold.ErrClosed}})
 
-	err := g.m.Close(ctx)
-	if g.permit != nil {
-		if e := g.permit.Close(ctx); err == nil {
-			err = e
-		}
-	}
+	// Once to end what runs, and once more for what that gave back at its end.
+	err := g.closeLeases(ctx)
 	ended := make(chan struct{})
 	go func() { g.active.Wait(); close(ended) }()
 	select {
@@ -110,6 +106,20 @@ func (g *Group[T]) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		if err == nil {
 			err = engine.Fail(pkg, "close", keys.Escape(g.cfg.Name), ctx.Err(), errLoading)
+		}
+		return err
+	}
+	if e := g.closeLeases(ctx); err == nil {
+		err = e
+	}
+	return err
+}
+
+func (g *Group[T]) closeLeases(ctx context.Context) error {
+	err := g.m.Close(ctx)
+	if g.permit != nil {
+		if e := g.permit.Close(ctx); err == nil {
+			err = e
 		}
 	}
 	return err

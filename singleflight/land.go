@@ -156,16 +156,17 @@ func (f *flight[T]) isBackground() bool {
 	return f.background
 }
 
+// wrapValue does so for a value. One that is not stored still ends what was
+// there, which is older.
 func (g *Group[T]) wrapValue(l *landing[T]) {
 	data, err := g.encode(l.value)
 	switch {
 	case err != nil:
 		l.encoded = err
-		l.env.Kind, l.env.Payload = envelope.Unmarshalable, failureText(err)
+		l.env.Kind, l.env.Payload, l.keep = envelope.Unmarshalable, failureText(err), -1
 		g.cfg.Logger.Error("leasehold: singleflight: a value can't be encoded: it is not cached", "key", l.f.t.Label, "error", err)
 	case len(data) > g.cfg.MaxValueBytes:
-		// The mark stands where a failure would; the value that was there is
-		// older than this one, and goes.
+		// The mark stands where a failure would.
 		l.env.Kind, l.failure, l.keep = envelope.TooLarge, marked, -1
 		g.counts.tooLarge.Add(1)
 		g.cfg.Logger.Warn("leasehold: singleflight: a value is too large: it is not cached",
@@ -173,7 +174,7 @@ func (g *Group[T]) wrapValue(l *landing[T]) {
 		l.large = data
 	default:
 		l.env.Kind, l.env.Payload = envelope.Value, data
-		if l.ttl > 0 {
+		if l.keep = -1; l.ttl > 0 {
 			l.env.Fresh, l.keep = l.ttl, g.kept(l.ttl)
 		}
 	}

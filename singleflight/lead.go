@@ -137,7 +137,8 @@ func (d *load[T]) loadWithPermit() loaded[T] {
 	err := g.permit.Acquire(d.ctx, a, &p)
 	switch {
 	case err == nil:
-		defer func() { _ = p.Release("load") }()
+		// Nobody waits for that: Redis may be away.
+		defer g.active.Go(func() { _ = p.Release("load") })
 	case d.ctx.Err() != nil || g.cfg.OnUnavailable != LoadLocally:
 		return loaded[T]{unrun: errors.Join(inner(err)...)}
 	}
@@ -150,10 +151,12 @@ func (d *load[T]) call() loaded[T] {
 	g := d.g
 	g.count(d)
 	ctx, cancel := d.ctx, context.CancelFunc(func() {})
-	var late <-chan struct{}
+	var late <-chan time.Time
 	if g.cfg.LoadTimeout > 0 {
 		ctx, cancel = context.WithTimeoutCause(ctx, g.cfg.LoadTimeout, ErrLoadTimeout)
-		late = ctx.Done()
+		timer := time.NewTimer(g.cfg.LoadTimeout)
+		defer timer.Stop()
+		late = timer.C
 	}
 	defer cancel()
 	began := time.Now()
@@ -187,14 +190,7 @@ func (d *load[T]) call() loaded[T] {
 	case r := <-done:
 		return timedOut(ctx, r)
 	case <-late:
-	}
-	if d.ctx.Err() != nil {
-		return timedOut(ctx, <-done) // it ended for another reason: what comes may still be of use
-	}
-	select {
-	case r := <-done:
-		return timedOut(ctx, r)
-	default:
+		<-ctx.Done() // by its deadline, which is now, unless it ended before
 		return loaded[T]{err: errLoadTimeout, took: time.Since(began)}
 	}
 }

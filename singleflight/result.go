@@ -58,7 +58,7 @@ type State struct {
 	LoadingFor  time.Duration // since its lease was taken
 	LeaseEndsIn time.Duration // if nobody renews it
 	Invalidated int           // loads that run yet, but may not store their result
-	Waiting     int           // processes that wait for a load
+	Waiting     int           // processes that wait for a load; counted up to 250
 }
 
 // Stats counts what a Group has done since it was made. Each call of Fetch or Do

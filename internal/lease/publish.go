@@ -115,7 +115,9 @@ func (p *Publication) answered(r engine.LandReply, err error) (again bool) {
 		// Out of memory, say: storing is the first thing that it does, so
 		// nothing is done yet.
 		p.Unstored, p.Err = err, err
-		p.Landing.Keep, p.Landing.Remember = 0, 0
+		if p.Landing.Remember = 0; p.Landing.Keep > 0 {
+			p.Landing.Keep = -1 // the value that is there is older
+		}
 		return true
 	default:
 		p.Err = err

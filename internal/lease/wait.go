@@ -208,9 +208,11 @@ func (g *group) answered(asked []*engine.Request, sent time.Time, c *engine.Call
 			w.tell(event{kind: enterAgain})
 		}
 	}
-	at := g.next()
+	at, idle := g.next(), len(g.waiters) == 0
 	m.mu.Unlock()
-	m.loop.Put(&g.entry, g, at, 0)
+	if !idle { // else its last entry in the schedule, if there is one, ends it
+		m.loop.Put(&g.entry, g, at, 0)
+	}
 }
 
 // unanswered takes an ask's error: the waiters go on for a while, unless the
@@ -226,9 +228,11 @@ func (g *group) unanswered(err error) {
 			m.settle(w, event{kind: failed, err: err})
 		}
 	}
-	pause := backoff(min(g.failures, 5)) + 50*time.Millisecond
+	pause, idle := backoff(min(g.failures, 5))+50*time.Millisecond, len(g.waiters) == 0
 	m.mu.Unlock()
-	m.loop.Put(&g.entry, g, time.Now().Add(pause), 0)
+	if !idle {
+		m.loop.Put(&g.entry, g, time.Now().Add(pause), 0)
+	}
 }
 
 // askSoon asks for the waiters of a resource at once: a reply that may have

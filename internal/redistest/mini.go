@@ -38,6 +38,9 @@ func Bubble(tb testing.TB) (*miniredis.Miniredis, func(mod ...func(*redis.Option
 	client := func(mod ...func(*redis.Options)) *redis.Client {
 		inMemory := func(opt *redis.Options) {
 			opt.Dialer = func(context.Context, string, string) (net.Conn, error) { return m.Dial() }
+			// Who waits for a connection leaves a timer of the bubble in a pool
+			// that all clients of the process share.
+			opt.PoolSize = 1000
 			// With notifications on, or a host name as address, the client
 			// would look the host up, and a lookup stops a bubble's clock.
 			opt.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
