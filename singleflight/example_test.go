@@ -1,0 +1,203 @@
+package singleflight_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/singleflight"
+)
+
+// connect returns a client of an embedded server, so that the examples run
+// anywhere. A program uses its own: redis.NewClient, NewFailoverClient or
+// NewClusterClient.
+func connect() (*redis.Client, func()) {
+	srv := miniredis.NewMiniRedis()
+	srv.ClockTTL(true)
+	if err := srv.Start(); err != nil {
+		log.Fatal(err)
+	}
+	rdb := redis.NewClient(&redis.Options{Addr: srv.Addr()})
+	return rdb, func() { _ = rdb.Close(); srv.Close() }
+}
+
+// A User is what the examples cache.
+type User struct {
+	ID   string
+	Name string
+}
+
+// database stands for one that is dear to ask.
+type database map[string]User
+
+func (db database) User(_ context.Context, id string) (User, error) {
+	fmt.Println("asking the database for", id)
+	u, ok := db[id]
+	if !ok {
+		return User{}, singleflight.ErrNotFound
+	}
+	return u, nil
+}
+
+func (db database) Users(_ context.Context, ids []string) (map[string]User, error) {
+	fmt.Println("asking the database for", ids)
+	found := map[string]User{}
+	for _, id := range ids {
+		if u, ok := db[id]; ok {
+			found[id] = u
+		}
+	}
+	return found, nil
+}
+
+var db = database{"7": {"7", "Ada"}, "8": {"8", "Grace"}, "9": {"9", "Barbara"}}
+
+func ExampleGroup_Do() {
+	rdb, stop := connect()
+	defer stop()
+	ctx := context.Background()
+
+	users, err := singleflight.New(rdb, singleflight.Config[User]{
+		Name:     "users",
+		TTL:      time.Minute,
+		StaleFor: 10 * time.Minute, // served meanwhile, where one process rebuilds it
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer users.Close(ctx)
+
+	for range 3 {
+		user, err := users.Do(ctx, "7", func(ctx context.Context) (User, error) {
+			return db.User(ctx, "7") // in the whole fleet, once
+		})
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(user.Name)
+	}
+	// Output:
+	// asking the database for 7
+	// Ada
+	// Ada
+	// Ada
+}
+
+func ExampleGroup_Fetch() {
+	rdb, stop := connect()
+	defer stop()
+	ctx := context.Background()
+	users, err := singleflight.New(rdb, singleflight.Config[User]{Name: "users", TTL: time.Minute})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer users.Close(ctx)
+
+	for range 2 {
+		r, err := users.Fetch(ctx, "7", func(ctx context.Context) (User, error) { return db.User(ctx, "7") })
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Printf("%s, %s, %.0f s old\n", r.Value.Name, r.Source, r.Age.Seconds())
+	}
+	// Output:
+	// asking the database for 7
+	// Ada, loaded, 0 s old
+	// Ada, cached, 0 s old
+}
+
+func ExampleGroup_DoMany() {
+	rdb, stop := connect()
+	defer stop()
+	ctx := context.Background()
+	users, err := singleflight.New(rdb, singleflight.Config[User]{Name: "users", TTL: time.Minute})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer users.Close(ctx)
+
+	for _, ids := range [][]string{{"7", "8"}, {"9", "8", "7", "404"}} {
+		found, err := users.DoMany(ctx, ids, db.Users) // for what is missing
+		for _, id := range slices.Sorted(maps.Keys(found)) {
+			fmt.Println(found[id].Name)
+		}
+		if err != nil {
+			fmt.Println(err) // of the keys that are not in found
+		}
+	}
+	// Output:
+	// asking the database for [7 8]
+	// Ada
+	// Grace
+	// asking the database for [9 404]
+	// Ada
+	// Grace
+	// Barbara
+	// leasehold: singleflight: do many users/404: not found
+}
+
+func ExampleGroup_Invalidate() {
+	rdb, stop := connect()
+	defer stop()
+	ctx := context.Background()
+	users, err := singleflight.New(rdb, singleflight.Config[User]{Name: "users", TTL: time.Hour})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer users.Close(ctx)
+	names := database{"7": {"7", "Ada"}}
+	load := func(ctx context.Context) (User, error) { return names.User(ctx, "7") }
+
+	before, err := users.Do(ctx, "7", load)
+	if err != nil {
+		log.Fatal(err)
+	}
+	names["7"] = User{"7", "Ada Lovelace"} // first the change, then
+	if err := users.Invalidate(ctx, "7"); err != nil {
+		log.Fatal(err) // it may have happened or not: repeat it
+	}
+	after, err := users.Do(ctx, "7", load)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(before.Name, "is", after.Name)
+	// Output:
+	// asking the database for 7
+	// asking the database for 7
+	// Ada is Ada Lovelace
+}
+
+func ExampleErrNotFound() {
+	rdb, stop := connect()
+	defer stop()
+	ctx := context.Background()
+	users, err := singleflight.New(rdb, singleflight.Config[User]{
+		Name:        "users",
+		TTL:         time.Minute,
+		NotFoundTTL: 10 * time.Second, // that there is none is worth remembering, too
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer users.Close(ctx)
+
+	for range 2 {
+		_, err := users.Do(ctx, "404", func(ctx context.Context) (User, error) {
+			return db.User(ctx, "404") // returns ErrNotFound
+		})
+		if errors.Is(err, singleflight.ErrNotFound) {
+			fmt.Println("no such user")
+		}
+	}
+	// Output:
+	// asking the database for 404
+	// no such user
+	// no such user
+}
