@@ -97,25 +97,17 @@ func (g *Group[T]) Close(ctx context.Context) error {
 	g.mu.Unlock()
 	tell(gone, outcome[T]{errs: []error{leasehold.ErrClosed}})
 
-	// Once to end what runs, and once more for what that gave back at its end.
-	err := g.closeLeases(ctx)
+	g.m.Stop()
+	if g.permit != nil {
+		g.permit.Stop()
+	}
 	ended := make(chan struct{})
 	go func() { g.active.Wait(); close(ended) }()
 	select {
 	case <-ended:
 	case <-ctx.Done():
-		if err == nil {
-			err = engine.Fail(pkg, "close", keys.Escape(g.cfg.Name), ctx.Err(), errLoading)
-		}
-		return err
+		return engine.Fail(pkg, "close", keys.Escape(g.cfg.Name), ctx.Err(), errLoading)
 	}
-	if e := g.closeLeases(ctx); err == nil {
-		err = e
-	}
-	return err
-}
-
-func (g *Group[T]) closeLeases(ctx context.Context) error {
 	err := g.m.Close(ctx)
 	if g.permit != nil {
 		if e := g.permit.Close(ctx); err == nil {

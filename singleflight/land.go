@@ -131,7 +131,7 @@ func (g *Group[T]) wrap(l *landing[T], took time.Duration) {
 			l.keep = l.env.Fresh + minKept
 		}
 	case l.err != nil:
-		l.env.Kind, l.env.Payload, l.failure = envelope.Failure, failureText(l.err), g.cfg.ErrorTTL
+		l.env.Kind, l.env.Payload, l.failure = envelope.Failure, crossing(l.err.Error()), g.cfg.ErrorTTL
 		if errors.Is(l.err, ErrLoadTimeout) {
 			l.env.Kind = envelope.Timeout
 		}
@@ -163,7 +163,7 @@ func (g *Group[T]) wrapValue(l *landing[T]) {
 	switch {
 	case err != nil:
 		l.encoded = err
-		l.env.Kind, l.env.Payload, l.keep = envelope.Unmarshalable, failureText(err), -1
+		l.env.Kind, l.env.Payload, l.keep = envelope.Unmarshalable, crossing(err.Error()), -1
 		g.cfg.Logger.Error("leasehold: singleflight: a value can't be encoded: it is not cached", "key", l.f.t.Label, "error", err)
 	case len(data) > g.cfg.MaxValueBytes:
 		// The mark stands where a failure would.

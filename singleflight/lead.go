@@ -37,8 +37,7 @@ func (r *raised) text() string {
 	if r.goexit {
 		return "the loader called runtime.Goexit"
 	}
-	text := fmt.Sprintf("the loader panicked: %v", r.value)
-	return text[:min(len(text), maxText)]
+	return crossing(fmt.Sprintf("the loader panicked: %v", r.value))
 }
 
 // loaded is what a loader's call came to.

@@ -157,20 +157,17 @@ func (g *Group[T]) undecodable(t target, err error) {
 		"key", t.Label, "error", err)
 }
 
-// failureText is an error as it crosses: bounded, and whole characters.
-func failureText(err error) string {
-	text := err.Error()
+// crossing is a text as it crosses: whole characters, and not too many.
+func crossing(text string) string {
+	text = strings.ToValidUTF8(text[:min(len(text), 2*maxText)], "\uFFFD")
 	if len(text) <= maxText {
-		return strings.ToValidUTF8(text, "\uFFFD")
+		return text
 	}
-	text = text[:maxText]
-	for i := 1; i < utf8.UTFMax && len(text) > 0; i++ {
-		if r, size := utf8.DecodeLastRuneInString(text); r != utf8.RuneError || size > 1 {
-			break
-		}
-		text = text[:len(text)-1]
+	end := maxText
+	for !utf8.RuneStart(text[end]) {
+		end--
 	}
-	return strings.ToValidUTF8(text, "\uFFFD")
+	return text[:end]
 }
 
 // asError is the error that an envelope without a value stands for.

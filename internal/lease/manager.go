@@ -111,10 +111,9 @@ func New(rdb redis.UniversalClient, cfg Config, extra ...error) (*Manager, error
 	return m, nil
 }
 
-// Close gives back all leases, ends all waits, and returns when nothing is left
-// running, or with an error when ctx ends before; what is left then goes on by
-// itself and ends with the leases' terms.
-func (m *Manager) Close(ctx context.Context) error {
+// Stop gives back all leases and ends all waits, and waits for nothing. Close is
+// still to be called, when nobody uses the leases any more.
+func (m *Manager) Stop() {
 	m.mu.Lock()
 	first := !m.closed
 	m.closed = true
@@ -129,6 +128,13 @@ func (m *Manager) Close(ctx context.Context) error {
 	for _, l := range held {
 		l.abandon(leasehold.ErrClosed)
 	}
+}
+
+// Close gives back all leases, ends all waits, and returns when nothing is left
+// running, or with an error when ctx ends before; what is left then goes on by
+// itself and ends with the leases' terms.
+func (m *Manager) Close(ctx context.Context) error {
+	m.Stop()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
