@@ -3,6 +3,7 @@ package singleflight_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -49,7 +50,7 @@ func (s *faultSite) group(rdb redis.UniversalClient, mod ...faultConfig) *single
 
 func faultGroup(tb testing.TB, rdb redis.UniversalClient, family string, mod ...faultConfig) *singleflight.Group[string] {
 	tb.Helper()
-	cfg := singleflight.Config[string]{Name: family, TTL: time.Minute, Jitter: -1, LeaseTTL: 3 * time.Second}
+	cfg := singleflight.Config[string]{Name: family, TTL: time.Minute, Jitter: -1, LeaseTTL: 3 * time.Second, Logger: slog.New(slog.DiscardHandler)}
 	for _, m := range mod {
 		m(&cfg)
 	}
@@ -77,6 +78,39 @@ func (s *faultSite) queued() int {
 		s.tb.Errorf("count the queue: %v", err)
 	}
 	return int(n)
+}
+
+var faultLiving = redis.NewScript(`local t = redis.call('TIME')
+return redis.call('ZCOUNT', KEYS[1], '(' .. (t[1] * 1000 + math.floor(t[2] / 1000)), '+inf')`)
+
+// living counts the members of a sorted set whose time is not over.
+func (s *faultSite) living(part string) int {
+	s.tb.Helper()
+	n, err := faultLiving.Run(context.Background(), s.rdb, []string{s.part(part)}).Int()
+	if err != nil {
+		s.tb.Errorf("count %s: %v", part, err)
+	}
+	return n
+}
+
+var faultParts = []string{"holders", "queue", "alive", "fence", "value", "failure", "landed", "aside"}
+
+// clean waits until nothing runs and nobody waits, and says that no key is left
+// without an end. Tombstones may stay for as long as they say.
+func (s *faultSite) clean(within time.Duration) {
+	s.tb.Helper()
+	faultUntil(s.tb, within, func() error {
+		if h, q, a := s.living("holders"), s.queued(), s.living("aside"); h != 0 || q != 0 || a != 0 {
+			return fmt.Errorf("left on key %s: %d holders, %d in the queue, %d aside", s.key, h, q, a)
+		}
+		return nil
+	})
+	for _, part := range faultParts {
+		ttl, err := s.rdb.PTTL(context.Background(), s.part(part)).Result()
+		if err != nil || ttl == -1 {
+			s.tb.Errorf("%s has no end: %v, %v", s.part(part), ttl, err)
+		}
+	}
 }
 
 // faultUntil waits until ok returns nil.

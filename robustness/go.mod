@@ -1,0 +1,3 @@
+module github.com/leasehold-go/leasehold/robustness
+
+go 1.26.0

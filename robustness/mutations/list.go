@@ -1,0 +1,223 @@
+package main
+
+// mutation is one guard, and how to take it out.
+type mutation struct {
+	name     string
+	file     string // of the module
+	old, new string // old is there exactly once
+	packages string // whose tests should notice
+	tests    string // which of them, a regular expression; "" = all
+}
+
+const (
+	engine = "./internal/engine"
+	leases = "./internal/engine ./internal/lease"
+	cache  = "./singleflight"
+)
+
+// cacheTests are those of the cache that need no server and little time.
+const cacheTests = "TestSimulation|TestRule|TestRecipe|TestContract"
+
+var mutations = concat(scripts, client, flightScripts, flights)
+
+func concat(all ...[]mutation) (list []mutation) {
+	for _, some := range all {
+		list = append(list, some...)
+	}
+	return list
+}
+
+// scripts are the guards of the permits' scripts.
+var scripts = []mutation{
+	{
+		name: "void time of an enter", file: "luascripts/enter.lua",
+		old: "if void > 0 and us >= void then", new: "if false then",
+		packages: engine,
+	},
+	{
+		name: "tombstone refuses a stray enter", file: "luascripts/enter.lua",
+		old: "if sign and not queued then return", new: "if false then return",
+		packages: engine,
+	},
+	{
+		name: "a leave leaves a tombstone", file: "luascripts/leave.lua",
+		old: "if void > now then", new: "if false then",
+		packages: engine,
+	},
+	{
+		name: "a retried enter finds its own lease", file: "luascripts/enter.lua",
+		old: "if ends > now then return { 1, us, ends - now, token(), 0, 0 } end", new: "",
+		packages: engine,
+	},
+	{
+		name: "a retried enter gets the same token", file: "luascripts/enter.lua",
+		old:      "if ends > now then return { 1, us, ends - now, token(), 0, 0 } end",
+		new:      "if ends > now then return { 1, us, ends - now, fenced and issue() or 0, 0, 0 } end",
+		packages: engine,
+	},
+	{
+		name: "the limit, on the fast path", file: "luascripts/enter.lua",
+		old: "if held < limit and", new: "if",
+		packages: leases,
+	},
+	{
+		name: "the limit, behind it", file: "luascripts/enter.lua",
+		old: "used() + n <= limit and not waited_for()", new: "not waited_for()",
+		packages: leases,
+	},
+	{
+		name: "newcomers don't pass the queue", file: "luascripts/enter.lua",
+		old: "used() + n <= limit and not waited_for()", new: "used() + n <= limit",
+		packages: engine,
+	},
+	{
+		name: "the limit, when handing over", file: "luascripts/prelude.lua",
+		old: "elseif inuse + n > limit then", new: "elseif false then",
+		packages: leases,
+	},
+	{
+		name: "a head that can't be served is removed", file: "luascripts/prelude.lua",
+		old: "if n > limit then", new: "if false then",
+		packages: engine,
+	},
+	{
+		name: "the stored limit goes first", file: "luascripts/prelude.lua",
+		old: "return tonumber(redis.call('GET', X) or '') or limit", new: "return limit",
+		packages: engine,
+	},
+	{
+		name: "the fence keeps tokens rising", file: "luascripts/enter.lua",
+		old: "if last >= us then", new: "if false then",
+		packages: engine,
+	},
+	{
+		name: "the same, when handing over", file: "luascripts/prelude.lua",
+		old: "if last < us then return us end", new: "if true then return us end",
+		packages: engine,
+	},
+	{
+		name: "probation of a granted waiter", file: "luascripts/prelude.lua",
+		old: "handle == own and ttl or math.min(ttl, PROBATION)", new: "ttl",
+		packages: engine,
+	},
+	{
+		name: "overdue waiters are passed over", file: "luascripts/prelude.lua",
+		old: "elseif left <= OVERDUE then", new: "elseif false then",
+		packages: engine,
+	},
+	{
+		name: "dead waiters are dropped", file: "luascripts/prelude.lua",
+		old: "    redis.call('ZREM', Q, unpack(gone))", new: "",
+		packages: engine,
+	},
+	{
+		name: "dead holders are passed", file: "luascripts/prelude.lua",
+		old: "return redis.call('ZCOUNT', H, '(' .. now, '+inf')", new: "return redis.call('ZCARD', H)",
+		packages: leases,
+	},
+	{
+		name: "a renewal never revives", file: "luascripts/renew.lua",
+		old: "if ends <= now then return { 0 } end", new: "",
+		packages: engine,
+	},
+	{
+		name: "a renewal never shortens", file: "luascripts/renew.lua",
+		old: "if till <= ends then return { ends - now } end", new: "",
+		packages: engine,
+	},
+	{
+		name: "expiries of keys only grow", file: "luascripts/enter.lua",
+		old: "redis.call('PEXPIREAT', KEYS[1], now + ttl, 'GT')", new: "redis.call('PEXPIREAT', KEYS[1], now + ttl)",
+		packages: engine,
+	},
+	{
+		name: "tickets rise", file: "luascripts/enter.lua",
+		old: "ticket = math.max(us, (tonumber(last or 0)) + 1)", new: "ticket = us",
+		packages: engine,
+	},
+	{
+		name: "a waiter's old ticket counts", file: "luascripts/enter.lua",
+		old: "local ticket = tonumber(ARGV[7])", new: "local ticket = 0",
+		packages: leases,
+	},
+	{
+		name: "a guard compares tokens", file: "luascripts/guard_set.lua",
+		old: "then return { 0 } end", new: "then end",
+		packages: "./mutex", tests: "TestGuard",
+	},
+}
+
+// client are the guards of the Go code of leases.
+var client = []mutation{
+	{
+		name: "scripts are sent once", file: "internal/engine/script.go",
+		old: "func (once) NoRetry() bool      { return true }", new: "func (once) NoRetry() bool      { return false }",
+		packages: engine,
+	},
+	{
+		name: "the margin before the deadline", file: "internal/lease/clock.go",
+		old: "return max(12*time.Millisecond, term/40)", new: "return 0",
+		packages: leases,
+	},
+	{
+		name: "a deadline counts from the sending", file: "internal/lease/enter.go",
+		old: "deadline: clock.sent.Add(", new: "deadline: clock.got.Add(",
+		packages: leases,
+	},
+	{
+		name: "a late message is not believed", file: "internal/lease/settle.go",
+		old: "case deadline.After(now):", new: "case true:",
+		packages: leases,
+	},
+	{
+		name: "a message's time is mapped", file: "internal/lease/settle.go",
+		old: "from := g.clock.earliest(msg.At)", new: "from := now",
+		packages: leases,
+	},
+	{
+		name: "a grant that comes too late is given back", file: "internal/lease/lease.go",
+		old: "if !e.deadline.After(now) {\n\t\treturn false\n\t}", new: "",
+		packages: leases + " ./semaphore", tests: "TestSimulation|TestP0|Slow",
+	},
+	{
+		name: "the lease ends at its deadline", file: "internal/lease/lease.go",
+		old: "case !now.Before(l.deadline):", new: "case false:",
+		packages: leases,
+	},
+	{
+		name: "nothing is given back at the deadline", file: "internal/lease/lease.go",
+		old:      "l.lose(leasehold.ErrLost, l.failure)\n\t\treturn calls, time.Time{}, 0",
+		new:      "l.lose(leasehold.ErrLost, l.failure)\n\t\tl.back = l.newGiveBack()\n\t\treturn l.back.Due(now, calls)",
+		packages: leases,
+	},
+	{
+		name: "who leaves while its enter is under way gives back", file: "internal/lease/acquire.go",
+		old: "\tq.m.mu.Unlock()\n\tq.m.giveBack(q.w)", new: "\tq.m.mu.Unlock()\n\tq.m.forget(q.w)",
+		packages: leases,
+	},
+	{
+		name: "a leave names its strays", file: "internal/lease/enter.go",
+		old: "\t\tq.w.stray = max(q.w.stray, void)\n\t\tq.m.askSoon(q.res)", new: "\t\tq.m.askSoon(q.res)",
+		packages: leases,
+	},
+	{
+		name: "grants in abandoned replies are processed", file: "internal/lease/enter.go",
+		old: "e.q.m.deliver(r.Grants, e.sent)", new: "_ = r.Grants",
+		packages: leases,
+	},
+	{
+		name: "an ask after a lost leave", file: "internal/lease/release.go",
+		old: "m.askSoon(l.req.Resource) // grants to our own waiters may have been in the reply", new: "",
+		packages: leases,
+	},
+	{
+		name: "a new clock after a void reply", file: "internal/lease/clock.go",
+		old: "us <= old.latest(got) && old.latest(got) < s.latest(got)", new: "true",
+		packages: leases,
+	},
+	{
+		name: "one ask for all waiters", file: "internal/lease/wait.go",
+		old: "some := all[:min(len(all), engine.MaxAsk)]", new: "some := all[:1]",
+		packages: leases,
+	},
+}

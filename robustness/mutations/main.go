@@ -1,0 +1,185 @@
+// Mutations takes single guards out of the scripts and of the Go code, one at a
+// time, in a copy, and shows which test notices. A guard that no test misses is
+// one that the next change may lose.
+//
+//	go run ./mutations                 all of them
+//	go run ./mutations -list           what there is
+//	go run ./mutations -run 'land|S5'  some, by name
+//	go run ./mutations -sample 5       some, by chance; -seed runs the same ones again
+//
+// It is run in the folder robustness, and exits with 1 if a mutation survived or
+// no longer applies.
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+func main() {
+	list := flag.Bool("list", false, "only list the mutations")
+	run := flag.String("run", "", "only the mutations whose name matches this regular expression")
+	sample := flag.Int("sample", 0, "only so many of them, chosen by chance; 0 = all")
+	seed := flag.Uint64("seed", uint64(time.Now().UnixNano()), "what chance begins with")
+	flag.Parse()
+
+	chosen, err := choose(*run, *sample, *seed)
+	if err != nil {
+		fail(err)
+	}
+	if *list {
+		for _, m := range chosen {
+			fmt.Printf("%-45s %s\n", m.name, m.file)
+		}
+		return
+	}
+	if *sample > 0 {
+		fmt.Printf("%d of %d mutations, -seed %d\n\n", len(chosen), len(mutations), *seed)
+	}
+	caught, err := runAll(chosen)
+	if err != nil {
+		fail(err)
+	}
+	fmt.Printf("\n%d of %d caught\n", caught, len(chosen))
+	if caught < len(chosen) {
+		os.Exit(1)
+	}
+}
+
+func fail(err error) {
+	fmt.Fprintln(os.Stderr, "mutations:", err)
+	os.Exit(1)
+}
+
+func choose(run string, sample int, seed uint64) ([]mutation, error) {
+	re, err := regexp.Compile(run)
+	if err != nil {
+		return nil, err
+	}
+	chosen := slices.DeleteFunc(slices.Clone(mutations), func(m mutation) bool { return !re.MatchString(m.name) })
+	if sample > 0 && sample < len(chosen) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		rng.Shuffle(len(chosen), func(i, j int) { chosen[i], chosen[j] = chosen[j], chosen[i] })
+		chosen = chosen[:sample]
+	}
+	if len(chosen) == 0 {
+		return nil, errors.New("no mutation has such a name")
+	}
+	return chosen, nil
+}
+
+// runAll tries the mutations in turn, in one copy of the module.
+func runAll(chosen []mutation) (caught int, err error) {
+	work, err := os.MkdirTemp("", "mutations-")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(work)
+	if err := copyModule("..", work); err != nil {
+		return 0, err
+	}
+	fmt.Println("| guard taken out | in | noticed by |\n|---|---|---|")
+	for _, m := range chosen {
+		by, err := m.try(work)
+		switch {
+		case err != nil:
+			by = "**" + err.Error() + "**"
+		case by == "":
+			by = "**nothing**"
+		default:
+			caught++
+		}
+		fmt.Printf("| %s | `%s` | %s |\n", m.name, m.file, by)
+	}
+	return caught, nil
+}
+
+// copyModule copies what the tests of the module need.
+func copyModule(from, to string) error {
+	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			switch {
+			case name != "." && strings.HasPrefix(d.Name(), "."), name == "robustness", name == "examples":
+				return filepath.SkipDir
+			}
+			return os.MkdirAll(filepath.Join(to, name), 0o755)
+		}
+		if !d.Type().IsRegular() {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(to, name), text, 0o644)
+	})
+}
+
+// try takes the guard out, runs the tests that should notice, and puts it back.
+// It returns the first test that failed, "" where none did.
+func (m mutation) try(work string) (by string, err error) {
+	path := filepath.Join(work, filepath.FromSlash(m.file))
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	if n := bytes.Count(text, []byte(m.old)); n != 1 {
+		return "", fmt.Errorf("what is to be taken out is there %d times", n)
+	}
+	mutant := bytes.Replace(text, []byte(m.old), []byte(m.new), 1)
+	if err := os.WriteFile(path, mutant, 0o644); err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, os.WriteFile(path, text, 0o644)) }()
+
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	args := []string{"test", "-count=1", "-timeout=90s", "-failfast"}
+	if m.tests != "" {
+		args = append(args, "-run", m.tests)
+	}
+	cmd := exec.CommandContext(ctx, "go", append(args, strings.Fields(m.packages)...)...)
+	cmd.Dir = work
+	// The embedded server will do, and is quicker.
+	cmd.Env = append(os.Environ(), "LEASEHOLD_SEEDS=10", "LEASEHOLD_SERVERS="+work+"/none", "LEASEHOLD_REQUIRE_SERVERS=")
+	cmd.WaitDelay = 10 * time.Second
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return "", nil
+	case !errors.As(err, &exit):
+		return "", err
+	case bytes.Contains(out, []byte("[build failed]")) || bytes.Contains(out, []byte("[setup failed]")):
+		return "", fmt.Errorf("it doesn't compile: %s", bytes.TrimSpace(out))
+	}
+	if failed := regexp.MustCompile(`--- FAIL: (\w+)`).FindSubmatch(out); failed != nil {
+		return "`" + string(failed[1]) + "`", nil
+	}
+	if bytes.Contains(out, []byte("panic: test timed out")) || bytes.Contains(out, []byte("deadlock:")) {
+		if hung := regexp.MustCompile(`running tests:\s+(\w+)`).FindSubmatch(out); hung != nil {
+			return "`" + string(hung[1]) + "` (hangs)", nil
+		}
+		return "a test that hangs", nil
+	}
+	return "a test that ends the process", nil
+}

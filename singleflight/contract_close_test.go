@@ -1,0 +1,223 @@
+package singleflight_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/singleflight"
+)
+
+// Close ends all waits with ErrClosed, those of the load's own caller too, and the
+// load's ctx; its lease is free at once for a process that waits.
+func TestClose(t *testing.T) {
+	each(t, func(f *fixture) {
+		g, _ := f.open()
+		other, _ := f.open()
+		o := newOrigin(f)
+		first := fetch(f, f.Context(), g, "k", o.obedient)
+		l := o.next(f)
+		joins := fetch(f, f.Context(), g, "k", o.obedient)
+		waits := fetch(f, f.Context(), other, "k", gives("v"))
+		eventually(f, "the other process", func() bool { return f.queued("k") == 1 })
+		began := time.Now()
+		if err := g.Close(f.Context()); err != nil {
+			f.Fatal(err)
+		}
+		if !l.over() {
+			f.Error("Close returned before the load had ended")
+		}
+		wantErr(f, context.Cause(l.ctx), leasehold.ErrClosed)
+		wantErr(f, first.failed(), leasehold.ErrClosed)
+		wantErr(f, joins.failed(), leasehold.ErrClosed)
+		if r := waits.got(); r.Value != "v" || r.Source != singleflight.Loaded {
+			f.Errorf("%+v", r)
+		}
+		if d := time.Since(began); d > 5*time.Second {
+			f.Errorf("the lease was free after %v", d)
+		}
+	})
+}
+
+func TestAfterClose(t *testing.T) {
+	each(t, func(f *fixture) {
+		g, wire := f.open(func(c *singleflight.Config[string]) { c.MaxLoads = 1 })
+		other, _ := f.open()
+		fetch(f, f.Context(), g, "k", gives("v")).got()
+		for range 3 {
+			if err := g.Close(f.Context()); err != nil {
+				f.Fatal(err)
+			}
+		}
+		sent := wire.sent()
+		_, err := g.Do(f.Context(), "k", never(f))
+		wantErr(f, err, leasehold.ErrClosed)
+		wantText(f, err, f.name+"/k")
+		_, err = g.Fetch(f.Context(), "k", never(f))
+		wantErr(f, err, leasehold.ErrClosed)
+		_, err = g.DoMany(f.Context(), []string{"k"}, nil)
+		wantErr(f, err, leasehold.ErrClosed)
+		_, _, err = g.Peek(f.Context(), "k")
+		wantErr(f, err, leasehold.ErrClosed)
+		wantErr(f, g.Invalidate(f.Context(), "k"), leasehold.ErrClosed)
+		_, err = g.Inspect(f.Context(), "k")
+		wantErr(f, err, leasehold.ErrClosed)
+		if n := wire.sent() - sent; n != 0 {
+			f.Errorf("%d commands were sent", n)
+		}
+		fetch(f, f.Context(), other, "k", never(f)).got() // its values stay
+	})
+}
+
+// Close waits for loaders, no longer than its ctx; what is left ends by itself.
+func TestCloseIsBoundedByItsCtx(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		g, _ := f.open()
+		other, _ := f.open()
+		o := newOrigin(f)
+		first := fetch(f, f.Context(), g, "k", o.load) // ignores its ctx
+		l := o.next(f)
+		ctx, cancel := context.WithTimeout(f.Context(), 3*time.Second)
+		defer cancel()
+		began := time.Now()
+		err := g.Close(ctx)
+		wantErr(f, err, context.DeadlineExceeded)
+		wantText(f, err, "singleflight: close "+f.name, "loader")
+		wantNot(f, err, leasehold.ErrUnavailable)
+		if d := time.Since(began); d != 3*time.Second {
+			f.Errorf("Close took %v", d)
+		}
+		wantErr(f, first.failed(), leasehold.ErrClosed)
+		if r := fetch(f, f.Context(), other, "k", gives("new")).got(); r.Source != singleflight.Loaded {
+			f.Errorf("%+v", r)
+		}
+		l.returns("old")
+		if err := g.Close(f.Context()); err != nil {
+			f.Error(err)
+		}
+		if r, _, _ := other.Peek(f.Context(), "k"); r.Value != "new" {
+			f.Errorf("%+v", r)
+		}
+	})
+}
+
+// Nothing is sent any more once Close has returned, whatever state loads were in.
+func TestCloseLeavesNothingRunning(t *testing.T) {
+	for what, put := range map[string]func(f *fixture, server *miniredis.Miniredis, w *wire){
+		"held":    func(*fixture, *miniredis.Miniredis, *wire) {},
+		"lost":    func(_ *fixture, server *miniredis.Miniredis, _ *wire) { server.FlushAll(); time.Sleep(9 * time.Second) },
+		"expired": func(_ *fixture, _ *miniredis.Miniredis, w *wire) { w.cut(); time.Sleep(11 * time.Second); w.heal() },
+	} {
+		for _, many := range []bool{false, true} {
+			name := what
+			if many {
+				name += ", MaxLoads"
+			}
+			subBubble(t, name, func(f *fixture, server *miniredis.Miniredis) {
+				g, wire := f.open(func(c *singleflight.Config[string]) {
+					if many {
+						c.MaxLoads = 3
+					}
+				})
+				o := newOrigin(f)
+				first := fetch(f, f.Context(), g, "k", o.load)
+				l := o.next(f)
+				put(f, server, wire)
+				closed := make(chan error, 1)
+				go func() { closed <- g.Close(f.Context()) }()
+				time.Sleep(time.Second)
+				l.returns("v") // later than Close has begun
+				if err := get(f, "Close", closed); err != nil {
+					f.Error(err)
+				}
+				first.failed()
+				sent := wire.sent()
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if n := wire.sent() - sent; n != 0 {
+					f.Errorf("%d commands were sent after Close had returned", n)
+				}
+				if s := f.rdb.ZCard(f.Context(), f.part("k", "holders")).Val(); s != 0 {
+					f.Error("the lease is held yet")
+				}
+			})
+		}
+	}
+}
+
+// Close waits for what is under way, and no longer: not until a question would
+// have been asked again that nobody has any more.
+func TestCloseWhileAQuestionIsUnderWay(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		g, _ := f.open()
+		other, wire := f.open()
+		o := newOrigin(f)
+		first := fetch(f, f.Context(), g, "k", o.load)
+		l := o.next(f)
+		wire.stallReplies("flight ask") // sent when the subscription stands
+		waits := fetch(f, f.Context(), other, "k", never(f))
+		synctest.Wait()
+		l.returns("v")
+		first.got()
+		waits.got() // by a message
+		closed := make(chan error, 1)
+		go func() { closed <- other.Close(f.Context()) }()
+		synctest.Wait()
+		wire.heal()
+		began := time.Now()
+		if err := get(f, "Close", closed); err != nil {
+			f.Error(err)
+		}
+		if d := time.Since(began); d > 100*time.Millisecond {
+			f.Errorf("Close took %v longer than the question", d)
+		}
+	})
+}
+
+// Close while a refresh runs that nobody waits for.
+func TestCloseEndsARefresh(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		g, _ := f.open(func(c *singleflight.Config[string]) { c.TTL, c.StaleFor = time.Second, time.Minute })
+		o := newOrigin(f)
+		fetch(f, f.Context(), g, "k", gives("v")).got()
+		time.Sleep(2 * time.Second)
+		fetch(f, f.Context(), g, "k", o.obedient).got()
+		l := o.next(f)
+		if err := g.Close(f.Context()); err != nil {
+			f.Error(err)
+		}
+		if !l.over() || !f.freed("k") {
+			f.Errorf("ctx ended %v, lease freed %v", l.over(), f.freed("k"))
+		}
+	})
+}
+
+// Close ends a load that waits for its permit, and a caller that waits for another
+// process.
+func TestCloseEndsWaits(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		mod := func(c *singleflight.Config[string]) { c.MaxLoads = 1 }
+		g, _ := f.open(mod)
+		other, _ := f.open(mod)
+		o := newOrigin(f)
+		theirs := fetch(f, f.Context(), other, "theirs", o.load)
+		l := o.next(f)
+		waits := fetch(f, f.Context(), g, "theirs", never(f))
+		permit := fetch(f, f.Context(), g, "own", never(f))
+		synctest.Wait()
+		if err := g.Close(f.Context()); err != nil {
+			f.Error(err)
+		}
+		wantErr(f, waits.failed(), leasehold.ErrClosed)
+		wantErr(f, permit.failed(), leasehold.ErrClosed)
+		if f.queued("theirs") != 0 || !f.freed("own") {
+			f.Error("it is in a queue yet")
+		}
+		l.returns("v")
+		theirs.got()
+	})
+}

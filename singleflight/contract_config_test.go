@@ -1,0 +1,163 @@
+package singleflight_test
+
+import (
+	"log/slog"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/singleflight"
+)
+
+func nowhere(t *testing.T) redis.UniversalClient {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	t.Cleanup(func() { _ = rdb.Close() })
+	return rdb
+}
+
+const tenYears = 10 * 365 * 24 * time.Hour
+
+func TestNewNamesEveryBadField(t *testing.T) {
+	t.Parallel()
+	type cfg = singleflight.Config[int]
+	long := strings.Repeat("x", 513)
+	all := []string{
+		"Name", "TTL", "StaleFor", "StaleIfError", "ErrorTTL", "NotFoundTTL", "LoadTimeout", "SoftTimeout", "EarlyRefresh", "Jitter",
+		"LeaseTTL", "MaxValueBytes", "MaxLoads", "OnUnavailable", "Prefix",
+	}
+	for _, c := range []struct {
+		cfg  cfg
+		want []string // of each bad field: name, value, bound
+	}{
+		{cfg{}, []string{"Name", "is empty", "1 to 512", "TTL", "is 0s", "1ms to 87600h0m0s"}},
+		{cfg{
+			Name: long, TTL: time.Millisecond - 1, StaleFor: -time.Second, StaleIfError: -2 * time.Second,
+			ErrorTTL: -3 * time.Second, NotFoundTTL: -4 * time.Second, LoadTimeout: -5 * time.Second, SoftTimeout: -6 * time.Second,
+			EarlyRefresh: -1.5, Jitter: 0.51, LeaseTTL: 99 * time.Millisecond, MaxValueBytes: -1, MaxLoads: -7, OnUnavailable: 2,
+			Prefix: long + "{",
+		}, []string{
+			"Name", "513", "1 to 512", "TTL", "999.999µs", "StaleFor", "-1s", "0 to 87600h0m0s", "StaleIfError", "-2s",
+			"ErrorTTL", "-3s", "NotFoundTTL", "-4s", "LoadTimeout", "-5s", "SoftTimeout", "-6s",
+			"EarlyRefresh", "-1.5", "0 (off) to 100", "Jitter", "0.51", "up to 0.5", "LeaseTTL", "99ms", "100ms to 87600h0m0s", "0 for 10s",
+			"MaxValueBytes", "is -1", "1 to 268435456", "0 for 1048576", "MaxLoads", "is -7", "0 (no bound) to 100000",
+			"OnUnavailable", "is 2", "Fail or LoadLocally", "Prefix", "514", "at most 512", "{",
+		}},
+		{cfg{
+			Name: "n", TTL: tenYears + 1, StaleFor: tenYears + 1, StaleIfError: tenYears + 1, ErrorTTL: tenYears + 1, NotFoundTTL: tenYears + 1,
+			LoadTimeout: tenYears + 1, SoftTimeout: tenYears + 1, EarlyRefresh: 100.5, LeaseTTL: tenYears + 1,
+			MaxValueBytes: 256<<20 + 1, MaxLoads: 100_001, OnUnavailable: -1,
+		}, []string{
+			"TTL", "87600h0m0.000000001s", "StaleFor", "StaleIfError", "ErrorTTL", "NotFoundTTL", "LoadTimeout", "SoftTimeout",
+			"EarlyRefresh", "100.5", "LeaseTTL", "MaxValueBytes", "268435457", "MaxLoads", "100001", "OnUnavailable", "is -1",
+		}},
+		{cfg{Name: "n", TTL: -time.Second, EarlyRefresh: math.NaN(), Jitter: math.NaN(), LeaseTTL: -time.Second}, []string{
+			"TTL", "-1s", "EarlyRefresh", "NaN", "Jitter", "NaN", "LeaseTTL",
+		}},
+		{cfg{Name: "n", TTL: 1, EarlyRefresh: math.Inf(1), Jitter: math.Inf(1)}, []string{"TTL", "EarlyRefresh", "+Inf", "Jitter", "+Inf"}},
+		{cfg{Name: "n", TTL: time.Second, Prefix: "a}b"}, []string{"Prefix", "}"}},
+		{cfg{Name: "n", TTL: time.Second, Prefix: "a\nb"}, []string{"Prefix", `\n`}},
+	} {
+		g, err := singleflight.New(nowhere(t), c.cfg)
+		if g != nil {
+			t.Errorf("%+v is accepted", c.cfg)
+		}
+		wantText(t, err, append(c.want, "leasehold: singleflight: ")...)
+		_, text, _ := strings.Cut(err.Error(), "bad configuration: ")
+		for _, field := range all {
+			named := strings.Contains("\n"+text, "\n"+field+" ")
+			if bad := slices.Contains(c.want, field); bad != named {
+				t.Errorf("%q names %s: %v, which is bad: %v", err, field, named, bad)
+			}
+		}
+	}
+}
+
+func TestNewNamesABadClient(t *testing.T) {
+	t.Parallel()
+	good := singleflight.Config[int]{Name: "n", TTL: time.Second}
+	_, err := singleflight.New(nil, singleflight.Config[int]{})
+	wantText(t, err, "rdb", "Name", "TTL")
+	ring := redis.NewRing(&redis.RingOptions{})
+	defer ring.Close()
+	_, err = singleflight.New(ring, good)
+	wantText(t, err, "rdb", "Ring")
+	for what, o := range map[string]redis.ClusterOptions{
+		"read only": {ReadOnly: true}, "by latency": {RouteByLatency: true}, "at random": {RouteRandomly: true},
+	} {
+		o.Addrs = []string{"127.0.0.1:1"}
+		rdb := redis.NewClusterClient(&o)
+		defer rdb.Close()
+		g, err := singleflight.New(rdb, good)
+		if g != nil {
+			t.Errorf("a client that reads from replicas (%s) is accepted", what)
+		}
+		wantText(t, err, "rdb", "replicas", "primaries")
+		_, err = singleflight.New(rdb, singleflight.Config[int]{})
+		wantText(t, err, "rdb", "Name", "TTL")
+	}
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}})
+	defer cluster.Close()
+	if _, err := singleflight.New(cluster, good); err != nil {
+		t.Errorf("a Cluster client that reads from primaries: %v", err)
+	}
+}
+
+func TestNewTakesEveryBound(t *testing.T) {
+	t.Parallel()
+	for _, cfg := range []singleflight.Config[int]{
+		{Name: "n", TTL: time.Millisecond},
+		{
+			Name: strings.Repeat("{", 512), TTL: tenYears, StaleFor: tenYears, StaleIfError: tenYears, ErrorTTL: tenYears,
+			NotFoundTTL: tenYears, EarlyRefresh: 100, Jitter: 0.5, LeaseTTL: tenYears, LoadTimeout: tenYears, SoftTimeout: tenYears,
+			MaxValueBytes: 256 << 20, MaxLoads: 100_000, OnUnavailable: singleflight.LoadLocally,
+		},
+		{
+			Name: "\x00:}", TTL: 1e6, StaleFor: 1, StaleIfError: 1, ErrorTTL: 1, NotFoundTTL: 1, EarlyRefresh: 1e-9,
+			Jitter: math.Inf(-1), LeaseTTL: 100 * time.Millisecond, LoadTimeout: 1, SoftTimeout: 1, MaxValueBytes: 1, MaxLoads: 1,
+			Prefix: strings.Repeat("a:", 256), HashKeys: true, Schema: math.MaxUint32, Logger: slog.New(slog.DiscardHandler),
+		},
+	} {
+		if _, err := singleflight.New(nowhere(t), cfg); err != nil {
+			t.Errorf("%+v: %v", cfg, err)
+		}
+	}
+}
+
+// What cannot be asked for is refused by name, value and bound, before anything
+// is sent.
+func TestBadKeysSendNothing(t *testing.T) {
+	each(t, func(f *fixture) {
+		g, wire := f.open(func(c *singleflight.Config[string]) { c.Name += ":\n" })
+		ctx, label := f.Context(), f.name+"%3A%0A"
+		for key, want := range map[string]string{"": "empty", strings.Repeat("x", 513): "513"} {
+			_, err := g.Do(ctx, key, never(f))
+			wantText(f, err, "singleflight: do "+label, "key", want, "1 to 512")
+			_, err = g.Fetch(ctx, key, never(f))
+			wantText(f, err, "singleflight: fetch "+label, want)
+			_, err = g.DoMany(ctx, []string{"good", key}, nil)
+			wantText(f, err, "singleflight: do many "+label, want)
+			_, _, err = g.Peek(ctx, key)
+			wantText(f, err, "singleflight: peek "+label, want)
+			err = g.Invalidate(ctx, "good", key)
+			wantText(f, err, "singleflight: invalidate "+label, want)
+			_, err = g.Inspect(ctx, key)
+			wantText(f, err, "singleflight: inspect "+label, want)
+		}
+		if err := g.Invalidate(ctx); err != nil {
+			f.Error(err)
+		}
+		if m, err := g.DoMany(ctx, nil, nil); err != nil || m == nil || len(m) != 0 {
+			f.Error(m, err)
+		}
+		if n := wire.sent(); n != 0 {
+			f.Fatalf("%d commands were sent", n)
+		}
+		if v, err := g.Do(ctx, strings.Repeat("x", 512), gives("v")); v != "v" || err != nil {
+			f.Fatal(v, err)
+		}
+	})
+}

@@ -1,0 +1,128 @@
+package singleflight_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/singleflight"
+)
+
+// R16: whatever a call waits for, it returns when its ctx ends, and leaves nothing
+// behind: not in the queue, nor a lease.
+func TestR16_CtxEndsWhereverACallIs(t *testing.T) {
+	type world struct {
+		f     *fixture
+		g     *singleflight.Group[string]
+		w     *wire
+		other *singleflight.Group[string]
+		o     *origin
+	}
+	for what, put := range map[string]func(x world) (key string, load loader){
+		"asking for the clock": func(x world) (string, loader) { x.w.stall("time"); return "k", never(x.f) },
+		"taking the lease":     func(x world) (string, loader) { x.w.stall("flight enter"); return "k", never(x.f) },
+		"hearing of the lease": func(x world) (string, loader) { x.w.stallReplies("flight enter"); return "k", never(x.f) },
+		"trying again":         func(x world) (string, loader) { x.w.cutOff("flight enter"); return "k", never(x.f) },
+		"loading":              func(x world) (string, loader) { return "k", x.o.obedient },
+		"publishing":           func(x world) (string, loader) { x.w.stall("flight land"); return "k", gives("v") },
+		"waiting for another": func(x world) (string, loader) {
+			fetch(x.f, x.f.Context(), x.other, "k", x.o.load)
+			x.o.next(x.f)
+			return "k", never(x.f)
+		},
+		"waiting for a permit": func(x world) (string, loader) {
+			fetch(x.f, x.f.Context(), x.other, "else", x.o.load)
+			x.o.next(x.f)
+			return "k", never(x.f)
+		},
+	} {
+		for _, many := range []bool{false, true} {
+			name := what
+			if many {
+				name += ", many"
+			}
+			subBubble(t, name, func(f *fixture, _ *miniredis.Miniredis) {
+				g, w := f.open(maxLoads(1))
+				other, _ := f.open(maxLoads(1))
+				key, load := put(world{f, g, w, other, newOrigin(f)})
+				ctx, cancel := context.WithCancel(f.Context())
+				call := func() error { _, err := g.Do(ctx, key, load); return err }
+				if many {
+					call = func() error {
+						_, err := g.DoMany(ctx, []string{key}, func(ctx context.Context, keys []string) (map[string]string, error) {
+							v, err := load(ctx)
+							return map[string]string{key: v}, err
+						})
+						return err
+					}
+				}
+				ended := make(chan error, 1)
+				go func() { ended <- call() }()
+				synctest.Wait()
+				time.Sleep(100 * time.Millisecond)
+				synctest.Wait()
+				cancel()
+				began := time.Now()
+				err := get(f, "the call", ended)
+				wantErr(f, err, context.Canceled)
+				wantText(f, err, f.name+"/"+key)
+				if d := time.Since(began); d != 0 {
+					f.Errorf("it returned after %v", d)
+				}
+				w.heal()
+				time.Sleep(20 * time.Second)
+				held := int64(0)
+				if what == "waiting for another" {
+					held = 1 // the other's
+				}
+				if n := f.rdb.ZCard(f.Context(), f.part(key, "holders")).Val(); n != held || f.queued(key) != 0 {
+					f.Errorf("%d leases are held, %d wait", n, f.queued(key))
+				}
+			})
+		}
+	}
+}
+
+// A ctx that has ended sends nothing.
+func TestCtxThatHasEnded(t *testing.T) {
+	each(t, func(f *fixture) {
+		g, wire := f.open(locally)
+		ctx, cancel := context.WithCancel(f.Context())
+		cancel()
+		_, err := g.Do(ctx, "k", never(f))
+		wantErr(f, err, context.Canceled, leasehold.ErrUnavailable)
+		_, err = g.Fetch(ctx, "k", never(f))
+		wantErr(f, err, context.Canceled)
+		_, _, err = g.Peek(ctx, "k")
+		wantErr(f, err, context.Canceled)
+		_, err = g.Inspect(ctx, "k")
+		wantErr(f, err, context.Canceled)
+		err = g.Invalidate(ctx, "k")
+		wantErr(f, err, context.Canceled, leasehold.ErrUnavailable)
+		_, err = g.DoMany(ctx, []string{"k"}, newBatches().load)
+		wantErr(f, err, context.Canceled)
+		if n := wire.sent(); n != 0 {
+			f.Errorf("%d commands were sent", n)
+		}
+	})
+}
+
+// A deadline is told as one, and as the caller's own.
+func TestDeadlineOfACaller(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		g, _ := f.open(func(c *singleflight.Config[string]) { c.LoadTimeout = time.Hour })
+		ctx, cancel := context.WithTimeout(f.Context(), time.Minute)
+		defer cancel()
+		o := newOrigin(f)
+		p := fetch(f, ctx, g, "k", o.obedient)
+		o.next(f)
+		<-p.done
+		err := p.failed()
+		wantErr(f, err, context.DeadlineExceeded)
+		wantNot(f, err, singleflight.ErrLoadTimeout, leasehold.ErrUnavailable, leasehold.ErrBusy)
+	})
+}

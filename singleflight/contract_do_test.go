@@ -1,0 +1,232 @@
+package singleflight_test
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/singleflight"
+)
+
+// plain is a Config without what is random.
+func plain(c *singleflight.Config[string]) { c.Jitter = -1 }
+
+func TestOneLoadInTheFleet(t *testing.T) {
+	each(t, func(f *fixture) {
+		o := newOrigin(f)
+		var all []*pending[string]
+		for range 3 {
+			g, _ := f.open()
+			for range 20 {
+				all = append(all, fetch(f, f.Context(), g, "k", o.load))
+			}
+		}
+		l := o.next(f)
+		eventually(f, "two processes to wait", func() bool { return f.queued("k") == 2 })
+		l.returns("v")
+		sources := map[singleflight.Source]int{}
+		for _, p := range all {
+			r := p.got()
+			if r.Value != "v" {
+				f.Fatalf("%+v", r)
+			}
+			sources[r.Source]++
+		}
+		if n := o.loads.Load(); n != 1 || sources[singleflight.Loaded] != 1 || sources[singleflight.Stale] != 0 {
+			f.Fatalf("%d loads, sources %v", n, sources)
+		}
+	})
+}
+
+// Each Source, with the age that comes with it.
+func TestSourceAndAge(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		mod := func(c *singleflight.Config[string]) { c.TTL, c.StaleFor, c.Jitter = 10*time.Second, time.Minute, -1 }
+		g, _ := f.open(mod)
+		other, _ := f.open(mod)
+		o := newOrigin(f)
+		want := func(p *pending[string], value string, source singleflight.Source, age time.Duration) {
+			f.Helper()
+			if r := p.got(); r.Value != value || r.Source != source || r.Age != age {
+				f.Fatalf("%+v, want %q, %v, %v old", r, value, source, age)
+			}
+		}
+		first := fetch(f, f.Context(), g, "k", o.load)
+		l := o.next(f)
+		joins, waits := fetch(f, f.Context(), g, "k", never(f)), fetch(f, f.Context(), other, "k", never(f))
+		synctest.Wait()
+		time.Sleep(time.Second)
+		l.returns("1")
+		want(first, "1", singleflight.Loaded, 0)
+		want(joins, "1", singleflight.Shared, 0)
+		want(waits, "1", singleflight.Shared, 0)
+		time.Sleep(4 * time.Second)
+		want(fetch(f, f.Context(), other, "k", never(f)), "1", singleflight.Cached, 4*time.Second)
+		time.Sleep(6 * time.Second) // by now its TTL is over
+		want(fetch(f, f.Context(), other, "k", o.load), "1", singleflight.Stale, 10*time.Second)
+		time.Sleep(time.Second)
+		want(fetch(f, f.Context(), g, "k", never(f)), "1", singleflight.Stale, 11*time.Second)
+		o.next(f).returns("2")
+		time.Sleep(time.Second)
+		want(fetch(f, f.Context(), g, "k", never(f)), "2", singleflight.Cached, time.Second)
+		if s := g.Stats(); s != (singleflight.Stats{Hits: 1, Stale: 1, Loaded: 1, Shared: 1, Loads: 1}) {
+			f.Errorf("%+v", s)
+		}
+		if s := other.Stats(); s != (singleflight.Stats{Hits: 1, Stale: 1, Shared: 1, Loads: 1, Refreshes: 1}) {
+			f.Errorf("%+v", s)
+		}
+	})
+}
+
+func TestSourcesHaveNames(t *testing.T) {
+	t.Parallel()
+	for s, want := range map[singleflight.Source]string{
+		singleflight.Cached: "cached", singleflight.Stale: "stale", singleflight.Loaded: "loaded", singleflight.Shared: "shared", 0: "unknown", 5: "unknown",
+	} {
+		if s.String() != want {
+			t.Errorf("%d is %q, want %q", int(s), s, want)
+		}
+	}
+}
+
+// What a caller does to its value shows in no other's, nor in the cache.
+func TestEachCallerGetsItsOwnValue(t *testing.T) {
+	each(t, func(f *fixture) {
+		type value = map[string][]int
+		fresh := func() value { return value{"a": {1, 2, 3}} }
+		g, _ := openOf[value](f)
+		other, _ := openOf[value](f)
+		began, end := make(chan struct{}), make(chan struct{})
+		load := func(context.Context) (value, error) {
+			close(began)
+			<-end
+			return fresh(), nil
+		}
+		all := []*pending[value]{fetch(f, f.Context(), g, "k", load)}
+		get(f, "the load", began)
+		for range 3 {
+			all = append(all, fetch(f, f.Context(), g, "k", load), fetch(f, f.Context(), other, "k", load))
+		}
+		eventually(f, "the other process", func() bool { return f.queued("k") == 1 })
+		close(end)
+		for range 3 {
+			get(f, "a value", all[0].done)
+			all = append(all, fetch(f, f.Context(), g, "k", load))
+		}
+		for _, p := range all {
+			r := p.got()
+			if !reflect.DeepEqual(r.Value, fresh()) {
+				f.Fatalf("a caller got another's %v (%v)", r.Value, r.Source)
+			}
+			r.Value["a"][0] = 99
+			r.Value["b"] = nil
+		}
+	})
+	t.Run("bytes", func(t *testing.T) {
+		bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+			g, _ := openOf[[]byte](f)
+			began := make(chan struct{})
+			load := func(context.Context) ([]byte, error) { <-began; return []byte("value"), nil }
+			a, b, c := fetch(f, f.Context(), g, "k", load), fetch(f, f.Context(), g, "k", load), fetch(f, f.Context(), g, "k", load)
+			synctest.Wait()
+			close(began)
+			for _, p := range []*pending[[]byte]{a, b, c, fetch(f, f.Context(), g, "k", load)} {
+				v := p.got().Value
+				if string(v) != "value" {
+					f.Fatalf("a caller got another's %q", v)
+				}
+				clear(v)
+			}
+		})
+	})
+}
+
+// A hit is one GET; a cold miss is three round trips for the process that loads.
+// One that waits needs two and the subscription, behind which it asks once whether
+// it missed a message; for a large value one more.
+func TestRoundTrips(t *testing.T) {
+	each(t, func(f *fixture) {
+		f.teach()
+		for key, c := range map[string]struct {
+			value string
+			gets  int // of the one that waits
+		}{"small": {"v", 1}, "large": {strings.Repeat("large", 1000), 2}} {
+			g, wire := f.open(plain)
+			other, others := f.open(plain)
+			fetch(f, f.Context(), g, "warm"+key, gives("v")).got() // the clocks are known
+			fetch(f, f.Context(), other, "warm"+key, never(f)).got()
+			o := newOrigin(f)
+			trips, waits := tripCounter(wire), tripCounter(others)
+			first := fetch(f, f.Context(), g, key, o.load)
+			l := o.next(f)
+			second := fetch(f, f.Context(), other, key, never(f))
+			eventually(f, "the subscription", func() bool { return others.answered("flight ask") == 1 })
+			l.returns(c.value)
+			first.got()
+			if got, want := trips(), (tripCount{gets: 1, scripts: 2}); got != want {
+				f.Errorf("a miss costs %+v, want %+v", got, want)
+			}
+			if second.got().Value != c.value {
+				f.Error("another value")
+			}
+			if got, want := waits(), (tripCount{gets: c.gets, scripts: 2}); got != want {
+				f.Errorf("waiting costs %+v, want %+v", got, want)
+			}
+			fetch(f, f.Context(), other, key, never(f)).got()
+			if got, want := waits(), (tripCount{gets: 1}); got != want {
+				f.Errorf("a hit costs %+v, want %+v", got, want)
+			}
+			if err := g.Invalidate(f.Context(), key); err != nil {
+				f.Fatal(err)
+			}
+			if got, want := trips(), (tripCount{scripts: 1}); got != want {
+				f.Errorf("an invalidation costs %+v, want %+v", got, want)
+			}
+		}
+	})
+}
+
+// The first use of a handle asks the server for its clock, once, also where many
+// use it at the same time after.
+func TestClockIsAskedForOnce(t *testing.T) {
+	each(t, func(f *fixture) {
+		g, wire := f.open()
+		fetch(f, f.Context(), g, "k", gives("v")).got()
+		var all sync.WaitGroup
+		for i := range 50 {
+			all.Go(func() {
+				if _, err := g.Do(f.Context(), fmt.Sprint(i), gives("v")); err != nil {
+					f.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if n := wire.sent("time"); n != 1 {
+			f.Errorf("asked %d times", n)
+		}
+	})
+}
+
+// Commands of a hit, as a server behind a network sees them.
+func TestHitIsOneGet(t *testing.T) {
+	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
+		g := f.openVia(p)
+		fetch(f, f.Context(), g, "k", gives("v")).got()
+		eventually(f, "the give back", func() bool { return !inspect(f, g, "k").Loading })
+		p.ResetCounts()
+		for range 10 {
+			fetch(f, f.Context(), g, "k", never(f)).got()
+		}
+		if all := p.Commands(); p.Count("GET") != 10 || all["EVALSHA"]+all["EVAL"]+all["TIME"]+all["SUBSCRIBE"] != 0 {
+			f.Errorf("%v", all)
+		}
+	})
+}

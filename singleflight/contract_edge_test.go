@@ -1,0 +1,142 @@
+package singleflight_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/singleflight"
+)
+
+// A group that is idle needs no Close: it has no goroutine, or the bubble would not
+// end, and no subscription.
+func TestIdleGroupNeedsNoClose(t *testing.T) {
+	bubble(t, func(f *fixture, server *miniredis.Miniredis) {
+		var groups []*singleflight.Group[string]
+		for range 2 {
+			g, err := singleflight.New(f.connect(&wire{}), singleflight.Config[string]{Name: f.name, TTL: time.Minute, MaxLoads: 1})
+			if err != nil {
+				f.Fatal(err)
+			}
+			groups = append(groups, g)
+		}
+		o := newOrigin(f)
+		first := fetch(f, f.Context(), groups[0], "k", o.load)
+		l := o.next(f)
+		waits, permit := fetch(f, f.Context(), groups[1], "k", never(f)), fetch(f, f.Context(), groups[1], "else", gives("v"))
+		synctest.Wait()
+		if n := len(server.PubSubChannels("*")); n == 0 {
+			f.Error("nobody had a subscription")
+		}
+		l.returns("v")
+		first.got()
+		waits.got()
+		permit.got()
+		time.Sleep(2 * time.Second)
+		if all := server.PubSubChannels("*"); len(all) > 0 {
+			f.Errorf("subscribed yet: %v", all)
+		}
+	})
+}
+
+// Who joins a refresh that turns out not to be this process's waits for the other,
+// although the refresh would not have.
+func TestJoiningARefreshThatIsNotGranted(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		g, wire := f.open(staleFor)
+		other, _ := f.open(staleFor)
+		f.stalled(g, "k")
+		o := newOrigin(f)
+		fetch(f, f.Context(), other, "k", o.load).want("old", singleflight.Stale)
+		l := o.next(f)
+		wire.stall("flight enter")
+		fetch(f, f.Context(), g, "k", never(f)).want("old", singleflight.Stale) // its refresh is under way
+		f.rdb.Del(f.Context(), f.part("k", "value"))                            // so that there is nothing to be served
+		joins := fetch(f, f.Context(), g, "k", never(f))
+		synctest.Wait()
+		wire.heal()
+		synctest.Wait()
+		if joins.ended() {
+			f.Fatalf("%+v, %v", joins.result, joins.err)
+		}
+		l.returns("new")
+		joins.want("new", singleflight.Shared)
+	})
+}
+
+// A key of a wrong type in Redis is that key's error, and no other's of a batch.
+func TestForeignKeys(t *testing.T) {
+	each(t, func(f *fixture) {
+		g, _ := f.open()
+		f.rdb.RPush(f.Context(), f.part("list", "value"), "x")
+		f.rdb.Set(f.Context(), f.part("string", "holders"), "x", time.Minute)
+		for _, key := range []string{"list", "string"} {
+			err := fetch(f, f.Context(), g, key, never(f)).failed()
+			wantErr(f, err, leasehold.ErrUnavailable)
+			wantText(f, err, "WRONGTYPE", f.name+"/"+key)
+		}
+		err := doMany(f, f.Context(), g, []string{"a", "list", "string", "b"}, newBatches()).got("a", "A", "b", "B")
+		wantErr(f, err, leasehold.ErrUnavailable)
+		wantText(f, err, "WRONGTYPE", f.name+"/list", f.name+"/string")
+		if v := f.rdb.Get(f.Context(), f.part("string", "holders")).Val(); v != "x" {
+			f.Errorf("the foreign key holds %q", v)
+		}
+	})
+}
+
+// A DoMany of everything at once: fresh, stale, remembered as missing, loaded here,
+// loaded elsewhere, and failing.
+func TestDoManyOfEverything(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		mod := func(c *singleflight.Config[string]) { c.NotFoundTTL = time.Hour }
+		g, _ := f.open(staleFor, mod)
+		other, _ := f.open(staleFor, mod)
+		fetch(f, f.Context(), g, "nothing", fails(singleflight.ErrNotFound)).failed()
+		f.stalled(g, "stale")
+		fetch(f, f.Context(), g, "fresh", gives("fresh")).got()
+		o, b := newOrigin(f), newBatches()
+		theirs := fetch(f, f.Context(), other, "theirs", o.load)
+		l := o.next(f)
+		m := doMany(f, f.Context(), g, []string{"fresh", "own", "stale", "theirs", "nothing", "own too"}, b)
+		synctest.Wait()
+		l.returns("theirs")
+		theirs.got()
+		err := m.got("fresh", "fresh", "own", "OWN", "stale", "old", "theirs", "theirs", "own too", "OWN TOO")
+		wantErr(f, err, singleflight.ErrNotFound)
+		wantText(f, err, f.name+"/nothing")
+		synctest.Wait()
+		if s := g.Stats(); s != (singleflight.Stats{Hits: 1, Stale: 1, Loaded: 4, Shared: 1, Errors: 2, Loads: 5, Refreshes: 1}) {
+			f.Errorf("%+v", s)
+		}
+		fetch(f, f.Context(), g, "stale", never(f)).want("STALE", singleflight.Cached)
+	})
+}
+
+// What a caller sees last: the load's own error, where the load of another process
+// that it waited for was given up.
+func TestWaiterTakesOverFromOneThatLeft(t *testing.T) {
+	each(t, func(f *fixture) {
+		g, _ := f.open()
+		other, _ := f.open()
+		o := newOrigin(f)
+		first := fetch(f, f.Context(), g, "k", o.obedient)
+		o.next(f)
+		ctx, cancel := context.WithCancel(f.Context())
+		waits := fetch(f, ctx, other, "k", o.obedient)
+		eventually(f, "the other", func() bool { return f.queued("k") == 1 })
+		began := time.Now()
+		shut(f, g)
+		wantErr(f, first.failed(), leasehold.ErrClosed)
+		l := o.next(f) // at once, not when the lease would have ended
+		if d := time.Since(began); d > 5*time.Second {
+			f.Errorf("taken over after %v", d)
+		}
+		cancel()
+		wantErr(f, waits.failed(), context.Canceled)
+		get(f, "the load to end", l.ctx.Done())
+	})
+}

@@ -1,0 +1,290 @@
+package singleflight_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/singleflight"
+)
+
+// over reports whether a load's ctx has ended.
+func (l *loading) over() bool { return l.ctx.Err() != nil }
+
+// freed reports whether nobody has the lease to load key.
+func (f *fixture) freed(key string) bool {
+	return f.rdb.ZCard(context.Background(), f.part(key, "holders")).Val() == 0
+}
+
+// A caller whose ctx ends returns at once; the nine others have their value from
+// the same load.
+func TestOneOfTenLeaves(t *testing.T) {
+	for _, leaver := range []int{0, 4} {
+		subBubble(t, map[int]string{0: "first", 4: "fifth"}[leaver], func(f *fixture, _ *miniredis.Miniredis) {
+			g, _ := f.open()
+			o := newOrigin(f)
+			cause := errors.New("enough")
+			var all []*pending[string]
+			var leave context.CancelCauseFunc
+			for i := range 10 {
+				ctx, cancel := context.WithCancelCause(f.Context())
+				defer cancel(nil)
+				if i == leaver {
+					leave = cancel
+				}
+				all = append(all, fetch(f, ctx, g, "k", o.obedient))
+				synctest.Wait()
+			}
+			l, began := o.next(f), time.Now()
+			time.Sleep(time.Second)
+			leave(cause)
+			err := all[leaver].failed()
+			wantErr(f, err, context.Canceled)
+			wantNot(f, err, leasehold.ErrBusy, leasehold.ErrUnavailable)
+			if d := time.Since(began); d != time.Second {
+				f.Errorf("returned after %v", d)
+			}
+			time.Sleep(time.Minute)
+			if l.over() {
+				f.Fatal("the load's ctx ended")
+			}
+			l.returns("v")
+			for i, p := range all {
+				if r := p; i != leaver && r.got().Value != "v" {
+					f.Errorf("%+v", r.result)
+				}
+			}
+			if n := o.loads.Load(); n != 1 {
+				f.Errorf("%d loads", n)
+			}
+		})
+	}
+}
+
+type ctxKey struct{}
+
+// R3: a load's ctx has the first caller's values, and neither its deadline nor its
+// end.
+func TestR3_LoadersCtx(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		g, _ := f.open()
+		o := newOrigin(f)
+		ctx, cancel := context.WithTimeout(context.WithValue(f.Context(), ctxKey{}, "first"), time.Minute)
+		defer cancel()
+		fetch(f, ctx, g, "k", o.load)
+		synctest.Wait()
+		second := fetch(f, context.WithValue(f.Context(), ctxKey{}, "second"), g, "k", o.load)
+		synctest.Wait()
+		l := o.next(f)
+		if _, bounded := l.ctx.Deadline(); bounded || l.ctx.Value(ctxKey{}) != "first" {
+			f.Errorf("deadline %v, value %v", bounded, l.ctx.Value(ctxKey{}))
+		}
+		cancel()
+		synctest.Wait()
+		time.Sleep(time.Minute)
+		if l.over() {
+			f.Errorf("the load ended with its caller: %v", context.Cause(l.ctx))
+		}
+		l.returns("v")
+		second.got()
+		synctest.Wait()
+		if !l.over() {
+			f.Error("the load's ctx goes on after the load")
+		}
+	})
+}
+
+// R3: where the last caller of the process leaves, the load goes on for one that
+// waits in another, and its result is stored.
+func TestR3_LoadGoesOnForAnotherProcess(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		g, _ := f.open()
+		other, _ := f.open()
+		o := newOrigin(f)
+		ctx, cancel := context.WithCancel(f.Context())
+		first := fetch(f, ctx, g, "k", o.obedient)
+		l := o.next(f)
+		waits := fetch(f, f.Context(), other, "k", never(f))
+		synctest.Wait()
+		cancel()
+		wantErr(f, first.failed(), context.Canceled)
+		time.Sleep(time.Minute)
+		if l.over() {
+			f.Fatalf("the load ended: %v", context.Cause(l.ctx))
+		}
+		newcomer := fetch(f, f.Context(), g, "k", never(f)) // waits for it like another process
+		synctest.Wait()
+		l.returns("v")
+		if r := waits.got(); r.Value != "v" || r.Source != singleflight.Shared {
+			f.Errorf("%+v", r)
+		}
+		newcomer.got()
+		if r, ok, err := other.Peek(f.Context(), "k"); !ok || r.Value != "v" {
+			f.Error(r, ok, err)
+		}
+	})
+}
+
+// R3: where nobody waits any more, the load ends at once, and its lease is free;
+// where the last one leaves another process, within a third of the lease.
+func TestR3_LoadEndsWithTheLastWhoWaits(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		g, _ := f.open()
+		other, _ := f.open()
+		o := newOrigin(f)
+		ctx, cancel := context.WithCancel(f.Context())
+		first := fetch(f, ctx, g, "k", o.obedient)
+		l := o.next(f)
+		cancel()
+		first.failed()
+		synctest.Wait()
+		if !l.over() || !f.freed("k") {
+			f.Fatalf("the load goes on: ctx ended %v, lease freed %v", l.over(), f.freed("k"))
+		}
+		if cause := context.Cause(l.ctx); errors.Is(cause, leasehold.ErrLost) || errors.Is(cause, leasehold.ErrClosed) {
+			f.Errorf("ended with %v", cause)
+		}
+
+		ctx, cancel = context.WithCancel(f.Context())
+		there, leave := context.WithCancel(f.Context())
+		defer leave()
+		fetch(f, ctx, g, "k", o.obedient)
+		l = o.next(f)
+		fetch(f, there, other, "k", never(f))
+		synctest.Wait()
+		cancel()
+		time.Sleep(20 * time.Second)
+		if l.over() {
+			f.Fatal("the load ended before its last waiter")
+		}
+		leave()
+		time.Sleep(10 * time.Second / 3) // of a LeaseTTL of 10 s
+		synctest.Wait()
+		if !l.over() || !f.freed("k") {
+			f.Fatalf("a third of the lease later: ctx ended %v, lease freed %v", l.over(), f.freed("k"))
+		}
+		// What we ended is nobody's failure.
+		if s := inspect(f, g, "k"); s.Failure != "" || s.Loading {
+			f.Errorf("%+v", s)
+		}
+		if r := fetch(f, f.Context(), other, "k", gives("v")).got(); r.Source != singleflight.Loaded {
+			f.Errorf("%+v", r)
+		}
+	})
+}
+
+// R3: who comes after the last caller has left, and before Redis was asked whether
+// anybody waits elsewhere, keeps the load alive; who comes after that starts one of
+// its own, and what the ended one comes to is neither shared nor stored.
+func TestR3_NewcomerOfALoadThatEnds(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		g, wire := f.open(func(c *singleflight.Config[string]) { c.ErrorTTL = time.Minute })
+		for _, asked := range []bool{false, true} {
+			o := newOrigin(f)
+			ctx, cancel := context.WithCancel(f.Context())
+			first := fetch(f, ctx, g, "k", o.load)
+			l := o.next(f)
+			if asked {
+				wire.stallReplies("flight renew")
+			} else {
+				wire.stall("flight renew")
+			}
+			cancel()
+			first.failed()
+			synctest.Wait()
+			newcomer := fetch(f, f.Context(), g, "k", gives("own"))
+			synctest.Wait()
+			if l.over() || f.freed("k") != asked {
+				f.Fatalf("asked %v: the lease is freed: %v", asked, f.freed("k"))
+			}
+			if !asked {
+				wire.heal()
+				time.Sleep(time.Minute)
+				l.returns("shared")
+				if r := newcomer.got(); r.Value != "shared" || r.Source != singleflight.Shared {
+					f.Errorf("%+v", r)
+				}
+			} else {
+				l.fails(errors.New("boom"))
+				synctest.Wait()
+				if r := newcomer.got(); r.Value != "own" || r.Source != singleflight.Loaded {
+					f.Errorf("%+v", r)
+				}
+				wire.heal()
+				synctest.Wait()
+				if s := inspect(f, g, "k"); s.Failure != "" || !s.Cached {
+					f.Errorf("%+v", s)
+				}
+			}
+			if err := g.Invalidate(f.Context(), "k"); err != nil {
+				f.Fatal(err)
+			}
+		}
+	})
+}
+
+// LoadTimeout ends the loader's ctx, and the load fails with an error of its own,
+// whatever the loader makes of it: in this process and in another.
+func TestLoadTimeout(t *testing.T) {
+	for what, load := range map[string]func(o *origin) loader{
+		"obeys":   func(o *origin) loader { return o.obedient },
+		"ignores": func(o *origin) loader { return o.load },
+		"says deadline exceeded": func(o *origin) loader {
+			return func(ctx context.Context) (string, error) {
+				_, _ = o.obedient(ctx)
+				return "", ctx.Err()
+			}
+		},
+	} {
+		subBubble(t, what, func(f *fixture, _ *miniredis.Miniredis) {
+			mod := func(c *singleflight.Config[string]) { c.LoadTimeout, c.LeaseTTL = 5*time.Second, time.Second }
+			g, _ := f.open(mod)
+			other, _ := f.open(mod)
+			o := newOrigin(f)
+			began := time.Now()
+			all := []*pending[string]{fetch(f, f.Context(), g, "k", load(o))}
+			l := o.next(f)
+			defer l.returns("too late")
+			all = append(all, fetch(f, f.Context(), g, "k", never(f)), fetch(f, f.Context(), other, "k", never(f)))
+			for i, p := range all {
+				err := p.failed()
+				wantErr(f, err, singleflight.ErrLoadTimeout)
+				wantNot(f, err, context.DeadlineExceeded, context.Canceled, leasehold.ErrUnavailable)
+				if remote := new(singleflight.RemoteError); errors.As(err, &remote) != (i == 2) {
+					f.Errorf("caller %d: %v", i, err)
+				}
+			}
+			if d := time.Since(began); d != 5*time.Second || !l.over() || context.Cause(l.ctx) != singleflight.ErrLoadTimeout {
+				f.Errorf("after %v, ctx ended by %v", d, context.Cause(l.ctx))
+			}
+			if r := fetch(f, f.Context(), other, "k", gives("v")).got(); r.Source != singleflight.Loaded {
+				f.Errorf("%+v", r)
+			}
+		})
+	}
+}
+
+// A loader's own deadline is the loader's error, not a time-out of ours.
+func TestLoadersOwnDeadline(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		g, _ := f.open(func(c *singleflight.Config[string]) { c.LoadTimeout = time.Minute })
+		other, _ := f.open()
+		o := newOrigin(f)
+		first := fetch(f, f.Context(), g, "k", o.load)
+		l := o.next(f)
+		waits := fetch(f, f.Context(), other, "k", never(f))
+		synctest.Wait()
+		l.fails(context.DeadlineExceeded)
+		err := first.failed()
+		wantErr(f, err, context.DeadlineExceeded)
+		wantNot(f, err, singleflight.ErrLoadTimeout)
+		err = waits.failed()
+		wantText(f, err, "deadline exceeded")
+		wantNot(f, err, singleflight.ErrLoadTimeout, context.DeadlineExceeded)
+	})
+}

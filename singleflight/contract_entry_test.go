@@ -1,0 +1,150 @@
+package singleflight_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/leasehold-go/leasehold/internal/envelope"
+	"github.com/leasehold-go/leasehold/singleflight"
+)
+
+// garbage is what may stand where an entry should: by accident, by another
+// program, or by somebody who means harm.
+func garbage(valid string) map[string]string {
+	all := map[string]string{
+		"text": "garbage", "one byte": "\x00", "long": strings.Repeat("garbage", 10_000), "40 hex digits": strings.Repeat("0123456789", 4),
+		"cut short": valid[:len(valid)-1], "its head": valid[:envelope.HeadLen], "more behind it": valid + "x", "another byte": valid[:60] + "?" + valid[61:],
+	}
+	for name, e := range map[string]envelope.Envelope{
+		"a failure": {Kind: envelope.Failure, Payload: "boom"}, "too large": {Kind: envelope.TooLarge},
+	} {
+		prefix, suffix := e.Encode()
+		all[name] = envelope.Join(prefix, time.Now().UnixMicro(), suffix)
+	}
+	return all
+}
+
+// R13: an entry that is none is a miss: loaded once and replaced, for single calls
+// and in a batch, counted, never an error.
+func TestR13_Garbage(t *testing.T) {
+	each(t, func(f *fixture) {
+		g, _ := f.open()
+		fetch(f, f.Context(), g, "valid", gives("a value that is valid")).got()
+		valid := f.rdb.Get(f.Context(), f.part("valid", "value")).Val()
+		n := int64(0)
+		for what, raw := range garbage(valid) {
+			for i, ask := range []func() (string, error){
+				func() (string, error) { return g.Do(f.Context(), what, gives("new")) },
+				func() (string, error) {
+					m, err := g.DoMany(f.Context(), []string{what}, func(context.Context, []string) (map[string]string, error) {
+						return map[string]string{what: "new"}, nil
+					})
+					return m[what], err
+				},
+			} {
+				f.rdb.Set(f.Context(), f.part(what, "value"), raw, time.Minute)
+				if r, there, err := g.Peek(f.Context(), what); there || err != nil {
+					f.Errorf("%s: %+v, %v", what, r, err)
+				}
+				if v, err := ask(); v != "new" || err != nil {
+					f.Fatalf("%s, %d: %q, %v", what, i, v, err)
+				}
+				fetch(f, f.Context(), g, what, never(f)).want("new", singleflight.Cached)
+				n += 2
+			}
+		}
+		if s := g.Stats(); s.Undecodable != n || s.Errors != 0 || s.Loads != n/2+1 {
+			f.Errorf("%+v, want %d", s, n)
+		}
+	})
+}
+
+// R13: what one finds undecodable another may have replaced: it is told apart from
+// exactly those bytes.
+func TestR13_GarbageReplacedMeanwhile(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		g, wire := f.open()
+		other, _ := f.open()
+		f.rdb.Set(f.Context(), f.part("k", "value"), "garbage", time.Minute)
+		wire.stall("flight enter")
+		late := fetch(f, f.Context(), g, "k", never(f))
+		synctest.Wait()
+		fetch(f, f.Context(), other, "k", gives("v")).want("v", singleflight.Loaded)
+		wire.heal()
+		late.want("v", singleflight.Cached)
+	})
+}
+
+// R13: a remembered failure that is none doesn't stand in the way for ever.
+func TestR13_PoisonedFailure(t *testing.T) {
+	each(t, func(f *fixture) {
+		g, _ := f.open(func(c *singleflight.Config[string]) { c.ErrorTTL = time.Minute })
+		for i, raw := range []string{"garbage", strings.Repeat("x", 100_000)} {
+			key := fmt.Sprint(i)
+			f.rdb.Set(f.Context(), f.part(key, "failure"), raw, time.Minute)
+			fetch(f, f.Context(), g, key, gives("v")).want("v", singleflight.Loaded)
+			if n := f.rdb.Exists(f.Context(), f.part(key, "failure")).Val(); n != 0 {
+				f.Error("it is there yet")
+			}
+		}
+		if s := g.Stats(); s.Undecodable != 2 {
+			f.Errorf("%+v", s)
+		}
+	})
+}
+
+// R14: entries bear the server's time, and ages are told by it: whatever the clocks
+// of the processes say.
+func TestR14_ServersTime(t *testing.T) {
+	for _, off := range []time.Duration{time.Hour, -time.Hour} {
+		subBubble(t, off.String(), func(f *fixture, server *miniredis.Miniredis) {
+			mod := func(c *singleflight.Config[string]) { c.TTL, c.Jitter, c.StaleFor = 10*time.Second, -1, time.Minute }
+			at := time.Now().Add(off)
+			server.SetTime(at) // stands from here on
+			g, _ := f.open(mod)
+			fetch(f, f.Context(), g, "k", gives("v")).want("v", singleflight.Loaded)
+			raw := f.rdb.Get(f.Context(), f.part("k", "value")).Val()
+			if e, err := envelope.Decode(raw); err != nil || e.Published != at.UnixMicro() {
+				f.Errorf("published at %v, %v", time.UnixMicro(e.Published), err)
+			}
+			newcomer, _ := f.open(mod)
+			for _, h := range []*singleflight.Group[string]{g, newcomer} {
+				if r := fetch(f, f.Context(), h, "k", never(f)).got(); r.Source != singleflight.Cached || r.Age != 0 {
+					f.Errorf("%+v", r)
+				}
+			}
+			time.Sleep(4 * time.Second)
+			if r := fetch(f, f.Context(), g, "k", never(f)).got(); r.Source != singleflight.Cached || r.Age != 4*time.Second {
+				f.Errorf("%+v", r) // by what the last reply said, and the time since
+			}
+			time.Sleep(7 * time.Second)
+			if r := fetch(f, f.Context(), g, "k", gives("new")).got(); r.Source != singleflight.Stale {
+				f.Errorf("%+v", r)
+			}
+		})
+	}
+}
+
+// The mark that values are too large, and one who finds garbage there.
+func TestMarkOfAnotherVersion(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		g, _ := f.open()
+		prefix, suffix := envelope.Envelope{Kind: envelope.TooLarge}.Encode()
+		f.rdb.Set(f.Context(), f.part("k", "failure"), envelope.Join(prefix, time.Now().UnixMicro(), suffix), time.Second)
+		fetch(f, f.Context(), g, "k", gives("uncoordinated")).want("uncoordinated", singleflight.Loaded)
+		if s := inspect(f, g, "k"); s.Cached || s.Failure != "" {
+			f.Errorf("%+v", s)
+		}
+		time.Sleep(time.Second)
+		fetch(f, f.Context(), g, "k", gives("coordinated")).want("coordinated", singleflight.Loaded)
+		if s := inspect(f, g, "k"); !s.Cached {
+			f.Errorf("%+v", s)
+		}
+	})
+}

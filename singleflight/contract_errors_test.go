@@ -1,0 +1,219 @@
+package singleflight_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode/utf8"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/leasehold-go/leasehold/singleflight"
+)
+
+// notHere is an error with a chain of its own.
+type notHere struct{ code int }
+
+func (e *notHere) Error() string { return fmt.Sprintf("code %d", e.code) }
+
+// R7: in its own process a loader's error is itself; elsewhere its text crosses.
+func TestR7_ErrorsAcrossProcesses(t *testing.T) {
+	each(t, func(f *fixture) {
+		g, _ := f.open()
+		other, _ := f.open()
+		o := newOrigin(f)
+		first := fetch(f, f.Context(), g, "k", o.load)
+		l := o.next(f)
+		waits := fetch(f, f.Context(), other, "k", never(f))
+		eventually(f, "the other", func() bool { return f.queued("k") == 1 })
+		boom := fmt.Errorf("lookup: %w", &notHere{7})
+		l.fails(boom)
+		err := first.failed()
+		wantErr(f, err, boom)
+		wantText(f, err, "leasehold: singleflight: fetch "+f.name+"/k: lookup: code 7")
+		err = waits.failed()
+		var remote *singleflight.RemoteError
+		if !errors.As(err, &remote) || remote.Text != "lookup: code 7" || remote.Error() != remote.Text {
+			f.Errorf("%v", err)
+		}
+		wantText(f, err, "leasehold: singleflight: fetch "+f.name+"/k: lookup: code 7")
+		wantNot(f, err, boom, singleflight.ErrNotFound, singleflight.ErrLoadTimeout, singleflight.ErrLoaderPanicked)
+	})
+}
+
+// R7: what crosses of an error is at most 4 KiB, in whole characters; a panic's
+// text too.
+func TestR7_LongErrors(t *testing.T) {
+	each(t, func(f *fixture) {
+		g, _ := f.open()
+		other, _ := f.open()
+		for name, text := range map[string]string{
+			"just": strings.Repeat("x", 4096), "long": strings.Repeat("x", 100_000), "cut": "xx" + strings.Repeat("€", 5000),
+			"bytes": "\xff\x00", "many bytes": strings.Repeat("\xffx", 5000),
+		} {
+			for _, panics := range []bool{false, true} {
+				key := fmt.Sprint(name, panics)
+				o := newOrigin(f)
+				first := fetch(f, f.Context(), g, key, o.load)
+				l := o.next(f)
+				waits := fetch(f, f.Context(), other, key, never(f))
+				eventually(f, "the other", func() bool { return f.queued(key) == 1 })
+				if panics {
+					l.does(func() { panic(text) })
+					get(f, "the panic", first.done)
+				} else {
+					l.fails(errors.New(text))
+					wantText(f, first.failed(), text) // where it is at home it is whole
+				}
+				var remote *singleflight.RemoteError
+				if err := waits.failed(); !errors.As(err, &remote) {
+					f.Fatalf("%s: %.100v", key, err)
+				}
+				if !utf8.ValidString(remote.Text) || len(remote.Text) > 4096 || len(remote.Text) < min(len(text), 2000) {
+					f.Errorf("%s: %d bytes, %.20q…", key, len(remote.Text), remote.Text)
+				}
+				if crossed := strings.TrimPrefix(remote.Text, "the loader panicked: "); utf8.ValidString(text) && !strings.HasPrefix(text, crossed) {
+					f.Errorf("%s: %.40q… is no part of it", key, remote.Text)
+				}
+			}
+		}
+	})
+}
+
+// R7: ErrNotFound is ErrNotFound everywhere, whatever wraps it, and for late
+// callers only where it is remembered.
+func TestR7_NotFoundAcrossProcesses(t *testing.T) {
+	each(t, func(f *fixture) {
+		for _, remember := range []time.Duration{0, time.Minute} {
+			mod := func(c *singleflight.Config[string]) { c.NotFoundTTL = remember }
+			g, _ := f.open(mod)
+			other, wire := f.open(mod)
+			key := remember.String()
+			o := newOrigin(f)
+			first := fetch(f, f.Context(), g, key, o.load)
+			l := o.next(f)
+			waits := fetch(f, f.Context(), other, key, never(f))
+			eventually(f, "the other", func() bool { return f.queued(key) == 1 })
+			l.fails(fmt.Errorf("users: %w", singleflight.ErrNotFound))
+			for _, p := range []*pending[string]{first, waits} {
+				wantErr(f, p.failed(), singleflight.ErrNotFound)
+			}
+			if remember == 0 {
+				fetch(f, f.Context(), other, key, gives("v")).want("v", singleflight.Loaded)
+				continue
+			}
+			gets, enters := wire.sent("get"), wire.sent("flight enter")
+			err := fetch(f, f.Context(), other, key, never(f)).failed()
+			wantErr(f, err, singleflight.ErrNotFound)
+			if remote := new(singleflight.RemoteError); errors.As(err, &remote) {
+				f.Errorf("%v", err)
+			}
+			if gets, enters = wire.sent("get")-gets, wire.sent("flight enter")-enters; gets != 1 || enters != 0 {
+				f.Errorf("a remembered ErrNotFound costs %d GETs and %d scripts", gets, enters)
+			}
+		}
+	})
+}
+
+// R7: with ErrorTTL 0 those who waited get the failure, also one who missed the
+// message; who asks later loads.
+func TestR7_FailureIsSharedWithWaitersOnly(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		g, _ := f.open()
+		other, wire := f.open()
+		o := newOrigin(f)
+		first := fetch(f, f.Context(), g, "k", o.load)
+		l := o.next(f)
+		fetch(f, f.Context(), other, "warm", gives("v")).got() // it is connected
+		wire.holdDials()                                       // so that it can't subscribe, and misses the message
+		waits := fetch(f, f.Context(), other, "k", never(f))
+		joins := fetch(f, f.Context(), g, "k", never(f))
+		synctest.Wait()
+		l.fails(errors.New("boom"))
+		synctest.Wait()
+		if waits.ended() {
+			f.Error("it had a message")
+		}
+		for _, p := range []*pending[string]{first, joins, waits} {
+			wantText(f, p.failed(), "boom")
+		}
+		wire.heal()
+		for _, h := range []*singleflight.Group[string]{g, other} {
+			fetch(f, f.Context(), h, "k", gives("v")).want("v", singleflight.Loaded)
+			if err := h.Invalidate(f.Context(), "k"); err != nil {
+				f.Fatal(err)
+			}
+		}
+	})
+}
+
+// With ErrorTTL a failure is remembered that long, in the whole fleet, and no
+// longer; NotFoundTTL is for ErrNotFound alone, and as ErrorTTL where it is 0.
+func TestErrorTTL(t *testing.T) {
+	for what, c := range map[string]struct {
+		err                error
+		errorTTL, notFound time.Duration
+		remembered         time.Duration
+	}{
+		"failure":               {errors.New("boom"), 5 * time.Second, 20 * time.Second, 5 * time.Second},
+		"failure, a part of it": {errors.New("boom"), 1, 0, time.Millisecond},
+		"not found":             {singleflight.ErrNotFound, 5 * time.Second, 20 * time.Second, 20 * time.Second},
+		"not found as failures": {singleflight.ErrNotFound, 5 * time.Second, 0, 5 * time.Second},
+		"only not found":        {singleflight.ErrNotFound, 0, 5 * time.Second, 5 * time.Second},
+		"only not found else":   {errors.New("boom"), 0, 5 * time.Second, 0},
+		"time-out":              {fmt.Errorf("%w", singleflight.ErrLoadTimeout), 5 * time.Second, 0, 5 * time.Second},
+	} {
+		subBubble(t, what, func(f *fixture, _ *miniredis.Miniredis) {
+			mod := func(cfg *singleflight.Config[string]) {
+				cfg.ErrorTTL, cfg.NotFoundTTL, cfg.Jitter = c.errorTTL, c.notFound, -1
+			}
+			g, _ := f.open(mod)
+			other, _ := f.open(mod)
+			wantErr(f, fetch(f, f.Context(), g, "k", fails(c.err)).failed(), c.err)
+			if c.remembered > 0 {
+				time.Sleep(c.remembered - time.Microsecond)
+				for _, h := range []*singleflight.Group[string]{g, other} {
+					err := fetch(f, f.Context(), h, "k", never(f)).failed()
+					wantText(f, err, c.err.Error())
+					for _, kind := range []error{singleflight.ErrNotFound, singleflight.ErrLoadTimeout, context.DeadlineExceeded} {
+						if errors.Is(err, kind) != errors.Is(c.err, kind) {
+							f.Errorf("%v matches %v: %v", err, kind, errors.Is(err, kind))
+						}
+					}
+				}
+				time.Sleep(time.Microsecond)
+			}
+			fetch(f, f.Context(), other, "k", gives("v")).want("v", singleflight.Loaded)
+			fetch(f, f.Context(), g, "k", never(f)).want("v", singleflight.Cached)
+		})
+	}
+}
+
+// R7: a remembered failure is kept apart from the value: what is fresh yet is
+// served, and a value that comes ends the failure.
+func TestR7_FailureBesideAValue(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		mod := func(c *singleflight.Config[string]) {
+			c.TTL, c.StaleFor, c.ErrorTTL, c.Jitter = 10*time.Second, 10*time.Second, time.Minute, -1
+		}
+		g, _ := f.open(mod)
+		f.stalled(g, "k")
+		fetch(f, f.Context(), g, "k", fails(errors.New("boom"))).want("old", singleflight.Stale)
+		synctest.Wait()
+		if s := inspect(f, g, "k"); !s.Cached || s.Failure != "boom" {
+			f.Fatalf("%+v", s)
+		}
+		fetch(f, f.Context(), g, "k", never(f)).want("old", singleflight.Stale)
+		time.Sleep(10 * time.Second)
+		wantText(f, fetch(f, f.Context(), g, "k", never(f)).failed(), "boom") // no longer stale, not yet to be loaded
+		time.Sleep(50 * time.Second)
+		fetch(f, f.Context(), g, "k", gives("new")).want("new", singleflight.Loaded)
+		if s := inspect(f, g, "k"); s.Failure != "" {
+			f.Errorf("%+v", s)
+		}
+	})
+}

@@ -1,0 +1,175 @@
+package singleflight_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/singleflight"
+)
+
+// Invalidate drops values, ErrNotFound and remembered failures, of several keys,
+// and nothing of other keys.
+func TestInvalidate(t *testing.T) {
+	each(t, func(f *fixture) {
+		mod := func(c *singleflight.Config[string]) { c.ErrorTTL = time.Minute }
+		g, _ := f.open(mod)
+		other, _ := f.open(mod)
+		for range 2 {
+			fetch(f, f.Context(), g, "value", gives("1")).got()
+			fetch(f, f.Context(), g, "stays", gives("1")).got()
+			fetch(f, f.Context(), g, "nothing", fails(singleflight.ErrNotFound)).failed()
+			fetch(f, f.Context(), g, "failure", fails(errors.New("boom"))).failed()
+			fetch(f, f.Context(), other, "nothing", never(f)).failed()
+			fetch(f, f.Context(), other, "failure", never(f)).failed()
+			if err := other.Invalidate(f.Context(), "value", "nothing", "failure", "value", "unknown"); err != nil {
+				f.Fatal(err)
+			}
+			for _, key := range []string{"value", "nothing", "failure"} {
+				if r := fetch(f, f.Context(), g, key, gives("2")).got(); r.Value != "2" || r.Source != singleflight.Loaded {
+					f.Errorf("%s: %+v", key, r)
+				}
+			}
+			fetch(f, f.Context(), other, "stays", never(f)).got()
+			if err := g.Invalidate(f.Context(), "value", "nothing", "failure"); err != nil {
+				f.Fatal(err)
+			}
+		}
+	})
+}
+
+// R2: a load that an Invalidate met is handed to those who waited for it by then,
+// and not stored; who comes later loads anew, also while the old load runs, which
+// goes on and keeps its lease.
+func TestR2_LoadThatIsInvalidated(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		g, _ := f.open(lease(time.Second))
+		other, _ := f.open(lease(time.Second))
+		o := newOrigin(f)
+		first := fetch(f, f.Context(), g, "k", o.load)
+		l := o.next(f)
+		waits := fetch(f, f.Context(), other, "k", o.load)
+		synctest.Wait()
+		if err := other.Invalidate(f.Context(), "k"); err != nil {
+			f.Fatal(err)
+		}
+		joins := fetch(f, f.Context(), g, "k", o.load) // the running load, and must not have its result
+		time.Sleep(10 * time.Second)
+		if l.over() || o.loads.Load() != 1 {
+			f.Fatalf("the load's ctx ended: %v; %d loads", l.over(), o.loads.Load())
+		}
+		third, _ := f.open(lease(time.Second))
+		newcomer := fetch(f, f.Context(), third, "k", o.load)
+		l2 := o.next(f)
+		l.returns("old")
+		if a, b := first.got(), waits.got(); a.Value != "old" || b.Value != "old" {
+			f.Errorf("%+v, %+v", a, b)
+		}
+		if s := inspect(f, g, "k"); s.Cached || !s.Loading {
+			f.Errorf("%+v", s)
+		}
+		synctest.Wait()
+		if joins.ended() || newcomer.ended() {
+			f.Fatalf("who came after has %+v, %+v", joins.result, newcomer.result)
+		}
+		l2.returns("new")
+		if a, b := joins.got(), newcomer.got(); a.Value != "new" || b.Value != "new" {
+			f.Errorf("%+v, %+v", a, b)
+		}
+		if r, _, _ := g.Peek(f.Context(), "k"); r.Value != "new" {
+			f.Errorf("%+v", r)
+		}
+		if n := o.loads.Load(); n != 2 {
+			f.Errorf("%d loads", n)
+		}
+	})
+}
+
+// R2: a failure of an invalidated load is not remembered, and several invalidated
+// loads of a key run beside each other.
+func TestR2_SeveralInvalidatedLoads(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		o := newOrigin(f)
+		var firsts, waiters []*pending[string]
+		var loads []*loading
+		for range 3 {
+			g, _ := f.open(func(c *singleflight.Config[string]) { c.ErrorTTL = time.Minute })
+			other, _ := f.open(func(c *singleflight.Config[string]) { c.ErrorTTL = time.Minute })
+			firsts = append(firsts, fetch(f, f.Context(), g, "k", o.load))
+			loads = append(loads, o.next(f))
+			waiters = append(waiters, fetch(f, f.Context(), other, "k", o.load))
+			synctest.Wait()
+			if err := g.Invalidate(f.Context(), "k"); err != nil {
+				f.Fatal(err)
+			}
+		}
+		time.Sleep(time.Minute)
+		loads[1].fails(errors.New("boom"))
+		wantText(f, firsts[1].failed(), "boom")
+		wantText(f, waiters[1].failed(), "boom")
+		loads[2].returns("2")
+		loads[0].returns("0")
+		for i, want := range map[int]string{0: "0", 2: "2"} {
+			if a, b := firsts[i].got(), waiters[i].got(); a.Value != want || b.Value != want {
+				f.Errorf("load %d: %+v, %+v", i, a, b)
+			}
+		}
+		g, _ := f.open()
+		if s := inspect(f, g, "k"); s.Cached || s.Failure != "" || s.Invalidated != 0 {
+			f.Errorf("%+v", s)
+		}
+	})
+}
+
+// An Invalidate that fails names the keys that may have been dropped or not; it
+// tries for 3 s, and returns at once when its ctx ends.
+func TestInvalidateFails(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		g, wire := f.open()
+		fetch(f, f.Context(), g, "a", gives("v")).got()
+		wire.cut()
+		began := time.Now()
+		err := g.Invalidate(f.Context(), "a", "b")
+		wantErr(f, err, leasehold.ErrUnavailable, errCut)
+		wantText(f, err, "singleflight: invalidate "+f.name+"/a", "singleflight: invalidate "+f.name+"/b")
+		if d := time.Since(began); d < 3*time.Second || d > 4*time.Second {
+			f.Errorf("tried for %v", d)
+		}
+		began = time.Now()
+		ctx, cancel := context.WithTimeout(f.Context(), time.Second)
+		defer cancel()
+		err = g.Invalidate(ctx, "a", "b")
+		wantErr(f, err, context.DeadlineExceeded, leasehold.ErrUnavailable)
+		wantText(f, err, f.name+"/a", f.name+"/b")
+		if d := time.Since(began); d != time.Second {
+			f.Errorf("returned after %v", d)
+		}
+		wire.heal()
+		go func() { time.Sleep(time.Second); wire.heal() }()
+		wire.cut()
+		if err := g.Invalidate(f.Context(), "a"); err != nil {
+			f.Error(err) // it was tried again
+		}
+		if _, there, _ := g.Peek(f.Context(), "a"); there {
+			f.Error("it is there yet")
+		}
+		// What the server refuses for one key is that key's error alone.
+		f.rdb.Set(f.Context(), f.part("bad", "holders"), "a string", time.Minute)
+		fetch(f, f.Context(), g, "good", gives("v")).got()
+		err = g.Invalidate(f.Context(), "good", "bad")
+		wantErr(f, err, leasehold.ErrUnavailable)
+		wantText(f, err, f.name+"/bad", "WRONGTYPE")
+		if strings.Contains(err.Error(), "/good") {
+			f.Errorf("%v", err)
+		}
+		if _, there, _ := g.Peek(f.Context(), "good"); there {
+			f.Error("it is there yet")
+		}
+	})
+}

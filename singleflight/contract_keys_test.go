@@ -1,0 +1,195 @@
+package singleflight_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/singleflight"
+)
+
+// keysWith lists the keys in Redis that hold text.
+func (f *fixture) keysWith(text string) (all []string) {
+	f.Helper()
+	f.onEach(func(ctx context.Context, node redis.Cmdable) error {
+		for cursor := uint64(0); ; {
+			some, next, err := node.Scan(ctx, cursor, "*"+text+"*", 1000).Result()
+			if err != nil {
+				return err
+			}
+			all = append(all, some...)
+			if cursor = next; cursor == 0 {
+				return nil
+			}
+		}
+	})
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// Each part has the documented name, and a time to live.
+func TestKeyNames(t *testing.T) {
+	each(t, func(f *fixture) {
+		for prefix, c := range map[string]struct {
+			hash bool
+			key  string
+		}{"leasehold": {false, "a:b{c}"}, "team:app": {true, "ada@example.com"}} {
+			mod := func(c2 *singleflight.Config[string]) {
+				c2.HashKeys, c2.ErrorTTL, c2.StaleFor, c2.TTL = c.hash, time.Minute, time.Minute, time.Millisecond
+				if prefix != "leasehold" {
+					c2.Prefix = prefix
+				}
+			}
+			tag := "a%3Ab%7Bc%7D"
+			if c.hash {
+				sum := sha256.Sum256([]byte(c.key))
+				tag = hex.EncodeToString(sum[:16])
+			}
+			part := func(p string) string { return prefix + ":flt:{" + f.name + ":" + tag + "}:" + p }
+			want := func(parts ...string) {
+				f.Helper()
+				for _, p := range parts {
+					if left := f.rdb.PTTL(f.Context(), part(p)).Val(); left <= 0 || left > 3*time.Minute {
+						f.Errorf("%s has %v to live", part(p), left)
+					}
+				}
+			}
+			g, _ := f.open(mod)
+			other, _ := f.open(mod)
+			fetch(f, f.Context(), g, c.key, gives("v")).got()
+			want("value", "fence")
+			time.Sleep(5 * time.Millisecond) // its TTL is over
+			if fetch(f, f.Context(), g, c.key, fails(errors.New("boom"))).got().Source != singleflight.Stale {
+				f.Fatal("not stale")
+			}
+			eventually(f, "the failure", func() bool { return inspect(f, g, c.key).Failure != "" })
+			want("value", "failure", "landed", "fence")
+			if err := g.Invalidate(f.Context(), c.key); err != nil {
+				f.Fatal(err)
+			}
+			o := newOrigin(f)
+			first := fetch(f, f.Context(), g, c.key, o.load)
+			l := o.next(f)
+			second := fetch(f, f.Context(), other, c.key, never(f))
+			eventually(f, "the other", func() bool { return inspect(f, g, c.key).Waiting == 1 })
+			want("holders", "queue", "alive", "fence")
+			if err := g.Invalidate(f.Context(), c.key); err != nil {
+				f.Fatal(err)
+			}
+			want("aside")
+			l.returns("v")
+			first.got()
+			second.got()
+			if !c.hash {
+				continue
+			}
+			if all := f.keysWith("ada@"); len(all) > 0 {
+				f.Errorf("keys show what was to be hashed: %v", all)
+			}
+		}
+		for _, k := range f.keysWith(f.name) {
+			if left := f.rdb.PTTL(f.Context(), k).Val(); left < 0 && left != -2 {
+				f.Errorf("%s stays for ever", k)
+			}
+		}
+	})
+}
+
+// With HashKeys a key shows in no error and no log either.
+func TestHashedKeysShowNowhere(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		const key = "ada@example.com"
+		var log bytes.Buffer
+		hash := func(c *singleflight.Config[string]) {
+			c.HashKeys, c.MaxValueBytes, c.Logger = true, 10, slog.New(slog.NewTextHandler(&log, nil))
+			c.StaleFor, c.TTL = time.Minute, time.Second
+		}
+		g, wire := f.open(hash)
+		boom := errors.New("boom")
+		var errs []error
+		try := func(err error) { errs = append(errs, err) }
+		try(fetch(f, f.Context(), g, key, fails(boom)).failed())
+		_, err := g.DoMany(f.Context(), []string{key}, func(context.Context, []string) (map[string]string, error) { return nil, boom })
+		try(err)
+		panics := fetch(f, f.Context(), g, key, func(context.Context) (string, error) { panic("oh") })
+		get(f, "the panic", panics.done)
+		fetch(f, f.Context(), g, key, gives("short")).got()
+		time.Sleep(2 * time.Second)
+		fetch(f, f.Context(), g, key, fails(boom)).got() // stale, and its refresh fails
+		synctest.Wait()
+		if err := g.Invalidate(f.Context(), key); err != nil {
+			f.Fatal(err)
+		}
+		fetch(f, f.Context(), g, key, gives("far too long a value")).got()
+		sum := sha256.Sum256([]byte(key))
+		label := hex.EncodeToString(sum[:16])
+		f.rdb.Set(f.Context(), f.part(label, "value"), "garbage", time.Minute)
+		fetch(f, f.Context(), g, key, gives("short")).got()
+		ended, end := context.WithCancel(f.Context())
+		end()
+		_, _, err = g.Peek(ended, key)
+		try(err)
+		wire.cut()
+		_, err = g.Do(f.Context(), key, never(f))
+		try(err)
+		try(g.Invalidate(f.Context(), key))
+		_, err = g.Inspect(f.Context(), key)
+		try(err)
+		wire.heal()
+		shut(f, g)
+		_, err = g.Do(f.Context(), key, never(f))
+		try(err)
+		for _, err := range errs {
+			wantText(f, err, f.name+"/"+label)
+			if strings.Contains(err.Error(), "ada@") {
+				f.Errorf("%v", err)
+			}
+		}
+		if n := strings.Count(log.String(), "leasehold: singleflight: "); n != 4 || strings.Contains(log.String(), "ada@") {
+			f.Errorf("%d lines:\n%s", n, log.String())
+		}
+	})
+}
+
+// Some seconds after the last use nothing is left, in Redis or of the handle.
+func TestNothingStays(t *testing.T) {
+	bubble(t, func(f *fixture, server *miniredis.Miniredis) {
+		mod := func(c *singleflight.Config[string]) { c.TTL, c.ErrorTTL, c.MaxLoads = time.Second, time.Second, 2 }
+		g, _ := f.open(mod)
+		other, _ := f.open(mod)
+		o := newOrigin(f)
+		for _, key := range []string{"a", "b"} {
+			fetch(f, f.Context(), g, key, o.load)
+			l := o.next(f)
+			fetch(f, f.Context(), other, key, o.load)
+			synctest.Wait()
+			if key == "b" {
+				l.fails(errors.New("boom"))
+			} else if err := g.Invalidate(f.Context(), key); err == nil {
+				l.returns("v")
+			}
+			synctest.Wait()
+			fetch(f, f.Context(), g, key, gives("v"))
+			synctest.Wait()
+		}
+		if n := len(server.PubSubChannels("*")); n == 0 {
+			f.Error("nobody had a subscription")
+		}
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		if all, channels := server.Keys(), server.PubSubChannels("*"); len(all)+len(channels) > 0 {
+			f.Errorf("left over: %v, %v", all, channels)
+		}
+	})
+}

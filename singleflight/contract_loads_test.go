@@ -1,0 +1,189 @@
+package singleflight_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/singleflight"
+)
+
+func maxLoads(n int) config {
+	return func(c *singleflight.Config[string]) { c.MaxLoads = n }
+}
+
+// R12: at most MaxLoads loaders of a family run at once in the whole fleet; all
+// callers get their values.
+func TestR12_MaxLoads(t *testing.T) {
+	each(t, func(f *fixture) {
+		var mu sync.Mutex
+		running, most := 0, 0
+		load := func(context.Context) (string, error) {
+			mu.Lock()
+			running++
+			most = max(most, running)
+			mu.Unlock()
+			time.Sleep(20 * time.Millisecond)
+			mu.Lock()
+			running--
+			mu.Unlock()
+			return "v", nil
+		}
+		var all []*pending[string]
+		for i := range 3 {
+			g, _ := f.open(maxLoads(4))
+			for k := range 20 {
+				all = append(all, fetch(f, f.Context(), g, fmt.Sprint(i, "-", k), load))
+			}
+		}
+		for _, p := range all {
+			if r := p.got(); r.Value != "v" {
+				f.Errorf("%+v", r)
+			}
+		}
+		if most != 4 {
+			f.Errorf("%d loaders ran at once, want 4", most)
+		}
+	})
+}
+
+// R12: the lease comes first, and is renewed while its load waits for the permit:
+// one load a key, however long that takes. LoadTimeout starts with the permit.
+func TestR12_LeaseFirstThenThePermit(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		mod := func(c *singleflight.Config[string]) { c.LeaseTTL, c.LoadTimeout = time.Second, 5*time.Second }
+		g, _ := f.open(maxLoads(1), func(c *singleflight.Config[string]) { c.LeaseTTL = time.Second })
+		second, _ := f.open(maxLoads(1), mod)
+		third, _ := f.open(maxLoads(1), mod)
+		o := newOrigin(f)
+		first := fetch(f, f.Context(), g, "a", o.load)
+		l := o.next(f)
+		b := fetch(f, f.Context(), second, "b", o.load)
+		synctest.Wait()
+		again := fetch(f, f.Context(), third, "b", o.load)
+		synctest.Wait()
+		for range 30 {
+			time.Sleep(time.Second)
+			if s := inspect(f, g, "b"); !s.Loading || s.Waiting != 1 || o.loads.Load() != 1 {
+				f.Fatalf("%+v, %d loads", s, o.loads.Load())
+			}
+		}
+		l.returns("A")
+		first.want("A", singleflight.Loaded)
+		l = o.next(f)
+		time.Sleep(4 * time.Second)
+		l.returns("B")
+		b.want("B", singleflight.Loaded)
+		again.want("B", singleflight.Shared)
+		slow := fetch(f, f.Context(), second, "c", o.load)
+		o.next(f)
+		wantErr(f, slow.failed(), singleflight.ErrLoadTimeout)
+		// A load that took too long gives its permit back.
+		fetch(f, f.Context(), g, "d", gives("D")).want("D", singleflight.Loaded)
+	})
+}
+
+// R12: a DoMany takes one permit, however many its keys, and loads wait in order.
+func TestR12_OnePermitACall(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		g, _ := f.open(maxLoads(2))
+		other, _ := f.open(maxLoads(2))
+		o, b := newOrigin(f), newBatches()
+		b.gate = make(chan struct{})
+		many := doMany(f, f.Context(), g, []string{"a", "b", "c", "d", "e"}, b)
+		get(f, "the load", b.began)
+		one := fetch(f, f.Context(), other, "one", o.load)
+		l := o.next(f)
+		if n := f.rdb.ZCard(f.Context(), f.part("", "holders")).Val(); n != 2 {
+			f.Errorf("%d permits are taken, want 2", n)
+		}
+		two := fetch(f, f.Context(), g, "two", o.load)
+		synctest.Wait()
+		three := fetch(f, f.Context(), other, "three", o.load)
+		synctest.Wait()
+		if n := o.loads.Load(); n != 1 {
+			f.Fatalf("%d loads beside the DoMany", n)
+		}
+		b.gate <- struct{}{}
+		if err := many.got("a", "A", "b", "B", "c", "C", "d", "D", "e", "E"); err != nil {
+			f.Error(err)
+		}
+		next := o.next(f)
+		synctest.Wait()
+		if two.ended() || o.loads.Load() != 2 {
+			f.Fatal("not one at a time")
+		}
+		next.returns("2")
+		two.want("2", singleflight.Loaded)
+		o.next(f).returns("3")
+		three.want("3", singleflight.Loaded)
+		l.returns("1")
+		one.got()
+	})
+}
+
+// Who waits for a permit and leaves takes none, and its lease goes at once.
+func TestLeavingWhileWaitingForThePermit(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		g, _ := f.open(maxLoads(1))
+		o := newOrigin(f)
+		first := fetch(f, f.Context(), g, "a", o.load)
+		l := o.next(f)
+		ctx, cancel := context.WithCancel(f.Context())
+		b := fetch(f, ctx, g, "b", never(f))
+		synctest.Wait()
+		if f.freed("b") {
+			f.Fatal("no lease is held")
+		}
+		cancel()
+		wantErr(f, b.failed(), context.Canceled)
+		synctest.Wait()
+		if !f.freed("b") || f.rdb.ZCard(f.Context(), f.part("", "queue")).Val() != 0 {
+			f.Error("it holds, or waits for, something yet")
+		}
+		l.returns("A")
+		first.got()
+		fetch(f, f.Context(), g, "b", gives("B")).want("B", singleflight.Loaded)
+	})
+}
+
+// R12: loads that wait for each other's permit end with their LoadTimeout.
+func TestR12_NestedLoadsEnd(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		g, _ := f.open(maxLoads(1), func(c *singleflight.Config[string]) { c.LoadTimeout = 5 * time.Second })
+		began := time.Now()
+		p := fetch(f, f.Context(), g, "outer", func(ctx context.Context) (string, error) { return g.Do(ctx, "inner", gives("v")) })
+		wantErr(f, p.failed(), singleflight.ErrLoadTimeout)
+		if d := time.Since(began); d != 5*time.Second {
+			f.Errorf("after %v", d)
+		}
+		fetch(f, f.Context(), g, "inner", gives("v")).got()
+	})
+}
+
+// Where no permit can be had since Redis doesn't answer: ErrUnavailable, or under
+// LoadLocally the load. The lease is given back.
+func TestNoPermitForWantOfRedis(t *testing.T) {
+	for what, policy := range map[string]singleflight.Policy{"fail": singleflight.Fail, "load locally": singleflight.LoadLocally} {
+		subBubble(t, what, func(f *fixture, _ *miniredis.Miniredis) {
+			g, wire := f.open(maxLoads(1), func(c *singleflight.Config[string]) { c.OnUnavailable = policy })
+			wire.cutOff("enter")
+			p := fetch(f, f.Context(), g, "k", gives("v"))
+			if policy == singleflight.Fail {
+				wantErr(f, p.failed(), leasehold.ErrUnavailable, errCut)
+			} else {
+				p.want("v", singleflight.Loaded)
+			}
+			synctest.Wait()
+			if !f.freed("k") {
+				f.Error("the lease is held yet")
+			}
+		})
+	}
+}

@@ -1,0 +1,240 @@
+package singleflight_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/singleflight"
+)
+
+// lease makes the lease last that long.
+func lease(d time.Duration) config {
+	return func(c *singleflight.Config[string]) { c.LeaseTTL = d }
+}
+
+// R4: the ctx of a load whose lease is lost ends with ErrLost. Where the loader
+// fails then, nobody sees that: all look again.
+func TestR4_FailureAfterALostLease(t *testing.T) {
+	each(t, func(f *fixture) {
+		g, _ := f.open(lease(300 * time.Millisecond))
+		o := newOrigin(f)
+		first := fetch(f, f.Context(), g, "k", o.obedient)
+		l := o.next(f)
+		second := fetch(f, f.Context(), g, "k", o.obedient)
+		f.rdb.Del(f.Context(), f.part("k", "holders"))
+		get(f, "the load's ctx to end", l.ctx.Done())
+		wantErr(f, context.Cause(l.ctx), leasehold.ErrLost)
+		o.next(f).returns("v")
+		for _, p := range []*pending[string]{first, second} {
+			if r := p.got(); r.Value != "v" {
+				f.Errorf("%+v", r)
+			}
+		}
+		if n := o.loads.Load(); n != 2 {
+			f.Errorf("%d loads", n)
+		}
+	})
+}
+
+// R4: where it returns a value all the same, its first caller gets that, the
+// others ask again, and it isn't stored.
+func TestR4_ValueAfterALostLease(t *testing.T) {
+	bubble(t, func(f *fixture, server *miniredis.Miniredis) {
+		g, _ := f.open()
+		other, _ := f.open()
+		o := newOrigin(f)
+		first := fetch(f, f.Context(), g, "k", o.load)
+		l := o.next(f)
+		joins, waits := fetch(f, f.Context(), g, "k", o.load), fetch(f, f.Context(), other, "k", o.load)
+		synctest.Wait()
+		server.FlushAll()
+		time.Sleep(4 * time.Second) // of a LeaseTTL of 10 s
+		wantErr(f, context.Cause(l.ctx), leasehold.ErrLost)
+		newer := o.next(f) // of the other process, that was told so
+		l.returns("old")
+		if r := first.got(); r.Value != "old" || r.Source != singleflight.Loaded {
+			f.Errorf("%+v", r)
+		}
+		synctest.Wait()
+		if joins.ended() {
+			f.Fatalf("one who joined has %+v, %v", joins.result, joins.err)
+		}
+		if s := inspect(f, g, "k"); s.Cached || !s.Loading {
+			f.Errorf("%+v", s)
+		}
+		newer.returns("new")
+		if a, b := joins.got(), waits.got(); a.Value != "new" || b.Value != "new" {
+			f.Errorf("%+v, %+v", a, b)
+		}
+		if r, _, _ := g.Peek(f.Context(), "k"); r.Value != "new" {
+			f.Errorf("%+v", r)
+		}
+	})
+}
+
+// R4: a process that was cut off for longer than its lease stores nothing when it
+// is back, and another has taken over meanwhile.
+func TestR4_CutOffForLongerThanTheLease(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		g, wire := f.open(lease(time.Second))
+		other, _ := f.open(lease(time.Second))
+		o := newOrigin(f)
+		first := fetch(f, f.Context(), g, "k", o.load)
+		l := o.next(f)
+		waits := fetch(f, f.Context(), other, "k", gives("new"))
+		synctest.Wait()
+		wire.cut()
+		began := time.Now()
+		if r := waits.got(); r.Value != "new" || r.Source != singleflight.Loaded {
+			f.Errorf("%+v", r)
+		}
+		if d := time.Since(began); d > 1100*time.Millisecond {
+			f.Errorf("taken over after %v", d)
+		}
+		wantErr(f, context.Cause(l.ctx), leasehold.ErrLost)
+		wire.heal()
+		l.returns("old")
+		if r := first.got(); r.Value != "old" {
+			f.Errorf("%+v", r)
+		}
+		if r, there, err := g.Peek(f.Context(), "k"); r.Value != "new" {
+			f.Error(r, there, err)
+		}
+	})
+}
+
+// LoadTimeout bounds a load also where its lease was lost before: a loader that
+// ignores its ctx can't hold its callers for longer.
+func TestLoadTimeoutAfterALostLease(t *testing.T) {
+	bubble(t, func(f *fixture, server *miniredis.Miniredis) {
+		g, _ := f.open(func(c *singleflight.Config[string]) { c.LeaseTTL, c.LoadTimeout = time.Second, 5*time.Second })
+		o := newOrigin(f)
+		began := time.Now()
+		first := fetch(f, f.Context(), g, "k", o.load)
+		l := o.next(f)
+		defer l.returns("too late")
+		server.FlushAll()
+		time.Sleep(time.Second)
+		wantErr(f, context.Cause(l.ctx), leasehold.ErrLost)
+		second := get(f, "another load, or an error", anyOf(first.done, o.began))
+		if d := time.Since(began); d > 5*time.Second {
+			f.Errorf("the caller was held for %v", d)
+		}
+		if second != nil {
+			second.returns("v")
+		}
+		get(f, "the caller", first.done)
+	})
+}
+
+// anyOf passes on whichever comes first; the end of done is nil.
+func anyOf[T any](done <-chan struct{}, values <-chan T) <-chan T {
+	first := make(chan T, 1)
+	go func() {
+		var v T
+		select {
+		case <-done:
+		case v = <-values:
+		}
+		first <- v
+	}()
+	return first
+}
+
+// R5: where Redis answers, the value is published when Do returns.
+func TestR5_PublishedWhenDoReturns(t *testing.T) {
+	each(t, func(f *fixture) {
+		g, _ := f.open()
+		for range 20 {
+			fetch(f, f.Context(), g, "k", gives("v")).got()
+			if f.rdb.Exists(f.Context(), f.part("k", "value")).Val() != 1 || !f.freed("k") {
+				f.Fatal("Do returned before its value was published")
+			}
+			if err := g.Invalidate(f.Context(), "k"); err != nil {
+				f.Fatal(err)
+			}
+		}
+	})
+}
+
+// R5: where Redis doesn't answer, the first caller has its value after 1 s; who
+// joined can't know whether it was invalidated: ErrUnavailable. Under LoadLocally
+// who came before the lease was taken has the value, and who came later loads.
+func TestR5_RedisGoneBeforePublish(t *testing.T) {
+	for what, policy := range map[string]singleflight.Policy{"fail": singleflight.Fail, "load locally": singleflight.LoadLocally} {
+		for how, gone := range map[string]func(w *wire){
+			"cut": (*wire).cut, "silent": func(w *wire) { w.stall() }, "unknown": func(w *wire) { w.stallReplies("flight land") },
+		} {
+			for name, loads := range map[string]int{"": 0, ", MaxLoads": 5} {
+				subBubble(t, what+", "+how+name, func(f *fixture, _ *miniredis.Miniredis) {
+					g, wire := f.open(func(c *singleflight.Config[string]) { c.OnUnavailable, c.MaxLoads = policy, loads })
+					o := newOrigin(f)
+					wire.cutOff("flight enter")
+					first := fetch(f, f.Context(), g, "k", o.load)
+					synctest.Wait()
+					early := fetch(f, f.Context(), g, "k", never(f))
+					synctest.Wait()
+					wire.heal()
+					l := o.next(f)
+					late := fetch(f, f.Context(), g, "k", gives("own"))
+					synctest.Wait()
+					gone(wire)
+					began := time.Now()
+					l.returns("v")
+					first.want("v", singleflight.Loaded)
+					if d := time.Since(began); d > time.Second {
+						f.Errorf("it waited for %v", d)
+					}
+					if policy == singleflight.Fail {
+						wantErr(f, early.failed(), leasehold.ErrUnavailable)
+						wantErr(f, late.failed(), leasehold.ErrUnavailable)
+					} else {
+						early.want("v", singleflight.Shared)
+						if r := late.got(); r.Value != "own" && how != "unknown" { // there it may be found published
+							f.Errorf("%+v", r)
+						}
+					}
+					wire.heal()
+					time.Sleep(10 * time.Second)
+					if !f.freed("k") {
+						f.Error("the lease is held yet")
+					}
+				})
+			}
+		}
+	}
+}
+
+// A waiter elsewhere whose holder could not publish loads by itself.
+func TestWaiterOfALoadThatWasNotPublished(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		g, wire := f.open()
+		other, _ := f.open()
+		o := newOrigin(f)
+		first := fetch(f, f.Context(), g, "k", o.load)
+		l := o.next(f)
+		waits := fetch(f, f.Context(), other, "k", gives("new"))
+		synctest.Wait()
+		wire.fail(func(name string) error {
+			if name == "flight land" {
+				return errors.New("ERR not today")
+			}
+			return nil
+		})
+		l.returns("old")
+		first.got()
+		began := time.Now()
+		if r := waits.got(); r.Value != "new" || r.Source != singleflight.Loaded {
+			f.Errorf("%+v", r)
+		}
+		if d := time.Since(began); d > 2*time.Second {
+			f.Errorf("it waited for %v", d) // the lease was given back, not left to expire
+		}
+	})
+}

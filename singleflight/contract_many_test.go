@@ -1,0 +1,285 @@
+package singleflight_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/singleflight"
+)
+
+// batches is an origin of several keys: it notes what it was called for.
+type batches struct {
+	mu    sync.Mutex
+	calls [][]string
+	began chan []string
+	gate  chan struct{} // each call waits there, if there is one
+	value func(key string) (string, bool)
+}
+
+func newBatches() *batches {
+	return &batches{began: make(chan []string, 100), value: func(key string) (string, bool) { return strings.ToUpper(key), true }}
+}
+
+func (b *batches) load(ctx context.Context, keys []string) (map[string]string, error) {
+	b.mu.Lock()
+	b.calls = append(b.calls, slices.Clone(keys))
+	b.mu.Unlock()
+	b.began <- keys
+	if b.gate != nil {
+		select {
+		case <-b.gate:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	all := map[string]string{}
+	for _, k := range keys {
+		if v, ok := b.value(k); ok {
+			all[k] = v
+		}
+	}
+	return all, nil
+}
+
+func (b *batches) wantCalls(t testing.TB, want ...[]string) {
+	t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if fmt.Sprint(b.calls) != fmt.Sprint(want) {
+		t.Fatalf("the loader was called for %v, want %v", b.calls, want)
+	}
+}
+
+// many is a DoMany under way.
+type many struct {
+	t     testing.TB
+	done  chan struct{}
+	found map[string]string
+	err   error
+}
+
+func doMany(t testing.TB, ctx context.Context, g *singleflight.Group[string], keys []string, b *batches) *many {
+	m := &many{t: t, done: make(chan struct{})}
+	go func() {
+		defer close(m.done)
+		m.found, m.err = g.DoMany(ctx, keys, b.load)
+	}()
+	return m
+}
+
+// got is what the DoMany found, soon; want is pairs of key and value.
+func (m *many) got(want ...string) error {
+	m.t.Helper()
+	get(m.t, "the values", m.done)
+	found := map[string]string{}
+	for i := 0; i < len(want); i += 2 {
+		found[want[i]] = want[i+1]
+	}
+	if !maps.Equal(m.found, found) || m.found == nil {
+		m.t.Fatalf("found %v (%v), want %v", m.found, m.err, found)
+	}
+	return m.err
+}
+
+// What is cached is served, the rest is loaded in one call, in the caller's order;
+// duplicates count once.
+func TestDoManyLoadsWhatIsMissing(t *testing.T) {
+	each(t, func(f *fixture) {
+		g, _ := f.open()
+		b := newBatches()
+		fetch(f, f.Context(), g, "c", gives("cached")).got()
+		keys := []string{"z", "a", "c", "z", "m", "a", "b"}
+		if err := doMany(f, f.Context(), g, keys, b).got("z", "Z", "a", "A", "c", "cached", "m", "M", "b", "B"); err != nil {
+			f.Fatal(err)
+		}
+		b.wantCalls(f, []string{"z", "a", "m", "b"})
+		if err := doMany(f, f.Context(), g, keys, b).got("z", "Z", "a", "A", "c", "cached", "m", "M", "b", "B"); err != nil {
+			f.Fatal(err)
+		}
+		b.wantCalls(f, []string{"z", "a", "m", "b"})
+		if s := g.Stats(); s != (singleflight.Stats{Hits: 6, Loaded: 5, Loads: 2}) {
+			f.Errorf("%+v", s)
+		}
+		if v, err := g.Do(f.Context(), "m", never(f)); v != "M" || err != nil {
+			f.Error(v, err)
+		}
+	})
+}
+
+// What load leaves out is ErrNotFound; what was found comes all the same.
+func TestDoManyPartial(t *testing.T) {
+	each(t, func(f *fixture) {
+		g, _ := f.open()
+		b := newBatches()
+		b.value = func(key string) (string, bool) { return key, key != "b" && key != "d" }
+		err := doMany(f, f.Context(), g, []string{"a", "b", "c", "d"}, b).got("a", "a", "c", "c")
+		wantErr(f, err, singleflight.ErrNotFound)
+		wantText(f, err, f.name+"/b", f.name+"/d")
+		if strings.Contains(err.Error(), f.name+"/a") {
+			f.Errorf("%v", err)
+		}
+		if n := len(err.(interface{ Unwrap() []error }).Unwrap()); n != 2 {
+			f.Errorf("%d errors are joined, want 2", n)
+		}
+		boom := errors.New("boom")
+		found, err := g.DoMany(f.Context(), []string{"a", "b", "x"}, func(context.Context, []string) (map[string]string, error) {
+			return map[string]string{"b": "b"}, boom
+		})
+		wantErr(f, err, boom)
+		wantText(f, err, f.name+"/b", f.name+"/x")
+		if len(found) != 1 || found["a"] != "a" {
+			f.Errorf("found %v", found)
+		}
+		if s := g.Stats(); s.Errors != 4 || s.Loaded != 2 || s.Hits != 1 {
+			f.Errorf("%+v", s)
+		}
+	})
+}
+
+// What others load is waited for, and not loaded again; extra keys of a loader's
+// map are none of ours.
+func TestDoManyWaitsForOthers(t *testing.T) {
+	each(t, func(f *fixture) {
+		g, _ := f.open()
+		other, _ := f.open()
+		o, b := newOrigin(f), newBatches()
+		alone := fetch(f, f.Context(), other, "theirs", o.load)
+		theirs := o.next(f)
+		here := fetch(f, f.Context(), g, "here", o.load)
+		ours := o.next(f)
+		all := doMany(f, f.Context(), g, []string{"theirs", "own", "here"}, b)
+		if keys := get(f, "the load", b.began); fmt.Sprint(keys) != "[own]" {
+			f.Fatalf("loads %v", keys)
+		}
+		eventually(f, "a process that waits", func() bool { return f.queued("theirs") == 1 })
+		theirs.returns("T")
+		ours.returns("H")
+		if err := all.got("theirs", "T", "own", "OWN", "here", "H"); err != nil {
+			f.Fatal(err)
+		}
+		alone.got()
+		here.got()
+		b.wantCalls(f, []string{"own"})
+		if s := g.Stats(); s.Loaded != 2 || s.Shared != 1 && s.Shared != 2 || s.Loads != 2 {
+			f.Errorf("%+v", s)
+		}
+	})
+}
+
+// R11: two calls of which each has the lease of a key that the other waits for:
+// each loads and publishes its own key before it waits, so neither waits for ever.
+func TestR11_CrossedCallsEnd(t *testing.T) {
+	each(t, func(f *fixture) {
+		f.teach()
+		var crossing sync.WaitGroup
+		crossing.Add(2)
+		start := func(keys ...string) (*many, *batches) {
+			g, wire := f.open()
+			// The first key's enter has run in both before either second's does.
+			first := true
+			wire.split(func() {
+				if first && wire.sent("flight enter") > 0 {
+					first = false
+					crossing.Done()
+					crossing.Wait()
+				}
+			})
+			b := newBatches()
+			b.gate = make(chan struct{})
+			f.Cleanup(func() { close(b.gate) })
+			return doMany(f, f.Context(), g, keys, b), b
+		}
+		one, loadsX := start("x", "y")
+		two, loadsY := start("y", "x")
+		if keys := get(f, "x to be loaded", loadsX.began); fmt.Sprint(keys) != "[x]" {
+			f.Fatalf("loads %v", keys)
+		}
+		if keys := get(f, "y to be loaded", loadsY.began); fmt.Sprint(keys) != "[y]" {
+			f.Fatalf("loads %v", keys)
+		}
+		loadsX.gate <- struct{}{}
+		eventually(f, "x to be published", func() bool { return f.rdb.Exists(f.Context(), f.part("x", "value")).Val() == 1 })
+		loadsY.gate <- struct{}{}
+		for _, m := range []*many{one, two} {
+			if err := m.got("x", "X", "y", "Y"); err != nil {
+				f.Fatal(err)
+			}
+		}
+		loadsX.wantCalls(f, []string{"x"})
+		loadsY.wantCalls(f, []string{"y"})
+	})
+}
+
+// However many keys: one pipeline of GETs, one of scripts to take the leases, one
+// to publish; in a Cluster one for each node.
+func TestDoManyRoundTrips(t *testing.T) {
+	each(t, func(f *fixture) {
+		f.teach()
+		nodes := 1
+		if f.addr == "" {
+			nodes = 3
+		}
+		g, wire := f.open()
+		var keys, want []string
+		for i := range 60 {
+			keys = append(keys, fmt.Sprintf("k%d", i))
+			want = append(want, keys[i], strings.ToUpper(keys[i]))
+		}
+		if err := g.Invalidate(f.Context(), keys...); err != nil {
+			f.Fatal(err)
+		}
+		fetch(f, f.Context(), g, "warm", gives("v")).got() // the clock is known
+		b := newBatches()
+		trips := tripCounter(wire)
+		if err := doMany(f, f.Context(), g, keys, b).got(want...); err != nil {
+			f.Fatal(err)
+		}
+		b.wantCalls(f, keys)
+		if got, want := trips(), (tripCount{gets: nodes, scripts: 2 * nodes}); got != want {
+			f.Errorf("60 keys cost %+v, want %+v", got, want)
+		}
+		if err := doMany(f, f.Context(), g, keys, b).got(want...); err != nil {
+			f.Fatal(err)
+		}
+		if got, want := trips(), (tripCount{gets: nodes}); got != want {
+			f.Errorf("60 hits cost %+v, want %+v", got, want)
+		}
+		if err := g.Invalidate(f.Context(), keys...); err != nil {
+			f.Fatal(err)
+		}
+		if got, want := trips(), (tripCount{scripts: nodes}); got != want {
+			f.Errorf("60 invalidations cost %+v, want %+v", got, want)
+		}
+	})
+}
+
+func TestDoManyAfterItsCtxEnded(t *testing.T) {
+	each(t, func(f *fixture) {
+		g, _ := f.open()
+		o, b := newOrigin(f), newBatches()
+		b.gate = make(chan struct{})
+		fetch(f, f.Context(), g, "there", gives("v")).got()
+		other, _ := f.open()
+		elsewhere := fetch(f, f.Context(), other, "elsewhere", o.load)
+		theirs := o.next(f)
+		ctx, cancel := context.WithCancel(f.Context())
+		all := doMany(f, ctx, g, []string{"there", "own", "elsewhere"}, b)
+		get(f, "the load", b.began)
+		cancel()
+		err := all.got("there", "v")
+		wantErr(f, err, context.Canceled)
+		wantNot(f, err, leasehold.ErrUnavailable)
+		wantText(f, err, f.name+"/own", f.name+"/elsewhere")
+		theirs.returns("v")
+		elsewhere.got()
+		err = doMany(f, ctx, g, []string{"there", "own"}, b).got()
+		wantErr(f, err, context.Canceled, leasehold.ErrUnavailable)
+	})
+}

@@ -1,0 +1,139 @@
+package singleflight_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+
+	"github.com/leasehold-go/leasehold/singleflight"
+)
+
+// loader is what a Do calls.
+type loader = func(ctx context.Context) (string, error)
+
+// gives is a loader that returns v, and fails one that fails.
+func gives(v string) loader {
+	return func(context.Context) (string, error) { return v, nil }
+}
+
+func fails(err error) loader {
+	return func(context.Context) (string, error) { return "", err }
+}
+
+// never is a loader that must not be called.
+func never(t testing.TB) loader {
+	return func(context.Context) (string, error) {
+		t.Error("the loader was called")
+		return "loaded although it was not to be", nil
+	}
+}
+
+// origin is where values are loaded from: each load announces itself, and ends as
+// the test says, or with the test.
+type origin struct {
+	loads atomic.Int32
+	began chan *loading
+	over  chan struct{}
+}
+
+// loading is one load that runs.
+type loading struct {
+	ctx  context.Context
+	ends chan func() (string, error)
+}
+
+func newOrigin(t testing.TB) *origin {
+	o := &origin{began: make(chan *loading, 1000), over: make(chan struct{})}
+	t.Cleanup(func() { close(o.over) })
+	return o
+}
+
+// load ignores its ctx.
+func (o *origin) load(ctx context.Context) (string, error) { return o.loadUntil(ctx, nil) }
+
+// obedient ends, with the ctx's cause, when its ctx does.
+func (o *origin) obedient(ctx context.Context) (string, error) { return o.loadUntil(ctx, ctx.Done()) }
+
+func (o *origin) loadUntil(ctx context.Context, end <-chan struct{}) (string, error) {
+	l := &loading{ctx: ctx, ends: make(chan func() (string, error), 1)}
+	o.loads.Add(1)
+	o.began <- l
+	select {
+	case end := <-l.ends:
+		return end()
+	case <-end:
+		return "", context.Cause(ctx)
+	case <-o.over:
+		return "", errTestOver
+	}
+}
+
+var errTestOver = errors.New("the test is over")
+
+// next is the next load to begin, soon.
+func (o *origin) next(t testing.TB) *loading {
+	t.Helper()
+	return get(t, "a load to begin", o.began)
+}
+
+func (l *loading) returns(v string) { l.ends <- func() (string, error) { return v, nil } }
+func (l *loading) fails(err error)  { l.ends <- func() (string, error) { return "", err } }
+func (l *loading) does(end func())  { l.ends <- func() (string, error) { end(); return "", nil } }
+
+// pending is a Fetch under way.
+type pending[T any] struct {
+	t      testing.TB
+	done   chan struct{}
+	result singleflight.Result[T]
+	err    error
+	raised any  // it panicked with this
+	exited bool // it called runtime.Goexit
+}
+
+// fetch starts a Fetch.
+func fetch[T any](t testing.TB, ctx context.Context, g *singleflight.Group[T], key string, load func(context.Context) (T, error)) *pending[T] {
+	p := &pending[T]{t: t, done: make(chan struct{})}
+	go func() {
+		defer close(p.done)
+		p.exited = true
+		defer func() {
+			if p.raised = recover(); p.raised != nil {
+				p.exited = false
+			}
+		}()
+		p.result, p.err = g.Fetch(ctx, key, load)
+		p.exited = false
+	}()
+	return p
+}
+
+// got is the result that the Fetch ends with, soon.
+func (p *pending[T]) got() singleflight.Result[T] {
+	p.t.Helper()
+	get(p.t, "a value", p.done)
+	if p.err != nil || p.raised != nil || p.exited {
+		p.t.Fatalf("the call ended with %v, panic %v, exit %v", p.err, p.raised, p.exited)
+	}
+	return p.result
+}
+
+// failed is the error that the Fetch ends with, soon.
+func (p *pending[T]) failed() error {
+	p.t.Helper()
+	get(p.t, "an error", p.done)
+	if p.err == nil {
+		p.t.Fatalf("the call ended with %+v, panic %v, exit %v", p.result, p.raised, p.exited)
+	}
+	return p.err
+}
+
+// ended reports whether the Fetch has returned.
+func (p *pending[T]) ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,134 @@
+package singleflight_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/envelope"
+	"github.com/leasehold-go/leasehold/singleflight"
+)
+
+// More of the recipes.
+
+// After the publish nobody passes through the lock: all who wait have the value by
+// one message each, at the same time.
+func TestRecipe08_NoConvoyAfterThePublish(t *testing.T) {
+	each(t, func(f *fixture) {
+		f.teach()
+		g, _ := f.open()
+		o := newOrigin(f)
+		first := fetch(f, f.Context(), g, "k", o.load)
+		l := o.next(f)
+		const processes = 10
+		var waits []*pending[string]
+		var wires []*wire
+		for range processes {
+			other, wire := f.open()
+			waits, wires = append(waits, fetch(f, f.Context(), other, "k", never(f))), append(wires, wire)
+		}
+		for _, w := range wires {
+			eventually(f, "a process to wait, and its subscription", func() bool { return w.answered("flight ask") > 0 })
+		}
+		l.returns("v")
+		first.got()
+		for i, p := range waits {
+			p.want("v", singleflight.Shared)
+			if n := wires[i].sent("flight enter"); n != 1 {
+				f.Errorf("a process that waited has entered %d times", n)
+			}
+			if n := wires[i].sent("get"); n != 1 {
+				f.Errorf("a process that waited has looked %d times", n)
+			}
+		}
+		if n := f.queued("k"); n != 0 {
+			f.Errorf("%d are in the queue", n)
+		}
+	})
+}
+
+// No value that a user can have is taken for "nothing", "not found" or a failure.
+func TestRecipe09_NoPlaceholderValue(t *testing.T) {
+	each(t, func(f *fixture) {
+		g, _ := f.open(func(c *singleflight.Config[string]) { c.NotFoundTTL, c.ErrorTTL = time.Minute, time.Minute })
+		other, _ := f.open()
+		values := []string{"", "null", "nil", "*", "-", "\x00", "not found", "NOT_FOUND", "__null__", "\xc0", "{}", "0", "false", singleflight.ErrNotFound.Error()}
+		for kind := envelope.Value; kind <= envelope.Unmarshalable; kind++ {
+			prefix, suffix := envelope.Envelope{Kind: kind, Payload: "x"}.Encode()
+			values = append(values, envelope.Join(prefix, time.Now().UnixMicro(), suffix))
+		}
+		for i, v := range values {
+			key := fmt.Sprint(i)
+			fetch(f, f.Context(), g, key, gives(v)).want(v, singleflight.Loaded)
+			fetch(f, f.Context(), g, key, never(f)).want(v, singleflight.Cached)
+			fetch(f, f.Context(), other, key, never(f)).want(v, singleflight.Cached)
+			if s := inspect(f, g, key); !s.Cached || s.NotFound || s.Failure != "" {
+				f.Errorf("%q: %+v", v, s)
+			}
+		}
+	})
+}
+
+// What can't be decoded costs one load and is over, and one that no load can mend
+// ends in bounded rounds.
+func TestRecipe10_UndecodableEntry(t *testing.T) {
+	each(t, func(f *fixture) {
+		g, _ := f.open()
+		f.rdb.Set(f.Context(), f.part("k", "value"), strings.Repeat("garbage", 100), time.Hour)
+		fetch(f, f.Context(), g, "k", gives("v")).want("v", singleflight.Loaded)
+		fetch(f, f.Context(), g, "k", never(f)).want("v", singleflight.Cached)
+
+		blind, _ := f.open(func(c *singleflight.Config[string]) {
+			c.Codec = &jsonCodec{unmarshal: func() error { return errors.New("sees nothing") }}
+		})
+		var loads atomic.Int32
+		load := func(context.Context) (string, error) {
+			loads.Add(1)
+			return "v", nil
+		}
+		var all []*pending[string]
+		for range 5 {
+			all = append(all, fetch(f, f.Context(), blind, "blind", load))
+		}
+		for _, p := range all {
+			get(f, "an end", p.done)
+			if p.err == nil && p.result.Value != "v" || p.err != nil && !strings.Contains(p.err.Error(), "sees nothing") {
+				f.Errorf("%+v, %v", p.result, p.err)
+			}
+		}
+		if n := loads.Load(); n > 5 {
+			f.Errorf("%d loads for 5 callers", n)
+		}
+	})
+}
+
+// In a batch the key that is invalidated isn't stored, and the others are.
+func TestRecipe11_OneOfABatchIsInvalidated(t *testing.T) {
+	each(t, func(f *fixture) {
+		g, _ := f.open()
+		other, _ := f.open()
+		b := newBatches()
+		b.gate = make(chan struct{})
+		many := doMany(f, f.Context(), g, []string{"a", "b", "c"}, b)
+		get(f, "the load", b.began)
+		if err := other.Invalidate(f.Context(), "b"); err != nil {
+			f.Fatal(err)
+		}
+		b.gate <- struct{}{}
+		if err := many.got("a", "A", "b", "B", "c", "C"); err != nil {
+			f.Error(err)
+		}
+		for key, want := range map[string]bool{"a": true, "b": false, "c": true} {
+			if _, there, err := other.Peek(f.Context(), key); there != want || err != nil {
+				f.Errorf("%s is cached: %v, %v", key, there, err)
+			}
+			if !f.freed(key) {
+				f.Errorf("the lease of %s is held yet", key)
+			}
+		}
+	})
+}

@@ -1,0 +1,262 @@
+package singleflight_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/singleflight"
+)
+
+// staleFor is a TTL of 10 s, after which values are served for a minute.
+func staleFor(c *singleflight.Config[string]) {
+	c.TTL, c.Jitter, c.StaleFor = 10*time.Second, -1, time.Minute
+}
+
+// staleIfError is the same where the loader fails.
+func staleIfError(c *singleflight.Config[string]) {
+	c.TTL, c.Jitter, c.StaleIfError = 10*time.Second, -1, time.Minute
+}
+
+// stalled puts a value there and lets its TTL pass.
+func (f *fixture) stalled(g *singleflight.Group[string], key string) {
+	f.Helper()
+	fetch(f, f.Context(), g, key, gives("old")).got()
+	time.Sleep(11 * time.Second)
+}
+
+// want fails the test unless the Fetch ends with that.
+func (p *pending[T]) want(value any, source singleflight.Source) {
+	p.t.Helper()
+	if r := p.got(); any(r.Value) != value || r.Source != source {
+		p.t.Fatalf("%+v, want %v, %v", r, value, source)
+	}
+}
+
+// R9: with StaleFor the caller who starts the refresh is served stale at once, as
+// are all others meanwhile; one refreshes, in the whole fleet.
+func TestR9_StaleWhileOneRebuilds(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		g, _ := f.open(staleFor)
+		other, _ := f.open(staleFor)
+		f.stalled(g, "k")
+		o := newOrigin(f)
+		for range 10 {
+			fetch(f, f.Context(), g, "k", o.load).want("old", singleflight.Stale)
+			fetch(f, f.Context(), other, "k", o.load).want("old", singleflight.Stale)
+		}
+		l := o.next(f)
+		if l.ctx.Err() != nil {
+			f.Error("the refresh ended with its caller")
+		}
+		time.Sleep(20 * time.Second) // nobody waits for it, and it goes on
+		fetch(f, f.Context(), other, "k", o.load).want("old", singleflight.Stale)
+		if l.over() {
+			f.Errorf("the refresh ended: %v", context.Cause(l.ctx))
+		}
+		l.returns("new")
+		synctest.Wait()
+		fetch(f, f.Context(), other, "k", o.load).want("new", singleflight.Cached)
+		if n := o.loads.Load(); n != 1 {
+			f.Errorf("%d loads", n)
+		}
+		if s := g.Stats(); s.Stale != 10 || s.Refreshes != 1 || s.EarlyRefreshes != 0 || s.Loads != 2 {
+			f.Errorf("%+v", s)
+		}
+		time.Sleep(70 * time.Second) // stale for a minute, and no longer
+		fetch(f, f.Context(), g, "k", gives("newest")).want("newest", singleflight.Loaded)
+	})
+}
+
+// R9: who was told that another rebuilds the value doesn't ask again for 100 ms.
+func TestR9_RefreshIsNotAskedForAgainAtOnce(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		g, _ := f.open(staleFor)
+		other, wire := f.open(staleFor)
+		f.stalled(g, "k")
+		o := newOrigin(f)
+		fetch(f, f.Context(), g, "k", o.load).want("old", singleflight.Stale)
+		l := o.next(f)
+		for range 1000 {
+			fetch(f, f.Context(), other, "k", never(f)).want("old", singleflight.Stale)
+			time.Sleep(time.Millisecond)
+		}
+		if n := wire.sent("flight enter"); n < 5 || n > 11 {
+			f.Errorf("1000 stale answers within a second asked %d times, want about 10", n)
+		}
+		l.returns("new")
+	})
+}
+
+// R9: nor does who was told that a failure is remembered, for as long as that is so
+// at least.
+func TestR9_RefreshBesideARememberedFailure(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		g, wire := f.open(staleFor, func(c *singleflight.Config[string]) { c.ErrorTTL = 10 * time.Second })
+		f.stalled(g, "k")
+		fetch(f, f.Context(), g, "k", fails(errors.New("boom"))).want("old", singleflight.Stale)
+		synctest.Wait()
+		asked := wire.sent("flight enter")
+		for range 1000 {
+			fetch(f, f.Context(), g, "k", never(f)).want("old", singleflight.Stale)
+			time.Sleep(time.Millisecond)
+		}
+		if n := wire.sent("flight enter") - asked; n > 11 {
+			f.Errorf("1000 stale answers within a second asked %d times, want 10 at most", n)
+		}
+	})
+}
+
+// R9: where the holder is dead, its lease's end comes first: 100 ms are no longer
+// than that.
+func TestR9_RefreshAfterTheLeaseEnds(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		g, wire := f.open(staleFor, lease(time.Second))
+		other, _ := f.open(staleFor)
+		f.stalled(g, "k")
+		o := newOrigin(f)
+		fetch(f, f.Context(), g, "k", o.load).want("old", singleflight.Stale)
+		l := o.next(f)
+		wire.cut()
+		time.Sleep(950 * time.Millisecond)
+		fetch(f, f.Context(), other, "k", never(f)).want("old", singleflight.Stale)
+		synctest.Wait()
+		time.Sleep(51 * time.Millisecond)
+		fetch(f, f.Context(), other, "k", gives("new")).want("old", singleflight.Stale)
+		synctest.Wait()
+		fetch(f, f.Context(), other, "k", never(f)).want("new", singleflight.Cached)
+		l.returns("too late")
+		synctest.Wait()
+	})
+}
+
+// R9: callers who left at SoftTimeout don't count as leaving: the load goes on,
+// and its result is stored.
+func TestR9_SoftTimeout(t *testing.T) {
+	for what, mod := range map[string]config{"StaleFor": staleFor, "StaleIfError": staleIfError} {
+		subBubble(t, what, func(f *fixture, _ *miniredis.Miniredis) {
+			soft := func(c *singleflight.Config[string]) { c.SoftTimeout = 3 * time.Second }
+			g, _ := f.open(mod, soft)
+			other, _ := f.open(mod, soft)
+			f.stalled(g, "k")
+			o := newOrigin(f)
+			began := time.Now()
+			one := fetch(f, f.Context(), g, "k", o.obedient)
+			l := o.next(f)
+			two := fetch(f, f.Context(), other, "k", never(f))
+			many := doMany(f, f.Context(), g, []string{"k"}, newBatches())
+			one.want("old", singleflight.Stale)
+			two.want("old", singleflight.Stale)
+			if err := many.got("k", "old"); err != nil {
+				f.Error(err)
+			}
+			if d := time.Since(began); d != 3*time.Second {
+				f.Errorf("after %v", d)
+			}
+			time.Sleep(10 * time.Second)
+			if l.over() {
+				f.Fatal("the load ended with those who were served")
+			}
+			l.returns("new")
+			synctest.Wait()
+			fetch(f, f.Context(), other, "k", never(f)).want("new", singleflight.Cached)
+			time.Sleep(11 * time.Second)
+			fresh := fetch(f, f.Context(), g, "k", o.obedient) // one that is loaded in time is worth the wait
+			l = o.next(f)
+			time.Sleep(2 * time.Second)
+			l.returns("newer")
+			fresh.want("newer", singleflight.Loaded)
+			if n := o.loads.Load(); n != 2 {
+				f.Errorf("%d loads", n)
+			}
+		})
+	}
+}
+
+// R9: stale never masks ErrNotFound.
+func TestR9_StaleDoesNotMaskNotFound(t *testing.T) {
+	for what, mod := range map[string]config{"StaleFor": staleFor, "StaleIfError": staleIfError} {
+		subBubble(t, what, func(f *fixture, _ *miniredis.Miniredis) {
+			g, _ := f.open(mod, func(c *singleflight.Config[string]) { c.SoftTimeout = time.Second })
+			f.stalled(g, "k")
+			wantErr(f, fetch(f, f.Context(), g, "k", fails(singleflight.ErrNotFound)).failed(), singleflight.ErrNotFound)
+			// It is the newest that is known: the value is gone.
+			fetch(f, f.Context(), g, "k", gives("new")).want("new", singleflight.Loaded)
+		})
+	}
+}
+
+// R9: StaleIfError serves what is stale where the loader fails, where it panics
+// elsewhere, where a failure is remembered, and where Redis can't be asked to
+// coordinate; not what is older.
+func TestR9_StaleIfError(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		remember := func(c *singleflight.Config[string]) { c.ErrorTTL = 5 * time.Second }
+		g, _ := f.open(staleIfError, remember)
+		other, wire := f.open(staleIfError, remember)
+		f.stalled(g, "k")
+		o := newOrigin(f)
+		one := fetch(f, f.Context(), g, "k", o.load)
+		l := o.next(f)
+		two := fetch(f, f.Context(), other, "k", never(f))
+		synctest.Wait()
+		if one.ended() || two.ended() {
+			f.Fatal("served before the load failed")
+		}
+		l.fails(errors.New("boom"))
+		one.want("old", singleflight.Stale)
+		two.want("old", singleflight.Stale)
+		fetch(f, f.Context(), other, "k", never(f)).want("old", singleflight.Stale) // the failure is remembered
+		if m, err := other.DoMany(f.Context(), []string{"k"}, nil); m["k"] != "old" || err != nil {
+			f.Error(m, err)
+		}
+		time.Sleep(6 * time.Second)
+		panics := fetch(f, f.Context(), g, "k", o.load)
+		l = o.next(f)
+		two = fetch(f, f.Context(), other, "k", never(f))
+		synctest.Wait()
+		l.does(func() { panic("oh") })
+		two.want("old", singleflight.Stale)
+		get(f, "the panic", panics.done)
+		if panics.raised != "oh" {
+			f.Errorf("%+v", panics)
+		}
+		wire.cutOff("flight enter")
+		fetch(f, f.Context(), other, "k", never(f)).want("old", singleflight.Stale)
+		if _, err := other.Do(f.Context(), "unknown", never(f)); !errors.Is(err, leasehold.ErrUnavailable) {
+			f.Error(err)
+		}
+		wire.heal()
+		if s := other.Stats(); s.Stale != 5 || s.Errors != 1 {
+			f.Errorf("%+v", s)
+		}
+		time.Sleep(50 * time.Second) // more than a minute after its TTL
+		wantText(f, fetch(f, f.Context(), g, "k", fails(errors.New("boom"))).failed(), "boom")
+	})
+}
+
+// R9: a caller is served the stale value that it read itself: one that has been
+// invalidated since it was stored is not served to who asked after that.
+func TestR9_StaleThatWasInvalidated(t *testing.T) {
+	each(t, func(f *fixture) {
+		short := func(c *singleflight.Config[string]) { c.TTL, c.StaleIfError = time.Millisecond, time.Minute }
+		g, _ := f.open(short)
+		fetch(f, f.Context(), g, "k", gives("old")).got()
+		time.Sleep(5 * time.Millisecond)
+		o := newOrigin(f)
+		before := fetch(f, f.Context(), g, "k", o.load)
+		l := o.next(f)
+		if err := g.Invalidate(f.Context(), "k"); err != nil {
+			f.Fatal(err)
+		}
+		after := fetch(f, f.Context(), g, "k", fails(errors.New("boom")))
+		l.fails(errors.New("boom"))
+		before.want("old", singleflight.Stale)
+		wantText(f, after.failed(), "boom")
+	})
+}

@@ -1,0 +1,265 @@
+package singleflight_test
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"maps"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/leasehold-go/leasehold/singleflight"
+)
+
+// Nothing set but what has to be: TTL with a spread of 0.05, no stale values, no
+// failures remembered, a lease of 10 s.
+func TestDefaults(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		const ttl = 100 * time.Second
+		g, err := singleflight.New(f.connect(&wire{}), singleflight.Config[string]{Name: f.name, TTL: ttl})
+		if err != nil {
+			f.Fatal(err)
+		}
+		defer shut(f, g)
+		o := newOrigin(f)
+		fetch(f, f.Context(), g, "loading", o.load)
+		l := o.next(f)
+		if s := inspect(f, g, "loading"); s.LeaseEndsIn != 10*time.Second {
+			f.Errorf("%+v", s)
+		}
+		time.Sleep(10 * time.Minute) // no LoadTimeout, and the lease is renewed
+		if l.over() || o.loads.Load() != 1 {
+			f.Error("the load ended")
+		}
+		l.returns(strings.Repeat("x", 1<<20)) // the largest there may be
+		synctest.Wait()
+		if s := inspect(f, g, "loading"); !s.Cached {
+			f.Errorf("%+v", s)
+		}
+		fetch(f, f.Context(), g, "large", gives(strings.Repeat("x", 1<<20+1))).got()
+		if s := inspect(f, g, "large"); s.Cached || g.Stats().TooLarge != 1 {
+			f.Errorf("%+v, %+v", s, g.Stats())
+		}
+		fetch(f, f.Context(), g, "failing", fails(singleflight.ErrLoadTimeout)).failed()
+		fetch(f, f.Context(), g, "nothing", fails(singleflight.ErrNotFound)).failed()
+		for _, key := range []string{"failing", "nothing"} {
+			if s := inspect(f, g, key); s != (singleflight.State{}) {
+				f.Errorf("%s: %+v", key, s)
+			}
+		}
+		least, most := ttl, ttl
+		for i := range 150 {
+			key := fmt.Sprint(i)
+			fetch(f, f.Context(), g, key, gives("v")).got()
+			s := inspect(f, g, key)
+			least, most = min(least, s.FreshFor), max(most, s.FreshFor)
+			if s.KeptFor != s.FreshFor+time.Second && s.KeptFor != s.FreshFor.Truncate(time.Millisecond)+time.Second {
+				f.Fatalf("%+v", s)
+			}
+		}
+		if least < 95*time.Second || least > 96*time.Second || most > 105*time.Second+time.Millisecond || most < 104*time.Second {
+			f.Errorf("TTLs from %v to %v, want 95 s to 105 s", least, most)
+		}
+	})
+}
+
+func TestJitter(t *testing.T) {
+	for _, c := range []struct {
+		jitter      float64
+		least, most time.Duration
+	}{{0.5, 50 * time.Second, 150 * time.Second}, {0.2, 80 * time.Second, 120 * time.Second}, {-1, 100 * time.Second, 100 * time.Second}} {
+		subBubble(t, fmt.Sprint(c.jitter), func(f *fixture, _ *miniredis.Miniredis) {
+			g, _ := f.open(func(cfg *singleflight.Config[string]) {
+				cfg.TTL, cfg.NotFoundTTL, cfg.Jitter = 100*time.Second, 100*time.Second, c.jitter
+			})
+			for what, load := range map[string]loader{"value": gives("v"), "nothing": fails(singleflight.ErrNotFound)} {
+				least, most := time.Hour, time.Duration(0)
+				for i := range 120 {
+					key := fmt.Sprint(what, i)
+					_, _ = g.Do(f.Context(), key, load)
+					ttl := inspect(f, g, key).FreshFor
+					least, most = min(least, ttl), max(most, ttl)
+				}
+				room := (c.most - c.least) / 10
+				if least < c.least || least > c.least+room || most > c.most+time.Millisecond || most < c.most-room {
+					f.Errorf("%s: TTLs from %v to %v, want %v to %v", what, least, most, c.least, c.most)
+				}
+			}
+		})
+	}
+}
+
+// A TTL is kept to the millisecond, rounded up, and then the value is gone.
+func TestTTL(t *testing.T) {
+	for _, ttl := range []time.Duration{time.Millisecond, 1500 * time.Microsecond, 250 * time.Millisecond, 24 * time.Hour} {
+		subBubble(t, ttl.String(), func(f *fixture, _ *miniredis.Miniredis) {
+			g, _ := f.open(func(c *singleflight.Config[string]) { c.TTL, c.Jitter = ttl, -1 })
+			fetch(f, f.Context(), g, "k", gives("1")).got()
+			whole := (ttl + time.Millisecond - 1).Truncate(time.Millisecond)
+			time.Sleep(whole - time.Microsecond)
+			if r := fetch(f, f.Context(), g, "k", never(f)).got(); r.Value != "1" || r.Source != singleflight.Cached {
+				f.Fatalf("%+v", r)
+			}
+			time.Sleep(time.Microsecond)
+			if r := fetch(f, f.Context(), g, "k", gives("2")).got(); r.Value != "2" || r.Source != singleflight.Loaded {
+				f.Fatalf("%+v", r)
+			}
+		})
+	}
+}
+
+// TTLFor says how long each value is fresh, is asked once a load, and is not asked
+// for what is no value.
+func TestTTLFor(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		asked := map[string]int{}
+		g, _ := f.open(func(c *singleflight.Config[string]) {
+			c.TTL, c.Jitter, c.ErrorTTL = time.Minute, -1, time.Second
+			c.TTLFor = func(key, v string) time.Duration {
+				asked[key+"="+v]++
+				return map[string]time.Duration{"short": time.Second, "zero": 0, "never": -1, "sub": 1, "ever": 1 << 62}[v]
+			}
+		})
+		for v, want := range map[string]time.Duration{
+			"short": time.Second, "zero": time.Minute, "never": 0, "sub": time.Millisecond, "ever": tenYears,
+		} {
+			if r := fetch(f, f.Context(), g, v, gives(v)).got(); r.Value != v {
+				f.Errorf("%+v", r)
+			}
+			if s := inspect(f, g, v); s.FreshFor != want || s.Cached != (v != "never") {
+				f.Errorf("%s: %+v, want %v", v, s, want)
+			}
+		}
+		fetch(f, f.Context(), g, "failing", fails(singleflight.ErrNotFound)).failed()
+		want := map[string]int{"short=short": 1, "zero=zero": 1, "never=never": 1, "sub=sub": 1, "ever=ever": 1}
+		if !maps.Equal(asked, want) {
+			f.Errorf("asked for %v, want %v", asked, want)
+		}
+	})
+}
+
+// R10: a value that TTLFor forbids to store is handed to all who wait, of any
+// process and of any size that could be stored, and loaded again by who comes
+// later.
+func TestR10_HandedOutAndNotStored(t *testing.T) {
+	each(t, func(f *fixture) {
+		for key, value := range map[string]string{"small": "v", "large": strings.Repeat("v", 100_000)} {
+			mod := func(c *singleflight.Config[string]) { c.TTLFor = func(string, string) time.Duration { return -1 } }
+			g, _ := f.open(mod)
+			other, _ := f.open(mod)
+			o := newOrigin(f)
+			first := fetch(f, f.Context(), g, key, o.load)
+			l := o.next(f)
+			waits := fetch(f, f.Context(), other, key, never(f))
+			eventually(f, "the other", func() bool { return f.queued(key) == 1 })
+			l.returns(value)
+			if a, b := first.got(), waits.got(); a.Value != value || b.Value != value || b.Source != singleflight.Shared {
+				f.Errorf("%.20v, %.20v", a, b)
+			}
+			if s := inspect(f, g, key); s.Cached {
+				f.Errorf("%+v", s)
+			}
+			if r := fetch(f, f.Context(), other, key, gives("new")).got(); r.Value != "new" || r.Source != singleflight.Loaded {
+				f.Errorf("%.20v", r)
+			}
+		}
+	})
+}
+
+// A newer value that may not be stored ends the stale one that is: else that would
+// be served for as long as StaleFor says, and the newer one to nobody.
+func TestValueThatIsNotStoredEndsTheStaleOne(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		g, _ := f.open(func(c *singleflight.Config[string]) {
+			c.TTL, c.StaleFor = time.Second, time.Hour
+			c.TTLFor = func(_, v string) time.Duration { return map[string]time.Duration{"new": -1}[v] }
+		})
+		fetch(f, f.Context(), g, "k", gives("old")).got()
+		time.Sleep(2 * time.Second)
+		if r := fetch(f, f.Context(), g, "k", gives("new")).got(); r.Value != "old" || r.Source != singleflight.Stale {
+			f.Fatalf("%+v", r)
+		}
+		synctest.Wait() // by now the newer one has been loaded
+		if r := fetch(f, f.Context(), g, "k", gives("new")).got(); r.Value != "new" {
+			f.Errorf("%+v after a newer load", r)
+		}
+	})
+}
+
+// R10: a value that is too large is returned in the process that loaded it, and
+// logged; others load for themselves, without waiting for each other, until the
+// mark ends after a second.
+func TestR10_TooLargeAValue(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		var log bytes.Buffer
+		mod := func(c *singleflight.Config[string]) {
+			c.MaxValueBytes, c.ErrorTTL, c.StaleFor = 10, time.Minute, time.Minute
+		}
+		g, _ := f.open(mod, func(c *singleflight.Config[string]) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+		o := newOrigin(f)
+		first := fetch(f, f.Context(), g, "k", o.load)
+		l := o.next(f)
+		joins := fetch(f, f.Context(), g, "k", never(f))
+		var others []*pending[string]
+		for range 2 {
+			other, _ := f.open(mod)
+			others = append(others, fetch(f, f.Context(), other, "k", o.load), fetch(f, f.Context(), other, "k", o.load))
+		}
+		synctest.Wait()
+		large := strings.Repeat("x", 11)
+		l.returns(large)
+		if a, b := first.got(), joins.got(); a.Value != large || b.Value != large || b.Source != singleflight.Shared {
+			f.Errorf("%+v, %+v", a, b)
+		}
+		l1, l2 := o.next(f), o.next(f) // both at once, one a process
+		l1.returns(large + "1")
+		l2.returns(large + "2")
+		for _, p := range others {
+			if r := p.got(); len(r.Value) != 12 {
+				f.Errorf("%+v", r)
+			}
+		}
+		if n := o.loads.Load(); n != 3 {
+			f.Errorf("%d loads", n)
+		}
+		if s := inspect(f, g, "k"); s.Cached || s.Failure != "" || s.Loading || s.Waiting != 0 {
+			f.Errorf("%+v", s)
+		}
+		if text := log.String(); strings.Count(text, "too large") != 1 || !strings.Contains(text, "bytes=11") || g.Stats().TooLarge != 1 {
+			f.Errorf("%s, %+v", text, g.Stats())
+		}
+		time.Sleep(time.Second)
+		fetch(f, f.Context(), g, "k", gives("it fits")).got()
+		if s := inspect(f, g, "k"); !s.Cached {
+			f.Errorf("the mark is there yet: %+v", s)
+		}
+	})
+}
+
+// R10: Invalidate ends the mark: loads are coordinated again at once. What stood
+// there before a value that is too large goes with it.
+func TestR10_InvalidateEndsTheMark(t *testing.T) {
+	each(t, func(f *fixture) {
+		mod := func(c *singleflight.Config[string]) {
+			c.MaxValueBytes, c.TTL, c.StaleFor = 10, time.Millisecond, time.Minute
+		}
+		g, _ := f.open(mod)
+		fetch(f, f.Context(), g, "k", gives("fits")).got()
+		time.Sleep(5 * time.Millisecond)
+		fetch(f, f.Context(), g, "k", gives("is far too large")).got()
+		eventually(f, "the mark", func() bool { return f.rdb.Exists(f.Context(), f.part("k", "failure")).Val() == 1 })
+		if n := f.rdb.Exists(f.Context(), f.part("k", "value")).Val(); n != 0 {
+			f.Error("the older value is there yet")
+		}
+		if err := g.Invalidate(f.Context(), "k"); err != nil {
+			f.Fatal(err)
+		}
+		if r := fetch(f, f.Context(), g, "k", gives("fits")).got(); r.Source != singleflight.Loaded || !inspect(f, g, "k").Cached {
+			f.Errorf("%+v, %+v", r, inspect(f, g, "k"))
+		}
+	})
+}

@@ -1,0 +1,190 @@
+package singleflight_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/singleflight"
+)
+
+func locally(c *singleflight.Config[string]) { c.OnUnavailable = singleflight.LoadLocally }
+
+// Fail: what needs Redis says so, names the key and wraps the cause; nothing is
+// loaded. What is cached elsewhere is untouched.
+func TestUnavailableFails(t *testing.T) {
+	each(t, func(f *fixture) {
+		g, wire := f.open()
+		b := newBatches()
+		fetch(f, f.Context(), g, "k", gives("v")).got()
+		wire.cut()
+		_, err := g.Do(f.Context(), "k", never(f))
+		wantErr(f, err, leasehold.ErrUnavailable, errCut)
+		wantText(f, err, "singleflight: do "+f.name+"/k")
+		_, err = g.Fetch(f.Context(), "k", never(f))
+		wantErr(f, err, leasehold.ErrUnavailable, errCut)
+		_, _, err = g.Peek(f.Context(), "k")
+		wantErr(f, err, leasehold.ErrUnavailable, errCut)
+		_, err = g.Inspect(f.Context(), "k")
+		wantErr(f, err, leasehold.ErrUnavailable, errCut)
+		err = doMany(f, f.Context(), g, []string{"k", "l"}, b).got()
+		wantErr(f, err, leasehold.ErrUnavailable, errCut)
+		wantText(f, err, f.name+"/k", f.name+"/l")
+		b.wantCalls(f)
+		wire.heal()
+		fetch(f, f.Context(), g, "k", never(f)).got()
+		if s := g.Stats(); s != (singleflight.Stats{Hits: 1, Loaded: 1, Loads: 1, Errors: 4}) {
+			f.Errorf("%+v", s)
+		}
+	})
+}
+
+// Fail: a miss that can't be coordinated ends in bounded time, and nothing is
+// loaded.
+func TestUnavailableAfterTheLookup(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		g, wire := f.open()
+		wire.cutOff("flight enter")
+		began := time.Now()
+		err := fetch(f, f.Context(), g, "k", never(f)).failed()
+		wantErr(f, err, leasehold.ErrUnavailable, errCut)
+		if d := time.Since(began); d < 2*time.Second || d > 4*time.Second {
+			f.Errorf("after %v", d)
+		}
+	})
+}
+
+// LoadLocally: loaded once in this process, each caller has a value of its own,
+// nothing is stored, and a failure is shared.
+func TestUnavailableLoadsLocally(t *testing.T) {
+	for what, break_ := range map[string]func(w *wire){
+		"no lookup": (*wire).cut,
+		"no lease":  func(w *wire) { w.cutOff("flight enter") },
+	} {
+		subBubble(t, what, func(f *fixture, _ *miniredis.Miniredis) {
+			g, wire := f.open(locally)
+			o := newOrigin(f)
+			boom := errors.New("boom")
+			fetch(f, f.Context(), g, "warm", gives("v")).got() // the server's clock is known
+			for _, fail := range []bool{false, true} {
+				break_(wire)
+				var all []*pending[string]
+				for range 10 {
+					all = append(all, fetch(f, f.Context(), g, "k", o.load))
+				}
+				l := o.next(f)
+				synctest.Wait()
+				sources := map[singleflight.Source]int{}
+				if fail {
+					l.fails(boom)
+				} else {
+					l.returns("v")
+				}
+				for _, p := range all {
+					if fail {
+						wantErr(f, p.failed(), boom)
+					} else {
+						sources[p.got().Source]++
+					}
+				}
+				if !fail && (sources[singleflight.Loaded] != 1 || sources[singleflight.Shared] != 9) {
+					f.Errorf("%v", sources)
+				}
+				wire.heal()
+				if _, there, err := g.Peek(f.Context(), "k"); there || err != nil {
+					f.Error(there, err)
+				}
+			}
+			if n := o.loads.Load(); n != 2 {
+				f.Errorf("%d loads", n)
+			}
+			if r := fetch(f, f.Context(), g, "k", gives("back")).got(); r.Value != "back" {
+				f.Errorf("%+v", r)
+			}
+		})
+	}
+}
+
+func TestUnavailableManyLoadLocally(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		g, wire := f.open(locally)
+		b := newBatches()
+		b.gate = make(chan struct{})
+		wire.cut()
+		one := doMany(f, f.Context(), g, []string{"a", "b"}, b)
+		synctest.Wait()
+		two := doMany(f, f.Context(), g, []string{"b", "c"}, b)
+		synctest.Wait()
+		close(b.gate)
+		if err := one.got("a", "A", "b", "B"); err != nil {
+			f.Error(err)
+		}
+		if err := two.got("b", "B", "c", "C"); err != nil {
+			f.Error(err)
+		}
+		b.wantCalls(f, []string{"a", "b"}, []string{"c"})
+	})
+}
+
+// LoadLocally: a local load ends when its last caller has left, and on Close.
+func TestLocalLoadEnds(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		g, wire := f.open(locally)
+		o := newOrigin(f)
+		wire.cut()
+		ctx, cancel := context.WithCancel(f.Context())
+		first, second := fetch(f, ctx, g, "k", o.obedient), fetch(f, ctx, g, "k", o.obedient)
+		l := o.next(f)
+		cancel()
+		wantErr(f, first.failed(), context.Canceled)
+		wantErr(f, second.failed(), context.Canceled)
+		synctest.Wait()
+		if !l.over() {
+			f.Error("the load goes on for nobody")
+		}
+		third := fetch(f, f.Context(), g, "k", o.obedient)
+		l = o.next(f)
+		if err := g.Close(f.Context()); err != nil {
+			f.Error(err)
+		}
+		wantErr(f, third.failed(), leasehold.ErrClosed)
+		if !l.over() {
+			f.Error("the load goes on after Close")
+		}
+	})
+}
+
+// R1: a load without a lease, since Redis could not be asked, is not joined by a
+// caller who could ask Redis: it may have been invalidated before that one came.
+func TestR1_LocalLoadIsNotJoinedByWhoReachesRedis(t *testing.T) {
+	for what, break_ := range map[string]func(w *wire){
+		"no lookup": (*wire).cut,
+		"no lease":  func(w *wire) { w.cutOff("flight enter") },
+	} {
+		subBubble(t, what, func(f *fixture, _ *miniredis.Miniredis) {
+			g, wire := f.open(locally)
+			other, _ := f.open()
+			o := newOrigin(f)
+			fetch(f, f.Context(), g, "warm", gives("v")).got()
+			break_(wire)
+			first := fetch(f, f.Context(), g, "k", o.load)
+			l := o.next(f)
+			wire.heal()
+			if err := other.Invalidate(f.Context(), "k"); err != nil {
+				f.Fatal(err)
+			}
+			after := fetch(f, f.Context(), g, "k", gives("new"))
+			synctest.Wait()
+			l.returns("old")
+			first.got()
+			if r := after.got(); r.Value != "new" {
+				f.Errorf("who asked after Invalidate returned has %+v", r)
+			}
+		})
+	}
+}

@@ -1,0 +1,232 @@
+package singleflight_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/leasehold-go/leasehold/singleflight"
+)
+
+// user is a value of several fields.
+type user struct {
+	ID   int
+	Name string
+	Tags []string
+	When time.Time
+}
+
+// A value comes out of the cache as it went in, of any type.
+func TestValuesOfAnyType(t *testing.T) {
+	each(t, func(f *fixture) {
+		through(f, 42, func(a, b int) bool { return a == b })
+		through(f, math.Inf(-1), func(a, b float64) bool { return a == b })
+		through(f, true, func(a, b bool) bool { return a == b })
+		through(f, user{7, "Ada", []string{"x"}, time.Unix(1, 5)}, func(a, b user) bool {
+			return a.ID == b.ID && a.Name == b.Name && a.Tags[0] == b.Tags[0] && a.When.Equal(b.When)
+		})
+		through(f, &user{ID: 7}, func(a, b *user) bool { return a != b && a.ID == b.ID })
+		through(f, (*user)(nil), func(_, b *user) bool { return b == nil })
+		through(f, map[string]any{"a": int8(1)}, func(_, b map[string]any) bool { return b["a"] == int8(1) })
+		through(f, struct{}{}, func(_, _ struct{}) bool { return true })
+		through(f, "", func(a, b string) bool { return a == b })
+		through(f, []byte("\x00\xff"), func(a, b []byte) bool { return string(a) == string(b) })
+	})
+}
+
+// through puts a value through the cache, from one process to another.
+func through[T any](f *fixture, v T, same func(a, b T) bool) {
+	f.Helper()
+	g, _ := openOf[T](f)
+	other, _ := openOf[T](f)
+	if err := g.Invalidate(f.Context(), "k"); err != nil {
+		f.Fatal(err)
+	}
+	fetch(f, f.Context(), g, "k", func(context.Context) (T, error) { return v, nil }).got()
+	r := fetch(f, f.Context(), other, "k", func(context.Context) (T, error) { return v, errors.New("it was to be cached") }).got()
+	if r.Source != singleflight.Cached || !same(v, r.Value) {
+		f.Errorf("%#v became %#v", v, r.Value)
+	}
+}
+
+// []byte and string are stored as they are, behind the envelope.
+func TestRawValues(t *testing.T) {
+	each(t, func(f *fixture) {
+		s, _ := openOf[string](f)
+		b, _ := openOf[[]byte](f)
+		fetch(f, f.Context(), s, "string", gives("as it is")).got()
+		fetch(f, f.Context(), b, "bytes", func(context.Context) ([]byte, error) { return []byte("as it is"), nil }).got()
+		for _, key := range []string{"string", "bytes"} {
+			raw := f.rdb.Get(f.Context(), f.part(key, "value")).Val()
+			if head, ok := strings.CutSuffix(raw, "\xc4\x08as it is"); !ok || len(head) != 60 {
+				f.Errorf("%s is stored as %q", key, raw)
+			}
+		}
+		if r := fetch(f, f.Context(), s, "bytes", never(f)).got(); r.Value != "as it is" {
+			f.Errorf("%+v", r)
+		}
+	})
+}
+
+// jsonCodec is a codec that fails or panics where it is told to.
+type jsonCodec struct {
+	marshal, unmarshal func() error // before the work; nil = nothing
+}
+
+func (c *jsonCodec) Marshal(v any) ([]byte, error) {
+	if c.marshal != nil {
+		if err := c.marshal(); err != nil {
+			return nil, err
+		}
+	}
+	return json.Marshal(v)
+}
+
+func (c *jsonCodec) Unmarshal(data []byte, v any) error {
+	if c.unmarshal != nil {
+		if err := c.unmarshal(); err != nil {
+			return err
+		}
+	}
+	return json.Unmarshal(data, v)
+}
+
+// A Codec sees each value, strings too.
+func TestCodec(t *testing.T) {
+	each(t, func(f *fixture) {
+		g, _ := f.open(func(c *singleflight.Config[string]) { c.Codec = &jsonCodec{} })
+		fetch(f, f.Context(), g, "k", gives("v")).got()
+		if raw := f.rdb.Get(f.Context(), f.part("k", "value")).Val(); !strings.HasSuffix(raw, `"v"`) {
+			f.Errorf("stored as %q", raw)
+		}
+		if r := fetch(f, f.Context(), g, "k", never(f)).got(); r.Value != "v" || r.Source != singleflight.Cached {
+			f.Errorf("%+v", r)
+		}
+	})
+}
+
+// R10: a value that can't be encoded is its first caller's all the same, an error
+// for all others, and not stored; whether the codec fails or panics.
+func TestR10_UnmarshalableValue(t *testing.T) {
+	for what, marshal := range map[string]func() error{
+		"fails":  func() error { return errors.New("won't encode") },
+		"panics": func() error { panic("won't encode") },
+	} {
+		subBubble(t, what, func(f *fixture, _ *miniredis.Miniredis) {
+			mod := func(c *singleflight.Config[string]) {
+				c.Codec, c.ErrorTTL, c.StaleFor = &jsonCodec{marshal: marshal}, time.Minute, time.Minute
+			}
+			g, _ := f.open(mod)
+			other, _ := f.open(mod)
+			o := newOrigin(f)
+			first := fetch(f, f.Context(), g, "k", o.load)
+			l := o.next(f)
+			joins, waits := fetch(f, f.Context(), g, "k", never(f)), fetch(f, f.Context(), other, "k", never(f))
+			synctest.Wait()
+			l.returns("v")
+			if r := first.got(); r.Value != "v" || r.Source != singleflight.Loaded {
+				f.Errorf("%+v", r)
+			}
+			wantText(f, joins.failed(), "won't encode")
+			err := waits.failed()
+			wantText(f, err, "won't encode")
+			if remote := new(singleflight.RemoteError); !errors.As(err, &remote) {
+				f.Errorf("%v", err)
+			}
+			if s := inspect(f, g, "k"); s.Cached || s.Failure != "" || s.Loading {
+				f.Errorf("%+v", s)
+			}
+			if r := fetch(f, f.Context(), other, "k", gives("v")).got(); r.Source != singleflight.Loaded {
+				f.Errorf("%+v", r)
+			}
+		})
+	}
+}
+
+// R13: what can't be decoded is a miss, whether the codec fails or panics; it is
+// counted, and replaced.
+func TestR13_CodecRefusesAnEntry(t *testing.T) {
+	for what, unmarshal := range map[string]func() error{
+		"fails":  func() error { return errors.New("won't decode") },
+		"panics": func() error { panic("won't decode") },
+	} {
+		subBubble(t, what, func(f *fixture, _ *miniredis.Miniredis) {
+			g, _ := f.open()
+			codec := &jsonCodec{}
+			strict, _ := f.open(func(c *singleflight.Config[string]) { c.Codec = codec })
+			fetch(f, f.Context(), g, "k", gives("no JSON")).got()
+			if r := fetch(f, f.Context(), strict, "k", gives("new")).got(); r.Value != "new" || r.Source != singleflight.Loaded {
+				f.Errorf("%+v", r)
+			}
+			codec.unmarshal = unmarshal
+			if _, there, err := strict.Peek(f.Context(), "k"); there || err != nil {
+				f.Error(there, err)
+			}
+			if r := fetch(f, f.Context(), strict, "k", gives("newer")).got(); r.Value != "newer" || r.Source != singleflight.Loaded {
+				f.Errorf("%+v", r)
+			}
+			if m, err := strict.DoMany(f.Context(), []string{"k"}, newBatches().load); err != nil || m["k"] != "K" {
+				f.Error(m, err)
+			}
+			if s := strict.Stats(); s.Undecodable != 4 || s.Errors != 0 {
+				f.Errorf("%+v", s)
+			}
+		})
+	}
+}
+
+// A follower who can't decode what was shared with it loads for itself, in bounded
+// rounds.
+func TestFollowerThatCannotDecode(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		g, _ := f.open()
+		strict, _ := f.open(func(c *singleflight.Config[string]) { c.Codec = &jsonCodec{} })
+		o := newOrigin(f)
+		first := fetch(f, f.Context(), g, "k", o.load)
+		l := o.next(f)
+		waits := fetch(f, f.Context(), strict, "k", gives("own"))
+		synctest.Wait()
+		l.returns("no JSON")
+		first.got()
+		if r := waits.got(); r.Value != "own" || r.Source != singleflight.Loaded {
+			f.Errorf("%+v", r)
+		}
+	})
+}
+
+// A value of another Schema is a miss, and no undecodable entry; who has the old
+// Schema finds the new value a miss as well.
+func TestSchema(t *testing.T) {
+	each(t, func(f *fixture) {
+		g, _ := f.open(func(c *singleflight.Config[string]) { c.Schema = 1 })
+		next, _ := f.open(func(c *singleflight.Config[string]) { c.Schema = math.MaxUint32 })
+		fetch(f, f.Context(), g, "k", gives("1")).got()
+		if _, there, err := next.Peek(f.Context(), "k"); there || err != nil {
+			f.Error(there, err)
+		}
+		if s := inspect(f, next, "k"); s.Cached {
+			f.Errorf("%+v", s)
+		}
+		for range 2 {
+			if r := fetch(f, f.Context(), next, "k", gives("2")).got(); r.Value != "2" {
+				f.Errorf("%+v", r)
+			}
+			if r := fetch(f, f.Context(), next, "k", never(f)).got(); r.Value != "2" || r.Source != singleflight.Cached {
+				f.Errorf("%+v", r)
+			}
+			if r := fetch(f, f.Context(), g, "k", gives("1")).got(); r.Value != "1" || r.Source != singleflight.Loaded {
+				f.Errorf("%+v", r)
+			}
+		}
+		if s := next.Stats(); s.Undecodable != 0 {
+			f.Errorf("%+v", s)
+		}
+	})
+}

@@ -1,0 +1,228 @@
+package singleflight_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/singleflight"
+)
+
+// faultStep is where something is held up: at who leads, or at who follows.
+type faultStep struct {
+	name   string
+	leads  bool
+	silent bool // the follower gets no messages
+	hold   func(p *redistest.Proxy) *redistest.Fault
+}
+
+func faultSteps() []faultStep {
+	var steps []faultStep
+	request := func(match func([]string) bool, k int) func(p *redistest.Proxy) *redistest.Fault {
+		return func(p *redistest.Proxy) *redistest.Fault { return p.HoldRequest(match, k) }
+	}
+	reply := func(match func([]string) bool, k int) func(p *redistest.Proxy) *redistest.Fault {
+		return func(p *redistest.Proxy) *redistest.Fault { return p.HoldReply(match, k) }
+	}
+	for _, script := range []string{"flight enter", "flight land"} {
+		steps = append(steps,
+			faultStep{"leader, request of " + script, true, false, request(faultDoes(script), 1)},
+			faultStep{"leader, reply of " + script, true, false, reply(faultDoes(script), 1)})
+	}
+	get := redistest.Named("GET")
+	return append(steps,
+		faultStep{"follower, reply of flight enter", false, false, reply(faultDoes("flight enter"), 1)},
+		faultStep{"follower, message", false, false, nil},
+		faultStep{"follower, request of the GET that confirms", false, false, request(get, 2)},
+		faultStep{"follower, reply of the GET that confirms", false, false, reply(get, 2)},
+		faultStep{"follower, request of flight ask", false, true, request(faultDoes("flight ask"), 1)},
+		faultStep{"follower, reply of flight ask", false, true, reply(faultDoes("flight ask"), 1)})
+}
+
+// Each step of a publication and of a wake-up in turn is held up, while another
+// process invalidates and new readers come. Nobody who came after the Invalidate
+// gets what was loaded before it, nobody hangs, and nobody meets more than two
+// loads.
+func TestFaultHeldStep(t *testing.T) {
+	rounds := faultRounds(t, 5)
+	faultNewest(t, func(t *testing.T, target redistest.Target) {
+		t.Parallel()
+		for _, step := range faultSteps() {
+			t.Run(step.name, func(t *testing.T) {
+				t.Parallel()
+				_, rng := faultSeed(t)
+				x := newFaultHeld(t, target)
+				rounds := rounds
+				if step.silent {
+					rounds = max(1, rounds/3) // a sign of life takes a second and a half
+				}
+				for i := range rounds {
+					x.round(fmt.Sprint(i), step, rng)
+				}
+				t.Logf("%d rounds; in %d of them it was held", rounds, x.held)
+				if x.held == 0 && rounds > 1 {
+					t.Error("nothing was held")
+				}
+			})
+		}
+	})
+}
+
+// faultHeld is a process that leads, one that follows, and another one.
+type faultHeld struct {
+	*testing.T
+	site                  *faultSite
+	leads, follows, other *singleflight.Group[string]
+	pl, pf                *redistest.Proxy
+	held                  int
+}
+
+func newFaultHeld(t *testing.T, target redistest.Target) *faultHeld {
+	s := newFaultSite(t, target.Client(t))
+	x := &faultHeld{T: t, site: s, pl: redistest.NewProxy(t, target.Addr()), pf: redistest.NewProxy(t, target.Addr())}
+	unstored := func(c *singleflight.Config[string]) {
+		c.TTLFor = func(_, v string) time.Duration { return time.Duration(-strings.Count(v, "!")) }
+	}
+	x.leads, x.follows, x.other = s.group(x.pl.Client(), unstored), s.group(x.pf.Client(), unstored), s.group(target.Client(t), unstored)
+	for _, g := range []*singleflight.Group[string]{x.leads, x.follows, x.other} {
+		faultWarm(t, g)
+	}
+	return x
+}
+
+// faultCalls is what happens to one key: loads, and the calls that met them.
+type faultCalls struct {
+	*testing.T
+	key  string
+	tail string
+
+	mu    sync.Mutex
+	loads []faultSpan
+	all   sync.WaitGroup
+	calls []faultSpan
+}
+
+type faultSpan struct {
+	name       string
+	began, end time.Time
+	got        faultFetched
+}
+
+// fetch calls Fetch. Its loader takes so long, and returns its number.
+func (c *faultCalls) fetch(name string, g *singleflight.Group[string], span time.Duration) {
+	c.all.Go(func() {
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		r, err := g.Fetch(ctx, c.key, func(context.Context) (string, error) {
+			c.mu.Lock()
+			n := len(c.loads)
+			c.loads = append(c.loads, faultSpan{name: name, began: time.Now()})
+			c.mu.Unlock()
+			time.Sleep(span)
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.loads[n].end = time.Now()
+			return fmt.Sprint(n) + c.tail, nil
+		})
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.calls = append(c.calls, faultSpan{name, began, time.Now(), faultFetched{r, err, time.Now()}})
+	})
+}
+
+// check waits for all calls. Those that began after an Invalidate from called to
+// done must have a later load's value.
+func (c *faultCalls) check(what string, most int, called, done time.Time) {
+	c.all.Wait()
+	for _, call := range c.calls {
+		if call.got.err != nil {
+			c.Errorf("%s: %s got %v", what, call.name, call.got.err)
+			continue
+		}
+		var n int
+		if _, err := fmt.Sscan(strings.TrimRight(call.got.Value, ".!"), &n); err != nil || n >= len(c.loads) {
+			c.Errorf("%s: %s got %.10q", what, call.name, call.got.Value)
+			continue
+		}
+		if load := c.loads[n]; call.began.After(done) && load.began.Before(called) {
+			c.Errorf("%s: %s came %v after the Invalidate and got (%v) a load begun %v before it",
+				what, call.name, call.began.Sub(done), call.got.Source, called.Sub(load.began))
+		}
+		met := 0
+		for _, load := range c.loads {
+			if load.began.Before(call.end) && (load.end.IsZero() || load.end.After(call.began)) {
+				met++
+			}
+		}
+		if met > most {
+			c.Errorf("%s: %s met %d loads; want at most %d: %+v", what, call.name, met, most, c.loads)
+		}
+	}
+}
+
+func (x *faultHeld) round(key string, step faultStep, rng *rand.Rand) {
+	x.Helper()
+	ms := func(most int) time.Duration { return time.Duration(rng.IntN(1000*most)) * time.Microsecond }
+	c := &faultCalls{T: x.T, key: key}
+	if rng.IntN(2) == 0 || strings.Contains(step.name, "GET") {
+		c.tail = strings.Repeat(".", 6000) // too long to ride on a message
+	}
+	most := 2
+	if rng.IntN(3) == 0 {
+		c.tail += "!" // not to be stored
+		most = 5      // who is too late for all others' loads; each caller loads at most once
+	}
+	p := x.pf
+	if step.leads {
+		p = x.pl
+	}
+	x.pf.DropMessages(step.silent)
+	var fired <-chan struct{}
+	var release func()
+	if step.hold != nil {
+		fault := step.hold(p)
+		fired, release = fault.Fired(), fault.Release
+	} else {
+		gate, met := make(chan struct{}), make(chan struct{})
+		var once sync.Once
+		p.SetHook(func(ev redistest.Event) redistest.Action {
+			if ev.Stage != redistest.OnMessage {
+				return redistest.Pass
+			}
+			once.Do(func() { close(met) })
+			return redistest.Hold(gate)
+		})
+		fired, release = met, func() { p.SetHook(nil); close(gate) }
+	}
+	load := 20*time.Millisecond + ms(20)
+	c.fetch("who leads", x.leads, load)
+	time.Sleep(3*time.Millisecond + ms(5))
+	c.fetch("who follows", x.follows, load)
+	select {
+	case <-fired:
+		x.held++
+	case <-time.After(3 * time.Second):
+	}
+	time.Sleep(ms(5) * time.Duration(rng.IntN(2)))
+	called := time.Now()
+	if err := x.other.Invalidate(context.Background(), key); err != nil {
+		x.Errorf("invalidate: %v", err)
+	}
+	done := time.Now()
+	c.fetch("a reader who follows", x.follows, ms(20))
+	if rng.IntN(2) == 0 {
+		c.fetch("a reader who leads", x.leads, ms(20))
+	}
+	if rng.IntN(2) == 0 {
+		c.fetch("another reader", x.other, ms(20))
+	}
+	time.Sleep(ms(20))
+	release()
+	c.check(fmt.Sprintf("round %s, %s", key, step.name), most, called, done)
+}

@@ -1,0 +1,129 @@
+package singleflight_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
+)
+
+// A client that caches by itself makes no round trip for a hit.
+func TestFaultLocalHitsMakeNoRoundTrip(t *testing.T) {
+	srv := redistest.Shared(t, redistest.Newest(t))
+	s := newFaultSite(t, srv.Client())
+	p := redistest.NewProxy(t, srv.Addr())
+	g := s.group(p.Client(faultCaching))
+	for range 3 { // load, and have it cached
+		if _, err := g.Do(t.Context(), s.key, faultGives("value")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.Sleep(50 * time.Millisecond) // what a load leaves to do
+	p.ResetCounts()
+	for range 100 {
+		if v, err := g.Do(t.Context(), s.key, faultGives("again")); err != nil || v != "value" {
+			t.Fatalf("a hit gave %q, %v", v, err)
+		}
+	}
+	if all := p.Commands(); len(all) != 0 {
+		t.Errorf("100 hits sent %v; want nothing", all)
+	}
+}
+
+// After an Invalidate in another process a client that caches by itself serves
+// the old value until the server's message is there: as documented, for some ms.
+func TestFaultLocalStaleness(t *testing.T) {
+	const rounds = 100
+	srv := redistest.Shared(t, redistest.Newest(t))
+	s := newFaultSite(t, srv.Client())
+	g := s.group(srv.Client(func(o *redis.Options) {
+		o.Protocol = 3
+		o.ClientSideCacheConfig = &redis.ClientSideCacheConfig{MaxEntries: 1000}
+	}))
+	other := s.group(srv.Client())
+	faultWarm(t, g)
+	var stale []time.Duration
+	for i := range rounds {
+		key := fmt.Sprint("stale", i)
+		for range 3 {
+			if _, err := g.Do(t.Context(), key, faultGives("old")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := other.Invalidate(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+		done := time.Now()
+		faultUntil(t, 5*time.Second, func() error {
+			_, there, err := g.Peek(t.Context(), key)
+			if err == nil && there {
+				err = fmt.Errorf("key %s is still served", key)
+			}
+			return err
+		})
+		stale = append(stale, time.Since(done))
+	}
+	slices.Sort(stale)
+	t.Logf("after an Invalidate elsewhere the old value was served for %v (median), %v (worst of %d)", stale[rounds/2], stale[rounds-1], rounds)
+	if worst := stale[rounds-1]; worst > time.Second {
+		t.Errorf("an invalidated value was served for %v", worst)
+	}
+}
+
+// The handle that called Invalidate itself never serves the old value again,
+// although its client still caches it: the server's news is held up.
+func TestFaultLocalCacheOfWhoInvalidated(t *testing.T) {
+	const rounds = 100
+	srv := redistest.Shared(t, redistest.Newest(t))
+	s := newFaultSite(t, srv.Client())
+	p := redistest.NewProxy(t, srv.Addr())
+	rdb := p.Client(faultCaching)
+	g, bystander := s.group(rdb), s.group(rdb)
+	faultWarm(t, g)
+	for i := range rounds {
+		for range 3 {
+			if _, err := g.Do(t.Context(), fmt.Sprint("own", i), faultGives("old")); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	time.Sleep(50 * time.Millisecond)
+	// The connections that know these keys say no more: the news comes behind
+	// these replies.
+	pinged := make(chan error, 10)
+	var pings []*redistest.Fault
+	for range p.Conns() {
+		held := p.HoldReply(redistest.Named("PING"), 1)
+		go func() { pinged <- rdb.Ping(context.Background()).Err() }()
+		held.Wait()
+		pings = append(pings, held)
+	}
+	cached := 0
+	for i := range rounds {
+		key := fmt.Sprint("own", i)
+		if err := g.Invalidate(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+		if r, there, err := bystander.Peek(t.Context(), key); err == nil && there && r.Value == "old" {
+			cached++
+		}
+		if r, err := g.Fetch(t.Context(), key, faultGives("new")); err != nil || r.Value != "new" {
+			t.Errorf("after its own Invalidate the handle has %q (%v), %v", r.Value, r.Source, err)
+		}
+	}
+	t.Logf("in %d of %d rounds the client still had the old value", cached, rounds)
+	if cached < rounds/2 {
+		t.Errorf("in %d rounds of %d the client still had the old value: this shows little", cached, rounds)
+	}
+	for _, held := range pings {
+		held.Release()
+		if err := faultGot(t, 10*time.Second, "a ping", pinged); err != nil {
+			t.Error(err)
+		}
+	}
+}

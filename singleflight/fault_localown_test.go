@@ -1,0 +1,32 @@
+package singleflight_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
+)
+
+// A process loads without Redis, invalidates while it can be asked, and is cut off
+// again: who comes then without Redis must not be given the load from before.
+func TestFaultLocalLoadIsNotSharedAfterItsOwnInvalidate(t *testing.T) {
+	redistest.EachSingle(t, func(t *testing.T, target redistest.Target) {
+		t.Parallel()
+		s, p, g, _ := faultTwo(t, target)
+		load, began, gate := faultOldThenNew()
+		faultStops(p, "flight enter")
+		first := faultFetch(t.Context(), g, s.key, load)
+		faultGot(t, 20*time.Second, "the load without Redis", began)
+		if err := g.Invalidate(t.Context(), s.key); err != nil {
+			t.Fatal(err)
+		}
+		p.Refuse(true)
+		p.CloseAll() // so that it doesn't take a while
+		second := faultFetch(t.Context(), g, s.key, load)
+		faultWant(t, "who came after the Invalidate", "new", second)
+		close(gate)
+		faultWant(t, "who loaded", "old", first)
+		p.Refuse(false)
+		p.SetHook(nil)
+	})
+}

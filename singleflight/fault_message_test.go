@@ -1,0 +1,90 @@
+package singleflight_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
+)
+
+// No message arrives at all: who waits asks for itself, and gets the value.
+func TestFaultAllMessagesDropped(t *testing.T) {
+	redistest.EachSingle(t, func(t *testing.T, target redistest.Target) {
+		t.Parallel()
+		for name, long := range map[string]string{"short": "one", "long": strings.Repeat("one", 2000)} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				p := redistest.NewProxy(t, target.Addr())
+				p.DropMessages(true)
+				x := &faultLoser{
+					faultSite: newFaultSite(t, target.Client(t)), p: p,
+					subscribed: make(chan struct{}), asked: make(chan struct{}),
+				}
+				p.SetHook(x.hook)
+				g, other := x.open(), x.group(x.rdb)
+				gate := make(chan struct{})
+				leads := faultFetch(t.Context(), other, x.key, x.gives(long, gate))
+				faultUntil(t, 10*time.Second, func() error {
+					if x.loads.Load() == 0 {
+						return errors.New("no load")
+					}
+					return nil
+				})
+				follows := faultFetch(t.Context(), g, x.key, x.gives("two", gate))
+				x.waitsFor() // from here on it asks every second and a half
+				close(gate)
+				x.wants("who loads", leads, 0, long)
+				landed := time.Now()
+				x.wants("who waits", follows, 1500*time.Millisecond, long)
+				t.Logf("who waits had it %v after who loads", time.Since(landed))
+				if n := x.loads.Load(); n != 1 {
+					t.Errorf("%d loads; want 1", n)
+				}
+				x.clean(8 * time.Second)
+			})
+		}
+	})
+}
+
+// The same where the load fails, which leaves nothing in the cache: who waited for
+// it gets its error, and doesn't load.
+func TestFaultAllMessagesOfAFailureDropped(t *testing.T) {
+	redistest.EachSingle(t, func(t *testing.T, target redistest.Target) {
+		t.Parallel()
+		p := redistest.NewProxy(t, target.Addr())
+		p.DropMessages(true)
+		x := &faultLoser{
+			faultSite: newFaultSite(t, target.Client(t)), p: p,
+			subscribed: make(chan struct{}), asked: make(chan struct{}),
+		}
+		p.SetHook(x.hook)
+		g, other := x.open(), x.group(x.rdb)
+		gate := make(chan struct{})
+		fails := func(context.Context) (string, error) {
+			x.loads.Add(1)
+			<-gate
+			return "", errors.New("code 4711")
+		}
+		leads := faultFetch(t.Context(), other, x.key, fails)
+		faultUntil(t, 10*time.Second, func() error {
+			if x.loads.Load() == 0 {
+				return errors.New("no load")
+			}
+			return nil
+		})
+		follows := faultFetch(t.Context(), g, x.key, fails)
+		x.waitsFor()
+		close(gate)
+		for who, done := range map[string]<-chan faultFetched{"who loads": leads, "who waits": follows} {
+			if r := faultGot(t, 10*time.Second, who, done); r.err == nil || !strings.Contains(r.err.Error(), "code 4711") {
+				t.Errorf("%s got %q, %v; want the loader's error", who, r.Value, r.err)
+			}
+		}
+		if n := x.loads.Load(); n != 1 {
+			t.Errorf("%d loads; want 1", n)
+		}
+	})
+}

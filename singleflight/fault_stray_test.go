@@ -1,0 +1,100 @@
+package singleflight_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/singleflight"
+)
+
+// The request for the lease arrives when its caller has long given up: nobody is
+// made to wait for a load that never begins.
+func TestFaultLateEnterOfWhoGaveUp(t *testing.T) {
+	redistest.EachSingle(t, func(t *testing.T, target redistest.Target) {
+		t.Parallel()
+		s := newFaultSite(t, target.Client(t))
+		p := redistest.NewProxy(t, target.Addr())
+		long := func(c *singleflight.Config[string]) { c.LeaseTTL = 10 * time.Second }
+		g := s.group(p.Client(), long)
+		faultWarm(t, g)
+		enter, left := p.HoldRequest(faultDoes("flight enter"), 1), p.HoldReply(faultDoes("flight leave"), 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		call := faultFetch(ctx, g, s.key, faultGives("value"))
+		enter.Wait()
+		cancel()
+		if r := faultGot(t, faultLate, "who gave up", call); !errors.Is(r.err, context.Canceled) {
+			t.Errorf("who gave up got %q, %v", r.Value, r.err)
+		}
+		// What is sent to give up passes by, or comes behind, what is held.
+		select {
+		case <-left.Fired():
+		case <-time.After(500 * time.Millisecond):
+		}
+		left.Release()
+		enter.Release()
+		time.Sleep(100 * time.Millisecond)
+		s.clean(time.Second)
+	})
+}
+
+// The request for the lease arrives when another process's load, begun and ended
+// meanwhile, has stored its value: that is the answer, and nobody loads again.
+func TestFaultLateEnterFindsTheValue(t *testing.T) {
+	redistest.EachSingle(t, func(t *testing.T, target redistest.Target) {
+		t.Parallel()
+		s := newFaultSite(t, target.Client(t))
+		p := redistest.NewProxy(t, target.Addr())
+		g, other := s.group(p.Client()), s.group(target.Client(t))
+		faultWarm(t, g)
+		enter := p.HoldRequest(faultDoes("flight enter"), 1)
+		call := faultFetch(t.Context(), g, s.key, faultGives("again"))
+		enter.Wait()
+		faultWant(t, "the other process", "value", faultFetch(t.Context(), other, s.key, faultGives("value")))
+		enter.Release()
+		faultWant(t, "who was late", "value", call)
+	})
+}
+
+// The answer to the request for the lease, a value that came meanwhile or a
+// remembered failure, is held up while another process invalidates it. Who joins
+// after that must not be given it.
+func TestFaultHeldAnswerIsNotSharedAfterAnInvalidate(t *testing.T) {
+	redistest.EachSingle(t, func(t *testing.T, target redistest.Target) {
+		t.Parallel()
+		for name, loaded := range map[string]error{"value": nil, "failure": errors.New("old failure")} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				s := newFaultSite(t, target.Client(t))
+				p := redistest.NewProxy(t, target.Addr())
+				remembers := func(c *singleflight.Config[string]) { c.ErrorTTL = time.Minute }
+				g, other := s.group(p.Client(), remembers), s.group(target.Client(t), remembers)
+				faultWarm(t, g)
+				enter, answer := p.HoldRequest(faultDoes("flight enter"), 1), p.HoldReply(faultDoes("flight enter"), 1)
+				first := faultFetch(t.Context(), g, s.key, faultGives("new"))
+				enter.Wait()
+				_, err := other.Do(t.Context(), s.key, func(context.Context) (string, error) { return "old", loaded })
+				if (err != nil) != (loaded != nil) {
+					t.Fatal(err)
+				}
+				enter.Release()
+				answer.Wait()
+				if err := other.Invalidate(t.Context(), s.key); err != nil {
+					t.Fatal(err)
+				}
+				gets := p.Count("GET")
+				second := faultFetch(t.Context(), g, s.key, faultGives("new"))
+				faultLooked(t, p, gets)
+				answer.Release()
+				r := faultGot(t, 10*time.Second, "who came before", first)
+				if r.Value != "new" && (r.Value != "old" || r.err != nil) && (loaded == nil || r.err == nil) {
+					t.Errorf("who came before got %q, %v", r.Value, r.err)
+				}
+				faultWant(t, "who came after the Invalidate", "new", second)
+			})
+		}
+	})
+}

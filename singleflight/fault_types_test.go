@@ -1,0 +1,81 @@
+package singleflight_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+)
+
+// One of the keys in Redis is somebody else's, of another type: calls say so, and
+// nothing is overwritten or deleted, nor anything written beside it. A load that
+// meets it at its end returns its value all the same.
+func TestFaultKeyOfAnotherType(t *testing.T) {
+	redistest.EachSingle(t, func(t *testing.T, target redistest.Target) {
+		s := newFaultSite(t, target.Client(t))
+		g := s.group(target.Client(t))
+		faultWarm(t, g)
+		for _, part := range faultParts {
+			t.Run(part, func(t *testing.T) {
+				t.Parallel()
+				ctx := context.Background()
+				s := s.on(t, part)
+				put := func() {
+					if err := s.rdb.RPush(ctx, s.part(part), "theirs").Err(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				theirs := func(what string) {
+					t.Helper()
+					if all, err := s.rdb.LRange(ctx, s.part(part), 0, -1).Result(); err != nil || !slices.Equal(all, []string{"theirs"}) {
+						t.Errorf("%s: %s now holds %v, %v", what, part, all, err)
+					}
+				}
+				put()
+				loads := 0
+				_, err := g.Do(ctx, s.key, func(context.Context) (string, error) { loads++; return "value", nil })
+				if !errors.Is(err, leasehold.ErrUnavailable) || !strings.Contains(fmt.Sprint(err), "WRONGTYPE") || loads != 0 {
+					t.Errorf("do: %v, with %d loads; want an error that says WRONGTYPE", err, loads)
+				}
+				theirs("do")
+				err = g.Invalidate(ctx, s.key)
+				if part == "queue" || part == "alive" {
+					// It doesn't touch these.
+					if err != nil {
+						t.Errorf("invalidate: %v", err)
+					}
+				} else if !errors.Is(err, leasehold.ErrUnavailable) || !strings.Contains(fmt.Sprint(err), "WRONGTYPE") {
+					t.Errorf("invalidate: %v; want an error that says WRONGTYPE", err)
+				}
+				theirs("invalidate")
+				for _, other := range faultParts {
+					if n := s.rdb.Exists(ctx, s.part(other)).Val(); n != 0 && other != part {
+						t.Errorf("%s was written beside", other)
+					}
+				}
+
+				s.rdb.Del(ctx, s.part(part))
+				r, err := g.Fetch(ctx, s.key, func(context.Context) (string, error) {
+					s.rdb.Del(ctx, s.part(part))
+					put()
+					return "value", nil
+				})
+				if err != nil || r.Value != "value" {
+					t.Errorf("a load that met it at its end gave %q, %v", r.Value, err)
+				}
+				theirs("land")
+				s.rdb.Del(ctx, s.part(part))
+				faultUntil(t, 10*time.Second, func() error { // when the lease that could not be given back is over
+					_, err := g.Do(ctx, s.key, faultGives("value"))
+					return err
+				})
+			})
+		}
+	})
+}
