@@ -112,7 +112,8 @@ type Config[T any] struct {
 	// a LoadTimeout.
 	MaxLoads int
 
-	// OnUnavailable says what to do when Redis can't be asked.
+	// OnUnavailable says what to do when Redis can't be asked. That may take 3 s
+	// to be known, where it answers and can't coordinate (a read-only replica).
 	OnUnavailable Policy
 
 	// Codec turns values into bytes; nil is msgpack, with []byte and string as

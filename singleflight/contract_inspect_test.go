@@ -40,7 +40,7 @@ func TestPeek(t *testing.T) {
 			want("v", singleflight.Cached, 0)
 			time.Sleep(10*time.Second - 1)
 			want("v", singleflight.Cached, (10*time.Second - 1).Truncate(time.Microsecond))
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 			want("v", singleflight.Stale, 10*time.Second)
 			time.Sleep(20*time.Second - time.Millisecond)
 			want("v", singleflight.Stale, 30*time.Second-time.Millisecond)

@@ -196,7 +196,7 @@ func (g *Group[T]) settle(l *landing[T]) {
 		return
 	}
 	if l.pub.Unstored != nil {
-		g.cfg.Logger.Warn("leasehold: singleflight: the server would not store a value", "key", l.f.t.Label, "error", l.pub.Unstored)
+		g.cfg.Logger.Warn("leasehold: singleflight: the server refused to publish a value as it was", "key", l.f.t.Label, "error", l.pub.Unstored)
 	}
 	early, late := split(without(l.callers, l.first))
 	switch {

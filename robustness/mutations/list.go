@@ -15,8 +15,8 @@ const (
 	cache  = "./singleflight"
 )
 
-// cacheTests are those of the cache that need no server and little time.
-const cacheTests = "TestSimulation|TestRule|TestRecipe|TestContract"
+// cacheTests are all but the fault tests, which take longer.
+const cacheTests = "Test[^F]"
 
 var mutations = concat(scripts, client, flightScripts, flights)
 
