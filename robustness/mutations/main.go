@@ -159,8 +159,16 @@ func (m mutation) try(work string) (by string, err error) {
 	}
 	cmd := exec.CommandContext(ctx, "go", append(args, strings.Fields(m.packages)...)...)
 	cmd.Dir = work
-	// The embedded server will do, and is quicker.
-	cmd.Env = append(os.Environ(), "LEASEHOLD_SEEDS=10", "LEASEHOLD_SERVERS="+work+"/none", "LEASEHOLD_REQUIRE_SERVERS=")
+	cmd.Env = append(os.Environ(), "LEASEHOLD_SEEDS=10", "LEASEHOLD_REQUIRE_SERVERS=")
+	servers := filepath.Join(work, "none") // the embedded one will do, and is quicker
+	if m.servers {
+		if servers = os.Getenv("LEASEHOLD_SERVERS"); servers == "" {
+			if servers, err = filepath.Abs("../.servers"); err != nil {
+				return "", err
+			}
+		}
+	}
+	cmd.Env = append(cmd.Env, "LEASEHOLD_SERVERS="+servers)
 	cmd.WaitDelay = 10 * time.Second
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
