@@ -43,6 +43,31 @@ func TestIdleGroupNeedsNoClose(t *testing.T) {
 	})
 }
 
+// A message that came before the subscription stood is asked for as soon as it
+// stands.
+func TestMissedMessageIsAskedForAtOnce(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		g, _ := f.open()
+		other, wire := f.open()
+		fetch(f, f.Context(), other, "warm", gives("v")).got() // it is connected
+		o := newOrigin(f)
+		first := fetch(f, f.Context(), g, "k", o.load)
+		l := o.next(f)
+		wire.holdDials()
+		waits := fetch(f, f.Context(), other, "k", never(f))
+		synctest.Wait()
+		l.returns("v")
+		first.got()
+		time.Sleep(300 * time.Millisecond)
+		began := time.Now()
+		wire.heal()
+		waits.want("v", singleflight.Shared)
+		if d := time.Since(began); d > 50*time.Millisecond {
+			f.Errorf("told after %v", d)
+		}
+	})
+}
+
 // Who joins a refresh that turns out not to be this process's waits for the other,
 // although the refresh would not have.
 func TestJoiningARefreshThatIsNotGranted(t *testing.T) {

@@ -99,6 +99,33 @@ func TestR3_LoadersCtx(t *testing.T) {
 	})
 }
 
+// R3: where the first caller has left before its loader was called, who has waited
+// longest is the first: its loader, its values, its panic.
+func TestR3_FirstCallerLeftBeforeTheLoad(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		g, wire := f.open()
+		o := newOrigin(f)
+		ctx, cancel := context.WithCancel(f.Context())
+		wire.stall("flight enter")
+		first := fetch(f, ctx, g, "k", never(f))
+		synctest.Wait()
+		second := fetch(f, context.WithValue(f.Context(), ctxKey{}, "second"), g, "k", o.load)
+		synctest.Wait()
+		third := fetch(f, f.Context(), g, "k", never(f))
+		synctest.Wait()
+		cancel()
+		first.failed()
+		wire.heal()
+		l := o.next(f)
+		if v := l.ctx.Value(ctxKey{}); v != "second" {
+			f.Errorf("the load has the values of %v", v)
+		}
+		l.returns("v")
+		second.want("v", singleflight.Loaded)
+		third.want("v", singleflight.Shared)
+	})
+}
+
 // R3: where the last caller of the process leaves, the load goes on for one that
 // waits in another, and its result is stored.
 func TestR3_LoadGoesOnForAnotherProcess(t *testing.T) {
@@ -225,66 +252,5 @@ func TestR3_NewcomerOfALoadThatEnds(t *testing.T) {
 				f.Fatal(err)
 			}
 		}
-	})
-}
-
-// LoadTimeout ends the loader's ctx, and the load fails with an error of its own,
-// whatever the loader makes of it: in this process and in another.
-func TestLoadTimeout(t *testing.T) {
-	for what, load := range map[string]func(o *origin) loader{
-		"obeys":   func(o *origin) loader { return o.obedient },
-		"ignores": func(o *origin) loader { return o.load },
-		"says deadline exceeded": func(o *origin) loader {
-			return func(ctx context.Context) (string, error) {
-				_, _ = o.obedient(ctx)
-				return "", ctx.Err()
-			}
-		},
-	} {
-		subBubble(t, what, func(f *fixture, _ *miniredis.Miniredis) {
-			mod := func(c *singleflight.Config[string]) { c.LoadTimeout, c.LeaseTTL = 5*time.Second, time.Second }
-			g, _ := f.open(mod)
-			other, _ := f.open(mod)
-			o := newOrigin(f)
-			began := time.Now()
-			all := []*pending[string]{fetch(f, f.Context(), g, "k", load(o))}
-			l := o.next(f)
-			defer l.returns("too late")
-			all = append(all, fetch(f, f.Context(), g, "k", never(f)), fetch(f, f.Context(), other, "k", never(f)))
-			for i, p := range all {
-				err := p.failed()
-				wantErr(f, err, singleflight.ErrLoadTimeout)
-				wantNot(f, err, context.DeadlineExceeded, context.Canceled, leasehold.ErrUnavailable)
-				if remote := new(singleflight.RemoteError); errors.As(err, &remote) != (i == 2) {
-					f.Errorf("caller %d: %v", i, err)
-				}
-			}
-			if d := time.Since(began); d != 5*time.Second || !l.over() || context.Cause(l.ctx) != singleflight.ErrLoadTimeout {
-				f.Errorf("after %v, ctx ended by %v", d, context.Cause(l.ctx))
-			}
-			if r := fetch(f, f.Context(), other, "k", gives("v")).got(); r.Source != singleflight.Loaded {
-				f.Errorf("%+v", r)
-			}
-		})
-	}
-}
-
-// A loader's own deadline is the loader's error, not a time-out of ours.
-func TestLoadersOwnDeadline(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
-		g, _ := f.open(func(c *singleflight.Config[string]) { c.LoadTimeout = time.Minute })
-		other, _ := f.open()
-		o := newOrigin(f)
-		first := fetch(f, f.Context(), g, "k", o.load)
-		l := o.next(f)
-		waits := fetch(f, f.Context(), other, "k", never(f))
-		synctest.Wait()
-		l.fails(context.DeadlineExceeded)
-		err := first.failed()
-		wantErr(f, err, context.DeadlineExceeded)
-		wantNot(f, err, singleflight.ErrLoadTimeout)
-		err = waits.failed()
-		wantText(f, err, "deadline exceeded")
-		wantNot(f, err, singleflight.ErrLoadTimeout, context.DeadlineExceeded)
 	})
 }

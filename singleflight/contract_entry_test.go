@@ -66,18 +66,22 @@ func TestR13_Garbage(t *testing.T) {
 }
 
 // R13: what one finds undecodable another may have replaced: it is told apart from
-// exactly those bytes.
+// exactly those bytes, also where they begin as an entry does.
 func TestR13_GarbageReplacedMeanwhile(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		g, wire := f.open()
 		other, _ := f.open()
-		f.rdb.Set(f.Context(), f.part("k", "value"), "garbage", time.Minute)
-		wire.stall("flight enter")
-		late := fetch(f, f.Context(), g, "k", never(f))
-		synctest.Wait()
-		fetch(f, f.Context(), other, "k", gives("v")).want("v", singleflight.Loaded)
-		wire.heal()
-		late.want("v", singleflight.Cached)
+		fetch(f, f.Context(), other, "valid", gives("v")).got()
+		valid := f.rdb.Get(f.Context(), f.part("valid", "value")).Val()
+		for key, raw := range map[string]string{"text": "garbage", "same head": valid[:envelope.HeadLen] + "garbage"} {
+			f.rdb.Set(f.Context(), f.part(key, "value"), raw, time.Minute)
+			wire.stall("flight enter")
+			late := fetch(f, f.Context(), g, key, never(f))
+			synctest.Wait()
+			f.rdb.Set(f.Context(), f.part(key, "value"), valid, time.Minute)
+			wire.heal()
+			late.want("v", singleflight.Cached)
+		}
 	})
 }
 

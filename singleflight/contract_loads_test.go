@@ -3,7 +3,6 @@ package singleflight_test
 import (
 	"context"
 	"fmt"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,33 +21,28 @@ func maxLoads(n int) config {
 // callers get their values.
 func TestR12_MaxLoads(t *testing.T) {
 	each(t, func(f *fixture) {
-		var mu sync.Mutex
-		running, most := 0, 0
-		load := func(context.Context) (string, error) {
-			mu.Lock()
-			running++
-			most = max(most, running)
-			mu.Unlock()
-			time.Sleep(20 * time.Millisecond)
-			mu.Lock()
-			running--
-			mu.Unlock()
-			return "v", nil
-		}
+		const most, keys = 4, 20
+		o := newOrigin(f)
 		var all []*pending[string]
 		for i := range 3 {
-			g, _ := f.open(maxLoads(4))
-			for k := range 20 {
-				all = append(all, fetch(f, f.Context(), g, fmt.Sprint(i, "-", k), load))
+			g, _ := f.open(maxLoads(most))
+			for k := range keys {
+				all = append(all, fetch(f, f.Context(), g, fmt.Sprint(i, "-", k), o.load))
 			}
+		}
+		var run []*loading
+		for ended := range len(all) {
+			for len(run) < min(most, len(all)-ended) {
+				run = append(run, o.next(f))
+			}
+			if n := int(o.loads.Load()) - ended; n > most {
+				f.Fatalf("%d loaders run at once", n)
+			}
+			run[0].returns("v")
+			run = run[1:]
 		}
 		for _, p := range all {
-			if r := p.got(); r.Value != "v" {
-				f.Errorf("%+v", r)
-			}
-		}
-		if most != 4 {
-			f.Errorf("%d loaders ran at once, want 4", most)
+			p.want("v", singleflight.Loaded)
 		}
 	})
 }

@@ -3,6 +3,7 @@ package singleflight_test
 import (
 	"context"
 	"errors"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,6 +39,29 @@ func TestR4_FailureAfterALostLease(t *testing.T) {
 		}
 		if n := o.loads.Load(); n != 2 {
 			f.Errorf("%d loads", n)
+		}
+	})
+}
+
+// R4: of those that look again, who has waited longest loads.
+func TestR4_WhoLoadsAgain(t *testing.T) {
+	bubble(t, func(f *fixture, server *miniredis.Miniredis) {
+		for round := range 5 {
+			g, _ := f.open()
+			key, o := strconv.Itoa(round), newOrigin(f)
+			all := []*pending[string]{fetch(f, f.Context(), g, key, o.obedient)}
+			l := o.next(f)
+			for range 5 {
+				all = append(all, fetch(f, f.Context(), g, key, never(f)))
+				synctest.Wait()
+			}
+			server.FlushAll()
+			time.Sleep(4 * time.Second)
+			wantErr(f, context.Cause(l.ctx), leasehold.ErrLost)
+			o.next(f).returns("v")
+			for i, p := range all {
+				p.want("v", map[bool]singleflight.Source{true: singleflight.Loaded, false: singleflight.Shared}[i == 0])
+			}
 		}
 	})
 }

@@ -185,7 +185,12 @@ func TestR9_StaleDoesNotMaskNotFound(t *testing.T) {
 			g, _ := f.open(mod, func(c *singleflight.Config[string]) { c.SoftTimeout = time.Second })
 			f.stalled(g, "k")
 			wantErr(f, fetch(f, f.Context(), g, "k", fails(singleflight.ErrNotFound)).failed(), singleflight.ErrNotFound)
-			// It is the newest that is known: the value is gone.
+			// It is the newest that is known: the value is gone, also for who would
+			// rather have that than a failure.
+			if r, there, err := g.Peek(f.Context(), "k"); there || err != nil {
+				f.Error(r, err)
+			}
+			wantText(f, fetch(f, f.Context(), g, "k", fails(errors.New("boom"))).failed(), "boom")
 			fetch(f, f.Context(), g, "k", gives("new")).want("new", singleflight.Loaded)
 		})
 	}

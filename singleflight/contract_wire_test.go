@@ -7,7 +7,6 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -66,40 +65,6 @@ func (w *wire) cutOff(names ...string) {
 	})
 }
 
-// stall holds up commands of these names, of all names where there are none, until
-// heal.
-func (w *wire) stall(names ...string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.gates = gates(names)
-}
-
-// stallReplies holds up their replies.
-func (w *wire) stallReplies(names ...string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.locks = gates(names)
-}
-
-// holdDials holds up new connections until heal: who has a connection for commands
-// can then not subscribe.
-func (w *wire) holdDials() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.gates = gates([]string{"dial"})
-}
-
-func gates(names []string) map[string]chan struct{} {
-	if len(names) == 0 {
-		names = []string{""}
-	}
-	gate, all := make(chan struct{}), map[string]chan struct{}{}
-	for _, n := range names {
-		all[n] = gate
-	}
-	return all
-}
-
 // split sends what is in one pipeline one by one, and calls between in between.
 func (w *wire) split(between func()) {
 	w.mu.Lock()
@@ -111,15 +76,8 @@ func (w *wire) heal() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.isCut, w.refuse, w.apart = false, nil, nil
-	for _, all := range []map[string]chan struct{}{w.gates, w.locks} {
-		for _, gate := range all {
-			select {
-			case <-gate:
-			default:
-				close(gate)
-			}
-		}
-	}
+	open(w.gates)
+	open(w.locks)
 	w.gates, w.locks = nil, nil
 }
 
@@ -185,28 +143,6 @@ func commandName(c redis.Cmder) string {
 		return engine.ScriptName(c.Args()[1].(string))
 	}
 	return word
-}
-
-// at waits at the gate that one of the commands has to wait at, no longer than a
-// client waits for an answer.
-func (w *wire) at(cmds []redis.Cmder, gates func() map[string]chan struct{}) error {
-	w.mu.Lock()
-	gate := gates()[""]
-	for _, c := range cmds {
-		if g := gates()[commandName(c)]; g != nil {
-			gate = g
-		}
-	}
-	w.mu.Unlock()
-	if gate == nil {
-		return nil
-	}
-	select {
-	case <-gate:
-		return nil
-	case <-time.After(3 * time.Second):
-		return errSilent
-	}
 }
 
 // pass counts commands in, unless they are to fail.

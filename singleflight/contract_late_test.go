@@ -1,0 +1,92 @@
+package singleflight_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/leasehold-go/leasehold/singleflight"
+)
+
+// R1: what Redis answered a process with may have been invalidated before another
+// caller came: who joined after the answer gets it only if it holds yet. Each case
+// makes the enter of a first caller be answered, and its answer be held up.
+func TestR1_WhoJoinsAfterTheAnswer(t *testing.T) {
+	type world struct {
+		f        *fixture
+		g, other *singleflight.Group[string]
+		w        *wire
+	}
+	for what, c := range map[string]struct {
+		put   func(x world) (first *pending[string])
+		first func(first *pending[string])
+		late  func(late *pending[string]) // where nothing was invalidated
+	}{
+		"a value": {
+			func(x world) *pending[string] {
+				x.w.stall("flight enter")
+				first := fetch(x.f, x.f.Context(), x.g, "k", gives("own"))
+				synctest.Wait()
+				fetch(x.f, x.f.Context(), x.other, "k", gives("old")).got()
+				x.w.stallReplies("flight enter")
+				x.w.unstall()
+				return first
+			},
+			func(first *pending[string]) { first.want("old", singleflight.Cached) },
+			func(late *pending[string]) { late.want("old", singleflight.Cached) },
+		},
+		"a remembered failure": {
+			func(x world) *pending[string] {
+				fetch(x.f, x.f.Context(), x.other, "k", fails(errors.New("old"))).failed()
+				x.w.stallReplies("flight enter")
+				return fetch(x.f, x.f.Context(), x.g, "k", gives("own"))
+			},
+			func(first *pending[string]) { wantText(first.t, first.failed(), "old") },
+			func(late *pending[string]) { wantText(late.t, late.failed(), "old") },
+		},
+		"the mark of large values": {
+			func(x world) *pending[string] {
+				fetch(x.f, x.f.Context(), x.other, "k", gives("far too large")).got()
+				x.w.stallReplies("flight enter")
+				return fetch(x.f, x.f.Context(), x.g, "k", gives("own"))
+			},
+			func(first *pending[string]) { first.want("own", singleflight.Loaded) },
+			func(late *pending[string]) { late.want("own", singleflight.Shared) },
+		},
+	} {
+		for _, invalidated := range []bool{false, true} {
+			name := what
+			if invalidated {
+				name += ", invalidated"
+			}
+			subBubble(t, name, func(f *fixture, _ *miniredis.Miniredis) {
+				mod := func(c *singleflight.Config[string]) { c.ErrorTTL, c.MaxValueBytes = time.Minute, 10 }
+				g, wire := f.open(mod)
+				other, _ := f.open(mod)
+				fetch(f, f.Context(), g, "warm", gives("v")).got()
+				first := c.put(world{f, g, other, wire})
+				synctest.Wait()
+				if invalidated {
+					if err := other.Invalidate(f.Context(), "k"); err != nil {
+						f.Fatal(err)
+					}
+				}
+				late := fetch(f, f.Context(), g, "k", gives("new"))
+				synctest.Wait()
+				if first.ended() {
+					f.Fatalf("the first one has its answer: %+v, %v", first.result, first.err)
+				}
+				wire.heal()
+				c.first(first)
+				if invalidated {
+					late.want("new", singleflight.Loaded)
+				} else {
+					c.late(late)
+				}
+			})
+		}
+	}
+}
