@@ -1,6 +1,7 @@
 package semaphore_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net"
@@ -34,6 +35,15 @@ func (r *roundTrips) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.P
 		r.commands.Add(int64(len(cmds)))
 		return next(ctx, cmds)
 	}
+}
+
+// goroutines counts those that are there, but for the ones in which go-redis
+// dials: how many connections a pool opens is its client's business.
+func goroutines() int {
+	stacks := make([]byte, 1<<20)
+	stacks = stacks[:runtime.Stack(stacks, true)]
+	return bytes.Count(stacks, []byte("\n\ngoroutine ")) + 1 -
+		bytes.Count(stacks, []byte("created by github.com/redis/go-redis/v9/internal/pool.(*ConnPool).queuedNewConn"))
 }
 
 // One handle holds 10,000 leases. The newest server alone: what is measured is
@@ -86,6 +96,9 @@ func TestTenThousandLeasesOfOneHandle(t *testing.T) {
 	quiet, peak := 1<<30, 0
 	for end := time.Now().Add(2 * ttl); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		n := runtime.NumGoroutine() - before
+		if n > 5 {
+			n = goroutines() - before
+		}
 		quiet, peak = min(quiet, n), max(peak, n)
 	}
 	pipelines, commands := trips.pipelines.Load(), trips.commands.Load()
