@@ -11,9 +11,11 @@ SERVERSFLAGS ?=
 .PHONY: test lint bench servers
 
 # Everything, with the race detector, on the embedded server and on every real
-# one. With LEASEHOLD_REQUIRE_SERVERS a test that finds no server fails.
+# one. With LEASEHOLD_REQUIRE_SERVERS a test that finds no server fails. One
+# package at a time: many tests say how soon something happens, with servers and
+# children of their own beside.
 test: servers
-	LEASEHOLD_REQUIRE_SERVERS=1 $(GO) test -count=1 -race -timeout 15m $(GOTESTFLAGS) ./...
+	LEASEHOLD_REQUIRE_SERVERS=1 $(GO) test -count=1 -race -p 1 -timeout 15m $(GOTESTFLAGS) ./...
 
 lint:
 	$(GO) vet ./...

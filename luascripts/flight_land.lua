@@ -18,8 +18,7 @@
 --       call tells 250: sent again, it tells the next ones.
 -- Sent again after a lost reply it finds its own record in landed. Storing comes
 -- before any other write: where memory has run out it is refused with nothing
--- done, and the caller sends it with keep and
--- remember = 0.
+-- done, and the caller sends it again with keep and remember = 0.
 
 local time = redis.call('TIME')
 local us = time[1] * 1000000 + time[2]

@@ -54,7 +54,8 @@ type Config[T any] struct {
 
 	// TTLFor is the TTL of a value; where it returns 0, TTL; where it returns
 	// less, the value is handed to all who wait for it and not stored. It is
-	// called once a load and must not block. nil: TTL for every value.
+	// called once a load and must not block; its panic counts as the loader's.
+	// nil: TTL for every value.
 	TTLFor func(key string, v T) time.Duration
 
 	// StaleFor is how long after its TTL a value is still served, while one
@@ -93,7 +94,8 @@ type Config[T any] struct {
 	LeaseTTL time.Duration
 
 	// LoadTimeout bounds one load: after that it counts as failed, with
-	// [ErrLoadTimeout], and the loader's ctx ends. 0: no bound.
+	// [ErrLoadTimeout], and the loader's ctx ends. Where the lease was lost
+	// before that, who waits starts another load instead. 0: no bound.
 	LoadTimeout time.Duration
 
 	// SoftTimeout is how long a caller who has a stale value at hand waits for a
@@ -107,8 +109,8 @@ type Config[T any] struct {
 	MaxValueBytes int
 
 	// MaxLoads bounds how many loads of this family run at once in the whole
-	// fleet, up to 100000; the others wait, in order. 0: no bound. A loader that
-	// needs another key of the same family can wait for itself that way: give it
+	// fleet, up to 100000; the others wait, in order. 0: no bound. A load whose
+	// permit was lost (deleted in Redis, say) goes on. A loader that needs another key of the same family can wait for itself that way: give it
 	// a LoadTimeout.
 	MaxLoads int
 

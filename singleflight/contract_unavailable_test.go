@@ -188,3 +188,20 @@ func TestR1_LocalLoadIsNotJoinedByWhoReachesRedis(t *testing.T) {
 		})
 	}
 }
+
+// LoadLocally: a refresh that nobody waits for does without where Redis can't be
+// asked: its result would reach nobody.
+func TestUnavailableRefreshLoadsNothing(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		g, wire := f.open(locally, staleFor)
+		f.stalled(g, "k")
+		wire.cutOff("flight enter")
+		fetch(f, f.Context(), g, "k", never(f)).want("old", singleflight.Stale)
+		synctest.Wait()
+		time.Sleep(5 * time.Second) // until the refresh has given up
+		wire.heal()
+		fetch(f, f.Context(), g, "k", gives("new")).want("old", singleflight.Stale)
+		synctest.Wait()
+		fetch(f, f.Context(), g, "k", never(f)).want("new", singleflight.Cached)
+	})
+}

@@ -19,8 +19,9 @@
 // (go-redis's client-side caching). A cold miss is three round trips for the
 // process that loads: the GET, a script that takes the lease, and one that
 // publishes. It is as many for the processes that wait: the GET, a script that
-// queues, and the subscription to their inbox, if they have none at that time;
-// the result comes as a message where it is at most 4 KiB, else with one GET a
+// queues, and the subscription to their inbox, if they have none at that time,
+// with one more script call, since a message may have been missed before; the
+// result comes as a message where it is at most 4 KiB, else with one GET a
 // process. Of all callers in a process one asks, for all of them.
 //
 // Nobody polls: a process that waits sends one script call each second and a

@@ -115,6 +115,7 @@ func (task faultTask) run(g *singleflight.Group[string]) faultDone {
 		}
 		return id, nil
 	}
+	before := g.Stats().Loads
 	var all sync.WaitGroup
 	time.Sleep(time.Until(time.UnixMicro(task.Start)))
 	for range task.Callers {
@@ -146,6 +147,17 @@ func (task faultTask) run(g *singleflight.Group[string]) faultDone {
 	}
 	all.Wait()
 	done.Stats = g.Stats()
+	// A refresh that Stats has counted may still be running.
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		mu.Lock()
+		loads := len(done.Loads)
+		mu.Unlock()
+		if int64(loads) >= done.Stats.Loads-before {
+			break
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
 	return done
 }
 

@@ -9,9 +9,10 @@ import (
 )
 
 // floors keeps when this handle last invalidated which key, for clients that
-// cache by themselves: what such a cache still has of before is refused here.
+// cache by themselves: what such a cache still has of before is refused here,
+// until the server's message has reached it.
 type floors struct {
-	life time.Duration // longer than any value lives
+	life time.Duration // longer than values of TTL live; longer ones of TTLFor are told by the server, in ms
 
 	mu  sync.RWMutex
 	all map[string]floor

@@ -42,33 +42,32 @@ func (f *flight[T]) run(j *lease.Joining, l *launch[T]) {
 func (f *flight[T]) failed(err error, l *launch[T]) {
 	g := f.g
 	var busy *leasehold.BusyError
-	switch {
-	case errors.As(err, &busy) && !f.wait:
-		g.mu.Lock()
-		g.hush(f.t.key, min(quietFor, max(busy.RetryAfter, time.Millisecond)))
-		callers := f.takeCallers()
-		g.mu.Unlock()
-		g.again(f, f.look, callers) // who joined wants to wait
-		return
-	case errors.Is(err, leasehold.ErrUnavailable) && f.ctx.Err() == nil:
-		if g.cfg.OnUnavailable == LoadLocally {
-			// From here on only who can't reach Redis either may join.
-			g.mu.Lock()
-			f.close()
-			if g.locals[f.t.key] == nil && !g.closed.Load() {
-				g.locals[f.t.key] = f
-			}
-			g.mu.Unlock()
-			l.arrive(f, true)
-			return
-		}
-	}
+	taken := errors.As(err, &busy) && !f.wait
+	alone := errors.Is(err, leasehold.ErrUnavailable) && f.ctx.Err() == nil && g.cfg.OnUnavailable == LoadLocally
 	g.mu.Lock()
-	if f.background {
+	// Not for a refresh that nobody waits for: what is loaded so is not stored.
+	if alone && len(f.callers) > 0 {
+		// From here on only who can't reach Redis either may join.
+		f.close()
+		if g.locals[f.t.key] == nil && !g.closed.Load() {
+			g.locals[f.t.key] = f
+		}
+		g.mu.Unlock()
+		l.arrive(f, true)
+		return
+	}
+	switch {
+	case taken:
+		g.hush(f.t.key, min(quietFor, max(busy.RetryAfter, time.Millisecond)))
+	case f.background:
 		g.hush(f.t.key, quietFor)
 	}
 	callers := f.takeCallers()
 	g.mu.Unlock()
+	if taken {
+		g.again(f, f.look, callers) // who joined wants to wait
+		return
+	}
 	tell(callers, outcome[T]{errs: inner(err)})
 }
 

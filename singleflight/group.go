@@ -23,7 +23,6 @@ type Group[T any] struct {
 	cfg    Config[T]
 	fam    keys.Family
 	rdb    redis.UniversalClient
-	eng    *engine.Engine
 	m      *lease.Manager
 	permit *lease.Manager // MaxLoads; nil = no bound
 	floors *floors        // nil = the client caches nothing by itself
@@ -63,11 +62,8 @@ func New[T any](rdb redis.UniversalClient, cfg Config[T]) (*Group[T], error) {
 		live:    map[*flight[T]]struct{}{},
 		quiet:   map[string]time.Time{},
 	}
-	if g.eng, err = engine.New(rdb); err != nil {
-		return nil, err
-	}
 	if cachesLocally(rdb) {
-		g.floors = newFloors(cfg.TTL + max(cfg.StaleFor, cfg.StaleIfError, minKept))
+		g.floors = newFloors(g.kept(cfg.TTL + time.Duration(cfg.Jitter*float64(cfg.TTL))))
 	}
 	if cfg.MaxLoads > 0 {
 		fam.Whole, fam.Hash = true, false

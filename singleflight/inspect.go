@@ -33,7 +33,7 @@ func (g *Group[T]) Inspect(ctx context.Context, key string) (State, error) {
 	}
 	g.active.Go(func() {
 		call := engine.NewFlight(t.Resource).Inspect()
-		v, err := g.eng.Do(ctx, call)
+		v, err := g.m.Engine().Do(ctx, call)
 		var s engine.FlightState
 		if err == nil {
 			s, err = engine.ParseInspect(v, call.Text)

@@ -93,12 +93,13 @@ type dropped struct {
 
 // drop sends one invalidation of each key.
 func (g *Group[T]) drop(ctx context.Context, all []target) []dropped {
+	eng := g.m.Engine()
 	results := make([]dropped, len(all))
 	calls := make([]*engine.Call, len(all))
 	for i, t := range all {
 		results[i].t = t
 		res := engine.NewFlight(t.Resource)
-		calls[i] = res.Invalidate(g.eng.Node(res))
+		calls[i] = res.Invalidate(eng.Node(res))
 		calls[i].Done = func(v []int64, err error) {
 			var us int64
 			if err == nil {
@@ -112,7 +113,7 @@ func (g *Group[T]) drop(ctx context.Context, all []target) []dropped {
 			}
 		}
 	}
-	g.eng.Send(context.WithoutCancel(ctx), calls)
+	eng.Send(context.WithoutCancel(ctx), calls)
 	return results
 }
 

@@ -62,14 +62,16 @@ type State struct {
 }
 
 // Stats counts what a Group has done since it was made. Each call of Fetch or Do
-// that returns a value counts once among Hits, Stale, Loaded and Shared, as does
-// each key of a DoMany.
+// that returns a value counts once among Hits, Stale, Loaded and Shared, and each
+// that returns an error once among Errors, as does each key of a DoMany. Not
+// counted are Peek, Invalidate and Inspect, keys that are refused before anything
+// is sent, and calls after Close.
 type Stats struct {
 	Hits   int64 // served from Redis, fresh
 	Stale  int64 // served from Redis, stale
 	Loaded int64 // served by the caller's own load
 	Shared int64 // served by another's load
-	Errors int64 // calls that returned an error
+	Errors int64 // ended with an error
 
 	Loads          int64 // calls of a loader, refreshes included
 	Refreshes      int64 // of these, behind a stale answer

@@ -111,6 +111,9 @@ func New(rdb redis.UniversalClient, cfg Config, extra ...error) (*Manager, error
 	return m, nil
 }
 
+// Engine is what the manager sends with.
+func (m *Manager) Engine() *engine.Engine { return m.eng }
+
 // Stop gives back all leases and ends all waits, and waits for nothing. Close is
 // still to be called, when nobody uses the leases any more.
 func (m *Manager) Stop() {
