@@ -35,6 +35,15 @@ func TestReadmeACL(t *testing.T) {
 	if len(rules) < 15 {
 		t.Fatalf("the README has %d rules: %v", len(rules), rules)
 	}
+	security, err := os.ReadFile("docs/security.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, rule := range rules {
+		if n := strings.Count(string(security), rule.(string)); n < 2 {
+			t.Errorf("docs/security.md names %s %d times; want it in its table and in its command", rule, n)
+		}
+	}
 	for _, v := range redistest.Installed() {
 		t.Run(v.String(), func(t *testing.T) {
 			srv := redistest.StartServer(t, v)

@@ -3,7 +3,7 @@
 --
 -- KEYS  holders, queue, alive, fence, value, failure, landed, aside
 -- ARGV  1 member     2 ttl of the lease (ms)
---       3 void       server µs from which on this call does nothing
+--       3 void       server µs from which on this call does nothing; 0 = never
 --       4 wait       1 = queue if a load runs, 0 = answer "busy"
 --       5 seen       the value that won't do: the first 22 bytes of its
 --                    envelope, or the SHA1 (40 hex digits) of bytes that are
@@ -25,8 +25,8 @@
 local time = redis.call('TIME')
 local us = time[1] * 1000000 + time[2]
 local now = math.floor(us / 1000)
-local m, ttl, seen = ARGV[1], tonumber(ARGV[2]), ARGV[5]
-if us >= tonumber(ARGV[3]) then return { 6, us, 0, 0, 0 } end
+local m, ttl, void, seen = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[5]
+if void > 0 and us >= void then return { 6, us, 0, 0, 0 } end
 -- include flight
 
 local head = redis.call('GETRANGE', V, 0, 21)

@@ -186,24 +186,27 @@ func TestP07_DeadlineCountsFromTheSending(t *testing.T) {
 }
 
 // P7: with a message, it is counted from the grant by the server's clock, and
-// never beyond the term from now, should that clock have jumped.
+// never beyond the term from now, should that clock have jumped; nor beyond what
+// was asked for, whatever the message says.
 func TestP07_DeadlineOfAMessage(t *testing.T) {
-	const term = 10 * time.Second
+	const ttl, term = time.Minute, 10 * time.Second
 	for _, c := range []struct {
 		name    string
+		term    time.Duration
 		granted time.Duration // by the server's clock, against now
 		want    time.Duration // deadline from now; 0 = not believed
 	}{
-		{"just now", 0, term - margin(term)},
-		{"a while ago", -4 * time.Second, 6*time.Second - margin(term)},
-		{"clock jumped ahead", time.Hour, term - margin(term)},
-		{"over", -term, 0},
-		{"within the margin", margin(term) - term, 0},
+		{"just now", term, 0, term - margin(term)},
+		{"a while ago", term, -4 * time.Second, 6*time.Second - margin(term)},
+		{"clock jumped ahead", term, time.Hour, term - margin(term)},
+		{"over", term, -term, 0},
+		{"within the margin", term, margin(term) - term, 0},
+		{"more than was asked for", time.Hour, 0, ttl - margin(ttl)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				_, client := redistest.Bubble(t)
-				m := newLocks(t, client(), time.Minute)
+				m := newLocks(t, client(), ttl)
 				holder := mustTake(t, m, "k")
 				got := waiting(t, t.Context(), m, "k")
 				var w *waiter
@@ -212,7 +215,7 @@ func TestP07_DeadlineOfAMessage(t *testing.T) {
 				now := time.Now()
 				m.message(strings.Join([]string{
 					strconv.FormatUint(w.req.Seq, 10), strconv.FormatInt(now.Add(c.granted).UnixMicro(), 10),
-					strconv.FormatInt(term.Milliseconds(), 10), "9",
+					strconv.FormatInt(c.term.Milliseconds(), 10), "9",
 				}, " "))
 				synctest.Wait()
 				select {

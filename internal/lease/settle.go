@@ -67,7 +67,8 @@ func (m *Manager) believe(w *waiter, msg engine.Message) {
 	if from.After(now) {
 		from = now
 	}
-	deadline := from.Add(msg.Term - margin(msg.Term))
+	term := min(msg.Term, w.req.TTL) // anybody may have sent it
+	deadline := from.Add(term - margin(term))
 	switch {
 	case msg.Refused != 0:
 		m.settle(w, event{kind: refused, limit: msg.Refused})

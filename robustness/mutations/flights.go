@@ -4,8 +4,8 @@ package main
 var flightScripts = []mutation{
 	{
 		name: "flight: void time of an enter", file: "luascripts/flight_enter.lua",
-		old: "if us >= tonumber(ARGV[3]) then", new: "if false then",
-		packages: cache, tests: cacheTests,
+		old: "if void > 0 and us >= void then", new: "if false then",
+		packages: engine,
 	},
 	{
 		name: "flight: one load at a time", file: "luascripts/flight_enter.lua",
@@ -35,7 +35,7 @@ var flightScripts = []mutation{
 	{
 		name: "flight: a retried enter finds its own lease", file: "luascripts/flight_enter.lua",
 		old: "if ends > now then return { 1, us, ends - now, last, 0 } end", new: "",
-		packages: cache, tests: cacheTests,
+		packages: engine,
 	},
 	{
 		name: "flight: an invalidation moves the load aside", file: "luascripts/flight_invalidate.lua",
@@ -200,7 +200,7 @@ var flights = []mutation{
 	},
 	{
 		name: "flight: without Redis nobody joins who can reach it", file: "singleflight/follow.go",
-		old: "\t\t\tf.close()\n\t\t\tif g.locals", new: "\t\t\tif g.locals",
+		old: "\t\tf.close()\n\t\tif g.locals", new: "\t\tif g.locals",
 		packages: cache, tests: cacheTests + "|TestFaultLocal",
 	},
 	{
