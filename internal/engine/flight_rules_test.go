@@ -86,3 +86,57 @@ func (w *world) invalidate() {
 		w.Fatal(err)
 	}
 }
+
+// R1, R2: an invalidation drops all that later comers could be served with: the
+// value, the remembered failure, and what was kept for those who waited.
+func TestFlightInvalidateDropsAll(t *testing.T) {
+	for name, l := range map[string]engine.Landing{
+		"value":   {Prefix: "p", Suffix: "s", Keep: time.Minute},
+		"failure": {Prefix: "p", Suffix: "s", Remember: time.Minute},
+		"landed":  {Prefix: "p", Suffix: "s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachFlight(t, func(w *world) {
+				leader, waiter := w.lock(hereHandle), w.lock(thereHandle)
+				token := w.enter(leader, engine.Granted).Token
+				w.enter(waiter, engine.Queued)
+				if reply := w.land(leader, token, l); reply.State != engine.LandPublished {
+					w.Fatalf("landing answered %+v", reply)
+				}
+				if n := w.exists(name); n != 1 {
+					w.Fatalf("there is no %s", name)
+				}
+				w.invalidate()
+				if n := w.exists("value", "failure", "landed"); n != 0 {
+					w.Errorf("%d keys are left after an invalidation", n)
+				}
+			})
+		})
+	}
+}
+
+func (w *world) land(r *engine.Request, token uint64, l engine.Landing) engine.LandReply {
+	w.Helper()
+	v, err := w.eng.Do(w.Context(), r.Land("", token, 0, l))
+	if err != nil {
+		w.Fatal(err)
+	}
+	reply, err := engine.ParseLand(v)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return reply
+}
+
+// exists counts the parts that there are.
+func (w *world) exists(parts ...string) (n int64) {
+	w.Helper()
+	for _, part := range parts {
+		there, err := w.rdb.Exists(w.Context(), w.res.Part(part)).Result()
+		if err != nil {
+			w.Fatal(err)
+		}
+		n += there
+	}
+	return n
+}

@@ -55,7 +55,7 @@ var flightScripts = []mutation{
 	{
 		name: "flight: an invalidation drops the record", file: "luascripts/flight_invalidate.lua",
 		old: "redis.call('DEL', V, F, L)", new: "redis.call('DEL', V, F)",
-		packages: cache, tests: cacheTests,
+		packages: engine,
 	},
 	{
 		name: "flight: an invalidated load may hand out", file: "luascripts/flight_invalidate.lua",

@@ -1,0 +1,142 @@
+package semaphore_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/semaphore"
+)
+
+func TestReleaseIsNilOnce(t *testing.T) {
+	each(t, func(f *fixture) {
+		s, _ := f.open(limit(2))
+		l := f.take(s, "k", 2)
+		errs := make([]error, 10)
+		var wg sync.WaitGroup
+		for i := range errs {
+			wg.Go(func() { errs[i] = l.Release() })
+		}
+		wg.Wait()
+		once := slices.Index(errs, nil)
+		if once < 0 {
+			f.Fatalf("no release succeeded: %v", errs)
+		}
+		for _, err := range slices.Delete(errs, once, once+1) {
+			wantErr(f, err, leasehold.ErrReleased)
+			wantNot(f, err, leasehold.ErrLost, leasehold.ErrClosed)
+			wantText(f, err, "leasehold: semaphore: release "+f.name+"/k: ")
+		}
+		f.wantHeld("k", 0)
+	})
+}
+
+// A second release must not take away what the same handle got since.
+func TestReleaseAgainLeavesTheNextLeaseAlone(t *testing.T) {
+	each(t, func(f *fixture) {
+		s, _ := f.open()
+		old := f.take(s, "k", 1)
+		release(f, old)
+		l := f.take(s, "k", 1)
+		wantErr(f, old.Release(), leasehold.ErrReleased)
+		wantErr(f, old.Extend(f.Context(), time.Minute), leasehold.ErrReleased)
+		f.wantHeld("k", 1)
+		release(f, l)
+	})
+}
+
+func TestReleaseOfWhatIsGoneIsErrLost(t *testing.T) {
+	each(t, func(f *fixture) {
+		s, _ := f.open(limit(2))
+		for _, n := range []int{1, 2} {
+			l := f.take(s, "k", n)
+			f.rdb.Del(f.Context(), f.part("k", "holders"))
+			err := l.Release()
+			wantErr(f, err, leasehold.ErrLost)
+			wantNot(f, err, leasehold.ErrReleased, leasehold.ErrUnavailable)
+			wantErr(f, l.Release(), leasehold.ErrReleased)
+		}
+	})
+}
+
+// Where Redis could not confirm, nobody knows: that is not a loss, and the permit
+// is given back as soon as Redis is there again.
+func TestReleaseWithoutAnAnswerIsErrUnavailable(t *testing.T) {
+	each(t, func(f *fixture) {
+		s, wire := f.open(limit(2))
+		l := f.take(s, "k", 2)
+		wire.cut()
+		err := l.Release()
+		wantErr(f, err, leasehold.ErrUnavailable, errCut)
+		wantNot(f, err, leasehold.ErrLost, leasehold.ErrReleased)
+		f.wantHeld("k", 2)
+		wire.heal()
+		eventually(f, "the permits to be given back", func() bool { return len(f.held("k")) == 0 })
+		wantErr(f, l.Release(), leasehold.ErrReleased)
+	})
+}
+
+// What was extended is held for longer than the TTL, and is given back as long as
+// it is held.
+func TestReleaseWithoutAnAnswerAfterExtend(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		s, wire := f.open()
+		l := f.take(s, "k", 1)
+		if err := l.Extend(f.Context(), time.Hour); err != nil {
+			f.Fatal(err)
+		}
+		wire.cut()
+		wantErr(f, l.Release(), leasehold.ErrUnavailable)
+		time.Sleep(time.Minute)
+		wire.heal()
+		eventually(f, "the permit to be given back", func() bool { return len(f.held("k")) == 0 })
+	})
+}
+
+// A release takes no ctx, so it has to end by itself where the network swallows
+// everything, whatever the client's own time-outs are.
+func TestReleaseBoundsItself(t *testing.T) {
+	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
+		var leases []*semaphore.Lease
+		for i, timeout := range []time.Duration{500 * time.Millisecond, -1} {
+			s := f.openOn(p.Client(func(o *redis.Options) { o.ReadTimeout = timeout }), &wire{}, ttl(time.Hour))
+			leases = append(leases, f.take(s, fmt.Sprint("k", i), 1))
+		}
+		f.Cleanup(p.Heal) // before the handles are closed
+		p.Cut(true, true)
+		ended := make(chan error, len(leases))
+		for _, l := range leases {
+			go func() { ended <- l.Release() }()
+		}
+		for range leases {
+			err := get(f, "the release to end", ended)
+			wantErr(f, err, leasehold.ErrUnavailable)
+			wantNot(f, err, leasehold.ErrLost)
+		}
+	})
+}
+
+func TestReleaseWorksAfterItsCtxWasCancelled(t *testing.T) {
+	each(t, func(f *fixture) {
+		s, _ := f.open()
+		ctx, cancel := context.WithCancel(f.Context())
+		l, err := s.Acquire(ctx, "k")
+		if err != nil {
+			f.Fatal(err)
+		}
+		cancel()
+		f.wantHeld("k", 1) // the lease is its holder's still
+		release(f, l)
+		f.wantHeld("k", 0)
+	})
+}
+
+type ctxKey struct{}
