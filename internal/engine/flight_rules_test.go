@@ -140,3 +140,83 @@ func (w *world) exists(parts ...string) (n int64) {
 	}
 	return n
 }
+
+// A publication that is sent again after a lost reply gets the first one's
+// answer, and changes nothing: not what was stored since, nor who loads since.
+func TestFlightLandAgain(t *testing.T) {
+	eachFlight(t, func(w *world) {
+		leader := w.lock(hereHandle)
+		token := w.enter(leader, engine.Granted).Token
+		stored := engine.Landing{Prefix: "first", Keep: time.Minute}
+		first := w.land(leader, token, stored)
+		before := w.value()
+		if again := w.land(leader, token, stored); again.State != first.State || w.value() != before {
+			w.Errorf("sent again it answered %+v after %+v, and the value went from %q to %q", again, first, before, w.value())
+		}
+		w.invalidate()
+		next := w.lock(thereHandle)
+		w.enter(next, engine.Granted)
+		if again := w.land(leader, token, stored); again.State != engine.LandLost || w.value() != "" {
+			w.Errorf("sent again after an invalidation it answered %+v, and the value is %q", again, w.value())
+		}
+		if left := w.renew(next, time.Minute); left == 0 {
+			w.Error("it ended the lease of the next load")
+		}
+	})
+}
+
+// Who waits is told at once, in one message to its handle, of a load that has
+// ended: with its result, or without one, so that it enters again.
+func TestFlightEndsTellWhoWaits(t *testing.T) {
+	for name, end := range map[string]func(w *world, leader *engine.Request, token uint64){
+		"S": func(w *world, leader *engine.Request, token uint64) {
+			w.land(leader, token, engine.Landing{Prefix: "p", Keep: time.Minute})
+		},
+		"H": func(w *world, leader *engine.Request, token uint64) {
+			w.land(leader, token, engine.Landing{Prefix: "p"})
+		},
+		"F": func(w *world, leader *engine.Request, token uint64) { w.leave(leader, 0) },
+		"F of an invalidated load": func(w *world, leader *engine.Request, token uint64) {
+			w.invalidate()
+			w.leave(leader, 0)
+		},
+		"A": func(w *world, leader *engine.Request, token uint64) {
+			w.invalidate()
+			w.land(leader, token, engine.Landing{Prefix: "p", Keep: time.Minute})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachFlight(t, func(w *world) {
+				inbox := w.rdb.Subscribe(w.Context(), keys.Family{Kind: keys.Flight}.Inbox(thereHandle))
+				defer inbox.Close()
+				if _, err := inbox.Receive(w.Context()); err != nil {
+					w.Fatal(err)
+				}
+				leader, waiter := w.lock(hereHandle), w.lock(thereHandle)
+				token := w.enter(leader, engine.Granted).Token
+				w.enter(waiter, engine.Queued)
+				end(w, leader, token)
+				got, err := inbox.ReceiveTimeout(w.Context(), 10*time.Second)
+				if err != nil {
+					w.Fatal(err)
+				}
+				message, err := engine.ParseMessage(got.(*redis.Message).Payload)
+				if err != nil || message.Seq != waiter.Seq || message.Token != token || message.Landed == nil {
+					w.Fatalf("%+v, %v", message, err)
+				}
+				if freed := name[0] == 'F'; message.Landed.Freed != freed || message.Landed.Stored != (name == "S") || message.Landed.Invalidated != (name == "A") {
+					w.Errorf("%s: %+v", name, message.Landed)
+				}
+			})
+		})
+	}
+}
+
+func (w *world) value() string {
+	w.Helper()
+	v, err := w.rdb.Get(w.Context(), w.res.Part("value")).Result()
+	if err != nil && err != redis.Nil {
+		w.Fatal(err)
+	}
+	return v
+}

@@ -76,7 +76,7 @@ var flightScripts = []mutation{
 	{
 		name: "flight: a publication sent twice gets the same answer", file: "luascripts/flight_land.lua",
 		old: "if mine == ARGV[2] then", new: "if false then",
-		packages: cache, tests: cacheTests,
+		packages: engine,
 	},
 	{
 		name: "flight: a load that lands tells who waits", file: "luascripts/flight_land.lua",
@@ -92,7 +92,7 @@ var flightScripts = []mutation{
 	{
 		name: "flight: a lease that is given back wakes who waits", file: "luascripts/flight_leave.lua",
 		old: "tell(tonumber(redis.call('GET', X) or '') or 0, true, 'F')", new: "",
-		packages: cache, tests: cacheTests,
+		packages: engine,
 	},
 	{
 		name: "flight: invalidated loads are renewed", file: "luascripts/flight_renew.lua",
