@@ -8,6 +8,7 @@ require (
 	github.com/vmihailenco/msgpack/v5 v5.4.1
 	go.uber.org/goleak v1.3.0
 	golang.org/x/sync v0.23.0
+	pgregory.net/rapid v1.3.0
 )
 
 require (

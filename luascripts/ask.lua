@@ -40,7 +40,10 @@ for i, m in ipairs(asked) do
     signs[#signs + 1] = m
   end
 end
-if #signs > 0 then redis.call('ZADD', A, unpack(signs)) end
+if #signs > 0 then
+  redis.call('ZADD', A, unpack(signs))
+  keep(A, now + ALIVE) -- again, where the key was gone
+end
 purge()
 advance()
 

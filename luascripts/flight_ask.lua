@@ -59,6 +59,7 @@ for i, m in ipairs(asked) do
   reply[#reply + 1] = left
   reply[#reply + 1] = token
 end
+if first then keep(A, now + ALIVE) end -- again, where the key was gone
 purge()
 reply[2] = first and first - now or 0
 reply[3] = redis.call('ZCARD', Q)

@@ -128,7 +128,10 @@ local function advance()
       local handle, seq, n, ttl, limit = string.match(m, '^([^.]+)%.(%d+)%.(%d+)%.(%d+)%.(%d+)$')
       n, ttl, limit = tonumber(n), tonumber(ttl), cap(tonumber(limit))
       inuse = inuse or used()
-      if n > limit then
+      if not handle then -- of another version: nobody knows what it asks for
+        redis.call('ZREM', Q, m)
+        redis.call('ZREM', A, m)
+      elseif n > limit then
         redis.call('ZREM', Q, m)
         redis.call('ZREM', A, m)
         tell(handle, seq, -limit, 0)

@@ -206,7 +206,8 @@ func (b *batch[T]) await(wants []*want[T], callers []*caller[T]) (again []*want[
 	}
 	for i, c := range callers {
 		w := wants[i]
-		for waiting := true; waiting; {
+		// Not for who has been served a stale value while another was waited for.
+		for waiting := left[c]; waiting; {
 			waiting = false
 			select {
 			case o := <-c.got:

@@ -63,7 +63,7 @@ func (r *Request) Enter(o EnterOptions) *Call {
 		return r.flightEnter(o)
 	}
 	return newCall(&enterScript, "", 4, r.words[0], r.words[1], r.words[2], r.words[3],
-		r.member, r.Permits, millis(r.TTL), r.Limit, o.Void, flag(o.Wait), o.Ticket, o.MaxWaiters, flag(r.Fenced))
+		&r.member, &r.Permits, &r.ttl, &r.Limit, o.Void, flag(o.Wait), o.Ticket, o.MaxWaiters, flag(r.Fenced))
 }
 
 // Leave prepares the call that gives back or leaves the queue. void is the
@@ -73,7 +73,7 @@ func (r *Request) Leave(node string, void int64) *Call {
 		return r.flightLeave(node, void)
 	}
 	return newCall(&leaveScript, node, 4, r.words[0], r.words[1], r.words[2], r.words[3],
-		r.member, r.Permits, (void+999)/1000, flag(r.Fenced))
+		&r.member, &r.Permits, (void+999)/1000, flag(r.Fenced))
 }
 
 // Renew prepares the call that pushes the expiry to ttl from now.
@@ -81,7 +81,7 @@ func (r *Request) Renew(node string, ttl time.Duration) *Call {
 	if r.Flight {
 		return r.flightRenew(node, ttl, false, 0)
 	}
-	return newCall(&renewScript, node, 1, r.words[0], r.member, r.Permits, millis(ttl))
+	return newCall(&renewScript, node, 1, r.words[0], &r.member, &r.Permits, millis(ttl))
 }
 
 // Ask prepares the sign of life of waiters of one handle on r, at most MaxAsk.
@@ -92,7 +92,7 @@ func (r *Resource) Ask(node string, waiters []*Request) *Call {
 	words := make([]any, 0, 5+len(waiters))
 	words = append(words, r.words[0], r.words[1], r.words[2], r.words[3], flag(r.Fenced))
 	for _, w := range waiters {
-		words = append(words, w.member)
+		words = append(words, &w.member)
 	}
 	return newCall(&askScript, node, 4, words...)
 }

@@ -100,6 +100,7 @@ type Request struct {
 	Awaits  uint64 // of a flight: the token of the load that it waits for
 
 	member string
+	ttl    int64 // ms
 }
 
 // NewRequest names an attempt of handle, which is 22 characters of base64url;
@@ -115,7 +116,7 @@ func NewRequest(r *Resource, handle string, seq uint64, permits int, ttl time.Du
 	buf = strconv.AppendInt(buf, millis(ttl), 10)
 	buf = append(buf, '.')
 	buf = strconv.AppendInt(buf, int64(limit), 10)
-	return &Request{Resource: r, Seq: seq, Permits: permits, TTL: ttl, Limit: limit, member: string(buf)}
+	return &Request{Resource: r, Seq: seq, Permits: permits, TTL: ttl, Limit: limit, member: string(buf), ttl: millis(ttl)}
 }
 
 // millis rounds up: a lease is never shorter than what was asked for.

@@ -28,7 +28,7 @@ func (r *Resource) call(s *script, node string, words ...any) *Call {
 }
 
 func (r *Request) flightEnter(o EnterOptions) *Call {
-	c := r.call(&flightEnterScript, "", r.member, millis(r.TTL), o.Void, flag(o.Wait), o.Look.Seen, o.Look.Poisoned)
+	c := r.call(&flightEnterScript, "", &r.member, &r.ttl, o.Void, flag(o.Wait), o.Look.Seen, o.Look.Poisoned)
 	c.mixed = true
 	return c
 }

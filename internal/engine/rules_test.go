@@ -169,3 +169,42 @@ func TestEveryKeyExpires(t *testing.T) {
 		})
 	}
 }
+
+// A sign of life that finds its key gone (evicted) makes no key that never
+// expires.
+func TestAskAfterAliveWasLost(t *testing.T) {
+	for name, each := range map[string]func(*testing.T, func(*world)){
+		"permits": func(t *testing.T, fn func(*world)) { each(t, true, fn) },
+		"flights": eachFlight,
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(w *world) {
+				token := w.enter(w.lock(thereHandle), engine.Granted).Token
+				waiter := w.lock(hereHandle)
+				w.enter(waiter, engine.Queued)
+				waiter.Awaits = token
+				w.rdb.Del(w.Context(), w.res.Part("alive"))
+				w.ask(waiter)
+				if d := w.rdb.PTTL(w.Context(), w.res.Part("alive")).Val(); d <= 0 {
+					w.Errorf("alive expires in %v", d)
+				}
+			})
+		})
+	}
+}
+
+// What another version may have left in the queue stops nobody.
+func TestMemberOfAnotherForm(t *testing.T) {
+	each(t, true, func(w *world) {
+		holder, waiter := w.lock(hereHandle), w.lock(thereHandle)
+		w.enter(holder, engine.Granted)
+		later := float64(w.now()/1000 + time.Minute.Milliseconds())
+		w.rdb.ZAdd(w.Context(), w.res.Part("queue"), redis.Z{Score: 1, Member: "of another form"})
+		w.rdb.ZAdd(w.Context(), w.res.Part("alive"), redis.Z{Score: later, Member: "of another form"})
+		w.enter(waiter, engine.Queued)
+		w.leave(holder, 0)
+		if held := w.holders(); len(held) != 1 || held[waiter.Member()] == 0 {
+			w.Errorf("%v hold it", held)
+		}
+	})
+}

@@ -15,11 +15,13 @@ import (
 // script is one constant script and its name to the server.
 type script struct {
 	source, sha string
+	name        any // sha, as an argument
 }
 
 func load(source string) script {
 	sum := sha1.Sum([]byte(source))
-	return script{source: source, sha: hex.EncodeToString(sum[:])}
+	sha := hex.EncodeToString(sum[:])
+	return script{source: source, sha: sha, name: sha}
 }
 
 var (
@@ -64,13 +66,16 @@ type Call struct {
 	Done func(reply []int64, err error)
 	// Text is the strings of the reply, in order, where it has any.
 	Text []string
+
+	room [20]any // for args: most calls need no more
 }
 
-// newCall prepares a call; args has room for the three words in front.
+// newCall prepares a call. Words that are not constant are pointers: what they
+// point to stays as it is, and needs no allocation of its own.
 func newCall(s *script, node string, nkeys int, words ...any) *Call {
-	args := make([]any, 0, 3+len(words))
-	args = append(args, "evalsha", s.sha, nkeys)
-	return &Call{script: s, Node: node, args: append(args, words...)}
+	c := &Call{script: s, Node: node}
+	c.args = append(append(c.room[:0], "evalsha", s.name, nkeys), words...)
+	return c
 }
 
 // command makes a fresh command: one that was processed holds its outcome.

@@ -42,20 +42,20 @@ type Attempt struct {
 // ctx ends, wherever it is; what it may have been granted by then is given back
 // in the background.
 func (m *Manager) Acquire(ctx context.Context, a Attempt, into *Lease) error {
-	named, err := m.cfg.Family.Resource(a.Key)
+	res, err := m.resource(a.Key)
 	if err != nil {
 		return m.fail(a.Op, keys.Escape(m.cfg.Family.Name), err)
 	}
 	if err := ctx.Err(); err != nil {
-		return m.fail(a.Op, named.Label, err, leasehold.ErrUnavailable)
+		return m.fail(a.Op, res.Label, err, leasehold.ErrUnavailable)
 	}
 	if !m.begin() {
-		return m.fail(a.Op, named.Label, leasehold.ErrClosed)
+		return m.fail(a.Op, res.Label, leasehold.ErrClosed)
 	}
 	defer m.done()
-	q := m.newAcquisition(a, named)
+	q := m.newAcquisition(a, res)
 	if _, end := q.run(ctx, into); end != nil {
-		return m.fail(a.Op, named.Label, end.errs...)
+		return m.fail(a.Op, res.Label, end.errs...)
 	}
 	return q.started(into)
 }
@@ -88,8 +88,8 @@ type acquisition struct {
 	lastErr  error
 }
 
-func (m *Manager) newAcquisition(a Attempt, named keys.Resource) *acquisition {
-	q := &acquisition{m: m, Attempt: a, res: m.resource(named)}
+func (m *Manager) newAcquisition(a Attempt, res *engine.Resource) *acquisition {
+	q := &acquisition{m: m, Attempt: a, res: res}
 	q.register()
 	return q
 }
@@ -104,13 +104,11 @@ func endedBy(errs ...error) *ended { return &ended{errs} }
 func (q *acquisition) register() {
 	m := q.m
 	seq := m.seq.Add(1)
-	q.w = &waiter{
-		req:    engine.NewRequest(q.res, m.handle, seq, q.Permits, m.cfg.TTL, q.Limit),
-		events: make(chan event, 1),
-	}
+	q.w = &waiter{req: engine.NewRequest(q.res, m.handle, seq, q.Permits, m.cfg.TTL, q.Limit)}
 	if !q.Wait {
 		return // never queued, so nobody else grants to it
 	}
+	q.w.told = make(chan struct{}, 1)
 	m.mu.Lock()
 	m.waiters[seq] = q.w
 	m.mu.Unlock()

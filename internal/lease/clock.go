@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"sync"
 	"time"
 )
 
@@ -11,6 +12,19 @@ import (
 type sample struct {
 	us        int64
 	sent, got time.Time
+}
+
+// clock is what is known of the server's clock.
+type clock struct {
+	mu     sync.Mutex
+	sample sample
+	known  bool // there has been a reply
+}
+
+func (c *clock) last() (sample, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.sample, c.known
 }
 
 // earliest is the earliest local time at which the server's clock can have
@@ -48,7 +62,7 @@ const clockAge = 30 * time.Second
 // asked for where there was none yet, and in the background where the last one
 // was long ago.
 func (m *Manager) ServerTime(ctx context.Context) (int64, error) {
-	if s := m.clock.Load(); s != nil {
+	if s, ok := m.clock.last(); ok {
 		now := time.Now()
 		if now.Sub(s.got) > clockAge && m.asking.CompareAndSwap(false, true) && m.begin() {
 			go func() {
@@ -83,13 +97,11 @@ func (m *Manager) ServerTime(ctx context.Context) (int64, error) {
 // clock look later than it is, and values older.
 func (m *Manager) learn(us int64, sent, got time.Time) sample {
 	s := sample{us: us, sent: sent, got: got}
-	for {
-		old := m.clock.Load()
-		if old != nil && got.Sub(old.got) < clockAge && us <= old.latest(got) && old.latest(got) < s.latest(got) {
-			return s
-		}
-		if m.clock.CompareAndSwap(old, &s) {
-			return s
-		}
+	c := &m.clock
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if old := c.sample; !c.known || got.Sub(old.got) >= clockAge || us > old.latest(got) || old.latest(got) >= s.latest(got) {
+		c.sample, c.known = s, true
 	}
+	return s
 }

@@ -29,59 +29,68 @@ func (q *acquisition) enter(ctx context.Context) (event, *ended) {
 		w, e := q.w, q.ahead
 		if q.ahead = nil; e == nil {
 			e = q.prepare(now)
-			send := func() { e.answer(m.eng.Do(ctx, e.call)) }
 			if ctx.Done() == nil && m.eng.Bounded() {
-				send() // nothing can end it before: spare the switch to another goroutine
-			} else {
-				m.spawn(send)
+				e.answer(m.eng.Do(ctx, e.call)) // nothing can end it before: spare the switch to another goroutine
+				if got, end, again := q.took(ctx, e); !again {
+					return got, end
+				}
+				continue
 			}
+			e.done = make(chan struct{})
+			m.spawn(func() { e.answer(m.eng.Do(ctx, e.call)) })
 		}
-		void := e.void
 		select {
-		case r := <-e.replies:
-			if r.err == nil {
-				clock := m.learn(r.val.Now, e.sent, time.Now())
-				q.failures = 0
-				return q.answered(r.val, clock)
+		case <-e.done:
+			if got, end, again := q.took(ctx, e); !again {
+				return got, end
 			}
-			q.waits()
-			if end := q.unanswered(ctx, r.err, e.sent, void); end != nil {
-				return event{}, end
-			}
-		case e := <-w.events:
+		case <-w.told:
 			// Granted by another's leave, before the reply: so the enter has
 			// run. Where there were two, one may still be on its way.
 			if w.stray != 0 {
-				w.stray = max(w.stray, void)
+				w.stray = max(w.stray, e.void)
 			}
-			return e, nil
+			return m.heard(w), nil
 		case <-ctx.Done():
-			w.stray = max(w.stray, void)
+			w.stray = max(w.stray, e.void)
 			return event{}, q.left(ctx.Err())
 		case <-m.closing:
-			w.stray = max(w.stray, void)
+			w.stray = max(w.stray, e.void)
 			return event{}, q.left(leasehold.ErrClosed)
 		}
 	}
 }
 
+// took is what an answered enter means: what to do next, or to send it again.
+func (q *acquisition) took(ctx context.Context, e *entering) (got event, end *ended, again bool) {
+	if e.err == nil {
+		clock := q.m.learn(e.reply.Now, e.sent, time.Now())
+		q.failures = 0
+		got, end = q.answered(e.reply, clock)
+		return got, end, false
+	}
+	q.waits()
+	end = q.unanswered(ctx, e.err, e.sent, e.void)
+	return event{}, end, end == nil
+}
+
 // entering is an enter under way.
 type entering struct {
-	q       *acquisition
-	req     *engine.Request
-	call    *engine.Call
-	sent    time.Time
-	void    int64
-	replies chan reply[engine.EnterReply] // of one
+	q    *acquisition
+	req  *engine.Request
+	call *engine.Call
+	sent time.Time
+	void int64
+	done chan struct{} // closed once reply and err are there; nil where nobody waits beside
+
+	reply engine.EnterReply
+	err   error
 }
 
 // prepare makes the enter that is sent now, the server's clock standing at now
 // at the latest.
 func (q *acquisition) prepare(now int64) *entering {
-	e := &entering{
-		q: q, req: q.w.req, sent: time.Now(), void: now + voidAfter.Microseconds(),
-		replies: make(chan reply[engine.EnterReply], 1),
-	}
+	e := &entering{q: q, req: q.w.req, sent: time.Now(), void: now + voidAfter.Microseconds()}
 	opts := engine.EnterOptions{
 		Void: e.void, Wait: q.Wait, Ticket: q.ticket, MaxWaiters: q.m.cfg.MaxWaiters, Look: q.Look,
 	}
@@ -97,15 +106,16 @@ func (q *acquisition) prepare(now int64) *entering {
 
 // answer takes the outcome of the call.
 func (e *entering) answer(v []int64, err error) {
-	var r engine.EnterReply
-	if err == nil {
-		r, err = e.req.ParseEnter(e.call, v)
+	if e.err = err; err == nil {
+		e.reply, e.err = e.req.ParseEnter(e.call, v)
 	}
-	if err == nil {
+	if e.err == nil {
 		// Processed although the caller may have left: others' grants ride on it.
-		e.q.m.deliver(r.Grants, e.sent)
+		e.q.m.deliver(e.reply.Grants, e.sent)
 	}
-	e.replies <- reply[engine.EnterReply]{r, err}
+	if e.done != nil {
+		close(e.done)
+	}
 }
 
 type reply[T any] struct {
@@ -123,7 +133,8 @@ func (q *acquisition) answered(r engine.EnterReply, clock sample) (event, *ended
 		if q.ticket == 0 {
 			q.ticket = r.Now
 		}
-		q.busy = &r.State
+		state := r.State // of its own, so that r needs no allocation elsewhere
+		q.busy = &state
 		m.queue(q.w, clock, r)
 		return event{kind: waitOn}, nil
 	case engine.Found, engine.Failed:
@@ -192,7 +203,7 @@ func backoff(n int) time.Duration {
 func (q *acquisition) clock(ctx context.Context) (int64, *ended) {
 	m := q.m
 	for {
-		if s := m.clock.Load(); s != nil {
+		if s, ok := m.clock.last(); ok {
 			return s.latest(time.Now()), nil
 		}
 		sent := time.Now()

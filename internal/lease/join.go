@@ -39,9 +39,9 @@ func (m *Manager) Join(ctx context.Context, attempts ...Attempt) []*Joining {
 	for i, a := range attempts {
 		j := &Joining{label: keys.Escape(m.cfg.Family.Name)}
 		all[i] = j
-		named, err := m.cfg.Family.Resource(a.Key)
+		res, err := m.resource(a.Key)
 		if err == nil {
-			j.label = named.Label
+			j.label = res.Label
 			if !m.begin() {
 				err = leasehold.ErrClosed
 			}
@@ -50,7 +50,7 @@ func (m *Manager) Join(ctx context.Context, attempts ...Attempt) []*Joining {
 			j.err = m.fail(a.Op, j.label, err)
 			continue
 		}
-		j.q = m.newAcquisition(a, named)
+		j.q = m.newAcquisition(a, res)
 		open = append(open, j.q)
 	}
 	if len(open) > 1 {
@@ -69,6 +69,7 @@ func (m *Manager) enterTogether(ctx context.Context, all []*acquisition) {
 	calls := make([]*engine.Call, len(all))
 	for i, q := range all {
 		q.ahead = q.prepare(now)
+		q.ahead.done = make(chan struct{})
 		calls[i] = q.ahead.call
 		calls[i].Node = m.eng.Node(q.res)
 		calls[i].Done = q.ahead.answer

@@ -39,7 +39,8 @@ type Lease struct {
 	deadline time.Time // until when it is surely ours
 	renewAt  time.Time
 	failure  error     // of the last renewal, nil where it was answered
-	why      []error   // it is over: a sentinel, and the cause
+	why      error     // it is over: a sentinel,
+	cause    error     // and what led to that, if known
 	back     *giveBack // once MaxHold ended it: in its place in the loop
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
@@ -107,7 +108,7 @@ func (l *Lease) Due(now time.Time, calls []*engine.Call) ([]*engine.Call, time.T
 	case l.cond != held:
 		return calls, time.Time{}, 0
 	case !l.maxEnd.IsZero() && !now.Before(l.maxEnd):
-		l.lose(leasehold.ErrMaxHold)
+		l.lose(leasehold.ErrMaxHold, nil)
 		l.back = l.newGiveBack()
 		return l.back.Due(now, calls)
 	case !now.Before(l.deadline):
@@ -160,7 +161,7 @@ func (l *Lease) renewed(sent time.Time, v []int64, err error) {
 	case err != nil:
 		// The next try is scheduled; the deadline stands.
 	case remaining == engine.Unwanted:
-		l.lose(errUnwanted)
+		l.lose(errUnwanted, nil)
 	case remaining == 0:
 		l.lose(leasehold.ErrLost, errGone)
 	default:
@@ -200,9 +201,9 @@ func (l *Lease) extended(sent time.Time, remaining time.Duration) {
 
 // lose ends the lease's Context: from here on it is not ours. Called with the
 // lock.
-func (l *Lease) lose(why error, cause ...error) {
+func (l *Lease) lose(why, cause error) {
 	l.cond = lost
-	l.why = append([]error{why}, cause...)
+	l.why, l.cause = why, cause
 	if l.cancel != nil {
 		l.cancel(l.fail("hold"))
 	}

@@ -12,6 +12,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -50,8 +51,8 @@ type Manager struct {
 	seq    atomic.Uint64
 	loop   *renew.Loop
 	inbox  *inbox.Inbox
-	clock  atomic.Pointer[sample] // of the last reply; nil before the first
-	asking atomic.Bool            // for the clock, since the last reply is old
+	clock  clock
+	asking atomic.Bool // for the clock, since the last reply is old
 
 	closing chan struct{}
 
@@ -63,6 +64,8 @@ type Manager struct {
 	waiters map[uint64]*waiter // by sequence number
 	groups  map[string]*group  // waiters in the queue, by holders key
 	missed  time.Time          // when grants may last have been lost on their way
+	known   map[string]*engine.Resource
+	bound   bound
 }
 
 // New checks cfg, with extra, the errors that the package found in its own
@@ -102,6 +105,7 @@ func New(rdb redis.UniversalClient, cfg Config, extra ...error) (*Manager, error
 		leases:  map[*Lease]struct{}{},
 		waiters: map[uint64]*waiter{},
 		groups:  map[string]*group{},
+		known:   map[string]*engine.Resource{},
 	}
 	m.idle = sync.NewCond(&m.mu)
 	m.loop = renew.New(eng.Send)
@@ -189,10 +193,32 @@ func (m *Manager) spawn(call func()) {
 	}()
 }
 
-// resource names the keys of key.
-func (m *Manager) resource(named keys.Resource) *engine.Resource {
-	if m.cfg.Flight {
-		return engine.NewFlight(named)
+// knownKeys bounds the keys whose names in Redis a handle remembers.
+const knownKeys = 256
+
+// resource names the keys of key in Redis, which takes ten allocations: those of
+// the last keys are kept.
+func (m *Manager) resource(key string) (*engine.Resource, error) {
+	m.mu.Lock()
+	r := m.known[key]
+	m.mu.Unlock()
+	if r != nil {
+		return r, nil
 	}
-	return engine.NewResource(named, m.cfg.Fenced)
+	named, err := m.cfg.Family.Resource(key)
+	if err != nil {
+		return nil, err
+	}
+	if m.cfg.Flight {
+		r = engine.NewFlight(named)
+	} else {
+		r = engine.NewResource(named, m.cfg.Fenced)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.known) >= knownKeys {
+		clear(m.known)
+	}
+	m.known[strings.Clone(key)] = r
+	return r, nil
 }

@@ -33,7 +33,7 @@ func TestP02_ClockIsMappedAnew(t *testing.T) {
 		if n := rec.count("enter"); n != 2 {
 			t.Errorf("%d enters; want the void one and another", n)
 		}
-		if off := m.clock.Load().us - time.Now().UnixMicro(); off < -1e6 || off > 1e6 {
+		if off := m.clock.sample.us - time.Now().UnixMicro(); off < -1e6 || off > 1e6 {
 			t.Errorf("the clock is still off by %d µs", off)
 		}
 		if n := rec.count("time"); n != 0 {
@@ -118,11 +118,12 @@ func TestP03_AbandonedReplyIsProcessed(t *testing.T) {
 		_, client := redistest.Bubble(t)
 		m := newLocks(t, client(), time.Minute)
 		res, _ := m.cfg.Family.Resource("k")
-		w := &waiter{req: engine.NewRequest(engine.NewResource(res, true), m.handle, 7, 1, time.Minute, 1), events: make(chan event, 1)}
+		w := &waiter{req: engine.NewRequest(engine.NewResource(res, true), m.handle, 7, 1, time.Minute, 1), told: make(chan struct{}, 1)}
 		m.waiters[7] = w
 		m.deliver([]engine.Grant{{Seq: 7, Term: time.Minute, Token: 5}, {Seq: 8, Term: time.Minute}}, time.Now())
 		select {
-		case e := <-w.events:
+		case <-w.told:
+			e := w.event
 			if e.kind != granted || e.token != 5 || time.Until(e.deadline) > time.Minute-margin(time.Minute) {
 				t.Errorf("got %+v; want the grant", e)
 			}

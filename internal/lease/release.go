@@ -3,7 +3,6 @@ package lease
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/leasehold-go/leasehold"
@@ -12,7 +11,7 @@ import (
 
 // fail is the error of an operation on a lease that is over. Called with the
 // lock, or once l.why can no longer change.
-func (l *Lease) fail(op string) error { return l.m.fail(op, l.req.Label, slices.Clone(l.why)...) }
+func (l *Lease) fail(op string) error { return l.m.fail(op, l.req.Label, l.why, l.cause) }
 
 // Release gives the lease back; op is how the package calls that.
 func (l *Lease) Release(op string) error {
@@ -58,7 +57,7 @@ func (l *Lease) end(why error) condition {
 	was := l.cond
 	l.cond = released
 	if was == held {
-		l.why = []error{why}
+		l.why = why
 		if l.cancel != nil {
 			l.cancel(l.fail("hold"))
 		}
@@ -84,8 +83,7 @@ func (l *Lease) abandon(why error) {
 // with the lease, if anything.
 func (l *Lease) leave() []error {
 	m := l.m
-	ctx, cancel := context.WithTimeout(context.Background(), engine.CallBound)
-	defer cancel()
+	ctx := m.bound.ctx()
 	resent := false
 	for n := 1; ; n++ {
 		sent := time.Now()

@@ -58,8 +58,12 @@ func (m *Manager) believe(w *waiter, msg engine.Message) {
 		m.mu.Unlock()
 		return
 	}
-	if msg.Landed != nil {
-		m.land(w, msg)
+	if w.req.Flight || msg.Landed != nil {
+		// Loads have results and locks have grants. The scripts send no other;
+		// whoever else may publish here must not end a wait as if it was held.
+		if w.req.Flight && msg.Landed != nil {
+			m.land(w, msg)
+		}
 		m.mu.Unlock()
 		return
 	}
@@ -67,7 +71,7 @@ func (m *Manager) believe(w *waiter, msg engine.Message) {
 	if from.After(now) {
 		from = now
 	}
-	term := min(msg.Term, w.req.TTL) // anybody may have sent it
+	term := min(msg.Term, w.req.TTL) // for the same reason
 	deadline := from.Add(term - margin(term))
 	switch {
 	case msg.Refused != 0:

@@ -12,11 +12,12 @@ import (
 
 // waiter is one attempt that may be granted by others.
 type waiter struct {
-	req    *engine.Request
-	events chan event // at most one is outstanding
-	stray  int64      // server µs until which a copy of its enter may arrive; its acquisition's own
+	req   *engine.Request
+	told  chan struct{} // of one: event is there
+	stray int64         // server µs until which a copy of its enter may arrive; its acquisition's own
 
 	// Guarded by the manager's lock.
+	event event
 	group *group          // once it is queued
 	early *engine.Message // a message that came before the queued reply
 }
@@ -45,19 +46,28 @@ type event struct {
 	record   *engine.Record
 }
 
-// tell hands a waiter its event. Where one is outstanding it is enough.
+// tell hands a waiter its event. Where one is outstanding it is enough. Called
+// with the lock.
 func (w *waiter) tell(e event) {
 	select {
-	case w.events <- e:
+	case w.told <- struct{}{}:
+		w.event = e
 	default:
 	}
+}
+
+// heard is the event that a waiter was told of.
+func (m *Manager) heard(w *waiter) event {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return w.event
 }
 
 // wait waits in the queue for the waiter's event.
 func (q *acquisition) wait(ctx context.Context) (event, *ended) {
 	select {
-	case e := <-q.w.events:
-		return e, nil
+	case <-q.w.told:
+		return q.m.heard(q.w), nil
 	case <-ctx.Done():
 		return event{}, q.left(ctx.Err())
 	case <-q.m.closing:

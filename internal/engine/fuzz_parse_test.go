@@ -1,0 +1,100 @@
+package engine_test
+
+import (
+	"encoding/binary"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/engine"
+	"github.com/leasehold-go/leasehold/internal/keys"
+)
+
+// integers makes what a script might answer of fuzzed bytes: small numbers of a
+// byte each, and eight bytes behind 0xff.
+func integers(data []byte) []int64 {
+	var all []int64
+	for len(data) > 0 && len(all) < 64 {
+		if data[0] != 0xff || len(data) < 9 {
+			all, data = append(all, int64(int8(data[0]))), data[1:]
+			continue
+		}
+		all, data = append(all, int64(binary.LittleEndian.Uint64(data[1:]))), data[9:]
+	}
+	return all
+}
+
+// Whatever a script of another version, or another's script, answers, its reply
+// is taken for what it may mean or refused, and ends no process.
+func FuzzReplies(f *testing.F) {
+	huge := append([]byte{0xff}, binary.LittleEndian.AppendUint64(nil, math.MaxInt64)...)
+	f.Add([]byte{1, 5, 10, 7, 0, 0}, "", byte(0))
+	f.Add([]byte{2, 5, 10, 1, 1, 1, 3, 10, 7}, "", byte(0))
+	f.Add([]byte{5, 10, 1, 1, 1, 1, 10, 7, 2, 0, 0}, "", byte(2))
+	f.Add([]byte{8, 5, 0, 0, 0}, "an envelope", byte(1))
+	f.Add([]byte{5, 10, 0, 8, 0, 7}, "7 1 S", byte(1))
+	f.Add([]byte{5, 10, 7, 1, 0, 0xfe, 0, 0xfe}, "h.1.1.1\x00v\x00f", byte(0))
+	f.Add([]byte{5, 10, 7, 1, 0, 0xfe, 0, 0xfe}, "hhhhhhhhh.1.1.1\x00\x00", byte(0))
+	f.Add(append([]byte{1, 5}, append(append(huge, huge...), 0, 0)...), "", byte(3))
+	res := engine.NewResource(keys.Resource{}, true)
+	flight := engine.NewFlight(keys.Resource{})
+	f.Fuzz(func(t *testing.T, data []byte, text string, n byte) {
+		v, texts := integers(data), strings.Split(text, "\x00")
+		if text == "" {
+			texts = nil
+		}
+		for _, r := range []*engine.Resource{res, flight} {
+			c := &engine.Call{Text: texts}
+			if got, err := engine.NewRequest(r, hereHandle, 1, 1, time.Minute, 1).ParseEnter(c, v); err == nil {
+				if got.Code < engine.Granted || got.Code > engine.Failed {
+					t.Errorf("code %d is none", got.Code)
+				}
+				if (got.Code == engine.Found || got.Code == engine.Failed) && len(texts) != 1 {
+					t.Errorf("code %d with %d texts", got.Code, len(texts))
+				}
+			}
+			if got, err := r.ParseAsk(c, v, int(n)); err == nil && len(got.Standings) != int(n) {
+				t.Errorf("%d standings of %d waiters", len(got.Standings), n)
+			}
+		}
+		if got, err := engine.ParseLeave(v); err == nil && len(v) > 2 && len(got.Grants) != (len(v)-2)/3 {
+			t.Errorf("%d grants in %v", len(got.Grants), v)
+		}
+		if got, err := engine.ParseLand(v); err == nil && (got.State < engine.LandLost || got.State > engine.LandAside) {
+			t.Errorf("state %d is none", got.State)
+		}
+		_, _ = engine.ParseRenew(v)
+		_, _ = engine.ParseInvalidate(v)
+		if got, err := engine.ParseInspect(v, texts); err == nil && (got.Kept < 0 || got.Failed < 0) {
+			t.Errorf("inspected %+v", got)
+		}
+	})
+}
+
+// Anybody who may publish on an inbox can send a message, and anybody who may
+// write the keys a record: such a text is understood or refused, no more.
+func FuzzMessages(f *testing.F) {
+	for _, s := range []string{
+		"1 1750000000000000 2000 7", "1 1750000000000000 -3 0", "1 1750000000000000 0 7 Svalue", "1 1 0 7 H", "1 1 0 7 A", "1 1 0 7 F",
+		"7 1 S", "7 2 Avalue", "1 1 1", "1  1 1 1", "-9223372036854775808 -9223372036854775808 -9223372036854775808 -1",
+		"9223372036854775808 1 1 1", "1 1 0 7 ", "1 1 0 7 X", "1 1 5 7 S", "NaN 1e3 0x10 +1",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if m, err := engine.ParseMessage(text); err == nil {
+			switch {
+			case m.Landed != nil && (m.Term != 0 || m.Refused != 0):
+				t.Errorf("%q is a grant and a record: %+v", text, m)
+			case m.Term < 0:
+				t.Errorf("%q grants for %v", text, m.Term)
+			case m.Landed != nil && len(m.Landed.Envelope) >= len(text):
+				t.Errorf("%q has an envelope of %d bytes", text, len(m.Landed.Envelope))
+			}
+		}
+		if token, r, err := engine.ParseRecord(text); err != nil && (token != 0 || r != engine.Record{}) {
+			t.Errorf("%q is %d, %+v and %v", text, token, r, err)
+		}
+	})
+}

@@ -1,0 +1,286 @@
+package engine_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/engine"
+	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/luascripts"
+)
+
+// fuzzed is a server for all inputs of a fuzz target in one process.
+type fuzzed struct {
+	*testing.T
+	rdb *redis.Client
+	eng *engine.Engine
+}
+
+func (z fuzzed) do(c *engine.Call) []int64 {
+	z.Helper()
+	v, err := z.eng.Do(context.Background(), c)
+	if err != nil {
+		z.Fatal(err)
+	}
+	return v
+}
+
+// serve starts a server for a target, whose inputs each find it empty: the
+// embedded one, with a clock that stands still, or with LEASEHOLD_FUZZ_SERVER=1 a
+// real one, which answers raw arguments by its own Lua.
+func serve(f *testing.F) func(t *testing.T) fuzzed {
+	var addr string
+	if os.Getenv("LEASEHOLD_FUZZ_SERVER") == "1" {
+		redistest.NeedServers(f)
+		addr = redistest.StartServer(f, redistest.Installed()[0]).Addr()
+	} else {
+		mini := redistest.Mini(f)
+		mini.SetTime(time.UnixMilli(1_750_000_000_123))
+		addr = mini.Addr()
+	}
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	f.Cleanup(func() { _ = rdb.Close() })
+	eng, err := engine.New(rdb)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return func(t *testing.T) fuzzed {
+		rdb.FlushAll(context.Background())
+		return fuzzed{t, rdb, eng}
+	}
+}
+
+// lasting is longer than an input takes; most is what the embedded server can
+// count in.
+const (
+	lasting = time.Minute
+	most    = 100 * 365 * 24 * time.Hour
+)
+
+// all keys there are, each of which has to expire.
+func (z fuzzed) expire() {
+	z.Helper()
+	ctx := context.Background()
+	for _, key := range z.rdb.Keys(ctx, "*").Val() {
+		if ms, err := z.rdb.Do(ctx, "PTTL", key).Int64(); err != nil || ms == -1 {
+			z.Errorf("%q never expires", key)
+		}
+	}
+}
+
+// Requests within the bounds of the public packages, at the edges of them too,
+// are answered without an error of the scripts, and leave nothing when they end.
+func FuzzRequests(f *testing.F) {
+	f.Add(1, 1, int64(time.Minute), int64(0), int64(0), 0, true)
+	f.Add(1, 1, int64(1<<63-1), int64(1<<53), int64(0), 1, true)
+	f.Add(1000, 100_000, int64(1<<63-1), int64(1<<62), int64(1), 1<<31, false)
+	f.Add(999, 1000, int64(100*time.Millisecond+1), int64(-1), int64(1<<53), 3, false)
+	f.Add(2, 1, int64(time.Hour), int64(1), int64(-1), -1, false)
+	server := serve(f)
+	f.Fuzz(func(t *testing.T, permits, limit int, ttl, void, ticket int64, waiters int, fenced bool) {
+		// What semaphore and mutex let through.
+		permits, limit = 1+abs(permits)%1000, 1+abs(limit)%100_000
+		if fenced {
+			permits, limit = 1, 1
+		}
+		permits = min(permits, limit)
+		term := time.Duration(max(ttl, int64(100*time.Millisecond)))
+		z := server(t)
+		kind := keys.Semaphore
+		if fenced {
+			kind = keys.Mutex
+		}
+		named, err := keys.Family{Kind: kind, Name: "n"}.Resource("k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		res := engine.NewResource(named, fenced)
+		r := engine.NewRequest(res, hereHandle, 1, permits, term, limit)
+		w := engine.NewRequest(res, thereHandle, 1<<63, permits, term, limit)
+		o := engine.EnterOptions{Wait: true, MaxWaiters: abs(waiters), Void: max(0, void)}
+		v := z.do(r.Enter(o))
+		reply, err := r.ParseEnter(nil, v)
+		if err != nil || (reply.Code != engine.Granted && reply.Code != engine.Void) {
+			t.Fatalf("answered %v, %v", v, err)
+		}
+		if o.Void == 0 && reply.Remaining < term.Truncate(time.Millisecond) {
+			t.Errorf("granted for %v; want %v", reply.Remaining, term)
+		}
+		o.Void, o.Ticket = 0, max(0, ticket)%(1<<53)
+		for _, x := range []*engine.Request{w, w} {
+			v := z.do(x.Enter(o))
+			if _, err := x.ParseEnter(nil, v); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c := res.Ask("", []*engine.Request{w})
+		if _, err := res.ParseAsk(c, z.do(c), 1); err != nil {
+			t.Fatal(err)
+		}
+		for _, x := range []*engine.Request{r, w} {
+			if _, err := engine.ParseRenew(z.do(x.Renew("", term))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		z.expire()
+		if used := z.rdb.ZCard(context.Background(), named.Part("holders")).Val(); used > int64(limit) {
+			t.Errorf("%d permits of %d are held", used, limit)
+		}
+		for _, x := range []*engine.Request{r, w, w} {
+			if _, err := engine.ParseLeave(z.do(x.Leave("", max(0, void)%(1<<53)))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		z.expire()
+		for _, part := range []string{"holders", "queue"} {
+			if n := z.rdb.Exists(context.Background(), named.Part(part)).Val(); n != 0 {
+				t.Errorf("%s is left", part)
+			}
+		}
+	})
+}
+
+func abs(n int) int { return max(n, -(n + 1)) }
+
+// What users hand in reaches the scripts as it is, whatever the bytes, and comes
+// back as it was.
+func FuzzPayloads(f *testing.F) {
+	f.Add([]byte("value"), "", "", int64(time.Minute), int64(0), uint64(7))
+	f.Add([]byte("\x00\r\n\xff$-1\r\n"), "value:", strings.Repeat("0", 40), int64(0), int64(time.Second), uint64(1<<53-1))
+	f.Add(bytes.Repeat([]byte{0x1b, 0}, 5<<10), strings.Repeat("%s\x00", 3<<10), "'..redis.call('FLUSHALL')..'", int64(-1), int64(1), uint64(0))
+	server := serve(f)
+	f.Fuzz(func(t *testing.T, payload []byte, seen, poisoned string, keep, remember int64, token uint64) {
+		z, ctx := server(t), context.Background()
+		kept, remembered := min(time.Duration(keep), most), min(max(0, time.Duration(remember)), most)
+		named, err := keys.Family{Kind: keys.Flight, Name: "n"}.Resource("k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		res := engine.NewFlight(named)
+		r := engine.NewRequest(res, hereHandle, 1, 1, time.Minute, 1)
+		w := engine.NewRequest(res, thereHandle, 2, 1, time.Minute, 1)
+		o := engine.EnterOptions{Void: 1 << 53, Wait: true, Look: engine.Look{Seen: seen, Poisoned: poisoned}}
+		enter := func(x *engine.Request, o engine.EnterOptions) engine.EnterReply {
+			c := x.Enter(o)
+			reply, err := x.ParseEnter(c, z.do(c))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return reply
+		}
+		first := enter(r, o)
+		second := enter(w, o)
+		if first.Code != engine.Granted || second.Code != engine.Queued || second.Token != first.Token {
+			t.Fatalf("answered %+v, then %+v", first, second)
+		}
+		l := engine.Landing{Prefix: "p", Suffix: string(payload), Keep: kept, Remember: remembered}
+		if _, err := engine.ParseLand(z.do(r.Land("", first.Token, 0, l))); err != nil {
+			t.Fatal(err)
+		}
+		w.Awaits = second.Token
+		c := res.Ask("", []*engine.Request{w})
+		asked, err := res.ParseAsk(c, z.do(c), 1)
+		if err != nil || asked.Standings[0].Code != engine.Found {
+			t.Fatalf("asked: %+v, %v", asked, err)
+		}
+		if _, _, err := engine.ParseRecord(asked.Standings[0].Text); err != nil {
+			t.Fatal(err)
+		}
+		c = res.Inspect()
+		v := z.do(c)
+		state, err := engine.ParseInspect(v, c.Text)
+		if err != nil || kept >= lasting && state.Bytes != 17+len(payload) || kept <= 0 && state.Bytes != 0 {
+			t.Fatalf("inspected %+v, %v", state, err)
+		}
+		got := enter(w, engine.EnterOptions{Void: 1 << 53})
+		if kept >= lasting && (got.Code != engine.Found || len(got.Text) != 17+len(payload) || got.Text[17:] != string(payload)) {
+			t.Errorf("came back as %d %q", got.Code, got.Text)
+		}
+		z.expire()
+		// And what a guard writes.
+		value, seenKey := "guard:{g}:value", "guard:{g}:seen"
+		token &= 1<<53 - 1
+		if v := z.do(engine.GuardSet(value, seenKey, strconv.FormatUint(token, 10), payload, max(0, kept))); v[0] != 1 {
+			t.Errorf("token %d is refused first", token)
+		}
+		if got := z.rdb.Get(ctx, value).Val(); got != string(payload) && (kept <= 0 || kept >= lasting) {
+			t.Errorf("%q came back as %q", payload, got)
+		}
+	})
+}
+
+var sources = []string{
+	luascripts.Enter, luascripts.Leave, luascripts.Ask, luascripts.Renew, luascripts.FlightEnter, luascripts.FlightAsk,
+	luascripts.FlightLeave, luascripts.FlightRenew, luascripts.FlightLand, luascripts.FlightInvalidate, luascripts.FlightInspect,
+	luascripts.GuardSet,
+}
+
+// Arguments that no version sends may be refused, with an error of the server.
+// They end no server, and overwrite no key that is not of the type that it has to
+// be; and of a cached value it can still be told what is there.
+func FuzzRawArguments(f *testing.F) {
+	member := "hhhhhhhhhhhhhhhhhhhhhh.1.1.1000.1"
+	for _, number := range []string{"1", "0", "-1", "", "abc", "nan", "inf", "-inf", "1e308", "1e-9", "0x10", " 5 ", "9223372036854775808", "99999999999999999999999", "\x00"} {
+		for i := range sources {
+			f.Add(byte(i), byte(i), strings.Join([]string{member, number, number, number, number, "1", number, number, "1"}, "\x01"))
+		}
+	}
+	for i := range sources {
+		f.Add(byte(i), byte(9), strings.Join([]string{strings.Repeat("\x00\r\n{}", 2<<10), "7", "", "v", "\xff", "-1", "5"}, "\x01"))
+		f.Add(byte(i), byte(9), "")
+	}
+	server := serve(f)
+	parts := []string{"holders", "queue", "alive", "fence", "value", "failure", "landed", "aside"}
+	f.Fuzz(func(t *testing.T, which, foreign byte, text string) {
+		z, ctx := server(t), context.Background()
+		source := sources[int(which)%len(sources)]
+		named, err := keys.Family{Kind: keys.Flight, Name: "n"}.Resource("k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := []string{"guard:{g}:value", "guard:{g}:seen"}
+		if source != luascripts.GuardSet {
+			all = nil
+			for _, part := range parts {
+				all = append(all, named.Part(part))
+			}
+		}
+		other := ""
+		if i := int(foreign) % 10; i < len(all) {
+			other = all[i]
+			z.rdb.HSet(ctx, other, "somebody", "else's")
+		}
+		args := strings.Split(text, "\x01")
+		words := make([]any, len(args))
+		for i, a := range args {
+			// A request for a million permits is a loop of a million.
+			if n, err := strconv.ParseFloat(strings.TrimSpace(a), 64); err == nil && i == 1 && n > 1000 && int(which)%len(sources) < 4 {
+				t.Skip()
+			}
+			words[i] = a
+		}
+		if err := z.rdb.Eval(ctx, source, all, words...).Err(); err != nil && err != redis.Nil {
+			if _, answered := err.(redis.Error); !answered {
+				t.Fatal(err)
+			}
+		}
+		if other != "" {
+			if got := z.rdb.HGetAll(ctx, other).Val(); len(got) != 1 {
+				t.Fatalf("what another kept in %q is %v", other, got)
+			}
+			return
+		}
+		c := engine.NewFlight(named).Inspect()
+		if _, err := engine.ParseInspect(z.do(c), c.Text); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

@@ -1,0 +1,167 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/leasehold-go/leasehold/internal/engine"
+	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+)
+
+func scriptConstants(t *testing.T) constants {
+	ms := func(name string) int64 { return engine.Constant(t, name).Milliseconds() }
+	return constants{
+		probation: ms("PROBATION"), alive: ms("ALIVE"), overdue: ms("OVERDUE"), fence: ms("FENCE"),
+		record: (5 * time.Second).Milliseconds(),
+	}
+}
+
+// Random calls of three handles on one key, each of which has to answer, publish
+// and leave behind what the reference says, to the last bit; on the embedded
+// server with a clock that stands still between the calls.
+func TestModelOfPermits(t *testing.T) {
+	c := scriptConstants(t)
+	for kind, fenced := range map[keys.Kind]bool{keys.Semaphore: false, keys.Mutex: true} {
+		t.Run(string(kind), func(t *testing.T) {
+			redistest.EachSingle(t, func(t *testing.T, target redistest.Target) {
+				t.Parallel()
+				s := newModelServer(t, target)
+				rapid.Check(t, func(rt *rapid.T) {
+					named := s.fresh(rt, kind)
+					res := engine.NewResource(named, fenced)
+					word := "limit"
+					if fenced {
+						word = "fence"
+					}
+					m := &permitMachine{res: res, tickets: map[uint64]int64{}}
+					m.machine = machine{modelServer: s, T: rt, model: newPermits(fenced, c)}
+					for _, part := range []string{"holders", "queue", "alive", word} {
+						m.names = append(m.names, named.Part(part))
+					}
+					m.read() // what a sequence that failed has left
+					rt.Repeat(map[string]func(*rapid.T){
+						"enter": m.enterNew, "enter again": m.enterAgain, "leave": m.leave, "ask": m.ask, "renew": m.renew,
+						"pass": m.pass, "pass some": m.pass, "enter more": m.enterNew, "leave more": m.leave, "word": m.setWord, "lose": m.loseOne,
+					})
+				})
+			})
+		})
+	}
+}
+
+type permitMachine struct {
+	machine
+	res     *engine.Resource
+	tickets map[uint64]int64 // of those who were queued once
+}
+
+func (m *permitMachine) fenced() bool { return m.res.Fenced }
+
+func on(r reference) *permits { return r.(*permits) }
+
+func ints(v []int64) outcome { return outcome{ints: v} }
+
+func (m *permitMachine) enterNew(t *rapid.T) {
+	handle := rapid.SampledFrom(modelHandles).Draw(t, "handle")
+	permits, limit := 1, 1
+	if !m.fenced() {
+		limit = rapid.IntRange(1, 4).Draw(t, "limit")
+		permits = rapid.IntRange(1, 4).Draw(t, "permits")
+	}
+	ttl := rapid.SampledFrom([]time.Duration{10 * time.Second, 500 * time.Millisecond, 2500 * time.Millisecond, time.Hour}).Draw(t, "ttl")
+	r := engine.NewRequest(m.res, handle, uint64(len(m.issued)+1), permits, ttl, limit)
+	m.issued = append(m.issued, r)
+	m.enter(t, r)
+}
+
+func (m *permitMachine) enterAgain(t *rapid.T) { m.enter(t, m.again(t)) }
+
+func (m *permitMachine) enter(t *rapid.T, r *engine.Request) {
+	o := engine.EnterOptions{
+		Wait:       rapid.IntRange(0, 3).Draw(t, "tries") < 3,
+		MaxWaiters: max(0, rapid.IntRange(-3, 3).Draw(t, "max")),
+	}
+	if rapid.IntRange(0, 5).Draw(t, "void") == 5 {
+		o.Void = m.clock() + rapid.SampledFrom([]int64{0, -1, 1, 5_000_000}).Draw(t, "void")
+	}
+	if ticket, ok := m.tickets[r.Seq]; ok && rapid.Bool().Draw(t, "old ticket") {
+		o.Ticket = ticket
+	}
+	what := fmt.Sprintf("enter %s: %d of %d for %v, %+v", name(r), r.Permits, r.Limit, r.TTL, o)
+	got := m.call(what, r.Enter(o), 1, func(ref reference) outcome {
+		return ints(on(ref).enter(r.Member(), entering{void: o.Void, ticket: o.Ticket, wait: o.Wait, max: o.MaxWaiters}))
+	})
+	reply, err := r.ParseEnter(nil, got.ints)
+	if err != nil {
+		m.Fatal(err)
+	}
+	if _, ok := m.tickets[r.Seq]; !ok && reply.Code == engine.Queued {
+		m.tickets[r.Seq] = reply.Now
+	}
+}
+
+func (m *permitMachine) leave(t *rapid.T) {
+	r := m.again(t)
+	void := int64(0)
+	if rapid.IntRange(0, 2).Draw(t, "stray") == 2 {
+		void = m.clock() + rapid.SampledFrom([]int64{5_000_000, 0, 1, 1_000}).Draw(t, "void")
+	}
+	got := m.call(fmt.Sprintf("leave %s, void %d", name(r), void), r.Leave("", void), 1, func(ref reference) outcome {
+		return ints(on(ref).leave(r.Member(), (void+999)/1000))
+	})
+	if _, err := engine.ParseLeave(got.ints); err != nil {
+		m.Fatal(err)
+	}
+}
+
+func (m *permitMachine) ask(t *rapid.T) {
+	first := m.again(t)
+	asked := []*engine.Request{first}
+	members := []string{first.Member()}
+	what := "ask " + name(first)
+	for _, r := range m.issued {
+		if r != first && r.Member()[0] == first.Member()[0] && rapid.Bool().Draw(t, "too") {
+			asked, members = append(asked, r), append(members, r.Member())
+			what += " " + name(r)
+		}
+	}
+	c := m.res.Ask("", asked)
+	got := m.call(what, c, 0, func(ref reference) outcome { return ints(on(ref).ask(members)) })
+	if _, err := m.res.ParseAsk(c, got.ints, len(asked)); err != nil {
+		m.Fatal(err)
+	}
+}
+
+func (m *permitMachine) renew(t *rapid.T) {
+	r := m.again(t)
+	ttl := rapid.SampledFrom([]time.Duration{r.TTL, r.TTL, time.Millisecond, 30 * time.Second}).Draw(t, "ttl")
+	got := m.call(fmt.Sprintf("renew %s for %v", name(r), ttl), r.Renew("", ttl), -1, func(ref reference) outcome {
+		return ints(on(ref).renew(r.Member(), ttl.Milliseconds()))
+	})
+	if _, err := engine.ParseRenew(got.ints); err != nil {
+		m.Fatal(err)
+	}
+}
+
+// setWord stores a limit, or sets the last token, as if the clock had been ahead.
+func (m *permitMachine) setWord(t *rapid.T) {
+	at := m.clock()
+	value, word := int64(rapid.IntRange(1, 4).Draw(t, "limit")), on(m.model).word
+	if m.fenced() {
+		value = at + time.Minute.Microseconds()
+	}
+	word.text, word.set, word.until = strconv.FormatInt(value, 10), true, at/1000+time.Hour.Milliseconds()
+	m.Logf("   %s is set to %d", word.name, value)
+	m.rdb.Set(context.Background(), m.names[3], value, 0)
+	m.rdb.PExpireAt(context.Background(), m.names[3], time.UnixMilli(word.until))
+}
+
+func (m *permitMachine) loseOne(t *rapid.T) {
+	m.lose(rapid.IntRange(0, 3).Draw(t, "key"))
+}

@@ -1,0 +1,307 @@
+package engine_test
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// permits is the reference of permits: who holds, who waits, and who gave up.
+type permits struct {
+	base
+	fenced             bool
+	held, queue, alive *cell
+	word               *cell // the last token, or the stored limit
+	own                string
+	told               []int64 // what the reply says of the caller's other waiters
+}
+
+func newPermits(fenced bool, c constants) *permits {
+	word := "limit"
+	if fenced {
+		word = "fence"
+	}
+	p := &permits{fenced: fenced}
+	p.c = c
+	p.adopt([]*cell{sortedSet("holders", true), sortedSet("queue", false), sortedSet("alive", true), {name: word}})
+	return p
+}
+
+func (p *permits) adopt(cells []*cell) {
+	p.cells, p.held, p.queue, p.alive, p.word = cells, cells[0], cells[1], cells[2], cells[3]
+}
+
+func (p *permits) clone() *permits {
+	q := *p
+	q.adopt(cloneCells(p.cells))
+	q.told = nil
+	return &q
+}
+
+// terms are what a request asks for, as its member tells them.
+type terms struct {
+	handle        string
+	seq           int64
+	permits       int
+	ttl           int64
+	limit         int
+	member        string
+	memberPermits []string
+}
+
+func parseTerms(member string) terms {
+	words := strings.Split(member, ".")
+	number := func(i int) int { n, _ := strconv.Atoi(words[i]); return n }
+	t := terms{handle: words[0], seq: int64(number(1)), permits: number(2), ttl: int64(number(3)), limit: number(4), member: member}
+	t.memberPermits = append(t.memberPermits, member)
+	for i := 2; i <= t.permits; i++ {
+		t.memberPermits = append(t.memberPermits, fmt.Sprintf("%s+%d", member, i))
+	}
+	return t
+}
+
+func (p *permits) used() int { return len(p.held.order(p.now+1, forever)) }
+
+func (p *permits) earliest() int64 {
+	if m, ends := p.held.first(p.now); m != "" {
+		return ends - p.now
+	}
+	return 0
+}
+
+func (p *permits) left(member string) int64 { return max(0, p.held.scores[member]-p.now) }
+
+// limit is the stored one where there is one, else the request's own.
+func (p *permits) limit(t terms) int {
+	if !p.fenced && p.word.set {
+		n, _ := strconv.Atoi(p.word.text)
+		return n
+	}
+	return t.limit
+}
+
+// issue makes a token, higher than the last and no lower than the clock.
+func (p *permits) issue() int64 {
+	last, _ := strconv.ParseInt(p.word.text, 10, 64)
+	token := max(last+1, p.us)
+	p.put(p.word, strconv.FormatInt(token, 10), p.c.fence)
+	return token
+}
+
+// token is the one of the lease that is held.
+func (p *permits) token() int64 {
+	if !p.fenced {
+		return 0
+	}
+	if !p.word.set {
+		return p.issue()
+	}
+	n, _ := strconv.ParseInt(p.word.text, 10, 64)
+	return n
+}
+
+func (p *permits) grant(t terms, term int64) (token int64) {
+	if p.fenced {
+		token = p.issue()
+	}
+	for _, m := range t.memberPermits {
+		p.held.scores[m] = p.now + term
+	}
+	p.held.keep(p.now + term)
+	return token
+}
+
+func (p *permits) unqueue(member string) {
+	p.queue.drop(member)
+	p.alive.drop(member)
+}
+
+// tidy forgets the dead and hands on what is free, in order.
+func (p *permits) tidy() {
+	p.held.drop(p.held.order(-forever, p.now)...)
+	p.forget(p.queue, p.alive)
+	for _, m := range p.queue.order(-forever, forever) {
+		t := parseTerms(m)
+		limit, life := p.limit(t), p.alive.scores[m]-p.now
+		switch {
+		case life <= 0:
+			p.unqueue(m)
+		case life <= p.c.overdue: // it may be dead: it keeps its place, no more
+		case t.permits > limit:
+			p.unqueue(m)
+			p.tell(t, int64(-limit), 0)
+		case p.used()+t.permits > limit:
+			return // nobody passes the head
+		default:
+			term := t.ttl
+			if t.handle != p.own {
+				term = min(term, p.c.probation)
+			}
+			token := p.grant(t, term)
+			p.unqueue(m)
+			p.tell(t, term, token)
+		}
+	}
+}
+
+// tell says in the reply, or by a message, what became of a waiter.
+func (p *permits) tell(t terms, what, token int64) {
+	if t.handle == p.own {
+		p.told = append(p.told, t.seq, what, token)
+		return
+	}
+	p.publish(t.handle, fmt.Sprintf("%d %d %d %d", t.seq, p.us, what, token))
+}
+
+func (p *permits) busy(code int64, limit int) []int64 {
+	reply := []int64{code, p.us, p.earliest(), int64(p.used()), int64(limit), int64(len(p.queue.scores))}
+	return append(reply, p.told...)
+}
+
+type entering struct {
+	void, ticket int64
+	wait         bool
+	max          int
+}
+
+func (p *permits) enter(member string, o entering) []int64 {
+	t := parseTerms(member)
+	p.own = t.handle
+	if o.void > 0 && p.us >= o.void {
+		return []int64{6, p.us, 0, 0, 0, 0}
+	}
+	limit, queued := p.limit(t), p.queue.has(member)
+	if left := p.left(member); left > 0 {
+		return []int64{1, p.us, left, p.token(), 0, 0}
+	}
+	if p.alive.has(member) && !queued {
+		return []int64{7, p.us, 0, 0, 0, 0} // given up
+	}
+	if t.permits > limit {
+		if queued {
+			p.unqueue(member)
+			p.tidy()
+		}
+		return p.busy(4, limit)
+	}
+	if !queued && p.used()+t.permits <= limit && !p.waitedFor() {
+		// The quickest way looks no further.
+		quick := !p.queue.exists() && !p.alive.exists() && t.permits == 1
+		if p.fenced {
+			quick = quick && !p.held.exists()
+		} else {
+			quick = quick && !p.word.set && len(p.held.scores) < limit && !p.held.has(member)
+		}
+		token := p.grant(t, t.ttl)
+		if !quick {
+			p.held.drop(p.held.order(-forever, p.now)...)
+			p.forget(p.queue, p.alive)
+		}
+		return []int64{1, p.us, t.ttl, token, 0, 0}
+	}
+	if !o.wait {
+		return p.busy(3, limit)
+	}
+	if !queued {
+		place := o.ticket
+		if place == 0 {
+			place = p.us
+			for _, s := range p.queue.scores {
+				place = max(place, s+1)
+			}
+		}
+		p.queue.scores[member] = place
+	}
+	p.alive.scores[member] = p.now + p.c.alive
+	p.queue.keep(p.now + p.c.alive)
+	p.alive.keep(p.now + p.c.alive)
+	p.tidy()
+	if left := p.left(member); left > 0 {
+		reply, others := []int64{1, p.us, left, 0, 0, 0}, []int64(nil)
+		for i := 0; i < len(p.told); i += 3 {
+			if p.told[i] == t.seq {
+				reply[3] = p.told[i+2]
+			} else {
+				others = append(others, p.told[i:i+3]...)
+			}
+		}
+		return append(reply, others...)
+	}
+	if !queued && o.max > 0 && len(p.queue.scores) > o.max {
+		p.unqueue(member)
+		return p.busy(5, limit)
+	}
+	return p.busy(2, limit)
+}
+
+// waitedFor: somebody waits who still counts as alive.
+func (p *permits) waitedFor() bool {
+	for m := range p.queue.scores {
+		if p.alive.scores[m] > p.now {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *permits) ask(members []string) []int64 {
+	p.own = parseTerms(members[0]).handle
+	p.queue.keep(p.now + p.c.alive)
+	p.alive.keep(p.now + p.c.alive)
+	for _, m := range members {
+		if p.queue.has(m) {
+			p.alive.scores[m] = p.now + p.c.alive
+			p.alive.keep(p.now + p.c.alive)
+		}
+	}
+	p.tidy()
+	limit := p.limit(parseTerms(members[0]))
+	reply := []int64{p.us, p.earliest(), int64(p.used()), int64(limit), int64(len(p.queue.scores))}
+	for _, m := range members {
+		switch left := p.left(m); {
+		case left > 0:
+			reply = append(reply, 1, left, p.token())
+		case p.queue.has(m):
+			reply = append(reply, 2, 0, 0)
+		default:
+			reply = append(reply, 0, 0, 0)
+		}
+	}
+	return append(reply, p.told...)
+}
+
+func (p *permits) leave(member string, void int64) []int64 {
+	t := parseTerms(member)
+	p.own = t.handle
+	state := int64(0)
+	switch {
+	case p.held.drop(t.memberPermits...) > 0:
+		if state = 1; void == 0 && !p.queue.exists() {
+			return []int64{1}
+		}
+	case p.queue.has(member):
+		p.unqueue(member)
+		state = 2
+	}
+	if void > p.now {
+		p.alive.scores[member] = void
+		p.alive.keep(void)
+	}
+	p.tidy()
+	return append([]int64{state, p.us}, p.told...)
+}
+
+func (p *permits) renew(member string, ttl int64) []int64 {
+	t := parseTerms(member)
+	left := p.left(member)
+	if left == 0 || ttl <= left {
+		return []int64{left}
+	}
+	p.held.keep(p.now + ttl)
+	for _, m := range t.memberPermits {
+		if p.held.has(m) {
+			p.held.scores[m] = max(p.held.scores[m], p.now+ttl)
+		}
+	}
+	return []int64{ttl}
+}

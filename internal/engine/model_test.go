@@ -1,0 +1,178 @@
+package engine_test
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// The references of the model tests: what the scripts have to do, in plain Go,
+// on plain maps. They are compared with the scripts after each call, so they say
+// also what is kept until when.
+
+// cell is one key of Redis: a sorted set, or a string. It is there as long as it
+// holds something and its time has not come.
+type cell struct {
+	name   string
+	scores map[string]int64 // of a sorted set; nil = it is a string
+	text   string
+	set    bool // of a string: it is there
+	until  int64
+	clock  bool // its scores are times (ms)
+}
+
+func sortedSet(name string, clock bool) *cell {
+	return &cell{name: name, scores: map[string]int64{}, clock: clock}
+}
+
+func (c *cell) exists() bool { return c.set || len(c.scores) > 0 }
+
+func (c *cell) clear() {
+	clear(c.scores)
+	c.text, c.set, c.until = "", false, 0
+}
+
+func (c *cell) drop(members ...string) (n int) {
+	for _, m := range members {
+		if _, ok := c.scores[m]; ok {
+			delete(c.scores, m)
+			n++
+		}
+	}
+	if len(c.scores) == 0 {
+		c.clear()
+	}
+	return n
+}
+
+// keep makes what is there live until at, and never shorter than it did.
+func (c *cell) keep(at int64) {
+	if c.exists() {
+		c.until = max(c.until, at)
+	}
+}
+
+func (c *cell) has(m string) bool { _, ok := c.scores[m]; return ok }
+
+// order is the members by score, where that lies between from and to.
+func (c *cell) order(from, to int64) []string {
+	var all []string
+	for m, s := range c.scores {
+		if s >= from && s <= to {
+			all = append(all, m)
+		}
+	}
+	slices.SortFunc(all, func(a, b string) int {
+		return cmp.Or(cmp.Compare(c.scores[a], c.scores[b]), strings.Compare(a, b))
+	})
+	return all
+}
+
+// first is the member with the lowest score after now, and that; "" = none.
+func (c *cell) first(now int64) (string, int64) {
+	if all := c.order(now+1, forever); len(all) > 0 {
+		return all[0], c.scores[all[0]]
+	}
+	return "", 0
+}
+
+const forever = int64(1) << 62
+
+func (c *cell) clone() *cell {
+	d := *c
+	d.scores = maps.Clone(c.scores)
+	return &d
+}
+
+// String is how the key is compared.
+func (c *cell) String() string {
+	switch {
+	case !c.exists():
+		return "-"
+	case c.scores == nil:
+		return fmt.Sprintf("%q until %d", c.text, c.until)
+	}
+	var b strings.Builder
+	for _, m := range c.order(-forever, forever) {
+		fmt.Fprintf(&b, "%s=%d ", m, c.scores[m])
+	}
+	return fmt.Sprintf("%suntil %d", &b, c.until)
+}
+
+// base is what the references have in common: the keys, the clock, and what a
+// call answers beside its reply.
+type base struct {
+	cells []*cell
+	us    int64 // the server's clock
+	now   int64 // the same in ms
+	keyMS int64 // the clock that keys expire by; see target.moments
+	sent  []string
+	c     constants
+}
+
+type constants struct{ probation, alive, overdue, fence, record int64 }
+
+// begin starts a call: keys whose time has come are gone.
+func (b *base) begin(at moment, gone func(until int64, at moment) bool) {
+	b.us, b.now, b.keyMS, b.sent = at.us, at.us/1000, at.key, nil
+	for _, c := range b.cells {
+		if c.exists() && gone(c.until, at) {
+			c.clear()
+		}
+	}
+}
+
+// put stores a string for so many ms.
+func (b *base) put(c *cell, text string, ms int64) { c.text, c.set, c.until = text, true, b.keyMS+ms }
+
+// publish tells a handle.
+func (b *base) publish(handle, text string) { b.sent = append(b.sent, handle+": "+text) }
+
+// forget drops those who gave no sign of life.
+func (b *base) forget(queue, alive *cell) {
+	gone := alive.order(-forever, b.now)
+	queue.drop(gone...)
+	alive.drop(gone...)
+}
+
+// times are the moments (ms) at which something changes by itself.
+func (b *base) times() []int64 {
+	var all []int64
+	for _, c := range b.cells {
+		if c.exists() {
+			all = append(all, c.until)
+		}
+		for _, s := range c.scores {
+			if c.clock {
+				all = append(all, s, s-b.c.overdue)
+			}
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// age is what time does to the keys, where the clock can't be set: what is to
+// come comes sooner.
+func (b *base) age(ms int64) {
+	for _, c := range b.cells {
+		for m := range c.scores {
+			if c.clock {
+				c.scores[m] -= ms
+			}
+		}
+		if c.exists() {
+			c.until -= ms
+		}
+	}
+}
+
+func cloneCells(cells []*cell) []*cell {
+	all := make([]*cell, len(cells))
+	for i, c := range cells {
+		all[i] = c.clone()
+	}
+	return all
+}
