@@ -5,15 +5,16 @@ type mutation struct {
 	name     string
 	file     string // of the module
 	old, new string // old is there exactly once
-	packages string // whose tests should notice
+	packages string // whose tests should notice, tried in this order
 	tests    string // which of them, a regular expression; "" = all
 	servers  bool   // they need real ones
 }
 
 const (
 	engine = "./internal/engine"
-	leases = "./internal/engine ./internal/lease"
-	cache  = "./singleflight"
+	leases = "./internal/engine ./internal/lease ./internal/simulation"
+	cache  = "./singleflight ./internal/simulation"
+	loads  = "./internal/engine ./singleflight ./internal/simulation"
 )
 
 // cacheTests are all but the fault tests, which take longer.
@@ -203,8 +204,23 @@ var client = []mutation{
 	},
 	{
 		name: "a new clock after a void reply", file: "internal/lease/clock.go",
-		old: "us <= old.latest(got) && old.latest(got) < s.latest(got)", new: "true",
+		old: "!c.known || got.Sub(old.got) >= clockAge || us > old.latest(got) || old.latest(got) >= s.latest(got)", new: "!c.known || old == s",
 		packages: leases,
+	},
+	{
+		name: "a load's result is no grant", file: "internal/lease/settle.go",
+		old: "if w.req.Flight && msg.Landed != nil {", new: "if msg.Landed != nil {",
+		packages: leases,
+	},
+	{
+		name: "a message claims no more than the TTL", file: "internal/lease/settle.go",
+		old: "term := min(msg.Term, w.req.TTL)", new: "term := msg.Term",
+		packages: leases,
+	},
+	{
+		name: "a sign of life keeps its key from living for ever", file: "luascripts/ask.lua",
+		old: "  keep(A, now + ALIVE) -- again, where the key was gone", new: "",
+		packages: engine,
 	},
 	{
 		name: "one ask for all waiters", file: "internal/lease/wait.go",

@@ -153,11 +153,22 @@ func (m mutation) try(work string) (by string, err error) {
 
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
+	for _, pkg := range strings.Fields(m.packages) {
+		if by, err = m.test(ctx, work, pkg); by != "" || err != nil {
+			return by, err
+		}
+	}
+	return "", nil
+}
+
+// test runs the tests of one package on the mutant, and returns the first that
+// failed, "" where none did.
+func (m mutation) test(ctx context.Context, work, pkg string) (by string, err error) {
 	args := []string{"test", "-count=1", "-timeout=90s", "-failfast"}
 	if m.tests != "" {
 		args = append(args, "-run", m.tests)
 	}
-	cmd := exec.CommandContext(ctx, "go", append(args, strings.Fields(m.packages)...)...)
+	cmd := exec.CommandContext(ctx, "go", append(args, pkg)...)
 	cmd.Dir = work
 	cmd.Env = append(os.Environ(), "LEASEHOLD_SEEDS=10", "LEASEHOLD_REQUIRE_SERVERS=")
 	servers := filepath.Join(work, "none") // the embedded one will do, and is quicker

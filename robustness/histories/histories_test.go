@@ -1,0 +1,155 @@
+package histories
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/robustness/internal/check"
+	"github.com/leasehold-go/leasehold/robustness/internal/fleet"
+	"github.com/leasehold-go/leasehold/robustness/internal/history"
+)
+
+const (
+	runs     = 10
+	span     = 2 * time.Second  // that a run takes at least
+	longest  = 15 * time.Second // and goes on for, until each of its keys has enough operations
+	patience = 20 * time.Second // with a model, for one key
+)
+
+// Processes do everything at random while faults strike, and no model and no
+// sweep refuses what they saw.
+func TestHistories(t *testing.T) {
+	redistest.NeedServers(t)
+	faults, err := fleet.Named(setting("LEASEHOLD_FAULTS", "all"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	seed := firstSeed(t)
+	var all table
+	t.Run("runs", func(t *testing.T) {
+		for i := range number(t, "LEASEHOLD_RUNS", runs) {
+			seed := seed + i
+			fault := faults[seed%uint64(len(faults))]
+			t.Run(fmt.Sprintf("%s-%d", fault.Name, seed), func(t *testing.T) {
+				t.Parallel()
+				all.add(fault.Name, run(t, fault, seed))
+			})
+		}
+	})
+	t.Logf("\n%s", all.String())
+	if dir, ok := os.LookupEnv("LEASEHOLD_OUT"); ok {
+		if err := os.WriteFile(filepath.Join(dir, "table.md"), []byte(all.String()), 0o644); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func run(t *testing.T, fault fleet.Fault, seed uint64) *check.Report {
+	f := fleet.Start(t, fleet.Config{Seed: seed, Fault: fault, Version: version(t, seed)})
+	began := time.Now()
+	for time.Since(began) < span || f.Fewest() < check.Enough && time.Since(began) < longest {
+		f.Strike()
+	}
+	h := f.Finish()
+	r := check.All(h, patience)
+	t.Logf("%d histories, %d operations, in %v", r.Histories, r.Operations, time.Since(began).Round(time.Millisecond))
+	if len(r.Violations) > 0 || t.Failed() {
+		t.Logf("again: LEASEHOLD_SEED=%d LEASEHOLD_FAULTS=%s LEASEHOLD_SERVER=%s LEASEHOLD_RUNS=1", seed, fault.Name, h.Terms.Server)
+		save(t, h, r)
+	}
+	tell(t, r)
+	return r
+}
+
+// version is the server for a run.
+func version(t *testing.T, seed uint64) redistest.Version {
+	all := redistest.NeedServers(t)
+	name, given := os.LookupEnv("LEASEHOLD_SERVER")
+	if name == "any" {
+		return all[seed%uint64(len(all))]
+	}
+	if !given {
+		name = "redis-8.0"
+	}
+	for _, v := range all {
+		if strings.HasPrefix(v.Name, name) {
+			return v
+		}
+	}
+	if given {
+		t.Fatalf("no server %q is installed", name)
+	}
+	return redistest.Newest(t)
+}
+
+// tell fails the test with what a history came to.
+func tell(t *testing.T, r *check.Report) {
+	t.Helper()
+	for i, v := range r.Violations {
+		if i == 20 {
+			t.Errorf("and %d more", len(r.Violations)-i)
+			break
+		}
+		t.Error(v)
+	}
+}
+
+// save keeps a history, with a drawing for each key that a model refuses.
+func save(t *testing.T, h *history.History, r *check.Report) {
+	t.Helper()
+	dir := setting("LEASEHOLD_OUT", "")
+	if dir == "" {
+		var err error
+		if dir, err = os.MkdirTemp("", "histories-"); err != nil {
+			t.Error(err)
+			return
+		}
+	}
+	base := filepath.Join(dir, fmt.Sprintf("%s-%d", h.Terms.Fault, h.Terms.Seed))
+	out, err := os.Create(base + ".jsonl")
+	if err == nil {
+		err = h.Write(out)
+		if e := out.Close(); err == nil {
+			err = e
+		}
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	t.Logf("saved as %s.jsonl; LEASEHOLD_HISTORY=… checks it again", base)
+	for _, d := range r.Failed {
+		if err := d.Save(base + "-" + d.Key + ".html"); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A history that was saved is checked again.
+func TestSavedHistory(t *testing.T) {
+	path, ok := os.LookupEnv("LEASEHOLD_HISTORY")
+	if !ok {
+		t.Skip("LEASEHOLD_HISTORY names none")
+	}
+	in, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	h, err := history.ReadFrom(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := check.All(h, patience)
+	t.Logf("%d histories, %d operations", r.Histories, r.Operations)
+	for _, d := range r.Failed {
+		if err := d.Save(strings.TrimSuffix(path, ".jsonl") + "-" + d.Key + ".html"); err != nil {
+			t.Error(err)
+		}
+	}
+	tell(t, r)
+}

@@ -1,0 +1,35 @@
+package histories
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+func setting(name, otherwise string) string {
+	if text, ok := os.LookupEnv(name); ok {
+		return text
+	}
+	return otherwise
+}
+
+func number(tb testing.TB, name string, otherwise uint64) uint64 {
+	tb.Helper()
+	n, err := strconv.ParseUint(setting(name, fmt.Sprint(otherwise)), 10, 64)
+	if err != nil {
+		tb.Fatalf("%s: %v", name, err)
+	}
+	return n
+}
+
+// firstSeed is short, since people have to copy it.
+func firstSeed(tb testing.TB) uint64 {
+	tb.Helper()
+	return number(tb, "LEASEHOLD_SEED", uint64(rand.Uint32()))
+}

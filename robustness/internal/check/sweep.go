@@ -1,0 +1,229 @@
+package check
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/leasehold-go/leasehold/robustness/internal/history"
+)
+
+// edge is where the number of permits believed in changes.
+type edge struct {
+	at   int64
+	n    int
+	what *history.Operation
+}
+
+func sortEdges(edges []edge) {
+	slices.SortFunc(edges, func(a, b edge) int {
+		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.n, b.n)) // ends first
+	})
+}
+
+// most goes along the edges and calls each time that there are more than limit.
+func most(edges []edge, limit int, beyond func(at edge, n int)) {
+	sortEdges(edges)
+	n := 0
+	for _, e := range edges {
+		if n += e.n; n > limit && e.n > 0 {
+			beyond(e, n)
+		}
+	}
+}
+
+// cap checks that no more permits than limit are believed in at any moment. What
+// a server may have forgotten counts no longer; it is counted by itself.
+func (r *Report) cap(h *history.History, op string, limit int) {
+	for _, key := range keysOf(h, op) {
+		var promised, believed []edge
+		for _, l := range h.Leases(op, key) {
+			n := max(l.Permits, 1)
+			if l.Until <= l.Return {
+				continue
+			}
+			believed = append(believed, edge{l.Return, n, l.Operation}, edge{l.Until, -n, l.Operation})
+			if to := h.Forgotten(key, l.At, l.Until); to > l.Return {
+				promised = append(promised, edge{l.Return, n, l.Operation}, edge{to, -n, l.Operation})
+			}
+		}
+		most(promised, limit, func(at edge, n int) {
+			r.bad("cap", key, "%d permits of %d believed in when %s %s returned at %d", n, limit, op, name(at.what), at.at)
+		})
+		if len(h.Losses) > 0 {
+			most(believed, limit, func(edge, int) { r.Overlaps++ })
+		}
+	}
+}
+
+// tokens checks that a lock asked for after another one was granted has a higher
+// token, and that no two have the same.
+func (r *Report) tokens(h *history.History) {
+	for _, key := range keysOf(h, history.Lock) {
+		locks := h.Leases(history.Lock, key)
+		returned := slices.Clone(locks)
+		slices.SortFunc(returned, func(a, b history.Lease) int { return cmp.Compare(a.Return, b.Return) })
+		seen := map[uint64]*history.Operation{}
+		highest, i := uint64(0), 0
+		for _, l := range locks { // by call
+			for ; i < len(returned) && returned[i].Return < l.At; i++ {
+				highest = max(highest, returned[i].Token)
+			}
+			if l.Token <= highest {
+				r.bad("token order", key, "lock %s got %d after %d had been granted", name(l.Operation), l.Token, highest)
+			}
+			if other := seen[l.Token]; other != nil {
+				r.bad("token order", key, "%s and %s both got %d", name(other), name(l.Operation), l.Token)
+			}
+			seen[l.Token] = l.Operation
+		}
+	}
+}
+
+// writes checks that the guard accepted no write after one with a newer token,
+// and refused none without reason.
+func (r *Report) writes(h *history.History) {
+	for _, key := range keysOf(h, history.Write) {
+		var called, returned []*history.Operation // that were, or may have been, written
+		var all []*history.Operation
+		for _, o := range h.Ops {
+			if o.Op != history.Write || o.Key != key {
+				continue
+			}
+			all = append(all, o)
+			if o.Succeeded() {
+				returned = append(returned, o)
+			}
+			if o.Class != history.Fenced {
+				called = append(called, o)
+			}
+		}
+		slices.SortFunc(returned, func(a, b *history.Operation) int { return cmp.Compare(a.Return, b.Return) })
+		highest, i := uint64(0), 0
+		for _, o := range all {
+			for ; i < len(returned) && returned[i].Return < o.At; i++ {
+				highest = max(highest, returned[i].Event.Token)
+			}
+			if !o.Succeeded() {
+				continue
+			}
+			r.Accepted++
+			if o.Event.Token < highest {
+				r.Stale++
+				r.bad("stale write", key, "write %s with %d was accepted after one with %d", name(o), o.Event.Token, highest)
+			}
+		}
+		slices.SortFunc(all, func(a, b *history.Operation) int { return cmp.Compare(a.Return, b.Return) })
+		highest, i = 0, 0
+		for _, o := range all {
+			for ; i < len(called) && called[i].At < o.Return; i++ {
+				highest = max(highest, called[i].Event.Token)
+			}
+			if o.Class != history.Fenced {
+				continue
+			}
+			r.Refused++
+			if highest <= o.Event.Token {
+				r.bad("refused write", key, "write %s with %d was refused, the highest before was %d", name(o), o.Event.Token, highest)
+			}
+		}
+	}
+}
+
+// belief checks that clients believe in leases no longer than they may: to a
+// margin before the TTL counted from the call, by what the lease itself says,
+// and by when its Context ended. A process that did not run can't be told.
+func (r *Report) belief(h *history.History) {
+	margin := max(10*time.Millisecond, h.Terms.TTL/50)
+	for _, op := range []string{history.Acquire, history.Lock} {
+		for _, l := range h.Leases(op, "") {
+			if beyond := l.Ahead - (h.Terms.TTL - margin); beyond > 0 {
+				r.bad("deadline", l.Key, "%s %s: the deadline lay %v beyond the TTL less the margin", op, name(l.Operation), beyond)
+			}
+			r.told(h, op, l)
+			if l.Late == 0 {
+				continue
+			}
+			away := h.AwayFor(l.Worker, l.Until-int64(time.Second), l.Until+l.Late)
+			if l.Late > away+int64(lateness) {
+				r.bad("belief", l.Key, "%s %s was believed in for %v beyond its deadline, and its process was away for %v",
+					op, name(l.Operation), time.Duration(l.Late), time.Duration(away))
+			}
+			r.Late = max(r.Late, time.Duration(l.Late))
+		}
+	}
+}
+
+// told checks that nobody believes for another TTL in a lease that is gone: no
+// renewal can have succeeded since.
+func (r *Report) told(h *history.History, op string, l history.Lease) {
+	for _, x := range h.Losses {
+		gone := (x.Key == "" || x.Key == l.Key) && !x.Revives && l.Return < x.From
+		if beyond := l.Until - x.To - int64(h.Terms.TTL); gone && beyond > 0 {
+			r.bad("told", l.Key, "%s %s was believed in for %v more than a TTL after it was gone", op, name(l.Operation), time.Duration(beyond))
+			return
+		}
+	}
+}
+
+// lateness is what a busy machine may add to a timer of a process that runs.
+const lateness = 100 * time.Millisecond
+
+// served finds the longest wait once the last fault was over, and those who were
+// not served at all: a call that did not return, a client of the last round all of
+// whose tries failed.
+func (r *Report) served(h *history.History) {
+	if h.Healed == 0 {
+		return
+	}
+	type client struct {
+		worker string
+		number int
+	}
+	since := map[client]int64{}               // its first try in the last round
+	failed := map[client]*history.Operation{} // its last one, until one succeeds
+	for _, o := range h.Ops {                 // by call
+		switch o.Op {
+		case history.Acquire, history.Lock, history.Read, history.Invalidate:
+		default:
+			continue
+		}
+		if _, killed := h.Kills[o.Worker]; killed {
+			continue
+		}
+		c, asked := client{o.Worker, o.Client}, o.At
+		if o.Final {
+			if first, again := since[c]; again {
+				asked = first
+			}
+			since[c], failed[c] = asked, o
+		}
+		switch {
+		case o.Return == history.Forever:
+			r.bad("served", o.Key, "%s %s did not return", o.Op, name(o))
+			delete(failed, c)
+		case o.Succeeded():
+			if o.Return > h.Healed {
+				r.Delay = max(r.Delay, time.Duration(o.Return-max(asked, h.Healed)))
+			}
+			delete(failed, c)
+		}
+	}
+	for _, o := range failed {
+		r.bad("served", o.Key, "%s %s failed after all faults were over: %s", o.Op, name(o), o.Text)
+	}
+}
+
+// outcomes checks that no call failed in a way that nobody expects.
+func (r *Report) outcomes(h *history.History) {
+	for _, o := range h.Ops {
+		switch {
+		case o.Class == history.Other:
+			r.bad("outcome", o.Key, "%s %s: %s", o.Op, name(o), o.Text)
+		case o.Op == history.Close && o.Return != history.Forever && o.Class != history.OK:
+			r.bad("outcome", o.Key, "close: %s", o.Text)
+		case o.Class == history.Unavailable && h.Terms.Quiet && !h.StoodStill(o.At, o.Return, 100*time.Millisecond):
+			r.bad("outcome", o.Key, "%s %s: %s", o.Op, name(o), o.Text)
+		}
+	}
+}

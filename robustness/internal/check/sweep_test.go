@@ -1,0 +1,85 @@
+package check
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/leasehold-go/leasehold/robustness/internal/history"
+)
+
+func TestServed(t *testing.T) {
+	s := newStory(t)
+	s.moment(history.Event{Kind: history.Healed, At: 100})
+	a := s.acquire("w1", 50, 130, 1)
+	s.release("w1", a, 140, 141)
+	if r := s.is(); r.Delay != 30_000_000 {
+		t.Errorf("served after %v", r.Delay)
+	}
+	s.op("w1", 150, 160, history.Event{Op: history.Lock, Key: "m0", Client: 7, Final: true}, history.Event{Class: history.Unavailable, Text: "no answer"})
+	s.is("served")
+	s.op("w1", 170, 200, history.Event{Op: history.Read, Keys: []string{"c0"}, Client: 8, Final: true}, history.Event{})
+	s.is("served") // that was another client
+	s.op("w1", 170, 250, history.Event{Op: history.Lock, Key: "m0", Client: 7, Final: true}, history.Event{Token: 1, Deadline: 900 * ms})
+	s.op("w1", 260, 261, history.Event{Op: history.Unlock, Key: "m0", For: s.last, Deadline: 900 * ms}, history.Event{})
+	if r := s.is(); r.Delay != 100_000_000 {
+		t.Errorf("served after %v", r.Delay)
+	}
+
+	s = newStory(t)
+	s.moment(history.Event{Kind: history.Healed, At: 100})
+	s.op("w1", 50, -1, history.Event{Op: history.Read, Keys: []string{"c0"}}, history.Event{})
+	s.is("served")
+}
+
+func TestOutcomes(t *testing.T) {
+	s := newStory(t)
+	s.op("w1", 0, 1, history.Event{Op: history.Lock, Key: "m0"}, history.Event{Class: history.Unavailable})
+	s.is()
+	s.terms.Quiet = true
+	s.is("outcome")
+
+	s = newStory(t)
+	s.op("w1", 0, 1, history.Event{Op: history.Lock, Key: "m0"}, history.Event{Class: history.Other, Text: "what is that"})
+	s.is("outcome")
+}
+
+// A model that comes to no end fails the run.
+func TestUnknownIsAViolation(t *testing.T) {
+	s := newStory(t)
+	for i := range int64(200) {
+		a := s.lock("w1", 10*i, 10*i+5, uint64(i+1))
+		s.unlock("w1", a, 10*i+6, 10*i+7)
+	}
+	h, err := history.New(s.terms, s.events)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := All(h, 1); len(r.Violations) != 1 || r.Violations[0].Rule != "model" || len(r.Failed) != 1 {
+		t.Errorf("violations: %v", r.Violations)
+	}
+}
+
+// What is saved is what is read.
+func TestSavedHistoryIsTheSame(t *testing.T) {
+	s := newStory(t)
+	a := s.lock("w1", 0, 1, 7)
+	b := s.lock("w2", 5, 6, 8)
+	s.unlock("w1", a, 10, 15)
+	s.unlock("w2", b, 20, 21)
+	h, err := history.New(s.terms, s.events)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file bytes.Buffer
+	if err := h.Write(&file); err != nil {
+		t.Fatal(err)
+	}
+	again, err := history.ReadFrom(&file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.events = again.Events
+	if s.is("model", "cap"); again.Terms != h.Terms {
+		t.Errorf("terms %v, not %v", again.Terms, h.Terms)
+	}
+}

@@ -1,0 +1,249 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/robustness/internal/history"
+)
+
+// Config says what a Fleet is.
+type Config struct {
+	Seed    uint64
+	Fault   Fault
+	Version redistest.Version
+	Workers int // processes; 0 = 3
+}
+
+// Fleet is workers, their server, and what lies between. Its methods are for the
+// goroutine of the test.
+type Fleet struct {
+	tb     testing.TB
+	cfg    Config
+	terms  history.Terms
+	family string
+	store  string
+	rng    *rand.Rand
+
+	server  *redistest.Server // that the workers use now
+	replica *redistest.Server // of a failover
+	admin   *redis.Client     // of server, through no proxy
+	workers []*member
+	reading sync.WaitGroup
+
+	mu     sync.Mutex
+	events []history.Event
+	calls  map[string]map[int]history.Event // open, by worker
+	counts map[string]int
+}
+
+// member is a place among the workers: who is killed has a successor in it.
+type member struct {
+	name  string
+	proxy *redistest.Proxy
+	child *redistest.Child
+	read  chan struct{} // closed when all that it said has been read
+}
+
+// Start starts the server and the workers, which begin at once.
+func Start(tb testing.TB, cfg Config) *Fleet {
+	tb.Helper()
+	if cfg.Workers == 0 {
+		cfg.Workers = 3
+	}
+	rng := rand.New(rand.NewPCG(cfg.Seed, 1))
+	f := &Fleet{
+		tb: tb, cfg: cfg, rng: rng,
+		family: redistest.Name(tb), store: redistest.Shared(tb, cfg.Version).Addr(),
+		calls: map[string]map[int]history.Event{}, counts: map[string]int{},
+	}
+	f.terms = history.Terms{
+		Seed: cfg.Seed, Fault: cfg.Fault.Name, Server: cfg.Version.Name, Quiet: cfg.Fault.quiet,
+		Limit: 2 + rng.IntN(3), TTL: f.between(300*time.Millisecond, 800*time.Millisecond).Truncate(time.Millisecond),
+	}
+	if cfg.Fault.pair {
+		f.server, f.replica = redistest.StartPair(tb, cfg.Version)
+	} else {
+		f.server = redistest.StartServer(tb, cfg.Version, cfg.Fault.args...)
+	}
+	f.admin = f.server.Client()
+	tb.Cleanup(f.reading.Wait) // after the workers were ended; nobody speaks up later
+	for i := range cfg.Workers {
+		m := &member{name: fmt.Sprint("w", i+1), proxy: redistest.NewProxy(tb, f.server.Addr())}
+		f.workers = append(f.workers, m)
+		f.hire(m)
+	}
+	for _, m := range f.workers {
+		m.child.Send("go")
+	}
+	if cfg.Fault.quiet {
+		ctx, stop := context.WithCancel(context.Background())
+		tb.Cleanup(stop)
+		rdb := f.server.Client()
+		f.reading.Go(func() { f.probe(ctx, rdb) })
+	}
+	return f
+}
+
+// probe tells when the server, or this process with its proxies, does not run.
+// Under faults that nobody should notice that excuses who did.
+func (f *Fleet) probe(ctx context.Context, rdb *redis.Client) {
+	const slow = 20 * time.Millisecond
+	for ctx.Err() == nil {
+		at := history.Now()
+		_ = rdb.Ping(ctx).Err()
+		time.Sleep(5 * time.Millisecond)
+		if now := history.Now(); now-at > int64(slow) {
+			f.note(history.Event{Kind: history.Stall, Worker: "server", At: at, Until: now})
+		}
+	}
+}
+
+// hire starts the process of a place.
+func (f *Fleet) hire(m *member) {
+	f.tb.Helper()
+	s := spec{
+		Worker: m.name, Seed: f.rng.Uint64(), Addr: m.proxy.Addr(), Store: f.store, Family: f.family, Terms: f.terms,
+	}
+	m.child = redistest.StartChild(f.tb, child, s.String())
+	m.read = make(chan struct{})
+	name, c, read := m.name, m.child, m.read
+	f.reading.Go(func() { defer close(read); f.listen(name, c) })
+}
+
+// silence is how long a worker may say nothing.
+const silence = 2 * time.Minute
+
+// listen reads what a worker says until it ends.
+func (f *Fleet) listen(name string, c *redistest.Child) {
+	for finished := false; ; {
+		line, err := c.LineWithin(silence)
+		if err != nil {
+			if !finished && !f.killed(name) {
+				f.tb.Errorf("worker %s ended unasked: %v", name, err)
+			}
+			if err != io.EOF {
+				f.tb.Errorf("worker %s: %v", name, err)
+			}
+			return
+		}
+		e, err := history.Parse([]byte(line))
+		if err != nil {
+			continue // the kill cut its last line
+		}
+		finished = finished || e.Kind == history.Done // the pulse may have the last word
+		f.note(e)
+	}
+}
+
+func (f *Fleet) killed(name string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, e := range f.events {
+		if e.Kind == history.Kill && e.Worker == name {
+			return true
+		}
+	}
+	return false
+}
+
+// note takes an event into the history.
+func (f *Fleet) note(e history.Event) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.events = append(f.events, e)
+	switch e.Kind {
+	case history.Call:
+		if f.calls[e.Worker] == nil {
+			f.calls[e.Worker] = map[int]history.Event{}
+		}
+		f.calls[e.Worker][e.ID] = e
+	case history.Return:
+		call := f.calls[e.Worker][e.ID]
+		delete(f.calls[e.Worker], e.ID)
+		switch call.Op {
+		case history.Acquire, history.Lock:
+			if e.Class == history.OK {
+				f.counts[call.Key] += 2 // its grant and its end
+			}
+		case history.Write:
+			f.counts[call.Key]++
+		case history.Read:
+			for key := range e.Values {
+				f.counts[key]++
+			}
+		case history.Invalidate:
+			for _, key := range call.Keys {
+				f.counts[key]++
+			}
+		}
+	}
+}
+
+// Fewest is the number of operations of the key that has the fewest so far.
+func (f *Fleet) Fewest() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	fewest := f.counts["s0"]
+	for _, key := range Keys() {
+		fewest = min(fewest, f.counts[key])
+	}
+	return fewest
+}
+
+// Strike has the fault strike once and returns when that is over and healed.
+func (f *Fleet) Strike() {
+	f.tb.Helper()
+	fault := f.cfg.Fault
+	if len(fault.mix) > 0 {
+		fault = fault.mix[f.rng.IntN(len(fault.mix))]
+	}
+	from := history.Now()
+	fault.strike(f)
+	f.note(history.Event{Kind: history.Struck, At: from, Until: history.Now(), Fault: fault.Name})
+	f.sleep(20*time.Millisecond, 150*time.Millisecond)
+}
+
+// Finish lets the workers use every key once more, now that no fault strikes, and
+// returns what has happened.
+func (f *Fleet) Finish() *history.History {
+	f.tb.Helper()
+	f.note(history.Event{Kind: history.Healed, At: history.Now()})
+	f.sleep(100*time.Millisecond, 200*time.Millisecond)
+	for _, m := range f.workers {
+		m.child.Send("finish")
+	}
+	for _, m := range f.workers {
+		<-m.read
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	h, err := history.New(f.terms, f.events)
+	if err != nil {
+		f.tb.Fatal(err)
+	}
+	return h
+}
+
+func (f *Fleet) between(lo, hi time.Duration) time.Duration {
+	return lo + time.Duration(f.rng.Int64N(int64(hi-lo)))
+}
+
+func (f *Fleet) sleep(lo, hi time.Duration) { time.Sleep(f.between(lo, hi)) }
+
+// some are one of the workers, or all of them.
+func (f *Fleet) some() []*member {
+	if f.rng.IntN(3) == 0 {
+		return f.workers
+	}
+	i := f.rng.IntN(len(f.workers))
+	return f.workers[i : i+1]
+}

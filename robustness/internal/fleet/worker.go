@@ -1,0 +1,223 @@
+package fleet
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/mutex"
+	"github.com/leasehold-go/leasehold/robustness/internal/history"
+	"github.com/leasehold-go/leasehold/semaphore"
+	"github.com/leasehold-go/leasehold/singleflight"
+)
+
+const child = "fleet worker"
+
+func init() { redistest.RegisterChild(child, work) }
+
+// worker is one process: clients of each primitive, each of them a goroutine.
+type worker struct {
+	spec
+	sem   *semaphore.Semaphore
+	mtx   *mutex.Mutex
+	group *singleflight.Group[string]
+	guard *mutex.Guard
+
+	last   atomic.Int64  // ID given to an operation
+	finish chan struct{} // closed when the parent has had enough
+
+	mu  sync.Mutex
+	out *os.File
+}
+
+// work is a worker's life. Its argument is a spec; on its standard input it gets
+// "go", and "finish" later; on its output it writes events.
+func work(args []string) int {
+	w := &worker{out: os.Stdout, finish: make(chan struct{})}
+	if err := json.Unmarshal([]byte(args[0]), &w.spec); err != nil {
+		return fail(err)
+	}
+	rdb := redis.NewClient(&redis.Options{
+		Addr: w.Addr, PoolSize: 30, MaxRetries: 1,
+		DialTimeout: 500 * time.Millisecond, ReadTimeout: 400 * time.Millisecond, WriteTimeout: 400 * time.Millisecond,
+	})
+	defer rdb.Close()
+	store := redis.NewClient(&redis.Options{Addr: w.Store})
+	defer store.Close()
+	if err := w.open(rdb, store); err != nil {
+		return fail(err)
+	}
+	orders := bufio.NewScanner(os.Stdin)
+	if !orders.Scan() { // all begin together
+		return 0
+	}
+	go func() {
+		orders.Scan()
+		close(w.finish)
+	}()
+	go w.pulse()
+
+	var clients sync.WaitGroup
+	for i, turn := range []func(*client){
+		(*client).useSemaphore, (*client).useSemaphore, (*client).useMutex, (*client).useMutex, (*client).useValue, (*client).useValue,
+	} {
+		c := &client{worker: w, number: i + 1, rng: rand.New(rand.NewPCG(w.Seed, uint64(i)))}
+		clients.Go(func() {
+			for !w.finished() {
+				turn(c)
+				time.Sleep(time.Duration(c.rng.IntN(12_000)) * time.Microsecond)
+			}
+		})
+	}
+	clients.Wait()
+	w.lastRound()
+	for _, closing := range []func(context.Context) error{w.sem.Close, w.mtx.Close, w.group.Close} {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		id := w.call(history.Event{Op: history.Close})
+		w.returned(id, history.Event{}, closing(ctx))
+		cancel()
+	}
+	w.tell(history.Event{Kind: history.Done, At: history.Now()})
+	return 0
+}
+
+// patience is how long a call may take once all faults are over. That it takes
+// long is seen in the figures; this only keeps a test from hanging.
+const patience = 30 * time.Second
+
+func fail(err error) int {
+	fmt.Fprintln(os.Stderr, "worker:", err)
+	return 1
+}
+
+func (w *worker) open(rdb, store *redis.Client) (err error) {
+	ttl := w.Terms.TTL
+	w.sem, err = semaphore.New(rdb, semaphore.Config{Name: w.Family, Limit: w.Terms.Limit, TTL: ttl})
+	if err != nil {
+		return err
+	}
+	if w.mtx, err = mutex.New(rdb, mutex.Config{Name: w.Family, TTL: ttl}); err != nil {
+		return err
+	}
+	w.guard = mutex.NewGuard(store, w.Family)
+	cfg := singleflight.Config[string]{Name: w.Family, TTL: valueTTL, LeaseTTL: ttl}
+	switch w.Seed % 3 { // processes of one fleet may differ in this
+	case 1:
+		cfg.StaleFor = 200 * time.Millisecond
+	case 2:
+		cfg.EarlyRefresh = 1
+	}
+	w.group, err = singleflight.New(rdb, cfg)
+	return err
+}
+
+func (w *worker) finished() bool {
+	select {
+	case <-w.finish:
+		return true
+	default:
+		return false
+	}
+}
+
+// lastRound uses every key until that has succeeded once more: no fault strikes
+// any longer, but the machine may stand still for a moment.
+func (w *worker) lastRound() {
+	till := time.Now().Add(patience)
+	var all sync.WaitGroup
+	for i, key := range Keys() {
+		c := &client{worker: w, number: 100 + i, final: true, rng: rand.New(rand.NewPCG(w.Seed, uint64(100+i)))}
+		all.Go(func() {
+			for c.use(key) != nil && time.Now().Before(till) {
+				time.Sleep(10 * time.Millisecond)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// pulse tells when this process did not run for a while.
+func (w *worker) pulse() {
+	const beat, missed = 2 * time.Millisecond, 10 * time.Millisecond
+	for last := history.Now(); ; {
+		time.Sleep(beat)
+		now := history.Now()
+		if now-last > int64(missed) {
+			w.tell(history.Event{Kind: history.Stall, At: last, Until: now})
+		}
+		last = now
+	}
+}
+
+// tell writes an event at once: what a killed process has done is known.
+func (w *worker) tell(e history.Event) {
+	e.Worker = w.Worker
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, _ = w.out.Write(e.Line()) // whoever doesn't read any more is gone
+}
+
+// call tells that an operation begins, and gives it an ID.
+func (w *worker) call(e history.Event) int {
+	e.Kind, e.ID, e.At = history.Call, int(w.last.Add(1)), history.Now()
+	w.tell(e)
+	return e.ID
+}
+
+// returned tells what the operation came to.
+func (w *worker) returned(id int, e history.Event, err error) {
+	e.Kind, e.ID, e.At = history.Return, id, history.Now()
+	if e.Class = class(err); err != nil {
+		e.Text = err.Error()
+	}
+	w.tell(e)
+}
+
+// watch tells when ctx ends by itself. What it returns ends the watch.
+func (w *worker) watch(id int, ctx context.Context, deadline func() time.Time) func() bool {
+	return context.AfterFunc(ctx, func() {
+		e := history.Event{Kind: history.Ended, ID: id, At: history.Now(), Text: fmt.Sprint(context.Cause(ctx))}
+		if deadline != nil {
+			e.Deadline = history.At(deadline())
+		}
+		w.tell(e)
+	})
+}
+
+func class(err error) string {
+	switch {
+	case err == nil:
+		return history.OK
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return history.Timeout
+	case errors.Is(err, leasehold.ErrFenced):
+		return history.Fenced
+	case errors.Is(err, leasehold.ErrReleased):
+		return history.Released
+	case errors.Is(err, leasehold.ErrBusy):
+		return history.Busy
+	case errors.Is(err, leasehold.ErrUnavailable):
+		return history.Unavailable
+	case strings.Contains(err.Error(), errGaveUp.Error()):
+		return history.LoadFailed
+	case errors.Is(err, leasehold.ErrLost):
+		return history.Lost
+	}
+	return history.Other
+}
+
+// errGaveUp is how a loader fails that heeds its ctx. In other processes it is
+// but a text.
+var errGaveUp = errors.New("the loader gave up")

@@ -1,0 +1,143 @@
+package history
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"time"
+)
+
+// Forever is the end of what has none.
+const Forever = math.MaxInt64
+
+// Terms are what the clients of a history agreed on.
+type Terms struct {
+	Seed   uint64        `json:"seed"`
+	Fault  string        `json:"fault"`
+	Server string        `json:"server"`
+	Limit  int           `json:"limit"` // of every semaphore
+	TTL    time.Duration `json:"ttl"`   // of every lease
+	Quiet  bool          `json:"quiet"` // the faults are such that no call may say "unavailable"
+}
+
+// Operation is a call and what came of it.
+type Operation struct {
+	Event         // of its call
+	Return  int64 // Forever where there was none
+	Class   string
+	Text    string
+	Token   uint64
+	Values  map[string]string
+	Expires int64 // Deadline of the lease when it was granted
+	Ended   int64 // when its Context had ended by itself; Forever where it didn't
+	Last    int64 // Deadline of the lease at that moment
+}
+
+// Succeeded reports whether it returned without an error.
+func (o *Operation) Succeeded() bool { return o.Return != Forever && o.Class == OK }
+
+// Span is a stretch of time.
+type Span struct{ From, To int64 }
+
+// Loss is a stretch of time in which the server forgot leases.
+type Loss struct {
+	Span
+	Key     string // "" = all
+	Revives bool   // older values may be back
+}
+
+// History is all that is known of a run.
+type History struct {
+	Terms  Terms
+	Events []Event
+
+	Ops    []*Operation // by call
+	Kills  map[string]int64
+	Away   map[string][]Span // when a worker did not run, as it saw itself or was made to
+	Losses []Loss
+	Struck []Span
+	Healed int64 // 0 where it wasn't
+}
+
+// New makes a history of events in any order.
+func New(terms Terms, events []Event) (*History, error) {
+	h := &History{Terms: terms, Events: events, Kills: map[string]int64{}, Away: map[string][]Span{}}
+	type name struct {
+		worker string
+		id     int
+	}
+	ops := map[name]*Operation{}
+	for _, e := range events {
+		switch e.Kind {
+		case Call:
+			op := &Operation{Event: e, Return: Forever, Ended: Forever}
+			ops[name{e.Worker, e.ID}] = op
+			h.Ops = append(h.Ops, op)
+		case Kill:
+			h.Kills[e.Worker] = e.At
+		case Stop, Stall:
+			h.Away[e.Worker] = append(h.Away[e.Worker], Span{e.At, e.Until})
+		case Forget:
+			h.Losses = append(h.Losses, Loss{Span{e.At, e.Until}, e.Key, e.Revives})
+		case Struck:
+			h.Struck = append(h.Struck, Span{e.At, e.Until})
+		case Healed:
+			h.Healed = e.At
+		}
+	}
+	for _, e := range events {
+		if e.Kind != Return && e.Kind != Ended {
+			continue
+		}
+		op := ops[name{e.Worker, e.ID}]
+		if op == nil {
+			return nil, fmt.Errorf("worker %s tells of operation %d, which it did not begin", e.Worker, e.ID)
+		}
+		if e.Kind == Ended {
+			op.Ended, op.Last = e.At, e.Deadline
+			continue
+		}
+		op.Return, op.Class, op.Text, op.Token, op.Values, op.Expires = e.At, e.Class, e.Text, e.Token, e.Values, e.Deadline
+	}
+	slices.SortStableFunc(h.Ops, func(a, b *Operation) int { return cmp.Compare(a.At, b.At) })
+	return h, nil
+}
+
+// Write saves it: a line of terms, and a line an event.
+func (h *History) Write(w io.Writer) error {
+	out := bufio.NewWriter(w)
+	terms, err := json.Marshal(h.Terms)
+	if err != nil {
+		return err
+	}
+	_, _ = out.Write(append(terms, '\n'))
+	for _, e := range h.Events {
+		_, _ = out.Write(e.Line())
+	}
+	return out.Flush()
+}
+
+// ReadFrom reads what Write has saved.
+func ReadFrom(r io.Reader) (*History, error) {
+	in := json.NewDecoder(r)
+	var terms Terms
+	if err := in.Decode(&terms); err != nil {
+		return nil, fmt.Errorf("the terms of a history: %w", err)
+	}
+	var events []Event
+	for {
+		var e Event
+		switch err := in.Decode(&e); err {
+		case nil:
+			events = append(events, e)
+		case io.EOF:
+			return New(terms, events)
+		default:
+			return nil, fmt.Errorf("event %d of a history: %w", len(events)+1, err)
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package history
+
+import "time"
+
+// Lease is what a client believed to hold.
+type Lease struct {
+	*Operation               // that got it
+	Until      int64         // until when its client believed in it: the end, exclusively
+	Gone       int64         // when the server had surely let go; Forever where nobody knows
+	Ahead      time.Duration // how far off its deadline was at most
+	Late       int64         // how long the client believed in it beyond its deadline
+}
+
+// Leases are those that were granted on a key, or on all keys where it is "".
+func (h *History) Leases(op, key string) []Lease {
+	ends := map[string]map[int]*Operation{}
+	for _, o := range h.Ops {
+		if (o.Op == Release || o.Op == Unlock) && o.For != 0 {
+			if ends[o.Worker] == nil {
+				ends[o.Worker] = map[int]*Operation{}
+			}
+			ends[o.Worker][o.For] = o
+		}
+	}
+	var all []Lease
+	for _, o := range h.Ops {
+		if o.Op == op && o.Succeeded() && (key == "" || o.Key == key) {
+			all = append(all, h.lease(o, ends[o.Worker][o.ID]))
+		}
+	}
+	return all
+}
+
+func (h *History) lease(o, end *Operation) Lease {
+	l := Lease{Operation: o, Until: o.Ended, Gone: Forever}
+	deadline := o.Last
+	l.Ahead = time.Duration(o.Expires - o.Return)
+	if end != nil {
+		l.Ahead = max(l.Ahead, end.Ahead)
+	}
+	if end != nil && end.At < l.Until {
+		l.Until, deadline = end.At, end.Deadline
+	}
+	if end != nil && end.Succeeded() {
+		l.Gone = end.Return
+	}
+	if at, killed := h.Kills[o.Worker]; killed && at < l.Until {
+		// What its last renewal came to nobody knows, nor whether it ran.
+		l.Until, deadline = min(at, o.Expires), 0
+	}
+	if deadline != 0 && l.Until > deadline {
+		// It may have been told late because it did not run. That is judged by
+		// itself: what matters to others is when it had to stop.
+		l.Late = l.Until - deadline
+		l.Until = deadline
+	}
+	l.Until = max(l.Until, o.Return)
+	return l
+}
+
+// StoodStill reports whether at some moment between from and to one of the processes
+// did not run for longer than d: the machine may have stood still.
+func (h *History) StoodStill(from, to int64, d time.Duration) bool {
+	for worker := range h.Away {
+		if h.AwayFor(worker, from, to) > int64(d) {
+			return true
+		}
+	}
+	return false
+}
+
+// AwayFor is how long a worker did not run between two moments.
+func (h *History) AwayFor(worker string, from, to int64) int64 {
+	var sum int64
+	for _, s := range h.Away[worker] {
+		if lo, hi := max(s.From, from), min(s.To, to); hi > lo {
+			sum += hi - lo
+		}
+	}
+	return sum
+}
+
+// Forgotten is until when a grant on a key that was asked for at from and
+// believed in until to counted: less than to where the server may have forgotten
+// it.
+func (h *History) Forgotten(key string, from, to int64) int64 {
+	for _, l := range h.Losses {
+		if (l.Key == "" || l.Key == key) && from < l.To && l.From < to {
+			to = l.From
+		}
+	}
+	return to
+}

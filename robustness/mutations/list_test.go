@@ -1,0 +1,26 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A mutation that no longer applies guards nothing.
+func TestMutationsApply(t *testing.T) {
+	names := map[string]bool{}
+	for _, m := range mutations {
+		if names[m.name] {
+			t.Errorf("%s: there are two of that name", m.name)
+		}
+		names[m.name] = true
+		text, err := os.ReadFile(filepath.Join("../..", filepath.FromSlash(m.file)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(string(text), m.old); n != 1 || m.old == m.new {
+			t.Errorf("%s: what is to be taken out of %s is there %d times", m.name, m.file, n)
+		}
+	}
+}

@@ -1,0 +1,331 @@
+package peers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+// report is the table of what happened.
+type report struct{ rows []string }
+
+type verdict string
+
+const (
+	right verdict = "right"
+	wrong verdict = "**wrong**"
+)
+
+// keyInAnError is a name that redistest made.
+var keyInAnError = regexp.MustCompile(`peers/[a-z0-9-]+`)
+
+func (r *report) add(recipe string, lib library, v verdict, what string, args ...any) {
+	text := keyInAnError.ReplaceAllString(fmt.Sprintf(what, args...), "peers/k")
+	r.rows = append(r.rows, fmt.Sprintf("| %s | %s | %s | %s |", recipe, lib.name, v, text))
+}
+
+// trial is one recipe with one library: its locks go through the proxy, those of
+// another process don't.
+type trial struct {
+	*testing.T
+	*report
+	lib    library
+	proxy  *redistest.Proxy
+	locker locker
+	other  locker
+	key    string
+}
+
+// ttl is redsync's default.
+const ttl = 8 * time.Second
+
+// TestRecipes prints what happened, and fails only where leasehold was wrong.
+func TestRecipes(t *testing.T) {
+	redistest.NeedServers(t)
+	r := &report{}
+	for _, recipe := range []struct {
+		name string
+		run  func(*trial, string)
+		more []library
+	}{
+		{"1 the acquire's reply is lost", lostAcquireReply, nil},
+		{"2 the release's reply is lost", lostReleaseReply, nil},
+		{"5 cancelled in the call", cancelledMidCall, nil},
+		{"7 extended after the end", extendedAfterTheEnd, []library{redsyncNX}},
+		{"14 Redis answers with errors", redisErrs, nil},
+		{"14 the same, to a waiter", redisErrsToAWaiter, nil},
+	} {
+		for _, lib := range append(libraries[:len(libraries):len(libraries)], recipe.more...) {
+			t.Run(recipe.name+"/"+lib.name, func(t *testing.T) { recipe.run(newTrial(t, r, lib), recipe.name) })
+		}
+	}
+	table := "| recipe | library | verdict | what happened |\n|---|---|---|---|\n" + strings.Join(r.rows, "\n")
+	var uses []string
+	for _, lib := range libraries {
+		uses = append(uses, lib.name+" with "+lib.as)
+	}
+	fmt.Printf("\n%s\n\nTTL %v; go-redis %s with its defaults. Used as: %s.\n\n", table, ttl, redis.Version(), strings.Join(uses, "; "))
+	for _, row := range r.rows {
+		if strings.Contains(row, "| leasehold") && !strings.Contains(row, string("| "+right+" |")) {
+			t.Error(row)
+		}
+	}
+}
+
+func newTrial(t *testing.T, r *report, lib library) *trial {
+	t.Helper()
+	versions := redistest.Installed()
+	server := redistest.Shared(t, versions[0])
+	p := redistest.NewProxy(t, server.Addr())
+	c := &trial{T: t, report: r, lib: lib, proxy: p, key: redistest.Name(t)}
+	c.locker = lib.open(t, p.Client(), ttl)
+	c.other = lib.open(t, server.Client(), ttl)
+	// The scripts are known from here on.
+	h, err := c.locker.try(context.Background(), c.key+"-warm")
+	if err == nil {
+		err = h.unlock()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.ResetCounts()
+	return c
+}
+
+func seconds(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) }
+
+// scripts are the commands by which they take and give back: SET NX, and scripts.
+// Nothing else runs on a trial's proxy, so that the first is the one.
+var scripts = redistest.Named("EVALSHA", "EVAL", "SET", "SETNX")
+
+// untilFree is how long another process has to wait for the lock.
+func (c *trial) untilFree() (time.Duration, bool) {
+	began := time.Now()
+	for time.Since(began) < 3*ttl {
+		h, err := c.other.try(context.Background(), c.key)
+		if err == nil {
+			_ = h.unlock()
+			return time.Since(began), true
+		}
+		if !busy(err) {
+			c.Fatal(err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return 3 * ttl, false
+}
+
+func lostAcquireReply(c *trial, recipe string) {
+	fault := c.proxy.EatReply(scripts, 1)
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(context.Background(), 3*ttl)
+	defer cancel()
+	h, err := c.locker.lock(ctx, c.key)
+	took := time.Since(began)
+	fault.Wait()
+	if err != nil {
+		stuck, _ := c.untilFree()
+		c.add(recipe, c.lib, wrong, "failed after %s (%v); the lock was taken for %s more", seconds(took), err, seconds(stuck))
+		return
+	}
+	_, err = c.other.try(context.Background(), c.key)
+	if !busy(err) {
+		c.add(recipe, c.lib, wrong, "locked after %s, and another process could lock it too: %v", seconds(took), err)
+		return
+	}
+	unlocked := h.unlock()
+	v := right
+	if unlocked != nil {
+		v = wrong
+	}
+	c.add(recipe, c.lib, v, "locked after %s (%s), unlock: %v", seconds(took), c.sent(), orFine(unlocked))
+}
+
+func orFine(err error) string {
+	if err == nil {
+		return "fine"
+	}
+	return fmt.Sprintf("“%v”", err)
+}
+
+// sent is how many commands went out, hello and the like aside.
+func (c *trial) sent() string { return fmt.Sprintf("%d commands", c.commands()) }
+
+func (c *trial) commands() (n int) {
+	for name, k := range c.proxy.Commands() {
+		switch name {
+		case "HELLO", "CLIENT", "SUBSCRIBE", "UNSUBSCRIBE", "PING":
+		default:
+			n += k
+		}
+	}
+	return n
+}
+
+func lostReleaseReply(c *trial, recipe string) {
+	h, err := c.locker.lock(context.Background(), c.key)
+	if err != nil {
+		c.Fatal(err)
+	}
+	fault := c.proxy.EatReply(scripts, 1)
+	err = h.unlock()
+	fault.Wait()
+	stuck, free := c.untilFree()
+	v := right
+	if err != nil || !free {
+		v = wrong
+	}
+	c.add(recipe, c.lib, v, "unlock said: %s; it was free after %s", orFine(err), seconds(stuck))
+}
+
+// cancelledMidCall: the server has run the command, the reply is under way, and
+// the caller cancels.
+func cancelledMidCall(c *trial, recipe string) {
+	fault := c.proxy.HoldReply(scripts, 1)
+	defer fault.Release()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	type result struct {
+		h   held
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		h, err := c.locker.lock(ctx, c.key)
+		done <- result{h, err}
+	}()
+	fault.Wait()
+	cancelled := time.Now()
+	cancel()
+	r := <-done
+	back := time.Since(cancelled)
+	if r.err == nil {
+		c.add(recipe, c.lib, right, "returned the lock %s after the cancellation", seconds(back))
+		return
+	}
+	_, free := c.untilFree()
+	stuck := time.Since(cancelled)
+	v := right
+	if !free || stuck > time.Second {
+		v = wrong
+	}
+	c.add(recipe, c.lib, v, "returned %s after the cancellation with “%v”; the lock was free %s after it", seconds(back), r.err, seconds(stuck))
+}
+
+// extendedAfterTheEnd: the lock has expired, another process had it and gave it
+// back; then its former owner extends it.
+func extendedAfterTheEnd(c *trial, recipe string) {
+	const short = 300 * time.Millisecond
+	former := c.lib.open(c.T, c.proxy.Client(), short)
+	h, err := former.lock(context.Background(), c.key)
+	if err != nil {
+		c.Fatal(err)
+	}
+	c.proxy.Cut(true, true) // a holder that doesn't hear
+	time.Sleep(2 * short)
+	next, err := c.other.try(context.Background(), c.key)
+	if err == nil {
+		err = next.unlock()
+	}
+	if err != nil {
+		c.Fatal(err)
+	}
+	c.proxy.Heal()
+	holds, err := h.extend(ttl)
+	stuck, _ := c.untilFree()
+	v := right
+	if holds || stuck > time.Second {
+		v = wrong
+	}
+	c.add(recipe, c.lib, v, "extend said: %s; another process could lock after %s", orFine(err), seconds(stuck))
+}
+
+// failing is a server that can be made to answer everything with an error.
+func (c *trial) failing() (locker, func(string)) {
+	mini := redistest.Mini(c.T)
+	c.proxy.SetUpstream(mini.Addr())
+	c.proxy.CloseAll()
+	c.Cleanup(func() { mini.SetError("") })
+	return c.lib.open(c.T, c.proxy.Client(), ttl), func(text string) { mini.SetError(text) }
+}
+
+const loading = "LOADING Redis is loading the dataset in memory"
+
+// patience is how long a call may go on at most, and hurry is how many commands a
+// second make a busy loop: each of them waits 50 ms or more between two tries,
+// and go-redis repeats a command that was refused three times.
+const (
+	patience = 30 * time.Second
+	hurry    = 100
+)
+
+func redisErrs(c *trial, recipe string) {
+	locker, fail := c.failing()
+	fail(loading)
+	c.proxy.ResetCounts()
+	c.judgeFailing(recipe, time.Now(), func(ctx context.Context) error {
+		_, err := locker.lock(ctx, c.key)
+		return err
+	}, fail, locker)
+}
+
+func redisErrsToAWaiter(c *trial, recipe string) {
+	locker, fail := c.failing()
+	h, err := locker.lock(context.Background(), c.key)
+	if err != nil {
+		c.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() {
+		_, err := locker.lock(ctx, c.key)
+		done <- err
+	}()
+	time.Sleep(300 * time.Millisecond) // until it waits
+	fail(loading)
+	c.proxy.ResetCounts()
+	c.judgeFailing(recipe, time.Now(), func(context.Context) error { return <-done }, fail, locker)
+	_ = h.unlock()
+}
+
+func (c *trial) judgeFailing(recipe string, began time.Time, call func(context.Context) error, fail func(string), locker locker) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	err := call(ctx)
+	took, sent := time.Since(began), c.commands()
+	rate := float64(sent) / max(took.Seconds(), 1)
+	v := right
+	if err == nil || errors.Is(err, context.DeadlineExceeded) && took >= patience || rate > hurry {
+		v = wrong
+	}
+	fail("")
+	// What it held when the errors began may last until its TTL is over.
+	var retry error
+	for ends := time.Now().Add(2 * ttl); time.Now().Before(ends); time.Sleep(50 * time.Millisecond) {
+		var after held
+		if after, retry = locker.try(context.Background(), c.key); retry == nil {
+			_ = after.unlock()
+			break
+		}
+	}
+	if retry != nil {
+		v = wrong
+	}
+	text := "no error"
+	if err != nil {
+		text = strings.SplitN(err.Error(), "\n", 2)[0]
+	}
+	c.add(recipe, c.lib, v, "ended after %s with “%s”; %d commands, %.0f a second; locked again afterwards: %s",
+		seconds(took), text, sent, rate, orFine(retry))
+}
