@@ -1,0 +1,109 @@
+package simulation
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/mutex"
+	"github.com/leasehold-go/leasehold/semaphore"
+	"github.com/leasehold-go/leasehold/singleflight"
+)
+
+// client is one process of the fleet: it shares nothing with its successor.
+type client struct {
+	number int
+	rdb    *redis.Client
+	line   *line
+	sem    *semaphore.Semaphore
+	mtx    *mutex.Mutex
+	group  *singleflight.Group[string]
+	ctx    context.Context // ends with the client's death, and with the run
+	kill   context.CancelFunc
+
+	// Guarded by the world's lock.
+	dead    bool
+	closing bool
+}
+
+func (w *world) newClient(number int) *client {
+	c := &client{number: number, line: w.net.line(number)}
+	c.ctx, c.kill = context.WithCancel(context.Background())
+	c.rdb = w.client(func(o *redis.Options) {
+		o.Dialer = c.line.Dial
+		o.DisableIdentity = true
+		o.ReadBufferSize, o.WriteBufferSize = 4<<10, 4<<10
+		o.ReadTimeout = []time.Duration{0, 700 * time.Millisecond, 1700 * time.Millisecond, 4 * time.Second}[number%4]
+	})
+	var err error
+	if c.sem, err = semaphore.New(c.rdb, semaphore.Config{Name: "sim", Limit: permits, TTL: semTTL}); err != nil {
+		w.tb.Fatal(err)
+	}
+	if c.mtx, err = mutex.New(c.rdb, mutex.Config{Name: "sim", TTL: mtxTTL}); err != nil {
+		w.tb.Fatal(err)
+	}
+	cfg := singleflight.Config[string]{
+		Name: "sim", TTL: valueTTL, LeaseTTL: flightTTL, Jitter: -1,
+		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	}
+	switch number % 4 {
+	case 0:
+		cfg.StaleFor, cfg.EarlyRefresh = time.Second, 1
+	case 1:
+		cfg.ErrorTTL, cfg.StaleIfError = errorTTL, 2*time.Second
+	case 2:
+		cfg.StaleFor, cfg.SoftTimeout = time.Second, 150*time.Millisecond
+	}
+	if c.group, err = singleflight.New(c.rdb, cfg); err != nil {
+		w.tb.Fatal(err)
+	}
+	w.ever = append(w.ever, c)
+	return c
+}
+
+// living lists the clients that there are.
+func (w *world) living() []*client {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var all []*client
+	for _, c := range w.fleet {
+		if c != nil {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// die ends a client as a crash would: from now on it believes nothing.
+func (w *world) die(c *client) {
+	w.mu.Lock()
+	c.dead = true
+	w.fleet[c.number] = nil
+	w.leases.died(c)
+	w.flights.died(c)
+	w.mu.Unlock()
+	c.line.die()
+	c.kill()
+	_ = c.rdb.Close()
+}
+
+// shut closes a client's handles, which must succeed in time on a good network.
+func (w *world) shut(c *client) {
+	began := time.Now()
+	good := w.good(c, began)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for what, closer := range map[string]interface{ Close(context.Context) error }{"semaphore": c.sem, "mutex": c.mtx, "group": c.group} {
+		err := closer.Close(ctx)
+		if err != nil && !c.isDead(w) && !w.over() {
+			w.fail("L2", "client %d: %s.Close: %v", c.number, what, err)
+		}
+	}
+	if d := time.Since(began); d > 15*time.Second && good && w.calm(began, time.Now()) && !w.over() {
+		w.fail("L2", "client %d: closing took %v", c.number, d)
+	}
+	_ = c.rdb.Close()
+}

@@ -1,0 +1,147 @@
+package simulation
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+const (
+	length      = 10 * time.Minute
+	longestHold = 40 * time.Second
+	longestLoad = 5 * time.Second
+)
+
+// generator makes a schedule from a seed.
+type generator struct {
+	*rand.Rand
+	all schedule
+}
+
+// generate makes a run: bursts of calls in which clients contend for few keys,
+// and quiet times between them, with faults in half of either.
+func generate(seed uint64) schedule {
+	g := &generator{Rand: rand.New(rand.NewPCG(seed, 1))}
+	flushes := g.chance(4)
+	for at := g.upTo(2 * time.Second); at < length-40*time.Second; {
+		span := time.Second + g.short(12*time.Second)
+		for range 6 + g.IntN(20) {
+			g.call(at + g.upTo(span))
+		}
+		if !g.chance(3) {
+			for range 1 + g.IntN(5) {
+				// Around the calls: before them too, so that they meet what it left.
+				g.fault(at - time.Second + g.upTo(span+4*time.Second))
+			}
+			if flushes && g.chance(8) {
+				g.add(step{at: at + g.upTo(span), verb: flushAll})
+			}
+		}
+		if g.chance(4) {
+			g.add(step{at: at + g.upTo(span), verb: limit, key: semKeys[g.IntN(len(semKeys))], permits: 1 + g.IntN(permits+1), span: g.upTo(20 * time.Second)})
+		}
+		at += span + time.Second + g.short(40*time.Second)
+	}
+	g.all.sort()
+	return g.all
+}
+
+// add adds a step. Its times are whole microseconds, for those who read them.
+func (g *generator) add(s step) {
+	s.at = max(s.at, 0)
+	for _, d := range []*time.Duration{&s.at, &s.wait, &s.hold, &s.extend, &s.load, &s.span, &s.by} {
+		*d = d.Truncate(time.Microsecond)
+	}
+	if s.verb == slow || s.verb == lose {
+		s.span = max(s.span, time.Millisecond)
+	}
+	g.all = append(g.all, s)
+}
+
+// chance is one in n.
+func (g *generator) chance(n int) bool { return g.IntN(n) == 0 }
+
+func (g *generator) upTo(most time.Duration) time.Duration {
+	return time.Duration(g.Int64N(int64(most)))
+}
+
+// short is a duration that is mostly much shorter than the longest.
+func (g *generator) short(most time.Duration) time.Duration {
+	f := g.Float64()
+	return time.Millisecond + time.Duration(f*f*f*float64(most))
+}
+
+// key picks one, the first twice as often.
+func (g *generator) key(all []string) string { return all[g.IntN(len(all)+1)%len(all)] }
+
+func (g *generator) call(at time.Duration) {
+	s := step{at: at, client: g.IntN(clients)}
+	switch n := g.IntN(20); {
+	case n < 7:
+		s.verb, s.key = acquire, g.key(semKeys)
+		if s.permits = 1; g.chance(3) {
+			s.permits = 1 + g.IntN(permits)
+		}
+	case n < 12:
+		s.verb, s.key = lock, g.key(mtxKeys)
+	case n < 17:
+		s.verb, s.key = do, g.key(flightKeys)
+	case n == 17:
+		s.verb = []verb{many, peek}[g.IntN(2)]
+		if s.verb == peek {
+			s.key = g.key(flightKeys)
+		}
+	default:
+		s.verb, s.key = invalidate, g.key(flightKeys)
+	}
+	if !g.chance(4) {
+		s.wait = time.Millisecond + g.short(15*time.Second)
+	}
+	switch s.verb {
+	case acquire, lock:
+		s.try = g.chance(4)
+		s.hold = g.short(3 * time.Second)
+		if g.chance(12) {
+			s.hold = g.upTo(longestHold)
+		}
+		if g.chance(20) {
+			s.extend = 3*time.Second + g.upTo(6*time.Second)
+		}
+	case do, many:
+		s.load = g.short(longestLoad)
+		s.obeys = g.chance(2)
+		s.fails = s.verb == do && g.chance(6)
+		s.big = s.verb == do && g.chance(3)
+	}
+	g.add(s)
+}
+
+func (g *generator) fault(at time.Duration) {
+	s := step{at: at, client: g.IntN(clients)}
+	if g.chance(8) {
+		s.client = everybody
+	}
+	s.dir = []string{requests, replies}[g.IntN(2)]
+	switch n := g.IntN(20); {
+	case n < 4:
+		s.verb, s.span = lose, g.short(4*time.Second)
+		s.silent = g.chance(2)
+	case n < 6:
+		s.verb, s.dir, s.span = lose, messages, g.upTo(8*time.Second)
+	case n < 11:
+		s.verb, s.span, s.by = slow, g.short(4*time.Second), g.short(6*time.Second)
+	case n < 14:
+		s.verb, s.dir, s.span = stall, "", g.upTo(7*time.Second)
+	case n < 15:
+		s.verb, s.dir, s.span = refuse, "", g.upTo(4*time.Second)
+	case n < 17:
+		s.verb, s.dir = cut, ""
+	case n < 18:
+		s.verb, s.dir, s.client = forget, "", 0
+	case n < 19:
+		s.verb, s.dir, s.client = die, "", g.IntN(clients)
+		s.span = g.short(6 * time.Second)
+	default:
+		s.verb, s.dir, s.client = restart, "", g.IntN(clients)
+	}
+	g.add(s)
+}

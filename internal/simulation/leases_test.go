@@ -1,0 +1,266 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/leasehold-go/leasehold"
+)
+
+// take is an Acquire or Lock: it waits, holds and gives back.
+func (w *world) take(c *client, st step) {
+	b := &belief{client: c, kind: "sem", key: st.key, permits: max(1, st.permits), asked: time.Now()}
+	if st.verb == lock {
+		b.kind, b.permits = "mtx", 1
+	}
+	good := w.good(c, b.asked)
+	p := &waiting{client: c, kind: b.kind, key: b.key, since: b.asked, waits: !st.try}
+	ctx, cancel := context.WithCancel(c.ctx)
+	defer cancel()
+	var patience *time.Timer
+	switch {
+	case st.wait > 0:
+		patience = time.AfterFunc(st.wait, cancel)
+	case !st.try:
+		ctx = context.Background() // nothing ends the call but the handle's end
+	}
+	w.mu.Lock()
+	w.leases.waiting[p] = struct{}{}
+	w.mu.Unlock()
+	release, err := b.acquire(ctx, c, st)
+	b.from = time.Now()
+	stopped := patience != nil && !patience.Stop()
+	w.mu.Lock()
+	delete(w.leases.waiting, p)
+	w.leases.used[b.kind+b.key] = b.from
+	ending := c.closing || c.dead
+	w.mu.Unlock()
+	if w.over() || c.isDead(w) {
+		return
+	}
+	if err != nil {
+		w.refused(b, st, err, good, stopped, ending)
+		return
+	}
+	w.note("held")
+	w.begin(b)
+	if st.extend > 0 {
+		w.ops.Go(func() { w.extend(b, st.extend, good) })
+	}
+	timer := time.NewTimer(st.hold)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-b.lease.Context().Done():
+	case <-c.ctx.Done():
+		if c.isDead(w) {
+			return
+		}
+	case <-w.failed:
+	}
+	w.end(b, release, good)
+}
+
+func (c *client) isDead(w *world) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return c.dead
+}
+
+// acquire calls the package.
+func (b *belief) acquire(ctx context.Context, c *client, st step) (release func() error, err error) {
+	if b.kind == "mtx" {
+		take := c.mtx.Lock
+		if st.try {
+			take = c.mtx.TryLock
+		}
+		l, err := take(ctx, b.key)
+		if err != nil {
+			return nil, err
+		}
+		b.lease, b.token = l, l.Token()
+		return l.Unlock, nil
+	}
+	take := c.sem.AcquireN
+	if st.try {
+		take = c.sem.TryAcquireN
+	}
+	l, err := take(ctx, b.key, b.permits)
+	if err != nil {
+		return nil, err
+	}
+	b.lease = l
+	return l.Release, nil
+}
+
+// refused checks the error of an Acquire: S4.
+func (w *world) refused(b *belief, st step, err error, good, stopped, ending bool) {
+	now := time.Now()
+	good = good && w.calm(b.asked, now)
+	waited := now.Sub(b.asked)
+	least, _ := w.limitAt(b.kind, b.key, b.asked, now)
+	switch {
+	case errors.Is(err, leasehold.ErrClosed):
+		w.note("closed")
+		if !ending {
+			w.fail("S4", "%s: %v, of a handle that is not closed", st, err)
+		}
+	case errors.Is(err, context.Canceled):
+		w.note("gave up")
+		if !stopped {
+			w.fail("S4", "%s: %v, but nobody cancelled", st, err)
+		}
+		if late := waited - st.wait; late > time.Millisecond {
+			w.fail("R16", "%s: returned %v after its ctx had ended", st, late)
+		}
+		if good && st.wait > 100*time.Millisecond && !errors.Is(err, leasehold.ErrBusy) {
+			w.fail("S4", "%s: %v, on a good network", st, err)
+		}
+	case errors.Is(err, leasehold.ErrUnavailable):
+		w.note("unavailable")
+		if good && !ending {
+			w.fail("S4", "%s: %v, on a good network", st, err)
+		}
+	case errors.Is(err, leasehold.ErrBusy):
+		w.note("busy")
+		if !st.try {
+			w.fail("S4", "%s: %v, of a call that waits", st, err)
+		}
+	case strings.Contains(err.Error(), "the limit is") && least < b.permits:
+		w.note("limited")
+	default:
+		w.fail("S4", "%s: %v", st, err)
+	}
+}
+
+// begin checks what a client came to believe: S1, S2.
+func (w *world) begin(b *belief) {
+	w.lookAt(b)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	l := &w.leases
+	if l.flushedSince(b.asked) {
+		b.unsure = true // nobody can tell
+	}
+	l.beliefs[b] = struct{}{}
+	if b.unsure {
+		return
+	}
+	sum, most := 0, 0
+	var all []string
+	for o := range l.beliefs {
+		if o.kind != b.kind || o.key != b.key || o.unsure {
+			continue
+		}
+		_, m := w.limitAt(o.kind, o.key, o.asked, o.from)
+		sum, most = sum+o.permits, max(most, m)
+		all = append(all, o.String(w))
+	}
+	if sum > most {
+		slices.Sort(all)
+		w.failLocked("S1", "%s %s: %d permits are believed to be held, the limit is %d: %s", b.kind, b.key, sum, most, strings.Join(all, "; "))
+	}
+	if b.kind != "mtx" {
+		return
+	}
+	if last := l.last[b.key]; last != nil && b.token <= last.token {
+		w.failLocked("S2", "mtx %s: %s was granted after %s", b.key, b.String(w), last.String(w))
+	}
+	l.last[b.key] = b
+}
+
+func (w *world) extend(b *belief, by time.Duration, good bool) {
+	ctx, cancel := context.WithTimeout(b.client.ctx, 3*time.Second)
+	defer cancel()
+	before, now := b.lease.Deadline(), time.Now()
+	err := b.lease.Extend(ctx, by)
+	if w.over() || b.client.isDead(w) {
+		return
+	}
+	after := b.lease.Deadline()
+	switch {
+	case after.Before(before):
+		w.fail("S4", "Extend shortened a lease from %v to %v", w.since(before), w.since(after))
+	case err == nil && after.Before(now.Add(by-by/20-20*time.Millisecond)):
+		w.fail("S4", "Extend to %v from %v on left %v", by, w.since(now), w.since(after))
+	case err != nil && good && w.calm(b.asked, time.Now()) && b.lease.Context().Err() == nil:
+		w.fail("S4", "Extend: %v, on a good network", err)
+	}
+}
+
+// end gives back, and checks what that says: S3, S4.
+func (w *world) end(b *belief, release func() error, good bool) {
+	now, deadline, ended := time.Now(), b.lease.Deadline(), b.lease.Context().Err() != nil
+	why := context.Cause(b.lease.Context())
+	w.mu.Lock()
+	ending := b.client.closing
+	unsure := b.unsure
+	delete(w.leases.beliefs, b)
+	w.leases.used[b.kind+b.key] = now
+	w.mu.Unlock()
+	if w.over() {
+		_ = release()
+		return
+	}
+	if now.After(deadline) && !(ended && now.Sub(deadline) < time.Millisecond) {
+		w.fail("S3", "%s was believed beyond its deadline %v", b.String(w), w.since(deadline))
+	}
+	if !ended {
+		w.lookAt(b)
+	}
+	lost := ended && errors.Is(why, leasehold.ErrLost)
+	if lost && !unsure {
+		if now.Before(deadline) {
+			w.fail("S4", "%s was lost %v before its deadline: %v", b.String(w), deadline.Sub(now), why)
+		}
+		if good && w.calm(b.asked, now) {
+			w.fail("S4", "%s was lost on a good network: %v", b.String(w), why)
+		}
+	}
+	err := release()
+	w.mu.Lock()
+	w.leases.used[b.kind+b.key] = time.Now()
+	w.mu.Unlock()
+	if w.over() || b.client.isDead(w) {
+		return
+	}
+	switch {
+	case ended && errors.Is(why, leasehold.ErrClosed):
+		w.note("closed while held")
+		if !ending || !errors.Is(err, leasehold.ErrReleased) {
+			w.fail("S4", "%s: Release after Close: %v", b.String(w), err)
+		}
+	case lost:
+		w.note("lost")
+		if !errors.Is(err, leasehold.ErrLost) {
+			w.fail("S4", "%s was lost, and Release says %v", b.String(w), err)
+		}
+	case ended:
+		w.fail("S4", "%s ended by %v", b.String(w), why)
+	case err == nil:
+		w.note("released")
+	case errors.Is(err, leasehold.ErrUnavailable):
+		w.note("release unavailable")
+		if good && w.calm(b.asked, time.Now()) {
+			w.fail("S4", "%s: Release: %v, on a good network", b.String(w), err)
+		}
+	case errors.Is(err, leasehold.ErrLost):
+		w.note("lost, then released")
+		if now.Before(deadline) && !w.flushed(b) {
+			w.fail("S4", "%s: Release %v before its deadline: %v", b.String(w), deadline.Sub(now), err)
+		}
+	case errors.Is(err, leasehold.ErrReleased) && (ending || w.closes(b.client)):
+		w.note("closed while held")
+	default:
+		w.fail("S4", "%s: Release: %v", b.String(w), err)
+	}
+}
+
+func (w *world) closes(c *client) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return c.closing
+}

@@ -1,0 +1,128 @@
+package simulation
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// held is a semaphore's lease, or a mutex's.
+type held interface {
+	Context() context.Context
+	Deadline() time.Time
+	Extend(ctx context.Context, ttl time.Duration) error
+	ID() string
+}
+
+// belief is what a client believes to hold, as long as it does.
+type belief struct {
+	client  *client
+	lease   held
+	kind    string // sem or mtx
+	key     string
+	permits int
+	token   uint64
+	asked   time.Time // when its Acquire was called
+	from    time.Time
+	orphan  time.Time // when its keys were lost, through FLUSHALL; zero = they were not
+	unsure  bool      // they were, or it was granted after that
+}
+
+// waiting is an Acquire under way.
+type waiting struct {
+	client    *client
+	kind, key string
+	since     time.Time
+	waits     bool
+}
+
+// ledger is what the fleet believes to hold, and what it waits for.
+type ledger struct {
+	beliefs map[*belief]struct{}
+	waiting map[*waiting]struct{}
+	last    map[string]*belief   // the latest holder of each mutex
+	used    map[string]time.Time // when somebody last wanted, held or gave back, by kind and key
+	flushes []time.Time          // when FLUSHALL was sent
+	limits  map[string][]step    // set at run time, by key
+}
+
+func newLedger(s schedule) ledger {
+	l := ledger{
+		beliefs: map[*belief]struct{}{}, waiting: map[*waiting]struct{}{},
+		last: map[string]*belief{}, used: map[string]time.Time{}, limits: map[string][]step{},
+	}
+	for _, st := range s {
+		if st.verb == limit {
+			l.limits[st.key] = append(l.limits[st.key], st)
+		}
+	}
+	return l
+}
+
+// died ends what a dead client believed.
+func (l *ledger) died(c *client) {
+	for b := range l.beliefs {
+		if b.client == c {
+			delete(l.beliefs, b)
+			l.used[b.kind+b.key] = time.Now()
+		}
+	}
+	for p := range l.waiting {
+		if p.client == c {
+			delete(l.waiting, p)
+			l.used[p.kind+p.key] = time.Now()
+		}
+	}
+}
+
+func (l *ledger) flushed(now time.Time) {
+	l.flushes = append(l.flushes, now)
+	for b := range l.beliefs {
+		if !b.unsure {
+			b.orphan, b.unsure = now, true
+		}
+	}
+}
+
+// flushedSince reports a FLUSHALL.
+func (l *ledger) flushedSince(t time.Time) bool {
+	return slices.ContainsFunc(l.flushes, func(f time.Time) bool { return !f.Before(t) })
+}
+
+// limitAt is the highest and the lowest limit of a key at any moment from one
+// time to another. A limit that is set at run time lasts until it is set anew, or
+// is over, or lost.
+func (w *world) limitAt(kind, key string, from, to time.Time) (least, most int) {
+	if kind == "mtx" {
+		return 1, 1
+	}
+	const slack = 5 * time.Millisecond
+	a, b := w.since(from)-slack, w.since(to)+slack
+	least, most = permits, permits
+	all := w.leases.limits[key]
+	covered := false
+	for i, st := range all {
+		end := st.at + st.span
+		if i+1 < len(all) {
+			end = min(end, all[i+1].at)
+		}
+		if st.at > b || end < a {
+			continue
+		}
+		least, most = min(least, st.permits), max(most, st.permits)
+		if st.at+slack < a && end > b+slack && len(w.leases.flushes) == 0 {
+			covered, most = true, st.permits
+		}
+	}
+	if covered {
+		least = most
+	}
+	return least, most
+}
+
+// flushed reports whether a lease's keys were lost since it was asked for.
+func (w *world) flushed(b *belief) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.leases.flushedSince(b.asked)
+}

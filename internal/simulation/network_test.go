@@ -1,0 +1,161 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"sync"
+	"time"
+)
+
+// network is between the clients and the server. What becomes of a message
+// depends on the schedule and on when it is sent, on nothing else.
+type network struct {
+	dial   func() (net.Conn, error)
+	start  time.Time
+	faults map[verb][]step
+
+	mu   sync.Mutex
+	over bool // no more faults
+}
+
+func newNetwork(s schedule, dial func() (net.Conn, error)) *network {
+	n := &network{dial: dial, start: time.Now(), faults: map[verb][]step{}}
+	for _, st := range s {
+		switch st.verb {
+		case lose, slow, stall, refuse:
+			n.faults[st.verb] = append(n.faults[st.verb], st)
+		}
+	}
+	return n
+}
+
+// heal ends all faults for good.
+func (n *network) heal() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.over = true
+}
+
+// at lists the faults of a kind that a client meets at a time.
+func (n *network) at(kind verb, client int, t time.Time) []step {
+	n.mu.Lock()
+	over := n.over
+	n.mu.Unlock()
+	if over {
+		return nil
+	}
+	since := t.Sub(n.start)
+	var now []step
+	for _, f := range n.faults[kind] {
+		if (f.client == client || f.client == everybody) && f.at <= since && since < f.at+f.span {
+			now = append(now, f)
+		}
+	}
+	return now
+}
+
+func (n *network) meets(kind verb, client int, t time.Time, dir string) (step, bool) {
+	for _, f := range n.at(kind, client, t) {
+		if f.dir == dir {
+			return f, true
+		}
+	}
+	return step{}, false
+}
+
+// line is one client's way to the server.
+type line struct {
+	n      *network
+	client int
+
+	mu    sync.Mutex
+	gone  bool // the client is dead
+	made  int
+	conns map[*conn]struct{}
+	stale int // connections that have ended, or are silent, and the client has not found out
+}
+
+func (n *network) line(client int) *line {
+	return &line{n: n, client: client, conns: map[*conn]struct{}{}}
+}
+
+var (
+	errNoRoute = errors.New("no route")
+	errDead    = errors.New("the client is dead")
+)
+
+// Dial is the client's Dialer.
+func (l *line) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		now := time.Now()
+		if len(l.n.at(refuse, l.client, now)) > 0 {
+			return nil, &net.OpError{Op: "dial", Err: errNoRoute}
+		}
+		stalls := l.n.at(stall, l.client, now)
+		if len(stalls) == 0 {
+			break
+		}
+		f := stalls[0]
+		select {
+		case <-time.After(l.n.start.Add(f.at + f.span).Sub(now)):
+		case <-ctx.Done():
+		}
+	}
+	server, err := l.n.dial()
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	if l.gone {
+		l.mu.Unlock()
+		_ = server.Close()
+		return nil, errDead
+	}
+	near, far := net.Pipe()
+	c := &conn{l: l, number: l.made, near: near, far: far, server: server}
+	l.made++
+	l.conns[c] = struct{}{}
+	l.mu.Unlock()
+	go c.carry(requests, far, server)
+	go c.carry(replies, server, far)
+	return clientSide{near, c}, nil
+}
+
+// all lists the connections there are, the oldest first.
+func (l *line) all() []*conn {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := make([]*conn, 0, len(l.conns))
+	for c := range l.conns {
+		all = append(all, c)
+	}
+	slices.SortFunc(all, func(a, b *conn) int { return a.number - b.number })
+	return all
+}
+
+// cut ends all connections.
+func (l *line) cut() {
+	for _, c := range l.all() {
+		c.cut()
+	}
+}
+
+// die ends them for good.
+func (l *line) die() {
+	l.mu.Lock()
+	l.gone = true
+	l.mu.Unlock()
+	l.cut()
+}
+
+// unnoticed reports whether the client has connections that are of no use.
+func (l *line) unnoticed() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.stale > 0
+}

@@ -1,0 +1,186 @@
+package simulation
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// verb is what a step does.
+type verb string
+
+const (
+	// What clients do.
+	acquire    verb = "acquire"    // permits of a semaphore: key permits try wait hold extend
+	lock       verb = "lock"       // a mutex: key try wait hold extend
+	do         verb = "do"         // a cached value: key wait load fails obeys big
+	many       verb = "many"       // all cached values: wait load fails obeys
+	peek       verb = "peek"       // a cached value, without loading: key
+	invalidate verb = "invalidate" // a cached value: key wait
+	// What happens to clients.
+	restart verb = "restart" // closes its handles, and goes on with new ones
+	die     verb = "die"     // is gone at once; a new one takes its place after for
+	// What the network does, to one client or to all.
+	lose   verb = "lose"   // dir: is lost, for; then the connection ends, or is silent
+	slow   verb = "slow"   // dir: arrives later by, for
+	stall  verb = "stall"  // nothing moves, for: the client is as good as paused
+	refuse verb = "refuse" // no new connections, for
+	cut    verb = "cut"    // ends all connections; what was sent still arrives
+	// What the server's operator does.
+	forget   verb = "forget"   // SCRIPT FLUSH
+	flushAll verb = "flushall" // FLUSHALL
+	limit    verb = "limit"    // key permits: a limit set at run time, for
+)
+
+// The directions of lose and slow.
+const (
+	requests = "requests"
+	replies  = "replies"  // and messages
+	messages = "messages" // what comes on a subscribed connection
+)
+
+// everybody is the client of a step that concerns all of them.
+const everybody = -1
+
+// step is one thing that happens, at a time since the start of the run.
+type step struct {
+	at      time.Duration
+	verb    verb
+	client  int
+	key     string
+	permits int
+	dir     string
+
+	wait, hold, extend, load, span, by time.Duration
+	try, fails, obeys, big, silent     bool
+}
+
+// schedule is a run, in order of time.
+type schedule []step
+
+// words are the fields of a step by the names that they have in its text.
+func (s *step) words() ([]string, map[string]any) {
+	order := []string{"client", "key", "permits", "dir", "wait", "hold", "extend", "load", "for", "by", "try", "fails", "obeys", "big", "silent"}
+	return order, map[string]any{
+		"client": &s.client, "key": &s.key, "permits": &s.permits, "dir": &s.dir,
+		"wait": &s.wait, "hold": &s.hold, "extend": &s.extend, "load": &s.load, "for": &s.span, "by": &s.by,
+		"try": &s.try, "fails": &s.fails, "obeys": &s.obeys, "big": &s.big, "silent": &s.silent,
+	}
+}
+
+// String is the step as a line of text, which parseStep reads.
+func (s step) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%v %s", s.at, s.verb)
+	order, fields := s.words()
+	for _, name := range order {
+		switch p := fields[name].(type) {
+		case *int:
+			if name == "client" && *p == everybody {
+				b.WriteString(" client=all")
+			} else if name == "client" && !s.ofServer() || *p != 0 {
+				fmt.Fprintf(&b, " %s=%d", name, *p)
+			}
+		case *string:
+			if *p != "" {
+				fmt.Fprintf(&b, " %s=%s", name, *p)
+			}
+		case *time.Duration:
+			if *p != 0 {
+				fmt.Fprintf(&b, " %s=%v", name, *p)
+			}
+		case *bool:
+			if *p {
+				b.WriteString(" " + name)
+			}
+		}
+	}
+	return b.String()
+}
+
+// ofServer reports whether the step is no client's.
+func (s step) ofServer() bool { return s.verb == forget || s.verb == flushAll || s.verb == limit }
+
+// parseStep reads a line of text.
+func parseStep(line string) (step, error) {
+	words := strings.Fields(line)
+	if len(words) < 2 {
+		return step{}, fmt.Errorf("%q: want a time and a verb", line)
+	}
+	at, err := time.ParseDuration(words[0])
+	if err != nil {
+		return step{}, fmt.Errorf("%q: %w", line, err)
+	}
+	s := step{at: at, verb: verb(words[1])}
+	_, fields := s.words()
+	for _, word := range words[2:] {
+		name, value, _ := strings.Cut(word, "=")
+		var err error
+		switch p := fields[name].(type) {
+		case *int:
+			if value == "all" {
+				*p = everybody
+			} else {
+				*p, err = strconv.Atoi(value)
+			}
+		case *string:
+			*p = value
+		case *time.Duration:
+			*p, err = time.ParseDuration(value)
+		case *bool:
+			*p = true
+		default:
+			err = fmt.Errorf("no such word: %s", name)
+		}
+		if err != nil {
+			return step{}, fmt.Errorf("%q: %w", line, err)
+		}
+	}
+	return s, nil
+}
+
+// parse reads a schedule, one step a line; empty lines and comments (#) don't
+// count.
+func parse(r io.Reader) (schedule, error) {
+	var all schedule
+	for lines := bufio.NewScanner(r); lines.Scan(); {
+		line, _, _ := strings.Cut(lines.Text(), "#")
+		if strings.TrimSpace(line) == "" {
+			continue
+		}
+		s, err := parseStep(line)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, s)
+	}
+	all.sort()
+	return all, nil
+}
+
+func (s schedule) sort() {
+	slices.SortStableFunc(s, func(a, b step) int { return cmp.Compare(a.at, b.at) })
+}
+
+func (s schedule) String() string {
+	var b strings.Builder
+	for _, st := range s {
+		b.WriteString(st.String() + "\n")
+	}
+	return b.String()
+}
+
+// fault reports whether a step is one that may keep a client from being served,
+// and until when.
+func (s step) fault() (until time.Duration, ok bool) {
+	switch s.verb {
+	case lose, slow, stall, refuse, cut, die, flushAll:
+		return s.at + s.span + s.by, true
+	}
+	return 0, false
+}

@@ -1,0 +1,123 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/leasehold-go/leasehold"
+)
+
+// longestDo is how long two loads may take, and what happens between them.
+const longestDo = 2*longestLoad + 2*flightTTL + late
+
+// served waits until everybody is, now that there are no more faults: L1.
+func (w *world) served() {
+	done := make(chan struct{})
+	go func() { defer close(done); w.ops.Wait() }()
+	select {
+	case <-done:
+	case <-w.failed:
+		return
+	case <-time.After(longestHold*8 + 2*time.Minute):
+		w.mu.Lock()
+		for p := range w.leases.waiting {
+			w.failLocked("L1", "%s %s: client %d still waits since %v", p.kind, p.key, p.client.number, w.since(p.since))
+		}
+		w.failLocked("L1", "calls that have not returned, long after the last fault")
+		w.mu.Unlock()
+		return
+	}
+	for _, c := range w.living() {
+		if !w.over() {
+			w.serves(c)
+		}
+	}
+}
+
+// serves checks that a client gets everything at once.
+func (w *world) serves(c *client) {
+	took := func(what string, began time.Time, most time.Duration) {
+		if d := time.Since(began); d > most {
+			w.fail("L1", "after the faults %s by client %d took %v", what, c.number, d)
+		}
+	}
+	try := func(what string, call func(ctx context.Context) error) {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		var err error
+		for range 40 { // the first tries may meet dead connections, and the last load's failure
+			if err = call(ctx); !errors.Is(err, leasehold.ErrUnavailable) && (err == nil || !strings.Contains(err.Error(), errOrigin.Error())) {
+				break
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		if err != nil {
+			w.fail("L1", "after the faults %s by client %d: %v", what, c.number, err)
+		}
+	}
+	for _, key := range semKeys {
+		began := w.uses("sem", key)
+		try("acquire "+key, func(ctx context.Context) error {
+			l, err := c.sem.Acquire(ctx, key)
+			if err != nil {
+				return err
+			}
+			return l.Release()
+		})
+		took("acquire "+key, began, semTTL+10*time.Second+late)
+	}
+	for _, key := range mtxKeys {
+		began := w.uses("mtx", key)
+		try("lock "+key, func(ctx context.Context) error {
+			l, err := c.mtx.Lock(ctx, key)
+			if err != nil {
+				return err
+			}
+			w.mu.Lock()
+			if last := w.leases.last[key]; last != nil && l.Token() <= last.token {
+				w.failLocked("S2", "mtx %s: token %d was granted after %s", key, l.Token(), last.String(w))
+			}
+			w.mu.Unlock()
+			return l.Unlock()
+		})
+		took("lock "+key, began, mtxTTL+10*time.Second+late)
+	}
+	for _, key := range flightKeys {
+		began := time.Now()
+		try("do "+key, func(ctx context.Context) error {
+			_, err := c.group.Do(ctx, key, w.loader(c, step{verb: do, load: 100 * time.Millisecond}, key))
+			return err
+		})
+		took("do "+key, began, flightTTL+10*time.Second+late)
+	}
+}
+
+// uses notes that a key is used now.
+func (w *world) uses(kind, key string) time.Time {
+	now := time.Now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.leases.used[kind+key] = now
+	return now
+}
+
+// clean checks that nothing is left on the server: L2.
+func (w *world) clean() {
+	if w.over() {
+		return
+	}
+	time.Sleep(semTTL + late + 9*time.Second) // Extend
+	for _, st := range w.script {
+		if st.verb == limit {
+			w.wait(st.at + st.span + time.Millisecond)
+		}
+	}
+	for _, key := range w.mini.Keys() {
+		if strings.HasPrefix(key, "leasehold:mtx:") && strings.HasSuffix(key, ":fence") {
+			continue // kept for a day
+		}
+		w.fail("L2", "%s is left on the server", key)
+	}
+}

@@ -1,0 +1,138 @@
+package simulation
+
+import (
+	"os"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// shrinking finds the few steps of a schedule that break a promise: delta
+// debugging (Zeller, Hildebrandt, Simplifying and Isolating Failure-Inducing
+// Input, 2002), within a number of reruns.
+type shrinking struct {
+	t     *testing.T
+	rule  string // the promise; another one that breaks meanwhile is another failure
+	left  int    // reruns
+	until time.Time
+	found *violation // the latest
+}
+
+// report reports a violation with the steps that it takes.
+func report(t *testing.T, seed uint64, s schedule, v *violation) {
+	t.Errorf("LEASEHOLD_SEED=%d: %v", seed, v)
+	sh := &shrinking{t: t, rule: v.rule, left: 400, until: time.Now().Add(3 * time.Minute), found: v}
+	if n, err := strconv.Atoi(os.Getenv("LEASEHOLD_SHRINK")); err == nil {
+		sh.left = n
+	}
+	if sh.left <= 0 {
+		return
+	}
+	few := sh.simplify(sh.fewest(s))
+	const runs = 20
+	again := 0
+	for range runs {
+		if o := run(t, few); o.violation != nil {
+			again++
+		}
+	}
+	t.Errorf("shrunk to %d steps, which failed in %d of %d reruns; again with LEASEHOLD_SEED=%d, or with these lines as the file LEASEHOLD_SCHEDULE:\n# %v\n%v",
+		len(few), again, runs, seed, sh.found, few)
+}
+
+// fails reports whether a schedule still breaks the promise.
+func (sh *shrinking) fails(s schedule) bool {
+	if sh.left == 0 || time.Now().After(sh.until) {
+		return false
+	}
+	sh.left--
+	o := run(sh.t, s)
+	if o.violation == nil || o.violation.rule != sh.rule {
+		return false
+	}
+	sh.found = o.violation
+	return true
+}
+
+// fewest leaves out what it can.
+func (sh *shrinking) fewest(s schedule) schedule {
+	// What came after the violation has nothing to do with it.
+	var before schedule
+	for _, st := range s {
+		if st.at <= sh.found.at {
+			before = append(before, st)
+		}
+	}
+	if len(before) < len(s) && sh.fails(before) {
+		s = before
+	}
+	// It is mostly the last minutes that count.
+	for back := 30 * time.Second; back < length; back *= 3 {
+		var recent schedule
+		for _, st := range s {
+			if st.at >= sh.found.at-back {
+				recent = append(recent, st)
+			}
+		}
+		if len(recent) < len(s) && sh.fails(recent) {
+			s = recent
+			break
+		}
+	}
+	for parts := 2; len(s) > 1; {
+		size := (len(s) + parts - 1) / parts
+		reduced := false
+		for from := 0; from < len(s); {
+			rest := append(append(schedule{}, s[:from]...), s[min(from+size, len(s)):]...)
+			if sh.fails(rest) {
+				s, reduced = rest, true
+				continue
+			}
+			from += size
+		}
+		switch {
+		case reduced && size > 1:
+			parts = max(2, min(parts, len(s)))
+			if size >= len(s) {
+				parts = min(len(s), 2*parts)
+			}
+		case reduced:
+		case size == 1:
+			return s
+		default:
+			parts = min(len(s), 2*parts)
+		}
+		if sh.left == 0 || time.Now().After(sh.until) {
+			return s
+		}
+	}
+	return s
+}
+
+// simplify makes steps plainer, each by itself: round times, and no extras.
+func (sh *shrinking) simplify(s schedule) schedule {
+	try := func(i int, change func(*step)) {
+		c := append(schedule{}, s...)
+		change(&c[i])
+		if c[i] != s[i] && sh.fails(c) {
+			s = c
+		}
+	}
+	for i := range s {
+		for _, b := range []func(*step) *bool{
+			func(s *step) *bool { return &s.big }, func(s *step) *bool { return &s.fails },
+			func(s *step) *bool { return &s.obeys }, func(s *step) *bool { return &s.silent },
+		} {
+			try(i, func(s *step) { *b(s) = false })
+		}
+		try(i, func(s *step) { s.extend = 0 })
+		try(i, func(s *step) {
+			for _, d := range []*time.Duration{&s.wait, &s.hold, &s.load, &s.span, &s.by} {
+				if r := d.Round(100 * time.Millisecond); r > 0 {
+					*d = r
+				}
+			}
+		})
+	}
+	return s
+}

@@ -1,0 +1,232 @@
+package simulation
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+func (b *belief) String(w *world) string {
+	token := ""
+	if b.token != 0 {
+		token = fmt.Sprintf(", token %d", b.token)
+	}
+	return fmt.Sprintf("%s %s by client %d (permits %d, asked for at %v, had at %v%s)",
+		b.kind, b.key, b.client.number, b.permits, w.since(b.asked), w.since(b.from), token)
+}
+
+// set reads a sorted set on the server, unexpired members only where after is
+// not 0.
+func (w *world) set(key string, after int64) map[string]float64 {
+	all, err := w.mini.SortedSet(key)
+	if err != nil {
+		return nil // there is none
+	}
+	// It is the server's own, which scripts change.
+	w.mini.Lock()
+	all = maps.Clone(all)
+	w.mini.Unlock()
+	for m, score := range all {
+		if after != 0 && int64(score) <= after {
+			delete(all, m)
+		}
+	}
+	return all
+}
+
+// lookAt compares a lease that is believed in with what the server has: that
+// must last for longer than the belief, by the margin at least. S3.
+func (w *world) lookAt(b *belief) {
+	w.mu.Lock()
+	flushed := w.leases.flushedSince(b.asked)
+	w.mu.Unlock()
+	if flushed {
+		return
+	}
+	id := b.lease.ID() // the start of the handle, which may hold dashes, and a number
+	dash := strings.LastIndexByte(id, '-')
+	// The deadline first: a renewal may move both meanwhile.
+	deadline, now := b.lease.Deadline(), time.Now()
+	members, least := 0, math.Inf(1)
+	for m, score := range w.set(redisKey(b.kind, b.key, "holders"), 0) {
+		f := strings.Split(m, ".")
+		if strings.HasPrefix(m, id[:dash]) && len(f) > 1 && f[1] == id[dash+1:] {
+			members++
+			least = min(least, score)
+		}
+	}
+	if b.lease.Context().Err() != nil || !now.Before(deadline) || b.client.isDead(w) {
+		return // over just now
+	}
+	if members != b.permits {
+		w.fail("S3", "%s is believed until %v; the server has %d of its permits", b.String(w), w.since(deadline), members)
+		return
+	}
+	end := time.UnixMilli(int64(least))
+	if margin := 10 * time.Millisecond; end.Sub(deadline) < margin {
+		w.fail("S3", "%s is believed until %v, %v before it ends on the server; want %v at least", b.String(w), w.since(deadline), end.Sub(deadline), margin)
+	}
+}
+
+// heads is what the watch remembers of a key's queue.
+type heads struct {
+	used   int       // permits, at the last look
+	at     time.Time // of that
+	member string    // the head of the queue, which there is room for
+	since  time.Time // since when there is
+	astray int       // looks in a row at which more wait than are queued
+}
+
+// watch looks at the server now and then, all through the run.
+func (w *world) watch() {
+	seen := map[string]*heads{}
+	tick := time.NewTicker(aTick)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-w.ended:
+			return
+		case <-w.failed:
+			return
+		}
+		for _, key := range semKeys {
+			w.watchLeases(seen, "sem", key)
+		}
+		for _, key := range mtxKeys {
+			w.watchLeases(seen, "mtx", key)
+		}
+		w.watchBeliefs()
+		w.watchFlights()
+	}
+}
+
+func (w *world) watchBeliefs() {
+	w.mu.Lock()
+	all := make([]*belief, 0, len(w.leases.beliefs))
+	now := time.Now()
+	for b := range w.leases.beliefs {
+		if !b.unsure {
+			all = append(all, b)
+		} else if d := now.Sub(b.orphan); !b.orphan.IsZero() && d > max(semTTL, mtxTTL)+late && b.lease.Deadline().After(now) {
+			w.failLocked("S4", "%s is believed until %v, %v after its keys were lost", b.String(w), w.since(b.lease.Deadline()), d)
+		}
+	}
+	w.mu.Unlock()
+	for _, b := range all {
+		w.lookAt(b)
+	}
+}
+
+// watchLeases checks the cap by what the server has (S1), that nobody waits for
+// what is free (L1), and that what nobody needs is gone (L2).
+func (w *world) watchLeases(seen map[string]*heads, kind, key string) {
+	now := time.Now()
+	holders := w.set(redisKey(kind, key, "holders"), now.UnixMilli())
+	queue := w.set(redisKey(kind, key, "queue"), 0)
+	h := seen[kind+key]
+	if h == nil {
+		h = &heads{at: now}
+		seen[kind+key] = h
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	least, most := w.limitAt(kind, key, h.at, now)
+	if len(holders) > max(h.used, most) {
+		w.failLocked("S1", "%s %s: the server has %d permits in use, the limit is %d", kind, key, len(holders), most)
+	}
+	h.used, h.at = len(holders), now
+
+	waits, busy := 0, false
+	for p := range w.leases.waiting {
+		if p.kind == kind && p.key == key {
+			busy = true
+			if p.waits && now.Sub(p.since) > settled/2 && !p.client.closing {
+				waits++
+			}
+		}
+	}
+	for b := range w.leases.beliefs {
+		busy = busy || b.kind == kind && b.key == key
+	}
+	longest := semTTL + 9*time.Second // Extend
+	if kind == "mtx" {
+		longest = mtxTTL + 9*time.Second
+	}
+	if used := w.leases.used[kind+key]; !busy && len(holders) > 0 && now.Sub(used) > longest+late {
+		w.failLocked("L2", "%s %s: nobody has used it since %v, and %d permits are held", kind, key, w.since(used), len(holders))
+	}
+	if !w.calm(now.Add(-settled), now) {
+		h.member, h.astray = "", 0
+		return
+	}
+	if waits > len(queue) {
+		if h.astray++; h.astray >= 4 {
+			w.failLocked("L1", "%s %s: %d wait, but %d are in the queue", kind, key, waits, len(queue))
+		}
+	} else {
+		h.astray = 0
+	}
+	head := w.head(kind, key, queue)
+	if head == "" || len(holders)+permitsOf(head) > least {
+		h.member = ""
+		return
+	}
+	if h.member != head {
+		h.member, h.since = head, now
+	}
+	if d := now.Sub(h.since); d > 4*aTick {
+		w.failLocked("L1", "%s %s: %d permits are in use, the limit is %d, and for %v somebody waits for %d", kind, key, len(holders), least, d, permitsOf(head))
+	}
+}
+
+// head is the first in the queue that counts as alive.
+func (w *world) head(kind, key string, queue map[string]float64) string {
+	alive := w.set(redisKey(kind, key, "alive"), time.Now().UnixMilli())
+	all := make([]string, 0, len(queue))
+	for m := range queue {
+		if _, ok := alive[m]; ok {
+			all = append(all, m)
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return slices.MinFunc(all, func(a, b string) int {
+		if queue[a] != queue[b] {
+			return int(queue[a] - queue[b])
+		}
+		return strings.Compare(a, b)
+	})
+}
+
+// permitsOf reads a member's number of permits.
+func permitsOf(member string) int {
+	if f := strings.Split(member, "."); len(f) > 2 {
+		n, _ := strconv.Atoi(f[2])
+		return n
+	}
+	return 0
+}
+
+// watchFlights checks that one process at a time has the right to load (S5), and
+// that nobody waits for longer than two loads (L1).
+func (w *world) watchFlights() {
+	now := time.Now()
+	for _, key := range flightKeys {
+		if n := len(w.set(redisKey("flt", key, "holders"), now.UnixMilli())); n > 1 {
+			w.fail("S5", "%d processes have the right to load %s", n, key)
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, a := range w.flights.calls {
+		if d := now.Sub(a.from); a.to.IsZero() && !a.client.dead && d > longestDo+settled && w.calm(a.from.Add(-settled), now) {
+			w.failLocked("L1", "%s has not returned after %v", a.st, d)
+		}
+	}
+}

@@ -1,0 +1,290 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
+)
+
+// The fleet, and what it shares.
+const (
+	clients   = 4
+	permits   = 3
+	semTTL    = 4 * time.Second
+	mtxTTL    = 3 * time.Second
+	flightTTL = 2 * time.Second
+	valueTTL  = 700 * time.Millisecond
+	late      = 5 * time.Second        // how long a request may take to arrive
+	aTick     = 487 * time.Millisecond // how often the server is looked at
+	// settled is how long after the last fault all is as if there had been none:
+	// places are asked for again, connections made anew, dead clients forgotten.
+	settled = 12 * time.Second
+)
+
+var (
+	semKeys    = []string{"a", "b"}
+	mtxKeys    = []string{"m", "n"}
+	flightKeys = []string{"x", "y", "z"}
+)
+
+// violation is a promise that was not kept: the first of a run.
+type violation struct {
+	rule string // which promise, to tell one violation from another
+	at   time.Duration
+	what string
+}
+
+func (v *violation) String() string { return fmt.Sprintf("%s at %v: %s", v.rule, v.at, v.what) }
+
+// outcome is what a run came to.
+type outcome struct {
+	violation *violation
+	tally     map[string]int
+}
+
+// run plays a schedule in a bubble of its own.
+func run(t *testing.T, s schedule) (o outcome) {
+	var w *world
+	defer func() {
+		// A bubble in which nothing can happen any more panics.
+		if p := recover(); p != nil {
+			o = outcome{violation: &violation{rule: "L2", what: fmt.Sprintf("the bubble: %v", p)}}
+			if w != nil && w.violation != nil {
+				o.violation = w.violation
+			}
+		}
+	}()
+	synctest.Test(t, func(t *testing.T) {
+		w = newWorld(t, s)
+		w.play()
+	})
+	return outcome{w.violation, w.tally}
+}
+
+// world is a run under way.
+type world struct {
+	tb     testing.TB
+	script schedule
+	start  time.Time
+	mini   *miniredis.Miniredis
+	client func(mod ...func(*redis.Options)) *redis.Client
+	direct *redis.Client // over a network of its own, without faults
+	net    *network
+	faults []step // that keep clients from being served
+	failed chan struct{}
+	ended  chan struct{} // no more looks at the server
+	ops    sync.WaitGroup
+
+	mu        sync.Mutex
+	fleet     []*client // by number; nil where one is dead
+	ever      []*client // all there were
+	violation *violation
+	tally     map[string]int
+	leases    ledger
+	flights   cache
+}
+
+func newWorld(t *testing.T, s schedule) *world {
+	mini, connect := redistest.Bubble(t)
+	w := &world{
+		tb: t, script: s, start: time.Now(), mini: mini, client: connect, direct: connect(),
+		net: newNetwork(s, mini.Dial), fleet: make([]*client, clients),
+		failed: make(chan struct{}), ended: make(chan struct{}), tally: map[string]int{},
+		leases: newLedger(s), flights: newCache(),
+	}
+	for _, st := range s {
+		if _, ok := st.fault(); ok {
+			w.faults = append(w.faults, st)
+		}
+	}
+	for c := range w.fleet {
+		w.fleet[c] = w.newClient(c)
+	}
+	return w
+}
+
+// since is the time since the start of the run.
+func (w *world) since(t time.Time) time.Duration { return t.Sub(w.start) }
+
+// fail notes a violation. The first one ends the run.
+func (w *world) fail(rule, format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.failLocked(rule, format, args...)
+}
+
+func (w *world) failLocked(rule, format string, args ...any) {
+	if w.violation != nil {
+		return
+	}
+	w.violation = &violation{rule, w.since(time.Now()), fmt.Sprintf(format, args...)}
+	close(w.failed)
+}
+
+func (w *world) over() bool {
+	select {
+	case <-w.failed:
+		return true
+	default:
+		return false
+	}
+}
+
+func (w *world) note(what string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.tally[what]++
+}
+
+// calm reports whether no fault happened to anybody from one time to another.
+func (w *world) calm(from, to time.Time) bool {
+	a, b := w.since(from), w.since(to)
+	for _, f := range w.faults {
+		if until, _ := f.fault(); f.at <= b && until >= a {
+			return false
+		}
+	}
+	return true
+}
+
+// good reports whether a call that a client begins now meets a network as if it
+// had always been good; whether it still was at the end, calm tells.
+func (w *world) good(c *client, now time.Time) bool {
+	return w.calm(now.Add(-settled), now) && !c.line.unnoticed()
+}
+
+// wait sleeps until a time of the run, or until the run has failed.
+func (w *world) wait(at time.Duration) {
+	select {
+	case <-time.After(at - w.since(time.Now())):
+	case <-w.failed:
+	}
+}
+
+// play runs the schedule, then waits until all is as before it, and checks that
+// it is.
+func (w *world) play() {
+	looks := make(chan struct{})
+	go func() { defer close(looks); w.watch() }()
+	last := time.Duration(0)
+	for _, st := range w.script {
+		w.wait(st.at)
+		if w.over() {
+			break
+		}
+		until := st.at
+		if end, ok := st.fault(); ok {
+			until = end
+		}
+		last = max(last, until, st.at+st.span)
+		w.act(st)
+	}
+	w.wait(last + time.Millisecond)
+	w.served()
+	w.net.heal()
+	w.mu.Lock()
+	all := slices.Clone(w.ever)
+	for _, c := range all {
+		c.closing = true
+		if w.violation != nil {
+			c.kill()
+		}
+	}
+	w.mu.Unlock()
+	for _, c := range all {
+		w.shut(c)
+		c.kill()
+	}
+	w.ops.Wait()
+	close(w.ended)
+	<-looks
+	w.clean()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.checkLoads()
+}
+
+// act does one step; what takes time goes on by itself.
+func (w *world) act(st step) {
+	switch st.verb {
+	case forget:
+		w.must(w.direct.ScriptFlush(context.Background()).Err())
+		return
+	case flushAll:
+		w.flush()
+		return
+	case limit:
+		w.must(w.direct.Set(context.Background(), redisKey("sem", st.key, "limit"), st.permits, st.span).Err())
+		return
+	case cut:
+		for _, c := range w.living() {
+			if st.client == c.number || st.client == everybody {
+				c.line.cut()
+			}
+		}
+		return
+	case lose, slow, stall, refuse:
+		return // the network knows
+	}
+	w.mu.Lock()
+	c := w.fleet[st.client%clients]
+	w.mu.Unlock()
+	if c == nil {
+		return // dead, and nobody has come yet
+	}
+	switch st.verb {
+	case die:
+		w.die(c)
+		w.ops.Go(func() {
+			w.wait(st.at + st.span)
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if w.violation == nil {
+				w.fleet[c.number] = w.newClient(c.number)
+			}
+		})
+	case restart:
+		w.mu.Lock()
+		c.closing = true
+		w.fleet[c.number] = w.newClient(c.number)
+		w.mu.Unlock()
+		w.ops.Go(func() { w.shut(c) })
+	case acquire, lock:
+		w.ops.Go(func() { w.take(c, st) })
+	case do, many, peek, invalidate:
+		w.ops.Go(func() { w.ask(c, st) })
+	default:
+		w.tb.Fatalf("no such step: %v", st)
+	}
+}
+
+func (w *world) must(err error) {
+	if err != nil {
+		w.tb.Fatal(err)
+	}
+}
+
+// flush is FLUSHALL: what was held is held no more, which its holders do not
+// know yet.
+func (w *world) flush() {
+	now := time.Now()
+	w.mu.Lock()
+	w.leases.flushed(now)
+	w.flights.drops = append(w.flights.drops, drop{called: now, done: now})
+	w.mu.Unlock()
+	w.must(w.direct.FlushAll(context.Background()).Err())
+}
+
+// redisKey is the name of a key in Redis, which is part of the contract.
+func redisKey(kind, key, part string) string {
+	return "leasehold:" + kind + ":{sim:" + key + "}:" + part
+}
