@@ -49,14 +49,14 @@ type fixture struct {
 	*testing.T
 	connect func(w *wire) redis.UniversalClient
 	rdb     redis.UniversalClient
-	addr    string // of the one server; "" for a Cluster
+	addr    string // of the one server; "" where it is not one
 	name    string
 }
 
 // each runs fn on every target, all at the same time.
 func each(t *testing.T, fn func(f *fixture)) {
 	t.Parallel()
-	redistest.Each(t, func(t *testing.T, target redistest.Target) {
+	redistest.Matrix(t, func(t *testing.T, target redistest.Target) {
 		t.Parallel()
 		fn(newFixture(t, target))
 	})
@@ -76,9 +76,9 @@ func eachProxy(t *testing.T, fn func(f *fixture, p *redistest.Proxy)) {
 }
 
 func newFixture(t *testing.T, target redistest.Target) *fixture {
-	f := &fixture{T: t, rdb: target.Client(t), name: redistest.Name(t)}
+	f := &fixture{T: t, rdb: target.Admin(t), name: redistest.Name(t)}
 	f.connect = func(w *wire) redis.UniversalClient {
-		return target.Client(t, func(o *redis.UniversalOptions) { o.Dialer = w.dialer(nil) })
+		return target.Client(t, func(o *redis.UniversalOptions) { o.Dialer = w.dialer(o.Dialer) })
 	}
 	switch target.Kind {
 	case redistest.KindMini:

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,8 +17,9 @@ import (
 )
 
 // A lease is released by several goroutines at once while it is renewed: one of
-// them gives it back, and it does not come back: 6,000 leases, 24,000 releases.
-// The newest server alone, for their number.
+// them gives it back, and it does not come back: 6,000 leases, 24,000 releases,
+// or as many leases as LEASEHOLD_ROUNDS says. The newest server alone, for their
+// number.
 func TestReleasesRaceARenewal(t *testing.T) {
 	srv := redistest.Shared(t, redistest.Newest(t))
 	s := newSite(t, srv.Client())
@@ -25,6 +28,12 @@ func TestReleasesRaceARenewal(t *testing.T) {
 	times := 6_000
 	if testing.Short() {
 		times = 1_500
+	}
+	if text, ok := os.LookupEnv("LEASEHOLD_ROUNDS"); ok {
+		var err error
+		if times, err = strconv.Atoi(text); err != nil {
+			t.Fatalf("LEASEHOLD_ROUNDS: %v", err)
+		}
 	}
 	const workers, racers = 8, 3
 	var done atomic.Int64

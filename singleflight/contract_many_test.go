@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
@@ -223,7 +225,7 @@ func TestDoManyRoundTrips(t *testing.T) {
 	each(t, func(f *fixture) {
 		f.teach()
 		nodes := 1
-		if f.addr == "" {
+		if _, isCluster := f.rdb.(*redis.ClusterClient); isCluster {
 			nodes = 3
 		}
 		g, wire := f.open()

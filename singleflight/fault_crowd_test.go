@@ -22,12 +22,13 @@ type faultSetup struct {
 	Addr, Family            string
 	TTL, LeaseTTL, ErrorTTL time.Duration
 	Early                   float64
+	MaxLoads                int
 }
 
 func (c faultSetup) open() (*singleflight.Group[string], func()) {
 	rdb := redis.NewClient(&redis.Options{Addr: c.Addr, PoolSize: 50})
 	g, err := singleflight.New(rdb, singleflight.Config[string]{
-		Name: c.Family, TTL: c.TTL, LeaseTTL: c.LeaseTTL, ErrorTTL: c.ErrorTTL, EarlyRefresh: c.Early, Jitter: -1,
+		Name: c.Family, TTL: c.TTL, LeaseTTL: c.LeaseTTL, ErrorTTL: c.ErrorTTL, EarlyRefresh: c.Early, MaxLoads: c.MaxLoads, Jitter: -1,
 	})
 	if err != nil {
 		panic(err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -32,6 +33,12 @@ func StartCluster(tb testing.TB, v Version) *Cluster {
 		tb.Fatalf("start a cluster of %s: %v", v, err)
 	}
 	tb.Cleanup(f.stop)
+	for _, node := range f.nodes {
+		node.args = append(slices.Clone(node.args), "--cluster-node-timeout", haste)
+		if err := node.do("CONFIG", "SET", "cluster-node-timeout", haste); err != nil {
+			tb.Fatalf("start a cluster of %s: %v", v, err)
+		}
+	}
 	return f.handle(tb)
 }
 
@@ -123,8 +130,14 @@ func (f *fleet) stop() {
 
 const primaries = 3
 
+// After so many milliseconds without an answer a node of a Cluster is replaced.
+// With the first, one that is merely slow on a busy machine would be too, and
+// writes be lost: so it counts neither while a Cluster starts, nor in a shared
+// one, where nobody kills a node.
+const haste, patience = "1000", "60000"
+
 var clusterArgs = []string{
-	"--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-node-timeout", "1000",
+	"--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-node-timeout", patience,
 	"--cluster-require-full-coverage", "no", "--cluster-replica-validity-factor", "0",
 	"--repl-diskless-sync-delay", "0",
 }
@@ -247,6 +260,13 @@ func (f *fleet) missing() string {
 // plainClient is for questions of the harness itself: it fails at once.
 func (in *instance) plainClient() *redis.Client { return redis.NewClient(in.plainOptions()) }
 
+// patientClient is for what must be done, however busy the machine is.
+func (in *instance) patientClient() *redis.Client {
+	opt := in.plainOptions()
+	opt.DialTimeout, opt.ReadTimeout = startTimeout, startTimeout
+	return redis.NewClient(opt)
+}
+
 func (in *instance) plainOptions() *redis.Options {
 	return &redis.Options{
 		Addr: in.Addr(), MaxRetries: -1, DialerRetries: 1, PoolSize: 1,
@@ -261,4 +281,13 @@ func (in *instance) info(section string) string {
 	defer cancel()
 	text, _ := rdb.Info(ctx, section).Result() // an error shows as nothing being there yet
 	return text
+}
+
+// do is one command of the harness itself.
+func (in *instance) do(args ...any) error {
+	rdb := in.patientClient()
+	defer rdb.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	return rdb.Do(ctx, args...).Err()
 }

@@ -3,7 +3,8 @@
 // Cluster, a Sentinel set, a proxy that loses what a network can lose, and
 // child processes that can be killed. Only tests import it.
 //
-// Most tests want [Each], which runs them on every kind of server:
+// Most tests want [Each], which runs them on every kind of server, or, where
+// they are the contract of a package, [Matrix]: on all that there is.
 //
 //	func TestMain(m *testing.M) { redistest.Main(m) }
 //
@@ -15,7 +16,7 @@
 //		})
 //	}
 //
-// The servers behind Each are shared by all tests of a process. A test that
+// The servers behind both are shared by all tests of a process. A test that
 // flushes, configures, stops or kills one starts its own with [StartServer].
 //
 // Three environment variables are obeyed: LEASEHOLD_SERVERS names a folder of

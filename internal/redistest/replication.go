@@ -1,12 +1,14 @@
 package redistest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,20 +16,48 @@ import (
 )
 
 // StartPair starts a server and a replica that follows it.
-func StartPair(tb testing.TB, v Version) (primary, replica *Server) {
+func StartPair(tb testing.TB, v Version, args ...string) (primary, replica *Server) {
 	tb.Helper()
-	primary = StartServer(tb, v, "--repl-diskless-sync-delay", "0")
-	return primary, startReplica(tb, primary)
+	nodes, err := startNodes(v, 1, args...)
+	if err != nil {
+		tb.Fatalf("start %s with a replica: %v", v, err)
+	}
+	for _, node := range nodes {
+		tb.Cleanup(node.stop)
+	}
+	return nodes[0].handle(tb), nodes[1].handle(tb)
 }
 
-func startReplica(tb testing.TB, primary *Server) *Server {
-	tb.Helper()
-	replica := StartServer(tb, primary.Version, "--repl-diskless-sync-delay", "0",
-		"--replicaof", "127.0.0.1 "+strconv.Itoa(primary.port))
-	waitFor(tb, "the replica to follow", func() bool {
-		return strings.Contains(replica.info("replication"), "master_link_status:up")
+// startNodes starts a primary and some replicas, and waits until they follow.
+func startNodes(v Version, replicas int, args ...string) (nodes []*instance, err error) {
+	defer func() {
+		if err != nil {
+			for _, node := range nodes {
+				node.stop()
+			}
+		}
+	}()
+	args = append([]string{"--repl-diskless-sync-delay", "0"}, args...)
+	primary, err := startInstance(v, args...)
+	if err != nil {
+		return nil, err
+	}
+	nodes = append(nodes, primary)
+	for range replicas {
+		replica, err := startInstance(v, append(args, "--replicaof", "127.0.0.1 "+strconv.Itoa(primary.port))...)
+		if err != nil {
+			return nodes, err
+		}
+		nodes = append(nodes, replica)
+	}
+	return nodes, await("the replicas to follow", func() bool {
+		for _, replica := range nodes[1:] {
+			if !strings.Contains(replica.info("replication"), "master_link_status:up") {
+				return false
+			}
+		}
+		return true
 	})
-	return replica
 }
 
 // Role is what the server says that it is: "master" or "slave", or nothing
@@ -51,34 +81,79 @@ type Sentinel struct {
 	tb testing.TB
 }
 
-// StartSentinel starts such a set.
+// watched is the servers of a Sentinel set.
+type watched struct {
+	version          Version
+	nodes, sentinels []*instance
+}
+
+// StartSentinel starts such a set for this test alone.
 func StartSentinel(tb testing.TB, v Version) *Sentinel {
 	tb.Helper()
-	primary, replica := StartPair(tb, v)
-	x := &Sentinel{Version: v, tb: tb, Nodes: []*Server{primary, replica, startReplica(tb, primary)}}
-	for range 3 {
-		x.Sentinels = append(x.Sentinels, startSentinel(tb, primary))
+	w, err := startWatched(v)
+	if err != nil {
+		tb.Fatalf("start sentinels of %s: %v", v, err)
 	}
-	for _, s := range x.Sentinels {
+	tb.Cleanup(w.stop)
+	return w.handle(tb)
+}
+
+func startWatched(v Version) (w *watched, err error) {
+	w = &watched{version: v}
+	defer func() {
+		if err != nil {
+			w.stop()
+		}
+	}()
+	if w.nodes, err = startNodes(v, 2); err != nil {
+		return w, err
+	}
+	for range 3 {
+		s, err := startSentinel(w.nodes[0])
+		if err != nil {
+			return w, err
+		}
+		w.sentinels = append(w.sentinels, s)
+	}
+	for _, s := range w.sentinels {
 		rdb := redis.NewSentinelClient(s.plainOptions())
 		defer rdb.Close()
-		waitFor(tb, "the sentinels to know each other", func() bool {
-			others, err1 := rdb.Sentinels(tb.Context(), MasterName).Result()
-			replicas, err2 := rdb.Replicas(tb.Context(), MasterName).Result()
+		if err := await("the sentinels to know each other", func() bool {
+			others, err1 := rdb.Sentinels(context.Background(), MasterName).Result()
+			replicas, err2 := rdb.Replicas(context.Background(), MasterName).Result()
 			return err1 == nil && err2 == nil && len(others) == 2 && len(replicas) == 2
-		})
+		}); err != nil {
+			return w, err
+		}
+	}
+	return w, nil
+}
+
+func (w *watched) handle(tb testing.TB) *Sentinel {
+	x := &Sentinel{Version: w.version, tb: tb}
+	for _, node := range w.nodes {
+		x.Nodes = append(x.Nodes, node.handle(tb))
+	}
+	for _, s := range w.sentinels {
+		x.Sentinels = append(x.Sentinels, s.handle(tb))
 	}
 	return x
 }
 
-func startSentinel(tb testing.TB, primary *Server) *Server {
-	tb.Helper()
+func (w *watched) stop() {
+	var all sync.WaitGroup
+	for _, in := range append(append([]*instance{}, w.sentinels...), w.nodes...) {
+		all.Go(in.stop)
+	}
+	all.Wait()
+}
+
+func startSentinel(primary *instance) (*instance, error) {
 	dir, err := os.MkdirTemp("", "leasehold-sentinel-")
 	if err != nil {
-		tb.Fatal(err)
+		return nil, err
 	}
-	in := &instance{version: primary.Version, dir: dir, bare: true}
-	tb.Cleanup(in.stop)
+	in := &instance{version: primary.version, dir: dir, bare: true}
 	conf := filepath.Join(dir, "sentinel.conf")
 	for range 20 {
 		in.port = freePort()
@@ -87,8 +162,8 @@ func startSentinel(tb testing.TB, primary *Server) *Server {
 			fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d 2\n", MasterName, primary.port) +
 			fmt.Sprintf("sentinel down-after-milliseconds %s 1000\n", MasterName) +
 			fmt.Sprintf("sentinel failover-timeout %s 3000\nsentinel parallel-syncs %s 1\n", MasterName, MasterName)
-		if err := os.WriteFile(conf, []byte(lines), 0o600); err != nil {
-			tb.Fatal(err)
+		if err = os.WriteFile(conf, []byte(lines), 0o600); err != nil {
+			break
 		}
 		in.args = []string{conf, "--sentinel"}
 		if err = in.launch(); !errors.Is(err, errPortTaken) {
@@ -96,18 +171,16 @@ func startSentinel(tb testing.TB, primary *Server) *Server {
 		}
 	}
 	if err != nil {
-		tb.Fatalf("start sentinel: %v", err)
+		in.stop()
+		return nil, fmt.Errorf("a sentinel: %w", err)
 	}
-	return in.handle(tb)
+	return in, nil
 }
 
 // FailoverClient makes a client that asks the sentinels for the primary. It is
 // closed at the end of the test.
 func (x *Sentinel) FailoverClient(mod ...func(*redis.FailoverOptions)) *redis.Client {
-	opt := &redis.FailoverOptions{MasterName: MasterName}
-	for _, s := range x.Sentinels {
-		opt.SentinelAddrs = append(opt.SentinelAddrs, s.Addr())
-	}
+	opt := &redis.FailoverOptions{MasterName: MasterName, SentinelAddrs: x.sentinelAddrs()}
 	for _, m := range mod {
 		m(opt)
 	}
@@ -116,27 +189,36 @@ func (x *Sentinel) FailoverClient(mod ...func(*redis.FailoverOptions)) *redis.Cl
 	return rdb
 }
 
+func (x *Sentinel) sentinelAddrs() (addrs []string) {
+	for _, s := range x.Sentinels {
+		addrs = append(addrs, s.Addr())
+	}
+	return addrs
+}
+
 // Primary returns the server that is the primary now. During a failover it
 // waits until there is one that runs.
 func (x *Sentinel) Primary() *Server {
 	x.tb.Helper()
 	var primary *Server
-	waitFor(x.tb, "a primary", func() bool {
+	if err := await("a primary", func() bool {
 		for _, node := range x.Nodes {
 			if node.running() && node.Role() == "master" {
 				primary = node
 			}
 		}
 		return primary != nil
-	})
+	}); err != nil {
+		x.tb.Fatal(err)
+	}
 	return primary
 }
 
-func waitFor(tb testing.TB, what string, ok func() bool) {
-	tb.Helper()
+func await(what string, ok func() bool) error {
 	for deadline := time.Now().Add(startTimeout); !ok(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			tb.Fatalf("waited %s for %s", startTimeout, what)
+			return fmt.Errorf("waited %s for %s", startTimeout, what)
 		}
 	}
+	return nil
 }

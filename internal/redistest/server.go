@@ -38,6 +38,7 @@ type instance struct {
 	version Version
 	dir     string
 	args    []string
+	env     []string // beside this process's own
 	port    int
 	bare    bool // started with args alone, port and all
 	shared  bool
@@ -149,11 +150,15 @@ func (s *Server) signal(op string, send func(*process) error) {
 }
 
 func startInstance(v Version, args ...string) (*instance, error) {
+	return startInstanceWith(v, nil, args...)
+}
+
+func startInstanceWith(v Version, env []string, args ...string) (*instance, error) {
 	dir, err := os.MkdirTemp("", "leasehold-"+v.Name+"-")
 	if err != nil {
 		return nil, err
 	}
-	in := &instance{version: v, dir: dir, args: args}
+	in := &instance{version: v, dir: dir, args: args, env: env}
 	for range 20 {
 		in.port = freePort()
 		if err = in.launch(); !errors.Is(err, errPortTaken) {
@@ -209,6 +214,7 @@ func (in *instance) launch() error {
 	}
 	cmd := exec.Command(in.version.path, args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = in.dir, log, log
+	cmd.Env = append(os.Environ(), in.env...)
 	proc, err := startProcess(cmd)
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"errors"
 	"sync"
 	"testing"
 )
@@ -23,6 +24,8 @@ var shared struct {
 	sync.Mutex
 	servers  map[Version]*lazily[*instance]
 	clusters map[Version]*lazily[*fleet]
+	secured  map[Version]*lazily[*secured]
+	watched  map[Version]*lazily[*watched]
 }
 
 func entry[T any](all *map[Version]*lazily[T], v Version) *lazily[T] {
@@ -74,6 +77,47 @@ func SharedCluster(tb testing.TB, v Version) *Cluster {
 	return f.handle(tb)
 }
 
+// sharedSentinel returns the one Sentinel set of that version that all tests of
+// the process use, under the same rules as [Shared].
+func sharedSentinel(tb testing.TB, v Version) *Sentinel {
+	tb.Helper()
+	w, err := entry(&shared.watched, v).get(func() (*watched, error) {
+		w, err := startWatched(v)
+		if err != nil {
+			return w, err
+		}
+		for _, node := range w.nodes {
+			node.shared = true
+		}
+		for _, s := range w.sentinels {
+			s.shared = true
+			err = errors.Join(err, s.do("SENTINEL", "SET", MasterName, "down-after-milliseconds", patience))
+		}
+		return w, err
+	})
+	if err != nil {
+		tb.Fatalf("start sentinels of %s: %v", v, err)
+	}
+	return w.handle(tb)
+}
+
+// sharedSecured returns the one server of that version that all tests of the
+// process reach over TLS.
+func sharedSecured(tb testing.TB, v Version) (*Server, *secured) {
+	tb.Helper()
+	s, err := entry(&shared.secured, v).get(func() (*secured, error) {
+		s, err := startSecured(v)
+		if err == nil {
+			s.shared = true
+		}
+		return s, err
+	})
+	if err != nil {
+		tb.Fatalf("start %s with TLS: %v", v, err)
+	}
+	return s.handle(tb), s
+}
+
 // stopShared ends what was started. No test may run any more.
 func stopShared() {
 	shared.Lock()
@@ -88,5 +132,15 @@ func stopShared() {
 			c.value.stop()
 		}
 	}
-	shared.servers, shared.clusters = nil, nil
+	for _, s := range shared.secured {
+		if s.value != nil {
+			s.value.stop()
+		}
+	}
+	for _, w := range shared.watched {
+		if w.value != nil {
+			w.value.stop()
+		}
+	}
+	shared.servers, shared.clusters, shared.secured, shared.watched = nil, nil, nil, nil
 }

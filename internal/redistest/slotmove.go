@@ -90,7 +90,7 @@ func (m *SlotMove) id(node *Server) (id string) {
 
 func (m *SlotMove) on(node *Server, do func(context.Context, *redis.Client) error) {
 	m.c.tb.Helper()
-	rdb := node.plainClient()
+	rdb := node.patientClient()
 	defer rdb.Close()
 	if err := do(m.c.tb.Context(), rdb); err != nil {
 		m.c.tb.Fatalf("move slot %d from %s to %s: %v", m.slot, m.from.Addr(), m.to.Addr(), err)

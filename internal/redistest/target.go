@@ -15,21 +15,28 @@ type Kind int
 
 // The kinds of target.
 const (
-	KindMini    Kind = iota // an embedded server
-	KindSingle              // a real server
-	KindCluster             // three real primaries, each with a replica
+	KindMini     Kind = iota // an embedded server
+	KindSingle               // a real server
+	KindCluster              // three real primaries, each with a replica
+	KindTLS                  // a real server, over TLS and as a user who may do only what the README says
+	KindSentinel             // a primary and two replicas, found by asking sentinels
 )
 
-func (k Kind) String() string { return [...]string{"mini", "single", "cluster"}[k] }
+func (k Kind) String() string {
+	return [...]string{"mini", "single", "cluster", "tls", "sentinel"}[k]
+}
 
 // Target is a server, or several, that a test runs on.
 type Target struct {
-	Name    string // the subtest's: "mini", "redis-7.0.15", "cluster-valkey-8.1.1"
-	Kind    Kind
-	Version Version              // KindSingle and KindCluster
-	Mini    *miniredis.Miniredis // KindMini: this test's own
-	Server  *Server              // KindSingle: shared
-	Cluster *Cluster             // KindCluster: shared
+	Name     string // the subtest's: "mini", "redis-7.0.15", "cluster-valkey-8.1.1"
+	Kind     Kind
+	Version  Version              // of all but KindMini
+	Mini     *miniredis.Miniredis // KindMini: this test's own
+	Server   *Server              // KindSingle and KindTLS: shared
+	Cluster  *Cluster             // KindCluster: shared
+	Sentinel *Sentinel            // KindSentinel: shared
+
+	secure *secured // KindTLS
 }
 
 // Addr is the address of the embedded or the single server.
@@ -41,13 +48,18 @@ func (x Target) Addr() string {
 }
 
 // Client makes a client for the target that is closed at the end of the test.
-// All of a test's clients see the same data.
+// All of a test's clients see the same data. A Dialer of mod's should use the
+// one that it finds there, where that is not nil.
 func (x Target) Client(tb testing.TB, mod ...func(*redis.UniversalOptions)) redis.UniversalClient {
 	tb.Helper()
 	opt := new(redis.UniversalOptions)
 	switch x.Kind {
 	case KindCluster:
 		opt.Addrs, opt.IsClusterMode = x.Cluster.Addrs(), true
+	case KindTLS:
+		x.secure.connect(opt)
+	case KindSentinel:
+		opt.Addrs, opt.MasterName = x.Sentinel.sentinelAddrs(), MasterName
 	default:
 		opt.Addrs = []string{x.Addr()}
 	}
@@ -57,6 +69,15 @@ func (x Target) Client(tb testing.TB, mod ...func(*redis.UniversalOptions)) redi
 	rdb := redis.NewUniversalClient(opt)
 	tb.Cleanup(func() { _ = rdb.Close() })
 	return rdb
+}
+
+// Admin is Client, for a user who may do everything.
+func (x Target) Admin(tb testing.TB) redis.UniversalClient {
+	tb.Helper()
+	if x.Kind == KindTLS {
+		return x.Server.handle(tb).Client()
+	}
+	return x.Client(tb)
 }
 
 // Each runs fn as a subtest on an embedded server, on every installed server
@@ -73,12 +94,42 @@ func EachReal(t *testing.T, fn func(t *testing.T, target Target)) {
 	t.Helper()
 	eachServer(t, fn)
 	if versions := Installed(); len(versions) > 0 {
-		newest := versions[len(versions)-1]
-		name := "cluster-" + newest.Name
-		t.Run(name, func(t *testing.T) {
-			fn(t, Target{Name: name, Kind: KindCluster, Version: newest, Cluster: SharedCluster(t, newest)})
-		})
+		onCluster(t, versions[len(versions)-1], fn)
 	}
+}
+
+// Matrix is Each on all there is, for what the packages promise everywhere: on
+// a Cluster of every version, on the newest version over TLS as a restricted
+// user, and on the version before that behind sentinels. Each of these costs a
+// package's tests about as much as a server alone.
+func Matrix(t *testing.T, fn func(t *testing.T, target Target)) {
+	t.Helper()
+	Each(t, fn)
+	versions := Installed()
+	last := len(versions) - 1
+	if last < 0 {
+		return
+	}
+	for _, v := range versions[:last] {
+		onCluster(t, v, fn)
+	}
+	run(t, KindTLS, versions[last], fn, func(t *testing.T, x *Target) { x.Server, x.secure = sharedSecured(t, x.Version) })
+	run(t, KindSentinel, versions[max(0, last-1)], fn, func(t *testing.T, x *Target) { x.Sentinel = sharedSentinel(t, x.Version) })
+}
+
+func onCluster(t *testing.T, v Version, fn func(t *testing.T, target Target)) {
+	t.Helper()
+	run(t, KindCluster, v, fn, func(t *testing.T, x *Target) { x.Cluster = SharedCluster(t, v) })
+}
+
+// run runs fn as a subtest on a target that has to be started first.
+func run(t *testing.T, kind Kind, v Version, fn func(*testing.T, Target), start func(*testing.T, *Target)) {
+	t.Helper()
+	x := Target{Name: kind.String() + "-" + v.Name, Kind: kind, Version: v}
+	t.Run(x.Name, func(t *testing.T) {
+		start(t, &x)
+		fn(t, x)
+	})
 }
 
 // EachSingle is Each without the Cluster: for tests with a [Proxy], which

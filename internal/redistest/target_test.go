@@ -1,25 +1,51 @@
 package redistest
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
 )
 
-func TestEachReachesItsTarget(t *testing.T) {
-	Each(t, func(t *testing.T, target Target) {
-		rdb, other := target.Client(t), target.Client(t)
+func TestMatrixReachesItsTargets(t *testing.T) {
+	kinds := map[Kind]int{}
+	Matrix(t, func(t *testing.T, target Target) {
+		kinds[target.Kind]++
+		rdb, admin := target.Client(t), target.Admin(t)
 		key := Name(t)
-		if err := rdb.Set(t.Context(), key, "v", 0).Err(); err != nil {
+		if err := admin.Set(t.Context(), key, "v", 0).Err(); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := other.Get(t.Context(), key).Result(); err != nil || got != "v" {
-			t.Fatalf("another client reads %q, %v", got, err)
+		if target.Kind != KindTLS {
+			if got, err := rdb.Get(t.Context(), key).Result(); err != nil || got != "v" {
+				t.Fatalf("another client reads %q, %v", got, err)
+			}
+		} else {
+			own := "leasehold:sem:{" + key + ":k}:holders"
+			if err := rdb.ZAdd(t.Context(), own, redis.Z{}).Err(); err != nil {
+				t.Errorf("a key of the packages: %v", err)
+			}
+			for what, err := range map[string]error{
+				"another's key":   rdb.Get(t.Context(), key).Err(),
+				"another command": rdb.Type(t.Context(), own).Err(),
+			} {
+				if err == nil || !strings.HasPrefix(err.Error(), "NOPERM") {
+					t.Errorf("%s: %v; want NOPERM", what, err)
+				}
+			}
+			plain := redis.NewClient(&redis.Options{Addr: rdb.(*redis.Client).Options().Addr, MaxRetries: -1})
+			defer plain.Close()
+			if err := plain.Ping(t.Context()).Err(); err == nil {
+				t.Error("the port of TLS answers without")
+			}
 		}
 		if _, isCluster := rdb.(*redis.ClusterClient); isCluster != (target.Kind == KindCluster) {
 			t.Fatalf("kind %s with a client of type %T", target.Kind, rdb)
 		}
 	})
+	if n := len(Installed()); n > 0 && (kinds[KindSingle] != n || kinds[KindCluster] != n || kinds[KindTLS] != 1 || kinds[KindSentinel] != 1) {
+		t.Errorf("of %d versions: %v", n, kinds)
+	}
 }
 
 func TestNamesAreShortPlainAndUnique(t *testing.T) {

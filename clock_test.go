@@ -1,0 +1,63 @@
+package leasehold_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A time that went through one of these has no monotonic reading any more, or
+// never had one.
+var wallClock = []string{
+	"UTC", "Local", "In", "Round", "Truncate", "AddDate", "Unix", "UnixMilli", "UnixMicro", "UnixNano", "Date", "Parse", "ParseInLocation",
+	"Year", "Month", "Day", "YearDay", "Weekday", "Hour", "Minute", "Second", "Nanosecond", "Clock", "Format", "AppendFormat",
+}
+
+// A client's wall clock may jump: nothing depends on it. Go's runtime reads its
+// clocks where nothing can be put before them, so that this is shown by what the
+// packages don't do: they never ask a time for its place on the wall clock, so
+// that all their times carry monotonic readings, by which Go then compares and
+// subtracts them. Timers and contexts go by these anyway.
+func TestOnlyMonotonicClocksAreRead(t *testing.T) {
+	// The server's TIME, which go-redis returns as a time.Time.
+	allowed := map[string]string{"internal/engine/engine.go": "UnixMicro"}
+	reads := 0
+	for _, name := range glob(t, "**.go") {
+		name = filepath.ToSlash(name)
+		dir, _, _ := strings.Cut(name, "/")
+		inside := slices.Contains([]string{"semaphore", "mutex", "singleflight", "internal"}, dir) || !strings.Contains(name, "/")
+		if !inside || strings.HasSuffix(name, "_test.go") || strings.HasPrefix(name, "internal/redistest/") || strings.HasPrefix(name, "internal/simulation/") {
+			continue
+		}
+		set := token.NewFileSet()
+		file, err := parser.ParseFile(set, name, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			sel, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			if pkg, ok := sel.X.(*ast.Ident); ok && pkg.Name == "time" {
+				switch sel.Sel.Name {
+				case "Now":
+					reads++
+				case "Hour", "Minute", "Second", "Nanosecond":
+					return true // as durations
+				}
+			}
+			if slices.Contains(wallClock, sel.Sel.Name) && allowed[name] != sel.Sel.Name {
+				t.Errorf("%s: %s loses the monotonic reading of a time", set.Position(sel.Pos()), sel.Sel.Name)
+			}
+			return true
+		})
+	}
+	if reads == 0 {
+		t.Fatal("no file reads a clock")
+	}
+}

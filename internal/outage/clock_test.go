@@ -1,0 +1,123 @@
+package outage
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/mutex"
+)
+
+// The server's clock is set forth while leases are held: they end, and their
+// holders are told by their next renewal. It is set back: they are kept, and
+// tokens rise though the clock is behind the last. 26 hours are longer than a
+// fencing token is remembered.
+func TestServerClockJumps(t *testing.T) {
+	t.Parallel()
+	for name, far := range map[string]time.Duration{"an hour": time.Hour, "26 hours": 26 * time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			srv, clock := redistest.StartWithClock(t, redistest.Newest(t))
+			c := newCrowd(t, clientsOf(srv))
+			h := c.hold()
+			c.work()
+			clock.Shift(far)
+			at := time.Now()
+			c.recovered(at)
+			h.allTold(at)
+			h.keptOrTold()
+			c.work()
+
+			h = c.hold()
+			clock.Shift(0)
+			at = time.Now()
+			c.recovered(at)
+			select { // a few renewals
+			case <-h.leases[0].told:
+			case <-h.leases[1].told:
+			case <-time.After(longTTL * 4 / 3):
+			}
+			if kept := h.keptOrTold(); kept != 2 {
+				t.Errorf("set back, %d of 2 leases were kept", kept)
+			}
+			c.work()
+			c.check()
+		})
+	}
+}
+
+// The clock is set back by an hour when a holder is dead: its lease lasts as much
+// longer, as is said in docs/guarantees.md, and not longer than that.
+func TestServerClockSetBackUnderADeadHolder(t *testing.T) {
+	t.Parallel()
+	srv, clock := redistest.StartWithClock(t, redistest.Newest(t))
+	proxy := redistest.NewProxy(t, srv.Addr())
+	name := redistest.Name(t)
+	open := func(rdb redis.UniversalClient) *mutex.Mutex {
+		m, err := mutex.New(rdb, mutex.Config{Name: name, TTL: ttl})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			ctx, cancel := within()
+			defer cancel()
+			_ = m.Close(ctx) // of the dead one: it can't give back
+		})
+		return m
+	}
+	l, err := open(proxy.Client(func(o *redis.Options) { o.ReadTimeout = time.Second })).Lock(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy.Cut(true, true)
+	clock.Shift(-time.Hour)
+	granted := make(chan error, 1)
+	var token uint64
+	live := open(srv.Client())
+	go func() {
+		ctx, cancel := within()
+		defer cancel()
+		l, err := live.Lock(ctx, key)
+		if err == nil {
+			token = l.Token()
+			err = l.Unlock()
+		}
+		granted <- err
+	}()
+	<-l.Context().Done() // told by its own clock, in time
+	t.Logf("the dead holder was told: %v", context.Cause(l.Context()))
+	holders := "leasehold:mtx:{" + name + ":" + key + "}:holders"
+	ends, err := srv.Client().ZRangeWithScores(t.Context(), holders, 0, 0).Result()
+	if err != nil || len(ends) != 1 {
+		t.Fatalf("the holders: %v, %v", ends, err)
+	}
+	now, err := srv.Client().Time(t.Context()).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := time.UnixMilli(int64(ends[0].Score)).Sub(now)
+	t.Logf("the dead holder's lease lasts for another %v", left)
+	if left > time.Hour+ttl {
+		t.Errorf("the lease lasts for %v; want an hour and the TTL at most", left)
+	}
+	select {
+	case err := <-granted:
+		t.Fatalf("granted beside a lease that has not ended: %v", err)
+	default:
+	}
+	clock.Shift(0)
+	select {
+	case err := <-granted:
+		if err != nil {
+			t.Fatal(err)
+		}
+		if token <= l.Token() {
+			t.Errorf("token %d after %d", token, l.Token())
+		}
+	case <-time.After(patience):
+		t.Fatal("the waiter waits on")
+	}
+}

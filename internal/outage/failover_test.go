@@ -1,0 +1,144 @@
+package outage
+
+import (
+	"context"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
+)
+
+// A replica that has heard nothing for a while is promoted after the primary was
+// killed: what was granted meanwhile is forgotten. Tokens rise all the same, those
+// who held are told by their next renewal, and what they write is refused.
+func TestFailoverToALaggingReplica(t *testing.T) {
+	t.Parallel()
+	primary, replica := redistest.StartPair(t, redistest.Newest(t))
+	var current atomic.Pointer[redistest.Server]
+	current.Store(primary)
+	c := newCrowd(t, func() redis.UniversalClient {
+		return primary.Client(func(o *redis.Options) {
+			o.Dialer = func(ctx context.Context, network, _ string) (net.Conn, error) {
+				return new(net.Dialer).DialContext(ctx, network, current.Load().Addr())
+			}
+		})
+	})
+	c.work()
+	follower := replica.Client()
+	// Where nobody listens: it keeps what it has and hears nothing more.
+	if err := follower.ReplicaOf(t.Context(), "127.0.0.1", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	h := c.hold()
+	c.work()
+	primary.Kill()
+	if err := follower.ReplicaOf(t.Context(), "NO", "ONE").Err(); err != nil {
+		t.Fatal(err)
+	}
+	promoted := time.Now()
+	current.Store(replica)
+	c.recovered(promoted)
+	h.allTold(promoted)
+	if kept := h.keptOrTold(); kept != 0 {
+		t.Errorf("%d leases were kept that the new primary can't know of", kept)
+	}
+	c.work()
+	c.check()
+}
+
+// The sentinels put another primary in the place of one that was killed, or that
+// runs and is to be replaced.
+func TestSentinelSwitchesOver(t *testing.T) {
+	t.Parallel()
+	for name, begin := range map[string]func(*testing.T, *redistest.Sentinel){
+		"killed": func(_ *testing.T, x *redistest.Sentinel) { x.Primary().Kill() },
+		"on demand": func(t *testing.T, x *redistest.Sentinel) {
+			s := redis.NewSentinelClient(&redis.Options{Addr: x.Sentinels[0].Addr()})
+			defer s.Close()
+			if err := s.Failover(t.Context(), redistest.MasterName).Err(); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			x := redistest.StartSentinel(t, redistest.Newest(t))
+			old := x.Primary()
+			c := newCrowd(t, func() redis.UniversalClient { return x.FailoverClient() })
+			h := c.hold()
+			c.work()
+			begin(t, x)
+			at := time.Now()
+			c.until(func() error {
+				if now := x.Primary(); now.Addr() == old.Addr() {
+					return context.DeadlineExceeded
+				}
+				return nil
+			})
+			t.Logf("another primary after %v", time.Since(at))
+			c.recovered(time.Now())
+			h.keptOrTold()
+			c.work()
+			c.check()
+		})
+	}
+}
+
+// The primary of a Cluster that has the lock is killed, and its replica takes over.
+func TestClusterPrimaryKilled(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, redistest.Newest(t))
+	c := newCrowd(t, func() redis.UniversalClient { return cluster.Client() })
+	h := c.hold()
+	c.work()
+	node := cluster.NodeFor(c.part("mtx", key, "holders"))
+	at := time.Now()
+	node.Kill()
+	for _, kind := range []string{"mtx", "sem", "flt"} {
+		cluster.NodeFor(c.part(kind, key, "holders"))
+	}
+	t.Logf("every key has a primary after %v", time.Since(at))
+	c.recovered(time.Now())
+	h.keptOrTold()
+	c.work()
+	c.check()
+}
+
+// The keys of all packages move from primary to primary while they are used. No
+// write is lost, so that nothing else may be, and leases are kept.
+func TestSlotsMoveLive(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, redistest.Newest(t))
+	c := newCrowd(t, func() redis.UniversalClient { return cluster.Client() })
+	h := c.hold()
+	moved := 0
+	for range 3 {
+		c.work()
+		for _, slot := range []string{
+			c.part("mtx", key, "holders"), c.part("sem", key, "holders"), c.part("flt", key, "holders"),
+			c.part("mtx", longKey, "holders"), c.part("sem", longKey, "holders"),
+		} {
+			from := cluster.NodeFor(slot)
+			to := cluster.Nodes[moved%3]
+			if to.Addr() == from.Addr() {
+				to = cluster.Nodes[(moved+1)%3]
+			}
+			move := cluster.BeginMove(slot, to)
+			time.Sleep(20 * time.Millisecond) // callers meet TRYAGAIN
+			move.MoveKeys()
+			time.Sleep(20 * time.Millisecond) // ASK
+			move.Finish()
+			moved++
+		}
+		c.recovered(time.Now())
+	}
+	t.Logf("%d slots were moved", moved)
+	if kept := h.keptOrTold(); kept != 2 {
+		t.Errorf("%d of 2 leases were kept", kept)
+	}
+	c.unharmed()
+}
