@@ -13,9 +13,9 @@ SERVERSFLAGS ?=
 # Everything, with the race detector, on the embedded server and on every real
 # one. With LEASEHOLD_REQUIRE_SERVERS a test that finds no server fails. One
 # package at a time: many tests say how soon something happens, with servers and
-# children of their own beside.
+# children of their own beside. Four tests of it at a time: mostly they wait.
 test: servers
-	LEASEHOLD_REQUIRE_SERVERS=1 $(GO) test -count=1 -race -p 1 -timeout 15m $(GOTESTFLAGS) ./...
+	LEASEHOLD_REQUIRE_SERVERS=1 $(GO) test -count=1 -race -p 1 -parallel 4 -timeout 15m $(GOTESTFLAGS) ./...
 
 lint:
 	$(GO) vet ./...

@@ -29,34 +29,34 @@ func TestRecipe14_ErrorsForAPassingReason(t *testing.T) {
 
 		f.Cleanup(func() { server.SetError("") }) // before the handles are closed
 		server.SetError("LOADING Redis is loading the dataset in memory")
-		sent, began := wire.sent(), time.Now()
+		sent, began := wire.Sent(), time.Now()
 		_, err := m.TryLock(f.Context(), "free")
-		wantErr(f, err, leasehold.ErrUnavailable)
-		wantText(f, err, "LOADING")
+		redistest.WantErr(f, err, leasehold.ErrUnavailable)
+		redistest.WantText(f, err, "LOADING")
 		_, err = m.Lock(f.Context(), "free")
-		wantErr(f, err, leasehold.ErrUnavailable)
-		if took := time.Since(began); took > soon {
+		redistest.WantErr(f, err, leasehold.ErrUnavailable)
+		if took := time.Since(began); took > redistest.Soon {
 			f.Fatalf("a lock that Redis refuses ends after %v", took)
 		}
 		<-queued.done
-		wantErr(f, queued.failed(), leasehold.ErrUnavailable)
+		redistest.WantErr(f, queued.failed(), leasehold.ErrUnavailable)
 		if took := time.Since(began); took > 15*time.Second {
 			f.Fatalf("a wait that Redis does not answer ends after %v", took)
 		}
-		if n := wire.sent() - sent; n > few {
+		if n := wire.Sent() - sent; n > few {
 			f.Fatalf("%d commands were sent", n)
 		}
-		before := holding.sent()
+		before := holding.Sent()
 		<-l.Context().Done()
-		wantErr(f, context.Cause(l.Context()), leasehold.ErrLost)
+		redistest.WantErr(f, context.Cause(l.Context()), leasehold.ErrLost)
 		if took := time.Since(began); took > time.Minute {
 			f.Fatalf("the holder is told after %v", took)
 		}
-		if n := holding.sent() - before; n > few {
+		if n := holding.Sent() - before; n > few {
 			f.Fatalf("%d commands were sent by the holder", n)
 		}
 		server.SetError("")
-		wantErr(f, l.Unlock(), leasehold.ErrLost)
+		redistest.WantErr(f, l.Unlock(), leasehold.ErrLost)
 		time.Sleep(time.Second)
 		unlock(f, f.take(m, "k"))
 	})
@@ -68,20 +68,20 @@ func TestRecipe14_ErrorsThatStay(t *testing.T) {
 		unlock(f, f.take(m, "warm"))
 		f.Cleanup(func() { server.SetError("") })
 		server.SetError("NOPERM User default has no permissions to run the 'evalsha' command")
-		sent, began := wire.sent(), time.Now()
+		sent, began := wire.Sent(), time.Now()
 		_, err := m.Lock(f.Context(), "k")
-		wantErr(f, err, leasehold.ErrUnavailable)
-		wantText(f, err, "NOPERM", "leasehold: mutex: lock "+f.name+"/k: ")
-		wantNot(f, err, leasehold.ErrBusy)
+		redistest.WantErr(f, err, leasehold.ErrUnavailable)
+		redistest.WantText(f, err, "NOPERM", "leasehold: mutex: lock "+f.name+"/k: ")
+		redistest.WantNot(f, err, leasehold.ErrBusy)
 		if took := time.Since(began); took > time.Second {
 			f.Fatalf("it ended after %v", took)
 		}
-		if n := wire.sent() - sent; n > 5 {
+		if n := wire.Sent() - sent; n > 5 {
 			f.Fatalf("%d commands were sent", n)
 		}
 		// What may be left is given back for as long as a lease lasts, at leisure.
 		time.Sleep(time.Minute)
-		if n := wire.sent() - sent; n > few {
+		if n := wire.Sent() - sent; n > few {
 			f.Fatalf("%d commands were sent in a minute", n)
 		}
 	})
@@ -99,13 +99,13 @@ func TestRecipe14_KeyOfAWrongType(t *testing.T) {
 				f.rdb.Set(f.Context(), f.part(key, part), "theirs", time.Minute)
 			}
 			kind := f.rdb.Type(f.Context(), f.part(key, part)).Val()
-			sent := wire.sent()
+			sent := wire.Sent()
 			_, err := m.Lock(f.Context(), key)
-			wantErr(f, err, leasehold.ErrUnavailable)
-			wantText(f, err, "WRONGTYPE", f.name+"/"+key)
+			redistest.WantErr(f, err, leasehold.ErrUnavailable)
+			redistest.WantText(f, err, "WRONGTYPE", f.name+"/"+key)
 			_, err = m.TryLock(f.Context(), key)
-			wantErr(f, err, leasehold.ErrUnavailable)
-			if n := wire.sent() - sent; n > few {
+			redistest.WantErr(f, err, leasehold.ErrUnavailable)
+			if n := wire.Sent() - sent; n > few {
 				f.Fatalf("%s: %d commands were sent", part, n)
 			}
 			if got := f.rdb.Type(f.Context(), f.part(key, part)).Val(); got != kind {
@@ -128,11 +128,11 @@ func TestRecipe14_WaiterWhoseKeyGetsAWrongType(t *testing.T) {
 		f.take(holder, "k")
 		w := f.wait(f.Context(), m, "k")
 		f.rdb.Set(f.Context(), f.part("k", "holders"), "theirs", time.Minute)
-		sent := wire.sent()
+		sent := wire.Sent()
 		err := w.failed()
-		wantErr(f, err, leasehold.ErrUnavailable)
-		wantText(f, err, "WRONGTYPE")
-		if n := wire.sent() - sent; n > few {
+		redistest.WantErr(f, err, leasehold.ErrUnavailable)
+		redistest.WantText(f, err, "WRONGTYPE")
+		if n := wire.Sent() - sent; n > few {
 			f.Fatalf("%d commands were sent", n)
 		}
 		f.rdb.Del(f.Context(), f.part("k", "holders"))
@@ -149,9 +149,9 @@ func TestRecipe14_ReadOnlyServer(t *testing.T) {
 	m := f.openVia(p, ttl(time.Second))
 	began := time.Now()
 	_, err := m.Lock(t.Context(), "k")
-	wantErr(t, err, leasehold.ErrUnavailable)
-	wantText(t, err, "READONLY")
-	if took := time.Since(began); took > soon {
+	redistest.WantErr(t, err, leasehold.ErrUnavailable)
+	redistest.WantText(t, err, "READONLY")
+	if took := time.Since(began); took > redistest.Soon {
 		t.Fatalf("it ended after %v", took)
 	}
 	if n := p.Count("EVALSHA") + p.Count("EVAL"); n > few {
@@ -166,17 +166,17 @@ func TestRecipe14_ServerIsDown(t *testing.T) {
 		p.Refuse(true)
 		began := time.Now()
 		_, err := m.TryLock(f.Context(), "k")
-		wantErr(f, err, leasehold.ErrUnavailable)
-		wantNot(f, err, leasehold.ErrBusy)
+		redistest.WantErr(f, err, leasehold.ErrUnavailable)
+		redistest.WantNot(f, err, leasehold.ErrBusy)
 		ctx, cancel := context.WithTimeout(f.Context(), 50*time.Millisecond)
 		defer cancel()
 		_, err = m.Lock(ctx, "k")
-		wantErr(f, err, context.DeadlineExceeded, leasehold.ErrUnavailable)
-		if took := time.Since(began); took > 2*soon {
+		redistest.WantErr(f, err, context.DeadlineExceeded, leasehold.ErrUnavailable)
+		if took := time.Since(began); took > 2*redistest.Soon {
 			f.Fatalf("both ended after %v", took)
 		}
 		p.Refuse(false)
-		eventually(f, "the server to be used again", func() bool {
+		redistest.Eventually(f, "the server to be used again", func() bool {
 			l, err := m.TryLock(f.Context(), "k")
 			if err == nil {
 				unlock(f, l)

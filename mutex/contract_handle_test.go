@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
@@ -57,12 +58,12 @@ func TestKeyNamesAreAsDocumentedAndExpire(t *testing.T) {
 			_, err := m.Lock(ctx, "%\x00")
 			ended <- err
 		}()
-		eventually(f, "the subscription", func() bool { return len(f.subscribed(f.name)) == 1 })
+		redistest.Eventually(f, "the subscription", func() bool { return len(f.subscribed(f.name)) == 1 })
 		check("alive", "fence", "holders", "queue")
 		cancel()
-		get(f, "the waiter", ended)
+		redistest.Get(f, "the waiter", ended)
 		unlock(f, l)
-		eventually(f, "all but the last token to be gone", func() bool { return len(f.keys()) == 1 })
+		redistest.Eventually(f, "all but the last token to be gone", func() bool { return len(f.keys()) == 1 })
 		check("fence")
 	})
 }
@@ -93,7 +94,7 @@ func TestMutexMaxWaiters(t *testing.T) {
 		l := f.take(m, "k")
 		w := f.wait(f.Context(), m, "k")
 		_, err := m.Lock(f.Context(), "k")
-		wantErr(f, err, leasehold.ErrQueueFull)
+		redistest.WantErr(f, err, leasehold.ErrQueueFull)
 		unlock(f, l)
 		unlock(f, w.got())
 	})
@@ -106,23 +107,23 @@ func TestMutexClose(t *testing.T) {
 		mine, theirs := f.take(m, "mine"), f.take(other, "theirs")
 		w := f.wait(f.Context(), m, "theirs")
 		shut(f, m)
-		wantErr(f, w.failed(), leasehold.ErrClosed)
+		redistest.WantErr(f, w.failed(), leasehold.ErrClosed)
 		f.wantHeld("mine", false)
 		f.wantHeld("theirs", true)
 		if n := f.queued("theirs"); n != 0 {
 			f.Fatalf("%d waiters are left", n)
 		}
-		wantErr(f, context.Cause(mine.Context()), leasehold.ErrClosed)
+		redistest.WantErr(f, context.Cause(mine.Context()), leasehold.ErrClosed)
 		err := mine.Unlock()
-		wantErr(f, err, leasehold.ErrReleased)
-		wantNot(f, err, leasehold.ErrLost)
-		sent := wire.sent()
+		redistest.WantErr(f, err, leasehold.ErrReleased)
+		redistest.WantNot(f, err, leasehold.ErrLost)
+		sent := wire.Sent()
 		_, err = m.Lock(f.Context(), "k")
-		wantErr(f, err, leasehold.ErrClosed)
+		redistest.WantErr(f, err, leasehold.ErrClosed)
 		_, err = m.TryLock(f.Context(), "k")
-		wantErr(f, err, leasehold.ErrClosed)
-		wantErr(f, m.Do(f.Context(), "k", nil), leasehold.ErrClosed)
-		if n := wire.sent() - sent; n != 0 {
+		redistest.WantErr(f, err, leasehold.ErrClosed)
+		redistest.WantErr(f, m.Do(f.Context(), "k", nil), leasehold.ErrClosed)
+		if n := wire.Sent() - sent; n != 0 {
 			f.Fatalf("%d commands were sent after Close", n)
 		}
 		unlock(f, theirs)
@@ -136,12 +137,12 @@ func TestMutexNewNamesEveryBadField(t *testing.T) {
 	if m != nil {
 		t.Fatal("it is accepted")
 	}
-	wantText(t, err, "leasehold: mutex: ", "Name", "empty", "512", "TTL", "1ms", "100ms", "MaxHold", "-1ns", "MaxWaiters", "-2", "Prefix", "}")
+	redistest.WantText(t, err, "leasehold: mutex: ", "Name", "empty", "512", "TTL", "1ms", "100ms", "MaxHold", "-1ns", "MaxWaiters", "-2", "Prefix", "}")
 	if strings.Contains(err.Error(), "Limit") {
 		t.Fatalf("%q names a field that there is not", err)
 	}
 	_, err = mutex.New(nil, mutex.Config{Name: "n"})
-	wantText(t, err, "rdb")
+	redistest.WantText(t, err, "rdb")
 	if _, err = mutex.New(rdb, mutex.Config{Name: "n", TTL: 100 * time.Millisecond}); err != nil {
 		t.Fatal(err)
 	}
@@ -154,13 +155,13 @@ func TestMutexBadCallsSendNothing(t *testing.T) {
 		cancel()
 		for _, lock := range []func(context.Context, string) (*mutex.Lock, error){m.Lock, m.TryLock} {
 			_, err := lock(f.Context(), "")
-			wantText(f, err, "key is empty", "1 to 512", f.name)
+			redistest.WantText(f, err, "key is empty", "1 to 512", f.name)
 			_, err = lock(f.Context(), strings.Repeat("x", 513))
-			wantText(f, err, "key has 513 bytes", "1 to 512", f.name)
+			redistest.WantText(f, err, "key has 513 bytes", "1 to 512", f.name)
 			_, err = lock(ended, "k")
-			wantErr(f, err, context.Canceled, leasehold.ErrUnavailable)
+			redistest.WantErr(f, err, context.Canceled, leasehold.ErrUnavailable)
 		}
-		if n := wire.sent(); n != 0 {
+		if n := wire.Sent(); n != 0 {
 			f.Fatalf("%d commands were sent", n)
 		}
 	})

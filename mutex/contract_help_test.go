@@ -2,9 +2,7 @@ package mutex_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -17,37 +15,11 @@ import (
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
-// soon bounds the wait for what happens at once on an idle machine. It is far
-// below the default TTL, so that nothing passes by a lease's expiry alone.
-const soon = 10 * time.Second
-
-// eventually waits until ok holds.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(soon); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited %v for %s", soon, what)
-		}
-	}
-}
-
-// get receives one value, soon.
-func get[T any](t testing.TB, what string, from <-chan T) T {
-	t.Helper()
-	select {
-	case v := <-from:
-		return v
-	case <-time.After(soon):
-		t.Fatalf("waited %v for %s", soon, what)
-		panic("unreachable")
-	}
-}
-
 // fixture is one family on one target, and a client that looks at what is in
 // Redis.
 type fixture struct {
 	*testing.T
-	connect func(w *wire) redis.UniversalClient
+	connect func(w *redistest.Wire) redis.UniversalClient
 	rdb     redis.UniversalClient
 	addr    string // of the one server; "" where it is not one
 	name    string
@@ -77,8 +49,8 @@ func eachProxy(t *testing.T, fn func(f *fixture, p *redistest.Proxy)) {
 
 func newFixture(t *testing.T, target redistest.Target) *fixture {
 	f := &fixture{T: t, rdb: target.Admin(t), name: redistest.Name(t)}
-	f.connect = func(w *wire) redis.UniversalClient {
-		return target.Client(t, func(o *redis.UniversalOptions) { o.Dialer = w.dialer(o.Dialer) })
+	f.connect = func(w *redistest.Wire) redis.UniversalClient {
+		return target.Client(t, func(o *redis.UniversalOptions) { o.Dialer = w.Dialer(o.Dialer) })
 	}
 	switch target.Kind {
 	case redistest.KindMini:
@@ -96,8 +68,8 @@ func bubble(t *testing.T, fn func(f *fixture, server *miniredis.Miniredis)) {
 	synctest.Test(t, func(t *testing.T) {
 		server, client := redistest.Bubble(t)
 		f := &fixture{T: t, rdb: client(), name: redistest.Name(t)}
-		f.connect = func(w *wire) redis.UniversalClient {
-			return client(func(o *redis.Options) { o.Dialer = w.dialer(o.Dialer) })
+		f.connect = func(w *redistest.Wire) redis.UniversalClient {
+			return client(func(o *redis.Options) { o.Dialer = w.Dialer(o.Dialer) })
 		}
 		fn(f, server)
 	})
@@ -105,19 +77,19 @@ func bubble(t *testing.T, fn func(f *fixture, server *miniredis.Miniredis)) {
 
 // open makes a handle of the family with a client and a wire of its own. It is
 // closed, over a wire that works again, when the test ends.
-func (f *fixture) open(mod ...func(*mutex.Config)) (*mutex.Mutex, *wire) {
+func (f *fixture) open(mod ...func(*mutex.Config)) (*mutex.Mutex, *redistest.Wire) {
 	f.Helper()
-	w := &wire{}
+	w := &redistest.Wire{}
 	return f.openOn(f.connect(w), w, mod...), w
 }
 
 // openVia is open through a proxy.
 func (f *fixture) openVia(p *redistest.Proxy, mod ...func(*mutex.Config)) *mutex.Mutex {
 	f.Helper()
-	return f.openOn(p.Client(), &wire{}, mod...)
+	return f.openOn(p.Client(), &redistest.Wire{}, mod...)
 }
 
-func (f *fixture) openOn(rdb redis.UniversalClient, w *wire, mod ...func(*mutex.Config)) *mutex.Mutex {
+func (f *fixture) openOn(rdb redis.UniversalClient, w *redistest.Wire, mod ...func(*mutex.Config)) *mutex.Mutex {
 	f.Helper()
 	cfg := mutex.Config{Name: f.name}
 	for _, change := range mod {
@@ -129,7 +101,7 @@ func (f *fixture) openOn(rdb redis.UniversalClient, w *wire, mod ...func(*mutex.
 		f.Fatal(err)
 	}
 	f.Cleanup(func() {
-		w.heal()
+		w.Heal()
 		shut(f.T, m)
 	})
 	return m
@@ -137,7 +109,7 @@ func (f *fixture) openOn(rdb redis.UniversalClient, w *wire, mod ...func(*mutex.
 
 func shut(t testing.TB, m *mutex.Mutex) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), soon)
+	ctx, cancel := context.WithTimeout(context.Background(), redistest.Soon)
 	defer cancel()
 	if err := m.Close(ctx); err != nil {
 		t.Errorf("close: %v", err)
@@ -224,7 +196,7 @@ func (f *fixture) wait(ctx context.Context, m *mutex.Mutex, key string) *waiting
 		defer close(w.done)
 		w.lock, w.err = m.Lock(ctx, key)
 	}()
-	eventually(f, "a waiter in the queue", func() bool {
+	redistest.Eventually(f, "a waiter in the queue", func() bool {
 		select {
 		case <-w.done: // where the machine stood still for a TTL
 			return true
@@ -246,7 +218,7 @@ type waiting struct {
 // got is the lock that the call ends with, soon.
 func (w *waiting) got() *mutex.Lock {
 	w.t.Helper()
-	get(w.t, "a grant", w.done)
+	redistest.Get(w.t, "a grant", w.done)
 	if w.err != nil {
 		w.t.Fatalf("the waiter ended with %v", w.err)
 	}
@@ -256,7 +228,7 @@ func (w *waiting) got() *mutex.Lock {
 // failed is the error that the call ends with, soon.
 func (w *waiting) failed() error {
 	w.t.Helper()
-	get(w.t, "an error", w.done)
+	redistest.Get(w.t, "an error", w.done)
 	if w.err == nil {
 		w.t.Fatal("the waiter was granted")
 	}
@@ -267,39 +239,6 @@ func unlock(t testing.TB, l *mutex.Lock) {
 	t.Helper()
 	if err := l.Unlock(); err != nil {
 		t.Fatalf("unlock: %v", err)
-	}
-}
-
-// wantErr fails the test unless err matches each of want.
-func wantErr(t testing.TB, err error, want ...error) {
-	t.Helper()
-	for _, w := range want {
-		if !errors.Is(err, w) {
-			t.Fatalf("error %v does not match %q", err, w)
-		}
-	}
-}
-
-// wantNot fails the test if err matches one of others.
-func wantNot(t testing.TB, err error, others ...error) {
-	t.Helper()
-	for _, o := range others {
-		if errors.Is(err, o) {
-			t.Fatalf("error %v matches %q", err, o)
-		}
-	}
-}
-
-// wantText fails the test unless err says all of want.
-func wantText(t testing.TB, err error, want ...string) {
-	t.Helper()
-	if err == nil {
-		t.Fatal("no error")
-	}
-	for _, w := range want {
-		if !strings.Contains(err.Error(), w) {
-			t.Fatalf("error %q does not say %q", err, w)
-		}
 	}
 }
 

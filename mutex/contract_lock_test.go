@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/luascripts"
 	"github.com/leasehold-go/leasehold/mutex"
 )
@@ -21,9 +22,9 @@ func TestTryLockTellsHowBusy(t *testing.T) {
 		l := f.take(m, "k")
 		w := f.wait(f.Context(), m, "k")
 		_, err := m.TryLock(f.Context(), "k")
-		wantErr(f, err, leasehold.ErrBusy)
-		wantNot(f, err, leasehold.ErrUnavailable, leasehold.ErrQueueFull)
-		wantText(f, err, "leasehold: mutex: try lock "+f.name+"/k: ")
+		redistest.WantErr(f, err, leasehold.ErrBusy)
+		redistest.WantNot(f, err, leasehold.ErrUnavailable, leasehold.ErrQueueFull)
+		redistest.WantText(f, err, "leasehold: mutex: try lock "+f.name+"/k: ")
 		var busy *leasehold.BusyError
 		if !errors.As(err, &busy) || busy.InUse != 1 || busy.Limit != 1 || busy.Waiting != 1 ||
 			busy.RetryAfter <= 0 || busy.RetryAfter > 30*time.Second {
@@ -66,7 +67,7 @@ func TestLockIsNotReentrant(t *testing.T) {
 		ctx, cancel := context.WithCancel(f.Context())
 		w := f.wait(ctx, m, "k")
 		cancel()
-		wantErr(f, w.failed(), context.Canceled)
+		redistest.WantErr(f, w.failed(), context.Canceled)
 		unlock(f, l)
 	})
 }
@@ -81,21 +82,21 @@ func TestLockCtxEnds(t *testing.T) {
 			_, err := m.Lock(ctx, "k")
 			ended <- err
 		}()
-		eventually(f, "the handle to know", func() bool { return len(f.subscribed(f.name)) == 1 })
+		redistest.Eventually(f, "the handle to know", func() bool { return len(f.subscribed(f.name)) == 1 })
 		cancel()
-		err := get(f, "the cancelled lock", ended)
-		wantErr(f, err, context.Canceled, leasehold.ErrBusy)
-		wantNot(f, err, leasehold.ErrUnavailable)
+		err := redistest.Get(f, "the cancelled lock", ended)
+		redistest.WantErr(f, err, context.Canceled, leasehold.ErrBusy)
+		redistest.WantNot(f, err, leasehold.ErrUnavailable)
 
-		wire.stall()
+		wire.Stall()
 		ctx, cancel = context.WithTimeout(f.Context(), 20*time.Millisecond)
 		defer cancel()
 		for _, lock := range []func(context.Context, string) (*mutex.Lock, error){m.Lock, m.TryLock} {
 			_, err = lock(ctx, "other")
-			wantErr(f, err, context.DeadlineExceeded, leasehold.ErrUnavailable)
-			wantNot(f, err, leasehold.ErrBusy)
+			redistest.WantErr(f, err, context.DeadlineExceeded, leasehold.ErrUnavailable)
+			redistest.WantNot(f, err, leasehold.ErrBusy)
 		}
-		wire.heal()
+		wire.Heal()
 		unlock(f, l)
 	})
 }
@@ -115,12 +116,12 @@ func TestUnlockIsNilOnce(t *testing.T) {
 			f.Fatalf("no unlock succeeded: %v", errs)
 		}
 		for _, err := range slices.Delete(errs, once, once+1) {
-			wantErr(f, err, leasehold.ErrReleased)
-			wantNot(f, err, leasehold.ErrLost)
-			wantText(f, err, "leasehold: mutex: unlock "+f.name+"/k: ")
+			redistest.WantErr(f, err, leasehold.ErrReleased)
+			redistest.WantNot(f, err, leasehold.ErrLost)
+			redistest.WantText(f, err, "leasehold: mutex: unlock "+f.name+"/k: ")
 		}
-		wantErr(f, context.Cause(l.Context()), leasehold.ErrReleased)
-		wantErr(f, l.Extend(f.Context(), time.Minute), leasehold.ErrReleased)
+		redistest.WantErr(f, context.Cause(l.Context()), leasehold.ErrReleased)
+		redistest.WantErr(f, l.Extend(f.Context(), time.Minute), leasehold.ErrReleased)
 		f.wantHeld("k", false)
 	})
 }
@@ -131,8 +132,8 @@ func TestUnlockOfWhatIsGoneIsErrLost(t *testing.T) {
 		l := f.take(m, "k")
 		f.rdb.Del(f.Context(), f.part("k", "holders"))
 		err := l.Unlock()
-		wantErr(f, err, leasehold.ErrLost)
-		wantNot(f, err, leasehold.ErrUnavailable)
+		redistest.WantErr(f, err, leasehold.ErrLost)
+		redistest.WantNot(f, err, leasehold.ErrUnavailable)
 	})
 }
 
@@ -140,12 +141,12 @@ func TestUnlockWithoutAnAnswerIsErrUnavailable(t *testing.T) {
 	each(t, func(f *fixture) {
 		m, wire := f.open()
 		l := f.take(m, "k")
-		wire.cut()
+		wire.Cut()
 		err := l.Unlock()
-		wantErr(f, err, leasehold.ErrUnavailable)
-		wantNot(f, err, leasehold.ErrLost)
-		wire.heal()
-		eventually(f, "the lock to be given back", func() bool { return len(f.held("k")) == 0 })
+		redistest.WantErr(f, err, leasehold.ErrUnavailable)
+		redistest.WantNot(f, err, leasehold.ErrLost)
+		wire.Heal()
+		redistest.Eventually(f, "the lock to be given back", func() bool { return len(f.held("k")) == 0 })
 	})
 }
 
@@ -170,8 +171,8 @@ func TestLockExtendAndDeadline(t *testing.T) {
 		if err := l.Extend(f.Context(), time.Second); err != nil {
 			f.Fatal(err)
 		}
-		renewals := wire.ran(luascripts.Renew)
-		eventually(f, "two renewals", func() bool { return wire.ran(luascripts.Renew) >= renewals+2 })
+		renewals := wire.Ran(luascripts.Renew)
+		redistest.Eventually(f, "two renewals", func() bool { return wire.Ran(luascripts.Renew) >= renewals+2 })
 		if l.Deadline().Before(far) || time.Until(far) < 9*time.Minute {
 			f.Fatalf("the Deadline was %v and is %v", far, l.Deadline())
 		}
@@ -179,9 +180,9 @@ func TestLockExtendAndDeadline(t *testing.T) {
 		for range 1000 {
 			ctx, cancel := context.WithCancel(f.Context())
 			cancel()
-			wantErr(f, l.Extend(ctx, time.Hour), context.Canceled, leasehold.ErrUnavailable)
+			redistest.WantErr(f, l.Extend(ctx, time.Hour), context.Canceled, leasehold.ErrUnavailable)
 		}
-		wantText(f, l.Extend(f.Context(), time.Millisecond), "ttl is 1ms", "100ms", f.name+"/k")
+		redistest.WantText(f, l.Extend(f.Context(), time.Millisecond), "ttl is 1ms", "100ms", f.name+"/k")
 		if l.Key() != "k" || l.ID() == "" {
 			f.Fatalf("Key is %q, ID %q", l.Key(), l.ID())
 		}
@@ -196,9 +197,9 @@ func TestLockMaxHold(t *testing.T) {
 		l := f.take(m, "k")
 		w := f.wait(f.Context(), other, "k")
 		next := w.got() // though the lease was one of 30 s
-		get(f, "the longest hold", l.Context().Done())
-		wantErr(f, context.Cause(l.Context()), leasehold.ErrMaxHold, leasehold.ErrLost)
-		wantErr(f, l.Unlock(), leasehold.ErrMaxHold, leasehold.ErrLost)
+		redistest.Get(f, "the longest hold", l.Context().Done())
+		redistest.WantErr(f, context.Cause(l.Context()), leasehold.ErrMaxHold, leasehold.ErrLost)
+		redistest.WantErr(f, l.Unlock(), leasehold.ErrMaxHold, leasehold.ErrLost)
 		f.wantHeld("k", true)
 		if next.Token() <= l.Token() {
 			f.Fatalf("token %d after %d", next.Token(), l.Token())
@@ -252,16 +253,16 @@ func TestMutexDo(t *testing.T) {
 		wg.Wait()
 		f.wantHeld("k", false)
 		err := m.Do(f.Context(), "k", func(ctx context.Context, _ uint64) error {
-			wire.cut()
-			get(f, "the loss", ctx.Done())
+			wire.Cut()
+			redistest.Get(f, "the loss", ctx.Done())
 			return work
 		})
-		wire.heal()
-		wantErr(f, err, leasehold.ErrLost, work)
+		wire.Heal()
+		redistest.WantErr(f, err, leasehold.ErrLost, work)
 		err = m.Do(f.Context(), "", func(context.Context, uint64) error {
 			f.Error("fn ran")
 			return nil
 		})
-		wantText(f, err, "key is empty")
+		redistest.WantText(f, err, "key is empty")
 	})
 }

@@ -105,14 +105,14 @@ func TestNonOwnersReleaseChangesNothing(t *testing.T) {
 		released := f.take(other, "k")
 		unlock(f, released)
 		expired := f.take(m, "k")
-		wire.cut()
-		get(f, "the loss", expired.Context().Done())
-		eventually(f, "the expiry", func() bool { return len(f.held("k")) == 0 })
-		wire.heal()
+		wire.Cut()
+		redistest.Get(f, "the loss", expired.Context().Done())
+		redistest.Eventually(f, "the expiry", func() bool { return len(f.held("k")) == 0 })
+		wire.Heal()
 		owner := f.take(other, "k")
 		before, fence := fmt.Sprint(f.held("k")), f.fence("k")
-		wantErr(f, released.Unlock(), leasehold.ErrReleased)
-		wantErr(f, expired.Unlock(), leasehold.ErrLost)
+		redistest.WantErr(f, released.Unlock(), leasehold.ErrReleased)
+		redistest.WantErr(f, expired.Unlock(), leasehold.ErrLost)
 		shut(f, m) // until what it gives back in the background is given back
 		if after := fmt.Sprint(f.held("k")); after != before || f.fence("k") != fence {
 			f.Fatalf("held as %s, before as %s; fence %d, before %d", after, before, f.fence("k"), fence)
@@ -127,14 +127,14 @@ func TestExpiryFreesTheLock(t *testing.T) {
 		other, _ := f.open()
 		l := f.take(m, "k")
 		w := f.wait(f.Context(), other, "k")
-		wire.cut()
+		wire.Cut()
 		next := w.got() // long before its own TTL
 		if next.Token() <= l.Token() {
 			f.Fatalf("token %d after %d", next.Token(), l.Token())
 		}
-		get(f, "the loss", l.Context().Done())
-		wire.heal()
-		wantErr(f, l.Unlock(), leasehold.ErrLost)
+		redistest.Get(f, "the loss", l.Context().Done())
+		wire.Heal()
+		redistest.WantErr(f, l.Unlock(), leasehold.ErrLost)
 		f.wantHeld("k", true)
 		unlock(f, next)
 	})
@@ -147,15 +147,15 @@ func TestFailedAttemptIssuesNoToken(t *testing.T) {
 		l := f.take(m, "k")
 		for range 3 {
 			_, err := other.TryLock(f.Context(), "k")
-			wantErr(f, err, leasehold.ErrBusy)
+			redistest.WantErr(f, err, leasehold.ErrBusy)
 		}
 		ctx, cancel := context.WithCancel(f.Context())
 		w := f.wait(ctx, other, "k")
 		_, err := other.Lock(f.Context(), "k")
-		wantErr(f, err, leasehold.ErrQueueFull)
+		redistest.WantErr(f, err, leasehold.ErrQueueFull)
 		cancel()
-		wantErr(f, w.failed(), context.Canceled)
-		eventually(f, "the waiter to leave", func() bool { return f.queued("k") == 0 })
+		redistest.WantErr(f, w.failed(), context.Canceled)
+		redistest.Eventually(f, "the waiter to leave", func() bool { return f.queued("k") == 0 })
 		if err := l.Extend(f.Context(), time.Minute); err != nil {
 			f.Fatal(err)
 		}
@@ -180,7 +180,7 @@ func rising(f *fixture, disturb ...func()) {
 		for _, m := range []*mutex.Mutex{a, b, a} {
 			last = max(last, f.fence("k")) // which may be a disturbance, too
 			var l *mutex.Lock
-			eventually(f, "a lock", func() (ok bool) {
+			redistest.Eventually(f, "a lock", func() (ok bool) {
 				var err error
 				l, err = m.TryLock(context.Background(), "k")
 				return err == nil
@@ -220,7 +220,7 @@ func TestTokensRiseAcrossFlushAndRestart(t *testing.T) {
 			t.Parallel()
 			server := redistest.StartServer(t, v)
 			f := &fixture{T: t, rdb: server.Client(), name: redistest.Name(t)}
-			f.connect = func(*wire) redis.UniversalClient { return server.Client() }
+			f.connect = func(*redistest.Wire) redis.UniversalClient { return server.Client() }
 			flush := func() { f.rdb.FlushAll(context.Background()) }
 			rising(f, flush, server.Restart, flush, server.Restart)
 		})
@@ -336,9 +336,9 @@ func TestCutOffHolderIsFenced(t *testing.T) {
 		if err := guard.Set(f.Context(), "k", next.Token(), "second", time.Minute); err != nil {
 			f.Fatal(err)
 		}
-		wantErr(f, guard.Set(f.Context(), "k", l.Token(), "stale", time.Minute), leasehold.ErrFenced)
+		redistest.WantErr(f, guard.Set(f.Context(), "k", l.Token(), "stale", time.Minute), leasehold.ErrFenced)
 		p.Heal()
-		wantErr(f, l.Unlock(), leasehold.ErrLost)
+		redistest.WantErr(f, l.Unlock(), leasehold.ErrLost)
 		f.wantHeld("k", true)
 		unlock(f, next)
 	})

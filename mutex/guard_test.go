@@ -44,12 +44,12 @@ func TestGuardRefusesOlderTokens(t *testing.T) {
 		set(f, same, "k", 7, "b") // the same token may write again
 		f.wantValue(g, "k", "b")
 		err := same.Set(f.Context(), "k", 6, "c", time.Minute)
-		wantErr(f, err, leasehold.ErrFenced)
-		wantNot(f, err, leasehold.ErrUnavailable, leasehold.ErrLost)
-		wantText(f, err, "leasehold: mutex: guard set "+f.name+"/k: ")
+		redistest.WantErr(f, err, leasehold.ErrFenced)
+		redistest.WantNot(f, err, leasehold.ErrUnavailable, leasehold.ErrLost)
+		redistest.WantText(f, err, "leasehold: mutex: guard set "+f.name+"/k: ")
 		f.wantValue(g, "k", "b")
 		set(f, g, "k", 8, "d")
-		wantErr(f, g.Set(f.Context(), "k", 7, "e", time.Minute), leasehold.ErrFenced)
+		redistest.WantErr(f, g.Set(f.Context(), "k", 7, "e", time.Minute), leasehold.ErrFenced)
 		f.wantValue(g, "k", "d")
 		set(f, g, "other", 1, "x") // keys have tokens of their own
 		if seen := f.rdb.Get(f.Context(), f.grd("k", "seen")).Val(); seen != "8" {
@@ -71,7 +71,7 @@ func TestGuardComparesTokensExactly(t *testing.T) {
 		for i, token := range steps {
 			set(f, g, "k", token, "v")
 			for _, older := range steps[:i] {
-				wantErr(f, g.Set(f.Context(), "k", older, "stale", time.Minute), leasehold.ErrFenced)
+				redistest.WantErr(f, g.Set(f.Context(), "k", older, "stale", time.Minute), leasehold.ErrFenced)
 			}
 		}
 		f.wantValue(g, "k", "v")
@@ -80,28 +80,28 @@ func TestGuardComparesTokensExactly(t *testing.T) {
 
 func TestGuardRefusesBadCallsAndSendsNothing(t *testing.T) {
 	each(t, func(f *fixture) {
-		w := &wire{}
+		w := &redistest.Wire{}
 		rdb := f.connect(w)
 		rdb.AddHook(w)
 		g := mutex.NewGuard(rdb, f.name)
 		ctx := f.Context()
-		wantText(f, g.Set(ctx, "k", 0, "v", 0), "token is 0", "1 to 9007199254740991")
-		wantText(f, g.Set(ctx, "k", 1<<53, "v", 0), "token is 9007199254740992", "1 to 9007199254740991")
-		wantText(f, g.Set(ctx, "k", math.MaxUint64, "v", 0), "token is 18446744073709551615")
-		wantText(f, g.Set(ctx, "k", 1, "v", -time.Second), "ttl is -1s", "1ms")
-		wantText(f, g.Set(ctx, "k", 1, "v", time.Microsecond), "ttl is 1µs", "1ms")
-		wantText(f, g.Set(ctx, "", 1, "v", 0), "key is empty", "512")
-		wantText(f, g.Set(ctx, strings.Repeat("x", 513), 1, "v", 0), "513", "512")
-		wantText(f, g.Get(ctx, "").Err(), "key is empty")
+		redistest.WantText(f, g.Set(ctx, "k", 0, "v", 0), "token is 0", "1 to 9007199254740991")
+		redistest.WantText(f, g.Set(ctx, "k", 1<<53, "v", 0), "token is 9007199254740992", "1 to 9007199254740991")
+		redistest.WantText(f, g.Set(ctx, "k", math.MaxUint64, "v", 0), "token is 18446744073709551615")
+		redistest.WantText(f, g.Set(ctx, "k", 1, "v", -time.Second), "ttl is -1s", "1ms")
+		redistest.WantText(f, g.Set(ctx, "k", 1, "v", time.Microsecond), "ttl is 1µs", "1ms")
+		redistest.WantText(f, g.Set(ctx, "", 1, "v", 0), "key is empty", "512")
+		redistest.WantText(f, g.Set(ctx, strings.Repeat("x", 513), 1, "v", 0), "513", "512")
+		redistest.WantText(f, g.Get(ctx, "").Err(), "key is empty")
 		secret := errors.New("does not marshal")
 		for _, value := range []any{nil, struct{ A int }{1}, []string{"a"}, map[string]int{}, make(chan int), func() {}, &struct{}{}} {
 			err := g.Set(ctx, "k", 1, value, 0)
-			wantText(f, err, "value is a ", "encoding.BinaryMarshaler", f.name+"/k")
+			redistest.WantText(f, err, "value is a ", "encoding.BinaryMarshaler", f.name+"/k")
 		}
-		wantErr(f, g.Set(ctx, "k", 1, marshaler{err: secret}, 0), secret)
+		redistest.WantErr(f, g.Set(ctx, "k", 1, marshaler{err: secret}, 0), secret)
 		done, cancel := context.WithCancel(ctx)
 		cancel()
-		wantErr(f, g.Set(done, "k", 1, "v", 0), context.Canceled, leasehold.ErrUnavailable)
+		redistest.WantErr(f, g.Set(done, "k", 1, "v", 0), context.Canceled, leasehold.ErrUnavailable)
 		for prefix, name := range map[string]string{"{": "n", "p": "", "q": strings.Repeat("x", 513)} {
 			bad := mutex.NewGuardPrefix(rdb, prefix, name)
 			if err := bad.Set(ctx, "k", 1, "v", 0); err == nil || errors.Is(err, leasehold.ErrUnavailable) {
@@ -117,7 +117,7 @@ func TestGuardRefusesBadCallsAndSendsNothing(t *testing.T) {
 		if err := mutex.NewGuard(nil, f.name).Get(ctx, "k").Err(); err == nil {
 			f.Fatal("a guard without a client reads")
 		}
-		if n := w.sent(); n != 0 {
+		if n := w.Sent(); n != 0 {
 			f.Fatalf("%d commands were sent", n)
 		}
 	})
@@ -157,11 +157,11 @@ func TestGuardSeenOutlivesTheValue(t *testing.T) {
 		if err := g.Set(f.Context(), "k", 5, "v", 20*time.Millisecond); err != nil {
 			f.Fatal(err)
 		}
-		if seen := left("seen"); seen < 24*time.Hour-soon {
+		if seen := left("seen"); seen < 24*time.Hour-redistest.Soon {
 			f.Fatalf("seen is kept for %v", seen)
 		}
-		eventually(f, "the value to expire", func() bool { return g.Get(f.Context(), "k").Err() == redis.Nil })
-		wantErr(f, g.Set(f.Context(), "k", 4, "stale", time.Minute), leasehold.ErrFenced)
+		redistest.Eventually(f, "the value to expire", func() bool { return g.Get(f.Context(), "k").Err() == redis.Nil })
+		redistest.WantErr(f, g.Set(f.Context(), "k", 4, "stale", time.Minute), leasehold.ErrFenced)
 		if err := g.Set(f.Context(), "k", 5, "v", 100*time.Hour); err != nil {
 			f.Fatal(err)
 		}
@@ -179,7 +179,7 @@ func TestGuardSeenOutlivesTheValue(t *testing.T) {
 		if err := g.Set(f.Context(), "k", 7, "v", century); err != nil {
 			f.Fatal(err)
 		}
-		if value, seen := left("value"), left("seen"); value < century-soon || seen < value+23*time.Hour {
+		if value, seen := left("value"), left("seen"); value < century-redistest.Soon || seen < value+23*time.Hour {
 			f.Fatalf("the value is kept for %v, seen for %v", value, seen)
 		}
 		for _, part := range []string{"value", "seen"} {
@@ -207,22 +207,22 @@ func TestGuardWhoseReplyIsLost(t *testing.T) {
 	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
 		g := mutex.NewGuard(p.Client(func(o *redis.Options) { o.MaxRetries = -1 }), f.name)
 		set(f, g, "warm", 1, "v")
-		fault := p.EatReply(runs(luascripts.GuardSet), 1)
+		fault := p.EatReply(redistest.Runs(luascripts.GuardSet), 1)
 		err := g.Set(f.Context(), "k", 2, "v", time.Minute)
 		fault.Wait()
 		if err != nil {
-			wantErr(f, err, leasehold.ErrUnavailable)
-			wantNot(f, err, leasehold.ErrFenced)
+			redistest.WantErr(f, err, leasehold.ErrUnavailable)
+			redistest.WantNot(f, err, leasehold.ErrFenced)
 		}
 		set(f, g, "k", 2, "v")
-		hold := p.HoldReply(runs(luascripts.GuardSet), 1)
+		hold := p.HoldReply(redistest.Runs(luascripts.GuardSet), 1)
 		defer hold.Release()
 		ctx, cancel := context.WithCancel(f.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- g.Set(ctx, "k", 3, "w", time.Minute) }()
 		hold.Wait()
 		cancel()
-		wantErr(f, get(f, "the cancelled write", ended), context.Canceled, leasehold.ErrUnavailable)
+		redistest.WantErr(f, redistest.Get(f, "the cancelled write", ended), context.Canceled, leasehold.ErrUnavailable)
 		f.wantValue(mutex.NewGuard(f.rdb, f.name), "k", "w")
 	})
 }
@@ -233,9 +233,9 @@ func TestGuardOnKeysOfAWrongType(t *testing.T) {
 		g := mutex.NewGuard(f.rdb, f.name)
 		f.rdb.LPush(f.Context(), f.grd("k", "seen"), "theirs")
 		err := g.Set(f.Context(), "k", 2, "v", time.Minute)
-		wantErr(f, err, leasehold.ErrUnavailable)
-		wantText(f, err, "WRONGTYPE")
-		wantNot(f, err, leasehold.ErrFenced)
+		redistest.WantErr(f, err, leasehold.ErrUnavailable)
+		redistest.WantText(f, err, "WRONGTYPE")
+		redistest.WantNot(f, err, leasehold.ErrFenced)
 		if f.rdb.Exists(f.Context(), f.grd("k", "value")).Val() != 0 {
 			f.Fatal("the value was written")
 		}

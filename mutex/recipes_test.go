@@ -24,7 +24,7 @@ func TestRecipe01_LostAcquireReply(t *testing.T) {
 	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
 		m, other := f.openVia(p), f.openVia(p)
 		unlock(f, f.take(m, "warm")) // the script is known from here on
-		ran := watch(p)
+		ran := redistest.Watch(p)
 		for lost := 1; lost <= 2; lost++ {
 			for name, lock := range map[string]func(context.Context, string) (*mutex.Lock, error){
 				"lock": m.Lock, "try": m.TryLock,
@@ -33,7 +33,7 @@ func TestRecipe01_LostAcquireReply(t *testing.T) {
 				// The first reply is lost when the token in it is known.
 				first := make(chan uint64, 1)
 				p.EatReply(func(cmd []string) bool {
-					if !runs(luascripts.Enter)(cmd) {
+					if !redistest.Runs(luascripts.Enter)(cmd) {
 						return false
 					}
 					token, _ := f.rdb.Get(context.Background(), f.part(key, "fence")).Uint64()
@@ -41,7 +41,7 @@ func TestRecipe01_LostAcquireReply(t *testing.T) {
 					return true
 				}, 1)
 				if lost == 2 {
-					defer p.EatReply(runs(luascripts.Enter), 2).Wait()
+					defer p.EatReply(redistest.Runs(luascripts.Enter), 2).Wait()
 				}
 				l, err := lock(f.Context(), key)
 				if err != nil {
@@ -57,7 +57,7 @@ func TestRecipe01_LostAcquireReply(t *testing.T) {
 					f.Fatalf("token %d, last issued %d", l.Token(), last)
 				}
 				_, err = other.TryLock(f.Context(), key)
-				wantErr(f, err, leasehold.ErrBusy)
+				redistest.WantErr(f, err, leasehold.ErrBusy)
 				unlock(f, l)
 				unlock(f, f.take(other, key))
 			}
@@ -75,7 +75,7 @@ func TestRecipe02_LostReleaseReply(t *testing.T) {
 			l := f.take(m, key)
 			w := f.wait(f.Context(), other, key)
 			for k := 1; k <= lost; k++ {
-				defer p.EatReply(runs(luascripts.Leave), k).Wait()
+				defer p.EatReply(redistest.Runs(luascripts.Leave), k).Wait()
 			}
 			unlock(f, l)
 			next := w.got()
@@ -95,17 +95,17 @@ func TestRecipe06_RollbackOfAFailedAcquire(t *testing.T) {
 		other, wire := f.open()
 		for _, m := range []*mutex.Mutex{holder, other} {
 			_, err := m.TryLock(f.Context(), "k")
-			wantErr(f, err, leasehold.ErrBusy)
+			redistest.WantErr(f, err, leasehold.ErrBusy)
 			ctx, cancel := context.WithCancel(f.Context())
 			w := f.wait(ctx, m, "k")
 			cancel()
-			wantErr(f, w.failed(), context.Canceled)
-			eventually(f, "the waiter to leave", func() bool { return f.queued("k") == 0 })
+			redistest.WantErr(f, w.failed(), context.Canceled)
+			redistest.Eventually(f, "the waiter to leave", func() bool { return f.queued("k") == 0 })
 		}
-		wire.cut()
+		wire.Cut()
 		_, err := other.TryLock(f.Context(), "k")
-		wantErr(f, err, leasehold.ErrUnavailable)
-		wire.heal()
+		redistest.WantErr(f, err, leasehold.ErrUnavailable)
+		wire.Heal()
 		shut(f, other)
 		if after := fmt.Sprint(f.held("k")); after != before {
 			f.Fatalf("held as %s, before as %s", after, before)
@@ -123,18 +123,18 @@ func TestRecipe07_ExtendAfterTheEnd(t *testing.T) {
 		third, _ := f.open()
 
 		l := f.take(m, "expired")
-		wire.cut()
-		get(f, "the loss", l.Context().Done())
-		eventually(f, "the expiry", func() bool { return len(f.held("expired")) == 0 })
-		wire.heal()
+		wire.Cut()
+		redistest.Get(f, "the loss", l.Context().Done())
+		redistest.Eventually(f, "the expiry", func() bool { return len(f.held("expired")) == 0 })
+		wire.Heal()
 		next := f.take(other, "expired")
 		held := fmt.Sprint(f.held("expired"))
-		wantErr(f, l.Extend(f.Context(), time.Minute), leasehold.ErrLost)
+		redistest.WantErr(f, l.Extend(f.Context(), time.Minute), leasehold.ErrLost)
 		if now := fmt.Sprint(f.held("expired")); now != held {
 			f.Fatalf("held as %s, before as %s", now, held)
 		}
 		unlock(f, next)
-		wantErr(f, l.Extend(f.Context(), time.Minute), leasehold.ErrLost)
+		redistest.WantErr(f, l.Extend(f.Context(), time.Minute), leasehold.ErrLost)
 		f.wantHeld("expired", false)
 
 		// The holder doesn't know yet: only Redis can refuse.
@@ -145,8 +145,8 @@ func TestRecipe07_ExtendAfterTheEnd(t *testing.T) {
 			if taken {
 				f.take(third, key)
 			}
-			wantErr(f, l.Extend(f.Context(), time.Minute), leasehold.ErrLost)
-			get(f, "the loss", l.Context().Done())
+			redistest.WantErr(f, l.Extend(f.Context(), time.Minute), leasehold.ErrLost)
+			redistest.Get(f, "the loss", l.Context().Done())
 			f.wantHeld(key, taken)
 		}
 	})
@@ -179,8 +179,8 @@ func TestRecipe08_CutOffIsToldBeforeTheExpiry(t *testing.T) {
 				}
 			}
 			p.Heal()
-			wantErr(f, context.Cause(l.Context()), leasehold.ErrLost)
-			wantErr(f, l.Unlock(), leasehold.ErrLost)
+			redistest.WantErr(f, context.Cause(l.Context()), leasehold.ErrLost)
+			redistest.WantErr(f, l.Unlock(), leasehold.ErrLost)
 			if late = at.Sub(time.UnixMilli(int64(ends))); late < 0 {
 				return
 			}
@@ -205,13 +205,13 @@ func TestRecipe08_CutOffAtAnyMoment(t *testing.T) {
 				key := fmt.Sprint(term, part)
 				l := f.take(m, key)
 				time.Sleep(time.Duration(part) * term / 13)
-				wire.cut()
+				wire.Cut()
 				<-l.Context().Done()
 				if len(f.held(key)) != 1 {
 					f.Fatalf("cut after %v of %v: told when the lock had ended", time.Duration(part)*term/13, term)
 				}
-				wire.heal()
-				wantErr(f, l.Unlock(), leasehold.ErrLost)
+				wire.Heal()
+				redistest.WantErr(f, l.Unlock(), leasehold.ErrLost)
 				shut(f, m)
 			}
 		}
@@ -229,11 +229,11 @@ func TestRecipe12_RenewalArrivesAfterTheRelease(t *testing.T) {
 			f.Fatal(err)
 		}
 		unlock(f, warm)
-		ran := watch(p)
+		ran := redistest.Watch(p)
 		for _, taken := range []bool{false, true} {
 			key := fmt.Sprint("taken-", taken)
 			renewal := p.HoldRequest(func(cmd []string) bool {
-				return runs(luascripts.Renew)(cmd) && cmd[3] == f.part(key, "holders")
+				return redistest.Runs(luascripts.Renew)(cmd) && cmd[3] == f.part(key, "holders")
 			}, 1)
 			defer renewal.Release()
 			l := f.take(m, key)
@@ -245,7 +245,7 @@ func TestRecipe12_RenewalArrivesAfterTheRelease(t *testing.T) {
 			}
 			before := fmt.Sprint(f.held(key))
 			renewal.Release()
-			eventually(f, "the late renewal", func() bool { return ran(luascripts.Renew, f.part(key, "holders")) > 0 })
+			redistest.Eventually(f, "the late renewal", func() bool { return ran(luascripts.Renew, f.part(key, "holders")) > 0 })
 			if after := fmt.Sprint(f.held(key)); after != before {
 				f.Fatalf("held as %s, before as %s", after, before)
 			}
@@ -268,9 +268,9 @@ func TestRecipe13_TokenIsTheGrantsOwn(t *testing.T) {
 			f.Fatalf("token %d, last issued %d", token, last)
 		}
 		w := f.wait(f.Context(), other, "k")
-		wire.cut()
+		wire.Cut()
 		next := w.got()
-		wire.heal()
+		wire.Heal()
 		if old.Token() != token || next.Token() <= token || next.Token() != f.fence("k") {
 			f.Fatalf("the old lock's token was %d and is %d; the new one's is %d, last issued %d",
 				token, old.Token(), next.Token(), f.fence("k"))

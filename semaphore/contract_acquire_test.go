@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
@@ -17,7 +18,7 @@ func TestAcquireNTakesAllOrNone(t *testing.T) {
 		l := f.take(s, "k", 3)
 		f.wantHeld("k", 3)
 		_, err := s.TryAcquireN(f.Context(), "k", 3)
-		wantErr(f, err, leasehold.ErrBusy)
+		redistest.WantErr(f, err, leasehold.ErrBusy)
 		f.wantHeld("k", 3)
 		rest := f.take(s, "k", 2)
 		f.wantHeld("k", 5)
@@ -133,7 +134,7 @@ func TestCancelledHeadLetsOthersPass(t *testing.T) {
 		heavy := f.wait(ctx, other, "k", 3)
 		light := f.wait(f.Context(), s, "k", 2)
 		cancel()
-		wantErr(f, heavy.failed(), context.Canceled)
+		redistest.WantErr(f, heavy.failed(), context.Canceled)
 		release(f, light.got())
 		release(f, l)
 	})
@@ -144,8 +145,8 @@ func TestTryAcquireTellsHowBusy(t *testing.T) {
 		s, _ := f.open(limit(2))
 		l := f.take(s, "k", 2)
 		_, err := s.TryAcquire(f.Context(), "k")
-		wantErr(f, err, leasehold.ErrBusy)
-		wantNot(f, err, leasehold.ErrUnavailable, leasehold.ErrQueueFull, leasehold.ErrLost)
+		redistest.WantErr(f, err, leasehold.ErrBusy)
+		redistest.WantNot(f, err, leasehold.ErrUnavailable, leasehold.ErrQueueFull, leasehold.ErrLost)
 		var busy *leasehold.BusyError
 		if !errors.As(err, &busy) {
 			f.Fatalf("%v is no BusyError", err)
@@ -175,23 +176,23 @@ func TestCtxEndsWhileQueued(t *testing.T) {
 			ended <- err
 		}
 		go acquire(ctx)
-		eventually(f, "the handle to know", func() bool { return len(f.subscribed(f.name)) == 1 })
+		redistest.Eventually(f, "the handle to know", func() bool { return len(f.subscribed(f.name)) == 1 })
 		cancel()
-		err := get(f, "the cancelled acquire", ended)
-		wantErr(f, err, context.Canceled, leasehold.ErrBusy)
-		wantNot(f, err, leasehold.ErrUnavailable, context.DeadlineExceeded)
+		err := redistest.Get(f, "the cancelled acquire", ended)
+		redistest.WantErr(f, err, context.Canceled, leasehold.ErrBusy)
+		redistest.WantNot(f, err, leasehold.ErrUnavailable, context.DeadlineExceeded)
 		var busy *leasehold.BusyError
 		if !errors.As(err, &busy) || busy.InUse != 1 || busy.Limit != 1 || busy.Waiting != 1 {
 			f.Fatalf("busy is %v", busy)
 		}
-		eventually(f, "the queue to be empty", queued(0))
+		redistest.Eventually(f, "the queue to be empty", queued(0))
 
 		soonOver, cancel := context.WithTimeout(f.Context(), 1500*time.Millisecond)
 		defer cancel()
 		acquire(soonOver)
-		err = get(f, "the timed-out acquire", ended)
-		wantErr(f, err, context.DeadlineExceeded, leasehold.ErrBusy)
-		eventually(f, "the queue to be empty", queued(0))
+		err = redistest.Get(f, "the timed-out acquire", ended)
+		redistest.WantErr(f, err, context.DeadlineExceeded, leasehold.ErrBusy)
+		redistest.Eventually(f, "the queue to be empty", queued(0))
 		release(f, l)
 	})
 }
@@ -200,7 +201,7 @@ func TestCtxEndsWithoutAnAnswer(t *testing.T) {
 	each(t, func(f *fixture) {
 		s, wire := f.open()
 		release(f, f.take(s, "warm", 1))
-		wire.stall()
+		wire.Stall()
 		for name, acquire := range map[string]func(context.Context, string) (*semaphore.Lease, error){
 			"acquire": s.Acquire, "try": s.TryAcquire,
 			"do": func(ctx context.Context, key string) (*semaphore.Lease, error) {
@@ -211,13 +212,13 @@ func TestCtxEndsWithoutAnAnswer(t *testing.T) {
 			defer cancel()
 			began := time.Now()
 			_, err := acquire(ctx, name)
-			wantErr(f, err, context.DeadlineExceeded, leasehold.ErrUnavailable)
-			wantNot(f, err, leasehold.ErrBusy)
+			redistest.WantErr(f, err, context.DeadlineExceeded, leasehold.ErrUnavailable)
+			redistest.WantNot(f, err, leasehold.ErrBusy)
 			if took := time.Since(began); took > 2*time.Second {
 				f.Fatalf("it returned after %v", took)
 			}
 		}
-		wire.heal()
+		wire.Heal()
 		shut(f, s)
 		for _, key := range []string{"acquire", "try", "do"} {
 			f.wantHeld(key, 0)
@@ -231,10 +232,10 @@ func TestCtxThatHasEndedSendsNothing(t *testing.T) {
 		ctx, cancel := context.WithCancel(f.Context())
 		cancel()
 		_, err := s.Acquire(ctx, "k")
-		wantErr(f, err, context.Canceled, leasehold.ErrUnavailable)
+		redistest.WantErr(f, err, context.Canceled, leasehold.ErrUnavailable)
 		_, err = s.TryAcquire(ctx, "k")
-		wantErr(f, err, context.Canceled, leasehold.ErrUnavailable)
-		if n := wire.sent(); n != 0 {
+		redistest.WantErr(f, err, context.Canceled, leasehold.ErrUnavailable)
+		if n := wire.Sent(); n != 0 {
 			f.Fatalf("%d commands were sent", n)
 		}
 	})
@@ -247,14 +248,14 @@ func TestLimitForSetsTheLimitOfAKey(t *testing.T) {
 		})
 		release(f, f.take(s, "five", 5))
 		release(f, f.take(s, "default", 2))
-		before := wire.sent()
+		before := wire.Sent()
 		_, err := s.TryAcquireN(f.Context(), "default", 3)
-		wantText(f, err, "3", "1 to 2")
+		redistest.WantText(f, err, "3", "1 to 2")
 		for key, value := range map[string]string{"bad": "-1", "huge": "100001"} {
 			_, err = s.Acquire(f.Context(), key)
-			wantText(f, err, "LimitFor", value, "100000", f.name+"/"+key)
+			redistest.WantText(f, err, "LimitFor", value, "100000", f.name+"/"+key)
 		}
-		if n := wire.sent() - before; n != 0 {
+		if n := wire.Sent() - before; n != 0 {
 			f.Fatalf("%d commands were sent", n)
 		}
 	})
@@ -268,7 +269,7 @@ func TestEachRequestIsJudgedByItsOwnLimit(t *testing.T) {
 		narrow, _ := f.open(limit(1))
 		a, b := f.take(wide, "k", 1), f.take(wide, "k", 1)
 		_, err := narrow.TryAcquire(f.Context(), "k")
-		wantErr(f, err, leasehold.ErrBusy)
+		redistest.WantErr(f, err, leasehold.ErrBusy)
 		w := f.wait(f.Context(), narrow, "k", 1)
 		release(f, a)
 		f.wantHeld("k", 1)
@@ -290,12 +291,12 @@ func TestStoredLimitGoesFirst(t *testing.T) {
 		f.rdb.Set(f.Context(), f.part("k", "limit"), 2, time.Minute)
 		f.wantHeld("k", 4)
 		err := heavy.failed() // by the next sign of life
-		wantText(f, err, "5", "limit is 2", f.name+"/k")
-		wantNot(f, err, leasehold.ErrUnavailable, leasehold.ErrLost)
+		redistest.WantText(f, err, "5", "limit is 2", f.name+"/k")
+		redistest.WantNot(f, err, leasehold.ErrUnavailable, leasehold.ErrLost)
 		_, err = s.TryAcquireN(f.Context(), "k", 3)
-		wantText(f, err, "3", "limit is 2")
+		redistest.WantText(f, err, "3", "limit is 2")
 		_, err = s.TryAcquire(f.Context(), "k")
-		wantErr(f, err, leasehold.ErrBusy)
+		redistest.WantErr(f, err, leasehold.ErrBusy)
 		if err := l.Extend(f.Context(), time.Minute); err != nil {
 			f.Fatalf("the holder was evicted: %v", err)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
@@ -27,25 +28,25 @@ func TestCloseGivesBackEverythingAndWakesWaiters(t *testing.T) {
 			default:
 				f.Fatal("Close returned before a waiter did")
 			}
-			wantErr(f, w.failed(), leasehold.ErrClosed)
-			wantNot(f, w.failed(), leasehold.ErrBusy, leasehold.ErrUnavailable)
+			redistest.WantErr(f, w.failed(), leasehold.ErrClosed)
+			redistest.WantNot(f, w.failed(), leasehold.ErrBusy, leasehold.ErrUnavailable)
 		}
 		f.wantHeld("mine", 0)
 		f.wantHeld("theirs", 3)
 		if n := f.queued("mine") + f.queued("theirs"); n != 0 {
 			f.Fatalf("%d waiters are left", n)
 		}
-		wantErr(f, context.Cause(mine.Context()), leasehold.ErrClosed)
-		wantErr(f, mine.Release(), leasehold.ErrReleased)
-		wantErr(f, mine.Extend(f.Context(), time.Minute), leasehold.ErrReleased)
-		sent := wire.sent()
+		redistest.WantErr(f, context.Cause(mine.Context()), leasehold.ErrClosed)
+		redistest.WantErr(f, mine.Release(), leasehold.ErrReleased)
+		redistest.WantErr(f, mine.Extend(f.Context(), time.Minute), leasehold.ErrReleased)
+		sent := wire.Sent()
 		_, err := s.Acquire(f.Context(), "k")
-		wantErr(f, err, leasehold.ErrClosed)
+		redistest.WantErr(f, err, leasehold.ErrClosed)
 		_, err = s.TryAcquireN(f.Context(), "k", 2)
-		wantErr(f, err, leasehold.ErrClosed)
-		wantErr(f, s.Do(f.Context(), "k", nil), leasehold.ErrClosed)
+		redistest.WantErr(f, err, leasehold.ErrClosed)
+		redistest.WantErr(f, s.Do(f.Context(), "k", nil), leasehold.ErrClosed)
 		shut(f, s)
-		if n := wire.sent() - sent; n != 0 {
+		if n := wire.Sent() - sent; n != 0 {
 			f.Fatalf("%d commands were sent after Close", n)
 		}
 		release(f, theirs)
@@ -108,14 +109,14 @@ func TestCloseIsBoundByItsCtx(t *testing.T) {
 	each(t, func(f *fixture) {
 		s, wire := f.open(limit(2))
 		f.take(s, "k", 2)
-		wire.stall()
+		wire.Stall()
 		ctx, cancel := context.WithTimeout(f.Context(), 20*time.Millisecond)
 		defer cancel()
 		err := s.Close(ctx)
-		wantErr(f, err, context.DeadlineExceeded)
-		wantText(f, err, "leasehold: semaphore: close "+f.name)
-		wire.heal()
-		eventually(f, "the permits to be given back", func() bool { return len(f.held("k")) == 0 })
+		redistest.WantErr(f, err, context.DeadlineExceeded)
+		redistest.WantText(f, err, "leasehold: semaphore: close "+f.name)
+		wire.Heal()
+		redistest.Eventually(f, "the permits to be given back", func() bool { return len(f.held("k")) == 0 })
 	})
 }
 
@@ -123,7 +124,7 @@ func TestCloseIsBoundByItsCtx(t *testing.T) {
 // the bubble does not end while a goroutine is left.
 func TestIdleHandleNeedsNoClose(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
-		w := &wire{}
+		w := &redistest.Wire{}
 		s, err := semaphore.New(f.connect(w), semaphore.Config{Name: f.name, Prefix: f.name, Limit: 1})
 		if err != nil {
 			f.Fatal(err)
@@ -137,7 +138,7 @@ func TestIdleHandleNeedsNoClose(t *testing.T) {
 			}
 			ended <- l
 		}()
-		eventually(f, "the subscription", func() bool { return len(f.subscribed(f.name)) == 1 })
+		redistest.Eventually(f, "the subscription", func() bool { return len(f.subscribed(f.name)) == 1 })
 		release(f, l)
 		release(f, <-ended)
 		time.Sleep(5 * time.Second)
@@ -147,9 +148,9 @@ func TestIdleHandleNeedsNoClose(t *testing.T) {
 		if left := f.keys(); len(left) != 0 {
 			f.Fatalf("keys are left: %q", left)
 		}
-		sent := w.sent()
+		sent := w.Sent()
 		time.Sleep(time.Hour)
-		if n := w.sent() - sent; n != 0 {
+		if n := w.Sent() - sent; n != 0 {
 			f.Fatalf("an idle handle sent %d commands", n)
 		}
 	})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
@@ -39,7 +40,7 @@ func TestNewNamesEveryBadField(t *testing.T) {
 		if s != nil {
 			t.Errorf("%+v is accepted", c.cfg)
 		}
-		wantText(t, err, append(c.want, "leasehold: semaphore: ")...)
+		redistest.WantText(t, err, append(c.want, "leasehold: semaphore: ")...)
 		for _, good := range []string{"Name", "Limit", "TTL", "MaxHold", "MaxWaiters", "Prefix"} {
 			named := false
 			for _, w := range c.want {
@@ -51,11 +52,11 @@ func TestNewNamesEveryBadField(t *testing.T) {
 		}
 	}
 	_, err := semaphore.New(nil, semaphore.Config{})
-	wantText(t, err, "rdb", "Name", "Limit")
+	redistest.WantText(t, err, "rdb", "Name", "Limit")
 	ring := redis.NewRing(&redis.RingOptions{})
 	defer ring.Close()
 	_, err = semaphore.New(ring, semaphore.Config{Name: "n", Limit: 1})
-	wantText(t, err, "rdb", "Ring")
+	redistest.WantText(t, err, "rdb", "Ring")
 }
 
 func TestNewTakesEveryBound(t *testing.T) {
@@ -79,26 +80,26 @@ func TestBadCallsSendNothing(t *testing.T) {
 		for n, want := range map[int]string{0: "0", -1: "-1", 1001: "1001"} {
 			for _, acquire := range []func(context.Context, string, int) (*semaphore.Lease, error){s.AcquireN, s.TryAcquireN} {
 				_, err := acquire(ctx, "k", n)
-				wantText(f, err, "n is "+want, "1 to 1000", f.name+"/k")
+				redistest.WantText(f, err, "n is "+want, "1 to 1000", f.name+"/k")
 			}
 		}
 		for key, want := range map[string]string{"": "empty", strings.Repeat("x", 513): "513"} {
 			for _, acquire := range []func(context.Context, string) (*semaphore.Lease, error){s.Acquire, s.TryAcquire} {
 				_, err := acquire(ctx, key)
-				wantText(f, err, "key", want, "1 to 512", f.name)
+				redistest.WantText(f, err, "key", want, "1 to 512", f.name)
 			}
 			err := s.Do(ctx, key, nil)
-			wantText(f, err, "key", want, "1 to 512")
+			redistest.WantText(f, err, "key", want, "1 to 512")
 		}
-		if n := wire.sent(); n != 0 {
+		if n := wire.Sent(); n != 0 {
 			f.Fatalf("%d commands were sent", n)
 		}
 		l := f.take(s, strings.Repeat("x", 512), 1000)
-		sent := wire.sent()
+		sent := wire.Sent()
 		for _, d := range []time.Duration{0, -time.Second, 99 * time.Millisecond} {
-			wantText(f, l.Extend(ctx, d), "ttl is "+fmt.Sprint(d), "100ms")
+			redistest.WantText(f, l.Extend(ctx, d), "ttl is "+fmt.Sprint(d), "100ms")
 		}
-		if n := wire.sent() - sent; n != 0 {
+		if n := wire.Sent() - sent; n != 0 {
 			f.Fatalf("%d commands were sent", n)
 		}
 		release(f, l)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
 var errWork = errors.New("work failed")
@@ -29,8 +30,8 @@ func TestDoHoldsAPermitAndReturnsWhatFnDid(t *testing.T) {
 			if !errors.Is(err, want) || (want == nil && err != nil) {
 				f.Fatalf("Do returns %v, want %v", err, want)
 			}
-			wantNot(f, err, leasehold.ErrLost, leasehold.ErrReleased)
-			wantErr(f, context.Cause(inside), leasehold.ErrReleased)
+			redistest.WantNot(f, err, leasehold.ErrLost, leasehold.ErrReleased)
+			redistest.WantErr(f, context.Cause(inside), leasehold.ErrReleased)
 			f.wantHeld("k", 0)
 		}
 	})
@@ -58,7 +59,7 @@ func TestDoReleasesOnPanicAndGoexit(t *testing.T) {
 			})
 			returned = true
 		}()
-		if get(f, "the end of the goroutine", done) {
+		if redistest.Get(f, "the end of the goroutine", done) {
 			f.Fatal("Do returned after Goexit")
 		}
 		f.wantHeld("k", 0)
@@ -70,16 +71,16 @@ func TestDoJoinsTheLoss(t *testing.T) {
 		s, wire := f.open(ttl(400 * time.Millisecond))
 		for _, want := range []error{nil, errWork} {
 			err := s.Do(f.Context(), "k", func(ctx context.Context) error {
-				wire.cut()
-				get(f, "the loss", ctx.Done())
-				wantErr(f, context.Cause(ctx), leasehold.ErrLost)
+				wire.Cut()
+				redistest.Get(f, "the loss", ctx.Done())
+				redistest.WantErr(f, context.Cause(ctx), leasehold.ErrLost)
 				return want
 			})
-			wire.heal()
-			wantErr(f, err, leasehold.ErrLost)
-			wantText(f, err, f.name+"/k")
+			wire.Heal()
+			redistest.WantErr(f, err, leasehold.ErrLost)
+			redistest.WantText(f, err, f.name+"/k")
 			if want != nil {
-				wantErr(f, err, want)
+				redistest.WantErr(f, err, want)
 			}
 		}
 	})
@@ -91,12 +92,12 @@ func TestDoThatCannotReleaseReturnsWhatFnDid(t *testing.T) {
 	each(t, func(f *fixture) {
 		s, wire := f.open()
 		err := s.Do(f.Context(), "k", func(context.Context) error {
-			wire.cut()
+			wire.Cut()
 			return nil
 		})
-		wire.heal()
-		wantNot(f, err, leasehold.ErrLost)
-		eventually(f, "the permit to be given back", func() bool { return len(f.held("k")) == 0 })
+		wire.Heal()
+		redistest.WantNot(f, err, leasehold.ErrLost)
+		redistest.Eventually(f, "the permit to be given back", func() bool { return len(f.held("k")) == 0 })
 	})
 }
 
@@ -111,9 +112,9 @@ func TestDoThatGetsNoPermitDoesNotRunFn(t *testing.T) {
 			return nil
 		}
 		err := s.Do(ctx, "k", never)
-		wantErr(f, err, context.DeadlineExceeded)
-		wantText(f, err, "leasehold: semaphore: do "+f.name+"/k: ")
-		wantText(f, s.Do(f.Context(), "", never), "key is empty")
+		redistest.WantErr(f, err, context.DeadlineExceeded)
+		redistest.WantText(f, err, "leasehold: semaphore: do "+f.name+"/k: ")
+		redistest.WantText(f, s.Do(f.Context(), "", never), "key is empty")
 		release(f, l)
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
@@ -61,7 +62,7 @@ func TestKeyNamesAreAsDocumentedAndExpire(t *testing.T) {
 			_, err := s.Acquire(ctx, key)
 			ended <- err
 		}()
-		eventually(f, "the subscription", func() bool { return len(f.subscribed(f.name)) == 1 })
+		redistest.Eventually(f, "the subscription", func() bool { return len(f.subscribed(f.name)) == 1 })
 		if got, want := f.keys(), []string{part("alive"), part("holders"), part("queue")}; !slices.Equal(got, want) {
 			f.Fatalf("with a waiter there are the keys %q, want %q", got, want)
 		}
@@ -79,10 +80,10 @@ func TestKeyNamesAreAsDocumentedAndExpire(t *testing.T) {
 			}
 		}
 		cancel()
-		get(f, "the waiter", ended)
+		redistest.Get(f, "the waiter", ended)
 		release(f, l)
 		f.wantTTLs()
-		eventually(f, "the keys to be gone", func() bool { return len(f.keys()) == 0 })
+		redistest.Eventually(f, "the keys to be gone", func() bool { return len(f.keys()) == 0 })
 	})
 }
 
@@ -97,7 +98,7 @@ func TestFamiliesDoNotMeet(t *testing.T) {
 		release(f, f.take(b, "k", 1))
 		release(f, f.take(c, "k", 1))
 		_, err := d.TryAcquire(f.Context(), "k")
-		wantErr(f, err, leasehold.ErrBusy)
+		redistest.WantErr(f, err, leasehold.ErrBusy)
 		release(f, l)
 	})
 }
@@ -113,16 +114,16 @@ func TestHashKeysShowsTheKeyNowhere(t *testing.T) {
 			f.Fatalf("Key is %q", l.Key())
 		}
 		_, busy := same.TryAcquire(f.Context(), secret)
-		wantErr(f, busy, leasehold.ErrBusy)
+		redistest.WantErr(f, busy, leasehold.ErrBusy)
 		ctx, cancel := context.WithCancel(f.Context())
 		ended := make(chan error, 1)
 		go func() {
 			_, err := s.Acquire(ctx, secret)
 			ended <- err
 		}()
-		eventually(f, "the subscription", func() bool { return len(f.subscribed(f.name)) == 1 })
+		redistest.Eventually(f, "the subscription", func() bool { return len(f.subscribed(f.name)) == 1 })
 		_, full := same.Acquire(f.Context(), secret)
-		wantErr(f, full, leasehold.ErrQueueFull)
+		redistest.WantErr(f, full, leasehold.ErrQueueFull)
 		keys := f.keys()
 		if len(keys) != 3 {
 			f.Fatalf("keys %q", keys)
@@ -132,13 +133,13 @@ func TestHashKeysShowsTheKeyNowhere(t *testing.T) {
 			shown = append(shown, f.rdb.ZRange(f.Context(), key, 0, -1).Val()...)
 		}
 		cancel()
-		errs := []error{busy, full, get(f, "the waiter", ended), l.Extend(f.Context(), 1)}
+		errs := []error{busy, full, redistest.Get(f, "the waiter", ended), l.Extend(f.Context(), 1)}
 		_, err := s.TryAcquireN(f.Context(), secret, 2)
 		errs = append(errs, err)
-		wire.cut()
+		wire.Cut()
 		_, err = s.TryAcquire(f.Context(), secret)
 		errs = append(errs, err)
-		wire.heal()
+		wire.Heal()
 		release(f, l)
 		errs = append(errs, l.Release(), l.Extend(f.Context(), time.Minute), context.Cause(l.Context()))
 		for i, err := range errs {
@@ -166,7 +167,7 @@ func TestErrorsNameOperationFamilyAndKeyAndNoOwner(t *testing.T) {
 		}
 		check := func(err error, op string) {
 			f.Helper()
-			wantText(f, err, "leasehold: semaphore: "+op+" "+f.name+"/a/b c: ")
+			redistest.WantText(f, err, "leasehold: semaphore: "+op+" "+f.name+"/a/b c: ")
 			if strings.Contains(err.Error(), owner) {
 				f.Errorf("%q shows the owner", err)
 			}
@@ -181,14 +182,14 @@ func TestErrorsNameOperationFamilyAndKeyAndNoOwner(t *testing.T) {
 		check(err, "do")
 		cancel()
 		check(w.failed(), "acquire")
-		wire.cut()
+		wire.Cut()
 		_, err = s.TryAcquire(f.Context(), "a/b c")
 		check(err, "try acquire")
 		check(l.Extend(f.Context(), time.Minute), "extend")
 		check(l.Release(), "release")
 		check(l.Release(), "release")
 		check(context.Cause(l.Context()), "hold")
-		wire.heal()
+		wire.Heal()
 	})
 }
 
@@ -202,15 +203,15 @@ func TestMaxWaiters(t *testing.T) {
 		first, second := f.wait(ctx, s, "k", 1), f.wait(f.Context(), other, "k", 1)
 		for _, s := range []*semaphore.Semaphore{s, other} {
 			_, err := s.Acquire(f.Context(), "k")
-			wantErr(f, err, leasehold.ErrQueueFull)
-			wantNot(f, err, leasehold.ErrUnavailable)
+			redistest.WantErr(f, err, leasehold.ErrQueueFull)
+			redistest.WantNot(f, err, leasehold.ErrUnavailable)
 		}
 		if n := f.queued("k"); n != 2 {
 			f.Fatalf("%d wait", n)
 		}
 		cancel()
-		wantErr(f, first.failed(), context.Canceled)
-		eventually(f, "room in the queue", func() bool { return f.queued("k") == 1 })
+		redistest.WantErr(f, first.failed(), context.Canceled)
+		redistest.Eventually(f, "room in the queue", func() bool { return f.queued("k") == 1 })
 		third := f.wait(f.Context(), s, "k", 1)
 		release(f, l)
 		release(f, second.got())
@@ -230,10 +231,10 @@ func TestMaxWaitersCountsTheLiving(t *testing.T) {
 		first := f.wait(f.Context(), s, "k", 1)
 		f.wait(f.Context(), dead, "k", 1)
 		f.wait(f.Context(), dead, "k", 1)
-		wire.cut()
+		wire.Cut()
 		newcomer, _ := f.open(three)
 		_, err := newcomer.Acquire(f.Context(), "k")
-		wantErr(f, err, leasehold.ErrQueueFull)
+		redistest.WantErr(f, err, leasehold.ErrQueueFull)
 		// The living one's own questions would drop the dead, too: in between.
 		time.Sleep(4600 * time.Millisecond)
 		second := &waiting{t: f.T, done: make(chan struct{})}

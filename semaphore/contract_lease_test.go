@@ -10,6 +10,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/luascripts"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
@@ -36,42 +37,42 @@ func TestContextIsTheAcquiringOneAndSaysWhyItEnded(t *testing.T) {
 		}
 		cause := func(l *semaphore.Lease) error {
 			f.Helper()
-			get(f, "the Context to end", l.Context().Done())
+			redistest.Get(f, "the Context to end", l.Context().Done())
 			return context.Cause(l.Context())
 		}
 
 		l := acquire(steady, parent)
 		release(f, l)
-		wantErr(f, cause(l), leasehold.ErrReleased)
-		wantNot(f, cause(l), leasehold.ErrLost)
+		redistest.WantErr(f, cause(l), leasehold.ErrReleased)
+		redistest.WantNot(f, cause(l), leasehold.ErrLost)
 
 		l = f.take(steady, "k", 1) // its Context is asked for after its end only
 		release(f, l)
-		wantErr(f, cause(l), leasehold.ErrReleased)
+		redistest.WantErr(f, cause(l), leasehold.ErrReleased)
 
 		why := errors.New("why")
 		ctx, cancel := context.WithCancelCause(parent)
 		l = acquire(steady, ctx)
 		cancel(why)
-		wantErr(f, cause(l), why)
+		redistest.WantErr(f, cause(l), why)
 		release(f, l)
-		wantErr(f, cause(l), why)
+		redistest.WantErr(f, cause(l), why)
 
 		l = acquire(s, parent)
-		wire.cut()
-		wantErr(f, cause(l), leasehold.ErrLost)
-		wantNot(f, cause(l), leasehold.ErrReleased, leasehold.ErrMaxHold, leasehold.ErrRevoked)
-		wantText(f, cause(l), f.name+"/k")
-		wire.heal()
-		wantErr(f, l.Release(), leasehold.ErrLost)
+		wire.Cut()
+		redistest.WantErr(f, cause(l), leasehold.ErrLost)
+		redistest.WantNot(f, cause(l), leasehold.ErrReleased, leasehold.ErrMaxHold, leasehold.ErrRevoked)
+		redistest.WantText(f, cause(l), f.name+"/k")
+		wire.Heal()
+		redistest.WantErr(f, l.Release(), leasehold.ErrLost)
 
 		l = acquire(steady, parent)
 		shut(f, steady)
-		wantErr(f, cause(l), leasehold.ErrClosed)
-		wantNot(f, cause(l), leasehold.ErrLost)
+		redistest.WantErr(f, cause(l), leasehold.ErrClosed)
+		redistest.WantNot(f, cause(l), leasehold.ErrLost)
 		err := l.Release()
-		wantErr(f, err, leasehold.ErrReleased)
-		wantNot(f, err, leasehold.ErrLost)
+		redistest.WantErr(f, err, leasehold.ErrReleased)
+		redistest.WantNot(f, err, leasehold.ErrLost)
 	})
 }
 
@@ -81,14 +82,14 @@ func TestContextEndsWhenTheKeyIsDeleted(t *testing.T) {
 		s, _ := f.open(limit(2), ttl(1500*time.Millisecond))
 		l := f.take(s, "k", 2)
 		f.rdb.Del(f.Context(), f.part("k", "holders"))
-		get(f, "the Context to end", l.Context().Done())
-		wantErr(f, context.Cause(l.Context()), leasehold.ErrLost)
+		redistest.Get(f, "the Context to end", l.Context().Done())
+		redistest.WantErr(f, context.Cause(l.Context()), leasehold.ErrLost)
 		if n := f.rdb.Exists(f.Context(), f.part("k", "holders")).Val(); n != 0 {
 			f.Fatal("a renewal brought the key back")
 		}
 		err := l.Extend(f.Context(), time.Minute)
-		wantErr(f, err, leasehold.ErrLost)
-		wantErr(f, l.Release(), leasehold.ErrLost)
+		redistest.WantErr(f, err, leasehold.ErrLost)
+		redistest.WantErr(f, l.Release(), leasehold.ErrLost)
 	})
 }
 
@@ -144,8 +145,8 @@ func TestRenewalsKeepTheLeaseAndMoveItsDeadline(t *testing.T) {
 		s, wire := f.open(limit(3), ttl(term))
 		l := f.take(s, "k", 3)
 		first := l.Deadline()
-		eventually(f, "two renewals", func() bool { return wire.ran(luascripts.Renew) >= 2 })
-		eventually(f, "the Deadline to move", func() bool { return l.Deadline().After(first) })
+		redistest.Eventually(f, "two renewals", func() bool { return wire.Ran(luascripts.Renew) >= 2 })
+		redistest.Eventually(f, "the Deadline to move", func() bool { return l.Deadline().After(first) })
 		f.wantDeadline(l, "k", first.Add(-term), term)
 		release(f, l) // nil: it was held all the time
 	})
@@ -161,7 +162,7 @@ func TestGrantByMessageIsConfirmedToTheFullTerm(t *testing.T) {
 		w := f.wait(f.Context(), s, "k", 1)
 		release(f, l)
 		got := w.got()
-		eventually(f, "the full term", func() bool { return time.Until(got.Deadline()) > 50*time.Minute })
+		redistest.Eventually(f, "the full term", func() bool { return time.Until(got.Deadline()) > 50*time.Minute })
 		release(f, got)
 	})
 }
@@ -182,11 +183,11 @@ func TestExtendNeverShortens(t *testing.T) {
 				f.Fatalf("%s ends in %v ms", member, ends-now())
 			}
 		}
-		renewals := wire.ran(luascripts.Renew)
+		renewals := wire.Ran(luascripts.Renew)
 		if err := l.Extend(f.Context(), time.Second); err != nil {
 			f.Fatal(err)
 		}
-		eventually(f, "two renewals", func() bool { return wire.ran(luascripts.Renew) >= renewals+3 })
+		redistest.Eventually(f, "two renewals", func() bool { return wire.Ran(luascripts.Renew) >= renewals+3 })
 		for member, ends := range f.held("k") {
 			if ends < far[member] {
 				f.Fatalf("%s was shortened by %v ms", member, far[member]-ends)
@@ -206,18 +207,18 @@ func TestExtendWithoutAnAnswer(t *testing.T) {
 	each(t, func(f *fixture) {
 		s, wire := f.open(limit(2))
 		l := f.take(s, "k", 1)
-		wire.stall()
+		wire.Stall()
 		ctx, cancel := context.WithTimeout(f.Context(), 20*time.Millisecond)
 		defer cancel()
 		err := l.Extend(ctx, time.Hour)
-		wantErr(f, err, context.DeadlineExceeded, leasehold.ErrUnavailable)
-		wantNot(f, err, leasehold.ErrLost)
-		wire.heal()
-		wire.cut()
+		redistest.WantErr(f, err, context.DeadlineExceeded, leasehold.ErrUnavailable)
+		redistest.WantNot(f, err, leasehold.ErrLost)
+		wire.Heal()
+		wire.Cut()
 		err = l.Extend(f.Context(), time.Hour)
-		wantErr(f, err, leasehold.ErrUnavailable, errCut)
-		wantNot(f, err, leasehold.ErrLost)
-		wire.heal()
+		redistest.WantErr(f, err, leasehold.ErrUnavailable, redistest.ErrCut)
+		redistest.WantNot(f, err, leasehold.ErrLost)
+		wire.Heal()
 		if l.Context().Err() != nil {
 			f.Fatal("the lease is lost")
 		}
@@ -234,7 +235,7 @@ func TestExtendWithACtxThatHasEnded(t *testing.T) {
 		cancel()
 		for range 2000 {
 			err := l.Extend(ctx, time.Hour)
-			wantErr(f, err, context.Canceled, leasehold.ErrUnavailable)
+			redistest.WantErr(f, err, context.Canceled, leasehold.ErrUnavailable)
 		}
 		release(f, l)
 	})
@@ -275,16 +276,16 @@ func TestMaxHoldFreesThePermitsAtOnce(t *testing.T) {
 		if err := l.Extend(f.Context(), time.Hour); err != nil {
 			f.Fatal(err) // no longer than MaxHold all the same
 		}
-		get(f, "the longest hold", l.Context().Done())
+		redistest.Get(f, "the longest hold", l.Context().Done())
 		if took := time.Since(began); took < most {
 			f.Fatalf("it ended after %v", took)
 		}
 		cause := context.Cause(l.Context())
-		wantErr(f, cause, leasehold.ErrMaxHold, leasehold.ErrLost)
-		wantNot(f, cause, leasehold.ErrReleased, leasehold.ErrRevoked)
+		redistest.WantErr(f, cause, leasehold.ErrMaxHold, leasehold.ErrLost)
+		redistest.WantNot(f, cause, leasehold.ErrReleased, leasehold.ErrRevoked)
 		next := w.got()
 		err := l.Release()
-		wantErr(f, err, leasehold.ErrLost, leasehold.ErrMaxHold)
+		redistest.WantErr(f, err, leasehold.ErrLost, leasehold.ErrMaxHold)
 		f.wantHeld("k", 2)
 		release(f, next)
 	})
@@ -300,8 +301,8 @@ func TestMaxHoldLongerThanTheTTL(t *testing.T) {
 		if took := time.Since(began); took < 59*time.Second || took > 61*time.Second {
 			f.Fatalf("it ended after %v: %v", took, context.Cause(l.Context()))
 		}
-		wantErr(f, context.Cause(l.Context()), leasehold.ErrMaxHold)
-		eventually(f, "the permit", func() bool { return len(f.held("k")) == 0 })
+		redistest.WantErr(f, context.Cause(l.Context()), leasehold.ErrMaxHold)
+		redistest.Eventually(f, "the permit", func() bool { return len(f.held("k")) == 0 })
 	})
 }
 

@@ -45,10 +45,10 @@ func TestGrantBeforeTheSubscriptionStands(t *testing.T) {
 		s, wire := f.open(limit(2))
 		release(f, f.take(s, "warm", 1))
 		a, b := f.take(holder, "k", 1), f.take(holder, "k", 1)
-		subscribe := wire.holdDials()
+		subscribe := wire.HoldDials()
 		w1 := f.wait(f.Context(), s, "k", 1)
 		synctest.Wait() // until its answer has come
-		answer := wire.holdReplies(luascripts.Enter)
+		answer := wire.HoldReplies(luascripts.Enter)
 		w2 := f.wait(f.Context(), s, "k", 1)
 		release(f, a)
 		release(f, b)
@@ -78,7 +78,7 @@ func TestRecipe11_DeadWaitersAtTheHead(t *testing.T) {
 			f.wait(f.Context(), dead, key, 1)
 		}
 		w := f.wait(f.Context(), living, key, 1)
-		wire.cut()
+		wire.Cut()
 		release(f, l)
 		release(f, w.got()) // soon is less than one TTL
 	})
@@ -96,10 +96,10 @@ func TestRecipe11_LivingWaiterThatWasAway(t *testing.T) {
 		l := f.take(holder, key, 1)
 		first := f.wait(f.Context(), away, key, 1)
 		second := f.wait(f.Context(), later, key, 1)
-		wire.cut()
-		eventually(f, "the waiter to be dropped", func() bool { return f.queued(key) == 1 })
-		wire.heal()
-		eventually(f, "the waiter to be back", func() bool { return f.queued(key) == 2 })
+		wire.Cut()
+		redistest.Eventually(f, "the waiter to be dropped", func() bool { return f.queued(key) == 1 })
+		wire.Heal()
+		redistest.Eventually(f, "the waiter to be back", func() bool { return f.queued(key) == 2 })
 		release(f, l)
 		got := first.got()
 		select {

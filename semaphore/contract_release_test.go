@@ -31,9 +31,9 @@ func TestReleaseIsNilOnce(t *testing.T) {
 			f.Fatalf("no release succeeded: %v", errs)
 		}
 		for _, err := range slices.Delete(errs, once, once+1) {
-			wantErr(f, err, leasehold.ErrReleased)
-			wantNot(f, err, leasehold.ErrLost, leasehold.ErrClosed)
-			wantText(f, err, "leasehold: semaphore: release "+f.name+"/k: ")
+			redistest.WantErr(f, err, leasehold.ErrReleased)
+			redistest.WantNot(f, err, leasehold.ErrLost, leasehold.ErrClosed)
+			redistest.WantText(f, err, "leasehold: semaphore: release "+f.name+"/k: ")
 		}
 		f.wantHeld("k", 0)
 	})
@@ -46,8 +46,8 @@ func TestReleaseAgainLeavesTheNextLeaseAlone(t *testing.T) {
 		old := f.take(s, "k", 1)
 		release(f, old)
 		l := f.take(s, "k", 1)
-		wantErr(f, old.Release(), leasehold.ErrReleased)
-		wantErr(f, old.Extend(f.Context(), time.Minute), leasehold.ErrReleased)
+		redistest.WantErr(f, old.Release(), leasehold.ErrReleased)
+		redistest.WantErr(f, old.Extend(f.Context(), time.Minute), leasehold.ErrReleased)
 		f.wantHeld("k", 1)
 		release(f, l)
 	})
@@ -60,9 +60,9 @@ func TestReleaseOfWhatIsGoneIsErrLost(t *testing.T) {
 			l := f.take(s, "k", n)
 			f.rdb.Del(f.Context(), f.part("k", "holders"))
 			err := l.Release()
-			wantErr(f, err, leasehold.ErrLost)
-			wantNot(f, err, leasehold.ErrReleased, leasehold.ErrUnavailable)
-			wantErr(f, l.Release(), leasehold.ErrReleased)
+			redistest.WantErr(f, err, leasehold.ErrLost)
+			redistest.WantNot(f, err, leasehold.ErrReleased, leasehold.ErrUnavailable)
+			redistest.WantErr(f, l.Release(), leasehold.ErrReleased)
 		}
 	})
 }
@@ -73,14 +73,14 @@ func TestReleaseWithoutAnAnswerIsErrUnavailable(t *testing.T) {
 	each(t, func(f *fixture) {
 		s, wire := f.open(limit(2))
 		l := f.take(s, "k", 2)
-		wire.cut()
+		wire.Cut()
 		err := l.Release()
-		wantErr(f, err, leasehold.ErrUnavailable, errCut)
-		wantNot(f, err, leasehold.ErrLost, leasehold.ErrReleased)
+		redistest.WantErr(f, err, leasehold.ErrUnavailable, redistest.ErrCut)
+		redistest.WantNot(f, err, leasehold.ErrLost, leasehold.ErrReleased)
 		f.wantHeld("k", 2)
-		wire.heal()
-		eventually(f, "the permits to be given back", func() bool { return len(f.held("k")) == 0 })
-		wantErr(f, l.Release(), leasehold.ErrReleased)
+		wire.Heal()
+		redistest.Eventually(f, "the permits to be given back", func() bool { return len(f.held("k")) == 0 })
+		redistest.WantErr(f, l.Release(), leasehold.ErrReleased)
 	})
 }
 
@@ -93,11 +93,11 @@ func TestReleaseWithoutAnAnswerAfterExtend(t *testing.T) {
 		if err := l.Extend(f.Context(), time.Hour); err != nil {
 			f.Fatal(err)
 		}
-		wire.cut()
-		wantErr(f, l.Release(), leasehold.ErrUnavailable)
+		wire.Cut()
+		redistest.WantErr(f, l.Release(), leasehold.ErrUnavailable)
 		time.Sleep(time.Minute)
-		wire.heal()
-		eventually(f, "the permit to be given back", func() bool { return len(f.held("k")) == 0 })
+		wire.Heal()
+		redistest.Eventually(f, "the permit to be given back", func() bool { return len(f.held("k")) == 0 })
 	})
 }
 
@@ -107,7 +107,7 @@ func TestReleaseBoundsItself(t *testing.T) {
 	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
 		var leases []*semaphore.Lease
 		for i, timeout := range []time.Duration{500 * time.Millisecond, -1} {
-			s := f.openOn(p.Client(func(o *redis.Options) { o.ReadTimeout = timeout }), &wire{}, ttl(time.Hour))
+			s := f.openOn(p.Client(func(o *redis.Options) { o.ReadTimeout = timeout }), &redistest.Wire{}, ttl(time.Hour))
 			leases = append(leases, f.take(s, fmt.Sprint("k", i), 1))
 		}
 		f.Cleanup(p.Heal) // before the handles are closed
@@ -117,9 +117,9 @@ func TestReleaseBoundsItself(t *testing.T) {
 			go func() { ended <- l.Release() }()
 		}
 		for range leases {
-			err := get(f, "the release to end", ended)
-			wantErr(f, err, leasehold.ErrUnavailable)
-			wantNot(f, err, leasehold.ErrLost)
+			err := redistest.Get(f, "the release to end", ended)
+			redistest.WantErr(f, err, leasehold.ErrUnavailable)
+			redistest.WantNot(f, err, leasehold.ErrLost)
 		}
 	})
 }

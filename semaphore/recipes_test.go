@@ -25,7 +25,7 @@ func TestRecipe01_LostAcquireReply(t *testing.T) {
 			for lost := 1; lost <= 2; lost++ {
 				key := fmt.Sprintf("%d-%d", n, lost)
 				for k := 1; k <= lost; k++ {
-					defer p.EatReply(runs(luascripts.Enter), k).Wait()
+					defer p.EatReply(redistest.Runs(luascripts.Enter), k).Wait()
 				}
 				l := f.take(s, key, n)
 				f.wantHeld(key, n)
@@ -58,7 +58,7 @@ func TestRecipe02_LostReleaseReply(t *testing.T) {
 					w = f.wait(f.Context(), next, key, 1)
 				}
 				for k := 1; k <= lost; k++ {
-					defer p.EatReply(runs(luascripts.Leave), k).Wait()
+					defer p.EatReply(redistest.Runs(luascripts.Leave), k).Wait()
 				}
 				if err := l.Release(); err != nil {
 					f.Fatalf("%s waits: release: %v", name, err)
@@ -89,9 +89,9 @@ func TestRecipe03_TwoTTLsOnOneKey(t *testing.T) {
 			} else {
 				dies, keep = f.take(short, key, 1), f.take(long, key, 1)
 			}
-			wire.cut()
-			get(f, "the short lease to end", dies.Context().Done())
-			eventually(f, "the short lease's permit", func() bool {
+			wire.Cut()
+			redistest.Get(f, "the short lease to end", dies.Context().Done())
+			redistest.Eventually(f, "the short lease's permit", func() bool {
 				l, err := long.TryAcquire(f.Context(), key) // purges, too
 				if err == nil {
 					release(f, l)
@@ -103,8 +103,8 @@ func TestRecipe03_TwoTTLsOnOneKey(t *testing.T) {
 				f.Fatalf("the key of a lease of 30 s expires in %v", left)
 			}
 			release(f, keep)
-			wire.heal()
-			wantErr(f, dies.Release(), leasehold.ErrLost)
+			wire.Heal()
+			redistest.WantErr(f, dies.Release(), leasehold.ErrLost)
 		}
 	})
 }
@@ -152,7 +152,7 @@ func TestRecipe05_CancelledMidCall(t *testing.T) {
 		other, _ := f.open(limit(2))
 		s := f.openVia(p, limit(2))
 		release(f, f.take(s, "warm", 1))
-		ran := watch(p)
+		ran := redistest.Watch(p)
 		for _, n := range []int{1, 2} {
 			for name, acquire := range map[string]func(context.Context, string, int) (*semaphore.Lease, error){
 				"acquire": s.AcquireN, "try": s.TryAcquireN,
@@ -161,7 +161,7 @@ func TestRecipe05_CancelledMidCall(t *testing.T) {
 					"reply": p.HoldReply, "request": p.HoldRequest,
 				} {
 					key := fmt.Sprintf("%s-%d-%s", name, n, hold)
-					fault := stop(runs(luascripts.Enter), 1)
+					fault := stop(redistest.Runs(luascripts.Enter), 1)
 					defer fault.Release()
 					holders := f.part(key, "holders")
 					ctx, cancel := context.WithCancel(f.Context())
@@ -172,14 +172,14 @@ func TestRecipe05_CancelledMidCall(t *testing.T) {
 					}()
 					fault.Wait()
 					cancel()
-					err := get(f, "the cancelled "+name, ended)
-					wantErr(f, err, context.Canceled, leasehold.ErrUnavailable)
-					wantNot(f, err, leasehold.ErrBusy)
-					eventually(f, "the leave", func() bool { return ran(luascripts.Leave, holders) > 0 })
+					err := redistest.Get(f, "the cancelled "+name, ended)
+					redistest.WantErr(f, err, context.Canceled, leasehold.ErrUnavailable)
+					redistest.WantNot(f, err, leasehold.ErrBusy)
+					redistest.Eventually(f, "the leave", func() bool { return ran(luascripts.Leave, holders) > 0 })
 					f.wantHeld(key, 0)
 					fault.Release()
 					if hold == "request" {
-						eventually(f, "the late enter", func() bool { return ran(luascripts.Enter, holders) > 0 })
+						redistest.Eventually(f, "the late enter", func() bool { return ran(luascripts.Enter, holders) > 0 })
 						f.wantHeld(key, 0)
 					}
 					if queued := f.queued(key); queued != 0 {
@@ -203,17 +203,17 @@ func TestRecipe06_RollbackOfAFailedAcquire(t *testing.T) {
 		other, wire := f.open(limit(2))
 		for _, s := range []*semaphore.Semaphore{holder, other} {
 			_, err := s.TryAcquireN(f.Context(), key, 2)
-			wantErr(f, err, leasehold.ErrBusy)
+			redistest.WantErr(f, err, leasehold.ErrBusy)
 			ctx, cancel := context.WithCancel(f.Context())
 			w := f.wait(ctx, s, key, 1)
 			cancel()
-			wantErr(f, w.failed(), context.Canceled)
-			eventually(f, "the waiter to leave", func() bool { return f.queued(key) == 0 })
+			redistest.WantErr(f, w.failed(), context.Canceled)
+			redistest.Eventually(f, "the waiter to leave", func() bool { return f.queued(key) == 0 })
 		}
-		wire.cut()
+		wire.Cut()
 		_, err := other.TryAcquire(f.Context(), key)
-		wantErr(f, err, leasehold.ErrUnavailable)
-		wire.heal()
+		redistest.WantErr(f, err, leasehold.ErrUnavailable)
+		wire.Heal()
 		shut(f, other)
 		if got := f.held(key); fmt.Sprint(got) != fmt.Sprint(same) {
 			f.Fatalf("the first holder has %v, had %v", got, same)
@@ -233,7 +233,7 @@ func TestRecipe09_NoCounterBesideTheSet(t *testing.T) {
 			for {
 				l, err := s.TryAcquire(f.Context(), key)
 				if err != nil {
-					wantErr(f, err, leasehold.ErrBusy)
+					redistest.WantErr(f, err, leasehold.ErrBusy)
 					break
 				}
 				got = append(got, l)
@@ -259,7 +259,7 @@ func TestRecipe09_NoCounterBesideTheSet(t *testing.T) {
 		f.rdb.Del(f.Context(), f.part(key, "holders"))
 		free(key, 3)
 		for _, l := range leases {
-			wantErr(f, l.Release(), leasehold.ErrLost)
+			redistest.WantErr(f, l.Release(), leasehold.ErrLost)
 			free(key, 3)
 		}
 	})

@@ -9,6 +9,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
@@ -23,7 +24,7 @@ func TestClose(t *testing.T) {
 		l := o.next(f)
 		joins := fetch(f, f.Context(), g, "k", o.obedient)
 		waits := fetch(f, f.Context(), other, "k", gives("v"))
-		eventually(f, "the other process", func() bool { return f.queued("k") == 1 })
+		redistest.Eventually(f, "the other process", func() bool { return f.queued("k") == 1 })
 		began := time.Now()
 		if err := g.Close(f.Context()); err != nil {
 			f.Fatal(err)
@@ -31,9 +32,9 @@ func TestClose(t *testing.T) {
 		if !l.over() {
 			f.Error("Close returned before the load had ended")
 		}
-		wantErr(f, context.Cause(l.ctx), leasehold.ErrClosed)
-		wantErr(f, first.failed(), leasehold.ErrClosed)
-		wantErr(f, joins.failed(), leasehold.ErrClosed)
+		redistest.WantErr(f, context.Cause(l.ctx), leasehold.ErrClosed)
+		redistest.WantErr(f, first.failed(), leasehold.ErrClosed)
+		redistest.WantErr(f, joins.failed(), leasehold.ErrClosed)
 		if r := waits.got(); r.Value != "v" || r.Source != singleflight.Loaded {
 			f.Errorf("%+v", r)
 		}
@@ -55,17 +56,17 @@ func TestAfterClose(t *testing.T) {
 		}
 		sent := wire.sent()
 		_, err := g.Do(f.Context(), "k", never(f))
-		wantErr(f, err, leasehold.ErrClosed)
-		wantText(f, err, f.name+"/k")
+		redistest.WantErr(f, err, leasehold.ErrClosed)
+		redistest.WantText(f, err, f.name+"/k")
 		_, err = g.Fetch(f.Context(), "k", never(f))
-		wantErr(f, err, leasehold.ErrClosed)
+		redistest.WantErr(f, err, leasehold.ErrClosed)
 		_, err = g.DoMany(f.Context(), []string{"k"}, nil)
-		wantErr(f, err, leasehold.ErrClosed)
+		redistest.WantErr(f, err, leasehold.ErrClosed)
 		_, _, err = g.Peek(f.Context(), "k")
-		wantErr(f, err, leasehold.ErrClosed)
-		wantErr(f, g.Invalidate(f.Context(), "k"), leasehold.ErrClosed)
+		redistest.WantErr(f, err, leasehold.ErrClosed)
+		redistest.WantErr(f, g.Invalidate(f.Context(), "k"), leasehold.ErrClosed)
 		_, err = g.Inspect(f.Context(), "k")
-		wantErr(f, err, leasehold.ErrClosed)
+		redistest.WantErr(f, err, leasehold.ErrClosed)
 		if n := wire.sent() - sent; n != 0 {
 			f.Errorf("%d commands were sent", n)
 		}
@@ -85,13 +86,13 @@ func TestCloseIsBoundedByItsCtx(t *testing.T) {
 		defer cancel()
 		began := time.Now()
 		err := g.Close(ctx)
-		wantErr(f, err, context.DeadlineExceeded)
-		wantText(f, err, "singleflight: close "+f.name, "loader")
-		wantNot(f, err, leasehold.ErrUnavailable)
+		redistest.WantErr(f, err, context.DeadlineExceeded)
+		redistest.WantText(f, err, "singleflight: close "+f.name, "loader")
+		redistest.WantNot(f, err, leasehold.ErrUnavailable)
 		if d := time.Since(began); d != 3*time.Second {
 			f.Errorf("Close took %v", d)
 		}
-		wantErr(f, first.failed(), leasehold.ErrClosed)
+		redistest.WantErr(f, first.failed(), leasehold.ErrClosed)
 		if r := fetch(f, f.Context(), other, "k", gives("new")).got(); r.Source != singleflight.Loaded {
 			f.Errorf("%+v", r)
 		}
@@ -131,7 +132,7 @@ func TestCloseLeavesNothingRunning(t *testing.T) {
 				go func() { closed <- g.Close(f.Context()) }()
 				time.Sleep(time.Second)
 				l.returns("v") // later than Close has begun
-				if err := get(f, "Close", closed); err != nil {
+				if err := redistest.Get(f, "Close", closed); err != nil {
 					f.Error(err)
 				}
 				first.failed()
@@ -169,7 +170,7 @@ func TestCloseWhileAQuestionIsUnderWay(t *testing.T) {
 		synctest.Wait()
 		wire.heal()
 		began := time.Now()
-		if err := get(f, "Close", closed); err != nil {
+		if err := redistest.Get(f, "Close", closed); err != nil {
 			f.Error(err)
 		}
 		if d := time.Since(began); d > 100*time.Millisecond {
@@ -212,8 +213,8 @@ func TestCloseEndsWaits(t *testing.T) {
 		if err := g.Close(f.Context()); err != nil {
 			f.Error(err)
 		}
-		wantErr(f, waits.failed(), leasehold.ErrClosed)
-		wantErr(f, permit.failed(), leasehold.ErrClosed)
+		redistest.WantErr(f, waits.failed(), leasehold.ErrClosed)
+		redistest.WantErr(f, permit.failed(), leasehold.ErrClosed)
 		if f.queued("theirs") != 0 || !f.freed("own") {
 			f.Error("it is in a queue yet")
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
@@ -65,7 +66,7 @@ func TestNewNamesEveryBadField(t *testing.T) {
 		if g != nil {
 			t.Errorf("%+v is accepted", c.cfg)
 		}
-		wantText(t, err, append(c.want, "leasehold: singleflight: ")...)
+		redistest.WantText(t, err, append(c.want, "leasehold: singleflight: ")...)
 		_, text, _ := strings.Cut(err.Error(), "bad configuration: ")
 		for _, field := range all {
 			named := strings.Contains("\n"+text, "\n"+field+" ")
@@ -80,11 +81,11 @@ func TestNewNamesABadClient(t *testing.T) {
 	t.Parallel()
 	good := singleflight.Config[int]{Name: "n", TTL: time.Second}
 	_, err := singleflight.New(nil, singleflight.Config[int]{})
-	wantText(t, err, "rdb", "Name", "TTL")
+	redistest.WantText(t, err, "rdb", "Name", "TTL")
 	ring := redis.NewRing(&redis.RingOptions{})
 	defer ring.Close()
 	_, err = singleflight.New(ring, good)
-	wantText(t, err, "rdb", "Ring")
+	redistest.WantText(t, err, "rdb", "Ring")
 	for what, o := range map[string]redis.ClusterOptions{
 		"read only": {ReadOnly: true}, "by latency": {RouteByLatency: true}, "at random": {RouteRandomly: true},
 	} {
@@ -95,9 +96,9 @@ func TestNewNamesABadClient(t *testing.T) {
 		if g != nil {
 			t.Errorf("a client that reads from replicas (%s) is accepted", what)
 		}
-		wantText(t, err, "rdb", "replicas", "primaries")
+		redistest.WantText(t, err, "rdb", "replicas", "primaries")
 		_, err = singleflight.New(rdb, singleflight.Config[int]{})
-		wantText(t, err, "rdb", "Name", "TTL")
+		redistest.WantText(t, err, "rdb", "Name", "TTL")
 	}
 	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}})
 	defer cluster.Close()
@@ -135,17 +136,17 @@ func TestBadKeysSendNothing(t *testing.T) {
 		ctx, label := f.Context(), f.name+"%3A%0A"
 		for key, want := range map[string]string{"": "empty", strings.Repeat("x", 513): "513"} {
 			_, err := g.Do(ctx, key, never(f))
-			wantText(f, err, "singleflight: do "+label, "key", want, "1 to 512")
+			redistest.WantText(f, err, "singleflight: do "+label, "key", want, "1 to 512")
 			_, err = g.Fetch(ctx, key, never(f))
-			wantText(f, err, "singleflight: fetch "+label, want)
+			redistest.WantText(f, err, "singleflight: fetch "+label, want)
 			_, err = g.DoMany(ctx, []string{"good", key}, nil)
-			wantText(f, err, "singleflight: do many "+label, want)
+			redistest.WantText(f, err, "singleflight: do many "+label, want)
 			_, _, err = g.Peek(ctx, key)
-			wantText(f, err, "singleflight: peek "+label, want)
+			redistest.WantText(f, err, "singleflight: peek "+label, want)
 			err = g.Invalidate(ctx, "good", key)
-			wantText(f, err, "singleflight: invalidate "+label, want)
+			redistest.WantText(f, err, "singleflight: invalidate "+label, want)
 			_, err = g.Inspect(ctx, key)
-			wantText(f, err, "singleflight: inspect "+label, want)
+			redistest.WantText(f, err, "singleflight: inspect "+label, want)
 		}
 		if err := g.Invalidate(ctx); err != nil {
 			f.Error(err)

@@ -9,6 +9,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
@@ -67,9 +68,9 @@ func TestR16_CtxEndsWhereverACallIs(t *testing.T) {
 				synctest.Wait()
 				cancel()
 				began := time.Now()
-				err := get(f, "the call", ended)
-				wantErr(f, err, context.Canceled)
-				wantText(f, err, f.name+"/"+key)
+				err := redistest.Get(f, "the call", ended)
+				redistest.WantErr(f, err, context.Canceled)
+				redistest.WantText(f, err, f.name+"/"+key)
 				if d := time.Since(began); d != 0 {
 					f.Errorf("it returned after %v", d)
 				}
@@ -94,17 +95,17 @@ func TestCtxThatHasEnded(t *testing.T) {
 		ctx, cancel := context.WithCancel(f.Context())
 		cancel()
 		_, err := g.Do(ctx, "k", never(f))
-		wantErr(f, err, context.Canceled, leasehold.ErrUnavailable)
+		redistest.WantErr(f, err, context.Canceled, leasehold.ErrUnavailable)
 		_, err = g.Fetch(ctx, "k", never(f))
-		wantErr(f, err, context.Canceled)
+		redistest.WantErr(f, err, context.Canceled)
 		_, _, err = g.Peek(ctx, "k")
-		wantErr(f, err, context.Canceled)
+		redistest.WantErr(f, err, context.Canceled)
 		_, err = g.Inspect(ctx, "k")
-		wantErr(f, err, context.Canceled)
+		redistest.WantErr(f, err, context.Canceled)
 		err = g.Invalidate(ctx, "k")
-		wantErr(f, err, context.Canceled, leasehold.ErrUnavailable)
+		redistest.WantErr(f, err, context.Canceled, leasehold.ErrUnavailable)
 		_, err = g.DoMany(ctx, []string{"k"}, newBatches().load)
-		wantErr(f, err, context.Canceled)
+		redistest.WantErr(f, err, context.Canceled)
 		if n := wire.sent(); n != 0 {
 			f.Errorf("%d commands were sent", n)
 		}
@@ -122,7 +123,7 @@ func TestDeadlineOfACaller(t *testing.T) {
 		o.next(f)
 		<-p.done
 		err := p.failed()
-		wantErr(f, err, context.DeadlineExceeded)
-		wantNot(f, err, singleflight.ErrLoadTimeout, leasehold.ErrUnavailable, leasehold.ErrBusy)
+		redistest.WantErr(f, err, context.DeadlineExceeded)
+		redistest.WantNot(f, err, singleflight.ErrLoadTimeout, leasehold.ErrUnavailable, leasehold.ErrBusy)
 	})
 }

@@ -30,7 +30,7 @@ func TestOneLoadInTheFleet(t *testing.T) {
 			}
 		}
 		l := o.next(f)
-		eventually(f, "two processes to wait", func() bool { return f.queued("k") == 2 })
+		redistest.Eventually(f, "two processes to wait", func() bool { return f.queued("k") == 2 })
 		l.returns("v")
 		sources := map[singleflight.Source]int{}
 		for _, p := range all {
@@ -111,14 +111,14 @@ func TestEachCallerGetsItsOwnValue(t *testing.T) {
 			return fresh(), nil
 		}
 		all := []*pending[value]{fetch(f, f.Context(), g, "k", load)}
-		get(f, "the load", began)
+		redistest.Get(f, "the load", began)
 		for range 3 {
 			all = append(all, fetch(f, f.Context(), g, "k", load), fetch(f, f.Context(), other, "k", load))
 		}
-		eventually(f, "the other process", func() bool { return f.queued("k") == 1 })
+		redistest.Eventually(f, "the other process", func() bool { return f.queued("k") == 1 })
 		close(end)
 		for range 3 {
-			get(f, "a value", all[0].done)
+			redistest.Get(f, "a value", all[0].done)
 			all = append(all, fetch(f, f.Context(), g, "k", load))
 		}
 		for _, p := range all {
@@ -168,7 +168,7 @@ func TestRoundTrips(t *testing.T) {
 			first := fetch(f, f.Context(), g, key, o.load)
 			l := o.next(f)
 			second := fetch(f, f.Context(), other, key, never(f))
-			eventually(f, "the subscription", func() bool { return others.answered("flight ask") == 1 })
+			redistest.Eventually(f, "the subscription", func() bool { return others.answered("flight ask") == 1 })
 			l.returns(c.value)
 			first.got()
 			if got, want := trips(), (tripCount{gets: 1, scripts: 2}); got != want {
@@ -220,7 +220,7 @@ func TestHitIsOneGet(t *testing.T) {
 	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
 		g := f.openVia(p)
 		fetch(f, f.Context(), g, "k", gives("v")).got()
-		eventually(f, "the give back", func() bool { return !inspect(f, g, "k").Loading })
+		redistest.Eventually(f, "the give back", func() bool { return !inspect(f, g, "k").Loading })
 		p.ResetCounts()
 		for range 10 {
 			fetch(f, f.Context(), g, "k", never(f)).got()

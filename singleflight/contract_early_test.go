@@ -10,6 +10,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
@@ -117,7 +118,7 @@ func TestNotFoundIsNotRefreshedEarly(t *testing.T) {
 		})
 		<-nothing.done
 		for range 20 {
-			wantErr(f, fetch(f, f.Context(), g, "k", never(f)).failed(), singleflight.ErrNotFound)
+			redistest.WantErr(f, fetch(f, f.Context(), g, "k", never(f)).failed(), singleflight.ErrNotFound)
 		}
 	})
 }

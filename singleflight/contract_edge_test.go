@@ -9,6 +9,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
@@ -101,12 +102,12 @@ func TestForeignKeys(t *testing.T) {
 		f.rdb.Set(f.Context(), f.part("string", "holders"), "x", time.Minute)
 		for _, key := range []string{"list", "string"} {
 			err := fetch(f, f.Context(), g, key, never(f)).failed()
-			wantErr(f, err, leasehold.ErrUnavailable)
-			wantText(f, err, "WRONGTYPE", f.name+"/"+key)
+			redistest.WantErr(f, err, leasehold.ErrUnavailable)
+			redistest.WantText(f, err, "WRONGTYPE", f.name+"/"+key)
 		}
 		err := doMany(f, f.Context(), g, []string{"a", "list", "string", "b"}, newBatches()).got("a", "A", "b", "B")
-		wantErr(f, err, leasehold.ErrUnavailable)
-		wantText(f, err, "WRONGTYPE", f.name+"/list", f.name+"/string")
+		redistest.WantErr(f, err, leasehold.ErrUnavailable)
+		redistest.WantText(f, err, "WRONGTYPE", f.name+"/list", f.name+"/string")
 		if v := f.rdb.Get(f.Context(), f.part("string", "holders")).Val(); v != "x" {
 			f.Errorf("the foreign key holds %q", v)
 		}
@@ -131,8 +132,8 @@ func TestDoManyOfEverything(t *testing.T) {
 		l.returns("theirs")
 		theirs.got()
 		err := m.got("fresh", "fresh", "own", "OWN", "stale", "old", "theirs", "theirs", "own too", "OWN TOO")
-		wantErr(f, err, singleflight.ErrNotFound)
-		wantText(f, err, f.name+"/nothing")
+		redistest.WantErr(f, err, singleflight.ErrNotFound)
+		redistest.WantText(f, err, f.name+"/nothing")
 		synctest.Wait()
 		if s := g.Stats(); s != (singleflight.Stats{Hits: 1, Stale: 1, Loaded: 4, Shared: 1, Errors: 2, Loads: 5, Refreshes: 1}) {
 			f.Errorf("%+v", s)
@@ -152,16 +153,16 @@ func TestWaiterTakesOverFromOneThatLeft(t *testing.T) {
 		o.next(f)
 		ctx, cancel := context.WithCancel(f.Context())
 		waits := fetch(f, ctx, other, "k", o.obedient)
-		eventually(f, "the other", func() bool { return f.queued("k") == 1 })
+		redistest.Eventually(f, "the other", func() bool { return f.queued("k") == 1 })
 		began := time.Now()
 		shut(f, g)
-		wantErr(f, first.failed(), leasehold.ErrClosed)
+		redistest.WantErr(f, first.failed(), leasehold.ErrClosed)
 		l := o.next(f) // at once, not when the lease would have ended
 		if d := time.Since(began); d > 5*time.Second {
 			f.Errorf("taken over after %v", d)
 		}
 		cancel()
-		wantErr(f, waits.failed(), context.Canceled)
-		get(f, "the load to end", l.ctx.Done())
+		redistest.WantErr(f, waits.failed(), context.Canceled)
+		redistest.Get(f, "the load to end", l.ctx.Done())
 	})
 }

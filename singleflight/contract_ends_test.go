@@ -10,6 +10,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
@@ -44,8 +45,8 @@ func TestOneOfTenLeaves(t *testing.T) {
 			time.Sleep(time.Second)
 			leave(cause)
 			err := all[leaver].failed()
-			wantErr(f, err, context.Canceled)
-			wantNot(f, err, leasehold.ErrBusy, leasehold.ErrUnavailable)
+			redistest.WantErr(f, err, context.Canceled)
+			redistest.WantNot(f, err, leasehold.ErrBusy, leasehold.ErrUnavailable)
 			if d := time.Since(began); d != time.Second {
 				f.Errorf("returned after %v", d)
 			}
@@ -139,7 +140,7 @@ func TestR3_LoadGoesOnForAnotherProcess(t *testing.T) {
 		waits := fetch(f, f.Context(), other, "k", never(f))
 		synctest.Wait()
 		cancel()
-		wantErr(f, first.failed(), context.Canceled)
+		redistest.WantErr(f, first.failed(), context.Canceled)
 		time.Sleep(time.Minute)
 		if l.over() {
 			f.Fatalf("the load ended: %v", context.Cause(l.ctx))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
@@ -29,19 +30,19 @@ func TestR7_ErrorsAcrossProcesses(t *testing.T) {
 		first := fetch(f, f.Context(), g, "k", o.load)
 		l := o.next(f)
 		waits := fetch(f, f.Context(), other, "k", never(f))
-		eventually(f, "the other", func() bool { return f.queued("k") == 1 })
+		redistest.Eventually(f, "the other", func() bool { return f.queued("k") == 1 })
 		boom := fmt.Errorf("lookup: %w", &notHere{7})
 		l.fails(boom)
 		err := first.failed()
-		wantErr(f, err, boom)
-		wantText(f, err, "leasehold: singleflight: fetch "+f.name+"/k: lookup: code 7")
+		redistest.WantErr(f, err, boom)
+		redistest.WantText(f, err, "leasehold: singleflight: fetch "+f.name+"/k: lookup: code 7")
 		err = waits.failed()
 		var remote *singleflight.RemoteError
 		if !errors.As(err, &remote) || remote.Text != "lookup: code 7" || remote.Error() != remote.Text {
 			f.Errorf("%v", err)
 		}
-		wantText(f, err, "leasehold: singleflight: fetch "+f.name+"/k: lookup: code 7")
-		wantNot(f, err, boom, singleflight.ErrNotFound, singleflight.ErrLoadTimeout, singleflight.ErrLoaderPanicked)
+		redistest.WantText(f, err, "leasehold: singleflight: fetch "+f.name+"/k: lookup: code 7")
+		redistest.WantNot(f, err, boom, singleflight.ErrNotFound, singleflight.ErrLoadTimeout, singleflight.ErrLoaderPanicked)
 	})
 }
 
@@ -61,13 +62,13 @@ func TestR7_LongErrors(t *testing.T) {
 				first := fetch(f, f.Context(), g, key, o.load)
 				l := o.next(f)
 				waits := fetch(f, f.Context(), other, key, never(f))
-				eventually(f, "the other", func() bool { return f.queued(key) == 1 })
+				redistest.Eventually(f, "the other", func() bool { return f.queued(key) == 1 })
 				if panics {
 					l.does(func() { panic(text) })
-					get(f, "the panic", first.done)
+					redistest.Get(f, "the panic", first.done)
 				} else {
 					l.fails(errors.New(text))
-					wantText(f, first.failed(), text) // where it is at home it is whole
+					redistest.WantText(f, first.failed(), text) // where it is at home it is whole
 				}
 				var remote *singleflight.RemoteError
 				if err := waits.failed(); !errors.As(err, &remote) {
@@ -97,10 +98,10 @@ func TestR7_NotFoundAcrossProcesses(t *testing.T) {
 			first := fetch(f, f.Context(), g, key, o.load)
 			l := o.next(f)
 			waits := fetch(f, f.Context(), other, key, never(f))
-			eventually(f, "the other", func() bool { return f.queued(key) == 1 })
+			redistest.Eventually(f, "the other", func() bool { return f.queued(key) == 1 })
 			l.fails(fmt.Errorf("users: %w", singleflight.ErrNotFound))
 			for _, p := range []*pending[string]{first, waits} {
-				wantErr(f, p.failed(), singleflight.ErrNotFound)
+				redistest.WantErr(f, p.failed(), singleflight.ErrNotFound)
 			}
 			if remember == 0 {
 				fetch(f, f.Context(), other, key, gives("v")).want("v", singleflight.Loaded)
@@ -108,7 +109,7 @@ func TestR7_NotFoundAcrossProcesses(t *testing.T) {
 			}
 			gets, enters := wire.sent("get"), wire.sent("flight enter")
 			err := fetch(f, f.Context(), other, key, never(f)).failed()
-			wantErr(f, err, singleflight.ErrNotFound)
+			redistest.WantErr(f, err, singleflight.ErrNotFound)
 			if remote := new(singleflight.RemoteError); errors.As(err, &remote) {
 				f.Errorf("%v", err)
 			}
@@ -139,7 +140,7 @@ func TestR7_FailureIsSharedWithWaitersOnly(t *testing.T) {
 			f.Error("it had a message")
 		}
 		for _, p := range []*pending[string]{first, joins, waits} {
-			wantText(f, p.failed(), "boom")
+			redistest.WantText(f, p.failed(), "boom")
 		}
 		wire.heal()
 		for _, h := range []*singleflight.Group[string]{g, other} {
@@ -173,12 +174,12 @@ func TestErrorTTL(t *testing.T) {
 			}
 			g, _ := f.open(mod)
 			other, _ := f.open(mod)
-			wantErr(f, fetch(f, f.Context(), g, "k", fails(c.err)).failed(), c.err)
+			redistest.WantErr(f, fetch(f, f.Context(), g, "k", fails(c.err)).failed(), c.err)
 			if c.remembered > 0 {
 				time.Sleep(c.remembered - time.Microsecond)
 				for _, h := range []*singleflight.Group[string]{g, other} {
 					err := fetch(f, f.Context(), h, "k", never(f)).failed()
-					wantText(f, err, c.err.Error())
+					redistest.WantText(f, err, c.err.Error())
 					for _, kind := range []error{singleflight.ErrNotFound, singleflight.ErrLoadTimeout, context.DeadlineExceeded} {
 						if errors.Is(err, kind) != errors.Is(c.err, kind) {
 							f.Errorf("%v matches %v: %v", err, kind, errors.Is(err, kind))
@@ -209,7 +210,7 @@ func TestR7_FailureBesideAValue(t *testing.T) {
 		}
 		fetch(f, f.Context(), g, "k", never(f)).want("old", singleflight.Stale)
 		time.Sleep(10 * time.Second)
-		wantText(f, fetch(f, f.Context(), g, "k", never(f)).failed(), "boom") // no longer stale, not yet to be loaded
+		redistest.WantText(f, fetch(f, f.Context(), g, "k", never(f)).failed(), "boom") // no longer stale, not yet to be loaded
 		time.Sleep(50 * time.Second)
 		fetch(f, f.Context(), g, "k", gives("new")).want("new", singleflight.Loaded)
 		if s := inspect(f, g, "k"); s.Failure != "" {

@@ -46,10 +46,10 @@ func TestPeek(t *testing.T) {
 			want("v", singleflight.Stale, 30*time.Second-time.Millisecond)
 			time.Sleep(time.Millisecond)
 			want("", 0, 0)
-			wantErr(f, fetch(f, f.Context(), g, what, fails(singleflight.ErrNotFound)).failed(), singleflight.ErrNotFound)
+			redistest.WantErr(f, fetch(f, f.Context(), g, what, fails(singleflight.ErrNotFound)).failed(), singleflight.ErrNotFound)
 			r, there, err := g.Peek(f.Context(), what)
-			wantErr(f, err, singleflight.ErrNotFound)
-			wantText(f, err, "singleflight: peek "+f.name+"/"+what)
+			redistest.WantErr(f, err, singleflight.ErrNotFound)
+			redistest.WantText(f, err, "singleflight: peek "+f.name+"/"+what)
 			if !there || r != (singleflight.Result[string]{}) {
 				f.Fatalf("%+v, %v", r, there)
 			}
@@ -64,7 +64,7 @@ func TestPeek(t *testing.T) {
 			ended, end := context.WithCancel(f.Context())
 			end()
 			_, there, err = g.Peek(ended, what)
-			wantErr(f, err, context.Canceled)
+			redistest.WantErr(f, err, context.Canceled)
 			if there {
 				f.Error("there")
 			}
@@ -157,10 +157,10 @@ func TestInspectCountsWhoWaits(t *testing.T) {
 		ctx, cancel := context.WithCancel(f.Context())
 		wire.stallReplies("flight enter")
 		gone := fetch(f, ctx, other, "k", never(f))
-		eventually(f, "the other to wait", func() bool { return inspect(f, g, "k").Waiting == 1 })
+		redistest.Eventually(f, "the other to wait", func() bool { return inspect(f, g, "k").Waiting == 1 })
 		cancel()
 		gone.failed()
-		eventually(f, "the other to leave", func() bool { return f.queued("k") == 0 })
+		redistest.Eventually(f, "the other to leave", func() bool { return f.queued("k") == 0 })
 		if n := inspect(f, g, "k").Waiting; n != 0 {
 			f.Errorf("%d wait, want none", n)
 		}
@@ -182,13 +182,13 @@ func TestInspectCostsAndFailures(t *testing.T) {
 		ended, end := context.WithCancel(f.Context())
 		end()
 		_, err := g.Inspect(ended, "k")
-		wantErr(f, err, context.Canceled, leasehold.ErrUnavailable)
+		redistest.WantErr(f, err, context.Canceled, leasehold.ErrUnavailable)
 		wire.stall("flight inspect")
 		ctx, cancel := context.WithCancel(f.Context())
 		go func() { time.Sleep(20 * time.Millisecond); cancel() }()
 		_, err = g.Inspect(ctx, "k")
-		wantErr(f, err, context.Canceled, leasehold.ErrUnavailable)
-		wantText(f, err, f.name+"/k")
+		redistest.WantErr(f, err, context.Canceled, leasehold.ErrUnavailable)
+		redistest.WantText(f, err, f.name+"/k")
 	})
 }
 

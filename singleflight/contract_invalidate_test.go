@@ -11,6 +11,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
@@ -111,8 +112,8 @@ func TestR2_SeveralInvalidatedLoads(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		loads[1].fails(errors.New("boom"))
-		wantText(f, firsts[1].failed(), "boom")
-		wantText(f, waiters[1].failed(), "boom")
+		redistest.WantText(f, firsts[1].failed(), "boom")
+		redistest.WantText(f, waiters[1].failed(), "boom")
 		loads[2].returns("2")
 		loads[0].returns("0")
 		for i, want := range map[int]string{0: "0", 2: "2"} {
@@ -136,8 +137,8 @@ func TestInvalidateFails(t *testing.T) {
 		wire.cut()
 		began := time.Now()
 		err := g.Invalidate(f.Context(), "a", "b")
-		wantErr(f, err, leasehold.ErrUnavailable, errCut)
-		wantText(f, err, "singleflight: invalidate "+f.name+"/a", "singleflight: invalidate "+f.name+"/b")
+		redistest.WantErr(f, err, leasehold.ErrUnavailable, errCut)
+		redistest.WantText(f, err, "singleflight: invalidate "+f.name+"/a", "singleflight: invalidate "+f.name+"/b")
 		if d := time.Since(began); d < 3*time.Second || d > 4*time.Second {
 			f.Errorf("tried for %v", d)
 		}
@@ -145,8 +146,8 @@ func TestInvalidateFails(t *testing.T) {
 		ctx, cancel := context.WithTimeout(f.Context(), time.Second)
 		defer cancel()
 		err = g.Invalidate(ctx, "a", "b")
-		wantErr(f, err, context.DeadlineExceeded, leasehold.ErrUnavailable)
-		wantText(f, err, f.name+"/a", f.name+"/b")
+		redistest.WantErr(f, err, context.DeadlineExceeded, leasehold.ErrUnavailable)
+		redistest.WantText(f, err, f.name+"/a", f.name+"/b")
 		if d := time.Since(began); d != time.Second {
 			f.Errorf("returned after %v", d)
 		}
@@ -163,8 +164,8 @@ func TestInvalidateFails(t *testing.T) {
 		f.rdb.Set(f.Context(), f.part("bad", "holders"), "a string", time.Minute)
 		fetch(f, f.Context(), g, "good", gives("v")).got()
 		err = g.Invalidate(f.Context(), "good", "bad")
-		wantErr(f, err, leasehold.ErrUnavailable)
-		wantText(f, err, f.name+"/bad", "WRONGTYPE")
+		redistest.WantErr(f, err, leasehold.ErrUnavailable)
+		redistest.WantText(f, err, f.name+"/bad", "WRONGTYPE")
 		if strings.Contains(err.Error(), "/good") {
 			f.Errorf("%v", err)
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
@@ -73,7 +74,7 @@ func TestKeyNames(t *testing.T) {
 			if fetch(f, f.Context(), g, c.key, fails(errors.New("boom"))).got().Source != singleflight.Stale {
 				f.Fatal("not stale")
 			}
-			eventually(f, "the failure", func() bool { return inspect(f, g, c.key).Failure != "" })
+			redistest.Eventually(f, "the failure", func() bool { return inspect(f, g, c.key).Failure != "" })
 			want("value", "failure", "landed", "fence")
 			if err := g.Invalidate(f.Context(), c.key); err != nil {
 				f.Fatal(err)
@@ -82,7 +83,7 @@ func TestKeyNames(t *testing.T) {
 			first := fetch(f, f.Context(), g, c.key, o.load)
 			l := o.next(f)
 			second := fetch(f, f.Context(), other, c.key, never(f))
-			eventually(f, "the other", func() bool { return inspect(f, g, c.key).Waiting == 1 })
+			redistest.Eventually(f, "the other", func() bool { return inspect(f, g, c.key).Waiting == 1 })
 			want("holders", "queue", "alive", "fence")
 			if err := g.Invalidate(f.Context(), c.key); err != nil {
 				f.Fatal(err)
@@ -123,7 +124,7 @@ func TestHashedKeysShowNowhere(t *testing.T) {
 		_, err := g.DoMany(f.Context(), []string{key}, func(context.Context, []string) (map[string]string, error) { return nil, boom })
 		try(err)
 		panics := fetch(f, f.Context(), g, key, func(context.Context) (string, error) { panic("oh") })
-		get(f, "the panic", panics.done)
+		redistest.Get(f, "the panic", panics.done)
 		fetch(f, f.Context(), g, key, gives("short")).got()
 		time.Sleep(2 * time.Second)
 		fetch(f, f.Context(), g, key, fails(boom)).got() // stale, and its refresh fails
@@ -151,7 +152,7 @@ func TestHashedKeysShowNowhere(t *testing.T) {
 		_, err = g.Do(f.Context(), key, never(f))
 		try(err)
 		for _, err := range errs {
-			wantText(f, err, f.name+"/"+label)
+			redistest.WantText(f, err, f.name+"/"+label)
 			if strings.Contains(err.Error(), "ada@") {
 				f.Errorf("%v", err)
 			}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
@@ -44,8 +45,8 @@ func TestR1_WhoJoinsAfterTheAnswer(t *testing.T) {
 				x.w.stallReplies("flight enter")
 				return fetch(x.f, x.f.Context(), x.g, "k", gives("own"))
 			},
-			func(first *pending[string]) { wantText(first.t, first.failed(), "old") },
-			func(late *pending[string]) { wantText(late.t, late.failed(), "old") },
+			func(first *pending[string]) { redistest.WantText(first.t, first.failed(), "old") },
+			func(late *pending[string]) { redistest.WantText(late.t, late.failed(), "old") },
 		},
 		"the mark of large values": {
 			func(x world) *pending[string] {

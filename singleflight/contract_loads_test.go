@@ -10,6 +10,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
@@ -77,7 +78,7 @@ func TestR12_LeaseFirstThenThePermit(t *testing.T) {
 		again.want("B", singleflight.Shared)
 		slow := fetch(f, f.Context(), second, "c", o.load)
 		o.next(f)
-		wantErr(f, slow.failed(), singleflight.ErrLoadTimeout)
+		redistest.WantErr(f, slow.failed(), singleflight.ErrLoadTimeout)
 		// A load that took too long gives its permit back.
 		fetch(f, f.Context(), g, "d", gives("D")).want("D", singleflight.Loaded)
 	})
@@ -91,7 +92,7 @@ func TestR12_OnePermitACall(t *testing.T) {
 		o, b := newOrigin(f), newBatches()
 		b.gate = make(chan struct{})
 		many := doMany(f, f.Context(), g, []string{"a", "b", "c", "d", "e"}, b)
-		get(f, "the load", b.began)
+		redistest.Get(f, "the load", b.began)
 		one := fetch(f, f.Context(), other, "one", o.load)
 		l := o.next(f)
 		if n := f.rdb.ZCard(f.Context(), f.part("", "holders")).Val(); n != 2 {
@@ -136,7 +137,7 @@ func TestLeavingWhileWaitingForThePermit(t *testing.T) {
 			f.Fatal("no lease is held")
 		}
 		cancel()
-		wantErr(f, b.failed(), context.Canceled)
+		redistest.WantErr(f, b.failed(), context.Canceled)
 		synctest.Wait()
 		if !f.freed("b") || f.rdb.ZCard(f.Context(), f.part("", "queue")).Val() != 0 {
 			f.Error("it holds, or waits for, something yet")
@@ -153,7 +154,7 @@ func TestR12_NestedLoadsEnd(t *testing.T) {
 		g, _ := f.open(maxLoads(1), func(c *singleflight.Config[string]) { c.LoadTimeout = 5 * time.Second })
 		began := time.Now()
 		p := fetch(f, f.Context(), g, "outer", func(ctx context.Context) (string, error) { return g.Do(ctx, "inner", gives("v")) })
-		wantErr(f, p.failed(), singleflight.ErrLoadTimeout)
+		redistest.WantErr(f, p.failed(), singleflight.ErrLoadTimeout)
 		if d := time.Since(began); d != 5*time.Second {
 			f.Errorf("after %v", d)
 		}
@@ -170,7 +171,7 @@ func TestNoPermitForWantOfRedis(t *testing.T) {
 			wire.cutOff("enter")
 			p := fetch(f, f.Context(), g, "k", gives("v"))
 			if policy == singleflight.Fail {
-				wantErr(f, p.failed(), leasehold.ErrUnavailable, errCut)
+				redistest.WantErr(f, p.failed(), leasehold.ErrUnavailable, errCut)
 			} else {
 				p.want("v", singleflight.Loaded)
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
@@ -23,14 +24,14 @@ func lease(d time.Duration) config {
 // fails then, nobody sees that: all look again.
 func TestR4_FailureAfterALostLease(t *testing.T) {
 	each(t, func(f *fixture) {
-		g, _ := f.open(lease(300 * time.Millisecond))
+		g, _ := f.open(lease(2 * time.Second))
 		o := newOrigin(f)
 		first := fetch(f, f.Context(), g, "k", o.obedient)
 		l := o.next(f)
 		second := fetch(f, f.Context(), g, "k", o.obedient)
 		f.rdb.Del(f.Context(), f.part("k", "holders"))
-		get(f, "the load's ctx to end", l.ctx.Done())
-		wantErr(f, context.Cause(l.ctx), leasehold.ErrLost)
+		redistest.Get(f, "the load's ctx to end", l.ctx.Done())
+		redistest.WantErr(f, context.Cause(l.ctx), leasehold.ErrLost)
 		o.next(f).returns("v")
 		for _, p := range []*pending[string]{first, second} {
 			if r := p.got(); r.Value != "v" {
@@ -57,7 +58,7 @@ func TestR4_WhoLoadsAgain(t *testing.T) {
 			}
 			server.FlushAll()
 			time.Sleep(4 * time.Second)
-			wantErr(f, context.Cause(l.ctx), leasehold.ErrLost)
+			redistest.WantErr(f, context.Cause(l.ctx), leasehold.ErrLost)
 			o.next(f).returns("v")
 			for i, p := range all {
 				p.want("v", map[bool]singleflight.Source{true: singleflight.Loaded, false: singleflight.Shared}[i == 0])
@@ -79,7 +80,7 @@ func TestR4_ValueAfterALostLease(t *testing.T) {
 		synctest.Wait()
 		server.FlushAll()
 		time.Sleep(4 * time.Second) // of a LeaseTTL of 10 s
-		wantErr(f, context.Cause(l.ctx), leasehold.ErrLost)
+		redistest.WantErr(f, context.Cause(l.ctx), leasehold.ErrLost)
 		newer := o.next(f) // of the other process, that was told so
 		l.returns("old")
 		if r := first.got(); r.Value != "old" || r.Source != singleflight.Loaded {
@@ -121,7 +122,7 @@ func TestR4_CutOffForLongerThanTheLease(t *testing.T) {
 		if d := time.Since(began); d > 1100*time.Millisecond {
 			f.Errorf("taken over after %v", d)
 		}
-		wantErr(f, context.Cause(l.ctx), leasehold.ErrLost)
+		redistest.WantErr(f, context.Cause(l.ctx), leasehold.ErrLost)
 		wire.heal()
 		l.returns("old")
 		if r := first.got(); r.Value != "old" {
@@ -145,15 +146,15 @@ func TestLoadTimeoutAfterALostLease(t *testing.T) {
 		defer l.returns("too late")
 		server.FlushAll()
 		time.Sleep(time.Second)
-		wantErr(f, context.Cause(l.ctx), leasehold.ErrLost)
-		second := get(f, "another load, or an error", anyOf(first.done, o.began))
+		redistest.WantErr(f, context.Cause(l.ctx), leasehold.ErrLost)
+		second := redistest.Get(f, "another load, or an error", anyOf(first.done, o.began))
 		if d := time.Since(began); d > 5*time.Second {
 			f.Errorf("the caller was held for %v", d)
 		}
 		if second != nil {
 			second.returns("v")
 		}
-		get(f, "the caller", first.done)
+		redistest.Get(f, "the caller", first.done)
 	})
 }
 
@@ -216,8 +217,8 @@ func TestR5_RedisGoneBeforePublish(t *testing.T) {
 						f.Errorf("it waited for %v", d)
 					}
 					if policy == singleflight.Fail {
-						wantErr(f, early.failed(), leasehold.ErrUnavailable)
-						wantErr(f, late.failed(), leasehold.ErrUnavailable)
+						redistest.WantErr(f, early.failed(), leasehold.ErrUnavailable)
+						redistest.WantErr(f, late.failed(), leasehold.ErrUnavailable)
 					} else {
 						early.want("v", singleflight.Shared)
 						if r := late.got(); r.Value != "own" && how != "unknown" { // there it may be found published

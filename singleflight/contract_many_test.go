@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
@@ -79,7 +80,7 @@ func doMany(t testing.TB, ctx context.Context, g *singleflight.Group[string], ke
 // got is what the DoMany found, soon; want is pairs of key and value.
 func (m *many) got(want ...string) error {
 	m.t.Helper()
-	get(m.t, "the values", m.done)
+	redistest.Get(m.t, "the values", m.done)
 	found := map[string]string{}
 	for i := 0; i < len(want); i += 2 {
 		found[want[i]] = want[i+1]
@@ -122,8 +123,8 @@ func TestDoManyPartial(t *testing.T) {
 		b := newBatches()
 		b.value = func(key string) (string, bool) { return key, key != "b" && key != "d" }
 		err := doMany(f, f.Context(), g, []string{"a", "b", "c", "d"}, b).got("a", "a", "c", "c")
-		wantErr(f, err, singleflight.ErrNotFound)
-		wantText(f, err, f.name+"/b", f.name+"/d")
+		redistest.WantErr(f, err, singleflight.ErrNotFound)
+		redistest.WantText(f, err, f.name+"/b", f.name+"/d")
 		if strings.Contains(err.Error(), f.name+"/a") {
 			f.Errorf("%v", err)
 		}
@@ -134,8 +135,8 @@ func TestDoManyPartial(t *testing.T) {
 		found, err := g.DoMany(f.Context(), []string{"a", "b", "x"}, func(context.Context, []string) (map[string]string, error) {
 			return map[string]string{"b": "b"}, boom
 		})
-		wantErr(f, err, boom)
-		wantText(f, err, f.name+"/b", f.name+"/x")
+		redistest.WantErr(f, err, boom)
+		redistest.WantText(f, err, f.name+"/b", f.name+"/x")
 		if len(found) != 1 || found["a"] != "a" {
 			f.Errorf("found %v", found)
 		}
@@ -157,10 +158,10 @@ func TestDoManyWaitsForOthers(t *testing.T) {
 		here := fetch(f, f.Context(), g, "here", o.load)
 		ours := o.next(f)
 		all := doMany(f, f.Context(), g, []string{"theirs", "own", "here"}, b)
-		if keys := get(f, "the load", b.began); fmt.Sprint(keys) != "[own]" {
+		if keys := redistest.Get(f, "the load", b.began); fmt.Sprint(keys) != "[own]" {
 			f.Fatalf("loads %v", keys)
 		}
-		eventually(f, "a process that waits", func() bool { return f.queued("theirs") == 1 })
+		redistest.Eventually(f, "a process that waits", func() bool { return f.queued("theirs") == 1 })
 		theirs.returns("T")
 		ours.returns("H")
 		if err := all.got("theirs", "T", "own", "OWN", "here", "H"); err != nil {
@@ -200,14 +201,14 @@ func TestR11_CrossedCallsEnd(t *testing.T) {
 		}
 		one, loadsX := start("x", "y")
 		two, loadsY := start("y", "x")
-		if keys := get(f, "x to be loaded", loadsX.began); fmt.Sprint(keys) != "[x]" {
+		if keys := redistest.Get(f, "x to be loaded", loadsX.began); fmt.Sprint(keys) != "[x]" {
 			f.Fatalf("loads %v", keys)
 		}
-		if keys := get(f, "y to be loaded", loadsY.began); fmt.Sprint(keys) != "[y]" {
+		if keys := redistest.Get(f, "y to be loaded", loadsY.began); fmt.Sprint(keys) != "[y]" {
 			f.Fatalf("loads %v", keys)
 		}
 		loadsX.gate <- struct{}{}
-		eventually(f, "x to be published", func() bool { return f.rdb.Exists(f.Context(), f.part("x", "value")).Val() == 1 })
+		redistest.Eventually(f, "x to be published", func() bool { return f.rdb.Exists(f.Context(), f.part("x", "value")).Val() == 1 })
 		loadsY.gate <- struct{}{}
 		for _, m := range []*many{one, two} {
 			if err := m.got("x", "X", "y", "Y"); err != nil {
@@ -273,15 +274,15 @@ func TestDoManyAfterItsCtxEnded(t *testing.T) {
 		theirs := o.next(f)
 		ctx, cancel := context.WithCancel(f.Context())
 		all := doMany(f, ctx, g, []string{"there", "own", "elsewhere"}, b)
-		get(f, "the load", b.began)
+		redistest.Get(f, "the load", b.began)
 		cancel()
 		err := all.got("there", "v")
-		wantErr(f, err, context.Canceled)
-		wantNot(f, err, leasehold.ErrUnavailable)
-		wantText(f, err, f.name+"/own", f.name+"/elsewhere")
+		redistest.WantErr(f, err, context.Canceled)
+		redistest.WantNot(f, err, leasehold.ErrUnavailable)
+		redistest.WantText(f, err, f.name+"/own", f.name+"/elsewhere")
 		theirs.returns("v")
 		elsewhere.got()
 		err = doMany(f, ctx, g, []string{"there", "own"}, b).got()
-		wantErr(f, err, context.Canceled, leasehold.ErrUnavailable)
+		redistest.WantErr(f, err, context.Canceled, leasehold.ErrUnavailable)
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
@@ -74,7 +75,7 @@ var errTestOver = errors.New("the test is over")
 // next is the next load to begin, soon.
 func (o *origin) next(t testing.TB) *loading {
 	t.Helper()
-	return get(t, "a load to begin", o.began)
+	return redistest.Get(t, "a load to begin", o.began)
 }
 
 func (l *loading) returns(v string) { l.ends <- func() (string, error) { return v, nil } }
@@ -111,7 +112,7 @@ func fetch[T any](t testing.TB, ctx context.Context, g *singleflight.Group[T], k
 // got is the result that the Fetch ends with, soon.
 func (p *pending[T]) got() singleflight.Result[T] {
 	p.t.Helper()
-	get(p.t, "a value", p.done)
+	redistest.Get(p.t, "a value", p.done)
 	if p.err != nil || p.raised != nil || p.exited {
 		p.t.Fatalf("the call ended with %v, panic %v, exit %v", p.err, p.raised, p.exited)
 	}
@@ -121,7 +122,7 @@ func (p *pending[T]) got() singleflight.Result[T] {
 // failed is the error that the Fetch ends with, soon.
 func (p *pending[T]) failed() error {
 	p.t.Helper()
-	get(p.t, "an error", p.done)
+	redistest.Get(p.t, "an error", p.done)
 	if p.err == nil {
 		p.t.Fatalf("the call ended with %+v, panic %v, exit %v", p.result, p.raised, p.exited)
 	}

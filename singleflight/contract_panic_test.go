@@ -13,6 +13,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
@@ -40,23 +41,23 @@ func TestR8_PanicAndGoexit(t *testing.T) {
 			l := o.next(f)
 			joins := fetch(f, f.Context(), g, what, func(context.Context) (string, error) { way.end(); return "", nil })
 			waits := fetch(f, f.Context(), other, what, never(f))
-			eventually(f, "the other", func() bool { return f.queued(what) == 1 })
+			redistest.Eventually(f, "the other", func() bool { return f.queued(what) == 1 })
 			began := time.Now()
 			l.does(way.end)
-			get(f, "the first caller's end", first.done)
+			redistest.Get(f, "the first caller's end", first.done)
 			if !way.left(first) {
 				f.Errorf("%s: the first caller has %+v, %v, panic %v", what, first.result, first.err, first.raised)
 			}
 			err := waits.failed()
-			wantErr(f, err, singleflight.ErrLoaderPanicked)
-			wantText(f, err, "the loader", way.text)
+			redistest.WantErr(f, err, singleflight.ErrLoaderPanicked)
+			redistest.WantText(f, err, "the loader", way.text)
 			if strings.Contains(err.Error(), "goroutine ") || strings.Contains(err.Error(), ".go:") {
 				f.Errorf("a stack left its process: %v", err)
 			}
-			wantNot(f, err, singleflight.ErrNotFound, singleflight.ErrLoadTimeout)
-			get(f, "who joined", joins.done) // or came too late, and looked for itself
+			redistest.WantNot(f, err, singleflight.ErrNotFound, singleflight.ErrLoadTimeout)
+			redistest.Get(f, "who joined", joins.done) // or came too late, and looked for itself
 			if joins.err != nil {
-				wantErr(f, joins.err, singleflight.ErrLoaderPanicked)
+				redistest.WantErr(f, joins.err, singleflight.ErrLoaderPanicked)
 			}
 			if d := time.Since(began); d > 5*time.Second {
 				f.Errorf("%s: after %v", what, d)
@@ -85,7 +86,7 @@ func TestR8_PanicWithoutItsCaller(t *testing.T) {
 			cancel()
 			first.failed()
 			l.does(way.end)
-			wantErr(f, joins.failed(), singleflight.ErrLoaderPanicked)
+			redistest.WantErr(f, joins.failed(), singleflight.ErrLoaderPanicked)
 
 			f.stalled(g, "k")
 			log.Reset()
@@ -127,14 +128,14 @@ func TestR8_PanicInDoMany(t *testing.T) {
 		joins := fetch(f, f.Context(), g, "b", never(f))
 		synctest.Wait()
 		close(gate)
-		get(f, "the panic", done)
+		redistest.Get(f, "the panic", done)
 		if raised != "oh no" {
 			f.Errorf("%v", raised)
 		}
-		wantErr(f, joins.failed(), singleflight.ErrLoaderPanicked)
+		redistest.WantErr(f, joins.failed(), singleflight.ErrLoaderPanicked)
 		err := waits.got("c", "C")
-		wantErr(f, err, singleflight.ErrLoaderPanicked)
-		wantText(f, err, f.name+"/a", f.name+"/b", "oh no")
+		redistest.WantErr(f, err, singleflight.ErrLoaderPanicked)
+		redistest.WantText(f, err, f.name+"/a", f.name+"/b", "oh no")
 		for _, key := range []string{"a", "b"} {
 			if !f.freed(key) {
 				f.Errorf("the lease of %s is held yet", key)
@@ -155,11 +156,11 @@ func TestPanicInTTLFor(t *testing.T) {
 		waits := fetch(f, f.Context(), other, "k", never(f))
 		synctest.Wait()
 		l.returns("v")
-		get(f, "the first caller's end", first.done)
+		redistest.Get(f, "the first caller's end", first.done)
 		if first.raised != "oh no" {
 			f.Errorf("%+v", first)
 		}
-		wantErr(f, waits.failed(), singleflight.ErrLoaderPanicked)
+		redistest.WantErr(f, waits.failed(), singleflight.ErrLoaderPanicked)
 		if !f.freed("k") {
 			f.Error("the lease is held yet")
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/internal/envelope"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
@@ -32,7 +33,7 @@ func TestRecipe08_NoConvoyAfterThePublish(t *testing.T) {
 			waits, wires = append(waits, fetch(f, f.Context(), other, "k", never(f))), append(wires, wire)
 		}
 		for _, w := range wires {
-			eventually(f, "a process to wait, and its subscription", func() bool { return w.answered("flight ask") > 0 })
+			redistest.Eventually(f, "a process to wait, and its subscription", func() bool { return w.answered("flight ask") > 0 })
 		}
 		l.returns("v")
 		first.got()
@@ -95,7 +96,7 @@ func TestRecipe10_UndecodableEntry(t *testing.T) {
 			all = append(all, fetch(f, f.Context(), blind, "blind", load))
 		}
 		for _, p := range all {
-			get(f, "an end", p.done)
+			redistest.Get(f, "an end", p.done)
 			if p.err == nil && p.result.Value != "v" || p.err != nil && !strings.Contains(p.err.Error(), "sees nothing") {
 				f.Errorf("%+v, %v", p.result, p.err)
 			}
@@ -114,7 +115,7 @@ func TestRecipe11_OneOfABatchIsInvalidated(t *testing.T) {
 		b := newBatches()
 		b.gate = make(chan struct{})
 		many := doMany(f, f.Context(), g, []string{"a", "b", "c"}, b)
-		get(f, "the load", b.began)
+		redistest.Get(f, "the load", b.began)
 		if err := other.Invalidate(f.Context(), "b"); err != nil {
 			f.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
@@ -184,13 +185,13 @@ func TestR9_StaleDoesNotMaskNotFound(t *testing.T) {
 		subBubble(t, what, func(f *fixture, _ *miniredis.Miniredis) {
 			g, _ := f.open(mod, func(c *singleflight.Config[string]) { c.SoftTimeout = time.Second })
 			f.stalled(g, "k")
-			wantErr(f, fetch(f, f.Context(), g, "k", fails(singleflight.ErrNotFound)).failed(), singleflight.ErrNotFound)
+			redistest.WantErr(f, fetch(f, f.Context(), g, "k", fails(singleflight.ErrNotFound)).failed(), singleflight.ErrNotFound)
 			// It is the newest that is known: the value is gone, also for who would
 			// rather have that than a failure.
 			if r, there, err := g.Peek(f.Context(), "k"); there || err != nil {
 				f.Error(r, err)
 			}
-			wantText(f, fetch(f, f.Context(), g, "k", fails(errors.New("boom"))).failed(), "boom")
+			redistest.WantText(f, fetch(f, f.Context(), g, "k", fails(errors.New("boom"))).failed(), "boom")
 			fetch(f, f.Context(), g, "k", gives("new")).want("new", singleflight.Loaded)
 		})
 	}
@@ -227,7 +228,7 @@ func TestR9_StaleIfError(t *testing.T) {
 		synctest.Wait()
 		l.does(func() { panic("oh") })
 		two.want("old", singleflight.Stale)
-		get(f, "the panic", panics.done)
+		redistest.Get(f, "the panic", panics.done)
 		if panics.raised != "oh" {
 			f.Errorf("%+v", panics)
 		}
@@ -241,7 +242,7 @@ func TestR9_StaleIfError(t *testing.T) {
 			f.Errorf("%+v", s)
 		}
 		time.Sleep(50 * time.Second) // more than a minute after its TTL
-		wantText(f, fetch(f, f.Context(), g, "k", fails(errors.New("boom"))).failed(), "boom")
+		redistest.WantText(f, fetch(f, f.Context(), g, "k", fails(errors.New("boom"))).failed(), "boom")
 	})
 }
 
@@ -262,6 +263,6 @@ func TestR9_StaleThatWasInvalidated(t *testing.T) {
 		after := fetch(f, f.Context(), g, "k", fails(errors.New("boom")))
 		l.fails(errors.New("boom"))
 		before.want("old", singleflight.Stale)
-		wantText(f, after.failed(), "boom")
+		redistest.WantText(f, after.failed(), "boom")
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
@@ -39,8 +40,8 @@ func TestLoadTimeout(t *testing.T) {
 			all = append(all, fetch(f, f.Context(), g, "k", never(f)), fetch(f, f.Context(), other, "k", never(f)))
 			for i, p := range all {
 				err := p.failed()
-				wantErr(f, err, singleflight.ErrLoadTimeout)
-				wantNot(f, err, context.DeadlineExceeded, context.Canceled, leasehold.ErrUnavailable)
+				redistest.WantErr(f, err, singleflight.ErrLoadTimeout)
+				redistest.WantNot(f, err, context.DeadlineExceeded, context.Canceled, leasehold.ErrUnavailable)
 				if remote := new(singleflight.RemoteError); errors.As(err, &remote) != (i == 2) {
 					f.Errorf("caller %d: %v", i, err)
 				}
@@ -73,8 +74,8 @@ func TestLoadTimeoutIsNoDeadline(t *testing.T) {
 		}
 		for _, p := range all {
 			err := p.failed()
-			wantErr(t, err, singleflight.ErrLoadTimeout)
-			wantNot(t, err, context.DeadlineExceeded)
+			redistest.WantErr(t, err, singleflight.ErrLoadTimeout)
+			redistest.WantNot(t, err, context.DeadlineExceeded)
 		}
 	}
 }
@@ -91,10 +92,10 @@ func TestLoadersOwnDeadline(t *testing.T) {
 		synctest.Wait()
 		l.fails(context.DeadlineExceeded)
 		err := first.failed()
-		wantErr(f, err, context.DeadlineExceeded)
-		wantNot(f, err, singleflight.ErrLoadTimeout)
+		redistest.WantErr(f, err, context.DeadlineExceeded)
+		redistest.WantNot(f, err, singleflight.ErrLoadTimeout)
 		err = waits.failed()
-		wantText(f, err, "deadline exceeded")
-		wantNot(f, err, singleflight.ErrLoadTimeout, context.DeadlineExceeded)
+		redistest.WantText(f, err, "deadline exceeded")
+		redistest.WantNot(f, err, singleflight.ErrLoadTimeout, context.DeadlineExceeded)
 	})
 }

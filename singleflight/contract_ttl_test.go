@@ -12,6 +12,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
@@ -155,7 +156,7 @@ func TestR10_HandedOutAndNotStored(t *testing.T) {
 			first := fetch(f, f.Context(), g, key, o.load)
 			l := o.next(f)
 			waits := fetch(f, f.Context(), other, key, never(f))
-			eventually(f, "the other", func() bool { return f.queued(key) == 1 })
+			redistest.Eventually(f, "the other", func() bool { return f.queued(key) == 1 })
 			l.returns(value)
 			if a, b := first.got(), waits.got(); a.Value != value || b.Value != value || b.Source != singleflight.Shared {
 				f.Errorf("%.20v, %.20v", a, b)
@@ -251,7 +252,7 @@ func TestR10_InvalidateEndsTheMark(t *testing.T) {
 		fetch(f, f.Context(), g, "k", gives("fits")).got()
 		time.Sleep(5 * time.Millisecond)
 		fetch(f, f.Context(), g, "k", gives("is far too large")).got()
-		eventually(f, "the mark", func() bool { return f.rdb.Exists(f.Context(), f.part("k", "failure")).Val() == 1 })
+		redistest.Eventually(f, "the mark", func() bool { return f.rdb.Exists(f.Context(), f.part("k", "failure")).Val() == 1 })
 		if n := f.rdb.Exists(f.Context(), f.part("k", "value")).Val(); n != 0 {
 			f.Error("the older value is there yet")
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
@@ -24,17 +25,17 @@ func TestUnavailableFails(t *testing.T) {
 		fetch(f, f.Context(), g, "k", gives("v")).got()
 		wire.cut()
 		_, err := g.Do(f.Context(), "k", never(f))
-		wantErr(f, err, leasehold.ErrUnavailable, errCut)
-		wantText(f, err, "singleflight: do "+f.name+"/k")
+		redistest.WantErr(f, err, leasehold.ErrUnavailable, errCut)
+		redistest.WantText(f, err, "singleflight: do "+f.name+"/k")
 		_, err = g.Fetch(f.Context(), "k", never(f))
-		wantErr(f, err, leasehold.ErrUnavailable, errCut)
+		redistest.WantErr(f, err, leasehold.ErrUnavailable, errCut)
 		_, _, err = g.Peek(f.Context(), "k")
-		wantErr(f, err, leasehold.ErrUnavailable, errCut)
+		redistest.WantErr(f, err, leasehold.ErrUnavailable, errCut)
 		_, err = g.Inspect(f.Context(), "k")
-		wantErr(f, err, leasehold.ErrUnavailable, errCut)
+		redistest.WantErr(f, err, leasehold.ErrUnavailable, errCut)
 		err = doMany(f, f.Context(), g, []string{"k", "l"}, b).got()
-		wantErr(f, err, leasehold.ErrUnavailable, errCut)
-		wantText(f, err, f.name+"/k", f.name+"/l")
+		redistest.WantErr(f, err, leasehold.ErrUnavailable, errCut)
+		redistest.WantText(f, err, f.name+"/k", f.name+"/l")
 		b.wantCalls(f)
 		wire.heal()
 		fetch(f, f.Context(), g, "k", never(f)).got()
@@ -52,7 +53,7 @@ func TestUnavailableAfterTheLookup(t *testing.T) {
 		wire.cutOff("flight enter")
 		began := time.Now()
 		err := fetch(f, f.Context(), g, "k", never(f)).failed()
-		wantErr(f, err, leasehold.ErrUnavailable, errCut)
+		redistest.WantErr(f, err, leasehold.ErrUnavailable, errCut)
 		if d := time.Since(began); d < 2*time.Second || d > 4*time.Second {
 			f.Errorf("after %v", d)
 		}
@@ -87,7 +88,7 @@ func TestUnavailableLoadsLocally(t *testing.T) {
 				}
 				for _, p := range all {
 					if fail {
-						wantErr(f, p.failed(), boom)
+						redistest.WantErr(f, p.failed(), boom)
 					} else {
 						sources[p.got().Source]++
 					}
@@ -141,8 +142,8 @@ func TestLocalLoadEnds(t *testing.T) {
 		first, second := fetch(f, ctx, g, "k", o.obedient), fetch(f, ctx, g, "k", o.obedient)
 		l := o.next(f)
 		cancel()
-		wantErr(f, first.failed(), context.Canceled)
-		wantErr(f, second.failed(), context.Canceled)
+		redistest.WantErr(f, first.failed(), context.Canceled)
+		redistest.WantErr(f, second.failed(), context.Canceled)
 		synctest.Wait()
 		if !l.over() {
 			f.Error("the load goes on for nobody")
@@ -152,7 +153,7 @@ func TestLocalLoadEnds(t *testing.T) {
 		if err := g.Close(f.Context()); err != nil {
 			f.Error(err)
 		}
-		wantErr(f, third.failed(), leasehold.ErrClosed)
+		redistest.WantErr(f, third.failed(), leasehold.ErrClosed)
 		if !l.over() {
 			f.Error("the load goes on after Close")
 		}

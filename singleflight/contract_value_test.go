@@ -12,6 +12,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
@@ -134,9 +135,9 @@ func TestR10_UnmarshalableValue(t *testing.T) {
 			if r := first.got(); r.Value != "v" || r.Source != singleflight.Loaded {
 				f.Errorf("%+v", r)
 			}
-			wantText(f, joins.failed(), "won't encode")
+			redistest.WantText(f, joins.failed(), "won't encode")
 			err := waits.failed()
-			wantText(f, err, "won't encode")
+			redistest.WantText(f, err, "won't encode")
 			if remote := new(singleflight.RemoteError); !errors.As(err, &remote) {
 				f.Errorf("%v", err)
 			}

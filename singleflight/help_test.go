@@ -2,10 +2,8 @@ package singleflight_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -18,10 +16,6 @@ import (
 	"github.com/leasehold-go/leasehold/luascripts"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
-
-// soon bounds the wait for what happens at once on an idle machine. It is not
-// above the default LeaseTTL, so that nothing passes by a lease's expiry alone.
-const soon = 10 * time.Second
 
 // group makes a group on rdb, of the test's own name where mod gives no other. It
 // is closed when the test ends.
@@ -44,7 +38,7 @@ func group[T any](t testing.TB, rdb redis.UniversalClient, mod ...func(*singlefl
 // shut closes a group, soon.
 func shut[T any](t testing.TB, g *singleflight.Group[T]) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), soon)
+	ctx, cancel := context.WithTimeout(context.Background(), redistest.Soon)
 	defer cancel()
 	if err := g.Close(ctx); err != nil {
 		t.Errorf("close: %v", err)
@@ -213,59 +207,4 @@ func inspect[T any](t testing.TB, g *singleflight.Group[T], key string) singlefl
 		t.Fatal(err)
 	}
 	return s
-}
-
-// eventually waits until ok holds.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(soon); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited %v for %s", soon, what)
-		}
-	}
-}
-
-// get receives one value, soon.
-func get[T any](t testing.TB, what string, from <-chan T) T {
-	t.Helper()
-	select {
-	case v := <-from:
-		return v
-	case <-time.After(soon):
-		t.Fatalf("waited %v for %s", soon, what)
-		panic("unreachable")
-	}
-}
-
-// wantErr fails the test unless err matches each of want.
-func wantErr(t testing.TB, err error, want ...error) {
-	t.Helper()
-	for _, w := range want {
-		if !errors.Is(err, w) {
-			t.Fatalf("error %v does not match %q", err, w)
-		}
-	}
-}
-
-// wantNot fails the test if err matches one of others.
-func wantNot(t testing.TB, err error, others ...error) {
-	t.Helper()
-	for _, o := range others {
-		if errors.Is(err, o) {
-			t.Fatalf("error %v matches %q", err, o)
-		}
-	}
-}
-
-// wantText fails the test unless err says all of want.
-func wantText(t testing.TB, err error, want ...string) {
-	t.Helper()
-	if err == nil {
-		t.Fatal("no error")
-	}
-	for _, w := range want {
-		if !strings.Contains(err.Error(), w) {
-			t.Fatalf("error %q does not say %q", err, w)
-		}
-	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
@@ -34,7 +35,7 @@ func TestRecipe01_InvalidateDuringALoad(t *testing.T) {
 			var waits *pending[string]
 			if waited {
 				waits = fetch(f, f.Context(), other, key, never(f))
-				eventually(f, "the other", func() bool { return f.queued(key) == 1 })
+				redistest.Eventually(f, "the other", func() bool { return f.queued(key) == 1 })
 			}
 			if err := third.Invalidate(f.Context(), key); err != nil {
 				f.Fatal(err)
@@ -82,7 +83,7 @@ func TestRecipe02_FirstCallerLeaves(t *testing.T) {
 			remains := fetch(f, f.Context(), h, "k", o.obedient)
 			synctest.Wait()
 			cancel()
-			wantErr(f, first.failed(), context.Canceled)
+			redistest.WantErr(f, first.failed(), context.Canceled)
 			time.Sleep(time.Minute)
 			if l.over() {
 				f.Fatalf("the load ended with its first caller: %v", context.Cause(l.ctx))
@@ -108,18 +109,18 @@ func TestRecipe03_LoaderThatNeverReturns(t *testing.T) {
 				all = append(all, fetch(f, f.Context(), g, what, o.load))
 			}
 			l := o.next(f)
-			eventually(f, "three processes to wait", func() bool { return f.queued(what) == 3 })
+			redistest.Eventually(f, "three processes to wait", func() bool { return f.queued(what) == 3 })
 			l.does(end)
 			thrown := 0
 			for _, p := range all {
-				get(f, "an end", p.done)
+				redistest.Get(f, "an end", p.done)
 				switch {
 				case p.raised != nil || p.exited:
 					thrown++
 				case p.err == nil:
 					f.Errorf("%s: a caller has %+v", what, p.result)
 				default:
-					wantErr(f, p.err, singleflight.ErrLoaderPanicked)
+					redistest.WantErr(f, p.err, singleflight.ErrLoaderPanicked)
 				}
 			}
 			if thrown != 1 {
@@ -134,13 +135,13 @@ func TestRecipe03_LoaderThatNeverReturns(t *testing.T) {
 // A load may take longer than the lease: that is renewed.
 func TestRecipe04_LoadLongerThanItsLease(t *testing.T) {
 	each(t, func(f *fixture) {
-		g, _ := f.open(lease(500 * time.Millisecond))
-		other, _ := f.open(lease(500 * time.Millisecond))
+		g, _ := f.open(lease(time.Second))
+		other, _ := f.open(lease(time.Second))
 		o := newOrigin(f)
 		first := fetch(f, f.Context(), g, "k", o.load)
 		l := o.next(f)
 		waits := fetch(f, f.Context(), other, "k", o.load)
-		time.Sleep(1600 * time.Millisecond)
+		time.Sleep(3200 * time.Millisecond)
 		if l.over() {
 			f.Fatalf("the load ended: %v", context.Cause(l.ctx))
 		}
@@ -190,7 +191,7 @@ func TestRecipe06_OldLoadOfTheSameProcess(t *testing.T) {
 		l2 := o.next(f)
 		lands := wire.sent("flight land")
 		l.returns("old")
-		eventually(f, "the old load to publish", func() bool { return wire.answered("flight land") == lands+1 })
+		redistest.Eventually(f, "the old load to publish", func() bool { return wire.answered("flight land") == lands+1 })
 		if s := inspect(f, g, "k"); s.Cached || !s.Loading {
 			f.Errorf("after the old load: %+v", s)
 		}
@@ -212,10 +213,10 @@ func TestRecipe07_FailureStartsNoStampede(t *testing.T) {
 			all = append(all, fetch(f, f.Context(), g, "k", o.load))
 		}
 		l := o.next(f)
-		eventually(f, "the others to wait", func() bool { return f.queued("k") == 7 })
+		redistest.Eventually(f, "the others to wait", func() bool { return f.queued("k") == 7 })
 		l.fails(errors.New("boom"))
 		for _, p := range all {
-			wantText(f, p.failed(), "boom")
+			redistest.WantText(f, p.failed(), "boom")
 		}
 		if n := o.loads.Load(); n != 1 {
 			f.Errorf("%d loads", n)
@@ -225,7 +226,7 @@ func TestRecipe07_FailureStartsNoStampede(t *testing.T) {
 		wire.cut()
 		for _, key := range []string{"k", "another"} {
 			_, err := g.Do(f.Context(), key, never(f))
-			wantErr(f, err, leasehold.ErrUnavailable)
+			redistest.WantErr(f, err, leasehold.ErrUnavailable)
 		}
 	})
 }
@@ -247,7 +248,7 @@ func TestRecipe12_WaitersDoNotLoadAfterATimeOut(t *testing.T) {
 		l := o.next(f)
 		time.Sleep(10 * time.Minute)
 		for _, p := range short {
-			wantErr(f, p.failed(), context.DeadlineExceeded)
+			redistest.WantErr(f, p.failed(), context.DeadlineExceeded)
 		}
 		if n := o.loads.Load(); n != 1 {
 			f.Fatalf("%d loads", n)

@@ -84,7 +84,7 @@ func (f *Fleet) ttl(lo, hi float64) time.Duration {
 }
 
 func (f *Fleet) kill() {
-	m := f.workers[f.rng.IntN(len(f.workers))]
+	m := f.workers[f.cfg.Spared+f.rng.IntN(len(f.workers)-f.cfg.Spared)]
 	f.note(history.Event{Kind: history.Kill, Worker: m.name, At: history.Now()})
 	m.child.Kill()
 	<-m.read
@@ -222,7 +222,7 @@ func (f *Fleet) failOver() {
 	from := history.Now()
 	old := f.server
 	f.server, f.replica = f.replica, old
-	f.admin = f.server.Client()
+	f.admin = f.server.Client(named)
 	f.order("REPLICAOF", "NO", "ONE")
 	f.sleep(20*time.Millisecond, 300*time.Millisecond)
 	old.Kill()

@@ -21,6 +21,7 @@ type Config struct {
 	Fault   Fault
 	Version redistest.Version
 	Workers int // processes; 0 = 3
+	Spared  int // so many of them are never killed: what they don't give back adds up
 }
 
 // Fleet is workers, their server, and what lies between. Its methods are for the
@@ -74,7 +75,7 @@ func Start(tb testing.TB, cfg Config) *Fleet {
 	} else {
 		f.server = redistest.StartServer(tb, cfg.Version, cfg.Fault.args...)
 	}
-	f.admin = f.server.Client()
+	f.admin = f.server.Client(named)
 	tb.Cleanup(f.reading.Wait) // after the workers were ended; nobody speaks up later
 	for i := range cfg.Workers {
 		m := &member{name: fmt.Sprint("w", i+1), proxy: redistest.NewProxy(tb, f.server.Addr())}

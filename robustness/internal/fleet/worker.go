@@ -43,12 +43,20 @@ type worker struct {
 }
 
 // work is a worker's life. Its argument is a spec; on its standard input it gets
-// "go", and "finish" later; on its output it writes events.
+// "go", "gauge" at times, and "finish"; on its output it writes events.
 func work(args []string) int {
 	w := &worker{out: os.Stdout, finish: make(chan struct{})}
 	if err := json.Unmarshal([]byte(args[0]), &w.spec); err != nil {
 		return fail(err)
 	}
+	orders := bufio.NewScanner(os.Stdin)
+	if !orders.Scan() { // all begin together
+		return 0
+	}
+	go w.obey(orders)
+	go w.pulse()
+	w.gauge()
+
 	rdb := redis.NewClient(&redis.Options{
 		Addr: w.Addr, PoolSize: 30, MaxRetries: 1,
 		DialTimeout: 500 * time.Millisecond, ReadTimeout: 400 * time.Millisecond, WriteTimeout: 400 * time.Millisecond,
@@ -59,16 +67,6 @@ func work(args []string) int {
 	if err := w.open(rdb, store); err != nil {
 		return fail(err)
 	}
-	orders := bufio.NewScanner(os.Stdin)
-	if !orders.Scan() { // all begin together
-		return 0
-	}
-	go func() {
-		orders.Scan()
-		close(w.finish)
-	}()
-	go w.pulse()
-
 	var clients sync.WaitGroup
 	for i, turn := range []func(*client){
 		(*client).useSemaphore, (*client).useSemaphore, (*client).useMutex, (*client).useMutex, (*client).useValue, (*client).useValue,
@@ -89,6 +87,8 @@ func work(args []string) int {
 		w.returned(id, history.Event{}, closing(ctx))
 		cancel()
 	}
+	_, _ = rdb.Close(), store.Close()
+	w.settle()
 	w.tell(history.Event{Kind: history.Done, At: history.Now()})
 	return 0
 }

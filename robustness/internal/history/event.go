@@ -36,6 +36,7 @@ const (
 	Ended  Kind = "ended"  // the Context of what that operation got has ended by itself
 	Stall  Kind = "stall"  // the worker did not run from At until Until
 	Done   Kind = "done"   // the worker has finished
+	Gauge  Kind = "gauge"  // what the worker's process takes
 
 	// By the parent.
 	Kill   Kind = "kill"   // the worker is being killed
@@ -96,6 +97,15 @@ type Event struct {
 	Values   map[string]string `json:"values,omitempty"` // what was read: key → load
 	Revives  bool              `json:"revives,omitempty"`
 	Fault    string            `json:"fault,omitempty"`
+	Usage    *Usage            `json:"usage,omitempty"` // of a Gauge
+}
+
+// Usage is what a process takes.
+type Usage struct {
+	Goroutines int   `json:"goroutines"`
+	Files      int   `json:"files"` // open descriptors, connections among them
+	Heap       int64 `json:"heap"`  // bytes in use, after a collection
+	RSS        int64 `json:"rss"`   // bytes of memory that the process has
 }
 
 // Line is the event as it is streamed and kept.

@@ -43,6 +43,9 @@ func (o *Operation) Succeeded() bool { return o.Return != Forever && o.Class == 
 // Span is a stretch of time.
 type Span struct{ From, To int64 }
 
+// Length is how long it is.
+func (s Span) Length() int64 { return s.To - s.From }
+
 // Loss is a stretch of time in which the server forgot leases.
 type Loss struct {
 	Span

@@ -1,4 +1,4 @@
-package mutex_test
+package redistest
 
 import (
 	"context"
@@ -10,43 +10,76 @@ import (
 	"sync"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
-// wire is a client's way to Redis, of any topology, that can be cut: its
+// Wire is a client's way to Redis, of any topology, that can be cut: its
 // connections are then closed, no other is made, and commands fail without being
 // sent. It also counts what is sent.
-type wire struct {
+type Wire struct {
 	mu    sync.Mutex
 	isCut bool
 	gate  chan struct{} // while stalled
 	all   int
 	calls map[string]int // by the script's digest
 	conns []net.Conn
+
+	held           []func()
+	dials, replies chan struct{} // hold what is named, until closed
+	repliesTo      string
 }
 
-var errCut = &net.OpError{Op: "read", Net: "tcp", Err: errors.New("wire cut")}
+// HoldDials holds up connections that are made from now on until the function
+// that it returns is called, or heal.
+func (w *Wire) HoldDials() (release func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.dials = make(chan struct{})
+	release = closing(w.dials)
+	w.held = append(w.held, release)
+	return release
+}
 
-// dialer makes connections over the wire, with dial or else as usual.
-func (w *wire) dialer(dial func(context.Context, string, string) (net.Conn, error)) func(context.Context, string, string) (net.Conn, error) {
+// HoldReplies does the same with the answers to that script.
+func (w *Wire) HoldReplies(script string) (release func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.replies, w.repliesTo = make(chan struct{}), sha(script)
+	release = closing(w.replies)
+	w.held = append(w.held, release)
+	return release
+}
+
+func closing(gate chan struct{}) func() { return sync.OnceFunc(func() { close(gate) }) }
+
+// ErrCut is what a command comes to while its wire is cut.
+var ErrCut = &net.OpError{Op: "read", Net: "tcp", Err: errors.New("wire cut")}
+
+// Dialer makes connections over the wire, with dial or else as usual.
+func (w *Wire) Dialer(dial func(context.Context, string, string) (net.Conn, error)) func(context.Context, string, string) (net.Conn, error) {
 	if dial == nil {
 		dial = new(net.Dialer).DialContext
 	}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		w.mu.Lock()
+		gate := w.dials
+		w.mu.Unlock()
+		if gate != nil {
+			<-gate
+		}
 		c, err := dial(ctx, network, addr)
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if err == nil && w.isCut {
 			_ = c.Close()
-			return nil, errCut
+			return nil, ErrCut
 		}
 		w.conns = append(w.conns, c)
 		return c, err
 	}
 }
 
-func (w *wire) cut() {
+// Cut closes all connections, and fails what is sent from now on.
+func (w *Wire) Cut() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.isCut = true
@@ -58,39 +91,43 @@ func (w *wire) cut() {
 	w.conns = nil
 }
 
-// stall holds up every command until heal.
-func (w *wire) stall() {
+// Stall holds up every command until heal.
+func (w *Wire) Stall() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.gate = make(chan struct{})
 }
 
-func (w *wire) heal() {
+// Heal ends whatever was done to the wire.
+func (w *Wire) Heal() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.isCut = false
+	for _, release := range w.held {
+		release()
+	}
 	if w.gate != nil {
 		close(w.gate)
 		w.gate = nil
 	}
 }
 
-// sent is the number of commands sent so far, those of pipelines included.
-func (w *wire) sent() int {
+// Sent is the number of commands sent so far, those of pipelines included.
+func (w *Wire) Sent() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.all
 }
 
-// ran is how often that script was sent so far.
-func (w *wire) ran(script string) int {
+// Ran is how often that script was sent so far.
+func (w *Wire) Ran(script string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.calls[sha(script)]
 }
 
 // pass counts commands in, unless the wire is cut.
-func (w *wire) pass(cmds []redis.Cmder) error {
+func (w *Wire) pass(cmds []redis.Cmder) error {
 	w.mu.Lock()
 	gate := w.gate
 	w.mu.Unlock()
@@ -109,7 +146,7 @@ func (w *wire) pass(cmds []redis.Cmder) error {
 		}
 	}
 	if w.isCut {
-		return errCut
+		return ErrCut
 	}
 	return nil
 }
@@ -131,23 +168,33 @@ func sha(script string) string {
 }
 
 // DialHook leaves dialling alone.
-func (w *wire) DialHook(next redis.DialHook) redis.DialHook {
+func (w *Wire) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
 }
 
 // ProcessHook counts and cuts single commands.
-func (w *wire) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (w *Wire) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		if err := w.pass([]redis.Cmder{cmd}); err != nil {
 			cmd.SetErr(err)
 			return err
 		}
-		return next(ctx, cmd)
+		err := next(ctx, cmd)
+		w.mu.Lock()
+		gate := w.replies
+		if digest(cmd) != w.repliesTo {
+			gate = nil
+		}
+		w.mu.Unlock()
+		if gate != nil {
+			<-gate
+		}
+		return err
 	}
 }
 
 // ProcessPipelineHook counts and cuts pipelines.
-func (w *wire) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (w *Wire) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		if err := w.pass(cmds); err != nil {
 			for _, c := range cmds {
@@ -159,20 +206,20 @@ func (w *wire) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 	}
 }
 
-// runs matches commands of a proxy that run that script.
-func runs(script string) func(cmd []string) bool {
+// Runs matches commands of a proxy that run that script.
+func Runs(script string) func(cmd []string) bool {
 	return func(cmd []string) bool {
 		return len(cmd) > 1 && (cmd[0] == "EVALSHA" && cmd[1] == sha(script) || cmd[0] == "EVAL" && cmd[1] == script)
 	}
 }
 
-// watch counts the scripts that the server behind p has run on a resource, which
+// Watch counts the scripts that the server behind p has run on a resource, which
 // its first key names, whether or not the client got the answer.
-func watch(p *redistest.Proxy) func(script, holders string) int {
+func Watch(p *Proxy) func(script, holders string) int {
 	var mu sync.Mutex
 	counts := map[string]int{}
-	p.SetHook(func(ev redistest.Event) redistest.Action {
-		if ev.Stage == redistest.OnReply && !ev.Failed() && len(ev.Cmd) > 3 {
+	p.SetHook(func(ev Event) Action {
+		if ev.Stage == OnReply && !ev.Failed() && len(ev.Cmd) > 3 {
 			mu.Lock()
 			defer mu.Unlock()
 			switch ev.Name() {
@@ -182,7 +229,7 @@ func watch(p *redistest.Proxy) func(script, holders string) int {
 				counts[sha(ev.Cmd[1])+ev.Cmd[3]]++
 			}
 		}
-		return redistest.Pass
+		return Pass
 	})
 	return func(script, holders string) int {
 		mu.Lock()

@@ -1,0 +1,67 @@
+package redistest
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Soon bounds the wait for what happens at once on an idle machine. It is far
+// below the default TTL, so that nothing passes by a lease's expiry alone.
+const Soon = 10 * time.Second
+
+// Eventually waits until ok holds.
+func Eventually(tb testing.TB, what string, ok func() bool) {
+	tb.Helper()
+	for deadline := time.Now().Add(Soon); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			tb.Fatalf("waited %v for %s", Soon, what)
+		}
+	}
+}
+
+// Get receives one value, soon.
+func Get[T any](tb testing.TB, what string, from <-chan T) T {
+	tb.Helper()
+	select {
+	case v := <-from:
+		return v
+	case <-time.After(Soon):
+		tb.Fatalf("waited %v for %s", Soon, what)
+		panic("unreachable")
+	}
+}
+
+// WantErr fails the test unless err matches each of want.
+func WantErr(tb testing.TB, err error, want ...error) {
+	tb.Helper()
+	for _, w := range want {
+		if !errors.Is(err, w) {
+			tb.Fatalf("error %v does not match %q", err, w)
+		}
+	}
+}
+
+// WantNot fails the test if err matches one of others.
+func WantNot(tb testing.TB, err error, others ...error) {
+	tb.Helper()
+	for _, o := range others {
+		if errors.Is(err, o) {
+			tb.Fatalf("error %v matches %q", err, o)
+		}
+	}
+}
+
+// WantText fails the test unless err says all of want.
+func WantText(tb testing.TB, err error, want ...string) {
+	tb.Helper()
+	if err == nil {
+		tb.Fatal("no error")
+	}
+	for _, w := range want {
+		if !strings.Contains(err.Error(), w) {
+			tb.Fatalf("error %q does not say %q", err, w)
+		}
+	}
+}

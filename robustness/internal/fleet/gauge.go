@@ -1,0 +1,89 @@
+package fleet
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/robustness/internal/history"
+)
+
+// Watch is the name of the connections that are not the workers'.
+const Watch = "watch"
+
+func named(opt *redis.Options) { opt.ClientName = Watch }
+
+// Servers are the addresses of the server that the workers use, which they reach
+// through their proxies, and of the one that keeps the guarded values.
+func (f *Fleet) Servers() (server, store string) { return f.server.Addr(), f.store }
+
+// Gauge has every worker tell what its process takes, which it does as soon as it
+// can. That is for the moments between two strikes.
+func (f *Fleet) Gauge() {
+	for _, m := range f.workers {
+		m.child.Send("gauge")
+	}
+}
+
+// Place is a worker's name without which life of it this is.
+func Place(worker string) string {
+	place, _, _ := strings.Cut(worker, "/")
+	return place
+}
+
+// obey does what the parent says, until that is to finish or the parent is gone.
+func (w *worker) obey(orders *bufio.Scanner) {
+	for orders.Scan() && orders.Text() == "gauge" {
+		w.gauge()
+	}
+	close(w.finish)
+}
+
+func (w *worker) gauge() {
+	// What waits to be finalised or lies in a sync.Pool goes with the second one.
+	runtime.GC()
+	runtime.GC()
+	var mem runtime.MemStats
+	runtime.ReadMemStats(&mem)
+	w.tell(history.Event{Kind: history.Gauge, At: history.Now(), Usage: &history.Usage{
+		Goroutines: runtime.NumGoroutine(), Files: files(), Heap: int64(mem.HeapAlloc), RSS: resident(),
+	}})
+}
+
+// files is how many descriptors this process has open, 0 where nobody can tell. What
+// it forgot to close counts here, even if the server has closed its end.
+func files() int {
+	all, _ := os.ReadDir("/proc/self/fd")
+	return len(all)
+}
+
+// resident is the memory that this process has, 0 where nobody can tell.
+func resident() int64 {
+	var size, pages int64
+	text, err := os.ReadFile("/proc/self/statm")
+	if err == nil {
+		_, err = fmt.Fscan(bytes.NewReader(text), &size, &pages)
+	}
+	if err != nil {
+		return 0
+	}
+	return pages * int64(os.Getpagesize())
+}
+
+// settle tells a last time what the process takes, when everything is closed and
+// all that ran for it has ended, or should have: a TTL and a second later, by
+// beats, since a machine that stands still is no excuse to count too early.
+func (w *worker) settle() {
+	const own = 2 // this goroutine and the pulse: obey has ended
+	const beat = 5 * time.Millisecond
+	for left := (w.Terms.TTL + time.Second) / beat; left > 0 && runtime.NumGoroutine() > own; left-- {
+		time.Sleep(beat)
+	}
+	w.gauge()
+}

@@ -1,0 +1,233 @@
+package soak
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/robustness/internal/fleet"
+	"github.com/leasehold-go/leasehold/robustness/internal/history"
+)
+
+// point is a number at a time of histories.
+type point struct {
+	at    int64
+	value float64
+}
+
+// curve is a number over time.
+type curve struct {
+	name    string
+	worker  string // whose it is; "" = all workers'
+	allowed float64
+	size    float64 // of what one leak adds at least; 0 = it is not known
+	points  []point
+}
+
+// panel is curves of one unit.
+type panel struct {
+	name   string
+	unit   float64 // of the numbers shown; 0 = they are counts
+	curves []curve
+}
+
+func (p panel) text(value float64) string {
+	if p.unit == 0 {
+		return fmt.Sprintf("%.4g", value)
+	}
+	return fmt.Sprintf("%.2f", value/p.unit)
+}
+
+// median is that of a quarter of the span, 0 to 3. A short run may have none.
+func (c curve) median(span history.Span, quarter int64) (m float64, ok bool) {
+	var all []float64
+	for _, p := range c.points {
+		if q := 4 * (p.at - span.From) / max(span.Length(), 1); q == quarter {
+			all = append(all, p.value)
+		}
+	}
+	if len(all) == 0 {
+		return 0, false
+	}
+	slices.Sort(all)
+	return all[len(all)/2], true
+}
+
+// soak counts what the workers have on their servers.
+type soak struct {
+	span           history.Span
+	server, store  *redis.Client
+	normal, pubsub []point // connections to the server
+	stored         []point // and to the one that keeps the guarded values
+	channels       []point
+	keys, guards   []point
+	memory         []point
+}
+
+func watch(t *testing.T, f *fleet.Fleet) *soak {
+	server, store := f.Servers()
+	dial := func(addr string) *redis.Client {
+		rdb := redis.NewClient(&redis.Options{Addr: addr, ClientName: fleet.Watch, ReadTimeout: 20 * time.Second})
+		t.Cleanup(func() { _ = rdb.Close() })
+		return rdb
+	}
+	return &soak{server: dial(server), store: dial(store)}
+}
+
+// clients are the connections of workers, of a type.
+func clients(t *testing.T, rdb *redis.Client, kind string) (n int) {
+	t.Helper()
+	list, err := rdb.Do(t.Context(), "CLIENT", "LIST", "TYPE", kind).Text()
+	if err != nil {
+		t.Fatalf("CLIENT LIST: %v", err)
+	}
+	for line := range strings.Lines(list) {
+		if !strings.Contains(line, " name="+fleet.Watch+" ") {
+			n++
+		}
+	}
+	return n
+}
+
+func size(t *testing.T, rdb *redis.Client) float64 {
+	t.Helper()
+	n, err := rdb.DBSize(t.Context()).Result()
+	if err != nil {
+		t.Fatalf("DBSIZE: %v", err)
+	}
+	return float64(n)
+}
+
+func channels(t *testing.T, rdb *redis.Client) int {
+	t.Helper()
+	all, err := rdb.PubSubChannels(t.Context(), "*").Result()
+	shards, e := rdb.PubSubShardChannels(t.Context(), "*").Result()
+	if err != nil || e != nil {
+		t.Fatalf("PUBSUB CHANNELS: %v; %v", err, e)
+	}
+	return len(all) + len(shards)
+}
+
+func (s *soak) count(t *testing.T) {
+	t.Helper()
+	at := history.Now()
+	add := func(to *[]point, value float64) { *to = append(*to, point{at, value}) }
+	add(&s.normal, float64(clients(t, s.server, "normal")))
+	add(&s.pubsub, float64(clients(t, s.server, "pubsub")))
+	add(&s.stored, float64(clients(t, s.store, "normal")))
+	add(&s.channels, float64(channels(t, s.server)))
+	add(&s.keys, size(t, s.server))
+	add(&s.guards, size(t, s.store))
+	info := s.server.InfoMap(t.Context(), "memory")
+	var used float64
+	if _, err := fmt.Sscan(info.Item("Memory", "used_memory"), &used); err != nil {
+		t.Fatalf("INFO memory: %v", err)
+	}
+	add(&s.memory, used)
+}
+
+// panels are all that was counted. The allowances are what a busy machine and the
+// faults make of the medians, with something to spare.
+func (s *soak) panels(h *history.History) []panel {
+	const mb = 1 << 20
+	goroutines := panel{name: "goroutines of each worker"}
+	memory := panel{name: "heap in use of each worker (MiB)", unit: mb}
+	connections := panel{name: "connections, and open files", curves: []curve{
+		{name: "commands", allowed: 40, size: 1, points: s.normal},
+		{name: "subscriptions", allowed: 6, size: 1, points: s.pubsub},
+	}}
+	resident := panel{name: "resident memory of each worker (MiB)", unit: mb}
+	for i := range workers {
+		place := fmt.Sprint("w", i+1)
+		var g, o, m, r []point
+		for _, e := range h.Events {
+			if u := e.Usage; u != nil && fleet.Place(e.Worker) == place {
+				g = append(g, point{e.At, float64(u.Goroutines)})
+				o = append(o, point{e.At, float64(u.Files)})
+				m = append(m, point{e.At, float64(u.Heap)})
+				r = append(r, point{e.At, float64(u.RSS)})
+			}
+		}
+		if i >= spared { // each new one begins at nothing
+			goroutines.curves = append(goroutines.curves, curve{name: place + " (killed at times)", points: g})
+			memory.curves = append(memory.curves, curve{name: place + " (killed at times)", points: m})
+			continue
+		}
+		goroutines.curves = append(goroutines.curves, curve{name: place, worker: place, allowed: 10, size: 1, points: g})
+		// The server loses connections by the faults; who leaks them keeps them open.
+		connections.curves = append(connections.curves, curve{name: "open files of " + place, worker: place, allowed: 20, size: 1, points: o})
+		memory.curves = append(memory.curves, curve{name: place, worker: place, allowed: mb, points: m})
+		resident.curves = append(resident.curves, curve{name: place, worker: place, allowed: 8 * mb, points: r})
+	}
+	return []panel{
+		goroutines, memory, connections,
+		{name: "keys", curves: []curve{
+			{name: "of all primitives", allowed: 20, size: 1, points: s.keys},
+			{name: "of guards", allowed: 3, size: 1, points: s.guards},
+		}},
+		{name: "channels", curves: []curve{{name: "subscribed to", allowed: 6, size: 1, points: s.channels}}},
+		{name: "connections to the guarded values", curves: []curve{{name: "all", allowed: 10, size: 1, points: s.stored}}},
+		resident,
+		{name: "memory of the server (MiB)", unit: mb, curves: []curve{{name: "used", allowed: 2 * mb, points: s.memory}}},
+	}
+}
+
+// nothingLeft waits until the servers have nothing any more but what is documented
+// to last, and that with an end: the last tokens of mutexes, and what the guards
+// know.
+func (s *soak) nothingLeft(t *testing.T) {
+	t.Helper()
+	var left []string
+	var took time.Duration
+	// Some of what ends by itself has 5 s; the rest is for a busy machine.
+	for closed := time.Now(); ; time.Sleep(50 * time.Millisecond) {
+		left = append(lasting(t, s.server, "leasehold:mtx:", ":fence"), lasting(t, s.store, "leasehold:grd:", ":value", ":seen")...)
+		n := clients(t, s.server, "normal") + clients(t, s.server, "pubsub") + clients(t, s.store, "normal")
+		if m := channels(t, s.server); n+m > 0 {
+			left = append(left, fmt.Sprint(n, " connections, ", m, " channels"))
+		}
+		took = time.Since(closed).Round(time.Millisecond)
+		if len(left) == 0 || took > 30*time.Second {
+			break
+		}
+	}
+	s.count(t)
+	if len(left) > 0 {
+		t.Errorf("%v after the end there are left: %s", took, strings.Join(left, "; "))
+		return
+	}
+	t.Logf("%v after the end there are only %v tokens of mutexes and %v keys of guards", took, s.keys[len(s.keys)-1].value, s.guards[len(s.guards)-1].value)
+}
+
+// lasting are the keys that should not be there, or that stay for longer than a day
+// and the minute that guarded values are given.
+func lasting(t *testing.T, rdb *redis.Client, kind string, parts ...string) (bad []string) {
+	t.Helper()
+	n := 0
+	all := rdb.Scan(t.Context(), 0, "*", 1000).Iterator()
+	for all.Next(t.Context()) {
+		key := all.Val()
+		n++
+		ttl, err := rdb.PTTL(t.Context(), key).Result()
+		switch {
+		case err != nil:
+			t.Fatalf("PTTL: %v", err)
+		case ttl == -2: // it has just gone
+		case !strings.HasPrefix(key, kind), !slices.ContainsFunc(parts, func(part string) bool { return strings.HasSuffix(key, part) }):
+			bad = append(bad, fmt.Sprint(key, " for ", ttl))
+		case ttl < 0 || ttl > 24*time.Hour+time.Minute:
+			bad = append(bad, fmt.Sprint(key, " for ", ttl))
+		}
+	}
+	if err := all.Err(); err != nil {
+		t.Fatalf("SCAN: %v", err)
+	}
+	if expired := int(size(t, rdb)) - n; expired > 0 {
+		bad = append(bad, fmt.Sprint(expired, " keys that will have expired in a moment"))
+	}
+	return bad
+}

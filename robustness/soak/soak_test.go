@@ -1,0 +1,158 @@
+package soak
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/robustness/internal/check"
+	"github.com/leasehold-go/leasehold/robustness/internal/fleet"
+	"github.com/leasehold-go/leasehold/robustness/internal/history"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+const (
+	workers = 4
+	spared  = 2               // of these, from being killed
+	short   = 6 * time.Second // is what a run takes that nobody asked for
+	samples = 160             // of a long run, so that its drawing stays small
+)
+
+// Nothing adds up, nothing is left, and nobody sees a promise broken.
+func TestSoak(t *testing.T) {
+	version := redistest.Newest(t)
+	span, long := short, false
+	if text, ok := os.LookupEnv("LEASEHOLD_SOAK"); ok {
+		var err error
+		if span, err = time.ParseDuration(text); err != nil {
+			t.Fatalf("LEASEHOLD_SOAK: %v", err)
+		}
+		long = span >= time.Minute
+	}
+	mixed, err := fleet.Named("mixed")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := fleet.Start(t, fleet.Config{
+		Seed: redistest.Seed(t), Fault: mixed[0], Version: version, Workers: workers, Spared: spared,
+	})
+	s := watch(t, f)
+	s.span.From = history.Now()
+	for began, last := time.Now(), (time.Time{}); time.Since(began) < span; {
+		f.Strike()
+		if time.Since(last) > max(span/samples, 200*time.Millisecond) {
+			last = time.Now()
+			f.Gauge()
+			s.count(t)
+		}
+	}
+	s.span.To = history.Now()
+	h := f.Finish()
+	s.nothingLeft(t)
+
+	r := check.Sweep(h)
+	for i, v := range r.Violations {
+		if i == 20 {
+			t.Errorf("and %d more", len(r.Violations)-i)
+			break
+		}
+		t.Error(v)
+	}
+	ended(t, h)
+	panels := s.panels(h)
+	var b strings.Builder
+	for _, p := range panels {
+		for _, c := range p.curves {
+			p.judge(t, &b, c, s.span, between(h, s.span, c.worker), long)
+		}
+	}
+	t.Logf("%s on %s: %d operations, %d faults (%s), %d violations; %d guarded writes accepted, %d stale ones refused, %d accepted; "+
+		"served after %v at most\n%s", span, h.Terms.Server, r.Operations, len(h.Struck), struck(h), len(r.Violations),
+		r.Accepted, r.Refused, r.Stale, r.Delay.Round(time.Millisecond), b.String())
+	if dir, ok := os.LookupEnv("LEASEHOLD_OUT"); ok {
+		if err := drawing(dir, panels, s.span); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// ended checks that workers had no goroutines and no connections left after they
+// had closed everything, but what they had before they made it.
+func ended(t *testing.T, h *history.History) {
+	t.Helper()
+	first, last := map[string]*history.Usage{}, map[string]*history.Usage{}
+	for _, e := range h.Events {
+		if e.Usage == nil {
+			continue
+		}
+		if first[e.Worker] == nil {
+			first[e.Worker] = e.Usage
+		}
+		last[e.Worker] = e.Usage
+	}
+	for worker, u := range last {
+		if _, killed := h.Kills[worker]; killed {
+			continue
+		}
+		// At first one more listened for what to do.
+		if n := first[worker].Goroutines - 1; u.Goroutines > n {
+			t.Errorf("%s had %d goroutines after it had closed everything, %d before it made it", worker, u.Goroutines, n)
+		}
+		if n := first[worker].Files; u.Files > n {
+			t.Errorf("%s had %d open files after it had closed everything, %d before it made it", worker, u.Files, n)
+		}
+	}
+}
+
+// struck says how often each fault did.
+func struck(h *history.History) string {
+	n := map[string]int{}
+	for _, e := range h.Events {
+		if e.Kind == history.Struck {
+			n[e.Fault]++
+		}
+	}
+	var words []string
+	for _, name := range slices.Sorted(maps.Keys(n)) {
+		words = append(words, fmt.Sprint(n[name], " ", name))
+	}
+	return strings.Join(words, ", ")
+}
+
+// between counts the operations between the middles of the two quarters that are
+// compared, of one worker or of all.
+func between(h *history.History, span history.Span, worker string) (n int) {
+	for _, o := range h.Ops {
+		if (worker == "" || o.Worker == worker) && o.At > span.From+span.Length()*3/8 && o.At < span.From+span.Length()*7/8 {
+			n++
+		}
+	}
+	return n
+}
+
+// judge writes a line on a curve, and fails the test if the curve rises.
+func (p panel) judge(t *testing.T, b *strings.Builder, c curve, span history.Span, ops int, long bool) {
+	t.Helper()
+	early, some := c.median(span, 1)
+	late, more := c.median(span, 3)
+	fmt.Fprintf(b, "%s, %s: %s at first, %s in the 2nd quarter, %s in the last, %s at last", p.name, c.name,
+		p.text(c.points[0].value), p.text(early), p.text(late), p.text(c.points[len(c.points)-1].value))
+	if c.allowed == 0 || !long {
+		b.WriteString(" (not judged)\n")
+		return
+	}
+	fmt.Fprintf(b, "; allowed +%s in %d operations\n", p.text(c.allowed), ops)
+	switch {
+	case late-early > c.allowed:
+		t.Errorf("%s, %s: %s in the 2nd quarter, %s in the last one: more than %s above", p.name, c.name,
+			p.text(early), p.text(late), p.text(c.allowed))
+	case !some || !more || c.size > 0 && c.allowed > c.size*float64(ops)/100:
+		t.Errorf("%s, %s: %d operations do not show a leak at each hundredth: run for longer", p.name, c.name, ops)
+	}
+}
