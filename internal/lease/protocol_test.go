@@ -111,25 +111,75 @@ func TestP03_GrantInALostReply(t *testing.T) {
 	}
 }
 
+// holdReplies is a hook that holds up what comes back until a gate is opened.
+type holdReplies struct {
+	recorder
+	enters, asks chan struct{}
+}
+
+func (h *holdReplies) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		<-h.enters
+		return err
+	}
+}
+
+func (h *holdReplies) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		<-h.asks
+		return err
+	}
+}
+
 // P3: the reply to an enter that its caller gave up may carry a grant for
 // another waiter of the process.
 func TestP03_AbandonedReplyIsProcessed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client := redistest.Bubble(t)
-		m := newLocks(t, client(), time.Minute)
-		res, _ := m.cfg.Family.Resource("k")
-		w := &waiter{req: engine.NewRequest(engine.NewResource(res, true), m.handle, 7, 1, time.Minute, 1), told: make(chan struct{}, 1)}
-		m.waiters[7] = w
-		m.deliver([]engine.Grant{{Seq: 7, Term: time.Minute, Token: 5}, {Seq: 8, Term: time.Minute}}, time.Now())
-		select {
-		case <-w.told:
-			e := w.event
-			if e.kind != granted || e.token != 5 || time.Until(e.deadline) > time.Minute-margin(time.Minute) {
-				t.Errorf("got %+v; want the grant", e)
-			}
-		default:
-			t.Error("the grant did not reach its waiter")
+		rdb := client()
+		warm(t, rdb)
+		m := newLocks(t, rdb, time.Minute)
+		res, err := m.resource("k")
+		if err != nil {
+			t.Fatal(err)
 		}
+		// A holder that is dead: its lease ends by itself.
+		dead := engine.NewRequest(res, strings.Repeat("d", 22), 1, 1, time.Second, 1)
+		if _, err := m.eng.Do(t.Context(), dead.Enter(engine.EnterOptions{})); err != nil {
+			t.Fatal(err)
+		}
+		ended := time.Now().Add(time.Second + time.Millisecond)
+		got := waiting(t, t.Context(), m, "k")
+		time.Sleep(time.Until(ended))
+		hold := &holdReplies{enters: make(chan struct{}), asks: make(chan struct{})}
+		rdb.AddHook(hold)
+		ctx, cancel := context.WithCancel(t.Context())
+		gone := make(chan error)
+		go func() {
+			_, err := take(ctx, m, "k")
+			gone <- err
+		}()
+		synctest.Wait()
+		cancel()
+		if err := <-gone; !errors.Is(err, context.Canceled) {
+			t.Errorf("who gave up got %v", err)
+		}
+		select {
+		case <-got:
+			t.Error("the waiter knows of its grant though every reply is held up")
+		default:
+		}
+		close(hold.enters)
+		synctest.Wait()
+		select {
+		case l := <-got:
+			_ = l.Release("unlock")
+		default:
+			t.Error("the grant in the abandoned reply did not reach its waiter")
+		}
+		close(hold.asks)
 	})
 }
 
