@@ -53,6 +53,27 @@ func TestForgedTermIsBounded(t *testing.T) {
 	}
 }
 
+// A message about another load than the one that is waited for is old: that wait
+// ended otherwise, and another began.
+func TestMessageOfAnOlderLoad(t *testing.T) {
+	for _, what := range []string{"S", "Hvalue", "F"} {
+		z := newForged(t)
+		z.wait(t, true)
+		z.m.message(fmt.Sprintf("1 %d 0 %d %s", time.Now().UnixMicro(), z.w.req.Awaits-1, what))
+		select {
+		case <-z.w.told:
+			t.Errorf("%s of an older load ended the wait with %+v", what, z.m.heard(z.w))
+		default:
+		}
+		z.m.message(fmt.Sprintf("1 %d 0 %d %s", time.Now().UnixMicro(), z.w.req.Awaits, what))
+		select {
+		case <-z.w.told:
+		default:
+			t.Errorf("%s of the load that is waited for ended nothing", what)
+		}
+	}
+}
+
 // forged is a handle with one waiter in a queue, without a server.
 type forged struct {
 	m *Manager

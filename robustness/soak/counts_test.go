@@ -28,6 +28,8 @@ type curve struct {
 	points  []point
 }
 
+const mib = 1 << 20
+
 // panel is curves of one unit.
 type panel struct {
 	name   string
@@ -133,14 +135,13 @@ func (s *soak) count(t *testing.T) {
 // panels are all that was counted. The allowances are what a busy machine and the
 // faults make of the medians, with something to spare.
 func (s *soak) panels(h *history.History) []panel {
-	const mb = 1 << 20
 	goroutines := panel{name: "goroutines of each worker"}
-	memory := panel{name: "heap in use of each worker (MiB)", unit: mb}
+	memory := panel{name: "heap in use of each worker (MiB)", unit: mib}
 	connections := panel{name: "connections, and open files", curves: []curve{
 		{name: "commands", allowed: 40, size: 1, points: s.normal},
 		{name: "subscriptions", allowed: 6, size: 1, points: s.pubsub},
 	}}
-	resident := panel{name: "resident memory of each worker (MiB)", unit: mb}
+	resident := panel{name: "resident memory of each worker (MiB)", unit: mib}
 	for i := range workers {
 		place := fmt.Sprint("w", i+1)
 		var g, o, m, r []point
@@ -160,8 +161,8 @@ func (s *soak) panels(h *history.History) []panel {
 		goroutines.curves = append(goroutines.curves, curve{name: place, worker: place, allowed: 10, size: 1, points: g})
 		// The server loses connections by the faults; who leaks them keeps them open.
 		connections.curves = append(connections.curves, curve{name: "open files of " + place, worker: place, allowed: 20, size: 1, points: o})
-		memory.curves = append(memory.curves, curve{name: place, worker: place, allowed: mb, points: m})
-		resident.curves = append(resident.curves, curve{name: place, worker: place, allowed: 8 * mb, points: r})
+		memory.curves = append(memory.curves, curve{name: place, worker: place, allowed: mib, points: m})
+		resident.curves = append(resident.curves, curve{name: place, worker: place, allowed: 8 * mib, points: r})
 	}
 	return []panel{
 		goroutines, memory, connections,
@@ -172,7 +173,7 @@ func (s *soak) panels(h *history.History) []panel {
 		{name: "channels", curves: []curve{{name: "subscribed to", allowed: 6, size: 1, points: s.channels}}},
 		{name: "connections to the guarded values", curves: []curve{{name: "all", allowed: 10, size: 1, points: s.stored}}},
 		resident,
-		{name: "memory of the server (MiB)", unit: mb, curves: []curve{{name: "used", allowed: 2 * mb, points: s.memory}}},
+		{name: "memory of the server (MiB)", unit: mib, curves: []curve{{name: "used", allowed: 2 * mib, points: s.memory}}},
 	}
 }
 

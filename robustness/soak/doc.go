@@ -20,4 +20,7 @@
 //
 //	LEASEHOLD_SOAK  how long, as "20m"
 //	LEASEHOLD_OUT   folder for soak.svg, which shows what was counted over time
+//
+// The test's own process keeps every event, for the sweeps: some 1.5 GiB in 20
+// minutes. Only the workers are judged.
 package soak

@@ -4,6 +4,7 @@ import (
 	"image/color"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -61,6 +62,7 @@ func (p panel) plot(span history.Span) (*plot.Plot, error) {
 	one.Legend.Top, one.Legend.Left = true, true // where no font makes it overlap
 	one.Add(plotter.NewGrid())
 	unit := max(p.unit, 1)
+	var lines []plot.Plotter
 	for i, c := range p.curves {
 		var points plotter.XYs
 		for _, at := range c.points {
@@ -71,9 +73,11 @@ func (p panel) plot(span history.Span) (*plot.Plot, error) {
 			return nil, err
 		}
 		line.Color, line.Width = shades[i], vg.Points(1)
-		one.Add(line)
 		one.Legend.Add(c.name, line)
+		lines = append(lines, line)
 	}
+	slices.Reverse(lines) // the first one on top of the others
+	one.Add(lines...)
 	one.Y.Min, one.Y.Max = 0, one.Y.Max*1.45 // the legend lies above the curves
 	return one, nil
 }

@@ -82,8 +82,13 @@ func TestSoak(t *testing.T) {
 	}
 }
 
+// kept is what the heap of a worker may have gained when everything is closed: what
+// libraries make once.
+const kept = mib / 2
+
 // ended checks that workers had no goroutines and no connections left after they
-// had closed everything, but what they had before they made it.
+// had closed everything, but what they had before they made it; and no more heap, as
+// far as that can be told.
 func ended(t *testing.T, h *history.History) {
 	t.Helper()
 	first, last := map[string]*history.Usage{}, map[string]*history.Usage{}
@@ -106,6 +111,9 @@ func ended(t *testing.T, h *history.History) {
 		}
 		if n := first[worker].Files; u.Files > n {
 			t.Errorf("%s had %d open files after it had closed everything, %d before it made it", worker, u.Files, n)
+		}
+		if n := first[worker].Heap; u.Heap > n+kept {
+			t.Errorf("%s had %d bytes in use after it had closed everything, %d before it made it", worker, u.Heap, n)
 		}
 	}
 }
