@@ -130,7 +130,7 @@ func (w *world) watchLeases(seen map[string]*heads, kind, key string) {
 	queue := w.set(redisKey(kind, key, "queue"), 0)
 	h := seen[kind+key]
 	if h == nil {
-		h = &heads{at: now}
+		h = &heads{at: w.start} // the limit may have been lowered since
 		seen[kind+key] = h
 	}
 	w.mu.Lock()
