@@ -173,6 +173,13 @@ func (m *Manager) begin() bool {
 	return true
 }
 
+// count counts in what goes on though the handle is closed.
+func (m *Manager) count() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.running++
+}
+
 // done counts one out.
 func (m *Manager) done() {
 	m.mu.Lock()
@@ -184,9 +191,7 @@ func (m *Manager) done() {
 
 // spawn runs a call that its caller may not wait for.
 func (m *Manager) spawn(call func()) {
-	m.mu.Lock()
-	m.running++
-	m.mu.Unlock()
+	m.count()
 	go func() {
 		defer m.done()
 		call()

@@ -25,9 +25,7 @@ type Publication struct {
 // back. It tries for as long as within says, and longer in the background where
 // no more than giving back is left to do.
 func (m *Manager) Publish(all []*Publication, within time.Duration) {
-	m.mu.Lock()
-	m.running++
-	m.mu.Unlock()
+	m.count()
 	defer m.done()
 	bound := time.NewTimer(within)
 	defer bound.Stop()

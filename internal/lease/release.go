@@ -16,6 +16,10 @@ func (l *Lease) fail(op string) error { return l.m.fail(op, l.req.Label, l.why, 
 // Release gives the lease back; op is how the package calls that.
 func (l *Lease) Release(op string) error {
 	m := l.m
+	// Counted in before the lease is taken from those that Close gives back: it
+	// waits for this one's answer instead.
+	m.count()
+	defer m.done()
 	switch l.end(leasehold.ErrReleased) {
 	case released:
 		return m.fail(op, l.req.Label, leasehold.ErrReleased)
