@@ -173,9 +173,8 @@ func (l *Loop) due(now time.Time) map[string][]*engine.Call {
 			}
 		} else {
 			// Never at once again: a task that says so would keep the lock.
-			e.at = next
-			if soonest := now.Add(time.Millisecond); next.Before(soonest) {
-				e.at = soonest
+			if e.at = next; !next.After(now) {
+				e.at = now.Add(time.Millisecond)
 			}
 			e.slack = min(slack, e.at.Sub(now)/2)
 			l.entries.put(e)

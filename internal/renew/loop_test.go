@@ -207,3 +207,19 @@ func TestScheduleKeepsOrder(t *testing.T) {
 		delete(want, e)
 	}
 }
+
+// What is due again within a millisecond is not late by one: it may be a lease's
+// end.
+func TestDueAgainSoonIsNotLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s sent
+		l, at := New(s.send), time.Now().Add(time.Second)
+		c := &clockwork{left: 2, every: 100 * time.Microsecond}
+		l.Put(&c.Entry, c, at, 0)
+		time.Sleep(3 * time.Second)
+		l.Close()
+		if len(c.dues) != 2 || !c.dues[1].Equal(at.Add(c.every)) {
+			t.Errorf("to be due at %v, and %v later; was at %v", at, c.every, c.dues)
+		}
+	})
+}
