@@ -98,10 +98,11 @@ func (f *cache) waitedFor(a *loading, then time.Time) bool {
 
 func (f *cache) droppedBetween(a, b *loading) bool {
 	for _, d := range f.drops {
-		// A drop whose reply was lost may still have come much later; and a lease
-		// is granted up to its length before its load begins.
+		// A drop whose reply was lost may still have come much later, also where
+		// another copy was answered; and a lease is granted up to its length
+		// before its load begins.
 		late := d.done
-		if late.IsZero() {
+		if late.Sub(d.called) > 100*time.Millisecond || late.IsZero() {
 			late = d.called.Add(15 * time.Second)
 		}
 		if (d.key == "" || d.key == a.key) && !d.called.After(b.began) && late.After(a.began.Add(-flightTTL)) {
