@@ -89,7 +89,11 @@ func (w *world) checkLoads() {
 // its own.
 func (f *cache) waitedFor(a *loading, then time.Time) bool {
 	for _, c := range f.calls {
-		if c.client == a.client && (c.key == a.key || c.st.verb == many) && c.from.Before(a.began) && !c.to.Before(then) {
+		until := c.to
+		if end := c.from.Add(c.st.wait); c.st.wait > 0 && end.Before(until) {
+			until = end // still in its GET, which nothing interrupts, it waits for no load
+		}
+		if c.client == a.client && (c.key == a.key || c.st.verb == many) && c.from.Before(a.began) && !until.Before(then) {
 			return true
 		}
 	}
