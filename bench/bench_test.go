@@ -1,13 +1,13 @@
 // Package bench measures leasehold against floors that no design can beat: the
 // same client, the same server, the same run. Figures mean something as ratios
-// and differences within one run; absolute times are the machine's.
+// and differences within one run; absolute times are the machine's. The module
+// bench/peers measures other libraries in the same way.
 //
 // Run it with: make bench
 package bench
 
 import (
 	"context"
-	"slices"
 	"testing"
 	"time"
 
@@ -16,19 +16,12 @@ import (
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/mutex"
 	"github.com/leasehold-go/leasehold/semaphore"
+	"github.com/leasehold-go/leasehold/singleflight"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-// server starts a server of its own for a benchmark, the oldest version
-// installed.
-func server(b *testing.B) *redistest.Server {
-	b.Helper()
-	redistest.NeedServers(b)
-	return redistest.StartServer(b, redistest.Installed()[0])
-}
-
-func locks(b *testing.B, rdb redis.UniversalClient) *mutex.Mutex {
+func locks(b testing.TB, rdb redis.UniversalClient) *mutex.Mutex {
 	b.Helper()
 	m, err := mutex.New(rdb, mutex.Config{Name: "bench"})
 	if err != nil {
@@ -38,7 +31,7 @@ func locks(b *testing.B, rdb redis.UniversalClient) *mutex.Mutex {
 	return m
 }
 
-func permits(b *testing.B, rdb redis.UniversalClient, limit int) *semaphore.Semaphore {
+func permits(b testing.TB, rdb redis.UniversalClient, limit int) *semaphore.Semaphore {
 	b.Helper()
 	s, err := semaphore.New(rdb, semaphore.Config{Name: "bench", Limit: limit})
 	if err != nil {
@@ -48,42 +41,12 @@ func permits(b *testing.B, rdb redis.UniversalClient, limit int) *semaphore.Sema
 	return s
 }
 
-// noop is the floor's script.
-var noop = redis.NewScript("return 1")
-
-func median(all []time.Duration) float64 {
-	slices.Sort(all)
-	return float64(all[len(all)/2].Nanoseconds()) / 1000
-}
-
-// runner is one competitor of an interleaved run.
-type runner struct {
-	name string
-	pair func() error
-}
-
-// interleave runs the competitors in turn, b.N times a chunk each, and reports
-// the median time of a pair for each, and the difference to the first.
-func interleave(b *testing.B, all []runner) {
-	const chunk = 10
-	times := make([][]time.Duration, len(all))
-	for b.Loop() {
-		for i, r := range all {
-			began := time.Now()
-			for range chunk {
-				if err := r.pair(); err != nil {
-					b.Fatalf("%s: %v", r.name, err)
-				}
-			}
-			times[i] = append(times[i], time.Since(began)/chunk)
-		}
+func cache[T any](b testing.TB, rdb redis.UniversalClient) *singleflight.Group[T] {
+	b.Helper()
+	g, err := singleflight.New(rdb, singleflight.Config[T]{Name: "bench", TTL: time.Hour})
+	if err != nil {
+		b.Fatal(err)
 	}
-	b.ReportMetric(0, "ns/op") // of the whole round: means nothing
-	floor := median(times[0])
-	for i, r := range all {
-		b.ReportMetric(median(times[i]), r.name+"-µs")
-		if i > 0 {
-			b.ReportMetric(median(times[i])-floor, r.name+"-over-floor-µs")
-		}
-	}
+	b.Cleanup(func() { _ = g.Close(context.Background()) })
+	return g
 }

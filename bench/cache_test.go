@@ -4,12 +4,11 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/vmihailenco/msgpack/v5"
 
-	"github.com/leasehold-go/leasehold/singleflight"
+	"github.com/leasehold-go/leasehold/bench/internal/harness"
 )
 
 type user struct {
@@ -29,41 +28,43 @@ func BenchmarkHit(b *testing.B) {
 	}{{"100B", 20}, {"4kB", 4000}, {"100kB", 100_000}} {
 		b.Run(size.name, func(b *testing.B) {
 			ctx := context.Background()
-			rdb := server(b).Client()
+			rdb := harness.Start(b).Client()
 			v := user{ID: 7, Name: "Ada Lovelace", Email: "ada@example.org", Roles: []string{"admin", "ops"}, Notes: strings.Repeat("n", size.notes)}
-			packed, err := msgpack.Marshal(v)
-			if err != nil {
-				b.Fatal(err)
-			}
-			if err := rdb.Set(ctx, "bare", packed, 0).Err(); err != nil {
-				b.Fatal(err)
-			}
 			g := cache[user](b, rdb)
 			load := func(context.Context) (user, error) { return v, nil }
-			hit := func() error { _, err := g.Do(ctx, "k", load); return err }
-			if err := hit(); err != nil {
-				b.Fatal(err)
-			}
-			interleave(b, []runner{
-				{"floor", func() error {
-					data, err := rdb.Get(ctx, "bare").Bytes()
-					if err != nil {
-						return err
-					}
-					var u user
-					return msgpack.Unmarshal(data, &u)
-				}},
-				{"hit", hit},
-			})
+			harness.Interleave(b,
+				harness.Runner{Name: "floor", Pair: bareHit(b, rdb, v)},
+				harness.Runner{Name: "hit", Pair: func() error { _, err := g.Do(ctx, "k", load); return err }},
+			)
 		})
 	}
 }
 
-// What a hit allocates beside the floor.
+// bareHit is a GET and decode of v.
+func bareHit(b *testing.B, rdb *redis.Client, v user) func() error {
+	b.Helper()
+	ctx := context.Background()
+	packed, err := msgpack.Marshal(v)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := rdb.Set(ctx, "bare", packed, 0).Err(); err != nil {
+		b.Fatal(err)
+	}
+	return func() error {
+		data, err := rdb.Get(ctx, "bare").Bytes()
+		if err != nil {
+			return err
+		}
+		var u user
+		return msgpack.Unmarshal(data, &u)
+	}
+}
+
+// What a hit allocates.
 func BenchmarkHitAllocs(b *testing.B) {
 	ctx := context.Background()
-	rdb := server(b).Client()
-	g := cache[[]byte](b, rdb)
+	g := cache[[]byte](b, harness.Start(b).Client())
 	load := func(context.Context) ([]byte, error) { return []byte("value"), nil }
 	if _, err := g.Do(ctx, "k", load); err != nil {
 		b.Fatal(err)
@@ -74,14 +75,4 @@ func BenchmarkHitAllocs(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-}
-
-func cache[T any](b *testing.B, rdb redis.UniversalClient) *singleflight.Group[T] {
-	b.Helper()
-	g, err := singleflight.New(rdb, singleflight.Config[T]{Name: "bench", TTL: time.Hour})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { _ = g.Close(context.Background()) })
-	return g
 }

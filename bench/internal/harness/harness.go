@@ -1,0 +1,241 @@
+// Package harness is what the benchmarks share: a server, competitors that take
+// turns, and how their times are told. Every figure is reported as a metric of a
+// standard benchmark line, "<who>-<unit>", so that a report needs no other
+// interface than the output of go test -bench.
+package harness
+
+import (
+	"context"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
+)
+
+// Server is where a benchmark runs: the server that REDIS_URL names, or one of
+// its own, of the oldest version installed.
+type Server struct {
+	b       testing.TB
+	options redis.Options
+	own     *redistest.Server // nil = REDIS_URL's
+}
+
+// Start starts a server for b, which ends with it.
+func Start(b testing.TB) *Server {
+	b.Helper()
+	if url := os.Getenv("REDIS_URL"); url != "" {
+		o, err := redis.ParseURL(url)
+		if err != nil {
+			b.Fatalf("REDIS_URL: %v", err)
+		}
+		return &Server{b: b, options: *o}
+	}
+	return StartOwn(b)
+}
+
+// StartOwn is Start for what must not run on anybody else's server: it fills
+// memory, or reads the server's own figures.
+func StartOwn(b testing.TB) *Server {
+	b.Helper()
+	redistest.NeedServers(b)
+	own := redistest.StartServer(b, redistest.Installed()[0])
+	return &Server{b: b, options: redis.Options{Addr: own.Addr()}, own: own}
+}
+
+// URL names the server to other processes.
+func (s *Server) URL() string {
+	if s.own == nil {
+		return os.Getenv("REDIS_URL")
+	}
+	return "redis://" + s.own.Addr() + "/0"
+}
+
+// Client makes a client of its own pool, closed with the benchmark.
+func (s *Server) Client(mod ...func(*redis.Options)) *redis.Client {
+	o := s.options
+	for _, m := range mod {
+		m(&o)
+	}
+	rdb := redis.NewClient(&o)
+	s.b.Cleanup(func() { _ = rdb.Close() })
+	return rdb
+}
+
+// Pool makes room for n callers at once: pools, not libraries, would be measured
+// otherwise.
+func Pool(n int) func(*redis.Options) {
+	return func(o *redis.Options) { o.PoolSize = n }
+}
+
+// Noop is the floor's script: what any call of a script costs.
+var Noop = redis.NewScript("return 1")
+
+// NoopPair is two bare calls of a script that does nothing: the floor of taking
+// and giving back.
+func NoopPair(b testing.TB, rdb redis.Scripter) func(context.Context) error {
+	b.Helper()
+	if err := Noop.Load(context.Background(), rdb).Err(); err != nil {
+		b.Fatal(err)
+	}
+	keys := []string{"noop"}
+	return func(ctx context.Context) error {
+		for range 2 {
+			if err := rdb.EvalSha(ctx, Noop.Hash(), keys).Err(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// Runner is one competitor: Pair is what is timed, mostly taking and giving back.
+type Runner struct {
+	Name string
+	Pair func() error
+}
+
+// Interleave lets the competitors take turns of ten pairs, b.N times, and
+// reports the median time of a pair of each as "<name>-µs".
+func Interleave(b *testing.B, all ...Runner) {
+	b.Helper()
+	const chunk = 10
+	for _, r := range all { // scripts loaded, connections dialled
+		if err := r.Pair(); err != nil {
+			b.Fatalf("%s: %v", r.Name, err)
+		}
+	}
+	times := make([][]time.Duration, len(all))
+	for b.Loop() {
+		for i, r := range all {
+			began := time.Now()
+			for range chunk {
+				if err := r.Pair(); err != nil {
+					b.Fatalf("%s: %v", r.Name, err)
+				}
+			}
+			times[i] = append(times[i], time.Since(began)/chunk)
+		}
+	}
+	b.ReportMetric(0, "ns/op") // of the whole round: means nothing
+	for i, r := range all {
+		b.ReportMetric(Micros(Percentile(times[i], 50)), r.Name+"-µs")
+	}
+}
+
+// Crowd is one competitor of many goroutines: Pair is called by n of them.
+type Crowd struct {
+	Name string
+	Pair func(ctx context.Context, goroutine int) error
+}
+
+// InterleaveCrowds lets crowds of n goroutines run in turn, span each and b.N
+// times, and reports the median time that a pair takes the crowd (span divided
+// by the pairs of all goroutines) as "<name>-µs".
+func InterleaveCrowds(b *testing.B, n int, span time.Duration, all ...Crowd) {
+	b.Helper()
+	times := make([][]time.Duration, len(all))
+	for _, c := range all {
+		Run(b, c, n, span/4)
+	}
+	for b.Loop() {
+		for i, c := range all {
+			pairs, took := Run(b, c, n, span)
+			times[i] = append(times[i], took/time.Duration(max(1, pairs)))
+		}
+	}
+	b.ReportMetric(0, "ns/op")
+	for i, c := range all {
+		b.ReportMetric(Micros(Percentile(times[i], 50)), c.Name+"-µs")
+	}
+}
+
+// Run lets n goroutines call c's Pair for span, and says how often that was and
+// how long it took until the last had ended.
+func Run(b testing.TB, c Crowd, n int, span time.Duration) (pairs int, took time.Duration) {
+	b.Helper()
+	counts := make([]int, n)
+	failed := make(chan error, n)
+	began := time.Now()
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			for time.Since(began) < span {
+				if err := c.Pair(context.Background(), i); err != nil {
+					failed <- err
+					return
+				}
+				counts[i]++
+			}
+		})
+	}
+	all.Wait()
+	took = time.Since(began)
+	select {
+	case err := <-failed:
+		b.Fatalf("%s: %v", c.Name, err)
+	default:
+	}
+	return Sum(counts), took
+}
+
+// ServerMicros is how long the server has spent in commands of that name, and how
+// often it ran them, by its own account.
+func ServerMicros(b testing.TB, rdb redis.UniversalClient, command string) (micros, calls float64) {
+	b.Helper()
+	info, err := rdb.Info(context.Background(), "commandstats").Result()
+	if err != nil {
+		b.Fatal(err)
+	}
+	for line := range strings.Lines(info) {
+		rest, ok := strings.CutPrefix(line, "cmdstat_"+command+":")
+		if !ok {
+			continue
+		}
+		for _, field := range strings.Split(strings.TrimSpace(rest), ",") {
+			name, value, _ := strings.Cut(field, "=")
+			switch name {
+			case "calls":
+				calls = parse(b, value)
+			case "usec":
+				micros = parse(b, value)
+			}
+		}
+	}
+	return micros, calls
+}
+
+func parse(b testing.TB, number string) float64 {
+	b.Helper()
+	f, err := strconv.ParseFloat(number, 64)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return f
+}
+
+// Percentile is the p-th percentile (0 to 100) of all, which it sorts.
+func Percentile(all []time.Duration, p float64) time.Duration {
+	if len(all) == 0 {
+		return 0
+	}
+	slices.Sort(all)
+	return all[min(len(all)-1, int(float64(len(all))*p/100))]
+}
+
+// Micros is d in µs.
+func Micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 }
+
+// Sum adds up.
+func Sum(all []int) (n int) {
+	for _, i := range all {
+		n += i
+	}
+	return n
+}

@@ -1,0 +1,50 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/bench/internal/harness"
+)
+
+// Many goroutines, a key each, beside the same crowd of pairs of empty scripts:
+// each call a round trip of its own, and pipelined by go-redis itself.
+func BenchmarkManyKeys(b *testing.B) {
+	for _, n := range []int{1, 4, 16, 64, 128, 256} {
+		b.Run(fmt.Sprintf("goroutines=%d", n), func(b *testing.B) {
+			srv := harness.Start(b)
+			plain := srv.Client(harness.Pool(n))
+			auto, err := srv.Client().AutoPipeline()
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.Cleanup(func() { _ = auto.Close() })
+			m, s := locks(b, srv.Client(harness.Pool(n))), permits(b, srv.Client(harness.Pool(n)), 10)
+			floor, piped := harness.NoopPair(b, plain), harness.NoopPair(b, auto)
+			keys := make([]string, n)
+			for i := range keys {
+				keys[i] = fmt.Sprint("key-", i)
+			}
+			harness.InterleaveCrowds(b, n, 50*time.Millisecond,
+				harness.Crowd{Name: "floor", Pair: func(ctx context.Context, _ int) error { return floor(ctx) }},
+				harness.Crowd{Name: "piped-floor", Pair: func(ctx context.Context, _ int) error { return piped(ctx) }},
+				harness.Crowd{Name: "mutex", Pair: func(ctx context.Context, i int) error {
+					l, err := m.Lock(ctx, keys[i])
+					if err != nil {
+						return err
+					}
+					return l.Unlock()
+				}},
+				harness.Crowd{Name: "semaphore", Pair: func(ctx context.Context, i int) error {
+					l, err := s.Acquire(ctx, keys[i])
+					if err != nil {
+						return err
+					}
+					return l.Release()
+				}},
+			)
+		})
+	}
+}
