@@ -27,8 +27,7 @@
 local time = redis.call('TIME')
 local us = time[1] * 1000000 + time[2]
 local now = math.floor(us / 1000)
-local m, n, ttl, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local void = tonumber(ARGV[5])
+local m, ttl, void = ARGV[1], tonumber(ARGV[3]), tonumber(ARGV[5])
 local fenced = ARGV[9] == '1'
 if void > 0 and us >= void then return { 6, us, 0, 0, 0, 0 } end
 
@@ -37,18 +36,18 @@ if fenced then
     -- Nobody holds it, so that this is no copy of a call that took the lease.
     -- The fence first: a key of a wrong type ends the script with nothing done.
     local t = us
-    local last = tonumber(redis.call('SET', KEYS[4], string.format('%.0f', us), 'PX', 86400000, 'GET') or 0) or 0
+    local last = tonumber(redis.call('SET', KEYS[4], us, 'PX', 86400000, 'GET') or 0) or 0
     if last >= us then
       t = last + 1
-      redis.call('SET', KEYS[4], string.format('%.0f', t), 'PX', 86400000)
+      redis.call('SET', KEYS[4], t, 'PX', 86400000)
     end
     redis.call('ZADD', KEYS[1], now + ttl, m)
     redis.call('PEXPIREAT', KEYS[1], now + ttl)
     return { 1, us, ttl, t, 0, 0 }
   end
-elseif n == 1 and redis.call('EXISTS', KEYS[2], KEYS[3], KEYS[4]) == 0 then
+elseif ARGV[2] == '1' and redis.call('EXISTS', KEYS[2], KEYS[3], KEYS[4]) == 0 then
   local held = redis.call('ZCARD', KEYS[1])
-  if held < limit and redis.call('ZADD', KEYS[1], 'NX', now + ttl, m) == 1 then
+  if held < tonumber(ARGV[4]) and redis.call('ZADD', KEYS[1], 'NX', now + ttl, m) == 1 then
     if held == 0 then
       redis.call('PEXPIREAT', KEYS[1], now + ttl)
     else
@@ -63,7 +62,7 @@ local own = string.match(m, '^[^.]+')
 
 -- Reads first, and of every key that is written later: a wrong type ends the
 -- script here.
-limit = cap(limit)
+local n, limit = tonumber(ARGV[2]), cap(tonumber(ARGV[4]))
 if fenced then redis.call('GET', X) end
 local ends = tonumber(redis.call('ZSCORE', H, m) or 0)
 local queued = redis.call('ZSCORE', Q, m)
@@ -112,7 +111,7 @@ if not queued then
     local last = redis.call('ZRANGE', Q, -1, -1, 'WITHSCORES')[2]
     ticket = math.max(us, (tonumber(last or 0)) + 1)
   end
-  redis.call('ZADD', Q, string.format('%.0f', ticket), m)
+  redis.call('ZADD', Q, ticket, m)
 end
 redis.call('ZADD', A, now + ALIVE, m)
 keep(Q, now + ALIVE)

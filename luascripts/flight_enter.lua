@@ -53,9 +53,9 @@ if other then
   if ARGV[4] == '0' then return { 3, us, till - now, last, redis.call('ZCARD', Q) } end
   if last == 0 then -- the fence was evicted: any newer token will do
     last = us
-    redis.call('SET', X, string.format('%.0f', last), 'PX', till - now + ALIVE)
+    redis.call('SET', X, last, 'PX', till - now + ALIVE)
   end
-  redis.call('ZADD', Q, string.format('%.0f', last), m)
+  redis.call('ZADD', Q, last, m)
   redis.call('ZADD', A, now + ALIVE, m)
   keep(Q, now + ALIVE)
   keep(A, now + ALIVE)
@@ -66,7 +66,7 @@ end
 -- The fence outlives the lease and all who may wait for it. Should it be lost,
 -- the clock makes the next token greater.
 token = math.max(last + 1, us)
-redis.call('SET', X, string.format('%.0f', token), 'PX', ttl + ALIVE)
+redis.call('SET', X, token, 'PX', ttl + ALIVE)
 redis.call('ZADD', H, now + ttl, m)
 keep(H, now + ttl)
 local dead = redis.call('ZCARD', H) - 1

@@ -20,13 +20,13 @@
 -- ZREM comes first: it is allowed where memory has run out, and the checks of
 -- the memory limit end with a script's first write.
 
-local m, n = ARGV[1], tonumber(ARGV[2])
+local m = ARGV[1]
 local gone
-if n == 1 then
+if ARGV[2] == '1' then
   gone = redis.call('ZREM', KEYS[1], m)
 else
   local all = { m }
-  for i = 2, n do all[i] = m .. '+' .. i end
+  for i = 2, tonumber(ARGV[2]) do all[i] = m .. '+' .. i end
   gone = redis.call('ZREM', KEYS[1], unpack(all))
 end
 if gone > 0 and ARGV[3] == '0' and redis.call('EXISTS', KEYS[2]) == 0 then return { 1 } end

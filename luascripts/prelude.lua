@@ -13,6 +13,9 @@
 --   own     the handle of the caller, whose grants go into the reply
 --   fenced  whether grants issue a token
 --
+-- Numbers go into commands as they are: the server writes 17 digits. Strings that
+-- are made here want '%.0f', for tostring stops at 14.
+--
 -- A member is <handle>.<seq>.<permits>.<ttl ms>.<limit>: whoever hands a permit
 -- on knows from it what was asked for. Permits 2 to n of a request are the
 -- member with "+2" to "+n" behind it.
@@ -60,9 +63,9 @@ end
 -- A new token. It rises although the fence was lost (by the clock) and although
 -- the clock went back (by the fence).
 local function issue()
-  local last = tonumber(redis.call('SET', X, string.format('%.0f', us), 'PX', FENCE, 'GET') or 0) or 0
+  local last = tonumber(redis.call('SET', X, us, 'PX', FENCE, 'GET') or 0) or 0
   if last < us then return us end
-  redis.call('SET', X, string.format('%.0f', last + 1), 'PX', FENCE)
+  redis.call('SET', X, last + 1, 'PX', FENCE)
   return last + 1
 end
 

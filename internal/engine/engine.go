@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -29,6 +30,7 @@ type Engine struct {
 	rdb     redis.UniversalClient
 	cluster *redis.ClusterClient // rdb where it is one, else nil
 	read    time.Duration        // the client's bound on a read, 0 = unknown
+	lanes   sync.Map             // of each server by its name: *lane
 }
 
 // CallBound is how long a call that nobody can cancel may wait for a connection,
@@ -146,19 +148,48 @@ func (e *Engine) Subscribe(ctx context.Context, channel string) *redis.PubSub {
 // Do sends a call and waits for the answer. It may outlast ctx: go-redis does
 // not interrupt a read. An unknown script is sent again in full.
 func (e *Engine) Do(ctx context.Context, c *Call) ([]int64, error) {
-	err := e.rdb.Process(ctx, c.command(ctx))
-	if unknownScript(err) {
-		c.inFull()
-		_ = e.rdb.Process(ctx, c.command(ctx))
-	}
+	e.lane(c).do(ctx, c)
 	reply, err := c.outcome()
 	e.noticed(err)
 	return reply, err
 }
 
+// lane is what carries calls to the server that c is for.
+func (e *Engine) lane(c *Call) *lane {
+	node := c.Node
+	if node == "" {
+		node = e.node(c.key())
+	}
+	if l, ok := e.lanes.Load(node); ok {
+		return l.(*lane)
+	}
+	l, _ := e.lanes.LoadOrStore(node, &lane{e: e})
+	return l.(*lane)
+}
+
+// alone sends a call in a round trip of its own.
+func (e *Engine) alone(ctx context.Context, c *Call) {
+	if unknownScript(e.rdb.Process(ctx, c.command(ctx))) {
+		c.inFull()
+		_ = e.rdb.Process(ctx, c.command(ctx))
+	}
+}
+
 // Send sends calls in one pipeline, which go-redis splits by node in a Cluster,
 // and gives each its outcome through Done.
 func (e *Engine) Send(ctx context.Context, calls []*Call) {
+	e.together(ctx, calls)
+	for _, c := range calls {
+		reply, err := c.outcome()
+		e.noticed(err)
+		if c.Done != nil {
+			c.Done(reply, err)
+		}
+	}
+}
+
+// together sends calls in one pipeline.
+func (e *Engine) together(ctx context.Context, calls []*Call) {
 	e.pipeline(ctx, calls)
 	var unknown []*Call
 	for _, c := range calls {
@@ -170,13 +201,6 @@ func (e *Engine) Send(ctx context.Context, calls []*Call) {
 	if len(unknown) > 0 {
 		// One in full teaches the server; the others need not carry the text.
 		e.inTurn(ctx, unknown)
-	}
-	for _, c := range calls {
-		reply, err := c.outcome()
-		e.noticed(err)
-		if c.Done != nil {
-			c.Done(reply, err)
-		}
 	}
 }
 
@@ -220,11 +244,13 @@ func (e *Engine) noticed(err error) {
 // Node names the server that has the resource, as far as the client knows: calls
 // for one node go together, so that a node that hangs delays no other's. Empty
 // where there is one server.
-func (e *Engine) Node(r *Resource) string {
+func (e *Engine) Node(r *Resource) string { return e.node(r.Holders()) }
+
+func (e *Engine) node(key string) string {
 	if e.cluster == nil {
 		return ""
 	}
-	node, err := e.cluster.MasterForKey(context.Background(), r.Holders())
+	node, err := e.cluster.MasterForKey(context.Background(), key)
 	if err != nil {
 		return "?"
 	}

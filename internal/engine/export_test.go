@@ -25,3 +25,9 @@ func Constant(t *testing.T, name string) time.Duration {
 	}
 	return time.Duration(ms) * time.Millisecond
 }
+
+// What lanes go by.
+const (
+	Width = width
+	Stuck = stuck
+)

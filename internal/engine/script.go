@@ -58,6 +58,7 @@ type Call struct {
 	args   []any // "evalsha", sha, number of keys, keys…, arguments…
 	mixed  bool  // answers with strings, too
 	cmd    redis.Cmder
+	turn   turn // to be sent, in a lane
 
 	// Node names the server that the call is for, so that a batch has one: see
 	// Engine.Node.
@@ -77,6 +78,9 @@ func newCall(s *script, node string, nkeys int, words ...any) *Call {
 	c.args = append(append(c.room[:0], "evalsha", s.name, nkeys), words...)
 	return c
 }
+
+// key is the first of its keys.
+func (c *Call) key() string { key, _ := c.args[3].(string); return key }
 
 // command makes a fresh command: one that was processed holds its outcome.
 func (c *Call) command(ctx context.Context) redis.Cmder {

@@ -59,7 +59,7 @@ var scripts = []mutation{
 	},
 	{
 		name: "the limit, on the fast path", file: "luascripts/enter.lua",
-		old: "if held < limit and", new: "if",
+		old: "if held < tonumber(ARGV[4]) and", new: "if",
 		packages: leases,
 	},
 	{
