@@ -119,18 +119,16 @@ keep(A, now + ALIVE)
 purge()
 advance()
 
-ends = tonumber(redis.call('ZSCORE', H, m) or 0)
-if ends > now then
-  -- Its own grant is the answer, not one of those told beside it.
-  local reply, seq = { 1, us, ends - now, 0, 0, 0 }, tonumber(string.match(m, '^[^.]+%.(%d+)'))
-  for i = 1, #told, 3 do
-    if told[i] == seq then
-      reply[4] = told[i + 2]
-    else
-      for j = i, i + 2 do reply[#reply + 1] = told[j] end
+-- Its own grant is the answer, not one of those told beside it.
+local seq = #told > 0 and tonumber(string.match(m, '^[^.]+%.(%d+)'))
+for i = 1, #told, 3 do
+  if told[i] == seq then
+    local reply = { 1, us, told[i + 1], told[i + 2], 0, 0 }
+    for j = 1, #told do
+      if j < i or j > i + 2 then reply[#reply + 1] = told[j] end
     end
+    return reply
   end
-  return reply
 end
 local max = tonumber(ARGV[8])
 if not queued and max > 0 and redis.call('ZCARD', Q) > max then

@@ -50,6 +50,5 @@ if void > now then
   redis.call('ZADD', A, void, m)
   keep(A, void)
 end
-purge()
 advance()
 return with_told({ state, us })

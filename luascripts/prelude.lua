@@ -43,9 +43,12 @@ local function members(m, n)
   return all
 end
 
--- Permits in use that have not expired. Exact without a purge.
+-- Permits in use that have not expired: exact without a purge, and counted once.
+-- From then on only a grant changes it.
+local inuse
 local function used()
-  return redis.call('ZCOUNT', H, '(' .. now, '+inf')
+  inuse = inuse or redis.call('ZCOUNT', H, '(' .. now, '+inf')
+  return inuse
 end
 
 -- ms until the earliest lease ends, 0 where none is held.
@@ -78,14 +81,18 @@ end
 -- Makes m the owner of n permits for term ms. The fence first: a key of a wrong
 -- type stops the script before anything else is written.
 local function grant(m, n, term)
-  local t = fenced and issue() or 0
-  local args = {}
+  local t, before, args = fenced and issue() or 0, used(), {}
   for _, p in ipairs(members(m, n)) do
     args[#args + 1] = now + term
     args[#args + 1] = p
   end
   redis.call('ZADD', H, unpack(args))
-  keep(H, now + term)
+  if before == 0 then -- what else is in the key is over
+    redis.call('PEXPIREAT', H, now + term)
+  else
+    keep(H, now + term)
+  end
+  inuse = before + n
   return t
 end
 
@@ -117,7 +124,7 @@ end
 -- Heads whose sign of life is overdue are passed over and keep their place; one
 -- that asks for more than is free stops the queue, so that it is not starved.
 local function advance()
-  local inuse, skip = nil, 0
+  local skip = 0
   for _ = 1, BATCH do
     local m = redis.call('ZRANGE', Q, skip, skip)[1]
     if not m then return end
@@ -130,7 +137,6 @@ local function advance()
     else
       local handle, seq, n, ttl, limit = string.match(m, '^([^.]+)%.(%d+)%.(%d+)%.(%d+)%.(%d+)$')
       n, ttl, limit = tonumber(n), tonumber(ttl), cap(tonumber(limit))
-      inuse = inuse or used()
       if not handle then -- of another version: nobody knows what it asks for
         redis.call('ZREM', Q, m)
         redis.call('ZREM', A, m)
@@ -138,7 +144,7 @@ local function advance()
         redis.call('ZREM', Q, m)
         redis.call('ZREM', A, m)
         tell(handle, seq, -limit, 0)
-      elseif inuse + n > limit then
+      elseif used() + n > limit then
         return
       else
         -- The caller is alive; anybody else may be dead, and confirms by
@@ -147,8 +153,8 @@ local function advance()
         local t = grant(m, n, term)
         redis.call('ZREM', Q, m)
         redis.call('ZREM', A, m)
-        inuse = inuse + n
         tell(handle, seq, term, t)
+        if fenced then return end -- there is one permit
       end
     end
   end

@@ -104,6 +104,9 @@ func (p *permits) grant(t terms, term int64) (token int64) {
 	if p.fenced {
 		token = p.issue()
 	}
+	if p.used() == 0 {
+		p.held.until = p.now + term // whatever else it holds is over
+	}
 	for _, m := range t.memberPermits {
 		p.held.scores[m] = p.now + term
 	}
@@ -116,10 +119,15 @@ func (p *permits) unqueue(member string) {
 	p.alive.drop(member)
 }
 
-// tidy forgets the dead and hands on what is free, in order.
+// tidy forgets the dead and hands on what is free.
 func (p *permits) tidy() {
 	p.held.drop(p.held.order(-forever, p.now)...)
 	p.forget(p.queue, p.alive)
+	p.advance()
+}
+
+// advance hands on what is free, in order.
+func (p *permits) advance() {
 	for _, m := range p.queue.order(-forever, forever) {
 		t := parseTerms(m)
 		limit, life := p.limit(t), p.alive.scores[m]-p.now
@@ -140,6 +148,9 @@ func (p *permits) tidy() {
 			token := p.grant(t, term)
 			p.unqueue(m)
 			p.tell(t, term, token)
+			if p.fenced {
+				return
+			}
 		}
 	}
 }
@@ -287,7 +298,7 @@ func (p *permits) leave(member string, void int64) []int64 {
 		p.alive.scores[member] = void
 		p.alive.keep(void)
 	}
-	p.tidy()
+	p.advance()
 	return append([]int64{state, p.us}, p.told...)
 }
 
