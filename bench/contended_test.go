@@ -2,39 +2,27 @@ package bench
 
 import (
 	"context"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/leasehold-go/leasehold/bench/internal/harness"
 )
 
-// One key, 64 goroutines of four clients, each holding it for 1 ms: turns beside
-// the same loop on a local sync.Mutex, script calls a turn, how evenly the turns
-// fall, and how long anybody waits. A benchmark's op is a tenth of a second of
-// each.
+// One key, 64 goroutines of four clients, each holding it for 1 ms, beside the
+// same loop on a local sync.Mutex: see harness.Contend. A benchmark's op is a
+// tenth of a second of each.
 func BenchmarkContended(b *testing.B) {
-	const clients, goroutines, hold = 4, 16, time.Millisecond
+	const clients, goroutines = 4, 16
 	srv := harness.Start(b)
-	stats := srv.Client()
-	var local sync.Mutex
-	floor := harness.Contenders{Name: "local", Turn: func(context.Context, int) error {
-		local.Lock()
-		defer local.Unlock()
-		time.Sleep(hold)
-		return nil
-	}}
-	locks := harness.Spread(clients, func(int) func(context.Context) error {
+	turn := harness.Spread(clients, func(int) func(context.Context, func()) error {
 		m := locks(b, srv.Client())
-		return func(ctx context.Context) error {
+		return func(ctx context.Context, hold func()) error {
 			l, err := m.Lock(ctx, "k")
 			if err != nil {
 				return err
 			}
-			time.Sleep(hold)
+			hold()
 			return l.Unlock()
 		}
 	})
-	ours := harness.Contenders{Name: "mutex", Turn: locks}
-	harness.Contend(b, stats, clients*goroutines, floor, ours)
+	harness.Contend(b, srv.Client(), clients*goroutines, harness.Local(), harness.Contenders{Name: "mutex", Turn: turn})
 }

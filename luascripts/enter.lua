@@ -2,12 +2,14 @@
 -- again it answers as the first time, with the same token.
 --
 -- KEYS  holders, queue, alive, limit (or fence, where fenced)
--- ARGV  1 member     2 permits   3 ttl (ms)   4 limit
+-- ARGV  1 member     2 permits, 0 = one, fenced: its grant issues a token from
+--                      fence, and the limit is 1
+--       3 ttl (ms)   4 limit
 --       5 void       server µs from which on this call does nothing, 0 = never
---       6 wait       1 = queue if nothing is free, 0 = answer "busy"
---       7 ticket     place to take in the queue (µs), 0 = behind everybody
---       8 max        most that may wait, 0 = no bound
---       9 fenced     1 = grants issue a token from fence; permits and limit are 1
+--       6 wait       where nothing is free: '' = answer "busy", else queue, with
+--                    "<ticket> <max>": place to take (µs), 0 = behind everybody;
+--                    most that may wait, 0 = no bound
+-- Every word costs the server time, so that there are few.
 --
 -- Reply (integers)
 --   1, now µs, remaining ms, token, 0, 0            granted
@@ -28,7 +30,7 @@ local time = redis.call('TIME')
 local us = time[1] * 1000000 + time[2]
 local now = math.floor(us / 1000)
 local m, ttl, void = ARGV[1], tonumber(ARGV[3]), tonumber(ARGV[5])
-local fenced = ARGV[9] == '1'
+local fenced = ARGV[2] == '0'
 if void > 0 and us >= void then return { 6, us, 0, 0, 0, 0 } end
 
 if fenced then
@@ -62,7 +64,7 @@ local own = string.match(m, '^[^.]+')
 
 -- Reads first, and of every key that is written later: a wrong type ends the
 -- script here.
-local n, limit = tonumber(ARGV[2]), cap(tonumber(ARGV[4]))
+local n, limit = fenced and 1 or tonumber(ARGV[2]), cap(tonumber(ARGV[4]))
 if fenced then redis.call('GET', X) end
 local ends = tonumber(redis.call('ZSCORE', H, m) or 0)
 local queued = redis.call('ZSCORE', Q, m)
@@ -102,10 +104,11 @@ if not queued and used() + n <= limit and not waited_for() then
   purge()
   return { 1, us, ttl, t, 0, 0 }
 end
-if ARGV[6] == '0' then return answer(3) end
+local ticket, max = string.match(ARGV[6], '^(%d+) (%d+)$')
+if not ticket then return answer(3) end
 
 if not queued then
-  local ticket = tonumber(ARGV[7])
+  ticket = tonumber(ticket)
   if ticket == 0 then
     -- Behind the last even if the clock went back.
     local last = redis.call('ZRANGE', Q, -1, -1, 'WITHSCORES')[2]
@@ -130,7 +133,7 @@ for i = 1, #told, 3 do
     return reply
   end
 end
-local max = tonumber(ARGV[8])
+max = tonumber(max)
 if not queued and max > 0 and redis.call('ZCARD', Q) > max then
   redis.call('ZREM', Q, m)
   redis.call('ZREM', A, m)

@@ -2,10 +2,9 @@
 -- to the next in line. Idempotent by member; never touches another's permit.
 --
 -- KEYS  holders, queue, alive, limit (or fence, where fenced)
--- ARGV  1 member   2 permits
+-- ARGV  1 member   2 permits, 0 = one, fenced: grants issue a token from fence
 --       3 void     server ms until which a copy of this member's enter may still
 --                  arrive; 0 = none can. Leaves a tombstone that refuses it.
---       4 fenced   1 = grants issue a token from fence
 --
 -- Reply (integers)
 --   1                 given back, and nobody waits
@@ -22,7 +21,8 @@
 
 local m = ARGV[1]
 local gone
-if ARGV[2] == '1' then
+local fenced = ARGV[2] == '0'
+if fenced or ARGV[2] == '1' then
   gone = redis.call('ZREM', KEYS[1], m)
 else
   local all = { m }
@@ -34,7 +34,6 @@ if gone > 0 and ARGV[3] == '0' and redis.call('EXISTS', KEYS[2]) == 0 then retur
 local time = redis.call('TIME')
 local us = time[1] * 1000000 + time[2]
 local now = math.floor(us / 1000)
-local fenced = ARGV[4] == '1'
 local own = string.match(m, '^[^.]+')
 -- include prelude
 

@@ -57,13 +57,24 @@ type EnterOptions struct {
 	Look       Look // of a flight
 }
 
+// wait is what the script is told of waiting.
+func (o EnterOptions) wait() string {
+	switch {
+	case !o.Wait:
+		return ""
+	case o.Ticket == 0 && o.MaxWaiters == 0:
+		return "0 0"
+	}
+	return strconv.FormatInt(o.Ticket, 10) + " " + strconv.Itoa(o.MaxWaiters)
+}
+
 // Enter prepares the call that takes permits or a place in the queue.
 func (r *Request) Enter(o EnterOptions) *Call {
 	if r.Flight {
 		return r.flightEnter(o)
 	}
 	return newCall(&enterScript, "", 4, r.words[0], r.words[1], r.words[2], r.words[3],
-		&r.member, &r.Permits, &r.ttl, &r.Limit, o.Void, flag(o.Wait), o.Ticket, o.MaxWaiters, flag(r.Fenced))
+		&r.member, &r.permits, &r.ttl, &r.Limit, o.Void, o.wait())
 }
 
 // Leave prepares the call that gives back or leaves the queue. void is the
@@ -73,7 +84,7 @@ func (r *Request) Leave(node string, void int64) *Call {
 		return r.flightLeave(node, void)
 	}
 	return newCall(&leaveScript, node, 4, r.words[0], r.words[1], r.words[2], r.words[3],
-		&r.member, &r.Permits, (void+999)/1000, flag(r.Fenced))
+		&r.member, &r.permits, (void+999)/1000)
 }
 
 // Renew prepares the call that pushes the expiry to ttl from now.

@@ -101,8 +101,9 @@ type Request struct {
 	Limit   int
 	Awaits  uint64 // of a flight: the token of the load that it waits for
 
-	member string
-	ttl    int64 // ms
+	member  string
+	permits int   // as the scripts take it: 0 = one, fenced
+	ttl     int64 // ms
 }
 
 // NewRequest names an attempt of handle, which is 22 characters of base64url;
@@ -118,7 +119,11 @@ func NewRequest(r *Resource, handle string, seq uint64, permits int, ttl time.Du
 	buf = strconv.AppendInt(buf, millis(ttl), 10)
 	buf = append(buf, '.')
 	buf = strconv.AppendInt(buf, int64(limit), 10)
-	return &Request{Resource: r, Seq: seq, Permits: permits, TTL: ttl, Limit: limit, member: string(buf), ttl: millis(ttl)}
+	q := &Request{Resource: r, Seq: seq, Permits: permits, TTL: ttl, Limit: limit, member: string(buf), permits: permits, ttl: millis(ttl)}
+	if r.Fenced {
+		q.permits = 0
+	}
+	return q
 }
 
 // millis rounds up: a lease is never shorter than what was asked for.

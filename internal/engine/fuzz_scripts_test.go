@@ -230,7 +230,7 @@ func FuzzRawArguments(f *testing.F) {
 	member := "hhhhhhhhhhhhhhhhhhhhhh.1.1.1000.1"
 	for _, number := range []string{"1", "0", "-1", "", "abc", "nan", "inf", "-inf", "1e308", "1e-9", "0x10", " 5 ", "9223372036854775808", "99999999999999999999999", "\x00"} {
 		for i := range sources {
-			f.Add(byte(i), byte(i), strings.Join([]string{member, number, number, number, number, "1", number, number, "1"}, "\x01"))
+			f.Add(byte(i), byte(i), strings.Join([]string{member, number, number, number, number, number, number, "1"}, "\x01"))
 		}
 	}
 	for i := range sources {

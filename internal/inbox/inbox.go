@@ -9,6 +9,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net"
+	"runtime"
 	"sync"
 	"time"
 
@@ -19,9 +20,10 @@ const (
 	// linger keeps the subscription for the next waiter.
 	linger = 500 * time.Millisecond
 	// silence is how long a subscription may be quiet before it has to answer a
-	// PING, and how long it has for that: go-redis would never notice a network
-	// that swallows everything.
-	silence = 3 * time.Second
+	// PING, and patience how long it has for that: go-redis would never notice a
+	// network that swallows everything.
+	silence  = 4 * time.Second
+	patience = 2 * time.Second
 	// pace is the shortest time from one subscription that worked to the next.
 	pace = 10 * time.Millisecond
 )
@@ -144,17 +146,17 @@ func (b *Inbox) read(ctx context.Context) (worked bool) {
 	// connecting again by itself, under a lock that Close would wait for.
 	once, ended := context.WithCancel(ctx)
 	ended()
-	quiet := false
+	quiet, wait := false, silence
 	for {
-		got, err := ps.ReceiveTimeout(once, silence)
+		got, err := ps.ReceiveTimeout(once, wait)
 		var netErr net.Error
 		switch {
 		case ctx.Err() != nil:
 			return worked
 		case err == nil:
-			quiet = false
+			quiet, wait = false, silence
 		case errors.As(err, &netErr) && netErr.Timeout() && !quiet:
-			quiet = true
+			quiet, wait = true, patience
 			if ps.Ping(once) != nil {
 				return worked
 			}
@@ -168,6 +170,7 @@ func (b *Inbox) read(ctx context.Context) (worked bool) {
 			b.missed()
 		case *redis.Message:
 			b.message(m.Payload)
+			runtime.Gosched() // whom it told goes first, before the next read
 		}
 	}
 }

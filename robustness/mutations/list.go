@@ -139,7 +139,7 @@ var scripts = []mutation{
 	},
 	{
 		name: "a waiter's old ticket counts", file: "luascripts/enter.lua",
-		old: "local ticket = tonumber(ARGV[7])", new: "local ticket = 0",
+		old: "ticket = tonumber(ticket)", new: "ticket = 0",
 		packages: leases,
 	},
 	{

@@ -10,46 +10,64 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Contenders are a crowd that wants one key: Turn takes it, holds it and gives it
-// back.
+// Contenders are a crowd that wants one key: Turn takes it, calls hold and gives
+// it back.
 type Contenders struct {
 	Name string
-	Turn func(ctx context.Context, goroutine int) error
+	Turn func(ctx context.Context, goroutine int, hold func()) error
 }
 
+// Hold is how long each holds it: what time.Sleep makes of that. Go rounds sleeps
+// up to whole milliseconds again whenever something comes from the network, so
+// that the same Sleep takes longer beside a client than beside a local mutex.
+const Hold = time.Millisecond
+
 // Spread spreads a crowd's goroutines over n clients, each made by open.
-func Spread(n int, open func(client int) func(context.Context) error) func(context.Context, int) error {
-	all := make([]func(context.Context) error, n)
+func Spread(n int, open func(client int) func(ctx context.Context, hold func()) error) func(context.Context, int, func()) error {
+	all := make([]func(context.Context, func()) error, n)
 	for i := range all {
 		all[i] = open(i)
 	}
-	return func(ctx context.Context, i int) error { return all[i%n](ctx) }
+	return func(ctx context.Context, i int, hold func()) error { return all[i%n](ctx, hold) }
+}
+
+// Local is the floor of contention: a mutex of this process.
+func Local() Contenders {
+	var mu sync.Mutex
+	return Contenders{Name: "local", Turn: func(ctx context.Context, _ int, hold func()) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if err := ctx.Err(); err != nil {
+			return err // else each that still waits would have a turn after the end
+		}
+		hold()
+		return nil
+	}}
 }
 
 // Contend lets each crowd of n goroutines contend, in turn and alone, for a tenth
 // of a second for each op, and reports of each: turns a second, the fewest turns
 // of a goroutine to the most, percentiles of the time from the call to the end of
-// the turn, the longest of these to the mean, and script calls a turn.
+// the turn, the longest of these to the mean, script calls a turn, how long it was
+// held, and what was between two holds ("-handover-µs"), both on the average.
 func Contend(b *testing.B, stats *redis.Client, n int, all ...Contenders) {
 	b.Helper()
 	span := time.Duration(b.N) * 100 * time.Millisecond
 	for _, c := range all {
 		before := scripts(b, stats)
-		counts, turns := contend(c, n, span)
+		counts, turns, holds := contend(c, n, span)
 		calls := scripts(b, stats) - before
 		total := Sum(counts)
 		b.ReportMetric(float64(total)/span.Seconds(), c.Name+"-turns/s")
 		b.ReportMetric(float64(slices.Min(counts))/float64(max(1, slices.Max(counts))), c.Name+"-fewest/most")
 		b.ReportMetric(calls/float64(max(1, total)), c.Name+"-calls/turn")
+		held := mean(holds)
+		b.ReportMetric(Micros(held)/1000, c.Name+"-hold-ms")
+		b.ReportMetric(Micros(span/time.Duration(max(1, total))-held), c.Name+"-handover-µs")
 		for _, p := range Percentiles {
 			b.ReportMetric(Micros(Percentile(turns, p.P))/1000, c.Name+"-"+p.Name+"-ms")
 		}
-		var sum time.Duration
-		for _, d := range turns {
-			sum += d
-		}
-		mean := sum / time.Duration(max(1, len(turns)))
-		b.ReportMetric(float64(Percentile(turns, 100))/float64(mean), c.Name+"-longest/mean")
+		b.ReportMetric(float64(Percentile(turns, 100))/float64(mean(turns)), c.Name+"-longest/mean")
 		slices.Sort(counts)
 		for _, p := range Percentiles {
 			b.ReportMetric(float64(counts[min(n-1, int(float64(n)*p.P/100))]), c.Name+"-turns-"+p.Name)
@@ -64,19 +82,32 @@ var Percentiles = []struct {
 	P    float64
 }{{"p0", 0}, {"p10", 10}, {"p25", 25}, {"p50", 50}, {"p75", 75}, {"p90", 90}, {"p99", 99}, {"p100", 100}}
 
-// contend counts each goroutine's turns in span, and how long each took. What
-// span cuts off does not count.
-func contend(c Contenders, n int, span time.Duration) (counts []int, turns []time.Duration) {
+func mean(all []time.Duration) time.Duration {
+	var sum time.Duration
+	for _, d := range all {
+		sum += d
+	}
+	return sum / time.Duration(max(1, len(all)))
+}
+
+// contend counts each goroutine's turns in span, and how long each took and was
+// held. What span cuts off does not count.
+func contend(c Contenders, n int, span time.Duration) (counts []int, turns, holds []time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), span)
 	defer cancel()
 	counts = make([]int, n)
-	each := make([][]time.Duration, n)
+	each, held := make([][]time.Duration, n), make([][]time.Duration, n)
 	var all sync.WaitGroup
 	for i := range n {
 		all.Go(func() {
+			hold := func() {
+				began := time.Now()
+				time.Sleep(Hold)
+				held[i] = append(held[i], time.Since(began))
+			}
 			for ctx.Err() == nil {
 				began := time.Now()
-				if c.Turn(ctx, i) == nil {
+				if c.Turn(ctx, i, hold) == nil && ctx.Err() == nil {
 					counts[i]++
 					each[i] = append(each[i], time.Since(began))
 				}
@@ -84,7 +115,7 @@ func contend(c Contenders, n int, span time.Duration) (counts []int, turns []tim
 		})
 	}
 	all.Wait()
-	return counts, slices.Concat(each...)
+	return counts, slices.Concat(each...), slices.Concat(held...)
 }
 
 // scripts is how many scripts the server has run.

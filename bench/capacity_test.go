@@ -1,0 +1,217 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/bench/internal/harness"
+	"github.com/leasehold-go/leasehold/internal/engine"
+	"github.com/leasehold-go/leasehold/internal/keys"
+)
+
+// saturating is how many goroutines keep a server busy.
+const saturating = 64
+
+// What one primary can do, measured and predicted as harness.Saturate says:
+//
+//   - turns: a lock of an own key is taken and given back, by many goroutines
+//   - renewals: of 10,000 locks held, in pipelines of a thousand, as handles send
+//     them
+//   - hits: a cached value is asked for, through go-redis's own pipelining
+//   - asks: the signs of life of 250 waiters each, or of one, of locks that are
+//     held. A waiter takes part in one each 1.5 s, so that a primary that did
+//     nothing else would carry asks/s × 1.5 s × 250 waiters, or × 1.
+func BenchmarkCapacity(b *testing.B) {
+	b.Run("turns", turnsCapacity)
+	b.Run("renewals", renewalsCapacity)
+	b.Run("hits", hitsCapacity)
+	for _, waiters := range []int{engine.MaxAsk, 1} {
+		b.Run(fmt.Sprintf("waiters=%d", waiters), func(b *testing.B) { asksCapacity(b, waiters) })
+	}
+}
+
+// clients are one that makes each call a round trip of its own, and one that
+// pipelines what goroutines send at the same time.
+func clients(b *testing.B, srv *harness.Server) (plain *redis.Client, auto *redis.AutoPipeliner) {
+	b.Helper()
+	auto, err := srv.Client().AutoPipeline()
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = auto.Close() })
+	return srv.Client(harness.Pool(saturating)), auto
+}
+
+func turnsCapacity(b *testing.B) {
+	srv := harness.StartOwn(b)
+	plain, auto := clients(b, srv)
+	m := locks(b, srv.Client())
+	pair := func(ctx context.Context, i int) error {
+		l, err := m.Lock(ctx, fmt.Sprint("key-", i))
+		if err != nil {
+			return err
+		}
+		return l.Unlock()
+	}
+	harness.Saturate(b, srv.Client(), saturating, harness.Noops(b, plain, 1), harness.Noops(b, auto, 1), harness.Saturation{
+		Crowd: harness.Crowd{Name: "turns", Pair: pair}, Command: "evalsha",
+	})
+}
+
+// A hit is no script: what it is measured beside are GETs of nothing, which have
+// half of a script call's words to be read.
+func hitsCapacity(b *testing.B) {
+	srv := harness.StartOwn(b)
+	plain, auto := clients(b, srv)
+	g := cache[string](b, auto)
+	load := func(context.Context) (string, error) { return "value", nil }
+	hit := func(ctx context.Context, i int) error {
+		_, err := g.Do(ctx, fmt.Sprint("key-", i), load)
+		return err
+	}
+	nothing := func(rdb redis.Cmdable) harness.Saturation {
+		return harness.Saturation{Crowd: harness.Crowd{Name: "GET", Pair: func(ctx context.Context, _ int) error {
+			if err := rdb.Get(ctx, "nothing").Err(); !errors.Is(err, redis.Nil) {
+				return fmt.Errorf("a GET of nothing: %w", err)
+			}
+			return nil
+		}}, Command: "get"}
+	}
+	harness.Saturate(b, srv.Client(), saturating, nothing(plain), nothing(auto), harness.Saturation{
+		Crowd: harness.Crowd{Name: "hits", Pair: hit}, Command: "get",
+	})
+}
+
+// The library's own engine sends the renewals: a handle would send them only when
+// they are due.
+func renewalsCapacity(b *testing.B) {
+	const senders, batch = 10, 1000
+	ctx := context.Background()
+	srv := harness.StartOwn(b)
+	rdb := srv.Client()
+	eng, err := engine.New(rdb)
+	if err != nil {
+		b.Fatal(err)
+	}
+	held := make([][]*engine.Request, senders)
+	for i := range held {
+		held[i] = make([]*engine.Request, batch)
+		for j := range held[i] {
+			held[i][j] = request(b, fmt.Sprintf("key-%d-%d", i, j), 1)
+		}
+		enter(b, eng, held[i], engine.Granted)
+	}
+	renew := func(ctx context.Context, i int) error {
+		return each(ctx, eng, held[i], func(r *engine.Request) *engine.Call { return r.Renew("", r.TTL) },
+			func(_ *engine.Request, v []int64) error {
+				if remaining, err := engine.ParseRenew(v); err != nil || remaining <= 0 {
+					return fmt.Errorf("a lease was not renewed: %v", v)
+				}
+				return nil
+			})
+	}
+	if err := renew(ctx, 0); err != nil { // the script loaded
+		b.Fatal(err)
+	}
+	harness.Saturate(b, srv.Client(), senders, harness.Noops(b, rdb, 1), harness.Noops(b, rdb, batch), harness.Saturation{
+		Crowd: harness.Crowd{Name: "renewals", Pair: renew}, Units: batch, Command: "evalsha",
+	})
+}
+
+// As many keys as senders, each held, and with the waiters of one handle.
+func asksCapacity(b *testing.B, waiters int) {
+	const senders, batch = 10, 10 // asks of ten keys in a pipeline
+	ctx := context.Background()
+	srv := harness.StartOwn(b)
+	rdb := srv.Client()
+	eng, err := engine.New(rdb)
+	if err != nil {
+		b.Fatal(err)
+	}
+	queues := make([][][]*engine.Request, senders)
+	for i := range queues {
+		queues[i] = make([][]*engine.Request, batch)
+		for j := range queues[i] {
+			key := fmt.Sprintf("key-%d-%d", i, j)
+			enter(b, eng, []*engine.Request{request(b, key, 0)}, engine.Granted)
+			for k := range waiters {
+				queues[i][j] = append(queues[i][j], request(b, key, k+1))
+			}
+			enter(b, eng, queues[i][j], engine.Queued)
+		}
+	}
+	ask := func(ctx context.Context, i int) error {
+		first := make([]*engine.Request, batch)
+		for j := range first {
+			first[j] = queues[i][j][0]
+		}
+		next := 0
+		return each(ctx, eng, first, func(r *engine.Request) *engine.Call {
+			next++
+			return r.Ask("", queues[i][next-1])
+		}, func(_ *engine.Request, v []int64) error {
+			if len(v) < 5 || v[4] != int64(waiters) {
+				return fmt.Errorf("an ask of %d waiters: %v", waiters, v[:min(len(v), 8)])
+			}
+			return nil
+		})
+	}
+	if err := ask(ctx, 0); err != nil { // the script loaded
+		b.Fatal(err)
+	}
+	rate, predicted := harness.Saturate(b, srv.Client(), senders, harness.Noops(b, rdb, 1), harness.Noops(b, rdb, batch), harness.Saturation{
+		Crowd: harness.Crowd{Name: "asks", Pair: ask}, Units: batch, Command: "evalsha",
+	})
+	each := engine.AskEvery.Seconds() * float64(waiters)
+	b.ReportMetric(rate*each, "waiters")
+	b.ReportMetric(predicted*each, "waiters-predicted")
+}
+
+// request is an attempt to lock key for longer than any run, of a handle.
+func request(b testing.TB, key string, seq int) *engine.Request {
+	b.Helper()
+	named, err := keys.Family{Kind: keys.Mutex, Name: "bench"}.Resource(key)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return engine.NewRequest(engine.NewResource(named, true), "handle0000000000000000", uint64(seq)+1, 1, time.Hour, 1)
+}
+
+// enter has all locked, or queued.
+func enter(b testing.TB, eng *engine.Engine, all []*engine.Request, want engine.Code) {
+	b.Helper()
+	err := each(context.Background(), eng, all, func(r *engine.Request) *engine.Call {
+		return r.Enter(engine.EnterOptions{Wait: true})
+	}, func(r *engine.Request, v []int64) error {
+		if reply, err := r.ParseEnter(&engine.Call{}, v); err != nil || reply.Code != want {
+			return fmt.Errorf("an enter was answered %v; want %d", v, want)
+		}
+		return nil
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+// each sends a call for each request in one pipeline and has the answers checked.
+func each(ctx context.Context, eng *engine.Engine, all []*engine.Request, call func(*engine.Request) *engine.Call, check func(*engine.Request, []int64) error) (failed error) {
+	calls := make([]*engine.Call, len(all))
+	for i, r := range all {
+		calls[i] = call(r)
+		calls[i].Done = func(v []int64, err error) {
+			if err == nil {
+				err = check(r, v)
+			}
+			if err != nil {
+				failed = err
+			}
+		}
+	}
+	eng.Send(ctx, calls)
+	return failed
+}

@@ -1,0 +1,47 @@
+package bench
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/bench/internal/harness"
+)
+
+// A hit where go-redis caches on the client's side, beside a bare GET and decode
+// of the same value by such a client, and a hit by a client that does not cache.
+// The GETs that the caching client sends for a hit are counted on the server.
+func BenchmarkHitClientSide(b *testing.B) {
+	ctx := context.Background()
+	srv := harness.StartOwn(b)
+	stats := srv.Client()
+	caching := srv.Client(func(o *redis.Options) {
+		o.Protocol = 3
+		o.ClientSideCacheConfig = &redis.ClientSideCacheConfig{MaxEntries: 1000}
+	})
+	v := user{ID: 7, Name: "Ada Lovelace", Email: "ada@example.org", Roles: []string{"admin", "ops"}, Notes: strings.Repeat("n", 20)}
+	load := func(context.Context) (user, error) { return v, nil }
+	near, far := cache[user](b, caching), cache[user](b, srv.Client())
+	var hits, gets, fars float64
+	hit := func() error { hits++; _, err := near.Do(ctx, "k", load); return err }
+	for range 3 { // loaded, and then cached
+		if err := hit(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	bare := bareHit(b, caching, v)
+	if err := bare(); err != nil { // cached, too
+		b.Fatal(err)
+	}
+	_, before := harness.ServerMicros(b, stats, "get")
+	hits = 0
+	harness.Interleave(b,
+		harness.Runner{Name: "floor", Pair: bare},
+		harness.Runner{Name: "hit", Pair: hit},
+		harness.Runner{Name: "GET-hit", Pair: func() error { fars++; _, err := far.Do(ctx, "k", load); return err }},
+	)
+	_, gets = harness.ServerMicros(b, stats, "get")
+	b.ReportMetric((gets-before-fars)/hits, "GETs/hit")
+}

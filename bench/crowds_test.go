@@ -1,0 +1,204 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/bench/internal/harness"
+	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/mutex"
+)
+
+// A lock is handed over where 1 to 10,000 wait for it, of sixteen handles in this
+// process: "pair-µs" is from the call of Unlock to the return of the next owner's
+// Lock, "server-µs" the server's time of a call of the pair, which is the leave
+// that hands over and the enter of the one who waits again. "server-B" is what
+// the server keeps of a waiter, "Go-B" what its handle and its call keep on the
+// heap.
+func BenchmarkGrowWaiters(b *testing.B) {
+	grows(b, "waiters", []int{1, 10, 100, 1000, 10_000}, func(b *testing.B, n int) {
+		base, _, _ := waiters(b, 1)
+		grown, server, heap := waiters(b, n)
+		growth(b, base, grown)
+		if n >= 1000 { // of fewer, what else there is outweighs them
+			b.ReportMetric(server, "server-B")
+			b.ReportMetric(heap, "Go-B")
+		}
+	})
+}
+
+// crowd is a lock, its holder and those who wait for it.
+type crowd struct {
+	b       *testing.B
+	stats   *redis.Client
+	handles []*mutex.Mutex
+	size    int
+	granted chan turn
+	now     turn
+}
+
+// turn is a lock that waiter number who has had since at.
+type turn struct {
+	lock *mutex.Lock
+	who  int
+	at   time.Time
+}
+
+func waiters(b *testing.B, n int) (_ side, server, heap float64) {
+	b.Helper()
+	srv := harness.StartOwn(b)
+	c := &crowd{b: b, stats: srv.Client(), size: n, granted: make(chan turn, n+1)}
+	rdb := srv.Client(harness.Pool(filling))
+	dial(b, rdb)
+	for range 16 {
+		c.handles = append(c.handles, locks(b, rdb))
+	}
+	c.wait(0)
+	c.now = <-c.granted
+	// The first of each handle has it subscribe: that is the handle's, not theirs.
+	first := min(n, len(c.handles))
+	for i := range first {
+		c.wait(i + 1)
+	}
+	c.queued(first)
+	time.Sleep(100 * time.Millisecond)
+	heap = harness.Heap()
+	for i := first; i < n; i++ {
+		c.wait(i + 1)
+	}
+	c.queued(n)
+	heap = harness.Heap() - heap
+	server = harness.KeyMemory(b, c.stats, part(b, keys.Mutex, "k", "queue"), part(b, keys.Mutex, "k", "alive"))
+	return side{c.stats, c.handOver}, server / float64(n), heap / float64(max(1, n-first))
+}
+
+// wait lets waiter who queue, of the handle that its number says: neighbours in
+// the queue are mostly of different ones, so that a message tells of the grant.
+func (c *crowd) wait(who int) {
+	m := c.handles[who%len(c.handles)]
+	go func() {
+		l, err := m.Lock(context.Background(), "k")
+		if err == nil { // else the handle was closed
+			c.granted <- turn{l, who, time.Now()}
+		}
+	}()
+}
+
+func (c *crowd) queued(n int) { waiting(c.b, c.stats, keys.Mutex, "k", n) }
+
+// handOver ends one turn and times the beginning of the next.
+func (c *crowd) handOver() time.Duration {
+	last := c.now
+	began := time.Now()
+	if err := last.lock.Unlock(); err != nil {
+		c.b.Fatal(err)
+	}
+	c.now = <-c.granted
+	took := c.now.at.Sub(began)
+	c.wait(last.who)
+	c.queued(c.size)
+	return took
+}
+
+// 1 to 100 handles share a client; each holds a lock, and one call of each waits
+// for a neighbour's. What is timed is a lock of a free key, taken and given back
+// by one handle after the other. "server-B" and "Go-B" are a handle's, with its
+// lock, its waiter and its subscription, "goroutines" those beside the call that
+// waits.
+func BenchmarkGrowHandles(b *testing.B) {
+	grows(b, "handles", []int{1, 10, 100}, func(b *testing.B, n int) {
+		base := openHandles(b, 1)
+		grown := openHandles(b, n)
+		growth(b, base.side, grown.side)
+		b.ReportMetric(grown.goroutines, "goroutines")
+		if n > 1 {
+			b.ReportMetric(grown.server, "server-B")
+			b.ReportMetric(grown.heap, "Go-B")
+		}
+	})
+}
+
+type opened struct {
+	side
+	server, heap, goroutines float64 // of a handle
+}
+
+func openHandles(b *testing.B, n int) opened {
+	b.Helper()
+	ctx := context.Background()
+	srv := harness.StartOwn(b)
+	stats, rdb := srv.Client(), srv.Client(harness.Pool(filling))
+	dial(b, rdb)
+	warm := locks(b, rdb) // the scripts loaded
+	if l, err := warm.Lock(ctx, "warm"); err != nil || l.Unlock() != nil {
+		b.Fatal("the first lock failed: ", err)
+	}
+	closed(b, warm)
+	server, heap, goroutines := harness.ServerMemory(b, stats), harness.Heap(), runtime.NumGoroutine()
+	all := make([]*mutex.Mutex, n)
+	own := func(i int) string { return fmt.Sprint("own-", i%n) }
+	for i := range all {
+		all[i] = locks(b, rdb)
+		if _, err := all[i].Lock(ctx, own(i)); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for i, m := range all {
+		// Ends with the handle, with the lock or without.
+		go func() { _, _ = m.Lock(ctx, own(i+1)) }()
+	}
+	for i := range all {
+		waiting(b, stats, keys.Mutex, own(i), 1)
+	}
+	time.Sleep(100 * time.Millisecond) // subscribed
+	o := opened{
+		server:     (harness.ServerMemory(b, stats) - server) / float64(n),
+		heap:       (harness.Heap() - heap) / float64(n),
+		goroutines: float64(runtime.NumGoroutine()-goroutines)/float64(n) - 1,
+	}
+	next := 0
+	o.side = side{stats, func() time.Duration {
+		m := all[next%n]
+		next++
+		began := time.Now()
+		l, err := m.Lock(ctx, "pair")
+		if err == nil {
+			err = l.Unlock()
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+		return time.Since(began)
+	}}
+	return o
+}
+
+// dial has the client make all of its connections, whose buffers would else
+// count as somebody's memory: those for single calls, and those for pipelines,
+// which it keeps apart and whose buffers are larger.
+func dial(b *testing.B, rdb *redis.Client) {
+	b.Helper()
+	ctx := context.Background()
+	all := make([]*redis.Conn, rdb.Options().PoolSize)
+	for i := range all {
+		all[i] = rdb.Conn()
+		if err := all[i].Ping(ctx).Err(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for _, conn := range all { // back to the pool
+		_ = conn.Close()
+	}
+	fill(b, 20*filling, func(int) error {
+		_, err := rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+			pipe.Ping(ctx)
+			return pipe.Ping(ctx).Err()
+		})
+		return err
+	})
+}

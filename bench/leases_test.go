@@ -1,0 +1,186 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/bench/internal/harness"
+	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/mutex"
+	"github.com/leasehold-go/leasehold/semaphore"
+)
+
+// trips counts what a client sends: round trips, and the scripts in them.
+type trips struct{ trips, scripts atomic.Int64 }
+
+func (c *trips) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
+}
+
+func (c *trips) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		c.count(cmd)
+		return err
+	}
+}
+
+func (c *trips) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		c.count(cmds...)
+		return err
+	}
+}
+
+func (c *trips) count(cmds ...redis.Cmder) {
+	c.trips.Add(1)
+	for _, cmd := range cmds {
+		if strings.HasPrefix(cmd.Name(), "eval") {
+			c.scripts.Add(1)
+		}
+	}
+}
+
+// filling is how many goroutines take what is held at once.
+const filling = 64
+
+// fill calls take for 0 to n-1, by many goroutines.
+func fill(b testing.TB, n int, take func(i int) error) {
+	b.Helper()
+	var next atomic.Int64
+	failed := make(chan error, filling)
+	var all sync.WaitGroup
+	for range filling {
+		all.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				if err := take(i); err != nil {
+					failed <- err
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	select {
+	case err := <-failed:
+		b.Fatal(err)
+	default:
+	}
+}
+
+// What 10,000 leases cost that one handle holds at the default TTL: goroutines,
+// round trips and CPU over the time in which each is renewed once, and memory
+// here. Each has a key of its own ("B/lease") or all are of one key
+// ("shared-B/lease"); what the server keeps of a permit is that of one key, too.
+func BenchmarkHeldLeases(b *testing.B) {
+	const n = 10_000
+	harness.Once(b, func() {
+		memory(b, n)
+		renewals(b, n)
+	})
+}
+
+// memory is that of n permits of one key.
+func memory(b *testing.B, n int) {
+	srv := harness.StartOwn(b)
+	s, err := semaphore.New(srv.Client(harness.Pool(filling)), semaphore.Config{Name: "bench", Limit: n})
+	if err != nil {
+		b.Fatal(err)
+	}
+	held := make([]*semaphore.Lease, n)
+	fill(b, n, func(i int) (err error) { // everything dialled and grown that a handle needs
+		held[i], err = s.TryAcquire(context.Background(), "k")
+		return err
+	})
+	fill(b, n, func(i int) error { return held[i].Release() })
+	clear(held)
+	before := harness.Heap()
+	fill(b, n, func(i int) (err error) {
+		held[i], err = s.TryAcquire(context.Background(), "k")
+		return err
+	})
+	b.ReportMetric((harness.Heap()-before)/float64(n), "shared-B/lease")
+	b.ReportMetric(harness.KeyMemory(b, srv.Client(), part(b, keys.Semaphore, "k", "holders"))/float64(n), "server-B/permit")
+	fill(b, n, func(i int) error { return held[i].Release() })
+	closed(b, s)
+}
+
+// renewals are those of n locks.
+func renewals(b *testing.B, n int) {
+	ctx := context.Background()
+	srv := harness.StartOwn(b)
+	rdb := srv.Client(harness.Pool(filling))
+	counts := &trips{}
+	rdb.AddHook(counts)
+	m := locks(b, rdb)
+	warmRenewals(b, rdb)
+	named, held := make([]string, n), make([]*mutex.Lock, n)
+	for i := range named {
+		named[i] = fmt.Sprint("key-", i)
+	}
+	// Connections and their buffers, and the maps of a handle.
+	fill(b, filling, func(i int) (err error) { held[i], err = m.Lock(ctx, named[i]); return err })
+	fill(b, filling, func(i int) error { return held[i].Unlock() })
+	clear(held)
+	time.Sleep(time.Second) // the handle's goroutine, too, has ended
+
+	heap, goroutines := harness.Heap(), runtime.NumGoroutine()
+	fill(b, n, func(i int) (err error) { held[i], err = m.Lock(ctx, named[i]); return err })
+	b.ReportMetric((harness.Heap()-heap)/float64(n), "B/lease")
+
+	began, cpu := time.Now(), harness.CPU(b)
+	sent, renewed := counts.trips.Load(), counts.scripts.Load()
+	most := 0
+	for counts.scripts.Load()-renewed < int64(n) {
+		if time.Since(began) > mutexTTL {
+			b.Fatalf("%d of %d leases were renewed", counts.scripts.Load()-renewed, n)
+		}
+		time.Sleep(50 * time.Millisecond)
+		most = max(most, runtime.NumGoroutine())
+	}
+	took := time.Since(began)
+	b.ReportMetric(100*(harness.CPU(b)-cpu).Seconds()/took.Seconds(), "cpu-%")
+	b.ReportMetric(float64(counts.scripts.Load()-renewed)/float64(counts.trips.Load()-sent), "renewals/trip")
+	b.ReportMetric(float64(most-goroutines), "goroutines")
+	b.ReportMetric(took.Seconds(), "period-s")
+	fill(b, n, func(i int) error { return held[i].Unlock() })
+}
+
+// mutexTTL is the default.
+const mutexTTL = 30 * time.Second
+
+// warmRenewals lets the server know the script of renewals.
+func warmRenewals(b *testing.B, rdb *redis.Client) {
+	b.Helper()
+	m, err := mutex.New(rdb, mutex.Config{Name: "warm", TTL: 100 * time.Millisecond})
+	if err != nil {
+		b.Fatal(err)
+	}
+	l, err := m.Lock(context.Background(), "k")
+	if err != nil {
+		b.Fatal(err)
+	}
+	time.Sleep(200 * time.Millisecond)
+	if err := l.Unlock(); err != nil {
+		b.Fatal(err)
+	}
+	closed(b, m)
+}
+
+// closed closes a handle now.
+func closed(b testing.TB, handle interface{ Close(context.Context) error }) {
+	b.Helper()
+	if err := handle.Close(context.Background()); err != nil {
+		b.Fatal(err)
+	}
+}

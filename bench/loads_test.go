@@ -1,0 +1,147 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/bench/internal/harness"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/singleflight"
+)
+
+// loadLease is the lease of a load: short, so that many fit into a run, and long
+// enough that a busy machine's pauses are not what is measured.
+const loadLease = 150 * time.Millisecond
+
+func init() { redistest.RegisterChild("bench-loader", loaderChild) }
+
+// loaderChild is a process of four callers. It prints when each load begins, and
+// "done" when all callers have the value.
+func loaderChild(args []string) int {
+	g, err := singleflight.New(harness.Dial(args[0]), singleflight.Config[string]{Name: "bench", TTL: time.Hour, LeaseTTL: loadLease})
+	harness.Must(err)
+	fmt.Println("ready")
+	return harness.Serve(func(words []string) {
+		takes, err := strconv.Atoi(words[1])
+		harness.Must(err)
+		load := func(context.Context) (string, error) {
+			fmt.Println("load", harness.Now())
+			time.Sleep(time.Duration(takes) * time.Millisecond)
+			return "value", nil
+		}
+		var all sync.WaitGroup
+		for range 4 {
+			all.Go(func() {
+				v, err := g.Do(context.Background(), words[0], load)
+				if err == nil && v != "value" {
+					err = fmt.Errorf("got %q", v)
+				}
+				harness.Must(err)
+			})
+		}
+		all.Wait()
+		fmt.Println("done")
+	})
+}
+
+// begun reads what a child prints until its callers are done: when its loads
+// began.
+func begun(b testing.TB, c *redistest.Child) (loads []int64) {
+	b.Helper()
+	for {
+		line, err := c.Line()
+		if err != nil {
+			b.Fatal(err)
+		}
+		if line == "done" {
+			return loads
+		}
+		loads = append(loads, numbers(b, line[len("load"):])...)
+	}
+}
+
+// Four processes of four callers want a value whose load takes three times as
+// long as the lease of the right to load: loads for each value.
+func BenchmarkLongLoad(b *testing.B) {
+	srv := harness.Start(b)
+	all := harness.Children(b, 4, "bench-loader", srv.URL())
+	loads, values := 0, 0
+	for b.Loop() {
+		ask := fmt.Sprint("long-", harness.Now(), " ", 3*loadLease.Milliseconds())
+		for _, c := range all {
+			c.Send(ask)
+		}
+		for _, c := range all {
+			loads += len(begun(b, c))
+		}
+		values++
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(float64(loads)/float64(values), "loads")
+	b.ReportMetric(3*harness.Micros(loadLease)/1000, "load-ms")
+	b.ReportMetric(harness.Micros(loadLease)/1000, "lease-ms")
+}
+
+// The process that loads is killed in its load, while two others wait: loads for
+// each value, the one that was killed included, of these those that came after
+// it, and the time from the kill to the beginning of the first of them, median
+// and worst, beside the lease.
+func BenchmarkKilledLoader(b *testing.B) {
+	srv := harness.Start(b)
+	waiters := harness.Children(b, 2, "bench-loader", srv.URL())
+	state, err := singleflight.New(srv.Client(), singleflight.Config[string]{Name: "bench", TTL: time.Hour})
+	if err != nil {
+		b.Fatal(err)
+	}
+	successors, values := 0, 0
+	var took []time.Duration
+	for b.Loop() {
+		key := fmt.Sprint("killed-", harness.Now())
+		loader := harness.Children(b, 1, "bench-loader", srv.URL())[0]
+		loader.Send(key + " 60000")
+		loader.Expect("load")
+		for _, c := range waiters {
+			c.Send(key + " 10")
+		}
+		queued(b, state, key, len(waiters))
+		killed := harness.Now() // by the time that Kill returns the process has been dead for a while
+		loader.Kill()
+		var loads []int64
+		for _, c := range waiters {
+			loads = append(loads, begun(b, c)...)
+		}
+		if len(loads) == 0 {
+			b.Fatal("nobody has taken over")
+		}
+		took = append(took, time.Duration(slices.Min(loads)-killed))
+		successors += len(loads)
+		values++
+	}
+	closed(b, state)
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(float64(successors)/float64(values)+1, "loads")
+	b.ReportMetric(float64(successors)/float64(values), "successors")
+	b.ReportMetric(harness.Micros(harness.Percentile(took, 50))/1000, "takeover-ms")
+	b.ReportMetric(harness.Micros(harness.Percentile(took, 100))/1000, "takeover-worst-ms")
+	b.ReportMetric(harness.Micros(loadLease)/1000, "lease-ms")
+}
+
+// queued returns when n processes wait for the load of key.
+func queued(b testing.TB, g *singleflight.Group[string], key string, n int) {
+	b.Helper()
+	for began := time.Now(); ; time.Sleep(time.Millisecond) {
+		switch s, err := g.Inspect(context.Background(), key); {
+		case err != nil:
+			b.Fatal(err)
+		case s.Waiting == n:
+			return
+		case time.Since(began) > 10*time.Second:
+			b.Fatalf("%d processes wait for a load; want %d", s.Waiting, n)
+		}
+	}
+}

@@ -1,0 +1,13 @@
+// Package peers measures other libraries beside leasehold, in the manner of
+// package bench: one server, the same pools, competitors that take turns, and
+// figures that mean something as ratios within one line.
+//
+//	go test -run '^$' -bench 'Lone|Hit' -count 5 .
+//	go test -run '^$' -bench 'Many|Contended|Stampede' -benchtime 20x -count 5 .
+//	go test -run '^$' -bench 'Idle|LongLoad' -benchtime 1x -count 5 .
+//
+// Each library is used as its documentation recommends; locks_test.go and
+// caches_test.go say with which options. It is a module of its own, so that
+// nobody who uses leasehold depends on its peers. It needs a real server: see
+// scripts/servers.sh.
+package peers

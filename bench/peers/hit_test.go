@@ -1,0 +1,74 @@
+package peers
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/vmihailenco/msgpack/v5"
+
+	"github.com/leasehold-go/leasehold/bench/internal/harness"
+)
+
+// A cached value, beside a bare GET and decode of the same. All use one client.
+func BenchmarkHit(b *testing.B) {
+	for _, size := range []struct {
+		name  string
+		notes int
+	}{{"100B", 20}, {"4kB", 4000}, {"100kB", 100_000}} {
+		b.Run(size.name, func(b *testing.B) {
+			rdb := harness.Start(b).Client()
+			v := ada(size.notes)
+			harness.Interleave(b,
+				harness.Runner{Name: "floor", Pair: bareHit(b, rdb, v)},
+				harness.Runner{Name: "hit", Pair: hit(b, rdb, v, "leasehold")},
+				harness.Runner{Name: "gorediscache", Pair: hit(b, rdb, v, "gorediscache")},
+				harness.Runner{Name: "rockscache", Pair: hit(b, rdb, v, "rockscache")},
+			)
+		})
+	}
+}
+
+// hit asks for v, which is cached when hit returns.
+func hit(b *testing.B, rdb *redis.Client, v user, who string) func() error {
+	b.Helper()
+	get, stop, err := caches[who](rdb, 0)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(stop)
+	key := who + "-hit"
+	if _, err := get(key, func() (user, error) { return v, nil }); err != nil {
+		b.Fatalf("%s: %v", who, err)
+	}
+	missed := func() (user, error) { return user{}, errors.New("a miss") }
+	return func() error {
+		u, err := get(key, missed)
+		if err == nil && len(u.Notes) != len(v.Notes) {
+			return errors.New("another value")
+		}
+		return err
+	}
+}
+
+// bareHit is a GET and decode of v.
+func bareHit(b *testing.B, rdb *redis.Client, v user) func() error {
+	b.Helper()
+	ctx := context.Background()
+	packed, err := msgpack.Marshal(v)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := rdb.Set(ctx, "bare", packed, 0).Err(); err != nil {
+		b.Fatal(err)
+	}
+	return func() error {
+		data, err := rdb.Get(ctx, "bare").Bytes()
+		if err != nil {
+			return err
+		}
+		var u user
+		return msgpack.Unmarshal(data, &u)
+	}
+}

@@ -1,0 +1,130 @@
+package peers
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/bench/internal/harness"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+)
+
+// A thousand goroutines of four clients wait for one key that a fifth client
+// holds: what does their waiting cost the server? "<who>-commands/s" is what the
+// clients send, "<who>-server-commands/s" what the server runs, those that
+// scripts call included. Both have the holder's renewals in them, and what the
+// clients send to see whether the server is there. redislock polls each 100 ms,
+// as in its documentation's example.
+func BenchmarkIdleWaiters(b *testing.B) {
+	const (
+		clients, waiters = 4, 1000
+		settle           = time.Second     // all have dialled and made their first try
+		span             = 3 * time.Second // twice leasehold's sign of life
+	)
+	// sends is what a client of that library sends. The other commands that the
+	// server runs meanwhile are called by the library's scripts, which call none
+	// of these; or they open connections. (leasehold's handles also ask for the
+	// time, when they begin to wait; here only its scripts do.)
+	all := []struct {
+		name  string
+		open  opener
+		sends []string
+	}{
+		{"mutex", openMutex, []string{"evalsha", "eval", "ping", "subscribe", "unsubscribe"}},
+		{"redislock", openRedislock(100 * time.Millisecond), []string{"evalsha", "eval"}},
+		{"redsync", openRedsync, []string{"evalsha", "eval", "set"}},
+		{"rueidislock", openRueidislock, []string{"evalsha", "eval", "ping"}},
+	}
+	turns := make([][]turn, len(all)) // of each library, by client; the last one's holds
+	stats := make([]*redis.Client, len(all))
+	for i, l := range all {
+		srv := harness.StartOwn(b) // one each: a client that has nothing to do may ping all the same
+		stats[i] = srv.Client()
+		for range clients + 1 {
+			turns[i] = append(turns[i], l.open(b, srv, srv.Client(harness.Pool(waiters/clients))))
+		}
+	}
+
+	// What is counted is the waiting alone: not the first tries, nor the end.
+	sent, run := make([]float64, len(all)), make([]float64, len(all))
+	var seconds float64
+	for b.Loop() {
+		for i, l := range all {
+			q := wait(b, l.name+"-idle", turns[i][clients], turns[i][:clients], waiters)
+			time.Sleep(settle)
+			before := redistest.Commandstats(b, stats[i])
+			time.Sleep(span)
+			after := redistest.Commandstats(b, stats[i])
+			q.end()
+			for command, n := range after {
+				if command != "info" { // the reading
+					run[i] += float64(n - before[command])
+				}
+			}
+			for _, command := range l.sends {
+				sent[i] += float64(after[command] - before[command])
+			}
+		}
+		seconds += span.Seconds()
+	}
+	b.ReportMetric(0, "ns/op")
+	for i, l := range all {
+		b.ReportMetric(sent[i]/seconds, l.name+"-commands/s")
+		b.ReportMetric(run[i]/seconds, l.name+"-server-commands/s")
+	}
+}
+
+// queue is a crowd of waiters, and the one whom they wait for.
+type queue struct {
+	b       testing.TB
+	who     string
+	cancel  context.CancelFunc
+	release chan struct{}
+	waiters sync.WaitGroup
+	holder  chan error
+	granted atomic.Int64
+}
+
+// wait lets n goroutines, spread over all, wait for key, which holder has taken.
+func wait(b testing.TB, key string, holder turn, all []turn, n int) *queue {
+	b.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	q := &queue{b: b, who: key, cancel: cancel, release: make(chan struct{}), holder: make(chan error, 1)}
+	held := make(chan struct{})
+	go func() {
+		q.holder <- holder(ctx, key, func() { close(held); <-q.release })
+	}()
+	select {
+	case <-held:
+	case err := <-q.holder:
+		cancel()
+		b.Fatalf("%s: hold: %v", key, err)
+	}
+	for i := range n {
+		q.waiters.Go(func() {
+			if all[i%len(all)](ctx, key, nil) == nil {
+				q.granted.Add(1)
+			}
+		})
+	}
+	return q
+}
+
+// end lets the waiters go, and then the holder. Nobody may have got the key
+// meanwhile: it would not have been a wait.
+func (q *queue) end() {
+	q.b.Helper()
+	q.cancel()
+	q.waiters.Wait()
+	close(q.release)
+	if err := <-q.holder; err != nil {
+		q.b.Fatalf("%s: give back: %v", q.who, err)
+	}
+	if n := q.granted.Load(); n > 0 {
+		q.b.Fatalf("%s: %d of those who waited got what another held", q.who, n)
+	}
+}

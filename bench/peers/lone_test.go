@@ -1,0 +1,33 @@
+package peers
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/bench/internal/harness"
+)
+
+// A lone caller locks and unlocks a free key, beside two bare calls of a script
+// that does nothing. All but rueidislock use the same client.
+func BenchmarkLonePair(b *testing.B) {
+	srv := harness.Start(b)
+	rdb := srv.Client()
+	ctx := context.Background()
+	noop := harness.NoopPair(b, rdb)
+	all := []harness.Runner{{Name: "floor", Pair: func() error { return noop(ctx) }}}
+	for _, l := range []struct {
+		name string
+		open opener
+	}{
+		{"mutex", openMutex},
+		{"redislock", openRedislock(100 * time.Millisecond)},
+		{"redsync", openRedsync},
+		{"rueidislock", openRueidislock},
+	} {
+		take := l.open(b, srv, rdb)
+		key := l.name + "-lone" // they would take each other's key
+		all = append(all, harness.Runner{Name: l.name, Pair: func() error { return take(ctx, key, nil) }})
+	}
+	harness.Interleave(b, all...)
+}
