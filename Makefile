@@ -5,6 +5,10 @@ GO ?= go
 # More flags for make test, such as GOTESTFLAGS='-v -run TestName'.
 GOTESTFLAGS ?=
 
+# How often make bench measures, and how long: BENCHFLAGS='-count=1 -benchtime 5x'
+# shows in a few minutes whether all of it works.
+BENCHFLAGS ?= -count=5
+
 # --all: fail where one of the server versions can't be had.
 SERVERSFLAGS ?=
 
@@ -24,12 +28,13 @@ lint:
 	@files=$$($(GO) tool gofumpt -l .) && test -z "$$files" || \
 		{ echo "to be formatted with gofumpt:"; echo "$$files"; exit 1; }
 	$(GO) mod tidy -diff
-	for m in examples/hotkey/browsertest robustness; do $(GO) -C $$m vet ./... && $(GO) -C $$m mod tidy -diff || exit; done
-	$(GO) -C robustness/peers vet ./... # not tidied: a test dependency of redsync's can't be had everywhere
+	for m in examples/hotkey/browsertest robustness bench/report; do $(GO) -C $$m vet ./... && $(GO) -C $$m mod tidy -diff || exit; done
+	for m in robustness/peers bench/peers; do $(GO) -C $$m vet ./... || exit; done # not tidied: a test dependency of redsync's can't be had everywhere
 	for f in scripts/*.sh .ci/run; do bash -n $$f || exit; done
 
+# All benchmarks, and docs/benchmarks.md made of them: the better part of an hour.
 bench: servers
-	LEASEHOLD_REQUIRE_SERVERS=1 $(GO) test -run '^$$' -bench . ./bench/...
+	GO='$(GO)' scripts/bench.sh $(BENCHFLAGS)
 
 # Unpacks the servers that the tests run on into .servers; nothing is installed.
 servers:

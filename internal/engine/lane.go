@@ -25,7 +25,7 @@ type lane struct {
 const (
 	// width is how many round trips of a lane may be under way before calls wait
 	// for each other.
-	width = 3
+	width = 4
 	// stuck is how long a call waits for others' round trips: then it is sent
 	// though none has ended. One that hangs must not hold up the rest.
 	stuck = 20 * time.Millisecond
