@@ -17,6 +17,7 @@
 -- PEXPIREAT is the first write: it is allowed where memory has run out, and the checks
 -- of the memory limit end with a script's first write.
 
+-- include constants
 local time = redis.call('TIME')
 local us = time[1] * 1000000 + time[2]
 local now = math.floor(us / 1000)

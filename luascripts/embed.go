@@ -7,6 +7,9 @@ import (
 	"strings"
 )
 
+//go:embed constants.lua
+var constants string
+
 //go:embed prelude.lua
 var prelude string
 
@@ -45,7 +48,7 @@ var guardSet string
 // withPrelude puts the shared verbs where the script asks for them: behind its
 // fast path, which so does without the cost of making their closures.
 func withPrelude(script string) string {
-	return strings.Replace(script, "-- include prelude\n", prelude, 1)
+	return strings.NewReplacer("-- include constants\n", constants, "-- include prelude\n", prelude).Replace(script)
 }
 
 //go:embed flight.lua

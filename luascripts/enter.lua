@@ -26,6 +26,7 @@
 -- leave of the same member may have run before it (tombstone); other handles'
 -- leaves may have granted to the member since it was queued.
 
+-- include constants
 local time = redis.call('TIME')
 local us = time[1] * 1000000 + time[2]
 local now = math.floor(us / 1000)
@@ -38,10 +39,10 @@ if fenced then
     -- Nobody holds it, so that this is no copy of a call that took the lease.
     -- The fence first: a key of a wrong type ends the script with nothing done.
     local t = us
-    local last = tonumber(redis.call('SET', KEYS[4], us, 'PX', 86400000, 'GET') or 0) or 0
+    local last = tonumber(redis.call('SET', KEYS[4], us, 'PX', FENCE, 'GET') or 0) or 0
     if last >= us then
       t = last + 1
-      redis.call('SET', KEYS[4], t, 'PX', 86400000)
+      redis.call('SET', KEYS[4], t, 'PX', FENCE)
     end
     redis.call('ZADD', KEYS[1], now + ttl, m)
     redis.call('PEXPIREAT', KEYS[1], now + ttl)

@@ -19,6 +19,7 @@
 -- ZREM comes first: it is allowed where memory has run out, and the checks of
 -- the memory limit end with a script's first write.
 
+-- include constants
 local m = ARGV[1]
 local gone
 local fenced = ARGV[2] == '0'
@@ -29,12 +30,39 @@ else
   for i = 2, tonumber(ARGV[2]) do all[i] = m .. '+' .. i end
   gone = redis.call('ZREM', KEYS[1], unpack(all))
 end
-if gone > 0 and ARGV[3] == '0' and redis.call('EXISTS', KEYS[2]) == 0 then return { 1 } end
+local plain = gone > 0 and ARGV[3] == '0' -- nothing but what is free is to be passed on
+if plain and redis.call('EXISTS', KEYS[2]) == 0 then return { 1 } end
 
 local time = redis.call('TIME')
 local us = time[1] * 1000000 + time[2]
 local now = math.floor(us / 1000)
 local own = string.match(m, '^[^.]+')
+
+-- A lock whose next owner is surely alive, which is the rule: what advance does,
+-- in a line. The next owner waits for it, and on a server that was idle for a
+-- millisecond the prelude's closures alone take a sixth of the time.
+if plain and fenced and redis.call('EXISTS', KEYS[1]) == 0 then
+  local head = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
+  local handle, seq, ttl = string.match(head, '^([^.]+)%.(%d+)%.1%.(%d+)%.1$')
+  if handle and tonumber(redis.call('ZSCORE', KEYS[3], head) or 0) - now > OVERDUE then
+    local term = tonumber(ttl)
+    if handle ~= own and term > PROBATION then term = PROBATION end
+    local t = us
+    local last = tonumber(redis.call('SET', KEYS[4], us, 'PX', FENCE, 'GET') or 0) or 0
+    if last >= us then
+      t = last + 1
+      redis.call('SET', KEYS[4], t, 'PX', FENCE)
+    end
+    redis.call('ZADD', KEYS[1], now + term, head)
+    redis.call('PEXPIREAT', KEYS[1], now + term)
+    redis.call('ZREM', KEYS[2], head)
+    redis.call('ZREM', KEYS[3], head)
+    if handle == own then return { 1, us, tonumber(seq), term, t } end
+    local prefix = string.sub(KEYS[1], 1, string.find(KEYS[1], '{', 1, true) - 6)
+    redis.call('PUBLISH', prefix .. ':inbox:' .. handle, string.format('%s %.0f %d %.0f', seq, us, term, t))
+    return { 1, us }
+  end
+end
 -- include prelude
 
 local state = 0

@@ -20,11 +20,6 @@
 -- on knows from it what was asked for. Permits 2 to n of a request are the
 -- member with "+2" to "+n" behind it.
 
-local BATCH = 250         -- most that one call purges, grants, or passes over
-local PROBATION = 2000    -- ms: first term of a grant whose owner may be dead
-local ALIVE = 4500        -- ms: how long a sign of life keeps a place in the queue
-local OVERDUE = 2500      -- ms of ALIVE left: older signs than 2 s get no grant
-local FENCE = 86400000    -- ms: how long the last token is kept
 local H, Q, A, X = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 
 local told = {}           -- grants to the caller's own waiters: seq, term or -limit, token

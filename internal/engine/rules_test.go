@@ -208,3 +208,27 @@ func TestMemberOfAnotherForm(t *testing.T) {
 		}
 	})
 }
+
+// A holder whose lease has expired, and was granted to the next one since, gives
+// back nothing: nobody else is let in.
+func TestLateLeaveHandsOverNothing(t *testing.T) {
+	each(t, true, func(w *world) {
+		ctx, holders := context.Background(), w.res.Holders()
+		late, next, gone, last := w.lock(hereHandle), w.lock(thereHandle), w.lock(thereHandle), w.lock(thereHandle)
+		w.enter(late, engine.Granted)
+		w.enter(next, engine.Queued)
+		w.enter(gone, engine.Queued)
+		w.enter(last, engine.Queued)
+		expired := float64(w.now()/1000 - 1)
+		if err := w.rdb.ZAdd(ctx, holders, redis.Z{Score: expired, Member: late.Member()}).Err(); err != nil {
+			w.Fatal(err)
+		}
+		if reply := w.leave(gone, 0); len(reply.Grants) != 1 || reply.Grants[0].Seq != next.Seq {
+			w.Fatalf("who left the queue was told of %+v; want a grant to %d", reply.Grants, next.Seq)
+		}
+		w.leave(late, 0)
+		if got := w.rdb.ZRange(ctx, holders, 0, -1).Val(); len(got) != 1 || got[0] != next.Member() {
+			w.Errorf("holders are %q; want %q alone", got, next.Member())
+		}
+	})
+}

@@ -98,6 +98,36 @@ var scripts = []mutation{
 		packages: engine,
 	},
 	{
+		name: "a lock is handed over if nobody holds it", file: "luascripts/leave.lua",
+		old: "plain and fenced and redis.call('EXISTS', KEYS[1]) == 0", new: "plain and fenced",
+		packages: engine,
+	},
+	{
+		name: "and to who is alive", file: "luascripts/leave.lua",
+		old: "if handle and tonumber(redis.call('ZSCORE', KEYS[3], head) or 0) - now > OVERDUE then", new: "if handle then",
+		packages: engine,
+	},
+	{
+		name: "on probation", file: "luascripts/leave.lua",
+		old: "if handle ~= own and term > PROBATION then term = PROBATION end", new: "",
+		packages: engine,
+	},
+	{
+		name: "with a token that rises", file: "luascripts/leave.lua",
+		old: "if last >= us then", new: "if false then",
+		packages: engine,
+	},
+	{
+		name: "a stray's tombstone is left beside a hand-over", file: "luascripts/leave.lua",
+		old: "local plain = gone > 0 and ARGV[3] == '0'", new: "local plain = gone > 0",
+		packages: engine,
+	},
+	{
+		name: "a grant's key expires with its last permit", file: "luascripts/prelude.lua",
+		old: "    keep(H, now + term)\n", new: "    redis.call('PEXPIREAT', H, now + term)\n",
+		packages: engine,
+	},
+	{
 		name: "probation of a granted waiter", file: "luascripts/prelude.lua",
 		old: "handle == own and ttl or math.min(ttl, PROBATION)", new: "ttl",
 		packages: engine,
