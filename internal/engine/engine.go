@@ -180,6 +180,23 @@ func (e *Engine) alone(ctx context.Context, c *Call) {
 	}
 }
 
+// SendInParts is Send in pipelines no longer than those of a lane, several at a
+// time: for what was sent in one before, and not answered.
+func (e *Engine) SendInParts(ctx context.Context, calls []*Call) {
+	var under sync.WaitGroup
+	room := make(chan struct{}, width)
+	for len(calls) > 0 {
+		some := calls[:fitting(calls)]
+		calls = calls[len(some):]
+		room <- struct{}{}
+		under.Go(func() {
+			e.Send(ctx, some)
+			<-room
+		})
+	}
+	under.Wait()
+}
+
 // Send sends calls in one pipeline, which go-redis splits by node in a Cluster,
 // and gives each its outcome through Done.
 func (e *Engine) Send(ctx context.Context, calls []*Call) {
@@ -199,32 +216,33 @@ func (e *Engine) together(ctx context.Context, calls []*Call) {
 	var unknown []*Call
 	for _, c := range calls {
 		if unknownScript(c.cmd.Err()) {
-			c.inFull()
 			unknown = append(unknown, c)
 		}
 	}
-	if len(unknown) > 0 {
-		// One in full teaches the server; the others need not carry the text.
-		e.inTurn(ctx, unknown)
-	}
+	e.inTurn(ctx, unknown)
 }
 
 // inTurn sends calls whose script a server did not know: each script's first
-// one a node in full, then the rest by name, in order.
+// one a node in full, by itself, since the text is long; then the rest by name.
 func (e *Engine) inTurn(ctx context.Context, calls []*Call) {
 	type taught struct {
 		s    *script
 		node string
 	}
 	seen := map[taught]bool{}
+	var rest []*Call
 	for _, c := range calls {
-		k := taught{c.script, c.Node}
-		if seen[k] {
-			c.args[0], c.args[1] = "evalsha", c.script.sha
+		if k := (taught{c.script, c.Node}); seen[k] {
+			rest = append(rest, c)
+		} else {
+			seen[k] = true
+			c.inFull()
+			e.pipeline(ctx, []*Call{c})
 		}
-		seen[k] = true
 	}
-	e.pipeline(ctx, calls)
+	if len(rest) > 0 {
+		e.pipeline(ctx, rest)
+	}
 }
 
 func (e *Engine) pipeline(ctx context.Context, calls []*Call) {

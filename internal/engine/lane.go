@@ -9,15 +9,15 @@ import (
 // A lane carries the calls of many goroutines to one server. A caller who finds
 // few round trips under way makes its own: nothing is quicker alone. Who finds
 // more waits for one of them to end, and is then sent with all others who wait,
-// in one pipeline. So pipelines are as long as the load makes them, and nobody
-// waits for a timer where the server answers. This is how databases commit in
-// groups.
+// in one pipeline, or as many as fit. So pipelines are as long as the load makes
+// them, and nobody waits for a timer where the server answers. This is how
+// databases commit in groups.
 type lane struct {
 	e *Engine
 
 	mu      sync.Mutex
 	trips   int         // round trips under way
-	waiting []*Call     // for one of them to end
+	waiting []*Call     // for one of them to end, in order
 	turns   []turn      // of those who waited before
 	relief  *time.Timer // runs while somebody waits
 }
@@ -25,10 +25,18 @@ type lane struct {
 const (
 	// width is how many round trips of a lane may be under way before calls wait
 	// for each other.
-	width = 4
+	width = 8
+	// fit is how many bytes one pipeline has, unless one call alone has more. A
+	// server that answers before it has read all, over a connection without
+	// buffers, would never go on: miniredis over net.Pipe, which is how tests have
+	// a server inside testing/synctest, reads 4096 at a time. Longer pipelines
+	// gain little: see docs/architecture.md.
+	fit = 4000
 	// stuck is how long a call waits for others' round trips: then it is sent
 	// though none has ended. One that hangs must not hold up the rest.
 	stuck = 20 * time.Millisecond
+	// spare is how many turns are kept for the next who wait.
+	spare = 256
 )
 
 // turn is what a call waits on in a lane: for calls to send, its own the first of
@@ -59,7 +67,9 @@ func (l *lane) do(ctx context.Context, c *Call) {
 		l.together(all)
 	}
 	l.mu.Lock()
-	l.turns = append(l.turns, c.turn)
+	if len(l.turns) < spare {
+		l.turns = append(l.turns, c.turn)
+	}
 	l.mu.Unlock()
 }
 
@@ -88,12 +98,30 @@ func (l *lane) ended() {
 	l.hand()
 }
 
-// hand lets the first who waits send all who do. Called with the lock.
+// hand lets the first who waits send all who do, as far as they fit. Called with
+// the lock.
 func (l *lane) hand() {
-	all := l.waiting
-	l.waiting = nil
-	l.relief.Stop()
+	n := fitting(l.waiting)
+	all := l.waiting[:n:n]
+	if l.waiting = l.waiting[n:]; len(l.waiting) == 0 {
+		l.waiting = nil
+		l.relief.Stop()
+	} else {
+		l.relief.Reset(stuck)
+	}
 	all[0].turn <- all
+}
+
+// fitting is how many of calls, from the first on, fit into one pipeline.
+func fitting(calls []*Call) int {
+	n, size := 1, calls[0].size()
+	for n < len(calls) {
+		if size += calls[n].size(); size > fit {
+			break
+		}
+		n++
+	}
+	return n
 }
 
 // watch looks after those who wait, should no round trip end soon. Called with

@@ -130,7 +130,7 @@ func TestCallsThatMeetShareARoundTrip(t *testing.T) {
 			l.enter(t, granted(t))
 		}
 		synctest.Wait()
-		const more = 10
+		const more = 6
 		for range more {
 			l.enter(t, granted(t))
 		}
@@ -151,6 +151,28 @@ func TestCallsThatMeetShareARoundTrip(t *testing.T) {
 		}
 		if alone, _ := l.spy.sent(); alone < engine.Width+3 {
 			t.Errorf("a lone caller's call was not sent alone")
+		}
+	})
+}
+
+// A crowd is served over a connection without buffers, which the embedded server
+// has here: it answers each call before it reads the next ones.
+func TestCrowdOverAConnectionWithoutBuffers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLanes(t, nil)
+		close(l.gate)
+		began := time.Now()
+		const crowd = 500
+		for range crowd {
+			l.enter(t, granted(t))
+		}
+		l.done.Wait()
+		if took := time.Since(began); took > 0 {
+			t.Errorf("took %v; want no time at all", took)
+		}
+		_, pipelines := l.spy.sent()
+		if len(pipelines) == 0 || len(pipelines) > crowd/4 {
+			t.Errorf("sent %v together; want some, of several calls each", pipelines)
 		}
 	})
 }

@@ -79,6 +79,25 @@ func newCall(s *script, node string, nkeys int, words ...any) *Call {
 	return c
 }
 
+// size is how many bytes of the protocol it is, or a few more.
+func (c *Call) size() int {
+	const word, number = 10, 20 // what frames a word; an integer of the longest
+	n := word
+	for _, arg := range c.args {
+		switch arg := arg.(type) {
+		case string:
+			n += word + len(arg)
+		case *string:
+			n += word + len(*arg)
+		case []byte:
+			n += word + len(arg)
+		default:
+			n += word + number
+		}
+	}
+	return n
+}
+
 // key is the first of its keys.
 func (c *Call) key() string { key, _ := c.args[3].(string); return key }
 

@@ -108,7 +108,7 @@ func New(rdb redis.UniversalClient, cfg Config, extra ...error) (*Manager, error
 		known:   map[string]*engine.Resource{},
 	}
 	m.idle = sync.NewCond(&m.mu)
-	m.loop = renew.New(eng.Send)
+	m.loop = renew.New(eng.Send, eng.SendInParts)
 	m.inbox = inbox.New(
 		func(ctx context.Context) *redis.PubSub { return eng.Subscribe(ctx, cfg.Family.Inbox(m.handle)) },
 		m.message, m.askAll)

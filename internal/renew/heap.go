@@ -8,7 +8,8 @@ type Entry struct {
 	task  Task
 	at    time.Time
 	slack time.Duration
-	index int // in the heap, plus one; 0 = not scheduled
+	index int  // in the heap, plus one; 0 = not scheduled
+	sent  bool // it sent something, and nothing has come of it yet
 }
 
 // schedule is a binary heap by due time. Entries know their places, so that one

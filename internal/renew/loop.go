@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	maxBatch = 1000 // calls in one pipeline
+	maxBatch = 1000 // calls that are sent together
 	// A server that hangs holds up its own calls only, and a bounded number of
 	// goroutines: young pipelines without an answer are few, so that calls
 	// gather in large batches; but old ones, whose connections may have died
@@ -41,8 +41,8 @@ type Task interface {
 
 // Loop is a schedule with a goroutine that lives while something is scheduled.
 type Loop struct {
-	send func(ctx context.Context, calls []*engine.Call)
-	wake chan struct{}
+	first, again func(ctx context.Context, calls []*engine.Call) // send
+	wake         chan struct{}
 
 	mu       sync.Mutex
 	entries  schedule
@@ -54,16 +54,17 @@ type Loop struct {
 	active   sync.WaitGroup         // the goroutine and the pipelines
 }
 
-// New makes a Loop that sends batches of calls with send, concurrently.
-func New(send func(ctx context.Context, calls []*engine.Call)) *Loop {
-	return &Loop{send: send, wake: make(chan struct{}, 1), open: map[string][]time.Time{}}
+// New makes a Loop that sends batches of calls, concurrently: with first, or with
+// again those whose last call was not answered.
+func New(first, again func(ctx context.Context, calls []*engine.Call)) *Loop {
+	return &Loop{first: first, again: again, wake: make(chan struct{}, 1), open: map[string][]time.Time{}}
 }
 
 // Put schedules task for at, or moves it there; e is the task's own entry.
 func (l *Loop) Put(e *Entry, task Task, at time.Time, slack time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e.task, e.at, e.slack = task, at, slack
+	e.task, e.at, e.slack, e.sent = task, at, slack, false
 	l.entries.put(e)
 	if !l.running {
 		l.running = true
@@ -144,8 +145,8 @@ func (l *Loop) run() {
 		sleep := l.wakeAt.Sub(now)
 		l.mu.Unlock()
 
-		for node, calls := range batches {
-			l.dispatch(node, calls)
+		for to, b := range batches {
+			l.dispatch(to, b)
 		}
 		timer.Reset(sleep)
 		select {
@@ -156,9 +157,9 @@ func (l *Loop) run() {
 }
 
 // due calls every task whose time has come, and those that may come along, and
-// collects what they want sent, by server. Called with the lock.
-func (l *Loop) due(now time.Time) map[string][]*engine.Call {
-	var batches map[string][]*engine.Call
+// collects what they want sent. Called with the lock.
+func (l *Loop) due(now time.Time) map[address]*batch {
+	var batches map[address]*batch
 	var calls []*engine.Call
 	for len(l.entries) > 0 {
 		e := l.entries[0]
@@ -181,34 +182,63 @@ func (l *Loop) due(now time.Time) map[string][]*engine.Call {
 		}
 		for _, c := range calls {
 			if batches == nil {
-				batches = map[string][]*engine.Call{}
+				batches = map[address]*batch{}
 			}
-			batches[c.Node] = append(batches[c.Node], c)
+			to := address{c.Node, e.sent}
+			b := batches[to]
+			if b == nil {
+				b = new(batch)
+				batches[to] = b
+			}
+			b.calls, b.entries = append(b.calls, c), append(b.entries, e)
 		}
+		e.sent = len(calls) > 0
 	}
 	return batches
 }
 
+// batch is calls that go together, each with the entry that it is of.
+type batch struct {
+	calls   []*engine.Call
+	entries []*Entry
+}
+
+// address tells where.
+type address struct {
+	node  string
+	again bool // no answer came when their tasks sent something last
+}
+
 // dispatch sends calls to one server, in pipelines of bounded size and number.
 // What finds no room is dropped: its task is scheduled to try again.
-func (l *Loop) dispatch(node string, calls []*engine.Call) {
-	for len(calls) > 0 {
-		batch := calls[:min(len(calls), maxBatch)]
-		calls = calls[len(batch):]
+func (l *Loop) dispatch(to address, b *batch) {
+	send := l.first
+	if to.again {
+		send = l.again
+	}
+	for len(b.calls) > 0 {
+		n := min(len(b.calls), maxBatch)
+		calls, entries := b.calls[:n:n], b.entries[:n]
+		b.calls, b.entries = b.calls[n:], b.entries[n:]
 		sent := time.Now()
-		if !l.reserve(node, sent) {
-			for _, c := range batch {
+		if !l.reserve(to.node, sent) {
+			l.mu.Lock()
+			for _, e := range entries {
+				e.sent = to.again
+			}
+			l.mu.Unlock()
+			for _, c := range calls {
 				c.Done(nil, engine.ErrBacklog)
 			}
 			continue
 		}
 		l.active.Go(func() {
-			l.send(context.Background(), batch)
+			send(context.Background(), calls)
 			l.mu.Lock()
 			defer l.mu.Unlock()
-			i := slices.Index(l.open[node], sent)
-			if l.open[node] = slices.Delete(l.open[node], i, i+1); len(l.open[node]) == 0 {
-				delete(l.open, node)
+			i := slices.Index(l.open[to.node], sent)
+			if l.open[to.node] = slices.Delete(l.open[to.node], i, i+1); len(l.open[to.node]) == 0 {
+				delete(l.open, to.node)
 			}
 		})
 	}

@@ -69,7 +69,7 @@ func (s *sent) sizes() []int {
 func TestDueTogetherGoesTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s sent
-		l, now := New(s.send), time.Now()
+		l, now := New(s.send, s.send), time.Now()
 		for i := range 10 {
 			c := &clockwork{left: 1}
 			l.Put(&c.Entry, c, now.Add(time.Second+time.Duration(i)*100*time.Millisecond), 500*time.Millisecond)
@@ -87,7 +87,7 @@ func TestDueTogetherGoesTogether(t *testing.T) {
 func TestBatchesByServerAndSize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s sent
-		l, at := New(s.send), time.Now().Add(time.Second)
+		l, at := New(s.send, s.send), time.Now().Add(time.Second)
 		for i := range maxBatch + 10 {
 			c := &clockwork{left: 1, node: []string{"a", "b"}[min(i/maxBatch, 1)]}
 			l.Put(&c.Entry, c, at, 0)
@@ -106,7 +106,7 @@ func TestBatchesByServerAndSize(t *testing.T) {
 func TestHangingServerIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := sent{hang: make(chan struct{})}
-		l := New(s.send)
+		l := New(s.send, s.send)
 		stuck := &clockwork{every: 10 * time.Millisecond, left: -1, node: "stuck"}
 		l.Put(&stuck.Entry, stuck, time.Now(), 0)
 		time.Sleep(young - time.Millisecond)
@@ -137,7 +137,7 @@ func TestHangingServerIsBounded(t *testing.T) {
 func TestIdleLoopEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s sent
-		l := New(s.send)
+		l := New(s.send, s.send)
 		for range 3 {
 			c := &clockwork{left: -1, every: time.Hour}
 			l.Put(&c.Entry, c, time.Now().Add(time.Hour), 0)
@@ -158,7 +158,7 @@ func TestIdleLoopEnds(t *testing.T) {
 func TestEagerTaskIsPaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s sent
-		l := New(s.send)
+		l := New(s.send, s.send)
 		c := &clockwork{left: -1}
 		l.Put(&c.Entry, c, time.Now(), 0)
 		time.Sleep(100 * time.Millisecond)
@@ -213,7 +213,7 @@ func TestScheduleKeepsOrder(t *testing.T) {
 func TestDueAgainSoonIsNotLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s sent
-		l, at := New(s.send), time.Now().Add(time.Second)
+		l, at := New(s.send, s.send), time.Now().Add(time.Second)
 		c := &clockwork{left: 2, every: 100 * time.Microsecond}
 		l.Put(&c.Entry, c, at, 0)
 		time.Sleep(3 * time.Second)
