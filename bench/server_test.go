@@ -6,55 +6,83 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/leasehold-go/leasehold/bench/internal/harness"
+	"github.com/leasehold-go/leasehold/internal/engine"
+	"github.com/leasehold-go/leasehold/internal/keys"
 )
 
-// What a pair costs the server, by its own account and under load: the time of
-// EVALSHA, which bounds the fleet's rate.
+// What a pair costs the server, by its own account: the time of EVALSHA, which
+// bounds the fleet's rate. Competitors take turns of a pipeline of 64 calls that
+// take and one of 64 that give back, a key each, so that the server's caches are
+// as warm as under load; of the turns the medians are reported.
 func BenchmarkServerTime(b *testing.B) {
 	const n = 64
+	ctx := context.Background()
 	srv := harness.StartOwn(b)
-	stats := srv.Client()
-	auto, err := srv.Client().AutoPipeline()
+	rdb, stats := srv.Client(), srv.Client()
+	eng, err := engine.New(rdb)
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(func() { _ = auto.Close() })
-	noop := harness.NoopPair(b, auto)
-	m, s := locks(b, srv.Client(harness.Pool(n))), permits(b, srv.Client(harness.Pool(n)), 10)
-	keys := make([]string, n)
-	for i := range keys {
-		keys[i] = fmt.Sprint("key-", i)
-	}
-	all := []harness.Crowd{
-		{Name: "noop", Pair: func(ctx context.Context, _ int) error { return noop(ctx) }},
-		{Name: "mutex", Pair: func(ctx context.Context, i int) error {
-			l, err := m.Lock(ctx, keys[i])
+	noop := harness.Noops(b, rdb, n)
+	pairs := func(kind keys.Kind) func() error {
+		all := make([]*engine.Request, n)
+		for i := range all {
+			named, err := keys.Family{Kind: kind, Name: "bench"}.Resource(fmt.Sprint("key-", i))
 			if err != nil {
-				return err
+				b.Fatal(err)
 			}
-			return l.Unlock()
-		}},
-		{Name: "semaphore", Pair: func(ctx context.Context, i int) error {
-			l, err := s.Acquire(ctx, keys[i])
-			if err != nil {
-				return err
-			}
-			return l.Release()
-		}},
+			all[i] = engine.NewRequest(engine.NewResource(named, kind == keys.Mutex), "handle0000000000000000", uint64(i)+1, 1, time.Minute, 1)
+		}
+		return func() error {
+			enter(b, eng, all, engine.Granted)
+			return each(ctx, eng, all, func(r *engine.Request) *engine.Call { return r.Leave("", 0) }, func(_ *engine.Request, v []int64) error {
+				if r, err := engine.ParseLeave(v); err != nil || !r.Held {
+					return fmt.Errorf("a leave was answered %v", v)
+				}
+				return nil
+			})
+		}
 	}
-	spent, calls := make([]float64, len(all)), make([]float64, len(all))
+	all := []harness.Runner{
+		{Name: "noop", Pair: func() error {
+			for range 2 {
+				if err := noop.Pair(ctx, 0); err != nil {
+					return err
+				}
+			}
+			return nil
+		}},
+		{Name: "mutex", Pair: pairs(keys.Mutex)},
+		{Name: "semaphore", Pair: pairs(keys.Semaphore)},
+	}
+	spent := make([][]time.Duration, len(all))
+	turn := func(i int) time.Duration {
+		micros := scriptTime(b, stats)
+		if err := all[i].Pair(); err != nil {
+			b.Fatalf("%s: %v", all[i].Name, err)
+		}
+		return scriptTime(b, stats) - micros
+	}
+	for i := range all { // scripts loaded
+		turn(i)
+	}
 	for b.Loop() {
-		for i, c := range all {
-			micros, before := harness.ServerMicros(b, stats, "evalsha")
-			harness.Run(b, c, n, 50*time.Millisecond)
-			now, after := harness.ServerMicros(b, stats, "evalsha")
-			spent[i] += now - micros
-			calls[i] += after - before
+		for i := range all {
+			spent[i] = append(spent[i], turn(i)/n)
 		}
 	}
 	b.ReportMetric(0, "ns/op")
-	for i, c := range all {
-		b.ReportMetric(2*spent[i]/calls[i], c.Name+"-server-µs")
+	for i, r := range all {
+		b.ReportMetric(harness.Micros(harness.Percentile(spent[i], 50)), r.Name+"-server-µs")
 	}
+}
+
+// scriptTime is how long the server has spent in scripts.
+func scriptTime(b *testing.B, stats *redis.Client) time.Duration {
+	b.Helper()
+	micros, _ := harness.ServerMicros(b, stats, "evalsha")
+	return time.Duration(micros) * time.Microsecond
 }

@@ -30,7 +30,8 @@ func New(rdb redis.UniversalClient, cfg Config) (*Mutex, error) {
 // same goroutine waits like any other.
 //
 // It costs a round trip, and nothing more while it waits but its share in the
-// process's sign of life.
+// process's sign of life. Where many goroutines call at once they share round
+// trips; a hook of the client then sees pipelines, under a ctx of their own.
 //
 // ctx bounds the wait: when it ends, Lock returns at once with ctx's error,
 // which also matches leasehold.ErrBusy where Redis had answered that the

@@ -57,13 +57,16 @@ type EnterOptions struct {
 	Look       Look // of a flight
 }
 
-// wait is what the script is told of waiting.
-func (o EnterOptions) wait() string {
+// What the script is told of waiting where there is nothing to tell: arguments,
+// made once.
+var noWait, plainWait any = "", "0 0"
+
+func (o EnterOptions) wait() any {
 	switch {
 	case !o.Wait:
-		return ""
+		return noWait
 	case o.Ticket == 0 && o.MaxWaiters == 0:
-		return "0 0"
+		return plainWait
 	}
 	return strconv.FormatInt(o.Ticket, 10) + " " + strconv.Itoa(o.MaxWaiters)
 }

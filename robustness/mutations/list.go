@@ -148,6 +148,26 @@ var scripts = []mutation{
 		packages: "./semaphore", tests: "TestRecipe",
 	},
 	{
+		name: "round trips that hang hold up nobody", file: "internal/engine/lane.go",
+		old: "		l.trips++\n		l.hand()\n", new: "",
+		packages: engine,
+	},
+	{
+		name: "nobody waits for a hook that panicked", file: "internal/engine/lane.go",
+		old: "	defer func() {\n		cancel()\n		l.ended()\n", new: "	func() {\n		cancel()\n		l.ended()\n",
+		packages: engine,
+	},
+	{
+		name: "callers' pipelines fit", file: "internal/engine/lane.go",
+		old: "if size += calls[n].size(); size > fit {", new: "if size += calls[n].size(); false {",
+		packages: engine,
+	},
+	{
+		name: "what was not answered goes in short pipelines", file: "internal/renew/loop.go",
+		old: "to := address{c.Node, e.sent}", new: "to := address{c.Node, false}",
+		packages: leases, tests: "TestManyLeases",
+	},
+	{
 		name: "a renewal never revives", file: "luascripts/renew.lua",
 		old: "if ends <= now then return { 0 } end", new: "",
 		packages: engine,

@@ -7,6 +7,7 @@ package harness
 import (
 	"context"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -146,6 +147,7 @@ func InterleaveCrowds(b *testing.B, n int, span time.Duration, all ...Crowd) {
 	}
 	for b.Loop() {
 		for i, c := range all {
+			settle()
 			pairs, took := Run(b, c, n, span)
 			times[i] = append(times[i], took/time.Duration(max(1, pairs)))
 		}
@@ -154,6 +156,13 @@ func InterleaveCrowds(b *testing.B, n int, span time.Duration, all ...Crowd) {
 	for i, c := range all {
 		b.ReportMetric(Micros(Percentile(times[i], 50)), c.Name+"-µs")
 	}
+}
+
+// settle lets nobody pay for what the one before left: garbage, and goroutines
+// that are about to end.
+func settle() {
+	runtime.GC()
+	time.Sleep(5 * time.Millisecond)
 }
 
 // Run lets n goroutines call c's Pair for span, and says how often that was and
