@@ -10,6 +10,9 @@ import (
 //go:embed constants.lua
 var constants string
 
+//go:embed issue.lua
+var issue string
+
 //go:embed prelude.lua
 var prelude string
 
@@ -46,9 +49,11 @@ var renew string
 var guardSet string
 
 // withPrelude puts the shared verbs where the script asks for them: behind its
-// fast path, which so does without the cost of making their closures.
+// fast path, which so does without the cost of making their closures; and in both
+// the text that is shared, "-- include <name>".
 func withPrelude(script string) string {
-	return strings.NewReplacer("-- include constants\n", constants, "-- include prelude\n", prelude).Replace(script)
+	script = strings.Replace(script, "-- include prelude\n", prelude, 1)
+	return strings.NewReplacer("-- include constants\n", constants, "-- include issue\n", issue).Replace(script)
 }
 
 //go:embed flight.lua

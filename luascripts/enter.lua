@@ -37,13 +37,7 @@ if void > 0 and us >= void then return { 6, us, 0, 0, 0, 0 } end
 if fenced then
   if redis.call('EXISTS', KEYS[1], KEYS[2], KEYS[3]) == 0 then
     -- Nobody holds it, so that this is no copy of a call that took the lease.
-    -- The fence first: a key of a wrong type ends the script with nothing done.
-    local t = us
-    local last = tonumber(redis.call('SET', KEYS[4], us, 'PX', FENCE, 'GET') or 0) or 0
-    if last >= us then
-      t = last + 1
-      redis.call('SET', KEYS[4], t, 'PX', FENCE)
-    end
+    -- include issue
     redis.call('ZADD', KEYS[1], now + ttl, m)
     redis.call('PEXPIREAT', KEYS[1], now + ttl)
     return { 1, us, ttl, t, 0, 0 }

@@ -47,12 +47,7 @@ if plain and fenced and redis.call('EXISTS', KEYS[1]) == 0 then
   if handle and tonumber(redis.call('ZSCORE', KEYS[3], head) or 0) - now > OVERDUE then
     local term = tonumber(ttl)
     if handle ~= own and term > PROBATION then term = PROBATION end
-    local t = us
-    local last = tonumber(redis.call('SET', KEYS[4], us, 'PX', FENCE, 'GET') or 0) or 0
-    if last >= us then
-      t = last + 1
-      redis.call('SET', KEYS[4], t, 'PX', FENCE)
-    end
+    -- include issue
     redis.call('ZADD', KEYS[1], now + term, head)
     redis.call('PEXPIREAT', KEYS[1], now + term)
     redis.call('ZREM', KEYS[2], head)

@@ -88,13 +88,8 @@ var scripts = []mutation{
 		packages: engine,
 	},
 	{
-		name: "the fence keeps tokens rising", file: "luascripts/enter.lua",
+		name: "the fence keeps tokens rising", file: "luascripts/issue.lua",
 		old: "if last >= us then", new: "if false then",
-		packages: engine,
-	},
-	{
-		name: "the same, when handing over", file: "luascripts/prelude.lua",
-		old: "if last < us then return us end", new: "if true then return us end",
 		packages: engine,
 	},
 	{
@@ -110,11 +105,6 @@ var scripts = []mutation{
 	{
 		name: "on probation", file: "luascripts/leave.lua",
 		old: "if handle ~= own and term > PROBATION then term = PROBATION end", new: "",
-		packages: engine,
-	},
-	{
-		name: "with a token that rises", file: "luascripts/leave.lua",
-		old: "if last >= us then", new: "if false then",
 		packages: engine,
 	},
 	{
