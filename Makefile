@@ -32,7 +32,7 @@ lint:
 	for m in robustness/peers bench/peers; do $(GO) -C $$m vet ./... || exit; done # not tidied: a test dependency of redsync's can't be had everywhere
 	for f in scripts/*.sh .ci/run; do bash -n $$f || exit; done
 
-# All benchmarks, and docs/benchmarks.md made of them: the better part of an hour.
+# All benchmarks, and docs/benchmarks.md made of them: half an hour.
 bench: servers
 	GO='$(GO)' scripts/bench.sh $(BENCHFLAGS)
 

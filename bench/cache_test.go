@@ -5,9 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
-	"github.com/vmihailenco/msgpack/v5"
-
 	"github.com/leasehold-go/leasehold/bench/internal/harness"
 )
 
@@ -33,31 +30,10 @@ func BenchmarkHit(b *testing.B) {
 			g := cache[user](b, rdb)
 			load := func(context.Context) (user, error) { return v, nil }
 			harness.Interleave(b,
-				harness.Runner{Name: "floor", Pair: bareHit(b, rdb, v)},
+				harness.Runner{Name: "floor", Pair: harness.BareHit(b, rdb, v)},
 				harness.Runner{Name: "hit", Pair: func() error { _, err := g.Do(ctx, "k", load); return err }},
 			)
 		})
-	}
-}
-
-// bareHit is a GET and decode of v.
-func bareHit(b *testing.B, rdb *redis.Client, v user) func() error {
-	b.Helper()
-	ctx := context.Background()
-	packed, err := msgpack.Marshal(v)
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := rdb.Set(ctx, "bare", packed, 0).Err(); err != nil {
-		b.Fatal(err)
-	}
-	return func() error {
-		data, err := rdb.Get(ctx, "bare").Bytes()
-		if err != nil {
-			return err
-		}
-		var u user
-		return msgpack.Unmarshal(data, &u)
 	}
 }
 

@@ -31,7 +31,7 @@ func BenchmarkHitClientSide(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	bare := bareHit(b, caching, v)
+	bare := harness.BareHit(b, caching, v)
 	if err := bare(); err != nil { // cached, too
 		b.Fatal(err)
 	}

@@ -2,8 +2,8 @@
 # bench.sh [flags for go test]
 #
 # Runs the benchmarks of bench and bench/peers, keeps what they print in
-# bench/out, and makes docs/benchmarks.md of it, with its pictures. It takes a
-# good part of an hour and wants a machine that does nothing else.
+# bench/out, and makes docs/benchmarks.md of it, with its pictures. It takes
+# half an hour and wants a machine that does nothing else.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 

@@ -1,12 +1,10 @@
 package peers
 
 import (
-	"context"
 	"errors"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/vmihailenco/msgpack/v5"
 
 	"github.com/leasehold-go/leasehold/bench/internal/harness"
 )
@@ -21,7 +19,7 @@ func BenchmarkHit(b *testing.B) {
 			rdb := harness.Start(b).Client()
 			v := ada(size.notes)
 			harness.Interleave(b,
-				harness.Runner{Name: "floor", Pair: bareHit(b, rdb, v)},
+				harness.Runner{Name: "floor", Pair: harness.BareHit(b, rdb, v)},
 				harness.Runner{Name: "hit", Pair: hit(b, rdb, v, "leasehold")},
 				harness.Runner{Name: "gorediscache", Pair: hit(b, rdb, v, "gorediscache")},
 				harness.Runner{Name: "rockscache", Pair: hit(b, rdb, v, "rockscache")},
@@ -49,26 +47,5 @@ func hit(b *testing.B, rdb *redis.Client, v user, who string) func() error {
 			return errors.New("another value")
 		}
 		return err
-	}
-}
-
-// bareHit is a GET and decode of v.
-func bareHit(b *testing.B, rdb *redis.Client, v user) func() error {
-	b.Helper()
-	ctx := context.Background()
-	packed, err := msgpack.Marshal(v)
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := rdb.Set(ctx, "bare", packed, 0).Err(); err != nil {
-		b.Fatal(err)
-	}
-	return func() error {
-		data, err := rdb.Get(ctx, "bare").Bytes()
-		if err != nil {
-			return err
-		}
-		var u user
-		return msgpack.Unmarshal(data, &u)
 	}
 }

@@ -5,6 +5,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -153,17 +154,22 @@ func (e *Engine) Subscribe(ctx context.Context, channel string) *redis.PubSub {
 // Do sends a call and waits for the answer. It may outlast ctx: go-redis does
 // not interrupt a read. An unknown script is sent again in full.
 func (e *Engine) Do(ctx context.Context, c *Call) ([]int64, error) {
-	e.lane(c).do(ctx, c)
+	e.lane(ctx, c).do(ctx, c)
 	reply, err := c.outcome()
 	e.noticed(err)
+	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) && Classify(err) == Unknown {
+		err = errSlow // the lane's bound has passed, and not that of the caller's ctx
+	}
 	return reply, err
 }
 
+var errSlow = fmt.Errorf("no answer within %v", CallBound)
+
 // lane is what carries calls to the server that c is for.
-func (e *Engine) lane(c *Call) *lane {
+func (e *Engine) lane(ctx context.Context, c *Call) *lane {
 	node := c.Node
 	if node == "" {
-		node = e.node(c.key())
+		node = e.node(ctx, c.key())
 	}
 	if l, ok := e.lanes.Load(node); ok {
 		return l.(*lane)
@@ -210,39 +216,30 @@ func (e *Engine) Send(ctx context.Context, calls []*Call) {
 	}
 }
 
-// together sends calls in one pipeline.
+// together sends calls in one pipeline. Those whose script a server did not know
+// are sent again: the first of them in full and by itself, since the text is long,
+// the rest by name; and so on, for there may be other scripts among them, or
+// servers, or one that forgot its scripts meanwhile.
 func (e *Engine) together(ctx context.Context, calls []*Call) {
 	e.pipeline(ctx, calls)
-	var unknown []*Call
+	for unknown := unknownOf(calls); len(unknown) > 0; {
+		unknown[0].inFull()
+		e.pipeline(ctx, unknown[:1])
+		if unknown = unknown[1:]; len(unknown) > 0 {
+			e.pipeline(ctx, unknown)
+			unknown = unknownOf(unknown)
+		}
+	}
+}
+
+// unknownOf is those of calls whose script the server did not know.
+func unknownOf(calls []*Call) (unknown []*Call) {
 	for _, c := range calls {
 		if unknownScript(c.cmd.Err()) {
 			unknown = append(unknown, c)
 		}
 	}
-	e.inTurn(ctx, unknown)
-}
-
-// inTurn sends calls whose script a server did not know: each script's first
-// one a node in full, by itself, since the text is long; then the rest by name.
-func (e *Engine) inTurn(ctx context.Context, calls []*Call) {
-	type taught struct {
-		s    *script
-		node string
-	}
-	seen := map[taught]bool{}
-	var rest []*Call
-	for _, c := range calls {
-		if k := (taught{c.script, c.Node}); seen[k] {
-			rest = append(rest, c)
-		} else {
-			seen[k] = true
-			c.inFull()
-			e.pipeline(ctx, []*Call{c})
-		}
-	}
-	if len(rest) > 0 {
-		e.pipeline(ctx, rest)
-	}
+	return unknown
 }
 
 func (e *Engine) pipeline(ctx context.Context, calls []*Call) {
@@ -267,13 +264,13 @@ func (e *Engine) noticed(err error) {
 // Node names the server that has the resource, as far as the client knows: calls
 // for one node go together, so that a node that hangs delays no other's. Empty
 // where there is one server.
-func (e *Engine) Node(r *Resource) string { return e.node(r.Holders()) }
+func (e *Engine) Node(r *Resource) string { return e.node(context.Background(), r.Holders()) }
 
-func (e *Engine) node(key string) string {
+func (e *Engine) node(ctx context.Context, key string) string {
 	if e.cluster == nil {
 		return ""
 	}
-	node, err := e.cluster.MasterForKey(context.Background(), key)
+	node, err := e.cluster.MasterForKey(ctx, key)
 	if err != nil {
 		return "?"
 	}

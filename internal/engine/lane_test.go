@@ -79,7 +79,9 @@ func granted(t *testing.T) func(engine.EnterReply, error) {
 // spy counts what a client sends.
 type spy struct {
 	gate chan struct{}
-	then func() // instead of each pipeline, where there is one
+	then func() // before each pipeline, where there is one
+
+	never bool // pipelines are not answered before their ctx ends
 
 	mu        sync.Mutex
 	alone     int
@@ -111,6 +113,13 @@ func (s *spy) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessP
 		s.mu.Unlock()
 		if s.then != nil {
 			s.then()
+		}
+		if s.never {
+			<-ctx.Done()
+			for _, c := range cmds {
+				c.SetErr(ctx.Err())
+			}
+			return ctx.Err()
 		}
 		return next(ctx, cmds)
 	}
@@ -199,6 +208,35 @@ func TestHangingRoundTripsHoldUpNobody(t *testing.T) {
 			if took := time.Since(began); took > engine.Stuck+time.Millisecond {
 				t.Errorf("waited %v for round trips that hang; want %v", took, engine.Stuck)
 			}
+		}
+		close(l.gate)
+		l.done.Wait()
+	})
+}
+
+// What ends a pipeline is no caller's ctx, and is not taken for it.
+func TestBoundOfALaneIsNoCallersDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLanes(t, nil)
+		l.spy.never = true
+		for range engine.Width {
+			l.enter(t, granted(t))
+		}
+		synctest.Wait()
+		began := time.Now()
+		var others sync.WaitGroup
+		for range 5 {
+			others.Add(1)
+			l.enter(t, func(_ engine.EnterReply, err error) {
+				defer others.Done()
+				if err == nil || errors.Is(err, context.DeadlineExceeded) || engine.Classify(err) != engine.Unknown {
+					t.Errorf("without an answer: %v; want an error that is unknown, and none of a ctx", err)
+				}
+			})
+		}
+		others.Wait()
+		if took := time.Since(began); took > engine.CallBound+engine.Stuck {
+			t.Errorf("waited %v for an answer; want %v", took, engine.CallBound)
 		}
 		close(l.gate)
 		l.done.Wait()

@@ -143,6 +143,21 @@ var scripts = []mutation{
 		packages: engine,
 	},
 	{
+		name: "a lane is of one node", file: "internal/engine/engine.go",
+		old: "node = e.node(ctx, c.key())", new: "node = \"all\"",
+		packages: engine, tests: "TestNodeThatHangs", servers: true,
+	},
+	{
+		name: "its bound is no caller's deadline", file: "internal/engine/engine.go",
+		old: "err = errSlow // the lane's bound", new: "// the lane's bound",
+		packages: engine,
+	},
+	{
+		name: "a server that forgets is taught again", file: "internal/engine/engine.go",
+		old: "unknown = unknownOf(unknown)", new: "unknown = nil",
+		packages: engine,
+	},
+	{
 		name: "nobody waits for a hook that panicked", file: "internal/engine/lane.go",
 		old: "	defer func() {\n		cancel()\n		l.ended()\n", new: "	func() {\n		cancel()\n		l.ended()\n",
 		packages: engine,
