@@ -1,10 +1,12 @@
-package engine
+package call
 
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"net"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -62,4 +64,10 @@ func network(err error) bool {
 	var answered redis.Error
 	return err != nil && !errors.As(err, &answered) &&
 		!errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
+}
+
+// Backoff is the pause before try n+1: 8 ms doubling to 256 ms, spread.
+func Backoff(n int) time.Duration {
+	d := 4 * time.Millisecond << min(n, 6)
+	return d/2 + rand.N(d)
 }

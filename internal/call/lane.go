@@ -1,4 +1,4 @@
-package engine
+package call
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 // them, and nobody waits for a timer where the server answers. This is how
 // databases commit in groups.
 type lane struct {
-	e *Engine
+	c *Client
 
 	mu      sync.Mutex
 	trips   int         // round trips under way
@@ -23,20 +23,20 @@ type lane struct {
 }
 
 const (
-	// width is how many round trips of a lane may be under way before calls wait
+	// maxInFlight is how many round trips of a lane may be under way before calls wait
 	// for each other.
-	width = 8
-	// fit is how many bytes one pipeline has, unless one call alone has more. A
+	maxInFlight = 8
+	// maxPipelineBytes is how many bytes one pipeline has, unless one call alone has more. A
 	// server that answers before it has read all, over a connection without
 	// buffers, would never go on: miniredis over net.Pipe, which is how tests have
 	// a server inside testing/synctest, reads 4096 at a time. Longer pipelines
 	// gain little: see docs/architecture.md.
-	fit = 4000
-	// stuck is how long a call waits for others' round trips: then it is sent
+	maxPipelineBytes = 4000
+	// maxQueueDelay is how long a call waits for others' round trips: then it is sent
 	// though none has ended. One that hangs must not hold up the rest.
-	stuck = 20 * time.Millisecond
-	// spare is how many turns are kept for the next who wait.
-	spare = 256
+	maxQueueDelay = 20 * time.Millisecond
+	// maxFreeTurns is how many turns are kept for the next who wait.
+	maxFreeTurns = 256
 )
 
 // turn is what a call waits on in a lane: for calls to send, its own the first of
@@ -47,11 +47,11 @@ type turn chan []*Call
 // bounds it only where it is sent alone.
 func (l *lane) do(ctx context.Context, c *Call) {
 	l.mu.Lock()
-	if l.trips < width && len(l.waiting) == 0 {
+	if l.trips < maxInFlight && len(l.waiting) == 0 {
 		l.trips++
 		l.mu.Unlock()
 		defer l.ended()
-		l.e.alone(ctx, c)
+		l.c.alone(ctx, c)
 		return
 	}
 	if n := len(l.turns); n > 0 {
@@ -67,7 +67,7 @@ func (l *lane) do(ctx context.Context, c *Call) {
 		l.together(all)
 	}
 	l.mu.Lock()
-	if len(l.turns) < spare {
+	if len(l.turns) < maxFreeTurns {
 		l.turns = append(l.turns, c.turn)
 	}
 	l.mu.Unlock()
@@ -75,7 +75,7 @@ func (l *lane) do(ctx context.Context, c *Call) {
 
 // together sends calls that waited, on the goroutine of the first of them.
 func (l *lane) together(all []*Call) {
-	ctx, cancel := context.WithTimeout(context.Background(), CallBound)
+	ctx, cancel := context.WithTimeout(context.Background(), Bound)
 	// Whatever a user's hook does, the others must not wait for ever.
 	defer func() {
 		cancel()
@@ -84,7 +84,7 @@ func (l *lane) together(all []*Call) {
 			c.turn <- nil
 		}
 	}()
-	l.e.together(ctx, all)
+	l.c.together(ctx, all)
 }
 
 // ended ends a round trip: all who wait now make the next one.
@@ -107,16 +107,16 @@ func (l *lane) hand() {
 		l.waiting = nil
 		l.relief.Stop()
 	} else {
-		l.relief.Reset(stuck)
+		l.relief.Reset(maxQueueDelay)
 	}
 	all[0].turn <- all
 }
 
-// fitting is how many of calls, from the first on, fit into one pipeline.
+// fitting is how many of calls, from the first on, maxPipelineBytes into one pipeline.
 func fitting(calls []*Call) int {
 	n, size := 1, calls[0].size()
 	for n < len(calls) {
-		if size += calls[n].size(); size > fit {
+		if size += calls[n].size(); size > maxPipelineBytes {
 			break
 		}
 		n++
@@ -128,10 +128,10 @@ func fitting(calls []*Call) int {
 // the lock.
 func (l *lane) watch() {
 	if l.relief == nil {
-		l.relief = time.AfterFunc(stuck, l.relieve)
+		l.relief = time.AfterFunc(maxQueueDelay, l.relieve)
 		return
 	}
-	l.relief.Reset(stuck)
+	l.relief.Reset(maxQueueDelay)
 }
 
 // relieve sends those who wait for round trips that hang. Where it comes late,

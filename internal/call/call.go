@@ -1,4 +1,4 @@
-package engine
+package call
 
 import (
 	"context"
@@ -6,39 +6,28 @@ import (
 	"encoding/hex"
 	"errors"
 	"strings"
+	"sync"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/leasehold-go/leasehold/luascripts"
 )
 
-// script is one constant script and its name to the server.
-type script struct {
-	source, sha string
-	name        any // sha, as an argument
+// Script is one constant script, and its name to the server.
+type Script struct {
+	name, source, sha string
+	shaWord           any // sha, as an argument of a command
 }
 
-func load(source string) script {
+// scripts are all that were made, for ScriptName.
+var scripts sync.Map // *Script
+
+// NewScript makes a script of source; name is how tests and traces call it.
+func NewScript(name, source string) *Script {
 	sum := sha1.Sum([]byte(source))
 	sha := hex.EncodeToString(sum[:])
-	return script{source: source, sha: sha, name: sha}
+	s := &Script{name: name, source: source, sha: sha, shaWord: sha}
+	scripts.Store(s, nil)
+	return s
 }
-
-var (
-	enterScript    = load(luascripts.Enter)
-	leaveScript    = load(luascripts.Leave)
-	askScript      = load(luascripts.Ask)
-	renewScript    = load(luascripts.Renew)
-	guardSetScript = load(luascripts.GuardSet)
-
-	flightEnterScript      = load(luascripts.FlightEnter)
-	flightAskScript        = load(luascripts.FlightAsk)
-	flightLeaveScript      = load(luascripts.FlightLeave)
-	flightRenewScript      = load(luascripts.FlightRenew)
-	flightLandScript       = load(luascripts.FlightLand)
-	flightInvalidateScript = load(luascripts.FlightInvalidate)
-	flightInspectScript    = load(luascripts.FlightInspect)
-)
 
 // once is a command that the client library sends once: after an error a script
 // that changes something may run a second time only where we know of it, since
@@ -54,14 +43,14 @@ func (onceMixed) NoRetry() bool { return true }
 
 // Call is one run of a script: what is sent, and what came back.
 type Call struct {
-	script *script
+	script *Script
 	args   []any // "evalsha", sha, number of keys, keys…, arguments…
 	mixed  bool  // answers with strings, too
 	cmd    redis.Cmder
 	turn   turn // to be sent, in a lane
 
 	// Node names the server that the call is for, so that a batch has one: see
-	// Engine.Node.
+	// Client.Node.
 	Node string
 	// Done takes the outcome where the call was sent by Send.
 	Done func(reply []int64, err error)
@@ -71,11 +60,18 @@ type Call struct {
 	room [20]any // for args: most calls need no more
 }
 
-// newCall prepares a call. Words that are not constant are pointers: what they
-// point to stays as it is, and needs no allocation of its own.
-func newCall(s *script, node string, nkeys int, words ...any) *Call {
-	c := &Call{script: s, Node: node}
-	c.args = append(append(c.room[:0], "evalsha", s.name, nkeys), words...)
+// New prepares a call of s with nkeys keys and its arguments. Words that are not
+// constant are pointers: what they point to stays as it is, and needs no
+// allocation of its own.
+func New(s *Script, nkeys int, words ...any) *Call {
+	c := &Call{script: s}
+	c.args = append(append(c.room[:0], "evalsha", s.shaWord, nkeys), words...)
+	return c
+}
+
+// WithText says that the script's reply has strings, too: they go into Text.
+func (c *Call) WithText() *Call {
+	c.mixed = true
 	return c
 }
 
@@ -98,8 +94,8 @@ func (c *Call) size() int {
 	return n
 }
 
-// key is the first of its keys.
-func (c *Call) key() string { key, _ := c.args[3].(string); return key }
+// Key is the first of its keys.
+func (c *Call) Key() string { key, _ := c.args[3].(string); return key }
 
 // command makes a fresh command: one that was processed holds its outcome.
 func (c *Call) command(ctx context.Context) redis.Cmder {
@@ -149,16 +145,12 @@ func unknownScript(err error) bool {
 
 // ScriptName tells a script by its SHA1 or its text, for tests and traces: "" is
 // none of ours.
-func ScriptName(word string) string {
-	for name, s := range map[string]*script{
-		"enter": &enterScript, "leave": &leaveScript, "ask": &askScript, "renew": &renewScript, "guard set": &guardSetScript,
-		"flight enter": &flightEnterScript, "flight ask": &flightAskScript, "flight leave": &flightLeaveScript,
-		"flight renew": &flightRenewScript, "flight land": &flightLandScript,
-		"flight invalidate": &flightInvalidateScript, "flight inspect": &flightInspectScript,
-	} {
-		if word == s.sha || word == s.source {
-			return name
+func ScriptName(word string) (name string) {
+	scripts.Range(func(s, _ any) bool {
+		if s := s.(*Script); word == s.sha || word == s.source {
+			name = s.name
 		}
-	}
-	return ""
+		return name == ""
+	})
+	return name
 }
