@@ -40,6 +40,8 @@ var (
 
 	// ErrFenced says that a guarded write carried a fencing token older than
 	// one that the guard had seen. Nothing was written.
+	ErrInvalid = errors.New("invalid argument")
+
 	ErrFenced = errors.New("stale fencing token")
 )
 

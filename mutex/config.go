@@ -5,6 +5,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/permits"
 )
 
 // Config says what a [Mutex] is. The zero value of every field but Name is a
@@ -15,7 +16,7 @@ type Config struct {
 	Name string
 
 	// TTL is how long a lock lasts without a renewal, at least 100 ms; 0 is
-	// 30 s. It is how long a dead process's lock is missed. Renewals come after
+	// 30 s. It is how long a crashed process's lock stays taken. Renewals come after
 	// a third of it.
 	TTL time.Duration
 
@@ -24,27 +25,35 @@ type Config struct {
 	// holder may still be stopping: the fencing token decides. 0: no bound.
 	MaxHold time.Duration
 
-	// MaxWaiters bounds how many may wait for a key in the whole fleet; one more
-	// gets leasehold.ErrQueueFull. 0: no bound.
+	// MaxWaiters bounds how many requests may wait for a key in the whole fleet;
+	// one more gets leasehold.ErrQueueFull. 0: no bound.
 	MaxWaiters int
+
+	// MaxWait bounds how long Lock and Do wait for a turn. When it is over they
+	// return leasehold.ErrBusy with a *leasehold.BusyError, or
+	// leasehold.ErrUnavailable where every call to Redis had failed. A lock that was
+	// obtained in time is not affected by it. 0: as long as ctx lives.
+	MaxWait time.Duration
 
 	// Prefix starts every key in Redis and the inbox channels, at most 512
 	// bytes without braces or control bytes; "" is "leasehold".
 	Prefix string
 
 	// HashKeys makes keys appear in Redis, in errors and in listings only as a
-	// hash, for keys that hold personal data. It is no secret: who can guess a
-	// key can hash it. All processes of a family must agree on it.
+	// hash, for keys that hold personal data. The hash is no secret: anybody who can
+	// guess a key can hash it. All processes of a family must agree on it.
 	HashKeys bool
 }
 
 func (c Config) manager() lease.Config {
+	family := keys.Family{Prefix: c.Prefix, Kind: keys.Mutex, Name: c.Name, Hash: c.HashKeys}
 	return lease.Config{
 		Package:    "mutex",
-		Family:     keys.Family{Prefix: c.Prefix, Kind: keys.Mutex, Name: c.Name, Hash: c.HashKeys},
-		Fenced:     true,
+		Family:     family,
+		Protocol:   permits.Family{Family: family, Fenced: true},
 		TTL:        c.TTL,
 		MaxHold:    c.MaxHold,
 		MaxWaiters: c.MaxWaiters,
+		MaxWait:    c.MaxWait,
 	}
 }

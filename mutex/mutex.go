@@ -33,14 +33,15 @@ func New(rdb redis.UniversalClient, cfg Config) (*Mutex, error) {
 // process's sign of life. Where many goroutines call at once they share round
 // trips; a hook of the client then sees pipelines, under a ctx of their own.
 //
-// ctx bounds the wait: when it ends, Lock returns at once with ctx's error,
-// which also matches leasehold.ErrBusy where Redis had answered that the
-// caller is queued, or leasehold.ErrUnavailable where it had not answered. A
-// lock that was granted too late for that is given back in the background. ctx
-// is also the parent of the lock's Context: a ctx with a time-out for the wait
-// alone would end the work, too.
+// ctx bounds the wait: when it ends, Lock returns at once with ctx's error alone
+// where nothing had been sent yet. Where Redis had answered that the caller is
+// queued, the error also matches leasehold.ErrBusy; where a call was under way or had
+// failed, leasehold.ErrUnavailable. A lock that was granted too late for that is given
+// back in the background. ctx is also the parent of the lock's Context: to bound only
+// the wait, set Config.MaxWait.
 //
-// Other errors: leasehold.ErrQueueFull, leasehold.ErrClosed,
+// Other errors: leasehold.ErrBusy when Config.MaxWait is over, leasehold.ErrQueueFull,
+// leasehold.ErrClosed, leasehold.ErrInvalid for a bad key, and
 // leasehold.ErrUnavailable when Redis refuses, or has not answered after 3 s of
 // tries, the last of which may run into the client's ReadTimeout. Once queued, a
 // place is kept over 10 s without an answer.
@@ -58,7 +59,7 @@ func (m *Mutex) TryLock(ctx context.Context, key string) (*Lock, error) {
 func (m *Mutex) lock(ctx context.Context, op, key string, wait bool) (*Lock, error) {
 	l := new(Lock)
 	a := lease.Attempt{Op: op, Key: key, Permits: 1, Limit: 1, Wait: wait}
-	if err := m.m.Acquire(ctx, a, &l.held); err != nil {
+	if _, err := m.m.Acquire(ctx, a, &l.held); err != nil {
 		return nil, err
 	}
 	return l, nil
@@ -73,7 +74,7 @@ func (m *Mutex) Do(ctx context.Context, key string, fn func(ctx context.Context,
 	if err != nil {
 		return err
 	}
-	defer func() { err = lease.Ended(err, l.Unlock()) }()
+	defer func() { err = lease.JoinLoss(err, l.Unlock()) }()
 	return fn(l.Context(), l.Token())
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/permits"
 )
 
 const (
@@ -20,8 +21,8 @@ type Config struct {
 	Name string
 
 	// Limit is the number of permits of each key, 1 to 100000, required. Each
-	// request is judged by the Limit of its own process: processes that differ
-	// evict nobody, and one that allows less waits until that is in use.
+	// request is judged by the Limit of its own process. Lowering a limit evicts
+	// nobody: new requests wait until usage drops below it.
 	Limit int
 
 	// LimitFor is the limit of a key; where it returns 0, Limit. nil: Limit for
@@ -29,7 +30,7 @@ type Config struct {
 	LimitFor func(key string) int
 
 	// TTL is how long a lease lasts without a renewal, at least 100 ms; 0 is
-	// 30 s. It is how long a dead process's permits are missed. Renewals come
+	// 30 s. It is how long a crashed process's permits stay taken. Renewals come
 	// after a third of it.
 	TTL time.Duration
 
@@ -38,17 +39,23 @@ type Config struct {
 	// though the holder may still be stopping. 0: no bound.
 	MaxHold time.Duration
 
-	// MaxWaiters bounds how many may wait for a key in the whole fleet; one more
-	// gets leasehold.ErrQueueFull. 0: no bound.
+	// MaxWaiters bounds how many requests may wait for a key in the whole fleet;
+	// one more gets leasehold.ErrQueueFull. 0: no bound.
 	MaxWaiters int
+
+	// MaxWait bounds how long Acquire, AcquireN, Do and DoN wait for a turn. When it
+	// is over they return leasehold.ErrBusy with a *leasehold.BusyError, or
+	// leasehold.ErrUnavailable where every call to Redis had failed. A lease that was
+	// obtained in time is not affected by it. 0: as long as ctx lives.
+	MaxWait time.Duration
 
 	// Prefix starts every key in Redis and the inbox channels, at most 512
 	// bytes without braces or control bytes; "" is "leasehold".
 	Prefix string
 
 	// HashKeys makes keys appear in Redis, in errors and in listings only as a
-	// hash, for keys that hold personal data. It is no secret: who can guess a
-	// key can hash it. All processes of a family must agree on it.
+	// hash, for keys that hold personal data. The hash is no secret: anybody who can
+	// guess a key can hash it. All processes of a family must agree on it.
 	HashKeys bool
 }
 
@@ -61,12 +68,15 @@ func (c Config) check() []error {
 }
 
 func (c Config) manager() lease.Config {
+	family := keys.Family{Prefix: c.Prefix, Kind: keys.Semaphore, Name: c.Name, Hash: c.HashKeys}
 	return lease.Config{
 		Package:    "semaphore",
-		Family:     keys.Family{Prefix: c.Prefix, Kind: keys.Semaphore, Name: c.Name, Hash: c.HashKeys},
+		Family:     family,
+		Protocol:   permits.Family{Family: family},
 		TTL:        c.TTL,
 		MaxHold:    c.MaxHold,
 		MaxWaiters: c.MaxWaiters,
+		MaxWait:    c.MaxWait,
 	}
 }
 

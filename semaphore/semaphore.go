@@ -36,14 +36,15 @@ func New(rdb redis.UniversalClient, cfg Config) (*Semaphore, error) {
 // process's sign of life. Where many goroutines call at once they share round
 // trips; a hook of the client then sees pipelines, under a ctx of their own.
 //
-// ctx bounds the wait: when it ends, Acquire returns at once with ctx's error,
-// which also matches leasehold.ErrBusy where Redis had answered that the
-// caller is queued, or leasehold.ErrUnavailable where it had not answered. A
-// permit that was granted too late for that is given back in the background. ctx
-// is also the parent of the lease's Context: a ctx with a time-out for the wait
-// alone would end the work, too.
+// ctx bounds the wait: when it ends, Acquire returns at once with ctx's error alone
+// where nothing had been sent yet. Where Redis had answered that the caller is
+// queued, the error also matches leasehold.ErrBusy; where a call was under way or had
+// failed, leasehold.ErrUnavailable. A permit that was granted too late for that is given
+// back in the background. ctx is also the parent of the lease's Context: to bound only
+// the wait, set Config.MaxWait.
 //
-// Other errors: leasehold.ErrQueueFull, leasehold.ErrClosed,
+// Other errors: leasehold.ErrBusy when Config.MaxWait is over, leasehold.ErrQueueFull,
+// leasehold.ErrClosed, leasehold.ErrInvalid for a bad key, and
 // leasehold.ErrUnavailable when Redis refuses, or has not answered after 3 s of
 // tries, the last of which may run into the client's ReadTimeout. Once queued, a
 // place is kept over 10 s without an answer.
@@ -53,8 +54,8 @@ func (s *Semaphore) Acquire(ctx context.Context, key string) (*Lease, error) {
 
 // AcquireN is [Semaphore.Acquire] for n permits, all or none: 1 to the limit of
 // key, and at most 1000. A request that waits for many permits is not passed by
-// later ones for few. Where a limit is lowered below n while it waits, it ends
-// with an error that names the limit.
+// later ones for few. An n that can never be served, also because a limit was lowered
+// below it during the wait, ends with leasehold.ErrInvalid; the error names the limit.
 func (s *Semaphore) AcquireN(ctx context.Context, key string, n int) (*Lease, error) {
 	return s.acquire(ctx, "acquire", key, n, true)
 }
@@ -82,7 +83,7 @@ func (s *Semaphore) acquire(ctx context.Context, op, key string, n int, wait boo
 	}
 	l := new(Lease)
 	a := lease.Attempt{Op: op, Key: key, Permits: n, Limit: limit, Wait: wait}
-	if err := s.m.Acquire(ctx, a, &l.held); err != nil {
+	if _, err := s.m.Acquire(ctx, a, &l.held); err != nil {
 		return nil, err
 	}
 	return l, nil
@@ -92,12 +93,17 @@ func (s *Semaphore) acquire(ctx context.Context, op, key string, n int, wait boo
 // releases it when fn returns, panics or calls [runtime.Goexit]. It returns fn's
 // error, joined with leasehold.ErrLost if the lease was lost meanwhile; or
 // Acquire's error, without having run fn.
-func (s *Semaphore) Do(ctx context.Context, key string, fn func(ctx context.Context) error) (err error) {
-	l, err := s.acquire(ctx, "do", key, 1, true)
+func (s *Semaphore) Do(ctx context.Context, key string, fn func(ctx context.Context) error) error {
+	return s.DoN(ctx, key, 1, fn)
+}
+
+// DoN is [Semaphore.Do] with n permits, as with [Semaphore.AcquireN].
+func (s *Semaphore) DoN(ctx context.Context, key string, n int, fn func(ctx context.Context) error) (err error) {
+	l, err := s.acquire(ctx, "do", key, n, true)
 	if err != nil {
 		return err
 	}
-	defer func() { err = lease.Ended(err, l.Release()) }()
+	defer func() { err = lease.JoinLoss(err, l.Release()) }()
 	return fn(l.Context())
 }
 

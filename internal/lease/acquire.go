@@ -7,20 +7,20 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold"
-	"github.com/leasehold-go/leasehold/internal/engine"
+	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/keys"
 )
 
 const (
-	// voidAfter is how long an enter may take to arrive.
+	// voidAfter is how long an enter may take to arrive: after that it does nothing.
 	voidAfter = 5 * time.Second
-	// patience is how long an acquire that waits puts up with a server that
-	// does not answer; one that does not wait tries tries times.
+	// patience is how long a waiter puts up with a server that does not answer its
+	// enter. A request that is not to wait is tried maxTries times.
 	patience = 3 * time.Second
-	tries    = 3
-	// rounds bounds how often one acquire starts anew because a reply came too
-	// late to be of use.
-	rounds = 4
+	maxTries = 3
+	// maxRestarts bounds how often one Acquire starts a new attempt because a reply
+	// came too late to be of use.
+	maxRestarts = 4
 )
 
 // Attempt says what to acquire.
@@ -30,178 +30,483 @@ type Attempt struct {
 	Permits int
 	Limit   int
 	Wait    bool
+	Want    any // passed on to the Protocol, in Terms
 
-	// Of a flight:
-	Look   engine.Look
-	Parent context.Context // of the lease's Context; nil = the acquiring one
-	Asked  func()          // called before each enter is sent
-	Waits  func()          // called whenever it has to wait: for its turn, or for Redis
+	Parent context.Context // of the lease's Context; nil: the ctx of Acquire
+	Seat   *call.Seat      // the first enter goes out together with others; nil: by itself
+
+	BeforeEnter func() // called before each enter is sent; may be nil
+	OnWait      func() // called whenever it has to wait: for its turn, or for Redis; may be nil
 }
 
-// Acquire takes what a asks for and makes into the lease of it. It returns when
-// ctx ends, wherever it is; what it may have been granted by then is given back
-// in the background.
-func (m *Manager) Acquire(ctx context.Context, a Attempt, into *Lease) error {
-	res, err := m.resource(a.Key)
+// Acquire takes what a asks for and makes into the lease of it. It returns when ctx
+// ends, whatever is under way then; what it may have been granted by that time is
+// given back in the background. Where the Protocol answered without a lease, Acquire
+// returns that answer, and into is not used.
+func (m *Manager) Acquire(ctx context.Context, a Attempt, into *Lease) (answer any, err error) {
+	if a.Seat != nil {
+		defer a.Seat.Leave() // the others do not wait for a seat that sends nothing
+	}
+	res, err := m.Resource(a.Key)
 	if err != nil {
-		return m.fail(a.Op, keys.Escape(m.cfg.Family.Name), err)
+		return nil, m.fail(a.Op, keys.Escape(m.cfg.Family.Name), leasehold.ErrInvalid, err)
 	}
 	if err := ctx.Err(); err != nil {
-		return m.fail(a.Op, res.Label, err, leasehold.ErrUnavailable)
+		return nil, m.fail(a.Op, res.Label(), err)
 	}
 	if !m.begin() {
-		return m.fail(a.Op, res.Label, leasehold.ErrClosed)
+		return nil, m.fail(a.Op, res.Label(), leasehold.ErrClosed)
 	}
 	defer m.done()
-	q := m.newAcquisition(a, res)
-	if _, end := q.run(ctx, into); end != nil {
-		return m.fail(a.Op, res.Label, end.errs...)
+	w := &waiter{m: m, res: res, Attempt: a}
+	if m.cfg.MaxWait > 0 && a.Wait {
+		limit := time.NewTimer(m.cfg.MaxWait)
+		defer limit.Stop()
+		w.maxWait = limit.C
 	}
-	return q.started(into)
-}
-
-// started is what Acquire returns for a lease that has started.
-func (q *acquisition) started(into *Lease) error {
-	m := q.m
+	w.begin()
+	answer, err = w.run(ctx, into)
+	if err != nil || answer != nil {
+		return answer, err
+	}
 	select {
 	case <-m.closing:
 		into.abandon(leasehold.ErrClosed) // Close may have been too early to see it
-		return m.fail(q.Op, q.res.Label, leasehold.ErrClosed)
+		return nil, w.fail(leasehold.ErrClosed)
 	default:
-		return nil
+		return nil, nil
 	}
 }
 
-// acquisition is one Acquire under way.
-type acquisition struct {
+// waiter is one Acquire under way. It is in one of two states:
+//
+//   - entering: an enter is under way, or is to be sent after a pause, or waits for
+//     the server's clock. The waiter is in no group.
+//   - queued: the server answered "queued". The waiter is in its group, which asks
+//     for it.
+//
+// Its verdict comes on one of four ways: the reply to its enter, a grant in the reply
+// to another call of this handle, a message, or the group's ask. The first verdict
+// that ends the attempt takes the waiter off the manager's list (settle), so a later
+// one does not find it. The verdict Gone ("enter again") leaves it on the list: a
+// grant that comes before the waiter woke replaces it, which is right, because the
+// grant is newer.
+//
+// Whatever else ends the wait (ctx, MaxWait, Close) may cross a grant on its way. So
+// every end but a surely clean one sends a leave, until it is answered.
+type waiter struct {
 	m   *Manager
-	res *engine.Resource
+	res Resource
 	Attempt
+	maxWait <-chan time.Time // fires when MaxWait is over; nil: no bound
 
-	w        *waiter
-	ahead    *entering     // its first enter, where it was sent with others
-	ticket   int64         // place in the queue, once there was one
-	busy     *engine.State // what a queued reply said
-	failures int           // calls in a row without an answer
-	failed   time.Time     // since when
-	restarts int
-	lastErr  error
+	// The current attempt: set by begin, which gives each a request of its own.
+	req    Request
+	seq    uint64
+	wake   chan struct{} // of one: a verdict is there
+	enters int           // sent for this attempt, or about to be
+	// enterMayArriveUntil is the server time (µs) until which a copy of an enter of
+	// this attempt may still arrive; 0: none can.
+	enterMayArriveUntil int64
+
+	ticket       int64     // place in the queue, once there was one
+	state        *State    // what Redis said last, where it said "queued"
+	failures     int       // calls in a row without an answer
+	failingSince time.Time // when the first of them was sent
+	lastErr      error     // why the attempt before came to nothing
+	restarts     int
+
+	// Guarded by the manager's lock.
+	verdict      Verdict
+	group        *group // while it is queued
+	earlyMessage string // a message that came before the reply "queued"
 }
 
-func (m *Manager) newAcquisition(a Attempt, res *engine.Resource) *acquisition {
-	q := &acquisition{m: m, Attempt: a, res: res}
-	q.register()
-	return q
-}
+// event is what can end a pause of a waiter.
+type event int
 
-// ended is why an acquisition came to nothing.
-type ended struct{ errs []error }
+const (
+	answered event = iota // what it waits for is there
+	woken                 // a verdict is there
+	ctxEnded
+	maxWaitOver
+	handleClosed
+)
 
-func endedBy(errs ...error) *ended { return &ended{errs} }
-
-// register makes a new attempt: a new member, known to the handle before it is
-// sent, since the grant may come by another way before the reply.
-func (q *acquisition) register() {
-	m := q.m
-	seq := m.seq.Add(1)
-	q.w = &waiter{req: engine.NewRequest(q.res, m.handle, seq, q.Permits, m.cfg.TTL, q.Limit)}
-	if !q.Wait {
-		return // never queued, so nobody else grants to it
+// next waits for the first event. ready is what the waiter waits for beside its
+// verdict, nil for nothing.
+func next[T any](ctx context.Context, w *waiter, ready <-chan T) event {
+	select {
+	case <-ready:
+		return answered
+	case <-w.wake:
+		return woken
+	case <-ctx.Done():
+		return ctxEnded
+	case <-w.maxWait:
+		return maxWaitOver
+	case <-w.m.closing:
+		return handleClosed
 	}
-	q.w.told = make(chan struct{}, 1)
-	m.mu.Lock()
-	m.waiters[seq] = q.w
+}
+
+// begin starts a new attempt. The handle knows it before it is sent, since the grant
+// may come on another way before the reply.
+func (w *waiter) begin() {
+	m := w.m
+	seq := m.seq.Add(1)
+	req := w.res.Request(Terms{
+		Handle: m.handle, Seq: seq, Permits: w.Permits, TTL: m.cfg.TTL, Limit: w.Limit, Want: w.Want,
+	})
+	w.enters, w.enterMayArriveUntil = 0, 0
+	if !w.Wait {
+		w.seq, w.req = seq, req
+		return // it is never queued, so no other process grants to it
+	}
+	wake := make(chan struct{}, 1)
+	m.mu.Lock() // the inbox may be about to look at the attempt before
+	w.seq, w.req, w.wake, w.earlyMessage = seq, req, wake, ""
+	m.waiters[seq] = w
 	m.mu.Unlock()
 }
 
-// run enters until it is granted, refused or ended, or until there is a result
-// to a flight. What it returns without an end is granted, found or landed.
-func (q *acquisition) run(ctx context.Context, into *Lease) (event, *ended) {
+// run enters and waits until the attempt is granted, answered or ended.
+func (w *waiter) run(ctx context.Context, into *Lease) (answer any, err error) {
 	for {
-		got, end := q.enter(ctx)
-		if end == nil && got.kind == waitOn {
-			q.waits()
-			got, end = q.wait(ctx)
+		v, err := w.enter(ctx)
+		if err == nil && v.Code == Queued {
+			w.waits()
+			v, err = w.awaitVerdict(ctx)
 		}
-		if end != nil {
-			return event{}, end
+		if err != nil {
+			return nil, err
 		}
-		switch got.kind {
-		case granted:
-			if into.start(ctx, q, got) {
-				return got, nil
+		switch v.Code {
+		case Granted:
+			if into.start(ctx, w, v) {
+				return nil, nil
 			}
-			// The grant was over before it could be used.
-			q.lastErr = errLate
-			if end := q.again(); end != nil {
-				return event{}, end
+			if err := w.restart(errLate); err != nil {
+				return nil, err
 			}
-		case refused:
-			q.m.forget(q.w)
-			return event{}, endedBy(tooMany(q.Permits, got.limit))
-		case failed:
-			q.m.giveBack(q.w)
-			return event{}, endedBy(leasehold.ErrUnavailable, got.err)
-		case found, landed:
-			q.leaveQuietly()
-			return got, nil
-		case enterAgain:
+		case Answered:
+			w.finish()
+			return v.Answer, nil
+		case TooMany:
+			w.finish()
+			return nil, w.fail(leasehold.ErrInvalid, fmt.Errorf("asks for %d permits; the limit is %d", w.Permits, v.Limit))
+		case Failed:
+			w.abandon()
+			return nil, w.fail(leasehold.ErrUnavailable, v.Err)
+		case Gone: // enter again, with the same request and ticket
 		}
 	}
 }
 
-func (q *acquisition) waits() {
-	if q.Waits != nil {
-		q.Waits()
+func (w *waiter) waits() {
+	if w.OnWait != nil {
+		w.OnWait()
 	}
 }
 
 var errLate = errors.New("the reply came later than the lease lasts")
 
-func tooMany(permits, limit int) error {
-	return fmt.Errorf("asks for %d permits; the limit is %d", permits, limit)
+// enter sends the enter until it is answered, and says what came of it: Queued, or a
+// verdict.
+func (w *waiter) enter(ctx context.Context) (Verdict, error) {
+	for {
+		select {
+		case <-w.m.closing:
+			return w.end(ctx, handleClosed, nil)
+		default:
+		}
+		now, clock := w.m.serverTime(w.res.FirstKey())
+		if clock != nil {
+			switch ev := next(ctx, w, clock.answered); ev {
+			case answered:
+			case woken:
+				return w.heard(), nil
+			default:
+				return w.end(ctx, ev, errNoAnswer)
+			}
+			if clock.err != nil {
+				if v, again, err := w.retry(ctx, clock.err, time.Now(), 0); !again {
+					return v, err
+				}
+			}
+			continue
+		}
+		if w.BeforeEnter != nil {
+			w.BeforeEnter()
+		}
+		e := w.prepare(now)
+		if ctx.Done() == nil && w.maxWait == nil && w.Seat == nil && w.m.client.HasReadTimeout() {
+			e.send(ctx) // nothing can end the call before: spare the switch to another goroutine
+		} else {
+			e.done = make(chan struct{})
+			w.m.Go(func() { e.send(ctx); close(e.done) })
+			if ev := next(ctx, w, e.done); ev != answered {
+				return w.endInFlight(ctx, ev, e)
+			}
+		}
+		if v, again, err := w.onEnterDone(ctx, e); !again {
+			return v, err
+		}
+	}
 }
 
-// again gives up this attempt's member and starts another, in the same place.
-func (q *acquisition) again() *ended {
-	q.m.giveBack(q.w)
-	if q.restarts++; q.restarts >= rounds {
-		return endedBy(leasehold.ErrUnavailable, q.lastErr)
+// enterCall is one enter on its way. Its goroutine may outlive the attempt.
+type enterCall struct {
+	w     *waiter
+	seat  *call.Seat // nil: by itself
+	req   Request
+	call  *call.Call
+	sent  time.Time
+	void  int64 // server time, µs, from which on it does nothing
+	done  chan struct{}
+	reply EnterReply
+	err   error
+}
+
+// prepare makes the enter that is sent now, the server's clock standing at now
+// at the latest.
+func (w *waiter) prepare(now int64) *enterCall {
+	o := EnterOptions{
+		VoidAfter: now + voidAfter.Microseconds(), Wait: w.Wait, Ticket: w.ticket, MaxWaiters: w.m.cfg.MaxWaiters,
 	}
-	q.register()
+	if w.ticket != 0 {
+		o.MaxWaiters = 0 // it has its place already
+	}
+	w.enters++
+	e := &enterCall{w: w, seat: w.Seat, req: w.req, call: w.req.Enter(o), sent: time.Now(), void: o.VoidAfter}
+	w.Seat = nil // of the first enter alone
+	return e
+}
+
+// send sends the enter and takes the outcome. The waiter may have left by then: the
+// reply is processed all the same, since grants to other waiters ride on it.
+func (e *enterCall) send(ctx context.Context) {
+	var ints []int64
+	if e.seat != nil {
+		ints, e.err = e.seat.Do(ctx, e.w.m.client, e.call)
+	} else {
+		ints, e.err = e.w.m.client.Do(ctx, e.call)
+	}
+	if e.err == nil {
+		e.reply, e.err = e.req.ReadEnter(e.call, ints)
+	}
+	if e.err == nil {
+		e.w.m.deliver(e.reply.Grants, e.sent)
+	}
+}
+
+// endInFlight ends the wait for an enter that is under way: with a verdict that came
+// on another way, or for good.
+func (w *waiter) endInFlight(ctx context.Context, ev event, e *enterCall) (Verdict, error) {
+	if ev == woken {
+		v := w.heard()
+		if w.enters > 1 || v.Code != Granted {
+			// One enter has run. The other may still be on its way.
+			w.enterMayArriveUntil = max(w.enterMayArriveUntil, e.void)
+		}
+		return v, nil
+	}
+	if e.call.Withdraw() {
+		w.enters-- // it was not sent, and never will be
+		return w.end(ctx, ev, nil)
+	}
+	w.enterMayArriveUntil = max(w.enterMayArriveUntil, e.void)
+	return w.end(ctx, ev, errNoAnswer)
+}
+
+// onEnterDone says what an enter that has its outcome means, or that it is to be sent
+// again.
+func (w *waiter) onEnterDone(ctx context.Context, e *enterCall) (v Verdict, again bool, err error) {
+	if e.err != nil {
+		w.waits()
+		return w.retry(ctx, e.err, e.sent, e.void)
+	}
+	w.failures = 0
+	clock := w.m.learn(w.m.client.Node(w.res.FirstKey()), e.reply.Now, e.sent, time.Now())
+	v, err = w.onEnterReply(ctx, &e.reply, clock)
+	return v, false, err
+}
+
+// onEnterReply says what the reply to an enter means.
+func (w *waiter) onEnterReply(ctx context.Context, r *EnterReply, clock sample) (Verdict, error) {
+	switch r.Code {
+	case Granted:
+		return Verdict{Code: Granted, Deadline: clock.sent.Add(r.Term - margin(r.Term)), Token: r.Token}, nil
+	case Answered:
+		return Verdict{Code: Answered, Answer: r.Answer}, nil
+	case Queued:
+		if w.ticket == 0 {
+			w.ticket = r.Now
+		}
+		state := r.State // of its own, so that the reply does not stay
+		w.state = &state
+		w.joinGroup(clock, state)
+		return Verdict{Code: Queued}, nil
+	case Void:
+		// What was known of the server's clock was off: it has been learned anew.
+		if w.restarts++; w.restarts >= maxRestarts {
+			w.abandon()
+			return Verdict{}, w.fail(leasehold.ErrUnavailable, errLate)
+		}
+		return Verdict{Code: Gone}, nil
+	case GivenUp:
+		// Not by this process: keys were deleted. A new attempt is not mistaken for
+		// the one that was given up.
+		return Verdict{Code: Gone}, w.restart(errors.New("the queue's keys do not fit together"))
+	case TooMany:
+		return Verdict{Code: TooMany, Limit: r.State.Limit}, nil
+	case QueueFull:
+		w.finish()
+		return Verdict{}, w.fail(leasehold.ErrQueueFull, w.m.busyError(r.State))
+	default: // Busy
+		w.finish()
+		return Verdict{}, w.fail(w.m.busyError(r.State))
+	}
+}
+
+// retry says what an enter without an answer means: to send the same request again
+// after a pause, or to give up. The request is the same, so that it takes nothing
+// twice.
+func (w *waiter) retry(ctx context.Context, err error, sent time.Time, void int64) (v Verdict, again bool, _ error) {
+	if void != 0 && errors.Is(err, call.ErrNotSent) {
+		w.enters--
+	}
+	class := call.Classify(err)
+	if class == call.Unknown && void != 0 {
+		w.enterMayArriveUntil = max(w.enterMayArriveUntil, void)
+		w.m.askSoon(w.res) // grants to our waiters may have been in the reply
+	}
+	if ctx.Err() != nil {
+		if errors.Is(err, call.ErrNotSent) && w.failures == 0 {
+			err = nil // it was dropped because ctx had ended
+		}
+		v, err = w.end(ctx, ctxEnded, err)
+		return v, false, err
+	}
+	if w.failures++; w.failures == 1 {
+		w.failingSince = sent
+	}
+	pause := call.Backoff(w.failures)
+	if class == call.Refused || (!w.Wait && w.failures >= maxTries) || time.Since(w.failingSince)+pause > patience {
+		w.abandon()
+		return Verdict{}, false, w.fail(leasehold.ErrUnavailable, err)
+	}
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	switch ev := next(ctx, w, timer.C); ev {
+	case answered:
+		return Verdict{}, true, nil
+	case woken:
+		return w.heard(), false, nil
+	default:
+		v, err = w.end(ctx, ev, err)
+		return v, false, err
+	}
+}
+
+// awaitVerdict waits in the queue for the verdict.
+func (w *waiter) awaitVerdict(ctx context.Context) (Verdict, error) {
+	if ev := next[struct{}](ctx, w, nil); ev != woken {
+		return w.end(ctx, ev, nil)
+	}
+	return w.heard(), nil
+}
+
+// end ends the waiter because of ev: what was or may yet be granted to it is given
+// back in the background. cause is why Redis has not answered, nil where nothing is
+// under way.
+func (w *waiter) end(ctx context.Context, ev event, cause error) (Verdict, error) {
+	m := w.m
+	m.mu.Lock()
+	if w.group != nil {
+		state := w.group.state
+		w.state = &state
+	}
+	m.mu.Unlock()
+	if w.enters == 0 {
+		w.forget() // nothing was sent
+	} else {
+		w.abandon()
+	}
+	switch {
+	case ev == handleClosed:
+		return Verdict{}, w.fail(leasehold.ErrClosed)
+	case ev == maxWaitOver && (w.state != nil || w.failures == 0):
+		return Verdict{}, w.fail(m.busyErrorOf(w.state, w.Limit))
+	case ev == maxWaitOver:
+		return Verdict{}, w.fail(leasehold.ErrUnavailable, cause)
+	case w.state != nil:
+		return Verdict{}, w.fail(ctx.Err(), m.busyErrorOf(w.state, w.Limit))
+	case cause != nil:
+		return Verdict{}, w.fail(ctx.Err(), leasehold.ErrUnavailable, cause)
+	default:
+		return Verdict{}, w.fail(ctx.Err())
+	}
+}
+
+// restart gives up this attempt's request and begins another, in the same place.
+func (w *waiter) restart(why error) error {
+	w.abandon()
+	if w.restarts++; w.restarts >= maxRestarts {
+		return w.fail(leasehold.ErrUnavailable, why)
+	}
+	w.begin()
 	return nil
 }
 
-// leaveQuietly ends an attempt that Redis answered to have left no trace, and
-// sends a leave only where a copy of its enter may be under way.
-func (q *acquisition) leaveQuietly() {
-	if q.w.stray != 0 {
-		q.m.giveBack(q.w)
+// finish ends an attempt that Redis answered to have left no trace. It sends a leave
+// only where a copy of the enter may still arrive.
+func (w *waiter) finish() {
+	if w.enterMayArriveUntil != 0 {
+		w.abandon()
 		return
 	}
-	q.m.forget(q.w)
+	w.forget()
 }
 
-func busyError(s engine.State) *leasehold.BusyError {
-	return &leasehold.BusyError{RetryAfter: s.Earliest, InUse: s.InUse, Limit: s.Limit, Waiting: s.Waiting}
+// abandon ends an attempt and gives back what it was or may yet be granted.
+func (w *waiter) abandon() {
+	w.forget()
+	w.m.giveBackLater(w.m.newGiveBack(w.res, w.req, w.enterMayArriveUntil))
 }
 
-// left ends an acquisition whose ctx or handle ended: whatever was or may yet
-// be granted to it is given back in the background.
-func (q *acquisition) left(why error, cause ...error) *ended {
-	q.m.mu.Lock()
-	if g := q.w.group; g != nil {
-		s := g.state
-		q.busy = &s
-	}
-	q.m.mu.Unlock()
-	q.m.giveBack(q.w)
-	switch {
-	case errors.Is(why, leasehold.ErrClosed):
-		return endedBy(why)
-	case q.busy != nil:
-		return endedBy(why, busyError(*q.busy))
-	default:
-		return &ended{append([]error{why, leasehold.ErrUnavailable}, cause...)}
+// forget takes the waiter off the manager's lists.
+func (w *waiter) forget() {
+	w.m.mu.Lock()
+	defer w.m.mu.Unlock()
+	delete(w.m.waiters, w.seq)
+	w.leaveGroup()
+}
+
+// tell gives the waiter a verdict and wakes it. The last verdict counts: one that is
+// told while an earlier one was not heard yet is newer. Called with the manager's
+// lock.
+func (w *waiter) tell(v Verdict) {
+	w.verdict = v
+	select {
+	case w.wake <- struct{}{}:
+	default: // it will wake for the verdict before, and hear this one
 	}
 }
+
+// settle tells the waiter a verdict that ends its attempt. Called with the manager's
+// lock.
+func (w *waiter) settle(v Verdict) {
+	delete(w.m.waiters, w.seq)
+	w.leaveGroup()
+	w.tell(v)
+}
+
+// heard is the verdict that woke the waiter.
+func (w *waiter) heard() Verdict {
+	w.m.mu.Lock()
+	defer w.m.mu.Unlock()
+	return w.verdict
+}
+
+func (w *waiter) fail(errs ...error) error { return w.m.fail(w.Op, w.res.Label(), errs...) }

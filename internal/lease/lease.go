@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold"
-	"github.com/leasehold-go/leasehold/internal/engine"
-	"github.com/leasehold-go/leasehold/internal/renew"
+	"github.com/leasehold-go/leasehold/internal/call"
+	"github.com/leasehold-go/leasehold/internal/schedule"
 )
 
 type condition int
@@ -24,71 +24,84 @@ const (
 // Lease is one thing held: permits of a key, or a lock. It is made by Acquire
 // in place, so that the packages' types hold it without another allocation.
 type Lease struct {
-	m      *Manager
-	key    string
-	req    *engine.Request
-	token  uint64
-	parent context.Context // the acquiring one
-	maxEnd time.Time       // MaxHold, by the local clock; zero = none
-	stray  int64           // see waiter.stray
-	entry  renew.Entry
+	// Set by start and never changed.
+	self                *Lease // tells a copy from the lease itself
+	m                   *Manager
+	key                 string
+	res                 Resource
+	req                 Request
+	token               uint64
+	parent              context.Context // of Context
+	since               time.Time
+	maxEnd              time.Time // when MaxHold is reached, by the local clock; zero: never
+	enterMayArriveUntil int64     // see waiter
 
-	mu       sync.Mutex
+	entry schedule.Entry // guarded by the schedule
+
+	mu       sync.Mutex // guards what follows; the manager's lock may be taken while it is held
 	cond     condition
-	alone    bool      // of a flight: held only as long as others wait for it
-	deadline time.Time // until when it is surely ours
+	deadline time.Time // until when it is surely held
 	renewAt  time.Time
 	failure  error     // of the last renewal, nil where it was answered
 	why      error     // it is over: a sentinel,
 	cause    error     // and what led to that, if known
-	back     *giveBack // once MaxHold ended it: in its place in the loop
+	back     *giveBack // once MaxHold ended it: takes its place in the schedule
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
 }
 
-// start makes l the lease of a granted acquisition, and has it renewed. False:
-// the grant is over already.
-func (l *Lease) start(ctx context.Context, q *acquisition, e event) bool {
-	m, now := q.m, time.Now()
-	if !e.deadline.After(now) {
+// start makes l the lease of a granted waiter, and has it renewed. False: the grant
+// is over already, or the handle is closed.
+func (l *Lease) start(ctx context.Context, w *waiter, v Verdict) bool {
+	m, now := w.m, time.Now()
+	if !v.Deadline.After(now) {
 		return false
 	}
-	if q.Parent != nil {
-		ctx = q.Parent
+	if l.m != nil {
+		panic("leasehold: a lease was copied, or acquired into twice")
 	}
-	l.m, l.key, l.req, l.token, l.parent = m, q.Key, q.w.req, e.token, ctx
-	l.stray, l.deadline = q.w.stray, e.deadline
+	if w.Parent != nil {
+		ctx = w.Parent
+	}
+	l.self = l
+	l.m, l.key, l.res, l.req, l.token, l.parent, l.since = m, w.Key, w.res, w.req, v.Token, ctx, now
+	l.enterMayArriveUntil = w.enterMayArriveUntil
 	if m.cfg.MaxHold > 0 {
 		l.maxEnd = now.Add(m.cfg.MaxHold)
 	}
+	l.mu.Lock() // Stop finds the lease as soon as it is on the manager's list
+	l.deadline = v.Deadline
+	l.plan(now)
+	at, slack := l.next()
+	l.mu.Unlock()
 	m.mu.Lock()
-	delete(m.waiters, q.w.req.Seq)
-	m.ungroup(q.w)
+	delete(m.waiters, w.seq)
+	w.leaveGroup()
 	closed := m.closed
 	if !closed {
 		m.leases[l] = struct{}{}
 	}
 	m.mu.Unlock()
 	if closed {
-		return false // given back; the next enter finds the handle closed
+		l.m = nil
+		return false // it is given back; the next enter finds the handle closed
 	}
-	l.plan(now)
-	at, slack := l.next()
 	m.loop.Put(&l.entry, l, at, slack)
 	return true
 }
 
 // plan sets when to renew: after a third of what is left, spread by a tenth.
-// Called with the lock, or before anybody else has l.
+// Called with the lock.
 func (l *Lease) plan(now time.Time) {
-	left := max(0, min(l.deadline.Sub(now), l.req.TTL))
+	left := max(0, min(l.deadline.Sub(now), l.m.cfg.TTL))
 	l.renewAt = now.Add(left/3 - rand.N(left/30+1))
 }
 
 // next is when Due has something to do, and how much earlier it may be called.
+// Called with the lock.
 func (l *Lease) next() (time.Time, time.Duration) {
 	at := l.renewAt
-	slack := l.req.TTL / 24
+	slack := l.m.cfg.TTL / 24
 	if l.deadline.Before(at) {
 		at, slack = l.deadline, 0
 	}
@@ -99,7 +112,7 @@ func (l *Lease) next() (time.Time, time.Duration) {
 }
 
 // Due ends the lease when its time is over, and renews it before.
-func (l *Lease) Due(now time.Time, calls []*engine.Call) ([]*engine.Call, time.Time, time.Duration) {
+func (l *Lease) Due(now time.Time, calls []*call.Call) ([]*call.Call, time.Time, time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -112,26 +125,19 @@ func (l *Lease) Due(now time.Time, calls []*engine.Call) ([]*engine.Call, time.T
 		l.back = l.newGiveBack()
 		return l.back.Due(now, calls)
 	case !now.Before(l.deadline):
-		// Nothing is given back here: the holder may need the margin to stop.
-		// It is when it calls Release; else the server's term is over by itself.
+		// Nothing is given back here: the holder may need the margin to stop. The
+		// permit is given back when the holder calls Release; else its term on the
+		// server ends by itself.
 		l.lose(leasehold.ErrLost, l.failure)
 		return calls, time.Time{}, 0
 	}
-	c := l.renewal(now)
-	c.Done = func(v []int64, err error) { l.renewed(now, v, err) }
+	c := l.req.Renew(l.term(now), l.enterMayArriveUntil)
+	c.Done = func(ints []int64, err error) { l.onRenewed(now, ints, err) }
 	// If no answer comes, again after a quarter of what is left.
 	again := min(max(l.deadline.Sub(now)/4, 5*time.Millisecond), time.Second)
 	l.renewAt = now.Add(again)
 	at, slack := l.next()
 	return append(calls, c), at, min(slack, again/4)
-}
-
-func (l *Lease) renewal(now time.Time) *engine.Call {
-	node := l.m.eng.Node(l.req.Resource)
-	if l.alone {
-		return l.req.RenewAlone(node, l.term(now), l.stray)
-	}
-	return l.req.Renew(node, l.term(now))
 }
 
 // term is how long to renew for: the TTL, or what MaxHold leaves, with the
@@ -140,14 +146,14 @@ func (l *Lease) term(now time.Time) time.Duration {
 	if l.maxEnd.IsZero() {
 		return l.m.cfg.TTL
 	}
-	return within(l.m.cfg.TTL, l.maxEnd.Sub(now))
+	return capTerm(l.m.cfg.TTL, l.maxEnd.Sub(now))
 }
 
-// renewed takes the outcome of a renewal that was sent at sent.
-func (l *Lease) renewed(sent time.Time, v []int64, err error) {
-	var remaining time.Duration
+// onRenewed takes the outcome of a renewal that was sent at sent.
+func (l *Lease) onRenewed(sent time.Time, ints []int64, err error) {
+	var r RenewReply
 	if err == nil {
-		remaining, err = engine.ParseRenew(v)
+		r, err = l.req.ReadRenew(ints)
 	}
 	l.mu.Lock()
 	if l.cond != held {
@@ -160,12 +166,12 @@ func (l *Lease) renewed(sent time.Time, v []int64, err error) {
 		l.lose(leasehold.ErrLost, err)
 	case err != nil:
 		// The next try is scheduled; the deadline stands.
-	case remaining == engine.Unwanted:
-		l.lose(errUnwanted, nil)
-	case remaining == 0:
+	case r.Term == 0 && r.Ended != nil:
+		l.lose(r.Ended, nil)
+	case r.Term == 0:
 		l.lose(leasehold.ErrLost, errGone)
 	default:
-		l.extended(sent, remaining)
+		l.extended(sent, r.Term)
 	}
 	if l.cond != held {
 		l.mu.Unlock()
@@ -179,28 +185,24 @@ func (l *Lease) renewed(sent time.Time, v []int64, err error) {
 	}
 }
 
-// errUnwanted is why a flight's lease was given back for which nobody waited.
-var errUnwanted = errors.New("nobody waits for it any more")
-
-// errNoAnswer explains an outcome that is not known.
-var errNoAnswer = errors.New("no answer in time")
-
-// errGone explains a loss that the server told of.
-var errGone = errors.New("it has ended on the server")
+var (
+	errNoAnswer = errors.New("no answer in time")          // an outcome that is not known
+	errGone     = errors.New("it has ended on the server") // a loss that the server told of
+)
 
 func wrongType(err error) bool { return strings.Contains(err.Error(), "WRONGTYPE") }
 
 // extended moves the deadline to what a renewal sent at sent left: a renewal
-// never shortens, so that an older answer that says less is no news.
-func (l *Lease) extended(sent time.Time, remaining time.Duration) {
-	if d := sent.Add(remaining - margin(remaining)); d.After(l.deadline) {
+// never shortens, so that an older answer that says less is no news. Called with the
+// lock.
+func (l *Lease) extended(sent time.Time, term time.Duration) {
+	if d := sent.Add(term - margin(term)); d.After(l.deadline) {
 		l.deadline = d
 	}
 	l.plan(time.Now())
 }
 
-// lose ends the lease's Context: from here on it is not ours. Called with the
-// lock.
+// lose ends the lease's Context: from here on it is not held. Called with the lock.
 func (l *Lease) lose(why, cause error) {
 	l.cond = lost
 	l.why, l.cause = why, cause
@@ -210,6 +212,19 @@ func (l *Lease) lose(why, cause error) {
 	l.m.mu.Lock()
 	defer l.m.mu.Unlock()
 	delete(l.m.leases, l)
+}
+
+// RenewNow brings the next renewal forward, where the lease is held.
+func (l *Lease) RenewNow() {
+	l.mu.Lock()
+	if l.cond != held {
+		l.mu.Unlock()
+		return
+	}
+	l.renewAt = time.Now()
+	at, slack := l.next()
+	l.mu.Unlock()
+	l.m.loop.Put(&l.entry, l, at, slack)
 }
 
 // Context is the acquiring ctx, ended when the lease is lost or given back. It
@@ -226,7 +241,7 @@ func (l *Lease) Context() context.Context {
 	return l.ctx
 }
 
-// Deadline is until when the lease is surely ours if nothing more succeeds.
+// Deadline is until when the lease is surely held if nothing more succeeds.
 func (l *Lease) Deadline() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -241,3 +256,28 @@ func (l *Lease) Token() uint64 { return l.token }
 
 // ID names the lease in listings. It is not the owner id.
 func (l *Lease) ID() string { return l.req.ID() }
+
+// Request is the request that was granted, for the package of its Protocol.
+func (l *Lease) Request() Request { return l.req }
+
+// EnterMayArriveUntil is the server time (µs) until which a copy of the lease's enter
+// may still arrive, for calls that end the lease beside Leave; 0: none can.
+func (l *Lease) EnterMayArriveUntil() int64 { return l.enterMayArriveUntil }
+
+// Held says why the lease is not held any more, as the error of an operation op on
+// it; nil while it is held.
+func (l *Lease) Held(op string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch l.cond {
+	case lost:
+		return l.fail(op)
+	case released:
+		return l.m.fail(op, l.res.Label(), leasehold.ErrReleased)
+	}
+	return nil
+}
+
+// fail is the error of an operation on a lease that is over. Called with the
+// lock, or once l.why can no longer change.
+func (l *Lease) fail(op string) error { return l.m.fail(op, l.res.Label(), l.why, l.cause) }

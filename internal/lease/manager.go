@@ -1,9 +1,16 @@
-// Package lease is what the three packages have in common: it enters, waits,
-// holds, renews and gives back. A Manager does so for one handle; a Lease is one
-// thing held.
+// Package lease waits for, holds, renews and gives back leases. It is the part that
+// semaphores, mutexes and others have in common, and knows of the thing that is
+// leased only its [Protocol]. A [Manager] does the work for one handle; a [Lease] is
+// one thing held.
 //
-// Locks are taken in one order: the loop's, then a lease's, then the manager's.
-// So the loop is called only while holding neither of the others.
+// The way of one lease: [Manager.Acquire] makes a waiter (acquire.go), which enters
+// and, where it is queued, joins its group (group.go) until a grant wakes it. The
+// grant starts a Lease (lease.go), whose renewals run on the handle's schedule until
+// [Lease.Release] (release.go).
+//
+// Locks: a lease's lock is taken before the manager's. Every other lock (of the
+// schedule, the inbox, the clocks, the client) is a leaf, under which nothing else is
+// locked and no call is sent. docs/architecture.md has the table.
 package lease
 
 import (
@@ -20,10 +27,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold"
-	"github.com/leasehold-go/leasehold/internal/engine"
+	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/inbox"
 	"github.com/leasehold-go/leasehold/internal/keys"
-	"github.com/leasehold-go/leasehold/internal/renew"
+	"github.com/leasehold-go/leasehold/internal/schedule"
 )
 
 // The bounds that the packages' Configs share.
@@ -36,43 +43,43 @@ const (
 type Config struct {
 	Package    string // for errors
 	Family     keys.Family
-	Fenced     bool          // what is held has a fencing token
-	Flight     bool          // what is held is the right to load a cached value
-	TTL        time.Duration // 0 = DefaultTTL
-	MaxHold    time.Duration // 0 = no bound
-	MaxWaiters int           // 0 = no bound
+	Protocol   Protocol
+	TTL        time.Duration // 0: DefaultTTL
+	MaxHold    time.Duration // 0: no bound
+	MaxWaiters int           // 0: no bound
+	MaxWait    time.Duration // 0: as long as ctx lives
 }
 
 // Manager is one handle: its id, its leases and its waiters.
 type Manager struct {
 	cfg    Config
-	eng    *engine.Engine
+	client *call.Client
 	handle string // 128 random bits
 	seq    atomic.Uint64
-	loop   *renew.Loop
+	loop   *schedule.Loop
 	inbox  *inbox.Inbox
-	clock  clock
-	asking atomic.Bool // for the clock, since the last reply is old
+	clocks clocks
+	holds  holdTimes
+	leave  sharedTimeout // of leaves
 
-	closing chan struct{}
+	closing chan struct{} // closed when Close begins
 
-	mu      sync.Mutex
-	closed  bool
-	running int        // acquires, and calls that may outlast them
-	idle    *sync.Cond // none is running
-	leases  map[*Lease]struct{}
-	waiters map[uint64]*waiter // by sequence number
-	groups  map[string]*group  // waiters in the queue, by holders key
-	missed  time.Time          // when grants may last have been lost on their way
-	known   map[string]*engine.Resource
-	bound   bound
+	mu        sync.Mutex // guards what follows, and the waiters' fields that say so
+	closed    bool
+	running   int        // operations that Close waits for
+	idle      *sync.Cond // none is running
+	leases    map[*Lease]struct{}
+	waiters   map[uint64]*waiter // by the sequence number of their attempt
+	groups    map[string]*group  // waiters in the queue, by Resource.FirstKey
+	missed    time.Time          // when grants may last have been lost on their way
+	resources map[string]Resource
 }
 
 // New checks cfg, with extra, the errors that the package found in its own
 // fields, and makes a Manager. It sends nothing.
 func New(rdb redis.UniversalClient, cfg Config, extra ...error) (*Manager, error) {
 	errs := append(cfg.Family.Check(), extra...)
-	eng, err := engine.New(rdb)
+	client, err := call.NewClient(rdb)
 	if err != nil {
 		errs = append(errs, err)
 	}
@@ -88,35 +95,39 @@ func New(rdb redis.UniversalClient, cfg Config, extra ...error) (*Manager, error
 	if cfg.MaxWaiters < 0 {
 		errs = append(errs, keys.Bad("MaxWaiters", "is %d; want 0 (no bound) or more", cfg.MaxWaiters))
 	}
+	if cfg.MaxWait < 0 {
+		errs = append(errs, keys.Bad("MaxWait", "is %v; want 0 (as long as ctx lives) or more", cfg.MaxWait))
+	}
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("leasehold: %s: bad configuration: %w", cfg.Package, errors.Join(errs...))
 	}
 	if cfg.MaxHold > 0 {
-		// A dead holder, who cannot give back at MaxHold, is over by then too.
-		cfg.TTL = max(MinTTL, within(cfg.TTL, cfg.MaxHold))
+		// A dead holder cannot give back at MaxHold; its lease is over by then too.
+		cfg.TTL = max(MinTTL, capTerm(cfg.TTL, cfg.MaxHold))
 	}
 	id := make([]byte, 16)
 	_, _ = rand.Read(id) // never fails
 	m := &Manager{
-		cfg:     cfg,
-		eng:     eng,
-		handle:  base64.RawURLEncoding.EncodeToString(id),
-		closing: make(chan struct{}),
-		leases:  map[*Lease]struct{}{},
-		waiters: map[uint64]*waiter{},
-		groups:  map[string]*group{},
-		known:   map[string]*engine.Resource{},
+		cfg:       cfg,
+		client:    client,
+		handle:    base64.RawURLEncoding.EncodeToString(id),
+		clocks:    clocks{byNode: map[string]*clock{}},
+		closing:   make(chan struct{}),
+		leases:    map[*Lease]struct{}{},
+		waiters:   map[uint64]*waiter{},
+		groups:    map[string]*group{},
+		resources: map[string]Resource{},
 	}
 	m.idle = sync.NewCond(&m.mu)
-	m.loop = renew.New(eng.Send, eng.SendInParts)
+	m.loop = schedule.New(client)
 	m.inbox = inbox.New(
-		func(ctx context.Context) *redis.PubSub { return eng.Subscribe(ctx, cfg.Family.Inbox(m.handle)) },
+		func(ctx context.Context) *redis.PubSub { return client.Subscribe(ctx, cfg.Family.Inbox(m.handle)) },
 		m.message, m.askAll)
 	return m, nil
 }
 
-// Engine is what the manager sends with.
-func (m *Manager) Engine() *engine.Engine { return m.eng }
+// Client is what the manager sends with.
+func (m *Manager) Client() *call.Client { return m.client }
 
 // Stop gives back all leases and ends all waits, and waits for nothing. Close is
 // still to be called, when nobody uses the leases any more.
@@ -145,7 +156,8 @@ func (m *Manager) Close(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		// First those who may still leave something to give back.
+		// Running operations may still leave something to give back, so they end
+		// first.
 		m.mu.Lock()
 		for m.running > 0 {
 			m.idle.Wait()
@@ -173,14 +185,14 @@ func (m *Manager) begin() bool {
 	return true
 }
 
-// count counts in what goes on though the handle is closed.
+// count counts in an operation that goes on though the handle is closed.
 func (m *Manager) count() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.running++
 }
 
-// done counts one out.
+// done counts an operation out.
 func (m *Manager) done() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -189,41 +201,63 @@ func (m *Manager) done() {
 	}
 }
 
-// spawn runs a call that its caller may not wait for.
-func (m *Manager) spawn(call func()) {
+// Go runs a call that its caller may not wait for. Close waits for it.
+func (m *Manager) Go(send func()) {
 	m.count()
 	go func() {
 		defer m.done()
-		call()
+		send()
 	}()
 }
 
-// knownKeys bounds the keys whose names in Redis a handle remembers.
-const knownKeys = 256
+// maxResources bounds the keys whose names in Redis a handle remembers.
+const maxResources = 256
 
-// resource names the keys of key in Redis, which takes ten allocations: those of
+// Resource names the keys of key in Redis, which takes ten allocations: those of
 // the last keys are kept.
-func (m *Manager) resource(key string) (*engine.Resource, error) {
+func (m *Manager) Resource(key string) (Resource, error) {
 	m.mu.Lock()
-	r := m.known[key]
+	r := m.resources[key]
 	m.mu.Unlock()
 	if r != nil {
 		return r, nil
 	}
-	named, err := m.cfg.Family.Resource(key)
+	r, err := m.cfg.Protocol.Resource(key)
 	if err != nil {
 		return nil, err
 	}
-	if m.cfg.Flight {
-		r = engine.NewFlight(named)
-	} else {
-		r = engine.NewResource(named, m.cfg.Fenced)
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if len(m.known) >= knownKeys {
-		clear(m.known)
+	if len(m.resources) >= maxResources {
+		for old := range m.resources {
+			delete(m.resources, old) // any one: the order of a map is random
+			break
+		}
 	}
-	m.known[strings.Clone(key)] = r
+	m.resources[strings.Clone(key)] = r
 	return r, nil
+}
+
+// fail makes the error of an operation on the resource called label.
+func (m *Manager) fail(op, label string, errs ...error) error {
+	return call.Fail(m.cfg.Package, op, label, errs...)
+}
+
+// Reject makes the error of an operation whose input can never be served; nothing
+// was sent.
+func (m *Manager) Reject(op, key string, why error) error {
+	label := keys.Escape(m.cfg.Family.Name)
+	if r, err := m.Resource(key); err == nil {
+		label = r.Label()
+	}
+	return m.fail(op, label, leasehold.ErrInvalid, why)
+}
+
+// JoinLoss is the error of an operation that ran under a lease: err, joined with the
+// loss of the lease where release, the error of giving it back, tells of one.
+func JoinLoss(err, release error) error {
+	if errors.Is(release, leasehold.ErrLost) {
+		return errors.Join(err, release)
+	}
+	return err
 }

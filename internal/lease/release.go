@@ -2,61 +2,67 @@ package lease
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/leasehold-go/leasehold"
-	"github.com/leasehold-go/leasehold/internal/engine"
+	"github.com/leasehold-go/leasehold/internal/call"
+	"github.com/leasehold-go/leasehold/internal/schedule"
 )
-
-// fail is the error of an operation on a lease that is over. Called with the
-// lock, or once l.why can no longer change.
-func (l *Lease) fail(op string) error { return l.m.fail(op, l.req.Label, l.why, l.cause) }
 
 // Release gives the lease back; op is how the package calls that.
 func (l *Lease) Release(op string) error {
+	if l.self != l {
+		panic("leasehold: " + op + " of a lease that was not acquired, or of a copy of one: pass the pointer on")
+	}
 	m := l.m
-	// Counted in before the lease is taken from those that Close gives back: it
-	// waits for this one's answer instead.
+	// Counted in before the lease is taken from those that Close gives back: Close
+	// waits for this answer instead.
 	m.count()
 	defer m.done()
 	switch l.end(leasehold.ErrReleased) {
 	case released:
-		return m.fail(op, l.req.Label, leasehold.ErrReleased)
+		return m.fail(op, l.res.Label(), leasehold.ErrReleased)
 	case lost:
 		m.giveBackLater(l.newGiveBack())
 		return l.fail(op)
 	}
-	if m.eng.Bounded() {
-		if errs := l.leave(); errs != nil {
-			return m.fail(op, l.req.Label, errs...)
-		}
-		return nil
+	m.holds.add(time.Since(l.since))
+	if m.client.HasReadTimeout() {
+		return l.released(op, l.leave())
 	}
 	outcome := make(chan []error, 1)
-	m.spawn(func() { outcome <- l.leave() })
-	bound := time.NewTimer(2 * engine.CallBound)
+	m.Go(func() { outcome <- l.leave() })
+	bound := time.NewTimer(2 * call.Bound)
 	defer bound.Stop()
 	select {
 	case errs := <-outcome:
-		if errs == nil {
-			return nil
-		}
-		return m.fail(op, l.req.Label, errs...)
+		return l.released(op, errs)
 	case <-bound.C:
 		m.giveBackLater(l.newGiveBack())
-		return m.fail(op, l.req.Label, leasehold.ErrUnavailable, errSlow)
+		return m.fail(op, l.res.Label(), leasehold.ErrUnavailable, errSlow)
 	}
 }
 
-var errSlow = fmt.Errorf("no answer within %v", 2*engine.CallBound)
+var errSlow = fmt.Errorf("no answer within %v", 2*call.Bound)
+
+// released is what Release returns for what leave found wrong.
+func (l *Lease) released(op string, errs []error) error {
+	if errs == nil {
+		return nil
+	}
+	return l.m.fail(op, l.res.Label(), errs...)
+}
 
 // end takes the lease out of its holder's hands, once, and returns what it was
-// before. Only who gets "held" or "lost" gives it back.
+// before. Only the caller that gets "held" or "lost" gives it back.
 func (l *Lease) end(why error) condition {
 	l.mu.Lock()
 	if l.cond == held && !time.Now().Before(l.deadline) {
-		l.lose(leasehold.ErrLost, l.failure) // before the loop got to it
+		l.lose(leasehold.ErrLost, l.failure) // before the schedule got to it
 	}
 	was := l.cond
 	l.cond = released
@@ -76,7 +82,13 @@ func (l *Lease) end(why error) condition {
 	return was
 }
 
-// abandon gives the lease back in the background, for Close.
+// End ends the lease after another call than Leave gave it back.
+func (l *Lease) End() { l.end(leasehold.ErrReleased) }
+
+// GiveBack gives the lease back in the background.
+func (l *Lease) GiveBack() { l.abandon(leasehold.ErrReleased) }
+
+// abandon gives the lease back in the background, for the reason why.
 func (l *Lease) abandon(why error) {
 	if l.end(why) != released {
 		l.m.giveBackLater(l.newGiveBack())
@@ -87,18 +99,18 @@ func (l *Lease) abandon(why error) {
 // with the lease, if anything.
 func (l *Lease) leave() []error {
 	m := l.m
-	ctx := m.bound.ctx()
+	ctx := m.leave.ctx()
 	resent := false
 	for n := 1; ; n++ {
 		sent := time.Now()
-		v, err := m.eng.Do(ctx, l.req.Leave("", l.stray))
-		var r engine.LeaveReply
+		ints, err := m.client.Do(ctx, l.req.Leave(l.enterMayArriveUntil))
+		var r LeaveReply
 		if err == nil {
-			r, err = engine.ParseLeave(v)
+			r, err = l.req.ReadLeave(ints)
 		}
 		if err == nil {
 			m.deliver(r.Grants, sent)
-			// The deadline had not passed when its holder let go. That the server
+			// The deadline had not passed when the holder let go. That the server
 			// knows no lease says that it was lost before only if this was the
 			// one call, and was answered before the lease can have expired.
 			if r.Held || resent || !time.Now().Before(l.deadline) {
@@ -106,77 +118,163 @@ func (l *Lease) leave() []error {
 			}
 			return []error{leasehold.ErrLost, errGone}
 		}
-		outcome := engine.Classify(err)
-		if outcome == engine.Unknown {
+		class := call.Classify(err)
+		if class == call.Unknown {
 			resent = true
-			m.askSoon(l.req.Resource) // grants to our own waiters may have been in the reply
+			m.askSoon(l.res) // grants to our own waiters may have been in the reply
 		}
-		if outcome == engine.Refused || n == tries || ctx.Err() != nil {
+		if class == call.Refused || n == maxTries || ctx.Err() != nil {
 			m.giveBackLater(l.newGiveBack())
 			return []error{leasehold.ErrUnavailable, err}
 		}
-		time.Sleep(backoff(n))
+		time.Sleep(call.Backoff(n))
 	}
 }
 
 // Extend pushes the expiry to ttl from now, and never shortens it.
 func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
+	const op = "extend"
+	m := l.m
 	if ttl < MinTTL {
-		return l.m.fail("extend", l.req.Label, fmt.Errorf("ttl is %v; want at least %v", ttl, MinTTL))
+		return m.fail(op, l.res.Label(), leasehold.ErrInvalid, fmt.Errorf("ttl is %v; want at least %v", ttl, MinTTL))
 	}
-	if err := l.ended("extend"); err != nil {
+	if err := l.Held(op); err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil {
-		return l.m.fail("extend", l.req.Label, err, leasehold.ErrUnavailable)
+		return m.fail(op, l.res.Label(), err)
 	}
 	if !l.maxEnd.IsZero() {
-		ttl = max(MinTTL, within(ttl, time.Until(l.maxEnd)))
+		ttl = max(MinTTL, capTerm(ttl, time.Until(l.maxEnd)))
 	}
-	m := l.m
 	outcome := make(chan error, 1)
-	m.spawn(func() {
-		for n := 1; ; n++ {
-			sent := time.Now()
-			v, err := m.eng.Do(ctx, l.req.Renew("", ttl))
-			refused := err != nil && engine.Classify(err) == engine.Refused
-			if err == nil || refused {
-				l.renewed(sent, v, err)
-			}
-			if err == nil || refused || n == tries || ctx.Err() != nil {
-				outcome <- err
-				return
-			}
-			time.Sleep(backoff(n))
-		}
-	})
-	var errs []error
+	m.Go(func() { outcome <- l.sendExtend(ctx, ttl) })
 	select {
 	case err := <-outcome:
 		switch {
 		case err == nil:
-			return l.ended("extend")
+			return l.Held(op)
 		case wrongType(err):
-			errs = []error{leasehold.ErrLost, err}
-		default:
-			errs = []error{ctx.Err(), leasehold.ErrUnavailable, err}
+			return m.fail(op, l.res.Label(), leasehold.ErrLost, err)
 		}
+		return m.fail(op, l.res.Label(), ctx.Err(), leasehold.ErrUnavailable, err)
 	case <-ctx.Done():
-		errs = []error{ctx.Err(), leasehold.ErrUnavailable}
+		return m.fail(op, l.res.Label(), ctx.Err(), leasehold.ErrUnavailable)
 	}
-	return m.fail("extend", l.req.Label, errs...)
 }
 
-// ended is the error of an operation on a lease that is over, nil while it is
-// held.
-func (l *Lease) ended(op string) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	switch l.cond {
-	case lost:
-		return l.fail(op)
-	case released:
-		return l.m.fail(op, l.req.Label, leasehold.ErrReleased)
+// sendExtend renews for ttl, a few times until it is answered.
+func (l *Lease) sendExtend(ctx context.Context, ttl time.Duration) error {
+	for n := 1; ; n++ {
+		sent := time.Now()
+		ints, err := l.m.client.Do(ctx, l.req.Renew(ttl, l.enterMayArriveUntil))
+		refused := err != nil && call.Classify(err) == call.Refused
+		if err == nil || refused {
+			l.onRenewed(sent, ints, err)
+		}
+		if err == nil || refused || n == maxTries || ctx.Err() != nil {
+			return err
+		}
+		time.Sleep(call.Backoff(n))
 	}
-	return nil
+}
+
+// giveBack is a leave that is sent until it is answered, or until there is nothing
+// left to give back: the term is over and no enter can arrive any more. A server that
+// refuses it is asked again, slowly: a failed save, a lack of memory or of rights may
+// pass, and the permit stays taken until then.
+type giveBack struct {
+	m                   *Manager
+	res                 Resource
+	req                 Request
+	enterMayArriveUntil int64
+	until               time.Time
+	entry               schedule.Entry
+
+	sent    int          // by Due, on the schedule's goroutine alone
+	refused atomic.Int32 // answers that refused it, in a row
+	over    atomic.Bool
+}
+
+// refusedPause is the pause after a leave that the server refused.
+const refusedPause = 500 * time.Millisecond
+
+// giveBackLater gives back in the background.
+func (m *Manager) giveBackLater(g *giveBack) { m.loop.Put(&g.entry, g, time.Now(), 0) }
+
+func (m *Manager) newGiveBack(res Resource, req Request, enterMayArriveUntil int64) *giveBack {
+	return &giveBack{
+		m: m, res: res, req: req, enterMayArriveUntil: enterMayArriveUntil,
+		until: time.Now().Add(max(m.cfg.TTL, voidAfter)),
+	}
+}
+
+// newGiveBack is for a lease that is over; it may have been extended. Called
+// with the lock, or once the deadline can no longer change.
+func (l *Lease) newGiveBack() *giveBack {
+	g := l.m.newGiveBack(l.res, l.req, l.enterMayArriveUntil)
+	if end := l.deadline.Add(margin(time.Until(l.deadline))); end.After(g.until) {
+		g.until = end
+	}
+	return g
+}
+
+// Due sends the leave.
+func (g *giveBack) Due(now time.Time, calls []*call.Call) ([]*call.Call, time.Time, time.Duration) {
+	if g.over.Load() || !now.Before(g.until) {
+		return calls, time.Time{}, 0
+	}
+	c := g.req.Leave(g.enterMayArriveUntil)
+	c.Done = func(ints []int64, err error) { g.onAnswer(now, ints, err) }
+	g.sent++
+	pause := 4 * call.Backoff(g.sent)
+	if g.refused.Load() >= maxTries {
+		pause = refusedPause
+	}
+	return append(calls, c), now.Add(pause), pause / 2
+}
+
+// onAnswer takes the outcome of a leave that was sent at sent.
+func (g *giveBack) onAnswer(sent time.Time, ints []int64, err error) {
+	var r LeaveReply
+	if err == nil {
+		r, err = g.req.ReadLeave(ints)
+	}
+	if err == nil {
+		g.over.Store(true)
+		g.m.loop.Remove(&g.entry)
+		g.m.deliver(r.Grants, sent)
+		return
+	}
+	// It is scheduled to be sent again.
+	switch call.Classify(err) {
+	case call.Unknown:
+		g.m.askSoon(g.res) // grants to our own waiters may have been in the reply
+	case call.Refused:
+		g.refused.Add(1)
+	case call.NotNow:
+		if errors.Is(err, call.ErrBacklog) {
+			g.sent-- // it was not sent; this is the schedule's goroutine
+		}
+	}
+}
+
+// sharedTimeout lends a ctx that ends within call.Bound, and not before three
+// quarters of that, to all leaves of the meantime: one of its own would cost each a
+// timer and six allocations.
+type sharedTimeout struct {
+	mu   sync.Mutex
+	last context.Context
+	end  context.CancelFunc // not called: the ctx has many users, and ends by itself
+	made time.Time
+}
+
+func (s *sharedTimeout) ctx() context.Context {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now := time.Now(); s.last == nil || now.Sub(s.made) >= call.Bound/4 {
+		s.made = now
+		s.last, s.end = context.WithTimeout(context.Background(), call.Bound)
+	}
+	return s.last
 }

@@ -1,8 +1,8 @@
-// Package renew runs what must be done again and again by a handle: renew
-// leases, ask for waiters, give back what could not be given back at once. One
-// goroutine keeps one schedule of all of it; what is due together goes out in
-// one pipeline a server.
-package renew
+// Package schedule keeps one schedule of all that a handle has to do at some time:
+// renew leases, give signs of life, give back what could not be given back at once.
+// One goroutine waits for the first; what is due together goes out in one pipeline a
+// server.
+package schedule
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/leasehold-go/leasehold/internal/engine"
+	"github.com/leasehold-go/leasehold/internal/call"
 )
 
 const (
@@ -23,48 +23,61 @@ const (
 	young    = time.Second
 	maxOpen  = 64
 	// linger is how long the goroutine outlives the last entry, so that a lone
-	// caller who takes and gives back does not start one each time.
+	// caller that takes and gives back does not start one each time.
 	linger = 500 * time.Millisecond
 )
 
 // Task is something that a Loop does when it is due.
 type Task interface {
-	// Due is called on the loop's goroutine, under its lock, when the entry's
-	// time has come: it must not block, nor call the Loop. It appends the calls
-	// to send, if any, and says when it is due again, the zero time for never,
-	// and how much earlier than that it may be called to share a round trip.
+	// Due is called on the loop's goroutine, without a lock, when the entry's time
+	// has come. It must not block. It appends the calls to send, if any, and says
+	// when it is due again, the zero time for never, and how much earlier than that
+	// it may be called to share a round trip.
 	//
 	// The next time holds even while the calls are under way: it is when to try
-	// again if no answer came. A call's Done may Put the task anew.
-	Due(now time.Time, calls []*engine.Call) (_ []*engine.Call, next time.Time, slack time.Duration)
+	// again if no answer came. A Put or Remove of the entry after Due began counts
+	// instead of what Due returns.
+	Due(now time.Time, calls []*call.Call) (_ []*call.Call, next time.Time, slack time.Duration)
+}
+
+// Sender sends batches of calls. Done is called for each call.
+type Sender interface {
+	// Send sends calls in one pipeline.
+	Send(ctx context.Context, calls []*call.Call)
+	// SendInParts sends calls in short pipelines: their tasks sent something before
+	// that was not answered.
+	SendInParts(ctx context.Context, calls []*call.Call)
+	// Node names the server of a Redis key, without asking it.
+	Node(key string) string
 }
 
 // Loop is a schedule with a goroutine that lives while something is scheduled.
 type Loop struct {
-	first, again func(ctx context.Context, calls []*engine.Call) // send
-	wake         chan struct{}
+	sender Sender
+	wake   chan struct{}
 
-	mu       sync.Mutex
-	entries  schedule
+	mu       sync.Mutex // a leaf: nothing else is locked or called while it is held
+	entries  heap
 	running  bool
 	closing  bool
+	closed   bool                   // Close came while a task was in Due: it is due again
 	wakeAt   time.Time              // what the goroutine sleeps for
 	idleTill time.Time              // when it ends, where nothing is scheduled
 	open     map[string][]time.Time // when pipelines without an answer were sent, by server
 	active   sync.WaitGroup         // the goroutine and the pipelines
 }
 
-// New makes a Loop that sends batches of calls, concurrently: with first, or with
-// again those whose last call was not answered.
-func New(first, again func(ctx context.Context, calls []*engine.Call)) *Loop {
-	return &Loop{first: first, again: again, wake: make(chan struct{}, 1), open: map[string][]time.Time{}}
+// New makes a Loop that sends with sender, several batches at a time.
+func New(sender Sender) *Loop {
+	return &Loop{sender: sender, wake: make(chan struct{}, 1), open: map[string][]time.Time{}}
 }
 
 // Put schedules task for at, or moves it there; e is the task's own entry.
 func (l *Loop) Put(e *Entry, task Task, at time.Time, slack time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e.task, e.at, e.slack, e.sent = task, at, slack, false
+	e.task, e.at, e.slack, e.unanswered = task, at, slack, false
+	e.changes++
 	l.entries.put(e)
 	if !l.running {
 		l.running = true
@@ -80,6 +93,7 @@ func (l *Loop) Put(e *Entry, task Task, at time.Time, slack time.Duration) {
 func (l *Loop) Remove(e *Entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	e.changes++
 	if e.index == 0 {
 		return
 	}
@@ -95,7 +109,7 @@ func (l *Loop) Remove(e *Entry) {
 // caller sees to it that from now on only tasks put something.
 func (l *Loop) Close() {
 	l.mu.Lock()
-	l.closing = true
+	l.closing, l.closed = true, true
 	l.idleTill = time.Time{}
 	for _, e := range l.entries {
 		e.at = time.Time{}
@@ -105,7 +119,7 @@ func (l *Loop) Close() {
 	l.active.Wait()
 }
 
-// idle says until when the goroutine lives with nothing to do.
+// idle says until when the goroutine lives with nothing to do. Called with the lock.
 func (l *Loop) idle(now time.Time) {
 	if l.idleTill = now.Add(linger); l.closing {
 		l.idleTill = time.Time{}
@@ -113,7 +127,7 @@ func (l *Loop) idle(now time.Time) {
 }
 
 // wakeBy sees to it that the goroutine looks again at the time at, and leaves it
-// asleep where it will have looked by then.
+// asleep where it will have looked by then. Called with the lock.
 func (l *Loop) wakeBy(at time.Time) {
 	if !at.Before(l.wakeAt) {
 		return
@@ -129,9 +143,10 @@ func (l *Loop) run() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		l.mu.Lock()
 		now := time.Now()
 		batches := l.due(now)
+
+		l.mu.Lock()
 		switch {
 		case len(l.entries) > 0:
 			l.wakeAt = l.entries[0].at
@@ -157,34 +172,25 @@ func (l *Loop) run() {
 }
 
 // due calls every task whose time has come, and those that may come along, and
-// collects what they want sent. Called with the lock.
+// collects what they want sent. Each task runs without the lock: its entry is out
+// of the schedule meanwhile, and comes back unless someone changed it.
 func (l *Loop) due(now time.Time) map[address]*batch {
 	var batches map[address]*batch
-	var calls []*engine.Call
-	for len(l.entries) > 0 {
-		e := l.entries[0]
-		if e.at.After(now) && (batches == nil || e.at.Add(-e.slack).After(now)) {
-			break
+	var calls []*call.Call
+	for {
+		e, changes := l.next(now, batches != nil)
+		if e == nil {
+			return batches
 		}
 		next, slack := time.Time{}, time.Duration(0)
 		calls, next, slack = e.task.Due(now, calls[:0])
-		if next.IsZero() {
-			if l.entries.take(e); len(l.entries) == 0 {
-				l.idle(now)
-			}
-		} else {
-			// Never at once again: a task that says so would keep the lock.
-			if e.at = next; !next.After(now) {
-				e.at = now.Add(time.Millisecond)
-			}
-			e.slack = min(slack, e.at.Sub(now)/2)
-			l.entries.put(e)
-		}
+		resend := l.reschedule(e, changes, now, next, slack, len(calls) > 0)
 		for _, c := range calls {
 			if batches == nil {
 				batches = map[address]*batch{}
 			}
-			to := address{c.Node, e.sent}
+			c.Node = l.sender.Node(c.Key())
+			to := address{c.Node, resend}
 			b := batches[to]
 			if b == nil {
 				b = new(batch)
@@ -192,29 +198,65 @@ func (l *Loop) due(now time.Time) map[address]*batch {
 			}
 			b.calls, b.entries = append(b.calls, c), append(b.entries, e)
 		}
-		e.sent = len(calls) > 0
 	}
-	return batches
+}
+
+// next takes the entry that is due first out of the schedule, nil where none is:
+// one that may come along counts where something is sent anyway.
+func (l *Loop) next(now time.Time, sending bool) (e *Entry, changes int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.entries) == 0 {
+		return nil, 0
+	}
+	e = l.entries[0]
+	if e.at.After(now) && (!sending || e.at.Add(-e.slack).After(now)) {
+		return nil, 0
+	}
+	l.entries.take(e)
+	l.closed = false
+	return e, e.changes
+}
+
+// reschedule puts an entry back as its task said, unless it was put or removed
+// meanwhile, and reports whether what its task sent before was not answered.
+func (l *Loop) reschedule(e *Entry, changes int, now, next time.Time, slack time.Duration, sent bool) (resend bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	resend = e.unanswered
+	if e.changes == changes && !next.IsZero() {
+		// Never at once again: a task that says so would keep the goroutine busy.
+		if e.at = next; !next.After(now) || l.closed {
+			e.at = now.Add(time.Millisecond)
+		}
+		e.slack = min(slack, e.at.Sub(now)/2)
+		l.entries.put(e)
+	}
+	e.unanswered = sent
+	if len(l.entries) == 0 {
+		l.idle(now)
+	}
+	return resend
 }
 
 // batch is calls that go together, each with the entry that it is of.
 type batch struct {
-	calls   []*engine.Call
+	calls   []*call.Call
 	entries []*Entry
 }
 
-// address tells where.
+// address tells where a batch goes.
 type address struct {
-	node  string
-	again bool // no answer came when their tasks sent something last
+	node   string
+	resend bool // no answer came when its tasks sent something last
 }
 
 // dispatch sends calls to one server, in pipelines of bounded size and number.
 // What finds no room is dropped: its task is scheduled to try again.
 func (l *Loop) dispatch(to address, b *batch) {
-	send := l.first
-	if to.again {
-		send = l.again
+	send := l.sender.Send
+	if to.resend {
+		send = l.sender.SendInParts
 	}
 	for len(b.calls) > 0 {
 		n := min(len(b.calls), maxBatch)
@@ -224,11 +266,11 @@ func (l *Loop) dispatch(to address, b *batch) {
 		if !l.reserve(to.node, sent) {
 			l.mu.Lock()
 			for _, e := range entries {
-				e.sent = to.again
+				e.unanswered = to.resend
 			}
 			l.mu.Unlock()
 			for _, c := range calls {
-				c.Done(nil, engine.ErrBacklog)
+				c.Done(nil, call.ErrBacklog)
 			}
 			continue
 		}

@@ -1,4 +1,4 @@
-package renew
+package schedule
 
 import (
 	"context"

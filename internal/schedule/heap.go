@@ -1,27 +1,28 @@
-package renew
+package schedule
 
 import "time"
 
 // Entry is a task's place in a Loop's schedule. The zero Entry is not
 // scheduled; it belongs to one Loop and is guarded by its lock.
 type Entry struct {
-	task  Task
-	at    time.Time
-	slack time.Duration
-	index int  // in the heap, plus one; 0 = not scheduled
-	sent  bool // it sent something, and nothing has come of it yet
+	task       Task
+	at         time.Time
+	slack      time.Duration
+	index      int  // in the heap, plus one; 0 = not scheduled
+	changes    int  // Puts and Removes so far
+	unanswered bool // its task sent something, and nothing has come of it yet
 }
 
-// schedule is a binary heap by due time. Entries know their places, so that one
+// heap is a binary heap by due time. Entries know their places, so that one
 // of ten thousand is moved or taken out in a few steps.
-type schedule []*Entry
+type heap []*Entry
 
-func (s schedule) swap(i, j int) {
+func (s heap) swap(i, j int) {
 	s[i], s[j] = s[j], s[i]
 	s[i].index, s[j].index = i+1, j+1
 }
 
-func (s schedule) up(i int) {
+func (s heap) up(i int) {
 	for i > 0 {
 		parent := (i - 1) / 2
 		if !s[i].at.Before(s[parent].at) {
@@ -32,7 +33,7 @@ func (s schedule) up(i int) {
 	}
 }
 
-func (s schedule) down(i int) {
+func (s heap) down(i int) {
 	for {
 		least := i
 		for c := 2*i + 1; c <= 2*i+2 && c < len(s); c++ {
@@ -49,7 +50,7 @@ func (s schedule) down(i int) {
 }
 
 // put schedules e, or moves it to its new time.
-func (s *schedule) put(e *Entry) {
+func (s *heap) put(e *Entry) {
 	if e.index == 0 {
 		*s = append(*s, e)
 		e.index = len(*s)
@@ -60,7 +61,7 @@ func (s *schedule) put(e *Entry) {
 }
 
 // take removes e.
-func (s *schedule) take(e *Entry) {
+func (s *heap) take(e *Entry) {
 	if e.index == 0 {
 		return
 	}

@@ -1,0 +1,39 @@
+package call
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// Milliseconds rounds a duration up to the milliseconds that scripts take: a lease
+// is never shorter than what was asked for.
+func Milliseconds(d time.Duration) int64 {
+	ms := d.Milliseconds()
+	if d%time.Millisecond > 0 {
+		ms++
+	}
+	return ms
+}
+
+// Duration is the inverse. The longest duration, which was rounded up, stays the
+// longest.
+func Duration(ms int64) time.Duration {
+	if ms > math.MaxInt64/int64(time.Millisecond) {
+		return math.MaxInt64
+	}
+	return time.Duration(ms) * time.Millisecond
+}
+
+// Flag is a bool as scripts take it: 0 or 1.
+func Flag(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// Malformed is the error of a reply that this version cannot read.
+func Malformed(script string, reply []int64) error {
+	return fmt.Errorf("%s answered %d integers that this version does not know", script, len(reply))
+}

@@ -1,0 +1,48 @@
+package lease
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/leasehold-go/leasehold"
+)
+
+// holdTimes is a moving average of how long the leases of a handle were held.
+type holdTimes struct{ mean atomic.Int64 } // 0: none was given back yet
+
+// add takes a hold into the average, with a weight of an eighth. Of two that come at
+// the same time one may be left out.
+func (h *holdTimes) add(held time.Duration) {
+	old := h.mean.Load()
+	mean := int64(held)
+	if old != 0 {
+		mean = old + (mean-old)/8
+	}
+	h.mean.CompareAndSwap(old, max(1, mean))
+}
+
+// maxBlindRetry bounds RetryAfter where no hold was observed yet.
+const maxBlindRetry = time.Second
+
+// busyError is the error of a request that found a resource so busy. RetryAfter is
+// when its turn would come if all before it held for as long as others did, and at
+// most until the first lease ends by itself.
+func (m *Manager) busyError(s State) *leasehold.BusyError {
+	retry := maxBlindRetry
+	if mean := time.Duration(m.holds.mean.Load()); mean > 0 {
+		turns := float64(s.Waiting+1) / float64(max(1, s.Limit))
+		retry = time.Duration(min(turns*float64(mean), float64(time.Hour)))
+	}
+	if s.Earliest > 0 {
+		retry = min(retry, s.Earliest)
+	}
+	return &leasehold.BusyError{RetryAfter: retry, InUse: s.InUse, Limit: s.Limit, Waiting: s.Waiting}
+}
+
+// busyErrorOf is busyError for a state that Redis may not have told yet.
+func (m *Manager) busyErrorOf(s *State, limit int) *leasehold.BusyError {
+	if s == nil {
+		s = &State{Limit: limit}
+	}
+	return m.busyError(*s)
+}

@@ -1,0 +1,305 @@
+package lease
+
+import (
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/call"
+	"github.com/leasehold-go/leasehold/internal/schedule"
+)
+
+// group is the waiters that the handle has in one queue. Together they give a
+// sign of life, and ask what became of them. It is scheduled as long as it is
+// one of the manager's groups.
+type group struct {
+	m     *Manager
+	res   Resource
+	entry schedule.Entry
+
+	// Guarded by the manager's lock.
+	waiters      map[uint64]*waiter
+	state        State
+	clock        sample    // of this resource's server
+	asked        time.Time // when the last sign of life was sent
+	firstEnd     time.Time // when the first lease ends, if it is not renewed; zero: none
+	failures     int       // asks in a row without an answer
+	failingSince time.Time
+}
+
+const (
+	// askPatience is how long waiters put up with a server that does not answer.
+	// Their place is kept (by their ticket) over a failover, and no longer.
+	askPatience = 10 * time.Second
+	// minAskPause is the shortest time from one ask to the next that is due because
+	// a lease ends.
+	minAskPause = 20 * time.Millisecond
+)
+
+// joinGroup puts a waiter whose enter was answered "queued" into its group.
+func (w *waiter) joinGroup(clock sample, state State) {
+	m, name := w.m, w.res.FirstKey()
+	m.mu.Lock()
+	if m.waiters[w.seq] != w {
+		m.mu.Unlock()
+		return // its verdict was faster than the reply, and has been told
+	}
+	g := m.groups[name]
+	if g == nil {
+		g = &group{m: m, res: w.res, waiters: map[uint64]*waiter{}}
+		m.groups[name] = g
+	}
+	if len(g.waiters) == 0 {
+		g.asked = clock.sent // its enter was a sign of life
+	}
+	g.waiters[w.seq] = w
+	w.group = g
+	g.learn(clock, state)
+	at := g.nextAsk()
+	if !m.missed.Before(clock.sent) {
+		at = clock.got // the ask that followed ran before this waiter joined the group
+	}
+	early := w.earlyMessage
+	w.earlyMessage = ""
+	m.inbox.Use()
+	m.mu.Unlock()
+	m.loop.Put(&g.entry, g, at, 0)
+	if early != "" {
+		m.believe(w, w.seq, early)
+	}
+}
+
+// leaveGroup takes a waiter out of its group. A group left empty stays for the next
+// waiter until it is due. Called with the manager's lock.
+func (w *waiter) leaveGroup() {
+	if w.group == nil {
+		return
+	}
+	delete(w.group.waiters, w.seq)
+	w.group = nil
+	w.m.inbox.Unuse()
+}
+
+// learn keeps what a reply said of the resource. Called with the manager's lock.
+func (g *group) learn(clock sample, state State) {
+	g.clock, g.state, g.failures = clock, state, 0
+	g.firstEnd = time.Time{}
+	if state.Earliest > 0 {
+		g.firstEnd = clock.got.Add(state.Earliest + 2*time.Millisecond)
+	}
+}
+
+// nextAsk says when to ask: by the interval, or when the first lease ends, since a
+// dead holder's permit is free right then. Called with the manager's lock.
+func (g *group) nextAsk() time.Time {
+	at := g.asked.Add(AskEvery*9/10 + rand.N(AskEvery/10))
+	if !g.firstEnd.IsZero() && g.firstEnd.Before(at) {
+		at = g.firstEnd
+		if soonest := g.asked.Add(minAskPause); at.Before(soonest) {
+			at = soonest
+		}
+	}
+	return at
+}
+
+// Due asks for all waiters of the group.
+func (g *group) Due(now time.Time, calls []*call.Call) ([]*call.Call, time.Time, time.Duration) {
+	m := g.m
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(g.waiters) == 0 {
+		if name := g.res.FirstKey(); m.groups[name] == g {
+			delete(m.groups, name)
+		}
+		return calls, time.Time{}, 0
+	}
+	all := make([]*waiter, 0, len(g.waiters))
+	for _, w := range g.waiters {
+		all = append(all, w)
+	}
+	g.asked = now
+	for len(all) > 0 {
+		some := all[:min(len(all), MaxAsk)]
+		all = all[len(some):]
+		calls = append(calls, g.ask(now, some))
+	}
+	return calls, now.Add(AskEvery / 3), 0
+}
+
+// ask prepares the ask for some waiters. Called with the manager's lock.
+func (g *group) ask(now time.Time, waiters []*waiter) *call.Call {
+	requests := make([]Request, len(waiters))
+	seqs := make([]uint64, len(waiters))
+	for i, w := range waiters {
+		requests[i], seqs[i] = w.req, w.seq
+	}
+	c := g.res.Ask(requests)
+	c.Done = func(ints []int64, err error) {
+		var r AskReply
+		if err == nil {
+			r, err = g.res.ReadAsk(c, ints, requests)
+		}
+		if err != nil {
+			g.onAskFailed(err)
+			return
+		}
+		g.onAsked(seqs, now, r)
+	}
+	return c
+}
+
+// onAsked takes the reply to an ask for the attempts of seqs, sent at sent.
+func (g *group) onAsked(seqs []uint64, sent time.Time, r AskReply) {
+	m := g.m
+	clock := m.learn(m.client.Node(g.res.FirstKey()), r.Now, sent, time.Now())
+	m.deliver(r.Grants, sent)
+	m.mu.Lock()
+	g.learn(clock, r.State)
+	for i, seq := range seqs {
+		w := g.waiters[seq]
+		if w == nil {
+			continue // settled meanwhile
+		}
+		switch s := r.Standings[i]; s.Code {
+		case Granted:
+			w.settle(Verdict{Code: Granted, Deadline: sent.Add(s.Term - margin(s.Term)), Token: s.Token})
+		case Queued:
+		case Answered:
+			w.settle(Verdict{Code: Answered, Answer: s.Answer})
+		default:
+			w.leaveGroup()
+			w.tell(Verdict{Code: Gone})
+		}
+	}
+	at, idle := g.nextAsk(), len(g.waiters) == 0
+	m.mu.Unlock()
+	if !idle { // else its last entry in the schedule, if there is one, ends it
+		m.loop.Put(&g.entry, g, at, 0)
+	}
+}
+
+// onAskFailed takes an ask's error: the waiters go on for a while, unless the
+// server will not have them.
+func (g *group) onAskFailed(err error) {
+	m := g.m
+	m.mu.Lock()
+	if g.failures++; g.failures == 1 {
+		g.failingSince = time.Now()
+	}
+	if call.Classify(err) == call.Refused || time.Since(g.failingSince) > askPatience {
+		for _, w := range g.waiters {
+			w.settle(Verdict{Code: Failed, Err: err})
+		}
+	}
+	pause, idle := call.Backoff(min(g.failures, 5))+50*time.Millisecond, len(g.waiters) == 0
+	m.mu.Unlock()
+	if !idle {
+		m.loop.Put(&g.entry, g, time.Now().Add(pause), 0)
+	}
+}
+
+// askSoon asks for the waiters of a resource at once: a reply that may have
+// carried a grant for one of them was lost.
+func (m *Manager) askSoon(res Resource) {
+	m.mu.Lock()
+	m.missed = time.Now()
+	g := m.groups[res.FirstKey()]
+	m.mu.Unlock()
+	if g != nil {
+		m.loop.Put(&g.entry, g, time.Now(), 0)
+	}
+}
+
+// askAll asks for all waiters at once: messages may have been missed.
+func (m *Manager) askAll() {
+	m.mu.Lock()
+	m.missed = time.Now()
+	var all []*group
+	for _, g := range m.groups {
+		all = append(all, g)
+	}
+	m.mu.Unlock()
+	for _, g := range all {
+		m.loop.Put(&g.entry, g, time.Now(), 0)
+	}
+}
+
+// deliver passes on grants that came in a reply to a call sent at sent.
+func (m *Manager) deliver(grants []Grant, sent time.Time) {
+	if len(grants) == 0 {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, g := range grants {
+		w := m.waiters[g.Seq]
+		switch {
+		case w == nil: // it left; its leave is under way
+		case g.Refused != 0:
+			w.settle(Verdict{Code: TooMany, Limit: g.Refused})
+		default:
+			w.settle(Verdict{Code: Granted, Deadline: sent.Add(g.Term - margin(g.Term)), Token: g.Token})
+		}
+	}
+}
+
+// message takes a message that came through the inbox. Its first word is the
+// sequence number of the attempt that it is for.
+func (m *Manager) message(text string) {
+	word, _, _ := strings.Cut(text, " ")
+	seq, err := strconv.ParseUint(word, 10, 64)
+	if err != nil {
+		return // not of this version; the next ask tells
+	}
+	m.mu.Lock()
+	w := m.waiters[seq]
+	if w != nil && w.group == nil {
+		// The reply to the enter is not there yet, and with it the clock to judge the
+		// message by. The last message counts.
+		w.earlyMessage = text
+		w = nil
+	}
+	m.mu.Unlock()
+	if w != nil {
+		m.believe(w, seq, text)
+	}
+}
+
+// believe settles a waiter by a message. Anybody may have sent it who can publish on
+// the inbox, so it is believed only within the term that was asked for, counted from
+// the grant by the server's clock, as the last exchange showed it, and never from
+// later than now, should that clock have jumped. A message that comes too late for
+// that makes the group ask.
+func (m *Manager) believe(w *waiter, seq uint64, text string) {
+	now := time.Now()
+	m.mu.Lock()
+	g := w.group
+	if g == nil || w.seq != seq {
+		m.mu.Unlock()
+		return // the attempt has its verdict
+	}
+	v, ok := w.req.ReadMessage(text)
+	switch {
+	case !ok:
+	case v.Code == Gone:
+		w.leaveGroup()
+		w.tell(v)
+	case v.Code != Granted:
+		w.settle(v)
+	default:
+		from := g.clock.earliest(v.GrantedAt)
+		if from.After(now) {
+			from = now
+		}
+		term := min(v.Term, m.cfg.TTL)
+		if v.Deadline = from.Add(term - margin(term)); v.Deadline.After(now) {
+			w.settle(v)
+			break
+		}
+		m.mu.Unlock()
+		m.loop.Put(&g.entry, g, now, 0)
+		return
+	}
+	m.mu.Unlock()
+}

@@ -1,0 +1,215 @@
+package lease
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/call"
+)
+
+// Protocol is what a lease needs to know of the thing that is leased: how its
+// requests are named, sent and answered. internal/permits has one for the permits
+// of a semaphore or a mutex; the other implementations stand beside it.
+type Protocol interface {
+	// Resource names the Redis keys of key, or says why there are none.
+	Resource(key string) (Resource, error)
+}
+
+// Resource is one key of a family: requests for the same thing compete here.
+type Resource interface {
+	// Label is the family and the key as errors and logs show them.
+	Label() string
+	// FirstKey is a Redis key in the slot of the resource. Waiters whose resources
+	// have the same one give signs of life together.
+	FirstKey() string
+	// Request names a new attempt. Its terms travel with its member, so that the
+	// process that hands a permit on knows them.
+	Request(t Terms) Request
+	// Ask prepares the sign of life of waiters, which is also the question what
+	// became of them. It is sent for at most MaxAsk at a time.
+	Ask(waiters []Request) *call.Call
+	// ReadAsk reads the reply to an ask for waiters.
+	ReadAsk(c *call.Call, reply []int64, waiters []Request) (AskReply, error)
+}
+
+// Request is one attempt, by its owner id: sent twice, it takes nothing twice.
+type Request interface {
+	// ID names the attempt in listings. It is not the owner id.
+	ID() string
+	// Enter prepares the call that takes what was asked for, or a place in the queue.
+	Enter(o EnterOptions) *call.Call
+	ReadEnter(c *call.Call, reply []int64) (EnterReply, error)
+	// Leave prepares the call that gives back, or leaves the queue. enterMayArriveUntil
+	// is the server time (µs) until which a copy of the enter may still arrive; 0: none
+	// can.
+	Leave(enterMayArriveUntil int64) *call.Call
+	ReadLeave(reply []int64) (LeaveReply, error)
+	// Renew prepares the call that pushes the expiry to term from now.
+	Renew(term time.Duration, enterMayArriveUntil int64) *call.Call
+	ReadRenew(reply []int64) (RenewReply, error)
+	// ReadMessage reads what a message on the handle's inbox says of this attempt,
+	// while it is queued. False: nothing that it may believe.
+	ReadMessage(text string) (Verdict, bool)
+}
+
+// MaxAsk is the largest number of waiters that one ask names.
+const MaxAsk = 250
+
+// AskEvery is how often waiters give a sign of life. It is shorter than the first
+// term of a grant to a waiter (2 s, PROBATION in the scripts), so that a waiter
+// that missed its message asks in time. That term is shorter than the time that a
+// waiter keeps its place without a sign of life (4.5 s, ALIVE in the scripts).
+const AskEvery = 1500 * time.Millisecond
+
+// Terms is what an attempt asks for.
+type Terms struct {
+	Handle  string // of the process: 128 random bits in 22 characters
+	Seq     uint64 // of the attempt, never used twice by a handle
+	Permits int
+	TTL     time.Duration
+	Limit   int
+	Want    any // of the attempt, for its protocol alone
+}
+
+// EnterOptions say how to enter.
+type EnterOptions struct {
+	VoidAfter  int64 // server time (µs) from which on the call does nothing; 0: never
+	Wait       bool  // take a place in the queue where nothing is free
+	Ticket     int64 // place in the queue, server µs; 0: the last
+	MaxWaiters int   // 0: no bound
+}
+
+// Code is what an enter or an ask answered for one request.
+type Code int
+
+const (
+	Gone      Code = iota // of an ask: it neither holds nor waits
+	Granted               // Term and Token say what
+	Queued                // it waits
+	Busy                  // nothing is free, and it was not to wait
+	TooMany               // it asks for more than the limit
+	QueueFull             // MaxWaiters wait already
+	Void                  // it arrived after its time
+	GivenUp               // a leave of the same attempt came first
+	Answered              // without a lease: Answer says with what
+)
+
+// State is how busy a resource was.
+type State struct {
+	Earliest              time.Duration // until the first lease ends; 0: none is held
+	InUse, Limit, Waiting int
+}
+
+// EnterReply is what an enter answered.
+type EnterReply struct {
+	Code   Code
+	Now    int64 // server time, µs
+	Term   time.Duration
+	Token  uint64
+	State  State   // Queued, Busy, TooMany, QueueFull
+	Grants []Grant // to other waiters of the handle
+	Answer any     // Answered
+}
+
+// Grant is what a call's reply says of another waiter of the handle: it was
+// granted, or can never be served under the limit Refused.
+type Grant struct {
+	Seq     uint64
+	Term    time.Duration
+	Token   uint64
+	Refused int // the limit; 0: it was granted
+}
+
+// AskReply is what an ask answered.
+type AskReply struct {
+	Now       int64 // server time, µs
+	State     State
+	Standings []Standing // in the order of the waiters
+	Grants    []Grant
+}
+
+// Standing is what an ask learned of one waiter: Granted, Queued, Answered or Gone.
+type Standing struct {
+	Code   Code
+	Term   time.Duration
+	Token  uint64
+	Answer any
+}
+
+// LeaveReply is what a leave answered.
+type LeaveReply struct {
+	Held   bool // the lease was held until then
+	Grants []Grant
+}
+
+// RenewReply is what a renewal answered.
+type RenewReply struct {
+	Term  time.Duration // what is left of the lease; 0: it has ended
+	Ended error         // why, where Term is 0 and the reply told
+}
+
+// Verdict is what became of a waiter.
+type Verdict struct {
+	Code  Code // Granted, TooMany (Limit), Answered, Gone (enter again), or Failed
+	Token uint64
+	Limit int
+
+	Term      time.Duration // of a message's grant,
+	GrantedAt int64         // counted from this server time (µs)
+
+	Deadline time.Time // of a grant: until when it is surely held
+	Answer   any
+	Err      error // Failed
+}
+
+// Failed is a verdict of the handle's own: Redis could not be asked for too long.
+const Failed Code = -1
+
+// OwnerID names the attempt of these terms to the scripts:
+// <handle>.<seq>.<permits>.<ttl ms>.<limit>. It is new for each attempt, so that the
+// scripts recognise a call that comes twice, and it carries the terms, so that a
+// process that hands a permit on knows what was asked for.
+func (t Terms) OwnerID() string {
+	buf := make([]byte, 0, 64)
+	buf = append(buf, t.Handle...)
+	buf = append(buf, '.')
+	buf = strconv.AppendUint(buf, t.Seq, 10)
+	buf = append(buf, '.')
+	buf = strconv.AppendInt(buf, int64(t.Permits), 10)
+	buf = append(buf, '.')
+	buf = strconv.AppendInt(buf, call.Milliseconds(t.TTL), 10)
+	buf = append(buf, '.')
+	buf = strconv.AppendInt(buf, int64(t.Limit), 10)
+	return string(buf)
+}
+
+// ListedID is how listings show the attempt of an owner id: eight characters of the
+// handle and the attempt's number, which no two attempts for one key share. The
+// owner id, with all of its random bits, is not shown.
+func ListedID(ownerID string) string {
+	words := strings.SplitN(ownerID, ".", 3)
+	if len(words) < 3 || len(words[0]) < 8 {
+		return ""
+	}
+	return words[0][:8] + "-" + words[1]
+}
+
+// ReadGrants reads what a reply of call says of other waiters: (seq, term in ms or
+// minus the limit that refused, token) for each.
+func ReadGrants(name string, reply []int64) ([]Grant, error) {
+	if len(reply)%3 != 0 {
+		return nil, call.Malformed(name, reply)
+	}
+	var all []Grant
+	for ; len(reply) > 0; reply = reply[3:] {
+		g := Grant{Seq: uint64(reply[0]), Token: uint64(reply[2])}
+		if what := reply[1]; what < 0 {
+			g.Refused, g.Token = int(-what), 0
+		} else {
+			g.Term = call.Duration(what)
+		}
+		all = append(all, g)
+	}
+	return all, nil
+}

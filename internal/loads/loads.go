@@ -1,0 +1,281 @@
+// Package loads is the protocol of cached values: how requests for the right to
+// load a value are named, sent and answered, and how a load's result is published.
+// internal/lease waits, holds, renews and gives back with it.
+//
+// A resource is one cached value, of which there is one permit: the right to load.
+// It differs from a lock in how it ends: no waiter is granted next; all waiters are
+// told the result.
+package loads
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/call"
+	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/luascripts"
+)
+
+// Kind is the part of a Redis key that says that it belongs to a cached value.
+const Kind keys.Kind = "flt"
+
+var (
+	enterScript = call.NewScript("load enter", luascripts.FlightEnter)
+	leaveScript = call.NewScript("load leave", luascripts.FlightLeave)
+	askScript   = call.NewScript("load ask", luascripts.FlightAsk)
+	renewScript = call.NewScript("load renew", luascripts.FlightRenew)
+)
+
+// ErrUnwanted is why a lease was given back for which nobody waited any more.
+var ErrUnwanted = errors.New("nobody waits for it any more")
+
+// Family is the protocol of one family of cached values.
+type Family struct{ keys.Family }
+
+// Resource names the Redis keys of key.
+func (f Family) Resource(key string) (lease.Resource, error) {
+	r, err := f.Family.Resource(key)
+	if err != nil {
+		return nil, err
+	}
+	return NewResource(r), nil
+}
+
+// Resource is one cached value.
+type Resource struct {
+	label string
+	keys  [8]any // holders, queue, alive, fence, value, failure, landed, aside
+}
+
+// NewResource names the Redis keys of a cached value.
+func NewResource(r keys.Resource) *Resource {
+	return &Resource{label: r.Label, keys: [8]any{
+		r.Part("holders"), r.Part("queue"), r.Part("alive"), r.Part("fence"),
+		r.Part("value"), r.Part("failure"), r.Part("landed"), r.Part("aside"),
+	}}
+}
+
+// Label is the family and the key.
+func (r *Resource) Label() string { return r.label }
+
+// FirstKey is the key of the holders.
+func (r *Resource) FirstKey() string { return r.keys[0].(string) }
+
+// call prepares a script with the eight keys.
+func (r *Resource) call(s *call.Script, words ...any) *call.Call {
+	all := make([]any, 0, len(r.keys)+len(words))
+	return call.New(s, len(r.keys), append(append(all, r.keys[:]...), words...)...)
+}
+
+// Rejected names what a request will not do with, so that the script treats exactly
+// these bytes as absent.
+type Rejected struct {
+	Value   string // the head of an envelope, or the SHA1 (hex) of bytes that are none
+	Failure string // the SHA1 (hex) of a remembered failure that is no envelope
+}
+
+// Request names a new attempt; Want is a Rejected.
+func (r *Resource) Request(t lease.Terms) lease.Request { return r.NewRequest(t) }
+
+// NewRequest is Request with its own type.
+func (r *Resource) NewRequest(t lease.Terms) *Request {
+	rejected, _ := t.Want.(Rejected)
+	return &Request{res: r, ownerID: t.OwnerID(), ttl: call.Milliseconds(t.TTL), rejected: rejected}
+}
+
+// Ask prepares the sign of life of waiters of one handle. Each names the load that
+// it waits for.
+func (r *Resource) Ask(waiters []lease.Request) *call.Call {
+	words := make([]any, 0, 2*len(waiters))
+	for _, w := range waiters {
+		q := w.(*Request)
+		words = append(words, q.ownerID, q.awaits.Load())
+	}
+	return r.call(askScript, words...).WithText()
+}
+
+// ReadAsk reads the reply to an ask.
+func (r *Resource) ReadAsk(c *call.Call, v []int64, waiters []lease.Request) (lease.AskReply, error) {
+	if len(v) != 3+3*len(waiters) {
+		return lease.AskReply{}, call.Malformed("load ask", v)
+	}
+	reply := lease.AskReply{Now: v[0], State: readState(v[1], v[2])}
+	v, texts := v[3:], c.Text
+	for _, w := range waiters {
+		text := ""
+		if v[0] == published {
+			if len(texts) == 0 {
+				return lease.AskReply{}, call.Malformed("load ask", v)
+			}
+			text, texts = texts[0], texts[1:]
+		}
+		s := w.(*Request).standing(v[0], call.Duration(v[1]), uint64(v[2]), text)
+		reply.Standings, v = append(reply.Standings, s), v[3:]
+	}
+	return reply, nil
+}
+
+// readState is the state of a key whose lease ends in ms, with waiting requests.
+func readState(ms, waiting int64) lease.State {
+	return lease.State{Earliest: call.Duration(ms), InUse: 1, Limit: 1, Waiting: int(waiting)}
+}
+
+// Request is one attempt to load, or to wait for the load that runs.
+type Request struct {
+	res      *Resource
+	ownerID  string
+	ttl      int64 // ms
+	rejected Rejected
+
+	// awaits is the token of the load that the request waits for, as the last reply
+	// said.
+	awaits atomic.Uint64
+	// unwatched: no caller of this process waits for the load that runs under the
+	// request's lease. Its renewals end the lease where no other process waits.
+	unwatched atomic.Bool
+}
+
+// ID names the attempt in listings.
+func (q *Request) ID() string { return lease.ListedID(q.ownerID) }
+
+// OwnerID is the member of the request in the sorted sets.
+func (q *Request) OwnerID() string { return q.ownerID }
+
+// Unwatch says that no caller of this process waits for the load any more.
+func (q *Request) Unwatch() { q.unwatched.Store(true) }
+
+// Enter prepares the call that takes the lease, or a place among the waiters.
+func (q *Request) Enter(o lease.EnterOptions) *call.Call {
+	return q.res.call(enterScript, &q.ownerID, &q.ttl, o.VoidAfter, call.Flag(o.Wait), q.rejected.Value, q.rejected.Failure).WithText()
+}
+
+// What enter and ask answer beside the codes that permits have.
+const (
+	published  = 8 // of an enter: there is a value; of an ask: the load has published
+	remembered = 9 // a failure is remembered
+)
+
+// Answer is what a request came to without a lease.
+type Answer struct {
+	Value   string  // the envelope of a value that came meanwhile, or
+	Failure string  // that of a failure that is remembered, or
+	Result  *Record // what the load of Token came to, for which the request waited
+	Token   uint64
+}
+
+// enterCodes are what the script answers, but for published and remembered.
+var enterCodes = map[int64]lease.Code{
+	1: lease.Granted, 2: lease.Queued, 3: lease.Busy, 6: lease.Void, 7: lease.GivenUp,
+	published: lease.Answered, remembered: lease.Answered,
+}
+
+// ReadEnter reads the reply to an enter.
+func (q *Request) ReadEnter(c *call.Call, v []int64) (lease.EnterReply, error) {
+	if len(v) != 5 || enterCodes[v[0]] == lease.Gone {
+		return lease.EnterReply{}, call.Malformed("load enter", v)
+	}
+	reply := lease.EnterReply{Code: enterCodes[v[0]], Now: v[1], Token: uint64(v[3])}
+	switch reply.Code {
+	case lease.Granted:
+		reply.Term = call.Duration(v[2])
+	case lease.Queued, lease.Busy:
+		reply.State = readState(v[2], v[4])
+		// Before the waiter joins its group: until then no message is read for it.
+		q.awaits.Store(reply.Token)
+	case lease.Answered:
+		if len(c.Text) != 1 {
+			return lease.EnterReply{}, call.Malformed("load enter", v)
+		}
+		if v[0] == published {
+			reply.Answer = Answer{Value: c.Text[0]}
+		} else {
+			reply.Answer = Answer{Failure: c.Text[0]}
+		}
+	}
+	return reply, nil
+}
+
+// standing is what an ask learned of the request.
+func (q *Request) standing(state int64, term time.Duration, token uint64, text string) lease.Standing {
+	const granted, queued = 1, 2
+	awaits := q.awaits.Load()
+	switch {
+	case state == granted:
+		return lease.Standing{Code: lease.Granted, Term: term, Token: token}
+	case state == queued:
+		q.awaits.CompareAndSwap(awaits, max(awaits, token))
+		return lease.Standing{Code: lease.Queued}
+	case token != awaits:
+		// The ask was about the load that the request waited for before it entered
+		// again. It says nothing of the load that it waits for now.
+		return lease.Standing{Code: lease.Queued}
+	case state == published:
+		if token, record, err := ParseRecord(text); err == nil {
+			return lease.Standing{Code: lease.Answered, Answer: Answer{Result: &record, Token: token}}
+		}
+	}
+	return lease.Standing{Code: lease.Gone}
+}
+
+// Leave prepares the call that gives back without a result, or stops waiting.
+func (q *Request) Leave(enterMayArriveUntil int64) *call.Call {
+	return q.res.call(leaveScript, q.ownerID, (enterMayArriveUntil+999)/1000)
+}
+
+// ReadLeave reads the reply to a leave.
+func (q *Request) ReadLeave(v []int64) (lease.LeaveReply, error) {
+	if len(v) != 2 {
+		return lease.LeaveReply{}, call.Malformed("load leave", v)
+	}
+	return lease.LeaveReply{Held: v[0] == 1}, nil
+}
+
+// Renew prepares the call that pushes the expiry to term from now; or, where no
+// caller of this process waits any more, that ends the lease if no other process
+// waits either.
+func (q *Request) Renew(term time.Duration, enterMayArriveUntil int64) *call.Call {
+	return q.res.call(renewScript, q.ownerID, call.Milliseconds(term), call.Flag(q.unwatched.Load()), (enterMayArriveUntil+999)/1000)
+}
+
+// ReadRenew reads the reply to a renewal.
+func (q *Request) ReadRenew(v []int64) (lease.RenewReply, error) {
+	const unwanted = -1
+	switch {
+	case len(v) != 1 || v[0] < unwanted:
+		return lease.RenewReply{}, call.Malformed("load renew", v)
+	case v[0] == unwanted:
+		return lease.RenewReply{Ended: ErrUnwanted}, nil
+	}
+	return lease.RenewReply{Term: call.Duration(v[0])}, nil
+}
+
+// ReadMessage reads "<seq> <server µs> 0 <token of the load> <record>". It believes
+// only what is said of the load that the request waits for.
+func (q *Request) ReadMessage(text string) (lease.Verdict, bool) {
+	token, record, err := ParseMessage(text)
+	switch {
+	case err != nil || token != q.awaits.Load():
+		return lease.Verdict{}, false
+	case record.Freed:
+		return lease.Verdict{Code: lease.Gone}, true
+	}
+	return lease.Verdict{Code: lease.Answered, Answer: Answer{Result: &record, Token: token}}, true
+}
+
+// ParseMessage reads a message: the token of a load, and what it came to.
+func ParseMessage(text string) (token uint64, r Record, err error) {
+	words := strings.SplitN(text, " ", 5)
+	if len(words) == 5 && words[2] == "0" {
+		token, err = strconv.ParseUint(words[3], 10, 64)
+		if r, ok := parseRecord(words[4]); ok && err == nil {
+			return token, r, nil
+		}
+	}
+	return 0, Record{}, errNoMessage
+}
+
+var errNoMessage = errors.New("a message that this version does not know")

@@ -1,0 +1,227 @@
+// Package permits is the protocol of counted permits: how requests of a semaphore
+// or a mutex are named, sent and answered. internal/lease waits, holds, renews and
+// gives back with it.
+package permits
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/call"
+	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/luascripts"
+)
+
+var (
+	enterScript = call.NewScript("enter", luascripts.Enter)
+	leaveScript = call.NewScript("leave", luascripts.Leave)
+	askScript   = call.NewScript("ask", luascripts.Ask)
+	renewScript = call.NewScript("renew", luascripts.Renew)
+)
+
+// Family is the protocol of one family of semaphores or mutexes.
+type Family struct {
+	keys.Family
+	Fenced bool // each grant issues a fencing token, and the limit is 1
+}
+
+// Resource names the Redis keys of key.
+func (f Family) Resource(key string) (lease.Resource, error) {
+	r, err := f.Family.Resource(key)
+	if err != nil {
+		return nil, err
+	}
+	return NewResource(r, f.Fenced), nil
+}
+
+// Resource is one key with its permits.
+type Resource struct {
+	label  string
+	fenced bool
+	keys   [4]any // holders, queue, alive, limit (or fence, where fenced)
+}
+
+// NewResource names the Redis keys of a resource.
+func NewResource(r keys.Resource, fenced bool) *Resource {
+	last := "limit"
+	if fenced {
+		last = "fence"
+	}
+	return &Resource{
+		label: r.Label, fenced: fenced,
+		keys: [4]any{r.Part("holders"), r.Part("queue"), r.Part("alive"), r.Part(last)},
+	}
+}
+
+// Label is the family and the key.
+func (r *Resource) Label() string { return r.label }
+
+// FirstKey is the key of the holders.
+func (r *Resource) FirstKey() string { return r.keys[0].(string) }
+
+// Request names a new attempt.
+func (r *Resource) Request(t lease.Terms) lease.Request { return r.NewRequest(t) }
+
+// NewRequest is Request with its own type.
+func (r *Resource) NewRequest(t lease.Terms) *Request {
+	q := &Request{res: r, ownerID: t.OwnerID(), permits: t.Permits, counted: t.Permits, ttl: call.Milliseconds(t.TTL), limit: t.Limit}
+	if r.fenced {
+		q.counted = 0
+	}
+	return q
+}
+
+// Ask prepares the sign of life of waiters of one handle.
+func (r *Resource) Ask(waiters []lease.Request) *call.Call {
+	words := make([]any, 0, 5+len(waiters))
+	words = append(words, r.keys[0], r.keys[1], r.keys[2], r.keys[3], call.Flag(r.fenced))
+	for _, w := range waiters {
+		words = append(words, &w.(*Request).ownerID)
+	}
+	return call.New(askScript, 4, words...)
+}
+
+// ReadAsk reads the reply to an ask.
+func (r *Resource) ReadAsk(_ *call.Call, v []int64, waiters []lease.Request) (lease.AskReply, error) {
+	if len(v) < 5+3*len(waiters) {
+		return lease.AskReply{}, call.Malformed("ask", v)
+	}
+	reply := lease.AskReply{Now: v[0], State: readState(v[1:5])}
+	v = v[5:]
+	for range waiters {
+		s := lease.Standing{Code: lease.Gone, Term: call.Duration(v[1]), Token: uint64(v[2])}
+		switch v[0] {
+		case 1:
+			s.Code = lease.Granted
+		case 2:
+			s.Code = lease.Queued
+		}
+		reply.Standings, v = append(reply.Standings, s), v[3:]
+	}
+	var err error
+	reply.Grants, err = lease.ReadGrants("ask", v)
+	return reply, err
+}
+
+// readState reads when the first lease ends (ms), how many permits are in use, the
+// limit, and how many requests wait.
+func readState(v []int64) lease.State {
+	return lease.State{Earliest: call.Duration(v[0]), InUse: int(v[1]), Limit: int(v[2]), Waiting: int(v[3])}
+}
+
+// Request is one attempt to take permits.
+type Request struct {
+	res     *Resource
+	ownerID string
+	permits int
+	counted int   // permits as enter and leave take them: 0 = one, fenced
+	ttl     int64 // ms
+	limit   int
+}
+
+// ID names the attempt in listings.
+func (q *Request) ID() string { return lease.ListedID(q.ownerID) }
+
+// OwnerID is the member of the request in the sorted sets.
+func (q *Request) OwnerID() string { return q.ownerID }
+
+// How the script is told whether to wait, where nothing else is to be said:
+// arguments that are made once.
+var dontWait, waitAsLast any = "", "0 0"
+
+// Enter prepares the call that takes permits or a place in the queue.
+func (q *Request) Enter(o lease.EnterOptions) *call.Call {
+	wait := waitAsLast
+	switch {
+	case !o.Wait:
+		wait = dontWait
+	case o.Ticket != 0 || o.MaxWaiters != 0:
+		wait = strconv.FormatInt(o.Ticket, 10) + " " + strconv.Itoa(o.MaxWaiters)
+	}
+	k := &q.res.keys
+	return call.New(enterScript, 4, k[0], k[1], k[2], k[3], &q.ownerID, &q.counted, &q.ttl, &q.limit, o.VoidAfter, wait)
+}
+
+// enterCodes are what the script answers.
+var enterCodes = [...]lease.Code{
+	1: lease.Granted, 2: lease.Queued, 3: lease.Busy, 4: lease.TooMany, 5: lease.QueueFull, 6: lease.Void, 7: lease.GivenUp,
+}
+
+// ReadEnter reads the reply to an enter.
+func (q *Request) ReadEnter(_ *call.Call, v []int64) (lease.EnterReply, error) {
+	if len(v) < 6 || v[0] < 1 || v[0] >= int64(len(enterCodes)) {
+		return lease.EnterReply{}, call.Malformed("enter", v)
+	}
+	reply := lease.EnterReply{Code: enterCodes[v[0]], Now: v[1]}
+	switch reply.Code {
+	case lease.Granted:
+		reply.Term, reply.Token = call.Duration(v[2]), uint64(v[3])
+	case lease.Queued, lease.Busy, lease.TooMany, lease.QueueFull:
+		reply.State = readState(v[2:6])
+	}
+	var err error
+	reply.Grants, err = lease.ReadGrants("enter", v[6:])
+	return reply, err
+}
+
+// Leave prepares the call that gives back or leaves the queue.
+func (q *Request) Leave(enterMayArriveUntil int64) *call.Call {
+	k := &q.res.keys
+	return call.New(leaveScript, 4, k[0], k[1], k[2], k[3], &q.ownerID, &q.counted, (enterMayArriveUntil+999)/1000)
+}
+
+// ReadLeave reads the reply to a leave.
+func (q *Request) ReadLeave(v []int64) (lease.LeaveReply, error) {
+	if len(v) == 0 {
+		return lease.LeaveReply{}, call.Malformed("leave", v)
+	}
+	reply := lease.LeaveReply{Held: v[0] == 1}
+	if len(v) == 1 {
+		return reply, nil
+	}
+	var err error
+	reply.Grants, err = lease.ReadGrants("leave", v[2:])
+	return reply, err
+}
+
+// Renew prepares the call that pushes the expiry to term from now.
+func (q *Request) Renew(term time.Duration, _ int64) *call.Call {
+	return call.New(renewScript, 1, q.res.keys[0], &q.ownerID, &q.permits, call.Milliseconds(term))
+}
+
+// ReadRenew reads the reply to a renewal.
+func (q *Request) ReadRenew(v []int64) (lease.RenewReply, error) {
+	if len(v) != 1 || v[0] < 0 {
+		return lease.RenewReply{}, call.Malformed("renew", v)
+	}
+	return lease.RenewReply{Term: call.Duration(v[0])}, nil
+}
+
+// ReadMessage reads a grant: "<seq> <granted at, µs> <term, ms, or minus the limit
+// that refused> <token>".
+func (q *Request) ReadMessage(text string) (lease.Verdict, bool) {
+	v, err := ParseMessage(text)
+	return v, err == nil
+}
+
+// ParseMessage reads the message of a grant.
+func ParseMessage(text string) (lease.Verdict, error) {
+	var v [4]int64
+	words := strings.Split(text, " ")
+	if len(words) != len(v) {
+		return lease.Verdict{}, fmt.Errorf("malformed message of %d words", len(words))
+	}
+	for i := range v {
+		var err error
+		if v[i], err = strconv.ParseInt(words[i], 10, 64); err != nil {
+			return lease.Verdict{}, fmt.Errorf("malformed message: word %d is no integer", i+1)
+		}
+	}
+	if v[2] < 0 {
+		return lease.Verdict{Code: lease.TooMany, Limit: int(-v[2])}, nil
+	}
+	return lease.Verdict{Code: lease.Granted, GrantedAt: v[1], Term: call.Duration(v[2]), Token: uint64(v[3])}, nil
+}
