@@ -1,4 +1,4 @@
-package lease
+package lease_test
 
 import (
 	"context"
@@ -10,14 +10,16 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/leasehold-go/leasehold/internal/engine"
+	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/permits"
 )
 
 // newLocks makes a handle of locks that is closed at the end of the test.
-func newLocks(t *testing.T, rdb redis.UniversalClient, ttl time.Duration) *Manager {
+func newLocks(t *testing.T, rdb redis.UniversalClient, ttl time.Duration) *lease.Manager {
 	t.Helper()
-	m, err := New(rdb, Config{Package: "mutex", Family: keys.Family{Kind: keys.Mutex, Name: "t"}, Fenced: true, TTL: ttl})
+	m, err := lease.New(rdb, lockConfig(ttl))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,12 +27,19 @@ func newLocks(t *testing.T, rdb redis.UniversalClient, ttl time.Duration) *Manag
 	return m
 }
 
-func take(ctx context.Context, m *Manager, key string) (*Lease, error) {
-	l := new(Lease)
-	return l, m.Acquire(ctx, Attempt{Op: "lock", Key: key, Permits: 1, Limit: 1, Wait: true}, l)
+// lockConfig is a handle of locks.
+func lockConfig(ttl time.Duration) lease.Config {
+	family := keys.Family{Kind: keys.Mutex, Name: "t"}
+	return lease.Config{Package: "mutex", Family: family, Protocol: permits.Family{Family: family, Fenced: true}, TTL: ttl}
 }
 
-func mustTake(t *testing.T, m *Manager, key string) *Lease {
+func take(ctx context.Context, m *lease.Manager, key string) (*lease.Lease, error) {
+	l := new(lease.Lease)
+	_, err := m.Acquire(ctx, lease.Attempt{Op: "lock", Key: key, Permits: 1, Limit: 1, Wait: true}, l)
+	return l, err
+}
+
+func mustTake(t *testing.T, m *lease.Manager, key string) *lease.Lease {
 	t.Helper()
 	l, err := take(context.Background(), m, key)
 	if err != nil {
@@ -45,7 +54,7 @@ func warm(t *testing.T, rdb redis.UniversalClient) {
 	m := newLocks(t, rdb, time.Minute)
 	l := mustTake(t, m, "warm")
 	got := waiting(t, t.Context(), m, "warm")
-	m.askAll()
+	m.AskAll()
 	if err := l.Extend(t.Context(), time.Minute); err != nil {
 		t.Fatal(err)
 	}
@@ -57,12 +66,10 @@ func warm(t *testing.T, rdb redis.UniversalClient) {
 }
 
 // waiting takes in the background, and returns once it is queued.
-func waiting(t *testing.T, ctx context.Context, m *Manager, key string) <-chan *Lease {
+func waiting(t *testing.T, ctx context.Context, m *lease.Manager, key string) <-chan *lease.Lease {
 	t.Helper()
-	m.mu.Lock()
-	before := m.queued()
-	m.mu.Unlock()
-	got := make(chan *Lease, 1)
+	before := m.Queued()
+	got := make(chan *lease.Lease, 1)
 	go func() {
 		if l, err := take(ctx, m, key); err == nil {
 			got <- l
@@ -70,22 +77,10 @@ func waiting(t *testing.T, ctx context.Context, m *Manager, key string) <-chan *
 			close(got)
 		}
 	}()
-	for {
-		m.mu.Lock()
-		n := m.queued()
-		m.mu.Unlock()
-		if n > before {
-			return got
-		}
+	for m.Queued() <= before {
 		time.Sleep(time.Millisecond)
 	}
-}
-
-func (m *Manager) queued() (n int) {
-	for _, g := range m.groups {
-		n += len(g.waiters)
-	}
-	return n
+	return got
 }
 
 // recorder is a hook that notes which scripts are sent, and may spoil them.
@@ -133,7 +128,7 @@ func (r *recorder) note(cmd redis.Cmder) error {
 	r.mu.Lock()
 	name := cmd.Name()
 	if strings.HasPrefix(name, "eval") {
-		name = engine.ScriptName(cmd.Args()[1].(string))
+		name = call.ScriptName(cmd.Args()[1].(string))
 	}
 	r.calls[name]++
 	spoil := r.spoil

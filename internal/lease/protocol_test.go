@@ -1,4 +1,4 @@
-package lease
+package lease_test
 
 import (
 	"context"
@@ -13,28 +13,28 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold"
-	"github.com/leasehold-go/leasehold/internal/engine"
+	"github.com/leasehold-go/leasehold/internal/call"
+	"github.com/leasehold-go/leasehold/internal/lease"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-// P2: a handle whose map of the server's clock is off learns it anew from the
+// A handle whose map of the server's clock is off learns it anew from the
 // reply, and goes on.
-func TestP02_ClockIsMappedAnew(t *testing.T) {
+func TestWrongClockIsLearnedAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client := redistest.Bubble(t)
 		rdb := client()
 		warm(t, rdb)
 		m, rec := newLocks(t, rdb, time.Minute), record(rdb)
-		now := time.Now()
-		m.learn(now.Add(-time.Hour).UnixMicro(), now, now)
+		m.MissClock(time.Now().Add(-time.Hour))
 		l := mustTake(t, m, "k")
 		if n := rec.count("enter"); n != 2 {
 			t.Errorf("%d enters; want the void one and another", n)
 		}
-		if off := m.clock.sample.us - time.Now().UnixMicro(); off < -1e6 || off > 1e6 {
-			t.Errorf("the clock is still off by %d µs", off)
+		if off := m.ClockIsOffBy(); off < -time.Second || off > time.Second {
+			t.Errorf("the clock is still off by %v", off)
 		}
 		if n := rec.count("time"); n != 0 {
 			t.Errorf("TIME was asked %d times although there was a map", n)
@@ -45,19 +45,19 @@ func TestP02_ClockIsMappedAnew(t *testing.T) {
 	})
 }
 
-// P2: a fresh handle asks for the time once, before its first enter: no enter is
+// A fresh handle asks for the time once, before its first enter: no enter is
 // sent without a void time.
-func TestP02_FirstEnterHasAVoidTime(t *testing.T) {
+func TestFirstEnterHasAVoidTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client := redistest.Bubble(t)
 		rdb := client()
 		warm(t, rdb)
 		m, rec := newLocks(t, rdb, time.Minute), record(rdb)
 		rec.spoilWith(func(cmd redis.Cmder) error {
-			if args := cmd.Args(); strings.HasPrefix(cmd.Name(), "eval") && engine.ScriptName(args[1].(string)) == "enter" {
+			if args := cmd.Args(); strings.HasPrefix(cmd.Name(), "eval") && call.ScriptName(args[1].(string)) == "enter" {
 				void, server := args[11].(int64), time.Now().UnixMicro()
-				if d := time.Duration(void-server) * time.Microsecond; d <= 0 || d > voidAfter {
-					t.Errorf("an enter is void after %v; want within %v", d, voidAfter)
+				if d := time.Duration(void-server) * time.Microsecond; d <= 0 || d > lease.VoidAfter {
+					t.Errorf("an enter is void after %v; want within %v", d, lease.VoidAfter)
 				}
 			}
 			return nil
@@ -73,9 +73,9 @@ func TestP02_FirstEnterHasAVoidTime(t *testing.T) {
 	})
 }
 
-// P3: a leave handed the permit to a waiter of its own process, and its reply
+// A leave handed the permit to a waiter of its own process, and its reply
 // was lost: the waiter asks at once, not when its next sign of life is due.
-func TestP03_GrantInALostReply(t *testing.T) {
+func TestGrantInALostReplyIsAskedForAtOnce(t *testing.T) {
 	p := redistest.NewProxy(t, redistest.Mini(t).Addr())
 	rdb := p.Client()
 	warm(t, rdb) // or the lost reply is one that says "unknown script"
@@ -84,15 +84,11 @@ func TestP03_GrantInALostReply(t *testing.T) {
 	got := waiting(t, t.Context(), m, "k")
 	queued := time.Now()
 	// The question that follows the subscription has to be over, or it would do.
-	for heard := false; !heard; time.Sleep(time.Millisecond) {
-		m.mu.Lock()
-		for _, g := range m.groups {
-			heard = g.asked.After(queued) && g.clock.got.After(g.asked)
-		}
-		m.mu.Unlock()
+	for !m.AskedSince(queued) {
+		time.Sleep(time.Millisecond)
 	}
 	began := time.Now()
-	p.EatReply(func(cmd []string) bool { return len(cmd) > 1 && engine.ScriptName(cmd[1]) == "leave" }, 1)
+	p.EatReply(func(cmd []string) bool { return len(cmd) > 1 && call.ScriptName(cmd[1]) == "leave" }, 1)
 	if err := l.Release("unlock"); err != nil {
 		t.Errorf("release: %v; want nil, the outcome cannot be known", err)
 	}
@@ -100,7 +96,7 @@ func TestP03_GrantInALostReply(t *testing.T) {
 	if next == nil {
 		t.Fatal("the waiter failed")
 	}
-	if d := time.Since(began); d > engine.AskEvery/2 {
+	if d := time.Since(began); d > lease.AskEvery/2 {
 		t.Errorf("the waiter learned of its grant after %v", d)
 	}
 	if next.Token() <= l.Token() {
@@ -133,21 +129,21 @@ func (h *holdReplies) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.
 	}
 }
 
-// P3: the reply to an enter that its caller gave up may carry a grant for
+// The reply to an enter that its caller gave up may carry a grant for
 // another waiter of the process.
-func TestP03_AbandonedReplyIsProcessed(t *testing.T) {
+func TestReplyIsProcessedAfterItsCallerLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client := redistest.Bubble(t)
 		rdb := client()
 		warm(t, rdb)
 		m := newLocks(t, rdb, time.Minute)
-		res, err := m.resource("k")
+		res, err := m.Resource("k")
 		if err != nil {
 			t.Fatal(err)
 		}
 		// A holder that is dead: its lease ends by itself.
-		dead := engine.NewRequest(res, strings.Repeat("d", 22), 1, 1, time.Second, 1)
-		if _, err := m.eng.Do(t.Context(), dead.Enter(engine.EnterOptions{})); err != nil {
+		dead := res.Request(lease.Terms{Handle: strings.Repeat("d", 22), Seq: 1, Permits: 1, TTL: time.Second, Limit: 1})
+		if _, err := m.Client().Do(t.Context(), dead.Enter(lease.EnterOptions{})); err != nil {
 			t.Fatal(err)
 		}
 		ended := time.Now().Add(time.Second + time.Millisecond)
@@ -183,9 +179,9 @@ func TestP03_AbandonedReplyIsProcessed(t *testing.T) {
 	})
 }
 
-// P6: a lease that ended by its local deadline is not given back before its
+// A lease that ended by its local deadline is not given back before its
 // holder has stopped, which Release says.
-func TestP06_NothingIsGivenBackAtTheDeadline(t *testing.T) {
+func TestNothingIsGivenBackAtTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client := redistest.Bubble(t)
 		rdb := client()
@@ -212,8 +208,8 @@ func TestP06_NothingIsGivenBackAtTheDeadline(t *testing.T) {
 	})
 }
 
-// P7: the deadline is counted from the sending, whatever the reply took.
-func TestP07_DeadlineCountsFromTheSending(t *testing.T) {
+// The deadline is counted from the sending, whatever the reply took.
+func TestDeadlineCountsFromTheSending(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client := redistest.Bubble(t)
 		rdb := client()
@@ -223,23 +219,23 @@ func TestP07_DeadlineCountsFromTheSending(t *testing.T) {
 		rec.spoilWith(func(cmd redis.Cmder) error { time.Sleep(2 * time.Second); return nil })
 		sent := time.Now()
 		l := mustTake(t, m, "k")
-		if d := l.Deadline().Sub(sent); d > 10*time.Second-margin(10*time.Second) {
+		if d := l.Deadline().Sub(sent); d > 10*time.Second-lease.Margin(10*time.Second) {
 			t.Errorf("the deadline lies %v after the sending", d)
 		}
 		// A renewal likewise.
 		before := l.Deadline()
 		sent = time.Now()
-		l.renewed(sent.Add(-5*time.Second), []int64{10_000}, nil)
+		l.Renewed(sent.Add(-5*time.Second), []int64{10_000}, nil)
 		if d := l.Deadline().Sub(sent); d > 5*time.Second && l.Deadline() != before {
 			t.Errorf("renewed at -5s the deadline lies %v from now", d)
 		}
 	})
 }
 
-// P7: with a message, it is counted from the grant by the server's clock, and
+// With a message, it is counted from the grant by the server's clock, and
 // never beyond the term from now, should that clock have jumped; nor beyond what
 // was asked for, whatever the message says.
-func TestP07_DeadlineOfAMessage(t *testing.T) {
+func TestDeadlineOfAMessage(t *testing.T) {
 	const ttl, term = time.Minute, 10 * time.Second
 	for _, c := range []struct {
 		name    string
@@ -247,12 +243,12 @@ func TestP07_DeadlineOfAMessage(t *testing.T) {
 		granted time.Duration // by the server's clock, against now
 		want    time.Duration // deadline from now; 0 = not believed
 	}{
-		{"just now", term, 0, term - margin(term)},
-		{"a while ago", term, -4 * time.Second, 6*time.Second - margin(term)},
-		{"clock jumped ahead", term, time.Hour, term - margin(term)},
+		{"just now", term, 0, term - lease.Margin(term)},
+		{"a while ago", term, -4 * time.Second, 6*time.Second - lease.Margin(term)},
+		{"clock jumped ahead", term, time.Hour, term - lease.Margin(term)},
 		{"over", term, -term, 0},
-		{"within the margin", term, margin(term) - term, 0},
-		{"more than was asked for", time.Hour, 0, ttl - margin(ttl)},
+		{"within the margin", term, lease.Margin(term) - term, 0},
+		{"more than was asked for", time.Hour, 0, ttl - lease.Margin(ttl)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -260,12 +256,9 @@ func TestP07_DeadlineOfAMessage(t *testing.T) {
 				m := newLocks(t, client(), ttl)
 				holder := mustTake(t, m, "k")
 				got := waiting(t, t.Context(), m, "k")
-				var w *waiter
-				for _, w = range m.waiters {
-				}
 				now := time.Now()
-				m.message(strings.Join([]string{
-					strconv.FormatUint(w.req.Seq, 10), strconv.FormatInt(now.Add(c.granted).UnixMicro(), 10),
+				m.Message(strings.Join([]string{
+					strconv.FormatUint(m.LastSeq(), 10), strconv.FormatInt(now.Add(c.granted).UnixMicro(), 10),
 					strconv.FormatInt(c.term.Milliseconds(), 10), "9",
 				}, " "))
 				synctest.Wait()
@@ -285,17 +278,17 @@ func TestP07_DeadlineOfAMessage(t *testing.T) {
 	}
 }
 
-// P7: the margin is never less than the contract says.
-func TestP07_Margin(t *testing.T) {
+// The margin is never less than the contract says.
+func TestMargin(t *testing.T) {
 	for _, ttl := range []time.Duration{100 * time.Millisecond, 500 * time.Millisecond, time.Second, time.Minute} {
-		if least := max(10*time.Millisecond, ttl/50); margin(ttl) < least {
-			t.Errorf("margin(%v) = %v; want at least %v", ttl, margin(ttl), least)
+		if least := max(10*time.Millisecond, ttl/50); lease.Margin(ttl) < least {
+			t.Errorf("lease.Margin(%v) = %v; want at least %v", ttl, lease.Margin(ttl), least)
 		}
 	}
 }
 
-// P10: all waiters of a handle on a key give their sign of life together.
-func TestP10_OneAskForAllWaiters(t *testing.T) {
+// All waiters of a handle on a key give their sign of life together.
+func TestOneAskForAllWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client := redistest.Bubble(t)
 		rdb := client()
@@ -303,14 +296,14 @@ func TestP10_OneAskForAllWaiters(t *testing.T) {
 		m := newLocks(t, rdb, time.Minute)
 		l := mustTake(t, m, "k")
 		ctx, cancel := context.WithCancel(t.Context())
-		var all []<-chan *Lease
+		var all []<-chan *lease.Lease
 		for range 200 {
 			all = append(all, waiting(t, ctx, m, "k"))
 		}
 		rec := record(rdb)
 		const span = 15 * time.Second
 		time.Sleep(span)
-		if n, most := rec.count("ask"), int(span/(engine.AskEvery*9/10))+1; n > most || n < most/2 {
+		if n, most := rec.count("ask"), int(span/(lease.AskEvery*9/10))+1; n > most || n < most/2 {
 			t.Errorf("%d asks in %v for %d waiters; want about %d", n, span, len(all), most)
 		}
 		// And nobody lost their place meanwhile.
@@ -340,7 +333,7 @@ func TestWaiterThatWasAwayKeepsItsPlace(t *testing.T) {
 		rec.spoilWith(func(redis.Cmder) error { return errCut })
 		time.Sleep(8 * time.Second) // dropped after 4.5 s
 		rec.spoilWith(nil)
-		time.Sleep(2 * engine.AskEvery)
+		time.Sleep(2 * lease.AskEvery)
 		_ = l.Release("unlock")
 		synctest.Wait()
 		var order []string

@@ -1,4 +1,4 @@
-package lease
+package lease_test
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/leasehold-go/leasehold/internal/lease"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
@@ -18,7 +19,7 @@ func TestManyLeasesOverAConnectionWithoutBuffers(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				_, client := redistest.Bubble(t)
 				m := newLocks(t, client(), ttl)
-				all := make([]*Lease, 100)
+				all := make([]*lease.Lease, 100)
 				for i := range all {
 					all[i] = mustTake(t, m, fmt.Sprint(i))
 				}

@@ -11,11 +11,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/leasehold-go/leasehold/internal/engine"
+	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
+
+var script = call.NewScript("test", "return 1")
 
 // clockwork is a task that is due every so often and notes when it was called.
 type clockwork struct {
@@ -26,7 +28,7 @@ type clockwork struct {
 	dues         []time.Time
 }
 
-func (c *clockwork) Due(now time.Time, calls []*engine.Call) ([]*engine.Call, time.Time, time.Duration) {
+func (c *clockwork) Due(now time.Time, calls []*call.Call) ([]*call.Call, time.Time, time.Duration) {
 	c.dues = append(c.dues, now)
 	if c.left > 0 {
 		c.left--
@@ -35,17 +37,23 @@ func (c *clockwork) Due(now time.Time, calls []*engine.Call) ([]*engine.Call, ti
 	if c.left == 0 {
 		next = time.Time{}
 	}
-	return append(calls, &engine.Call{Node: c.node, Done: func([]int64, error) {}}), next, c.slack
+	one := call.New(script, 1, c.node)
+	one.Done = func([]int64, error) {}
+	return append(calls, one), next, c.slack
 }
 
 // sent notes batches.
 type sent struct {
 	mu      sync.Mutex
-	batches [][]*engine.Call
+	batches [][]*call.Call
 	hang    chan struct{} // while open, nothing is answered
 }
 
-func (s *sent) send(_ context.Context, calls []*engine.Call) {
+func (s *sent) SendInParts(ctx context.Context, calls []*call.Call) { s.Send(ctx, calls) }
+
+func (s *sent) Node(key string) string { return key }
+
+func (s *sent) Send(_ context.Context, calls []*call.Call) {
 	s.mu.Lock()
 	s.batches = append(s.batches, calls)
 	hang := s.hang
@@ -65,11 +73,11 @@ func (s *sent) sizes() []int {
 	return all
 }
 
-// What is due within its slack goes out with the first that is due.
+// A task that is due within its slack goes out with the first that is due.
 func TestDueTogetherGoesTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s sent
-		l, now := New(s.send, s.send), time.Now()
+		l, now := New(&s), time.Now()
 		for i := range 10 {
 			c := &clockwork{left: 1}
 			l.Put(&c.Entry, c, now.Add(time.Second+time.Duration(i)*100*time.Millisecond), 500*time.Millisecond)
@@ -87,7 +95,7 @@ func TestDueTogetherGoesTogether(t *testing.T) {
 func TestBatchesByServerAndSize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s sent
-		l, at := New(s.send, s.send), time.Now().Add(time.Second)
+		l, at := New(&s), time.Now().Add(time.Second)
 		for i := range maxBatch + 10 {
 			c := &clockwork{left: 1, node: []string{"a", "b"}[min(i/maxBatch, 1)]}
 			l.Put(&c.Entry, c, at, 0)
@@ -106,7 +114,7 @@ func TestBatchesByServerAndSize(t *testing.T) {
 func TestHangingServerIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := sent{hang: make(chan struct{})}
-		l := New(s.send, s.send)
+		l := New(&s)
 		stuck := &clockwork{every: 10 * time.Millisecond, left: -1, node: "stuck"}
 		l.Put(&stuck.Entry, stuck, time.Now(), 0)
 		time.Sleep(young - time.Millisecond)
@@ -137,7 +145,7 @@ func TestHangingServerIsBounded(t *testing.T) {
 func TestIdleLoopEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s sent
-		l := New(s.send, s.send)
+		l := New(&s)
 		for range 3 {
 			c := &clockwork{left: -1, every: time.Hour}
 			l.Put(&c.Entry, c, time.Now().Add(time.Hour), 0)
@@ -158,7 +166,7 @@ func TestIdleLoopEnds(t *testing.T) {
 func TestEagerTaskIsPaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s sent
-		l := New(s.send, s.send)
+		l := New(&s)
 		c := &clockwork{left: -1}
 		l.Put(&c.Entry, c, time.Now(), 0)
 		time.Sleep(100 * time.Millisecond)
@@ -171,7 +179,7 @@ func TestEagerTaskIsPaced(t *testing.T) {
 	})
 }
 
-// Whatever is put, moved and removed: everything is due in order, once.
+// Whatever is put, moved and removed, everything is due in order, once.
 func TestScheduleKeepsOrder(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	if s, err := strconv.ParseUint(os.Getenv("LEASEHOLD_SEED"), 10, 64); err == nil {
@@ -180,7 +188,7 @@ func TestScheduleKeepsOrder(t *testing.T) {
 	t.Logf("LEASEHOLD_SEED=%d", seed)
 	rng := rand.New(rand.NewPCG(seed, 1))
 	base := time.Now()
-	var s schedule
+	var s heap
 	entries := make([]Entry, 300)
 	want := map[*Entry]time.Time{}
 	for range 5000 {
@@ -208,12 +216,12 @@ func TestScheduleKeepsOrder(t *testing.T) {
 	}
 }
 
-// What is due again within a millisecond is not late by one: it may be a lease's
-// end.
+// A task that is due again within a millisecond is not late by one: it may be a
+// lease's end.
 func TestDueAgainSoonIsNotLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s sent
-		l, at := New(s.send, s.send), time.Now().Add(time.Second)
+		l, at := New(&s), time.Now().Add(time.Second)
 		c := &clockwork{left: 2, every: 100 * time.Microsecond}
 		l.Put(&c.Entry, c, at, 0)
 		time.Sleep(3 * time.Second)
@@ -222,4 +230,38 @@ func TestDueAgainSoonIsNotLate(t *testing.T) {
 			t.Errorf("to be due at %v, and %v later; was at %v", at, c.every, c.dues)
 		}
 	})
+}
+
+// Close while a task is in Due makes that task due again at once, not when it said.
+func TestCloseDuringDueIsNotForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s sent
+		l, closed := New(&s), make(chan struct{})
+		c := &closing{end: func() {
+			l.Close()
+			close(closed)
+		}}
+		l.Put(&c.Entry, c, time.Now(), 0)
+		began := time.Now()
+		<-closed
+		if d := time.Since(began); d > time.Second {
+			t.Errorf("Close took %v; want no wait for the task's next time", d)
+		}
+	})
+}
+
+// closing is a task during whose first Due the loop is closed.
+type closing struct {
+	Entry
+	end  func()
+	dues int
+}
+
+func (c *closing) Due(now time.Time, calls []*call.Call) ([]*call.Call, time.Time, time.Duration) {
+	if c.dues++; c.dues == 1 {
+		go c.end()
+		time.Sleep(time.Millisecond) // in the bubble: until all others are blocked
+		return calls, now.Add(time.Hour), 0
+	}
+	return calls, time.Time{}, 0
 }

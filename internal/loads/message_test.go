@@ -1,0 +1,64 @@
+package loads_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/call"
+	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/loads"
+)
+
+// waiting is a request that waits for the load of a token.
+func waiting(tb testing.TB, token int64) *loads.Request {
+	tb.Helper()
+	named, err := keys.Family{Kind: loads.Kind, Name: "t"}.Resource("k")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	q := loads.NewResource(named).NewRequest(lease.Terms{Handle: strings.Repeat("a", 22), Seq: 1, Permits: 1, TTL: time.Minute, Limit: 1})
+	const queued = 2
+	if _, err := q.ReadEnter(&call.Call{}, []int64{queued, 1, 1000, token, 1}); err != nil {
+		tb.Fatal(err)
+	}
+	return q
+}
+
+// A message about another load than the one that is waited for is old: that wait
+// ended otherwise, and another began.
+func TestMessageOfAnOlderLoadIsIgnored(t *testing.T) {
+	for _, what := range []string{"S", "Hvalue", "F"} {
+		q := waiting(t, 7)
+		if v, ok := q.ReadMessage(fmt.Sprintf("1 %d 0 %d %s", time.Now().UnixMicro(), 6, what)); ok {
+			t.Errorf("%s of an older load is believed: %+v", what, v)
+		}
+		if _, ok := q.ReadMessage(fmt.Sprintf("1 %d 0 %d %s", time.Now().UnixMicro(), 7, what)); !ok {
+			t.Errorf("%s of the load that is waited for is not believed", what)
+		}
+	}
+}
+
+// Whatever comes through the inbox, a wait for a load ends by its result alone.
+func FuzzForgedMessages(f *testing.F) {
+	for _, s := range []string{
+		"1 1750000000000000 2000 7", "1 0 -1 7", "1 9223372036854775807 9223372036854775807 7",
+		"1 1 0 7 S", "1 1 0 0 Svalue", "1 1 0 7 A", "1 1 0 7 F", "1 1 0 7 H\xff\x00", "2 1 1 1", "x",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		v, ok := waiting(t, 7).ReadMessage(text)
+		if !ok {
+			return
+		}
+		answer, isAnswer := v.Answer.(loads.Answer)
+		switch {
+		case v.Code == lease.Gone:
+		case v.Code != lease.Answered || !isAnswer || answer.Result == nil || answer.Token != 7:
+			t.Errorf("%q ends the wait as %+v", text, v)
+		}
+	})
+}
