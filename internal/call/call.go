@@ -2,67 +2,47 @@ package call
 
 import (
 	"context"
-	"crypto/sha1"
-	"encoding/hex"
-	"errors"
-	"strings"
-	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// Script is one constant script, and its name to the server.
-type Script struct {
-	name, source, sha string
-	shaWord           any // sha, as an argument of a command
-}
-
-// scripts are all that were made, for ScriptName.
-var scripts sync.Map // *Script
-
-// NewScript makes a script of source; name is how tests and traces call it.
-func NewScript(name, source string) *Script {
-	sum := sha1.Sum([]byte(source))
-	sha := hex.EncodeToString(sum[:])
-	s := &Script{name: name, source: source, sha: sha, shaWord: sha}
-	scripts.Store(s, nil)
-	return s
-}
-
-// once is a command that the client library sends once: after an error a script
-// that changes something may run a second time only where we know of it, since
-// a copy can arrive after all else was settled. Retries are ours.
-type once struct{ *redis.IntSliceCmd }
-
-// onceMixed is once for a script that answers with strings, too.
-type onceMixed struct{ *redis.SliceCmd }
-
-// NoRetry tells go-redis not to send the command again by itself.
-func (once) NoRetry() bool      { return true }
-func (onceMixed) NoRetry() bool { return true }
-
-// Call is one run of a script: what is sent, and what came back.
+// Call is one run of a script. It is sent once: a caller that repeats it makes a
+// new one.
 type Call struct {
 	script *Script
-	args   []any // "evalsha", sha, number of keys, keys…, arguments…
-	mixed  bool  // answers with strings, too
-	cmd    redis.Cmder
-	turn   turn // to be sent, in a lane
+	args   []any // "evalsha", digest, number of keys, keys…, arguments…
+	mixed  bool  // the reply has strings, too
 
-	// Node names the server that the call is for, so that a batch has one: see
-	// Client.Node.
+	// Node names the server that the call is for, as Client.Node does. It may be
+	// empty: then the client looks it up.
 	Node string
-	// Done takes the outcome where the call was sent by Send.
+	// GivesBack says that the call gives something back that others may wait for.
+	// Such a call goes ahead of the others that wait in its lane.
+	GivesBack bool
+	// Done takes the outcome where Send or SendInParts sent the call.
 	Done func(reply []int64, err error)
-	// Text is the strings of the reply, in order, where it has any.
+	// Text is the strings of the reply, in their order.
 	Text []string
 
-	room [20]any // for args: most calls need no more
+	// The command that carries the call. Only the goroutine that makes the round
+	// trip uses it.
+	integers integersCommand
+	anything anythingCommand
+
+	// The rest is about waiting in a lane, and the lane's mutex guards it.
+	waitsIn     *queue // the queue that the call stands in, nil = none
+	ahead, next *Call  // its neighbours there
+	since       time.Time
+	turn        chan []*Call // see lane.await
+	result      outcome      // set before the last send on turn
+
+	room [20]any // args live here: most calls need no more
 }
 
-// New prepares a call of s with nkeys keys and its arguments. Words that are not
-// constant are pointers: what they point to stays as it is, and needs no
-// allocation of its own.
+// New prepares a call of s with nkeys keys and its arguments. An argument that is
+// not constant is best given as a pointer to a value that never changes: that
+// needs no allocation of its own.
 func New(s *Script, nkeys int, words ...any) *Call {
 	c := &Call{script: s}
 	c.args = append(append(c.room[:0], "evalsha", s.shaWord, nkeys), words...)
@@ -75,9 +55,12 @@ func (c *Call) WithText() *Call {
 	return c
 }
 
-// size is how many bytes of the protocol it is, or a few more.
+// Key is the first key of the call.
+func (c *Call) Key() string { key, _ := c.args[3].(string); return key }
+
+// size is how many bytes the call has in the protocol, or a few more.
 func (c *Call) size() int {
-	const word, number = 10, 20 // what frames a word; an integer of the longest
+	const word, number = 10, 20 // the frame of a word; the longest integer
 	n := word
 	for _, arg := range c.args {
 		switch arg := arg.(type) {
@@ -94,63 +77,90 @@ func (c *Call) size() int {
 	return n
 }
 
-// Key is the first of its keys.
-func (c *Call) Key() string { key, _ := c.args[3].(string); return key }
-
-// command makes a fresh command: one that was processed holds its outcome.
-func (c *Call) command(ctx context.Context) redis.Cmder {
-	if c.mixed {
-		c.cmd = onceMixed{redis.NewSliceCmd(ctx, c.args...)}
-	} else {
-		c.cmd = once{redis.NewIntSliceCmd(ctx, c.args...)}
-	}
-	return c.cmd
-}
-
-// outcome is what the command came to; strings of the reply go into Text.
-func (c *Call) outcome() ([]int64, error) {
-	switch cmd := c.cmd.(type) {
-	case once:
-		return cmd.Result()
-	case onceMixed:
-		all, err := cmd.Result()
-		var numbers []int64
-		c.Text = nil
-		for _, word := range all {
-			switch word := word.(type) {
-			case int64:
-				numbers = append(numbers, word)
-			case string:
-				c.Text = append(c.Text, word)
-			}
-		}
-		return numbers, err
-	}
-	return nil, errNotSent
-}
-
-var errNotSent = errors.New("the call was not sent")
-
-// inFull switches the call to the script's text, for a server that does not
-// know it yet (a fresh one, a new primary, SCRIPT FLUSH); it knows it then.
-func (c *Call) inFull() {
+// inFull makes the call carry the script's text, for a server that does not know
+// the script (a new one, a new primary, SCRIPT FLUSH). The server then knows it.
+func (c *Call) inFull() *Call {
 	args := append([]any(nil), c.args...)
 	args[0], args[1] = "eval", c.script.source
 	c.args = args
+	return c
 }
 
-func unknownScript(err error) bool {
-	return err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT")
+// integersCommand is the command of a call. go-redis must not send it again by
+// itself: a stray copy could run after the caller settled with its outcome.
+type integersCommand struct {
+	*redis.IntSliceCmd
+	asked bool // go-redis, or a hook, has read the arguments
 }
 
-// ScriptName tells a script by its SHA1 or its text, for tests and traces: "" is
-// none of ours.
-func ScriptName(word string) (name string) {
-	scripts.Range(func(s, _ any) bool {
-		if s := s.(*Script); word == s.sha || word == s.source {
-			name = s.name
+// anythingCommand is the command of a call whose reply has strings, too.
+type anythingCommand struct {
+	*redis.SliceCmd
+	asked bool
+}
+
+func (c *integersCommand) NoRetry() bool { return true }
+func (c *anythingCommand) NoRetry() bool { return true }
+
+// Args are read before they are written to a connection. So a command whose
+// arguments nobody has read was surely not sent.
+func (c *integersCommand) Args() []any { c.asked = true; return c.IntSliceCmd.Args() }
+func (c *anythingCommand) Args() []any { c.asked = true; return c.SliceCmd.Args() }
+
+// command makes a fresh command: one that was processed keeps its outcome.
+func (c *Call) command(ctx context.Context) redis.Cmder {
+	var cmd redis.Cmder
+	if c.mixed {
+		c.anything = anythingCommand{SliceCmd: redis.NewSliceCmd(ctx, c.args...)}
+		cmd = &c.anything
+	} else {
+		c.integers = integersCommand{IntSliceCmd: redis.NewIntSliceCmd(ctx, c.args...)}
+		cmd = &c.integers
+	}
+	// A Cluster client asks a server for the steps of a command that does not say
+	// them, and no ctx bounds that question.
+	cmd.SetStepCount(1)
+	return cmd
+}
+
+// outcome is what came back for one call.
+type outcome struct {
+	reply []int64
+	text  []string
+	err   error
+}
+
+// outcome reads the command after its round trip, which as a whole ended with
+// err. Only a reply counts as an answer: a hook that returns without calling the
+// next one leaves a command with neither a value nor an error.
+func (c *Call) outcome(trip error) (o outcome) {
+	var none, asked bool
+	if c.mixed {
+		var all []any
+		all, o.err = c.anything.Result()
+		none, asked = all == nil, c.anything.asked
+		for _, word := range all {
+			switch word := word.(type) {
+			case int64:
+				o.reply = append(o.reply, word)
+			case string:
+				o.text = append(o.text, word)
+			}
 		}
-		return name == ""
-	})
-	return name
+	} else {
+		o.reply, o.err = c.integers.Result()
+		none, asked = o.reply == nil, c.integers.asked
+	}
+	switch {
+	case o.err == nil && none && !asked:
+		o.err = notSent(trip)
+	case o.err == nil && none:
+		o.err = noReply(trip)
+	case o.err != nil && !asked:
+		o.err = notSent(o.err)
+	}
+	if o.err != nil {
+		o.reply, o.text = nil, nil
+	}
+	return o
 }

@@ -2,192 +2,182 @@
 // round trips that callers share, the scripts that a server has forgotten, the
 // time bounds, and what an error tells about whether the script ran. It knows
 // nothing of leases.
+//
+// One call goes Do (trip.go), then its lane (lane.go), then a round trip alone or
+// in a pipeline (trip.go), and comes back as an outcome (call.go).
 package call
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strings"
+	"reflect"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
+const (
+	// Bound is how long a call may wait until it is sent: in its lane and for a
+	// connection together. A write and a read follow, which the client's own
+	// WriteTimeout and ReadTimeout bound (3 s each by default). So Do returns
+	// within Bound and these two, for any number of callers, unless the caller's
+	// ctx lets the call wait longer in a lane whose server answers others.
+	Bound = 3 * time.Second
+	// longestRead is the longest read timeout that is left to the client.
+	longestRead = 5 * time.Second
+	// hardBound ends the wait for a client that bounds its reads with more than
+	// longestRead, not at all, or in a way that is not known.
+	hardBound = Bound + longestRead
+)
+
 // Client sends scripts through one go-redis client.
 type Client struct {
 	rdb     redis.UniversalClient
-	cluster *redis.ClusterClient // rdb where it is one, else nil
-	read    time.Duration        // the client's bound on a read, 0 = unknown
-	lanes   sync.Map             // of each server by its name: *lane
+	cluster clusterClient // what rdb offers of a Cluster client, nil = nothing
+	known   bool          // rdb has options of go-redis that tell its kind
+	bounds  bool          // rdb bounds reads and writes itself, to longestRead or less
+	replica bool          // rdb reads from replicas
+	caches  bool          // rdb caches replies in the process
+
+	lanes    sync.Map                  // *lane by the name of its server
+	lent     atomic.Pointer[lentCtx]   // see Client.bounded
+	checked  atomic.Bool               // the server's version is known to be supported
+	clocks   sync.Map                  // *shared[Reading] by the name of a server
+	topology shared[struct{}]          // the question for a Cluster's topology
+	mapped   atomic.Bool               // go-redis has a topology, and so will have one for ever
+	reloaded atomic.Pointer[time.Time] // when a deadline led to a reload last
 }
 
-// Bound is how long a call that nobody can cancel may wait for a connection,
-// readBound how long a client may let it wait for the answer: go-redis's default.
-const (
-	Bound     = 3 * time.Second
-	readBound = 5 * time.Second
-)
+// clusterClient is what a Cluster client offers for routing.
+type clusterClient interface {
+	MasterForKey(ctx context.Context, key string) (*redis.Client, error)
+	ReloadState(ctx context.Context)
+}
 
-// NewClient makes a Client. It refuses a Ring: its shards are chosen by the client,
-// so that a channel's shard need not be its key's, and resharding loses leases.
+// NewClient makes a Client, and refuses a nil one and a Ring. A Ring chooses its
+// shards in the client, so that a channel's shard need not be its key's, and
+// resharding loses leases.
+//
+// rdb may be wrapped. What it can do is known by its methods: Options and, of a
+// Cluster client, MasterForKey and ReloadState. A type that does not have them is
+// searched for one that does: the result of its method Unwrap, or a field that it
+// embeds. A Cluster client that is hidden all the same is refused by the first
+// call, if the server says that it is part of a Cluster.
 func NewClient(rdb redis.UniversalClient) (*Client, error) {
-	switch r := rdb.(type) {
-	case nil:
+	if rdb == nil {
 		return nil, fmt.Errorf("rdb is nil; want a client of go-redis v9")
-	case *redis.Ring:
-		return nil, fmt.Errorf("rdb is a *redis.Ring; want a single server, Sentinel or Cluster client")
-	case *redis.ClusterClient:
-		return &Client{rdb: rdb, cluster: r, read: r.Options().ReadTimeout}, nil
-	case *redis.Client:
-		return &Client{rdb: rdb, read: r.Options().ReadTimeout}, nil
 	}
-	return &Client{rdb: rdb}, nil
+	c := &Client{rdb: rdb}
+	layers, err := layersOf(rdb)
+	if err != nil {
+		return nil, err
+	}
+	for _, layer := range layers {
+		if _, ok := layer.(interface{ SetAddrs(map[string]string) }); ok {
+			return nil, fmt.Errorf("rdb is a %T, which is a Ring; want a single server, Sentinel or Cluster client", layer)
+		}
+		if c.recognise(layer) {
+			break
+		}
+	}
+	return c, nil
+}
+
+// layersOf is rdb and the clients that it wraps, the outermost first. It fails
+// where one of them is nil: its methods would panic.
+func layersOf(rdb redis.UniversalClient) (layers []any, err error) {
+	for layer, more := any(rdb), true; more && len(layers) < maxLayers; {
+		if v := reflect.ValueOf(layer); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+			return nil, fmt.Errorf("rdb is a %T around or of nil; want a client of go-redis v9", rdb)
+		}
+		layers = append(layers, layer)
+		layer, more = inner(layer)
+	}
+	return layers, nil
+}
+
+// maxLayers is how many types around a client are opened to find it.
+const maxLayers = 16
+
+// recognise takes from layer what it tells about the client, and reports whether
+// it told.
+func (c *Client) recognise(layer any) bool {
+	switch r := layer.(type) {
+	case interface{ Options() *redis.ClusterOptions }:
+		o := r.Options()
+		cluster, ok := layer.(clusterClient)
+		if o == nil || !ok {
+			return false
+		}
+		c.known, c.cluster = true, cluster
+		c.replica = o.ReadOnly || o.RouteByLatency || o.RouteRandomly
+		// With reads from replicas, go-redis asks a server for its commands
+		// without a bound before it sends the first one.
+		c.bounds = isShort(o.ReadTimeout) && isShort(o.WriteTimeout) && !c.replica
+	case interface{ Options() *redis.Options }:
+		o := r.Options()
+		if o == nil {
+			return false
+		}
+		c.known = true
+		c.caches = o.ClientSideCacheConfig != nil || o.ClientSideCache != nil
+		c.bounds = isShort(o.ReadTimeout) && isShort(o.WriteTimeout)
+	default:
+		return false
+	}
+	return true
+}
+
+func isShort(timeout time.Duration) bool { return timeout > 0 && timeout <= longestRead }
+
+// inner is the client that layer wraps, if that can be seen.
+func inner(layer any) (client any, ok bool) {
+	switch w := layer.(type) {
+	case interface{ Unwrap() redis.UniversalClient }:
+		return w.Unwrap(), true
+	case interface{ Unwrap() *redis.ClusterClient }:
+		return w.Unwrap(), true
+	case interface{ Unwrap() *redis.Client }:
+		return w.Unwrap(), true
+	}
+	v := reflect.Indirect(reflect.ValueOf(layer))
+	if v.Kind() != reflect.Struct {
+		return nil, false
+	}
+	wanted := reflect.TypeFor[redis.UniversalClient]()
+	for i := range v.NumField() {
+		if field := v.Type().Field(i); field.Anonymous && field.IsExported() && field.Type.Implements(wanted) {
+			return v.Field(i).Interface(), true
+		}
+	}
+	return nil, false
 }
 
 // HasReadTimeout reports whether the client bounds each read itself, to 5 s or
-// less. Then a call whose caller cannot be cancelled may be made on the caller's
-// own goroutine, which is quicker by two switches.
-func (c *Client) HasReadTimeout() bool { return c.read > 0 && c.read <= readBound }
+// less. Then calls are made on the caller's own goroutine, which is quicker by
+// two switches.
+func (c *Client) HasReadTimeout() bool { return c.bounds }
 
-// Time asks the server that has key for its clock, in µs.
-func (c *Client) Time(ctx context.Context, key string) (int64, error) {
-	t, err := c.rdb.Time(ctx).Result()
-	if err != nil {
-		c.noticed(err)
-		return 0, err
-	}
-	return t.UnixMicro(), nil
-}
+// ReadsFromReplicas reports whether the client may read from replicas, as far as
+// its options can be seen.
+func (c *Client) ReadsFromReplicas() bool { return c.replica }
 
-// Subscribe opens a subscription on one channel.
+// CachesLocally reports whether the client caches replies in the process, as far
+// as its options can be seen.
+func (c *Client) CachesLocally() bool { return c.caches }
+
+// IsCluster reports whether the client was recognised as one of a Cluster.
+func (c *Client) IsCluster() bool { return c.cluster != nil }
+
+// Subscribe opens a subscription on one channel. It connects before it returns.
 func (c *Client) Subscribe(ctx context.Context, channel string) *redis.PubSub {
 	return c.rdb.Subscribe(ctx, channel)
 }
 
-// Do sends a call and waits for the answer. It may outlast ctx: go-redis does
-// not interrupt a read. An unknown script is sent again in full.
-func (c *Client) Do(ctx context.Context, one *Call) ([]int64, error) {
-	c.lane(ctx, one).do(ctx, one)
-	reply, err := one.outcome()
-	c.noticed(err)
-	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) && Classify(err) == Unknown {
-		err = errSlow // the lane's bound has passed, and not that of the caller's ctx
-	}
-	return reply, err
-}
-
-var errSlow = fmt.Errorf("no answer within %v", Bound)
-
-// lane is what carries calls to the server that one is for.
-func (c *Client) lane(ctx context.Context, one *Call) *lane {
-	node := one.Node
-	if node == "" {
-		node = c.node(ctx, one.Key())
-	}
-	if l, ok := c.lanes.Load(node); ok {
-		return l.(*lane)
-	}
-	l, _ := c.lanes.LoadOrStore(node, &lane{c: c})
-	return l.(*lane)
-}
-
-// alone sends a call in a round trip of its own.
-func (c *Client) alone(ctx context.Context, one *Call) {
-	if unknownScript(c.rdb.Process(ctx, one.command(ctx))) {
-		one.inFull()
-		_ = c.rdb.Process(ctx, one.command(ctx))
-	}
-}
-
-// SendInParts is Send in pipelines no longer than those of a lane, several at a
-// time: for what was sent in one before, and not answered.
-func (c *Client) SendInParts(ctx context.Context, calls []*Call) {
-	var under sync.WaitGroup
-	room := make(chan struct{}, maxInFlight)
-	for len(calls) > 0 {
-		some := calls[:fitting(calls)]
-		calls = calls[len(some):]
-		room <- struct{}{}
-		under.Go(func() {
-			c.Send(ctx, some)
-			<-room
-		})
-	}
-	under.Wait()
-}
-
-// Send sends calls in one pipeline, which go-redis splits by node in a Cluster,
-// and gives each its outcome through Done.
-func (c *Client) Send(ctx context.Context, calls []*Call) {
-	c.together(ctx, calls)
-	for _, one := range calls {
-		reply, err := one.outcome()
-		c.noticed(err)
-		if one.Done != nil {
-			one.Done(reply, err)
-		}
-	}
-}
-
-// together sends calls in one pipeline. Those whose script a server did not know
-// are sent again: the first of them in full and by itself, since the text is long,
-// the rest by name; and so on, for there may be other scripts among them, or
-// servers, or one that forgot its scripts meanwhile.
-func (c *Client) together(ctx context.Context, calls []*Call) {
-	c.pipeline(ctx, calls)
-	for unknown := unknownOf(calls); len(unknown) > 0; {
-		unknown[0].inFull()
-		c.pipeline(ctx, unknown[:1])
-		if unknown = unknown[1:]; len(unknown) > 0 {
-			c.pipeline(ctx, unknown)
-			unknown = unknownOf(unknown)
-		}
-	}
-}
-
-// unknownOf is those of calls whose script the server did not know.
-func unknownOf(calls []*Call) (unknown []*Call) {
-	for _, one := range calls {
-		if unknownScript(one.cmd.Err()) {
-			unknown = append(unknown, one)
-		}
-	}
-	return unknown
-}
-
-func (c *Client) pipeline(ctx context.Context, calls []*Call) {
-	pipe := c.rdb.Pipeline()
-	for _, one := range calls {
-		_ = pipe.Process(ctx, one.command(ctx))
-	}
-	_, _ = pipe.Exec(ctx) // each command has its own outcome
-}
-
-// noticed reloads a Cluster's topology when a node could not be talked to:
-// go-redis would go on asking the old primary for a minute.
-func (c *Client) noticed(err error) {
-	if c.cluster == nil || err == nil {
-		return
-	}
-	if network(err) || strings.HasPrefix(err.Error(), "READONLY") || strings.HasPrefix(err.Error(), "CLUSTERDOWN") {
-		c.cluster.ReloadState(context.Background())
-	}
-}
-
-// Node names the server that has key, as far as the client knows: calls for one
-// node go together, so that a node that hangs delays no other's. It is empty where
-// there is one server.
-func (c *Client) Node(key string) string { return c.node(context.Background(), key) }
-
-func (c *Client) node(ctx context.Context, key string) string {
-	if c.cluster == nil {
-		return ""
-	}
-	node, err := c.cluster.MasterForKey(ctx, key)
-	if err != nil {
-		return "?"
-	}
-	return node.Options().Addr
+// SSubscribe opens a subscription on one sharded channel, at the server that has
+// the channel's slot. It connects before it returns.
+func (c *Client) SSubscribe(ctx context.Context, channel string) *redis.PubSub {
+	return c.rdb.SSubscribe(ctx, channel)
 }

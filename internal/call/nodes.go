@@ -1,0 +1,109 @@
+package call
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+)
+
+// unknownNode names the server of a key while no topology is known.
+const unknownNode = "?"
+
+// reloadPause is the shortest time between two reloads of the topology that only
+// a caller's deadline led to.
+const reloadPause = time.Second
+
+// ended is a ctx that has ended: a look-up with it makes no connection.
+var ended = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+// Node names the server that has key, as far as the client knows: calls for one
+// node go together, so that a node that hangs delays no other's. It never blocks.
+// It is empty where there is one server, and "?" while a Cluster's topology is
+// unknown, which is then asked for in the background.
+func (c *Client) Node(key string) string {
+	if c.cluster == nil {
+		return ""
+	}
+	if !c.mapped.Load() {
+		c.askTopology(key)
+		return unknownNode
+	}
+	node, err := c.cluster.MasterForKey(ended, key)
+	if err != nil {
+		return unknownNode // the client is closed
+	}
+	return node.Options().Addr
+}
+
+// route names the server of a call that has none yet. Where a Cluster's topology
+// is unknown it waits for that, until ctx ends.
+func (c *Client) route(ctx context.Context, one *Call) error {
+	if c.cluster == nil || (one.Node != "" && one.Node != unknownNode) {
+		return nil
+	}
+	if err := c.awaitTopology(ctx, one.Key()); err != nil {
+		return notSent(err)
+	}
+	one.Node = c.Node(one.Key())
+	return nil
+}
+
+// awaitTopology waits, where a Cluster's topology is unknown, until it is known or
+// ctx ends.
+func (c *Client) awaitTopology(ctx context.Context, key string) error {
+	if c.cluster == nil || c.mapped.Load() {
+		return nil
+	}
+	_, err := c.askTopology(key).wait(ctx)
+	return err
+}
+
+// askTopology has go-redis look up a node, and so load the topology.
+func (c *Client) askTopology(key string) *answer[struct{}] {
+	return c.topology.ask(func(ctx context.Context) (struct{}, error) {
+		_, err := c.cluster.MasterForKey(ctx, key)
+		switch {
+		case err == nil:
+			c.mapped.Store(true)
+		case ctx.Err() != nil && errors.Is(err, ctx.Err()):
+			err = tooLate(notSent(err), Bound)
+		}
+		return struct{}{}, err
+	})
+}
+
+// laneOf is the lane to a server.
+func (c *Client) laneOf(node string) *lane {
+	if l, ok := c.lanes.Load(node); ok {
+		return l.(*lane)
+	}
+	l, _ := c.lanes.LoadOrStore(node, &lane{c: c})
+	return l.(*lane)
+}
+
+// notice reloads a Cluster's topology when a node could not be talked to, or says
+// that it is not what the topology says: go-redis would go on asking the old
+// primary for a minute. go-redis reloads in the background, once at a time.
+func (c *Client) notice(err error) {
+	if c.cluster == nil || err == nil {
+		return
+	}
+	text := serverError(err)
+	switch {
+	case network(err), strings.HasPrefix(text, "READONLY"), strings.HasPrefix(text, "CLUSTERDOWN"), strings.HasPrefix(text, "MOVED"):
+	case errors.Is(err, context.DeadlineExceeded):
+		// The caller's own deadline may be short, and no fault of the server's.
+		now, last := time.Now(), c.reloaded.Load()
+		if (last != nil && now.Sub(*last) < reloadPause) || !c.reloaded.CompareAndSwap(last, &now) {
+			return
+		}
+	default:
+		return
+	}
+	c.cluster.ReloadState(context.Background())
+}

@@ -1,0 +1,157 @@
+package call
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Wait runs f on a goroutine that spawn starts and waits until f returns or ctx
+// ends, for go-redis does not interrupt a read when ctx ends. answered says
+// whether v and err are what f returned; if not, err is ctx's. f then goes on and
+// must itself see to what its late result means. Where ctx cannot end, f runs on
+// the caller's goroutine: Do and Time are bounded by themselves.
+func Wait[T any](ctx context.Context, spawn func(func()), f func(context.Context) (T, error)) (v T, answered bool, err error) {
+	if ctx.Done() == nil {
+		v, err = f(ctx)
+		return v, true, err
+	}
+	if err := ctx.Err(); err != nil {
+		return v, false, notSent(err)
+	}
+	type result struct {
+		v   T
+		err error
+	}
+	done := make(chan result, 1)
+	spawn(func() {
+		v, err := f(ctx)
+		done <- result{v, err}
+	})
+	select {
+	case r := <-done:
+		return r.v, true, r.err
+	case <-ctx.Done():
+		return v, false, ctx.Err()
+	}
+}
+
+// within runs f on a goroutine of its own and waits for it no longer than limit.
+func within[T any](limit time.Duration, f func() T) (v T, answered bool) {
+	done := make(chan T, 1)
+	go func() { done <- f() }()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case v := <-done:
+		return v, true
+	case <-timer.C:
+		return v, false
+	}
+}
+
+// shared is a question to a server that is under way once at a time: callers that
+// ask meanwhile share the answer.
+type shared[T any] struct {
+	mu    sync.Mutex
+	asked *answer[T] // under way, nil = none; guarded by mu
+}
+
+// answer is one asking of a shared question.
+type answer[T any] struct {
+	done chan struct{} // closed once v and err are there
+	v    T
+	err  error
+}
+
+// ask asks f in the background, unless that is under way, and does not wait. It
+// is answered within hardBound.
+func (s *shared[T]) ask(f func(context.Context) (T, error)) *answer[T] {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.asked == nil {
+		a := &answer[T]{done: make(chan struct{})}
+		s.asked = a
+		go s.run(a, f)
+	}
+	return s.asked
+}
+
+func (s *shared[T]) run(a *answer[T], f func(context.Context) (T, error)) {
+	ctx, cancel := context.WithTimeout(context.Background(), Bound)
+	defer cancel()
+	type result struct {
+		v   T
+		err error
+	}
+	r, answered := within(hardBound, func() (r result) {
+		defer func() {
+			if p := recover(); p != nil {
+				r.err = panicked(p)
+			}
+		}()
+		r.v, r.err = f(ctx)
+		return r
+	})
+	if a.v, a.err = r.v, r.err; !answered {
+		a.err = errNoAnswer
+	}
+	s.mu.Lock()
+	s.asked = nil
+	s.mu.Unlock()
+	close(a.done)
+}
+
+// wait waits for the answer, or until ctx ends.
+func (a *answer[T]) wait(ctx context.Context) (v T, err error) {
+	select {
+	case <-a.done:
+		return a.v, a.err
+	case <-ctx.Done():
+		return v, ctx.Err()
+	}
+}
+
+// lentCtx is a ctx that many calls share, since one of their own would cost each a
+// timer and six allocations. It ends by itself, Bound after it was made.
+type lentCtx struct {
+	context.Context
+	made time.Time
+}
+
+// bounded is ctx, but ends within Bound, and not before three quarters of that
+// unless ctx's own deadline comes earlier. It keeps ctx's values, which hooks
+// may use. A cancellation of ctx does not end it: see lane.await.
+func (c *Client) bounded(ctx context.Context) context.Context {
+	now := time.Now()
+	if deadline, ok := ctx.Deadline(); ok && deadline.Sub(now) <= Bound {
+		return ctx
+	}
+	lent := c.lent.Load()
+	if lent == nil || now.Sub(lent.made) >= Bound/4 {
+		// Two callers may both make one; either does.
+		end, cancel := context.WithTimeout(context.Background(), Bound)
+		_ = cancel // it is nobody's alone, and ends by itself
+		lent = &lentCtx{end, now}
+		c.lent.Store(lent)
+	}
+	if ctx == context.Background() {
+		return lent.Context
+	}
+	return &valuesCtx{lent.Context, ctx}
+}
+
+// valuesCtx ends with its Context and has the values of another one, too.
+type valuesCtx struct {
+	context.Context
+	values context.Context
+}
+
+// Value asks the Context first: the package context looks for the Context's own
+// parts that way.
+func (c *valuesCtx) Value(key any) any {
+	if v := c.Context.Value(key); v != nil {
+		return v
+	}
+	return c.values.Value(key)
+}
