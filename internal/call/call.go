@@ -2,6 +2,7 @@ package call
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -30,6 +31,9 @@ type Call struct {
 	integers integersCommand
 	anything anythingCommand
 
+	// state is unsent until a round trip takes the call, or its caller withdraws it.
+	state atomic.Int32
+
 	// The rest is about waiting in a lane, and the lane's mutex guards it.
 	waitsIn     *queue // the queue that the call stands in, nil = none
 	ahead, next *Call  // its neighbours there
@@ -57,6 +61,23 @@ func (c *Call) WithText() *Call {
 
 // Key is the first key of the call.
 func (c *Call) Key() string { key, _ := c.args[3].(string); return key }
+
+// The states of a call: a round trip and a caller that withdraws decide by one
+// compare-and-swap which of them came first.
+const (
+	unsentCall = iota
+	takenCall
+	withdrawnCall
+)
+
+// Withdraw takes back a call whose caller does not want it any more, and reports
+// whether it was in time: then the call was not sent, and never will be.
+func (c *Call) Withdraw() bool {
+	return c.state.CompareAndSwap(unsentCall, withdrawnCall) || c.state.Load() == withdrawnCall
+}
+
+// take says that a round trip begins with the call. False: it was withdrawn.
+func (c *Call) take() bool { return c.state.CompareAndSwap(unsentCall, takenCall) }
 
 // size is how many bytes the call has in the protocol, or a few more.
 func (c *Call) size() int {

@@ -35,6 +35,8 @@ var (
 	// have no answer. It matches ErrNotSent.
 	ErrBacklog error = &unsent{errors.New("too many calls without an answer")}
 
+	errWithdrawn = errors.New("its caller has withdrawn it")
+
 	errNoReply  = errors.New("the client returned neither a reply nor an error; see its hooks")
 	errNoAnswer = fmt.Errorf("no answer within %v", hardBound)
 )

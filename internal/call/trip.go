@@ -45,6 +45,9 @@ func (c *Client) alone(ctx context.Context, one *Call) outcome {
 	if err := ctx.Err(); err != nil {
 		return outcome{err: notSent(err)} // the caller has left
 	}
+	if !one.take() {
+		return outcome{err: notSent(errWithdrawn)}
+	}
 	o, answered := outcome{}, true
 	if c.bounds {
 		o = c.process(ctx, one)
@@ -132,12 +135,18 @@ func (c *Client) single(ctx context.Context, one *Call) (o outcome) {
 // servers, or one that forgot its scripts meanwhile.
 func (c *Client) pipelines(ctx context.Context, calls []*Call) []outcome {
 	outcomes := make([]outcome, len(calls))
-	all := make([]int, len(calls)) // indices of calls
-	for i := range all {
-		all[i] = i
+	all := make([]int, 0, len(calls)) // indices of calls
+	for i, one := range calls {
+		if !one.take() {
+			outcomes[i].err = notSent(errWithdrawn)
+			continue
+		}
+		all = append(all, i)
 	}
 	send := func(which []int) (unknown []int) {
-		c.pipeline(ctx, calls, which, outcomes)
+		if len(which) > 0 {
+			c.pipeline(ctx, calls, which, outcomes)
+		}
 		for _, i := range which {
 			if unknownScript(outcomes[i].err) {
 				unknown = append(unknown, i)

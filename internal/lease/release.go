@@ -103,7 +103,7 @@ func (l *Lease) leave() []error {
 	resent := false
 	for n := 1; ; n++ {
 		sent := time.Now()
-		ints, err := m.client.Do(ctx, l.req.Leave(l.enterMayArriveUntil))
+		ints, err := m.client.Do(ctx, leaveCall(l.req, l.enterMayArriveUntil))
 		var r LeaveReply
 		if err == nil {
 			r, err = l.req.ReadLeave(ints)
@@ -129,6 +129,13 @@ func (l *Lease) leave() []error {
 		}
 		time.Sleep(call.Backoff(n))
 	}
+}
+
+// leaveCall is a leave, which goes ahead of calls that take.
+func leaveCall(req Request, enterMayArriveUntil int64) *call.Call {
+	c := req.Leave(enterMayArriveUntil)
+	c.GivesBack = true
+	return c
 }
 
 // Extend pushes the expiry to ttl from now, and never shortens it.
@@ -224,7 +231,7 @@ func (g *giveBack) Due(now time.Time, calls []*call.Call) ([]*call.Call, time.Ti
 	if g.over.Load() || !now.Before(g.until) {
 		return calls, time.Time{}, 0
 	}
-	c := g.req.Leave(g.enterMayArriveUntil)
+	c := leaveCall(g.req, g.enterMayArriveUntil)
 	c.Done = func(ints []int64, err error) { g.onAnswer(now, ints, err) }
 	g.sent++
 	pause := 4 * call.Backoff(g.sent)
