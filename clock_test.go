@@ -30,7 +30,7 @@ func TestOnlyMonotonicClocksAreRead(t *testing.T) {
 		name = filepath.ToSlash(name)
 		dir, _, _ := strings.Cut(name, "/")
 		inside := slices.Contains([]string{"semaphore", "mutex", "singleflight", "internal"}, dir) || !strings.Contains(name, "/")
-		if !inside || strings.HasSuffix(name, "_test.go") || strings.HasPrefix(name, "internal/redistest/") || strings.HasPrefix(name, "internal/simulation/") {
+		if !inside || strings.HasSuffix(name, "_test.go") || strings.HasPrefix(name, "internal/redistest/") || strings.HasPrefix(name, "internal/tests/") {
 			continue
 		}
 		set := token.NewFileSet()

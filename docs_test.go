@@ -46,6 +46,8 @@ func layer(pkg string) int {
 		return 0
 	case pkg == "internal/redistest":
 		return 1 // the harness knows nothing of what it tests
+	case strings.HasPrefix(pkg, "internal/tests/"):
+		return 4
 	case strings.HasPrefix(pkg, "internal/"):
 		return 2
 	case pkg == "semaphore" || pkg == "mutex" || pkg == "singleflight":

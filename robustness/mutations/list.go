@@ -12,13 +12,13 @@ type mutation struct {
 
 const (
 	engine = "./internal/engine"
-	leases = "./internal/engine ./internal/lease ./internal/simulation"
-	cache  = "./singleflight ./internal/simulation"
-	loads  = "./internal/engine ./singleflight ./internal/simulation"
-)
+	leases = "./internal/engine ./internal/lease ./internal/tests/simulation"
+	cache  = "./internal/tests/contract/singleflight ./internal/tests/simulation"
+	loads  = "./internal/engine ./internal/tests/contract/singleflight ./internal/tests/simulation"
 
-// cacheTests are all but the fault tests, which take longer.
-const cacheTests = "Test[^F]"
+	contractAndFaults = "./internal/tests/contract/semaphore ./internal/tests/faults/semaphore"
+	loadFaults        = "./internal/tests/faults/singleflight"
+)
 
 var mutations = concat(scripts, client, flightScripts, flights)
 
@@ -135,7 +135,7 @@ var scripts = []mutation{
 	{
 		name: "dead holders are passed", file: "luascripts/prelude.lua",
 		old: "inuse = inuse or redis.call('ZCOUNT', H, '(' .. now, '+inf')", new: "inuse = inuse or redis.call('ZCARD', H)",
-		packages: "./semaphore", tests: "TestRecipe",
+		packages: "./internal/tests/contract/semaphore", tests: "TestRecipe",
 	},
 	{
 		name: "round trips that hang hold up nobody", file: "internal/engine/lane.go",
@@ -200,7 +200,7 @@ var scripts = []mutation{
 	{
 		name: "a guard compares tokens", file: "luascripts/guard_set.lua",
 		old: "then return { 0 } end", new: "then end",
-		packages: "./mutex", tests: "TestGuard",
+		packages: "./internal/tests/contract/mutex", tests: "TestGuard",
 	},
 }
 
@@ -229,7 +229,7 @@ var client = []mutation{
 	{
 		name: "a grant that comes too late is given back", file: "internal/lease/lease.go",
 		old: "if !e.deadline.After(now) {\n\t\treturn false\n\t}", new: "",
-		packages: "./semaphore", tests: "Slower", servers: true,
+		packages: "./internal/tests/faults/semaphore", tests: "Slower", servers: true,
 	},
 	{
 		name: "the lease ends at its deadline", file: "internal/lease/lease.go",
@@ -245,12 +245,12 @@ var client = []mutation{
 	{
 		name: "who leaves while its enter is under way gives back", file: "internal/lease/acquire.go",
 		old: "\tq.m.mu.Unlock()\n\tq.m.giveBack(q.w)", new: "\tq.m.mu.Unlock()\n\tq.m.forget(q.w)",
-		packages: "./semaphore", tests: "TestRecipe|TestCtxEnds|TestLate",
+		packages: contractAndFaults, tests: "TestRecipe|TestCtxEnds|TestLate",
 	},
 	{
 		name: "a leave names its strays", file: "internal/lease/enter.go",
 		old: "\t\tq.w.stray = max(q.w.stray, void)\n\t\tq.m.askSoon(q.res)", new: "\t\tq.m.askSoon(q.res)",
-		packages: "./semaphore", tests: "TestLate|TestRecipe", servers: true,
+		packages: contractAndFaults, tests: "TestLate|TestRecipe", servers: true,
 	},
 	{
 		name: "an ask after a lost leave", file: "internal/lease/release.go",

@@ -93,7 +93,7 @@ func TestR8_PanicWithoutItsCaller(t *testing.T) {
 			fetch(f, f.Context(), g, "k", func(context.Context) (string, error) { way.end(); return "", nil }).want("old", singleflight.Stale)
 			synctest.Wait()
 			if text := log.String(); !strings.Contains(text, way.text) || !strings.Contains(text, f.name+"/k") ||
-				what == "panic" && !strings.Contains(text, "contract_panic_test.go") {
+				what == "panic" && !strings.Contains(text, "panic_test.go") {
 				f.Errorf("%s", text)
 			}
 			if !f.freed("k") {
