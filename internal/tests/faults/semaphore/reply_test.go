@@ -112,6 +112,9 @@ var lives = []life{
 func TestLostReplyAtEveryCommand(t *testing.T) {
 	var lost sync.Map // which replies were, on any server: which a life meets is a matter of moments
 	t.Cleanup(func() {
+		if t.Skipped() {
+			return // no server to lose a reply of
+		}
 		for _, name := range []string{"TIME", "enter", "renew", "ask", "leave", "SUBSCRIBE"} {
 			if _, ok := lost.Load(name); !ok {
 				t.Errorf("no reply to %s was lost", name)
