@@ -59,7 +59,11 @@ func staleShow(ctx context.Context, scr *screen, srv server, name string) (out s
 		return out, err
 	}
 	defer rdb.Close()
-	if out.value, err = mutex.NewGuard(rdb, name).Get(ctx, order).Result(); err != nil {
+	guard, err := mutex.NewGuard(rdb, mutex.GuardConfig{Name: name})
+	if err != nil {
+		return out, err
+	}
+	if out.value, _, err = guard.Get(ctx, order); err != nil {
 		return out, err
 	}
 	scr.say(fmt.Sprintf("the value is %q", out.value))

@@ -8,6 +8,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strings"
+
+	"github.com/leasehold-go/leasehold"
 )
 
 // MaxLen bounds a prefix, a family name and a key, in bytes, as the user wrote
@@ -54,9 +56,9 @@ func (f Family) Resource(key string) (Resource, error) {
 		name := Escape(f.Name)
 		return Resource{Label: name, base: f.prefix() + ":" + string(f.Kind) + ":{" + name + ":}:"}, nil
 	case key == "":
-		return Resource{}, fmt.Errorf("key is empty; want 1 to %d bytes", MaxLen)
+		return Resource{}, Invalid("key is empty; want 1 to %d bytes", MaxLen)
 	case len(key) > MaxLen:
-		return Resource{}, fmt.Errorf("key has %d bytes; want 1 to %d", len(key), MaxLen)
+		return Resource{}, Invalid("key has %d bytes; want 1 to %d", len(key), MaxLen)
 	}
 	if f.Hash {
 		sum := sha256.Sum256([]byte(key))
@@ -107,8 +109,19 @@ func (f Family) Check() []error {
 
 // Bad is the error of a field of a Config: its name, and what is wrong with it.
 func Bad(field, what string, args ...any) error {
-	return fmt.Errorf("%s %s", field, fmt.Sprintf(what, args...))
+	return Invalid("%s %s", field, fmt.Sprintf(what, args...))
 }
+
+// Invalid is the error of an argument that can never be served. It matches
+// leasehold.ErrInvalid. Its text names the argument, its value and its bound.
+func Invalid(text string, args ...any) error {
+	return &invalidError{fmt.Sprintf(text, args...)}
+}
+
+type invalidError struct{ text string }
+
+func (e *invalidError) Error() string        { return e.text }
+func (e *invalidError) Is(target error) bool { return target == leasehold.ErrInvalid }
 
 // Escape makes text safe between the braces of a hash tag: braces, ':', '%',
 // and control bytes become %XX. It is injective, so that no two names meet.

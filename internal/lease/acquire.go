@@ -3,7 +3,6 @@ package lease
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/leasehold-go/leasehold"
@@ -159,7 +158,7 @@ func (q *acquisition) waits() {
 var errLate = errors.New("the reply came later than the lease lasts")
 
 func tooMany(permits, limit int) error {
-	return fmt.Errorf("asks for %d permits; the limit is %d", permits, limit)
+	return keys.Invalid("asks for %d permits; the limit is %d", permits, limit)
 }
 
 // again gives up this attempt's member and starts another, in the same place.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/engine"
+	"github.com/leasehold-go/leasehold/internal/keys"
 )
 
 // fail is the error of an operation on a lease that is over. Called with the
@@ -122,7 +123,7 @@ func (l *Lease) leave() []error {
 // Extend pushes the expiry to ttl from now, and never shortens it.
 func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	if ttl < MinTTL {
-		return l.m.fail("extend", l.req.Label, fmt.Errorf("ttl is %v; want at least %v", ttl, MinTTL))
+		return l.m.fail("extend", l.req.Label, keys.Invalid("ttl is %v; want at least %v", ttl, MinTTL))
 	}
 	if err := l.ended("extend"); err != nil {
 		return err

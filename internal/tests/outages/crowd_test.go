@@ -68,7 +68,11 @@ type turn struct {
 func newCrowd(t *testing.T, connect func() redis.UniversalClient) *crowd {
 	t.Helper()
 	c := &crowd{T: t, family: redistest.Name(t), connect: connect, admin: connect(), errs: map[string]int{}, seed: redistest.Seed(t)}
-	c.guard = mutex.NewGuard(redistest.Shared(t, redistest.Newest(t)).Client(), c.family)
+	guard, err := mutex.NewGuard(redistest.Shared(t, redistest.Newest(t)).Client(), mutex.GuardConfig{Name: c.family})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.guard = guard
 	for range 3 {
 		m, s, g := c.mutex(ttl), c.semaphore(ttl), c.group()
 		for range 2 {

@@ -264,7 +264,11 @@ func init() {
 			fmt.Println("error", err)
 			return 1
 		}
-		guard := mutex.NewGuard(rdb, name)
+		guard, err := mutex.NewGuard(rdb, mutex.GuardConfig{Name: name})
+		if err != nil {
+			fmt.Println("error", err)
+			return 1
+		}
 		fmt.Println("locked", l.Token(), guard.Set(context.Background(), "k", l.Token(), "first", time.Minute))
 		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 			err := guard.Set(context.Background(), "k", l.Token(), "stale", time.Minute)
@@ -294,7 +298,7 @@ func TestStoppedProcessIsFenced(t *testing.T) {
 			t.Fatal(err)
 		}
 		m, _ := f.open()
-		guard := mutex.NewGuard(f.rdb, f.name)
+		guard := newGuard(f, f.rdb, f.name)
 		w := f.wait(t.Context(), m, "k")
 		child.Pause()
 		l := w.got()
@@ -309,7 +313,7 @@ func TestStoppedProcessIsFenced(t *testing.T) {
 		if said := child.Expect("wrote"); said != "true true" && said != "true false" {
 			t.Fatalf("fenced, and told of the loss: %s", said)
 		}
-		if v, err := guard.Get(t.Context(), "k").Result(); err != nil || v != "second" {
+		if v, _, err := guard.Get(t.Context(), "k"); err != nil || v != "second" {
 			t.Fatalf("the value is %q, %v", v, err)
 		}
 		unlock(t, l)
@@ -321,7 +325,7 @@ func TestCutOffHolderIsFenced(t *testing.T) {
 	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
 		m := f.openVia(p, ttl(500*time.Millisecond))
 		other, _ := f.open()
-		guard := mutex.NewGuard(f.rdb, f.name)
+		guard := newGuard(f, f.rdb, f.name)
 		l := f.take(m, "k")
 		if err := guard.Set(f.Context(), "k", l.Token(), "first", time.Minute); err != nil {
 			f.Fatal(err)

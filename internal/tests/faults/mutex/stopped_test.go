@@ -30,7 +30,11 @@ func init() {
 			fmt.Println("error", err)
 			return 1
 		}
-		g := mutex.NewGuard(rdb, args[1])
+		g, err := mutex.NewGuard(rdb, mutex.GuardConfig{Name: args[1]})
+		if err != nil {
+			fmt.Println("error", err)
+			return 1
+		}
 		if err := g.Set(context.Background(), args[2], l.Token(), "first", 0); err != nil {
 			fmt.Println("error", err)
 			return 1
@@ -72,7 +76,10 @@ func TestStoppedHolderIsFenced(t *testing.T) {
 				if l.Token() <= first {
 					t.Errorf("token %d after %d", l.Token(), first)
 				}
-				g := mutex.NewGuard(s.rdb, s.family)
+				g, err := mutex.NewGuard(s.rdb, mutex.GuardConfig{Name: s.family})
+				if err != nil {
+					t.Fatal(err)
+				}
 				if err := g.Set(t.Context(), s.key, l.Token(), "second", 0); err != nil {
 					t.Fatal(err)
 				}
@@ -88,7 +95,7 @@ func TestStoppedHolderIsFenced(t *testing.T) {
 				if got := child.Expect("lost"); got != "true" {
 					t.Errorf("the unlock says ErrLost: %s", got)
 				}
-				if got, err := g.Get(t.Context(), s.key).Result(); err != nil || got != "second" {
+				if got, _, err := g.Get(t.Context(), s.key); err != nil || got != "second" {
 					t.Errorf("the value is %q, %v", got, err)
 				}
 				if err := context.Cause(l.Context()); err != nil {

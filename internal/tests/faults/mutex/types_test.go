@@ -2,6 +2,7 @@ package mutex_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -110,7 +111,10 @@ func TestGuardFindsAForeignKey(t *testing.T) {
 		for part, other := range map[string]string{"value": "seen", "seen": "value"} {
 			t.Run(part, func(t *testing.T) {
 				s := newSite(t, rdb)
-				g := mutex.NewGuard(rdb, s.family)
+				g, err := mutex.NewGuard(rdb, mutex.GuardConfig{Name: s.family})
+				if err != nil {
+					t.Fatal(err)
+				}
 				stays := s.foreign(s.guarded(part))
 				isWrongType(t, "set", g.Set(t.Context(), s.key, 7, "v", time.Minute))
 				stays()
@@ -118,7 +122,7 @@ func TestGuardFindsAForeignKey(t *testing.T) {
 					t.Errorf("%s was written beside a foreign %s", other, part)
 				}
 				if part == "value" {
-					if err := g.Get(t.Context(), s.key).Err(); err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
+					if _, _, err := g.Get(t.Context(), s.key); !errors.Is(err, leasehold.ErrUnavailable) || !strings.Contains(err.Error(), "WRONGTYPE") {
 						t.Errorf("get: error %v; want WRONGTYPE", err)
 					}
 				}
