@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/leasehold-go/leasehold"
@@ -149,6 +150,32 @@ func Escape(text string) string {
 		b.WriteByte(hexDigits[c&15])
 	}
 	return b.String()
+}
+
+// Unescape is the inverse of Escape, and reports whether text is well-formed: each
+// '%' has two hexadecimal digits behind it. It accepts other bytes escaped, too.
+func Unescape(text string) (string, bool) {
+	if !strings.Contains(text, "%") {
+		return text, true
+	}
+	var b strings.Builder
+	b.Grow(len(text))
+	for i := 0; i < len(text); i++ {
+		if text[i] != '%' {
+			b.WriteByte(text[i])
+			continue
+		}
+		if i+2 >= len(text) {
+			return "", false
+		}
+		c, err := strconv.ParseUint(text[i+1:i+3], 16, 8)
+		if err != nil {
+			return "", false
+		}
+		b.WriteByte(byte(c))
+		i += 2
+	}
+	return b.String(), true
 }
 
 func special(c byte) bool {
