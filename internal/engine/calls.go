@@ -234,7 +234,7 @@ type Message struct {
 	Landed *Record // instead of a grant: what the load of Token came to
 }
 
-// ParseMessage reads "seq at term token" of the prelude's tell, or "seq at 0
+// ParseMessage reads "seq at term token" of the tell of permits, or "seq at 0
 // token record" of a flight's.
 func ParseMessage(payload string) (Message, error) {
 	var v [4]int64

@@ -18,7 +18,7 @@ import (
 )
 
 // AskEvery is how often waiters give a sign of life: shorter than the first
-// term of a grant to a waiter (2 s, PROBATION in the scripts' prelude), so that
+// term of a grant to a waiter (2 s, PROBATION in the scripts), so that
 // one who missed its message asks in time, which is shorter than the time that
 // a waiter keeps its place without a sign (4.5 s, ALIVE there).
 const AskEvery = 1500 * time.Millisecond

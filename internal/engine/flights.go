@@ -77,7 +77,7 @@ func (r *Request) Land(node string, token uint64, void int64, l Landing) *Call {
 // LandState says what became of a publication.
 type LandState int64
 
-// The states of flight_land.lua.
+// The states of publish.lua.
 const (
 	LandLost      LandState = 0 // the lease had ended: nothing was done
 	LandPublished LandState = 1

@@ -25,19 +25,19 @@ func load(source string) script {
 }
 
 var (
-	enterScript    = load(luascripts.Enter)
-	leaveScript    = load(luascripts.Leave)
-	askScript      = load(luascripts.Ask)
-	renewScript    = load(luascripts.Renew)
-	guardSetScript = load(luascripts.GuardSet)
+	enterScript    = load(luascripts.PermitsEnter())
+	leaveScript    = load(luascripts.PermitsLeave())
+	askScript      = load(luascripts.PermitsAsk())
+	renewScript    = load(luascripts.PermitsRenew())
+	guardSetScript = load(luascripts.GuardSet())
 
-	flightEnterScript      = load(luascripts.FlightEnter)
-	flightAskScript        = load(luascripts.FlightAsk)
-	flightLeaveScript      = load(luascripts.FlightLeave)
-	flightRenewScript      = load(luascripts.FlightRenew)
-	flightLandScript       = load(luascripts.FlightLand)
-	flightInvalidateScript = load(luascripts.FlightInvalidate)
-	flightInspectScript    = load(luascripts.FlightInspect)
+	flightEnterScript      = load(luascripts.LoadsEnter())
+	flightAskScript        = load(luascripts.LoadsAsk())
+	flightLeaveScript      = load(luascripts.LoadsLeave())
+	flightRenewScript      = load(luascripts.LoadsRenew())
+	flightLandScript       = load(luascripts.LoadsPublish())
+	flightInvalidateScript = load(luascripts.LoadsInvalidate())
+	flightInspectScript    = load(luascripts.LoadsInspect())
 )
 
 // once is a command that the client library sends once: after an error a script

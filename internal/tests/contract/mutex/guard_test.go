@@ -261,7 +261,7 @@ func TestGuardWhoseReplyIsLost(t *testing.T) {
 	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
 		g := newGuard(f, p.Client(func(o *redis.Options) { o.MaxRetries = -1 }), f.name)
 		set(f, g, "warm", 1, "v")
-		fault := p.EatReply(redistest.Runs(luascripts.GuardSet), 1)
+		fault := p.EatReply(redistest.Runs(luascripts.GuardSet()), 1)
 		err := g.Set(f.Context(), "k", 2, "v", time.Minute)
 		fault.Wait()
 		if err != nil {
@@ -269,7 +269,7 @@ func TestGuardWhoseReplyIsLost(t *testing.T) {
 			redistest.WantNot(f, err, leasehold.ErrFenced)
 		}
 		set(f, g, "k", 2, "v")
-		hold := p.HoldReply(redistest.Runs(luascripts.GuardSet), 1)
+		hold := p.HoldReply(redistest.Runs(luascripts.GuardSet()), 1)
 		defer hold.Release()
 		ctx, cancel := context.WithCancel(f.Context())
 		ended := make(chan error, 1)

@@ -33,7 +33,7 @@ func TestRecipe01_LostAcquireReply(t *testing.T) {
 				// The first reply is lost when the token in it is known.
 				first := make(chan uint64, 1)
 				p.EatReply(func(cmd []string) bool {
-					if !redistest.Runs(luascripts.Enter)(cmd) {
+					if !redistest.Runs(luascripts.PermitsEnter())(cmd) {
 						return false
 					}
 					token, _ := f.rdb.Get(context.Background(), f.part(key, "fence")).Uint64()
@@ -41,7 +41,7 @@ func TestRecipe01_LostAcquireReply(t *testing.T) {
 					return true
 				}, 1)
 				if lost == 2 {
-					defer p.EatReply(redistest.Runs(luascripts.Enter), 2).Wait()
+					defer p.EatReply(redistest.Runs(luascripts.PermitsEnter()), 2).Wait()
 				}
 				l, err := lock(f.Context(), key)
 				if err != nil {
@@ -50,7 +50,7 @@ func TestRecipe01_LostAcquireReply(t *testing.T) {
 				if issued := <-first; l.Token() != issued {
 					f.Fatalf("token %d, at first %d", l.Token(), issued)
 				}
-				if n := ran(luascripts.Enter, f.part(key, "holders")); n != lost+1 {
+				if n := ran(luascripts.PermitsEnter(), f.part(key, "holders")); n != lost+1 {
 					f.Fatalf("the server ran %d enters", n)
 				}
 				if last := f.fence(key); l.Token() == 0 || l.Token() != last {
@@ -75,7 +75,7 @@ func TestRecipe02_LostReleaseReply(t *testing.T) {
 			l := f.take(m, key)
 			w := f.wait(f.Context(), other, key)
 			for k := 1; k <= lost; k++ {
-				defer p.EatReply(redistest.Runs(luascripts.Leave), k).Wait()
+				defer p.EatReply(redistest.Runs(luascripts.PermitsLeave()), k).Wait()
 			}
 			unlock(f, l)
 			next := w.got()
@@ -233,7 +233,7 @@ func TestRecipe12_RenewalArrivesAfterTheRelease(t *testing.T) {
 		for _, taken := range []bool{false, true} {
 			key := fmt.Sprint("taken-", taken)
 			renewal := p.HoldRequest(func(cmd []string) bool {
-				return redistest.Runs(luascripts.Renew)(cmd) && cmd[3] == f.part(key, "holders")
+				return redistest.Runs(luascripts.PermitsRenew())(cmd) && cmd[3] == f.part(key, "holders")
 			}, 1)
 			defer renewal.Release()
 			l := f.take(m, key)
@@ -245,7 +245,7 @@ func TestRecipe12_RenewalArrivesAfterTheRelease(t *testing.T) {
 			}
 			before := fmt.Sprint(f.held(key))
 			renewal.Release()
-			redistest.Eventually(f, "the late renewal", func() bool { return ran(luascripts.Renew, f.part(key, "holders")) > 0 })
+			redistest.Eventually(f, "the late renewal", func() bool { return ran(luascripts.PermitsRenew(), f.part(key, "holders")) > 0 })
 			if after := fmt.Sprint(f.held(key)); after != before {
 				f.Fatalf("held as %s, before as %s", after, before)
 			}

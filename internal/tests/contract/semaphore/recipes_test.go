@@ -25,7 +25,7 @@ func TestRecipe01_LostAcquireReply(t *testing.T) {
 			for lost := 1; lost <= 2; lost++ {
 				key := fmt.Sprintf("%d-%d", n, lost)
 				for k := 1; k <= lost; k++ {
-					defer p.EatReply(redistest.Runs(luascripts.Enter), k).Wait()
+					defer p.EatReply(redistest.Runs(luascripts.PermitsEnter()), k).Wait()
 				}
 				l := f.take(s, key, n)
 				f.wantHeld(key, n)
@@ -58,7 +58,7 @@ func TestRecipe02_LostReleaseReply(t *testing.T) {
 					w = f.wait(f.Context(), next, key, 1)
 				}
 				for k := 1; k <= lost; k++ {
-					defer p.EatReply(redistest.Runs(luascripts.Leave), k).Wait()
+					defer p.EatReply(redistest.Runs(luascripts.PermitsLeave()), k).Wait()
 				}
 				if err := l.Release(); err != nil {
 					f.Fatalf("%s waits: release: %v", name, err)
@@ -161,7 +161,7 @@ func TestRecipe05_CancelledMidCall(t *testing.T) {
 					"reply": p.HoldReply, "request": p.HoldRequest,
 				} {
 					key := fmt.Sprintf("%s-%d-%s", name, n, hold)
-					fault := stop(redistest.Runs(luascripts.Enter), 1)
+					fault := stop(redistest.Runs(luascripts.PermitsEnter()), 1)
 					defer fault.Release()
 					holders := f.part(key, "holders")
 					ctx, cancel := context.WithCancel(f.Context())
@@ -175,11 +175,11 @@ func TestRecipe05_CancelledMidCall(t *testing.T) {
 					err := redistest.Get(f, "the cancelled "+name, ended)
 					redistest.WantErr(f, err, context.Canceled, leasehold.ErrUnavailable)
 					redistest.WantNot(f, err, leasehold.ErrBusy)
-					redistest.Eventually(f, "the leave", func() bool { return ran(luascripts.Leave, holders) > 0 })
+					redistest.Eventually(f, "the leave", func() bool { return ran(luascripts.PermitsLeave(), holders) > 0 })
 					f.wantHeld(key, 0)
 					fault.Release()
 					if hold == "request" {
-						redistest.Eventually(f, "the late enter", func() bool { return ran(luascripts.Enter, holders) > 0 })
+						redistest.Eventually(f, "the late enter", func() bool { return ran(luascripts.PermitsEnter(), holders) > 0 })
 						f.wantHeld(key, 0)
 					}
 					if queued := f.queued(key); queued != 0 {

@@ -188,8 +188,8 @@ func (f *fixture) teach() {
 	f.Helper()
 	f.onEach(func(ctx context.Context, node redis.Cmdable) error {
 		for _, s := range []string{
-			luascripts.FlightEnter, luascripts.FlightAsk, luascripts.FlightLeave, luascripts.FlightRenew, luascripts.FlightLand,
-			luascripts.FlightInvalidate, luascripts.FlightInspect,
+			luascripts.LoadsEnter(), luascripts.LoadsAsk(), luascripts.LoadsLeave(), luascripts.LoadsRenew(), luascripts.LoadsPublish(),
+			luascripts.LoadsInvalidate(), luascripts.LoadsInspect(),
 		} {
 			if err := node.ScriptLoad(ctx, s).Err(); err != nil {
 				return err

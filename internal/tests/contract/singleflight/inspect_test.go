@@ -206,12 +206,12 @@ func TestInspectWritesNothing(t *testing.T) {
 			for _, p := range []string{"holders", "queue", "alive", "fence", "value", "failure", "landed", "aside"} {
 				keys = append(keys, f.part("k", p))
 			}
-			if err := f.rdb.EvalRO(f.Context(), luascripts.FlightInspect, keys).Err(); err != nil {
+			if err := f.rdb.EvalRO(f.Context(), luascripts.LoadsInspect(), keys).Err(); err != nil {
 				f.Error(err)
 			}
 			l.returns("v")
 			first.got()
-			if err := f.rdb.EvalRO(f.Context(), luascripts.FlightInspect, keys).Err(); err != nil {
+			if err := f.rdb.EvalRO(f.Context(), luascripts.LoadsInspect(), keys).Err(); err != nil {
 				f.Error(err)
 			}
 			if err := g.Invalidate(f.Context(), "k"); err != nil {

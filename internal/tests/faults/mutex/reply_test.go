@@ -22,7 +22,7 @@ import (
 var scripts = func() map[string]string {
 	m := map[string]string{}
 	for name, source := range map[string]string{
-		"enter": luascripts.Enter, "leave": luascripts.Leave, "ask": luascripts.Ask, "renew": luascripts.Renew,
+		"enter": luascripts.PermitsEnter(), "leave": luascripts.PermitsLeave(), "ask": luascripts.PermitsAsk(), "renew": luascripts.PermitsRenew(),
 	} {
 		sum := sha1.Sum([]byte(source))
 		m[hex.EncodeToString(sum[:])], m[source] = name, name

@@ -29,7 +29,7 @@ type valve struct {
 }
 
 var enterSHA = func() []byte {
-	sum := sha1.Sum([]byte(luascripts.Enter))
+	sum := sha1.Sum([]byte(luascripts.PermitsEnter()))
 	return []byte(hex.EncodeToString(sum[:]))
 }()
 

@@ -128,7 +128,7 @@ func TestFaultHolderStopped(t *testing.T) {
 func TestFaultWaiterKilled(t *testing.T) {
 	faultNewest(t, func(t *testing.T, target redistest.Target) {
 		t.Parallel()
-		const leaseTTL, alive = time.Second, 4500 * time.Millisecond // as luascripts/flight.lua has it
+		const leaseTTL, alive = time.Second, 4500 * time.Millisecond // as luascripts/shared/constants.lua has it
 		s, f := faultFleetOn(t, target, leaseTTL, 1)
 		g := s.group(target.Client(t), func(c *singleflight.Config[string]) { c.LeaseTTL = leaseTTL })
 		ctx, cancel := context.WithCancel(t.Context())
