@@ -52,8 +52,10 @@ func layer(pkg string) int {
 		return 2
 	case pkg == "semaphore" || pkg == "mutex" || pkg == "singleflight" || pkg == "leaseholdtest":
 		return 3
+	case strings.HasPrefix(pkg, "examples/internal/"):
+		return 4 // what the examples share
 	default: // examples, bench
-		return 4
+		return 5
 	}
 }
 
