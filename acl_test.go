@@ -127,13 +127,21 @@ func useMutex(ctx context.Context, one, two *redis.Client) error {
 		return err
 	}
 	defer m.Close(ctx)
+	g, err := mutex.NewGuard(one, mutex.GuardConfig{Name: "acl"})
+	if err != nil {
+		return err
+	}
 	err = m.Do(ctx, "k", func(ctx context.Context, token uint64) error {
-		return mutex.NewGuard(one, "acl").Set(ctx, "k", token, "v", time.Minute)
+		return g.Set(ctx, "k", token, "v", time.Minute)
 	})
 	if err != nil {
 		return err
 	}
-	return mutex.NewGuard(two, "acl").Get(ctx, "k").Err()
+	if g, err = mutex.NewGuard(two, mutex.GuardConfig{Name: "acl"}); err != nil {
+		return err
+	}
+	_, _, err = g.Get(ctx, "k")
+	return err
 }
 
 func useSingleflight(ctx context.Context, one, two *redis.Client) error {

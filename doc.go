@@ -1,23 +1,29 @@
 // Package leasehold holds the vocabulary of the toolkit: the errors that its
-// three packages share. It imports the standard library only, so that code
-// which merely inspects an error need not pull in a Redis client.
+// packages share. It imports the standard library only, so that code which
+// merely inspects an error need not import a Redis client.
 //
 // Leasehold coordinates processes through one Redis or Valkey (single server,
-// Sentinel or Cluster). Which package one wants:
+// Sentinel or Cluster). Choose a package by the task:
 //
-//   - [github.com/leasehold-go/leasehold/semaphore] when at most N may run at
-//     once: per-tenant concurrency caps, worker slots, licences.
-//   - [github.com/leasehold-go/leasehold/mutex] when exactly one may run at
-//     once, and the resource it protects can check a fencing token.
-//   - [github.com/leasehold-go/leasehold/singleflight] when a value is dear to
-//     make and many want it: one process makes it, the others share it.
+//   - [github.com/leasehold-go/leasehold/semaphore]: at most N run at once.
+//     Concurrency caps per tenant, worker slots, licences.
+//   - [github.com/leasehold-go/leasehold/mutex]: exactly one runs at once. Its
+//     fencing token lets a resource reject a holder that was paused for too long.
+//   - [github.com/leasehold-go/leasehold/singleflight]: a cached value is
+//     expensive to make and many callers want it. One process loads it, the
+//     others share the result.
 //
-// All stand on leases. A lease is renewed in the background until it is given
-// back, and its Context ends before anybody else can be granted what it holds.
-// Those who wait for a permit or a lock are served in the order of their arrival
-// across the whole fleet; those who wait for a value, together.
+// All three use leases. A lease is renewed in the background until it is
+// released. Its Context ends before another caller can be granted the same
+// permit, lock or load. Callers that wait for a permit or a lock are served in
+// the order of their arrival across the whole fleet. Callers that wait for a
+// value are woken together.
 //
-// Every error of the packages matches one of the sentinels below with
-// [errors.Is]; its text names the operation, the family and the key, and never
-// an owner id or a payload.
+// # Errors
+//
+// The errors that the packages make themselves match one of the sentinels below
+// with [errors.Is], or ctx's error if ctx ended the call. The text names the
+// operation, the family and the key, and never an owner id or a payload. Errors
+// of the caller's own functions (the fn of Do, a loader) are returned as they
+// are or wrapped; package singleflight has three more sentinels for loaders.
 package leasehold

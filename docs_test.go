@@ -42,16 +42,20 @@ func unindent(code string) string { return regexp.MustCompile(`(?m)^\t+`).Replac
 // layer is how far up a package stands; each imports only what is below.
 func layer(pkg string) int {
 	switch {
-	case pkg == "" || pkg == "luascripts":
+	case pkg == "" || pkg == "luascripts" || pkg == "internal/embedded":
 		return 0
 	case pkg == "internal/redistest":
 		return 1 // the harness knows nothing of what it tests
+	case strings.HasPrefix(pkg, "internal/tests/"):
+		return 4
 	case strings.HasPrefix(pkg, "internal/"):
 		return 2
-	case pkg == "semaphore" || pkg == "mutex" || pkg == "singleflight":
+	case pkg == "semaphore" || pkg == "mutex" || pkg == "singleflight" || pkg == "leaseholdtest":
 		return 3
+	case strings.HasPrefix(pkg, "examples/internal/"):
+		return 4 // what the examples share
 	default: // examples, bench
-		return 4
+		return 5
 	}
 }
 
@@ -86,6 +90,9 @@ func TestImportsRunOneWay(t *testing.T) {
 			up, same := layer(to) > layer(from), layer(to) == layer(from)
 			if up || (same && layer(from) != 2 && from != to) {
 				t.Errorf("%s imports %s, which is not below it", name, path)
+			}
+			if to == "internal/embedded" && from != "leaseholdtest" && from != "internal/redistest" {
+				t.Errorf("%s imports the embedded server, which is for tests", name)
 			}
 			if to == "internal/redistest" && !strings.HasPrefix(from, "bench/internal/") {
 				t.Errorf("%s imports the test harness", name)

@@ -8,8 +8,8 @@ import (
 
 var (
 	// ErrBusy says that nothing was free: at once for a call that does not
-	// wait, at the end of its ctx for one that does. [errors.As] with a
-	// *[BusyError] tells how busy.
+	// wait, at the end of the wait for a call that does. [errors.As] with a
+	// *[BusyError] tells how busy the key was.
 	ErrBusy = errors.New("busy")
 
 	// ErrLost says that a lease ended before its holder gave it back: it
@@ -17,7 +17,7 @@ var (
 	ErrLost = errors.New("lease lost")
 
 	// ErrRevoked says that an operator took the lease away. It matches ErrLost
-	// too.
+	// too. [errors.As] with a *[RevokedError] gives the operator's reason.
 	ErrRevoked error = &lossError{"lease revoked"}
 
 	// ErrMaxHold says that the lease was held for as long as its family
@@ -31,31 +31,41 @@ var (
 	// ErrClosed says that the handle was closed.
 	ErrClosed = errors.New("handle closed")
 
-	// ErrQueueFull says that as many waited already as the family allows.
+	// ErrQueueFull says that as many callers were waiting already as the family
+	// allows.
 	ErrQueueFull = errors.New("queue full")
 
-	// ErrUnavailable says that Redis could not be asked, or refused. It wraps
-	// the cause.
+	// ErrUnavailable says that Redis could not be asked, did not answer, or
+	// refused. It wraps the cause. The call may have had its effect if something
+	// was sent.
 	ErrUnavailable = errors.New("redis unavailable")
 
 	// ErrFenced says that a guarded write carried a fencing token older than
 	// one that the guard had seen. Nothing was written.
+	ErrFenced = errors.New("stale fencing token")
+
+	// ErrInvalid says that the arguments can never be served: a bad key, more
+	// permits than the limit, a bad duration, a bad fencing token. The text names
+	// the argument, its value and its bound. A repeated call fails again.
 	ErrInvalid = errors.New("invalid argument")
 
-	ErrFenced = errors.New("stale fencing token")
+	// ErrNoLease says that there is no lease, waiter or load of that ID to
+	// revoke.
+	ErrNoLease = errors.New("no such lease")
 )
 
 // BusyError tells how busy a key was when Redis last answered. It matches
-// [ErrBusy]. The figures are a snapshot of the whole fleet, for logs and for
-// Retry-After headers, not for decisions that need to be exact.
+// [ErrBusy]. The figures are a snapshot of the whole fleet. They are fit for
+// logs and for a Retry-After header, but not for exact decisions.
 type BusyError struct {
-	// RetryAfter is how long until the earliest lease of the key ends if its
-	// holder does not renew it: the latest time from which a new try can
-	// succeed because of a dead holder. 0 where no lease is held.
+	// RetryAfter is how long until the earliest lease of the key expires if its
+	// holder does not renew it. A holder that finishes gives its permits back
+	// earlier. 0 if nothing is held.
 	RetryAfter time.Duration
-	// InUse is the number of permits held, Limit the cap that they were
-	// compared with, Waiting the number of queued requests.
-	InUse, Limit, Waiting int
+
+	InUse   int // permits held, of all holders
+	Limit   int // the limit that the request was compared with
+	Waiting int // queued requests
 }
 
 // Error says how many permits were in use and how many waited.
@@ -65,6 +75,23 @@ func (e *BusyError) Error() string {
 
 // Is reports that a BusyError is an ErrBusy.
 func (e *BusyError) Is(target error) bool { return target == ErrBusy }
+
+// RevokedError is the cause of a lease that an operator took away. It matches
+// [ErrRevoked] and [ErrLost].
+type RevokedError struct {
+	Reason string // the operator's, 1 to 200 printable bytes
+}
+
+// Error says that the lease was revoked, and why.
+func (e *RevokedError) Error() string {
+	if e.Reason == "" {
+		return "lease revoked"
+	}
+	return "lease revoked: " + e.Reason
+}
+
+// Is reports that a RevokedError is an ErrRevoked and an ErrLost.
+func (e *RevokedError) Is(target error) bool { return target == ErrRevoked || target == ErrLost }
 
 // lossError is a particular way of losing a lease.
 type lossError struct{ text string }

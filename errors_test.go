@@ -30,4 +30,30 @@ func TestSentinels(t *testing.T) {
 	if got, want := err.Error(), "acquire: busy (2 of 3 in use, 1 waiting)"; got != want {
 		t.Errorf("got %q; want %q", got, want)
 	}
+	revoked := fmt.Errorf("hold: %w", &leasehold.RevokedError{Reason: "maintenance"})
+	var why *leasehold.RevokedError
+	if !errors.Is(revoked, leasehold.ErrRevoked) || !errors.Is(revoked, leasehold.ErrLost) || !errors.As(revoked, &why) || why.Reason != "maintenance" {
+		t.Errorf("%v must be an ErrRevoked and an ErrLost with its reason", revoked)
+	}
+	if errors.Is(revoked, leasehold.ErrMaxHold) {
+		t.Error("a RevokedError must not match ErrMaxHold")
+	}
+	if got, want := revoked.Error(), "hold: lease revoked: maintenance"; got != want {
+		t.Errorf("got %q; want %q", got, want)
+	}
+}
+
+// The sentinels are distinct: a switch over them takes one branch.
+func TestSentinelsAreDistinct(t *testing.T) {
+	all := []error{
+		leasehold.ErrBusy, leasehold.ErrLost, leasehold.ErrReleased, leasehold.ErrClosed, leasehold.ErrQueueFull,
+		leasehold.ErrUnavailable, leasehold.ErrFenced, leasehold.ErrInvalid, leasehold.ErrNoLease,
+	}
+	for i, a := range all {
+		for j, b := range all {
+			if errors.Is(a, b) != (i == j) {
+				t.Errorf("errors.Is(%q, %q) is %v", a, b, errors.Is(a, b))
+			}
+		}
+	}
 }

@@ -37,7 +37,10 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer locks.Close(ctx)
-	states := mutex.NewGuard(rdb, "order-states")
+	states, err := mutex.NewGuard(rdb, mutex.GuardConfig{Name: "order-states"})
+	if err != nil {
+		log.Fatal(err)
+	}
 
 	err = locks.Do(ctx, "order-7", func(ctx context.Context, token uint64) error {
 		// Refused with ErrFenced if a later holder has written: however long this
@@ -47,7 +50,11 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(states.Get(ctx, "order-7").Val())
+	state, _, err := states.Get(ctx, "order-7")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(state)
 	// Output: shipped
 }
 
@@ -88,7 +95,10 @@ func ExampleGuard_Set() {
 		log.Fatal(err)
 	}
 	defer locks.Close(ctx)
-	states := mutex.NewGuard(rdb, "order-states")
+	states, err := mutex.NewGuard(rdb, mutex.GuardConfig{Name: "order-states"})
+	if err != nil {
+		log.Fatal(err)
+	}
 
 	// The first holder loses its lock without noticing, and a second one writes.
 	first, err := locks.Lock(ctx, "order-7")
@@ -105,6 +115,10 @@ func ExampleGuard_Set() {
 	}
 
 	err = states.Set(ctx, "order-7", stale, "shipped", time.Hour)
-	fmt.Println(errors.Is(err, leasehold.ErrFenced), states.Get(ctx, "order-7").Val())
+	state, _, getErr := states.Get(ctx, "order-7")
+	if getErr != nil {
+		log.Fatal(getErr)
+	}
+	fmt.Println(errors.Is(err, leasehold.ErrFenced), state)
 	// Output: true cancelled
 }

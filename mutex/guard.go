@@ -11,106 +11,139 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold"
-	"github.com/leasehold-go/leasehold/internal/engine"
+	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/internal/permits"
 )
 
 // maxToken is the highest token that Redis's own numbers hold exactly.
 const maxToken = 1<<53 - 1
 
+// GuardConfig says what a [Guard] is.
+type GuardConfig struct {
+	// Name is the family's name, 1 to 512 bytes, required. Guards of the same
+	// Name and Prefix on the same Redis guard the same values.
+	Name string
+
+	// Prefix starts every key in Redis, at most 512 bytes without braces or
+	// control bytes; "" is "leasehold".
+	Prefix string
+
+	// HashKeys makes keys appear in Redis and in errors only as a hash, for keys
+	// that hold personal data. The hash is no secret: a person who can guess a
+	// key can compute it. All processes of a family must agree on it.
+	HashKeys bool
+}
+
 // Guard rejects writes by stale holders, for a resource that itself lives in
 // Redis: a value is written only if its writer's fencing token is no older than
-// the newest that the guard has accepted for that key. It holds nothing, needs
-// no Close and is safe for concurrent use.
+// the newest token that the guard has accepted for that key. A guard holds
+// nothing, needs no Close and is safe for concurrent use.
 type Guard struct {
 	rdb    redis.UniversalClient
-	eng    *engine.Engine
+	client *call.Client
 	family keys.Family
-	bad    error // what is wrong with rdb or the names, told at use
 }
 
-// NewGuard makes a guard over the values of a family, in keys that begin with
-// "leasehold". A bad name is told by the first use.
-func NewGuard(rdb redis.UniversalClient, name string) *Guard {
-	return NewGuardPrefix(rdb, "", name)
+// NewGuard checks cfg and makes a guard. Its error names every field that is
+// bad, with value and bound. It sends nothing. rdb stays the caller's.
+func NewGuard(rdb redis.UniversalClient, cfg GuardConfig) (*Guard, error) {
+	family := keys.Family{Prefix: cfg.Prefix, Kind: keys.Guard, Name: cfg.Name, Hash: cfg.HashKeys}
+	errs := family.Check()
+	client, err := call.NewClient(rdb)
+	if err != nil {
+		errs = append(errs, err)
+	}
+	if len(errs) > 0 {
+		return nil, fmt.Errorf("leasehold: mutex: guard: bad configuration: %w", errors.Join(errs...))
+	}
+	return &Guard{rdb: rdb, client: client, family: family}, nil
 }
 
-// NewGuardPrefix is [NewGuard] with another prefix, as in Config.Prefix.
-func NewGuardPrefix(rdb redis.UniversalClient, prefix, name string) *Guard {
-	g := &Guard{rdb: rdb, family: keys.Family{Prefix: prefix, Kind: keys.Guard, Name: name}}
-	eng, err := engine.New(rdb)
-	g.eng, g.bad = eng, errors.Join(append(g.family.Check(), err)...)
-	return g
-}
-
-// Set writes value under key for ttl (1 ms or more; 0 = it does not expire), in
-// one script and one round trip, unless the guard has accepted a newer token:
-// then leasehold.ErrFenced, and nothing is written. The same token may write
-// again. value is whatever go-redis takes as an argument of SET: text, bytes, a
-// number, a bool, a time or an [encoding.BinaryMarshaler].
+// Set writes value under key for ttl, at least 1 ms; with a ttl of 0 the value
+// does not expire. If the guard has accepted a newer token for key, Set returns
+// leasehold.ErrFenced and writes nothing. The same token may write again. value
+// is text, bytes, a number, a bool, a time or an [encoding.BinaryMarshaler], and
+// is stored as go-redis stores an argument of SET. One round trip.
 //
-// The token seen outlives the value: by 24 hours, or for ever where the value
-// does not expire. Where ctx ends, or no answer comes
-// (leasehold.ErrUnavailable), the value may have been written or may yet be:
-// writing it again with the same token is safe.
+// The accepted token outlives the value by 24 hours, or for ever if the value
+// does not expire.
+//
+// leasehold.ErrInvalid says that an argument can never be served. If ctx ends
+// during the call, Set returns ctx's error joined with leasehold.ErrUnavailable.
+// After that, and after leasehold.ErrUnavailable alone, the value may have been
+// written or may yet be: it is safe to write it again with the same token.
 func (g *Guard) Set(ctx context.Context, key string, token uint64, value any, ttl time.Duration) error {
 	const op = "guard set"
-	r, err := g.resource(key)
+	r, err := g.family.Resource(key)
 	switch {
 	case err != nil:
 		return g.fail(op, r, err)
 	case token < 1 || token > maxToken:
-		return g.fail(op, r, fmt.Errorf("token is %d; want 1 to %d", token, uint64(maxToken)))
+		return g.fail(op, r, keys.Invalid("token is %d; want 1 to %d", token, uint64(maxToken)))
 	case ttl < 0 || (ttl > 0 && ttl < time.Millisecond):
-		return g.fail(op, r, fmt.Errorf("ttl is %v; want at least 1ms, or 0 for no expiry", ttl))
+		return g.fail(op, r, keys.Invalid("ttl is %v; want at least 1ms, or 0 for no expiry", ttl))
 	}
 	payload, err := encode(value)
 	if err != nil {
 		return g.fail(op, r, err)
 	}
-	if err := ctx.Err(); err != nil {
-		return g.fail(op, r, err, leasehold.ErrUnavailable)
-	}
-	call := engine.GuardSet(r.Part("value"), r.Part("seen"), strconv.FormatUint(token, 10), payload, ttl)
-	type outcome struct {
-		reply []int64
-		err   error
-	}
-	done := make(chan outcome, 1)
-	go func() { // go-redis does not end a read when ctx does
-		reply, err := g.eng.Do(ctx, call)
-		done <- outcome{reply, err}
-	}()
-	select {
-	case o := <-done:
-		switch {
-		case o.err != nil:
-			return g.fail(op, r, ctx.Err(), leasehold.ErrUnavailable, o.err)
-		case len(o.reply) != 1 || o.reply[0] != 1:
-			return g.fail(op, r, leasehold.ErrFenced)
+	one := permits.GuardSet(r.Part("value"), r.Part("seen"), strconv.FormatUint(token, 10), payload, ttl)
+	written, errs := await(ctx, func(ctx context.Context) (bool, error) {
+		reply, err := g.client.Do(ctx, one)
+		if err != nil {
+			return false, err
 		}
-		return nil
-	case <-ctx.Done():
-		return g.fail(op, r, ctx.Err(), leasehold.ErrUnavailable)
+		return permits.ReadGuardSet(reply)
+	})
+	switch {
+	case errs != nil:
+		return g.fail(op, r, errs...)
+	case !written:
+		return g.fail(op, r, leasehold.ErrFenced)
 	}
+	return nil
 }
 
-// Get reads the value of key: a plain GET, [redis.Nil] where there is none.
-func (g *Guard) Get(ctx context.Context, key string) *redis.StringCmd {
-	r, err := g.resource(key)
+// Get reads the value of key. ok is false if there is none. One round trip, a
+// plain GET, from a replica if the client reads from replicas. Errors are as
+// with [Guard.Set].
+func (g *Guard) Get(ctx context.Context, key string) (value string, ok bool, err error) {
+	const op = "guard get"
+	r, err := g.family.Resource(key)
 	if err != nil {
-		cmd := redis.NewStringCmd(ctx)
-		cmd.SetErr(g.fail("guard get", r, err))
-		return cmd
+		return "", false, g.fail(op, r, err)
 	}
-	return g.rdb.Get(ctx, r.Part("value"))
+	found, errs := await(ctx, func(ctx context.Context) (*string, error) {
+		text, err := g.rdb.Get(ctx, r.Part("value")).Result()
+		switch {
+		case errors.Is(err, redis.Nil):
+			return nil, nil
+		case err != nil:
+			return nil, err
+		}
+		return &text, nil
+	})
+	switch {
+	case errs != nil:
+		return "", false, g.fail(op, r, errs...)
+	case found == nil:
+		return "", false, nil
+	}
+	return *found, true, nil
 }
 
-func (g *Guard) resource(key string) (keys.Resource, error) {
-	if g.bad != nil {
-		return keys.Resource{}, g.bad
+// await waits for a call until ctx ends. Its error is ctx's alone if nothing was
+// sent; else there is leasehold.ErrUnavailable among its errors.
+func await[T any](ctx context.Context, f func(ctx context.Context) (T, error)) (T, []error) {
+	v, _, err := call.Wait(ctx, func(run func()) { go run() }, f)
+	switch {
+	case err == nil:
+		return v, nil
+	case errors.Is(err, call.ErrNotSent) && ctx.Err() != nil:
+		return v, []error{ctx.Err()}
 	}
-	return g.family.Resource(key)
+	return v, []error{ctx.Err(), leasehold.ErrUnavailable, err}
 }
 
 func (g *Guard) fail(op string, r keys.Resource, errs ...error) error {
@@ -118,11 +151,11 @@ func (g *Guard) fail(op string, r keys.Resource, errs ...error) error {
 	if label == "" {
 		label = keys.Escape(g.family.Name)
 	}
-	return engine.Fail("mutex", op, label, errs...)
+	return call.Fail("mutex", op, label, errs...)
 }
 
-// encode makes v what go-redis surely writes: an argument that turns out to be
-// none while it is written would leave half a command on the connection.
+// encode makes v something that go-redis can surely write: an argument that
+// turns out to be unwritable would leave half a command on the connection.
 func encode(v any) (any, error) {
 	switch v := v.(type) {
 	case string, []byte, bool, int, int8, int16, int32, int64, uint, uint8, uint16, uint32, uint64,
@@ -131,9 +164,9 @@ func encode(v any) (any, error) {
 	case encoding.BinaryMarshaler:
 		b, err := v.MarshalBinary()
 		if err != nil {
-			return nil, fmt.Errorf("value does not marshal: %w", err)
+			return nil, fmt.Errorf("%w: value does not marshal: %w", leasehold.ErrInvalid, err)
 		}
 		return b, nil
 	}
-	return nil, fmt.Errorf("value is a %T; want text, bytes, a number, a bool, a time or an encoding.BinaryMarshaler", v)
+	return nil, keys.Invalid("value is a %T; want text, bytes, a number, a bool, a time or an encoding.BinaryMarshaler", v)
 }

@@ -2,10 +2,10 @@ package semaphore
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/lease"
 )
 
@@ -79,7 +79,7 @@ func (s *Semaphore) acquire(ctx context.Context, op, key string, n int, wait boo
 		return nil, s.m.Reject(op, key, err)
 	}
 	if most := min(limit, maxPermits); n < 1 || n > most {
-		return nil, s.m.Reject(op, key, fmt.Errorf("n is %d; want 1 to %d", n, most))
+		return nil, s.m.Reject(op, key, keys.Invalid("n is %d; want 1 to %d", n, most))
 	}
 	l := new(Lease)
 	a := lease.Attempt{Op: op, Key: key, Permits: n, Limit: limit, Wait: wait}

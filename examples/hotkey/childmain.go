@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"os"
 	"time"
+
+	"github.com/leasehold-go/leasehold/examples/internal/demo"
 )
 
 // childArg as the first argument makes this program a server process. The second
@@ -52,7 +54,7 @@ func untilStdinEnds() context.Context {
 
 // serve runs a server process until ctx ends. What it prints is its address.
 func serve(ctx context.Context, j job) error {
-	rdb, err := client(os.Getenv("REDIS_URL"))
+	rdb, err := demo.Client(os.Getenv("REDIS_URL"))
 	if err != nil {
 		return err
 	}

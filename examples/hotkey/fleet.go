@@ -13,6 +13,8 @@ import (
 	"os/exec"
 	"sync"
 	"time"
+
+	"github.com/leasehold-go/leasehold/examples/internal/demo"
 )
 
 // fleet is the server processes. Its ctx ends when one of them does, with that
@@ -44,7 +46,7 @@ func newFleet(ctx context.Context, rec *record) *fleet {
 // start starts this program again, as the server process of a job, and waits for
 // its address. When ctx ends, its stdin is closed; if it is still there five
 // seconds later, it is killed.
-func (f *fleet) start(j job, srv server) error {
+func (f *fleet) start(j job, srv *demo.Server) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -55,10 +57,10 @@ func (f *fleet) start(j job, srv server) error {
 	}
 	cmd := exec.CommandContext(f.ctx, self, childArg, string(arg))
 	// By the environment: arguments are for everybody to see.
-	cmd.Env = append(os.Environ(), "REDIS_URL="+srv.url)
+	cmd.Env = append(os.Environ(), "REDIS_URL="+srv.URL)
 	cmd.Stderr = os.Stderr
 	cmd.WaitDelay = 5 * time.Second
-	ownGroup(cmd)
+	demo.OwnGroup(cmd)
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return err

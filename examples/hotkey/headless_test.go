@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/leasehold-go/leasehold/examples/internal/demo"
 )
 
 // short is a run of some seconds.
@@ -43,12 +45,12 @@ func TestHeadless(t *testing.T) {
 func hollow(t *testing.T, set settings) *session {
 	t.Helper()
 	t.Setenv("REDIS_URL", "")
-	srv, err := connect(t.Context())
+	srv, err := demo.Connect(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(srv.close)
-	rdb, err := client(srv.url)
+	t.Cleanup(srv.Close)
+	rdb, err := demo.Client(srv.URL)
 	if err != nil {
 		t.Fatal(err)
 	}

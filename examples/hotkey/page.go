@@ -59,7 +59,7 @@ func show(ctx context.Context, set settings, out io.Writer) error {
 	background.Go(func() { p.draw(s.fleet.ctx) })
 	defer background.Wait()
 
-	fmt.Fprintf(out, "hotkey: %d server processes with %d clients each, on %s\n", set.processes, set.clients, s.srv.label)
+	fmt.Fprintf(out, "hotkey: %d server processes with %d clients each, on %s\n", set.processes, set.clients, s.srv.Label)
 	fmt.Fprintf(out, "Open http://%s in a browser. Ctrl-C ends it.\n", listener.Addr())
 	select {
 	case <-s.fleet.ctx.Done():
@@ -102,7 +102,7 @@ func (p *page) settings(w http.ResponseWriter, _ *http.Request) {
 	set := p.s.set
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(map[string]any{
-		"server": p.s.srv.label, "processes": set.processes, "clients": set.clients,
+		"server": p.s.srv.Label, "processes": set.processes, "clients": set.clients,
 		"ttl": millis(set.ttl), "stale": millis(set.stale), "load": millis(set.load),
 		"shown": shown.Seconds(), "frame": frameTime.Seconds(),
 	})

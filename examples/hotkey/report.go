@@ -8,7 +8,7 @@ import (
 )
 
 func intro(out io.Writer, s *session) {
-	fmt.Fprintf(out, "hotkey: %d server processes with %d clients each, on %s\n", s.set.processes, s.set.clients, s.srv.label)
+	fmt.Fprintf(out, "hotkey: %d server processes with %d clients each, on %s\n", s.set.processes, s.set.clients, s.srv.Label)
 	fmt.Fprintf(out, "All ask for one value, which is fresh for %v. The origin takes %v to make it,\n", s.set.ttl, s.set.load)
 	fmt.Fprintf(out, "and longer where several loads run at once. Three phases of %v:\n\n", s.set.phase)
 }

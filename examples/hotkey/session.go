@@ -2,18 +2,18 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 	"io"
-	"strings"
 	"time"
+
+	"github.com/leasehold-go/leasehold/examples/internal/demo"
 )
 
 // session is all that runs: the server, the origin, the server processes and
 // their clients.
 type session struct {
 	set    settings
-	srv    server
+	srv    *demo.Server
 	rec    *record
 	origin *origin
 	fleet  *fleet
@@ -25,7 +25,7 @@ func newSession(ctx context.Context, set settings) (s *session, err error) {
 	if !set.headless {
 		s.rec.watch = newWatch(set.processes)
 	}
-	if s.srv, err = connect(ctx); err != nil {
+	if s.srv, err = demo.Connect(ctx); err != nil {
 		return nil, err
 	}
 	s.fleet = newFleet(ctx, s.rec)
@@ -37,9 +37,7 @@ func newSession(ctx context.Context, set settings) (s *session, err error) {
 	if s.origin, err = startOrigin(set.load, s.rec); err != nil {
 		return nil, err
 	}
-	// A name of its own keeps this run apart from others on the same server.
-	// Everything that it leaves there expires.
-	name := "hotkey-" + strings.ToLower(rand.Text()[:8])
+	name := demo.RunName("hotkey") // everything that it leaves on the server expires
 	for num := 1; num <= set.processes; num++ {
 		j := job{Process: num, Name: name, Origin: s.origin.url, TTL: set.ttl, StaleFor: set.stale}
 		if err = s.fleet.start(j, s.srv); err != nil {
@@ -56,7 +54,7 @@ func (s *session) close() {
 	if s.origin != nil {
 		s.origin.close()
 	}
-	s.srv.close()
+	s.srv.Close()
 }
 
 // headless runs one phase in each mode. It returns what went against the

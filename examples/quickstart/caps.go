@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/leasehold-go/leasehold/examples/internal/demo"
 )
 
 // capsPart is the first part of the show: workers under the tenants' caps, one
@@ -29,7 +31,7 @@ type capsPart struct {
 const boardLag = 150 * time.Millisecond
 
 // capsShow gives the first part, and returns all that was reported.
-func capsShow(ctx context.Context, scr *screen, srv server, name string) ([]event, error) {
+func capsShow(ctx context.Context, scr *screen, srv *demo.Server, name string) ([]event, error) {
 	p := &capsPart{scr: scr, board: newBoard(), alive: workers}
 	p.fleet = newFleet(ctx, "worker")
 	defer p.fleet.close()

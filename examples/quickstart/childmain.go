@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/examples/internal/demo"
 )
 
 // childMain is main in a child: role, number and the run's name as arguments,
@@ -23,7 +25,7 @@ func childMain(args []string) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 2
 	}
-	rdb, err := client(os.Getenv("REDIS_URL"))
+	rdb, err := demo.Client(os.Getenv("REDIS_URL"))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

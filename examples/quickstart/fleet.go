@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/leasehold-go/leasehold/examples/internal/demo"
 )
 
 // fleet is children of one role. What they report comes from one channel, each
@@ -39,16 +41,16 @@ func newFleet(ctx context.Context, role string) *fleet {
 
 // start starts this program again, as child num. When ctx ends, the child's
 // stdin is closed; if it is still there two seconds later, it is killed.
-func (f *fleet) start(num int, srv server, name string) error {
+func (f *fleet) start(num int, srv *demo.Server, name string) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
 	cmd := exec.CommandContext(f.ctx, self, f.role, strconv.Itoa(num), name)
 	// By the environment: arguments are for everybody to see.
-	cmd.Env = append(os.Environ(), "REDIS_URL="+srv.url)
+	cmd.Env = append(os.Environ(), "REDIS_URL="+srv.URL)
 	cmd.WaitDelay = 2 * time.Second
-	ownGroup(cmd)
+	demo.OwnGroup(cmd)
 	var said bytes.Buffer
 	cmd.Stderr = &said // into the live display it would be printed
 	stdin, err := cmd.StdinPipe()

@@ -12,7 +12,6 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -22,6 +21,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9/logging"
+
+	"github.com/leasehold-go/leasehold/examples/internal/demo"
 )
 
 // timeLimit ends a run that hangs, whatever the reason.
@@ -66,14 +67,12 @@ func fail(format string, args ...any) int {
 // run is the whole show. It returns what went against the promises; an error
 // says that the show could not be given.
 func run(ctx context.Context) (problems []string, err error) {
-	srv, err := connect(ctx)
+	srv, err := demo.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer srv.close()
-	// A name of its own keeps this run apart from others on the same server.
-	// Everything that it leaves there expires.
-	name := "quickstart-" + strings.ToLower(rand.Text()[:8])
+	defer srv.Close()
+	name := demo.RunName("quickstart") // everything that it leaves on the server expires
 
 	scr := newScreen(os.Stdout)
 	intro(scr, srv)

@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/leasehold-go/leasehold/examples/internal/demo"
 )
 
-func intro(scr *screen, srv server) {
-	scr.print("leasehold quickstart: %d worker processes on %s", workers, srv.label)
+func intro(scr *screen, srv *demo.Server) {
+	scr.print("leasehold quickstart: %d worker processes on %s", workers, srv.Label)
 	scr.print("Each wants to run a job for each of %d tenants, all the time; the caps hold over all.", len(tenants))
 	scr.print("Numbers are workers, first in line first. 3%s was killed: what it holds, or is handed", deadMark)
 	scr.print("because it was in line, is free again when its lease has ended, after %v at most.\n", permitTTL)

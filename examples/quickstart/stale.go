@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/leasehold-go/leasehold/examples/internal/demo"
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
@@ -18,9 +19,9 @@ type staleOutcome struct {
 
 // staleShow is the second part: A locks and writes, and is stopped past its
 // lease; B locks and writes; A goes on where it was, which is in a write.
-func staleShow(ctx context.Context, scr *screen, srv server, name string) (out staleOutcome, err error) {
+func staleShow(ctx context.Context, scr *screen, srv *demo.Server, name string) (out staleOutcome, err error) {
 	scr.print("\nA stale lock holder: %s is locked for %v, and renewed while its holder runs", order, lockTTL)
-	if !canPause {
+	if !demo.CanPause {
 		scr.print("  left out: this system has no SIGSTOP to pause a process with")
 		return out, nil
 	}
@@ -32,7 +33,7 @@ func staleShow(ctx context.Context, scr *screen, srv server, name string) (out s
 	if out.old, err = f.lockAndWrite(scr, a, srv, name); err != nil {
 		return out, err
 	}
-	if err := pause(f.kids[a].cmd.Process); err != nil {
+	if err := demo.Pause(f.kids[a].cmd.Process); err != nil {
 		return out, fmt.Errorf("stop A: %w", err)
 	}
 	scr.say("A stopped (SIGSTOP), so that it cannot renew; B asks for the lock")
@@ -44,7 +45,7 @@ func staleShow(ctx context.Context, scr *screen, srv server, name string) (out s
 	if _, err := fmt.Fprintln(f.kids[a].stdin, "write"); err != nil {
 		return out, err
 	}
-	if err := resume(f.kids[a].cmd.Process); err != nil {
+	if err := demo.Resume(f.kids[a].cmd.Process); err != nil {
 		return out, fmt.Errorf("continue A: %w", err)
 	}
 	late, err := f.await(a, wrote)
@@ -54,12 +55,16 @@ func staleShow(ctx context.Context, scr *screen, srv server, name string) (out s
 	out.result = late.Result
 	scr.say(fmt.Sprintf("A continued (SIGCONT), writes with its old token %d: %s", out.old, late.Result))
 
-	rdb, err := client(srv.url)
+	rdb, err := demo.Client(srv.URL)
 	if err != nil {
 		return out, err
 	}
 	defer rdb.Close()
-	if out.value, err = mutex.NewGuard(rdb, name).Get(ctx, order).Result(); err != nil {
+	guard, err := mutex.NewGuard(rdb, mutex.GuardConfig{Name: name})
+	if err != nil {
+		return out, err
+	}
+	if out.value, _, err = guard.Get(ctx, order); err != nil {
 		return out, err
 	}
 	scr.say(fmt.Sprintf("the value is %q", out.value))
@@ -75,7 +80,7 @@ func staleShow(ctx context.Context, scr *screen, srv server, name string) (out s
 }
 
 // lockAndWrite starts a writer and waits for its first write.
-func (f *fleet) lockAndWrite(scr *screen, num int, srv server, name string) (token uint64, err error) {
+func (f *fleet) lockAndWrite(scr *screen, num int, srv *demo.Server, name string) (token uint64, err error) {
 	if err := f.start(num, srv, name); err != nil {
 		return 0, err
 	}

@@ -30,7 +30,10 @@ func writer(ctx context.Context, rdb *redis.Client, name string, num int, orders
 	}
 	emit(event{Kind: locked, Token: lock.Token()})
 
-	guard := mutex.NewGuard(rdb, name)
+	guard, err := mutex.NewGuard(rdb, mutex.GuardConfig{Name: name})
+	if err != nil {
+		return err
+	}
 	write := func() {
 		// Not under the lock's Context, which ends when the lock is lost: this
 		// is the holder that has looked just before it was paused, and is

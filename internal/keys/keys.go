@@ -7,7 +7,10 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"strconv"
 	"strings"
+
+	"github.com/leasehold-go/leasehold"
 )
 
 // MaxLen bounds a prefix, a family name and a key, in bytes, as the user wrote
@@ -54,9 +57,9 @@ func (f Family) Resource(key string) (Resource, error) {
 		name := Escape(f.Name)
 		return Resource{Label: name, base: f.prefix() + ":" + string(f.Kind) + ":{" + name + ":}:"}, nil
 	case key == "":
-		return Resource{}, fmt.Errorf("key is empty; want 1 to %d bytes", MaxLen)
+		return Resource{}, Invalid("key is empty; want 1 to %d bytes", MaxLen)
 	case len(key) > MaxLen:
-		return Resource{}, fmt.Errorf("key has %d bytes; want 1 to %d", len(key), MaxLen)
+		return Resource{}, Invalid("key has %d bytes; want 1 to %d", len(key), MaxLen)
 	}
 	if f.Hash {
 		sum := sha256.Sum256([]byte(key))
@@ -107,8 +110,19 @@ func (f Family) Check() []error {
 
 // Bad is the error of a field of a Config: its name, and what is wrong with it.
 func Bad(field, what string, args ...any) error {
-	return fmt.Errorf("%s %s", field, fmt.Sprintf(what, args...))
+	return Invalid("%s %s", field, fmt.Sprintf(what, args...))
 }
+
+// Invalid is the error of an argument that can never be served. It matches
+// leasehold.ErrInvalid. Its text names the argument, its value and its bound.
+func Invalid(text string, args ...any) error {
+	return &invalidError{fmt.Sprintf(text, args...)}
+}
+
+type invalidError struct{ text string }
+
+func (e *invalidError) Error() string        { return e.text }
+func (e *invalidError) Is(target error) bool { return target == leasehold.ErrInvalid }
 
 // Escape makes text safe between the braces of a hash tag: braces, ':', '%',
 // and control bytes become %XX. It is injective, so that no two names meet.
@@ -136,6 +150,32 @@ func Escape(text string) string {
 		b.WriteByte(hexDigits[c&15])
 	}
 	return b.String()
+}
+
+// Unescape is the inverse of Escape, and reports whether text is well-formed: each
+// '%' has two hexadecimal digits behind it. It accepts other bytes escaped, too.
+func Unescape(text string) (string, bool) {
+	if !strings.Contains(text, "%") {
+		return text, true
+	}
+	var b strings.Builder
+	b.Grow(len(text))
+	for i := 0; i < len(text); i++ {
+		if text[i] != '%' {
+			b.WriteByte(text[i])
+			continue
+		}
+		if i+2 >= len(text) {
+			return "", false
+		}
+		c, err := strconv.ParseUint(text[i+1:i+3], 16, 8)
+		if err != nil {
+			return "", false
+		}
+		b.WriteByte(byte(c))
+		i += 2
+	}
+	return b.String(), true
 }
 
 func special(c byte) bool {

@@ -3,7 +3,6 @@ package lease
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/leasehold-go/leasehold"
@@ -49,7 +48,7 @@ func (m *Manager) Acquire(ctx context.Context, a Attempt, into *Lease) (answer a
 	}
 	res, err := m.Resource(a.Key)
 	if err != nil {
-		return nil, m.fail(a.Op, keys.Escape(m.cfg.Family.Name), leasehold.ErrInvalid, err)
+		return nil, m.fail(a.Op, keys.Escape(m.cfg.Family.Name), err)
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, m.fail(a.Op, res.Label(), err)
@@ -194,7 +193,7 @@ func (w *waiter) run(ctx context.Context, into *Lease) (answer any, err error) {
 			return v.Answer, nil
 		case TooMany:
 			w.finish()
-			return nil, w.fail(leasehold.ErrInvalid, fmt.Errorf("asks for %d permits; the limit is %d", w.Permits, v.Limit))
+			return nil, w.fail(keys.Invalid("asks for %d permits; the limit is %d", w.Permits, v.Limit))
 		case Failed:
 			w.abandon()
 			return nil, w.fail(leasehold.ErrUnavailable, v.Err)

@@ -250,7 +250,7 @@ func (m *Manager) Reject(op, key string, why error) error {
 	if r, err := m.Resource(key); err == nil {
 		label = r.Label()
 	}
-	return m.fail(op, label, leasehold.ErrInvalid, why)
+	return m.fail(op, label, why)
 }
 
 // JoinLoss is the error of an operation that ran under a lease: err, joined with the

@@ -10,6 +10,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/call"
+	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/schedule"
 )
 
@@ -143,7 +144,7 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	const op = "extend"
 	m := l.m
 	if ttl < MinTTL {
-		return m.fail(op, l.res.Label(), leasehold.ErrInvalid, fmt.Errorf("ttl is %v; want at least %v", ttl, MinTTL))
+		return m.fail(op, l.res.Label(), keys.Invalid("ttl is %v; want at least %v", ttl, MinTTL))
 	}
 	if err := l.Held(op); err != nil {
 		return err

@@ -9,8 +9,8 @@ import (
 )
 
 var (
-	invalidateScript = call.NewScript("load invalidate", luascripts.FlightInvalidate)
-	inspectScript    = call.NewScript("load inspect", luascripts.FlightInspect)
+	invalidateScript = call.NewScript("load invalidate", luascripts.LoadsInvalidate())
+	inspectScript    = call.NewScript("load inspect", luascripts.LoadsInspect())
 )
 
 // Invalidate prepares the call that drops the value and ends the right of a running

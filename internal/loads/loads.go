@@ -24,10 +24,10 @@ import (
 const Kind keys.Kind = "flt"
 
 var (
-	enterScript = call.NewScript("load enter", luascripts.FlightEnter)
-	leaveScript = call.NewScript("load leave", luascripts.FlightLeave)
-	askScript   = call.NewScript("load ask", luascripts.FlightAsk)
-	renewScript = call.NewScript("load renew", luascripts.FlightRenew)
+	enterScript = call.NewScript("load enter", luascripts.LoadsEnter())
+	leaveScript = call.NewScript("load leave", luascripts.LoadsLeave())
+	askScript   = call.NewScript("load ask", luascripts.LoadsAsk())
+	renewScript = call.NewScript("load renew", luascripts.LoadsRenew())
 )
 
 // ErrUnwanted is why a lease was given back for which nobody waited any more.

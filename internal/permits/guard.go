@@ -7,7 +7,7 @@ import (
 	"github.com/leasehold-go/leasehold/luascripts"
 )
 
-var guardSetScript = call.NewScript("guard set", luascripts.GuardSet)
+var guardSetScript = call.NewScript("guard set", luascripts.GuardSet())
 
 // GuardSet prepares a write that a guard refuses to stale holders: value is written
 // to the key value unless the key seen has a newer token.

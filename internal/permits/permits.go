@@ -16,10 +16,10 @@ import (
 )
 
 var (
-	enterScript = call.NewScript("enter", luascripts.Enter)
-	leaveScript = call.NewScript("leave", luascripts.Leave)
-	askScript   = call.NewScript("ask", luascripts.Ask)
-	renewScript = call.NewScript("renew", luascripts.Renew)
+	enterScript = call.NewScript("enter", luascripts.PermitsEnter())
+	leaveScript = call.NewScript("leave", luascripts.PermitsLeave())
+	askScript   = call.NewScript("ask", luascripts.PermitsAsk())
+	renewScript = call.NewScript("renew", luascripts.PermitsRenew())
 )
 
 // Family is the protocol of one family of semaphores or mutexes.

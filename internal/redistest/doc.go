@@ -19,8 +19,9 @@
 // The servers behind both are shared by all tests of a process. A test that
 // flushes, configures, stops or kills one starts its own with [StartServer].
 //
-// Three environment variables are obeyed: LEASEHOLD_SERVERS names a folder of
-// servers like the one that scripts/servers.sh fills, LEASEHOLD_REQUIRE_SERVERS=1
-// fails tests that find no server rather than skip them, and
-// LEASEHOLD_TEST_LOG=1 lets go-redis log.
+// Three environment variables are obeyed. LEASEHOLD_SERVERS names a folder of
+// servers like the one that scripts/servers.sh fills. LEASEHOLD_REQUIRE_SERVERS=1
+// uses the servers that are installed, and fails tests that find none. Without
+// either, tests that need a server are skipped; [UseServers] asks in code. LEASEHOLD_TEST_LOG=1 lets go-redis
+// log.
 package redistest

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -43,11 +44,28 @@ const (
 	envLog     = "LEASEHOLD_TEST_LOG"        // "1": go-redis logs
 )
 
-// Installed lists the servers that tests can start, oldest first. They come
-// from the folder that LEASEHOLD_SERVERS names; where that is unset, from
-// .servers in this module or one around it, or else from PATH.
+// Installed lists the servers that tests can start, oldest first. It lists none
+// unless LEASEHOLD_SERVERS, LEASEHOLD_REQUIRE_SERVERS or [UseServers] asks for
+// them, so that a plain `go test ./...` is quick on every machine. The servers come from the
+// folder that LEASEHOLD_SERVERS names; where that is unset, from .servers in this
+// module or one around it, or else from PATH.
 func Installed() []Version {
 	return slices.Clone(installed().versions)
+}
+
+// UseServers asks for the installed servers as LEASEHOLD_SERVERS does. It is for
+// benchmarks and for the TestMain of packages in modules of their own, which run
+// only where somebody names them.
+func UseServers() { serversAsked.Store(true) }
+
+var serversAsked atomic.Bool
+
+func installed() findings {
+	_, named := os.LookupEnv(envServers)
+	if !named && os.Getenv(envRequire) != "1" && !serversAsked.Load() {
+		return findings{}
+	}
+	return found()
 }
 
 type findings struct {
@@ -57,7 +75,7 @@ type findings struct {
 
 // The binaries are asked once per process: four of them take a tenth of a
 // second, too much for every test.
-var installed = sync.OnceValue(func() findings {
+var found = sync.OnceValue(func() findings {
 	paths := binaries()
 	versions, errs := make([]Version, len(paths)), make([]error, len(paths))
 	var wg sync.WaitGroup
@@ -132,22 +150,22 @@ func ask(path string) (Version, error) {
 	return v, nil
 }
 
-// NeedServers returns what is installed. Where that is nothing it skips the
-// test with a line that says what to run; with LEASEHOLD_REQUIRE_SERVERS=1 it
+// NeedServers returns what [Installed] lists. Where that is nothing it skips the
+// test with a line that says what to do; with LEASEHOLD_REQUIRE_SERVERS=1 it
 // fails the test instead, so that a run which is meant to be complete can't
 // pass by leaving things out.
 func NeedServers(tb testing.TB) []Version {
 	tb.Helper()
-	found := installed()
-	if required := os.Getenv(envRequire) == "1"; required && len(found.broken) > 0 {
-		tb.Fatalf("servers that don't run: %s", strings.Join(found.broken, "; "))
-	} else if required && len(found.versions) == 0 {
+	all := installed()
+	if required := os.Getenv(envRequire) == "1"; required && len(all.broken) > 0 {
+		tb.Fatalf("servers that don't run: %s", strings.Join(all.broken, "; "))
+	} else if required && len(all.versions) == 0 {
 		tb.Fatal("no servers to test on: run `make servers`")
 	}
-	if len(found.versions) == 0 {
-		tb.Skip("no servers to test on: run `make servers`")
+	if len(all.versions) == 0 {
+		tb.Skip("no servers to test on: run `make test`, or set LEASEHOLD_REQUIRE_SERVERS=1 to use those that are installed")
 	}
-	return slices.Clone(found.versions)
+	return slices.Clone(all.versions)
 }
 
 // Newest returns the latest installed version, or skips as [NeedServers] does.

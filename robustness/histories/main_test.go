@@ -10,7 +10,10 @@ import (
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
-func TestMain(m *testing.M) { redistest.Main(m) }
+func TestMain(m *testing.M) {
+	redistest.UseServers()
+	redistest.Main(m)
+}
 
 func setting(name, otherwise string) string {
 	if text, ok := os.LookupEnv(name); ok {

@@ -12,13 +12,13 @@ type mutation struct {
 
 const (
 	engine = "./internal/engine"
-	leases = "./internal/engine ./internal/lease ./internal/simulation"
-	cache  = "./singleflight ./internal/simulation"
-	loads  = "./internal/engine ./singleflight ./internal/simulation"
-)
+	leases = "./internal/engine ./internal/lease ./internal/tests/simulation"
+	cache  = "./internal/tests/contract/singleflight ./internal/tests/simulation"
+	loads  = "./internal/engine ./internal/tests/contract/singleflight ./internal/tests/simulation"
 
-// cacheTests are all but the fault tests, which take longer.
-const cacheTests = "Test[^F]"
+	contractAndFaults = "./internal/tests/contract/semaphore ./internal/tests/faults/semaphore"
+	loadFaults        = "./internal/tests/faults/singleflight"
+)
 
 var mutations = concat(scripts, client, flightScripts, flights)
 
@@ -32,110 +32,110 @@ func concat(all ...[]mutation) (list []mutation) {
 // scripts are the guards of the permits' scripts.
 var scripts = []mutation{
 	{
-		name: "void time of an enter", file: "luascripts/enter.lua",
-		old: "if void > 0 and us >= void then", new: "if false then",
+		name: "void time of an enter", file: "luascripts/permits/enter.lua",
+		old: "if void_from > 0 and us >= void_from then", new: "if false then",
 		packages: engine,
 	},
 	{
-		name: "tombstone refuses a stray enter", file: "luascripts/enter.lua",
+		name: "tombstone refuses a stray enter", file: "luascripts/permits/enter.lua",
 		old: "if sign and not queued then return", new: "if false then return",
 		packages: engine,
 	},
 	{
-		name: "a leave leaves a tombstone", file: "luascripts/leave.lua",
-		old: "if void > now then", new: "if false then",
+		name: "a leave leaves a tombstone", file: "luascripts/permits/leave.lua",
+		old: "if copies_until > now then bury", new: "if false then bury",
 		packages: engine,
 	},
 	{
-		name: "a retried enter finds its own lease", file: "luascripts/enter.lua",
-		old: "if ends > now then return { 1, us, ends - now, token(), 0, 0 } end", new: "",
+		name: "a retried enter finds its own lease", file: "luascripts/permits/enter.lua",
+		old: "if expiry > now then return { 1, us, expiry - now, current_token(), 0, 0 } end", new: "",
 		packages: engine,
 	},
 	{
-		name: "a retried enter gets the same token", file: "luascripts/enter.lua",
-		old:      "if ends > now then return { 1, us, ends - now, token(), 0, 0 } end",
-		new:      "if ends > now then return { 1, us, ends - now, fenced and issue() or 0, 0, 0 } end",
+		name: "a retried enter gets the same token", file: "luascripts/permits/enter.lua",
+		old:      "if expiry > now then return { 1, us, expiry - now, current_token(), 0, 0 } end",
+		new:      "if expiry > now then return { 1, us, expiry - now, fenced and issue_token() or 0, 0, 0 } end",
 		packages: engine,
 	},
 	{
-		name: "the limit, on the fast path", file: "luascripts/enter.lua",
+		name: "the limit, on the fast path", file: "luascripts/permits/enter.lua",
 		old: "if held < tonumber(ARGV[4]) and", new: "if",
 		packages: leases,
 	},
 	{
-		name: "the limit, behind it", file: "luascripts/enter.lua",
-		old: "used() + n <= limit and not waited_for()", new: "not waited_for()",
+		name: "the limit, behind it", file: "luascripts/permits/enter.lua",
+		old: "in_use() + permits <= limit and not has_live_waiter()", new: "not has_live_waiter()",
 		packages: leases,
 	},
 	{
-		name: "newcomers don't pass the queue", file: "luascripts/enter.lua",
-		old: "used() + n <= limit and not waited_for()", new: "used() + n <= limit",
+		name: "newcomers don't pass the queue", file: "luascripts/permits/enter.lua",
+		old: "in_use() + permits <= limit and not has_live_waiter()", new: "in_use() + permits <= limit",
 		packages: engine,
 	},
 	{
-		name: "the limit, when handing over", file: "luascripts/prelude.lua",
-		old: "elseif used() + n > limit then", new: "elseif false then",
+		name: "the limit, when handing over", file: "luascripts/permits/shared/queue.lua",
+		old: "elseif in_use() + n > limit then", new: "elseif false then",
 		packages: leases,
 	},
 	{
-		name: "a head that can't be served is removed", file: "luascripts/prelude.lua",
+		name: "a head that can't be served is removed", file: "luascripts/permits/shared/queue.lua",
 		old: "if n > limit then", new: "if false then",
 		packages: engine,
 	},
 	{
-		name: "the stored limit goes first", file: "luascripts/prelude.lua",
-		old: "return tonumber(redis.call('GET', X) or '') or limit", new: "return limit",
+		name: "the stored limit goes first", file: "luascripts/permits/shared/queue.lua",
+		old: "return tonumber(redis.call('GET', stored_limit) or '') or own_limit", new: "return own_limit",
 		packages: engine,
 	},
 	{
-		name: "the fence keeps tokens rising", file: "luascripts/issue.lua",
+		name: "the fence keeps tokens rising", file: "luascripts/permits/shared/issue_token.lua",
 		old: "if last >= us then", new: "if false then",
 		packages: engine,
 	},
 	{
-		name: "a lock is handed over if nobody holds it", file: "luascripts/leave.lua",
-		old: "plain and fenced and redis.call('EXISTS', KEYS[1]) == 0", new: "plain and fenced",
+		name: "a lock is handed over if nobody holds it", file: "luascripts/permits/leave.lua",
+		old: "held_without_copies and fenced and redis.call('EXISTS', holders) == 0", new: "held_without_copies and fenced",
 		packages: engine,
 	},
 	{
-		name: "and to who is alive", file: "luascripts/leave.lua",
-		old: "if handle and tonumber(redis.call('ZSCORE', KEYS[3], head) or 0) - now > OVERDUE then", new: "if handle then",
+		name: "and to who is alive", file: "luascripts/permits/leave.lua",
+		old: "if next_handle and tonumber(redis.call('ZSCORE', alive, head) or 0) - now > OVERDUE then", new: "if next_handle then",
 		packages: engine,
 	},
 	{
-		name: "on probation", file: "luascripts/leave.lua",
-		old: "if handle ~= own and term > PROBATION then term = PROBATION end", new: "",
+		name: "on probation", file: "luascripts/permits/leave.lua",
+		old: "if next_handle ~= handle and term > PROBATION then term = PROBATION end", new: "",
 		packages: engine,
 	},
 	{
-		name: "a stray's tombstone is left beside a hand-over", file: "luascripts/leave.lua",
-		old: "local plain = gone > 0 and ARGV[3] == '0'", new: "local plain = gone > 0",
+		name: "a stray's tombstone is left beside a hand-over", file: "luascripts/permits/leave.lua",
+		old: "local held_without_copies = given_back > 0 and ARGV[3] == '0'", new: "local held_without_copies = given_back > 0",
 		packages: engine,
 	},
 	{
-		name: "a grant's key expires with its last permit", file: "luascripts/prelude.lua",
-		old: "    keep(H, now + term)\n", new: "    redis.call('PEXPIREAT', H, now + term)\n",
+		name: "a grant's key expires with its last permit", file: "luascripts/permits/shared/queue.lua",
+		old: "    keep(holders, now + term)\n", new: "    redis.call('PEXPIREAT', holders, now + term)\n",
 		packages: engine,
 	},
 	{
-		name: "probation of a granted waiter", file: "luascripts/prelude.lua",
-		old: "handle == own and ttl or math.min(ttl, PROBATION)", new: "ttl",
+		name: "probation of a granted waiter", file: "luascripts/permits/shared/queue.lua",
+		old: "waiting_handle == handle and ttl or math.min(ttl, PROBATION)", new: "ttl",
 		packages: engine,
 	},
 	{
-		name: "overdue waiters are passed over", file: "luascripts/prelude.lua",
-		old: "elseif left <= OVERDUE then", new: "elseif false then",
+		name: "overdue waiters are passed over", file: "luascripts/permits/shared/queue.lua",
+		old: "elseif alive_for <= OVERDUE then", new: "elseif false then",
 		packages: engine,
 	},
 	{
-		name: "dead waiters are dropped", file: "luascripts/prelude.lua",
-		old: "    redis.call('ZREM', Q, unpack(gone))", new: "",
+		name: "dead waiters are dropped", file: "luascripts/shared/purge_waiters.lua",
+		old: "    redis.call('ZREM', queue, unpack(gone))", new: "",
 		packages: engine,
 	},
 	{
-		name: "dead holders are passed", file: "luascripts/prelude.lua",
-		old: "inuse = inuse or redis.call('ZCOUNT', H, '(' .. now, '+inf')", new: "inuse = inuse or redis.call('ZCARD', H)",
-		packages: "./semaphore", tests: "TestRecipe",
+		name: "dead holders are passed", file: "luascripts/permits/shared/queue.lua",
+		old: "counted = counted or redis.call('ZCOUNT', holders, '(' .. now, '+inf')", new: "counted = counted or redis.call('ZCARD', holders)",
+		packages: "./internal/tests/contract/semaphore", tests: "TestRecipe",
 	},
 	{
 		name: "round trips that hang hold up nobody", file: "internal/engine/lane.go",
@@ -173,34 +173,34 @@ var scripts = []mutation{
 		packages: leases, tests: "TestManyLeases",
 	},
 	{
-		name: "a renewal never revives", file: "luascripts/renew.lua",
-		old: "if ends <= now then return { 0 } end", new: "",
+		name: "a renewal never revives", file: "luascripts/permits/renew.lua",
+		old: "if expiry <= now then return { 0 } end", new: "",
 		packages: engine,
 	},
 	{
-		name: "a renewal never shortens", file: "luascripts/renew.lua",
-		old: "if till <= ends then return { ends - now } end", new: "",
+		name: "a renewal never shortens", file: "luascripts/permits/renew.lua",
+		old: "if till <= expiry then return { expiry - now } end", new: "",
 		packages: engine,
 	},
 	{
-		name: "expiries of keys only grow", file: "luascripts/enter.lua",
-		old: "redis.call('PEXPIREAT', KEYS[1], now + ttl, 'GT')", new: "redis.call('PEXPIREAT', KEYS[1], now + ttl)",
+		name: "expiries of keys only grow", file: "luascripts/permits/enter.lua",
+		old: "redis.call('PEXPIREAT', holders, now + ttl, 'GT')", new: "redis.call('PEXPIREAT', holders, now + ttl)",
 		packages: engine,
 	},
 	{
-		name: "tickets rise", file: "luascripts/enter.lua",
-		old: "ticket = math.max(us, (tonumber(last or 0)) + 1)", new: "ticket = us",
+		name: "tickets rise", file: "luascripts/permits/enter.lua",
+		old: "ticket = math.max(us, (tonumber(last_ticket or 0)) + 1)", new: "ticket = us",
 		packages: engine,
 	},
 	{
-		name: "a waiter's old ticket counts", file: "luascripts/enter.lua",
+		name: "a waiter's old ticket counts", file: "luascripts/permits/enter.lua",
 		old: "ticket = tonumber(ticket)", new: "ticket = 0",
 		packages: leases,
 	},
 	{
-		name: "a guard compares tokens", file: "luascripts/guard_set.lua",
+		name: "a guard compares tokens", file: "luascripts/guard/set.lua",
 		old: "then return { 0 } end", new: "then end",
-		packages: "./mutex", tests: "TestGuard",
+		packages: "./internal/tests/contract/mutex", tests: "TestGuard",
 	},
 }
 
@@ -229,7 +229,7 @@ var client = []mutation{
 	{
 		name: "a grant that comes too late is given back", file: "internal/lease/lease.go",
 		old: "if !e.deadline.After(now) {\n\t\treturn false\n\t}", new: "",
-		packages: "./semaphore", tests: "Slower", servers: true,
+		packages: "./internal/tests/faults/semaphore", tests: "Slower", servers: true,
 	},
 	{
 		name: "the lease ends at its deadline", file: "internal/lease/lease.go",
@@ -245,12 +245,12 @@ var client = []mutation{
 	{
 		name: "who leaves while its enter is under way gives back", file: "internal/lease/acquire.go",
 		old: "\tq.m.mu.Unlock()\n\tq.m.giveBack(q.w)", new: "\tq.m.mu.Unlock()\n\tq.m.forget(q.w)",
-		packages: "./semaphore", tests: "TestRecipe|TestCtxEnds|TestLate",
+		packages: contractAndFaults, tests: "TestRecipe|TestCtxEnds|TestLate",
 	},
 	{
 		name: "a leave names its strays", file: "internal/lease/enter.go",
 		old: "\t\tq.w.stray = max(q.w.stray, void)\n\t\tq.m.askSoon(q.res)", new: "\t\tq.m.askSoon(q.res)",
-		packages: "./semaphore", tests: "TestLate|TestRecipe", servers: true,
+		packages: contractAndFaults, tests: "TestLate|TestRecipe", servers: true,
 	},
 	{
 		name: "an ask after a lost leave", file: "internal/lease/release.go",
@@ -273,8 +273,8 @@ var client = []mutation{
 		packages: leases,
 	},
 	{
-		name: "a sign of life keeps its key from living for ever", file: "luascripts/ask.lua",
-		old: "  keep(A, now + ALIVE) -- again, where the key was gone", new: "",
+		name: "a sign of life keeps its key from living for ever", file: "luascripts/permits/ask.lua",
+		old: "  keep(alive, now + ALIVE) -- again, where the key was gone", new: "",
 		packages: engine,
 	},
 	{

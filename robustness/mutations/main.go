@@ -146,19 +146,33 @@ func (m mutation) try(work string) (by string, err error) {
 		return "", fmt.Errorf("what is to be taken out is there %d times", n)
 	}
 	mutant := bytes.Replace(text, []byte(m.old), []byte(m.new), 1)
-	if err := os.WriteFile(path, mutant, 0o644); err != nil {
-		return "", err
-	}
-	defer func() { err = errors.Join(err, os.WriteFile(path, text, 0o644)) }()
-
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
+	if err := m.write(ctx, work, path, mutant); err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, m.write(context.Background(), work, path, text)) }()
+
 	for _, pkg := range strings.Fields(m.packages) {
 		if by, err = m.test(ctx, work, pkg); by != "" || err != nil {
 			return by, err
 		}
 	}
 	return "", nil
+}
+
+// write replaces the file, and what is made of it: a script is sent as go generate
+// writes it out.
+func (m mutation) write(ctx context.Context, work, path string, text []byte) error {
+	if err := os.WriteFile(path, text, 0o644); err != nil || filepath.Ext(path) != ".lua" {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, "go", "generate", "./luascripts")
+	cmd.Dir = work
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("go generate: %w: %s", err, bytes.TrimSpace(out))
+	}
+	return nil
 }
 
 // test runs the tests of one package on the mutant, and returns the first that

@@ -14,7 +14,10 @@ import (
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
-func TestMain(m *testing.M) { redistest.Main(m) }
+func TestMain(m *testing.M) {
+	redistest.UseServers()
+	redistest.Main(m)
+}
 
 // report is the table of what happened.
 type report struct{ rows []string }

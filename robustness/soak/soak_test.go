@@ -15,7 +15,10 @@ import (
 	"github.com/leasehold-go/leasehold/robustness/internal/history"
 )
 
-func TestMain(m *testing.M) { redistest.Main(m) }
+func TestMain(m *testing.M) {
+	redistest.UseServers()
+	redistest.Main(m)
+}
 
 const (
 	workers = 4

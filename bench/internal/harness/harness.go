@@ -45,6 +45,9 @@ func Start(b testing.TB) *Server {
 // memory, or reads the server's own figures.
 func StartOwn(b testing.TB) *Server {
 	b.Helper()
+	if _, ok := b.(*testing.B); ok {
+		redistest.UseServers() // somebody asked for benchmarks
+	}
 	redistest.NeedServers(b)
 	own := redistest.StartServer(b, redistest.Installed()[0])
 	return &Server{b: b, options: redis.Options{Addr: own.Addr()}, own: own}

@@ -12,12 +12,12 @@ import (
 // Member is the owner id as the scripts know it.
 func (r *Request) Member() string { return r.member }
 
-// Constant is a duration that the scripts' prelude sets, in ms there.
+// Constant is a duration that the scripts set, in ms there.
 func Constant(t *testing.T, name string) time.Duration {
 	t.Helper()
-	m := regexp.MustCompile(`(?m)^local ` + name + ` = (\d+)`).FindStringSubmatch(luascripts.Leave)
+	m := regexp.MustCompile(`(?m)^local ` + name + ` = (\d+)`).FindStringSubmatch(luascripts.PermitsLeave())
 	if m == nil {
-		t.Fatalf("the prelude sets no %s", name)
+		t.Fatalf("the scripts set no %s", name)
 	}
 	ms, err := strconv.Atoi(m[1])
 	if err != nil {

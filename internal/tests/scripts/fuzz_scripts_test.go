@@ -218,9 +218,9 @@ func FuzzPayloads(f *testing.F) {
 }
 
 var sources = []string{
-	luascripts.Enter, luascripts.Leave, luascripts.Ask, luascripts.Renew, luascripts.FlightEnter, luascripts.FlightAsk,
-	luascripts.FlightLeave, luascripts.FlightRenew, luascripts.FlightLand, luascripts.FlightInvalidate, luascripts.FlightInspect,
-	luascripts.GuardSet,
+	luascripts.PermitsEnter(), luascripts.PermitsLeave(), luascripts.PermitsAsk(), luascripts.PermitsRenew(), luascripts.LoadsEnter(), luascripts.LoadsAsk(),
+	luascripts.LoadsLeave(), luascripts.LoadsRenew(), luascripts.LoadsPublish(), luascripts.LoadsInvalidate(), luascripts.LoadsInspect(),
+	luascripts.GuardSet(),
 }
 
 // Arguments that no version sends may be refused, with an error of the server.
@@ -247,7 +247,7 @@ func FuzzRawArguments(f *testing.F) {
 			t.Fatal(err)
 		}
 		all := []string{"guard:{g}:value", "guard:{g}:seen"}
-		if source != luascripts.GuardSet {
+		if source != luascripts.GuardSet() {
 			all = nil
 			for _, part := range parts {
 				all = append(all, named.Part(part))

@@ -111,7 +111,9 @@ func (w *worker) open(rdb, store *redis.Client) (err error) {
 	if w.mtx, err = mutex.New(rdb, mutex.Config{Name: w.Family, TTL: ttl}); err != nil {
 		return err
 	}
-	w.guard = mutex.NewGuard(store, w.Family)
+	if w.guard, err = mutex.NewGuard(store, mutex.GuardConfig{Name: w.Family}); err != nil {
+		return err
+	}
 	cfg := singleflight.Config[string]{Name: w.Family, TTL: valueTTL, LeaseTTL: ttl}
 	switch w.Seed % 3 { // processes of one fleet may differ in this
 	case 1:

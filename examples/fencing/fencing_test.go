@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/leasehold-go/leasehold/examples/internal/database"
+	"github.com/leasehold-go/leasehold/examples/internal/demo"
+)
+
+func TestMain(m *testing.M) {
+	program.RunIfChild()
+	os.Exit(m.Run())
+}
+
+// Real processes, one of them stopped past its TTL, on both databases.
+func TestStaleOwnerTouchesNoRow(t *testing.T) {
+	for name, open := range map[string]func(context.Context) (*database.Database, error){
+		"postgres": database.StartPostgres,
+		"sqlite":   func(context.Context) (*database.Database, error) { return database.SQLite() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			db, err := open(t.Context())
+			if errors.Is(err, database.ErrNoPostgres) && os.Getenv("LEASEHOLD_REQUIRE_POSTGRES") == "" {
+				t.Skip(err)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer db.Close()
+			var text strings.Builder
+			problems, err := show(t.Context(), demo.NewOutput(&text), db)
+			t.Log("\n" + text.String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range problems {
+				t.Error(p)
+			}
+			for _, line := range strings.Split(text.String(), "\n") {
+				if len([]rune(line)) > 80 {
+					t.Errorf("wider than 80 columns: %q", line)
+				}
+			}
+		})
+	}
+}
+
+func TestSQLiteIsUsedWhereThereIsNoPostgres(t *testing.T) {
+	t.Setenv("DATABASE_URL", "")
+	t.Setenv(database.EnvPostgres, t.TempDir())
+	db, err := database.Connect(t.Context(), "run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if !strings.HasPrefix(db.Label, "SQLite") || db.Note == "" {
+		t.Errorf("got %q, note %q", db.Label, db.Note)
+	}
+}
+
+// The verdict must find fault with each of these.
+func TestVerdictFindsFault(t *testing.T) {
+	plain := outcome{oldToken: 1, newToken: 2, stale: accepted, told: "lost", afterStale: 130, balance: 130}
+	fenced := outcome{oldToken: 3, newToken: 4, stale: refused, told: "lost", afterStale: 150, balance: 180}
+	if problems := verdict(plain, fenced); len(problems) > 0 {
+		t.Fatalf("fault is found with a good run: %q", problems)
+	}
+	for name, change := range map[string]func(plain, fenced *outcome){
+		"stale write accepted":     func(_, f *outcome) { f.stale = accepted },
+		"B's deposit overwritten":  func(_, f *outcome) { f.afterStale = 130 },
+		"a deposit missing":        func(_, f *outcome) { f.balance = 150 },
+		"tokens fall":              func(_, f *outcome) { f.newToken = 2 },
+		"A kept its lease":         func(p, _ *outcome) { p.told = "held to the end" },
+		"no harm without a token":  func(p, _ *outcome) { p.balance = 180 },
+		"refused without a token":  func(p, _ *outcome) { p.stale = refused },
+		"the same token was given": func(_, f *outcome) { f.newToken = f.oldToken },
+	} {
+		p, f := plain, fenced
+		change(&p, &f)
+		if len(verdict(p, f)) == 0 {
+			t.Errorf("%s: no fault is found", name)
+		}
+	}
+}

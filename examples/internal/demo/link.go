@@ -1,0 +1,108 @@
+package demo
+
+import (
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Link is a way to Redis that can be cut and mended, as a network can: it passes
+// on what is sent in both directions.
+type Link struct {
+	listener         net.Listener
+	network, address string // of the server
+
+	mu    sync.Mutex
+	cut   bool
+	conns map[net.Conn]bool // both ends of each connection
+}
+
+// NewLink opens a way to the server.
+func NewLink(srv *Server) (*Link, error) {
+	opt, err := redis.ParseURL(srv.URL)
+	if err != nil {
+		return nil, err
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	l := &Link{listener: listener, network: opt.Network, address: opt.Addr, conns: map[net.Conn]bool{}}
+	go l.serve()
+	return l, nil
+}
+
+// Addr is where a client finds the way.
+func (l *Link) Addr() string { return l.listener.Addr().String() }
+
+// Cut ends all connections and refuses new ones.
+func (l *Link) Cut() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cut = true
+	for c := range l.conns {
+		_ = c.Close()
+	}
+	clear(l.conns)
+}
+
+// Mend lets clients connect again.
+func (l *Link) Mend() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cut = false
+}
+
+// Close cuts the way for good.
+func (l *Link) Close() {
+	_ = l.listener.Close()
+	l.Cut()
+}
+
+func (l *Link) serve() {
+	for {
+		client, err := l.listener.Accept()
+		if err != nil {
+			return
+		}
+		go l.carry(client)
+	}
+}
+
+func (l *Link) carry(client net.Conn) {
+	if !l.keep(client) {
+		return
+	}
+	server, err := net.DialTimeout(l.network, l.address, 3*time.Second)
+	if err != nil || !l.keep(server) {
+		_ = client.Close()
+		return
+	}
+	var both sync.WaitGroup
+	for _, way := range [][2]net.Conn{{client, server}, {server, client}} {
+		both.Go(func() {
+			_, _ = io.Copy(way[0], way[1])
+			_, _ = client.Close(), server.Close() // the end of either direction is the end of both
+		})
+	}
+	both.Wait()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.conns, client)
+	delete(l.conns, server)
+}
+
+// keep notes a connection, so that Cut ends it, or ends it now.
+func (l *Link) keep(c net.Conn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.cut {
+		_ = c.Close()
+		return false
+	}
+	l.conns[c] = true
+	return true
+}

@@ -1,0 +1,447 @@
+package listing_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/internal/listing"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/mutex"
+	"github.com/leasehold-go/leasehold/semaphore"
+	"github.com/leasehold-go/leasehold/singleflight"
+)
+
+const handle = "AbCdEfGh_-0123456789xy"
+
+// find is the one use of a key.
+func find(t *testing.T, uses []listing.Use, kind keys.Kind, key string) listing.Use {
+	t.Helper()
+	for _, u := range uses {
+		if u.Kind == kind && u.Key == key {
+			return u
+		}
+	}
+	t.Fatalf("%s %q is not listed in %+v", kind, key, uses)
+	return listing.Use{}
+}
+
+// uses lists the prefix, as one does who knows nothing of it.
+func uses(t *testing.T, l *listing.Lister) []listing.Use {
+	t.Helper()
+	all, err := l.Resources(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	some, err := l.Uses(t.Context(), all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return some
+}
+
+func TestWhatThePackagesHoldIsListed(t *testing.T) {
+	redistest.Matrix(t, func(t *testing.T, target redistest.Target) {
+		rdb, prefix := target.Client(t), redistest.Name(t)
+		l := listing.New(target.Admin(t), prefix)
+		ctx := t.Context()
+		if some := uses(t, l); len(some) != 0 {
+			t.Fatalf("a prefix that nobody uses has %+v", some)
+		}
+		sem, err := semaphore.New(rdb, semaphore.Config{Name: "exp:orts", Prefix: prefix, Limit: 5})
+		if err != nil {
+			t.Fatal(err)
+		}
+		mtx, err := mutex.New(rdb, mutex.Config{Name: "jobs", Prefix: prefix})
+		if err != nil {
+			t.Fatal(err)
+		}
+		two, err := sem.AcquireN(ctx, "acme {1}", 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		three, err := sem.AcquireN(ctx, "acme {1}", 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lock, err := mtx.Lock(ctx, "nightly")
+		if err != nil {
+			t.Fatal(err)
+		}
+		waitCtx, cancel := context.WithCancel(ctx)
+		ended := make(chan error, 2)
+		waits := func(n int) {
+			key := prefix + ":sem:{exp%3Aorts:acme %7B1%7D}:queue"
+			redistest.Eventually(t, "a waiter", func() bool { return rdb.ZCard(ctx, key).Val() == int64(n) })
+		}
+		for n := range 2 {
+			go func() {
+				_, err := sem.AcquireN(waitCtx, "acme {1}", n+1)
+				ended <- err
+			}()
+			waits(n + 1)
+		}
+		grp, err := singleflight.New(rdb, singleflight.Config[string]{Name: "pages", Prefix: prefix, TTL: time.Minute, MaxLoads: 3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := grp.Do(ctx, "home", func(context.Context) (string, error) { return "v", nil }); err != nil {
+			t.Fatal(err)
+		}
+		admin := target.Admin(t)
+		admin.Set(ctx, prefix+":grd:{files:f}:value", "x", time.Minute)
+		admin.Set(ctx, prefix+":grd:{files:f}:seen", lock.Token(), time.Hour)
+
+		loading, letGo := make(chan struct{}), make(chan struct{})
+		go func() {
+			_, err := grp.Do(ctx, "slow", func(context.Context) (string, error) {
+				close(loading)
+				<-letGo
+				return "v", nil
+			})
+			ended <- err
+		}()
+		redistest.Get(t, "the load", loading)
+
+		some := uses(t, l)
+		u := find(t, some, keys.Semaphore, "acme {1}")
+		if u.Family != "exp:orts" || u.InUse != 5 || u.Limit != 5 || u.Stored || u.Waiting != 2 || u.LongestWait <= 0 || u.ExpiresIn <= 20*time.Second || u.Idle() {
+			t.Errorf("the semaphore is %+v", u)
+		}
+		s, err := l.State(ctx, u.Resource, listing.Bounds{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(s.Holders) != 2 || s.InUse != 5 || s.Holders[0].ID != two.ID() || s.Holders[0].Permits != 2 ||
+			s.Holders[1].ID != three.ID() || s.Holders[1].Permits != 3 || s.Limit != 5 {
+			t.Errorf("its holders are %+v, want %s and %s", s, two.ID(), three.ID())
+		}
+		if age := s.At.Sub(s.Holders[0].Since); age < 0 || age > redistest.Soon {
+			t.Errorf("the first is said to have held for %v", age)
+		}
+		if len(s.Waiters) != 2 || s.Waiters[0].Position != 1 || s.Waiters[0].Permits != 1 || s.Waiters[1].Position != 2 ||
+			s.Waiters[1].Permits != 2 || s.Waiters[0].WaitingFor < s.Waiters[1].WaitingFor || s.Waiters[1].WaitingFor <= 0 {
+			t.Errorf("its waiters are %+v", s.Waiters)
+		}
+		u = find(t, some, keys.Mutex, "nightly")
+		if u.InUse != 1 || u.Limit != 1 || u.Token != lock.Token() {
+			t.Errorf("the lock is %+v, want the token %d", u, lock.Token())
+		}
+		s, err = l.State(ctx, u.Resource, listing.Bounds{})
+		if err != nil || len(s.Holders) != 1 || s.Holders[0].ID != lock.ID() || s.Holders[0].Since.UnixMicro() != int64(lock.Token()) {
+			t.Errorf("its holder is %+v, %v", s, err)
+		}
+		u = find(t, some, keys.Flight, "home")
+		if u.Value == nil || !u.Value.Known || u.Value.NotFound || u.Value.FreshFor <= 0 || u.Value.Bytes == 0 || u.InUse != 0 {
+			t.Errorf("the cached value is %+v, %+v", u, u.Value)
+		}
+		u = find(t, some, keys.Flight, "slow")
+		if u.Value != nil || u.InUse != 1 {
+			t.Errorf("the load is %+v", u)
+		}
+		u = find(t, some, keys.Flight, "")
+		if !u.Whole || u.InUse != 1 || u.Limit != 3 || u.Family != "pages" {
+			t.Errorf("the permits of loads are %+v", u)
+		}
+		u = find(t, some, keys.Guard, "f")
+		if !u.Guarded || u.Token != lock.Token() {
+			t.Errorf("the guard is %+v", u)
+		}
+		if s, err = l.State(ctx, u.Resource, listing.Bounds{}); err != nil || !s.Guarded || s.KeptFor <= 0 || s.Token != lock.Token() {
+			t.Errorf("the guard's state is %+v, %v", s, err)
+		}
+
+		cancel()
+		close(letGo)
+		for range 3 {
+			redistest.Get(t, "an end", ended)
+		}
+		for _, release := range []func() error{two.Release, three.Release, lock.Unlock} {
+			if err := release(); err != nil {
+				t.Error(err)
+			}
+		}
+		for _, closer := range []interface{ Close(context.Context) error }{sem, mtx, grp} {
+			if err := closer.Close(ctx); err != nil {
+				t.Error(err)
+			}
+		}
+		for _, u := range uses(t, l) {
+			if u.Kind == keys.Semaphore && !u.Idle() || u.Kind == keys.Mutex && (!u.Idle() || u.Token == 0) {
+				t.Errorf("after all was given back: %+v", u)
+			}
+		}
+	})
+}
+
+// fill puts n leases of one key into Redis, each with an expiry of its own.
+func fill(t *testing.T, rdb redis.UniversalClient, key string, n int, expiry func(i int) time.Time) []string {
+	t.Helper()
+	members := make([]string, n)
+	pipe := rdb.Pipeline()
+	for i := range n {
+		members[i] = fmt.Sprintf("%s~host:%d.%d.1.30000.20000", handle, i%7, i+1)
+		pipe.ZAdd(t.Context(), key, redis.Z{Score: float64(expiry(i).UnixMilli()), Member: members[i]})
+		if i%1000 == 999 || i == n-1 {
+			if _, err := pipe.Exec(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			pipe = rdb.Pipeline()
+		}
+	}
+	return members
+}
+
+// unrelated puts n keys of somebody else beside ours.
+func unrelated(t *testing.T, rdb redis.UniversalClient, n int) {
+	t.Helper()
+	for from := 0; from < n; from += 5000 {
+		pipe := rdb.Pipeline()
+		for i := from; i < from+5000; i++ {
+			pipe.Set(t.Context(), fmt.Sprintf("session:%d", i), i, 0)
+		}
+		if _, err := pipe.Exec(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// crowded runs fn on a server and on a Cluster of its own, each with 100,000 keys
+// of somebody else.
+func crowded(t *testing.T, fn func(t *testing.T, rdb redis.UniversalClient)) {
+	v := redistest.Newest(t)
+	t.Run("single", func(t *testing.T) {
+		rdb := redistest.StartServer(t, v).Client()
+		unrelated(t, rdb, 100_000)
+		fn(t, rdb)
+	})
+	t.Run("cluster", func(t *testing.T) {
+		rdb := redistest.StartCluster(t, v).Client()
+		unrelated(t, rdb, 100_000)
+		fn(t, rdb)
+	})
+}
+
+// While all leases of a key are renewed again and again, each listing has each of
+// them, once.
+func TestListingIsCompleteWhileRenewalsRun(t *testing.T) {
+	crowded(t, func(t *testing.T, rdb redis.UniversalClient) {
+		const n = 10_000
+		key := "leasehold:sem:{big:k}:holders"
+		began := time.Now()
+		members := fill(t, rdb, key, n, func(i int) time.Time { return began.Add(time.Minute + time.Duration(i)*time.Millisecond) })
+		var renewed atomic.Int64
+		stop, stopped := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(stopped)
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				// As the renewals of one process do: some hundred at once.
+				pipe := rdb.Pipeline()
+				for j := range 100 {
+					pipe.ZAddArgs(context.Background(), key, redis.ZAddArgs{XX: true, GT: true, Members: []redis.Z{{
+						Score: float64(time.Now().Add(time.Minute + 20*time.Second).UnixMilli()), Member: members[(i*100+j)%n],
+					}}})
+				}
+				if _, err := pipe.Exec(context.Background()); err != nil {
+					t.Error(err)
+					return
+				}
+				renewed.Add(100)
+			}
+		}()
+		defer func() { close(stop); <-stopped }()
+		redistest.Eventually(t, "renewals", func() bool { return renewed.Load() > 1000 })
+		l := listing.New(rdb, "")
+		for range 5 {
+			before := renewed.Load()
+			began := time.Now()
+			s, err := l.State(t.Context(), listing.Of("", keys.Semaphore, "big", "k", false), listing.Bounds{})
+			took := time.Since(began)
+			if err != nil {
+				t.Fatal(err)
+			}
+			seen := map[string]bool{}
+			for _, h := range s.Holders {
+				if seen[h.ID] || h.Permits != 1 {
+					t.Fatalf("%s is listed twice", h.ID)
+				}
+				seen[h.ID] = true
+			}
+			if len(seen) != n || s.InUse != n {
+				t.Fatalf("%d of %d were listed, while %d renewals ran", len(seen), n, renewed.Load()-before)
+			}
+			t.Logf("%d leases in %v, while %d renewals ran", n, took, renewed.Load()-before)
+		}
+	})
+}
+
+// 10,000 keys of ours among 100,000 of others, spread over all of a Cluster.
+func TestAllKeysOfALargeFleetAreListed(t *testing.T) {
+	crowded(t, func(t *testing.T, rdb redis.UniversalClient) {
+		const n = 10_000
+		ends := float64(time.Now().Add(time.Minute).UnixMilli())
+		for from := 0; from < n; from += 1000 {
+			pipe := rdb.Pipeline()
+			for i := from; i < from+1000; i++ {
+				pipe.ZAdd(t.Context(), fmt.Sprintf("leasehold:mtx:{jobs:%d}:holders", i), redis.Z{Score: ends, Member: handle + ".1.1.30000.1"})
+			}
+			if _, err := pipe.Exec(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		began := time.Now()
+		l := listing.New(rdb, "")
+		all, err := l.Resources(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := time.Since(began)
+		some, err := l.Uses(t.Context(), all)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("found in %v, read in %v", found, time.Since(began)-found)
+		held := 0
+		for _, u := range some {
+			held += u.InUse
+		}
+		if len(some) != n || held != n {
+			t.Fatalf("%d keys were listed with %d locks, want %d", len(some), held, n)
+		}
+	})
+}
+
+// 3000 permits of one expiry fill more than a page, with no score to go on from.
+func TestPermitsOfOneExpiryAreAllListed(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, target redistest.Target) {
+		rdb, prefix := target.Client(t), redistest.Name(t)
+		at := time.Now().Add(time.Minute)
+		later := at.Add(time.Second)
+		fill(t, rdb, prefix+":sem:{n:k}:holders", 3500, func(i int) time.Time {
+			if i < 3000 {
+				return at
+			}
+			return later
+		})
+		l := listing.New(rdb, prefix)
+		s, err := l.State(t.Context(), listing.Of(prefix, keys.Semaphore, "n", "k", false), listing.Bounds{})
+		if err != nil || len(s.Holders) != 3500 {
+			t.Fatalf("%d of 3500 were listed: %v", len(s.Holders), err)
+		}
+		_, err = l.State(t.Context(), s.Resource, listing.Bounds{Entries: 2000})
+		if !errors.Is(err, listing.ErrTooMany) {
+			t.Fatalf("more than 2000 give %v", err)
+		}
+	})
+}
+
+func TestWhatHasExpiredIsNeverListed(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, target redistest.Target) {
+		rdb, prefix := target.Client(t), redistest.Name(t)
+		now := time.Now()
+		fill(t, rdb, prefix+":sem:{n:k}:holders", 1200, func(i int) time.Time {
+			if i < 1100 {
+				return now.Add(-time.Duration(i+1) * time.Millisecond)
+			}
+			return now.Add(time.Minute)
+		})
+		member := handle + ".9999.1.30000.5"
+		rdb.ZAdd(t.Context(), prefix+":sem:{n:k}:queue", redis.Z{Score: float64(now.UnixMicro()), Member: member})
+		rdb.ZAdd(t.Context(), prefix+":sem:{n:k}:alive", redis.Z{Score: float64(now.UnixMilli() - 1), Member: member})
+		l := listing.New(rdb, prefix)
+		s, err := l.State(t.Context(), listing.Of(prefix, keys.Semaphore, "n", "k", false), listing.Bounds{})
+		if err != nil || len(s.Holders) != 100 || s.InUse != 100 || len(s.Waiters) != 0 {
+			t.Fatalf("%d holders and %d waiters are listed, want 100 and 0: %v", len(s.Holders), len(s.Waiters), err)
+		}
+		u := find(t, uses(t, l), keys.Semaphore, "k")
+		if u.InUse != 100 || u.Waiting != 0 || u.LongestWait != 0 {
+			t.Fatalf("the line is %+v", u)
+		}
+	})
+}
+
+// Of each call that it makes, one reply is lost. The client library sends nothing
+// again by itself here.
+func TestLostRepliesAreAskedForAgain(t *testing.T) {
+	redistest.EachSingle(t, func(t *testing.T, target redistest.Target) {
+		prefix := redistest.Name(t)
+		p := redistest.NewProxy(t, target.Addr())
+		rdb := p.Client(func(o *redis.Options) { o.MaxRetries, o.ReadTimeout = -1, 100*time.Millisecond })
+		fill(t, target.Client(t), prefix+":sem:{n:k}:holders", 20, func(int) time.Time { return time.Now().Add(time.Minute) })
+		l := listing.New(rdb, prefix)
+		for _, name := range []string{"scan", "time", "zrange", "zcount", "get"} {
+			fault := p.EatReply(redistest.Named(name), 1)
+			u := find(t, uses(t, l), keys.Semaphore, "k")
+			s, err := l.State(t.Context(), u.Resource, listing.Bounds{})
+			if err != nil || len(s.Holders) != 20 || u.InUse != 20 {
+				t.Fatalf("without a reply to %s: %d holders, %v, %+v", name, len(s.Holders), err, u)
+			}
+			select {
+			case <-fault.Fired():
+			default:
+				t.Fatalf("no reply to %s was lost", name)
+			}
+		}
+	})
+}
+
+// A key of another type spoils its own line alone.
+func TestKeyOfAWrongTypeIsSaidSo(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, target redistest.Target) {
+		rdb, prefix := target.Client(t), redistest.Name(t)
+		rdb.Set(t.Context(), prefix+":sem:{n:bad}:holders", "x", time.Minute)
+		fill(t, rdb, prefix+":sem:{n:good}:holders", 2, func(int) time.Time { return time.Now().Add(time.Minute) })
+		l := listing.New(rdb, prefix)
+		some := uses(t, l)
+		if u := find(t, some, keys.Semaphore, "bad"); u.Err == nil {
+			t.Errorf("the bad key is %+v", u)
+		}
+		if u := find(t, some, keys.Semaphore, "good"); u.Err != nil || u.InUse != 2 {
+			t.Errorf("the good key is %+v", u)
+		}
+	})
+}
+
+// The layout of a family with a total: all its tenants in one set of keys.
+func TestTenantsOfAFamilyWithATotalAreListed(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, target redistest.Target) {
+		rdb, prefix := target.Client(t), redistest.Name(t)
+		ctx, now := t.Context(), time.Now()
+		base := prefix + ":sem:{n}:"
+		member := func(key string, seq, permits int) string {
+			return fmt.Sprintf("%s:%s~h:1.%d.%d.30000.5.1.40", keys.Escape(key), handle, seq, permits)
+		}
+		ends := float64(now.Add(20 * time.Second).UnixMilli())
+		rdb.ZAdd(ctx, base+"holders", redis.Z{Score: ends, Member: member("a:b", 1, 2)},
+			redis.Z{Score: ends, Member: member("a:b", 1, 2) + "+2"}, redis.Z{Score: ends, Member: member("c", 2, 1)})
+		rdb.ZAdd(ctx, base+"queue", redis.Z{Score: float64(now.Add(-time.Second).UnixMicro()), Member: member("c", 3, 1)})
+		rdb.ZAdd(ctx, base+"alive", redis.Z{Score: float64(now.Add(time.Second).UnixMilli()), Member: member("c", 3, 1)})
+		rdb.HSet(ctx, base+"limits", "c", 1, "", 3)
+		l := listing.New(rdb, prefix)
+		some := uses(t, l)
+		if u := find(t, some, keys.Semaphore, ""); !u.HasTotal || u.InUse != 3 || u.Limit != 3 || !u.Stored || u.Waiting != 1 {
+			t.Errorf("the family is %+v", u)
+		}
+		if u := find(t, some, keys.Semaphore, "a:b"); u.InUse != 2 || u.Limit != 5 || u.Stored || u.Waiting != 0 {
+			t.Errorf("one tenant is %+v", u)
+		}
+		if u := find(t, some, keys.Semaphore, "c"); u.InUse != 1 || u.Limit != 1 || !u.Stored || u.Waiting != 1 || u.LongestWait < time.Second {
+			t.Errorf("the other is %+v", u)
+		}
+		s, err := l.State(ctx, listing.Of(prefix, keys.Semaphore, "n", "a:b", true), listing.Bounds{})
+		if err != nil || len(s.Holders) != 1 || s.Holders[0].Permits != 2 || s.Holders[0].Label != "h:1" || s.Limit != 5 || s.Total != 3 || len(s.Waiters) != 0 {
+			t.Errorf("a tenant's state is %+v, %v", s, err)
+		}
+	})
+}

@@ -1,0 +1,98 @@
+package listing
+
+import (
+	"strings"
+
+	"github.com/leasehold-go/leasehold/internal/keys"
+)
+
+// Resource is one key of a family, or a family that is one resource, as the names
+// of its keys in Redis say it.
+type Resource struct {
+	Kind keys.Kind
+	// Family and Key are as the user chose them; a hashed key is its hash.
+	Family, Key string
+	// Whole says that no key is named: the permits of a family's loads.
+	Whole bool
+	// HasTotal says that the family has a total: all its tenants are in one
+	// resource. Key is then "", or the tenant's.
+	HasTotal bool
+
+	base string // what its keys in Redis begin with, up to the part
+}
+
+// Part is the name of one of its keys in Redis.
+func (r Resource) Part(part string) string { return r.base + part }
+
+// one is the resource without the tenant: two tenants have the same keys.
+func (r Resource) one() Resource {
+	if r.HasTotal {
+		r.Key = ""
+	}
+	return r
+}
+
+// Name is family and key as errors and logs show them, escaped.
+func (r Resource) Name() string {
+	if r.Whole || r.HasTotal && r.Key == "" {
+		return keys.Escape(r.Family)
+	}
+	return keys.Escape(r.Family) + "/" + keys.Escape(r.Key)
+}
+
+// Of names a resource that need not exist. With total, key is a tenant's, or ""
+// for the family.
+func Of(prefix string, kind keys.Kind, family, key string, total bool) Resource {
+	if prefix == "" {
+		prefix = keys.DefaultPrefix
+	}
+	r := Resource{Kind: kind, Family: family, Key: key, HasTotal: total}
+	tag := keys.Escape(family)
+	if !total {
+		r.Whole = key == ""
+		tag += ":" + keys.Escape(key)
+	}
+	r.base = prefix + ":" + string(kind) + ":{" + tag + "}:"
+	return r
+}
+
+// parse reads the name of a key in Redis: the resource that it belongs to, and
+// which part of it it is. Only names that this project makes are accepted.
+func parse(prefix, name string) (r Resource, part string, ok bool) {
+	rest, ok := strings.CutPrefix(name, prefix+":")
+	if !ok || len(rest) < len("sem:{}:") || rest[3:5] != ":{" {
+		return Resource{}, "", false
+	}
+	r.Kind = keys.Kind(rest[:3])
+	switch r.Kind {
+	case keys.Semaphore, keys.Mutex, keys.Flight, keys.Guard:
+	default:
+		return Resource{}, "", false
+	}
+	tag, part, ok := strings.Cut(rest[5:], "}:")
+	if !ok || part == "" || strings.Trim(part, "abcdefghijklmnopqrstuvwxyz") != "" {
+		return Resource{}, "", false
+	}
+	family, key, keyed := strings.Cut(tag, ":")
+	switch {
+	case !keyed && r.Kind != keys.Semaphore:
+		return Resource{}, "", false
+	case !keyed:
+		r.HasTotal = true
+	case key == "":
+		r.Whole = true
+	}
+	if r.Family, ok = keys.Unescape(family); !ok || family == "" || keys.Escape(r.Family) != family {
+		return Resource{}, "", false
+	}
+	if r.Key, ok = keys.Unescape(key); !ok || keys.Escape(r.Key) != key {
+		return Resource{}, "", false
+	}
+	r.base = strings.TrimSuffix(name, part)
+	return r, part, true
+}
+
+// pattern matches all keys of a prefix, for SCAN.
+func pattern(prefix string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`, `^`, `\^`).Replace(prefix) + ":???:{*"
+}

@@ -1,0 +1,100 @@
+package listing
+
+import (
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/keys"
+)
+
+func TestNamesOfKeysAreReadBack(t *testing.T) {
+	hostile := "a:b{c}%d\x00\x1b[31m\xff é"
+	for _, prefix := range []string{"leasehold", "team:app", "", "a*[b]?"} {
+		for _, kind := range []keys.Kind{keys.Semaphore, keys.Mutex, keys.Flight, keys.Guard} {
+			for _, name := range []string{"n", hostile} {
+				f := keys.Family{Prefix: prefix, Kind: kind, Name: name}
+				of, err := f.Resource(hostile)
+				if err != nil {
+					t.Fatal(err)
+				}
+				shown := prefix
+				if shown == "" {
+					shown = keys.DefaultPrefix
+				}
+				r, part, ok := parse(shown, of.Part("holders"))
+				if !ok || r.Kind != kind || r.Family != name || r.Key != hostile || r.Whole || r.HasTotal || part != "holders" {
+					t.Fatalf("%q is read as %+v, %q, %v", of.Part("holders"), r, part, ok)
+				}
+				if got := r.Part("queue"); got != of.Part("queue") || Of(prefix, kind, name, hostile, false).Part("queue") != got {
+					t.Fatalf("its queue is %q, want %q", got, of.Part("queue"))
+				}
+			}
+		}
+	}
+	whole, _ := keys.Family{Kind: keys.Flight, Name: "n", Whole: true}.Resource("")
+	if r, _, ok := parse("leasehold", whole.Part("holders")); !ok || !r.Whole || r.Family != "n" {
+		t.Fatalf("%q is read as %+v", whole.Part("holders"), r)
+	}
+	if r, part, ok := parse("leasehold", "leasehold:sem:{n}:places"); !ok || !r.HasTotal || r.Family != "n" || part != "places" {
+		t.Fatalf("a family with a total is read as %+v, %q, %v", r, part, ok)
+	}
+}
+
+func TestNamesOfOthersAreLeftOut(t *testing.T) {
+	for _, name := range []string{
+		"", "leasehold", "leasehold:sem", "leasehold:sem:{n:k}", "leasehold:sem:{n:k}:", "leasehold:sem:{n:k:holders",
+		"leasehold:abc:{n:k}:holders", "leasehold:mtx:{n}:holders", "leasehold:sem:{:k}:holders", "leasehold:sem:n:k:holders",
+		"leasehold:sem:{n:%zz}:holders", "leasehold:sem:{n:%4}:holders", "leasehold:sem:{n:a:b}:holders", "leasehold:sem:{%6e:k}:holders",
+		"leasehold:sem:{n:k}:Holders", "leasehold:sem:{n:k}:a:b", "other:sem:{n:k}:holders", "leasehold:inbox:abc",
+	} {
+		if r, part, ok := parse("leasehold", name); ok {
+			t.Errorf("%q is read as %+v, %q", name, r, part)
+		}
+	}
+}
+
+func TestMembersAreRead(t *testing.T) {
+	const handle = "AbCdEfGh_-0123456789xy"
+	for text, want := range map[string]member{
+		handle + ".7.1.30000.5":                         {id: "AbCdEfGh-7", permits: 1, ttl: 30 * time.Second, limit: 5},
+		handle + ".7.3.30000.5+2":                       {id: "AbCdEfGh-7", permits: 3, ttl: 30 * time.Second, limit: 5, extra: true},
+		handle + "~web-1:4711.7.1.100.1":                {id: "AbCdEfGh-7", label: "web-1:4711", permits: 1, ttl: 100 * time.Millisecond, limit: 1},
+		handle + "~a%2Eb%25c%2Bd%7Ee%7Bf%20g.1.1.100.1": {id: "AbCdEfGh-1", label: "a.b%c+d~e{f g", permits: 1, ttl: 100 * time.Millisecond, limit: 1},
+		handle + "~bad%zz.1.1.100.1":                    {id: "AbCdEfGh-1", label: "bad%zz", permits: 1, ttl: 100 * time.Millisecond, limit: 1},
+	} {
+		got, ok := parseMember(text, false)
+		want.first = text
+		if want.extra {
+			want.first = text[:len(text)-2]
+		}
+		if !ok || got != want {
+			t.Errorf("%q is read as %+v, %v; want %+v", text, got, ok, want)
+		}
+	}
+	got, ok := parseMember("ten.a%3Ant+x:"+handle+"~h:1.7.2.1000.5.3.40+2", true)
+	if !ok || got.tenant != "ten.a:nt+x" || got.label != "h:1" || !got.extra || got.permits != 2 || got.limit != 5 || got.total != 40 {
+		t.Errorf("a tenant's is read as %+v, %v", got, ok)
+	}
+	if got, ok = parseMember("a+b:"+handle+".7.2.1000.5.3.40", true); !ok || got.tenant != "a+b" || got.extra {
+		t.Errorf("a tenant's with a plus is read as %+v, %v", got, ok)
+	}
+	for _, text := range []string{"", "+", ".", "a.b.c.d.e", handle, handle + ".1.1.1", handle + ".1.-1.1.1", handle + ".x.1.1.1", "x" + handle + ".1.1.1.1"} {
+		for _, total := range []bool{false, true} {
+			if m, ok := parseMember(text, total); ok {
+				t.Errorf("%q is read as %+v", text, m)
+			}
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add("leasehold:sem:{n:k}:holders")
+	f.Add("AbCdEfGh_-0123456789xy~web-1:4711.7.1.100.1+2")
+	f.Fuzz(func(t *testing.T, text string) {
+		if r, part, ok := parse("leasehold", text); ok && r.Part(part) != text {
+			t.Fatalf("%q is read as a part of %+v", text, r)
+		}
+		parseMember(text, false)
+		parseMember(text, true)
+	})
+}

@@ -1,0 +1,290 @@
+package listing
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/keys"
+)
+
+// Holder is a lease, and in a family with a total the tenant that has it.
+type Holder struct {
+	leasehold.Holder
+	Tenant string
+	Aside  bool // an invalidated load that still runs
+
+	limit int // that it was granted under
+}
+
+// Waiter is a request in a queue, and in a family with a total its tenant. Of a
+// load a process waits at most as long as the load has run: WaitingFor is that.
+type Waiter struct {
+	leasehold.Waiter
+	Tenant string
+
+	limit int // that it waits under
+}
+
+// Value is what is known of a cached value.
+type Value struct {
+	Bytes     int
+	Published time.Time
+	FreshFor  time.Duration // negative where it is stale
+	KeptFor   time.Duration // until it expires in Redis
+	NotFound  bool          // the remembered answer "there is no such thing"
+	Known     bool          // its header could be read; else only Bytes and KeptFor are set
+}
+
+// State is what is known of one resource.
+type State struct {
+	Resource
+	At      time.Time // the server's clock
+	Limit   int       // the stored one, else what the last holder or waiter asked under; 0 = not known
+	Stored  bool      // Limit is the stored one
+	Total   int       // of a family with a total, as Limit
+	InUse   int       // permits
+	Token   uint64    // the last fencing token; 0 = none is known
+	Holders []Holder  // oldest first
+	Waiters []Waiter  // in their order
+	Limits  map[string]int
+
+	Value     *Value        // of a cached value, where there is one
+	FailedFor time.Duration // how long a failure is remembered; 0 = none is
+	Guarded   bool          // of a guard: there is a value; KeptFor says how long
+	KeptFor   time.Duration // 0 = without end
+}
+
+// Bounds says how much State may read.
+type Bounds struct {
+	Entries int // of holders, and of the queue; 0 = a million
+}
+
+// State reads all that is known of one resource. Where the bound ends it, what
+// was read comes with ErrTooMany.
+func (l *Lister) State(ctx context.Context, r Resource, bounds Bounds) (State, error) {
+	most := bounds.Entries
+	if most <= 0 {
+		most = 1_000_000
+	}
+	s := State{Resource: r}
+	clock, err := l.clocks(ctx, []Resource{r})
+	if err != nil {
+		return s, err
+	}
+	s.At = clock(r)
+	switch {
+	case r.Kind == keys.Guard:
+		err = l.guard(ctx, &s)
+	default:
+		err = l.leases(ctx, &s, most)
+		if err == nil && r.Kind == keys.Flight && !r.Whole {
+			err = l.cached(ctx, &s)
+		}
+	}
+	if err != nil && err != ErrTooMany {
+		err = fmt.Errorf("%s: %w", r.Name(), err)
+	}
+	return s, err
+}
+
+// leases reads holders and queue.
+func (l *Lister) leases(ctx context.Context, s *State, most int) error {
+	held, token, err := l.held(ctx, s, most)
+	bounded := err == ErrTooMany
+	if err != nil && !bounded {
+		return err
+	}
+	queued, err := l.entries(ctx, s.Part("queue"), "-inf", most)
+	bounded = bounded || err == ErrTooMany
+	if err != nil && err != ErrTooMany {
+		return err
+	}
+	living, err := l.living(ctx, s, queued)
+	if err != nil {
+		return err
+	}
+	if err := l.caps(ctx, s); err != nil {
+		return err
+	}
+	// What expired while it was read is not shown: the clock is read again.
+	clock, err := l.clocks(ctx, []Resource{s.Resource})
+	if err != nil {
+		return err
+	}
+	s.At = clock(s.Resource)
+	s.Token = token
+	s.holders(held)
+	s.waiters(living)
+	if bounded {
+		return ErrTooMany
+	}
+	return nil
+}
+
+// fenced says whether grants of the resource issue tokens.
+func (r Resource) fenced() bool {
+	return r.Kind == keys.Mutex || r.Kind == keys.Flight && !r.Whole
+}
+
+// held reads the holders, and the token of a lock or a load. The token belongs to
+// a holder that is the same before and after the token was read.
+func (l *Lister) held(ctx context.Context, s *State, most int) (held []redis.Z, token uint64, err error) {
+	from := "(" + strconv.FormatInt(s.At.UnixMilli(), 10)
+	if !s.fenced() {
+		held, err = l.entries(ctx, s.Part("holders"), from, most)
+		return held, 0, err
+	}
+	for range 3 {
+		var before, after *redis.ZSliceCmd
+		var fence *redis.StringCmd
+		arg := redis.ZRangeArgs{Key: s.Part("holders"), Start: from, Stop: "+inf", ByScore: true, Count: page}
+		err = retry(ctx, func() error {
+			pipe := l.rdb.Pipeline()
+			before, fence, after = pipe.ZRangeArgsWithScores(ctx, arg), pipe.Get(ctx, s.Part("fence")), pipe.ZRangeArgsWithScores(ctx, arg)
+			_, err := pipe.Exec(ctx)
+			if err == redis.Nil {
+				err = nil
+			}
+			return err
+		})
+		if err != nil {
+			return nil, 0, err
+		}
+		token, _ = strconv.ParseUint(fence.Val(), 10, 64)
+		held = after.Val()
+		if slices.EqualFunc(before.Val(), held, func(a, b redis.Z) bool { return a.Member == b.Member }) {
+			break
+		}
+	}
+	return held, token, nil
+}
+
+// living keeps those of the queue that gave a sign of life in time.
+func (l *Lister) living(ctx context.Context, s *State, queued []redis.Z) ([]redis.Z, error) {
+	living := queued[:0]
+	for part := range slices.Chunk(queued, page) {
+		names := make([]string, len(part))
+		for i, z := range part {
+			names[i], _ = z.Member.(string)
+		}
+		var signs []float64
+		err := retry(ctx, func() (err error) {
+			signs, err = l.rdb.ZMScore(ctx, s.Part("alive"), names...).Result()
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		for i, z := range part {
+			if int64(signs[i]) > s.At.UnixMilli() {
+				living = append(living, z)
+			}
+		}
+	}
+	return living, nil
+}
+
+// caps reads the limits that are stored.
+func (l *Lister) caps(ctx context.Context, s *State) error {
+	if s.fenced() {
+		s.Limit = 1
+		return nil
+	}
+	return retry(ctx, func() error {
+		if s.HasTotal {
+			all, err := l.rdb.HGetAll(ctx, s.Part("limits")).Result()
+			s.Limits = map[string]int{}
+			for key, text := range all {
+				n, _ := strconv.Atoi(text)
+				if name, ok := keys.Unescape(key); ok && n > 0 {
+					s.Limits[name] = n
+				}
+			}
+			s.Total = s.Limits[""]
+			s.Limit = s.Limits[s.Key]
+			s.Stored = s.Limit > 0
+			return err
+		}
+		text, err := l.rdb.Get(ctx, s.Part("limit")).Result()
+		if err == redis.Nil {
+			return nil
+		}
+		s.Limit, _ = strconv.Atoi(text)
+		s.Stored = s.Limit > 0
+		return err
+	})
+}
+
+// holders makes leases of the entries of holders: those of one request are one.
+func (s *State) holders(held []redis.Z) {
+	at := map[string]int{}
+	now := s.At.UnixMilli()
+	latest := int64(math.MinInt64)
+	for _, z := range held {
+		name, _ := z.Member.(string)
+		ends := int64(z.Score)
+		m, ok := parseMember(name, s.HasTotal)
+		if !ok || ends <= now || s.another(m) {
+			continue
+		}
+		s.InUse++
+		if i, more := at[m.first]; more {
+			s.Holders[i].Permits++
+			continue
+		}
+		at[m.first] = len(s.Holders)
+		s.Holders = append(s.Holders, Holder{Tenant: m.tenant, limit: m.limit, Holder: leasehold.Holder{
+			ID: m.id, Permits: 1, Label: m.label, Since: s.since(m, ends),
+			ExpiresIn: time.Duration(ends-now) * time.Millisecond,
+		}})
+		if ends > latest {
+			s.asked(m)
+			latest = ends
+		}
+	}
+	slices.SortStableFunc(s.Holders, func(a, b Holder) int {
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.ID, b.ID))
+	})
+}
+
+// another says that an entry is of another tenant than the one asked for.
+func (s *State) another(m member) bool {
+	return s.HasTotal && s.Key != "" && m.tenant != s.Key
+}
+
+// waiters makes waiters of the entries of the queue that are alive.
+func (s *State) waiters(living []redis.Z) {
+	us := s.At.UnixMicro()
+	for _, z := range living {
+		name, _ := z.Member.(string)
+		m, ok := parseMember(name, s.HasTotal)
+		if !ok || s.another(m) {
+			continue
+		}
+		s.Waiters = append(s.Waiters, Waiter{Tenant: m.tenant, limit: m.limit, Waiter: leasehold.Waiter{
+			ID: m.id, Permits: m.permits, Label: m.label, Position: len(s.Waiters) + 1,
+			WaitingFor: max(0, time.Duration(us-int64(z.Score))*time.Microsecond),
+		}})
+		if s.Limit == 0 && s.Total == 0 {
+			s.asked(m)
+		}
+	}
+}
+
+// asked takes limit and total from a request, where none are stored.
+func (s *State) asked(m member) {
+	if !s.Stored && !s.fenced() && (!s.HasTotal || s.Key != "") {
+		s.Limit = m.limit
+	}
+	if s.HasTotal && s.Limits[""] == 0 {
+		s.Total = m.total
+	}
+}

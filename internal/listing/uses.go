@@ -1,0 +1,273 @@
+package listing
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/keys"
+)
+
+// Use is one line of a listing: how busy a resource is. What State reads entry by
+// entry is counted here by the server, at a few commands a resource: of waiters
+// that died less than 5 s ago, some may be counted.
+type Use struct {
+	Resource
+	InUse  int
+	Limit  int  // as State.Limit
+	Stored bool // as State.Stored
+
+	Waiting     int
+	LongestWait time.Duration // of the first in the queue that is alive
+	ExpiresIn   time.Duration // of the lease that ends first unless it is renewed
+	Token       uint64
+	Value       *Value        // of a cached value
+	FailedFor   time.Duration // of a cached value
+	Guarded     bool          // of a guard: there is a value
+	Total       int           // of a family with a total: InUse is of all its tenants
+	Err         error         // this resource could not be read
+}
+
+// Idle says that nothing is held, waited for or kept: what is left of a resource
+// is a token, a stored limit, or entries that expired.
+func (u Use) Idle() bool {
+	return u.InUse == 0 && u.Waiting == 0 && u.Value == nil && u.FailedFor == 0 && !u.Guarded && u.Err == nil
+}
+
+// heads is how many of a queue are looked at to find the first that is alive.
+const heads = 10
+
+// poll is the commands for one resource.
+type poll struct {
+	used, alive         *redis.IntCmd
+	holder, queue       *redis.ZSliceCmd
+	limit, fence, head  *redis.StringCmd
+	size                *redis.IntCmd
+	kept, failed, value *redis.DurationCmd
+	signs               *redis.FloatSliceCmd
+}
+
+// Uses reads how busy each of some resources is. A family with a total gives one
+// line for itself and one for each tenant that has something.
+func (l *Lister) Uses(ctx context.Context, all []Resource) ([]Use, error) {
+	plain := make([]Resource, 0, len(all))
+	totals := map[string]Resource{}
+	for _, r := range all {
+		if r.HasTotal {
+			totals[r.base] = r.one()
+		} else {
+			plain = append(plain, r)
+		}
+	}
+	uses, err := l.polled(ctx, plain)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range totals {
+		s, err := l.State(ctx, r, Bounds{})
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		uses = append(uses, s.tenants(err)...)
+	}
+	slices.SortFunc(uses, func(a, b Use) int { return Compare(a.Resource, b.Resource) })
+	return uses, nil
+}
+
+func (l *Lister) polled(ctx context.Context, all []Resource) ([]Use, error) {
+	clock, err := l.clocks(ctx, all)
+	if err != nil {
+		return nil, err
+	}
+	polls := make([]poll, len(all))
+	err = l.pipelined(ctx, len(all), func(p redis.Pipeliner, i int) {
+		polls[i] = ask(ctx, p, all[i], clock(all[i]))
+	})
+	if err != nil {
+		return nil, err
+	}
+	// Only where somebody waits: is the first of the queue alive?
+	var waited []int
+	for i, p := range polls {
+		if p.queue != nil && len(p.queue.Val()) > 0 {
+			waited = append(waited, i)
+		}
+	}
+	err = l.pipelined(ctx, len(waited), func(p redis.Pipeliner, i int) {
+		q := &polls[waited[i]]
+		names := make([]string, 0, heads)
+		for _, z := range q.queue.Val() {
+			name, _ := z.Member.(string)
+			names = append(names, name)
+		}
+		q.signs = p.ZMScore(ctx, all[waited[i]].Part("alive"), names...)
+	})
+	if err != nil {
+		return nil, err
+	}
+	uses := make([]Use, len(all))
+	for i, r := range all {
+		uses[i] = polls[i].use(r, clock(r))
+	}
+	return uses, nil
+}
+
+// ask adds the commands for one resource.
+func ask(ctx context.Context, p redis.Pipeliner, r Resource, now time.Time) (q poll) {
+	if r.Kind == keys.Guard {
+		q.fence, q.value = p.Get(ctx, r.Part("seen")), p.PTTL(ctx, r.Part("value"))
+		return q
+	}
+	after := "(" + strconv.FormatInt(now.UnixMilli(), 10)
+	q.used = p.ZCount(ctx, r.Part("holders"), after, "+inf")
+	q.holder = p.ZRangeArgsWithScores(ctx, redis.ZRangeArgs{Key: r.Part("holders"), Start: after, Stop: "+inf", ByScore: true, Count: 1})
+	q.queue = p.ZRangeWithScores(ctx, r.Part("queue"), 0, heads-1)
+	q.alive = p.ZCount(ctx, r.Part("alive"), after, "+inf")
+	if r.fenced() {
+		q.fence = p.Get(ctx, r.Part("fence"))
+	} else {
+		q.limit = p.Get(ctx, r.Part("limit"))
+	}
+	if r.Kind == keys.Flight && !r.Whole {
+		q.head, q.size = p.GetRange(ctx, r.Part("value"), 0, headBytes-1), p.StrLen(ctx, r.Part("value"))
+		q.kept, q.failed = p.PTTL(ctx, r.Part("value")), p.PTTL(ctx, r.Part("failure"))
+	}
+	return q
+}
+
+// use makes a line of the replies.
+func (q poll) use(r Resource, now time.Time) Use {
+	u := Use{Resource: r}
+	fail := func(err error) {
+		if err != nil && err != redis.Nil && u.Err == nil {
+			u.Err = err
+		}
+	}
+	if q.fence != nil {
+		fail(q.fence.Err())
+		u.Token, _ = strconv.ParseUint(q.fence.Val(), 10, 64)
+	}
+	if q.value != nil {
+		fail(q.value.Err())
+		u.Guarded = q.value.Err() == nil && q.value.Val() != -2
+	}
+	if q.used == nil {
+		return u
+	}
+	for _, cmd := range []redis.Cmder{q.used, q.holder, q.queue, q.alive} {
+		fail(cmd.Err())
+	}
+	u.InUse = int(q.used.Val())
+	for _, z := range q.holder.Val() {
+		u.ExpiresIn = time.Duration(int64(z.Score)-now.UnixMilli()) * time.Millisecond
+	}
+	u.waits(q, now)
+	u.caps(q, fail)
+	if q.kept != nil {
+		fail(q.head.Err())
+		if q.kept.Val() > 0 && q.size.Val() > 0 {
+			u.Value = value(now, q.head.Val(), int(q.size.Val()), q.kept.Val())
+		}
+		u.FailedFor = max(0, q.failed.Val())
+	}
+	return u
+}
+
+// waits counts those who wait, and says for how long the first of them has.
+func (u *Use) waits(q poll, now time.Time) {
+	queue := q.queue.Val()
+	if len(queue) == 0 {
+		return
+	}
+	u.Waiting = int(q.alive.Val()) // tombstones of requests that were given up among them
+	living := 0
+	for i, sign := range q.signs.Val() {
+		if i >= len(queue) || int64(sign) <= now.UnixMilli() {
+			continue
+		}
+		if living++; living == 1 {
+			u.LongestWait = max(0, time.Duration(now.UnixMicro()-int64(queue[i].Score))*time.Microsecond)
+		}
+	}
+	if len(queue) < heads { // all of them were looked at
+		u.Waiting = living
+	}
+}
+
+// caps says which limit is in force.
+func (u *Use) caps(q poll, fail func(error)) {
+	if q.limit == nil {
+		u.Limit = 1
+		return
+	}
+	fail(q.limit.Err())
+	u.Limit, _ = strconv.Atoi(q.limit.Val())
+	if u.Stored = u.Limit > 0; u.Stored {
+		return
+	}
+	for _, some := range [][]redis.Z{q.holder.Val(), q.queue.Val()} {
+		for _, z := range some {
+			name, _ := z.Member.(string)
+			if m, ok := parseMember(name, false); ok {
+				u.Limit = m.limit
+				return
+			}
+		}
+	}
+}
+
+// asked takes the limit from a request, where none is stored.
+func (u *Use) asked(limit int) {
+	if !u.Stored {
+		u.Limit = limit
+	}
+}
+
+// tenants makes the lines of a family with a total.
+func (s *State) tenants(err error) []Use {
+	if err == ErrTooMany {
+		err = nil
+	}
+	family := Use{Resource: s.Resource, InUse: s.InUse, Limit: s.Total, Total: s.Total, Stored: s.Limits[""] > 0, Waiting: len(s.Waiters), Err: err}
+	at := map[string]*Use{}
+	tenant := func(key string) *Use {
+		u := at[key]
+		if u == nil {
+			r := s.Resource
+			r.Key = key
+			u = &Use{Resource: r, Limit: s.Limits[key], Stored: s.Limits[key] > 0}
+			at[key] = u
+		}
+		return u
+	}
+	for _, h := range s.Holders {
+		u := tenant(h.Tenant)
+		u.InUse += h.Permits
+		u.asked(h.limit)
+		for _, some := range []*Use{u, &family} {
+			if some.ExpiresIn == 0 || h.ExpiresIn < some.ExpiresIn {
+				some.ExpiresIn = h.ExpiresIn
+			}
+		}
+	}
+	for _, w := range s.Waiters {
+		u := tenant(w.Tenant)
+		u.Waiting++
+		u.asked(w.limit)
+		u.LongestWait = max(u.LongestWait, w.WaitingFor)
+		family.LongestWait = max(family.LongestWait, w.WaitingFor)
+	}
+	for key := range s.Limits {
+		if key != "" {
+			tenant(key)
+		}
+	}
+	all := []Use{family}
+	for _, u := range at {
+		all = append(all, *u)
+	}
+	return all
+}

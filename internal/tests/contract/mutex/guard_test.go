@@ -1,0 +1,298 @@
+package mutex_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/luascripts"
+	"github.com/leasehold-go/leasehold/mutex"
+)
+
+func (f *fixture) grd(key, part string) string {
+	return "leasehold:grd:{" + f.name + ":" + key + "}:" + part
+}
+
+func newGuard(tb testing.TB, rdb redis.UniversalClient, name string) *mutex.Guard {
+	tb.Helper()
+	g, err := mutex.NewGuard(rdb, mutex.GuardConfig{Name: name})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return g
+}
+
+func (f *fixture) wantValue(g *mutex.Guard, key, want string) {
+	f.Helper()
+	if got, ok, err := g.Get(f.Context(), key); err != nil || !ok || got != want {
+		f.Fatalf("the value is %q, %v, %v; want %q", got, ok, err, want)
+	}
+}
+
+func (f *fixture) wantNoValue(g *mutex.Guard, key string) {
+	f.Helper()
+	if got, ok, err := g.Get(f.Context(), key); err != nil || ok || got != "" {
+		f.Fatalf("the value is %q, %v, %v; want none", got, ok, err)
+	}
+}
+
+func set(f *fixture, g *mutex.Guard, key string, token uint64, value any) {
+	f.Helper()
+	if err := g.Set(f.Context(), key, token, value, time.Minute); err != nil {
+		f.Fatalf("set with token %d: %v", token, err)
+	}
+}
+
+func TestGuardRefusesOlderTokens(t *testing.T) {
+	each(t, func(f *fixture) {
+		g, same := newGuard(f, f.rdb, f.name), newGuard(f, f.rdb, f.name)
+		f.wantNoValue(g, "k") // before the first write
+		set(f, g, "k", 7, "a")
+		set(f, same, "k", 7, "b") // the same token may write again
+		f.wantValue(g, "k", "b")
+		err := same.Set(f.Context(), "k", 6, "c", time.Minute)
+		redistest.WantErr(f, err, leasehold.ErrFenced)
+		redistest.WantNot(f, err, leasehold.ErrUnavailable, leasehold.ErrLost)
+		redistest.WantText(f, err, "leasehold: mutex: guard set "+f.name+"/k: ")
+		f.wantValue(g, "k", "b")
+		set(f, g, "k", 8, "d")
+		redistest.WantErr(f, g.Set(f.Context(), "k", 7, "e", time.Minute), leasehold.ErrFenced)
+		f.wantValue(g, "k", "d")
+		set(f, g, "other", 1, "x") // keys have tokens of their own
+		if seen := f.rdb.Get(f.Context(), f.grd("k", "seen")).Val(); seen != "8" {
+			f.Fatalf("seen is %q", seen)
+		}
+		if v := f.rdb.Get(f.Context(), f.grd("k", "value")).Val(); v != "d" {
+			f.Fatalf("value is %q", v)
+		}
+	})
+}
+
+// Tokens are compared digit by digit: as numbers of Redis's scripts, neighbours
+// near 2^53 would be equal, and as text 9 would be newer than 10.
+func TestGuardComparesTokensExactly(t *testing.T) {
+	each(t, func(f *fixture) {
+		g := newGuard(f, f.rdb, f.name)
+		const most = 1<<53 - 1
+		steps := []uint64{1, 2, 9, 10, 99, 100, 999_999, 1_000_000, 1_700_000_000_000_000, 1_700_000_000_000_001, most - 1, most}
+		for i, token := range steps {
+			set(f, g, "k", token, "v")
+			for _, older := range steps[:i] {
+				redistest.WantErr(f, g.Set(f.Context(), "k", older, "stale", time.Minute), leasehold.ErrFenced)
+			}
+		}
+		f.wantValue(g, "k", "v")
+	})
+}
+
+func TestGuardRefusesBadCallsAndSendsNothing(t *testing.T) {
+	each(t, func(f *fixture) {
+		w := &redistest.Wire{}
+		rdb := f.connect(w)
+		rdb.AddHook(w)
+		g := newGuard(f, rdb, f.name)
+		ctx := f.Context()
+		wantInvalid := func(err error, text ...string) {
+			f.Helper()
+			redistest.WantErr(f, err, leasehold.ErrInvalid)
+			redistest.WantNot(f, err, leasehold.ErrUnavailable, leasehold.ErrFenced)
+			redistest.WantText(f, err, text...)
+		}
+		wantInvalid(g.Set(ctx, "k", 0, "v", 0), "token is 0", "1 to 9007199254740991")
+		wantInvalid(g.Set(ctx, "k", 1<<53, "v", 0), "token is 9007199254740992", "1 to 9007199254740991")
+		wantInvalid(g.Set(ctx, "k", math.MaxUint64, "v", 0), "token is 18446744073709551615")
+		wantInvalid(g.Set(ctx, "k", 1, "v", -time.Second), "ttl is -1s", "1ms")
+		wantInvalid(g.Set(ctx, "k", 1, "v", time.Microsecond), "ttl is 1µs", "1ms")
+		wantInvalid(g.Set(ctx, "", 1, "v", 0), "key is empty", "512")
+		wantInvalid(g.Set(ctx, strings.Repeat("x", 513), 1, "v", 0), "513", "512")
+		_, _, err := g.Get(ctx, "")
+		wantInvalid(err, "guard get", "key is empty")
+		for _, value := range []any{nil, struct{ A int }{1}, []string{"a"}, map[string]int{}, make(chan int), func() {}, &struct{}{}} {
+			wantInvalid(g.Set(ctx, "k", 1, value, 0), "value is a ", "encoding.BinaryMarshaler", f.name+"/k")
+		}
+		cause := errors.New("no bytes for it")
+		err = g.Set(ctx, "k", 1, marshaler{err: cause}, 0)
+		wantInvalid(err, "value does not marshal")
+		redistest.WantErr(f, err, cause)
+		done, cancel := context.WithCancel(ctx)
+		cancel()
+		// Nothing was sent, so this caller's ctx is no outage of Redis.
+		err = g.Set(done, "k", 1, "v", 0)
+		redistest.WantErr(f, err, context.Canceled)
+		redistest.WantNot(f, err, leasehold.ErrUnavailable)
+		_, _, err = g.Get(done, "k")
+		redistest.WantErr(f, err, context.Canceled)
+		redistest.WantNot(f, err, leasehold.ErrUnavailable)
+		if n := w.Sent(); n != 0 {
+			f.Fatalf("%d commands were sent", n)
+		}
+	})
+}
+
+type marshaler struct {
+	text string
+	err  error
+}
+
+func (m marshaler) MarshalBinary() ([]byte, error) { return []byte(m.text), m.err }
+
+func TestGuardWritesWhatGoRedisWrites(t *testing.T) {
+	each(t, func(f *fixture) {
+		g := newGuard(f, f.rdb, f.name)
+		at := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
+		for _, value := range []any{
+			"text", "",
+			[]byte{0, 255, '\r', '\n'},
+			[]byte(nil), true, false, 42, int8(-1), int16(-2), int32(-3), int64(math.MinInt64),
+			uint(1), uint8(2), uint16(3), uint32(4), uint64(math.MaxUint64), float32(1.5), 2.25, math.Inf(1), at, time.Second,
+			marshaler{text: "marshalled"},
+			strings.Repeat("x", 1<<20),
+		} {
+			set(f, g, "k", 1, value)
+			f.rdb.Set(f.Context(), f.grd("k", "reference"), value, time.Minute)
+			f.wantValue(g, "k", f.rdb.Get(f.Context(), f.grd("k", "reference")).Val())
+		}
+	})
+}
+
+// The guard must not forget a token while its stale holder may still come.
+func TestGuardSeenOutlivesTheValue(t *testing.T) {
+	each(t, func(f *fixture) {
+		g := newGuard(f, f.rdb, f.name)
+		left := func(part string) time.Duration { return f.rdb.PTTL(f.Context(), f.grd("k", part)).Val() }
+		if err := g.Set(f.Context(), "k", 5, "v", 20*time.Millisecond); err != nil {
+			f.Fatal(err)
+		}
+		if seen := left("seen"); seen < 24*time.Hour-redistest.Soon {
+			f.Fatalf("seen is kept for %v", seen)
+		}
+		redistest.Eventually(f, "the value to expire", func() bool {
+			_, ok, err := g.Get(f.Context(), "k")
+			return err == nil && !ok
+		})
+		redistest.WantErr(f, g.Set(f.Context(), "k", 4, "stale", time.Minute), leasehold.ErrFenced)
+		if err := g.Set(f.Context(), "k", 5, "v", 100*time.Hour); err != nil {
+			f.Fatal(err)
+		}
+		if value, seen := left("value"), left("seen"); value < 99*time.Hour || seen < value+23*time.Hour {
+			f.Fatalf("the value is kept for %v, seen for %v", value, seen)
+		}
+		// A value that never expires has a token that never does.
+		if err := g.Set(f.Context(), "k", 6, "v", 0); err != nil {
+			f.Fatal(err)
+		}
+		if value, seen := left("value"), left("seen"); value != -1 || seen != -1 {
+			f.Fatalf("the value is kept for %v, seen for %v", value, seen)
+		}
+		const century = 100 * 365 * 24 * time.Hour
+		if err := g.Set(f.Context(), "k", 7, "v", century); err != nil {
+			f.Fatal(err)
+		}
+		if value, seen := left("value"), left("seen"); value < century-redistest.Soon || seen < value+23*time.Hour {
+			f.Fatalf("the value is kept for %v, seen for %v", value, seen)
+		}
+		for _, part := range []string{"value", "seen"} {
+			f.rdb.Del(f.Context(), f.grd("k", part))
+		}
+	})
+}
+
+func TestGuardPrefixesAndNames(t *testing.T) {
+	each(t, func(f *fixture) {
+		g, err := mutex.NewGuard(f.rdb, mutex.GuardConfig{Name: "a:b", Prefix: f.name})
+		if err != nil {
+			f.Fatal(err)
+		}
+		set(f, g, "{k}", 3, "v")
+		for part, want := range map[string]string{"value": "v", "seen": "3"} {
+			if got := f.rdb.Get(f.Context(), f.name+":grd:{a%3Ab:%7Bk%7D}:"+part).Val(); got != want {
+				f.Fatalf("%s is %q", part, got)
+			}
+		}
+		set(f, newGuard(f, f.rdb, f.name), "{k}", 1, "another")
+		f.wantValue(g, "{k}", "v")
+	})
+}
+
+// NewGuard names each bad field, and no key appears in Redis or in an error with
+// HashKeys.
+func TestGuardConfig(t *testing.T) {
+	each(t, func(f *fixture) {
+		for _, bad := range []struct {
+			cfg  mutex.GuardConfig
+			want []string
+		}{
+			{mutex.GuardConfig{}, []string{"Name is empty", "1 to 512"}},
+			{mutex.GuardConfig{Name: strings.Repeat("x", 513)}, []string{"Name has 513 bytes"}},
+			{mutex.GuardConfig{Prefix: "{", Name: ""}, []string{"Name is empty", `Prefix is "{"`}},
+		} {
+			_, err := mutex.NewGuard(f.rdb, bad.cfg)
+			redistest.WantErr(f, err, leasehold.ErrInvalid)
+			redistest.WantText(f, err, append(bad.want, "leasehold: mutex: guard: bad configuration")...)
+		}
+		if _, err := mutex.NewGuard(nil, mutex.GuardConfig{Name: f.name}); err == nil {
+			f.Fatal("a guard without a client")
+		}
+		g, err := mutex.NewGuard(f.rdb, mutex.GuardConfig{Name: f.name, HashKeys: true})
+		if err != nil {
+			f.Fatal(err)
+		}
+		const secret = "ada@example.org"
+		set(f, g, secret, 3, "v")
+		f.wantValue(g, secret, "v")
+		f.wantNoValue(newGuard(f, f.rdb, f.name), secret)
+		err = g.Set(f.Context(), secret, 2, "v", time.Minute)
+		redistest.WantErr(f, err, leasehold.ErrFenced)
+		if strings.Contains(err.Error(), secret) {
+			f.Fatalf("%v contains the key", err)
+		}
+	})
+}
+
+// Where the answer is lost, writing again with the same token is safe.
+func TestGuardWhoseReplyIsLost(t *testing.T) {
+	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
+		g := newGuard(f, p.Client(func(o *redis.Options) { o.MaxRetries = -1 }), f.name)
+		set(f, g, "warm", 1, "v")
+		fault := p.EatReply(redistest.Runs(luascripts.GuardSet()), 1)
+		err := g.Set(f.Context(), "k", 2, "v", time.Minute)
+		fault.Wait()
+		if err != nil {
+			redistest.WantErr(f, err, leasehold.ErrUnavailable)
+			redistest.WantNot(f, err, leasehold.ErrFenced)
+		}
+		set(f, g, "k", 2, "v")
+		hold := p.HoldReply(redistest.Runs(luascripts.GuardSet()), 1)
+		defer hold.Release()
+		ctx, cancel := context.WithCancel(f.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- g.Set(ctx, "k", 3, "w", time.Minute) }()
+		hold.Wait()
+		cancel()
+		redistest.WantErr(f, redistest.Get(f, "the cancelled write", ended), context.Canceled, leasehold.ErrUnavailable)
+		f.wantValue(newGuard(f, f.rdb, f.name), "k", "w")
+	})
+}
+
+// A value under a key of another type is no reason to overwrite it.
+func TestGuardOnKeysOfAWrongType(t *testing.T) {
+	each(t, func(f *fixture) {
+		g := newGuard(f, f.rdb, f.name)
+		f.rdb.LPush(f.Context(), f.grd("k", "seen"), "theirs")
+		err := g.Set(f.Context(), "k", 2, "v", time.Minute)
+		redistest.WantErr(f, err, leasehold.ErrUnavailable)
+		redistest.WantText(f, err, "WRONGTYPE")
+		redistest.WantNot(f, err, leasehold.ErrFenced)
+		if f.rdb.Exists(f.Context(), f.grd("k", "value")).Val() != 0 {
+			f.Fatal("the value was written")
+		}
+		f.rdb.Del(f.Context(), f.grd("k", "seen"))
+	})
+}

@@ -1,0 +1,340 @@
+package mutex_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/luascripts"
+	"github.com/leasehold-go/leasehold/mutex"
+)
+
+// The recipes are ways in which other libraries have lost locks, or their users'
+// patience. Package semaphore has the rest of them.
+
+// A retried lock must find itself, not "taken", and with the token that it got
+// the first time.
+func TestRecipe01_LostAcquireReply(t *testing.T) {
+	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
+		m, other := f.openVia(p), f.openVia(p)
+		unlock(f, f.take(m, "warm")) // the script is known from here on
+		ran := redistest.Watch(p)
+		for lost := 1; lost <= 2; lost++ {
+			for name, lock := range map[string]func(context.Context, string) (*mutex.Lock, error){
+				"lock": m.Lock, "try": m.TryLock,
+			} {
+				key := fmt.Sprintf("%s-%d", name, lost)
+				// The first reply is lost when the token in it is known.
+				first := make(chan uint64, 1)
+				p.EatReply(func(cmd []string) bool {
+					if !redistest.Runs(luascripts.PermitsEnter())(cmd) {
+						return false
+					}
+					token, _ := f.rdb.Get(context.Background(), f.part(key, "fence")).Uint64()
+					first <- token
+					return true
+				}, 1)
+				if lost == 2 {
+					defer p.EatReply(redistest.Runs(luascripts.PermitsEnter()), 2).Wait()
+				}
+				l, err := lock(f.Context(), key)
+				if err != nil {
+					f.Fatal(err)
+				}
+				if issued := <-first; l.Token() != issued {
+					f.Fatalf("token %d, at first %d", l.Token(), issued)
+				}
+				if n := ran(luascripts.PermitsEnter(), f.part(key, "holders")); n != lost+1 {
+					f.Fatalf("the server ran %d enters", n)
+				}
+				if last := f.fence(key); l.Token() == 0 || l.Token() != last {
+					f.Fatalf("token %d, last issued %d", l.Token(), last)
+				}
+				_, err = other.TryLock(f.Context(), key)
+				redistest.WantErr(f, err, leasehold.ErrBusy)
+				unlock(f, l)
+				unlock(f, f.take(other, key))
+			}
+		}
+	})
+}
+
+// An unlock that ran and whose reply was lost is a success.
+func TestRecipe02_LostReleaseReply(t *testing.T) {
+	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
+		m, other := f.openVia(p), f.openVia(p)
+		unlock(f, f.take(m, "warm"))
+		for lost := 1; lost <= 2; lost++ {
+			key := fmt.Sprint("k", lost)
+			l := f.take(m, key)
+			w := f.wait(f.Context(), other, key)
+			for k := 1; k <= lost; k++ {
+				defer p.EatReply(redistest.Runs(luascripts.PermitsLeave()), k).Wait()
+			}
+			unlock(f, l)
+			next := w.got()
+			f.wantHeld(key, true)
+			unlock(f, next)
+			f.wantHeld(key, false)
+		}
+	})
+}
+
+// Whatever ends a later attempt, its rollback leaves the holder alone.
+func TestRecipe06_RollbackOfAFailedAcquire(t *testing.T) {
+	each(t, func(f *fixture) {
+		holder, _ := f.open()
+		l := f.take(holder, "k")
+		before := fmt.Sprint(f.held("k"))
+		other, wire := f.open()
+		for _, m := range []*mutex.Mutex{holder, other} {
+			_, err := m.TryLock(f.Context(), "k")
+			redistest.WantErr(f, err, leasehold.ErrBusy)
+			ctx, cancel := context.WithCancel(f.Context())
+			w := f.wait(ctx, m, "k")
+			cancel()
+			redistest.WantErr(f, w.failed(), context.Canceled)
+			redistest.Eventually(f, "the waiter to leave", func() bool { return f.queued("k") == 0 })
+		}
+		wire.Cut()
+		_, err := other.TryLock(f.Context(), "k")
+		redistest.WantErr(f, err, leasehold.ErrUnavailable)
+		wire.Heal()
+		shut(f, other)
+		if after := fmt.Sprint(f.held("k")); after != before {
+			f.Fatalf("held as %s, before as %s", after, before)
+		}
+		unlock(f, l)
+	})
+}
+
+// What has ended stays ended: an Extend or a renewal that comes late takes
+// nothing back, whether somebody holds the key by then, did, or never will.
+func TestRecipe07_ExtendAfterTheEnd(t *testing.T) {
+	each(t, func(f *fixture) {
+		m, wire := f.open(ttl(400 * time.Millisecond))
+		other, _ := f.open()
+		third, _ := f.open()
+
+		l := f.take(m, "expired")
+		wire.Cut()
+		redistest.Get(f, "the loss", l.Context().Done())
+		redistest.Eventually(f, "the expiry", func() bool { return len(f.held("expired")) == 0 })
+		wire.Heal()
+		next := f.take(other, "expired")
+		held := fmt.Sprint(f.held("expired"))
+		redistest.WantErr(f, l.Extend(f.Context(), time.Minute), leasehold.ErrLost)
+		if now := fmt.Sprint(f.held("expired")); now != held {
+			f.Fatalf("held as %s, before as %s", now, held)
+		}
+		unlock(f, next)
+		redistest.WantErr(f, l.Extend(f.Context(), time.Minute), leasehold.ErrLost)
+		f.wantHeld("expired", false)
+
+		// The holder doesn't know yet: only Redis can refuse.
+		for _, taken := range []bool{false, true} {
+			key := fmt.Sprint("deleted-", taken)
+			l := f.take(other, key)
+			f.rdb.Del(f.Context(), f.part(key, "holders"))
+			if taken {
+				f.take(third, key)
+			}
+			redistest.WantErr(f, l.Extend(f.Context(), time.Minute), leasehold.ErrLost)
+			redistest.Get(f, "the loss", l.Context().Done())
+			f.wantHeld(key, taken)
+		}
+	})
+}
+
+// A holder that is cut off is told before its lock ends in Redis, however soon
+// after a renewal it was cut. The machine may be late in waking the test, not
+// three times.
+func TestRecipe08_CutOffIsToldBeforeTheExpiry(t *testing.T) {
+	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
+		m := f.openVia(p, ttl(600*time.Millisecond))
+		f.Cleanup(p.Heal) // before the handle is closed
+		var late time.Duration
+		for round := range 3 {
+			key := fmt.Sprint("k", round)
+			l := f.take(m, key)
+			told := make(chan time.Time, 1)
+			context.AfterFunc(l.Context(), func() { told <- time.Now() })
+			time.Sleep(time.Duration(round) * 150 * time.Millisecond)
+			p.Cut(true, true)
+			var ends float64
+			var at time.Time
+			for at.IsZero() {
+				if score, err := f.rdb.ZScore(f.Context(), f.part(key, "holders"), firstOf(f.held(key))).Result(); err == nil {
+					ends = max(ends, score)
+				}
+				select {
+				case at = <-told:
+				case <-time.After(5 * time.Millisecond):
+				}
+			}
+			p.Heal()
+			redistest.WantErr(f, context.Cause(l.Context()), leasehold.ErrLost)
+			redistest.WantErr(f, l.Unlock(), leasehold.ErrLost)
+			if late = at.Sub(time.UnixMilli(int64(ends))); late < 0 {
+				return
+			}
+		}
+		f.Fatalf("told %v after the end in Redis", late)
+	})
+}
+
+func firstOf(m map[string]float64) string {
+	for k := range m {
+		return k
+	}
+	return ""
+}
+
+// The same by an exact clock, for a cut at every moment of the lease.
+func TestRecipe08_CutOffAtAnyMoment(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		for _, term := range []time.Duration{100 * time.Millisecond, time.Second, time.Minute} {
+			for part := range 20 {
+				m, wire := f.open(ttl(term))
+				key := fmt.Sprint(term, part)
+				l := f.take(m, key)
+				time.Sleep(time.Duration(part) * term / 13)
+				wire.Cut()
+				<-l.Context().Done()
+				if len(f.held(key)) != 1 {
+					f.Fatalf("cut after %v of %v: told when the lock had ended", time.Duration(part)*term/13, term)
+				}
+				wire.Heal()
+				redistest.WantErr(f, l.Unlock(), leasehold.ErrLost)
+				shut(f, m)
+			}
+		}
+	})
+}
+
+// A renewal that was sent before the unlock and arrives after it renews nothing:
+// neither a lock that nobody holds nor the next owner's.
+func TestRecipe12_RenewalArrivesAfterTheRelease(t *testing.T) {
+	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
+		m := f.openVia(p, ttl(3*time.Second))
+		other, _ := f.open()
+		warm := f.take(m, "warm")
+		if err := warm.Extend(f.Context(), time.Minute); err != nil {
+			f.Fatal(err)
+		}
+		unlock(f, warm)
+		ran := redistest.Watch(p)
+		for _, taken := range []bool{false, true} {
+			key := fmt.Sprint("taken-", taken)
+			renewal := p.HoldRequest(func(cmd []string) bool {
+				return redistest.Runs(luascripts.PermitsRenew())(cmd) && cmd[3] == f.part(key, "holders")
+			}, 1)
+			defer renewal.Release()
+			l := f.take(m, key)
+			renewal.Wait()
+			unlock(f, l)
+			f.wantHeld(key, false)
+			if taken {
+				l = f.take(other, key)
+			}
+			before := fmt.Sprint(f.held(key))
+			renewal.Release()
+			redistest.Eventually(f, "the late renewal", func() bool { return ran(luascripts.PermitsRenew(), f.part(key, "holders")) > 0 })
+			if after := fmt.Sprint(f.held(key)); after != before {
+				f.Fatalf("held as %s, before as %s", after, before)
+			}
+			if taken {
+				unlock(f, l)
+			}
+		}
+	})
+}
+
+// A lock's token is the one that came with its grant, not the newest one: a
+// holder that lost the key and asks late must not get its successor's.
+func TestRecipe13_TokenIsTheGrantsOwn(t *testing.T) {
+	each(t, func(f *fixture) {
+		m, wire := f.open(ttl(800 * time.Millisecond))
+		other, _ := f.open()
+		old := f.take(m, "k")
+		token := old.Token()
+		if last := f.fence("k"); token == 0 || token != last {
+			f.Fatalf("token %d, last issued %d", token, last)
+		}
+		w := f.wait(f.Context(), other, "k")
+		wire.Cut()
+		next := w.got()
+		wire.Heal()
+		if old.Token() != token || next.Token() <= token || next.Token() != f.fence("k") {
+			f.Fatalf("the old lock's token was %d and is %d; the new one's is %d, last issued %d",
+				token, old.Token(), next.Token(), f.fence("k"))
+		}
+		unlock(f, next)
+	})
+}
+
+// Taking and giving back in a tight loop gives nobody more than its turn. A
+// machine that stands still for seconds makes waiters look dead, which costs
+// them turns: so the best of three.
+func TestRecipe15_TightLoopStarvesNobody(t *testing.T) {
+	each(t, func(f *fixture) {
+		var counts []int
+		for round := range 3 {
+			counts = tightLoop(f, fmt.Sprint("k", round))
+			least, most := counts[0], counts[0]
+			for _, n := range counts {
+				least, most = min(least, n), max(most, n)
+			}
+			if least >= most/2 {
+				return
+			}
+		}
+		f.Fatalf("turns of each: %v", counts)
+	})
+}
+
+// tightLoop has the goroutines of several handles take turns, and counts those
+// that each had from the moment when all had had one.
+func tightLoop(f *fixture, key string) []int {
+	const handles, each, turns = 4, 4, 12
+	var (
+		mu     sync.Mutex
+		came   = map[int]bool{}
+		counts = make([]int, handles*each)
+		total  int
+		wg     sync.WaitGroup
+	)
+	ctx, cancel := context.WithTimeout(f.Context(), time.Minute)
+	defer cancel()
+	for h := range handles {
+		m, _ := f.open()
+		for i := range each {
+			wg.Go(func() {
+				for over := false; !over; {
+					err := m.Do(ctx, key, func(context.Context, uint64) error {
+						mu.Lock()
+						defer mu.Unlock()
+						if came[h*each+i] = true; len(came) == handles*each {
+							counts[h*each+i]++
+							total++
+						}
+						over = total >= handles*each*turns
+						return nil
+					})
+					if err != nil {
+						f.Errorf("do: %v", err)
+						return
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+	return counts
+}

@@ -1,0 +1,349 @@
+package mutex_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/mutex"
+)
+
+// What anybody checks first before they trust a lock.
+
+func TestOneOfAHundredWins(t *testing.T) {
+	each(t, func(f *fixture) {
+		var handles [4]*mutex.Mutex
+		for i := range handles {
+			handles[i], _ = f.open()
+		}
+		var won atomic.Pointer[mutex.Lock]
+		var wins atomic.Int32
+		begin := make(chan struct{})
+		var wg sync.WaitGroup
+		for i := range 100 {
+			wg.Go(func() {
+				<-begin
+				l, err := handles[i%len(handles)].TryLock(f.Context(), "k")
+				switch {
+				case err == nil:
+					wins.Add(1)
+					won.Store(l)
+				case !errors.Is(err, leasehold.ErrBusy):
+					f.Errorf("try lock: %v", err)
+				}
+			})
+		}
+		close(begin)
+		wg.Wait()
+		if n := wins.Load(); n != 1 {
+			f.Fatalf("%d of 100 won", n)
+		}
+		if got, last := won.Load().Token(), f.fence("k"); got != last {
+			f.Fatalf("the winner's token is %d, last issued %d", got, last)
+		}
+		unlock(f, won.Load())
+	})
+}
+
+func TestAHundredTakeTurnsAndTheirTokensRise(t *testing.T) {
+	each(t, func(f *fixture) {
+		var handles [4]*mutex.Mutex
+		for i := range handles {
+			handles[i], _ = f.open()
+		}
+		var inside atomic.Int32
+		var last uint64 // guarded by the lock under test: the race detector watches
+		turns := 0
+		var wg sync.WaitGroup
+		begin := make(chan struct{})
+		for i := range 100 {
+			wg.Go(func() {
+				<-begin
+				l, err := handles[i%len(handles)].Lock(f.Context(), "k")
+				if err != nil {
+					f.Errorf("lock: %v", err)
+					return
+				}
+				if n := inside.Add(1); n != 1 {
+					f.Errorf("%d hold the lock", n)
+				}
+				if l.Token() <= last {
+					f.Errorf("token %d after %d", l.Token(), last)
+				}
+				last = l.Token()
+				turns++
+				inside.Add(-1)
+				if err := l.Unlock(); err != nil {
+					f.Errorf("unlock: %v", err)
+				}
+			})
+		}
+		close(begin)
+		wg.Wait()
+		if turns != 100 {
+			f.Fatalf("%d had their turn", turns)
+		}
+	})
+}
+
+// Releases by whoever is not, or no longer, the owner change nothing.
+func TestNonOwnersReleaseChangesNothing(t *testing.T) {
+	each(t, func(f *fixture) {
+		m, wire := f.open(ttl(300 * time.Millisecond))
+		other, _ := f.open()
+		released := f.take(other, "k")
+		unlock(f, released)
+		expired := f.take(m, "k")
+		wire.Cut()
+		redistest.Get(f, "the loss", expired.Context().Done())
+		redistest.Eventually(f, "the expiry", func() bool { return len(f.held("k")) == 0 })
+		wire.Heal()
+		owner := f.take(other, "k")
+		before, fence := fmt.Sprint(f.held("k")), f.fence("k")
+		redistest.WantErr(f, released.Unlock(), leasehold.ErrReleased)
+		redistest.WantErr(f, expired.Unlock(), leasehold.ErrLost)
+		shut(f, m) // until what it gives back in the background is given back
+		if after := fmt.Sprint(f.held("k")); after != before || f.fence("k") != fence {
+			f.Fatalf("held as %s, before as %s; fence %d, before %d", after, before, f.fence("k"), fence)
+		}
+		unlock(f, owner)
+	})
+}
+
+func TestExpiryFreesTheLock(t *testing.T) {
+	each(t, func(f *fixture) {
+		m, wire := f.open(ttl(800 * time.Millisecond))
+		other, _ := f.open()
+		l := f.take(m, "k")
+		w := f.wait(f.Context(), other, "k")
+		wire.Cut()
+		next := w.got() // long before its own TTL
+		if next.Token() <= l.Token() {
+			f.Fatalf("token %d after %d", next.Token(), l.Token())
+		}
+		redistest.Get(f, "the loss", l.Context().Done())
+		wire.Heal()
+		redistest.WantErr(f, l.Unlock(), leasehold.ErrLost)
+		f.wantHeld("k", true)
+		unlock(f, next)
+	})
+}
+
+func TestFailedAttemptIssuesNoToken(t *testing.T) {
+	each(t, func(f *fixture) {
+		m, _ := f.open(func(c *mutex.Config) { c.MaxWaiters = 1 })
+		other, _ := f.open(func(c *mutex.Config) { c.MaxWaiters = 1 })
+		l := f.take(m, "k")
+		for range 3 {
+			_, err := other.TryLock(f.Context(), "k")
+			redistest.WantErr(f, err, leasehold.ErrBusy)
+		}
+		ctx, cancel := context.WithCancel(f.Context())
+		w := f.wait(ctx, other, "k")
+		_, err := other.Lock(f.Context(), "k")
+		redistest.WantErr(f, err, leasehold.ErrQueueFull)
+		cancel()
+		redistest.WantErr(f, w.failed(), context.Canceled)
+		redistest.Eventually(f, "the waiter to leave", func() bool { return f.queued("k") == 0 })
+		if err := l.Extend(f.Context(), time.Minute); err != nil {
+			f.Fatal(err)
+		}
+		if last := f.fence("k"); last != l.Token() {
+			f.Fatalf("%d was issued after %d", last, l.Token())
+		}
+		unlock(f, l)
+		if last := f.fence("k"); last != l.Token() {
+			f.Fatalf("%d was issued after %d", last, l.Token())
+		}
+	})
+}
+
+// rising locks again and again with several handles, and lets disturb do
+// something between. Each token is above all before, and above the stored one.
+func rising(f *fixture, disturb ...func()) {
+	f.Helper()
+	a, _ := f.open()
+	b, _ := f.open()
+	last := uint64(0)
+	for i, d := range append(disturb, func() {}) {
+		for _, m := range []*mutex.Mutex{a, b, a} {
+			last = max(last, f.fence("k")) // which may be a disturbance, too
+			var l *mutex.Lock
+			redistest.Eventually(f, "a lock", func() (ok bool) {
+				var err error
+				l, err = m.TryLock(context.Background(), "k")
+				return err == nil
+			})
+			if l.Token() <= last || l.Token() >= 1<<53 {
+				f.Fatalf("after disturbance %d: token %d, before %d", i, l.Token(), last)
+			}
+			last = l.Token()
+			if err := l.Unlock(); err != nil {
+				f.Fatal(err)
+			}
+		}
+		d()
+	}
+}
+
+func TestTokensRise(t *testing.T) {
+	each(t, func(f *fixture) {
+		rising(f, func() {
+			f.rdb.Del(context.Background(), f.part("k", "fence"))
+		}, func() {
+			for _, part := range []string{"holders", "queue", "alive", "fence"} {
+				f.rdb.Del(context.Background(), f.part("k", part))
+			}
+		}, func() {
+			// The last token was ahead of the clock: it counts on from there.
+			ahead := uint64(time.Now().Add(time.Minute).UnixMicro())
+			f.rdb.Set(context.Background(), f.part("k", "fence"), ahead, time.Hour)
+		})
+	})
+}
+
+func TestTokensRiseAcrossFlushAndRestart(t *testing.T) {
+	t.Parallel()
+	for _, v := range redistest.NeedServers(t) {
+		t.Run(v.Name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.StartServer(t, v)
+			f := &fixture{T: t, rdb: server.Client(), name: redistest.Name(t)}
+			f.connect = func(*redistest.Wire) redis.UniversalClient { return server.Client() }
+			flush := func() { f.rdb.FlushAll(context.Background()) }
+			rising(f, flush, server.Restart, flush, server.Restart)
+		})
+	}
+}
+
+// A token that comes to a waiter, in a reply or in a message, is its grant's own.
+func TestTokensRiseFromOwnerToWaiter(t *testing.T) {
+	each(t, func(f *fixture) {
+		m, _ := f.open()
+		other, _ := f.open()
+		l := f.take(m, "k")
+		for range 3 {
+			for _, next := range []*mutex.Mutex{m, other} {
+				w := f.wait(f.Context(), next, "k")
+				unlock(f, l)
+				got := w.got()
+				if got.Token() <= l.Token() || got.Token() != f.fence("k") {
+					f.Fatalf("token %d after %d; last issued %d", got.Token(), l.Token(), f.fence("k"))
+				}
+				l = got
+			}
+		}
+		unlock(f, l)
+	})
+}
+
+func init() {
+	// writer locks a key, writes under it, and again when it is told to; it says
+	// what came of that.
+	redistest.RegisterChild("writer", func(args []string) int {
+		name, addrs, cluster := args[0], strings.Split(args[1], ","), args[2] == "cluster"
+		rdb := redis.NewUniversalClient(&redis.UniversalOptions{Addrs: addrs, IsClusterMode: cluster})
+		m, err := mutex.New(rdb, mutex.Config{Name: name, TTL: time.Second})
+		if err != nil {
+			fmt.Println("error", err)
+			return 1
+		}
+		l, err := m.Lock(context.Background(), "k")
+		if err != nil {
+			fmt.Println("error", err)
+			return 1
+		}
+		guard, err := mutex.NewGuard(rdb, mutex.GuardConfig{Name: name})
+		if err != nil {
+			fmt.Println("error", err)
+			return 1
+		}
+		fmt.Println("locked", l.Token(), guard.Set(context.Background(), "k", l.Token(), "first", time.Minute))
+		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+			err := guard.Set(context.Background(), "k", l.Token(), "stale", time.Minute)
+			fmt.Println("wrote", errors.Is(err, leasehold.ErrFenced), l.Context().Err() != nil)
+		}
+		return 0
+	})
+}
+
+// The whole story: a process locks, writes, and stops for longer than its lease.
+// Another one locks and writes. The first wakes up and writes on.
+func TestStoppedProcessIsFenced(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, target redistest.Target) {
+		t.Parallel()
+		f := newFixture(t, target)
+		addr, kind := f.addr, "single"
+		if target.Kind == redistest.KindCluster {
+			addr, kind = strings.Join(target.Cluster.Addrs(), ","), "cluster"
+		}
+		child := redistest.StartChild(t, "writer", f.name, addr, kind)
+		var token uint64
+		var refused string
+		if said := child.Expect("locked"); !strings.HasSuffix(said, "<nil>") {
+			t.Fatalf("the child says %q", said)
+		} else if _, err := fmt.Sscan(said, &token, &refused); err != nil {
+			t.Fatal(err)
+		}
+		m, _ := f.open()
+		guard := newGuard(f, f.rdb, f.name)
+		w := f.wait(t.Context(), m, "k")
+		child.Pause()
+		l := w.got()
+		if l.Token() <= token {
+			t.Fatalf("token %d after %d", l.Token(), token)
+		}
+		if err := guard.Set(t.Context(), "k", l.Token(), "second", time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		child.Resume()
+		child.Send("write")
+		if said := child.Expect("wrote"); said != "true true" && said != "true false" {
+			t.Fatalf("fenced, and told of the loss: %s", said)
+		}
+		if v, _, err := guard.Get(t.Context(), "k"); err != nil || v != "second" {
+			t.Fatalf("the value is %q, %v", v, err)
+		}
+		unlock(t, l)
+	})
+}
+
+// The same where the holder's network is cut.
+func TestCutOffHolderIsFenced(t *testing.T) {
+	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
+		m := f.openVia(p, ttl(500*time.Millisecond))
+		other, _ := f.open()
+		guard := newGuard(f, f.rdb, f.name)
+		l := f.take(m, "k")
+		if err := guard.Set(f.Context(), "k", l.Token(), "first", time.Minute); err != nil {
+			f.Fatal(err)
+		}
+		w := f.wait(f.Context(), other, "k")
+		p.Cut(true, true)
+		next := w.got()
+		if next.Token() <= l.Token() {
+			f.Fatalf("token %d after %d", next.Token(), l.Token())
+		}
+		// Before the new owner has written, the guard cannot know better.
+		if err := guard.Set(f.Context(), "k", next.Token(), "second", time.Minute); err != nil {
+			f.Fatal(err)
+		}
+		redistest.WantErr(f, guard.Set(f.Context(), "k", l.Token(), "stale", time.Minute), leasehold.ErrFenced)
+		p.Heal()
+		redistest.WantErr(f, l.Unlock(), leasehold.ErrLost)
+		f.wantHeld("k", true)
+		unlock(f, next)
+	})
+}

@@ -1,0 +1,170 @@
+package semaphore_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/luascripts"
+)
+
+// Recipes that are about the queue.
+
+// A waiter asks by itself now and then: it gets its permit although the message
+// about it was lost, or was published before its subscription stood.
+func TestRecipe10_MissedMessage(t *testing.T) {
+	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
+		holder, _ := f.open()
+		late := redistest.NewProxy(f.T, f.addr)
+		p.DropMessages(true)
+		subscribe := late.HoldRequest(redistest.Named("subscribe"), 1)
+		defer subscribe.Release()
+		deaf, unborn := f.take(holder, "deaf", 1), f.take(holder, "unborn", 1)
+		w1 := f.wait(f.Context(), f.openVia(p), "deaf", 1)
+		w2 := f.wait(f.Context(), f.openVia(late), "unborn", 1)
+		subscribe.Wait()
+		release(f, deaf)
+		release(f, unborn)
+		release(f, w1.got())
+		release(f, w2.got())
+	})
+}
+
+// Waiters of a handle learn of what was granted before its subscription stood
+// when it stands, also those whose own answers come later than that.
+func TestGrantBeforeTheSubscriptionStands(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		holder, _ := f.open(limit(2))
+		s, wire := f.open(limit(2))
+		release(f, f.take(s, "warm", 1))
+		a, b := f.take(holder, "k", 1), f.take(holder, "k", 1)
+		subscribe := wire.HoldDials()
+		w1 := f.wait(f.Context(), s, "k", 1)
+		synctest.Wait() // until its answer has come
+		answer := wire.HoldReplies(luascripts.PermitsEnter())
+		w2 := f.wait(f.Context(), s, "k", 1)
+		release(f, a)
+		release(f, b)
+		subscribe()
+		l1 := w1.got()
+		answer()
+		answered := time.Now()
+		l2 := w2.got()
+		if took := time.Since(answered); took > 500*time.Millisecond {
+			f.Fatalf("the second waiter heard of its grant %v after its answer", took)
+		}
+		release(f, l1)
+		release(f, l2)
+	})
+}
+
+// Dead waiters at the head of the queue hold up the living for seconds at most,
+// however many they are.
+func TestRecipe11_DeadWaitersAtTheHead(t *testing.T) {
+	each(t, func(f *fixture) {
+		holder, _ := f.open()
+		dead, wire := f.open()
+		living, _ := f.open()
+		const key = "k"
+		l := f.take(holder, key, 1)
+		for range 8 { // a turn of each would take longer than soon
+			f.wait(f.Context(), dead, key, 1)
+		}
+		w := f.wait(f.Context(), living, key, 1)
+		wire.Cut()
+		release(f, l)
+		release(f, w.got()) // soon is less than one TTL
+	})
+}
+
+// A waiter that was away for too long loses its place in Redis, and comes back
+// to it as soon as it can: before whoever came later, and without its caller
+// noticing.
+func TestRecipe11_LivingWaiterThatWasAway(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		holder, _ := f.open()
+		away, wire := f.open()
+		later, _ := f.open()
+		const key = "k"
+		l := f.take(holder, key, 1)
+		first := f.wait(f.Context(), away, key, 1)
+		second := f.wait(f.Context(), later, key, 1)
+		wire.Cut()
+		redistest.Eventually(f, "the waiter to be dropped", func() bool { return f.queued(key) == 1 })
+		wire.Heal()
+		redistest.Eventually(f, "the waiter to be back", func() bool { return f.queued(key) == 2 })
+		release(f, l)
+		got := first.got()
+		select {
+		case <-second.done:
+			f.Fatal("who came later was granted, too")
+		default:
+		}
+		release(f, got)
+		release(f, second.got())
+	})
+}
+
+// Taking and giving back in a tight loop gives nobody more than its turn. A
+// machine that stands still for seconds makes waiters look dead, which costs
+// them turns: so the best of three.
+func TestRecipe15_TightLoopStarvesNobody(t *testing.T) {
+	each(t, func(f *fixture) {
+		var counts []int
+		for round := range 3 {
+			counts = tightLoop(f, fmt.Sprint("k", round))
+			if slices.Min(counts) >= slices.Max(counts)/2 {
+				return
+			}
+		}
+		f.Fatalf("turns of each: %v", counts)
+	})
+}
+
+// tightLoop has the goroutines of several handles take turns, and counts those
+// that each had from the moment when all had had one.
+func tightLoop(f *fixture, key string) []int {
+	const handles, each, turns = 4, 6, 12
+	var (
+		mu     sync.Mutex
+		came   = map[int]bool{}
+		counts = make([]int, handles*each)
+		total  int
+		wg     sync.WaitGroup
+	)
+	ctx, cancel := context.WithTimeout(f.Context(), time.Minute)
+	defer cancel()
+	for h := range handles {
+		s, _ := f.open(limit(2))
+		for i := range each {
+			wg.Go(func() {
+				for over := false; !over; {
+					l, err := s.Acquire(ctx, key)
+					if err != nil {
+						f.Errorf("acquire: %v", err)
+						return
+					}
+					mu.Lock()
+					if came[h*each+i] = true; len(came) == handles*each {
+						counts[h*each+i]++
+						total++
+					}
+					over = total >= handles*each*turns
+					mu.Unlock()
+					if err := l.Release(); err != nil {
+						f.Errorf("release: %v", err)
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+	return counts
+}

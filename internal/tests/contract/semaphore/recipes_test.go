@@ -1,0 +1,266 @@
+package semaphore_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/luascripts"
+	"github.com/leasehold-go/leasehold/semaphore"
+)
+
+// The recipes are ways in which other libraries have lost permits, or their
+// users' patience. Package mutex has the rest of them.
+
+// A retried acquire must find itself, not "full": the server ran the first one
+// and only its reply was lost.
+func TestRecipe01_LostAcquireReply(t *testing.T) {
+	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
+		s, other := f.openVia(p, limit(3)), f.openVia(p, limit(3))
+		release(f, f.take(s, "warm", 1)) // the script is known from here on
+		for _, n := range []int{1, 3} {
+			for lost := 1; lost <= 2; lost++ {
+				key := fmt.Sprintf("%d-%d", n, lost)
+				for k := 1; k <= lost; k++ {
+					defer p.EatReply(redistest.Runs(luascripts.PermitsEnter()), k).Wait()
+				}
+				l := f.take(s, key, n)
+				f.wantHeld(key, n)
+				rest := 3 - n
+				if rest > 0 {
+					release(f, f.take(other, key, rest))
+				}
+				if _, err := other.TryAcquireN(f.Context(), key, rest+1); err == nil {
+					f.Fatalf("%d permits beside %d of 3", rest+1, n)
+				}
+				release(f, l)
+				f.wantHeld(key, 0)
+			}
+		}
+	})
+}
+
+// A release that ran and whose reply was lost is a success, and its retry leaves
+// alone whoever got the permit by it.
+func TestRecipe02_LostReleaseReply(t *testing.T) {
+	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
+		s, other := f.openVia(p), f.openVia(p)
+		release(f, f.take(s, "warm", 1))
+		for lost := 1; lost <= 2; lost++ {
+			for name, next := range map[string]*semaphore.Semaphore{"nobody": nil, "own": s, "other": other} {
+				key := fmt.Sprintf("%s-%d", name, lost)
+				l := f.take(s, key, 1)
+				var w *waiting
+				if next != nil {
+					w = f.wait(f.Context(), next, key, 1)
+				}
+				for k := 1; k <= lost; k++ {
+					defer p.EatReply(redistest.Runs(luascripts.PermitsLeave()), k).Wait()
+				}
+				if err := l.Release(); err != nil {
+					f.Fatalf("%s waits: release: %v", name, err)
+				}
+				if next == nil {
+					f.wantHeld(key, 0)
+					continue
+				}
+				got := w.got()
+				f.wantHeld(key, 1)
+				release(f, got)
+				f.wantHeld(key, 0)
+			}
+		}
+	})
+}
+
+// Leases of different length on one key end each by itself: the short one frees
+// its permit, and neither its expiry nor its purge takes the long one along.
+func TestRecipe03_TwoTTLsOnOneKey(t *testing.T) {
+	each(t, func(f *fixture) {
+		long, _ := f.open(limit(2))
+		short, wire := f.open(limit(2), ttl(300*time.Millisecond))
+		for _, key := range []string{"long-first", "short-first"} {
+			var keep, dies *semaphore.Lease
+			if key == "long-first" {
+				keep, dies = f.take(long, key, 1), f.take(short, key, 1)
+			} else {
+				dies, keep = f.take(short, key, 1), f.take(long, key, 1)
+			}
+			wire.Cut()
+			redistest.Get(f, "the short lease to end", dies.Context().Done())
+			redistest.Eventually(f, "the short lease's permit", func() bool {
+				l, err := long.TryAcquire(f.Context(), key) // purges, too
+				if err == nil {
+					release(f, l)
+				}
+				return err == nil
+			})
+			f.wantHeld(key, 1)
+			if left := f.rdb.PTTL(f.Context(), f.part(key, "holders")).Val(); left < 15*time.Second {
+				f.Fatalf("the key of a lease of 30 s expires in %v", left)
+			}
+			release(f, keep)
+			wire.Heal()
+			redistest.WantErr(f, dies.Release(), leasehold.ErrLost)
+		}
+	})
+}
+
+// Owners whose ids begin alike are different owners: releasing, extending and
+// losing the first one touches neither the tenth nor its weights.
+func TestRecipe04_OwnersThatShareAPrefix(t *testing.T) {
+	each(t, func(f *fixture) {
+		s, _ := f.open(limit(30))
+		const key = "k"
+		var leases []*semaphore.Lease // of one handle: numbered 1 to 12
+		permits := 0
+		weight := func(i int) int { return 1 + i%2 }
+		for i := range 12 {
+			leases = append(leases, f.take(s, key, weight(i)))
+			permits += weight(i)
+		}
+		f.wantHeld(key, permits)
+		for i, l := range leases {
+			before := f.held(key)
+			if err := l.Extend(f.Context(), 10*time.Minute); err != nil {
+				f.Fatal(err)
+			}
+			moved := 0
+			for member, ends := range f.held(key) {
+				if ends > before[member]+60_000 {
+					moved++
+				}
+			}
+			if moved != weight(i) {
+				f.Fatalf("extending %s moved %d permits, want %d", l.ID(), moved, weight(i))
+			}
+			release(f, l)
+			permits -= weight(i)
+			f.wantHeld(key, permits)
+		}
+	})
+}
+
+// An acquire that is cancelled mid-call returns at once, and what it was granted
+// is given back although its ctx is dead; so is what it will be granted, where
+// its request is overtaken by the giving back.
+func TestRecipe05_CancelledMidCall(t *testing.T) {
+	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
+		other, _ := f.open(limit(2))
+		s := f.openVia(p, limit(2))
+		release(f, f.take(s, "warm", 1))
+		ran := redistest.Watch(p)
+		for _, n := range []int{1, 2} {
+			for name, acquire := range map[string]func(context.Context, string, int) (*semaphore.Lease, error){
+				"acquire": s.AcquireN, "try": s.TryAcquireN,
+			} {
+				for hold, stop := range map[string]func(func([]string) bool, int) *redistest.Fault{
+					"reply": p.HoldReply, "request": p.HoldRequest,
+				} {
+					key := fmt.Sprintf("%s-%d-%s", name, n, hold)
+					fault := stop(redistest.Runs(luascripts.PermitsEnter()), 1)
+					defer fault.Release()
+					holders := f.part(key, "holders")
+					ctx, cancel := context.WithCancel(f.Context())
+					ended := make(chan error, 1)
+					go func() {
+						_, err := acquire(ctx, key, n)
+						ended <- err
+					}()
+					fault.Wait()
+					cancel()
+					err := redistest.Get(f, "the cancelled "+name, ended)
+					redistest.WantErr(f, err, context.Canceled, leasehold.ErrUnavailable)
+					redistest.WantNot(f, err, leasehold.ErrBusy)
+					redistest.Eventually(f, "the leave", func() bool { return ran(luascripts.PermitsLeave(), holders) > 0 })
+					f.wantHeld(key, 0)
+					fault.Release()
+					if hold == "request" {
+						redistest.Eventually(f, "the late enter", func() bool { return ran(luascripts.PermitsEnter(), holders) > 0 })
+						f.wantHeld(key, 0)
+					}
+					if queued := f.queued(key); queued != 0 {
+						f.Fatalf("%s: %d waiters are left", key, queued)
+					}
+					release(f, f.take(other, key, 2))
+				}
+			}
+		}
+	})
+}
+
+// Whatever ends a later attempt, its rollback takes away nothing from the first
+// holder.
+func TestRecipe06_RollbackOfAFailedAcquire(t *testing.T) {
+	each(t, func(f *fixture) {
+		holder, _ := f.open(limit(2))
+		const key = "k"
+		first := f.take(holder, key, 2)
+		same := f.held(key)
+		other, wire := f.open(limit(2))
+		for _, s := range []*semaphore.Semaphore{holder, other} {
+			_, err := s.TryAcquireN(f.Context(), key, 2)
+			redistest.WantErr(f, err, leasehold.ErrBusy)
+			ctx, cancel := context.WithCancel(f.Context())
+			w := f.wait(ctx, s, key, 1)
+			cancel()
+			redistest.WantErr(f, w.failed(), context.Canceled)
+			redistest.Eventually(f, "the waiter to leave", func() bool { return f.queued(key) == 0 })
+		}
+		wire.Cut()
+		_, err := other.TryAcquire(f.Context(), key)
+		redistest.WantErr(f, err, leasehold.ErrUnavailable)
+		wire.Heal()
+		shut(f, other)
+		if got := f.held(key); fmt.Sprint(got) != fmt.Sprint(same) {
+			f.Fatalf("the first holder has %v, had %v", got, same)
+		}
+		release(f, first)
+	})
+}
+
+// The permits are the set: whoever loses members or side keys by accident gets
+// neither more permits than the limit nor fewer.
+func TestRecipe09_NoCounterBesideTheSet(t *testing.T) {
+	each(t, func(f *fixture) {
+		s, _ := f.open(limit(3))
+		free := func(key string, n int) {
+			f.Helper()
+			var got []*semaphore.Lease
+			for {
+				l, err := s.TryAcquire(f.Context(), key)
+				if err != nil {
+					redistest.WantErr(f, err, leasehold.ErrBusy)
+					break
+				}
+				got = append(got, l)
+			}
+			if len(got) != n {
+				f.Fatalf("%d permits are free, want %d", len(got), n)
+			}
+			for _, l := range got {
+				release(f, l)
+			}
+		}
+		const key = "k"
+		leases := []*semaphore.Lease{f.take(s, key, 1), f.take(s, key, 1), f.take(s, key, 1)}
+		for member := range f.held(key) {
+			f.rdb.ZRem(f.Context(), f.part(key, "holders"), member)
+			break
+		}
+		free(key, 1)
+		for _, side := range []string{"queue", "alive", "limit", "fence"} {
+			f.rdb.Del(f.Context(), f.part(key, side))
+		}
+		free(key, 1)
+		f.rdb.Del(f.Context(), f.part(key, "holders"))
+		free(key, 3)
+		for _, l := range leases {
+			redistest.WantErr(f, l.Release(), leasehold.ErrLost)
+			free(key, 3)
+		}
+	})
+}

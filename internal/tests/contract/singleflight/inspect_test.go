@@ -1,0 +1,222 @@
+package singleflight_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/luascripts"
+	"github.com/leasehold-go/leasehold/singleflight"
+)
+
+// Peek shows what is cached, fresh or stale, and a remembered ErrNotFound; it
+// loads nothing, counts nothing, and is one GET.
+func TestPeek(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		for what, mod := range map[string]config{
+			"StaleFor": func(c *singleflight.Config[string]) {
+				c.TTL, c.Jitter, c.NotFoundTTL, c.StaleFor = 10*time.Second, -1, 5*time.Second, 20*time.Second
+			},
+			"StaleIfError": func(c *singleflight.Config[string]) {
+				c.TTL, c.Jitter, c.NotFoundTTL, c.StaleIfError = 10*time.Second, -1, 5*time.Second, 20*time.Second
+			},
+		} {
+			g, wire := f.open(mod)
+			want := func(value string, source singleflight.Source, age time.Duration) {
+				f.Helper()
+				r, there, err := g.Peek(f.Context(), what)
+				if err != nil || there != (source != 0) || r.Value != value || r.Source != source || r.Age != age {
+					f.Fatalf("%+v, %v, %v; want %q, %v, %v", r, there, err, value, source, age)
+				}
+			}
+			want("", 0, 0)
+			fetch(f, f.Context(), g, what, gives("v")).got()
+			want("v", singleflight.Cached, 0)
+			time.Sleep(10*time.Second - 1)
+			want("v", singleflight.Cached, (10*time.Second - 1).Truncate(time.Microsecond))
+			time.Sleep(time.Nanosecond)
+			want("v", singleflight.Stale, 10*time.Second)
+			time.Sleep(20*time.Second - time.Millisecond)
+			want("v", singleflight.Stale, 30*time.Second-time.Millisecond)
+			time.Sleep(time.Millisecond)
+			want("", 0, 0)
+			redistest.WantErr(f, fetch(f, f.Context(), g, what, fails(singleflight.ErrNotFound)).failed(), singleflight.ErrNotFound)
+			r, there, err := g.Peek(f.Context(), what)
+			redistest.WantErr(f, err, singleflight.ErrNotFound)
+			redistest.WantText(f, err, "singleflight: peek "+f.name+"/"+what)
+			if !there || r != (singleflight.Result[string]{}) {
+				f.Fatalf("%+v, %v", r, there)
+			}
+			time.Sleep(5 * time.Second)
+			want("", 0, 0)
+			synctest.Wait()
+			before, gets := g.Stats(), wire.sent("get")
+			want("", 0, 0)
+			if s := g.Stats(); s != before || wire.sent("get") != gets+1 {
+				f.Errorf("%+v, before %+v, %d GETs", s, before, wire.sent("get")-gets)
+			}
+			ended, end := context.WithCancel(f.Context())
+			end()
+			_, there, err = g.Peek(ended, what)
+			redistest.WantErr(f, err, context.Canceled)
+			if there {
+				f.Error("there")
+			}
+		}
+	})
+}
+
+// Each field of State through a life.
+func TestInspect(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		mod := func(c *singleflight.Config[string]) {
+			c.TTL, c.Jitter, c.StaleFor, c.ErrorTTL, c.NotFoundTTL = 10*time.Second, -1, 20*time.Second, 3*time.Second, 4*time.Second
+		}
+		g, _ := f.open(mod)
+		other, _ := f.open(mod)
+		o := newOrigin(f)
+		const key = "k"
+		want := func(want singleflight.State) {
+			f.Helper()
+			synctest.Wait()
+			s := inspect(f, other, key)
+			if (s.LoadID != "") != want.Loading || len(s.LoadID) > 40 {
+				f.Fatalf("the load's id is %q", s.LoadID)
+			}
+			s.LoadID = ""
+			if s != want {
+				f.Fatalf("%+v\nwant %+v", s, want)
+			}
+		}
+		want(singleflight.State{})
+		first := fetch(f, f.Context(), g, key, o.load)
+		l := o.next(f)
+		time.Sleep(time.Second)
+		want(singleflight.State{Loading: true, LoadingFor: time.Second, LeaseEndsIn: 9 * time.Second})
+		second, third := fetch(f, f.Context(), other, key, o.load), fetch(f, f.Context(), other, key, o.load)
+		want(singleflight.State{Loading: true, LoadingFor: time.Second, LeaseEndsIn: 9 * time.Second, Waiting: 1})
+		id := inspect(f, g, key).LoadID
+		l.returns("value")
+		for _, p := range []*pending[string]{first, second, third} {
+			p.got()
+		}
+		time.Sleep(time.Second)
+		bytes := int(f.rdb.StrLen(f.Context(), f.part(key, "value")).Val())
+		if bytes < len("value") {
+			f.Fatalf("%d bytes", bytes)
+		}
+		want(singleflight.State{Cached: true, Age: time.Second, FreshFor: 9 * time.Second, KeptFor: 29 * time.Second, Bytes: bytes})
+
+		time.Sleep(10 * time.Second)
+		want(singleflight.State{Cached: true, Age: 11 * time.Second, KeptFor: 19 * time.Second, Bytes: bytes})
+		fetch(f, f.Context(), g, key, fails(errors.New("boom"))).got()
+		synctest.Wait()
+		time.Sleep(time.Second)
+		want(singleflight.State{
+			Cached: true, Age: 12 * time.Second, KeptFor: 18 * time.Second, Bytes: bytes, Failure: "boom", FailedFor: 2 * time.Second,
+		})
+
+		time.Sleep(2 * time.Second)
+		fetch(f, f.Context(), g, key, o.load).got()
+		l = o.next(f)
+		if err := other.Invalidate(f.Context(), key); err != nil {
+			f.Fatal(err)
+		}
+		want(singleflight.State{Invalidated: 1})
+		newer := fetch(f, f.Context(), other, key, o.load)
+		l2 := o.next(f)
+		want(singleflight.State{Invalidated: 1, Loading: true, LeaseEndsIn: 10 * time.Second})
+		if again := inspect(f, g, key).LoadID; again == id || again == "" {
+			f.Errorf("two loads are called %q", id)
+		}
+		l.returns("old")
+		want(singleflight.State{Loading: true, LeaseEndsIn: 10 * time.Second})
+		l2.fails(singleflight.ErrNotFound)
+		newer.failed()
+		bytes = int(f.rdb.StrLen(f.Context(), f.part(key, "value")).Val())
+		want(singleflight.State{Cached: true, NotFound: true, FreshFor: 4 * time.Second, KeptFor: 5 * time.Second, Bytes: bytes})
+	})
+}
+
+// Waiting counts those that wait: not the trace that one leaves who gave up before
+// it was answered.
+func TestInspectCountsWhoWaits(t *testing.T) {
+	each(t, func(f *fixture) {
+		g, _ := f.open()
+		other, wire := f.open()
+		o := newOrigin(f)
+		first := fetch(f, f.Context(), g, "k", o.load)
+		l := o.next(f)
+		fetch(f, f.Context(), other, "warm", gives("v")).got()
+		ctx, cancel := context.WithCancel(f.Context())
+		wire.stallReplies("flight enter")
+		gone := fetch(f, ctx, other, "k", never(f))
+		redistest.Eventually(f, "the other to wait", func() bool { return inspect(f, g, "k").Waiting == 1 })
+		cancel()
+		gone.failed()
+		redistest.Eventually(f, "the other to leave", func() bool { return f.queued("k") == 0 })
+		if n := inspect(f, g, "k").Waiting; n != 0 {
+			f.Errorf("%d wait, want none", n)
+		}
+		l.returns("v")
+		first.got()
+		wire.heal()
+	})
+}
+
+func TestInspectCostsAndFailures(t *testing.T) {
+	each(t, func(f *fixture) {
+		f.teach()
+		g, wire := f.open()
+		trips := tripCounter(wire)
+		inspect(f, g, "k")
+		if got, want := trips(), (tripCount{scripts: 1}); got != want {
+			f.Errorf("costs %+v, want %+v", got, want)
+		}
+		ended, end := context.WithCancel(f.Context())
+		end()
+		_, err := g.Inspect(ended, "k")
+		redistest.WantErr(f, err, context.Canceled, leasehold.ErrUnavailable)
+		wire.stall("flight inspect")
+		ctx, cancel := context.WithCancel(f.Context())
+		go func() { time.Sleep(20 * time.Millisecond); cancel() }()
+		_, err = g.Inspect(ctx, "k")
+		redistest.WantErr(f, err, context.Canceled, leasehold.ErrUnavailable)
+		redistest.WantText(f, err, f.name+"/k")
+	})
+}
+
+// Inspect changes nothing: servers run it where scripts may not write.
+func TestInspectWritesNothing(t *testing.T) {
+	t.Parallel()
+	redistest.EachReal(t, func(t *testing.T, target redistest.Target) {
+		f := newFixture(t, target)
+		g, _ := f.open()
+		o := newOrigin(f)
+		for range 2 {
+			first := fetch(f, f.Context(), g, "k", o.load)
+			l := o.next(f)
+			var keys []string
+			for _, p := range []string{"holders", "queue", "alive", "fence", "value", "failure", "landed", "aside"} {
+				keys = append(keys, f.part("k", p))
+			}
+			if err := f.rdb.EvalRO(f.Context(), luascripts.LoadsInspect(), keys).Err(); err != nil {
+				f.Error(err)
+			}
+			l.returns("v")
+			first.got()
+			if err := f.rdb.EvalRO(f.Context(), luascripts.LoadsInspect(), keys).Err(); err != nil {
+				f.Error(err)
+			}
+			if err := g.Invalidate(f.Context(), "k"); err != nil {
+				f.Fatal(err)
+			}
+		}
+	})
+}

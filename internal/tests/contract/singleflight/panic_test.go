@@ -1,0 +1,168 @@
+package singleflight_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/singleflight"
+)
+
+// ways are how a loader can end without returning.
+var ways = map[string]struct {
+	end  func()
+	text string
+	left func(p *pending[string]) bool // its own caller was left so, too
+}{
+	"panic":  {func() { panic(errors.New("oh no")) }, "panicked: oh no", func(p *pending[string]) bool { return p.raised != nil && p.raised.(error).Error() == "oh no" }},
+	"goexit": {runtime.Goexit, "runtime.Goexit", func(p *pending[string]) bool { return p.exited }},
+}
+
+// R8: a panic and a Goexit are raised again in the first caller, and are an error
+// that says so for all others, everywhere; never remembered, and the lease is free
+// at once.
+func TestR8_PanicAndGoexit(t *testing.T) {
+	each(t, func(f *fixture) {
+		for what, way := range ways {
+			mod := func(c *singleflight.Config[string]) { c.ErrorTTL, c.StaleFor = time.Minute, time.Minute }
+			g, _ := f.open(mod)
+			other, _ := f.open(mod)
+			o := newOrigin(f)
+			first := fetch(f, f.Context(), g, what, o.load)
+			l := o.next(f)
+			joins := fetch(f, f.Context(), g, what, func(context.Context) (string, error) { way.end(); return "", nil })
+			waits := fetch(f, f.Context(), other, what, never(f))
+			redistest.Eventually(f, "the other", func() bool { return f.queued(what) == 1 })
+			began := time.Now()
+			l.does(way.end)
+			redistest.Get(f, "the first caller's end", first.done)
+			if !way.left(first) {
+				f.Errorf("%s: the first caller has %+v, %v, panic %v", what, first.result, first.err, first.raised)
+			}
+			err := waits.failed()
+			redistest.WantErr(f, err, singleflight.ErrLoaderPanicked)
+			redistest.WantText(f, err, "the loader", way.text)
+			if strings.Contains(err.Error(), "goroutine ") || strings.Contains(err.Error(), ".go:") {
+				f.Errorf("a stack left its process: %v", err)
+			}
+			redistest.WantNot(f, err, singleflight.ErrNotFound, singleflight.ErrLoadTimeout)
+			redistest.Get(f, "who joined", joins.done) // or came too late, and looked for itself
+			if joins.err != nil {
+				redistest.WantErr(f, joins.err, singleflight.ErrLoaderPanicked)
+			}
+			if d := time.Since(began); d > 5*time.Second {
+				f.Errorf("%s: after %v", what, d)
+			}
+			if s := inspect(f, g, what); s.Failure != "" || s.Cached || s.Loading {
+				f.Errorf("%s: %+v", what, s)
+			}
+			fetch(f, f.Context(), other, what, gives("v")).want("v", singleflight.Loaded)
+		}
+	})
+}
+
+// R8: where the first caller has left, nobody else is thrown out; a refresh that
+// panics ends nothing, and is logged, with its stack.
+func TestR8_PanicWithoutItsCaller(t *testing.T) {
+	for what, way := range ways {
+		subBubble(t, what, func(f *fixture, _ *miniredis.Miniredis) {
+			var log bytes.Buffer
+			g, _ := f.open(staleFor, func(c *singleflight.Config[string]) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+			o := newOrigin(f)
+			ctx, cancel := context.WithCancel(f.Context())
+			first := fetch(f, ctx, g, "k", o.load)
+			l := o.next(f)
+			joins := fetch(f, f.Context(), g, "k", never(f))
+			synctest.Wait()
+			cancel()
+			first.failed()
+			l.does(way.end)
+			redistest.WantErr(f, joins.failed(), singleflight.ErrLoaderPanicked)
+
+			f.stalled(g, "k")
+			log.Reset()
+			fetch(f, f.Context(), g, "k", func(context.Context) (string, error) { way.end(); return "", nil }).want("old", singleflight.Stale)
+			synctest.Wait()
+			if text := log.String(); !strings.Contains(text, way.text) || !strings.Contains(text, f.name+"/k") ||
+				what == "panic" && !strings.Contains(text, "panic_test.go") {
+				f.Errorf("%s", text)
+			}
+			if !f.freed("k") {
+				f.Error("the lease is held yet")
+			}
+			if s := g.Stats(); s.FailedLoads != 2 || s.Loads != 3 {
+				f.Errorf("%+v", s)
+			}
+		})
+	}
+}
+
+// R8: of a DoMany each process's callers get it, and the keys of others as well.
+func TestR8_PanicInDoMany(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		g, _ := f.open()
+		other, _ := f.open()
+		gate := make(chan struct{})
+		var raised any
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			defer func() { raised = recover() }()
+			_, _ = g.DoMany(f.Context(), []string{"a", "b"}, func(context.Context, []string) (map[string]string, error) {
+				<-gate
+				panic("oh no")
+			})
+		}()
+		synctest.Wait()
+		b := newBatches()
+		waits := doMany(f, f.Context(), other, []string{"b", "a", "c"}, b)
+		joins := fetch(f, f.Context(), g, "b", never(f))
+		synctest.Wait()
+		close(gate)
+		redistest.Get(f, "the panic", done)
+		if raised != "oh no" {
+			f.Errorf("%v", raised)
+		}
+		redistest.WantErr(f, joins.failed(), singleflight.ErrLoaderPanicked)
+		err := waits.got("c", "C")
+		redistest.WantErr(f, err, singleflight.ErrLoaderPanicked)
+		redistest.WantText(f, err, f.name+"/a", f.name+"/b", "oh no")
+		for _, key := range []string{"a", "b"} {
+			if !f.freed(key) {
+				f.Errorf("the lease of %s is held yet", key)
+			}
+		}
+	})
+}
+
+// A TTLFor that panics is as a loader that does: it ends no process.
+func TestPanicInTTLFor(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		mod := func(c *singleflight.Config[string]) { c.TTLFor = func(string, string) time.Duration { panic("oh no") } }
+		g, _ := f.open(mod)
+		other, _ := f.open(mod)
+		o := newOrigin(f)
+		first := fetch(f, f.Context(), g, "k", o.load)
+		l := o.next(f)
+		waits := fetch(f, f.Context(), other, "k", never(f))
+		synctest.Wait()
+		l.returns("v")
+		redistest.Get(f, "the first caller's end", first.done)
+		if first.raised != "oh no" {
+			f.Errorf("%+v", first)
+		}
+		redistest.WantErr(f, waits.failed(), singleflight.ErrLoaderPanicked)
+		if !f.freed("k") {
+			f.Error("the lease is held yet")
+		}
+	})
+}

@@ -1,0 +1,254 @@
+package semaphore_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/semaphore"
+)
+
+// loser has a proxy lose the k-th reply of all, whatever it answers.
+type loser struct {
+	*site
+	p   *redistest.Proxy
+	k   int // 0 = none
+	act redistest.Action
+
+	mu         sync.Mutex
+	seen       int
+	lost       string              // what the lost reply answered
+	granted    map[string]struct{} // members that an enter's reply granted
+	subscribed chan struct{}       // closed when a subscription was answered
+	asked      chan struct{}       // closed when a sign of life was
+}
+
+func (x *loser) hook(ev redistest.Event) redistest.Action {
+	if ev.Stage != redistest.OnReply {
+		return redistest.Pass
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if v := integers(ev.Reply); script(ev.Cmd) == "enter" && len(v) > 0 && v[0] == 1 {
+		x.granted[ev.Cmd[7]] = struct{}{}
+	}
+	switch script(ev.Cmd) {
+	case "SUBSCRIBE":
+		closeOnce(x.subscribed)
+	case "ask":
+		if !ev.Failed() {
+			closeOnce(x.asked)
+		}
+	}
+	if x.seen++; x.seen != x.k {
+		return redistest.Pass
+	}
+	x.lost = script(ev.Cmd)
+	return x.act
+}
+
+func (x *loser) client() *redis.Client {
+	return x.p.Client(func(o *redis.Options) {
+		if x.act == redistest.Vanish {
+			o.ReadTimeout = 400 * time.Millisecond // else 3 s
+		}
+	})
+}
+
+func closeOnce(c chan struct{}) {
+	select {
+	case <-c:
+	default:
+		close(c)
+	}
+}
+
+// awaitSubscription makes the subscription's commands part of the life, and,
+// where nothing is lost, the sign of life that comes with it.
+func (x *loser) awaitSubscription() {
+	last := x.subscribed
+	if x.k == 0 {
+		last = x.asked
+	}
+	select {
+	case <-last:
+	case <-time.After(10 * time.Second):
+		x.tb.Error("a handle that waits doesn't subscribe")
+	}
+}
+
+// life is leases from the first command to the last, and what must hold
+// wherever in it a reply is lost.
+type life struct {
+	name   string
+	run    func(x *loser)
+	leases int
+}
+
+const lifeTTL = 1500 * time.Millisecond
+
+var lives = []life{
+	{"alone", liveAlone, 1},
+	{"handed over in the process", func(x *loser) {
+		h := x.closing(x.client(), semaphore.Config{Limit: 2, TTL: lifeTTL})
+		handOver(x, h, h)
+	}, 2},
+	{"handed over to another process", func(x *loser) {
+		cfg := semaphore.Config{Limit: 2, TTL: lifeTTL}
+		handOver(x, x.closing(x.client(), cfg), x.closing(x.client(), cfg))
+	}, 2},
+	{"waited for and given up", giveUp, 1},
+}
+
+// A reply is lost at each command of a life in turn, once with the connection
+// and once with the connection left open and silent. Two permits are the limit,
+// so that a second grant for one attempt would find room.
+func TestLostReplyAtEveryCommand(t *testing.T) {
+	var lost sync.Map // which replies were, on any server: which a life meets is a matter of moments
+	t.Cleanup(func() {
+		if t.Skipped() {
+			return // no server to lose a reply of
+		}
+		for _, name := range []string{"TIME", "enter", "renew", "ask", "leave", "SUBSCRIBE"} {
+			if _, ok := lost.Load(name); !ok {
+				t.Errorf("no reply to %s was lost", name)
+			}
+		}
+	})
+	eachServer(t, func(t *testing.T, srv *redistest.Server) {
+		var all sync.WaitGroup
+		places := make(chan struct{}, 16) // what two processors carry without being late
+		for _, l := range lives {
+			for how, act := range map[string]redistest.Action{"closed": redistest.Close, "silent": redistest.Vanish} {
+				all.Go(func() {
+					t.Run(l.name+", "+how, func(t *testing.T) { loseEach(t, srv, l, act, places, &lost) })
+				})
+			}
+		}
+		all.Wait()
+	})
+}
+
+func loseEach(t *testing.T, srv *redistest.Server, l life, act redistest.Action, places chan struct{}, lost *sync.Map) {
+	var all sync.WaitGroup
+	live := func(t *testing.T, k int) (replies int, lostTo string) {
+		places <- struct{}{}
+		defer func() { <-places }()
+		p := redistest.NewProxy(t, srv.Addr())
+		x := &loser{
+			site: newSite(t, srv.Client()), p: p, k: k, act: act,
+			granted: map[string]struct{}{}, subscribed: make(chan struct{}), asked: make(chan struct{}),
+		}
+		p.SetHook(x.hook)
+		l.run(x)
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		if len(x.granted) > l.leases {
+			t.Errorf("enters were granted to %d attempts; there were %d leases", len(x.granted), l.leases)
+		}
+		return x.seen, x.lost
+	}
+	replies, _ := live(t, 0)
+	for k := 1; k <= replies+3; k++ { // some have more connections to open
+		all.Go(func() {
+			t.Run(fmt.Sprint(k), func(t *testing.T) {
+				_, to := live(t, k)
+				t.Logf("lost the reply to %q", to)
+				lost.Store(to, true)
+			})
+		})
+	}
+	all.Wait()
+}
+
+// liveAlone acquires, is renewed, extends and releases.
+func liveAlone(s *loser) {
+	h := s.closing(s.client(), semaphore.Config{Limit: 2, TTL: lifeTTL})
+	l, err := h.Acquire(context.Background(), s.key)
+	if err != nil {
+		s.tb.Fatalf("acquire: %v", err)
+	}
+	s.holds(1)
+	first := l.Deadline()
+	until(s.tb, lifeTTL, func() error {
+		if err := context.Cause(l.Context()); err != nil {
+			s.tb.Fatalf("lost: %v", err)
+		}
+		if !l.Deadline().After(first) {
+			return fmt.Errorf("no renewal")
+		}
+		return nil
+	})
+	if err := l.Extend(context.Background(), 2*lifeTTL); err != nil {
+		s.tb.Errorf("extend: %v", err)
+	}
+	s.holds(1)
+	if err := l.Release(); err != nil {
+		s.tb.Errorf("release: %v", err)
+	}
+	isErr(s.tb, "release again", l.Release(), leasehold.ErrReleased)
+	s.holds(0) // at once: Release said so
+	s.empty(2, lifeTTL)
+}
+
+// handOver has a waiter of h2 get what h1 releases.
+func handOver(s *loser, h1, h2 *semaphore.Semaphore) {
+	first, err := h1.AcquireN(context.Background(), s.key, 2)
+	if err != nil {
+		s.tb.Fatalf("acquire: %v", err)
+	}
+	waiter := acquiring(func() (*semaphore.Lease, error) { return h2.Acquire(context.Background(), s.key) })
+	count(s.tb, "waiters", 1, s.queued)
+	s.awaitSubscription()
+	released := time.Now()
+	if err := first.Release(); err != nil {
+		s.tb.Errorf("release: %v", err)
+	}
+	next := within(s.tb, 10*time.Second, waiter)
+	if next.err != nil {
+		s.tb.Fatalf("wait: %v", next.err)
+	}
+	if took := next.at.Sub(released); s.k == 0 && took > time.Second { // a sign of life takes longer
+		s.tb.Errorf("with nothing lost, the hand-over took %v", took)
+	}
+	s.holds(1)
+	if err := next.lease.Release(); err != nil {
+		s.tb.Errorf("release of what was waited for: %v", err)
+	}
+	s.holds(0)
+	s.empty(2, lifeTTL)
+}
+
+// giveUp cancels a waiter.
+func giveUp(s *loser) {
+	h := s.closing(s.client(), semaphore.Config{Limit: 2, TTL: lifeTTL})
+	first, err := h.AcquireN(context.Background(), s.key, 2)
+	if err != nil {
+		s.tb.Fatalf("acquire: %v", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	waiter := acquiring(func() (*semaphore.Lease, error) { return h.Acquire(ctx, s.key) })
+	count(s.tb, "waiters", 1, s.queued)
+	s.awaitSubscription()
+	cancel()
+	isErr(s.tb, "wait", within(s.tb, time.Second, waiter).err, context.Canceled)
+	count(s.tb, "waiters", 0, s.queued)
+	if err := first.Release(); err != nil {
+		s.tb.Errorf("release: %v", err)
+	}
+	s.holds(0)
+	s.empty(2, lifeTTL)
+}
+
+func (s *site) holds(permits int) {
+	s.tb.Helper()
+	if n := s.inUse(); n != permits {
+		s.tb.Errorf("%d permits are in use; want %d", n, permits)
+	}
+}

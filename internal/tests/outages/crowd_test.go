@@ -1,0 +1,342 @@
+package outage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/mutex"
+	"github.com/leasehold-go/leasehold/semaphore"
+	"github.com/leasehold-go/leasehold/singleflight"
+)
+
+const (
+	limit = 3 // of the semaphore
+	ttl   = 1500 * time.Millisecond
+	key   = "k"
+
+	// patience bounds what ends by itself in a few seconds, on a machine that is
+	// busy with other tests.
+	patience = time.Minute
+)
+
+// crowd is callers of a mutex, a semaphore and cached values, each handle with a
+// client of its own as in a process of its own, who go on and on.
+type crowd struct {
+	*testing.T
+	family  string
+	connect func() redis.UniversalClient // to the servers that something happens to
+	admin   redis.UniversalClient        // to the same
+	guard   *mutex.Guard                 // on a server that nothing happens to
+	seed    uint64
+
+	ending atomic.Bool
+	all    sync.WaitGroup
+	shut   []func(context.Context) error
+
+	mu      sync.Mutex
+	locks   []turn
+	permits []turn
+	reads   []turn // token is the load's number
+	loads   []time.Time
+	drops   []turn   // invalidations that were confirmed
+	writes  []turn   // guarded writes that were accepted
+	old     []uint64 // tokens of turns that are over
+	refused int      // stale writes
+	stalls  []turn   // when this process did not run
+	errs    map[string]int
+	samples int
+}
+
+// turn is one call, and how long what it gave was believed to be held: until it
+// was given back, or its deadline if that came before.
+type turn struct {
+	called, got, end, deadline time.Time
+	token                      uint64
+}
+
+func newCrowd(t *testing.T, connect func() redis.UniversalClient) *crowd {
+	t.Helper()
+	c := &crowd{T: t, family: redistest.Name(t), connect: connect, admin: connect(), errs: map[string]int{}, seed: redistest.Seed(t)}
+	guard, err := mutex.NewGuard(redistest.Shared(t, redistest.Newest(t)).Client(), mutex.GuardConfig{Name: c.family})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.guard = guard
+	for range 3 {
+		m, s, g := c.mutex(ttl), c.semaphore(ttl), c.group()
+		for range 2 {
+			c.every(func(r *rand.Rand) error { return c.lock(m, r) })
+			c.every(func(r *rand.Rand) error { return c.acquire(s, r) })
+			c.every(func(r *rand.Rand) error { return c.fetch(g, r) })
+		}
+	}
+	dropper := c.group()
+	c.every(func(r *rand.Rand) error { return c.drop(dropper, r) })
+	c.every(c.stale)
+	c.every(c.sample)
+	c.every(c.beat)
+	t.Cleanup(c.stop)
+	return c
+}
+
+// every calls do again and again until the end. Each of its errors must say that
+// Redis could not be asked, or that a lease was lost.
+func (c *crowd) every(do func(*rand.Rand) error) {
+	c.seed++
+	random := rand.New(rand.NewPCG(c.seed, 1))
+	c.all.Go(func() {
+		for !c.ending.Load() {
+			switch err := do(random); {
+			case err == nil:
+				continue
+			case errors.Is(err, leasehold.ErrLost):
+				c.count("lost")
+			case errors.Is(err, leasehold.ErrUnavailable):
+				c.count("unavailable")
+			default:
+				c.count("other")
+				c.Errorf("a call fails: %v", err)
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	})
+}
+
+// stop ends the calls, and then the handles.
+func (c *crowd) stop() {
+	c.ending.Store(true)
+	c.all.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for _, shut := range c.shut {
+		if err := shut(ctx); err != nil {
+			c.Errorf("close: %v", err)
+		}
+	}
+	c.shut = nil
+}
+
+func (c *crowd) count(what string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.errs[what]++
+}
+
+func (c *crowd) mutex(ttl time.Duration) *mutex.Mutex {
+	c.Helper()
+	m, err := mutex.New(c.connect(), mutex.Config{Name: c.family, TTL: ttl})
+	if err != nil {
+		c.Fatal(err)
+	}
+	c.shut = append(c.shut, m.Close)
+	return m
+}
+
+func (c *crowd) semaphore(ttl time.Duration) *semaphore.Semaphore {
+	c.Helper()
+	s, err := semaphore.New(c.connect(), semaphore.Config{Name: c.family, Limit: limit, TTL: ttl})
+	if err != nil {
+		c.Fatal(err)
+	}
+	c.shut = append(c.shut, s.Close)
+	return s
+}
+
+func (c *crowd) group() *singleflight.Group[int] {
+	c.Helper()
+	g, err := singleflight.New(c.connect(), singleflight.Config[int]{
+		Name: c.family, TTL: time.Minute, LeaseTTL: ttl, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		c.Fatal(err)
+	}
+	c.shut = append(c.shut, g.Close)
+	return g
+}
+
+// part is a Redis key of one of the packages, by the names that the contract gives.
+func (c *crowd) part(kind, key, part string) string {
+	return fmt.Sprintf("leasehold:%s:{%s:%s}:%s", kind, c.family, key, part)
+}
+
+func within() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), patience)
+}
+
+// lock is one turn of the mutex, with a guarded write in it.
+func (c *crowd) lock(m *mutex.Mutex, random *rand.Rand) error {
+	ctx, cancel := within()
+	defer cancel()
+	t := turn{called: time.Now()}
+	l, err := m.Lock(ctx, key)
+	if err != nil {
+		return err
+	}
+	t.got, t.deadline, t.token = time.Now(), l.Deadline(), l.Token()
+	if random.IntN(2) == 0 {
+		c.write(t.token)
+	}
+	sleep(l.Context(), random)
+	t.end = earlier(time.Now(), l.Deadline())
+	err = l.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.locks = append(c.locks, t)
+	c.old = append(c.old, t.token)
+	return err
+}
+
+func (c *crowd) acquire(s *semaphore.Semaphore, random *rand.Rand) error {
+	ctx, cancel := within()
+	defer cancel()
+	t := turn{called: time.Now()}
+	l, err := s.Acquire(ctx, key)
+	if err != nil {
+		return err
+	}
+	t.got, t.deadline = time.Now(), l.Deadline()
+	sleep(l.Context(), random)
+	t.end = earlier(time.Now(), l.Deadline())
+	err = l.Release()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.permits = append(c.permits, t)
+	return err
+}
+
+// sleep is work of some milliseconds, which stops where the lease ends.
+func sleep(ctx context.Context, random *rand.Rand) {
+	timer := time.NewTimer(time.Millisecond + time.Duration(random.IntN(4000))*time.Microsecond)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// write is what a holder does, or one who believes that he is.
+func (c *crowd) write(token uint64) {
+	t := turn{called: time.Now(), token: token}
+	err := c.guard.Set(context.Background(), key, token, token, 0)
+	t.got = time.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case err == nil:
+		c.writes = append(c.writes, t)
+	case errors.Is(err, leasehold.ErrFenced):
+		c.refused++
+	default:
+		c.Errorf("a guarded write: %v", err)
+	}
+}
+
+// stale writes as one whose turn was over long ago, or just now.
+func (c *crowd) stale(random *rand.Rand) error {
+	time.Sleep(time.Duration(random.IntN(5000)) * time.Microsecond)
+	c.mu.Lock()
+	var token uint64
+	if n := len(c.old); n > 0 {
+		token = c.old[n-1-random.IntN(min(n, 30))]
+	}
+	c.mu.Unlock()
+	if token != 0 {
+		c.write(token)
+	}
+	return nil
+}
+
+func (c *crowd) fetch(g *singleflight.Group[int], random *rand.Rand) error {
+	ctx, cancel := within()
+	defer cancel()
+	t := turn{called: time.Now()}
+	r, err := g.Fetch(ctx, key, func(context.Context) (int, error) {
+		c.mu.Lock()
+		n := len(c.loads)
+		c.loads = append(c.loads, time.Now())
+		c.mu.Unlock()
+		time.Sleep(2 * time.Millisecond)
+		return n, nil
+	})
+	if err != nil {
+		return err
+	}
+	t.got, t.token = time.Now(), uint64(r.Value)
+	if r.Age < 0 {
+		c.Errorf("a value is %v old", r.Age)
+	}
+	c.mu.Lock()
+	c.reads = append(c.reads, t)
+	c.mu.Unlock()
+	time.Sleep(time.Duration(random.IntN(1000)) * time.Microsecond)
+	return nil
+}
+
+func (c *crowd) drop(g *singleflight.Group[int], random *rand.Rand) error {
+	time.Sleep(time.Duration(random.IntN(20)) * time.Millisecond)
+	ctx, cancel := within()
+	defer cancel()
+	t := turn{called: time.Now()}
+	if err := g.Invalidate(ctx, key); err != nil {
+		return err
+	}
+	t.got = time.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.drops = append(c.drops, t)
+	return nil
+}
+
+// beat notes when timers of this process were late: what a call returned then may
+// have been over only by the time that the test looked at it.
+func (c *crowd) beat(*rand.Rand) error {
+	from := time.Now()
+	time.Sleep(5 * time.Millisecond)
+	if to := time.Now(); to.Sub(from) > 50*time.Millisecond {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.stalls = append(c.stalls, turn{called: from, got: to})
+	}
+	return nil
+}
+
+var unexpired = redis.NewScript(`local t = redis.call('TIME')
+return redis.call('ZCOUNT', KEYS[1], '(' .. (t[1] * 1000 + math.floor(t[2] / 1000)), '+inf')`)
+
+// sample asks the server how much is held, by its own clock (S1).
+func (c *crowd) sample(*rand.Rand) error {
+	time.Sleep(2 * time.Millisecond)
+	for kind, most := range map[string]int{"mtx": 1, "sem": limit, "flt": 1} {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		n, err := unexpired.Run(ctx, c.admin, []string{c.part(kind, key, "holders")}).Int()
+		cancel()
+		if err != nil {
+			continue // the server is away
+		}
+		if n > most {
+			c.Errorf("%s: %d are held by the server's clock; want %d at most", kind, n, most)
+		}
+		c.mu.Lock()
+		c.samples++
+		c.mu.Unlock()
+	}
+	return nil
+}

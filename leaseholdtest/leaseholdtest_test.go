@@ -1,0 +1,213 @@
+package leaseholdtest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/leaseholdtest"
+	"github.com/leasehold-go/leasehold/mutex"
+	"github.com/leasehold-go/leasehold/semaphore"
+	"github.com/leasehold-go/leasehold/singleflight"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// both runs fn outside and inside a bubble.
+func both(t *testing.T, fn func(t *testing.T)) {
+	t.Run("outside a bubble", fn)
+	t.Run("inside a bubble", func(t *testing.T) { synctest.Test(t, fn) })
+}
+
+func newMutex(t *testing.T, rdb redis.UniversalClient, cfg mutex.Config) *mutex.Mutex {
+	t.Helper()
+	m, err := mutex.New(rdb, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Not t.Context(), which has ended by then.
+	t.Cleanup(func() { _ = m.Close(context.Background()) })
+	return m
+}
+
+// Each test has a server of its own, and its goroutines end with the test.
+func TestClientIsClosedAtTheEndOfTheTest(t *testing.T) {
+	var used redis.UniversalClient
+	t.Run("first", func(t *testing.T) {
+		used = leaseholdtest.Client(t)
+		if err := used.Set(t.Context(), "k", "v", 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if n := leaseholdtest.Client(t).Exists(t.Context(), "k").Val(); n != 0 {
+			t.Error("the key is on another server, too")
+		}
+	})
+	if err := used.Ping(t.Context()).Err(); !errors.Is(err, redis.ErrClosed) {
+		t.Errorf("after the test: %v; want the client closed", err)
+	}
+}
+
+func TestKeysExpireByThemselves(t *testing.T) {
+	both(t, func(t *testing.T) {
+		rdb := leaseholdtest.Client(t)
+		if err := rdb.Set(t.Context(), "k", "v", 20*time.Millisecond).Err(); err != nil {
+			t.Fatal(err)
+		}
+		for began := time.Now(); rdb.Exists(t.Context(), "k").Val() == 1; time.Sleep(time.Millisecond) {
+			if time.Since(began) > 10*time.Second {
+				t.Fatal("the key never expired")
+			}
+		}
+	})
+}
+
+// Ten minutes of holding, twenty times the TTL, take no time.
+func TestTenMinutesOfHoldingInABubble(t *testing.T) {
+	began := time.Now()
+	synctest.Test(t, func(t *testing.T) {
+		m := newMutex(t, leaseholdtest.Client(t), mutex.Config{Name: "reports"})
+		lock, err := m.Lock(t.Context(), "daily")
+		if err != nil {
+			t.Fatal(err)
+		}
+		bubbleBegan := time.Now()
+		time.Sleep(10 * time.Minute)
+		if held := time.Since(bubbleBegan); held != 10*time.Minute {
+			t.Errorf("held for %v", held)
+		}
+		if err := context.Cause(lock.Context()); err != nil {
+			t.Errorf("the lock ended: %v", err)
+		}
+		if err := lock.Unlock(); err != nil {
+			t.Error(err)
+		}
+	})
+	took := time.Since(began)
+	t.Logf("ten minutes took %v", took)
+	if took > time.Minute {
+		t.Errorf("ten minutes took %v", took)
+	}
+}
+
+// A process that crashes cannot give back. The waiter gets the lock when the
+// lease has expired, and the crashed process's own Context has ended before.
+func TestLeaseOfACrashedProcessExpires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		processes := leaseholdtest.Clients(t, 2)
+		crashes := newMutex(t, processes[0], mutex.Config{Name: "reports", TTL: 30 * time.Second})
+		waits := newMutex(t, processes[1], mutex.Config{Name: "reports"})
+		old, err := crashes.Lock(t.Context(), "daily")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = processes[0].Close()
+		began := time.Now()
+		next, err := waits.Lock(t.Context(), "daily")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if waited := time.Since(began); waited < 29*time.Second || waited > 31*time.Second {
+			t.Errorf("waited %v for a lease of 30s", waited)
+		}
+		if err := context.Cause(old.Context()); !errors.Is(err, leasehold.ErrLost) {
+			t.Errorf("the crashed process's Context: %v; want ErrLost", err)
+		}
+		if next.Token() <= old.Token() {
+			t.Errorf("token %d after %d", next.Token(), old.Token())
+		}
+		if err := next.Unlock(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Two handles take turns in the order in which they asked.
+func TestTwoHandlesContend(t *testing.T) {
+	both(t, func(t *testing.T) {
+		processes := leaseholdtest.Clients(t, 2)
+		const turns = 20
+		inside, most := 0, 0
+		var mu sync.Mutex
+		var done sync.WaitGroup
+		for _, rdb := range processes {
+			caps, err := semaphore.New(rdb, semaphore.Config{Name: "exports", Limit: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer caps.Close(t.Context())
+			done.Go(func() {
+				for range turns {
+					err := caps.Do(t.Context(), "acme", func(context.Context) error {
+						mu.Lock()
+						inside++
+						most = max(most, inside)
+						mu.Unlock()
+						time.Sleep(time.Millisecond)
+						mu.Lock()
+						inside--
+						mu.Unlock()
+						return nil
+					})
+					if err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		done.Wait()
+		if most != 1 {
+			t.Errorf("%d were inside at once; want 1", most)
+		}
+	})
+}
+
+// A hundred callers of two processes share one load.
+func TestOneLoadForTheFleet(t *testing.T) {
+	both(t, func(t *testing.T) {
+		loads := 0
+		var done sync.WaitGroup
+		for _, rdb := range leaseholdtest.Clients(t, 2) {
+			prices, err := singleflight.New(rdb, singleflight.Config[string]{Name: "prices", TTL: time.Minute})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer prices.Close(t.Context())
+			for range 50 {
+				done.Go(func() {
+					v, err := prices.Do(t.Context(), "tea", func(context.Context) (string, error) {
+						loads++ // one load at a time: the race detector would tell
+						time.Sleep(100 * time.Millisecond)
+						return fmt.Sprint("price ", loads), nil
+					})
+					if err != nil || v != "price 1" {
+						t.Errorf("got %q, %v", v, err)
+					}
+				})
+			}
+		}
+		done.Wait()
+		if loads != 1 {
+			t.Errorf("%d loads; want 1", loads)
+		}
+	})
+}
+
+// A closed client stands for a Redis that is away.
+func TestRedisThatIsAway(t *testing.T) {
+	both(t, func(t *testing.T) {
+		rdb := leaseholdtest.Client(t)
+		m := newMutex(t, rdb, mutex.Config{Name: "reports"})
+		_ = rdb.Close()
+		if _, err := m.TryLock(t.Context(), "daily"); !errors.Is(err, leasehold.ErrUnavailable) {
+			t.Errorf("error %v; want ErrUnavailable", err)
+		}
+	})
+}

@@ -1,0 +1,168 @@
+-- Written by go generate from luascripts/loads/ask.lua and the pieces that it includes:
+-- edit those.
+
+-- Brings the sign of life of the waiters that one handle has on a key, and asks
+-- what became of the loads that they wait for.
+--
+-- KEYS  holders, queue, alive, fence, value, failure, published, invalidated
+-- ARGV  1 member, 2 token of the load that it waits for, 3 member, …: at most
+--       250 pairs
+--
+-- Reply
+--   now µs, ms until the first of their leases ends (0 = none is held), waiting
+--   then for each member, in order: state, remaining ms, token
+--     state 1 holds the lease, 2 waits, 0 neither: enter again;
+--     8 the load has published: a string, as in published, is in the reply
+--   and the strings.
+--
+-- Cost  O(members * log n).
+-- Who else may be where: the load may have published and its message may be lost
+-- (state 8); it may have ended without a result, or its process may be dead (state
+-- 0); another copy of this member's enter may have been granted (state 1).
+-- PEXPIREAT is the first write: it is allowed where memory has run out, and the
+-- checks of the memory limit end with a script's first write.
+
+-- from shared/clock.lua
+-- The server's time, read once per call: us in µs, now in ms.
+local time = redis.call('TIME')
+local us = time[1] * 1000000 + time[2]
+local now = math.floor(us / 1000)
+-- from loads/shared/load.lua
+-- What the scripts of loads share. They keep one load of a cached value in the
+-- fleet. The script has included the clock before.
+--
+-- A load is told by its token, which no two loads of a key share. No script grants
+-- the lease to a waiter: a waiter whose load ended without a result enters again,
+-- so that it sees a value that came meanwhile before it loads.
+
+-- from shared/constants.lua
+local BATCH = 250         -- members: the most that one call purges, grants to, passes over or tells
+local ALIVE = 4500        -- ms: how long a sign of life keeps a place in the queue
+-- from loads/shared/keys.lua
+-- holders      sorted set: the member that loads, score = lease end (ms)
+-- queue        sorted set: a member per waiting process, score = the token of the
+--              load that it waits for
+-- alive        sorted set: the same members, score = alive until (ms); a member
+--              that is not in queue is a tombstone
+-- fence        string: the token of the last load
+-- value        string: the envelope of the cached value
+-- failure      string: the envelope of a remembered failure, or of the mark that
+--              the value is too large
+-- published    string: "<token> <state> <how>[envelope]", the result of the last
+--              load, kept for processes that missed the message
+-- invalidated  sorted set: "<member> <token>" of loads that were invalidated, score
+--              = lease end (ms): such a load may hand its result to those who wait
+--              for it, but not store it
+local holders, queue, alive, fence, value, failure, published, invalidated = unpack(KEYS)
+
+-- The member that holds the lease, and when that ends; nil where none does.
+local function holder()
+  local first = redis.call('ZRANGE', holders, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
+  return first[1], tonumber(first[2])
+end
+
+-- An invalidated load that still runs, found by its member or by its token: when
+-- its lease ends, its token, its entry; nil where there is none.
+local function invalidated_load(member, token)
+  local all = redis.call('ZRANGE', invalidated, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, BATCH, 'WITHSCORES')
+  for i = 1, #all, 2 do
+    local m, t = string.match(all[i], '^(%S+) (%d+)$')
+    if m and (m == member or tonumber(t) == token) then return tonumber(all[i + 1]), tonumber(t), all[i] end
+  end
+end
+
+-- The range of scores of the waiters of a load. Where the fence was lost, waiters of
+-- the running load have newer tokens than it has.
+local function scores_of(token, running)
+  local from = string.format('%.0f', token)
+  return from, running and '+inf' or from
+end
+
+local function count_waiters(token, running)
+  return redis.call('ZCOUNT', queue, scores_of(token, running))
+end
+
+-- Takes waiters of a load out of the queue and sends each of their processes one
+-- message; returns how many are left. Nothing depends on the messages.
+local function tell(token, running, record)
+  local from, to = scores_of(token, running)
+  local all = redis.call('ZRANGE', queue, from, to, 'BYSCORE', 'LIMIT', 0, BATCH, 'WITHSCORES')
+  if #all == 0 then return 0 end
+  -- from shared/inbox.lua
+  -- What precedes the handle in the name of its inbox. A key starts with
+  -- "<prefix>:<kind>:{", and every kind has three letters.
+  local inbox = string.sub(holders, 1, string.find(holders, '{', 1, true) - 6) .. ':inbox:'
+  local told = {}
+  for i = 1, #all, 2 do
+    told[#told + 1] = all[i]
+    local handle, seq = string.match(all[i], '^([^.]+)%.(%d+)')
+    if handle then
+      redis.call('PUBLISH', inbox .. handle, string.format('%s %.0f 0 %.0f ', seq, us, tonumber(all[i + 1])) .. record)
+    end
+  end
+  redis.call('ZREM', queue, unpack(told))
+  redis.call('ZREM', alive, unpack(told))
+  if #told < BATCH then return 0 end
+  return redis.call('ZCOUNT', queue, from, to)
+end
+-- from shared/keep.lua
+-- Makes a key live until at (ms), and never shorter than it did.
+local function keep(key, at)
+  if redis.call('PEXPIREAT', key, at, 'GT') == 0 and redis.call('PTTL', key) == -1 then
+    redis.call('PEXPIREAT', key, at)
+  end
+end
+-- from shared/purge_waiters.lua
+-- Drops waiters whose sign of life has run out, and tombstones that are over.
+local function purge_waiters()
+  local gone = redis.call('ZRANGE', alive, '-inf', now, 'BYSCORE', 'LIMIT', 0, BATCH)
+  if #gone > 0 then
+    redis.call('ZREM', queue, unpack(gone))
+    redis.call('ZREM', alive, unpack(gone))
+  end
+end
+
+local asked = {}
+for i = 1, #ARGV, 2 do asked[#asked + 1] = ARGV[i] end
+local places = redis.call('ZMSCORE', queue, unpack(asked))
+local leases = redis.call('ZMSCORE', holders, unpack(asked))
+local last = tonumber(redis.call('GET', fence) or '') or 0
+local record = redis.call('GET', published)
+local published_token = record and tonumber(string.match(record, '^(%d+) '))
+redis.call('ZCARD', alive)
+local _, running_till = holder()
+keep(queue, now + ALIVE)
+keep(alive, now + ALIVE)
+
+local reply, records, first_end = { us, 0, 0 }, {}, nil
+for i, member in ipairs(asked) do
+  local token, place = tonumber(ARGV[2 * i]), tonumber(places[i] or 0)
+  local expiry, state, remaining, load_till = tonumber(leases[i] or 0), 0, 0, nil
+  if expiry > now then
+    state, remaining, token = 1, expiry - now, last
+  elseif published_token == token then
+    state = 8
+    records[#records + 1] = record
+  elseif place > 0 then
+    load_till = running_till
+    if place ~= last or not running_till then load_till = invalidated_load(nil, place) end
+    if load_till then
+      state, token = 2, place
+      if not first_end or load_till < first_end then first_end = load_till end
+      redis.call('ZADD', alive, now + ALIVE, member)
+    end
+  end
+  if place > 0 and state ~= 2 then
+    redis.call('ZREM', queue, member)
+    redis.call('ZREM', alive, member)
+  end
+  reply[#reply + 1] = state
+  reply[#reply + 1] = remaining
+  reply[#reply + 1] = token
+end
+if first_end then keep(alive, now + ALIVE) end -- again, where the key was gone
+purge_waiters()
+reply[2] = first_end and first_end - now or 0
+reply[3] = redis.call('ZCARD', queue)
+for _, text in ipairs(records) do reply[#reply + 1] = text end
+return reply

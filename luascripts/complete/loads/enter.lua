@@ -1,0 +1,180 @@
+-- Written by go generate from luascripts/loads/enter.lua and the pieces that it includes:
+-- edit those.
+
+-- Decides about a value that is missing or too old: take the value that came
+-- meanwhile, load it, or wait for the load that runs.
+--
+-- KEYS  holders, queue, alive, fence, value, failure, published, invalidated
+-- ARGV  1 member     2 ttl of the lease (ms)
+--       3 void_from  server µs from which on this call does nothing; 0 = never
+--       4 wait       1 = queue if a load runs, 0 = answer "busy"
+--       5 rejected_value    the value that won't do: the first 22 bytes of its
+--                           envelope, or the SHA1 (40 hex digits) of bytes that are
+--                           none; '' = none was there
+--       6 rejected_failure  the SHA1 of a failure that is no envelope; '' = none
+--
+-- Reply
+--   1, now µs, remaining ms, token, 0            granted: load
+--   2|3, now µs, lease end in ms, token, waiting queued on that load; busy
+--   6|7, now µs, 0, 0, 0                         void; given up before
+--   8|9, now µs, 0, 0, 0, envelope               value; remembered failure
+--
+-- Cost  granted or queued: TIME, GETRANGE, GET, some six reads, three to six
+--       writes; never more than O(log n) of the waiters.
+-- Who else may be where: another copy of this call may run before this one, after it
+-- or never; the lease may have been taken, published or invalidated since the caller
+-- looked. The answer "queued" says that the load of that token runs and is not
+-- invalidated now.
+
+-- from shared/clock.lua
+-- The server's time, read once per call: us in µs, now in ms.
+local time = redis.call('TIME')
+local us = time[1] * 1000000 + time[2]
+local now = math.floor(us / 1000)
+local member, ttl, void_from = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local rejected_value, rejected_failure = ARGV[5], ARGV[6]
+if void_from > 0 and us >= void_from then return { 6, us, 0, 0, 0 } end
+-- from loads/shared/load.lua
+-- What the scripts of loads share. They keep one load of a cached value in the
+-- fleet. The script has included the clock before.
+--
+-- A load is told by its token, which no two loads of a key share. No script grants
+-- the lease to a waiter: a waiter whose load ended without a result enters again,
+-- so that it sees a value that came meanwhile before it loads.
+
+-- from shared/constants.lua
+local BATCH = 250         -- members: the most that one call purges, grants to, passes over or tells
+local ALIVE = 4500        -- ms: how long a sign of life keeps a place in the queue
+-- from loads/shared/keys.lua
+-- holders      sorted set: the member that loads, score = lease end (ms)
+-- queue        sorted set: a member per waiting process, score = the token of the
+--              load that it waits for
+-- alive        sorted set: the same members, score = alive until (ms); a member
+--              that is not in queue is a tombstone
+-- fence        string: the token of the last load
+-- value        string: the envelope of the cached value
+-- failure      string: the envelope of a remembered failure, or of the mark that
+--              the value is too large
+-- published    string: "<token> <state> <how>[envelope]", the result of the last
+--              load, kept for processes that missed the message
+-- invalidated  sorted set: "<member> <token>" of loads that were invalidated, score
+--              = lease end (ms): such a load may hand its result to those who wait
+--              for it, but not store it
+local holders, queue, alive, fence, value, failure, published, invalidated = unpack(KEYS)
+
+-- The member that holds the lease, and when that ends; nil where none does.
+local function holder()
+  local first = redis.call('ZRANGE', holders, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
+  return first[1], tonumber(first[2])
+end
+
+-- An invalidated load that still runs, found by its member or by its token: when
+-- its lease ends, its token, its entry; nil where there is none.
+local function invalidated_load(member, token)
+  local all = redis.call('ZRANGE', invalidated, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, BATCH, 'WITHSCORES')
+  for i = 1, #all, 2 do
+    local m, t = string.match(all[i], '^(%S+) (%d+)$')
+    if m and (m == member or tonumber(t) == token) then return tonumber(all[i + 1]), tonumber(t), all[i] end
+  end
+end
+
+-- The range of scores of the waiters of a load. Where the fence was lost, waiters of
+-- the running load have newer tokens than it has.
+local function scores_of(token, running)
+  local from = string.format('%.0f', token)
+  return from, running and '+inf' or from
+end
+
+local function count_waiters(token, running)
+  return redis.call('ZCOUNT', queue, scores_of(token, running))
+end
+
+-- Takes waiters of a load out of the queue and sends each of their processes one
+-- message; returns how many are left. Nothing depends on the messages.
+local function tell(token, running, record)
+  local from, to = scores_of(token, running)
+  local all = redis.call('ZRANGE', queue, from, to, 'BYSCORE', 'LIMIT', 0, BATCH, 'WITHSCORES')
+  if #all == 0 then return 0 end
+  -- from shared/inbox.lua
+  -- What precedes the handle in the name of its inbox. A key starts with
+  -- "<prefix>:<kind>:{", and every kind has three letters.
+  local inbox = string.sub(holders, 1, string.find(holders, '{', 1, true) - 6) .. ':inbox:'
+  local told = {}
+  for i = 1, #all, 2 do
+    told[#told + 1] = all[i]
+    local handle, seq = string.match(all[i], '^([^.]+)%.(%d+)')
+    if handle then
+      redis.call('PUBLISH', inbox .. handle, string.format('%s %.0f 0 %.0f ', seq, us, tonumber(all[i + 1])) .. record)
+    end
+  end
+  redis.call('ZREM', queue, unpack(told))
+  redis.call('ZREM', alive, unpack(told))
+  if #told < BATCH then return 0 end
+  return redis.call('ZCOUNT', queue, from, to)
+end
+-- from shared/keep.lua
+-- Makes a key live until at (ms), and never shorter than it did.
+local function keep(key, at)
+  if redis.call('PEXPIREAT', key, at, 'GT') == 0 and redis.call('PTTL', key) == -1 then
+    redis.call('PEXPIREAT', key, at)
+  end
+end
+-- from shared/purge_waiters.lua
+-- Drops waiters whose sign of life has run out, and tombstones that are over.
+local function purge_waiters()
+  local gone = redis.call('ZRANGE', alive, '-inf', now, 'BYSCORE', 'LIMIT', 0, BATCH)
+  if #gone > 0 then
+    redis.call('ZREM', queue, unpack(gone))
+    redis.call('ZREM', alive, unpack(gone))
+  end
+end
+
+local head = redis.call('GETRANGE', value, 0, 21)
+if head ~= '' and head ~= rejected_value then
+  local stored = redis.call('GET', value)
+  if #rejected_value ~= 40 or redis.sha1hex(stored) ~= rejected_value then return { 8, us, 0, 0, 0, stored } end
+end
+local remembered = redis.call('GET', failure)
+if remembered and (rejected_failure == '' or redis.sha1hex(remembered) ~= rejected_failure) then
+  return { 9, us, 0, 0, 0, remembered }
+end
+
+-- Reads of every key that is written later: a wrong type ends the script here.
+local last = tonumber(redis.call('GET', fence) or '') or 0
+local expiry = tonumber(redis.call('ZSCORE', holders, member) or 0)
+local queued = redis.call('ZSCORE', queue, member)
+local sign = redis.call('ZSCORE', alive, member)
+redis.call('STRLEN', published)
+if expiry > now then return { 1, us, expiry - now, last, 0 } end
+if sign and not queued then return { 7, us, 0, 0, 0 } end
+local till, token = invalidated_load(member)
+if till then return { 1, us, till - now, token, 0 } end -- another copy was granted, and invalidated since
+
+local other, till = holder()
+if other then
+  if ARGV[4] == '0' then return { 3, us, till - now, last, redis.call('ZCARD', queue) } end
+  if last == 0 then -- the fence was evicted: any newer token will do
+    last = us
+    redis.call('SET', fence, last, 'PX', till - now + ALIVE)
+  end
+  redis.call('ZADD', queue, last, member)
+  redis.call('ZADD', alive, now + ALIVE, member)
+  keep(queue, now + ALIVE)
+  keep(alive, now + ALIVE)
+  purge_waiters()
+  return { 2, us, till - now, last, redis.call('ZCARD', queue) }
+end
+
+-- The fence outlives the lease and every waiter of the load. Should it be lost, the
+-- clock makes the next token greater.
+token = math.max(last + 1, us)
+redis.call('SET', fence, token, 'PX', ttl + ALIVE)
+redis.call('ZADD', holders, now + ttl, member)
+keep(holders, now + ttl)
+local expired = redis.call('ZCARD', holders) - 1
+if expired > 0 then redis.call('ZREMRANGEBYRANK', holders, 0, math.min(expired, BATCH) - 1) end
+if queued then
+  redis.call('ZREM', queue, member)
+  redis.call('ZREM', alive, member)
+end
+return { 1, us, ttl, token, 0 }

@@ -1,0 +1,114 @@
+-- Written by go generate from luascripts/loads/inspect.lua and the pieces that it includes:
+-- edit those.
+
+-- Tells what is known of a key. Changes nothing.
+--
+-- KEYS  holders, queue, alive, fence, value, failure, published, invalidated
+--
+-- Reply
+--   now µs, lease end in ms (0 = no load runs), token of the last load,
+--   processes that wait (250 at most), invalidated loads that still run,
+--   ms that the value is kept (-2 = there is none), its bytes,
+--   ms that the failure is remembered (-2 = none is)
+--   member that loads, first 128 bytes of the value, the failure ('' = none)
+--
+-- Cost  twelve reads, O(log n).
+
+-- from shared/clock.lua
+-- The server's time, read once per call: us in µs, now in ms.
+local time = redis.call('TIME')
+local us = time[1] * 1000000 + time[2]
+local now = math.floor(us / 1000)
+-- from loads/shared/load.lua
+-- What the scripts of loads share. They keep one load of a cached value in the
+-- fleet. The script has included the clock before.
+--
+-- A load is told by its token, which no two loads of a key share. No script grants
+-- the lease to a waiter: a waiter whose load ended without a result enters again,
+-- so that it sees a value that came meanwhile before it loads.
+
+-- from shared/constants.lua
+local BATCH = 250         -- members: the most that one call purges, grants to, passes over or tells
+local ALIVE = 4500        -- ms: how long a sign of life keeps a place in the queue
+-- from loads/shared/keys.lua
+-- holders      sorted set: the member that loads, score = lease end (ms)
+-- queue        sorted set: a member per waiting process, score = the token of the
+--              load that it waits for
+-- alive        sorted set: the same members, score = alive until (ms); a member
+--              that is not in queue is a tombstone
+-- fence        string: the token of the last load
+-- value        string: the envelope of the cached value
+-- failure      string: the envelope of a remembered failure, or of the mark that
+--              the value is too large
+-- published    string: "<token> <state> <how>[envelope]", the result of the last
+--              load, kept for processes that missed the message
+-- invalidated  sorted set: "<member> <token>" of loads that were invalidated, score
+--              = lease end (ms): such a load may hand its result to those who wait
+--              for it, but not store it
+local holders, queue, alive, fence, value, failure, published, invalidated = unpack(KEYS)
+
+-- The member that holds the lease, and when that ends; nil where none does.
+local function holder()
+  local first = redis.call('ZRANGE', holders, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
+  return first[1], tonumber(first[2])
+end
+
+-- An invalidated load that still runs, found by its member or by its token: when
+-- its lease ends, its token, its entry; nil where there is none.
+local function invalidated_load(member, token)
+  local all = redis.call('ZRANGE', invalidated, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, BATCH, 'WITHSCORES')
+  for i = 1, #all, 2 do
+    local m, t = string.match(all[i], '^(%S+) (%d+)$')
+    if m and (m == member or tonumber(t) == token) then return tonumber(all[i + 1]), tonumber(t), all[i] end
+  end
+end
+
+-- The range of scores of the waiters of a load. Where the fence was lost, waiters of
+-- the running load have newer tokens than it has.
+local function scores_of(token, running)
+  local from = string.format('%.0f', token)
+  return from, running and '+inf' or from
+end
+
+local function count_waiters(token, running)
+  return redis.call('ZCOUNT', queue, scores_of(token, running))
+end
+
+-- Takes waiters of a load out of the queue and sends each of their processes one
+-- message; returns how many are left. Nothing depends on the messages.
+local function tell(token, running, record)
+  local from, to = scores_of(token, running)
+  local all = redis.call('ZRANGE', queue, from, to, 'BYSCORE', 'LIMIT', 0, BATCH, 'WITHSCORES')
+  if #all == 0 then return 0 end
+  -- from shared/inbox.lua
+  -- What precedes the handle in the name of its inbox. A key starts with
+  -- "<prefix>:<kind>:{", and every kind has three letters.
+  local inbox = string.sub(holders, 1, string.find(holders, '{', 1, true) - 6) .. ':inbox:'
+  local told = {}
+  for i = 1, #all, 2 do
+    told[#told + 1] = all[i]
+    local handle, seq = string.match(all[i], '^([^.]+)%.(%d+)')
+    if handle then
+      redis.call('PUBLISH', inbox .. handle, string.format('%s %.0f 0 %.0f ', seq, us, tonumber(all[i + 1])) .. record)
+    end
+  end
+  redis.call('ZREM', queue, unpack(told))
+  redis.call('ZREM', alive, unpack(told))
+  if #told < BATCH then return 0 end
+  return redis.call('ZCOUNT', queue, from, to)
+end
+
+local member, till = holder()
+local waits = 0
+local first = redis.call('ZRANGE', queue, 0, BATCH - 1)
+if #first > 0 then
+  for _, sign in ipairs(redis.call('ZMSCORE', alive, unpack(first))) do
+    if tonumber(sign or 0) > now then waits = waits + 1 end
+  end
+end
+return {
+  us, till and till - now or 0, tonumber(redis.call('GET', fence) or '') or 0,
+  waits, redis.call('ZCOUNT', invalidated, '(' .. now, '+inf'),
+  redis.call('PTTL', value), redis.call('STRLEN', value), redis.call('PTTL', failure),
+  member or '', redis.call('GETRANGE', value, 0, 127), redis.call('GET', failure) or '',
+}

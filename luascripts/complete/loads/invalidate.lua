@@ -1,0 +1,124 @@
+-- Written by go generate from luascripts/loads/invalidate.lua and the pieces that it includes:
+-- edit those.
+
+-- Drops what is cached of a key, and takes the right to store from a running load:
+-- its lease moves to invalidated, where it can be renewed and hand its result to
+-- those who wait for it. The next enter loads anew.
+--
+-- KEYS  holders, queue, alive, fence, value, failure, published, invalidated
+--
+-- Reply (integers)  now µs, 1 if a load was running
+--
+-- Cost  TIME, GET, ZRANGE, ZCARD, three STRLEN, DEL; two writes more where a load runs.
+-- Who else may be where: a load may run, be about to publish, or have published
+-- (what it stored goes); another copy of this call drops what was loaded in between,
+-- no more.
+-- DEL comes first: it is allowed where memory has run out.
+
+-- from shared/clock.lua
+-- The server's time, read once per call: us in µs, now in ms.
+local time = redis.call('TIME')
+local us = time[1] * 1000000 + time[2]
+local now = math.floor(us / 1000)
+-- from loads/shared/load.lua
+-- What the scripts of loads share. They keep one load of a cached value in the
+-- fleet. The script has included the clock before.
+--
+-- A load is told by its token, which no two loads of a key share. No script grants
+-- the lease to a waiter: a waiter whose load ended without a result enters again,
+-- so that it sees a value that came meanwhile before it loads.
+
+-- from shared/constants.lua
+local BATCH = 250         -- members: the most that one call purges, grants to, passes over or tells
+local ALIVE = 4500        -- ms: how long a sign of life keeps a place in the queue
+-- from loads/shared/keys.lua
+-- holders      sorted set: the member that loads, score = lease end (ms)
+-- queue        sorted set: a member per waiting process, score = the token of the
+--              load that it waits for
+-- alive        sorted set: the same members, score = alive until (ms); a member
+--              that is not in queue is a tombstone
+-- fence        string: the token of the last load
+-- value        string: the envelope of the cached value
+-- failure      string: the envelope of a remembered failure, or of the mark that
+--              the value is too large
+-- published    string: "<token> <state> <how>[envelope]", the result of the last
+--              load, kept for processes that missed the message
+-- invalidated  sorted set: "<member> <token>" of loads that were invalidated, score
+--              = lease end (ms): such a load may hand its result to those who wait
+--              for it, but not store it
+local holders, queue, alive, fence, value, failure, published, invalidated = unpack(KEYS)
+
+-- The member that holds the lease, and when that ends; nil where none does.
+local function holder()
+  local first = redis.call('ZRANGE', holders, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
+  return first[1], tonumber(first[2])
+end
+
+-- An invalidated load that still runs, found by its member or by its token: when
+-- its lease ends, its token, its entry; nil where there is none.
+local function invalidated_load(member, token)
+  local all = redis.call('ZRANGE', invalidated, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, BATCH, 'WITHSCORES')
+  for i = 1, #all, 2 do
+    local m, t = string.match(all[i], '^(%S+) (%d+)$')
+    if m and (m == member or tonumber(t) == token) then return tonumber(all[i + 1]), tonumber(t), all[i] end
+  end
+end
+
+-- The range of scores of the waiters of a load. Where the fence was lost, waiters of
+-- the running load have newer tokens than it has.
+local function scores_of(token, running)
+  local from = string.format('%.0f', token)
+  return from, running and '+inf' or from
+end
+
+local function count_waiters(token, running)
+  return redis.call('ZCOUNT', queue, scores_of(token, running))
+end
+
+-- Takes waiters of a load out of the queue and sends each of their processes one
+-- message; returns how many are left. Nothing depends on the messages.
+local function tell(token, running, record)
+  local from, to = scores_of(token, running)
+  local all = redis.call('ZRANGE', queue, from, to, 'BYSCORE', 'LIMIT', 0, BATCH, 'WITHSCORES')
+  if #all == 0 then return 0 end
+  -- from shared/inbox.lua
+  -- What precedes the handle in the name of its inbox. A key starts with
+  -- "<prefix>:<kind>:{", and every kind has three letters.
+  local inbox = string.sub(holders, 1, string.find(holders, '{', 1, true) - 6) .. ':inbox:'
+  local told = {}
+  for i = 1, #all, 2 do
+    told[#told + 1] = all[i]
+    local handle, seq = string.match(all[i], '^([^.]+)%.(%d+)')
+    if handle then
+      redis.call('PUBLISH', inbox .. handle, string.format('%s %.0f 0 %.0f ', seq, us, tonumber(all[i + 1])) .. record)
+    end
+  end
+  redis.call('ZREM', queue, unpack(told))
+  redis.call('ZREM', alive, unpack(told))
+  if #told < BATCH then return 0 end
+  return redis.call('ZCOUNT', queue, from, to)
+end
+-- from shared/keep.lua
+-- Makes a key live until at (ms), and never shorter than it did.
+local function keep(key, at)
+  if redis.call('PEXPIREAT', key, at, 'GT') == 0 and redis.call('PTTL', key) == -1 then
+    redis.call('PEXPIREAT', key, at)
+  end
+end
+
+local last = redis.call('GET', fence)
+local member, till = holder()
+-- Reads of every key that is written later: a wrong type ends the script here.
+redis.call('ZCARD', invalidated)
+for _, key in ipairs({ value, failure, published }) do redis.call('STRLEN', key) end
+redis.call('DEL', value, failure, published)
+if not member then return { us, 0 } end
+redis.call('ZREM', holders, member)
+local expired = redis.call('ZCOUNT', invalidated, '-inf', now)
+if expired > 0 then redis.call('ZREMRANGEBYRANK', invalidated, 0, math.min(expired, BATCH) - 1) end
+-- Where the fence was evicted, the load's token is not known: it has lost the lease.
+if last then
+  redis.call('ZADD', invalidated, till, member .. ' ' .. last)
+  keep(invalidated, till)
+end
+return { us, 1 }

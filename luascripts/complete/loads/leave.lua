@@ -1,0 +1,133 @@
+-- Written by go generate from luascripts/loads/leave.lua and the pieces that it includes:
+-- edit those.
+
+-- Gives the lease back without a result, or stops waiting, whichever the member's
+-- state needs. Idempotent by member; never touches the lease of another member.
+--
+-- KEYS  holders, queue, alive, fence, value, failure, published, invalidated
+-- ARGV  1 member
+--       2 copies_until  server ms until which a copy of this member's enter may
+--                       still arrive; 0 = none can. A tombstone refuses it.
+--
+-- Reply (integers)  1|2|0, now µs: had the lease; was waiting; neither
+--
+-- Cost  O(log n), and one PUBLISH per process that waits: these enter again.
+-- Who else may be where: the lease may have expired and another member may load
+-- (which stays as it is); an invalidation may have moved the lease (the entry in
+-- invalidated goes); the enter of this member may still be under way (tombstone).
+-- ZREM comes first: it is allowed where memory has run out.
+
+-- from shared/clock.lua
+-- The server's time, read once per call: us in µs, now in ms.
+local time = redis.call('TIME')
+local us = time[1] * 1000000 + time[2]
+local now = math.floor(us / 1000)
+-- from loads/shared/load.lua
+-- What the scripts of loads share. They keep one load of a cached value in the
+-- fleet. The script has included the clock before.
+--
+-- A load is told by its token, which no two loads of a key share. No script grants
+-- the lease to a waiter: a waiter whose load ended without a result enters again,
+-- so that it sees a value that came meanwhile before it loads.
+
+-- from shared/constants.lua
+local BATCH = 250         -- members: the most that one call purges, grants to, passes over or tells
+local ALIVE = 4500        -- ms: how long a sign of life keeps a place in the queue
+-- from loads/shared/keys.lua
+-- holders      sorted set: the member that loads, score = lease end (ms)
+-- queue        sorted set: a member per waiting process, score = the token of the
+--              load that it waits for
+-- alive        sorted set: the same members, score = alive until (ms); a member
+--              that is not in queue is a tombstone
+-- fence        string: the token of the last load
+-- value        string: the envelope of the cached value
+-- failure      string: the envelope of a remembered failure, or of the mark that
+--              the value is too large
+-- published    string: "<token> <state> <how>[envelope]", the result of the last
+--              load, kept for processes that missed the message
+-- invalidated  sorted set: "<member> <token>" of loads that were invalidated, score
+--              = lease end (ms): such a load may hand its result to those who wait
+--              for it, but not store it
+local holders, queue, alive, fence, value, failure, published, invalidated = unpack(KEYS)
+
+-- The member that holds the lease, and when that ends; nil where none does.
+local function holder()
+  local first = redis.call('ZRANGE', holders, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
+  return first[1], tonumber(first[2])
+end
+
+-- An invalidated load that still runs, found by its member or by its token: when
+-- its lease ends, its token, its entry; nil where there is none.
+local function invalidated_load(member, token)
+  local all = redis.call('ZRANGE', invalidated, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, BATCH, 'WITHSCORES')
+  for i = 1, #all, 2 do
+    local m, t = string.match(all[i], '^(%S+) (%d+)$')
+    if m and (m == member or tonumber(t) == token) then return tonumber(all[i + 1]), tonumber(t), all[i] end
+  end
+end
+
+-- The range of scores of the waiters of a load. Where the fence was lost, waiters of
+-- the running load have newer tokens than it has.
+local function scores_of(token, running)
+  local from = string.format('%.0f', token)
+  return from, running and '+inf' or from
+end
+
+local function count_waiters(token, running)
+  return redis.call('ZCOUNT', queue, scores_of(token, running))
+end
+
+-- Takes waiters of a load out of the queue and sends each of their processes one
+-- message; returns how many are left. Nothing depends on the messages.
+local function tell(token, running, record)
+  local from, to = scores_of(token, running)
+  local all = redis.call('ZRANGE', queue, from, to, 'BYSCORE', 'LIMIT', 0, BATCH, 'WITHSCORES')
+  if #all == 0 then return 0 end
+  -- from shared/inbox.lua
+  -- What precedes the handle in the name of its inbox. A key starts with
+  -- "<prefix>:<kind>:{", and every kind has three letters.
+  local inbox = string.sub(holders, 1, string.find(holders, '{', 1, true) - 6) .. ':inbox:'
+  local told = {}
+  for i = 1, #all, 2 do
+    told[#told + 1] = all[i]
+    local handle, seq = string.match(all[i], '^([^.]+)%.(%d+)')
+    if handle then
+      redis.call('PUBLISH', inbox .. handle, string.format('%s %.0f 0 %.0f ', seq, us, tonumber(all[i + 1])) .. record)
+    end
+  end
+  redis.call('ZREM', queue, unpack(told))
+  redis.call('ZREM', alive, unpack(told))
+  if #told < BATCH then return 0 end
+  return redis.call('ZCOUNT', queue, from, to)
+end
+-- from shared/keep.lua
+-- Makes a key live until at (ms), and never shorter than it did.
+local function keep(key, at)
+  if redis.call('PEXPIREAT', key, at, 'GT') == 0 and redis.call('PTTL', key) == -1 then
+    redis.call('PEXPIREAT', key, at)
+  end
+end
+-- from shared/bury.lua
+-- Leaves a tombstone: a copy of the member's enter that arrives before until_ms is
+-- refused.
+local function bury(member, until_ms)
+  redis.call('ZADD', alive, until_ms, member)
+  keep(alive, until_ms)
+end
+
+local member, copies_until = ARGV[1], tonumber(ARGV[2])
+local state = 0
+local _, token, entry = invalidated_load(member)
+if redis.call('ZREM', holders, member) == 1 then
+  state = 1
+  tell(tonumber(redis.call('GET', fence) or '') or 0, true, 'F')
+elseif entry then
+  redis.call('ZREM', invalidated, entry)
+  state = 1
+  tell(token, false, 'F')
+elseif redis.call('ZREM', queue, member) == 1 then
+  redis.call('ZREM', alive, member)
+  state = 2
+end
+if copies_until > now then bury(member, copies_until) end
+return { state, us }

@@ -1,0 +1,152 @@
+-- Written by go generate from luascripts/loads/renew.lua and the pieces that it includes:
+-- edit those.
+
+-- Pushes the end of a load's lease to ttl from now, or, where no caller of its own
+-- process is left, only as long as another process waits for it. Never shortens a
+-- lease, and never brings one back.
+--
+-- KEYS  holders, queue, alive, fence, value, failure, published, invalidated
+-- ARGV  1 member   2 ttl (ms)
+--       3 unwatched     1 = end the lease if nobody waits for its load
+--       4 copies_until  as in leave, for a lease that ends
+--
+-- Reply (integers)  remaining ms, 0 where the lease has ended, -1 where nobody
+--                   waits: it was given back
+--
+-- Cost  TIME, ZSCORE, a range of the invalidated loads where it is one of those,
+--       PEXPIREAT, ZADD.
+-- Who else may be where: another process may be about to wait for this load. Its
+-- enter runs before this call, and the lease goes on, or after it, and finds no load
+-- to wait for: the check and the release are atomic.
+
+-- from shared/clock.lua
+-- The server's time, read once per call: us in µs, now in ms.
+local time = redis.call('TIME')
+local us = time[1] * 1000000 + time[2]
+local now = math.floor(us / 1000)
+-- from loads/shared/load.lua
+-- What the scripts of loads share. They keep one load of a cached value in the
+-- fleet. The script has included the clock before.
+--
+-- A load is told by its token, which no two loads of a key share. No script grants
+-- the lease to a waiter: a waiter whose load ended without a result enters again,
+-- so that it sees a value that came meanwhile before it loads.
+
+-- from shared/constants.lua
+local BATCH = 250         -- members: the most that one call purges, grants to, passes over or tells
+local ALIVE = 4500        -- ms: how long a sign of life keeps a place in the queue
+-- from loads/shared/keys.lua
+-- holders      sorted set: the member that loads, score = lease end (ms)
+-- queue        sorted set: a member per waiting process, score = the token of the
+--              load that it waits for
+-- alive        sorted set: the same members, score = alive until (ms); a member
+--              that is not in queue is a tombstone
+-- fence        string: the token of the last load
+-- value        string: the envelope of the cached value
+-- failure      string: the envelope of a remembered failure, or of the mark that
+--              the value is too large
+-- published    string: "<token> <state> <how>[envelope]", the result of the last
+--              load, kept for processes that missed the message
+-- invalidated  sorted set: "<member> <token>" of loads that were invalidated, score
+--              = lease end (ms): such a load may hand its result to those who wait
+--              for it, but not store it
+local holders, queue, alive, fence, value, failure, published, invalidated = unpack(KEYS)
+
+-- The member that holds the lease, and when that ends; nil where none does.
+local function holder()
+  local first = redis.call('ZRANGE', holders, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
+  return first[1], tonumber(first[2])
+end
+
+-- An invalidated load that still runs, found by its member or by its token: when
+-- its lease ends, its token, its entry; nil where there is none.
+local function invalidated_load(member, token)
+  local all = redis.call('ZRANGE', invalidated, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, BATCH, 'WITHSCORES')
+  for i = 1, #all, 2 do
+    local m, t = string.match(all[i], '^(%S+) (%d+)$')
+    if m and (m == member or tonumber(t) == token) then return tonumber(all[i + 1]), tonumber(t), all[i] end
+  end
+end
+
+-- The range of scores of the waiters of a load. Where the fence was lost, waiters of
+-- the running load have newer tokens than it has.
+local function scores_of(token, running)
+  local from = string.format('%.0f', token)
+  return from, running and '+inf' or from
+end
+
+local function count_waiters(token, running)
+  return redis.call('ZCOUNT', queue, scores_of(token, running))
+end
+
+-- Takes waiters of a load out of the queue and sends each of their processes one
+-- message; returns how many are left. Nothing depends on the messages.
+local function tell(token, running, record)
+  local from, to = scores_of(token, running)
+  local all = redis.call('ZRANGE', queue, from, to, 'BYSCORE', 'LIMIT', 0, BATCH, 'WITHSCORES')
+  if #all == 0 then return 0 end
+  -- from shared/inbox.lua
+  -- What precedes the handle in the name of its inbox. A key starts with
+  -- "<prefix>:<kind>:{", and every kind has three letters.
+  local inbox = string.sub(holders, 1, string.find(holders, '{', 1, true) - 6) .. ':inbox:'
+  local told = {}
+  for i = 1, #all, 2 do
+    told[#told + 1] = all[i]
+    local handle, seq = string.match(all[i], '^([^.]+)%.(%d+)')
+    if handle then
+      redis.call('PUBLISH', inbox .. handle, string.format('%s %.0f 0 %.0f ', seq, us, tonumber(all[i + 1])) .. record)
+    end
+  end
+  redis.call('ZREM', queue, unpack(told))
+  redis.call('ZREM', alive, unpack(told))
+  if #told < BATCH then return 0 end
+  return redis.call('ZCOUNT', queue, from, to)
+end
+-- from shared/keep.lua
+-- Makes a key live until at (ms), and never shorter than it did.
+local function keep(key, at)
+  if redis.call('PEXPIREAT', key, at, 'GT') == 0 and redis.call('PTTL', key) == -1 then
+    redis.call('PEXPIREAT', key, at)
+  end
+end
+-- from shared/purge_waiters.lua
+-- Drops waiters whose sign of life has run out, and tombstones that are over.
+local function purge_waiters()
+  local gone = redis.call('ZRANGE', alive, '-inf', now, 'BYSCORE', 'LIMIT', 0, BATCH)
+  if #gone > 0 then
+    redis.call('ZREM', queue, unpack(gone))
+    redis.call('ZREM', alive, unpack(gone))
+  end
+end
+-- from shared/bury.lua
+-- Leaves a tombstone: a copy of the member's enter that arrives before until_ms is
+-- refused.
+local function bury(member, until_ms)
+  redis.call('ZADD', alive, until_ms, member)
+  keep(alive, until_ms)
+end
+
+local member, key, entry = ARGV[1], holders, ARGV[1]
+local token
+local expiry = tonumber(redis.call('ZSCORE', holders, member) or 0)
+if expiry <= now then
+  expiry, token, entry = invalidated_load(member)
+  key = invalidated
+  if not expiry then return { 0 } end
+end
+local last = tonumber(redis.call('GET', fence) or '') or 0
+if ARGV[3] == '1' then
+  purge_waiters()
+  if count_waiters(token or last, key == holders) == 0 then
+    redis.call('ZREM', key, entry)
+    local copies_until = tonumber(ARGV[4])
+    if copies_until > now then bury(member, copies_until) end
+    return { -1 }
+  end
+end
+local till = now + tonumber(ARGV[2])
+if till <= expiry then return { expiry - now } end
+redis.call('PEXPIREAT', key, till, 'GT')
+redis.call('ZADD', key, 'XX', 'GT', till, entry)
+redis.call('PEXPIREAT', fence, till + ALIVE, 'GT')
+return { till - now }

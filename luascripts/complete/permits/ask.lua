@@ -1,0 +1,265 @@
+-- Written by go generate from luascripts/permits/ask.lua and the pieces that it includes:
+-- edit those.
+
+-- Brings the sign of life of all waiters that one handle has on a key, and asks
+-- what became of them. It also passes on what dead holders and dead waiters left,
+-- so that nothing depends on a message.
+--
+-- KEYS  holders, queue, alive, limit (or fence, where fenced)
+-- ARGV  1 fenced   1 = grants issue a token from fence
+--       2 … members, all of one handle, at most 250
+--
+-- Reply (integers)
+--   now µs, earliest end ms, in use, limit, waiting
+--   then for each member, in order: state, remaining ms, token
+--     state 1 granted, 2 queued, 0 neither: enter again
+--   followed by (seq, term ms or -limit, token) for each waiter of the same
+--   handle that this call granted to or refused.
+--
+-- Cost  O(members * log n).
+-- Who else may be where: a leave may have granted to a member whose message was
+-- lost (state 1); a member may have been dropped because its process slept, or its
+-- leave may have run (state 0); another copy of this call changes nothing more.
+-- PEXPIREAT is the first write: it is allowed where memory has run out, and the checks
+-- of the memory limit end with a script's first write.
+
+-- from permits/shared/constants.lua
+-- from shared/constants.lua
+local BATCH = 250         -- members: the most that one call purges, grants to, passes over or tells
+local ALIVE = 4500        -- ms: how long a sign of life keeps a place in the queue
+local PROBATION = 2000    -- ms: first term of a grant whose owner may be dead
+local OVERDUE = 2500      -- ms of ALIVE left: a waiter whose sign is older than 2 s gets no grant
+local FENCE_KEPT = 86400000 -- ms: how long the last token is kept
+-- from permits/shared/keys.lua
+-- holders       sorted set: a member per held permit, score = expiry (ms)
+-- queue         sorted set: a member per waiter, score = ticket (µs)
+-- alive         sorted set: the same waiters, score = alive until (ms); a member
+--               that is not in queue is a tombstone: that request was given up,
+--               and its enter is void until then
+-- fence         string, where fenced: the last fencing token
+-- stored_limit  string, where not fenced: a limit that was set at run time
+local holders, queue, alive, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local stored_limit = fence -- a fenced lease has one permit, and no limit to store
+-- from shared/clock.lua
+-- The server's time, read once per call: us in µs, now in ms.
+local time = redis.call('TIME')
+local us = time[1] * 1000000 + time[2]
+local now = math.floor(us / 1000)
+local fenced = ARGV[1] == '1'
+local handle = string.match(ARGV[2], '^[^.]+')
+-- from permits/shared/queue.lua
+-- What every script of permits needs that looks at more than its fast path. The
+-- script has included constants, keys and the clock before, and has set:
+--
+--   handle  the handle of the caller, whose grants go into the reply
+--   fenced  whether grants issue a token
+--
+-- Numbers go into commands as they are: the server writes 17 digits. Strings that
+-- are made here want '%.0f', for tostring stops at 14.
+--
+-- A member is <handle>.<seq>.<permits>.<ttl ms>.<limit>: the call that hands a
+-- permit on reads from it what the request asked for. Permits 2 to n of a request
+-- are the member with "+2" to "+n" behind it.
+
+-- from shared/keep.lua
+-- Makes a key live until at (ms), and never shorter than it did.
+local function keep(key, at)
+  if redis.call('PEXPIREAT', key, at, 'GT') == 0 and redis.call('PTTL', key) == -1 then
+    redis.call('PEXPIREAT', key, at)
+  end
+end
+
+-- from shared/purge_waiters.lua
+-- Drops waiters whose sign of life has run out, and tombstones that are over.
+local function purge_waiters()
+  local gone = redis.call('ZRANGE', alive, '-inf', now, 'BYSCORE', 'LIMIT', 0, BATCH)
+  if #gone > 0 then
+    redis.call('ZREM', queue, unpack(gone))
+    redis.call('ZREM', alive, unpack(gone))
+  end
+end
+
+-- What this call did to waiters of the caller's own handle: sequence number, term
+-- (ms) or minus the limit that refused, token of each.
+local own_outcomes = {}
+
+-- All members of a request of n permits.
+local function members_of(member, n)
+  local all = { member }
+  for i = 2, n do all[i] = member .. '+' .. i end
+  return all
+end
+
+-- Permits in use that have not expired: exact without a purge, and counted once.
+-- From then on only a grant of this call changes it.
+local counted
+local function in_use()
+  counted = counted or redis.call('ZCOUNT', holders, '(' .. now, '+inf')
+  return counted
+end
+
+-- ms until the earliest lease ends, 0 where none is held.
+local function until_earliest_expiry()
+  local first = redis.call('ZRANGE', holders, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
+  return first[2] and first[2] - now or 0
+end
+
+-- The limit that a request is judged by: the stored one, else its own.
+local function limit_in_force(own_limit)
+  if fenced then return own_limit end
+  return tonumber(redis.call('GET', stored_limit) or '') or own_limit
+end
+
+local function issue_token()
+  -- from permits/shared/issue_token.lua
+  -- Issues a token. It rises although the fence was lost (by the clock) and although
+  -- the clock went back (by the fence). This is a grant's first write: a fence of a
+  -- wrong type ends the script with nothing done.
+  local token = us
+  local last = tonumber(redis.call('SET', fence, us, 'PX', FENCE_KEPT, 'GET') or 0) or 0
+  if last >= us then
+    token = last + 1
+    redis.call('SET', fence, token, 'PX', FENCE_KEPT)
+  end
+  return token
+end
+
+-- The token of the lease that is held now; a new one where the fence was lost.
+local function current_token()
+  if not fenced then return 0 end
+  return tonumber(redis.call('GET', fence) or '') or issue_token()
+end
+
+-- Makes the member the owner of n permits for term ms. The token is issued first:
+-- a key of a wrong type stops the script before anything else is written.
+local function grant(member, n, term)
+  local token, before, args = fenced and issue_token() or 0, in_use(), {}
+  for _, permit in ipairs(members_of(member, n)) do
+    args[#args + 1] = now + term
+    args[#args + 1] = permit
+  end
+  redis.call('ZADD', holders, unpack(args))
+  if before == 0 then -- all other leases in the key have expired
+    redis.call('PEXPIREAT', holders, now + term)
+  else
+    keep(holders, now + term)
+  end
+  counted = before + n
+  return token
+end
+
+-- Drops permits that expired and waiters whose sign of life has run out.
+local function purge()
+  local expired = redis.call('ZCARD', holders) - in_use()
+  if expired > 0 then redis.call('ZREMRANGEBYRANK', holders, 0, math.min(expired, BATCH) - 1) end
+  purge_waiters()
+end
+
+-- Takes a waiter out of the queue.
+local function dequeue(member)
+  redis.call('ZREM', queue, member)
+  redis.call('ZREM', alive, member)
+end
+
+-- Tells the process that a request belongs to what became of it: granted (outcome =
+-- term) or never to be served (outcome = -limit). A waiter of the caller's own
+-- handle learns it by the reply, any other by one message. Nothing depends on the
+-- message: its process asks every 1.5 s.
+local function tell(waiting_handle, seq, outcome, token)
+  if waiting_handle == handle then
+    own_outcomes[#own_outcomes + 1] = tonumber(seq)
+    own_outcomes[#own_outcomes + 1] = outcome
+    own_outcomes[#own_outcomes + 1] = token
+    return
+  end
+  -- from shared/inbox.lua
+  -- What precedes the handle in the name of its inbox. A key starts with
+  -- "<prefix>:<kind>:{", and every kind has three letters.
+  local inbox = string.sub(holders, 1, string.find(holders, '{', 1, true) - 6) .. ':inbox:'
+  redis.call('PUBLISH', inbox .. waiting_handle, string.format('%s %.0f %d %.0f', seq, us, outcome, token))
+end
+
+-- Hands what is free to the head of the queue, as far as it goes, in order.
+-- A waiter whose sign of life is overdue is passed over and keeps its place. A
+-- waiter that asks for more than is free stops the queue, so that it is not
+-- starved.
+local function advance()
+  local skip = 0
+  for _ = 1, BATCH do
+    local member = redis.call('ZRANGE', queue, skip, skip)[1]
+    if not member then return end
+    local alive_for = tonumber(redis.call('ZSCORE', alive, member) or 0) - now
+    if alive_for <= 0 then
+      dequeue(member)
+    elseif alive_for <= OVERDUE then
+      skip = skip + 1
+    else
+      local waiting_handle, seq, n, ttl, own_limit = string.match(member, '^([^.]+)%.(%d+)%.(%d+)%.(%d+)%.(%d+)$')
+      n, ttl = tonumber(n), tonumber(ttl)
+      local limit = limit_in_force(tonumber(own_limit))
+      if not waiting_handle then -- of another version: its terms cannot be read
+        dequeue(member)
+      elseif n > limit then
+        dequeue(member)
+        tell(waiting_handle, seq, -limit, 0)
+      elseif in_use() + n > limit then
+        return
+      else
+        -- The process of the caller is alive. Any other process may be dead: it
+        -- confirms by renewing within the probation.
+        local term = waiting_handle == handle and ttl or math.min(ttl, PROBATION)
+        local token = grant(member, n, term)
+        dequeue(member)
+        tell(waiting_handle, seq, term, token)
+        if fenced then return end -- there is one permit
+      end
+    end
+  end
+end
+
+-- Appends the outcomes of the caller's own waiters to a reply.
+local function with_own_outcomes(reply)
+  for i = 1, #own_outcomes do reply[#reply + 1] = own_outcomes[i] end
+  return reply
+end
+
+-- Reads first, and of every key that is written later: a wrong type ends the
+-- script here.
+local asked = {}
+for i = 2, #ARGV do asked[i - 1] = ARGV[i] end
+local tickets, signs = redis.call('ZMSCORE', queue, unpack(asked)), {}
+redis.call('ZCARD', alive)
+redis.call('ZCARD', holders)
+if fenced then redis.call('GET', fence) end
+keep(queue, now + ALIVE)
+keep(alive, now + ALIVE)
+for i, member in ipairs(asked) do
+  if tickets[i] then
+    signs[#signs + 1] = now + ALIVE
+    signs[#signs + 1] = member
+  end
+end
+if #signs > 0 then
+  redis.call('ZADD', alive, unpack(signs))
+  keep(alive, now + ALIVE) -- again, where the key was gone
+end
+purge()
+advance()
+
+local limit = limit_in_force(tonumber(string.match(asked[1], '(%d+)$')))
+local reply = { us, until_earliest_expiry(), in_use(), limit, redis.call('ZCARD', queue) }
+local expiries = redis.call('ZMSCORE', holders, unpack(asked))
+tickets = redis.call('ZMSCORE', queue, unpack(asked))
+for i = 1, #asked do
+  local remaining = tonumber(expiries[i] or 0) - now
+  if remaining > 0 then
+    reply[#reply + 1] = 1
+    reply[#reply + 1] = remaining
+    reply[#reply + 1] = current_token()
+  else
+    reply[#reply + 1] = tickets[i] and 2 or 0
+    reply[#reply + 1] = 0
+    reply[#reply + 1] = 0
+  end
+end
+return with_own_outcomes(reply)

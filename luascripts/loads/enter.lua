@@ -1,0 +1,82 @@
+-- Decides about a value that is missing or too old: take the value that came
+-- meanwhile, load it, or wait for the load that runs.
+--
+-- KEYS  holders, queue, alive, fence, value, failure, published, invalidated
+-- ARGV  1 member     2 ttl of the lease (ms)
+--       3 void_from  server µs from which on this call does nothing; 0 = never
+--       4 wait       1 = queue if a load runs, 0 = answer "busy"
+--       5 rejected_value    the value that won't do: the first 22 bytes of its
+--                           envelope, or the SHA1 (40 hex digits) of bytes that are
+--                           none; '' = none was there
+--       6 rejected_failure  the SHA1 of a failure that is no envelope; '' = none
+--
+-- Reply
+--   1, now µs, remaining ms, token, 0            granted: load
+--   2|3, now µs, lease end in ms, token, waiting queued on that load; busy
+--   6|7, now µs, 0, 0, 0                         void; given up before
+--   8|9, now µs, 0, 0, 0, envelope               value; remembered failure
+--
+-- Cost  granted or queued: TIME, GETRANGE, GET, some six reads, three to six
+--       writes; never more than O(log n) of the waiters.
+-- Who else may be where: another copy of this call may run before this one, after it
+-- or never; the lease may have been taken, published or invalidated since the caller
+-- looked. The answer "queued" says that the load of that token runs and is not
+-- invalidated now.
+
+-- include shared/clock
+local member, ttl, void_from = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local rejected_value, rejected_failure = ARGV[5], ARGV[6]
+if void_from > 0 and us >= void_from then return { 6, us, 0, 0, 0 } end
+-- include loads/shared/load
+-- include shared/keep
+-- include shared/purge_waiters
+
+local head = redis.call('GETRANGE', value, 0, 21)
+if head ~= '' and head ~= rejected_value then
+  local stored = redis.call('GET', value)
+  if #rejected_value ~= 40 or redis.sha1hex(stored) ~= rejected_value then return { 8, us, 0, 0, 0, stored } end
+end
+local remembered = redis.call('GET', failure)
+if remembered and (rejected_failure == '' or redis.sha1hex(remembered) ~= rejected_failure) then
+  return { 9, us, 0, 0, 0, remembered }
+end
+
+-- Reads of every key that is written later: a wrong type ends the script here.
+local last = tonumber(redis.call('GET', fence) or '') or 0
+local expiry = tonumber(redis.call('ZSCORE', holders, member) or 0)
+local queued = redis.call('ZSCORE', queue, member)
+local sign = redis.call('ZSCORE', alive, member)
+redis.call('STRLEN', published)
+if expiry > now then return { 1, us, expiry - now, last, 0 } end
+if sign and not queued then return { 7, us, 0, 0, 0 } end
+local till, token = invalidated_load(member)
+if till then return { 1, us, till - now, token, 0 } end -- another copy was granted, and invalidated since
+
+local other, till = holder()
+if other then
+  if ARGV[4] == '0' then return { 3, us, till - now, last, redis.call('ZCARD', queue) } end
+  if last == 0 then -- the fence was evicted: any newer token will do
+    last = us
+    redis.call('SET', fence, last, 'PX', till - now + ALIVE)
+  end
+  redis.call('ZADD', queue, last, member)
+  redis.call('ZADD', alive, now + ALIVE, member)
+  keep(queue, now + ALIVE)
+  keep(alive, now + ALIVE)
+  purge_waiters()
+  return { 2, us, till - now, last, redis.call('ZCARD', queue) }
+end
+
+-- The fence outlives the lease and every waiter of the load. Should it be lost, the
+-- clock makes the next token greater.
+token = math.max(last + 1, us)
+redis.call('SET', fence, token, 'PX', ttl + ALIVE)
+redis.call('ZADD', holders, now + ttl, member)
+keep(holders, now + ttl)
+local expired = redis.call('ZCARD', holders) - 1
+if expired > 0 then redis.call('ZREMRANGEBYRANK', holders, 0, math.min(expired, BATCH) - 1) end
+if queued then
+  redis.call('ZREM', queue, member)
+  redis.call('ZREM', alive, member)
+end
+return { 1, us, ttl, token, 0 }

@@ -1,0 +1,30 @@
+-- Tells what is known of a key. Changes nothing.
+--
+-- KEYS  holders, queue, alive, fence, value, failure, published, invalidated
+--
+-- Reply
+--   now µs, lease end in ms (0 = no load runs), token of the last load,
+--   processes that wait (250 at most), invalidated loads that still run,
+--   ms that the value is kept (-2 = there is none), its bytes,
+--   ms that the failure is remembered (-2 = none is)
+--   member that loads, first 128 bytes of the value, the failure ('' = none)
+--
+-- Cost  twelve reads, O(log n).
+
+-- include shared/clock
+-- include loads/shared/load
+
+local member, till = holder()
+local waits = 0
+local first = redis.call('ZRANGE', queue, 0, BATCH - 1)
+if #first > 0 then
+  for _, sign in ipairs(redis.call('ZMSCORE', alive, unpack(first))) do
+    if tonumber(sign or 0) > now then waits = waits + 1 end
+  end
+end
+return {
+  us, till and till - now or 0, tonumber(redis.call('GET', fence) or '') or 0,
+  waits, redis.call('ZCOUNT', invalidated, '(' .. now, '+inf'),
+  redis.call('PTTL', value), redis.call('STRLEN', value), redis.call('PTTL', failure),
+  member or '', redis.call('GETRANGE', value, 0, 127), redis.call('GET', failure) or '',
+}

@@ -1,0 +1,37 @@
+-- Gives the lease back without a result, or stops waiting, whichever the member's
+-- state needs. Idempotent by member; never touches the lease of another member.
+--
+-- KEYS  holders, queue, alive, fence, value, failure, published, invalidated
+-- ARGV  1 member
+--       2 copies_until  server ms until which a copy of this member's enter may
+--                       still arrive; 0 = none can. A tombstone refuses it.
+--
+-- Reply (integers)  1|2|0, now µs: had the lease; was waiting; neither
+--
+-- Cost  O(log n), and one PUBLISH per process that waits: these enter again.
+-- Who else may be where: the lease may have expired and another member may load
+-- (which stays as it is); an invalidation may have moved the lease (the entry in
+-- invalidated goes); the enter of this member may still be under way (tombstone).
+-- ZREM comes first: it is allowed where memory has run out.
+
+-- include shared/clock
+-- include loads/shared/load
+-- include shared/keep
+-- include shared/bury
+
+local member, copies_until = ARGV[1], tonumber(ARGV[2])
+local state = 0
+local _, token, entry = invalidated_load(member)
+if redis.call('ZREM', holders, member) == 1 then
+  state = 1
+  tell(tonumber(redis.call('GET', fence) or '') or 0, true, 'F')
+elseif entry then
+  redis.call('ZREM', invalidated, entry)
+  state = 1
+  tell(token, false, 'F')
+elseif redis.call('ZREM', queue, member) == 1 then
+  redis.call('ZREM', alive, member)
+  state = 2
+end
+if copies_until > now then bury(member, copies_until) end
+return { state, us }

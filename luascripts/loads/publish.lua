@@ -1,0 +1,79 @@
+-- Publishes the result of a load. Only the holder of the lease of a load that no
+-- invalidation has touched may store; the lease is given back and the waiters are
+-- told, all in this one step.
+--
+-- KEYS  holders, queue, alive, fence, value, failure, published, invalidated
+-- ARGV  1 member   2 token of the load
+--       3 copies_until  as in leave
+--       4 prefix, 5 suffix: the envelope; the server's time goes between them
+--       6 store    ms to keep it as the value; 0 = not at all, -1 = not at all,
+--                  and the value that is there goes
+--       7 remember ms to keep it as the failure; 0 = not at all
+--
+-- Reply (integers)  state, now µs, waiters left to tell
+--   state 1 published; 2 invalidated meanwhile: handed to those who waited, not
+--   stored; 0 the lease had ended: nothing done
+--
+-- Cost  O(log n), SET, and one PUBLISH per process that waits, of which one call
+--       tells 250: sent again, it tells the next ones.
+-- Who else may be where: an invalidation may have run (state 2); the lease may have
+-- expired, and another member may load (state 0); another copy of this call may have
+-- run, and left its record in published, which this one finds.
+-- Storing comes before any other write: where memory has run out it is refused with
+-- nothing done, and the caller sends it again with store and remember = 0.
+
+local RECORD_KEPT = 5000  -- ms: how long published is kept; waiters ask sooner
+local MAX_INLINE = 4096   -- bytes: larger results are not sent within messages
+-- include shared/clock
+-- include loads/shared/load
+-- include shared/keep
+-- include shared/purge_waiters
+-- include shared/bury
+
+local member, token, copies_until = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local store, remember = tonumber(ARGV[6]), tonumber(ARGV[7])
+-- Reads of every key that is written later: a wrong type ends the script here.
+local record = redis.call('GET', published)
+redis.call('STRLEN', value)
+redis.call('STRLEN', failure)
+redis.call('ZCARD', queue)
+redis.call('ZCARD', alive)
+
+local recorded_token, recorded_state, how = string.match(record or '', '^(%d+) (%d) (.)')
+if recorded_token == ARGV[2] then
+  -- The messages of the second call carry no envelope: processes fetch the result.
+  return { tonumber(recorded_state), us, tell(token, recorded_state == '1', how) }
+end
+
+local state, entry = 0, nil
+if tonumber(redis.call('ZSCORE', holders, member) or 0) > now then
+  state = 1
+else
+  entry = member .. ' ' .. ARGV[2]
+  if tonumber(redis.call('ZSCORE', invalidated, entry) or 0) > now then state = 2 end
+end
+
+local envelope = ARGV[4] .. string.format('%016.0f', us) .. ARGV[5]
+if state == 1 then
+  if store > 0 then redis.call('SET', value, envelope, 'PX', store) end
+  if store < 0 then redis.call('DEL', value) end
+  if remember > 0 then
+    redis.call('SET', failure, envelope, 'PX', remember)
+  else
+    redis.call('DEL', failure)
+  end
+  redis.call('ZREM', holders, member)
+elseif state == 2 then
+  redis.call('ZREM', invalidated, entry)
+end
+if copies_until > now then bury(member, copies_until) end
+if state == 0 then return { 0, us, 0 } end
+
+-- S: it is the value. H: only those who waited get it. A: likewise, and it was
+-- invalidated meanwhile.
+how = state == 2 and 'A' or store > 0 and 'S' or 'H'
+purge_waiters()
+local kept = how
+if how ~= 'S' and count_waiters(token, state == 1) > 0 then kept = how .. envelope end
+redis.call('SET', published, ARGV[2] .. ' ' .. state .. ' ' .. kept, 'PX', RECORD_KEPT)
+return { state, us, tell(token, state == 1, #envelope <= MAX_INLINE and how .. envelope or how) }

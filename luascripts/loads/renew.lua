@@ -1,0 +1,48 @@
+-- Pushes the end of a load's lease to ttl from now, or, where no caller of its own
+-- process is left, only as long as another process waits for it. Never shortens a
+-- lease, and never brings one back.
+--
+-- KEYS  holders, queue, alive, fence, value, failure, published, invalidated
+-- ARGV  1 member   2 ttl (ms)
+--       3 unwatched     1 = end the lease if nobody waits for its load
+--       4 copies_until  as in leave, for a lease that ends
+--
+-- Reply (integers)  remaining ms, 0 where the lease has ended, -1 where nobody
+--                   waits: it was given back
+--
+-- Cost  TIME, ZSCORE, a range of the invalidated loads where it is one of those,
+--       PEXPIREAT, ZADD.
+-- Who else may be where: another process may be about to wait for this load. Its
+-- enter runs before this call, and the lease goes on, or after it, and finds no load
+-- to wait for: the check and the release are atomic.
+
+-- include shared/clock
+-- include loads/shared/load
+-- include shared/keep
+-- include shared/purge_waiters
+-- include shared/bury
+
+local member, key, entry = ARGV[1], holders, ARGV[1]
+local token
+local expiry = tonumber(redis.call('ZSCORE', holders, member) or 0)
+if expiry <= now then
+  expiry, token, entry = invalidated_load(member)
+  key = invalidated
+  if not expiry then return { 0 } end
+end
+local last = tonumber(redis.call('GET', fence) or '') or 0
+if ARGV[3] == '1' then
+  purge_waiters()
+  if count_waiters(token or last, key == holders) == 0 then
+    redis.call('ZREM', key, entry)
+    local copies_until = tonumber(ARGV[4])
+    if copies_until > now then bury(member, copies_until) end
+    return { -1 }
+  end
+end
+local till = now + tonumber(ARGV[2])
+if till <= expiry then return { expiry - now } end
+redis.call('PEXPIREAT', key, till, 'GT')
+redis.call('ZADD', key, 'XX', 'GT', till, entry)
+redis.call('PEXPIREAT', fence, till + ALIVE, 'GT')
+return { till - now }

@@ -1,0 +1,15 @@
+-- holders      sorted set: the member that loads, score = lease end (ms)
+-- queue        sorted set: a member per waiting process, score = the token of the
+--              load that it waits for
+-- alive        sorted set: the same members, score = alive until (ms); a member
+--              that is not in queue is a tombstone
+-- fence        string: the token of the last load
+-- value        string: the envelope of the cached value
+-- failure      string: the envelope of a remembered failure, or of the mark that
+--              the value is too large
+-- published    string: "<token> <state> <how>[envelope]", the result of the last
+--              load, kept for processes that missed the message
+-- invalidated  sorted set: "<member> <token>" of loads that were invalidated, score
+--              = lease end (ms): such a load may hand its result to those who wait
+--              for it, but not store it
+local holders, queue, alive, fence, value, failure, published, invalidated = unpack(KEYS)

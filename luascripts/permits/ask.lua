@@ -1,0 +1,69 @@
+-- Brings the sign of life of all waiters that one handle has on a key, and asks
+-- what became of them. It also passes on what dead holders and dead waiters left,
+-- so that nothing depends on a message.
+--
+-- KEYS  holders, queue, alive, limit (or fence, where fenced)
+-- ARGV  1 fenced   1 = grants issue a token from fence
+--       2 … members, all of one handle, at most 250
+--
+-- Reply (integers)
+--   now µs, earliest end ms, in use, limit, waiting
+--   then for each member, in order: state, remaining ms, token
+--     state 1 granted, 2 queued, 0 neither: enter again
+--   followed by (seq, term ms or -limit, token) for each waiter of the same
+--   handle that this call granted to or refused.
+--
+-- Cost  O(members * log n).
+-- Who else may be where: a leave may have granted to a member whose message was
+-- lost (state 1); a member may have been dropped because its process slept, or its
+-- leave may have run (state 0); another copy of this call changes nothing more.
+-- PEXPIREAT is the first write: it is allowed where memory has run out, and the checks
+-- of the memory limit end with a script's first write.
+
+-- include permits/shared/constants
+-- include permits/shared/keys
+-- include shared/clock
+local fenced = ARGV[1] == '1'
+local handle = string.match(ARGV[2], '^[^.]+')
+-- include permits/shared/queue
+
+-- Reads first, and of every key that is written later: a wrong type ends the
+-- script here.
+local asked = {}
+for i = 2, #ARGV do asked[i - 1] = ARGV[i] end
+local tickets, signs = redis.call('ZMSCORE', queue, unpack(asked)), {}
+redis.call('ZCARD', alive)
+redis.call('ZCARD', holders)
+if fenced then redis.call('GET', fence) end
+keep(queue, now + ALIVE)
+keep(alive, now + ALIVE)
+for i, member in ipairs(asked) do
+  if tickets[i] then
+    signs[#signs + 1] = now + ALIVE
+    signs[#signs + 1] = member
+  end
+end
+if #signs > 0 then
+  redis.call('ZADD', alive, unpack(signs))
+  keep(alive, now + ALIVE) -- again, where the key was gone
+end
+purge()
+advance()
+
+local limit = limit_in_force(tonumber(string.match(asked[1], '(%d+)$')))
+local reply = { us, until_earliest_expiry(), in_use(), limit, redis.call('ZCARD', queue) }
+local expiries = redis.call('ZMSCORE', holders, unpack(asked))
+tickets = redis.call('ZMSCORE', queue, unpack(asked))
+for i = 1, #asked do
+  local remaining = tonumber(expiries[i] or 0) - now
+  if remaining > 0 then
+    reply[#reply + 1] = 1
+    reply[#reply + 1] = remaining
+    reply[#reply + 1] = current_token()
+  else
+    reply[#reply + 1] = tickets[i] and 2 or 0
+    reply[#reply + 1] = 0
+    reply[#reply + 1] = 0
+  end
+end
+return with_own_outcomes(reply)

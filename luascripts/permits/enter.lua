@@ -1,0 +1,134 @@
+-- Takes permits, or a place in the queue. Idempotent by member: sent again it
+-- answers as the first time, with the same token.
+--
+-- KEYS  holders, queue, alive, limit (or fence, where fenced)
+-- ARGV  1 member     2 permits, 0 = one, fenced: its grant issues a token from
+--                      fence, and the limit is 1
+--       3 ttl (ms)   4 limit
+--       5 void_from  server µs from which on this call does nothing, 0 = never
+--       6 wait       where nothing is free: '' = answer "busy", else queue, with
+--                    "<ticket> <max>": place to take (µs), 0 = behind everybody;
+--                    most that may wait, 0 = no bound
+-- Every word costs the server time, so that there are few.
+--
+-- Reply (integers)
+--   1, now µs, remaining ms, token, 0, 0            granted
+--   2|3|4|5, now µs, earliest end ms, in use, limit, waiting
+--                 2 queued, 3 busy, 4 more permits than the limit, 5 queue full
+--   6|7, now µs, 0, 0, 0, 0                         void; given up before
+--   followed by (seq, term ms or -limit, token) for each waiter of the same
+--   handle that this call granted to or refused.
+--
+-- Cost  nobody waits and there is room: TIME, EXISTS, ZADD, PEXPIREAT, and SET
+--       where fenced, ZCARD where not. Else O(log n), and the work of advance.
+-- Who else may be where: another copy of this call may run before this one, after
+-- it or never; a leave of the same member may have run before it (tombstone); a
+-- leave of another handle may have granted to the member since it was queued.
+
+-- include permits/shared/constants
+-- include permits/shared/keys
+-- include shared/clock
+local member, ttl, void_from = ARGV[1], tonumber(ARGV[3]), tonumber(ARGV[5])
+local fenced = ARGV[2] == '0'
+if void_from > 0 and us >= void_from then return { 6, us, 0, 0, 0, 0 } end
+
+if fenced then
+  if redis.call('EXISTS', holders, queue, alive) == 0 then
+    -- The lease is free, so that no copy of this call can have taken it.
+    -- include permits/shared/issue_token
+    redis.call('ZADD', holders, now + ttl, member)
+    redis.call('PEXPIREAT', holders, now + ttl)
+    return { 1, us, ttl, token, 0, 0 }
+  end
+elseif ARGV[2] == '1' and redis.call('EXISTS', queue, alive, stored_limit) == 0 then
+  local held = redis.call('ZCARD', holders)
+  if held < tonumber(ARGV[4]) and redis.call('ZADD', holders, 'NX', now + ttl, member) == 1 then
+    if held == 0 then
+      redis.call('PEXPIREAT', holders, now + ttl)
+    else
+      redis.call('PEXPIREAT', holders, now + ttl, 'GT')
+    end
+    return { 1, us, ttl, 0, 0, 0 }
+  end
+end
+
+local handle = string.match(member, '^[^.]+')
+-- include permits/shared/queue
+
+-- Reads first, and of every key that is written later: a wrong type ends the
+-- script here.
+local permits, limit = fenced and 1 or tonumber(ARGV[2]), limit_in_force(tonumber(ARGV[4]))
+if fenced then redis.call('GET', fence) end
+local expiry = tonumber(redis.call('ZSCORE', holders, member) or 0)
+local queued = redis.call('ZSCORE', queue, member)
+local sign = redis.call('ZSCORE', alive, member)
+if expiry > now then return { 1, us, expiry - now, current_token(), 0, 0 } end
+if sign and not queued then return { 7, us, 0, 0, 0, 0 } end
+
+-- Whether a waiter that still counts as alive is in the queue. Where the answer
+-- would take too long it is yes: that only sends the caller to the end of the
+-- queue.
+local function has_live_waiter()
+  if redis.call('ZCARD', queue) == 0 then return false end
+  local live = redis.call('ZRANGE', alive, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, BATCH)
+  for _, waiter in ipairs(live) do
+    if redis.call('ZSCORE', queue, waiter) then return true end
+  end
+  return #live == BATCH
+end
+
+local function answer(code)
+  return with_own_outcomes({ code, us, until_earliest_expiry(), in_use(), limit, redis.call('ZCARD', queue) })
+end
+
+if permits > limit then
+  if queued then
+    dequeue(member)
+    purge()
+    advance()
+  end
+  return answer(4)
+end
+
+-- The first write is one that memory limits may refuse, before anything was
+-- purged: an enter that is refused leaves all as it was.
+if not queued and in_use() + permits <= limit and not has_live_waiter() then
+  local token = grant(member, permits, ttl)
+  purge()
+  return { 1, us, ttl, token, 0, 0 }
+end
+local ticket, max_waiters = string.match(ARGV[6], '^(%d+) (%d+)$')
+if not ticket then return answer(3) end
+
+if not queued then
+  ticket = tonumber(ticket)
+  if ticket == 0 then
+    -- Behind the last waiter even if the clock went back.
+    local last_ticket = redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]
+    ticket = math.max(us, (tonumber(last_ticket or 0)) + 1)
+  end
+  redis.call('ZADD', queue, ticket, member)
+end
+redis.call('ZADD', alive, now + ALIVE, member)
+keep(queue, now + ALIVE)
+keep(alive, now + ALIVE)
+purge()
+advance()
+
+-- The caller's own grant is the answer, not one of the outcomes beside it.
+local seq = #own_outcomes > 0 and tonumber(string.match(member, '^[^.]+%.(%d+)'))
+for i = 1, #own_outcomes, 3 do
+  if own_outcomes[i] == seq then
+    local reply = { 1, us, own_outcomes[i + 1], own_outcomes[i + 2], 0, 0 }
+    for j = 1, #own_outcomes do
+      if j < i or j > i + 2 then reply[#reply + 1] = own_outcomes[j] end
+    end
+    return reply
+  end
+end
+max_waiters = tonumber(max_waiters)
+if not queued and max_waiters > 0 and redis.call('ZCARD', queue) > max_waiters then
+  dequeue(member)
+  return answer(5)
+end
+return answer(2)

@@ -1,0 +1,148 @@
+-- What every script of permits needs that looks at more than its fast path. The
+-- script has included constants, keys and the clock before, and has set:
+--
+--   handle  the handle of the caller, whose grants go into the reply
+--   fenced  whether grants issue a token
+--
+-- Numbers go into commands as they are: the server writes 17 digits. Strings that
+-- are made here want '%.0f', for tostring stops at 14.
+--
+-- A member is <handle>.<seq>.<permits>.<ttl ms>.<limit>: the call that hands a
+-- permit on reads from it what the request asked for. Permits 2 to n of a request
+-- are the member with "+2" to "+n" behind it.
+
+-- include shared/keep
+
+-- include shared/purge_waiters
+
+-- What this call did to waiters of the caller's own handle: sequence number, term
+-- (ms) or minus the limit that refused, token of each.
+local own_outcomes = {}
+
+-- All members of a request of n permits.
+local function members_of(member, n)
+  local all = { member }
+  for i = 2, n do all[i] = member .. '+' .. i end
+  return all
+end
+
+-- Permits in use that have not expired: exact without a purge, and counted once.
+-- From then on only a grant of this call changes it.
+local counted
+local function in_use()
+  counted = counted or redis.call('ZCOUNT', holders, '(' .. now, '+inf')
+  return counted
+end
+
+-- ms until the earliest lease ends, 0 where none is held.
+local function until_earliest_expiry()
+  local first = redis.call('ZRANGE', holders, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
+  return first[2] and first[2] - now or 0
+end
+
+-- The limit that a request is judged by: the stored one, else its own.
+local function limit_in_force(own_limit)
+  if fenced then return own_limit end
+  return tonumber(redis.call('GET', stored_limit) or '') or own_limit
+end
+
+local function issue_token()
+  -- include permits/shared/issue_token
+  return token
+end
+
+-- The token of the lease that is held now; a new one where the fence was lost.
+local function current_token()
+  if not fenced then return 0 end
+  return tonumber(redis.call('GET', fence) or '') or issue_token()
+end
+
+-- Makes the member the owner of n permits for term ms. The token is issued first:
+-- a key of a wrong type stops the script before anything else is written.
+local function grant(member, n, term)
+  local token, before, args = fenced and issue_token() or 0, in_use(), {}
+  for _, permit in ipairs(members_of(member, n)) do
+    args[#args + 1] = now + term
+    args[#args + 1] = permit
+  end
+  redis.call('ZADD', holders, unpack(args))
+  if before == 0 then -- all other leases in the key have expired
+    redis.call('PEXPIREAT', holders, now + term)
+  else
+    keep(holders, now + term)
+  end
+  counted = before + n
+  return token
+end
+
+-- Drops permits that expired and waiters whose sign of life has run out.
+local function purge()
+  local expired = redis.call('ZCARD', holders) - in_use()
+  if expired > 0 then redis.call('ZREMRANGEBYRANK', holders, 0, math.min(expired, BATCH) - 1) end
+  purge_waiters()
+end
+
+-- Takes a waiter out of the queue.
+local function dequeue(member)
+  redis.call('ZREM', queue, member)
+  redis.call('ZREM', alive, member)
+end
+
+-- Tells the process that a request belongs to what became of it: granted (outcome =
+-- term) or never to be served (outcome = -limit). A waiter of the caller's own
+-- handle learns it by the reply, any other by one message. Nothing depends on the
+-- message: its process asks every 1.5 s.
+local function tell(waiting_handle, seq, outcome, token)
+  if waiting_handle == handle then
+    own_outcomes[#own_outcomes + 1] = tonumber(seq)
+    own_outcomes[#own_outcomes + 1] = outcome
+    own_outcomes[#own_outcomes + 1] = token
+    return
+  end
+  -- include shared/inbox
+  redis.call('PUBLISH', inbox .. waiting_handle, string.format('%s %.0f %d %.0f', seq, us, outcome, token))
+end
+
+-- Hands what is free to the head of the queue, as far as it goes, in order.
+-- A waiter whose sign of life is overdue is passed over and keeps its place. A
+-- waiter that asks for more than is free stops the queue, so that it is not
+-- starved.
+local function advance()
+  local skip = 0
+  for _ = 1, BATCH do
+    local member = redis.call('ZRANGE', queue, skip, skip)[1]
+    if not member then return end
+    local alive_for = tonumber(redis.call('ZSCORE', alive, member) or 0) - now
+    if alive_for <= 0 then
+      dequeue(member)
+    elseif alive_for <= OVERDUE then
+      skip = skip + 1
+    else
+      local waiting_handle, seq, n, ttl, own_limit = string.match(member, '^([^.]+)%.(%d+)%.(%d+)%.(%d+)%.(%d+)$')
+      n, ttl = tonumber(n), tonumber(ttl)
+      local limit = limit_in_force(tonumber(own_limit))
+      if not waiting_handle then -- of another version: its terms cannot be read
+        dequeue(member)
+      elseif n > limit then
+        dequeue(member)
+        tell(waiting_handle, seq, -limit, 0)
+      elseif in_use() + n > limit then
+        return
+      else
+        -- The process of the caller is alive. Any other process may be dead: it
+        -- confirms by renewing within the probation.
+        local term = waiting_handle == handle and ttl or math.min(ttl, PROBATION)
+        local token = grant(member, n, term)
+        dequeue(member)
+        tell(waiting_handle, seq, term, token)
+        if fenced then return end -- there is one permit
+      end
+    end
+  end
+end
+
+-- Appends the outcomes of the caller's own waiters to a reply.
+local function with_own_outcomes(reply)
+  for i = 1, #own_outcomes do reply[#reply + 1] = own_outcomes[i] end
+  return reply
+end

@@ -1,0 +1,6 @@
+-- Makes a key live until at (ms), and never shorter than it did.
+local function keep(key, at)
+  if redis.call('PEXPIREAT', key, at, 'GT') == 0 and redis.call('PTTL', key) == -1 then
+    redis.call('PEXPIREAT', key, at)
+  end
+end

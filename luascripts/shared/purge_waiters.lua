@@ -1,0 +1,8 @@
+-- Drops waiters whose sign of life has run out, and tombstones that are over.
+local function purge_waiters()
+  local gone = redis.call('ZRANGE', alive, '-inf', now, 'BYSCORE', 'LIMIT', 0, BATCH)
+  if #gone > 0 then
+    redis.call('ZREM', queue, unpack(gone))
+    redis.call('ZREM', alive, unpack(gone))
+  end
+end
