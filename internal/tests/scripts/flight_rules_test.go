@@ -1,12 +1,15 @@
-package engine_test
+package scripts_test
 
 import (
+	"fmt"
+	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/loads"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/leasehold-go/leasehold/internal/engine"
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
@@ -14,11 +17,11 @@ import (
 func newFlightWorld(t *testing.T, rdb redis.UniversalClient) *world {
 	t.Helper()
 	w := newWorld(t, rdb, true)
-	res, err := keys.Family{Kind: keys.Flight, Name: redistest.Name(t)}.Resource("k")
+	res, err := keys.Family{Kind: loads.Kind, Name: redistest.Name(t)}.Resource("k")
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.res = engine.NewFlight(res)
+	w.res = newLoadsResource(res)
 	return w
 }
 
@@ -34,14 +37,14 @@ func eachFlight(t *testing.T, fn func(w *world)) {
 func TestP01_FlightEnterIsVoid(t *testing.T) {
 	eachFlight(t, func(w *world) {
 		now := w.now()
-		reply, err := w.tryEnter(w.lock(hereHandle), engine.EnterOptions{Wait: true, Void: now - 1})
-		if err != nil || reply.Code != engine.Void || reply.Now < now {
+		reply, err := w.tryEnter(w.lock(hereHandle), lease.EnterOptions{Wait: true, VoidAfter: now - 1})
+		if err != nil || reply.Code != lease.Void || reply.Now < now {
 			w.Errorf("enter answered %+v, %v; want void, with the server's time", reply, err)
 		}
 		left := w.lock(hereHandle)
 		w.leave(left, now+time.Minute.Microseconds())
-		reply, err = w.tryEnter(left, engine.EnterOptions{Wait: true, Void: now + time.Minute.Microseconds()})
-		if err != nil || reply.Code != engine.GivenUp {
+		reply, err = w.tryEnter(left, lease.EnterOptions{Wait: true, VoidAfter: now + time.Minute.Microseconds()})
+		if err != nil || reply.Code != lease.GivenUp {
 			w.Errorf("enter after its leave answered %+v, %v; want given up", reply, err)
 		}
 		if n := len(w.holders()); n != 0 {
@@ -56,24 +59,24 @@ func TestP01_FlightEnterIsVoid(t *testing.T) {
 func TestP11_RetriedFlightEnter(t *testing.T) {
 	eachFlight(t, func(w *world) {
 		r := w.lock(hereHandle)
-		first := w.enter(r, engine.Granted)
-		if again := w.enter(r, engine.Granted); again.Token != first.Token || again.Remaining > first.Remaining {
+		first := w.enter(r, lease.Granted)
+		if again := w.enter(r, lease.Granted); again.Token != first.Token || again.Term > first.Term {
 			w.Errorf("an enter sent again was granted %+v; want the same as %+v", again, first)
 		}
 		w.invalidate()
-		if again := w.enter(r, engine.Granted); again.Token != first.Token {
+		if again := w.enter(r, lease.Granted); again.Token != first.Token {
 			w.Errorf("after an invalidation an enter sent again was granted token %d; want %d", again.Token, first.Token)
 		}
 		next := w.lock(thereHandle)
-		if other := w.enter(next, engine.Granted); other.Token <= first.Token {
+		if other := w.enter(next, lease.Granted); other.Token <= first.Token {
 			w.Errorf("token %d after %d", other.Token, first.Token)
 		}
-		if again := w.enter(r, engine.Granted); again.Token != first.Token {
+		if again := w.enter(r, lease.Granted); again.Token != first.Token {
 			w.Errorf("beside a newer load an enter sent again was granted token %d; want %d", again.Token, first.Token)
 		}
 		queued := w.lock(hereHandle)
-		w.enter(queued, engine.Queued)
-		w.enter(queued, engine.Queued)
+		w.enter(queued, lease.Queued)
+		w.enter(queued, lease.Queued)
 		if n := w.rdb.ZCard(w.Context(), w.res.Part("queue")).Val(); n != 1 {
 			w.Errorf("an enter sent again queued %d times", n)
 		}
@@ -82,7 +85,7 @@ func TestP11_RetriedFlightEnter(t *testing.T) {
 
 func (w *world) invalidate() {
 	w.Helper()
-	if _, err := w.eng.Do(w.Context(), w.res.Invalidate("")); err != nil {
+	if _, err := w.client.Do(w.Context(), w.res.invalidate()); err != nil {
 		w.Fatal(err)
 	}
 }
@@ -90,7 +93,7 @@ func (w *world) invalidate() {
 // R1, R2: an invalidation drops all that later comers could be served with: the
 // value, the remembered failure, and what was kept for those who waited.
 func TestFlightInvalidateDropsAll(t *testing.T) {
-	for name, l := range map[string]engine.Landing{
+	for name, l := range map[string]loads.Result{
 		"value":   {Prefix: "p", Suffix: "s", Keep: time.Minute},
 		"failure": {Prefix: "p", Suffix: "s", Remember: time.Minute},
 		"landed":  {Prefix: "p", Suffix: "s"},
@@ -98,9 +101,9 @@ func TestFlightInvalidateDropsAll(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			eachFlight(t, func(w *world) {
 				leader, waiter := w.lock(hereHandle), w.lock(thereHandle)
-				token := w.enter(leader, engine.Granted).Token
-				w.enter(waiter, engine.Queued)
-				if reply := w.land(leader, token, l); reply.State != engine.LandPublished {
+				token := w.enter(leader, lease.Granted).Token
+				w.enter(waiter, lease.Queued)
+				if reply := w.land(leader, token, l); reply.State != loads.Published {
 					w.Fatalf("landing answered %+v", reply)
 				}
 				if n := w.exists(name); n != 1 {
@@ -115,13 +118,13 @@ func TestFlightInvalidateDropsAll(t *testing.T) {
 	}
 }
 
-func (w *world) land(r *engine.Request, token uint64, l engine.Landing) engine.LandReply {
+func (w *world) land(r *request, token uint64, l loads.Result) loads.PublishReply {
 	w.Helper()
-	v, err := w.eng.Do(w.Context(), r.Land("", token, 0, l))
+	v, err := w.client.Do(w.Context(), r.publish(token, 0, l))
 	if err != nil {
 		w.Fatal(err)
 	}
-	reply, err := engine.ParseLand(v)
+	reply, err := loads.ReadPublish(v)
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -146,8 +149,8 @@ func (w *world) exists(parts ...string) (n int64) {
 func TestFlightLandAgain(t *testing.T) {
 	eachFlight(t, func(w *world) {
 		leader := w.lock(hereHandle)
-		token := w.enter(leader, engine.Granted).Token
-		stored := engine.Landing{Prefix: "first", Keep: time.Minute}
+		token := w.enter(leader, lease.Granted).Token
+		stored := loads.Result{Prefix: "first", Keep: time.Minute}
 		first := w.land(leader, token, stored)
 		before := w.value()
 		if again := w.land(leader, token, stored); again.State != first.State || w.value() != before {
@@ -155,8 +158,8 @@ func TestFlightLandAgain(t *testing.T) {
 		}
 		w.invalidate()
 		next := w.lock(thereHandle)
-		w.enter(next, engine.Granted)
-		if again := w.land(leader, token, stored); again.State != engine.LandLost || w.value() != "" {
+		w.enter(next, lease.Granted)
+		if again := w.land(leader, token, stored); again.State != loads.LeaseOver || w.value() != "" {
 			w.Errorf("sent again after an invalidation it answered %+v, and the value is %q", again, w.value())
 		}
 		if left := w.renew(next, time.Minute); left == 0 {
@@ -168,44 +171,45 @@ func TestFlightLandAgain(t *testing.T) {
 // Who waits is told at once, in one message to its handle, of a load that has
 // ended: with its result, or without one, so that it enters again.
 func TestFlightEndsTellWhoWaits(t *testing.T) {
-	for name, end := range map[string]func(w *world, leader *engine.Request, token uint64){
-		"S": func(w *world, leader *engine.Request, token uint64) {
-			w.land(leader, token, engine.Landing{Prefix: "p", Keep: time.Minute})
+	for name, end := range map[string]func(w *world, leader *request, token uint64){
+		"S": func(w *world, leader *request, token uint64) {
+			w.land(leader, token, loads.Result{Prefix: "p", Keep: time.Minute})
 		},
-		"H": func(w *world, leader *engine.Request, token uint64) {
-			w.land(leader, token, engine.Landing{Prefix: "p"})
+		"H": func(w *world, leader *request, token uint64) {
+			w.land(leader, token, loads.Result{Prefix: "p"})
 		},
-		"F": func(w *world, leader *engine.Request, token uint64) { w.leave(leader, 0) },
-		"F of an invalidated load": func(w *world, leader *engine.Request, token uint64) {
+		"F": func(w *world, leader *request, token uint64) { w.leave(leader, 0) },
+		"F of an invalidated load": func(w *world, leader *request, token uint64) {
 			w.invalidate()
 			w.leave(leader, 0)
 		},
-		"A": func(w *world, leader *engine.Request, token uint64) {
+		"A": func(w *world, leader *request, token uint64) {
 			w.invalidate()
-			w.land(leader, token, engine.Landing{Prefix: "p", Keep: time.Minute})
+			w.land(leader, token, loads.Result{Prefix: "p", Keep: time.Minute})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachFlight(t, func(w *world) {
-				inbox := w.rdb.Subscribe(w.Context(), keys.Family{Kind: keys.Flight}.Inbox(thereHandle))
+				inbox := w.rdb.Subscribe(w.Context(), keys.Family{Kind: loads.Kind}.Inbox(thereHandle))
 				defer inbox.Close()
 				if _, err := inbox.Receive(w.Context()); err != nil {
 					w.Fatal(err)
 				}
 				leader, waiter := w.lock(hereHandle), w.lock(thereHandle)
-				token := w.enter(leader, engine.Granted).Token
-				w.enter(waiter, engine.Queued)
+				token := w.enter(leader, lease.Granted).Token
+				w.enter(waiter, lease.Queued)
 				end(w, leader, token)
 				got, err := inbox.ReceiveTimeout(w.Context(), 10*time.Second)
 				if err != nil {
 					w.Fatal(err)
 				}
-				message, err := engine.ParseMessage(got.(*redis.Message).Payload)
-				if err != nil || message.Seq != waiter.Seq || message.Token != token || message.Landed == nil {
-					w.Fatalf("%+v, %v", message, err)
+				text := got.(*redis.Message).Payload
+				of, record, err := loads.ParseMessage(text)
+				if err != nil || !strings.HasPrefix(text, fmt.Sprint(waiter.Seq, " ")) || of != token {
+					w.Fatalf("%q: %+v, %v", text, record, err)
 				}
-				if freed := name[0] == 'F'; message.Landed.Freed != freed || message.Landed.Stored != (name == "S") || message.Landed.Invalidated != (name == "A") {
-					w.Errorf("%s: %+v", name, message.Landed)
+				if freed := name[0] == 'F'; record.Freed != freed || record.Stored != (name == "S") || record.Invalidated != (name == "A") {
+					w.Errorf("%s: %+v", name, record)
 				}
 			})
 		})

@@ -1,13 +1,16 @@
-package engine_test
+package scripts_test
 
 import (
 	"encoding/binary"
+	"github.com/leasehold-go/leasehold/internal/call"
+	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/loads"
+	"github.com/leasehold-go/leasehold/internal/permits"
 	"math"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/leasehold-go/leasehold/internal/engine"
 	"github.com/leasehold-go/leasehold/internal/keys"
 )
 
@@ -37,36 +40,41 @@ func FuzzReplies(f *testing.F) {
 	f.Add([]byte{5, 10, 7, 1, 0, 0xfe, 0, 0xfe}, "h.1.1.1\x00v\x00f", byte(0))
 	f.Add([]byte{5, 10, 7, 1, 0, 0xfe, 0, 0xfe}, "hhhhhhhhh.1.1.1\x00\x00", byte(0))
 	f.Add(append([]byte{1, 5}, append(append(huge, huge...), 0, 0)...), "", byte(3))
-	res := engine.NewResource(keys.Resource{}, true)
-	flight := engine.NewFlight(keys.Resource{})
+	res := newPermitsResource(keys.Resource{}, true)
+	flight := newLoadsResource(keys.Resource{})
 	f.Fuzz(func(t *testing.T, data []byte, text string, n byte) {
 		v, texts := integers(data), strings.Split(text, "\x00")
 		if text == "" {
 			texts = nil
 		}
-		for _, r := range []*engine.Resource{res, flight} {
-			c := &engine.Call{Text: texts}
-			if got, err := engine.NewRequest(r, hereHandle, 1, 1, time.Minute, 1).ParseEnter(c, v); err == nil {
-				if got.Code < engine.Granted || got.Code > engine.Failed {
+		for _, r := range []*resource{res, flight} {
+			c := &call.Call{Text: texts}
+			one := r.attempt(hereHandle, 1, 1, time.Minute, 1)
+			if got, err := one.ReadEnter(c, v); err == nil {
+				if got.Code < lease.Granted || got.Code > lease.Answered {
 					t.Errorf("code %d is none", got.Code)
 				}
-				if (got.Code == engine.Found || got.Code == engine.Failed) && len(texts) != 1 {
+				if got.Code == lease.Answered && (len(texts) != 1 || got.Answer == nil) {
 					t.Errorf("code %d with %d texts", got.Code, len(texts))
 				}
 			}
-			if got, err := r.ParseAsk(c, v, int(n)); err == nil && len(got.Standings) != int(n) {
+			waiters := make([]lease.Request, n)
+			for i := range waiters {
+				waiters[i] = one.Request
+			}
+			if got, err := r.ReadAsk(c, v, waiters); err == nil && len(got.Standings) != int(n) {
 				t.Errorf("%d standings of %d waiters", len(got.Standings), n)
 			}
+			if got, err := one.ReadLeave(v); err == nil && r == res && len(v) > 2 && len(got.Grants) != (len(v)-2)/3 {
+				t.Errorf("%d grants in %v", len(got.Grants), v)
+			}
+			_, _ = one.ReadRenew(v)
 		}
-		if got, err := engine.ParseLeave(v); err == nil && len(v) > 2 && len(got.Grants) != (len(v)-2)/3 {
-			t.Errorf("%d grants in %v", len(got.Grants), v)
-		}
-		if got, err := engine.ParseLand(v); err == nil && (got.State < engine.LandLost || got.State > engine.LandAside) {
+		if got, err := loads.ReadPublish(v); err == nil && (got.State < loads.LeaseOver || got.State > loads.HandedOnly) {
 			t.Errorf("state %d is none", got.State)
 		}
-		_, _ = engine.ParseRenew(v)
-		_, _ = engine.ParseInvalidate(v)
-		if got, err := engine.ParseInspect(v, texts); err == nil && (got.Kept < 0 || got.Failed < 0) {
+		_, _ = loads.ReadInvalidate(v)
+		if got, err := loads.ReadInspect(v, texts); err == nil && (got.Kept < 0 || got.Failed < 0) {
 			t.Errorf("inspected %+v", got)
 		}
 	})
@@ -83,17 +91,17 @@ func FuzzMessages(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		if m, err := engine.ParseMessage(text); err == nil {
-			switch {
-			case m.Landed != nil && (m.Term != 0 || m.Refused != 0):
-				t.Errorf("%q is a grant and a record: %+v", text, m)
-			case m.Term < 0:
-				t.Errorf("%q grants for %v", text, m.Term)
-			case m.Landed != nil && len(m.Landed.Envelope) >= len(text):
-				t.Errorf("%q has an envelope of %d bytes", text, len(m.Landed.Envelope))
-			}
+		grant, err := permits.ParseMessage(text)
+		_, record, notLoad := loads.ParseMessage(text)
+		switch {
+		case err == nil && notLoad == nil:
+			t.Errorf("%q is a grant and a record: %+v, %+v", text, grant, record)
+		case err == nil && grant.Term < 0:
+			t.Errorf("%q grants for %v", text, grant.Term)
+		case notLoad == nil && len(record.Envelope) >= len(text):
+			t.Errorf("%q has an envelope of %d bytes", text, len(record.Envelope))
 		}
-		if token, r, err := engine.ParseRecord(text); err != nil && (token != 0 || r != engine.Record{}) {
+		if token, r, err := loads.ParseRecord(text); err != nil && (token != 0 || r != loads.Record{}) {
 			t.Errorf("%q is %d, %+v and %v", text, token, r, err)
 		}
 	})

@@ -1,8 +1,12 @@
-package engine_test
+package scripts_test
 
 import (
 	"bytes"
 	"context"
+	"github.com/leasehold-go/leasehold/internal/call"
+	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/loads"
+	"github.com/leasehold-go/leasehold/internal/permits"
 	"os"
 	"strconv"
 	"strings"
@@ -11,7 +15,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/leasehold-go/leasehold/internal/engine"
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/luascripts"
@@ -20,13 +23,13 @@ import (
 // fuzzed is a server for all inputs of a fuzz target in one process.
 type fuzzed struct {
 	*testing.T
-	rdb *redis.Client
-	eng *engine.Engine
+	rdb    *redis.Client
+	client *call.Client
 }
 
-func (z fuzzed) do(c *engine.Call) []int64 {
+func (z fuzzed) do(c *call.Call) []int64 {
 	z.Helper()
-	v, err := z.eng.Do(context.Background(), c)
+	v, err := z.client.Do(context.Background(), c)
 	if err != nil {
 		z.Fatal(err)
 	}
@@ -48,13 +51,13 @@ func serve(f *testing.F) func(t *testing.T) fuzzed {
 	}
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	f.Cleanup(func() { _ = rdb.Close() })
-	eng, err := engine.New(rdb)
+	client, err := call.NewClient(rdb)
 	if err != nil {
 		f.Fatal(err)
 	}
 	return func(t *testing.T) fuzzed {
 		rdb.FlushAll(context.Background())
-		return fuzzed{t, rdb, eng}
+		return fuzzed{t, rdb, client}
 	}
 }
 
@@ -102,31 +105,31 @@ func FuzzRequests(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		res := engine.NewResource(named, fenced)
-		r := engine.NewRequest(res, hereHandle, 1, permits, term, limit)
-		w := engine.NewRequest(res, thereHandle, 1<<63, permits, term, limit)
-		o := engine.EnterOptions{Wait: true, MaxWaiters: abs(waiters), Void: max(0, void)}
+		res := newPermitsResource(named, fenced)
+		r := res.attempt(hereHandle, 1, permits, term, limit)
+		w := res.attempt(thereHandle, 1<<63, permits, term, limit)
+		o := lease.EnterOptions{Wait: true, MaxWaiters: abs(waiters), VoidAfter: max(0, void)}
 		v := z.do(r.Enter(o))
-		reply, err := r.ParseEnter(nil, v)
-		if err != nil || (reply.Code != engine.Granted && reply.Code != engine.Void) {
+		reply, err := r.ReadEnter(nil, v)
+		if err != nil || (reply.Code != lease.Granted && reply.Code != lease.Void) {
 			t.Fatalf("answered %v, %v", v, err)
 		}
-		if o.Void == 0 && reply.Remaining < term.Truncate(time.Millisecond) {
-			t.Errorf("granted for %v; want %v", reply.Remaining, term)
+		if o.VoidAfter == 0 && reply.Term < term.Truncate(time.Millisecond) {
+			t.Errorf("granted for %v; want %v", reply.Term, term)
 		}
-		o.Void, o.Ticket = 0, max(0, ticket)%(1<<53)
-		for _, x := range []*engine.Request{w, w} {
+		o.VoidAfter, o.Ticket = 0, max(0, ticket)%(1<<53)
+		for _, x := range []*request{w, w} {
 			v := z.do(x.Enter(o))
-			if _, err := x.ParseEnter(nil, v); err != nil {
+			if _, err := x.ReadEnter(nil, v); err != nil {
 				t.Fatal(err)
 			}
 		}
-		c := res.Ask("", []*engine.Request{w})
-		if _, err := res.ParseAsk(c, z.do(c), 1); err != nil {
+		c := res.Ask(plain([]*request{w}))
+		if _, err := res.ReadAsk(c, z.do(c), plain([]*request{w})); err != nil {
 			t.Fatal(err)
 		}
-		for _, x := range []*engine.Request{r, w} {
-			if _, err := engine.ParseRenew(z.do(x.Renew("", term))); err != nil {
+		for _, x := range []*request{r, w} {
+			if _, err := r.ReadRenew(z.do(x.Renew(term, 0))); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -134,8 +137,8 @@ func FuzzRequests(f *testing.F) {
 		if used := z.rdb.ZCard(context.Background(), named.Part("holders")).Val(); used > int64(limit) {
 			t.Errorf("%d permits of %d are held", used, limit)
 		}
-		for _, x := range []*engine.Request{r, w, w} {
-			if _, err := engine.ParseLeave(z.do(x.Leave("", max(0, void)%(1<<53)))); err != nil {
+		for _, x := range []*request{r, w, w} {
+			if _, err := r.ReadLeave(z.do(x.Leave(max(0, void) % (1 << 53)))); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -160,17 +163,18 @@ func FuzzPayloads(f *testing.F) {
 	f.Fuzz(func(t *testing.T, payload []byte, seen, poisoned string, keep, remember int64, token uint64) {
 		z, ctx := server(t), context.Background()
 		kept, remembered := min(time.Duration(keep), most), min(max(0, time.Duration(remember)), most)
-		named, err := keys.Family{Kind: keys.Flight, Name: "n"}.Resource("k")
+		named, err := keys.Family{Kind: loads.Kind, Name: "n"}.Resource("k")
 		if err != nil {
 			t.Fatal(err)
 		}
-		res := engine.NewFlight(named)
-		r := engine.NewRequest(res, hereHandle, 1, 1, time.Minute, 1)
-		w := engine.NewRequest(res, thereHandle, 2, 1, time.Minute, 1)
-		o := engine.EnterOptions{Void: 1 << 53, Wait: true, Look: engine.Look{Seen: seen, Poisoned: poisoned}}
-		enter := func(x *engine.Request, o engine.EnterOptions) engine.EnterReply {
+		res := newLoadsResource(named)
+		rejected := loads.Rejected{Value: seen, Failure: poisoned}
+		r := res.attemptFor(rejected, hereHandle, 1, 1, time.Minute, 1)
+		w := res.attemptFor(rejected, thereHandle, 2, 1, time.Minute, 1)
+		o := lease.EnterOptions{VoidAfter: 1 << 53, Wait: true}
+		enter := func(x *request, o lease.EnterOptions) lease.EnterReply {
 			c := x.Enter(o)
-			reply, err := x.ParseEnter(c, z.do(c))
+			reply, err := x.ReadEnter(c, z.do(c))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -178,37 +182,34 @@ func FuzzPayloads(f *testing.F) {
 		}
 		first := enter(r, o)
 		second := enter(w, o)
-		if first.Code != engine.Granted || second.Code != engine.Queued || second.Token != first.Token {
+		if first.Code != lease.Granted || second.Code != lease.Queued || second.Token != first.Token {
 			t.Fatalf("answered %+v, then %+v", first, second)
 		}
-		l := engine.Landing{Prefix: "p", Suffix: string(payload), Keep: kept, Remember: remembered}
-		if _, err := engine.ParseLand(z.do(r.Land("", first.Token, 0, l))); err != nil {
+		l := loads.Result{Prefix: "p", Suffix: string(payload), Keep: kept, Remember: remembered}
+		if _, err := loads.ReadPublish(z.do(r.publish(first.Token, 0, l))); err != nil {
 			t.Fatal(err)
 		}
-		w.Awaits = second.Token
-		c := res.Ask("", []*engine.Request{w})
-		asked, err := res.ParseAsk(c, z.do(c), 1)
-		if err != nil || asked.Standings[0].Code != engine.Found {
+		c := res.Ask(plain([]*request{w}))
+		asked, err := res.ReadAsk(c, z.do(c), plain([]*request{w}))
+		if err != nil || asked.Standings[0].Code != lease.Answered {
 			t.Fatalf("asked: %+v, %v", asked, err)
 		}
-		if _, _, err := engine.ParseRecord(asked.Standings[0].Text); err != nil {
-			t.Fatal(err)
-		}
-		c = res.Inspect()
+		c = res.inspect()
 		v := z.do(c)
-		state, err := engine.ParseInspect(v, c.Text)
+		state, err := loads.ReadInspect(v, c.Text)
 		if err != nil || kept >= lasting && state.Bytes != 17+len(payload) || kept <= 0 && state.Bytes != 0 {
 			t.Fatalf("inspected %+v, %v", state, err)
 		}
-		got := enter(w, engine.EnterOptions{Void: 1 << 53})
-		if kept >= lasting && (got.Code != engine.Found || len(got.Text) != 17+len(payload) || got.Text[17:] != string(payload)) {
-			t.Errorf("came back as %d %q", got.Code, got.Text)
+		got := enter(w.rejecting(loads.Rejected{}), lease.EnterOptions{VoidAfter: 1 << 53})
+		answer, _ := got.Answer.(loads.Answer)
+		if kept >= lasting && (got.Code != lease.Answered || len(answer.Value) != 17+len(payload) || answer.Value[17:] != string(payload)) {
+			t.Errorf("came back as %d %q", got.Code, answer.Value)
 		}
 		z.expire()
 		// And what a guard writes.
 		value, seenKey := "guard:{g}:value", "guard:{g}:seen"
 		token &= 1<<53 - 1
-		if v := z.do(engine.GuardSet(value, seenKey, strconv.FormatUint(token, 10), payload, max(0, kept))); v[0] != 1 {
+		if v := z.do(permits.GuardSet(value, seenKey, strconv.FormatUint(token, 10), payload, max(0, kept))); v[0] != 1 {
 			t.Errorf("token %d is refused first", token)
 		}
 		if got := z.rdb.Get(ctx, value).Val(); got != string(payload) && (kept <= 0 || kept >= lasting) {
@@ -242,7 +243,7 @@ func FuzzRawArguments(f *testing.F) {
 	f.Fuzz(func(t *testing.T, which, foreign byte, text string) {
 		z, ctx := server(t), context.Background()
 		source := sources[int(which)%len(sources)]
-		named, err := keys.Family{Kind: keys.Flight, Name: "n"}.Resource("k")
+		named, err := keys.Family{Kind: loads.Kind, Name: "n"}.Resource("k")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -278,8 +279,8 @@ func FuzzRawArguments(f *testing.F) {
 			}
 			return
 		}
-		c := engine.NewFlight(named).Inspect()
-		if _, err := engine.ParseInspect(z.do(c), c.Text); err != nil {
+		c := newLoadsResource(named).inspect()
+		if _, err := loads.ReadInspect(z.do(c), c.Text); err != nil {
 			t.Fatal(err)
 		}
 	})

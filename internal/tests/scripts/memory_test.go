@@ -1,14 +1,14 @@
-package engine_test
+package scripts_test
 
 import (
 	"context"
+	"github.com/leasehold-go/leasehold/internal/lease"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/leasehold-go/leasehold/internal/engine"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
@@ -23,8 +23,8 @@ func TestP12_OutOfMemory(t *testing.T) {
 			srv := redistest.StartServer(t, v, "--maxmemory-policy", "noeviction")
 			w := newWorld(t, srv.Client(), true)
 			holder, waiter := w.lock(hereHandle), w.lock(hereHandle)
-			w.enter(holder, engine.Granted)
-			w.enter(waiter, engine.Queued)
+			w.enter(holder, lease.Granted)
+			w.enter(waiter, lease.Queued)
 			w.leave(w.lock(hereHandle), 0) // all scripts are known from here on
 			w.renew(holder, time.Minute)
 			w.ask(waiter)
@@ -35,7 +35,7 @@ func TestP12_OutOfMemory(t *testing.T) {
 			}
 
 			before := w.snapshot()
-			for _, o := range []engine.EnterOptions{{}, {Wait: true}, {Wait: true, MaxWaiters: 1}} {
+			for _, o := range []lease.EnterOptions{{}, {Wait: true}, {Wait: true, MaxWaiters: 1}} {
 				reply, err := w.tryEnter(w.lock(hereHandle), o)
 				if o.Wait && (err == nil || !strings.HasPrefix(err.Error(), "OOM")) {
 					t.Errorf("enter %+v answered %+v, %v; want OOM", o, reply, err)
@@ -47,7 +47,7 @@ func TestP12_OutOfMemory(t *testing.T) {
 			if left := w.renew(holder, 2*time.Minute); left != 2*time.Minute {
 				t.Errorf("renew left %v; want 2m", left)
 			}
-			if got := w.ask(waiter).Standings; got[0].Code != engine.Queued {
+			if got := w.ask(waiter).Standings; got[0].Code != lease.Queued {
 				t.Errorf("the waiter stands as %d; want queued", got[0].Code)
 			}
 			if got := w.leave(holder, 0); !got.Held || len(got.Grants) != 1 || got.Grants[0].Seq != waiter.Seq {

@@ -1,14 +1,13 @@
-package engine_test
+package scripts_test
 
 import (
 	"context"
 	"fmt"
+	"github.com/leasehold-go/leasehold/internal/call"
 	"slices"
 	"time"
 
 	"pgregory.net/rapid"
-
-	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
 // outcome is what a call came to, as it is compared.
@@ -20,10 +19,10 @@ type outcome struct {
 // call makes a call and compares what it answers, publishes and leaves behind
 // with what the reference does. clockAt is which integer of the reply is the
 // clock, -1 where it has none that often.
-func (m *machine) call(what string, c *engine.Call, clockAt int, predict func(reference) outcome) outcome {
+func (m *machine) call(what string, c *call.Call, clockAt int, predict func(reference) outcome) outcome {
 	m.calls++
 	before := m.clock()
-	ints, err := m.eng.Do(context.Background(), c)
+	ints, err := m.client.Do(context.Background(), c)
 	if err != nil {
 		m.Fatalf("call %d, %s: %v", m.calls, what, err)
 	}
@@ -153,7 +152,7 @@ func (m *machine) lose(i int) {
 
 // issue names a new request; again is one that was named before, the latest
 // sooner than others.
-func (m *machine) again(t *rapid.T) *engine.Request {
+func (m *machine) again(t *rapid.T) *request {
 	if len(m.issued) == 0 {
 		t.Skip("none yet")
 	}
@@ -162,6 +161,6 @@ func (m *machine) again(t *rapid.T) *engine.Request {
 }
 
 // name is how a request is called in what is logged.
-func name(r *engine.Request) string {
+func name(r *request) string {
 	return fmt.Sprintf("%s%d", r.Member()[:1], r.Seq)
 }

@@ -1,7 +1,9 @@
-package engine_test
+package scripts_test
 
 import (
 	"fmt"
+	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/loads"
 	"strconv"
 	"strings"
 	"testing"
@@ -9,8 +11,6 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/leasehold-go/leasehold/internal/engine"
-	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
@@ -21,8 +21,8 @@ func TestModelOfFlights(t *testing.T) {
 		t.Parallel()
 		s := newModelServer(t, target)
 		rapid.Check(t, func(rt *rapid.T) {
-			named := s.fresh(rt, keys.Flight)
-			m := &loadMachine{res: engine.NewFlight(named), tokens: map[uint64]int64{}}
+			named := s.fresh(rt, loads.Kind)
+			m := &loadMachine{res: newLoadsResource(named), tokens: map[uint64]int64{}}
 			m.machine = machine{modelServer: s, T: rt, model: newFlightModel(c)}
 			for _, c := range m.model.common().cells {
 				m.names = append(m.names, named.Part(c.name))
@@ -38,7 +38,7 @@ func TestModelOfFlights(t *testing.T) {
 
 type loadMachine struct {
 	machine
-	res    *engine.Resource
+	res    *resource
 	tokens map[uint64]int64 // of the load that a request leads or waits for
 	seen   []string         // values and failures
 }
@@ -48,39 +48,41 @@ func flightOf(r reference) *flightModel { return r.(*flightModel) }
 func (m *loadMachine) enterNew(t *rapid.T) {
 	handle := rapid.SampledFrom(modelHandles).Draw(t, "handle")
 	ttl := rapid.SampledFrom([]time.Duration{10 * time.Second, 500 * time.Millisecond, 3 * time.Second, time.Minute}).Draw(t, "ttl")
-	r := engine.NewRequest(m.res, handle, uint64(len(m.issued)+1), 1, ttl, 1)
+	r := m.res.attempt(handle, uint64(len(m.issued)+1), 1, ttl, 1)
 	m.issued = append(m.issued, r)
 	m.enter(t, r)
 }
 
 func (m *loadMachine) enterAgain(t *rapid.T) { m.enter(t, m.again(t)) }
 
-func (m *loadMachine) enter(t *rapid.T, r *engine.Request) {
-	o := engine.EnterOptions{Void: m.clock() + 5_000_000, Wait: rapid.IntRange(0, 5).Draw(t, "tries") < 5}
+func (m *loadMachine) enter(t *rapid.T, r *request) {
+	o := lease.EnterOptions{VoidAfter: m.clock() + 5_000_000, Wait: rapid.IntRange(0, 5).Draw(t, "tries") < 5}
 	if rapid.IntRange(0, 9).Draw(t, "void") == 9 {
-		o.Void += rapid.SampledFrom([]int64{0, -1, 1}).Draw(t, "void") - 5_000_000
+		o.VoidAfter += rapid.SampledFrom([]int64{0, -1, 1}).Draw(t, "void") - 5_000_000
 	}
 	// What it has seen: nothing, what is there now, or what was there before.
 	now := flightOf(m.model)
+	var rejected loads.Rejected
 	switch rapid.IntRange(0, 4).Draw(t, "seen") {
 	case 1:
-		o.Look.Seen = head(now.value.text)
+		rejected.Value = head(now.value.text)
 	case 2:
-		o.Look.Seen = sum(now.value.text)
+		rejected.Value = sum(now.value.text)
 	case 3:
 		if len(m.seen) > 0 {
-			o.Look.Seen = head(rapid.SampledFrom(m.seen).Draw(t, "before"))
+			rejected.Value = head(rapid.SampledFrom(m.seen).Draw(t, "before"))
 		}
 	}
 	if rapid.IntRange(0, 3).Draw(t, "poisoned") == 3 {
-		o.Look.Poisoned = sum(now.failure.text)
+		rejected.Failure = sum(now.failure.text)
 	}
-	what := fmt.Sprintf("enter %s for %v, %+v", name(r), r.TTL, o)
+	r = r.rejecting(rejected)
+	what := fmt.Sprintf("enter %s for %v, %+v, %+v", name(r), r.TTL, o, rejected)
 	c := r.Enter(o)
 	got := m.call(what, c, 1, func(ref reference) outcome {
-		return flightOf(ref).enter(r.Member(), r.TTL.Milliseconds(), look{o.Void, o.Wait, o.Look.Seen, o.Look.Poisoned})
+		return flightOf(ref).enter(r.Member(), r.TTL.Milliseconds(), look{o.VoidAfter, o.Wait, rejected.Value, rejected.Failure})
 	})
-	reply, err := r.ParseEnter(c, got.ints)
+	reply, err := r.ReadEnter(c, got.ints)
 	if err != nil {
 		m.Fatal(err)
 	}
@@ -91,7 +93,7 @@ func (m *loadMachine) enter(t *rapid.T, r *engine.Request) {
 }
 
 // token is mostly the one of the load that a request has to do with.
-func (m *loadMachine) token(t *rapid.T, r *engine.Request) uint64 {
+func (m *loadMachine) token(t *rapid.T, r *request) uint64 {
 	if rapid.IntRange(0, 7).Draw(t, "other load") == 7 {
 		return uint64(m.clock())
 	}
@@ -107,30 +109,31 @@ func (m *loadMachine) void(t *rapid.T) int64 {
 
 func (m *loadMachine) leave(t *rapid.T) {
 	r, void := m.again(t), m.void(t)
-	got := m.call(fmt.Sprintf("leave %s, void %d", name(r), void), r.Leave("", void), 1, func(ref reference) outcome {
+	got := m.call(fmt.Sprintf("leave %s, void %d", name(r), void), r.Leave(void), 1, func(ref reference) outcome {
 		return flightOf(ref).leave(r.Member(), (void+999)/1000)
 	})
-	if _, err := engine.ParseLeave(got.ints); err != nil {
+	if _, err := r.ReadLeave(got.ints); err != nil {
 		m.Fatal(err)
 	}
 }
 
 func (m *loadMachine) ask(t *rapid.T) {
-	var asked []*engine.Request
+	var asked []*request
 	var members []string
 	var tokens []int64
 	what := "ask"
 	first := m.again(t)
 	for _, r := range m.issued {
 		if r == first || r.Member()[0] == first.Member()[0] && rapid.Bool().Draw(t, "too") {
-			r.Awaits = m.token(t, r)
-			asked, members, tokens = append(asked, r), append(members, r.Member()), append(tokens, int64(r.Awaits))
-			what += fmt.Sprintf(" %s(%d)", name(r), r.Awaits)
+			token := m.token(t, r)
+			r.await(t, token)
+			asked, members, tokens = append(asked, r), append(members, r.Member()), append(tokens, int64(token))
+			what += fmt.Sprintf(" %s(%d)", name(r), token)
 		}
 	}
-	c := m.res.Ask("", asked)
+	c := m.res.Ask(plain(asked))
 	got := m.call(what, c, 0, func(ref reference) outcome { return flightOf(ref).ask(members, tokens) })
-	if _, err := m.res.ParseAsk(c, got.ints, len(asked)); err != nil {
+	if _, err := m.res.ReadAsk(c, got.ints, plain(asked)); err != nil {
 		m.Fatal(err)
 	}
 }
@@ -139,15 +142,15 @@ func (m *loadMachine) renew(t *rapid.T) {
 	r := m.again(t)
 	ttl := rapid.SampledFrom([]time.Duration{r.TTL, r.TTL, time.Millisecond, 30 * time.Second}).Draw(t, "ttl")
 	alone, void := rapid.IntRange(0, 2).Draw(t, "alone") == 2, int64(0)
-	c := r.Renew("", ttl)
-	if alone {
+	if r = r.rejecting(loads.Rejected{}); alone { // a request of its own: Unwatch lasts
 		void = m.void(t)
-		c = r.RenewAlone("", ttl, void)
+		r.loads().Unwatch()
 	}
+	c := r.Renew(ttl, void)
 	got := m.call(fmt.Sprintf("renew %s for %v, alone %v, void %d", name(r), ttl, alone, void), c, -1, func(ref reference) outcome {
 		return flightOf(ref).renew(r.Member(), ttl.Milliseconds(), alone, (void+999)/1000)
 	})
-	if _, err := engine.ParseRenew(got.ints); err != nil {
+	if _, err := r.ReadRenew(got.ints); err != nil {
 		m.Fatal(err)
 	}
 }
@@ -155,7 +158,7 @@ func (m *loadMachine) renew(t *rapid.T) {
 func (m *loadMachine) land(t *rapid.T) {
 	r := m.again(t)
 	token, void := m.token(t, r), m.void(t)
-	l := engine.Landing{Prefix: "value:", Suffix: fmt.Sprintf(" of %s", name(r))}
+	l := loads.Result{Prefix: "value:", Suffix: fmt.Sprintf(" of %s", name(r))}
 	switch rapid.IntRange(0, 5).Draw(t, "what") {
 	case 0, 1:
 		l.Keep = 20 * time.Second
@@ -173,26 +176,26 @@ func (m *loadMachine) land(t *rapid.T) {
 		keep = -1
 	}
 	what := fmt.Sprintf("land %s(%d), void %d, %d bytes, keep %v, remember %v", name(r), token, void, 22+len(l.Suffix), l.Keep, l.Remember)
-	got := m.call(what, r.Land("", token, void, l), 1, func(ref reference) outcome {
+	got := m.call(what, r.publish(token, void, l), 1, func(ref reference) outcome {
 		return flightOf(ref).land(r.Member(), strconv.FormatUint(token, 10), (void+999)/1000, landing{l.Prefix, l.Suffix, keep, l.Remember.Milliseconds()})
 	})
-	if _, err := engine.ParseLand(got.ints); err != nil {
+	if _, err := loads.ReadPublish(got.ints); err != nil {
 		m.Fatal(err)
 	}
 }
 
 func (m *loadMachine) invalidate(*rapid.T) {
-	got := m.call("invalidate", m.res.Invalidate(""), 0, func(ref reference) outcome { return flightOf(ref).invalidate() })
-	if _, err := engine.ParseInvalidate(got.ints); err != nil {
+	got := m.call("invalidate", m.res.invalidate(), 0, func(ref reference) outcome { return flightOf(ref).invalidate() })
+	if _, err := loads.ReadInvalidate(got.ints); err != nil {
 		m.Fatal(err)
 	}
 }
 
 // inspect changes nothing, and says what the reference knows.
 func (m *loadMachine) inspect(*rapid.T) {
-	c := m.res.Inspect()
+	c := m.res.inspect()
 	got := m.call("inspect", c, 0, func(ref reference) outcome { return flightOf(ref).inspect() })
-	s, err := engine.ParseInspect(got.ints, got.text)
+	s, err := loads.ReadInspect(got.ints, got.text)
 	if err != nil {
 		m.Fatal(err)
 	}

@@ -1,21 +1,21 @@
-package engine_test
+package scripts_test
 
 import (
 	"context"
 	"fmt"
+	"github.com/leasehold-go/leasehold/internal/lease"
 	"strconv"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 
-	"github.com/leasehold-go/leasehold/internal/engine"
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
 func scriptConstants(t *testing.T) constants {
-	ms := func(name string) int64 { return engine.Constant(t, name).Milliseconds() }
+	ms := func(name string) int64 { return constant(t, name).Milliseconds() }
 	return constants{
 		probation: ms("PROBATION"), alive: ms("ALIVE"), overdue: ms("OVERDUE"), fence: ms("FENCE_KEPT"),
 		record: (5 * time.Second).Milliseconds(),
@@ -34,13 +34,13 @@ func TestModelOfPermits(t *testing.T) {
 				s := newModelServer(t, target)
 				rapid.Check(t, func(rt *rapid.T) {
 					named := s.fresh(rt, kind)
-					res := engine.NewResource(named, fenced)
+					res := newPermitsResource(named, fenced)
 					word := "limit"
 					if fenced {
 						word = "fence"
 					}
 					m := &permitMachine{res: res, tickets: map[uint64]int64{}}
-					m.machine = machine{modelServer: s, T: rt, model: newPermits(fenced, c)}
+					m.machine = machine{modelServer: s, T: rt, model: newPermitsModel(fenced, c)}
 					for _, part := range []string{"holders", "queue", "alive", word} {
 						m.names = append(m.names, named.Part(part))
 					}
@@ -57,13 +57,13 @@ func TestModelOfPermits(t *testing.T) {
 
 type permitMachine struct {
 	machine
-	res     *engine.Resource
+	res     *resource
 	tickets map[uint64]int64 // of those who were queued once
 }
 
-func (m *permitMachine) fenced() bool { return m.res.Fenced }
+func (m *permitMachine) fenced() bool { return m.model.(*permitsModel).fenced }
 
-func on(r reference) *permits { return r.(*permits) }
+func on(r reference) *permitsModel { return r.(*permitsModel) }
 
 func ints(v []int64) outcome { return outcome{ints: v} }
 
@@ -75,33 +75,33 @@ func (m *permitMachine) enterNew(t *rapid.T) {
 		permits = rapid.IntRange(1, 4).Draw(t, "permits")
 	}
 	ttl := rapid.SampledFrom([]time.Duration{10 * time.Second, 500 * time.Millisecond, 2500 * time.Millisecond, time.Hour}).Draw(t, "ttl")
-	r := engine.NewRequest(m.res, handle, uint64(len(m.issued)+1), permits, ttl, limit)
+	r := m.res.attempt(handle, uint64(len(m.issued)+1), permits, ttl, limit)
 	m.issued = append(m.issued, r)
 	m.enter(t, r)
 }
 
 func (m *permitMachine) enterAgain(t *rapid.T) { m.enter(t, m.again(t)) }
 
-func (m *permitMachine) enter(t *rapid.T, r *engine.Request) {
-	o := engine.EnterOptions{
+func (m *permitMachine) enter(t *rapid.T, r *request) {
+	o := lease.EnterOptions{
 		Wait:       rapid.IntRange(0, 3).Draw(t, "tries") < 3,
 		MaxWaiters: max(0, rapid.IntRange(-3, 3).Draw(t, "max")),
 	}
 	if rapid.IntRange(0, 5).Draw(t, "void") == 5 {
-		o.Void = m.clock() + rapid.SampledFrom([]int64{0, -1, 1, 5_000_000}).Draw(t, "void")
+		o.VoidAfter = m.clock() + rapid.SampledFrom([]int64{0, -1, 1, 5_000_000}).Draw(t, "void")
 	}
 	if ticket, ok := m.tickets[r.Seq]; ok && rapid.Bool().Draw(t, "old ticket") {
 		o.Ticket = ticket
 	}
 	what := fmt.Sprintf("enter %s: %d of %d for %v, %+v", name(r), r.Permits, r.Limit, r.TTL, o)
 	got := m.call(what, r.Enter(o), 1, func(ref reference) outcome {
-		return ints(on(ref).enter(r.Member(), entering{void: o.Void, ticket: o.Ticket, wait: o.Wait, max: o.MaxWaiters}))
+		return ints(on(ref).enter(r.Member(), entering{void: o.VoidAfter, ticket: o.Ticket, wait: o.Wait, max: o.MaxWaiters}))
 	})
-	reply, err := r.ParseEnter(nil, got.ints)
+	reply, err := r.ReadEnter(nil, got.ints)
 	if err != nil {
 		m.Fatal(err)
 	}
-	if _, ok := m.tickets[r.Seq]; !ok && reply.Code == engine.Queued {
+	if _, ok := m.tickets[r.Seq]; !ok && reply.Code == lease.Queued {
 		m.tickets[r.Seq] = reply.Now
 	}
 }
@@ -112,17 +112,17 @@ func (m *permitMachine) leave(t *rapid.T) {
 	if rapid.IntRange(0, 2).Draw(t, "stray") == 2 {
 		void = m.clock() + rapid.SampledFrom([]int64{5_000_000, 0, 1, 1_000}).Draw(t, "void")
 	}
-	got := m.call(fmt.Sprintf("leave %s, void %d", name(r), void), r.Leave("", void), 1, func(ref reference) outcome {
+	got := m.call(fmt.Sprintf("leave %s, void %d", name(r), void), r.Leave(void), 1, func(ref reference) outcome {
 		return ints(on(ref).leave(r.Member(), (void+999)/1000))
 	})
-	if _, err := engine.ParseLeave(got.ints); err != nil {
+	if _, err := r.ReadLeave(got.ints); err != nil {
 		m.Fatal(err)
 	}
 }
 
 func (m *permitMachine) ask(t *rapid.T) {
 	first := m.again(t)
-	asked := []*engine.Request{first}
+	asked := []*request{first}
 	members := []string{first.Member()}
 	what := "ask " + name(first)
 	for _, r := range m.issued {
@@ -131,9 +131,9 @@ func (m *permitMachine) ask(t *rapid.T) {
 			what += " " + name(r)
 		}
 	}
-	c := m.res.Ask("", asked)
+	c := m.res.Ask(plain(asked))
 	got := m.call(what, c, 0, func(ref reference) outcome { return ints(on(ref).ask(members)) })
-	if _, err := m.res.ParseAsk(c, got.ints, len(asked)); err != nil {
+	if _, err := m.res.ReadAsk(c, got.ints, plain(asked)); err != nil {
 		m.Fatal(err)
 	}
 }
@@ -141,10 +141,10 @@ func (m *permitMachine) ask(t *rapid.T) {
 func (m *permitMachine) renew(t *rapid.T) {
 	r := m.again(t)
 	ttl := rapid.SampledFrom([]time.Duration{r.TTL, r.TTL, time.Millisecond, 30 * time.Second}).Draw(t, "ttl")
-	got := m.call(fmt.Sprintf("renew %s for %v", name(r), ttl), r.Renew("", ttl), -1, func(ref reference) outcome {
+	got := m.call(fmt.Sprintf("renew %s for %v", name(r), ttl), r.Renew(ttl, 0), -1, func(ref reference) outcome {
 		return ints(on(ref).renew(r.Member(), ttl.Milliseconds()))
 	})
-	if _, err := engine.ParseRenew(got.ints); err != nil {
+	if _, err := r.ReadRenew(got.ints); err != nil {
 		m.Fatal(err)
 	}
 }

@@ -1,4 +1,4 @@
-package engine_test
+package scripts_test
 
 import (
 	"fmt"
@@ -7,7 +7,7 @@ import (
 )
 
 // permits is the reference of permits: who holds, who waits, and who gave up.
-type permits struct {
+type permitsModel struct {
 	base
 	fenced             bool
 	held, queue, alive *cell
@@ -16,22 +16,22 @@ type permits struct {
 	told               []int64 // what the reply says of the caller's other waiters
 }
 
-func newPermits(fenced bool, c constants) *permits {
+func newPermitsModel(fenced bool, c constants) *permitsModel {
 	word := "limit"
 	if fenced {
 		word = "fence"
 	}
-	p := &permits{fenced: fenced}
+	p := &permitsModel{fenced: fenced}
 	p.c = c
 	p.adopt([]*cell{sortedSet("holders", true), sortedSet("queue", false), sortedSet("alive", true), {name: word}})
 	return p
 }
 
-func (p *permits) adopt(cells []*cell) {
+func (p *permitsModel) adopt(cells []*cell) {
 	p.cells, p.held, p.queue, p.alive, p.word = cells, cells[0], cells[1], cells[2], cells[3]
 }
 
-func (p *permits) clone() *permits {
+func (p *permitsModel) clone() *permitsModel {
 	q := *p
 	q.adopt(cloneCells(p.cells))
 	q.told = nil
@@ -60,19 +60,19 @@ func parseTerms(member string) terms {
 	return t
 }
 
-func (p *permits) used() int { return len(p.held.order(p.now+1, forever)) }
+func (p *permitsModel) used() int { return len(p.held.order(p.now+1, forever)) }
 
-func (p *permits) earliest() int64 {
+func (p *permitsModel) earliest() int64 {
 	if m, ends := p.held.first(p.now); m != "" {
 		return ends - p.now
 	}
 	return 0
 }
 
-func (p *permits) left(member string) int64 { return max(0, p.held.scores[member]-p.now) }
+func (p *permitsModel) left(member string) int64 { return max(0, p.held.scores[member]-p.now) }
 
 // limit is the stored one where there is one, else the request's own.
-func (p *permits) limit(t terms) int {
+func (p *permitsModel) limit(t terms) int {
 	if !p.fenced && p.word.set {
 		n, _ := strconv.Atoi(p.word.text)
 		return n
@@ -81,7 +81,7 @@ func (p *permits) limit(t terms) int {
 }
 
 // issue makes a token, higher than the last and no lower than the clock.
-func (p *permits) issue() int64 {
+func (p *permitsModel) issue() int64 {
 	last, _ := strconv.ParseInt(p.word.text, 10, 64)
 	token := max(last+1, p.us)
 	p.put(p.word, strconv.FormatInt(token, 10), p.c.fence)
@@ -89,7 +89,7 @@ func (p *permits) issue() int64 {
 }
 
 // token is the one of the lease that is held.
-func (p *permits) token() int64 {
+func (p *permitsModel) token() int64 {
 	if !p.fenced {
 		return 0
 	}
@@ -100,7 +100,7 @@ func (p *permits) token() int64 {
 	return n
 }
 
-func (p *permits) grant(t terms, term int64) (token int64) {
+func (p *permitsModel) grant(t terms, term int64) (token int64) {
 	if p.fenced {
 		token = p.issue()
 	}
@@ -114,20 +114,20 @@ func (p *permits) grant(t terms, term int64) (token int64) {
 	return token
 }
 
-func (p *permits) unqueue(member string) {
+func (p *permitsModel) unqueue(member string) {
 	p.queue.drop(member)
 	p.alive.drop(member)
 }
 
 // tidy forgets the dead and hands on what is free.
-func (p *permits) tidy() {
+func (p *permitsModel) tidy() {
 	p.held.drop(p.held.order(-forever, p.now)...)
 	p.forget(p.queue, p.alive)
 	p.advance()
 }
 
 // advance hands on what is free, in order.
-func (p *permits) advance() {
+func (p *permitsModel) advance() {
 	for _, m := range p.queue.order(-forever, forever) {
 		t := parseTerms(m)
 		limit, life := p.limit(t), p.alive.scores[m]-p.now
@@ -156,7 +156,7 @@ func (p *permits) advance() {
 }
 
 // tell says in the reply, or by a message, what became of a waiter.
-func (p *permits) tell(t terms, what, token int64) {
+func (p *permitsModel) tell(t terms, what, token int64) {
 	if t.handle == p.own {
 		p.told = append(p.told, t.seq, what, token)
 		return
@@ -164,7 +164,7 @@ func (p *permits) tell(t terms, what, token int64) {
 	p.publish(t.handle, fmt.Sprintf("%d %d %d %d", t.seq, p.us, what, token))
 }
 
-func (p *permits) busy(code int64, limit int) []int64 {
+func (p *permitsModel) busy(code int64, limit int) []int64 {
 	reply := []int64{code, p.us, p.earliest(), int64(p.used()), int64(limit), int64(len(p.queue.scores))}
 	return append(reply, p.told...)
 }
@@ -175,7 +175,7 @@ type entering struct {
 	max          int
 }
 
-func (p *permits) enter(member string, o entering) []int64 {
+func (p *permitsModel) enter(member string, o entering) []int64 {
 	t := parseTerms(member)
 	p.own = t.handle
 	if o.void > 0 && p.us >= o.void {
@@ -246,7 +246,7 @@ func (p *permits) enter(member string, o entering) []int64 {
 }
 
 // waitedFor: somebody waits who still counts as alive.
-func (p *permits) waitedFor() bool {
+func (p *permitsModel) waitedFor() bool {
 	for m := range p.queue.scores {
 		if p.alive.scores[m] > p.now {
 			return true
@@ -255,7 +255,7 @@ func (p *permits) waitedFor() bool {
 	return false
 }
 
-func (p *permits) ask(members []string) []int64 {
+func (p *permitsModel) ask(members []string) []int64 {
 	p.own = parseTerms(members[0]).handle
 	p.queue.keep(p.now + p.c.alive)
 	p.alive.keep(p.now + p.c.alive)
@@ -281,7 +281,7 @@ func (p *permits) ask(members []string) []int64 {
 	return append(reply, p.told...)
 }
 
-func (p *permits) leave(member string, void int64) []int64 {
+func (p *permitsModel) leave(member string, void int64) []int64 {
 	t := parseTerms(member)
 	p.own = t.handle
 	state := int64(0)
@@ -302,7 +302,7 @@ func (p *permits) leave(member string, void int64) []int64 {
 	return append([]int64{state, p.us}, p.told...)
 }
 
-func (p *permits) renew(member string, ttl int64) []int64 {
+func (p *permitsModel) renew(member string, ttl int64) []int64 {
 	t := parseTerms(member)
 	left := p.left(member)
 	if left == 0 || ttl <= left {

@@ -1,10 +1,11 @@
-package engine_test
+package scripts_test
 
 import (
 	"context"
 	"errors"
 	"flag"
 	"fmt"
+	"github.com/leasehold-go/leasehold/internal/call"
 	"os"
 	"slices"
 	"strconv"
@@ -16,7 +17,6 @@ import (
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
-	"github.com/leasehold-go/leasehold/internal/engine"
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
@@ -46,7 +46,7 @@ type moment struct{ us, key int64 }
 // modelServer is a server, and the reference that goes along with it.
 type modelServer struct {
 	rdb    redis.UniversalClient
-	eng    *engine.Engine
+	client *call.Client
 	mini   *miniredis.Miniredis // nil = a real one, whose clock can't be set
 	now    time.Time            // of mini
 	prefix string
@@ -60,7 +60,7 @@ func newModelServer(t *testing.T, target redistest.Target) *modelServer {
 	t.Helper()
 	s := &modelServer{rdb: target.Client(t), mini: target.Mini, prefix: redistest.Name(t)}
 	var err error
-	if s.eng, err = engine.New(s.rdb); err != nil {
+	if s.client, err = call.NewClient(s.rdb); err != nil {
 		t.Fatal(err)
 	}
 	s.inbox = s.rdb.Subscribe(context.Background(), s.channels()...)
@@ -102,9 +102,9 @@ type reference interface {
 	fork() reference
 }
 
-func (b *base) common() *base          { return b }
-func (p *permits) fork() reference     { return p.clone() }
-func (f *flightModel) fork() reference { return f.clone() }
+func (b *base) common() *base           { return b }
+func (p *permitsModel) fork() reference { return p.clone() }
+func (f *flightModel) fork() reference  { return f.clone() }
 
 func (s *modelServer) real() bool { return s.mini == nil }
 
@@ -121,7 +121,7 @@ type machine struct {
 	*rapid.T
 	names  []string // of the keys, in the order of the reference's cells
 	model  reference
-	issued []*engine.Request
+	issued []*request
 	calls  int
 }
 
@@ -180,7 +180,7 @@ func (m *machine) clock() int64 {
 	if !m.real() {
 		return m.now.UnixMicro()
 	}
-	us, err := m.eng.Time(context.Background())
+	us, err := m.client.Time(context.Background(), m.names[0])
 	if err != nil {
 		m.Fatal(err)
 	}

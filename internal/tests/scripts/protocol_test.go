@@ -1,14 +1,15 @@
-package engine_test
+package scripts_test
 
 import (
 	"context"
+	"github.com/leasehold-go/leasehold/internal/call"
+	"github.com/leasehold-go/leasehold/internal/lease"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/leasehold-go/leasehold/internal/engine"
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
@@ -18,10 +19,10 @@ func TestMain(m *testing.M) { redistest.Main(m) }
 // world is an engine, and the keys of one resource of it.
 type world struct {
 	*testing.T
-	rdb redis.UniversalClient
-	eng *engine.Engine
-	res *engine.Resource
-	seq uint64
+	rdb    redis.UniversalClient
+	client *call.Client
+	res    *resource
+	seq    uint64
 }
 
 // Two handles, as managers name theirs: 22 characters.
@@ -32,7 +33,7 @@ const (
 
 func newWorld(t *testing.T, rdb redis.UniversalClient, fenced bool) *world {
 	t.Helper()
-	eng, err := engine.New(rdb)
+	client, err := call.NewClient(rdb)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +45,7 @@ func newWorld(t *testing.T, rdb redis.UniversalClient, fenced bool) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &world{T: t, rdb: rdb, eng: eng, res: engine.NewResource(res, fenced)}
+	return &world{T: t, rdb: rdb, client: client, res: newPermitsResource(res, fenced)}
 }
 
 func each(t *testing.T, fenced bool, fn func(w *world)) {
@@ -55,23 +56,23 @@ func each(t *testing.T, fenced bool, fn func(w *world)) {
 }
 
 // request is a new attempt of a handle.
-func (w *world) request(handle string, permits, limit int, ttl time.Duration) *engine.Request {
+func (w *world) request(handle string, permits, limit int, ttl time.Duration) *request {
 	w.seq++
-	return engine.NewRequest(w.res, handle, w.seq, permits, ttl, limit)
+	return w.res.attempt(handle, w.seq, permits, ttl, limit)
 }
 
-func (w *world) lock(handle string) *engine.Request {
+func (w *world) lock(handle string) *request {
 	return w.request(handle, 1, 1, time.Minute)
 }
 
-func (w *world) tryEnter(r *engine.Request, o engine.EnterOptions) (engine.EnterReply, error) {
+func (w *world) tryEnter(r *request, o lease.EnterOptions) (lease.EnterReply, error) {
 	w.Helper()
-	call := r.Enter(o)
-	v, err := w.eng.Do(context.Background(), call)
+	one := r.Enter(o)
+	v, err := w.client.Do(context.Background(), one)
 	if err != nil {
-		return engine.EnterReply{}, err
+		return lease.EnterReply{}, err
 	}
-	reply, err := r.ParseEnter(call, v)
+	reply, err := r.ReadEnter(one, v)
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -80,9 +81,9 @@ func (w *world) tryEnter(r *engine.Request, o engine.EnterOptions) (engine.Enter
 
 // enter queues where nothing is free, and fails the test unless it is answered
 // as wanted.
-func (w *world) enter(r *engine.Request, want engine.Code) engine.EnterReply {
+func (w *world) enter(r *request, want lease.Code) lease.EnterReply {
 	w.Helper()
-	reply, err := w.tryEnter(r, engine.EnterOptions{Wait: true})
+	reply, err := w.tryEnter(r, lease.EnterOptions{Wait: true})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -92,50 +93,50 @@ func (w *world) enter(r *engine.Request, want engine.Code) engine.EnterReply {
 	return reply
 }
 
-func (w *world) leave(r *engine.Request, void int64) engine.LeaveReply {
+func (w *world) leave(r *request, void int64) lease.LeaveReply {
 	w.Helper()
-	v, err := w.eng.Do(context.Background(), r.Leave("", void))
+	v, err := w.client.Do(context.Background(), r.Leave(void))
 	if err != nil {
 		w.Fatal(err)
 	}
-	reply, err := engine.ParseLeave(v)
+	reply, err := r.ReadLeave(v)
 	if err != nil {
 		w.Fatal(err)
 	}
 	return reply
 }
 
-func (w *world) ask(rs ...*engine.Request) engine.AskReply {
+func (w *world) ask(rs ...*request) lease.AskReply {
 	w.Helper()
-	call := w.res.Ask("", rs)
-	v, err := w.eng.Do(context.Background(), call)
+	one := w.res.Ask(plain(rs))
+	v, err := w.client.Do(context.Background(), one)
 	if err != nil {
 		w.Fatal(err)
 	}
-	reply, err := w.res.ParseAsk(call, v, len(rs))
+	reply, err := w.res.ReadAsk(one, v, plain(rs))
 	if err != nil {
 		w.Fatal(err)
 	}
 	return reply
 }
 
-func (w *world) renew(r *engine.Request, ttl time.Duration) time.Duration {
+func (w *world) renew(r *request, ttl time.Duration) time.Duration {
 	w.Helper()
-	v, err := w.eng.Do(context.Background(), r.Renew("", ttl))
+	v, err := w.client.Do(context.Background(), r.Renew(ttl, 0))
 	if err != nil {
 		w.Fatal(err)
 	}
-	left, err := engine.ParseRenew(v)
+	left, err := r.ReadRenew(v)
 	if err != nil {
 		w.Fatal(err)
 	}
-	return left
+	return left.Term
 }
 
 // now is the server's clock in µs.
 func (w *world) now() int64 {
 	w.Helper()
-	us, err := w.eng.Time(context.Background())
+	us, err := w.client.Time(context.Background(), w.res.FirstKey())
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -158,7 +159,7 @@ func (w *world) holders() map[string]time.Duration {
 
 // overdue makes the last sign of life of a waiter older, so that it is alive
 // until left from now.
-func (w *world) overdue(r *engine.Request, left time.Duration) {
+func (w *world) overdue(r *request, left time.Duration) {
 	w.Helper()
 	at := float64(w.now()/1000 + left.Milliseconds())
 	if err := w.rdb.ZAddXX(context.Background(), w.res.Part("alive"), redis.Z{Score: at, Member: r.Member()}).Err(); err != nil {
@@ -171,13 +172,13 @@ func TestP01_StrayEnterIsVoid(t *testing.T) {
 	each(t, true, func(w *world) {
 		r := w.lock(hereHandle)
 		w.leave(r, w.now()+time.Minute.Microseconds())
-		w.enter(r, engine.GivenUp)
+		w.enter(r, lease.GivenUp)
 		if n := len(w.holders()); n != 0 {
 			t := w.T
 			t.Fatalf("%d permits are held by a request that was given up", n)
 		}
 		// The tombstone stops that request alone.
-		w.enter(w.lock(hereHandle), engine.Granted)
+		w.enter(w.lock(hereHandle), lease.Granted)
 	})
 }
 
@@ -185,8 +186,8 @@ func TestP01_StrayEnterIsVoid(t *testing.T) {
 func TestP01_VoidTimeHasPassed(t *testing.T) {
 	each(t, true, func(w *world) {
 		r, now := w.lock(hereHandle), w.now()
-		reply, err := w.tryEnter(r, engine.EnterOptions{Wait: true, Void: now - 1})
-		if err != nil || reply.Code != engine.Void || reply.Now < now {
+		reply, err := w.tryEnter(r, lease.EnterOptions{Wait: true, VoidAfter: now - 1})
+		if err != nil || reply.Code != lease.Void || reply.Now < now {
 			w.Fatalf("enter answered %+v, %v; want void, with the server's time", reply, err)
 		}
 		if n := len(w.holders()); n != 0 {
@@ -200,15 +201,15 @@ func TestP01_SentOnce(t *testing.T) {
 	redistest.NeedServers(t)
 	p := redistest.NewProxy(t, redistest.Shared(t, redistest.Installed()[0]).Addr())
 	w := newWorld(t, p.Client(), true)
-	w.enter(w.lock(hereHandle), engine.Granted) // the script is known from here on
-	for name, call := range map[string]*engine.Call{
-		"enter": w.lock(hereHandle).Enter(engine.EnterOptions{}),
-		"leave": w.lock(hereHandle).Leave("", 0),
+	w.enter(w.lock(hereHandle), lease.Granted) // the script is known from here on
+	for name, one := range map[string]*call.Call{
+		"enter": w.lock(hereHandle).Enter(lease.EnterOptions{}),
+		"leave": w.lock(hereHandle).Leave(0),
 	} {
-		_, _ = w.eng.Do(context.Background(), call) // known
+		_, _ = w.client.Do(context.Background(), one) // known
 		p.ResetCounts()
 		p.EatReply(redistest.Named("EVALSHA"), 1)
-		if _, err := w.eng.Do(context.Background(), call); engine.Classify(err) != engine.Unknown {
+		if _, err := w.client.Do(context.Background(), one); call.Classify(err) != call.Unknown {
 			t.Errorf("%s without a reply: %v; want an error that says nothing of the outcome", name, err)
 		}
 		if n := p.Count("EVALSHA"); n != 1 {
@@ -221,11 +222,11 @@ func TestP01_SentOnce(t *testing.T) {
 func TestP04_TermsTravelWithTheWaiter(t *testing.T) {
 	each(t, false, func(w *world) {
 		holder := w.request(hereHandle, 4, 4, time.Minute)
-		w.enter(holder, engine.Granted)
+		w.enter(holder, lease.Granted)
 		short := w.request(thereHandle, 2, 4, 700*time.Millisecond)
 		low := w.request(thereHandle, 1, 2, time.Minute) // its process allows 2
-		w.enter(short, engine.Queued)
-		w.enter(low, engine.Queued)
+		w.enter(short, lease.Queued)
+		w.enter(low, lease.Queued)
 		w.leave(holder, 0)
 		held := w.holders()
 		if len(held) != 2 {
@@ -247,8 +248,8 @@ func TestP04_TermsTravelWithTheWaiter(t *testing.T) {
 func TestP04_StoredLimitDecides(t *testing.T) {
 	each(t, false, func(w *world) {
 		w.rdb.Set(context.Background(), w.res.Part("limit"), 1, time.Minute)
-		w.enter(w.request(hereHandle, 1, 5, time.Minute), engine.Granted)
-		reply := w.enter(w.request(hereHandle, 1, 5, time.Minute), engine.Queued)
+		w.enter(w.request(hereHandle, 1, 5, time.Minute), lease.Granted)
+		reply := w.enter(w.request(hereHandle, 1, 5, time.Minute), lease.Queued)
 		if reply.State.Limit != 1 {
 			w.Errorf("answered limit %d; want the stored 1", reply.State.Limit)
 		}
@@ -260,24 +261,24 @@ func TestP05_UnservableHead(t *testing.T) {
 	each(t, false, func(w *world) {
 		ctx := context.Background()
 		holder := w.request(hereHandle, 5, 5, time.Minute)
-		w.enter(holder, engine.Granted)
+		w.enter(holder, lease.Granted)
 		heavy := w.request(hereHandle, 5, 5, time.Minute)
 		light := w.request(hereHandle, 1, 5, time.Minute)
-		w.enter(heavy, engine.Queued)
-		w.enter(light, engine.Queued)
+		w.enter(heavy, lease.Queued)
+		w.enter(light, lease.Queued)
 		w.rdb.Set(ctx, w.res.Part("limit"), 3, time.Minute)
 		grants := w.leave(holder, 0).Grants
 		if len(grants) != 2 || grants[0].Seq != heavy.Seq || grants[0].Refused != 3 || grants[1].Seq != light.Seq || grants[1].Refused != 0 {
 			w.Fatalf("told %+v; want the heavy one refused for limit 3 and the light one granted", grants)
 		}
-		w.enter(heavy, engine.TooMany)
+		w.enter(heavy, lease.TooMany)
 	})
 }
 
 // P8: ask < probation < alive, as the scripts have them.
 func TestP08_ConstantsFit(t *testing.T) {
-	ask, probation, alive := engine.AskEvery, engine.Constant(t, "PROBATION"), engine.Constant(t, "ALIVE")
-	overdue := alive - engine.Constant(t, "OVERDUE")
+	ask, probation, alive := lease.AskEvery, constant(t, "PROBATION"), constant(t, "ALIVE")
+	overdue := alive - constant(t, "OVERDUE")
 	if !(ask < probation && probation < alive && ask < overdue && overdue <= probation) {
 		t.Errorf("ask %v, probation %v, overdue %v, alive %v; want them to rise in that order", ask, probation, overdue, alive)
 	}
@@ -288,15 +289,15 @@ func TestP08_ConstantsFit(t *testing.T) {
 func TestP08_Probation(t *testing.T) {
 	each(t, true, func(w *world) {
 		holder, own, other := w.lock(hereHandle), w.lock(hereHandle), w.lock(thereHandle)
-		w.enter(holder, engine.Granted)
-		w.enter(own, engine.Queued)
-		w.enter(other, engine.Queued)
+		w.enter(holder, lease.Granted)
+		w.enter(own, lease.Queued)
+		w.enter(other, lease.Queued)
 		w.leave(holder, 0)
 		if left := w.holders()[own.Member()]; left < 50*time.Second {
 			w.Errorf("the caller's own waiter got %v; want its minute", left)
 		}
 		w.leave(own, 0)
-		if left, probation := w.holders()[other.Member()], engine.Constant(w.T, "PROBATION"); left > probation || left <= 0 {
+		if left, probation := w.holders()[other.Member()], constant(w.T, "PROBATION"); left > probation || left <= 0 {
 			w.Errorf("another's waiter got %v; want at most %v", left, probation)
 		}
 		if left := w.renew(other, time.Minute); left != time.Minute {
@@ -311,17 +312,17 @@ func TestP08_OverdueWaitersArePassedOver(t *testing.T) {
 	each(t, true, func(w *world) {
 		holder, living := w.lock(hereHandle), w.lock(hereHandle)
 		late, dead := w.lock(thereHandle), w.lock(thereHandle)
-		w.enter(holder, engine.Granted)
-		w.enter(late, engine.Queued)
-		w.enter(dead, engine.Queued)
-		w.enter(living, engine.Queued)
+		w.enter(holder, lease.Granted)
+		w.enter(late, lease.Queued)
+		w.enter(dead, lease.Queued)
+		w.enter(living, lease.Queued)
 		w.overdue(late, 2*time.Second)
 		w.overdue(dead, 0)
 		if grants := w.leave(holder, 0).Grants; len(grants) != 1 || grants[0].Seq != living.Seq {
 			w.Fatalf("granted %+v; want the living waiter", grants)
 		}
 		got := w.ask(late, dead).Standings
-		if got[0].Code != engine.Queued || got[1].Code != 0 {
+		if got[0].Code != lease.Queued || got[1].Code != 0 {
 			w.Errorf("the late one stands as %d, the dead one as %d; want queued and gone", got[0].Code, got[1].Code)
 		}
 		w.leave(living, 0)
@@ -334,11 +335,11 @@ func TestP08_OverdueWaitersArePassedOver(t *testing.T) {
 // P9: MaxWaiters counts those who still live.
 func TestP09_DeadWaitersDoNotCount(t *testing.T) {
 	each(t, true, func(w *world) {
-		w.enter(w.lock(hereHandle), engine.Granted)
+		w.enter(w.lock(hereHandle), lease.Granted)
 		dead := w.lock(thereHandle)
-		w.enter(dead, engine.Queued)
-		full, err := w.tryEnter(w.lock(hereHandle), engine.EnterOptions{Wait: true, MaxWaiters: 1})
-		if err != nil || full.Code != engine.QueueFull {
+		w.enter(dead, lease.Queued)
+		full, err := w.tryEnter(w.lock(hereHandle), lease.EnterOptions{Wait: true, MaxWaiters: 1})
+		if err != nil || full.Code != lease.QueueFull {
 			w.Fatalf("answered %+v, %v; want a full queue", full, err)
 		}
 		if got := w.rdb.ZCard(context.Background(), w.res.Part("queue")).Val(); got != 1 {
@@ -346,13 +347,13 @@ func TestP09_DeadWaitersDoNotCount(t *testing.T) {
 		}
 		// The dead one behind a living one, where no grant comes past it.
 		living := w.lock(hereHandle)
-		got, err := w.tryEnter(living, engine.EnterOptions{Wait: true, MaxWaiters: 2, Ticket: 1})
-		if err != nil || got.Code != engine.Queued {
+		got, err := w.tryEnter(living, lease.EnterOptions{Wait: true, MaxWaiters: 2, Ticket: 1})
+		if err != nil || got.Code != lease.Queued {
 			w.Fatalf("answered %+v, %v; want queued: one more may wait", got, err)
 		}
 		w.overdue(dead, 0)
-		got, err = w.tryEnter(w.lock(hereHandle), engine.EnterOptions{Wait: true, MaxWaiters: 2})
-		if err != nil || got.Code != engine.Queued {
+		got, err = w.tryEnter(w.lock(hereHandle), lease.EnterOptions{Wait: true, MaxWaiters: 2})
+		if err != nil || got.Code != lease.Queued {
 			w.Fatalf("answered %+v, %v; want queued: the other one is dead", got, err)
 		}
 	})
@@ -363,17 +364,17 @@ func TestP09_DeadWaitersDoNotCount(t *testing.T) {
 func TestP11_TokenOfARetriedEnter(t *testing.T) {
 	each(t, true, func(w *world) {
 		r := w.lock(hereHandle)
-		first := w.enter(r, engine.Granted).Token
-		if again := w.enter(r, engine.Granted).Token; again != first {
+		first := w.enter(r, lease.Granted).Token
+		if again := w.enter(r, lease.Granted).Token; again != first {
 			w.Errorf("the retry got token %d; want %d again", again, first)
 		}
 		w.rdb.Del(context.Background(), w.res.Part("fence"))
-		fresh := w.enter(r, engine.Granted).Token
+		fresh := w.enter(r, lease.Granted).Token
 		if fresh <= first {
 			w.Errorf("without the fence the retry got token %d; want more than %d", fresh, first)
 		}
 		w.leave(r, 0)
-		if next := w.enter(w.lock(hereHandle), engine.Granted).Token; next <= fresh {
+		if next := w.enter(w.lock(hereHandle), lease.Granted).Token; next <= fresh {
 			w.Errorf("the next holder got token %d; want more than %d", next, fresh)
 		}
 	})
@@ -385,11 +386,11 @@ func TestTokenRisesWhenTheClockWentBack(t *testing.T) {
 		ahead := w.now() + time.Hour.Microseconds()
 		w.rdb.Set(context.Background(), w.res.Part("fence"), ahead, time.Minute)
 		r := w.lock(hereHandle)
-		if got := w.enter(r, engine.Granted).Token; got != uint64(ahead)+1 {
+		if got := w.enter(r, lease.Granted).Token; got != uint64(ahead)+1 {
 			w.Errorf("token %d; want %d", got, ahead+1)
 		}
 		waiter := w.lock(hereHandle)
-		w.enter(waiter, engine.Queued)
+		w.enter(waiter, lease.Queued)
 		if got := w.leave(r, 0).Grants; len(got) != 1 || got[0].Token != uint64(ahead)+2 {
 			w.Errorf("handed over %+v; want token %d", got, ahead+2)
 		}

@@ -1,13 +1,12 @@
-package engine_test
+package scripts_test
 
 import (
 	"context"
+	"github.com/leasehold-go/leasehold/internal/lease"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
 // A renewal never brings a lease back: not after a leave, not after expiry
@@ -16,18 +15,18 @@ func TestRenewNeverRevives(t *testing.T) {
 	each(t, false, func(w *world) {
 		ctx, holders := context.Background(), w.res.Part("holders")
 		other := w.request(thereHandle, 1, 9, time.Minute) // keeps the key
-		w.enter(other, engine.Granted)
+		w.enter(other, lease.Granted)
 		for name, n := range map[string]int{"one permit": 1, "three permits": 3} {
 			left, expired := w.request(hereHandle, n, 9, time.Minute), w.request(hereHandle, n, 9, time.Minute)
-			w.enter(left, engine.Granted)
+			w.enter(left, lease.Granted)
 			w.leave(left, 0)
-			w.enter(expired, engine.Granted)
+			w.enter(expired, lease.Granted)
 			for m := range w.holders() {
 				if m != other.Member() {
 					w.rdb.ZAddXX(ctx, holders, redis.Z{Score: float64(w.now()/1000 - 1), Member: m})
 				}
 			}
-			for what, r := range map[string]*engine.Request{"released": left, "expired": expired} {
+			for what, r := range map[string]*request{"released": left, "expired": expired} {
 				if d := w.renew(r, time.Minute); d != 0 {
 					w.Errorf("%s: a renewal of a %s lease left %v", name, what, d)
 				}
@@ -50,7 +49,7 @@ func TestRenewNeverRevives(t *testing.T) {
 func TestRenewNeverShortens(t *testing.T) {
 	each(t, false, func(w *world) {
 		r := w.request(hereHandle, 3, 3, time.Second)
-		w.enter(r, engine.Granted)
+		w.enter(r, lease.Granted)
 		w.renew(r, time.Hour)
 		if d := w.renew(r, time.Minute); d < 59*time.Minute {
 			w.Errorf("a shorter renewal left %v of an hour", d)
@@ -71,20 +70,20 @@ func TestRenewNeverShortens(t *testing.T) {
 func TestShortTTLDoesNotEndTheKey(t *testing.T) {
 	each(t, false, func(w *world) {
 		long, short := w.request(hereHandle, 1, 9, time.Hour), time.Second
-		w.enter(long, engine.Granted)
+		w.enter(long, lease.Granted)
 		check := func(path string) {
 			w.Helper()
 			if d := w.rdb.PTTL(context.Background(), w.res.Part("holders")).Val(); d < 59*time.Minute {
 				w.Fatalf("%s: the key expires in %v", path, d)
 			}
 		}
-		w.enter(w.request(hereHandle, 1, 9, short), engine.Granted)
+		w.enter(w.request(hereHandle, 1, 9, short), lease.Granted)
 		check("fast path")
-		w.enter(w.request(hereHandle, 2, 9, short), engine.Granted)
+		w.enter(w.request(hereHandle, 2, 9, short), lease.Granted)
 		check("weighted")
 		filler := w.request(hereHandle, 5, 9, short)
-		w.enter(filler, engine.Granted)
-		w.enter(w.request(hereHandle, 1, 9, short), engine.Queued)
+		w.enter(filler, lease.Granted)
+		w.enter(w.request(hereHandle, 1, 9, short), lease.Queued)
 		w.leave(filler, 0)
 		check("handed over")
 	})
@@ -95,13 +94,13 @@ func TestShortTTLDoesNotEndTheKey(t *testing.T) {
 func TestNobodyPassesTheQueue(t *testing.T) {
 	each(t, false, func(w *world) {
 		first, second := w.request(hereHandle, 2, 3, time.Minute), w.request(hereHandle, 1, 3, time.Minute)
-		w.enter(first, engine.Granted)
+		w.enter(first, lease.Granted)
 		heavy, light := w.request(hereHandle, 2, 3, time.Minute), w.request(hereHandle, 1, 3, time.Minute)
-		w.enter(heavy, engine.Queued) // one is free, two are wanted
-		w.enter(light, engine.Queued)
-		w.enter(second, engine.Queued)
-		try, err := w.tryEnter(w.request(hereHandle, 1, 3, time.Minute), engine.EnterOptions{})
-		if err != nil || try.Code != engine.Busy || try.State.InUse != 2 || try.State.Waiting != 3 {
+		w.enter(heavy, lease.Queued) // one is free, two are wanted
+		w.enter(light, lease.Queued)
+		w.enter(second, lease.Queued)
+		try, err := w.tryEnter(w.request(hereHandle, 1, 3, time.Minute), lease.EnterOptions{})
+		if err != nil || try.Code != lease.Busy || try.State.InUse != 2 || try.State.Waiting != 3 {
 			w.Fatalf("a try with a permit free and others waiting: %+v, %v; want busy", try, err)
 		}
 		grants := w.leave(first, 0).Grants
@@ -115,12 +114,12 @@ func TestNobodyPassesTheQueue(t *testing.T) {
 func TestTicketsRise(t *testing.T) {
 	each(t, true, func(w *world) {
 		holder, early, late := w.lock(hereHandle), w.lock(hereHandle), w.lock(hereHandle)
-		w.enter(holder, engine.Granted)
-		w.enter(early, engine.Queued)
+		w.enter(holder, lease.Granted)
+		w.enter(early, lease.Queued)
 		// As if the first waiter had come while the clock was an hour ahead.
 		ahead := float64(w.now() + time.Hour.Microseconds())
 		w.rdb.ZAddXX(context.Background(), w.res.Part("queue"), redis.Z{Score: ahead, Member: early.Member()})
-		w.enter(late, engine.Queued)
+		w.enter(late, lease.Queued)
 		if grants := w.leave(holder, 0).Grants; len(grants) != 1 || grants[0].Seq != early.Seq {
 			w.Errorf("granted %+v; want the first that came", grants)
 		}
@@ -131,16 +130,16 @@ func TestTicketsRise(t *testing.T) {
 func TestOldTicketKeepsThePlace(t *testing.T) {
 	each(t, true, func(w *world) {
 		holder, away, other := w.lock(hereHandle), w.lock(hereHandle), w.lock(hereHandle)
-		w.enter(holder, engine.Granted)
-		ticket := w.enter(away, engine.Queued).Now
-		w.enter(other, engine.Queued)
+		w.enter(holder, lease.Granted)
+		ticket := w.enter(away, lease.Queued).Now
+		w.enter(other, lease.Queued)
 		w.overdue(away, 0)
 		w.ask(other) // drops it
 		if n := w.rdb.ZCard(context.Background(), w.res.Part("queue")).Val(); n != 1 {
 			w.Fatalf("%d are queued; want the living one", n)
 		}
-		back, err := w.tryEnter(away, engine.EnterOptions{Wait: true, Ticket: ticket})
-		if err != nil || back.Code != engine.Queued {
+		back, err := w.tryEnter(away, lease.EnterOptions{Wait: true, Ticket: ticket})
+		if err != nil || back.Code != lease.Queued {
 			w.Fatalf("entered again: %+v, %v", back, err)
 		}
 		if grants := w.leave(holder, 0).Grants; len(grants) != 1 || grants[0].Seq != away.Seq {
@@ -154,8 +153,8 @@ func TestEveryKeyExpires(t *testing.T) {
 	for _, fenced := range []bool{true, false} {
 		each(t, fenced, func(w *world) {
 			holder := w.request(hereHandle, 1, 1, time.Minute)
-			w.enter(holder, engine.Granted)
-			w.enter(w.request(thereHandle, 1, 1, time.Minute), engine.Queued)
+			w.enter(holder, lease.Granted)
+			w.enter(w.request(thereHandle, 1, 1, time.Minute), lease.Queued)
 			w.leave(w.request(hereHandle, 1, 1, time.Minute), w.now()+time.Minute.Microseconds())
 			for part, most := range map[string]time.Duration{
 				"holders": time.Minute, "queue": 5 * time.Second, "alive": time.Minute + time.Second, "fence": 24 * time.Hour,
@@ -179,10 +178,12 @@ func TestAskAfterAliveWasLost(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			each(t, func(w *world) {
-				token := w.enter(w.lock(thereHandle), engine.Granted).Token
+				token := w.enter(w.lock(thereHandle), lease.Granted).Token
 				waiter := w.lock(hereHandle)
-				w.enter(waiter, engine.Queued)
-				waiter.Awaits = token
+				w.enter(waiter, lease.Queued)
+				if name == "flights" {
+					waiter.await(w, token)
+				}
 				w.rdb.Del(w.Context(), w.res.Part("alive"))
 				w.ask(waiter)
 				if d := w.rdb.PTTL(w.Context(), w.res.Part("alive")).Val(); d <= 0 {
@@ -197,11 +198,11 @@ func TestAskAfterAliveWasLost(t *testing.T) {
 func TestMemberOfAnotherForm(t *testing.T) {
 	each(t, true, func(w *world) {
 		holder, waiter := w.lock(hereHandle), w.lock(thereHandle)
-		w.enter(holder, engine.Granted)
+		w.enter(holder, lease.Granted)
 		later := float64(w.now()/1000 + time.Minute.Milliseconds())
 		w.rdb.ZAdd(w.Context(), w.res.Part("queue"), redis.Z{Score: 1, Member: "of another form"})
 		w.rdb.ZAdd(w.Context(), w.res.Part("alive"), redis.Z{Score: later, Member: "of another form"})
-		w.enter(waiter, engine.Queued)
+		w.enter(waiter, lease.Queued)
 		w.leave(holder, 0)
 		if held := w.holders(); len(held) != 1 || held[waiter.Member()] == 0 {
 			w.Errorf("%v hold it", held)
@@ -213,12 +214,12 @@ func TestMemberOfAnotherForm(t *testing.T) {
 // back nothing: nobody else is let in.
 func TestLateLeaveHandsOverNothing(t *testing.T) {
 	each(t, true, func(w *world) {
-		ctx, holders := context.Background(), w.res.Holders()
+		ctx, holders := context.Background(), w.res.FirstKey()
 		late, next, gone, last := w.lock(hereHandle), w.lock(thereHandle), w.lock(thereHandle), w.lock(thereHandle)
-		w.enter(late, engine.Granted)
-		w.enter(next, engine.Queued)
-		w.enter(gone, engine.Queued)
-		w.enter(last, engine.Queued)
+		w.enter(late, lease.Granted)
+		w.enter(next, lease.Queued)
+		w.enter(gone, lease.Queued)
+		w.enter(last, lease.Queued)
 		expired := float64(w.now()/1000 - 1)
 		if err := w.rdb.ZAdd(ctx, holders, redis.Z{Score: expired, Member: late.Member()}).Err(); err != nil {
 			w.Fatal(err)

@@ -1,0 +1,106 @@
+package scripts_test
+
+import (
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/call"
+	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/loads"
+	"github.com/leasehold-go/leasehold/internal/permits"
+	"github.com/leasehold-go/leasehold/luascripts"
+)
+
+// constant is a duration that the scripts set, in ms there.
+func constant(t *testing.T, name string) time.Duration {
+	t.Helper()
+	m := regexp.MustCompile(`(?m)^local ` + name + ` = (\d+)`).FindStringSubmatch(luascripts.PermitsLeave())
+	if m == nil {
+		t.Fatalf("the scripts set no %s", name)
+	}
+	ms, err := strconv.Atoi(m[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(ms) * time.Millisecond
+}
+
+// resource is a resource, and the names of its keys.
+type resource struct {
+	lease.Resource
+	names keys.Resource
+}
+
+func newPermitsResource(r keys.Resource, fenced bool) *resource {
+	return &resource{permits.NewResource(r, fenced), r}
+}
+
+func newLoadsResource(r keys.Resource) *resource { return &resource{loads.NewResource(r), r} }
+
+// Part is the Redis key of one part of the resource.
+func (r *resource) Part(part string) string { return r.names.Part(part) }
+
+// attempt is a new attempt of a handle.
+func (r *resource) attempt(handle string, seq uint64, n int, ttl time.Duration, limit int) *request {
+	return r.attemptFor(loads.Rejected{}, handle, seq, n, ttl, limit)
+}
+
+func (r *resource) attemptFor(rejected loads.Rejected, handle string, seq uint64, n int, ttl time.Duration, limit int) *request {
+	t := lease.Terms{Handle: handle, Seq: seq, Permits: n, TTL: ttl, Limit: limit, Want: rejected}
+	return &request{Request: r.Request(t), Seq: seq, TTL: ttl, Permits: n, Limit: limit, member: t.OwnerID(), res: r, terms: t}
+}
+
+// request is an attempt, and what the tests look at of it.
+type request struct {
+	lease.Request
+	Seq            uint64
+	TTL            time.Duration
+	Permits, Limit int
+	member         string
+	res            *resource
+	terms          lease.Terms
+}
+
+// Member is the owner id as the scripts know it.
+func (r *request) Member() string { return r.member }
+
+// rejecting is the same attempt, which will not do with a value or a failure.
+func (r *request) rejecting(rejected loads.Rejected) *request {
+	t := r.terms
+	t.Want = rejected
+	other := *r
+	other.Request, other.terms = r.res.Request(t), t
+	return &other
+}
+
+// await makes a request for a load wait for the load of a token, as the reply
+// "queued" does.
+func (r *request) await(t interface{ Fatal(...any) }, token uint64) {
+	const queued = 2
+	if _, err := r.ReadEnter(&call.Call{}, []int64{queued, 1, 1000, int64(token), 1}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// loads is the request as one for the right to load.
+func (r *request) loads() *loads.Request { return r.Request.(*loads.Request) }
+
+// publish prepares the publication of a result.
+func (r *request) publish(token uint64, void int64, result loads.Result) *call.Call {
+	return r.loads().Publish(token, void, result)
+}
+
+// invalidate and inspect prepare the calls that a cached value has.
+func (r *resource) invalidate() *call.Call { return r.Resource.(*loads.Resource).Invalidate() }
+func (r *resource) inspect() *call.Call    { return r.Resource.(*loads.Resource).Inspect() }
+
+func plain(all []*request) []lease.Request {
+	requests := make([]lease.Request, len(all))
+	for i, r := range all {
+		requests[i] = r.Request
+	}
+	return requests
+}
