@@ -2,106 +2,94 @@ package singleflight
 
 import (
 	"context"
-	"errors"
+	"slices"
 	"time"
 
 	"github.com/leasehold-go/leasehold"
-	"github.com/leasehold-go/leasehold/internal/engine"
-	"github.com/leasehold-go/leasehold/internal/envelope"
 	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/loads"
 )
 
-// caller is one call that waits for a flight.
-type caller[T any] struct {
-	ctx  context.Context // whose values a load that it starts gets
-	load manyFn[T]
-	got  chan outcome[T] // of one
-
-	// Guarded by the group's lock.
-	flight *flight[T]
-	order  int
-	// early: it came before its flight last asked Redis, and may so have any
-	// load's result that Redis answered with. Who came later may not: between
-	// that answer and its coming somebody may have invalidated the load.
-	early bool
-}
-
-// outcome is what a caller's flight came to.
-type outcome[T any] struct {
-	errs   []error           // it failed
-	raise  *raised           // the caller's own loader panicked
-	own    bool              // value is the caller's own loader's
-	value  T                 //
-	env    envelope.Envelope // else: to be decoded
-	source Source
-	age    time.Duration
-}
-
-// tell gives callers their outcome. None is told twice: who is told has been
-// taken out of its flight before.
-func tell[T any](all []*caller[T], o outcome[T]) {
-	for _, c := range all {
-		c.got <- o
-	}
-}
-
-// flight is one attempt of this process to get the value of a key: by loading it
-// or by waiting for who does. Callers join it while it is the group's flight of
-// that key.
+// flight is one attempt of this process to get the value of a key: by loading it, or
+// by waiting for another process's load. Requests join it while it is the group's
+// flight of that key. It ends in one of four ways: its load publishes (publish.go),
+// it is answered (wait.go), its last request leaves, or Close takes it.
 type flight[T any] struct {
-	g      *Group[T]
-	t      target
-	look   engine.Look
-	wait   bool            // else it only loads if nobody does
-	ctx    context.Context // ends when nobody needs it any more, before it leads
-	cancel context.CancelFunc
-	lease  lease.Lease
-	mark   string // uncoordinated, since the key has this mark (R10 in docs/architecture.md)
+	g *Group[T]
+	target
+	rejected loads.Rejected
+	wait     bool            // else it only loads if no other process does
+	ctx      context.Context // of the wait; ends when no request needs it any more
+	cancel   context.CancelFunc
+	lease    lease.Lease // held once leased is set
+
+	// tooLargeMark is the mark of the key that made this flight load without
+	// coordination (R10 in docs/architecture.md); "" = it has none. Set by the
+	// flight's goroutine before its load starts.
+	tooLargeMark string
 
 	// Guarded by the group's lock.
-	callers    map[*caller[T]]struct{}
-	orders     int
-	background bool // goes on without a caller
-	early      bool // it was started before the TTL was over
-	arrived    bool // its launch knows its first answer
-	load       *load[T]
-	held       bool // load runs under lease
+	requests   map[*request[T]]struct{}
+	joined     int  // requests so far
+	background bool // it goes on without a request
+
+	// Set under the group's lock, and before the load starts; from then on they do
+	// not change, and the load reads them without it.
+	isEarlyRefresh bool     // it was started before the TTL was over
+	leased         bool     // the load runs under lease
+	load           *load[T] // nil = it does not load yet
 }
 
-// joiner is a key that a call wants, and what it saw of it.
-type joiner[T any] struct {
-	t    target
-	look engine.Look
-}
-
-// join makes a caller for each key: of the group's flight of that key, or of a
-// new one, all of which are launched together.
-func (g *Group[T]) join(all []joiner[T], ctx context.Context, fn manyFn[T]) ([]*caller[T], []error) {
-	callers := make([]*caller[T], len(all))
-	var fresh []*flight[T]
+// join puts each request into the group's flight of its key, or into a new one.
+// New ones are launched together.
+func (g *Group[T]) join(all []*request[T]) []error {
 	g.mu.Lock()
+	defer g.mu.Unlock()
 	if g.closed.Load() {
-		g.mu.Unlock()
-		return nil, []error{leasehold.ErrClosed}
+		return []error{leasehold.ErrClosed}
 	}
-	for i, j := range all {
-		f := g.flights[j.t.key]
+	var fresh []*flight[T]
+	for _, q := range all {
+		f := g.flights[q.key]
 		if f == nil {
-			f = g.newFlight(j, true)
-			g.flights[j.t.key] = f
+			f = g.newFlight(q.target, q.rejected, true)
+			g.flights[q.key] = f
 			fresh = append(fresh, f)
 		}
-		callers[i] = &caller[T]{ctx: ctx, load: fn, got: make(chan outcome[T], 1)}
-		f.add(callers[i])
+		f.add(q)
 	}
-	g.launch(fresh, ctx, fn)
-	g.mu.Unlock()
-	return callers, nil
+	g.launch(fresh, all[0])
+	return nil
 }
 
-// refresh starts flights that nobody waits for, of keys that have none, and that
-// load only if nobody else does.
-func (g *Group[T]) refresh(all []joiner[T], ctx context.Context, fn manyFn[T], early bool) {
+// joinLocally is join without Redis, for LoadLocally: a load of this process
+// alone, which only requests join that could not reach Redis either.
+func (g *Group[T]) joinLocally(all []*request[T]) []error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed.Load() {
+		return []error{leasehold.ErrClosed}
+	}
+	var fresh []*flight[T]
+	for _, q := range all {
+		f := g.localFlights[q.key]
+		if f == nil {
+			f = g.newFlight(q.target, loads.Rejected{}, true)
+			g.localFlights[q.key] = f
+			fresh = append(fresh, f)
+		}
+		f.add(q)
+	}
+	if len(fresh) > 0 {
+		d := newLoad(g, all[0])
+		g.active.Go(func() { d.run(fresh) })
+	}
+	return nil
+}
+
+// refresh starts flights without requests, of keys that have none, which load only
+// if no other process does. The requests say what is to be loaded, and how.
+func (g *Group[T]) refresh(all []*request[T], early bool) {
 	now := time.Now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -109,153 +97,154 @@ func (g *Group[T]) refresh(all []joiner[T], ctx context.Context, fn manyFn[T], e
 		return
 	}
 	var fresh []*flight[T]
-	for _, j := range all {
-		if until, ok := g.quiet[j.t.key]; ok {
+	for _, q := range all {
+		if until, ok := g.refreshPausedUntil[q.key]; ok {
 			if now.Before(until) {
 				continue
 			}
-			delete(g.quiet, j.t.key)
+			delete(g.refreshPausedUntil, q.key)
 		}
-		if g.flights[j.t.key] == nil {
-			f := g.newFlight(j, false)
-			f.background, f.early = true, early
-			g.flights[j.t.key] = f
+		if g.flights[q.key] == nil {
+			f := g.newFlight(q.target, q.rejected, false)
+			f.background, f.isEarlyRefresh = true, early
+			g.flights[q.key] = f
 			fresh = append(fresh, f)
 		}
 	}
-	g.launch(fresh, ctx, fn)
+	if len(fresh) > 0 {
+		g.launch(fresh, all[0])
+	}
 }
 
-// hush keeps refreshes of a key away from Redis for a while. Called with the
+// refreshPause is how long a process that was told that another one rebuilds a value
+// does not offer to do so again.
+const refreshPause = 100 * time.Millisecond
+
+// pauseRefresh keeps refreshes of a key away from Redis for a while. Called with the
 // lock.
-func (g *Group[T]) hush(key string, d time.Duration) {
+func (g *Group[T]) pauseRefresh(key string, d time.Duration) {
 	now := time.Now()
-	if len(g.quiet) > 1000 {
-		for k, until := range g.quiet {
+	if len(g.refreshPausedUntil) > 1000 {
+		for k, until := range g.refreshPausedUntil {
 			if now.After(until) {
-				delete(g.quiet, k)
+				delete(g.refreshPausedUntil, k)
 			}
 		}
 	}
-	g.quiet[key] = now.Add(d)
+	g.refreshPausedUntil[key] = now.Add(d)
 }
 
 // newFlight is called with the lock.
-func (g *Group[T]) newFlight(j joiner[T], wait bool) *flight[T] {
-	f := &flight[T]{g: g, t: j.t, look: j.look, wait: wait, callers: map[*caller[T]]struct{}{}}
+func (g *Group[T]) newFlight(t target, rejected loads.Rejected, wait bool) *flight[T] {
+	f := &flight[T]{g: g, target: t, rejected: rejected, wait: wait, requests: map[*request[T]]struct{}{}}
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 	g.live[f] = struct{}{}
 	return f
 }
 
 // add is called with the lock.
-func (f *flight[T]) add(c *caller[T]) {
-	f.orders++
-	c.flight, c.order, c.early = f, f.orders, false
-	f.callers[c] = struct{}{}
+func (f *flight[T]) add(q *request[T]) {
+	if q.outcomes == nil {
+		q.outcomes = make(chan outcome[T], 1)
+	}
+	f.joined++
+	q.flight, q.place, q.joinedBeforeAsk = f, f.joined, false
+	f.requests[q] = struct{}{}
 }
 
-// close keeps newcomers from joining. Called with the lock.
-func (f *flight[T]) close() {
-	if f.g.flights[f.t.key] == f {
-		delete(f.g.flights, f.t.key)
+// closeJoining keeps newcomers from joining. Called with the lock.
+func (f *flight[T]) closeJoining() {
+	if f.g.flights[f.key] == f {
+		delete(f.g.flights, f.key)
 	}
-	if f.g.locals[f.t.key] == f {
-		delete(f.g.locals, f.t.key)
+	if f.g.localFlights[f.key] == f {
+		delete(f.g.localFlights, f.key)
 	}
 }
 
-// takeCallers ends the flight for its callers, of which none may join any more.
-// Called with the lock.
-func (f *flight[T]) takeCallers() []*caller[T] {
-	f.close()
-	all := make([]*caller[T], 0, len(f.callers))
-	for c := range f.callers {
-		all = append(all, c)
+// takeRequests takes all requests out of the flight, in their order. None may join
+// any more. Called with the lock.
+func (f *flight[T]) takeRequests() []*request[T] {
+	f.closeJoining()
+	all := make([]*request[T], 0, len(f.requests))
+	for q := range f.requests {
+		all = append(all, q)
 	}
-	clear(f.callers)
+	clear(f.requests)
 	delete(f.g.live, f)
+	slices.SortFunc(all, func(a, b *request[T]) int { return a.place - b.place })
 	return all
 }
 
-// first is the caller who has waited longest; nil where there is none. Called
-// with the lock.
-func (f *flight[T]) first() *caller[T] {
-	var first *caller[T]
-	for c := range f.callers {
-		if first == nil || c.order < first.order {
-			first = c
+// first is the request that has waited longest; nil where there is none. Called with
+// the lock.
+func (f *flight[T]) first() *request[T] {
+	var first *request[T]
+	for q := range f.requests {
+		if first == nil || q.place < first.place {
+			first = q
 		}
 	}
 	return first
 }
 
-// asked is called before Redis is asked on behalf of the callers there are.
-func (f *flight[T]) asked() {
-	f.g.mu.Lock()
-	defer f.g.mu.Unlock()
-	for c := range f.callers {
-		c.early = true
-	}
-}
+// unwanted reports whether nothing in this process needs the flight. Called with the
+// lock.
+func (f *flight[T]) unwanted() bool { return len(f.requests) == 0 && !f.background }
 
-// leave takes a caller out of its flight. With the last one the flight stops
-// waiting, or goes on loading for as long as anybody waits elsewhere; but not
-// where the caller has merely been served otherwise: then it goes on.
-func (g *Group[T]) leave(c *caller[T], served bool) {
+// leave takes a request out of its flight: its caller has gone. With the last one the
+// flight stops waiting, or goes on loading for as long as another process waits. A
+// caller that has merely been served a stale value (served) keeps it going.
+func (q *request[T]) leave(served bool) {
+	g := q.g
 	g.mu.Lock()
-	f := c.flight
-	if _, ok := f.callers[c]; !ok {
+	f := q.flight
+	if _, in := f.requests[q]; !in {
 		g.mu.Unlock()
 		return
 	}
-	delete(f.callers, c)
+	delete(f.requests, q)
 	if served {
 		f.background = true
 	}
-	alone := len(f.callers) == 0 && !f.background
-	if alone {
-		f.close() // who comes now starts a flight of its own, which waits for this one
-	}
-	held := f.held
-	if alone && f.load != nil && !held {
-		f.load.end(f, errUnwanted)
+	unwanted, leased := f.unwanted(), f.leased
+	if unwanted {
+		f.closeJoining() // a newcomer starts a flight of its own, which waits for this one
+		if f.load != nil && !leased {
+			f.load.endFor(f, loads.ErrUnwanted)
+		}
 	}
 	g.mu.Unlock()
 	switch {
-	case !alone:
-	case held:
-		f.lease.Unwatch()
+	case !unwanted:
+	case leased:
+		loads.Unwatch(&f.lease)
 	default:
 		f.cancel()
 	}
 }
 
-var (
-	errUnwanted = errors.New("nobody waits for it any more")
-	errLoading  = errors.New("a loader has not returned yet")
-)
-
-// again puts callers whose flight came to nothing that they may have into a new
-// flight. There they come before Redis is asked, so that they meet no third one.
-func (g *Group[T]) again(f *flight[T], look engine.Look, callers []*caller[T]) {
-	if len(callers) == 0 {
+// startAnew puts requests whose flight came to nothing that they may have into a new
+// flight. There they come before Redis is asked, so they need no third one.
+func (f *flight[T]) startAnew(rejected loads.Rejected, all []*request[T]) {
+	if len(all) == 0 {
 		return
 	}
+	g := f.g
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed.Load() {
-		tell(callers, outcome[T]{errs: []error{leasehold.ErrClosed}})
+		answer(all, outcome[T]{errs: []error{leasehold.ErrClosed}})
 		return
 	}
-	n := g.newFlight(joiner[T]{t: f.t, look: look}, true)
+	n := g.newFlight(f.target, rejected, true)
 	n.background = f.background && f.wait
-	if g.flights[f.t.key] == nil {
-		g.flights[f.t.key] = n
+	if g.flights[f.key] == nil {
+		g.flights[f.key] = n
 	}
-	for _, c := range byOrder(callers) {
-		n.add(c)
+	slices.SortFunc(all, func(a, b *request[T]) int { return a.place - b.place })
+	for _, q := range all {
+		n.add(q)
 	}
-	first := n.first()
-	g.launch([]*flight[T]{n}, first.ctx, first.load)
+	g.launch([]*flight[T]{n}, all[0])
 }

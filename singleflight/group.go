@@ -2,6 +2,7 @@ package singleflight
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -9,9 +10,11 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold"
-	"github.com/leasehold-go/leasehold/internal/engine"
+	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/loads"
+	"github.com/leasehold-go/leasehold/internal/permits"
 )
 
 const pkg = "singleflight"
@@ -20,22 +23,27 @@ const pkg = "singleflight"
 // concurrent use, and meant to be made once a process and family. It has
 // goroutines and a subscription only while something is loaded or waited for.
 type Group[T any] struct {
-	cfg    Config[T]
-	fam    keys.Family
-	rdb    redis.UniversalClient
-	m      *lease.Manager
-	permit *lease.Manager // MaxLoads; nil = no bound
-	floors *floors        // nil = the client caches nothing by itself
-	counts counters
+	cfg     Config[T]
+	family  keys.Family
+	rdb     redis.UniversalClient
+	manager *lease.Manager
+	permits *lease.Manager // of MaxLoads; nil = no bound
 
-	closed atomic.Bool // set with the lock
+	invalidatedAt *invalidatedAt // nil = the client caches nothing by itself
+	counts        counters
 
-	mu      sync.Mutex
-	flights map[string]*flight[T]   // that callers may join, by key
-	locals  map[string]*flight[T]   // the same, of those that do without Redis
-	live    map[*flight[T]]struct{} // all that have callers to tell
-	quiet   map[string]time.Time    // until when not to ask for a refresh, by key
-	active  sync.WaitGroup
+	closed atomic.Bool // set with mu held, read without it on a hit
+
+	// mu guards what follows, the fields of flights, loads and requests that say so,
+	// and that nothing is added to active once closed is set. Nothing is sent and no
+	// other lock is taken while it is held, but those of contexts that are cancelled
+	// and that of invalidatedAt.
+	mu                 sync.Mutex
+	flights            map[string]*flight[T]   // that requests may join, by key
+	localFlights       map[string]*flight[T]   // the same, of those that do without Redis
+	live               map[*flight[T]]struct{} // all that may have requests to answer
+	refreshPausedUntil map[string]time.Time    // when a refresh may be offered again, by key
+	active             sync.WaitGroup          // flights, loads and calls under way
 }
 
 // New checks cfg and makes a handle. Its error names every field that is bad,
@@ -45,29 +53,29 @@ type Group[T any] struct {
 // an Invalidate before has dropped.
 func New[T any](rdb redis.UniversalClient, cfg Config[T]) (*Group[T], error) {
 	cfg = cfg.withDefaults()
-	fam := keys.Family{Prefix: cfg.Prefix, Kind: keys.Flight, Name: cfg.Name, Hash: cfg.HashKeys}
+	family := keys.Family{Prefix: cfg.Prefix, Kind: loads.Kind, Name: cfg.Name, Hash: cfg.HashKeys}
 	errs := cfg.check()
 	if c, ok := rdb.(*redis.ClusterClient); ok && c != nil && c.Options().ReadOnly {
 		errs = append(errs, keys.Bad("rdb", "reads from replicas (ReadOnly, RouteByLatency or RouteRandomly); want a client that reads from primaries"))
 	}
-	of := lease.Config{Package: pkg, Family: fam, Flight: true, TTL: max(cfg.LeaseTTL, lease.MinTTL)}
-	m, err := lease.New(rdb, of, errs...)
+	ttl := max(cfg.LeaseTTL, lease.MinTTL)
+	m, err := lease.New(rdb, lease.Config{Package: pkg, Family: family, Protocol: loads.Family{Family: family}, TTL: ttl}, errs...)
 	if err != nil {
 		return nil, err
 	}
 	g := &Group[T]{
-		cfg: cfg, fam: fam, rdb: rdb, m: m,
-		flights: map[string]*flight[T]{},
-		locals:  map[string]*flight[T]{},
-		live:    map[*flight[T]]struct{}{},
-		quiet:   map[string]time.Time{},
+		cfg: cfg, family: family, rdb: rdb, manager: m,
+		flights:            map[string]*flight[T]{},
+		localFlights:       map[string]*flight[T]{},
+		live:               map[*flight[T]]struct{}{},
+		refreshPausedUntil: map[string]time.Time{},
 	}
 	if cachesLocally(rdb) {
-		g.floors = newFloors(g.kept(cfg.TTL + time.Duration(cfg.Jitter*float64(cfg.TTL))))
+		g.invalidatedAt = newInvalidatedAt(g.kept(cfg.TTL + time.Duration(cfg.Jitter*float64(cfg.TTL))))
 	}
 	if cfg.MaxLoads > 0 {
-		fam.Whole, fam.Hash = true, false
-		g.permit, err = lease.New(rdb, lease.Config{Package: pkg, Family: fam, TTL: of.TTL})
+		family.Whole, family.Hash = true, false
+		g.permits, err = lease.New(rdb, lease.Config{Package: pkg, Family: family, Protocol: permits.Family{Family: family}, TTL: ttl})
 	}
 	return g, err
 }
@@ -80,40 +88,42 @@ func New[T any](rdb redis.UniversalClient, cfg Config[T]) (*Group[T], error) {
 func (g *Group[T]) Close(ctx context.Context) error {
 	g.mu.Lock()
 	g.closed.Store(true)
-	var gone []*caller[T]
+	var open []*request[T]
 	for f := range g.live {
-		gone = append(gone, f.takeCallers()...)
+		open = append(open, f.takeRequests()...)
 		f.cancel()
-		if f.load != nil && !f.held {
-			f.load.end(f, leasehold.ErrClosed)
+		if f.load != nil && !f.leased {
+			f.load.endFor(f, leasehold.ErrClosed)
 		}
 	}
 	clear(g.flights)
-	clear(g.locals)
+	clear(g.localFlights)
 	g.mu.Unlock()
-	tell(gone, outcome[T]{errs: []error{leasehold.ErrClosed}})
+	answer(open, outcome[T]{errs: []error{leasehold.ErrClosed}})
 
-	g.m.Stop()
-	if g.permit != nil {
-		g.permit.Stop()
+	g.manager.Stop()
+	if g.permits != nil {
+		g.permits.Stop()
 	}
-	ended := make(chan struct{})
-	go func() { g.active.Wait(); close(ended) }()
+	idle := make(chan struct{})
+	go func() { g.active.Wait(); close(idle) }()
 	select {
-	case <-ended:
+	case <-idle:
 	case <-ctx.Done():
-		return engine.Fail(pkg, "close", keys.Escape(g.cfg.Name), ctx.Err(), errLoading)
+		return call.Fail(pkg, "close", keys.Escape(g.cfg.Name), ctx.Err(), errStillLoading)
 	}
-	err := g.m.Close(ctx)
-	if g.permit != nil {
-		if e := g.permit.Close(ctx); err == nil {
+	err := g.manager.Close(ctx)
+	if g.permits != nil {
+		if e := g.permits.Close(ctx); err == nil {
 			err = e
 		}
 	}
 	return err
 }
 
-// target is a key, and what it is called elsewhere.
+var errStillLoading = errors.New("a loader has not returned yet")
+
+// target is a key, and how it is called elsewhere.
 type target struct {
 	keys.Resource
 	key   string // as its user wrote it
@@ -123,10 +133,11 @@ type target struct {
 func (t target) failure() string { return t.Part("failure") }
 func (t target) landed() string  { return t.Part("landed") }
 
+// target names key, or refuses it before anything is sent.
 func (g *Group[T]) target(op, key string) (target, error) {
-	r, err := g.fam.Resource(key)
+	r, err := g.family.Resource(key)
 	if err != nil {
-		return target{}, engine.Fail(pkg, op, keys.Escape(g.cfg.Name), err)
+		return target{}, call.Fail(pkg, op, keys.Escape(g.cfg.Name), leasehold.ErrInvalid, err)
 	}
 	return target{Resource: r, key: key, value: r.Part("value")}, nil
 }

@@ -5,13 +5,14 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold"
-	"github.com/leasehold-go/leasehold/internal/engine"
+	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/envelope"
+	"github.com/leasehold-go/leasehold/internal/loads"
 )
 
 // Inspect says what is known of key in the whole fleet. One round trip; it
-// changes nothing. Errors: leasehold.ErrUnavailable, leasehold.ErrClosed, ctx's
-// own.
+// changes nothing. Errors: leasehold.ErrInvalid for a bad key;
+// leasehold.ErrUnavailable, leasehold.ErrClosed, ctx's own.
 func (g *Group[T]) Inspect(ctx context.Context, key string) (State, error) {
 	const op = "inspect"
 	t, err := g.target(op, key)
@@ -19,24 +20,24 @@ func (g *Group[T]) Inspect(ctx context.Context, key string) (State, error) {
 		return State{}, err
 	}
 	if err := ctx.Err(); err != nil {
-		return State{}, engine.Fail(pkg, op, t.Label, err, leasehold.ErrUnavailable)
+		return State{}, call.Fail(pkg, op, t.Label, err, leasehold.ErrUnavailable)
 	}
 	type answer struct {
-		s   engine.FlightState
+		s   loads.State
 		err error
 	}
 	answers := make(chan answer, 1)
 	g.mu.Lock()
 	if g.closed.Load() {
 		g.mu.Unlock()
-		return State{}, engine.Fail(pkg, op, t.Label, leasehold.ErrClosed)
+		return State{}, call.Fail(pkg, op, t.Label, leasehold.ErrClosed)
 	}
 	g.active.Go(func() {
-		call := engine.NewFlight(t.Resource).Inspect()
-		v, err := g.m.Engine().Do(ctx, call)
-		var s engine.FlightState
+		one := loads.NewResource(t.Resource).Inspect()
+		v, err := g.manager.Client().Do(ctx, one)
+		var s loads.State
 		if err == nil {
-			s, err = engine.ParseInspect(v, call.Text)
+			s, err = loads.ReadInspect(v, one.Text)
 		}
 		answers <- answer{s, err}
 	})
@@ -44,17 +45,17 @@ func (g *Group[T]) Inspect(ctx context.Context, key string) (State, error) {
 	select {
 	case a := <-answers:
 		if a.err != nil {
-			return State{}, engine.Fail(pkg, op, t.Label, ctx.Err(), leasehold.ErrUnavailable, a.err)
+			return State{}, call.Fail(pkg, op, t.Label, ctx.Err(), leasehold.ErrUnavailable, a.err)
 		}
 		return g.state(a.s), nil
 	case <-ctx.Done():
-		return State{}, engine.Fail(pkg, op, t.Label, ctx.Err(), leasehold.ErrUnavailable)
+		return State{}, call.Fail(pkg, op, t.Label, ctx.Err(), leasehold.ErrUnavailable)
 	}
 }
 
-func (g *Group[T]) state(s engine.FlightState) State {
+func (g *Group[T]) state(s loads.State) State {
 	since := func(us int64) time.Duration { return max(0, time.Duration(s.Now-us)*time.Microsecond) }
-	state := State{Waiting: s.Waiting, Invalidated: s.Aside, Bytes: s.Bytes, KeptFor: s.Kept}
+	state := State{Waiting: s.Waiting, Invalidated: s.Invalidated, Bytes: s.Bytes, KeptFor: s.Kept}
 	if s.LeaseEnds > 0 {
 		state.Loading, state.LoadID, state.LeaseEndsIn, state.LoadingFor = true, s.Loader, s.LeaseEnds, since(s.Since)
 	}

@@ -145,9 +145,6 @@ func (q *Request) ID() string { return lease.ListedID(q.ownerID) }
 // OwnerID is the member of the request in the sorted sets.
 func (q *Request) OwnerID() string { return q.ownerID }
 
-// Unwatch says that no caller of this process waits for the load any more.
-func (q *Request) Unwatch() { q.unwatched.Store(true) }
-
 // Enter prepares the call that takes the lease, or a place among the waiters.
 func (q *Request) Enter(o lease.EnterOptions) *call.Call {
 	return q.res.call(enterScript, &q.ownerID, &q.ttl, o.VoidAfter, call.Flag(o.Wait), q.rejected.Value, q.rejected.Failure).WithText()

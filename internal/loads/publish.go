@@ -36,7 +36,7 @@ type PublishReply struct {
 	Left  int   // waiters that the next call tells
 }
 
-// publish prepares the call that publishes under the lease with this token, and gives
+// Publish prepares the call that publishes under the lease with this token, and gives
 // the lease back.
 func (q *Request) Publish(token uint64, enterMayArriveUntil int64, r Result) *call.Call {
 	keep := call.Milliseconds(r.Keep)

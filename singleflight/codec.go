@@ -1,0 +1,76 @@
+package singleflight
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/leasehold-go/leasehold/internal/envelope"
+)
+
+// encode turns a value into bytes: []byte and string as they are, unless there
+// is a Codec that has to see them (one that encrypts, say).
+func (g *Group[T]) encode(v T) (data string, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the codec panicked: %v", p)
+		}
+	}()
+	if g.cfg.Codec == nil {
+		switch raw := any(v).(type) {
+		case []byte:
+			return string(raw), nil
+		case string:
+			return raw, nil
+		}
+		b, err := envelope.Msgpack{}.Marshal(&v) // so that methods of *T are found
+		return string(b), err
+	}
+	b, err := g.cfg.Codec.Marshal(v)
+	return string(b), err
+}
+
+// decode makes a value of its own from the bytes of one.
+func (g *Group[T]) decode(data string) (v T, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the codec panicked: %v", p)
+		}
+	}()
+	if g.cfg.Codec == nil {
+		switch p := any(&v).(type) {
+		case *[]byte:
+			*p = []byte(data)
+			return v, nil
+		case *string:
+			*p = data
+			return v, nil
+		}
+		err = envelope.Msgpack{}.UnmarshalString(data, &v)
+		return v, err
+	}
+	err = g.cfg.Codec.Unmarshal([]byte(data), &v)
+	return v, err
+}
+
+// errorText is the text of a loader's error as it crosses to other processes: whole
+// characters, and at most maxText bytes.
+func errorText(text string) string {
+	text = strings.ToValidUTF8(text[:min(len(text), 2*maxText)], "\uFFFD")
+	if len(text) <= maxText {
+		return text
+	}
+	end := maxText
+	for !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end]
+}
+
+// asError is the error that an envelope without a value stands for.
+func asError(e envelope.Envelope) error {
+	if e.Kind == envelope.NotFound {
+		return ErrNotFound
+	}
+	return &RemoteError{Text: e.Payload, kind: e.Kind}
+}

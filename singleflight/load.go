@@ -1,0 +1,297 @@
+package singleflight
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/call"
+	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/loads"
+)
+
+// load is one call of a loader, for the flights that were launched by one call and
+// are granted the right to load by their first answers. A flight that is granted it
+// later is loaded by itself.
+type load[T any] struct {
+	g  *Group[T]
+	by *request[T] // that launched it
+
+	// Guarded by the group's lock, until the load starts.
+	launched []*flight[T]            // in the order in which the call named their keys
+	asking   map[*flight[T]]struct{} // of these, which have no first answer yet
+	granted  map[*flight[T]]struct{} // of these, which are to be loaded
+
+	// Set when the load starts.
+	flights []*flight[T]
+	keys    []string
+	firsts  map[*flight[T]]*request[T] // the first request of each: the caller gets the value itself
+	loader  loader[T]
+	ctx     context.Context // of the loader
+	cancel  context.CancelCauseFunc
+
+	// Guarded by the group's lock.
+	wanting map[*flight[T]]struct{} // for which the load goes on
+}
+
+// newLoad makes a load of no flights yet.
+func newLoad[T any](g *Group[T], by *request[T]) *load[T] {
+	return &load[T]{
+		g: g, by: by,
+		asking: map[*flight[T]]struct{}{}, granted: map[*flight[T]]struct{}{},
+		firsts: map[*flight[T]]*request[T]{}, wanting: map[*flight[T]]struct{}{},
+	}
+}
+
+// launch has flights ask Redis, all in one round trip, so that one call of by's
+// loader serves all that this process is to load. Called with the lock.
+func (g *Group[T]) launch(flights []*flight[T], by *request[T]) {
+	if len(flights) == 0 {
+		return
+	}
+	d := newLoad(g, by)
+	d.launched = flights
+	seats := make([]*call.Seat, len(flights)) // of a lone flight: none
+	if len(flights) > 1 {
+		seats = call.NewBatch(len(flights))
+	}
+	for i, f := range flights {
+		d.asking[f] = struct{}{}
+		g.active.Go(func() { f.run(d, seats[i]) })
+	}
+}
+
+// answered notes what a flight was answered: that it is to load, or not. With the
+// last first answer of those that were launched together, the loader is called, on
+// this goroutine where f itself is loaded.
+func (d *load[T]) answered(f *flight[T], granted bool) {
+	g := d.g
+	g.mu.Lock()
+	_, first := d.asking[f]
+	delete(d.asking, f)
+	var start []*flight[T]
+	switch {
+	case first && granted:
+		d.granted[f] = struct{}{}
+		fallthrough
+	case first:
+		if len(d.asking) == 0 {
+			start = slices.DeleteFunc(d.launched, func(f *flight[T]) bool { _, ok := d.granted[f]; return !ok })
+		}
+	case granted:
+		d, start = newLoad(g, d.by), []*flight[T]{f}
+	}
+	g.mu.Unlock()
+	switch {
+	case len(start) == 0:
+	case granted:
+		d.run(start)
+	default:
+		g.active.Go(func() { d.run(start) }) // f itself waits for another's load
+	}
+}
+
+// holds notes that a flight holds the lease of its load. Where its last request left
+// meanwhile, the load goes on only as long as other processes wait.
+func (f *flight[T]) holds() {
+	f.g.mu.Lock()
+	f.leased = true
+	unwanted := f.unwanted()
+	f.g.mu.Unlock()
+	if unwanted {
+		loads.Unwatch(&f.lease)
+	}
+}
+
+// run loads for flights that hold their leases or do without, publishes the result
+// and answers the requests.
+func (d *load[T]) run(flights []*flight[T]) {
+	g := d.g
+	d.start(flights)
+	for _, f := range d.flights {
+		if !f.leased {
+			continue
+		}
+		held := f.lease.Context()
+		stop := context.AfterFunc(held, func() {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			d.endFor(f, context.Cause(held))
+		})
+		defer stop()
+	}
+	defer d.cancel(errDone)
+	d.publish(d.callWithPermit())
+}
+
+var errDone = errors.New("the load is done")
+
+// start makes the load's ctx, and has its flights end with it.
+func (d *load[T]) start(flights []*flight[T]) {
+	g := d.g
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	d.flights = flights
+	for _, f := range flights {
+		f.load = d
+		d.keys = append(d.keys, f.key)
+		d.wanting[f] = struct{}{}
+		d.firsts[f] = f.first()
+	}
+	from := d.by
+	if first := d.firsts[flights[0]]; len(flights) == 1 && first != nil {
+		from = first
+	}
+	d.loader = from.load
+	d.ctx, d.cancel = context.WithCancelCause(context.WithoutCancel(from.ctx))
+	for _, f := range flights {
+		if !f.leased && f.unwanted() {
+			d.endFor(f, loads.ErrUnwanted) // its last request left just now
+		}
+	}
+	if g.closed.Load() {
+		d.cancel(leasehold.ErrClosed)
+	}
+}
+
+// endFor ends the load for one flight; with the last one its ctx ends. Called with
+// the lock.
+func (d *load[T]) endFor(f *flight[T], why error) {
+	f.closeJoining()
+	delete(d.wanting, f)
+	if len(d.wanting) == 0 && d.cancel != nil {
+		d.cancel(why)
+	}
+}
+
+// product is what a loader's call came to.
+type product[T any] struct {
+	values  map[string]T
+	ttls    map[string]time.Duration // of values
+	err     error
+	raised  *raised
+	took    time.Duration
+	refused error // why the loader was not called
+}
+
+// raised is a loader's panic, or its call of runtime.Goexit.
+type raised struct {
+	value  any
+	stack  []byte
+	goexit bool
+}
+
+func (r *raised) text() string {
+	if r.goexit {
+		return "the loader called runtime.Goexit"
+	}
+	return errorText(fmt.Sprintf("the loader panicked: %v", r.value))
+}
+
+// callWithPermit calls the loader under one permit of MaxLoads, where there is
+// such a bound. The leases are renewed meanwhile.
+func (d *load[T]) callWithPermit() product[T] {
+	g := d.g
+	if g.permits == nil {
+		return d.callLoader()
+	}
+	var permit lease.Lease
+	a := lease.Attempt{Op: "load", Permits: 1, Limit: g.cfg.MaxLoads, Wait: true}
+	_, err := g.permits.Acquire(d.ctx, a, &permit)
+	switch {
+	case err == nil:
+		// In the background: Redis may be away.
+		defer g.active.Go(func() { _ = permit.Release("load") })
+	case d.ctx.Err() != nil || g.cfg.OnUnavailable != LoadLocally:
+		return product[T]{refused: errors.Join(inner(err)...)}
+	}
+	return d.callLoader()
+}
+
+// callLoader calls the loader, on a goroutine of its own: it may end that, and may go
+// on for longer than LoadTimeout.
+func (d *load[T]) callLoader() product[T] {
+	g := d.g
+	d.count()
+	ctx, cancel := d.ctx, context.CancelFunc(func() {})
+	var late <-chan time.Time
+	if g.cfg.LoadTimeout > 0 {
+		ctx, cancel = context.WithTimeoutCause(ctx, g.cfg.LoadTimeout, ErrLoadTimeout)
+		timer := time.NewTimer(g.cfg.LoadTimeout)
+		defer timer.Stop()
+		late = timer.C
+	}
+	defer cancel()
+	began := time.Now()
+	products := make(chan product[T], 1)
+	g.active.Go(func() {
+		var p product[T]
+		returned := false
+		defer func() {
+			if !returned {
+				p.raised = &raised{goexit: true}
+				if v := recover(); v != nil {
+					p.raised = &raised{value: v, stack: debug.Stack()}
+				}
+			}
+			p.took = time.Since(began)
+			products <- p
+		}()
+		p.values, p.err = d.loader(ctx, slices.Clone(d.keys))
+		if p.err == nil {
+			// Here, where a panic of TTLFor is caught like one of the loader.
+			p.ttls = map[string]time.Duration{}
+			for _, key := range d.keys {
+				if v, ok := p.values[key]; ok {
+					p.ttls[key] = g.ttl(key, v)
+				}
+			}
+		}
+		returned = true
+	})
+	select {
+	case p := <-products:
+		if p.err != nil && context.Cause(ctx) == ErrLoadTimeout && errors.Is(p.err, context.DeadlineExceeded) {
+			p.err = errLoadTimeout // it must not read as a deadline of the caller's own
+		}
+		return p
+	case <-late:
+		<-ctx.Done() // by its deadline, which is now, unless it ended before
+		return product[T]{err: errLoadTimeout, took: time.Since(began)}
+	}
+}
+
+// errLoadTimeout is ErrLoadTimeout as callers see it.
+var errLoadTimeout = fmt.Errorf("%w (LoadTimeout)", ErrLoadTimeout)
+
+// count counts a load.
+func (d *load[T]) count() {
+	g := d.g
+	g.counts.loads.Add(1)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	refreshes, early := true, true
+	for _, f := range d.flights {
+		refreshes = refreshes && f.background
+		early = early && f.isEarlyRefresh
+	}
+	if refreshes {
+		g.counts.refreshes.Add(1)
+		if early {
+			g.counts.early.Add(1)
+		}
+	}
+}
+
+// inner takes off the words that say which call an error is of: each caller has
+// its own.
+func inner(err error) []error {
+	if many, ok := err.(interface{ Unwrap() []error }); ok {
+		return many.Unwrap()
+	}
+	return []error{err}
+}

@@ -1,0 +1,151 @@
+package singleflight
+
+import (
+	"context"
+	"errors"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/call"
+	"github.com/leasehold-go/leasehold/internal/envelope"
+	"github.com/leasehold-go/leasehold/internal/loads"
+)
+
+// verdict says what a look into the cache means for a call.
+type verdict int
+
+const (
+	miss         verdict = iota // it is to wait or to load
+	hit                         // it is served
+	hitAndEarly                 // it is served; the value should be rebuilt before its TTL is over
+	hitAndStale                 // it is served a stale value, which should be rebuilt
+	unobtainable                // Redis could not be asked
+)
+
+// look is what a look into the cache came to, for one call.
+type look[T any] struct {
+	verdict  verdict
+	result   Result[T]      // of a hit,
+	errs     []error        // or what is returned instead
+	rejected loads.Rejected // of a miss: what was seen that does not serve
+	stale    *Result[T]     // of a miss: a stale value that may still be served; nil = none
+}
+
+// lookUp reads the cache.
+func (g *Group[T]) lookUp(ctx context.Context, t target) look[T] {
+	raw, e, errs := g.read(ctx, t)
+	if errs != nil {
+		return look[T]{verdict: unobtainable, errs: errs}
+	}
+	return g.consider(t, raw, e)
+}
+
+// read reads the cache, in one GET.
+func (g *Group[T]) read(ctx context.Context, t target) (raw string, e entry, errs []error) {
+	if err := ctx.Err(); err != nil {
+		return "", entry{}, []error{err, leasehold.ErrUnavailable}
+	}
+	now, err := g.manager.ServerTime(ctx, t.value)
+	if err == nil {
+		raw, err = g.rdb.Get(ctx, t.value).Result()
+	}
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return "", entry{}, []error{ctx.Err(), leasehold.ErrUnavailable, err}
+	}
+	return raw, g.judge(t, raw, now, false), nil
+}
+
+// lookUpMany is lookUp for several keys, in one round trip.
+func (g *Group[T]) lookUpMany(ctx context.Context, targets []target) []look[T] {
+	looks := make([]look[T], len(targets))
+	failAll := func(errs ...error) []look[T] {
+		for i := range looks {
+			looks[i] = look[T]{verdict: unobtainable, errs: errs}
+		}
+		return looks
+	}
+	if err := ctx.Err(); err != nil {
+		return failAll(err, leasehold.ErrUnavailable)
+	}
+	now, err := g.manager.ServerTime(ctx, targets[0].value)
+	if err != nil {
+		return failAll(ctx.Err(), leasehold.ErrUnavailable, err)
+	}
+	cmds := make([]*redis.StringCmd, len(targets))
+	_, _ = g.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error { // each command has its own outcome
+		for i, t := range targets {
+			cmds[i] = pipe.Get(ctx, t.value)
+		}
+		return nil
+	})
+	for i, cmd := range cmds {
+		raw, err := cmd.Result()
+		if err != nil && !errors.Is(err, redis.Nil) {
+			looks[i] = look[T]{verdict: unobtainable, errs: []error{ctx.Err(), leasehold.ErrUnavailable, err}}
+			continue
+		}
+		looks[i] = g.consider(targets[i], raw, g.judge(targets[i], raw, now, false))
+	}
+	return looks
+}
+
+// consider says what the entry that raw holds means for a call.
+func (g *Group[T]) consider(t target, raw string, e entry) look[T] {
+	switch {
+	case e.fresh() && e.env.Kind == envelope.NotFound:
+		return look[T]{verdict: hit, errs: []error{ErrNotFound}}
+	case e.fresh():
+		r, ok := g.serve(t, e, Cached)
+		switch {
+		case !ok:
+			e.rejected.Value = sum(raw)
+		case g.refreshesEarly(e):
+			return look[T]{verdict: hitAndEarly, result: r, rejected: e.rejected}
+		default:
+			return look[T]{verdict: hit, result: r}
+		}
+	case e.stale(max(g.cfg.StaleFor, g.cfg.StaleIfError)):
+		r, ok := g.serve(t, e, Stale)
+		switch {
+		case !ok:
+			e.rejected.Value = sum(raw)
+		case e.stale(g.cfg.StaleFor) && g.cfg.SoftTimeout == 0:
+			return look[T]{verdict: hitAndStale, result: r, rejected: e.rejected}
+		default:
+			old := r // so that only here it is allocated
+			return look[T]{rejected: e.rejected, stale: &old}
+		}
+	}
+	return look[T]{rejected: e.rejected}
+}
+
+// serve decodes the value of an entry. False: it is none of T; it must then be named
+// to the scripts by the sum of its bytes.
+func (g *Group[T]) serve(t target, e entry, from Source) (Result[T], bool) {
+	value, err := g.decode(e.env.Payload)
+	if err != nil {
+		g.undecodable(t, err)
+		return Result[T]{}, false
+	}
+	return Result[T]{Value: value, Source: from, Age: e.age}, true
+}
+
+// serverTimeNow is the server's clock as the last reply showed it, which there has
+// been; 0 where not.
+func (g *Group[T]) serverTimeNow(t target) int64 {
+	ctx, cancel := context.WithTimeout(context.Background(), call.Bound)
+	defer cancel()
+	now, err := g.manager.ServerTime(ctx, t.value)
+	if err != nil {
+		return 0
+	}
+	return now
+}
+
+// get reads a key for many callers, of whom no one's ctx bounds it.
+func (g *Group[T]) get(key string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), call.Bound)
+	defer cancel()
+	return g.rdb.Get(ctx, key).Result()
+}

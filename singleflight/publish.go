@@ -1,0 +1,283 @@
+package singleflight
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/envelope"
+	"github.com/leasehold-go/leasehold/internal/loads"
+)
+
+// publishWithin is how long a caller waits for its value to be published.
+const publishWithin = time.Second
+
+// share is what a load came to for one of its flights.
+type share[T any] struct {
+	g     *Group[T]
+	f     *flight[T]
+	first *request[T] // gets the value itself; nil = it had none, or that one has gone
+	// others are the other requests. joinedBeforeAsk of these says: before Redis was
+	// asked by the flight, so before the load began.
+	others []*request[T]
+	ended  error // why the load had ended for the flight before it returned; nil = it had not
+
+	value  T
+	ttl    time.Duration
+	err    error
+	raised *raised
+
+	env      envelope.Envelope  // as others see it
+	encoding error              // why a value can't be handed on
+	large    string             // a value that may not leave this process
+	keep     time.Duration      // as loads.Result has it
+	remember time.Duration      // likewise
+	pub      *loads.Publication // nil = the flight had no lease
+}
+
+// publish publishes what a load came to, and answers the requests. Joining ends
+// before: so all requests that have joined came before Redis looked whether the load
+// was invalidated.
+func (d *load[T]) publish(p product[T]) {
+	shares := d.shares()
+	if p.refused != nil {
+		for _, s := range shares {
+			s.abandon(p.refused)
+		}
+		return
+	}
+	var pubs []*loads.Publication
+	for _, s := range shares {
+		s.wrap(p)
+		if !s.f.leased {
+			continue
+		}
+		prefix, suffix := s.env.Encode()
+		s.pub = &loads.Publication{Lease: &s.f.lease, Result: loads.Result{
+			Prefix: prefix, Suffix: suffix, Keep: s.keep, Remember: s.remember,
+		}}
+		if s.ended == nil {
+			pubs = append(pubs, s.pub)
+		} else {
+			s.f.lease.GiveBack()
+		}
+	}
+	loads.Publish(d.g.manager, pubs, publishWithin)
+	for _, s := range shares {
+		s.answer()
+	}
+}
+
+// shares ends joining, and takes the requests out of the flights.
+func (d *load[T]) shares() []*share[T] {
+	d.g.mu.Lock()
+	defer d.g.mu.Unlock()
+	all := make([]*share[T], len(d.flights))
+	for i, f := range d.flights {
+		s := &share[T]{g: d.g, f: f, others: f.takeRequests()}
+		if first := slices.Index(s.others, d.firsts[f]); first >= 0 {
+			s.first = d.firsts[f]
+			s.others = slices.Delete(s.others, first, first+1)
+		}
+		if _, goesOn := d.wanting[f]; !goesOn {
+			s.ended = context.Cause(d.ctx)
+			if f.leased {
+				s.ended = context.Cause(f.lease.Context())
+			}
+		}
+		all[i] = s
+	}
+	return all
+}
+
+// abandon ends a flight whose loader was not called.
+func (s *share[T]) abandon(why error) {
+	if s.f.leased {
+		s.f.lease.GiveBack()
+	}
+	if s.ended != nil && !errors.Is(s.ended, leasehold.ErrClosed) {
+		s.startAnew(s.all())
+		return
+	}
+	answer(s.all(), outcome[T]{errs: []error{why}})
+}
+
+// all is all requests, the first one first.
+func (s *share[T]) all() []*request[T] {
+	if s.first == nil {
+		return s.others
+	}
+	return append([]*request[T]{s.first}, s.others...)
+}
+
+func (s *share[T]) startAnew(all []*request[T]) { s.f.startAnew(s.f.rejected, all) }
+
+// wrap takes the flight's part of what the loader returned, makes its envelope, and
+// says how long to keep it.
+func (s *share[T]) wrap(p product[T]) {
+	g := s.g
+	s.raised, s.err = p.raised, p.err
+	if s.raised == nil && s.err == nil {
+		var ok bool
+		if s.value, ok = p.values[s.f.key]; !ok {
+			s.err = ErrNotFound
+		}
+		s.ttl = p.ttls[s.f.key]
+	}
+	s.env = envelope.Envelope{Schema: g.cfg.Schema, Took: p.took}
+	switch {
+	case s.raised != nil:
+		s.env.Kind, s.env.Payload = envelope.Panic, s.raised.text()
+		if s.raised.goexit {
+			s.env.Kind = envelope.Goexit
+		}
+		g.counts.failed.Add(1)
+		// The stack stays here, whichever process gets the panic.
+		g.cfg.Logger.Error("leasehold: singleflight: "+s.raised.text(), "key", s.f.Label, "stack", string(s.raised.stack))
+	case errors.Is(s.err, ErrNotFound):
+		s.env.Kind, s.keep = envelope.NotFound, -1
+		if g.cfg.NotFoundTTL > 0 {
+			s.env.Fresh = g.jittered(g.cfg.NotFoundTTL)
+			s.keep = s.env.Fresh + minKept
+		}
+	case s.err != nil:
+		s.env.Kind, s.env.Payload, s.remember = envelope.Failure, errorText(s.err.Error()), g.cfg.ErrorTTL
+		if errors.Is(s.err, ErrLoadTimeout) {
+			s.env.Kind = envelope.Timeout
+		}
+		g.counts.failed.Add(1)
+		if s.pausesRefresh() && s.ended == nil {
+			g.cfg.Logger.Warn("leasehold: singleflight: a refresh failed", "key", s.f.Label, "error", s.err)
+		}
+	default:
+		s.wrapValue()
+	}
+	s.env.Kept = max(0, s.keep)
+}
+
+// pausesRefresh reports whether the flight is a refresh, or became one. A failed
+// one is not offered again at once.
+func (s *share[T]) pausesRefresh() bool {
+	s.g.mu.Lock()
+	defer s.g.mu.Unlock()
+	if s.f.background {
+		s.g.pauseRefresh(s.f.key, refreshPause)
+	}
+	return s.f.background
+}
+
+// wrapValue is wrap for a value. One that is not stored still ends what was
+// there, which is older.
+func (s *share[T]) wrapValue() {
+	g := s.g
+	data, err := g.encode(s.value)
+	switch {
+	case err != nil:
+		s.encoding = err
+		s.env.Kind, s.env.Payload, s.keep = envelope.Unmarshalable, errorText(err.Error()), -1
+		g.cfg.Logger.Error("leasehold: singleflight: a value can't be encoded: it is not cached", "key", s.f.Label, "error", err)
+	case len(data) > g.cfg.MaxValueBytes:
+		// The mark stands where a failure would.
+		s.env.Kind, s.remember, s.keep = envelope.TooLarge, tooLargeFor, -1
+		g.counts.tooLarge.Add(1)
+		g.cfg.Logger.Warn("leasehold: singleflight: a value is too large: it is not cached",
+			"key", s.f.Label, "bytes", len(data), "MaxValueBytes", g.cfg.MaxValueBytes)
+		s.large = data
+	default:
+		s.env.Kind, s.env.Payload = envelope.Value, data
+		if s.keep = -1; s.ttl > 0 {
+			s.env.Fresh, s.keep = s.ttl, g.kept(s.ttl)
+		}
+	}
+}
+
+// answer tells the requests of one flight what they get.
+func (s *share[T]) answer() {
+	switch {
+	case errors.Is(s.ended, leasehold.ErrClosed):
+		// Close has told its requests; these joined a flight of which it did not know.
+		answer(s.all(), outcome[T]{errs: []error{leasehold.ErrClosed}})
+		return
+	case s.pub == nil && s.f.tooLargeMark != "":
+		s.answerUncoordinated()
+		return
+	case s.pub == nil:
+		// Without Redis: nobody can know of an invalidation.
+		s.answerFirst()
+		s.answerOthers(s.others)
+		return
+	}
+	if s.pub.Unstored != nil {
+		s.g.cfg.Logger.Warn("leasehold: singleflight: the server refused to publish a value as it was", "key", s.f.Label, "error", s.pub.Unstored)
+	}
+	before, later := split(s.others)
+	switch {
+	case s.ended != nil || (s.pub.Err == nil && s.pub.State == loads.LeaseOver):
+		// The lease was lost. A failure may be due to that alone; a value is as
+		// good as any for the caller that asked for it.
+		if s.err != nil && s.raised == nil {
+			s.startAnew(s.all())
+			return
+		}
+		s.answerFirst()
+		s.startAnew(s.others)
+	case s.pub.Err != nil && s.g.cfg.OnUnavailable != LoadLocally:
+		s.answerFirst()
+		answer(s.others, outcome[T]{errs: []error{leasehold.ErrUnavailable, s.pub.Err}})
+	case s.pub.Err != nil || s.pub.State == loads.HandedOnly:
+		s.answerFirst()
+		s.answerOthers(before)
+		s.startAnew(later)
+	default:
+		s.answerFirst()
+		s.answerOthers(s.others)
+	}
+}
+
+// answerUncoordinated answers the requests of a load that was not coordinated, since
+// the values of its key are too large: those that joined later get its result only if
+// the mark is still there, which an invalidation would have ended.
+func (s *share[T]) answerUncoordinated() {
+	before, later := split(s.others)
+	s.answerFirst()
+	s.answerOthers(before)
+	if len(later) == 0 {
+		return
+	}
+	if now, err := s.g.get(s.f.failure()); err == nil && now == s.f.tooLargeMark {
+		s.answerOthers(later)
+		return
+	}
+	s.startAnew(later)
+}
+
+// answerFirst gives the caller whose loader ran what it returned.
+func (s *share[T]) answerFirst() {
+	if s.first == nil {
+		return
+	}
+	o := outcome[T]{own: true, value: s.value, raised: s.raised}
+	if s.err != nil {
+		o.errs = []error{s.err}
+	}
+	answer([]*request[T]{s.first}, o)
+}
+
+// answerOthers gives other callers of this process the result, each to be decoded
+// for itself.
+func (s *share[T]) answerOthers(all []*request[T]) {
+	o := outcome[T]{env: s.env, source: Shared}
+	switch {
+	case s.raised != nil:
+		o.errs = []error{&RemoteError{Text: s.env.Payload, kind: s.env.Kind}}
+	case s.err != nil:
+		o.errs = []error{s.err}
+	case s.encoding != nil:
+		o.errs = []error{s.encoding}
+	case s.large != "":
+		o.env.Payload = s.large
+	}
+	answer(all, o)
+}

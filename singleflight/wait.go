@@ -1,0 +1,256 @@
+package singleflight
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/call"
+	"github.com/leasehold-go/leasehold/internal/envelope"
+	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/loads"
+)
+
+// run sees a flight to its end. Redis answers with the right to load, with what came
+// meanwhile, or with the result of the load that the flight waited for.
+func (f *flight[T]) run(d *load[T], seat *call.Seat) {
+	a := lease.Attempt{
+		Op: "load", Key: f.key, Permits: 1, Limit: 1, Wait: f.wait, Want: f.rejected,
+		Parent: context.Background(), Seat: seat,
+		BeforeEnter: f.beforeAsk, OnWait: func() { d.answered(f, false) },
+	}
+	got, err := f.g.manager.Acquire(f.ctx, a, &f.lease)
+	switch came, _ := got.(loads.Answer); {
+	case err != nil:
+		f.onFailed(err, d)
+	case got == nil:
+		f.holds()
+		d.answered(f, true)
+		return
+	case came.Result != nil:
+		f.onPublished(came.Token, *came.Result, d)
+	case came.Value != "":
+		f.onValue(came.Value)
+	default:
+		f.onFailure(came.Failure, d)
+	}
+	d.answered(f, false)
+}
+
+// beforeAsk is called before Redis is asked on behalf of the requests there are.
+func (f *flight[T]) beforeAsk() {
+	f.g.mu.Lock()
+	defer f.g.mu.Unlock()
+	for q := range f.requests {
+		q.joinedBeforeAsk = true
+	}
+}
+
+// onFailed ends a flight that could not even ask, or was not to wait.
+func (f *flight[T]) onFailed(err error, d *load[T]) {
+	g := f.g
+	var busy *leasehold.BusyError
+	loadsElsewhere := errors.As(err, &busy) && !f.wait
+	loadsLocally := errors.Is(err, leasehold.ErrUnavailable) && f.ctx.Err() == nil && g.cfg.OnUnavailable == LoadLocally
+	g.mu.Lock()
+	// Not for a refresh without requests: what is loaded so is not stored.
+	if loadsLocally && len(f.requests) > 0 {
+		// From here on only requests may join that can't reach Redis either.
+		f.closeJoining()
+		if g.localFlights[f.key] == nil && !g.closed.Load() {
+			g.localFlights[f.key] = f
+		}
+		g.mu.Unlock()
+		d.answered(f, true)
+		return
+	}
+	switch {
+	case loadsElsewhere:
+		g.pauseRefresh(f.key, min(refreshPause, max(busy.RetryAfter, time.Millisecond)))
+	case f.background:
+		g.pauseRefresh(f.key, refreshPause)
+	}
+	open := f.takeRequests()
+	g.mu.Unlock()
+	if loadsElsewhere {
+		f.startAnew(f.rejected, open) // a request that joined the refresh wants to wait
+		return
+	}
+	answer(open, outcome[T]{errs: inner(err)})
+}
+
+// onValue ends a flight whose enter was answered with a value that came meanwhile.
+func (f *flight[T]) onValue(raw string) {
+	e := f.g.judgeNow(f.target, raw, true)
+	if !e.fresh() {
+		f.askAgain(e.rejected)
+		return
+	}
+	f.conclude(func(before bool, open []*request[T]) []*request[T] {
+		if before {
+			return f.answerWith(open, e.env, e.age, Cached)
+		}
+		return f.answerFromCache(open, Cached)
+	})
+}
+
+// onFailure ends a flight whose enter was answered with a remembered failure, or with
+// the mark that the key's values are too large.
+func (f *flight[T]) onFailure(raw string, d *load[T]) {
+	env, err := envelope.Decode(raw)
+	switch {
+	case err == nil && env.Kind == envelope.TooLarge:
+		f.tooLargeMark = raw
+		d.answered(f, true)
+		return
+	case err != nil || !isFailure(env.Kind):
+		f.g.undecodable(f.target, errors.Join(err, errNoFailure))
+		rejected := f.rejected
+		rejected.Failure = sum(raw)
+		f.askAgain(rejected)
+		return
+	}
+	f.g.mu.Lock()
+	if f.background {
+		f.g.pauseRefresh(f.key, refreshPause)
+	}
+	f.g.mu.Unlock()
+	f.conclude(func(before bool, open []*request[T]) []*request[T] {
+		if !before {
+			// Still remembered, so nobody has invalidated it since.
+			now, err := f.g.get(f.failure())
+			if err != nil || now != raw {
+				return open
+			}
+		}
+		return f.answerWith(open, env, 0, Shared)
+	})
+}
+
+// onPublished ends a flight that waited for another process's load, which had the
+// token of the load.
+func (f *flight[T]) onPublished(token uint64, r loads.Record, d *load[T]) {
+	var env envelope.Envelope
+	atHand := false
+	if r.Envelope != "" {
+		var err error
+		if env, err = envelope.Decode(r.Envelope); err != nil || !f.acceptable(env) {
+			f.g.undecodable(f.target, errors.Join(err, errNoValue))
+		} else {
+			atHand = true
+		}
+	}
+	if atHand && env.Kind == envelope.TooLarge {
+		f.tooLargeMark = r.Envelope
+		d.answered(f, true)
+		return
+	}
+	f.conclude(func(before bool, open []*request[T]) []*request[T] {
+		switch {
+		case before && atHand:
+			return f.answerWith(open, env, 0, Shared)
+		case r.Stored:
+			return f.answerFromCache(open, Shared)
+		case before || !r.Invalidated:
+			// Not stored, but kept for a moment under the load's token. That it
+			// is still there says also that nobody has invalidated it since.
+			return f.answerFromRecord(open, token)
+		}
+		return open
+	})
+}
+
+// acceptable reports whether a result that another process handed out is one of
+// this group.
+func (f *flight[T]) acceptable(e envelope.Envelope) bool {
+	return e.Kind != envelope.Value || (e.Schema == f.g.cfg.Schema && len(e.Payload) <= f.g.cfg.MaxValueBytes)
+}
+
+// askAgain has all requests start anew, with another view of what does not serve.
+func (f *flight[T]) askAgain(rejected loads.Rejected) {
+	f.g.mu.Lock()
+	open := f.takeRequests()
+	f.g.mu.Unlock()
+	f.startAnew(rejected, open)
+}
+
+// conclude ends the flight. serve is called for the requests that joined before Redis
+// was asked, then for those that joined later; the requests that it returns start
+// anew.
+func (f *flight[T]) conclude(serve func(before bool, open []*request[T]) (unserved []*request[T])) {
+	f.g.mu.Lock()
+	before, later := split(f.takeRequests())
+	f.g.mu.Unlock()
+	var unserved []*request[T]
+	if len(before) > 0 {
+		unserved = serve(true, before)
+	}
+	if len(later) > 0 {
+		// Joining has ended: a GET that serve begins now shows whether somebody
+		// invalidated the result before the last of them joined.
+		unserved = append(unserved, serve(false, later)...)
+	}
+	f.startAnew(f.rejected, unserved)
+}
+
+// answerWith serves requests with what an envelope holds.
+func (f *flight[T]) answerWith(open []*request[T], e envelope.Envelope, age time.Duration, from Source) []*request[T] {
+	o := outcome[T]{env: e, source: from, age: age}
+	if e.Kind != envelope.Value {
+		o.errs = []error{asError(e)}
+	}
+	answer(open, o)
+	return nil
+}
+
+// answerFromCache serves requests with what is in the cache now, whichever load it is
+// of: nobody has invalidated it, since it is there.
+func (f *flight[T]) answerFromCache(open []*request[T], from Source) []*request[T] {
+	raw, err := f.g.get(f.value)
+	switch {
+	case errors.Is(err, redis.Nil):
+		return open
+	case err != nil:
+		return f.answerUnavailable(open, err)
+	}
+	// What a client's own cache still has is not news.
+	e := f.g.judgeNow(f.target, raw, false)
+	if !e.usable || e.rejected.Value == f.rejected.Value {
+		return open
+	}
+	return f.answerWith(open, e.env, e.age, from)
+}
+
+// answerFromRecord serves requests with what the load of a token came to.
+func (f *flight[T]) answerFromRecord(open []*request[T], token uint64) []*request[T] {
+	raw, err := f.g.get(f.landed())
+	switch {
+	case errors.Is(err, redis.Nil):
+		return open
+	case err != nil:
+		return f.answerUnavailable(open, err)
+	}
+	of, r, err := loads.ParseRecord(raw)
+	if err != nil || of != token || r.Envelope == "" {
+		return open
+	}
+	env, err := envelope.Decode(r.Envelope)
+	if err != nil || !f.acceptable(env) {
+		f.g.undecodable(f.target, errors.Join(err, errNoValue))
+		return open
+	}
+	return f.answerWith(open, env, 0, Shared)
+}
+
+// answerUnavailable tells requests that the result could not be read; under
+// LoadLocally they start anew, and load.
+func (f *flight[T]) answerUnavailable(open []*request[T], err error) []*request[T] {
+	if f.g.cfg.OnUnavailable == LoadLocally {
+		return open
+	}
+	answer(open, outcome[T]{errs: []error{leasehold.ErrUnavailable, err}})
+	return nil
+}
