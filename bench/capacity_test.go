@@ -4,13 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/leasehold-go/leasehold/internal/call"
+	"github.com/leasehold-go/leasehold/internal/lease"
+	protocol "github.com/leasehold-go/leasehold/internal/permits"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold/bench/internal/harness"
-	"github.com/leasehold-go/leasehold/internal/engine"
 	"github.com/leasehold-go/leasehold/internal/keys"
 )
 
@@ -30,7 +32,7 @@ func BenchmarkCapacity(b *testing.B) {
 	b.Run("turns", turnsCapacity)
 	b.Run("renewals", renewalsCapacity)
 	b.Run("hits", hitsCapacity)
-	for _, waiters := range []int{engine.MaxAsk, 1} {
+	for _, waiters := range []int{lease.MaxAsk, 1} {
 		b.Run(fmt.Sprintf("waiters=%d", waiters), func(b *testing.B) { asksCapacity(b, waiters) })
 	}
 }
@@ -87,29 +89,29 @@ func hitsCapacity(b *testing.B) {
 	})
 }
 
-// The library's own engine sends the renewals: a handle would send them only when
+// The library's own client sends the renewals: a handle would send them only when
 // they are due.
 func renewalsCapacity(b *testing.B) {
 	const senders, batch = 10, 1000
 	ctx := context.Background()
 	srv := harness.StartOwn(b)
 	rdb := srv.Client()
-	eng, err := engine.New(rdb)
+	client, err := call.NewClient(rdb)
 	if err != nil {
 		b.Fatal(err)
 	}
-	held := make([][]*engine.Request, senders)
+	held := make([][]*attempt, senders)
 	for i := range held {
-		held[i] = make([]*engine.Request, batch)
+		held[i] = make([]*attempt, batch)
 		for j := range held[i] {
 			held[i][j] = request(b, fmt.Sprintf("key-%d-%d", i, j), 1)
 		}
-		enter(b, eng, held[i], engine.Granted)
+		enter(b, client, held[i], lease.Granted)
 	}
 	renew := func(ctx context.Context, i int) error {
-		return each(ctx, eng, held[i], func(r *engine.Request) *engine.Call { return r.Renew("", r.TTL) },
-			func(_ *engine.Request, v []int64) error {
-				if remaining, err := engine.ParseRenew(v); err != nil || remaining <= 0 {
+		return each(ctx, client, held[i], func(r *attempt) *call.Call { return r.Renew(attemptTTL, 0) },
+			func(r *attempt, v []int64) error {
+				if reply, err := r.ReadRenew(v); err != nil || reply.Term <= 0 {
 					return fmt.Errorf("a lease was not renewed: %v", v)
 				}
 				return nil
@@ -129,32 +131,32 @@ func asksCapacity(b *testing.B, waiters int) {
 	ctx := context.Background()
 	srv := harness.StartOwn(b)
 	rdb := srv.Client()
-	eng, err := engine.New(rdb)
+	client, err := call.NewClient(rdb)
 	if err != nil {
 		b.Fatal(err)
 	}
-	queues := make([][][]*engine.Request, senders)
+	queues := make([][][]*attempt, senders)
 	for i := range queues {
-		queues[i] = make([][]*engine.Request, batch)
+		queues[i] = make([][]*attempt, batch)
 		for j := range queues[i] {
 			key := fmt.Sprintf("key-%d-%d", i, j)
-			enter(b, eng, []*engine.Request{request(b, key, 0)}, engine.Granted)
+			enter(b, client, []*attempt{request(b, key, 0)}, lease.Granted)
 			for k := range waiters {
 				queues[i][j] = append(queues[i][j], request(b, key, k+1))
 			}
-			enter(b, eng, queues[i][j], engine.Queued)
+			enter(b, client, queues[i][j], lease.Queued)
 		}
 	}
 	ask := func(ctx context.Context, i int) error {
-		first := make([]*engine.Request, batch)
+		first := make([]*attempt, batch)
 		for j := range first {
 			first[j] = queues[i][j][0]
 		}
 		next := 0
-		return each(ctx, eng, first, func(r *engine.Request) *engine.Call {
+		return each(ctx, client, first, func(r *attempt) *call.Call {
 			next++
-			return r.Ask("", queues[i][next-1])
-		}, func(_ *engine.Request, v []int64) error {
+			return r.res.Ask(requests(queues[i][next-1]))
+		}, func(_ *attempt, v []int64) error {
 			if len(v) < 5 || v[4] != int64(waiters) {
 				return fmt.Errorf("an ask of %d waiters: %v", waiters, v[:min(len(v), 8)])
 			}
@@ -167,28 +169,50 @@ func asksCapacity(b *testing.B, waiters int) {
 	rate, predicted := harness.Saturate(b, srv.Client(), senders, harness.Noops(b, rdb, 1), harness.Noops(b, rdb, batch), harness.Saturation{
 		Crowd: harness.Crowd{Name: "asks", Pair: ask}, Units: batch, Command: "evalsha",
 	})
-	each := engine.AskEvery.Seconds() * float64(waiters)
+	each := lease.AskEvery.Seconds() * float64(waiters)
 	b.ReportMetric(rate*each, "waiters")
 	b.ReportMetric(predicted*each, "waiters-predicted")
 }
 
 // request is an attempt to lock key for longer than any run, of a handle.
-func request(b testing.TB, key string, seq int) *engine.Request {
+func request(b testing.TB, key string, seq int) *attempt {
 	b.Helper()
 	named, err := keys.Family{Kind: keys.Mutex, Name: "bench"}.Resource(key)
 	if err != nil {
 		b.Fatal(err)
 	}
-	return engine.NewRequest(engine.NewResource(named, true), "handle0000000000000000", uint64(seq)+1, 1, time.Hour, 1)
+	return newAttempt(named, true, seq)
+}
+
+const attemptTTL = time.Hour
+
+// attempt is a request, and the resource that it is for.
+type attempt struct {
+	lease.Request
+	res *protocol.Resource
+}
+
+func newAttempt(named keys.Resource, fenced bool, seq int) *attempt {
+	res := protocol.NewResource(named, fenced)
+	t := lease.Terms{Handle: "handle0000000000000000", Seq: uint64(seq) + 1, Permits: 1, TTL: attemptTTL, Limit: 1}
+	return &attempt{res.Request(t), res}
+}
+
+func requests(all []*attempt) []lease.Request {
+	plain := make([]lease.Request, len(all))
+	for i, a := range all {
+		plain[i] = a.Request
+	}
+	return plain
 }
 
 // enter has all locked, or queued.
-func enter(b testing.TB, eng *engine.Engine, all []*engine.Request, want engine.Code) {
+func enter(b testing.TB, client *call.Client, all []*attempt, want lease.Code) {
 	b.Helper()
-	err := each(context.Background(), eng, all, func(r *engine.Request) *engine.Call {
-		return r.Enter(engine.EnterOptions{Wait: true})
-	}, func(r *engine.Request, v []int64) error {
-		if reply, err := r.ParseEnter(&engine.Call{}, v); err != nil || reply.Code != want {
+	err := each(context.Background(), client, all, func(r *attempt) *call.Call {
+		return r.Enter(lease.EnterOptions{Wait: true})
+	}, func(r *attempt, v []int64) error {
+		if reply, err := r.ReadEnter(&call.Call{}, v); err != nil || reply.Code != want {
 			return fmt.Errorf("an enter was answered %v; want %d", v, want)
 		}
 		return nil
@@ -199,10 +223,10 @@ func enter(b testing.TB, eng *engine.Engine, all []*engine.Request, want engine.
 }
 
 // each sends a call for each request in one pipeline and has the answers checked.
-func each(ctx context.Context, eng *engine.Engine, all []*engine.Request, call func(*engine.Request) *engine.Call, check func(*engine.Request, []int64) error) (failed error) {
-	calls := make([]*engine.Call, len(all))
+func each(ctx context.Context, client *call.Client, all []*attempt, prepare func(*attempt) *call.Call, check func(*attempt, []int64) error) (failed error) {
+	calls := make([]*call.Call, len(all))
 	for i, r := range all {
-		calls[i] = call(r)
+		calls[i] = prepare(r)
 		calls[i].Done = func(v []int64, err error) {
 			if err == nil {
 				err = check(r, v)
@@ -212,6 +236,6 @@ func each(ctx context.Context, eng *engine.Engine, all []*engine.Request, call f
 			}
 		}
 	}
-	eng.Send(ctx, calls)
+	client.Send(ctx, calls)
 	return failed
 }

@@ -3,13 +3,14 @@ package bench
 import (
 	"context"
 	"fmt"
+	"github.com/leasehold-go/leasehold/internal/call"
+	"github.com/leasehold-go/leasehold/internal/lease"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold/bench/internal/harness"
-	"github.com/leasehold-go/leasehold/internal/engine"
 	"github.com/leasehold-go/leasehold/internal/keys"
 )
 
@@ -22,24 +23,24 @@ func BenchmarkServerTime(b *testing.B) {
 	ctx := context.Background()
 	srv := harness.StartOwn(b)
 	rdb, stats := srv.Client(), srv.Client()
-	eng, err := engine.New(rdb)
+	client, err := call.NewClient(rdb)
 	if err != nil {
 		b.Fatal(err)
 	}
 	noop := harness.Noops(b, rdb, n)
 	pairs := func(kind keys.Kind) func() error {
-		all := make([]*engine.Request, n)
+		all := make([]*attempt, n)
 		for i := range all {
 			named, err := keys.Family{Kind: kind, Name: "bench"}.Resource(fmt.Sprint("key-", i))
 			if err != nil {
 				b.Fatal(err)
 			}
-			all[i] = engine.NewRequest(engine.NewResource(named, kind == keys.Mutex), "handle0000000000000000", uint64(i)+1, 1, time.Minute, 1)
+			all[i] = newAttempt(named, kind == keys.Mutex, i)
 		}
 		return func() error {
-			enter(b, eng, all, engine.Granted)
-			return each(ctx, eng, all, func(r *engine.Request) *engine.Call { return r.Leave("", 0) }, func(_ *engine.Request, v []int64) error {
-				if r, err := engine.ParseLeave(v); err != nil || !r.Held {
+			enter(b, client, all, lease.Granted)
+			return each(ctx, client, all, func(r *attempt) *call.Call { return r.Leave(0) }, func(r *attempt, v []int64) error {
+				if r, err := r.ReadLeave(v); err != nil || !r.Held {
 					return fmt.Errorf("a leave was answered %v", v)
 				}
 				return nil

@@ -249,7 +249,7 @@ func (q *request[T]) staleInstead(errs []error) bool {
 	return q.stale != nil && !errors.Is(err, ErrNotFound) && !errors.Is(err, leasehold.ErrClosed)
 }
 
-// split divides requests into those that came before their flight asked Redis and
+// split divides requests into those that came before their load asked Redis and
 // those that came later.
 func split[T any](all []*request[T]) (before, later []*request[T]) {
 	for _, q := range all {

@@ -205,6 +205,9 @@ func request(l *lease.Lease) *Request { return l.Request().(*Request) }
 // the renewals, of which the next is sent now, end the lease where no other process
 // waits either.
 func Unwatch(l *lease.Lease) {
-	request(l).unwatched.Store(true)
+	request(l).Unwatch()
 	l.RenewNow()
 }
+
+// Unwatch makes the renewals of the request end its lease where no process waits.
+func (q *Request) Unwatch() { q.unwatched.Store(true) }

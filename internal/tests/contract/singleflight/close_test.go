@@ -159,7 +159,7 @@ func TestCloseWhileAQuestionIsUnderWay(t *testing.T) {
 		o := newOrigin(f)
 		first := fetch(f, f.Context(), g, "k", o.load)
 		l := o.next(f)
-		wire.stallReplies("flight ask") // sent when the subscription stands
+		wire.stallReplies("load ask") // sent when the subscription stands
 		waits := fetch(f, f.Context(), other, "k", never(f))
 		synctest.Wait()
 		l.returns("v")

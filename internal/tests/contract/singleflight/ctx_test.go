@@ -25,11 +25,11 @@ func TestR16_CtxEndsWhereverACallIs(t *testing.T) {
 	}
 	for what, put := range map[string]func(x world) (key string, load loader){
 		"asking for the clock": func(x world) (string, loader) { x.w.stall("time"); return "k", never(x.f) },
-		"taking the lease":     func(x world) (string, loader) { x.w.stall("flight enter"); return "k", never(x.f) },
-		"hearing of the lease": func(x world) (string, loader) { x.w.stallReplies("flight enter"); return "k", never(x.f) },
-		"trying again":         func(x world) (string, loader) { x.w.cutOff("flight enter"); return "k", never(x.f) },
+		"taking the lease":     func(x world) (string, loader) { x.w.stall("load enter"); return "k", never(x.f) },
+		"hearing of the lease": func(x world) (string, loader) { x.w.stallReplies("load enter"); return "k", never(x.f) },
+		"trying again":         func(x world) (string, loader) { x.w.cutOff("load enter"); return "k", never(x.f) },
 		"loading":              func(x world) (string, loader) { return "k", x.o.obedient },
-		"publishing":           func(x world) (string, loader) { x.w.stall("flight land"); return "k", gives("v") },
+		"publishing":           func(x world) (string, loader) { x.w.stall("load publish"); return "k", gives("v") },
 		"waiting for another": func(x world) (string, loader) {
 			fetch(x.f, x.f.Context(), x.other, "k", x.o.load)
 			x.o.next(x.f)

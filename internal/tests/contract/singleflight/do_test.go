@@ -168,7 +168,7 @@ func TestRoundTrips(t *testing.T) {
 			first := fetch(f, f.Context(), g, key, o.load)
 			l := o.next(f)
 			second := fetch(f, f.Context(), other, key, never(f))
-			redistest.Eventually(f, "the subscription", func() bool { return others.answered("flight ask") == 1 })
+			redistest.Eventually(f, "the subscription", func() bool { return others.answered("load ask") == 1 })
 			l.returns(c.value)
 			first.got()
 			if got, want := trips(), (tripCount{gets: 1, scripts: 2}); got != want {

@@ -79,7 +79,7 @@ func TestJoiningARefreshThatIsNotGranted(t *testing.T) {
 		o := newOrigin(f)
 		fetch(f, f.Context(), other, "k", o.load).want("old", singleflight.Stale)
 		l := o.next(f)
-		wire.stall("flight enter")
+		wire.stall("load enter")
 		fetch(f, f.Context(), g, "k", never(f)).want("old", singleflight.Stale) // its refresh is under way
 		f.rdb.Del(f.Context(), f.part("k", "value"))                            // so that there is nothing to be served
 		joins := fetch(f, f.Context(), g, "k", never(f))

@@ -107,7 +107,7 @@ func TestR3_FirstCallerLeftBeforeTheLoad(t *testing.T) {
 		g, wire := f.open()
 		o := newOrigin(f)
 		ctx, cancel := context.WithCancel(f.Context())
-		wire.stall("flight enter")
+		wire.stall("load enter")
 		first := fetch(f, ctx, g, "k", never(f))
 		synctest.Wait()
 		second := fetch(f, context.WithValue(f.Context(), ctxKey{}, "second"), g, "k", o.load)
@@ -218,9 +218,9 @@ func TestR3_NewcomerOfALoadThatEnds(t *testing.T) {
 			first := fetch(f, ctx, g, "k", o.load)
 			l := o.next(f)
 			if asked {
-				wire.stallReplies("flight renew")
+				wire.stallReplies("load renew")
 			} else {
-				wire.stall("flight renew")
+				wire.stall("load renew")
 			}
 			cancel()
 			first.failed()

@@ -75,7 +75,7 @@ func TestR13_GarbageReplacedMeanwhile(t *testing.T) {
 		valid := f.rdb.Get(f.Context(), f.part("valid", "value")).Val()
 		for key, raw := range map[string]string{"text": "garbage", "same head": valid[:envelope.HeadLen] + "garbage"} {
 			f.rdb.Set(f.Context(), f.part(key, "value"), raw, time.Minute)
-			wire.stall("flight enter")
+			wire.stall("load enter")
 			late := fetch(f, f.Context(), g, key, never(f))
 			synctest.Wait()
 			f.rdb.Set(f.Context(), f.part(key, "value"), valid, time.Minute)

@@ -107,13 +107,13 @@ func TestR7_NotFoundAcrossProcesses(t *testing.T) {
 				fetch(f, f.Context(), other, key, gives("v")).want("v", singleflight.Loaded)
 				continue
 			}
-			gets, enters := wire.sent("get"), wire.sent("flight enter")
+			gets, enters := wire.sent("get"), wire.sent("load enter")
 			err := fetch(f, f.Context(), other, key, never(f)).failed()
 			redistest.WantErr(f, err, singleflight.ErrNotFound)
 			if remote := new(singleflight.RemoteError); errors.As(err, &remote) {
 				f.Errorf("%v", err)
 			}
-			if gets, enters = wire.sent("get")-gets, wire.sent("flight enter")-enters; gets != 1 || enters != 0 {
+			if gets, enters = wire.sent("get")-gets, wire.sent("load enter")-enters; gets != 1 || enters != 0 {
 				f.Errorf("a remembered ErrNotFound costs %d GETs and %d scripts", gets, enters)
 			}
 		}

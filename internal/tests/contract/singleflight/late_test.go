@@ -28,11 +28,11 @@ func TestR1_WhoJoinsAfterTheAnswer(t *testing.T) {
 	}{
 		"a value": {
 			func(x world) *pending[string] {
-				x.w.stall("flight enter")
+				x.w.stall("load enter")
 				first := fetch(x.f, x.f.Context(), x.g, "k", gives("own"))
 				synctest.Wait()
 				fetch(x.f, x.f.Context(), x.other, "k", gives("old")).got()
-				x.w.stallReplies("flight enter")
+				x.w.stallReplies("load enter")
 				x.w.unstall()
 				return first
 			},
@@ -42,7 +42,7 @@ func TestR1_WhoJoinsAfterTheAnswer(t *testing.T) {
 		"a remembered failure": {
 			func(x world) *pending[string] {
 				fetch(x.f, x.f.Context(), x.other, "k", fails(errors.New("old"))).failed()
-				x.w.stallReplies("flight enter")
+				x.w.stallReplies("load enter")
 				return fetch(x.f, x.f.Context(), x.g, "k", gives("own"))
 			},
 			func(first *pending[string]) { redistest.WantText(first.t, first.failed(), "old") },
@@ -51,7 +51,7 @@ func TestR1_WhoJoinsAfterTheAnswer(t *testing.T) {
 		"the mark of large values": {
 			func(x world) *pending[string] {
 				fetch(x.f, x.f.Context(), x.other, "k", gives("far too large")).got()
-				x.w.stallReplies("flight enter")
+				x.w.stallReplies("load enter")
 				return fetch(x.f, x.f.Context(), x.g, "k", gives("own"))
 			},
 			func(first *pending[string]) { first.want("own", singleflight.Loaded) },

@@ -33,13 +33,13 @@ func TestRecipe08_NoConvoyAfterThePublish(t *testing.T) {
 			waits, wires = append(waits, fetch(f, f.Context(), other, "k", never(f))), append(wires, wire)
 		}
 		for _, w := range wires {
-			redistest.Eventually(f, "a process to wait, and its subscription", func() bool { return w.answered("flight ask") > 0 })
+			redistest.Eventually(f, "a process to wait, and its subscription", func() bool { return w.answered("load ask") > 0 })
 		}
 		l.returns("v")
 		first.got()
 		for i, p := range waits {
 			p.want("v", singleflight.Shared)
-			if n := wires[i].sent("flight enter"); n != 1 {
+			if n := wires[i].sent("load enter"); n != 1 {
 				f.Errorf("a process that waited has entered %d times", n)
 			}
 			if n := wires[i].sent("get"); n != 1 {

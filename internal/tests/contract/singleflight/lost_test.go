@@ -194,13 +194,13 @@ func TestR5_PublishedWhenDoReturns(t *testing.T) {
 func TestR5_RedisGoneBeforePublish(t *testing.T) {
 	for what, policy := range map[string]singleflight.Policy{"fail": singleflight.Fail, "load locally": singleflight.LoadLocally} {
 		for how, gone := range map[string]func(w *wire){
-			"cut": (*wire).cut, "silent": func(w *wire) { w.stall() }, "unknown": func(w *wire) { w.stallReplies("flight land") },
+			"cut": (*wire).cut, "silent": func(w *wire) { w.stall() }, "unknown": func(w *wire) { w.stallReplies("load publish") },
 		} {
 			for name, loads := range map[string]int{"": 0, ", MaxLoads": 5} {
 				subBubble(t, what+", "+how+name, func(f *fixture, _ *miniredis.Miniredis) {
 					g, wire := f.open(func(c *singleflight.Config[string]) { c.OnUnavailable, c.MaxLoads = policy, loads })
 					o := newOrigin(f)
-					wire.cutOff("flight enter")
+					wire.cutOff("load enter")
 					first := fetch(f, f.Context(), g, "k", o.load)
 					synctest.Wait()
 					early := fetch(f, f.Context(), g, "k", never(f))
@@ -247,7 +247,7 @@ func TestWaiterOfALoadThatWasNotPublished(t *testing.T) {
 		waits := fetch(f, f.Context(), other, "k", gives("new"))
 		synctest.Wait()
 		wire.fail(func(name string) error {
-			if name == "flight land" {
+			if name == "load publish" {
 				return errors.New("ERR not today")
 			}
 			return nil

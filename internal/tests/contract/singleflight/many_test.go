@@ -188,7 +188,7 @@ func TestR11_CrossedCallsEnd(t *testing.T) {
 			// The first key's enter has run in both before either second's does.
 			first := true
 			wire.split(func() {
-				if first && wire.sent("flight enter") > 0 {
+				if first && wire.sent("load enter") > 0 {
 					first = false
 					crossing.Done()
 					crossing.Wait()

@@ -183,15 +183,15 @@ func TestRecipe06_OldLoadOfTheSameProcess(t *testing.T) {
 		ctx, cancel := context.WithCancel(f.Context())
 		first := fetch(f, ctx, g, "k", o.load)
 		l := o.next(f)
-		wire.stall("flight renew") // so that it doesn't know
+		wire.stall("load renew") // so that it doesn't know
 		cancel()
 		first.failed()
 		f.rdb.Del(f.Context(), f.part("k", "holders"))
 		second := fetch(f, f.Context(), g, "k", o.load)
 		l2 := o.next(f)
-		lands := wire.sent("flight land")
+		lands := wire.sent("load publish")
 		l.returns("old")
-		redistest.Eventually(f, "the old load to publish", func() bool { return wire.answered("flight land") == lands+1 })
+		redistest.Eventually(f, "the old load to publish", func() bool { return wire.answered("load publish") == lands+1 })
 		if s := inspect(f, g, "k"); s.Cached || !s.Loading {
 			f.Errorf("after the old load: %+v", s)
 		}

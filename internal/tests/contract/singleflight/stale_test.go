@@ -87,7 +87,7 @@ func TestR9_RefreshIsNotAskedForAgainAtOnce(t *testing.T) {
 			fetch(f, f.Context(), other, "k", never(f)).want("old", singleflight.Stale)
 			time.Sleep(time.Millisecond)
 		}
-		if n := wire.sent("flight enter"); n < 5 || n > 11 {
+		if n := wire.sent("load enter"); n < 5 || n > 11 {
 			f.Errorf("1000 stale answers within a second asked %d times, want about 10", n)
 		}
 		l.returns("new")
@@ -102,12 +102,12 @@ func TestR9_RefreshBesideARememberedFailure(t *testing.T) {
 		f.stalled(g, "k")
 		fetch(f, f.Context(), g, "k", fails(errors.New("boom"))).want("old", singleflight.Stale)
 		synctest.Wait()
-		asked := wire.sent("flight enter")
+		asked := wire.sent("load enter")
 		for range 1000 {
 			fetch(f, f.Context(), g, "k", never(f)).want("old", singleflight.Stale)
 			time.Sleep(time.Millisecond)
 		}
-		if n := wire.sent("flight enter") - asked; n > 11 {
+		if n := wire.sent("load enter") - asked; n > 11 {
 			f.Errorf("1000 stale answers within a second asked %d times, want 10 at most", n)
 		}
 	})
@@ -232,7 +232,7 @@ func TestR9_StaleIfError(t *testing.T) {
 		if panics.raised != "oh" {
 			f.Errorf("%+v", panics)
 		}
-		wire.cutOff("flight enter")
+		wire.cutOff("load enter")
 		fetch(f, f.Context(), other, "k", never(f)).want("old", singleflight.Stale)
 		if _, err := other.Do(f.Context(), "unknown", never(f)); !errors.Is(err, leasehold.ErrUnavailable) {
 			f.Error(err)

@@ -50,7 +50,7 @@ func TestUnavailableFails(t *testing.T) {
 func TestUnavailableAfterTheLookup(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		g, wire := f.open()
-		wire.cutOff("flight enter")
+		wire.cutOff("load enter")
 		began := time.Now()
 		err := fetch(f, f.Context(), g, "k", never(f)).failed()
 		redistest.WantErr(f, err, leasehold.ErrUnavailable, errCut)
@@ -65,7 +65,7 @@ func TestUnavailableAfterTheLookup(t *testing.T) {
 func TestUnavailableLoadsLocally(t *testing.T) {
 	for what, break_ := range map[string]func(w *wire){
 		"no lookup": (*wire).cut,
-		"no lease":  func(w *wire) { w.cutOff("flight enter") },
+		"no lease":  func(w *wire) { w.cutOff("load enter") },
 	} {
 		subBubble(t, what, func(f *fixture, _ *miniredis.Miniredis) {
 			g, wire := f.open(locally)
@@ -165,7 +165,7 @@ func TestLocalLoadEnds(t *testing.T) {
 func TestR1_LocalLoadIsNotJoinedByWhoReachesRedis(t *testing.T) {
 	for what, break_ := range map[string]func(w *wire){
 		"no lookup": (*wire).cut,
-		"no lease":  func(w *wire) { w.cutOff("flight enter") },
+		"no lease":  func(w *wire) { w.cutOff("load enter") },
 	} {
 		subBubble(t, what, func(f *fixture, _ *miniredis.Miniredis) {
 			g, wire := f.open(locally)
@@ -196,7 +196,7 @@ func TestUnavailableRefreshLoadsNothing(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		g, wire := f.open(locally, staleFor)
 		f.stalled(g, "k")
-		wire.cutOff("flight enter")
+		wire.cutOff("load enter")
 		fetch(f, f.Context(), g, "k", never(f)).want("old", singleflight.Stale)
 		synctest.Wait()
 		time.Sleep(5 * time.Second) // until the refresh has given up

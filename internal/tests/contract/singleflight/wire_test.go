@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/leasehold-go/leasehold/internal/engine"
+	"github.com/leasehold-go/leasehold/internal/call"
 )
 
 // wire is a client's way to Redis, of any topology, that can be cut: its
@@ -46,7 +46,7 @@ func (w *wire) cut() {
 }
 
 // fail fails, without sending it, each command for which that gives an error: of
-// scripts the name is "flight enter" and such.
+// scripts the name is "load enter" and such.
 func (w *wire) fail(why func(name string) error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -136,11 +136,11 @@ func countOf(of map[string]int, names []string) (n int) {
 	return n
 }
 
-// commandName is the command's name, in lower case; of a script "flight enter" and such.
+// commandName is the command's name, in lower case; of a script "load enter" and such.
 func commandName(c redis.Cmder) string {
 	word := strings.ToLower(c.Name())
 	if word == "evalsha" || word == "eval" {
-		return engine.ScriptName(c.Args()[1].(string))
+		return call.ScriptName(c.Args()[1].(string))
 	}
 	return word
 }

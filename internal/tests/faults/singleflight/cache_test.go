@@ -30,7 +30,7 @@ func TestFaultInvalidateRepliesOutOfOrder(t *testing.T) {
 	rdb := p.Client(faultCaching)
 	g, other := s.group(rdb), s.group(srv.Client())
 	faultWarm(t, g)
-	held := p.HoldReply(faultDoes("flight invalidate"), 1)
+	held := p.HoldReply(faultDoes("load invalidate"), 1)
 	first := make(chan error, 1)
 	go func() { first <- g.Invalidate(t.Context(), s.key) }()
 	held.Wait()

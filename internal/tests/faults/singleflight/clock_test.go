@@ -23,7 +23,7 @@ func TestFaultSlowRequestDoesNotAgeValues(t *testing.T) {
 		faultWarm(t, g)
 		var loads atomic.Int32
 		load := func(context.Context) (string, error) { loads.Add(1); return "value", nil }
-		enter := p.HoldRequest(faultDoes("flight enter"), 1)
+		enter := p.HoldRequest(faultDoes("load enter"), 1)
 		time.AfterFunc(held, enter.Release)
 		if _, err := g.Do(t.Context(), s.key, load); err != nil {
 			t.Fatal(err)

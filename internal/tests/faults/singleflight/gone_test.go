@@ -24,7 +24,7 @@ func faultQuick(o *redis.Options) {
 var faultGone = map[string]func(p *redistest.Proxy){
 	"refuses":         func(p *redistest.Proxy) { p.Refuse(true); p.CloseAll() },
 	"silent":          func(p *redistest.Proxy) { p.Cut(true, true) },
-	"runs no scripts": func(p *redistest.Proxy) { faultStops(p, "flight enter") },
+	"runs no scripts": func(p *redistest.Proxy) { faultStops(p, "load enter") },
 }
 
 // Redis is gone: callers get ErrUnavailable, soon, and at their deadline at the

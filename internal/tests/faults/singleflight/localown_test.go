@@ -14,7 +14,7 @@ func TestFaultLocalLoadIsNotSharedAfterItsOwnInvalidate(t *testing.T) {
 		t.Parallel()
 		s, p, g, _ := faultTwo(t, target)
 		load, began, gate := faultOldThenNew()
-		faultStops(p, "flight enter")
+		faultStops(p, "load enter")
 		first := faultFetch(t.Context(), g, s.key, load)
 		faultGot(t, 20*time.Second, "the load without Redis", began)
 		if err := g.Invalidate(t.Context(), s.key); err != nil {

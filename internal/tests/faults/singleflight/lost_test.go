@@ -86,7 +86,7 @@ func TestFaultUnknownPublish(t *testing.T) {
 					joins := faultFetch(t.Context(), g, s.key, load)
 					time.Sleep(100 * time.Millisecond)
 					p.SetHook(func(ev redistest.Event) redistest.Action {
-						if ev.Stage == redistest.OnReply && faultName(ev.Cmd) == "flight land" {
+						if ev.Stage == redistest.OnReply && faultName(ev.Cmd) == "load publish" {
 							return act
 						}
 						return redistest.Pass

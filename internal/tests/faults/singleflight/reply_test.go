@@ -41,7 +41,7 @@ func (x *faultLoser) hook(ev redistest.Event) redistest.Action {
 	switch faultName(ev.Cmd) {
 	case "SUBSCRIBE":
 		faultCloseOnce(x.subscribed)
-	case "flight ask":
+	case "load ask":
 		if !ev.Failed() {
 			faultCloseOnce(x.asked)
 		}
@@ -182,7 +182,7 @@ func TestFaultLostReplyAtEveryCommand(t *testing.T) {
 	}
 	all.Wait()
 	for _, name := range []string{
-		"TIME", "GET", "flight enter", "flight renew", "flight land", "flight invalidate", "SUBSCRIBE",
+		"TIME", "GET", "load enter", "load renew", "load publish", "load invalidate", "SUBSCRIBE",
 	} {
 		if _, ok := lost.Load(name); !ok {
 			t.Errorf("no reply to %s was lost", name)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/leasehold-go/leasehold/internal/engine"
+	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
@@ -151,7 +151,7 @@ func faultName(cmd []string) string {
 	}
 	name, ok := faultNames.Load(cmd[1])
 	if !ok {
-		name, _ = faultNames.LoadOrStore(cmd[1], engine.ScriptName(cmd[1]))
+		name, _ = faultNames.LoadOrStore(cmd[1], call.ScriptName(cmd[1]))
 	}
 	return name.(string)
 }

@@ -20,7 +20,7 @@ func TestFaultLateEnterOfWhoGaveUp(t *testing.T) {
 		long := func(c *singleflight.Config[string]) { c.LeaseTTL = 10 * time.Second }
 		g := s.group(p.Client(), long)
 		faultWarm(t, g)
-		enter, left := p.HoldRequest(faultDoes("flight enter"), 1), p.HoldReply(faultDoes("flight leave"), 1)
+		enter, left := p.HoldRequest(faultDoes("load enter"), 1), p.HoldReply(faultDoes("load leave"), 1)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		call := faultFetch(ctx, g, s.key, faultGives("value"))
@@ -50,7 +50,7 @@ func TestFaultLateEnterFindsTheValue(t *testing.T) {
 		p := redistest.NewProxy(t, target.Addr())
 		g, other := s.group(p.Client()), s.group(target.Client(t))
 		faultWarm(t, g)
-		enter := p.HoldRequest(faultDoes("flight enter"), 1)
+		enter := p.HoldRequest(faultDoes("load enter"), 1)
 		call := faultFetch(t.Context(), g, s.key, faultGives("again"))
 		enter.Wait()
 		faultWant(t, "the other process", "value", faultFetch(t.Context(), other, s.key, faultGives("value")))
@@ -73,7 +73,7 @@ func TestFaultHeldAnswerIsNotSharedAfterAnInvalidate(t *testing.T) {
 				remembers := func(c *singleflight.Config[string]) { c.ErrorTTL = time.Minute }
 				g, other := s.group(p.Client(), remembers), s.group(target.Client(t), remembers)
 				faultWarm(t, g)
-				enter, answer := p.HoldRequest(faultDoes("flight enter"), 1), p.HoldReply(faultDoes("flight enter"), 1)
+				enter, answer := p.HoldRequest(faultDoes("load enter"), 1), p.HoldReply(faultDoes("load enter"), 1)
 				first := faultFetch(t.Context(), g, s.key, faultGives("new"))
 				enter.Wait()
 				_, err := other.Do(t.Context(), s.key, func(context.Context) (string, error) { return "old", loaded })
