@@ -2,6 +2,7 @@ package call
 
 import (
 	"context"
+	"slices"
 	"sync"
 )
 
@@ -13,7 +14,7 @@ func NewBatch(n int) []*Seat {
 	seats := make([]*Seat, n)
 	all := make([]Seat, n)
 	for i := range seats {
-		all[i].batch = b
+		all[i].batch, all[i].place = b, i
 		seats[i] = &all[i]
 	}
 	return seats
@@ -30,6 +31,7 @@ type batch struct {
 // Seat is one place in a batch. It belongs to one goroutine.
 type Seat struct {
 	batch *batch
+	place int  // calls are sent in the order of their seats
 	used  bool // Do or Leave was called
 }
 
@@ -45,6 +47,7 @@ func (s *Seat) Do(ctx context.Context, c *Client, one *Call) ([]int64, error) {
 		return nil, err
 	}
 	s.used = true
+	one.place = s.place
 	l := c.laneOf(one.Node)
 	s.batch.settle(func(calls map[*lane][]*Call) { calls[l] = append(calls[l], one) })
 	select {
@@ -84,6 +87,7 @@ func (b *batch) settle(hand func(map[*lane][]*Call)) {
 	}
 	for l, calls := range b.calls {
 		if len(calls) > 0 {
+			slices.SortFunc(calls, func(a, b *Call) int { return a.place - b.place })
 			l.group(calls)
 		}
 	}

@@ -38,6 +38,7 @@ type Call struct {
 	waitsIn     *queue // the queue that the call stands in, nil = none
 	ahead, next *Call  // its neighbours there
 	since       time.Time
+	place       int          // in its batch
 	turn        chan []*Call // see lane.await
 	result      outcome      // set before the last send on turn
 
