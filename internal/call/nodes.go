@@ -66,6 +66,8 @@ func (c *Client) awaitTopology(ctx context.Context, key string) error {
 // askTopology has go-redis look up a node, and so load the topology.
 func (c *Client) askTopology(key string) *answer[struct{}] {
 	return c.topology.ask(func(ctx context.Context) (struct{}, error) {
+		ctx, cancel := context.WithTimeout(ctx, Bound)
+		defer cancel()
 		_, err := c.cluster.MasterForKey(ctx, key)
 		switch {
 		case err == nil:

@@ -64,8 +64,8 @@ type answer[T any] struct {
 	err  error
 }
 
-// ask asks f in the background, unless that is under way, and does not wait. It
-// is answered within hardBound.
+// ask asks f in the background, unless that is under way, and does not wait. The
+// answer comes within hardBound.
 func (s *shared[T]) ask(f func(context.Context) (T, error)) *answer[T] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,8 +78,6 @@ func (s *shared[T]) ask(f func(context.Context) (T, error)) *answer[T] {
 }
 
 func (s *shared[T]) run(a *answer[T], f func(context.Context) (T, error)) {
-	ctx, cancel := context.WithTimeout(context.Background(), Bound)
-	defer cancel()
 	type result struct {
 		v   T
 		err error
@@ -90,7 +88,7 @@ func (s *shared[T]) run(a *answer[T], f func(context.Context) (T, error)) {
 				r.err = panicked(p)
 			}
 		}()
-		r.v, r.err = f(ctx)
+		r.v, r.err = f(context.Background())
 		return r
 	})
 	if a.v, a.err = r.v, r.err; !answered {

@@ -1,0 +1,123 @@
+package call
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
+)
+
+func TestCallsOfABatchShareARoundTrip(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeld(t)
+		const seats = 20
+		batch := NewBatch(seats)
+		for i, seat := range batch[:seats-2] {
+			h.done.Go(func() {
+				reply, err := seat.Do(t.Context(), h.Client, echoed(fmt.Sprint("k", i), i))
+				wantEcho(t, i, reply, err)
+			})
+		}
+		ctx, leave := context.WithCancel(t.Context())
+		h.done.Go(func() {
+			_, err := batch[seats-1].Do(ctx, h.Client, echoed("left", 1))
+			if !errors.Is(err, ErrNotSent) || !errors.Is(err, context.Canceled) {
+				t.Errorf("a caller that left: %v; want its ctx's error, unsent", err)
+			}
+		})
+		time.Sleep(time.Second)
+		leave()
+		synctest.Wait()
+		if alone, pipelines := h.sent(); alone != 0 || len(pipelines) != 0 {
+			t.Errorf("sent %d alone and %v together; want none before each seat is settled", alone, pipelines)
+		}
+		batch[seats-2].Leave()
+		batch[seats-2].Leave()
+		h.done.Wait()
+		// Once more in full for the first, and the others by name.
+		alone, pipelines := h.sent()
+		if alone != 0 || len(pipelines) != 3 || len(pipelines[0]) != seats-2 {
+			t.Errorf("sent %d alone and %v together; want %d at once", alone, pipelines, seats-2)
+		}
+		h.open()
+		for _, seat := range []*Seat{batch[0], batch[seats-2]} { // used and left
+			reply, err := seat.Do(t.Context(), h.Client, echoed("k", 3))
+			wantEcho(t, 3, reply, err)
+		}
+		if alone, _ := h.sent(); alone != 2 {
+			t.Errorf("sent %d alone; want the 2 of seats that were settled", alone)
+		}
+	})
+}
+
+func TestBatchWaitsWhereManyRoundTripsAreUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeld(t)
+		h.echoes(t, maxInFlight)
+		synctest.Wait()
+		batch := NewBatch(3)
+		for i, seat := range batch {
+			h.done.Go(func() {
+				reply, err := seat.Do(t.Context(), h.Client, echoed("k", i))
+				wantEcho(t, i, reply, err)
+			})
+		}
+		synctest.Wait()
+		if _, pipelines := h.sent(); len(pipelines) != 0 {
+			t.Errorf("sent %v; want none yet", pipelines)
+		}
+		h.open()
+		h.done.Wait()
+		if _, pipelines := h.sent(); len(pipelines) == 0 || len(pipelines[0]) != 3 {
+			t.Errorf("sent %v; want 3 at once", pipelines)
+		}
+	})
+}
+
+func TestBatchOnEachServer(t *testing.T) {
+	redistest.EachReal(t, func(t *testing.T, target redistest.Target) {
+		c := newReady(t, target.Client(t))
+		name := redistest.Name(t)
+		for range 20 {
+			var all sync.WaitGroup
+			for i, seat := range NewBatch(100) {
+				all.Go(func() {
+					if i%10 == 9 {
+						seat.Leave()
+						return
+					}
+					reply, err := seat.Do(t.Context(), c, echoed(fmt.Sprint(name, i), i))
+					wantEcho(t, i, reply, err)
+				})
+			}
+			all.Wait()
+		}
+	})
+}
+
+func TestWaitEndsWithItsCtx(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		spawn := func(f func()) { go f() }
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		slow := func(context.Context) (int, error) { time.Sleep(time.Minute); return 1, nil }
+		began := time.Now()
+		if _, answered, err := Wait(ctx, spawn, slow); answered || !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Second {
+			t.Errorf("answered %v, %v after %v; want ctx's error", answered, err, time.Since(began))
+		}
+		if _, answered, err := Wait(ctx, spawn, slow); answered || !errors.Is(err, ErrNotSent) {
+			t.Errorf("answered %v, %v; want nothing begun", answered, err)
+		}
+		for _, ctx := range []context.Context{t.Context(), context.Background()} {
+			if v, answered, err := Wait(ctx, spawn, slow); !answered || err != nil || v != 1 {
+				t.Errorf("%v, answered %v, %v; want 1", v, answered, err)
+			}
+		}
+		time.Sleep(time.Hour)
+	})
+}

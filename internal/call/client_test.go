@@ -1,0 +1,265 @@
+package call
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
+)
+
+// hidden embeds a client in a field that is not exported, so that nothing tells
+// what it is; unwraps is one that tells.
+type (
+	inside  interface{ redis.UniversalClient }
+	hidden  struct{ inside }
+	unwraps struct{ hidden }
+)
+
+func (u unwraps) Unwrap() redis.UniversalClient { return u.inside }
+
+func TestClientsThatCannotWorkAreRefused(t *testing.T) {
+	for _, rdb := range []redis.UniversalClient{
+		nil,
+		(*redis.Client)(nil),
+		(*redis.ClusterClient)(nil),
+		(*redis.Ring)(nil),
+		struct{ redis.UniversalClient }{},
+		struct{ *redis.ClusterClient }{},
+		struct{ redis.UniversalClient }{(*redis.Client)(nil)},
+		&struct{ redis.UniversalClient }{struct{ *redis.Client }{}},
+		unwraps{},
+		redis.NewRing(&redis.RingOptions{}),
+		struct{ *redis.Ring }{redis.NewRing(&redis.RingOptions{})},
+		struct{ redis.UniversalClient }{redis.NewRing(&redis.RingOptions{})},
+	} {
+		c, err := NewClient(rdb)
+		if err == nil || !strings.Contains(err.Error(), "rdb is") || !strings.Contains(err.Error(), "want a") {
+			t.Errorf("%T: %v, %v; want an error that says what to pass", rdb, c, err)
+		}
+	}
+}
+
+func TestWrappedClientsAreRecognised(t *testing.T) {
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}, RouteRandomly: true})
+	plain := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ClientSideCacheConfig: &redis.ClientSideCacheConfig{}})
+	defer func() { _, _ = cluster.Close(), plain.Close() }()
+	around := func(rdb redis.UniversalClient) []redis.UniversalClient {
+		layer := struct{ redis.UniversalClient }{rdb}
+		return []redis.UniversalClient{rdb, layer, &layer, struct{ redis.UniversalClient }{&layer}, unwraps{hidden{rdb}}}
+	}
+	for _, rdb := range append(around(cluster), struct{ *redis.ClusterClient }{cluster}) {
+		c, err := NewClient(rdb)
+		if err != nil || !c.IsCluster() || !c.ReadsFromReplicas() || c.CachesLocally() {
+			t.Errorf("%T: %+v, %v; want a Cluster client that reads from replicas", rdb, c, err)
+		}
+	}
+	for _, rdb := range append(around(plain), struct{ *redis.Client }{plain}) {
+		c, err := NewClient(rdb)
+		if err != nil || c.IsCluster() || c.ReadsFromReplicas() || !c.CachesLocally() || !c.HasReadTimeout() {
+			t.Errorf("%T: %+v, %v; want a client that caches", rdb, c, err)
+		}
+	}
+	if c, err := NewClient(hidden{plain}); err != nil || c.HasReadTimeout() {
+		t.Errorf("a hidden client: %+v, %v; want one of which nothing is known", c, err)
+	}
+}
+
+func TestHiddenClusterClientIsRefusedByTheFirstCall(t *testing.T) {
+	redistest.NeedServers(t)
+	for _, v := range redistest.Installed() {
+		rdb := redistest.SharedCluster(t, v).Client()
+		c, err := NewClient(hidden{rdb})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Do(t.Context(), echoed("any", 1)); err == nil || Classify(err) != Refused || !strings.Contains(err.Error(), "Unwrap") {
+			t.Errorf("%v: %v; want an error that says what to pass", v, err)
+		}
+		single := hidden{redistest.Shared(t, v).Client()}
+		if c, err = NewClient(single); err != nil {
+			t.Fatal(err)
+		}
+		reply, err := c.Do(t.Context(), echoed("any", 1))
+		wantEcho(t, 1, reply, err)
+	}
+}
+
+func TestOldServerIsRefusedByTheFirstCallOfAnyKind(t *testing.T) {
+	for name, old := range map[string]func(cmd redis.Cmder) (handled bool){
+		"which runs the script": func(cmd redis.Cmder) bool {
+			if !isOurs(cmd) {
+				return false
+			}
+			cmd.(*anythingCommand).SetVal([]any{int64(1e9), int64(0), "6.2.14"})
+			return true
+		},
+		"which refuses the script": func(cmd redis.Cmder) bool {
+			switch cmd := cmd.(type) {
+			case *redis.StringCmd:
+				cmd.SetVal("# Server\r\nredis_version:6.2.14\r\nredis_mode:standalone\r\n")
+			default:
+				cmd.SetErr(serverSays("ERR Wrong number of args calling Redis command From Lua script"))
+			}
+			return true
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rdb := redis.NewClient(&redis.Options{Addr: redistest.Mini(t).Addr()})
+			defer rdb.Close()
+			var sent atomic.Int32
+			rdb.AddHook(answers(func(cmd redis.Cmder) bool {
+				if isOurs(cmd) {
+					sent.Add(1)
+				}
+				return old(cmd)
+			}))
+			c, _ := NewClient(rdb)
+			calls := map[string]func() error{
+				"Time": func() error { _, err := c.Time(t.Context(), "k"); return err },
+				"Do":   func() error { _, err := c.Do(t.Context(), echoed("k", 1)); return err },
+				"Send": func() (err error) {
+					one := echoed("k", 1)
+					one.Done = func(_ []int64, e error) { err = e }
+					c.Send(t.Context(), []*Call{one})
+					return err
+				},
+				"Seat": func() error { _, err := NewBatch(1)[0].Do(t.Context(), c, echoed("k", 1)); return err },
+			}
+			for name, call := range calls {
+				before := sent.Load()
+				err := call()
+				if err == nil || Classify(err) != Refused || !strings.Contains(err.Error(), "Redis 6.2.14; want Redis 7.0") {
+					t.Errorf("%s: %v; want the version that is needed", name, err)
+				}
+				if n := sent.Load() - before; n != 1 {
+					t.Errorf("%s sent %d scripts; want the question only", name, n)
+				}
+			}
+		})
+	}
+}
+
+// answers is a hook that may answer a command itself.
+type answers func(cmd redis.Cmder) bool
+
+func (a answers) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (a answers) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if a(cmd) {
+			return cmd.Err()
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (a answers) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func TestFirstCallsShareOneQuestion(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: redistest.Mini(t).Addr()})
+	defer rdb.Close()
+	var asked atomic.Int32
+	gate, began := make(chan struct{}), make(chan struct{}, 1)
+	rdb.AddHook(&ourHook{process: func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		if ScriptName(fmt.Sprint(cmd.Args()[1])) == "time" {
+			asked.Add(1)
+			began <- struct{}{}
+			<-gate
+		}
+		return next(ctx, cmd)
+	}})
+	c, _ := NewClient(rdb)
+	const callers = 200
+	errs := make(chan error, callers)
+	for i := range callers {
+		go func() {
+			_, err := c.Do(t.Context(), echoed("k", i))
+			errs <- err
+		}()
+	}
+	<-began
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := c.Do(ctx, echoed("left", 1)); !errors.Is(err, context.Canceled) || !errors.Is(err, ErrNotSent) {
+		t.Errorf("a caller that left: %v; want its ctx's error, unsent", err)
+	}
+	close(gate)
+	for range callers {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+	if n := asked.Load(); n > 2 {
+		t.Errorf("%d questions for the time; want 1, or 2 where a caller came late", n)
+	}
+	if _, err := c.Do(t.Context(), echoed("k", 1)); err != nil || asked.Load() > 2 {
+		t.Errorf("a later call: %v; want no question", err)
+	}
+}
+
+// blackhole is a dialler that hangs, as where packets are dropped, from the moment
+// that it is turned on until the test is over.
+type blackhole struct {
+	on   atomic.Bool
+	over chan struct{}
+}
+
+func newBlackhole(t *testing.T) *blackhole {
+	b := &blackhole{over: make(chan struct{})}
+	t.Cleanup(func() { close(b.over) })
+	return b
+}
+
+func (b *blackhole) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	if !b.on.Load() {
+		return new(net.Dialer).DialContext(ctx, network, addr)
+	}
+	err := net.ErrClosed
+	select {
+	case <-b.over:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	return nil, &net.OpError{Op: "dial", Net: network, Err: err}
+}
+
+func TestCallsAreBoundedWhereDiallingHangs(t *testing.T) {
+	for _, warm := range []bool{true, false} {
+		for name, way := range ways {
+			t.Run(fmt.Sprintf("%s, warm %v", name, warm), func(t *testing.T) {
+				t.Parallel()
+				hole := newBlackhole(t)
+				mini := redistest.Mini(t)
+				rdb := redis.NewClient(&redis.Options{Addr: mini.Addr(), Dialer: hole.dial})
+				defer rdb.Close()
+				c, _ := NewClient(rdb)
+				if warm {
+					if _, err := c.Time(t.Context(), "k"); err != nil {
+						t.Fatal(err)
+					}
+				}
+				hole.on.Store(true)
+				mini.Server().Close() // and with it the connections
+				began := time.Now()
+				for _, err := range way(c, 1) {
+					if err == nil || !errors.Is(err, ErrNotSent) || Classify(err) != NotNow || errors.Is(err, context.DeadlineExceeded) {
+						t.Errorf("%v, class %v; want that it was not sent", err, Classify(err))
+					}
+				}
+				if took := time.Since(began); took > Bound+Bound/3 {
+					t.Errorf("took %v; want %v", took, Bound)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,145 @@
+package call
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+// echo answers with its argument. It writes, so that only a primary serves it.
+var echo = NewScript("echo", `redis.call('SET', KEYS[1], ARGV[1], 'PX', 60000)
+return {tonumber(ARGV[1])}`)
+
+// words answers with strings, too.
+var words = NewScript("words", `return {7, 'seven', KEYS[1]}`)
+
+func echoed(key string, n int) *Call { return New(echo, 1, key, n) }
+
+// wantEcho checks the outcome of an echo.
+func wantEcho(t *testing.T, n int, reply []int64, err error) {
+	t.Helper()
+	if err != nil || !slices.Equal(reply, []int64{int64(n)}) {
+		t.Errorf("call %d: %v, %v; want its number", n, reply, err)
+	}
+}
+
+// newReady is a Client for a test, which has checked the server.
+func newReady(t testing.TB, rdb redis.UniversalClient) *Client {
+	t.Helper()
+	c, err := NewClient(rdb)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Time(context.Background(), "ready"); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// ourHook is a hook that treats the commands of this package: nil = as usual.
+type ourHook struct {
+	process  func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error
+	pipeline func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error
+}
+
+func isOurs(cmd redis.Cmder) bool { return strings.HasPrefix(cmd.Name(), "eval") }
+
+func (h *ourHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *ourHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if h.process == nil || !isOurs(cmd) {
+			return next(ctx, cmd)
+		}
+		return h.process(ctx, cmd, next)
+	}
+}
+
+func (h *ourHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if h.pipeline == nil || !isOurs(cmds[0]) {
+			return next(ctx, cmds)
+		}
+		return h.pipeline(ctx, cmds, next)
+	}
+}
+
+// held is a Client in a bubble whose calls, if they are sent alone, do not return
+// before the gate opens. It counts what is sent.
+type held struct {
+	*Client
+	hook *ourHook
+	gate chan struct{}
+	done sync.WaitGroup
+	open func()
+
+	mu        sync.Mutex
+	alone     int
+	pipelines [][]string // the keys of each
+}
+
+func newHeld(t *testing.T) *held {
+	_, newClient := redistest.Bubble(t)
+	rdb := newClient()
+	h := &held{Client: newReady(t, rdb), gate: make(chan struct{}), hook: &ourHook{}}
+	h.open = sync.OnceFunc(func() { close(h.gate) })
+	t.Cleanup(h.open)
+	h.hook.process = func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		h.mu.Lock()
+		h.alone++
+		h.mu.Unlock()
+		<-h.gate
+		return next(ctx, cmd)
+	}
+	rdb.AddHook(h)
+	rdb.AddHook(h.hook)
+	return h
+}
+
+func (h *held) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (h *held) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (h *held) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if isOurs(cmds[0]) {
+			var keys []string
+			for _, cmd := range cmds {
+				key, _ := cmd.Args()[3].(string)
+				keys = append(keys, key)
+			}
+			h.mu.Lock()
+			h.pipelines = append(h.pipelines, keys)
+			h.mu.Unlock()
+		}
+		return next(ctx, cmds)
+	}
+}
+
+func (h *held) sent() (alone int, pipelines [][]string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.alone, slices.Clone(h.pipelines)
+}
+
+// do makes a call on a goroutine of its own.
+func (h *held) do(ctx context.Context, one *Call, then func([]int64, error)) {
+	h.done.Go(func() { then(h.Do(ctx, one)) })
+}
+
+// echoes makes n calls and checks what they come to.
+func (h *held) echoes(t *testing.T, n int) {
+	for i := range n {
+		h.do(context.Background(), echoed(fmt.Sprint("k", i), i), func(reply []int64, err error) { wantEcho(t, i, reply, err) })
+	}
+}
+
+const closely = 5 * time.Millisecond

@@ -1,0 +1,262 @@
+package call
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+func ignore([]int64, error) {}
+
+func TestCallsThatMeetShareARoundTrip(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeld(t)
+		h.echoes(t, maxInFlight)
+		synctest.Wait()
+		const more = 6
+		h.echoes(t, more)
+		synctest.Wait()
+		if alone, pipelines := h.sent(); alone != maxInFlight || len(pipelines) != 0 {
+			t.Errorf("sent %d alone and %v together; want %d and none yet", alone, pipelines, maxInFlight)
+		}
+		h.open()
+		h.done.Wait()
+		// The server knows no script yet, so the first in the pipeline is sent
+		// once more in full, and the others by name.
+		if _, pipelines := h.sent(); len(pipelines) == 0 || len(pipelines[0]) != more || len(pipelines) > 3 {
+			t.Errorf("sent %v together; want %d at once", pipelines, more)
+		}
+		before, _ := h.sent()
+		for range 3 {
+			h.echoes(t, 1)
+			h.done.Wait()
+		}
+		if alone, _ := h.sent(); alone < before+3 {
+			t.Errorf("a lone caller's call was not sent alone")
+		}
+	})
+}
+
+func TestCrowdOverAConnectionWithoutBuffers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeld(t)
+		h.open()
+		began := time.Now()
+		const crowd = 500
+		h.echoes(t, crowd)
+		h.done.Wait()
+		if took := time.Since(began); took > 0 {
+			t.Errorf("took %v; want no time at all", took)
+		}
+		if _, pipelines := h.sent(); len(pipelines) == 0 || len(pipelines) > crowd/4 {
+			t.Errorf("sent %d pipelines; want some, of several calls each", len(pipelines))
+		}
+	})
+}
+
+func TestHangingRoundTripsHoldUpNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeld(t)
+		h.echoes(t, maxInFlight)
+		synctest.Wait()
+		for range 3 {
+			began := time.Now()
+			var others sync.WaitGroup
+			for i := range 5 {
+				others.Go(func() {
+					reply, err := h.Do(context.Background(), echoed(fmt.Sprint("more", i), i))
+					wantEcho(t, i, reply, err)
+				})
+			}
+			others.Wait()
+			if took := time.Since(began); took > maxQueueDelay+time.Millisecond {
+				t.Errorf("waited %v for round trips that hang; want %v", took, maxQueueDelay)
+			}
+		}
+		h.open()
+		h.done.Wait()
+	})
+}
+
+// hang makes every pipeline wait for the end of its ctx.
+func (h *held) hang() (longest func() int) {
+	var mu sync.Mutex
+	var under, most int
+	h.hook.pipeline = func(ctx context.Context, cmds []redis.Cmder, _ redis.ProcessPipelineHook) error {
+		mu.Lock()
+		under++
+		most = max(most, under)
+		mu.Unlock()
+		<-ctx.Done()
+		mu.Lock()
+		under--
+		mu.Unlock()
+		for _, cmd := range cmds {
+			cmd.SetErr(ctx.Err())
+		}
+		return ctx.Err()
+	}
+	return func() int { mu.Lock(); defer mu.Unlock(); return most }
+}
+
+func TestBoundOfALaneIsNoCallersDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeld(t)
+		h.hang()
+		for range maxInFlight {
+			h.do(t.Context(), echoed("first", 1), ignore)
+		}
+		synctest.Wait()
+		began := time.Now()
+		for range 5 {
+			h.do(t.Context(), echoed("more", 1), func(_ []int64, err error) {
+				if err == nil || errors.Is(err, context.DeadlineExceeded) || Classify(err) != Unknown {
+					t.Errorf("without an answer: %v; want an error that is unknown, and none of a ctx", err)
+				}
+				if took := time.Since(began); took > Bound {
+					t.Errorf("waited %v for an answer; want %v", took, Bound)
+				}
+			})
+		}
+		time.Sleep(2 * Bound)
+		h.open()
+		h.done.Wait()
+	})
+}
+
+// The bound holds for any number of callers, and so few round trips hang.
+func TestCallersOfAServerThatHangsAreAnsweredWithinTheBound(t *testing.T) {
+	for _, callers := range []int{1000, 10000} {
+		synctest.Test(t, func(t *testing.T) {
+			h := newHeld(t)
+			longest := h.hang()
+			for range maxInFlight {
+				h.do(context.Background(), echoed("first", 1), ignore)
+			}
+			synctest.Wait()
+			began := time.Now()
+			var unsent, all int
+			var mu sync.Mutex
+			for i := range callers {
+				one := echoed("more", 1)
+				one.GivesBack = i%2 == 0
+				h.do(context.Background(), one, func(_ []int64, err error) {
+					if took := time.Since(began); err == nil || took > Bound+closely {
+						t.Errorf("after %v: %v; want an error within %v", took, err, Bound)
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					all++
+					if errors.Is(err, ErrBacklog) {
+						unsent++
+						if !errors.Is(err, ErrNotSent) || Classify(err) != NotNow {
+							t.Errorf("%v is not known as unsent", err)
+						}
+					}
+				})
+			}
+			time.Sleep(3 * Bound)
+			mu.Lock()
+			if all != callers || unsent < callers/10 {
+				t.Errorf("%d of %d calls returned, %d of them unsent", all, callers, unsent)
+			}
+			mu.Unlock()
+			if n := longest(); n > maxHanging {
+				t.Errorf("%d pipelines were under way; want at most %d", n, maxHanging)
+			}
+			h.open()
+			h.done.Wait()
+		})
+	}
+}
+
+func TestCallsThatGiveBackGoFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeld(t)
+		h.echoes(t, maxInFlight)
+		synctest.Wait()
+		for i := range 4 {
+			h.do(t.Context(), echoed("takes", i), ignore)
+		}
+		synctest.Wait()
+		for i := range 3 {
+			one := echoed("gives", i)
+			one.GivesBack = true
+			h.do(t.Context(), one, ignore)
+		}
+		synctest.Wait()
+		h.open()
+		h.done.Wait()
+		_, pipelines := h.sent()
+		if len(pipelines) == 0 || strings.Join(pipelines[0], " ") != "gives gives gives takes takes takes takes" {
+			t.Errorf("sent %v; want those that give back first", pipelines)
+		}
+	})
+}
+
+func TestCallWhoseCallerLeftIsNotSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeld(t)
+		h.echoes(t, maxInFlight)
+		synctest.Wait()
+		ctx, leave := context.WithTimeout(t.Context(), maxQueueDelay/2)
+		defer leave()
+		began := time.Now()
+		for i := range 10 {
+			h.do(ctx, echoed("left", i), func(_ []int64, err error) {
+				if !errors.Is(err, ErrNotSent) || !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > maxQueueDelay/2 {
+					t.Errorf("the caller left with %v after %v; want its ctx's error at once, and unsent", err, time.Since(began))
+				}
+			})
+		}
+		h.do(t.Context(), echoed("stays", 1), func(reply []int64, err error) { wantEcho(t, 1, reply, err) })
+		time.Sleep(maxQueueDelay * 2)
+		h.open()
+		h.done.Wait()
+		if _, pipelines := h.sent(); len(pipelines) == 0 || strings.Contains(fmt.Sprint(pipelines), "left") {
+			t.Errorf("sent %v; want only the call that stayed", pipelines)
+		}
+		ctx, leave = context.WithCancel(t.Context())
+		leave()
+		before, _ := h.sent()
+		if _, err := h.Do(ctx, echoed("left", 1)); !errors.Is(err, ErrNotSent) || !errors.Is(err, context.Canceled) {
+			t.Errorf("with a ctx that has ended: %v; want its error, and unsent", err)
+		}
+		if after, _ := h.sent(); after != before {
+			t.Error("the call of a caller that had left was sent")
+		}
+	})
+}
+
+func TestPanicOfAHookLeavesNobodyWithoutAnOutcome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeld(t)
+		h.hook.pipeline = func(context.Context, []redis.Cmder, redis.ProcessPipelineHook) error { panic("a hook") }
+		h.echoes(t, maxInFlight)
+		synctest.Wait()
+		for range 5 {
+			h.do(t.Context(), echoed("more", 1), func(_ []int64, err error) {
+				if err == nil || !strings.Contains(err.Error(), "a hook") {
+					t.Errorf("the outcome is %v; want the panic", err)
+				}
+			})
+		}
+		synctest.Wait()
+		h.open()
+		h.done.Wait()
+		h.hook.process = func(context.Context, redis.Cmder, redis.ProcessHook) error { panic("a hook") }
+		if _, err := h.Do(t.Context(), echoed("alone", 1)); err == nil || !strings.Contains(err.Error(), "a hook") {
+			t.Errorf("alone: %v; want the panic", err)
+		}
+		h.hook.pipeline, h.hook.process = nil, nil
+		h.echoes(t, maxInFlight+5)
+		h.done.Wait()
+	})
+}

@@ -1,0 +1,274 @@
+package call
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
+)
+
+var errOpen = errors.New("the circuit is open")
+
+// ways are the ways in which a call reaches the server.
+var ways = map[string]func(c *Client, n int) []error{
+	"alone": func(c *Client, n int) (errs []error) {
+		for i := range n {
+			_, err := c.Do(context.Background(), echoed(fmt.Sprint("way", i), i))
+			errs = append(errs, err)
+		}
+		return errs
+	},
+	"together": func(c *Client, n int) []error {
+		errs, calls := make([]error, n), make([]*Call, n)
+		for i := range calls {
+			calls[i] = echoed(fmt.Sprint("way", i), i)
+			calls[i].Done = func(reply []int64, err error) {
+				if errs[i] = err; err == nil && (len(reply) != 1 || reply[0] != int64(i)) {
+					errs[i] = fmt.Errorf("the reply is %v", reply)
+				}
+			}
+		}
+		c.Send(context.Background(), calls)
+		return errs
+	},
+}
+
+func eachWay(t *testing.T, hook *ourHook, check func(t *testing.T, err error)) {
+	for name, way := range ways {
+		t.Run(name, func(t *testing.T) {
+			rdb := redis.NewClient(&redis.Options{Addr: redistest.Mini(t).Addr()})
+			t.Cleanup(func() { _ = rdb.Close() })
+			c := newReady(t, rdb)
+			rdb.AddHook(hook)
+			for _, err := range way(c, 5) {
+				check(t, err)
+			}
+		})
+	}
+}
+
+func TestCallThatAHookStoppedIsNoReply(t *testing.T) {
+	eachWay(t, &ourHook{
+		process:  func(context.Context, redis.Cmder, redis.ProcessHook) error { return errOpen },
+		pipeline: func(context.Context, []redis.Cmder, redis.ProcessPipelineHook) error { return errOpen },
+	}, func(t *testing.T, err error) {
+		if !errors.Is(err, errOpen) || !errors.Is(err, ErrNotSent) || Classify(err) != NotNow {
+			t.Errorf("%v, class %v; want the hook's error, unsent", err, Classify(err))
+		}
+	})
+}
+
+func TestCallThatAHookSwallowedIsNoReply(t *testing.T) {
+	eachWay(t, &ourHook{
+		process:  func(context.Context, redis.Cmder, redis.ProcessHook) error { return nil },
+		pipeline: func(context.Context, []redis.Cmder, redis.ProcessPipelineHook) error { return nil },
+	}, func(t *testing.T, err error) {
+		if !errors.Is(err, ErrNotSent) || Classify(err) != NotNow {
+			t.Errorf("%v, class %v; want an error that says unsent", err, Classify(err))
+		}
+	})
+}
+
+func TestErrorThatAHookSwallowedIsUnknown(t *testing.T) {
+	eachWay(t, &ourHook{
+		process: func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+			_, _ = cmd.Args(), next
+			return nil
+		},
+		pipeline: func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
+			for _, cmd := range cmds {
+				_ = cmd.Args()
+			}
+			return nil
+		},
+	}, func(t *testing.T, err error) {
+		if err == nil || errors.Is(err, ErrNotSent) || Classify(err) != Unknown {
+			t.Errorf("%v, class %v; want an error that is unknown", err, Classify(err))
+		}
+	})
+}
+
+// An answer to another call of the pipeline is none to this one.
+func TestErrorOfAPipelineIsNoAnswerToEachCall(t *testing.T) {
+	denied := redis.ErrCrossSlot
+	eachWay(t, &ourHook{
+		process: func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error { return io.EOF },
+		pipeline: func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
+			for _, cmd := range cmds {
+				_ = cmd.Args()
+			}
+			return denied
+		},
+	}, func(t *testing.T, err error) {
+		if err == nil || Classify(err) == Refused {
+			t.Errorf("%v, class %v; want an error that is no refusal", err, Classify(err))
+		}
+	})
+}
+
+// go-redis's own documentation shows hooks that wrap errors.
+func TestErrorsThatHooksWrapAreRecognised(t *testing.T) {
+	wrap := func(err error) error {
+		if err != nil {
+			err = fmt.Errorf("traced: %w", err)
+		}
+		return err
+	}
+	eachWay(t, &ourHook{
+		process: func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error { return wrap(next(ctx, cmd)) },
+		pipeline: func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
+			err := wrap(next(ctx, cmds))
+			for _, cmd := range cmds {
+				cmd.SetErr(wrap(cmd.Err()))
+			}
+			return err
+		},
+	}, func(t *testing.T, err error) {
+		if err != nil {
+			t.Errorf("a server that has no scripts yet: %v", err)
+		}
+	})
+}
+
+type serverSays string
+
+func (e serverSays) Error() string { return string(e) }
+func (serverSays) RedisError()     {}
+
+func TestClasses(t *testing.T) {
+	dial := &net.OpError{Op: "dial", Err: errors.New("refused")}
+	for _, c := range []struct {
+		err  error
+		want Outcome
+	}{
+		{serverSays("NOSCRIPT No matching script."), NotNow},
+		{serverSays("MOVED 1 127.0.0.1:1"), NotNow},
+		{serverSays("READONLY You can't write against a read only replica."), NotNow},
+		{serverSays("LOADING Redis is loading the dataset in memory"), NotNow},
+		{serverSays("MISCONF Redis is configured to save RDB snapshots"), NotNow},
+		{serverSays("ERR max number of clients reached"), NotNow},
+		{serverSays("ERR max number of clients + cluster connections reached"), NotNow},
+		{serverSays("OOM command not allowed"), Refused},
+		{serverSays("WRONGTYPE Operation"), Refused},
+		{serverSays("WRONGPASS invalid"), Refused},
+		{notSent(serverSays("WRONGPASS invalid")), Refused},
+		{redis.ErrClosed, Refused},
+		{notSent(redis.ErrClosed), Refused},
+		{dial, NotNow},
+		{ErrBacklog, NotNow},
+		{notSent(context.Canceled), NotNow},
+		{redis.ErrPoolTimeout, NotNow},
+		{io.EOF, Unknown},
+		{context.DeadlineExceeded, Unknown},
+		{errNoReply, Unknown},
+	} {
+		for _, err := range []error{c.err, fmt.Errorf("hook: %w", c.err)} {
+			if got := Classify(err); got != c.want {
+				t.Errorf("%v is of class %v; want %v", err, got, c.want)
+			}
+		}
+	}
+}
+
+func TestClosedClientIsToldApart(t *testing.T) {
+	for name, way := range ways {
+		t.Run(name, func(t *testing.T) {
+			rdb := redis.NewClient(&redis.Options{Addr: redistest.Mini(t).Addr()})
+			c := newReady(t, rdb)
+			_ = rdb.Close()
+			for _, err := range way(c, 3) {
+				if !ClientClosed(err) || Classify(err) != Refused {
+					t.Errorf("%v, class %v; want that the client is closed", err, Classify(err))
+				}
+			}
+		})
+	}
+}
+
+func TestWrongPasswordReachesEachCall(t *testing.T) {
+	mini := redistest.Mini(t)
+	mini.RequireAuth("right")
+	for name, way := range ways {
+		t.Run(name, func(t *testing.T) {
+			rdb := redis.NewClient(&redis.Options{Addr: mini.Addr(), Password: "wrong"})
+			t.Cleanup(func() { _ = rdb.Close() })
+			c, _ := NewClient(rdb)
+			c.checked.Store(true) // so that the call itself meets the server
+			for _, err := range way(c, 3) {
+				if Classify(err) != Refused || serverError(err) == "" {
+					t.Errorf("%v, class %v; want that the password is wrong", err, Classify(err))
+				}
+			}
+			c.checked.Store(false)
+			for _, err := range way(c, 3) {
+				if Classify(err) != Refused || !errors.Is(err, ErrNotSent) {
+					t.Errorf("first: %v, class %v; want that the password is wrong, and unsent", err, Classify(err))
+				}
+			}
+		})
+	}
+}
+
+// forgets makes a server forget its scripts right after it was taught one.
+func TestScriptsForgottenWhileTheyAreTaught(t *testing.T) {
+	mini := redistest.Mini(t)
+	rdb, other := redis.NewClient(&redis.Options{Addr: mini.Addr()}), redis.NewClient(&redis.Options{Addr: mini.Addr()})
+	t.Cleanup(func() { _, _ = other.Close(), rdb.Close() })
+	c := newReady(t, rdb)
+	times := 3
+	rdb.AddHook(&ourHook{pipeline: func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
+		err := next(ctx, cmds)
+		if times > 0 && cmds[0].Name() == "eval" {
+			times--
+			other.ScriptFlush(ctx)
+		}
+		return err
+	}})
+	for i, err := range ways["together"](c, 6) {
+		if err != nil {
+			t.Errorf("call %d: %v", i, err)
+		}
+	}
+}
+
+func TestStringsOfAReply(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, target redistest.Target) {
+		c := newReady(t, target.Client(t))
+		key := redistest.Name(t)
+		var all sync.WaitGroup
+		for range 40 { // alone and together
+			all.Go(func() {
+				one := New(words, 1, key).WithText()
+				reply, err := c.Do(t.Context(), one)
+				if err != nil || len(reply) != 1 || reply[0] != 7 || len(one.Text) != 2 || one.Text[1] != key {
+					t.Errorf("%v %q, %v; want 7, seven and %s", reply, one.Text, err, key)
+				}
+			})
+		}
+		all.Wait()
+	})
+}
+
+func TestTimeOfEachServer(t *testing.T) {
+	redistest.Matrix(t, func(t *testing.T, target redistest.Target) {
+		c, err := NewClient(target.Client(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := c.Clock(t.Context(), "leasehold:"+redistest.Name(t))
+		if shown := time.UnixMicro(r.Micros); err != nil || shown.Before(r.Sent.Add(-time.Minute)) || shown.After(r.Got.Add(time.Minute)) {
+			t.Errorf("the clock showed %v, %v; want about %v", shown, err, r.Sent)
+		}
+		if !c.checked.Load() {
+			t.Error("the version is not known to be supported")
+		}
+	})
+}
