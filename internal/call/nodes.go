@@ -66,6 +66,7 @@ func (c *Client) awaitTopology(ctx context.Context, key string) error {
 // askTopology has go-redis look up a node, and so load the topology.
 func (c *Client) askTopology(key string) *answer[struct{}] {
 	return c.topology.ask(func(ctx context.Context) (struct{}, error) {
+		began := time.Now()
 		ctx, cancel := context.WithTimeout(ctx, Bound)
 		defer cancel()
 		_, err := c.cluster.MasterForKey(ctx, key)
@@ -73,7 +74,7 @@ func (c *Client) askTopology(key string) *answer[struct{}] {
 		case err == nil:
 			c.mapped.Store(true)
 		case ctx.Err() != nil && errors.Is(err, ctx.Err()):
-			err = tooLate(notSent(err), Bound)
+			err = tooLate(notSent(err), began)
 		}
 		return struct{}{}, err
 	})

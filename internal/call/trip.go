@@ -48,17 +48,17 @@ func (c *Client) alone(ctx context.Context, one *Call) outcome {
 	if !one.take() {
 		return outcome{err: notSent(errWithdrawn)}
 	}
-	o, answered := outcome{}, true
+	o, answered, began := outcome{}, true, time.Now()
 	if c.bounds {
-		o = c.process(ctx, one)
+		o = c.process(ctx, began, one)
 	} else {
-		o, answered = within(hardBound, func() outcome { return c.process(ctx, one) })
+		o, answered = within(hardBound, func() outcome { return c.process(ctx, began, one) })
 	}
 	if !answered {
 		o.err = errNoAnswer
 	}
 	if ctx.Err() == nil && errors.Is(o.err, context.DeadlineExceeded) {
-		o.err = tooLate(o.err, Bound)
+		o.err = tooLate(o.err, began)
 	}
 	c.notice(o.err)
 	return o
@@ -69,7 +69,7 @@ func (c *Client) alone(ctx context.Context, one *Call) outcome {
 func (c *Client) together(calls []*Call, limit time.Duration) (outcomes []outcome) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	answered := true
+	answered, began := true, time.Now()
 	if c.bounds {
 		outcomes = c.pipelines(ctx, calls)
 	} else {
@@ -86,7 +86,7 @@ func (c *Client) together(calls []*Call, limit time.Duration) (outcomes []outcom
 	for i := range outcomes {
 		err := &outcomes[i].err
 		if errors.Is(*err, context.DeadlineExceeded) {
-			*err = tooLate(*err, limit)
+			*err = tooLate(*err, began)
 		}
 		if *err != nil && (noticed == nil || network(*err)) {
 			noticed = *err
@@ -97,18 +97,19 @@ func (c *Client) together(calls []*Call, limit time.Duration) (outcomes []outcom
 }
 
 // tooLate says what a deadline of ours means, which ends the wait for
-// a connection.
-func tooLate(err error, limit time.Duration) error {
+// a connection. Its cause is no caller's ctx, and must not be taken for one.
+func tooLate(err error, began time.Time) error {
+	took := time.Since(began).Round(100 * time.Millisecond)
 	if errors.Is(err, ErrNotSent) {
-		return notSent(fmt.Errorf("no connection within %v", limit))
+		return notSent(fmt.Errorf("no connection after %v", took))
 	}
-	return fmt.Errorf("no answer within %v", limit)
+	return fmt.Errorf("no answer after %v", took)
 }
 
 // process sends one call, and again in full where the server does not know its
 // script.
-func (c *Client) process(ctx context.Context, one *Call) outcome {
-	ctx = c.bounded(ctx)
+func (c *Client) process(ctx context.Context, began time.Time, one *Call) outcome {
+	ctx = c.bounded(ctx, began)
 	o := c.single(ctx, one)
 	if unknownScript(o.err) {
 		o = c.single(ctx, one.inFull())

@@ -120,8 +120,7 @@ type lentCtx struct {
 // bounded is ctx, but ends within Bound, and not before three quarters of that
 // unless ctx's own deadline comes earlier. It keeps ctx's values, which hooks
 // may use. A cancellation of ctx does not end it: see lane.await.
-func (c *Client) bounded(ctx context.Context) context.Context {
-	now := time.Now()
+func (c *Client) bounded(ctx context.Context, now time.Time) context.Context {
 	if deadline, ok := ctx.Deadline(); ok && deadline.Sub(now) <= Bound {
 		return ctx
 	}

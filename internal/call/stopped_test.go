@@ -1,0 +1,124 @@
+package call
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
+)
+
+// The bounds hold for any number of callers of a server that is stopped, and the
+// callers that left leave nothing behind.
+func TestCallersOfAStoppedServer(t *testing.T) {
+	redistest.NeedServers(t)
+	server := redistest.StartServer(t, redistest.Newest(t))
+	const readTimeout = time.Second
+	for name, wrap := range map[string]func(redis.UniversalClient) redis.UniversalClient{
+		"bare":   func(rdb redis.UniversalClient) redis.UniversalClient { return rdb },
+		"hidden": func(rdb redis.UniversalClient) redis.UniversalClient { return hidden{rdb} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			rdb := server.Client(func(o *redis.Options) { o.ReadTimeout = readTimeout })
+			c := newReady(t, wrap(rdb))
+			reply, err := c.Do(t.Context(), echoed("k", 1))
+			wantEcho(t, 1, reply, err)
+			server.Pause()
+			defer server.Resume()
+			before := runtime.NumGoroutine()
+
+			const patience = 500 * time.Millisecond
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			var left, all sync.WaitGroup
+			var unsent atomic.Int32
+			began := time.Now()
+			const crowd = 20000
+			for i := range crowd {
+				left.Add(1)
+				all.Go(func() {
+					defer left.Done()
+					_, answered, err := Wait(ctx, func(f func()) { all.Go(f) }, func(ctx context.Context) (int, error) {
+						_, err := c.Do(ctx, echoed(fmt.Sprint("k", i), i))
+						if errors.Is(err, ErrNotSent) {
+							unsent.Add(1)
+						}
+						return 0, err
+					})
+					if !answered && errors.Is(err, ErrNotSent) {
+						unsent.Add(1) // not even begun
+					}
+					if !errors.Is(err, context.DeadlineExceeded) && Classify(err) != Unknown && Classify(err) != NotNow {
+						t.Errorf("a caller that left: %v", err)
+					}
+				})
+			}
+			left.Wait()
+			few := maxHanging * (maxPipelineBytes / 50) // calls that are sent, at most
+			redistest.Eventually(t, "most goroutines have ended", func() bool { return runtime.NumGoroutine()-before < few })
+			all.Wait()
+			if took := time.Since(began); took > patience+Bound+readTimeout+2*time.Second {
+				t.Errorf("the last call of those that left ended after %v", took)
+			}
+			if n := int(unsent.Load()); n < crowd-few {
+				t.Errorf("%d of %d calls were dropped unsent; want at least %d", n, crowd, crowd-few)
+			}
+
+			for _, callers := range []int{200, 2000, 20000} {
+				began := time.Now()
+				var giving sync.WaitGroup
+				var longest atomic.Int64
+				for i := range callers {
+					giving.Go(func() {
+						one := echoed(fmt.Sprint("k", i), i)
+						one.GivesBack = true
+						if _, err := c.Do(context.Background(), one); err == nil {
+							t.Error("a stopped server answered")
+						}
+						longest.Store(max(longest.Load(), int64(time.Since(began))))
+					})
+				}
+				giving.Wait()
+				took := time.Duration(longest.Load())
+				if took > Bound+readTimeout+2*time.Second {
+					t.Errorf("%d calls took %v; want %v and the read timeout", callers, took, Bound)
+				}
+			}
+		})
+	}
+}
+
+// A client that has no connection yet is bounded as well.
+func TestFirstCallOfAStoppedServer(t *testing.T) {
+	redistest.NeedServers(t)
+	t.Parallel()
+	server := redistest.StartServer(t, redistest.Newest(t))
+	server.Pause()
+	defer server.Resume()
+	for name, way := range ways {
+		t.Run(name, func(t *testing.T) {
+			rdb := server.Client() // go-redis's own timeouts
+			c, err := NewClient(rdb)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.checked.Store(true)
+			began := time.Now()
+			for _, err := range way(c, 1) {
+				if Classify(err) == Refused {
+					t.Errorf("%v is a refusal", err)
+				}
+			}
+			if took := time.Since(began); took > Bound+3*time.Second+time.Second {
+				t.Errorf("took %v; want %v and the read timeout", took, Bound)
+			}
+		})
+	}
+}
