@@ -3,12 +3,14 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"strings"
 	"testing"
 
 	"github.com/leasehold-go/leasehold/examples/internal/database"
 	"github.com/leasehold-go/leasehold/examples/internal/demo"
+	"github.com/leasehold-go/leasehold/examples/internal/demotest"
 )
 
 func TestMain(m *testing.M) {
@@ -31,20 +33,9 @@ func TestStaleOwnerTouchesNoRow(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer db.Close()
-			var text strings.Builder
-			problems, err := show(t.Context(), demo.NewOutput(&text), db)
-			t.Log("\n" + text.String())
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, p := range problems {
-				t.Error(p)
-			}
-			for _, line := range strings.Split(text.String(), "\n") {
-				if len([]rune(line)) > 80 {
-					t.Errorf("wider than 80 columns: %q", line)
-				}
-			}
+			demotest.Check(t, func(ctx context.Context, w io.Writer) ([]string, error) {
+				return show(ctx, demo.NewOutput(w), db)
+			})
 		})
 	}
 }
