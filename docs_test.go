@@ -54,10 +54,12 @@ func layer(pkg string) int {
 		return 2
 	case pkg == "semaphore" || pkg == "mutex" || pkg == "singleflight" || pkg == "leaseholdtest":
 		return 3
+	case pkg == "examples/internal/demotest":
+		return 5
 	case strings.HasPrefix(pkg, "examples/internal/"):
 		return 4 // what the examples share
 	default: // examples, bench
-		return 5
+		return 6
 	}
 }
 

@@ -46,7 +46,7 @@ func worker(ctx context.Context, c *demo.Child) error {
 	if err != nil {
 		return err
 	}
-	defer closeLocks(ctx, locks)
+	defer demo.Close(ctx, locks)
 	lock, err := locks.Lock(ctx, key)
 	if err != nil {
 		return err
@@ -90,17 +90,11 @@ func heir(ctx context.Context, c *demo.Child) error {
 	if err != nil {
 		return err
 	}
-	defer closeLocks(ctx, locks)
+	defer demo.Close(ctx, locks)
 	lock, err := locks.Lock(ctx, c.Args[0])
 	if err != nil {
 		return err
 	}
 	c.Report(demo.Event{Kind: locked})
 	return lock.Unlock()
-}
-
-func closeLocks(ctx context.Context, locks *mutex.Mutex) {
-	closing, cancel := demo.Closing(ctx)
-	defer cancel()
-	_ = locks.Close(closing) // a lease that stays ends by itself
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"io"
 	"os"
 	"strings"
@@ -20,24 +19,11 @@ func TestMain(m *testing.M) {
 
 // Real processes, one of them stopped past its TTL, on both databases.
 func TestStaleOwnerTouchesNoRow(t *testing.T) {
-	for name, open := range map[string]func(context.Context) (*database.Database, error){
-		"postgres": database.StartPostgres,
-		"sqlite":   func(context.Context) (*database.Database, error) { return database.SQLite() },
-	} {
-		t.Run(name, func(t *testing.T) {
-			db, err := open(t.Context())
-			if errors.Is(err, database.ErrNoPostgres) && os.Getenv("LEASEHOLD_REQUIRE_POSTGRES") == "" {
-				t.Skip(err)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer db.Close()
-			demotest.Check(t, func(ctx context.Context, w io.Writer) ([]string, error) {
-				return show(ctx, demo.NewOutput(w), db)
-			})
+	demotest.OnEachDatabase(t, func(t *testing.T, db *database.Database) {
+		demotest.Check(t, func(ctx context.Context, w io.Writer) ([]string, error) {
+			return show(ctx, demo.NewOutput(w), db)
 		})
-	}
+	})
 }
 
 func TestSQLiteIsUsedWhereThereIsNoPostgres(t *testing.T) {

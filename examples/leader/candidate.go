@@ -27,11 +27,7 @@ func candidate(ctx context.Context, c *demo.Child) error {
 	if err != nil {
 		return err
 	}
-	defer func() {
-		closing, cancel := demo.Closing(ctx)
-		defer cancel()
-		_ = locks.Close(closing) // a lease that stays ends by itself
-	}()
+	defer demo.Close(ctx, locks)
 	for ctx.Err() == nil {
 		lock, err := locks.Lock(ctx, "leader")
 		switch {
