@@ -2,6 +2,7 @@ package leasehold_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -47,7 +48,7 @@ func TestReadmeACL(t *testing.T) {
 				}
 				return srv.Client(func(o *redis.Options) { o.Username, o.Password = name, "secret" })
 			}
-			if err := useAll(t, as("app", rules), as("app2", rules)); err != nil {
+			if err := useAll(t, 30*time.Second, admin, as("app", rules), as("app2", rules)); err != nil {
 				t.Fatal(err)
 			}
 			if v != redistest.Newest(t) {
@@ -67,7 +68,7 @@ func TestReadmeACL(t *testing.T) {
 				if err := admin.FlushAll(t.Context()).Err(); err != nil {
 					t.Fatal(err)
 				}
-				if err := useAll(t, as("less", without), as("less2", without)); err == nil {
+				if err := useAll(t, 5*time.Second, admin, as("less", without), as("less2", without)); err == nil {
 					t.Errorf("nothing fails without %s", rule)
 				}
 			}
@@ -75,11 +76,13 @@ func TestReadmeACL(t *testing.T) {
 	}
 }
 
-// useAll makes each of the packages call each of its scripts.
-func useAll(t *testing.T, one, two *redis.Client) error {
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+// useAll makes each of the packages call each of its scripts. It waits until what it
+// needs has happened, which admin may look up.
+func useAll(t *testing.T, within time.Duration, admin, one, two *redis.Client) error {
+	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()
-	for _, use := range []func(context.Context, *redis.Client, *redis.Client) error{useSemaphore, useMutex, useSingleflight} {
+	permits := func(ctx context.Context, one, two *redis.Client) error { return useSemaphore(ctx, admin, one, two) }
+	for _, use := range []func(context.Context, *redis.Client, *redis.Client) error{permits, useMutex, useSingleflight} {
 		if err := use(ctx, one, two); err != nil {
 			return err
 		}
@@ -87,13 +90,13 @@ func useAll(t *testing.T, one, two *redis.Client) error {
 	return nil
 }
 
-func useSemaphore(ctx context.Context, one, two *redis.Client) error {
-	a, err := semaphore.New(one, semaphore.Config{Name: "acl", Limit: 2, TTL: 300 * time.Millisecond})
+func useSemaphore(ctx context.Context, admin, one, two *redis.Client) error {
+	a, err := semaphore.New(one, semaphore.Config{Name: "acl", Limit: 2, TTL: time.Second})
 	if err != nil {
 		return err
 	}
 	defer a.Close(ctx)
-	b, err := semaphore.New(two, semaphore.Config{Name: "acl", Limit: 2, TTL: 300 * time.Millisecond})
+	b, err := semaphore.New(two, semaphore.Config{Name: "acl", Limit: 2, TTL: time.Second})
 	if err != nil {
 		return err
 	}
@@ -106,12 +109,15 @@ func useSemaphore(ctx context.Context, one, two *redis.Client) error {
 	go func() {
 		l, err := b.AcquireN(ctx, "k", 2)
 		if err == nil {
-			time.Sleep(200 * time.Millisecond) // renewed
-			err = l.Release()
+			err = errors.Join(renewed(l), l.Release())
 		}
 		waited <- err
 	}()
-	time.Sleep(50 * time.Millisecond)
+	for queued := int64(0); queued == 0 && len(waited) == 0; time.Sleep(time.Millisecond) {
+		if queued, err = admin.ZCard(ctx, "leasehold:sem:{acl:k}:queue").Result(); err != nil {
+			return err
+		}
+	}
 	if err := l.Extend(ctx, time.Second); err != nil {
 		return err
 	}
@@ -119,6 +125,16 @@ func useSemaphore(ctx context.Context, one, two *redis.Client) error {
 		return err
 	}
 	return <-waited
+}
+
+// renewed waits until a lease was renewed, and returns why that did not happen.
+func renewed(l *semaphore.Lease) error {
+	for first := l.Deadline(); !l.Deadline().After(first); time.Sleep(time.Millisecond) {
+		if l.Context().Err() != nil {
+			return context.Cause(l.Context())
+		}
+	}
+	return nil
 }
 
 func useMutex(ctx context.Context, one, two *redis.Client) error {
@@ -145,7 +161,7 @@ func useMutex(ctx context.Context, one, two *redis.Client) error {
 }
 
 func useSingleflight(ctx context.Context, one, two *redis.Client) error {
-	cfg := singleflight.Config[string]{Name: "acl", TTL: time.Minute, LeaseTTL: 300 * time.Millisecond, ErrorTTL: time.Second}
+	cfg := singleflight.Config[string]{Name: "acl", TTL: time.Minute, LeaseTTL: time.Second, ErrorTTL: time.Second}
 	a, err := singleflight.New(one, cfg)
 	if err != nil {
 		return err
@@ -159,10 +175,18 @@ func useSingleflight(ctx context.Context, one, two *redis.Client) error {
 	loading := make(chan struct{})
 	loaded := make(chan error, 1)
 	go func() {
-		_, err := a.Do(ctx, "k", func(context.Context) (string, error) {
+		_, err := a.Do(ctx, "k", func(ctx context.Context) (string, error) {
 			close(loading)
-			time.Sleep(250 * time.Millisecond) // renewed
-			return strings.Repeat("v", 5000), nil
+			for { // until the lease was renewed
+				state, err := a.Inspect(ctx, "k")
+				if err != nil {
+					return "", err
+				}
+				if state.LoadingFor+state.LeaseEndsIn > cfg.LeaseTTL+100*time.Millisecond {
+					return strings.Repeat("v", 5000), nil
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
 		})
 		loaded <- err
 	}()

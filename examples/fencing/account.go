@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"database/sql"
+
+	"github.com/leasehold-go/leasehold/examples/internal/database"
 )
 
 // The account, and what the two processes do to it.
@@ -30,13 +32,8 @@ const (
 
 // openAccount makes the table anew, with the opening balance.
 func openAccount(ctx context.Context, db *sql.DB) error {
-	for _, statement := range []string{
-		`DROP TABLE IF EXISTS account`,
-		createTable,
-	} {
-		if _, err := db.ExecContext(ctx, statement); err != nil {
-			return err
-		}
+	if err := database.Exec(ctx, db, `DROP TABLE IF EXISTS account`, createTable); err != nil {
+		return err
 	}
 	_, err := db.ExecContext(ctx, `INSERT INTO account VALUES ($1, $2, 0)`, account, opening)
 	return err

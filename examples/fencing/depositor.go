@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"os"
 	"strconv"
 	"time"
 
@@ -31,9 +30,8 @@ const (
 )
 
 const (
-	envDatabase = "LEASEHOLD_EXAMPLE_DATABASE"
-	argFenced   = "fenced"
-	argPlain    = "plain"
+	argFenced = "fenced"
+	argPlain  = "plain"
 )
 
 // depositor adds an amount to the balance under the lock. Between reading and
@@ -44,7 +42,7 @@ func depositor(ctx context.Context, c *demo.Child) error {
 	if err != nil {
 		return err
 	}
-	db, err := database.Open(os.Getenv(envDatabase))
+	db, err := database.FromEnv()
 	if err != nil {
 		return err
 	}
@@ -53,11 +51,7 @@ func depositor(ctx context.Context, c *demo.Child) error {
 	if err != nil {
 		return err
 	}
-	defer func() {
-		closing, cancel := demo.Closing(ctx)
-		defer cancel()
-		_ = locks.Close(closing) // what it still held would end with its TTL
-	}()
+	defer demo.Close(ctx, locks)
 
 	for {
 		lock, err := locks.Lock(ctx, account)

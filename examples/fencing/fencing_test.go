@@ -2,13 +2,14 @@ package main
 
 import (
 	"context"
-	"errors"
+	"io"
 	"os"
 	"strings"
 	"testing"
 
 	"github.com/leasehold-go/leasehold/examples/internal/database"
 	"github.com/leasehold-go/leasehold/examples/internal/demo"
+	"github.com/leasehold-go/leasehold/examples/internal/demotest"
 )
 
 func TestMain(m *testing.M) {
@@ -18,35 +19,11 @@ func TestMain(m *testing.M) {
 
 // Real processes, one of them stopped past its TTL, on both databases.
 func TestStaleOwnerTouchesNoRow(t *testing.T) {
-	for name, open := range map[string]func(context.Context) (*database.Database, error){
-		"postgres": database.StartPostgres,
-		"sqlite":   func(context.Context) (*database.Database, error) { return database.SQLite() },
-	} {
-		t.Run(name, func(t *testing.T) {
-			db, err := open(t.Context())
-			if errors.Is(err, database.ErrNoPostgres) && os.Getenv("LEASEHOLD_REQUIRE_POSTGRES") == "" {
-				t.Skip(err)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer db.Close()
-			var text strings.Builder
-			problems, err := show(t.Context(), demo.NewOutput(&text), db)
-			t.Log("\n" + text.String())
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, p := range problems {
-				t.Error(p)
-			}
-			for _, line := range strings.Split(text.String(), "\n") {
-				if len([]rune(line)) > 80 {
-					t.Errorf("wider than 80 columns: %q", line)
-				}
-			}
+	demotest.OnEachDatabase(t, func(t *testing.T, db *database.Database) {
+		demotest.Check(t, func(ctx context.Context, w io.Writer) ([]string, error) {
+			return show(ctx, demo.NewOutput(w), db)
 		})
-	}
+	})
 }
 
 func TestSQLiteIsUsedWhereThereIsNoPostgres(t *testing.T) {

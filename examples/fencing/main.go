@@ -53,10 +53,8 @@ func show(ctx context.Context, out *demo.Output, db *database.Database) ([]strin
 	defer srv.Close()
 	stage := &stage{out: out, srv: srv, database: db}
 
-	out.Print("A stale lock owner, on %s.", db.Label)
-	if db.Note != "" {
-		out.Print("(%s)", db.Note)
-	}
+	out.Print("A stale lock owner and a database.")
+	db.Print(out.Print)
 	out.Print("The locks are on %s.", srv.Label)
 	out.Print("A adds %d to a balance of %d, and B adds %d: it should become %d.",
 		depositOfA, opening, depositOfB, opening+depositOfA+depositOfB)

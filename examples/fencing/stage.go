@@ -134,7 +134,7 @@ func (s *stage) start(fleet *demo.Fleet, name string, amount int, fenced bool) (
 	return fleet.Start(demo.Spec{
 		Name: name, Role: "depositor",
 		Args: []string{strconv.Itoa(amount), mode},
-		Env:  []string{envDatabase + "=" + s.database.URL},
+		Env:  s.database.Env(),
 	})
 }
 

@@ -45,6 +45,24 @@ func Connect(ctx context.Context, run string) (*Database, error) {
 	return lite, nil
 }
 
+// Print tells on which database a run is, and why.
+func (d *Database) Print(print func(format string, args ...any)) {
+	print("The database is %s.", d.Label)
+	if d.Note != "" {
+		print("(%s)", d.Note)
+	}
+}
+
+// Exec runs statements one after the other.
+func Exec(ctx context.Context, db *sql.DB, statements ...string) error {
+	for _, statement := range statements {
+		if _, err := db.ExecContext(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Close stops the database where Connect started it, and drops what it made.
 func (d *Database) Close() { d.close() }
 
@@ -56,6 +74,15 @@ func Open(address string) (*sql.DB, error) {
 	}
 	return sql.Open(driver, address)
 }
+
+// envURL carries the URL to the processes of a run.
+const envURL = "LEASEHOLD_EXAMPLE_DATABASE"
+
+// Env is the environment by which a child process finds the database.
+func (d *Database) Env() []string { return []string{envURL + "=" + d.URL} }
+
+// FromEnv opens the database of the run, in a child process.
+func FromEnv() (*sql.DB, error) { return Open(os.Getenv(envURL)) }
 
 // SQLite makes an empty database in a file, which several processes can use.
 func SQLite() (*Database, error) {

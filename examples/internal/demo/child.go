@@ -89,6 +89,7 @@ type Event struct {
 	Text   string        `json:"text,omitempty"`
 	Token  uint64        `json:"token,omitempty"`
 	Number int           `json:"number,omitempty"`
+	Item   int           `json:"item,omitempty"`
 	Left   time.Duration `json:"left,omitempty"`
 
 	From  string `json:"-"` // the child's name
@@ -112,8 +113,10 @@ func (c *Child) Report(e Event) {
 	}
 }
 
-// Closing is a context for what a role gives back at its end, when its own ctx
-// has ended already.
-func Closing(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
+// Close closes a handle at the end of a role, whose ctx may have ended already. A
+// lease that could not be given back ends with its TTL.
+func Close(ctx context.Context, handle interface{ Close(context.Context) error }) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
+	defer cancel()
+	_ = handle.Close(ctx)
 }

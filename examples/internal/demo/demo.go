@@ -48,6 +48,11 @@ func (p Program) RunIfChild() {
 	}
 }
 
+// Show runs the whole show and prints it on w: for tests.
+func (p Program) Show(ctx context.Context, w io.Writer) (problems []string, err error) {
+	return p.Run(ctx, NewOutput(w))
+}
+
 func (p Program) parent() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -1,4 +1,4 @@
-package mutex_test
+package mutex
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 )
 
 // Recipe 14, in all the places where Redis can answer with errors: no busy loop,
@@ -38,8 +39,8 @@ func TestRecipe14_ErrorsForAPassingReason(t *testing.T) {
 		if took := time.Since(began); took > redistest.Soon {
 			f.Fatalf("a lock that Redis refuses ends after %v", took)
 		}
-		<-queued.done
-		redistest.WantErr(f, queued.failed(), leasehold.ErrUnavailable)
+		<-queued.Done
+		redistest.WantErr(f, queued.Failed(), leasehold.ErrUnavailable)
 		if took := time.Since(began); took > 15*time.Second {
 			f.Fatalf("a wait that Redis does not answer ends after %v", took)
 		}
@@ -71,7 +72,7 @@ func TestRecipe14_ErrorsThatStay(t *testing.T) {
 		sent, began := wire.Sent(), time.Now()
 		_, err := m.Lock(f.Context(), "k")
 		redistest.WantErr(f, err, leasehold.ErrUnavailable)
-		redistest.WantText(f, err, "NOPERM", "leasehold: mutex: lock "+f.name+"/k: ")
+		redistest.WantText(f, err, "NOPERM", "leasehold: mutex: lock "+f.Family+"/k: ")
 		redistest.WantNot(f, err, leasehold.ErrBusy)
 		if took := time.Since(began); took > time.Second {
 			f.Fatalf("it ended after %v", took)
@@ -94,29 +95,29 @@ func TestRecipe14_KeyOfAWrongType(t *testing.T) {
 			m, wire := f.open()
 			key := "at-" + part
 			if part == "fence" {
-				f.rdb.LPush(f.Context(), f.part(key, part), "theirs")
+				f.RDB.LPush(f.Context(), f.Part(key, part), "theirs")
 			} else {
-				f.rdb.Set(f.Context(), f.part(key, part), "theirs", time.Minute)
+				f.RDB.Set(f.Context(), f.Part(key, part), "theirs", time.Minute)
 			}
-			kind := f.rdb.Type(f.Context(), f.part(key, part)).Val()
+			kind := f.RDB.Type(f.Context(), f.Part(key, part)).Val()
 			sent := wire.Sent()
 			_, err := m.Lock(f.Context(), key)
 			redistest.WantErr(f, err, leasehold.ErrUnavailable)
-			redistest.WantText(f, err, "WRONGTYPE", f.name+"/"+key)
+			redistest.WantText(f, err, "WRONGTYPE", f.Family+"/"+key)
 			_, err = m.TryLock(f.Context(), key)
 			redistest.WantErr(f, err, leasehold.ErrUnavailable)
 			if n := wire.Sent() - sent; n > few {
 				f.Fatalf("%s: %d commands were sent", part, n)
 			}
-			if got := f.rdb.Type(f.Context(), f.part(key, part)).Val(); got != kind {
+			if got := f.RDB.Type(f.Context(), f.Part(key, part)).Val(); got != kind {
 				f.Fatalf("%s became a %s", part, got)
 			}
 			for _, other := range []string{"holders", "queue", "alive", "fence"} {
-				if n := f.rdb.Exists(f.Context(), f.part(key, other)).Val(); n != 0 && other != part {
+				if n := f.RDB.Exists(f.Context(), f.Part(key, other)).Val(); n != 0 && other != part {
 					f.Fatalf("with %s of a wrong type, %s was written", part, other)
 				}
 			}
-			f.rdb.Del(f.Context(), f.part(key, part))
+			f.RDB.Del(f.Context(), f.Part(key, part))
 		}
 	})
 }
@@ -127,15 +128,15 @@ func TestRecipe14_WaiterWhoseKeyGetsAWrongType(t *testing.T) {
 		m, wire := f.open()
 		f.take(holder, "k")
 		w := f.wait(f.Context(), m, "k")
-		f.rdb.Set(f.Context(), f.part("k", "holders"), "theirs", time.Minute)
+		f.RDB.Set(f.Context(), f.Part("k", "holders"), "theirs", time.Minute)
 		sent := wire.Sent()
-		err := w.failed()
+		err := w.Failed()
 		redistest.WantErr(f, err, leasehold.ErrUnavailable)
 		redistest.WantText(f, err, "WRONGTYPE")
 		if n := wire.Sent() - sent; n > few {
 			f.Fatalf("%d commands were sent", n)
 		}
-		f.rdb.Del(f.Context(), f.part("k", "holders"))
+		f.RDB.Del(f.Context(), f.Part("k", "holders"))
 	})
 }
 
@@ -145,7 +146,7 @@ func TestRecipe14_ReadOnlyServer(t *testing.T) {
 	t.Parallel()
 	_, replica := redistest.StartPair(t, redistest.Newest(t))
 	p := redistest.NewProxy(t, replica.Addr())
-	f := &fixture{T: t, rdb: replica.Client(), name: redistest.Name(t), addr: replica.Addr()}
+	f := &fixture{harness.NewOn(t, harness.Locks, replica.Client())}
 	m := f.openVia(p, ttl(time.Second))
 	began := time.Now()
 	_, err := m.Lock(t.Context(), "k")

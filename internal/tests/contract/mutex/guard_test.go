@@ -1,4 +1,4 @@
-package mutex_test
+package mutex
 
 import (
 	"context"
@@ -12,12 +12,13 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/luascripts"
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
 func (f *fixture) grd(key, part string) string {
-	return "leasehold:grd:{" + f.name + ":" + key + "}:" + part
+	return "leasehold:grd:{" + f.Family + ":" + key + "}:" + part
 }
 
 func newGuard(tb testing.TB, rdb redis.UniversalClient, name string) *mutex.Guard {
@@ -52,7 +53,7 @@ func set(f *fixture, g *mutex.Guard, key string, token uint64, value any) {
 
 func TestGuardRefusesOlderTokens(t *testing.T) {
 	each(t, func(f *fixture) {
-		g, same := newGuard(f, f.rdb, f.name), newGuard(f, f.rdb, f.name)
+		g, same := newGuard(f, f.RDB, f.Family), newGuard(f, f.RDB, f.Family)
 		f.wantNoValue(g, "k") // before the first write
 		set(f, g, "k", 7, "a")
 		set(f, same, "k", 7, "b") // the same token may write again
@@ -60,16 +61,16 @@ func TestGuardRefusesOlderTokens(t *testing.T) {
 		err := same.Set(f.Context(), "k", 6, "c", time.Minute)
 		redistest.WantErr(f, err, leasehold.ErrFenced)
 		redistest.WantNot(f, err, leasehold.ErrUnavailable, leasehold.ErrLost)
-		redistest.WantText(f, err, "leasehold: mutex: guard set "+f.name+"/k: ")
+		redistest.WantText(f, err, "leasehold: mutex: guard set "+f.Family+"/k: ")
 		f.wantValue(g, "k", "b")
 		set(f, g, "k", 8, "d")
 		redistest.WantErr(f, g.Set(f.Context(), "k", 7, "e", time.Minute), leasehold.ErrFenced)
 		f.wantValue(g, "k", "d")
 		set(f, g, "other", 1, "x") // keys have tokens of their own
-		if seen := f.rdb.Get(f.Context(), f.grd("k", "seen")).Val(); seen != "8" {
+		if seen := f.RDB.Get(f.Context(), f.grd("k", "seen")).Val(); seen != "8" {
 			f.Fatalf("seen is %q", seen)
 		}
-		if v := f.rdb.Get(f.Context(), f.grd("k", "value")).Val(); v != "d" {
+		if v := f.RDB.Get(f.Context(), f.grd("k", "value")).Val(); v != "d" {
 			f.Fatalf("value is %q", v)
 		}
 	})
@@ -79,7 +80,7 @@ func TestGuardRefusesOlderTokens(t *testing.T) {
 // near 2^53 would be equal, and as text 9 would be newer than 10.
 func TestGuardComparesTokensExactly(t *testing.T) {
 	each(t, func(f *fixture) {
-		g := newGuard(f, f.rdb, f.name)
+		g := newGuard(f, f.RDB, f.Family)
 		const most = 1<<53 - 1
 		steps := []uint64{1, 2, 9, 10, 99, 100, 999_999, 1_000_000, 1_700_000_000_000_000, 1_700_000_000_000_001, most - 1, most}
 		for i, token := range steps {
@@ -94,10 +95,10 @@ func TestGuardComparesTokensExactly(t *testing.T) {
 
 func TestGuardRefusesBadCallsAndSendsNothing(t *testing.T) {
 	each(t, func(f *fixture) {
-		w := &redistest.Wire{}
-		rdb := f.connect(w)
+		w := &harness.Wire{}
+		rdb := f.Connect(w)
 		rdb.AddHook(w)
-		g := newGuard(f, rdb, f.name)
+		g := newGuard(f, rdb, f.Family)
 		ctx := f.Context()
 		wantInvalid := func(err error, text ...string) {
 			f.Helper()
@@ -115,7 +116,7 @@ func TestGuardRefusesBadCallsAndSendsNothing(t *testing.T) {
 		_, _, err := g.Get(ctx, "")
 		wantInvalid(err, "guard get", "key is empty")
 		for _, value := range []any{nil, struct{ A int }{1}, []string{"a"}, map[string]int{}, make(chan int), func() {}, &struct{}{}} {
-			wantInvalid(g.Set(ctx, "k", 1, value, 0), "value is a ", "encoding.BinaryMarshaler", f.name+"/k")
+			wantInvalid(g.Set(ctx, "k", 1, value, 0), "value is a ", "encoding.BinaryMarshaler", f.Family+"/k")
 		}
 		cause := errors.New("no bytes for it")
 		err = g.Set(ctx, "k", 1, marshaler{err: cause}, 0)
@@ -145,7 +146,7 @@ func (m marshaler) MarshalBinary() ([]byte, error) { return []byte(m.text), m.er
 
 func TestGuardWritesWhatGoRedisWrites(t *testing.T) {
 	each(t, func(f *fixture) {
-		g := newGuard(f, f.rdb, f.name)
+		g := newGuard(f, f.RDB, f.Family)
 		at := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
 		for _, value := range []any{
 			"text", "",
@@ -156,8 +157,8 @@ func TestGuardWritesWhatGoRedisWrites(t *testing.T) {
 			strings.Repeat("x", 1<<20),
 		} {
 			set(f, g, "k", 1, value)
-			f.rdb.Set(f.Context(), f.grd("k", "reference"), value, time.Minute)
-			f.wantValue(g, "k", f.rdb.Get(f.Context(), f.grd("k", "reference")).Val())
+			f.RDB.Set(f.Context(), f.grd("k", "reference"), value, time.Minute)
+			f.wantValue(g, "k", f.RDB.Get(f.Context(), f.grd("k", "reference")).Val())
 		}
 	})
 }
@@ -165,8 +166,8 @@ func TestGuardWritesWhatGoRedisWrites(t *testing.T) {
 // The guard must not forget a token while its stale holder may still come.
 func TestGuardSeenOutlivesTheValue(t *testing.T) {
 	each(t, func(f *fixture) {
-		g := newGuard(f, f.rdb, f.name)
-		left := func(part string) time.Duration { return f.rdb.PTTL(f.Context(), f.grd("k", part)).Val() }
+		g := newGuard(f, f.RDB, f.Family)
+		left := func(part string) time.Duration { return f.RDB.PTTL(f.Context(), f.grd("k", part)).Val() }
 		if err := g.Set(f.Context(), "k", 5, "v", 20*time.Millisecond); err != nil {
 			f.Fatal(err)
 		}
@@ -199,24 +200,24 @@ func TestGuardSeenOutlivesTheValue(t *testing.T) {
 			f.Fatalf("the value is kept for %v, seen for %v", value, seen)
 		}
 		for _, part := range []string{"value", "seen"} {
-			f.rdb.Del(f.Context(), f.grd("k", part))
+			f.RDB.Del(f.Context(), f.grd("k", part))
 		}
 	})
 }
 
 func TestGuardPrefixesAndNames(t *testing.T) {
 	each(t, func(f *fixture) {
-		g, err := mutex.NewGuard(f.rdb, mutex.GuardConfig{Name: "a:b", Prefix: f.name})
+		g, err := mutex.NewGuard(f.RDB, mutex.GuardConfig{Name: "a:b", Prefix: f.Family})
 		if err != nil {
 			f.Fatal(err)
 		}
 		set(f, g, "{k}", 3, "v")
 		for part, want := range map[string]string{"value": "v", "seen": "3"} {
-			if got := f.rdb.Get(f.Context(), f.name+":grd:{a%3Ab:%7Bk%7D}:"+part).Val(); got != want {
+			if got := f.RDB.Get(f.Context(), f.Family+":grd:{a%3Ab:%7Bk%7D}:"+part).Val(); got != want {
 				f.Fatalf("%s is %q", part, got)
 			}
 		}
-		set(f, newGuard(f, f.rdb, f.name), "{k}", 1, "another")
+		set(f, newGuard(f, f.RDB, f.Family), "{k}", 1, "another")
 		f.wantValue(g, "{k}", "v")
 	})
 }
@@ -233,21 +234,21 @@ func TestGuardConfig(t *testing.T) {
 			{mutex.GuardConfig{Name: strings.Repeat("x", 513)}, []string{"Name has 513 bytes"}},
 			{mutex.GuardConfig{Prefix: "{", Name: ""}, []string{"Name is empty", `Prefix is "{"`}},
 		} {
-			_, err := mutex.NewGuard(f.rdb, bad.cfg)
+			_, err := mutex.NewGuard(f.RDB, bad.cfg)
 			redistest.WantErr(f, err, leasehold.ErrInvalid)
 			redistest.WantText(f, err, append(bad.want, "leasehold: mutex: guard: bad configuration")...)
 		}
-		if _, err := mutex.NewGuard(nil, mutex.GuardConfig{Name: f.name}); err == nil {
+		if _, err := mutex.NewGuard(nil, mutex.GuardConfig{Name: f.Family}); err == nil {
 			f.Fatal("a guard without a client")
 		}
-		g, err := mutex.NewGuard(f.rdb, mutex.GuardConfig{Name: f.name, HashKeys: true})
+		g, err := mutex.NewGuard(f.RDB, mutex.GuardConfig{Name: f.Family, HashKeys: true})
 		if err != nil {
 			f.Fatal(err)
 		}
 		const secret = "ada@example.org"
 		set(f, g, secret, 3, "v")
 		f.wantValue(g, secret, "v")
-		f.wantNoValue(newGuard(f, f.rdb, f.name), secret)
+		f.wantNoValue(newGuard(f, f.RDB, f.Family), secret)
 		err = g.Set(f.Context(), secret, 2, "v", time.Minute)
 		redistest.WantErr(f, err, leasehold.ErrFenced)
 		if strings.Contains(err.Error(), secret) {
@@ -259,7 +260,7 @@ func TestGuardConfig(t *testing.T) {
 // Where the answer is lost, writing again with the same token is safe.
 func TestGuardWhoseReplyIsLost(t *testing.T) {
 	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
-		g := newGuard(f, p.Client(func(o *redis.Options) { o.MaxRetries = -1 }), f.name)
+		g := newGuard(f, p.Client(func(o *redis.Options) { o.MaxRetries = -1 }), f.Family)
 		set(f, g, "warm", 1, "v")
 		fault := p.EatReply(redistest.Runs(luascripts.GuardSet()), 1)
 		err := g.Set(f.Context(), "k", 2, "v", time.Minute)
@@ -277,22 +278,22 @@ func TestGuardWhoseReplyIsLost(t *testing.T) {
 		hold.Wait()
 		cancel()
 		redistest.WantErr(f, redistest.Get(f, "the cancelled write", ended), context.Canceled, leasehold.ErrUnavailable)
-		f.wantValue(newGuard(f, f.rdb, f.name), "k", "w")
+		f.wantValue(newGuard(f, f.RDB, f.Family), "k", "w")
 	})
 }
 
 // A value under a key of another type is no reason to overwrite it.
 func TestGuardOnKeysOfAWrongType(t *testing.T) {
 	each(t, func(f *fixture) {
-		g := newGuard(f, f.rdb, f.name)
-		f.rdb.LPush(f.Context(), f.grd("k", "seen"), "theirs")
+		g := newGuard(f, f.RDB, f.Family)
+		f.RDB.LPush(f.Context(), f.grd("k", "seen"), "theirs")
 		err := g.Set(f.Context(), "k", 2, "v", time.Minute)
 		redistest.WantErr(f, err, leasehold.ErrUnavailable)
 		redistest.WantText(f, err, "WRONGTYPE")
 		redistest.WantNot(f, err, leasehold.ErrFenced)
-		if f.rdb.Exists(f.Context(), f.grd("k", "value")).Val() != 0 {
+		if f.RDB.Exists(f.Context(), f.grd("k", "value")).Val() != 0 {
 			f.Fatal("the value was written")
 		}
-		f.rdb.Del(f.Context(), f.grd("k", "seen"))
+		f.RDB.Del(f.Context(), f.grd("k", "seen"))
 	})
 }

@@ -1,4 +1,4 @@
-package mutex_test
+package mutex
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
@@ -19,8 +20,8 @@ import (
 func (f *fixture) keys() []string {
 	f.Helper()
 	var all []string
-	f.onEach(func(ctx context.Context, node redis.Cmdable) error {
-		some, err := node.Keys(ctx, f.name+":*").Result()
+	f.OnEach(func(ctx context.Context, node redis.Cmdable) error {
+		some, err := node.Keys(ctx, f.Family+":*").Result()
 		all = append(all, some...)
 		return err
 	})
@@ -30,8 +31,8 @@ func (f *fixture) keys() []string {
 
 func TestKeyNamesAreAsDocumentedAndExpire(t *testing.T) {
 	each(t, func(f *fixture) {
-		m, _ := f.open(func(c *mutex.Config) { c.Prefix = f.name })
-		base := fmt.Sprintf("%s:mtx:{%s:%%25%%00}:", f.name, f.name)
+		m, _ := f.open(func(c *mutex.Config) { c.Prefix = f.Family })
+		base := fmt.Sprintf("%s:mtx:{%s:%%25%%00}:", f.Family, f.Family)
 		check := func(parts ...string) {
 			f.Helper()
 			for i := range parts {
@@ -42,14 +43,14 @@ func TestKeyNamesAreAsDocumentedAndExpire(t *testing.T) {
 				f.Fatalf("the keys are %q, want %q", got, parts)
 			}
 			for _, key := range got {
-				if left := f.rdb.PTTL(f.Context(), key).Val(); left == -1 {
+				if left := f.RDB.PTTL(f.Context(), key).Val(); left == -1 {
 					f.Fatalf("%s never expires", key)
 				}
 			}
 		}
 		l := f.take(m, "%\x00")
 		check("fence", "holders")
-		if left := f.rdb.PTTL(f.Context(), base+"fence").Val(); left < time.Hour {
+		if left := f.RDB.PTTL(f.Context(), base+"fence").Val(); left < time.Hour {
 			f.Fatalf("the last token is kept for %v", left)
 		}
 		ended := make(chan error, 1)
@@ -58,7 +59,7 @@ func TestKeyNamesAreAsDocumentedAndExpire(t *testing.T) {
 			_, err := m.Lock(ctx, "%\x00")
 			ended <- err
 		}()
-		redistest.Eventually(f, "the subscription", func() bool { return len(f.subscribed(f.name)) == 1 })
+		redistest.Eventually(f, "the subscription", func() bool { return len(f.Subscribed(f.Family)) == 1 })
 		check("alive", "fence", "holders", "queue")
 		cancel()
 		redistest.Get(f, "the waiter", ended)
@@ -71,7 +72,7 @@ func TestKeyNamesAreAsDocumentedAndExpire(t *testing.T) {
 func TestMutexHashKeysShowsTheKeyNowhere(t *testing.T) {
 	each(t, func(f *fixture) {
 		const secret = "alice@example.com"
-		m, _ := f.open(func(c *mutex.Config) { c.Prefix, c.HashKeys = f.name, true })
+		m, _ := f.open(func(c *mutex.Config) { c.Prefix, c.HashKeys = f.Family, true })
 		l := f.take(m, secret)
 		_, busy := m.TryLock(f.Context(), secret)
 		shown := append(f.keys(), fmt.Sprint(busy))
@@ -96,7 +97,7 @@ func TestMutexMaxWaiters(t *testing.T) {
 		_, err := m.Lock(f.Context(), "k")
 		redistest.WantErr(f, err, leasehold.ErrQueueFull)
 		unlock(f, l)
-		unlock(f, w.got())
+		unlock(f, w.Got())
 	})
 }
 
@@ -106,11 +107,11 @@ func TestMutexClose(t *testing.T) {
 		other, _ := f.open()
 		mine, theirs := f.take(m, "mine"), f.take(other, "theirs")
 		w := f.wait(f.Context(), m, "theirs")
-		shut(f, m)
-		redistest.WantErr(f, w.failed(), leasehold.ErrClosed)
+		harness.Close(f, m)
+		redistest.WantErr(f, w.Failed(), leasehold.ErrClosed)
 		f.wantHeld("mine", false)
 		f.wantHeld("theirs", true)
-		if n := f.queued("theirs"); n != 0 {
+		if n := f.Queued("theirs"); n != 0 {
 			f.Fatalf("%d waiters are left", n)
 		}
 		redistest.WantErr(f, context.Cause(mine.Context()), leasehold.ErrClosed)
@@ -155,9 +156,9 @@ func TestMutexBadCallsSendNothing(t *testing.T) {
 		cancel()
 		for _, lock := range []func(context.Context, string) (*mutex.Lock, error){m.Lock, m.TryLock} {
 			_, err := lock(f.Context(), "")
-			redistest.WantText(f, err, "key is empty", "1 to 512", f.name)
+			redistest.WantText(f, err, "key is empty", "1 to 512", f.Family)
 			_, err = lock(f.Context(), strings.Repeat("x", 513))
-			redistest.WantText(f, err, "key has 513 bytes", "1 to 512", f.name)
+			redistest.WantText(f, err, "key has 513 bytes", "1 to 512", f.Family)
 			_, err = lock(ended, "k")
 			redistest.WantErr(f, err, context.Canceled)
 			redistest.WantNot(f, err, leasehold.ErrUnavailable)

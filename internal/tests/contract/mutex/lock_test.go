@@ -1,4 +1,4 @@
-package mutex_test
+package mutex
 
 import (
 	"context"
@@ -24,14 +24,14 @@ func TestTryLockTellsHowBusy(t *testing.T) {
 		_, err := m.TryLock(f.Context(), "k")
 		redistest.WantErr(f, err, leasehold.ErrBusy)
 		redistest.WantNot(f, err, leasehold.ErrUnavailable, leasehold.ErrQueueFull)
-		redistest.WantText(f, err, "leasehold: mutex: try lock "+f.name+"/k: ")
+		redistest.WantText(f, err, "leasehold: mutex: try lock "+f.Family+"/k: ")
 		var busy *leasehold.BusyError
 		if !errors.As(err, &busy) || busy.InUse != 1 || busy.Limit != 1 || busy.Waiting != 1 ||
 			busy.RetryAfter <= 0 || busy.RetryAfter > 30*time.Second {
 			f.Fatalf("busy is %+v", busy)
 		}
 		unlock(f, l)
-		unlock(f, w.got())
+		unlock(f, w.Got())
 	})
 }
 
@@ -46,10 +46,10 @@ func TestLockersAreServedInTheOrderOfArrivalAcrossHandles(t *testing.T) {
 		}
 		for i, w := range line {
 			unlock(f, l)
-			l = w.got()
+			l = w.Got()
 			for _, later := range line[i+1:] {
 				select {
-				case <-later.done:
+				case <-later.Done:
 					f.Fatalf("somebody came before waiter %d", i+1)
 				default:
 				}
@@ -67,14 +67,14 @@ func TestLockIsNotReentrant(t *testing.T) {
 		ctx, cancel := context.WithCancel(f.Context())
 		w := f.wait(ctx, m, "k")
 		cancel()
-		redistest.WantErr(f, w.failed(), context.Canceled)
+		redistest.WantErr(f, w.Failed(), context.Canceled)
 		unlock(f, l)
 	})
 }
 
 func TestLockCtxEnds(t *testing.T) {
 	each(t, func(f *fixture) {
-		m, wire := f.open(func(c *mutex.Config) { c.Prefix = f.name })
+		m, wire := f.open(func(c *mutex.Config) { c.Prefix = f.Family })
 		l := f.take(m, "k")
 		ctx, cancel := context.WithCancel(f.Context())
 		ended := make(chan error, 1)
@@ -82,7 +82,7 @@ func TestLockCtxEnds(t *testing.T) {
 			_, err := m.Lock(ctx, "k")
 			ended <- err
 		}()
-		redistest.Eventually(f, "the handle to know", func() bool { return len(f.subscribed(f.name)) == 1 })
+		redistest.Eventually(f, "the handle to know", func() bool { return len(f.Subscribed(f.Family)) == 1 })
 		cancel()
 		err := redistest.Get(f, "the cancelled lock", ended)
 		redistest.WantErr(f, err, context.Canceled, leasehold.ErrBusy)
@@ -118,7 +118,7 @@ func TestUnlockIsNilOnce(t *testing.T) {
 		for _, err := range slices.Delete(errs, once, once+1) {
 			redistest.WantErr(f, err, leasehold.ErrReleased)
 			redistest.WantNot(f, err, leasehold.ErrLost)
-			redistest.WantText(f, err, "leasehold: mutex: unlock "+f.name+"/k: ")
+			redistest.WantText(f, err, "leasehold: mutex: unlock "+f.Family+"/k: ")
 		}
 		redistest.WantErr(f, context.Cause(l.Context()), leasehold.ErrReleased)
 		redistest.WantErr(f, l.Extend(f.Context(), time.Minute), leasehold.ErrReleased)
@@ -130,7 +130,7 @@ func TestUnlockOfWhatIsGoneIsErrLost(t *testing.T) {
 	each(t, func(f *fixture) {
 		m, _ := f.open()
 		l := f.take(m, "k")
-		f.rdb.Del(f.Context(), f.part("k", "holders"))
+		f.RDB.Del(f.Context(), f.Part("k", "holders"))
 		err := l.Unlock()
 		redistest.WantErr(f, err, leasehold.ErrLost)
 		redistest.WantNot(f, err, leasehold.ErrUnavailable)
@@ -146,7 +146,7 @@ func TestUnlockWithoutAnAnswerIsErrUnavailable(t *testing.T) {
 		redistest.WantErr(f, err, leasehold.ErrUnavailable)
 		redistest.WantNot(f, err, leasehold.ErrLost)
 		wire.Heal()
-		redistest.Eventually(f, "the lock to be given back", func() bool { return len(f.held("k")) == 0 })
+		redistest.Eventually(f, "the lock to be given back", func() bool { return len(f.Held("k")) == 0 })
 	})
 }
 
@@ -157,7 +157,7 @@ func TestLockExtendAndDeadline(t *testing.T) {
 		within := func(term time.Duration) {
 			f.Helper()
 			deadline := l.Deadline()
-			latest := time.UnixMilli(int64(f.held("k")[firstOf(f.held("k"))])).Add(-max(10*time.Millisecond, term/50))
+			latest := time.UnixMilli(int64(f.Held("k")[firstOf(f.Held("k"))])).Add(-max(10*time.Millisecond, term/50))
 			if deadline.After(latest) {
 				f.Fatalf("the Deadline lies %v too late", deadline.Sub(latest))
 			}
@@ -182,7 +182,7 @@ func TestLockExtendAndDeadline(t *testing.T) {
 			cancel()
 			redistest.WantErr(f, l.Extend(ctx, time.Hour), context.Canceled, leasehold.ErrUnavailable)
 		}
-		redistest.WantText(f, l.Extend(f.Context(), time.Millisecond), "ttl is 1ms", "100ms", f.name+"/k")
+		redistest.WantText(f, l.Extend(f.Context(), time.Millisecond), "ttl is 1ms", "100ms", f.Family+"/k")
 		if l.Key() != "k" || l.ID() == "" {
 			f.Fatalf("Key is %q, ID %q", l.Key(), l.ID())
 		}
@@ -196,7 +196,7 @@ func TestLockMaxHold(t *testing.T) {
 		other, _ := f.open()
 		l := f.take(m, "k")
 		w := f.wait(f.Context(), other, "k")
-		next := w.got() // though the lease was one of 30 s
+		next := w.Got() // though the lease was one of 30 s
 		redistest.Get(f, "the longest hold", l.Context().Done())
 		redistest.WantErr(f, context.Cause(l.Context()), leasehold.ErrMaxHold, leasehold.ErrLost)
 		redistest.WantErr(f, l.Unlock(), leasehold.ErrMaxHold, leasehold.ErrLost)

@@ -1,4 +1,4 @@
-package mutex_test
+package mutex
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/luascripts"
 	"github.com/leasehold-go/leasehold/mutex"
 )
@@ -36,7 +37,7 @@ func TestRecipe01_LostAcquireReply(t *testing.T) {
 					if !redistest.Runs(luascripts.PermitsEnter())(cmd) {
 						return false
 					}
-					token, _ := f.rdb.Get(context.Background(), f.part(key, "fence")).Uint64()
+					token, _ := f.RDB.Get(context.Background(), f.Part(key, "fence")).Uint64()
 					first <- token
 					return true
 				}, 1)
@@ -50,7 +51,7 @@ func TestRecipe01_LostAcquireReply(t *testing.T) {
 				if issued := <-first; l.Token() != issued {
 					f.Fatalf("token %d, at first %d", l.Token(), issued)
 				}
-				if n := ran(luascripts.PermitsEnter(), f.part(key, "holders")); n != lost+1 {
+				if n := ran(luascripts.PermitsEnter(), f.Part(key, "holders")); n != lost+1 {
 					f.Fatalf("the server ran %d enters", n)
 				}
 				if last := f.fence(key); l.Token() == 0 || l.Token() != last {
@@ -78,7 +79,7 @@ func TestRecipe02_LostReleaseReply(t *testing.T) {
 				defer p.EatReply(redistest.Runs(luascripts.PermitsLeave()), k).Wait()
 			}
 			unlock(f, l)
-			next := w.got()
+			next := w.Got()
 			f.wantHeld(key, true)
 			unlock(f, next)
 			f.wantHeld(key, false)
@@ -91,7 +92,7 @@ func TestRecipe06_RollbackOfAFailedAcquire(t *testing.T) {
 	each(t, func(f *fixture) {
 		holder, _ := f.open()
 		l := f.take(holder, "k")
-		before := fmt.Sprint(f.held("k"))
+		before := fmt.Sprint(f.Held("k"))
 		other, wire := f.open()
 		for _, m := range []*mutex.Mutex{holder, other} {
 			_, err := m.TryLock(f.Context(), "k")
@@ -99,15 +100,15 @@ func TestRecipe06_RollbackOfAFailedAcquire(t *testing.T) {
 			ctx, cancel := context.WithCancel(f.Context())
 			w := f.wait(ctx, m, "k")
 			cancel()
-			redistest.WantErr(f, w.failed(), context.Canceled)
-			redistest.Eventually(f, "the waiter to leave", func() bool { return f.queued("k") == 0 })
+			redistest.WantErr(f, w.Failed(), context.Canceled)
+			redistest.Eventually(f, "the waiter to leave", func() bool { return f.Queued("k") == 0 })
 		}
 		wire.Cut()
 		_, err := other.TryLock(f.Context(), "k")
 		redistest.WantErr(f, err, leasehold.ErrUnavailable)
 		wire.Heal()
-		shut(f, other)
-		if after := fmt.Sprint(f.held("k")); after != before {
+		harness.Close(f, other)
+		if after := fmt.Sprint(f.Held("k")); after != before {
 			f.Fatalf("held as %s, before as %s", after, before)
 		}
 		unlock(f, l)
@@ -125,12 +126,12 @@ func TestRecipe07_ExtendAfterTheEnd(t *testing.T) {
 		l := f.take(m, "expired")
 		wire.Cut()
 		redistest.Get(f, "the loss", l.Context().Done())
-		redistest.Eventually(f, "the expiry", func() bool { return len(f.held("expired")) == 0 })
+		redistest.Eventually(f, "the expiry", func() bool { return len(f.Held("expired")) == 0 })
 		wire.Heal()
 		next := f.take(other, "expired")
-		held := fmt.Sprint(f.held("expired"))
+		held := fmt.Sprint(f.Held("expired"))
 		redistest.WantErr(f, l.Extend(f.Context(), time.Minute), leasehold.ErrLost)
-		if now := fmt.Sprint(f.held("expired")); now != held {
+		if now := fmt.Sprint(f.Held("expired")); now != held {
 			f.Fatalf("held as %s, before as %s", now, held)
 		}
 		unlock(f, next)
@@ -141,7 +142,7 @@ func TestRecipe07_ExtendAfterTheEnd(t *testing.T) {
 		for _, taken := range []bool{false, true} {
 			key := fmt.Sprint("deleted-", taken)
 			l := f.take(other, key)
-			f.rdb.Del(f.Context(), f.part(key, "holders"))
+			f.RDB.Del(f.Context(), f.Part(key, "holders"))
 			if taken {
 				f.take(third, key)
 			}
@@ -170,7 +171,7 @@ func TestRecipe08_CutOffIsToldBeforeTheExpiry(t *testing.T) {
 			var ends float64
 			var at time.Time
 			for at.IsZero() {
-				if score, err := f.rdb.ZScore(f.Context(), f.part(key, "holders"), firstOf(f.held(key))).Result(); err == nil {
+				if score, err := f.RDB.ZScore(f.Context(), f.Part(key, "holders"), firstOf(f.Held(key))).Result(); err == nil {
 					ends = max(ends, score)
 				}
 				select {
@@ -207,12 +208,12 @@ func TestRecipe08_CutOffAtAnyMoment(t *testing.T) {
 				time.Sleep(time.Duration(part) * term / 13)
 				wire.Cut()
 				<-l.Context().Done()
-				if len(f.held(key)) != 1 {
+				if len(f.Held(key)) != 1 {
 					f.Fatalf("cut after %v of %v: told when the lock had ended", time.Duration(part)*term/13, term)
 				}
 				wire.Heal()
 				redistest.WantErr(f, l.Unlock(), leasehold.ErrLost)
-				shut(f, m)
+				harness.Close(f, m)
 			}
 		}
 	})
@@ -233,7 +234,7 @@ func TestRecipe12_RenewalArrivesAfterTheRelease(t *testing.T) {
 		for _, taken := range []bool{false, true} {
 			key := fmt.Sprint("taken-", taken)
 			renewal := p.HoldRequest(func(cmd []string) bool {
-				return redistest.Runs(luascripts.PermitsRenew())(cmd) && cmd[3] == f.part(key, "holders")
+				return redistest.Runs(luascripts.PermitsRenew())(cmd) && cmd[3] == f.Part(key, "holders")
 			}, 1)
 			defer renewal.Release()
 			l := f.take(m, key)
@@ -243,10 +244,10 @@ func TestRecipe12_RenewalArrivesAfterTheRelease(t *testing.T) {
 			if taken {
 				l = f.take(other, key)
 			}
-			before := fmt.Sprint(f.held(key))
+			before := fmt.Sprint(f.Held(key))
 			renewal.Release()
-			redistest.Eventually(f, "the late renewal", func() bool { return ran(luascripts.PermitsRenew(), f.part(key, "holders")) > 0 })
-			if after := fmt.Sprint(f.held(key)); after != before {
+			redistest.Eventually(f, "the late renewal", func() bool { return ran(luascripts.PermitsRenew(), f.Part(key, "holders")) > 0 })
+			if after := fmt.Sprint(f.Held(key)); after != before {
 				f.Fatalf("held as %s, before as %s", after, before)
 			}
 			if taken {
@@ -269,7 +270,7 @@ func TestRecipe13_TokenIsTheGrantsOwn(t *testing.T) {
 		}
 		w := f.wait(f.Context(), other, "k")
 		wire.Cut()
-		next := w.got()
+		next := w.Got()
 		wire.Heal()
 		if old.Token() != token || next.Token() <= token || next.Token() != f.fence("k") {
 			f.Fatalf("the old lock's token was %d and is %d; the new one's is %d, last issued %d",

@@ -1,4 +1,4 @@
-package mutex_test
+package mutex
 
 import (
 	"bufio"
@@ -16,6 +16,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
@@ -107,14 +108,14 @@ func TestNonOwnersReleaseChangesNothing(t *testing.T) {
 		expired := f.take(m, "k")
 		wire.Cut()
 		redistest.Get(f, "the loss", expired.Context().Done())
-		redistest.Eventually(f, "the expiry", func() bool { return len(f.held("k")) == 0 })
+		redistest.Eventually(f, "the expiry", func() bool { return len(f.Held("k")) == 0 })
 		wire.Heal()
 		owner := f.take(other, "k")
-		before, fence := fmt.Sprint(f.held("k")), f.fence("k")
+		before, fence := fmt.Sprint(f.Held("k")), f.fence("k")
 		redistest.WantErr(f, released.Unlock(), leasehold.ErrReleased)
 		redistest.WantErr(f, expired.Unlock(), leasehold.ErrLost)
-		shut(f, m) // until what it gives back in the background is given back
-		if after := fmt.Sprint(f.held("k")); after != before || f.fence("k") != fence {
+		harness.Close(f, m) // until what it gives back in the background is given back
+		if after := fmt.Sprint(f.Held("k")); after != before || f.fence("k") != fence {
 			f.Fatalf("held as %s, before as %s; fence %d, before %d", after, before, f.fence("k"), fence)
 		}
 		unlock(f, owner)
@@ -128,7 +129,7 @@ func TestExpiryFreesTheLock(t *testing.T) {
 		l := f.take(m, "k")
 		w := f.wait(f.Context(), other, "k")
 		wire.Cut()
-		next := w.got() // long before its own TTL
+		next := w.Got() // long before its own TTL
 		if next.Token() <= l.Token() {
 			f.Fatalf("token %d after %d", next.Token(), l.Token())
 		}
@@ -154,8 +155,8 @@ func TestFailedAttemptIssuesNoToken(t *testing.T) {
 		_, err := other.Lock(f.Context(), "k")
 		redistest.WantErr(f, err, leasehold.ErrQueueFull)
 		cancel()
-		redistest.WantErr(f, w.failed(), context.Canceled)
-		redistest.Eventually(f, "the waiter to leave", func() bool { return f.queued("k") == 0 })
+		redistest.WantErr(f, w.Failed(), context.Canceled)
+		redistest.Eventually(f, "the waiter to leave", func() bool { return f.Queued("k") == 0 })
 		if err := l.Extend(f.Context(), time.Minute); err != nil {
 			f.Fatal(err)
 		}
@@ -200,15 +201,15 @@ func rising(f *fixture, disturb ...func()) {
 func TestTokensRise(t *testing.T) {
 	each(t, func(f *fixture) {
 		rising(f, func() {
-			f.rdb.Del(context.Background(), f.part("k", "fence"))
+			f.RDB.Del(context.Background(), f.Part("k", "fence"))
 		}, func() {
 			for _, part := range []string{"holders", "queue", "alive", "fence"} {
-				f.rdb.Del(context.Background(), f.part("k", part))
+				f.RDB.Del(context.Background(), f.Part("k", part))
 			}
 		}, func() {
 			// The last token was ahead of the clock: it counts on from there.
 			ahead := uint64(time.Now().Add(time.Minute).UnixMicro())
-			f.rdb.Set(context.Background(), f.part("k", "fence"), ahead, time.Hour)
+			f.RDB.Set(context.Background(), f.Part("k", "fence"), ahead, time.Hour)
 		})
 	})
 }
@@ -219,9 +220,9 @@ func TestTokensRiseAcrossFlushAndRestart(t *testing.T) {
 		t.Run(v.Name, func(t *testing.T) {
 			t.Parallel()
 			server := redistest.StartServer(t, v)
-			f := &fixture{T: t, rdb: server.Client(), name: redistest.Name(t)}
-			f.connect = func(*redistest.Wire) redis.UniversalClient { return server.Client() }
-			flush := func() { f.rdb.FlushAll(context.Background()) }
+			f := &fixture{harness.NewOn(t, harness.Locks, server.Client())}
+			f.Connect = func(*harness.Wire) redis.UniversalClient { return server.Client() }
+			flush := func() { f.RDB.FlushAll(context.Background()) }
 			rising(f, flush, server.Restart, flush, server.Restart)
 		})
 	}
@@ -237,7 +238,7 @@ func TestTokensRiseFromOwnerToWaiter(t *testing.T) {
 			for _, next := range []*mutex.Mutex{m, other} {
 				w := f.wait(f.Context(), next, "k")
 				unlock(f, l)
-				got := w.got()
+				got := w.Got()
 				if got.Token() <= l.Token() || got.Token() != f.fence("k") {
 					f.Fatalf("token %d after %d; last issued %d", got.Token(), l.Token(), f.fence("k"))
 				}
@@ -285,11 +286,11 @@ func TestStoppedProcessIsFenced(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, target redistest.Target) {
 		t.Parallel()
 		f := newFixture(t, target)
-		addr, kind := f.addr, "single"
+		addr, kind := f.Addr, "single"
 		if target.Kind == redistest.KindCluster {
 			addr, kind = strings.Join(target.Cluster.Addrs(), ","), "cluster"
 		}
-		child := redistest.StartChild(t, "writer", f.name, addr, kind)
+		child := redistest.StartChild(t, "writer", f.Family, addr, kind)
 		var token uint64
 		var refused string
 		if said := child.Expect("locked"); !strings.HasSuffix(said, "<nil>") {
@@ -298,10 +299,10 @@ func TestStoppedProcessIsFenced(t *testing.T) {
 			t.Fatal(err)
 		}
 		m, _ := f.open()
-		guard := newGuard(f, f.rdb, f.name)
+		guard := newGuard(f, f.RDB, f.Family)
 		w := f.wait(t.Context(), m, "k")
 		child.Pause()
-		l := w.got()
+		l := w.Got()
 		if l.Token() <= token {
 			t.Fatalf("token %d after %d", l.Token(), token)
 		}
@@ -325,14 +326,14 @@ func TestCutOffHolderIsFenced(t *testing.T) {
 	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
 		m := f.openVia(p, ttl(500*time.Millisecond))
 		other, _ := f.open()
-		guard := newGuard(f, f.rdb, f.name)
+		guard := newGuard(f, f.RDB, f.Family)
 		l := f.take(m, "k")
 		if err := guard.Set(f.Context(), "k", l.Token(), "first", time.Minute); err != nil {
 			f.Fatal(err)
 		}
 		w := f.wait(f.Context(), other, "k")
 		p.Cut(true, true)
-		next := w.got()
+		next := w.Got()
 		if next.Token() <= l.Token() {
 			f.Fatalf("token %d after %d", next.Token(), l.Token())
 		}

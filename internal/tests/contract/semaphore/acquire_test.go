@@ -1,4 +1,4 @@
-package semaphore_test
+package semaphore
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
@@ -16,22 +17,22 @@ func TestAcquireNTakesAllOrNone(t *testing.T) {
 	each(t, func(f *fixture) {
 		s, _ := f.open(limit(5))
 		l := f.take(s, "k", 3)
-		f.wantHeld("k", 3)
+		f.WantHeld("k", 3)
 		_, err := s.TryAcquireN(f.Context(), "k", 3)
 		redistest.WantErr(f, err, leasehold.ErrBusy)
-		f.wantHeld("k", 3)
+		f.WantHeld("k", 3)
 		rest := f.take(s, "k", 2)
-		f.wantHeld("k", 5)
+		f.WantHeld("k", 5)
 		release(f, l)
-		f.wantHeld("k", 2)
+		f.WantHeld("k", 2)
 		w, err := s.AcquireN(f.Context(), "k", 3)
 		if err != nil {
 			f.Fatal(err)
 		}
-		f.wantHeld("k", 5)
+		f.WantHeld("k", 5)
 		release(f, w)
 		release(f, rest)
-		f.wantHeld("k", 0)
+		f.WantHeld("k", 0)
 		all, err := s.AcquireN(f.Context(), "k", 5)
 		if err != nil {
 			f.Fatal(err)
@@ -45,20 +46,20 @@ func TestAcquireNOfAThousand(t *testing.T) {
 	each(t, func(f *fixture) {
 		s, _ := f.open(limit(1500))
 		l := f.take(s, "k", 1000)
-		f.wantHeld("k", 1000)
+		f.WantHeld("k", 1000)
 		if err := l.Extend(f.Context(), time.Hour); err != nil {
 			f.Fatal(err)
 		}
-		for member, ends := range f.held("k") {
-			if ends < now()+3_000_000 {
+		for member, ends := range f.Held("k") {
+			if ends < harness.Now()+3_000_000 {
 				f.Fatalf("extending left %s behind", member)
 			}
 		}
 		w := f.wait(f.Context(), s, "k", 501)
 		release(f, l)
-		f.wantHeld("k", 501)
-		release(f, w.got())
-		f.wantHeld("k", 0)
+		f.WantHeld("k", 501)
+		release(f, w.Got())
+		f.WantHeld("k", 0)
 	})
 }
 
@@ -76,10 +77,10 @@ func TestWaitersAreServedInTheOrderOfArrivalAcrossHandles(t *testing.T) {
 		}
 		release(f, first)
 		for i, w := range line {
-			l := w.got()
+			l := w.Got()
 			for _, later := range line[i+1:] {
 				select {
-				case <-later.done:
+				case <-later.Done:
 					f.Fatalf("somebody came before waiter %d", i+1)
 				default:
 				}
@@ -101,7 +102,7 @@ func TestHeavyRequestAtTheHeadIsNotStarved(t *testing.T) {
 		for i, l := range []*semaphore.Lease{a, b} {
 			// A release hands on in its own script: what it left is final.
 			release(f, l)
-			f.wantHeld("k", 2-i)
+			f.WantHeld("k", 2-i)
 			for _, n := range []int{1, 2} {
 				_, err := s.TryAcquireN(f.Context(), "k", n)
 				var busy *leasehold.BusyError
@@ -111,14 +112,14 @@ func TestHeavyRequestAtTheHeadIsNotStarved(t *testing.T) {
 			}
 		}
 		release(f, c)
-		l := heavy.got()
-		f.wantHeld("k", 4)
-		if n := f.queued("k"); n != 2 {
+		l := heavy.Got()
+		f.WantHeld("k", 4)
+		if n := f.Queued("k"); n != 2 {
 			f.Fatalf("%d wait behind the heavy one, want 2", n)
 		}
 		release(f, l)
-		l1, l2 := light1.got(), light2.got() // both fit
-		f.wantHeld("k", 2)
+		l1, l2 := light1.Got(), light2.Got() // both fit
+		f.WantHeld("k", 2)
 		release(f, l1)
 		release(f, l2)
 	})
@@ -134,8 +135,8 @@ func TestCancelledHeadLetsOthersPass(t *testing.T) {
 		heavy := f.wait(ctx, other, "k", 3)
 		light := f.wait(f.Context(), s, "k", 2)
 		cancel()
-		redistest.WantErr(f, heavy.failed(), context.Canceled)
-		release(f, light.got())
+		redistest.WantErr(f, heavy.Failed(), context.Canceled)
+		release(f, light.Got())
 		release(f, l)
 	})
 }
@@ -154,7 +155,7 @@ func TestTryAcquireTellsHowBusy(t *testing.T) {
 		if busy.InUse != 2 || busy.Limit != 2 || busy.Waiting != 0 || busy.RetryAfter <= 0 || busy.RetryAfter > 30*time.Second {
 			f.Fatalf("busy is %+v", *busy)
 		}
-		if n := f.queued("k"); n != 0 {
+		if n := f.Queued("k"); n != 0 {
 			f.Fatalf("a try left %d in the queue", n)
 		}
 		release(f, l)
@@ -163,11 +164,11 @@ func TestTryAcquireTellsHowBusy(t *testing.T) {
 
 func TestCtxEndsWhileQueued(t *testing.T) {
 	each(t, func(f *fixture) {
-		s, _ := f.open(func(c *semaphore.Config) { c.Prefix = f.name })
+		s, _ := f.open(func(c *semaphore.Config) { c.Prefix = f.Family })
 		l := f.take(s, "k", 1)
-		queue := fmt.Sprintf("%s:sem:{%s:k}:queue", f.name, f.name)
+		queue := fmt.Sprintf("%s:sem:{%s:k}:queue", f.Family, f.Family)
 		queued := func(n int64) func() bool {
-			return func() bool { return f.rdb.ZCard(context.Background(), queue).Val() == n }
+			return func() bool { return f.RDB.ZCard(context.Background(), queue).Val() == n }
 		}
 		ctx, cancel := context.WithCancel(f.Context())
 		ended := make(chan error, 2)
@@ -176,7 +177,7 @@ func TestCtxEndsWhileQueued(t *testing.T) {
 			ended <- err
 		}
 		go acquire(ctx)
-		redistest.Eventually(f, "the handle to know", func() bool { return len(f.subscribed(f.name)) == 1 })
+		redistest.Eventually(f, "the handle to know", func() bool { return len(f.Subscribed(f.Family)) == 1 })
 		cancel()
 		err := redistest.Get(f, "the cancelled acquire", ended)
 		redistest.WantErr(f, err, context.Canceled, leasehold.ErrBusy)
@@ -219,9 +220,9 @@ func TestCtxEndsWithoutAnAnswer(t *testing.T) {
 			}
 		}
 		wire.Heal()
-		shut(f, s)
+		harness.Close(f, s)
 		for _, key := range []string{"acquire", "try", "do"} {
-			f.wantHeld(key, 0)
+			f.WantHeld(key, 0)
 		}
 	})
 }
@@ -255,7 +256,7 @@ func TestLimitForSetsTheLimitOfAKey(t *testing.T) {
 		redistest.WantText(f, err, "3", "1 to 2")
 		for key, value := range map[string]string{"bad": "-1", "huge": "100001"} {
 			_, err = s.Acquire(f.Context(), key)
-			redistest.WantText(f, err, "LimitFor", value, "100000", f.name+"/"+key)
+			redistest.WantText(f, err, "LimitFor", value, "100000", f.Family+"/"+key)
 		}
 		if n := wire.Sent() - before; n != 0 {
 			f.Fatalf("%d commands were sent", n)
@@ -274,12 +275,12 @@ func TestEachRequestIsJudgedByItsOwnLimit(t *testing.T) {
 		redistest.WantErr(f, err, leasehold.ErrBusy)
 		w := f.wait(f.Context(), narrow, "k", 1)
 		release(f, a)
-		f.wantHeld("k", 1)
-		if n := f.queued("k"); n != 1 {
+		f.WantHeld("k", 1)
+		if n := f.Queued("k"); n != 1 {
 			f.Fatalf("%d wait, want the narrow one", n)
 		}
 		release(f, b)
-		release(f, w.got())
+		release(f, w.Got())
 	})
 }
 
@@ -290,10 +291,10 @@ func TestStoredLimitGoesFirst(t *testing.T) {
 		s, _ := f.open(limit(5))
 		l := f.take(s, "k", 4)
 		heavy, light := f.wait(f.Context(), s, "k", 5), f.wait(f.Context(), s, "k", 1)
-		f.rdb.Set(f.Context(), f.part("k", "limit"), 2, time.Minute)
-		f.wantHeld("k", 4)
-		err := heavy.failed() // by the next sign of life
-		redistest.WantText(f, err, "5", "limit is 2", f.name+"/k")
+		f.RDB.Set(f.Context(), f.Part("k", "limit"), 2, time.Minute)
+		f.WantHeld("k", 4)
+		err := heavy.Failed() // by the next sign of life
+		redistest.WantText(f, err, "5", "limit is 2", f.Family+"/k")
 		redistest.WantNot(f, err, leasehold.ErrUnavailable, leasehold.ErrLost)
 		_, err = s.TryAcquireN(f.Context(), "k", 3)
 		redistest.WantText(f, err, "3", "limit is 2")
@@ -303,9 +304,9 @@ func TestStoredLimitGoesFirst(t *testing.T) {
 			f.Fatalf("the holder was evicted: %v", err)
 		}
 		release(f, l)
-		release(f, light.got())
+		release(f, light.Got())
 		release(f, f.take(s, "k", 2))
-		f.rdb.Del(f.Context(), f.part("k", "limit"))
+		f.RDB.Del(f.Context(), f.Part("k", "limit"))
 		release(f, f.take(s, "k", 5))
 	})
 }

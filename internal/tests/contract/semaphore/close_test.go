@@ -1,4 +1,4 @@
-package semaphore_test
+package semaphore
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
@@ -21,19 +22,19 @@ func TestCloseGivesBackEverythingAndWakesWaiters(t *testing.T) {
 		other, _ := f.open(limit(3))
 		mine, theirs := f.take(s, "mine", 3), f.take(other, "theirs", 3)
 		w1, w2 := f.wait(f.Context(), s, "theirs", 2), f.wait(f.Context(), s, "mine", 1)
-		shut(f, s)
+		harness.Close(f, s)
 		for _, w := range []*waiting{w1, w2} {
 			select {
-			case <-w.done:
+			case <-w.Done:
 			default:
 				f.Fatal("Close returned before a waiter did")
 			}
-			redistest.WantErr(f, w.failed(), leasehold.ErrClosed)
-			redistest.WantNot(f, w.failed(), leasehold.ErrBusy, leasehold.ErrUnavailable)
+			redistest.WantErr(f, w.Failed(), leasehold.ErrClosed)
+			redistest.WantNot(f, w.Failed(), leasehold.ErrBusy, leasehold.ErrUnavailable)
 		}
-		f.wantHeld("mine", 0)
-		f.wantHeld("theirs", 3)
-		if n := f.queued("mine") + f.queued("theirs"); n != 0 {
+		f.WantHeld("mine", 0)
+		f.WantHeld("theirs", 3)
+		if n := f.Queued("mine") + f.Queued("theirs"); n != 0 {
 			f.Fatalf("%d waiters are left", n)
 		}
 		redistest.WantErr(f, context.Cause(mine.Context()), leasehold.ErrClosed)
@@ -45,7 +46,7 @@ func TestCloseGivesBackEverythingAndWakesWaiters(t *testing.T) {
 		_, err = s.TryAcquireN(f.Context(), "k", 2)
 		redistest.WantErr(f, err, leasehold.ErrClosed)
 		redistest.WantErr(f, s.Do(f.Context(), "k", nil), leasehold.ErrClosed)
-		shut(f, s)
+		harness.Close(f, s)
 		if n := wire.Sent() - sent; n != 0 {
 			f.Fatalf("%d commands were sent after Close", n)
 		}
@@ -90,16 +91,16 @@ func TestAcquireInFlightAtCloseNeverReturnsALease(t *testing.T) {
 				})
 			}
 			time.Sleep(time.Duration(round) * time.Millisecond)
-			shut(f, s)
+			harness.Close(f, s)
 			mu.Lock()
 			closed = true
 			mu.Unlock()
-			f.wantHeld(key, 0)
-			if n := f.queued(key); n != 0 {
+			f.WantHeld(key, 0)
+			if n := f.Queued(key); n != 0 {
 				f.Fatalf("%d waiters are left", n)
 			}
 			wg.Wait()
-			f.wantHeld(key, 0)
+			f.WantHeld(key, 0)
 		}
 	})
 }
@@ -114,9 +115,9 @@ func TestCloseIsBoundByItsCtx(t *testing.T) {
 		defer cancel()
 		err := s.Close(ctx)
 		redistest.WantErr(f, err, context.DeadlineExceeded)
-		redistest.WantText(f, err, "leasehold: semaphore: close "+f.name)
+		redistest.WantText(f, err, "leasehold: semaphore: close "+f.Family)
 		wire.Heal()
-		redistest.Eventually(f, "the permits to be given back", func() bool { return len(f.held("k")) == 0 })
+		redistest.Eventually(f, "the permits to be given back", func() bool { return len(f.Held("k")) == 0 })
 	})
 }
 
@@ -124,8 +125,8 @@ func TestCloseIsBoundByItsCtx(t *testing.T) {
 // the bubble does not end while a goroutine is left.
 func TestIdleHandleNeedsNoClose(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
-		w := &redistest.Wire{}
-		s, err := semaphore.New(f.connect(w), semaphore.Config{Name: f.name, Prefix: f.name, Limit: 1})
+		w := &harness.Wire{}
+		s, err := semaphore.New(f.Connect(w), semaphore.Config{Name: f.Family, Prefix: f.Family, Limit: 1})
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -138,11 +139,11 @@ func TestIdleHandleNeedsNoClose(t *testing.T) {
 			}
 			ended <- l
 		}()
-		redistest.Eventually(f, "the subscription", func() bool { return len(f.subscribed(f.name)) == 1 })
+		redistest.Eventually(f, "the subscription", func() bool { return len(f.Subscribed(f.Family)) == 1 })
 		release(f, l)
 		release(f, <-ended)
 		time.Sleep(5 * time.Second)
-		if n := len(f.subscribed(f.name)); n != 0 {
+		if n := len(f.Subscribed(f.Family)); n != 0 {
 			f.Fatalf("%d subscriptions are left", n)
 		}
 		if left := f.keys(); len(left) != 0 {

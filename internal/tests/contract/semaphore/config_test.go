@@ -1,4 +1,4 @@
-package semaphore_test
+package semaphore
 
 import (
 	"context"
@@ -80,13 +80,13 @@ func TestBadCallsSendNothing(t *testing.T) {
 		for n, want := range map[int]string{0: "0", -1: "-1", 1001: "1001"} {
 			for _, acquire := range []func(context.Context, string, int) (*semaphore.Lease, error){s.AcquireN, s.TryAcquireN} {
 				_, err := acquire(ctx, "k", n)
-				redistest.WantText(f, err, "n is "+want, "1 to 1000", f.name+"/k")
+				redistest.WantText(f, err, "n is "+want, "1 to 1000", f.Family+"/k")
 			}
 		}
 		for key, want := range map[string]string{"": "empty", strings.Repeat("x", 513): "513"} {
 			for _, acquire := range []func(context.Context, string) (*semaphore.Lease, error){s.Acquire, s.TryAcquire} {
 				_, err := acquire(ctx, key)
-				redistest.WantText(f, err, "key", want, "1 to 512", f.name)
+				redistest.WantText(f, err, "key", want, "1 to 512", f.Family)
 			}
 			err := s.Do(ctx, key, nil)
 			redistest.WantText(f, err, "key", want, "1 to 512")

@@ -1,4 +1,4 @@
-package semaphore_test
+package semaphore
 
 import (
 	"context"
@@ -21,7 +21,7 @@ func TestDoHoldsAPermitAndReturnsWhatFnDid(t *testing.T) {
 			var inside context.Context
 			err := s.Do(parent, "k", func(ctx context.Context) error {
 				inside = ctx
-				f.wantHeld("k", 1)
+				f.WantHeld("k", 1)
 				if ctx.Err() != nil || ctx.Value(ctxKey{}) != "v" {
 					f.Errorf("fn runs under %v", ctx)
 				}
@@ -32,7 +32,7 @@ func TestDoHoldsAPermitAndReturnsWhatFnDid(t *testing.T) {
 			}
 			redistest.WantNot(f, err, leasehold.ErrLost, leasehold.ErrReleased)
 			redistest.WantErr(f, context.Cause(inside), leasehold.ErrReleased)
-			f.wantHeld("k", 0)
+			f.WantHeld("k", 0)
 		}
 	})
 }
@@ -48,7 +48,7 @@ func TestDoReleasesOnPanicAndGoexit(t *testing.T) {
 			}()
 			_ = s.Do(f.Context(), "k", func(context.Context) error { panic("boom") })
 		}()
-		f.wantHeld("k", 0)
+		f.WantHeld("k", 0)
 		done := make(chan bool)
 		go func() {
 			returned := false
@@ -62,7 +62,7 @@ func TestDoReleasesOnPanicAndGoexit(t *testing.T) {
 		if redistest.Get(f, "the end of the goroutine", done) {
 			f.Fatal("Do returned after Goexit")
 		}
-		f.wantHeld("k", 0)
+		f.WantHeld("k", 0)
 	})
 }
 
@@ -78,7 +78,7 @@ func TestDoJoinsTheLoss(t *testing.T) {
 			})
 			wire.Heal()
 			redistest.WantErr(f, err, leasehold.ErrLost)
-			redistest.WantText(f, err, f.name+"/k")
+			redistest.WantText(f, err, f.Family+"/k")
 			if want != nil {
 				redistest.WantErr(f, err, want)
 			}
@@ -97,7 +97,7 @@ func TestDoThatCannotReleaseReturnsWhatFnDid(t *testing.T) {
 		})
 		wire.Heal()
 		redistest.WantNot(f, err, leasehold.ErrLost)
-		redistest.Eventually(f, "the permit to be given back", func() bool { return len(f.held("k")) == 0 })
+		redistest.Eventually(f, "the permit to be given back", func() bool { return len(f.Held("k")) == 0 })
 	})
 }
 
@@ -113,7 +113,7 @@ func TestDoThatGetsNoPermitDoesNotRunFn(t *testing.T) {
 		}
 		err := s.Do(ctx, "k", never)
 		redistest.WantErr(f, err, context.DeadlineExceeded)
-		redistest.WantText(f, err, "leasehold: semaphore: do "+f.name+"/k: ")
+		redistest.WantText(f, err, "leasehold: semaphore: do "+f.Family+"/k: ")
 		redistest.WantText(f, s.Do(f.Context(), "", never), "key is empty")
 		release(f, l)
 	})

@@ -1,4 +1,4 @@
-package semaphore_test
+package semaphore
 
 import (
 	"context"
@@ -14,21 +14,22 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
 // prefixed gives a handle a prefix that no other test has, so that all that it
 // puts into Redis can be listed.
 func prefixed(f *fixture) func(*semaphore.Config) {
-	return func(c *semaphore.Config) { c.Prefix = f.name }
+	return func(c *semaphore.Config) { c.Prefix = f.Family }
 }
 
 // keys lists all keys with the test's prefix.
 func (f *fixture) keys() []string {
 	f.Helper()
 	var all []string
-	f.onEach(func(ctx context.Context, node redis.Cmdable) error {
-		some, err := node.Keys(ctx, f.name+":*").Result()
+	f.OnEach(func(ctx context.Context, node redis.Cmdable) error {
+		some, err := node.Keys(ctx, f.Family+":*").Result()
 		all = append(all, some...)
 		return err
 	})
@@ -39,7 +40,7 @@ func (f *fixture) keys() []string {
 func (f *fixture) wantTTLs() {
 	f.Helper()
 	for _, key := range f.keys() {
-		if left := f.rdb.PTTL(context.Background(), key).Val(); left == -1 {
+		if left := f.RDB.PTTL(context.Background(), key).Val(); left == -1 {
 			f.Fatalf("%s never expires", key)
 		}
 	}
@@ -49,7 +50,7 @@ func TestKeyNamesAreAsDocumentedAndExpire(t *testing.T) {
 	each(t, func(f *fixture) {
 		s, _ := f.open(prefixed(f), limit(2))
 		key := "a:b{c}"
-		base := fmt.Sprintf("%s:sem:{%s:a%%3Ab%%7Bc%%7D}:", f.name, f.name)
+		base := fmt.Sprintf("%s:sem:{%s:a%%3Ab%%7Bc%%7D}:", f.Family, f.Family)
 		part := func(part string) string { return base + part }
 		l := f.take(s, key, 2)
 		if got, want := f.keys(), []string{part("holders")}; !slices.Equal(got, want) {
@@ -62,19 +63,19 @@ func TestKeyNamesAreAsDocumentedAndExpire(t *testing.T) {
 			_, err := s.Acquire(ctx, key)
 			ended <- err
 		}()
-		redistest.Eventually(f, "the subscription", func() bool { return len(f.subscribed(f.name)) == 1 })
+		redistest.Eventually(f, "the subscription", func() bool { return len(f.Subscribed(f.Family)) == 1 })
 		if got, want := f.keys(), []string{part("alive"), part("holders"), part("queue")}; !slices.Equal(got, want) {
 			f.Fatalf("with a waiter there are the keys %q, want %q", got, want)
 		}
 		f.wantTTLs()
 		for name, kind := range map[string]string{"holders": "zset", "queue": "zset", "alive": "zset"} {
-			if got := f.rdb.Type(f.Context(), part(name)).Val(); got != kind {
+			if got := f.RDB.Type(f.Context(), part(name)).Val(); got != kind {
 				f.Fatalf("%s is a %s", name, got)
 			}
 		}
 		// The channel is the handle's own, as the members of the sets begin.
-		handle := strings.TrimPrefix(f.subscribed(f.name)[0], f.name+":inbox:")
-		for _, m := range f.rdb.ZRange(f.Context(), part("queue"), 0, -1).Val() {
+		handle := strings.TrimPrefix(f.Subscribed(f.Family)[0], f.Family+":inbox:")
+		for _, m := range f.RDB.ZRange(f.Context(), part("queue"), 0, -1).Val() {
 			if !strings.HasPrefix(m, handle) {
 				f.Fatalf("channel %q, member %q", handle, m)
 			}
@@ -121,16 +122,16 @@ func TestHashKeysShowsTheKeyNowhere(t *testing.T) {
 			_, err := s.Acquire(ctx, secret)
 			ended <- err
 		}()
-		redistest.Eventually(f, "the subscription", func() bool { return len(f.subscribed(f.name)) == 1 })
+		redistest.Eventually(f, "the subscription", func() bool { return len(f.Subscribed(f.Family)) == 1 })
 		_, full := same.Acquire(f.Context(), secret)
 		redistest.WantErr(f, full, leasehold.ErrQueueFull)
 		keys := f.keys()
 		if len(keys) != 3 {
 			f.Fatalf("keys %q", keys)
 		}
-		shown := append(slices.Clone(keys), f.subscribed(f.name)...)
+		shown := append(slices.Clone(keys), f.Subscribed(f.Family)...)
 		for _, key := range keys {
-			shown = append(shown, f.rdb.ZRange(f.Context(), key, 0, -1).Val()...)
+			shown = append(shown, f.RDB.ZRange(f.Context(), key, 0, -1).Val()...)
 		}
 		cancel()
 		errs := []error{busy, full, redistest.Get(f, "the waiter", ended), l.Extend(f.Context(), 1)}
@@ -160,14 +161,14 @@ func TestErrorsNameOperationFamilyAndKeyAndNoOwner(t *testing.T) {
 	each(t, func(f *fixture) {
 		s, wire := f.open(func(c *semaphore.Config) { c.MaxWaiters = 1 })
 		l := f.take(s, "a/b c", 1)
-		owner, _, _ := strings.Cut(fmt.Sprint(f.held("a/b c")), ".")
+		owner, _, _ := strings.Cut(fmt.Sprint(f.Held("a/b c")), ".")
 		owner = strings.TrimPrefix(owner, "map[")
 		if len(owner) < 16 {
 			f.Fatalf("an owner id of %q", owner)
 		}
 		check := func(err error, op string) {
 			f.Helper()
-			redistest.WantText(f, err, "leasehold: semaphore: "+op+" "+f.name+"/a/b c: ")
+			redistest.WantText(f, err, "leasehold: semaphore: "+op+" "+f.Family+"/a/b c: ")
 			if strings.Contains(err.Error(), owner) {
 				f.Errorf("%q shows the owner", err)
 			}
@@ -181,7 +182,7 @@ func TestErrorsNameOperationFamilyAndKeyAndNoOwner(t *testing.T) {
 		err = s.Do(f.Context(), "a/b c", func(context.Context) error { return nil })
 		check(err, "do")
 		cancel()
-		check(w.failed(), "acquire")
+		check(w.Failed(), "acquire")
 		wire.Cut()
 		_, err = s.TryAcquire(f.Context(), "a/b c")
 		check(err, "try acquire")
@@ -206,16 +207,16 @@ func TestMaxWaiters(t *testing.T) {
 			redistest.WantErr(f, err, leasehold.ErrQueueFull)
 			redistest.WantNot(f, err, leasehold.ErrUnavailable)
 		}
-		if n := f.queued("k"); n != 2 {
+		if n := f.Queued("k"); n != 2 {
 			f.Fatalf("%d wait", n)
 		}
 		cancel()
-		redistest.WantErr(f, first.failed(), context.Canceled)
-		redistest.Eventually(f, "room in the queue", func() bool { return f.queued("k") == 1 })
+		redistest.WantErr(f, first.Failed(), context.Canceled)
+		redistest.Eventually(f, "room in the queue", func() bool { return f.Queued("k") == 1 })
 		third := f.wait(f.Context(), s, "k", 1)
 		release(f, l)
-		release(f, second.got())
-		release(f, third.got())
+		release(f, second.Got())
+		release(f, third.Got())
 		release(f, f.take(s, "k", 1)) // no bound where nobody needs to wait
 	})
 }
@@ -237,17 +238,13 @@ func TestMaxWaitersCountsTheLiving(t *testing.T) {
 		redistest.WantErr(f, err, leasehold.ErrQueueFull)
 		// The living one's own questions would drop the dead, too: in between.
 		time.Sleep(4600 * time.Millisecond)
-		second := &waiting{t: f.T, done: make(chan struct{})}
-		go func() {
-			defer close(second.done)
-			second.lease, second.err = newcomer.Acquire(f.Context(), "k")
-		}()
+		second := harness.Start(f.T, func() (*semaphore.Lease, error) { return newcomer.Acquire(f.Context(), "k") })
 		synctest.Wait()
-		if n := f.queued("k"); n != 2 {
+		if n := f.Queued("k"); n != 2 {
 			f.Fatalf("%d are queued, want the living two", n)
 		}
 		release(f, l)
-		release(f, first.got())
-		release(f, second.got())
+		release(f, first.Got())
+		release(f, second.Got())
 	})
 }

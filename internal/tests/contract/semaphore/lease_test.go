@@ -1,4 +1,4 @@
-package semaphore_test
+package semaphore
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/luascripts"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
@@ -62,12 +63,12 @@ func TestContextIsTheAcquiringOneAndSaysWhyItEnded(t *testing.T) {
 		wire.Cut()
 		redistest.WantErr(f, cause(l), leasehold.ErrLost)
 		redistest.WantNot(f, cause(l), leasehold.ErrReleased, leasehold.ErrMaxHold, leasehold.ErrRevoked)
-		redistest.WantText(f, cause(l), f.name+"/k")
+		redistest.WantText(f, cause(l), f.Family+"/k")
 		wire.Heal()
 		redistest.WantErr(f, l.Release(), leasehold.ErrLost)
 
 		l = acquire(steady, parent)
-		shut(f, steady)
+		harness.Close(f, steady)
 		redistest.WantErr(f, cause(l), leasehold.ErrClosed)
 		redistest.WantNot(f, cause(l), leasehold.ErrLost)
 		err := l.Release()
@@ -81,10 +82,10 @@ func TestContextEndsWhenTheKeyIsDeleted(t *testing.T) {
 	each(t, func(f *fixture) {
 		s, _ := f.open(limit(2), ttl(1500*time.Millisecond))
 		l := f.take(s, "k", 2)
-		f.rdb.Del(f.Context(), f.part("k", "holders"))
+		f.RDB.Del(f.Context(), f.Part("k", "holders"))
 		redistest.Get(f, "the Context to end", l.Context().Done())
 		redistest.WantErr(f, context.Cause(l.Context()), leasehold.ErrLost)
-		if n := f.rdb.Exists(f.Context(), f.part("k", "holders")).Val(); n != 0 {
+		if n := f.RDB.Exists(f.Context(), f.Part("k", "holders")).Val(); n != 0 {
 			f.Fatal("a renewal brought the key back")
 		}
 		err := l.Extend(f.Context(), time.Minute)
@@ -99,7 +100,7 @@ func (f *fixture) wantDeadline(l *semaphore.Lease, key string, notBefore time.Ti
 	f.Helper()
 	deadline := l.Deadline() // first, since the other only grows
 	margin := max(10*time.Millisecond, term/50)
-	for _, ends := range f.held(key) {
+	for _, ends := range f.Held(key) {
 		if latest := time.UnixMilli(int64(ends)).Add(-margin); deadline.After(latest) {
 			f.Fatalf("the Deadline of a term of %v lies %v before its end", term, time.UnixMilli(int64(ends)).Sub(deadline))
 		}
@@ -127,12 +128,12 @@ func TestDeadlineLiesBeforeTheEndInRedis(t *testing.T) {
 			w := f.wait(f.Context(), other, key, 1)
 			began = time.Now()
 			release(f, l)
-			next := w.got()
+			next := w.Got()
 			f.wantDeadline(next, key, began, min(term, time.Second))
 			own := f.wait(f.Context(), other, key, 1)
 			began = time.Now()
 			release(f, next)
-			last := own.got()
+			last := own.Got()
 			f.wantDeadline(last, key, began, min(term, time.Second))
 			release(f, last)
 		}
@@ -161,7 +162,7 @@ func TestGrantByMessageIsConfirmedToTheFullTerm(t *testing.T) {
 		l := f.take(holder, "k", 1)
 		w := f.wait(f.Context(), s, "k", 1)
 		release(f, l)
-		got := w.got()
+		got := w.Got()
 		redistest.Eventually(f, "the full term", func() bool { return time.Until(got.Deadline()) > 50*time.Minute })
 		release(f, got)
 	})
@@ -174,13 +175,13 @@ func TestExtendNeverShortens(t *testing.T) {
 		if err := l.Extend(f.Context(), 10*time.Minute); err != nil {
 			f.Fatal(err)
 		}
-		far, deadline := f.held("k"), l.Deadline()
+		far, deadline := f.Held("k"), l.Deadline()
 		if time.Until(deadline) < 9*time.Minute {
 			f.Fatalf("the Deadline lies in %v", time.Until(deadline))
 		}
 		for member, ends := range far {
-			if ends < now()+9*60_000 {
-				f.Fatalf("%s ends in %v ms", member, ends-now())
+			if ends < harness.Now()+9*60_000 {
+				f.Fatalf("%s ends in %v ms", member, ends-harness.Now())
 			}
 		}
 		renewals := wire.Ran(luascripts.PermitsRenew())
@@ -188,7 +189,7 @@ func TestExtendNeverShortens(t *testing.T) {
 			f.Fatal(err)
 		}
 		redistest.Eventually(f, "two renewals", func() bool { return wire.Ran(luascripts.PermitsRenew()) >= renewals+3 })
-		for member, ends := range f.held("k") {
+		for member, ends := range f.Held("k") {
 			if ends < far[member] {
 				f.Fatalf("%s was shortened by %v ms", member, far[member]-ends)
 			}
@@ -196,7 +197,7 @@ func TestExtendNeverShortens(t *testing.T) {
 		if l.Deadline().Before(deadline) {
 			f.Fatalf("the Deadline was pulled in by %v", deadline.Sub(l.Deadline()))
 		}
-		if left := f.rdb.PTTL(f.Context(), f.part("k", "holders")).Val(); left < 9*time.Minute {
+		if left := f.RDB.PTTL(f.Context(), f.Part("k", "holders")).Val(); left < 9*time.Minute {
 			f.Fatalf("the key expires in %v", left)
 		}
 		release(f, l)
@@ -216,7 +217,7 @@ func TestExtendWithoutAnAnswer(t *testing.T) {
 		wire.Heal()
 		wire.Cut()
 		err = l.Extend(f.Context(), time.Hour)
-		redistest.WantErr(f, err, leasehold.ErrUnavailable, redistest.ErrCut)
+		redistest.WantErr(f, err, leasehold.ErrUnavailable, harness.ErrCut)
 		redistest.WantNot(f, err, leasehold.ErrLost)
 		wire.Heal()
 		if l.Context().Err() != nil {
@@ -284,10 +285,10 @@ func TestMaxHoldFreesThePermitsAtOnce(t *testing.T) {
 		cause := context.Cause(l.Context())
 		redistest.WantErr(f, cause, leasehold.ErrMaxHold, leasehold.ErrLost)
 		redistest.WantNot(f, cause, leasehold.ErrReleased, leasehold.ErrRevoked)
-		next := w.got()
+		next := w.Got()
 		err := l.Release()
 		redistest.WantErr(f, err, leasehold.ErrLost, leasehold.ErrMaxHold)
-		f.wantHeld("k", 2)
+		f.WantHeld("k", 2)
 		release(f, next)
 	})
 }
@@ -303,7 +304,7 @@ func TestMaxHoldLongerThanTheTTL(t *testing.T) {
 			f.Fatalf("it ended after %v: %v", took, context.Cause(l.Context()))
 		}
 		redistest.WantErr(f, context.Cause(l.Context()), leasehold.ErrMaxHold)
-		redistest.Eventually(f, "the permit", func() bool { return len(f.held("k")) == 0 })
+		redistest.Eventually(f, "the permit", func() bool { return len(f.Held("k")) == 0 })
 	})
 }
 

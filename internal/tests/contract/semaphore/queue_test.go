@@ -1,4 +1,4 @@
-package semaphore_test
+package semaphore
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 
+	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/luascripts"
 )
@@ -22,7 +23,7 @@ import (
 func TestRecipe10_MissedMessage(t *testing.T) {
 	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
 		holder, _ := f.open()
-		late := redistest.NewProxy(f.T, f.addr)
+		late := redistest.NewProxy(f.T, f.Addr)
 		p.DropMessages(true)
 		subscribe := late.HoldRequest(redistest.Named("subscribe"), 1)
 		defer subscribe.Release()
@@ -32,8 +33,8 @@ func TestRecipe10_MissedMessage(t *testing.T) {
 		subscribe.Wait()
 		release(f, deaf)
 		release(f, unborn)
-		release(f, w1.got())
-		release(f, w2.got())
+		release(f, w1.Got())
+		release(f, w2.Got())
 	})
 }
 
@@ -48,15 +49,15 @@ func TestGrantBeforeTheSubscriptionStands(t *testing.T) {
 		subscribe := wire.HoldDials()
 		w1 := f.wait(f.Context(), s, "k", 1)
 		synctest.Wait() // until its answer has come
-		answer := wire.HoldReplies(luascripts.PermitsEnter())
+		answer := wire.StallReplies(call.ScriptName(luascripts.PermitsEnter()))
 		w2 := f.wait(f.Context(), s, "k", 1)
 		release(f, a)
 		release(f, b)
 		subscribe()
-		l1 := w1.got()
+		l1 := w1.Got()
 		answer()
 		answered := time.Now()
-		l2 := w2.got()
+		l2 := w2.Got()
 		if took := time.Since(answered); took > 500*time.Millisecond {
 			f.Fatalf("the second waiter heard of its grant %v after its answer", took)
 		}
@@ -80,7 +81,7 @@ func TestRecipe11_DeadWaitersAtTheHead(t *testing.T) {
 		w := f.wait(f.Context(), living, key, 1)
 		wire.Cut()
 		release(f, l)
-		release(f, w.got()) // soon is less than one TTL
+		release(f, w.Got()) // soon is less than one TTL
 	})
 }
 
@@ -97,18 +98,18 @@ func TestRecipe11_LivingWaiterThatWasAway(t *testing.T) {
 		first := f.wait(f.Context(), away, key, 1)
 		second := f.wait(f.Context(), later, key, 1)
 		wire.Cut()
-		redistest.Eventually(f, "the waiter to be dropped", func() bool { return f.queued(key) == 1 })
+		redistest.Eventually(f, "the waiter to be dropped", func() bool { return f.Queued(key) == 1 })
 		wire.Heal()
-		redistest.Eventually(f, "the waiter to be back", func() bool { return f.queued(key) == 2 })
+		redistest.Eventually(f, "the waiter to be back", func() bool { return f.Queued(key) == 2 })
 		release(f, l)
-		got := first.got()
+		got := first.Got()
 		select {
-		case <-second.done:
+		case <-second.Done:
 			f.Fatal("who came later was granted, too")
 		default:
 		}
 		release(f, got)
-		release(f, second.got())
+		release(f, second.Got())
 	})
 }
 

@@ -1,4 +1,4 @@
-package semaphore_test
+package semaphore
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/luascripts"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
@@ -28,7 +29,7 @@ func TestRecipe01_LostAcquireReply(t *testing.T) {
 					defer p.EatReply(redistest.Runs(luascripts.PermitsEnter()), k).Wait()
 				}
 				l := f.take(s, key, n)
-				f.wantHeld(key, n)
+				f.WantHeld(key, n)
 				rest := 3 - n
 				if rest > 0 {
 					release(f, f.take(other, key, rest))
@@ -37,7 +38,7 @@ func TestRecipe01_LostAcquireReply(t *testing.T) {
 					f.Fatalf("%d permits beside %d of 3", rest+1, n)
 				}
 				release(f, l)
-				f.wantHeld(key, 0)
+				f.WantHeld(key, 0)
 			}
 		}
 	})
@@ -64,13 +65,13 @@ func TestRecipe02_LostReleaseReply(t *testing.T) {
 					f.Fatalf("%s waits: release: %v", name, err)
 				}
 				if next == nil {
-					f.wantHeld(key, 0)
+					f.WantHeld(key, 0)
 					continue
 				}
-				got := w.got()
-				f.wantHeld(key, 1)
+				got := w.Got()
+				f.WantHeld(key, 1)
 				release(f, got)
-				f.wantHeld(key, 0)
+				f.WantHeld(key, 0)
 			}
 		}
 	})
@@ -98,8 +99,8 @@ func TestRecipe03_TwoTTLsOnOneKey(t *testing.T) {
 				}
 				return err == nil
 			})
-			f.wantHeld(key, 1)
-			if left := f.rdb.PTTL(f.Context(), f.part(key, "holders")).Val(); left < 15*time.Second {
+			f.WantHeld(key, 1)
+			if left := f.RDB.PTTL(f.Context(), f.Part(key, "holders")).Val(); left < 15*time.Second {
 				f.Fatalf("the key of a lease of 30 s expires in %v", left)
 			}
 			release(f, keep)
@@ -122,14 +123,14 @@ func TestRecipe04_OwnersThatShareAPrefix(t *testing.T) {
 			leases = append(leases, f.take(s, key, weight(i)))
 			permits += weight(i)
 		}
-		f.wantHeld(key, permits)
+		f.WantHeld(key, permits)
 		for i, l := range leases {
-			before := f.held(key)
+			before := f.Held(key)
 			if err := l.Extend(f.Context(), 10*time.Minute); err != nil {
 				f.Fatal(err)
 			}
 			moved := 0
-			for member, ends := range f.held(key) {
+			for member, ends := range f.Held(key) {
 				if ends > before[member]+60_000 {
 					moved++
 				}
@@ -139,7 +140,7 @@ func TestRecipe04_OwnersThatShareAPrefix(t *testing.T) {
 			}
 			release(f, l)
 			permits -= weight(i)
-			f.wantHeld(key, permits)
+			f.WantHeld(key, permits)
 		}
 	})
 }
@@ -163,7 +164,7 @@ func TestRecipe05_CancelledMidCall(t *testing.T) {
 					key := fmt.Sprintf("%s-%d-%s", name, n, hold)
 					fault := stop(redistest.Runs(luascripts.PermitsEnter()), 1)
 					defer fault.Release()
-					holders := f.part(key, "holders")
+					holders := f.Part(key, "holders")
 					ctx, cancel := context.WithCancel(f.Context())
 					ended := make(chan error, 1)
 					go func() {
@@ -176,13 +177,13 @@ func TestRecipe05_CancelledMidCall(t *testing.T) {
 					redistest.WantErr(f, err, context.Canceled, leasehold.ErrUnavailable)
 					redistest.WantNot(f, err, leasehold.ErrBusy)
 					redistest.Eventually(f, "the leave", func() bool { return ran(luascripts.PermitsLeave(), holders) > 0 })
-					f.wantHeld(key, 0)
+					f.WantHeld(key, 0)
 					fault.Release()
 					if hold == "request" {
 						redistest.Eventually(f, "the late enter", func() bool { return ran(luascripts.PermitsEnter(), holders) > 0 })
-						f.wantHeld(key, 0)
+						f.WantHeld(key, 0)
 					}
-					if queued := f.queued(key); queued != 0 {
+					if queued := f.Queued(key); queued != 0 {
 						f.Fatalf("%s: %d waiters are left", key, queued)
 					}
 					release(f, f.take(other, key, 2))
@@ -199,7 +200,7 @@ func TestRecipe06_RollbackOfAFailedAcquire(t *testing.T) {
 		holder, _ := f.open(limit(2))
 		const key = "k"
 		first := f.take(holder, key, 2)
-		same := f.held(key)
+		same := f.Held(key)
 		other, wire := f.open(limit(2))
 		for _, s := range []*semaphore.Semaphore{holder, other} {
 			_, err := s.TryAcquireN(f.Context(), key, 2)
@@ -207,15 +208,15 @@ func TestRecipe06_RollbackOfAFailedAcquire(t *testing.T) {
 			ctx, cancel := context.WithCancel(f.Context())
 			w := f.wait(ctx, s, key, 1)
 			cancel()
-			redistest.WantErr(f, w.failed(), context.Canceled)
-			redistest.Eventually(f, "the waiter to leave", func() bool { return f.queued(key) == 0 })
+			redistest.WantErr(f, w.Failed(), context.Canceled)
+			redistest.Eventually(f, "the waiter to leave", func() bool { return f.Queued(key) == 0 })
 		}
 		wire.Cut()
 		_, err := other.TryAcquire(f.Context(), key)
 		redistest.WantErr(f, err, leasehold.ErrUnavailable)
 		wire.Heal()
-		shut(f, other)
-		if got := f.held(key); fmt.Sprint(got) != fmt.Sprint(same) {
+		harness.Close(f, other)
+		if got := f.Held(key); fmt.Sprint(got) != fmt.Sprint(same) {
 			f.Fatalf("the first holder has %v, had %v", got, same)
 		}
 		release(f, first)
@@ -247,16 +248,16 @@ func TestRecipe09_NoCounterBesideTheSet(t *testing.T) {
 		}
 		const key = "k"
 		leases := []*semaphore.Lease{f.take(s, key, 1), f.take(s, key, 1), f.take(s, key, 1)}
-		for member := range f.held(key) {
-			f.rdb.ZRem(f.Context(), f.part(key, "holders"), member)
+		for member := range f.Held(key) {
+			f.RDB.ZRem(f.Context(), f.Part(key, "holders"), member)
 			break
 		}
 		free(key, 1)
 		for _, side := range []string{"queue", "alive", "limit", "fence"} {
-			f.rdb.Del(f.Context(), f.part(key, side))
+			f.RDB.Del(f.Context(), f.Part(key, side))
 		}
 		free(key, 1)
-		f.rdb.Del(f.Context(), f.part(key, "holders"))
+		f.RDB.Del(f.Context(), f.Part(key, "holders"))
 		free(key, 3)
 		for _, l := range leases {
 			redistest.WantErr(f, l.Release(), leasehold.ErrLost)

@@ -1,4 +1,4 @@
-package semaphore_test
+package semaphore
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
@@ -33,9 +34,9 @@ func TestReleaseIsNilOnce(t *testing.T) {
 		for _, err := range slices.Delete(errs, once, once+1) {
 			redistest.WantErr(f, err, leasehold.ErrReleased)
 			redistest.WantNot(f, err, leasehold.ErrLost, leasehold.ErrClosed)
-			redistest.WantText(f, err, "leasehold: semaphore: release "+f.name+"/k: ")
+			redistest.WantText(f, err, "leasehold: semaphore: release "+f.Family+"/k: ")
 		}
-		f.wantHeld("k", 0)
+		f.WantHeld("k", 0)
 	})
 }
 
@@ -48,7 +49,7 @@ func TestReleaseAgainLeavesTheNextLeaseAlone(t *testing.T) {
 		l := f.take(s, "k", 1)
 		redistest.WantErr(f, old.Release(), leasehold.ErrReleased)
 		redistest.WantErr(f, old.Extend(f.Context(), time.Minute), leasehold.ErrReleased)
-		f.wantHeld("k", 1)
+		f.WantHeld("k", 1)
 		release(f, l)
 	})
 }
@@ -58,7 +59,7 @@ func TestReleaseOfWhatIsGoneIsErrLost(t *testing.T) {
 		s, _ := f.open(limit(2))
 		for _, n := range []int{1, 2} {
 			l := f.take(s, "k", n)
-			f.rdb.Del(f.Context(), f.part("k", "holders"))
+			f.RDB.Del(f.Context(), f.Part("k", "holders"))
 			err := l.Release()
 			redistest.WantErr(f, err, leasehold.ErrLost)
 			redistest.WantNot(f, err, leasehold.ErrReleased, leasehold.ErrUnavailable)
@@ -75,11 +76,11 @@ func TestReleaseWithoutAnAnswerIsErrUnavailable(t *testing.T) {
 		l := f.take(s, "k", 2)
 		wire.Cut()
 		err := l.Release()
-		redistest.WantErr(f, err, leasehold.ErrUnavailable, redistest.ErrCut)
+		redistest.WantErr(f, err, leasehold.ErrUnavailable, harness.ErrCut)
 		redistest.WantNot(f, err, leasehold.ErrLost, leasehold.ErrReleased)
-		f.wantHeld("k", 2)
+		f.WantHeld("k", 2)
 		wire.Heal()
-		redistest.Eventually(f, "the permits to be given back", func() bool { return len(f.held("k")) == 0 })
+		redistest.Eventually(f, "the permits to be given back", func() bool { return len(f.Held("k")) == 0 })
 		redistest.WantErr(f, l.Release(), leasehold.ErrReleased)
 	})
 }
@@ -97,7 +98,7 @@ func TestReleaseWithoutAnAnswerAfterExtend(t *testing.T) {
 		redistest.WantErr(f, l.Release(), leasehold.ErrUnavailable)
 		time.Sleep(time.Minute)
 		wire.Heal()
-		redistest.Eventually(f, "the permit to be given back", func() bool { return len(f.held("k")) == 0 })
+		redistest.Eventually(f, "the permit to be given back", func() bool { return len(f.Held("k")) == 0 })
 	})
 }
 
@@ -107,7 +108,7 @@ func TestReleaseBoundsItself(t *testing.T) {
 	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
 		var leases []*semaphore.Lease
 		for i, timeout := range []time.Duration{500 * time.Millisecond, -1} {
-			s := f.openOn(p.Client(func(o *redis.Options) { o.ReadTimeout = timeout }), &redistest.Wire{}, ttl(time.Hour))
+			s := f.openOn(p.Client(func(o *redis.Options) { o.ReadTimeout = timeout }), &harness.Wire{}, ttl(time.Hour))
 			leases = append(leases, f.take(s, fmt.Sprint("k", i), 1))
 		}
 		f.Cleanup(p.Heal) // before the handles are closed
@@ -133,9 +134,9 @@ func TestReleaseWorksAfterItsCtxWasCancelled(t *testing.T) {
 			f.Fatal(err)
 		}
 		cancel()
-		f.wantHeld("k", 1) // the lease is its holder's still
+		f.WantHeld("k", 1) // the lease is its holder's still
 		release(f, l)
-		f.wantHeld("k", 0)
+		f.WantHeld("k", 0)
 	})
 }
 

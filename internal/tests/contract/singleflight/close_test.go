@@ -1,4 +1,4 @@
-package singleflight_test
+package singleflight
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
@@ -24,7 +25,7 @@ func TestClose(t *testing.T) {
 		l := o.next(f)
 		joins := fetch(f, f.Context(), g, "k", o.obedient)
 		waits := fetch(f, f.Context(), other, "k", gives("v"))
-		redistest.Eventually(f, "the other process", func() bool { return f.queued("k") == 1 })
+		redistest.Eventually(f, "the other process", func() bool { return f.Queued("k") == 1 })
 		began := time.Now()
 		if err := g.Close(f.Context()); err != nil {
 			f.Fatal(err)
@@ -54,10 +55,10 @@ func TestAfterClose(t *testing.T) {
 				f.Fatal(err)
 			}
 		}
-		sent := wire.sent()
+		sent := wire.Sent()
 		_, err := g.Do(f.Context(), "k", never(f))
 		redistest.WantErr(f, err, leasehold.ErrClosed)
-		redistest.WantText(f, err, f.name+"/k")
+		redistest.WantText(f, err, f.Family+"/k")
 		_, err = g.Fetch(f.Context(), "k", never(f))
 		redistest.WantErr(f, err, leasehold.ErrClosed)
 		_, err = g.DoMany(f.Context(), []string{"k"}, nil)
@@ -67,7 +68,7 @@ func TestAfterClose(t *testing.T) {
 		redistest.WantErr(f, g.Invalidate(f.Context(), "k"), leasehold.ErrClosed)
 		_, err = g.Inspect(f.Context(), "k")
 		redistest.WantErr(f, err, leasehold.ErrClosed)
-		if n := wire.sent() - sent; n != 0 {
+		if n := wire.Sent() - sent; n != 0 {
 			f.Errorf("%d commands were sent", n)
 		}
 		fetch(f, f.Context(), other, "k", never(f)).got() // its values stay
@@ -87,7 +88,7 @@ func TestCloseIsBoundedByItsCtx(t *testing.T) {
 		began := time.Now()
 		err := g.Close(ctx)
 		redistest.WantErr(f, err, context.DeadlineExceeded)
-		redistest.WantText(f, err, "singleflight: close "+f.name, "loader")
+		redistest.WantText(f, err, "singleflight: close "+f.Family, "loader")
 		redistest.WantNot(f, err, leasehold.ErrUnavailable)
 		if d := time.Since(began); d != 3*time.Second {
 			f.Errorf("Close took %v", d)
@@ -108,10 +109,17 @@ func TestCloseIsBoundedByItsCtx(t *testing.T) {
 
 // Nothing is sent any more once Close has returned, whatever state loads were in.
 func TestCloseLeavesNothingRunning(t *testing.T) {
-	for what, put := range map[string]func(f *fixture, server *miniredis.Miniredis, w *wire){
-		"held":    func(*fixture, *miniredis.Miniredis, *wire) {},
-		"lost":    func(_ *fixture, server *miniredis.Miniredis, _ *wire) { server.FlushAll(); time.Sleep(9 * time.Second) },
-		"expired": func(_ *fixture, _ *miniredis.Miniredis, w *wire) { w.cut(); time.Sleep(11 * time.Second); w.heal() },
+	for what, put := range map[string]func(f *fixture, server *miniredis.Miniredis, w *harness.Wire){
+		"held": func(*fixture, *miniredis.Miniredis, *harness.Wire) {},
+		"lost": func(_ *fixture, server *miniredis.Miniredis, _ *harness.Wire) {
+			server.FlushAll()
+			time.Sleep(9 * time.Second)
+		},
+		"expired": func(_ *fixture, _ *miniredis.Miniredis, w *harness.Wire) {
+			w.Cut()
+			time.Sleep(11 * time.Second)
+			w.Heal()
+		},
 	} {
 		for _, many := range []bool{false, true} {
 			name := what
@@ -136,13 +144,13 @@ func TestCloseLeavesNothingRunning(t *testing.T) {
 					f.Error(err)
 				}
 				first.failed()
-				sent := wire.sent()
+				sent := wire.Sent()
 				time.Sleep(time.Minute)
 				synctest.Wait()
-				if n := wire.sent() - sent; n != 0 {
+				if n := wire.Sent() - sent; n != 0 {
 					f.Errorf("%d commands were sent after Close had returned", n)
 				}
-				if s := f.rdb.ZCard(f.Context(), f.part("k", "holders")).Val(); s != 0 {
+				if s := f.RDB.ZCard(f.Context(), f.Part("k", "holders")).Val(); s != 0 {
 					f.Error("the lease is held yet")
 				}
 			})
@@ -159,7 +167,7 @@ func TestCloseWhileAQuestionIsUnderWay(t *testing.T) {
 		o := newOrigin(f)
 		first := fetch(f, f.Context(), g, "k", o.load)
 		l := o.next(f)
-		wire.stallReplies("load ask") // sent when the subscription stands
+		wire.StallReplies("load ask") // sent when the subscription stands
 		waits := fetch(f, f.Context(), other, "k", never(f))
 		synctest.Wait()
 		l.returns("v")
@@ -168,7 +176,7 @@ func TestCloseWhileAQuestionIsUnderWay(t *testing.T) {
 		closed := make(chan error, 1)
 		go func() { closed <- other.Close(f.Context()) }()
 		synctest.Wait()
-		wire.heal()
+		wire.Heal()
 		began := time.Now()
 		if err := redistest.Get(f, "Close", closed); err != nil {
 			f.Error(err)
@@ -215,7 +223,7 @@ func TestCloseEndsWaits(t *testing.T) {
 		}
 		redistest.WantErr(f, waits.failed(), leasehold.ErrClosed)
 		redistest.WantErr(f, permit.failed(), leasehold.ErrClosed)
-		if f.queued("theirs") != 0 || !f.freed("own") {
+		if f.Queued("theirs") != 0 || !f.freed("own") {
 			f.Error("it is in a queue yet")
 		}
 		l.returns("v")

@@ -1,4 +1,4 @@
-package singleflight_test
+package singleflight
 
 import (
 	"log/slog"
@@ -133,7 +133,7 @@ func TestNewTakesEveryBound(t *testing.T) {
 func TestBadKeysSendNothing(t *testing.T) {
 	each(t, func(f *fixture) {
 		g, wire := f.open(func(c *singleflight.Config[string]) { c.Name += ":\n" })
-		ctx, label := f.Context(), f.name+"%3A%0A"
+		ctx, label := f.Context(), f.Family+"%3A%0A"
 		for key, want := range map[string]string{"": "empty", strings.Repeat("x", 513): "513"} {
 			_, err := g.Do(ctx, key, never(f))
 			redistest.WantText(f, err, "singleflight: do "+label, "key", want, "1 to 512")
@@ -154,7 +154,7 @@ func TestBadKeysSendNothing(t *testing.T) {
 		if m, err := g.DoMany(ctx, nil, nil); err != nil || m == nil || len(m) != 0 {
 			f.Error(m, err)
 		}
-		if n := wire.sent(); n != 0 {
+		if n := wire.Sent(); n != 0 {
 			f.Fatalf("%d commands were sent", n)
 		}
 		if v, err := g.Do(ctx, strings.Repeat("x", 512), gives("v")); v != "v" || err != nil {

@@ -1,4 +1,4 @@
-package singleflight_test
+package singleflight
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
@@ -19,17 +20,17 @@ func TestR16_CtxEndsWhereverACallIs(t *testing.T) {
 	type world struct {
 		f     *fixture
 		g     *singleflight.Group[string]
-		w     *wire
+		w     *harness.Wire
 		other *singleflight.Group[string]
 		o     *origin
 	}
 	for what, put := range map[string]func(x world) (key string, load loader){
-		"asking for the clock": func(x world) (string, loader) { x.w.stall("time"); return "k", never(x.f) },
-		"taking the lease":     func(x world) (string, loader) { x.w.stall("load enter"); return "k", never(x.f) },
-		"hearing of the lease": func(x world) (string, loader) { x.w.stallReplies("load enter"); return "k", never(x.f) },
-		"trying again":         func(x world) (string, loader) { x.w.cutOff("load enter"); return "k", never(x.f) },
+		"asking for the clock": func(x world) (string, loader) { x.w.Stall("time"); return "k", never(x.f) },
+		"taking the lease":     func(x world) (string, loader) { x.w.Stall("load enter"); return "k", never(x.f) },
+		"hearing of the lease": func(x world) (string, loader) { x.w.StallReplies("load enter"); return "k", never(x.f) },
+		"trying again":         func(x world) (string, loader) { x.w.CutOff("load enter"); return "k", never(x.f) },
 		"loading":              func(x world) (string, loader) { return "k", x.o.obedient },
-		"publishing":           func(x world) (string, loader) { x.w.stall("load publish"); return "k", gives("v") },
+		"publishing":           func(x world) (string, loader) { x.w.Stall("load publish"); return "k", gives("v") },
 		"waiting for another": func(x world) (string, loader) {
 			fetch(x.f, x.f.Context(), x.other, "k", x.o.load)
 			x.o.next(x.f)
@@ -70,18 +71,18 @@ func TestR16_CtxEndsWhereverACallIs(t *testing.T) {
 				began := time.Now()
 				err := redistest.Get(f, "the call", ended)
 				redistest.WantErr(f, err, context.Canceled)
-				redistest.WantText(f, err, f.name+"/"+key)
+				redistest.WantText(f, err, f.Family+"/"+key)
 				if d := time.Since(began); d != 0 {
 					f.Errorf("it returned after %v", d)
 				}
-				w.heal()
+				w.Heal()
 				time.Sleep(20 * time.Second)
 				held := int64(0)
 				if what == "waiting for another" {
 					held = 1 // the other's
 				}
-				if n := f.rdb.ZCard(f.Context(), f.part(key, "holders")).Val(); n != held || f.queued(key) != 0 {
-					f.Errorf("%d leases are held, %d wait", n, f.queued(key))
+				if n := f.RDB.ZCard(f.Context(), f.Part(key, "holders")).Val(); n != held || f.Queued(key) != 0 {
+					f.Errorf("%d leases are held, %d wait", n, f.Queued(key))
 				}
 			})
 		}
@@ -106,7 +107,7 @@ func TestCtxThatHasEnded(t *testing.T) {
 		redistest.WantErr(f, err, context.Canceled, leasehold.ErrUnavailable)
 		_, err = g.DoMany(ctx, []string{"k"}, newBatches().load)
 		redistest.WantErr(f, err, context.Canceled)
-		if n := wire.sent(); n != 0 {
+		if n := wire.Sent(); n != 0 {
 			f.Errorf("%d commands were sent", n)
 		}
 	})

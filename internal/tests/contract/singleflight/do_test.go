@@ -1,4 +1,4 @@
-package singleflight_test
+package singleflight
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
@@ -30,7 +31,7 @@ func TestOneLoadInTheFleet(t *testing.T) {
 			}
 		}
 		l := o.next(f)
-		redistest.Eventually(f, "two processes to wait", func() bool { return f.queued("k") == 2 })
+		redistest.Eventually(f, "two processes to wait", func() bool { return f.Queued("k") == 2 })
 		l.returns("v")
 		sources := map[singleflight.Source]int{}
 		for _, p := range all {
@@ -115,7 +116,7 @@ func TestEachCallerGetsItsOwnValue(t *testing.T) {
 		for range 3 {
 			all = append(all, fetch(f, f.Context(), g, "k", load), fetch(f, f.Context(), other, "k", load))
 		}
-		redistest.Eventually(f, "the other process", func() bool { return f.queued("k") == 1 })
+		redistest.Eventually(f, "the other process", func() bool { return f.Queued("k") == 1 })
 		close(end)
 		for range 3 {
 			redistest.Get(f, "a value", all[0].done)
@@ -164,30 +165,30 @@ func TestRoundTrips(t *testing.T) {
 			fetch(f, f.Context(), g, "warm"+key, gives("v")).got() // the clocks are known
 			fetch(f, f.Context(), other, "warm"+key, never(f)).got()
 			o := newOrigin(f)
-			trips, waits := tripCounter(wire), tripCounter(others)
+			trips, waits := wire.TripCounter(), others.TripCounter()
 			first := fetch(f, f.Context(), g, key, o.load)
 			l := o.next(f)
 			second := fetch(f, f.Context(), other, key, never(f))
-			redistest.Eventually(f, "the subscription", func() bool { return others.answered("load ask") == 1 })
+			redistest.Eventually(f, "the subscription", func() bool { return others.Answered("load ask") == 1 })
 			l.returns(c.value)
 			first.got()
-			if got, want := trips(), (tripCount{gets: 1, scripts: 2}); got != want {
+			if got, want := trips(), (harness.TripCount{Gets: 1, Scripts: 2}); got != want {
 				f.Errorf("a miss costs %+v, want %+v", got, want)
 			}
 			if second.got().Value != c.value {
 				f.Error("another value")
 			}
-			if got, want := waits(), (tripCount{gets: c.gets, scripts: 2}); got != want {
+			if got, want := waits(), (harness.TripCount{Gets: c.gets, Scripts: 2}); got != want {
 				f.Errorf("waiting costs %+v, want %+v", got, want)
 			}
 			fetch(f, f.Context(), other, key, never(f)).got()
-			if got, want := waits(), (tripCount{gets: 1}); got != want {
+			if got, want := waits(), (harness.TripCount{Gets: 1}); got != want {
 				f.Errorf("a hit costs %+v, want %+v", got, want)
 			}
 			if err := g.Invalidate(f.Context(), key); err != nil {
 				f.Fatal(err)
 			}
-			if got, want := trips(), (tripCount{scripts: 1}); got != want {
+			if got, want := trips(), (harness.TripCount{Scripts: 1}); got != want {
 				f.Errorf("an invalidation costs %+v, want %+v", got, want)
 			}
 		}
@@ -209,7 +210,7 @@ func TestClockIsAskedForOnce(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if n := wire.sent("time"); n != 1 {
+		if n := wire.Sent("time"); n != 1 {
 			f.Errorf("asked %d times", n)
 		}
 	})

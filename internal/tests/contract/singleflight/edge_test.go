@@ -1,4 +1,4 @@
-package singleflight_test
+package singleflight
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
@@ -19,7 +20,7 @@ func TestIdleGroupNeedsNoClose(t *testing.T) {
 	bubble(t, func(f *fixture, server *miniredis.Miniredis) {
 		var groups []*singleflight.Group[string]
 		for range 2 {
-			g, err := singleflight.New(f.connect(&wire{}), singleflight.Config[string]{Name: f.name, TTL: time.Minute, MaxLoads: 1})
+			g, err := singleflight.New(f.Connect(&harness.Wire{Patience: clientPatience}), singleflight.Config[string]{Name: f.Family, TTL: time.Minute, MaxLoads: 1})
 			if err != nil {
 				f.Fatal(err)
 			}
@@ -54,14 +55,14 @@ func TestMissedMessageIsAskedForAtOnce(t *testing.T) {
 		o := newOrigin(f)
 		first := fetch(f, f.Context(), g, "k", o.load)
 		l := o.next(f)
-		wire.holdDials()
+		wire.HoldDials()
 		waits := fetch(f, f.Context(), other, "k", never(f))
 		synctest.Wait()
 		l.returns("v")
 		first.got()
 		time.Sleep(300 * time.Millisecond)
 		began := time.Now()
-		wire.heal()
+		wire.Heal()
 		waits.want("v", singleflight.Shared)
 		if d := time.Since(began); d > 50*time.Millisecond {
 			f.Errorf("told after %v", d)
@@ -79,12 +80,12 @@ func TestJoiningARefreshThatIsNotGranted(t *testing.T) {
 		o := newOrigin(f)
 		fetch(f, f.Context(), other, "k", o.load).want("old", singleflight.Stale)
 		l := o.next(f)
-		wire.stall("load enter")
+		wire.Stall("load enter")
 		fetch(f, f.Context(), g, "k", never(f)).want("old", singleflight.Stale) // its refresh is under way
-		f.rdb.Del(f.Context(), f.part("k", "value"))                            // so that there is nothing to be served
+		f.RDB.Del(f.Context(), f.Part("k", "value"))                            // so that there is nothing to be served
 		joins := fetch(f, f.Context(), g, "k", never(f))
 		synctest.Wait()
-		wire.heal()
+		wire.Heal()
 		synctest.Wait()
 		if joins.ended() {
 			f.Fatalf("%+v, %v", joins.result, joins.err)
@@ -98,17 +99,17 @@ func TestJoiningARefreshThatIsNotGranted(t *testing.T) {
 func TestForeignKeys(t *testing.T) {
 	each(t, func(f *fixture) {
 		g, _ := f.open()
-		f.rdb.RPush(f.Context(), f.part("list", "value"), "x")
-		f.rdb.Set(f.Context(), f.part("string", "holders"), "x", time.Minute)
+		f.RDB.RPush(f.Context(), f.Part("list", "value"), "x")
+		f.RDB.Set(f.Context(), f.Part("string", "holders"), "x", time.Minute)
 		for _, key := range []string{"list", "string"} {
 			err := fetch(f, f.Context(), g, key, never(f)).failed()
 			redistest.WantErr(f, err, leasehold.ErrUnavailable)
-			redistest.WantText(f, err, "WRONGTYPE", f.name+"/"+key)
+			redistest.WantText(f, err, "WRONGTYPE", f.Family+"/"+key)
 		}
 		err := doMany(f, f.Context(), g, []string{"a", "list", "string", "b"}, newBatches()).got("a", "A", "b", "B")
 		redistest.WantErr(f, err, leasehold.ErrUnavailable)
-		redistest.WantText(f, err, "WRONGTYPE", f.name+"/list", f.name+"/string")
-		if v := f.rdb.Get(f.Context(), f.part("string", "holders")).Val(); v != "x" {
+		redistest.WantText(f, err, "WRONGTYPE", f.Family+"/list", f.Family+"/string")
+		if v := f.RDB.Get(f.Context(), f.Part("string", "holders")).Val(); v != "x" {
 			f.Errorf("the foreign key holds %q", v)
 		}
 	})
@@ -133,7 +134,7 @@ func TestDoManyOfEverything(t *testing.T) {
 		theirs.got()
 		err := m.got("fresh", "fresh", "own", "OWN", "stale", "old", "theirs", "theirs", "own too", "OWN TOO")
 		redistest.WantErr(f, err, singleflight.ErrNotFound)
-		redistest.WantText(f, err, f.name+"/nothing")
+		redistest.WantText(f, err, f.Family+"/nothing")
 		synctest.Wait()
 		if s := g.Stats(); s != (singleflight.Stats{Hits: 1, Stale: 1, Loaded: 4, Shared: 1, Errors: 2, Loads: 5, Refreshes: 1}) {
 			f.Errorf("%+v", s)
@@ -153,9 +154,9 @@ func TestWaiterTakesOverFromOneThatLeft(t *testing.T) {
 		o.next(f)
 		ctx, cancel := context.WithCancel(f.Context())
 		waits := fetch(f, ctx, other, "k", o.obedient)
-		redistest.Eventually(f, "the other", func() bool { return f.queued("k") == 1 })
+		redistest.Eventually(f, "the other", func() bool { return f.Queued("k") == 1 })
 		began := time.Now()
-		shut(f, g)
+		harness.Close(f, g)
 		redistest.WantErr(f, first.failed(), leasehold.ErrClosed)
 		l := o.next(f) // at once, not when the lease would have ended
 		if d := time.Since(began); d > 5*time.Second {

@@ -1,4 +1,4 @@
-package singleflight_test
+package singleflight
 
 import (
 	"context"
@@ -19,7 +19,7 @@ func (l *loading) over() bool { return l.ctx.Err() != nil }
 
 // freed reports whether nobody has the lease to load key.
 func (f *fixture) freed(key string) bool {
-	return f.rdb.ZCard(context.Background(), f.part(key, "holders")).Val() == 0
+	return f.RDB.ZCard(context.Background(), f.Part(key, "holders")).Val() == 0
 }
 
 // A caller whose ctx ends returns at once; the nine others have their value from
@@ -107,7 +107,7 @@ func TestR3_FirstCallerLeftBeforeTheLoad(t *testing.T) {
 		g, wire := f.open()
 		o := newOrigin(f)
 		ctx, cancel := context.WithCancel(f.Context())
-		wire.stall("load enter")
+		wire.Stall("load enter")
 		first := fetch(f, ctx, g, "k", never(f))
 		synctest.Wait()
 		second := fetch(f, context.WithValue(f.Context(), ctxKey{}, "second"), g, "k", o.load)
@@ -116,7 +116,7 @@ func TestR3_FirstCallerLeftBeforeTheLoad(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		first.failed()
-		wire.heal()
+		wire.Heal()
 		l := o.next(f)
 		if v := l.ctx.Value(ctxKey{}); v != "second" {
 			f.Errorf("the load has the values of %v", v)
@@ -218,9 +218,9 @@ func TestR3_NewcomerOfALoadThatEnds(t *testing.T) {
 			first := fetch(f, ctx, g, "k", o.load)
 			l := o.next(f)
 			if asked {
-				wire.stallReplies("load renew")
+				wire.StallReplies("load renew")
 			} else {
-				wire.stall("load renew")
+				wire.Stall("load renew")
 			}
 			cancel()
 			first.failed()
@@ -231,7 +231,7 @@ func TestR3_NewcomerOfALoadThatEnds(t *testing.T) {
 				f.Fatalf("asked %v: the lease is freed: %v", asked, f.freed("k"))
 			}
 			if !asked {
-				wire.heal()
+				wire.Heal()
 				time.Sleep(time.Minute)
 				l.returns("shared")
 				if r := newcomer.got(); r.Value != "shared" || r.Source != singleflight.Shared {
@@ -243,7 +243,7 @@ func TestR3_NewcomerOfALoadThatEnds(t *testing.T) {
 				if r := newcomer.got(); r.Value != "own" || r.Source != singleflight.Loaded {
 					f.Errorf("%+v", r)
 				}
-				wire.heal()
+				wire.Heal()
 				synctest.Wait()
 				if s := inspect(f, g, "k"); s.Failure != "" || !s.Cached {
 					f.Errorf("%+v", s)

@@ -1,4 +1,4 @@
-package singleflight_test
+package singleflight
 
 import (
 	"context"
@@ -36,7 +36,7 @@ func TestR13_Garbage(t *testing.T) {
 	each(t, func(f *fixture) {
 		g, _ := f.open()
 		fetch(f, f.Context(), g, "valid", gives("a value that is valid")).got()
-		valid := f.rdb.Get(f.Context(), f.part("valid", "value")).Val()
+		valid := f.RDB.Get(f.Context(), f.Part("valid", "value")).Val()
 		n := int64(0)
 		for what, raw := range garbage(valid) {
 			for i, ask := range []func() (string, error){
@@ -48,7 +48,7 @@ func TestR13_Garbage(t *testing.T) {
 					return m[what], err
 				},
 			} {
-				f.rdb.Set(f.Context(), f.part(what, "value"), raw, time.Minute)
+				f.RDB.Set(f.Context(), f.Part(what, "value"), raw, time.Minute)
 				if r, there, err := g.Peek(f.Context(), what); there || err != nil {
 					f.Errorf("%s: %+v, %v", what, r, err)
 				}
@@ -72,14 +72,14 @@ func TestR13_GarbageReplacedMeanwhile(t *testing.T) {
 		g, wire := f.open()
 		other, _ := f.open()
 		fetch(f, f.Context(), other, "valid", gives("v")).got()
-		valid := f.rdb.Get(f.Context(), f.part("valid", "value")).Val()
+		valid := f.RDB.Get(f.Context(), f.Part("valid", "value")).Val()
 		for key, raw := range map[string]string{"text": "garbage", "same head": valid[:envelope.HeadLen] + "garbage"} {
-			f.rdb.Set(f.Context(), f.part(key, "value"), raw, time.Minute)
-			wire.stall("load enter")
+			f.RDB.Set(f.Context(), f.Part(key, "value"), raw, time.Minute)
+			wire.Stall("load enter")
 			late := fetch(f, f.Context(), g, key, never(f))
 			synctest.Wait()
-			f.rdb.Set(f.Context(), f.part(key, "value"), valid, time.Minute)
-			wire.heal()
+			f.RDB.Set(f.Context(), f.Part(key, "value"), valid, time.Minute)
+			wire.Heal()
 			late.want("v", singleflight.Cached)
 		}
 	})
@@ -91,9 +91,9 @@ func TestR13_PoisonedFailure(t *testing.T) {
 		g, _ := f.open(func(c *singleflight.Config[string]) { c.ErrorTTL = time.Minute })
 		for i, raw := range []string{"garbage", strings.Repeat("x", 100_000)} {
 			key := fmt.Sprint(i)
-			f.rdb.Set(f.Context(), f.part(key, "failure"), raw, time.Minute)
+			f.RDB.Set(f.Context(), f.Part(key, "failure"), raw, time.Minute)
 			fetch(f, f.Context(), g, key, gives("v")).want("v", singleflight.Loaded)
-			if n := f.rdb.Exists(f.Context(), f.part(key, "failure")).Val(); n != 0 {
+			if n := f.RDB.Exists(f.Context(), f.Part(key, "failure")).Val(); n != 0 {
 				f.Error("it is there yet")
 			}
 		}
@@ -113,7 +113,7 @@ func TestR14_ServersTime(t *testing.T) {
 			server.SetTime(at) // stands from here on
 			g, _ := f.open(mod)
 			fetch(f, f.Context(), g, "k", gives("v")).want("v", singleflight.Loaded)
-			raw := f.rdb.Get(f.Context(), f.part("k", "value")).Val()
+			raw := f.RDB.Get(f.Context(), f.Part("k", "value")).Val()
 			if e, err := envelope.Decode(raw); err != nil || e.Published != at.UnixMicro() {
 				f.Errorf("published at %v, %v", time.UnixMicro(e.Published), err)
 			}
@@ -140,7 +140,7 @@ func TestMarkOfAnotherVersion(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		g, _ := f.open()
 		prefix, suffix := envelope.Envelope{Kind: envelope.TooLarge}.Encode()
-		f.rdb.Set(f.Context(), f.part("k", "failure"), envelope.Join(prefix, time.Now().UnixMicro(), suffix), time.Second)
+		f.RDB.Set(f.Context(), f.Part("k", "failure"), envelope.Join(prefix, time.Now().UnixMicro(), suffix), time.Second)
 		fetch(f, f.Context(), g, "k", gives("uncoordinated")).want("uncoordinated", singleflight.Loaded)
 		if s := inspect(f, g, "k"); s.Cached || s.Failure != "" {
 			f.Errorf("%+v", s)

@@ -1,4 +1,4 @@
-package singleflight_test
+package singleflight
 
 import (
 	"context"
@@ -30,18 +30,18 @@ func TestR7_ErrorsAcrossProcesses(t *testing.T) {
 		first := fetch(f, f.Context(), g, "k", o.load)
 		l := o.next(f)
 		waits := fetch(f, f.Context(), other, "k", never(f))
-		redistest.Eventually(f, "the other", func() bool { return f.queued("k") == 1 })
+		redistest.Eventually(f, "the other", func() bool { return f.Queued("k") == 1 })
 		boom := fmt.Errorf("lookup: %w", &notHere{7})
 		l.fails(boom)
 		err := first.failed()
 		redistest.WantErr(f, err, boom)
-		redistest.WantText(f, err, "leasehold: singleflight: fetch "+f.name+"/k: lookup: code 7")
+		redistest.WantText(f, err, "leasehold: singleflight: fetch "+f.Family+"/k: lookup: code 7")
 		err = waits.failed()
 		var remote *singleflight.RemoteError
 		if !errors.As(err, &remote) || remote.Text != "lookup: code 7" || remote.Error() != remote.Text {
 			f.Errorf("%v", err)
 		}
-		redistest.WantText(f, err, "leasehold: singleflight: fetch "+f.name+"/k: lookup: code 7")
+		redistest.WantText(f, err, "leasehold: singleflight: fetch "+f.Family+"/k: lookup: code 7")
 		redistest.WantNot(f, err, boom, singleflight.ErrNotFound, singleflight.ErrLoadTimeout, singleflight.ErrLoaderPanicked)
 	})
 }
@@ -62,7 +62,7 @@ func TestR7_LongErrors(t *testing.T) {
 				first := fetch(f, f.Context(), g, key, o.load)
 				l := o.next(f)
 				waits := fetch(f, f.Context(), other, key, never(f))
-				redistest.Eventually(f, "the other", func() bool { return f.queued(key) == 1 })
+				redistest.Eventually(f, "the other", func() bool { return f.Queued(key) == 1 })
 				if panics {
 					l.does(func() { panic(text) })
 					redistest.Get(f, "the panic", first.done)
@@ -98,7 +98,7 @@ func TestR7_NotFoundAcrossProcesses(t *testing.T) {
 			first := fetch(f, f.Context(), g, key, o.load)
 			l := o.next(f)
 			waits := fetch(f, f.Context(), other, key, never(f))
-			redistest.Eventually(f, "the other", func() bool { return f.queued(key) == 1 })
+			redistest.Eventually(f, "the other", func() bool { return f.Queued(key) == 1 })
 			l.fails(fmt.Errorf("users: %w", singleflight.ErrNotFound))
 			for _, p := range []*pending[string]{first, waits} {
 				redistest.WantErr(f, p.failed(), singleflight.ErrNotFound)
@@ -107,13 +107,13 @@ func TestR7_NotFoundAcrossProcesses(t *testing.T) {
 				fetch(f, f.Context(), other, key, gives("v")).want("v", singleflight.Loaded)
 				continue
 			}
-			gets, enters := wire.sent("get"), wire.sent("load enter")
+			gets, enters := wire.Sent("get"), wire.Sent("load enter")
 			err := fetch(f, f.Context(), other, key, never(f)).failed()
 			redistest.WantErr(f, err, singleflight.ErrNotFound)
 			if remote := new(singleflight.RemoteError); errors.As(err, &remote) {
 				f.Errorf("%v", err)
 			}
-			if gets, enters = wire.sent("get")-gets, wire.sent("load enter")-enters; gets != 1 || enters != 0 {
+			if gets, enters = wire.Sent("get")-gets, wire.Sent("load enter")-enters; gets != 1 || enters != 0 {
 				f.Errorf("a remembered ErrNotFound costs %d GETs and %d scripts", gets, enters)
 			}
 		}
@@ -130,7 +130,7 @@ func TestR7_FailureIsSharedWithWaitersOnly(t *testing.T) {
 		first := fetch(f, f.Context(), g, "k", o.load)
 		l := o.next(f)
 		fetch(f, f.Context(), other, "warm", gives("v")).got() // it is connected
-		wire.holdDials()                                       // so that it can't subscribe, and misses the message
+		wire.HoldDials()                                       // so that it can't subscribe, and misses the message
 		waits := fetch(f, f.Context(), other, "k", never(f))
 		joins := fetch(f, f.Context(), g, "k", never(f))
 		synctest.Wait()
@@ -142,7 +142,7 @@ func TestR7_FailureIsSharedWithWaitersOnly(t *testing.T) {
 		for _, p := range []*pending[string]{first, joins, waits} {
 			redistest.WantText(f, p.failed(), "boom")
 		}
-		wire.heal()
+		wire.Heal()
 		for _, h := range []*singleflight.Group[string]{g, other} {
 			fetch(f, f.Context(), h, "k", gives("v")).want("v", singleflight.Loaded)
 			if err := h.Invalidate(f.Context(), "k"); err != nil {

@@ -1,4 +1,4 @@
-package singleflight_test
+package singleflight
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/luascripts"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
@@ -49,17 +50,17 @@ func TestPeek(t *testing.T) {
 			redistest.WantErr(f, fetch(f, f.Context(), g, what, fails(singleflight.ErrNotFound)).failed(), singleflight.ErrNotFound)
 			r, there, err := g.Peek(f.Context(), what)
 			redistest.WantErr(f, err, singleflight.ErrNotFound)
-			redistest.WantText(f, err, "singleflight: peek "+f.name+"/"+what)
+			redistest.WantText(f, err, "singleflight: peek "+f.Family+"/"+what)
 			if !there || r != (singleflight.Result[string]{}) {
 				f.Fatalf("%+v, %v", r, there)
 			}
 			time.Sleep(5 * time.Second)
 			want("", 0, 0)
 			synctest.Wait()
-			before, gets := g.Stats(), wire.sent("get")
+			before, gets := g.Stats(), wire.Sent("get")
 			want("", 0, 0)
-			if s := g.Stats(); s != before || wire.sent("get") != gets+1 {
-				f.Errorf("%+v, before %+v, %d GETs", s, before, wire.sent("get")-gets)
+			if s := g.Stats(); s != before || wire.Sent("get") != gets+1 {
+				f.Errorf("%+v, before %+v, %d GETs", s, before, wire.Sent("get")-gets)
 			}
 			ended, end := context.WithCancel(f.Context())
 			end()
@@ -107,7 +108,7 @@ func TestInspect(t *testing.T) {
 			p.got()
 		}
 		time.Sleep(time.Second)
-		bytes := int(f.rdb.StrLen(f.Context(), f.part(key, "value")).Val())
+		bytes := int(f.RDB.StrLen(f.Context(), f.Part(key, "value")).Val())
 		if bytes < len("value") {
 			f.Fatalf("%d bytes", bytes)
 		}
@@ -139,7 +140,7 @@ func TestInspect(t *testing.T) {
 		want(singleflight.State{Loading: true, LeaseEndsIn: 10 * time.Second})
 		l2.fails(singleflight.ErrNotFound)
 		newer.failed()
-		bytes = int(f.rdb.StrLen(f.Context(), f.part(key, "value")).Val())
+		bytes = int(f.RDB.StrLen(f.Context(), f.Part(key, "value")).Val())
 		want(singleflight.State{Cached: true, NotFound: true, FreshFor: 4 * time.Second, KeptFor: 5 * time.Second, Bytes: bytes})
 	})
 }
@@ -155,18 +156,18 @@ func TestInspectCountsWhoWaits(t *testing.T) {
 		l := o.next(f)
 		fetch(f, f.Context(), other, "warm", gives("v")).got()
 		ctx, cancel := context.WithCancel(f.Context())
-		wire.stallReplies("load enter")
+		wire.StallReplies("load enter")
 		gone := fetch(f, ctx, other, "k", never(f))
 		redistest.Eventually(f, "the other to wait", func() bool { return inspect(f, g, "k").Waiting == 1 })
 		cancel()
 		gone.failed()
-		redistest.Eventually(f, "the other to leave", func() bool { return f.queued("k") == 0 })
+		redistest.Eventually(f, "the other to leave", func() bool { return f.Queued("k") == 0 })
 		if n := inspect(f, g, "k").Waiting; n != 0 {
 			f.Errorf("%d wait, want none", n)
 		}
 		l.returns("v")
 		first.got()
-		wire.heal()
+		wire.Heal()
 	})
 }
 
@@ -175,21 +176,21 @@ func TestInspectCostsAndFailures(t *testing.T) {
 		f.teach()
 		g, wire := f.open()
 		inspect(f, g, "k") // the server's version is known
-		trips := tripCounter(wire)
+		trips := wire.TripCounter()
 		inspect(f, g, "k")
-		if got, want := trips(), (tripCount{scripts: 1}); got != want {
+		if got, want := trips(), (harness.TripCount{Scripts: 1}); got != want {
 			f.Errorf("costs %+v, want %+v", got, want)
 		}
 		ended, end := context.WithCancel(f.Context())
 		end()
 		_, err := g.Inspect(ended, "k")
 		redistest.WantErr(f, err, context.Canceled, leasehold.ErrUnavailable)
-		wire.stall("load inspect")
+		wire.Stall("load inspect")
 		ctx, cancel := context.WithCancel(f.Context())
 		go func() { time.Sleep(20 * time.Millisecond); cancel() }()
 		_, err = g.Inspect(ctx, "k")
 		redistest.WantErr(f, err, context.Canceled, leasehold.ErrUnavailable)
-		redistest.WantText(f, err, f.name+"/k")
+		redistest.WantText(f, err, f.Family+"/k")
 	})
 }
 
@@ -205,14 +206,14 @@ func TestInspectWritesNothing(t *testing.T) {
 			l := o.next(f)
 			var keys []string
 			for _, p := range []string{"holders", "queue", "alive", "fence", "value", "failure", "landed", "aside"} {
-				keys = append(keys, f.part("k", p))
+				keys = append(keys, f.Part("k", p))
 			}
-			if err := f.rdb.EvalRO(f.Context(), luascripts.LoadsInspect(), keys).Err(); err != nil {
+			if err := f.RDB.EvalRO(f.Context(), luascripts.LoadsInspect(), keys).Err(); err != nil {
 				f.Error(err)
 			}
 			l.returns("v")
 			first.got()
-			if err := f.rdb.EvalRO(f.Context(), luascripts.LoadsInspect(), keys).Err(); err != nil {
+			if err := f.RDB.EvalRO(f.Context(), luascripts.LoadsInspect(), keys).Err(); err != nil {
 				f.Error(err)
 			}
 			if err := g.Invalidate(f.Context(), "k"); err != nil {

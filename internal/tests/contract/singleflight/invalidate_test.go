@@ -1,4 +1,4 @@
-package singleflight_test
+package singleflight
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
@@ -134,11 +135,11 @@ func TestInvalidateFails(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		g, wire := f.open()
 		fetch(f, f.Context(), g, "a", gives("v")).got()
-		wire.cut()
+		wire.Cut()
 		began := time.Now()
 		err := g.Invalidate(f.Context(), "a", "b")
-		redistest.WantErr(f, err, leasehold.ErrUnavailable, errCut)
-		redistest.WantText(f, err, "singleflight: invalidate "+f.name+"/a", "singleflight: invalidate "+f.name+"/b")
+		redistest.WantErr(f, err, leasehold.ErrUnavailable, harness.ErrCut)
+		redistest.WantText(f, err, "singleflight: invalidate "+f.Family+"/a", "singleflight: invalidate "+f.Family+"/b")
 		if d := time.Since(began); d < 3*time.Second || d > 4*time.Second {
 			f.Errorf("tried for %v", d)
 		}
@@ -147,13 +148,13 @@ func TestInvalidateFails(t *testing.T) {
 		defer cancel()
 		err = g.Invalidate(ctx, "a", "b")
 		redistest.WantErr(f, err, context.DeadlineExceeded, leasehold.ErrUnavailable)
-		redistest.WantText(f, err, f.name+"/a", f.name+"/b")
+		redistest.WantText(f, err, f.Family+"/a", f.Family+"/b")
 		if d := time.Since(began); d != time.Second {
 			f.Errorf("returned after %v", d)
 		}
-		wire.heal()
-		go func() { time.Sleep(time.Second); wire.heal() }()
-		wire.cut()
+		wire.Heal()
+		go func() { time.Sleep(time.Second); wire.Heal() }()
+		wire.Cut()
 		if err := g.Invalidate(f.Context(), "a"); err != nil {
 			f.Error(err) // it was tried again
 		}
@@ -161,11 +162,11 @@ func TestInvalidateFails(t *testing.T) {
 			f.Error("it is there yet")
 		}
 		// What the server refuses for one key is that key's error alone.
-		f.rdb.Set(f.Context(), f.part("bad", "holders"), "a string", time.Minute)
+		f.RDB.Set(f.Context(), f.Part("bad", "holders"), "a string", time.Minute)
 		fetch(f, f.Context(), g, "good", gives("v")).got()
 		err = g.Invalidate(f.Context(), "good", "bad")
 		redistest.WantErr(f, err, leasehold.ErrUnavailable)
-		redistest.WantText(f, err, f.name+"/bad", "WRONGTYPE")
+		redistest.WantText(f, err, f.Family+"/bad", "WRONGTYPE")
 		if strings.Contains(err.Error(), "/good") {
 			f.Errorf("%v", err)
 		}

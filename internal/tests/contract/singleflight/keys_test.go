@@ -1,4 +1,4 @@
-package singleflight_test
+package singleflight
 
 import (
 	"bytes"
@@ -17,13 +17,14 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
 // keysWith lists the keys in Redis that hold text.
 func (f *fixture) keysWith(text string) (all []string) {
 	f.Helper()
-	f.onEach(func(ctx context.Context, node redis.Cmdable) error {
+	f.OnEachPrimary(func(ctx context.Context, node redis.Cmdable) error {
 		for cursor := uint64(0); ; {
 			some, next, err := node.Scan(ctx, cursor, "*"+text+"*", 1000).Result()
 			if err != nil {
@@ -57,11 +58,11 @@ func TestKeyNames(t *testing.T) {
 				sum := sha256.Sum256([]byte(c.key))
 				tag = hex.EncodeToString(sum[:16])
 			}
-			part := func(p string) string { return prefix + ":flt:{" + f.name + ":" + tag + "}:" + p }
+			part := func(p string) string { return prefix + ":flt:{" + f.Family + ":" + tag + "}:" + p }
 			want := func(parts ...string) {
 				f.Helper()
 				for _, p := range parts {
-					if left := f.rdb.PTTL(f.Context(), part(p)).Val(); left <= 0 || left > 3*time.Minute {
+					if left := f.RDB.PTTL(f.Context(), part(p)).Val(); left <= 0 || left > 3*time.Minute {
 						f.Errorf("%s has %v to live", part(p), left)
 					}
 				}
@@ -99,8 +100,8 @@ func TestKeyNames(t *testing.T) {
 				f.Errorf("keys show what was to be hashed: %v", all)
 			}
 		}
-		for _, k := range f.keysWith(f.name) {
-			if left := f.rdb.PTTL(f.Context(), k).Val(); left < 0 && left != -2 {
+		for _, k := range f.keysWith(f.Family) {
+			if left := f.RDB.PTTL(f.Context(), k).Val(); left < 0 && left != -2 {
 				f.Errorf("%s stays for ever", k)
 			}
 		}
@@ -135,24 +136,24 @@ func TestHashedKeysShowNowhere(t *testing.T) {
 		fetch(f, f.Context(), g, key, gives("far too long a value")).got()
 		sum := sha256.Sum256([]byte(key))
 		label := hex.EncodeToString(sum[:16])
-		f.rdb.Set(f.Context(), f.part(label, "value"), "garbage", time.Minute)
+		f.RDB.Set(f.Context(), f.Part(label, "value"), "garbage", time.Minute)
 		fetch(f, f.Context(), g, key, gives("short")).got()
 		ended, end := context.WithCancel(f.Context())
 		end()
 		_, _, err = g.Peek(ended, key)
 		try(err)
-		wire.cut()
+		wire.Cut()
 		_, err = g.Do(f.Context(), key, never(f))
 		try(err)
 		try(g.Invalidate(f.Context(), key))
 		_, err = g.Inspect(f.Context(), key)
 		try(err)
-		wire.heal()
-		shut(f, g)
+		wire.Heal()
+		harness.Close(f, g)
 		_, err = g.Do(f.Context(), key, never(f))
 		try(err)
 		for _, err := range errs {
-			redistest.WantText(f, err, f.name+"/"+label)
+			redistest.WantText(f, err, f.Family+"/"+label)
 			if strings.Contains(err.Error(), "ada@") {
 				f.Errorf("%v", err)
 			}

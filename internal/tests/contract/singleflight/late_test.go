@@ -1,4 +1,4 @@
-package singleflight_test
+package singleflight
 
 import (
 	"errors"
@@ -9,6 +9,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
@@ -19,7 +20,7 @@ func TestR1_WhoJoinsAfterTheAnswer(t *testing.T) {
 	type world struct {
 		f        *fixture
 		g, other *singleflight.Group[string]
-		w        *wire
+		w        *harness.Wire
 	}
 	for what, c := range map[string]struct {
 		put   func(x world) (first *pending[string])
@@ -28,12 +29,12 @@ func TestR1_WhoJoinsAfterTheAnswer(t *testing.T) {
 	}{
 		"a value": {
 			func(x world) *pending[string] {
-				x.w.stall("load enter")
+				x.w.Stall("load enter")
 				first := fetch(x.f, x.f.Context(), x.g, "k", gives("own"))
 				synctest.Wait()
 				fetch(x.f, x.f.Context(), x.other, "k", gives("old")).got()
-				x.w.stallReplies("load enter")
-				x.w.unstall()
+				x.w.StallReplies("load enter")
+				x.w.Unstall()
 				return first
 			},
 			func(first *pending[string]) { first.want("old", singleflight.Cached) },
@@ -42,7 +43,7 @@ func TestR1_WhoJoinsAfterTheAnswer(t *testing.T) {
 		"a remembered failure": {
 			func(x world) *pending[string] {
 				fetch(x.f, x.f.Context(), x.other, "k", fails(errors.New("old"))).failed()
-				x.w.stallReplies("load enter")
+				x.w.StallReplies("load enter")
 				return fetch(x.f, x.f.Context(), x.g, "k", gives("own"))
 			},
 			func(first *pending[string]) { redistest.WantText(first.t, first.failed(), "old") },
@@ -51,7 +52,7 @@ func TestR1_WhoJoinsAfterTheAnswer(t *testing.T) {
 		"the mark of large values": {
 			func(x world) *pending[string] {
 				fetch(x.f, x.f.Context(), x.other, "k", gives("far too large")).got()
-				x.w.stallReplies("load enter")
+				x.w.StallReplies("load enter")
 				return fetch(x.f, x.f.Context(), x.g, "k", gives("own"))
 			},
 			func(first *pending[string]) { first.want("own", singleflight.Loaded) },
@@ -80,7 +81,7 @@ func TestR1_WhoJoinsAfterTheAnswer(t *testing.T) {
 				if first.ended() {
 					f.Fatalf("the first one has its answer: %+v, %v", first.result, first.err)
 				}
-				wire.heal()
+				wire.Heal()
 				c.first(first)
 				if invalidated {
 					late.want("new", singleflight.Loaded)

@@ -1,4 +1,4 @@
-package singleflight_test
+package singleflight
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/internal/envelope"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
@@ -27,26 +28,26 @@ func TestRecipe08_NoConvoyAfterThePublish(t *testing.T) {
 		l := o.next(f)
 		const processes = 10
 		var waits []*pending[string]
-		var wires []*wire
+		var wires []*harness.Wire
 		for range processes {
 			other, wire := f.open()
 			waits, wires = append(waits, fetch(f, f.Context(), other, "k", never(f))), append(wires, wire)
 		}
 		for _, w := range wires {
-			redistest.Eventually(f, "a process to wait, and its subscription", func() bool { return w.answered("load ask") > 0 })
+			redistest.Eventually(f, "a process to wait, and its subscription", func() bool { return w.Answered("load ask") > 0 })
 		}
 		l.returns("v")
 		first.got()
 		for i, p := range waits {
 			p.want("v", singleflight.Shared)
-			if n := wires[i].sent("load enter"); n != 1 {
+			if n := wires[i].Sent("load enter"); n != 1 {
 				f.Errorf("a process that waited has entered %d times", n)
 			}
-			if n := wires[i].sent("get"); n != 1 {
+			if n := wires[i].Sent("get"); n != 1 {
 				f.Errorf("a process that waited has looked %d times", n)
 			}
 		}
-		if n := f.queued("k"); n != 0 {
+		if n := f.Queued("k"); n != 0 {
 			f.Errorf("%d are in the queue", n)
 		}
 	})
@@ -79,7 +80,7 @@ func TestRecipe09_NoPlaceholderValue(t *testing.T) {
 func TestRecipe10_UndecodableEntry(t *testing.T) {
 	each(t, func(f *fixture) {
 		g, _ := f.open()
-		f.rdb.Set(f.Context(), f.part("k", "value"), strings.Repeat("garbage", 100), time.Hour)
+		f.RDB.Set(f.Context(), f.Part("k", "value"), strings.Repeat("garbage", 100), time.Hour)
 		fetch(f, f.Context(), g, "k", gives("v")).want("v", singleflight.Loaded)
 		fetch(f, f.Context(), g, "k", never(f)).want("v", singleflight.Cached)
 

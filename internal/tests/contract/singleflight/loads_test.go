@@ -1,4 +1,4 @@
-package singleflight_test
+package singleflight
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
@@ -95,7 +96,7 @@ func TestR12_OnePermitACall(t *testing.T) {
 		redistest.Get(f, "the load", b.began)
 		one := fetch(f, f.Context(), other, "one", o.load)
 		l := o.next(f)
-		if n := f.rdb.ZCard(f.Context(), f.part("", "holders")).Val(); n != 2 {
+		if n := f.RDB.ZCard(f.Context(), f.Part("", "holders")).Val(); n != 2 {
 			f.Errorf("%d permits are taken, want 2", n)
 		}
 		two := fetch(f, f.Context(), g, "two", o.load)
@@ -139,7 +140,7 @@ func TestLeavingWhileWaitingForThePermit(t *testing.T) {
 		cancel()
 		redistest.WantErr(f, b.failed(), context.Canceled)
 		synctest.Wait()
-		if !f.freed("b") || f.rdb.ZCard(f.Context(), f.part("", "queue")).Val() != 0 {
+		if !f.freed("b") || f.RDB.ZCard(f.Context(), f.Part("", "queue")).Val() != 0 {
 			f.Error("it holds, or waits for, something yet")
 		}
 		l.returns("A")
@@ -168,10 +169,10 @@ func TestNoPermitForWantOfRedis(t *testing.T) {
 	for what, policy := range map[string]singleflight.Policy{"fail": singleflight.Fail, "load locally": singleflight.LoadLocally} {
 		subBubble(t, what, func(f *fixture, _ *miniredis.Miniredis) {
 			g, wire := f.open(maxLoads(1), func(c *singleflight.Config[string]) { c.OnUnavailable = policy })
-			wire.cutOff("enter")
+			wire.CutOff("enter")
 			p := fetch(f, f.Context(), g, "k", gives("v"))
 			if policy == singleflight.Fail {
-				redistest.WantErr(f, p.failed(), leasehold.ErrUnavailable, errCut)
+				redistest.WantErr(f, p.failed(), leasehold.ErrUnavailable, harness.ErrCut)
 			} else {
 				p.want("v", singleflight.Loaded)
 			}

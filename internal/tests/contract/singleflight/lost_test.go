@@ -1,4 +1,4 @@
-package singleflight_test
+package singleflight
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
@@ -29,7 +30,7 @@ func TestR4_FailureAfterALostLease(t *testing.T) {
 		first := fetch(f, f.Context(), g, "k", o.obedient)
 		l := o.next(f)
 		second := fetch(f, f.Context(), g, "k", o.obedient)
-		f.rdb.Del(f.Context(), f.part("k", "holders"))
+		f.RDB.Del(f.Context(), f.Part("k", "holders"))
 		redistest.Get(f, "the load's ctx to end", l.ctx.Done())
 		redistest.WantErr(f, context.Cause(l.ctx), leasehold.ErrLost)
 		o.next(f).returns("v")
@@ -114,7 +115,7 @@ func TestR4_CutOffForLongerThanTheLease(t *testing.T) {
 		l := o.next(f)
 		waits := fetch(f, f.Context(), other, "k", gives("new"))
 		synctest.Wait()
-		wire.cut()
+		wire.Cut()
 		began := time.Now()
 		if r := waits.got(); r.Value != "new" || r.Source != singleflight.Loaded {
 			f.Errorf("%+v", r)
@@ -123,7 +124,7 @@ func TestR4_CutOffForLongerThanTheLease(t *testing.T) {
 			f.Errorf("taken over after %v", d)
 		}
 		redistest.WantErr(f, context.Cause(l.ctx), leasehold.ErrLost)
-		wire.heal()
+		wire.Heal()
 		l.returns("old")
 		if r := first.got(); r.Value != "old" {
 			f.Errorf("%+v", r)
@@ -178,7 +179,7 @@ func TestR5_PublishedWhenDoReturns(t *testing.T) {
 		g, _ := f.open()
 		for range 20 {
 			fetch(f, f.Context(), g, "k", gives("v")).got()
-			if f.rdb.Exists(f.Context(), f.part("k", "value")).Val() != 1 || !f.freed("k") {
+			if f.RDB.Exists(f.Context(), f.Part("k", "value")).Val() != 1 || !f.freed("k") {
 				f.Fatal("Do returned before its value was published")
 			}
 			if err := g.Invalidate(f.Context(), "k"); err != nil {
@@ -193,19 +194,19 @@ func TestR5_PublishedWhenDoReturns(t *testing.T) {
 // who came before the lease was taken has the value, and who came later loads.
 func TestR5_RedisGoneBeforePublish(t *testing.T) {
 	for what, policy := range map[string]singleflight.Policy{"fail": singleflight.Fail, "load locally": singleflight.LoadLocally} {
-		for how, gone := range map[string]func(w *wire){
-			"cut": (*wire).cut, "silent": func(w *wire) { w.stall() }, "unknown": func(w *wire) { w.stallReplies("load publish") },
+		for how, gone := range map[string]func(w *harness.Wire){
+			"cut": (*harness.Wire).Cut, "silent": func(w *harness.Wire) { w.Stall() }, "unknown": func(w *harness.Wire) { w.StallReplies("load publish") },
 		} {
 			for name, loads := range map[string]int{"": 0, ", MaxLoads": 5} {
 				subBubble(t, what+", "+how+name, func(f *fixture, _ *miniredis.Miniredis) {
 					g, wire := f.open(func(c *singleflight.Config[string]) { c.OnUnavailable, c.MaxLoads = policy, loads })
 					o := newOrigin(f)
-					wire.cutOff("load enter")
+					wire.CutOff("load enter")
 					first := fetch(f, f.Context(), g, "k", o.load)
 					synctest.Wait()
 					early := fetch(f, f.Context(), g, "k", never(f))
 					synctest.Wait()
-					wire.heal()
+					wire.Heal()
 					l := o.next(f)
 					late := fetch(f, f.Context(), g, "k", gives("own"))
 					synctest.Wait()
@@ -225,7 +226,7 @@ func TestR5_RedisGoneBeforePublish(t *testing.T) {
 							f.Errorf("%+v", r)
 						}
 					}
-					wire.heal()
+					wire.Heal()
 					time.Sleep(10 * time.Second)
 					if !f.freed("k") {
 						f.Error("the lease is held yet")
@@ -246,7 +247,7 @@ func TestWaiterOfALoadThatWasNotPublished(t *testing.T) {
 		l := o.next(f)
 		waits := fetch(f, f.Context(), other, "k", gives("new"))
 		synctest.Wait()
-		wire.fail(func(name string) error {
+		wire.Fail(func(name string) error {
 			if name == "load publish" {
 				return errors.New("ERR not today")
 			}

@@ -1,4 +1,4 @@
-package singleflight_test
+package singleflight
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
@@ -124,8 +125,8 @@ func TestDoManyPartial(t *testing.T) {
 		b.value = func(key string) (string, bool) { return key, key != "b" && key != "d" }
 		err := doMany(f, f.Context(), g, []string{"a", "b", "c", "d"}, b).got("a", "a", "c", "c")
 		redistest.WantErr(f, err, singleflight.ErrNotFound)
-		redistest.WantText(f, err, f.name+"/b", f.name+"/d")
-		if strings.Contains(err.Error(), f.name+"/a") {
+		redistest.WantText(f, err, f.Family+"/b", f.Family+"/d")
+		if strings.Contains(err.Error(), f.Family+"/a") {
 			f.Errorf("%v", err)
 		}
 		if n := len(err.(interface{ Unwrap() []error }).Unwrap()); n != 2 {
@@ -136,7 +137,7 @@ func TestDoManyPartial(t *testing.T) {
 			return map[string]string{"b": "b"}, boom
 		})
 		redistest.WantErr(f, err, boom)
-		redistest.WantText(f, err, f.name+"/b", f.name+"/x")
+		redistest.WantText(f, err, f.Family+"/b", f.Family+"/x")
 		if len(found) != 1 || found["a"] != "a" {
 			f.Errorf("found %v", found)
 		}
@@ -161,7 +162,7 @@ func TestDoManyWaitsForOthers(t *testing.T) {
 		if keys := redistest.Get(f, "the load", b.began); fmt.Sprint(keys) != "[own]" {
 			f.Fatalf("loads %v", keys)
 		}
-		redistest.Eventually(f, "a process that waits", func() bool { return f.queued("theirs") == 1 })
+		redistest.Eventually(f, "a process that waits", func() bool { return f.Queued("theirs") == 1 })
 		theirs.returns("T")
 		ours.returns("H")
 		if err := all.got("theirs", "T", "own", "OWN", "here", "H"); err != nil {
@@ -187,8 +188,8 @@ func TestR11_CrossedCallsEnd(t *testing.T) {
 			g, wire := f.open()
 			// The first key's enter has run in both before either second's does.
 			first := true
-			wire.split(func() {
-				if first && wire.sent("load enter") > 0 {
+			wire.Split(func() {
+				if first && wire.Sent("load enter") > 0 {
 					first = false
 					crossing.Done()
 					crossing.Wait()
@@ -208,7 +209,7 @@ func TestR11_CrossedCallsEnd(t *testing.T) {
 			f.Fatalf("loads %v", keys)
 		}
 		loadsX.gate <- struct{}{}
-		redistest.Eventually(f, "x to be published", func() bool { return f.rdb.Exists(f.Context(), f.part("x", "value")).Val() == 1 })
+		redistest.Eventually(f, "x to be published", func() bool { return f.RDB.Exists(f.Context(), f.Part("x", "value")).Val() == 1 })
 		loadsY.gate <- struct{}{}
 		for _, m := range []*many{one, two} {
 			if err := m.got("x", "X", "y", "Y"); err != nil {
@@ -226,7 +227,7 @@ func TestDoManyRoundTrips(t *testing.T) {
 	each(t, func(f *fixture) {
 		f.teach()
 		nodes := 1
-		if _, isCluster := f.rdb.(*redis.ClusterClient); isCluster {
+		if _, isCluster := f.RDB.(*redis.ClusterClient); isCluster {
 			nodes = 3
 		}
 		g, wire := f.open()
@@ -240,24 +241,24 @@ func TestDoManyRoundTrips(t *testing.T) {
 		}
 		fetch(f, f.Context(), g, "warm", gives("v")).got() // the clock is known
 		b := newBatches()
-		trips := tripCounter(wire)
+		trips := wire.TripCounter()
 		if err := doMany(f, f.Context(), g, keys, b).got(want...); err != nil {
 			f.Fatal(err)
 		}
 		b.wantCalls(f, keys)
-		if got, want := trips(), (tripCount{gets: nodes, scripts: 2 * nodes}); got != want {
+		if got, want := trips(), (harness.TripCount{Gets: nodes, Scripts: 2 * nodes}); got != want {
 			f.Errorf("60 keys cost %+v, want %+v", got, want)
 		}
 		if err := doMany(f, f.Context(), g, keys, b).got(want...); err != nil {
 			f.Fatal(err)
 		}
-		if got, want := trips(), (tripCount{gets: nodes}); got != want {
+		if got, want := trips(), (harness.TripCount{Gets: nodes}); got != want {
 			f.Errorf("60 hits cost %+v, want %+v", got, want)
 		}
 		if err := g.Invalidate(f.Context(), keys...); err != nil {
 			f.Fatal(err)
 		}
-		if got, want := trips(), (tripCount{scripts: nodes}); got != want {
+		if got, want := trips(), (harness.TripCount{Scripts: nodes}); got != want {
 			f.Errorf("60 invalidations cost %+v, want %+v", got, want)
 		}
 	})
@@ -279,7 +280,7 @@ func TestDoManyAfterItsCtxEnded(t *testing.T) {
 		err := all.got("there", "v")
 		redistest.WantErr(f, err, context.Canceled)
 		redistest.WantNot(f, err, leasehold.ErrUnavailable)
-		redistest.WantText(f, err, f.name+"/own", f.name+"/elsewhere")
+		redistest.WantText(f, err, f.Family+"/own", f.Family+"/elsewhere")
 		theirs.returns("v")
 		elsewhere.got()
 		err = doMany(f, ctx, g, []string{"there", "own"}, b).got()

@@ -1,4 +1,4 @@
-package singleflight_test
+package singleflight
 
 import (
 	"bytes"
@@ -41,7 +41,7 @@ func TestR8_PanicAndGoexit(t *testing.T) {
 			l := o.next(f)
 			joins := fetch(f, f.Context(), g, what, func(context.Context) (string, error) { way.end(); return "", nil })
 			waits := fetch(f, f.Context(), other, what, never(f))
-			redistest.Eventually(f, "the other", func() bool { return f.queued(what) == 1 })
+			redistest.Eventually(f, "the other", func() bool { return f.Queued(what) == 1 })
 			began := time.Now()
 			l.does(way.end)
 			redistest.Get(f, "the first caller's end", first.done)
@@ -92,7 +92,7 @@ func TestR8_PanicWithoutItsCaller(t *testing.T) {
 			log.Reset()
 			fetch(f, f.Context(), g, "k", func(context.Context) (string, error) { way.end(); return "", nil }).want("old", singleflight.Stale)
 			synctest.Wait()
-			if text := log.String(); !strings.Contains(text, way.text) || !strings.Contains(text, f.name+"/k") ||
+			if text := log.String(); !strings.Contains(text, way.text) || !strings.Contains(text, f.Family+"/k") ||
 				what == "panic" && !strings.Contains(text, "panic_test.go") {
 				f.Errorf("%s", text)
 			}
@@ -135,7 +135,7 @@ func TestR8_PanicInDoMany(t *testing.T) {
 		redistest.WantErr(f, joins.failed(), singleflight.ErrLoaderPanicked)
 		err := waits.got("c", "C")
 		redistest.WantErr(f, err, singleflight.ErrLoaderPanicked)
-		redistest.WantText(f, err, f.name+"/a", f.name+"/b", "oh no")
+		redistest.WantText(f, err, f.Family+"/a", f.Family+"/b", "oh no")
 		for _, key := range []string{"a", "b"} {
 			if !f.freed(key) {
 				f.Errorf("the lease of %s is held yet", key)

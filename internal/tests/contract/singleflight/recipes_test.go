@@ -1,4 +1,4 @@
-package singleflight_test
+package singleflight
 
 import (
 	"context"
@@ -35,7 +35,7 @@ func TestRecipe01_InvalidateDuringALoad(t *testing.T) {
 			var waits *pending[string]
 			if waited {
 				waits = fetch(f, f.Context(), other, key, never(f))
-				redistest.Eventually(f, "the other", func() bool { return f.queued(key) == 1 })
+				redistest.Eventually(f, "the other", func() bool { return f.Queued(key) == 1 })
 			}
 			if err := third.Invalidate(f.Context(), key); err != nil {
 				f.Fatal(err)
@@ -109,7 +109,7 @@ func TestRecipe03_LoaderThatNeverReturns(t *testing.T) {
 				all = append(all, fetch(f, f.Context(), g, what, o.load))
 			}
 			l := o.next(f)
-			redistest.Eventually(f, "three processes to wait", func() bool { return f.queued(what) == 3 })
+			redistest.Eventually(f, "three processes to wait", func() bool { return f.Queued(what) == 3 })
 			l.does(end)
 			thrown := 0
 			for _, p := range all {
@@ -183,22 +183,22 @@ func TestRecipe06_OldLoadOfTheSameProcess(t *testing.T) {
 		ctx, cancel := context.WithCancel(f.Context())
 		first := fetch(f, ctx, g, "k", o.load)
 		l := o.next(f)
-		wire.stall("load renew") // so that it doesn't know
+		wire.Stall("load renew") // so that it doesn't know
 		cancel()
 		first.failed()
-		f.rdb.Del(f.Context(), f.part("k", "holders"))
+		f.RDB.Del(f.Context(), f.Part("k", "holders"))
 		second := fetch(f, f.Context(), g, "k", o.load)
 		l2 := o.next(f)
-		lands := wire.sent("load publish")
+		lands := wire.Sent("load publish")
 		l.returns("old")
-		redistest.Eventually(f, "the old load to publish", func() bool { return wire.answered("load publish") == lands+1 })
+		redistest.Eventually(f, "the old load to publish", func() bool { return wire.Answered("load publish") == lands+1 })
 		if s := inspect(f, g, "k"); s.Cached || !s.Loading {
 			f.Errorf("after the old load: %+v", s)
 		}
 		l2.returns("new")
 		second.want("new", singleflight.Loaded)
 		fetch(f, f.Context(), g, "k", never(f)).want("new", singleflight.Cached)
-		wire.heal()
+		wire.Heal()
 	})
 }
 
@@ -213,7 +213,7 @@ func TestRecipe07_FailureStartsNoStampede(t *testing.T) {
 			all = append(all, fetch(f, f.Context(), g, "k", o.load))
 		}
 		l := o.next(f)
-		redistest.Eventually(f, "the others to wait", func() bool { return f.queued("k") == 7 })
+		redistest.Eventually(f, "the others to wait", func() bool { return f.Queued("k") == 7 })
 		l.fails(errors.New("boom"))
 		for _, p := range all {
 			redistest.WantText(f, p.failed(), "boom")
@@ -223,7 +223,7 @@ func TestRecipe07_FailureStartsNoStampede(t *testing.T) {
 		}
 		g, wire := f.open()
 		fetch(f, f.Context(), g, "k", gives("v")).got()
-		wire.cut()
+		wire.Cut()
 		for _, key := range []string{"k", "another"} {
 			_, err := g.Do(f.Context(), key, never(f))
 			redistest.WantErr(f, err, leasehold.ErrUnavailable)

@@ -1,4 +1,4 @@
-package singleflight_test
+package singleflight
 
 import (
 	"context"
@@ -87,7 +87,7 @@ func TestR9_RefreshIsNotAskedForAgainAtOnce(t *testing.T) {
 			fetch(f, f.Context(), other, "k", never(f)).want("old", singleflight.Stale)
 			time.Sleep(time.Millisecond)
 		}
-		if n := wire.sent("load enter"); n < 5 || n > 11 {
+		if n := wire.Sent("load enter"); n < 5 || n > 11 {
 			f.Errorf("1000 stale answers within a second asked %d times, want about 10", n)
 		}
 		l.returns("new")
@@ -102,12 +102,12 @@ func TestR9_RefreshBesideARememberedFailure(t *testing.T) {
 		f.stalled(g, "k")
 		fetch(f, f.Context(), g, "k", fails(errors.New("boom"))).want("old", singleflight.Stale)
 		synctest.Wait()
-		asked := wire.sent("load enter")
+		asked := wire.Sent("load enter")
 		for range 1000 {
 			fetch(f, f.Context(), g, "k", never(f)).want("old", singleflight.Stale)
 			time.Sleep(time.Millisecond)
 		}
-		if n := wire.sent("load enter") - asked; n > 11 {
+		if n := wire.Sent("load enter") - asked; n > 11 {
 			f.Errorf("1000 stale answers within a second asked %d times, want 10 at most", n)
 		}
 	})
@@ -123,7 +123,7 @@ func TestR9_RefreshAfterTheLeaseEnds(t *testing.T) {
 		o := newOrigin(f)
 		fetch(f, f.Context(), g, "k", o.load).want("old", singleflight.Stale)
 		l := o.next(f)
-		wire.cut()
+		wire.Cut()
 		time.Sleep(950 * time.Millisecond)
 		fetch(f, f.Context(), other, "k", never(f)).want("old", singleflight.Stale)
 		synctest.Wait()
@@ -232,12 +232,12 @@ func TestR9_StaleIfError(t *testing.T) {
 		if panics.raised != "oh" {
 			f.Errorf("%+v", panics)
 		}
-		wire.cutOff("load enter")
+		wire.CutOff("load enter")
 		fetch(f, f.Context(), other, "k", never(f)).want("old", singleflight.Stale)
 		if _, err := other.Do(f.Context(), "unknown", never(f)); !errors.Is(err, leasehold.ErrUnavailable) {
 			f.Error(err)
 		}
-		wire.heal()
+		wire.Heal()
 		if s := other.Stats(); s.Stale != 5 || s.Errors != 1 {
 			f.Errorf("%+v", s)
 		}

@@ -1,4 +1,4 @@
-package singleflight_test
+package singleflight
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
@@ -60,9 +61,9 @@ func TestLoadTimeout(t *testing.T) {
 // same. Which of the two is noticed first is a matter of chance.
 func TestLoadTimeoutIsNoDeadline(t *testing.T) {
 	t.Parallel()
-	rdb, wire := nowhere(t), &wire{}
+	rdb, wire := nowhere(t), &harness.Wire{Patience: clientPatience}
 	rdb.AddHook(wire)
-	wire.cut()
+	wire.Cut()
 	g := group(t, rdb, locally, func(c *singleflight.Config[string]) { c.LoadTimeout = 5 * time.Millisecond })
 	for range 10 {
 		var all []*pending[string]

@@ -1,4 +1,4 @@
-package singleflight_test
+package singleflight
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
@@ -21,11 +22,11 @@ import (
 func TestDefaults(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		const ttl = 100 * time.Second
-		g, err := singleflight.New(f.connect(&wire{}), singleflight.Config[string]{Name: f.name, TTL: ttl})
+		g, err := singleflight.New(f.Connect(&harness.Wire{Patience: clientPatience}), singleflight.Config[string]{Name: f.Family, TTL: ttl})
 		if err != nil {
 			f.Fatal(err)
 		}
-		defer shut(f, g)
+		defer harness.Close(f, g)
 		o := newOrigin(f)
 		fetch(f, f.Context(), g, "loading", o.load)
 		l := o.next(f)
@@ -156,7 +157,7 @@ func TestR10_HandedOutAndNotStored(t *testing.T) {
 			first := fetch(f, f.Context(), g, key, o.load)
 			l := o.next(f)
 			waits := fetch(f, f.Context(), other, key, never(f))
-			redistest.Eventually(f, "the other", func() bool { return f.queued(key) == 1 })
+			redistest.Eventually(f, "the other", func() bool { return f.Queued(key) == 1 })
 			l.returns(value)
 			if a, b := first.got(), waits.got(); a.Value != value || b.Value != value || b.Source != singleflight.Shared {
 				f.Errorf("%.20v, %.20v", a, b)
@@ -252,8 +253,8 @@ func TestR10_InvalidateEndsTheMark(t *testing.T) {
 		fetch(f, f.Context(), g, "k", gives("fits")).got()
 		time.Sleep(5 * time.Millisecond)
 		fetch(f, f.Context(), g, "k", gives("is far too large")).got()
-		redistest.Eventually(f, "the mark", func() bool { return f.rdb.Exists(f.Context(), f.part("k", "failure")).Val() == 1 })
-		if n := f.rdb.Exists(f.Context(), f.part("k", "value")).Val(); n != 0 {
+		redistest.Eventually(f, "the mark", func() bool { return f.RDB.Exists(f.Context(), f.Part("k", "failure")).Val() == 1 })
+		if n := f.RDB.Exists(f.Context(), f.Part("k", "value")).Val(); n != 0 {
 			f.Error("the older value is there yet")
 		}
 		if err := g.Invalidate(f.Context(), "k"); err != nil {

@@ -1,4 +1,4 @@
-package singleflight_test
+package singleflight
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
@@ -23,21 +24,21 @@ func TestUnavailableFails(t *testing.T) {
 		g, wire := f.open()
 		b := newBatches()
 		fetch(f, f.Context(), g, "k", gives("v")).got()
-		wire.cut()
+		wire.Cut()
 		_, err := g.Do(f.Context(), "k", never(f))
-		redistest.WantErr(f, err, leasehold.ErrUnavailable, errCut)
-		redistest.WantText(f, err, "singleflight: do "+f.name+"/k")
+		redistest.WantErr(f, err, leasehold.ErrUnavailable, harness.ErrCut)
+		redistest.WantText(f, err, "singleflight: do "+f.Family+"/k")
 		_, err = g.Fetch(f.Context(), "k", never(f))
-		redistest.WantErr(f, err, leasehold.ErrUnavailable, errCut)
+		redistest.WantErr(f, err, leasehold.ErrUnavailable, harness.ErrCut)
 		_, _, err = g.Peek(f.Context(), "k")
-		redistest.WantErr(f, err, leasehold.ErrUnavailable, errCut)
+		redistest.WantErr(f, err, leasehold.ErrUnavailable, harness.ErrCut)
 		_, err = g.Inspect(f.Context(), "k")
-		redistest.WantErr(f, err, leasehold.ErrUnavailable, errCut)
+		redistest.WantErr(f, err, leasehold.ErrUnavailable, harness.ErrCut)
 		err = doMany(f, f.Context(), g, []string{"k", "l"}, b).got()
-		redistest.WantErr(f, err, leasehold.ErrUnavailable, errCut)
-		redistest.WantText(f, err, f.name+"/k", f.name+"/l")
+		redistest.WantErr(f, err, leasehold.ErrUnavailable, harness.ErrCut)
+		redistest.WantText(f, err, f.Family+"/k", f.Family+"/l")
 		b.wantCalls(f)
-		wire.heal()
+		wire.Heal()
 		fetch(f, f.Context(), g, "k", never(f)).got()
 		if s := g.Stats(); s != (singleflight.Stats{Hits: 1, Loaded: 1, Loads: 1, Errors: 4}) {
 			f.Errorf("%+v", s)
@@ -50,10 +51,10 @@ func TestUnavailableFails(t *testing.T) {
 func TestUnavailableAfterTheLookup(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		g, wire := f.open()
-		wire.cutOff("load enter")
+		wire.CutOff("load enter")
 		began := time.Now()
 		err := fetch(f, f.Context(), g, "k", never(f)).failed()
-		redistest.WantErr(f, err, leasehold.ErrUnavailable, errCut)
+		redistest.WantErr(f, err, leasehold.ErrUnavailable, harness.ErrCut)
 		if d := time.Since(began); d < 2*time.Second || d > 4*time.Second {
 			f.Errorf("after %v", d)
 		}
@@ -63,9 +64,9 @@ func TestUnavailableAfterTheLookup(t *testing.T) {
 // LoadLocally: loaded once in this process, each caller has a value of its own,
 // nothing is stored, and a failure is shared.
 func TestUnavailableLoadsLocally(t *testing.T) {
-	for what, break_ := range map[string]func(w *wire){
-		"no lookup": (*wire).cut,
-		"no lease":  func(w *wire) { w.cutOff("load enter") },
+	for what, break_ := range map[string]func(w *harness.Wire){
+		"no lookup": (*harness.Wire).Cut,
+		"no lease":  func(w *harness.Wire) { w.CutOff("load enter") },
 	} {
 		subBubble(t, what, func(f *fixture, _ *miniredis.Miniredis) {
 			g, wire := f.open(locally)
@@ -96,7 +97,7 @@ func TestUnavailableLoadsLocally(t *testing.T) {
 				if !fail && (sources[singleflight.Loaded] != 1 || sources[singleflight.Shared] != 9) {
 					f.Errorf("%v", sources)
 				}
-				wire.heal()
+				wire.Heal()
 				if _, there, err := g.Peek(f.Context(), "k"); there || err != nil {
 					f.Error(there, err)
 				}
@@ -116,7 +117,7 @@ func TestUnavailableManyLoadLocally(t *testing.T) {
 		g, wire := f.open(locally)
 		b := newBatches()
 		b.gate = make(chan struct{})
-		wire.cut()
+		wire.Cut()
 		one := doMany(f, f.Context(), g, []string{"a", "b"}, b)
 		synctest.Wait()
 		two := doMany(f, f.Context(), g, []string{"b", "c"}, b)
@@ -137,7 +138,7 @@ func TestLocalLoadEnds(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		g, wire := f.open(locally)
 		o := newOrigin(f)
-		wire.cut()
+		wire.Cut()
 		ctx, cancel := context.WithCancel(f.Context())
 		first, second := fetch(f, ctx, g, "k", o.obedient), fetch(f, ctx, g, "k", o.obedient)
 		l := o.next(f)
@@ -163,9 +164,9 @@ func TestLocalLoadEnds(t *testing.T) {
 // R1: a load without a lease, since Redis could not be asked, is not joined by a
 // caller who could ask Redis: it may have been invalidated before that one came.
 func TestR1_LocalLoadIsNotJoinedByWhoReachesRedis(t *testing.T) {
-	for what, break_ := range map[string]func(w *wire){
-		"no lookup": (*wire).cut,
-		"no lease":  func(w *wire) { w.cutOff("load enter") },
+	for what, break_ := range map[string]func(w *harness.Wire){
+		"no lookup": (*harness.Wire).Cut,
+		"no lease":  func(w *harness.Wire) { w.CutOff("load enter") },
 	} {
 		subBubble(t, what, func(f *fixture, _ *miniredis.Miniredis) {
 			g, wire := f.open(locally)
@@ -175,7 +176,7 @@ func TestR1_LocalLoadIsNotJoinedByWhoReachesRedis(t *testing.T) {
 			break_(wire)
 			first := fetch(f, f.Context(), g, "k", o.load)
 			l := o.next(f)
-			wire.heal()
+			wire.Heal()
 			if err := other.Invalidate(f.Context(), "k"); err != nil {
 				f.Fatal(err)
 			}
@@ -196,11 +197,11 @@ func TestUnavailableRefreshLoadsNothing(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		g, wire := f.open(locally, staleFor)
 		f.stalled(g, "k")
-		wire.cutOff("load enter")
+		wire.CutOff("load enter")
 		fetch(f, f.Context(), g, "k", never(f)).want("old", singleflight.Stale)
 		synctest.Wait()
 		time.Sleep(5 * time.Second) // until the refresh has given up
-		wire.heal()
+		wire.Heal()
 		fetch(f, f.Context(), g, "k", gives("new")).want("old", singleflight.Stale)
 		synctest.Wait()
 		fetch(f, f.Context(), g, "k", never(f)).want("new", singleflight.Cached)

@@ -1,4 +1,4 @@
-package singleflight_test
+package singleflight
 
 import (
 	"context"
@@ -65,7 +65,7 @@ func TestRawValues(t *testing.T) {
 		fetch(f, f.Context(), s, "string", gives("as it is")).got()
 		fetch(f, f.Context(), b, "bytes", func(context.Context) ([]byte, error) { return []byte("as it is"), nil }).got()
 		for _, key := range []string{"string", "bytes"} {
-			raw := f.rdb.Get(f.Context(), f.part(key, "value")).Val()
+			raw := f.RDB.Get(f.Context(), f.Part(key, "value")).Val()
 			if head, ok := strings.CutSuffix(raw, "\xc4\x08as it is"); !ok || len(head) != 60 {
 				f.Errorf("%s is stored as %q", key, raw)
 			}
@@ -104,7 +104,7 @@ func TestCodec(t *testing.T) {
 	each(t, func(f *fixture) {
 		g, _ := f.open(func(c *singleflight.Config[string]) { c.Codec = &jsonCodec{} })
 		fetch(f, f.Context(), g, "k", gives("v")).got()
-		if raw := f.rdb.Get(f.Context(), f.part("k", "value")).Val(); !strings.HasSuffix(raw, `"v"`) {
+		if raw := f.RDB.Get(f.Context(), f.Part("k", "value")).Val(); !strings.HasSuffix(raw, `"v"`) {
 			f.Errorf("stored as %q", raw)
 		}
 		if r := fetch(f, f.Context(), g, "k", never(f)).got(); r.Value != "v" || r.Source != singleflight.Cached {

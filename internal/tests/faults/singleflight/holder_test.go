@@ -66,29 +66,33 @@ func TestFaultHolderKilled(t *testing.T) {
 		if len(began) != 2 {
 			t.Fatalf("%d loads; want the killed one and one more", len(began))
 		}
+		// How soon it begins is shown to the millisecond where time stands still
+		// for slow machines: TestCutOffForLongerThanTheLease.
 		after := time.UnixMicro(began[1].At).Sub(killed)
 		t.Logf("the successor's load began %v after the kill", after)
-		if after > leaseTTL+100*time.Millisecond {
-			t.Errorf("the successor's load began %v after the kill; want at most %v and 100 ms", after, leaseTTL)
+		if after > leaseTTL+faultSlack {
+			t.Errorf("the successor's load began %v after the kill; want at most %v and %v", after, leaseTTL, faultSlack)
 		}
 	})
 }
 
 // A process is stopped for longer than its lease. What it loads is then for its
-// caller alone: the successor's value stays, and who joined the load in that
-// process gets it.
+// caller alone: the successor's value stays, and the callers that joined the load
+// in that process get it.
 func TestFaultHolderStopped(t *testing.T) {
 	redistest.EachSingle(t, func(t *testing.T, target redistest.Target) {
 		t.Parallel()
 		const leaseTTL = time.Second
 		s, f := faultFleetOn(t, target, leaseTTL, 3)
 		holder, others := f.members[0], f.members[1:]
-		holder.fetch(faultOrder{ID: 0, Key: s.key, Load: 800 * time.Millisecond, Value: "stopped"})
+		holder.fetch(faultOrder{ID: 0, Key: s.key, UntilTold: true, Value: "stopped"})
 		f.said("began", 0)
 		for i := range 3 {
 			holder.fetch(faultOrder{ID: 10 + i, Key: s.key, Value: "joiner"})
 		}
-		time.Sleep(100 * time.Millisecond) // they have joined
+		// Nothing tells that they have joined. A caller that is stopped before it
+		// joins finds the successor's value itself later.
+		time.Sleep(100 * time.Millisecond)
 		for i, m := range others {
 			m.fetch(faultOrder{ID: i + 1, Key: s.key, Value: "next"})
 		}
@@ -103,12 +107,13 @@ func TestFaultHolderStopped(t *testing.T) {
 			t.Fatal(err)
 		}
 		holder.Resume()
+		holder.fetch(faultOrder{ID: 0, Finish: true})
 		if ev := f.said("got", 0); ev.Value != "stopped" || ev.Source != "loaded" || ev.Err != "" {
 			t.Errorf("the stopped process's caller got %+v; want its own value", ev)
 		}
 		for i := range 3 {
 			if ev := f.said("got", 10+i); ev.Value != "next" || ev.Err != "" {
-				t.Errorf("who joined the stopped load got %+v; want the successor's value", ev)
+				t.Errorf("a caller that joined the stopped load got %+v; want the successor's value", ev)
 			}
 		}
 		if n := len(f.all("began")); n != 2 {

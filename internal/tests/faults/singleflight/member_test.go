@@ -19,6 +19,9 @@ type faultOrder struct {
 	Key   string
 	Load  time.Duration // how long its loader takes, whatever its ctx says
 	Value string
+
+	UntilTold bool // its loader ends when an order with its ID and Finish comes
+	Finish    bool // this is that order
 }
 
 // faultEvent is what a child says about it: its load "began" or "ended" (then
@@ -53,16 +56,28 @@ func faultMemberChild(args []string) int {
 		}
 		fmt.Println(string(out))
 	}
+	finish := map[int]chan struct{}{}
 	say(faultEvent{What: "ready"}, nil)
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
 		var o faultOrder
 		if err := json.Unmarshal(in.Bytes(), &o); err != nil {
 			panic(err)
 		}
+		if o.Finish {
+			close(finish[o.ID])
+			continue
+		}
+		told := make(chan struct{})
+		if o.UntilTold {
+			finish[o.ID] = told
+		} else {
+			close(told)
+		}
 		go func() {
 			r, err := g.Fetch(context.Background(), o.Key, func(ctx context.Context) (string, error) {
 				say(faultEvent{ID: o.ID, What: "began"}, nil)
 				time.Sleep(o.Load)
+				<-told
 				say(faultEvent{ID: o.ID, What: "ended"}, context.Cause(ctx))
 				return o.Value, nil
 			})

@@ -1,0 +1,118 @@
+// Package mutex holds what the documentation of the package mutex promises, as
+// tests on every kind of server.
+package mutex
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
+	"github.com/leasehold-go/leasehold/mutex"
+)
+
+// fixture is one family of locks on one target.
+type fixture struct{ *harness.Fixture }
+
+func each(t *testing.T, fn func(f *fixture)) {
+	harness.Each(t, harness.Locks, func(f *harness.Fixture) { fn(&fixture{f}) })
+}
+
+func eachProxy(t *testing.T, fn func(f *fixture, p *redistest.Proxy)) {
+	harness.EachProxy(t, harness.Locks, func(f *harness.Fixture, p *redistest.Proxy) { fn(&fixture{f}, p) })
+}
+
+func newFixture(t *testing.T, target redistest.Target) *fixture {
+	return &fixture{harness.New(t, harness.Locks, target)}
+}
+
+func bubble(t *testing.T, fn func(f *fixture, server *miniredis.Miniredis)) {
+	harness.Bubble(t, harness.Locks, func(f *harness.Fixture, server *miniredis.Miniredis) { fn(&fixture{f}, server) })
+}
+
+// open makes a handle of the family with a client and a wire of its own. It is
+// closed, over a wire that works again, when the test ends.
+func (f *fixture) open(mod ...func(*mutex.Config)) (*mutex.Mutex, *harness.Wire) {
+	f.Helper()
+	w := &harness.Wire{}
+	return f.openOn(f.Connect(w), w, mod...), w
+}
+
+// openVia is open through a proxy.
+func (f *fixture) openVia(p *redistest.Proxy, mod ...func(*mutex.Config)) *mutex.Mutex {
+	f.Helper()
+	return f.openOn(p.Client(), &harness.Wire{}, mod...)
+}
+
+func (f *fixture) openOn(rdb redis.UniversalClient, w *harness.Wire, mod ...func(*mutex.Config)) *mutex.Mutex {
+	f.Helper()
+	cfg := mutex.Config{Name: f.Family}
+	for _, change := range mod {
+		change(&cfg)
+	}
+	rdb.AddHook(w)
+	m, err := mutex.New(rdb, cfg)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() {
+		w.Heal()
+		harness.Close(f.T, m)
+	})
+	return m
+}
+
+func ttl(d time.Duration) func(*mutex.Config) {
+	return func(c *mutex.Config) { c.TTL = d }
+}
+
+// wantHeld fails the test unless key is held right now, or not held.
+func (f *fixture) wantHeld(key string, held bool) {
+	f.Helper()
+	n := 0
+	if held {
+		n = 1
+	}
+	f.WantHeld(key, n)
+}
+
+// fence is the last token that was issued for key, 0 where none is known.
+func (f *fixture) fence(key string) uint64 {
+	f.Helper()
+	t, err := f.RDB.Get(context.Background(), f.Part(key, "fence")).Uint64()
+	if err != nil && err != redis.Nil {
+		f.Fatal(err)
+	}
+	return t
+}
+
+// take locks what is free.
+func (f *fixture) take(m *mutex.Mutex, key string) *mutex.Lock {
+	f.Helper()
+	l, err := m.TryLock(context.Background(), key)
+	if err != nil {
+		f.Fatalf("take: %v", err)
+	}
+	return l
+}
+
+// waiting is a Lock under way.
+type waiting = harness.Call[*mutex.Lock]
+
+// wait starts a Lock that has to queue, and returns when it does, or has ended
+// already.
+func (f *fixture) wait(ctx context.Context, m *mutex.Mutex, key string) *waiting {
+	f.Helper()
+	return harness.StartQueued(f.Fixture, key, func() (*mutex.Lock, error) { return m.Lock(ctx, key) })
+}
+
+func unlock(t testing.TB, l *mutex.Lock) {
+	t.Helper()
+	if err := l.Unlock(); err != nil {
+		t.Fatalf("unlock: %v", err)
+	}
+}

@@ -1,0 +1,98 @@
+// Package semaphore holds what the documentation of the package semaphore
+// promises, as tests on every kind of server.
+package semaphore
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
+	"github.com/leasehold-go/leasehold/semaphore"
+)
+
+// fixture is one family of permits on one target.
+type fixture struct{ *harness.Fixture }
+
+func each(t *testing.T, fn func(f *fixture)) {
+	harness.Each(t, harness.Permits, func(f *harness.Fixture) { fn(&fixture{f}) })
+}
+
+func eachProxy(t *testing.T, fn func(f *fixture, p *redistest.Proxy)) {
+	harness.EachProxy(t, harness.Permits, func(f *harness.Fixture, p *redistest.Proxy) { fn(&fixture{f}, p) })
+}
+
+func bubble(t *testing.T, fn func(f *fixture, server *miniredis.Miniredis)) {
+	harness.Bubble(t, harness.Permits, func(f *harness.Fixture, server *miniredis.Miniredis) { fn(&fixture{f}, server) })
+}
+
+// open makes a handle of the family with a client and a wire of its own. It is
+// closed, over a wire that works again, when the test ends.
+func (f *fixture) open(mod ...func(*semaphore.Config)) (*semaphore.Semaphore, *harness.Wire) {
+	f.Helper()
+	w := &harness.Wire{}
+	return f.openOn(f.Connect(w), w, mod...), w
+}
+
+// openVia is open through a proxy.
+func (f *fixture) openVia(p *redistest.Proxy, mod ...func(*semaphore.Config)) *semaphore.Semaphore {
+	f.Helper()
+	return f.openOn(p.Client(), &harness.Wire{}, mod...)
+}
+
+func (f *fixture) openOn(rdb redis.UniversalClient, w *harness.Wire, mod ...func(*semaphore.Config)) *semaphore.Semaphore {
+	f.Helper()
+	cfg := semaphore.Config{Name: f.Family, Limit: 1}
+	for _, m := range mod {
+		m(&cfg)
+	}
+	rdb.AddHook(w)
+	s, err := semaphore.New(rdb, cfg)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() {
+		w.Heal()
+		harness.Close(f.T, s)
+	})
+	return s
+}
+
+func limit(n int) func(*semaphore.Config) {
+	return func(c *semaphore.Config) { c.Limit = n }
+}
+
+func ttl(d time.Duration) func(*semaphore.Config) {
+	return func(c *semaphore.Config) { c.TTL = d }
+}
+
+// take acquires n permits that are free.
+func (f *fixture) take(s *semaphore.Semaphore, key string, n int) *semaphore.Lease {
+	f.Helper()
+	l, err := s.TryAcquireN(context.Background(), key, n)
+	if err != nil {
+		f.Fatalf("take %d: %v", n, err)
+	}
+	return l
+}
+
+// waiting is an acquisition under way.
+type waiting = harness.Call[*semaphore.Lease]
+
+// wait starts an AcquireN of n permits that has to queue, and returns when it
+// does, or has ended already.
+func (f *fixture) wait(ctx context.Context, s *semaphore.Semaphore, key string, n int) *waiting {
+	f.Helper()
+	return harness.StartQueued(f.Fixture, key, func() (*semaphore.Lease, error) { return s.AcquireN(ctx, key, n) })
+}
+
+func release(t testing.TB, l *semaphore.Lease) {
+	t.Helper()
+	if err := l.Release(); err != nil {
+		t.Fatalf("release: %v", err)
+	}
+}

@@ -1,0 +1,97 @@
+package harness
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"time"
+)
+
+// Dialer makes connections over the wire, with dial or else as usual.
+func (w *Wire) Dialer(dial func(context.Context, string, string) (net.Conn, error)) func(context.Context, string, string) (net.Conn, error) {
+	if dial == nil {
+		dial = new(net.Dialer).DialContext
+	}
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		w.mu.Lock()
+		gate := w.gates[dialGate]
+		w.mu.Unlock()
+		if gate != nil {
+			select {
+			case <-gate:
+			case <-ctx.Done():
+				return nil, ErrCut
+			}
+		}
+		c, err := dial(ctx, network, addr)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if err == nil && w.isCut {
+			_ = c.Close()
+			return nil, ErrCut
+		}
+		if err == nil {
+			c = &counted{c, w}
+			w.conns = append(w.conns, c)
+		}
+		return c, err
+	}
+}
+
+// counted is a connection whose writes are counted.
+type counted struct {
+	net.Conn
+	w *Wire
+}
+
+func (c *counted) Write(b []byte) (int, error) {
+	c.w.mu.Lock()
+	if c.w.trips == nil {
+		c.w.trips = map[string]int{}
+	}
+	for _, word := range []string{"get", "evalsha", "time", "eval"} {
+		if bytes.Contains(b, []byte("\n"+word+"\r\n")) {
+			c.w.trips[word]++
+		}
+	}
+	c.w.mu.Unlock()
+	n, err := c.Conn.Write(b)
+	return n, asNetwork(err)
+}
+
+func (c *counted) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	return n, asNetwork(err)
+}
+
+func (c *counted) SetDeadline(t time.Time) error     { return asNetwork(c.Conn.SetDeadline(t)) }
+func (c *counted) SetReadDeadline(t time.Time) error { return asNetwork(c.Conn.SetReadDeadline(t)) }
+
+func (c *counted) SetWriteDeadline(t time.Time) error { return asNetwork(c.Conn.SetWriteDeadline(t)) }
+
+// asNetwork makes the error of a pipe that is cut into that of a network.
+func asNetwork(err error) error {
+	if errors.Is(err, io.ErrClosedPipe) {
+		return ErrCut
+	}
+	return err
+}
+
+// TripCount is how many round trips there were, by what they carried.
+type TripCount struct{ Gets, Scripts, Times int }
+
+// TripCounter counts round trips since it was last asked.
+func (w *Wire) TripCounter() func() TripCount {
+	now := func() TripCount {
+		return TripCount{w.Tripped("get"), w.Tripped("evalsha", "eval"), w.Tripped("time")}
+	}
+	last := now()
+	return func() TripCount {
+		n := now()
+		d := TripCount{n.Gets - last.Gets, n.Scripts - last.Scripts, n.Times - last.Times}
+		last = n
+		return d
+	}
+}

@@ -1,0 +1,272 @@
+package harness
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
+)
+
+// The kinds of resource, as Redis keys name them.
+const (
+	Permits = "sem"
+	Locks   = "mtx"
+	Guards  = "grd"
+	Loads   = "flt"
+)
+
+// Fixture is one family on one target, and a client that looks at what is in
+// Redis.
+type Fixture struct {
+	*testing.T
+	Connect func(w *Wire) redis.UniversalClient // makes a client over w, without its hook
+	RDB     redis.UniversalClient
+	Addr    string // of the one server; "" where it is not one
+	Kind    string // of the family
+	Family  string
+}
+
+// Each runs fn on every target, all at the same time.
+func Each(t *testing.T, kind string, fn func(f *Fixture)) {
+	t.Parallel()
+	redistest.Matrix(t, func(t *testing.T, target redistest.Target) {
+		t.Parallel()
+		fn(New(t, kind, target))
+	})
+}
+
+// EachProxy is Each for tests with a proxy, which stands before one server.
+func EachProxy(t *testing.T, kind string, fn func(f *Fixture, p *redistest.Proxy)) {
+	t.Parallel()
+	redistest.EachSingle(t, func(t *testing.T, target redistest.Target) {
+		t.Parallel()
+		f := New(t, kind, target)
+		fn(f, redistest.NewProxy(t, f.Addr))
+	})
+}
+
+// New makes a fixture of a family that no other test uses.
+func New(t *testing.T, kind string, target redistest.Target) *Fixture {
+	f := &Fixture{T: t, RDB: target.Admin(t), Kind: kind, Family: redistest.Name(t)}
+	f.Connect = func(w *Wire) redis.UniversalClient {
+		return target.Client(t, func(o *redis.UniversalOptions) { o.Dialer = w.Dialer(o.Dialer) })
+	}
+	switch target.Kind {
+	case redistest.KindMini, redistest.KindSingle:
+		f.Addr = target.Addr()
+	}
+	return f
+}
+
+// NewOn is New for a server of the test's own.
+func NewOn(t *testing.T, kind string, rdb redis.UniversalClient) *Fixture {
+	return &Fixture{T: t, RDB: rdb, Kind: kind, Family: redistest.Name(t)}
+}
+
+// Bubble runs fn on an embedded server in a synctest bubble, where time passes
+// only when everybody waits: for what takes long or must be exact. synctest.Wait
+// there says that all that was begun has come as far as it can.
+func Bubble(t *testing.T, kind string, fn func(f *Fixture, server *miniredis.Miniredis)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		t.Cleanup(func() {
+			if t.Failed() {
+				time.Sleep(time.Minute) // what stopped the test half-way left things running
+			}
+		})
+		server, client := redistest.Bubble(t)
+		f := &Fixture{T: t, RDB: client(), Kind: kind, Family: redistest.Name(t)}
+		f.Connect = func(w *Wire) redis.UniversalClient {
+			return client(func(o *redis.Options) { o.Dialer = w.Dialer(o.Dialer) })
+		}
+		fn(f, server)
+	})
+}
+
+// Part is the documented name of one of the Redis keys of key.
+func (f *Fixture) Part(key, part string) string { return Part(f.Kind, f.Family, key, part) }
+
+// Part is the documented name of one of the Redis keys of a key of a family.
+func Part(kind, family, key, part string) string {
+	return fmt.Sprintf("leasehold:%s:{%s:%s}:%s", kind, family, key, part)
+}
+
+// Held lists the holders of key whose leases have not expired, with their expiries.
+func (f *Fixture) Held(key string) map[string]float64 {
+	f.Helper()
+	all, err := f.RDB.ZRangeWithScores(context.Background(), f.Part(key, "holders"), 0, -1).Result()
+	if err != nil {
+		f.Fatal(err)
+	}
+	live := map[string]float64{}
+	for _, z := range all {
+		if z.Score > Now() {
+			live[z.Member.(string)] = z.Score
+		}
+	}
+	return live
+}
+
+// WantHeld fails the test unless n leases of key are held right now.
+func (f *Fixture) WantHeld(key string, n int) {
+	f.Helper()
+	if got := f.Held(key); len(got) != n {
+		f.Fatalf("%d leases are held, want %d: %v", len(got), n, got)
+	}
+}
+
+// Now is the server's clock in ms. All targets run on this machine.
+func Now() float64 { return float64(time.Now().UnixMilli()) }
+
+// Queued is the number of waiters of key.
+func (f *Fixture) Queued(key string) int {
+	f.Helper()
+	n, err := f.RDB.ZCard(context.Background(), f.Part(key, "queue")).Result()
+	if err != nil {
+		f.Fatal(err)
+	}
+	return int(n)
+}
+
+// Subscribed lists the inbox channels of that prefix that somebody listens to: a
+// waiter does when its handle knows that it is queued.
+func (f *Fixture) Subscribed(prefix string) (channels []string) {
+	f.Helper()
+	f.OnEach(func(ctx context.Context, node redis.Cmdable) error {
+		some, err := node.PubSubChannels(ctx, prefix+":inbox:*").Result()
+		channels = append(channels, some...)
+		return err
+	})
+	return channels
+}
+
+// OnEach runs fn on every node, one after the other: of a Cluster the replicas too,
+// whose subscribers only they know.
+func (f *Fixture) OnEach(fn func(ctx context.Context, node redis.Cmdable) error) {
+	f.Helper()
+	if c, ok := f.RDB.(*redis.ClusterClient); ok {
+		f.onEach(c.ForEachShard, fn)
+		return
+	}
+	f.one(fn)
+}
+
+// OnEachPrimary is OnEach without a Cluster's replicas.
+func (f *Fixture) OnEachPrimary(fn func(ctx context.Context, node redis.Cmdable) error) {
+	f.Helper()
+	if c, ok := f.RDB.(*redis.ClusterClient); ok {
+		f.onEach(c.ForEachMaster, fn)
+		return
+	}
+	f.one(fn)
+}
+
+func (f *Fixture) one(fn func(ctx context.Context, node redis.Cmdable) error) {
+	f.Helper()
+	if err := fn(context.Background(), f.RDB); err != nil {
+		f.Fatal(err)
+	}
+}
+
+func (f *Fixture) onEach(each func(context.Context, func(context.Context, *redis.Client) error) error, fn func(context.Context, redis.Cmdable) error) {
+	f.Helper()
+	var mu sync.Mutex
+	err := each(context.Background(), func(ctx context.Context, node *redis.Client) error {
+		mu.Lock()
+		defer mu.Unlock()
+		return fn(ctx, node)
+	})
+	if err != nil {
+		f.Fatal(err)
+	}
+}
+
+// Handle is what each package's New makes, as far as closing goes.
+type Handle interface {
+	Close(ctx context.Context) error
+}
+
+// Close closes a handle, soon.
+func Close(tb testing.TB, h Handle) {
+	tb.Helper()
+	CloseWithin(tb, redistest.Soon, h)
+}
+
+// CloseWithin is Close for a handle that holds much, or whose server was away.
+func CloseWithin(tb testing.TB, within time.Duration, h Handle) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	if err := h.Close(ctx); err != nil {
+		tb.Errorf("close: %v", err)
+	}
+}
+
+// Call is a call under way in another goroutine.
+type Call[T any] struct {
+	Done  chan struct{}
+	Value T
+	Err   error
+
+	tb testing.TB
+}
+
+// Start starts a call.
+func Start[T any](tb testing.TB, call func() (T, error)) *Call[T] {
+	c := &Call[T]{Done: make(chan struct{}), tb: tb}
+	go func() {
+		defer close(c.Done)
+		c.Value, c.Err = call()
+	}()
+	return c
+}
+
+// StartQueued starts a call that has to queue for key, and returns when it does, or
+// has ended already.
+func StartQueued[T any](f *Fixture, key string, call func() (T, error)) *Call[T] {
+	f.Helper()
+	before := f.Queued(key)
+	c := Start(f.T, call)
+	redistest.Eventually(f, "a waiter in the queue", func() bool {
+		return c.Ended() || f.Queued(key) > before // ended, where the machine stood still for a TTL
+	})
+	return c
+}
+
+// Ended reports whether the call has returned.
+func (c *Call[T]) Ended() bool {
+	select {
+	case <-c.Done:
+		return true
+	default:
+		return false
+	}
+}
+
+// Got is what the call returns, soon.
+func (c *Call[T]) Got() T {
+	c.tb.Helper()
+	redistest.Get(c.tb, "a grant", c.Done)
+	if c.Err != nil {
+		c.tb.Fatalf("the waiter ended with %v", c.Err)
+	}
+	return c.Value
+}
+
+// Failed is the error that the call returns, soon.
+func (c *Call[T]) Failed() error {
+	c.tb.Helper()
+	redistest.Get(c.tb, "an error", c.Done)
+	if c.Err == nil {
+		c.tb.Fatal("the waiter was granted")
+	}
+	return c.Err
+}

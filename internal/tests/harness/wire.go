@@ -1,0 +1,224 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/call"
+)
+
+// Wire is a client's way to Redis, of any topology, that can be cut: its
+// connections are then closed, no other is made, and commands fail without being
+// sent. It also counts what is sent. Commands go by their names, in lower case, and
+// scripts by those of call.ScriptName.
+type Wire struct {
+	// Patience is how long a command waits at a gate before it fails, as a client
+	// that waits for an answer does; 0 is for ever.
+	Patience time.Duration
+
+	mu     sync.Mutex
+	isCut  bool
+	refuse func(name string) error
+	gates  map[string]chan struct{} // by name: commands wait there before they are sent,
+	locks  map[string]chan struct{} // and here, their replies
+	apart  func()
+	counts map[string]int // commands by name
+	done   map[string]int // those of them that have been answered
+	trips  map[string]int // writes to a connection that hold them
+	conns  []net.Conn
+}
+
+// What a command comes to while its wire is cut, and where nobody answers.
+var (
+	ErrCut    = &net.OpError{Op: "read", Net: "tcp", Err: errors.New("wire cut")}
+	errSilent = &net.OpError{Op: "read", Net: "tcp", Err: os.ErrDeadlineExceeded}
+)
+
+// Cut closes the connections, and fails what is to be sent from now on.
+func (w *Wire) Cut() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.isCut = true
+	for _, c := range w.conns {
+		_ = c.Close()
+	}
+	w.conns = nil
+}
+
+// Fail fails, without sending it, each command for which that gives an error.
+func (w *Wire) Fail(why func(name string) error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.refuse = why
+}
+
+// CutOff fails all commands of these names as a network that is cut does.
+func (w *Wire) CutOff(names ...string) {
+	w.Fail(func(name string) error {
+		if slices.Contains(names, name) {
+			return ErrCut
+		}
+		return nil
+	})
+}
+
+// Split sends what is in one pipeline one by one, and calls between in between.
+func (w *Wire) Split(between func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.apart = between
+}
+
+// Heal ends whatever was done to the wire.
+func (w *Wire) Heal() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.isCut, w.refuse, w.apart = false, nil, nil
+	open(w.gates)
+	open(w.locks)
+	w.gates, w.locks = nil, nil
+}
+
+// Sent is how many commands of these names were sent so far, of all names where
+// there are none. Those of pipelines are included.
+func (w *Wire) Sent(names ...string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return sum(w.counts, names)
+}
+
+// Ran is how often that script was sent so far.
+func (w *Wire) Ran(script string) int { return w.Sent(call.ScriptName(script)) }
+
+// Answered is how many of them came back, well or not.
+func (w *Wire) Answered(names ...string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return sum(w.done, names)
+}
+
+// Tripped is in how many writes they were: round trips, since what goes to one
+// server together is one write.
+func (w *Wire) Tripped(names ...string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return sum(w.trips, names)
+}
+
+func sum(of map[string]int, names []string) (n int) {
+	for name, c := range of {
+		if len(names) == 0 || slices.Contains(names, name) {
+			n += c
+		}
+	}
+	return n
+}
+
+// CommandName is the command's name, in lower case; of a script "load enter" and
+// such.
+func CommandName(c redis.Cmder) string {
+	word := strings.ToLower(c.Name())
+	if word == "evalsha" || word == "eval" {
+		return call.ScriptName(c.Args()[1].(string))
+	}
+	return word
+}
+
+// pass counts commands in, unless they are to fail.
+func (w *Wire) pass(cmds []redis.Cmder) error {
+	if err := w.at(cmds, func() map[string]chan struct{} { return w.gates }); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.isCut {
+		return ErrCut
+	}
+	for _, c := range cmds {
+		if w.refuse != nil {
+			if err := w.refuse(CommandName(c)); err != nil {
+				return err
+			}
+		}
+	}
+	if w.counts == nil {
+		w.counts = map[string]int{}
+	}
+	for _, c := range cmds {
+		w.counts[CommandName(c)]++
+	}
+	return nil
+}
+
+// back counts commands that came back.
+func (w *Wire) back(cmds []redis.Cmder, err error) error {
+	if err := w.at(cmds, func() map[string]chan struct{} { return w.locks }); err != nil {
+		fail(cmds, err)
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.done == nil {
+		w.done = map[string]int{}
+	}
+	for _, c := range cmds {
+		w.done[CommandName(c)]++
+	}
+	return err
+}
+
+func fail(cmds []redis.Cmder, err error) {
+	for _, c := range cmds {
+		c.SetErr(err)
+	}
+}
+
+// DialHook leaves dialling alone.
+func (w *Wire) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
+}
+
+// ProcessHook counts and cuts single commands.
+func (w *Wire) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if err := w.pass([]redis.Cmder{cmd}); err != nil {
+			cmd.SetErr(err)
+			return err
+		}
+		return w.back([]redis.Cmder{cmd}, next(ctx, cmd))
+	}
+}
+
+// ProcessPipelineHook counts and cuts pipelines.
+func (w *Wire) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if err := w.pass(cmds); err != nil {
+			fail(cmds, err)
+			return err
+		}
+		w.mu.Lock()
+		between := w.apart
+		w.mu.Unlock()
+		if between == nil {
+			return w.back(cmds, next(ctx, cmds))
+		}
+		var first error
+		for i := range cmds {
+			if i > 0 {
+				between()
+			}
+			if err := next(ctx, cmds[i:i+1]); err != nil && first == nil {
+				first = err
+			}
+		}
+		return w.back(cmds, first)
+	}
+}
