@@ -205,13 +205,13 @@ var flights = []mutation{
 	},
 	{
 		name: "flight: a slow call doesn't age values", file: "internal/lease/clock.go",
-		old: "!c.known || got.Sub(old.got) >= clockAge || us > old.latest(got) || old.latest(got) >= s.latest(got)", new: "old != s || true",
+		old: "!k.known || got.Sub(old.got) >= maxSampleAge || us > old.latest(got) || old.latest(got) >= s.latest(got)", new: "old != s || true",
 		packages: cache + " " + loadFaults, tests: "Test[^F]|TestFaultSlow",
 	},
 	{
-		name: "flight: a message of an older load is not believed", file: "internal/lease/settle.go",
-		old: "case msg.Token != w.req.Awaits:", new: "case false:",
-		packages: leases,
+		name: "flight: a message of an older load is not believed", file: "internal/loads/loads.go",
+		old: "case err != nil || token != q.awaits.Load():", new: "case err != nil:",
+		packages: "./internal/loads",
 	},
 	{
 		name: "flight: replies are checked by their envelope's sum", file: "internal/envelope/decode.go",

@@ -11,10 +11,11 @@ type mutation struct {
 }
 
 const (
-	engine = "./internal/engine"
-	leases = "./internal/engine ./internal/lease ./internal/tests/simulation"
-	cache  = "./internal/tests/contract/singleflight ./internal/tests/simulation"
-	loads  = "./internal/engine ./internal/tests/contract/singleflight ./internal/tests/simulation"
+	scriptTests = "./internal/tests/scripts"
+	callTests   = "./internal/call"
+	leases      = "./internal/tests/scripts ./internal/lease ./internal/tests/simulation"
+	cache       = "./internal/tests/contract/singleflight ./internal/tests/simulation"
+	loads       = "./internal/tests/scripts ./internal/tests/contract/singleflight ./internal/tests/simulation"
 
 	contractAndFaults = "./internal/tests/contract/semaphore ./internal/tests/faults/semaphore"
 	loadFaults        = "./internal/tests/faults/singleflight"
@@ -34,28 +35,28 @@ var scripts = []mutation{
 	{
 		name: "void time of an enter", file: "luascripts/permits/enter.lua",
 		old: "if void_from > 0 and us >= void_from then", new: "if false then",
-		packages: engine,
+		packages: scriptTests,
 	},
 	{
 		name: "tombstone refuses a stray enter", file: "luascripts/permits/enter.lua",
 		old: "if sign and not queued then return", new: "if false then return",
-		packages: engine,
+		packages: scriptTests,
 	},
 	{
 		name: "a leave leaves a tombstone", file: "luascripts/permits/leave.lua",
 		old: "if copies_until > now then bury", new: "if false then bury",
-		packages: engine,
+		packages: scriptTests,
 	},
 	{
 		name: "a retried enter finds its own lease", file: "luascripts/permits/enter.lua",
 		old: "if expiry > now then return { 1, us, expiry - now, current_token(), 0, 0 } end", new: "",
-		packages: engine,
+		packages: scriptTests,
 	},
 	{
 		name: "a retried enter gets the same token", file: "luascripts/permits/enter.lua",
 		old:      "if expiry > now then return { 1, us, expiry - now, current_token(), 0, 0 } end",
 		new:      "if expiry > now then return { 1, us, expiry - now, fenced and issue_token() or 0, 0, 0 } end",
-		packages: engine,
+		packages: scriptTests,
 	},
 	{
 		name: "the limit, on the fast path", file: "luascripts/permits/enter.lua",
@@ -70,7 +71,7 @@ var scripts = []mutation{
 	{
 		name: "newcomers don't pass the queue", file: "luascripts/permits/enter.lua",
 		old: "in_use() + permits <= limit and not has_live_waiter()", new: "in_use() + permits <= limit",
-		packages: engine,
+		packages: scriptTests,
 	},
 	{
 		name: "the limit, when handing over", file: "luascripts/permits/shared/queue.lua",
@@ -80,57 +81,57 @@ var scripts = []mutation{
 	{
 		name: "a head that can't be served is removed", file: "luascripts/permits/shared/queue.lua",
 		old: "if n > limit then", new: "if false then",
-		packages: engine,
+		packages: scriptTests,
 	},
 	{
 		name: "the stored limit goes first", file: "luascripts/permits/shared/queue.lua",
 		old: "return tonumber(redis.call('GET', stored_limit) or '') or own_limit", new: "return own_limit",
-		packages: engine,
+		packages: scriptTests,
 	},
 	{
 		name: "the fence keeps tokens rising", file: "luascripts/permits/shared/issue_token.lua",
 		old: "if last >= us then", new: "if false then",
-		packages: engine,
+		packages: scriptTests,
 	},
 	{
 		name: "a lock is handed over if nobody holds it", file: "luascripts/permits/leave.lua",
 		old: "held_without_copies and fenced and redis.call('EXISTS', holders) == 0", new: "held_without_copies and fenced",
-		packages: engine,
+		packages: scriptTests,
 	},
 	{
 		name: "and to who is alive", file: "luascripts/permits/leave.lua",
 		old: "if next_handle and tonumber(redis.call('ZSCORE', alive, head) or 0) - now > OVERDUE then", new: "if next_handle then",
-		packages: engine,
+		packages: scriptTests,
 	},
 	{
 		name: "on probation", file: "luascripts/permits/leave.lua",
 		old: "if next_handle ~= handle and term > PROBATION then term = PROBATION end", new: "",
-		packages: engine,
+		packages: scriptTests,
 	},
 	{
 		name: "a stray's tombstone is left beside a hand-over", file: "luascripts/permits/leave.lua",
 		old: "local held_without_copies = given_back > 0 and ARGV[3] == '0'", new: "local held_without_copies = given_back > 0",
-		packages: engine,
+		packages: scriptTests,
 	},
 	{
 		name: "a grant's key expires with its last permit", file: "luascripts/permits/shared/queue.lua",
 		old: "    keep(holders, now + term)\n", new: "    redis.call('PEXPIREAT', holders, now + term)\n",
-		packages: engine,
+		packages: scriptTests,
 	},
 	{
 		name: "probation of a granted waiter", file: "luascripts/permits/shared/queue.lua",
 		old: "waiting_handle == handle and ttl or math.min(ttl, PROBATION)", new: "ttl",
-		packages: engine,
+		packages: scriptTests,
 	},
 	{
 		name: "overdue waiters are passed over", file: "luascripts/permits/shared/queue.lua",
 		old: "elseif alive_for <= OVERDUE then", new: "elseif false then",
-		packages: engine,
+		packages: scriptTests,
 	},
 	{
 		name: "dead waiters are dropped", file: "luascripts/shared/purge_waiters.lua",
 		old: "    redis.call('ZREM', queue, unpack(gone))", new: "",
-		packages: engine,
+		packages: scriptTests,
 	},
 	{
 		name: "dead holders are passed", file: "luascripts/permits/shared/queue.lua",
@@ -138,59 +139,24 @@ var scripts = []mutation{
 		packages: "./internal/tests/contract/semaphore", tests: "TestRecipe",
 	},
 	{
-		name: "round trips that hang hold up nobody", file: "internal/engine/lane.go",
-		old: "		l.trips++\n		l.hand()\n", new: "",
-		packages: engine,
-	},
-	{
-		name: "a lane is of one node", file: "internal/engine/engine.go",
-		old: "node = e.node(ctx, c.key())", new: "node = \"all\"",
-		packages: engine, tests: "TestNodeThatHangs", servers: true,
-	},
-	{
-		name: "its bound is no caller's deadline", file: "internal/engine/engine.go",
-		old: "err = errSlow // the lane's bound", new: "// the lane's bound",
-		packages: engine,
-	},
-	{
-		name: "a server that forgets is taught again", file: "internal/engine/engine.go",
-		old: "unknown = unknownOf(unknown)", new: "unknown = nil",
-		packages: engine,
-	},
-	{
-		name: "nobody waits for a hook that panicked", file: "internal/engine/lane.go",
-		old: "	defer func() {\n		cancel()\n		l.ended()\n", new: "	func() {\n		cancel()\n		l.ended()\n",
-		packages: engine,
-	},
-	{
-		name: "callers' pipelines fit", file: "internal/engine/lane.go",
-		old: "if size += calls[n].size(); size > fit {", new: "if size += calls[n].size(); false {",
-		packages: engine,
-	},
-	{
-		name: "what was not answered goes in short pipelines", file: "internal/renew/loop.go",
-		old: "to := address{c.Node, e.sent}", new: "to := address{c.Node, false}",
-		packages: leases, tests: "TestManyLeases",
-	},
-	{
 		name: "a renewal never revives", file: "luascripts/permits/renew.lua",
 		old: "if expiry <= now then return { 0 } end", new: "",
-		packages: engine,
+		packages: scriptTests,
 	},
 	{
 		name: "a renewal never shortens", file: "luascripts/permits/renew.lua",
 		old: "if till <= expiry then return { expiry - now } end", new: "",
-		packages: engine,
+		packages: scriptTests,
 	},
 	{
 		name: "expiries of keys only grow", file: "luascripts/permits/enter.lua",
 		old: "redis.call('PEXPIREAT', holders, now + ttl, 'GT')", new: "redis.call('PEXPIREAT', holders, now + ttl)",
-		packages: engine,
+		packages: scriptTests,
 	},
 	{
 		name: "tickets rise", file: "luascripts/permits/enter.lua",
 		old: "ticket = math.max(us, (tonumber(last_ticket or 0)) + 1)", new: "ticket = us",
-		packages: engine,
+		packages: scriptTests,
 	},
 	{
 		name: "a waiter's old ticket counts", file: "luascripts/permits/enter.lua",
@@ -204,12 +170,47 @@ var scripts = []mutation{
 	},
 }
 
-// client are the guards of the Go code of leases.
+// client are the guards of the Go code of calls and leases.
 var client = []mutation{
 	{
-		name: "scripts are sent once", file: "internal/engine/script.go",
-		old: "func (once) NoRetry() bool      { return true }", new: "func (once) NoRetry() bool      { return false }",
-		packages: "./internal/engine", tests: "TestP01", servers: true,
+		name: "round trips that hang hold up no other", file: "internal/call/lane.go",
+		old: "\t\tl.trips++\n\t\tl.hand()\n", new: "",
+		packages: callTests,
+	},
+	{
+		name: "scripts are sent once", file: "internal/call/call.go",
+		old: "func (c *integersCommand) NoRetry() bool { return true }", new: "func (c *integersCommand) NoRetry() bool { return false }",
+		packages: callTests, servers: true,
+	},
+	{
+		name: "a server that forgets is taught again", file: "internal/call/trip.go",
+		old: "unknown = send(unknown)", new: "unknown = nil",
+		packages: callTests,
+	},
+	{
+		name: "only a reply is an answer", file: "internal/call/call.go",
+		old: "\tcase o.err == nil && none && !asked:\n\t\to.err = notSent(trip)\n\tcase o.err == nil && none:\n\t\to.err = noReply(trip)\n", new: "",
+		packages: callTests,
+	},
+	{
+		name: "the lanes' pipelines are bounded", file: "internal/call/lane.go",
+		old: "if size += q.size(); n > 0 && size > maxPipelineBytes {", new: "if size += q.size(); false {",
+		packages: callTests,
+	},
+	{
+		name: "leaves go first", file: "internal/call/lane.go",
+		old: "\tif one.GivesBack {\n\t\tl.givesBack.push(one)", new: "\tif false {\n\t\tl.givesBack.push(one)",
+		packages: callTests,
+	},
+	{
+		name: "calls that were not answered go in short pipelines", file: "internal/schedule/loop.go",
+		old: "to := address{c.Node, resend}", new: "to := address{c.Node, false}",
+		packages: leases, tests: "TestManyLeases",
+	},
+	{
+		name: "Close during Due is not forgotten", file: "internal/schedule/loop.go",
+		old: "if e.at = next; !next.After(now) || l.closed {", new: "if e.at = next; !next.After(now) {",
+		packages: "./internal/schedule",
 	},
 	{
 		name: "the margin before the deadline", file: "internal/lease/clock.go",
@@ -217,18 +218,18 @@ var client = []mutation{
 		packages: leases,
 	},
 	{
-		name: "a deadline counts from the sending", file: "internal/lease/enter.go",
-		old: "deadline: clock.sent.Add(", new: "deadline: clock.got.Add(",
+		name: "a deadline counts from the sending", file: "internal/lease/acquire.go",
+		old: "Deadline: clock.sent.Add(", new: "Deadline: clock.got.Add(",
 		packages: leases,
 	},
 	{
-		name: "a message's time is mapped", file: "internal/lease/settle.go",
-		old: "from := g.clock.earliest(msg.At)", new: "from := now",
+		name: "a message's time is mapped", file: "internal/lease/group.go",
+		old: "from := g.clock.earliest(v.GrantedAt)", new: "from := now",
 		packages: leases,
 	},
 	{
 		name: "a grant that comes too late is given back", file: "internal/lease/lease.go",
-		old: "if !e.deadline.After(now) {\n\t\treturn false\n\t}", new: "",
+		old: "if !v.Deadline.After(now) {\n\t\treturn false\n\t}", new: "",
 		packages: "./internal/tests/faults/semaphore", tests: "Slower", servers: true,
 	},
 	{
@@ -238,48 +239,52 @@ var client = []mutation{
 	},
 	{
 		name: "nothing is given back at the deadline", file: "internal/lease/lease.go",
-		old:      "l.lose(leasehold.ErrLost, l.failure)\n\t\treturn calls, time.Time{}, 0",
-		new:      "l.lose(leasehold.ErrLost, l.failure)\n\t\tl.back = l.newGiveBack()\n\t\treturn l.back.Due(now, calls)",
+		old: "l.lose(leasehold.ErrLost, l.failure)\n\t\treturn calls, time.Time{}, 0", new: "l.lose(leasehold.ErrLost, l.failure)\n\t\tl.back = l.newGiveBack()\n\t\treturn l.back.Due(now, calls)",
 		packages: leases,
 	},
 	{
-		name: "who leaves while its enter is under way gives back", file: "internal/lease/acquire.go",
-		old: "\tq.m.mu.Unlock()\n\tq.m.giveBack(q.w)", new: "\tq.m.mu.Unlock()\n\tq.m.forget(q.w)",
-		packages: contractAndFaults, tests: "TestRecipe|TestCtxEnds|TestLate",
+		name: "a waiter that leaves while its enter is under way gives back", file: "internal/lease/acquire.go",
+		old: "\t\tw.forget() // nothing was sent\n\t} else {\n\t\tw.abandon()\n\t}", new: "\t\tw.forget() // nothing was sent\n\t} else {\n\t\tw.forget()\n\t}",
+		packages: contractAndFaults, tests: "TestCtxEnds|TestLate|TestCtx",
 	},
 	{
-		name: "a leave names its strays", file: "internal/lease/enter.go",
-		old: "\t\tq.w.stray = max(q.w.stray, void)\n\t\tq.m.askSoon(q.res)", new: "\t\tq.m.askSoon(q.res)",
-		packages: contractAndFaults, tests: "TestLate|TestRecipe", servers: true,
+		name: "a leave names until when an enter may arrive", file: "internal/lease/acquire.go",
+		old: "\t\tw.enterMayArriveUntil = max(w.enterMayArriveUntil, void)\n\t\tw.m.askSoon(w.res)", new: "\t\tw.m.askSoon(w.res)",
+		packages: contractAndFaults, tests: "TestLate|TestReply", servers: true,
+	},
+	{
+		name: "the last verdict counts", file: "internal/lease/acquire.go",
+		old: "\tw.verdict = v\n\tselect {\n\tcase w.wake <- struct{}{}:\n\tdefault: // it will wake for the verdict before, and hear this one\n\t}", new: "\tselect {\n\tcase w.wake <- struct{}{}:\n\t\tw.verdict = v\n\tdefault:\n\t}",
+		packages: "./internal/lease",
 	},
 	{
 		name: "an ask after a lost leave", file: "internal/lease/release.go",
-		old: "m.askSoon(l.req.Resource) // grants to our own waiters may have been in the reply", new: "",
+		old: "m.askSoon(l.res) // grants to our own waiters may have been in the reply", new: "",
 		packages: leases,
 	},
 	{
 		name: "a new clock after a void reply", file: "internal/lease/clock.go",
-		old: "!c.known || got.Sub(old.got) >= clockAge || us > old.latest(got) || old.latest(got) >= s.latest(got)", new: "!c.known || old == s",
+		old: "!k.known || got.Sub(old.got) >= maxSampleAge || us > old.latest(got) || old.latest(got) >= s.latest(got)", new: "!k.known || old == s",
 		packages: leases,
 	},
 	{
-		name: "a load's result is no grant", file: "internal/lease/settle.go",
-		old: "if w.req.Flight && msg.Landed != nil {", new: "if msg.Landed != nil {",
+		name: "a lock's waiter believes only grants", file: "internal/permits/permits.go",
+		old: "\tif len(words) != len(v) {", new: "\tif len(words) < len(v) {",
 		packages: leases,
 	},
 	{
-		name: "a message claims no more than the TTL", file: "internal/lease/settle.go",
-		old: "term := min(msg.Term, w.req.TTL)", new: "term := msg.Term",
+		name: "a message claims no more than the TTL", file: "internal/lease/group.go",
+		old: "term := min(v.Term, m.cfg.TTL)", new: "term := v.Term",
 		packages: leases,
 	},
 	{
 		name: "a sign of life keeps its key from living for ever", file: "luascripts/permits/ask.lua",
 		old: "  keep(alive, now + ALIVE) -- again, where the key was gone", new: "",
-		packages: engine,
+		packages: scriptTests,
 	},
 	{
-		name: "one ask for all waiters", file: "internal/lease/wait.go",
-		old: "some := all[:min(len(all), engine.MaxAsk)]", new: "some := all[:1]",
+		name: "one ask for all waiters", file: "internal/lease/group.go",
+		old: "some := all[:min(len(all), MaxAsk)]", new: "some := all[:1]",
 		packages: leases,
 	},
 }
