@@ -174,6 +174,7 @@ func TestInspectCostsAndFailures(t *testing.T) {
 	each(t, func(f *fixture) {
 		f.teach()
 		g, wire := f.open()
+		inspect(f, g, "k") // a handle's first call asks for the server's version
 		trips := tripCounter(wire)
 		inspect(f, g, "k")
 		if got, want := trips(), (tripCount{scripts: 1}); got != want {
