@@ -137,7 +137,7 @@ func (t target) landed() string  { return t.Part("landed") }
 func (g *Group[T]) target(op, key string) (target, error) {
 	r, err := g.family.Resource(key)
 	if err != nil {
-		return target{}, call.Fail(pkg, op, keys.Escape(g.cfg.Name), leasehold.ErrInvalid, err)
+		return target{}, call.Fail(pkg, op, keys.Escape(g.cfg.Name), err)
 	}
 	return target{Resource: r, key: key, value: r.Part("value")}, nil
 }

@@ -2,15 +2,15 @@ package call
 
 import (
 	"context"
-	"slices"
 	"sync"
 )
 
 // NewBatch makes n seats for n goroutines that are about to make one call each,
 // so that those calls share a round trip per server: they are sent when each seat
-// has handed in its call or was left. So a seat that is not used must be left.
+// has handed in its call or was left, in the order of the seats. So a seat that is not
+// used must be left.
 func NewBatch(n int) []*Seat {
-	b := &batch{open: n, sent: make(chan struct{})}
+	b := &batch{open: n, calls: make([]seated, n), sent: make(chan struct{})}
 	seats := make([]*Seat, n)
 	all := make([]Seat, n)
 	for i := range seats {
@@ -23,15 +23,21 @@ func NewBatch(n int) []*Seat {
 // batch is calls that wait for each other.
 type batch struct {
 	mu    sync.Mutex
-	open  int               // seats that are neither used nor left; guarded by mu
-	calls map[*lane][]*Call // handed in; guarded by mu, nil once sent
-	sent  chan struct{}     // closed once the calls are in their lanes
+	open  int           // seats that are neither used nor left; guarded by mu
+	calls []seated      // by the place of the seat; guarded by mu, nil once sent
+	sent  chan struct{} // closed once the calls are in their lanes
+}
+
+// seated is a call that was handed in, nil where there is none (yet), and its lane.
+type seated struct {
+	lane *lane
+	call *Call
 }
 
 // Seat is one place in a batch. It belongs to one goroutine.
 type Seat struct {
 	batch *batch
-	place int  // calls are sent in the order of their seats
+	place int  // among the seats of the batch
 	used  bool // Do or Leave was called
 }
 
@@ -47,13 +53,12 @@ func (s *Seat) Do(ctx context.Context, c *Client, one *Call) ([]int64, error) {
 		return nil, err
 	}
 	s.used = true
-	one.place = s.place
 	l := c.laneOf(one.Node)
-	s.batch.settle(func(calls map[*lane][]*Call) { calls[l] = append(calls[l], one) })
+	s.batch.settle(s.place, seated{l, one})
 	select {
 	case <-s.batch.sent:
 	case <-ctx.Done():
-		if s.batch.withdraw(l, one) {
+		if s.batch.withdraw(s.place) {
 			return nil, notSent(ctx.Err())
 		}
 		<-s.batch.sent
@@ -70,40 +75,43 @@ func (s *Seat) Leave() {
 		return
 	}
 	s.used = true
-	s.batch.settle(func(map[*lane][]*Call) {})
+	s.batch.settle(s.place, seated{})
 }
 
 // settle closes an open seat. With the last one the calls go into their lanes,
 // where the first of each leads its round trip: nothing is sent here.
-func (b *batch) settle(hand func(map[*lane][]*Call)) {
+func (b *batch) settle(place int, handed seated) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.calls == nil {
-		b.calls = map[*lane][]*Call{}
-	}
-	hand(b.calls)
+	b.calls[place] = handed
 	if b.open--; b.open > 0 {
 		return
 	}
-	for l, calls := range b.calls {
-		if len(calls) > 0 {
-			slices.SortFunc(calls, func(a, b *Call) int { return a.place - b.place })
-			l.group(calls)
+	var lanes []*lane
+	byLane := map[*lane][]*Call{}
+	for _, c := range b.calls {
+		if c.call == nil {
+			continue
 		}
+		if byLane[c.lane] == nil {
+			lanes = append(lanes, c.lane)
+		}
+		byLane[c.lane] = append(byLane[c.lane], c.call)
+	}
+	for _, l := range lanes {
+		l.group(byLane[l])
 	}
 	b.calls = nil
 	close(b.sent)
 }
 
-// withdraw takes back a call that was handed in, unless it was sent.
-func (b *batch) withdraw(l *lane, one *Call) bool {
+// withdraw takes back the call of a seat, unless it was sent.
+func (b *batch) withdraw(place int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for i, other := range b.calls[l] {
-		if other == one {
-			b.calls[l] = append(b.calls[l][:i:i], b.calls[l][i+1:]...)
-			return true
-		}
+	if b.calls == nil {
+		return false
 	}
-	return false
+	b.calls[place] = seated{}
+	return true
 }

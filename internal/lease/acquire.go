@@ -391,6 +391,12 @@ func (w *waiter) retry(ctx context.Context, err error, sent time.Time, void int6
 		w.failingSince = sent
 	}
 	pause := call.Backoff(w.failures)
+	if wrongType(err) {
+		// The scripts look at the types of all keys before they write, so this enter
+		// did nothing; and a leave would be refused for the same reason.
+		w.finish()
+		return Verdict{}, false, w.fail(leasehold.ErrUnavailable, err)
+	}
 	if class == call.Refused || (!w.Wait && w.failures >= maxTries) || time.Since(w.failingSince)+pause > patience {
 		w.abandon()
 		return Verdict{}, false, w.fail(leasehold.ErrUnavailable, err)

@@ -125,67 +125,67 @@ var flightScripts = []mutation{
 var flights = []mutation{
 	{
 		name: "flight: late joiners are told apart", file: "singleflight/flight.go",
-		old: "c.order, c.early = f, f.orders, false", new: "c.order, c.early = f, f.orders, true",
+		old: "q.place, q.joinedBeforeAsk = f, f.joined, false", new: "q.place, q.joinedBeforeAsk = f, f.joined, true",
 		packages: cache,
 	},
 	{
-		name: "flight: joining ends before publishing", file: "singleflight/land.go",
-		old: "callers: f.takeCallers()}", new: "callers: func() []*caller[T] { c := f.takeCallers(); g.flights[f.t.key] = f; return c }()}",
+		name: "flight: joining ends before publishing", file: "singleflight/publish.go",
+		old: "others: f.takeRequests()}", new: "others: func() []*request[T] { all := f.takeRequests(); f.g.flights[f.key] = f; return all }()}",
 		packages: cache,
 	},
 	{
-		name: "flight: late joiners of an invalidated load ask again", file: "singleflight/land.go",
-		old: "\t\tg.again(l.f, l.f.look, late)\n\tdefault:", new: "\t\tg.tellJoiners(l, late)\n\tdefault:",
+		name: "flight: late joiners of an invalidated load ask again", file: "singleflight/publish.go",
+		old: "\t\ts.startAnew(later)\n\tdefault:", new: "\t\ts.answerOthers(later)\n\tdefault:",
 		packages: cache,
 	},
 	{
-		name: "flight: so do late joiners elsewhere", file: "singleflight/follow.go",
-		old: "case early && there:", new: "case there:",
+		name: "flight: so do late joiners elsewhere", file: "singleflight/wait.go",
+		old: "case before && atHand:", new: "case atHand:",
 		packages: cache,
 	},
 	{
-		name: "flight: a lost load's failure is not shared", file: "singleflight/land.go",
-		old: "if l.err != nil && l.raised == nil {", new: "if false {",
+		name: "flight: a lost load's failure is not shared", file: "singleflight/publish.go",
+		old: "if s.err != nil && s.raised == nil {", new: "if false {",
 		packages: cache,
 	},
 	{
-		name: "flight: a lost load's value is not shared", file: "singleflight/land.go",
-		old: "g.tellFirst(l)\n\t\tg.again(l.f, l.f.look, append(early, late...))", new: "g.tellAll(l, l.callers)",
+		name: "flight: a lost load's value is not shared", file: "singleflight/publish.go",
+		old: "s.answerFirst()\n\t\ts.startAnew(s.others)", new: "s.answerFirst()\n\t\ts.answerOthers(s.others)",
 		packages: loadFaults, tests: "TestFault", servers: true,
 	},
 	{
 		name: "flight: a load without callers is not watched", file: "singleflight/flight.go",
-		old: "f.lease.Unwatch()", new: "_ = 0",
+		old: "loads.Unwatch(&f.lease)", new: "_ = 0",
 		packages: cache,
 	},
 	{
-		name: "flight: a load's ctx ends with its lease", file: "singleflight/lead.go",
-		old: "d.end(f, context.Cause(held))", new: "_ = held",
+		name: "flight: a load's ctx ends with its lease", file: "singleflight/load.go",
+		old: "d.endFor(f, context.Cause(held))", new: "_ = held",
 		packages: cache,
 	},
 	{
-		name: "flight: the loader's ctx is nobody's own", file: "singleflight/lead.go",
-		old: "context.WithCancelCause(context.WithoutCancel(values))", new: "context.WithCancelCause(values)",
+		name: "flight: the loader's ctx is nobody's own", file: "singleflight/load.go",
+		old: "context.WithCancelCause(context.WithoutCancel(from.ctx))", new: "context.WithCancelCause(from.ctx)",
 		packages: cache,
 	},
 	{
-		name: "flight: Goexit of a loader is noticed", file: "singleflight/lead.go",
-		old: "r.raised = &raised{goexit: true}", new: "r.raised = nil",
+		name: "flight: Goexit of a loader is noticed", file: "singleflight/load.go",
+		old: "p.raised = &raised{goexit: true}", new: "p.raised = nil",
 		packages: cache,
 	},
 	{
-		name: "flight: a time-out doesn't read as the caller's deadline", file: "singleflight/lead.go",
-		old: "\t\tr.err = errLoadTimeout", new: "\t\t_ = errLoadTimeout",
+		name: "flight: a time-out doesn't read as the caller's deadline", file: "singleflight/load.go",
+		old: "\t\t\tp.err = errLoadTimeout", new: "\t\t\t_ = errLoadTimeout",
 		packages: cache,
 	},
 	{
-		name: "flight: a stale value never masks ErrNotFound", file: "singleflight/want.go",
-		old: "return w.stale && !errors.Is(err, ErrNotFound) &&", new: "return w.stale &&",
+		name: "flight: a stale value never masks ErrNotFound", file: "singleflight/request.go",
+		old: "return q.stale != nil && !errors.Is(err, ErrNotFound) &&", new: "return q.stale != nil &&",
 		packages: cache,
 	},
 	{
-		name: "flight: another schema is a miss", file: "singleflight/value.go",
-		old: "if e.Schema != g.cfg.Schema || (", new: "if (",
+		name: "flight: another schema is a miss", file: "singleflight/entry.go",
+		old: "if env.Schema != g.cfg.Schema || (", new: "if (",
 		packages: cache,
 	},
 	{
@@ -194,13 +194,13 @@ var flights = []mutation{
 		packages: cache,
 	},
 	{
-		name: "flight: a large value stays here", file: "singleflight/land.go",
+		name: "flight: a large value stays here", file: "singleflight/publish.go",
 		old: "case len(data) > g.cfg.MaxValueBytes:", new: "case false:",
 		packages: cache,
 	},
 	{
-		name: "flight: without Redis nobody joins who can reach it", file: "singleflight/follow.go",
-		old: "\t\tf.close()\n\t\tif g.locals", new: "\t\tif g.locals",
+		name: "flight: without Redis nobody joins who can reach it", file: "singleflight/wait.go",
+		old: "\t\tf.closeJoining()\n\t\tif g.localFlights", new: "\t\tif g.localFlights",
 		packages: cache + " " + loadFaults, tests: "Test[^F]|TestFaultLocal",
 	},
 	{
@@ -211,7 +211,7 @@ var flights = []mutation{
 	{
 		name: "flight: a message of an older load is not believed", file: "internal/loads/loads.go",
 		old: "case err != nil || token != q.awaits.Load():", new: "case err != nil:",
-		packages: "./internal/loads",
+		packages: leases,
 	},
 	{
 		name: "flight: replies are checked by their envelope's sum", file: "internal/envelope/decode.go",
