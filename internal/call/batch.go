@@ -115,3 +115,21 @@ func (b *batch) withdraw(place int) bool {
 	b.calls[place] = seated{}
 	return true
 }
+
+// group sends calls together, or queues them where too many round trips are under
+// way. It does not wait: each caller awaits its own call.
+func (l *lane) group(calls []*Call) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.trips >= maxInFlight || l.waiting() > 0 {
+		for _, one := range calls {
+			l.enqueue(one)
+		}
+		return
+	}
+	for _, one := range calls {
+		l.takeTurn(one)
+	}
+	l.trips++
+	calls[0].turn <- calls
+}

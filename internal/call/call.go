@@ -15,12 +15,12 @@ type Call struct {
 	args   []any // "evalsha", digest, number of keys, keys…, arguments…
 	mixed  bool  // the reply has strings, too
 
-	// Node names the server that the call is for, as Client.Node does. It may be
-	// empty: then the client looks it up.
-	Node string
 	// GivesBack says that the call gives something back that others may wait for.
 	// Such a call goes ahead of the others that wait in its lane.
 	GivesBack bool
+	// Node names the server that the call is for, as Client.Node does. It may be
+	// empty: then the client looks it up.
+	Node string
 	// Done takes the outcome where Send or SendInParts sent the call.
 	Done func(reply []int64, err error)
 	// Text is the strings of the reply, in their order.
@@ -29,18 +29,17 @@ type Call struct {
 	// The command that carries the call. Only the goroutine that makes the round
 	// trip uses it.
 	integers integersCommand
-	anything anythingCommand
+	anything *anythingCommand
 
 	// state is unsent until a round trip takes the call, or its caller withdraws it.
 	state atomic.Int32
 
 	// The rest is about waiting in a lane, and the lane's mutex guards it.
-	waitsIn     *queue // the queue that the call stands in, nil = none
-	ahead, next *Call  // its neighbours there
-	since       time.Time
-	place       int          // in its batch
-	turn        chan []*Call // see lane.await
-	result      outcome      // set before the last send on turn
+	waitsIn     *queue        // the queue that the call stands in, nil = none
+	ahead, next *Call         // its neighbours there
+	since       time.Duration // when it came, in the age of the lane
+	turn        chan []*Call  // see lane.await
+	result      *outcome      // set before the last send on turn, not under the mutex
 
 	room [20]any // args live here: most calls need no more
 }
@@ -80,25 +79,6 @@ func (c *Call) Withdraw() bool {
 // take says that a round trip begins with the call. False: it was withdrawn.
 func (c *Call) take() bool { return c.state.CompareAndSwap(unsentCall, takenCall) }
 
-// size is how many bytes the call has in the protocol, or a few more.
-func (c *Call) size() int {
-	const word, number = 10, 20 // the frame of a word; the longest integer
-	n := word
-	for _, arg := range c.args {
-		switch arg := arg.(type) {
-		case string:
-			n += word + len(arg)
-		case *string:
-			n += word + len(*arg)
-		case []byte:
-			n += word + len(arg)
-		default:
-			n += word + number
-		}
-	}
-	return n
-}
-
 // inFull makes the call carry the script's text, for a server that does not know
 // the script (a new one, a new primary, SCRIPT FLUSH). The server then knows it.
 func (c *Call) inFull() *Call {
@@ -133,8 +113,8 @@ func (c *anythingCommand) Args() []any { c.asked = true; return c.SliceCmd.Args(
 func (c *Call) command(ctx context.Context) redis.Cmder {
 	var cmd redis.Cmder
 	if c.mixed {
-		c.anything = anythingCommand{SliceCmd: redis.NewSliceCmd(ctx, c.args...)}
-		cmd = &c.anything
+		c.anything = &anythingCommand{SliceCmd: redis.NewSliceCmd(ctx, c.args...)}
+		cmd = c.anything
 	} else {
 		c.integers = integersCommand{IntSliceCmd: redis.NewIntSliceCmd(ctx, c.args...)}
 		cmd = &c.integers

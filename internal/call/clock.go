@@ -99,7 +99,10 @@ func (c *Client) supported(ctx context.Context, o outcome) error {
 	case o.err == nil && c.known:
 	case o.err == nil || Classify(o.err) == Refused:
 		// It fails where the user may not ask, or the server does not know it.
-		info, _ := within(hardBound, func() string { return c.rdb.Info(c.bounded(ctx, time.Now()), "server").Val() })
+		info, _ := within(hardBound, func() string {
+			defer func() { _ = recover() }() // of a hook: the version stays unknown
+			return c.rdb.Info(c.bounded(ctx, time.Now()), "server").Val()
+		})
 		version, mode = field(info, "redis_version"), field(info, "redis_mode")+field(info, "server_mode")
 	}
 	if major, err := strconv.Atoi(firstNumber.FindString(version)); err == nil && major < minVersion {

@@ -70,6 +70,19 @@ func noReply(cause error) error {
 	return cause
 }
 
+// tooLate says what a deadline of ours means, which ends the wait for
+// a connection. Its cause is no caller's ctx, and must not be taken for one.
+func tooLate(err error, began time.Time) error {
+	took := time.Since(began).Round(100 * time.Millisecond)
+	if errors.Is(err, ErrNotSent) {
+		return notSent(fmt.Errorf("no connection after %v", took))
+	}
+	return fmt.Errorf("no answer after %v", took)
+}
+
+// panicked is the error of a panic in the client.
+func panicked(p any) error { return fmt.Errorf("the client panicked: %v", p) }
+
 // unsupported is the error of a server or a client that cannot be used.
 type unsupported struct{ text string }
 
@@ -86,8 +99,11 @@ var passing = []string{
 // serverError is the text of the server's error in err, which hooks may have
 // wrapped. It is empty where err is no server's answer.
 func serverError(err error) string {
-	var answered redis.Error
-	if err == nil || !errors.As(err, &answered) {
+	if err == nil {
+		return ""
+	}
+	var answered redis.Error // costs an allocation
+	if !errors.As(err, &answered) {
 		return ""
 	}
 	return answered.Error()

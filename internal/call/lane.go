@@ -19,7 +19,8 @@ import (
 // exactly one of them happens: a leader takes it (take), its caller's ctx ends
 // (withdraw), it has waited too long (expire), or it never waited (do).
 type lane struct {
-	c *Client
+	c    *Client
+	born time.Time
 
 	mu        sync.Mutex     // guards all below; never held while anything is sent
 	trips     int            // round trips under way
@@ -69,24 +70,6 @@ func (l *lane) do(ctx context.Context, one *Call) (o outcome) {
 	return l.await(ctx, one)
 }
 
-// group sends calls together, or queues them where too many round trips are under
-// way. It does not wait: each caller awaits its own call.
-func (l *lane) group(calls []*Call) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.trips >= maxInFlight || l.waiting() > 0 {
-		for _, one := range calls {
-			l.enqueue(one)
-		}
-		return
-	}
-	for _, one := range calls {
-		l.takeTurn(one)
-	}
-	l.trips++
-	calls[0].turn <- calls
-}
-
 // await waits for the turn of a call. What comes is the calls to send, the
 // caller's own among them, where the caller is to be the leader; or nil, once
 // the call has its result. A call is sent even though its caller's ctx ended a
@@ -111,7 +94,7 @@ func (l *lane) await(ctx context.Context, one *Call) outcome {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.freeTurn(one)
-	return one.result
+	return *one.result
 }
 
 // lead makes the round trip of calls, which have waited, for one's caller.
@@ -133,7 +116,7 @@ func (l *lane) lead(one *Call, calls []*Call) {
 		}
 		l.ended(err)
 		for i, other := range calls {
-			if other.result = outcomes[i]; other != one {
+			if other.result = &outcomes[i]; other != one {
 				other.turn <- nil
 			}
 		}
@@ -187,7 +170,7 @@ func (l *lane) freeTurn(one *Call) {
 
 func (l *lane) enqueue(one *Call) {
 	l.takeTurn(one)
-	one.since = time.Now()
+	one.since = time.Since(l.born)
 	if l.waiting() == 0 {
 		if l.relief == nil {
 			l.relief = time.AfterFunc(maxQueueDelay, l.relieve)
@@ -205,8 +188,8 @@ func (l *lane) enqueue(one *Call) {
 // hand lets the first call that waits lead those that wait, as far as they fit.
 func (l *lane) hand() {
 	n, size := 0, 0
-	for q := range l.inOrder {
-		if size += q.size(); n > 0 && size > maxPipelineBytes {
+	for one := range l.inOrder {
+		if size += one.size(); n > 0 && size > maxPipelineBytes {
 			break
 		}
 		n++
@@ -248,12 +231,12 @@ func (l *lane) expire(now time.Time) {
 		err = notSent(fmt.Errorf("%w: %w", ErrBacklog, l.lastErr))
 	}
 	for _, q := range []*queue{&l.givesBack, &l.others} {
-		for one := q.first; one != nil && now.Sub(one.since) >= queueBound; one = q.first {
+		for one := q.first; one != nil && now.Sub(l.born)-one.since >= queueBound; one = q.first {
 			if q == &l.others && now.Sub(l.answered) < queueBound {
 				break
 			}
 			q.remove(one)
-			one.result = outcome{err: err}
+			one.result = &outcome{err: err}
 			one.turn <- nil
 		}
 	}
@@ -293,36 +276,4 @@ func (l *lane) relieve() {
 	default:
 		l.relief.Reset(maxQueueDelay)
 	}
-}
-
-// queue is calls in the order of their coming. Any of them can be taken out.
-type queue struct {
-	first, last *Call
-	n           int
-}
-
-func (q *queue) push(one *Call) {
-	one.waitsIn, one.ahead, one.next = q, q.last, nil
-	if q.last == nil {
-		q.first = one
-	} else {
-		q.last.next = one
-	}
-	q.last = one
-	q.n++
-}
-
-func (q *queue) remove(one *Call) {
-	if one.ahead == nil {
-		q.first = one.next
-	} else {
-		one.ahead.next = one.next
-	}
-	if one.next == nil {
-		q.last = one.ahead
-	} else {
-		one.next.ahead = one.ahead
-	}
-	one.waitsIn, one.ahead, one.next = nil, nil, nil
-	q.n--
 }

@@ -85,7 +85,7 @@ func (c *Client) laneOf(node string) *lane {
 	if l, ok := c.lanes.Load(node); ok {
 		return l.(*lane)
 	}
-	l, _ := c.lanes.LoadOrStore(node, &lane{c: c})
+	l, _ := c.lanes.LoadOrStore(node, &lane{c: c, born: time.Now()})
 	return l.(*lane)
 }
 

@@ -71,15 +71,3 @@ func (c *Call) done(o outcome) {
 		c.Done(o.reply, o.err)
 	}
 }
-
-// fitting is how many of calls, from the first on, fit into one pipeline.
-func fitting(calls []*Call) int {
-	n, size := 1, calls[0].size()
-	for n < len(calls) {
-		if size += calls[n].size(); size > maxPipelineBytes {
-			break
-		}
-		n++
-	}
-	return n
-}

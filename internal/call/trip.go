@@ -3,7 +3,6 @@ package call
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -96,16 +95,6 @@ func (c *Client) together(calls []*Call, limit time.Duration) (outcomes []outcom
 	return outcomes
 }
 
-// tooLate says what a deadline of ours means, which ends the wait for
-// a connection. Its cause is no caller's ctx, and must not be taken for one.
-func tooLate(err error, began time.Time) error {
-	took := time.Since(began).Round(100 * time.Millisecond)
-	if errors.Is(err, ErrNotSent) {
-		return notSent(fmt.Errorf("no connection after %v", took))
-	}
-	return fmt.Errorf("no answer after %v", took)
-}
-
 // process sends one call, and again in full where the server does not know its
 // script.
 func (c *Client) process(ctx context.Context, began time.Time, one *Call) outcome {
@@ -192,6 +181,3 @@ func (c *Client) exec(ctx context.Context, cmds []redis.Cmder) (err error) {
 	_, err = pipe.Exec(ctx)
 	return err
 }
-
-// panicked is the error of a panic in the client.
-func panicked(p any) error { return fmt.Errorf("the client panicked: %v", p) }
