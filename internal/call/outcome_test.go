@@ -263,7 +263,7 @@ func TestTimeOfEachServer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := c.Clock(t.Context(), "leasehold:"+redistest.Name(t))
+		r, err := c.Clock(t.Context(), "leasehold:{"+redistest.Name(t)+"}")
 		if shown := time.UnixMicro(r.Micros); err != nil || shown.Before(r.Sent.Add(-time.Minute)) || shown.After(r.Got.Add(time.Minute)) {
 			t.Errorf("the clock showed %v, %v; want about %v", shown, err, r.Sent)
 		}
