@@ -36,9 +36,9 @@ func TestClientsThatCannotWorkAreRefused(t *testing.T) {
 		struct{ redis.UniversalClient }{(*redis.Client)(nil)},
 		&struct{ redis.UniversalClient }{struct{ *redis.Client }{}},
 		unwraps{},
-		redis.NewRing(&redis.RingOptions{}),
-		struct{ *redis.Ring }{redis.NewRing(&redis.RingOptions{})},
-		struct{ redis.UniversalClient }{redis.NewRing(&redis.RingOptions{})},
+		ring(t),
+		struct{ *redis.Ring }{ring(t)},
+		struct{ redis.UniversalClient }{ring(t)},
 	} {
 		c, err := NewClient(rdb)
 		if err == nil || !strings.Contains(err.Error(), "rdb is") || !strings.Contains(err.Error(), "want a") {
@@ -262,4 +262,11 @@ func TestCallsAreBoundedWhereDiallingHangs(t *testing.T) {
 			})
 		}
 	}
+}
+
+// ring is a client that is refused, and closed at the end of the test.
+func ring(t *testing.T) *redis.Ring {
+	r := redis.NewRing(&redis.RingOptions{})
+	t.Cleanup(func() { _ = r.Close() })
+	return r
 }
