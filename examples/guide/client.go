@@ -21,9 +21,7 @@ func boundedClient(addr string) *redis.Client {
 }
 
 // cachingClient keeps what it has read. Redis tells it when a value changes.
-func cachingClient(addr string) *redis.Client {
-	return redis.NewClient(&redis.Options{
-		Addr:                  addr,
-		ClientSideCacheConfig: &redis.ClientSideCacheConfig{MaxEntries: 10_000},
-	})
+func cachingClient(options *redis.Options) *redis.Client {
+	options.ClientSideCacheConfig = &redis.ClientSideCacheConfig{MaxEntries: 10_000}
+	return redis.NewClient(options)
 }

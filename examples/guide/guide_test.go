@@ -9,15 +9,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/leaseholdtest"
 	"github.com/leasehold-go/leasehold/semaphore"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // The three ways to go on while Redis is away for a minute.
 func TestWhileRedisIsAway(t *testing.T) {
