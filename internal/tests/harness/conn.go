@@ -66,7 +66,7 @@ func (c *counted) Read(b []byte) (int, error) {
 	return n, asNetwork(err)
 }
 
-func (c *counted) SetDeadline(t time.Time) error { return asNetwork(c.Conn.SetDeadline(t)) }
+func (c *counted) SetDeadline(t time.Time) error     { return asNetwork(c.Conn.SetDeadline(t)) }
 func (c *counted) SetReadDeadline(t time.Time) error { return asNetwork(c.Conn.SetReadDeadline(t)) }
 
 func (c *counted) SetWriteDeadline(t time.Time) error { return asNetwork(c.Conn.SetWriteDeadline(t)) }
