@@ -60,8 +60,8 @@ func (o Options) Client(ctx context.Context) (redis.UniversalClient, error) {
 func inCluster(ctx context.Context, rdb *redis.Client) bool {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	slots, err := rdb.ClusterSlots(ctx).Result()
-	return err == nil && len(slots) > 0
+	shards, err := rdb.ClusterShards(ctx).Result()
+	return err == nil && len(shards) > 0
 }
 
 // universal reads everything into the client library's options.
