@@ -59,11 +59,11 @@ func (f *family) clone() *family {
 
 // terms are what a request asks for, as its member tells them.
 type terms struct {
-	key, handle, member         string
-	seq, ttl                    int64
-	permits, limit, total, size int
-	share                       float64
-	all                         []string // a member per permit
+	key, handle, member   string
+	seq, ttl              int64
+	permits, limit, total int
+	share                 float64
+	all                   []string // a member per permit
 }
 
 func parse(member string) terms {
