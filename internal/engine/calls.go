@@ -45,6 +45,7 @@ type EnterReply struct {
 	Token     uint64
 	State     State
 	Grants    []Grant // of other waiters of the handle
+	More      bool    // the call stopped at a bound: an ask at once goes on
 	Text      string  // Found, Failed: the envelope
 }
 
@@ -136,7 +137,7 @@ func parseEnter(v []int64) (EnterReply, error) {
 		r.State = State{Earliest: ms(v[2]), InUse: int(v[3]), Limit: int(v[4]), Waiting: int(v[5])}
 	}
 	var err error
-	r.Grants, err = grants("enter", v[6:])
+	r.Grants, r.More, err = grants("enter", v[6:])
 	return r, err
 }
 
@@ -144,6 +145,7 @@ func parseEnter(v []int64) (EnterReply, error) {
 type LeaveReply struct {
 	Held   bool // permits were given back
 	Grants []Grant
+	More   bool // the call stopped at a bound: sent again at once it goes on
 }
 
 // ParseLeave reads the reply of a leave.
@@ -156,7 +158,7 @@ func ParseLeave(v []int64) (LeaveReply, error) {
 		return r, nil
 	}
 	var err error
-	r.Grants, err = grants("leave", v[2:])
+	r.Grants, r.More, err = grants("leave", v[2:])
 	return r, err
 }
 
@@ -183,6 +185,7 @@ type AskReply struct {
 	State     State
 	Standings []Standing // in the order of the waiters asked for
 	Grants    []Grant
+	More      bool // the call stopped at a bound: sent again at once it goes on
 }
 
 // ParseAsk reads the reply of an ask for n waiters.
@@ -204,19 +207,24 @@ func parseAsk(v []int64, n int) (AskReply, error) {
 		v = v[3:]
 	}
 	var err error
-	r.Grants, err = grants("ask", v)
+	r.Grants, r.More, err = grants("ask", v)
 	return r, err
 }
 
-func grants(call string, v []int64) ([]Grant, error) {
+// grants reads what a reply says beside its answer. more is its last word (0, 0, 0):
+// no attempt has the number 0.
+func grants(call string, v []int64) (all []Grant, more bool, err error) {
 	if len(v)%3 != 0 {
-		return nil, malformed(call, v)
+		return nil, false, malformed(call, v)
 	}
-	var all []Grant
 	for ; len(v) > 0; v = v[3:] {
+		if v[0] == 0 {
+			more = true
+			continue
+		}
 		all = append(all, newGrant(uint64(v[0]), v[1], uint64(v[2])))
 	}
-	return all, nil
+	return all, more, nil
 }
 
 // newGrant reads a term of the scripts: ms, or minus the limit that refused.

@@ -17,7 +17,8 @@ import (
 func scriptConstants(t *testing.T) constants {
 	ms := func(name string) int64 { return engine.Constant(t, name).Milliseconds() }
 	return constants{
-		probation: ms("PROBATION"), alive: ms("ALIVE"), overdue: ms("OVERDUE"), fence: ms("FENCE_KEPT"),
+		probation: ms("PROBATION"), alive: ms("ALIVE"), overdue: ms("OVERDUE"), silence: ms("SILENCE"),
+		few: engine.Number(t, "FEW"), batch: engine.Number(t, "BATCH"), parked: engine.Number(t, "PARKED"), fence: ms("FENCE_KEPT"),
 		record: (5 * time.Second).Milliseconds(),
 	}
 }

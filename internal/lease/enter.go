@@ -112,6 +112,9 @@ func (e *entering) answer(v []int64, err error) {
 	if e.err == nil {
 		// Processed although the caller may have left: others' grants ride on it.
 		e.q.m.deliver(e.reply.Grants, e.sent)
+		if e.reply.More {
+			e.q.m.askSoon(e.req.Resource)
+		}
 	}
 	if e.done != nil {
 		close(e.done)

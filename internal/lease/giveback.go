@@ -74,6 +74,11 @@ func (g *giveBack) answered(sent time.Time, v []int64, err error) {
 	case engine.Classify(err) == engine.NotNow || g.refused.Add(1) < tries:
 		return
 	}
+	if err == nil && r.More { // there is more to hand on
+		g.m.deliver(r.Grants, sent)
+		g.m.loop.Put(&g.entry, g, time.Now(), 0)
+		return
+	}
 	g.over.Store(true) // confirmed, or refused for good
 	g.m.loop.Remove(&g.entry)
 	g.m.deliver(r.Grants, sent)

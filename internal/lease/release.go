@@ -99,6 +99,9 @@ func (l *Lease) leave() []error {
 		}
 		if err == nil {
 			m.deliver(r.Grants, sent)
+			if r.More {
+				m.giveBackLater(l.newGiveBack()) // nothing is left to give back, but to hand on
+			}
 			// The deadline had not passed when its holder let go. That the server
 			// knows no lease says that it was lost before only if this was the
 			// one call, and was answered before the lease can have expired.

@@ -219,6 +219,9 @@ func (g *group) answered(asked []*engine.Request, sent time.Time, c *engine.Call
 		}
 	}
 	at, idle := g.next(), len(g.waiters) == 0
+	if r.More {
+		at = time.Now()
+	}
 	m.mu.Unlock()
 	if !idle { // else its last entry in the schedule, if there is one, ends it
 		m.loop.Put(&g.entry, g, at, 0)

@@ -74,7 +74,7 @@ var scripts = []mutation{
 	},
 	{
 		name: "the limit, when handing over", file: "luascripts/permits/shared/queue.lua",
-		old: "elseif in_use() + n > limit then", new: "elseif false then",
+		old: "if waiting_handle and n <= limit and in_use() + n > limit then return end", new: "",
 		packages: leases,
 	},
 	{
@@ -99,12 +99,12 @@ var scripts = []mutation{
 	},
 	{
 		name: "and to who is alive", file: "luascripts/permits/leave.lua",
-		old: "if next_handle and tonumber(redis.call('ZSCORE', alive, head) or 0) - now > OVERDUE then", new: "if next_handle then",
+		old: "if next_handle and alive_for > OVERDUE then", new: "if next_handle then",
 		packages: engine,
 	},
 	{
 		name: "on probation", file: "luascripts/permits/leave.lua",
-		old: "if next_handle ~= handle and term > PROBATION then term = PROBATION end", new: "",
+		old: "if next_handle ~= handle then term = math.min(term, PROBATION, alive_for - SILENCE) end", new: "",
 		packages: engine,
 	},
 	{
@@ -119,12 +119,37 @@ var scripts = []mutation{
 	},
 	{
 		name: "probation of a granted waiter", file: "luascripts/permits/shared/queue.lua",
-		old: "waiting_handle == handle and ttl or math.min(ttl, PROBATION)", new: "ttl",
+		old: "waiting_handle == handle and ttl or math.min(ttl, PROBATION, alive_for - SILENCE)", new: "ttl",
 		packages: engine,
 	},
 	{
 		name: "overdue waiters are passed over", file: "luascripts/permits/shared/queue.lua",
-		old: "elseif alive_for <= OVERDUE then", new: "elseif false then",
+		old: "    if alive_for <= OVERDUE then\n      if looked_at", new: "    if alive_for <= 0 then\n      if looked_at",
+		packages: engine,
+	},
+	{
+		name: "overdue waiters are parked", file: "luascripts/permits/shared/queue.lua",
+		old: "if #parked > 0 then", new: "if false then",
+		packages: engine,
+	},
+	{
+		name: "a call that stops at a bound says so", file: "luascripts/permits/shared/queue.lua",
+		old: "  if more then\n", new: "  if false then\n",
+		packages: engine,
+	},
+	{
+		name: "a parked waiter comes back with its sign of life", file: "luascripts/permits/ask.lua",
+		old: "if score >= PARKED then unpark", new: "if false then unpark",
+		packages: engine,
+	},
+	{
+		name: "a newcomer stands behind parked waiters", file: "luascripts/permits/enter.lua",
+		old: "last_ticket = math.max(last_ticket - PARKED, tonumber(unparked or 0))", new: "last_ticket = tonumber(unparked or 0)",
+		packages: engine,
+	},
+	{
+		name: "a first term ends soon after the last sign", file: "luascripts/permits/leave.lua",
+		old: "PROBATION, alive_for - SILENCE", new: "PROBATION",
 		packages: engine,
 	},
 	{
@@ -189,7 +214,7 @@ var scripts = []mutation{
 	},
 	{
 		name: "tickets rise", file: "luascripts/permits/enter.lua",
-		old: "ticket = math.max(us, (tonumber(last_ticket or 0)) + 1)", new: "ticket = us",
+		old: "ticket = math.max(us, last_ticket + 1)", new: "ticket = us",
 		packages: engine,
 	},
 	{
@@ -251,6 +276,16 @@ var client = []mutation{
 		name: "a leave names its strays", file: "internal/lease/enter.go",
 		old: "\t\tq.w.stray = max(q.w.stray, void)\n\t\tq.m.askSoon(q.res)", new: "\t\tq.m.askSoon(q.res)",
 		packages: contractAndFaults, tests: "TestLate|TestRecipe", servers: true,
+	},
+	{
+		name: "a leave that stopped at a bound is sent again", file: "internal/lease/release.go",
+		old: "if r.More {", new: "if false {",
+		packages: "./internal/tests/faults/mutex", tests: "TestUnlockGoesOn", servers: true,
+	},
+	{
+		name: "so is an ask", file: "internal/lease/wait.go",
+		old: "if r.More {", new: "if false {",
+		packages: "./internal/tests/faults/mutex", tests: "TestDeadWaiters", servers: true,
 	},
 	{
 		name: "an ask after a lost leave", file: "internal/lease/release.go",
