@@ -7,34 +7,89 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
 
-// The README's Go code is the code of Example functions, which are compiled and
-// run: a snippet that no example has is one that may not work.
-func TestReadmeSnippetsAreExamples(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+// The Go code of the documents for users is the code of examples, which are
+// compiled and run: a snippet that no example has may not work.
+func TestSnippetsAreExamples(t *testing.T) {
 	var examples strings.Builder
-	for _, name := range glob(t, "*/example*_test.go") {
+	for _, pattern := range []string{"*/example*_test.go", "examples/guide/*.go"} {
+		for _, name := range glob(t, pattern) {
+			text, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			examples.WriteString(unindent(string(text)))
+		}
+	}
+	for _, name := range []string{"README.md", "docs/guide.md", "docs/production.md", "docs/testing.md"} {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		examples.WriteString(unindent(string(text)))
-	}
-	snippets := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(readme), -1)
-	if len(snippets) < 3 {
-		t.Fatalf("the README has %d snippets; want at least 3", len(snippets))
-	}
-	for _, s := range snippets {
-		if !strings.Contains(examples.String(), unindent(s[1])) {
-			t.Errorf("no example has this snippet of the README:\n%s", s[1])
+		snippets := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(text), -1)
+		if len(snippets) < 2 {
+			t.Errorf("%s has %d snippets; want at least 2", name, len(snippets))
+		}
+		for _, s := range snippets {
+			if !strings.Contains(examples.String(), unindent(s[1])) {
+				t.Errorf("no example has this snippet of %s:\n%s", name, s[1])
+			}
+			if name == "README.md" && !strings.HasPrefix(s[1], "import (") {
+				t.Errorf("this snippet of the README has no imports:\n%s", s[1])
+			}
 		}
 	}
+}
+
+// A link of a document leads to a file of the module, and to a heading of it.
+func TestLinksLeadSomewhere(t *testing.T) {
+	documents := append(glob(t, "*.md"), glob(t, "docs/*.md")...)
+	checked := 0
+	for _, name := range documents {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, link := range regexp.MustCompile(`\]\(([^)\s]+)\)`).FindAllStringSubmatch(string(text), -1) {
+			path, heading, _ := strings.Cut(link[1], "#")
+			if strings.Contains(path, "://") {
+				continue
+			}
+			checked++
+			to := name
+			if path != "" {
+				to = filepath.Join(filepath.Dir(name), path)
+			}
+			if _, err := os.Stat(to); err != nil {
+				t.Errorf("%s links to %s: %v", name, link[1], err)
+				continue
+			}
+			if heading != "" && !slices.Contains(headings(t, to), heading) {
+				t.Errorf("%s links to %s: there is no such heading", name, link[1])
+			}
+		}
+	}
+	if checked < 10 {
+		t.Fatalf("%d links were found in %q", checked, documents)
+	}
+}
+
+// headings lists the anchors that GitHub gives to the headings of a document.
+func headings(t *testing.T, name string) (anchors []string) {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(string(text), -1) {
+		anchor := regexp.MustCompile(`[^\p{L}\p{N} _-]`).ReplaceAllString(strings.ToLower(h[1]), "")
+		anchors = append(anchors, strings.ReplaceAll(anchor, " ", "-"))
+	}
+	return anchors
 }
 
 func unindent(code string) string { return regexp.MustCompile(`(?m)^\t+`).ReplaceAllString(code, "") }
@@ -68,8 +123,8 @@ func TestImportsRunOneWay(t *testing.T) {
 	const module = "github.com/leasehold-go/leasehold"
 	seen := 0
 	for _, name := range glob(t, "**.go") {
-		if strings.HasPrefix(name, "robustness/") {
-			continue // modules of their own, made of tests
+		if name := filepath.ToSlash(name); strings.HasPrefix(name, "robustness/") || strings.HasPrefix(name, "cmd/") {
+			continue // modules of their own
 		}
 		test := strings.HasSuffix(name, "_test.go")
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)

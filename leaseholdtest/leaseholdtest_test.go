@@ -200,14 +200,38 @@ func TestOneLoadForTheFleet(t *testing.T) {
 	})
 }
 
-// A closed client stands for a Redis that is away.
-func TestRedisThatIsAway(t *testing.T) {
-	both(t, func(t *testing.T) {
-		rdb := leaseholdtest.Client(t)
-		m := newMutex(t, rdb, mutex.Config{Name: "reports"})
-		_ = rdb.Close()
-		if _, err := m.TryLock(t.Context(), "daily"); !errors.Is(err, leasehold.ErrUnavailable) {
+// During an outage calls fail, a lease that cannot be renewed is lost, and
+// afterwards all works again.
+func TestOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clients := leaseholdtest.Clients(t, 2)
+		rdb, other := clients[0], clients[1]
+		m := newMutex(t, rdb, mutex.Config{Name: "reports", TTL: 30 * time.Second})
+		lock, err := m.Lock(t.Context(), "daily")
+		if err != nil {
+			t.Fatal(err)
+		}
+		began, end := time.Now(), leaseholdtest.Outage(rdb)
+		if _, err := m.TryLock(t.Context(), "weekly"); !errors.Is(err, leasehold.ErrUnavailable) {
 			t.Errorf("error %v; want ErrUnavailable", err)
+		}
+		if _, err := rdb.Pipelined(t.Context(), func(p redis.Pipeliner) error { p.Get(t.Context(), "k"); return nil }); err == nil {
+			t.Error("a pipeline succeeds")
+		}
+		if err := other.Ping(t.Context()).Err(); err != nil {
+			t.Errorf("another client: %v", err)
+		}
+		<-lock.Context().Done()
+		if err := context.Cause(lock.Context()); !errors.Is(err, leasehold.ErrLost) || time.Since(began) > 30*time.Second {
+			t.Errorf("after %v: %v; want ErrLost within 30s", time.Since(began), err)
+		}
+		end()
+		again, err := m.Lock(t.Context(), "daily")
+		if err != nil {
+			t.Fatalf("after the outage: %v", err)
+		}
+		if err := again.Unlock(); err != nil {
+			t.Error(err)
 		}
 	})
 }

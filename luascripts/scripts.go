@@ -2,7 +2,7 @@
 // script names its KEYS, its ARGV with units, its reply and its cost, and says which
 // other actors may be at which step.
 //
-// A script is written in permits, loads or guard. A line "-- include <path>" stands
+// A script is written in permits, totals, loads or guard. A line "-- include <path>" stands
 // for a piece that several scripts share; pieces lie in the folders named shared.
 // go generate writes the scripts out, with their pieces, into the folder complete.
 // Those files are sent as they are, so that line 40 of an error of the server is
@@ -35,6 +35,14 @@ func PermitsEnter() string { return script("permits/enter") } // takes permits, 
 func PermitsLeave() string { return script("permits/leave") } // gives permits back, or leaves the queue
 func PermitsAsk() string   { return script("permits/ask") }   // brings waiters' sign of life; asks what became of them
 func PermitsRenew() string { return script("permits/renew") } // extends a lease
+
+// The scripts of families with a total: semaphores whose keys share a number of permits.
+
+func TotalsEnter() string    { return script("totals/enter") }     // takes permits, or a place in the queue
+func TotalsLeave() string    { return script("totals/leave") }     // gives permits back, or leaves the queue
+func TotalsAsk() string      { return script("totals/ask") }       // brings waiters' sign of life; goes on where a call stopped
+func TotalsRenew() string    { return script("totals/renew") }     // extends a lease
+func TotalsSetLimit() string { return script("totals/set_limit") } // sets a key's limit, or the total
 
 // The scripts of loads: cached values.
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/leasehold-go/leasehold/examples/internal/demo"
 )
@@ -28,6 +29,11 @@ func TestHeadless(t *testing.T) {
 		t.Fatalf("exit code %d\n%s", code, out.String())
 	}
 	t.Log("\n" + out.String())
+	for line := range strings.Lines(out.String()) {
+		if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > 80 {
+			t.Errorf("%d columns; want at most 80: %s", n, line)
+		}
+	}
 	for _, want := range []string{
 		`protection off +\d+ +\d+ +\d+ +[1-9]\d*\.\d `,
 		`protection on +\d+ +(\d+) +(\d+) +1\.0 +1 `,

@@ -59,7 +59,7 @@ func show(ctx context.Context, set settings, out io.Writer) error {
 	background.Go(func() { p.draw(s.fleet.ctx) })
 	defer background.Wait()
 
-	fmt.Fprintf(out, "hotkey: %d server processes with %d clients each, on %s\n", set.processes, set.clients, s.srv.Label)
+	fmt.Fprintf(out, "hotkey: %d server processes with %d clients each,\non %s\n", set.processes, set.clients, s.srv.Label)
 	fmt.Fprintf(out, "Open http://%s in a browser. Ctrl-C ends it.\n", listener.Addr())
 	select {
 	case <-s.fleet.ctx.Done():

@@ -12,7 +12,7 @@ type result struct {
 	expiries int
 	loads    int
 	most     int // at once
-	p50, p99 time.Duration
+	p99      time.Duration
 
 	surplus []string // what is wrong with the first of the loads that were not due
 	seen    int      // loads whose value a client got
@@ -29,7 +29,7 @@ func (r *record) result(m mode) result {
 	}
 	return result{
 		mode: m, all: e.total(), expiries: e.expiries, loads: e.loads, most: e.most,
-		p50: e.latency.quantile(0.5), p99: e.latency.quantile(0.99),
+		p99:     e.latency.quantile(0.99),
 		surplus: e.surplus, seen: e.seen, overdue: e.overdue, failed: r.failed,
 	}
 }

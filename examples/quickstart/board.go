@@ -93,7 +93,7 @@ func (b *board) start(r *row, e event) (news []string) {
 			r.name, e.Child, num, seconds(e.At.sub(b.killedAt[num]))))
 	}
 	for _, num := range r.handed {
-		news = append(news, fmt.Sprintf("%s: worker %d got what dead worker %d was handed in line, %s after the kill",
+		news = append(news, fmt.Sprintf("%s: worker %d got dead worker %d's turn, %s after the kill",
 			r.name, e.Child, num, seconds(e.At.sub(b.killedAt[num]))))
 	}
 	r.held, r.handed = nil, nil

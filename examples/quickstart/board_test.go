@@ -51,7 +51,7 @@ func TestBoardShowsTheDeadUntilTheirPermitsAreUsed(t *testing.T) {
 	news(at(630, ended, 4, 1), "")
 	news(at(631, started, 6, 1), "")
 	see("6 5x | 7")
-	news(at(1610, started, 7, 1), "acme: worker 7 got what dead worker 5 was handed in line, 1.00 s after the kill")
+	news(at(1610, started, 7, 1), "acme: worker 7 got dead worker 5's turn, 1.00 s after the kill")
 	see("6 7 |")
 }
 

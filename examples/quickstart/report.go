@@ -9,10 +9,12 @@ import (
 )
 
 func intro(scr *screen, srv *demo.Server) {
-	scr.print("leasehold quickstart: %d worker processes on %s", workers, srv.Label)
-	scr.print("Each wants to run a job for each of %d tenants, all the time; the caps hold over all.", len(tenants))
-	scr.print("Numbers are workers, first in line first. 3%s was killed: what it holds, or is handed", deadMark)
-	scr.print("because it was in line, is free again when its lease has ended, after %v at most.\n", permitTTL)
+	scr.print("leasehold quickstart: %d worker processes", workers)
+	scr.print("on %s", srv.Label)
+	scr.print("Each worker wants to run a job for each of %d tenants, all the time. A tenant's", len(tenants))
+	scr.print("cap holds over all workers. Numbers are workers, first in line first. 3%s was", deadMark)
+	scr.print("killed: its permits stay taken until their leases of %v end, and are handed on", permitTTL)
+	scr.print("when a waiter looks next, at most %v later.\n", looks)
 }
 
 func report(scr *screen, results []result, stale staleOutcome) {
@@ -27,8 +29,8 @@ func report(scr *screen, results []result, stale staleOutcome) {
 	if len(verdict(results, stale)) > 0 {
 		return // said on stderr
 	}
-	scr.print("No cap was exceeded in %d jobs. What the killed worker held was in use again %.2f s", jobs, longest.Seconds())
-	scr.print("after the kill at the latest, with leases of %v.", permitTTL)
+	scr.print("No cap was exceeded in %d jobs. What the killed worker held was in use", jobs)
+	scr.print("again %.2f s after the kill.", longest.Seconds())
 	if stale.tried {
 		scr.print("The stale holder's write was refused.")
 	}

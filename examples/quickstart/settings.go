@@ -27,7 +27,11 @@ const (
 	// How long a killed worker's permits are missed, at most. The default of
 	// 30 s suits real work better; here somebody is watching.
 	permitTTL = 2 * time.Second
-	lockTTL   = 1 * time.Second
+	// How often a waiting process sends its sign of life, and so asks whether
+	// its turn has come (docs/guarantees.md, L1).
+	looks = 1500 * time.Millisecond
+
+	lockTTL = 1 * time.Second
 
 	// A job takes from shortJob to longJob. Embedded, a script call costs some
 	// 0.3 ms, and these make about 130 calls a second.

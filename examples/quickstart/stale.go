@@ -20,7 +20,7 @@ type staleOutcome struct {
 // staleShow is the second part: A locks and writes, and is stopped past its
 // lease; B locks and writes; A goes on where it was, which is in a write.
 func staleShow(ctx context.Context, scr *screen, srv *demo.Server, name string) (out staleOutcome, err error) {
-	scr.print("\nA stale lock holder: %s is locked for %v, and renewed while its holder runs", order, lockTTL)
+	scr.print("\nA stale lock holder: %s is locked for %v, renewed while its holder runs", order, lockTTL)
 	if !demo.CanPause {
 		scr.print("  left out: this system has no SIGSTOP to pause a process with")
 		return out, nil
@@ -53,7 +53,7 @@ func staleShow(ctx context.Context, scr *screen, srv *demo.Server, name string) 
 		return out, err
 	}
 	out.result = late.Result
-	scr.say(fmt.Sprintf("A continued (SIGCONT), writes with its old token %d: %s", out.old, late.Result))
+	scr.say(fmt.Sprintf("A continued (SIGCONT), writes with token %d: %s", out.old, late.Result))
 
 	rdb, err := demo.Client(srv.URL)
 	if err != nil {

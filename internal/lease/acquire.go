@@ -296,6 +296,9 @@ func (e *enterCall) send(ctx context.Context) {
 	}
 	if e.err == nil {
 		e.w.m.deliver(e.reply.Grants, e.sent)
+		if e.reply.More {
+			e.w.m.askSoon(e.w.res)
+		}
 	}
 }
 

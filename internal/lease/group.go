@@ -173,6 +173,9 @@ func (g *group) onAsked(seqs []uint64, sent time.Time, r AskReply) {
 		}
 	}
 	at, idle := g.nextAsk(), len(g.waiters) == 0
+	if r.More {
+		at = time.Now()
+	}
 	m.mu.Unlock()
 	if !idle { // else its last entry in the schedule, if there is one, ends it
 		m.loop.Put(&g.entry, g, at, 0)

@@ -109,6 +109,7 @@ type EnterReply struct {
 	Token  uint64
 	State  State   // Queued, Busy, TooMany, QueueFull
 	Grants []Grant // to other waiters of the handle
+	More   bool    // the call stopped at a bound: an ask at once goes on
 	Answer any     // Answered
 }
 
@@ -127,6 +128,7 @@ type AskReply struct {
 	State     State
 	Standings []Standing // in the order of the waiters
 	Grants    []Grant
+	More      bool // the call stopped at a bound: sent again at once it goes on
 }
 
 // Standing is what an ask learned of one waiter: Granted, Queued, Answered or Gone.
@@ -141,6 +143,7 @@ type Standing struct {
 type LeaveReply struct {
 	Held   bool // the lease was held until then
 	Grants []Grant
+	More   bool // the call stopped at a bound: sent again at once it goes on
 }
 
 // RenewReply is what a renewal answered.
@@ -196,20 +199,24 @@ func ListedID(ownerID string) string {
 }
 
 // ReadGrants reads what a reply of call says of other waiters: (seq, term in ms or
-// minus the limit that refused, token) for each.
-func ReadGrants(name string, reply []int64) ([]Grant, error) {
+// minus the limit that refused, token) for each. more is its last word, (0, 0, 0): the
+// call stopped at a bound. No attempt has the number 0.
+func ReadGrants(name string, reply []int64) (all []Grant, more bool, err error) {
 	if len(reply)%3 != 0 {
-		return nil, call.Malformed(name, reply)
+		return nil, false, call.Malformed(name, reply)
 	}
-	var all []Grant
 	for ; len(reply) > 0; reply = reply[3:] {
 		g := Grant{Seq: uint64(reply[0]), Token: uint64(reply[2])}
-		if what := reply[1]; what < 0 {
+		switch what := reply[1]; {
+		case g.Seq == 0:
+			more = true
+			continue
+		case what < 0:
 			g.Refused, g.Token = int(-what), 0
-		} else {
+		default:
 			g.Term = call.Duration(what)
 		}
 		all = append(all, g)
 	}
-	return all, nil
+	return all, more, nil
 }

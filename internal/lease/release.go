@@ -111,6 +111,9 @@ func (l *Lease) leave() []error {
 		}
 		if err == nil {
 			m.deliver(r.Grants, sent)
+			if r.More {
+				m.giveBackLater(l.newGiveBack()) // nothing is left to give back, but there is more to hand on
+			}
 			// The deadline had not passed when the holder let go. That the server
 			// knows no lease says that it was lost before only if this was the
 			// one call, and was answered before the lease can have expired.
@@ -248,7 +251,12 @@ func (g *giveBack) onAnswer(sent time.Time, ints []int64, err error) {
 	if err == nil {
 		r, err = g.req.ReadLeave(ints)
 	}
-	if err == nil {
+	switch {
+	case err == nil && r.More: // there is more to hand on
+		g.m.deliver(r.Grants, sent)
+		g.m.loop.Put(&g.entry, g, time.Now(), 0)
+		return
+	case err == nil:
 		g.over.Store(true)
 		g.m.loop.Remove(&g.entry)
 		g.m.deliver(r.Grants, sent)

@@ -371,6 +371,29 @@ func TestWhatHasExpiredIsNeverListed(t *testing.T) {
 	})
 }
 
+// A waiter that is parked, since its sign of life is overdue, has waited since its
+// ticket.
+func TestParkedWaitersKeepTheirTicket(t *testing.T) {
+	redistest.EachSingle(t, func(t *testing.T, target redistest.Target) {
+		rdb, prefix := target.Client(t), redistest.Name(t)
+		now := time.Now()
+		member := handle + ".9999.1.30000.5"
+		ticket := now.Add(-time.Minute).UnixMicro()
+		rdb.ZAdd(t.Context(), prefix+":sem:{n:k}:queue", redis.Z{Score: float64(ticket + 1<<52), Member: member})
+		rdb.ZAdd(t.Context(), prefix+":sem:{n:k}:alive", redis.Z{Score: float64(now.UnixMilli() + 60_000), Member: member})
+		l := listing.New(rdb, prefix)
+		s, err := l.State(t.Context(), listing.Of(prefix, keys.Semaphore, "n", "k", false), listing.Bounds{})
+		if err != nil || len(s.Waiters) != 1 {
+			t.Fatalf("%d waiters are listed, want 1: %v", len(s.Waiters), err)
+		}
+		for _, got := range []time.Duration{s.Waiters[0].WaitingFor, find(t, uses(t, l), keys.Semaphore, "k").LongestWait} {
+			if got < time.Minute-time.Second || got > 2*time.Minute {
+				t.Errorf("it has waited for %v; want a minute", got)
+			}
+		}
+	})
+}
+
 // Of each call that it makes, one reply is lost. The client library sends nothing
 // again by itself here.
 func TestLostRepliesAreAskedForAgain(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/keys"
 )
 
-// member is what an entry of holders or of a queue says: see the prelude of the
-// scripts.
+// member is what an entry of holders or of a queue says: see
+// luascripts/permits/shared/queue.lua.
 type member struct {
 	first   string // the entry of the request's first permit: all its others begin with it
 	extra   bool   // it is one of the other permits
@@ -20,6 +20,15 @@ type member struct {
 	ttl     time.Duration
 	limit   int
 	total   int // of a family with a total: what the request was made under
+}
+
+// parked is what the score of a waiter has on top of its ticket while its sign of
+// life is overdue: PARKED in luascripts.
+const parked = 1 << 52
+
+// waitingFor is how long a waiter has been in a queue, by its score there.
+func waitingFor(now time.Time, score float64) time.Duration {
+	return max(0, time.Duration(now.UnixMicro()-int64(score)%parked)*time.Microsecond)
 }
 
 // handleLen is how many characters of a handle are random; a label may follow.

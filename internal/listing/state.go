@@ -262,7 +262,6 @@ func (s *State) another(m member) bool {
 
 // waiters makes waiters of the entries of the queue that are alive.
 func (s *State) waiters(living []redis.Z) {
-	us := s.At.UnixMicro()
 	for _, z := range living {
 		name, _ := z.Member.(string)
 		m, ok := parseMember(name, s.HasTotal)
@@ -271,7 +270,7 @@ func (s *State) waiters(living []redis.Z) {
 		}
 		s.Waiters = append(s.Waiters, Waiter{Tenant: m.tenant, limit: m.limit, Waiter: leasehold.Waiter{
 			ID: m.id, Permits: m.permits, Label: m.label, Position: len(s.Waiters) + 1,
-			WaitingFor: max(0, time.Duration(us-int64(z.Score))*time.Microsecond),
+			WaitingFor: waitingFor(s.At, z.Score),
 		}})
 		if s.Limit == 0 && s.Total == 0 {
 			s.asked(m)

@@ -189,7 +189,7 @@ func (u *Use) waits(q poll, now time.Time) {
 			continue
 		}
 		if living++; living == 1 {
-			u.LongestWait = max(0, time.Duration(now.UnixMicro()-int64(queue[i].Score))*time.Microsecond)
+			u.LongestWait = waitingFor(now, queue[i].Score)
 		}
 	}
 	if len(queue) < heads { // all of them were looked at

@@ -102,7 +102,7 @@ func (r *Resource) ReadAsk(_ *call.Call, v []int64, waiters []lease.Request) (le
 		reply.Standings, v = append(reply.Standings, s), v[3:]
 	}
 	var err error
-	reply.Grants, err = lease.ReadGrants("ask", v)
+	reply.Grants, reply.More, err = lease.ReadGrants("ask", v)
 	return reply, err
 }
 
@@ -163,7 +163,7 @@ func (q *Request) ReadEnter(_ *call.Call, v []int64) (lease.EnterReply, error) {
 		reply.State = readState(v[2:6])
 	}
 	var err error
-	reply.Grants, err = lease.ReadGrants("enter", v[6:])
+	reply.Grants, reply.More, err = lease.ReadGrants("enter", v[6:])
 	return reply, err
 }
 
@@ -183,7 +183,7 @@ func (q *Request) ReadLeave(v []int64) (lease.LeaveReply, error) {
 		return reply, nil
 	}
 	var err error
-	reply.Grants, err = lease.ReadGrants("leave", v[2:])
+	reply.Grants, reply.More, err = lease.ReadGrants("leave", v[2:])
 	return reply, err
 }
 

@@ -11,7 +11,8 @@
 --   then for each member, in order: state, remaining ms, token
 --     state 1 granted, 2 queued, 0 neither: enter again
 --   followed by (seq, term ms or -limit, token) for each waiter of the same
---   handle that this call granted to or refused.
+--   handle that this call granted to or refused, and by (0, 0, 0) where this call
+--   stopped at a bound: sent again at once, it goes on.
 --
 -- Cost  O(members * log n).
 -- Who else may be where: a leave may have granted to a member whose message was
@@ -41,6 +42,8 @@ for i, member in ipairs(asked) do
   if tickets[i] then
     signs[#signs + 1] = now + ALIVE
     signs[#signs + 1] = member
+    local score = tonumber(tickets[i])
+    if score >= PARKED then unpark(member, score) end
   end
 end
 if #signs > 0 then

@@ -17,7 +17,8 @@
 --                 2 queued, 3 busy, 4 more permits than the limit, 5 queue full
 --   6|7, now µs, 0, 0, 0, 0                         void; given up before
 --   followed by (seq, term ms or -limit, token) for each waiter of the same
---   handle that this call granted to or refused.
+--   handle that this call granted to or refused, and by (0, 0, 0) where this call
+--   stopped at a bound: an ask at once goes on.
 --
 -- Cost  nobody waits and there is room: TIME, EXISTS, ZADD, PEXPIREAT, and SET
 --       where fenced, ZCARD where not. Else O(log n), and the work of advance.
@@ -103,11 +104,18 @@ if not ticket then return answer(3) end
 if not queued then
   ticket = tonumber(ticket)
   if ticket == 0 then
-    -- Behind the last waiter even if the clock went back.
-    local last_ticket = redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]
-    ticket = math.max(us, (tonumber(last_ticket or 0)) + 1)
+    -- Behind the last waiter even if the clock went back. Parked waiters are the
+    -- last ones, in the order of their tickets.
+    local last_ticket = tonumber(redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2] or 0)
+    if last_ticket >= PARKED then
+      local unparked = redis.call('ZRANGE', queue, '(' .. string.format('%.0f', PARKED), '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')[2]
+      last_ticket = math.max(last_ticket - PARKED, tonumber(unparked or 0))
+    end
+    ticket = math.max(us, last_ticket + 1)
   end
   redis.call('ZADD', queue, ticket, member)
+elseif tonumber(queued) >= PARKED then
+  unpark(member, tonumber(queued))
 end
 redis.call('ZADD', alive, now + ALIVE, member)
 keep(queue, now + ALIVE)
@@ -120,10 +128,8 @@ local seq = #own_outcomes > 0 and tonumber(string.match(member, '^[^.]+%.(%d+)')
 for i = 1, #own_outcomes, 3 do
   if own_outcomes[i] == seq then
     local reply = { 1, us, own_outcomes[i + 1], own_outcomes[i + 2], 0, 0 }
-    for j = 1, #own_outcomes do
-      if j < i or j > i + 2 then reply[#reply + 1] = own_outcomes[j] end
-    end
-    return reply
+    for _ = 1, 3 do table.remove(own_outcomes, i) end
+    return with_own_outcomes(reply)
   end
 end
 max_waiters = tonumber(max_waiters)

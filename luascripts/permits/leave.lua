@@ -11,7 +11,8 @@
 --   1                 given back, and nobody waits
 --   1|2|0, now µs     given back; was queued; was neither
 --   followed by (seq, term ms or -limit, token) for each waiter of the same
---   handle that this call granted to or refused.
+--   handle that this call granted to or refused, and by (0, 0, 0) where this call
+--   stopped at a bound: sent again at once, it goes on.
 --
 -- Cost  nobody waits: ZREM, EXISTS. Else O(log n) and one PUBLISH per grant.
 -- Who else may be where: the lease may have expired and been granted to another
@@ -44,9 +45,10 @@ local handle = string.match(member, '^[^.]+')
 if held_without_copies and fenced and redis.call('EXISTS', holders) == 0 then
   local head = redis.call('ZRANGE', queue, 0, 0)[1]
   local next_handle, seq, ttl = string.match(head, '^([^.]+)%.(%d+)%.1%.(%d+)%.1$')
-  if next_handle and tonumber(redis.call('ZSCORE', alive, head) or 0) - now > OVERDUE then
+  local alive_for = tonumber(redis.call('ZSCORE', alive, head) or 0) - now
+  if next_handle and alive_for > OVERDUE then
     local term = tonumber(ttl)
-    if next_handle ~= handle and term > PROBATION then term = PROBATION end
+    if next_handle ~= handle then term = math.min(term, PROBATION, alive_for - SILENCE) end
     -- include permits/shared/issue_token
     redis.call('ZADD', holders, now + term, head)
     redis.call('PEXPIREAT', holders, now + term)

@@ -1,8 +1,10 @@
--- Drops waiters whose sign of life has run out, and tombstones that are over.
+-- Drops waiters whose sign of life has run out, and tombstones that are over. Says
+-- whether there may be more of them.
 local function purge_waiters()
   local gone = redis.call('ZRANGE', alive, '-inf', now, 'BYSCORE', 'LIMIT', 0, BATCH)
   if #gone > 0 then
     redis.call('ZREM', queue, unpack(gone))
     redis.call('ZREM', alive, unpack(gone))
   end
+  return #gone == BATCH
 end

@@ -75,7 +75,7 @@ var scripts = []mutation{
 	},
 	{
 		name: "the limit, when handing over", file: "luascripts/permits/shared/queue.lua",
-		old: "elseif in_use() + n > limit then", new: "elseif false then",
+		old: "if waiting_handle and n <= limit and in_use() + n > limit then return end", new: "",
 		packages: leases,
 	},
 	{
@@ -100,12 +100,12 @@ var scripts = []mutation{
 	},
 	{
 		name: "and to who is alive", file: "luascripts/permits/leave.lua",
-		old: "if next_handle and tonumber(redis.call('ZSCORE', alive, head) or 0) - now > OVERDUE then", new: "if next_handle then",
+		old: "if next_handle and alive_for > OVERDUE then", new: "if next_handle then",
 		packages: scriptTests,
 	},
 	{
 		name: "on probation", file: "luascripts/permits/leave.lua",
-		old: "if next_handle ~= handle and term > PROBATION then term = PROBATION end", new: "",
+		old: "if next_handle ~= handle then term = math.min(term, PROBATION, alive_for - SILENCE) end", new: "",
 		packages: scriptTests,
 	},
 	{
@@ -120,12 +120,37 @@ var scripts = []mutation{
 	},
 	{
 		name: "probation of a granted waiter", file: "luascripts/permits/shared/queue.lua",
-		old: "waiting_handle == handle and ttl or math.min(ttl, PROBATION)", new: "ttl",
+		old: "waiting_handle == handle and ttl or math.min(ttl, PROBATION, alive_for - SILENCE)", new: "ttl",
 		packages: scriptTests,
 	},
 	{
 		name: "overdue waiters are passed over", file: "luascripts/permits/shared/queue.lua",
-		old: "elseif alive_for <= OVERDUE then", new: "elseif false then",
+		old: "    if alive_for <= OVERDUE then\n      if looked_at", new: "    if alive_for <= 0 then\n      if looked_at",
+		packages: scriptTests,
+	},
+	{
+		name: "overdue waiters are parked", file: "luascripts/permits/shared/queue.lua",
+		old: "if #parked > 0 then", new: "if false then",
+		packages: scriptTests,
+	},
+	{
+		name: "a call that stops at a bound says so", file: "luascripts/permits/shared/queue.lua",
+		old: "  if more then\n", new: "  if false then\n",
+		packages: scriptTests,
+	},
+	{
+		name: "a parked waiter comes back with its sign of life", file: "luascripts/permits/ask.lua",
+		old: "if score >= PARKED then unpark", new: "if false then unpark",
+		packages: scriptTests,
+	},
+	{
+		name: "a newcomer stands behind parked waiters", file: "luascripts/permits/enter.lua",
+		old: "last_ticket = math.max(last_ticket - PARKED, tonumber(unparked or 0))", new: "last_ticket = tonumber(unparked or 0)",
+		packages: scriptTests,
+	},
+	{
+		name: "a first term ends soon after the last sign", file: "luascripts/permits/leave.lua",
+		old: "PROBATION, alive_for - SILENCE", new: "PROBATION",
 		packages: scriptTests,
 	},
 	{
@@ -136,7 +161,7 @@ var scripts = []mutation{
 	{
 		name: "dead holders are passed", file: "luascripts/permits/shared/queue.lua",
 		old: "counted = counted or redis.call('ZCOUNT', holders, '(' .. now, '+inf')", new: "counted = counted or redis.call('ZCARD', holders)",
-		packages: "./internal/tests/contract/semaphore", tests: "TestRecipe",
+		packages: "./internal/tests/contract/semaphore", tests: "TestTwoTTLs",
 	},
 	{
 		name: "a renewal never revives", file: "luascripts/permits/renew.lua",
@@ -155,7 +180,7 @@ var scripts = []mutation{
 	},
 	{
 		name: "tickets rise", file: "luascripts/permits/enter.lua",
-		old: "ticket = math.max(us, (tonumber(last_ticket or 0)) + 1)", new: "ticket = us",
+		old: "ticket = math.max(us, last_ticket + 1)", new: "ticket = us",
 		packages: scriptTests,
 	},
 	{
@@ -194,7 +219,7 @@ var client = []mutation{
 	},
 	{
 		name: "the lanes' pipelines are bounded", file: "internal/call/lane.go",
-		old: "if size += q.size(); n > 0 && size > maxPipelineBytes {", new: "if size += q.size(); false {",
+		old: "if size += one.size(); n > 0 && size > maxPipelineBytes {", new: "if size += one.size(); false {",
 		packages: callTests,
 	},
 	{
@@ -256,6 +281,16 @@ var client = []mutation{
 		name: "the last verdict counts", file: "internal/lease/acquire.go",
 		old: "\tw.verdict = v\n\tselect {\n\tcase w.wake <- struct{}{}:\n\tdefault: // it will wake for the verdict before, and hear this one\n\t}", new: "\tselect {\n\tcase w.wake <- struct{}{}:\n\t\tw.verdict = v\n\tdefault:\n\t}",
 		packages: "./internal/lease",
+	},
+	{
+		name: "a leave that stopped at a bound is sent again", file: "internal/lease/release.go",
+		old: "if r.More {", new: "if false {",
+		packages: "./internal/tests/faults/mutex", tests: "TestUnlockGoesOn", servers: true,
+	},
+	{
+		name: "so is an ask", file: "internal/lease/group.go",
+		old: "if r.More {", new: "if false {",
+		packages: "./internal/tests/faults/mutex", tests: "TestDeadWaiters", servers: true,
 	},
 	{
 		name: "an ask after a lost leave", file: "internal/lease/release.go",

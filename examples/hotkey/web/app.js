@@ -40,7 +40,7 @@ function figures(p) {
 	put("loads", count(p.loads));
 	put("expiries", count(p.expiries));
 	put("running", count(p.running));
-	put("most", count(p.most));
+	put("most", p.loads ? count(p.most) : "–");
 	put("took", p.took ? ms(p.took) : "–");
 	put("rate", count(p.rate));
 	put("p99", p.p99 ? ms(p.p99) : "–");

@@ -2,8 +2,6 @@ package scripts_test
 
 import (
 	"fmt"
-	"github.com/leasehold-go/leasehold/internal/lease"
-	"github.com/leasehold-go/leasehold/internal/loads"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/loads"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 

@@ -17,15 +17,21 @@ import (
 // constant is a duration that the scripts set, in ms there.
 func constant(t *testing.T, name string) time.Duration {
 	t.Helper()
+	return time.Duration(number(t, name)) * time.Millisecond
+}
+
+// number is a number that the scripts set.
+func number(t *testing.T, name string) int64 {
+	t.Helper()
 	m := regexp.MustCompile(`(?m)^local ` + name + ` = (\d+)`).FindStringSubmatch(luascripts.PermitsLeave())
 	if m == nil {
 		t.Fatalf("the scripts set no %s", name)
 	}
-	ms, err := strconv.Atoi(m[1])
+	n, err := strconv.ParseInt(m[1], 10, 64)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return time.Duration(ms) * time.Millisecond
+	return n
 }
 
 // resource is a resource, and the names of its keys.

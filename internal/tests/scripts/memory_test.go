@@ -2,13 +2,13 @@ package scripts_test
 
 import (
 	"context"
-	"github.com/leasehold-go/leasehold/internal/lease"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/leasehold-go/leasehold/internal/lease"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 

@@ -3,11 +3,12 @@ package scripts_test
 import (
 	"context"
 	"fmt"
-	"github.com/leasehold-go/leasehold/internal/call"
 	"slices"
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/leasehold-go/leasehold/internal/call"
 )
 
 // outcome is what a call came to, as it is compared.

@@ -2,8 +2,6 @@ package scripts_test
 
 import (
 	"fmt"
-	"github.com/leasehold-go/leasehold/internal/lease"
-	"github.com/leasehold-go/leasehold/internal/loads"
 	"strconv"
 	"strings"
 	"testing"
@@ -11,6 +9,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/loads"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 

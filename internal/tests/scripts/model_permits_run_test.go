@@ -3,7 +3,6 @@ package scripts_test
 import (
 	"context"
 	"fmt"
-	"github.com/leasehold-go/leasehold/internal/lease"
 	"strconv"
 	"testing"
 	"time"
@@ -11,13 +10,15 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/internal/lease"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
 func scriptConstants(t *testing.T) constants {
 	ms := func(name string) int64 { return constant(t, name).Milliseconds() }
 	return constants{
-		probation: ms("PROBATION"), alive: ms("ALIVE"), overdue: ms("OVERDUE"), fence: ms("FENCE_KEPT"),
+		probation: ms("PROBATION"), alive: ms("ALIVE"), overdue: ms("OVERDUE"), silence: ms("SILENCE"),
+		few: number(t, "FEW"), batch: number(t, "BATCH"), parked: number(t, "PARKED"), fence: ms("FENCE_KEPT"),
 		record: (5 * time.Second).Milliseconds(),
 	}
 }

@@ -128,13 +128,25 @@ func (p *permitsModel) tidy() {
 
 // advance hands on what is free, in order.
 func (p *permitsModel) advance() {
-	for _, m := range p.queue.order(-forever, forever) {
+	for looked := int64(0); ; {
+		heads := p.queue.order(-forever, forever)
+		if len(heads) == 0 {
+			return
+		}
+		m := heads[0]
 		t := parseTerms(m)
 		limit, life := p.limit(t), p.alive.scores[m]-p.now
 		switch {
-		case life <= 0:
-			p.unqueue(m)
-		case life <= p.c.overdue: // it may be dead: it keeps its place, no more
+		case life <= p.c.overdue: // it may be dead: it keeps its ticket, no more
+			count := p.c.few
+			if looked > 0 {
+				count = p.c.batch - p.c.few
+			}
+			if p.queue.scores[m] >= p.c.parked || looked == p.c.batch {
+				return
+			}
+			p.clear(heads[:min(len(heads), int(count))])
+			looked += count
 		case t.permits > limit:
 			p.unqueue(m)
 			p.tell(t, int64(-limit), 0)
@@ -143,7 +155,7 @@ func (p *permitsModel) advance() {
 		default:
 			term := t.ttl
 			if t.handle != p.own {
-				term = min(term, p.c.probation)
+				term = min(term, p.c.probation, life-p.c.silence)
 			}
 			token := p.grant(t, term)
 			p.unqueue(m)
@@ -154,6 +166,23 @@ func (p *permitsModel) advance() {
 		}
 	}
 }
+
+// clear drops those of the head of the queue that are dead, and parks those whose
+// sign of life is overdue.
+func (p *permitsModel) clear(heads []string) {
+	for _, m := range heads {
+		switch life := p.alive.scores[m] - p.now; {
+		case p.queue.scores[m] >= p.c.parked:
+		case life <= 0:
+			p.unqueue(m)
+		case life <= p.c.overdue:
+			p.queue.scores[m] += p.c.parked
+		}
+	}
+}
+
+// ticket is the place of a waiter, parked or not.
+func (p *permitsModel) ticket(member string) int64 { return p.queue.scores[member] % p.c.parked }
 
 // tell says in the reply, or by a message, what became of a waiter.
 func (p *permitsModel) tell(t terms, what, token int64) {
@@ -217,11 +246,13 @@ func (p *permitsModel) enter(member string, o entering) []int64 {
 		place := o.ticket
 		if place == 0 {
 			place = p.us
-			for _, s := range p.queue.scores {
-				place = max(place, s+1)
+			for m := range p.queue.scores {
+				place = max(place, p.ticket(m)+1)
 			}
 		}
 		p.queue.scores[member] = place
+	} else {
+		p.queue.scores[member] = p.ticket(member)
 	}
 	p.alive.scores[member] = p.now + p.c.alive
 	p.queue.keep(p.now + p.c.alive)
@@ -263,6 +294,7 @@ func (p *permitsModel) ask(members []string) []int64 {
 		if p.queue.has(m) {
 			p.alive.scores[m] = p.now + p.c.alive
 			p.alive.keep(p.now + p.c.alive)
+			p.queue.scores[m] = p.ticket(m)
 		}
 	}
 	p.tidy()

@@ -2,15 +2,16 @@ package scripts_test
 
 import (
 	"context"
-	"github.com/leasehold-go/leasehold/internal/call"
-	"github.com/leasehold-go/leasehold/internal/lease"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/internal/lease"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
@@ -393,6 +394,150 @@ func TestTokenRisesWhenTheClockWentBack(t *testing.T) {
 		w.enter(waiter, lease.Queued)
 		if got := w.leave(r, 0).Grants; len(got) != 1 || got[0].Token != uint64(ahead)+2 {
 			w.Errorf("handed over %+v; want token %d", got, ahead+2)
+		}
+	})
+}
+
+// deadQueue is a lock that is held, and behind it so many waiters of one process
+// whose sign of life is overdue, and a living one.
+func (w *world) deadQueue(n int) (holder, living *request, dead []*request) {
+	w.Helper()
+	holder = w.lock(hereHandle)
+	w.enter(holder, lease.Granted)
+	pipe := w.rdb.Pipeline()
+	now := w.now()
+	for i := range n {
+		r := w.lock(thereHandle)
+		dead = append(dead, r)
+		pipe.ZAdd(w.Context(), w.res.Part("queue"), redis.Z{Score: float64(now - int64(n-i)), Member: r.Member()})
+		pipe.ZAdd(w.Context(), w.res.Part("alive"), redis.Z{Score: float64(now/1000 + 2000), Member: r.Member()})
+	}
+	if _, err := pipe.Exec(w.Context()); err != nil {
+		w.Fatal(err)
+	}
+	living = w.lock(hereHandle)
+	if _, err := w.tryEnter(living, lease.EnterOptions{Wait: true}); err != nil {
+		w.Fatal(err)
+	}
+	return holder, living, dead
+}
+
+// A call looks at no more overdue waiters than its bound, says that there is more,
+// and sent again goes on with those that it has not looked at yet. A waiter that was
+// parked comes back to its place with its sign of life.
+func TestOverdueWaitersAreParkedOnce(t *testing.T) {
+	each(t, true, func(w *world) {
+		const n = 1000
+		batch := int(number(t, "BATCH"))
+		parked := func() int64 {
+			return w.rdb.ZCount(w.Context(), w.res.Part("queue"), strconv.FormatInt(number(t, "PARKED"), 10), "+inf").Val()
+		}
+		holder, living, dead := w.deadQueue(n) // its enter is the first call
+		if got := parked(); got != int64(batch) {
+			t.Fatalf("an enter parked %d; want %d", got, batch)
+		}
+		for calls := 1; ; calls++ {
+			before := parked()
+			reply := w.leave(holder, 0)
+			if len(reply.Grants) == 1 && reply.Grants[0].Seq == living.Seq {
+				if reply.More {
+					t.Error("a leave that handed the lock on says that there is more")
+				}
+				if calls != n/batch-1 {
+					t.Errorf("%d leaves; want %d", calls, n/batch-1)
+				}
+				break
+			}
+			if got := parked() - before; got != int64(batch) || !reply.More || len(reply.Grants) > 0 {
+				t.Fatalf("leave %d parked %d, more %v, granted %v; want %d parked and more", calls, got, reply.More, reply.Grants, batch)
+			}
+		}
+		// The parked ones return, in their order, before all who came later.
+		later := w.lock(hereHandle)
+		w.enter(later, lease.Queued)
+		if got := w.ask(dead[7], dead[3]).Standings; got[0].Code != lease.Queued || got[1].Code != lease.Queued {
+			t.Fatalf("the parked ones stand as %+v; want queued", got)
+		}
+		w.leave(living, 0)
+		for _, next := range []*request{dead[3], dead[7]} {
+			if _, ok := w.holders()[next.Member()]; !ok {
+				t.Fatalf("%v hold; want waiter %d", w.holders(), next.Seq)
+			}
+			w.leave(next, 0)
+		}
+		if _, ok := w.holders()[later.Member()]; !ok {
+			t.Errorf("%v hold; want the last one", w.holders())
+		}
+	})
+}
+
+// With a hundred times the waiters it takes a hundred times the calls.
+func TestParkingTakesOneCallPerBatch(t *testing.T) {
+	const n = 100_000
+	w := newWorld(t, redistest.Shared(t, redistest.NeedServers(t)[0]).Client(), true)
+	holder, living, _ := w.deadQueue(n)
+	for calls := 1; calls <= n/int(number(t, "BATCH")); calls++ {
+		w.overdue(living, constant(t, "ALIVE")) // it would ask meanwhile
+		if reply := w.leave(holder, 0); len(reply.Grants) == 1 {
+			return
+		}
+	}
+	t.Error("the lock did not reach the living waiter")
+}
+
+// A newcomer's place is behind every waiter, parked ones included, though the clock
+// went back.
+func TestTicketIsBehindParkedWaiters(t *testing.T) {
+	each(t, true, func(w *world) {
+		w.enter(w.lock(hereHandle), lease.Granted)
+		queue, parked := w.res.Part("queue"), number(t, "PARKED")
+		late, ahead := w.lock(thereHandle), w.now()+time.Hour.Microseconds()
+		w.enter(late, lease.Queued)
+		w.rdb.ZAdd(w.Context(), queue, redis.Z{Score: float64(ahead + parked), Member: late.Member()})
+		for i := range int64(2) {
+			r := w.lock(hereHandle)
+			w.enter(r, lease.Queued)
+			if got := int64(w.rdb.ZScore(w.Context(), queue, r.Member()).Val()); got != ahead+1+i {
+				t.Errorf("its ticket is %d; want %d", got, ahead+1+i)
+			}
+		}
+	})
+}
+
+// The first term of another process's waiter ends 2.9 s after its last sign of life
+// at the latest.
+func TestFirstTermEndsSoonAfterTheLastSign(t *testing.T) {
+	each(t, true, func(w *world) {
+		silence := constant(t, "SILENCE")
+		for _, left := range []time.Duration{2700 * time.Millisecond, 3300 * time.Millisecond, 4500 * time.Millisecond} {
+			holder, next := w.lock(hereHandle), w.lock(thereHandle)
+			w.enter(holder, lease.Granted)
+			w.enter(next, lease.Queued)
+			w.overdue(next, left)
+			w.leave(holder, 0)
+			most := min(left-silence, constant(t, "PROBATION"))
+			if got := w.holders()[next.Member()]; got > most || got < most-500*time.Millisecond {
+				t.Errorf("with %v left of its sign the first term is %v; want %v", left, got, most)
+			}
+			w.leave(next, 0)
+		}
+	})
+}
+
+// A call grants no more than its bound, and says that there is more.
+func TestGrantsOfOneCallAreBounded(t *testing.T) {
+	each(t, false, func(w *world) {
+		most := int(number(t, "GRANTS"))
+		full := w.request(hereHandle, 2*most+5, 2*most+5, time.Minute)
+		w.enter(full, lease.Granted)
+		for range 2*most + 5 {
+			w.enter(w.request(hereHandle, 1, 2*most+5, time.Minute), lease.Queued)
+		}
+		for _, want := range []int{most, most, 5} {
+			reply := w.leave(full, 0)
+			if len(reply.Grants) != want || reply.More != (want == most) {
+				t.Errorf("a leave granted %d, more %v; want %d", len(reply.Grants), reply.More, want)
+			}
 		}
 	})
 }

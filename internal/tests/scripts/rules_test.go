@@ -2,11 +2,12 @@ package scripts_test
 
 import (
 	"context"
-	"github.com/leasehold-go/leasehold/internal/lease"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/lease"
 )
 
 // A renewal never brings a lease back: not after a leave, not after expiry

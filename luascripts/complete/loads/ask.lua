@@ -36,7 +36,7 @@ local now = math.floor(us / 1000)
 -- so that it sees a value that came meanwhile before it loads.
 
 -- from shared/constants.lua
-local BATCH = 250         -- members: the most that one call purges, grants to, passes over or tells
+local BATCH = 250         -- members: the most that one call purges, parks or tells
 local ALIVE = 4500        -- ms: how long a sign of life keeps a place in the queue
 -- from loads/shared/keys.lua
 -- holders      sorted set: the member that loads, score = lease end (ms)
@@ -113,13 +113,15 @@ local function keep(key, at)
   end
 end
 -- from shared/purge_waiters.lua
--- Drops waiters whose sign of life has run out, and tombstones that are over.
+-- Drops waiters whose sign of life has run out, and tombstones that are over. Says
+-- whether there may be more of them.
 local function purge_waiters()
   local gone = redis.call('ZRANGE', alive, '-inf', now, 'BYSCORE', 'LIMIT', 0, BATCH)
   if #gone > 0 then
     redis.call('ZREM', queue, unpack(gone))
     redis.call('ZREM', alive, unpack(gone))
   end
+  return #gone == BATCH
 end
 
 local asked = {}

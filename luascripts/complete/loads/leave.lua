@@ -31,7 +31,7 @@ local now = math.floor(us / 1000)
 -- so that it sees a value that came meanwhile before it loads.
 
 -- from shared/constants.lua
-local BATCH = 250         -- members: the most that one call purges, grants to, passes over or tells
+local BATCH = 250         -- members: the most that one call purges, parks or tells
 local ALIVE = 4500        -- ms: how long a sign of life keeps a place in the queue
 -- from loads/shared/keys.lua
 -- holders      sorted set: the member that loads, score = lease end (ms)

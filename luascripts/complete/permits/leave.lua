@@ -14,7 +14,8 @@
 --   1                 given back, and nobody waits
 --   1|2|0, now µs     given back; was queued; was neither
 --   followed by (seq, term ms or -limit, token) for each waiter of the same
---   handle that this call granted to or refused.
+--   handle that this call granted to or refused, and by (0, 0, 0) where this call
+--   stopped at a bound: sent again at once, it goes on.
 --
 -- Cost  nobody waits: ZREM, EXISTS. Else O(log n) and one PUBLISH per grant.
 -- Who else may be where: the lease may have expired and been granted to another
@@ -25,14 +26,19 @@
 
 -- from permits/shared/constants.lua
 -- from shared/constants.lua
-local BATCH = 250         -- members: the most that one call purges, grants to, passes over or tells
+local BATCH = 250         -- members: the most that one call purges, parks or tells
 local ALIVE = 4500        -- ms: how long a sign of life keeps a place in the queue
 local PROBATION = 2000    -- ms: first term of a grant whose owner may be dead
 local OVERDUE = 2500      -- ms of ALIVE left: a waiter whose sign is older than 2 s gets no grant
+local SILENCE = 1600      -- ms of ALIVE left at which a first term ends: 2.9 s after the last sign
+local FEW = 10            -- waiters at the head that are looked at first when the head is overdue
+local GRANTS = 64         -- the most that one call grants or refuses: each is a message
+local PARKED = 4503599627370496 -- 2^52: what the score of a parked waiter has on top of its ticket
 local FENCE_KEPT = 86400000 -- ms: how long the last token is kept
 -- from permits/shared/keys.lua
 -- holders       sorted set: a member per held permit, score = expiry (ms)
--- queue         sorted set: a member per waiter, score = ticket (µs)
+-- queue         sorted set: a member per waiter, score = ticket (µs), and PARKED on
+--               top of it while the waiter's sign of life is overdue
 -- alive         sorted set: the same waiters, score = alive until (ms); a member
 --               that is not in queue is a tombstone: that request was given up,
 --               and its enter is void until then
@@ -66,9 +72,10 @@ local handle = string.match(member, '^[^.]+')
 if held_without_copies and fenced and redis.call('EXISTS', holders) == 0 then
   local head = redis.call('ZRANGE', queue, 0, 0)[1]
   local next_handle, seq, ttl = string.match(head, '^([^.]+)%.(%d+)%.1%.(%d+)%.1$')
-  if next_handle and tonumber(redis.call('ZSCORE', alive, head) or 0) - now > OVERDUE then
+  local alive_for = tonumber(redis.call('ZSCORE', alive, head) or 0) - now
+  if next_handle and alive_for > OVERDUE then
     local term = tonumber(ttl)
-    if next_handle ~= handle and term > PROBATION then term = PROBATION end
+    if next_handle ~= handle then term = math.min(term, PROBATION, alive_for - SILENCE) end
     -- from permits/shared/issue_token.lua
     -- Issues a token. It rises although the fence was lost (by the clock) and although
     -- the clock went back (by the fence). This is a grant's first write: a fence of a
@@ -115,18 +122,24 @@ local function keep(key, at)
 end
 
 -- from shared/purge_waiters.lua
--- Drops waiters whose sign of life has run out, and tombstones that are over.
+-- Drops waiters whose sign of life has run out, and tombstones that are over. Says
+-- whether there may be more of them.
 local function purge_waiters()
   local gone = redis.call('ZRANGE', alive, '-inf', now, 'BYSCORE', 'LIMIT', 0, BATCH)
   if #gone > 0 then
     redis.call('ZREM', queue, unpack(gone))
     redis.call('ZREM', alive, unpack(gone))
   end
+  return #gone == BATCH
 end
 
 -- What this call did to waiters of the caller's own handle: sequence number, term
 -- (ms) or minus the limit that refused, token of each.
 local own_outcomes = {}
+
+-- Whether this call stopped at one of its bounds, so that another call at once would
+-- do more.
+local more = false
 
 -- All members of a request of n permits.
 local function members_of(member, n)
@@ -197,7 +210,7 @@ end
 local function purge()
   local expired = redis.call('ZCARD', holders) - in_use()
   if expired > 0 then redis.call('ZREMRANGEBYRANK', holders, 0, math.min(expired, BATCH) - 1) end
-  purge_waiters()
+  if purge_waiters() then more = true end
 end
 
 -- Takes a waiter out of the queue.
@@ -224,35 +237,80 @@ local function tell(waiting_handle, seq, outcome, token)
   redis.call('PUBLISH', inbox .. waiting_handle, string.format('%s %.0f %d %.0f', seq, us, outcome, token))
 end
 
+-- Brings a waiter that was parked back to its place: it gave a sign of life.
+local function unpark(member, score)
+  redis.call('ZADD', queue, 'XX', score - PARKED, member)
+end
+
+-- Looks at so many waiters from the head on. Drops those whose sign of life has run
+-- out, and parks those whose sign is overdue: they stand behind all others from then
+-- on, so that no later call meets them again, and keep their ticket for their next
+-- sign of life. Says whether any but parked waiters were there.
+local function clear_head(count)
+  local heads = redis.call('ZRANGE', queue, 0, count - 1, 'WITHSCORES')
+  local waiters, tickets = {}, {}
+  for i = 1, #heads, 2 do
+    local ticket = tonumber(heads[i + 1])
+    if ticket >= PARKED then break end
+    waiters[#waiters + 1] = heads[i]
+    tickets[#tickets + 1] = ticket
+  end
+  if #waiters == 0 then return false end
+  local signs, gone, parked = redis.call('ZMSCORE', alive, unpack(waiters)), {}, {}
+  for i, member in ipairs(waiters) do
+    local alive_for = tonumber(signs[i] or 0) - now
+    if alive_for <= 0 then
+      gone[#gone + 1] = member
+    elseif alive_for <= OVERDUE then
+      parked[#parked + 1] = tickets[i] + PARKED
+      parked[#parked + 1] = member
+    end
+  end
+  if #gone > 0 then
+    redis.call('ZREM', queue, unpack(gone))
+    redis.call('ZREM', alive, unpack(gone))
+  end
+  if #parked > 0 then redis.call('ZADD', queue, 'XX', unpack(parked)) end
+  return true
+end
+
 -- Hands what is free to the head of the queue, as far as it goes, in order.
--- A waiter whose sign of life is overdue is passed over and keeps its place. A
--- waiter that asks for more than is free stops the queue, so that it is not
--- starved.
+-- A waiter whose sign of life is overdue is passed over. A waiter that asks for more
+-- than is free stops the queue, so that it is not starved.
 local function advance()
-  local skip = 0
-  for _ = 1, BATCH do
-    local member = redis.call('ZRANGE', queue, skip, skip)[1]
+  local looked_at, done = 0, 0
+  while true do
+    local member = redis.call('ZRANGE', queue, 0, 0)[1]
     if not member then return end
     local alive_for = tonumber(redis.call('ZSCORE', alive, member) or 0) - now
-    if alive_for <= 0 then
-      dequeue(member)
-    elseif alive_for <= OVERDUE then
-      skip = skip + 1
+    if alive_for <= OVERDUE then
+      if looked_at == BATCH then
+        more = true
+        return
+      end
+      local count = looked_at == 0 and FEW or BATCH - FEW
+      if not clear_head(count) then return end
+      looked_at = looked_at == 0 and FEW or BATCH
     else
       local waiting_handle, seq, n, ttl, own_limit = string.match(member, '^([^.]+)%.(%d+)%.(%d+)%.(%d+)%.(%d+)$')
       n, ttl = tonumber(n), tonumber(ttl)
       local limit = limit_in_force(tonumber(own_limit))
+      if waiting_handle and n <= limit and in_use() + n > limit then return end
+      if done == GRANTS then
+        more = true
+        return
+      end
+      done = done + 1
       if not waiting_handle then -- of another version: its terms cannot be read
         dequeue(member)
       elseif n > limit then
         dequeue(member)
         tell(waiting_handle, seq, -limit, 0)
-      elseif in_use() + n > limit then
-        return
       else
         -- The process of the caller is alive. Any other process may be dead: it
-        -- confirms by renewing within the probation.
-        local term = waiting_handle == handle and ttl or math.min(ttl, PROBATION)
+        -- confirms by renewing within its first term, which is the shorter the
+        -- older its last sign of life is.
+        local term = waiting_handle == handle and ttl or math.min(ttl, PROBATION, alive_for - SILENCE)
         local token = grant(member, n, term)
         dequeue(member)
         tell(waiting_handle, seq, term, token)
@@ -262,9 +320,13 @@ local function advance()
   end
 end
 
--- Appends the outcomes of the caller's own waiters to a reply.
+-- Appends the outcomes of the caller's own waiters to a reply, and (0, 0, 0) where
+-- another call at once would do more.
 local function with_own_outcomes(reply)
   for i = 1, #own_outcomes do reply[#reply + 1] = own_outcomes[i] end
+  if more then
+    for _ = 1, 3 do reply[#reply + 1] = 0 end
+  end
   return reply
 end
 -- from shared/bury.lua

@@ -1,5 +1,6 @@
 -- holders       sorted set: a member per held permit, score = expiry (ms)
--- queue         sorted set: a member per waiter, score = ticket (µs)
+-- queue         sorted set: a member per waiter, score = ticket (µs), and PARKED on
+--               top of it while the waiter's sign of life is overdue
 -- alive         sorted set: the same waiters, score = alive until (ms); a member
 --               that is not in queue is a tombstone: that request was given up,
 --               and its enter is void until then

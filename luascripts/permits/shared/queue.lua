@@ -19,6 +19,10 @@
 -- (ms) or minus the limit that refused, token of each.
 local own_outcomes = {}
 
+-- Whether this call stopped at one of its bounds, so that another call at once would
+-- do more.
+local more = false
+
 -- All members of a request of n permits.
 local function members_of(member, n)
   local all = { member }
@@ -79,7 +83,7 @@ end
 local function purge()
   local expired = redis.call('ZCARD', holders) - in_use()
   if expired > 0 then redis.call('ZREMRANGEBYRANK', holders, 0, math.min(expired, BATCH) - 1) end
-  purge_waiters()
+  if purge_waiters() then more = true end
 end
 
 -- Takes a waiter out of the queue.
@@ -103,35 +107,80 @@ local function tell(waiting_handle, seq, outcome, token)
   redis.call('PUBLISH', inbox .. waiting_handle, string.format('%s %.0f %d %.0f', seq, us, outcome, token))
 end
 
+-- Brings a waiter that was parked back to its place: it gave a sign of life.
+local function unpark(member, score)
+  redis.call('ZADD', queue, 'XX', score - PARKED, member)
+end
+
+-- Looks at so many waiters from the head on. Drops those whose sign of life has run
+-- out, and parks those whose sign is overdue: they stand behind all others from then
+-- on, so that no later call meets them again, and keep their ticket for their next
+-- sign of life. Says whether any but parked waiters were there.
+local function clear_head(count)
+  local heads = redis.call('ZRANGE', queue, 0, count - 1, 'WITHSCORES')
+  local waiters, tickets = {}, {}
+  for i = 1, #heads, 2 do
+    local ticket = tonumber(heads[i + 1])
+    if ticket >= PARKED then break end
+    waiters[#waiters + 1] = heads[i]
+    tickets[#tickets + 1] = ticket
+  end
+  if #waiters == 0 then return false end
+  local signs, gone, parked = redis.call('ZMSCORE', alive, unpack(waiters)), {}, {}
+  for i, member in ipairs(waiters) do
+    local alive_for = tonumber(signs[i] or 0) - now
+    if alive_for <= 0 then
+      gone[#gone + 1] = member
+    elseif alive_for <= OVERDUE then
+      parked[#parked + 1] = tickets[i] + PARKED
+      parked[#parked + 1] = member
+    end
+  end
+  if #gone > 0 then
+    redis.call('ZREM', queue, unpack(gone))
+    redis.call('ZREM', alive, unpack(gone))
+  end
+  if #parked > 0 then redis.call('ZADD', queue, 'XX', unpack(parked)) end
+  return true
+end
+
 -- Hands what is free to the head of the queue, as far as it goes, in order.
--- A waiter whose sign of life is overdue is passed over and keeps its place. A
--- waiter that asks for more than is free stops the queue, so that it is not
--- starved.
+-- A waiter whose sign of life is overdue is passed over. A waiter that asks for more
+-- than is free stops the queue, so that it is not starved.
 local function advance()
-  local skip = 0
-  for _ = 1, BATCH do
-    local member = redis.call('ZRANGE', queue, skip, skip)[1]
+  local looked_at, done = 0, 0
+  while true do
+    local member = redis.call('ZRANGE', queue, 0, 0)[1]
     if not member then return end
     local alive_for = tonumber(redis.call('ZSCORE', alive, member) or 0) - now
-    if alive_for <= 0 then
-      dequeue(member)
-    elseif alive_for <= OVERDUE then
-      skip = skip + 1
+    if alive_for <= OVERDUE then
+      if looked_at == BATCH then
+        more = true
+        return
+      end
+      local count = looked_at == 0 and FEW or BATCH - FEW
+      if not clear_head(count) then return end
+      looked_at = looked_at == 0 and FEW or BATCH
     else
       local waiting_handle, seq, n, ttl, own_limit = string.match(member, '^([^.]+)%.(%d+)%.(%d+)%.(%d+)%.(%d+)$')
       n, ttl = tonumber(n), tonumber(ttl)
       local limit = limit_in_force(tonumber(own_limit))
+      if waiting_handle and n <= limit and in_use() + n > limit then return end
+      if done == GRANTS then
+        more = true
+        return
+      end
+      done = done + 1
       if not waiting_handle then -- of another version: its terms cannot be read
         dequeue(member)
       elseif n > limit then
         dequeue(member)
         tell(waiting_handle, seq, -limit, 0)
-      elseif in_use() + n > limit then
-        return
       else
         -- The process of the caller is alive. Any other process may be dead: it
-        -- confirms by renewing within the probation.
-        local term = waiting_handle == handle and ttl or math.min(ttl, PROBATION)
+        -- confirms by renewing within its first term, which is the shorter the
+        -- older its last sign of life is.
+        local term = waiting_handle == handle and ttl or math.min(ttl, PROBATION, alive_for - SILENCE)
         local token = grant(member, n, term)
         dequeue(member)
         tell(waiting_handle, seq, term, token)
@@ -141,8 +190,12 @@ local function advance()
   end
 end
 
--- Appends the outcomes of the caller's own waiters to a reply.
+-- Appends the outcomes of the caller's own waiters to a reply, and (0, 0, 0) where
+-- another call at once would do more.
 local function with_own_outcomes(reply)
   for i = 1, #own_outcomes do reply[#reply + 1] = own_outcomes[i] end
+  if more then
+    for _ = 1, 3 do reply[#reply + 1] = 0 end
+  end
   return reply
 end

@@ -1,4 +1,4 @@
-package mutex_test
+package mutex
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
@@ -21,13 +22,13 @@ func TestClusterFailover(t *testing.T) {
 	c := redistest.StartCluster(t, redistest.Newest(t))
 	s := newSite(t, c.Client())
 	h, h2 := s.handle(c.Client(), mutex.Config{TTL: 8 * time.Second}), s.handle(c.Client(), mutex.Config{TTL: 8 * time.Second})
-	l, err := h.Lock(t.Context(), s.key)
+	l, err := h.Lock(t.Context(), s.Key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	waiter := locking(h2, s.key)
-	s.waiters(1)
-	node := c.NodeFor(s.part("holders"))
+	waiter := locking(h2, s.Key)
+	s.WaitQueued(1)
+	node := c.NodeFor(s.Part("holders"))
 	if n, err := node.Client().Wait(t.Context(), 1, 5*time.Second).Result(); err != nil || n != 1 {
 		t.Fatalf("%d replicas have heard: %v", n, err)
 	}
@@ -36,19 +37,19 @@ func TestClusterFailover(t *testing.T) {
 
 	// Another key of the same node.
 	for tries := 1; ; tries++ {
-		other, err := h.TryLock(t.Context(), s.key+"x")
+		other, err := h.TryLock(t.Context(), s.Key+"x")
 		if err == nil {
 			err = other.Unlock()
 		}
-		if err == nil && c.NodeFor(s.part("holders")) != nil {
+		if err == nil && c.NodeFor(s.Part("holders")) != nil {
 			break
 		}
 		if time.Since(at) > 10*time.Second {
 			t.Fatalf("locking doesn't work after %v: %v", time.Since(at), err)
 		}
 	}
-	until(t, 10*time.Second, func() error {
-		_, err := h.TryLock(t.Context(), s.key)
+	harness.Until(t, 10*time.Second, func() error {
+		_, err := h.TryLock(t.Context(), s.Key)
 		if !errors.Is(err, leasehold.ErrBusy) {
 			return err
 		}
@@ -63,7 +64,7 @@ func TestClusterFailover(t *testing.T) {
 		t.Errorf("unlock of a lock that is held: %v", err)
 	}
 	if lost != nil {
-		isErr(t, "unlock", err, leasehold.ErrLost)
+		harness.IsErr(t, "unlock", err, leasehold.ErrLost)
 	}
 	next := within(t, 12*time.Second, waiter)
 	t.Logf("the waiter was granted the lock %v after the kill", time.Since(at))

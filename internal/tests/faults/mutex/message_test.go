@@ -1,4 +1,4 @@
-package mutex_test
+package mutex
 
 import (
 	"context"
@@ -24,7 +24,7 @@ func TestKilledSubscriptions(t *testing.T) {
 	var all sync.WaitGroup
 	all.Go(func() {
 		for time.Now().Before(end) {
-			if err := s.rdb.Do(context.Background(), "CLIENT", "KILL", "TYPE", "pubsub").Err(); err != nil {
+			if err := s.RDB.Do(context.Background(), "CLIENT", "KILL", "TYPE", "pubsub").Err(); err != nil {
 				t.Error(err)
 			}
 			time.Sleep(15 * time.Millisecond)
@@ -41,7 +41,7 @@ func TestKilledSubscriptions(t *testing.T) {
 			all.Go(func() {
 				for time.Now().Before(end) {
 					from := time.Now()
-					l, err := h.Lock(t.Context(), s.key)
+					l, err := h.Lock(t.Context(), s.Key)
 					if err != nil {
 						t.Errorf("lock: %v", err)
 						return

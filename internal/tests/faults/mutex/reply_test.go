@@ -1,9 +1,7 @@
-package mutex_test
+package mutex
 
 import (
 	"context"
-	"crypto/sha1"
-	"encoding/hex"
 	"fmt"
 	"strconv"
 	"strings"
@@ -15,42 +13,9 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
-	"github.com/leasehold-go/leasehold/luascripts"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/mutex"
 )
-
-var scripts = func() map[string]string {
-	m := map[string]string{}
-	for name, source := range map[string]string{
-		"enter": luascripts.PermitsEnter(), "leave": luascripts.PermitsLeave(), "ask": luascripts.PermitsAsk(), "renew": luascripts.PermitsRenew(),
-	} {
-		sum := sha1.Sum([]byte(source))
-		m[hex.EncodeToString(sum[:])], m[source] = name, name
-	}
-	return m
-}()
-
-// script is what a command on the wire does: a script of ours by its name, or
-// the command's own name.
-func script(cmd []string) string {
-	if len(cmd) > 1 && strings.HasPrefix(cmd[0], "EVAL") {
-		return scripts[cmd[1]]
-	}
-	return cmd[0]
-}
-
-// integers are the integers of a script's reply on the wire; nil where it is an
-// error.
-func integers(reply []byte) (all []int64) {
-	for _, line := range strings.Split(strings.TrimSpace(string(reply)), "\r\n")[1:] {
-		n, err := strconv.ParseInt(strings.TrimPrefix(line, ":"), 10, 64)
-		if err != nil {
-			return nil
-		}
-		all = append(all, n)
-	}
-	return all
-}
 
 // loser has a proxy lose the k-th reply of all, whatever it answers, and notes
 // which tokens the server told which attempt, the lost reply's too.
@@ -78,8 +43,8 @@ func (x *loser) hook(ev redistest.Event) redistest.Action {
 	case redistest.OnRequest:
 		return redistest.Pass
 	}
-	v := integers(ev.Reply)
-	switch script(ev.Cmd) {
+	v := harness.Integers(ev.Reply)
+	switch harness.Script(ev.Cmd) {
 	case "enter":
 		if len(v) > 3 && v[0] == 1 {
 			x.told(ev.Cmd[7], fmt.Sprint(v[3]))
@@ -94,7 +59,7 @@ func (x *loser) hook(ev redistest.Event) redistest.Action {
 	if x.seen++; x.seen != x.k {
 		return redistest.Pass
 	}
-	x.lost = script(ev.Cmd)
+	x.lost = harness.Script(ev.Cmd)
 	return x.act
 }
 
@@ -111,12 +76,12 @@ func (x *loser) told(member, token string) {
 
 // sameToken says that an attempt was told no token but the one that it has.
 func (x *loser) sameToken(l *mutex.Lock) {
-	x.tb.Helper()
+	x.TB.Helper()
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for token := range x.tokens[l.ID()] {
 		if token != l.Token() {
-			x.tb.Errorf("the lock has token %d; the server had told its attempt %d", l.Token(), token)
+			x.TB.Errorf("the lock has token %d; the server had told its attempt %d", l.Token(), token)
 		}
 	}
 }
@@ -134,15 +99,15 @@ const lifeTTL = 1500 * time.Millisecond
 var lives = map[string]func(x *loser){
 	"alone": func(x *loser) {
 		h := x.handle(x.client(), mutex.Config{TTL: lifeTTL})
-		l, err := h.Lock(context.Background(), x.key)
+		l, err := h.Lock(context.Background(), x.Key)
 		if err != nil {
-			x.tb.Fatalf("lock: %v", err)
+			x.TB.Fatalf("lock: %v", err)
 		}
 		x.sameToken(l)
 		first := l.Deadline()
-		until(x.tb, lifeTTL, func() error {
+		harness.Until(x.TB, lifeTTL, func() error {
 			if err := context.Cause(l.Context()); err != nil {
-				x.tb.Fatalf("lost: %v", err)
+				x.TB.Fatalf("lost: %v", err)
 			}
 			if !l.Deadline().After(first) {
 				return fmt.Errorf("no renewal")
@@ -162,32 +127,32 @@ var lives = map[string]func(x *loser){
 }
 
 func (x *loser) handOver(h1, h2 *mutex.Mutex) {
-	first, err := h1.Lock(context.Background(), x.key)
+	first, err := h1.Lock(context.Background(), x.Key)
 	if err != nil {
-		x.tb.Fatalf("lock: %v", err)
+		x.TB.Fatalf("lock: %v", err)
 	}
 	x.sameToken(first)
-	waiter := locking(h2, x.key)
-	x.waiters(1)
+	waiter := locking(h2, x.Key)
+	x.WaitQueued(1)
 	if err := first.Unlock(); err != nil {
-		x.tb.Errorf("unlock: %v", err)
+		x.TB.Errorf("unlock: %v", err)
 	}
-	next := within(x.tb, 10*time.Second, waiter)
+	next := within(x.TB, 10*time.Second, waiter)
 	x.sameToken(next)
 	if next.Token() <= first.Token() {
-		x.tb.Errorf("token %d after %d", next.Token(), first.Token())
+		x.TB.Errorf("token %d after %d", next.Token(), first.Token())
 	}
 	x.unlock(next)
 }
 
 func (x *loser) unlock(l *mutex.Lock) {
-	if last, err := x.rdb.Get(context.Background(), x.part("fence")).Uint64(); err != nil || last != l.Token() {
-		x.tb.Errorf("the last token that was issued is %d, %v; the lock has %d", last, err, l.Token())
+	if last, err := x.RDB.Get(context.Background(), x.Part("fence")).Uint64(); err != nil || last != l.Token() {
+		x.TB.Errorf("the last token that was issued is %d, %v; the lock has %d", last, err, l.Token())
 	}
 	if err := l.Unlock(); err != nil {
-		x.tb.Errorf("unlock: %v", err)
+		x.TB.Errorf("unlock: %v", err)
 	}
-	isErr(x.tb, "unlock again", l.Unlock(), leasehold.ErrReleased)
+	harness.IsErr(x.TB, "unlock again", l.Unlock(), leasehold.ErrReleased)
 	x.free(0) // at once: Unlock said so
 }
 

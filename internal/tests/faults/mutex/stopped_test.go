@@ -1,4 +1,4 @@
-package mutex_test
+package mutex
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
@@ -18,7 +19,7 @@ func init() {
 	// holder locks, waits until that is over, and then writes as if it were not:
 	// address, family, key, TTL.
 	redistest.RegisterChild("holder", func(args []string) int {
-		rdb := dial(args[0])
+		rdb := harness.Dial(args[0])
 		ttl, _ := time.ParseDuration(args[3])
 		h, err := mutex.New(rdb, mutex.Config{Name: args[1], TTL: ttl})
 		if err != nil {
@@ -60,15 +61,15 @@ func TestStoppedHolderIsFenced(t *testing.T) {
 				srv := redistest.Shared(t, v)
 				s := newSite(t, srv.Client())
 				const ttl = time.Second
-				h := s.handle(s.rdb, mutex.Config{TTL: ttl})
-				child := redistest.StartChild(t, "holder", srv.Addr(), s.family, s.key, ttl.String())
+				h := s.handle(s.RDB, mutex.Config{TTL: ttl})
+				child := redistest.StartChild(t, "holder", srv.Addr(), s.Family, s.Key, ttl.String())
 				first, err := strconv.ParseUint(child.Expect("locked"), 10, 64)
 				if err != nil {
 					t.Fatal(err)
 				}
 				child.Pause()
 				at := time.Now()
-				l := within(t, 10*time.Second, locking(h, s.key))
+				l := within(t, 10*time.Second, locking(h, s.Key))
 				t.Logf("locked %v after the holder was stopped", time.Since(at))
 				if took := time.Since(at); took > ttl+time.Second {
 					t.Errorf("the lock of a stopped holder was free after %v", took)
@@ -76,11 +77,11 @@ func TestStoppedHolderIsFenced(t *testing.T) {
 				if l.Token() <= first {
 					t.Errorf("token %d after %d", l.Token(), first)
 				}
-				g, err := mutex.NewGuard(s.rdb, mutex.GuardConfig{Name: s.family})
+				g, err := mutex.NewGuard(s.RDB, mutex.GuardConfig{Name: s.Family})
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := g.Set(t.Context(), s.key, l.Token(), "second", 0); err != nil {
+				if err := g.Set(t.Context(), s.Key, l.Token(), "second", 0); err != nil {
 					t.Fatal(err)
 				}
 				resumed := time.Now()
@@ -95,7 +96,7 @@ func TestStoppedHolderIsFenced(t *testing.T) {
 				if got := child.Expect("lost"); got != "true" {
 					t.Errorf("the unlock says ErrLost: %s", got)
 				}
-				if got, _, err := g.Get(t.Context(), s.key); err != nil || got != "second" {
+				if got, _, err := g.Get(t.Context(), s.Key); err != nil || got != "second" {
 					t.Errorf("the value is %q, %v", got, err)
 				}
 				if err := context.Cause(l.Context()); err != nil {

@@ -1,4 +1,4 @@
-package mutex_test
+package mutex
 
 import (
 	"context"
@@ -11,36 +11,37 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
 // foreign puts a list where the library keeps something else, and returns what
 // must be there afterwards.
 func (s *site) foreign(key string) (stays func()) {
-	s.tb.Helper()
+	s.TB.Helper()
 	ctx := context.Background()
-	if _, err := s.rdb.TxPipelined(ctx, func(pipe redis.Pipeliner) error {
+	if _, err := s.RDB.TxPipelined(ctx, func(pipe redis.Pipeliner) error {
 		pipe.Del(ctx, key)
 		pipe.RPush(ctx, key, "not", "ours")
 		return nil
 	}); err != nil {
-		s.tb.Fatal(err)
+		s.TB.Fatal(err)
 	}
 	return func() {
-		s.tb.Helper()
-		got, err := s.rdb.LRange(ctx, key, 0, -1).Result()
+		s.TB.Helper()
+		got, err := s.RDB.LRange(ctx, key, 0, -1).Result()
 		if err != nil || strings.Join(got, " ") != "not ours" {
-			s.tb.Errorf("the foreign key %s holds %q, %v", key, got, err)
+			s.TB.Errorf("the foreign key %s holds %q, %v", key, got, err)
 		}
-		if ttl, err := s.rdb.PTTL(ctx, key).Result(); err != nil || ttl != -1 {
-			s.tb.Errorf("the foreign key %s was given an expiry: %v, %v", key, ttl, err)
+		if ttl, err := s.RDB.PTTL(ctx, key).Result(); err != nil || ttl != -1 {
+			s.TB.Errorf("the foreign key %s was given an expiry: %v, %v", key, ttl, err)
 		}
 	}
 }
 
 func isWrongType(tb testing.TB, what string, err error) {
 	tb.Helper()
-	isErr(tb, what, err, leasehold.ErrUnavailable)
+	harness.IsErr(tb, what, err, leasehold.ErrUnavailable)
 	if err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
 		tb.Errorf("%s: error %v; want WRONGTYPE", what, err)
 	}
@@ -56,20 +57,20 @@ func TestLockFindsAForeignKey(t *testing.T) {
 			t.Run(part, func(t *testing.T) {
 				s := newSite(t, rdb)
 				h := s.handle(rdb, mutex.Config{})
-				stays := s.foreign(s.part(part))
+				stays := s.foreign(s.Part(part))
 				for name, lock := range map[string]func(context.Context, string) (*mutex.Lock, error){
 					"lock": h.Lock, "try lock": h.TryLock,
 				} {
-					_, err := lock(t.Context(), s.key)
+					_, err := lock(t.Context(), s.Key)
 					isWrongType(t, name, err)
 					stays()
 					for _, other := range lockParts {
-						if n, err := s.rdb.Exists(t.Context(), s.part(other)).Result(); other != part && (err != nil || n != 0) {
+						if n, err := s.RDB.Exists(t.Context(), s.Part(other)).Result(); other != part && (err != nil || n != 0) {
 							t.Errorf("%s was written beside a foreign %s", other, part)
 						}
 					}
 				}
-				s.rdb.Del(t.Context(), s.part(part))
+				s.RDB.Del(t.Context(), s.Part(part))
 			})
 		}
 	})
@@ -82,24 +83,24 @@ func TestFenceTurnsForeign(t *testing.T) {
 		rdb := target.Client(t)
 		s := newSite(t, rdb)
 		h := s.handle(rdb, mutex.Config{TTL: 3 * time.Second})
-		l, err := h.Lock(t.Context(), s.key)
+		l, err := h.Lock(t.Context(), s.Key)
 		if err != nil {
 			t.Fatal(err)
 		}
-		waiter := locking(s.handle(target.Client(t), mutex.Config{}), s.key)
-		s.waiters(1)
-		stays := s.foreign(s.part("fence"))
+		waiter := locking(s.handle(target.Client(t), mutex.Config{}), s.Key)
+		s.WaitQueued(1)
+		stays := s.foreign(s.Part("fence"))
 		if err := l.Unlock(); err != nil {
 			isWrongType(t, "unlock", err)
 		}
 		select {
 		case r := <-waiter:
-			isWrongType(t, "the waiter", r.err)
+			isWrongType(t, "the waiter", r.Err)
 		case <-time.After(5 * time.Second):
 			t.Fatal("the waiter is told nothing")
 		}
 		stays()
-		s.rdb.Del(t.Context(), s.part("fence"))
+		s.RDB.Del(t.Context(), s.Part("fence"))
 		s.free(6 * time.Second)
 	})
 }
@@ -111,18 +112,18 @@ func TestGuardFindsAForeignKey(t *testing.T) {
 		for part, other := range map[string]string{"value": "seen", "seen": "value"} {
 			t.Run(part, func(t *testing.T) {
 				s := newSite(t, rdb)
-				g, err := mutex.NewGuard(rdb, mutex.GuardConfig{Name: s.family})
+				g, err := mutex.NewGuard(rdb, mutex.GuardConfig{Name: s.Family})
 				if err != nil {
 					t.Fatal(err)
 				}
-				stays := s.foreign(s.guarded(part))
-				isWrongType(t, "set", g.Set(t.Context(), s.key, 7, "v", time.Minute))
+				stays := s.foreign(s.Of(harness.Guards).Part(part))
+				isWrongType(t, "set", g.Set(t.Context(), s.Key, 7, "v", time.Minute))
 				stays()
-				if n, err := s.rdb.Exists(t.Context(), s.guarded(other)).Result(); err != nil || n != 0 {
+				if n, err := s.RDB.Exists(t.Context(), s.Of(harness.Guards).Part(other)).Result(); err != nil || n != 0 {
 					t.Errorf("%s was written beside a foreign %s", other, part)
 				}
 				if part == "value" {
-					if _, _, err := g.Get(t.Context(), s.key); !errors.Is(err, leasehold.ErrUnavailable) || !strings.Contains(err.Error(), "WRONGTYPE") {
+					if _, _, err := g.Get(t.Context(), s.Key); !errors.Is(err, leasehold.ErrUnavailable) || !strings.Contains(err.Error(), "WRONGTYPE") {
 						t.Errorf("get: error %v; want WRONGTYPE", err)
 					}
 				}

@@ -1,4 +1,4 @@
-package semaphore_test
+package semaphore
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
@@ -57,7 +58,7 @@ func (x *ends) run() {
 			h := x.handle(x.srv.Client(v.install, func(o *redis.Options) {
 				o.ContextTimeoutEnabled, o.PoolSize = x.enabled, 2
 			}), semaphore.Config{Limit: 1})
-			defer closeHandle(x.tb, h)
+			defer harness.CloseWithin(x.TB, closeBound, h)
 			for dir, length := range x.lengths(v, h, w) {
 				for n := w * step; n < length; n += workers * step {
 					took, hit := x.one(v, h, dir, n)
@@ -74,12 +75,12 @@ func (x *ends) run() {
 	for w := range workers {
 		total, slowest = total+stopped[w], max(slowest, longest[w])
 	}
-	x.tb.Logf("ended at %d bytes of the exchange; returned after %v at most", total, slowest)
+	x.TB.Logf("ended at %d bytes of the exchange; returned after %v at most", total, slowest)
 	if slowest > atOnce {
-		x.tb.Errorf("an acquire returned %v after its ctx ended", slowest)
+		x.TB.Errorf("an acquire returned %v after its ctx ended", slowest)
 	}
 	if !testing.Short() && total < 300 {
-		x.tb.Errorf("the exchange has %d bytes only", total)
+		x.TB.Errorf("the exchange has %d bytes only", total)
 	}
 }
 
@@ -89,12 +90,12 @@ func (x *ends) lengths(v *valve, h *semaphore.Semaphore, w int) [2]int {
 		v.arm(reads, 1<<30)
 		l, err := h.TryAcquire(context.Background(), fmt.Sprint("warm", w))
 		if err != nil {
-			x.tb.Error(err)
+			x.TB.Error(err)
 			return [2]int{}
 		}
 		carried := v.release()
 		if err := l.Release(); err != nil {
-			x.tb.Error(err)
+			x.TB.Error(err)
 		}
 		if carried[writes] < 600 { // by name, not in full
 			return carried
@@ -106,7 +107,7 @@ func (x *ends) lengths(v *valve, h *semaphore.Semaphore, w int) [2]int {
 // one has ctx end at byte n, and returns how long the call took then.
 func (x *ends) one(v *valve, h *semaphore.Semaphore, dir, n int) (took time.Duration, hit bool) {
 	s := *x.site
-	s.key = fmt.Sprintf("%d.%d", dir, n)
+	s.Key = fmt.Sprintf("%d.%d", dir, n)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	reached := v.arm(dir, n)
@@ -116,7 +117,7 @@ func (x *ends) one(v *valve, h *semaphore.Semaphore, dir, n int) (took time.Dura
 		ctx, cancel = context.WithDeadline(ctx, end)
 		defer cancel()
 	}
-	call := acquiring(func() (*semaphore.Lease, error) { return h.Acquire(ctx, s.key) })
+	call := harness.Go(func() (*semaphore.Lease, error) { return h.Acquire(ctx, s.Key) })
 	select {
 	case <-reached:
 		hit = true
@@ -126,30 +127,30 @@ func (x *ends) one(v *valve, h *semaphore.Semaphore, dir, n int) (took time.Dura
 		}
 	case r := <-call: // on a machine that took longer to get there
 		if !x.deadline {
-			x.tb.Errorf("byte %d of direction %d never came: %v", n, dir, r.err)
+			x.TB.Errorf("byte %d of direction %d never came: %v", n, dir, r.Err)
 		}
-		call = acquiring(func() (*semaphore.Lease, error) { return r.lease, r.err })
+		call = harness.Go(func() (*semaphore.Lease, error) { return r.Value, r.Err })
 	}
-	r := within(x.tb, 10*time.Second, call)
+	r := harness.Got(x.TB, 10*time.Second, "an acquisition", call)
 	if !hit {
-		r.at = end // not measured
+		r.At = end // not measured
 	}
-	if r.err == nil {
+	if r.Err == nil {
 		// The deadline came after all; a machine that dawdles.
-		_ = r.lease.Release()
-	} else if !errors.Is(r.err, context.Canceled) && !errors.Is(r.err, context.DeadlineExceeded) {
-		x.tb.Errorf("ctx ended at byte %d of direction %d: %v", n, dir, r.err)
+		_ = r.Value.Release()
+	} else if !errors.Is(r.Err, context.Canceled) && !errors.Is(r.Err, context.DeadlineExceeded) {
+		x.TB.Errorf("ctx ended at byte %d of direction %d: %v", n, dir, r.Err)
 	} else {
-		isErr(x.tb, "acquire", r.err, leasehold.ErrUnavailable)
+		harness.IsErr(x.TB, "acquire", r.Err, leasehold.ErrUnavailable)
 	}
 	v.release()
-	until(x.tb, 5*time.Second, func() error {
-		if held, waiting := s.inUse(), s.queued(); held != 0 || waiting != 0 {
+	harness.Until(x.TB, 5*time.Second, func() error {
+		if held, waiting := s.InUse(), s.Queued(); held != 0 || waiting != 0 {
 			return fmt.Errorf("ctx ended at byte %d of direction %d: %d are held, %d wait", n, dir, held, waiting)
 		}
 		return nil
 	})
-	return r.at.Sub(end), hit
+	return r.At.Sub(end), hit
 }
 
 // The connection breaks at each byte, and ctx ends at that moment: the calls
@@ -170,32 +171,32 @@ func TestCtxEndsWhereTheConnectionBreaks(t *testing.T) {
 			for dir, length := range map[redistest.Direction]int{redistest.ToServer: 400, redistest.ToClient: 60} {
 				for n := w * step; n < length; n += workers * step {
 					s := *s
-					s.key = fmt.Sprintf("%d.%d", dir, n)
-					if l, err := h.TryAcquire(t.Context(), "warm"+s.key); err != nil || l.Release() != nil {
+					s.Key = fmt.Sprintf("%d.%d", dir, n)
+					if l, err := h.TryAcquire(t.Context(), "warm"+s.Key); err != nil || l.Release() != nil {
 						t.Errorf("warm: %v", err)
 						return
 					}
 					ctx, cancel := context.WithCancel(t.Context())
 					fault := p.CutAfter(dir, int64(n))
-					call := acquiring(func() (*semaphore.Lease, error) { return h.Acquire(ctx, s.key) })
+					call := harness.Go(func() (*semaphore.Lease, error) { return h.Acquire(ctx, s.Key) })
 					select {
 					case <-fault.Fired():
 						cancel()
 					case r := <-call: // a shorter exchange than that
-						call = acquiring(func() (*semaphore.Lease, error) { return r.lease, r.err })
+						call = harness.Go(func() (*semaphore.Lease, error) { return r.Value, r.Err })
 						p.CutAfter(dir, 1<<30)
 					}
-					r := within(t, time.Second, call)
+					r := harness.Got(t, time.Second, "an acquisition", call)
 					cancel()
-					if r.err == nil {
-						if err := r.lease.Release(); err != nil {
+					if r.Err == nil {
+						if err := r.Value.Release(); err != nil {
 							t.Errorf("release: %v", err)
 						}
 					} else {
-						isErr(t, "acquire", r.err, context.Canceled)
+						harness.IsErr(t, "acquire", r.Err, context.Canceled)
 					}
-					until(t, 5*time.Second, func() error {
-						if held, waiting := s.inUse(), s.queued(); held != 0 || waiting != 0 {
+					harness.Until(t, 5*time.Second, func() error {
+						if held, waiting := s.InUse(), s.Queued(); held != 0 || waiting != 0 {
 							return fmt.Errorf("cut after byte %d of direction %d: %d are held, %d wait", n, dir, held, waiting)
 						}
 						return nil
@@ -215,7 +216,7 @@ func TestCancellationStorm(t *testing.T) {
 	srv := redistest.StartServer(t, redistest.Newest(t))
 	s := newSite(t, srv.Client())
 	h := s.closing(srv.Client(), semaphore.Config{Limit: 1})
-	first, err := h.Acquire(t.Context(), s.key)
+	first, err := h.Acquire(t.Context(), s.Key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,11 +229,11 @@ func TestCancellationStorm(t *testing.T) {
 			i := begun
 			begun++
 			all.Go(func() {
-				l, err := h.Acquire(ctx, s.key)
-				ended[i] = result{l, err, time.Now()}
+				l, err := h.Acquire(ctx, s.Key)
+				ended[i] = result{Value: l, Err: err, At: time.Now()}
 			})
 		}
-		count(t, "waiters", begun, s.queued)
+		harness.WaitCount(t, "waiters", begun, s.Queued)
 	}
 	at := time.Now()
 	cancel()
@@ -240,8 +241,8 @@ func TestCancellationStorm(t *testing.T) {
 	back := time.Since(at)
 	busy := 0
 	for _, r := range ended {
-		isErr(t, "wait", r.err, context.Canceled)
-		if errors.Is(r.err, leasehold.ErrBusy) {
+		harness.IsErr(t, "wait", r.Err, context.Canceled)
+		if errors.Is(r.Err, leasehold.ErrBusy) {
 			busy++ // else its place in the queue had not come to its knowledge
 		}
 		if t.Failed() {
@@ -251,7 +252,7 @@ func TestCancellationStorm(t *testing.T) {
 	if busy < waiters*9/10 {
 		t.Errorf("%d of %d were told that they had been queued", busy, waiters)
 	}
-	count(t, "waiters after the cancellation", 0, s.queued)
+	harness.WaitCount(t, "waiters after the cancellation", 0, s.Queued)
 	left := time.Since(at)
 	t.Logf("%d waiters returned within %v and had left the queue after %v", waiters, back, left)
 	if back > 2*time.Second {
@@ -262,7 +263,7 @@ func TestCancellationStorm(t *testing.T) {
 		t.Errorf("release: %v", err)
 	}
 	for range 10 {
-		l, err := h.Acquire(t.Context(), s.key)
+		l, err := h.Acquire(t.Context(), s.Key)
 		if err != nil {
 			t.Fatalf("acquire afterwards: %v", err)
 		}

@@ -1,4 +1,4 @@
-package semaphore_test
+package semaphore
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
@@ -57,7 +58,8 @@ type cutOffLease struct {
 }
 
 func newCutOff(t *testing.T, srv *redistest.Server) *cutOff {
-	x := &cutOff{site: newSite(t, srv.Client()), p: redistest.NewProxy(t, srv.Addr()), random: seeded(t)}
+	_, random := harness.Seeded(t)
+	x := &cutOff{site: newSite(t, srv.Client()), p: redistest.NewProxy(t, srv.Addr()), random: random}
 	for range 20 {
 		ttl := 700*time.Millisecond + time.Duration(x.random.Int64N(int64(800*time.Millisecond)))
 		h := x.handle(x.p.Client(func(o *redis.Options) { o.ReadTimeout = time.Second }), semaphore.Config{Limit: 1, TTL: ttl})
@@ -82,7 +84,7 @@ func newCutOff(t *testing.T, srv *redistest.Server) *cutOff {
 // cut cuts the network, and reports whether all 200 were seen to be told in
 // time. One that could have been, and was not, fails the test.
 func (x *cutOff) cut(toServer, toClient bool) (clear bool) {
-	t := x.tb
+	t := x.TB
 	beats := newHeartbeat()
 	time.Sleep(time.Duration(x.random.Int64N(int64(300 * time.Millisecond)))) // some moment of the renewals
 	x.p.Cut(toServer, toClient)
@@ -94,8 +96,8 @@ func (x *cutOff) cut(toServer, toClient bool) (clear bool) {
 	least, most := time.Hour, time.Duration(0)
 	late, early := 0, 0
 	for _, c := range x.held {
-		isErr(t, "the Context's cause", context.Cause(c.Context()), leasehold.ErrLost)
-		isErr(t, "release", c.Release(), leasehold.ErrLost)
+		harness.IsErr(t, "the Context's cause", context.Cause(c.Context()), leasehold.ErrLost)
+		harness.IsErr(t, "release", c.Release(), leasehold.ErrLost)
 		if c.lasts.IsZero() {
 			early++ // on a machine that let a whole TTL pass
 			continue
@@ -120,7 +122,7 @@ func (x *cutOff) cut(toServer, toClient bool) (clear bool) {
 	t.Logf("told between %v and %v before the server lets go; %d late, %d lost before the cut", least, most, late, early)
 	x.p.Heal()
 	for _, h := range x.handles {
-		closeHandle(t, h)
+		harness.CloseWithin(t, closeBound, h)
 	}
 	return late == 0 && early == 0
 }
@@ -128,20 +130,20 @@ func (x *cutOff) cut(toServer, toClient bool) (clear bool) {
 // askServer asks how long each lease lasts.
 func (x *cutOff) askServer() {
 	ends := make([]*redis.ZSliceCmd, len(x.held))
-	if _, err := x.rdb.Pipelined(context.Background(), func(pipe redis.Pipeliner) error {
+	if _, err := x.RDB.Pipelined(context.Background(), func(pipe redis.Pipeliner) error {
 		for i, c := range x.held {
-			x.key = c.Key()
-			ends[i] = pipe.ZRangeWithScores(context.Background(), x.part("holders"), 0, -1)
+			x.Key = c.Key()
+			ends[i] = pipe.ZRangeWithScores(context.Background(), x.Part("holders"), 0, -1)
 		}
 		return nil
 	}); err != nil {
-		x.tb.Fatal(err)
+		x.TB.Fatal(err)
 	}
 	for i, c := range x.held {
 		if z := ends[i].Val(); len(z) == 1 {
 			c.lasts = time.UnixMilli(int64(z[0].Score))
 		} else if c.Context().Err() == nil && time.Now().Before(c.Deadline()) {
-			x.tb.Errorf("lease %d is held by %d on the server", i, len(z))
+			x.TB.Errorf("lease %d is held by %d on the server", i, len(z))
 		}
 	}
 }

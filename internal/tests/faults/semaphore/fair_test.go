@@ -1,4 +1,4 @@
-package semaphore_test
+package semaphore
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
@@ -20,7 +21,7 @@ func init() {
 	// prints each turn: address, family, key, limit, duration. The clock of the
 	// stamps is the machine's.
 	redistest.RegisterChild("crowd", func(args []string) int {
-		rdb := dial(args[0])
+		rdb := harness.Dial(args[0])
 		limit, _ := strconv.Atoi(args[3])
 		length, _ := time.ParseDuration(args[4])
 		h, err := semaphore.New(rdb, semaphore.Config{Name: args[1], Limit: limit})
@@ -112,12 +113,12 @@ func crowded(t *testing.T, limit int, length time.Duration) (each []int) {
 	s := newSite(t, srv.Client())
 	children := make([]*redistest.Child, 4)
 	for i := range children {
-		children[i] = redistest.StartChild(t, "crowd", srv.Addr(), s.family, s.key, strconv.Itoa(limit), length.String())
+		children[i] = redistest.StartChild(t, "crowd", srv.Addr(), s.Family, s.Key, strconv.Itoa(limit), length.String())
 	}
 	for _, c := range children {
 		c.Expect("ready")
 	}
-	before := redistest.Commandstats(t, s.rdb)
+	before := redistest.Commandstats(t, s.RDB)
 	begin := time.Now().Add(50 * time.Millisecond)
 	for _, c := range children {
 		c.Send(strconv.FormatInt(begin.UnixNano(), 10))
@@ -127,7 +128,7 @@ func crowded(t *testing.T, limit int, length time.Duration) (each []int) {
 		turns, at := turnsOf(t, c, begin.Add(length))
 		each, stamps = append(each, turns...), append(stamps, at...)
 	}
-	after := redistest.Commandstats(t, s.rdb)
+	after := redistest.Commandstats(t, s.RDB)
 
 	total := len(stamps) / 2
 	calls := float64(after["evalsha"]+after["eval"]-before["evalsha"]-before["eval"]) / float64(total)

@@ -1,4 +1,4 @@
-package semaphore_test
+package semaphore
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
@@ -41,7 +42,7 @@ func TestLeasesOutliveDeadConnections(t *testing.T) {
 	lost := 0
 	var cause error
 	for _, l := range all {
-		until(t, 2*ttl, func() error {
+		harness.Until(t, 2*ttl, func() error {
 			if err := context.Cause(l.Context()); err != nil {
 				lost, cause = lost+1, err
 				return nil

@@ -1,4 +1,4 @@
-package semaphore_test
+package semaphore
 
 import (
 	"context"
@@ -10,12 +10,13 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
 // Every reply takes longer than a lease lasts: none is handed out that is over.
 func TestReplySlowerThanTheLease(t *testing.T) {
-	eachServerAtOnce(t, func(t *testing.T, srv *redistest.Server) {
+	harness.EachServerAtOnce(t, func(t *testing.T, srv *redistest.Server) {
 		s := newSite(t, srv.Client())
 		p := redistest.NewProxy(t, srv.Addr())
 		h := s.closing(p.Client(), semaphore.Config{Limit: 1, TTL: 150 * time.Millisecond})
@@ -27,14 +28,14 @@ func TestReplySlowerThanTheLease(t *testing.T) {
 			"acquire": h.Acquire, "try acquire": h.TryAcquire,
 		} {
 			at := time.Now()
-			l, err := acquire(t.Context(), s.key)
+			l, err := acquire(t.Context(), s.Key)
 			if err == nil {
 				t.Errorf("%s: a lease with a deadline %v ago", name, time.Since(l.Deadline()))
 				continue
 			}
 			// One that does not wait may also find the one that it was granted before.
 			if name == "acquire" || !errors.Is(err, leasehold.ErrBusy) {
-				isErr(t, name, err, leasehold.ErrUnavailable)
+				harness.IsErr(t, name, err, leasehold.ErrUnavailable)
 			}
 			t.Logf("%s took %v: %v", name, time.Since(at), err)
 			if took := time.Since(at); took > 5*time.Second {
@@ -48,25 +49,25 @@ func TestReplySlowerThanTheLease(t *testing.T) {
 
 // One reply comes when its lease is over. The call goes on and returns another.
 func TestOneReplySlowerThanTheLease(t *testing.T) {
-	eachServerAtOnce(t, func(t *testing.T, srv *redistest.Server) {
+	harness.EachServerAtOnce(t, func(t *testing.T, srv *redistest.Server) {
 		s := newSite(t, srv.Client())
 		p := redistest.NewProxy(t, srv.Addr())
 		h := s.closing(p.Client(), semaphore.Config{Limit: 1, TTL: 600 * time.Millisecond})
-		late := p.HoldReply(does("enter"), 1)
-		call := acquiring(func() (*semaphore.Lease, error) { return h.Acquire(t.Context(), s.key) })
+		late := p.HoldReply(harness.Does("enter"), 1)
+		call := harness.Go(func() (*semaphore.Lease, error) { return h.Acquire(t.Context(), s.Key) })
 		late.Wait()
-		count(t, "permits", 1, s.inUse)
-		count(t, "permits of the late one", 0, s.inUse)
+		harness.WaitCount(t, "permits", 1, s.InUse)
+		harness.WaitCount(t, "permits of the late one", 0, s.InUse)
 		late.Release()
-		r := within(t, 5*time.Second, call)
-		if r.err != nil {
-			t.Fatalf("acquire: %v", r.err)
+		r := harness.Got(t, 5*time.Second, "an acquisition", call)
+		if r.Err != nil {
+			t.Fatalf("acquire: %v", r.Err)
 		}
-		if !r.lease.Deadline().After(r.at) {
-			t.Errorf("a lease that was over %v before it was returned", r.at.Sub(r.lease.Deadline()))
+		if !r.Value.Deadline().After(r.At) {
+			t.Errorf("a lease that was over %v before it was returned", r.At.Sub(r.Value.Deadline()))
 		}
 		s.holds(1)
-		if err := r.lease.Release(); err != nil {
+		if err := r.Value.Release(); err != nil {
 			t.Errorf("release: %v", err)
 		}
 		s.empty(1, 0)
@@ -75,13 +76,13 @@ func TestOneReplySlowerThanTheLease(t *testing.T) {
 
 // A grant's message arrives when what it granted was given back long ago.
 func TestLateMessageGrantsNothing(t *testing.T) {
-	eachServerAtOnce(t, func(t *testing.T, srv *redistest.Server) {
+	harness.EachServerAtOnce(t, func(t *testing.T, srv *redistest.Server) {
 		s := newSite(t, srv.Client())
 		p := redistest.NewProxy(t, srv.Addr())
 		gate, held := make(chan struct{}), make(chan struct{}, 10)
 		asked := make(chan struct{}, 1000)
 		p.SetHook(func(ev redistest.Event) redistest.Action {
-			if ev.Stage == redistest.OnReply && !ev.Failed() && script(ev.Cmd) == "ask" {
+			if ev.Stage == redistest.OnReply && !ev.Failed() && harness.Script(ev.Cmd) == "ask" {
 				asked <- struct{}{}
 			}
 			if ev.Stage != redistest.OnMessage {
@@ -90,44 +91,44 @@ func TestLateMessageGrantsNothing(t *testing.T) {
 			held <- struct{}{}
 			return redistest.Hold(gate)
 		})
-		first, err := s.closing(s.rdb, semaphore.Config{Limit: 1}).Acquire(t.Context(), s.key)
+		first, err := s.closing(s.RDB, semaphore.Config{Limit: 1}).Acquire(t.Context(), s.Key)
 		if err != nil {
 			t.Fatal(err)
 		}
 		h := s.closing(p.Client(), semaphore.Config{Limit: 1})
-		waiter := acquiring(func() (*semaphore.Lease, error) { return h.Acquire(t.Context(), s.key) })
+		waiter := harness.Go(func() (*semaphore.Lease, error) { return h.Acquire(t.Context(), s.Key) })
 		<-asked // the subscription stands
 		if err := first.Release(); err != nil {
 			t.Fatal(err)
 		}
 		<-held
-		r := within(t, 10*time.Second, waiter)
-		if r.err != nil {
-			t.Fatalf("wait: %v", r.err)
+		r := harness.Got(t, 10*time.Second, "an acquisition", waiter)
+		if r.Err != nil {
+			t.Fatalf("wait: %v", r.Err)
 		}
-		if err := r.lease.Release(); err != nil {
+		if err := r.Value.Release(); err != nil {
 			t.Errorf("release: %v", err)
 		}
 		// Another waiter of the handle is there when the message comes.
-		first, err = s.closing(s.rdb, semaphore.Config{Limit: 1}).Acquire(t.Context(), s.key)
+		first, err = s.closing(s.RDB, semaphore.Config{Limit: 1}).Acquire(t.Context(), s.Key)
 		if err != nil {
 			t.Fatal(err)
 		}
-		waiter = acquiring(func() (*semaphore.Lease, error) { return h.Acquire(t.Context(), s.key) })
-		count(t, "waiters", 1, s.queued)
+		waiter = harness.Go(func() (*semaphore.Lease, error) { return h.Acquire(t.Context(), s.Key) })
+		harness.WaitCount(t, "waiters", 1, s.Queued)
 		close(gate)
 		<-asked
 		select {
 		case r := <-waiter:
-			t.Fatalf("a waiter took a message for its own: %v", r.err)
+			t.Fatalf("a waiter took a message for its own: %v", r.Err)
 		default:
 		}
 		s.holds(1)
 		if err := first.Release(); err != nil {
 			t.Errorf("release: %v", err)
 		}
-		if r := within(t, 10*time.Second, waiter); r.err != nil || r.lease.Release() != nil {
-			t.Errorf("wait: %v", r.err)
+		if r := harness.Got(t, 10*time.Second, "an acquisition", waiter); r.Err != nil || r.Value.Release() != nil {
+			t.Errorf("wait: %v", r.Err)
 		}
 		s.empty(1, 0)
 	})
@@ -136,24 +137,24 @@ func TestLateMessageGrantsNothing(t *testing.T) {
 // Somebody else's blocking command has the client's only connection: leases live
 // on, and what cannot be given back at once is given back behind its back.
 func TestPoolExhaustedByOthers(t *testing.T) {
-	eachServerAtOnce(t, func(t *testing.T, srv *redistest.Server) {
+	harness.EachServerAtOnce(t, func(t *testing.T, srv *redistest.Server) {
 		s := newSite(t, srv.Client())
 		p := redistest.NewProxy(t, srv.Addr())
 		rdb := p.Client(func(o *redis.Options) { o.PoolSize = 1 })
 		h := s.closing(rdb, semaphore.Config{Limit: 1, TTL: 600 * time.Millisecond})
-		l, err := h.Acquire(t.Context(), s.key)
+		l, err := h.Acquire(t.Context(), s.Key)
 		if err != nil {
 			t.Fatal(err)
 		}
 		blocked := make(chan error, 1)
-		go func() { blocked <- rdb.BLPop(context.Background(), 0, s.part("list")).Err() }()
-		until(t, 5*time.Second, func() error {
+		go func() { blocked <- rdb.BLPop(context.Background(), 0, s.Part("list")).Err() }()
+		harness.Until(t, 5*time.Second, func() error {
 			if p.Count("BLPOP") == 0 {
 				return errors.New("BLPOP isn't there")
 			}
 			return nil
 		})
-		renewals := answers(p, "renew")
+		renewals := harness.Answers(p, "renew")
 		for range 9 { // three TTLs
 			select {
 			case <-renewals:
@@ -165,18 +166,18 @@ func TestPoolExhaustedByOthers(t *testing.T) {
 		defer cancel()
 		at := time.Now()
 		_, err = h.Acquire(ctx, "other")
-		isErr(t, "acquire", err, context.DeadlineExceeded, leasehold.ErrUnavailable)
+		harness.IsErr(t, "acquire", err, context.DeadlineExceeded, leasehold.ErrUnavailable)
 		if took := time.Since(at); took > 100*time.Millisecond+atOnce {
 			t.Errorf("acquire took %v", took)
 		}
 		s.holds(1)
 		at = time.Now()
-		isErr(t, "release", l.Release(), leasehold.ErrUnavailable)
+		harness.IsErr(t, "release", l.Release(), leasehold.ErrUnavailable)
 		if took := time.Since(at); took > 3*time.Second+atOnce { // as Release has it
 			t.Errorf("release took %v", took)
 		}
-		count(t, "permits", 0, s.inUse)
-		if err := s.rdb.RPush(t.Context(), s.part("list"), "x").Err(); err != nil {
+		harness.WaitCount(t, "permits", 0, s.InUse)
+		if err := s.RDB.RPush(t.Context(), s.Part("list"), "x").Err(); err != nil {
 			t.Fatal(err)
 		}
 		if err := <-blocked; err != nil {

@@ -1,4 +1,4 @@
-package semaphore_test
+package semaphore
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
@@ -17,14 +18,14 @@ func TestLoweredLimitEvictsNobody(t *testing.T) {
 		rdb := target.Client(t)
 		s := newSite(t, rdb)
 		h := s.closing(rdb, semaphore.Config{Limit: 3, TTL: 600 * time.Millisecond})
-		held := take(t, h, s.key, 3)
-		if err := rdb.Set(t.Context(), s.part("limit"), 1, time.Minute).Err(); err != nil {
+		held := take(t, h, s.Key, 3)
+		if err := rdb.Set(t.Context(), s.Part("limit"), 1, time.Minute).Err(); err != nil {
 			t.Fatal(err)
 		}
-		waiter := acquiring(func() (*semaphore.Lease, error) { return h.Acquire(context.Background(), s.key) })
-		count(t, "waiters", 1, s.queued)
+		waiter := harness.Go(func() (*semaphore.Lease, error) { return h.Acquire(context.Background(), s.Key) })
+		harness.WaitCount(t, "waiters", 1, s.Queued)
 		s.grantedOnlyAfter(held, waiter)
-		rdb.Del(t.Context(), s.part("limit"))
+		rdb.Del(t.Context(), s.Part("limit"))
 		s.empty(3, time.Second)
 	})
 }
@@ -36,17 +37,17 @@ func TestProcessesWithDifferentLimits(t *testing.T) {
 		s := newSite(t, rdb)
 		wide := s.closing(rdb, semaphore.Config{Limit: 3, TTL: 600 * time.Millisecond})
 		narrow := s.closing(target.Client(t), semaphore.Config{Limit: 1, TTL: 600 * time.Millisecond})
-		held := take(t, wide, s.key, 3)
-		waiter := acquiring(func() (*semaphore.Lease, error) { return narrow.Acquire(context.Background(), s.key) })
-		count(t, "waiters", 1, s.queued)
+		held := take(t, wide, s.Key, 3)
+		waiter := harness.Go(func() (*semaphore.Lease, error) { return narrow.Acquire(context.Background(), s.Key) })
+		harness.WaitCount(t, "waiters", 1, s.Queued)
 		s.grantedOnlyAfter(held, waiter)
 
 		// And the other way round: the one that allows more gets more at once.
-		one, err := narrow.TryAcquire(t.Context(), s.key)
+		one, err := narrow.TryAcquire(t.Context(), s.Key)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, l := range append(take(t, wide, s.key, 2), one) {
+		for _, l := range append(take(t, wide, s.Key, 2), one) {
 			if err := l.Release(); err != nil {
 				t.Errorf("release: %v", err)
 			}
@@ -70,7 +71,7 @@ func take(t *testing.T, h *semaphore.Semaphore, key string, n int) (held []*sema
 // grantedOnlyAfter releases what is held, one by one: a waiter whose limit is 1
 // is granted with the last, and what is held is renewed until then.
 func (s *site) grantedOnlyAfter(held []*semaphore.Lease, waiter <-chan result) {
-	s.tb.Helper()
+	s.TB.Helper()
 	for i, l := range held {
 		left := len(held) - i
 		s.holds(left)
@@ -81,24 +82,24 @@ func (s *site) grantedOnlyAfter(held []*semaphore.Lease, waiter <-chan result) {
 			}
 		}
 		for _, other := range held[i:] {
-			renewed(s.tb, other, last)
+			renewed(s.TB, other, last)
 		}
 		select {
 		case r := <-waiter:
-			s.tb.Fatalf("granted beside %d others: %v", left, r.err)
+			s.TB.Fatalf("granted beside %d others: %v", left, r.Err)
 		default:
 		}
 		if err := l.Release(); err != nil {
-			s.tb.Errorf("release: %v", err)
+			s.TB.Errorf("release: %v", err)
 		}
 	}
-	r := within(s.tb, 5*time.Second, waiter)
-	if r.err != nil {
-		s.tb.Fatalf("wait: %v", r.err)
+	r := harness.Got(s.TB, 5*time.Second, "an acquisition", waiter)
+	if r.Err != nil {
+		s.TB.Fatalf("wait: %v", r.Err)
 	}
 	s.holds(1)
-	if err := r.lease.Release(); err != nil {
-		s.tb.Errorf("release: %v", err)
+	if err := r.Value.Release(); err != nil {
+		s.TB.Errorf("release: %v", err)
 	}
 }
 
@@ -109,42 +110,42 @@ func TestRequestThatCannotBeServedAnyMore(t *testing.T) {
 		rdb := target.Client(t)
 		s := newSite(t, rdb)
 		cfg := semaphore.Config{Limit: 5}
-		first, err := s.closing(rdb, cfg).TryAcquireN(t.Context(), s.key, 2)
+		first, err := s.closing(rdb, cfg).TryAcquireN(t.Context(), s.Key, 2)
 		if err != nil {
 			t.Fatal(err)
 		}
 		big, small := s.closing(target.Client(t), cfg), s.closing(target.Client(t), cfg)
-		head := acquiring(func() (*semaphore.Lease, error) { return big.AcquireN(context.Background(), s.key, 5) })
-		count(t, "waiters", 1, s.queued)
-		behind := acquiring(func() (*semaphore.Lease, error) { return small.Acquire(context.Background(), s.key) })
-		count(t, "waiters", 2, s.queued)
+		head := harness.Go(func() (*semaphore.Lease, error) { return big.AcquireN(context.Background(), s.Key, 5) })
+		harness.WaitCount(t, "waiters", 1, s.Queued)
+		behind := harness.Go(func() (*semaphore.Lease, error) { return small.Acquire(context.Background(), s.Key) })
+		harness.WaitCount(t, "waiters", 2, s.Queued)
 		s.holds(2)
-		if err := rdb.Set(t.Context(), s.part("limit"), 3, time.Minute).Err(); err != nil {
+		if err := rdb.Set(t.Context(), s.Part("limit"), 3, time.Minute).Err(); err != nil {
 			t.Fatal(err)
 		}
 		at := time.Now()
-		r := within(t, 10*time.Second, head)
-		if r.err == nil || !strings.Contains(r.err.Error(), "limit is 3") {
-			t.Fatalf("5 permits of 3: %v; want an error that names the limit", r.err)
+		r := harness.Got(t, 10*time.Second, "an acquisition", head)
+		if r.Err == nil || !strings.Contains(r.Err.Error(), "limit is 3") {
+			t.Fatalf("5 permits of 3: %v; want an error that names the limit", r.Err)
 		}
-		next := within(t, 10*time.Second, behind)
-		if next.err != nil {
-			t.Fatalf("the one behind: %v", next.err)
+		next := harness.Got(t, 10*time.Second, "an acquisition", behind)
+		if next.Err != nil {
+			t.Fatalf("the one behind: %v", next.Err)
 		}
-		if took := next.at.Sub(at); took > overtime {
+		if took := next.At.Sub(at); took > overtime {
 			t.Errorf("the one behind waited for another %v", took)
 		}
 		s.holds(3)
-		_, err = big.TryAcquireN(t.Context(), s.key, 4)
+		_, err = big.TryAcquireN(t.Context(), s.Key, 4)
 		if err == nil || !strings.Contains(err.Error(), "limit is 3") {
 			t.Errorf("4 permits of 3: %v; want an error that names the limit", err)
 		}
-		for _, l := range []*semaphore.Lease{first, next.lease} {
+		for _, l := range []*semaphore.Lease{first, next.Value} {
 			if err := l.Release(); err != nil {
 				t.Errorf("release: %v", err)
 			}
 		}
-		rdb.Del(t.Context(), s.part("limit"))
+		rdb.Del(t.Context(), s.Part("limit"))
 		s.empty(5, time.Second)
 	})
 }

@@ -1,4 +1,4 @@
-package semaphore_test
+package semaphore
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
@@ -18,7 +19,7 @@ const overtime = 2250 * time.Millisecond
 func init() {
 	// waiter waits for a permit, forever: address, family, key.
 	redistest.RegisterChild("waiter", func(args []string) int {
-		rdb := dial(args[0])
+		rdb := harness.Dial(args[0])
 		h, err := semaphore.New(rdb, semaphore.Config{Name: args[1], Limit: 1})
 		if err != nil {
 			fmt.Println("error", err)
@@ -33,17 +34,17 @@ func init() {
 
 // Every message to subscribers is lost.
 func TestWaiterNeedsNoMessage(t *testing.T) {
-	eachServerAtOnce(t, func(t *testing.T, srv *redistest.Server) {
+	harness.EachServerAtOnce(t, func(t *testing.T, srv *redistest.Server) {
 		s := newSite(t, srv.Client())
 		p := redistest.NewProxy(t, srv.Addr())
 		p.DropMessages(true)
-		first, err := s.closing(s.rdb, semaphore.Config{Limit: 1}).Acquire(t.Context(), s.key)
+		first, err := s.closing(s.RDB, semaphore.Config{Limit: 1}).Acquire(t.Context(), s.Key)
 		if err != nil {
 			t.Fatal(err)
 		}
 		h := s.closing(p.Client(), semaphore.Config{Limit: 1})
-		asked := answers(p, "ask")
-		waiter := acquiring(func() (*semaphore.Lease, error) { return h.Acquire(t.Context(), s.key) })
+		asked := harness.Answers(p, "ask")
+		waiter := harness.Go(func() (*semaphore.Lease, error) { return h.Acquire(t.Context(), s.Key) })
 		<-asked // as it does when the subscription stands; by itself it would in 1.5 s again
 		s.passedOn(first, waiter)
 	})
@@ -52,7 +53,7 @@ func TestWaiterNeedsNoMessage(t *testing.T) {
 // The head of the queue was killed, and nobody has noticed when the holder
 // releases. The next in line hears nothing either.
 func TestDeadHeadOfTheQueueIsPassed(t *testing.T) {
-	eachServerAtOnce(t, func(t *testing.T, srv *redistest.Server) {
+	harness.EachServerAtOnce(t, func(t *testing.T, srv *redistest.Server) {
 		var both sync.WaitGroup
 		defer both.Wait()
 		for name, drop := range map[string]bool{"messages lost": true, "messages heard": false} {
@@ -61,18 +62,18 @@ func TestDeadHeadOfTheQueueIsPassed(t *testing.T) {
 					s := newSite(t, srv.Client())
 					p := redistest.NewProxy(t, srv.Addr())
 					p.DropMessages(drop)
-					first, err := s.closing(s.rdb, semaphore.Config{Limit: 1}).Acquire(t.Context(), s.key)
+					first, err := s.closing(s.RDB, semaphore.Config{Limit: 1}).Acquire(t.Context(), s.Key)
 					if err != nil {
 						t.Fatal(err)
 					}
-					child := redistest.StartChild(t, "waiter", srv.Addr(), s.family, s.key)
+					child := redistest.StartChild(t, "waiter", srv.Addr(), s.Family, s.Key)
 					child.Expect("ready")
-					count(t, "waiters", 1, s.queued)
+					harness.WaitCount(t, "waiters", 1, s.Queued)
 					h := s.closing(p.Client(), semaphore.Config{Limit: 1})
-					asked := answers(p, "ask")
-					waiter := acquiring(func() (*semaphore.Lease, error) { return h.Acquire(t.Context(), s.key) })
+					asked := harness.Answers(p, "ask")
+					waiter := harness.Go(func() (*semaphore.Lease, error) { return h.Acquire(t.Context(), s.Key) })
 					<-asked
-					count(t, "waiters", 2, s.queued)
+					harness.WaitCount(t, "waiters", 2, s.Queued)
 					child.Kill()
 					s.passedOn(first, waiter)
 				})
@@ -83,23 +84,23 @@ func TestDeadHeadOfTheQueueIsPassed(t *testing.T) {
 
 // passedOn releases first and has the waiter be granted in time.
 func (s *site) passedOn(first *semaphore.Lease, waiter <-chan result) {
-	s.tb.Helper()
+	s.TB.Helper()
 	released := time.Now()
 	if err := first.Release(); err != nil {
-		s.tb.Errorf("release: %v", err)
+		s.TB.Errorf("release: %v", err)
 	}
-	next := within(s.tb, 30*time.Second, waiter)
-	if next.err != nil {
-		s.tb.Fatalf("wait: %v", next.err)
+	next := harness.Got(s.TB, 30*time.Second, "an acquisition", waiter)
+	if next.Err != nil {
+		s.TB.Fatalf("wait: %v", next.Err)
 	}
-	took := next.at.Sub(released)
-	s.tb.Logf("granted after %v", took)
+	took := next.At.Sub(released)
+	s.TB.Logf("granted after %v", took)
 	if took > overtime {
-		s.tb.Errorf("granted after %v; want %v at most", took, overtime)
+		s.TB.Errorf("granted after %v; want %v at most", took, overtime)
 	}
 	s.holds(1)
-	if err := next.lease.Release(); err != nil {
-		s.tb.Errorf("release: %v", err)
+	if err := next.Value.Release(); err != nil {
+		s.TB.Errorf("release: %v", err)
 	}
 	s.empty(1, 0)
 }

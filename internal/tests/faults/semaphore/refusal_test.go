@@ -1,4 +1,4 @@
-package semaphore_test
+package semaphore
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
@@ -45,7 +46,7 @@ func noBusyLoop(tb testing.TB, p *redistest.Proxy, most int) {
 // renewed waits until a lease was renewed, and fails the test where it is lost.
 func renewed(tb testing.TB, l *semaphore.Lease, since time.Time) {
 	tb.Helper()
-	until(tb, 10*time.Second, func() error {
+	harness.Until(tb, 10*time.Second, func() error {
 		if err := context.Cause(l.Context()); err != nil {
 			tb.Fatalf("lost: %v", err)
 		}
@@ -63,42 +64,42 @@ func TestReadOnlyServer(t *testing.T) {
 		s := newSite(t, srv.Client())
 		p := redistest.NewProxy(t, srv.Addr())
 		h := s.closing(p.Client(), semaphore.Config{Limit: 1, TTL: 6 * time.Second})
-		l, err := h.Acquire(t.Context(), s.key)
+		l, err := h.Acquire(t.Context(), s.Key)
 		if err != nil {
 			t.Fatal(err)
 		}
-		waiter := acquiring(func() (*semaphore.Lease, error) { return h.Acquire(context.Background(), s.key) })
-		count(t, "waiters", 1, s.queued)
-		if err := s.rdb.Do(t.Context(), "REPLICAOF", "127.0.0.1", "1").Err(); err != nil {
+		waiter := harness.Go(func() (*semaphore.Lease, error) { return h.Acquire(context.Background(), s.Key) })
+		harness.WaitCount(t, "waiters", 1, s.Queued)
+		if err := s.RDB.Do(t.Context(), "REPLICAOF", "127.0.0.1", "1").Err(); err != nil {
 			t.Fatal(err)
 		}
 		at := time.Now()
 		_, err = h.TryAcquire(t.Context(), "other")
-		isErr(t, "try acquire", err, leasehold.ErrUnavailable)
+		harness.IsErr(t, "try acquire", err, leasehold.ErrUnavailable)
 		if err == nil || !strings.Contains(err.Error(), "READONLY") {
 			t.Errorf("try acquire: error %v; want READONLY", err)
 		}
 		if took := time.Since(at); took > 3*time.Second {
 			t.Errorf("try acquire took %v", took)
 		}
-		newcomer := acquiring(func() (*semaphore.Lease, error) { return h.Acquire(context.Background(), "third") })
+		newcomer := harness.Go(func() (*semaphore.Lease, error) { return h.Acquire(context.Background(), "third") })
 		noBusyLoop(t, p, 100)
-		if err := s.rdb.Do(t.Context(), "REPLICAOF", "NO", "ONE").Err(); err != nil {
+		if err := s.RDB.Do(t.Context(), "REPLICAOF", "NO", "ONE").Err(); err != nil {
 			t.Fatal(err)
 		}
-		got := within(t, 5*time.Second, newcomer)
-		if got.err != nil {
-			t.Fatalf("an acquire that waits: %v", got.err)
+		got := harness.Got(t, 5*time.Second, "an acquisition", newcomer)
+		if got.Err != nil {
+			t.Fatalf("an acquire that waits: %v", got.Err)
 		}
 		renewed(t, l, time.Now().Add(5*time.Second)) // TTL from now, less a margin
 		if err := l.Release(); err != nil {
 			t.Errorf("release: %v", err)
 		}
-		next := within(t, 5*time.Second, waiter)
-		if next.err != nil {
-			t.Fatalf("wait: %v", next.err)
+		next := harness.Got(t, 5*time.Second, "an acquisition", waiter)
+		if next.Err != nil {
+			t.Fatalf("wait: %v", next.Err)
 		}
-		if err := errors.Join(next.lease.Release(), got.lease.Release()); err != nil {
+		if err := errors.Join(next.Value.Release(), got.Value.Release()); err != nil {
 			t.Errorf("release: %v", err)
 		}
 		s.empty(1, time.Second)
@@ -114,28 +115,28 @@ func TestServerOutOfMemory(t *testing.T) {
 		h := s.closing(p.Client(), semaphore.Config{Limit: 2, TTL: 900 * time.Millisecond})
 		var held []*semaphore.Lease
 		for range 2 {
-			l, err := h.Acquire(t.Context(), s.key)
+			l, err := h.Acquire(t.Context(), s.Key)
 			if err != nil {
 				t.Fatal(err)
 			}
 			held = append(held, l)
 		}
-		waiter := acquiring(func() (*semaphore.Lease, error) { return h.Acquire(context.Background(), s.key) })
-		count(t, "waiters", 1, s.queued)
-		if err := s.rdb.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
+		waiter := harness.Go(func() (*semaphore.Lease, error) { return h.Acquire(context.Background(), s.Key) })
+		harness.WaitCount(t, "waiters", 1, s.Queued)
+		if err := s.RDB.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
 			t.Fatal(err)
 		}
 		full := time.Now()
 		for name, acquire := range map[string]func(context.Context, string) (*semaphore.Lease, error){
 			"acquire": h.Acquire, "try acquire": h.TryAcquire,
 		} {
-			for _, key := range []string{"other", s.key} { // where there is room, and where there is none
+			for _, key := range []string{"other", s.Key} { // where there is room, and where there is none
 				_, err := acquire(t.Context(), key)
-				if name == "try acquire" && key == s.key {
-					isErr(t, name, err, leasehold.ErrBusy) // which needs no memory
+				if name == "try acquire" && key == s.Key {
+					harness.IsErr(t, name, err, leasehold.ErrBusy) // which needs no memory
 					continue
 				}
-				isErr(t, name, err, leasehold.ErrUnavailable)
+				harness.IsErr(t, name, err, leasehold.ErrUnavailable)
 				if err == nil || !strings.Contains(err.Error(), "OOM") {
 					t.Errorf("%s: error %v; want OOM", name, err)
 				}
@@ -148,22 +149,22 @@ func TestServerOutOfMemory(t *testing.T) {
 		for _, l := range held {
 			renewed(t, l, full.Add(2*time.Second))
 		}
-		if n := s.queued(); n != 1 {
+		if n := s.Queued(); n != 1 {
 			t.Errorf("%d wait; want 1", n)
 		}
 		if err := held[0].Release(); err != nil {
 			t.Errorf("release: %v", err)
 		}
-		next := within(t, 5*time.Second, waiter)
-		if next.err != nil {
-			t.Fatalf("a waiter whose turn has come: %v", next.err)
+		next := harness.Got(t, 5*time.Second, "an acquisition", waiter)
+		if next.Err != nil {
+			t.Fatalf("a waiter whose turn has come: %v", next.Err)
 		}
 		s.holds(2)
-		if err := errors.Join(held[1].Release(), next.lease.Release()); err != nil {
+		if err := errors.Join(held[1].Release(), next.Value.Release()); err != nil {
 			t.Errorf("release: %v", err)
 		}
 		s.holds(0)
-		if err := s.rdb.ConfigSet(t.Context(), "maxmemory", "0").Err(); err != nil {
+		if err := s.RDB.ConfigSet(t.Context(), "maxmemory", "0").Err(); err != nil {
 			t.Fatal(err)
 		}
 		s.empty(2, time.Second)
@@ -183,7 +184,7 @@ func TestServerThatForgetsScripts(t *testing.T) {
 				case <-stop:
 					return
 				case <-time.After(5 * time.Millisecond):
-					if err := s.rdb.ScriptFlush(context.Background()).Err(); err != nil {
+					if err := s.RDB.ScriptFlush(context.Background()).Err(); err != nil {
 						t.Error(err)
 					}
 				}
@@ -202,7 +203,7 @@ func TestServerThatForgetsScripts(t *testing.T) {
 		for i := range turns {
 			all.Go(func() {
 				for time.Now().Before(end) {
-					l, err := h.Acquire(t.Context(), s.key)
+					l, err := h.Acquire(t.Context(), s.Key)
 					if err != nil {
 						t.Errorf("acquire: %v", err)
 						return

@@ -1,4 +1,4 @@
-package semaphore_test
+package semaphore
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
@@ -24,7 +25,7 @@ func TestReleasesRaceARenewal(t *testing.T) {
 	srv := redistest.Shared(t, redistest.Newest(t))
 	s := newSite(t, srv.Client())
 	h := s.closing(srv.Client(), semaphore.Config{Limit: 1})
-	next := s.closing(s.rdb, semaphore.Config{Limit: 1})
+	next := s.closing(s.RDB, semaphore.Config{Limit: 1})
 	times := 6_000
 	if testing.Short() {
 		times = 1_500
@@ -64,7 +65,7 @@ func TestReleasesRaceARenewal(t *testing.T) {
 	}
 	all.Wait()
 	for w := range workers {
-		s.key = fmt.Sprint(w)
+		s.Key = fmt.Sprint(w)
 		s.empty(1, 0)
 	}
 }
@@ -110,15 +111,15 @@ func TestReleaseAfterTheEndTouchesNobody(t *testing.T) {
 		rdb := target.Client(t)
 		s := newSite(t, rdb)
 		h := s.closing(target.Client(t), semaphore.Config{Limit: 2, TTL: 700 * time.Millisecond})
-		l, err := h.AcquireN(t.Context(), s.key, 2)
+		l, err := h.AcquireN(t.Context(), s.Key, 2)
 		if err != nil {
 			t.Fatal(err)
 		}
 		// As an operator does, or an eviction.
-		if err := rdb.Del(t.Context(), s.part("holders")).Err(); err != nil {
+		if err := rdb.Del(t.Context(), s.Part("holders")).Err(); err != nil {
 			t.Fatal(err)
 		}
-		after, err := s.closing(rdb, semaphore.Config{Limit: 2}).TryAcquireN(t.Context(), s.key, 2)
+		after, err := s.closing(rdb, semaphore.Config{Limit: 2}).TryAcquireN(t.Context(), s.Key, 2)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -140,7 +141,7 @@ func TestReleaseAfterTheEndTouchesNobody(t *testing.T) {
 		if gave.Load() != 0 || ended.Load() != 1 {
 			t.Errorf("%d releases gave back, %d said ErrLost; want 0 and 1", gave.Load(), ended.Load())
 		}
-		isErr(t, "extend", l.Extend(t.Context(), time.Minute), leasehold.ErrReleased)
+		harness.IsErr(t, "extend", l.Extend(t.Context(), time.Minute), leasehold.ErrReleased)
 		s.holds(2)
 		if err := context.Cause(after.Context()); err != nil {
 			t.Errorf("the successor: %v", err)

@@ -1,4 +1,4 @@
-package semaphore_test
+package semaphore
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
@@ -35,10 +36,10 @@ func (x *loser) hook(ev redistest.Event) redistest.Action {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if v := integers(ev.Reply); script(ev.Cmd) == "enter" && len(v) > 0 && v[0] == 1 {
+	if v := harness.Integers(ev.Reply); harness.Script(ev.Cmd) == "enter" && len(v) > 0 && v[0] == 1 {
 		x.granted[ev.Cmd[7]] = struct{}{}
 	}
-	switch script(ev.Cmd) {
+	switch harness.Script(ev.Cmd) {
 	case "SUBSCRIBE":
 		closeOnce(x.subscribed)
 	case "ask":
@@ -49,7 +50,7 @@ func (x *loser) hook(ev redistest.Event) redistest.Action {
 	if x.seen++; x.seen != x.k {
 		return redistest.Pass
 	}
-	x.lost = script(ev.Cmd)
+	x.lost = harness.Script(ev.Cmd)
 	return x.act
 }
 
@@ -79,7 +80,7 @@ func (x *loser) awaitSubscription() {
 	select {
 	case <-last:
 	case <-time.After(10 * time.Second):
-		x.tb.Error("a handle that waits doesn't subscribe")
+		x.TB.Error("a handle that waits doesn't subscribe")
 	}
 }
 
@@ -121,7 +122,7 @@ func TestLostReplyAtEveryCommand(t *testing.T) {
 			}
 		}
 	})
-	eachServer(t, func(t *testing.T, srv *redistest.Server) {
+	harness.EachServer(t, func(t *testing.T, srv *redistest.Server) {
 		var all sync.WaitGroup
 		places := make(chan struct{}, 16) // what two processors carry without being late
 		for _, l := range lives {
@@ -170,15 +171,15 @@ func loseEach(t *testing.T, srv *redistest.Server, l life, act redistest.Action,
 // liveAlone acquires, is renewed, extends and releases.
 func liveAlone(s *loser) {
 	h := s.closing(s.client(), semaphore.Config{Limit: 2, TTL: lifeTTL})
-	l, err := h.Acquire(context.Background(), s.key)
+	l, err := h.Acquire(context.Background(), s.Key)
 	if err != nil {
-		s.tb.Fatalf("acquire: %v", err)
+		s.TB.Fatalf("acquire: %v", err)
 	}
 	s.holds(1)
 	first := l.Deadline()
-	until(s.tb, lifeTTL, func() error {
+	harness.Until(s.TB, lifeTTL, func() error {
 		if err := context.Cause(l.Context()); err != nil {
-			s.tb.Fatalf("lost: %v", err)
+			s.TB.Fatalf("lost: %v", err)
 		}
 		if !l.Deadline().After(first) {
 			return fmt.Errorf("no renewal")
@@ -186,40 +187,40 @@ func liveAlone(s *loser) {
 		return nil
 	})
 	if err := l.Extend(context.Background(), 2*lifeTTL); err != nil {
-		s.tb.Errorf("extend: %v", err)
+		s.TB.Errorf("extend: %v", err)
 	}
 	s.holds(1)
 	if err := l.Release(); err != nil {
-		s.tb.Errorf("release: %v", err)
+		s.TB.Errorf("release: %v", err)
 	}
-	isErr(s.tb, "release again", l.Release(), leasehold.ErrReleased)
+	harness.IsErr(s.TB, "release again", l.Release(), leasehold.ErrReleased)
 	s.holds(0) // at once: Release said so
 	s.empty(2, lifeTTL)
 }
 
 // handOver has a waiter of h2 get what h1 releases.
 func handOver(s *loser, h1, h2 *semaphore.Semaphore) {
-	first, err := h1.AcquireN(context.Background(), s.key, 2)
+	first, err := h1.AcquireN(context.Background(), s.Key, 2)
 	if err != nil {
-		s.tb.Fatalf("acquire: %v", err)
+		s.TB.Fatalf("acquire: %v", err)
 	}
-	waiter := acquiring(func() (*semaphore.Lease, error) { return h2.Acquire(context.Background(), s.key) })
-	count(s.tb, "waiters", 1, s.queued)
+	waiter := harness.Go(func() (*semaphore.Lease, error) { return h2.Acquire(context.Background(), s.Key) })
+	harness.WaitCount(s.TB, "waiters", 1, s.Queued)
 	s.awaitSubscription()
 	released := time.Now()
 	if err := first.Release(); err != nil {
-		s.tb.Errorf("release: %v", err)
+		s.TB.Errorf("release: %v", err)
 	}
-	next := within(s.tb, 10*time.Second, waiter)
-	if next.err != nil {
-		s.tb.Fatalf("wait: %v", next.err)
+	next := harness.Got(s.TB, 10*time.Second, "an acquisition", waiter)
+	if next.Err != nil {
+		s.TB.Fatalf("wait: %v", next.Err)
 	}
-	if took := next.at.Sub(released); s.k == 0 && took > time.Second { // a sign of life takes longer
-		s.tb.Errorf("with nothing lost, the hand-over took %v", took)
+	if took := next.At.Sub(released); s.k == 0 && took > time.Second { // a sign of life takes longer
+		s.TB.Errorf("with nothing lost, the hand-over took %v", took)
 	}
 	s.holds(1)
-	if err := next.lease.Release(); err != nil {
-		s.tb.Errorf("release of what was waited for: %v", err)
+	if err := next.Value.Release(); err != nil {
+		s.TB.Errorf("release of what was waited for: %v", err)
 	}
 	s.holds(0)
 	s.empty(2, lifeTTL)
@@ -228,27 +229,27 @@ func handOver(s *loser, h1, h2 *semaphore.Semaphore) {
 // giveUp cancels a waiter.
 func giveUp(s *loser) {
 	h := s.closing(s.client(), semaphore.Config{Limit: 2, TTL: lifeTTL})
-	first, err := h.AcquireN(context.Background(), s.key, 2)
+	first, err := h.AcquireN(context.Background(), s.Key, 2)
 	if err != nil {
-		s.tb.Fatalf("acquire: %v", err)
+		s.TB.Fatalf("acquire: %v", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	waiter := acquiring(func() (*semaphore.Lease, error) { return h.Acquire(ctx, s.key) })
-	count(s.tb, "waiters", 1, s.queued)
+	waiter := harness.Go(func() (*semaphore.Lease, error) { return h.Acquire(ctx, s.Key) })
+	harness.WaitCount(s.TB, "waiters", 1, s.Queued)
 	s.awaitSubscription()
 	cancel()
-	isErr(s.tb, "wait", within(s.tb, time.Second, waiter).err, context.Canceled)
-	count(s.tb, "waiters", 0, s.queued)
+	harness.IsErr(s.TB, "wait", harness.Got(s.TB, time.Second, "an acquisition", waiter).Err, context.Canceled)
+	harness.WaitCount(s.TB, "waiters", 0, s.Queued)
 	if err := first.Release(); err != nil {
-		s.tb.Errorf("release: %v", err)
+		s.TB.Errorf("release: %v", err)
 	}
 	s.holds(0)
 	s.empty(2, lifeTTL)
 }
 
 func (s *site) holds(permits int) {
-	s.tb.Helper()
-	if n := s.inUse(); n != permits {
-		s.tb.Errorf("%d permits are in use; want %d", n, permits)
+	s.TB.Helper()
+	if n := s.InUse(); n != permits {
+		s.TB.Errorf("%d permits are in use; want %d", n, permits)
 	}
 }

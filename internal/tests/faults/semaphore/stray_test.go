@@ -1,4 +1,4 @@
-package semaphore_test
+package semaphore
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
@@ -48,55 +49,55 @@ func newStrays(t *testing.T, srv *redistest.Server, opts ...func(*redis.Options)
 	}
 	p.SetHook(func(ev redistest.Event) redistest.Action {
 		if ev.Stage == redistest.OnReply {
-			switch script(ev.Cmd) {
+			switch harness.Script(ev.Cmd) {
 			case "leave":
 				x.leaves <- struct{}{}
 			case "enter":
-				x.enters <- integers(ev.Reply)
+				x.enters <- harness.Integers(ev.Reply)
 			}
 		}
 		return redistest.Pass
 	})
-	x.enter = p.HoldRequest(does("enter"), 1)
+	x.enter = p.HoldRequest(harness.Does("enter"), 1)
 	return x
 }
 
 // deliver lets the held enter arrive, and returns its answer.
 func (x *strays) deliver() int64 {
-	x.tb.Helper()
+	x.TB.Helper()
 	x.enter.Release()
 	return x.answer()
 }
 
 func (x *strays) answer() int64 {
-	x.tb.Helper()
+	x.TB.Helper()
 	select {
 	case v := <-x.enters:
 		if len(v) > 0 {
 			return v[0]
 		}
-		x.tb.Fatal("an enter was answered with an error")
+		x.TB.Fatal("an enter was answered with an error")
 	case <-time.After(10 * time.Second):
-		x.tb.Fatal("an enter was never answered")
+		x.TB.Fatal("an enter was never answered")
 	}
 	return 0
 }
 
 func (x *strays) awaitLeave() {
-	x.tb.Helper()
+	x.TB.Helper()
 	select {
 	case <-x.leaves:
 	case <-time.After(10 * time.Second):
-		x.tb.Fatal("no leave was answered")
+		x.TB.Fatal("no leave was answered")
 	}
 }
 
 // nothing says that what arrived late took nothing.
 func (x *strays) nothing() {
-	x.tb.Helper()
+	x.TB.Helper()
 	x.holds(0)
-	if n := x.queued(); n != 0 {
-		x.tb.Errorf("%d wait", n)
+	if n := x.Queued(); n != 0 {
+		x.TB.Errorf("%d wait", n)
 	}
 	x.empty(2, 0)
 }
@@ -104,17 +105,17 @@ func (x *strays) nothing() {
 // The enter is on its way when its caller gives up; the leave that follows
 // overtakes it on another connection.
 func TestLateEnterOfCancelledCallTakesNothing(t *testing.T) {
-	eachServerAtOnce(t, func(t *testing.T, srv *redistest.Server) {
+	harness.EachServerAtOnce(t, func(t *testing.T, srv *redistest.Server) {
 		for name, acquire := range map[string]func(h *semaphore.Semaphore, ctx context.Context, key string) (*semaphore.Lease, error){
 			"acquire": (*semaphore.Semaphore).Acquire, "try acquire": (*semaphore.Semaphore).TryAcquire,
 		} {
 			t.Run(name, func(t *testing.T) {
 				x := newStrays(t, srv)
 				ctx, cancel := context.WithCancel(t.Context())
-				done := acquiring(func() (*semaphore.Lease, error) { return acquire(x.h, ctx, x.key) })
+				done := harness.Go(func() (*semaphore.Lease, error) { return acquire(x.h, ctx, x.Key) })
 				x.enter.Wait()
 				cancel()
-				isErr(t, name, within(t, time.Second, done).err, context.Canceled, leasehold.ErrUnavailable)
+				harness.IsErr(t, name, harness.Got(t, time.Second, "an acquisition", done).Err, context.Canceled, leasehold.ErrUnavailable)
 				x.awaitLeave()
 				if code := x.deliver(); code != enterGivenUp {
 					t.Errorf("the late enter was answered with %d; want %d", code, enterGivenUp)
@@ -128,21 +129,21 @@ func TestLateEnterOfCancelledCallTakesNothing(t *testing.T) {
 // The caller gave up with all others' permits in use: the late enter takes no
 // place in the queue either.
 func TestLateEnterTakesNoPlace(t *testing.T) {
-	eachServerAtOnce(t, func(t *testing.T, srv *redistest.Server) {
+	harness.EachServerAtOnce(t, func(t *testing.T, srv *redistest.Server) {
 		x := newStrays(t, srv)
-		other := x.closing(x.rdb, semaphore.Config{Limit: 2})
-		all, err := other.AcquireN(t.Context(), x.key, 2)
+		other := x.closing(x.RDB, semaphore.Config{Limit: 2})
+		all, err := other.AcquireN(t.Context(), x.Key, 2)
 		if err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		done := acquiring(func() (*semaphore.Lease, error) { return x.h.Acquire(ctx, x.key) })
+		done := harness.Go(func() (*semaphore.Lease, error) { return x.h.Acquire(ctx, x.Key) })
 		x.enter.Wait()
 		cancel()
-		isErr(t, "acquire", within(t, time.Second, done).err, context.Canceled)
+		harness.IsErr(t, "acquire", harness.Got(t, time.Second, "an acquisition", done).Err, context.Canceled)
 		x.awaitLeave()
 		x.deliver()
-		if n := x.queued(); n != 0 {
+		if n := x.Queued(); n != 0 {
 			t.Errorf("%d wait", n)
 		}
 		if err := all.Release(); err != nil {
@@ -155,9 +156,9 @@ func TestLateEnterTakesNoPlace(t *testing.T) {
 // The enter's connection timed out; the retry was granted and given back before
 // the first copy arrived.
 func TestLateEnterAfterItsRetryWasReleasedTakesNothing(t *testing.T) {
-	eachServerAtOnce(t, func(t *testing.T, srv *redistest.Server) {
+	harness.EachServerAtOnce(t, func(t *testing.T, srv *redistest.Server) {
 		x := newStrays(t, srv, func(o *redis.Options) { o.ReadTimeout = 200 * time.Millisecond })
-		l, err := x.h.Acquire(t.Context(), x.key)
+		l, err := x.h.Acquire(t.Context(), x.Key)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -179,9 +180,9 @@ func TestLateEnterAfterItsRetryWasReleasedTakesNothing(t *testing.T) {
 
 // The first copy arrives while what its retry was granted is held.
 func TestLateEnterBesideItsRetryTakesNothingMore(t *testing.T) {
-	eachServerAtOnce(t, func(t *testing.T, srv *redistest.Server) {
+	harness.EachServerAtOnce(t, func(t *testing.T, srv *redistest.Server) {
 		x := newStrays(t, srv, func(o *redis.Options) { o.ReadTimeout = 200 * time.Millisecond })
-		l, err := x.h.Acquire(t.Context(), x.key)
+		l, err := x.h.Acquire(t.Context(), x.Key)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -199,13 +200,13 @@ func TestLateEnterBesideItsRetryTakesNothingMore(t *testing.T) {
 
 // The handle is closed while an enter is on its way.
 func TestLateEnterOfClosedHandleTakesNothing(t *testing.T) {
-	eachServerAtOnce(t, func(t *testing.T, srv *redistest.Server) {
+	harness.EachServerAtOnce(t, func(t *testing.T, srv *redistest.Server) {
 		x := newStrays(t, srv)
-		done := acquiring(func() (*semaphore.Lease, error) { return x.h.Acquire(t.Context(), x.key) })
+		done := harness.Go(func() (*semaphore.Lease, error) { return x.h.Acquire(t.Context(), x.Key) })
 		x.enter.Wait()
 		var closing sync.WaitGroup
-		closing.Go(func() { closeHandle(t, x.h) })
-		isErr(t, "acquire", within(t, time.Second, done).err, leasehold.ErrClosed)
+		closing.Go(func() { harness.CloseWithin(t, closeBound, x.h) })
+		harness.IsErr(t, "acquire", harness.Got(t, time.Second, "an acquisition", done).Err, leasehold.ErrClosed)
 		x.enter.Release()
 		closing.Wait()
 		x.nothing()
@@ -215,16 +216,16 @@ func TestLateEnterOfClosedHandleTakesNothing(t *testing.T) {
 // An enter that is held for so long that its tombstone is gone is void by
 // itself.
 func TestEnterIsVoidAfterItsTime(t *testing.T) {
-	eachServerAtOnce(t, func(t *testing.T, srv *redistest.Server) {
+	harness.EachServerAtOnce(t, func(t *testing.T, srv *redistest.Server) {
 		x := newStrays(t, srv)
 		ctx, cancel := context.WithCancel(t.Context())
-		done := acquiring(func() (*semaphore.Lease, error) { return x.h.Acquire(ctx, x.key) })
+		done := harness.Go(func() (*semaphore.Lease, error) { return x.h.Acquire(ctx, x.Key) })
 		x.enter.Wait()
 		cancel()
-		isErr(t, "acquire", within(t, time.Second, done).err, context.Canceled)
+		harness.IsErr(t, "acquire", harness.Got(t, time.Second, "an acquisition", done).Err, context.Canceled)
 		x.awaitLeave()
-		until(t, 10*time.Second, func() error {
-			n, err := x.rdb.Exists(context.Background(), x.part("alive")).Result()
+		harness.Until(t, 10*time.Second, func() error {
+			n, err := x.RDB.Exists(context.Background(), x.Part("alive")).Result()
 			if err == nil && n != 0 {
 				err = errors.New("the tombstone is there")
 			}

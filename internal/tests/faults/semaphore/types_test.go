@@ -1,4 +1,4 @@
-package semaphore_test
+package semaphore
 
 import (
 	"context"
@@ -12,39 +12,40 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
 // foreign puts a key of another type where the library keeps one of its own,
 // and returns what must be there afterwards.
 func (s *site) foreign(part string) (stays func()) {
-	s.tb.Helper()
-	key, ctx := s.part(part), context.Background()
-	if _, err := s.rdb.TxPipelined(ctx, func(pipe redis.Pipeliner) error {
+	s.TB.Helper()
+	key, ctx := s.Part(part), context.Background()
+	if _, err := s.RDB.TxPipelined(ctx, func(pipe redis.Pipeliner) error {
 		pipe.Del(ctx, key)
 		pipe.RPush(ctx, key, "not", "ours")
 		return nil
 	}); err != nil {
-		s.tb.Fatal(err)
+		s.TB.Fatal(err)
 	}
 	return func() {
-		s.tb.Helper()
-		got, err := s.rdb.LRange(ctx, key, 0, -1).Result()
+		s.TB.Helper()
+		got, err := s.RDB.LRange(ctx, key, 0, -1).Result()
 		if err != nil || strings.Join(got, " ") != "not ours" {
-			s.tb.Errorf("the foreign key %s holds %q, %v", key, got, err)
+			s.TB.Errorf("the foreign key %s holds %q, %v", key, got, err)
 		}
-		if ttl, err := s.rdb.PTTL(ctx, key).Result(); err != nil || ttl != -1 {
-			s.tb.Errorf("the foreign key %s was given an expiry: %v, %v", key, ttl, err)
+		if ttl, err := s.RDB.PTTL(ctx, key).Result(); err != nil || ttl != -1 {
+			s.TB.Errorf("the foreign key %s was given an expiry: %v, %v", key, ttl, err)
 		}
 	}
 }
 
 // others says that none of the site's keys is there, but one.
 func (s *site) others(part string) {
-	s.tb.Helper()
+	s.TB.Helper()
 	for _, other := range []string{"holders", "queue", "alive", "limit"} {
-		if n, err := s.rdb.Exists(context.Background(), s.part(other)).Result(); other != part && (err != nil || n != 0) {
-			s.tb.Errorf("%s was written beside a foreign %s", other, part)
+		if n, err := s.RDB.Exists(context.Background(), s.Part(other)).Result(); other != part && (err != nil || n != 0) {
+			s.TB.Errorf("%s was written beside a foreign %s", other, part)
 		}
 	}
 }
@@ -74,15 +75,15 @@ func TestAcquireFindsAForeignKey(t *testing.T) {
 					"acquire": h.AcquireN, "try acquire": h.TryAcquireN,
 				} {
 					for n := 1; n <= 2; n++ {
-						_, err := acquire(t.Context(), s.key, n)
-						isErr(t, name, err, leasehold.ErrUnavailable)
+						_, err := acquire(t.Context(), s.Key, n)
+						harness.IsErr(t, name, err, leasehold.ErrUnavailable)
 						isWrongType(t, name, err, nil)
 						stays()
 						s.others(part)
 					}
 				}
 				// What was refused is given back nevertheless, until that works.
-				s.rdb.Del(context.Background(), s.part(part))
+				s.RDB.Del(context.Background(), s.Part(part))
 			})
 		}
 	})
@@ -96,7 +97,7 @@ func TestHolderIsToldThatItsKeyIsGone(t *testing.T) {
 		const ttl = 1500 * time.Millisecond
 		hold := func(t *testing.T) (*site, *semaphore.Lease) {
 			s := newSite(t, rdb)
-			l, err := s.closing(rdb, semaphore.Config{Limit: 1, TTL: ttl}).TryAcquire(t.Context(), s.key)
+			l, err := s.closing(rdb, semaphore.Config{Limit: 1, TTL: ttl}).TryAcquire(t.Context(), s.Key)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -113,8 +114,8 @@ func TestHolderIsToldThatItsKeyIsGone(t *testing.T) {
 			if took := time.Since(from); took > ttl/2 {
 				t.Errorf("told after %v; renewals come after %v", took, ttl/3)
 			}
-			isErr(t, "cause", context.Cause(l.Context()), leasehold.ErrLost)
-			isErr(t, "release", l.Release(), leasehold.ErrLost)
+			harness.IsErr(t, "cause", context.Cause(l.Context()), leasehold.ErrLost)
+			harness.IsErr(t, "release", l.Release(), leasehold.ErrLost)
 		}
 		t.Run("foreign", func(t *testing.T) {
 			s, l := hold(t)
@@ -122,11 +123,11 @@ func TestHolderIsToldThatItsKeyIsGone(t *testing.T) {
 			told(t, l)
 			isWrongType(t, "cause", context.Cause(l.Context()), leasehold.ErrLost)
 			stays()
-			s.rdb.Del(context.Background(), s.part("holders"))
+			s.RDB.Del(context.Background(), s.Part("holders"))
 		})
 		t.Run("deleted", func(t *testing.T) {
 			s, l := hold(t)
-			if err := s.rdb.Del(t.Context(), s.part("holders")).Err(); err != nil {
+			if err := s.RDB.Del(t.Context(), s.Part("holders")).Err(); err != nil {
 				t.Fatal(err)
 			}
 			told(t, l)
@@ -134,10 +135,10 @@ func TestHolderIsToldThatItsKeyIsGone(t *testing.T) {
 		})
 		t.Run("deleted and taken", func(t *testing.T) {
 			s, l := hold(t)
-			if err := s.rdb.Del(t.Context(), s.part("holders")).Err(); err != nil {
+			if err := s.RDB.Del(t.Context(), s.Part("holders")).Err(); err != nil {
 				t.Fatal(err)
 			}
-			next, err := s.closing(rdb, semaphore.Config{Limit: 1}).TryAcquire(t.Context(), s.key)
+			next, err := s.closing(rdb, semaphore.Config{Limit: 1}).TryAcquire(t.Context(), s.Key)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -160,13 +161,13 @@ func TestForeignKeyBesideALeaseHarmsNeither(t *testing.T) {
 			t.Run(part, func(t *testing.T) {
 				s := newSite(t, rdb)
 				h := s.closing(rdb, semaphore.Config{Limit: 1, TTL: 600 * time.Millisecond})
-				l, err := h.TryAcquire(t.Context(), s.key)
+				l, err := h.TryAcquire(t.Context(), s.Key)
 				if err != nil {
 					t.Fatal(err)
 				}
 				stays := s.foreign(part)
 				first := l.Deadline()
-				until(t, 5*time.Second, func() error {
+				harness.Until(t, 5*time.Second, func() error {
 					if err := context.Cause(l.Context()); err != nil {
 						t.Fatalf("lost: %v", err)
 					}
@@ -176,12 +177,12 @@ func TestForeignKeyBesideALeaseHarmsNeither(t *testing.T) {
 					return nil
 				})
 				if err := l.Release(); err != nil {
-					isErr(t, "release", err, leasehold.ErrUnavailable)
+					harness.IsErr(t, "release", err, leasehold.ErrUnavailable)
 					isWrongType(t, "release", err, nil)
 				}
 				s.holds(0)
 				stays()
-				s.rdb.Del(context.Background(), s.part(part))
+				s.RDB.Del(context.Background(), s.Part(part))
 			})
 		}
 	})
@@ -197,19 +198,19 @@ func TestWaiterIsToldOfAForeignKey(t *testing.T) {
 			all.Go(func() {
 				t.Run(part, func(t *testing.T) {
 					s := newSite(t, rdb)
-					first, err := s.closing(rdb, semaphore.Config{Limit: 1}).Acquire(t.Context(), s.key)
+					first, err := s.closing(rdb, semaphore.Config{Limit: 1}).Acquire(t.Context(), s.Key)
 					if err != nil {
 						t.Fatal(err)
 					}
 					h := s.closing(target.Client(t), semaphore.Config{Limit: 1})
-					waiter := acquiring(func() (*semaphore.Lease, error) { return h.Acquire(t.Context(), s.key) })
-					count(t, "waiters", 1, s.queued)
+					waiter := harness.Go(func() (*semaphore.Lease, error) { return h.Acquire(t.Context(), s.Key) })
+					harness.WaitCount(t, "waiters", 1, s.Queued)
 					stays := s.foreign(part)
-					next := within(t, 2*overtime, waiter)
-					isErr(t, "wait", next.err, leasehold.ErrUnavailable)
-					isWrongType(t, "wait", next.err, nil)
+					next := harness.Got(t, 2*overtime, "an acquisition", waiter)
+					harness.IsErr(t, "wait", next.Err, leasehold.ErrUnavailable)
+					isWrongType(t, "wait", next.Err, nil)
 					stays()
-					s.rdb.Del(context.Background(), s.part(part))
+					s.RDB.Del(context.Background(), s.Part(part))
 					_ = first.Release()
 					s.empty(1, 5*time.Second)
 				})

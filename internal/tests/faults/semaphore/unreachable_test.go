@@ -1,4 +1,4 @@
-package semaphore_test
+package semaphore
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
@@ -67,7 +68,7 @@ func unreachable(t *testing.T, h *semaphore.Semaphore, dials *atomic.Int64, read
 			ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 			defer cancel()
 			_, err := acquire(ctx, "k")
-			isErr(t, name, err, leasehold.ErrUnavailable)
+			harness.IsErr(t, name, err, leasehold.ErrUnavailable)
 			if took := time.Since(at); took > 300*time.Millisecond+atOnce {
 				t.Errorf("%s whose ctx ended after 300ms took %v", name, took)
 			}
@@ -75,7 +76,7 @@ func unreachable(t *testing.T, h *semaphore.Semaphore, dials *atomic.Int64, read
 		all.Go(func() {
 			at := time.Now()
 			_, err := acquire(context.Background(), "k")
-			isErr(t, name, err, leasehold.ErrUnavailable)
+			harness.IsErr(t, name, err, leasehold.ErrUnavailable)
 			took := time.Since(at)
 			t.Logf("%s without a bound took %v: %v", name, took, err)
 			// As Acquire's documentation has it: 3 s of tries, and what the last
@@ -99,7 +100,7 @@ func unreachable(t *testing.T, h *semaphore.Semaphore, dials *atomic.Int64, read
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
 	if err := h.Close(ctx); err != nil {
-		isErr(t, "close", err, context.DeadlineExceeded)
+		harness.IsErr(t, "close", err, context.DeadlineExceeded)
 	}
 	if err := h.Close(context.Background()); err != nil {
 		t.Error(err)

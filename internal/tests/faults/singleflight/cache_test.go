@@ -1,4 +1,4 @@
-package singleflight_test
+package singleflight
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
@@ -30,16 +31,16 @@ func TestFaultInvalidateRepliesOutOfOrder(t *testing.T) {
 	rdb := p.Client(faultCaching)
 	g, other := s.group(rdb), s.group(srv.Client())
 	faultWarm(t, g)
-	held := p.HoldReply(faultDoes("load invalidate"), 1)
+	held := p.HoldReply(harness.Does("flight invalidate"), 1)
 	first := make(chan error, 1)
-	go func() { first <- g.Invalidate(t.Context(), s.key) }()
+	go func() { first <- g.Invalidate(t.Context(), s.Key) }()
 	held.Wait()
-	if _, err := other.Do(t.Context(), s.key, faultGives("between")); err != nil {
+	if _, err := other.Do(t.Context(), s.Key, faultGives("between")); err != nil {
 		t.Fatal(err)
 	}
 	gets := p.Count("GET")
-	faultUntil(t, 10*time.Second, func() error { // until it is in the client's cache
-		r, err := g.Fetch(t.Context(), s.key, faultGives("mine"))
+	harness.Until(t, 10*time.Second, func() error { // until it is in the client's cache
+		r, err := g.Fetch(t.Context(), s.Key, faultGives("mine"))
 		if err != nil || r.Value != "between" || p.Count("GET") == gets {
 			return fmt.Errorf("%v, %v", r, err)
 		}
@@ -51,19 +52,19 @@ func TestFaultInvalidateRepliesOutOfOrder(t *testing.T) {
 	go func() { pinged <- rdb.Ping(context.Background()).Err() }()
 	ping.Wait()
 
-	if err := g.Invalidate(t.Context(), s.key); err != nil {
+	if err := g.Invalidate(t.Context(), s.Key); err != nil {
 		t.Fatal(err)
 	}
 	held.Release()
-	if err := faultGot(t, 10*time.Second, "the first Invalidate", first); err != nil {
+	if err := harness.Got(t, 10*time.Second, "the first Invalidate", first); err != nil {
 		t.Fatal(err)
 	}
-	r, err := g.Fetch(t.Context(), s.key, faultGives("fresh"))
+	r, err := g.Fetch(t.Context(), s.Key, faultGives("fresh"))
 	if err != nil || r.Value != "fresh" {
 		t.Errorf("after its own Invalidate the handle has %q (%v), %v", r.Value, r.Source, err)
 	}
 	ping.Release()
-	if err := faultGot(t, 10*time.Second, "the ping", pinged); err != nil {
+	if err := harness.Got(t, 10*time.Second, "the ping", pinged); err != nil {
 		t.Error(err)
 	}
 }
@@ -79,26 +80,26 @@ func TestFaultWaiterIsNotServedFromTheLocalCache(t *testing.T) {
 	faultWarm(t, g)
 	for i := range 5 {
 		k := s.on(t, fmt.Sprint(i))
-		if _, err := other.Do(t.Context(), k.key, faultGives("old")); err != nil {
+		if _, err := other.Do(t.Context(), k.Key, faultGives("old")); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := g.Do(t.Context(), k.key, faultGives("old")); err != nil {
+		if _, err := g.Do(t.Context(), k.Key, faultGives("old")); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(60 * time.Millisecond)
 		want := strings.Repeat("new", 2000)
 		began, gate := make(chan struct{}), make(chan struct{})
-		loaded := faultFetch(t.Context(), other, k.key, func(context.Context) (string, error) {
+		loaded := faultFetch(t.Context(), other, k.Key, func(context.Context) (string, error) {
 			close(began)
 			<-gate
 			return want, nil
 		})
-		faultGot(t, 10*time.Second, "the load", began)
-		waited := faultFetch(t.Context(), g, k.key, faultGives("twice"))
-		k.waits(1)
+		harness.Got(t, 10*time.Second, "the load", began)
+		waited := faultFetch(t.Context(), g, k.Key, faultGives("twice"))
+		k.WaitQueued(1)
 		close(gate)
 		for who, c := range map[string]<-chan faultFetched{"loads": loaded, "waits": waited} {
-			if r := faultGot(t, 10*time.Second, who, c); r.err != nil || r.Value != want {
+			if r := harness.Got(t, 10*time.Second, who, c); r.err != nil || r.Value != want {
 				t.Errorf("who %s got %.10q (%v), %v", who, r.Value, r.Source, r.err)
 			}
 		}

@@ -1,4 +1,4 @@
-package singleflight_test
+package singleflight
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
@@ -21,9 +22,9 @@ func TestFaultCallersCancelled(t *testing.T) {
 	const keys = 8
 	srv := redistest.Shared(t, redistest.Newest(t))
 	s := newFaultSite(t, srv.Client())
-	seed, _ := faultSeed(t)
+	seed, _ := harness.Seeded(t)
 	groups := []*singleflight.Group[string]{s.group(srv.Client()), s.group(srv.Client())}
-	rounds := faultRounds(t, 2000)
+	rounds := harness.Rounds(t, 2000)
 	var served, gaveUp atomic.Int32
 	var workers sync.WaitGroup
 	for w := range keys {
@@ -101,13 +102,13 @@ func TestFaultManyCancelledAtOnce(t *testing.T) {
 	for range callers {
 		all.Go(func() {
 			called.Add(1)
-			if _, err := g.Do(ctx, s.key, load); !errors.Is(err, context.Canceled) {
+			if _, err := g.Do(ctx, s.Key, load); !errors.Is(err, context.Canceled) {
 				t.Errorf("a caller got %v", err)
 			}
 		})
 	}
-	faultGot(t, 10*time.Second, "the load", began)
-	faultUntil(t, 10*time.Second, func() error {
+	harness.Got(t, 10*time.Second, "the load", began)
+	harness.Until(t, 10*time.Second, func() error {
 		if n := called.Load(); n != callers {
 			return fmt.Errorf("%d of %d have called", n, callers)
 		}
@@ -121,9 +122,9 @@ func TestFaultManyCancelledAtOnce(t *testing.T) {
 		all.Wait()
 		close(returned)
 	}()
-	faultGot(t, 30*time.Second, "the return of all callers", returned)
+	harness.Got(t, 30*time.Second, "the return of all callers", returned)
 	took := time.Since(at)
-	faultGot(t, 30*time.Second, "the end of the loader's ctx", ended)
+	harness.Got(t, 30*time.Second, "the end of the loader's ctx", ended)
 	t.Logf("%d callers returned within %v, the load's ctx ended after %v", callers, took, time.Since(at))
 	s.clean(10 * time.Second)
 }

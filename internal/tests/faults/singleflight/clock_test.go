@@ -1,4 +1,4 @@
-package singleflight_test
+package singleflight
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
@@ -24,16 +25,16 @@ func TestFaultSlowRequestDoesNotAgeValues(t *testing.T) {
 		inexact := time.Since(warm) // what the group knows of the clock is off by less
 		var loads []time.Time       // when each began: calls are made one after the other
 		load := func(context.Context) (string, error) { loads = append(loads, time.Now()); return "value", nil }
-		enter := p.HoldRequest(faultDoes("load enter"), 1)
+		enter := p.HoldRequest(harness.Does("flight enter"), 1)
 		time.AfterFunc(held, enter.Release)
-		if _, err := g.Do(t.Context(), s.key, load); err != nil {
+		if _, err := g.Do(t.Context(), s.Key, load); err != nil {
 			t.Fatal(err)
 		}
 		// The value was published after its load began. It may be loaded again a TTL
 		// later, however late this machine makes the next call.
 		for len(loads) == 1 && time.Since(loads[0]) < ttl {
 			time.Sleep(10 * time.Millisecond)
-			if _, err := g.Do(t.Context(), s.key, load); err != nil {
+			if _, err := g.Do(t.Context(), s.Key, load); err != nil {
 				t.Fatal(err)
 			}
 		}

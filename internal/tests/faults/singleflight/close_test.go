@@ -1,4 +1,4 @@
-package singleflight_test
+package singleflight
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
@@ -22,12 +23,12 @@ func TestFaultCloseAtRandomMoments(t *testing.T) {
 	redistest.NoLeaks(t)
 	srv := redistest.Shared(t, redistest.Newest(t))
 	s := newFaultSite(t, srv.Client())
-	seed, _ := faultSeed(t)
+	seed, _ := harness.Seeded(t)
 	rdb := srv.Client()
 	long := func(c *singleflight.Config[string]) { c.LeaseTTL = 10 * time.Second } // nothing comes by its end
 	other := s.group(srv.Client(), long)
 	faultWarm(t, other)
-	rounds := faultRounds(t, 200)
+	rounds := harness.Rounds(t, 200)
 	var closed, served, asked atomic.Int32
 	var slowest atomic.Int64
 	var workers sync.WaitGroup
@@ -36,7 +37,7 @@ func TestFaultCloseAtRandomMoments(t *testing.T) {
 		workers.Go(func() {
 			for i := range rounds / 4 {
 				key := fmt.Sprintf("k%d-%d", w, i)
-				g := faultGroup(t, rdb, s.family, long)
+				g := faultGroup(t, rdb, s.Family, long)
 				span := time.Duration(rng.IntN(10_000)) * time.Microsecond
 				load := func(ctx context.Context) (string, error) {
 					select {
@@ -79,7 +80,7 @@ func TestFaultCloseAtRandomMoments(t *testing.T) {
 					}
 				})
 				time.Sleep(until)
-				faultClose(t, g)
+				harness.CloseWithin(t, closeBound, g)
 				all.Wait()
 				cancel()
 				s.on(t, key).clean(0)
@@ -89,7 +90,7 @@ func TestFaultCloseAtRandomMoments(t *testing.T) {
 	workers.Wait()
 	took := time.Duration(slowest.Load())
 	t.Logf("%d calls were closed, %d served; the other group's slowest call took %v", closed.Load(), served.Load(), took)
-	if took > 1500*time.Millisecond+faultSlack {
+	if took > 1500*time.Millisecond+harness.Slack {
 		t.Errorf("a call beside a group that was closed took %v", took)
 	}
 	// Who waits is told that the lease is free.
@@ -103,9 +104,9 @@ func TestFaultCloseAtRandomMoments(t *testing.T) {
 func TestFaultSubscriptionsKilled(t *testing.T) {
 	srv := redistest.StartServer(t, redistest.Newest(t))
 	s := newFaultSite(t, srv.Client())
-	seed, _ := faultSeed(t)
+	seed, _ := harness.Seeded(t)
 	groups := []*singleflight.Group[string]{s.group(srv.Client()), s.group(srv.Client()), s.group(srv.Client())}
-	end := time.Now().Add(faultSoak(t, 3*time.Second))
+	end := time.Now().Add(harness.Soak(t, 3*time.Second))
 	var loads, calls, asked atomic.Int32
 	var slowest atomic.Int64
 	var workers sync.WaitGroup
@@ -146,7 +147,7 @@ func TestFaultSubscriptionsKilled(t *testing.T) {
 	}
 	killed := int64(0)
 	for time.Now().Before(end) {
-		n, err := s.rdb.ClientKillByFilter(t.Context(), "TYPE", "pubsub").Result()
+		n, err := s.RDB.ClientKillByFilter(t.Context(), "TYPE", "pubsub").Result()
 		if err != nil {
 			t.Error(err)
 		}
@@ -159,7 +160,7 @@ func TestFaultSubscriptionsKilled(t *testing.T) {
 	if n := loads.Load(); n != 0 {
 		t.Errorf("%d loads more than keys", n)
 	}
-	if late > 1500*time.Millisecond+faultSlack {
+	if late > 1500*time.Millisecond+harness.Slack {
 		t.Errorf("a call took %v longer than its load", late)
 	}
 	// Who has a new subscription asks at once.

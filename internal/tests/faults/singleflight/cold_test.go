@@ -1,4 +1,4 @@
-package singleflight_test
+package singleflight
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 )
 
 // Many callers in many processes meet a cold key at once: one of them loads, all
@@ -15,9 +16,9 @@ func TestFaultColdKey(t *testing.T) {
 	const processes, callers = 8, 200
 	srv := redistest.Shared(t, redistest.Newest(t))
 	s := newFaultSite(t, srv.Client())
-	crowd := newFaultCrowd(t, faultSetup{Addr: srv.Addr(), Family: s.family, TTL: time.Minute, LeaseTTL: 10 * time.Second}, processes)
+	crowd := newFaultCrowd(t, faultSetup{Addr: srv.Addr(), Family: s.Family, TTL: time.Minute, LeaseTTL: 10 * time.Second}, processes)
 	var delays []time.Duration
-	rounds := faultRounds(t, 5)
+	rounds := harness.Rounds(t, 5)
 	for round := range rounds {
 		done := crowd.run(faultTask{Key: fmt.Sprint("cold", round), Callers: callers, Load: 100 * time.Millisecond})
 		if len(done.Loads) != 1 {

@@ -1,4 +1,4 @@
-package singleflight_test
+package singleflight
 
 import (
 	"slices"
@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 )
 
 // faultOrdered sorts loads by when they began.
@@ -25,8 +26,8 @@ func TestFaultExpiryUnderLoad(t *testing.T) {
 	const ttl, load = 500 * time.Millisecond, 30 * time.Millisecond
 	srv := redistest.Shared(t, redistest.Newest(t))
 	s := newFaultSite(t, srv.Client())
-	crowd := newFaultCrowd(t, faultSetup{Addr: srv.Addr(), Family: s.family, TTL: ttl, LeaseTTL: 10 * time.Second}, 8)
-	done := crowd.run(faultTask{Key: "expires", Callers: 10, Load: load, For: faultSoak(t, 2500*time.Millisecond)})
+	crowd := newFaultCrowd(t, faultSetup{Addr: srv.Addr(), Family: s.Family, TTL: ttl, LeaseTTL: 10 * time.Second}, 8)
+	done := crowd.run(faultTask{Key: "expires", Callers: 10, Load: load, For: harness.Soak(t, 2500*time.Millisecond)})
 	if len(done.Errs) > 0 {
 		t.Errorf("%d calls failed: %v", len(done.Errs), done.Errs[0])
 	}
@@ -53,8 +54,8 @@ func TestFaultEarlyRefreshUnderLoad(t *testing.T) {
 	const ttl, load = 500 * time.Millisecond, 30 * time.Millisecond
 	srv := redistest.Shared(t, redistest.Newest(t))
 	s := newFaultSite(t, srv.Client())
-	crowd := newFaultCrowd(t, faultSetup{Addr: srv.Addr(), Family: s.family, TTL: ttl, LeaseTTL: 10 * time.Second, Early: 1}, 8)
-	done := crowd.run(faultTask{Key: "early", Callers: 10, Load: load, For: faultSoak(t, 2500*time.Millisecond)})
+	crowd := newFaultCrowd(t, faultSetup{Addr: srv.Addr(), Family: s.Family, TTL: ttl, LeaseTTL: 10 * time.Second, Early: 1}, 8)
+	done := crowd.run(faultTask{Key: "early", Callers: 10, Load: load, For: harness.Soak(t, 2500*time.Millisecond)})
 	if len(done.Errs) > 0 {
 		t.Errorf("%d calls failed: %v", len(done.Errs), done.Errs[0])
 	}

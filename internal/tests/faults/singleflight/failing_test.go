@@ -1,4 +1,4 @@
-package singleflight_test
+package singleflight
 
 import (
 	"strings"
@@ -18,10 +18,10 @@ func TestFaultFailingLoader(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newFaultSite(t, srv.Client())
 			crowd := newFaultCrowd(t, faultSetup{
-				Addr: srv.Addr(), Family: s.family, TTL: time.Minute, LeaseTTL: 10 * time.Second, ErrorTTL: errorTTL,
+				Addr: srv.Addr(), Family: s.Family, TTL: time.Minute, LeaseTTL: 10 * time.Second, ErrorTTL: errorTTL,
 			}, processes)
 			crowd.run(faultTask{Key: "warm", Callers: callers})
-			fails := faultTask{Key: s.key, Callers: callers, Load: time.Second, Fail: text}
+			fails := faultTask{Key: s.Key, Callers: callers, Load: time.Second, Fail: text}
 			done := crowd.run(fails)
 			returned := time.Now()
 			if len(done.Loads) != 1 {
@@ -38,7 +38,7 @@ func TestFaultFailingLoader(t *testing.T) {
 			t.Logf("1 load, %d errors, %d of them from another process", len(done.Calls), done.Remote)
 			one := *crowd
 			one.children = crowd.children[:1]
-			again := faultTask{Key: s.key, Callers: 1, Fail: text}
+			again := faultTask{Key: s.Key, Callers: 1, Fail: text}
 			if errorTTL > 0 {
 				end := time.UnixMicro(done.Loads[0].End).Add(errorTTL)
 				for n := 0; time.Now().Before(end.Add(-200 * time.Millisecond)); n++ {

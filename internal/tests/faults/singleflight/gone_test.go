@@ -1,4 +1,4 @@
-package singleflight_test
+package singleflight
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
@@ -31,7 +32,7 @@ var faultGone = map[string]func(p *redistest.Proxy){
 // latest; the origin is spared. With LoadLocally one call of the loader serves
 // all callers of a process. When Redis is back, all is well.
 func TestFaultRedisGone(t *testing.T) {
-	faultNewest(t, func(t *testing.T, target redistest.Target) {
+	harness.OnNewest(t, func(t *testing.T, target redistest.Target) {
 		t.Parallel()
 		for name, gone := range faultGone {
 			t.Run(name, func(t *testing.T) {
@@ -49,11 +50,11 @@ func TestFaultRedisGone(t *testing.T) {
 					return "value", nil
 				}
 				began := time.Now()
-				if _, err := g.Do(t.Context(), s.key, load); !errors.Is(err, leasehold.ErrUnavailable) {
+				if _, err := g.Do(t.Context(), s.Key, load); !errors.Is(err, leasehold.ErrUnavailable) {
 					t.Errorf("a call without Redis: %v; want ErrUnavailable", err)
 				}
 				t.Logf("unavailable after %v", time.Since(began))
-				if took := time.Since(began); took > 3*time.Second+faultSlack {
+				if took := time.Since(began); took > 3*time.Second+harness.Slack {
 					t.Errorf("a call without Redis took %v", took)
 				}
 				if n := loads.Load(); n != 0 {
@@ -62,16 +63,16 @@ func TestFaultRedisGone(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 				defer cancel()
 				began = time.Now()
-				if _, err := g.Do(ctx, s.key, load); err == nil {
+				if _, err := g.Do(ctx, s.Key, load); err == nil {
 					t.Error("a call without Redis returned a value")
 				}
-				if took := time.Since(began); took > time.Second+faultSlack { // the GET is bounded by the client
+				if took := time.Since(began); took > time.Second+harness.Slack { // the GET is bounded by the client
 					t.Errorf("a call with a deadline of 50 ms took %v", took)
 				}
 				var all sync.WaitGroup
 				for range 100 {
 					all.Go(func() {
-						if v, err := local.Do(context.Background(), s.key, load); err != nil || v != "value" {
+						if v, err := local.Do(context.Background(), s.Key, load); err != nil || v != "value" {
 							t.Errorf("LoadLocally gave %q, %v", v, err)
 						}
 					})
@@ -86,8 +87,8 @@ func TestFaultRedisGone(t *testing.T) {
 				p.SetHook(nil)
 				p.Refuse(false)
 				p.Heal()
-				faultUntil(t, 10*time.Second, func() error {
-					_, err := g.Do(context.Background(), s.key, load)
+				harness.Until(t, 10*time.Second, func() error {
+					_, err := g.Do(context.Background(), s.Key, load)
 					return err
 				})
 			})
@@ -103,19 +104,19 @@ func TestFaultReadOnly(t *testing.T) {
 	g, local := s.group(replica.Client()), s.group(replica.Client(), faultLocally)
 	began := time.Now()
 	invalidated := make(chan error, 1)
-	go func() { invalidated <- g.Invalidate(context.Background(), s.key) }()
-	locally := faultFetch(t.Context(), local, s.key, faultGives("value"))
-	if _, err := g.Do(t.Context(), s.key, faultGives("value")); !errors.Is(err, leasehold.ErrUnavailable) {
+	go func() { invalidated <- g.Invalidate(context.Background(), s.Key) }()
+	locally := faultFetch(t.Context(), local, s.Key, faultGives("value"))
+	if _, err := g.Do(t.Context(), s.Key, faultGives("value")); !errors.Is(err, leasehold.ErrUnavailable) {
 		t.Errorf("a call to a replica: %v; want ErrUnavailable", err)
 	}
 	t.Logf("Do said so after %v", time.Since(began))
-	if err := faultGot(t, 10*time.Second, "the Invalidate", invalidated); !errors.Is(err, leasehold.ErrUnavailable) {
+	if err := harness.Got(t, 10*time.Second, "the Invalidate", invalidated); !errors.Is(err, leasehold.ErrUnavailable) {
 		t.Errorf("an Invalidate on a replica: %v; want ErrUnavailable", err)
 	}
 	t.Logf("Invalidate said so after %v", time.Since(began))
 	faultWant(t, "LoadLocally", "value", locally)
 	t.Logf("LoadLocally had its value after %v", time.Since(began))
-	if took := time.Since(began); took > 5*time.Second+faultSlack {
+	if took := time.Since(began); took > 5*time.Second+harness.Slack {
 		t.Errorf("calls to a replica took %v", took)
 	}
 }
@@ -128,25 +129,25 @@ func TestFaultOutOfMemoryDuringALoad(t *testing.T) {
 	g, other := s.group(srv.Client()), s.group(srv.Client())
 	faultWarm(t, g)
 	load, began, gate := faultOldThenNew()
-	leads := faultFetch(t.Context(), g, s.key, load)
-	faultGot(t, 10*time.Second, "the load", began)
-	joins, waits := faultFetch(t.Context(), g, s.key, load), faultFetch(t.Context(), other, s.key, load)
-	s.waits(1)
-	if err := s.rdb.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
+	leads := faultFetch(t.Context(), g, s.Key, load)
+	harness.Got(t, 10*time.Second, "the load", began)
+	joins, waits := faultFetch(t.Context(), g, s.Key, load), faultFetch(t.Context(), other, s.Key, load)
+	s.WaitQueued(1)
+	if err := s.RDB.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
 		t.Fatal(err)
 	}
 	close(gate)
 	for who, done := range map[string]<-chan faultFetched{"who loads": leads, "who joined": joins, "who waits": waits} {
 		faultWant(t, who, "old", done)
 	}
-	if n := s.rdb.Exists(t.Context(), s.part("value")).Val(); n != 0 {
+	if n := s.RDB.Exists(t.Context(), s.Part("value")).Val(); n != 0 {
 		t.Error("the value is stored")
 	}
 	s.clean(0)
-	if err := s.rdb.ConfigSet(t.Context(), "maxmemory", "0").Err(); err != nil {
+	if err := s.RDB.ConfigSet(t.Context(), "maxmemory", "0").Err(); err != nil {
 		t.Fatal(err)
 	}
-	faultWant(t, "who comes later", "new", faultFetch(t.Context(), other, s.key, load))
+	faultWant(t, "who comes later", "new", faultFetch(t.Context(), other, s.Key, load))
 }
 
 // Scripts are flushed all the time: no error reaches a caller.
@@ -155,17 +156,17 @@ func TestFaultScriptFlush(t *testing.T) {
 	s := newFaultSite(t, srv.Client())
 	groups := []*singleflight.Group[string]{s.group(srv.Client()), s.group(srv.Client())}
 	var all sync.WaitGroup
-	end := time.Now().Add(faultSoak(t, 1500*time.Millisecond))
+	end := time.Now().Add(harness.Soak(t, 1500*time.Millisecond))
 	var calls atomic.Int32
 	for i := range 8 {
 		all.Go(func() {
 			for g := groups[i%2]; time.Now().Before(end); {
-				_, err := g.Do(context.Background(), s.key, func(context.Context) (string, error) {
+				_, err := g.Do(context.Background(), s.Key, func(context.Context) (string, error) {
 					time.Sleep(2 * time.Millisecond)
 					return "value", nil
 				})
 				if err == nil && i < 2 {
-					err = g.Invalidate(context.Background(), s.key)
+					err = g.Invalidate(context.Background(), s.Key)
 				}
 				if err != nil {
 					t.Error(err)
@@ -175,7 +176,7 @@ func TestFaultScriptFlush(t *testing.T) {
 		})
 	}
 	for time.Now().Before(end) {
-		if err := s.rdb.ScriptFlush(t.Context()).Err(); err != nil {
+		if err := s.RDB.ScriptFlush(t.Context()).Err(); err != nil {
 			t.Error(err)
 		}
 		time.Sleep(5 * time.Millisecond)

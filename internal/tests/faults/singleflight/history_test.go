@@ -1,4 +1,4 @@
-package singleflight_test
+package singleflight
 
 import (
 	"cmp"
@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 )
 
 const faultHistorians = 4
@@ -129,12 +130,12 @@ func (h *faultHistory) check(t *testing.T) {
 // Invalidate sees what was loaded before.
 func TestFaultHistory(t *testing.T) {
 	srv := redistest.Shared(t, redistest.Newest(t))
-	seed, _ := faultSeed(t)
+	seed, _ := harness.Seeded(t)
 	var addrs []string
 	for range faultHistorians {
 		addrs = append(addrs, srv.Addr())
 	}
-	h := faultWrite(t, seed, addrs, faultSoak(t, 3*time.Second), func(time.Time) {})
+	h := faultWrite(t, seed, addrs, harness.Soak(t, 3*time.Second), func(time.Time) {})
 	h.check(t)
 	if len(h.Errs) > 0 {
 		t.Errorf("calls failed: %v", h.Errs)
@@ -145,7 +146,7 @@ func TestFaultHistory(t *testing.T) {
 // and all that the server has is flushed now and then.
 func TestFaultHistoryOnABadNetwork(t *testing.T) {
 	srv := redistest.StartServer(t, redistest.Newest(t))
-	seed, rng := faultSeed(t)
+	seed, rng := harness.Seeded(t)
 	var addrs []string
 	var proxies []*redistest.Proxy
 	for i := range faultHistorians {
@@ -170,7 +171,7 @@ func TestFaultHistoryOnABadNetwork(t *testing.T) {
 	}
 	rdb := srv.Client()
 	flushed := 0
-	h := faultWrite(t, seed, addrs, faultSoak(t, 3*time.Second), func(end time.Time) {
+	h := faultWrite(t, seed, addrs, harness.Soak(t, 3*time.Second), func(end time.Time) {
 		for time.Now().Before(end) {
 			time.Sleep(time.Duration(rng.IntN(60)) * time.Millisecond)
 			p := proxies[rng.IntN(len(proxies))]

@@ -1,4 +1,4 @@
-package singleflight_test
+package singleflight
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
@@ -29,19 +30,19 @@ func faultSteps() []faultStep {
 	reply := func(match func([]string) bool, k int) func(p *redistest.Proxy) *redistest.Fault {
 		return func(p *redistest.Proxy) *redistest.Fault { return p.HoldReply(match, k) }
 	}
-	for _, script := range []string{"load enter", "load publish"} {
+	for _, script := range []string{"flight enter", "flight land"} {
 		steps = append(steps,
-			faultStep{"leader, request of " + script, true, false, request(faultDoes(script), 1)},
-			faultStep{"leader, reply of " + script, true, false, reply(faultDoes(script), 1)})
+			faultStep{"leader, request of " + script, true, false, request(harness.Does(script), 1)},
+			faultStep{"leader, reply of " + script, true, false, reply(harness.Does(script), 1)})
 	}
 	get := redistest.Named("GET")
 	return append(steps,
-		faultStep{"follower, reply of load enter", false, false, reply(faultDoes("load enter"), 1)},
+		faultStep{"follower, reply of flight enter", false, false, reply(harness.Does("flight enter"), 1)},
 		faultStep{"follower, message", false, false, nil},
 		faultStep{"follower, request of the GET that confirms", false, false, request(get, 2)},
 		faultStep{"follower, reply of the GET that confirms", false, false, reply(get, 2)},
-		faultStep{"follower, request of load ask", false, true, request(faultDoes("load ask"), 1)},
-		faultStep{"follower, reply of load ask", false, true, reply(faultDoes("load ask"), 1)})
+		faultStep{"follower, request of flight ask", false, true, request(harness.Does("flight ask"), 1)},
+		faultStep{"follower, reply of flight ask", false, true, reply(harness.Does("flight ask"), 1)})
 }
 
 // Each step of a publication and of a wake-up in turn is held up, while another
@@ -49,13 +50,13 @@ func faultSteps() []faultStep {
 // gets what was loaded before it, nobody hangs, and nobody meets more than two
 // loads.
 func TestFaultHeldStep(t *testing.T) {
-	rounds := faultRounds(t, 5)
-	faultNewest(t, func(t *testing.T, target redistest.Target) {
+	rounds := harness.Rounds(t, 5)
+	harness.OnNewest(t, func(t *testing.T, target redistest.Target) {
 		t.Parallel()
 		for _, step := range faultSteps() {
 			t.Run(step.name, func(t *testing.T) {
 				t.Parallel()
-				_, rng := faultSeed(t)
+				_, rng := harness.Seeded(t)
 				x := newFaultHeld(t, target)
 				rounds := rounds
 				if step.silent {

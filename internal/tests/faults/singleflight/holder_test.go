@@ -1,4 +1,4 @@
-package singleflight_test
+package singleflight
 
 import (
 	"context"
@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
 func faultFleetOn(t *testing.T, target redistest.Target, leaseTTL time.Duration, n int) (*faultSite, *faultFleet) {
 	t.Helper()
 	s := newFaultSite(t, target.Client(t))
-	return s, newFaultFleet(t, faultSetup{Addr: target.Addr(), Family: s.family, TTL: time.Minute, LeaseTTL: leaseTTL}, n)
+	return s, newFaultFleet(t, faultSetup{Addr: target.Addr(), Family: s.Family, TTL: time.Minute, LeaseTTL: leaseTTL}, n)
 }
 
 // A load takes three times as long as its lease lasts without a renewal: nobody
@@ -24,7 +25,7 @@ func TestFaultLoadLongerThanItsLease(t *testing.T) {
 		const leaseTTL = time.Second
 		s, f := faultFleetOn(t, target, leaseTTL, 4)
 		for i, m := range f.members {
-			m.fetch(faultOrder{ID: i, Key: s.key, Load: 3 * leaseTTL, Value: "value"})
+			m.fetch(faultOrder{ID: i, Key: s.Key, Load: 3 * leaseTTL, Value: "value"})
 		}
 		for i := range f.members {
 			if ev := f.said("got", i); ev.Value != "value" || ev.Err != "" {
@@ -48,12 +49,12 @@ func TestFaultHolderKilled(t *testing.T) {
 		const leaseTTL = time.Second
 		s, f := faultFleetOn(t, target, leaseTTL, 4)
 		holder, others := f.members[0], f.members[1:]
-		holder.fetch(faultOrder{ID: 0, Key: s.key, Load: time.Hour})
+		holder.fetch(faultOrder{ID: 0, Key: s.Key, Load: time.Hour})
 		f.said("began", 0)
 		for i, m := range others {
-			m.fetch(faultOrder{ID: i + 1, Key: s.key, Load: 200 * time.Millisecond, Value: "next"})
+			m.fetch(faultOrder{ID: i + 1, Key: s.Key, Load: 200 * time.Millisecond, Value: "next"})
 		}
-		s.waits(len(others))
+		s.WaitQueued(len(others))
 		time.Sleep(time.Duration(time.Now().UnixNano()) % (leaseTTL / 3)) // somewhere between two renewals
 		killed := time.Now()
 		holder.Kill()
@@ -70,8 +71,8 @@ func TestFaultHolderKilled(t *testing.T) {
 		// for slow machines: TestCutOffForLongerThanTheLease.
 		after := time.UnixMicro(began[1].At).Sub(killed)
 		t.Logf("the successor's load began %v after the kill", after)
-		if after > leaseTTL+faultSlack {
-			t.Errorf("the successor's load began %v after the kill; want at most %v and %v", after, leaseTTL, faultSlack)
+		if after > leaseTTL+harness.Slack {
+			t.Errorf("the successor's load began %v after the kill; want at most %v and %v", after, leaseTTL, harness.Slack)
 		}
 	})
 }
@@ -85,16 +86,16 @@ func TestFaultHolderStopped(t *testing.T) {
 		const leaseTTL = time.Second
 		s, f := faultFleetOn(t, target, leaseTTL, 3)
 		holder, others := f.members[0], f.members[1:]
-		holder.fetch(faultOrder{ID: 0, Key: s.key, UntilTold: true, Value: "stopped"})
+		holder.fetch(faultOrder{ID: 0, Key: s.Key, UntilTold: true, Value: "stopped"})
 		f.said("began", 0)
 		for i := range 3 {
-			holder.fetch(faultOrder{ID: 10 + i, Key: s.key, Value: "joiner"})
+			holder.fetch(faultOrder{ID: 10 + i, Key: s.Key, Value: "joiner"})
 		}
 		// Nothing tells that they have joined. A caller that is stopped before it
 		// joins finds the successor's value itself later.
 		time.Sleep(100 * time.Millisecond)
 		for i, m := range others {
-			m.fetch(faultOrder{ID: i + 1, Key: s.key, Value: "next"})
+			m.fetch(faultOrder{ID: i + 1, Key: s.Key, Value: "next"})
 		}
 		holder.Pause()
 		for i := range others {
@@ -102,7 +103,7 @@ func TestFaultHolderStopped(t *testing.T) {
 				t.Errorf("call %d got %+v", i+1, ev)
 			}
 		}
-		before, err := s.rdb.Get(context.Background(), s.part("value")).Result()
+		before, err := s.RDB.Get(context.Background(), s.Part("value")).Result()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -119,8 +120,8 @@ func TestFaultHolderStopped(t *testing.T) {
 		if n := len(f.all("began")); n != 2 {
 			t.Errorf("%d loads; want the stopped one and its successor's", n)
 		}
-		faultUntil(t, leaseTTL, func() error {
-			if after, err := s.rdb.Get(context.Background(), s.part("value")).Result(); err != nil || after != before {
+		harness.Until(t, leaseTTL, func() error {
+			if after, err := s.RDB.Get(context.Background(), s.Part("value")).Result(); err != nil || after != before {
 				return fmt.Errorf("the successor's value is no longer there: %v", err)
 			}
 			return nil
@@ -131,7 +132,7 @@ func TestFaultHolderStopped(t *testing.T) {
 // A process that waits is killed, and the caller whose load it waited for leaves:
 // the load doesn't go on for the dead.
 func TestFaultWaiterKilled(t *testing.T) {
-	faultNewest(t, func(t *testing.T, target redistest.Target) {
+	harness.OnNewest(t, func(t *testing.T, target redistest.Target) {
 		t.Parallel()
 		const leaseTTL, alive = time.Second, 4500 * time.Millisecond // as luascripts/shared/constants.lua has it
 		s, f := faultFleetOn(t, target, leaseTTL, 1)
@@ -139,22 +140,22 @@ func TestFaultWaiterKilled(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		began, ended := make(chan struct{}), make(chan struct{})
-		call := faultFetch(ctx, g, s.key, func(ctx context.Context) (string, error) {
+		call := faultFetch(ctx, g, s.Key, func(ctx context.Context) (string, error) {
 			close(began)
 			<-ctx.Done()
 			close(ended)
 			return "", ctx.Err()
 		})
-		faultGot(t, 10*time.Second, "the load", began)
-		f.members[0].fetch(faultOrder{ID: 1, Key: s.key})
-		s.waits(1)
+		harness.Got(t, 10*time.Second, "the load", began)
+		f.members[0].fetch(faultOrder{ID: 1, Key: s.Key})
+		s.WaitQueued(1)
 		f.members[0].Kill()
 		cancel()
-		faultGot(t, faultSlack, "who left", call)
+		harness.Got(t, harness.Slack, "who left", call)
 		left := time.Now()
-		faultGot(t, alive+leaseTTL/3+faultSlack, "the end of the load", ended)
+		harness.Got(t, alive+leaseTTL/3+harness.Slack, "the end of the load", ended)
 		t.Logf("the load was ended %v after its last caller had left", time.Since(left))
-		if n := s.living("holders"); n != 0 {
+		if n := s.Living("holders"); n != 0 {
 			t.Errorf("%d holders are left", n)
 		}
 	})

@@ -1,4 +1,4 @@
-package singleflight_test
+package singleflight
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
@@ -26,7 +27,7 @@ func faultTwo(t *testing.T, target redistest.Target) (*faultSite, *redistest.Pro
 // faultStops has a proxy close the connection rather than carry a script.
 func faultStops(p *redistest.Proxy, script string) {
 	p.SetHook(func(ev redistest.Event) redistest.Action {
-		if ev.Stage == redistest.OnRequest && faultName(ev.Cmd) == script {
+		if ev.Stage == redistest.OnRequest && harness.Script(ev.Cmd) == script {
 			return redistest.Close
 		}
 		return redistest.Pass
@@ -50,7 +51,7 @@ func faultOldThenNew() (load faultLoader, began, gate chan struct{}) {
 
 func faultWant(t *testing.T, who, want string, done <-chan faultFetched) {
 	t.Helper()
-	if r := faultGot(t, 20*time.Second, who, done); r.err != nil || r.Value != want {
+	if r := harness.Got(t, 20*time.Second, who, done); r.err != nil || r.Value != want {
 		t.Errorf("%s got %q (%v), %v; want %q", who, r.Value, r.Source, r.err, want)
 	}
 }
@@ -59,7 +60,7 @@ func faultWant(t *testing.T, who, want string, done <-chan faultFetched) {
 // time to join a flight where it may.
 func faultLooked(t *testing.T, p *redistest.Proxy, gets int) {
 	t.Helper()
-	faultUntil(t, 10*time.Second, func() error {
+	harness.Until(t, 10*time.Second, func() error {
 		if p.Count("GET") <= gets {
 			return errors.New("it has not looked into the cache")
 		}
@@ -77,15 +78,15 @@ func TestFaultLocalLoadIsNotSharedAfterAnInvalidate(t *testing.T) {
 		t.Parallel()
 		s, p, g, other := faultTwo(t, target)
 		load, began, gate := faultOldThenNew()
-		faultStops(p, "load enter")
-		first := faultFetch(t.Context(), g, s.key, load)
-		faultGot(t, 20*time.Second, "the load without Redis", began)
+		faultStops(p, "flight enter")
+		first := faultFetch(t.Context(), g, s.Key, load)
+		harness.Got(t, 20*time.Second, "the load without Redis", began)
 		p.SetHook(nil)
-		if err := other.Invalidate(t.Context(), s.key); err != nil {
+		if err := other.Invalidate(t.Context(), s.Key); err != nil {
 			t.Fatal(err)
 		}
 		gets := p.Count("GET")
-		second := faultFetch(t.Context(), g, s.key, load)
+		second := faultFetch(t.Context(), g, s.Key, load)
 		faultLooked(t, p, gets)
 		close(gate)
 		faultWant(t, "who loaded", "old", first)
@@ -101,15 +102,15 @@ func TestFaultUnknownPublishIsNotSharedAfterAnInvalidate(t *testing.T) {
 		t.Parallel()
 		s, p, g, other := faultTwo(t, target)
 		load, began, gate := faultOldThenNew()
-		first := faultFetch(t.Context(), g, s.key, load)
-		faultGot(t, 10*time.Second, "the load", began)
-		if err := other.Invalidate(t.Context(), s.key); err != nil {
+		first := faultFetch(t.Context(), g, s.Key, load)
+		harness.Got(t, 10*time.Second, "the load", began)
+		if err := other.Invalidate(t.Context(), s.Key); err != nil {
 			t.Fatal(err)
 		}
 		gets := p.Count("GET")
-		second := faultFetch(t.Context(), g, s.key, load)
+		second := faultFetch(t.Context(), g, s.Key, load)
 		faultLooked(t, p, gets)
-		faultStops(p, "load publish")
+		faultStops(p, "flight land")
 		close(gate)
 		faultWant(t, "who loaded", "old", first)
 		faultWant(t, "who came after the Invalidate", "new", second)

@@ -1,4 +1,4 @@
-package singleflight_test
+package singleflight
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 )
 
 // A client that caches by itself makes no round trip for a hit.
@@ -19,14 +20,14 @@ func TestFaultLocalHitsMakeNoRoundTrip(t *testing.T) {
 	p := redistest.NewProxy(t, srv.Addr())
 	g := s.group(p.Client(faultCaching))
 	for range 3 { // load, and have it cached
-		if _, err := g.Do(t.Context(), s.key, faultGives("value")); err != nil {
+		if _, err := g.Do(t.Context(), s.Key, faultGives("value")); err != nil {
 			t.Fatal(err)
 		}
 	}
 	time.Sleep(50 * time.Millisecond) // what a load leaves to do
 	p.ResetCounts()
 	for range 100 {
-		if v, err := g.Do(t.Context(), s.key, faultGives("again")); err != nil || v != "value" {
+		if v, err := g.Do(t.Context(), s.Key, faultGives("again")); err != nil || v != "value" {
 			t.Fatalf("a hit gave %q, %v", v, err)
 		}
 	}
@@ -59,7 +60,7 @@ func TestFaultLocalStaleness(t *testing.T) {
 			t.Fatal(err)
 		}
 		done := time.Now()
-		faultUntil(t, 5*time.Second, func() error {
+		harness.Until(t, 5*time.Second, func() error {
 			_, there, err := g.Peek(t.Context(), key)
 			if err == nil && there {
 				err = fmt.Errorf("key %s is still served", key)
@@ -122,7 +123,7 @@ func TestFaultLocalCacheOfWhoInvalidated(t *testing.T) {
 	}
 	for _, held := range pings {
 		held.Release()
-		if err := faultGot(t, 10*time.Second, "a ping", pinged); err != nil {
+		if err := harness.Got(t, 10*time.Second, "a ping", pinged); err != nil {
 			t.Error(err)
 		}
 	}

@@ -1,10 +1,11 @@
-package singleflight_test
+package singleflight
 
 import (
 	"testing"
 	"time"
 
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 )
 
 // A process loads without Redis, invalidates while it can be asked, and is cut off
@@ -14,15 +15,15 @@ func TestFaultLocalLoadIsNotSharedAfterItsOwnInvalidate(t *testing.T) {
 		t.Parallel()
 		s, p, g, _ := faultTwo(t, target)
 		load, began, gate := faultOldThenNew()
-		faultStops(p, "load enter")
-		first := faultFetch(t.Context(), g, s.key, load)
-		faultGot(t, 20*time.Second, "the load without Redis", began)
-		if err := g.Invalidate(t.Context(), s.key); err != nil {
+		faultStops(p, "flight enter")
+		first := faultFetch(t.Context(), g, s.Key, load)
+		harness.Got(t, 20*time.Second, "the load without Redis", began)
+		if err := g.Invalidate(t.Context(), s.Key); err != nil {
 			t.Fatal(err)
 		}
 		p.Refuse(true)
 		p.CloseAll() // so that it doesn't take a while
-		second := faultFetch(t.Context(), g, s.key, load)
+		second := faultFetch(t.Context(), g, s.Key, load)
 		faultWant(t, "who came after the Invalidate", "new", second)
 		close(gate)
 		faultWant(t, "who loaded", "old", first)

@@ -1,4 +1,4 @@
-package singleflight_test
+package singleflight
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
@@ -40,15 +41,15 @@ func TestFaultFlushDuringALoad(t *testing.T) {
 		<-gate
 		return "old", nil
 	}
-	leads := faultFetch(t.Context(), g, s.key, load)
-	faultGot(t, 10*time.Second, "the load", began)
-	joins, waits := faultFetch(t.Context(), g, s.key, load), faultFetch(t.Context(), other, s.key, load)
-	s.waits(1)
+	leads := faultFetch(t.Context(), g, s.Key, load)
+	harness.Got(t, 10*time.Second, "the load", began)
+	joins, waits := faultFetch(t.Context(), g, s.Key, load), faultFetch(t.Context(), other, s.Key, load)
+	s.WaitQueued(1)
 	flushed := time.Now()
-	if err := s.rdb.FlushAll(t.Context()).Err(); err != nil {
+	if err := s.RDB.FlushAll(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if err := faultGot(t, 10*time.Second, "the end of the loader's ctx", lost); !errors.Is(err, leasehold.ErrLost) {
+	if err := harness.Got(t, 10*time.Second, "the end of the loader's ctx", lost); !errors.Is(err, leasehold.ErrLost) {
 		t.Errorf("the loader's ctx ended with %v; want ErrLost", err)
 	}
 	told := time.Since(flushed)
@@ -70,7 +71,7 @@ func TestFaultFlushDuringALoad(t *testing.T) {
 // a second. The first caller has its value. Who joined has ErrUnavailable, or a
 // value under LoadLocally.
 func TestFaultUnknownPublish(t *testing.T) {
-	faultNewest(t, func(t *testing.T, target redistest.Target) {
+	harness.OnNewest(t, func(t *testing.T, target redistest.Target) {
 		t.Parallel()
 		for name, policy := range map[string]faultConfig{"fail": func(*singleflight.Config[string]) {}, "load locally": faultLocally} {
 			for how, act := range map[string]redistest.Action{"closed": redistest.Close, "silent": redistest.Vanish} {
@@ -81,12 +82,12 @@ func TestFaultUnknownPublish(t *testing.T) {
 					g := s.group(p.Client(faultQuick), policy)
 					faultWarm(t, g)
 					load, began, gate := faultOldThenNew()
-					leads := faultFetch(t.Context(), g, s.key, load)
-					faultGot(t, 10*time.Second, "the load", began)
-					joins := faultFetch(t.Context(), g, s.key, load)
+					leads := faultFetch(t.Context(), g, s.Key, load)
+					harness.Got(t, 10*time.Second, "the load", began)
+					joins := faultFetch(t.Context(), g, s.Key, load)
 					time.Sleep(100 * time.Millisecond)
 					p.SetHook(func(ev redistest.Event) redistest.Action {
-						if ev.Stage == redistest.OnReply && faultName(ev.Cmd) == "load publish" {
+						if ev.Stage == redistest.OnReply && harness.Script(ev.Cmd) == "flight land" {
 							return act
 						}
 						return redistest.Pass
@@ -97,7 +98,7 @@ func TestFaultUnknownPublish(t *testing.T) {
 					if took := time.Since(at); took > time.Second+faultLate {
 						t.Errorf("Do returned %v after the load", took)
 					}
-					r := faultGot(t, 20*time.Second, "who joined", joins)
+					r := harness.Got(t, 20*time.Second, "who joined", joins)
 					switch {
 					case name == "fail" && !errors.Is(r.err, leasehold.ErrUnavailable):
 						t.Errorf("who joined got %q (%v), %v; want ErrUnavailable", r.Value, r.Source, r.err)

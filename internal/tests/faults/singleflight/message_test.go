@@ -1,4 +1,4 @@
-package singleflight_test
+package singleflight
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 )
 
 // No message arrives at all: who waits asks for itself, and gets the value.
@@ -24,16 +25,16 @@ func TestFaultAllMessagesDropped(t *testing.T) {
 					subscribed: make(chan struct{}), asked: make(chan struct{}),
 				}
 				p.SetHook(x.hook)
-				g, other := x.open(), x.group(x.rdb)
+				g, other := x.open(), x.group(x.RDB)
 				gate := make(chan struct{})
-				leads := faultFetch(t.Context(), other, x.key, x.gives(long, gate))
-				faultUntil(t, 10*time.Second, func() error {
+				leads := faultFetch(t.Context(), other, x.Key, x.gives(long, gate))
+				harness.Until(t, 10*time.Second, func() error {
 					if x.loads.Load() == 0 {
 						return errors.New("no load")
 					}
 					return nil
 				})
-				follows := faultFetch(t.Context(), g, x.key, x.gives("two", gate))
+				follows := faultFetch(t.Context(), g, x.Key, x.gives("two", gate))
 				x.waitsFor() // from here on it asks every second and a half
 				close(gate)
 				x.wants("who loads", leads, 0, long)
@@ -61,25 +62,25 @@ func TestFaultAllMessagesOfAFailureDropped(t *testing.T) {
 			subscribed: make(chan struct{}), asked: make(chan struct{}),
 		}
 		p.SetHook(x.hook)
-		g, other := x.open(), x.group(x.rdb)
+		g, other := x.open(), x.group(x.RDB)
 		gate := make(chan struct{})
 		fails := func(context.Context) (string, error) {
 			x.loads.Add(1)
 			<-gate
 			return "", errors.New("code 4711")
 		}
-		leads := faultFetch(t.Context(), other, x.key, fails)
-		faultUntil(t, 10*time.Second, func() error {
+		leads := faultFetch(t.Context(), other, x.Key, fails)
+		harness.Until(t, 10*time.Second, func() error {
 			if x.loads.Load() == 0 {
 				return errors.New("no load")
 			}
 			return nil
 		})
-		follows := faultFetch(t.Context(), g, x.key, fails)
+		follows := faultFetch(t.Context(), g, x.Key, fails)
 		x.waitsFor()
 		close(gate)
 		for who, done := range map[string]<-chan faultFetched{"who loads": leads, "who waits": follows} {
-			if r := faultGot(t, 10*time.Second, who, done); r.err == nil || !strings.Contains(r.err.Error(), "code 4711") {
+			if r := harness.Got(t, 10*time.Second, who, done); r.err == nil || !strings.Contains(r.err.Error(), "code 4711") {
 				t.Errorf("%s got %q, %v; want the loader's error", who, r.Value, r.err)
 			}
 		}

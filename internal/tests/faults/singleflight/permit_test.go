@@ -1,4 +1,4 @@
-package singleflight_test
+package singleflight
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
@@ -22,17 +23,17 @@ func TestFaultHolderOfThePermitKilled(t *testing.T) {
 		const leaseTTL = time.Second
 		s := newFaultSite(t, target.Client(t))
 		f := newFaultFleet(t, faultSetup{
-			Addr: target.Addr(), Family: s.family, TTL: time.Minute, LeaseTTL: leaseTTL, MaxLoads: 1,
+			Addr: target.Addr(), Family: s.Family, TTL: time.Minute, LeaseTTL: leaseTTL, MaxLoads: 1,
 		}, 2)
 		holder, other := f.members[0], f.members[1]
 		holder.fetch(faultOrder{ID: 0, Key: "a", Load: time.Hour})
 		f.said("began", 0)
 		other.fetch(faultOrder{ID: 1, Key: "b", Value: "b"})
 		permits := newPermitSite(s)
-		permits.waits(1)
+		permits.WaitQueued(1)
 		killed := time.Now()
 		holder.Kill()
-		left, err := s.rdb.PTTL(t.Context(), permits.part("holders")).Result()
+		left, err := s.RDB.PTTL(t.Context(), permits.Part("holders")).Result()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -41,7 +42,7 @@ func TestFaultHolderOfThePermitKilled(t *testing.T) {
 		}
 		began := time.UnixMicro(f.said("began", 1).At)
 		t.Logf("the other load began %v after the kill; the permit's key had %v left", began.Sub(killed), left)
-		if began.Sub(killed) > leaseTTL+faultSlack {
+		if began.Sub(killed) > leaseTTL+harness.Slack {
 			t.Errorf("the other load began %v after the kill; want %v", began.Sub(killed), leaseTTL)
 		}
 		if began.Sub(killed) < left-20*time.Millisecond {
@@ -75,30 +76,30 @@ func TestFaultHolderOfThePermitCutOff(t *testing.T) {
 			ended <- time.Now()
 			return "", why
 		})
-		faultGot(t, 10*time.Second, "the first load", began)
+		harness.Got(t, 10*time.Second, "the first load", began)
 		next := make(chan time.Time, 1)
 		two := faultFetch(t.Context(), other, "b", func(context.Context) (string, error) {
 			next <- time.Now()
 			return "b", nil
 		})
-		newPermitSite(s).waits(1)
+		newPermitSite(s).WaitQueued(1)
 		cut := time.Now()
 		p.Cut(true, true)
-		over := faultGot(t, 10*time.Second, "the end of the first load", ended)
-		at := faultGot(t, 10*time.Second, "the other load", next)
+		over := harness.Got(t, 10*time.Second, "the end of the first load", ended)
+		at := harness.Got(t, 10*time.Second, "the other load", next)
 		t.Logf("%v after the cut the first load's ctx ended, %v after it the other load began", over.Sub(cut), at.Sub(cut))
-		if took := at.Sub(cut); took > leaseTTL+faultSlack {
+		if took := at.Sub(cut); took > leaseTTL+harness.Slack {
 			t.Errorf("the other load began %v after the cut; want %v", took, leaseTTL)
 		}
 		if !errors.Is(why, leasehold.ErrLost) {
 			t.Errorf("the first load's ctx ended with %v; want ErrLost", why)
 		}
 		// Which of the two, is a matter of whether it still asks for another load.
-		got := faultGot(t, 10*time.Second, "the first call", one)
+		got := harness.Got(t, 10*time.Second, "the first call", one)
 		if !errors.Is(got.err, leasehold.ErrUnavailable) && !errors.Is(got.err, leasehold.ErrLost) {
 			t.Errorf("the first call got %v; want ErrUnavailable or ErrLost", got.err)
 		}
-		if got := faultGot(t, 10*time.Second, "the other call", two); got.err != nil || got.Value != "b" {
+		if got := harness.Got(t, 10*time.Second, "the other call", two); got.err != nil || got.Value != "b" {
 			t.Errorf("the other call got %q, %v", got.Value, got.err)
 		}
 		p.Heal()
@@ -109,5 +110,5 @@ func TestFaultHolderOfThePermitCutOff(t *testing.T) {
 // newPermitSite is the permits of a family's loads, which are a resource of their
 // own.
 func newPermitSite(s *faultSite) *faultSite {
-	return &faultSite{tb: s.tb, rdb: s.rdb, family: s.family, key: ""}
+	return &faultSite{&harness.Site{TB: s.TB, RDB: s.RDB, Kind: harness.Loads, Family: s.Family, Key: ""}}
 }

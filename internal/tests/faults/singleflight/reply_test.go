@@ -1,4 +1,4 @@
-package singleflight_test
+package singleflight
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
@@ -38,7 +39,7 @@ func (x *faultLoser) hook(ev redistest.Event) redistest.Action {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	switch faultName(ev.Cmd) {
+	switch harness.Script(ev.Cmd) {
 	case "SUBSCRIBE":
 		faultCloseOnce(x.subscribed)
 	case "load ask":
@@ -49,7 +50,7 @@ func (x *faultLoser) hook(ev redistest.Event) redistest.Action {
 	if x.seen++; x.seen != x.k {
 		return redistest.Pass
 	}
-	x.lost = faultName(ev.Cmd)
+	x.lost = harness.Script(ev.Cmd)
 	return x.act
 }
 
@@ -77,9 +78,9 @@ func (x *faultLoser) open() *singleflight.Group[string] {
 func (x *faultLoser) fetch(ctx context.Context, g *singleflight.Group[string], load faultLoader) <-chan faultFetched {
 	done := make(chan faultFetched, 1)
 	go func() {
-		r, err := g.Fetch(ctx, x.key, load)
+		r, err := g.Fetch(ctx, x.Key, load)
 		if errors.Is(err, leasehold.ErrUnavailable) && x.act == redistest.Vanish && x.opening() {
-			r, err = g.Fetch(ctx, x.key, load)
+			r, err = g.Fetch(ctx, x.Key, load)
 		}
 		done <- faultFetched{r, err, time.Now()}
 	}()
@@ -104,14 +105,14 @@ func (x *faultLoser) gives(v string, gate <-chan struct{}) faultLoader {
 
 // wants fails the test unless a call got one of the values, in time.
 func (x *faultLoser) wants(what string, done <-chan faultFetched, within time.Duration, values ...string) {
-	x.tb.Helper()
-	r := faultGot(x.tb, within+faultSlack, what, done)
+	x.TB.Helper()
+	r := harness.Got(x.TB, within+harness.Slack, what, done)
 	for _, v := range values {
 		if r.err == nil && r.Value == v {
 			return
 		}
 	}
-	x.tb.Errorf("%s got %.10q (%v), %v; want one of %.10q", what, r.Value, r.Source, r.err, values)
+	x.TB.Errorf("%s got %.10q (%v), %v; want one of %.10q", what, r.Value, r.Source, r.err, values)
 }
 
 // waitsFor waits for the subscription of who waits, and, where nothing is lost,
@@ -121,7 +122,7 @@ func (x *faultLoser) waitsFor() {
 	if x.k == 0 {
 		last = x.asked
 	}
-	faultGot(x.tb, 10*time.Second, "a subscription", last)
+	harness.Got(x.TB, 10*time.Second, "a subscription", last)
 }
 
 // faultLives are uses of a key from the first command to the last; most loads of
@@ -198,8 +199,8 @@ func faultLiveLoads(x *faultLoser) {
 	time.AfterFunc(800*time.Millisecond, func() { close(gate) })
 	x.wants("who loads", x.fetch(context.Background(), g, x.gives("one", gate)), 3*time.Second, "one")
 	x.wants("the hit", x.fetch(context.Background(), g, x.gives("two", gate)), 2*time.Second, "one")
-	if err := g.Invalidate(context.Background(), x.key); err != nil {
-		x.tb.Errorf("invalidate: %v", err)
+	if err := g.Invalidate(context.Background(), x.Key); err != nil {
+		x.TB.Errorf("invalidate: %v", err)
 	}
 	x.wants("who loads anew", x.fetch(context.Background(), g, x.gives("three", gate)), 3*time.Second, "three")
 }
@@ -208,21 +209,21 @@ func faultLiveLoads(x *faultLoser) {
 // publication that is sent twice must not count as lost.
 func faultLiveFails(x *faultLoser) {
 	g := x.open()
-	r := faultGot(x.tb, 3*time.Second+faultSlack, "who fails", x.fetch(context.Background(), g, func(context.Context) (string, error) {
+	r := harness.Got(x.TB, 3*time.Second+harness.Slack, "who fails", x.fetch(context.Background(), g, func(context.Context) (string, error) {
 		x.loads.Add(1)
 		return "", errors.New("code 4711")
 	}))
 	if r.err == nil || !strings.Contains(r.err.Error(), "code 4711") {
-		x.tb.Errorf("whose loader fails got %q, %v", r.Value, r.err)
+		x.TB.Errorf("whose loader fails got %q, %v", r.Value, r.err)
 	}
 }
 
 // faultLiveWaits waits for what another process loads.
 func faultLiveWaits(x *faultLoser) {
-	g, other := x.open(), x.group(x.rdb, faultLosing)
+	g, other := x.open(), x.group(x.RDB, faultLosing)
 	gate, long := make(chan struct{}), strings.Repeat("one", 2000)
 	leads := x.fetch(context.Background(), other, x.gives(long, gate))
-	faultUntil(x.tb, 10*time.Second, func() error {
+	harness.Until(x.TB, 10*time.Second, func() error {
 		if x.loads.Load() == 0 {
 			return errors.New("no load")
 		}
@@ -237,10 +238,10 @@ func faultLiveWaits(x *faultLoser) {
 
 // faultLiveGivesUp leaves a load that another process goes on with.
 func faultLiveGivesUp(x *faultLoser) {
-	g, other := x.open(), x.group(x.rdb, faultLosing)
+	g, other := x.open(), x.group(x.RDB, faultLosing)
 	gate := make(chan struct{})
 	leads := x.fetch(context.Background(), other, x.gives("one", gate))
-	faultUntil(x.tb, 10*time.Second, func() error {
+	harness.Until(x.TB, 10*time.Second, func() error {
 		if x.loads.Load() == 0 {
 			return errors.New("no load")
 		}
@@ -249,12 +250,12 @@ func faultLiveGivesUp(x *faultLoser) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	follows := x.fetch(ctx, g, x.gives("two", gate))
-	x.waits(1)
+	x.WaitQueued(1)
 	cancel()
-	if r := faultGot(x.tb, faultLate, "who gave up", follows); !errors.Is(r.err, context.Canceled) {
-		x.tb.Errorf("who gave up got %q, %v", r.Value, r.err)
+	if r := harness.Got(x.TB, faultLate, "who gave up", follows); !errors.Is(r.err, context.Canceled) {
+		x.TB.Errorf("who gave up got %q, %v", r.Value, r.err)
 	}
-	x.waits(0)
+	x.WaitQueued(0)
 	close(gate)
 	x.wants("who loads", leads, 3*time.Second, "one")
 }

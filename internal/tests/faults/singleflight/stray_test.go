@@ -1,4 +1,4 @@
-package singleflight_test
+package singleflight
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
@@ -20,13 +21,13 @@ func TestFaultLateEnterOfWhoGaveUp(t *testing.T) {
 		long := func(c *singleflight.Config[string]) { c.LeaseTTL = 10 * time.Second }
 		g := s.group(p.Client(), long)
 		faultWarm(t, g)
-		enter, left := p.HoldRequest(faultDoes("load enter"), 1), p.HoldReply(faultDoes("load leave"), 1)
+		enter, left := p.HoldRequest(harness.Does("flight enter"), 1), p.HoldReply(harness.Does("flight leave"), 1)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		call := faultFetch(ctx, g, s.key, faultGives("value"))
+		call := faultFetch(ctx, g, s.Key, faultGives("value"))
 		enter.Wait()
 		cancel()
-		if r := faultGot(t, faultLate, "who gave up", call); !errors.Is(r.err, context.Canceled) {
+		if r := harness.Got(t, faultLate, "who gave up", call); !errors.Is(r.err, context.Canceled) {
 			t.Errorf("who gave up got %q, %v", r.Value, r.err)
 		}
 		// What is sent to give up passes by, or comes behind, what is held.
@@ -50,10 +51,10 @@ func TestFaultLateEnterFindsTheValue(t *testing.T) {
 		p := redistest.NewProxy(t, target.Addr())
 		g, other := s.group(p.Client()), s.group(target.Client(t))
 		faultWarm(t, g)
-		enter := p.HoldRequest(faultDoes("load enter"), 1)
-		call := faultFetch(t.Context(), g, s.key, faultGives("again"))
+		enter := p.HoldRequest(harness.Does("flight enter"), 1)
+		call := faultFetch(t.Context(), g, s.Key, faultGives("again"))
 		enter.Wait()
-		faultWant(t, "the other process", "value", faultFetch(t.Context(), other, s.key, faultGives("value")))
+		faultWant(t, "the other process", "value", faultFetch(t.Context(), other, s.Key, faultGives("value")))
 		enter.Release()
 		faultWant(t, "who was late", "value", call)
 	})
@@ -73,23 +74,23 @@ func TestFaultHeldAnswerIsNotSharedAfterAnInvalidate(t *testing.T) {
 				remembers := func(c *singleflight.Config[string]) { c.ErrorTTL = time.Minute }
 				g, other := s.group(p.Client(), remembers), s.group(target.Client(t), remembers)
 				faultWarm(t, g)
-				enter, answer := p.HoldRequest(faultDoes("load enter"), 1), p.HoldReply(faultDoes("load enter"), 1)
-				first := faultFetch(t.Context(), g, s.key, faultGives("new"))
+				enter, answer := p.HoldRequest(harness.Does("flight enter"), 1), p.HoldReply(harness.Does("flight enter"), 1)
+				first := faultFetch(t.Context(), g, s.Key, faultGives("new"))
 				enter.Wait()
-				_, err := other.Do(t.Context(), s.key, func(context.Context) (string, error) { return "old", loaded })
+				_, err := other.Do(t.Context(), s.Key, func(context.Context) (string, error) { return "old", loaded })
 				if (err != nil) != (loaded != nil) {
 					t.Fatal(err)
 				}
 				enter.Release()
 				answer.Wait()
-				if err := other.Invalidate(t.Context(), s.key); err != nil {
+				if err := other.Invalidate(t.Context(), s.Key); err != nil {
 					t.Fatal(err)
 				}
 				gets := p.Count("GET")
-				second := faultFetch(t.Context(), g, s.key, faultGives("new"))
+				second := faultFetch(t.Context(), g, s.Key, faultGives("new"))
 				faultLooked(t, p, gets)
 				answer.Release()
-				r := faultGot(t, 10*time.Second, "who came before", first)
+				r := harness.Got(t, 10*time.Second, "who came before", first)
 				if r.Value != "new" && (r.Value != "old" || r.err != nil) && (loaded == nil || r.err == nil) {
 					t.Errorf("who came before got %q, %v", r.Value, r.err)
 				}

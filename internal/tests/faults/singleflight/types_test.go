@@ -1,4 +1,4 @@
-package singleflight_test
+package singleflight
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 )
 
 // One of the keys in Redis is somebody else's, of another type: calls say so, and
@@ -27,24 +28,24 @@ func TestFaultKeyOfAnotherType(t *testing.T) {
 				ctx := context.Background()
 				s := s.on(t, part)
 				put := func() {
-					if err := s.rdb.RPush(ctx, s.part(part), "theirs").Err(); err != nil {
+					if err := s.RDB.RPush(ctx, s.Part(part), "theirs").Err(); err != nil {
 						t.Fatal(err)
 					}
 				}
 				theirs := func(what string) {
 					t.Helper()
-					if all, err := s.rdb.LRange(ctx, s.part(part), 0, -1).Result(); err != nil || !slices.Equal(all, []string{"theirs"}) {
+					if all, err := s.RDB.LRange(ctx, s.Part(part), 0, -1).Result(); err != nil || !slices.Equal(all, []string{"theirs"}) {
 						t.Errorf("%s: %s now holds %v, %v", what, part, all, err)
 					}
 				}
 				put()
 				loads := 0
-				_, err := g.Do(ctx, s.key, func(context.Context) (string, error) { loads++; return "value", nil })
+				_, err := g.Do(ctx, s.Key, func(context.Context) (string, error) { loads++; return "value", nil })
 				if !errors.Is(err, leasehold.ErrUnavailable) || !strings.Contains(fmt.Sprint(err), "WRONGTYPE") || loads != 0 {
 					t.Errorf("do: %v, with %d loads; want an error that says WRONGTYPE", err, loads)
 				}
 				theirs("do")
-				err = g.Invalidate(ctx, s.key)
+				err = g.Invalidate(ctx, s.Key)
 				if part == "queue" || part == "alive" {
 					// It doesn't touch these.
 					if err != nil {
@@ -55,14 +56,14 @@ func TestFaultKeyOfAnotherType(t *testing.T) {
 				}
 				theirs("invalidate")
 				for _, other := range faultParts {
-					if n := s.rdb.Exists(ctx, s.part(other)).Val(); n != 0 && other != part {
+					if n := s.RDB.Exists(ctx, s.Part(other)).Val(); n != 0 && other != part {
 						t.Errorf("%s was written beside", other)
 					}
 				}
 
-				s.rdb.Del(ctx, s.part(part))
-				r, err := g.Fetch(ctx, s.key, func(context.Context) (string, error) {
-					s.rdb.Del(ctx, s.part(part))
+				s.RDB.Del(ctx, s.Part(part))
+				r, err := g.Fetch(ctx, s.Key, func(context.Context) (string, error) {
+					s.RDB.Del(ctx, s.Part(part))
 					put()
 					return "value", nil
 				})
@@ -70,9 +71,9 @@ func TestFaultKeyOfAnotherType(t *testing.T) {
 					t.Errorf("a load that met it at its end gave %q, %v", r.Value, err)
 				}
 				theirs("land")
-				s.rdb.Del(ctx, s.part(part))
-				faultUntil(t, 10*time.Second, func() error { // when the lease that could not be given back is over
-					_, err := g.Do(ctx, s.key, faultGives("value"))
+				s.RDB.Del(ctx, s.Part(part))
+				harness.Until(t, 10*time.Second, func() error { // when the lease that could not be given back is over
+					_, err := g.Do(ctx, s.Key, faultGives("value"))
 					return err
 				})
 			})

@@ -1,4 +1,4 @@
-package singleflight_test
+package singleflight
 
 import (
 	"bufio"
@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 )
 
 // faultOrder is a call of Fetch that a child process is to make.
@@ -130,7 +131,7 @@ func newFaultFleet(tb testing.TB, setup faultSetup, n int) *faultFleet {
 			}
 		})
 	}
-	faultUntil(tb, 20*time.Second, func() error {
+	harness.Until(tb, 20*time.Second, func() error {
 		if got := len(f.all("ready")); got != n {
 			return fmt.Errorf("%d children of %d are ready", got, n)
 		}
@@ -164,7 +165,7 @@ func (f *faultFleet) all(what string) []faultEvent {
 // said waits until a call's event is there.
 func (f *faultFleet) said(what string, id int) (said faultEvent) {
 	f.tb.Helper()
-	faultUntil(f.tb, 20*time.Second, func() error {
+	harness.Until(f.tb, 20*time.Second, func() error {
 		for _, ev := range f.all(what) {
 			if ev.ID == id {
 				said = ev

@@ -1,0 +1,110 @@
+// Package cli is the commands: flags, help, exit codes. What they do is in the
+// packages beside.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+
+	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/connect"
+	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/run"
+)
+
+// app is what all commands share.
+type app struct {
+	connect connect.Options
+	prefix  string
+	out     io.Writer
+	err     io.Writer
+}
+
+// New makes the command with all that are below it.
+func New(out, err io.Writer) *cobra.Command {
+	a := &app{out: out, err: err}
+	root := &cobra.Command{
+		Use:   "leasehold",
+		Short: "See and use the leases that a fleet keeps in Redis",
+		Long: `leasehold shows which locks, permits and loads a fleet holds in Redis or Valkey,
+says what the server's settings mean for them, and runs programs under a lock.
+
+Redis is a URL in $REDIS_URL or --redis: redis://host:6379/0, rediss:// with TLS,
+redis+cluster://host:7000?addr=other:7000 for a Cluster,
+redis+sentinel://host:26379/0?master_name=main for Sentinel, or unix:///path.
+A password need not be in it: see --redis-file and --redis-password-file.`,
+		SilenceUsage: true, SilenceErrors: true,
+	}
+	root.SetOut(out)
+	root.SetErr(err)
+	a.connect.Flags(root.PersistentFlags())
+	root.PersistentFlags().StringVar(&a.prefix, "prefix", "", `what the keys in Redis begin with (default "leasehold")`)
+	root.AddCommand(a.commands()...)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
+	redis.SetLogger(quiet{})
+	return root
+}
+
+// quiet drops what the client library logs: what matters of it is in errors.
+type quiet struct{}
+
+func (quiet) Printf(context.Context, string, ...any) {}
+
+// usage makes err an error of what the user wrote.
+func usage(err error) error { return &run.Error{Code: run.CodeUsage, Err: err} }
+
+func usagef(format string, args ...any) error { return usage(fmt.Errorf(format, args...)) }
+
+// dial makes the client of a command.
+func (a *app) dial(ctx context.Context) (redis.UniversalClient, error) {
+	rdb, err := a.connect.Client(ctx)
+	if errors.Is(err, connect.ErrUsage) {
+		return nil, usage(err)
+	}
+	return rdb, err
+}
+
+// Execute runs the command that args name, and returns the exit code; where
+// signal is not 0, the process is to die of it.
+func Execute(ctx context.Context, args []string) (code, signal int) {
+	root := New(os.Stdout, os.Stderr)
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return 0, 0
+	}
+	var e *run.Error
+	if !errors.As(err, &e) {
+		e = &run.Error{Code: 1, Err: err}
+		if isUsage(err) {
+			e.Code = run.CodeUsage
+		}
+	}
+	if e.Err != nil {
+		fmt.Fprintf(os.Stderr, "leasehold: %s\n", strings.TrimPrefix(e.Err.Error(), "leasehold: "))
+	}
+	return e.Code, e.Signal
+}
+
+// isUsage tells the errors that cobra makes of arguments it can't place.
+func isUsage(err error) bool {
+	for _, begin := range []string{"unknown command", "unknown flag", "required flag", "invalid argument", "accepts ", "requires ", "if any flags in the group", "at least one of the flags"} {
+		if strings.HasPrefix(err.Error(), begin) {
+			return true
+		}
+	}
+	return false
+}
+
+// exit is an exit code without an error.
+func exit(code int) error {
+	if code == 0 {
+		return nil
+	}
+	return &run.Error{Code: code}
+}

@@ -1,0 +1,219 @@
+// Package connect makes the client of a command from a URL, the environment and
+// files, so that no password has to stand on a command line.
+package connect
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/pflag"
+)
+
+// Options say where Redis is and how to get in.
+type Options struct {
+	URL          string
+	URLFile      string
+	Username     string
+	PasswordFile string
+	CA           string
+	Cert, Key    string
+}
+
+// Flags adds the flags; what they leave out comes from the environment.
+func (o *Options) Flags(f *pflag.FlagSet) {
+	f.StringVar(&o.URL, "redis", "", "URL of Redis or Valkey (default $REDIS_URL, or redis://127.0.0.1:6379)")
+	f.StringVar(&o.URLFile, "redis-file", "", "file that holds the URL ($REDIS_URL_FILE)")
+	f.StringVar(&o.Username, "redis-user", "", "user, where the URL names none ($REDIS_USERNAME)")
+	f.StringVar(&o.PasswordFile, "redis-password-file", "", "file that holds the password ($REDIS_PASSWORD_FILE, or $REDIS_PASSWORD)")
+	f.StringVar(&o.CA, "tls-ca", "", "file with the authority of the server's certificate ($REDIS_TLS_CA)")
+	f.StringVar(&o.Cert, "tls-cert", "", "file with the client's certificate ($REDIS_TLS_CERT)")
+	f.StringVar(&o.Key, "tls-key", "", "file with the client's key ($REDIS_TLS_KEY)")
+}
+
+// ErrUsage says that what was given can't be used, whatever Redis does.
+var ErrUsage = errors.New("bad connection settings")
+
+// Client makes a client. A single server that turns out to be a node of a Cluster
+// is used as a Cluster.
+func (o Options) Client(ctx context.Context) (redis.UniversalClient, error) {
+	u, err := o.universal()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUsage, err)
+	}
+	rdb := redis.NewUniversalClient(u)
+	if single, ok := rdb.(*redis.Client); ok && u.MasterName == "" && inCluster(ctx, single) {
+		_ = rdb.Close()
+		u.IsClusterMode = true
+		return redis.NewUniversalClient(u), nil
+	}
+	return rdb, nil
+}
+
+// inCluster asks a server what only a node of a Cluster answers.
+func inCluster(ctx context.Context, rdb *redis.Client) bool {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	shards, err := rdb.ClusterShards(ctx).Result()
+	return err == nil && len(shards) > 0
+}
+
+// universal reads everything into the client library's options.
+func (o Options) universal() (*redis.UniversalOptions, error) {
+	text, err := o.url()
+	if err != nil {
+		return nil, err
+	}
+	u, err := parse(text)
+	if err != nil {
+		return nil, err
+	}
+	if u.Username == "" {
+		u.Username = first(o.Username, os.Getenv("REDIS_USERNAME"))
+	}
+	if u.Password == "" {
+		if u.Password, err = o.password(); err != nil {
+			return nil, err
+		}
+	}
+	if err := o.tls(u); err != nil {
+		return nil, err
+	}
+	u.MaxRetries = 2
+	return u, nil
+}
+
+func (o Options) url() (string, error) {
+	if o.URL != "" {
+		return o.URL, nil
+	}
+	if file := first(o.URLFile, os.Getenv("REDIS_URL_FILE")); file != "" {
+		return secret(file)
+	}
+	return first(os.Getenv("REDIS_URL"), "redis://127.0.0.1:6379"), nil
+}
+
+func (o Options) password() (string, error) {
+	if file := first(o.PasswordFile, os.Getenv("REDIS_PASSWORD_FILE")); file != "" {
+		return secret(file)
+	}
+	return os.Getenv("REDIS_PASSWORD"), nil
+}
+
+// secret is a file's text without the line's end that editors put there.
+func secret(file string) (string, error) {
+	text, err := os.ReadFile(file)
+	return strings.TrimRight(string(text), "\r\n"), err
+}
+
+func (o Options) tls(u *redis.UniversalOptions) error {
+	ca := first(o.CA, os.Getenv("REDIS_TLS_CA"))
+	cert, key := first(o.Cert, os.Getenv("REDIS_TLS_CERT")), first(o.Key, os.Getenv("REDIS_TLS_KEY"))
+	if ca == "" && cert == "" && key == "" {
+		return nil
+	}
+	if u.TLSConfig == nil {
+		return errors.New("certificates are given, but the URL does not begin with rediss")
+	}
+	if ca != "" {
+		text, err := os.ReadFile(ca)
+		if err != nil {
+			return err
+		}
+		u.TLSConfig.RootCAs = x509.NewCertPool()
+		if !u.TLSConfig.RootCAs.AppendCertsFromPEM(text) {
+			return fmt.Errorf("%s: no certificate in it", ca)
+		}
+	}
+	if cert != "" || key != "" {
+		pair, err := tls.LoadX509KeyPair(cert, key)
+		if err != nil {
+			return err
+		}
+		u.TLSConfig.Certificates = []tls.Certificate{pair}
+	}
+	return nil
+}
+
+func first(all ...string) string {
+	for _, s := range all {
+		if s != "" {
+			return s
+		}
+	}
+	return ""
+}
+
+// parse reads a URL. redis and rediss (TLS) name a single server, with +cluster
+// a Cluster, with +sentinel sentinels. Errors do not show it: it may hold a
+// password.
+func parse(text string) (*redis.UniversalOptions, error) {
+	scheme, rest, ok := strings.Cut(text, "://")
+	if !ok {
+		return nil, errors.New("the URL has no scheme: want redis://, rediss:// (TLS), redis+cluster://, redis+sentinel:// or unix://")
+	}
+	base, kind, _ := strings.Cut(scheme, "+")
+	if base != "redis" && base != "rediss" && scheme != "unix" {
+		return nil, fmt.Errorf("the URL's scheme is %q; want redis, rediss, either with +cluster or +sentinel, or unix", scheme)
+	}
+	switch kind {
+	case "":
+		p, err := redis.ParseURL(text)
+		if err != nil {
+			return nil, hidden(err)
+		}
+		return single(p), nil
+	case "cluster":
+		p, err := redis.ParseClusterURL(base + "://" + rest)
+		if err != nil {
+			return nil, hidden(err)
+		}
+		return &redis.UniversalOptions{
+			Addrs: p.Addrs, IsClusterMode: true, Username: p.Username, Password: p.Password, TLSConfig: p.TLSConfig,
+			Protocol: p.Protocol, DialTimeout: p.DialTimeout, ReadTimeout: p.ReadTimeout, WriteTimeout: p.WriteTimeout, PoolSize: p.PoolSize,
+		}, nil
+	case "sentinel":
+		p, err := redis.ParseFailoverURL(base + "://" + rest)
+		if err != nil {
+			return nil, hidden(err)
+		}
+		if p.MasterName == "" {
+			return nil, errors.New("the URL of sentinels names no primary: add ?master_name=NAME")
+		}
+		return &redis.UniversalOptions{
+			Addrs: p.SentinelAddrs, MasterName: p.MasterName, Username: p.Username, Password: p.Password, DB: p.DB, TLSConfig: p.TLSConfig,
+			SentinelUsername: p.SentinelUsername, SentinelPassword: p.SentinelPassword, Protocol: p.Protocol,
+			DialTimeout: p.DialTimeout, ReadTimeout: p.ReadTimeout, WriteTimeout: p.WriteTimeout, PoolSize: p.PoolSize,
+		}, nil
+	}
+	return nil, fmt.Errorf("the URL's scheme is %q; want redis or rediss, alone or with +cluster or +sentinel", scheme)
+}
+
+func single(p *redis.Options) *redis.UniversalOptions {
+	u := &redis.UniversalOptions{
+		Addrs: []string{p.Addr}, Username: p.Username, Password: p.Password, DB: p.DB, TLSConfig: p.TLSConfig, Protocol: p.Protocol,
+		DialTimeout: p.DialTimeout, ReadTimeout: p.ReadTimeout, WriteTimeout: p.WriteTimeout, PoolSize: p.PoolSize,
+	}
+	if p.Network == "unix" {
+		u.Dialer = redis.NewDialer(p)
+	}
+	return u
+}
+
+// hidden keeps an error's reason and drops what it shows of the URL.
+func hidden(err error) error {
+	text := err.Error()
+	if i := strings.LastIndex(text, ": "); i >= 0 && strings.Contains(text, "parse ") {
+		return errors.New("the URL can't be read: " + text[i+2:])
+	}
+	if strings.Contains(text, "://") || strings.Contains(text, "@") {
+		return errors.New("the URL can't be read")
+	}
+	return errors.New("the URL can't be read: " + text)
+}

@@ -1,0 +1,85 @@
+package guide
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/singleflight"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+// The rule that docs/production.md names is enough for client-side caching, and
+// without it every hit is a GET.
+func TestClientSideCachingNeedsOneMoreRule(t *testing.T) {
+	for _, v := range redistest.NeedServers(t) {
+		t.Run(v.String(), func(t *testing.T) {
+			srv := redistest.StartServer(t, v)
+			rules, err := redistest.ReadmeACL()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range []struct {
+				user string
+				more []string
+				gets bool // a hit sends one
+			}{{"plain", nil, true}, {"caching", []string{"+client|tracking"}, false}} {
+				args := []any{"acl", "setuser", c.user, "reset", "on", ">secret"}
+				for _, rule := range append(rules, c.more...) {
+					args = append(args, rule)
+				}
+				if err := srv.Client().Do(t.Context(), args...).Err(); err != nil {
+					t.Fatal(err)
+				}
+				rdb := cachingClient(&redis.Options{Addr: srv.Addr(), Username: c.user, Password: "secret"})
+				defer rdb.Close()
+				users, err := singleflight.New(rdb, singleflight.Config[User]{Name: c.user, TTL: time.Minute})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer users.Close(t.Context())
+				hit := func() {
+					_, err := users.Do(t.Context(), "7", func(context.Context) (User, error) { return User{"7", "Ada"}, nil })
+					if err != nil {
+						t.Fatal(err)
+					}
+				}
+				for range 3 { // loaded, and then cached
+					hit()
+				}
+				before := gets(t, srv)
+				for range 20 {
+					hit()
+				}
+				if n := gets(t, srv) - before; (n > 0) != c.gets {
+					t.Errorf("user %s: %d GETs for 20 hits", c.user, n)
+				}
+			}
+		})
+	}
+}
+
+// gets is how many GETs the server has executed.
+func gets(t *testing.T, srv *redistest.Server) (n int) {
+	t.Helper()
+	info, err := srv.Client().Info(t.Context(), "commandstats").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(info) {
+		if rest, ok := strings.CutPrefix(line, "cmdstat_get:calls="); ok {
+			for _, digit := range rest {
+				if digit < '0' || digit > '9' {
+					break
+				}
+				n = 10*n + int(digit-'0')
+			}
+		}
+	}
+	return n
+}

@@ -1,0 +1,167 @@
+package mutex_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/permits"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/call"
+	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/mutex"
+)
+
+// A process dies with many waiters at the head of a queue. The lock reaches the
+// living waiter behind them within 3 s of the death or 0.5 s of the release,
+// whichever is later, in a number of calls that grows with one per 250 dead waiters.
+func TestDeadWaitersInNumbers(t *testing.T) {
+	all := redistest.NeedServers(t)
+	for _, c := range []struct {
+		waiters int
+		release time.Duration // after the death
+	}{
+		{waiters: 300, release: 0},
+		{waiters: 10_000, release: 0},
+		{waiters: 10_000, release: 2100 * time.Millisecond},
+		{waiters: 10_000, release: 4 * time.Second},
+	} {
+		t.Run(fmt.Sprintf("%d, released after %v", c.waiters, c.release), func(t *testing.T) {
+			srv := redistest.StartServer(t, all[0])
+			rdb := srv.Client()
+			h, err := mutex.New(rdb, mutex.Config{Name: "dead"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer h.Close(context.Background())
+			first, err := h.Lock(t.Context(), "k")
+			if err != nil {
+				t.Fatal(err)
+			}
+			dead := newDeadProcess(t, rdb, c.waiters)
+			locked := make(chan *mutex.Lock, 1)
+			living, err := mutex.New(srv.Client(), mutex.Config{Name: "dead"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer living.Close(context.Background())
+			go func() {
+				l, err := living.Lock(t.Context(), "k")
+				if err != nil {
+					t.Error(err)
+				}
+				locked <- l
+			}()
+			redistest.Eventually(t, "the living waiter", func() bool {
+				return rdb.ZCard(t.Context(), dead.names.Part("queue")).Val() == int64(c.waiters)+1
+			})
+			dead.signs()
+			died := time.Now()
+			before := redistest.Commandstats(t, rdb)["evalsha"]
+			time.Sleep(c.release)
+			released := time.Now()
+			if err := first.Unlock(); err != nil {
+				t.Fatal(err)
+			}
+			l := redistest.Get(t, "the lock", locked)
+			got := time.Now()
+			calls := redistest.Commandstats(t, rdb)["evalsha"] - before
+			if err := l.Unlock(); err != nil {
+				t.Error(err)
+			}
+			t.Logf("locked %v after the death, %v after the release, in %d calls", got.Sub(died), got.Sub(released), calls)
+			if got.Sub(died) > 3*time.Second && got.Sub(released) > 500*time.Millisecond {
+				t.Error("too late")
+			}
+			if most := int64(c.waiters)/250 + 20; calls > most {
+				t.Errorf("%d calls; want at most %d", calls, most)
+			}
+		})
+	}
+}
+
+// A process gives a lock back that a thousand dead waiters stand before. Its leave is
+// sent again until the lock has reached the living waiter: nobody else calls.
+func TestUnlockGoesOnBehindDeadWaiters(t *testing.T) {
+	srv := redistest.StartServer(t, redistest.NeedServers(t)[0])
+	rdb := srv.Client()
+	h, err := mutex.New(rdb, mutex.Config{Name: "dead"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close(context.Background())
+	l, err := h.Lock(t.Context(), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead := newDeadProcess(t, rdb, 1000)
+	time.Sleep(2100 * time.Millisecond) // their signs of life are overdue
+	living := dead.res.Request(lease.Terms{Handle: strings.Repeat("l", 22), Seq: 1, Permits: 1, TTL: 30 * time.Second, Limit: 1})
+	if _, err := dead.client.Do(t.Context(), living.Enter(lease.EnterOptions{Wait: true})); err != nil {
+		t.Fatal(err)
+	}
+	released := time.Now()
+	if err := l.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+	redistest.Eventually(t, "the lock", func() bool {
+		holders := rdb.ZRange(t.Context(), dead.names.Part("holders"), 0, -1).Val()
+		return len(holders) == 1 && strings.HasPrefix(holders[0], strings.Repeat("l", 22))
+	})
+	if took := time.Since(released); took > 500*time.Millisecond {
+		t.Errorf("the lock reached the living waiter after %v", took)
+	}
+}
+
+// deadProcess is what Redis knows of a process that died: its waiters.
+type deadProcess struct {
+	t       *testing.T
+	client  *call.Client
+	names   keys.Resource
+	res     *permits.Resource
+	waiters []lease.Request
+}
+
+// newDeadProcess queues the waiters of a process on the lock k.
+func newDeadProcess(t *testing.T, rdb redis.UniversalClient, n int) *deadProcess {
+	named, err := keys.Family{Kind: keys.Mutex, Name: "dead"}.Resource("k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &deadProcess{t: t, names: named, res: permits.NewResource(named, true)}
+	if d.client, err = call.NewClient(rdb); err != nil {
+		t.Fatal(err)
+	}
+	for seq := range n {
+		d.waiters = append(d.waiters, d.res.Request(lease.Terms{Handle: strings.Repeat("d", 22), Seq: uint64(seq) + 1, Permits: 1, TTL: 30 * time.Second, Limit: 1}))
+	}
+	var all sync.WaitGroup
+	for some := range slices.Chunk(d.waiters, n/64+1) {
+		all.Go(func() {
+			for _, w := range some {
+				if _, err := d.client.Do(context.Background(), w.Enter(lease.EnterOptions{Wait: true})); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	return d
+}
+
+// signs gives the last sign of life of all its waiters.
+func (d *deadProcess) signs() {
+	for some := range slices.Chunk(d.waiters, lease.MaxAsk) {
+		if _, err := d.client.Do(context.Background(), d.res.Ask(some)); err != nil {
+			d.t.Error(err)
+		}
+	}
+}

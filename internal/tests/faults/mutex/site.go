@@ -1,0 +1,66 @@
+// Package mutex holds what the package mutex does under each fault, on real servers.
+package mutex
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
+	"github.com/leasehold-go/leasehold/mutex"
+)
+
+// site is one key of a family of locks.
+type site struct{ *harness.Site }
+
+func newSite(tb testing.TB, rdb redis.UniversalClient) *site {
+	return &site{harness.NewSite(tb, harness.Locks, rdb)}
+}
+
+// handle makes a handle that is closed at the end of the test.
+func (s *site) handle(rdb redis.UniversalClient, cfg mutex.Config) *mutex.Mutex {
+	s.TB.Helper()
+	cfg.Name = s.Family
+	h, err := mutex.New(rdb, cfg)
+	if err != nil {
+		s.TB.Fatal(err)
+	}
+	s.TB.Cleanup(func() { harness.CloseWithin(s.TB, 30*time.Second, h) })
+	return h
+}
+
+// free waits until the lock is free, takes it and gives it back.
+func (s *site) free(within time.Duration) {
+	s.TB.Helper()
+	h := s.handle(s.RDB, mutex.Config{})
+	harness.Until(s.TB, within, func() error {
+		l, err := h.TryLock(context.Background(), s.Key)
+		if err != nil {
+			return err
+		}
+		return l.Unlock()
+	})
+	if n := s.Queued(); n != 0 {
+		s.TB.Errorf("%d wait", n)
+	}
+}
+
+// result is what a Lock in another goroutine came to.
+type result = harness.Returned[*mutex.Lock]
+
+// locking waits for a lock in another goroutine.
+func locking(h *mutex.Mutex, key string) <-chan result {
+	return harness.Go(func() (*mutex.Lock, error) { return h.Lock(context.Background(), key) })
+}
+
+// within takes the lock, and fails the test where none comes in time.
+func within(tb testing.TB, d time.Duration, done <-chan result) *mutex.Lock {
+	tb.Helper()
+	r := harness.Got(tb, d, "a lock", done)
+	if r.Err != nil {
+		tb.Fatalf("lock: %v", r.Err)
+	}
+	return r.Value
+}

@@ -1,0 +1,68 @@
+// Package semaphore holds what the package semaphore does under each fault, on real
+// servers.
+package semaphore
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
+	"github.com/leasehold-go/leasehold/semaphore"
+)
+
+// site is one key of a family of permits.
+type site struct{ *harness.Site }
+
+func newSite(tb testing.TB, rdb redis.UniversalClient) *site {
+	return &site{harness.NewSite(tb, harness.Permits, rdb)}
+}
+
+func (s *site) handle(rdb redis.UniversalClient, cfg semaphore.Config) *semaphore.Semaphore {
+	s.TB.Helper()
+	cfg.Name = s.Family
+	h, err := semaphore.New(rdb, cfg)
+	if err != nil {
+		s.TB.Fatal(err)
+	}
+	return h
+}
+
+// closeBound is how long a Close may take.
+const closeBound = 30 * time.Second
+
+// closing is handle, closed at the end of the test.
+func (s *site) closing(rdb redis.UniversalClient, cfg semaphore.Config) *semaphore.Semaphore {
+	s.TB.Helper()
+	h := s.handle(rdb, cfg)
+	s.TB.Cleanup(func() { harness.CloseWithin(s.TB, closeBound, h) })
+	return h
+}
+
+// empty waits until nothing is held and nobody waits, then takes all permits at
+// once, and gives them back.
+func (s *site) empty(limit int, within time.Duration) {
+	s.TB.Helper()
+	harness.Until(s.TB, within, func() error {
+		if n, q := s.InUse(), s.Queued(); n != 0 || q != 0 {
+			return fmt.Errorf("%d permits in use and %d waiters are left", n, q)
+		}
+		return nil
+	})
+	h := s.handle(s.RDB, semaphore.Config{Limit: limit})
+	defer harness.CloseWithin(s.TB, closeBound, h)
+	l, err := h.TryAcquireN(context.Background(), s.Key, limit)
+	if err != nil {
+		s.TB.Errorf("take all permits after the fault: %v", err)
+		return
+	}
+	if err := l.Release(); err != nil {
+		s.TB.Errorf("give all permits back: %v", err)
+	}
+}
+
+// result is what an acquisition in another goroutine came to.
+type result = harness.Returned[*semaphore.Lease]

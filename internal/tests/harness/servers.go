@@ -1,0 +1,69 @@
+package harness
+
+import (
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
+)
+
+// EachServer runs fn on every installed server: a proxy stands before one, so a
+// Cluster is none.
+func EachServer(t *testing.T, fn func(t *testing.T, srv *redistest.Server)) {
+	for _, v := range redistest.NeedServers(t) {
+		t.Run(v.Name, func(t *testing.T) { fn(t, redistest.Shared(t, v)) })
+	}
+}
+
+// EachServerAtOnce is EachServer for tests that mostly wait: all at the same time,
+// however few processors there are.
+func EachServerAtOnce(t *testing.T, fn func(t *testing.T, srv *redistest.Server)) {
+	var all sync.WaitGroup
+	for _, v := range redistest.NeedServers(t) {
+		all.Go(func() { t.Run(v.Name, func(t *testing.T) { fn(t, redistest.Shared(t, v)) }) })
+	}
+	all.Wait()
+}
+
+// OnNewest runs fn on the newest server alone, for tests that take long.
+func OnNewest(t *testing.T, fn func(t *testing.T, target redistest.Target)) {
+	t.Helper()
+	v := redistest.Newest(t)
+	target := redistest.Target{Name: v.Name, Kind: redistest.KindSingle, Version: v, Server: redistest.Shared(t, v)}
+	t.Run(v.Name, func(t *testing.T) { fn(t, target) })
+}
+
+// Seeded is redistest.Seed and a source of random choices made from it.
+func Seeded(tb testing.TB) (uint64, *rand.Rand) {
+	tb.Helper()
+	seed := redistest.Seed(tb)
+	return seed, rand.New(rand.NewPCG(seed, seed))
+}
+
+// Soak is how long a test runs that gets better with time: LEASEHOLD_SOAK, where
+// that is set.
+func Soak(tb testing.TB, short time.Duration) time.Duration {
+	return fromEnv(tb, "LEASEHOLD_SOAK", short, time.ParseDuration)
+}
+
+// Rounds is how often a test repeats itself: LEASEHOLD_ROUNDS, where that is set.
+func Rounds(tb testing.TB, short int) int {
+	return fromEnv(tb, "LEASEHOLD_ROUNDS", short, strconv.Atoi)
+}
+
+func fromEnv[T any](tb testing.TB, name string, otherwise T, parse func(string) (T, error)) T {
+	tb.Helper()
+	text, ok := os.LookupEnv(name)
+	if !ok {
+		return otherwise
+	}
+	v, err := parse(text)
+	if err != nil {
+		tb.Fatalf("%s: %v", name, err)
+	}
+	return v
+}

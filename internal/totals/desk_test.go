@@ -1,0 +1,190 @@
+package totals_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
+)
+
+// desk calls the scripts for one handle and keeps account of what it holds and what
+// waits. Each enter and leave brings the sign of life of its waiters where it is due.
+type desk struct {
+	*testing.T
+	rdb      redis.UniversalClient
+	names    []string
+	handle   string
+	total    int
+	seq      int
+	waiting  map[int64]asked
+	held     []asked
+	granted  []asked // in their order
+	more     bool    // the last reply said so
+	took     time.Duration
+	sign     time.Time // when the last sign of life was brought
+	embedded bool
+}
+
+// asked is a request.
+type asked struct {
+	key     string
+	permits int
+	limit   int
+	share   int
+	seq     int64
+	member  string
+}
+
+func newDesk(t *testing.T, target redistest.Target, total int) *desk {
+	s := &server{rdb: target.Client(t), prefix: redistest.Name(t)}
+	return &desk{T: t, rdb: s.rdb, names: s.fresh(t), handle: handles[0], total: total, waiting: map[int64]asked{}, embedded: target.Mini != nil}
+}
+
+// other is another handle at the same family.
+func (d *desk) other() *desk {
+	return &desk{T: d.T, rdb: d.rdb, names: d.names, handle: handles[1], total: d.total, waiting: map[int64]asked{}}
+}
+
+func (d *desk) run(script string, args ...any) []int64 {
+	d.Helper()
+	names := d.names
+	if script == "renew" {
+		names = names[:2]
+	}
+	began := time.Now()
+	v, err := scripts[script].Run(context.Background(), d.rdb, names, args...).Int64Slice()
+	d.took = time.Since(began)
+	if err != nil {
+		d.Fatalf("%s %v: %v", script, args, err)
+	}
+	return v
+}
+
+// hear takes the outcomes of waiters.
+func (d *desk) hear(v []int64) {
+	for ; len(v) >= 3; v = v[3:] {
+		a, ok := d.waiting[v[0]]
+		if !ok {
+			d.Fatalf("an outcome of %d, which does not wait: %v", v[0], v)
+		}
+		delete(d.waiting, v[0])
+		if v[1] > 0 {
+			d.held, d.granted = append(d.held, a), append(d.granted, a)
+		}
+	}
+}
+
+const deskTTL = 600_000
+
+// enter asks for permits and reports whether they were granted at once.
+func (d *desk) enter(key string, permits, limit, share int) bool {
+	d.Helper()
+	d.live()
+	d.seq++
+	a := asked{key: key, permits: permits, limit: limit, share: share, seq: int64(d.seq)}
+	a.member = fmt.Sprintf("%s:%s.%d.%d.%d.%d.%d.%d", key, d.handle, d.seq, permits, deskTTL, limit, share, d.total)
+	v := d.run("enter", a.member, permits, deskTTL, limit, d.total, 0, "0 0 0")
+	switch v[0] {
+	case 1:
+		d.held, d.granted, d.more = append(d.held, a), append(d.granted, a), v[3] == 1
+		d.hear(v[4:])
+		return true
+	case 2:
+		d.waiting[a.seq], d.more = a, v[3] == 1
+		d.hear(v[10:])
+		return false
+	}
+	d.Fatalf("enter answered %v", v)
+	return false
+}
+
+// leave gives back the i-th of what is held.
+func (d *desk) leave(i int) asked {
+	d.Helper()
+	a := d.held[i]
+	d.held[i] = d.held[len(d.held)-1]
+	d.held = d.held[:len(d.held)-1]
+	d.live()
+	v := d.run("leave", a.member, a.permits, 0)
+	if v[0] != 1 {
+		d.Fatalf("leave %s answered %v", a.member, v)
+	}
+	if d.more = len(v) > 2 && v[2] == 1; len(v) > 3 {
+		d.hear(v[3:])
+	}
+	return a
+}
+
+// live brings the sign of life of all that wait where it is due.
+func (d *desk) live() {
+	if len(d.waiting) > 0 && time.Since(d.sign) > time.Second {
+		d.ask()
+	}
+}
+
+// ask brings the sign of life of all that wait.
+func (d *desk) ask() {
+	d.Helper()
+	d.sign = time.Now()
+	var all []any
+	for _, a := range d.waiting {
+		all = append(all, a.member)
+	}
+	for len(all) > 0 {
+		n := min(100, len(all))
+		v := d.run("ask", append([]any{d.handle, d.total}, all[:n]...)...)
+		d.more = v[2] == 1
+		d.hear(v[5+5*n:])
+		all = all[n:]
+	}
+}
+
+// goOn goes on where the last call stopped at its bound.
+func (d *desk) goOn() {
+	d.Helper()
+	v := d.run("ask", d.handle, d.total)
+	d.more = v[2] == 1
+	d.hear(v[5:])
+}
+
+func (d *desk) set(key string, limit int) {
+	d.Helper()
+	now, err := d.rdb.Time(d.Context()).Result()
+	if err != nil {
+		d.Fatal(err)
+	}
+	d.seq++
+	v := d.run("set", key, limit, d.handle, d.seq, now.Add(5*time.Second).UnixMicro(), d.total)
+	if v[0] != 1 {
+		d.Fatalf("set answered %v", v)
+	}
+	d.more = v[2] == 1
+	d.hear(v[3:])
+}
+
+// card is how many members a part has.
+func (d *desk) card(part string) int64 {
+	for i, p := range parts {
+		if p == part {
+			return d.rdb.ZCard(d.Context(), d.names[i]).Val()
+		}
+	}
+	panic(part)
+}
+
+// counts is how many permits each key was granted since from.
+func (d *desk) counts(from int) map[string]int {
+	all := map[string]int{}
+	for _, a := range d.granted[from:] {
+		all[a.key] += a.permits
+	}
+	return all
+}
+
+// any is the index of one that is held.
+func (d *desk) any() int { return rand.N(len(d.held)) }

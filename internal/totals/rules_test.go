@@ -1,0 +1,322 @@
+package totals_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
+)
+
+// part is the name of a part in Redis.
+func (d *desk) part(name string) string {
+	for i, p := range parts {
+		if p == name {
+			return d.names[i]
+		}
+	}
+	panic(name)
+}
+
+// Whatever key is lost, all that wait are served once their process has given its
+// next sign of life, and no key holds more than its limit meanwhile.
+func TestLostPartsHealWithinASignOfLife(t *testing.T) {
+	for _, lost := range parts {
+		t.Run(lost, func(t *testing.T) {
+			eachDesk(t, 4, func(t *testing.T, d *desk) {
+				other := d.other()
+				for i := range 12 {
+					d.enter(fmt.Sprintf("k%d", i%3), 1, 2, 1)
+					other.enter(fmt.Sprintf("k%d", i%3), 1, 2, 1)
+				}
+				d.rdb.Del(t.Context(), d.part(lost))
+				if lost == "holders" {
+					d.held, other.held = nil, nil
+				}
+				both := []*desk{d, other}
+				for range 200 {
+					for _, one := range both {
+						one.settle()
+						use := map[string]int{}
+						for _, a := range append(append([]asked(nil), d.held...), other.held...) {
+							if use[a.key]++; use[a.key] > 2 {
+								t.Fatalf("%s holds %d permits; its limit is 2", a.key, use[a.key])
+							}
+						}
+						if len(d.held)+len(other.held) > 4 {
+							t.Fatalf("%d permits are held of 4", len(d.held)+len(other.held))
+						}
+						if len(one.held) > 0 {
+							one.leave(one.any())
+						}
+					}
+				}
+				if n := len(d.waiting) + len(other.waiting); n > 0 {
+					t.Errorf("%d still wait", n)
+				}
+				if n := d.rdb.ZCard(t.Context(), d.part("holders")).Val(); n != 0 {
+					t.Errorf("%d permits are left", n)
+				}
+			})
+		})
+	}
+}
+
+// settle asks what became of each waiter, and enters again what has lost its place.
+func (d *desk) settle() {
+	d.Helper()
+	var all []asked
+	args := []any{d.handle, d.total}
+	for _, a := range d.waiting {
+		all, args = append(all, a), append(args, a.member)
+	}
+	v := d.run("ask", args...)
+	for i, a := range all {
+		switch s := v[5+5*i:]; {
+		case s[0] == 1:
+			delete(d.waiting, a.seq)
+			d.held, d.granted = append(d.held, a), append(d.granted, a)
+		case s[0] == 0:
+			delete(d.waiting, a.seq)
+			d.enter(a.key, a.permits, a.limit, a.share)
+		}
+	}
+}
+
+// A key whose permits are no longer counted, since places was lost, still takes none
+// beyond its limit.
+func TestLostPlacesAdmitNobodyBeyondALimit(t *testing.T) {
+	eachDesk(t, 10, func(t *testing.T, d *desk) {
+		for range 3 {
+			d.enter("k", 1, 3, 1)
+		}
+		d.enter("other", 1, 3, 1)
+		d.rdb.Del(t.Context(), d.part("places"))
+		if d.enter("k", 1, 3, 1) {
+			t.Error("a fourth permit was granted of three")
+		}
+		if n := d.card("places"); n != 4 {
+			t.Errorf("places has %d members; want 4", n)
+		}
+		if d.rdb.PTTL(t.Context(), d.part("places")).Val() <= 0 {
+			t.Error("places does not expire")
+		}
+	})
+}
+
+// A copy of a setting that comes after a later setting changes nothing: neither a
+// copy of one that was stored, nor one that was never answered.
+func TestLateSettingsUndoNothing(t *testing.T) {
+	eachDesk(t, 10, func(t *testing.T, d *desk) {
+		now := d.rdb.Time(t.Context()).Val()
+		void := now.Add(5 * time.Second).UnixMicro()
+		set := func(limit, seq int, earlier ...any) []int64 {
+			return d.run("set", append([]any{"k", limit, d.handle, seq, void, d.total}, earlier...)...)
+		}
+		stored := func() string { return d.rdb.HGet(t.Context(), d.part("limits"), "k").Val() }
+		set(5, 1)
+		if v := set(5, 1); v[0] != 1 {
+			t.Errorf("sent again, the setting is answered with %v", v)
+		}
+		set(3, 3, 2, void/1000) // 2 was given up, and may still come
+		if v := set(5, 1); v[0] != 1 || stored() != "3" {
+			t.Errorf("a late copy is answered with %v; the limit is %s", v, stored())
+		}
+		if v := set(9, 2); v[0] != 7 || stored() != "3" {
+			t.Errorf("a setting that was given up is answered with %v; the limit is %s", v, stored())
+		}
+		if v := d.run("set", "k", 7, d.handle, 4, now.UnixMicro(), d.total); v[0] != 6 || stored() != "3" {
+			t.Errorf("a void setting is answered with %v; the limit is %s", v, stored())
+		}
+		set(0, 5)
+		if n := d.rdb.Exists(t.Context(), d.part("limits")).Val(); n != 0 {
+			t.Error("limits is left after it was set back")
+		}
+	})
+}
+
+// A key of a wrong type ends each script with an error before anything was changed.
+func TestWrongTypesChangeNothing(t *testing.T) {
+	for _, wrong := range parts {
+		t.Run(wrong, func(t *testing.T) {
+			eachDesk(t, 2, func(t *testing.T, d *desk) {
+				d.enter("k", 1, 2, 1)
+				d.enter("k", 1, 2, 1)
+				d.enter("k", 1, 2, 1)
+				d.rdb.Set(t.Context(), d.part(wrong), "another program's", 0)
+				before := d.dump()
+				member := fmt.Sprintf("k:%s.99.2.60000.2.1.2", d.handle)
+				waiter := ""
+				for _, a := range d.waiting {
+					waiter = a.member
+				}
+				now := d.rdb.Time(t.Context()).Val()
+				for script, args := range map[string][]any{
+					"enter": {member, 2, 60_000, 2, 2, 0, "0 0 0"}, "ask": {d.handle, 2, waiter},
+					"set": {"k", 1, d.handle, 100, now.Add(time.Minute).UnixMicro(), 2},
+				} {
+					v, err := scripts[script].Run(t.Context(), d.rdb, d.names, args...).Result()
+					if err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
+						t.Errorf("%s answered %v, %v; want WRONGTYPE", script, v, err)
+					}
+					if after := d.dump(); after != before {
+						t.Errorf("%s changed\n%s\nto\n%s", script, before, after)
+					}
+				}
+			})
+		})
+	}
+}
+
+// dump is what the keys hold, as text.
+func (d *desk) dump() string {
+	var all []string
+	for i, name := range d.names {
+		text := ""
+		switch kind := d.rdb.Type(d.Context(), name).Val(); kind {
+		case "zset":
+			for _, z := range d.rdb.ZRangeWithScores(d.Context(), name, 0, -1).Val() {
+				if parts[i] == "alive" {
+					z.Score = 0 // signs of life come all the time
+				}
+				text += fmt.Sprintf(" %v=%.3f", z.Member, z.Score)
+			}
+		case "hash":
+			text = fmt.Sprint(d.rdb.HGetAll(d.Context(), name).Val())
+		default:
+			text = kind
+		}
+		all = append(all, parts[i]+":"+text)
+	}
+	return strings.Join(all, "\n")
+}
+
+// Out of memory, what gives back and keeps works, hands over, and what takes is
+// refused before it changed anything.
+func TestOutOfMemory(t *testing.T) {
+	redistest.NeedServers(t)
+	for _, v := range redistest.Installed() {
+		t.Run(v.Name, func(t *testing.T) {
+			srv := redistest.StartServer(t, v, "--maxmemory-policy", "noeviction")
+			rdb := srv.Client()
+			d := &desk{T: t, rdb: rdb, names: (&server{rdb: rdb}).fresh(t), handle: handles[0], total: 2, waiting: map[int64]asked{}}
+			d.enter("a", 1, 2, 1)
+			d.enter("a", 1, 2, 1)
+			d.enter("b", 1, 2, 1)
+			d.run("leave", "a:x.1.1.1.1.1.1", 1, 0)
+			d.run("renew", d.held[0].member, 1, 1)
+			d.ask()
+			d.set("c", 1)
+			// A dead holder's permit, which a purge would take away.
+			rdb.ZAdd(t.Context(), d.part("holders"), redis.Z{Score: 1, Member: "z:dead"})
+			rdb.ZAdd(t.Context(), d.part("places"), redis.Z{Score: 0, Member: "z:dead"})
+			if err := rdb.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
+				t.Fatal(err)
+			}
+			before := d.dump()
+			now := rdb.Time(t.Context()).Val()
+			for what, args := range map[string][]any{
+				"enter": {"b:" + d.handle + ".99.1.60000.2.1.2", 1, 60_000, 2, 2, 0, "0 0 0"},
+				"set":   {"b", 1, d.handle, 100, now.Add(time.Minute).UnixMicro(), 2},
+			} {
+				if v, err := scripts[what].Run(t.Context(), rdb, d.names, args...).Result(); err == nil || !strings.HasPrefix(err.Error(), "OOM") {
+					t.Errorf("%s answered %v, %v; want OOM", what, v, err)
+				}
+				if after := d.dump(); after != before {
+					t.Errorf("%s changed\n%s\nto\n%s", what, before, after)
+				}
+			}
+			if v := d.run("renew", d.held[0].member, 1, 2*deskTTL); v[0] != 2*deskTTL {
+				t.Errorf("renew left %v", v)
+			}
+			d.ask()
+			d.leave(0)
+			if len(d.waiting) != 0 || len(d.held) != 2 {
+				t.Errorf("%d hold and %d wait; want the permit handed over", len(d.held), len(d.waiting))
+			}
+		})
+	}
+}
+
+// A request for the whole total beside one long lease holds the others up for a
+// second at most, stands aside, and is served as soon as it fits.
+func TestHeavyRequestHoldsUpTheOthersForASecond(t *testing.T) {
+	eachDesk(t, 4, func(t *testing.T, d *desk) {
+		d.enter("long", 1, 4, 1)
+		d.enter("heavy", 4, 4, 1)
+		if d.enter("light", 1, 4, 1) {
+			t.Fatal("a light request passed the heavy one at once")
+		}
+		began := time.Now()
+		for len(d.held) < 2 {
+			if time.Since(began) > 3*time.Second {
+				t.Fatal("the light request still waits")
+			}
+			time.Sleep(20 * time.Millisecond)
+			d.goOn()
+		}
+		if waited := time.Since(began); waited < 900*time.Millisecond || waited > 1500*time.Millisecond {
+			t.Errorf("the light request waited %v; want about a second", waited)
+		}
+		// While it stands aside, light requests take their turns.
+		for range 20 {
+			if !d.enter("light", 1, 4, 1) {
+				t.Fatal("a light request waits beside one that stands aside")
+			}
+			d.leave(len(d.held) - 1)
+		}
+		d.leave(len(d.held) - 1)
+		d.leave(0)
+		if len(d.held) != 1 || d.held[0].key != "heavy" {
+			t.Errorf("%+v hold; want the heavy request, since all is free", d.held)
+		}
+	})
+}
+
+// A process with a lower total waits until the family fits into its own, and is
+// served all the same while others with a higher total go on.
+func TestLowerTotalIsServedToo(t *testing.T) {
+	eachDesk(t, 6, func(t *testing.T, d *desk) {
+		for range 40 {
+			d.enter("k", 1, 100, 1)
+		}
+		low := d.other()
+		low.total = 3
+		for range 3 {
+			low.enter("low", 1, 100, 1)
+		}
+		for i := 0; i < 60 && len(low.waiting) > 0; i++ {
+			if len(d.held) > 0 {
+				d.leave(d.any())
+				d.enter("k", 1, 100, 1)
+			}
+			low.settle()
+			if len(low.held) > 0 && len(low.held)+len(d.held) > 3 && len(low.granted) > 0 {
+				low.leave(0)
+			}
+		}
+		if len(low.waiting) > 0 {
+			t.Errorf("%d of the process with the lower total still wait", len(low.waiting))
+		}
+	})
+}
+
+// Everything that a script leaves behind expires, but for stored limits.
+func TestEveryKeyExpires(t *testing.T) {
+	eachDesk(t, 4, func(t *testing.T, d *desk) {
+		for i := range 12 {
+			d.enter(fmt.Sprintf("k%d", i%3), 1, 2, 1)
+		}
+		d.leave(0)
+		d.set("k1", 1)
+		for _, part := range parts {
+			d1 := d.rdb.PTTL(t.Context(), d.part(part)).Val()
+			if expires := d1 > 0; expires == (part == "limits") && d1 != -2 {
+				t.Errorf("%s expires in %v", part, d1)
+			}
+		}
+	})
+}

@@ -1,0 +1,187 @@
+package totals_test
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
+)
+
+func eachDesk(t *testing.T, total int, fn func(t *testing.T, d *desk)) {
+	redistest.EachSingle(t, func(t *testing.T, target redistest.Target) { fn(t, newDesk(t, target, total)) })
+}
+
+// some is n, and on the embedded server, which takes 2 ms for a call, few.
+func (d *desk) some(n, few int) int {
+	if d.embedded {
+		return few
+	}
+	return n
+}
+
+// Keys that always wait are granted permits in proportion to their shares, within 2 %.
+func TestGrantsFollowTheShares(t *testing.T) {
+	eachDesk(t, 10, func(t *testing.T, d *desk) {
+		shares := map[string]int{"a": 1, "b": 2, "c": 4, "d": 1}
+		for key, share := range shares {
+			for range 20 {
+				d.enter(key, 1, 100, share)
+			}
+		}
+		from := len(d.granted)
+		turns := d.some(2400, 480)
+		for range turns {
+			d.leave(d.any())
+			last := d.granted[len(d.granted)-1]
+			d.enter(last.key, 1, 100, last.share) // its key stays as far behind as it was
+		}
+		for key, n := range d.counts(from) {
+			want := float64(turns) * float64(shares[key]) / 8
+			if off := math.Abs(float64(n)/want - 1); off > 0.02 {
+				t.Errorf("%s was granted %d of %d permits; its share is %.0f (%.1f %% off)", key, n, turns, want, 100*off)
+			}
+		}
+	})
+}
+
+// A key whose requests are for eight permits each gets as many permits as keys whose
+// requests are for one, within 3 %, while newcomers that come once go by.
+func TestHeavyKeyGetsItsShare(t *testing.T) {
+	eachDesk(t, 12, func(t *testing.T, d *desk) {
+		for range 12 {
+			d.enter("first", 1, 1000, 1)
+		}
+		weights := map[string]int{"heavy": 8, "light": 1, "other": 1}
+		for key, n := range weights {
+			for range 10 {
+				d.enter(key, n, 1000, 1)
+			}
+		}
+		var from int
+		for i := range d.some(4000, 1000) {
+			if i == 200 {
+				from = len(d.granted)
+			}
+			before := len(d.granted)
+			if i%7 == 0 {
+				d.enter(fmt.Sprintf("once%d", i), 1, 1000, 1)
+			}
+			d.leave(d.any())
+			for _, a := range d.granted[before:] {
+				if n := weights[a.key]; n > 0 {
+					d.enter(a.key, n, 1000, 1)
+				}
+			}
+		}
+		got := d.counts(from)
+		for _, key := range []string{"light", "other"} {
+			if ratio := float64(got["heavy"]) / float64(got[key]); math.Abs(ratio-1) > 0.03 {
+				t.Errorf("the heavy key was granted %d permits, %s %d (%.3f)", got["heavy"], key, got[key], ratio)
+			}
+		}
+	})
+}
+
+// The first request of a key comes in the first round after its arrival, however much
+// the keys before it have queued; and a key at its own limit holds nobody up.
+func TestNewKeyIsNextWhateverTheOthersQueued(t *testing.T) {
+	eachDesk(t, 10, func(t *testing.T, d *desk) {
+		for range 200 {
+			d.enter("greedy", 1, 5, 1)
+			d.enter("eager", 1, 5, 1)
+		}
+		for i := range 50 {
+			key := fmt.Sprintf("modest%d", i)
+			if d.enter(key, 1, 5, 1) {
+				t.Fatalf("%s was granted while all is in use", key)
+			}
+			before := len(d.granted)
+			for len(d.granted) < before+3 { // two other keys compete
+				d.leave(d.any())
+			}
+			if served := d.counts(before); served[key] != 1 {
+				t.Fatalf("%s was not among the next grants: %v", key, served)
+			}
+		}
+	})
+}
+
+// A key that waits all the time is not starved by newcomers that come once each.
+func TestNewcomersStarveNoKey(t *testing.T) {
+	eachDesk(t, 1, func(t *testing.T, d *desk) {
+		d.enter("first", 1, 1, 1)
+		for range 30 {
+			d.enter("stays", 1, 1, 1)
+		}
+		from := len(d.granted)
+		for i := range 200 {
+			d.enter(fmt.Sprintf("once%d", i), 1, 1, 1)
+			d.leave(0)
+		}
+		// One newcomer a turn: each turn that the key gets leaves one newcomer more,
+		// so that its share falls as 1, 1/2, 1/3, …: about the root of 2 * 200.
+		if n := d.counts(from)["stays"]; n < 15 {
+			t.Errorf("the key that stays got %d of 200 turns beside a newcomer a turn", n)
+		}
+	})
+}
+
+// 20,000 keys that come once leave at most a few hundred entries while under way, and
+// nothing after.
+func TestKeysThatCameOnceLeaveNothing(t *testing.T) {
+	eachDesk(t, 4, func(t *testing.T, d *desk) {
+		keys := d.some(20_000, 500)
+		for range 4 {
+			d.enter("first", 1, 4, 1)
+		}
+		for range 50 {
+			d.enter("stays", 1, 4, 1)
+		}
+		most := int64(0)
+		for i := range keys {
+			d.enter(fmt.Sprintf("tenant%d", i), 1, 4, 1)
+			d.leave(0)
+			if d.granted[len(d.granted)-1].key == "stays" {
+				d.enter("stays", 1, 4, 1)
+			}
+			if i%100 == 0 {
+				most = max(most, d.card("turns")+d.card("ready"))
+			}
+		}
+		t.Logf("%d keys: at most %d tags", keys, most)
+		if most > 400 {
+			t.Errorf("%d tags stood in Redis", most)
+		}
+		for len(d.held) > 0 {
+			d.leave(0)
+		}
+		if n := d.rdb.Exists(t.Context(), d.names...).Val(); n != 0 {
+			t.Errorf("%d keys are left", n)
+		}
+	})
+}
+
+// A raise of the total grants at once, to thousands, in calls that are short.
+func TestRaiseGrantsThousandsAtOnce(t *testing.T) {
+	eachDesk(t, 1, func(t *testing.T, d *desk) {
+		d.enter("first", 1, 10_000, 1)
+		waiters := d.some(1500, 300)
+		for i := range waiters {
+			d.enter(fmt.Sprintf("tenant%d", i%30), 1, 10_000, 1)
+		}
+		began := time.Now()
+		calls := 1
+		longest := time.Duration(0)
+		d.set("", 2000)
+		for longest = d.took; d.more; calls++ {
+			d.goOn()
+			longest = max(longest, d.took)
+		}
+		if len(d.waiting) != 0 || len(d.held) != waiters+1 {
+			t.Errorf("%d wait, %d hold", len(d.waiting), len(d.held))
+		}
+		t.Logf("%d calls, %v in all, the longest %v with its round trip", calls, time.Since(began), longest)
+	})
+}

@@ -1,0 +1,707 @@
+-- Written by go generate from luascripts/totals/enter.lua and the pieces that it includes:
+-- edit those.
+
+-- Takes permits of a key in a family with a total, or a place in the queue.
+-- Idempotent by member: sent again it answers as the first time.
+--
+-- KEYS  holders, places, queue, line, alive, ready, turns, limits
+-- ARGV  1 member     2 permits    3 ttl (ms)   4 limit    5 total
+--       6 void_from  server µs from which on this call does nothing, 0 = never
+--       7 wait       where nothing is free: '' = answer "busy", else queue, with
+--                    "<ticket> <max> <max total>": place to take (µs), 0 = behind
+--                    everybody; most that may wait for the key and for all keys,
+--                    0 = no bound
+--
+-- Reply (integers)
+--   1, now µs, remaining ms, more                         granted
+--   2|3|4|5, now µs, earliest end ms, more, in use, limit, waiting, total in use,
+--            total, until ms
+--                 2 queued, 3 busy, 4 more permits than a limit, 5 queue full;
+--                 in use, limit and waiting of the key; earliest end of the family;
+--                 until the first of the leases ends that are in the way
+--   6|7, now µs, 0, 0                                     void; given up before
+--   followed by (seq, term ms or -limit, 0) for each waiter of the same handle that
+--   this call granted to or refused. more = 1: there is more to hand on, and the
+--   caller goes on at once.
+--
+-- Cost  nobody waits and there is room: TIME, EXISTS, ZCARD and ZADD and PEXPIREAT
+--       of holders and places, ZLEXCOUNT. Else O(log n), and the work of advance.
+-- Who else may be where: another copy of this call may run before this one, after
+-- it or never; a leave of the same member may have run before it (tombstone); a call
+-- of any other handle may have granted to the member since it was queued. Any key
+-- may have been lost since (eviction): what a script finds need not fit together.
+
+-- from permits/shared/constants.lua
+-- from shared/constants.lua
+local BATCH = 250         -- members: the most that one call purges, grants to, passes over or tells
+local ALIVE = 4500        -- ms: how long a sign of life keeps a place in the queue
+local PROBATION = 2000    -- ms: first term of a grant whose owner may be dead
+local OVERDUE = 2500      -- ms of ALIVE left: a waiter whose sign is older than 2 s gets no grant
+local FENCE_KEPT = 86400000 -- ms: how long the last token is kept
+-- from totals/shared/constants.lua
+local MOST_GRANTS = 64    -- requests: the most that one call grants to
+local MOST_STEPS = 250    -- waiters: the most that one call looks at
+local MOST_PURGED = 64    -- members: the most that one call drops of what is over
+local HELD_UP = 1000      -- ms: how long a request that does not fit holds up the others
+local MOST_ASIDE = 8      -- times HELD_UP: the longest that it then stands aside
+local HOLDS = 1125899906842624 -- 2^50, above all tags: where the marks of those begin that hold others up
+-- from totals/shared/keys.lua
+-- holders  sorted set: a member per held permit of any key, score = expiry (ms)
+-- places   sorted set: the same members, score 0: in the order of their keys, so
+--          that the permits of a key are counted as a range
+-- queue    sorted set: a member per waiter, score = ticket (µs)
+-- line     sorted set, score 0: "<key>:<ticket>:<rest of the member>" per waiter
+--          that is not parked, so that the first waiter of a key is the first of a
+--          range
+-- alive    sorted set: the same waiters, score = alive until (ms); a member that is
+--          not in queue is a tombstone: that request was given up, and its enter
+--          is void until then
+-- ready    sorted set: a key that has a waiter and room under its own limit,
+--          score = start tag
+-- turns    sorted set: "" = the virtual time; a key = its finish tag, while it is
+--          not in ready; a member = how long it holds others up or stands aside
+-- limits   hash: a key = its limit, "" = the total, as set at run time; the only
+--          key without an expiry
+local holders, places, queue, line = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local alive, ready, turns, limits = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
+-- from shared/clock.lua
+-- The server's time, read once per call: us in µs, now in ms.
+local time = redis.call('TIME')
+local us = time[1] * 1000000 + time[2]
+local now = math.floor(us / 1000)
+local member, permits, ttl = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local own_limit, caller_total, void_from = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+if void_from > 0 and us >= void_from then return { 6, us, 0, 0 } end
+local key = string.match(member, '^[^:]+')
+
+if permits == 1 then
+  local others = redis.call('EXISTS', queue, line, alive, limits)
+  if others == 0 or (others == 1 and redis.call('EXISTS', limits) == 1) then
+    local limit, total = own_limit, caller_total
+    if others == 1 then
+      local stored = redis.call('HMGET', limits, key, '')
+      limit, total = tonumber(stored[1] or '') or limit, tonumber(stored[2] or '') or total
+    end
+    local held = redis.call('ZCARD', holders)
+    if held < total and redis.call('ZCARD', places) == held
+      and redis.call('ZLEXCOUNT', places, '[' .. key .. ':', '(' .. key .. ';') < limit
+      and redis.call('ZADD', holders, 'NX', now + ttl, member) == 1 then
+      redis.call('ZADD', places, 0, member)
+      if held == 0 then
+        redis.call('PEXPIREAT', holders, now + ttl)
+        redis.call('PEXPIREAT', places, now + ttl)
+      else
+        redis.call('PEXPIREAT', holders, now + ttl, 'GT')
+        redis.call('PEXPIREAT', places, now + ttl, 'GT')
+      end
+      return { 1, us, ttl, 0 }
+    end
+  end
+end
+
+local handle = string.match(member, ':([^.]+)')
+-- from totals/shared/use.lua
+-- How many permits are in use, in all and by key. The script has included
+-- constants, keys and the clock before.
+--
+-- A member is <key>:<handle>.<seq>.<permits>.<ttl ms>.<limit>.<share>.<total>: the
+-- call that hands a permit on reads from it what the request asked for. Permits 2
+-- to n of a request are the member with "+2" to "+n" behind it. A key has no ":",
+-- since it is escaped.
+--
+-- Numbers go into commands as they are: the server writes 17 digits. Strings that
+-- are made here want '%.0f', for tostring stops at 14.
+
+-- Whether the call stopped at one of its bounds: its caller goes on at once.
+local more = 0
+
+local function key_of(member) return string.match(member, '^[^:]+') end
+
+-- The bounds of a key's members in places, and of its waiters in line.
+local function range_of(key) return '[' .. key .. ':', '(' .. key .. ';' end
+
+-- Permits in use that have not expired. From here on only a grant of this call
+-- changes it.
+local in_use = redis.call('ZCOUNT', holders, '(' .. now, '+inf')
+
+-- Permits that have expired and are not dropped yet.
+local expired = {}
+
+-- Permits of a key in use, counted once.
+local counted = {}
+
+-- Compares what is kept twice, before anything is granted by it, and mends it. Where
+-- places was lost, each key would seem to have nothing in use.
+local compared = false
+local function compare_places()
+  if compared then return end
+  compared = true
+  local held = redis.call('ZCARD', holders)
+  if held ~= redis.call('ZCARD', places) then
+    redis.call('ZUNIONSTORE', places, 1, holders, 'WEIGHTS', 0)
+    if held > 0 then redis.call('PEXPIREAT', places, redis.call('PEXPIRETIME', holders)) end
+    counted = {}
+  end
+  if held > in_use then
+    counted = {}
+    expired = redis.call('ZRANGE', holders, '-inf', now, 'BYSCORE', 'LIMIT', 0, MOST_PURGED)
+    if held - in_use > MOST_PURGED then more = 1 end
+  end
+end
+
+local function in_use_of(key)
+  if not counted[key] then
+    local n = redis.call('ZLEXCOUNT', places, range_of(key))
+    for _, permit in ipairs(expired) do
+      if key_of(permit) == key then n = n - 1 end
+    end
+    counted[key] = n
+  end
+  return counted[key]
+end
+
+-- The limits that a request is judged by: the stored ones, else its own.
+local has_stored = redis.call('HLEN', limits) > 0
+local stored_total = has_stored and tonumber(redis.call('HGET', limits, '') or '')
+local stored_limits = {}
+
+local function total_in_force(own_total) return stored_total or own_total end
+
+local function limit_in_force(key, own_limit)
+  if not has_stored then return own_limit end
+  if stored_limits[key] == nil then
+    stored_limits[key] = tonumber(redis.call('HGET', limits, key) or '') or false
+  end
+  return stored_limits[key] or own_limit
+end
+
+-- Takes n permits of a key for a member until then (ms). What a call takes is
+-- written together, by write_permits.
+local taken, taken_until, in_use_before = {}, 0, in_use
+local function take(key, member, n, till)
+  taken[#taken + 1] = { member, n, till }
+  taken_until = math.max(taken_until, till)
+  counted[key] = in_use_of(key) + n
+  in_use = in_use + n
+end
+
+local function write_permits()
+  if #taken == 0 then return end
+  local to_holders, to_places = {}, {}
+  local function write()
+    redis.call('ZADD', holders, unpack(to_holders))
+    redis.call('ZADD', places, unpack(to_places))
+    to_holders, to_places = {}, {}
+  end
+  for _, t in ipairs(taken) do
+    for i = 1, t[2] do
+      local permit, at = i == 1 and t[1] or t[1] .. '+' .. i, #to_holders
+      to_holders[at + 1], to_holders[at + 2] = t[3], permit
+      to_places[at + 1], to_places[at + 2] = 0, permit
+    end
+    if #to_holders >= 4000 then write() end -- unpack has a bound
+  end
+  if #to_holders > 0 then write() end
+  if in_use_before == 0 then -- all other leases have expired
+    redis.call('PEXPIREAT', holders, taken_until)
+    redis.call('PEXPIREAT', places, taken_until)
+  else
+    redis.call('PEXPIREAT', holders, taken_until, 'GT')
+    redis.call('PEXPIREAT', places, taken_until, 'GT')
+  end
+  taken, in_use_before = {}, in_use
+end
+
+-- ms until the earliest lease of the family ends, 0 where none is held.
+local function until_earliest_expiry()
+  local first = redis.call('ZRANGE', holders, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
+  return first[2] and first[2] - now or 0
+end
+
+-- from totals/shared/waiters.lua
+-- The waiters of each key, and which of them are alive. The script has included use
+-- before, and has set:
+--
+--   handle  the handle of the caller, whose grants go into the reply
+
+-- from shared/keep.lua
+-- Makes a key live until at (ms), and never shorter than it did.
+local function keep(key, at)
+  if redis.call('PEXPIREAT', key, at, 'GT') == 0 and redis.call('PTTL', key) == -1 then
+    redis.call('PEXPIREAT', key, at)
+  end
+end
+
+-- How many waiters the call has looked at.
+local steps = 0
+
+-- What this call did to waiters of the caller's own handle: sequence number, term
+-- (ms) or minus the limit that refused, and 0, of each.
+local own_outcomes = {}
+
+-- Appends the outcomes of the caller's own waiters to a reply.
+local function with_own_outcomes(reply)
+  for i = 1, #own_outcomes do reply[#reply + 1] = own_outcomes[i] end
+  return reply
+end
+
+-- Tells the process that a request belongs to what became of it: granted (outcome =
+-- term) or never to be served (outcome = -limit). A waiter of the caller's own
+-- handle learns it by the reply, any other by one message. Nothing depends on the
+-- message: its process asks every 1.5 s.
+local function tell(waiting_handle, seq, outcome)
+  if waiting_handle == handle then
+    own_outcomes[#own_outcomes + 1] = tonumber(seq)
+    own_outcomes[#own_outcomes + 1] = outcome
+    own_outcomes[#own_outcomes + 1] = 0
+    return
+  end
+  -- from shared/inbox.lua
+  -- What precedes the handle in the name of its inbox. A key starts with
+  -- "<prefix>:<kind>:{", and every kind has three letters.
+  local inbox = string.sub(holders, 1, string.find(holders, '{', 1, true) - 6) .. ':inbox:'
+  redis.call('PUBLISH', inbox .. waiting_handle, string.format('%s %.0f %d 0', seq, us, outcome))
+end
+
+-- The place of a waiter in line.
+local function place_in_line(member, ticket)
+  local key, rest = string.match(member, '^([^:]+):(.*)$')
+  return string.format('%s:%016.0f:%s', key, tonumber(ticket), rest)
+end
+
+-- The first waiter of a key, where the call has found it.
+local heads = {}
+
+-- Takes a waiter out of the queue.
+local function dequeue(member, place)
+  redis.call('ZREM', queue, member)
+  redis.call('ZREM', line, place)
+  redis.call('ZREM', alive, member)
+  redis.call('ZREM', turns, member)
+end
+
+-- What a waiter asks for, nil where it is of another version.
+local function terms_of(key, rest)
+  local waiting_handle, seq, n, ttl, limit, share, total =
+    string.match(rest, '^([^.]+)%.(%d+)%.(%d+)%.(%d+)%.(%d+)%.(%d+)%.(%d+)$')
+  if not waiting_handle then return nil end
+  return {
+    key = key, handle = waiting_handle, seq = seq, permits = tonumber(n), ttl = tonumber(ttl), share = tonumber(share),
+    limit = limit_in_force(key, tonumber(limit)), total = total_in_force(tonumber(total)),
+  }
+end
+
+-- The first waiter of a key, and what it asks for: nil where there is none, false
+-- where the call has looked at enough. A waiter that asks for more than the limits
+-- in force is refused.
+--
+-- A waiter whose sign of life is overdue is parked: it leaves the line and stays in
+-- the queue. Its sign of life brings it back, to its old place. Passing it over
+-- again in every call would never end when thousands are dead.
+local function head_of(key)
+  if heads[key] then return heads[key] end
+  while steps < MOST_STEPS do
+    steps = steps + 1
+    local from, to = range_of(key)
+    local first = redis.call('ZRANGE', line, from, to, 'BYLEX', 'LIMIT', 0, 2)
+    local place = first[1]
+    if not place then return nil end
+    local rest = string.match(place, '^[^:]+:%d+:(.*)$') or ''
+    local member = key .. ':' .. rest
+    local alive_for = tonumber(redis.call('ZSCORE', alive, member) or 0) - now
+    local head = terms_of(key, rest)
+    if alive_for <= 0 or not head then
+      dequeue(member, place)
+    elseif alive_for <= OVERDUE then
+      redis.call('ZREM', line, place)
+    elseif head.permits > head.limit or head.permits > head.total then
+      dequeue(member, place)
+      tell(head.handle, head.seq, -math.min(head.limit, head.total))
+    else
+      head.member, head.place, head.behind = member, place, first[2]
+      heads[key] = head
+      return head
+    end
+  end
+  more = 1
+  return false
+end
+
+-- from totals/shared/turns.lua
+-- Whose turn it is: start-time fair queueing over the keys. The script has included
+-- use and waiters before, and has set:
+--
+--   caller_total  the total that the caller was configured with
+--
+-- A key that has a waiter and room under its own limit competes: it is in ready,
+-- with a start tag. Permits are granted in the order of start tags. A grant of n
+-- permits moves the key's tag by n/share, so that keys advance in proportion to
+-- their shares. A key that begins to compete starts at the virtual time, and not
+-- before the tag at which it stopped: an idle key earns no credit, and a key that
+-- was held back by its own limit gains nothing.
+
+-- How many keys compete.
+local competing = redis.call('ZCARD', ready)
+
+-- The virtual time. Where it was lost it is the smallest tag.
+local virtual = tonumber(redis.call('ZSCORE', turns, '') or '')
+local virtual_before = virtual
+if not virtual then
+  virtual = competing > 0 and tonumber(redis.call('ZRANGE', ready, 0, 0, 'WITHSCORES')[2]) or 0
+end
+
+-- Whether this call may have made ready, and turns, which then have no expiry. Those
+-- that are there live as long as the last sign of life: each sign sees to that.
+local made_ready, made_turns = competing == 0, not virtual_before
+
+local function begin_to_compete(key)
+  local finish_tag = tonumber(redis.call('ZSCORE', turns, key) or 0)
+  redis.call('ZADD', ready, math.max(virtual, finish_tag), key)
+  competing = competing + 1
+end
+
+-- The tag stays where it is ahead of the virtual time, so that the key cannot come
+-- back sooner than if it had gone on to compete.
+local function stop_competing(key, tag)
+  redis.call('ZREM', ready, key)
+  competing = competing - 1
+  if competing == 0 then made_ready = true end
+  if tag > virtual then redis.call('ZADD', turns, tag, key) end
+end
+
+-- Makes ready say whether a key competes: whenever its permits in use, its limit or
+-- its first waiter may have changed.
+local function refresh(key)
+  local tag = redis.call('ZSCORE', ready, key)
+  local head = head_of(key)
+  if head == false then return end
+  local fits = head and in_use_of(key) + head.permits <= head.limit
+  if fits and not tag then
+    begin_to_compete(key)
+  elseif tag and not fits then
+    stop_competing(key, tonumber(tag))
+  end
+end
+
+-- Refreshes the keys of members, each once.
+local function refresh_keys(members)
+  local refreshed = {}
+  for _, member in ipairs(members) do
+    local key = key_of(member)
+    if not refreshed[key] then
+      refreshed[key] = true
+      refresh(key)
+    end
+  end
+end
+
+-- The request whose turn it is asks for more than is free. It holds the others up,
+-- so that light requests do not starve it, for HELD_UP at most; then it stands aside
+-- as long, and twice as long each time, up to MOST_ASIDE. Strict blocking would let
+-- one request for the whole total, beside one long lease, stop the family. The reply
+-- says whether it stands aside; if not, nothing is to be granted now.
+--
+-- Its mark in turns is HOLDS + until*32 + times while it holds the others up, and
+-- -(until*32 + times) while it stands aside, until in ms. Where the clock went back
+-- since, the mark is over.
+local function stands_aside(head, tag)
+  if in_use >= math.max(head.total, total_in_force(caller_total)) then
+    return false -- nothing is free, so that it holds nobody up
+  end
+  local mark, times = tonumber(redis.call('ZSCORE', turns, head.member) or ''), 0
+  if mark then
+    local holds = mark > 0
+    if holds then mark = mark - HOLDS else mark = -mark end
+    times = mark % 32
+    local remains = math.floor(mark / 32) - now
+    local over = remains <= 0 or remains > HELD_UP * MOST_ASIDE
+    if holds and not over then return false end
+    if holds then
+      local till = now + HELD_UP * math.min(2 ^ times, MOST_ASIDE)
+      redis.call('ZADD', turns, -(till * 32 + math.min(times + 1, 31)), head.member)
+    end
+    if holds or not over then
+      stop_competing(head.key, tag)
+      return true
+    end
+  end
+  redis.call('ZADD', turns, HOLDS + (now + HELD_UP) * 32 + times, head.member)
+  return false
+end
+
+-- Once no key competes: a request that stands aside and fits now need not wait until
+-- its time is over. The reply says whether there is one. Where none stands aside, the
+-- tags have no more meaning.
+local brought_back = false
+local function bring_back()
+  if brought_back then return false end
+  brought_back = true
+  local aside = redis.call('ZRANGE', turns, '-inf', '(0', 'BYSCORE', 'LIMIT', 0, 8)
+  local found = false
+  for _, member in ipairs(aside) do
+    local key, rest = string.match(member, '^([^:]+):(.*)$')
+    local head = redis.call('ZSCORE', queue, member) and terms_of(key, rest)
+    if not head then
+      redis.call('ZREM', turns, member)
+    elseif in_use + head.permits <= head.total and in_use_of(key) + head.permits <= head.limit
+      and not redis.call('ZSCORE', ready, key) then
+      begin_to_compete(key)
+      found = true
+    end
+  end
+  if #aside == 0 and (virtual_before or virtual > 0) then
+    redis.call('DEL', turns)
+    virtual, virtual_before, made_turns = 0, nil, true
+  end
+  return found
+end
+
+-- Grants to the first waiter of a key, whose turn it is. Whether it did: where queue
+-- was lost, or has the waiter in an older place, too, it waits no more.
+local function serve(head, tag)
+  local key = head.key
+  heads[key] = nil
+  redis.call('ZREM', line, head.place)
+  if redis.call('ZREM', queue, head.member) == 0 then return false end
+  redis.call('ZREM', alive, head.member)
+  if head.permits > 1 or head.total ~= caller_total then redis.call('ZREM', turns, head.member) end
+  -- The process of the caller is alive. Any other process may be dead: it confirms
+  -- by renewing within the probation.
+  local term = head.handle == handle and head.ttl or math.min(head.ttl, PROBATION)
+  take(key, head.member, head.permits, now + term)
+  tell(head.handle, head.seq, term)
+
+  -- With V = S alone, newcomers that come once would always be ahead of a key that
+  -- goes on; so V moves with what is granted. The finish tag bounds that: a request
+  -- for many permits would move V past the others.
+  local finish_tag = tag + head.permits / head.share
+  virtual = math.max(virtual, tag, math.min(virtual + head.permits / (head.share * competing), finish_tag))
+  local behind = head.behind and terms_of(key, string.match(head.behind, '^[^:]+:%d+:(.*)$') or '')
+  if behind and in_use_of(key) + behind.permits <= behind.limit then
+    redis.call('ZADD', ready, finish_tag, key)
+  else
+    stop_competing(key, finish_tag)
+  end
+  return true
+end
+
+-- Whether the first waiter of a key finds all in use. Its own total may be above the
+-- caller's, where no total is stored.
+local function finds_all_in_use(key)
+  if in_use < total_in_force(caller_total) then return false end
+  if stored_total then return true end
+  if heads[key] then return in_use >= heads[key].total end
+  local from, to = range_of(key)
+  local place = redis.call('ZRANGE', line, from, to, 'BYLEX', 'LIMIT', 0, 1)[1]
+  return place and in_use >= tonumber(string.match(place, '%.(%d+)$') or math.huge)
+end
+
+-- Hands what is free to the waiters, in the order of their keys' tags.
+local function advance()
+  local grants = 0
+  while true do
+    if grants >= MOST_GRANTS or steps >= MOST_STEPS then
+      more = 1
+      return
+    end
+    local first = redis.call('ZRANGE', ready, 0, 0, 'WITHSCORES')
+    local key, tag = first[1], tonumber(first[2] or 0)
+    if not key then
+      if not bring_back() then return end
+    elseif finds_all_in_use(key) then
+      return
+    else
+      local head = head_of(key)
+      if head == false then return end
+      if not head or in_use_of(key) + head.permits > head.limit then
+        stop_competing(key, tag)
+      elseif in_use + head.permits <= head.total then
+        if serve(head, tag) then grants = grants + 1 end
+      elseif not stands_aside(head, tag) then
+        return
+      end
+    end
+  end
+end
+
+-- Drops permits that have expired. Their keys may compete now.
+local function purge_permits()
+  compare_places()
+  if #expired == 0 then return end
+  redis.call('ZREM', holders, unpack(expired))
+  redis.call('ZREM', places, unpack(expired))
+  local permits = expired
+  expired = {}
+  refresh_keys(permits)
+end
+
+-- Drops waiters whose sign of life has run out, and finish tags that the virtual time
+-- has passed: they say nothing any more.
+local function purge_waiters()
+  if virtual_before then
+    local passed = redis.call('ZRANGE', turns, 0, string.format('(%.17g', virtual), 'BYSCORE', 'LIMIT', 0, MOST_PURGED)
+    if #passed > 0 then redis.call('ZREM', turns, unpack(passed)) end
+  end
+  local gone = redis.call('ZRANGE', alive, '-inf', now, 'BYSCORE', 'LIMIT', 0, MOST_PURGED)
+  if #gone == 0 then return end
+  local waiters = {}
+  for i, ticket in ipairs(redis.call('ZMSCORE', queue, unpack(gone))) do
+    if ticket then
+      redis.call('ZREM', line, place_in_line(gone[i], ticket))
+      waiters[#waiters + 1] = gone[i]
+    end
+  end
+  redis.call('ZREM', queue, unpack(gone))
+  redis.call('ZREM', alive, unpack(gone))
+  redis.call('ZREM', turns, unpack(gone))
+  heads = {}
+  refresh_keys(waiters)
+end
+
+local function purge()
+  purge_permits()
+  purge_waiters()
+end
+
+-- Writes what the call has granted, and the virtual time.
+local function finish()
+  write_permits()
+  if competing > 0 and virtual ~= (virtual_before or 0) then redis.call('ZADD', turns, virtual, '') end
+  if made_ready then redis.call('PEXPIREAT', ready, now + ALIVE) end
+  if made_turns then redis.call('PEXPIREAT', turns, now + ALIVE) end
+end
+
+-- Reads first, and of every key that is written later: a wrong type ends the
+-- script here.
+local from, to = range_of(key)
+local expiry = tonumber(redis.call('ZSCORE', holders, member) or 0)
+local ticket = redis.call('ZSCORE', queue, member)
+local sign = redis.call('ZSCORE', alive, member)
+local waiting = redis.call('ZLEXCOUNT', line, from, to)
+in_use_of(key)
+local limit, total = limit_in_force(key, own_limit), total_in_force(caller_total)
+if expiry > now then return { 1, us, expiry - now, 0 } end
+if sign and not ticket then return { 7, us, 0, 0 } end
+
+-- ms until the first of the leases ends that are in the way: those of the key where
+-- its own limit is, else those of the family. Where the key has many, the first of
+-- the family is no later.
+local function until_earliest_in_the_way()
+  if in_use_of(key) + permits > limit then
+    local own = redis.call('ZRANGE', places, from, to, 'BYLEX', 'LIMIT', 0, 65)
+    if #own > 0 and #own <= 64 then
+      local first
+      for _, score in ipairs(redis.call('ZMSCORE', holders, unpack(own))) do
+        local remains = tonumber(score or 0) - now
+        if remains > 0 and (not first or remains < first) then first = remains end
+      end
+      if first then return first end
+    end
+  end
+  return until_earliest_expiry()
+end
+
+local function answer(code)
+  finish()
+  local earliest = until_earliest_expiry()
+  if steps > 0 then waiting = redis.call('ZLEXCOUNT', line, from, to) end
+  return with_own_outcomes({
+    code, us, earliest, more, in_use_of(key), limit, waiting,
+    in_use, total, code == 2 and earliest or until_earliest_in_the_way(),
+  })
+end
+
+if permits > limit or permits > total then
+  if ticket then
+    dequeue(member, place_in_line(member, ticket))
+    waiting = waiting - 1
+    purge()
+    refresh(key)
+    advance()
+  end
+  return answer(4)
+end
+
+-- Only a request that nobody waits before is granted here: neither for the key nor
+-- for the total. The first write is one that memory limits may refuse, before
+-- anything was purged: an enter that is refused leaves all as it was.
+local function fits()
+  compare_places()
+  return in_use + permits <= total and in_use_of(key) + permits <= limit
+end
+local function grant()
+  take(key, member, permits, now + ttl)
+  write_permits()
+  purge()
+  if competing > 0 then advance() end
+  finish()
+  return with_own_outcomes({ 1, us, ttl, more })
+end
+if not ticket and waiting == 0 and competing == 0 and fits() then return grant() end
+
+local given_ticket, max_waiters, max_total = string.match(ARGV[7], '^(%d+) (%d+) (%d+)$')
+if not given_ticket then
+  if not ticket and fits() then
+    -- There is room, and those that wait for it may be dead.
+    purge()
+    advance()
+    if competing == 0 and redis.call('ZLEXCOUNT', line, from, to) == 0 and fits() then return grant() end
+  end
+  return answer(3)
+end
+
+given_ticket, max_waiters, max_total = tonumber(given_ticket), tonumber(max_waiters), tonumber(max_total)
+if not ticket and given_ticket == 0 then
+  -- Too many of the living, that is: the dead are dropped before anybody is refused.
+  local function full()
+    return (max_waiters > 0 and redis.call('ZLEXCOUNT', line, from, to) >= max_waiters)
+      or (max_total > 0 and redis.call('ZCARD', queue) >= max_total)
+  end
+  if full() then
+    purge()
+    advance()
+    waiting = redis.call('ZLEXCOUNT', line, from, to)
+    if full() then return answer(5) end
+  end
+end
+
+local is_first = waiting == 0 or ticket
+if not ticket then
+  waiting = waiting + 1
+  ticket = given_ticket
+  if ticket == 0 then
+    -- Behind the last waiter even if the clock went back.
+    local last_ticket = redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]
+    ticket = math.max(us, (tonumber(last_ticket or 0)) + 1)
+  end
+  redis.call('ZADD', queue, ticket, member)
+end
+redis.call('ZADD', line, 0, place_in_line(member, ticket))
+heads[key] = nil
+redis.call('ZADD', alive, now + ALIVE, member)
+-- All of them, also where this call wrote none: in a family whose waits are short
+-- nobody else may come by.
+redis.call('PEXPIREAT', queue, now + ALIVE)
+redis.call('PEXPIREAT', line, now + ALIVE)
+redis.call('PEXPIREAT', ready, now + ALIVE)
+redis.call('PEXPIREAT', turns, now + ALIVE)
+keep(alive, now + ALIVE)
+if is_first then -- else it waits behind its own key, and changes nothing for anybody
+  purge()
+  refresh(key)
+  advance()
+end
+
+-- The caller's own grant is the answer, not one of the outcomes beside it.
+local seq = #own_outcomes > 0 and tonumber(string.match(member, ':[^.]+%.(%d+)'))
+for i = 1, #own_outcomes, 3 do
+  if own_outcomes[i] == seq then
+    finish()
+    local reply = { 1, us, own_outcomes[i + 1], more }
+    for j = 1, #own_outcomes do
+      if j < i or j > i + 2 then reply[#reply + 1] = own_outcomes[j] end
+    end
+    return reply
+  end
+end
+return answer(2)

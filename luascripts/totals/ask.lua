@@ -1,0 +1,113 @@
+-- Brings the sign of life of the waiters that one handle has in a family with a
+-- total, of whatever keys, and asks what became of them. It puts back what has been
+-- lost of them in line and ready, and passes on what dead holders and dead waiters
+-- left: nothing depends on a message, nor on any one of the keys. Without members it
+-- goes on with what a call before had to leave ("more").
+--
+-- KEYS  holders, places, queue, line, alive, ready, turns, limits
+-- ARGV  1 handle   2 total that the caller was configured with
+--       3 … members, all of that handle, at most 100
+--
+-- Reply (integers)
+--   now µs, earliest end ms, more, total in use, total
+--   then for each member, in order: state, remaining ms, in use, limit, waiting
+--     state 1 granted, 2 queued, 0 neither: enter again; the others of its key
+--   followed by (seq, term ms or -limit, 0) for each waiter of the same handle that
+--   this call granted to or refused. more = 1: there is more to hand on, and the
+--   caller goes on at once.
+--
+-- Cost  O(members * log n).
+-- Who else may be where: a leave of one of the members may have run, or be under way.
+-- It is then in no set, and is not put back.
+-- PEXPIREAT is the first write: it is allowed where memory has run out, and the
+-- checks of the memory limit end with a script's first write.
+
+-- include permits/shared/constants
+-- include totals/shared/constants
+-- include totals/shared/keys
+-- include shared/clock
+local handle, caller_total = ARGV[1], tonumber(ARGV[2])
+local asked = {}
+for i = 3, #ARGV do asked[i - 2] = ARGV[i] end
+
+-- include totals/shared/use
+
+-- include totals/shared/waiters
+
+-- include totals/shared/turns
+
+-- Reads first, and of every key that is written later: a wrong type ends the
+-- script here.
+local tickets = #asked > 0 and redis.call('ZMSCORE', queue, unpack(asked)) or {}
+redis.call('ZCARD', queue)
+redis.call('ZCARD', line)
+redis.call('ZCARD', alive)
+redis.call('ZCARD', places)
+if #asked > 0 then
+  redis.call('PEXPIREAT', queue, now + ALIVE)
+  redis.call('PEXPIREAT', line, now + ALIVE)
+  redis.call('PEXPIREAT', ready, now + ALIVE)
+  redis.call('PEXPIREAT', turns, now + ALIVE)
+  keep(alive, now + ALIVE)
+end
+
+local signs, in_line, queued_keys, known, refused = {}, {}, {}, {}, {}
+for i, member in ipairs(asked) do
+  if tickets[i] then
+    local key = key_of(member)
+    local terms = has_stored and terms_of(key, string.sub(member, #key + 2))
+    if terms and terms.permits > math.min(terms.limit, terms.total) then
+      -- A limit was lowered since: it need not wait for its turn to be told.
+      dequeue(member, place_in_line(member, tickets[i]))
+      tell(handle, terms.seq, -math.min(terms.limit, terms.total))
+      refused[key] = true
+    else
+      signs[#signs + 1] = now + ALIVE
+      signs[#signs + 1] = member
+      in_line[#in_line + 1] = 0
+      in_line[#in_line + 1] = place_in_line(member, tickets[i])
+    end
+    if not known[key] then
+      known[key] = true
+      queued_keys[#queued_keys + 1] = key
+    end
+  end
+end
+if #signs > 0 then
+  redis.call('ZADD', alive, unpack(signs))
+  keep(alive, now + ALIVE) -- again, where the key was gone
+  redis.call('ZADD', line, unpack(in_line))
+  redis.call('PEXPIREAT', line, now + ALIVE)
+end
+purge()
+if #queued_keys > 0 then
+  for i, tag in ipairs(redis.call('ZMSCORE', ready, unpack(queued_keys))) do
+    if not tag or refused[queued_keys[i]] then refresh(queued_keys[i]) end
+  end
+end
+advance()
+finish()
+
+local total = total_in_force(caller_total)
+local reply = { us, until_earliest_expiry(), more, in_use, total }
+if #asked == 0 then return with_own_outcomes(reply) end
+local expiries = redis.call('ZMSCORE', holders, unpack(asked))
+tickets = redis.call('ZMSCORE', queue, unpack(asked))
+local of_key = {}
+for i, member in ipairs(asked) do
+  local key = key_of(member)
+  if not of_key[key] then
+    local from, to = range_of(key)
+    local own_limit = tonumber(string.match(member, '%.(%d+)%.%d+%.%d+$') or 0)
+    of_key[key] = { in_use_of(key), limit_in_force(key, own_limit), redis.call('ZLEXCOUNT', line, from, to) }
+  end
+  local remains = tonumber(expiries[i] or 0) - now
+  local at = #reply
+  if remains > 0 then
+    reply[at + 1], reply[at + 2] = 1, remains
+  else
+    reply[at + 1], reply[at + 2] = tickets[i] and 2 or 0, 0
+  end
+  reply[at + 3], reply[at + 4], reply[at + 5] = of_key[key][1], of_key[key][2], of_key[key][3]
+end
+return with_own_outcomes(reply)

@@ -1,0 +1,70 @@
+-- Gives permits back or leaves the queue, whichever the member's state needs, and
+-- hands what is free to the waiters whose turn it is, of any key. Idempotent by
+-- member; never touches the permit of another member.
+--
+-- KEYS  holders, places, queue, line, alive, ready, turns, limits
+-- ARGV  1 member   2 permits
+--       3 copies_until  server ms until which a copy of this member's enter may
+--                       still arrive; 0 = none can. A tombstone refuses it.
+--
+-- Reply (integers)
+--   1                      given back, and nobody waits for it
+--   1|2|0, now µs, more    given back; was queued; was neither
+--   followed by (seq, term ms or -limit, 0) for each waiter of the same handle that
+--   this call granted to or refused. more = 1: there is more to hand on, and the
+--   caller goes on at once.
+--
+-- Cost  nobody waits: ZREM of places and holders, EXISTS. Else O(log n) and one
+--       PUBLISH per grant.
+-- Who else may be where: the lease may have expired and been granted to another
+-- member (which stays as it is); the enter of this member may still be under way
+-- (tombstone); the next owner may be dead (probation, see serve).
+-- ZREM comes first: it is allowed where memory has run out, and the checks of the
+-- memory limit end with a script's first write.
+
+-- include permits/shared/constants
+-- include totals/shared/constants
+-- include totals/shared/keys
+local member, permits, copies_until = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local given_back
+if permits == 1 then
+  redis.call('ZREM', places, member)
+  given_back = redis.call('ZREM', holders, member)
+else
+  local all = { member }
+  for i = 2, permits do all[i] = member .. '+' .. i end
+  redis.call('ZREM', places, unpack(all))
+  given_back = redis.call('ZREM', holders, unpack(all))
+end
+local key, handle, caller_total = string.match(member, '^([^:]+):([^.]+).*%.(%d+)$')
+if given_back > 0 and copies_until == 0 then
+  if redis.call('EXISTS', queue, line) == 0 then return { 1 } end
+  -- Others wait, and not for this: neither for the total nor for this key.
+  if redis.call('EXISTS', ready, turns) == 0
+    and #redis.call('ZRANGE', line, '[' .. key .. ':', '(' .. key .. ';', 'BYLEX', 'LIMIT', 0, 1) == 0 then
+    return { 1 }
+  end
+end
+caller_total = tonumber(caller_total)
+
+-- include shared/clock
+-- include totals/shared/use
+
+-- include totals/shared/waiters
+
+-- include totals/shared/turns
+
+-- include shared/bury
+
+local state = 1
+if given_back == 0 then
+  local ticket = redis.call('ZSCORE', queue, member)
+  state = ticket and 2 or 0
+  if ticket then dequeue(member, place_in_line(member, ticket)) end
+end
+if copies_until > now then bury(member, copies_until) end
+purge_permits()
+refresh(key)
+advance()
+finish()
+return with_own_outcomes({ state, us, more })

@@ -1,0 +1,33 @@
+-- Extends a lease in a family with a total: pushes its expiry to ttl from now. Never
+-- shortens it, and never brings one back: not after a leave, not after expiry, not
+-- after a key was deleted.
+--
+-- KEYS  holders, places
+-- ARGV  1 member   2 permits   3 ttl (ms)
+--
+-- Reply (integers)  remaining ms, 0 where the lease has ended
+--
+-- Cost  TIME, ZSCORE, 2 PEXPIREAT, ZADD: O(permits * log n).
+-- PEXPIREAT is the first write: it is allowed where memory has run out, and the checks
+-- of the memory limit end with a script's first write.
+
+local holders, places = KEYS[1], KEYS[2]
+-- include shared/clock
+local member, permits = ARGV[1], tonumber(ARGV[2])
+local expiry = tonumber(redis.call('ZSCORE', holders, member) or 0)
+if expiry <= now then return { 0 } end
+local till = now + tonumber(ARGV[3])
+if till <= expiry then return { expiry - now } end
+redis.call('PEXPIREAT', holders, till, 'GT')
+redis.call('PEXPIREAT', places, till, 'GT')
+if permits == 1 then
+  redis.call('ZADD', holders, 'XX', 'GT', till, member)
+else
+  local args = { till, member }
+  for i = 2, permits do
+    args[2 * i - 1] = till
+    args[2 * i] = member .. '+' .. i
+  end
+  redis.call('ZADD', holders, 'XX', 'GT', unpack(args))
+end
+return { till - now }

@@ -1,0 +1,69 @@
+-- Sets the limit of a key, or the total, of a family with a total, while it runs.
+-- Whoever has room by it is granted at once, of whatever key and process; nobody
+-- loses a permit. Idempotent by owner id, and ordered: a copy that comes late does
+-- not undo a later setting.
+--
+-- KEYS  holders, places, queue, line, alive, ready, turns, limits
+-- ARGV  1 key, '' = the total    2 limit, 0 = back to what each process configured
+--       3 handle   4 seq         together the owner id of this setting
+--       5 void_from  server µs from which on this call does nothing
+--       6 total that the caller was configured with
+--       7 … pairs (seq, ms) of earlier settings of the handle that may still arrive
+--           until then, without an answer so far: they are void from now on
+--
+-- Reply (integers)
+--   1|6|7, now µs, more   stored, now or by an earlier copy; void; void, since a
+--                         later setting of the handle came first
+--   followed by (seq, term ms or -limit, 0) for each waiter of the same handle that
+--   this call granted to or refused. more = 1: there is more to hand on, and the
+--   caller goes on at once, with an ask.
+--
+-- Cost  O(log n) and the work of advance.
+-- Who else may be where: another copy of this call, or a later setting, may have run
+-- before it. Both have left a tombstone in alive with this owner id: "=<handle>.<seq>"
+-- for a setting that was stored, "!<handle>.<seq>" for one that never is to be.
+
+-- include permits/shared/constants
+-- include totals/shared/constants
+-- include totals/shared/keys
+-- include shared/clock
+local key, limit, handle, void_from = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[5])
+local caller_total = tonumber(ARGV[6])
+if us >= void_from then return { 6, us, 0 } end
+
+-- include totals/shared/use
+
+-- include totals/shared/waiters
+
+-- include totals/shared/turns
+
+-- Reads first, and of every key that is written later: a wrong type ends the
+-- script here.
+redis.call('ZCARD', queue)
+redis.call('ZCARD', line)
+redis.call('ZCARD', places)
+local owner = handle .. '.' .. ARGV[4]
+local marks = redis.call('ZMSCORE', alive, '=' .. owner, '!' .. owner)
+if marks[2] then return { 7, us, 0 } end
+
+if not marks[1] then
+  local until_ms = math.ceil(void_from / 1000)
+  redis.call('ZADD', alive, until_ms, '=' .. owner)
+  keep(alive, until_ms)
+  for i = 7, #ARGV, 2 do
+    redis.call('ZADD', alive, 'NX', ARGV[i + 1], '!' .. handle .. '.' .. ARGV[i])
+    keep(alive, tonumber(ARGV[i + 1]))
+  end
+  if limit == '0' then
+    redis.call('HDEL', limits, key)
+  else
+    redis.call('HSET', limits, key, limit)
+  end
+  has_stored, stored_limits = redis.call('HLEN', limits) > 0, {}
+  stored_total = has_stored and tonumber(redis.call('HGET', limits, '') or '')
+end
+purge()
+if key ~= '' then refresh(key) end
+advance()
+finish()
+return with_own_outcomes({ 1, us, more })

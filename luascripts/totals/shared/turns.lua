@@ -1,0 +1,242 @@
+-- Whose turn it is: start-time fair queueing over the keys. The script has included
+-- use and waiters before, and has set:
+--
+--   caller_total  the total that the caller was configured with
+--
+-- A key that has a waiter and room under its own limit competes: it is in ready,
+-- with a start tag. Permits are granted in the order of start tags. A grant of n
+-- permits moves the key's tag by n/share, so that keys advance in proportion to
+-- their shares. A key that begins to compete starts at the virtual time, and not
+-- before the tag at which it stopped: an idle key earns no credit, and a key that
+-- was held back by its own limit gains nothing.
+
+-- How many keys compete.
+local competing = redis.call('ZCARD', ready)
+
+-- The virtual time. Where it was lost it is the smallest tag.
+local virtual = tonumber(redis.call('ZSCORE', turns, '') or '')
+local virtual_before = virtual
+if not virtual then
+  virtual = competing > 0 and tonumber(redis.call('ZRANGE', ready, 0, 0, 'WITHSCORES')[2]) or 0
+end
+
+-- Whether this call may have made ready, and turns, which then have no expiry. Those
+-- that are there live as long as the last sign of life: each sign sees to that.
+local made_ready, made_turns = competing == 0, not virtual_before
+
+local function begin_to_compete(key)
+  local finish_tag = tonumber(redis.call('ZSCORE', turns, key) or 0)
+  redis.call('ZADD', ready, math.max(virtual, finish_tag), key)
+  competing = competing + 1
+end
+
+-- The tag stays where it is ahead of the virtual time, so that the key cannot come
+-- back sooner than if it had gone on to compete.
+local function stop_competing(key, tag)
+  redis.call('ZREM', ready, key)
+  competing = competing - 1
+  if competing == 0 then made_ready = true end
+  if tag > virtual then redis.call('ZADD', turns, tag, key) end
+end
+
+-- Makes ready say whether a key competes: whenever its permits in use, its limit or
+-- its first waiter may have changed.
+local function refresh(key)
+  local tag = redis.call('ZSCORE', ready, key)
+  local head = head_of(key)
+  if head == false then return end
+  local fits = head and in_use_of(key) + head.permits <= head.limit
+  if fits and not tag then
+    begin_to_compete(key)
+  elseif tag and not fits then
+    stop_competing(key, tonumber(tag))
+  end
+end
+
+-- Refreshes the keys of members, each once.
+local function refresh_keys(members)
+  local refreshed = {}
+  for _, member in ipairs(members) do
+    local key = key_of(member)
+    if not refreshed[key] then
+      refreshed[key] = true
+      refresh(key)
+    end
+  end
+end
+
+-- The request whose turn it is asks for more than is free. It holds the others up,
+-- so that light requests do not starve it, for HELD_UP at most; then it stands aside
+-- as long, and twice as long each time, up to MOST_ASIDE. Strict blocking would let
+-- one request for the whole total, beside one long lease, stop the family. The reply
+-- says whether it stands aside; if not, nothing is to be granted now.
+--
+-- Its mark in turns is HOLDS + until*32 + times while it holds the others up, and
+-- -(until*32 + times) while it stands aside, until in ms. Where the clock went back
+-- since, the mark is over.
+local function stands_aside(head, tag)
+  if in_use >= math.max(head.total, total_in_force(caller_total)) then
+    return false -- nothing is free, so that it holds nobody up
+  end
+  local mark, times = tonumber(redis.call('ZSCORE', turns, head.member) or ''), 0
+  if mark then
+    local holds = mark > 0
+    if holds then mark = mark - HOLDS else mark = -mark end
+    times = mark % 32
+    local remains = math.floor(mark / 32) - now
+    local over = remains <= 0 or remains > HELD_UP * MOST_ASIDE
+    if holds and not over then return false end
+    if holds then
+      local till = now + HELD_UP * math.min(2 ^ times, MOST_ASIDE)
+      redis.call('ZADD', turns, -(till * 32 + math.min(times + 1, 31)), head.member)
+    end
+    if holds or not over then
+      stop_competing(head.key, tag)
+      return true
+    end
+  end
+  redis.call('ZADD', turns, HOLDS + (now + HELD_UP) * 32 + times, head.member)
+  return false
+end
+
+-- Once no key competes: a request that stands aside and fits now need not wait until
+-- its time is over. The reply says whether there is one. Where none stands aside, the
+-- tags have no more meaning.
+local brought_back = false
+local function bring_back()
+  if brought_back then return false end
+  brought_back = true
+  local aside = redis.call('ZRANGE', turns, '-inf', '(0', 'BYSCORE', 'LIMIT', 0, 8)
+  local found = false
+  for _, member in ipairs(aside) do
+    local key, rest = string.match(member, '^([^:]+):(.*)$')
+    local head = redis.call('ZSCORE', queue, member) and terms_of(key, rest)
+    if not head then
+      redis.call('ZREM', turns, member)
+    elseif in_use + head.permits <= head.total and in_use_of(key) + head.permits <= head.limit
+      and not redis.call('ZSCORE', ready, key) then
+      begin_to_compete(key)
+      found = true
+    end
+  end
+  if #aside == 0 and (virtual_before or virtual > 0) then
+    redis.call('DEL', turns)
+    virtual, virtual_before, made_turns = 0, nil, true
+  end
+  return found
+end
+
+-- Grants to the first waiter of a key, whose turn it is. Whether it did: where queue
+-- was lost, or has the waiter in an older place, too, it waits no more.
+local function serve(head, tag)
+  local key = head.key
+  heads[key] = nil
+  redis.call('ZREM', line, head.place)
+  if redis.call('ZREM', queue, head.member) == 0 then return false end
+  redis.call('ZREM', alive, head.member)
+  if head.permits > 1 or head.total ~= caller_total then redis.call('ZREM', turns, head.member) end
+  -- The process of the caller is alive. Any other process may be dead: it confirms
+  -- by renewing within the probation.
+  local term = head.handle == handle and head.ttl or math.min(head.ttl, PROBATION)
+  take(key, head.member, head.permits, now + term)
+  tell(head.handle, head.seq, term)
+
+  -- With V = S alone, newcomers that come once would always be ahead of a key that
+  -- goes on; so V moves with what is granted. The finish tag bounds that: a request
+  -- for many permits would move V past the others.
+  local finish_tag = tag + head.permits / head.share
+  virtual = math.max(virtual, tag, math.min(virtual + head.permits / (head.share * competing), finish_tag))
+  local behind = head.behind and terms_of(key, string.match(head.behind, '^[^:]+:%d+:(.*)$') or '')
+  if behind and in_use_of(key) + behind.permits <= behind.limit then
+    redis.call('ZADD', ready, finish_tag, key)
+  else
+    stop_competing(key, finish_tag)
+  end
+  return true
+end
+
+-- Whether the first waiter of a key finds all in use. Its own total may be above the
+-- caller's, where no total is stored.
+local function finds_all_in_use(key)
+  if in_use < total_in_force(caller_total) then return false end
+  if stored_total then return true end
+  if heads[key] then return in_use >= heads[key].total end
+  local from, to = range_of(key)
+  local place = redis.call('ZRANGE', line, from, to, 'BYLEX', 'LIMIT', 0, 1)[1]
+  return place and in_use >= tonumber(string.match(place, '%.(%d+)$') or math.huge)
+end
+
+-- Hands what is free to the waiters, in the order of their keys' tags.
+local function advance()
+  local grants = 0
+  while true do
+    if grants >= MOST_GRANTS or steps >= MOST_STEPS then
+      more = 1
+      return
+    end
+    local first = redis.call('ZRANGE', ready, 0, 0, 'WITHSCORES')
+    local key, tag = first[1], tonumber(first[2] or 0)
+    if not key then
+      if not bring_back() then return end
+    elseif finds_all_in_use(key) then
+      return
+    else
+      local head = head_of(key)
+      if head == false then return end
+      if not head or in_use_of(key) + head.permits > head.limit then
+        stop_competing(key, tag)
+      elseif in_use + head.permits <= head.total then
+        if serve(head, tag) then grants = grants + 1 end
+      elseif not stands_aside(head, tag) then
+        return
+      end
+    end
+  end
+end
+
+-- Drops permits that have expired. Their keys may compete now.
+local function purge_permits()
+  compare_places()
+  if #expired == 0 then return end
+  redis.call('ZREM', holders, unpack(expired))
+  redis.call('ZREM', places, unpack(expired))
+  local permits = expired
+  expired = {}
+  refresh_keys(permits)
+end
+
+-- Drops waiters whose sign of life has run out, and finish tags that the virtual time
+-- has passed: they say nothing any more.
+local function purge_waiters()
+  if virtual_before then
+    local passed = redis.call('ZRANGE', turns, 0, string.format('(%.17g', virtual), 'BYSCORE', 'LIMIT', 0, MOST_PURGED)
+    if #passed > 0 then redis.call('ZREM', turns, unpack(passed)) end
+  end
+  local gone = redis.call('ZRANGE', alive, '-inf', now, 'BYSCORE', 'LIMIT', 0, MOST_PURGED)
+  if #gone == 0 then return end
+  local waiters = {}
+  for i, ticket in ipairs(redis.call('ZMSCORE', queue, unpack(gone))) do
+    if ticket then
+      redis.call('ZREM', line, place_in_line(gone[i], ticket))
+      waiters[#waiters + 1] = gone[i]
+    end
+  end
+  redis.call('ZREM', queue, unpack(gone))
+  redis.call('ZREM', alive, unpack(gone))
+  redis.call('ZREM', turns, unpack(gone))
+  heads = {}
+  refresh_keys(waiters)
+end
+
+local function purge()
+  purge_permits()
+  purge_waiters()
+end
+
+-- Writes what the call has granted, and the virtual time.
+local function finish()
+  write_permits()
+  if competing > 0 and virtual ~= (virtual_before or 0) then redis.call('ZADD', turns, virtual, '') end
+  if made_ready then redis.call('PEXPIREAT', ready, now + ALIVE) end
+  if made_turns then redis.call('PEXPIREAT', turns, now + ALIVE) end
+end

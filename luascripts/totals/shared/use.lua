@@ -1,0 +1,116 @@
+-- How many permits are in use, in all and by key. The script has included
+-- constants, keys and the clock before.
+--
+-- A member is <key>:<handle>.<seq>.<permits>.<ttl ms>.<limit>.<share>.<total>: the
+-- call that hands a permit on reads from it what the request asked for. Permits 2
+-- to n of a request are the member with "+2" to "+n" behind it. A key has no ":",
+-- since it is escaped.
+--
+-- Numbers go into commands as they are: the server writes 17 digits. Strings that
+-- are made here want '%.0f', for tostring stops at 14.
+
+-- Whether the call stopped at one of its bounds: its caller goes on at once.
+local more = 0
+
+local function key_of(member) return string.match(member, '^[^:]+') end
+
+-- The bounds of a key's members in places, and of its waiters in line.
+local function range_of(key) return '[' .. key .. ':', '(' .. key .. ';' end
+
+-- Permits in use that have not expired. From here on only a grant of this call
+-- changes it.
+local in_use = redis.call('ZCOUNT', holders, '(' .. now, '+inf')
+
+-- Permits that have expired and are not dropped yet.
+local expired = {}
+
+-- Permits of a key in use, counted once.
+local counted = {}
+
+-- Compares what is kept twice, before anything is granted by it, and mends it. Where
+-- places was lost, each key would seem to have nothing in use.
+local compared = false
+local function compare_places()
+  if compared then return end
+  compared = true
+  local held = redis.call('ZCARD', holders)
+  if held ~= redis.call('ZCARD', places) then
+    redis.call('ZUNIONSTORE', places, 1, holders, 'WEIGHTS', 0)
+    if held > 0 then redis.call('PEXPIREAT', places, redis.call('PEXPIRETIME', holders)) end
+    counted = {}
+  end
+  if held > in_use then
+    counted = {}
+    expired = redis.call('ZRANGE', holders, '-inf', now, 'BYSCORE', 'LIMIT', 0, MOST_PURGED)
+    if held - in_use > MOST_PURGED then more = 1 end
+  end
+end
+
+local function in_use_of(key)
+  if not counted[key] then
+    local n = redis.call('ZLEXCOUNT', places, range_of(key))
+    for _, permit in ipairs(expired) do
+      if key_of(permit) == key then n = n - 1 end
+    end
+    counted[key] = n
+  end
+  return counted[key]
+end
+
+-- The limits that a request is judged by: the stored ones, else its own.
+local has_stored = redis.call('HLEN', limits) > 0
+local stored_total = has_stored and tonumber(redis.call('HGET', limits, '') or '')
+local stored_limits = {}
+
+local function total_in_force(own_total) return stored_total or own_total end
+
+local function limit_in_force(key, own_limit)
+  if not has_stored then return own_limit end
+  if stored_limits[key] == nil then
+    stored_limits[key] = tonumber(redis.call('HGET', limits, key) or '') or false
+  end
+  return stored_limits[key] or own_limit
+end
+
+-- Takes n permits of a key for a member until then (ms). What a call takes is
+-- written together, by write_permits.
+local taken, taken_until, in_use_before = {}, 0, in_use
+local function take(key, member, n, till)
+  taken[#taken + 1] = { member, n, till }
+  taken_until = math.max(taken_until, till)
+  counted[key] = in_use_of(key) + n
+  in_use = in_use + n
+end
+
+local function write_permits()
+  if #taken == 0 then return end
+  local to_holders, to_places = {}, {}
+  local function write()
+    redis.call('ZADD', holders, unpack(to_holders))
+    redis.call('ZADD', places, unpack(to_places))
+    to_holders, to_places = {}, {}
+  end
+  for _, t in ipairs(taken) do
+    for i = 1, t[2] do
+      local permit, at = i == 1 and t[1] or t[1] .. '+' .. i, #to_holders
+      to_holders[at + 1], to_holders[at + 2] = t[3], permit
+      to_places[at + 1], to_places[at + 2] = 0, permit
+    end
+    if #to_holders >= 4000 then write() end -- unpack has a bound
+  end
+  if #to_holders > 0 then write() end
+  if in_use_before == 0 then -- all other leases have expired
+    redis.call('PEXPIREAT', holders, taken_until)
+    redis.call('PEXPIREAT', places, taken_until)
+  else
+    redis.call('PEXPIREAT', holders, taken_until, 'GT')
+    redis.call('PEXPIREAT', places, taken_until, 'GT')
+  end
+  taken, in_use_before = {}, in_use
+end
+
+-- ms until the earliest lease of the family ends, 0 where none is held.
+local function until_earliest_expiry()
+  local first = redis.call('ZRANGE', holders, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
+  return first[2] and first[2] - now or 0
+end

@@ -1,0 +1,98 @@
+-- The waiters of each key, and which of them are alive. The script has included use
+-- before, and has set:
+--
+--   handle  the handle of the caller, whose grants go into the reply
+
+-- include shared/keep
+
+-- How many waiters the call has looked at.
+local steps = 0
+
+-- What this call did to waiters of the caller's own handle: sequence number, term
+-- (ms) or minus the limit that refused, and 0, of each.
+local own_outcomes = {}
+
+-- Appends the outcomes of the caller's own waiters to a reply.
+local function with_own_outcomes(reply)
+  for i = 1, #own_outcomes do reply[#reply + 1] = own_outcomes[i] end
+  return reply
+end
+
+-- Tells the process that a request belongs to what became of it: granted (outcome =
+-- term) or never to be served (outcome = -limit). A waiter of the caller's own
+-- handle learns it by the reply, any other by one message. Nothing depends on the
+-- message: its process asks every 1.5 s.
+local function tell(waiting_handle, seq, outcome)
+  if waiting_handle == handle then
+    own_outcomes[#own_outcomes + 1] = tonumber(seq)
+    own_outcomes[#own_outcomes + 1] = outcome
+    own_outcomes[#own_outcomes + 1] = 0
+    return
+  end
+  -- include shared/inbox
+  redis.call('PUBLISH', inbox .. waiting_handle, string.format('%s %.0f %d 0', seq, us, outcome))
+end
+
+-- The place of a waiter in line.
+local function place_in_line(member, ticket)
+  local key, rest = string.match(member, '^([^:]+):(.*)$')
+  return string.format('%s:%016.0f:%s', key, tonumber(ticket), rest)
+end
+
+-- The first waiter of a key, where the call has found it.
+local heads = {}
+
+-- Takes a waiter out of the queue.
+local function dequeue(member, place)
+  redis.call('ZREM', queue, member)
+  redis.call('ZREM', line, place)
+  redis.call('ZREM', alive, member)
+  redis.call('ZREM', turns, member)
+end
+
+-- What a waiter asks for, nil where it is of another version.
+local function terms_of(key, rest)
+  local waiting_handle, seq, n, ttl, limit, share, total =
+    string.match(rest, '^([^.]+)%.(%d+)%.(%d+)%.(%d+)%.(%d+)%.(%d+)%.(%d+)$')
+  if not waiting_handle then return nil end
+  return {
+    key = key, handle = waiting_handle, seq = seq, permits = tonumber(n), ttl = tonumber(ttl), share = tonumber(share),
+    limit = limit_in_force(key, tonumber(limit)), total = total_in_force(tonumber(total)),
+  }
+end
+
+-- The first waiter of a key, and what it asks for: nil where there is none, false
+-- where the call has looked at enough. A waiter that asks for more than the limits
+-- in force is refused.
+--
+-- A waiter whose sign of life is overdue is parked: it leaves the line and stays in
+-- the queue. Its sign of life brings it back, to its old place. Passing it over
+-- again in every call would never end when thousands are dead.
+local function head_of(key)
+  if heads[key] then return heads[key] end
+  while steps < MOST_STEPS do
+    steps = steps + 1
+    local from, to = range_of(key)
+    local first = redis.call('ZRANGE', line, from, to, 'BYLEX', 'LIMIT', 0, 2)
+    local place = first[1]
+    if not place then return nil end
+    local rest = string.match(place, '^[^:]+:%d+:(.*)$') or ''
+    local member = key .. ':' .. rest
+    local alive_for = tonumber(redis.call('ZSCORE', alive, member) or 0) - now
+    local head = terms_of(key, rest)
+    if alive_for <= 0 or not head then
+      dequeue(member, place)
+    elseif alive_for <= OVERDUE then
+      redis.call('ZREM', line, place)
+    elseif head.permits > head.limit or head.permits > head.total then
+      dequeue(member, place)
+      tell(head.handle, head.seq, -math.min(head.limit, head.total))
+    else
+      head.member, head.place, head.behind = member, place, first[2]
+      heads[key] = head
+      return head
+    end
+  end
+  more = 1
+  return false
+end
