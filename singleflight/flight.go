@@ -56,7 +56,7 @@ type flight[T any] struct {
 	ctx    context.Context // ends when nobody needs it any more, before it leads
 	cancel context.CancelFunc
 	lease  lease.Lease
-	mark   string // uncoordinated, since the key has this mark (R10 in docs/architecture.md)
+	mark   string // uncoordinated, since the key has this mark (docs/architecture.md)
 
 	// Guarded by the group's lock.
 	callers    map[*caller[T]]struct{}

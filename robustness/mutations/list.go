@@ -160,7 +160,7 @@ var scripts = []mutation{
 	{
 		name: "dead holders are passed", file: "luascripts/permits/shared/queue.lua",
 		old: "counted = counted or redis.call('ZCOUNT', holders, '(' .. now, '+inf')", new: "counted = counted or redis.call('ZCARD', holders)",
-		packages: "./internal/tests/contract/semaphore", tests: "TestRecipe",
+		packages: "./internal/tests/contract/semaphore", tests: "TestTwoTTLs",
 	},
 	{
 		name: "round trips that hang hold up nobody", file: "internal/engine/lane.go",
@@ -270,12 +270,12 @@ var client = []mutation{
 	{
 		name: "who leaves while its enter is under way gives back", file: "internal/lease/acquire.go",
 		old: "\tq.m.mu.Unlock()\n\tq.m.giveBack(q.w)", new: "\tq.m.mu.Unlock()\n\tq.m.forget(q.w)",
-		packages: contractAndFaults, tests: "TestRecipe|TestCtxEnds|TestLate",
+		packages: contractAndFaults, tests: "TestAcquireCancelled|TestCtxEnds|TestLate",
 	},
 	{
 		name: "a leave names its strays", file: "internal/lease/enter.go",
 		old: "\t\tq.w.stray = max(q.w.stray, void)\n\t\tq.m.askSoon(q.res)", new: "\t\tq.m.askSoon(q.res)",
-		packages: contractAndFaults, tests: "TestLate|TestRecipe", servers: true,
+		packages: contractAndFaults, tests: "TestLate|TestAcquireCancelled|TestRollback", servers: true,
 	},
 	{
 		name: "a leave that stopped at a bound is sent again", file: "internal/lease/release.go",
