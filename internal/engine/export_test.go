@@ -21,7 +21,7 @@ func Constant(t *testing.T, name string) time.Duration {
 // Number is a number that the scripts set.
 func Number(t *testing.T, name string) int64 {
 	t.Helper()
-	m := regexp.MustCompile(`(?m)^local ` + name + ` = (\d+)`).FindStringSubmatch(luascripts.PermitsLeave())
+	m := regexp.MustCompile(`(?m)^ *local ` + name + ` = (\d+)`).FindStringSubmatch(luascripts.PermitsLeave())
 	if m == nil {
 		t.Fatalf("the scripts set no %s", name)
 	}

@@ -139,7 +139,7 @@ var scripts = []mutation{
 	},
 	{
 		name: "a parked waiter comes back with its sign of life", file: "luascripts/permits/ask.lua",
-		old: "if score >= PARKED then unpark", new: "if false then unpark",
+		old: "if ticket >= 0 then", new: "if false then",
 		packages: engine,
 	},
 	{
