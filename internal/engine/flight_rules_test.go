@@ -1,6 +1,8 @@
 package engine_test
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -187,12 +189,15 @@ func TestFlightEndsTellWhoWaits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachFlight(t, func(w *world) {
-				inbox := w.rdb.Subscribe(w.Context(), keys.Family{Kind: keys.Flight}.Inbox(thereHandle))
+				// A handle of its own: over a Cluster's bus a message of another
+				// subtest may come late, on the channel of its handle.
+				there := fmt.Sprintf("%022x", rand.Uint64())
+				inbox := w.rdb.Subscribe(w.Context(), keys.Family{Kind: keys.Flight}.Inbox(there))
 				defer inbox.Close()
 				if _, err := inbox.Receive(w.Context()); err != nil {
 					w.Fatal(err)
 				}
-				leader, waiter := w.lock(hereHandle), w.lock(thereHandle)
+				leader, waiter := w.lock(hereHandle), w.lock(there)
 				token := w.enter(leader, engine.Granted).Token
 				w.enter(waiter, engine.Queued)
 				end(w, leader, token)
