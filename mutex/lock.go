@@ -15,34 +15,36 @@ type Lock struct{ held lease.Lease }
 // key. It is never 0, and below 2^53 until the year 2255.
 func (l *Lock) Token() uint64 { return l.held.Token() }
 
-// Context is the locking ctx, ended also when the lock is lost or given back:
-// work under a lock should run under it. [context.Cause] says why it ended:
-// leasehold.ErrLost, leasehold.ErrMaxHold, leasehold.ErrRevoked,
-// leasehold.ErrReleased or leasehold.ErrClosed; or it is the locking ctx's
-// own. It ends before anybody else can be granted the lock, except by MaxHold.
+// Context is the locking ctx, ended also when the lock is lost or given back.
+// Work under a lock should run under it. [context.Cause] gives the reason:
+// leasehold.ErrLost, leasehold.ErrMaxHold, leasehold.ErrReleased,
+// leasehold.ErrClosed, or the locking ctx's own. Except at MaxHold, it ends
+// before another caller can be granted the lock.
 func (l *Lock) Context() context.Context { return l.held.Context() }
 
-// Unlock gives the lock back, to the next in line where somebody waits. It takes
-// no ctx, so that it works after one was cancelled; it bounds itself: to 3 s for a
-// connection, and to the client's ReadTimeout (5 s by default) for the answer. One
-// round trip.
+// Unlock gives the lock back, to the next waiter if there is one. It takes no
+// ctx, so that it works after one was cancelled. It bounds itself: to 3 s for a
+// connection, and to the client's ReadTimeout (5 s by default) for the answer.
+// One round trip.
 //
-// It returns nil the first time and leasehold.ErrReleased after that, and
-// after Close; leasehold.ErrLost where the lock had ended before: what ran
-// under it may have run beside another holder. leasehold.ErrUnavailable says
-// that Redis could not confirm: the lock is then given back in the background.
+// It returns nil the first time, and leasehold.ErrReleased after that and after
+// Close. leasehold.ErrLost says that the lock had ended before, so that the work
+// under it may have run beside that of others. leasehold.ErrUnavailable says that
+// Redis could not confirm; it is then given back in the background.
 func (l *Lock) Unlock() error { return l.held.Release("unlock") }
 
 // Extend pushes the expiry to ttl from now, at least 100 ms, and never shortens
-// it: for a stretch of work that must survive without Redis for longer than the
-// configured TTL. One round trip. Errors: leasehold.ErrLost,
-// leasehold.ErrReleased; leasehold.ErrUnavailable where Redis did not
-// confirm, or ctx ended before it had: the lock is then what it was or longer.
+// it. Use it before a stretch of work that must survive without Redis for longer
+// than the configured TTL. One round trip.
+//
+// Errors: leasehold.ErrInvalid for a ttl that is too short; leasehold.ErrLost;
+// leasehold.ErrReleased; leasehold.ErrUnavailable if Redis did not confirm, or
+// ctx ended before it had: the lock then lasts as long as before, or longer.
 func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 	return l.held.Extend(ctx, ttl)
 }
 
-// ID names the lock in listings. It tells nobody how to release it.
+// ID names the lock in listings. It cannot be used to release it.
 func (l *Lock) ID() string { return l.held.ID() }
 
 // Key is the key as it was passed to Lock.

@@ -11,35 +11,36 @@ import (
 // lost. Its methods are safe for concurrent use.
 type Lease struct{ held lease.Lease }
 
-// Context is the acquiring ctx, ended also when the lease is lost or given back:
-// work under a lease should run under it. [context.Cause] says why it ended:
-// leasehold.ErrLost, leasehold.ErrMaxHold, leasehold.ErrRevoked,
-// leasehold.ErrReleased or leasehold.ErrClosed; or it is the acquiring ctx's
-// own. It ends before anybody else can be granted the permits, except by
-// MaxHold.
+// Context is the acquiring ctx, ended also when the lease is lost or given back.
+// Work under a lease should run under it. [context.Cause] gives the reason:
+// leasehold.ErrLost, leasehold.ErrMaxHold, leasehold.ErrReleased,
+// leasehold.ErrClosed, or the acquiring ctx's own. Except at MaxHold, it ends
+// before another caller can be granted the permits.
 func (l *Lease) Context() context.Context { return l.held.Context() }
 
-// Release gives the permits back, to the next in line where somebody waits. It
-// takes no ctx, so that it works after one was cancelled; it bounds itself: to 3 s
-// for a connection, and to the client's ReadTimeout (5 s by default) for the
-// answer. One round trip.
+// Release gives the permits back, to the next waiter if there is one. It takes no
+// ctx, so that it works after one was cancelled. It bounds itself: to 3 s for a
+// connection, and to the client's ReadTimeout (5 s by default) for the answer.
+// One round trip.
 //
-// It returns nil the first time and leasehold.ErrReleased after that, and
-// after Close; leasehold.ErrLost where the lease had ended before: what ran
-// under it may have run beside others. leasehold.ErrUnavailable says that
-// Redis could not confirm: the permits are then given back in the background.
+// It returns nil the first time, and leasehold.ErrReleased after that and after
+// Close. leasehold.ErrLost says that the lease had ended before, so that the work
+// under it may have run beside that of others. leasehold.ErrUnavailable says that
+// Redis could not confirm; they are then given back in the background.
 func (l *Lease) Release() error { return l.held.Release("release") }
 
 // Extend pushes the expiry to ttl from now, at least 100 ms, and never shortens
-// it: for a stretch of work that must survive without Redis for longer than the
-// configured TTL. One round trip. Errors: leasehold.ErrLost,
-// leasehold.ErrReleased; leasehold.ErrUnavailable where Redis did not
-// confirm, or ctx ended before it had: the lease is then what it was or longer.
+// it. Use it before a stretch of work that must survive without Redis for longer
+// than the configured TTL. One round trip.
+//
+// Errors: leasehold.ErrInvalid for a ttl that is too short; leasehold.ErrLost;
+// leasehold.ErrReleased; leasehold.ErrUnavailable if Redis did not confirm, or
+// ctx ended before it had: the lease then lasts as long as before, or longer.
 func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	return l.held.Extend(ctx, ttl)
 }
 
-// ID names the lease in listings. It tells nobody how to release it.
+// ID names the lease in listings. It cannot be used to release it.
 func (l *Lease) ID() string { return l.held.ID() }
 
 // Key is the key as it was passed to Acquire.

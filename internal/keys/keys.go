@@ -61,17 +61,22 @@ func (f Family) Resource(key string) (Resource, error) {
 	case len(key) > MaxLen:
 		return Resource{}, Invalid("key has %d bytes; want 1 to %d", len(key), MaxLen)
 	}
-	if f.Hash {
-		sum := sha256.Sum256([]byte(key))
-		key = hex.EncodeToString(sum[:16])
-	} else {
-		key = Escape(key)
-	}
+	key = Escape(Shown(key, f.Hash))
 	name := Escape(f.Name)
 	return Resource{
 		Label: name + "/" + key,
 		base:  f.prefix() + ":" + string(f.Kind) + ":{" + name + ":" + key + "}:",
 	}, nil
+}
+
+// Shown is how a key appears in Redis and in listings, before it is escaped: as it
+// is, or, of a family with HashKeys, as its hash.
+func Shown(key string, hash bool) string {
+	if !hash {
+		return key
+	}
+	sum := sha256.Sum256([]byte(key))
+	return hex.EncodeToString(sum[:16])
 }
 
 // Part is the Redis key of one part of the resource: "holders", "queue" and so

@@ -42,8 +42,8 @@ for i, member in ipairs(asked) do
   if tickets[i] then
     signs[#signs + 1] = now + ALIVE
     signs[#signs + 1] = member
-    local score = tonumber(tickets[i])
-    if score >= PARKED then unpark(member, score) end
+    local ticket = tickets[i] - PARKED
+    if ticket >= 0 then redis.call('ZADD', queue, 'XX', ticket, member) end -- it was parked
   end
 end
 if #signs > 0 then

@@ -26,7 +26,6 @@
 -- it or never; a leave of the same member may have run before it (tombstone); a
 -- leave of another handle may have granted to the member since it was queued.
 
--- include permits/shared/constants
 -- include permits/shared/keys
 -- include shared/clock
 local member, ttl, void_from = ARGV[1], tonumber(ARGV[3]), tonumber(ARGV[5])
@@ -54,6 +53,7 @@ elseif ARGV[2] == '1' and redis.call('EXISTS', queue, alive, stored_limit) == 0 
 end
 
 local handle = string.match(member, '^[^.]+')
+-- include permits/shared/constants
 -- include permits/shared/queue
 
 -- Reads first, and of every key that is written later: a wrong type ends the
@@ -114,8 +114,8 @@ if not queued then
     ticket = math.max(us, last_ticket + 1)
   end
   redis.call('ZADD', queue, ticket, member)
-elseif tonumber(queued) >= PARKED then
-  unpark(member, tonumber(queued))
+elseif queued - PARKED >= 0 then -- this call is its sign of life
+  redis.call('ZADD', queue, 'XX', queued - PARKED, member)
 end
 redis.call('ZADD', alive, now + ALIVE, member)
 keep(queue, now + ALIVE)

@@ -21,7 +21,6 @@
 -- ZREM comes first: it is allowed where memory has run out, and the checks of
 -- the memory limit end with a script's first write.
 
--- include permits/shared/constants
 -- include permits/shared/keys
 local member = ARGV[1]
 local given_back
@@ -36,6 +35,7 @@ end
 local held_without_copies = given_back > 0 and ARGV[3] == '0' -- so that no tombstone is needed
 if held_without_copies and redis.call('EXISTS', queue) == 0 then return { 1 } end
 
+-- include permits/shared/constants
 -- include shared/clock
 local handle = string.match(member, '^[^.]+')
 

@@ -140,7 +140,7 @@ var scripts = []mutation{
 	},
 	{
 		name: "a parked waiter comes back with its sign of life", file: "luascripts/permits/ask.lua",
-		old: "if score >= PARKED then unpark", new: "if false then unpark",
+		old: "if ticket >= 0 then", new: "if false then",
 		packages: scriptTests,
 	},
 	{
@@ -270,12 +270,12 @@ var client = []mutation{
 	{
 		name: "a waiter that leaves while its enter is under way gives back", file: "internal/lease/acquire.go",
 		old: "\t\tw.forget() // nothing was sent\n\t} else {\n\t\tw.abandon()\n\t}", new: "\t\tw.forget() // nothing was sent\n\t} else {\n\t\tw.forget()\n\t}",
-		packages: contractAndFaults, tests: "TestCtxEnds|TestLate|TestCtx",
+		packages: contractAndFaults, tests: "TestAcquireCancelled|TestCtxEnds|TestLate",
 	},
 	{
 		name: "a leave names until when an enter may arrive", file: "internal/lease/acquire.go",
 		old: "\t\tw.enterMayArriveUntil = max(w.enterMayArriveUntil, void)\n\t\tw.m.askSoon(w.res)", new: "\t\tw.m.askSoon(w.res)",
-		packages: contractAndFaults, tests: "TestLate|TestReply", servers: true,
+		packages: contractAndFaults, tests: "TestLate|TestAcquireCancelled|TestRollback", servers: true,
 	},
 	{
 		name: "the last verdict counts", file: "internal/lease/acquire.go",

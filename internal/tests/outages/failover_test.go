@@ -1,4 +1,4 @@
-package outage
+package outages
 
 import (
 	"context"

@@ -1,6 +1,6 @@
-// Package outage has callers of all three packages at work while something
+// Package outages has callers of all three packages at work while something
 // happens to their servers, and checks what they were told afterwards.
-package outage
+package outages
 
 import (
 	"testing"

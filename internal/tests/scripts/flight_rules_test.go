@@ -2,6 +2,7 @@ package scripts_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -190,12 +191,15 @@ func TestFlightEndsTellWhoWaits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachFlight(t, func(w *world) {
-				inbox := w.rdb.Subscribe(w.Context(), keys.Family{Kind: loads.Kind}.Inbox(thereHandle))
+				// A handle of its own: over a Cluster's bus a message of another
+				// subtest may come late, on the channel of its handle.
+				there := fmt.Sprintf("%022x", rand.Uint64())
+				inbox := w.rdb.Subscribe(w.Context(), keys.Family{Kind: loads.Kind}.Inbox(there))
 				defer inbox.Close()
 				if _, err := inbox.Receive(w.Context()); err != nil {
 					w.Fatal(err)
 				}
-				leader, waiter := w.lock(hereHandle), w.lock(thereHandle)
+				leader, waiter := w.lock(hereHandle), w.lock(there)
 				token := w.enter(leader, lease.Granted).Token
 				w.enter(waiter, lease.Queued)
 				end(w, leader, token)

@@ -203,14 +203,15 @@ func TestP01_SentOnce(t *testing.T) {
 	p := redistest.NewProxy(t, redistest.Shared(t, redistest.Installed()[0]).Addr())
 	w := newWorld(t, p.Client(), true)
 	w.enter(w.lock(hereHandle), lease.Granted) // the script is known from here on
-	for name, one := range map[string]*call.Call{
-		"enter": w.lock(hereHandle).Enter(lease.EnterOptions{}),
-		"leave": w.lock(hereHandle).Leave(0),
+	r := w.lock(hereHandle)
+	for name, one := range map[string]func() *call.Call{
+		"enter": func() *call.Call { return r.Enter(lease.EnterOptions{}) },
+		"leave": func() *call.Call { return r.Leave(0) },
 	} {
-		_, _ = w.client.Do(context.Background(), one) // known
+		_, _ = w.client.Do(context.Background(), one()) // known
 		p.ResetCounts()
 		p.EatReply(redistest.Named("EVALSHA"), 1)
-		if _, err := w.client.Do(context.Background(), one); call.Classify(err) != call.Unknown {
+		if _, err := w.client.Do(context.Background(), one()); call.Classify(err) != call.Unknown {
 			t.Errorf("%s without a reply: %v; want an error that says nothing of the outcome", name, err)
 		}
 		if n := p.Count("EVALSHA"); n != 1 {

@@ -34,7 +34,6 @@ local SILENCE = 1600      -- ms of ALIVE left at which a first term ends: 2.9 s 
 local FEW = 10            -- waiters at the head that are looked at first when the head is overdue
 local GRANTS = 64         -- the most that one call grants or refuses: each is a message
 local PARKED = 4503599627370496 -- 2^52: what the score of a parked waiter has on top of its ticket
-local FENCE_KEPT = 86400000 -- ms: how long the last token is kept
 -- from permits/shared/keys.lua
 -- holders       sorted set: a member per held permit, score = expiry (ms)
 -- queue         sorted set: a member per waiter, score = ticket (µs), and PARKED on
@@ -127,6 +126,7 @@ local function issue_token()
   -- Issues a token. It rises although the fence was lost (by the clock) and although
   -- the clock went back (by the fence). This is a grant's first write: a fence of a
   -- wrong type ends the script with nothing done.
+  local FENCE_KEPT = 86400000 -- ms: how long the last token is kept
   local token = us
   local last = tonumber(redis.call('SET', fence, us, 'PX', FENCE_KEPT, 'GET') or 0) or 0
   if last >= us then
@@ -191,15 +191,11 @@ local function tell(waiting_handle, seq, outcome, token)
   redis.call('PUBLISH', inbox .. waiting_handle, string.format('%s %.0f %d %.0f', seq, us, outcome, token))
 end
 
--- Brings a waiter that was parked back to its place: it gave a sign of life.
-local function unpark(member, score)
-  redis.call('ZADD', queue, 'XX', score - PARKED, member)
-end
-
 -- Looks at so many waiters from the head on. Drops those whose sign of life has run
 -- out, and parks those whose sign is overdue: they stand behind all others from then
--- on, so that no later call meets them again, and keep their ticket for their next
--- sign of life. Says whether any but parked waiters were there.
+-- on, so that no later call meets them again. Their next sign of life takes PARKED
+-- off again, which puts them back in their place. Says whether any but parked waiters
+-- were there.
 local function clear_head(count)
   local heads = redis.call('ZRANGE', queue, 0, count - 1, 'WITHSCORES')
   local waiters, tickets = {}, {}
@@ -298,8 +294,8 @@ for i, member in ipairs(asked) do
   if tickets[i] then
     signs[#signs + 1] = now + ALIVE
     signs[#signs + 1] = member
-    local score = tonumber(tickets[i])
-    if score >= PARKED then unpark(member, score) end
+    local ticket = tickets[i] - PARKED
+    if ticket >= 0 then redis.call('ZADD', queue, 'XX', ticket, member) end -- it was parked
   end
 end
 if #signs > 0 then

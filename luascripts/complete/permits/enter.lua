@@ -29,17 +29,6 @@
 -- it or never; a leave of the same member may have run before it (tombstone); a
 -- leave of another handle may have granted to the member since it was queued.
 
--- from permits/shared/constants.lua
--- from shared/constants.lua
-local BATCH = 250         -- members: the most that one call purges, parks or tells
-local ALIVE = 4500        -- ms: how long a sign of life keeps a place in the queue
-local PROBATION = 2000    -- ms: first term of a grant whose owner may be dead
-local OVERDUE = 2500      -- ms of ALIVE left: a waiter whose sign is older than 2 s gets no grant
-local SILENCE = 1600      -- ms of ALIVE left at which a first term ends: 2.9 s after the last sign
-local FEW = 10            -- waiters at the head that are looked at first when the head is overdue
-local GRANTS = 64         -- the most that one call grants or refuses: each is a message
-local PARKED = 4503599627370496 -- 2^52: what the score of a parked waiter has on top of its ticket
-local FENCE_KEPT = 86400000 -- ms: how long the last token is kept
 -- from permits/shared/keys.lua
 -- holders       sorted set: a member per held permit, score = expiry (ms)
 -- queue         sorted set: a member per waiter, score = ticket (µs), and PARKED on
@@ -67,6 +56,7 @@ if fenced then
     -- Issues a token. It rises although the fence was lost (by the clock) and although
     -- the clock went back (by the fence). This is a grant's first write: a fence of a
     -- wrong type ends the script with nothing done.
+    local FENCE_KEPT = 86400000 -- ms: how long the last token is kept
     local token = us
     local last = tonumber(redis.call('SET', fence, us, 'PX', FENCE_KEPT, 'GET') or 0) or 0
     if last >= us then
@@ -90,6 +80,16 @@ elseif ARGV[2] == '1' and redis.call('EXISTS', queue, alive, stored_limit) == 0 
 end
 
 local handle = string.match(member, '^[^.]+')
+-- from permits/shared/constants.lua
+-- from shared/constants.lua
+local BATCH = 250         -- members: the most that one call purges, parks or tells
+local ALIVE = 4500        -- ms: how long a sign of life keeps a place in the queue
+local PROBATION = 2000    -- ms: first term of a grant whose owner may be dead
+local OVERDUE = 2500      -- ms of ALIVE left: a waiter whose sign is older than 2 s gets no grant
+local SILENCE = 1600      -- ms of ALIVE left at which a first term ends: 2.9 s after the last sign
+local FEW = 10            -- waiters at the head that are looked at first when the head is overdue
+local GRANTS = 64         -- the most that one call grants or refuses: each is a message
+local PARKED = 4503599627370496 -- 2^52: what the score of a parked waiter has on top of its ticket
 -- from permits/shared/queue.lua
 -- What every script of permits needs that looks at more than its fast path. The
 -- script has included constants, keys and the clock before, and has set:
@@ -164,6 +164,7 @@ local function issue_token()
   -- Issues a token. It rises although the fence was lost (by the clock) and although
   -- the clock went back (by the fence). This is a grant's first write: a fence of a
   -- wrong type ends the script with nothing done.
+  local FENCE_KEPT = 86400000 -- ms: how long the last token is kept
   local token = us
   local last = tonumber(redis.call('SET', fence, us, 'PX', FENCE_KEPT, 'GET') or 0) or 0
   if last >= us then
@@ -228,15 +229,11 @@ local function tell(waiting_handle, seq, outcome, token)
   redis.call('PUBLISH', inbox .. waiting_handle, string.format('%s %.0f %d %.0f', seq, us, outcome, token))
 end
 
--- Brings a waiter that was parked back to its place: it gave a sign of life.
-local function unpark(member, score)
-  redis.call('ZADD', queue, 'XX', score - PARKED, member)
-end
-
 -- Looks at so many waiters from the head on. Drops those whose sign of life has run
 -- out, and parks those whose sign is overdue: they stand behind all others from then
--- on, so that no later call meets them again, and keep their ticket for their next
--- sign of life. Says whether any but parked waiters were there.
+-- on, so that no later call meets them again. Their next sign of life takes PARKED
+-- off again, which puts them back in their place. Says whether any but parked waiters
+-- were there.
 local function clear_head(count)
   local heads = redis.call('ZRANGE', queue, 0, count - 1, 'WITHSCORES')
   local waiters, tickets = {}, {}
@@ -379,8 +376,8 @@ if not queued then
     ticket = math.max(us, last_ticket + 1)
   end
   redis.call('ZADD', queue, ticket, member)
-elseif tonumber(queued) >= PARKED then
-  unpark(member, tonumber(queued))
+elseif queued - PARKED >= 0 then -- this call is its sign of life
+  redis.call('ZADD', queue, 'XX', queued - PARKED, member)
 end
 redis.call('ZADD', alive, now + ALIVE, member)
 keep(queue, now + ALIVE)

@@ -24,17 +24,6 @@
 -- ZREM comes first: it is allowed where memory has run out, and the checks of
 -- the memory limit end with a script's first write.
 
--- from permits/shared/constants.lua
--- from shared/constants.lua
-local BATCH = 250         -- members: the most that one call purges, parks or tells
-local ALIVE = 4500        -- ms: how long a sign of life keeps a place in the queue
-local PROBATION = 2000    -- ms: first term of a grant whose owner may be dead
-local OVERDUE = 2500      -- ms of ALIVE left: a waiter whose sign is older than 2 s gets no grant
-local SILENCE = 1600      -- ms of ALIVE left at which a first term ends: 2.9 s after the last sign
-local FEW = 10            -- waiters at the head that are looked at first when the head is overdue
-local GRANTS = 64         -- the most that one call grants or refuses: each is a message
-local PARKED = 4503599627370496 -- 2^52: what the score of a parked waiter has on top of its ticket
-local FENCE_KEPT = 86400000 -- ms: how long the last token is kept
 -- from permits/shared/keys.lua
 -- holders       sorted set: a member per held permit, score = expiry (ms)
 -- queue         sorted set: a member per waiter, score = ticket (µs), and PARKED on
@@ -59,6 +48,16 @@ end
 local held_without_copies = given_back > 0 and ARGV[3] == '0' -- so that no tombstone is needed
 if held_without_copies and redis.call('EXISTS', queue) == 0 then return { 1 } end
 
+-- from permits/shared/constants.lua
+-- from shared/constants.lua
+local BATCH = 250         -- members: the most that one call purges, parks or tells
+local ALIVE = 4500        -- ms: how long a sign of life keeps a place in the queue
+local PROBATION = 2000    -- ms: first term of a grant whose owner may be dead
+local OVERDUE = 2500      -- ms of ALIVE left: a waiter whose sign is older than 2 s gets no grant
+local SILENCE = 1600      -- ms of ALIVE left at which a first term ends: 2.9 s after the last sign
+local FEW = 10            -- waiters at the head that are looked at first when the head is overdue
+local GRANTS = 64         -- the most that one call grants or refuses: each is a message
+local PARKED = 4503599627370496 -- 2^52: what the score of a parked waiter has on top of its ticket
 -- from shared/clock.lua
 -- The server's time, read once per call: us in µs, now in ms.
 local time = redis.call('TIME')
@@ -80,6 +79,7 @@ if held_without_copies and fenced and redis.call('EXISTS', holders) == 0 then
     -- Issues a token. It rises although the fence was lost (by the clock) and although
     -- the clock went back (by the fence). This is a grant's first write: a fence of a
     -- wrong type ends the script with nothing done.
+    local FENCE_KEPT = 86400000 -- ms: how long the last token is kept
     local token = us
     local last = tonumber(redis.call('SET', fence, us, 'PX', FENCE_KEPT, 'GET') or 0) or 0
     if last >= us then
@@ -173,6 +173,7 @@ local function issue_token()
   -- Issues a token. It rises although the fence was lost (by the clock) and although
   -- the clock went back (by the fence). This is a grant's first write: a fence of a
   -- wrong type ends the script with nothing done.
+  local FENCE_KEPT = 86400000 -- ms: how long the last token is kept
   local token = us
   local last = tonumber(redis.call('SET', fence, us, 'PX', FENCE_KEPT, 'GET') or 0) or 0
   if last >= us then
@@ -237,15 +238,11 @@ local function tell(waiting_handle, seq, outcome, token)
   redis.call('PUBLISH', inbox .. waiting_handle, string.format('%s %.0f %d %.0f', seq, us, outcome, token))
 end
 
--- Brings a waiter that was parked back to its place: it gave a sign of life.
-local function unpark(member, score)
-  redis.call('ZADD', queue, 'XX', score - PARKED, member)
-end
-
 -- Looks at so many waiters from the head on. Drops those whose sign of life has run
 -- out, and parks those whose sign is overdue: they stand behind all others from then
--- on, so that no later call meets them again, and keep their ticket for their next
--- sign of life. Says whether any but parked waiters were there.
+-- on, so that no later call meets them again. Their next sign of life takes PARKED
+-- off again, which puts them back in their place. Says whether any but parked waiters
+-- were there.
 local function clear_head(count)
   local heads = redis.call('ZRANGE', queue, 0, count - 1, 'WITHSCORES')
   local waiters, tickets = {}, {}

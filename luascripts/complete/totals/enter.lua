@@ -33,11 +33,14 @@
 
 -- from permits/shared/constants.lua
 -- from shared/constants.lua
-local BATCH = 250         -- members: the most that one call purges, grants to, passes over or tells
+local BATCH = 250         -- members: the most that one call purges, parks or tells
 local ALIVE = 4500        -- ms: how long a sign of life keeps a place in the queue
 local PROBATION = 2000    -- ms: first term of a grant whose owner may be dead
 local OVERDUE = 2500      -- ms of ALIVE left: a waiter whose sign is older than 2 s gets no grant
-local FENCE_KEPT = 86400000 -- ms: how long the last token is kept
+local SILENCE = 1600      -- ms of ALIVE left at which a first term ends: 2.9 s after the last sign
+local FEW = 10            -- waiters at the head that are looked at first when the head is overdue
+local GRANTS = 64         -- the most that one call grants or refuses: each is a message
+local PARKED = 4503599627370496 -- 2^52: what the score of a parked waiter has on top of its ticket
 -- from totals/shared/constants.lua
 local MOST_GRANTS = 64    -- requests: the most that one call grants to
 local MOST_STEPS = 250    -- waiters: the most that one call looks at

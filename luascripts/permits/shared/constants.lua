@@ -5,4 +5,3 @@ local SILENCE = 1600      -- ms of ALIVE left at which a first term ends: 2.9 s 
 local FEW = 10            -- waiters at the head that are looked at first when the head is overdue
 local GRANTS = 64         -- the most that one call grants or refuses: each is a message
 local PARKED = 4503599627370496 -- 2^52: what the score of a parked waiter has on top of its ticket
-local FENCE_KEPT = 86400000 -- ms: how long the last token is kept

@@ -107,15 +107,11 @@ local function tell(waiting_handle, seq, outcome, token)
   redis.call('PUBLISH', inbox .. waiting_handle, string.format('%s %.0f %d %.0f', seq, us, outcome, token))
 end
 
--- Brings a waiter that was parked back to its place: it gave a sign of life.
-local function unpark(member, score)
-  redis.call('ZADD', queue, 'XX', score - PARKED, member)
-end
-
 -- Looks at so many waiters from the head on. Drops those whose sign of life has run
 -- out, and parks those whose sign is overdue: they stand behind all others from then
--- on, so that no later call meets them again, and keep their ticket for their next
--- sign of life. Says whether any but parked waiters were there.
+-- on, so that no later call meets them again. Their next sign of life takes PARKED
+-- off again, which puts them back in their place. Says whether any but parked waiters
+-- were there.
 local function clear_head(count)
   local heads = redis.call('ZRANGE', queue, 0, count - 1, 'WITHSCORES')
   local waiters, tickets = {}, {}

@@ -2,4 +2,4 @@ package cli
 
 import "github.com/spf13/cobra"
 
-func (a *app) everywhere() []*cobra.Command { return nil }
+func (a *app) everywhere() []*cobra.Command { return []*cobra.Command{a.ls(), a.show(), a.doctor()} }

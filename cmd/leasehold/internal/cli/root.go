@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"strings"
 
@@ -15,6 +16,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/connect"
 	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/run"
+	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/text"
 )
 
 // app is what all commands share.
@@ -45,9 +47,37 @@ A password need not be in it: see --redis-file and --redis-password-file.`,
 	a.connect.Flags(root.PersistentFlags())
 	root.PersistentFlags().StringVar(&a.prefix, "prefix", "", `what the keys in Redis begin with (default "leasehold")`)
 	root.AddCommand(a.commands()...)
+	root.AddCommand(man(root))
+	for _, c := range append(root.Commands(), root) {
+		c.Long = prose(c.Long)
+	}
+	root.SetUsageTemplate(strings.NewReplacer(
+		".LocalFlags.FlagUsages", ".LocalFlags.FlagUsagesWrapped 80", ".InheritedFlags.FlagUsages", ".InheritedFlags.FlagUsagesWrapped 80",
+	).Replace(root.UsageTemplate()))
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
 	redis.SetLogger(quiet{})
 	return root
+}
+
+// prose breaks paragraphs at the width of a terminal; indented lines stay.
+func prose(s string) string {
+	var out, paragraph []string
+	flush := func() {
+		if len(paragraph) > 0 {
+			out = append(out, strings.TrimSuffix(text.Wrap(strings.Join(paragraph, " "), "", columns), "\n"))
+			paragraph = nil
+		}
+	}
+	for line := range strings.SplitSeq(s, "\n") {
+		if line == "" || strings.HasPrefix(line, "  ") {
+			flush()
+			out = append(out, line)
+			continue
+		}
+		paragraph = append(paragraph, line)
+	}
+	flush()
+	return strings.Join(out, "\n")
 }
 
 // quiet drops what the client library logs: what matters of it is in errors.
@@ -67,6 +97,15 @@ func (a *app) dial(ctx context.Context) (redis.UniversalClient, error) {
 		return nil, usage(err)
 	}
 	return rdb, err
+}
+
+// unreachable makes an error of the network one with its exit code.
+func unreachable(err error) error {
+	var network net.Error
+	if errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, context.DeadlineExceeded) {
+		return &run.Error{Code: run.CodeUnreachable, Err: fmt.Errorf("redis is out of reach: %w", err)}
+	}
+	return err
 }
 
 // Execute runs the command that args name, and returns the exit code; where

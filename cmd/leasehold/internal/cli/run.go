@@ -20,7 +20,8 @@ func (a *app) run() *cobra.Command {
 	var wait, lost string
 	conflict := run.CodeConflict
 	c := &cobra.Command{
-		Use:   "run (--mutex | --semaphore) NAME --key KEY [flags] -- PROGRAM [ARGUMENT…]",
+		Use:   "run (--mutex | --semaphore) NAME --key KEY [flags] -- PROGRAM…",
+		DisableFlagsInUseLine: true,
 		Short: "Run a program under a lock or a permit",
 		Long: `run waits for a lock (--mutex) or for a permit (--semaphore), runs a program while
 it holds that, and gives it back when the program has ended.
@@ -43,7 +44,8 @@ Exit codes: the program's own, or 128 + the number of the signal that ended it;
   125  the tool itself failed          126  the program can't be run
   127  the program was not found`,
 		Example: `  # a cron job that never runs twice at a time; another host's run is skipped
-  leasehold run --mutex jobs --key nightly --wait 0 --conflict-exit-code 0 -- /usr/local/bin/nightly
+  leasehold run --mutex jobs --key nightly --wait 0 --conflict-exit-code 0 \
+    -- /usr/local/bin/nightly
 
   # at most three exports of this customer in the fleet, others wait
   leasehold run --semaphore exports --key acme --limit 3 -- ./export acme`,

@@ -12,14 +12,14 @@ import (
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
 )
 
-// Recipe 14, in all the places where Redis can answer with errors: no busy loop,
-// no wait without end, and the error that was promised.
+// In all the places where Redis can answer with errors there is no busy loop, no
+// wait without end, and the error is the one that was promised.
 
 // few is more than several patient callers send in a quarter of a minute, and
 // less than an impatient one in a second.
 const few = 300
 
-func TestRecipe14_ErrorsForAPassingReason(t *testing.T) {
+func TestErrorsForAPassingReason(t *testing.T) {
 	bubble(t, func(f *fixture, server *miniredis.Miniredis) {
 		holder, holding := f.open(ttl(time.Minute))
 		m, wire := f.open()
@@ -63,7 +63,7 @@ func TestRecipe14_ErrorsForAPassingReason(t *testing.T) {
 	})
 }
 
-func TestRecipe14_ErrorsThatStay(t *testing.T) {
+func TestErrorsThatStay(t *testing.T) {
 	bubble(t, func(f *fixture, server *miniredis.Miniredis) {
 		m, wire := f.open()
 		unlock(f, f.take(m, "warm"))
@@ -89,7 +89,7 @@ func TestRecipe14_ErrorsThatStay(t *testing.T) {
 }
 
 // A key of a wrong type is told to all who need it, and is left as it is.
-func TestRecipe14_KeyOfAWrongType(t *testing.T) {
+func TestKeyOfAWrongType(t *testing.T) {
 	each(t, func(f *fixture) {
 		for _, part := range []string{"holders", "queue", "alive", "fence"} {
 			m, wire := f.open()
@@ -122,7 +122,7 @@ func TestRecipe14_KeyOfAWrongType(t *testing.T) {
 	})
 }
 
-func TestRecipe14_WaiterWhoseKeyGetsAWrongType(t *testing.T) {
+func TestWaiterWhoseKeyGetsAWrongType(t *testing.T) {
 	each(t, func(f *fixture) {
 		holder, _ := f.open()
 		m, wire := f.open()
@@ -142,7 +142,7 @@ func TestRecipe14_WaiterWhoseKeyGetsAWrongType(t *testing.T) {
 
 // A primary that became a replica answers READONLY until somebody finds the new
 // one.
-func TestRecipe14_ReadOnlyServer(t *testing.T) {
+func TestReadOnlyServerIsTold(t *testing.T) {
 	t.Parallel()
 	_, replica := redistest.StartPair(t, redistest.Newest(t))
 	p := redistest.NewProxy(t, replica.Addr())
@@ -161,7 +161,7 @@ func TestRecipe14_ReadOnlyServer(t *testing.T) {
 }
 
 // Nobody there at all.
-func TestRecipe14_ServerIsDown(t *testing.T) {
+func TestServerIsDown(t *testing.T) {
 	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
 		m := f.openVia(p)
 		p.Refuse(true)

@@ -16,11 +16,9 @@ import (
 	"github.com/leasehold-go/leasehold/luascripts"
 )
 
-// Recipes that are about the queue.
-
 // A waiter asks by itself now and then: it gets its permit although the message
 // about it was lost, or was published before its subscription stood.
-func TestRecipe10_MissedMessage(t *testing.T) {
+func TestMissedMessageIsAskedFor(t *testing.T) {
 	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
 		holder, _ := f.open()
 		late := redistest.NewProxy(f.T, f.Addr)
@@ -68,7 +66,7 @@ func TestGrantBeforeTheSubscriptionStands(t *testing.T) {
 
 // Dead waiters at the head of the queue hold up the living for seconds at most,
 // however many they are.
-func TestRecipe11_DeadWaitersAtTheHead(t *testing.T) {
+func TestDeadWaitersAtTheHead(t *testing.T) {
 	each(t, func(f *fixture) {
 		holder, _ := f.open()
 		dead, wire := f.open()
@@ -88,7 +86,7 @@ func TestRecipe11_DeadWaitersAtTheHead(t *testing.T) {
 // A waiter that was away for too long loses its place in Redis, and comes back
 // to it as soon as it can: before whoever came later, and without its caller
 // noticing.
-func TestRecipe11_LivingWaiterThatWasAway(t *testing.T) {
+func TestLivingWaiterThatWasAway(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		holder, _ := f.open()
 		away, wire := f.open()
@@ -116,7 +114,7 @@ func TestRecipe11_LivingWaiterThatWasAway(t *testing.T) {
 // Taking and giving back in a tight loop gives nobody more than its turn. A
 // machine that stands still for seconds makes waiters look dead, which costs
 // them turns: so the best of three.
-func TestRecipe15_TightLoopStarvesNobody(t *testing.T) {
+func TestAcquireInATightLoopStarvesNobody(t *testing.T) {
 	each(t, func(f *fixture) {
 		var counts []int
 		for round := range 3 {

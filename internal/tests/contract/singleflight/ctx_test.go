@@ -14,9 +14,9 @@ import (
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
-// R16: whatever a call waits for, it returns when its ctx ends, and leaves nothing
+// Whatever a call waits for, it returns when its ctx ends, and leaves nothing
 // behind: not in the queue, nor a lease.
-func TestR16_CtxEndsWhereverACallIs(t *testing.T) {
+func TestCtxEndsWhereverACallIs(t *testing.T) {
 	type world struct {
 		f     *fixture
 		g     *singleflight.Group[string]

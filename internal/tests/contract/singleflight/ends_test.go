@@ -69,9 +69,9 @@ func TestOneOfTenLeaves(t *testing.T) {
 
 type ctxKey struct{}
 
-// R3: a load's ctx has the first caller's values, and neither its deadline nor its
+// A load's ctx has the first caller's values, and neither its deadline nor its
 // end.
-func TestR3_LoadersCtx(t *testing.T) {
+func TestLoadersCtxHasValuesAndNoDeadline(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		g, _ := f.open()
 		o := newOrigin(f)
@@ -100,9 +100,9 @@ func TestR3_LoadersCtx(t *testing.T) {
 	})
 }
 
-// R3: where the first caller has left before its loader was called, who has waited
+// Where the first caller has left before its loader was called, who has waited
 // longest is the first: its loader, its values, its panic.
-func TestR3_FirstCallerLeftBeforeTheLoad(t *testing.T) {
+func TestFirstCallerLeftBeforeTheLoad(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		g, wire := f.open()
 		o := newOrigin(f)
@@ -127,9 +127,9 @@ func TestR3_FirstCallerLeftBeforeTheLoad(t *testing.T) {
 	})
 }
 
-// R3: where the last caller of the process leaves, the load goes on for one that
+// Where the last caller of the process leaves, the load goes on for one that
 // waits in another, and its result is stored.
-func TestR3_LoadGoesOnForAnotherProcess(t *testing.T) {
+func TestLoadGoesOnForAnotherProcess(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		g, _ := f.open()
 		other, _ := f.open()
@@ -158,9 +158,9 @@ func TestR3_LoadGoesOnForAnotherProcess(t *testing.T) {
 	})
 }
 
-// R3: where nobody waits any more, the load ends at once, and its lease is free;
+// Where nobody waits any more, the load ends at once, and its lease is free;
 // where the last one leaves another process, within a third of the lease.
-func TestR3_LoadEndsWithTheLastWhoWaits(t *testing.T) {
+func TestLoadEndsWithItsLastWaiter(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		g, _ := f.open()
 		other, _ := f.open()
@@ -206,10 +206,10 @@ func TestR3_LoadEndsWithTheLastWhoWaits(t *testing.T) {
 	})
 }
 
-// R3: who comes after the last caller has left, and before Redis was asked whether
+// Who comes after the last caller has left, and before Redis was asked whether
 // anybody waits elsewhere, keeps the load alive; who comes after that starts one of
 // its own, and what the ended one comes to is neither shared nor stored.
-func TestR3_NewcomerOfALoadThatEnds(t *testing.T) {
+func TestNewcomerToALoadThatEndsLoadsAnew(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		g, wire := f.open(func(c *singleflight.Config[string]) { c.ErrorTTL = time.Minute })
 		for _, asked := range []bool{false, true} {

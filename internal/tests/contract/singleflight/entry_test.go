@@ -30,9 +30,9 @@ func garbage(valid string) map[string]string {
 	return all
 }
 
-// R13: an entry that is none is a miss: loaded once and replaced, for single calls
+// An entry that is none is a miss: loaded once and replaced, for single calls
 // and in a batch, counted, never an error.
-func TestR13_Garbage(t *testing.T) {
+func TestGarbageIsAMiss(t *testing.T) {
 	each(t, func(f *fixture) {
 		g, _ := f.open()
 		fetch(f, f.Context(), g, "valid", gives("a value that is valid")).got()
@@ -65,9 +65,9 @@ func TestR13_Garbage(t *testing.T) {
 	})
 }
 
-// R13: what one finds undecodable another may have replaced: it is told apart from
+// What one finds undecodable another may have replaced: it is told apart from
 // exactly those bytes, also where they begin as an entry does.
-func TestR13_GarbageReplacedMeanwhile(t *testing.T) {
+func TestGarbageReplacedMeanwhileIsServed(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		g, wire := f.open()
 		other, _ := f.open()
@@ -85,8 +85,8 @@ func TestR13_GarbageReplacedMeanwhile(t *testing.T) {
 	})
 }
 
-// R13: a remembered failure that is none doesn't stand in the way for ever.
-func TestR13_PoisonedFailure(t *testing.T) {
+// A remembered failure that is none doesn't stand in the way for ever.
+func TestUndecodableFailureIsReplaced(t *testing.T) {
 	each(t, func(f *fixture) {
 		g, _ := f.open(func(c *singleflight.Config[string]) { c.ErrorTTL = time.Minute })
 		for i, raw := range []string{"garbage", strings.Repeat("x", 100_000)} {
@@ -103,9 +103,9 @@ func TestR13_PoisonedFailure(t *testing.T) {
 	})
 }
 
-// R14: entries bear the server's time, and ages are told by it: whatever the clocks
+// Entries bear the server's time, and ages are told by it: whatever the clocks
 // of the processes say.
-func TestR14_ServersTime(t *testing.T) {
+func TestAgesAreByTheServersClock(t *testing.T) {
 	for _, off := range []time.Duration{time.Hour, -time.Hour} {
 		subBubble(t, off.String(), func(f *fixture, server *miniredis.Miniredis) {
 			mod := func(c *singleflight.Config[string]) { c.TTL, c.Jitter, c.StaleFor = 10*time.Second, -1, time.Minute }

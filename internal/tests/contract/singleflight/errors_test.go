@@ -21,8 +21,8 @@ type notHere struct{ code int }
 
 func (e *notHere) Error() string { return fmt.Sprintf("code %d", e.code) }
 
-// R7: in its own process a loader's error is itself; elsewhere its text crosses.
-func TestR7_ErrorsAcrossProcesses(t *testing.T) {
+// In its own process a loader's error is itself; elsewhere its text crosses.
+func TestErrorsAcrossProcesses(t *testing.T) {
 	each(t, func(f *fixture) {
 		g, _ := f.open()
 		other, _ := f.open()
@@ -46,9 +46,9 @@ func TestR7_ErrorsAcrossProcesses(t *testing.T) {
 	})
 }
 
-// R7: what crosses of an error is at most 4 KiB, in whole characters; a panic's
+// What crosses of an error is at most 4 KiB, in whole characters; a panic's
 // text too.
-func TestR7_LongErrors(t *testing.T) {
+func TestLongErrorsAreCut(t *testing.T) {
 	each(t, func(f *fixture) {
 		g, _ := f.open()
 		other, _ := f.open()
@@ -85,9 +85,9 @@ func TestR7_LongErrors(t *testing.T) {
 	})
 }
 
-// R7: ErrNotFound is ErrNotFound everywhere, whatever wraps it, and for late
+// ErrNotFound is ErrNotFound everywhere, whatever wraps it, and for late
 // callers only where it is remembered.
-func TestR7_NotFoundAcrossProcesses(t *testing.T) {
+func TestNotFoundAcrossProcesses(t *testing.T) {
 	each(t, func(f *fixture) {
 		for _, remember := range []time.Duration{0, time.Minute} {
 			mod := func(c *singleflight.Config[string]) { c.NotFoundTTL = remember }
@@ -120,9 +120,9 @@ func TestR7_NotFoundAcrossProcesses(t *testing.T) {
 	})
 }
 
-// R7: with ErrorTTL 0 those who waited get the failure, also one who missed the
+// With ErrorTTL 0 those who waited get the failure, also one who missed the
 // message; who asks later loads.
-func TestR7_FailureIsSharedWithWaitersOnly(t *testing.T) {
+func TestFailureIsSharedWithWaitersOnly(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		g, _ := f.open()
 		other, wire := f.open()
@@ -194,9 +194,9 @@ func TestErrorTTL(t *testing.T) {
 	}
 }
 
-// R7: a remembered failure is kept apart from the value: what is fresh yet is
+// A remembered failure is kept apart from the value: what is fresh yet is
 // served, and a value that comes ends the failure.
-func TestR7_FailureBesideAValue(t *testing.T) {
+func TestRememberedFailureBesideAValue(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		mod := func(c *singleflight.Config[string]) {
 			c.TTL, c.StaleFor, c.ErrorTTL, c.Jitter = 10*time.Second, 10*time.Second, time.Minute, -1

@@ -46,10 +46,10 @@ func TestInvalidate(t *testing.T) {
 	})
 }
 
-// R2: a load that an Invalidate met is handed to those who waited for it by then,
+// A load that an Invalidate met is handed to those who waited for it by then,
 // and not stored; who comes later loads anew, also while the old load runs, which
 // goes on and keeps its lease.
-func TestR2_LoadThatIsInvalidated(t *testing.T) {
+func TestInvalidatedLoadIsHandedToItsWaiters(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		g, _ := f.open(lease(time.Second))
 		other, _ := f.open(lease(time.Second))
@@ -93,9 +93,9 @@ func TestR2_LoadThatIsInvalidated(t *testing.T) {
 	})
 }
 
-// R2: a failure of an invalidated load is not remembered, and several invalidated
+// A failure of an invalidated load is not remembered, and several invalidated
 // loads of a key run beside each other.
-func TestR2_SeveralInvalidatedLoads(t *testing.T) {
+func TestSeveralInvalidatedLoads(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		o := newOrigin(f)
 		var firsts, waiters []*pending[string]

@@ -13,10 +13,10 @@ import (
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
-// R1: what Redis answered a process with may have been invalidated before another
+// What Redis answered a process with may have been invalidated before another
 // caller came: who joined after the answer gets it only if it holds yet. Each case
 // makes the enter of a first caller be answered, and its answer be held up.
-func TestR1_WhoJoinsAfterTheAnswer(t *testing.T) {
+func TestCallerThatJoinsAfterTheAnswerAsksAgain(t *testing.T) {
 	type world struct {
 		f        *fixture
 		g, other *singleflight.Group[string]

@@ -19,9 +19,9 @@ func maxLoads(n int) config {
 	return func(c *singleflight.Config[string]) { c.MaxLoads = n }
 }
 
-// R12: at most MaxLoads loaders of a family run at once in the whole fleet; all
+// At most MaxLoads loaders of a family run at once in the whole fleet; all
 // callers get their values.
-func TestR12_MaxLoads(t *testing.T) {
+func TestMaxLoadsBoundsTheFleet(t *testing.T) {
 	each(t, func(f *fixture) {
 		const most, keys = 4, 20
 		o := newOrigin(f)
@@ -49,9 +49,9 @@ func TestR12_MaxLoads(t *testing.T) {
 	})
 }
 
-// R12: the lease comes first, and is renewed while its load waits for the permit:
+// The lease comes first, and is renewed while its load waits for the permit:
 // one load a key, however long that takes. LoadTimeout starts with the permit.
-func TestR12_LeaseFirstThenThePermit(t *testing.T) {
+func TestLeaseIsTakenBeforeThePermit(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		mod := func(c *singleflight.Config[string]) { c.LeaseTTL, c.LoadTimeout = time.Second, 5*time.Second }
 		g, _ := f.open(maxLoads(1), func(c *singleflight.Config[string]) { c.LeaseTTL = time.Second })
@@ -85,8 +85,8 @@ func TestR12_LeaseFirstThenThePermit(t *testing.T) {
 	})
 }
 
-// R12: a DoMany takes one permit, however many its keys, and loads wait in order.
-func TestR12_OnePermitACall(t *testing.T) {
+// A DoMany takes one permit, however many its keys, and loads wait in order.
+func TestDoManyTakesOnePermit(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		g, _ := f.open(maxLoads(2))
 		other, _ := f.open(maxLoads(2))
@@ -149,8 +149,8 @@ func TestLeavingWhileWaitingForThePermit(t *testing.T) {
 	})
 }
 
-// R12: loads that wait for each other's permit end with their LoadTimeout.
-func TestR12_NestedLoadsEnd(t *testing.T) {
+// Loads that wait for each other's permit end with their LoadTimeout.
+func TestNestedLoadsEndWithTheirTimeout(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		g, _ := f.open(maxLoads(1), func(c *singleflight.Config[string]) { c.LoadTimeout = 5 * time.Second })
 		began := time.Now()

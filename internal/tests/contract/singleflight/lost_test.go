@@ -21,9 +21,9 @@ func lease(d time.Duration) config {
 	return func(c *singleflight.Config[string]) { c.LeaseTTL = d }
 }
 
-// R4: the ctx of a load whose lease is lost ends with ErrLost. Where the loader
+// The ctx of a load whose lease is lost ends with ErrLost. Where the loader
 // fails then, nobody sees that: all look again.
-func TestR4_FailureAfterALostLease(t *testing.T) {
+func TestFailureAfterALostLeaseIsNotShared(t *testing.T) {
 	each(t, func(f *fixture) {
 		g, _ := f.open(lease(2 * time.Second))
 		o := newOrigin(f)
@@ -45,8 +45,8 @@ func TestR4_FailureAfterALostLease(t *testing.T) {
 	})
 }
 
-// R4: of those that look again, who has waited longest loads.
-func TestR4_WhoLoadsAgain(t *testing.T) {
+// Of those that look again, who has waited longest loads.
+func TestLongestWaiterLoadsAfterALostLease(t *testing.T) {
 	bubble(t, func(f *fixture, server *miniredis.Miniredis) {
 		for round := range 5 {
 			g, _ := f.open()
@@ -68,9 +68,9 @@ func TestR4_WhoLoadsAgain(t *testing.T) {
 	})
 }
 
-// R4: where it returns a value all the same, its first caller gets that, the
+// Where it returns a value all the same, its first caller gets that, the
 // others ask again, and it isn't stored.
-func TestR4_ValueAfterALostLease(t *testing.T) {
+func TestValueAfterALostLeaseIsNotStored(t *testing.T) {
 	bubble(t, func(f *fixture, server *miniredis.Miniredis) {
 		g, _ := f.open()
 		other, _ := f.open()
@@ -104,9 +104,9 @@ func TestR4_ValueAfterALostLease(t *testing.T) {
 	})
 }
 
-// R4: a process that was cut off for longer than its lease stores nothing when it
+// A process that was cut off for longer than its lease stores nothing when it
 // is back, and another has taken over meanwhile.
-func TestR4_CutOffForLongerThanTheLease(t *testing.T) {
+func TestCutOffForLongerThanTheLease(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		g, wire := f.open(lease(time.Second))
 		other, _ := f.open(lease(time.Second))
@@ -173,8 +173,8 @@ func anyOf[T any](done <-chan struct{}, values <-chan T) <-chan T {
 	return first
 }
 
-// R5: where Redis answers, the value is published when Do returns.
-func TestR5_PublishedWhenDoReturns(t *testing.T) {
+// Where Redis answers, the value is published when Do returns.
+func TestValueIsPublishedWhenDoReturns(t *testing.T) {
 	each(t, func(f *fixture) {
 		g, _ := f.open()
 		for range 20 {
@@ -189,10 +189,10 @@ func TestR5_PublishedWhenDoReturns(t *testing.T) {
 	})
 }
 
-// R5: where Redis doesn't answer, the first caller has its value after 1 s; who
+// Where Redis doesn't answer, the first caller has its value after 1 s; who
 // joined can't know whether it was invalidated: ErrUnavailable. Under LoadLocally
 // who came before the lease was taken has the value, and who came later loads.
-func TestR5_RedisGoneBeforePublish(t *testing.T) {
+func TestRedisGoneBeforeThePublish(t *testing.T) {
 	for what, policy := range map[string]singleflight.Policy{"fail": singleflight.Fail, "load locally": singleflight.LoadLocally} {
 		for how, gone := range map[string]func(w *harness.Wire){
 			"cut": (*harness.Wire).Cut, "silent": func(w *harness.Wire) { w.Stall() }, "unknown": func(w *harness.Wire) { w.StallReplies("load publish") },

@@ -177,9 +177,9 @@ func TestDoManyWaitsForOthers(t *testing.T) {
 	})
 }
 
-// R11: two calls of which each has the lease of a key that the other waits for:
+// Two calls of which each has the lease of a key that the other waits for:
 // each loads and publishes its own key before it waits, so neither waits for ever.
-func TestR11_CrossedCallsEnd(t *testing.T) {
+func TestDoManyCrossedCallsEnd(t *testing.T) {
 	each(t, func(f *fixture) {
 		f.teach()
 		var crossing sync.WaitGroup

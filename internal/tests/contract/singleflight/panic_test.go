@@ -27,10 +27,10 @@ var ways = map[string]struct {
 	"goexit": {runtime.Goexit, "runtime.Goexit", func(p *pending[string]) bool { return p.exited }},
 }
 
-// R8: a panic and a Goexit are raised again in the first caller, and are an error
+// A panic and a Goexit are raised again in the first caller, and are an error
 // that says so for all others, everywhere; never remembered, and the lease is free
 // at once.
-func TestR8_PanicAndGoexit(t *testing.T) {
+func TestPanicAndGoexitReachAllCallers(t *testing.T) {
 	each(t, func(f *fixture) {
 		for what, way := range ways {
 			mod := func(c *singleflight.Config[string]) { c.ErrorTTL, c.StaleFor = time.Minute, time.Minute }
@@ -70,9 +70,9 @@ func TestR8_PanicAndGoexit(t *testing.T) {
 	})
 }
 
-// R8: where the first caller has left, nobody else is thrown out; a refresh that
+// Where the first caller has left, nobody else is thrown out; a refresh that
 // panics ends nothing, and is logged, with its stack.
-func TestR8_PanicWithoutItsCaller(t *testing.T) {
+func TestPanicAfterItsCallerLeft(t *testing.T) {
 	for what, way := range ways {
 		subBubble(t, what, func(f *fixture, _ *miniredis.Miniredis) {
 			var log bytes.Buffer
@@ -106,8 +106,8 @@ func TestR8_PanicWithoutItsCaller(t *testing.T) {
 	}
 }
 
-// R8: of a DoMany each process's callers get it, and the keys of others as well.
-func TestR8_PanicInDoMany(t *testing.T) {
+// Of a DoMany each process's callers get it, and the keys of others as well.
+func TestPanicInDoMany(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		g, _ := f.open()
 		other, _ := f.open()

@@ -9,9 +9,9 @@ import (
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
-// R9, R11: at SoftTimeout a DoMany serves the stale values that it has, and waits
+// At SoftTimeout a DoMany serves the stale values that it has, and waits
 // on only for the keys of which it has none.
-func TestR9_SoftTimeoutOfMany(t *testing.T) {
+func TestSoftTimeoutOfDoMany(t *testing.T) {
 	for what, mod := range map[string]config{"StaleFor": staleFor, "StaleIfError": staleIfError} {
 		subBubble(t, what, func(f *fixture, _ *miniredis.Miniredis) {
 			g, _ := f.open(mod, func(c *singleflight.Config[string]) { c.SoftTimeout = time.Second })

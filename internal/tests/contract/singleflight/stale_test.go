@@ -39,9 +39,9 @@ func (p *pending[T]) want(value any, source singleflight.Source) {
 	}
 }
 
-// R9: with StaleFor the caller who starts the refresh is served stale at once, as
+// With StaleFor the caller who starts the refresh is served stale at once, as
 // are all others meanwhile; one refreshes, in the whole fleet.
-func TestR9_StaleWhileOneRebuilds(t *testing.T) {
+func TestStaleWhileOneRebuilds(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		g, _ := f.open(staleFor)
 		other, _ := f.open(staleFor)
@@ -74,8 +74,8 @@ func TestR9_StaleWhileOneRebuilds(t *testing.T) {
 	})
 }
 
-// R9: who was told that another rebuilds the value doesn't ask again for 100 ms.
-func TestR9_RefreshIsNotAskedForAgainAtOnce(t *testing.T) {
+// Who was told that another rebuilds the value doesn't ask again for 100 ms.
+func TestStaleRefreshIsNotAskedForAgainAtOnce(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		g, _ := f.open(staleFor)
 		other, wire := f.open(staleFor)
@@ -94,9 +94,9 @@ func TestR9_RefreshIsNotAskedForAgainAtOnce(t *testing.T) {
 	})
 }
 
-// R9: nor does who was told that a failure is remembered, for as long as that is so
+// Nor does who was told that a failure is remembered, for as long as that is so
 // at least.
-func TestR9_RefreshBesideARememberedFailure(t *testing.T) {
+func TestStaleRefreshBesideARememberedFailure(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		g, wire := f.open(staleFor, func(c *singleflight.Config[string]) { c.ErrorTTL = 10 * time.Second })
 		f.stalled(g, "k")
@@ -113,9 +113,9 @@ func TestR9_RefreshBesideARememberedFailure(t *testing.T) {
 	})
 }
 
-// R9: where the holder is dead, its lease's end comes first: 100 ms are no longer
+// Where the holder is dead, its lease's end comes first: 100 ms are no longer
 // than that.
-func TestR9_RefreshAfterTheLeaseEnds(t *testing.T) {
+func TestStaleRefreshAfterTheLeaseEnds(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		g, wire := f.open(staleFor, lease(time.Second))
 		other, _ := f.open(staleFor)
@@ -136,9 +136,9 @@ func TestR9_RefreshAfterTheLeaseEnds(t *testing.T) {
 	})
 }
 
-// R9: callers who left at SoftTimeout don't count as leaving: the load goes on,
+// Callers who left at SoftTimeout don't count as leaving: the load goes on,
 // and its result is stored.
-func TestR9_SoftTimeout(t *testing.T) {
+func TestSoftTimeoutServesStale(t *testing.T) {
 	for what, mod := range map[string]config{"StaleFor": staleFor, "StaleIfError": staleIfError} {
 		subBubble(t, what, func(f *fixture, _ *miniredis.Miniredis) {
 			soft := func(c *singleflight.Config[string]) { c.SoftTimeout = 3 * time.Second }
@@ -179,8 +179,8 @@ func TestR9_SoftTimeout(t *testing.T) {
 	}
 }
 
-// R9: stale never masks ErrNotFound.
-func TestR9_StaleDoesNotMaskNotFound(t *testing.T) {
+// Stale never masks ErrNotFound.
+func TestStaleDoesNotMaskNotFound(t *testing.T) {
 	for what, mod := range map[string]config{"StaleFor": staleFor, "StaleIfError": staleIfError} {
 		subBubble(t, what, func(f *fixture, _ *miniredis.Miniredis) {
 			g, _ := f.open(mod, func(c *singleflight.Config[string]) { c.SoftTimeout = time.Second })
@@ -197,10 +197,10 @@ func TestR9_StaleDoesNotMaskNotFound(t *testing.T) {
 	}
 }
 
-// R9: StaleIfError serves what is stale where the loader fails, where it panics
+// StaleIfError serves what is stale where the loader fails, where it panics
 // elsewhere, where a failure is remembered, and where Redis can't be asked to
 // coordinate; not what is older.
-func TestR9_StaleIfError(t *testing.T) {
+func TestStaleIfError(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		remember := func(c *singleflight.Config[string]) { c.ErrorTTL = 5 * time.Second }
 		g, _ := f.open(staleIfError, remember)
@@ -246,9 +246,9 @@ func TestR9_StaleIfError(t *testing.T) {
 	})
 }
 
-// R9: a caller is served the stale value that it read itself: one that has been
+// A caller is served the stale value that it read itself: one that has been
 // invalidated since it was stored is not served to who asked after that.
-func TestR9_StaleThatWasInvalidated(t *testing.T) {
+func TestStaleThatWasInvalidated(t *testing.T) {
 	each(t, func(f *fixture) {
 		short := func(c *singleflight.Config[string]) { c.TTL, c.StaleIfError = time.Millisecond, time.Minute }
 		g, _ := f.open(short)

@@ -144,10 +144,10 @@ func TestTTLFor(t *testing.T) {
 	})
 }
 
-// R10: a value that TTLFor forbids to store is handed to all who wait, of any
+// A value that TTLFor forbids to store is handed to all who wait, of any
 // process and of any size that could be stored, and loaded again by who comes
 // later.
-func TestR10_HandedOutAndNotStored(t *testing.T) {
+func TestValueThatTTLForForbidsToStoreIsHandedOut(t *testing.T) {
 	each(t, func(f *fixture) {
 		for key, value := range map[string]string{"small": "v", "large": strings.Repeat("v", 100_000)} {
 			mod := func(c *singleflight.Config[string]) { c.TTLFor = func(string, string) time.Duration { return -1 } }
@@ -192,10 +192,10 @@ func TestValueThatIsNotStoredEndsTheStaleOne(t *testing.T) {
 	})
 }
 
-// R10: a value that is too large is returned in the process that loaded it, and
+// A value that is too large is returned in the process that loaded it, and
 // logged; others load for themselves, without waiting for each other, until the
 // mark ends after a second.
-func TestR10_TooLargeAValue(t *testing.T) {
+func TestTooLargeValueStaysInItsProcess(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		var log bytes.Buffer
 		mod := func(c *singleflight.Config[string]) {
@@ -242,9 +242,9 @@ func TestR10_TooLargeAValue(t *testing.T) {
 	})
 }
 
-// R10: Invalidate ends the mark: loads are coordinated again at once. What stood
+// Invalidate ends the mark: loads are coordinated again at once. What stood
 // there before a value that is too large goes with it.
-func TestR10_InvalidateEndsTheMark(t *testing.T) {
+func TestInvalidateEndsTheTooLargeMark(t *testing.T) {
 	each(t, func(f *fixture) {
 		mod := func(c *singleflight.Config[string]) {
 			c.MaxValueBytes, c.TTL, c.StaleFor = 10, time.Millisecond, time.Minute

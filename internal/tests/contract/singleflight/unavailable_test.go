@@ -161,9 +161,9 @@ func TestLocalLoadEnds(t *testing.T) {
 	})
 }
 
-// R1: a load without a lease, since Redis could not be asked, is not joined by a
+// A load without a lease, since Redis could not be asked, is not joined by a
 // caller who could ask Redis: it may have been invalidated before that one came.
-func TestR1_LocalLoadIsNotJoinedByWhoReachesRedis(t *testing.T) {
+func TestLocalLoadIsNotJoinedByACallerThatReachesRedis(t *testing.T) {
 	for what, break_ := range map[string]func(w *harness.Wire){
 		"no lookup": (*harness.Wire).Cut,
 		"no lease":  func(w *harness.Wire) { w.CutOff("load enter") },

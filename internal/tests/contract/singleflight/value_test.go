@@ -113,9 +113,9 @@ func TestCodec(t *testing.T) {
 	})
 }
 
-// R10: a value that can't be encoded is its first caller's all the same, an error
+// A value that can't be encoded is its first caller's all the same, an error
 // for all others, and not stored; whether the codec fails or panics.
-func TestR10_UnmarshalableValue(t *testing.T) {
+func TestValueThatCannotBeEncodedGoesToItsFirstCaller(t *testing.T) {
 	for what, marshal := range map[string]func() error{
 		"fails":  func() error { return errors.New("won't encode") },
 		"panics": func() error { panic("won't encode") },
@@ -151,9 +151,9 @@ func TestR10_UnmarshalableValue(t *testing.T) {
 	}
 }
 
-// R13: what can't be decoded is a miss, whether the codec fails or panics; it is
+// What can't be decoded is a miss, whether the codec fails or panics; it is
 // counted, and replaced.
-func TestR13_CodecRefusesAnEntry(t *testing.T) {
+func TestEntryThatTheCodecRefusesIsAMiss(t *testing.T) {
 	for what, unmarshal := range map[string]func() error{
 		"fails":  func() error { return errors.New("won't decode") },
 		"panics": func() error { panic("won't decode") },

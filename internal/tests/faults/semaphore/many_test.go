@@ -3,6 +3,7 @@ package semaphore
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"runtime"
@@ -159,10 +160,14 @@ func TestTenThousandLeasesOfOneHandle(t *testing.T) {
 
 	closed := time.Now()
 	harness.CloseWithin(t, 5*time.Minute, h) // it takes as long as the machine needs
-	t.Logf("closed in %v", time.Since(closed))
+	took := time.Since(closed)
+	t.Logf("closed in %v", took)
 	if held, err := s.RDB.DBSize(t.Context()).Result(); err != nil || held != 0 {
 		t.Errorf("%d keys are left after Close: %v", held, err)
 	}
-	harness.IsErr(t, "cause", context.Cause(all[0].Context()), leasehold.ErrClosed)
+	// Close gives back all leases in their turn, and on a busy machine some end before.
+	if cause := context.Cause(all[0].Context()); !errors.Is(cause, leasehold.ErrClosed) && (took < ttl/2 || !errors.Is(cause, leasehold.ErrLost)) {
+		t.Errorf("Close took %v and ended a lease with %v; want ErrClosed", took, cause)
+	}
 	redistest.Eventually(t, "the end of all goroutines", func() bool { return runtime.NumGoroutine() <= before })
 }

@@ -14,6 +14,7 @@ import (
 // ahead by as long. What was known before is closer, so that a fresh value isn't
 // taken for an old one and loaded again.
 func TestFaultSlowRequestDoesNotAgeValues(t *testing.T) {
+	t.Parallel()
 	redistest.EachSingle(t, func(t *testing.T, target redistest.Target) {
 		t.Parallel()
 		const ttl, held = 2 * time.Second, 1500 * time.Millisecond

@@ -16,8 +16,6 @@ import (
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
 )
 
-const faultHistorians = 4
-
 // faultWrite has processes act at random for a while, each through its own address,
 // and joins what happened; meanwhile is what goes on beside them.
 func faultWrite(t *testing.T, seed uint64, addrs []string, span time.Duration, meanwhile func(end time.Time)) faultHistory {

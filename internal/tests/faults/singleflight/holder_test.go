@@ -20,6 +20,7 @@ func faultFleetOn(t *testing.T, target redistest.Target, leaseTTL time.Duration,
 // A load takes three times as long as its lease lasts without a renewal: nobody
 // else begins another one.
 func TestFaultLoadLongerThanItsLease(t *testing.T) {
+	t.Parallel()
 	redistest.EachSingle(t, func(t *testing.T, target redistest.Target) {
 		t.Parallel()
 		const leaseTTL = time.Second
@@ -44,6 +45,7 @@ func TestFaultLoadLongerThanItsLease(t *testing.T) {
 // A process is killed in its load: one of those that wait takes over when the
 // lease has ended, and serves the others.
 func TestFaultHolderKilled(t *testing.T) {
+	t.Parallel()
 	redistest.EachSingle(t, func(t *testing.T, target redistest.Target) {
 		t.Parallel()
 		const leaseTTL = time.Second
@@ -81,6 +83,7 @@ func TestFaultHolderKilled(t *testing.T) {
 // caller alone: the successor's value stays, and the callers that joined the load
 // in that process get it.
 func TestFaultHolderStopped(t *testing.T) {
+	t.Parallel()
 	redistest.EachSingle(t, func(t *testing.T, target redistest.Target) {
 		t.Parallel()
 		const leaseTTL = time.Second

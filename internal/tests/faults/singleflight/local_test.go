@@ -74,6 +74,7 @@ func faultLooked(t *testing.T, p *redistest.Proxy, gets int) {
 // process invalidates; who then comes to the first process and reads Redis must
 // not be given that load, which began before.
 func TestFaultLocalLoadIsNotSharedAfterAnInvalidate(t *testing.T) {
+	t.Parallel()
 	redistest.EachSingle(t, func(t *testing.T, target redistest.Target) {
 		t.Parallel()
 		s, p, g, other := faultTwo(t, target)
@@ -98,6 +99,7 @@ func TestFaultLocalLoadIsNotSharedAfterAnInvalidate(t *testing.T) {
 // invalidation. Who joined the load after that Invalidate returned must not get
 // it, although it would without Redis.
 func TestFaultUnknownPublishIsNotSharedAfterAnInvalidate(t *testing.T) {
+	t.Parallel()
 	redistest.EachSingle(t, func(t *testing.T, target redistest.Target) {
 		t.Parallel()
 		s, p, g, other := faultTwo(t, target)

@@ -11,6 +11,7 @@ import (
 // A process loads without Redis, invalidates while it can be asked, and is cut off
 // again: who comes then without Redis must not be given the load from before.
 func TestFaultLocalLoadIsNotSharedAfterItsOwnInvalidate(t *testing.T) {
+	t.Parallel()
 	redistest.EachSingle(t, func(t *testing.T, target redistest.Target) {
 		t.Parallel()
 		s, p, g, _ := faultTwo(t, target)

@@ -13,6 +13,7 @@ import (
 
 // No message arrives at all: who waits asks for itself, and gets the value.
 func TestFaultAllMessagesDropped(t *testing.T) {
+	t.Parallel()
 	redistest.EachSingle(t, func(t *testing.T, target redistest.Target) {
 		t.Parallel()
 		for name, long := range map[string]string{"short": "one", "long": strings.Repeat("one", 2000)} {
@@ -53,6 +54,7 @@ func TestFaultAllMessagesDropped(t *testing.T) {
 // The same where the load fails, which leaves nothing in the cache: who waited for
 // it gets its error, and doesn't load.
 func TestFaultAllMessagesOfAFailureDropped(t *testing.T) {
+	t.Parallel()
 	redistest.EachSingle(t, func(t *testing.T, target redistest.Target) {
 		t.Parallel()
 		p := redistest.NewProxy(t, target.Addr())

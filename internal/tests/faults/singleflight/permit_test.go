@@ -18,6 +18,7 @@ import (
 // another key, in a process that waits for it, begins when the permit's TTL is
 // over, and not before.
 func TestFaultHolderOfThePermitKilled(t *testing.T) {
+	t.Parallel()
 	redistest.EachSingle(t, func(t *testing.T, target redistest.Target) {
 		t.Parallel()
 		const leaseTTL = time.Second
@@ -57,6 +58,7 @@ func TestFaultHolderOfThePermitKilled(t *testing.T) {
 // The process that has the only permit is cut off. Its load's ctx ends with
 // ErrLost, and the other process's load begins when the permit's TTL is over.
 func TestFaultHolderOfThePermitCutOff(t *testing.T) {
+	t.Parallel()
 	redistest.EachSingle(t, func(t *testing.T, target redistest.Target) {
 		t.Parallel()
 		const leaseTTL = time.Second

@@ -14,6 +14,7 @@ import (
 // The request for the lease arrives when its caller has long given up: nobody is
 // made to wait for a load that never begins.
 func TestFaultLateEnterOfWhoGaveUp(t *testing.T) {
+	t.Parallel()
 	redistest.EachSingle(t, func(t *testing.T, target redistest.Target) {
 		t.Parallel()
 		s := newFaultSite(t, target.Client(t))
@@ -45,6 +46,7 @@ func TestFaultLateEnterOfWhoGaveUp(t *testing.T) {
 // The request for the lease arrives when another process's load, begun and ended
 // meanwhile, has stored its value: that is the answer, and nobody loads again.
 func TestFaultLateEnterFindsTheValue(t *testing.T) {
+	t.Parallel()
 	redistest.EachSingle(t, func(t *testing.T, target redistest.Target) {
 		t.Parallel()
 		s := newFaultSite(t, target.Client(t))
@@ -64,6 +66,7 @@ func TestFaultLateEnterFindsTheValue(t *testing.T) {
 // remembered failure, is held up while another process invalidates it. Who joins
 // after that must not be given it.
 func TestFaultHeldAnswerIsNotSharedAfterAnInvalidate(t *testing.T) {
+	t.Parallel()
 	redistest.EachSingle(t, func(t *testing.T, target redistest.Target) {
 		t.Parallel()
 		for name, loaded := range map[string]error{"value": nil, "failure": errors.New("old failure")} {

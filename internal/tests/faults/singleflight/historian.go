@@ -40,6 +40,9 @@ type faultDrop struct {
 	Called, Return int64
 }
 
+// faultHistorians is how many processes write a history together.
+const faultHistorians = 4
+
 func init() { redistest.RegisterChild("fault history", faultHistoryChild) }
 
 // The arguments are a setup, a seed, how long to run, and a file for the history.

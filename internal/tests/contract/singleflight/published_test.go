@@ -15,11 +15,9 @@ import (
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
-// More of the recipes.
-
 // After the publish nobody passes through the lock: all who wait have the value by
 // one message each, at the same time.
-func TestRecipe08_NoConvoyAfterThePublish(t *testing.T) {
+func TestNoConvoyAfterThePublish(t *testing.T) {
 	each(t, func(f *fixture) {
 		f.teach()
 		g, _ := f.open()
@@ -54,7 +52,7 @@ func TestRecipe08_NoConvoyAfterThePublish(t *testing.T) {
 }
 
 // No value that a user can have is taken for "nothing", "not found" or a failure.
-func TestRecipe09_NoPlaceholderValue(t *testing.T) {
+func TestNoPlaceholderIsServed(t *testing.T) {
 	each(t, func(f *fixture) {
 		g, _ := f.open(func(c *singleflight.Config[string]) { c.NotFoundTTL, c.ErrorTTL = time.Minute, time.Minute })
 		other, _ := f.open()
@@ -77,7 +75,7 @@ func TestRecipe09_NoPlaceholderValue(t *testing.T) {
 
 // What can't be decoded costs one load and is over, and one that no load can mend
 // ends in bounded rounds.
-func TestRecipe10_UndecodableEntry(t *testing.T) {
+func TestUndecodableEntryIsReplacedOnce(t *testing.T) {
 	each(t, func(f *fixture) {
 		g, _ := f.open()
 		f.RDB.Set(f.Context(), f.Part("k", "value"), strings.Repeat("garbage", 100), time.Hour)
@@ -109,7 +107,7 @@ func TestRecipe10_UndecodableEntry(t *testing.T) {
 }
 
 // In a batch the key that is invalidated isn't stored, and the others are.
-func TestRecipe11_OneOfABatchIsInvalidated(t *testing.T) {
+func TestDoManyOneOfABatchIsInvalidated(t *testing.T) {
 	each(t, func(f *fixture) {
 		g, _ := f.open()
 		other, _ := f.open()

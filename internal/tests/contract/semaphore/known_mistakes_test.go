@@ -13,12 +13,12 @@ import (
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
-// The recipes are ways in which other libraries have lost permits, or their
-// users' patience. Package mutex has the rest of them.
+// Here are ways in which other libraries have lost permits, or their users' patience.
+// Those about locks are in the folder of the package mutex.
 
 // A retried acquire must find itself, not "full": the server ran the first one
 // and only its reply was lost.
-func TestRecipe01_LostAcquireReply(t *testing.T) {
+func TestAcquireWhoseReplyIsLost(t *testing.T) {
 	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
 		s, other := f.openVia(p, limit(3)), f.openVia(p, limit(3))
 		release(f, f.take(s, "warm", 1)) // the script is known from here on
@@ -46,7 +46,7 @@ func TestRecipe01_LostAcquireReply(t *testing.T) {
 
 // A release that ran and whose reply was lost is a success, and its retry leaves
 // alone whoever got the permit by it.
-func TestRecipe02_LostReleaseReply(t *testing.T) {
+func TestReleaseWhoseReplyIsLost(t *testing.T) {
 	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
 		s, other := f.openVia(p), f.openVia(p)
 		release(f, f.take(s, "warm", 1))
@@ -79,7 +79,7 @@ func TestRecipe02_LostReleaseReply(t *testing.T) {
 
 // Leases of different length on one key end each by itself: the short one frees
 // its permit, and neither its expiry nor its purge takes the long one along.
-func TestRecipe03_TwoTTLsOnOneKey(t *testing.T) {
+func TestTwoTTLsOnOneKey(t *testing.T) {
 	each(t, func(f *fixture) {
 		long, _ := f.open(limit(2))
 		short, wire := f.open(limit(2), ttl(300*time.Millisecond))
@@ -112,7 +112,7 @@ func TestRecipe03_TwoTTLsOnOneKey(t *testing.T) {
 
 // Owners whose ids begin alike are different owners: releasing, extending and
 // losing the first one touches neither the tenth nor its weights.
-func TestRecipe04_OwnersThatShareAPrefix(t *testing.T) {
+func TestOwnersThatShareAPrefix(t *testing.T) {
 	each(t, func(f *fixture) {
 		s, _ := f.open(limit(30))
 		const key = "k"
@@ -148,7 +148,7 @@ func TestRecipe04_OwnersThatShareAPrefix(t *testing.T) {
 // An acquire that is cancelled mid-call returns at once, and what it was granted
 // is given back although its ctx is dead; so is what it will be granted, where
 // its request is overtaken by the giving back.
-func TestRecipe05_CancelledMidCall(t *testing.T) {
+func TestAcquireCancelledMidCall(t *testing.T) {
 	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
 		other, _ := f.open(limit(2))
 		s := f.openVia(p, limit(2))
@@ -195,7 +195,7 @@ func TestRecipe05_CancelledMidCall(t *testing.T) {
 
 // Whatever ends a later attempt, its rollback takes away nothing from the first
 // holder.
-func TestRecipe06_RollbackOfAFailedAcquire(t *testing.T) {
+func TestRollbackOfAFailedAcquire(t *testing.T) {
 	each(t, func(f *fixture) {
 		holder, _ := f.open(limit(2))
 		const key = "k"
@@ -225,7 +225,7 @@ func TestRecipe06_RollbackOfAFailedAcquire(t *testing.T) {
 
 // The permits are the set: whoever loses members or side keys by accident gets
 // neither more permits than the limit nor fewer.
-func TestRecipe09_NoCounterBesideTheSet(t *testing.T) {
+func TestNoCounterBesideTheSet(t *testing.T) {
 	each(t, func(f *fixture) {
 		s, _ := f.open(limit(3))
 		free := func(key string, n int) {

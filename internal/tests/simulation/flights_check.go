@@ -51,7 +51,7 @@ func (w *world) failedBy(a *asking, err error, good bool) {
 		l := w.flights.loads[n]
 		w.seen(a, l.key, n, "failed")
 		if good && a.from.Sub(l.to) > errorTTL+1500*time.Millisecond {
-			w.failLocked("R7", "%s came %v after the load had ended whose failure it was told: %v", a.st, a.from.Sub(l.to), err)
+			w.failLocked("shared failure", "%s came %v after the load had ended whose failure it was told: %v", a.st, a.from.Sub(l.to), err)
 		}
 		w.mu.Unlock()
 	}

@@ -16,13 +16,13 @@ import (
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
-// The recipes are ways in which other caches have served what was invalidated, or
-// let everybody load at once.
+// Here are ways in which other caches have served what was invalidated, or let
+// everybody load at once.
 
 // Whoever asks after Invalidate returned gets nothing that was loaded before, and
 // the load that it met is stored by nobody: not in the process of the load, where
 // it is joined, nor in another, where it is waited for, nor later.
-func TestRecipe01_InvalidateDuringALoad(t *testing.T) {
+func TestInvalidateDuringALoad(t *testing.T) {
 	each(t, func(f *fixture) {
 		for _, waited := range []bool{false, true} {
 			key := fmt.Sprint(waited)
@@ -68,7 +68,7 @@ func TestRecipe01_InvalidateDuringALoad(t *testing.T) {
 
 // A caller who gives up takes nobody along, whether who remains is in the same
 // process or in another.
-func TestRecipe02_FirstCallerLeaves(t *testing.T) {
+func TestLoadOutlivesItsFirstCaller(t *testing.T) {
 	for _, inside := range []bool{true, false} {
 		subBubble(t, map[bool]string{true: "same process", false: "another"}[inside], func(f *fixture, _ *miniredis.Miniredis) {
 			g, _ := f.open()
@@ -99,7 +99,7 @@ func TestRecipe02_FirstCallerLeaves(t *testing.T) {
 
 // A loader that panics or calls Goexit leaves nobody waiting, gives nobody a zero
 // value, and caches none.
-func TestRecipe03_LoaderThatNeverReturns(t *testing.T) {
+func TestLoaderThatNeverReturns(t *testing.T) {
 	each(t, func(f *fixture) {
 		for what, end := range map[string]func(){"panic": func() { panic("oh") }, "goexit": runtime.Goexit} {
 			var all []*pending[string]
@@ -133,7 +133,7 @@ func TestRecipe03_LoaderThatNeverReturns(t *testing.T) {
 }
 
 // A load may take longer than the lease: that is renewed.
-func TestRecipe04_LoadLongerThanItsLease(t *testing.T) {
+func TestLoadLongerThanItsLease(t *testing.T) {
 	each(t, func(f *fixture) {
 		g, _ := f.open(lease(time.Second))
 		other, _ := f.open(lease(time.Second))
@@ -155,7 +155,7 @@ func TestRecipe04_LoadLongerThanItsLease(t *testing.T) {
 }
 
 // A TTL of less than a second is what it says.
-func TestRecipe05_SubSecondTTL(t *testing.T) {
+func TestSubSecondTTL(t *testing.T) {
 	each(t, func(f *fixture) {
 		for _, ttl := range []time.Duration{time.Millisecond, 999 * time.Microsecond * 300} {
 			g, _ := f.open(plain, func(c *singleflight.Config[string]) { c.TTL = ttl })
@@ -175,7 +175,7 @@ func TestRecipe05_SubSecondTTL(t *testing.T) {
 
 // A load whose lease is gone publishes nothing, although the process that ran it
 // has the lease again, for another load: attempts are told apart, not processes.
-func TestRecipe06_OldLoadOfTheSameProcess(t *testing.T) {
+func TestOldLoadOfTheSameProcessIsRefused(t *testing.T) {
 	each(t, func(f *fixture) {
 		f.teach()
 		g, wire := f.open()
@@ -204,7 +204,7 @@ func TestRecipe06_OldLoadOfTheSameProcess(t *testing.T) {
 
 // A load that fails has failed for all who waited: they don't try one after the
 // other. A Redis that fails is no miss.
-func TestRecipe07_FailureStartsNoStampede(t *testing.T) {
+func TestFailureStartsNoStampede(t *testing.T) {
 	each(t, func(f *fixture) {
 		o := newOrigin(f)
 		var all []*pending[string]
@@ -233,7 +233,7 @@ func TestRecipe07_FailureStartsNoStampede(t *testing.T) {
 
 // A waiter has no time-out of its own after which it would load beside the others;
 // one whose caller has, leaves.
-func TestRecipe12_WaitersDoNotLoadAfterATimeOut(t *testing.T) {
+func TestWaitersDoNotLoadAfterATimeOut(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		o := newOrigin(f)
 		var all, short []*pending[string]

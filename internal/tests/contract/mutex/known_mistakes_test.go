@@ -16,12 +16,12 @@ import (
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
-// The recipes are ways in which other libraries have lost locks, or their users'
-// patience. Package semaphore has the rest of them.
+// Here are ways in which other libraries have lost locks, or their users' patience.
+// Those about permits are in the folder of the package semaphore.
 
 // A retried lock must find itself, not "taken", and with the token that it got
 // the first time.
-func TestRecipe01_LostAcquireReply(t *testing.T) {
+func TestLockWhoseReplyIsLost(t *testing.T) {
 	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
 		m, other := f.openVia(p), f.openVia(p)
 		unlock(f, f.take(m, "warm")) // the script is known from here on
@@ -67,7 +67,7 @@ func TestRecipe01_LostAcquireReply(t *testing.T) {
 }
 
 // An unlock that ran and whose reply was lost is a success.
-func TestRecipe02_LostReleaseReply(t *testing.T) {
+func TestUnlockWhoseReplyIsLost(t *testing.T) {
 	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
 		m, other := f.openVia(p), f.openVia(p)
 		unlock(f, f.take(m, "warm"))
@@ -88,7 +88,7 @@ func TestRecipe02_LostReleaseReply(t *testing.T) {
 }
 
 // Whatever ends a later attempt, its rollback leaves the holder alone.
-func TestRecipe06_RollbackOfAFailedAcquire(t *testing.T) {
+func TestRollbackOfAFailedLock(t *testing.T) {
 	each(t, func(f *fixture) {
 		holder, _ := f.open()
 		l := f.take(holder, "k")
@@ -117,7 +117,7 @@ func TestRecipe06_RollbackOfAFailedAcquire(t *testing.T) {
 
 // What has ended stays ended: an Extend or a renewal that comes late takes
 // nothing back, whether somebody holds the key by then, did, or never will.
-func TestRecipe07_ExtendAfterTheEnd(t *testing.T) {
+func TestExtendAfterTheEnd(t *testing.T) {
 	each(t, func(f *fixture) {
 		m, wire := f.open(ttl(400 * time.Millisecond))
 		other, _ := f.open()
@@ -156,7 +156,7 @@ func TestRecipe07_ExtendAfterTheEnd(t *testing.T) {
 // A holder that is cut off is told before its lock ends in Redis, however soon
 // after a renewal it was cut. The machine may be late in waking the test, not
 // three times.
-func TestRecipe08_CutOffIsToldBeforeTheExpiry(t *testing.T) {
+func TestCutOffIsToldBeforeTheExpiry(t *testing.T) {
 	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
 		m := f.openVia(p, ttl(600*time.Millisecond))
 		f.Cleanup(p.Heal) // before the handle is closed
@@ -198,7 +198,7 @@ func firstOf(m map[string]float64) string {
 }
 
 // The same by an exact clock, for a cut at every moment of the lease.
-func TestRecipe08_CutOffAtAnyMoment(t *testing.T) {
+func TestCutOffAtAnyMoment(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		for _, term := range []time.Duration{100 * time.Millisecond, time.Second, time.Minute} {
 			for part := range 20 {
@@ -221,7 +221,7 @@ func TestRecipe08_CutOffAtAnyMoment(t *testing.T) {
 
 // A renewal that was sent before the unlock and arrives after it renews nothing:
 // neither a lock that nobody holds nor the next owner's.
-func TestRecipe12_RenewalArrivesAfterTheRelease(t *testing.T) {
+func TestRenewalArrivesAfterTheRelease(t *testing.T) {
 	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
 		m := f.openVia(p, ttl(3*time.Second))
 		other, _ := f.open()
@@ -259,7 +259,7 @@ func TestRecipe12_RenewalArrivesAfterTheRelease(t *testing.T) {
 
 // A lock's token is the one that came with its grant, not the newest one: a
 // holder that lost the key and asks late must not get its successor's.
-func TestRecipe13_TokenIsTheGrantsOwn(t *testing.T) {
+func TestTokenIsTheGrantsOwn(t *testing.T) {
 	each(t, func(f *fixture) {
 		m, wire := f.open(ttl(800 * time.Millisecond))
 		other, _ := f.open()
@@ -283,7 +283,7 @@ func TestRecipe13_TokenIsTheGrantsOwn(t *testing.T) {
 // Taking and giving back in a tight loop gives nobody more than its turn. A
 // machine that stands still for seconds makes waiters look dead, which costs
 // them turns: so the best of three.
-func TestRecipe15_TightLoopStarvesNobody(t *testing.T) {
+func TestLockInATightLoopStarvesNobody(t *testing.T) {
 	each(t, func(f *fixture) {
 		var counts []int
 		for round := range 3 {

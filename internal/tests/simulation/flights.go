@@ -162,7 +162,7 @@ func (w *world) ask(c *client, st step) {
 	case errors.Is(err, context.DeadlineExceeded) && st.wait > 0 && a.to.Sub(a.from) >= st.wait:
 		what += ": gave up"
 		if late := a.to.Sub(a.from) - st.wait; good && late > 10*time.Millisecond {
-			w.fail("R16", "%s: returned %v after its ctx had ended", st, late)
+			w.fail("ctx", "%s: returned %v after its ctx had ended", st, late)
 		}
 	case errors.Is(err, leasehold.ErrClosed) && ending:
 		what += ": closed"

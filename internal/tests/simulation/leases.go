@@ -114,7 +114,7 @@ func (w *world) refused(b *belief, st step, err error, good, stopped, ending boo
 			w.fail("S4", "%s: %v, but nobody cancelled", st, err)
 		}
 		if late := waited - st.wait; late > time.Millisecond {
-			w.fail("R16", "%s: returned %v after its ctx had ended", st, late)
+			w.fail("ctx", "%s: returned %v after its ctx had ended", st, late)
 		}
 		if good && st.wait > 100*time.Millisecond && !errors.Is(err, leasehold.ErrBusy) {
 			w.fail("S4", "%s: %v, on a good network", st, err)

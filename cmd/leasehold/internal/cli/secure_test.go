@@ -1,0 +1,104 @@
+package cli
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
+)
+
+// certificate writes a certificate for 127.0.0.1 that vouches for itself.
+func certificate(t *testing.T) (cert, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, of, of, &private.PublicKey, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalECPrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(name, kind string, der []byte) string {
+		file := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	return write("cert.pem", "CERTIFICATE", der), write("key.pem", "EC PRIVATE KEY", keyDER)
+}
+
+func TestTLSAndPasswordByFile(t *testing.T) {
+	cert, key := certificate(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	_ = l.Close()
+	redistest.StartServer(t, redistest.Newest(t), "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key,
+		"--tls-ca-cert-file", cert, "--tls-auth-clients", "yes", "--requirepass", "se cret")
+	to := "rediss://127.0.0.1:" + port
+	file := func(text string) string {
+		name := filepath.Join(t.TempDir(), "secret")
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	certs := []string{"--tls-ca", cert, "--tls-cert", cert, "--tls-key", key}
+	good := func(url string, args ...string) {
+		t.Helper()
+		if out, err := do(t, url, append(append([]string{"ls"}, certs...), args...)...); err != nil || !strings.HasPrefix(out, "Nothing is held") {
+			t.Errorf("ls %q: %v %s", args, err, out)
+		}
+	}
+	good(to, "--redis-password-file", file("se cret\n"))
+	good("", "--redis-file", file("rediss://:se%20cret@127.0.0.1:"+port+"\n"))
+	t.Setenv("REDIS_PASSWORD", "se cret")
+	good(to)
+	t.Setenv("REDIS_TLS_CA", cert)
+	t.Setenv("REDIS_TLS_CERT", cert)
+	t.Setenv("REDIS_TLS_KEY", key)
+	certs = nil
+	good(to)
+	t.Setenv("REDIS_PASSWORD", "wrong")
+	if out, err := do(t, to, "ls"); err == nil || strings.Contains(err.Error()+out, "wrong password:") || !strings.Contains(err.Error(), "WRONGPASS") {
+		t.Errorf("with a wrong password: %v %s", err, out)
+	}
+	t.Setenv("REDIS_TLS_CA", "")
+	if _, err := do(t, to, "ls"); err == nil || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("without the authority: %v", err)
+	}
+}
+
+// No error shows what a URL holds.
+func TestErrorsShowNoPassword(t *testing.T) {
+	for _, url := range []string{
+		"http://u:hunter2@h", "redis://u:hunter2@h:port", "redis://u:hunter2@h:1/db", "redis://u:hunter2@h:1?nope=1", "redis://u:hunter2%zz@h:1",
+		"redis+cluster://u:hunter2@h:x", "redis+sentinel://u:hunter2@h:1", "redis+other://u:hunter2@h", "u:hunter2@h", "redis://u:hunter2@127.0.0.1:1",
+	} {
+		_, err := do(t, url, "ls")
+		if err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+}

@@ -1,0 +1,264 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/text"
+	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/internal/listing"
+)
+
+// target says which key a command is about.
+type target struct {
+	mutex, semaphore, cache, guard string
+	key                            string
+	hashed                         bool
+}
+
+func (x *target) flags(c *cobra.Command) {
+	f := c.Flags()
+	f.StringVar(&x.mutex, "mutex", "", "family of locks")
+	f.StringVar(&x.semaphore, "semaphore", "", "family of permits")
+	f.StringVar(&x.cache, "cache", "", "family of cached values")
+	f.StringVar(&x.guard, "guard", "", "family of guarded values")
+	f.StringVar(&x.key, "key", "", "the key; of a family with a total, none is the family")
+	f.BoolVar(&x.hashed, "hashed", false, "the family has HashKeys: --key is hashed as it does")
+	c.MarkFlagsOneRequired("mutex", "semaphore", "cache", "guard")
+	c.MarkFlagsMutuallyExclusive("mutex", "semaphore", "cache", "guard")
+}
+
+// resources are what it may mean: a semaphore's key may be a tenant of a family
+// with a total.
+func (x *target) resources(prefix string) ([]listing.Resource, error) {
+	kind, family := keys.Mutex, x.mutex
+	switch {
+	case x.semaphore != "":
+		kind, family = keys.Semaphore, x.semaphore
+	case x.cache != "":
+		kind, family = keys.Flight, x.cache
+	case x.guard != "":
+		kind, family = keys.Guard, x.guard
+	}
+	if x.key == "" && kind != keys.Semaphore && kind != keys.Flight {
+		return nil, errors.New("no key: want --key")
+	}
+	of := func(total bool) listing.Resource {
+		return listing.Of(prefix, kind, family, keys.Shown(x.key, x.hashed), total)
+	}
+	if kind == keys.Semaphore {
+		return []listing.Resource{of(true), of(false)}, nil
+	}
+	return []listing.Resource{of(false)}, nil
+}
+
+func (a *app) show() *cobra.Command {
+	var x target
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "show (--mutex | --semaphore | --cache | --guard) NAME --key KEY",
+		DisableFlagsInUseLine: true,
+		Short: "Show who holds and who waits for one key",
+		Long: `show lists the holders of a key, oldest first, with where they run, since when they
+hold it and when their lease ends if they don't renew it; then those who wait, in
+their order. Of a cached value it says how large, how old and how fresh it is.
+
+A permit is held at least since the time that is shown; a lock and a load exactly
+since then. Ids name leases to operators.`,
+		Example: `  leasehold show --mutex jobs --key nightly
+  leasehold show --semaphore exports --key acme --json`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			all, err := x.resources(a.prefix)
+			if err != nil {
+				return usagef("show: %w", err)
+			}
+			rdb, err := a.dial(c.Context())
+			if err != nil {
+				return err
+			}
+			defer rdb.Close()
+			l := listing.New(rdb, a.prefix)
+			var s listing.State
+			for _, r := range all { // the last one where none has anything
+				s, err = l.State(c.Context(), r, listing.Bounds{})
+				if err != nil && !errors.Is(err, listing.ErrTooMany) {
+					return unreachable(err)
+				}
+				if s.InUse+len(s.Waiters)+len(s.Limits) > 0 {
+					break
+				}
+			}
+			if asJSON {
+				return json.NewEncoder(a.out).Encode(stateOf(s))
+			}
+			a.state(s)
+			return nil
+		},
+	}
+	x.flags(c)
+	c.Flags().BoolVar(&asJSON, "json", false, "one object")
+	return c
+}
+
+// entry is a holder or a waiter of show --json.
+type entry struct {
+	ID         string    `json:"id"`
+	Tenant     string    `json:"tenant,omitempty"`
+	Label      string    `json:"label,omitempty"`
+	Permits    int       `json:"permits"`
+	Since      time.Time `json:"since,omitzero"`
+	ExpiresIn  int64     `json:"expiresInMs,omitempty"`
+	Position   int       `json:"position,omitempty"`
+	WaitingFor int64     `json:"waitingForMs,omitempty"`
+	Aside      bool      `json:"invalidated,omitempty"`
+}
+
+// shown is show --json.
+type shown struct {
+	Kind        string  `json:"kind"`
+	Family      string  `json:"family"`
+	Key         string  `json:"key"`
+	InUse       int     `json:"inUse"`
+	Limit       int     `json:"limit,omitempty"`
+	StoredLimit bool    `json:"storedLimit,omitempty"`
+	Total       int     `json:"total,omitempty"`
+	Token       uint64  `json:"token,omitempty"`
+	Holders     []entry `json:"holders"`
+	Waiters     []entry `json:"waiters"`
+	Cached      *cached `json:"cached,omitempty"`
+	FailedFor   int64   `json:"failedForMs,omitempty"`
+}
+
+type cached struct {
+	Bytes     int       `json:"bytes"`
+	Published time.Time `json:"published,omitzero"`
+	FreshFor  int64     `json:"freshForMs"`
+	KeptFor   int64     `json:"keptForMs"`
+	NotFound  bool      `json:"notFound,omitempty"`
+}
+
+func stateOf(s listing.State) shown {
+	x := shown{
+		Kind: kinds[s.Kind], Family: s.Family, Key: s.Key, InUse: s.InUse, Limit: s.Limit, StoredLimit: s.Stored,
+		Total: s.Total, Token: s.Token, Holders: []entry{}, Waiters: []entry{}, FailedFor: millis(s.FailedFor),
+	}
+	for _, h := range s.Holders {
+		x.Holders = append(x.Holders, entry{ID: h.ID, Tenant: h.Tenant, Label: h.Label, Permits: h.Permits, Since: h.Since.UTC(), ExpiresIn: millis(h.ExpiresIn), Aside: h.Aside})
+	}
+	for _, w := range s.Waiters {
+		x.Waiters = append(x.Waiters, entry{ID: w.ID, Tenant: w.Tenant, Label: w.Label, Permits: w.Permits, Position: w.Position, WaitingFor: millis(w.WaitingFor)})
+	}
+	if v := s.Value; v != nil {
+		x.Cached = &cached{Bytes: v.Bytes, Published: v.Published.UTC(), FreshFor: millis(v.FreshFor), KeptFor: millis(v.KeptFor), NotFound: v.NotFound}
+	}
+	return x
+}
+
+// summary is one sentence on a resource.
+func summary(s listing.State) string {
+	if s.Kind == keys.Guard {
+		if s.Token == 0 {
+			return "nothing was written"
+		}
+		return "no token below " + strconv.FormatUint(s.Token, 10) + " is accepted"
+	}
+	limit, out := s.Limit, ""
+	if s.HasTotal && s.Key == "" {
+		limit = s.Total
+	}
+	if limit > 0 {
+		out = fmt.Sprintf("%d of %d in use", s.InUse, limit)
+	} else {
+		out = fmt.Sprintf("%d in use", s.InUse)
+	}
+	if s.Stored {
+		out += " (limit set at run time)"
+	}
+	if n := len(s.Waiters); n > 0 {
+		out += fmt.Sprintf(", %d waiting", n)
+	}
+	if s.Token > 0 {
+		out += ", last token " + strconv.FormatUint(s.Token, 10)
+	}
+	return out
+}
+
+func (a *app) state(s listing.State) {
+	fmt.Fprintf(a.out, "%s %s: %s\n", kinds[s.Kind], title(s.Resource), summary(s))
+	if v := s.Value; v != nil {
+		fmt.Fprintln(a.out, valueLine(v))
+	}
+	if s.FailedFor > 0 {
+		fmt.Fprintf(a.out, "A failure is remembered for %s yet.\n", text.Duration(s.FailedFor))
+	}
+	tenants := s.HasTotal && s.Key == ""
+	if len(s.Holders) > 0 {
+		rows := [][]string{{"HOLDER", "TENANT", "PERMITS", "LABEL", "HELD FOR", "EXPIRES IN"}}
+		for _, h := range s.Holders {
+			label := text.Safe(h.Label)
+			if h.Aside {
+				label = strings.TrimSpace(label + " (invalidated)")
+			}
+			rows = append(rows, []string{text.Safe(h.ID), text.Safe(h.Tenant), strconv.Itoa(h.Permits), label, text.Duration(s.At.Sub(h.Since)), text.Duration(h.ExpiresIn)})
+		}
+		a.entries(rows, tenants)
+	}
+	if len(s.Waiters) > 0 {
+		rows := [][]string{{"WAITER", "TENANT", "PERMITS", "LABEL", "POSITION", "WAITING"}}
+		for _, w := range s.Waiters {
+			rows = append(rows, []string{text.Safe(w.ID), text.Safe(w.Tenant), strconv.Itoa(w.Permits), text.Safe(w.Label), strconv.Itoa(w.Position), text.Duration(w.WaitingFor)})
+		}
+		a.entries(rows, tenants)
+	}
+}
+
+// entries writes a table, without the column of tenants where there is one tenant,
+// and without that of labels where nobody has one.
+func (a *app) entries(rows [][]string, tenants bool) {
+	labels := false
+	for _, row := range rows[1:] {
+		labels = labels || row[3] != ""
+	}
+	drop := func(i int) {
+		for j, row := range rows {
+			rows[j] = append(row[:i:i], row[i+1:]...)
+		}
+	}
+	if !labels {
+		drop(3)
+	}
+	if !tenants {
+		drop(1)
+	}
+	right := map[int]bool{}
+	for i, head := range rows[0] {
+		right[i] = head != "HOLDER" && head != "WAITER" && head != "LABEL" && head != "TENANT"
+	}
+	fmt.Fprint(a.out, "\n"+text.Table(rows, right, 1, a.width()))
+}
+
+func title(r listing.Resource) string {
+	return text.Safe(r.Family) + "/" + name(r)
+}
+
+func valueLine(v *listing.Value) string {
+	what := "A value"
+	if v.NotFound {
+		what = `"Not found"`
+	}
+	if !v.Known {
+		return fmt.Sprintf("%d bytes of another form are kept for %s.", v.Bytes, text.Duration(v.KeptFor))
+	}
+	fresh := "is stale since " + text.Duration(-v.FreshFor)
+	if v.FreshFor > 0 {
+		fresh = "is fresh for " + text.Duration(v.FreshFor)
+	}
+	return fmt.Sprintf("%s of %s %s, and is kept for %s.", what, text.Bytes(v.Bytes), fresh, text.Duration(v.KeptFor))
+}

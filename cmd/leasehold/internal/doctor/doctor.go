@@ -1,0 +1,294 @@
+// Package doctor looks at a server as leasehold needs it: version, rights, what it
+// keeps on disk, what it evicts, replicas, clocks and messages. Each finding says
+// in plain words what it means for the leases, and what to change.
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"sort"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Grade says how good a finding is.
+type Grade string
+
+// The grades.
+const (
+	Good    Grade = "ok"
+	Note    Grade = "note"    // worth knowing
+	Bad     Grade = "problem" // a promise does not hold
+	Unknown Grade = "unknown" // it could not be found out
+)
+
+// Finding is one thing that was looked at.
+type Finding struct {
+	Check string `json:"check"`
+	Grade Grade  `json:"grade"`
+	// Says is what was found, Means what it means for the leases, Change what to
+	// do about it.
+	Says   string `json:"says"`
+	Means  string `json:"means,omitempty"`
+	Change string `json:"change,omitempty"`
+}
+
+// Promise is one of leasehold's promises, and whether it holds on this server.
+type Promise struct {
+	Promise string `json:"promise"`
+	Grade   Grade  `json:"grade"`
+	Because string `json:"because,omitempty"`
+}
+
+// Report is all that was found.
+type Report struct {
+	Findings []Finding `json:"findings"`
+	Promises []Promise `json:"promises"`
+}
+
+// Problems is how many findings are problems.
+func (r Report) Problems() (n int) {
+	for _, f := range r.Findings {
+		if f.Grade == Bad {
+			n++
+		}
+	}
+	return n
+}
+
+// visit is one look at all of a deployment.
+type visit struct {
+	rdb    redis.UniversalClient
+	prefix string
+	nodes  []node
+	Report
+}
+
+// node is one primary, with what it says of itself.
+type node struct {
+	name string
+	rdb  redis.UniversalClient
+	info map[string]string // nil where INFO is refused
+	err  error
+}
+
+// Look examines the deployment behind a client. It writes nothing but a message
+// on a channel of its own. An error says that Redis can't be asked at all.
+func Look(ctx context.Context, rdb redis.UniversalClient, prefix string) (Report, error) {
+	if prefix == "" {
+		prefix = "leasehold"
+	}
+	v := &visit{rdb: rdb, prefix: prefix}
+	if err := v.meet(ctx); err != nil {
+		return v.Report, err
+	}
+	v.version()
+	v.rights(ctx)
+	v.eviction()
+	v.persistence(ctx)
+	v.replicas()
+	v.clocks(ctx)
+	v.messages(ctx)
+	v.promises()
+	return v.Report, nil
+}
+
+// meet finds the primaries and reads what they say of themselves.
+func (v *visit) meet(ctx context.Context) error {
+	if _, err := v.rdb.Time(ctx).Result(); err != nil && !refused(err) {
+		return err
+	}
+	if c, ok := v.rdb.(*redis.ClusterClient); ok {
+		var mu sync.Mutex
+		err := c.ForEachMaster(ctx, func(ctx context.Context, n *redis.Client) error {
+			mu.Lock()
+			defer mu.Unlock()
+			v.nodes = append(v.nodes, node{name: n.Options().Addr, rdb: n})
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		sort.Slice(v.nodes, func(i, j int) bool { return v.nodes[i].name < v.nodes[j].name })
+	} else {
+		v.nodes = []node{{name: "the server", rdb: v.rdb}}
+	}
+	for i := range v.nodes {
+		n := &v.nodes[i]
+		var text string
+		// Sections one by one: an older server has not all of them.
+		if text, n.err = n.rdb.Info(ctx).Result(); n.err == nil {
+			n.info = parse(text)
+		} else if !refused(n.err) && ctx.Err() != nil {
+			return n.err
+		}
+	}
+	return nil
+}
+
+func parse(text string) map[string]string {
+	info := map[string]string{}
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			info[name] = value
+		}
+	}
+	return info
+}
+
+// refused says that the server answered, and that its answer is no.
+func refused(err error) bool {
+	_, ok := err.(redis.Error)
+	return ok
+}
+
+func (v *visit) find(f Finding) { v.Findings = append(v.Findings, f) }
+
+// grade is how good the worst finding of a check is.
+func (v *visit) grade(check string) Grade {
+	worst := Good
+	for _, f := range v.Findings {
+		if f.Check == check && rank(f.Grade) > rank(worst) {
+			worst = f.Grade
+		}
+	}
+	return worst
+}
+
+func rank(g Grade) int { return map[Grade]int{Good: 0, Note: 1, Unknown: 2, Bad: 3}[g] }
+
+func (v *visit) version() {
+	const check = "version"
+	for _, n := range v.nodes {
+		if n.info == nil {
+			v.find(Finding{check, Unknown, n.name + " does not tell its version: INFO is refused", "", "Allow +info to the user who runs doctor."})
+			continue
+		}
+		flavour, version := "Redis", n.info["redis_version"]
+		if n.info["valkey_version"] != "" {
+			flavour, version = "Valkey", n.info["valkey_version"]
+		}
+		least := 7
+		if flavour == "Valkey" {
+			least = 8
+		}
+		major, err := strconv.Atoi(strings.Split(version, ".")[0])
+		switch says := n.name + " is " + flavour + " " + version; {
+		case err != nil:
+			v.find(Finding{check, Unknown, n.name + " tells no version", "", ""})
+		case major < least:
+			v.find(Finding{check, Bad, says, "The scripts need commands that it does not have: nothing works.", "Use Redis 7.0 or later, or Valkey 8 or later."})
+		default:
+			v.find(Finding{check, Good, says, "", ""})
+		}
+	}
+}
+
+func (v *visit) eviction() {
+	const check = "eviction"
+	for _, n := range v.nodes {
+		if n.info == nil {
+			v.find(Finding{check, Unknown, n.name + " does not tell its eviction policy: INFO is refused", "", "Allow +info to the user who runs doctor."})
+			continue
+		}
+		policy, most := n.info["maxmemory_policy"], n.info["maxmemory"]
+		switch says := fmt.Sprintf("%s has maxmemory-policy %s, maxmemory %s", n.name, policy, human(most)); {
+		case policy == "":
+			v.find(Finding{check, Unknown, n.name + " does not tell its eviction policy", "", ""})
+		case policy == "noeviction":
+			v.find(Finding{check, Good, says, "Where memory runs out, new requests fail with ErrUnavailable; what is held can still be given back.", ""})
+		case most == "0":
+			v.find(Finding{check, Note, says, "Nothing is evicted as long as maxmemory is 0.", "Set maxmemory-policy noeviction before somebody sets maxmemory."})
+		case strings.HasPrefix(policy, "volatile-"):
+			v.find(Finding{
+				check, Bad, says,
+				"All keys of leasehold expire, so that all of them may be evicted when memory runs out: a lease that is evicted ends early, and two may hold it for a moment.",
+				"Set maxmemory-policy noeviction, or use a server of its own for leases.",
+			})
+		default:
+			v.find(Finding{
+				check, Bad, says,
+				"Any key may be evicted when memory runs out: a lease that is evicted ends early, and two may hold it for a moment; limits that were set at run time are lost.",
+				"Set maxmemory-policy noeviction, or use a server of its own for leases.",
+			})
+		}
+	}
+}
+
+func human(bytes string) string {
+	n, err := strconv.ParseInt(bytes, 10, 64)
+	switch {
+	case err != nil:
+		return "unknown"
+	case n == 0:
+		return "0 (no bound)"
+	case n < 1<<20:
+		return strconv.FormatInt(n>>10, 10) + " KiB"
+	}
+	return strconv.FormatInt(n>>20, 10) + " MiB"
+}
+
+func (v *visit) persistence(ctx context.Context) {
+	const check = "persistence"
+	for _, n := range v.nodes {
+		if n.info == nil {
+			v.find(Finding{check, Unknown, n.name + " does not tell what it keeps on disk: INFO is refused", "", "Allow +info to the user who runs doctor."})
+			continue
+		}
+		f := Finding{Check: check, Grade: Good}
+		save, known := setting(ctx, n, "save")
+		sync, _ := setting(ctx, n, "appendfsync")
+		switch {
+		case n.info["aof_enabled"] == "1" && sync == "always":
+			f.Says, f.Means = n.name+" appends each write to a file and syncs it (appendfsync always)", "A restart forgets nothing."
+		case n.info["aof_enabled"] == "1":
+			f.Grade = Note
+			f.Says = n.name + " appends writes to a file (appendonly yes" + when(sync, ", appendfsync ") + ")"
+			f.Means = "After a crash of the machine the last second may be missing: a lease that was granted in it is granted again, and its holder is told by its next renewal. Tokens rise all the same."
+		case known && save != "":
+			f.Grade = Note
+			f.Says = n.name + " saves snapshots (save " + save + "), and appends nothing"
+			f.Means = "A restart forgets what was granted since the last snapshot: another may be granted what a holder still has, until that holder's next renewal. Tokens rise all the same."
+			f.Change = "Set appendonly yes, or let what is protected check the token."
+		case known:
+			f.Grade = Bad
+			f.Says = n.name + " keeps nothing on disk"
+			f.Means = "A restart forgets all leases, queues and limits: others are granted what holders still have, until those holders' next renewals. Tokens rise all the same, by the clock."
+			f.Change = "Set appendonly yes, or let what is protected check the token."
+		default:
+			f.Grade = Unknown
+			f.Says = n.name + " appends nothing to a file, and does not tell whether it saves snapshots"
+			f.Change = "Allow +config|get to the user who runs doctor."
+		}
+		v.find(f)
+		for _, name := range []string{"rdb_last_bgsave_status", "aof_last_write_status", "aof_last_bgrewrite_status"} {
+			if status := n.info[name]; status != "" && status != "ok" {
+				v.find(Finding{check, Bad, n.name + " says " + name + ": " + status, "It may refuse writes: nothing is granted then.", "See the server's log: often its disk is full."})
+			}
+		}
+	}
+}
+
+func when(text, before string) string {
+	if text == "" {
+		return ""
+	}
+	return before + text
+}
+
+// setting reads one setting; not known where CONFIG is refused.
+func setting(ctx context.Context, n node, name string) (value string, known bool) {
+	all, err := n.rdb.ConfigGet(ctx, name).Result()
+	if err != nil {
+		return "", false
+	}
+	value, known = all[name]
+	return value, known
+}
+
+// timeBound bounds a question that may remain without an answer.
+const timeBound = 2 * time.Second

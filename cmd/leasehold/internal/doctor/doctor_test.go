@@ -1,0 +1,202 @@
+package doctor
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+// graded is how good the worst finding of a check is, and all that it says.
+func graded(r Report, check string) (Grade, string) {
+	v := &visit{Report: r}
+	said := ""
+	for _, f := range r.Findings {
+		if f.Check == check {
+			said += f.Says + ". " + f.Means + " " + f.Change + "\n"
+		}
+	}
+	return v.grade(check), said
+}
+
+func look(t *testing.T, rdb redis.UniversalClient) Report {
+	t.Helper()
+	r, err := Look(t.Context(), rdb, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func want(t *testing.T, r Report, check string, grade Grade, says ...string) {
+	t.Helper()
+	got, said := graded(r, check)
+	if got != grade {
+		t.Errorf("%s is %q, want %q: %s", check, got, grade, said)
+	}
+	for _, text := range says {
+		if !strings.Contains(said, text) {
+			t.Errorf("%s does not say %q: %s", check, text, said)
+		}
+	}
+}
+
+func TestServersSettingsAreJudged(t *testing.T) {
+	v := redistest.Newest(t)
+	for about, c := range map[string]struct {
+		args     []string
+		check    string
+		grade    Grade
+		says     string
+		problems bool
+	}{
+		"noeviction":        {[]string{"--maxmemory", "100mb", "--maxmemory-policy", "noeviction", "--appendonly", "yes"}, "eviction", Good, "noeviction", false},
+		"allkeys-lru":       {[]string{"--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru", "--appendonly", "yes"}, "eviction", Bad, "two may hold it", true},
+		"volatile-ttl":      {[]string{"--maxmemory", "100mb", "--maxmemory-policy", "volatile-ttl", "--appendonly", "yes"}, "eviction", Bad, "All keys of leasehold expire", true},
+		"lru without bound": {[]string{"--maxmemory-policy", "allkeys-lru", "--appendonly", "yes"}, "eviction", Note, "maxmemory is 0", false},
+		"nothing on disk":   {nil, "persistence", Bad, "keeps nothing on disk", true},
+		"snapshots":         {[]string{"--save", "60 1"}, "persistence", Note, "saves snapshots", false},
+		"appendonly":        {[]string{"--appendonly", "yes"}, "persistence", Note, "everysec", false},
+		"synced":            {[]string{"--appendonly", "yes", "--appendfsync", "always"}, "persistence", Good, "forgets nothing", false},
+	} {
+		r := look(t, redistest.StartServer(t, v, c.args...).Client())
+		want(t, r, c.check, c.grade, c.says)
+		want(t, r, "version", Good, v.Name[strings.Index(v.Name, "-")+1:])
+		want(t, r, "rights", Good)
+		want(t, r, "messages", Good, "a message takes")
+		want(t, r, "clock", Good)
+		want(t, r, "replicas", Note, "no replica")
+		if got := r.Problems() > 0; got != c.problems {
+			t.Errorf("%s: %d problems", about, r.Problems())
+		}
+	}
+}
+
+func TestOldServersAreNamed(t *testing.T) {
+	for _, c := range []struct {
+		info  map[string]string
+		grade Grade
+		says  string
+	}{
+		{map[string]string{"redis_version": "6.2.14"}, Bad, "Redis 7.0 or later"},
+		{map[string]string{"redis_version": "7.2.4", "valkey_version": "7.2.5"}, Bad, "Valkey 8"},
+		{map[string]string{"redis_version": "7.0.15"}, Good, "7.0.15"},
+		{map[string]string{"redis_version": "7.2.4", "valkey_version": "8.1.1"}, Good, "Valkey 8.1.1"},
+		{map[string]string{}, Unknown, ""},
+		{nil, Unknown, "+info"},
+	} {
+		v := &visit{nodes: []node{{name: "the server", info: c.info}}}
+		v.version()
+		want(t, v.Report, "version", c.grade, c.says)
+	}
+}
+
+func TestClockThatIsAMinuteOff(t *testing.T) {
+	s, clock := redistest.StartWithClock(t, redistest.Newest(t), "--appendonly", "yes")
+	clock.Shift(-time.Minute)
+	want(t, look(t, s.Client()), "clock", Note, "1m0s behind")
+	clock.Shift(time.Minute)
+	want(t, look(t, s.Client()), "clock", Note, "ahead of", "NTP")
+}
+
+func TestReplicaAndItsLag(t *testing.T) {
+	primary, replica := redistest.StartPair(t, redistest.Newest(t), "--appendonly", "yes")
+	want(t, look(t, primary.Client()), "replicas", Note, replica.Addr(), "bytes behind")
+	want(t, look(t, replica.Client()), "replicas", Bad, "replica itself")
+	v := &visit{nodes: []node{{name: "the server", info: map[string]string{
+		"role": "master", "master_repl_offset": "50000000", "slave0": "ip=10.0.0.1,port=6379,state=online,offset=1,lag=1",
+	}}}}
+	v.replicas()
+	want(t, v.Report, "replicas", Bad, "49999999 bytes behind")
+}
+
+func TestMissingRightsAreListed(t *testing.T) {
+	s := redistest.StartServer(t, redistest.Newest(t), "--appendonly", "yes")
+	admin := s.Client()
+	set := func(rules ...any) {
+		t.Helper()
+		if err := admin.Do(t.Context(), append([]any{"ACL", "SETUSER", "app", "reset", "on", ">secret"}, rules...)...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rules, err := redistest.ReadmeACL()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []any
+	for _, rule := range rules {
+		all = append(all, rule)
+	}
+	as := func() *redis.Client {
+		return s.Client(func(o *redis.Options) { o.Username, o.Password = "app", "secret" })
+	}
+	set(all...)
+	r := look(t, as())
+	want(t, r, "rights", Good)
+	want(t, r, "eviction", Unknown, "+info")
+	want(t, r, "messages", Good)
+	set(append(all, "-zadd", "-publish")...)
+	r = look(t, as())
+	want(t, r, "rights", Bad, "+publish +zadd")
+	want(t, r, "messages", Bad, "nothing can be published")
+	set("+@all", "~other:*", "&other:*")
+	want(t, look(t, as()), "rights", Bad, "&leasehold:inbox:* ~leasehold:*")
+}
+
+// What the README asks for is what doctor tries.
+func TestAllRightsOfTheReadmeAreTried(t *testing.T) {
+	rules, err := redistest.ReadmeACL()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tried := Needed("k", "c")
+	for _, rule := range rules {
+		name, ok := strings.CutPrefix(rule, "+")
+		if !ok || slices.Contains([]string{"@scripting", "subscribe", "unsubscribe"}, name) || strings.HasPrefix(name, "cluster|") || name == "command" {
+			continue // tried together, by the messages, or by the client library
+		}
+		if tried[name] == nil {
+			t.Errorf("doctor does not try %s: add it to Needed", rule)
+		}
+	}
+}
+
+func TestProxyThatPassesNoMessages(t *testing.T) {
+	p := redistest.NewProxy(t, redistest.StartServer(t, redistest.Newest(t), "--appendonly", "yes").Addr())
+	p.DropMessages(true)
+	r := look(t, p.Client())
+	want(t, r, "messages", Bad, "messages do not arrive", "every 1.5 s")
+	if !slices.ContainsFunc(r.Promises, func(p Promise) bool { return p.Grade == Bad && strings.Contains(p.Promise, "in order") }) {
+		t.Errorf("the promises are %+v", r.Promises)
+	}
+}
+
+func TestEachPrimaryOfAClusterIsLookedAt(t *testing.T) {
+	c := redistest.SharedCluster(t, redistest.Newest(t))
+	r := look(t, c.Client())
+	n := 0
+	for _, f := range r.Findings {
+		if f.Check == "version" {
+			n++
+		}
+	}
+	if n != 3 {
+		t.Errorf("%d servers were looked at", n)
+	}
+	want(t, r, "messages", Good)
+	want(t, r, "rights", Good)
+}
+
+func TestServerThatIsAwayIsAnError(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
+	defer rdb.Close()
+	if r, err := Look(t.Context(), rdb, ""); err == nil {
+		t.Fatalf("there is a report: %+v", r)
+	}
+}

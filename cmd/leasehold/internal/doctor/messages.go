@@ -1,0 +1,113 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"sort"
+	"strconv"
+	"time"
+)
+
+func unique(all []string) []string {
+	sort.Strings(all)
+	return slices.Compact(all)
+}
+
+// rounds is how many messages are timed.
+const rounds = 20
+
+// messages times how long a message takes to arrive. Waiters are told of their
+// turn by one.
+func (v *visit) messages(ctx context.Context) {
+	const check = "messages"
+	bad := func(says string) {
+		v.find(Finding{
+			check, Bad, says,
+			"Waiters are not told of their turn: they find out by asking, every 1.5 s. What they hold is as safe as ever.",
+			"Connect to the server itself, or let the proxy pass SUBSCRIBE and PUBLISH; allow +subscribe +unsubscribe +publish &" + v.prefix + ":inbox:*.",
+		})
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	channel := v.prefix + ":inbox:leasehold-doctor-" + rand.Text()
+	sub := v.rdb.Subscribe(ctx, channel)
+	defer sub.Close()
+	if _, err := sub.ReceiveTimeout(ctx, timeBound); err != nil {
+		bad("no subscription comes about: " + err.Error())
+		return
+	}
+	var took []time.Duration
+	lost := 0
+	for i := range rounds {
+		began := time.Now()
+		if err := v.rdb.Publish(ctx, channel, strconv.Itoa(i)).Err(); err != nil {
+			bad("nothing can be published: " + err.Error())
+			return
+		}
+		if _, err := sub.ReceiveMessage(ctx); err != nil {
+			lost++
+			break
+		}
+		took = append(took, time.Since(began))
+	}
+	if len(took) == 0 || lost > 0 {
+		bad("messages do not arrive")
+		return
+	}
+	slices.SortFunc(took, func(a, b time.Duration) int { return cmp.Compare(a, b) })
+	f := Finding{Check: check, Grade: Good, Says: fmt.Sprintf("a message takes %s, at most %s of %d", short(took[len(took)/2]), short(took[len(took)-1]), len(took))}
+	if took[len(took)/2] > 100*time.Millisecond {
+		f.Grade, f.Means = Note, "Each hand-over to a waiter takes that long."
+	}
+	v.find(f)
+}
+
+// promises says which promises hold, by what was found.
+func (v *visit) promises() {
+	add := func(promise string, grade Grade, because string) {
+		v.Promises = append(v.Promises, Promise{promise, grade, because})
+	}
+	if v.grade("version") == Bad || v.grade("rights") == Bad {
+		add("Anything at all", Bad, "the server is too old, or the user lacks rights")
+	}
+	single := Promise{"Never more holders than the limit", Good, "while the server runs"}
+	switch {
+	case v.grade("eviction") == Bad:
+		single.Grade, single.Because = Bad, "the server may evict leases"
+	case v.grade("persistence") == Bad:
+		single.Grade, single.Because = Bad, "a restart forgets them all"
+	case v.grade("persistence") == Note || v.followed():
+		single.Grade, single.Because = Note, "but for the last grants before a crash or a failover"
+	case v.grade("persistence") == Unknown || v.grade("eviction") == Unknown:
+		single.Grade, single.Because = Unknown, "the server does not tell its settings"
+	}
+	v.Promises = append(v.Promises, single)
+	if v.grade("clock") == Bad {
+		add("Tokens never fall", Note, "as long as clocks do not go back by more than the time since the last grant; they are apart")
+	} else {
+		add("Tokens never fall", Good, "through restart, eviction and failover, by the servers' clocks")
+	}
+	if v.grade("messages") == Bad {
+		add("Waiters are served in order, at once", Bad, "in order yes, but only by asking, every 1.5 s")
+	} else {
+		add("Waiters are served in order, at once", Good, "")
+	}
+	if v.grade("clock") == Bad {
+		add("A dead holder is missed for its TTL", Bad, "after a failover it may be more or less")
+	} else {
+		add("A dead holder is missed for its TTL", Good, "")
+	}
+}
+
+// followed says that a primary has a replica.
+func (v *visit) followed() bool {
+	for _, n := range v.nodes {
+		if len(n.replicas()) > 0 {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,190 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// replica is what a primary says of one of its replicas.
+type replica struct {
+	addr   string
+	online bool
+	behind int64         // bytes
+	silent time.Duration // since its last word
+}
+
+// replicas reads the lines slave0:ip=…,port=…,state=…,offset=…,lag=… of INFO.
+func (n node) replicas() (all []replica) {
+	end, _ := strconv.ParseInt(n.info["master_repl_offset"], 10, 64)
+	for i := 0; ; i++ {
+		line, ok := n.info["slave"+strconv.Itoa(i)]
+		if !ok {
+			return all
+		}
+		fields := map[string]string{}
+		for _, field := range strings.Split(line, ",") {
+			name, value, _ := strings.Cut(field, "=")
+			fields[name] = value
+		}
+		offset, _ := strconv.ParseInt(fields["offset"], 10, 64)
+		lag, _ := strconv.Atoi(fields["lag"])
+		all = append(all, replica{
+			addr: net.JoinHostPort(fields["ip"], fields["port"]), online: fields["state"] == "online",
+			behind: max(0, end-offset), silent: time.Duration(lag) * time.Second,
+		})
+	}
+}
+
+func (v *visit) replicas() {
+	const check = "replicas"
+	for _, n := range v.nodes {
+		if n.info == nil {
+			v.find(Finding{check, Unknown, n.name + " does not tell its replicas: INFO is refused", "", "Allow +info to the user who runs doctor."})
+			continue
+		}
+		if role := n.info["role"]; role != "master" && role != "" {
+			v.find(Finding{check, Bad, n.name + " is a replica itself", "It refuses writes: nothing is granted.", "Connect to the primary, or by redis+sentinel:// or redis+cluster://."})
+			continue
+		}
+		all := n.replicas()
+		if len(all) == 0 {
+			v.find(Finding{check, Note, n.name + " has no replica", "Nothing can be lost in a failover, since there is none: while the server is away nothing is granted, and leases end by themselves.", ""})
+			continue
+		}
+		for _, r := range all {
+			switch {
+			case !r.online:
+				v.find(Finding{check, Note, fmt.Sprintf("the replica %s of %s does not follow yet", r.addr, n.name), "A failover to it would lose what it has not got.", ""})
+			case r.silent > 10*time.Second || r.behind > 10<<20:
+				v.find(Finding{
+					check, Bad, fmt.Sprintf("the replica %s of %s is %d bytes behind, and was last heard %d s ago", r.addr, n.name, r.behind, int(r.silent.Seconds())),
+					"A failover to it would lose many grants: others are granted what holders still have.", "Find out why it does not keep up.",
+				})
+			default:
+				v.find(Finding{
+					check, Note, fmt.Sprintf("the replica %s of %s is %d bytes behind", r.addr, n.name, r.behind),
+					"A failover may lose the last grants: another may then hold what a holder still has, until that holder's next renewal. The token tells them apart.",
+					"Where that must not be, let what is protected check the token.",
+				})
+			}
+		}
+	}
+}
+
+// clocks compares the clocks of all servers with this machine's.
+func (v *visit) clocks(ctx context.Context) {
+	const check = "clock"
+	type reading struct {
+		name  string
+		ahead time.Duration // of this machine's clock
+	}
+	var all []reading
+	for _, n := range v.nodes {
+		by, trip, err := ahead(ctx, n.rdb)
+		if err != nil {
+			v.find(Finding{check, Unknown, n.name + " does not tell its time: " + err.Error(), "", "Allow +time."})
+			continue
+		}
+		all = append(all, reading{n.name, by})
+		f := Finding{Check: check, Grade: Good, Says: fmt.Sprintf("%s answers in %s; its clock and this machine's differ by %s", n.name, short(trip), short(by.Abs()))}
+		if by.Abs() > 2*time.Second {
+			way := "behind"
+			if by > 0 {
+				way = "ahead of"
+			}
+			f.Grade = Note
+			f.Says = fmt.Sprintf("%s answers in %s; its clock is %s %s this machine's", n.name, short(trip), short(by.Abs()), way)
+			f.Means = "Leases go by the server's clock alone, so that nothing is wrong now. But one of the two clocks is: when somebody sets the server's back, leases last that much longer, and forward, they end at once."
+			f.Change = "Have both machines follow NTP, and let it slew clocks rather than step them."
+		}
+		v.find(f)
+		for _, r := range n.replicas() {
+			rdb, ok := v.dial(r.addr)
+			if !ok {
+				continue
+			}
+			bounded, cancel := context.WithTimeout(ctx, timeBound)
+			by, _, err := ahead(bounded, rdb)
+			cancel()
+			_ = rdb.Close()
+			if err == nil {
+				all = append(all, reading{"the replica " + r.addr, by})
+			}
+		}
+	}
+	for i, r := range all {
+		if i == 0 {
+			continue
+		}
+		apart := r.ahead - all[0].ahead
+		if apart.Abs() <= time.Second {
+			continue
+		}
+		v.find(Finding{
+			check, Bad, fmt.Sprintf("the clocks of %s and %s are %s apart", all[0].name, r.name, short(apart.Abs())),
+			"After a failover from one to the other leases end that much too early or too late.",
+			"Have all servers follow NTP.",
+		})
+	}
+}
+
+// ahead asks some times and keeps the quickest answer, which is the most exact.
+func ahead(ctx context.Context, rdb redis.UniversalClient) (ahead, trip time.Duration, err error) {
+	for i := range 5 {
+		began := time.Now()
+		now, err := rdb.Time(ctx).Result()
+		took := time.Since(began)
+		if err != nil {
+			return 0, 0, err
+		}
+		if i == 0 || took < trip {
+			ahead, trip = now.Sub(began.Add(took/2)), took
+		}
+	}
+	return ahead, trip, nil
+}
+
+// dial reaches a replica as the primary is reached, where that can be told.
+func (v *visit) dial(addr string) (redis.UniversalClient, bool) {
+	o := new(redis.Options)
+	switch c := v.rdb.(type) {
+	case *redis.Client:
+		*o = *c.Options()
+		if o.Network == "unix" {
+			return nil, false
+		}
+		if o.TLSConfig != nil {
+			return nil, false // its TLS port is not told
+		}
+		o.Dialer = nil
+	case *redis.ClusterClient:
+		p := c.Options()
+		if p.TLSConfig != nil {
+			return nil, false
+		}
+		o.Username, o.Password = p.Username, p.Password
+	default:
+		return nil, false
+	}
+	o.Network, o.Addr, o.DialTimeout, o.MaxRetries = "tcp", addr, time.Second, -1
+	return redis.NewClient(o), true
+}
+
+// short writes a duration with two or three digits.
+func short(d time.Duration) string {
+	switch {
+	case d >= 10*time.Second:
+		return d.Round(time.Second).String()
+	case d >= time.Second:
+		return d.Round(100 * time.Millisecond).String()
+	case d >= time.Millisecond:
+		return d.Round(100 * time.Microsecond).String()
+	}
+	return d.Round(time.Microsecond).String()
+}

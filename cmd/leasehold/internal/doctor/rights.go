@@ -1,0 +1,54 @@
+package doctor
+
+import (
+	"context"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Needed is the commands that leasehold sends or that its scripts call. Each is
+// tried in a form that changes nothing: on keys that do not exist, or with XX.
+func Needed(key, channel string) map[string][]any {
+	return map[string][]any{
+		"time": {"time"}, "ping": {"ping"},
+		"evalsha": {"evalsha", strings.Repeat("0", 40), 1, key}, "eval": {"eval", "return 1", 1, key},
+		"publish": {"publish", channel, "x"},
+		"exists":  {"exists", key}, "get": {"get", key}, "getrange": {"getrange", key, 0, 0}, "strlen": {"strlen", key},
+		"set": {"set", key, "x", "xx"}, "del": {"del", key}, "pexpireat": {"pexpireat", key, 1}, "pttl": {"pttl", key},
+		"zadd": {"zadd", key, "xx", 1, "x"}, "zcard": {"zcard", key}, "zcount": {"zcount", key, 0, 1},
+		"zmscore": {"zmscore", key, "x"}, "zrange": {"zrange", key, 0, 0}, "zrem": {"zrem", key, "x"},
+		"zremrangebyrank": {"zremrangebyrank", key, 0, 0}, "zscore": {"zscore", key, "x"},
+	}
+}
+
+// rights tries each command that is needed, on keys and a channel of the prefix.
+func (v *visit) rights(ctx context.Context) {
+	const check = "rights"
+	key, channel := v.prefix+":sem:{leasehold-doctor:none}:holders", v.prefix+":inbox:leasehold-doctor"
+	var commands, patterns, absent []string
+	for name, args := range Needed(key, channel) {
+		err := v.rdb.Do(ctx, args...).Err()
+		switch {
+		case err == nil || err == redis.Nil || !refused(err):
+		case strings.Contains(err.Error(), "access a key"), strings.Contains(err.Error(), "access one of the keys"):
+			patterns = append(patterns, "~"+v.prefix+":*")
+		case strings.Contains(err.Error(), "access a channel"), strings.Contains(err.Error(), "access one of the channels"):
+			patterns = append(patterns, "&"+v.prefix+":inbox:*")
+		case strings.HasPrefix(err.Error(), "NOPERM"):
+			commands = append(commands, "+"+name)
+		case strings.HasPrefix(err.Error(), "ERR unknown command"):
+			absent = append(absent, strings.ToUpper(name))
+		}
+	}
+	missing := append(unique(patterns), unique(commands)...)
+	if len(missing) == 0 && len(absent) == 0 {
+		v.find(Finding{check, Good, "the user may do all that is needed", "", ""})
+	}
+	if len(missing) > 0 {
+		v.find(Finding{check, Bad, "the user lacks rights: " + strings.Join(missing, " "), "Calls fail with ErrUnavailable, some of them only in rare situations.", "ACL SETUSER NAME " + strings.Join(missing, " ")})
+	}
+	if len(absent) > 0 {
+		v.find(Finding{check, Bad, "the server or a proxy does not know " + strings.Join(unique(absent), ", "), "Calls fail with ErrUnavailable.", "Connect to the server itself, or let the proxy pass these commands."})
+	}
+}

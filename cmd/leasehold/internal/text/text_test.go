@@ -1,0 +1,53 @@
+package text_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/text"
+)
+
+func TestNamesAreHarmlessOnATerminal(t *testing.T) {
+	for name, want := range map[string]string{
+		"orders/eu 1":     "orders/eu 1",
+		"größe-日本":        "größe-日本",
+		"\x1b[31mred":     `\x1b[31mred`,
+		"a\nb\tc\x00":     `a\x0ab\x09c\x00`,
+		"\u202egnp.exe":   `\u202egnp.exe`,
+		"\u009b31m":       `\x9b31m`,
+		"bad\xff":         `bad\xff`,
+		`back\slash`:      `back\\slash`,
+		"zero\u200bwidth": `zero\u200bwidth`,
+	} {
+		if got := text.Safe(name); got != want {
+			t.Errorf("%q is shown as %q, want %q", name, got, want)
+		}
+	}
+}
+
+func TestDurations(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0µs", 1500 * time.Microsecond: "1ms", 4200 * time.Millisecond: "4.2s", 200 * time.Second: "3m20s",
+		310 * time.Minute: "5h10m", 76 * time.Hour: "3d4h", -2 * time.Second: "-2.0s",
+	} {
+		if got := text.Duration(d); got != want {
+			t.Errorf("%d is %q, want %q", d, got, want)
+		}
+	}
+}
+
+func TestTableKeepsToTheWidth(t *testing.T) {
+	out := text.Table([][]string{{"KEY", "USE"}, {strings.Repeat("x", 200), "1"}}, map[int]bool{1: true}, 0, 40)
+	for line := range strings.Lines(out) {
+		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 40 {
+			t.Errorf("%q has %d characters", line, n)
+		}
+	}
+	for line := range strings.Lines(text.Wrap(strings.Repeat("word ", 100), "  ", 30)) {
+		if len(line) > 31 {
+			t.Errorf("%q is too long", line)
+		}
+	}
+}
