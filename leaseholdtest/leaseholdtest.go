@@ -1,7 +1,7 @@
 // Package leaseholdtest gives tests a Redis of their own. It runs inside the
 // test's process, needs no installation, and works outside and inside a
 // [testing/synctest] bubble. In a bubble the server follows the fake clock:
-// ten minutes of holding a lock take a millisecond.
+// ten minutes of holding a lock pass in some milliseconds.
 //
 //	func TestExport(t *testing.T) {
 //		synctest.Test(t, func(t *testing.T) {

@@ -76,13 +76,15 @@ func ExampleSemaphore_Acquire() {
 	defer cancel()
 	patience := time.AfterFunc(50*time.Millisecond, cancel)
 	lease, err := caps.Acquire(ctx, "acme")
-	patience.Stop()
+	inTime := patience.Stop()
 	var queue *leasehold.BusyError
 	switch {
 	case errors.As(err, &queue):
 		fmt.Printf("busy: %d of %d in use\n", queue.InUse, queue.Limit)
 	case err != nil:
 		log.Fatal(err)
+	case !inTime: // granted when ctx was just ending: the work must not begin
+		_ = lease.Release()
 	default:
 		defer lease.Release()
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"io"
 	"os"
 	"strings"
 	"testing"
@@ -20,9 +19,11 @@ func TestMain(m *testing.M) {
 
 func TestEachLetterIsSentOnce(t *testing.T) {
 	demotest.OnEachDatabase(t, func(t *testing.T, db *database.Database) {
-		demotest.Check(t, func(ctx context.Context, w io.Writer) ([]string, error) {
-			return show(ctx, demo.NewOutput(w), db)
-		})
+		on := program
+		on.Run = func(ctx context.Context, out *demo.Output, srv *demo.Server) ([]string, error) {
+			return show(ctx, out, srv, db)
+		}
+		demotest.Check(t, on.Show)
 	})
 }
 

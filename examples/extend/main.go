@@ -36,12 +36,7 @@ func main() {
 	program.Main()
 }
 
-func run(ctx context.Context, out *demo.Output) ([]string, error) {
-	srv, err := demo.Connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer srv.Close()
+func run(ctx context.Context, out *demo.Output, srv *demo.Server) ([]string, error) {
 	out.Print("A job of %d steps under a lease of %v, on", len(steps), leaseTTL)
 	out.Print("%s.", srv.Label)
 	out.Print("Four processes run it at once, each with a key of its own, for some seconds.\n")

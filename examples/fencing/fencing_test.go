@@ -20,9 +20,33 @@ func TestMain(m *testing.M) {
 // Real processes, one of them stopped past its TTL, on both databases.
 func TestStaleOwnerTouchesNoRow(t *testing.T) {
 	demotest.OnEachDatabase(t, func(t *testing.T, db *database.Database) {
-		demotest.Check(t, func(ctx context.Context, w io.Writer) ([]string, error) {
-			return show(ctx, demo.NewOutput(w), db)
-		})
+		on := program
+		on.Run = func(ctx context.Context, out *demo.Output, srv *demo.Server) ([]string, error) {
+			return show(ctx, out, srv, db)
+		}
+		demotest.Check(t, on.Show)
+	})
+}
+
+// Without the condition the same story ends in a fault that the verdict sees.
+func TestStaleWriteWithoutTheConditionIsAFault(t *testing.T) {
+	demotest.OnEachDatabase(t, func(t *testing.T, db *database.Database) {
+		srv, err := demo.Connect(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer srv.Close()
+		s := &stage{out: demo.NewOutput(io.Discard), srv: srv, database: db}
+		plain, err := s.round(t.Context(), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		problems := strings.Join(verdict(plain, plain), "\n")
+		for _, want := range []string{"was accepted", "after the stale write the balance was 130"} {
+			if !strings.Contains(problems, want) {
+				t.Errorf("no word of %q in %q", want, problems)
+			}
+		}
 	})
 }
 

@@ -32,25 +32,20 @@ var program = demo.Program{
 
 func main() { program.Main() }
 
-func run(ctx context.Context, out *demo.Output) ([]string, error) {
+func run(ctx context.Context, out *demo.Output, srv *demo.Server) ([]string, error) {
 	db, err := database.Connect(ctx, demo.RunName("fencing"))
 	if err != nil {
 		return nil, err
 	}
 	defer db.Close()
-	return show(ctx, out, db)
+	return show(ctx, out, srv, db)
 }
 
 // show is the whole show on a database.
-func show(ctx context.Context, out *demo.Output, db *database.Database) ([]string, error) {
+func show(ctx context.Context, out *demo.Output, srv *demo.Server, db *database.Database) ([]string, error) {
 	if !demo.CanPause {
 		return nil, errors.New("this system cannot stop a process so that it does not notice")
 	}
-	srv, err := demo.Connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer srv.Close()
 	stage := &stage{out: out, srv: srv, database: db}
 
 	out.Print("A stale lock owner and a database.")

@@ -34,22 +34,17 @@ func main() { program.Main() }
 
 var workers = []string{"A", "B", "C"}
 
-func run(ctx context.Context, out *demo.Output) ([]string, error) {
+func run(ctx context.Context, out *demo.Output, srv *demo.Server) ([]string, error) {
 	db, err := database.Connect(ctx, demo.RunName("jobs"))
 	if err != nil {
 		return nil, err
 	}
 	defer db.Close()
-	return show(ctx, out, db)
+	return show(ctx, out, srv, db)
 }
 
 // show is the whole show on a database.
-func show(ctx context.Context, out *demo.Output, db *database.Database) ([]string, error) {
-	srv, err := demo.Connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer srv.Close()
+func show(ctx context.Context, out *demo.Output, srv *demo.Server, db *database.Database) ([]string, error) {
 	out.Print("A table of %d jobs, and %d worker processes.", jobs, len(workers))
 	db.Print(out.Print)
 	out.Print("The leases are on %s.", srv.Label)

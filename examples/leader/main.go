@@ -28,12 +28,7 @@ func main() { program.Main() }
 
 var names = []string{"A", "B", "C", "D"}
 
-func run(ctx context.Context, out *demo.Output) ([]string, error) {
-	srv, err := demo.Connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer srv.Close()
+func run(ctx context.Context, out *demo.Output, srv *demo.Server) ([]string, error) {
 	s := &stage{
 		out:       out,
 		fleet:     demo.NewFleet(srv, demo.RunName("leader")),

@@ -23,9 +23,9 @@ type Program struct {
 	Name  string
 	Limit time.Duration // after this long a run is given up
 
-	// Run is the whole show. The problems that it returns went against what the
-	// example promises; an error says that the show could not be given.
-	Run   func(ctx context.Context, out *Output) (problems []string, err error)
+	// Run is the whole show, on a Redis. The problems that it returns went against
+	// what the example promises; an error says that the show could not be given.
+	Run   func(ctx context.Context, out *Output, srv *Server) (problems []string, err error)
 	Roles map[string]Role
 }
 
@@ -48,9 +48,14 @@ func (p Program) RunIfChild() {
 	}
 }
 
-// Show runs the whole show and prints it on w: for tests.
+// Show finds or starts the Redis, runs the whole show and prints it on w.
 func (p Program) Show(ctx context.Context, w io.Writer) (problems []string, err error) {
-	return p.Run(ctx, NewOutput(w))
+	srv, err := Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer srv.Close()
+	return p.Run(ctx, NewOutput(w), srv)
 }
 
 func (p Program) parent() int {
@@ -59,7 +64,7 @@ func (p Program) parent() int {
 	ctx, cancel := context.WithTimeout(ctx, p.Limit)
 	defer cancel()
 
-	problems, err := p.Run(ctx, NewOutput(os.Stdout))
+	problems, err := p.Show(ctx, os.Stdout)
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return p.fail("not done after %v: gave up", p.Limit)
