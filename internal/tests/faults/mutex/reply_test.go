@@ -176,7 +176,7 @@ func TestLostReplyKeepsTheToken(t *testing.T) {
 			all.Wait()
 		})
 	}
-	for _, name := range []string{"TIME", "enter", "renew", "ask", "leave", "SUBSCRIBE"} {
+	for _, name := range []string{"time", "enter", "renew", "ask", "leave", "SUBSCRIBE"} {
 		if _, ok := lost.Load(name); !ok {
 			t.Errorf("no reply to %s was lost", name)
 		}

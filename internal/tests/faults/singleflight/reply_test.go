@@ -183,7 +183,7 @@ func TestFaultLostReplyAtEveryCommand(t *testing.T) {
 	}
 	all.Wait()
 	for _, name := range []string{
-		"TIME", "GET", "load enter", "load renew", "load publish", "load invalidate", "SUBSCRIBE",
+		"time", "GET", "load enter", "load renew", "load publish", "load invalidate", "SUBSCRIBE",
 	} {
 		if _, ok := lost.Load(name); !ok {
 			t.Errorf("no reply to %s was lost", name)
