@@ -96,7 +96,7 @@ func (d *desk) enter(key string, permits, limit, share int) bool {
 		return true
 	case 2:
 		d.waiting[a.seq], d.more = a, v[3] == 1
-		d.hear(v[10:])
+		d.hear(v[11:])
 		return false
 	}
 	d.Fatalf("enter answered %v", v)
@@ -136,10 +136,10 @@ func (d *desk) ask() {
 		all = append(all, a.member)
 	}
 	for len(all) > 0 {
-		n := min(100, len(all))
+		n := min(250, len(all))
 		v := d.run("ask", append([]any{d.handle, d.total}, all[:n]...)...)
 		d.more = v[2] == 1
-		d.hear(v[5+5*n:])
+		d.hear(v[6+5*n:])
 		all = all[n:]
 	}
 }
@@ -149,7 +149,7 @@ func (d *desk) goOn() {
 	d.Helper()
 	v := d.run("ask", d.handle, d.total)
 	d.more = v[2] == 1
-	d.hear(v[5:])
+	d.hear(v[6:])
 }
 
 func (d *desk) set(key string, limit int) {

@@ -75,7 +75,7 @@ func (d *desk) settle() {
 	}
 	v := d.run("ask", args...)
 	for i, a := range all {
-		switch s := v[5+5*i:]; {
+		switch s := v[6+5*i:]; {
 		case s[0] == 1:
 			delete(d.waiting, a.seq)
 			d.held, d.granted = append(d.held, a), append(d.granted, a)
