@@ -42,7 +42,7 @@ type asked struct {
 
 func newDesk(t *testing.T, target redistest.Target, total int) *desk {
 	s := &server{rdb: target.Client(t), prefix: redistest.Name(t)}
-	return &desk{T: t, rdb: s.rdb, names: s.fresh(t), handle: handles[0], total: total, waiting: map[int64]asked{}, embedded: target.Mini != nil}
+	return &desk{T: t, rdb: s.rdb, names: s.fresh(), handle: handles[0], total: total, waiting: map[int64]asked{}, embedded: target.Mini != nil}
 }
 
 // other is another handle at the same family.

@@ -13,6 +13,7 @@ var parts = []string{"holders", "places", "queue", "line", "alive", "ready", "tu
 // The constants of the scripts, which a test compares with their text.
 const (
 	probation, aliveFor, overdue              = 2000, 4500, 2500
+	silence                                   = 1600
 	mostGrants, mostSteps, mostPurged         = 64, 250, 64
 	heldUp, mostAside                         = 1000, 8
 	holds                             float64 = 1 << 50
@@ -314,13 +315,14 @@ func (f *family) serve(t terms, at string, tag float64) bool {
 	if f.queue.drop(t.member) == 0 {
 		return false
 	}
+	life := int64(f.alive.scores[t.member]) - f.now
 	f.alive.drop(t.member)
 	if t.permits > 1 || t.total != f.callerTotal {
 		f.turns.drop(t.member)
 	}
 	term := t.ttl
 	if t.handle != f.handle {
-		term = min(term, probation)
+		term = min(term, probation, life-silence)
 	}
 	f.take(t, term)
 	f.tell(t, term)

@@ -40,9 +40,7 @@ var parts = [8]string{"holders", "places", "queue", "line", "alive", "ready", "t
 // configured with, maxWaitersTotal the most that may wait for all keys together, 0: no
 // bound.
 func NewFamily(f keys.Family, total, maxWaitersTotal int) *Family {
-	whole := f
-	whole.Whole = true
-	r, _ := whole.Resource("") // a family as a whole has no key that could be bad
+	r := f.Together()
 	t := &Family{family: f, label: r.Label, total: total, maxWaiters: strconv.Itoa(maxWaitersTotal)}
 	for i, part := range parts {
 		t.keys[i] = r.Part(part)
