@@ -66,10 +66,17 @@ type BusyError struct {
 	InUse   int // permits held, of all holders
 	Limit   int // the limit that the request was compared with
 	Waiting int // queued requests
+
+	// Of a semaphore with Config.Total; else 0. Total is what the request was compared
+	// with, TotalInUse the permits of all keys together.
+	Total, TotalInUse int
 }
 
 // Error says how many permits were in use and how many waited.
 func (e *BusyError) Error() string {
+	if e.Total > 0 {
+		return fmt.Sprintf("busy (%d of %d in use, %d waiting; %d of %d in all)", e.InUse, e.Limit, e.Waiting, e.TotalInUse, e.Total)
+	}
 	return fmt.Sprintf("busy (%d of %d in use, %d waiting)", e.InUse, e.Limit, e.Waiting)
 }
 

@@ -31,10 +31,11 @@ func script(name string) string {
 
 // The scripts of permits: semaphores and mutexes.
 
-func PermitsEnter() string { return script("permits/enter") } // takes permits, or a place in the queue
-func PermitsLeave() string { return script("permits/leave") } // gives permits back, or leaves the queue
-func PermitsAsk() string   { return script("permits/ask") }   // brings waiters' sign of life; asks what became of them
-func PermitsRenew() string { return script("permits/renew") } // extends a lease
+func PermitsEnter() string    { return script("permits/enter") }     // takes permits, or a place in the queue
+func PermitsLeave() string    { return script("permits/leave") }     // gives permits back, or leaves the queue
+func PermitsAsk() string      { return script("permits/ask") }       // brings waiters' sign of life; asks what became of them
+func PermitsRenew() string    { return script("permits/renew") }     // extends a lease
+func PermitsSetLimit() string { return script("permits/set_limit") } // sets a key's limit
 
 // The scripts of families with a total: semaphores whose keys share a number of permits.
 

@@ -6,11 +6,14 @@ import (
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/lease"
 	"github.com/leasehold-go/leasehold/internal/permits"
+	"github.com/leasehold-go/leasehold/internal/totals"
 )
 
 const (
 	maxLimit   = 100_000
 	maxPermits = 1_000 // of one acquisition
+	maxTotal   = 1_000_000
+	maxShare   = 1_000
 )
 
 // Config says what a [Semaphore] is. The zero value of every field but Name and
@@ -29,6 +32,20 @@ type Config struct {
 	// every key. It is called once an acquisition and must not block.
 	LimitFor func(key string) int
 
+	// Total bounds the permits of all keys of the family together, 1 to 1000000. A
+	// request takes its permits of the key and of the total together. While permits of
+	// the total are short, each key that waits is granted permits in proportion to its
+	// share, however much it has queued; a key at its own limit holds no other key up.
+	// All keys of such a family lie in one Cluster slot: see docs/tenants.md for what it
+	// carries. A family with a Total and one without have nothing in common, also where
+	// their names are equal. 0: no bound, and nothing of this.
+	Total int
+
+	// ShareFor is a key's share of Total while keys compete, 1 to 1000; where it returns
+	// 0, 1. nil: 1 for every key. It is called once an acquisition and must not block.
+	// Without a Total it is not called.
+	ShareFor func(key string) int
+
 	// TTL is how long a lease lasts without a renewal, at least 100 ms; 0 is
 	// 30 s. It is how long a crashed process's permits stay taken. Renewals come
 	// after a third of it.
@@ -42,6 +59,11 @@ type Config struct {
 	// MaxWaiters bounds how many requests may wait for a key in the whole fleet;
 	// one more gets leasehold.ErrQueueFull. 0: no bound.
 	MaxWaiters int
+
+	// MaxWaitersTotal bounds how many requests may wait for all keys of a family with a
+	// Total, at least MaxWaiters; one more gets leasehold.ErrQueueFull. Set MaxWaiters,
+	// too, and lower, so that one key cannot use it up. 0: no bound.
+	MaxWaitersTotal int
 
 	// MaxWait bounds how long Acquire, AcquireN, Do and DoN wait for a turn. When it
 	// is over they return leasehold.ErrBusy with a *leasehold.BusyError, or
@@ -64,15 +86,34 @@ func (c Config) check() []error {
 	if c.Limit < 1 || c.Limit > maxLimit {
 		errs = append(errs, keys.Bad("Limit", "is %d; want 1 to %d", c.Limit, maxLimit))
 	}
+	if c.Total < 0 || c.Total > maxTotal {
+		errs = append(errs, keys.Bad("Total", "is %d; want 1 to %d, or 0 for no bound", c.Total, maxTotal))
+	}
+	switch {
+	case c.MaxWaitersTotal == 0:
+	case c.Total == 0:
+		errs = append(errs, keys.Bad("MaxWaitersTotal", "is %d, and Total is 0; want a Total, or 0", c.MaxWaitersTotal))
+	case c.MaxWaitersTotal < max(1, c.MaxWaiters):
+		errs = append(errs, keys.Bad("MaxWaitersTotal", "is %d; want at least MaxWaiters, %d, or 0 for no bound", c.MaxWaitersTotal, c.MaxWaiters))
+	}
 	return errs
 }
 
-func (c Config) manager() lease.Config {
-	family := keys.Family{Prefix: c.Prefix, Kind: keys.Semaphore, Name: c.Name, Hash: c.HashKeys}
+func (c Config) family() keys.Family {
+	return keys.Family{Prefix: c.Prefix, Kind: keys.Semaphore, Name: c.Name, Hash: c.HashKeys}
+}
+
+// manager is what the Config comes to, with the family where it has a Total.
+func (c Config) manager(withTotal *totals.Family) lease.Config {
+	family := c.family()
+	var protocol lease.Protocol = permits.Family{Family: family}
+	if withTotal != nil {
+		protocol = withTotal
+	}
 	return lease.Config{
 		Package:    "semaphore",
 		Family:     family,
-		Protocol:   permits.Family{Family: family},
+		Protocol:   protocol,
 		TTL:        c.TTL,
 		MaxHold:    c.MaxHold,
 		MaxWaiters: c.MaxWaiters,
@@ -90,6 +131,21 @@ func (c Config) limit(key string) (int, error) {
 		return c.Limit, nil
 	case n < 0 || n > maxLimit:
 		return 0, keys.Bad("LimitFor", "is %d; want 1 to %d, or 0 for Limit", n, maxLimit)
+	default:
+		return n, nil
+	}
+}
+
+// share is the share of key by this process.
+func (c Config) share(key string) (int, error) {
+	if c.Total == 0 || c.ShareFor == nil {
+		return 1, nil
+	}
+	switch n := c.ShareFor(key); {
+	case n == 0:
+		return 1, nil
+	case n < 0 || n > maxShare:
+		return 0, keys.Bad("ShareFor", "is %d; want 1 to %d, or 0 for 1", n, maxShare)
 	default:
 		return n, nil
 	}

@@ -7,25 +7,31 @@ import (
 
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/totals"
 )
 
 // Semaphore is a handle on a family of counted semaphores, one a key. It is safe
 // for concurrent use, and meant to be made once a process and family. It has
 // goroutines and a subscription only while something is held or waited for.
 type Semaphore struct {
-	cfg Config
-	m   *lease.Manager
+	cfg    Config
+	m      *lease.Manager
+	family *totals.Family // nil: without a total
 }
 
 // New checks cfg and makes a handle. Its error names every field that is bad,
 // with value and bound. It sends nothing, and needs no Close where everything is
 // released. rdb stays the caller's, to be closed after the handle.
 func New(rdb redis.UniversalClient, cfg Config) (*Semaphore, error) {
-	m, err := lease.New(rdb, cfg.manager(), cfg.check()...)
+	var family *totals.Family
+	if cfg.Total > 0 {
+		family = totals.NewFamily(cfg.family(), cfg.Total, cfg.MaxWaitersTotal)
+	}
+	m, err := lease.New(rdb, cfg.manager(family), cfg.check()...)
 	if err != nil {
 		return nil, err
 	}
-	return &Semaphore{cfg: cfg, m: m}, nil
+	return &Semaphore{cfg: cfg, m: m, family: family}, nil
 }
 
 // Acquire takes one permit of key, 1 to 512 bytes of any kind, and waits its
@@ -52,8 +58,8 @@ func (s *Semaphore) Acquire(ctx context.Context, key string) (*Lease, error) {
 	return s.acquire(ctx, "acquire", key, 1, true)
 }
 
-// AcquireN is [Semaphore.Acquire] for n permits, all or none: 1 to the limit of
-// key, and at most 1000. A request that waits for many permits is not passed by
+// AcquireN is [Semaphore.Acquire] for n permits, all or none: 1 to the limit of key
+// that is in force (set by SetLimit, or configured), and at most 1000. A request that waits for many permits is not passed by
 // later ones for few. An n that can never be served, also because a limit was lowered
 // below it during the wait, ends with leasehold.ErrInvalid; the error names the limit.
 func (s *Semaphore) AcquireN(ctx context.Context, key string, n int) (*Lease, error) {
@@ -78,11 +84,19 @@ func (s *Semaphore) acquire(ctx context.Context, op, key string, n int, wait boo
 	if err != nil {
 		return nil, s.m.Reject(op, key, err)
 	}
-	if most := min(limit, maxPermits); n < 1 || n > most {
-		return nil, s.m.Reject(op, key, keys.Invalid("n is %d; want 1 to %d", n, most))
+	share, err := s.cfg.share(key)
+	if err != nil {
+		return nil, s.m.Reject(op, key, err)
+	}
+	// Whether n is within the limit in force, only Redis can tell: see SetLimit.
+	if n < 1 || n > maxPermits {
+		return nil, s.m.Reject(op, key, keys.Invalid("n is %d; want 1 to %d", n, maxPermits))
 	}
 	l := new(Lease)
 	a := lease.Attempt{Op: op, Key: key, Permits: n, Limit: limit, Wait: wait}
+	if s.cfg.Total > 0 {
+		a.Want = share
+	}
 	if _, err := s.m.Acquire(ctx, a, &l.held); err != nil {
 		return nil, err
 	}

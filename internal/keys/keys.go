@@ -79,6 +79,13 @@ func Shown(key string, hash bool) string {
 	return hex.EncodeToString(sum[:16])
 }
 
+// Together names the family as one resource, which all its keys share: that of a family
+// with a total.
+func (f Family) Together() Resource {
+	name := Escape(f.Name)
+	return Resource{Label: name, base: f.prefix() + ":" + string(f.Kind) + ":{" + name + "}:"}
+}
+
 // Part is the Redis key of one part of the resource: "holders", "queue" and so
 // on.
 func (r Resource) Part(part string) string { return r.base + part }

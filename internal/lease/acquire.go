@@ -119,6 +119,7 @@ type waiter struct {
 	verdict      Verdict
 	group        *group // while it is queued
 	earlyMessage string // a message that came before the reply "queued"
+	keyState     *State // of its key, where its group has waiters for several keys
 }
 
 // event is what can end a pause of a waiter.
@@ -297,7 +298,7 @@ func (e *enterCall) send(ctx context.Context) {
 	if e.err == nil {
 		e.w.m.deliver(e.reply.Grants, e.sent)
 		if e.reply.More {
-			e.w.m.askSoon(e.w.res)
+			e.w.m.goOn(e.w.res)
 		}
 	}
 }
@@ -433,6 +434,9 @@ func (w *waiter) end(ctx context.Context, ev event, cause error) (Verdict, error
 	m.mu.Lock()
 	if w.group != nil {
 		state := w.group.state
+		if w.keyState != nil {
+			state = *w.keyState
+		}
 		w.state = &state
 	}
 	m.mu.Unlock()

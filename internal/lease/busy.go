@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"cmp"
 	"sync/atomic"
 	"time"
 
@@ -31,12 +32,18 @@ func (m *Manager) busyError(s State) *leasehold.BusyError {
 	retry := maxBlindRetry
 	if mean := time.Duration(m.holds.mean.Load()); mean > 0 {
 		turns := float64(s.Waiting+1) / float64(max(1, s.Limit))
+		if s.Total > 0 {
+			// The keys that wait for the total take turns.
+			turns = max(turns, float64(s.Waiting+1)*float64(max(1, s.Competing))/float64(s.Total))
+		}
 		retry = time.Duration(min(turns*float64(mean), float64(time.Hour)))
 	}
-	if s.Earliest > 0 {
-		retry = min(retry, s.Earliest)
+	if first := cmp.Or(s.InTheWay, s.Earliest); first > 0 {
+		retry = min(retry, first)
 	}
-	return &leasehold.BusyError{RetryAfter: retry, InUse: s.InUse, Limit: s.Limit, Waiting: s.Waiting}
+	return &leasehold.BusyError{
+		RetryAfter: retry, InUse: s.InUse, Limit: s.Limit, Waiting: s.Waiting, Total: s.Total, TotalInUse: s.TotalInUse,
+	}
 }
 
 // busyErrorOf is busyError for a state that Redis may not have told yet.

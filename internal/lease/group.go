@@ -55,6 +55,9 @@ func (w *waiter) joinGroup(clock sample, state State) {
 	}
 	g.waiters[w.seq] = w
 	w.group = g
+	if state.Total > 0 {
+		w.keyState = &state
+	}
 	g.learn(clock, state)
 	at := g.nextAsk()
 	if !m.missed.Before(clock.sent) {
@@ -161,7 +164,11 @@ func (g *group) onAsked(seqs []uint64, sent time.Time, r AskReply) {
 		if w == nil {
 			continue // settled meanwhile
 		}
-		switch s := r.Standings[i]; s.Code {
+		s := r.Standings[i]
+		if s.State != nil {
+			w.keyState = s.State
+		}
+		switch s.Code {
 		case Granted:
 			w.settle(Verdict{Code: Granted, Deadline: sent.Add(s.Term - margin(s.Term)), Token: s.Token})
 		case Queued:

@@ -73,6 +73,8 @@ type Manager struct {
 	groups    map[string]*group  // waiters in the queue, by Resource.FirstKey
 	missed    time.Time          // when grants may last have been lost on their way
 	resources map[string]Resource
+	goingOn   map[string]bool // by Resource.FirstKey: a continuation is scheduled or under way
+	settings  []unansweredSetting
 }
 
 // New checks cfg, with extra, the errors that the package found in its own
@@ -117,6 +119,7 @@ func New(rdb redis.UniversalClient, cfg Config, extra ...error) (*Manager, error
 		waiters:   map[uint64]*waiter{},
 		groups:    map[string]*group{},
 		resources: map[string]Resource{},
+		goingOn:   map[string]bool{},
 	}
 	m.idle = sync.NewCond(&m.mu)
 	m.loop = schedule.New(client)

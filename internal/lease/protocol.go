@@ -99,6 +99,11 @@ const (
 type State struct {
 	Earliest              time.Duration // until the first lease ends; 0: none is held
 	InUse, Limit, Waiting int
+
+	// Of a family with a total:
+	Total, TotalInUse int
+	Competing         int           // keys that wait for the total
+	InTheWay          time.Duration // until the first lease ends of those that a request waits for; 0: as Earliest
 }
 
 // EnterReply is what an enter answered.
@@ -136,6 +141,7 @@ type Standing struct {
 	Code   Code
 	Term   time.Duration
 	Token  uint64
+	State  *State // of its key; nil: as the reply's
 	Answer any
 }
 

@@ -16,10 +16,11 @@ import (
 )
 
 var (
-	enterScript = call.NewScript("enter", luascripts.PermitsEnter())
-	leaveScript = call.NewScript("leave", luascripts.PermitsLeave())
-	askScript   = call.NewScript("ask", luascripts.PermitsAsk())
-	renewScript = call.NewScript("renew", luascripts.PermitsRenew())
+	enterScript    = call.NewScript("enter", luascripts.PermitsEnter())
+	leaveScript    = call.NewScript("leave", luascripts.PermitsLeave())
+	askScript      = call.NewScript("ask", luascripts.PermitsAsk())
+	setLimitScript = call.NewScript("set limit", luascripts.PermitsSetLimit())
+	renewScript    = call.NewScript("renew", luascripts.PermitsRenew())
 )
 
 // Family is the protocol of one family of semaphores or mutexes.
@@ -111,6 +112,15 @@ func (r *Resource) ReadAsk(_ *call.Call, v []int64, waiters []lease.Request) (le
 func readState(v []int64) lease.State {
 	return lease.State{Earliest: call.Duration(v[0]), InUse: int(v[1]), Limit: int(v[2]), Waiting: int(v[3])}
 }
+
+// Set prepares the call that sets the limit of a semaphore's key.
+func (r *Resource) Set(o lease.SetOptions) *call.Call {
+	words := []any{r.keys[0], r.keys[1], r.keys[2], r.keys[3], o.Limit, o.Handle, o.Seq, o.VoidAfter}
+	return call.New(setLimitScript, 4, append(words, o.EarlierWords()...)...)
+}
+
+// ReadSet reads the reply to a set.
+func (r *Resource) ReadSet(v []int64) (lease.SetReply, error) { return lease.ReadSet("set limit", v) }
 
 // Request is one attempt to take permits.
 type Request struct {

@@ -42,7 +42,7 @@ type asked struct {
 
 func newDesk(t *testing.T, target redistest.Target, total int) *desk {
 	s := &server{rdb: target.Client(t), prefix: redistest.Name(t)}
-	return &desk{T: t, rdb: s.rdb, names: s.fresh(t), handle: handles[0], total: total, waiting: map[int64]asked{}, embedded: target.Mini != nil}
+	return &desk{T: t, rdb: s.rdb, names: s.fresh(), handle: handles[0], total: total, waiting: map[int64]asked{}, embedded: target.Mini != nil}
 }
 
 // other is another handle at the same family.
@@ -96,7 +96,7 @@ func (d *desk) enter(key string, permits, limit, share int) bool {
 		return true
 	case 2:
 		d.waiting[a.seq], d.more = a, v[3] == 1
-		d.hear(v[10:])
+		d.hear(v[11:])
 		return false
 	}
 	d.Fatalf("enter answered %v", v)
@@ -136,10 +136,10 @@ func (d *desk) ask() {
 		all = append(all, a.member)
 	}
 	for len(all) > 0 {
-		n := min(100, len(all))
+		n := min(250, len(all))
 		v := d.run("ask", append([]any{d.handle, d.total}, all[:n]...)...)
 		d.more = v[2] == 1
-		d.hear(v[5+5*n:])
+		d.hear(v[6+5*n:])
 		all = all[n:]
 	}
 }
@@ -149,7 +149,7 @@ func (d *desk) goOn() {
 	d.Helper()
 	v := d.run("ask", d.handle, d.total)
 	d.more = v[2] == 1
-	d.hear(v[5:])
+	d.hear(v[6:])
 }
 
 func (d *desk) set(key string, limit int) {

@@ -13,6 +13,7 @@ var parts = []string{"holders", "places", "queue", "line", "alive", "ready", "tu
 // The constants of the scripts, which a test compares with their text.
 const (
 	probation, aliveFor, overdue              = 2000, 4500, 2500
+	silence                                   = 1600
 	mostGrants, mostSteps, mostPurged         = 64, 250, 64
 	heldUp, mostAside                         = 1000, 8
 	holds                             float64 = 1 << 50
@@ -314,13 +315,14 @@ func (f *family) serve(t terms, at string, tag float64) bool {
 	if f.queue.drop(t.member) == 0 {
 		return false
 	}
+	life := int64(f.alive.scores[t.member]) - f.now
 	f.alive.drop(t.member)
 	if t.permits > 1 || t.total != f.callerTotal {
 		f.turns.drop(t.member)
 	}
 	term := t.ttl
 	if t.handle != f.handle {
-		term = min(term, probation)
+		term = min(term, probation, life-silence)
 	}
 	f.take(t, term)
 	f.tell(t, term)
@@ -489,7 +491,7 @@ func (f *family) enter(member string, o entering) []int64 {
 		}
 		return append([]int64{
 			code, f.us, f.earliest(), f.more, int64(f.use(t.key)), int64(t.limit), int64(len(f.line.of(t.key))),
-			int64(f.inUse()), int64(t.total), inTheWay,
+			int64(f.inUse()), int64(t.total), inTheWay, int64(len(f.ready.scores)),
 		}, f.told...)
 	}
 	if t.permits > t.limit || t.permits > t.total {
@@ -651,7 +653,7 @@ func (f *family) ask(handle string, callerTotal int, members []string) []int64 {
 	}
 	f.advance()
 	f.finish()
-	reply := []int64{f.us, f.earliest(), f.more, int64(f.inUse()), int64(f.total(callerTotal))}
+	reply := []int64{f.us, f.earliest(), f.more, int64(f.inUse()), int64(f.total(callerTotal)), int64(len(f.ready.scores))}
 	limits := map[string]int{}
 	for _, m := range members {
 		t := f.judged(m)
@@ -706,9 +708,7 @@ func (f *family) set(s setting) []int64 {
 		f.alive.scores[owner("=", int64(s.seq))] = float64(until)
 		f.alive.keep(until)
 		for i := 0; i < len(s.earlier); i += 2 {
-			if m := owner("!", s.earlier[i]); !f.alive.has(m) {
-				f.alive.scores[m] = float64(s.earlier[i+1])
-			}
+			f.alive.scores[owner("!", s.earlier[i])] = float64(s.earlier[i+1])
 			f.alive.keep(s.earlier[i+1])
 		}
 		if s.limit == 0 {

@@ -22,7 +22,7 @@ func TestModelOfFamiliesWithATotal(t *testing.T) {
 		t.Parallel()
 		s := newServer(t, target)
 		rapid.Check(t, func(rt *rapid.T) {
-			m := &machine{server: s, T: rt, names: s.fresh(rt), model: newFamily()}
+			m := &machine{server: s, T: rt, names: s.fresh(), model: newFamily()}
 			m.read() // what a sequence that failed has left
 			rt.Repeat(map[string]func(*rapid.T){
 				"enter": m.enterNew, "enter more": m.enterNew, "enter yet more": m.enterNew, "enter again": m.enterAgain,
@@ -173,7 +173,7 @@ func (m *machine) lose(t *rapid.T) {
 func TestConstantsOfTheReference(t *testing.T) {
 	text := luascripts.TotalsAsk()
 	for name, want := range map[string]float64{
-		"PROBATION": probation, "ALIVE": aliveFor, "OVERDUE": overdue, "MOST_GRANTS": mostGrants, "MOST_STEPS": mostSteps,
+		"PROBATION": probation, "ALIVE": aliveFor, "OVERDUE": overdue, "SILENCE": silence, "MOST_GRANTS": mostGrants, "MOST_STEPS": mostSteps,
 		"MOST_PURGED": mostPurged, "HELD_UP": heldUp, "MOST_ASIDE": mostAside, "HOLDS": holds,
 	} {
 		found := regexp.MustCompile(`(?m)^local ` + name + ` = (\d+) `).FindStringSubmatch(text)

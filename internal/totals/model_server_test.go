@@ -83,17 +83,14 @@ func (s *server) channels() []string {
 }
 
 // fresh names the keys of a family that no sequence before has used.
-func (s *server) fresh(t interface{ Fatal(...any) }) []string {
+func (s *server) fresh() []string {
 	s.rounds++
 	if s.mini != nil {
 		s.mini.FlushAll()
 		s.now = time.UnixMilli(1_750_000_000_123)
 		s.mini.SetTime(s.now)
 	}
-	r, err := keys.Family{Prefix: s.prefix, Kind: keys.Semaphore, Name: strconv.Itoa(s.rounds), Whole: true}.Resource("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := keys.Family{Prefix: s.prefix, Kind: keys.Semaphore, Name: strconv.Itoa(s.rounds)}.Together()
 	var all []string
 	for _, part := range parts {
 		all = append(all, r.Part(part))

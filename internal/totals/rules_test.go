@@ -75,7 +75,7 @@ func (d *desk) settle() {
 	}
 	v := d.run("ask", args...)
 	for i, a := range all {
-		switch s := v[5+5*i:]; {
+		switch s := v[6+5*i:]; {
 		case s[0] == 1:
 			delete(d.waiting, a.seq)
 			d.held, d.granted = append(d.held, a), append(d.granted, a)
@@ -202,7 +202,7 @@ func TestOutOfMemory(t *testing.T) {
 		t.Run(v.Name, func(t *testing.T) {
 			srv := redistest.StartServer(t, v, "--maxmemory-policy", "noeviction")
 			rdb := srv.Client()
-			d := &desk{T: t, rdb: rdb, names: (&server{rdb: rdb}).fresh(t), handle: handles[0], total: 2, waiting: map[int64]asked{}}
+			d := &desk{T: t, rdb: rdb, names: (&server{rdb: rdb}).fresh(), handle: handles[0], total: 2, waiting: map[int64]asked{}}
 			d.enter("a", 1, 2, 1)
 			d.enter("a", 1, 2, 1)
 			d.enter("b", 1, 2, 1)

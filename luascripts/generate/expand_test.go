@@ -54,7 +54,8 @@ func TestEachScriptHasItsFunction(t *testing.T) {
 	functions := map[string]func() string{
 		"permits/enter.lua": luascripts.PermitsEnter, "permits/leave.lua": luascripts.PermitsLeave,
 		"permits/ask.lua": luascripts.PermitsAsk, "permits/renew.lua": luascripts.PermitsRenew,
-		"totals/enter.lua": luascripts.TotalsEnter, "totals/leave.lua": luascripts.TotalsLeave, "totals/ask.lua": luascripts.TotalsAsk,
+		"permits/set_limit.lua": luascripts.PermitsSetLimit,
+		"totals/enter.lua":      luascripts.TotalsEnter, "totals/leave.lua": luascripts.TotalsLeave, "totals/ask.lua": luascripts.TotalsAsk,
 		"totals/renew.lua": luascripts.TotalsRenew, "totals/set_limit.lua": luascripts.TotalsSetLimit,
 		"loads/enter.lua": luascripts.LoadsEnter, "loads/leave.lua": luascripts.LoadsLeave, "loads/ask.lua": luascripts.LoadsAsk,
 		"loads/renew.lua": luascripts.LoadsRenew, "loads/publish.lua": luascripts.LoadsPublish,

@@ -6,10 +6,10 @@
 --
 -- KEYS  holders, places, queue, line, alive, ready, turns, limits
 -- ARGV  1 handle   2 total that the caller was configured with
---       3 … members, all of that handle, at most 100
+--       3 … members, all of that handle, at most 250
 --
 -- Reply (integers)
---   now µs, earliest end ms, more, total in use, total
+--   now µs, earliest end ms, more, total in use, total, competing keys
 --   then for each member, in order: state, remaining ms, in use, limit, waiting
 --     state 1 granted, 2 queued, 0 neither: enter again; the others of its key
 --   followed by (seq, term ms or -limit, 0) for each waiter of the same handle that
@@ -89,7 +89,7 @@ advance()
 finish()
 
 local total = total_in_force(caller_total)
-local reply = { us, until_earliest_expiry(), more, in_use, total }
+local reply = { us, until_earliest_expiry(), more, in_use, total, competing }
 if #asked == 0 then return with_own_outcomes(reply) end
 local expiries = redis.call('ZMSCORE', holders, unpack(asked))
 tickets = redis.call('ZMSCORE', queue, unpack(asked))

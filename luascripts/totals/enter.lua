@@ -12,10 +12,11 @@
 -- Reply (integers)
 --   1, now µs, remaining ms, more                         granted
 --   2|3|4|5, now µs, earliest end ms, more, in use, limit, waiting, total in use,
---            total, until ms
+--            total, until ms, competing
 --                 2 queued, 3 busy, 4 more permits than a limit, 5 queue full;
 --                 in use, limit and waiting of the key; earliest end of the family;
---                 until the first of the leases ends that are in the way
+--                 until the first of the leases ends that are in the way; how many
+--                 keys compete for the total
 --   6|7, now µs, 0, 0                                     void; given up before
 --   followed by (seq, term ms or -limit, 0) for each waiter of the same handle that
 --   this call granted to or refused. more = 1: there is more to hand on, and the
@@ -105,7 +106,7 @@ local function answer(code)
   if steps > 0 then waiting = redis.call('ZLEXCOUNT', line, from, to) end
   return with_own_outcomes({
     code, us, earliest, more, in_use_of(key), limit, waiting,
-    in_use, total, code == 2 and earliest or until_earliest_in_the_way(),
+    in_use, total, code == 2 and earliest or until_earliest_in_the_way(), competing,
   })
 end
 

@@ -16,7 +16,7 @@
 --                         later setting of the handle came first
 --   followed by (seq, term ms or -limit, 0) for each waiter of the same handle that
 --   this call granted to or refused. more = 1: there is more to hand on, and the
---   caller goes on at once, with an ask.
+--   caller makes the same call again at once, which then does nothing else.
 --
 -- Cost  O(log n) and the work of advance.
 -- Who else may be where: another copy of this call, or a later setting, may have run
@@ -37,6 +37,8 @@ if us >= void_from then return { 6, us, 0 } end
 
 -- include totals/shared/turns
 
+-- include shared/bury
+
 -- Reads first, and of every key that is written later: a wrong type ends the
 -- script here.
 redis.call('ZCARD', queue)
@@ -48,12 +50,8 @@ if marks[2] then return { 7, us, 0 } end
 
 if not marks[1] then
   local until_ms = math.ceil(void_from / 1000)
-  redis.call('ZADD', alive, until_ms, '=' .. owner)
-  keep(alive, until_ms)
-  for i = 7, #ARGV, 2 do
-    redis.call('ZADD', alive, 'NX', ARGV[i + 1], '!' .. handle .. '.' .. ARGV[i])
-    keep(alive, tonumber(ARGV[i + 1]))
-  end
+  bury('=' .. owner, until_ms)
+  for i = 7, #ARGV, 2 do bury('!' .. handle .. '.' .. ARGV[i], tonumber(ARGV[i + 1])) end
   if limit == '0' then
     redis.call('HDEL', limits, key)
   else

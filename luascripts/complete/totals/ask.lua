@@ -9,10 +9,10 @@
 --
 -- KEYS  holders, places, queue, line, alive, ready, turns, limits
 -- ARGV  1 handle   2 total that the caller was configured with
---       3 … members, all of that handle, at most 100
+--       3 … members, all of that handle, at most 250
 --
 -- Reply (integers)
---   now µs, earliest end ms, more, total in use, total
+--   now µs, earliest end ms, more, total in use, total, competing keys
 --   then for each member, in order: state, remaining ms, in use, limit, waiting
 --     state 1 granted, 2 queued, 0 neither: enter again; the others of its key
 --   followed by (seq, term ms or -limit, 0) for each waiter of the same handle that
@@ -288,7 +288,7 @@ local function head_of(key)
       dequeue(member, place)
       tell(head.handle, head.seq, -math.min(head.limit, head.total))
     else
-      head.member, head.place, head.behind = member, place, first[2]
+      head.member, head.place, head.behind, head.alive_for = member, place, first[2], alive_for
       heads[key] = head
       return head
     end
@@ -436,8 +436,9 @@ local function serve(head, tag)
   redis.call('ZREM', alive, head.member)
   if head.permits > 1 or head.total ~= caller_total then redis.call('ZREM', turns, head.member) end
   -- The process of the caller is alive. Any other process may be dead: it confirms
-  -- by renewing within the probation.
-  local term = head.handle == handle and head.ttl or math.min(head.ttl, PROBATION)
+  -- by renewing within its first term, which is the shorter the older its last sign of
+  -- life is.
+  local term = head.handle == handle and head.ttl or math.min(head.ttl, PROBATION, head.alive_for - SILENCE)
   take(key, head.member, head.permits, now + term)
   tell(head.handle, head.seq, term)
 
@@ -594,7 +595,7 @@ advance()
 finish()
 
 local total = total_in_force(caller_total)
-local reply = { us, until_earliest_expiry(), more, in_use, total }
+local reply = { us, until_earliest_expiry(), more, in_use, total, competing }
 if #asked == 0 then return with_own_outcomes(reply) end
 local expiries = redis.call('ZMSCORE', holders, unpack(asked))
 tickets = redis.call('ZMSCORE', queue, unpack(asked))

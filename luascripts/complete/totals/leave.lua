@@ -306,7 +306,7 @@ local function head_of(key)
       dequeue(member, place)
       tell(head.handle, head.seq, -math.min(head.limit, head.total))
     else
-      head.member, head.place, head.behind = member, place, first[2]
+      head.member, head.place, head.behind, head.alive_for = member, place, first[2], alive_for
       heads[key] = head
       return head
     end
@@ -454,8 +454,9 @@ local function serve(head, tag)
   redis.call('ZREM', alive, head.member)
   if head.permits > 1 or head.total ~= caller_total then redis.call('ZREM', turns, head.member) end
   -- The process of the caller is alive. Any other process may be dead: it confirms
-  -- by renewing within the probation.
-  local term = head.handle == handle and head.ttl or math.min(head.ttl, PROBATION)
+  -- by renewing within its first term, which is the shorter the older its last sign of
+  -- life is.
+  local term = head.handle == handle and head.ttl or math.min(head.ttl, PROBATION, head.alive_for - SILENCE)
   take(key, head.member, head.permits, now + term)
   tell(head.handle, head.seq, term)
 

@@ -19,7 +19,7 @@
 --                         later setting of the handle came first
 --   followed by (seq, term ms or -limit, 0) for each waiter of the same handle that
 --   this call granted to or refused. more = 1: there is more to hand on, and the
---   caller goes on at once, with an ask.
+--   caller makes the same call again at once, which then does nothing else.
 --
 -- Cost  O(log n) and the work of advance.
 -- Who else may be where: another copy of this call, or a later setting, may have run
@@ -289,7 +289,7 @@ local function head_of(key)
       dequeue(member, place)
       tell(head.handle, head.seq, -math.min(head.limit, head.total))
     else
-      head.member, head.place, head.behind = member, place, first[2]
+      head.member, head.place, head.behind, head.alive_for = member, place, first[2], alive_for
       heads[key] = head
       return head
     end
@@ -437,8 +437,9 @@ local function serve(head, tag)
   redis.call('ZREM', alive, head.member)
   if head.permits > 1 or head.total ~= caller_total then redis.call('ZREM', turns, head.member) end
   -- The process of the caller is alive. Any other process may be dead: it confirms
-  -- by renewing within the probation.
-  local term = head.handle == handle and head.ttl or math.min(head.ttl, PROBATION)
+  -- by renewing within its first term, which is the shorter the older its last sign of
+  -- life is.
+  local term = head.handle == handle and head.ttl or math.min(head.ttl, PROBATION, head.alive_for - SILENCE)
   take(key, head.member, head.permits, now + term)
   tell(head.handle, head.seq, term)
 
@@ -542,6 +543,14 @@ local function finish()
   if made_turns then redis.call('PEXPIREAT', turns, now + ALIVE) end
 end
 
+-- from shared/bury.lua
+-- Leaves a tombstone: a copy of the member's enter that arrives before until_ms is
+-- refused.
+local function bury(member, until_ms)
+  redis.call('ZADD', alive, until_ms, member)
+  keep(alive, until_ms)
+end
+
 -- Reads first, and of every key that is written later: a wrong type ends the
 -- script here.
 redis.call('ZCARD', queue)
@@ -553,12 +562,8 @@ if marks[2] then return { 7, us, 0 } end
 
 if not marks[1] then
   local until_ms = math.ceil(void_from / 1000)
-  redis.call('ZADD', alive, until_ms, '=' .. owner)
-  keep(alive, until_ms)
-  for i = 7, #ARGV, 2 do
-    redis.call('ZADD', alive, 'NX', ARGV[i + 1], '!' .. handle .. '.' .. ARGV[i])
-    keep(alive, tonumber(ARGV[i + 1]))
-  end
+  bury('=' .. owner, until_ms)
+  for i = 7, #ARGV, 2 do bury('!' .. handle .. '.' .. ARGV[i], tonumber(ARGV[i + 1])) end
   if limit == '0' then
     redis.call('HDEL', limits, key)
   else

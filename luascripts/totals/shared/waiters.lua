@@ -88,7 +88,7 @@ local function head_of(key)
       dequeue(member, place)
       tell(head.handle, head.seq, -math.min(head.limit, head.total))
     else
-      head.member, head.place, head.behind = member, place, first[2]
+      head.member, head.place, head.behind, head.alive_for = member, place, first[2], alive_for
       heads[key] = head
       return head
     end

@@ -19,6 +19,9 @@ func Needed(key, channel string) map[string][]any {
 		"zadd": {"zadd", key, "xx", 1, "x"}, "zcard": {"zcard", key}, "zcount": {"zcount", key, 0, 1},
 		"zmscore": {"zmscore", key, "x"}, "zrange": {"zrange", key, 0, 0}, "zrem": {"zrem", key, "x"},
 		"zremrangebyrank": {"zremrangebyrank", key, 0, 0}, "zscore": {"zscore", key, "x"},
+		"zlexcount": {"zlexcount", key, "-", "+"}, "zunionstore": {"zunionstore", key, 1, key}, "pexpiretime": {"pexpiretime", key},
+		"hlen": {"hlen", key}, "hget": {"hget", key, "x"}, "hmget": {"hmget", key, "x"}, "hdel": {"hdel", key, "x"},
+		"hset": {"hset", key}, // with too few words, which the server says after it looked at the rights
 	}
 }
 

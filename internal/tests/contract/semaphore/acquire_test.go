@@ -251,9 +251,9 @@ func TestLimitForSetsTheLimitOfAKey(t *testing.T) {
 		})
 		release(f, f.take(s, "five", 5))
 		release(f, f.take(s, "default", 2))
-		before := wire.Sent()
 		_, err := s.TryAcquireN(f.Context(), "default", 3)
-		redistest.WantText(f, err, "3", "1 to 2")
+		redistest.WantText(f, err, "3", "limit is 2")
+		before := wire.Sent()
 		for key, value := range map[string]string{"bad": "-1", "huge": "100001"} {
 			_, err = s.Acquire(f.Context(), key)
 			redistest.WantText(f, err, "LimitFor", value, "100000", f.Family+"/"+key)

@@ -1,0 +1,315 @@
+package semaphore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
+	"github.com/leasehold-go/leasehold/semaphore"
+)
+
+func total(n int) func(*semaphore.Config) {
+	return func(c *semaphore.Config) { c.Total = n }
+}
+
+// part is the documented name of a Redis key of the family as a whole.
+func (f *fixture) whole(part string) string {
+	return fmt.Sprintf("leasehold:sem:{%s}:%s", f.Family, part)
+}
+
+// inLine waits until n requests wait in the family.
+func (f *fixture) inLine(n int64) {
+	f.Helper()
+	redistest.Eventually(f, fmt.Sprintf("%d waiters", n), func() bool {
+		return f.RDB.ZCard(f.Context(), f.whole("queue")).Val() == n
+	})
+}
+
+func (f *fixture) start(s *semaphore.Semaphore, key string, n int) *waiting {
+	return harness.Start(f.T, func() (*semaphore.Lease, error) { return s.AcquireN(f.Context(), key, n) })
+}
+
+// A request takes its permits of its key and of the total together, or none.
+func TestTotalBoundsAllKeysTogether(t *testing.T) {
+	each(t, func(f *fixture) {
+		s, _ := f.open(limit(3), total(5))
+		a, b := f.take(s, "a", 3), f.take(s, "b", 2)
+		for key, want := range map[string]leasehold.BusyError{
+			"a": {InUse: 3, Limit: 3, Total: 5, TotalInUse: 5}, "b": {InUse: 2, Limit: 3, Total: 5, TotalInUse: 5},
+			"c": {Limit: 3, Total: 5, TotalInUse: 5},
+		} {
+			_, err := s.TryAcquire(f.Context(), key)
+			busy := new(leasehold.BusyError)
+			if !errors.As(err, &busy) {
+				f.Fatalf("%s: %v; want busy", key, err)
+			}
+			if busy.RetryAfter <= 0 || busy.RetryAfter > time.Second {
+				f.Errorf("%s: RetryAfter is %v; want at most 1 s, since no hold was observed", key, busy.RetryAfter)
+			}
+			want.RetryAfter = busy.RetryAfter
+			if *busy != want {
+				f.Errorf("%s: %+v; want %+v", key, *busy, want)
+			}
+		}
+		release(f, b)
+		if _, err := s.TryAcquireN(f.Context(), "c", 3); !errors.Is(err, leasehold.ErrBusy) {
+			f.Errorf("three of two were granted: %v", err)
+		}
+		c := f.take(s, "c", 2)
+		release(f, a)
+		release(f, c)
+		f.RDB.Exists(f.Context())
+		for _, part := range []string{"holders", "places", "queue", "line", "alive", "ready", "turns", "limits"} {
+			if f.RDB.Exists(f.Context(), f.whole(part)).Val() != 0 {
+				f.Errorf("%s is left", part)
+			}
+		}
+	})
+}
+
+// A permit goes to a waiter of any key and any process, by the releaser's own call;
+// and a key at its own limit holds no other key up.
+func TestTotalIsHandedToTheNextKey(t *testing.T) {
+	each(t, func(f *fixture) {
+		s, _ := f.open(limit(1), total(2))
+		other, _ := f.open(limit(1), total(2))
+		a, b := f.take(s, "a", 1), f.take(s, "b", 1)
+		again := f.start(s, "a", 1)
+		f.inLine(1)
+		c := f.start(other, "c", 1)
+		f.inLine(2)
+		release(f, b) // "a" came first, and is at its own limit
+		l := c.Got()
+		if again.Ended() {
+			f.Fatal("a key holds more than its limit")
+		}
+		release(f, l)
+		release(f, a)
+		release(f, again.Got())
+	})
+}
+
+// MaxWaiters bounds the waiters of a key, MaxWaitersTotal those of all.
+func TestMaxWaitersOfAKeyAndOfAll(t *testing.T) {
+	each(t, func(f *fixture) {
+		s, _ := f.open(limit(1), total(1), func(c *semaphore.Config) { c.MaxWaiters, c.MaxWaitersTotal = 2, 3 })
+		l := f.take(s, "a", 1)
+		var all []*waiting
+		for i, key := range []string{"a", "a", "b"} {
+			all = append(all, f.start(s, key, 1))
+			f.inLine(int64(i + 1))
+		}
+		for key, n := range map[string]int{"a": 2, "c": 0} {
+			_, err := s.Acquire(f.Context(), key)
+			redistest.WantErr(f, err, leasehold.ErrQueueFull)
+			busy := new(leasehold.BusyError)
+			if errors.As(err, &busy); busy.Waiting != n {
+				f.Errorf("%s: %+v; want %d waiting", key, busy, n)
+			}
+		}
+		release(f, l)
+		for range all {
+			redistest.Eventually(f, "the next grant", func() bool {
+				for i, w := range all {
+					if w != nil && w.Ended() {
+						release(f, w.Got())
+						all[i] = nil
+						return true
+					}
+				}
+				return false
+			})
+		}
+	})
+}
+
+// A limit that is set while it runs is that of every process at its next call; 0 goes
+// back to the configured one. With and without a total.
+func TestSetLimitIsSeenByEveryProcess(t *testing.T) {
+	for name, with := range map[string]func(*semaphore.Config){"total": total(10), "none": func(*semaphore.Config) {}} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(f *fixture) {
+				s, _ := f.open(limit(2), with)
+				other, _ := f.open(limit(2), with)
+				set := func(n int) {
+					f.Helper()
+					if err := s.SetLimit(f.Context(), "k", n); err != nil {
+						f.Fatal(err)
+					}
+				}
+				set(4)
+				four := f.take(other, "k", 4)
+				set(1) // nobody loses a permit
+				_, err := other.TryAcquire(f.Context(), "k")
+				redistest.WantText(f, err, "4 of 1")
+				release(f, four)
+				_, err = other.AcquireN(f.Context(), "k", 2)
+				redistest.WantErr(f, err, leasehold.ErrInvalid)
+				redistest.WantText(f, err, "2 permits", "limit is 1")
+				one := f.take(other, "k", 1)
+				if _, err := other.TryAcquire(f.Context(), "k"); !errors.Is(err, leasehold.ErrBusy) {
+					f.Errorf("a second permit of one: %v", err)
+				}
+				set(0)
+				release(f, f.take(other, "k", 1))
+				_, err = s.TryAcquireN(f.Context(), "k", 3)
+				redistest.WantErr(f, err, leasehold.ErrInvalid)
+				redistest.WantText(f, err, "limit is 2")
+				release(f, one)
+			})
+		})
+	}
+}
+
+// A higher limit, or total, is granted at once to the waiters of every process.
+func TestRaiseWakesWaitersAtOnce(t *testing.T) {
+	each(t, func(f *fixture) {
+		s, _ := f.open(limit(1), total(1))
+		other, _ := f.open(limit(1), total(1))
+		held := f.take(s, "a", 1)
+		waits := []*waiting{f.start(s, "b", 1), f.start(other, "c", 1), f.start(other, "a", 1)}
+		f.inLine(3)
+		began := time.Now()
+		if err := s.SetTotal(f.Context(), 10); err != nil {
+			f.Fatal(err)
+		}
+		b, c := waits[0].Got(), waits[1].Got()
+		if waits[2].Ended() {
+			f.Error("a key holds more than its limit")
+		}
+		if err := other.SetLimit(f.Context(), "a", 2); err != nil {
+			f.Fatal(err)
+		}
+		a := waits[2].Got()
+		if took := time.Since(began); took > 1200*time.Millisecond {
+			f.Errorf("it took %v; a sign of life would have done as much", took)
+		}
+		for _, l := range []*semaphore.Lease{held, a, b, c} {
+			release(f, l)
+		}
+		for _, set := range []error{s.SetTotal(f.Context(), 0), s.SetLimit(f.Context(), "a", 0)} {
+			if set != nil {
+				f.Error(set)
+			}
+		}
+		if f.RDB.Exists(f.Context(), f.whole("limits")).Val() != 0 {
+			f.Error("limits is left after all was set back")
+		}
+	})
+}
+
+// A limit that is lowered below what a waiter asks for ends its wait, by name.
+func TestLoweredTotalEndsAWaitThatCannotBeServed(t *testing.T) {
+	each(t, func(f *fixture) {
+		s, _ := f.open(limit(10), total(10))
+		l := f.take(s, "a", 10)
+		heavy := f.start(s, "b", 8)
+		f.inLine(1)
+		if err := s.SetTotal(f.Context(), 5); err != nil {
+			f.Fatal(err)
+		}
+		err := heavy.Failed() // by the next sign of life
+		redistest.WantErr(f, err, leasehold.ErrInvalid)
+		redistest.WantText(f, err, "8 permits", "limit is 5")
+		release(f, l)
+		_, err = s.AcquireN(f.Context(), "b", 6)
+		redistest.WantErr(f, err, leasehold.ErrInvalid)
+	})
+}
+
+func TestSettingsThatCannotBe(t *testing.T) {
+	each(t, func(f *fixture) {
+		s, wire := f.open(limit(1), total(2))
+		plain, _ := f.open(limit(1))
+		sent := wire.Sent()
+		for _, c := range []struct {
+			err  error
+			want []string
+		}{
+			{s.SetLimit(f.Context(), "k", -1), []string{"limit is -1", "1 to 100000"}},
+			{s.SetLimit(f.Context(), "k", 100_001), []string{"limit is 100001"}},
+			{s.SetLimit(f.Context(), "", 1), []string{"key is empty"}},
+			{s.SetTotal(f.Context(), -1), []string{"total is -1", "1 to 1000000"}},
+			{s.SetTotal(f.Context(), 1_000_001), []string{"total is 1000001"}},
+			{plain.SetTotal(f.Context(), 1), []string{"Total is 0"}},
+		} {
+			redistest.WantErr(f, c.err, leasehold.ErrInvalid)
+			redistest.WantText(f, c.err, c.want...)
+		}
+		if n := wire.Sent() - sent; n != 0 {
+			f.Errorf("%d commands were sent", n)
+		}
+		ctx, cancel := context.WithCancel(f.Context())
+		cancel()
+		redistest.WantErr(f, s.SetTotal(ctx, 1), context.Canceled)
+		harness.Close(f.T, s)
+		redistest.WantErr(f, s.SetTotal(f.Context(), 1), leasehold.ErrClosed)
+	})
+}
+
+// Many workers of many keys, with holds of any length: neither a key's limit nor the
+// total is ever passed, and all are served.
+func TestTotalAndLimitsHoldUnderLoad(t *testing.T) {
+	each(t, func(f *fixture) {
+		const keys, workers, turns = 5, 4, 6
+		var inUse [keys]atomic.Int32
+		var all atomic.Int32
+		var wg sync.WaitGroup
+		for range 2 {
+			s, _ := f.open(limit(2), total(4), func(c *semaphore.Config) {
+				c.ShareFor = func(key string) int { return int(key[1]-'0') + 1 }
+			})
+			for i := range keys * workers {
+				key := i % keys
+				wg.Go(func() {
+					for range turns {
+						n := 1 + rand.N(2)
+						err := s.DoN(f.Context(), fmt.Sprintf("k%d", key), n, func(context.Context) error {
+							if use := inUse[key].Add(int32(n)); use > 2 {
+								f.Errorf("a key has %d permits in use", use)
+							}
+							if use := all.Add(int32(n)); use > 4 {
+								f.Errorf("%d permits are in use", use)
+							}
+							time.Sleep(rand.N(2 * time.Millisecond))
+							all.Add(int32(-n))
+							inUse[key].Add(int32(-n))
+							return nil
+						})
+						if err != nil {
+							f.Errorf("do: %v", err)
+						}
+					}
+				})
+			}
+		}
+		wg.Wait()
+	})
+}
+
+// Keys appear in Redis as a hash only.
+func TestTotalWithHashedKeys(t *testing.T) {
+	each(t, func(f *fixture) {
+		s, _ := f.open(limit(1), total(2), func(c *semaphore.Config) { c.HashKeys = true })
+		l := f.take(s, "personal", 1)
+		if err := s.SetLimit(f.Context(), "personal", 2); err != nil {
+			f.Fatal(err)
+		}
+		again := f.take(s, "personal", 1)
+		for _, m := range append(f.RDB.ZRange(f.Context(), f.whole("holders"), 0, -1).Val(), f.RDB.HKeys(f.Context(), f.whole("limits")).Val()...) {
+			if len(m) < 32 || m[:8] == "personal" {
+				f.Errorf("%q shows the key", m)
+			}
+		}
+		release(f, l)
+		release(f, again)
+	})
+}

@@ -1,0 +1,246 @@
+// Package totals is the protocol of families with a total: semaphores whose keys share
+// a number of permits. It stands beside internal/permits, with which a semaphore
+// without a total works. All keys of a family are in one Cluster slot, and one set of
+// keys in Redis serves them all; luascripts/totals/shared/keys.lua names them.
+package totals
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/call"
+	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/permits"
+	"github.com/leasehold-go/leasehold/luascripts"
+)
+
+var (
+	enterScript    = call.NewScript("totals enter", luascripts.TotalsEnter())
+	leaveScript    = call.NewScript("totals leave", luascripts.TotalsLeave())
+	askScript      = call.NewScript("totals ask", luascripts.TotalsAsk())
+	renewScript    = call.NewScript("totals renew", luascripts.TotalsRenew())
+	setLimitScript = call.NewScript("totals set limit", luascripts.TotalsSetLimit())
+)
+
+// Family is the protocol of one family with a total.
+type Family struct {
+	family     keys.Family
+	label      string // of the family
+	total      int
+	maxWaiters string // of all keys, as enter takes it
+	keys       [8]any // holders, places, queue, line, alive, ready, turns, limits
+}
+
+// parts are the family's keys in Redis, in the order in which the scripts take them.
+var parts = [8]string{"holders", "places", "queue", "line", "alive", "ready", "turns", "limits"}
+
+// NewFamily names the keys of a family in Redis. total is what this process was
+// configured with, maxWaitersTotal the most that may wait for all keys together, 0: no
+// bound.
+func NewFamily(f keys.Family, total, maxWaitersTotal int) *Family {
+	r := f.Together()
+	t := &Family{family: f, label: r.Label, total: total, maxWaiters: strconv.Itoa(maxWaitersTotal)}
+	for i, part := range parts {
+		t.keys[i] = r.Part(part)
+	}
+	return t
+}
+
+// Resource names key.
+func (f *Family) Resource(key string) (lease.Resource, error) {
+	r, err := f.family.Resource(key)
+	if err != nil {
+		return nil, err
+	}
+	// In Redis a key is a part of members, as it is in the label: escaped, or a hash.
+	return &Resource{family: f, label: r.Label, key: strings.TrimPrefix(r.Label, f.label+"/")}, nil
+}
+
+// Whole is the family itself, whose limit is the total. It is for Set alone.
+func (f *Family) Whole() *Resource { return &Resource{family: f, label: f.label} }
+
+// Resource is one key of the family.
+type Resource struct {
+	family *Family
+	label  string
+	key    string // "": the family itself
+}
+
+// Label is the family and the key.
+func (r *Resource) Label() string { return r.label }
+
+// FirstKey is the key of the holders, which is the family's: all its waiters in this
+// process give signs of life together.
+func (r *Resource) FirstKey() string { return r.family.keys[0].(string) }
+
+// call prepares a call with all keys of the family.
+func (f *Family) call(s *call.Script, args ...any) *call.Call {
+	words := make([]any, 0, len(f.keys)+len(args))
+	return call.New(s, len(f.keys), append(append(words, f.keys[:]...), args...)...)
+}
+
+// Request names a new attempt. Terms.Want is the key's share.
+func (r *Resource) Request(t lease.Terms) lease.Request {
+	share, _ := t.Want.(int)
+	attempt := t.OwnerID()
+	return &Request{
+		family: r.family, id: lease.ListedID(attempt), handle: t.Handle,
+		member:  r.key + ":" + attempt + "." + strconv.Itoa(max(1, share)) + "." + strconv.Itoa(r.family.total),
+		permits: t.Permits, ttl: call.Milliseconds(t.TTL), limit: t.Limit,
+	}
+}
+
+// Ask prepares the sign of life of waiters of one handle, of whatever keys.
+func (r *Resource) Ask(waiters []lease.Request) *call.Call {
+	f := r.family
+	words := make([]any, 0, 10+len(waiters))
+	words = append(append(words, f.keys[:]...), waiters[0].(*Request).handle, f.total)
+	for _, w := range waiters {
+		words = append(words, &w.(*Request).member)
+	}
+	return call.New(askScript, len(f.keys), words...)
+}
+
+// GoOn prepares the call that goes on where another one stopped at its bound.
+func (r *Resource) GoOn(handle string) *call.Call {
+	return r.family.call(askScript, handle, r.family.total)
+}
+
+// ReadAsk reads the reply to an ask.
+func (r *Resource) ReadAsk(_ *call.Call, v []int64, waiters []lease.Request) (lease.AskReply, error) {
+	const head, each = 6, 5
+	if len(v) < head+each*len(waiters) {
+		return lease.AskReply{}, call.Malformed("totals ask", v)
+	}
+	family := lease.State{Earliest: call.Duration(v[1]), TotalInUse: int(v[3]), Total: int(v[4]), Competing: int(v[5])}
+	reply := lease.AskReply{Now: v[0], More: v[2] == 1, State: family}
+	v = v[head:]
+	for range waiters {
+		state := family
+		state.InUse, state.Limit, state.Waiting = int(v[2]), int(v[3]), int(v[4])
+		s := lease.Standing{Code: lease.Gone, Term: call.Duration(v[1]), State: &state}
+		switch v[0] {
+		case 1:
+			s.Code = lease.Granted
+		case 2:
+			s.Code = lease.Queued
+		}
+		reply.Standings, v = append(reply.Standings, s), v[each:]
+	}
+	var err error
+	reply.Grants, _, err = lease.ReadGrants("totals ask", v)
+	return reply, err
+}
+
+// Set prepares the call that sets the key's limit, or the total.
+func (r *Resource) Set(o lease.SetOptions) *call.Call {
+	words := []any{r.key, o.Limit, o.Handle, o.Seq, o.VoidAfter, r.family.total}
+	return r.family.call(setLimitScript, append(words, o.EarlierWords()...)...)
+}
+
+// ReadSet reads the reply to a set.
+func (r *Resource) ReadSet(v []int64) (lease.SetReply, error) {
+	return lease.ReadSet("totals set limit", v)
+}
+
+// Request is one attempt to take permits.
+type Request struct {
+	family  *Family
+	id      string
+	handle  string
+	member  string
+	permits int
+	ttl     int64 // ms
+	limit   int
+}
+
+// ID names the attempt in listings.
+func (q *Request) ID() string { return q.id }
+
+// Member is the request in the sorted sets.
+func (q *Request) Member() string { return q.member }
+
+// Enter prepares the call that takes permits or a place in the queue.
+func (q *Request) Enter(o lease.EnterOptions) *call.Call {
+	wait := ""
+	if o.Wait {
+		wait = strconv.FormatInt(o.Ticket, 10) + " " + strconv.Itoa(o.MaxWaiters) + " " + q.family.maxWaiters
+	}
+	return q.family.call(enterScript, &q.member, &q.permits, &q.ttl, &q.limit, &q.family.total, o.VoidAfter, wait)
+}
+
+// enterCodes are what the script answers.
+var enterCodes = [...]lease.Code{
+	1: lease.Granted, 2: lease.Queued, 3: lease.Busy, 4: lease.TooMany, 5: lease.QueueFull, 6: lease.Void, 7: lease.GivenUp,
+}
+
+// ReadEnter reads the reply to an enter.
+func (q *Request) ReadEnter(_ *call.Call, v []int64) (lease.EnterReply, error) {
+	const short, long = 4, 11
+	if len(v) < short || v[0] < 1 || v[0] >= int64(len(enterCodes)) {
+		return lease.EnterReply{}, call.Malformed("totals enter", v)
+	}
+	reply := lease.EnterReply{Code: enterCodes[v[0]], Now: v[1], More: v[3] == 1}
+	rest := v[short:]
+	switch reply.Code {
+	case lease.Granted:
+		reply.Term = call.Duration(v[2])
+	case lease.Queued, lease.Busy, lease.TooMany, lease.QueueFull:
+		if len(v) < long {
+			return lease.EnterReply{}, call.Malformed("totals enter", v)
+		}
+		reply.State = lease.State{
+			Earliest: call.Duration(v[2]), InUse: int(v[4]), Limit: int(v[5]), Waiting: int(v[6]),
+			TotalInUse: int(v[7]), Total: int(v[8]), InTheWay: call.Duration(v[9]), Competing: int(v[10]),
+		}
+		if reply.Code == lease.TooMany {
+			reply.State.Limit = min(reply.State.Limit, reply.State.Total) // the error names one limit
+		}
+		rest = v[long:]
+	}
+	var err error
+	reply.Grants, _, err = lease.ReadGrants("totals enter", rest)
+	return reply, err
+}
+
+// Leave prepares the call that gives back or leaves the queue.
+func (q *Request) Leave(enterMayArriveUntil int64) *call.Call {
+	return q.family.call(leaveScript, &q.member, &q.permits, (enterMayArriveUntil+999)/1000)
+}
+
+// ReadLeave reads the reply to a leave.
+func (q *Request) ReadLeave(v []int64) (lease.LeaveReply, error) {
+	if len(v) == 0 || len(v) == 2 {
+		return lease.LeaveReply{}, call.Malformed("totals leave", v)
+	}
+	reply := lease.LeaveReply{Held: v[0] == 1}
+	if len(v) == 1 {
+		return reply, nil
+	}
+	reply.More = v[2] == 1
+	var err error
+	reply.Grants, _, err = lease.ReadGrants("totals leave", v[3:])
+	return reply, err
+}
+
+// Renew prepares the call that pushes the expiry to term from now.
+func (q *Request) Renew(term time.Duration, _ int64) *call.Call {
+	k := &q.family.keys
+	return call.New(renewScript, 2, k[0], k[1], &q.member, &q.permits, call.Milliseconds(term))
+}
+
+// ReadRenew reads the reply to a renewal.
+func (q *Request) ReadRenew(v []int64) (lease.RenewReply, error) {
+	if len(v) != 1 || v[0] < 0 {
+		return lease.RenewReply{}, call.Malformed("totals renew", v)
+	}
+	return lease.RenewReply{Term: call.Duration(v[0])}, nil
+}
+
+// ReadMessage reads a grant, which has the form of those of internal/permits.
+func (q *Request) ReadMessage(text string) (lease.Verdict, bool) {
+	v, err := permits.ParseMessage(text)
+	return v, err == nil
+}
