@@ -31,7 +31,7 @@ func TestFaultInvalidateRepliesOutOfOrder(t *testing.T) {
 	rdb := p.Client(faultCaching)
 	g, other := s.group(rdb), s.group(srv.Client())
 	faultWarm(t, g)
-	held := p.HoldReply(harness.Does("flight invalidate"), 1)
+	held := p.HoldReply(harness.Does("load invalidate"), 1)
 	first := make(chan error, 1)
 	go func() { first <- g.Invalidate(t.Context(), s.Key) }()
 	held.Wait()

@@ -26,7 +26,7 @@ func TestFaultSlowRequestDoesNotAgeValues(t *testing.T) {
 		inexact := time.Since(warm) // what the group knows of the clock is off by less
 		var loads []time.Time       // when each began: calls are made one after the other
 		load := func(context.Context) (string, error) { loads = append(loads, time.Now()); return "value", nil }
-		enter := p.HoldRequest(harness.Does("flight enter"), 1)
+		enter := p.HoldRequest(harness.Does("load enter"), 1)
 		time.AfterFunc(held, enter.Release)
 		if _, err := g.Do(t.Context(), s.Key, load); err != nil {
 			t.Fatal(err)

@@ -30,19 +30,19 @@ func faultSteps() []faultStep {
 	reply := func(match func([]string) bool, k int) func(p *redistest.Proxy) *redistest.Fault {
 		return func(p *redistest.Proxy) *redistest.Fault { return p.HoldReply(match, k) }
 	}
-	for _, script := range []string{"flight enter", "flight land"} {
+	for _, script := range []string{"load enter", "load publish"} {
 		steps = append(steps,
 			faultStep{"leader, request of " + script, true, false, request(harness.Does(script), 1)},
 			faultStep{"leader, reply of " + script, true, false, reply(harness.Does(script), 1)})
 	}
 	get := redistest.Named("GET")
 	return append(steps,
-		faultStep{"follower, reply of flight enter", false, false, reply(harness.Does("flight enter"), 1)},
+		faultStep{"follower, reply of load enter", false, false, reply(harness.Does("load enter"), 1)},
 		faultStep{"follower, message", false, false, nil},
 		faultStep{"follower, request of the GET that confirms", false, false, request(get, 2)},
 		faultStep{"follower, reply of the GET that confirms", false, false, reply(get, 2)},
-		faultStep{"follower, request of flight ask", false, true, request(harness.Does("flight ask"), 1)},
-		faultStep{"follower, reply of flight ask", false, true, reply(harness.Does("flight ask"), 1)})
+		faultStep{"follower, request of load ask", false, true, request(harness.Does("load ask"), 1)},
+		faultStep{"follower, reply of load ask", false, true, reply(harness.Does("load ask"), 1)})
 }
 
 // Each step of a publication and of a wake-up in turn is held up, while another

@@ -16,7 +16,7 @@ func TestFaultLocalLoadIsNotSharedAfterItsOwnInvalidate(t *testing.T) {
 		t.Parallel()
 		s, p, g, _ := faultTwo(t, target)
 		load, began, gate := faultOldThenNew()
-		faultStops(p, "flight enter")
+		faultStops(p, "load enter")
 		first := faultFetch(t.Context(), g, s.Key, load)
 		harness.Got(t, 20*time.Second, "the load without Redis", began)
 		if err := g.Invalidate(t.Context(), s.Key); err != nil {

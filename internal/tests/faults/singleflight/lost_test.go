@@ -87,7 +87,7 @@ func TestFaultUnknownPublish(t *testing.T) {
 					joins := faultFetch(t.Context(), g, s.Key, load)
 					time.Sleep(100 * time.Millisecond)
 					p.SetHook(func(ev redistest.Event) redistest.Action {
-						if ev.Stage == redistest.OnReply && harness.Script(ev.Cmd) == "flight land" {
+						if ev.Stage == redistest.OnReply && harness.Script(ev.Cmd) == "load publish" {
 							return act
 						}
 						return redistest.Pass

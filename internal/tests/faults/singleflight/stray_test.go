@@ -22,7 +22,7 @@ func TestFaultLateEnterOfWhoGaveUp(t *testing.T) {
 		long := func(c *singleflight.Config[string]) { c.LeaseTTL = 10 * time.Second }
 		g := s.group(p.Client(), long)
 		faultWarm(t, g)
-		enter, left := p.HoldRequest(harness.Does("flight enter"), 1), p.HoldReply(harness.Does("flight leave"), 1)
+		enter, left := p.HoldRequest(harness.Does("load enter"), 1), p.HoldReply(harness.Does("load leave"), 1)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		call := faultFetch(ctx, g, s.Key, faultGives("value"))
@@ -53,7 +53,7 @@ func TestFaultLateEnterFindsTheValue(t *testing.T) {
 		p := redistest.NewProxy(t, target.Addr())
 		g, other := s.group(p.Client()), s.group(target.Client(t))
 		faultWarm(t, g)
-		enter := p.HoldRequest(harness.Does("flight enter"), 1)
+		enter := p.HoldRequest(harness.Does("load enter"), 1)
 		call := faultFetch(t.Context(), g, s.Key, faultGives("again"))
 		enter.Wait()
 		faultWant(t, "the other process", "value", faultFetch(t.Context(), other, s.Key, faultGives("value")))
@@ -77,7 +77,7 @@ func TestFaultHeldAnswerIsNotSharedAfterAnInvalidate(t *testing.T) {
 				remembers := func(c *singleflight.Config[string]) { c.ErrorTTL = time.Minute }
 				g, other := s.group(p.Client(), remembers), s.group(target.Client(t), remembers)
 				faultWarm(t, g)
-				enter, answer := p.HoldRequest(harness.Does("flight enter"), 1), p.HoldReply(harness.Does("flight enter"), 1)
+				enter, answer := p.HoldRequest(harness.Does("load enter"), 1), p.HoldReply(harness.Does("load enter"), 1)
 				first := faultFetch(t.Context(), g, s.Key, faultGives("new"))
 				enter.Wait()
 				_, err := other.Do(t.Context(), s.Key, func(context.Context) (string, error) { return "old", loaded })
