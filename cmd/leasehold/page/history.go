@@ -17,8 +17,8 @@ type history struct {
 type point struct{ use, waiting int }
 
 const (
-	span      = 5 * time.Second
-	mostSpans = 60
+	span      = 2 * time.Second // chart.js and app.js know both
+	mostSpans = 120
 )
 
 // add notes what is now.
@@ -53,15 +53,15 @@ func (h *hub) remember() {
 	now := time.Now()
 	families := map[string]point{}
 	for name, u := range h.known {
+		if u.InUse+u.Waiting > 0 || h.past[name] != nil {
+			h.history(name, false).add(now, point{u.InUse, u.Waiting})
+		}
 		if u.HasTotal && u.Key == "" || u.Whole {
 			continue // it is in its tenants' figures, or beside those of the keys
 		}
 		key := familyID(u.Resource)
 		p := families[key]
 		families[key] = point{p.use + u.InUse, p.waiting + u.Waiting}
-		if u.InUse+u.Waiting > 0 || h.past[name] != nil {
-			h.history(name, false).add(now, point{u.InUse, u.Waiting})
-		}
 	}
 	for key, p := range families {
 		h.history(key, true).add(now, p)

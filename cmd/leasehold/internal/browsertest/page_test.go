@@ -235,7 +235,9 @@ func TestPhone(t *testing.T) {
 	if wide := ask[int](b, `document.documentElement.scrollWidth`); wide > 390 {
 		t.Errorf("it is %d wide on a phone", wide)
 	}
-	time.Sleep(8 * time.Second) // for curves in the pictures
+	if os.Getenv("LEASEHOLD_SCREENSHOTS") != "" {
+		time.Sleep(100 * time.Second) // for curves in the pictures
+	}
 	b.shoot("phone")
 	ask[bool](b, `(document.querySelector("#rows .open").click(), true)`)
 	b.until("details", detailed)

@@ -58,7 +58,7 @@ function duration(ms) {
 	if (ms < 0) return "-" + duration(-ms);
 	if (ms < 1000) return `${Math.round(ms)} ms`;
 	const s = ms / 1000;
-	if (s < 10) return `${s.toFixed(1)} s`;
+	if (s < 9.95) return `${s.toFixed(1)} s`;
 	if (s < 60) return `${Math.floor(s)} s`;
 	if (s < 3600) return `${Math.floor(s / 60)} m ${Math.floor(s) % 60} s`;
 	if (s < 172800) return `${Math.floor(s / 3600)} h ${Math.floor(s / 60) % 60} m`;
@@ -114,7 +114,7 @@ function render(s) {
 	if (s.error) {
 		lamp("bad", "Redis does not answer");
 	} else {
-		lamp("on", `live · ${count.format(s.keys)} keys, looked for ${duration(s.scanAge)} ago`);
+		lamp("on", `live · ${count.format(s.keys)} keys, scanned ${duration(s.scanAge)} ago`);
 	}
 	$("trouble").hidden = !s.error;
 	set($("trouble"), s.error ?? "");
@@ -260,7 +260,7 @@ function details(s) {
 	$("d-chart").hidden = d.kind === "guard";
 	const past = d.past.map((p) => p ?? []);
 	draw($("d-chart").querySelector("svg"), past, d.kind === "semaphore" ? d.limit : 0, 360, 90);
-	set($("d-span"), `last ${duration(Math.max(5000, past[0].length * 5000))}`);
+	set($("d-span"), `last ${duration(Math.max(2000, past[0].length * 2000))}`);
 	set($("d-holders-head"), d.kind === "cache" && !d.scope ? `Loads ${d.holders.length || ""}` : d.kind === "guard" ? "" : `Holders ${count.format(d.holders.length + d.more[0]) }`);
 	set($("d-waiters-head"), d.waiters.length ? `Waiters ${count.format(d.waiters.length + d.more[1])}` : "");
 	entries($("d-holders"), d, d.holders, "held for", true);

@@ -6,7 +6,7 @@ export function draw(svg, [use, waiting], bound, width, height) {
 	svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
 	svg.setAttribute("preserveAspectRatio", "none");
 	const most = Math.max(1, bound || 0, ...use, ...waiting);
-	const spans = 60;
+	const spans = 120;
 	const x = (i) => width - ((use.length - 1 - i) * width) / (spans - 1);
 	const y = (v) => height - 1.5 - (v * (height - 4)) / most;
 	const parts = [];
