@@ -2,4 +2,6 @@ package cli
 
 import "github.com/spf13/cobra"
 
-func (a *app) everywhere() []*cobra.Command { return []*cobra.Command{a.ls(), a.show(), a.doctor()} }
+func (a *app) everywhere() []*cobra.Command {
+	return []*cobra.Command{a.ls(), a.show(), a.doctor(), a.top(), a.serve(), a.demo()}
+}

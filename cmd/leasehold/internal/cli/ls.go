@@ -121,8 +121,10 @@ func inUse(u listing.Use) string {
 	switch {
 	case u.Err != nil:
 		return "?"
-	case u.Kind == keys.Guard:
+	case u.Kind == keys.Guard, u.Kind == keys.Flight && !u.Whole && u.InUse == 0:
 		return "-"
+	case u.Kind == keys.Flight && !u.Whole:
+		return "loading"
 	case u.Limit > 0:
 		return strconv.Itoa(u.InUse) + "/" + strconv.Itoa(u.Limit)
 	}

@@ -20,9 +20,9 @@ func (a *app) run() *cobra.Command {
 	var wait, lost string
 	conflict := run.CodeConflict
 	c := &cobra.Command{
-		Use:   "run (--mutex | --semaphore) NAME --key KEY [flags] -- PROGRAM…",
+		Use:                   "run (--mutex | --semaphore) NAME --key KEY [flags] -- PROGRAM…",
 		DisableFlagsInUseLine: true,
-		Short: "Run a program under a lock or a permit",
+		Short:                 "Run a program under a lock or a permit",
 		Long: `run waits for a lock (--mutex) or for a permit (--semaphore), runs a program while
 it holds that, and gives it back when the program has ended.
 

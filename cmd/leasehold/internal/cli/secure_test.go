@@ -10,9 +10,12 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
@@ -100,5 +103,51 @@ func TestErrorsShowNoPassword(t *testing.T) {
 		if err == nil || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: %v", url, err)
 		}
+	}
+}
+
+// The rights that docs/command.md names are enough to read, and no more is used.
+func TestReadersNeedNoMoreThanIsSaid(t *testing.T) {
+	said, err := os.ReadFile("../../../../docs/command.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := regexp.MustCompile("The user needs `([^`]+)`").FindSubmatch(said)
+	if line == nil {
+		t.Fatal("docs/command.md names no rights")
+	}
+	rules := strings.Replace(string(line[1]), "~leasehold:*", "%R~leasehold:*", 1)
+	s := redistest.StartServer(t, redistest.Newest(t))
+	rdb := s.Client()
+	args := []any{"ACL", "SETUSER", "reader", "reset", "on", ">secret"}
+	for _, rule := range strings.Fields(rules) {
+		args = append(args, rule)
+	}
+	if err := rdb.Do(t.Context(), args...).Err(); err != nil {
+		t.Fatal(err)
+	}
+	ends := float64(time.Now().Add(time.Minute).UnixMilli())
+	const member = "AbCdEfGh_-0123456789xy.1.1.30000.5"
+	for _, key := range []string{"leasehold:sem:{n:k}:", "leasehold:mtx:{n:k}:", "leasehold:flt:{n:k}:", "leasehold:sem:{total}:"} {
+		m := member
+		if strings.Contains(key, "total") {
+			m = "k:" + member + ".1.9"
+		}
+		rdb.ZAdd(t.Context(), key+"holders", redis.Z{Score: ends, Member: m})
+		rdb.ZAdd(t.Context(), key+"queue", redis.Z{Score: ends, Member: m})
+		rdb.ZAdd(t.Context(), key+"alive", redis.Z{Score: ends, Member: m})
+	}
+	rdb.Set(t.Context(), "leasehold:grd:{n:k}:seen", 7, 0)
+	to := "redis://reader:secret@" + s.Addr()
+	if out, err := do(t, to, "ls", "--all"); err != nil || strings.Count(out, "\n") != 7 || strings.Contains(out, "?") {
+		t.Errorf("ls: %v\n%s", err, out)
+	}
+	for _, kind := range []string{"semaphore", "mutex", "cache", "guard"} {
+		if out, err := do(t, to, "show", "--"+kind, "n", "--key", "k"); err != nil {
+			t.Errorf("show --%s: %v\n%s", kind, err, out)
+		}
+	}
+	if out, err := do(t, to, "show", "--semaphore", "total"); err != nil || !strings.Contains(out, "1 of 9 in use") {
+		t.Errorf("show of a total: %v\n%s", err, out)
 	}
 }

@@ -62,9 +62,9 @@ func (a *app) show() *cobra.Command {
 	var x target
 	var asJSON bool
 	c := &cobra.Command{
-		Use:   "show (--mutex | --semaphore | --cache | --guard) NAME --key KEY",
+		Use:                   "show (--mutex | --semaphore | --cache | --guard) NAME --key KEY",
 		DisableFlagsInUseLine: true,
-		Short: "Show who holds and who waits for one key",
+		Short:                 "Show who holds and who waits for one key",
 		Long: `show lists the holders of a key, oldest first, with where they run, since when they
 hold it and when their lease ends if they don't renew it; then those who wait, in
 their order. Of a cached value it says how large, how old and how fresh it is.

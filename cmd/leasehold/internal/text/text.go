@@ -8,6 +8,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/mattn/go-runewidth"
 )
 
 // Safe shows a name of somebody else's choosing: what is no printable character
@@ -52,14 +54,16 @@ func harmless(r rune) bool {
 	return r == ' ' || unicode.IsGraphic(r) && !unicode.IsSpace(r) && !unicode.Is(unicode.Mn, r) && !unicode.Is(unicode.Cf, r)
 }
 
-// Cut shortens to n characters.
+// Cut shortens to n columns of a terminal.
 func Cut(s string, n int) string {
-	if utf8.RuneCountInString(s) <= n {
+	if Width(s) <= n {
 		return s
 	}
-	runes := []rune(s)
-	return string(runes[:max(0, n-1)]) + "…"
+	return runewidth.Truncate(s, n, "…")
 }
+
+// Width is how many columns of a terminal a text takes.
+func Width(s string) int { return runewidth.StringWidth(s) }
 
 // Duration is short and of one unit, or two: 350ms, 4.2s, 3m20s, 5h10m, 3d4h.
 func Duration(d time.Duration) string {
@@ -100,7 +104,7 @@ func Table(rows [][]string, right map[int]bool, long, width int) string {
 	widths := make([]int, len(rows[0]))
 	for _, row := range rows {
 		for i, cell := range row {
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+			widths[i] = max(widths[i], Width(cell))
 		}
 	}
 	total := 2 * (len(widths) - 1)
@@ -115,7 +119,7 @@ func Table(rows [][]string, right map[int]bool, long, width int) string {
 		var line strings.Builder
 		for i, cell := range row {
 			cell = Cut(cell, widths[i])
-			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
+			pad := strings.Repeat(" ", widths[i]-Width(cell))
 			if i > 0 {
 				line.WriteString("  ")
 			}
@@ -137,7 +141,7 @@ func Wrap(s, indent string, width int) string {
 	line := indent
 	empty := true
 	for _, word := range strings.Fields(s) {
-		if !empty && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width {
+		if !empty && Width(line)+1+Width(word) > width {
 			b.WriteString(line + "\n")
 			line, empty = indent, true
 		}

@@ -1,0 +1,268 @@
+// Package browsertest opens the page in a browser, with leases that are held, keys
+// of hostile names, and ten thousand of them.
+package browsertest
+
+import (
+	"context"
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/demo"
+	"github.com/leasehold-go/leasehold/cmd/leasehold/page"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/mutex"
+	"github.com/leasehold-go/leasehold/semaphore"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+// serve serves a page of a prefix of its own, on a real server where tests on
+// servers are asked for.
+func serve(t *testing.T, opt page.Options) (rdb *redis.Client, url string) {
+	t.Helper()
+	if os.Getenv("LEASEHOLD_REQUIRE_SERVERS") == "1" {
+		rdb = redistest.Shared(t, redistest.Newest(t)).Client()
+	} else {
+		rdb = redis.NewClient(&redis.Options{Addr: redistest.Mini(t).Addr()})
+		t.Cleanup(func() { _ = rdb.Close() })
+	}
+	p, err := page.New(rdb, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewServer(p)
+	t.Cleanup(func() { p.Close(); s.Close() })
+	return rdb, s.URL + "/"
+}
+
+const (
+	ready    = `document.body !== null && document.body.dataset.ready === "1"`
+	rows     = `document.querySelectorAll("#rows tr").length`
+	rowText  = `[...document.querySelectorAll("#rows tr")].map((r) => r.innerText).join("\n")`
+	detailed = `!document.getElementById("detail").hidden`
+)
+
+// Someone on call looks for a key, opens it, and sees who holds and who waits, as
+// it changes.
+func TestFindingWhoHoldsAKey(t *testing.T) {
+	prefix := redistest.Name(t)
+	rdb, url := serve(t, page.Options{Prefix: prefix})
+	s, err := semaphore.New(rdb, semaphore.Config{Name: "exports", Prefix: prefix, Limit: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := mutex.New(rdb, mutex.Config{Name: "jobs", Prefix: prefix})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var held []*semaphore.Lease
+	for _, key := range []string{"acme", "acme", "acme", "globex"} {
+		l, err := s.Acquire(t.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		held = append(held, l)
+	}
+	lock, err := m.Lock(t.Context(), "nightly")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Unlock()
+	ctx, cancel := context.WithCancel(t.Context())
+	waited := make(chan error, 1)
+	go func() {
+		_, err := s.Acquire(ctx, "acme")
+		waited <- err
+	}()
+	redistest.Eventually(t, "a waiter", func() bool { return rdb.ZCard(t.Context(), prefix+":sem:{exports:acme}:queue").Val() == 1 })
+
+	b := open(t, url)
+	b.until("three rows", rows+` === 3`)
+	b.until("two families", `document.querySelectorAll(".card").length === 2`)
+	if first := ask[string](b, `document.querySelector("#rows tr").innerText`); !contains(first, "acme", "3 / 3", "1") {
+		t.Errorf("the first row, with its waiter, is %q", first)
+	}
+	b.press("/")
+	b.do() // the search has the focus now
+	b.press("acm")
+	b.until("one row", rows+` === 1`)
+	b.press(enter)
+	b.press(enter)
+	b.until("the details", detailed+` && document.querySelectorAll("#d-holders tbody tr").length === 3`)
+	text := ask[string](b, `document.getElementById("detail").innerText`)
+	if !contains(text, "exports / acme", "3 of 3 in use, 1 waiting", held[0].ID(), held[1].ID(), held[2].ID()) {
+		t.Errorf("the details are %q", text)
+	}
+	cancel()
+	<-waited
+	if err := held[0].Release(); err != nil {
+		t.Fatal(err)
+	}
+	b.until("two holders and no waiter", `document.querySelectorAll("#d-holders tbody tr").length === 2 && document.querySelectorAll("#d-waiters tbody tr").length === 0`)
+	b.press(escape)
+	b.until("closed details", `document.getElementById("detail").hidden`)
+	if !ask[bool](b, `document.activeElement.closest("tr") !== null`) {
+		t.Error("the focus is not on the row again")
+	}
+	b.do()
+	ask[bool](b, `(location.hash = "", true)`)
+	b.until("all rows again", rows+` === 3`)
+	b.press(down)
+	b.press(down)
+	b.press(enter)
+	b.until("details by keyboard", detailed)
+	ask[bool](b, `(document.querySelector('#kinds [data-kind="mutex"]').click(), true)`)
+	b.until("the lock alone", rows+` === 1 && `+rowText+`.includes("nightly")`)
+	b.noFaults()
+	for _, l := range held[1:] {
+		_ = l.Release()
+	}
+}
+
+func contains(text string, all ...string) bool {
+	for _, want := range all {
+		if !strings.Contains(text, want) {
+			return false
+		}
+	}
+	return true
+}
+
+// Names and labels that others chose do nothing but stand there.
+func TestHostileNamesAreShownHarmlessly(t *testing.T) {
+	prefix := redistest.Name(t)
+	rdb, url := serve(t, page.Options{Prefix: prefix})
+	s, err := semaphore.New(rdb, semaphore.Config{Name: `<script>alert(1)</script>`, Prefix: prefix, Limit: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{`<img src=x onerror="document.title='owned'">`, `"><svg/onload=alert(1)>`, "\u202eesrever", "\x1b[31m\x00", "' onmouseover='x"} {
+		l, err := s.Acquire(t.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Release()
+	}
+	label := "AbCdEfGh_-0123456789xy~<img%20src=x%20onerror=alert(1)>.1.1.60000.2"
+	rdb.ZAdd(t.Context(), prefix+":sem:{x:labelled}:holders", redis.Z{Score: float64(time.Now().Add(time.Minute).UnixMilli()), Member: label})
+	b := open(t, url)
+	b.until("six rows", rows+` === 6`)
+	text := ask[string](b, rowText)
+	if !contains(text, `<img src=x onerror="document.title='owned'">`, `\u202eesrever`, `\x1b[31m\x00`) {
+		t.Errorf("the rows are %q", text)
+	}
+	ask[bool](b, `([...document.querySelectorAll("#rows .open")].find((e) => e.innerText.includes("labelled")).click(), true)`)
+	b.until("the label", detailed+` && document.getElementById("d-holders").innerText.includes("<img src=x onerror=alert(1)>")`)
+	if n := ask[int](b, `document.querySelectorAll("main img, aside img, main script, main svg[onload]").length`); n != 0 {
+		t.Errorf("%d elements came out of names", n)
+	}
+	if title := ask[string](b, `document.title`); title != "leasehold" {
+		t.Errorf("the title is %q", title)
+	}
+	b.noFaults()
+}
+
+func TestTokenIsAskedFor(t *testing.T) {
+	const token = "0123456789abcdefg"
+	prefix := redistest.Name(t)
+	_, url := serve(t, page.Options{Prefix: prefix, Token: token})
+	b := open(t, url)
+	b.until("the question", `document.getElementById("token") !== null`)
+	b.press(token)
+	b.press(enter)
+	b.until("the page", ready)
+	b.noFaults()
+	linked := open(t, url+"#token="+token)
+	linked.until("the page by a link", ready)
+	if at := ask[string](linked, `location.href`); strings.Contains(at, token) {
+		t.Errorf("the token stays in the address: %s", at)
+	}
+	linked.noFaults()
+}
+
+// Ten thousand keys: the page is there soon, and answers quickly.
+func TestTenThousandKeysAreUsable(t *testing.T) {
+	prefix := redistest.Name(t)
+	rdb, url := serve(t, page.Options{Prefix: prefix})
+	const n = 10_000
+	ends := float64(time.Now().Add(5 * time.Minute).UnixMilli())
+	for from := 0; from < n; from += 1000 {
+		pipe := rdb.Pipeline()
+		for i := from; i < from+1000; i++ {
+			pipe.ZAdd(t.Context(), fmt.Sprintf("%s:sem:{tenants:tenant-%05d}:holders", prefix, i), redis.Z{Score: ends, Member: "AbCdEfGh_-0123456789xy.1.1.300000.4"})
+		}
+		if _, err := pipe.Exec(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	began := time.Now()
+	b := open(t, url)
+	b.until("rows", rows+` === 50`)
+	t.Logf("shown after %v", time.Since(began))
+	began = time.Now()
+	b.press("/")
+	b.press("tenant-07777")
+	b.until("the one", rows+` === 1 && `+rowText+`.includes("tenant-07777")`)
+	t.Logf("found after %v", time.Since(began))
+	b.press(escape)
+	b.until("all again", rows+` === 50`)
+	for range 4 {
+		ask[bool](b, `(document.getElementById("more").click(), true)`)
+	}
+	b.until("500 rows", rows+` === 500`)
+	ask[bool](b, `(window.busy = 0, new PerformanceObserver((l) => { for (const e of l.getEntries()) window.busy = Math.max(window.busy, e.duration) }).observe({type: "longtask"}), true)`)
+	time.Sleep(3 * time.Second)
+	if busy := ask[float64](b, `window.busy`); busy > 500 {
+		t.Errorf("the page stands still for %v ms at a time", busy)
+	}
+	b.noFaults()
+}
+
+// Nothing reaches beyond the edge of a phone, and details fill it.
+func TestPhone(t *testing.T) {
+	prefix := redistest.Name(t)
+	rdb, url := serve(t, page.Options{Prefix: prefix})
+	busy(t, rdb, prefix, 40)
+	b := open(t, url)
+	b.phone(true)
+	b.until("rows", rows+` > 10`)
+	if wide := ask[int](b, `document.documentElement.scrollWidth`); wide > 390 {
+		t.Errorf("it is %d wide on a phone", wide)
+	}
+	if os.Getenv("LEASEHOLD_SCREENSHOTS") != "" {
+		time.Sleep(100 * time.Second) // for curves in the pictures
+	}
+	b.shoot("phone")
+	ask[bool](b, `(document.querySelector("#rows .open").click(), true)`)
+	b.until("details", detailed)
+	if wide := ask[int](b, `document.getElementById("detail").offsetWidth`); wide != 390 {
+		t.Errorf("details are %d wide", wide)
+	}
+	b.shoot("phone-detail")
+	b.phone(false)
+	b.until("details beside", `document.getElementById("detail").offsetWidth === 440`)
+	b.shoot("detail")
+	ask[bool](b, `(document.getElementById("d-close").click(), true)`)
+	b.until("closed", `document.getElementById("detail").hidden`)
+	b.shoot("page")
+	b.noFaults()
+}
+
+// busy lets the demo's fleet work until the test ends.
+func busy(t *testing.T, rdb *redis.Client, prefix string, keys int) {
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- demo.Run(ctx, rdb, demo.Options{Prefix: prefix, Hosts: 3, Keys: keys, Pace: 1}) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,55 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/demo"
+)
+
+func (a *app) demo() *cobra.Command {
+	var o demo.Options
+	c := &cobra.Command{
+		Use:   "demo",
+		Short: "Let a small fleet work, so that there is something to see",
+		Long: `demo takes and gives back locks, permits and cached values as a small fleet does,
+until it is interrupted: exports of customers with their limits, jobs that one host
+does at a time, pages that one host renders. It then gives everything back.
+
+It writes below --prefix. Look at it with ls, top and serve.`,
+		Example: `  leasehold demo --prefix demo &
+  leasehold top --prefix demo`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			switch {
+			case o.Hosts < 1 || o.Hosts > 100:
+				return usagef("demo: --hosts is %d; want 1 to 100", o.Hosts)
+			case o.Keys < 0 || o.Keys > 100_000:
+				return usagef("demo: --keys is %d; want 0 to 100000", o.Keys)
+			case o.Pace < 0.05 || o.Pace > 20:
+				return usagef("demo: --pace is %v; want 0.05 to 20", o.Pace)
+			}
+			rdb, err := a.dial(c.Context())
+			if err != nil {
+				return err
+			}
+			defer rdb.Close()
+			if _, err := rdb.Time(c.Context()).Result(); err != nil {
+				return unreachable(err)
+			}
+			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			o.Prefix = a.prefix
+			fmt.Fprintln(a.out, "A fleet is at work, until it is interrupted.")
+			return demo.Run(ctx, rdb, o)
+		},
+	}
+	c.Flags().IntVar(&o.Hosts, "hosts", 4, "processes that the fleet seems to have")
+	c.Flags().IntVar(&o.Keys, "keys", 0, "permits that are held beside, each of a key of its own")
+	c.Flags().Float64Var(&o.Pace, "pace", 1, "stretches all holds and pauses; below 1 is busier")
+	return c
+}

@@ -1,0 +1,325 @@
+package page_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/cmd/leasehold/page"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/mutex"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+func serve(t *testing.T, rdb redis.UniversalClient, opt page.Options) *httptest.Server {
+	t.Helper()
+	p, err := page.New(rdb, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewServer(p)
+	t.Cleanup(func() { p.Close(); s.Close() })
+	return s
+}
+
+func mini(t *testing.T) *redis.Client {
+	rdb := redis.NewClient(&redis.Options{Addr: redistest.Mini(t).Addr()})
+	t.Cleanup(func() { _ = rdb.Close() })
+	return rdb
+}
+
+// watch reads the states that a browser gets, until the test ends or the stream.
+func watch(t *testing.T, address string) <-chan map[string]any {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := &http.Client{Transport: &http.Transport{}}
+	t.Cleanup(client.CloseIdleConnections)
+	resp, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = resp.Body.Close() })
+	if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "text/event-stream" {
+		t.Fatalf("%s: %s", address, resp.Status)
+	}
+	states := make(chan map[string]any, 100)
+	go func() {
+		defer close(states)
+		for in := bufio.NewReader(resp.Body); ; {
+			line, err := in.ReadString('\n')
+			if err != nil {
+				return
+			}
+			if text, ok := strings.CutPrefix(line, "data: "); ok {
+				var s map[string]any
+				if json.Unmarshal([]byte(text), &s) == nil {
+					states <- s
+				}
+			}
+		}
+	}()
+	return states
+}
+
+func status(t *testing.T, r *http.Request) (*http.Response, string) {
+	t.Helper()
+	resp, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var b strings.Builder
+	_, _ = bufio.NewReader(resp.Body).WriteTo(&b)
+	return resp, b.String()
+}
+
+func get(t *testing.T, address string, header ...string) (*http.Response, string) {
+	t.Helper()
+	r, err := http.NewRequest(http.MethodGet, address, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	return status(t, r)
+}
+
+func TestNothingFromElsewhereAndNoFrames(t *testing.T) {
+	s := serve(t, mini(t), page.Options{})
+	for _, path := range []string{"/", "/app.js", "/chart.js", "/login.js", "/style.css", "/icon.svg", "/nothing"} {
+		resp, body := get(t, s.URL+path)
+		policy := resp.Header.Get("Content-Security-Policy")
+		if !strings.Contains(policy, "default-src 'none'") || !strings.Contains(policy, "frame-ancestors 'none'") || resp.Header.Get("X-Frame-Options") != "DENY" ||
+			resp.Header.Get("X-Content-Type-Options") != "nosniff" || strings.Contains(policy, "unsafe") {
+			t.Errorf("%s: headers are %v", path, resp.Header)
+		}
+		if want := http.StatusOK; path != "/nothing" && resp.StatusCode != want {
+			t.Errorf("%s: %s", path, resp.Status)
+		}
+		if strings.Contains(strings.ReplaceAll(body, "http://www.w3.org/2000/svg", ""), "http") && path != "/nothing" {
+			t.Errorf("%s names an address elsewhere", path)
+		}
+	}
+}
+
+func TestTokenAndOriginAreChecked(t *testing.T) {
+	const token = "0123456789abcdef"
+	rdb := mini(t)
+	if _, err := page.New(rdb, page.Options{Token: "short"}); err == nil || !strings.Contains(err.Error(), "at least 16") {
+		t.Errorf("a short token: %v", err)
+	}
+	s := serve(t, rdb, page.Options{Token: token})
+	if resp, _ := get(t, s.URL+"/events"); resp.StatusCode != http.StatusUnauthorized {
+		t.Errorf("without a token: %s", resp.Status)
+	}
+	for _, wrong := range []string{"Bearer ", "Bearer 0123456789abcdeF", "Basic " + token} {
+		if resp, _ := get(t, s.URL+"/events", "Authorization", wrong); resp.StatusCode != http.StatusUnauthorized {
+			t.Errorf("with %q: %s", wrong, resp.Status)
+		}
+	}
+	if resp, _ := get(t, s.URL+"/events?kind=nope", "Authorization", "Bearer "+token); resp.StatusCode != http.StatusBadRequest {
+		t.Errorf("with the token: %s", resp.Status)
+	}
+	if resp, body := get(t, s.URL); resp.StatusCode != http.StatusOK || !strings.Contains(body, `id="login"`) {
+		t.Errorf("the page without a token: %s %s", resp.Status, body)
+	}
+	login := func(given string, header ...string) *http.Response {
+		r, err := http.NewRequest(http.MethodPost, s.URL+"/login", strings.NewReader(url.Values{"token": {given}}.Encode()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		for i := 0; i < len(header); i += 2 {
+			r.Header.Set(header[i], header[i+1])
+		}
+		resp, _ := status(t, r)
+		return resp
+	}
+	if resp := login("wrong"); resp.StatusCode != http.StatusForbidden || len(resp.Cookies()) != 0 {
+		t.Errorf("a wrong token: %s", resp.Status)
+	}
+	if resp := login(token, "Sec-Fetch-Site", "cross-site"); resp.StatusCode != http.StatusForbidden || len(resp.Cookies()) != 0 {
+		t.Errorf("from another site: %s", resp.Status)
+	}
+	if resp := login(token, "Origin", "http://evil.example"); resp.StatusCode != http.StatusForbidden {
+		t.Errorf("from another origin: %s", resp.Status)
+	}
+	resp := login(token)
+	if resp.StatusCode != http.StatusSeeOther || len(resp.Cookies()) != 1 || resp.Header.Get("Location") != "./" {
+		t.Fatalf("the token: %s %v", resp.Status, resp.Header)
+	}
+	c := resp.Cookies()[0]
+	if !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || strings.Contains(c.Value, token) {
+		t.Errorf("the cookie is %v", c)
+	}
+	if resp, body := get(t, s.URL, "Cookie", c.Name+"="+c.Value); resp.StatusCode != http.StatusOK || !strings.Contains(body, `id="families"`) {
+		t.Errorf("with the cookie: %s", resp.Status)
+	}
+}
+
+// A page of somebody else's, whose name points to this machine, reads nothing.
+func TestOtherNamesAreRefused(t *testing.T) {
+	s := serve(t, mini(t), page.Options{Hosts: []string{"localhost", "127.0.0.1", "::1"}})
+	for host, want := range map[string]int{
+		"localhost:80": http.StatusOK, "127.0.0.1": http.StatusOK, "[::1]:1": http.StatusOK, "LOCALHOST": http.StatusOK,
+		"evil.example": http.StatusMisdirectedRequest, "127.0.0.1.evil.example:80": http.StatusMisdirectedRequest,
+	} {
+		r, err := http.NewRequest(http.MethodGet, s.URL, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = host
+		if resp, _ := status(t, r); resp.StatusCode != want {
+			t.Errorf("%s: %s", host, resp.Status)
+		}
+	}
+}
+
+func TestMountedBelowAPath(t *testing.T) {
+	p, err := page.New(mini(t), page.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	mux := http.NewServeMux()
+	mux.Handle("/leases/", http.StripPrefix("/leases", p))
+	s := httptest.NewServer(mux)
+	defer s.Close()
+	resp, body := get(t, s.URL+"/leases/")
+	if resp.StatusCode != http.StatusOK || strings.Contains(body, `="/`) {
+		t.Errorf("%s, with absolute paths: %v", resp.Status, strings.Contains(body, `="/`))
+	}
+	if resp, _ := get(t, s.URL+"/leases/app.js"); resp.StatusCode != http.StatusOK {
+		t.Errorf("app.js: %s", resp.Status)
+	}
+}
+
+// fill makes n keys that are held.
+func fill(t *testing.T, rdb redis.UniversalClient, prefix string, n int) {
+	t.Helper()
+	ends := float64(time.Now().Add(5 * time.Minute).UnixMilli())
+	pipe := rdb.Pipeline()
+	for i := range n {
+		pipe.ZAdd(t.Context(), fmt.Sprintf("%s:sem:{n:%d}:holders", prefix, i), redis.Z{Score: ends, Member: "AbCdEfGh_-0123456789xy.1.1.300000.4"})
+	}
+	if _, err := pipe.Exec(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Ten browsers cost the server what one costs, and nobody's cost nothing.
+func TestTenBrowsersCostWhatOneCosts(t *testing.T) {
+	rdb := redistest.StartServer(t, redistest.Newest(t)).Client()
+	fill(t, rdb, "leasehold", 3000)
+	s := serve(t, rdb, page.Options{})
+	commands := func() (n int64) {
+		for _, c := range redistest.Commandstats(t, rdb) {
+			n += c
+		}
+		return n
+	}
+	const while = 5 * time.Second
+	over := func() int64 {
+		before := commands()
+		time.Sleep(while)
+		return commands() - before
+	}
+	one := watch(t, s.URL+"/events")
+	redistest.Get(t, "a state", one)
+	time.Sleep(1500 * time.Millisecond)
+	alone := over()
+	for range 9 {
+		redistest.Get(t, "a state", watch(t, s.URL+"/events"))
+	}
+	time.Sleep(1500 * time.Millisecond)
+	together := over()
+	t.Logf("in %v: %d commands for one browser, %d for ten", while, alone, together)
+	if together > alone*13/10 {
+		t.Errorf("ten browsers cost %d commands, one %d", together, alone)
+	}
+}
+
+// What is shown is a second old at most, a key that is new a minute.
+func TestStatesFollowTheLeases(t *testing.T) {
+	rdb := mini(t)
+	m, err := mutex.New(rdb, mutex.Config{Name: "jobs"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := m.Lock(t.Context(), "nightly")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := serve(t, rdb, page.Options{})
+	states := watch(t, s.URL+"/events?idle=1")
+	first := redistest.Get(t, "a state", states)
+	row := func(s map[string]any) map[string]any { return s["rows"].([]any)[0].(map[string]any) }
+	if row(first)["inUse"] != 1.0 || row(first)["key"] != "nightly" {
+		t.Fatalf("the first state is %v", first)
+	}
+	if err := l.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+	redistest.Eventually(t, "the lock to be free", func() bool { return row(redistest.Get(t, "a state", states))["inUse"] == 0.0 })
+	if err := m.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A page whose Redis is away says so, and goes on when it is back.
+func TestOutageIsSaid(t *testing.T) {
+	p := redistest.NewProxy(t, redistest.Mini(t).Addr())
+	s := serve(t, p.Client(func(o *redis.Options) { o.DialTimeout, o.MaxRetries = 200*time.Millisecond, -1 }), page.Options{})
+	states := watch(t, s.URL+"/events")
+	trouble := func() bool { return redistest.Get(t, "a state", states)["error"] != nil }
+	if trouble() {
+		t.Fatal("trouble at once")
+	}
+	p.Refuse(true)
+	p.CloseAll()
+	redistest.Eventually(t, "the trouble", trouble)
+	p.Refuse(false)
+	redistest.Eventually(t, "its end", func() bool { return !trouble() })
+}
+
+// Close ends what browsers watch, and its goroutines.
+func TestCloseEndsAll(t *testing.T) {
+	rdb := mini(t)
+	p, err := page.New(rdb, page.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewServer(p)
+	states := watch(t, s.URL+"/events")
+	redistest.Get(t, "a state", states)
+	p.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), redistest.Soon)
+	defer cancel()
+	for {
+		select {
+		case _, ok := <-states:
+			if ok {
+				continue
+			}
+		case <-ctx.Done():
+			t.Fatal("the stream goes on")
+		}
+		break
+	}
+	s.Close()
+	p.Close()
+}
