@@ -65,7 +65,24 @@ func (c *Client) check(ctx context.Context, key string) error {
 	return nil
 }
 
+// maxTimeTries is how often the question for the time is asked: nothing is changed by
+// a copy of it that comes late, so a lost reply need not fail the caller.
+const maxTimeTries = 3
+
+// read asks for the time until it is answered, a few times, and begins no further try
+// after half of Bound.
 func (c *Client) read(ctx context.Context, key string) (Reading, error) {
+	began := time.Now()
+	for n := 1; ; n++ {
+		r, err := c.readOnce(ctx, key)
+		if err == nil || n == maxTimeTries || Classify(err) == Refused || ctx.Err() != nil || time.Since(began) > Bound/2 {
+			return r, err
+		}
+		time.Sleep(Backoff(n))
+	}
+}
+
+func (c *Client) readOnce(ctx context.Context, key string) (Reading, error) {
 	one := New(timeScript, 1, key).WithText().inFull()
 	if err := c.route(ctx, one); err != nil {
 		return Reading{}, err
