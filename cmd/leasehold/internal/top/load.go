@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	tea "github.com/charmbracelet/bubbletea"
-
 	"github.com/leasehold-go/leasehold/internal/listing"
 )
 
@@ -30,13 +28,19 @@ type loaded struct {
 // tick asks for the next look.
 type tick struct{}
 
-func (m model) later() tea.Cmd {
-	return tea.Tick(m.every, func(time.Time) tea.Msg { return tick{} })
+func (m model) later() command {
+	return func() any {
+		select {
+		case <-time.After(m.every):
+		case <-m.ctx.Done():
+		}
+		return tick{}
+	}
 }
 
 // load looks at Redis: for all keys where it is time for that, else at those that
 // are shown.
-func (m model) load() tea.Cmd {
+func (m model) load() command {
 	scan := time.Since(m.scanned) >= max(leastScan, scanShare*m.took)
 	var some []listing.Resource
 	if len(m.known) <= pollAll {
@@ -50,7 +54,7 @@ func (m model) load() tea.Cmd {
 		}
 	}
 	open := m.open
-	return func() tea.Msg {
+	return func() any {
 		ctx, cancel := context.WithTimeout(m.ctx, patience)
 		defer cancel()
 		began := time.Now()

@@ -8,22 +8,11 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	tea "github.com/charmbracelet/bubbletea"
+	"unicode/utf8"
 
 	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/text"
 	"github.com/leasehold-go/leasehold/internal/listing"
 )
-
-// Run shows it until the user quits, or ctx ends.
-func Run(ctx context.Context, list *listing.Lister, every time.Duration) error {
-	m := model{ctx: ctx, list: list, every: every, width: 80, height: 20}
-	_, err := tea.NewProgram(m, tea.WithAltScreen(), tea.WithContext(ctx)).Run()
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
-}
 
 // orders are the ways to sort, in the order in which a key walks through them.
 var orders = []string{"attention", "wait", "use", "name"}
@@ -55,17 +44,26 @@ type model struct {
 	scroll int
 }
 
-// Init begins with a look.
-func (m model) Init() tea.Cmd { return m.load() }
+// command is what is done beside; what it returns is given to update.
+type command func() any
+
+// quit ends it all.
+type quit struct{}
+
+// resized is a new size of the terminal.
+type resized struct{ width, height int }
+
+// key is a key that was pressed: "enter", "up", or the character.
+type key string
 
 // frame is how many lines are no rows: title, heads, and the line of keys.
 const frame = 4
 
-// Update takes keys and what was loaded.
-func (m model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+// update takes keys and what was loaded.
+func (m model) update(msg any) (model, command) {
 	switch msg := msg.(type) {
-	case tea.WindowSizeMsg:
-		m.width, m.height = msg.Width, max(1, msg.Height-frame)
+	case resized:
+		m.width, m.height = msg.width, max(1, msg.height-frame)
 		return m.settled(), nil
 	case loaded:
 		return m.take(msg), m.later()
@@ -76,17 +74,13 @@ func (m model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		return m.settled(), nil
 	case tick:
 		return m, m.load()
-	case tea.KeyMsg:
-		if msg.String() == "ctrl+c" {
-			return m, tea.Quit
-		}
-		if msg.Type == tea.KeyRunes && len(msg.Runes) > 1 {
-			return m.each(msg)
-		}
-		if m.filtering {
+	case key:
+		switch {
+		case msg == "ctrl+c":
+			return m, func() any { return quit{} }
+		case m.filtering:
 			return m.write(msg), nil
-		}
-		if m.open != nil {
+		case m.open != nil:
 			return m.inside(msg)
 		}
 		return m.press(msg)
@@ -94,33 +88,23 @@ func (m model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return m, nil
 }
 
-// each takes keys one by one that came together, as those of a busy machine do.
-func (m model) each(msg tea.KeyMsg) (tea.Model, tea.Cmd) {
-	var all []tea.Cmd
-	var next tea.Model = m
-	for _, r := range msg.Runes {
-		var cmd tea.Cmd
-		next, cmd = next.Update(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune{r}})
-		all = append(all, cmd)
-	}
-	return next, tea.Batch(all...)
-}
-
 // write takes a key while the filter is written.
-func (m model) write(msg tea.KeyMsg) model {
-	switch msg.Type {
-	case tea.KeyEnter:
+func (m model) write(k key) model {
+	switch k {
+	case "enter":
 		m.filtering = false
-	case tea.KeyEsc:
+	case "esc":
 		m.filtering, m.filter = false, ""
-	case tea.KeyBackspace:
+	case "backspace":
 		if r := []rune(m.filter); len(r) > 0 {
 			m.filter = string(r[:len(r)-1])
 		}
-	case tea.KeyCtrlU:
+	case "ctrl+u":
 		m.filter = ""
-	case tea.KeyRunes, tea.KeySpace:
-		m.filter += string(msg.Runes)
+	default:
+		if utf8.RuneCountInString(string(k)) == 1 {
+			m.filter += string(k)
+		}
 	}
 	m.at = 0
 	m.chosen = listing.Resource{}
@@ -128,10 +112,10 @@ func (m model) write(msg tea.KeyMsg) model {
 }
 
 // press takes a key of the list.
-func (m model) press(msg tea.KeyMsg) (tea.Model, tea.Cmd) {
-	switch msg.String() {
+func (m model) press(k key) (model, command) {
+	switch k {
 	case "q":
-		return m, tea.Quit
+		return m, func() any { return quit{} }
 	case "esc":
 		m.filter = ""
 	case "/":
@@ -163,9 +147,9 @@ func (m model) press(msg tea.KeyMsg) (tea.Model, tea.Cmd) {
 }
 
 // detail reads what was opened at once, rather than with the next look.
-func (m model) detail() tea.Cmd {
+func (m model) detail() command {
 	r := *m.open
-	return func() tea.Msg {
+	return func() any {
 		ctx, cancel := context.WithTimeout(m.ctx, patience)
 		defer cancel()
 		s, err := m.list.State(ctx, r, listing.Bounds{Entries: 5000})
@@ -180,10 +164,10 @@ func (m model) detail() tea.Cmd {
 type opened struct{ *listing.State }
 
 // inside takes a key while holders and waiters of one key are shown.
-func (m model) inside(msg tea.KeyMsg) (tea.Model, tea.Cmd) {
-	switch msg.String() {
+func (m model) inside(k key) (model, command) {
+	switch k {
 	case "q":
-		return m, tea.Quit
+		return m, func() any { return quit{} }
 	case "esc", "left", "h", "enter", "backspace":
 		m.open, m.state = nil, nil
 	case "up", "k":

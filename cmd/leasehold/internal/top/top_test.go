@@ -7,10 +7,8 @@ import (
 	"testing"
 	"time"
 
-	tea "github.com/charmbracelet/bubbletea"
-	"github.com/charmbracelet/lipgloss"
-
 	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/text"
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/listing"
 	"github.com/leasehold-go/leasehold/internal/redistest"
@@ -32,20 +30,20 @@ func shown(n int) model {
 	return m
 }
 
-// press gives keys to a model, as a terminal would.
+// press gives keys to a model, as a terminal would: words that name no key are
+// typed.
 func press(m model, all ...string) model {
-	for _, key := range all {
-		msg := tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune(key)}
-		switch key {
-		case "enter":
-			msg = tea.KeyMsg{Type: tea.KeyEnter}
-		case "esc":
-			msg = tea.KeyMsg{Type: tea.KeyEsc}
-		case "down":
-			msg = tea.KeyMsg{Type: tea.KeyDown}
+	for _, word := range all {
+		keys := []key{key(word)}
+		if word != "enter" && word != "esc" && word != "down" {
+			keys = nil
+			for _, r := range word {
+				keys = append(keys, key(string(r)))
+			}
 		}
-		next, _ := m.Update(msg)
-		m = next.(model)
+		for _, k := range keys {
+			m, _ = m.update(k)
+		}
 	}
 	return m
 }
@@ -54,17 +52,22 @@ func press(m model, all ...string) model {
 // is wider.
 func fits(t *testing.T, m model, width, height int) string {
 	t.Helper()
-	view := m.View()
-	lines := strings.Split(view, "\n")
-	if len(lines) != height {
-		t.Errorf("%d lines on a terminal of %d", len(lines), height)
+	view := m.view()
+	if len(view) != height {
+		t.Errorf("%d lines on a terminal of %d", len(view), height)
 	}
-	for _, line := range lines {
-		if w := lipgloss.Width(line); w > width {
-			t.Errorf("%d columns of %d: %q", w, width, line)
+	var all strings.Builder
+	for _, line := range view {
+		words := ""
+		for _, part := range line {
+			words += part.text
 		}
+		if w := text.Width(words); w > width {
+			t.Errorf("%d columns of %d: %q", w, width, words)
+		}
+		all.WriteString(words + "\n")
 	}
-	return view
+	return all.String()
 }
 
 func TestItFitsEveryTerminal(t *testing.T) {
@@ -74,8 +77,7 @@ func TestItFitsEveryTerminal(t *testing.T) {
 			if n == 7 {
 				m.known[0].Resource = listing.Of("", keys.Semaphore, strings.Repeat("family", 40), strings.Repeat("日本\x1b[2J", 40), false)
 			}
-			next, _ := m.Update(tea.WindowSizeMsg{Width: size[0], Height: size[1]})
-			m = next.(model)
+			m, _ = m.update(resized{size[0], size[1]})
 			fits(t, m, size[0], size[1])
 			fits(t, press(m, "G"), size[0], size[1])
 			if view := fits(t, press(m, "/", "nothing has this", "enter"), size[0], size[1]); n > 0 && strings.Contains(view, "key-0001") {
@@ -115,8 +117,7 @@ func TestKeysMoveSortAndFilter(t *testing.T) {
 	if m = press(m, "G"); m.at != 99 || m.from != 80 {
 		t.Errorf("the end is at %d, from %d", m.at, m.from)
 	}
-	_, cmd := m.Update(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune("q")})
-	if cmd == nil || cmd() != tea.Quit() {
+	if _, do := m.update(key("q")); do == nil || do() != (quit{}) {
 		t.Error("q does not quit")
 	}
 }
@@ -131,8 +132,7 @@ func TestHoldersAndWaitersOfAKey(t *testing.T) {
 	for i := range 60 {
 		s.Waiters = append(s.Waiters, listing.Waiter{Waiter: leasehold.Waiter{ID: fmt.Sprintf("waiter-%d", i), Permits: 1, Position: i + 1}})
 	}
-	next, _ := m.Update(opened{&s})
-	m = next.(model)
+	m, _ = m.update(opened{&s})
 	view := fits(t, m, 80, 24)
 	for _, want := range []string{"exports/key-0002", "1 of 5 in use, 60 waiting", "AbCdEfGh-1", "web-1:17", "waiter-0"} {
 		if !strings.Contains(view, want) {
@@ -162,8 +162,7 @@ func TestLooksFollowTheLeases(t *testing.T) {
 		m := model{ctx: t.Context(), list: listing.New(rdb, prefix), every: time.Second, width: 80, height: 20}
 		look := func() {
 			t.Helper()
-			next, _ := m.Update(m.load()())
-			m = next.(model)
+			m, _ = m.update(m.load()())
 			if m.err != nil {
 				t.Fatal(m.err)
 			}

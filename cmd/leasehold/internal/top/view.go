@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/charmbracelet/lipgloss"
-
 	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/text"
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/listing"
@@ -16,43 +14,52 @@ import (
 
 var kindWords = map[keys.Kind]string{keys.Mutex: "lock", keys.Semaphore: "permits", keys.Flight: "cache", keys.Guard: "guard"}
 
-var (
-	green = lipgloss.AdaptiveColor{Light: "#2f6f5e", Dark: "#6dc2a5"}
-	amber = lipgloss.AdaptiveColor{Light: "#b3541e", Dark: "#f0a36b"}
-	grey  = lipgloss.AdaptiveColor{Light: "#5d6a64", Dark: "#93a39b"}
+// look is how a text is shown. The colours are the terminal's own, so that they
+// suit a light and a dark one.
+type look int
 
-	titleStyle = lipgloss.NewStyle().Bold(true)
-	softStyle  = lipgloss.NewStyle().Foreground(grey)
-	useStyle   = lipgloss.NewStyle().Foreground(green)
-	queueStyle = lipgloss.NewStyle().Foreground(amber)
-	headStyle  = lipgloss.NewStyle().Foreground(grey).Underline(true)
-	pickStyle  = lipgloss.NewStyle().Reverse(true)
-	errStyle   = lipgloss.NewStyle().Foreground(lipgloss.AdaptiveColor{Light: "#a1271f", Dark: "#ff9a8f"})
+const (
+	plain  look = iota
+	title       // bold
+	soft        // what matters less
+	use         // what is in use
+	queue       // where somebody waits
+	heads       // of columns
+	picked      // the chosen line
+	trouble
 )
 
-// View draws the whole screen.
-func (m model) View() string {
-	var lines []string
+// span is a part of a line.
+type span struct {
+	text string
+	look look
+}
+
+// line is a line of the screen.
+type line []span
+
+func of(l look, s string) line { return line{{s, l}} }
+
+// view is the whole screen.
+func (m model) view() []line {
 	if m.open != nil {
-		lines = m.details()
-	} else {
-		lines = m.outside()
+		return m.details()
 	}
-	return strings.Join(lines, "\n")
+	return m.outside()
 }
 
 // outside is the list of keys.
-func (m model) outside() []string {
+func (m model) outside() []line {
 	rows := m.rows()
-	lines := []string{m.title(len(rows)), ""}
+	lines := []line{m.title(len(rows)), nil}
 	if !m.ready && m.err == nil {
-		lines[1] = softStyle.Render("Looking at all keys …")
+		lines[1] = of(soft, "Looking at all keys …")
 		return m.framed(lines, "q quit")
 	}
 	c := m.columns()
-	lines[1] = headStyle.Render(c.line([]string{"", "KEY", "IN USE", "", "WAITING", "LONGEST", "NOTE"}))
+	lines[1] = of(heads, c.line([]string{"", "KEY", "IN USE", "", "WAITING", "LONGEST", "NOTE"}))
 	if len(rows) == 0 {
-		lines = append(lines, softStyle.Render(text.Cut("Nothing is held, waited for or cached: i shows idle keys, too.", m.width)))
+		lines = append(lines, of(soft, text.Cut("Nothing is held, waited for or cached: i shows idle keys, too.", m.width)))
 	}
 	for i := m.from; i < min(m.from+m.height, len(rows)); i++ {
 		lines = append(lines, m.row(c, rows[i], i == m.at))
@@ -61,20 +68,20 @@ func (m model) outside() []string {
 }
 
 // framed fills the screen up to its last line, which says which keys there are.
-func (m model) framed(lines []string, help string) []string {
+func (m model) framed(lines []line, help string) []line {
 	for len(lines) < m.height+frame-1 {
-		lines = append(lines, "")
+		lines = append(lines, nil)
 	}
-	last := softStyle.Render(text.Cut(help, m.width))
+	last := of(soft, text.Cut(help, m.width))
 	if m.err != nil {
-		last = errStyle.Render(text.Cut("Redis does not answer: "+text.Safe(m.err.Error()), m.width))
+		last = of(trouble, text.Cut("Redis does not answer: "+text.Safe(m.err.Error()), m.width))
 	} else if m.filtering {
-		last = text.Cut("filter: "+text.Safe(m.filter)+"█  (enter keeps it, esc drops it)", m.width)
+		last = of(plain, text.Cut("filter: "+text.Safe(m.filter)+"█  (enter keeps it, esc drops it)", m.width))
 	}
 	return append(lines[:m.height+frame-1], last)
 }
 
-func (m model) title(shown int) string {
+func (m model) title(shown int) line {
 	words := fmt.Sprintf("%d of %d keys, by %s", shown, len(m.known), orders[m.order])
 	if m.filter != "" && !m.filtering {
 		words += ", with " + text.Safe(m.filter)
@@ -82,7 +89,7 @@ func (m model) title(shown int) string {
 	if !m.scanned.IsZero() {
 		words += fmt.Sprintf(", scanned %d s ago", int(time.Since(m.scanned).Seconds()))
 	}
-	return titleStyle.Render("leasehold") + softStyle.Render("  "+text.Cut(words, max(0, m.width-11)))
+	return line{{"leasehold", title}, {"  " + text.Cut(words, max(0, m.width-11)), soft}}
 }
 
 // columns are the widths of a line: kind, key, use, bar, waiting, longest, note.
@@ -130,7 +137,7 @@ func (c columns) line(cells []string) string {
 	return b.String()
 }
 
-func (m model) row(c columns, u listing.Use, chosen bool) string {
+func (m model) row(c columns, u listing.Use, chosen bool) line {
 	waiting, longest := "", ""
 	if u.Waiting > 0 {
 		waiting = strconv.Itoa(u.Waiting)
@@ -138,16 +145,16 @@ func (m model) row(c columns, u listing.Use, chosen bool) string {
 	if u.LongestWait > 0 {
 		longest = text.Duration(u.LongestWait)
 	}
-	line := c.line([]string{kindWords[u.Kind], text.Safe(u.Family) + "/" + name(u.Resource), inUse(u), bar(u, c[3]), waiting, longest, note(u)})
+	words := c.line([]string{kindWords[u.Kind], text.Safe(u.Family) + "/" + name(u.Resource), inUse(u), bar(u, c[3]), waiting, longest, note(u)})
 	switch {
 	case chosen:
-		return pickStyle.Render(line)
+		return of(picked, words)
 	case u.Waiting > 0:
-		return queueStyle.Render(line)
+		return of(queue, words)
 	case u.InUse > 0:
-		return line
+		return of(plain, words)
 	}
-	return softStyle.Render(line)
+	return of(soft, words)
 }
 
 func bar(u listing.Use, width int) string {
@@ -199,10 +206,10 @@ func note(u listing.Use) string {
 }
 
 // details is the holders and waiters of one key.
-func (m model) details() []string {
-	head := titleStyle.Render(text.Cut(kindWords[m.open.Kind]+" "+text.Safe(m.open.Family)+"/"+name(*m.open), m.width))
+func (m model) details() []line {
+	head := of(title, text.Cut(kindWords[m.open.Kind]+" "+text.Safe(m.open.Family)+"/"+name(*m.open), m.width))
 	if m.state == nil {
-		return m.framed([]string{head, softStyle.Render("reading …")}, "esc back  q quit")
+		return m.framed([]line{head, of(soft, "reading …")}, "esc back  q quit")
 	}
 	s := m.state
 	words := fmt.Sprintf("%d in use", s.InUse)
@@ -224,19 +231,19 @@ func (m model) details() []string {
 	if v := s.Value; v != nil {
 		words += ", " + note(listing.Use{Value: v})
 	}
-	lines := []string{head, useStyle.Render(text.Cut(words, m.width)), ""}
+	lines := []line{head, of(use, text.Cut(words, m.width)), nil}
 	all := m.entries()
 	lines = append(lines, all[min(m.scroll, len(all)):min(m.scroll+m.height, len(all))]...)
 	return m.framed(lines, "↑↓ scroll  esc back  q quit")
 }
 
 // entries are the lines of holders and waiters.
-func (m model) entries() []string {
+func (m model) entries() []line {
 	if m.state == nil {
 		return nil
 	}
-	var lines []string
-	table := func(rows [][]string, style lipgloss.Style) {
+	var lines []line
+	table := func(rows [][]string, how look) {
 		right := map[int]bool{2: true, 3: true, 4: true}
 		if !slices.ContainsFunc(rows[1:], func(row []string) bool { return row[1] != "" }) { // nobody says where
 			for i, row := range rows {
@@ -244,11 +251,11 @@ func (m model) entries() []string {
 			}
 			right = map[int]bool{1: true, 2: true, 3: true}
 		}
-		for i, line := range strings.Split(strings.TrimSuffix(text.Table(rows, right, 1, m.width), "\n"), "\n") {
-			if line = text.Cut(line, m.width); i == 0 {
-				lines = append(lines, headStyle.Render(line))
+		for i, words := range strings.Split(strings.TrimSuffix(text.Table(rows, right, 1, m.width), "\n"), "\n") {
+			if words = text.Cut(words, m.width); i == 0 {
+				lines = append(lines, of(heads, words))
 			} else {
-				lines = append(lines, style.Render(line))
+				lines = append(lines, of(how, words))
 			}
 		}
 	}
@@ -261,17 +268,17 @@ func (m model) entries() []string {
 			}
 			rows = append(rows, []string{text.Safe(h.ID), where, strconv.Itoa(h.Permits), text.Duration(m.state.At.Sub(h.Since)), text.Duration(h.ExpiresIn)})
 		}
-		table(rows, lipgloss.NewStyle())
+		table(rows, plain)
 	} else {
-		lines = append(lines, softStyle.Render("Nobody holds it."))
+		lines = append(lines, of(soft, "Nobody holds it."))
 	}
 	if ws := m.state.Waiters; len(ws) > 0 {
-		lines = append(lines, "")
+		lines = append(lines, nil)
 		rows := [][]string{{"WAITER", "WHERE", "PERMITS", "PLACE", "WAITING"}}
 		for _, w := range ws {
 			rows = append(rows, []string{text.Safe(w.ID), strings.TrimSpace(text.Safe(w.Tenant) + " " + text.Safe(w.Label)), strconv.Itoa(w.Permits), strconv.Itoa(w.Position), text.Duration(w.WaitingFor)})
 		}
-		table(rows, queueStyle)
+		table(rows, queue)
 	}
 	return lines
 }
