@@ -253,31 +253,43 @@ func TestTenBrowsersCostWhatOneCosts(t *testing.T) {
 	}
 }
 
-// What is shown is a second old at most, a key that is new a minute.
+// What is shown is a second old at most, on a single server, Sentinel and Cluster.
 func TestStatesFollowTheLeases(t *testing.T) {
-	rdb := mini(t)
-	m, err := mutex.New(rdb, mutex.Config{Name: "jobs"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := m.Lock(t.Context(), "nightly")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := serve(t, rdb, page.Options{})
-	states := watch(t, s.URL+"/events?idle=1")
-	first := redistest.Get(t, "a state", states)
-	row := func(s map[string]any) map[string]any { return s["rows"].([]any)[0].(map[string]any) }
-	if row(first)["inUse"] != 1.0 || row(first)["key"] != "nightly" {
-		t.Fatalf("the first state is %v", first)
-	}
-	if err := l.Unlock(); err != nil {
-		t.Fatal(err)
-	}
-	redistest.Eventually(t, "the lock to be free", func() bool { return row(redistest.Get(t, "a state", states))["inUse"] == 0.0 })
-	if err := m.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	redistest.Matrix(t, func(t *testing.T, target redistest.Target) {
+		rdb, prefix := target.Client(t), redistest.Name(t)
+		m, err := mutex.New(rdb, mutex.Config{Name: "jobs", Prefix: prefix})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var locks []*mutex.Lock
+		for i := range 12 { // over all primaries
+			l, err := m.Lock(t.Context(), fmt.Sprintf("job-%02d", i))
+			if err != nil {
+				t.Fatal(err)
+			}
+			locks = append(locks, l)
+		}
+		s := serve(t, target.Admin(t), page.Options{Prefix: prefix})
+		states := watch(t, s.URL+"/events?idle=1")
+		held := func(s map[string]any) (n int) {
+			for _, r := range s["rows"].([]any) {
+				n += int(r.(map[string]any)["inUse"].(float64))
+			}
+			return n
+		}
+		if first := redistest.Get(t, "a state", states); held(first) != 12 || len(first["rows"].([]any)) != 12 {
+			t.Fatalf("the first state is %v", first)
+		}
+		for _, l := range locks {
+			if err := l.Unlock(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		redistest.Eventually(t, "the locks to be free", func() bool { return held(redistest.Get(t, "a state", states)) == 0 })
+		if err := m.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
 }
 
 // A page whose Redis is away says so, and goes on when it is back.

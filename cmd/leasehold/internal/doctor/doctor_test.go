@@ -193,6 +193,21 @@ func TestEachPrimaryOfAClusterIsLookedAt(t *testing.T) {
 	want(t, r, "rights", Good)
 }
 
+func TestAllDeploymentsAreLookedAt(t *testing.T) {
+	redistest.Matrix(t, func(t *testing.T, target redistest.Target) {
+		if target.Kind == redistest.KindMini {
+			t.Skip("the embedded server has no settings")
+		}
+		r := look(t, target.Admin(t))
+		for _, check := range []string{"version", "rights", "messages", "eviction"} {
+			want(t, r, check, Good)
+		}
+		if target.Kind == redistest.KindSentinel {
+			want(t, r, "replicas", Note, "bytes behind")
+		}
+	})
+}
+
 func TestServerThatIsAwayIsAnError(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
 	defer rdb.Close()

@@ -1,0 +1,95 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/run"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/semaphore"
+)
+
+// A limit that is set here is obeyed by handles that were there before.
+func TestSetLimitIsObeyed(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, target redistest.Target) {
+		rdb := target.Client(t)
+		to, family := url(t, rdb), redistest.Name(t)
+		for _, total := range []int{0, 50} {
+			if total > 0 {
+				family += "-total"
+			}
+			s, err := semaphore.New(rdb, semaphore.Config{Name: family, Limit: 1, Total: total})
+			if err != nil {
+				t.Fatal(err)
+			}
+			l, err := s.TryAcquire(t.Context(), "acme")
+			if err != nil {
+				t.Fatal(err)
+			}
+			granted := make(chan *semaphore.Lease, 1)
+			go func() {
+				l, err := s.Acquire(t.Context(), "acme")
+				if err != nil {
+					t.Error(err)
+				}
+				granted <- l
+			}()
+			redistest.Eventually(t, "a waiter", func() bool {
+				out, _ := do(t, to, "show", "--semaphore", family, "--key", "acme")
+				return strings.Contains(out, "1 waiting")
+			})
+			if out, err := do(t, to, "set-limit", "--semaphore", family, "--key", "acme", "2"); err != nil || !strings.Contains(out, "/acme is 2") {
+				t.Fatalf("set-limit: %v %s", err, out)
+			}
+			second := redistest.Get(t, "the raise", granted)
+			if out, err := do(t, to, "ls", "--family", family); err != nil || !strings.Contains(out, "2/2") || !strings.Contains(out, "limit set") {
+				t.Errorf("ls: %v\n%s", err, out)
+			}
+			if total > 0 {
+				if out, err := do(t, to, "set-limit", "--semaphore", family, "--total", "2"); err != nil {
+					t.Fatalf("set-limit --total: %v %s", err, out)
+				}
+				if _, err := s.TryAcquire(t.Context(), "globex"); !errors.Is(err, leasehold.ErrBusy) {
+					t.Errorf("beyond the total: %v", err)
+				}
+				if out, err := do(t, to, "show", "--semaphore", family); err != nil || !strings.Contains(out, "2 of 2 in use") {
+					t.Errorf("show: %v\n%s", err, out)
+				}
+			}
+			_, _ = l.Release(), second.Release()
+			if out, err := do(t, to, "set-limit", "--semaphore", family, "--key", "acme", "0"); err != nil {
+				t.Fatalf("set-limit 0: %v %s", err, out)
+			}
+			if l, err = s.TryAcquire(t.Context(), "acme"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.TryAcquire(t.Context(), "acme"); !errors.Is(err, leasehold.ErrBusy) {
+				t.Errorf("beyond the configured limit: %v", err)
+			}
+			_ = l.Release()
+			if err := s.Close(context.Background()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+func TestSetLimitRefusesWhatCannotBe(t *testing.T) {
+	to := "redis://" + redistest.Mini(t).Addr()
+	for _, args := range [][]string{
+		{"--semaphore", "n", "--key", "k", "100001"},
+		{"--semaphore", "n", "--key", "k", "many"},
+		{"--semaphore", "n", "5"},
+		{"--key", "k", "5"},
+		{"--semaphore", "n", "--key", "k", "--total", "5"},
+		{"--semaphore", "n", "--total", "1000001"},
+	} {
+		var e *run.Error
+		if _, err := do(t, to, append([]string{"set-limit"}, args...)...); !errors.As(err, &e) || e.Code != run.CodeUsage {
+			t.Errorf("%q: %v", args, err)
+		}
+	}
+}
