@@ -1,8 +1,10 @@
 package mutex
 
 import (
+	"log/slog"
 	"time"
 
+	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/lease"
 	"github.com/leasehold-go/leasehold/internal/permits"
@@ -43,6 +45,15 @@ type Config struct {
 	// hash, for keys that hold personal data. The hash is no secret: anybody who can
 	// guess a key can hash it. All processes of a family must agree on it.
 	HashKeys bool
+
+	// Observer is told of what the handle does; see [leasehold.Observer]. nil: nobody.
+	Observer leasehold.Observer
+
+	// Logger gets a line for each lock that was lost, revoked or ended by MaxHold,
+	// for each grant that came too late, and when Redis goes out of reach and comes
+	// back: with the family, a hash of the key, and the first 8 characters of the ID.
+	// nil: none.
+	Logger *slog.Logger
 }
 
 func (c Config) manager() lease.Config {
@@ -55,5 +66,7 @@ func (c Config) manager() lease.Config {
 		MaxHold:    c.MaxHold,
 		MaxWaiters: c.MaxWaiters,
 		MaxWait:    c.MaxWait,
+		Observer:   c.Observer,
+		Logger:     c.Logger,
 	}
 }

@@ -1,8 +1,10 @@
 package semaphore
 
 import (
+	"log/slog"
 	"time"
 
+	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/lease"
 	"github.com/leasehold-go/leasehold/internal/permits"
@@ -79,6 +81,15 @@ type Config struct {
 	// hash, for keys that hold personal data. The hash is no secret: anybody who can
 	// guess a key can hash it. All processes of a family must agree on it.
 	HashKeys bool
+
+	// Observer is told of what the handle does; see [leasehold.Observer]. nil: nobody.
+	Observer leasehold.Observer
+
+	// Logger gets a line for each lease that was lost, revoked or ended by MaxHold,
+	// for each grant that came too late, and when Redis goes out of reach and comes
+	// back: with the family, a hash of the key, and the first 8 characters of the ID.
+	// nil: none.
+	Logger *slog.Logger
 }
 
 func (c Config) check() []error {
@@ -118,6 +129,8 @@ func (c Config) manager(withTotal *totals.Family) lease.Config {
 		MaxHold:    c.MaxHold,
 		MaxWaiters: c.MaxWaiters,
 		MaxWait:    c.MaxWait,
+		Observer:   c.Observer,
+		Logger:     c.Logger,
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/lease"
 )
@@ -134,8 +135,12 @@ type Config[T any] struct {
 	// All processes of a family must agree on it.
 	HashKeys bool
 
-	// Logger gets what no caller can be told: entries that can't be decoded,
-	// values that are too large, refreshes that failed. nil is slog.Default().
+	// Observer is told of what the group does; see [leasehold.Observer]. nil: nobody.
+	Observer leasehold.Observer
+
+	// Logger gets what no caller can be told: entries that can't be decoded, values
+	// that are too large, refreshes that failed, leases of loads that were lost, and
+	// when Redis goes out of reach and comes back. nil: none.
 	Logger *slog.Logger
 }
 
@@ -157,7 +162,7 @@ func (c Config[T]) withDefaults() Config[T] {
 		c.MaxValueBytes = defaultMaxValue
 	}
 	if c.Logger == nil {
-		c.Logger = slog.Default()
+		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	return c
 }

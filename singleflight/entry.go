@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/envelope"
 	"github.com/leasehold-go/leasehold/internal/loads"
 )
@@ -89,6 +90,7 @@ func sum(raw string) string {
 // undecodable reports an entry that is treated as absent.
 func (g *Group[T]) undecodable(t target, err error) {
 	g.counts.undecodable.Add(1)
+	g.observe(leasehold.Event{Kind: leasehold.EventDecodeFailed})
 	g.cfg.Logger.Warn("leasehold: singleflight: an entry in the cache is no value of this group: it counts as absent",
 		"key", t.Label, "error", err)
 }

@@ -52,6 +52,7 @@ type Group[T any] struct {
 // client that reads from replicas is refused: a value could be read there that
 // an Invalidate before has dropped.
 func New[T any](rdb redis.UniversalClient, cfg Config[T]) (*Group[T], error) {
+	logger := cfg.Logger // nil: nothing has to be put together for it
 	cfg = cfg.withDefaults()
 	family := keys.Family{Prefix: cfg.Prefix, Kind: loads.Kind, Name: cfg.Name, Hash: cfg.HashKeys}
 	errs := cfg.check()
@@ -59,7 +60,7 @@ func New[T any](rdb redis.UniversalClient, cfg Config[T]) (*Group[T], error) {
 		errs = append(errs, keys.Bad("rdb", "reads from replicas (ReadOnly, RouteByLatency or RouteRandomly); want a client that reads from primaries"))
 	}
 	ttl := max(cfg.LeaseTTL, lease.MinTTL)
-	m, err := lease.New(rdb, lease.Config{Package: pkg, Family: family, Protocol: loads.Family{Family: family}, TTL: ttl}, errs...)
+	m, err := lease.New(rdb, lease.Config{Package: pkg, Family: family, Protocol: loads.Family{Family: family}, TTL: ttl, Observer: cfg.Observer, Logger: logger, Loads: true}, errs...)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +76,7 @@ func New[T any](rdb redis.UniversalClient, cfg Config[T]) (*Group[T], error) {
 	}
 	if cfg.MaxLoads > 0 {
 		family.Whole, family.Hash = true, false
-		g.permits, err = lease.New(rdb, lease.Config{Package: pkg, Family: family, Protocol: permits.Family{Family: family}, TTL: ttl})
+		g.permits, err = lease.New(rdb, lease.Config{Package: pkg, Family: family, Protocol: permits.Family{Family: family}, TTL: ttl, Observer: cfg.Observer})
 	}
 	return g, err
 }

@@ -63,9 +63,11 @@ func (g *Group[T]) Invalidate(ctx context.Context, keys ...string) error {
 		for _, try := range tries {
 			switch {
 			case try.err == nil:
+				g.observe(leasehold.Event{Kind: leasehold.EventInvalidated, Outcome: leasehold.OutcomeOK})
 			case call.Classify(try.err) != call.Refused && time.Now().Before(till):
 				again = append(again, try.target)
 			default:
+				g.observe(leasehold.Event{Kind: leasehold.EventInvalidated, Outcome: leasehold.OutcomeUnavailable})
 				errs = append(errs, call.Fail(pkg, op, try.Label, leasehold.ErrUnavailable, try.err))
 			}
 		}

@@ -217,7 +217,8 @@ func (d *load[T]) callWithPermit() product[T] {
 func (d *load[T]) callLoader() product[T] {
 	g := d.g
 	d.count()
-	ctx, cancel := d.ctx, context.CancelFunc(func() {})
+	base, ended := d.observed()
+	ctx, cancel := base, context.CancelFunc(func() {})
 	var late <-chan time.Time
 	if g.cfg.LoadTimeout > 0 {
 		ctx, cancel = context.WithTimeoutCause(ctx, g.cfg.LoadTimeout, ErrLoadTimeout)
@@ -258,10 +259,13 @@ func (d *load[T]) callLoader() product[T] {
 		if p.err != nil && context.Cause(ctx) == ErrLoadTimeout && errors.Is(p.err, context.DeadlineExceeded) {
 			p.err = errLoadTimeout // it must not read as a deadline of the caller's own
 		}
+		ended(p, ctx)
 		return p
 	case <-late:
 		<-ctx.Done() // by its deadline, which is now, unless it ended before
-		return product[T]{err: errLoadTimeout, took: time.Since(began)}
+		p := product[T]{err: errLoadTimeout, took: time.Since(began)}
+		ended(p, ctx)
+		return p
 	}
 }
 

@@ -50,6 +50,7 @@ func (g *Group[T]) read(ctx context.Context, t target) (raw string, e entry, err
 	if err == nil {
 		raw, err = g.rdb.Get(ctx, t.value).Result()
 	}
+	g.reached(t, err)
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return "", entry{}, []error{ctx.Err(), leasehold.ErrUnavailable, err}
 	}
@@ -81,6 +82,7 @@ func (g *Group[T]) lookUpMany(ctx context.Context, targets []target) []look[T] {
 	})
 	for i, cmd := range cmds {
 		raw, err := cmd.Result()
+		g.reached(targets[i], err)
 		if err != nil && !errors.Is(err, redis.Nil) {
 			looks[i] = look[T]{verdict: unobtainable, errs: []error{ctx.Err(), leasehold.ErrUnavailable, err}}
 			continue

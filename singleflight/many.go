@@ -58,11 +58,11 @@ type many[T any] struct {
 // done notes what the call returns for one key.
 func (m *many[T]) done(q *request[T], r Result[T], errs []error) {
 	if errs != nil {
-		m.g.counts.errors.Add(1)
+		m.g.refused(errs, q.flight == nil)
 		m.errs = append(m.errs, call.Fail(pkg, "do many", q.Label, errs...))
 		return
 	}
-	m.g.counts.served(r.Source)
+	m.g.served(r.Source)
 	m.found[q.key] = r.Value
 }
 

@@ -65,6 +65,9 @@ func (d *load[T]) publish(p product[T]) {
 		}
 	}
 	loads.Publish(d.g.manager, pubs, publishWithin)
+	for _, p := range pubs {
+		d.g.published(p)
+	}
 	for _, s := range shares {
 		s.answer()
 	}

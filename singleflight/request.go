@@ -65,10 +65,10 @@ func (g *Group[T]) fetch(ctx context.Context, op, key string, load func(ctx cont
 		r, errs = q.run(seen)
 	}
 	if errs != nil {
-		g.counts.errors.Add(1)
+		g.refused(errs, seen.verdict == hit)
 		return Result[T]{}, call.Fail(pkg, op, t.Label, errs...)
 	}
-	g.counts.served(r.Source)
+	g.served(r.Source)
 	return r, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -142,6 +143,21 @@ func ClientClosed(err error) bool { return errors.Is(err, redis.ErrClosed) }
 func network(err error) bool {
 	return err != nil && serverError(err) == "" && !ClientClosed(err) && !errors.Is(err, ErrBacklog) &&
 		!errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
+}
+
+// outOfService is how the errors begin by which a server says that it serves nobody
+// for now.
+var outOfService = []string{"LOADING", "CLUSTERDOWN", "MASTERDOWN"}
+
+// OutOfReach reports whether err, of a call, means that its server could not be asked:
+// no answer came, or the server serves nobody. A server that refuses one call is in
+// reach.
+func OutOfReach(err error) bool {
+	if text := serverError(err); text != "" {
+		return slices.ContainsFunc(outOfService, func(p string) bool { return strings.HasPrefix(text, p) })
+	}
+	var bad *unsupported
+	return network(err) && !errors.Is(err, errWithdrawn) && !errors.As(err, &bad)
 }
 
 // Backoff is the pause before try n+1: 8 ms doubling to 256 ms, spread.

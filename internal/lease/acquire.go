@@ -63,8 +63,10 @@ func (m *Manager) Acquire(ctx context.Context, a Attempt, into *Lease) (answer a
 		defer limit.Stop()
 		w.maxWait = limit.C
 	}
+	began := m.events.now()
 	w.begin()
 	answer, err = w.run(ctx, into)
+	m.events.acquired(ctx, w, began, err)
 	if err != nil || answer != nil {
 		return answer, err
 	}
@@ -107,6 +109,7 @@ type waiter struct {
 	// enterMayArriveUntil is the server time (µs) until which a copy of an enter of
 	// this attempt may still arrive; 0: none can.
 	enterMayArriveUntil int64
+	wasLate             bool // it was granted too late, which is told
 
 	ticket       int64     // place in the queue, once there was one
 	state        *State    // what Redis said last, where it said "queued"
@@ -158,7 +161,7 @@ func (w *waiter) begin() {
 	req := w.res.Request(Terms{
 		Handle: m.handle, Seq: seq, Permits: w.Permits, TTL: m.cfg.TTL, Limit: w.Limit, Want: w.Want,
 	})
-	w.enters, w.enterMayArriveUntil = 0, 0
+	w.enters, w.enterMayArriveUntil, w.wasLate = 0, 0, false
 	if !w.Wait {
 		w.seq, w.req = seq, req
 		return // it is never queued, so no other process grants to it
@@ -186,6 +189,8 @@ func (w *waiter) run(ctx context.Context, into *Lease) (answer any, err error) {
 			if into.start(ctx, w, v) {
 				return nil, nil
 			}
+			w.wasLate = true
+			w.m.events.lateGrant(w.res, w.req)
 			if err := w.restart(errLate); err != nil {
 				return nil, err
 			}
@@ -301,6 +306,7 @@ func (e *enterCall) send(ctx context.Context) {
 			e.w.m.goOn(e.w.res)
 		}
 	}
+	e.w.m.reached(e.w.res, e.err)
 }
 
 // endInFlight ends the wait for an enter that is under way: with a verdict that came
@@ -484,7 +490,9 @@ func (w *waiter) finish() {
 // abandon ends an attempt and gives back what it was or may yet be granted.
 func (w *waiter) abandon() {
 	w.forget()
-	w.m.giveBackLater(w.m.newGiveBack(w.res, w.req, w.enterMayArriveUntil))
+	g := w.m.newGiveBack(w.res, w.req, w.enterMayArriveUntil)
+	g.heldIsLate.Store(!w.wasLate)
+	w.m.giveBackLater(g)
 }
 
 // forget takes the waiter off the manager's lists.

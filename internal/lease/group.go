@@ -143,6 +143,7 @@ func (g *group) ask(now time.Time, waiters []*waiter) *call.Call {
 		if err == nil {
 			r, err = g.res.ReadAsk(c, ints, requests)
 		}
+		g.m.reached(g.res, err)
 		if err != nil {
 			g.onAskFailed(err)
 			return

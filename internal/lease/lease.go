@@ -33,6 +33,7 @@ type Lease struct {
 	token               uint64
 	parent              context.Context // of Context
 	since               time.Time
+	permits             int
 	maxEnd              time.Time // when MaxHold is reached, by the local clock; zero: never
 	enterMayArriveUntil int64     // see waiter
 
@@ -65,6 +66,7 @@ func (l *Lease) start(ctx context.Context, w *waiter, v Verdict) bool {
 	}
 	l.self = l
 	l.m, l.key, l.res, l.req, l.token, l.parent, l.since = m, w.Key, w.res, w.req, v.Token, ctx, now
+	l.permits = w.Permits
 	l.enterMayArriveUntil = w.enterMayArriveUntil
 	if m.cfg.MaxHold > 0 {
 		l.maxEnd = now.Add(m.cfg.MaxHold)
@@ -155,12 +157,14 @@ func (l *Lease) onRenewed(sent time.Time, ints []int64, err error) {
 	if err == nil {
 		r, err = l.req.ReadRenew(ints)
 	}
+	l.m.reached(l.res, err)
 	l.mu.Lock()
 	if l.cond != held {
 		l.mu.Unlock()
 		return
 	}
 	l.failure = err
+	l.m.events.renewed(l.deadline, r, err)
 	switch {
 	case err != nil && wrongType(err):
 		l.lose(leasehold.ErrLost, err)
@@ -209,6 +213,7 @@ func (l *Lease) lose(why, cause error) {
 	if l.cancel != nil {
 		l.cancel(l.fail("hold"))
 	}
+	l.m.events.ended(l, why, true)
 	l.m.mu.Lock()
 	defer l.m.mu.Unlock()
 	delete(l.m.leases, l)

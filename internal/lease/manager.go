@@ -19,6 +19,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -48,6 +49,9 @@ type Config struct {
 	MaxHold    time.Duration // 0: no bound
 	MaxWaiters int           // 0: no bound
 	MaxWait    time.Duration // 0: as long as ctx lives
+	Observer   leasehold.Observer
+	Logger     *slog.Logger // nil: none
+	Loads      bool         // the leases are rights to load, whose package tells the Observer of loads
 }
 
 // Manager is one handle: its id, its leases and its waiters.
@@ -61,6 +65,7 @@ type Manager struct {
 	clocks clocks
 	holds  holdTimes
 	leave  sharedTimeout // of leaves
+	events *telemetry    // nil: none
 
 	closing chan struct{} // closed when Close begins
 
@@ -122,6 +127,7 @@ func New(rdb redis.UniversalClient, cfg Config, extra ...error) (*Manager, error
 		goingOn:   map[string]bool{},
 	}
 	m.idle = sync.NewCond(&m.mu)
+	m.events = newTelemetry(cfg, m.Go)
 	m.loop = schedule.New(client)
 	m.inbox = inbox.New(
 		func(ctx context.Context) *redis.PubSub { return client.Subscribe(ctx, cfg.Family.Inbox(m.handle)) },

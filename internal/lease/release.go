@@ -29,6 +29,7 @@ func (l *Lease) Release(op string) error {
 		return m.fail(op, l.res.Label(), leasehold.ErrReleased)
 	case lost:
 		m.giveBackLater(l.newGiveBack())
+		m.events.staleRelease(l)
 		return l.fail(op)
 	}
 	m.holds.add(time.Since(l.since))
@@ -55,6 +56,10 @@ func (l *Lease) released(op string, errs []error) error {
 	if errs == nil {
 		return nil
 	}
+	if why := errs[0]; errors.Is(why, leasehold.ErrLost) {
+		l.m.events.ended(l, why, false)
+		l.m.events.staleRelease(l)
+	}
 	return l.m.fail(op, l.res.Label(), errs...)
 }
 
@@ -72,6 +77,7 @@ func (l *Lease) end(why error) condition {
 		if l.cancel != nil {
 			l.cancel(l.fail("hold"))
 		}
+		l.m.events.released(l, why)
 	}
 	l.mu.Unlock()
 	if was != released {
@@ -109,6 +115,7 @@ func (l *Lease) leave() []error {
 		if err == nil {
 			r, err = l.req.ReadLeave(ints)
 		}
+		m.reached(l.res, err)
 		if err == nil {
 			m.deliver(r.Grants, sent)
 			if r.More {
@@ -200,6 +207,7 @@ type giveBack struct {
 	req                 Request
 	enterMayArriveUntil int64
 	until               time.Time
+	heldIsLate          atomic.Bool // of a waiter: a lease that it gives back came too late
 	entry               schedule.Entry
 
 	sent    int          // by Due, on the schedule's goroutine alone
@@ -250,6 +258,10 @@ func (g *giveBack) onAnswer(sent time.Time, ints []int64, err error) {
 	var r LeaveReply
 	if err == nil {
 		r, err = g.req.ReadLeave(ints)
+	}
+	g.m.reached(g.res, err)
+	if err == nil && r.Held && g.heldIsLate.Swap(false) {
+		g.m.events.lateGrant(g.res, g.req)
 	}
 	switch {
 	case err == nil && r.More: // there is more to hand on

@@ -1,0 +1,143 @@
+package situations
+
+import (
+	"context"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/leaseholdtest"
+	"github.com/leasehold-go/leasehold/mutex"
+	"github.com/leasehold-go/leasehold/semaphore"
+)
+
+const (
+	sem = "semaphore"
+	mtx = "mutex"
+	flt = "singleflight"
+)
+
+// Leases are the situations of permits and locks.
+var Leases = []Situation{
+	{
+		Name: "held for three seconds by one, waited for by another",
+		Want: all(
+			told(2, leasehold.EventAcquired, sem, leasehold.OutcomeGranted),
+			told(2, leasehold.EventHoldEnded, sem, leasehold.OutcomeReleased),
+			told(1, leasehold.EventAcquired, sem, leasehold.OutcomeBusy),
+			told(1, leasehold.EventAcquired, sem, leasehold.OutcomeCanceled),
+		),
+		run: func(s *stage) {
+			h := s.semaphore(semaphore.Config{Limit: 2})
+			first, err := h.AcquireN(s.Context(), "k", 2)
+			s.must(err)
+			if _, err := h.TryAcquire(s.Context(), "k"); err == nil {
+				s.Error("TryAcquire got a third permit of two")
+			}
+			gone, cancel := context.WithTimeout(s.Context(), time.Second)
+			defer cancel()
+			if _, err := h.Acquire(gone, "k"); err == nil {
+				s.Error("Acquire got a third permit of two")
+			}
+			second := make(chan *semaphore.Lease)
+			go func() { l, _ := h.Acquire(s.Context(), "k"); second <- l }()
+			time.Sleep(2 * time.Second)
+			s.must(first.Release())
+			s.must((<-second).Release())
+			s.must(h.Close(s.Context()))
+		},
+	},
+	{
+		Name: "renewed, and closed while it is held",
+		Want: all(
+			told(3, leasehold.EventRenewed, mtx, leasehold.OutcomeOK),
+			told(1, leasehold.EventHoldEnded, mtx, leasehold.OutcomeClosed),
+		),
+		run: func(s *stage) {
+			h := s.mutex(mutex.Config{TTL: 3 * time.Second})
+			_, err := h.Lock(s.Context(), "k")
+			s.must(err)
+			time.Sleep(3500 * time.Millisecond)
+			s.must(h.Close(s.Context()))
+		},
+	},
+	{
+		Name: "cut off from Redis for longer than the TTL",
+		Want: all(
+			told(1, leasehold.EventUnavailable, mtx, ""),
+			told(1, leasehold.EventAvailable, mtx, ""),
+			told(1, leasehold.EventLeaseEnded, mtx, leasehold.OutcomeLost),
+			told(1, leasehold.EventHoldEnded, mtx, leasehold.OutcomeLost),
+			told(1, leasehold.EventStaleRelease, mtx, ""),
+		),
+		run: func(s *stage) {
+			h := s.mutex(mutex.Config{TTL: time.Second})
+			l, err := h.Lock(s.Context(), "k")
+			s.must(err)
+			end := leaseholdtest.Outage(s.a)
+			<-l.Context().Done()
+			end()
+			if l.Unlock() == nil {
+				s.Error("Unlock of a lost lock returned nil")
+			}
+			s.must(h.Close(s.Context()))
+		},
+	},
+	{
+		Name: "its key is deleted, which its release finds",
+		Want: all(
+			told(1, leasehold.EventHoldEnded, mtx, leasehold.OutcomeReleased),
+			told(1, leasehold.EventLeaseEnded, mtx, leasehold.OutcomeLost),
+			told(1, leasehold.EventStaleRelease, mtx, ""),
+		),
+		run: func(s *stage) {
+			h := s.mutex(mutex.Config{})
+			l, err := h.Lock(s.Context(), "k")
+			s.must(err)
+			s.must(s.a.FlushAll(s.Context()).Err())
+			if l.Unlock() == nil {
+				s.Error("Unlock of a lost lock returned nil")
+			}
+			s.must(h.Close(s.Context()))
+		},
+	},
+	{
+		Name: "held for as long as MaxHold allows",
+		Want: all(
+			told(1, leasehold.EventLeaseEnded, sem, leasehold.OutcomeMaxHold),
+			told(1, leasehold.EventHoldEnded, sem, leasehold.OutcomeMaxHold),
+		),
+		run: func(s *stage) {
+			h := s.semaphore(semaphore.Config{MaxHold: 2 * time.Second})
+			l, err := h.Acquire(s.Context(), "k")
+			s.must(err)
+			<-l.Context().Done()
+			s.must(h.Close(s.Context()))
+		},
+	},
+	{
+		Name: "granted after its caller has gone",
+		Want: all(
+			told(1, leasehold.EventLateGrant, sem, ""),
+			told(1, leasehold.EventAcquired, sem, leasehold.OutcomeCanceled),
+		),
+		run: func(s *stage) {
+			h := s.semaphore(semaphore.Config{})
+			l, err := h.Acquire(s.Context(), "warm") // the clock and the script are known
+			s.must(err)
+			s.must(l.Release())
+			ctx, cancel := context.WithCancel(s.Context())
+			defer cancel()
+			release := s.hold.next()
+			ended := make(chan error)
+			go func() { _, err := h.Acquire(ctx, "k"); ended <- err }()
+			synctest.Wait()
+			cancel()
+			if <-ended == nil {
+				s.Error("Acquire got a lease though its reply was held up")
+			}
+			release()
+			s.must(h.Close(s.Context()))
+		},
+	},
+}

@@ -1,0 +1,108 @@
+package situations
+
+import (
+	"context"
+	"sync/atomic"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/singleflight"
+)
+
+// Loads are the situations of cached values.
+var Loads = []Situation{
+	{
+		Name: "loaded by one, shared by another, hit, and served stale",
+		Want: all(
+			told(2, leasehold.EventLoadStarted, flt, ""),
+			told(2, leasehold.EventLoadEnded, flt, leasehold.OutcomeOK),
+			told(2, leasehold.EventPublished, flt, leasehold.OutcomeOK),
+			told(1, leasehold.EventLookup, flt, leasehold.OutcomeLoaded),
+			told(1, leasehold.EventLookup, flt, leasehold.OutcomeShared),
+			told(1, leasehold.EventLookup, flt, leasehold.OutcomeHit),
+			told(1, leasehold.EventLookup, flt, leasehold.OutcomeStale),
+		),
+		run: func(s *stage) {
+			cfg := singleflight.Config[string]{TTL: time.Minute, Jitter: -1, StaleFor: time.Minute}
+			a, b := s.cache(s.a, cfg), s.cache(s.b, cfg)
+			slow := func(context.Context) (string, error) { time.Sleep(time.Second); return "v", nil }
+			done := make(chan error)
+			go func() { _, err := a.Do(s.Context(), "k", slow); done <- err }()
+			synctest.Wait()
+			_, err := b.Do(s.Context(), "k", slow)
+			s.must(err)
+			s.must(<-done)
+			_, err = b.Do(s.Context(), "k", slow)
+			s.must(err)
+			time.Sleep(time.Minute)
+			_, err = b.Do(s.Context(), "k", slow)
+			s.must(err)
+			time.Sleep(2 * time.Second) // for the refresh
+			s.must(a.Close(s.Context()))
+			s.must(b.Close(s.Context()))
+		},
+	},
+	{
+		Name: "a loader that fails, and one that finds nothing",
+		Want: all(
+			told(1, leasehold.EventLoadEnded, flt, leasehold.OutcomeError),
+			told(1, leasehold.EventLoadEnded, flt, leasehold.OutcomeNotFound),
+			told(1, leasehold.EventLookup, flt, leasehold.OutcomeHit),
+		),
+		run: func(s *stage) {
+			g := s.cache(s.a, singleflight.Config[string]{TTL: time.Minute, NotFoundTTL: time.Minute})
+			var n atomic.Int64
+			_, _ = g.Do(s.Context(), "failing", loads(&n, "", errOrigin))
+			_, _ = g.Do(s.Context(), "absent", loads(&n, "", singleflight.ErrNotFound))
+			_, _ = g.Do(s.Context(), "absent", loads(&n, "", singleflight.ErrNotFound))
+			if n.Load() != 2 {
+				s.Errorf("%d loads, want 2", n.Load())
+			}
+			s.must(g.Close(s.Context()))
+		},
+	},
+	{
+		Name: "a loader that takes too long",
+		Want: told(1, leasehold.EventLoadEnded, flt, leasehold.OutcomeTimeout),
+		run: func(s *stage) {
+			g := s.cache(s.a, singleflight.Config[string]{TTL: time.Minute, LoadTimeout: time.Second})
+			_, _ = g.Do(s.Context(), "k", func(ctx context.Context) (string, error) { <-ctx.Done(); return "", ctx.Err() })
+			s.must(g.Close(s.Context()))
+		},
+	},
+	{
+		Name: "an entry that is no value",
+		Want: told(1, leasehold.EventDecodeFailed, flt, ""),
+		run: func(s *stage) {
+			g := s.cache(s.a, singleflight.Config[string]{})
+			s.must(s.a.Set(s.Context(), "leasehold:flt:{pages:k}:value", "no envelope", time.Minute).Err())
+			var n atomic.Int64
+			_, err := g.Do(s.Context(), "k", loads(&n, "v", nil))
+			s.must(err)
+			s.must(g.Close(s.Context()))
+		},
+	},
+	{
+		Name: "invalidated, once while it is loaded",
+		Want: all(
+			told(2, leasehold.EventInvalidated, flt, leasehold.OutcomeOK),
+			told(1, leasehold.EventPublished, flt, leasehold.OutcomeInvalidated),
+		),
+		run: func(s *stage) {
+			g := s.cache(s.a, singleflight.Config[string]{})
+			var n atomic.Int64
+			_, err := g.Do(s.Context(), "k", loads(&n, "v", nil))
+			s.must(err)
+			s.must(g.Invalidate(s.Context(), "k"))
+			_, err = g.Do(s.Context(), "k", func(ctx context.Context) (string, error) {
+				return "v", g.Invalidate(ctx, "k")
+			})
+			s.must(err)
+			s.must(g.Close(s.Context()))
+		},
+	},
+}
+
+// All is all situations.
+var All = append(append([]Situation{}, Leases...), Loads...)

@@ -1,0 +1,162 @@
+// Package situations brings handles into the situations that an Observer is told of.
+// Each says which events it must be told, so that the events themselves and what is
+// made of them can be tested in the same situations.
+package situations
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/leaseholdtest"
+	"github.com/leasehold-go/leasehold/mutex"
+	"github.com/leasehold-go/leasehold/semaphore"
+	"github.com/leasehold-go/leasehold/singleflight"
+)
+
+// Situation is one situation, in a bubble of its own.
+type Situation struct {
+	Name string
+	// Want is how often each event must be told in it. Other kinds of events may
+	// occur, and renewals more often.
+	Want map[Told]int
+	run  func(s *stage)
+}
+
+// Told is an event as it is counted.
+type Told struct {
+	Kind    leasehold.EventKind
+	Type    string
+	Outcome string
+}
+
+// stage is what a situation takes place on.
+type stage struct {
+	*testing.T
+	a, b     *redis.Client // of two processes
+	hold     *replies      // of a
+	observer leasehold.Observer
+	logger   *slog.Logger
+}
+
+// Run brings handles with this Observer and Logger into the situation, in a bubble, and
+// calls then when all handles are closed.
+func (s Situation) Run(t *testing.T, observer leasehold.Observer, logger *slog.Logger, then func()) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		all := leaseholdtest.Clients(t, 2)
+		on := &stage{T: t, a: all[0].(*redis.Client), b: all[1].(*redis.Client), observer: observer, logger: logger, hold: &replies{}}
+		on.a.AddHook(on.hold)
+		s.run(on)
+		synctest.Wait()
+		then()
+	})
+}
+
+func (s *stage) must(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *stage) semaphore(cfg semaphore.Config) *semaphore.Semaphore {
+	cfg.Name, cfg.Observer, cfg.Logger = "caps", s.observer, s.logger
+	cfg.Limit = max(1, cfg.Limit)
+	h, err := semaphore.New(s.a, cfg)
+	s.must(err)
+	return h
+}
+
+func (s *stage) mutex(cfg mutex.Config) *mutex.Mutex {
+	cfg.Name, cfg.Observer, cfg.Logger = "orders", s.observer, s.logger
+	h, err := mutex.New(s.a, cfg)
+	s.must(err)
+	return h
+}
+
+func (s *stage) cache(rdb redis.UniversalClient, cfg singleflight.Config[string]) *singleflight.Group[string] {
+	cfg.Name, cfg.Observer, cfg.Logger = "pages", s.observer, s.logger
+	if cfg.TTL == 0 {
+		cfg.TTL, cfg.Jitter = time.Minute, -1
+	}
+	g, err := singleflight.New(rdb, cfg)
+	s.must(err)
+	return g
+}
+
+// told is want in short: how often, of which kind and type, with which outcome.
+func told(n int, kind leasehold.EventKind, typ, outcome string) map[Told]int {
+	return map[Told]int{{kind, typ, outcome}: n}
+}
+
+func all(parts ...map[Told]int) map[Told]int {
+	sum := map[Told]int{}
+	for _, p := range parts {
+		for k, n := range p {
+			sum[k] = n
+		}
+	}
+	return sum
+}
+
+// replies holds up the reply to the next script call, once told to.
+type replies struct {
+	mu   sync.Mutex
+	gate chan struct{}
+}
+
+// next makes the reply to the next script call wait until release is called.
+func (r *replies) next() (release func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	gate := make(chan struct{})
+	r.gate = gate
+	return func() { close(gate) }
+}
+
+func (r *replies) wait() {
+	r.mu.Lock()
+	gate := r.gate
+	r.gate = nil
+	r.mu.Unlock()
+	if gate != nil {
+		<-gate
+	}
+}
+
+func (r *replies) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (r *replies) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		r.wait()
+		return err
+	}
+}
+
+func (r *replies) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		r.wait()
+		return err
+	}
+}
+
+var errOrigin = errors.New("origin is down")
+
+// loads makes a loader that returns v and err, and counts.
+func loads(n *atomic.Int64, v string, err error) func(context.Context) (string, error) {
+	return func(context.Context) (string, error) {
+		n.Add(1)
+		return v, err
+	}
+}

@@ -1,0 +1,189 @@
+package situations
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/leaseholdtest"
+	"github.com/leasehold-go/leasehold/semaphore"
+	"github.com/leasehold-go/leasehold/singleflight"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+// recorder keeps the events that it is told.
+type recorder struct {
+	mu  sync.Mutex
+	all []leasehold.Event
+}
+
+func (r *recorder) Observe(e leasehold.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all = append(r.all, e)
+}
+
+func (r *recorder) of(kind leasehold.EventKind) (all []leasehold.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.all {
+		if e.Kind == kind {
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+func TestEventsOfEachSituation(t *testing.T) {
+	for _, s := range All {
+		t.Run(s.Name, func(t *testing.T) {
+			t.Parallel()
+			r := &recorder{}
+			s.Run(t, r, nil, func() {
+				got := map[Told]int{}
+				held := 0
+				for _, e := range r.all {
+					got[Told{e.Kind, e.Type, e.Outcome}]++
+					switch {
+					case e.Kind == leasehold.EventAcquired && e.Outcome == leasehold.OutcomeGranted:
+						held += e.Permits
+					case e.Kind == leasehold.EventHoldEnded:
+						held -= e.Permits
+					}
+				}
+				for k, n := range s.Want {
+					if g := got[k]; g != n && (k.Kind != leasehold.EventRenewed || g < n) {
+						t.Errorf("%d events %+v, want %d; all: %v", g, k, n, got)
+					}
+				}
+				if held != 0 {
+					t.Errorf("%d permits are held after the end by the events", held)
+				}
+			})
+		})
+	}
+}
+
+func TestEventsTellHowLong(t *testing.T) {
+	r := &recorder{}
+	Leases[0].Run(t, r, nil, func() {
+		holds := r.of(leasehold.EventHoldEnded)
+		if d := holds[0].Duration; d < 3*time.Second || d > 3100*time.Millisecond || holds[0].Permits != 2 {
+			t.Errorf("the first hold: %v with %d permits, want 3 s with 2", d, holds[0].Permits)
+		}
+		waits := r.of(leasehold.EventAcquired)
+		if last := waits[len(waits)-1]; !last.Waited || last.Duration < 1900*time.Millisecond || last.Context == nil {
+			t.Errorf("the wait of 2 s: %+v", last)
+		}
+		if first := waits[0]; first.Waited {
+			t.Errorf("a permit that was free at once: %+v", first)
+		}
+	})
+	r = &recorder{}
+	Leases[1].Run(t, r, nil, func() {
+		for _, e := range r.of(leasehold.EventRenewed) {
+			// After a third of 3 s, with the deadline 60 ms before the server's expiry.
+			if e.Duration < 1900*time.Millisecond || e.Duration > 2100*time.Millisecond {
+				t.Errorf("the margin of a renewal is %v, want about 2 s", e.Duration)
+			}
+		}
+	})
+}
+
+// contextChanger gives the loader another ctx.
+type contextChanger struct{ recorder }
+
+type mark struct{}
+
+func (c *contextChanger) Observe(e leasehold.Event) {
+	if e.Kind == leasehold.EventLoadStarted {
+		e.Load.Context = context.WithValue(e.Load.Context, mark{}, "mine")
+	}
+	c.recorder.Observe(e)
+}
+
+func TestLoaderGetsTheObserversContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &contextChanger{}
+		g, err := singleflight.New(leaseholdtest.Client(t), singleflight.Config[string]{
+			Name: "pages", TTL: time.Minute, LoadTimeout: time.Second, Observer: c,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = g.Close(context.Background()) }()
+		_, err = g.Do(t.Context(), "k", func(ctx context.Context) (string, error) {
+			if ctx.Value(mark{}) != "mine" {
+				t.Error("the loader's ctx is not derived from the Observer's")
+			}
+			<-ctx.Done() // LoadTimeout reaches through it
+			return "", ctx.Err()
+		})
+		if err == nil {
+			t.Error("no error from a load that took too long")
+		}
+		if ends := c.of(leasehold.EventLoadEnded); len(ends) != 1 || ends[0].Load.Context.Value(mark{}) != "mine" {
+			t.Errorf("the load's end: %+v", ends)
+		}
+	})
+}
+
+func TestLoggerIsToldAndNamesNoKeyAndNoOwner(t *testing.T) {
+	for name, want := range map[string][]string{
+		"cut off from Redis for longer than the TTL": {"mutex: a lease ended before it was given back", "mutex: redis is out of reach", "mutex: redis is back"},
+		"granted after its caller has gone":          {"semaphore: a grant came too late"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, s := range All {
+				if s.Name != name {
+					continue
+				}
+				var text bytes.Buffer
+				s.Run(t, nil, slog.New(slog.NewTextHandler(&text, nil)), func() {
+					for _, w := range want {
+						if !strings.Contains(text.String(), w) {
+							t.Errorf("no line %q in:\n%s", w, text.String())
+						}
+					}
+					if strings.Contains(text.String(), "/k") {
+						t.Errorf("the key is in:\n%s", text.String())
+					}
+				})
+			}
+		})
+	}
+}
+
+// A pair with an Observer that does nothing allocates no more than one without.
+func TestNoObserverAndAnEmptyOneAllocateNothing(t *testing.T) {
+	pair := func(o leasehold.Observer) float64 {
+		s, err := semaphore.New(leaseholdtest.Client(t), semaphore.Config{Name: "caps", Limit: 1, Observer: o})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = s.Close(context.Background()) }()
+		return testing.AllocsPerRun(200, func() {
+			l, err := s.Acquire(context.Background(), "k")
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = l.Release()
+		})
+	}
+	none, some := pair(nil), pair(ignore{})
+	if some > none+1 {
+		t.Errorf("%v allocations a pair without an Observer, %v with one", none, some)
+	}
+}
+
+type ignore struct{}
+
+func (ignore) Observe(leasehold.Event) {}

@@ -1,0 +1,104 @@
+package singleflight
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/loads"
+)
+
+// observe tells the Observer of an event, if there is one.
+func (g *Group[T]) observe(e leasehold.Event) {
+	if g.cfg.Observer != nil {
+		g.manager.Observe(e)
+	}
+}
+
+// reached notes whether the server of t could be asked, by the outcome of a GET.
+func (g *Group[T]) reached(t target, err error) {
+	if errors.Is(err, redis.Nil) {
+		err = nil
+	}
+	g.manager.Reached(t.value, err)
+}
+
+// served counts a key that a call was served.
+func (g *Group[T]) served(from Source) {
+	g.counts.served(from)
+	if g.cfg.Observer == nil {
+		return
+	}
+	outcome := leasehold.OutcomeHit
+	switch from {
+	case Stale:
+		outcome = leasehold.OutcomeStale
+	case Shared:
+		outcome = leasehold.OutcomeShared
+	case Loaded:
+		outcome = leasehold.OutcomeLoaded
+	}
+	g.observe(leasehold.Event{Kind: leasehold.EventLookup, Outcome: outcome})
+}
+
+// refused counts a key that a call was refused. fromCache: the first look into the
+// cache said so, which for ErrNotFound is a hit.
+func (g *Group[T]) refused(errs []error, fromCache bool) {
+	g.counts.errors.Add(1)
+	if fromCache && len(errs) == 1 && errs[0] == ErrNotFound {
+		g.observe(leasehold.Event{Kind: leasehold.EventLookup, Outcome: leasehold.OutcomeHit})
+	}
+}
+
+// observed tells of the start of a load. It returns the loader's ctx, and what tells
+// of the load's end, where ctx is what the loader got.
+func (d *load[T]) observed() (base context.Context, ended func(p product[T], ctx context.Context)) {
+	g := d.g
+	if g.cfg.Observer == nil {
+		return d.ctx, func(product[T], context.Context) {}
+	}
+	l := &leasehold.Load{Context: d.ctx, Keys: len(d.keys)}
+	began := time.Now()
+	g.observe(leasehold.Event{Kind: leasehold.EventLoadStarted, Load: l})
+	return l.Context, func(p product[T], ctx context.Context) {
+		g.observe(leasehold.Event{
+			Kind: leasehold.EventLoadEnded, Load: l, Duration: time.Since(began), Outcome: loadOutcome(p, ctx),
+		})
+	}
+}
+
+func loadOutcome[T any](p product[T], ctx context.Context) string {
+	switch {
+	case p.raised != nil:
+		return leasehold.OutcomePanic
+	case p.err == nil:
+		return leasehold.OutcomeOK
+	case errors.Is(p.err, ErrNotFound):
+		return leasehold.OutcomeNotFound
+	case errors.Is(p.err, ErrLoadTimeout):
+		return leasehold.OutcomeTimeout
+	case ctx.Err() != nil:
+		return leasehold.OutcomeCanceled
+	default:
+		return leasehold.OutcomeError
+	}
+}
+
+// published tells what became of a publication.
+func (g *Group[T]) published(p *loads.Publication) {
+	outcome := leasehold.OutcomeUnavailable
+	if p.Err == nil {
+		switch p.State {
+		case loads.Published:
+			outcome = leasehold.OutcomeOK
+		case loads.HandedOnly:
+			outcome = leasehold.OutcomeInvalidated
+		default:
+			outcome = leasehold.OutcomeLost
+		}
+	}
+	g.observe(leasehold.Event{Kind: leasehold.EventPublished, Outcome: outcome})
+}
