@@ -23,7 +23,9 @@ const (
 
 // hub looks at Redis for all browsers together.
 type hub struct {
-	list *listing.Lister
+	list    *listing.Lister
+	changes bool     // limits may be set
+	names   sync.Map // id → listing.Resource, of all that is known
 
 	mu       sync.Mutex
 	closed   bool
@@ -40,9 +42,9 @@ type hub struct {
 	err     error
 }
 
-func newHub(rdb redis.UniversalClient, prefix string) *hub {
+func newHub(rdb redis.UniversalClient, opt Options) *hub {
 	return &hub{
-		list: listing.New(rdb, prefix), watchers: map[chan []byte]view{}, poke: make(chan struct{}, 1),
+		list: listing.New(rdb, opt.Prefix), changes: opt.Changes, watchers: map[chan []byte]view{}, poke: make(chan struct{}, 1),
 		known: map[string]listing.Use{}, past: map[string]*history{},
 	}
 }
@@ -163,6 +165,7 @@ func (h *hub) scan(ctx context.Context) error {
 		return err
 	}
 	clear(h.known)
+	h.names.Clear()
 	h.order = h.order[:0]
 	for _, u := range uses {
 		h.learn(u)
@@ -182,6 +185,7 @@ func (h *hub) learn(u listing.Use) {
 		h.order = append(h.order, name)
 	}
 	h.known[name] = u
+	h.names.Store(name, u.Resource)
 }
 
 // poll asks for the keys that are shown; where there are few, for all.

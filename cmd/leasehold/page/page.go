@@ -7,7 +7,7 @@
 //	…
 //	mux.Handle("/leases/", http.StripPrefix("/leases", p))
 //
-// It only reads. However many browsers watch, it looks for keys once a minute, and
+// It only reads, unless Options.Changes says otherwise. However many browsers watch, it looks for keys once a minute, and
 // polls what they show once a second; while nobody watches it asks nothing.
 package page
 
@@ -16,6 +16,7 @@ import (
 	"crypto/subtle"
 	"embed"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io/fs"
 	"net"
@@ -44,6 +45,12 @@ type Options struct {
 	// is refused. nil: any. It keeps pages of others, whose names are made to point
 	// to this machine, from reading this one.
 	Hosts []string
+	// Changes lets everybody who may see the page set limits and totals, too. It
+	// needs a Token, or a login of the service that mounts the page: see Trusted.
+	Changes bool
+	// Trusted says that whoever reaches the handler was let in by a login of the
+	// service that mounts it, so that Changes needs no Token.
+	Trusted bool
 }
 
 // minToken is how long a token is at least, in bytes.
@@ -51,6 +58,7 @@ const minToken = 16
 
 // Page is the handler.
 type Page struct {
+	rdb    redis.UniversalClient
 	opt    Options
 	hub    *hub
 	proof  string // what the cookie of a browser that gave the token holds
@@ -64,6 +72,9 @@ func New(rdb redis.UniversalClient, opt Options) (*Page, error) {
 	if opt.Token != "" && len(opt.Token) < minToken {
 		return nil, fmt.Errorf("leasehold: page: Token has %d bytes; want at least %d", len(opt.Token), minToken)
 	}
+	if opt.Changes && opt.Token == "" && !opt.Trusted {
+		return nil, errors.New("leasehold: page: Changes without a Token; want one, or Trusted behind a login")
+	}
 	if opt.Prefix == "" {
 		opt.Prefix = keys.DefaultPrefix
 	}
@@ -72,7 +83,7 @@ func New(rdb redis.UniversalClient, opt Options) (*Page, error) {
 		return nil, err
 	}
 	sum := sha256.Sum256([]byte("leasehold page\x00" + opt.Token))
-	p := &Page{opt: opt, hub: newHub(rdb, opt.Prefix), proof: hex.EncodeToString(sum[:]), static: static}
+	p := &Page{rdb: rdb, opt: opt, hub: newHub(rdb, opt), proof: hex.EncodeToString(sum[:]), static: static}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", p.index)
 	for _, name := range []string{"app.js", "chart.js", "login.js", "style.css", "icon.svg"} {
@@ -80,6 +91,9 @@ func New(rdb redis.UniversalClient, opt Options) (*Page, error) {
 	}
 	mux.HandleFunc("POST /login", p.login)
 	mux.HandleFunc("GET /events", p.events)
+	if opt.Changes {
+		mux.HandleFunc("POST /limit", p.limit)
+	}
 	p.routes = http.NewCrossOriginProtection().Handler(mux)
 	return p, nil
 }

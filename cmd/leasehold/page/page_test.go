@@ -17,6 +17,7 @@ import (
 	"github.com/leasehold-go/leasehold/cmd/leasehold/page"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/mutex"
+	"github.com/leasehold-go/leasehold/semaphore"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
@@ -41,9 +42,17 @@ func mini(t *testing.T) *redis.Client {
 // watch reads the states that a browser gets, until the test ends or the stream.
 func watch(t *testing.T, address string) <-chan map[string]any {
 	t.Helper()
+	return watchAs(t, address, "")
+}
+
+func watchAs(t *testing.T, address, token string) <-chan map[string]any {
+	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
 	}
 	client := &http.Client{Transport: &http.Transport{}}
 	t.Cleanup(client.CloseIdleConnections)
@@ -334,4 +343,66 @@ func TestCloseEndsAll(t *testing.T) {
 	}
 	s.Close()
 	p.Close()
+}
+
+func TestLimitsAreSetOnlyWhereThatIsAllowed(t *testing.T) {
+	const token = "0123456789abcdef"
+	rdb := mini(t)
+	if _, err := page.New(rdb, page.Options{Changes: true}); err == nil {
+		t.Error("changes without a token are allowed")
+	}
+	s, err := semaphore.New(rdb, semaphore.Config{Name: "exports", Limit: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := s.Acquire(t.Context(), "acme")
+	if err != nil {
+		t.Fatal(err)
+	}
+	post := func(at *httptest.Server, key, limit string, header ...string) int {
+		t.Helper()
+		r, err := http.NewRequest(http.MethodPost, at.URL+"/limit", strings.NewReader(url.Values{"key": {key}, "limit": {limit}}.Encode()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		for i := 0; i < len(header); i += 2 {
+			r.Header.Set(header[i], header[i+1])
+		}
+		resp, _ := status(t, r)
+		return resp.StatusCode
+	}
+	closed, open := serve(t, rdb, page.Options{Token: token}), serve(t, rdb, page.Options{Token: token, Changes: true})
+	bearer := []string{"Authorization", "Bearer " + token}
+	states := watchAs(t, open.URL+"/events", token)
+	key := redistest.Get(t, "a state", states)["rows"].([]any)[0].(map[string]any)["id"].(string)
+	for about, c := range map[string]struct{ got, want int }{
+		"a page that only reads": {post(closed, key, "2", bearer...), http.StatusMethodNotAllowed},
+		"without a token":        {post(open, key, "2"), http.StatusUnauthorized},
+		"from another site":      {post(open, key, "2", append(bearer, "Sec-Fetch-Site", "cross-site")...), http.StatusForbidden},
+		"an unknown key":         {post(open, "nope", "2", bearer...), http.StatusNotFound},
+		"no number":              {post(open, key, "x", bearer...), http.StatusBadRequest},
+		"too many":               {post(open, key, "100001", bearer...), http.StatusBadRequest},
+	} {
+		if c.want == http.StatusMethodNotAllowed && c.got == http.StatusNotFound {
+			continue
+		}
+		if c.got != c.want {
+			t.Errorf("%s: %d, want %d", about, c.got, c.want)
+		}
+	}
+	if _, err := s.TryAcquire(t.Context(), "acme"); err == nil {
+		t.Fatal("the limit was set all the same")
+	}
+	if got := post(open, key, "2", bearer...); got != http.StatusNoContent {
+		t.Fatalf("setting it: %d", got)
+	}
+	second, err := s.TryAcquire(t.Context(), "acme")
+	if err != nil {
+		t.Fatalf("after the raise: %v", err)
+	}
+	_, _ = l.Release(), second.Release()
+	if err := s.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
 }

@@ -21,7 +21,8 @@ type state struct {
 	Families []family `json:"families"`
 	Rows     []row    `json:"rows"`
 	Detail   *detail  `json:"detail,omitempty"`
-	Gone     bool     `json:"gone,omitempty"` // the chosen key is not known
+	Gone     bool     `json:"gone,omitempty"`    // the chosen key is not known
+	Changes  bool     `json:"changes,omitempty"` // limits may be set
 }
 
 type family struct {
@@ -124,7 +125,7 @@ func (h *hub) state(v view, d *detail) state {
 	found := h.found(v)
 	s := state{
 		Keys: len(h.known), Matching: len(found), ScanAge: ms(time.Since(h.scanned)), ScanTook: ms(h.took),
-		Families: h.families(), Rows: []row{}, Detail: d, Gone: v.chosen != "" && d == nil,
+		Families: h.families(), Rows: []row{}, Detail: d, Changes: h.changes, Gone: v.chosen != "" && d == nil,
 	}
 	if h.err != nil {
 		s.Error = text.Safe(h.err.Error())

@@ -186,6 +186,40 @@ func TestTokenIsAskedFor(t *testing.T) {
 	linked.noFaults()
 }
 
+// A limit is set after a question, and not where the answer is no.
+func TestLimitIsSetAfterAQuestion(t *testing.T) {
+	const token = "0123456789abcdefg"
+	prefix := redistest.Name(t)
+	rdb, url := serve(t, page.Options{Prefix: prefix, Token: token, Changes: true})
+	s, err := semaphore.New(rdb, semaphore.Config{Name: "exports", Prefix: prefix, Limit: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := s.Acquire(t.Context(), "acme")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Release()
+	b := open(t, url+"#token="+token)
+	b.until("a row", ready+` && `+rows+` === 1`)
+	ask[bool](b, `(document.querySelector("#rows .open").click(), true)`)
+	b.until("the limit", detailed+` && document.getElementById("d-limit-n").value === "3"`)
+	answer := func(with string) {
+		ask[bool](b, `(document.getElementById("d-limit-n").value = "7", document.getElementById("d-limit").requestSubmit(), true)`)
+		b.until("the question", `document.getElementById("sure").open && document.getElementById("sure-what").innerText === "Set the limit of exports / acme to 7?"`)
+		b.shoot("question")
+		ask[bool](b, `(document.querySelector('#sure button[value="`+with+`"]').click(), true)`)
+		b.until("no question", `!document.getElementById("sure").open`)
+	}
+	answer("no")
+	if n := rdb.Exists(t.Context(), prefix+":sem:{exports:acme}:limit").Val(); n != 0 {
+		t.Fatal("the limit is set without a yes")
+	}
+	answer("yes")
+	b.until("that it is set", `document.getElementById("d-limit-said").innerText === "It is set." && document.getElementById("d-summary").innerText.includes("1 of 7")`)
+	b.noFaults()
+}
+
 // Ten thousand keys: the page is there soon, and answers quickly.
 func TestTenThousandKeysAreUsable(t *testing.T) {
 	prefix := redistest.Name(t)

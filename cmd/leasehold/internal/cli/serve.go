@@ -20,15 +20,17 @@ import (
 
 func (a *app) serve() *cobra.Command {
 	var listen, tokenFile string
+	var changes bool
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve a page that shows all of it, live",
 		Long: `serve serves a page for a browser: families with their use, queues and limits,
 holders and waiters of each key, cached values and loads, live, with charts over the
-last minutes and a search. It only reads.
+last minutes and a search. It only reads, unless --allow-changes lets it set limits
+and totals, each after a question.
 
 It listens on this machine alone unless --listen says otherwise. For any other
-address a browser has to give a token: that in --token-file or
+address, and with --allow-changes, a browser has to give a token: that in --token-file or
 $LEASEHOLD_PAGE_TOKEN, of 16 bytes or more, or else one that is made and printed.
 Put a proxy with TLS before it where the network is not yours.
 
@@ -42,7 +44,7 @@ show once a second; while nobody watches it asks nothing.`,
 			if err != nil {
 				return usagef("serve: --listen is %q; want host:port", listen)
 			}
-			opt := page.Options{Prefix: a.prefix, Token: os.Getenv("LEASEHOLD_PAGE_TOKEN")}
+			opt := page.Options{Prefix: a.prefix, Changes: changes, Token: os.Getenv("LEASEHOLD_PAGE_TOKEN")}
 			if tokenFile != "" {
 				text, err := os.ReadFile(tokenFile)
 				if err != nil {
@@ -53,7 +55,7 @@ show once a second; while nobody watches it asks nothing.`,
 			if loopback(host) {
 				opt.Hosts = []string{"localhost", "127.0.0.1", "::1", strings.ToLower(host)}
 			}
-			made := opt.Token == "" && !loopback(host)
+			made := opt.Token == "" && (changes || !loopback(host))
 			if made {
 				opt.Token = rand.Text()
 			}
@@ -70,6 +72,7 @@ show once a second; while nobody watches it asks nothing.`,
 		},
 	}
 	c.Flags().StringVar(&listen, "listen", "127.0.0.1:8470", "host and port")
+	c.Flags().BoolVar(&changes, "allow-changes", false, "let the page set limits and totals")
 	c.Flags().StringVar(&tokenFile, "token-file", "", "file that holds the token")
 	return c
 }

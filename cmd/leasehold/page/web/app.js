@@ -246,6 +246,12 @@ function details(s) {
 	$("detail").hidden = !shown;
 	document.body.classList.toggle("detailed", shown);
 	if (!shown) return;
+	$("d-limit").hidden = !s.changes || s.gone || d.kind !== "semaphore" || d.scope === "loads";
+	if ($("d-limit").dataset.of !== view.key) {
+		$("d-limit").dataset.of = view.key;
+		$("d-limit-n").value = d ? d.limit || "" : "";
+		$("d-limit-said").textContent = "";
+	}
 	if (s.gone) {
 		set($("d-title"), "Not there any more");
 		for (const id of ["d-summary", "d-note", "d-holders-head", "d-waiters-head", "d-holders-more", "d-waiters-more"]) set($(id), "");
@@ -314,6 +320,31 @@ function entries(table, d, all, since, holders) {
 	}), (x) => x.id, (x) => el("tr", null, ...x.cells.map(() => el("td"))), (tr, x) => x.cells.forEach((t, i) => set(tr.cells[i], t)));
 }
 
+// A limit is set after a question that says what it means.
+$("d-limit").addEventListener("submit", (e) => {
+	e.preventDefault();
+	const d = last?.detail;
+	if (!d || d.id !== view.key) return;
+	const n = $("d-limit-n").valueAsNumber;
+	const name = d.scope === "total" ? `the total of ${d.family}` : `the limit of ${d.family} / ${d.key}`;
+	$("sure-what").textContent = n > 0 ? `Set ${name} to ${count.format(n)}?` : `Let ${name} be what each process is configured with?`;
+	$("sure-means").textContent = n > 0 && n < d.inUse ? `${count.format(d.inUse)} are in use: nothing is taken away, and nothing granted until fewer than ${count.format(n)} are.` : "It holds for all processes at once.";
+	const sure = $("sure");
+	sure.returnValue = "no";
+	sure.onclose = async () => {
+		if (sure.returnValue !== "yes") return;
+		const said = $("d-limit-said");
+		said.textContent = "setting …";
+		try {
+			const r = await fetch("limit", {method: "POST", body: new URLSearchParams({key: d.id, limit: n})});
+			said.textContent = r.ok ? "It is set." : await r.text();
+		} catch {
+			said.textContent = "No answer came: it may or may not be set.";
+		}
+	};
+	sure.showModal();
+});
+
 // Searching waits for a pause in typing.
 let typing = 0;
 $("search").addEventListener("input", () => {
@@ -339,8 +370,8 @@ addEventListener("hashchange", () => {
 	watch();
 });
 document.addEventListener("keydown", (e) => {
-	if (e.ctrlKey || e.metaKey || e.altKey) return;
-	const typing = e.target.matches?.("input[type=search], select");
+	if (e.ctrlKey || e.metaKey || e.altKey || $("sure").open) return;
+	const typing = e.target.matches?.("input[type=search], input[type=number], select");
 	if (e.key === "Escape") {
 		if (e.target === $("search") && $("search").value) {
 			$("search").value = "";
@@ -352,7 +383,7 @@ document.addEventListener("keydown", (e) => {
 		$("search").focus();
 		$("search").select();
 		e.preventDefault();
-	} else if ((e.key === "ArrowDown" || e.key === "ArrowUp" || ((e.key === "j" || e.key === "k") && !typing)) && !e.target.matches?.("select")) {
+	} else if ((e.key === "ArrowDown" || e.key === "ArrowUp" || ((e.key === "j" || e.key === "k") && !typing)) && !e.target.matches?.("select, input[type=number]")) {
 		move(e.key === "ArrowDown" || e.key === "j" ? 1 : -1);
 		e.preventDefault();
 	}
