@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -27,6 +30,12 @@ type pty struct {
 
 func onTerminal(t *testing.T, url string, args ...string) *pty {
 	t.Helper()
+	return ptyOf(t, command(t, url, args...))
+}
+
+// ptyOf starts a program in the foreground of a terminal of its own.
+func ptyOf(t *testing.T, cmd *exec.Cmd) *pty {
+	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
 		t.Skipf("no terminals here: %v", err)
@@ -44,8 +53,7 @@ func onTerminal(t *testing.T, url string, args ...string) *pty {
 		t.Fatal(err)
 	}
 	defer slave.Close()
-	p := &pty{t: t, master: master, tool: &tool{t: t, cmd: command(t, url, args...), done: make(chan struct{})}}
-	cmd := p.tool.cmd
+	p := &pty{t: t, master: master, tool: &tool{t: t, cmd: cmd, done: make(chan struct{})}}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0}
 	if err := cmd.Start(); err != nil {
@@ -130,4 +138,42 @@ func TestShellOnTheTerminal(t *testing.T) {
 	if got := p.tool.code(); got != 4 {
 		t.Errorf("it ends with %d", got)
 	}
+}
+
+// Ctrl-Z stops the program and gives the shell its terminal; fg lets both go on,
+// and the lock is still held where that took not too long.
+func TestStoppedFromTheTerminalAndGoesOn(t *testing.T) {
+	addr, _ := server(t)
+	shell := exec.Command("bash", "--norc", "-i")
+	tool := command(t, "redis://"+addr)
+	log := filepath.Join(t.TempDir(), "log")
+	shell.Env = append(tool.Env, "PS1=> ")
+	p := ptyOf(t, shell)
+	p.types(fmt.Sprintf("%s run --mutex %s --key k -- sh -c 'trap \"echo bye; exit 6\" INT; while :; do echo x >>%s; sleep 0.02; done'\n", tool.Path, redistest.Name(t), log))
+	size := func() int64 {
+		info, err := os.Stat(log)
+		if err != nil {
+			return 0
+		}
+		return info.Size()
+	}
+	redistest.Eventually(t, "the program", func() bool { return size() > 10 })
+	for range 8 {
+		p.mu.Lock()
+		p.seen.Reset()
+		p.mu.Unlock()
+		p.types("\x1a")
+		p.sees("Stopped")
+		stopped := size()
+		time.Sleep(150 * time.Millisecond)
+		if now := size(); now != stopped {
+			t.Fatalf("the stopped program wrote %d lines", (now-stopped)/2)
+		}
+		p.types("fg\n")
+		redistest.Eventually(t, "the program again", func() bool { return size() > stopped })
+	}
+	p.types("\x03")
+	p.sees("bye")
+	p.types("echo code $?; exit\n")
+	p.sees("code 6")
 }

@@ -56,7 +56,13 @@ func (t *terminal) give(group int) {
 // pause stops the tool as the program was stopped, until the shell lets it go on.
 func (t *terminal) pause(group int) {
 	t.give(unix.Getpgrp())
+	// The signal may be delivered to another thread: this one goes on for a moment,
+	// and must not let the program go on in it.
+	goesOn := make(chan os.Signal, 1)
+	signal.Notify(goesOn, unix.SIGCONT)
+	defer signal.Stop(goesOn)
 	_ = unix.Kill(unix.Getpid(), unix.SIGSTOP)
+	<-goesOn
 	if t.ours() {
 		t.give(group)
 	}

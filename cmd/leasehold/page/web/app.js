@@ -114,7 +114,7 @@ function render(s) {
 	if (s.error) {
 		lamp("bad", "Redis does not answer");
 	} else {
-		lamp("on", `live · ${count.format(s.keys)} keys, scanned ${duration(s.scanAge)} ago`);
+		lamp("on", `live · ${count.format(s.keys)} ${s.keys === 1 ? "key" : "keys"}, scanned ${duration(s.scanAge)} ago`);
 	}
 	$("trouble").hidden = !s.error;
 	set($("trouble"), s.error ?? "");
