@@ -320,3 +320,30 @@ func TestEveryKeyExpires(t *testing.T) {
 		}
 	})
 }
+
+// A key that competes with a request for which there is room does not get a permit for
+// the next one, whose own limit is lower, when the first is parked.
+func TestLimitOfTheNextInLineCounts(t *testing.T) {
+	eachDesk(t, 4, func(t *testing.T, d *desk) {
+		for _, key := range []string{"k", "k", "x", "x"} {
+			d.enter(key, 1, 4, 1)
+		}
+		d.enter("k", 1, 4, 1)
+		low := d.other()
+		low.enter("k", 1, 2, 1)
+		soon := float64(d.rdb.Time(t.Context()).Val().UnixMilli() + 2000)
+		for _, a := range d.waiting {
+			d.rdb.ZAdd(t.Context(), d.part("alive"), redis.Z{Score: soon, Member: a.member}) // its sign is overdue
+		}
+		d.sign = time.Now()
+		d.leave(3) // of x
+		low.settle()
+		if len(low.held) > 0 || d.card("holders") != 3 {
+			t.Errorf("a third permit of the key was granted to a request with a limit of 2")
+		}
+		d.settle() // its sign of life brings the first one back
+		if len(d.waiting) > 0 {
+			t.Error("the first request still waits, though there is room by its own limit")
+		}
+	})
+}

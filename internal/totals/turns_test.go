@@ -185,3 +185,79 @@ func TestRaiseGrantsThousandsAtOnce(t *testing.T) {
 		t.Logf("%d calls, %v in all, the longest %v with its round trip", calls, time.Since(began), longest)
 	})
 }
+
+// A key that stops to compete, at its own limit, and comes back gains no turns by that.
+func TestKeyThatStopsGainsNothing(t *testing.T) {
+	eachDesk(t, 4, func(t *testing.T, d *desk) {
+		for range 4 {
+			d.enter("first", 1, 4, 1)
+		}
+		// "stops" never has a second request in line, so that it stops with each grant.
+		d.enter("stops", 1, 4, 1)
+		for range 30 {
+			d.enter("stays", 1, 100, 1)
+		}
+		from := len(d.granted)
+		for range d.some(400, 120) {
+			before := len(d.granted)
+			d.leave(d.any())
+			for _, a := range d.granted[before:] {
+				d.enter(a.key, 1, a.limit, 1)
+			}
+		}
+		got := d.counts(from)
+		if ratio := float64(got["stops"]) / float64(got["stays"]); ratio > 1.05 {
+			t.Errorf("the key that stops was granted %d, the key that stays %d", got["stops"], got["stays"])
+		}
+	})
+}
+
+// Keys that have one request in line at a time compete anew after each grant. A key
+// whose requests are heavy gets as much as the others also then: a virtual time that ran
+// ahead of their tags would take from them and give to it.
+func TestHeavyKeyGetsNoMoreThanItsShare(t *testing.T) {
+	eachDesk(t, 12, func(t *testing.T, d *desk) {
+		if d.embedded {
+			t.Skip("it takes thousands of calls")
+		}
+		weights := map[string]int{"heavy": 8}
+		for i := range 8 {
+			weights[fmt.Sprintf("light%d", i)] = 1
+		}
+		for range 12 {
+			d.enter("first", 1, 1000, 1)
+		}
+		inLine := func(key string) bool {
+			for _, a := range d.waiting {
+				if a.key == key {
+					return true
+				}
+			}
+			return false
+		}
+		from := 0
+		for i := range 5000 {
+			if i == 200 {
+				from = len(d.granted)
+			}
+			for key, n := range weights {
+				if !inLine(key) {
+					d.enter(key, n, 1000, 1)
+				}
+			}
+			if i%3 == 0 {
+				d.enter(fmt.Sprintf("once%d", i), 1, 1000, 1)
+			}
+			d.leave(d.any())
+		}
+		got, light := d.counts(from), 0
+		for key, n := range weights {
+			if n == 1 {
+				light += got[key]
+			}
+		}
+		if ratio := 8 * float64(got["heavy"]) / float64(light); math.Abs(ratio-1) > 0.045 {
+			t.Errorf("the heavy key was granted %.3f of what a light one was", ratio)
+		}
+	})
+}

@@ -1,0 +1,63 @@
+package main
+
+const totalsTests = "./internal/totals"
+
+// totals are the guards of families with a total.
+var totals = []mutation{
+	{
+		name: "total: tags are virtual times, not tickets", file: "luascripts/totals/shared/turns.lua",
+		old: "redis.call('ZADD', ready, math.max(virtual, finish_tag), key)", new: "redis.call('ZADD', ready, us, key)",
+		packages: totalsTests, tests: "Grants|NewKey|Newcomers|Heavy",
+	},
+	{
+		name: "total: the virtual time moves with what is granted", file: "luascripts/totals/shared/turns.lua",
+		old:      "virtual = math.max(virtual, tag, math.min(virtual + head.permits / (head.share * competing), finish_tag))",
+		new:      "virtual = math.max(virtual, tag)",
+		packages: totalsTests, tests: "Newcomers",
+	},
+	{
+		name: "total: the finish tag bounds the virtual time", file: "luascripts/totals/shared/turns.lua",
+		old: "math.min(virtual + head.permits / (head.share * competing), finish_tag)", new: "virtual + head.permits / (head.share * competing)",
+		packages: totalsTests, tests: "NoMoreThan", servers: true,
+	},
+	{
+		name: "total: a key that stops keeps its tag", file: "luascripts/totals/shared/turns.lua",
+		old: "if tag > virtual then redis.call('ZADD', turns, tag, key) end", new: "",
+		packages: totalsTests, tests: "KeyThatStops|Model",
+	},
+	{
+		name: "total: a sign of life brings a parked waiter back", file: "luascripts/totals/ask.lua",
+		old: "  redis.call('ZADD', line, unpack(in_line))\n", new: "",
+		packages: totalsTests, tests: "Parked|Lost|Model",
+	},
+	{
+		name: "total: a call that stops at its bound says so", file: "luascripts/totals/shared/turns.lua",
+		old: "      more = 1\n", new: "",
+		packages: totalsTests, tests: "Raise",
+	},
+	{
+		name: "total: places is compared and mended", file: "luascripts/totals/shared/use.lua",
+		old: "if held ~= redis.call('ZCARD', places) then", new: "if false then",
+		packages: totalsTests, tests: "LostPlaces",
+	},
+	{
+		name: "total: a late copy of a setting changes nothing", file: "luascripts/totals/set_limit.lua",
+		old: "if not marks[1] then", new: "if true then",
+		packages: totalsTests, tests: "LateSettings",
+	},
+	{
+		name: "total: a setting that was given up is void", file: "luascripts/totals/set_limit.lua",
+		old: "if marks[2] then return { 7, us, 0 } end", new: "",
+		packages: totalsTests, tests: "LateSettings",
+	},
+	{
+		name: "total: a key's own limit, when handing over", file: "luascripts/totals/shared/turns.lua",
+		old: "if not head or in_use_of(key) + head.permits > head.limit then", new: "if not head then",
+		packages: totalsTests, tests: "NextInLine",
+	},
+	{
+		name: "total: a heavy request stands aside", file: "luascripts/totals/shared/turns.lua",
+		old: "elseif not stands_aside(head, tag) then", new: "else",
+		packages: totalsTests, tests: "HoldsUp",
+	},
+}
