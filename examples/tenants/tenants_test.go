@@ -1,0 +1,118 @@
+package main
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/examples/internal/demo"
+	"github.com/leasehold-go/leasehold/examples/internal/demotest"
+)
+
+func TestMain(m *testing.M) {
+	program.RunIfChild()
+	os.Exit(m.Run())
+}
+
+func TestModestTenantsAreLetInAtTheirTurn(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes 25 s")
+	}
+	t.Setenv("REDIS_URL", "")
+	demotest.Check(t, program.Show)
+}
+
+// What is not let in is answered with a status that tells the client what to do.
+func TestRefusals(t *testing.T) {
+	for _, c := range []struct {
+		err    error
+		status int
+		after  string
+	}{
+		{&leasehold.BusyError{RetryAfter: 1200 * time.Millisecond}, http.StatusTooManyRequests, "2"},
+		{errors.Join(errors.New("x"), leasehold.ErrQueueFull), http.StatusTooManyRequests, "1"},
+		{leasehold.ErrUnavailable, http.StatusServiceUnavailable, ""},
+	} {
+		w := httptest.NewRecorder()
+		refuse(w, c.err)
+		if w.Code != c.status || w.Header().Get("Retry-After") != c.after {
+			t.Errorf("%v is answered with %d, Retry-After %q", c.err, w.Code, w.Header().Get("Retry-After"))
+		}
+	}
+}
+
+// good is a show without fault.
+func good() []*result {
+	began := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
+	var all []*result
+	for _, p := range []phase{{name: "plain"}, {name: "fair"}, {name: "raised", total: 16}, {name: "limited", total: 16, limited: 2}} {
+		r := newResult(p)
+		waited := 20 * time.Millisecond
+		if p.name == "plain" {
+			waited = time.Second
+		}
+		for _, name := range tenants {
+			for i := range 5 {
+				from := began.Add(time.Duration(i) * 100 * time.Millisecond)
+				if !isModest(name) || i < 3 {
+					r.add(name, from.Add(-waited), answer{from.Add(time.Duration(len(name)) * time.Millisecond), from.Add(50 * time.Millisecond)}, http.StatusOK)
+				}
+			}
+		}
+		all = append(all, r)
+	}
+	for _, r := range all[:2] { // ten tenants at once are more than the total
+		for i, name := range tenants {
+			for j := range r.tenants[name].spans {
+				a := &r.tenants[name].spans[j]
+				shift := time.Duration(i/5) * 50 * time.Millisecond
+				a.From, a.To = a.From.Add(shift), a.To.Add(shift)
+			}
+		}
+	}
+	return all
+}
+
+// The verdict must find fault with each of these.
+func TestVerdictFindsFault(t *testing.T) {
+	if problems := verdict(good()); len(problems) > 0 {
+		t.Fatalf("fault is found with a good show: %q", problems)
+	}
+	crowd := func(r *result, name string, n int) {
+		for range n {
+			r.tenants[name].spans = append(r.tenants[name].spans, r.tenants[name].spans[0])
+		}
+	}
+	for want, spoil := range map[string]func([]*result){
+		"the total is 8": func(all []*result) {
+			crowd(all[1], "modest-1", 2)
+			crowd(all[1], "modest-2", 2)
+			crowd(all[1], "modest-3", 2)
+		},
+		"its limit is 4": func(all []*result) { crowd(all[2], "greedy-1", 4) },
+		"its limit is 2": func(all []*result) { crowd(all[3], "greedy-1", 2) },
+		"were refused":   func(all []*result) { all[1].tenants["modest-1"].refused = 1 },
+		"failed":         func(all []*result) { all[1].tenants["greedy-1"].failed = 1 },
+		"two turns are": func(all []*result) {
+			all[1].tenants["modest-1"].waits = append(all[1].tenants["modest-1"].waits, time.Second, time.Second, time.Second)
+		},
+		"did not fill": func(all []*result) { all[0] = all[1] },
+		"modest tenants were": func(all []*result) {
+			all[1].tenants["modest-1"] = new(tenant)
+			all[1].tenants["modest-2"] = new(tenant)
+		},
+	} {
+		all := good()
+		spoil(all)
+		if problems := strings.Join(verdict(all), "\n"); !strings.Contains(problems, want) {
+			t.Errorf("the verdict is %q; want %q", problems, want)
+		}
+	}
+}
+
+var _ demo.Role = service
