@@ -21,7 +21,7 @@ const (
 	loadFaults        = "./internal/tests/faults/singleflight"
 )
 
-var mutations = concat(scripts, client, flightScripts, flights, totals)
+var mutations = concat(scripts, client, flightScripts, flights, totals, listed)
 
 func concat(all ...[]mutation) (list []mutation) {
 	for _, some := range all {
