@@ -58,9 +58,11 @@ var (
 // [ErrBusy]. The figures are a snapshot of the whole fleet. They are fit for
 // logs and for a Retry-After header, but not for exact decisions.
 type BusyError struct {
-	// RetryAfter is how long until the earliest lease of the key expires if its
-	// holder does not renew it. A holder that finishes gives its permits back
-	// earlier. 0 if nothing is held.
+	// RetryAfter is when a new attempt is worthwhile, fit for a Retry-After header: an
+	// estimate from the hold times that this handle has observed and the number of
+	// requests that wait. It is at most the time until the earliest lease of the key
+	// expires if its holder does not renew it, and at most 1 s where no hold was
+	// observed yet. It is never 0: an HTTP header rounds it up to whole seconds.
 	RetryAfter time.Duration
 
 	InUse   int // permits held, of all holders

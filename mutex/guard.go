@@ -52,7 +52,7 @@ func NewGuard(rdb redis.UniversalClient, cfg GuardConfig) (*Guard, error) {
 	errs := family.Check()
 	client, err := call.NewClient(rdb)
 	if err != nil {
-		errs = append(errs, err)
+		errs = append(errs, keys.Invalid("%v", err))
 	}
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("leasehold: mutex: guard: bad configuration: %w", errors.Join(errs...))

@@ -23,8 +23,9 @@ func (l *Lock) Token() uint64 { return l.held.Token() }
 func (l *Lock) Context() context.Context { return l.held.Context() }
 
 // Unlock gives the lock back, to the next waiter if there is one. It takes no
-// ctx, so that it works after one was cancelled. It bounds itself: to 3 s for a
-// connection, and to the client's ReadTimeout (5 s by default) for the answer.
+// ctx, so that it works after one was cancelled. It bounds itself, for
+// any number of callers: to 5 s until it is sent, several times if need be, and to
+// the client's ReadTimeout (5 s by default; 8 s if it has none) for the answer.
 // One round trip.
 //
 // It returns nil the first time, and leasehold.ErrReleased after that and after

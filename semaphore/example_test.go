@@ -59,35 +59,31 @@ func Example() {
 func ExampleSemaphore_Acquire() {
 	rdb, stop := connect()
 	defer stop()
-	caps, err := semaphore.New(rdb, semaphore.Config{Name: "exports", Limit: 1})
+	ctx := context.Background()
+	caps, err := semaphore.New(rdb, semaphore.Config{
+		Name: "exports", Limit: 1,
+		MaxWait: 50 * time.Millisecond, // bounds the wait, not the work
+	})
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer caps.Close(context.Background())
-	busy, err := caps.Acquire(context.Background(), "acme")
+	defer caps.Close(ctx)
+	first, err := caps.Acquire(ctx, "acme")
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer busy.Release()
+	defer first.Release()
 
-	// Wait for 50 ms at most. A context.WithTimeout would also end the work: ctx
-	// is the parent of the lease's Context.
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	patience := time.AfterFunc(50*time.Millisecond, cancel)
-	lease, err := caps.Acquire(ctx, "acme")
-	inTime := patience.Stop()
-	var queue *leasehold.BusyError
-	switch {
-	case errors.As(err, &queue):
-		fmt.Printf("busy: %d of %d in use\n", queue.InUse, queue.Limit)
-	case err != nil:
-		log.Fatal(err)
-	case !inTime: // granted when ctx was just ending: the work must not begin
-		_ = lease.Release()
-	default:
-		defer lease.Release()
+	second, err := caps.Acquire(ctx, "acme")
+	var busy *leasehold.BusyError
+	if errors.As(err, &busy) {
+		fmt.Printf("busy: %d of %d in use\n", busy.InUse, busy.Limit)
+		return // answer 429, with busy.RetryAfter
 	}
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer second.Release()
 	// Output: busy: 1 of 1 in use
 }
 

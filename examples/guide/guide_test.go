@@ -57,7 +57,7 @@ func TestWhileRedisIsAway(t *testing.T) {
 }
 
 func TestLimitedAnswers429(t *testing.T) {
-	caps, err := semaphore.New(leaseholdtest.Client(t), semaphore.Config{Name: "requests", Limit: 1, TTL: 10 * time.Second})
+	caps, err := newCaps(leaseholdtest.Client(t), 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,16 +5,25 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
+// newCaps makes the cap of each tenant's requests. One that finds no room waits for
+// 2 s at most; a request that is under way is not bounded by that.
+func newCaps(rdb redis.UniversalClient, limit int) (*semaphore.Semaphore, error) {
+	return semaphore.New(rdb, semaphore.Config{Name: "requests", Limit: limit, MaxWait: 2 * time.Second})
+}
+
 // limited answers 429 to a tenant that has as many requests under way as its cap
-// allows, in all processes together.
+// allows, in all processes together, and for as long as a request may wait.
 func limited(caps *semaphore.Semaphore, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		lease, err := caps.TryAcquire(r.Context(), r.Header.Get("X-Tenant"))
+		lease, err := caps.Acquire(r.Context(), r.Header.Get("X-Tenant"))
 		var busy *leasehold.BusyError
 		switch {
 		case errors.As(err, &busy):

@@ -155,11 +155,6 @@ func inner(layer any) (client any, ok bool) {
 	return nil, false
 }
 
-// HasReadTimeout reports whether the client bounds each read itself, to 5 s or
-// less. Then calls are made on the caller's own goroutine, which is quicker by
-// two switches.
-func (c *Client) HasReadTimeout() bool { return c.bounds }
-
 // ReadsFromReplicas reports whether the client may read from replicas, as far as
 // its options can be seen.
 func (c *Client) ReadsFromReplicas() bool { return c.replica }

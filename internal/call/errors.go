@@ -39,7 +39,7 @@ var (
 	errWithdrawn = errors.New("its caller has withdrawn it")
 
 	errNoReply  = errors.New("the client returned neither a reply nor an error; see its hooks")
-	errNoAnswer = fmt.Errorf("no answer within %v", hardBound)
+	errNoAnswer = fmt.Errorf("no answer within %v, or a hook ended its goroutine", hardBound)
 )
 
 // unsent is the error of a call that was surely not sent.
@@ -71,9 +71,9 @@ func noReply(cause error) error {
 	return cause
 }
 
-// tooLate says what a deadline of ours means, which ends the wait for
+// TooLate says what a deadline of ours means, which ends the wait for
 // a connection. Its cause is no caller's ctx, and must not be taken for one.
-func tooLate(err error, began time.Time) error {
+func TooLate(err error, began time.Time) error {
 	took := time.Since(began).Round(100 * time.Millisecond)
 	if errors.Is(err, ErrNotSent) {
 		return notSent(fmt.Errorf("no connection after %v", took))

@@ -74,7 +74,7 @@ func (c *Client) askTopology(key string) *answer[struct{}] {
 		case err == nil:
 			c.mapped.Store(true)
 		case ctx.Err() != nil && errors.Is(err, ctx.Err()):
-			err = tooLate(notSent(err), began)
+			err = TooLate(notSent(err), began)
 		}
 		return struct{}{}, err
 	})

@@ -45,7 +45,10 @@ func (c *Client) sendParts(ctx context.Context, calls []*Call, fit func([]*Call)
 					break
 				}
 				room <- struct{}{}
-				parts.Go(func() { c.sendPart(some); <-room })
+				parts.Go(func() {
+					defer func() { <-room }() // also where a hook ends this goroutine
+					c.sendPart(some)
+				})
 			}
 			parts.Wait()
 		}
@@ -59,9 +62,17 @@ func (c *Client) sendParts(ctx context.Context, calls []*Call, fit func([]*Call)
 }
 
 func (c *Client) sendPart(calls []*Call) {
-	for i, o := range c.together(calls, Bound) {
-		calls[i].done(o)
-	}
+	var outcomes []outcome
+	defer func() {
+		for i, one := range calls {
+			o := outcome{err: errNoReply} // where a hook ends this goroutine
+			if outcomes != nil {
+				o = outcomes[i]
+			}
+			one.done(o)
+		}
+	}()
+	outcomes = c.together(calls, Bound)
 }
 
 // done hands out the outcome of a call that Send sent.

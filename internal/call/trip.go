@@ -57,7 +57,7 @@ func (c *Client) alone(ctx context.Context, one *Call) outcome {
 		o.err = errNoAnswer
 	}
 	if ctx.Err() == nil && errors.Is(o.err, context.DeadlineExceeded) {
-		o.err = tooLate(o.err, began)
+		o.err = TooLate(o.err, began)
 	}
 	c.notice(o.err)
 	return o
@@ -85,7 +85,7 @@ func (c *Client) together(calls []*Call, limit time.Duration) (outcomes []outcom
 	for i := range outcomes {
 		err := &outcomes[i].err
 		if errors.Is(*err, context.DeadlineExceeded) {
-			*err = tooLate(*err, began)
+			*err = TooLate(*err, began)
 		}
 		if *err != nil && (noticed == nil || network(*err)) {
 			noticed = *err

@@ -25,8 +25,9 @@ func Wait[T any](ctx context.Context, spawn func(func()), f func(context.Context
 	}
 	done := make(chan result, 1)
 	spawn(func() {
-		v, err := f(ctx)
-		done <- result{v, err}
+		r := result{err: errNoReply}
+		defer func() { done <- r }() // also where a hook ends this goroutine
+		r.v, r.err = f(ctx)
 	})
 	select {
 	case r := <-done:
@@ -36,15 +37,19 @@ func Wait[T any](ctx context.Context, spawn func(func()), f func(context.Context
 	}
 }
 
-// within runs f on a goroutine of its own and waits for it no longer than limit.
+// within runs f on a goroutine of its own and waits for it no longer than limit. It
+// is not answered either where a hook ends that goroutine.
 func within[T any](limit time.Duration, f func() T) (v T, answered bool) {
 	done := make(chan T, 1)
-	go func() { done <- f() }()
+	go func() {
+		defer close(done)
+		done <- f()
+	}()
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
-	case v := <-done:
-		return v, true
+	case v, answered = <-done:
+		return v, answered
 	case <-timer.C:
 		return v, false
 	}
@@ -116,6 +121,10 @@ type lentCtx struct {
 	context.Context
 	made time.Time
 }
+
+// Brief is a ctx that ends within Bound, and not before three quarters of that, for
+// some calls that are to end within one bound.
+func (c *Client) Brief() context.Context { return c.bounded(context.Background(), time.Now()) }
 
 // bounded is ctx, but ends within Bound, and not before three quarters of that
 // unless ctx's own deadline comes earlier. It keeps ctx's values, which hooks

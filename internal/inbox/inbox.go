@@ -129,9 +129,26 @@ func pause(failures int) time.Duration {
 	return d/2 + rand.N(d/2)
 }
 
+// connect opens a subscription. Hooks of the client run meanwhile, which are the
+// user's code: one that panics or ends its goroutine makes connect return nil, and
+// ends neither the process nor the inbox.
+func (b *Inbox) connect(ctx context.Context) (ps *redis.PubSub) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() { _ = recover() }()
+		ps = b.subscribe(ctx)
+	}()
+	<-done
+	return ps
+}
+
 // read reads one subscription until it fails, and reports whether it worked.
 func (b *Inbox) read(ctx context.Context) (worked bool) {
-	ps := b.subscribe(ctx)
+	ps := b.connect(ctx)
+	if ps == nil {
+		return false
+	}
 	// Closing the connection is what ends a read under way.
 	closed := make(chan struct{})
 	unhook := context.AfterFunc(ctx, func() { _ = ps.Close(); close(closed) })

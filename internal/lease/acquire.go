@@ -245,11 +245,14 @@ func (w *waiter) enter(ctx context.Context) (Verdict, error) {
 			w.BeforeEnter()
 		}
 		e := w.prepare(now)
-		if ctx.Done() == nil && w.maxWait == nil && w.Seat == nil && w.m.client.HasReadTimeout() {
+		if ctx.Done() == nil && w.maxWait == nil && e.seat == nil {
 			e.send(ctx) // nothing can end the call before: spare the switch to another goroutine
 		} else {
-			e.done = make(chan struct{})
-			w.m.Go(func() { e.send(ctx); close(e.done) })
+			e.done, e.err = make(chan struct{}), errNoAnswer // should a hook end the goroutine
+			w.m.Go(func() {
+				defer close(e.done)
+				e.send(ctx)
+			})
 			if ev := next(ctx, w, e.done); ev != answered {
 				return w.endInFlight(ctx, ev, e)
 			}
@@ -446,11 +449,7 @@ func (w *waiter) end(ctx context.Context, ev event, cause error) (Verdict, error
 		w.state = &state
 	}
 	m.mu.Unlock()
-	if w.enters == 0 {
-		w.forget() // nothing was sent
-	} else {
-		w.abandon()
-	}
+	w.abandon()
 	switch {
 	case ev == handleClosed:
 		return Verdict{}, w.fail(leasehold.ErrClosed)
@@ -487,9 +486,13 @@ func (w *waiter) finish() {
 	w.forget()
 }
 
-// abandon ends an attempt and gives back what it was or may yet be granted.
+// abandon ends an attempt and gives back what it was or may yet be granted: nothing
+// where none of its enters was sent.
 func (w *waiter) abandon() {
 	w.forget()
+	if w.enters == 0 {
+		return
+	}
 	g := w.m.newGiveBack(w.res, w.req, w.enterMayArriveUntil)
 	g.heldIsLate.Store(!w.wasLate)
 	w.m.giveBackLater(g)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/leasehold-go/leasehold/internal/call"
 )
 
 // sample is one exchange with a server: its clock stood at us (µs) at a moment
@@ -83,16 +85,17 @@ func (m *Manager) serverTime(key string) (us int64, wait *question) {
 
 // askTime asks a server for its clock, for all that wait for the answer.
 func (m *Manager) askTime(key, node string, q *question) {
-	sent := time.Now()
-	us, err := m.client.Time(context.Background(), key)
-	if err == nil {
-		m.learn(node, us, sent, time.Now())
+	q.err = errNoAnswer
+	defer func() { // also where a hook ends this goroutine
+		m.clocks.mu.Lock()
+		m.clocks.of(node).asked = nil
+		m.clocks.mu.Unlock()
+		close(q.answered)
+	}()
+	var r call.Reading
+	if r, q.err = m.client.Clock(context.Background(), key); q.err == nil {
+		m.learn(node, r.Micros, r.Sent, r.Got)
 	}
-	m.clocks.mu.Lock()
-	m.clocks.of(node).asked = nil
-	m.clocks.mu.Unlock()
-	q.err = err
-	close(q.answered)
 }
 
 // ServerTime is the clock of the server that has the Redis key, in µs, as the last

@@ -130,7 +130,7 @@ func (l *Lease) Due(now time.Time, calls []*call.Call) ([]*call.Call, time.Time,
 		// Nothing is given back here: the holder may need the margin to stop. The
 		// permit is given back when the holder calls Release; else its term on the
 		// server ends by itself.
-		l.lose(leasehold.ErrLost, l.failure)
+		l.lose(leasehold.ErrLost, l.noRenewal())
 		return calls, time.Time{}, 0
 	}
 	c := l.req.Renew(l.term(now), l.enterMayArriveUntil)
@@ -163,7 +163,9 @@ func (l *Lease) onRenewed(sent time.Time, ints []int64, err error) {
 		l.mu.Unlock()
 		return
 	}
-	l.failure = err
+	if !errors.Is(err, call.ErrBacklog) {
+		l.failure = err
+	}
 	l.m.events.renewed(l.deadline, r, err)
 	switch {
 	case err != nil && wrongType(err):
@@ -204,6 +206,16 @@ func (l *Lease) extended(sent time.Time, term time.Duration) {
 		l.deadline = d
 	}
 	l.plan(time.Now())
+}
+
+// noRenewal is why the lease was not renewed in time: what the last renewal met that
+// came as far as the server's connection. One that was held back behind others, or is
+// under way yet, met that there is no answer. Called with the lock.
+func (l *Lease) noRenewal() error {
+	if l.failure == nil {
+		return errNoAnswer
+	}
+	return l.failure
 }
 
 // lose ends the lease's Context: from here on it is not held. Called with the lock.

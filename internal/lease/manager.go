@@ -64,8 +64,7 @@ type Manager struct {
 	inbox  *inbox.Inbox
 	clocks clocks
 	holds  holdTimes
-	leave  sharedTimeout // of leaves
-	events *telemetry    // nil: none
+	events *telemetry // nil: none
 
 	closing chan struct{} // closed when Close begins
 
@@ -88,7 +87,7 @@ func New(rdb redis.UniversalClient, cfg Config, extra ...error) (*Manager, error
 	errs := append(cfg.Family.Check(), extra...)
 	client, err := call.NewClient(rdb)
 	if err != nil {
-		errs = append(errs, err)
+		errs = append(errs, keys.Invalid("%v", err))
 	}
 	if cfg.TTL == 0 {
 		cfg.TTL = DefaultTTL
@@ -179,9 +178,11 @@ func (m *Manager) Close(ctx context.Context) error {
 	case <-done:
 		return nil
 	case <-ctx.Done():
-		return m.fail("close", keys.Escape(m.cfg.Family.Name), ctx.Err(), leasehold.ErrUnavailable)
+		return m.fail("close", keys.Escape(m.cfg.Family.Name), ctx.Err(), leasehold.ErrUnavailable, errLeft)
 	}
 }
+
+var errLeft = errors.New("not all was confirmed to be given back")
 
 // begin counts an operation in, so that Close waits for it. False: closed.
 func (m *Manager) begin() bool {

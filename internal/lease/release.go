@@ -3,8 +3,6 @@ package lease
 import (
 	"context"
 	"errors"
-	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -33,34 +31,14 @@ func (l *Lease) Release(op string) error {
 		return l.fail(op)
 	}
 	m.holds.add(time.Since(l.since))
-	if m.client.HasReadTimeout() {
-		return l.released(op, l.leave())
+	if errs := l.leave(); errs != nil {
+		if why := errs[0]; errors.Is(why, leasehold.ErrLost) {
+			m.events.ended(l, why, false)
+			m.events.staleRelease(l)
+		}
+		return m.fail(op, l.res.Label(), errs...)
 	}
-	outcome := make(chan []error, 1)
-	m.Go(func() { outcome <- l.leave() })
-	bound := time.NewTimer(2 * call.Bound)
-	defer bound.Stop()
-	select {
-	case errs := <-outcome:
-		return l.released(op, errs)
-	case <-bound.C:
-		m.giveBackLater(l.newGiveBack())
-		return m.fail(op, l.res.Label(), leasehold.ErrUnavailable, errSlow)
-	}
-}
-
-var errSlow = fmt.Errorf("no answer within %v", 2*call.Bound)
-
-// released is what Release returns for what leave found wrong.
-func (l *Lease) released(op string, errs []error) error {
-	if errs == nil {
-		return nil
-	}
-	if why := errs[0]; errors.Is(why, leasehold.ErrLost) {
-		l.m.events.ended(l, why, false)
-		l.m.events.staleRelease(l)
-	}
-	return l.m.fail(op, l.res.Label(), errs...)
+	return nil
 }
 
 // end takes the lease out of its holder's hands, once, and returns what it was
@@ -68,7 +46,7 @@ func (l *Lease) released(op string, errs []error) error {
 func (l *Lease) end(why error) condition {
 	l.mu.Lock()
 	if l.cond == held && !time.Now().Before(l.deadline) {
-		l.lose(leasehold.ErrLost, l.failure) // before the schedule got to it
+		l.lose(leasehold.ErrLost, l.noRenewal()) // before the schedule got to it
 	}
 	was := l.cond
 	l.cond = released
@@ -106,7 +84,7 @@ func (l *Lease) abandon(why error) {
 // with the lease, if anything.
 func (l *Lease) leave() []error {
 	m := l.m
-	ctx := m.leave.ctx()
+	ctx, began := m.client.Brief(), time.Now()
 	resent := false
 	for n := 1; ; n++ {
 		sent := time.Now()
@@ -128,6 +106,9 @@ func (l *Lease) leave() []error {
 				return nil
 			}
 			return []error{leasehold.ErrLost, errGone}
+		}
+		if ctx.Err() != nil && errors.Is(err, context.DeadlineExceeded) {
+			err = call.TooLate(err, began) // the ctx is no caller's
 		}
 		class := call.Classify(err)
 		if class == call.Unknown {
@@ -165,24 +146,26 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	if !l.maxEnd.IsZero() {
 		ttl = max(MinTTL, capTerm(ttl, time.Until(l.maxEnd)))
 	}
-	outcome := make(chan error, 1)
-	m.Go(func() { outcome <- l.sendExtend(ctx, ttl) })
-	select {
-	case err := <-outcome:
-		switch {
-		case err == nil:
-			return l.Held(op)
-		case wrongType(err):
-			return m.fail(op, l.res.Label(), leasehold.ErrLost, err)
-		}
-		return m.fail(op, l.res.Label(), ctx.Err(), leasehold.ErrUnavailable, err)
-	case <-ctx.Done():
-		return m.fail(op, l.res.Label(), ctx.Err(), leasehold.ErrUnavailable)
+	_, answered, err := call.Wait(ctx, m.Go, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, l.sendExtend(ctx, ttl)
+	})
+	switch {
+	case err == nil:
+		return l.Held(op)
+	case wrongType(err):
+		return m.fail(op, l.res.Label(), leasehold.ErrLost, err)
+	case !answered:
+		err = errNoAnswer
 	}
+	return m.fail(op, l.res.Label(), ctx.Err(), leasehold.ErrUnavailable, err)
 }
+
+// extendPatience is how long an Extend tries: no try begins later.
+const extendPatience = time.Second
 
 // sendExtend renews for ttl, a few times until it is answered.
 func (l *Lease) sendExtend(ctx context.Context, ttl time.Duration) error {
+	began := time.Now()
 	for n := 1; ; n++ {
 		sent := time.Now()
 		ints, err := l.m.client.Do(ctx, l.req.Renew(ttl, l.enterMayArriveUntil))
@@ -190,7 +173,7 @@ func (l *Lease) sendExtend(ctx context.Context, ttl time.Duration) error {
 		if err == nil || refused {
 			l.onRenewed(sent, ints, err)
 		}
-		if err == nil || refused || n == maxTries || ctx.Err() != nil {
+		if err == nil || refused || n == maxTries || ctx.Err() != nil || time.Since(began) > extendPatience {
 			return err
 		}
 		time.Sleep(call.Backoff(n))
@@ -285,24 +268,4 @@ func (g *giveBack) onAnswer(sent time.Time, ints []int64, err error) {
 			g.sent-- // it was not sent; this is the schedule's goroutine
 		}
 	}
-}
-
-// sharedTimeout lends a ctx that ends within call.Bound, and not before three
-// quarters of that, to all leaves of the meantime: one of its own would cost each a
-// timer and six allocations.
-type sharedTimeout struct {
-	mu   sync.Mutex
-	last context.Context
-	end  context.CancelFunc // not called: the ctx has many users, and ends by itself
-	made time.Time
-}
-
-func (s *sharedTimeout) ctx() context.Context {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if now := time.Now(); s.last == nil || now.Sub(s.made) >= call.Bound/4 {
-		s.made = now
-		s.last, s.end = context.WithTimeout(context.Background(), call.Bound)
-	}
-	return s.last
 }

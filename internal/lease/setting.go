@@ -172,7 +172,7 @@ func (s *setter) send(ctx context.Context, void int64) (SetReply, error) {
 // answer, the signs of life of the waiters do the same.
 func (s *setter) goOn(void int64) {
 	for {
-		r, err := s.send(s.m.leave.ctx(), void)
+		r, err := s.send(s.m.client.Brief(), void)
 		if err != nil || !r.Stored || !r.More {
 			return
 		}

@@ -275,14 +275,19 @@ func (l *Loop) dispatch(to address, b *batch) {
 			continue
 		}
 		l.active.Go(func() {
+			defer l.answered(to.node, sent) // also where a hook of the client ends this goroutine
 			send(context.Background(), calls)
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			i := slices.Index(l.open[to.node], sent)
-			if l.open[to.node] = slices.Delete(l.open[to.node], i, i+1); len(l.open[to.node]) == 0 {
-				delete(l.open, to.node)
-			}
 		})
+	}
+}
+
+// answered gives back the place of a server's pipeline that was sent at sent.
+func (l *Loop) answered(node string, sent time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	i := slices.Index(l.open[node], sent)
+	if l.open[node] = slices.Delete(l.open[node], i, i+1); len(l.open[node]) == 0 {
+		delete(l.open, node)
 	}
 }
 

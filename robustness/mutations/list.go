@@ -264,12 +264,12 @@ var client = []mutation{
 	},
 	{
 		name: "nothing is given back at the deadline", file: "internal/lease/lease.go",
-		old: "l.lose(leasehold.ErrLost, l.failure)\n\t\treturn calls, time.Time{}, 0", new: "l.lose(leasehold.ErrLost, l.failure)\n\t\tl.back = l.newGiveBack()\n\t\treturn l.back.Due(now, calls)",
+		old: "l.lose(leasehold.ErrLost, l.noRenewal())\n\t\treturn calls, time.Time{}, 0", new: "l.lose(leasehold.ErrLost, l.noRenewal())\n\t\tl.back = l.newGiveBack()\n\t\treturn l.back.Due(now, calls)",
 		packages: leases,
 	},
 	{
 		name: "a waiter that leaves while its enter is under way gives back", file: "internal/lease/acquire.go",
-		old: "\t\tw.forget() // nothing was sent\n\t} else {\n\t\tw.abandon()\n\t}", new: "\t\tw.forget() // nothing was sent\n\t} else {\n\t\tw.forget()\n\t}",
+		old: "\tw.abandon()\n\tswitch {", new: "\tw.forget()\n\tswitch {",
 		packages: contractAndFaults, tests: "TestAcquireCancelled|TestCtxEnds|TestLate",
 	},
 	{
@@ -281,6 +281,61 @@ var client = []mutation{
 		name: "the last verdict counts", file: "internal/lease/acquire.go",
 		old: "\tw.verdict = v\n\tselect {\n\tcase w.wake <- struct{}{}:\n\tdefault: // it will wake for the verdict before, and hear this one\n\t}", new: "\tselect {\n\tcase w.wake <- struct{}{}:\n\t\tw.verdict = v\n\tdefault:\n\t}",
 		packages: "./internal/lease",
+	},
+	{
+		name: "what was never sent is not given back", file: "internal/lease/acquire.go",
+		old: "\tif w.enters == 0 {\n\t\treturn\n\t}", new: "",
+		packages: "./internal/tests/faults/mutex", tests: "TestCtxEndsWhileACluster", servers: true,
+	},
+	{
+		name: "a hook that ends its goroutine answers its caller", file: "internal/call/wait.go",
+		old: "\t\tdefer func() { done <- r }() // also where a hook ends this goroutine\n\t\tr.v, r.err = f(ctx)", new: "\t\tr.v, r.err = f(ctx)\n\t\tdone <- r",
+		packages: "./internal/tests/faults/mutex", tests: "TestGuardIsFenced", servers: true,
+	},
+	{
+		name: "a pipeline that a hook ends gives back its place", file: "internal/schedule/loop.go",
+		old: "\t\t\tdefer l.answered(to.node, sent) // also where a hook of the client ends this goroutine\n\t\t\tsend(context.Background(), calls)", new: "\t\t\tsend(context.Background(), calls)\n\t\t\tl.answered(to.node, sent)",
+		packages: "./internal/tests/faults/mutex", tests: "TestHookThatEnds", servers: true,
+	},
+	{
+		name: "a hook's panic does not end the inbox", file: "internal/inbox/inbox.go",
+		old: "defer func() { _ = recover() }()", new: "",
+		packages: "./internal/tests/faults/mutex", tests: "TestHookThatEnds", servers: true,
+	},
+	{
+		name: "an unlock's own bound is no caller's deadline", file: "internal/lease/release.go",
+		old: "err = call.TooLate(err, began) // the ctx is no caller's", new: "_ = began",
+		packages: "./internal/tests/faults/mutex", tests: "TestBoundsWhereDials", servers: true,
+	},
+	{
+		name: "wrapped errors are classified", file: "internal/call/errors.go",
+		old: "if !errors.As(err, &answered) {\n\t\treturn \"\"", new: "if answered, _ = err.(redis.Error); answered == nil {\n\t\treturn \"\"",
+		packages: "./internal/tests/faults/mutex", tests: "TestHookThatWraps", servers: true,
+	},
+	{
+		name: "refused leaves are repeated", file: "internal/lease/release.go",
+		old: "\tcase call.Refused:\n\t\tg.refused.Add(1)", new: "\tcase call.Refused:\n\t\tg.over.Store(true)",
+		packages: "./internal/tests/faults/semaphore", tests: "TestRefusedLeaves", servers: true,
+	},
+	{
+		name: "a clock for each node", file: "internal/lease/clock.go",
+		old: "k := c.byNode[node]\n", new: "node = \"\"\n\tk := c.byNode[node]\n",
+		packages: "./internal/tests/faults/semaphore", tests: "TestClocksOfTwoNodes", servers: true,
+	},
+	{
+		name: "the wrapped client is found", file: "internal/call/client.go",
+		old: "layer, more = inner(layer)", new: "more = false",
+		packages: "./internal/tests/faults/semaphore", tests: "TestLeasesOfHealthyNodes", servers: true,
+	},
+	{
+		name: "MaxWait ends the wait", file: "internal/lease/acquire.go",
+		old: "w.maxWait = limit.C", new: "_ = limit.C",
+		packages: "./internal/tests/contract/semaphore", tests: "MaxWait",
+	},
+	{
+		name: "one question for the time", file: "internal/lease/clock.go",
+		old: "if k.asked == nil && (!k.known ||", new: "if true && (!k.known ||",
+		packages: "./internal/tests/faults/semaphore", tests: "TestFirstCrowd", servers: true,
 	},
 	{
 		name: "a leave that stopped at a bound is sent again", file: "internal/lease/release.go",

@@ -35,7 +35,7 @@ func eachFlight(t *testing.T, fn func(w *world)) {
 
 // P1, of cached values: an enter that arrives after its void time does nothing,
 // nor does one that runs after its own leave.
-func TestP01_FlightEnterIsVoid(t *testing.T) {
+func TestEnterOfALoadIsVoidAfterItsTime(t *testing.T) {
 	eachFlight(t, func(w *world) {
 		now := w.now()
 		reply, err := w.tryEnter(w.lock(hereHandle), lease.EnterOptions{Wait: true, VoidAfter: now - 1})
@@ -57,7 +57,7 @@ func TestP01_FlightEnterIsVoid(t *testing.T) {
 // P11, of cached values: an enter that is sent again finds the lease that it was
 // granted, also where the load has been invalidated since, or the waiters of
 // that load are all that is left of it; it takes no second one.
-func TestP11_RetriedFlightEnter(t *testing.T) {
+func TestRetriedEnterOfALoadFindsItsOwnLease(t *testing.T) {
 	eachFlight(t, func(w *world) {
 		r := w.lock(hereHandle)
 		first := w.enter(r, lease.Granted)

@@ -14,7 +14,7 @@ import (
 
 // P12: out of memory, what gives back and keeps works, hands over, and what
 // takes is refused before it changed anything.
-func TestP12_OutOfMemory(t *testing.T) {
+func TestCallsThatGiveBackNeedNoMemory(t *testing.T) {
 	redistest.NeedServers(t)
 	for _, v := range redistest.Installed() {
 		t.Run(v.Name, func(t *testing.T) {

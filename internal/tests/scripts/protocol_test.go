@@ -169,7 +169,7 @@ func (w *world) overdue(r *request, left time.Duration) {
 }
 
 // P1: an enter that runs after its own leave takes nothing.
-func TestP01_StrayEnterIsVoid(t *testing.T) {
+func TestStrayEnterTakesNothing(t *testing.T) {
 	each(t, true, func(w *world) {
 		r := w.lock(hereHandle)
 		w.leave(r, w.now()+time.Minute.Microseconds())
@@ -184,7 +184,7 @@ func TestP01_StrayEnterIsVoid(t *testing.T) {
 }
 
 // P1: and one that arrives after its void time does nothing, whoever asks.
-func TestP01_VoidTimeHasPassed(t *testing.T) {
+func TestEnterTakesNothingAfterItsVoidTime(t *testing.T) {
 	each(t, true, func(w *world) {
 		r, now := w.lock(hereHandle), w.now()
 		reply, err := w.tryEnter(r, lease.EnterOptions{Wait: true, VoidAfter: now - 1})
@@ -198,7 +198,7 @@ func TestP01_VoidTimeHasPassed(t *testing.T) {
 }
 
 // P1: the client library must not send an enter again by itself.
-func TestP01_SentOnce(t *testing.T) {
+func TestScriptsAreSentOnce(t *testing.T) {
 	redistest.NeedServers(t)
 	p := redistest.NewProxy(t, redistest.Shared(t, redistest.Installed()[0]).Addr())
 	w := newWorld(t, p.Client(), true)
@@ -221,7 +221,7 @@ func TestP01_SentOnce(t *testing.T) {
 }
 
 // P4: whoever hands a permit on knows what the waiter asked for.
-func TestP04_TermsTravelWithTheWaiter(t *testing.T) {
+func TestTermsTravelWithTheWaiter(t *testing.T) {
 	each(t, false, func(w *world) {
 		holder := w.request(hereHandle, 4, 4, time.Minute)
 		w.enter(holder, lease.Granted)
@@ -247,7 +247,7 @@ func TestP04_TermsTravelWithTheWaiter(t *testing.T) {
 }
 
 // P4: the stored limit goes before the process's own.
-func TestP04_StoredLimitDecides(t *testing.T) {
+func TestStoredLimitDecides(t *testing.T) {
 	each(t, false, func(w *world) {
 		w.rdb.Set(context.Background(), w.res.Part("limit"), 1, time.Minute)
 		w.enter(w.request(hereHandle, 1, 5, time.Minute), lease.Granted)
@@ -259,7 +259,7 @@ func TestP04_StoredLimitDecides(t *testing.T) {
 }
 
 // P5: a head that can no longer be served is told so and blocks nobody.
-func TestP05_UnservableHead(t *testing.T) {
+func TestUnservableHeadIsToldAndBlocksNobody(t *testing.T) {
 	each(t, false, func(w *world) {
 		ctx := context.Background()
 		holder := w.request(hereHandle, 5, 5, time.Minute)
@@ -278,7 +278,7 @@ func TestP05_UnservableHead(t *testing.T) {
 }
 
 // P8: ask < probation < alive, as the scripts have them.
-func TestP08_ConstantsFit(t *testing.T) {
+func TestIntervalsOfWaitersFitEachOther(t *testing.T) {
 	ask, probation, alive := lease.AskEvery, constant(t, "PROBATION"), constant(t, "ALIVE")
 	overdue := alive - constant(t, "OVERDUE")
 	if !(ask < probation && probation < alive && ask < overdue && overdue <= probation) {
@@ -288,7 +288,7 @@ func TestP08_ConstantsFit(t *testing.T) {
 
 // P8: a grant to another process's waiter lasts for the probation, until it
 // confirms; one to the caller's own waiter has its full term.
-func TestP08_Probation(t *testing.T) {
+func TestGrantedWaiterIsOnProbation(t *testing.T) {
 	each(t, true, func(w *world) {
 		holder, own, other := w.lock(hereHandle), w.lock(hereHandle), w.lock(thereHandle)
 		w.enter(holder, lease.Granted)
@@ -310,7 +310,7 @@ func TestP08_Probation(t *testing.T) {
 
 // P8: waiters whose sign of life is overdue cost the others no probation each,
 // and keep their place until they are dead.
-func TestP08_OverdueWaitersArePassedOver(t *testing.T) {
+func TestOverdueWaitersArePassedOver(t *testing.T) {
 	each(t, true, func(w *world) {
 		holder, living := w.lock(hereHandle), w.lock(hereHandle)
 		late, dead := w.lock(thereHandle), w.lock(thereHandle)
@@ -335,7 +335,7 @@ func TestP08_OverdueWaitersArePassedOver(t *testing.T) {
 }
 
 // P9: MaxWaiters counts those who still live.
-func TestP09_DeadWaitersDoNotCount(t *testing.T) {
+func TestDeadWaitersDoNotCount(t *testing.T) {
 	each(t, true, func(w *world) {
 		w.enter(w.lock(hereHandle), lease.Granted)
 		dead := w.lock(thereHandle)
@@ -363,7 +363,7 @@ func TestP09_DeadWaitersDoNotCount(t *testing.T) {
 
 // P11: a retried enter gets the same token; where the fence was lost, a new one
 // that still rises.
-func TestP11_TokenOfARetriedEnter(t *testing.T) {
+func TestRetriedEnterGetsItsToken(t *testing.T) {
 	each(t, true, func(w *world) {
 		r := w.lock(hereHandle)
 		first := w.enter(r, lease.Granted).Token

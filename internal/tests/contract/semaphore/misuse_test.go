@@ -1,0 +1,103 @@
+package semaphore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
+	"github.com/leasehold-go/leasehold/semaphore"
+)
+
+// A copy of a lease would give back what the lease itself may still use: the panic
+// names the misuse. go vet finds such copies, so this one is made by reflection.
+func TestReleaseOfACopyNamesTheMisuse(t *testing.T) {
+	each(t, func(f *fixture) {
+		s, _ := f.open(limit(1))
+		l := f.take(s, "k", 1)
+		copied := reflect.New(reflect.TypeFor[semaphore.Lease]())
+		copied.Elem().Set(reflect.ValueOf(l).Elem())
+		for name, lease := range map[string]*semaphore.Lease{"a copy": copied.Interface().(*semaphore.Lease), "the zero value": new(semaphore.Lease)} {
+			said := func() (said string) {
+				defer func() { said = fmt.Sprint(recover()) }()
+				_ = lease.Release()
+				return ""
+			}()
+			if !strings.Contains(said, "leasehold: release of a lease") || !strings.Contains(said, "copy") {
+				f.Errorf("release of %s: %q; want a panic that names the misuse", name, said)
+			}
+		}
+		f.WantHeld("k", 1)
+		release(f, l)
+		f.WantHeld("k", 0)
+		redistest.WantErr(f, l.Release(), leasehold.ErrReleased)
+	})
+}
+
+// The user closed the client first: Close cannot give back what is held, and does not
+// say that it did.
+func TestCloseAfterTheClientSaysWhatItLeft(t *testing.T) {
+	each(t, func(f *fixture) {
+		rdb := f.Connect(&harness.Wire{})
+		s, err := semaphore.New(rdb, semaphore.Config{Name: f.Family, Limit: 1, TTL: 2 * time.Second})
+		if err != nil {
+			f.Fatal(err)
+		}
+		if _, err := s.Acquire(f.Context(), "k"); err != nil {
+			f.Fatal(err)
+		}
+		if err := rdb.Close(); err != nil {
+			f.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(f.Context(), 100*time.Millisecond)
+		defer cancel()
+		err = s.Close(ctx)
+		if len(f.Held("k")) > 0 {
+			redistest.WantErr(f, err, context.DeadlineExceeded, leasehold.ErrUnavailable)
+		}
+		_, err = s.Acquire(f.Context(), "k")
+		redistest.WantErr(f, err, leasehold.ErrClosed)
+		// With time it ends with the lease's term.
+		if err := s.Close(f.Context()); err != nil {
+			f.Errorf("the second Close: %v", err)
+		}
+		redistest.Eventually(f, "the end of the lease", func() bool { return len(f.Held("k")) == 0 })
+	})
+}
+
+// Each error of an outage has its cause behind it.
+func TestUnavailableCarriesACause(t *testing.T) {
+	redistest.NeedServers(t)
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})
+	t.Cleanup(func() { _ = rdb.Close() })
+	s, err := semaphore.New(rdb, semaphore.Config{Name: "n", Limit: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, err := range map[string]error{
+		"try acquire": func() error { _, err := s.TryAcquire(t.Context(), "k"); return err }(),
+		"acquire":     func() error { _, err := s.Acquire(t.Context(), "k"); return err }(),
+	} {
+		redistest.WantErr(t, err, leasehold.ErrUnavailable)
+		if !strings.Contains(err.Error(), "connection refused") {
+			t.Errorf("%s: %v; want that the connection was refused", name, err)
+		}
+	}
+	if err := s.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := semaphore.New(nil, semaphore.Config{Name: "n", Limit: 1}); !errors.Is(err, leasehold.ErrInvalid) {
+		t.Errorf("New without a client: %v; want ErrInvalid", err)
+	}
+	if _, err := semaphore.New((*redis.Client)(nil), semaphore.Config{Name: "n", Limit: 1}); !errors.Is(err, leasehold.ErrInvalid) {
+		t.Errorf("New with a nil client: %v; want ErrInvalid", err)
+	}
+}

@@ -1,0 +1,221 @@
+package mutex
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
+	"github.com/leasehold-go/leasehold/mutex"
+)
+
+// hook is a hook of the user's that may treat commands in its own way.
+type hook struct {
+	on       atomic.Bool
+	process  func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error
+	pipeline func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error
+}
+
+func (h *hook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if h.on.Load() {
+			return h.process(ctx, cmd, next)
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (h *hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if h.on.Load() {
+			return h.pipeline(ctx, cmds, next)
+		}
+		return next(ctx, cmds)
+	}
+}
+
+var errOpen = errors.New("the circuit is open")
+
+// A hook keeps commands from being sent: no guard may take that for the verdict of
+// the server, and each caller is told. The first calls hang in the hook, so that the
+// others go out in pipelines.
+func TestGuardIsFencedByAReplyAlone(t *testing.T) {
+	oldest := redistest.NeedServers(t)[0]
+	for name, end := range map[string]func() error{
+		"returns an error": func() error { return errOpen },
+		"returns nil":      func() error { return nil },
+		"panics":           func() error { panic("a hook") },
+		"calls Goexit":     func() error { runtime.Goexit(); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv := redistest.Shared(t, oldest)
+			redistest.NoLeaks(t)
+			s := newSite(t, srv.Client())
+			rdb := srv.Client()
+			var pipelined atomic.Int64
+			gate := make(chan struct{})
+			h := &hook{
+				process: func(context.Context, redis.Cmder, redis.ProcessHook) error {
+					<-gate
+					return end()
+				},
+				pipeline: func(_ context.Context, cmds []redis.Cmder, _ redis.ProcessPipelineHook) error {
+					pipelined.Add(int64(len(cmds)))
+					return end()
+				},
+			}
+			rdb.AddHook(h)
+			g, err := mutex.NewGuard(rdb, mutex.GuardConfig{Name: s.Family})
+			if err != nil {
+				t.Fatal(err)
+			}
+			const newest = 7
+			if err := g.Set(t.Context(), s.Key, newest, "v", time.Minute); err != nil {
+				t.Fatal(err)
+			}
+			h.on.Store(true)
+			const callers = 200
+			results := make(chan error, callers)
+			var all sync.WaitGroup
+			for i := range callers {
+				all.Go(func() {
+					err := errors.New("the hook ended the caller's goroutine")
+					defer func() { results <- err }()
+					ctx := context.Background()
+					if i%2 == 0 {
+						ctx = t.Context() // it can end, so that the call has a goroutine of its own
+					}
+					err = g.Set(ctx, s.Key, newest, "v", time.Minute)
+				})
+			}
+			redistest.Eventually(t, "calls in pipelines", func() bool { return pipelined.Load() > callers/2 })
+			close(gate)
+			for range callers {
+				err := redistest.Get(t, "the outcome of a guarded write", results)
+				if err == nil || errors.Is(err, leasehold.ErrFenced) {
+					t.Errorf("a write that was not sent: %v; want an error other than ErrFenced", err)
+				}
+			}
+			all.Wait()
+			h.on.Store(false)
+			if err := g.Set(t.Context(), s.Key, newest, "w", time.Minute); err != nil {
+				t.Errorf("after the fault: %v", err)
+			}
+		})
+	}
+}
+
+// A hook wraps errors, as go-redis's documentation shows: a fresh server, which
+// knows no script, is taught all the same.
+func TestHookThatWrapsErrors(t *testing.T) {
+	srv := redistest.StartServer(t, redistest.NeedServers(t)[0])
+	s := newSite(t, srv.Client())
+	wrap := func(err error) error {
+		if err != nil {
+			err = fmt.Errorf("traced: %w", err)
+		}
+		return err
+	}
+	traced := &hook{
+		process: func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+			err := wrap(next(ctx, cmd))
+			cmd.SetErr(wrap(cmd.Err()))
+			return err
+		},
+		pipeline: func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
+			err := wrap(next(ctx, cmds))
+			for _, cmd := range cmds {
+				cmd.SetErr(wrap(cmd.Err()))
+			}
+			return err
+		},
+	}
+	traced.on.Store(true)
+	rdb := srv.Client()
+	rdb.AddHook(traced)
+	h := s.handle(rdb, mutex.Config{})
+	l, err := h.Lock(t.Context(), s.Key)
+	if err != nil {
+		t.Fatalf("lock on a fresh server: %v", err)
+	}
+	waiter := locking(h, s.Key)
+	s.WaitQueued(1)
+	if err := l.Unlock(); err != nil {
+		t.Error(err)
+	}
+	next := within(t, redistest.Soon, waiter)
+	if err := s.RDB.ScriptFlush(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := next.Unlock(); err != nil {
+		t.Errorf("unlock on a server that forgot its scripts: %v", err)
+	}
+	// A refusal is recognised, too: nobody tries for 3 s.
+	if err := s.RDB.Set(t.Context(), s.Part("holders"), "of another type", time.Minute).Err(); err != nil {
+		t.Fatal(err)
+	}
+	sent := time.Now()
+	_, err = h.Lock(t.Context(), s.Key)
+	harness.IsErr(t, "lock of a key of another type", err, leasehold.ErrUnavailable)
+	if took := time.Since(sent); took > harness.Slack {
+		t.Errorf("a refusal was told after %v", took)
+	}
+	s.RDB.Del(t.Context(), s.Part("holders"))
+}
+
+// A hook that panics or ends its goroutine while leases are renewed and waiters ask
+// costs that round trip alone: nobody waits for it for ever.
+func TestHookThatEndsItsGoroutineCostsOneRoundTrip(t *testing.T) {
+	oldest := redistest.NeedServers(t)[0]
+	for name, end := range map[string]func(){"panics": func() { panic("a hook") }, "calls Goexit": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) {
+			srv := redistest.Shared(t, oldest)
+			redistest.NoLeaks(t)
+			s := newSite(t, srv.Client())
+			rdb := srv.Client()
+			var strikes atomic.Int64
+			h := &hook{
+				process: func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+					return next(ctx, cmd)
+				},
+				pipeline: func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
+					if strikes.Add(1)%2 == 1 {
+						end()
+					}
+					return next(ctx, cmds)
+				},
+			}
+			rdb.AddHook(h)
+			m := s.handle(rdb, mutex.Config{TTL: time.Second})
+			l, err := m.Lock(t.Context(), s.Key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			waiter := locking(m, s.Key)
+			s.WaitQueued(1)
+			h.on.Store(true)
+			redistest.Eventually(t, "rounds of renewals", func() bool { return strikes.Load() >= 12 })
+			if err := context.Cause(l.Context()); err != nil {
+				t.Errorf("the lock was lost: %v", err)
+			}
+			if err := l.Unlock(); err != nil {
+				t.Error(err)
+			}
+			if err := within(t, redistest.Soon, waiter).Unlock(); err != nil {
+				t.Error(err)
+			}
+			harness.CloseWithin(t, redistest.Soon, m)
+		})
+	}
+}

@@ -1,0 +1,181 @@
+package semaphore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
+	"github.com/leasehold-go/leasehold/semaphore"
+)
+
+// The server is stopped while many hold leases: each Release returns within what its
+// documentation says, 5 s and the client's ReadTimeout, however many there are.
+func TestReleasesOfAStoppedServer(t *testing.T) {
+	srv := redistest.StartServer(t, redistest.NeedServers(t)[0])
+	const readTimeout = time.Second
+	bound := 5*time.Second + readTimeout
+	for _, holders := range []int{200, 2_000, 20_000} {
+		t.Run(fmt.Sprint(holders), func(t *testing.T) {
+			s := newSite(t, srv.Client())
+			rdb := srv.Client(func(o *redis.Options) { o.ReadTimeout = readTimeout })
+			t.Cleanup(func() { _ = rdb.Close() })
+			h := s.handle(rdb, semaphore.Config{Limit: 1, TTL: 10 * time.Minute})
+			held := acquireAll(t, h, holders)
+			srv.Pause()
+			resume := sync.OnceFunc(srv.Resume)
+			defer resume()
+			var longest, unconfirmed atomic.Int64
+			var all sync.WaitGroup
+			began := time.Now()
+			for _, l := range held {
+				all.Go(func() {
+					err := l.Release()
+					if !errors.Is(err, leasehold.ErrUnavailable) {
+						t.Errorf("release: %v; want ErrUnavailable", err)
+					}
+					unconfirmed.Add(1)
+					took := int64(time.Since(began))
+					for old := longest.Load(); took > old && !longest.CompareAndSwap(old, took); old = longest.Load() {
+					}
+				})
+			}
+			all.Wait()
+			took := time.Duration(longest.Load())
+			t.Logf("%d releases took %v; the bound is %v", holders, took, bound)
+			if took > bound+harness.Slack {
+				t.Errorf("the last of %d releases returned after %v; want %v", holders, took, bound)
+			}
+			resume()
+			// What was not confirmed is given back in the background.
+			harness.CloseWithin(t, 2*time.Minute, h)
+			keys, err := s.RDB.Keys(t.Context(), "leasehold:sem:{"+s.Family+":*}:holders").Result()
+			if err != nil || len(keys) != 0 {
+				t.Errorf("%d of %d permits are still taken, %v", len(keys), holders, err)
+			}
+		})
+	}
+}
+
+// The server is stopped, and a crowd asks for permits with 100 ms of patience: all
+// return in time, and nothing of them is left a TTL and a second later.
+func TestCrowdThatLeavesAStoppedServer(t *testing.T) {
+	srv := redistest.StartServer(t, redistest.NeedServers(t)[0])
+	const patience, ttl, readTimeout = 100 * time.Millisecond, 5 * time.Second, time.Second
+	for _, callers := range []int{5_000, 50_000} {
+		t.Run(fmt.Sprint(callers), func(t *testing.T) {
+			s := newSite(t, srv.Client())
+			rdb := srv.Client(func(o *redis.Options) { o.ReadTimeout = readTimeout })
+			t.Cleanup(func() { _ = rdb.Close() })
+			h := s.closing(rdb, semaphore.Config{Limit: 1, TTL: ttl})
+			for range 3 {
+				l, err := h.Acquire(t.Context(), "warm")
+				if err != nil || l.Release() != nil {
+					t.Fatal(err)
+				}
+			}
+			srv.Pause()
+			defer srv.Resume()
+			heap := func() uint64 {
+				runtime.GC()
+				runtime.GC() // pools keep what they have over one collection
+				var m runtime.MemStats
+				runtime.ReadMemStats(&m)
+				return m.HeapAlloc
+			}
+			goroutinesBefore, heapBefore := runtime.NumGoroutine(), heap()
+			var left sync.WaitGroup
+			var late, other atomic.Int64
+			start := make(chan struct{})
+			for i := range callers {
+				left.Go(func() {
+					<-start
+					ctx, cancel := context.WithTimeout(context.Background(), patience)
+					defer cancel()
+					_, err := h.Acquire(ctx, fmt.Sprint(i))
+					if end, _ := ctx.Deadline(); time.Since(end) > harness.Slack {
+						late.Add(1)
+					}
+					if !errors.Is(err, context.DeadlineExceeded) {
+						other.Add(1)
+					}
+				})
+			}
+			close(start)
+			left.Wait()
+			gone := time.Now()
+			if late.Load() > 0 || other.Load() > 0 {
+				t.Errorf("%d of %d callers returned late, %d without their ctx's error", late.Load(), callers, other.Load())
+			}
+			const fewGoroutines, muchMemory = 20, 20 << 20
+			harness.Until(t, ttl+time.Second+harness.Slack, func() error {
+				if n := runtime.NumGoroutine() - goroutinesBefore; n > fewGoroutines {
+					return fmt.Errorf("%d goroutines more than before", n)
+				}
+				time.Sleep(50 * time.Millisecond)
+				if now := heap(); now > heapBefore+muchMemory {
+					return fmt.Errorf("%d MiB more than before", (now-heapBefore)>>20)
+				}
+				return nil
+			})
+			t.Logf("%d callers: goroutines and memory are back after %v", callers, time.Since(gone))
+		})
+	}
+}
+
+// Five thousand callers are the first of their handle, on a network of 20 ms: one
+// question for the server's time is enough for all, and none fails.
+func TestFirstCrowdAsksForTheTimeOnce(t *testing.T) {
+	srv := redistest.StartServer(t, redistest.NeedServers(t)[0])
+	s := newSite(t, srv.Client())
+	p := redistest.NewProxy(t, srv.Addr())
+	p.Delay(10*time.Millisecond, 10*time.Millisecond)
+	var questions atomic.Int64
+	p.SetHook(func(ev redistest.Event) redistest.Action {
+		if ev.Stage == redistest.OnRequest && harness.Script(ev.Cmd) == "time" {
+			questions.Add(1)
+		}
+		return redistest.Pass
+	})
+	const callers = 5_000
+	h := s.closing(p.Client(), semaphore.Config{Limit: 1, TTL: time.Minute})
+	began := time.Now()
+	acquireAllAtOnce(t, h, callers)
+	t.Logf("%d first callers took %v", callers, time.Since(began))
+	// The first reply tells the version; it is asked for the time as well.
+	if n := questions.Load(); n > 2 {
+		t.Errorf("%d questions for the time; want 1, and 1 that checks the version", n)
+	}
+}
+
+// acquireAllAtOnce takes a permit of each of n keys, all at the same time, and gives
+// it back.
+func acquireAllAtOnce(t *testing.T, h *semaphore.Semaphore, n int) {
+	t.Helper()
+	var all sync.WaitGroup
+	var failed atomic.Int64
+	for i := range n {
+		all.Go(func() {
+			l, err := h.Acquire(t.Context(), fmt.Sprint(i))
+			if err == nil {
+				err = l.Release()
+			}
+			if err != nil && failed.Add(1) == 1 {
+				t.Errorf("caller %d: %v", i, err)
+			}
+		})
+	}
+	all.Wait()
+	if n := failed.Load(); n > 0 {
+		t.Errorf("%d callers failed", n)
+	}
+}

@@ -1,0 +1,115 @@
+package semaphore
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
+	"github.com/leasehold-go/leasehold/semaphore"
+)
+
+// skewed starts a Cluster of two primaries, and sets the second's clock apart.
+func skewed(t *testing.T, apart time.Duration) (rdb *redis.ClusterClient, nodes []*redistest.Server) {
+	t.Helper()
+	v := redistest.NeedServers(t)[0]
+	var clock *redistest.Clock
+	for i := range 2 {
+		srv, c := redistest.StartWithClock(t, v, "--cluster-enabled", "yes", "--cluster-node-timeout", "60000")
+		nodes, clock = append(nodes, srv), c
+		if err := srv.Client().ClusterAddSlotsRange(t.Context(), i*8192, i*8192+8191).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	clock.Shift(apart)
+	host, port, err := net.SplitHostPort(nodes[1].Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := nodes[0].Client().ClusterMeet(t.Context(), host, port).Err(); err != nil {
+		t.Fatal(err)
+	}
+	rdb = redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{nodes[0].Addr(), nodes[1].Addr()}})
+	t.Cleanup(func() { _ = rdb.Close() })
+	for _, srv := range nodes {
+		harness.Until(t, redistest.Soon, func() error {
+			info, err := srv.Client().ClusterInfo(t.Context()).Result()
+			if err != nil || !strings.Contains(info, "cluster_state:ok") || !strings.Contains(info, "cluster_known_nodes:2") || !strings.Contains(info, "cluster_slots_ok:16384") {
+				return fmt.Errorf("%v: %s", err, info)
+			}
+			return nil
+		})
+	}
+	rdb.ReloadState(t.Context())
+	return rdb, nodes
+}
+
+// The clocks of two nodes stand apart by more than an enter may be late: calls to
+// either node are judged by its own clock, so that each acquisition is one call, and
+// a waiter's Deadline is right.
+func TestClocksOfTwoNodesStandApart(t *testing.T) {
+	for _, apart := range []time.Duration{2 * time.Second, -8 * time.Second, 8 * time.Second} {
+		t.Run(apart.String(), func(t *testing.T) {
+			rdb, _ := skewed(t, apart)
+			s := newSite(t, rdb)
+			wire := &harness.Wire{}
+			rdb.AddHook(wire)
+			const ttl = 3 * time.Second
+			h := s.closing(rdb, semaphore.Config{Limit: 1, TTL: ttl})
+			keys := make([]string, 16)
+			for i := range keys {
+				keys[i] = fmt.Sprint(i)
+				l, err := h.Acquire(t.Context(), keys[i]) // each node is heard
+				if err != nil || l.Release() != nil {
+					t.Fatal(err)
+				}
+			}
+			const rounds = 10
+			before := wire.Sent("enter")
+			for range rounds {
+				for _, key := range keys {
+					l, err := h.Acquire(t.Context(), key)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if left := time.Until(l.Deadline()); left > ttl || left < ttl/2 {
+						t.Fatalf("key %s: the Deadline is in %v; the TTL is %v", key, left, ttl)
+					}
+					if err := l.Release(); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			if sent, want := wire.Sent("enter")-before, rounds*len(keys); sent > want+2 {
+				t.Errorf("%d enters for %d acquisitions", sent, want)
+			}
+			for _, key := range keys {
+				l, err := h.Acquire(t.Context(), key)
+				if err != nil {
+					t.Fatal(err)
+				}
+				waiter := harness.Go(func() (*semaphore.Lease, error) { return h.Acquire(context.Background(), key) })
+				s.On(t, key).WaitQueued(1)
+				if err := l.Release(); err != nil {
+					t.Fatal(err)
+				}
+				next := harness.Got(t, redistest.Soon, "a permit", waiter)
+				if next.Err != nil {
+					t.Fatal(next.Err)
+				}
+				if left := time.Until(next.Value.Deadline()); left > ttl || left < ttl/2 {
+					t.Errorf("key %s: a waiter's Deadline is in %v; the TTL is %v", key, left, ttl)
+				}
+				if err := next.Value.Release(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}

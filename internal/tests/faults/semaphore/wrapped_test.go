@@ -1,0 +1,106 @@
+package semaphore
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
+	"github.com/leasehold-go/leasehold/semaphore"
+)
+
+type (
+	wrappedUniversal struct{ redis.UniversalClient }
+	wrappedCluster   struct{ *redis.ClusterClient }
+	unwrapping       struct{ hidden }
+	hidden           struct{ redis.UniversalClient }
+)
+
+func (u unwrapping) Unwrap() redis.UniversalClient { return u.hidden.UniversalClient }
+
+// One node of a Cluster is stopped for 8 s, and replaced: leases whose keys other
+// nodes have are kept, and keys of other nodes are served, whatever is around the
+// client.
+func TestLeasesOfHealthyNodesOutliveASickOne(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes ten seconds")
+	}
+	c := redistest.StartCluster(t, redistest.NeedServers(t)[0])
+	clients := map[string]redis.UniversalClient{
+		"bare":              c.Client(),
+		"wrapped universal": wrappedUniversal{c.Client()},
+		"wrapped cluster":   wrappedCluster{c.Client()},
+		"wrapped twice":     wrappedUniversal{wrappedCluster{c.Client()}},
+		"Unwrap":            unwrapping{hidden{c.Client()}},
+	}
+	const leases, ttl = 20, 3 * time.Second
+	type holding struct {
+		name   string
+		s      *site
+		h      *semaphore.Semaphore
+		leases []*semaphore.Lease
+	}
+	var all []*holding
+	for name, rdb := range clients {
+		s := newSite(t, c.Client())
+		s.Family += name
+		x := &holding{name: name, s: s, h: s.handle(rdb, semaphore.Config{Limit: 1, TTL: ttl})}
+		for i := range leases {
+			l, err := x.h.Acquire(t.Context(), fmt.Sprint(i))
+			if err != nil {
+				t.Fatal(err)
+			}
+			x.leases = append(x.leases, l)
+		}
+		all = append(all, x)
+	}
+	sick := c.NodeFor(all[0].s.Part("holders"))
+	healthy := map[*holding][]*semaphore.Lease{}
+	for _, x := range all {
+		for _, l := range x.leases {
+			if c.NodeFor(x.s.On(t, l.Key()).Part("holders")) != sick {
+				healthy[x] = append(healthy[x], l)
+			}
+		}
+		if len(healthy[x]) == 0 || len(healthy[x]) == leases {
+			t.Fatalf("%d of %d leases are on healthy nodes", len(healthy[x]), leases)
+		}
+	}
+	sick.Pause()
+	time.Sleep(8 * time.Second)
+	var wg sync.WaitGroup
+	for _, x := range all {
+		wg.Go(func() {
+			lost := 0
+			for _, l := range healthy[x] {
+				if context.Cause(l.Context()) != nil {
+					lost++
+				}
+			}
+			t.Logf("%s: %d of %d leases of healthy nodes were lost", x.name, lost, len(healthy[x]))
+			if lost > 0 {
+				t.Errorf("%s: %d of %d leases of healthy nodes were lost", x.name, lost, len(healthy[x]))
+			}
+			began := time.Now()
+			for _, l := range healthy[x] {
+				if err := l.Release(); err != nil {
+					t.Errorf("%s: release on a healthy node: %v", x.name, err)
+				}
+			}
+			if took := time.Since(began); took > harness.Slack {
+				t.Errorf("%s: releases on healthy nodes took %v", x.name, took)
+			}
+		})
+	}
+	wg.Wait()
+	sick.Resume()
+	for _, x := range all {
+		wg.Go(func() { harness.CloseWithin(t, closeBound, x.h) })
+	}
+	wg.Wait()
+}
