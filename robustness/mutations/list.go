@@ -21,7 +21,7 @@ const (
 	loadFaults        = "./internal/tests/faults/singleflight"
 )
 
-var mutations = concat(scripts, client, flightScripts, flights, totals, listed)
+var mutations = concat(scripts, client, flightScripts, flights, totals, listed, telemetry)
 
 func concat(all ...[]mutation) (list []mutation) {
 	for _, some := range all {

@@ -158,7 +158,7 @@ func TestHashedKeysShowNowhere(t *testing.T) {
 				f.Errorf("%v", err)
 			}
 		}
-		if n := strings.Count(log.String(), "leasehold: singleflight: "); n != 4 || strings.Contains(log.String(), "ada@") {
+		if n := strings.Count(log.String(), "leasehold: singleflight: "); n != 5 || strings.Contains(log.String(), "ada@") {
 			f.Errorf("%d lines:\n%s", n, log.String())
 		}
 	})

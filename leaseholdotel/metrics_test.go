@@ -1,0 +1,231 @@
+package leaseholdotel_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	sdk "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/tests/situations"
+	"github.com/leasehold-go/leasehold/leaseholdotel"
+	"github.com/leasehold-go/leasehold/leaseholdtest"
+	"github.com/leasehold-go/leasehold/mutex"
+	"github.com/leasehold-go/leasehold/semaphore"
+)
+
+// meter is an Observer whose metrics a test reads.
+func meter(t *testing.T, cfg leaseholdotel.Config) (*leaseholdotel.Observer, *sdk.ManualReader) {
+	t.Helper()
+	reader := sdk.NewManualReader()
+	cfg.MeterProvider = sdk.NewMeterProvider(sdk.WithReader(reader))
+	o, err := leaseholdotel.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o, reader
+}
+
+// read collects: "name{outcome}" to the number of records, or the sum.
+func read(t *testing.T, reader *sdk.ManualReader) map[string]float64 {
+	t.Helper()
+	var rm metricdata.ResourceMetrics
+	if err := reader.Collect(context.Background(), &rm); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, s := range rm.ScopeMetrics {
+		for _, m := range s.Metrics {
+			switch data := m.Data.(type) {
+			case metricdata.Histogram[float64]:
+				for _, p := range data.DataPoints {
+					k := name(t, m, p.Attributes.ToSlice())
+					got[k] = float64(p.Count)
+					got[k+" sum"] = p.Sum
+				}
+			case metricdata.Sum[int64]:
+				for _, p := range data.DataPoints {
+					got[name(t, m, p.Attributes.ToSlice())] = float64(p.Value)
+				}
+			case metricdata.Gauge[int64]:
+				for _, p := range data.DataPoints {
+					got[name(t, m, p.Attributes.ToSlice())] = float64(p.Value)
+				}
+			}
+		}
+	}
+	return got
+}
+
+// name is "instrument[unit]{type outcome}", and checks the attributes.
+func name(t *testing.T, m metricdata.Metrics, of []attribute.KeyValue) string {
+	t.Helper()
+	values := map[string]string{}
+	for _, a := range of {
+		values[string(a.Key)] = a.Value.AsString()
+	}
+	n := strings.TrimPrefix(m.Name, "leasehold.") + "[" + m.Unit + "]{" + strings.TrimSpace(values["leasehold.type"]+" "+values["leasehold.outcome"]) + "}"
+	if values["leasehold.type"] == "" || values["leasehold.family"] == "" {
+		t.Errorf("%s has the attributes %v", n, values)
+	}
+	delete(values, "leasehold.type")
+	delete(values, "leasehold.family")
+	delete(values, "leasehold.outcome")
+	if len(values) > 0 {
+		t.Errorf("%s has other attributes, too: %v", n, values)
+	}
+	return n
+}
+
+func TestInstrumentsInTheirSituations(t *testing.T) {
+	want := map[string]map[string]float64{
+		"held for three seconds by one, waited for by another": {
+			"acquire.duration[s]{semaphore granted}":  2,
+			"acquire.duration[s]{semaphore busy}":     1,
+			"acquire.duration[s]{semaphore canceled}": 1,
+			"hold.duration[s]{semaphore released}":    2,
+			"permit.held[{permit}]{semaphore}":        0,
+		},
+		"renewed, and closed while it is held": {
+			"renewals[{renewal}]{mutex ok}":  3,
+			"renew.margin[s]{mutex}":         3,
+			"hold.duration[s]{mutex closed}": 1,
+			"permit.held[{permit}]{mutex}":   0,
+		},
+		"cut off from Redis for longer than the TTL": {
+			"leases.ended[{lease}]{mutex lost}": 1,
+			"releases.stale[{release}]{mutex}":  1,
+			"hold.duration[s]{mutex lost}":      1,
+		},
+		"held for as long as MaxHold allows": {"leases.ended[{lease}]{semaphore max_hold}": 1},
+		"granted after its caller has gone":  {"grants.late[{grant}]{semaphore}": 1},
+		"loaded by one, shared by another, hit, and served stale": {
+			"cache.lookups[{lookup}]{singleflight loaded}":       1,
+			"cache.lookups[{lookup}]{singleflight shared}":       1,
+			"cache.lookups[{lookup}]{singleflight hit}":          1,
+			"cache.lookups[{lookup}]{singleflight stale}":        1,
+			"load.duration[s]{singleflight ok}":                  2,
+			"cache.publications[{publication}]{singleflight ok}": 2,
+		},
+		"an entry that is no value": {"cache.decode.failures[{entry}]{singleflight}": 1},
+		"invalidated, once while it is loaded": {
+			"cache.invalidations[{key}]{singleflight ok}":                 2,
+			"cache.publications[{publication}]{singleflight invalidated}": 1,
+		},
+	}
+	for _, s := range situations.All {
+		if want[s.Name] == nil {
+			continue
+		}
+		t.Run(s.Name, func(t *testing.T) {
+			o, reader := meter(t, leaseholdotel.Config{})
+			s.Run(t, o, nil, func() {})
+			got := read(t, reader)
+			for k, v := range want[s.Name] {
+				if g, ok := got[k]; !ok || g != v {
+					t.Errorf("%s is %v (%v), want %v; all: %v", k, g, ok, v, got)
+				}
+			}
+		})
+		delete(want, s.Name)
+	}
+	for name := range want {
+		t.Errorf("there is no situation %q", name)
+	}
+}
+
+func TestRevokedLeasesAreCounted(t *testing.T) {
+	o, reader := meter(t, leaseholdotel.Config{})
+	o.Observe(leasehold.Event{Kind: leasehold.EventLeaseEnded, Type: "mutex", Family: "orders", Outcome: leasehold.OutcomeRevoked})
+	if got := read(t, reader)["leases.ended[{lease}]{mutex revoked}"]; got != 1 {
+		t.Errorf("%v revoked leases, want 1", got)
+	}
+}
+
+func TestHeldPermitsAndWatchedKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, reader := meter(t, leaseholdotel.Config{})
+		rdb := leaseholdtest.Client(t)
+		s, err := semaphore.New(rdb, semaphore.Config{Name: "caps", Limit: 2, Observer: o})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop, err := o.Watch(rdb, leaseholdotel.Watched{Type: "semaphore", Family: "caps", Limit: 2, Keys: []string{"a", "idle"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := s.AcquireN(t.Context(), "a", 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			go func() { _, _ = s.Acquire(t.Context(), "a") }()
+		}
+		synctest.Wait()
+		time.Sleep(time.Second)
+		got := read(t, reader)
+		for k, v := range map[string]float64{
+			"permit.held[{permit}]{semaphore}":  2,
+			"permit.limit[{permit}]{semaphore}": 4,
+			"queue.length[{waiter}]{semaphore}": 3,
+		} {
+			if got[k] != v {
+				t.Errorf("%s is %v, want %v; all: %v", k, got[k], v, got)
+			}
+		}
+		stop()
+		if got := read(t, reader); got["queue.length[{waiter}]{semaphore}"] != 0 {
+			t.Errorf("after stop: %v", got)
+		}
+		_ = l
+		if err := s.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+		if held := read(t, reader)["permit.held[{permit}]{semaphore}"]; held != 0 {
+			t.Errorf("%v permits are held after Close", held)
+		}
+	})
+}
+
+func TestGuardedWritesThatAreRefusedAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, reader := meter(t, leaseholdotel.Config{})
+		g, err := mutex.NewGuard(leaseholdtest.Client(t), mutex.GuardConfig{Name: "orders"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := o.CountGuard("orders", g.Set(t.Context(), "k", 7, "new", time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+		if o.CountGuard("orders", g.Set(t.Context(), "k", 6, "old", time.Minute)) == nil {
+			t.Error("the guard took a write with an older token")
+		}
+		if got := read(t, reader)["guard.refused[{write}]{mutex}"]; got != 1 {
+			t.Errorf("%v refused writes, want 1", got)
+		}
+	})
+}
+
+func TestFamiliesAreCapped(t *testing.T) {
+	o, reader := meter(t, leaseholdotel.Config{MaxFamilies: 2})
+	for _, f := range []string{"a", "b", "c", "d", "a"} {
+		o.Observe(leasehold.Event{Kind: leasehold.EventLateGrant, Type: "mutex", Family: f})
+	}
+	var rm metricdata.ResourceMetrics
+	if err := reader.Collect(t.Context(), &rm); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]int64{}
+	for _, p := range rm.ScopeMetrics[0].Metrics[0].Data.(metricdata.Sum[int64]).DataPoints {
+		f, _ := p.Attributes.Value("leasehold.family")
+		got[f.AsString()] = p.Value
+	}
+	if len(got) != 3 || got["a"] != 2 || got["b"] != 1 || got["_other"] != 2 {
+		t.Errorf("counted %v, want a 2, b 1, _other 2", got)
+	}
+}

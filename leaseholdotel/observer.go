@@ -1,0 +1,154 @@
+package leaseholdotel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/leasehold-go/leasehold"
+)
+
+const scope = "github.com/leasehold-go/leasehold/leaseholdotel"
+
+// Config says what an [Observer] does. Its zero value is a good default.
+type Config struct {
+	// MeterProvider gets the metrics, TracerProvider the traces; nil: the global ones,
+	// which do nothing until they are set.
+	MeterProvider  metric.MeterProvider
+	TracerProvider trace.TracerProvider
+
+	// SlowWait is how long an acquisition takes at least to get a span, which is made
+	// afterwards with the times of its start and end. 0 is 5 ms; negative: none has one.
+	SlowWait time.Duration
+
+	// MaxFamilies bounds the values of the attribute leasehold.family, for programs
+	// that make up names; 0 is 100. The families beyond it are "_other" together.
+	MaxFamilies int
+}
+
+// Observer is a leasehold.Observer. It is safe for concurrent use.
+type Observer struct {
+	instruments
+	sets     sets
+	meter    metric.Meter
+	tracer   trace.Tracer
+	slowWait time.Duration
+
+	mu      sync.Mutex
+	watched map[*watch]struct{}
+}
+
+var _ leasehold.Observer = (*Observer)(nil)
+
+// New makes an Observer. Its error names an instrument that the MeterProvider refused.
+func New(cfg Config) (*Observer, error) {
+	if cfg.MeterProvider == nil {
+		cfg.MeterProvider = otel.GetMeterProvider()
+	}
+	if cfg.TracerProvider == nil {
+		cfg.TracerProvider = otel.GetTracerProvider()
+	}
+	if cfg.SlowWait == 0 {
+		cfg.SlowWait = 5 * time.Millisecond
+	}
+	if cfg.MaxFamilies < 0 {
+		return nil, fmt.Errorf("leaseholdotel: MaxFamilies is %d; want 0 (100) or more", cfg.MaxFamilies)
+	}
+	if cfg.MaxFamilies == 0 {
+		cfg.MaxFamilies = 100
+	}
+	o := &Observer{
+		meter: cfg.MeterProvider.Meter(scope), tracer: cfg.TracerProvider.Tracer(scope),
+		slowWait: cfg.SlowWait, watched: map[*watch]struct{}{},
+	}
+	o.sets.most = cfg.MaxFamilies
+	if err := errors.Join(o.instruments.make(o.meter)...); err != nil {
+		return nil, fmt.Errorf("leaseholdotel: %w", err)
+	}
+	if _, err := o.meter.RegisterCallback(o.collect, o.limit, o.queue); err != nil {
+		return nil, fmt.Errorf("leaseholdotel: %w", err)
+	}
+	return o, nil
+}
+
+// Default is an Observer with the global providers, the same at each call.
+var Default = sync.OnceValue(func() *Observer {
+	o, err := New(Config{})
+	if err != nil {
+		otel.Handle(err) // and o is nil, which observes nothing
+	}
+	return o
+})
+
+// Observe implements leasehold.Observer.
+func (o *Observer) Observe(e leasehold.Event) {
+	if o == nil {
+		return
+	}
+	switch e.Kind {
+	case leasehold.EventAcquired:
+		o.acquired(e)
+	case leasehold.EventHoldEnded:
+		s := o.sets.of(e.Type, e.Family, e.Outcome)
+		o.hold.Record(context.Background(), e.Duration.Seconds(), s.record...)
+		o.held.Add(context.Background(), -int64(e.Permits), s.family...)
+	case leasehold.EventRenewed:
+		o.add(o.renewals, e)
+		if e.Outcome == leasehold.OutcomeOK {
+			o.margin.Record(context.Background(), e.Duration.Seconds(), o.sets.of(e.Type, e.Family, "").record...)
+		}
+	case leasehold.EventLeaseEnded:
+		o.add(o.ended, e)
+	case leasehold.EventLateGrant:
+		o.add(o.late, e)
+	case leasehold.EventStaleRelease:
+		o.add(o.stale, e)
+	case leasehold.EventGuardRefused:
+		o.add(o.refused, e)
+	case leasehold.EventLoadStarted:
+		o.loadStarted(e)
+	case leasehold.EventLoadEnded:
+		o.load.Record(e.Load.Context, e.Duration.Seconds(), o.sets.of(e.Type, e.Family, e.Outcome).record...)
+		o.loadEnded(e)
+	case leasehold.EventLookup:
+		o.add(o.lookups, e)
+	case leasehold.EventPublished:
+		o.add(o.publications, e)
+	case leasehold.EventDecodeFailed:
+		o.add(o.decodeFailures, e)
+	case leasehold.EventInvalidated:
+		o.add(o.invalidations, e)
+	}
+}
+
+func (o *Observer) add(c metric.Int64Counter, e leasehold.Event) {
+	c.Add(context.Background(), 1, o.sets.of(e.Type, e.Family, e.Outcome).add...)
+}
+
+func (o *Observer) acquired(e leasehold.Event) {
+	s := o.sets.of(e.Type, e.Family, e.Outcome)
+	o.acquire.Record(e.Context, e.Duration.Seconds(), s.record...)
+	if e.Outcome == leasehold.OutcomeGranted {
+		o.held.Add(e.Context, int64(e.Permits), s.family...)
+	}
+	if o.slowWait >= 0 && e.Duration >= o.slowWait {
+		o.waitSpan(e)
+	}
+}
+
+// CountGuard counts err where it matches leasehold.ErrFenced, as a write that the Guard
+// of a family refused, and returns it. A Guard has no Observer of its own:
+//
+//	err := telemetry.CountGuard("orders", guard.Set(ctx, key, token, value, ttl))
+func (o *Observer) CountGuard(family string, err error) error {
+	if errors.Is(err, leasehold.ErrFenced) {
+		o.Observe(leasehold.Event{Kind: leasehold.EventGuardRefused, Type: "mutex", Family: family})
+	}
+	return err
+}

@@ -1,0 +1,79 @@
+package leaseholdotel_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	exporter "go.opentelemetry.io/otel/exporters/prometheus"
+	sdk "go.opentelemetry.io/otel/sdk/metric"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/tests/situations"
+	"github.com/leasehold-go/leasehold/leaseholdotel"
+	"github.com/leasehold-go/leasehold/leaseholdtest"
+)
+
+// The recipe of docs/telemetry.md, in all situations: what Prometheus then scrapes has
+// every series that the dashboard and the alert rules ask for.
+func TestPrometheusRecipeServesTheDashboardAndTheAlerts(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	e, err := exporter.New(exporter.WithRegisterer(registry))
+	if err != nil {
+		t.Fatal(err)
+	}
+	telemetry, err := leaseholdotel.New(leaseholdotel.Config{MeterProvider: sdk.NewMeterProvider(sdk.WithReader(e))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range situations.All {
+		t.Run(s.Name, func(t *testing.T) { s.Run(t, telemetry, nil, func() {}) })
+	}
+	_ = telemetry.CountGuard("orders", fmt.Errorf("set: %w", leasehold.ErrFenced))
+	if _, err := telemetry.Watch(leaseholdtest.Client(t), leaseholdotel.Watched{
+		Type: "semaphore", Family: "caps", Limit: 3, Keys: []string{"k"},
+	}); err != nil {
+		t.Fatal(err)
+	}
+
+	reply := httptest.NewRecorder()
+	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(reply, httptest.NewRequest("GET", "/metrics", nil))
+	scraped, _ := io.ReadAll(reply.Body)
+
+	series := regexp.MustCompile(`leasehold_[a-z_]+`)
+	asked := map[string]bool{}
+	for _, file := range []string{"../docs/telemetry/dashboard.json", "../docs/telemetry/alerts.yml", "../docs/telemetry.md"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasSuffix(file, ".json") && !json.Valid(text) {
+			t.Errorf("%s is no JSON", file)
+		}
+		for _, name := range series.FindAllString(string(text), -1) {
+			switch name {
+			case "leasehold_type", "leasehold_family", "leasehold_outcome": // the labels
+			default:
+				asked[name] = true
+			}
+		}
+	}
+	if len(asked) < 15 {
+		t.Errorf("the dashboard and the alerts ask for %d series only: %v", len(asked), asked)
+	}
+	for name := range asked {
+		if !strings.Contains(string(scraped), "\n"+name+"{") {
+			t.Errorf("no series %s is scraped", name)
+		}
+	}
+	if t.Failed() {
+		t.Logf("scraped:\n%s", regexp.MustCompile(`(?m)^# .*\n|^.*_bucket.*\n`).ReplaceAllString(string(scraped), ""))
+	}
+}

@@ -1,0 +1,98 @@
+package leaseholdotel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/internal/listing"
+)
+
+// Watched is the keys of one family that [Observer.Watch] reads.
+type Watched struct {
+	Type     string // "semaphore" or "mutex", required
+	Family   string // Config.Name, required
+	Prefix   string // Config.Prefix
+	HashKeys bool   // Config.HashKeys
+	Limit    int    // reported of a key while Redis knows no limit of it, since nobody uses it
+	Keys     []string
+}
+
+// watch is one call of Watch.
+type watch struct {
+	Watched
+	lister    *listing.Lister
+	resources []listing.Resource
+}
+
+// Watch reads the keys of a family at each collection of the metrics, for the gauges
+// leasehold.permit.limit and leasehold.queue.length, until stop is called. The keys'
+// figures are added up, since an attribute for each key would have no bound. Each
+// collection costs a few round trips a key, within 3 s; a key that cannot be read is
+// left out, and makes the collection report an error. rdb needs rights to read only.
+//
+// One process of a fleet is enough to watch a family.
+func (o *Observer) Watch(rdb redis.UniversalClient, w Watched) (stop func(), err error) {
+	kind, ok := map[string]keys.Kind{"semaphore": keys.Semaphore, "mutex": keys.Mutex}[w.Type]
+	if !ok {
+		return nil, fmt.Errorf("leaseholdotel: Type is %q; want \"semaphore\" or \"mutex\"", w.Type)
+	}
+	one := &watch{Watched: w, lister: listing.New(rdb, w.Prefix)}
+	for _, key := range w.Keys {
+		f := keys.Family{Prefix: w.Prefix, Kind: kind, Name: w.Family}
+		if _, err := f.Resource(key); err != nil {
+			return nil, fmt.Errorf("leaseholdotel: %w", err)
+		}
+		one.resources = append(one.resources, listing.Of(w.Prefix, kind, w.Family, keys.Shown(key, w.HashKeys), false))
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.watched[one] = struct{}{}
+	return func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		delete(o.watched, one)
+	}, nil
+}
+
+// collect reports the gauges.
+func (o *Observer) collect(ctx context.Context, to metric.Observer) error {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	o.mu.Lock()
+	var all []*watch
+	for w := range o.watched {
+		all = append(all, w)
+	}
+	o.mu.Unlock()
+	type sum struct{ limit, waiting int64 }
+	sums := map[setKey]sum{}
+	var errs []error
+	for _, w := range all {
+		k := setKey{typ: w.Type, family: o.sets.familyOf(w.Family)}
+		for _, r := range w.resources {
+			state, err := w.lister.State(ctx, r, listing.Bounds{})
+			if err != nil && !errors.Is(err, listing.ErrTooMany) {
+				errs = append(errs, fmt.Errorf("leaseholdotel: a watched key of %s: %w", k.family, err))
+				continue
+			}
+			limit := state.Limit
+			if limit == 0 {
+				limit = w.Limit
+			}
+			s := sums[k]
+			sums[k] = sum{s.limit + int64(limit), s.waiting + int64(len(state.Waiters))}
+		}
+	}
+	for k, s := range sums {
+		of := metric.WithAttributes(attrType.String(k.typ), attrFamily.String(k.family))
+		to.ObserveInt64(o.limit, s.limit, of)
+		to.ObserveInt64(o.queue, s.waiting, of)
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,42 @@
+package main
+
+const events = "./internal/tests/situations"
+
+// telemetry are the guards of what an Observer and a Logger are told.
+var telemetry = []mutation{
+	{
+		name: "events: a lease given back by a waiter that ended came too late", file: "internal/lease/release.go",
+		old: "if err == nil && r.Held && g.heldIsLate.Swap(false) {", new: "if false {",
+		packages: events,
+	},
+	{
+		name: "events: a lost lease ends its hold", file: "internal/lease/lease.go",
+		old: "l.m.events.ended(l, why, true)", new: "l.m.events.ended(l, why, false)",
+		packages: events,
+	},
+	{
+		name: "events: a release that finds its lease gone is stale", file: "internal/lease/release.go",
+		old: "if why := errs[0]; errors.Is(why, leasehold.ErrLost) {", new: "if why := errs[0]; why == nil {",
+		packages: events,
+	},
+	{
+		name: "events: the margin is that before the renewal", file: "internal/lease/telemetry.go",
+		old: "e.Duration = max(0, time.Until(deadline))", new: "e.Duration = r.Term",
+		packages: events,
+	},
+	{
+		name: "events: Redis is out of reach once", file: "internal/lease/telemetry.go",
+		old: "if _, known := t.away[node]; !known {", new: "if true {",
+		packages: events,
+	},
+	{
+		name: "events: the loader gets the Observer's ctx", file: "singleflight/observe.go",
+		old: "return l.Context, func(", new: "return d.ctx, func(",
+		packages: events,
+	},
+	{
+		name: "events: logs name the hash of the key", file: "internal/lease/telemetry.go",
+		old: "hex.EncodeToString(sum[:8])", new: "res.Label()",
+		packages: events,
+	},
+}
