@@ -115,7 +115,6 @@ type waiter struct {
 	state        *State    // what Redis said last, where it said "queued"
 	failures     int       // calls in a row without an answer
 	failingSince time.Time // when the first of them was sent
-	lastErr      error     // why the attempt before came to nothing
 	restarts     int
 
 	// Guarded by the manager's lock.
