@@ -53,6 +53,7 @@ func LoadsAsk() string        { return script("loads/ask") }        // brings wa
 func LoadsRenew() string      { return script("loads/renew") }      // extends a load's lease, or ends it where nobody waits
 func LoadsPublish() string    { return script("loads/publish") }    // stores a result and tells the waiters
 func LoadsInvalidate() string { return script("loads/invalidate") } // drops a value and the right to store of a running load
+func LoadsPut() string        { return script("loads/put") }        // stores a value that no load has made
 func LoadsInspect() string    { return script("loads/inspect") }    // tells what is known of a key
 
 // GuardSet writes a value unless a holder with a newer token wrote before.

@@ -1,7 +1,9 @@
 package singleflight
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -57,6 +59,7 @@ func (g *Group[T]) decode(data string) (v T, err error) {
 // characters, and at most maxText bytes.
 func errorText(text string) string {
 	text = strings.ToValidUTF8(text[:min(len(text), 2*maxText)], "\uFFFD")
+	text = strings.ReplaceAll(text, separator, "\uFFFD")
 	if len(text) <= maxText {
 		return text
 	}
@@ -67,10 +70,32 @@ func errorText(text string) string {
 	return text[:end]
 }
 
+// failurePayload is a loader's failure as it crosses: its text, and the texts of the
+// sentinels that it matches.
+func (g *Group[T]) failurePayload(err error) string {
+	payload := errorText(err.Error())
+	for _, sentinel := range g.cfg.Errors {
+		if errors.Is(err, sentinel) {
+			payload += separator + sentinel.Error()
+		}
+	}
+	return payload
+}
+
 // asError is the error that an envelope without a value stands for.
-func asError(e envelope.Envelope) error {
+func (g *Group[T]) asError(e envelope.Envelope) error {
 	if e.Kind == envelope.NotFound {
 		return ErrNotFound
 	}
-	return &RemoteError{Text: e.Payload, kind: e.Kind}
+	text, matched, _ := strings.Cut(e.Payload, separator)
+	remote := &RemoteError{Text: text, kind: e.Kind}
+	if matched != "" {
+		names := strings.Split(matched, separator)
+		for _, sentinel := range g.cfg.Errors {
+			if slices.Contains(names, sentinel.Error()) {
+				remote.sentinels = append(remote.sentinels, sentinel)
+			}
+		}
+	}
+	return remote
 }

@@ -3,6 +3,7 @@ package singleflight
 import (
 	"log/slog"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/leasehold-go/leasehold"
@@ -17,6 +18,8 @@ const (
 	defaultMaxValue = 1 << 20
 	maxValue        = 256 << 20
 	maxLoads        = 100_000
+	maxSentinels    = 64
+	maxSentinelText = 256 // bytes
 	// maxLife bounds every duration of the Config: Redis counts in ms.
 	maxLife = 10 * 365 * 24 * time.Hour
 )
@@ -45,8 +48,8 @@ type Codec interface {
 // are at most ten years.
 type Config[T any] struct {
 	// Name is the family's name, 1 to 512 bytes, required. Groups of the same
-	// Name and Prefix on the same Redis share their values: they should agree on
-	// T, Codec and Schema.
+	// Name and Prefix on the same Redis share their values where they agree on
+	// T and Codec, or on Schema.
 	Name string
 
 	// TTL is how long a value is fresh, at least 1 ms, required. Jitter spreads
@@ -106,13 +109,15 @@ type Config[T any] struct {
 
 	// MaxValueBytes bounds an encoded value, up to 256 MiB; 0 is 1 MiB. A larger
 	// one is returned to callers in the loader's process, not cached, and
-	// logged; other processes then load by themselves.
+	// logged; other processes then load by themselves. Put refuses it with
+	// [ErrTooLarge].
 	MaxValueBytes int
 
 	// MaxLoads bounds how many loads of this family run at once in the whole
 	// fleet, up to 100000; the others wait, in order. 0: no bound. A load whose
-	// permit was lost (deleted in Redis, say) goes on. A loader that needs another key of the same family can wait for itself that way: give it
-	// a LoadTimeout.
+	// permit was lost (deleted in Redis, say) goes on. Nested loads of one family can
+	// deadlock, when each holds a permit that another one needs: give them a
+	// LoadTimeout.
 	MaxLoads int
 
 	// OnUnavailable says what to do when Redis can't be asked. That may take 3 s
@@ -123,8 +128,18 @@ type Config[T any] struct {
 	// they are.
 	Codec Codec
 
-	// Schema is stored with each value. A value of another schema is a miss.
+	// Schema tells apart versions of T that do not read each other's bytes. Each
+	// schema of a key has a value, a remembered failure and a load of its own, so that
+	// two versions of a program run side by side: each loads at most once per key and
+	// TTL, and Put and Invalidate reach both. 0 is a fingerprint of T as the codec
+	// sees it: names and types of the fields; of a custom Codec also its own type.
 	Schema uint32
+
+	// Errors are sentinels that errors.Is finds in a loader's failure in every
+	// process that shares it, not only where the loader ran. They cross by their
+	// texts, so all processes must list them: at most 64, with different texts of 1 to
+	// 256 bytes without NUL.
+	Errors []error
 
 	// Prefix starts every key in Redis and the inbox channels, at most 512
 	// bytes without braces or control bytes; "" is "leasehold".
@@ -160,6 +175,9 @@ func (c Config[T]) withDefaults() Config[T] {
 	}
 	if c.MaxValueBytes == 0 {
 		c.MaxValueBytes = defaultMaxValue
+	}
+	if c.Schema == 0 {
+		c.Schema = schemaOf[T](c.Codec)
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -203,6 +221,27 @@ func (c Config[T]) check() []error {
 	}
 	if c.MaxLoads < 0 || c.MaxLoads > maxLoads {
 		bad("MaxLoads", "is %d; want 0 (no bound) to %d", c.MaxLoads, maxLoads)
+	}
+	if len(c.Errors) > maxSentinels {
+		bad("Errors", "has %d; want at most %d", len(c.Errors), maxSentinels)
+	}
+	texts := map[string]bool{}
+	for i, err := range c.Errors {
+		switch {
+		case err == nil:
+			bad("Errors", "[%d] is nil; want an error", i)
+		case err.Error() == "" || len(err.Error()) > maxSentinelText || strings.Contains(err.Error(), separator):
+			bad("Errors", "[%d] has a text of %d bytes; want 1 to %d without NUL", i, len(err.Error()), maxSentinelText)
+		case texts[err.Error()]:
+			bad("Errors", "[%d] has the text %q of another one; want different texts", i, err)
+		default:
+			texts[err.Error()] = true
+		}
+	}
+	if c.Codec == nil {
+		if why := unencodable[T](); why != "" {
+			bad("T", "can't be encoded: %s; want a type that msgpack encodes, or a Codec", why)
+		}
 	}
 	if c.OnUnavailable != Fail && c.OnUnavailable != LoadLocally {
 		bad("OnUnavailable", "is %d; want Fail or LoadLocally", c.OnUnavailable)

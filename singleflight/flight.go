@@ -98,11 +98,8 @@ func (g *Group[T]) refresh(all []*request[T], early bool) {
 	}
 	var fresh []*flight[T]
 	for _, q := range all {
-		if until, ok := g.refreshPausedUntil[q.key]; ok {
-			if now.Before(until) {
-				continue
-			}
-			delete(g.refreshPausedUntil, q.key)
+		if now.Before(g.refreshPausedUntil.of(q.key)) {
+			continue
 		}
 		if g.flights[q.key] == nil {
 			f := g.newFlight(q.target, q.rejected, false)
@@ -123,15 +120,37 @@ const refreshPause = 100 * time.Millisecond
 // pauseRefresh keeps refreshes of a key away from Redis for a while. Called with the
 // lock.
 func (g *Group[T]) pauseRefresh(key string, d time.Duration) {
-	now := time.Now()
-	if len(g.refreshPausedUntil) > 1000 {
-		for k, until := range g.refreshPausedUntil {
-			if now.After(until) {
-				delete(g.refreshPausedUntil, k)
-			}
+	g.refreshPausedUntil.add(key, time.Now(), d)
+}
+
+// pauses is until when something is paused, by key. Each pause is taken out once it
+// and all that began before it are over, so there are never more than pauses begun
+// within the longest one.
+type pauses struct {
+	until map[string]time.Time
+	order []pause // as they began
+}
+
+type pause struct {
+	key   string
+	until time.Time
+}
+
+func (p *pauses) of(key string) time.Time { return p.until[key] }
+
+func (p *pauses) add(key string, now time.Time, d time.Duration) {
+	for len(p.order) > 0 && !now.Before(p.order[0].until) {
+		if first := p.order[0]; p.until[first.key].Equal(first.until) { // else it was prolonged
+			delete(p.until, first.key)
 		}
+		p.order = p.order[1:]
 	}
-	g.refreshPausedUntil[key] = now.Add(d)
+	until := now.Add(d)
+	if p.until[key].After(until) {
+		return
+	}
+	p.until[key] = until
+	p.order = append(p.order, pause{key, until})
 }
 
 // newFlight is called with the lock.
@@ -210,8 +229,13 @@ func (q *request[T]) leave(served bool) {
 	unwanted, leased := f.unwanted(), f.leased
 	if unwanted {
 		f.closeJoining() // a newcomer starts a flight of its own, which waits for this one
-		if f.load != nil && !leased {
+		switch {
+		case f.load == nil:
+		case !leased:
 			f.load.endFor(f, loads.ErrUnwanted)
+		case f.load.running.isWaiting() && !f.load.hasCallers():
+			// It would keep another load alive, which may wait for this one.
+			f.load.endForAll(loads.ErrUnwanted)
 		}
 	}
 	g.mu.Unlock()

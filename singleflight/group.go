@@ -42,7 +42,7 @@ type Group[T any] struct {
 	flights            map[string]*flight[T]   // that requests may join, by key
 	localFlights       map[string]*flight[T]   // the same, of those that do without Redis
 	live               map[*flight[T]]struct{} // all that may have requests to answer
-	refreshPausedUntil map[string]time.Time    // when a refresh may be offered again, by key
+	refreshPausedUntil pauses                  // when a refresh may be offered again, by key
 	active             sync.WaitGroup          // flights, loads and calls under way
 }
 
@@ -50,17 +50,19 @@ type Group[T any] struct {
 // with value and bound. It sends nothing, and needs no Close where nothing is
 // under way. rdb stays the caller's, to be closed after the handle. A Cluster
 // client that reads from replicas is refused: a value could be read there that
-// an Invalidate before has dropped.
+// an Invalidate before has dropped. So is a T that can't be encoded, where its type
+// shows that and there is no Codec. rdb may be wrapped: a type that embeds its client,
+// or has a method Unwrap, is seen through.
 func New[T any](rdb redis.UniversalClient, cfg Config[T]) (*Group[T], error) {
 	logger := cfg.Logger // nil: nothing has to be put together for it
 	cfg = cfg.withDefaults()
 	family := keys.Family{Prefix: cfg.Prefix, Kind: loads.Kind, Name: cfg.Name, Hash: cfg.HashKeys}
 	errs := cfg.check()
-	if c, ok := rdb.(*redis.ClusterClient); ok && c != nil && c.Options().ReadOnly {
+	if c, err := call.NewClient(rdb); err == nil && c.ReadsFromReplicas() {
 		errs = append(errs, keys.Bad("rdb", "reads from replicas (ReadOnly, RouteByLatency or RouteRandomly); want a client that reads from primaries"))
 	}
 	ttl := max(cfg.LeaseTTL, lease.MinTTL)
-	m, err := lease.New(rdb, lease.Config{Package: pkg, Family: family, Protocol: loads.Family{Family: family}, TTL: ttl, Observer: cfg.Observer, Logger: logger, Loads: true}, errs...)
+	m, err := lease.New(rdb, lease.Config{Package: pkg, Family: family, Protocol: loads.Family{Family: family, Schema: cfg.Schema}, TTL: ttl, Observer: cfg.Observer, Logger: logger, Loads: true}, errs...)
 	if err != nil {
 		return nil, err
 	}
@@ -69,9 +71,9 @@ func New[T any](rdb redis.UniversalClient, cfg Config[T]) (*Group[T], error) {
 		flights:            map[string]*flight[T]{},
 		localFlights:       map[string]*flight[T]{},
 		live:               map[*flight[T]]struct{}{},
-		refreshPausedUntil: map[string]time.Time{},
+		refreshPausedUntil: pauses{until: map[string]time.Time{}},
 	}
-	if cachesLocally(rdb) {
+	if m.Client().MayCacheLocally() {
 		g.invalidatedAt = newInvalidatedAt(g.kept(cfg.TTL + time.Duration(cfg.Jitter*float64(cfg.TTL))))
 	}
 	if cfg.MaxLoads > 0 {
@@ -127,12 +129,13 @@ var errStillLoading = errors.New("a loader has not returned yet")
 // target is a key, and how it is called elsewhere.
 type target struct {
 	keys.Resource
-	key   string // as its user wrote it
-	value string // in Redis
+	key    string // as its user wrote it
+	schema uint32
+	value  string // in Redis
 }
 
-func (t target) failure() string { return t.Part("failure") }
-func (t target) landed() string  { return t.Part("landed") }
+func (t target) failure() string { return loads.Part(t.Resource, "failure", t.schema) }
+func (t target) landed() string  { return loads.Part(t.Resource, "landed", t.schema) }
 
 // target names key, or refuses it before anything is sent.
 func (g *Group[T]) target(op, key string) (target, error) {
@@ -140,5 +143,5 @@ func (g *Group[T]) target(op, key string) (target, error) {
 	if err != nil {
 		return target{}, call.Fail(pkg, op, keys.Escape(g.cfg.Name), err)
 	}
-	return target{Resource: r, key: key, value: r.Part("value")}, nil
+	return target{Resource: r, key: key, schema: g.cfg.Schema, value: loads.Part(r, "value", g.cfg.Schema)}, nil
 }

@@ -2,6 +2,7 @@ package singleflight
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/leasehold-go/leasehold"
@@ -20,7 +21,7 @@ func (g *Group[T]) Inspect(ctx context.Context, key string) (State, error) {
 		return State{}, err
 	}
 	if err := ctx.Err(); err != nil {
-		return State{}, call.Fail(pkg, op, t.Label, err, leasehold.ErrUnavailable)
+		return State{}, call.Fail(pkg, op, t.Label, err)
 	}
 	type answer struct {
 		s   loads.State
@@ -33,7 +34,7 @@ func (g *Group[T]) Inspect(ctx context.Context, key string) (State, error) {
 		return State{}, call.Fail(pkg, op, t.Label, leasehold.ErrClosed)
 	}
 	g.active.Go(func() {
-		one := loads.NewResource(t.Resource).Inspect()
+		one := g.resource(t).Inspect()
 		v, err := g.manager.Client().Do(ctx, one)
 		var s loads.State
 		if err == nil {
@@ -53,6 +54,11 @@ func (g *Group[T]) Inspect(ctx context.Context, key string) (State, error) {
 	}
 }
 
+// resource is the cached value of this group's schema.
+func (g *Group[T]) resource(t target) *loads.Resource {
+	return loads.NewResource(t.Resource, g.cfg.Schema)
+}
+
 func (g *Group[T]) state(s loads.State) State {
 	since := func(us int64) time.Duration { return max(0, time.Duration(s.Now-us)*time.Microsecond) }
 	state := State{Waiting: s.Waiting, Invalidated: s.Invalidated, Bytes: s.Bytes, KeptFor: s.Kept}
@@ -65,7 +71,8 @@ func (g *Group[T]) state(s loads.State) State {
 		state.FreshFor = max(0, e.Fresh-state.Age)
 	}
 	if e, err := envelope.Decode(s.Failure); err == nil && isFailure(e.Kind) {
-		state.Failure, state.FailedFor = e.Payload, s.Failed
+		state.Failure, _, _ = strings.Cut(e.Payload, separator)
+		state.FailedFor = s.Failed
 	}
 	return state
 }

@@ -31,11 +31,13 @@ type load[T any] struct {
 	keys    []string
 	firsts  map[*flight[T]]*request[T] // the first request of each: the caller gets the value itself
 	loader  loader[T]
+	running *runningLoad    // in the graph of what waits for what
 	ctx     context.Context // of the loader
 	cancel  context.CancelCauseFunc
 
 	// Guarded by the group's lock.
 	wanting map[*flight[T]]struct{} // for which the load goes on
+	ended   map[*flight[T]]error    // why it does not, for the others
 }
 
 // newLoad makes a load of no flights yet.
@@ -43,7 +45,7 @@ func newLoad[T any](g *Group[T], by *request[T]) *load[T] {
 	return &load[T]{
 		g: g, by: by,
 		asking: map[*flight[T]]struct{}{}, granted: map[*flight[T]]struct{}{},
-		firsts: map[*flight[T]]*request[T]{}, wanting: map[*flight[T]]struct{}{},
+		firsts: map[*flight[T]]*request[T]{}, wanting: map[*flight[T]]struct{}{}, ended: map[*flight[T]]error{},
 	}
 }
 
@@ -125,7 +127,9 @@ func (d *load[T]) run(flights []*flight[T]) {
 		defer stop()
 	}
 	defer d.cancel(errDone)
-	d.publish(d.callWithPermit())
+	p := d.callWithPermit()
+	d.running.end()
+	d.publish(p)
 }
 
 var errDone = errors.New("the load is done")
@@ -147,7 +151,11 @@ func (d *load[T]) start(flights []*flight[T]) {
 		from = first
 	}
 	d.loader = from.load
-	d.ctx, d.cancel = context.WithCancelCause(context.WithoutCancel(from.ctx))
+	d.running = &runningLoad{endIfUnwanted: d.endIfUnwanted}
+	for _, key := range d.keys {
+		d.running.keys = append(d.running.keys, loadedKey{g, key})
+	}
+	d.ctx, d.cancel = context.WithCancelCause(d.running.begin(context.WithoutCancel(from.ctx)))
 	for _, f := range flights {
 		if !f.leased && f.unwanted() {
 			d.endFor(f, loads.ErrUnwanted) // its last request left just now
@@ -158,11 +166,42 @@ func (d *load[T]) start(flights []*flight[T]) {
 	}
 }
 
+// hasCallers reports whether anything in this process needs the load. Called with the
+// lock.
+func (d *load[T]) hasCallers() bool {
+	for f := range d.wanting {
+		if !f.unwanted() {
+			return true
+		}
+	}
+	return false
+}
+
+// endIfUnwanted ends the load if it has no callers in this process. Its leases are
+// given back when the loader returns: a process that waits takes over.
+func (d *load[T]) endIfUnwanted() {
+	d.g.mu.Lock()
+	defer d.g.mu.Unlock()
+	if !d.hasCallers() {
+		d.endForAll(loads.ErrUnwanted)
+	}
+}
+
+// endForAll is called with the lock.
+func (d *load[T]) endForAll(why error) {
+	for f := range d.wanting {
+		d.endFor(f, why)
+	}
+}
+
 // endFor ends the load for one flight; with the last one its ctx ends. Called with
 // the lock.
 func (d *load[T]) endFor(f *flight[T], why error) {
 	f.closeJoining()
 	delete(d.wanting, f)
+	if d.ended[f] == nil {
+		d.ended[f] = why
+	}
 	if len(d.wanting) == 0 && d.cancel != nil {
 		d.cancel(why)
 	}

@@ -44,59 +44,79 @@ func (g *Group[T]) lookUp(ctx context.Context, t target) look[T] {
 // read reads the cache, in one GET.
 func (g *Group[T]) read(ctx context.Context, t target) (raw string, e entry, errs []error) {
 	if err := ctx.Err(); err != nil {
-		return "", entry{}, []error{err, leasehold.ErrUnavailable}
+		return "", entry{}, []error{err}
 	}
-	now, err := g.manager.ServerTime(ctx, t.value)
+	client := g.manager.Client()
+	bounded, cancel := client.WithBound(ctx)
+	defer cancel()
+	now, err := g.manager.ServerTime(bounded, t.value)
 	if err == nil {
-		raw, err = g.rdb.Get(ctx, t.value).Result()
+		raw, err = client.Get(bounded, t.value)
 	}
 	g.reached(t, err)
 	if err != nil && !errors.Is(err, redis.Nil) {
-		return "", entry{}, []error{ctx.Err(), leasehold.ErrUnavailable, err}
+		return "", entry{}, unobtainableBecause(ctx, err)
 	}
 	return raw, g.judge(t, raw, now, false), nil
 }
 
-// lookUpMany is lookUp for several keys, in one round trip.
+// unobtainableBecause is what a call returns whose look-up failed with err. The
+// deadline that every look-up has must not read as one of the caller's.
+func unobtainableBecause(ctx context.Context, err error) []error {
+	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+		err = call.ErrSlow
+	}
+	return []error{ctx.Err(), leasehold.ErrUnavailable, err}
+}
+
+// lookUpMany is lookUp for several keys, in one round trip per server. The servers are
+// asked at the same time.
 func (g *Group[T]) lookUpMany(ctx context.Context, targets []target) []look[T] {
-	looks := make([]look[T], len(targets))
-	failAll := func(errs ...error) []look[T] {
-		for i := range looks {
-			looks[i] = look[T]{verdict: unobtainable, errs: errs}
-		}
-		return looks
-	}
+	all := make([]look[T], len(targets))
 	if err := ctx.Err(); err != nil {
-		return failAll(err, leasehold.ErrUnavailable)
-	}
-	now, err := g.manager.ServerTime(ctx, targets[0].value)
-	if err != nil {
-		return failAll(ctx.Err(), leasehold.ErrUnavailable, err)
-	}
-	cmds := make([]*redis.StringCmd, len(targets))
-	_, _ = g.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error { // each command has its own outcome
-		for i, t := range targets {
-			cmds[i] = pipe.Get(ctx, t.value)
+		for i := range all {
+			all[i] = look[T]{verdict: unobtainable, errs: []error{err}}
 		}
-		return nil
+		return all
+	}
+	client := g.manager.Client()
+	bounded, cancel := client.WithBound(ctx)
+	defer cancel()
+	names := make([]string, len(targets))
+	for i, t := range targets {
+		names[i] = t.value
+	}
+	client.ByNode(names, func(which []int) {
+		some := make([]string, len(which))
+		for n, i := range which {
+			some[n] = names[i]
+		}
+		now, err := g.manager.ServerTime(bounded, some[0])
+		var found []call.Found
+		if err == nil {
+			found = client.GetMany(bounded, some)
+		}
+		for n, i := range which {
+			raw, err := "", err
+			if err == nil {
+				raw, err = found[n].Text, found[n].Err
+			}
+			g.reached(targets[i], err)
+			if err != nil && !errors.Is(err, redis.Nil) {
+				all[i] = look[T]{verdict: unobtainable, errs: unobtainableBecause(ctx, err)}
+				continue
+			}
+			all[i] = g.consider(targets[i], raw, g.judge(targets[i], raw, now, false))
+		}
 	})
-	for i, cmd := range cmds {
-		raw, err := cmd.Result()
-		g.reached(targets[i], err)
-		if err != nil && !errors.Is(err, redis.Nil) {
-			looks[i] = look[T]{verdict: unobtainable, errs: []error{ctx.Err(), leasehold.ErrUnavailable, err}}
-			continue
-		}
-		looks[i] = g.consider(targets[i], raw, g.judge(targets[i], raw, now, false))
-	}
-	return looks
+	return all
 }
 
 // consider says what the entry that raw holds means for a call.
 func (g *Group[T]) consider(t target, raw string, e entry) look[T] {
 	switch {
 	case e.fresh() && e.env.Kind == envelope.NotFound:
-		return look[T]{verdict: hit, errs: []error{ErrNotFound}}
+		return look[T]{verdict: hit, result: Result[T]{Source: Cached}, errs: []error{ErrNotFound}}
 	case e.fresh():
 		r, ok := g.serve(t, e, Cached)
 		switch {
@@ -136,7 +156,7 @@ func (g *Group[T]) serve(t target, e entry, from Source) (Result[T], bool) {
 // serverTimeNow is the server's clock as the last reply showed it, which there has
 // been; 0 where not.
 func (g *Group[T]) serverTimeNow(t target) int64 {
-	ctx, cancel := context.WithTimeout(context.Background(), call.Bound)
+	ctx, cancel := g.manager.Client().WithBound(context.Background())
 	defer cancel()
 	now, err := g.manager.ServerTime(ctx, t.value)
 	if err != nil {
@@ -147,7 +167,7 @@ func (g *Group[T]) serverTimeNow(t target) int64 {
 
 // get reads a key for many callers, of whom no one's ctx bounds it.
 func (g *Group[T]) get(key string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), call.Bound)
+	ctx, cancel := g.manager.Client().WithBound(context.Background())
 	defer cancel()
-	return g.rdb.Get(ctx, key).Result()
+	return g.manager.Client().Get(ctx, key)
 }

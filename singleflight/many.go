@@ -3,6 +3,7 @@ package singleflight
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/leasehold-go/leasehold"
@@ -23,7 +24,8 @@ import (
 // stored.
 //
 // It returns what was found, and the errors of all other keys joined; each names
-// its key.
+// its key. Its bounds are those of Do. A server of a Cluster that hangs delays the
+// other keys only until the look-up of its own has failed.
 func (g *Group[T]) DoMany(ctx context.Context, all []string, load func(ctx context.Context, missing []string) (map[string]T, error)) (map[string]T, error) {
 	const op = "do many"
 	var open []*request[T]
@@ -42,7 +44,7 @@ func (g *Group[T]) DoMany(ctx context.Context, all []string, load func(ctx conte
 		return nil, call.Fail(pkg, op, keys.Escape(g.cfg.Name), leasehold.ErrClosed)
 	}
 	m := &many[T]{g: g, ctx: ctx, found: make(map[string]T, len(open))}
-	m.run(open)
+	m.run(m.others(open))
 	return m.found, errors.Join(m.errs...)
 }
 
@@ -57,13 +59,25 @@ type many[T any] struct {
 
 // done notes what the call returns for one key.
 func (m *many[T]) done(q *request[T], r Result[T], errs []error) {
+	m.g.returned(r.Source, errs)
 	if errs != nil {
-		m.g.refused(errs, q.flight == nil)
 		m.errs = append(m.errs, call.Fail(pkg, "do many", q.Label, errs...))
 		return
 	}
-	m.g.served(r.Source)
 	m.found[q.key] = r.Value
+}
+
+// others is the requests but for those of keys that the load in which the caller runs
+// loads itself.
+func (m *many[T]) others(open []*request[T]) []*request[T] {
+	above := loadsOf(m.ctx)
+	return slices.DeleteFunc(open, func(q *request[T]) bool {
+		own := above.isOwnKey(loadedKey{m.g, q.key})
+		if own {
+			m.done(q, Result[T]{}, []error{ErrLoadCycle})
+		}
+		return own
+	})
 }
 
 func (m *many[T]) run(open []*request[T]) {
@@ -83,16 +97,28 @@ func (m *many[T]) run(open []*request[T]) {
 
 // join has requests join flights, and returns those that have.
 func (m *many[T]) join(all []*request[T], join func([]*request[T]) []error) []*request[T] {
-	if len(all) == 0 {
+	var some []*request[T]
+	above := loadsOf(m.ctx)
+	for _, q := range all {
+		over, ok := above.wait(loadedKey{m.g, q.key})
+		if !ok {
+			m.done(q, Result[T]{}, []error{ErrLoadCycle})
+			continue
+		}
+		q.waitOver = over
+		some = append(some, q)
+	}
+	if len(some) == 0 {
 		return nil
 	}
-	if errs := join(all); errs != nil {
-		for _, q := range all {
+	if errs := join(some); errs != nil {
+		for _, q := range some {
+			q.waitOver()
 			m.done(q, Result[T]{}, errs)
 		}
 		return nil
 	}
-	return all
+	return some
 }
 
 // lookUp serves from the cache what it can. The others are to be had by joining
@@ -136,6 +162,7 @@ func (m *many[T]) await(waiting []*request[T]) (lookAgain []*request[T], why err
 	left := map[*request[T]]bool{} // that have no outcome yet
 	for _, q := range waiting {
 		left[q] = true
+		defer q.waitOver()
 	}
 	// Also where a loader's panic is raised again here.
 	defer func() {

@@ -26,13 +26,13 @@ func (g *Group[T]) reached(t target, err error) {
 	g.manager.Reached(t.value, err)
 }
 
-// served counts a key that a call was served.
-func (g *Group[T]) served(from Source) {
-	g.counts.served(from)
-	if g.cfg.Observer == nil {
+// returned counts what a call returned for a key, and tells of it.
+func (g *Group[T]) returned(from Source, errs []error) {
+	g.counts.add(from, errs)
+	if g.cfg.Observer == nil || (errs != nil && from != Cached) {
 		return
 	}
-	outcome := leasehold.OutcomeHit
+	outcome := leasehold.OutcomeHit // also of a remembered ErrNotFound
 	switch from {
 	case Stale:
 		outcome = leasehold.OutcomeStale
@@ -42,15 +42,6 @@ func (g *Group[T]) served(from Source) {
 		outcome = leasehold.OutcomeLoaded
 	}
 	g.observe(leasehold.Event{Kind: leasehold.EventLookup, Outcome: outcome})
-}
-
-// refused counts a key that a call was refused. fromCache: the first look into the
-// cache said so, which for ErrNotFound is a hit.
-func (g *Group[T]) refused(errs []error, fromCache bool) {
-	g.counts.errors.Add(1)
-	if fromCache && len(errs) == 1 && errs[0] == ErrNotFound {
-		g.observe(leasehold.Event{Kind: leasehold.EventLookup, Outcome: leasehold.OutcomeHit})
-	}
 }
 
 // observed tells of the start of a load. It returns the loader's ctx, and what tells

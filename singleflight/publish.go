@@ -1,7 +1,6 @@
 package singleflight
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"time"
@@ -84,12 +83,7 @@ func (d *load[T]) shares() []*share[T] {
 			s.first = d.firsts[f]
 			s.others = slices.Delete(s.others, first, first+1)
 		}
-		if _, goesOn := d.wanting[f]; !goesOn {
-			s.ended = context.Cause(d.ctx)
-			if f.leased {
-				s.ended = context.Cause(f.lease.Context())
-			}
-		}
+		s.ended = d.ended[f]
 		all[i] = s
 	}
 	return all
@@ -146,7 +140,7 @@ func (s *share[T]) wrap(p product[T]) {
 			s.keep = s.env.Fresh + minKept
 		}
 	case s.err != nil:
-		s.env.Kind, s.env.Payload, s.remember = envelope.Failure, errorText(s.err.Error()), g.cfg.ErrorTTL
+		s.env.Kind, s.env.Payload, s.remember = envelope.Failure, g.failurePayload(s.err), g.cfg.ErrorTTL
 		if errors.Is(s.err, ErrLoadTimeout) {
 			s.env.Kind = envelope.Timeout
 		}
@@ -256,14 +250,20 @@ func (s *share[T]) answerUncoordinated() {
 	s.startAnew(later)
 }
 
-// answerFirst gives the caller whose loader ran what it returned.
+// answerFirst gives the caller whose loader ran what it returned: a value as the codec
+// decodes it, like everybody else's.
 func (s *share[T]) answerFirst() {
 	if s.first == nil {
 		return
 	}
-	o := outcome[T]{own: true, value: s.value, raised: s.raised}
-	if s.err != nil {
+	o := s.outcome(Loaded)
+	switch {
+	case s.raised != nil:
+		o = outcome[T]{raised: s.raised}
+	case s.err != nil:
 		o.errs = []error{s.err}
+	default:
+		o.raw = &s.value
 	}
 	answer([]*request[T]{s.first}, o)
 }
@@ -271,7 +271,7 @@ func (s *share[T]) answerFirst() {
 // answerOthers gives other callers of this process the result, each to be decoded
 // for itself.
 func (s *share[T]) answerOthers(all []*request[T]) {
-	o := outcome[T]{env: s.env, source: Shared}
+	o := s.outcome(Shared)
 	switch {
 	case s.raised != nil:
 		o.errs = []error{&RemoteError{Text: s.env.Payload, kind: s.env.Kind}}
@@ -279,8 +279,14 @@ func (s *share[T]) answerOthers(all []*request[T]) {
 		o.errs = []error{s.err}
 	case s.encoding != nil:
 		o.errs = []error{s.encoding}
-	case s.large != "":
-		o.env.Payload = s.large
 	}
 	answer(all, o)
+}
+
+func (s *share[T]) outcome(from Source) outcome[T] {
+	o := outcome[T]{env: s.env, source: from}
+	if s.large != "" {
+		o.env.Payload = s.large
+	}
+	return o
 }

@@ -26,20 +26,25 @@ const maxLooks = 4
 // the result; where it is larger than 4 KiB, each gets it with one GET.
 //
 // load runs on a goroutine of its own. Its ctx carries the values of the first
-// caller's, and ends when nobody in the fleet waits any more, with
+// caller's and the loads that it runs under, and ends when nobody in the fleet waits any more, with
 // leasehold.ErrLost when the process was cut off from Redis or its lease
 // otherwise lost, after Config.LoadTimeout, and on Close. What load returns goes
 // to all; [ErrNotFound] says that there is no such thing. Where load panics or
 // calls [runtime.Goexit], so does Do in the first caller; all others get an
-// error.
+// error. A load that asks for its own key gets [ErrLoadCycle]. A load that waits for
+// another one, and whose own callers in this process have left, is given up; a process
+// that waits for it takes it over.
 //
 // ctx bounds the wait: when it ends, Do returns at once, while the load goes on
-// for the others. The GET of a hit is bounded by the client's ReadTimeout.
+// for the others. Redis is asked for the cached value for at most 3 s, and the client's
+// WriteTimeout and ReadTimeout, and for as long again for the right to load it. That
+// holds for any number of callers. A load is bounded by ctx and Config.LoadTimeout
+// alone.
 //
 // Errors: the loader's, or a *[RemoteError] with its text where it ran in another
 // process or a failure is remembered; leasehold.ErrInvalid for a bad key;
 // leasehold.ErrUnavailable where Redis can't be asked (see Config.OnUnavailable);
-// leasehold.ErrClosed; ctx's own.
+// [ErrLoadCycle]; leasehold.ErrClosed; ctx's own.
 func (g *Group[T]) Do(ctx context.Context, key string, load func(ctx context.Context) (T, error)) (T, error) {
 	r, err := g.fetch(ctx, "do", key, load)
 	return r.Value, err
@@ -58,17 +63,20 @@ func (g *Group[T]) fetch(ctx context.Context, op, key string, load func(ctx cont
 	if g.closed.Load() {
 		return Result[T]{}, call.Fail(pkg, op, t.Label, leasehold.ErrClosed)
 	}
+	if loadsOf(ctx).isOwnKey(loadedKey{g, key}) {
+		g.returned(0, []error{ErrLoadCycle})
+		return Result[T]{}, call.Fail(pkg, op, t.Label, ErrLoadCycle)
+	}
 	seen := g.lookUp(ctx, t)
 	r, errs := seen.result, seen.errs
 	if seen.verdict != hit { // which needs no request
 		q := &request[T]{g: g, target: t, ctx: ctx, load: loaderOfOne(load)}
 		r, errs = q.run(seen)
 	}
+	g.returned(r.Source, errs)
 	if errs != nil {
-		g.refused(errs, seen.verdict == hit)
 		return Result[T]{}, call.Fail(pkg, op, t.Label, errs...)
 	}
-	g.served(r.Source)
 	return r, nil
 }
 
@@ -128,6 +136,7 @@ type request[T any] struct {
 	stale    *Result[T]     // a stale value that the caller has read itself, and may be served
 
 	outcomes chan outcome[T] // of one; made when it first joins a flight
+	waitOver func()          // takes its wait out of the graph of loads
 
 	// Guarded by the group's lock.
 	flight *flight[T] // that it has joined
@@ -143,8 +152,7 @@ type request[T any] struct {
 type outcome[T any] struct {
 	errs   []error           // it failed
 	raised *raised           // the caller's own loader panicked
-	own    bool              // value is the caller's own loader's
-	value  T                 //
+	raw    *T                // the caller's own loader's value, should it not survive its codec
 	env    envelope.Envelope // else: to be decoded
 	source Source
 	age    time.Duration
@@ -174,9 +182,9 @@ func (q *request[T]) run(seen look[T]) (Result[T], []error) {
 			if !q.mayLoadLocally() {
 				return Result[T]{}, seen.errs
 			}
-			errs = g.joinLocally([]*request[T]{q})
+			errs = q.wait(g.joinLocally)
 		default:
-			errs = g.join([]*request[T]{q})
+			errs = q.wait(g.join)
 		}
 		if errs != nil {
 			return Result[T]{}, errs
@@ -192,6 +200,21 @@ func (q *request[T]) run(seen look[T]) (Result[T], []error) {
 	}
 }
 
+// wait joins a flight, unless that would have the load that the caller runs in wait for
+// itself.
+func (q *request[T]) wait(join func([]*request[T]) []error) []error {
+	over, ok := loadsOf(q.ctx).wait(loadedKey{q.g, q.key})
+	if !ok {
+		return []error{ErrLoadCycle}
+	}
+	q.waitOver = over
+	errs := join([]*request[T]{q})
+	if errs != nil {
+		over()
+	}
+	return errs
+}
+
 // mayLoadLocally reports whether the caller is to be served without Redis.
 func (q *request[T]) mayLoadLocally() bool {
 	return q.g.cfg.OnUnavailable == LoadLocally && q.ctx.Err() == nil
@@ -200,6 +223,7 @@ func (q *request[T]) mayLoadLocally() bool {
 // await waits for the request's outcome. lookAgain is why the caller has to look
 // anew.
 func (q *request[T]) await() (r Result[T], errs []error, lookAgain error) {
+	defer q.waitOver() // also where a loader's panic is raised again here
 	var soft <-chan time.Time
 	if q.stale != nil && q.g.cfg.SoftTimeout > 0 {
 		timer := time.NewTimer(q.g.cfg.SoftTimeout)
@@ -230,12 +254,15 @@ func (q *request[T]) take(o outcome[T]) (r Result[T], errs []error, lookAgain er
 	case o.errs != nil && q.staleInstead(o.errs):
 		return *q.stale, nil, nil
 	case o.errs != nil:
-		return r, o.errs, nil
-	case o.own:
-		return Result[T]{Value: o.value, Source: Loaded}, nil, nil
+		return Result[T]{Source: o.source}, o.errs, nil
+	case o.raw != nil && o.env.Kind != envelope.Value && o.env.Kind != envelope.TooLarge:
+		return Result[T]{Value: *o.raw, Source: Loaded}, nil, nil // it can't be encoded
 	}
 	v, err := q.g.decode(o.env.Payload)
-	if err != nil {
+	switch {
+	case err != nil && o.raw != nil:
+		return Result[T]{Value: *o.raw, Source: Loaded}, nil, nil // to look again would find nothing better
+	case err != nil:
 		q.g.undecodable(q.target, err)
 		return r, nil, err
 	}

@@ -1,6 +1,7 @@
 package singleflight
 
 import (
+	"errors"
 	"sync/atomic"
 	"time"
 )
@@ -62,9 +63,9 @@ type State struct {
 }
 
 // Stats counts what a Group has done since it was made. Each call of Fetch or Do
-// that returns a value counts once among Hits, Stale, Loaded and Shared, and each
-// that returns an error once among Errors, as does each key of a DoMany. Not
-// counted are Peek, Invalidate and Inspect, keys that are refused before anything
+// that returns a value counts once among Hits, Stale, Loaded and Shared, and each that
+// returns an error once among Errors, as does each key of a DoMany; but a remembered
+// ErrNotFound counts among Hits. Not counted are Peek, Put, Invalidate and Inspect, keys that are refused before anything
 // is sent, and calls after Close.
 type Stats struct {
 	Hits   int64 // served from Redis, fresh
@@ -96,7 +97,12 @@ func (g *Group[T]) Stats() Stats {
 	}
 }
 
-func (c *counters) served(from Source) {
+// add counts what a call returned for a key. A remembered ErrNotFound is a hit.
+func (c *counters) add(from Source, errs []error) {
+	if errs != nil && (from != Cached || !errors.Is(errors.Join(errs...), ErrNotFound)) {
+		c.errors.Add(1)
+		return
+	}
 	switch from {
 	case Cached:
 		c.hits.Add(1)

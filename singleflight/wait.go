@@ -200,7 +200,7 @@ func (f *flight[T]) conclude(serve func(before bool, open []*request[T]) (unserv
 func (f *flight[T]) answerWith(open []*request[T], e envelope.Envelope, age time.Duration, from Source) []*request[T] {
 	o := outcome[T]{env: e, source: from, age: age}
 	if e.Kind != envelope.Value {
-		o.errs = []error{asError(e)}
+		o.errs = []error{f.g.asError(e)}
 	}
 	answer(open, o)
 	return nil

@@ -34,6 +34,7 @@ func (r *result) add(name string, sent time.Time, a answer, status int) {
 	t := r.tenants[name]
 	switch status {
 	case http.StatusOK:
+		a.sent = sent
 		t.waits = append(t.waits, a.From.Sub(sent))
 		t.spans = append(t.spans, a)
 	case http.StatusTooManyRequests:
@@ -63,7 +64,34 @@ func (r *result) modest() (waits []time.Duration, refused int) {
 	return waits, refused
 }
 
-// most is the most requests at one moment, of the tenants of these names.
+// passedBy is, for each request of a modest tenant, how many requests were let in
+// between its arrival and its own turn. Unlike the wait it does not depend on how busy
+// the machine is.
+func (r *result) passedBy() (all []int) {
+	var began []time.Time
+	for _, t := range r.tenants {
+		for _, a := range t.spans {
+			began = append(began, a.From)
+		}
+	}
+	slices.SortFunc(began, time.Time.Compare)
+	place := func(at time.Time) int {
+		i, _ := slices.BinarySearchFunc(began, at, time.Time.Compare)
+		return i
+	}
+	for name, t := range r.tenants {
+		for _, a := range t.spans {
+			if isModest(name) {
+				all = append(all, place(a.From)-place(a.sent))
+			}
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// most is the most requests of these tenants at one moment, of those that were let in
+// before the phase ended.
 func (r *result) most(names ...string) int {
 	type edge struct {
 		at    time.Time
@@ -72,7 +100,9 @@ func (r *result) most(names ...string) int {
 	var edges []edge
 	for _, name := range names {
 		for _, a := range r.tenants[name].spans {
-			edges = append(edges, edge{a.From, 1}, edge{a.To, -1})
+			if r.ended.IsZero() || a.From.Before(r.ended) {
+				edges = append(edges, edge{a.From, 1}, edge{a.To, -1})
+			}
 		}
 	}
 	slices.SortFunc(edges, func(a, b edge) int {
@@ -115,6 +145,9 @@ func (r *result) table() string {
 		fmt.Fprintln(&b, r.row(name, r.sum()))
 	}
 	fmt.Fprintf(&b, "%d requests, at most %d at once.", r.sum(), r.most(tenants...))
+	if passed := r.passedBy(); len(passed) > 0 {
+		fmt.Fprintf(&b, " Before a modest one %d came in, at most %d.", passed[len(passed)/2], passed[len(passed)-1])
+	}
 	return b.String()
 }
 

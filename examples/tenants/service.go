@@ -32,6 +32,8 @@ const shortest, longest = 40 * time.Millisecond, 80 * time.Millisecond
 type answer struct {
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
+
+	sent time.Time // by the client
 }
 
 // counts is how many requests of a tenant a process has.

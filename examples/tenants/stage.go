@@ -57,14 +57,16 @@ func newStage(ctx context.Context, out *demo.Output, srv *demo.Server) (*stage, 
 	return s, nil
 }
 
-// took notes a request that was answered. A request counts for the phase in which it was
-// sent.
+// took notes a request that was answered. It counts for the phase in which it was sent;
+// between two phases what the first one began comes to its end.
 func (s *stage) took(tenant string, sent time.Time, a answer, status int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := len(s.results) - 1; i >= 0; i-- {
 		if r := s.results[i]; !sent.Before(r.began) {
-			r.add(tenant, sent, a, status)
+			if r.ended.IsZero() || sent.Before(r.ended) {
+				r.add(tenant, sent, a, status)
+			}
 			return
 		}
 	}

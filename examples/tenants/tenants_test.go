@@ -52,15 +52,15 @@ func good() []*result {
 	var all []*result
 	for _, p := range []phase{{name: "plain"}, {name: "fair"}, {name: "raised", total: 16}, {name: "limited", total: 16, limited: 2}} {
 		r := newResult(p)
-		waited := 20 * time.Millisecond
+		waited, rounds := 20*time.Millisecond, 5
 		if p.name == "plain" {
-			waited = time.Second
+			waited, rounds = 10*time.Second, 40
 		}
 		for _, name := range tenants {
-			for i := range 5 {
+			for i := range rounds {
 				from := began.Add(time.Duration(i) * 100 * time.Millisecond)
-				if !isModest(name) || i < 3 {
-					r.add(name, from.Add(-waited), answer{from.Add(time.Duration(len(name)) * time.Millisecond), from.Add(50 * time.Millisecond)}, http.StatusOK)
+				if !isModest(name) || i >= rounds-3 {
+					r.add(name, from.Add(-waited), answer{From: from.Add(time.Duration(len(name)) * time.Millisecond), To: from.Add(50 * time.Millisecond)}, http.StatusOK)
 				}
 			}
 		}
@@ -99,7 +99,10 @@ func TestVerdictFindsFault(t *testing.T) {
 		"were refused":   func(all []*result) { all[1].tenants["modest-1"].refused = 1 },
 		"failed":         func(all []*result) { all[1].tenants["greedy-1"].failed = 1 },
 		"two turns are": func(all []*result) {
-			all[1].tenants["modest-1"].waits = append(all[1].tenants["modest-1"].waits, time.Second, time.Second, time.Second)
+			for _, name := range tenants[2:] {
+				spans := all[1].tenants[name].spans
+				spans[2].sent = spans[2].sent.Add(-10 * time.Second)
+			}
 		},
 		"did not fill": func(all []*result) { all[0] = all[1] },
 		"modest tenants were": func(all []*result) {

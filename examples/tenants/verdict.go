@@ -1,21 +1,14 @@
 package main
 
-import (
-	"fmt"
-	"time"
-)
+import "fmt"
 
-// twoTurns is how long a modest tenant may wait with fair shares, and slack what a busy
-// machine adds on the way there and back.
-const (
-	twoTurns = 2 * longest
-	slack    = 150 * time.Millisecond
-)
+// turns is how many turns a modest tenant may wait with fair shares: in one, as many
+// requests are let in as the total allows at once.
+const turns = 2
 
 // verdict says what is wrong with a show.
 func verdict(results []*result) (problems []string) {
 	bad := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
-	var plainWait time.Duration
 	for i, r := range results {
 		waits, refused := r.modest()
 		if len(waits)+refused < 20 {
@@ -35,25 +28,25 @@ func verdict(results []*result) (problems []string) {
 			bad("%s: %d requests were in flight at once; the total is %d", r.name, n, most)
 		}
 		if i == 0 { // one plain queue
-			if plainWait = percentile(waits, 50); plainWait < 2*twoTurns {
-				bad("%s: modest tenants waited %v; the greedy ones did not fill the queue", r.name, plainWait)
+			if n := r.passedBy(); n[len(n)/2] < 2*turns*total {
+				bad("%s: %d requests passed a modest one; the greedy ones did not fill the queue", r.name, n[len(n)/2])
 			}
 			continue
 		}
 		for _, name := range tenants {
-			most := limit
+			own := limit
 			if name == "greedy-1" && r.limited > 0 {
-				most = r.limited
+				own = r.limited
 			}
-			if n := r.most(name); n > most {
-				bad("%s: %s had %d requests in flight at once; its limit is %d", r.name, name, n, most)
+			if n := r.most(name); n > own {
+				bad("%s: %s had %d requests in flight at once; its limit is %d", r.name, name, n, own)
 			}
 		}
 		if refused > 0 {
 			bad("%s: %d requests of modest tenants were refused", r.name, refused)
 		}
-		if w := percentile(waits, 90); w > twoTurns+slack {
-			bad("%s: modest tenants waited up to %v; two turns are %v", r.name, w, twoTurns)
+		if n := r.passedBy(); n[len(n)*9/10] > turns*most {
+			bad("%s: up to %d requests passed a modest one; two turns are %d", r.name, n[len(n)*9/10], turns*most)
 		}
 	}
 	return problems

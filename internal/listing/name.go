@@ -18,11 +18,19 @@ type Resource struct {
 	// resource. Key is then "", or the tenant's.
 	HasTotal bool
 
+	// Schema tells the versions of a cached value apart; "" is schema 0.
+	Schema string
+
 	base string // what its keys in Redis begin with, up to the part
 }
 
 // Part is the name of one of its keys in Redis.
-func (r Resource) Part(part string) string { return r.base + part }
+func (r Resource) Part(part string) string {
+	if r.Schema != "" {
+		part += "." + r.Schema
+	}
+	return r.base + part
+}
 
 // one is the resource without the tenant: two tenants have the same keys.
 func (r Resource) one() Resource {
@@ -70,6 +78,14 @@ func parse(prefix, name string) (r Resource, part string, ok bool) {
 		return Resource{}, "", false
 	}
 	tag, part, ok := strings.Cut(rest[5:], "}:")
+	if ok && r.Kind == keys.Flight {
+		if named, schema, suffixed := strings.Cut(part, "."); suffixed {
+			if len(schema) != 8 || strings.Trim(schema, "0123456789abcdef") != "" {
+				return Resource{}, "", false
+			}
+			part, r.Schema = named, schema
+		}
+	}
 	if !ok || part == "" || strings.Trim(part, "abcdefghijklmnopqrstuvwxyz") != "" {
 		return Resource{}, "", false
 	}
@@ -88,7 +104,7 @@ func parse(prefix, name string) (r Resource, part string, ok bool) {
 	if r.Key, ok = keys.Unescape(key); !ok || keys.Escape(r.Key) != key {
 		return Resource{}, "", false
 	}
-	r.base = strings.TrimSuffix(name, part)
+	r.base = name[:strings.LastIndex(name, "}:")+len("}:")]
 	return r, part, true
 }
 

@@ -8,22 +8,7 @@ import (
 	"github.com/leasehold-go/leasehold/luascripts"
 )
 
-var (
-	invalidateScript = call.NewScript("load invalidate", luascripts.LoadsInvalidate())
-	inspectScript    = call.NewScript("load inspect", luascripts.LoadsInspect())
-)
-
-// Invalidate prepares the call that drops the value and ends the right of a running
-// load to store its result.
-func (r *Resource) Invalidate() *call.Call { return r.call(invalidateScript) }
-
-// ReadInvalidate reads its reply: the server's time, in µs.
-func ReadInvalidate(v []int64) (int64, error) {
-	if len(v) != 2 {
-		return 0, call.Malformed("load invalidate", v)
-	}
-	return v[0], nil
-}
+var inspectScript = call.NewScript("load inspect", luascripts.LoadsInspect())
 
 // Inspect prepares the call that reads all that is known of a cached value.
 func (r *Resource) Inspect() *call.Call { return r.call(inspectScript).WithText() }

@@ -9,6 +9,7 @@ package loads
 
 import (
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -33,8 +34,11 @@ var (
 // ErrUnwanted is why a lease was given back for which nobody waited any more.
 var ErrUnwanted = errors.New("nobody waits for it any more")
 
-// Family is the protocol of one family of cached values.
-type Family struct{ keys.Family }
+// Family is the protocol of one family of cached values, as one schema sees it.
+type Family struct {
+	keys.Family
+	Schema uint32
+}
 
 // Resource names the Redis keys of key.
 func (f Family) Resource(key string) (lease.Resource, error) {
@@ -42,21 +46,33 @@ func (f Family) Resource(key string) (lease.Resource, error) {
 	if err != nil {
 		return nil, err
 	}
-	return NewResource(r), nil
+	return NewResource(r, f.Schema), nil
 }
 
-// Resource is one cached value.
+// Resource is one cached value, as one schema sees it. Each schema of a key has a
+// value, a failure and a lease of its own.
 type Resource struct {
 	label string
-	keys  [8]any // holders, queue, alive, fence, value, failure, landed, aside
+	keys  [9]any // holders, queue, alive, fence, value, failure, landed, aside, schemas
+}
+
+// Part is the name of a part in Redis that each schema has for itself: those of schema
+// 0 have no suffix.
+func Part(r keys.Resource, part string, schema uint32) string {
+	if schema == 0 {
+		return r.Part(part)
+	}
+	return r.Part(part) + fmt.Sprintf(".%08x", schema)
 }
 
 // NewResource names the Redis keys of a cached value.
-func NewResource(r keys.Resource) *Resource {
-	return &Resource{label: r.Label, keys: [8]any{
-		r.Part("holders"), r.Part("queue"), r.Part("alive"), r.Part("fence"),
-		r.Part("value"), r.Part("failure"), r.Part("landed"), r.Part("aside"),
-	}}
+func NewResource(r keys.Resource, schema uint32) *Resource {
+	q := &Resource{label: r.Label}
+	for i, part := range []string{"holders", "queue", "alive", "fence", "value", "failure", "landed", "aside"} {
+		q.keys[i] = Part(r, part, schema)
+	}
+	q.keys[8] = r.Part("schemas")
+	return q
 }
 
 // Label is the family and the key.
@@ -65,7 +81,7 @@ func (r *Resource) Label() string { return r.label }
 // FirstKey is the key of the holders.
 func (r *Resource) FirstKey() string { return r.keys[0].(string) }
 
-// call prepares a script with the eight keys.
+// call prepares a script with the nine keys.
 func (r *Resource) call(s *call.Script, words ...any) *call.Call {
 	all := make([]any, 0, len(r.keys)+len(words))
 	return call.New(s, len(r.keys), append(append(all, r.keys[:]...), words...)...)

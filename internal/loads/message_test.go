@@ -19,7 +19,7 @@ func waiting(tb testing.TB, token int64) *loads.Request {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	q := loads.NewResource(named).NewRequest(lease.Terms{Handle: strings.Repeat("a", 22), Seq: 1, Permits: 1, TTL: time.Minute, Limit: 1})
+	q := loads.NewResource(named, 0).NewRequest(lease.Terms{Handle: strings.Repeat("a", 22), Seq: 1, Permits: 1, TTL: time.Minute, Limit: 1})
 	const queued = 2
 	if _, err := q.ReadEnter(&call.Call{}, []int64{queued, 1, 1000, token, 1}); err != nil {
 		tb.Fatal(err)

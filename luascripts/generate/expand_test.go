@@ -58,7 +58,7 @@ func TestEachScriptHasItsFunction(t *testing.T) {
 		"totals/enter.lua":      luascripts.TotalsEnter, "totals/leave.lua": luascripts.TotalsLeave, "totals/ask.lua": luascripts.TotalsAsk,
 		"totals/renew.lua": luascripts.TotalsRenew, "totals/set_limit.lua": luascripts.TotalsSetLimit,
 		"loads/enter.lua": luascripts.LoadsEnter, "loads/leave.lua": luascripts.LoadsLeave, "loads/ask.lua": luascripts.LoadsAsk,
-		"loads/renew.lua": luascripts.LoadsRenew, "loads/publish.lua": luascripts.LoadsPublish,
+		"loads/renew.lua": luascripts.LoadsRenew, "loads/publish.lua": luascripts.LoadsPublish, "loads/put.lua": luascripts.LoadsPut,
 		"loads/invalidate.lua": luascripts.LoadsInvalidate, "loads/inspect.lua": luascripts.LoadsInspect,
 		"guard/set.lua": luascripts.GuardSet,
 	}

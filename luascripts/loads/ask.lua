@@ -1,7 +1,7 @@
 -- Brings the sign of life of the waiters that one handle has on a key, and asks
 -- what became of the loads that they wait for.
 --
--- KEYS  holders, queue, alive, fence, value, failure, published, invalidated
+-- KEYS  holders, queue, alive, fence, value, failure, published, invalidated, schemas
 -- ARGV  1 member, 2 token of the load that it waits for, 3 member, …: at most
 --       250 pairs
 --

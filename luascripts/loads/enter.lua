@@ -1,7 +1,7 @@
 -- Decides about a value that is missing or too old: take the value that came
 -- meanwhile, load it, or wait for the load that runs.
 --
--- KEYS  holders, queue, alive, fence, value, failure, published, invalidated
+-- KEYS  holders, queue, alive, fence, value, failure, published, invalidated, schemas
 -- ARGV  1 member     2 ttl of the lease (ms)
 --       3 void_from  server µs from which on this call does nothing; 0 = never
 --       4 wait       1 = queue if a load runs, 0 = answer "busy"
@@ -30,6 +30,7 @@ if void_from > 0 and us >= void_from then return { 6, us, 0, 0, 0 } end
 -- include loads/shared/load
 -- include shared/keep
 -- include shared/purge_waiters
+-- include loads/shared/list_schema
 
 local head = redis.call('GETRANGE', value, 0, 21)
 if head ~= '' and head ~= rejected_value then
@@ -47,6 +48,7 @@ local expiry = tonumber(redis.call('ZSCORE', holders, member) or 0)
 local queued = redis.call('ZSCORE', queue, member)
 local sign = redis.call('ZSCORE', alive, member)
 redis.call('STRLEN', published)
+redis.call('ZCARD', schemas)
 if expiry > now then return { 1, us, expiry - now, last, 0 } end
 if sign and not queued then return { 7, us, 0, 0, 0 } end
 local till, token = invalidated_load(member)
@@ -73,6 +75,7 @@ token = math.max(last + 1, us)
 redis.call('SET', fence, token, 'PX', ttl + ALIVE)
 redis.call('ZADD', holders, now + ttl, member)
 keep(holders, now + ttl)
+list_schema(now + ttl + ALIVE)
 local expired = redis.call('ZCARD', holders) - 1
 if expired > 0 then redis.call('ZREMRANGEBYRANK', holders, 0, math.min(expired, BATCH) - 1) end
 if queued then

@@ -1,6 +1,6 @@
 -- Tells what is known of a key. Changes nothing.
 --
--- KEYS  holders, queue, alive, fence, value, failure, published, invalidated
+-- KEYS  holders, queue, alive, fence, value, failure, published, invalidated, schemas
 --
 -- Reply
 --   now µs, lease end in ms (0 = no load runs), token of the last load,

@@ -1,7 +1,7 @@
 -- Gives the lease back without a result, or stops waiting, whichever the member's
 -- state needs. Idempotent by member; never touches the lease of another member.
 --
--- KEYS  holders, queue, alive, fence, value, failure, published, invalidated
+-- KEYS  holders, queue, alive, fence, value, failure, published, invalidated, schemas
 -- ARGV  1 member
 --       2 copies_until  server ms until which a copy of this member's enter may
 --                       still arrive; 0 = none can. A tombstone refuses it.

@@ -2,7 +2,7 @@
 -- invalidation has touched may store; the lease is given back and the waiters are
 -- told, all in this one step.
 --
--- KEYS  holders, queue, alive, fence, value, failure, published, invalidated
+-- KEYS  holders, queue, alive, fence, value, failure, published, invalidated, schemas
 -- ARGV  1 member   2 token of the load
 --       3 copies_until  as in leave
 --       4 prefix, 5 suffix: the envelope; the server's time goes between them
@@ -29,6 +29,7 @@ local MAX_INLINE = 4096   -- bytes: larger results are not sent within messages
 -- include shared/keep
 -- include shared/purge_waiters
 -- include shared/bury
+-- include loads/shared/list_schema
 
 local member, token, copies_until = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local store, remember = tonumber(ARGV[6]), tonumber(ARGV[7])
@@ -38,6 +39,7 @@ redis.call('STRLEN', value)
 redis.call('STRLEN', failure)
 redis.call('ZCARD', queue)
 redis.call('ZCARD', alive)
+redis.call('ZCARD', schemas)
 
 local recorded_token, recorded_state, how = string.match(record or '', '^(%d+) (%d) (.)')
 if recorded_token == ARGV[2] then
@@ -62,6 +64,7 @@ if state == 1 then
   else
     redis.call('DEL', failure)
   end
+  if math.max(store, remember) > 0 then list_schema(now + math.max(store, remember)) end
   redis.call('ZREM', holders, member)
 elseif state == 2 then
   redis.call('ZREM', invalidated, entry)

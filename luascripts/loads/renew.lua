@@ -2,7 +2,7 @@
 -- process is left, only as long as another process waits for it. Never shortens a
 -- lease, and never brings one back.
 --
--- KEYS  holders, queue, alive, fence, value, failure, published, invalidated
+-- KEYS  holders, queue, alive, fence, value, failure, published, invalidated, schemas
 -- ARGV  1 member   2 ttl (ms)
 --       3 unwatched     1 = end the lease if nobody waits for its load
 --       4 copies_until  as in leave, for a lease that ends
@@ -45,4 +45,8 @@ if till <= expiry then return { expiry - now } end
 redis.call('PEXPIREAT', key, till, 'GT')
 redis.call('ZADD', key, 'XX', 'GT', till, entry)
 redis.call('PEXPIREAT', fence, till + ALIVE, 'GT')
+if key == holders then
+  redis.call('ZADD', schemas, 'XX', 'GT', till + ALIVE, schema)
+  redis.call('PEXPIREAT', schemas, till + ALIVE, 'GT')
+end
 return { till - now }

@@ -38,27 +38,27 @@ var flightScripts = []mutation{
 		packages: loads,
 	},
 	{
-		name: "flight: an invalidation moves the load aside", file: "luascripts/loads/invalidate.lua",
+		name: "flight: an invalidation moves the load aside", file: "luascripts/loads/shared/drop.lua",
 		old: "redis.call('ZREM', holders, member)", new: "",
 		packages: loads,
 	},
 	{
-		name: "flight: an invalidation drops the value", file: "luascripts/loads/invalidate.lua",
+		name: "flight: an invalidation drops the value", file: "luascripts/loads/shared/drop.lua",
 		old: "redis.call('DEL', value, failure, published)", new: "redis.call('DEL', failure, published)",
 		packages: loads,
 	},
 	{
-		name: "flight: an invalidation drops the failure", file: "luascripts/loads/invalidate.lua",
+		name: "flight: an invalidation drops the failure", file: "luascripts/loads/shared/drop.lua",
 		old: "redis.call('DEL', value, failure, published)", new: "redis.call('DEL', value, published)",
 		packages: loads,
 	},
 	{
-		name: "flight: an invalidation drops the record", file: "luascripts/loads/invalidate.lua",
+		name: "flight: an invalidation drops the record", file: "luascripts/loads/shared/drop.lua",
 		old: "redis.call('DEL', value, failure, published)", new: "redis.call('DEL', value, failure)",
 		packages: loads,
 	},
 	{
-		name: "flight: an invalidated load may hand out", file: "luascripts/loads/invalidate.lua",
+		name: "flight: an invalidated load may hand out", file: "luascripts/loads/shared/drop.lua",
 		old: "redis.call('ZADD', invalidated, till, member .. ' ' .. last)", new: "",
 		packages: loads,
 	},
@@ -124,6 +124,36 @@ var flightScripts = []mutation{
 // flights are the guards of the Go code of cached values.
 var flights = []mutation{
 	{
+		name: "flight: an invalidation reaches other schemas", file: "singleflight/invalidate.go",
+		old: "d.others[schema] = false", new: "d.others[schema] = true",
+		packages: cache,
+	},
+	{
+		name: "flight: a put that may have run is not sent again", file: "singleflight/invalidate.go",
+		old: "return d.put == nil || d.own", new: "return true",
+		packages: cache,
+	},
+	{
+		name: "flight: a loader does not wait for its own key", file: "singleflight/request.go",
+		old: "if loadsOf(ctx).isOwnKey(loadedKey{g, key}) {", new: "if false {",
+		packages: cache, tests: "TestLoaderThatAsks",
+	},
+	{
+		name: "flight: a wait that closes a cycle is refused", file: "singleflight/nested.go",
+		old: "if a.isAwaitedBy(k, map[*runningLoad]bool{}) {", new: "if false {",
+		packages: cache, tests: "TestLoadsThatAsk",
+	},
+	{
+		name: "flight: a load without callers keeps no other alive", file: "singleflight/flight.go",
+		old: "f.load.endForAll(loads.ErrUnwanted)", new: "_ = 0",
+		packages: cache, tests: "TestCycleThrough",
+	},
+	{
+		name: "flight: sentinels cross", file: "singleflight/codec.go",
+		old: "payload += separator + sentinel.Error()", new: "_ = sentinel",
+		packages: cache, tests: "TestSentinels",
+	},
+	{
 		name: "flight: late joiners are told apart", file: "singleflight/flight.go",
 		old: "q.place, q.joinedBeforeAsk = f, f.joined, false", new: "q.place, q.joinedBeforeAsk = f, f.joined, true",
 		packages: cache,
@@ -165,7 +195,7 @@ var flights = []mutation{
 	},
 	{
 		name: "flight: the loader's ctx is nobody's own", file: "singleflight/load.go",
-		old: "context.WithCancelCause(context.WithoutCancel(from.ctx))", new: "context.WithCancelCause(from.ctx)",
+		old: "d.running.begin(context.WithoutCancel(from.ctx))", new: "d.running.begin(from.ctx)",
 		packages: cache,
 	},
 	{
@@ -190,7 +220,7 @@ var flights = []mutation{
 	},
 	{
 		name: "flight: refreshes are not offered again at once", file: "singleflight/flight.go",
-		old: "if now.Before(until) {", new: "if now.Before(until) && false {",
+		old: "if now.Before(g.refreshPausedUntil.of(q.key)) {", new: "if false {",
 		packages: cache,
 	},
 	{

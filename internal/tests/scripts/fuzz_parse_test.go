@@ -81,7 +81,8 @@ func FuzzReplies(f *testing.F) {
 		if got, err := loads.ReadPublish(v); err == nil && (got.State < loads.LeaseOver || got.State > loads.HandedOnly) {
 			t.Errorf("state %d is none", got.State)
 		}
-		_, _ = loads.ReadInvalidate(v)
+		_, _ = loads.ReadInvalidate(v, texts)
+		_, _ = loads.ReadPut(v, texts)
 		if got, err := loads.ReadInspect(v, texts); err == nil && (got.Kept < 0 || got.Failed < 0) {
 			t.Errorf("inspected %+v", got)
 		}

@@ -220,7 +220,7 @@ func FuzzPayloads(f *testing.F) {
 
 var sources = []string{
 	luascripts.PermitsEnter(), luascripts.PermitsLeave(), luascripts.PermitsAsk(), luascripts.PermitsRenew(), luascripts.LoadsEnter(), luascripts.LoadsAsk(),
-	luascripts.LoadsLeave(), luascripts.LoadsRenew(), luascripts.LoadsPublish(), luascripts.LoadsInvalidate(), luascripts.LoadsInspect(),
+	luascripts.LoadsLeave(), luascripts.LoadsRenew(), luascripts.LoadsPublish(), luascripts.LoadsInvalidate(), luascripts.LoadsPut(), luascripts.LoadsInspect(),
 	luascripts.GuardSet(),
 }
 
@@ -239,7 +239,7 @@ func FuzzRawArguments(f *testing.F) {
 		f.Add(byte(i), byte(9), "")
 	}
 	server := serve(f)
-	parts := []string{"holders", "queue", "alive", "fence", "value", "failure", "landed", "aside"}
+	parts := []string{"holders", "queue", "alive", "fence", "value", "failure", "landed", "aside", "schemas"}
 	f.Fuzz(func(t *testing.T, which, foreign byte, text string) {
 		z, ctx := server(t), context.Background()
 		source := sources[int(which)%len(sources)]

@@ -44,7 +44,7 @@ func newPermitsResource(r keys.Resource, fenced bool) *resource {
 	return &resource{permits.NewResource(r, fenced), r}
 }
 
-func newLoadsResource(r keys.Resource) *resource { return &resource{loads.NewResource(r), r} }
+func newLoadsResource(r keys.Resource) *resource { return &resource{loads.NewResource(r, 0), r} }
 
 // Part is the Redis key of one part of the resource.
 func (r *resource) Part(part string) string { return r.names.Part(part) }

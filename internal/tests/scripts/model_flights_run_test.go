@@ -30,7 +30,7 @@ func TestModelOfFlights(t *testing.T) {
 			m.read() // what a sequence that failed has left
 			rt.Repeat(map[string]func(*rapid.T){
 				"enter": m.enterNew, "enter more": m.enterNew, "enter again": m.enterAgain, "leave": m.leave, "ask": m.ask, "renew": m.renew,
-				"land": m.land, "land more": m.land, "invalidate": m.invalidate, "inspect": m.inspect, "pass": m.pass, "lose": m.loseOne,
+				"land": m.land, "land more": m.land, "invalidate": m.invalidate, "put": m.put, "inspect": m.inspect, "pass": m.pass, "lose": m.loseOne,
 			})
 		})
 	})
@@ -186,7 +186,19 @@ func (m *loadMachine) land(t *rapid.T) {
 
 func (m *loadMachine) invalidate(*rapid.T) {
 	got := m.call("invalidate", m.res.invalidate(), 0, func(ref reference) outcome { return flightOf(ref).invalidate() })
-	if _, err := loads.ReadInvalidate(got.ints); err != nil {
+	if _, err := loads.ReadInvalidate(got.ints, got.text); err != nil {
+		m.Fatal(err)
+	}
+}
+
+// put stores a value beside all loads, or comes too late for that.
+func (m *loadMachine) put(t *rapid.T) {
+	void := m.model.common().us + rapid.Int64Range(-2_000_000, 4_000_000).Draw(t, "void")
+	v := loads.Result{Prefix: "p", Suffix: rapid.StringMatching("[a-z]{0,8}").Draw(t, "suffix"), Keep: time.Duration(rapid.IntRange(1, 9000).Draw(t, "keep")) * time.Millisecond}
+	got := m.call(fmt.Sprintf("put %+v, void %d", v, void), m.res.Resource.(*loads.Resource).Put(void, v), 1, func(ref reference) outcome {
+		return flightOf(ref).store(void, landing{v.Prefix, v.Suffix, v.Keep.Milliseconds(), 0})
+	})
+	if _, err := loads.ReadPut(got.ints, got.text); err != nil {
 		m.Fatal(err)
 	}
 }
@@ -205,5 +217,5 @@ func (m *loadMachine) inspect(*rapid.T) {
 }
 
 func (m *loadMachine) loseOne(t *rapid.T) {
-	m.lose(rapid.IntRange(0, 7).Draw(t, "key"))
+	m.lose(rapid.IntRange(0, 8).Draw(t, "key"))
 }

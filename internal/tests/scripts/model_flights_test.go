@@ -13,6 +13,7 @@ import (
 type flightModel struct {
 	base
 	held, queue, alive, aside     *cell
+	schemas                       *cell
 	fence, value, failure, landed *cell
 }
 
@@ -26,19 +27,26 @@ func newFlightModel(c constants) *flightModel {
 		{name: "failure"},
 		{name: "landed"},
 		sortedSet("aside", true),
+		sortedSet("schemas", true),
 	})
 	return f
 }
 
 func (f *flightModel) adopt(c []*cell) {
 	f.cells, f.held, f.queue, f.alive, f.fence = c, c[0], c[1], c[2], c[3]
-	f.value, f.failure, f.landed, f.aside = c[4], c[5], c[6], c[7]
+	f.value, f.failure, f.landed, f.aside, f.schemas = c[4], c[5], c[6], c[7], c[8]
 }
 
 func (f *flightModel) clone() *flightModel {
 	g := *f
 	g.adopt(cloneCells(f.cells))
 	return &g
+}
+
+// listSchema says that the schema, which is 0 in all of these tests, is in use until at.
+func (f *flightModel) listSchema(at int64) {
+	f.schemas.scores["0"] = max(f.schemas.scores["0"], at)
+	f.schemas.keep(at)
 }
 
 func sum(text string) string {
@@ -147,6 +155,7 @@ func (f *flightModel) enter(m string, ttl int64, o look) outcome {
 	f.put(f.fence, strconv.FormatInt(token, 10), ttl+f.c.alive)
 	f.held.scores[m] = f.now + ttl
 	f.held.keep(f.now + ttl)
+	f.listSchema(f.now + ttl + f.c.alive)
 	f.held.drop(f.held.order(-forever, f.now)...)
 	if f.queue.has(m) {
 		f.unqueue(m)
@@ -241,5 +250,8 @@ func (f *flightModel) renew(m string, ttl int64, alone bool, void int64) outcome
 	where.scores[name] = till
 	where.keep(till)
 	f.fence.keep(till + f.c.alive)
+	if current && f.schemas.has("0") {
+		f.listSchema(till + f.c.alive)
+	}
 	return outcome{ints: []int64{ttl}}
 }

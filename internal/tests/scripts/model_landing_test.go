@@ -37,6 +37,9 @@ func (f *flightModel) land(m, token string, void int64, l landing) outcome {
 		if l.remember > 0 {
 			f.put(f.failure, body, l.remember)
 		}
+		if longest := max(l.keep, l.remember); longest > 0 {
+			f.listSchema(f.now + longest)
+		}
 		f.held.drop(m)
 	case 2:
 		f.aside.drop(name)
@@ -70,6 +73,7 @@ func (f *flightModel) invalidate() outcome {
 	f.value.clear()
 	f.failure.clear()
 	f.landed.clear()
+	f.schemas.drop("0")
 	if m == "" {
 		return outcome{ints: []int64{f.us, 0}}
 	}
@@ -80,6 +84,17 @@ func (f *flightModel) invalidate() outcome {
 		f.aside.keep(ends)
 	}
 	return outcome{ints: []int64{f.us, 1}}
+}
+
+// store is a put: an invalidation, and a value in the same step.
+func (f *flightModel) store(void int64, l landing) outcome {
+	if f.us >= void {
+		return outcome{ints: []int64{6, f.us}}
+	}
+	f.invalidate()
+	f.put(f.value, fmt.Sprintf("%s%016d%s", l.prefix, f.us, l.suffix), l.keep)
+	f.listSchema(f.now + l.keep)
+	return outcome{ints: []int64{1, f.us}}
 }
 
 func (f *flightModel) inspect() outcome {

@@ -4,7 +4,7 @@
 -- Brings the sign of life of the waiters that one handle has on a key, and asks
 -- what became of the loads that they wait for.
 --
--- KEYS  holders, queue, alive, fence, value, failure, published, invalidated
+-- KEYS  holders, queue, alive, fence, value, failure, published, invalidated, schemas
 -- ARGV  1 member, 2 token of the load that it waits for, 3 member, …: at most
 --       250 pairs
 --
@@ -53,7 +53,11 @@ local ALIVE = 4500        -- ms: how long a sign of life keeps a place in the qu
 -- invalidated  sorted set: "<member> <token>" of loads that were invalidated, score
 --              = lease end (ms): such a load may hand its result to those who wait
 --              for it, but not store it
-local holders, queue, alive, fence, value, failure, published, invalidated = unpack(KEYS)
+-- schemas      sorted set: the schemas of the key that have a value, a failure or a
+--              load, score = until when (ms); all schemas share it. The other keys belong to one schema each, and
+--              their names end with it, as ".1a2b3c4d"; those of schema 0 do not.
+local holders, queue, alive, fence, value, failure, published, invalidated, schemas = unpack(KEYS)
+local schema = string.match(holders, '%.(%x+)$') or '0'
 
 -- The member that holds the lease, and when that ends; nil where none does.
 local function holder()

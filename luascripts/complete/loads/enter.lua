@@ -4,7 +4,7 @@
 -- Decides about a value that is missing or too old: take the value that came
 -- meanwhile, load it, or wait for the load that runs.
 --
--- KEYS  holders, queue, alive, fence, value, failure, published, invalidated
+-- KEYS  holders, queue, alive, fence, value, failure, published, invalidated, schemas
 -- ARGV  1 member     2 ttl of the lease (ms)
 --       3 void_from  server µs from which on this call does nothing; 0 = never
 --       4 wait       1 = queue if a load runs, 0 = answer "busy"
@@ -60,7 +60,11 @@ local ALIVE = 4500        -- ms: how long a sign of life keeps a place in the qu
 -- invalidated  sorted set: "<member> <token>" of loads that were invalidated, score
 --              = lease end (ms): such a load may hand its result to those who wait
 --              for it, but not store it
-local holders, queue, alive, fence, value, failure, published, invalidated = unpack(KEYS)
+-- schemas      sorted set: the schemas of the key that have a value, a failure or a
+--              load, score = until when (ms); all schemas share it. The other keys belong to one schema each, and
+--              their names end with it, as ".1a2b3c4d"; those of schema 0 do not.
+local holders, queue, alive, fence, value, failure, published, invalidated, schemas = unpack(KEYS)
+local schema = string.match(holders, '%.(%x+)$') or '0'
 
 -- The member that holds the lease, and when that ends; nil where none does.
 local function holder()
@@ -130,6 +134,13 @@ local function purge_waiters()
   end
   return #gone == BATCH
 end
+-- from loads/shared/list_schema.lua
+-- Lists the schema as one in use until at (ms), for calls that must reach all schemas
+-- of the key.
+local function list_schema(at)
+  redis.call('ZADD', schemas, 'GT', at, schema)
+  keep(schemas, at)
+end
 
 local head = redis.call('GETRANGE', value, 0, 21)
 if head ~= '' and head ~= rejected_value then
@@ -147,6 +158,7 @@ local expiry = tonumber(redis.call('ZSCORE', holders, member) or 0)
 local queued = redis.call('ZSCORE', queue, member)
 local sign = redis.call('ZSCORE', alive, member)
 redis.call('STRLEN', published)
+redis.call('ZCARD', schemas)
 if expiry > now then return { 1, us, expiry - now, last, 0 } end
 if sign and not queued then return { 7, us, 0, 0, 0 } end
 local till, token = invalidated_load(member)
@@ -173,6 +185,7 @@ token = math.max(last + 1, us)
 redis.call('SET', fence, token, 'PX', ttl + ALIVE)
 redis.call('ZADD', holders, now + ttl, member)
 keep(holders, now + ttl)
+list_schema(now + ttl + ALIVE)
 local expired = redis.call('ZCARD', holders) - 1
 if expired > 0 then redis.call('ZREMRANGEBYRANK', holders, 0, math.min(expired, BATCH) - 1) end
 if queued then

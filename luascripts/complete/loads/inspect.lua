@@ -3,7 +3,7 @@
 
 -- Tells what is known of a key. Changes nothing.
 --
--- KEYS  holders, queue, alive, fence, value, failure, published, invalidated
+-- KEYS  holders, queue, alive, fence, value, failure, published, invalidated, schemas
 --
 -- Reply
 --   now µs, lease end in ms (0 = no load runs), token of the last load,
@@ -45,7 +45,11 @@ local ALIVE = 4500        -- ms: how long a sign of life keeps a place in the qu
 -- invalidated  sorted set: "<member> <token>" of loads that were invalidated, score
 --              = lease end (ms): such a load may hand its result to those who wait
 --              for it, but not store it
-local holders, queue, alive, fence, value, failure, published, invalidated = unpack(KEYS)
+-- schemas      sorted set: the schemas of the key that have a value, a failure or a
+--              load, score = until when (ms); all schemas share it. The other keys belong to one schema each, and
+--              their names end with it, as ".1a2b3c4d"; those of schema 0 do not.
+local holders, queue, alive, fence, value, failure, published, invalidated, schemas = unpack(KEYS)
+local schema = string.match(holders, '%.(%x+)$') or '0'
 
 -- The member that holds the lease, and when that ends; nil where none does.
 local function holder()

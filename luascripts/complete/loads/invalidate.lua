@@ -5,14 +5,19 @@
 -- its lease moves to invalidated, where it can be renewed and hand its result to
 -- those who wait for it. The next enter loads anew.
 --
--- KEYS  holders, queue, alive, fence, value, failure, published, invalidated
+-- KEYS  holders, queue, alive, fence, value, failure, published, invalidated, schemas
 --
--- Reply (integers)  now µs, 1 if a load was running
+-- Reply
+--   now µs, 1 if a load was running
+--   and a string for each other schema of the key that is in use: the caller runs this
+--   script for each of these, too
 --
--- Cost  TIME, GET, ZRANGE, ZCARD, three STRLEN, DEL; two writes more where a load runs.
+-- Cost  TIME, GET, ZRANGE, ZCARD, three STRLEN, ZRANGE, DEL, ZREM; two writes more
+--       where a load runs.
 -- Who else may be where: a load may run, be about to publish, or have published
 -- (what it stored goes); another copy of this call drops what was loaded in between,
--- no more.
+-- no more. A load of another schema that begins after this call is not listed, and
+-- may store: it began after the invalidation was called.
 -- DEL comes first: it is allowed where memory has run out.
 
 -- from shared/clock.lua
@@ -46,7 +51,11 @@ local ALIVE = 4500        -- ms: how long a sign of life keeps a place in the qu
 -- invalidated  sorted set: "<member> <token>" of loads that were invalidated, score
 --              = lease end (ms): such a load may hand its result to those who wait
 --              for it, but not store it
-local holders, queue, alive, fence, value, failure, published, invalidated = unpack(KEYS)
+-- schemas      sorted set: the schemas of the key that have a value, a failure or a
+--              load, score = until when (ms); all schemas share it. The other keys belong to one schema each, and
+--              their names end with it, as ".1a2b3c4d"; those of schema 0 do not.
+local holders, queue, alive, fence, value, failure, published, invalidated, schemas = unpack(KEYS)
+local schema = string.match(holders, '%.(%x+)$') or '0'
 
 -- The member that holds the lease, and when that ends; nil where none does.
 local function holder()
@@ -105,20 +114,34 @@ local function keep(key, at)
     redis.call('PEXPIREAT', key, at)
   end
 end
-
-local last = redis.call('GET', fence)
-local member, till = holder()
--- Reads of every key that is written later: a wrong type ends the script here.
-redis.call('ZCARD', invalidated)
-for _, key in ipairs({ value, failure, published }) do redis.call('STRLEN', key) end
-redis.call('DEL', value, failure, published)
-if not member then return { us, 0 } end
-redis.call('ZREM', holders, member)
-local expired = redis.call('ZCOUNT', invalidated, '-inf', now)
-if expired > 0 then redis.call('ZREMRANGEBYRANK', invalidated, 0, math.min(expired, BATCH) - 1) end
--- Where the fence was evicted, the load's token is not known: it has lost the lease.
-if last then
-  redis.call('ZADD', invalidated, till, member .. ' ' .. last)
-  keep(invalidated, till)
+-- from loads/shared/drop.lua
+-- Drops what is cached of the schema, and takes the right to store from a running
+-- load: its lease moves to invalidated, where it can be renewed and hand its result to
+-- those who wait for it. The next enter loads anew. Returns 1 if a load was running,
+-- and the other schemas of the key that are in use.
+local function drop()
+  local last = redis.call('GET', fence)
+  local member, till = holder()
+  -- Reads of every key that is written later: a wrong type ends the script here.
+  redis.call('ZCARD', invalidated)
+  for _, key in ipairs({ value, failure, published }) do redis.call('STRLEN', key) end
+  local others = {}
+  for _, name in ipairs(redis.call('ZRANGE', schemas, now, '+inf', 'BYSCORE', 'LIMIT', 0, BATCH)) do
+    if name ~= schema then others[#others + 1] = name end
+  end
+  redis.call('DEL', value, failure, published)
+  redis.call('ZREM', schemas, schema)
+  if not member then return 0, others end
+  redis.call('ZREM', holders, member)
+  local expired = redis.call('ZCOUNT', invalidated, '-inf', now)
+  if expired > 0 then redis.call('ZREMRANGEBYRANK', invalidated, 0, math.min(expired, BATCH) - 1) end
+  -- Where the fence was evicted, the load's token is not known: it has lost the lease.
+  if last then
+    redis.call('ZADD', invalidated, till, member .. ' ' .. last)
+    keep(invalidated, till)
+  end
+  return 1, others
 end
-return { us, 1 }
+
+local running, others = drop()
+return { us, running, unpack(others) }

@@ -5,7 +5,7 @@
 -- invalidation has touched may store; the lease is given back and the waiters are
 -- told, all in this one step.
 --
--- KEYS  holders, queue, alive, fence, value, failure, published, invalidated
+-- KEYS  holders, queue, alive, fence, value, failure, published, invalidated, schemas
 -- ARGV  1 member   2 token of the load
 --       3 copies_until  as in leave
 --       4 prefix, 5 suffix: the envelope; the server's time goes between them
@@ -58,7 +58,11 @@ local ALIVE = 4500        -- ms: how long a sign of life keeps a place in the qu
 -- invalidated  sorted set: "<member> <token>" of loads that were invalidated, score
 --              = lease end (ms): such a load may hand its result to those who wait
 --              for it, but not store it
-local holders, queue, alive, fence, value, failure, published, invalidated = unpack(KEYS)
+-- schemas      sorted set: the schemas of the key that have a value, a failure or a
+--              load, score = until when (ms); all schemas share it. The other keys belong to one schema each, and
+--              their names end with it, as ".1a2b3c4d"; those of schema 0 do not.
+local holders, queue, alive, fence, value, failure, published, invalidated, schemas = unpack(KEYS)
+local schema = string.match(holders, '%.(%x+)$') or '0'
 
 -- The member that holds the lease, and when that ends; nil where none does.
 local function holder()
@@ -135,6 +139,13 @@ local function bury(member, until_ms)
   redis.call('ZADD', alive, until_ms, member)
   keep(alive, until_ms)
 end
+-- from loads/shared/list_schema.lua
+-- Lists the schema as one in use until at (ms), for calls that must reach all schemas
+-- of the key.
+local function list_schema(at)
+  redis.call('ZADD', schemas, 'GT', at, schema)
+  keep(schemas, at)
+end
 
 local member, token, copies_until = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local store, remember = tonumber(ARGV[6]), tonumber(ARGV[7])
@@ -144,6 +155,7 @@ redis.call('STRLEN', value)
 redis.call('STRLEN', failure)
 redis.call('ZCARD', queue)
 redis.call('ZCARD', alive)
+redis.call('ZCARD', schemas)
 
 local recorded_token, recorded_state, how = string.match(record or '', '^(%d+) (%d) (.)')
 if recorded_token == ARGV[2] then
@@ -168,6 +180,7 @@ if state == 1 then
   else
     redis.call('DEL', failure)
   end
+  if math.max(store, remember) > 0 then list_schema(now + math.max(store, remember)) end
   redis.call('ZREM', holders, member)
 elseif state == 2 then
   redis.call('ZREM', invalidated, entry)

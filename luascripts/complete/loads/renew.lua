@@ -5,7 +5,7 @@
 -- process is left, only as long as another process waits for it. Never shortens a
 -- lease, and never brings one back.
 --
--- KEYS  holders, queue, alive, fence, value, failure, published, invalidated
+-- KEYS  holders, queue, alive, fence, value, failure, published, invalidated, schemas
 -- ARGV  1 member   2 ttl (ms)
 --       3 unwatched     1 = end the lease if nobody waits for its load
 --       4 copies_until  as in leave, for a lease that ends
@@ -50,7 +50,11 @@ local ALIVE = 4500        -- ms: how long a sign of life keeps a place in the qu
 -- invalidated  sorted set: "<member> <token>" of loads that were invalidated, score
 --              = lease end (ms): such a load may hand its result to those who wait
 --              for it, but not store it
-local holders, queue, alive, fence, value, failure, published, invalidated = unpack(KEYS)
+-- schemas      sorted set: the schemas of the key that have a value, a failure or a
+--              load, score = until when (ms); all schemas share it. The other keys belong to one schema each, and
+--              their names end with it, as ".1a2b3c4d"; those of schema 0 do not.
+local holders, queue, alive, fence, value, failure, published, invalidated, schemas = unpack(KEYS)
+local schema = string.match(holders, '%.(%x+)$') or '0'
 
 -- The member that holds the lease, and when that ends; nil where none does.
 local function holder()
@@ -151,4 +155,8 @@ if till <= expiry then return { expiry - now } end
 redis.call('PEXPIREAT', key, till, 'GT')
 redis.call('ZADD', key, 'XX', 'GT', till, entry)
 redis.call('PEXPIREAT', fence, till + ALIVE, 'GT')
+if key == holders then
+  redis.call('ZADD', schemas, 'XX', 'GT', till + ALIVE, schema)
+  redis.call('PEXPIREAT', schemas, till + ALIVE, 'GT')
+end
 return { till - now }

@@ -12,4 +12,8 @@
 -- invalidated  sorted set: "<member> <token>" of loads that were invalidated, score
 --              = lease end (ms): such a load may hand its result to those who wait
 --              for it, but not store it
-local holders, queue, alive, fence, value, failure, published, invalidated = unpack(KEYS)
+-- schemas      sorted set: the schemas of the key that have a value, a failure or a
+--              load, score = until when (ms); all schemas share it. The other keys belong to one schema each, and
+--              their names end with it, as ".1a2b3c4d"; those of schema 0 do not.
+local holders, queue, alive, fence, value, failure, published, invalidated, schemas = unpack(KEYS)
+local schema = string.match(holders, '%.(%x+)$') or '0'

@@ -182,6 +182,20 @@ func TestDoManyWaitsForOthers(t *testing.T) {
 func TestDoManyCrossedCallsEnd(t *testing.T) {
 	each(t, func(f *fixture) {
 		f.teach()
+		x, y := "x", "y"
+		if cluster, ok := f.RDB.(*redis.ClusterClient); ok {
+			// On one node, so that the two enters of a call go in one pipeline, in order.
+			node := func(key string) string {
+				n, err := cluster.MasterForKey(f.Context(), f.Part(key, "holders"))
+				if err != nil {
+					f.Fatal(err)
+				}
+				return n.Options().Addr
+			}
+			for i := 0; node(x) != node(y); i++ {
+				y = fmt.Sprint("y", i)
+			}
+		}
 		var crossing sync.WaitGroup
 		crossing.Add(2)
 		start := func(keys ...string) (*many, *batches) {
@@ -200,24 +214,24 @@ func TestDoManyCrossedCallsEnd(t *testing.T) {
 			f.Cleanup(func() { close(b.gate) })
 			return doMany(f, f.Context(), g, keys, b), b
 		}
-		one, loadsX := start("x", "y")
-		two, loadsY := start("y", "x")
-		if keys := redistest.Get(f, "x to be loaded", loadsX.began); fmt.Sprint(keys) != "[x]" {
+		one, loadsX := start(x, y)
+		two, loadsY := start(y, x)
+		if keys := redistest.Get(f, "x to be loaded", loadsX.began); fmt.Sprint(keys) != "["+x+"]" {
 			f.Fatalf("loads %v", keys)
 		}
-		if keys := redistest.Get(f, "y to be loaded", loadsY.began); fmt.Sprint(keys) != "[y]" {
+		if keys := redistest.Get(f, "y to be loaded", loadsY.began); fmt.Sprint(keys) != "["+y+"]" {
 			f.Fatalf("loads %v", keys)
 		}
 		loadsX.gate <- struct{}{}
-		redistest.Eventually(f, "x to be published", func() bool { return f.RDB.Exists(f.Context(), f.Part("x", "value")).Val() == 1 })
+		redistest.Eventually(f, "x to be published", func() bool { return f.RDB.Exists(f.Context(), f.Part(x, "value")).Val() == 1 })
 		loadsY.gate <- struct{}{}
 		for _, m := range []*many{one, two} {
-			if err := m.got("x", "X", "y", "Y"); err != nil {
+			if err := m.got(x, strings.ToUpper(x), y, strings.ToUpper(y)); err != nil {
 				f.Fatal(err)
 			}
 		}
-		loadsX.wantCalls(f, []string{"x"})
-		loadsY.wantCalls(f, []string{"y"})
+		loadsX.wantCalls(f, []string{x})
+		loadsY.wantCalls(f, []string{y})
 	})
 }
 
@@ -232,14 +246,14 @@ func TestDoManyRoundTrips(t *testing.T) {
 		}
 		g, wire := f.open()
 		var keys, want []string
-		for i := range 60 {
+		for i := range 20 {
 			keys = append(keys, fmt.Sprintf("k%d", i))
 			want = append(want, keys[i], strings.ToUpper(keys[i]))
 		}
 		if err := g.Invalidate(f.Context(), keys...); err != nil {
 			f.Fatal(err)
 		}
-		fetch(f, f.Context(), g, "warm", gives("v")).got() // the clock is known
+		knowClocks(f, g, keys...)
 		b := newBatches()
 		trips := wire.TripCounter()
 		if err := doMany(f, f.Context(), g, keys, b).got(want...); err != nil {
@@ -247,19 +261,19 @@ func TestDoManyRoundTrips(t *testing.T) {
 		}
 		b.wantCalls(f, keys)
 		if got, want := trips(), (harness.TripCount{Gets: nodes, Scripts: 2 * nodes}); got != want {
-			f.Errorf("60 keys cost %+v, want %+v", got, want)
+			f.Errorf("20 keys cost %+v, want %+v", got, want)
 		}
 		if err := doMany(f, f.Context(), g, keys, b).got(want...); err != nil {
 			f.Fatal(err)
 		}
 		if got, want := trips(), (harness.TripCount{Gets: nodes}); got != want {
-			f.Errorf("60 hits cost %+v, want %+v", got, want)
+			f.Errorf("20 hits cost %+v, want %+v", got, want)
 		}
 		if err := g.Invalidate(f.Context(), keys...); err != nil {
 			f.Fatal(err)
 		}
 		if got, want := trips(), (harness.TripCount{Scripts: nodes}); got != want {
-			f.Errorf("60 invalidations cost %+v, want %+v", got, want)
+			f.Errorf("20 invalidations cost %+v, want %+v", got, want)
 		}
 	})
 }
@@ -284,6 +298,7 @@ func TestDoManyAfterItsCtxEnded(t *testing.T) {
 		theirs.returns("v")
 		elsewhere.got()
 		err = doMany(f, ctx, g, []string{"there", "own"}, b).got()
-		redistest.WantErr(f, err, context.Canceled, leasehold.ErrUnavailable)
+		redistest.WantErr(f, err, context.Canceled)
+		redistest.WantNot(f, err, leasehold.ErrUnavailable) // nothing was sent
 	})
 }

@@ -119,9 +119,9 @@ func TestUnavailableManyLoadLocally(t *testing.T) {
 		b.gate = make(chan struct{})
 		wire.Cut()
 		one := doMany(f, f.Context(), g, []string{"a", "b"}, b)
-		synctest.Wait()
+		redistest.Get(f, "a and b to be loaded", b.began)
 		two := doMany(f, f.Context(), g, []string{"b", "c"}, b)
-		synctest.Wait()
+		redistest.Get(f, "c to be loaded", b.began)
 		close(b.gate)
 		if err := one.got("a", "A", "b", "B"); err != nil {
 			f.Error(err)

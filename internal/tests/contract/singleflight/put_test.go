@@ -1,0 +1,174 @@
+package singleflight
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/singleflight"
+)
+
+// A Put is what callers get that come after it; a load that was under way hands its
+// result to its own callers, and does not store it.
+func TestPutStandsAgainstALoadUnderWay(t *testing.T) {
+	each(t, func(f *fixture) {
+		g, _ := f.open()
+		other, _ := f.open()
+		o := newOrigin(f)
+		old := fetch(f, f.Context(), g, "k", o.load)
+		l := o.next(f)
+		if err := other.Put(f.Context(), "k", "put"); err != nil {
+			f.Fatal(err)
+		}
+		for _, of := range []*singleflight.Group[string]{g, other} {
+			if r, there, err := of.Peek(f.Context(), "k"); r.Value != "put" || !there || err != nil {
+				f.Errorf("%+v, %v, %v", r, there, err)
+			}
+		}
+		l.returns("loaded")
+		if r := old.got(); r.Value != "loaded" {
+			f.Errorf("%+v", r)
+		}
+		if r := fetch(f, f.Context(), g, "k", never(f)).got(); r.Value != "put" || r.Source != singleflight.Cached {
+			f.Errorf("%+v", r)
+		}
+		if err := g.Put(f.Context(), "k", "later"); err != nil {
+			f.Fatal(err)
+		}
+		if r := fetch(f, f.Context(), other, "k", never(f)).got(); r.Value != "later" {
+			f.Errorf("%+v", r)
+		}
+	})
+}
+
+// A Put drops what other schemas have, and takes the right to store from their loads.
+func TestPutReachesAllSchemas(t *testing.T) {
+	each(t, func(f *fixture) {
+		one, _ := f.open(func(c *singleflight.Config[string]) { c.Schema = 1 })
+		two, _ := f.open(func(c *singleflight.Config[string]) { c.Schema = 2 })
+		fetch(f, f.Context(), two, "k", gives("cached")).got()
+		o := newOrigin(f)
+		three, _ := f.open(func(c *singleflight.Config[string]) { c.Schema = 3 })
+		loading := fetch(f, f.Context(), three, "k", o.load)
+		l := o.next(f)
+		if err := one.Put(f.Context(), "k", "put"); err != nil {
+			f.Fatal(err)
+		}
+		if _, there, err := two.Peek(f.Context(), "k"); there || err != nil {
+			f.Error(there, err)
+		}
+		l.returns("old")
+		loading.got()
+		if _, there, err := three.Peek(f.Context(), "k"); there || err != nil {
+			f.Error(there, err)
+		}
+		if r := fetch(f, f.Context(), one, "k", never(f)).got(); r.Value != "put" {
+			f.Errorf("%+v", r)
+		}
+	})
+}
+
+// A value that may not be stored ends what was cached, and Put says so.
+func TestPutThatIsNotStored(t *testing.T) {
+	each(t, func(f *fixture) {
+		g, _ := f.open(func(c *singleflight.Config[string]) {
+			c.MaxValueBytes = 100
+			c.TTLFor = func(_ string, v string) time.Duration {
+				if v == "secret" {
+					return -1
+				}
+				return 0
+			}
+		})
+		for _, v := range []string{"secret", strings.Repeat("large", 100)} {
+			if err := g.Put(f.Context(), "k", "there"); err != nil {
+				f.Fatal(err)
+			}
+			err := g.Put(f.Context(), "k", v)
+			redistest.WantErr(f, err, singleflight.ErrNotStored)
+			if errors.Is(err, singleflight.ErrTooLarge) != (v != "secret") {
+				f.Errorf("%v", err)
+			}
+			if _, there, err := g.Peek(f.Context(), "k"); there || err != nil {
+				f.Error(there, err)
+			}
+		}
+	})
+}
+
+// Sentinels of Config.Errors are found in every process that shares a failure.
+func TestSentinelsCross(t *testing.T) {
+	each(t, func(f *fixture) {
+		gone, broken := errors.New("sql: no rows"), errors.New("broken")
+		mod := func(c *singleflight.Config[string]) { c.Errors, c.ErrorTTL = []error{gone, broken}, time.Minute }
+		g, _ := f.open(mod)
+		other, _ := f.open(mod)
+		err := fetch(f, f.Context(), g, "k", fails(fmt.Errorf("user 7: %w", gone))).failed()
+		redistest.WantErr(f, err, gone)
+		err = fetch(f, f.Context(), other, "k", never(f)).failed()
+		redistest.WantErr(f, err, gone)
+		redistest.WantNot(f, err, broken)
+		redistest.WantText(f, err, "user 7: sql: no rows")
+		var remote *singleflight.RemoteError
+		if !errors.As(err, &remote) || remote.Text != "user 7: sql: no rows" {
+			f.Errorf("%+v", remote)
+		}
+		if s := inspect(f, other, "k"); s.Failure != "user 7: sql: no rows" {
+			f.Errorf("%+v", s)
+		}
+	})
+}
+
+// Two versions of a type do not read each other's bytes, and both have what they load.
+func TestVersionsOfATypeSideBySide(t *testing.T) {
+	type a struct {
+		N int
+		S string
+	}
+	type b struct{ Name string }
+	each(t, func(f *fixture) {
+		ga, _ := openOf[a](f)
+		gb, _ := openOf[b](f)
+		for range 2 {
+			if r, err := ga.Do(f.Context(), "k", func(context.Context) (a, error) { return a{1, "x"}, nil }); err != nil || r != (a{1, "x"}) {
+				f.Error(r, err)
+			}
+			if r, err := gb.Do(f.Context(), "k", func(context.Context) (b, error) { return b{"y"}, nil }); err != nil || r != (b{"y"}) {
+				f.Error(r, err)
+			}
+		}
+		if sa, sb := ga.Stats(), gb.Stats(); sa.Loads != 1 || sb.Loads != 1 || sa.Undecodable+sb.Undecodable != 0 {
+			f.Errorf("%+v, %+v", sa, sb)
+		}
+	})
+}
+
+func TestTypesThatCannotBeEncodedAreRefused(t *testing.T) {
+	rdb := nowhere(t)
+	type withFunc struct{ F func() }
+	type hidden struct{ n int }
+	_ = hidden{n: 1}
+	refused := func(err error) {
+		t.Helper()
+		redistest.WantErr(t, err, leasehold.ErrInvalid)
+		redistest.WantText(t, err, "T can't be encoded")
+	}
+	_, err := singleflight.New(rdb, singleflight.Config[withFunc]{Name: "n", TTL: time.Minute})
+	refused(err)
+	_, err = singleflight.New(rdb, singleflight.Config[chan int]{Name: "n", TTL: time.Minute})
+	refused(err)
+	_, err = singleflight.New(rdb, singleflight.Config[map[string]*hidden]{Name: "n", TTL: time.Minute})
+	if err != nil {
+		t.Error(err)
+	}
+	_, err = singleflight.New(rdb, singleflight.Config[hidden]{Name: "n", TTL: time.Minute})
+	refused(err)
+	if _, err := singleflight.New(rdb, singleflight.Config[time.Time]{Name: "n", TTL: time.Minute}); err != nil {
+		t.Error(err)
+	}
+}

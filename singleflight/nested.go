@@ -1,0 +1,162 @@
+package singleflight
+
+import (
+	"context"
+	"errors"
+	"sync"
+)
+
+// ErrLoadCycle says that a loader asked for a key that its own load would have to wait
+// for: its own key, or one whose load, in this process, waits for it already. Such a
+// call fails at once, before it sends anything. It is recognised by the loader's ctx,
+// which the loader must pass on. A cycle through other processes is not seen from
+// here: its loads end when the callers that wanted them have left.
+var ErrLoadCycle = errors.New("the load would wait for itself")
+
+// runningLoad is a loader's call under way, in the graph of what waits for what in
+// this process, across groups.
+type runningLoad struct {
+	keys []loadedKey
+	// endIfUnwanted ends the load if it has no callers in this process.
+	endIfUnwanted func()
+
+	// Guarded by graph.mu.
+	ended bool
+	waits map[loadedKey]int // what its loader waits for now
+}
+
+// loadedKey is a key of one group.
+type loadedKey struct {
+	group any
+	key   string
+}
+
+// graph is the loads that run in this process.
+var graph = struct {
+	mu    sync.Mutex // a leaf: nothing else is locked while it is held
+	loads map[loadedKey]map[*runningLoad]struct{}
+}{loads: map[loadedKey]map[*runningLoad]struct{}{}}
+
+// loadsAbove is what a loader's ctx carries: the load that it runs in, and the loads
+// that this one was called from.
+type loadsAbove struct {
+	load  *runningLoad
+	above *loadsAbove
+}
+
+type loadsAboveKey struct{}
+
+// loadsOf is the loads that ctx runs under.
+func loadsOf(ctx context.Context) *loadsAbove {
+	above, _ := ctx.Value(loadsAboveKey{}).(*loadsAbove)
+	return above
+}
+
+// begin adds the load to the graph. The ctx that it returns is for its loader.
+func (r *runningLoad) begin(ctx context.Context) context.Context {
+	graph.mu.Lock()
+	defer graph.mu.Unlock()
+	r.waits = map[loadedKey]int{}
+	for _, k := range r.keys {
+		if graph.loads[k] == nil {
+			graph.loads[k] = map[*runningLoad]struct{}{}
+		}
+		graph.loads[k][r] = struct{}{}
+	}
+	return context.WithValue(ctx, loadsAboveKey{}, &loadsAbove{r, loadsOf(ctx)})
+}
+
+// end takes the load out of the graph: nothing waits for its result any more.
+func (r *runningLoad) end() {
+	graph.mu.Lock()
+	defer graph.mu.Unlock()
+	r.ended = true
+	for _, k := range r.keys {
+		if delete(graph.loads[k], r); len(graph.loads[k]) == 0 {
+			delete(graph.loads, k)
+		}
+	}
+}
+
+// isWaiting reports whether the load's loader waits for another load.
+func (r *runningLoad) isWaiting() bool {
+	graph.mu.Lock()
+	defer graph.mu.Unlock()
+	return len(r.waits) > 0
+}
+
+// isOwnKey reports whether a load that the caller runs under loads k.
+func (a *loadsAbove) isOwnKey(k loadedKey) bool {
+	if a == nil {
+		return false
+	}
+	graph.mu.Lock()
+	defer graph.mu.Unlock()
+	for r := range graph.loads[k] {
+		if a.has(r) {
+			return true
+		}
+	}
+	return false
+}
+
+func (a *loadsAbove) has(r *runningLoad) bool {
+	for ; a != nil; a = a.above {
+		if a.load == r {
+			return true
+		}
+	}
+	return false
+}
+
+// wait notes that a call under these loads waits for k, until done is called. It
+// reports false if a load of k waits, directly or through others, for one of these
+// loads: then the call must not wait. A cycle is closed by the wait that comes last,
+// so a check at each is enough.
+func (a *loadsAbove) wait(k loadedKey) (done func(), ok bool) {
+	if a == nil {
+		return func() {}, true
+	}
+	r := a.load
+	graph.mu.Lock()
+	if r.ended { // its ctx has outlived it
+		graph.mu.Unlock()
+		return func() {}, true
+	}
+	if a.isAwaitedBy(k, map[*runningLoad]bool{}) {
+		graph.mu.Unlock()
+		return nil, false
+	}
+	r.waits[k]++
+	graph.mu.Unlock()
+	// A load without callers must not keep others alive. Where its last caller leaves
+	// from here on, leave finds that it waits.
+	r.endIfUnwanted()
+	return func() {
+		graph.mu.Lock()
+		defer graph.mu.Unlock()
+		if r.waits[k]--; r.waits[k] == 0 {
+			delete(r.waits, k)
+		}
+	}, true
+}
+
+// isAwaitedBy reports whether a load of k is one of these loads or waits for one.
+// Called with the lock.
+func (a *loadsAbove) isAwaitedBy(k loadedKey, seen map[*runningLoad]bool) bool {
+	for r := range graph.loads[k] {
+		if a.has(r) {
+			return true
+		}
+		if seen[r] {
+			continue
+		}
+		seen[r] = true
+		for next := range r.waits {
+			if a.isAwaitedBy(next, seen) {
+				return true
+			}
+		}
+	}
+	return false
+}
