@@ -178,12 +178,12 @@ func (l *Loop) due(now time.Time) map[address]*batch {
 	var batches map[address]*batch
 	var calls []*call.Call
 	for {
-		e, changes := l.next(now, batches != nil)
+		e, task, changes := l.next(now, batches != nil)
 		if e == nil {
 			return batches
 		}
 		next, slack := time.Time{}, time.Duration(0)
-		calls, next, slack = e.task.Due(now, calls[:0])
+		calls, next, slack = task.Due(now, calls[:0])
 		resend := l.reschedule(e, changes, now, next, slack, len(calls) > 0)
 		for _, c := range calls {
 			if batches == nil {
@@ -201,21 +201,22 @@ func (l *Loop) due(now time.Time) map[address]*batch {
 	}
 }
 
-// next takes the entry that is due first out of the schedule, nil where none is:
+// next takes the entry that is due first out of the schedule, with its task, which a
+// Put may change from then on; nil where none is due:
 // one that may come along counts where something is sent anyway.
-func (l *Loop) next(now time.Time, sending bool) (e *Entry, changes int) {
+func (l *Loop) next(now time.Time, sending bool) (e *Entry, task Task, changes int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.entries) == 0 {
-		return nil, 0
+		return nil, nil, 0
 	}
 	e = l.entries[0]
 	if e.at.After(now) && (!sending || e.at.Add(-e.slack).After(now)) {
-		return nil, 0
+		return nil, nil, 0
 	}
 	l.entries.take(e)
 	l.closed = false
-	return e, e.changes
+	return e, e.task, e.changes
 }
 
 // reschedule puts an entry back as its task said, unless it was put or removed
