@@ -107,6 +107,9 @@ func TestClockThatIsAMinuteOff(t *testing.T) {
 
 func TestReplicaAndItsLag(t *testing.T) {
 	primary, replica := redistest.StartPair(t, redistest.Newest(t), "--appendonly", "yes")
+	redistest.Eventually(t, "the primary to see its replica online", func() bool {
+		return strings.Contains(primary.Client().Info(t.Context(), "replication").Val(), "state=online")
+	})
 	want(t, look(t, primary.Client()), "replicas", Note, replica.Addr(), "bytes behind")
 	want(t, look(t, replica.Client()), "replicas", Bad, "replica itself")
 	v := &visit{nodes: []node{{name: "the server", info: map[string]string{
