@@ -224,6 +224,7 @@ func (w *waiter) enter(ctx context.Context) (Verdict, error) {
 			return w.end(ctx, handleClosed, nil)
 		default:
 		}
+		began := time.Now()
 		now, clock := w.m.serverTime(w.res.FirstKey())
 		if clock != nil {
 			switch ev := next(ctx, w, clock.answered); ev {
@@ -234,7 +235,7 @@ func (w *waiter) enter(ctx context.Context) (Verdict, error) {
 				return w.end(ctx, ev, errNoAnswer)
 			}
 			if clock.err != nil {
-				if v, again, err := w.retry(ctx, clock.err, time.Now(), 0); !again {
+				if v, again, err := w.retry(ctx, clock.err, began, 0); !again {
 					return v, err
 				}
 			}

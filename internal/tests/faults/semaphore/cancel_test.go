@@ -106,8 +106,7 @@ func (x *ends) lengths(v *valve, h *semaphore.Semaphore, w int) [2]int {
 
 // one has ctx end at byte n, and returns how long the call took then.
 func (x *ends) one(v *valve, h *semaphore.Semaphore, dir, n int) (took time.Duration, hit bool) {
-	s := *x.site
-	s.Key = fmt.Sprintf("%d.%d", dir, n)
+	s := &site{x.site.On(x.TB, fmt.Sprintf("%d.%d", dir, n))}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	reached := v.arm(dir, n)
@@ -170,8 +169,7 @@ func TestCtxEndsWhereTheConnectionBreaks(t *testing.T) {
 			h := s.closing(p.Client(func(o *redis.Options) { o.PoolSize = 1 }), semaphore.Config{Limit: 1})
 			for dir, length := range map[redistest.Direction]int{redistest.ToServer: 400, redistest.ToClient: 60} {
 				for n := w * step; n < length; n += workers * step {
-					s := *s
-					s.Key = fmt.Sprintf("%d.%d", dir, n)
+					s := &site{s.On(t, fmt.Sprintf("%d.%d", dir, n))}
 					if l, err := h.TryAcquire(t.Context(), "warm"+s.Key); err != nil || l.Release() != nil {
 						t.Errorf("warm: %v", err)
 						return
