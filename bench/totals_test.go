@@ -29,7 +29,6 @@ type desk struct {
 	held     []lease.Request
 	keyOf    map[uint64]string
 	waiting  map[uint64]lease.Request
-	order    []uint64 // of the waiting, as they came
 	asked    time.Time
 }
 
