@@ -169,7 +169,8 @@ func BenchmarkTotals(b *testing.B) {
 		spent      []time.Duration
 	}
 	rows := []*row{
-		{name: "plain", d: newDesk(b, rdb, stats, 0, 10)}, {name: "total", d: newDesk(b, rdb, stats, 10, 10)},
+		{name: "plain", d: newDesk(b, rdb, stats, 0, 10)},
+		{name: "total", d: newDesk(b, rdb, stats, 10, 10)},
 		{name: "plain-32-wait", d: newDesk(b, rdb, stats, 0, 10), keys: 1, each: 32},
 		{name: "total-32-wait", d: newDesk(b, rdb, stats, 10, 1000), keys: 1, each: 32},
 		{name: "total-10-keys", d: newDesk(b, rdb, stats, 10, 1000), keys: 10, each: 2},
