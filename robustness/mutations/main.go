@@ -5,7 +5,7 @@
 //	go run ./mutations                 all of them
 //	go run ./mutations -list           what there is
 //	go run ./mutations -run 'land|S5'  some, by name
-//	go run ./mutations -sample 5       some, by chance; -seed runs the same ones again
+//	go run ./mutations -sample 5       some of the list sampled, by chance; -seed runs the same ones again
 //
 // It is run in the folder robustness, and exits with 1 if a mutation survived or
 // no longer applies.
@@ -46,7 +46,7 @@ func main() {
 		return
 	}
 	if *sample > 0 {
-		fmt.Printf("%d of %d mutations, -seed %d\n\n", len(chosen), len(mutations), *seed)
+		fmt.Printf("%d of %d mutations, -seed %d\n\n", len(chosen), len(sampled), *seed)
 	}
 	caught, err := runAll(chosen)
 	if err != nil {
@@ -68,7 +68,11 @@ func choose(run string, sample int, seed uint64) ([]mutation, error) {
 	if err != nil {
 		return nil, err
 	}
-	chosen := slices.DeleteFunc(slices.Clone(mutations), func(m mutation) bool { return !re.MatchString(m.name) })
+	from := mutations
+	if sample > 0 {
+		from = sampled
+	}
+	chosen := slices.DeleteFunc(slices.Clone(from), func(m mutation) bool { return !re.MatchString(m.name) })
 	if sample > 0 && sample < len(chosen) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		rng.Shuffle(len(chosen), func(i, j int) { chosen[i], chosen[j] = chosen[j], chosen[i] })
