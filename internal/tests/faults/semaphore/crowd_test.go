@@ -71,7 +71,7 @@ func TestReleasesOfAStoppedServer(t *testing.T) {
 func TestCrowdThatLeavesAStoppedServer(t *testing.T) {
 	srv := redistest.StartServer(t, redistest.NeedServers(t)[0])
 	const patience, ttl, readTimeout = 100 * time.Millisecond, 5 * time.Second, time.Second
-	for _, callers := range []int{5_000, 50_000} {
+	for _, callers := range []int{1_000, 10_000} { // ten times as many change nothing
 		t.Run(fmt.Sprint(callers), func(t *testing.T) {
 			s := newSite(t, srv.Client())
 			rdb := srv.Client(func(o *redis.Options) { o.ReadTimeout = readTimeout })
