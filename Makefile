@@ -12,7 +12,7 @@ BENCHFLAGS ?= -count=5
 # --all: fail where one of the server versions can't be had.
 SERVERSFLAGS ?=
 
-.PHONY: test lint bench servers
+.PHONY: test lint bench bench-network servers
 
 # Everything, with the race detector, on the embedded server and on every real
 # one. With LEASEHOLD_REQUIRE_SERVERS a test that finds no server fails. One
@@ -35,6 +35,11 @@ lint:
 # All benchmarks, and docs/benchmarks.md made of them: half an hour.
 bench: servers
 	GO='$(GO)' scripts/bench.sh $(BENCHFLAGS)
+
+# The first section of docs/benchmarks.md alone, over a network with a delay: less than ten
+# minutes.
+bench-network: servers
+	GO='$(GO)' scripts/bench.sh network $(BENCHFLAGS)
 
 # Unpacks the servers that the tests run on into .servers; nothing is installed.
 servers:

@@ -56,6 +56,7 @@ func BenchmarkServerTime(b *testing.B) {
 			}
 			return nil
 		}},
+		{Name: "calls", Pair: callsInPipelines(b, rdb, n)},
 		{Name: "mutex", Pair: pairs(keys.Mutex)},
 		{Name: "semaphore", Pair: pairs(keys.Semaphore)},
 	}
@@ -78,6 +79,26 @@ func BenchmarkServerTime(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 	for i, r := range all {
 		b.ReportMetric(harness.Micros(harness.Percentile(spent[i], 50)), r.Name+"-server-µs")
+	}
+}
+
+// callsInPipelines is a pipeline of n locks' calls, and one of as many unlocks'.
+func callsInPipelines(b *testing.B, rdb *redis.Client, n int) func() error {
+	b.Helper()
+	ctx := context.Background()
+	all := harness.NewCalls(b, rdb, n)
+	return func() error {
+		for _, do := range []func(*harness.Calls, context.Context, redis.Scripter) *redis.Cmd{(*harness.Calls).Take, (*harness.Calls).Give} {
+			if _, err := rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+				for i := range all {
+					do(&all[i], ctx, pipe)
+				}
+				return nil
+			}); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/lease"
 	protocol "github.com/leasehold-go/leasehold/internal/permits"
 	"github.com/leasehold-go/leasehold/internal/totals"
+	"github.com/leasehold-go/leasehold/semaphore"
 )
 
 // desk takes and gives back permits of a family by bare calls, one after the other, and
@@ -23,6 +26,7 @@ type desk struct {
 	b        *testing.B
 	client   *call.Client
 	stats    *redis.Client
+	family   *totals.Family // nil: without a total
 	resource func(key string) lease.Resource
 	limit    int
 	seq      uint64
@@ -43,6 +47,9 @@ func newDesk(b *testing.B, rdb, stats *redis.Client, total, limit int) *desk {
 	nextDesk++
 	family := keys.Family{Kind: keys.Semaphore, Name: "desk" + strconv.Itoa(nextDesk)}
 	d := &desk{b: b, client: client, stats: stats, limit: limit, keyOf: map[uint64]string{}, waiting: map[uint64]lease.Request{}}
+	if total > 0 {
+		d.family = totals.NewFamily(family, total, 0)
+	}
 	known := map[string]lease.Resource{}
 	d.resource = func(key string) lease.Resource {
 		if r := known[key]; r != nil {
@@ -51,7 +58,7 @@ func newDesk(b *testing.B, rdb, stats *redis.Client, total, limit int) *desk {
 		var r lease.Resource
 		var err error
 		if total > 0 {
-			r, err = totals.NewFamily(family, total, 0).Resource(key)
+			r, err = d.family.Resource(key)
 		} else {
 			r, err = protocol.Family{Family: family}.Resource(key)
 		}
@@ -224,6 +231,116 @@ func BenchmarkTotals(b *testing.B) {
 			b.ReportMetric(0, "ns/op")
 			b.ReportMetric(harness.Micros(harness.Percentile(r.spent, 50)), "server-µs")
 			b.ReportMetric(harness.Micros(harness.Percentile(r.spent, 5)), "best-server-µs")
+		})
+	}
+}
+
+// BenchmarkRaise is a raise of the total by which 1,790 waiters of 300 keys in another
+// process are granted: how long the longest of its calls occupies the server, by its own
+// account, how many calls it takes, how long all of them take, and what CPU time a call
+// takes the server, which other work on the machine disturbs least.
+func BenchmarkRaise(b *testing.B) {
+	srv := harness.StartOwn(b)
+	rdb, stats := srv.Client(), srv.Client()
+	ctx := context.Background()
+	for name, value := range map[string]string{"slowlog-log-slower-than": "0", "slowlog-max-len": "10000"} {
+		if err := stats.ConfigSet(ctx, name, value).Err(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	var longest, all, cpu []time.Duration
+	calls := 0
+	for b.Loop() {
+		d := newDesk(b, rdb, stats, 10, 1000)
+		d.fill(300, 5)
+		d.live(300)
+		// A key of the family alone takes the setting: the total is "" there.
+		raise := func() bool {
+			c := d.family.Whole().Set(lease.SetOptions{Handle: "another000000000000000", Seq: 1, Limit: 100_000, VoidAfter: 1 << 60})
+			r, err := d.family.Whole().ReadSet(d.do(c))
+			if err != nil || !r.Stored {
+				b.Fatalf("set: %+v, %v", r, err)
+			}
+			return r.More
+		}
+		if err := stats.Do(ctx, "SLOWLOG", "RESET").Err(); err != nil {
+			b.Fatal(err)
+		}
+		before, began := harness.ServerCPU(b, stats), time.Now()
+		calls = 1
+		for raise() {
+			calls++
+		}
+		all = append(all, time.Since(began))
+		cpu = append(cpu, time.Duration((harness.ServerCPU(b, stats)-before)*float64(time.Second))/time.Duration(calls))
+		log, err := stats.SlowLogGet(ctx, 10_000).Result()
+		if err != nil {
+			b.Fatal(err)
+		}
+		var most time.Duration
+		for _, entry := range log {
+			if entry.Args[0] == "evalsha" {
+				most = max(most, entry.Duration)
+			}
+		}
+		longest = append(longest, most)
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(float64(calls), "calls")
+	b.ReportMetric(harness.Micros(harness.Percentile(longest, 50)), "longest-call-µs")
+	b.ReportMetric(harness.Micros(harness.Percentile(longest, 5)), "best-longest-call-µs")
+	b.ReportMetric(harness.Micros(harness.Percentile(all, 50))/1000, "ms-in-all")
+	b.ReportMetric(harness.Micros(harness.Percentile(cpu, 50)), "cpu-µs-a-call")
+}
+
+// BenchmarkTotalsSlot is how many turns a second one family carries, of 256 goroutines
+// of two handles: where all find a permit, and where 40 keys wait for a total of 20. The
+// server's CPU time a turn and how busy its thread was say what bounds it: the machine
+// runs the callers, too.
+func BenchmarkTotalsSlot(b *testing.B) {
+	srv := harness.StartOwn(b)
+	stats := srv.Client()
+	for _, r := range []struct {
+		name         string
+		limit, total int
+	}{{"plain-free", 1000, 0}, {"total-free", 1000, 1000}, {"total-40-keys-wait", 10, 20}} {
+		b.Run(r.name, func(b *testing.B) {
+			var handles []*semaphore.Semaphore
+			for range 2 {
+				h, err := semaphore.New(srv.Client(), semaphore.Config{Name: r.name, Limit: r.limit, Total: r.total})
+				if err != nil {
+					b.Fatal(err)
+				}
+				handles = append(handles, h)
+			}
+			var next, failed atomic.Int64
+			var all sync.WaitGroup
+			cpu, began := harness.ServerCPU(b, stats), time.Now()
+			for i := range 256 {
+				h, key := handles[i%2], "k"+strconv.Itoa(i%40)
+				all.Go(func() {
+					for next.Add(1) <= int64(b.N) {
+						l, err := h.Acquire(context.Background(), key)
+						if err != nil || l.Release() != nil {
+							failed.Add(1)
+						}
+					}
+				})
+			}
+			all.Wait()
+			took, cpu := time.Since(began), harness.ServerCPU(b, stats)-cpu
+			if n := failed.Load(); n > 0 {
+				b.Errorf("%d of %d turns failed", n, b.N)
+			}
+			for _, h := range handles {
+				if err := h.Close(context.Background()); err != nil {
+					b.Error(err)
+				}
+			}
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(float64(b.N)/took.Seconds(), "turns/s")
+			b.ReportMetric(cpu/float64(b.N)*1e6, "server-cpu-µs/turn")
+			b.ReportMetric(100*cpu/took.Seconds(), "%busy")
 		})
 	}
 }

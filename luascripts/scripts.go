@@ -35,7 +35,14 @@ func PermitsEnter() string    { return script("permits/enter") }     // takes pe
 func PermitsLeave() string    { return script("permits/leave") }     // gives permits back, or leaves the queue
 func PermitsAsk() string      { return script("permits/ask") }       // brings waiters' sign of life; asks what became of them
 func PermitsRenew() string    { return script("permits/renew") }     // extends a lease
+func PermitsRevoke() string   { return script("permits/revoke") }    // takes a lease or a place away from its owner
+func PermitsFate() string     { return script("permits/fate") }      // says what became of an attempt, of totals too
 func PermitsSetLimit() string { return script("permits/set_limit") } // sets a key's limit
+
+// The scripts of a lease that serves several turns of one process.
+
+func PermitsLeaveTurns() string { return script("permits/leave_turns") } // gives a lock back and sets the fence to the last turn's token
+func PermitsRenewCount() string { return script("permits/renew_count") } // extends a lease and counts the waiters
 
 // The scripts of families with a total: semaphores whose keys share a number of permits.
 
@@ -43,6 +50,7 @@ func TotalsEnter() string    { return script("totals/enter") }     // takes perm
 func TotalsLeave() string    { return script("totals/leave") }     // gives permits back, or leaves the queue
 func TotalsAsk() string      { return script("totals/ask") }       // brings waiters' sign of life; goes on where a call stopped
 func TotalsRenew() string    { return script("totals/renew") }     // extends a lease
+func TotalsRevoke() string   { return script("totals/revoke") }    // takes a lease or a place away from its owner
 func TotalsSetLimit() string { return script("totals/set_limit") } // sets a key's limit, or the total
 
 // The scripts of loads: cached values.
@@ -54,6 +62,8 @@ func LoadsRenew() string      { return script("loads/renew") }      // extends a
 func LoadsPublish() string    { return script("loads/publish") }    // stores a result and tells the waiters
 func LoadsInvalidate() string { return script("loads/invalidate") } // drops a value and the right to store of a running load
 func LoadsPut() string        { return script("loads/put") }        // stores a value that no load has made
+func LoadsRevoke() string     { return script("loads/revoke") }     // takes the right to load away from its owner
+func LoadsFate() string       { return script("loads/fate") }       // says what became of an attempt
 func LoadsInspect() string    { return script("loads/inspect") }    // tells what is known of a key
 
 // GuardSet writes a value unless a holder with a newer token wrote before.

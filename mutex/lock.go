@@ -5,22 +5,36 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/localturns"
 )
 
 // Lock is a lock held. It is renewed in the background until it is unlocked or
 // lost. Its methods are safe for concurrent use.
-type Lock struct{ held lease.Lease }
+type Lock struct {
+	held lease.Lease
+	turn *localturns.Turn // with Config.LocalFor; else nil, and held is used
+}
 
 // Token is the fencing token: greater than that of every earlier holder of this
 // key. It is never 0, and below 2^53 until the year 2255.
-func (l *Lock) Token() uint64 { return l.held.Token() }
+func (l *Lock) Token() uint64 {
+	if l.turn != nil {
+		return l.turn.Token()
+	}
+	return l.held.Token()
+}
 
 // Context is the locking ctx, ended also when the lock is lost or given back.
 // Work under a lock should run under it. [context.Cause] gives the reason:
 // leasehold.ErrLost, leasehold.ErrMaxHold, leasehold.ErrReleased,
 // leasehold.ErrClosed, or the locking ctx's own. Except at MaxHold, it ends
 // before another caller can be granted the lock.
-func (l *Lock) Context() context.Context { return l.held.Context() }
+func (l *Lock) Context() context.Context {
+	if l.turn != nil {
+		return l.turn.Context()
+	}
+	return l.held.Context()
+}
 
 // Unlock gives the lock back, to the next waiter if there is one. It takes no
 // ctx, so that it works after one was cancelled. It bounds itself, for
@@ -32,26 +46,50 @@ func (l *Lock) Context() context.Context { return l.held.Context() }
 // Close. leasehold.ErrLost says that the lock had ended before, so that the work
 // under it may have run beside that of others. leasehold.ErrUnavailable says that
 // Redis could not confirm; it is then given back in the background.
-func (l *Lock) Unlock() error { return l.held.Release("unlock") }
+func (l *Lock) Unlock() error {
+	if l.turn != nil {
+		return l.turn.Release("unlock")
+	}
+	return l.held.Release("unlock")
+}
 
 // Extend pushes the expiry to ttl from now, at least 100 ms, and never shortens
 // it. Use it before a stretch of work that must survive without Redis for longer
 // than the configured TTL. One round trip.
 //
 // Errors: leasehold.ErrInvalid for a ttl that is too short; leasehold.ErrLost;
-// leasehold.ErrReleased; leasehold.ErrUnavailable if Redis did not confirm, or
+// leasehold.ErrReleased; leasehold.ErrUnavailable if Redis, or as
+// many replicas as Config.Replicas says, did not confirm, or
 // ctx ended before it had: the lock then lasts as long as before, or longer.
 func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
+	if l.turn != nil {
+		return l.turn.Extend(ctx, ttl)
+	}
 	return l.held.Extend(ctx, ttl)
 }
 
 // ID names the lock in listings. It cannot be used to release it.
-func (l *Lock) ID() string { return l.held.ID() }
+func (l *Lock) ID() string {
+	if l.turn != nil {
+		return l.turn.ID()
+	}
+	return l.held.ID()
+}
 
 // Key is the key as it was passed to Lock.
-func (l *Lock) Key() string { return l.held.Key() }
+func (l *Lock) Key() string {
+	if l.turn != nil {
+		return l.turn.Key()
+	}
+	return l.held.Key()
+}
 
 // Deadline is until when the lock is surely held if no renewal succeeds from now
 // on, by the local monotonic clock: at least 10 ms, or 2 % of the TTL, before it
 // ends in Redis. Renewals move it.
-func (l *Lock) Deadline() time.Time { return l.held.Deadline() }
+func (l *Lock) Deadline() time.Time {
+	if l.turn != nil {
+		return l.turn.Deadline()
+	}
+	return l.held.Deadline()
+}

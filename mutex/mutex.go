@@ -5,23 +5,35 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/localturns"
 )
 
 // Mutex is a handle on a family of locks, one a key. It is safe for concurrent
 // use, and meant to be made once a process and family. It has goroutines and a
 // subscription only while something is held or waited for.
-type Mutex struct{ m *lease.Manager }
+type Mutex struct {
+	family keys.Family
+	rdb    redis.UniversalClient
+	m      *lease.Manager
+	local  *localturns.Handle // nil: without LocalFor
+}
 
 // New checks cfg and makes a handle. Its error names every field that is bad,
 // with value and bound. It sends nothing, and needs no Close where everything is
 // unlocked. rdb stays the caller's, to be closed after the handle.
 func New(rdb redis.UniversalClient, cfg Config) (*Mutex, error) {
-	m, err := lease.New(rdb, cfg.manager())
+	settings := cfg.manager()
+	m, err := lease.New(rdb, settings, localturns.Check(cfg.LocalFor, cfg.TTL)...)
 	if err != nil {
 		return nil, err
 	}
-	return &Mutex{m: m}, nil
+	mu := &Mutex{family: settings.Family, rdb: rdb, m: m}
+	if cfg.LocalFor > 0 {
+		mu.local = localturns.New(m, cfg.local())
+	}
+	return mu, nil
 }
 
 // Lock takes the lock of key, 1 to 512 bytes of any kind, and waits its turn if
@@ -42,7 +54,8 @@ func New(rdb redis.UniversalClient, cfg Config) (*Mutex, error) {
 //
 // Other errors: leasehold.ErrBusy when Config.MaxWait is over, leasehold.ErrQueueFull,
 // leasehold.ErrClosed, leasehold.ErrInvalid for a bad key, and
-// leasehold.ErrUnavailable when Redis refuses, or has not answered after 3 s of
+// leasehold.ErrUnavailable when Redis refuses, when too few of Config.Replicas
+// confirmed the grant within Config.ReplicaWait, or when Redis has not answered after 3 s of
 // tries, the last of which may run into the client's ReadTimeout. Once queued, a
 // place is kept over 10 s without an answer.
 func (m *Mutex) Lock(ctx context.Context, key string) (*Lock, error) {
@@ -57,8 +70,15 @@ func (m *Mutex) TryLock(ctx context.Context, key string) (*Lock, error) {
 }
 
 func (m *Mutex) lock(ctx context.Context, op, key string, wait bool) (*Lock, error) {
-	l := new(Lock)
 	a := lease.Attempt{Op: op, Key: key, Permits: 1, Limit: 1, Wait: wait}
+	if m.local != nil {
+		t, err := m.local.Acquire(ctx, a)
+		if err != nil {
+			return nil, err
+		}
+		return &Lock{turn: t}, nil
+	}
+	l := new(Lock)
 	if _, err := m.m.Acquire(ctx, a, &l.held); err != nil {
 		return nil, err
 	}

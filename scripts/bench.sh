@@ -1,9 +1,12 @@
 #!/usr/bin/env bash
-# bench.sh [flags for go test]
+# bench.sh [network] [flags for go test]
 #
 # Runs the benchmarks of bench and bench/peers, keeps what they print in
 # bench/out, and makes docs/benchmarks.md of it, with its pictures. It takes
 # half an hour and wants a machine that does nothing else.
+#
+# With "network" it measures the page's first section alone, in less than ten minutes, and
+# leaves the rest of the page as it is.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 
@@ -43,10 +46,30 @@ part() {
 
 # An op of these is a span of each competitor: few of them, as a second has room
 # for, would mostly show how a span begins and ends.
-crowds='Contended|ManyKeys|Stampede'
+crowds='Contended|ManyKeys|Stampede|NetworkHandover'
 # And of these an op takes seconds.
 slow='IdleWaiters|HeldLeases|LongLoad'
 
+# network measures the page's first section.
+network() { # [flags]
+	to=$out/network.txt
+	header >"$to"
+	module=bench/peers
+	part -bench 'NetworkLonePair' -benchtime 100x "$@"
+	part -bench 'NetworkContended' -benchtime 60x "$@"
+	part -bench 'NetworkHandover' -benchtime 30x "$@"
+	part -bench 'NetworkStampede' -benchtime 10x "$@"
+	module=bench
+	part -bench 'ServerTime' -benchtime 200x "$@"
+	part -bench 'ManyKeys/goroutines=128' -benchtime 30x "$@"
+}
+
+if [ "${1:-}" = network ]; then
+	shift
+	network -count=5 "$@"
+	"$go" -C bench/report run . -rows network,server,many-calls -lead ../../docs "$out/network.txt"
+	exit
+fi
 run bench bench.txt "$@"
 run bench/peers peers.txt "$@"
 "$go" -C bench/report run . -write ../../docs "$out/bench.txt" "$out/peers.txt"

@@ -7,6 +7,7 @@ import (
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/localturns"
 	"github.com/leasehold-go/leasehold/internal/permits"
 	"github.com/leasehold-go/leasehold/internal/totals"
 )
@@ -73,6 +74,31 @@ type Config struct {
 	// obtained in time is not affected by it. 0: as long as ctx lives.
 	MaxWait time.Duration
 
+	// LocalFor is how long turns on a key may stay in this process: a lease that Redis
+	// granted is passed from one waiter of the process to the next without a call to
+	// Redis, until LocalFor after the grant, or after Redis said last that nobody else
+	// waits. Then the process queues again behind the others. 1 ms to half of TTL, at
+	// most 1 s; 5 to 20 ms is recommended for keys that many goroutines of a process
+	// want at a time: see docs/local.md. 0: strict order across the fleet.
+	LocalFor time.Duration
+
+	// Replicas is how many replicas of the server must confirm a grant before it counts
+	// (WAIT); 0: none. A grant that fewer confirmed within ReplicaWait is given back, and
+	// the call returns leasehold.ErrUnavailable with their number. A renewal that fewer
+	// confirmed does not move the Deadline. Set it to the number of all replicas that may
+	// be promoted: with fewer, it protects only where the one that confirmed is the one
+	// promoted. A failover then forgets hardly any lease, but it may: what a database decides
+	// does not depend on it. It costs the replicas' round trip at each grant and
+	// renewal, and needs the commands WAIT, PEXPIRE and SET. The embedded server of
+	// leaseholdtest has no replicas, so there every call fails. docs/choosing.md has what was counted at failovers.
+	Replicas int
+
+	// ReplicaWait is how long the replicas may take: 1 ms to a quarter of the TTL, and to
+	// three quarters of the client's ReadTimeout. 0 is 1 s, or less where one of those
+	// is. A call takes that much longer at most, also one that ends with
+	// leasehold.ErrBusy. It says nothing without Replicas.
+	ReplicaWait time.Duration
+
 	// Prefix starts every key in Redis and the inbox channels, at most 512
 	// bytes without braces or control bytes; "" is "leasehold".
 	Prefix string
@@ -81,6 +107,11 @@ type Config struct {
 	// hash, for keys that hold personal data. The hash is no secret: anybody who can
 	// guess a key can hash it. All processes of a family must agree on it.
 	HashKeys bool
+
+	// Label says in listings where a lease lives: at most 64 bytes. "" is the host
+	// and the process number, whose last 20 bytes are kept. "-" is none: a label is
+	// data about machines, in Redis.
+	Label string
 
 	// Observer is told of what the handle does; see [leasehold.Observer]. nil: nobody.
 	Observer leasehold.Observer
@@ -107,7 +138,16 @@ func (c Config) check() []error {
 	case c.MaxWaitersTotal < max(1, c.MaxWaiters):
 		errs = append(errs, keys.Bad("MaxWaitersTotal", "is %d; want at least MaxWaiters, %d, or 0 for no bound", c.MaxWaitersTotal, c.MaxWaiters))
 	}
-	return errs
+	if c.LocalFor != 0 && c.Total != 0 {
+		errs = append(errs, keys.Bad("LocalFor", "is %v, and Total is %d; want one of them to be 0: "+
+			"a permit that stays in this process would not count as a grant to its key, and keys would not get their shares", c.LocalFor, c.Total))
+	}
+	return append(errs, localturns.Check(c.LocalFor, c.TTL)...)
+}
+
+// local is what the turns of a process are bounded by.
+func (c Config) local() localturns.Config {
+	return localturns.Config{LocalFor: c.LocalFor, MaxHold: c.MaxHold, MaxWaiters: c.MaxWaiters, MaxWait: c.MaxWait}
 }
 
 func (c Config) family() keys.Family {
@@ -122,15 +162,18 @@ func (c Config) manager(withTotal *totals.Family) lease.Config {
 		protocol = withTotal
 	}
 	return lease.Config{
-		Package:    "semaphore",
-		Family:     family,
-		Protocol:   protocol,
-		TTL:        c.TTL,
-		MaxHold:    c.MaxHold,
-		MaxWaiters: c.MaxWaiters,
-		MaxWait:    c.MaxWait,
-		Observer:   c.Observer,
-		Logger:     c.Logger,
+		Package:     "semaphore",
+		Family:      family,
+		Protocol:    protocol,
+		TTL:         c.TTL,
+		MaxHold:     c.MaxHold,
+		MaxWaiters:  c.MaxWaiters,
+		MaxWait:     c.MaxWait,
+		Replicas:    c.Replicas,
+		ReplicaWait: c.ReplicaWait,
+		Label:       c.Label,
+		Observer:    c.Observer,
+		Logger:      c.Logger,
 	}
 }
 

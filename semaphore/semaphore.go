@@ -7,6 +7,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/localturns"
 	"github.com/leasehold-go/leasehold/internal/totals"
 )
 
@@ -15,8 +16,10 @@ import (
 // goroutines and a subscription only while something is held or waited for.
 type Semaphore struct {
 	cfg    Config
+	rdb    redis.UniversalClient
 	m      *lease.Manager
-	family *totals.Family // nil: without a total
+	family *totals.Family     // nil: without a total
+	local  *localturns.Handle // nil: without LocalFor
 }
 
 // New checks cfg and makes a handle. Its error names every field that is bad,
@@ -31,7 +34,11 @@ func New(rdb redis.UniversalClient, cfg Config) (*Semaphore, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Semaphore{cfg: cfg, m: m, family: family}, nil
+	s := &Semaphore{cfg: cfg, rdb: rdb, m: m, family: family}
+	if cfg.LocalFor > 0 {
+		s.local = localturns.New(m, cfg.local())
+	}
+	return s, nil
 }
 
 // Acquire takes one permit of key, 1 to 512 bytes of any kind, and waits its
@@ -51,7 +58,8 @@ func New(rdb redis.UniversalClient, cfg Config) (*Semaphore, error) {
 //
 // Other errors: leasehold.ErrBusy when Config.MaxWait is over, leasehold.ErrQueueFull,
 // leasehold.ErrClosed, leasehold.ErrInvalid for a bad key, and
-// leasehold.ErrUnavailable when Redis refuses, or has not answered after 3 s of
+// leasehold.ErrUnavailable when Redis refuses, when too few of Config.Replicas
+// confirmed the grant within Config.ReplicaWait, or when Redis has not answered after 3 s of
 // tries, the last of which may run into the client's ReadTimeout. Once queued, a
 // place is kept over 10 s without an answer.
 func (s *Semaphore) Acquire(ctx context.Context, key string) (*Lease, error) {
@@ -92,11 +100,18 @@ func (s *Semaphore) acquire(ctx context.Context, op, key string, n int, wait boo
 	if n < 1 || n > maxPermits {
 		return nil, s.m.Reject(op, key, keys.Invalid("n is %d; want 1 to %d", n, maxPermits))
 	}
-	l := new(Lease)
 	a := lease.Attempt{Op: op, Key: key, Permits: n, Limit: limit, Wait: wait}
 	if s.cfg.Total > 0 {
 		a.Want = share
 	}
+	if s.local != nil {
+		t, err := s.local.Acquire(ctx, a)
+		if err != nil {
+			return nil, err
+		}
+		return &Lease{turn: t}, nil
+	}
+	l := new(Lease)
 	if _, err := s.m.Acquire(ctx, a, &l.held); err != nil {
 		return nil, err
 	}

@@ -36,8 +36,8 @@ const (
 	LoadLocally
 )
 
-// Codec turns values into bytes and back. Unmarshal gets bytes that anybody may
-// have written who can write to Redis: it must not trust them.
+// Codec turns values into bytes and back. Unmarshal gets bytes that may have been
+// written by anybody who can write to Redis: it must not trust them.
 type Codec interface {
 	Marshal(v any) ([]byte, error)
 	Unmarshal(data []byte, v any) error
@@ -73,7 +73,7 @@ type Config[T any] struct {
 
 	// ErrorTTL is how long a loader's failure is remembered and returned to
 	// everybody who asks. 0: only those who waited for that load get it, and
-	// whoever asks later loads.
+	// a later caller loads.
 	ErrorTTL time.Duration
 
 	// NotFoundTTL is the same for [ErrNotFound]. 0: as ErrorTTL.
@@ -99,7 +99,7 @@ type Config[T any] struct {
 
 	// LoadTimeout bounds one load: after that it counts as failed, with
 	// [ErrLoadTimeout], and the loader's ctx ends. Where the lease was lost
-	// before that, who waits starts another load instead. 0: no bound.
+	// before that, a waiting caller starts another load instead. 0: no bound.
 	LoadTimeout time.Duration
 
 	// SoftTimeout is how long a caller who has a stale value at hand waits for a
@@ -146,9 +146,14 @@ type Config[T any] struct {
 	Prefix string
 
 	// HashKeys makes keys appear in Redis and in errors only as a hash, for keys
-	// that hold personal data. It is no secret: who can guess a key can hash it.
+	// that hold personal data. The hash is no secret: a person who can guess a key can hash it.
 	// All processes of a family must agree on it.
 	HashKeys bool
+
+	// Label says in listings where a load runs: at most 64 bytes. "" is the host
+	// and the process number, whose last 20 bytes are kept. "-" is none: a label is
+	// data about machines, in Redis.
+	Label string
 
 	// Observer is told of what the group does; see [leasehold.Observer]. nil: nobody.
 	Observer leasehold.Observer

@@ -62,7 +62,7 @@ func New[T any](rdb redis.UniversalClient, cfg Config[T]) (*Group[T], error) {
 		errs = append(errs, keys.Bad("rdb", "reads from replicas (ReadOnly, RouteByLatency or RouteRandomly); want a client that reads from primaries"))
 	}
 	ttl := max(cfg.LeaseTTL, lease.MinTTL)
-	m, err := lease.New(rdb, lease.Config{Package: pkg, Family: family, Protocol: loads.Family{Family: family, Schema: cfg.Schema}, TTL: ttl, Observer: cfg.Observer, Logger: logger, Loads: true}, errs...)
+	m, err := lease.New(rdb, lease.Config{Package: pkg, Family: family, Protocol: loads.Family{Family: family, Schema: cfg.Schema}, TTL: ttl, Observer: cfg.Observer, Logger: logger, Loads: true, Label: cfg.Label}, errs...)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func New[T any](rdb redis.UniversalClient, cfg Config[T]) (*Group[T], error) {
 	}
 	if cfg.MaxLoads > 0 {
 		family.Whole, family.Hash = true, false
-		g.permits, err = lease.New(rdb, lease.Config{Package: pkg, Family: family, Protocol: permits.Family{Family: family}, TTL: ttl, Observer: cfg.Observer})
+		g.permits, err = lease.New(rdb, lease.Config{Package: pkg, Family: family, Protocol: permits.Family{Family: family}, TTL: ttl, Observer: cfg.Observer, Label: cfg.Label})
 	}
 	return g, err
 }

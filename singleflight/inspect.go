@@ -64,6 +64,7 @@ func (g *Group[T]) state(s loads.State) State {
 	state := State{Waiting: s.Waiting, Invalidated: s.Invalidated, Bytes: s.Bytes, KeptFor: s.Kept}
 	if s.LeaseEnds > 0 {
 		state.Loading, state.LoadID, state.LeaseEndsIn, state.LoadingFor = true, s.Loader, s.LeaseEnds, since(s.Since)
+		state.LoadLabel = s.LoaderLabel
 	}
 	if e, err := envelope.Header(s.Head); err == nil && s.Bytes > 0 && e.Schema == g.cfg.Schema {
 		state.Cached, state.NotFound = true, e.Kind == envelope.NotFound

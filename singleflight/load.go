@@ -245,6 +245,13 @@ func (d *load[T]) callWithPermit() product[T] {
 	case err == nil:
 		// In the background: Redis may be away.
 		defer g.active.Go(func() { _ = permit.Release("load") })
+		// A revoked load may not heed its ctx: it holds up no other.
+		stop := context.AfterFunc(d.ctx, func() {
+			if errors.Is(context.Cause(d.ctx), leasehold.ErrRevoked) {
+				permit.GiveBack()
+			}
+		})
+		defer stop()
 	case d.ctx.Err() != nil || g.cfg.OnUnavailable != LoadLocally:
 		return product[T]{refused: errors.Join(inner(err)...)}
 	}

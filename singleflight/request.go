@@ -140,7 +140,7 @@ type request[T any] struct {
 
 	// Guarded by the group's lock.
 	flight *flight[T] // that it has joined
-	place  int        // among the requests of the flight: who came first
+	place  int        // among the requests of the flight, in the order of arrival
 	// joinedBeforeAsk: it came before its flight last asked Redis, and so may have
 	// the result of any load that Redis answered with. A request that came later may
 	// not: somebody may have invalidated that load after the answer and before the

@@ -56,6 +56,7 @@ type State struct {
 
 	Loading     bool          // a load runs
 	LoadID      string        // tells loads apart
+	LoadLabel   string        // where the load runs: Config.Label of its handle
 	LoadingFor  time.Duration // since its lease was taken
 	LeaseEndsIn time.Duration // if nobody renews it
 	Invalidated int           // loads that run yet, but may not store their result

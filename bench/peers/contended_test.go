@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/leasehold-go/leasehold/bench/internal/harness"
 )
 
@@ -21,12 +23,16 @@ import (
 // their ctx the last of them came back. Who never had a turn is in
 // "-fewest/most", and in no time.
 func BenchmarkContended(b *testing.B) {
-	const clients, goroutines = 4, 16
 	srv := harness.Start(b)
-	stats := srv.Client()
+	contend(b, srv, srv.Client(), harness.Local())
+}
 
-	local := harness.Local()
-	all := []*contender{{name: local.Name, turn: local.Turn}}
+// contend lets crowds of all libraries want a key of srv, beside the crowd floor. stats
+// is a client that counts.
+func contend(b *testing.B, srv *harness.Server, stats *redis.Client, floor harness.Contenders) {
+	b.Helper()
+	const clients, goroutines = 4, 16
+	all := []*contender{{name: floor.Name, turn: floor.Turn}}
 	for _, l := range []struct {
 		name string
 		open opener

@@ -20,10 +20,10 @@ type fleet struct {
 }
 
 // newFleet starts processes of so many callers each.
-func newFleet(b *testing.B, processes, callers int, load, lease time.Duration) *fleet {
+func newFleet(b *testing.B, srv *harness.Server, processes, callers int, load, lease time.Duration) *fleet {
 	b.Helper()
 	f := &fleet{b: b}
-	url := harness.Start(b).URL()
+	url := srv.URL()
 	for range processes {
 		f.processes = append(f.processes, redistest.StartChild(b, "callers", url, strconv.Itoa(callers), load.String(), lease.String()))
 	}

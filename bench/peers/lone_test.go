@@ -10,8 +10,10 @@ import (
 
 // A lone caller locks and unlocks a free key, beside two bare calls of a script
 // that does nothing. All but rueidislock use the same client.
-func BenchmarkLonePair(b *testing.B) {
-	srv := harness.Start(b)
+func BenchmarkLonePair(b *testing.B) { lonePairs(b, harness.Start(b)) }
+
+func lonePairs(b *testing.B, srv *harness.Server) {
+	b.Helper()
 	rdb := srv.Client()
 	ctx := context.Background()
 	noop := harness.NoopPair(b, rdb)

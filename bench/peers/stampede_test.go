@@ -3,6 +3,8 @@ package peers
 import (
 	"testing"
 	"time"
+
+	"github.com/leasehold-go/leasehold/bench/internal/harness"
 )
 
 // A key that is not cached, and 8 processes of 200 callers each who ask for it at
@@ -16,7 +18,7 @@ import (
 // each process's one PING at the same moment, and "ping-p50-ms" and so on the
 // time from its sending until the other callers of its process have been told.
 func BenchmarkStampede(b *testing.B) {
-	newFleet(b, 8, 200, 100*time.Millisecond, 0).
+	newFleet(b, harness.Start(b), 8, 200, 100*time.Millisecond, 0).
 		compare("leasehold", "gorediscache", "rockscache", "rockscache-10ms", "ping")
 }
 
@@ -26,6 +28,6 @@ func BenchmarkStampede(b *testing.B) {
 // is as with BenchmarkStampede.
 func BenchmarkLongLoad(b *testing.B) {
 	const lease = time.Second
-	newFleet(b, 4, 20, 3*lease, lease).
+	newFleet(b, harness.Start(b), 4, 20, 3*lease, lease).
 		compare("leasehold", "gorediscache", "rockscache")
 }

@@ -7,6 +7,7 @@
 // over the repetitions, what it was made of, and whether it reaches its bar.
 //
 //	-write DIR   also writes DIR/benchmarks.md and the pictures in DIR/bench
+//	-lead DIR    writes the first section of DIR/benchmarks.md anew, and nothing else
 //	-check       also demands the guard limits, and exits 1 where a row fails
 //	-rows LIST   only these rows: modules (bench, peers), questions or names of
 //	             rows, with commas between; "-" before one leaves it out
@@ -20,6 +21,7 @@ import (
 
 func main() {
 	write := flag.String("write", "", "`folder` to write the page and its pictures into")
+	lead := flag.String("lead", "", "`folder` of the page whose first section is to be written anew")
 	check := flag.Bool("check", false, "exit 1 where a row doesn't keep its guard limit")
 	list := flag.String("rows", "", "only these rows: `modules, questions or names`")
 	flag.Parse()
@@ -27,13 +29,13 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: report [-write folder] [-check] [-rows list] output…")
 		os.Exit(2)
 	}
-	if err := run(flag.Args(), *write, *check, *list); err != nil {
+	if err := run(flag.Args(), *write, *lead, *check, *list); err != nil {
 		fmt.Fprintln(os.Stderr, "report:", err)
 		os.Exit(1)
 	}
 }
 
-func run(files []string, write string, check bool, list string) error {
+func run(files []string, write, lead string, check bool, list string) error {
 	rows, err := Select(Rows, list)
 	if err != nil {
 		return err
@@ -51,6 +53,11 @@ func run(files []string, write string, check bool, list string) error {
 	}
 	if write != "" {
 		if err := WritePage(write, in, figures); err != nil {
+			return err
+		}
+	}
+	if lead != "" {
+		if err := WriteLead(lead, in, figures); err != nil {
 			return err
 		}
 	}

@@ -26,16 +26,18 @@ func at(ms int) time.Time { return noon.Add(time.Duration(ms) * time.Millisecond
 
 // good is a run without fault.
 func good() ([]term, []end) {
-	return []term{
+	terms := []term{
 		{"A", 1, at(0), at(10)},
 		{"B", 2, at(11), at(20)},
 		{"C", 3, at(30), at(40)},
 		{"D", 4, at(50), at(60)},
-	}, []end{
+	}
+	ends := []end{
 		{what: "shut down", old: "A", next: "B", told: time.Millisecond, without: time.Millisecond},
 		{what: "cut off", old: "B", next: "C", told: time.Millisecond, without: 10 * time.Millisecond},
 		{what: "killed", old: "C", next: "D", without: 10 * time.Millisecond},
 	}
+	return terms, ends
 }
 
 // The verdict must find fault with each of these.

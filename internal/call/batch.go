@@ -53,7 +53,7 @@ func (s *Seat) Do(ctx context.Context, c *Client, one *Call) ([]int64, error) {
 		return nil, err
 	}
 	s.used = true
-	l := c.laneOf(one.Node)
+	l := c.laneOf(one)
 	s.batch.settle(s.place, seated{l, one})
 	select {
 	case <-s.batch.sent:
@@ -121,7 +121,7 @@ func (b *batch) withdraw(place int) bool {
 func (l *lane) group(calls []*Call) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.trips >= maxInFlight || l.waiting() > 0 {
+	if l.trips >= l.maxTrips(maxInFlight) || l.waiting() > 0 {
 		for _, one := range calls {
 			l.enqueue(one)
 		}

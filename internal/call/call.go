@@ -23,6 +23,8 @@ type Call struct {
 	Node string
 	// Done takes the outcome where Send or SendInParts sent the call.
 	Done func(reply []int64, err error)
+	// Confirm says that replicas are to confirm the call; nil: none. See Unconfirmed.
+	Confirm *Confirm
 	// Text is the strings of the reply, in their order.
 	Text []string
 
@@ -33,6 +35,8 @@ type Call struct {
 
 	// state is unsent until a round trip takes the call, or its caller withdraws it.
 	state atomic.Int32
+	// confirmed is how many replicas confirmed the call, where it has a reply.
+	confirmed int32
 
 	// The rest is about waiting in a lane, and the lane's mutex guards it.
 	waitsIn     *queue        // the queue that the call stands in, nil = none

@@ -34,20 +34,22 @@ const (
 
 // Client sends scripts through one go-redis client.
 type Client struct {
-	rdb     redis.UniversalClient
-	cluster clusterClient // what rdb offers of a Cluster client, nil = nothing
-	known   bool          // rdb has options of go-redis that tell its kind
-	bounds  bool          // rdb bounds reads and writes itself, to longestRead or less
-	replica bool          // rdb reads from replicas
-	caches  bool          // rdb caches replies in the process
+	rdb          redis.UniversalClient
+	cluster      clusterClient // what rdb offers of a Cluster client, nil = nothing
+	known        bool          // rdb has options of go-redis that tell its kind
+	bounds       bool          // rdb bounds reads and writes itself, to longestRead or less
+	replica      bool          // rdb reads from replicas
+	longestReply time.Duration // the longest that rdb surely waits for an answer
+	caches       bool          // rdb caches replies in the process
 
-	lanes    sync.Map                  // *lane by the name of its server
-	lent     atomic.Pointer[lentCtx]   // see Client.bounded
-	checked  atomic.Bool               // the server's version is known to be supported
-	clocks   sync.Map                  // *shared[Reading] by the name of a server
-	topology shared[struct{}]          // the question for a Cluster's topology
-	mapped   atomic.Bool               // go-redis has a topology, and so will have one for ever
-	reloaded atomic.Pointer[time.Time] // when a deadline led to a reload last
+	lanes      sync.Map                  // *lane by the name of its server
+	confirming sync.Map                  // the same of calls with a Confirm
+	lent       atomic.Pointer[lentCtx]   // see Client.bounded
+	checked    atomic.Bool               // the server's version is known to be supported
+	clocks     sync.Map                  // *shared[Reading] by the name of a server
+	topology   shared[struct{}]          // the question for a Cluster's topology
+	mapped     atomic.Bool               // go-redis has a topology, and so will have one for ever
+	reloaded   atomic.Pointer[time.Time] // when a deadline led to a reload last
 }
 
 // clusterClient is what a Cluster client offers for routing.
@@ -69,7 +71,7 @@ func NewClient(rdb redis.UniversalClient) (*Client, error) {
 	if rdb == nil {
 		return nil, fmt.Errorf("rdb is nil; want a client of go-redis v9")
 	}
-	c := &Client{rdb: rdb}
+	c := &Client{rdb: rdb, longestReply: longestRead}
 	layers, err := layersOf(rdb)
 	if err != nil {
 		return nil, err
@@ -116,6 +118,7 @@ func (c *Client) recognise(layer any) bool {
 		// With reads from replicas, go-redis asks a server for its commands
 		// without a bound before it sends the first one.
 		c.bounds = isShort(o.ReadTimeout) && isShort(o.WriteTimeout) && !c.replica
+		c.readsWithin(o.ReadTimeout)
 	case interface{ Options() *redis.Options }:
 		o := r.Options()
 		if o == nil {
@@ -124,10 +127,18 @@ func (c *Client) recognise(layer any) bool {
 		c.known = true
 		c.caches = o.ClientSideCacheConfig != nil || o.ClientSideCache != nil
 		c.bounds = isShort(o.ReadTimeout) && isShort(o.WriteTimeout)
+		c.readsWithin(o.ReadTimeout)
 	default:
 		return false
 	}
 	return true
+}
+
+// readsWithin takes the client's ReadTimeout.
+func (c *Client) readsWithin(timeout time.Duration) {
+	if isShort(timeout) {
+		c.longestReply = timeout
+	}
 }
 
 func isShort(timeout time.Duration) bool { return timeout > 0 && timeout <= longestRead }
@@ -169,10 +180,4 @@ func (c *Client) IsCluster() bool { return c.cluster != nil }
 // Subscribe opens a subscription on one channel. It connects before it returns.
 func (c *Client) Subscribe(ctx context.Context, channel string) *redis.PubSub {
 	return c.rdb.Subscribe(ctx, channel)
-}
-
-// SSubscribe opens a subscription on one sharded channel, at the server that has
-// the channel's slot. It connects before it returns.
-func (c *Client) SSubscribe(ctx context.Context, channel string) *redis.PubSub {
-	return c.rdb.SSubscribe(ctx, channel)
 }

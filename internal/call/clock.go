@@ -88,7 +88,7 @@ func (c *Client) readOnce(ctx context.Context, key string) (Reading, error) {
 		return Reading{}, err
 	}
 	r := Reading{Sent: time.Now()}
-	o := c.laneOf(one.Node).do(ctx, one)
+	o := c.laneOf(one).do(ctx, one)
 	r.Got = time.Now()
 	if o.err == nil && (len(o.reply) != 2 || len(o.text) != 1) {
 		o.err = &unsupported{fmt.Sprintf("the server answered the question for its time with %v %q", o.reply, o.text)}

@@ -138,7 +138,7 @@ func TestNodeNeverBlocks(t *testing.T) {
 		node.Pause()
 		defer node.Resume()
 	}
-	c.notice(net.ErrClosed) // a reload is under way
+	c.Notice(net.ErrClosed) // a reload is under way
 	began := time.Now()
 	for range 100 {
 		if got := c.Node("k"); got != want {

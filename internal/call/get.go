@@ -54,7 +54,7 @@ func (c *Client) get(ctx context.Context, key string) (text string, err error) {
 	}()
 	text, err = c.rdb.Get(ctx, key).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
-		c.notice(err)
+		c.Notice(err)
 	}
 	return text, err
 }
@@ -77,7 +77,7 @@ func (c *Client) GetMany(ctx context.Context, keys []string) []Found {
 		replies[i].SetStepCount(1)
 		cmds[i] = replies[i]
 	}
-	run := func() error { return c.exec(ctx, cmds) }
+	run := func() error { return c.exec(ctx, c.rdb, cmds) }
 	var trip error
 	answered := true
 	if c.bounds {
@@ -105,7 +105,7 @@ func (c *Client) GetMany(ctx context.Context, keys []string) []Found {
 			noticed = err
 		}
 	}
-	c.notice(noticed)
+	c.Notice(noticed)
 	return all
 }
 

@@ -21,6 +21,9 @@ import (
 type lane struct {
 	c    *Client
 	born time.Time
+	// allowance is how long the replicas may take, where they confirm the lane's calls: 0
+	// in every other lane.
+	allowance time.Duration
 
 	mu        sync.Mutex     // guards all below; never held while anything is sent
 	trips     int            // round trips under way
@@ -52,14 +55,36 @@ const (
 	// a server inside testing/synctest, reads 4096 bytes at a time. Longer
 	// pipelines gain little: see docs/architecture.md.
 	maxPipelineBytes = 4000
+	// maxConfirming and maxConfirmedBytes are the same for calls that replicas confirm:
+	// few pipelines, and long ones.
+	maxConfirming     = 4
+	maxConfirmedBytes = 64000
 	// maxFreeTurns is how many channels are kept for the next calls that wait.
 	maxFreeTurns = 256
 )
 
+// maxTrips is how many round trips may be under way, usual being the number of another
+// lane. Those that wait for replicas hold their connections for long.
+func (l *lane) maxTrips(usual int) int {
+	if l.allowance > 0 {
+		return maxConfirming
+	}
+	return usual
+}
+
+// maxBytes is how long a pipeline of the lane is, unless one call alone is longer. All
+// calls of a pipeline share one WAIT, and miniredis has none.
+func (l *lane) maxBytes() int {
+	if l.allowance > 0 {
+		return maxConfirmedBytes
+	}
+	return maxPipelineBytes
+}
+
 // do sends one, alone or with others, and returns its outcome.
 func (l *lane) do(ctx context.Context, one *Call) (o outcome) {
 	l.mu.Lock()
-	if l.trips < maxInFlight && l.waiting() == 0 {
+	if l.trips < l.maxTrips(maxInFlight) && l.waiting() == 0 {
 		l.trips++
 		l.mu.Unlock()
 		defer func() { l.ended(o.err) }()
@@ -189,7 +214,7 @@ func (l *lane) enqueue(one *Call) {
 func (l *lane) hand() {
 	n, size := 0, 0
 	for one := range l.inOrder {
-		if size += one.size(); n > 0 && size > maxPipelineBytes {
+		if size += one.size(); n > 0 && size > l.maxBytes() {
 			break
 		}
 		n++
@@ -231,8 +256,8 @@ func (l *lane) expire(now time.Time) {
 		err = notSent(fmt.Errorf("%w: %w", ErrBacklog, l.lastErr))
 	}
 	for _, q := range []*queue{&l.givesBack, &l.others} {
-		for one := q.first; one != nil && now.Sub(l.born)-one.since >= queueBound; one = q.first {
-			if q == &l.others && now.Sub(l.answered) < queueBound {
+		for one := q.first; one != nil && now.Sub(l.born)-one.since >= queueBound+l.allowance; one = q.first {
+			if q == &l.others && now.Sub(l.answered) < queueBound+l.allowance {
 				break
 			}
 			q.remove(one)
@@ -270,7 +295,7 @@ func (l *lane) relieve() {
 	}
 	switch {
 	case l.waiting() == 0:
-	case l.trips < maxHanging:
+	case l.trips < l.maxTrips(maxHanging):
 		l.trips++
 		l.hand()
 	default:

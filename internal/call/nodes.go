@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // unknownNode names the server of a key while no topology is known.
@@ -38,6 +40,19 @@ func (c *Client) Node(key string) string {
 		return unknownNode // the client is closed
 	}
 	return node.Options().Addr
+}
+
+// Server is Node for a sharded channel, and how to subscribe to the channel at that
+// server. It is nil where no server is known to have the channel's slot.
+func (c *Client) Server(channel string) (name string, subscribe func(ctx context.Context) *redis.PubSub) {
+	if name = c.Node(channel); name == unknownNode {
+		return name, nil
+	}
+	node, err := c.cluster.MasterForKey(ended, channel)
+	if err != nil {
+		return unknownNode, nil // the client is closed
+	}
+	return node.Options().Addr, func(ctx context.Context) *redis.PubSub { return node.SSubscribe(ctx, channel) }
 }
 
 // route names the server of a call that has none yet. Where a Cluster's topology
@@ -80,19 +95,24 @@ func (c *Client) askTopology(key string) *answer[struct{}] {
 	})
 }
 
-// laneOf is the lane to a server.
-func (c *Client) laneOf(node string) *lane {
-	if l, ok := c.lanes.Load(node); ok {
+// laneOf is the lane of a call to its server. Calls that replicas confirm have one of
+// their own: others, above all those that give something back, do not wait for replicas.
+func (c *Client) laneOf(one *Call) *lane {
+	lanes := &c.lanes
+	if one.Confirm != nil {
+		lanes = &c.confirming
+	}
+	if l, ok := lanes.Load(one.Node); ok {
 		return l.(*lane)
 	}
-	l, _ := c.lanes.LoadOrStore(node, &lane{c: c, born: time.Now()})
+	l, _ := lanes.LoadOrStore(one.Node, &lane{c: c, born: time.Now(), allowance: one.Allowance()})
 	return l.(*lane)
 }
 
-// notice reloads a Cluster's topology when a node could not be talked to, or says
+// Notice reloads a Cluster's topology when a node could not be talked to, or says
 // that it is not what the topology says: go-redis would go on asking the old
 // primary for a minute. go-redis reloads in the background, once at a time.
-func (c *Client) notice(err error) {
+func (c *Client) Notice(err error) {
 	if c.cluster == nil || err == nil {
 		return
 	}

@@ -1,12 +1,14 @@
 package call
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -271,4 +273,47 @@ func TestTimeOfEachServer(t *testing.T) {
 			t.Error("the version is not known to be supported")
 		}
 	})
+}
+
+// deaf is a connection that ends without a reply once a script was written to it.
+type deaf struct {
+	net.Conn
+	written *atomic.Int64 // scripts
+}
+
+func (c deaf) Write(data []byte) (int, error) {
+	n, err := c.Conn.Write(data)
+	if scripts := bytes.Count(data, []byte("evalsha")); scripts > 0 {
+		c.written.Add(int64(scripts))
+		_ = c.Close()
+	}
+	return n, err
+}
+
+// A stray copy could run after the caller settled with the outcome, so the client
+// library's own retries are off for scripts.
+func TestScriptWhoseReplyIsLostIsSentOnce(t *testing.T) {
+	for name, way := range ways {
+		t.Run(name, func(t *testing.T) {
+			addr := redistest.Mini(t).Addr()
+			plain := redis.NewClient(&redis.Options{Addr: addr})
+			t.Cleanup(func() { _ = plain.Close() })
+			way(newReady(t, plain), 1) // the server knows the script from here on
+			var written atomic.Int64
+			rdb := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: 3, Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+				conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+				return deaf{conn, &written}, err
+			}})
+			t.Cleanup(func() { _ = rdb.Close() })
+			const calls = 5
+			for _, err := range way(newReady(t, rdb), calls) {
+				if Classify(err) != Unknown {
+					t.Errorf("%v, class %v; want an error that is unknown", err, Classify(err))
+				}
+			}
+			if n := written.Load(); n != calls {
+				t.Errorf("%d scripts were written for %d calls", n, calls)
+			}
+		})
+	}
 }

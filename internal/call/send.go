@@ -5,7 +5,8 @@ import (
 	"sync"
 )
 
-// Send sends calls in one pipeline per server, all at the same time, and gives
+// Send sends calls in one pipeline per server, and one more for those that replicas
+// confirm, all at the same time, and gives
 // each call its outcome through Done, which may be called by several goroutines.
 // The calls of one server get theirs when that server has answered: those of
 // another that hangs delay none. Send returns when all have theirs, within Bound
@@ -21,7 +22,11 @@ func (c *Client) SendInParts(ctx context.Context, calls []*Call) { c.sendParts(c
 
 // sendParts sends calls in pipelines of as many as fit says.
 func (c *Client) sendParts(ctx context.Context, calls []*Call, fit func([]*Call) int) {
-	byNode := map[string][]*Call{}
+	type way struct {
+		node     string
+		confirms bool
+	}
+	byNode := map[way][]*Call{}
 	var err error // of the version or the topology, and so the same for all
 	for _, one := range calls {
 		if err == nil {
@@ -31,7 +36,8 @@ func (c *Client) sendParts(ctx context.Context, calls []*Call, fit func([]*Call)
 			one.done(outcome{err: err})
 			continue
 		}
-		byNode[one.Node] = append(byNode[one.Node], one)
+		to := way{one.Node, one.Confirm != nil}
+		byNode[to] = append(byNode[to], one)
 	}
 	var all sync.WaitGroup
 	for _, calls := range byNode {

@@ -24,7 +24,7 @@ func (c *Client) Do(ctx context.Context, one *Call) ([]int64, error) {
 	if err := c.ready(ctx, one); err != nil {
 		return nil, err
 	}
-	o := c.laneOf(one.Node).do(ctx, one)
+	o := c.laneOf(one).do(ctx, one)
 	one.Text = o.text
 	return o.reply, o.err
 }
@@ -44,6 +44,9 @@ func (c *Client) alone(ctx context.Context, one *Call) outcome {
 	if err := ctx.Err(); err != nil {
 		return outcome{err: notSent(err)} // the caller has left
 	}
+	if one.Confirm != nil {
+		return c.together([]*Call{one}, Bound)[0]
+	}
 	if !one.take() {
 		return outcome{err: notSent(errWithdrawn)}
 	}
@@ -59,20 +62,22 @@ func (c *Client) alone(ctx context.Context, one *Call) outcome {
 	if ctx.Err() == nil && errors.Is(o.err, context.DeadlineExceeded) {
 		o.err = TooLate(o.err, began)
 	}
-	c.notice(o.err)
+	c.Notice(o.err)
 	return o
 }
 
 // together makes a round trip with some calls in one pipeline, and returns the
-// outcome of each. It ends within limit and the client's timeouts.
+// outcome of each. It ends within limit and the client's timeouts. Either all calls have
+// the same Confirm, or none has one.
 func (c *Client) together(calls []*Call, limit time.Duration) (outcomes []outcome) {
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	allowance := calls[0].Allowance()
+	ctx, cancel := context.WithTimeout(context.Background(), limit+allowance)
 	defer cancel()
 	answered, began := true, time.Now()
 	if c.bounds {
 		outcomes = c.pipelines(ctx, calls)
 	} else {
-		outcomes, answered = within(hardBound, func() []outcome { return c.pipelines(ctx, calls) })
+		outcomes, answered = within(hardBound+allowance, func() []outcome { return c.pipelines(ctx, calls) })
 	}
 	if !answered {
 		// The pipeline is still under way: its commands must not be read.
@@ -91,7 +96,7 @@ func (c *Client) together(calls []*Call, limit time.Duration) (outcomes []outcom
 			noticed = *err
 		}
 	}
-	c.notice(noticed)
+	c.Notice(noticed)
 	return outcomes
 }
 
@@ -156,11 +161,15 @@ func (c *Client) pipelines(ctx context.Context, calls []*Call) []outcome {
 
 // pipeline sends some of calls in one pipeline and sets the outcome of each.
 func (c *Client) pipeline(ctx context.Context, calls []*Call, which []int, outcomes []outcome) {
+	if calls[which[0]].Confirm != nil {
+		c.confirmedPipeline(ctx, calls, which, outcomes)
+		return
+	}
 	cmds := make([]redis.Cmder, len(which))
 	for n, i := range which {
 		cmds[n] = calls[i].command(ctx)
 	}
-	err := c.exec(ctx, cmds)
+	err := c.exec(ctx, c.rdb, cmds)
 	for _, i := range which {
 		outcomes[i] = calls[i].outcome(err)
 	}
@@ -170,13 +179,13 @@ func (c *Client) pipeline(ctx context.Context, calls []*Call, which []int, outco
 // panics must leave no call without an outcome, and the goroutine may be the
 // library's own, where a panic would end the process. So a panic is the error of
 // each call that it leaves without an outcome.
-func (c *Client) exec(ctx context.Context, cmds []redis.Cmder) (err error) {
+func (c *Client) exec(ctx context.Context, rdb redis.UniversalClient, cmds []redis.Cmder) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = panicked(p)
 		}
 	}()
-	pipe := c.rdb.Pipeline()
+	pipe := rdb.Pipeline()
 	_ = pipe.BatchProcess(ctx, cmds...)
 	_, err = pipe.Exec(ctx)
 	return err

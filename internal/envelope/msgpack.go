@@ -14,7 +14,7 @@ import (
 // a value of a map and what a pointer leads to can come from a single byte (nil,
 // or an empty map), so with S the size of the largest of them in the target's
 // type, it is at most 64 KiB and, for each byte, 3·S and 1 KiB. Nearly all data
-// needs a small part of that. Who can't bear it bounds the length of the data.
+// needs a small part of that. A caller that can't bear it bounds the length of the data.
 //
 // A type's own methods (DecodeMsgpack, UnmarshalMsgpack and so on) and
 // extensions that are registered with the library run as they are. An extension

@@ -1,7 +1,10 @@
-// Package inbox keeps the one subscription that a handle has while any of its
-// goroutines waits: a channel of its own, on which other processes' releases
-// tell it what they granted to it. Nothing hangs on a message; the inbox only
-// makes hand-overs quick, and says when messages may have been missed.
+// Package inbox keeps the subscriptions of a handle while any of its goroutines
+// waits: channels of its own, on which other processes' releases tell it what they
+// granted to it. On a single server it is one channel for all keys ([Inbox]). On a
+// Cluster it is a sharded channel for each key that is awaited ([Sharded]), because a
+// message on any other channel crosses the bus to every node. Nothing hangs on a
+// message; an inbox only makes hand-overs quick, and says when messages may have been
+// missed.
 package inbox
 
 import (
@@ -28,7 +31,7 @@ const (
 	pace = 10 * time.Millisecond
 )
 
-// Inbox is one channel's subscription, open while it is in use.
+// Inbox is one channel's subscription, open while any key is watched.
 type Inbox struct {
 	subscribe func(ctx context.Context) *redis.PubSub
 	message   func(payload string)
@@ -37,6 +40,7 @@ type Inbox struct {
 	mu     sync.Mutex
 	users  int
 	closed bool
+	since  time.Time          // since when the subscription stands; zero: it does not
 	stop   context.CancelFunc // nil = not running
 	timer  *time.Timer        // ends the lingering
 	active sync.WaitGroup
@@ -49,8 +53,10 @@ func New(subscribe func(ctx context.Context) *redis.PubSub, message func(string)
 	return &Inbox{subscribe: subscribe, message: message, missed: missed}
 }
 
-// Use opens the subscription, if it is not open, without waiting for it.
-func (b *Inbox) Use() {
+// Watch opens the subscription, if it is not open, without waiting for it. It returns
+// since when the subscription stands, or zero where missed is yet to be called for
+// it. The key does not matter: one channel serves all.
+func (b *Inbox) Watch(string) (since time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.users++
@@ -63,10 +69,11 @@ func (b *Inbox) Use() {
 		ctx, b.stop = context.WithCancel(context.Background())
 		b.active.Go(func() { b.run(ctx) })
 	}
+	return b.since
 }
 
-// Unuse ends one Use. The subscription is closed a moment after the last.
-func (b *Inbox) Unuse() {
+// Unwatch ends one Watch. The subscription is closed a moment after the last.
+func (b *Inbox) Unwatch(string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.users--; b.users > 0 || b.stop == nil {
@@ -101,6 +108,16 @@ func (b *Inbox) end() {
 		b.stop()
 		b.stop = nil
 	}
+	b.since = time.Time{}
+}
+
+// stands notes since when the subscription that ctx ends stands.
+func (b *Inbox) stands(ctx context.Context, since time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if ctx.Err() == nil { // else there may be another one, or none
+		b.since = since
+	}
 }
 
 // run reads one subscription after the other until ctx ends. The library's own
@@ -132,12 +149,12 @@ func pause(failures int) time.Duration {
 // connect opens a subscription. Hooks of the client run meanwhile, which are the
 // user's code: one that panics or ends its goroutine makes connect return nil, and
 // ends neither the process nor the inbox.
-func (b *Inbox) connect(ctx context.Context) (ps *redis.PubSub) {
+func connect(subscribe func() *redis.PubSub) (ps *redis.PubSub) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		defer func() { _ = recover() }()
-		ps = b.subscribe(ctx)
+		ps = subscribe()
 	}()
 	<-done
 	return ps
@@ -145,10 +162,31 @@ func (b *Inbox) connect(ctx context.Context) (ps *redis.PubSub) {
 
 // read reads one subscription until it fails, and reports whether it worked.
 func (b *Inbox) read(ctx context.Context) (worked bool) {
-	ps := b.connect(ctx)
+	ps := connect(func() *redis.PubSub { return b.subscribe(ctx) })
 	if ps == nil {
 		return false
 	}
+	_ = receive(ctx, ps, func(got any, _ error) bool {
+		switch m := got.(type) {
+		case *redis.Subscription:
+			worked = true
+			b.stands(ctx, time.Now())
+			b.missed()
+		case *redis.Message:
+			b.message(m.Payload)
+			runtime.Gosched() // the waiter that was told goes first, before the next read
+		}
+		return got != nil // else the server refused the channel
+	})
+	b.stands(ctx, time.Time{})
+	return worked
+}
+
+// receive passes on what a subscription receives, and the errors that the server
+// answers with, until next says that it is enough, the connection fails or falls
+// silent, or ctx ends. Then it has closed the subscription. It returns the error that
+// ended it.
+func receive(ctx context.Context, ps *redis.PubSub, next func(got any, refused error) bool) error {
 	// Closing the connection is what ends a read under way.
 	closed := make(chan struct{})
 	unhook := context.AfterFunc(ctx, func() { _ = ps.Close(); close(closed) })
@@ -159,35 +197,34 @@ func (b *Inbox) read(ctx context.Context) (worked bool) {
 			<-closed
 		}
 	}()
-	// A ctx that has ended does not bound a read, but keeps the library from
-	// connecting again by itself, under a lock that Close would wait for.
-	once, ended := context.WithCancel(ctx)
-	ended()
 	quiet, wait := false, silence
 	for {
-		got, err := ps.ReceiveTimeout(once, wait)
+		got, err := ps.ReceiveTimeout(ended, wait)
 		var netErr net.Error
+		var answer redis.Error
 		switch {
 		case ctx.Err() != nil:
-			return worked
-		case err == nil:
+			return ctx.Err()
+		case err == nil, errors.As(err, &answer):
 			quiet, wait = false, silence
+			if !next(got, err) {
+				return err
+			}
 		case errors.As(err, &netErr) && netErr.Timeout() && !quiet:
 			quiet, wait = true, patience
-			if ps.Ping(once) != nil {
-				return worked
+			if err := ps.Ping(ended); err != nil {
+				return err
 			}
-			continue
 		default:
-			return worked
-		}
-		switch m := got.(type) {
-		case *redis.Subscription:
-			worked = true
-			b.missed()
-		case *redis.Message:
-			b.message(m.Payload)
-			runtime.Gosched() // whom it told goes first, before the next read
+			return err
 		}
 	}
 }
+
+// ended is a ctx that has ended: it does not bound a read or a write, but keeps the
+// library from connecting again by itself, under a lock that Close would wait for.
+var ended = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()

@@ -2,6 +2,7 @@ package inbox
 
 import (
 	"context"
+	"runtime"
 	"testing"
 	"time"
 
@@ -74,7 +75,7 @@ func within[T any](t *testing.T, c <-chan T) T {
 // Every new subscription says that messages may have been missed.
 func TestResubscribes(t *testing.T) {
 	b := newBox(t)
-	b.Use()
+	b.Watch("")
 	for range 3 {
 		within(t, b.missed)
 		b.tell(t, "hello")
@@ -83,11 +84,31 @@ func TestResubscribes(t *testing.T) {
 	within(t, b.missed)
 }
 
+// Hooks of the client run while a subscription is opened: one that panics, or ends its
+// goroutine, costs one try.
+func TestHookThatEndsItsGoroutineCostsOneTry(t *testing.T) {
+	for name, end := range map[string]func(){"panics": func() { panic("a hook") }, "calls Goexit": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) {
+			b := newBox(t)
+			subscribe, tries := b.subscribe, 0
+			b.subscribe = func(ctx context.Context) *redis.PubSub {
+				if tries++; tries <= 2 {
+					end()
+				}
+				return subscribe(ctx)
+			}
+			b.Watch("")
+			within(t, b.missed)
+			b.tell(t, "hello")
+		})
+	}
+}
+
 // A network that swallows everything is noticed, though it closes nothing.
 func TestSilentNetworkIsNoticed(t *testing.T) {
 	t.Parallel()
 	b := newBox(t)
-	b.Use()
+	b.Watch("")
 	within(t, b.missed)
 	b.proxy.Cut(false, true)
 	b.unsubscribed(t)
@@ -100,28 +121,28 @@ func TestSilentNetworkIsNoticed(t *testing.T) {
 func TestClosesWhenUnused(t *testing.T) {
 	t.Parallel()
 	b := newBox(t)
-	b.Use()
+	b.Watch("")
 	within(t, b.missed)
-	b.Unuse()
-	b.Use() // at once: the same subscription
+	b.Unwatch("")
+	b.Watch("") // at once: the same subscription
 	b.tell(t, "still there")
-	b.Unuse()
+	b.Unwatch("")
 	b.unsubscribed(t)
 	if len(b.missed) != 0 {
 		t.Error("it subscribed again although it was in use")
 	}
 	b.active.Wait()
-	b.Use()
+	b.Watch("")
 	within(t, b.missed)
 }
 
 // After Close it stays closed.
 func TestCloseIsFinal(t *testing.T) {
 	b := newBox(t)
-	b.Use()
+	b.Watch("")
 	within(t, b.missed)
 	b.Close()
-	b.Use()
-	b.Unuse()
+	b.Watch("")
+	b.Unwatch("")
 	b.active.Wait()
 }

@@ -90,8 +90,22 @@ func (f Family) Together() Resource {
 // on.
 func (r Resource) Part(part string) string { return r.base + part }
 
+// Beside is another part of the resource that has this Redis key.
+func Beside(key, part string) string { return key[:strings.LastIndexByte(key, ':')+1] + part }
+
 // Inbox is the channel on which the handle with this id is told of its grants.
 func (f Family) Inbox(handle string) string { return f.prefix() + ":inbox:" + handle }
+
+// InSlot follows the random characters of a handle's id where the handle listens on a
+// channel in each key's slot, as on a Cluster, rather than on its one inbox. The
+// scripts see it in the members of the handle, and know where to publish.
+const InSlot = "@"
+
+// InboxAt is the channel in the slot of a key of Redis on which a handle that listens
+// there is told of its grants.
+func InboxAt(key, handle string) string {
+	return key[:strings.Index(key, "}:")+2] + "inbox:" + handle
+}
 
 func (f Family) prefix() string {
 	if f.Prefix == "" {
@@ -138,7 +152,10 @@ func (e *invalidError) Is(target error) bool { return target == leasehold.ErrInv
 
 // Escape makes text safe between the braces of a hash tag: braces, ':', '%',
 // and control bytes become %XX. It is injective, so that no two names meet.
-func Escape(text string) string {
+func Escape(text string) string { return escapeIf(text, special) }
+
+// escapeIf writes the bytes that special names as %XX.
+func escapeIf(text string, special func(c byte) bool) string {
 	n := 0
 	for i := range len(text) {
 		if special(text[i]) {

@@ -34,6 +34,13 @@ type Attempt struct {
 	Parent context.Context // of the lease's Context; nil: the ctx of Acquire
 	Seat   *call.Seat      // the first enter goes out together with others; nil: by itself
 
+	// Shared says that the lease serves several turns, each with a MaxHold and a
+	// MaxWait of its own: see place.go.
+	Shared bool
+	// OnEnd is called on a goroutine of its own when the lease is lost, or ended by
+	// Close; nil: nobody is to know.
+	OnEnd func()
+
 	BeforeEnter func() // called before each enter is sent; may be nil
 	OnWait      func() // called whenever it has to wait: for its turn, or for Redis; may be nil
 }
@@ -58,7 +65,7 @@ func (m *Manager) Acquire(ctx context.Context, a Attempt, into *Lease) (answer a
 	}
 	defer m.done()
 	w := &waiter{m: m, res: res, Attempt: a}
-	if m.cfg.MaxWait > 0 && a.Wait {
+	if m.cfg.MaxWait > 0 && a.Wait && !a.Shared {
 		limit := time.NewTimer(m.cfg.MaxWait)
 		defer limit.Stop()
 		w.maxWait = limit.C
@@ -117,6 +124,9 @@ type waiter struct {
 	failingSince time.Time // when the first of them was sent
 	restarts     int
 
+	returnsQueued bool // follow returns errQueued instead of waiting in the queue
+	queuesAgain   bool // its lease has just been given back: MaxWaiters does not bound it
+
 	// Guarded by the manager's lock.
 	verdict      Verdict
 	group        *group // while it is queued
@@ -174,11 +184,22 @@ func (w *waiter) begin() {
 
 // run enters and waits until the attempt is granted, answered or ended.
 func (w *waiter) run(ctx context.Context, into *Lease) (answer any, err error) {
-	for {
-		v, err := w.enter(ctx)
+	v, err := w.enter(ctx)
+	return w.follow(ctx, v, err, into)
+}
+
+// follow goes on with an attempt whose enter came to v and err.
+func (w *waiter) follow(ctx context.Context, v Verdict, err error, into *Lease) (answer any, _ error) {
+	for ; ; v, err = w.enter(ctx) {
 		if err == nil && v.Code == Queued {
 			w.waits()
+			if w.returnsQueued {
+				return nil, errQueued
+			}
 			v, err = w.awaitVerdict(ctx)
+		}
+		if err == nil && v.Code == Granted && w.m.confirm != nil && !v.Confirmed {
+			v, err = w.confirmGrant(ctx, v)
 		}
 		if err != nil {
 			return nil, err
@@ -203,6 +224,11 @@ func (w *waiter) run(ctx context.Context, into *Lease) (answer any, err error) {
 			w.abandon()
 			return nil, w.fail(leasehold.ErrUnavailable, v.Err)
 		case Gone: // enter again, with the same request and ticket
+			if v.Lapsed && !w.m.cfg.Loads { // waiters for a load enter again all the time
+				if err := w.revoked(ctx); err != nil {
+					return nil, err
+				}
+			}
 		}
 	}
 }
@@ -282,11 +308,12 @@ func (w *waiter) prepare(now int64) *enterCall {
 	o := EnterOptions{
 		VoidAfter: now + voidAfter.Microseconds(), Wait: w.Wait, Ticket: w.ticket, MaxWaiters: w.m.cfg.MaxWaiters,
 	}
-	if w.ticket != 0 {
+	if w.ticket != 0 || w.queuesAgain {
 		o.MaxWaiters = 0 // it has its place already
 	}
 	w.enters++
 	e := &enterCall{w: w, seat: w.Seat, req: w.req, call: w.req.Enter(o), sent: time.Now(), void: o.VoidAfter}
+	e.call.Confirm = w.m.confirm
 	w.Seat = nil // of the first enter alone
 	return e
 }
@@ -295,12 +322,18 @@ func (w *waiter) prepare(now int64) *enterCall {
 // reply is processed all the same, since grants to other waiters ride on it.
 func (e *enterCall) send(ctx context.Context) {
 	var ints []int64
+	var err error
 	if e.seat != nil {
-		ints, e.err = e.seat.Do(ctx, e.w.m.client, e.call)
+		ints, err = e.seat.Do(ctx, e.w.m.client, e.call)
 	} else {
-		ints, e.err = e.w.m.client.Do(ctx, e.call)
+		ints, err = e.w.m.client.Do(ctx, e.call)
 	}
-	if e.err == nil {
+	e.take(ints, err)
+}
+
+// take takes the outcome of the enter.
+func (e *enterCall) take(ints []int64, err error) {
+	if e.err = err; e.err == nil {
 		e.reply, e.err = e.req.ReadEnter(e.call, ints)
 	}
 	if e.err == nil {
@@ -340,7 +373,9 @@ func (w *waiter) onEnterDone(ctx context.Context, e *enterCall) (v Verdict, agai
 	}
 	w.failures = 0
 	clock := w.m.learn(w.m.client.Node(w.res.FirstKey()), e.reply.Now, e.sent, time.Now())
-	v, err = w.onEnterReply(ctx, &e.reply, clock)
+	if v, err = w.onEnterReply(ctx, &e.reply, clock); err == nil && v.Code == Granted && e.call.Confirm != nil {
+		v, err = w.confirmed(v, e.call)
+	}
 	return v, false, err
 }
 
@@ -367,6 +402,9 @@ func (w *waiter) onEnterReply(ctx context.Context, r *EnterReply, clock sample) 
 		}
 		return Verdict{Code: Gone}, nil
 	case GivenUp:
+		if err := w.revoked(ctx); err != nil {
+			return Verdict{}, err
+		}
 		// Not by this process: keys were deleted. A new attempt is not mistaken for
 		// the one that was given up.
 		return Verdict{Code: Gone}, w.restart(errors.New("the queue's keys do not fit together"))
@@ -464,6 +502,17 @@ func (w *waiter) end(ctx context.Context, ev event, cause error) (Verdict, error
 	default:
 		return Verdict{}, w.fail(ctx.Err())
 	}
+}
+
+// revoked asks whether the attempt was revoked, and is the error of that; nil where it
+// was not, or nobody knows. It ends the attempt then.
+func (w *waiter) revoked(ctx context.Context) error {
+	end := w.m.revocation(ctx, w.req, time.Time{})
+	if end == nil {
+		return nil
+	}
+	w.finish()
+	return w.fail(end)
 }
 
 // restart gives up this attempt's request and begins another, in the same place.

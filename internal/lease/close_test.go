@@ -9,7 +9,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
-// Close waits for a Release that is under way: who closes the client after it
+// Close waits for a Release that is under way: a program that closes the client after it
 // takes nothing from that.
 func TestCloseWaitsForARelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -65,7 +65,9 @@ func (w *waiter) joinGroup(clock sample, state State) {
 	}
 	early := w.earlyMessage
 	w.earlyMessage = ""
-	m.inbox.Use()
+	if !m.inbox.Watch(name).Before(clock.sent) {
+		at = clock.got // a message may have been sent before the subscription stood
+	}
 	m.mu.Unlock()
 	m.loop.Put(&g.entry, g, at, 0)
 	if early != "" {
@@ -81,7 +83,7 @@ func (w *waiter) leaveGroup() {
 	}
 	delete(w.group.waiters, w.seq)
 	w.group = nil
-	w.m.inbox.Unuse()
+	w.m.inbox.Unwatch(w.res.FirstKey())
 }
 
 // learn keeps what a reply said of the resource. Called with the manager's lock.
@@ -177,7 +179,7 @@ func (g *group) onAsked(seqs []uint64, sent time.Time, r AskReply) {
 			w.settle(Verdict{Code: Answered, Answer: s.Answer})
 		default:
 			w.leaveGroup()
-			w.tell(Verdict{Code: Gone})
+			w.tell(Verdict{Code: Gone, Lapsed: true})
 		}
 	}
 	at, idle := g.nextAsk(), len(g.waiters) == 0
@@ -225,13 +227,23 @@ func (m *Manager) askSoon(res Resource) {
 // askAll asks for all waiters at once: messages may have been missed.
 func (m *Manager) askAll() {
 	m.mu.Lock()
-	m.missed = time.Now()
 	var all []*group
 	for _, g := range m.groups {
 		all = append(all, g)
 	}
 	m.mu.Unlock()
 	for _, g := range all {
+		m.loop.Put(&g.entry, g, time.Now(), 0)
+	}
+}
+
+// askFor asks for the waiters of a key (a Resource.FirstKey) at once: messages about it
+// may have been missed.
+func (m *Manager) askFor(key string) {
+	m.mu.Lock()
+	g := m.groups[key]
+	m.mu.Unlock()
+	if g != nil {
 		m.loop.Put(&g.entry, g, time.Now(), 0)
 	}
 }
@@ -256,12 +268,18 @@ func (m *Manager) deliver(grants []Grant, sent time.Time) {
 }
 
 // message takes a message that came through the inbox. Its first word is the
-// sequence number of the attempt that it is for.
+// sequence number of the attempt that it is for; in a hint of a revocation, the second
+// behind "R".
 func (m *Manager) message(text string) {
+	text, revoked := strings.CutPrefix(text, "R ")
 	word, _, _ := strings.Cut(text, " ")
 	seq, err := strconv.ParseUint(word, 10, 64)
 	if err != nil {
 		return // not of this version; the next ask tells
+	}
+	if revoked {
+		m.hint(seq)
+		return
 	}
 	m.mu.Lock()
 	w := m.waiters[seq]

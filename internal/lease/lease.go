@@ -34,21 +34,27 @@ type Lease struct {
 	parent              context.Context // of Context
 	since               time.Time
 	permits             int
+	seq                 uint64    // of its attempt
+	watched             bool      // it waits for hints; guarded by the manager's lock
 	maxEnd              time.Time // when MaxHold is reached, by the local clock; zero: never
 	enterMayArriveUntil int64     // see waiter
+	onEnd               func()    // see Attempt
 
 	entry schedule.Entry // guarded by the schedule
 
-	mu       sync.Mutex // guards what follows; the manager's lock may be taken while it is held
-	cond     condition
-	deadline time.Time // until when it is surely held
-	renewAt  time.Time
-	failure  error     // of the last renewal, nil where it was answered
-	why      error     // it is over: a sentinel,
-	cause    error     // and what led to that, if known
-	back     *giveBack // once MaxHold ended it: takes its place in the schedule
-	ctx      context.Context
-	cancel   context.CancelCauseFunc
+	mu           sync.Mutex // guards what follows; the manager's lock may be taken while it is held
+	cond         condition
+	deadline     time.Time // until when it is surely held
+	renewAt      time.Time
+	fateAt       time.Time // when to ask for its fate; zero: not
+	fateAsked    time.Time // when that was asked last
+	fateFailures int       // in a row
+	failure      error     // of the last renewal, nil where it was answered
+	why          error     // it is over: a sentinel,
+	cause        error     // and what led to that, if known
+	back         *giveBack // once MaxHold ended it: takes its place in the schedule
+	ctx          context.Context
+	cancel       context.CancelCauseFunc
 }
 
 // start makes l the lease of a granted waiter, and has it renewed. False: the grant
@@ -66,9 +72,9 @@ func (l *Lease) start(ctx context.Context, w *waiter, v Verdict) bool {
 	}
 	l.self = l
 	l.m, l.key, l.res, l.req, l.token, l.parent, l.since = m, w.Key, w.res, w.req, v.Token, ctx, now
-	l.permits = w.Permits
-	l.enterMayArriveUntil = w.enterMayArriveUntil
-	if m.cfg.MaxHold > 0 {
+	l.permits, l.seq = w.Permits, w.seq
+	l.enterMayArriveUntil, l.onEnd = w.enterMayArriveUntil, w.OnEnd
+	if m.cfg.MaxHold > 0 && !w.Shared {
 		l.maxEnd = now.Add(m.cfg.MaxHold)
 	}
 	l.mu.Lock() // Stop finds the lease as soon as it is on the manager's list
@@ -80,8 +86,12 @@ func (l *Lease) start(ctx context.Context, w *waiter, v Verdict) bool {
 	delete(m.waiters, w.seq)
 	w.leaveGroup()
 	closed := m.closed
+	watch, hinted := false, false
 	if !closed {
-		m.leases[l] = struct{}{}
+		m.leases[l.seq] = l
+		hinted = m.wasHinted(l.seq)
+		watch = !m.watch.scheduled
+		m.watch.scheduled = m.watch.scheduled || watch
 	}
 	m.mu.Unlock()
 	if closed {
@@ -89,6 +99,12 @@ func (l *Lease) start(ctx context.Context, w *waiter, v Verdict) bool {
 		return false // it is given back; the next enter finds the handle closed
 	}
 	m.loop.Put(&l.entry, l, at, slack)
+	if watch {
+		m.loop.Put(&m.watch.entry, &m.watch, now.Add(watchAfter), watchAfter/4)
+	}
+	if hinted {
+		l.askFate()
+	}
 	return true
 }
 
@@ -109,6 +125,9 @@ func (l *Lease) next() (time.Time, time.Duration) {
 	}
 	if !l.maxEnd.IsZero() && l.maxEnd.Before(at) {
 		at, slack = l.maxEnd, 0
+	}
+	if !l.fateAt.IsZero() && l.fateAt.Before(at) {
+		at, slack = l.fateAt, 0
 	}
 	return at, slack
 }
@@ -133,13 +152,34 @@ func (l *Lease) Due(now time.Time, calls []*call.Call) ([]*call.Call, time.Time,
 		l.lose(leasehold.ErrLost, l.noRenewal())
 		return calls, time.Time{}, 0
 	}
-	c := l.req.Renew(l.term(now), l.enterMayArriveUntil)
-	c.Done = func(ints []int64, err error) { l.onRenewed(now, ints, err) }
+	if !l.fateAt.IsZero() && !now.Before(l.fateAt) {
+		calls = append(calls, l.fateCall(now))
+		if at, slack := l.next(); now.Before(at.Add(-slack)) {
+			return calls, at, slack
+		}
+	}
+	c := l.renewal(now, l.term(now))
+	c.Done = func(ints []int64, err error) {
+		if l.onRenewed(c, now, ints, err) {
+			l.m.Go(l.endByFate)
+		}
+	}
 	// If no answer comes, again after a quarter of what is left.
 	again := min(max(l.deadline.Sub(now)/4, 5*time.Millisecond), time.Second)
 	l.renewAt = now.Add(again)
 	at, slack := l.next()
 	return append(calls, c), at, min(slack, again/4)
+}
+
+// renewal prepares the call that renews for term.
+func (l *Lease) renewal(now time.Time, term time.Duration) (c *call.Call) {
+	if r, ok := l.req.(HeldRenewer); ok {
+		c = r.RenewHeld(term, l.enterMayArriveUntil, now.Sub(l.since))
+	} else {
+		c = l.req.Renew(term, l.enterMayArriveUntil)
+	}
+	c.Confirm = l.m.confirm
+	return c
 }
 
 // term is how long to renew for: the TTL, or what MaxHold leaves, with the
@@ -151,17 +191,23 @@ func (l *Lease) term(now time.Time) time.Duration {
 	return capTerm(l.m.cfg.TTL, l.maxEnd.Sub(now))
 }
 
-// onRenewed takes the outcome of a renewal that was sent at sent.
-func (l *Lease) onRenewed(sent time.Time, ints []int64, err error) {
+// onRenewed takes the outcome of a renewal, c, that was sent at sent. One that too few
+// replicas confirmed moves no deadline: a server that one of them follows in the
+// primary's place may never have heard of it. gone: the lease has ended on the server;
+// the caller asks why, and ends it.
+func (l *Lease) onRenewed(c *call.Call, sent time.Time, ints []int64, err error) (gone bool) {
 	var r RenewReply
 	if err == nil {
 		r, err = l.req.ReadRenew(ints)
 	}
 	l.m.reached(l.res, err)
+	if err == nil && r.Term > 0 {
+		err = c.Unconfirmed()
+	}
 	l.mu.Lock()
 	if l.cond != held {
 		l.mu.Unlock()
-		return
+		return false
 	}
 	if !errors.Is(err, call.ErrBacklog) {
 		l.failure = err
@@ -175,20 +221,22 @@ func (l *Lease) onRenewed(sent time.Time, ints []int64, err error) {
 	case r.Term == 0 && r.Ended != nil:
 		l.lose(r.Ended, nil)
 	case r.Term == 0:
-		l.lose(leasehold.ErrLost, errGone)
+		l.mu.Unlock()
+		return true
 	default:
 		l.extended(sent, r.Term)
 	}
 	if l.cond != held {
 		l.mu.Unlock()
 		l.m.loop.Remove(&l.entry)
-		return
+		return false
 	}
 	at, slack := l.next()
 	l.mu.Unlock()
 	if err == nil {
 		l.m.loop.Put(&l.entry, l, at, slack)
 	}
+	return false
 }
 
 var (
@@ -226,9 +274,12 @@ func (l *Lease) lose(why, cause error) {
 		l.cancel(l.fail("hold"))
 	}
 	l.m.events.ended(l, why, true)
+	if l.onEnd != nil {
+		l.m.Go(l.onEnd)
+	}
 	l.m.mu.Lock()
 	defer l.m.mu.Unlock()
-	delete(l.m.leases, l)
+	l.m.dropLease(l)
 }
 
 // RenewNow brings the next renewal forward, where the lease is held.

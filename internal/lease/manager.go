@@ -36,32 +36,39 @@ import (
 
 // The bounds that the packages' Configs share.
 const (
-	DefaultTTL = 30 * time.Second
-	MinTTL     = 100 * time.Millisecond
+	DefaultTTL         = 30 * time.Second
+	MinTTL             = 100 * time.Millisecond
+	DefaultReplicaWait = time.Second
 )
 
 // Config is what the packages' Configs come to.
 type Config struct {
-	Package    string // for errors
-	Family     keys.Family
-	Protocol   Protocol
-	TTL        time.Duration // 0: DefaultTTL
-	MaxHold    time.Duration // 0: no bound
-	MaxWaiters int           // 0: no bound
-	MaxWait    time.Duration // 0: as long as ctx lives
-	Observer   leasehold.Observer
-	Logger     *slog.Logger // nil: none
-	Loads      bool         // the leases are rights to load, whose package tells the Observer of loads
+	Package     string // for errors
+	Family      keys.Family
+	Protocol    Protocol
+	TTL         time.Duration // 0: DefaultTTL
+	MaxHold     time.Duration // 0: no bound
+	MaxWaiters  int           // 0: no bound
+	MaxWait     time.Duration // 0: as long as ctx lives
+	Replicas    int           // that confirm each grant; 0: none
+	ReplicaWait time.Duration // how long they may take; 0: DefaultReplicaWait, or less
+	Label       string        // of the handle, in listings; see keys.LabelSuffix
+	Observer    leasehold.Observer
+	Logger      *slog.Logger // nil: none
+	Loads       bool         // the leases are rights to load, whose package tells the Observer of loads
 }
 
 // Manager is one handle: its id, its leases and its waiters.
 type Manager struct {
-	cfg    Config
-	client *call.Client
-	handle string // 128 random bits
+	cfg     Config
+	client  *call.Client
+	confirm *call.Confirm // nil: no replica is waited for
+	// handle is 128 random bits in 22 characters, keys.InSlot where it listens in each
+	// key's slot, and the label behind '~'.
+	handle string
 	seq    atomic.Uint64
 	loop   *schedule.Loop
-	inbox  *inbox.Inbox
+	inbox  messages
 	clocks clocks
 	holds  holdTimes
 	events *telemetry // nil: none
@@ -70,9 +77,12 @@ type Manager struct {
 
 	mu        sync.Mutex // guards what follows, and the waiters' fields that say so
 	closed    bool
-	running   int        // operations that Close waits for
-	idle      *sync.Cond // none is running
-	leases    map[*Lease]struct{}
+	running   int               // operations that Close waits for
+	idle      *sync.Cond        // none is running
+	leases    map[uint64]*Lease // by the sequence number of their attempt
+	hints     [maxHints]uint64  // that came for attempts without a lease
+	nextHint  int
+	watch     watch
 	waiters   map[uint64]*waiter // by the sequence number of their attempt
 	groups    map[string]*group  // waiters in the queue, by Resource.FirstKey
 	missed    time.Time          // when grants may last have been lost on their way
@@ -104,7 +114,12 @@ func New(rdb redis.UniversalClient, cfg Config, extra ...error) (*Manager, error
 	if cfg.MaxWait < 0 {
 		errs = append(errs, keys.Bad("MaxWait", "is %v; want 0 (as long as ctx lives) or more", cfg.MaxWait))
 	}
-	if len(errs) > 0 {
+	label, err := keys.LabelSuffix(cfg.Label)
+	if err != nil {
+		errs = append(errs, err)
+	}
+	confirm, bad := cfg.confirm(client)
+	if errs = append(errs, bad...); len(errs) > 0 {
 		return nil, fmt.Errorf("leasehold: %s: bad configuration: %w", cfg.Package, errors.Join(errs...))
 	}
 	if cfg.MaxHold > 0 {
@@ -116,22 +131,43 @@ func New(rdb redis.UniversalClient, cfg Config, extra ...error) (*Manager, error
 	m := &Manager{
 		cfg:       cfg,
 		client:    client,
+		confirm:   confirm,
 		handle:    base64.RawURLEncoding.EncodeToString(id),
 		clocks:    clocks{byNode: map[string]*clock{}},
 		closing:   make(chan struct{}),
-		leases:    map[*Lease]struct{}{},
+		leases:    map[uint64]*Lease{},
 		waiters:   map[uint64]*waiter{},
 		groups:    map[string]*group{},
 		resources: map[string]Resource{},
 		goingOn:   map[string]bool{},
 	}
 	m.idle = sync.NewCond(&m.mu)
+	m.watch.m = m
 	m.events = newTelemetry(cfg, m.Go)
 	m.loop = schedule.New(client)
-	m.inbox = inbox.New(
-		func(ctx context.Context) *redis.PubSub { return client.Subscribe(ctx, cfg.Family.Inbox(m.handle)) },
-		m.message, m.askAll)
+	if client.IsCluster() {
+		m.handle += keys.InSlot + label
+		channelOf := func(key string) string { return keys.InboxAt(key, m.handle) }
+		m.inbox = inbox.NewSharded(client, channelOf, m.message, m.subscribedFor)
+	} else {
+		m.handle += label
+		m.inbox = inbox.New(
+			func(ctx context.Context) *redis.PubSub { return client.Subscribe(ctx, cfg.Family.Inbox(m.handle)) },
+			m.message, m.subscribed)
+	}
 	return m, nil
+}
+
+// messages is how a handle hears of what other processes grant to it. It calls
+// Manager.message for each message, and askFor or askAll whenever messages may have
+// been missed: on each new subscription.
+type messages interface {
+	// Watch has messages about key (a Resource.FirstKey) heard, without waiting for
+	// that. It returns since when they are; zero: not yet, and the manager will be told.
+	Watch(key string) (since time.Time)
+	// Unwatch ends one Watch of key.
+	Unwatch(key string)
+	Close()
 }
 
 // Client is what the manager sends with.
@@ -144,7 +180,7 @@ func (m *Manager) Stop() {
 	first := !m.closed
 	m.closed = true
 	var held []*Lease
-	for l := range m.leases {
+	for _, l := range m.leases {
 		held = append(held, l)
 	}
 	m.mu.Unlock()
@@ -220,6 +256,41 @@ func (m *Manager) Go(send func()) {
 	}()
 }
 
+// Run makes fn's calls for an operation on key, which its caller waits for until ctx
+// ends or bound is over. Errors of fn match leasehold.ErrUnavailable, unless they say
+// something else of their own.
+func (m *Manager) Run(ctx context.Context, op, key string, bound time.Duration, fn func(ctx context.Context, r Resource) error) error {
+	res, err := m.Resource(key)
+	if err != nil {
+		return m.fail(op, keys.Escape(m.cfg.Family.Name), err)
+	}
+	if err := ctx.Err(); err != nil {
+		return m.fail(op, res.Label(), err)
+	}
+	if !m.begin() {
+		return m.fail(op, res.Label(), leasehold.ErrClosed)
+	}
+	defer m.done()
+	within, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
+	outcome := make(chan error, 1)
+	m.Go(func() { outcome <- fn(within, res) })
+	select {
+	case err = <-outcome:
+	case <-within.Done():
+		err = fmt.Errorf("no answer within %v", bound)
+	case <-m.closing:
+		return m.fail(op, res.Label(), leasehold.ErrClosed)
+	}
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, leasehold.ErrInvalid) || errors.Is(err, leasehold.ErrNoLease):
+		return m.fail(op, res.Label(), err)
+	}
+	return m.fail(op, res.Label(), ctx.Err(), leasehold.ErrUnavailable, err)
+}
+
 // maxResources bounds the keys whose names in Redis a handle remembers.
 const maxResources = 256
 
@@ -253,14 +324,13 @@ func (m *Manager) fail(op, label string, errs ...error) error {
 	return call.Fail(m.cfg.Package, op, label, errs...)
 }
 
-// Reject makes the error of an operation whose input can never be served; nothing
-// was sent.
-func (m *Manager) Reject(op, key string, why error) error {
+// Reject makes the error of an operation on a key that did not come to a lease.
+func (m *Manager) Reject(op, key string, why ...error) error {
 	label := keys.Escape(m.cfg.Family.Name)
 	if r, err := m.Resource(key); err == nil {
 		label = r.Label()
 	}
-	return m.fail(op, label, why)
+	return m.fail(op, label, why...)
 }
 
 // JoinLoss is the error of an operation that ran under a lease: err, joined with the

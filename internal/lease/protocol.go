@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/internal/call"
+	"github.com/leasehold-go/leasehold/internal/keys"
 )
 
 // Protocol is what a lease needs to know of the thing that is leased: how its
@@ -53,6 +54,12 @@ type Request interface {
 	ReadMessage(text string) (Verdict, bool)
 }
 
+// HeldRenewer is a Request whose renewals say how long the lease has been held: what
+// stands in Redis would not tell listings after the first one.
+type HeldRenewer interface {
+	RenewHeld(term time.Duration, enterMayArriveUntil int64, heldFor time.Duration) *call.Call
+}
+
 // MaxAsk is the largest number of waiters that one ask names.
 const MaxAsk = 250
 
@@ -64,7 +71,7 @@ const AskEvery = 1500 * time.Millisecond
 
 // Terms is what an attempt asks for.
 type Terms struct {
-	Handle  string // of the process: 128 random bits in 22 characters
+	Handle  string // of the process: see Manager
 	Seq     uint64 // of the attempt, never used twice by a handle
 	Permits int
 	TTL     time.Duration
@@ -167,9 +174,11 @@ type Verdict struct {
 	Term      time.Duration // of a message's grant,
 	GrantedAt int64         // counted from this server time (µs)
 
-	Deadline time.Time // of a grant: until when it is surely held
-	Answer   any
-	Err      error // Failed
+	Deadline  time.Time // of a grant: until when it is surely held
+	Confirmed bool      // of a grant: as many replicas as are to confirm it have, if any
+	Answer    any
+	Lapsed    bool  // of Gone: an ask found neither lease nor place
+	Err       error // Failed
 }
 
 // Failed is a verdict of the handle's own: Redis could not be asked for too long.
@@ -180,7 +189,7 @@ const Failed Code = -1
 // scripts recognise a call that comes twice, and it carries the terms, so that a
 // process that hands a permit on knows what was asked for.
 func (t Terms) OwnerID() string {
-	buf := make([]byte, 0, 64)
+	buf := make([]byte, 0, 160) // on the stack, with any label
 	buf = append(buf, t.Handle...)
 	buf = append(buf, '.')
 	buf = strconv.AppendUint(buf, t.Seq, 10)
@@ -202,6 +211,16 @@ func ListedID(ownerID string) string {
 		return ""
 	}
 	return words[0][:8] + "-" + words[1]
+}
+
+// ListedLabel is the label of the handle of an owner id.
+func ListedLabel(ownerID string) string {
+	handle, _, _ := strings.Cut(ownerID, ".")
+	_, label, _ := strings.Cut(handle, "~")
+	if text, ok := keys.Unescape(label); ok {
+		return text
+	}
+	return label
 }
 
 // ReadGrants reads what a reply of call says of other waiters: (seq, term in ms or

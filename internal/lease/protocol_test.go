@@ -164,7 +164,7 @@ func TestReplyIsProcessedAfterItsCallerLeft(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		if err := <-gone; !errors.Is(err, context.Canceled) {
-			t.Errorf("who gave up got %v", err)
+			t.Errorf("the caller that gave up got %v", err)
 		}
 		select {
 		case <-got:

@@ -31,14 +31,19 @@ func (l *Lease) Release(op string) error {
 		return l.fail(op)
 	}
 	m.holds.add(time.Since(l.since))
-	if errs := l.leave(); errs != nil {
-		if why := errs[0]; errors.Is(why, leasehold.ErrLost) {
-			m.events.ended(l, why, false)
-			m.events.staleRelease(l)
-		}
-		return m.fail(op, l.res.Label(), errs...)
+	return l.released(op, l.leave(false))
+}
+
+// released is what Release returns for what leave found wrong.
+func (l *Lease) released(op string, errs []error) error {
+	if errs == nil {
+		return nil
 	}
-	return nil
+	if why := errs[0]; errors.Is(why, leasehold.ErrLost) {
+		l.m.events.ended(l, why, false)
+		l.m.events.staleRelease(l)
+	}
+	return l.m.fail(op, l.res.Label(), errs...)
 }
 
 // end takes the lease out of its holder's hands, once, and returns what it was
@@ -56,12 +61,15 @@ func (l *Lease) end(why error) condition {
 			l.cancel(l.fail("hold"))
 		}
 		l.m.events.released(l, why)
+		if l.onEnd != nil && why != leasehold.ErrReleased {
+			l.m.Go(l.onEnd)
+		}
 	}
 	l.mu.Unlock()
 	if was != released {
 		l.m.loop.Remove(&l.entry)
 		l.m.mu.Lock()
-		delete(l.m.leases, l)
+		l.m.dropLease(l)
 		l.m.mu.Unlock()
 	}
 	return was
@@ -81,11 +89,11 @@ func (l *Lease) abandon(why error) {
 }
 
 // leave sends the leave until it is answered, a few times, and says what is wrong
-// with the lease, if anything.
-func (l *Lease) leave() []error {
+// with the lease, if anything. resent says that a leave was sent before that was not
+// answered.
+func (l *Lease) leave(resent bool) []error {
 	m := l.m
 	ctx, began := m.client.Brief(), time.Now()
-	resent := false
 	for n := 1; ; n++ {
 		sent := time.Now()
 		ints, err := m.client.Do(ctx, leaveCall(l.req, l.enterMayArriveUntil))
@@ -104,6 +112,9 @@ func (l *Lease) leave() []error {
 			// one call, and was answered before the lease can have expired.
 			if r.Held || resent || !time.Now().Before(l.deadline) {
 				return nil
+			}
+			if end := m.revocation(context.Background(), l.req, time.Time{}); end != nil {
+				return []error{end}
 			}
 			return []error{leasehold.ErrLost, errGone}
 		}
@@ -168,12 +179,18 @@ func (l *Lease) sendExtend(ctx context.Context, ttl time.Duration) error {
 	began := time.Now()
 	for n := 1; ; n++ {
 		sent := time.Now()
-		ints, err := l.m.client.Do(ctx, l.req.Renew(ttl, l.enterMayArriveUntil))
+		c := l.renewal(sent, ttl)
+		ints, err := l.m.client.Do(ctx, c)
 		refused := err != nil && call.Classify(err) == call.Refused
 		if err == nil || refused {
-			l.onRenewed(sent, ints, err)
+			if l.onRenewed(c, sent, ints, err) {
+				l.endByFate()
+			}
 		}
-		if err == nil || refused || n == maxTries || ctx.Err() != nil || time.Since(began) > extendPatience {
+		if err == nil {
+			return c.Unconfirmed() // once is enough: it took as long as replicas may take
+		}
+		if refused || n == maxTries || ctx.Err() != nil || time.Since(began) > extendPatience {
 			return err
 		}
 		time.Sleep(call.Backoff(n))

@@ -32,7 +32,7 @@ func find(t *testing.T, uses []listing.Use, kind keys.Kind, key string) listing.
 	return listing.Use{}
 }
 
-// uses lists the prefix, as one does who knows nothing of it.
+// uses lists the prefix, as a reader does that knows nothing of it.
 func uses(t *testing.T, l *listing.Lister) []listing.Use {
 	t.Helper()
 	all, err := l.Resources(t.Context())

@@ -31,7 +31,8 @@ func waitingFor(now time.Time, score float64) time.Duration {
 	return max(0, time.Duration(now.UnixMicro()-int64(score)%parked)*time.Microsecond)
 }
 
-// handleLen is how many characters of a handle are random; a label may follow.
+// handleLen is how many characters of a handle are random; keys.InSlot and a label may
+// follow.
 const handleLen = 22
 
 // parseMember reads <handle>.<seq>.<permits>.<ttl ms>.<limit>, with what may stand
@@ -58,7 +59,7 @@ func parseMember(text string, total bool) (m member, ok bool) {
 		return member{}, false
 	}
 	handle, label, labelled := strings.Cut(words[0], "~")
-	if len(handle) != handleLen {
+	if len(strings.TrimSuffix(handle, keys.InSlot)) != handleLen {
 		return member{}, false
 	}
 	if labelled {

@@ -109,6 +109,9 @@ func parse(prefix, name string) (r Resource, part string, ok bool) {
 }
 
 // pattern matches all keys of a prefix, for SCAN.
-func pattern(prefix string) string {
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`, `^`, `\^`).Replace(prefix) + ":???:{*"
+func pattern(prefix string) string { return escapePattern(prefix) + ":???:{*" }
+
+// escapePattern is the pattern that matches text alone.
+func escapePattern(text string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`, `^`, `\^`).Replace(text)
 }

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/keys"
 )
 
 // page is how many entries of a sorted set one call reads.
@@ -60,6 +63,64 @@ func (l *Lister) entries(ctx context.Context, key, from string, most int) ([]red
 		}
 		from, count = last, page
 	}
+}
+
+// Find looks for the lease or the waiter that listings show as id, and returns its
+// entry in Redis; "" where there is none. Sets are named by their parts, and read in
+// that order: an entry that moves meanwhile moves to a later one.
+func (l *Lister) Find(ctx context.Context, r Resource, id string, parts ...string) (string, error) {
+	handle, seq, _ := strings.Cut(id, "-")
+	if len(id) > 8 { // the characters of a handle have dashes, too
+		handle, seq = id[:8], id[9:]
+	}
+	match := handle + "*." + seq + ".*"
+	if r.HasTotal {
+		match = escapePattern(keys.Escape(r.Key)) + ":" + match
+	}
+	for _, part := range parts {
+		for cursor := uint64(0); ; {
+			var some []string
+			var next uint64
+			err := retry(ctx, func() (err error) {
+				some, next, err = l.rdb.ZScan(ctx, r.Part(part), cursor, match, page).Result()
+				return err
+			})
+			if err != nil {
+				return "", err
+			}
+			for i := 0; i < len(some); i += 2 {
+				entry, _, _ := strings.Cut(some[i], " ") // of loads that were invalidated: a token follows
+				if m, ok := parseMember(entry, r.HasTotal); ok && m.id == id && !r.another(m) {
+					return m.first, nil
+				}
+			}
+			if cursor = next; cursor == 0 {
+				break
+			}
+		}
+	}
+	return "", nil
+}
+
+// Schemas are the resource's other versions of a cached value that are in use.
+func (l *Lister) Schemas(ctx context.Context, r Resource) ([]Resource, error) {
+	var names []string
+	err := retry(ctx, func() (err error) {
+		names, err = l.rdb.ZRange(ctx, r.base+"schemas", 0, -1).Result()
+		return err
+	})
+	var all []Resource
+	for _, name := range names {
+		if name == "0" {
+			name = ""
+		}
+		if name != r.Schema {
+			other := r
+			other.Schema = name
+			all = append(all, other)
+		}
+	}
+	return all, err
 }
 
 // score writes a score as the server reads it, without loss.

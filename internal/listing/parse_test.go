@@ -58,6 +58,8 @@ func TestMembersAreRead(t *testing.T) {
 	for text, want := range map[string]member{
 		handle + ".7.1.30000.5":                         {id: "AbCdEfGh-7", permits: 1, ttl: 30 * time.Second, limit: 5},
 		handle + ".7.3.30000.5+2":                       {id: "AbCdEfGh-7", permits: 3, ttl: 30 * time.Second, limit: 5, extra: true},
+		handle + "@.7.1.30000.5":                        {id: "AbCdEfGh-7", permits: 1, ttl: 30 * time.Second, limit: 5},
+		handle + "@~web-1:4711.7.1.100.1":               {id: "AbCdEfGh-7", label: "web-1:4711", permits: 1, ttl: 100 * time.Millisecond, limit: 1},
 		handle + "~web-1:4711.7.1.100.1":                {id: "AbCdEfGh-7", label: "web-1:4711", permits: 1, ttl: 100 * time.Millisecond, limit: 1},
 		handle + "~a%2Eb%25c%2Bd%7Ee%7Bf%20g.1.1.100.1": {id: "AbCdEfGh-1", label: "a.b%c+d~e{f g", permits: 1, ttl: 100 * time.Millisecond, limit: 1},
 		handle + "~bad%zz.1.1.100.1":                    {id: "AbCdEfGh-1", label: "bad%zz", permits: 1, ttl: 100 * time.Millisecond, limit: 1},

@@ -1,15 +1,22 @@
 package listing
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // since says from when on a lease has been held.
 //
 // A lock and a load have a token, which is the server's time of the grant in µs
-// unless its clock went back since. A permit has none: its expiry less its TTL is
-// the time of the grant, or of the last renewal where there was one, so that the
-// lease is held since then at least.
-func (s *State) since(m member, ends int64) time.Time {
-	at := time.UnixMilli(ends).Add(-m.ttl)
+// unless its clock went back since. Of a permit, the fraction of the score says how
+// long before its expiry it was granted, to 0.2 %; without a fraction that is its TTL.
+func (s *State) since(m member, score float64) time.Time {
+	ends := math.Ceil(score)
+	before := m.ttl
+	if part := math.Round((score - math.Floor(score)) * 4096); part > 0 {
+		before = time.Duration(math.Expm1(part*0.004) * float64(time.Second)) // as luascripts/permits/shared/held_since.lua
+	}
+	at := time.UnixMilli(int64(ends)).Add(-before)
 	if s.fenced() && s.Token > 0 && s.Token < 1<<53 {
 		at = time.UnixMicro(int64(s.Token))
 	}

@@ -46,15 +46,18 @@ type Value struct {
 // State is what is known of one resource.
 type State struct {
 	Resource
-	At      time.Time // the server's clock
-	Limit   int       // the stored one, else what the last holder or waiter asked under; 0 = not known
-	Stored  bool      // Limit is the stored one
-	Total   int       // of a family with a total, as Limit
-	InUse   int       // permits
-	Token   uint64    // the last fencing token; 0 = none is known
-	Holders []Holder  // oldest first
-	Waiters []Waiter  // in their order
-	Limits  map[string]int
+	At     time.Time // the server's clock
+	Limit  int       // the stored one, else what the last holder or waiter asked under; 0 = not known
+	Stored bool      // Limit is the stored one
+	Total  int       // of a family with a total, as Limit
+	InUse  int       // permits
+	// TotalInUse is the permits of all tenants, where the resource is one of them; else
+	// InUse.
+	TotalInUse int
+	Token      uint64   // the last fencing token; 0 = none is known
+	Holders    []Holder // oldest first
+	Waiters    []Waiter // in their order
+	Limits     map[string]int
 
 	Value     *Value        // of a cached value, where there is one
 	FailedFor time.Duration // how long a failure is remembered; 0 = none is
@@ -200,7 +203,7 @@ func (l *Lister) caps(ctx context.Context, s *State) error {
 	}
 	return retry(ctx, func() error {
 		if s.HasTotal {
-			all, err := l.rdb.HGetAll(ctx, s.Part("limits")).Result()
+			all, err := l.limits(ctx, s)
 			s.Limits = map[string]int{}
 			for key, text := range all {
 				n, _ := strconv.Atoi(text)
@@ -223,6 +226,23 @@ func (l *Lister) caps(ctx context.Context, s *State) error {
 	})
 }
 
+// limits reads the limits that a family with a total has stored: of one tenant, where
+// the resource is one, those that concern it.
+func (l *Lister) limits(ctx context.Context, s *State) (map[string]string, error) {
+	if s.Key == "" {
+		return l.rdb.HGetAll(ctx, s.Part("limits")).Result()
+	}
+	names := []string{"", keys.Escape(s.Key)}
+	values, err := l.rdb.HMGet(ctx, s.Part("limits"), names...).Result()
+	all := map[string]string{}
+	for i, v := range values {
+		if text, ok := v.(string); ok {
+			all[names[i]] = text
+		}
+	}
+	return all, err
+}
+
 // holders makes leases of the entries of holders: those of one request are one.
 func (s *State) holders(held []redis.Z) {
 	at := map[string]int{}
@@ -230,9 +250,13 @@ func (s *State) holders(held []redis.Z) {
 	latest := int64(math.MinInt64)
 	for _, z := range held {
 		name, _ := z.Member.(string)
-		ends := int64(z.Score)
+		ends := int64(math.Ceil(z.Score))
 		m, ok := parseMember(name, s.HasTotal)
-		if !ok || ends <= now || s.another(m) {
+		if !ok || ends <= now {
+			continue
+		}
+		s.TotalInUse++
+		if s.another(m) {
 			continue
 		}
 		s.InUse++
@@ -242,7 +266,7 @@ func (s *State) holders(held []redis.Z) {
 		}
 		at[m.first] = len(s.Holders)
 		s.Holders = append(s.Holders, Holder{Tenant: m.tenant, limit: m.limit, Holder: leasehold.Holder{
-			ID: m.id, Permits: 1, Label: m.label, Since: s.since(m, ends),
+			ID: m.id, Permits: 1, Label: m.label, Since: s.since(m, z.Score),
 			ExpiresIn: time.Duration(ends-now) * time.Millisecond,
 		}})
 		if ends > latest {
@@ -256,8 +280,8 @@ func (s *State) holders(held []redis.Z) {
 }
 
 // another says that an entry is of another tenant than the one asked for.
-func (s *State) another(m member) bool {
-	return s.HasTotal && s.Key != "" && m.tenant != s.Key
+func (r Resource) another(m member) bool {
+	return r.HasTotal && r.Key != "" && m.tenant != r.Key
 }
 
 // waiters makes waiters of the entries of the queue that are alive.

@@ -2,6 +2,7 @@ package listing
 
 import (
 	"context"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -162,7 +163,7 @@ func (q poll) use(r Resource, now time.Time) Use {
 	}
 	u.InUse = int(q.used.Val())
 	for _, z := range q.holder.Val() {
-		u.ExpiresIn = time.Duration(int64(z.Score)-now.UnixMilli()) * time.Millisecond
+		u.ExpiresIn = time.Duration(int64(math.Ceil(z.Score))-now.UnixMilli()) * time.Millisecond
 	}
 	u.waits(q, now)
 	u.caps(q, fail)

@@ -24,9 +24,10 @@ type State struct {
 	Bytes       int
 	Failed      time.Duration // how long the failure is remembered yet; 0 = none is
 
-	Loader  string // Request.ID of the load that runs
-	Head    string // the first 128 bytes of the value
-	Failure string
+	Loader      string // Request.ID of the load that runs
+	LoaderLabel string
+	Head        string // the first 128 bytes of the value
+	Failure     string
 }
 
 // ReadInspect reads the reply to an inspect.
@@ -37,6 +38,6 @@ func ReadInspect(v []int64, text []string) (State, error) {
 	return State{
 		Now: v[0], LeaseEnds: call.Duration(v[1]), Since: v[2], Waiting: int(v[3]), Invalidated: int(v[4]),
 		Kept: max(0, call.Duration(v[5])), Bytes: int(v[6]), Failed: max(0, call.Duration(v[7])),
-		Loader: lease.ListedID(text[0]), Head: text[1], Failure: text[2],
+		Loader: lease.ListedID(text[0]), LoaderLabel: lease.ListedLabel(text[0]), Head: text[1], Failure: text[2],
 	}, nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/leasehold-go/leasehold/internal/call"
@@ -130,6 +131,8 @@ type Request struct {
 	counted int   // permits as enter and leave take them: 0 = one, fenced
 	ttl     int64 // ms
 	limit   int
+
+	lastToken atomic.Uint64 // of the last of several turns: see turns.go; 0: the lease served one
 }
 
 // ID names the attempt in listings.
@@ -179,6 +182,9 @@ func (q *Request) ReadEnter(_ *call.Call, v []int64) (lease.EnterReply, error) {
 
 // Leave prepares the call that gives back or leaves the queue.
 func (q *Request) Leave(enterMayArriveUntil int64) *call.Call {
+	if q.lastToken.Load() != 0 {
+		return q.leaveTurns(enterMayArriveUntil)
+	}
 	k := &q.res.keys
 	return call.New(leaveScript, 4, k[0], k[1], k[2], k[3], &q.ownerID, &q.counted, (enterMayArriveUntil+999)/1000)
 }
@@ -200,6 +206,14 @@ func (q *Request) ReadLeave(v []int64) (lease.LeaveReply, error) {
 // Renew prepares the call that pushes the expiry to term from now.
 func (q *Request) Renew(term time.Duration, _ int64) *call.Call {
 	return call.New(renewScript, 1, q.res.keys[0], &q.ownerID, &q.permits, call.Milliseconds(term))
+}
+
+// RenewHeld is Renew of a lease that has been held for heldFor, which listings show.
+func (q *Request) RenewHeld(term time.Duration, _ int64, heldFor time.Duration) *call.Call {
+	if q.res.fenced { // the token tells
+		return q.Renew(term, 0)
+	}
+	return call.New(renewScript, 1, q.res.keys[0], &q.ownerID, &q.permits, call.Milliseconds(term), max(0, heldFor.Milliseconds()))
 }
 
 // ReadRenew reads the reply to a renewal.

@@ -208,8 +208,14 @@ func (f *fleet) topology(self int) []byte {
 		if i == self {
 			flags = "myself," + flags
 		}
-		fmt.Fprintf(&b, "%s 127.0.0.1:%d@%d %s %s 0 0 %d connected%s\n",
-			nodeID(i), node.port, node.port+10000, flags, primary, epoch, slots)
+		shard := ""
+		if f.version.AtLeast(7, 2) {
+			// Without it the nodes agree on one after a second or two, and SPUBLISH ends
+			// a server that is not in its own shard by then.
+			shard = ",,shard-id=" + nodeID(100+i%primaries)
+		}
+		fmt.Fprintf(&b, "%s 127.0.0.1:%d@%d%s %s %s 0 0 %d connected%s\n",
+			nodeID(i), node.port, node.port+10000, shard, flags, primary, epoch, slots)
 	}
 	fmt.Fprintf(&b, "vars currentEpoch %d lastVoteEpoch 0\n", primaries)
 	return []byte(b.String())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -26,6 +27,49 @@ func StartPair(tb testing.TB, v Version, args ...string) (primary, replica *Serv
 		tb.Cleanup(node.stop)
 	}
 	return nodes[0].handle(tb), nodes[1].handle(tb)
+}
+
+// Replicated is a primary with replicas, and the network between them.
+type Replicated struct {
+	Primary  *Server
+	Replicas []*Server
+	Links    []*Relay // of each replica to the primary
+}
+
+// StartReplicated starts a primary with n replicas for this test alone.
+func StartReplicated(tb testing.TB, v Version, n int, args ...string) *Replicated {
+	tb.Helper()
+	args = append([]string{"--repl-diskless-sync-delay", "0"}, args...)
+	x := &Replicated{Primary: StartServer(tb, v, args...)}
+	for range n {
+		link := NewRelay(tb, x.Primary.Addr(), 0)
+		host, port, _ := net.SplitHostPort(link.Addr())
+		x.Links = append(x.Links, link)
+		x.Replicas = append(x.Replicas, StartServer(tb, v, append(args, "--replicaof", host+" "+port)...))
+	}
+	// A replica confirms once it has acknowledged something, up to a second after it came.
+	rdb := x.Primary.Client()
+	if err := await("the replicas to confirm", func() bool {
+		rdb.Set(context.Background(), "confirmed", "", time.Millisecond)
+		return rdb.Wait(context.Background(), n, time.Second).Val() == int64(n)
+	}); err != nil {
+		tb.Fatal(err)
+	}
+	return x
+}
+
+// Cut cuts all replicas off.
+func (x *Replicated) Cut() {
+	for _, link := range x.Links {
+		link.Cut()
+	}
+}
+
+// Heal ends a Cut.
+func (x *Replicated) Heal() {
+	for _, link := range x.Links {
+		link.Heal()
+	}
 }
 
 // startNodes starts a primary and some replicas, and waits until they follow.

@@ -39,6 +39,11 @@ func startSecured(v Version) (*secured, error) {
 	if err != nil {
 		return nil, err
 	}
+	revoking, err := RevokingACL()
+	if err != nil {
+		return nil, err
+	}
+	rules = append(rules, revoking...)
 	dir, err := os.MkdirTemp("", "leasehold-tls-")
 	if err != nil {
 		return nil, err
@@ -84,6 +89,33 @@ func (s *secured) connect(opt *redis.UniversalOptions) {
 // ReadmeACL is the rules for the server's user that the README of the module
 // lists.
 func ReadmeACL() (rules []string, err error) {
+	rules, err = readmeRules("The server's user needs", "In a Cluster")
+	if err == nil && len(rules) < 15 {
+		err = fmt.Errorf("the README has %d rules: %q", len(rules), rules)
+	}
+	return rules, err
+}
+
+// RevokingACL is the rules that a user which revokes needs besides.
+func RevokingACL() (rules []string, err error) {
+	rules, err = readmeRules("A user that revokes needs", "\n")
+	if err == nil && len(rules) == 0 {
+		err = errors.New("the README has no rules for revoking")
+	}
+	return rules, err
+}
+
+// ReadmeClusterACL is the rules that the README lists in addition for a Cluster.
+func ReadmeClusterACL() (rules []string, err error) {
+	rules, err = readmeRules("In a Cluster also", "with `Replicas`")
+	if err == nil && len(rules) < 4 {
+		err = fmt.Errorf("the README has %d rules for a Cluster: %q", len(rules), rules)
+	}
+	return rules, err
+}
+
+// readmeRules is what stands in backquotes on a line of the README, between two texts.
+func readmeRules(from, to string) (rules []string, err error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return nil, err
@@ -98,13 +130,11 @@ func ReadmeACL() (rules []string, err error) {
 		}
 		dir = filepath.Dir(dir)
 	}
-	line := regexp.MustCompile("(?m)^The server's user needs.*$").FindString(string(readme))
-	line, _, _ = strings.Cut(line, "In a Cluster")
-	for _, part := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(line, -1) {
+	_, text, _ := strings.Cut(string(readme), from)
+	text, _, _ = strings.Cut(text, "\n")
+	text, _, _ = strings.Cut(text, to)
+	for _, part := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(text, -1) {
 		rules = append(rules, strings.Fields(part[1])...)
-	}
-	if len(rules) < 15 {
-		return nil, fmt.Errorf("the README has %d rules: %q", len(rules), rules)
 	}
 	return rules, nil
 }

@@ -60,16 +60,16 @@ type Loop struct {
 	entries  heap
 	running  bool
 	closing  bool
-	closed   bool                   // Close came while a task was in Due: it is due again
-	wakeAt   time.Time              // what the goroutine sleeps for
-	idleTill time.Time              // when it ends, where nothing is scheduled
-	open     map[string][]time.Time // when pipelines without an answer were sent, by server
-	active   sync.WaitGroup         // the goroutine and the pipelines
+	closed   bool                // Close came while a task was in Due: it is due again
+	wakeAt   time.Time           // what the goroutine sleeps for
+	idleTill time.Time           // when it ends, where nothing is scheduled
+	open     map[way][]time.Time // when pipelines without an answer were sent
+	active   sync.WaitGroup      // the goroutine and the pipelines
 }
 
 // New makes a Loop that sends with sender, several batches at a time.
 func New(sender Sender) *Loop {
-	return &Loop{sender: sender, wake: make(chan struct{}, 1), open: map[string][]time.Time{}}
+	return &Loop{sender: sender, wake: make(chan struct{}, 1), open: map[way][]time.Time{}}
 }
 
 // Put schedules task for at, or moves it there; e is the task's own entry.
@@ -190,7 +190,7 @@ func (l *Loop) due(now time.Time) map[address]*batch {
 				batches = map[address]*batch{}
 			}
 			c.Node = l.sender.Node(c.Key())
-			to := address{c.Node, resend}
+			to := address{way{c.Node, c.Confirm != nil}, resend}
 			b := batches[to]
 			if b == nil {
 				b = new(batch)
@@ -246,9 +246,17 @@ type batch struct {
 	entries []*Entry
 }
 
+// way is how calls reach a server. Those that replicas confirm have pipelines of their own,
+// and a number of their own: nobody else waits for replicas, and that they take their time
+// does not read as a server that does not answer.
+type way struct {
+	node     string
+	confirms bool
+}
+
 // address tells where a batch goes.
 type address struct {
-	node   string
+	way
 	resend bool // no answer came when its tasks sent something last
 }
 
@@ -256,7 +264,7 @@ type address struct {
 // What finds no room is dropped: its task is scheduled to try again.
 func (l *Loop) dispatch(to address, b *batch) {
 	send := l.sender.Send
-	if to.resend {
+	if to.resend && !to.confirms { // replicas may take longer than a task waits
 		send = l.sender.SendInParts
 	}
 	for len(b.calls) > 0 {
@@ -264,7 +272,7 @@ func (l *Loop) dispatch(to address, b *batch) {
 		calls, entries := b.calls[:n:n], b.entries[:n]
 		b.calls, b.entries = b.calls[n:], b.entries[n:]
 		sent := time.Now()
-		if !l.reserve(to.node, sent) {
+		if !l.reserve(to.way, sent, calls[0].Allowance()) {
 			l.mu.Lock()
 			for _, e := range entries {
 				e.unanswered = to.resend
@@ -276,31 +284,31 @@ func (l *Loop) dispatch(to address, b *batch) {
 			continue
 		}
 		l.active.Go(func() {
-			defer l.answered(to.node, sent) // also where a hook of the client ends this goroutine
+			defer l.answered(to.way, sent) // also where a hook of the client ends this goroutine
 			send(context.Background(), calls)
 		})
 	}
 }
 
-// answered gives back the place of a server's pipeline that was sent at sent.
-func (l *Loop) answered(node string, sent time.Time) {
+// answered gives back the place of a pipeline that was sent at sent.
+func (l *Loop) answered(to way, sent time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	i := slices.Index(l.open[node], sent)
-	if l.open[node] = slices.Delete(l.open[node], i, i+1); len(l.open[node]) == 0 {
-		delete(l.open, node)
+	i := slices.Index(l.open[to], sent)
+	if l.open[to] = slices.Delete(l.open[to], i, i+1); len(l.open[to]) == 0 {
+		delete(l.open, to)
 	}
 }
 
-// reserve takes a place among a server's pipelines, in the order of their
-// sending, if there is one.
-func (l *Loop) reserve(node string, now time.Time) bool {
+// reserve takes a place among the pipelines to a server, in the order of their
+// sending, if there is one. allowance is how much longer than another they may take.
+func (l *Loop) reserve(to way, now time.Time, allowance time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	open := l.open[node]
-	if len(open) >= maxOpen || (len(open) >= maxYoung && now.Sub(open[len(open)-maxYoung]) < young) {
+	open := l.open[to]
+	if len(open) >= maxOpen || (len(open) >= maxYoung && now.Sub(open[len(open)-maxYoung]) < young+allowance) {
 		return false
 	}
-	l.open[node] = append(open, now)
+	l.open[to] = append(open, now)
 	return true
 }

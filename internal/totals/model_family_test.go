@@ -14,7 +14,7 @@ var parts = []string{"holders", "places", "queue", "line", "alive", "ready", "tu
 const (
 	probation, aliveFor, overdue              = 2000, 4500, 2500
 	silence                                   = 1600
-	mostGrants, mostSteps, mostPurged         = 64, 250, 64
+	mostGrants, mostSteps, mostPurged         = 32, 125, 64
 	heldUp, mostAside                         = 1000, 8
 	holds                             float64 = 1 << 50
 )

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"strconv"
@@ -204,7 +205,11 @@ func (m *machine) read() (us int64, cells []*cell, sent []string) {
 			continue
 		}
 		for _, z := range sets[i].Val() {
-			c.scores[z.Member.(string)] = z.Score
+			score := z.Score
+			if c.name == "holders" {
+				score = math.Ceil(score) // the fraction is for listings
+			}
+			c.scores[z.Member.(string)] = score
 		}
 	}
 	for ends := 0; ends < len(handles); {

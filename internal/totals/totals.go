@@ -231,6 +231,12 @@ func (q *Request) Renew(term time.Duration, _ int64) *call.Call {
 	return call.New(renewScript, 2, k[0], k[1], &q.member, &q.permits, call.Milliseconds(term))
 }
 
+// RenewHeld is Renew of a lease that has been held for heldFor, which listings show.
+func (q *Request) RenewHeld(term time.Duration, _ int64, heldFor time.Duration) *call.Call {
+	k := &q.family.keys
+	return call.New(renewScript, 2, k[0], k[1], &q.member, &q.permits, call.Milliseconds(term), max(0, heldFor.Milliseconds()))
+}
+
 // ReadRenew reads the reply to a renewal.
 func (q *Request) ReadRenew(v []int64) (lease.RenewReply, error) {
 	if len(v) != 1 || v[0] < 0 {

@@ -54,8 +54,10 @@ func TestEachScriptHasItsFunction(t *testing.T) {
 	functions := map[string]func() string{
 		"permits/enter.lua": luascripts.PermitsEnter, "permits/leave.lua": luascripts.PermitsLeave,
 		"permits/ask.lua": luascripts.PermitsAsk, "permits/renew.lua": luascripts.PermitsRenew,
-		"permits/set_limit.lua": luascripts.PermitsSetLimit,
-		"totals/enter.lua":      luascripts.TotalsEnter, "totals/leave.lua": luascripts.TotalsLeave, "totals/ask.lua": luascripts.TotalsAsk,
+		"permits/set_limit.lua": luascripts.PermitsSetLimit, "permits/revoke.lua": luascripts.PermitsRevoke, "permits/fate.lua": luascripts.PermitsFate,
+		"totals/revoke.lua": luascripts.TotalsRevoke, "loads/revoke.lua": luascripts.LoadsRevoke, "loads/fate.lua": luascripts.LoadsFate,
+		"totals/enter.lua": luascripts.TotalsEnter, "totals/leave.lua": luascripts.TotalsLeave, "totals/ask.lua": luascripts.TotalsAsk,
+		"permits/leave_turns.lua": luascripts.PermitsLeaveTurns, "permits/renew_count.lua": luascripts.PermitsRenewCount,
 		"totals/renew.lua": luascripts.TotalsRenew, "totals/set_limit.lua": luascripts.TotalsSetLimit,
 		"loads/enter.lua": luascripts.LoadsEnter, "loads/leave.lua": luascripts.LoadsLeave, "loads/ask.lua": luascripts.LoadsAsk,
 		"loads/renew.lua": luascripts.LoadsRenew, "loads/publish.lua": luascripts.LoadsPublish, "loads/put.lua": luascripts.LoadsPut,

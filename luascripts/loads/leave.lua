@@ -8,7 +8,7 @@
 --
 -- Reply (integers)  1|2|0, now µs: had the lease; was waiting; neither
 --
--- Cost  O(log n), and one PUBLISH per process that waits: these enter again.
+-- Cost  O(log n), and one message per process that waits: these enter again.
 -- Who else may be where: the lease may have expired and another member may load
 -- (which stays as it is); an invalidation may have moved the lease (the entry in
 -- invalidated goes); the enter of this member may still be under way (tombstone).

@@ -14,7 +14,7 @@
 --   state 1 published; 2 invalidated meanwhile: handed to those who waited, not
 --   stored; 0 the lease had ended: nothing done
 --
--- Cost  O(log n), SET, and one PUBLISH per process that waits, of which one call
+-- Cost  O(log n), SET, and one message per process that waits, of which one call
 --       tells 250: sent again, it tells the next ones.
 -- Who else may be where: an invalidation may have run (state 2); the lease may have
 -- expired, and another member may load (state 0); another copy of this call may have

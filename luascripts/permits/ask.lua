@@ -58,7 +58,7 @@ local reply = { us, until_earliest_expiry(), in_use(), limit, redis.call('ZCARD'
 local expiries = redis.call('ZMSCORE', holders, unpack(asked))
 tickets = redis.call('ZMSCORE', queue, unpack(asked))
 for i = 1, #asked do
-  local remaining = tonumber(expiries[i] or 0) - now
+  local remaining = math.ceil(tonumber(expiries[i] or 0)) - now -- see held_since
   if remaining > 0 then
     reply[#reply + 1] = 1
     reply[#reply + 1] = remaining

@@ -60,7 +60,7 @@ local handle = string.match(member, '^[^.]+')
 -- script here.
 local permits, limit = fenced and 1 or tonumber(ARGV[2]), limit_in_force(tonumber(ARGV[4]))
 if fenced then redis.call('GET', fence) end
-local expiry = tonumber(redis.call('ZSCORE', holders, member) or 0)
+local expiry = math.ceil(tonumber(redis.call('ZSCORE', holders, member) or 0)) -- see held_since
 local queued = redis.call('ZSCORE', queue, member)
 local sign = redis.call('ZSCORE', alive, member)
 if expiry > now then return { 1, us, expiry - now, current_token(), 0, 0 } end

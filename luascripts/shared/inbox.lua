@@ -1,3 +1,11 @@
--- What precedes the handle in the name of its inbox. A key starts with
--- "<prefix>:<kind>:{", and every kind has three letters.
-local inbox = string.sub(holders, 1, string.find(holders, '{', 1, true) - 6) .. ':inbox:'
+-- Where a message to the process of the handle receiver goes. A handle with '@' behind
+-- its 22 random characters is of a Cluster's client, and listens on a sharded channel in
+-- the slot of the key, "<prefix>:<kind>:{<name>:<key>}:inbox:<handle>": a message on any
+-- other channel would cross the bus to every node. Any other handle has one channel for
+-- all keys, "<prefix>:inbox:<handle>"; every kind has three letters.
+local publish, channel
+if string.byte(receiver, 23) == 64 then
+  publish, channel = 'SPUBLISH', string.sub(holders, 1, string.find(holders, '}', 1, true) + 1) .. 'inbox:' .. receiver
+else
+  publish, channel = 'PUBLISH', string.sub(holders, 1, string.find(holders, '{', 1, true) - 6) .. ':inbox:' .. receiver
+end

@@ -101,7 +101,7 @@ for i, member in ipairs(asked) do
     local own_limit = tonumber(string.match(member, '%.(%d+)%.%d+%.%d+$') or 0)
     of_key[key] = { in_use_of(key), limit_in_force(key, own_limit), redis.call('ZLEXCOUNT', line, from, to) }
   end
-  local remains = tonumber(expiries[i] or 0) - now
+  local remains = math.ceil(tonumber(expiries[i] or 0)) - now -- see held_since
   local at = #reply
   if remains > 0 then
     reply[at + 1], reply[at + 2] = 1, remains

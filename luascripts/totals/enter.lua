@@ -73,7 +73,7 @@ local handle = string.match(member, ':([^.]+)')
 -- Reads first, and of every key that is written later: a wrong type ends the
 -- script here.
 local from, to = range_of(key)
-local expiry = tonumber(redis.call('ZSCORE', holders, member) or 0)
+local expiry = math.ceil(tonumber(redis.call('ZSCORE', holders, member) or 0)) -- see held_since
 local ticket = redis.call('ZSCORE', queue, member)
 local sign = redis.call('ZSCORE', alive, member)
 local waiting = redis.call('ZLEXCOUNT', line, from, to)
@@ -91,7 +91,7 @@ local function until_earliest_in_the_way()
     if #own > 0 and #own <= 64 then
       local first
       for _, score in ipairs(redis.call('ZMSCORE', holders, unpack(own))) do
-        local remains = tonumber(score or 0) - now
+        local remains = math.ceil(tonumber(score or 0)) - now
         if remains > 0 and (not first or remains < first) then first = remains end
       end
       if first then return first end

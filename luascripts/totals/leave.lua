@@ -15,7 +15,7 @@
 --   caller goes on at once.
 --
 -- Cost  nobody waits: ZREM of places and holders, EXISTS. Else O(log n) and one
---       PUBLISH per grant.
+--       message per grant.
 -- Who else may be where: the lease may have expired and been granted to another
 -- member (which stays as it is); the enter of this member may still be under way
 -- (tombstone); the next owner may be dead (probation, see serve).

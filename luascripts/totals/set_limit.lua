@@ -1,5 +1,5 @@
 -- Sets the limit of a key, or the total, of a family with a total, while it runs.
--- Whoever has room by it is granted at once, of whatever key and process; nobody
+-- A waiter that has room by it is granted at once, of whatever key and process; nobody
 -- loses a permit. Idempotent by owner id, and ordered: a copy that comes late does
 -- not undo a later setting.
 --

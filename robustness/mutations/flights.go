@@ -229,7 +229,7 @@ var flights = []mutation{
 		packages: cache,
 	},
 	{
-		name: "flight: without Redis nobody joins who can reach it", file: "singleflight/wait.go",
+		name: "flight: without Redis no caller joins that can reach it", file: "singleflight/wait.go",
 		old: "\t\tf.closeJoining()\n\t\tif g.localFlights", new: "\t\tif g.localFlights",
 		packages: cache + " " + loadFaults, tests: "Test[^F]|TestFaultLocal",
 	},

@@ -17,6 +17,10 @@ const (
 	cache       = "./internal/tests/contract/singleflight ./internal/tests/simulation"
 	loads       = "./internal/tests/scripts ./internal/tests/contract/singleflight ./internal/tests/simulation"
 
+	localTests       = "./internal/tests/contract/mutex"
+	localPermitTests = "./internal/tests/contract/semaphore"
+	turnTests        = "Local|Turn|Place|ALease|GivingBack|ExtendedLease|LostLease|Locks|AToken|ALimit|MaxWaitersOf|MaxWaitersIs|MaxWaitOf"
+
 	contractAndFaults = "./internal/tests/contract/semaphore ./internal/tests/faults/semaphore"
 	loadFaults        = "./internal/tests/faults/singleflight"
 )
@@ -26,7 +30,7 @@ const (
 // together.
 var sampled = concat(scripts, totals, listed)
 
-var mutations = concat(scripts, client, flightScripts, flights, totals, listed, telemetry)
+var mutations = concat(scripts, client, flightScripts, flights, totals, listed, telemetry, replicas, localTurns, inboxes, revoked)
 
 func concat(all ...[]mutation) (list []mutation) {
 	for _, some := range all {
@@ -48,7 +52,7 @@ var scripts = []mutation{
 		packages: scriptTests,
 	},
 	{
-		name: "a leave leaves a tombstone", file: "luascripts/permits/leave.lua",
+		name: "a leave leaves a tombstone", file: "luascripts/permits/shared/give_back.lua",
 		old: "if copies_until > now then bury", new: "if false then bury",
 		packages: scriptTests,
 	},
@@ -99,22 +103,22 @@ var scripts = []mutation{
 		packages: scriptTests,
 	},
 	{
-		name: "a lock is handed over if nobody holds it", file: "luascripts/permits/leave.lua",
+		name: "a lock is handed over if nobody holds it", file: "luascripts/permits/shared/give_back.lua",
 		old: "held_without_copies and fenced and redis.call('EXISTS', holders) == 0", new: "held_without_copies and fenced",
 		packages: scriptTests,
 	},
 	{
-		name: "and to who is alive", file: "luascripts/permits/leave.lua",
+		name: "and to a living waiter", file: "luascripts/permits/shared/give_back.lua",
 		old: "if next_handle and alive_for > OVERDUE then", new: "if next_handle then",
 		packages: scriptTests,
 	},
 	{
-		name: "on probation", file: "luascripts/permits/leave.lua",
+		name: "on probation", file: "luascripts/permits/shared/give_back.lua",
 		old: "if next_handle ~= handle then term = math.min(term, PROBATION, alive_for - SILENCE) end", new: "",
 		packages: scriptTests,
 	},
 	{
-		name: "a stray's tombstone is left beside a hand-over", file: "luascripts/permits/leave.lua",
+		name: "a stray's tombstone is left beside a hand-over", file: "luascripts/permits/shared/give_back.lua",
 		old: "local held_without_copies = given_back > 0 and ARGV[3] == '0'", new: "local held_without_copies = given_back > 0",
 		packages: scriptTests,
 	},
@@ -154,7 +158,7 @@ var scripts = []mutation{
 		packages: scriptTests,
 	},
 	{
-		name: "a first term ends soon after the last sign", file: "luascripts/permits/leave.lua",
+		name: "a first term ends soon after the last sign", file: "luascripts/permits/shared/give_back.lua",
 		old: "PROBATION, alive_for - SILENCE", new: "PROBATION",
 		packages: scriptTests,
 	},
@@ -210,7 +214,7 @@ var client = []mutation{
 	{
 		name: "scripts are sent once", file: "internal/call/call.go",
 		old: "func (c *integersCommand) NoRetry() bool { return true }", new: "func (c *integersCommand) NoRetry() bool { return false }",
-		packages: callTests, servers: true,
+		packages: callTests, tests: "SentOnce",
 	},
 	{
 		name: "a server that forgets is taught again", file: "internal/call/trip.go",
@@ -219,12 +223,12 @@ var client = []mutation{
 	},
 	{
 		name: "only a reply is an answer", file: "internal/call/call.go",
-		old: "\tcase o.err == nil && none && !asked:\n\t\to.err = notSent(trip)\n\tcase o.err == nil && none:\n\t\to.err = noReply(trip)\n", new: "",
+		old: "\tcase o.err == nil && none && !asked:\n\t\to.err = notSent(trip)\n\tcase o.err == nil && none:\n\t\to.err = noReply(trip)\n", new: "\tcase false:\n\t\t_ = none\n",
 		packages: callTests,
 	},
 	{
 		name: "the lanes' pipelines are bounded", file: "internal/call/lane.go",
-		old: "if size += one.size(); n > 0 && size > maxPipelineBytes {", new: "if size += one.size(); false {",
+		old: "if size += one.size(); n > 0 && size > l.maxBytes() {", new: "if size += one.size(); false {",
 		packages: callTests,
 	},
 	{
@@ -234,7 +238,7 @@ var client = []mutation{
 	},
 	{
 		name: "calls that were not answered go in short pipelines", file: "internal/schedule/loop.go",
-		old: "to := address{c.Node, resend}", new: "to := address{c.Node, false}",
+		old: "to := address{way{c.Node, c.Confirm != nil}, resend}", new: "to := address{way{c.Node, c.Confirm != nil}, resend && false}",
 		packages: leases, tests: "TestManyLeases",
 	},
 	{
@@ -299,13 +303,13 @@ var client = []mutation{
 	},
 	{
 		name: "a pipeline that a hook ends gives back its place", file: "internal/schedule/loop.go",
-		old: "\t\t\tdefer l.answered(to.node, sent) // also where a hook of the client ends this goroutine\n\t\t\tsend(context.Background(), calls)", new: "\t\t\tsend(context.Background(), calls)\n\t\t\tl.answered(to.node, sent)",
+		old: "\t\t\tdefer l.answered(to.way, sent) // also where a hook of the client ends this goroutine\n\t\t\tsend(context.Background(), calls)", new: "\t\t\tsend(context.Background(), calls)\n\t\t\tl.answered(to.way, sent)",
 		packages: "./internal/tests/faults/mutex", tests: "TestHookThatEnds", servers: true,
 	},
 	{
 		name: "a hook's panic does not end the inbox", file: "internal/inbox/inbox.go",
 		old: "defer func() { _ = recover() }()", new: "",
-		packages: "./internal/tests/faults/mutex", tests: "TestHookThatEnds", servers: true,
+		packages: "./internal/inbox",
 	},
 	{
 		name: "an unlock's own bound is no caller's deadline", file: "internal/lease/release.go",
@@ -338,9 +342,9 @@ var client = []mutation{
 		packages: "./internal/tests/contract/semaphore", tests: "MaxWait",
 	},
 	{
-		name: "one question for the time", file: "internal/lease/clock.go",
-		old: "if k.asked == nil && (!k.known ||", new: "if true && (!k.known ||",
-		packages: "./internal/tests/faults/semaphore", tests: "TestFirstCrowd", servers: true,
+		name: "one question for the time", file: "internal/call/wait.go",
+		old: "if s.asked == nil {", new: "if true {",
+		packages: callTests,
 	},
 	{
 		name: "a leave that stopped at a bound is sent again", file: "internal/lease/release.go",

@@ -1,6 +1,9 @@
 package main
 
-const totalsTests = "./internal/totals"
+const (
+	totalsTests = "./internal/totals"
+	simulation  = "./internal/tests/simulation"
+)
 
 // totals are the guards of families with a total.
 var totals = []mutation{
@@ -59,5 +62,45 @@ var totals = []mutation{
 		name: "total: a heavy request stands aside", file: "luascripts/totals/shared/turns.lua",
 		old: "elseif not stands_aside(head, tag) then", new: "else",
 		packages: totalsTests, tests: "HoldsUp",
+	},
+	{
+		name: "limit: a late copy of a setting changes nothing", file: "luascripts/permits/set_limit.lua",
+		old: "if not marks[1] then", new: "if true then",
+		packages: scriptTests, tests: "LateSettings",
+	},
+	{
+		name: "limit: a setting that was given up is void", file: "luascripts/permits/set_limit.lua",
+		old: "if marks[2] then return { 7, us, 0 } end", new: "",
+		packages: scriptTests, tests: "LateSettings",
+	},
+	{
+		name: "limit: void time of a setting", file: "luascripts/permits/set_limit.lua",
+		old: "if us >= void_from then return { 6, us, 0 } end", new: "",
+		packages: scriptTests, tests: "LateSettings",
+	},
+	{
+		name: "limit: a raise is granted at once", file: "luascripts/permits/set_limit.lua",
+		old: "purge()\nadvance()\nreturn", new: "purge()\nreturn",
+		packages: scriptTests, tests: "ModelOfPermits",
+	},
+	{
+		name: "total: not beyond the total, when handing over", file: "luascripts/totals/shared/turns.lua",
+		old: "elseif in_use + head.permits <= head.total then", new: "elseif in_use < head.total + 1 then",
+		packages: totalsTests + " " + simulation, tests: "Simulation|Model",
+	},
+	{
+		name: "total: not beyond the total, on the fast path", file: "luascripts/totals/enter.lua",
+		old: "if held < total and", new: "if held <= total and",
+		packages: totalsTests + " " + simulation, tests: "Simulation|Model",
+	},
+	{
+		name: "total: newcomers do not pass the queue", file: "luascripts/totals/enter.lua",
+		old: "if not ticket and waiting == 0 and competing == 0 and fits() then", new: "if not ticket and fits() then",
+		packages: totalsTests + " " + simulation, tests: "Simulation|Model",
+	},
+	{
+		name: "total: a key's line is by ticket", file: "luascripts/totals/shared/waiters.lua",
+		old: "key, tonumber(ticket), rest)", new: "key, 4e15 - tonumber(ticket), rest)",
+		packages: totalsTests + " " + simulation, tests: "Simulation|Model",
 	},
 }

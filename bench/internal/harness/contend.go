@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,8 +14,9 @@ import (
 // Contenders are a crowd that wants one key: Turn takes it, calls hold and gives
 // it back.
 type Contenders struct {
-	Name string
-	Turn func(ctx context.Context, goroutine int, hold func()) error
+	Name    string
+	Turn    func(ctx context.Context, goroutine int, hold func()) error
+	Clients int // the crowd is spread over so many, as Spread does it; 0: that is not told
 }
 
 // Hold is how long each holds it: what time.Sleep makes of that. Go rounds sleeps
@@ -60,6 +62,13 @@ func Contend(b *testing.B, stats *redis.Client, n int, all ...Contenders) {
 		total := Sum(counts)
 		b.ReportMetric(float64(total)/span.Seconds(), c.Name+"-turns/s")
 		b.ReportMetric(float64(slices.Min(counts))/float64(max(1, slices.Max(counts))), c.Name+"-fewest/most")
+		if c.Clients > 0 {
+			each := make([]int, c.Clients)
+			for i, turns := range counts {
+				each[i%c.Clients] += turns
+			}
+			b.ReportMetric(float64(slices.Min(each))/float64(max(1, slices.Max(each))), c.Name+"-fewest/most-client")
+		}
 		b.ReportMetric(calls/float64(max(1, total)), c.Name+"-calls/turn")
 		held := mean(holds)
 		b.ReportMetric(Micros(held)/1000, c.Name+"-hold-ms")
@@ -116,6 +125,30 @@ func contend(c Contenders, n int, span time.Duration) (counts []int, turns, hold
 	}
 	all.Wait()
 	return counts, slices.Concat(each...), slices.Concat(held...)
+}
+
+// UseOfCap is how many of n goroutines hold at a time, on the average, where each holds
+// for so long. An op is a tenth of a second.
+func UseOfCap(b *testing.B, n int, hold time.Duration, turn func(context.Context, int, func()) error) float64 {
+	b.Helper()
+	span := time.Duration(b.N) * 100 * time.Millisecond
+	ctx, cancel := context.WithTimeout(context.Background(), span)
+	defer cancel()
+	var held atomic.Int64
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				_ = turn(ctx, i, func() {
+					began := time.Now()
+					time.Sleep(hold)
+					held.Add(int64(time.Since(began)))
+				})
+			}
+		})
+	}
+	all.Wait()
+	return float64(held.Load()) / float64(span)
 }
 
 // scripts is how many scripts the server has run.

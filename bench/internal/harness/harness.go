@@ -25,7 +25,8 @@ import (
 type Server struct {
 	b       testing.TB
 	options redis.Options
-	own     *redistest.Server // nil = REDIS_URL's
+	own     *redistest.Server // nil = REDIS_URL's, or behind a network
+	relay   string            // the address of the network before it, where there is one
 }
 
 // Start starts a server for b, which ends with it.
@@ -55,6 +56,9 @@ func StartOwn(b testing.TB) *Server {
 
 // URL names the server to other processes.
 func (s *Server) URL() string {
+	if s.relay != "" {
+		return "redis://" + s.relay + "/0"
+	}
 	if s.own == nil {
 		return os.Getenv("REDIS_URL")
 	}
@@ -70,6 +74,18 @@ func (s *Server) Client(mod ...func(*redis.Options)) *redis.Client {
 	rdb := redis.NewClient(&o)
 	s.b.Cleanup(func() { _ = rdb.Close() })
 	return rdb
+}
+
+// Distant opens clients that are a round trip away from the server, beside what the
+// machine takes: behind a proxy that keeps order and throughput. It needs a server of
+// StartOwn.
+func (s *Server) Distant(roundTrip time.Duration) (open func() *redis.Client) {
+	if roundTrip == 0 {
+		return func() *redis.Client { return s.Client() }
+	}
+	p := redistest.NewProxy(s.b, s.own.Addr())
+	p.Delay(roundTrip/2, roundTrip/2)
+	return func() *redis.Client { return p.Client() }
 }
 
 // Pool makes room for n callers at once: pools, not libraries, would be measured

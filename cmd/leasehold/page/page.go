@@ -7,8 +7,9 @@
 //	…
 //	mux.Handle("/leases/", http.StripPrefix("/leases", p))
 //
-// It only reads, unless Options.Changes says otherwise. However many browsers watch, it looks for keys once a minute, and
-// polls what they show once a second; while nobody watches it asks nothing.
+// It only reads, unless Options.Changes says otherwise. However many browsers watch,
+// it looks for keys once a minute, and polls what they show once a second; while
+// nobody watches it asks nothing.
 package page
 
 import (
@@ -45,8 +46,9 @@ type Options struct {
 	// is refused. nil: any. It keeps pages of others, whose names are made to point
 	// to this machine, from reading this one.
 	Hosts []string
-	// Changes lets everybody who may see the page set limits and totals, too. It
-	// needs a Token, or a login of the service that mounts the page: see Trusted.
+	// Changes lets everybody who may see the page set limits and totals and revoke
+	// leases, too. It needs a Token, or a login of the service that mounts the page:
+	// see Trusted.
 	Changes bool
 	// Trusted says that whoever reaches the handler was let in by a login of the
 	// service that mounts it, so that Changes needs no Token.
@@ -93,6 +95,7 @@ func New(rdb redis.UniversalClient, opt Options) (*Page, error) {
 	mux.HandleFunc("GET /events", p.events)
 	if opt.Changes {
 		mux.HandleFunc("POST /limit", p.limit)
+		mux.HandleFunc("POST /revoke", p.revoke)
 	}
 	p.routes = http.NewCrossOriginProtection().Handler(mux)
 	return p, nil

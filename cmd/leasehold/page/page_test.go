@@ -406,3 +406,71 @@ func TestLimitsAreSetOnlyWhereThatIsAllowed(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestLeasesAreRevokedOnlyWhereThatIsAllowed(t *testing.T) {
+	const token = "0123456789abcdef"
+	rdb := mini(t)
+	for name, total := range map[string]int{"exports": 0, "shared": 9} {
+		t.Run(name, func(t *testing.T) {
+			s, err := semaphore.New(rdb, semaphore.Config{Name: name, Limit: 1, Total: total})
+			if err != nil {
+				t.Fatal(err)
+			}
+			l, err := s.Acquire(t.Context(), "acme")
+			if err != nil {
+				t.Fatal(err)
+			}
+			closed, open := serve(t, rdb, page.Options{Token: token}), serve(t, rdb, page.Options{Token: token, Changes: true})
+			post := func(at *httptest.Server, key, id, reason string, header ...string) int {
+				t.Helper()
+				r, err := http.NewRequest(http.MethodPost, at.URL+"/revoke", strings.NewReader(url.Values{"key": {key}, "id": {id}, "reason": {reason}}.Encode()))
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+				for i := 0; i < len(header); i += 2 {
+					r.Header.Set(header[i], header[i+1])
+				}
+				resp, _ := status(t, r)
+				return resp.StatusCode
+			}
+			bearer := []string{"Authorization", "Bearer " + token}
+			// Of a family with a total the lease is revoked on the row of the total, which
+			// does not say of which key it is.
+			key := ""
+			for _, row := range redistest.Get(t, "a state", watchAs(t, open.URL+"/events?family="+name, token))["rows"].([]any) {
+				if row := row.(map[string]any); total == 0 || row["scope"] == "total" {
+					key = row["id"].(string)
+				}
+			}
+			for about, c := range map[string]struct{ got, want int }{
+				"a page that only reads": {post(closed, key, l.ID(), "r", bearer...), http.StatusMethodNotAllowed},
+				"without a token":        {post(open, key, l.ID(), "r"), http.StatusUnauthorized},
+				"from another site":      {post(open, key, l.ID(), "r", append(bearer, "Sec-Fetch-Site", "cross-site")...), http.StatusForbidden},
+				"an unknown key":         {post(open, "nope", l.ID(), "r", bearer...), http.StatusNotFound},
+				"an unknown lease":       {post(open, key, "AAAAAAAAAAAAAAAAAAAAAA.1", "r", bearer...), http.StatusNotFound},
+				"no reason":              {post(open, key, l.ID(), "", bearer...), http.StatusBadRequest},
+			} {
+				if c.want == http.StatusMethodNotAllowed && c.got == http.StatusNotFound {
+					continue
+				}
+				if c.got != c.want {
+					t.Errorf("%s: %d, want %d", about, c.got, c.want)
+				}
+			}
+			if err := l.Context().Err(); err != nil {
+				t.Fatal("the lease was revoked all the same")
+			}
+			if got := post(open, key, l.ID(), "host is gone", bearer...); got != http.StatusNoContent {
+				t.Fatalf("revoking it: %d", got)
+			}
+			redistest.Get(t, "the end of the Context", l.Context().Done())
+			if why := context.Cause(l.Context()); !strings.Contains(why.Error(), "host is gone") {
+				t.Errorf("the cause is %v", why)
+			}
+			if err := s.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

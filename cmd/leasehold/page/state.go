@@ -22,7 +22,7 @@ type state struct {
 	Rows     []row    `json:"rows"`
 	Detail   *detail  `json:"detail,omitempty"`
 	Gone     bool     `json:"gone,omitempty"`    // the chosen key is not known
-	Changes  bool     `json:"changes,omitempty"` // limits may be set
+	Changes  bool     `json:"changes,omitempty"` // limits may be set, and leases revoked
 }
 
 type family struct {
@@ -46,6 +46,7 @@ type row struct {
 	Kind    string `json:"kind"`
 	Family  string `json:"family"`
 	Key     string `json:"key"`
+	Schema  string `json:"schema,omitempty"` // of a cached value
 	Scope   string `json:"scope,omitempty"`
 	InUse   int    `json:"inUse"`
 	Limit   int    `json:"limit"`
@@ -85,7 +86,7 @@ func ms(d time.Duration) int64 { return d.Milliseconds() }
 
 func rowOf(u listing.Use) row {
 	x := row{
-		ID: id(u.Resource), Kind: kindWord(u.Kind), Family: text.Safe(u.Family), Key: text.Safe(u.Key),
+		ID: id(u.Resource), Kind: kindWord(u.Kind), Family: text.Safe(u.Family), Key: text.Safe(u.Key), Schema: u.Schema,
 		InUse: u.InUse, Limit: u.Limit, Stored: u.Stored, Waiting: u.Waiting, Longest: ms(u.LongestWait), Expires: ms(u.ExpiresIn),
 		Token: u.Token, Failed: ms(u.FailedFor),
 	}

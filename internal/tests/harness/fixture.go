@@ -140,6 +140,14 @@ func (f *Fixture) Queued(key string) int {
 // waiter does when its handle knows that it is queued.
 func (f *Fixture) Subscribed(prefix string) (channels []string) {
 	f.Helper()
+	if _, ok := f.RDB.(*redis.ClusterClient); ok {
+		f.OnEach(func(ctx context.Context, node redis.Cmdable) error {
+			some, err := node.PubSubShardChannels(ctx, prefix+":???:{*}:inbox:*").Result()
+			channels = append(channels, some...)
+			return err
+		})
+		return channels
+	}
 	f.OnEach(func(ctx context.Context, node redis.Cmdable) error {
 		some, err := node.PubSubChannels(ctx, prefix+":inbox:*").Result()
 		channels = append(channels, some...)

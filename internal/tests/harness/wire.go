@@ -132,6 +132,17 @@ func CommandName(c redis.Cmder) string {
 	return word
 }
 
+// enter is pass for commands whose ctx has not ended: go-redis sends none of another.
+// (The handshake of a subscription that is connected again with such a ctx would wait at
+// a gate with the subscription's lock held, for which its Close waits, and a bubble's
+// clock stands still meanwhile.)
+func (w *Wire) enter(ctx context.Context, cmds []redis.Cmder) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return w.pass(cmds)
+}
+
 // pass counts commands in, unless they are to fail.
 func (w *Wire) pass(cmds []redis.Cmder) error {
 	if err := w.at(cmds, func() map[string]chan struct{} { return w.gates }); err != nil {
@@ -189,7 +200,7 @@ func (w *Wire) DialHook(next redis.DialHook) redis.DialHook {
 // ProcessHook counts and cuts single commands.
 func (w *Wire) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if err := w.pass([]redis.Cmder{cmd}); err != nil {
+		if err := w.enter(ctx, []redis.Cmder{cmd}); err != nil {
 			cmd.SetErr(err)
 			return err
 		}
@@ -200,7 +211,7 @@ func (w *Wire) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 // ProcessPipelineHook counts and cuts pipelines.
 func (w *Wire) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if err := w.pass(cmds); err != nil {
+		if err := w.enter(ctx, cmds); err != nil {
 			fail(cmds, err)
 			return err
 		}

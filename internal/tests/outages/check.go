@@ -25,10 +25,15 @@ func (c *crowd) check() (h harm) {
 	c.guarded()
 	c.alive(c.locks)
 	c.alive(c.permits)
+	c.alive(c.tenants)
 	h.overlaps, h.crowded, h.old = beyond(c.locks, 1), beyond(c.permits, limit), c.outdated()
-	c.Logf("%d locks, %d permits, %d reads, %d loads, %d invalidations, %d samples; %d guarded writes, %d stale ones refused; %d stalls; errors %v; %+v",
-		len(c.locks), len(c.permits), len(c.reads), len(c.loads), len(c.drops), c.samples, len(c.writes), c.refused, len(c.stalls), c.errs, h)
-	if len(c.locks) == 0 || len(c.permits) == 0 || len(c.reads) == 0 || len(c.drops) == 0 || len(c.writes) == 0 || c.refused == 0 || c.samples == 0 {
+	h.crowded += beyond(c.tenants, total)
+	for _, key := range tenantKeys {
+		h.crowded += beyond(slices.DeleteFunc(slices.Clone(c.tenants), func(t turn) bool { return t.key != key }), limit)
+	}
+	c.Logf("%d locks, %d permits, %d of a total, %d reads, %d loads, %d invalidations, %d samples; %d guarded writes, %d stale ones refused; %d stalls; errors %v; %+v",
+		len(c.locks), len(c.permits), len(c.tenants), len(c.reads), len(c.loads), len(c.drops), c.samples, len(c.writes), c.refused, len(c.stalls), c.errs, h)
+	if len(c.locks) == 0 || len(c.permits) == 0 || len(c.tenants) == 0 || len(c.reads) == 0 || len(c.drops) == 0 || len(c.writes) == 0 || c.refused == 0 || c.samples == 0 {
 		c.Error("too little was done to tell")
 	}
 	return h
@@ -135,7 +140,7 @@ func (c *crowd) outdated() (n int) {
 // good end, and says how long that took.
 func (c *crowd) recovered(at time.Time) time.Duration {
 	c.Helper()
-	for name, turns := range map[string]*[]turn{"mutex": &c.locks, "semaphore": &c.permits, "singleflight": &c.reads, "invalidate": &c.drops} {
+	for name, turns := range map[string]*[]turn{"mutex": &c.locks, "semaphore": &c.permits, "family with a total": &c.tenants, "singleflight": &c.reads, "invalidate": &c.drops} {
 		c.until(func() error {
 			c.mu.Lock()
 			defer c.mu.Unlock()

@@ -22,6 +22,7 @@ import (
 
 const (
 	limit = 3 // of the semaphore
+	total = 4 // of a family whose keys have that limit
 	ttl   = 1500 * time.Millisecond
 	key   = "k"
 
@@ -30,7 +31,7 @@ const (
 	patience = time.Minute
 )
 
-// crowd is callers of a mutex, a semaphore and cached values, each handle with a
+// crowd is callers of a mutex, a semaphore, a family with a total and cached values, each handle with a
 // client of its own as in a process of its own, who go on and on.
 type crowd struct {
 	*testing.T
@@ -47,6 +48,7 @@ type crowd struct {
 	mu      sync.Mutex
 	locks   []turn
 	permits []turn
+	tenants []turn // of the family with a total, of whatever key
 	reads   []turn // token is the load's number
 	loads   []time.Time
 	drops   []turn   // invalidations that were confirmed
@@ -63,6 +65,7 @@ type crowd struct {
 type turn struct {
 	called, got, end, deadline time.Time
 	token                      uint64
+	key                        string // of a permit
 }
 
 func newCrowd(t *testing.T, connect func() redis.UniversalClient) *crowd {
@@ -74,10 +77,13 @@ func newCrowd(t *testing.T, connect func() redis.UniversalClient) *crowd {
 	}
 	c.guard = guard
 	for range 3 {
-		m, s, g := c.mutex(ttl), c.semaphore(ttl), c.group()
-		for range 2 {
+		m, s, g, f := c.mutex(ttl), c.semaphore(ttl), c.group(), c.withTotal()
+		for i := range 2 {
 			c.every(func(r *rand.Rand) error { return c.lock(m, r) })
-			c.every(func(r *rand.Rand) error { return c.acquire(s, r) })
+			c.every(func(r *rand.Rand) error { return c.acquire(s, key, &c.permits, r) })
+			for range 2 {
+				c.every(func(r *rand.Rand) error { return c.acquire(f, tenantKeys[i], &c.tenants, r) })
+			}
 			c.every(func(r *rand.Rand) error { return c.fetch(g, r) })
 		}
 	}
@@ -153,6 +159,19 @@ func (c *crowd) semaphore(ttl time.Duration) *semaphore.Semaphore {
 	return s
 }
 
+// tenantKeys are the keys of the family with a total.
+var tenantKeys = []string{"t0", "t1"}
+
+func (c *crowd) withTotal() *semaphore.Semaphore {
+	c.Helper()
+	s, err := semaphore.New(c.connect(), semaphore.Config{Name: c.family, Limit: limit, Total: total, TTL: ttl})
+	if err != nil {
+		c.Fatal(err)
+	}
+	c.shut = append(c.shut, s.Close)
+	return s
+}
+
 func (c *crowd) group() *singleflight.Group[int] {
 	c.Helper()
 	g, err := singleflight.New(c.connect(), singleflight.Config[int]{
@@ -163,6 +182,11 @@ func (c *crowd) group() *singleflight.Group[int] {
 	}
 	c.shut = append(c.shut, g.Close)
 	return g
+}
+
+// whole is a Redis key of the family with a total.
+func (c *crowd) whole(part string) string {
+	return fmt.Sprintf("leasehold:sem:{%s}:%s", c.family, part)
 }
 
 // part is a Redis key of one of the packages, by the names that the contract gives.
@@ -197,10 +221,10 @@ func (c *crowd) lock(m *mutex.Mutex, random *rand.Rand) error {
 	return err
 }
 
-func (c *crowd) acquire(s *semaphore.Semaphore, random *rand.Rand) error {
+func (c *crowd) acquire(s *semaphore.Semaphore, key string, turns *[]turn, random *rand.Rand) error {
 	ctx, cancel := within()
 	defer cancel()
-	t := turn{called: time.Now()}
+	t := turn{called: time.Now(), key: key}
 	l, err := s.Acquire(ctx, key)
 	if err != nil {
 		return err
@@ -211,7 +235,7 @@ func (c *crowd) acquire(s *semaphore.Semaphore, random *rand.Rand) error {
 	err = l.Release()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.permits = append(c.permits, t)
+	*turns = append(*turns, t)
 	return err
 }
 
@@ -324,15 +348,17 @@ return redis.call('ZCOUNT', KEYS[1], '(' .. (t[1] * 1000 + math.floor(t[2] / 100
 // sample asks the server how much is held, by its own clock (S1).
 func (c *crowd) sample(*rand.Rand) error {
 	time.Sleep(2 * time.Millisecond)
-	for kind, most := range map[string]int{"mtx": 1, "sem": limit, "flt": 1} {
+	for holders, most := range map[string]int{
+		c.part("mtx", key, "holders"): 1, c.part("sem", key, "holders"): limit, c.part("flt", key, "holders"): 1, c.whole("holders"): total,
+	} {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		n, err := unexpired.Run(ctx, c.admin, []string{c.part(kind, key, "holders")}).Int()
+		n, err := unexpired.Run(ctx, c.admin, []string{holders}).Int()
 		cancel()
 		if err != nil {
 			continue // the server is away
 		}
 		if n > most {
-			c.Errorf("%s: %d are held by the server's clock; want %d at most", kind, n, most)
+			c.Errorf("%s: %d are held by the server's clock; want %d at most", holders, n, most)
 		}
 		c.mu.Lock()
 		c.samples++

@@ -14,7 +14,7 @@ import (
 
 // A replica that has heard nothing for a while is promoted after the primary was
 // killed: what was granted meanwhile is forgotten. Tokens rise all the same, those
-// who held are told by their next renewal, and what they write is refused.
+// The holders are told by their next renewal, and what they write is refused.
 func TestFailoverToALaggingReplica(t *testing.T) {
 	t.Parallel()
 	primary, replica := redistest.StartPair(t, redistest.Newest(t))
@@ -101,6 +101,7 @@ func TestClusterPrimaryKilled(t *testing.T) {
 	for _, kind := range []string{"mtx", "sem", "flt"} {
 		cluster.NodeFor(c.part(kind, key, "holders"))
 	}
+	cluster.NodeFor(c.whole("holders"))
 	t.Logf("every key has a primary after %v", time.Since(at))
 	c.recovered(time.Now())
 	h.keptOrTold()
@@ -120,7 +121,7 @@ func TestSlotsMoveLive(t *testing.T) {
 		c.work()
 		for _, slot := range []string{
 			c.part("mtx", key, "holders"), c.part("sem", key, "holders"), c.part("flt", key, "holders"),
-			c.part("mtx", longKey, "holders"), c.part("sem", longKey, "holders"),
+			c.part("mtx", longKey, "holders"), c.part("sem", longKey, "holders"), c.whole("holders"),
 		} {
 			from := cluster.NodeFor(slot)
 			to := cluster.Nodes[moved%3]

@@ -110,8 +110,8 @@ func (o *heldOne) wait(ctx context.Context, acquire func(context.Context) (func(
 	}()
 }
 
-// keptOrTold: whose Context goes on is held in Redis too, and released without an
-// error; who was told has lost it (S4). Who waited is served. It returns how many
+// keptOrTold: a lease whose Context goes on is held in Redis too, and released without an
+// error; a holder that was told has lost it. Each waiter is served. It returns how many
 // were kept.
 func (h *held) keptOrTold() (kept int) {
 	h.Helper()
@@ -148,7 +148,7 @@ func (h *held) keptOrTold() (kept int) {
 		select {
 		case err := <-o.next:
 			if err != nil {
-				h.Errorf("who waited for the %s: %v", o.name, err)
+				h.Errorf("the waiter for the %s: %v", o.name, err)
 			}
 			if !o.lost || !o.nextAt.Before(o.lostAt) {
 				break
@@ -156,7 +156,7 @@ func (h *held) keptOrTold() (kept int) {
 			h.Logf("the next holder had the %s %v before the first was told", o.name, o.lostAt.Sub(o.nextAt))
 			h.overlaps++
 		case <-time.After(patience):
-			h.Errorf("who waited for the %s waits on", o.name)
+			h.Errorf("the waiter for the %s waits on", o.name)
 		}
 	}
 	lock := h.leases[0]

@@ -9,7 +9,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
-// The limit goes up and down while all are at work. Whoever asks when it is low
+// The limit goes up and down while all are at work. A process that asks when it is low
 // is granted only what fits.
 func TestLimitChurns(t *testing.T) {
 	t.Parallel()

@@ -33,7 +33,7 @@ func TestServerKilledThatKeepsEverything(t *testing.T) {
 
 // The server is killed and comes back with nothing. Leases are lost, and their
 // holders are told by their next renewal; others may have been granted before.
-// Tokens go on rising, so that whoever is told late can't write.
+// Tokens go on rising, so that a holder that is told late can't write.
 func TestServerRestartedEmpty(t *testing.T) {
 	t.Parallel()
 	srv := redistest.StartServer(t, redistest.Newest(t))

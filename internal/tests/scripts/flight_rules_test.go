@@ -146,7 +146,7 @@ func (w *world) exists(parts ...string) (n int64) {
 }
 
 // A publication that is sent again after a lost reply gets the first one's
-// answer, and changes nothing: not what was stored since, nor who loads since.
+// answer, and changes nothing: not what was stored since, nor the process that loads since.
 func TestFlightLandAgain(t *testing.T) {
 	eachFlight(t, func(w *world) {
 		leader := w.lock(hereHandle)
@@ -169,7 +169,7 @@ func TestFlightLandAgain(t *testing.T) {
 	})
 }
 
-// Who waits is told at once, in one message to its handle, of a load that has
+// A waiter is told at once, in one message to its handle, of a load that has
 // ended: with its result, or without one, so that it enters again.
 func TestFlightEndsTellWhoWaits(t *testing.T) {
 	for name, end := range map[string]func(w *world, leader *request, token uint64){

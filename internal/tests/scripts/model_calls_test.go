@@ -123,7 +123,7 @@ func (m *machine) elapse(d int64) {
 	b.age(ms)
 	now, cells, _ := m.read()
 	for i, c := range b.cells {
-		if c.until <= now/1000 && !cells[i].exists() {
+		if c.until != immortal && c.until <= now/1000 && !cells[i].exists() {
 			c.clear()
 		}
 	}

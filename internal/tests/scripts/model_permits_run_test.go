@@ -48,7 +48,7 @@ func TestModelOfPermits(t *testing.T) {
 					m.read() // what a sequence that failed has left
 					rt.Repeat(map[string]func(*rapid.T){
 						"enter": m.enterNew, "enter again": m.enterAgain, "leave": m.leave, "ask": m.ask, "renew": m.renew,
-						"pass": m.pass, "pass some": m.pass, "enter more": m.enterNew, "leave more": m.leave, "word": m.setWord, "lose": m.loseOne,
+						"pass": m.pass, "pass some": m.pass, "enter more": m.enterNew, "leave more": m.leave, "word": m.setWord, "set": m.setLimit, "set again": m.setLimit, "lose": m.loseOne,
 					})
 				})
 			})
@@ -60,6 +60,7 @@ type permitMachine struct {
 	machine
 	res     *resource
 	tickets map[uint64]int64 // of those who were queued once
+	set     []settingCall
 }
 
 func (m *permitMachine) fenced() bool { return m.model.(*permitsModel).fenced }
@@ -161,6 +162,38 @@ func (m *permitMachine) setWord(t *rapid.T) {
 	m.Logf("   %s is set to %d", word.name, value)
 	m.rdb.Set(context.Background(), m.names[3], value, 0)
 	m.rdb.PExpireAt(context.Background(), m.names[3], time.UnixMilli(word.until))
+}
+
+// setLimit sets the limit of a semaphore: a new setting, or one that was sent before.
+func (m *permitMachine) setLimit(t *rapid.T) {
+	if m.fenced() {
+		t.Skip("a mutex has none")
+	}
+	var s settingCall
+	if len(m.set) > 0 && rapid.Bool().Draw(t, "again") {
+		s = rapid.SampledFrom(m.set).Draw(t, "which")
+	} else {
+		s = settingCall{
+			handle: rapid.SampledFrom(modelHandles).Draw(t, "handle"), seq: uint64(1000 + len(m.set)), limit: rapid.IntRange(0, 4).Draw(t, "limit"),
+			void: m.clock() + rapid.SampledFrom([]int64{5_000_000, 5_000_000, 1_000, 0}).Draw(t, "void"),
+		}
+		for _, e := range m.set {
+			if e.handle == s.handle && rapid.Bool().Draw(t, "had no answer") {
+				s.earlier = append(s.earlier, lease.EarlierSetting{Seq: e.seq, Until: e.void})
+			}
+		}
+		m.set = append(m.set, s)
+	}
+	res := m.res.Resource.(lease.Adjustable)
+	c := res.Set(lease.SetOptions{Handle: s.handle, Seq: s.seq, Limit: s.limit, VoidAfter: s.void, Earlier: s.earlier})
+	got := m.call(fmt.Sprintf("set %s", s), c, 1, func(ref reference) outcome { return ints(on(ref).set(s)) })
+	if _, err := res.ReadSet(got.ints); err != nil {
+		m.Fatal(err)
+	}
+}
+
+func (s settingCall) String() string {
+	return fmt.Sprintf("%s%d: limit %d, void %d, earlier %v", s.handle[:1], s.seq, s.limit, s.void, s.earlier)
 }
 
 func (m *permitMachine) loseOne(t *rapid.T) {

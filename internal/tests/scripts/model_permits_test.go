@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/leasehold-go/leasehold/internal/lease"
 )
 
 // permits is the reference of permits: who holds, who waits, and who gave up.
@@ -327,11 +329,49 @@ func (p *permitsModel) leave(member string, void int64) []int64 {
 		state = 2
 	}
 	if void > p.now {
-		p.alive.scores[member] = void
-		p.alive.keep(void)
+		p.bury(member, void)
 	}
 	p.advance()
 	return append([]int64{state, p.us}, p.told...)
+}
+
+// settingCall is a call that sets the limit.
+type settingCall struct {
+	handle  string
+	seq     uint64
+	limit   int
+	void    int64
+	earlier []lease.EarlierSetting
+}
+
+func (p *permitsModel) set(s settingCall) []int64 {
+	p.own = s.handle
+	stored := func(seq uint64) string { return fmt.Sprintf("=%s.%d", s.handle, seq) }
+	void := func(seq uint64) string { return fmt.Sprintf("!%s.%d", s.handle, seq) }
+	switch {
+	case p.us >= s.void:
+		return []int64{6, p.us, 0}
+	case p.alive.has(void(s.seq)):
+		return []int64{7, p.us, 0}
+	case !p.alive.has(stored(s.seq)):
+		p.bury(stored(s.seq), (s.void+999)/1000)
+		for _, e := range s.earlier {
+			p.bury(void(e.Seq), (e.Until+999)/1000)
+		}
+		if s.limit == 0 {
+			p.word.clear()
+		} else {
+			p.word.text, p.word.set, p.word.until = strconv.Itoa(s.limit), true, immortal
+		}
+	}
+	p.tidy()
+	return append([]int64{1, p.us, 0}, p.told...)
+}
+
+// bury leaves a tombstone.
+func (p *permitsModel) bury(member string, until int64) {
+	p.alive.scores[member] = until
+	p.alive.keep(until)
 }
 
 func (p *permitsModel) renew(member string, ttl int64) []int64 {

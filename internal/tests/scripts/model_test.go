@@ -18,9 +18,9 @@ type cell struct {
 	name   string
 	scores map[string]int64 // of a sorted set; nil = it is a string
 	text   string
-	set    bool // of a string: it is there
-	until  int64
-	clock  bool // its scores are times (ms)
+	set    bool  // of a string: it is there
+	until  int64 // immortal: it has no expiry
+	clock  bool  // its scores are times (ms)
 }
 
 func sortedSet(name string, clock bool) *cell {
@@ -80,6 +80,9 @@ func (c *cell) first(now int64) (string, int64) {
 
 const forever = int64(1) << 62
 
+// immortal is how Redis says that a key has no expiry.
+const immortal = int64(-1)
+
 func (c *cell) clone() *cell {
 	d := *c
 	d.scores = maps.Clone(c.scores)
@@ -118,7 +121,7 @@ type constants struct{ probation, alive, overdue, silence, few, batch, parked, f
 func (b *base) begin(at moment, gone func(until int64, at moment) bool) {
 	b.us, b.now, b.keyMS, b.sent = at.us, at.us/1000, at.key, nil
 	for _, c := range b.cells {
-		if c.exists() && gone(c.until, at) {
+		if c.exists() && c.until != immortal && gone(c.until, at) {
 			c.clear()
 		}
 	}
@@ -141,7 +144,7 @@ func (b *base) forget(queue, alive *cell) {
 func (b *base) times() []int64 {
 	var all []int64
 	for _, c := range b.cells {
-		if c.exists() {
+		if c.exists() && c.until != immortal {
 			all = append(all, c.until)
 		}
 		for _, s := range c.scores {
@@ -163,7 +166,7 @@ func (b *base) age(ms int64) {
 				c.scores[m] -= ms
 			}
 		}
-		if c.exists() {
+		if c.exists() && c.until != immortal {
 			c.until -= ms
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"strconv"
@@ -154,7 +155,7 @@ func (m *machine) read() (us int64, cells []*cell, sent []string) {
 		if l.scores != nil {
 			c.scores = map[string]int64{}
 			for _, z := range sets[i].Val() {
-				c.scores[z.Member.(string)] = int64(z.Score)
+				c.scores[z.Member.(string)] = int64(math.Ceil(z.Score)) // the fraction is for listings
 			}
 		} else {
 			c.text, c.set = texts[i].Val(), texts[i].Err() == nil

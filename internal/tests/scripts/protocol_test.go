@@ -2,6 +2,7 @@ package scripts_test
 
 import (
 	"context"
+	"math"
 	"strconv"
 	"strings"
 	"testing"
@@ -153,7 +154,7 @@ func (w *world) holders() map[string]time.Duration {
 	}
 	now, m := w.now()/1000, map[string]time.Duration{}
 	for _, z := range all {
-		m[z.Member.(string)] = time.Duration(int64(z.Score)-now) * time.Millisecond
+		m[z.Member.(string)] = time.Duration(int64(math.Ceil(z.Score))-now) * time.Millisecond
 	}
 	return m
 }
@@ -183,7 +184,7 @@ func TestStrayEnterTakesNothing(t *testing.T) {
 	})
 }
 
-// P1: and one that arrives after its void time does nothing, whoever asks.
+// P1: and one that arrives after its void time does nothing.
 func TestEnterTakesNothingAfterItsVoidTime(t *testing.T) {
 	each(t, true, func(w *world) {
 		r, now := w.lock(hereHandle), w.now()
@@ -220,7 +221,7 @@ func TestScriptsAreSentOnce(t *testing.T) {
 	}
 }
 
-// P4: whoever hands a permit on knows what the waiter asked for.
+// P4: the process that hands a permit on knows what the waiter asked for.
 func TestTermsTravelWithTheWaiter(t *testing.T) {
 	each(t, false, func(w *world) {
 		holder := w.request(hereHandle, 4, 4, time.Minute)

@@ -91,7 +91,7 @@ func TestShortTTLDoesNotEndTheKey(t *testing.T) {
 }
 
 // A heavy request at the head is not starved by light ones behind it, and
-// nobody who comes later passes the queue, whether they wait or not.
+// no later request passes the queue, whether it waits or not.
 func TestNobodyPassesTheQueue(t *testing.T) {
 	each(t, false, func(w *world) {
 		first, second := w.request(hereHandle, 2, 3, time.Minute), w.request(hereHandle, 1, 3, time.Minute)
@@ -226,11 +226,81 @@ func TestLateLeaveHandsOverNothing(t *testing.T) {
 			w.Fatal(err)
 		}
 		if reply := w.leave(gone, 0); len(reply.Grants) != 1 || reply.Grants[0].Seq != next.Seq {
-			w.Fatalf("who left the queue was told of %+v; want a grant to %d", reply.Grants, next.Seq)
+			w.Fatalf("the waiter that left the queue was told of %+v; want a grant to %d", reply.Grants, next.Seq)
 		}
 		w.leave(late, 0)
 		if got := w.rdb.ZRange(ctx, holders, 0, -1).Val(); len(got) != 1 || got[0] != next.Member() {
 			w.Errorf("holders are %q; want %q alone", got, next.Member())
+		}
+	})
+}
+
+// A copy of a setting that comes after a later one changes nothing: neither a copy of
+// one that was stored, nor one that was given up without an answer.
+func TestLateSettingsUndoNothing(t *testing.T) {
+	each(t, false, func(w *world) {
+		void := w.now() + (5 * time.Second).Microseconds()
+		set := func(seq uint64, limit int, void int64, earlier ...lease.EarlierSetting) lease.SetReply {
+			res := w.res.Resource.(lease.Adjustable)
+			v, err := w.client.Do(w.Context(), res.Set(lease.SetOptions{Handle: hereHandle, Seq: seq, Limit: limit, VoidAfter: void, Earlier: earlier}))
+			if err != nil {
+				w.Fatal(err)
+			}
+			reply, err := res.ReadSet(v)
+			if err != nil {
+				w.Fatal(err)
+			}
+			return reply
+		}
+		stored := func() string { return w.rdb.Get(w.Context(), w.res.Part("limit")).Val() }
+		set(1, 5, void)
+		if reply := set(1, 5, void); !reply.Stored || stored() != "5" {
+			w.Errorf("sent again, a setting is answered with %+v; the limit is %s", reply, stored())
+		}
+		set(3, 3, void, lease.EarlierSetting{Seq: 2, Until: void})
+		if reply := set(1, 5, void); !reply.Stored || stored() != "3" {
+			w.Errorf("a late copy is answered with %+v; the limit is %s", reply, stored())
+		}
+		if reply := set(2, 9, void); !reply.Overtaken || stored() != "3" {
+			w.Errorf("a setting that was given up is answered with %+v; the limit is %s", reply, stored())
+		}
+		if reply := set(4, 7, w.now()); reply.Stored || reply.Overtaken || stored() != "3" {
+			w.Errorf("a void setting is answered with %+v; the limit is %s", reply, stored())
+		}
+		set(5, 0, void)
+		if n := w.rdb.Exists(w.Context(), w.res.Part("limit")).Val(); n != 0 {
+			w.Error("a limit is left after it was set back")
+		}
+	})
+}
+
+// A waiter that was revoked gets its place back neither by a sign of life nor by a copy
+// of its enter, and a lease that was revoked comes back by no copy of its enter.
+func TestRevokedAttemptTakesNothingAgain(t *testing.T) {
+	each(t, true, func(w *world) {
+		revoke := func(r *request) {
+			v, err := w.client.Do(w.Context(), w.res.Resource.(lease.Revoker).Revoke(r.Member(), r.ID(), "it hangs"))
+			if err != nil || len(v) != 3 || v[0] != 1 {
+				w.Fatalf("revoke: %v, %v", v, err)
+			}
+		}
+		holder, waiter := w.lock(hereHandle), w.lock(thereHandle)
+		w.enter(holder, lease.Granted)
+		w.enter(waiter, lease.Queued)
+		revoke(waiter)
+		w.ask(waiter)
+		if reply, err := w.tryEnter(waiter, lease.EnterOptions{Wait: true}); err != nil || reply.Code == lease.Queued || reply.Code == lease.Granted {
+			w.Errorf("a copy of the enter was answered with %d, %v", reply.Code, err)
+		}
+		if n := w.rdb.ZCard(w.Context(), w.res.Part("queue")).Val(); n != 0 {
+			w.Errorf("%d wait", n)
+		}
+		revoke(holder)
+		if reply, err := w.tryEnter(holder, lease.EnterOptions{Wait: true}); err != nil || reply.Code == lease.Queued || reply.Code == lease.Granted {
+			w.Errorf("a copy of the holder's enter was answered with %d, %v", reply.Code, err)
+		}
+		if held := w.holders(); len(held) != 0 {
+			w.Errorf("%v hold it", held)
 		}
 	})
 }

@@ -18,7 +18,9 @@ type client struct {
 	number int
 	rdb    *redis.Client
 	line   *line
+	local  time.Duration // LocalFor
 	sem    *semaphore.Semaphore
+	total  *semaphore.Semaphore // of a family with a total
 	mtx    *mutex.Mutex
 	group  *singleflight.Group[string]
 	ctx    context.Context // ends with the client's death, and with the run
@@ -38,11 +40,22 @@ func (w *world) newClient(number int) *client {
 		o.ReadBufferSize, o.WriteBufferSize = 4<<10, 4<<10
 		o.ReadTimeout = []time.Duration{0, 700 * time.Millisecond, 1700 * time.Millisecond, 4 * time.Second}[number%4]
 	})
+	c.local = []time.Duration{0, 20 * time.Millisecond, 200 * time.Millisecond}[number%3]
 	var err error
-	if c.sem, err = semaphore.New(c.rdb, semaphore.Config{Name: "sim", Limit: permits, TTL: semTTL}); err != nil {
+	if c.sem, err = semaphore.New(c.rdb, semaphore.Config{Name: "sim", Limit: permits, TTL: semTTL, LocalFor: c.local}); err != nil {
 		w.tb.Fatal(err)
 	}
-	if c.mtx, err = mutex.New(c.rdb, mutex.Config{Name: "sim", TTL: mtxTTL}); err != nil {
+	cfgTotal := semaphore.Config{
+		Name: "sim", Limit: totLimit, Total: total, TTL: semTTL,
+		ShareFor: func(key string) int { return totShares[key] },
+	}
+	if number%4 == 3 { // a rolling deploy
+		cfgTotal.Limit, cfgTotal.Total = otherLimit, otherTotal
+	}
+	if c.total, err = semaphore.New(c.rdb, cfgTotal); err != nil {
+		w.tb.Fatal(err)
+	}
+	if c.mtx, err = mutex.New(c.rdb, mutex.Config{Name: "sim", TTL: mtxTTL, LocalFor: c.local}); err != nil {
 		w.tb.Fatal(err)
 	}
 	cfg := singleflight.Config[string]{
@@ -96,7 +109,7 @@ func (w *world) shut(c *client) {
 	good := w.good(c, began)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	for what, closer := range map[string]interface{ Close(context.Context) error }{"semaphore": c.sem, "mutex": c.mtx, "group": c.group} {
+	for what, closer := range map[string]interface{ Close(context.Context) error }{"semaphore": c.sem, "family with a total": c.total, "mutex": c.mtx, "group": c.group} {
 		err := closer.Close(ctx)
 		if err != nil && !c.isDead(w) && !w.over() {
 			w.fail("L2", "client %d: %s.Close: %v", c.number, what, err)

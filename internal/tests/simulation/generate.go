@@ -24,8 +24,14 @@ func generate(seed uint64) schedule {
 	flushes := g.chance(4)
 	for at := g.upTo(2 * time.Second); at < length-40*time.Second; {
 		span := time.Second + g.short(12*time.Second)
-		for range 6 + g.IntN(20) {
-			g.call(at + g.upTo(span))
+		if g.chance(3) {
+			for range 10 + g.IntN(30) {
+				g.compete(at + g.upTo(span))
+			}
+		} else {
+			for range 6 + g.IntN(20) {
+				g.call(at + g.upTo(span))
+			}
 		}
 		if !g.chance(3) {
 			for range 1 + g.IntN(5) {
@@ -111,6 +117,33 @@ func (g *generator) call(at time.Duration) {
 		s.obeys = g.chance(2)
 		s.fails = s.verb == do && g.chance(6)
 		s.big = s.verb == do && g.chance(3)
+	}
+	g.add(s)
+}
+
+// compete makes a call on the family with a total.
+func (g *generator) compete(at time.Duration) {
+	s := step{at: at, client: g.IntN(clients), verb: compete, key: g.key(totKeys), permits: 1}
+	switch g.IntN(8) {
+	case 0:
+		s.verb, s.permits = setLimit, g.IntN(totLimit+2)
+	case 1:
+		s.verb, s.key, s.permits = setTotal, "", g.IntN(total+3)
+	case 2:
+		s.permits = 1 + g.IntN(totLimit)
+	}
+	if g.chance(3) {
+		s.wait = time.Millisecond + g.short(15*time.Second)
+	}
+	if s.verb == compete {
+		s.try = g.chance(6)
+		s.hold = g.short(2 * time.Second)
+		if g.chance(20) {
+			s.hold = g.upTo(longestHold / 2)
+		}
+		if g.chance(20) {
+			s.extend = 3*time.Second + g.upTo(6*time.Second)
+		}
 	}
 	g.add(s)
 }

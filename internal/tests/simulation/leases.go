@@ -13,8 +13,11 @@ import (
 // take is an Acquire or Lock: it waits, holds and gives back.
 func (w *world) take(c *client, st step) {
 	b := &belief{client: c, kind: "sem", key: st.key, permits: max(1, st.permits), asked: time.Now()}
-	if st.verb == lock {
+	switch st.verb {
+	case lock:
 		b.kind, b.permits = "mtx", 1
+	case compete:
+		b.kind = "tot"
 	}
 	good := w.good(c, b.asked)
 	p := &waiting{client: c, kind: b.kind, key: b.key, since: b.asked, waits: !st.try}
@@ -84,9 +87,13 @@ func (b *belief) acquire(ctx context.Context, c *client, st step) (release func(
 		b.lease, b.token = l, l.Token()
 		return l.Unlock, nil
 	}
-	take := c.sem.AcquireN
+	sem := c.sem
+	if b.kind == "tot" {
+		sem = c.total
+	}
+	take := sem.AcquireN
 	if st.try {
-		take = c.sem.TryAcquireN
+		take = sem.TryAcquireN
 	}
 	l, err := take(ctx, b.key, b.permits)
 	if err != nil {
@@ -102,6 +109,10 @@ func (w *world) refused(b *belief, st step, err error, good, stopped, ending boo
 	good = good && w.calm(b.asked, now)
 	waited := now.Sub(b.asked)
 	least, _ := w.limitAt(b.kind, b.key, b.asked, now)
+	if b.kind == "tot" {
+		leastTotal, _ := w.limitAt(b.kind, "", b.asked, now)
+		least = min(least, leastTotal)
+	}
 	switch {
 	case errors.Is(err, leasehold.ErrClosed):
 		w.note("closed")
@@ -142,26 +153,16 @@ func (w *world) begin(b *belief) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	l := &w.leases
-	if l.flushedSince(b.asked) {
+	if l.flushedSince(b.counts()) {
 		b.unsure = true // nobody can tell
 	}
 	l.beliefs[b] = struct{}{}
 	if b.unsure {
 		return
 	}
-	sum, most := 0, 0
-	var all []string
-	for o := range l.beliefs {
-		if o.kind != b.kind || o.key != b.key || o.unsure {
-			continue
-		}
-		_, m := w.limitAt(o.kind, o.key, o.asked, o.from)
-		sum, most = sum+o.permits, max(most, m)
-		all = append(all, o.String(w))
-	}
-	if sum > most {
-		slices.Sort(all)
-		w.failLocked("S1", "%s %s: %d permits are believed to be held, the limit is %d: %s", b.kind, b.key, sum, most, strings.Join(all, "; "))
+	w.within(b, b.key, func(o *belief) bool { return o.key == b.key })
+	if b.kind == "tot" {
+		w.within(b, "", func(*belief) bool { return true })
 	}
 	if b.kind != "mtx" {
 		return
@@ -170,6 +171,25 @@ func (w *world) begin(b *belief) {
 		w.failLocked("S2", "mtx %s: %s was granted after %s", b.key, b.String(w), last.String(w))
 	}
 	l.last[b.key] = b
+}
+
+// within checks that what is believed to be held, of the kind of b, is within the limit
+// of a key, or within the total where that is "". The world's lock is held.
+func (w *world) within(b *belief, key string, counts func(*belief) bool) {
+	sum, most := 0, 0
+	var all []string
+	for o := range w.leases.beliefs {
+		if o.kind != b.kind || o.unsure || !counts(o) {
+			continue
+		}
+		_, m := w.limitAt(o.kind, key, o.asked, o.from)
+		sum, most = sum+o.permits, max(most, m)
+		all = append(all, o.String(w))
+	}
+	if sum > most {
+		slices.Sort(all)
+		w.failLocked("S1", "%s %q: %d permits are believed to be held, the limit is %d: %s", b.kind, key, sum, most, strings.Join(all, "; "))
+	}
 }
 
 func (w *world) extend(b *belief, by time.Duration, good bool) {

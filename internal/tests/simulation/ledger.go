@@ -18,7 +18,7 @@ type held interface {
 type belief struct {
 	client  *client
 	lease   held
-	kind    string // sem or mtx
+	kind    string // sem, mtx, or tot: of a family with a total
 	key     string
 	permits int
 	token   uint64
@@ -84,6 +84,10 @@ func (l *ledger) flushed(now time.Time) {
 	}
 }
 
+// counts is since when the lease of b counts: a turn may be on a lease that its process
+// was granted up to LocalFor before.
+func (b *belief) counts() time.Time { return b.asked.Add(-b.client.local) }
+
 // flushedSince reports a FLUSHALL.
 func (l *ledger) flushedSince(t time.Time) bool {
 	return slices.ContainsFunc(l.flushes, func(f time.Time) bool { return !f.Before(t) })
@@ -95,6 +99,9 @@ func (l *ledger) flushedSince(t time.Time) bool {
 func (w *world) limitAt(kind, key string, from, to time.Time) (least, most int) {
 	if kind == "mtx" {
 		return 1, 1
+	}
+	if kind == "tot" {
+		return w.judge.limits.between(key, from, to)
 	}
 	const slack = 5 * time.Millisecond
 	a, b := w.since(from)-slack, w.since(to)+slack
@@ -124,5 +131,5 @@ func (w *world) limitAt(kind, key string, from, to time.Time) (least, most int) 
 func (w *world) flushed(b *belief) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.leases.flushedSince(b.asked)
+	return w.leases.flushedSince(b.counts())
 }

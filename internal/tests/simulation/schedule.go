@@ -17,6 +17,9 @@ type verb string
 const (
 	// What clients do.
 	acquire    verb = "acquire"    // permits of a semaphore: key permits try wait hold extend
+	compete    verb = "compete"    // permits of a family with a total: key permits try wait hold extend
+	setLimit   verb = "setlimit"   // of a key of that family, by a client; 0 = back to the configured one: key permits wait
+	setTotal   verb = "settotal"   // of that family: permits wait
 	lock       verb = "lock"       // a mutex: key try wait hold extend
 	do         verb = "do"         // a cached value: key wait load fails obeys big
 	many       verb = "many"       // all cached values: wait load fails obeys

@@ -68,6 +68,17 @@ func (w *world) serves(c *client) {
 		})
 		took("acquire "+key, began, semTTL+10*time.Second+late)
 	}
+	for _, key := range totKeys {
+		began := w.uses("tot", key)
+		try("acquire "+key+" of a total", func(ctx context.Context) error {
+			l, err := c.total.Acquire(ctx, key)
+			if err != nil {
+				return err
+			}
+			return l.Release()
+		})
+		took("acquire "+key+" of a total", began, semTTL+10*time.Second+late)
+	}
 	for _, key := range mtxKeys {
 		began := w.uses("mtx", key)
 		try("lock "+key, func(ctx context.Context) error {

@@ -38,11 +38,27 @@ func (w *world) set(key string, after int64) map[string]float64 {
 	return all
 }
 
+// part reads a sorted set of a key. What a family with a total has of its other keys is
+// left out, and the key that its members begin with.
+func (w *world) part(kind, key, part string, after int64) map[string]float64 {
+	all := w.set(redisKey(kind, key, part), after)
+	if kind != "tot" {
+		return all
+	}
+	own := map[string]float64{}
+	for m, score := range all {
+		if rest, ok := strings.CutPrefix(m, key+":"); ok {
+			own[rest] = score
+		}
+	}
+	return own
+}
+
 // lookAt compares a lease that is believed in with what the server has: that
 // must last for longer than the belief, by the margin at least. S3.
 func (w *world) lookAt(b *belief) {
 	w.mu.Lock()
-	flushed := w.leases.flushedSince(b.asked)
+	flushed := w.leases.flushedSince(b.counts())
 	w.mu.Unlock()
 	if flushed {
 		return
@@ -52,7 +68,7 @@ func (w *world) lookAt(b *belief) {
 	// The deadline first: a renewal may move both meanwhile.
 	deadline, now := b.lease.Deadline(), time.Now()
 	members, least := 0, math.Inf(1)
-	for m, score := range w.set(redisKey(b.kind, b.key, "holders"), 0) {
+	for m, score := range w.part(b.kind, b.key, "holders", 0) {
 		f := strings.Split(m, ".")
 		if strings.HasPrefix(m, id[:dash]) && len(f) > 1 && f[1] == id[dash+1:] {
 			members++
@@ -97,6 +113,9 @@ func (w *world) watch() {
 		for _, key := range semKeys {
 			w.watchLeases(seen, "sem", key)
 		}
+		for _, key := range totKeys {
+			w.watchLeases(seen, "tot", key)
+		}
 		for _, key := range mtxKeys {
 			w.watchLeases(seen, "mtx", key)
 		}
@@ -126,8 +145,8 @@ func (w *world) watchBeliefs() {
 // what is free (L1), and that what nobody needs is gone (L2).
 func (w *world) watchLeases(seen map[string]*heads, kind, key string) {
 	now := time.Now()
-	holders := w.set(redisKey(kind, key, "holders"), now.UnixMilli())
-	queue := w.set(redisKey(kind, key, "queue"), 0)
+	holders := w.part(kind, key, "holders", now.UnixMilli())
+	queue := w.part(kind, key, "queue", 0)
 	h := seen[kind+key]
 	if h == nil {
 		h = &heads{at: w.start} // the limit may have been lowered since
@@ -145,7 +164,8 @@ func (w *world) watchLeases(seen map[string]*heads, kind, key string) {
 	for p := range w.leases.waiting {
 		if p.kind == kind && p.key == key {
 			busy = true
-			if p.waits && now.Sub(p.since) > settled/2 && !p.client.closing {
+			// A process with local turns has one place for all of its waiters.
+			if p.waits && now.Sub(p.since) > settled/2 && !p.client.closing && p.client.local == 0 {
 				waits++
 			}
 		}
@@ -172,21 +192,39 @@ func (w *world) watchLeases(seen map[string]*heads, kind, key string) {
 		h.astray = 0
 	}
 	head := w.head(kind, key, queue)
-	if head == "" || len(holders)+permitsOf(head) > least {
+	fits, longestWait := head != "" && len(holders)+permitsOf(head) <= least, 4*aTick
+	if kind == "tot" && fits {
+		fits, longestWait = w.fitsTotal(permitsOf(head), h.at, now)
+	}
+	if !fits {
 		h.member = ""
 		return
 	}
 	if h.member != head {
 		h.member, h.since = head, now
 	}
-	if d := now.Sub(h.since); d > 4*aTick {
+	if d := now.Sub(h.since); d > longestWait {
 		w.failLocked("L1", "%s %s: %d permits are in use, the limit is %d, and for %v somebody waits for %d", kind, key, len(holders), least, d, permitsOf(head))
 	}
 }
 
+// fitsTotal reports whether there is room for n permits under the total, and for how
+// long they may stay free although a request waits for them: a request that does not
+// fit holds up the others, and stands aside for up to 8 s.
+func (w *world) fitsTotal(n int, from, now time.Time) (fits bool, longest time.Duration) {
+	least, _ := w.limitAt("tot", "", from, now)
+	fits = len(w.set(redisKey("tot", "", "holders"), now.UnixMilli()))+n <= least
+	for m := range w.set(redisKey("tot", "", "queue"), 0) {
+		if q := parseRequest(m, nil); q.permits > 1 || q.ownTotal != total {
+			return fits, 20 * time.Second
+		}
+	}
+	return fits, 4 * aTick
+}
+
 // head is the first in the queue that counts as alive.
 func (w *world) head(kind, key string, queue map[string]float64) string {
-	alive := w.set(redisKey(kind, key, "alive"), time.Now().UnixMilli())
+	alive := w.part(kind, key, "alive", time.Now().UnixMilli())
 	all := make([]string, 0, len(queue))
 	for m := range queue {
 		if _, ok := alive[m]; ok {

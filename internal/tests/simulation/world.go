@@ -17,14 +17,18 @@ import (
 
 // The fleet, and what it shares.
 const (
-	clients   = 4
-	permits   = 3
-	semTTL    = 4 * time.Second
-	mtxTTL    = 3 * time.Second
-	flightTTL = 2 * time.Second
-	valueTTL  = 700 * time.Millisecond
-	late      = 5 * time.Second        // how long a request may take to arrive
-	aTick     = 487 * time.Millisecond // how often the server is looked at
+	clients  = 4
+	permits  = 3
+	semTTL   = 4 * time.Second
+	mtxTTL   = 3 * time.Second
+	total    = 4 // of a family with a total
+	totLimit = 3 // of its keys
+	// What one of the clients is configured with instead.
+	otherTotal, otherLimit = 3, 2
+	flightTTL              = 2 * time.Second
+	valueTTL               = 700 * time.Millisecond
+	late                   = 5 * time.Second        // how long a request may take to arrive
+	aTick                  = 487 * time.Millisecond // how often the server is looked at
 	// settled is how long after the last fault all is as if there had been none:
 	// places are asked for again, connections made anew, dead clients forgotten.
 	settled = 12 * time.Second
@@ -32,6 +36,8 @@ const (
 
 var (
 	semKeys    = []string{"a", "b"}
+	totKeys    = []string{"t", "u", "v"}
+	totShares  = map[string]int{"u": 2, "v": 4}
 	mtxKeys    = []string{"m", "n"}
 	flightKeys = []string{"x", "y", "z"}
 )
@@ -90,6 +96,7 @@ type world struct {
 	violation *violation
 	tally     map[string]int
 	leases    ledger
+	judge     *judge
 	flights   cache
 }
 
@@ -101,6 +108,7 @@ func newWorld(t *testing.T, s schedule) *world {
 		failed: make(chan struct{}), ended: make(chan struct{}), tally: map[string]int{},
 		leases: newLedger(s), flights: newCache(),
 	}
+	w.judge = newJudge(w)
 	for _, st := range s {
 		if _, ok := st.fault(); ok {
 			w.faults = append(w.faults, st)
@@ -189,6 +197,7 @@ func (w *world) play() {
 		w.act(st)
 	}
 	w.wait(last + time.Millisecond)
+	w.raise()
 	w.served()
 	w.net.heal()
 	w.mu.Lock()
@@ -258,7 +267,9 @@ func (w *world) act(st step) {
 		w.fleet[c.number] = w.newClient(c.number)
 		w.mu.Unlock()
 		w.ops.Go(func() { w.shut(c) })
-	case acquire, lock:
+	case setLimit, setTotal:
+		w.ops.Go(func() { w.adjust(c, st) })
+	case acquire, lock, compete:
 		w.ops.Go(func() { w.take(c, st) })
 	case do, many, peek, invalidate:
 		w.ops.Go(func() { w.ask(c, st) })
@@ -286,5 +297,8 @@ func (w *world) flush() {
 
 // redisKey is the name of a key in Redis, which is part of the contract.
 func redisKey(kind, key, part string) string {
+	if kind == "tot" { // all keys have one set
+		return "leasehold:sem:{sim}:" + part
+	}
 	return "leasehold:" + kind + ":{sim:" + key + "}:" + part
 }

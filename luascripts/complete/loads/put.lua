@@ -94,16 +94,24 @@ local function tell(token, running, record)
   local from, to = scores_of(token, running)
   local all = redis.call('ZRANGE', queue, from, to, 'BYSCORE', 'LIMIT', 0, BATCH, 'WITHSCORES')
   if #all == 0 then return 0 end
-  -- from shared/inbox.lua
-  -- What precedes the handle in the name of its inbox. A key starts with
-  -- "<prefix>:<kind>:{", and every kind has three letters.
-  local inbox = string.sub(holders, 1, string.find(holders, '{', 1, true) - 6) .. ':inbox:'
   local told = {}
   for i = 1, #all, 2 do
     told[#told + 1] = all[i]
-    local handle, seq = string.match(all[i], '^([^.]+)%.(%d+)')
-    if handle then
-      redis.call('PUBLISH', inbox .. handle, string.format('%s %.0f 0 %.0f ', seq, us, tonumber(all[i + 1])) .. record)
+    local receiver, seq = string.match(all[i], '^([^.]+)%.(%d+)')
+    if receiver then
+      -- from shared/inbox.lua
+      -- Where a message to the process of the handle receiver goes. A handle with '@' behind
+      -- its 22 random characters is of a Cluster's client, and listens on a sharded channel in
+      -- the slot of the key, "<prefix>:<kind>:{<name>:<key>}:inbox:<handle>": a message on any
+      -- other channel would cross the bus to every node. Any other handle has one channel for
+      -- all keys, "<prefix>:inbox:<handle>"; every kind has three letters.
+      local publish, channel
+      if string.byte(receiver, 23) == 64 then
+        publish, channel = 'SPUBLISH', string.sub(holders, 1, string.find(holders, '}', 1, true) + 1) .. 'inbox:' .. receiver
+      else
+        publish, channel = 'PUBLISH', string.sub(holders, 1, string.find(holders, '{', 1, true) - 6) .. ':inbox:' .. receiver
+      end
+      redis.call(publish, channel, string.format('%s %.0f 0 %.0f ', seq, us, tonumber(all[i + 1])) .. record)
     end
   end
   redis.call('ZREM', queue, unpack(told))

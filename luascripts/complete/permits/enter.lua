@@ -124,6 +124,16 @@ local function purge_waiters()
   return #gone == BATCH
 end
 
+-- from permits/shared/held_since.lua
+-- The score of a permit is when it expires (ms), rounded up. Its fraction, of 4096
+-- parts, says to listings how long before that the lease was granted: part k stands for
+-- e^(k * 0.004) - 1 seconds, which is within 0.2 %. No fraction: the TTL in the member
+-- says it, because the lease was granted for that and never renewed.
+local function score_of(till, granted_before)
+  local part = math.floor(math.log(1 + granted_before / 1000) / 0.004 + 0.5)
+  return till - 1 + math.max(1, math.min(4095, part)) / 4096
+end
+
 -- What this call did to waiters of the caller's own handle: sequence number, term
 -- (ms) or minus the limit that refused, token of each.
 local own_outcomes = {}
@@ -150,7 +160,7 @@ end
 -- ms until the earliest lease ends, 0 where none is held.
 local function until_earliest_expiry()
   local first = redis.call('ZRANGE', holders, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
-  return first[2] and first[2] - now or 0
+  return first[2] and math.ceil(first[2]) - now or 0 -- see held_since
 end
 
 -- The limit that a request is judged by: the stored one, else its own.
@@ -180,12 +190,15 @@ local function current_token()
   return tonumber(redis.call('GET', fence) or '') or issue_token()
 end
 
--- Makes the member the owner of n permits for term ms. The token is issued first:
--- a key of a wrong type stops the script before anything else is written.
-local function grant(member, n, term)
+-- Makes the member the owner of n permits for term ms. is_first_term: its own TTL is
+-- longer, so that listings could not tell since when it is held. The token is issued
+-- first: a key of a wrong type stops the script before anything else is written.
+local function grant(member, n, term, is_first_term)
   local token, before, args = fenced and issue_token() or 0, in_use(), {}
+  local score = now + term
+  if is_first_term and not fenced then score = score_of(score, term) end
   for _, permit in ipairs(members_of(member, n)) do
-    args[#args + 1] = now + term
+    args[#args + 1] = score
     args[#args + 1] = permit
   end
   redis.call('ZADD', holders, unpack(args))
@@ -222,11 +235,20 @@ local function tell(waiting_handle, seq, outcome, token)
     own_outcomes[#own_outcomes + 1] = token
     return
   end
+  local receiver = waiting_handle
   -- from shared/inbox.lua
-  -- What precedes the handle in the name of its inbox. A key starts with
-  -- "<prefix>:<kind>:{", and every kind has three letters.
-  local inbox = string.sub(holders, 1, string.find(holders, '{', 1, true) - 6) .. ':inbox:'
-  redis.call('PUBLISH', inbox .. waiting_handle, string.format('%s %.0f %d %.0f', seq, us, outcome, token))
+  -- Where a message to the process of the handle receiver goes. A handle with '@' behind
+  -- its 22 random characters is of a Cluster's client, and listens on a sharded channel in
+  -- the slot of the key, "<prefix>:<kind>:{<name>:<key>}:inbox:<handle>": a message on any
+  -- other channel would cross the bus to every node. Any other handle has one channel for
+  -- all keys, "<prefix>:inbox:<handle>"; every kind has three letters.
+  local publish, channel
+  if string.byte(receiver, 23) == 64 then
+    publish, channel = 'SPUBLISH', string.sub(holders, 1, string.find(holders, '}', 1, true) + 1) .. 'inbox:' .. receiver
+  else
+    publish, channel = 'PUBLISH', string.sub(holders, 1, string.find(holders, '{', 1, true) - 6) .. ':inbox:' .. receiver
+  end
+  redis.call(publish, channel, string.format('%s %.0f %d %.0f', seq, us, outcome, token))
 end
 
 -- Looks at so many waiters from the head on. Drops those whose sign of life has run
@@ -299,7 +321,7 @@ local function advance()
         -- confirms by renewing within its first term, which is the shorter the
         -- older its last sign of life is.
         local term = waiting_handle == handle and ttl or math.min(ttl, PROBATION, alive_for - SILENCE)
-        local token = grant(member, n, term)
+        local token = grant(member, n, term, term < ttl)
         dequeue(member)
         tell(waiting_handle, seq, term, token)
         if fenced then return end -- there is one permit
@@ -322,7 +344,7 @@ end
 -- script here.
 local permits, limit = fenced and 1 or tonumber(ARGV[2]), limit_in_force(tonumber(ARGV[4]))
 if fenced then redis.call('GET', fence) end
-local expiry = tonumber(redis.call('ZSCORE', holders, member) or 0)
+local expiry = math.ceil(tonumber(redis.call('ZSCORE', holders, member) or 0)) -- see held_since
 local queued = redis.call('ZSCORE', queue, member)
 local sign = redis.call('ZSCORE', alive, member)
 if expiry > now then return { 1, us, expiry - now, current_token(), 0, 0 } end

@@ -17,7 +17,7 @@
 --   handle that this call granted to or refused, and by (0, 0, 0) where this call
 --   stopped at a bound: sent again at once, it goes on.
 --
--- Cost  nobody waits: ZREM, EXISTS. Else O(log n) and one PUBLISH per grant.
+-- Cost  nobody waits: ZREM, EXISTS. Else O(log n) and one message per grant.
 -- Who else may be where: the lease may have expired and been granted to another
 -- member (which stays as it is); the enter of this member may still be under way
 -- (tombstone); the next owner may be dead (probation, see advance).
@@ -35,6 +35,9 @@
 -- stored_limit  string, where not fenced: a limit that was set at run time
 local holders, queue, alive, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local stored_limit = fence -- a fenced lease has one permit, and no limit to store
+-- from permits/shared/give_back.lua
+-- Gives back or leaves the queue, and hands on what is free. The script has included
+-- keys before.
 local member = ARGV[1]
 local given_back
 local fenced = ARGV[2] == '0'
@@ -91,11 +94,20 @@ if held_without_copies and fenced and redis.call('EXISTS', holders) == 0 then
     redis.call('ZREM', queue, head)
     redis.call('ZREM', alive, head)
     if next_handle == handle then return { 1, us, tonumber(seq), term, token } end
+    local receiver = next_handle
     -- from shared/inbox.lua
-    -- What precedes the handle in the name of its inbox. A key starts with
-    -- "<prefix>:<kind>:{", and every kind has three letters.
-    local inbox = string.sub(holders, 1, string.find(holders, '{', 1, true) - 6) .. ':inbox:'
-    redis.call('PUBLISH', inbox .. next_handle, string.format('%s %.0f %d %.0f', seq, us, term, token))
+    -- Where a message to the process of the handle receiver goes. A handle with '@' behind
+    -- its 22 random characters is of a Cluster's client, and listens on a sharded channel in
+    -- the slot of the key, "<prefix>:<kind>:{<name>:<key>}:inbox:<handle>": a message on any
+    -- other channel would cross the bus to every node. Any other handle has one channel for
+    -- all keys, "<prefix>:inbox:<handle>"; every kind has three letters.
+    local publish, channel
+    if string.byte(receiver, 23) == 64 then
+      publish, channel = 'SPUBLISH', string.sub(holders, 1, string.find(holders, '}', 1, true) + 1) .. 'inbox:' .. receiver
+    else
+      publish, channel = 'PUBLISH', string.sub(holders, 1, string.find(holders, '{', 1, true) - 6) .. ':inbox:' .. receiver
+    end
+    redis.call(publish, channel, string.format('%s %.0f %d %.0f', seq, us, term, token))
     return { 1, us }
   end
 end
@@ -133,6 +145,16 @@ local function purge_waiters()
   return #gone == BATCH
 end
 
+-- from permits/shared/held_since.lua
+-- The score of a permit is when it expires (ms), rounded up. Its fraction, of 4096
+-- parts, says to listings how long before that the lease was granted: part k stands for
+-- e^(k * 0.004) - 1 seconds, which is within 0.2 %. No fraction: the TTL in the member
+-- says it, because the lease was granted for that and never renewed.
+local function score_of(till, granted_before)
+  local part = math.floor(math.log(1 + granted_before / 1000) / 0.004 + 0.5)
+  return till - 1 + math.max(1, math.min(4095, part)) / 4096
+end
+
 -- What this call did to waiters of the caller's own handle: sequence number, term
 -- (ms) or minus the limit that refused, token of each.
 local own_outcomes = {}
@@ -159,7 +181,7 @@ end
 -- ms until the earliest lease ends, 0 where none is held.
 local function until_earliest_expiry()
   local first = redis.call('ZRANGE', holders, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
-  return first[2] and first[2] - now or 0
+  return first[2] and math.ceil(first[2]) - now or 0 -- see held_since
 end
 
 -- The limit that a request is judged by: the stored one, else its own.
@@ -189,12 +211,15 @@ local function current_token()
   return tonumber(redis.call('GET', fence) or '') or issue_token()
 end
 
--- Makes the member the owner of n permits for term ms. The token is issued first:
--- a key of a wrong type stops the script before anything else is written.
-local function grant(member, n, term)
+-- Makes the member the owner of n permits for term ms. is_first_term: its own TTL is
+-- longer, so that listings could not tell since when it is held. The token is issued
+-- first: a key of a wrong type stops the script before anything else is written.
+local function grant(member, n, term, is_first_term)
   local token, before, args = fenced and issue_token() or 0, in_use(), {}
+  local score = now + term
+  if is_first_term and not fenced then score = score_of(score, term) end
   for _, permit in ipairs(members_of(member, n)) do
-    args[#args + 1] = now + term
+    args[#args + 1] = score
     args[#args + 1] = permit
   end
   redis.call('ZADD', holders, unpack(args))
@@ -231,11 +256,20 @@ local function tell(waiting_handle, seq, outcome, token)
     own_outcomes[#own_outcomes + 1] = token
     return
   end
+  local receiver = waiting_handle
   -- from shared/inbox.lua
-  -- What precedes the handle in the name of its inbox. A key starts with
-  -- "<prefix>:<kind>:{", and every kind has three letters.
-  local inbox = string.sub(holders, 1, string.find(holders, '{', 1, true) - 6) .. ':inbox:'
-  redis.call('PUBLISH', inbox .. waiting_handle, string.format('%s %.0f %d %.0f', seq, us, outcome, token))
+  -- Where a message to the process of the handle receiver goes. A handle with '@' behind
+  -- its 22 random characters is of a Cluster's client, and listens on a sharded channel in
+  -- the slot of the key, "<prefix>:<kind>:{<name>:<key>}:inbox:<handle>": a message on any
+  -- other channel would cross the bus to every node. Any other handle has one channel for
+  -- all keys, "<prefix>:inbox:<handle>"; every kind has three letters.
+  local publish, channel
+  if string.byte(receiver, 23) == 64 then
+    publish, channel = 'SPUBLISH', string.sub(holders, 1, string.find(holders, '}', 1, true) + 1) .. 'inbox:' .. receiver
+  else
+    publish, channel = 'PUBLISH', string.sub(holders, 1, string.find(holders, '{', 1, true) - 6) .. ':inbox:' .. receiver
+  end
+  redis.call(publish, channel, string.format('%s %.0f %d %.0f', seq, us, outcome, token))
 end
 
 -- Looks at so many waiters from the head on. Drops those whose sign of life has run
@@ -308,7 +342,7 @@ local function advance()
         -- confirms by renewing within its first term, which is the shorter the
         -- older its last sign of life is.
         local term = waiting_handle == handle and ttl or math.min(ttl, PROBATION, alive_for - SILENCE)
-        local token = grant(member, n, term)
+        local token = grant(member, n, term, term < ttl)
         dequeue(member)
         tell(waiting_handle, seq, term, token)
         if fenced then return end -- there is one permit

@@ -18,7 +18,7 @@
 --   caller goes on at once.
 --
 -- Cost  nobody waits: ZREM of places and holders, EXISTS. Else O(log n) and one
---       PUBLISH per grant.
+--       message per grant.
 -- Who else may be where: the lease may have expired and been granted to another
 -- member (which stays as it is); the enter of this member may still be under way
 -- (tombstone); the next owner may be dead (probation, see serve).
@@ -36,8 +36,8 @@ local FEW = 10            -- waiters at the head that are looked at first when t
 local GRANTS = 64         -- the most that one call grants or refuses: each is a message
 local PARKED = 4503599627370496 -- 2^52: what the score of a parked waiter has on top of its ticket
 -- from totals/shared/constants.lua
-local MOST_GRANTS = 64    -- requests: the most that one call grants to
-local MOST_STEPS = 250    -- waiters: the most that one call looks at
+local MOST_GRANTS = 32    -- requests: the most that one call grants to
+local MOST_STEPS = 125    -- waiters: the most that one call looks at
 local MOST_PURGED = 64    -- members: the most that one call drops of what is over
 local HELD_UP = 1000      -- ms: how long a request that does not fit holds up the others
 local MOST_ASIDE = 8      -- times HELD_UP: the longest that it then stands aside
@@ -163,11 +163,22 @@ local function limit_in_force(key, own_limit)
   return stored_limits[key] or own_limit
 end
 
--- Takes n permits of a key for a member until then (ms). What a call takes is
+-- from permits/shared/held_since.lua
+-- The score of a permit is when it expires (ms), rounded up. Its fraction, of 4096
+-- parts, says to listings how long before that the lease was granted: part k stands for
+-- e^(k * 0.004) - 1 seconds, which is within 0.2 %. No fraction: the TTL in the member
+-- says it, because the lease was granted for that and never renewed.
+local function score_of(till, granted_before)
+  local part = math.floor(math.log(1 + granted_before / 1000) / 0.004 + 0.5)
+  return till - 1 + math.max(1, math.min(4095, part)) / 4096
+end
+
+-- Takes n permits of a key for a member until then (ms). is_first_term: its own TTL is
+-- longer, so that listings could not tell since when it is held. What a call takes is
 -- written together, by write_permits.
 local taken, taken_until, in_use_before = {}, 0, in_use
-local function take(key, member, n, till)
-  taken[#taken + 1] = { member, n, till }
+local function take(key, member, n, till, is_first_term)
+  taken[#taken + 1] = { member, n, is_first_term and score_of(till, till - now) or till }
   taken_until = math.max(taken_until, till)
   counted[key] = in_use_of(key) + n
   in_use = in_use + n
@@ -203,7 +214,7 @@ end
 -- ms until the earliest lease of the family ends, 0 where none is held.
 local function until_earliest_expiry()
   local first = redis.call('ZRANGE', holders, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
-  return first[2] and first[2] - now or 0
+  return first[2] and math.ceil(first[2]) - now or 0 -- see held_since
 end
 
 -- from totals/shared/waiters.lua
@@ -244,11 +255,20 @@ local function tell(waiting_handle, seq, outcome)
     own_outcomes[#own_outcomes + 1] = 0
     return
   end
+  local receiver = waiting_handle
   -- from shared/inbox.lua
-  -- What precedes the handle in the name of its inbox. A key starts with
-  -- "<prefix>:<kind>:{", and every kind has three letters.
-  local inbox = string.sub(holders, 1, string.find(holders, '{', 1, true) - 6) .. ':inbox:'
-  redis.call('PUBLISH', inbox .. waiting_handle, string.format('%s %.0f %d 0', seq, us, outcome))
+  -- Where a message to the process of the handle receiver goes. A handle with '@' behind
+  -- its 22 random characters is of a Cluster's client, and listens on a sharded channel in
+  -- the slot of the key, "<prefix>:<kind>:{<name>:<key>}:inbox:<handle>": a message on any
+  -- other channel would cross the bus to every node. Any other handle has one channel for
+  -- all keys, "<prefix>:inbox:<handle>"; every kind has three letters.
+  local publish, channel
+  if string.byte(receiver, 23) == 64 then
+    publish, channel = 'SPUBLISH', string.sub(holders, 1, string.find(holders, '}', 1, true) + 1) .. 'inbox:' .. receiver
+  else
+    publish, channel = 'PUBLISH', string.sub(holders, 1, string.find(holders, '{', 1, true) - 6) .. ':inbox:' .. receiver
+  end
+  redis.call(publish, channel, string.format('%s %.0f %d 0', seq, us, outcome))
 end
 
 -- The place of a waiter in line.
@@ -444,6 +464,16 @@ local function bring_back()
   return found
 end
 
+-- Waiters that the call has granted to, and whether one of them may have a mark in
+-- turns. What is left of them is dropped together, by finish.
+local served, may_have_marks = {}, false
+local function drop_served()
+  if #served == 0 then return end
+  redis.call('ZREM', alive, unpack(served))
+  if may_have_marks then redis.call('ZREM', turns, unpack(served)) end
+  served = {}
+end
+
 -- Grants to the first waiter of a key, whose turn it is. Whether it did: where queue
 -- was lost, or has the waiter in an older place, too, it waits no more.
 local function serve(head, tag)
@@ -451,13 +481,13 @@ local function serve(head, tag)
   heads[key] = nil
   redis.call('ZREM', line, head.place)
   if redis.call('ZREM', queue, head.member) == 0 then return false end
-  redis.call('ZREM', alive, head.member)
-  if head.permits > 1 or head.total ~= caller_total then redis.call('ZREM', turns, head.member) end
+  served[#served + 1] = head.member
+  may_have_marks = may_have_marks or head.permits > 1 or head.total ~= caller_total
   -- The process of the caller is alive. Any other process may be dead: it confirms
   -- by renewing within its first term, which is the shorter the older its last sign of
   -- life is.
   local term = head.handle == handle and head.ttl or math.min(head.ttl, PROBATION, head.alive_for - SILENCE)
-  take(key, head.member, head.permits, now + term)
+  take(key, head.member, head.permits, now + term, term < head.ttl)
   tell(head.handle, head.seq, term)
 
   -- With V = S alone, newcomers that come once would always be ahead of a key that
@@ -555,6 +585,7 @@ end
 -- Writes what the call has granted, and the virtual time.
 local function finish()
   write_permits()
+  drop_served()
   if competing > 0 and virtual ~= (virtual_before or 0) then redis.call('ZADD', turns, virtual, '') end
   if made_ready then redis.call('PEXPIREAT', ready, now + ALIVE) end
   if made_turns then redis.call('PEXPIREAT', turns, now + ALIVE) end

@@ -41,13 +41,13 @@ local function tell(token, running, record)
   local from, to = scores_of(token, running)
   local all = redis.call('ZRANGE', queue, from, to, 'BYSCORE', 'LIMIT', 0, BATCH, 'WITHSCORES')
   if #all == 0 then return 0 end
-  -- include shared/inbox
   local told = {}
   for i = 1, #all, 2 do
     told[#told + 1] = all[i]
-    local handle, seq = string.match(all[i], '^([^.]+)%.(%d+)')
-    if handle then
-      redis.call('PUBLISH', inbox .. handle, string.format('%s %.0f 0 %.0f ', seq, us, tonumber(all[i + 1])) .. record)
+    local receiver, seq = string.match(all[i], '^([^.]+)%.(%d+)')
+    if receiver then
+      -- include shared/inbox
+      redis.call(publish, channel, string.format('%s %.0f 0 %.0f ', seq, us, tonumber(all[i + 1])) .. record)
     end
   end
   redis.call('ZREM', queue, unpack(told))

@@ -15,6 +15,8 @@
 
 -- include shared/purge_waiters
 
+-- include permits/shared/held_since
+
 -- What this call did to waiters of the caller's own handle: sequence number, term
 -- (ms) or minus the limit that refused, token of each.
 local own_outcomes = {}
@@ -41,7 +43,7 @@ end
 -- ms until the earliest lease ends, 0 where none is held.
 local function until_earliest_expiry()
   local first = redis.call('ZRANGE', holders, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
-  return first[2] and first[2] - now or 0
+  return first[2] and math.ceil(first[2]) - now or 0 -- see held_since
 end
 
 -- The limit that a request is judged by: the stored one, else its own.
@@ -61,12 +63,15 @@ local function current_token()
   return tonumber(redis.call('GET', fence) or '') or issue_token()
 end
 
--- Makes the member the owner of n permits for term ms. The token is issued first:
--- a key of a wrong type stops the script before anything else is written.
-local function grant(member, n, term)
+-- Makes the member the owner of n permits for term ms. is_first_term: its own TTL is
+-- longer, so that listings could not tell since when it is held. The token is issued
+-- first: a key of a wrong type stops the script before anything else is written.
+local function grant(member, n, term, is_first_term)
   local token, before, args = fenced and issue_token() or 0, in_use(), {}
+  local score = now + term
+  if is_first_term and not fenced then score = score_of(score, term) end
   for _, permit in ipairs(members_of(member, n)) do
-    args[#args + 1] = now + term
+    args[#args + 1] = score
     args[#args + 1] = permit
   end
   redis.call('ZADD', holders, unpack(args))
@@ -103,8 +108,9 @@ local function tell(waiting_handle, seq, outcome, token)
     own_outcomes[#own_outcomes + 1] = token
     return
   end
+  local receiver = waiting_handle
   -- include shared/inbox
-  redis.call('PUBLISH', inbox .. waiting_handle, string.format('%s %.0f %d %.0f', seq, us, outcome, token))
+  redis.call(publish, channel, string.format('%s %.0f %d %.0f', seq, us, outcome, token))
 end
 
 -- Looks at so many waiters from the head on. Drops those whose sign of life has run
@@ -177,7 +183,7 @@ local function advance()
         -- confirms by renewing within its first term, which is the shorter the
         -- older its last sign of life is.
         local term = waiting_handle == handle and ttl or math.min(ttl, PROBATION, alive_for - SILENCE)
-        local token = grant(member, n, term)
+        local token = grant(member, n, term, term < ttl)
         dequeue(member)
         tell(waiting_handle, seq, term, token)
         if fenced then return end -- there is one permit

@@ -1,5 +1,5 @@
-local MOST_GRANTS = 64    -- requests: the most that one call grants to
-local MOST_STEPS = 250    -- waiters: the most that one call looks at
+local MOST_GRANTS = 32    -- requests: the most that one call grants to
+local MOST_STEPS = 125    -- waiters: the most that one call looks at
 local MOST_PURGED = 64    -- members: the most that one call drops of what is over
 local HELD_UP = 1000      -- ms: how long a request that does not fit holds up the others
 local MOST_ASIDE = 8      -- times HELD_UP: the longest that it then stands aside

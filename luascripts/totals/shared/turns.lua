@@ -126,6 +126,16 @@ local function bring_back()
   return found
 end
 
+-- Waiters that the call has granted to, and whether one of them may have a mark in
+-- turns. What is left of them is dropped together, by finish.
+local served, may_have_marks = {}, false
+local function drop_served()
+  if #served == 0 then return end
+  redis.call('ZREM', alive, unpack(served))
+  if may_have_marks then redis.call('ZREM', turns, unpack(served)) end
+  served = {}
+end
+
 -- Grants to the first waiter of a key, whose turn it is. Whether it did: where queue
 -- was lost, or has the waiter in an older place, too, it waits no more.
 local function serve(head, tag)
@@ -133,13 +143,13 @@ local function serve(head, tag)
   heads[key] = nil
   redis.call('ZREM', line, head.place)
   if redis.call('ZREM', queue, head.member) == 0 then return false end
-  redis.call('ZREM', alive, head.member)
-  if head.permits > 1 or head.total ~= caller_total then redis.call('ZREM', turns, head.member) end
+  served[#served + 1] = head.member
+  may_have_marks = may_have_marks or head.permits > 1 or head.total ~= caller_total
   -- The process of the caller is alive. Any other process may be dead: it confirms
   -- by renewing within its first term, which is the shorter the older its last sign of
   -- life is.
   local term = head.handle == handle and head.ttl or math.min(head.ttl, PROBATION, head.alive_for - SILENCE)
-  take(key, head.member, head.permits, now + term)
+  take(key, head.member, head.permits, now + term, term < head.ttl)
   tell(head.handle, head.seq, term)
 
   -- With V = S alone, newcomers that come once would always be ahead of a key that
@@ -237,6 +247,7 @@ end
 -- Writes what the call has granted, and the virtual time.
 local function finish()
   write_permits()
+  drop_served()
   if competing > 0 and virtual ~= (virtual_before or 0) then redis.call('ZADD', turns, virtual, '') end
   if made_ready then redis.call('PEXPIREAT', ready, now + ALIVE) end
   if made_turns then redis.call('PEXPIREAT', turns, now + ALIVE) end

@@ -72,11 +72,14 @@ local function limit_in_force(key, own_limit)
   return stored_limits[key] or own_limit
 end
 
--- Takes n permits of a key for a member until then (ms). What a call takes is
+-- include permits/shared/held_since
+
+-- Takes n permits of a key for a member until then (ms). is_first_term: its own TTL is
+-- longer, so that listings could not tell since when it is held. What a call takes is
 -- written together, by write_permits.
 local taken, taken_until, in_use_before = {}, 0, in_use
-local function take(key, member, n, till)
-  taken[#taken + 1] = { member, n, till }
+local function take(key, member, n, till, is_first_term)
+  taken[#taken + 1] = { member, n, is_first_term and score_of(till, till - now) or till }
   taken_until = math.max(taken_until, till)
   counted[key] = in_use_of(key) + n
   in_use = in_use + n
@@ -112,5 +115,5 @@ end
 -- ms until the earliest lease of the family ends, 0 where none is held.
 local function until_earliest_expiry()
   local first = redis.call('ZRANGE', holders, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
-  return first[2] and first[2] - now or 0
+  return first[2] and math.ceil(first[2]) - now or 0 -- see held_since
 end

@@ -29,8 +29,9 @@ local function tell(waiting_handle, seq, outcome)
     own_outcomes[#own_outcomes + 1] = 0
     return
   end
+  local receiver = waiting_handle
   -- include shared/inbox
-  redis.call('PUBLISH', inbox .. waiting_handle, string.format('%s %.0f %d 0', seq, us, outcome))
+  redis.call(publish, channel, string.format('%s %.0f %d 0', seq, us, outcome))
 end
 
 -- The place of a waiter in line.

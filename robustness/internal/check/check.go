@@ -62,6 +62,9 @@ func All(h *history.History, patience time.Duration) *Report {
 	for _, key := range keysOf(h, history.Acquire) {
 		r.model(key, semaphoreModel(h.Terms.Limit), semaphoreOps(h, key), patience)
 	}
+	if h.Terms.Total > 0 {
+		r.model(ofTotal, semaphoreModel(h.Terms.Total), totalOps(h), patience)
+	}
 	for _, key := range keysOf(h, history.Lock) {
 		r.model(key, mutexModel(), mutexOps(h, key), patience)
 	}
@@ -81,6 +84,7 @@ func Sweep(h *history.History) *Report {
 
 func (r *Report) sweep(h *history.History) {
 	r.cap(h, history.Acquire, h.Terms.Limit)
+	r.total(h)
 	r.cap(h, history.Lock, 1)
 	r.tokens(h)
 	r.writes(h)

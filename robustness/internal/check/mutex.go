@@ -82,6 +82,9 @@ func mutexModel() porcupine.NondeterministicModel {
 func mutexOps(h *history.History, key string) []porcupine.Operation {
 	var ops []porcupine.Operation
 	for _, l := range h.Leases(history.Lock, key) {
+		if l.Orphan {
+			continue
+		}
 		s := mutexStep{what: "lock", token: l.Token}
 		ops = append(ops, porcupine.Operation{Input: s, Call: l.At, Return: l.Return})
 		s.what = "end"

@@ -58,14 +58,39 @@ func semaphoreModel(limit int) porcupine.NondeterministicModel {
 }
 
 func semaphoreOps(h *history.History, key string) []porcupine.Operation {
+	return append(leaseOps(h.Leases(history.Acquire, key)), losses(h, key, semStep{what: "forget"})...)
+}
+
+// ofTotal is the name of all keys together of the family with a total.
+const ofTotal = "t*"
+
+// totalLeases are the leases of all keys of the family with a total.
+func totalLeases(h *history.History) []history.Lease {
+	return slices.DeleteFunc(h.Leases(history.Acquire, ""), func(l history.Lease) bool { return l.Key[0] != 't' })
+}
+
+// totalOps are those of one semaphore that all keys of the family share. What the
+// server forgets of it, it forgets of all of its keys.
+func totalOps(h *history.History) []porcupine.Operation {
+	ops := leaseOps(totalLeases(h))
+	if keys := slices.DeleteFunc(keysOf(h, history.Acquire), func(key string) bool { return key[0] != 't' }); len(keys) > 0 {
+		ops = append(ops, losses(h, keys[0], semStep{what: "forget"})...)
+	}
+	return ops
+}
+
+func leaseOps(leases []history.Lease) []porcupine.Operation {
 	var ops []porcupine.Operation
-	for _, l := range h.Leases(history.Acquire, key) {
+	for _, l := range leases {
+		if l.Orphan {
+			continue
+		}
 		s := semStep{"grant", name(l.Operation), l.Permits}
 		ops = append(ops, porcupine.Operation{Input: s, Call: l.At, Return: l.Return})
 		s.what = "end"
 		ops = append(ops, porcupine.Operation{Input: s, Call: afterGrant(l), Return: max(afterGrant(l), l.Gone)})
 	}
-	return append(ops, losses(h, key, semStep{what: "forget"})...)
+	return ops
 }
 
 func losses(h *history.History, key string, input any) []porcupine.Operation {

@@ -129,3 +129,20 @@ func TestTold(t *testing.T) {
 		s.is(x.broken...)
 	}
 }
+
+// Each key is within its limit; all of them together are not within the total.
+func TestTotalOverSeveralKeys(t *testing.T) {
+	for _, x := range []struct {
+		total  int
+		broken []string
+	}{{3, nil}, {2, []string{"model", "cap"}}} {
+		s := newStory(t)
+		s.terms.Total = x.total
+		for i, key := range []string{"t0", "t1", "t2"} {
+			from := int64(10 * i)
+			got := s.op("w1", from, from+1, history.Event{Op: history.Acquire, Key: key, Permits: 1}, history.Event{Deadline: 900 * ms})
+			s.op("w1", 50, 51, history.Event{Op: history.Release, Key: key, For: got, Deadline: 900 * ms}, history.Event{})
+		}
+		s.is(x.broken...)
+	}
+}

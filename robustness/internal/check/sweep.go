@@ -36,23 +36,34 @@ func most(edges []edge, limit int, beyond func(at edge, n int)) {
 // a server may have forgotten counts no longer; it is counted by itself.
 func (r *Report) cap(h *history.History, op string, limit int) {
 	for _, key := range keysOf(h, op) {
-		var promised, believed []edge
-		for _, l := range h.Leases(op, key) {
-			n := max(l.Permits, 1)
-			if l.Until <= l.Return {
-				continue
-			}
-			believed = append(believed, edge{l.Return, n, l.Operation}, edge{l.Until, -n, l.Operation})
-			if to := h.Forgotten(key, l.At, l.Until); to > l.Return {
-				promised = append(promised, edge{l.Return, n, l.Operation}, edge{to, -n, l.Operation})
-			}
+		r.within(h, key, h.Leases(op, key), limit)
+	}
+}
+
+// total checks the same of all keys together of the family with a total.
+func (r *Report) total(h *history.History) {
+	if h.Terms.Total > 0 {
+		r.within(h, ofTotal, totalLeases(h), h.Terms.Total)
+	}
+}
+
+func (r *Report) within(h *history.History, key string, leases []history.Lease, limit int) {
+	var promised, believed []edge
+	for _, l := range leases {
+		n := max(l.Permits, 1)
+		if l.Until <= l.Return {
+			continue
 		}
-		most(promised, limit, func(at edge, n int) {
-			r.bad("cap", key, "%d permits of %d believed in when %s %s returned at %d", n, limit, op, name(at.what), at.at)
-		})
-		if len(h.Losses) > 0 {
-			most(believed, limit, func(edge, int) { r.Overlaps++ })
+		believed = append(believed, edge{l.Return, n, l.Operation}, edge{l.Until, -n, l.Operation})
+		if to := h.Forgotten(l.Key, l.Since, l.Until); to > l.Return {
+			promised = append(promised, edge{l.Return, n, l.Operation}, edge{to, -n, l.Operation})
 		}
+	}
+	most(promised, limit, func(at edge, n int) {
+		r.bad("cap", key, "%d permits of %d believed in when %s %s returned at %d", n, limit, at.what.Op, name(at.what), at.at)
+	})
+	if len(h.Losses) > 0 {
+		most(believed, limit, func(edge, int) { r.Overlaps++ })
 	}
 }
 
@@ -60,7 +71,7 @@ func (r *Report) cap(h *history.History, op string, limit int) {
 // token, and that no two have the same.
 func (r *Report) tokens(h *history.History) {
 	for _, key := range keysOf(h, history.Lock) {
-		locks := h.Leases(history.Lock, key)
+		locks := slices.DeleteFunc(h.Leases(history.Lock, key), func(l history.Lease) bool { return l.Orphan })
 		returned := slices.Clone(locks)
 		slices.SortFunc(returned, func(a, b history.Lease) int { return cmp.Compare(a.Return, b.Return) })
 		seen := map[uint64]*history.Operation{}

@@ -62,7 +62,7 @@ func (c *client) key(prefix string, n int) string { return fmt.Sprint(prefix, c.
 // use does with a key what its kind is for.
 func (c *client) use(key string) error {
 	switch key[0] {
-	case 's':
+	case 's', 't':
 		return c.hold(key, 1, true)
 	case 'm':
 		return c.lock(key)
@@ -70,20 +70,28 @@ func (c *client) use(key string) error {
 	return c.fetch(key)
 }
 
-func (c *client) useSemaphore() {
+func (c *client) useSemaphore() { c.useKey(c.key("s", semaphores)) }
+
+func (c *client) useTotal() { c.useKey(c.key("t", shared)) }
+
+func (c *client) useKey(key string) {
 	n := 1
 	if c.rng.IntN(5) == 0 {
 		n = 2
 	}
-	_ = c.hold(c.key("s", semaphores), n, c.rng.IntN(5) != 0)
+	_ = c.hold(key, n, c.rng.IntN(5) != 0)
 }
 
 func (c *client) hold(key string, n int, wait bool) error {
 	ctx, got, cancel := c.waiting()
 	defer cancel()
-	acquire := c.sem.AcquireN
+	sem := c.sem
+	if key[0] == 't' {
+		sem = c.total
+	}
+	acquire := sem.AcquireN
 	if !wait {
-		acquire = c.sem.TryAcquireN
+		acquire = sem.TryAcquireN
 	}
 	id := c.begin(history.Event{Op: history.Acquire, Key: key, Permits: n})
 	l, err := acquire(ctx, key, n)
@@ -92,7 +100,7 @@ func (c *client) hold(key string, n int, wait bool) error {
 		return err
 	}
 	got()
-	c.returned(id, history.Event{Deadline: history.At(l.Deadline())}, nil)
+	c.returned(id, history.Event{Lease: l.ID(), Deadline: history.At(l.Deadline())}, nil)
 	stop := c.watch(id, l.Context(), l.Deadline)
 	ahead := c.work(l.Context(), l.Deadline, c.span())
 	r := c.begin(history.Event{Op: history.Release, Key: key, For: id, Deadline: history.At(l.Deadline()), Ahead: ahead})
@@ -141,7 +149,7 @@ func (c *client) lock(key string) error {
 		return err
 	}
 	got()
-	c.returned(id, history.Event{Token: l.Token(), Deadline: history.At(l.Deadline())}, nil)
+	c.returned(id, history.Event{Lease: l.ID(), Token: l.Token(), Deadline: history.At(l.Deadline())}, nil)
 	stop := c.watch(id, l.Context(), l.Deadline)
 	c.write(id, key, l)
 	ahead := c.work(l.Context(), l.Deadline, c.span())

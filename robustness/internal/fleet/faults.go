@@ -206,6 +206,10 @@ func (f *Fleet) restart() {
 func (f *Fleet) deleteKey() {
 	all := Keys()
 	key := all[f.rng.IntN(len(all))]
+	if key[0] == 't' {
+		f.deletePart()
+		return
+	}
 	kind := map[byte]keys.Kind{'s': keys.Semaphore, 'm': keys.Mutex, 'c': keys.Flight}[key[0]]
 	r, err := keys.Family{Kind: kind, Name: f.family}.Resource(key)
 	if err != nil {
@@ -214,6 +218,21 @@ func (f *Fleet) deleteKey() {
 	from := history.Now()
 	f.order("DEL", r.Part("holders"))
 	f.note(history.Event{Kind: history.Forget, Key: key, At: from, Until: history.Now()})
+}
+
+// deletePart deletes one of the keys of the family with a total. Where it is not the
+// holders, no lease is lost by it.
+func (f *Fleet) deletePart() {
+	parts := []string{"holders", "places", "queue", "line", "alive", "ready", "turns"}
+	part := parts[f.rng.IntN(len(parts))]
+	from := history.Now()
+	f.order("DEL", keys.Family{Kind: keys.Semaphore, Name: f.family}.Together().Part(part))
+	if part != "holders" {
+		return
+	}
+	for i := range shared {
+		f.note(history.Event{Kind: history.Forget, Key: fmt.Sprint("t", i), At: from, Until: history.Now()})
+	}
 }
 
 // failOver promotes the replica and lets the primary go on for a while, as if the

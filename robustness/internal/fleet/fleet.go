@@ -70,6 +70,7 @@ func Start(tb testing.TB, cfg Config) *Fleet {
 		Seed: cfg.Seed, Fault: cfg.Fault.Name, Server: cfg.Version.Name, Quiet: cfg.Fault.quiet,
 		Limit: 2 + rng.IntN(3), TTL: f.between(300*time.Millisecond, 800*time.Millisecond).Truncate(time.Millisecond),
 	}
+	f.terms.Total = f.terms.Limit + 1 + rng.IntN(f.terms.Limit)
 	if cfg.Fault.pair {
 		f.server, f.replica = redistest.StartPair(tb, cfg.Version)
 	} else {

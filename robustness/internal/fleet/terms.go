@@ -20,6 +20,7 @@ import (
 // How many keys of each kind there are.
 const (
 	semaphores = 3
+	shared     = 3 // of a family with a total
 	mutexes    = 3
 	values     = 4
 )
@@ -48,7 +49,7 @@ func Keys() []string {
 	for _, k := range []struct {
 		prefix string
 		n      int
-	}{{"s", semaphores}, {"m", mutexes}, {"c", values}} {
+	}{{"s", semaphores}, {"t", shared}, {"m", mutexes}, {"c", values}} {
 		for i := range k.n {
 			keys = append(keys, fmt.Sprint(k.prefix, i))
 		}

@@ -31,6 +31,7 @@ func init() { redistest.RegisterChild(child, work) }
 type worker struct {
 	spec
 	sem   *semaphore.Semaphore
+	total *semaphore.Semaphore // of a family with a total
 	mtx   *mutex.Mutex
 	group *singleflight.Group[string]
 	guard *mutex.Guard
@@ -69,7 +70,7 @@ func work(args []string) int {
 	}
 	var clients sync.WaitGroup
 	for i, turn := range []func(*client){
-		(*client).useSemaphore, (*client).useSemaphore, (*client).useMutex, (*client).useMutex, (*client).useValue, (*client).useValue,
+		(*client).useSemaphore, (*client).useSemaphore, (*client).useTotal, (*client).useTotal, (*client).useMutex, (*client).useMutex, (*client).useValue, (*client).useValue,
 	} {
 		c := &client{worker: w, number: i + 1, rng: rand.New(rand.NewPCG(w.Seed, uint64(i)))}
 		clients.Go(func() {
@@ -81,7 +82,7 @@ func work(args []string) int {
 	}
 	clients.Wait()
 	w.lastRound()
-	for _, closing := range []func(context.Context) error{w.sem.Close, w.mtx.Close, w.group.Close} {
+	for _, closing := range []func(context.Context) error{w.sem.Close, w.total.Close, w.mtx.Close, w.group.Close} {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		id := w.call(history.Event{Op: history.Close})
 		w.returned(id, history.Event{}, closing(ctx))
@@ -104,11 +105,19 @@ func fail(err error) int {
 
 func (w *worker) open(rdb, store *redis.Client) (err error) {
 	ttl := w.Terms.TTL
-	w.sem, err = semaphore.New(rdb, semaphore.Config{Name: w.Family, Limit: w.Terms.Limit, TTL: ttl})
+	local := []time.Duration{0, 5 * time.Millisecond, 50 * time.Millisecond}[w.Seed/3%3] // and in this
+	w.sem, err = semaphore.New(rdb, semaphore.Config{Name: w.Family, Limit: w.Terms.Limit, TTL: ttl, LocalFor: local})
 	if err != nil {
 		return err
 	}
-	if w.mtx, err = mutex.New(rdb, mutex.Config{Name: w.Family, TTL: ttl}); err != nil {
+	w.total, err = semaphore.New(rdb, semaphore.Config{
+		Name: w.Family, Limit: w.Terms.Limit, Total: w.Terms.Total, TTL: ttl,
+		ShareFor: func(key string) int { return 1 + int(key[1]-'0') },
+	})
+	if err != nil {
+		return err
+	}
+	if w.mtx, err = mutex.New(rdb, mutex.Config{Name: w.Family, TTL: ttl, LocalFor: local}); err != nil {
 		return err
 	}
 	if w.guard, err = mutex.NewGuard(store, mutex.GuardConfig{Name: w.Family}); err != nil {

@@ -88,6 +88,7 @@ type Event struct {
 	For      int               `json:"for,omitempty"`  // the operation that this one belongs to
 	Permits  int               `json:"n,omitempty"`
 	Token    uint64            `json:"token,omitempty"`
+	Lease    string            `json:"lease,omitempty"`    // the ID of what was got: turns of a process may share it
 	Many     bool              `json:"many,omitempty"`     // of a DoMany, which has one ctx for all its leases
 	Final    bool              `json:"final,omitempty"`    // all faults were over: its client tries until it succeeds
 	Deadline int64             `json:"deadline,omitempty"` // of the lease, as it said itself

@@ -19,9 +19,10 @@ type Terms struct {
 	Seed   uint64        `json:"seed"`
 	Fault  string        `json:"fault"`
 	Server string        `json:"server"`
-	Limit  int           `json:"limit"` // of every semaphore
-	TTL    time.Duration `json:"ttl"`   // of every lease
-	Quiet  bool          `json:"quiet"` // the faults are such that no call may say "unavailable"
+	Limit  int           `json:"limit"`           // of every semaphore
+	Total  int           `json:"total,omitempty"` // of the family whose keys begin with t
+	TTL    time.Duration `json:"ttl"`             // of every lease
+	Quiet  bool          `json:"quiet"`           // the faults are such that no call may say "unavailable"
 }
 
 // Operation is a call and what came of it.
@@ -31,6 +32,7 @@ type Operation struct {
 	Class   string
 	Text    string
 	Token   uint64
+	Lease   string // its ID
 	Values  map[string]string
 	Expires int64 // Deadline of the lease when it was granted
 	Ended   int64 // when its Context had ended by itself; Forever where it didn't
@@ -104,7 +106,7 @@ func New(terms Terms, events []Event) (*History, error) {
 			op.Ended, op.Last = e.At, e.Deadline
 			continue
 		}
-		op.Return, op.Class, op.Text, op.Token, op.Values, op.Expires = e.At, e.Class, e.Text, e.Token, e.Values, e.Deadline
+		op.Return, op.Class, op.Text, op.Token, op.Lease, op.Values, op.Expires = e.At, e.Class, e.Text, e.Token, e.Lease, e.Values, e.Deadline
 	}
 	slices.SortStableFunc(h.Ops, func(a, b *Operation) int { return cmp.Compare(a.At, b.At) })
 	return h, nil

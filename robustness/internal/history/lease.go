@@ -8,6 +8,8 @@ type Lease struct {
 	Until      int64         // until when its client believed in it: the end, exclusively
 	Gone       int64         // when the server had surely let go; Forever where nobody knows
 	Ahead      time.Duration // how far off its deadline was at most
+	Since      int64         // when the first turn on the same lease was asked for
+	Orphan     bool          // the server may have forgotten the lease before this turn on it
 	Late       int64         // how long the client believed in it beyond its deadline
 }
 
@@ -28,7 +30,32 @@ func (h *History) Leases(op, key string) []Lease {
 			all = append(all, h.lease(o, ends[o.Worker][o.ID]))
 		}
 	}
+	h.share(all)
 	return all
+}
+
+// share finds the turns that were on one lease. All of them count as that lease: where
+// the server may have forgotten it before a turn on it returned, the turn promises
+// nothing but that its token is its own.
+func (h *History) share(all []Lease) {
+	first := map[string]int64{}
+	for _, l := range all {
+		if at, ok := first[l.Lease]; l.Lease != "" && (!ok || l.At < at) {
+			first[l.Lease] = l.At
+		}
+	}
+	for i := range all {
+		l := &all[i]
+		l.Since = l.At
+		if at, ok := first[l.Lease]; ok {
+			l.Since = at
+		}
+		for _, loss := range h.Losses {
+			if l.Since < l.At && (loss.Key == "" || loss.Key == l.Key) && l.Since < loss.To && loss.From < l.Return {
+				l.Orphan = true
+			}
+		}
+	}
 }
 
 func (h *History) lease(o, end *Operation) Lease {

@@ -4,6 +4,7 @@ package browsertest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http/httptest"
 	"os"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/demo"
 	"github.com/leasehold-go/leasehold/cmd/leasehold/page"
 	"github.com/leasehold-go/leasehold/internal/redistest"
@@ -217,6 +219,45 @@ func TestLimitIsSetAfterAQuestion(t *testing.T) {
 	}
 	answer("yes")
 	b.until("that it is set", `document.getElementById("d-limit-said").innerText === "It is set." && document.getElementById("d-summary").innerText.includes("1 of 7")`)
+	b.noFaults()
+}
+
+// A lease is revoked after a question, with a reason, and not where the answer is no.
+func TestLeaseIsRevokedAfterAQuestion(t *testing.T) {
+	const token = "0123456789abcdefg"
+	prefix := redistest.Name(t)
+	rdb, url := serve(t, page.Options{Prefix: prefix, Token: token, Changes: true})
+	m, err := mutex.New(rdb, mutex.Config{Name: "jobs", Prefix: prefix})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := m.Lock(t.Context(), "nightly")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := open(t, url+"#token="+token)
+	b.until("a row", ready+` && `+rows+` === 1`)
+	ask[bool](b, `(document.querySelector("#rows .open").click(), true)`)
+	b.until("the button", detailed+` && document.querySelectorAll("#d-holders .revoke").length === 1`)
+	answer := func(with string) {
+		ask[bool](b, `(document.querySelector("#d-holders .revoke").click(), true)`)
+		b.until("the question", `document.getElementById("sure").open && document.getElementById("sure-what").innerText.startsWith("Revoke the lock ")`)
+		ask[bool](b, `(document.getElementById("sure-reason").value = "host is gone", true)`)
+		b.shoot("revoke")
+		ask[bool](b, `(document.querySelector('#sure button[value="`+with+`"]').click(), true)`)
+		b.until("no question", `!document.getElementById("sure").open`)
+	}
+	answer("no")
+	if l.Context().Err() != nil {
+		t.Fatal("the lock is revoked without a yes")
+	}
+	answer("yes")
+	b.until("that it is revoked", `document.getElementById("d-revoke-said").innerText.endsWith("is revoked.")`)
+	redistest.Get(t, "the end of the Context", l.Context().Done())
+	var why *leasehold.RevokedError
+	if !errors.As(context.Cause(l.Context()), &why) || why.Reason != "host is gone" {
+		t.Errorf("the cause is %v", context.Cause(l.Context()))
+	}
 	b.noFaults()
 }
 

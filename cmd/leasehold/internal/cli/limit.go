@@ -10,13 +10,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/leasehold-go/leasehold"
-	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/limits"
+	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/changes"
 	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/run"
 	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/text"
 )
 
 func (a *app) setLimit() *cobra.Command {
-	var x limits.Change
+	var x changes.Limit
 	c := &cobra.Command{
 		Use:   "set-limit --semaphore NAME (--key KEY | --total) N",
 		Short: "Set the limit of a key or the total of a family, fleet-wide",
@@ -41,7 +41,7 @@ been set.`,
 		Args:                  cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			var err error
-			if x.Limit, err = strconv.Atoi(args[0]); err != nil {
+			if x.N, err = strconv.Atoi(args[0]); err != nil {
 				return usagef("set-limit: the limit is %q; want a number", args[0])
 			}
 			if x.Family == "" || (x.Key == "") != x.Total {
@@ -54,7 +54,7 @@ been set.`,
 			defer rdb.Close()
 			ctx, cancel := context.WithTimeout(c.Context(), 10*time.Second)
 			defer cancel()
-			if err := limits.Set(ctx, rdb, a.prefix, x); err != nil {
+			if err := changes.Set(ctx, rdb, a.prefix, x); err != nil {
 				return settingFailed(err)
 			}
 			a.limitSet(x)
@@ -72,7 +72,7 @@ been set.`,
 
 func settingFailed(err error) error {
 	switch {
-	case errors.Is(err, leasehold.ErrInvalid), errors.Is(err, limits.ErrFamily):
+	case errors.Is(err, leasehold.ErrInvalid), errors.Is(err, changes.ErrFamily):
 		return usage(err)
 	case errors.Is(err, leasehold.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
 		return &run.Error{Code: run.CodeUnreachable, Err: fmt.Errorf("%w; it may have been set", err)}
@@ -80,16 +80,16 @@ func settingFailed(err error) error {
 	return unreachable(err)
 }
 
-func (a *app) limitSet(x limits.Change) {
+func (a *app) limitSet(x changes.Limit) {
 	what, name := "The limit of", text.Safe(x.Family)
 	if x.Total {
 		what = "The total of"
 	} else {
 		name += "/" + text.Safe(x.Key)
 	}
-	if x.Limit == 0 {
+	if x.N == 0 {
 		fmt.Fprintf(a.out, "%s %s is what each process is configured with.\n", what, name)
 		return
 	}
-	fmt.Fprintf(a.out, "%s %s is %d.\n", what, name, x.Limit)
+	fmt.Fprintf(a.out, "%s %s is %d.\n", what, name, x.N)
 }

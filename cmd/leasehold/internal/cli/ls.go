@@ -147,6 +147,9 @@ func note(u listing.Use) string {
 			all = append(all, text.Bytes(v.Bytes)+" stale")
 		}
 	}
+	if u.Schema != "" {
+		all = append(all, "schema "+u.Schema)
+	}
 	if u.FailedFor > 0 {
 		all = append(all, "failure "+text.Duration(u.FailedFor))
 	}
@@ -197,7 +200,8 @@ type line struct {
 	Kind        string `json:"kind"`
 	Family      string `json:"family"`
 	Key         string `json:"key"`
-	Scope       string `json:"scope,omitempty"` // "total" or "loads": the line is of no one key
+	Schema      string `json:"schema,omitempty"` // of a cached value
+	Scope       string `json:"scope,omitempty"`  // "total" or "loads": the line is of no one key
 	InUse       int    `json:"inUse"`
 	Limit       int    `json:"limit,omitempty"`
 	StoredLimit bool   `json:"storedLimit,omitempty"`
@@ -214,7 +218,7 @@ type line struct {
 
 func lineOf(u listing.Use) line {
 	x := line{
-		Kind: kinds[u.Kind], Family: u.Family, Key: u.Key, InUse: u.InUse, Limit: u.Limit, StoredLimit: u.Stored,
+		Kind: kinds[u.Kind], Family: u.Family, Key: u.Key, Schema: u.Schema, InUse: u.InUse, Limit: u.Limit, StoredLimit: u.Stored,
 		Waiting: u.Waiting, LongestWait: millis(u.LongestWait), ExpiresIn: millis(u.ExpiresIn), Token: u.Token, FailedFor: millis(u.FailedFor),
 	}
 	switch {

@@ -27,7 +27,7 @@ func (a *app) serve() *cobra.Command {
 		Long: `serve serves a page for a browser: families with their use, queues and limits,
 holders and waiters of each key, cached values and loads, live, with charts over the
 last minutes and a search. It only reads, unless --allow-changes lets it set limits
-and totals, each after a question.
+and totals and revoke leases, each after a question.
 
 It listens on this machine alone unless --listen says otherwise. For any other
 address, and with --allow-changes, a browser has to give a token: that in --token-file or
@@ -72,7 +72,7 @@ show once a second; while nobody watches it asks nothing.`,
 		},
 	}
 	c.Flags().StringVar(&listen, "listen", "127.0.0.1:8470", "host and port")
-	c.Flags().BoolVar(&changes, "allow-changes", false, "let the page set limits and totals")
+	c.Flags().BoolVar(&changes, "allow-changes", false, "let the page set limits and totals, and revoke leases")
 	c.Flags().StringVar(&tokenFile, "token-file", "", "file that holds the token")
 	return c
 }

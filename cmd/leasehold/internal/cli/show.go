@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -84,27 +86,53 @@ since then. Ids name leases to operators.`,
 				return err
 			}
 			defer rdb.Close()
-			l := listing.New(rdb, a.prefix)
-			var s listing.State
-			for _, r := range all { // the last one where none has anything
-				s, err = l.State(c.Context(), r, listing.Bounds{})
-				if err != nil && !errors.Is(err, listing.ErrTooMany) {
-					return unreachable(err)
-				}
-				if s.InUse+len(s.Waiters)+len(s.Limits) > 0 {
-					break
+			states, err := found(c.Context(), listing.New(rdb, a.prefix), all)
+			if err != nil {
+				return unreachable(err)
+			}
+			out := json.NewEncoder(a.out)
+			for _, s := range states {
+				if !asJSON {
+					a.state(s, len(states) > 1)
+				} else if err := out.Encode(stateOf(s)); err != nil {
+					return err
 				}
 			}
-			if asJSON {
-				return json.NewEncoder(a.out).Encode(stateOf(s))
-			}
-			a.state(s)
 			return nil
 		},
 	}
 	x.flags(c)
-	c.Flags().BoolVar(&asJSON, "json", false, "one object")
+	c.Flags().BoolVar(&asJSON, "json", false, "one object; of a cached value one for each version")
 	return c
+}
+
+// found is the state of the one of the resources that has anything: the last one where
+// none has. Of a cached value it is that of each version in use.
+func found(ctx context.Context, l *listing.Lister, of []listing.Resource) (states []listing.State, err error) {
+	for i, r := range of {
+		versions := []listing.Resource{r}
+		if r.Kind == keys.Flight && r.Key != "" {
+			others, err := l.Schemas(ctx, r)
+			if err != nil {
+				return nil, err
+			}
+			versions = append(versions, others...)
+		}
+		for j, r := range versions {
+			s, err := l.State(ctx, r, listing.Bounds{})
+			if err != nil && !errors.Is(err, listing.ErrTooMany) {
+				return nil, err
+			}
+			something := s.InUse+len(s.Waiters)+len(s.Limits) > 0 || s.Value != nil || s.FailedFor > 0
+			if last := i == len(of)-1 && j == len(versions)-1; something || last && len(states) == 0 {
+				states = append(states, s)
+			}
+		}
+		if len(states) > 0 {
+			break
+		}
+	}
+	return states, nil
 }
 
 // entry is a holder or a waiter of show --json.
@@ -125,6 +153,7 @@ type shown struct {
 	Kind        string  `json:"kind"`
 	Family      string  `json:"family"`
 	Key         string  `json:"key"`
+	Schema      string  `json:"schema,omitempty"` // of a cached value
 	InUse       int     `json:"inUse"`
 	Limit       int     `json:"limit,omitempty"`
 	StoredLimit bool    `json:"storedLimit,omitempty"`
@@ -146,7 +175,7 @@ type cached struct {
 
 func stateOf(s listing.State) shown {
 	x := shown{
-		Kind: kinds[s.Kind], Family: s.Family, Key: s.Key, InUse: s.InUse, Limit: s.Limit, StoredLimit: s.Stored,
+		Kind: kinds[s.Kind], Family: s.Family, Key: s.Key, Schema: s.Schema, InUse: s.InUse, Limit: s.Limit, StoredLimit: s.Stored,
 		Total: s.Total, Token: s.Token, Holders: []entry{}, Waiters: []entry{}, FailedFor: millis(s.FailedFor),
 	}
 	for _, h := range s.Holders {
@@ -190,8 +219,13 @@ func summary(s listing.State) string {
 	return out
 }
 
-func (a *app) state(s listing.State) {
-	fmt.Fprintf(a.out, "%s %s: %s\n", kinds[s.Kind], title(s.Resource), summary(s))
+// state writes a state; versioned says which version of a cached value it is.
+func (a *app) state(s listing.State, versioned bool) {
+	of := title(s.Resource)
+	if versioned {
+		of += " (schema " + cmp.Or(s.Schema, "0") + ")"
+	}
+	fmt.Fprintf(a.out, "%s %s: %s\n", kinds[s.Kind], of, summary(s))
 	if v := s.Value; v != nil {
 		fmt.Fprintln(a.out, valueLine(v))
 	}

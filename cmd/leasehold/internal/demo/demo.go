@@ -71,14 +71,15 @@ func Run(ctx context.Context, rdb redis.UniversalClient, o Options) error {
 
 func (f *fleet) open(rdb redis.UniversalClient) error {
 	var errs []error
-	for range f.o.Hosts {
-		s, err := semaphore.New(rdb, semaphore.Config{Name: "exports", Prefix: f.o.Prefix, Limit: 5, TTL: 10 * time.Second, LimitFor: func(key string) int {
+	for i := range f.o.Hosts {
+		label := fmt.Sprintf("node-%d", i+1)
+		s, err := semaphore.New(rdb, semaphore.Config{Name: "exports", Label: label, Prefix: f.o.Prefix, Limit: 5, TTL: 10 * time.Second, LimitFor: func(key string) int {
 			return map[string]int{"acme": 8, "hooli": 2, "wonka": 1}[key]
 		}})
 		errs = append(errs, err)
-		m, err := mutex.New(rdb, mutex.Config{Name: "jobs", Prefix: f.o.Prefix, TTL: 10 * time.Second})
+		m, err := mutex.New(rdb, mutex.Config{Name: "jobs", Label: label, Prefix: f.o.Prefix, TTL: 10 * time.Second})
 		errs = append(errs, err)
-		g, err := singleflight.New(rdb, singleflight.Config[string]{Name: "pages", Prefix: f.o.Prefix, TTL: 12 * time.Second, StaleFor: 20 * time.Second, MaxLoads: 4})
+		g, err := singleflight.New(rdb, singleflight.Config[string]{Name: "pages", Label: label, Prefix: f.o.Prefix, TTL: 12 * time.Second, StaleFor: 20 * time.Second, MaxLoads: 4})
 		errs = append(errs, err)
 		f.exports, f.jobs, f.pages = append(f.exports, s), append(f.jobs, m), append(f.pages, g)
 	}

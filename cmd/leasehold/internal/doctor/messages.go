@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sort"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -23,17 +24,21 @@ const rounds = 20
 // turn by one.
 func (v *visit) messages(ctx context.Context) {
 	const check = "messages"
+	channel, pattern := v.inbox("leasehold-doctor-" + rand.Text())
+	subscribe, publish, sharded := v.rdb.Subscribe, v.rdb.Publish, ""
+	if v.inCluster() {
+		subscribe, publish, sharded = v.rdb.SSubscribe, v.rdb.SPublish, "s"
+	}
 	bad := func(says string) {
 		v.find(Finding{
 			check, Bad, says,
 			"Waiters are not told of their turn: they find out by asking, every 1.5 s. What they hold is as safe as ever.",
-			"Connect to the server itself, or let the proxy pass SUBSCRIBE and PUBLISH; allow +subscribe +unsubscribe +publish &" + v.prefix + ":inbox:*.",
+			fmt.Sprintf("Connect to the server itself, or let the proxy pass %[1]sSUBSCRIBE and %[1]sPUBLISH; allow +%[2]ssubscribe +%[2]sunsubscribe +%[2]spublish %[3]s.", strings.ToUpper(sharded), sharded, pattern),
 		})
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	channel := v.prefix + ":inbox:leasehold-doctor-" + rand.Text()
-	sub := v.rdb.Subscribe(ctx, channel)
+	sub := subscribe(ctx, channel)
 	defer sub.Close()
 	if _, err := sub.ReceiveTimeout(ctx, timeBound); err != nil {
 		bad("no subscription comes about: " + err.Error())
@@ -43,7 +48,7 @@ func (v *visit) messages(ctx context.Context) {
 	lost := 0
 	for i := range rounds {
 		began := time.Now()
-		if err := v.rdb.Publish(ctx, channel, strconv.Itoa(i)).Err(); err != nil {
+		if err := publish(ctx, channel, strconv.Itoa(i)).Err(); err != nil {
 			bad("nothing can be published: " + err.Error())
 			return
 		}

@@ -10,7 +10,7 @@ import (
 // Needed is the commands that leasehold sends or that its scripts call. Each is
 // tried in a form that changes nothing: on keys that do not exist, or with XX.
 func Needed(key, channel string) map[string][]any {
-	return map[string][]any{
+	needed := map[string][]any{
 		"time": {"time"}, "ping": {"ping"},
 		"evalsha": {"evalsha", strings.Repeat("0", 40), 1, key}, "eval": {"eval", "return 1", 1, key},
 		"publish": {"publish", channel, "x"},
@@ -23,12 +23,31 @@ func Needed(key, channel string) map[string][]any {
 		"hlen": {"hlen", key}, "hget": {"hget", key, "x"}, "hmget": {"hmget", key, "x"}, "hdel": {"hdel", key, "x"},
 		"hset": {"hset", key}, // with too few words, which the server says after it looked at the rights
 	}
+	if strings.Contains(channel, "{") { // a sharded channel, in a Cluster
+		delete(needed, "publish")
+		needed["spublish"] = []any{"spublish", channel, "x"}
+	}
+	return needed
+}
+
+// inbox is a channel as a handle of the id would have it for a key: see messages.
+func (v *visit) inbox(id string) (channel, pattern string) {
+	if v.inCluster() {
+		return v.prefix + ":sem:{leasehold-doctor:none}:inbox:" + id, "&" + v.prefix + ":*:inbox:*"
+	}
+	return v.prefix + ":inbox:" + id, "&" + v.prefix + ":inbox:*"
+}
+
+func (v *visit) inCluster() bool {
+	_, ok := v.rdb.(*redis.ClusterClient)
+	return ok
 }
 
 // rights tries each command that is needed, on keys and a channel of the prefix.
 func (v *visit) rights(ctx context.Context) {
 	const check = "rights"
-	key, channel := v.prefix+":sem:{leasehold-doctor:none}:holders", v.prefix+":inbox:leasehold-doctor"
+	key := v.prefix + ":sem:{leasehold-doctor:none}:holders"
+	channel, pattern := v.inbox("leasehold-doctor")
 	var commands, patterns, absent []string
 	for name, args := range Needed(key, channel) {
 		err := v.rdb.Do(ctx, args...).Err()
@@ -37,7 +56,7 @@ func (v *visit) rights(ctx context.Context) {
 		case strings.Contains(err.Error(), "access a key"), strings.Contains(err.Error(), "access one of the keys"):
 			patterns = append(patterns, "~"+v.prefix+":*")
 		case strings.Contains(err.Error(), "access a channel"), strings.Contains(err.Error(), "access one of the channels"):
-			patterns = append(patterns, "&"+v.prefix+":inbox:*")
+			patterns = append(patterns, pattern)
 		case strings.HasPrefix(err.Error(), "NOPERM"):
 			commands = append(commands, "+"+name)
 		case strings.HasPrefix(err.Error(), "ERR unknown command"):

@@ -104,6 +104,7 @@ function note(r) {
 	const all = [];
 	if (r.stored) all.push("limit set");
 	if (r.bytes) all.push(r.fresh > 0 ? `${bytes(r.bytes)}, fresh for ${duration(r.fresh)}` : `${bytes(r.bytes)}, stale`);
+	if (r.schema) all.push(`schema ${r.schema}`);
 	if (r.failed) all.push("failure remembered");
 	return all.join(", ");
 }
@@ -246,6 +247,7 @@ function details(s) {
 	$("detail").hidden = !shown;
 	document.body.classList.toggle("detailed", shown);
 	if (!shown) return;
+	if ($("d-limit").dataset.of !== view.key) $("d-revoke-said").textContent = "";
 	$("d-limit").hidden = !s.changes || s.gone || d.kind !== "semaphore" || d.scope === "loads";
 	if ($("d-limit").dataset.of !== view.key) {
 		$("d-limit").dataset.of = view.key;
@@ -269,8 +271,9 @@ function details(s) {
 	set($("d-span"), `last ${duration(Math.max(2000, past[0].length * 2000))}`);
 	set($("d-holders-head"), d.kind === "cache" && !d.scope ? `Loads ${d.holders.length || ""}` : d.kind === "guard" ? "" : `Holders ${count.format(d.holders.length + d.more[0]) }`);
 	set($("d-waiters-head"), d.waiters.length ? `Waiters ${count.format(d.waiters.length + d.more[1])}` : "");
-	entries($("d-holders"), d, d.holders, "held for", true);
-	entries($("d-waiters"), d, d.waiters, "waiting", false);
+	const revocable = s.changes && d.kind !== "guard" && d.scope !== "loads";
+	entries($("d-holders"), d.holders, "held for", true, revocable);
+	entries($("d-waiters"), d.waiters, "waiting", false, revocable && d.kind !== "cache");
 	set($("d-holders-more"), d.more[0] > 0 ? `and ${count.format(d.more[0])} more` : "");
 	set($("d-waiters-more"), d.more[1] > 0 ? `and ${count.format(d.more[1])} more` : "");
 }
@@ -290,14 +293,15 @@ function detailNote(d) {
 	if (d.stored) all.push("The limit was set at run time.");
 	if (d.bytes) all.push(`${bytes(d.bytes)}, ${d.fresh > 0 ? "fresh for " + duration(d.fresh) : "stale"}, kept for ${duration(d.kept)}.`);
 	if (d.token && d.kind === "mutex") all.push(`Last token ${d.token}.`);
+	if (d.schema) all.push(`Schema ${d.schema}.`);
 	if (d.failed) all.push(`A failure is remembered for ${duration(d.failed)}.`);
 	if (d.error) all.push(d.error);
 	return all.join(" ");
 }
 
-function entries(table, d, all, since, holders) {
+function entries(table, all, since, holders, revocable) {
 	const tenants = all.some((e) => e.tenant), labels = all.some((e) => e.label), permits = all.some((e) => e.permits > 1);
-	const heads = [holders ? "Lease" : "Place", ...(tenants ? ["Tenant"] : []), ...(labels ? ["Where"] : []), ...(permits ? ["Permits"] : []), since, ...(holders ? ["ends in"] : [])];
+	const heads = [holders ? "Lease" : "Place", ...(tenants ? ["Tenant"] : []), ...(labels ? ["Where"] : []), ...(permits ? ["Permits"] : []), since, ...(holders ? ["ends in"] : []), ...(revocable ? [""] : [])];
 	const text = (e, i) => [
 		holders ? e.id + (e.aside ? " (invalidated)" : "") : `${i + 1}. ${e.id}`,
 		...(tenants ? [e.tenant] : []), ...(labels ? [e.label] : []), ...(permits ? [count.format(e.permits)] : []),
@@ -316,34 +320,74 @@ function entries(table, d, all, since, holders) {
 	keep(table.tBodies[0], all.map((e, i) => {
 		const n = (seen.get(e.id) ?? 0) + 1;
 		seen.set(e.id, n);
-		return {id: e.id + "/" + n, cells: text(e, i)};
-	}), (x) => x.id, (x) => el("tr", null, ...x.cells.map(() => el("td"))), (tr, x) => x.cells.forEach((t, i) => set(tr.cells[i], t)));
+		return {id: e.id + "/" + n, lease: e.id, cells: text(e, i)};
+	}), (x) => x.id, (x) => {
+		const tr = el("tr", null, ...x.cells.map(() => el("td")));
+		if (revocable) {
+			const b = el("button", {type: "button", class: "revoke", "aria-label": `Revoke ${x.lease}`}, "Revoke…");
+			b.addEventListener("click", () => revoke(x.lease, holders));
+			tr.append(el("td", null, b));
+		}
+		return tr;
+	}, (tr, x) => x.cells.forEach((t, i) => set(tr.cells[i], t)));
 }
 
-// A limit is set after a question that says what it means.
+// sure asks before a change, and sends it where the answer is yes.
+function sure({what, means, yes, reason, said, path, body, done}) {
+	$("sure-what").textContent = what;
+	$("sure-means").textContent = means;
+	$("sure-yes").textContent = yes;
+	$("sure-why").hidden = !reason;
+	$("sure-reason").required = reason;
+	$("sure-reason").value = "";
+	const dialog = $("sure");
+	dialog.returnValue = "no";
+	dialog.onclose = async () => {
+		if (dialog.returnValue !== "yes") return;
+		if (reason) body.reason = $("sure-reason").value.trim();
+		said.textContent = "asking …";
+		try {
+			const r = await fetch(path, {method: "POST", body: new URLSearchParams(body)});
+			said.textContent = r.ok ? done : await r.text();
+		} catch {
+			said.textContent = "No answer came: it may or may not have been done.";
+		}
+	};
+	dialog.showModal();
+}
+
 $("d-limit").addEventListener("submit", (e) => {
 	e.preventDefault();
 	const d = last?.detail;
 	if (!d || d.id !== view.key) return;
 	const n = $("d-limit-n").valueAsNumber;
 	const name = d.scope === "total" ? `the total of ${d.family}` : `the limit of ${d.family} / ${d.key}`;
-	$("sure-what").textContent = n > 0 ? `Set ${name} to ${count.format(n)}?` : `Let ${name} be what each process is configured with?`;
-	$("sure-means").textContent = n > 0 && n < d.inUse ? `${count.format(d.inUse)} are in use: nothing is taken away, and nothing granted until fewer than ${count.format(n)} are.` : "It holds for all processes at once.";
-	const sure = $("sure");
-	sure.returnValue = "no";
-	sure.onclose = async () => {
-		if (sure.returnValue !== "yes") return;
-		const said = $("d-limit-said");
-		said.textContent = "setting …";
-		try {
-			const r = await fetch("limit", {method: "POST", body: new URLSearchParams({key: d.id, limit: n})});
-			said.textContent = r.ok ? "It is set." : await r.text();
-		} catch {
-			said.textContent = "No answer came: it may or may not be set.";
-		}
-	};
-	sure.showModal();
+	sure({
+		what: n > 0 ? `Set ${name} to ${count.format(n)}?` : `Let ${name} be what each process is configured with?`,
+		means: n > 0 && n < d.inUse ? `${count.format(d.inUse)} are in use: nothing is taken away, and nothing granted until fewer than ${count.format(n)} are.` : "It holds for all processes at once.",
+		yes: "Set it", reason: false, said: $("d-limit-said"), path: "limit", body: {key: d.id, limit: n}, done: "It is set.",
+	});
 });
+
+// Enter in the reason means yes: the first button of a form would be Cancel.
+$("sure-reason").addEventListener("keydown", (e) => {
+	if (e.key !== "Enter") return;
+	e.preventDefault();
+	$("sure-yes").click();
+});
+
+function revoke(id, holder) {
+	const d = last?.detail;
+	if (!d || d.id !== view.key) return;
+	const thing = !holder ? "the place" : d.kind === "mutex" ? "the lock" : d.kind === "cache" ? "the load" : "the lease";
+	sure({
+		what: `Revoke ${thing} ${id} of ${d.family} / ${keyName(d)}?`,
+		means: holder
+			? "It goes to the next waiter at once. Its holder is told, and may work on for a while: make sure that it is dead, or that it stops."
+			: "Its caller gets an error. Nothing was running for it.",
+		yes: "Revoke it", reason: true, said: $("d-revoke-said"), path: "revoke", body: {key: d.id, id}, done: `${id} is revoked.`,
+	});
+}
 
 // Searching waits for a pause in typing.
 let typing = 0;

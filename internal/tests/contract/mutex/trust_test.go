@@ -98,7 +98,7 @@ func TestAHundredTakeTurnsAndTheirTokensRise(t *testing.T) {
 	})
 }
 
-// Releases by whoever is not, or no longer, the owner change nothing.
+// Releases by a process that is not, or no longer, the owner change nothing.
 func TestNonOwnersReleaseChangesNothing(t *testing.T) {
 	each(t, func(f *fixture) {
 		m, wire := f.open(ttl(300 * time.Millisecond))

@@ -45,7 +45,7 @@ func TestAcquireWhoseReplyIsLost(t *testing.T) {
 }
 
 // A release that ran and whose reply was lost is a success, and its retry leaves
-// alone whoever got the permit by it.
+// alone the waiter that got the permit by it.
 func TestReleaseWhoseReplyIsLost(t *testing.T) {
 	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
 		s, other := f.openVia(p), f.openVia(p)
@@ -223,7 +223,7 @@ func TestRollbackOfAFailedAcquire(t *testing.T) {
 	})
 }
 
-// The permits are the set: whoever loses members or side keys by accident gets
+// The permits are the set: a key that loses members or side keys by accident gets
 // neither more permits than the limit nor fewer.
 func TestNoCounterBesideTheSet(t *testing.T) {
 	each(t, func(f *fixture) {

@@ -84,7 +84,7 @@ func TestDeadWaitersAtTheHead(t *testing.T) {
 }
 
 // A waiter that was away for too long loses its place in Redis, and comes back
-// to it as soon as it can: before whoever came later, and without its caller
+// to it as soon as it can: before every later waiter, and without its caller
 // noticing.
 func TestLivingWaiterThatWasAway(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
@@ -103,7 +103,7 @@ func TestLivingWaiterThatWasAway(t *testing.T) {
 		got := first.Got()
 		select {
 		case <-second.Done:
-			f.Fatal("who came later was granted, too")
+			f.Fatal("the later waiter was granted, too")
 		default:
 		}
 		release(f, got)

@@ -70,7 +70,7 @@ func TestMissedMessageIsAskedForAtOnce(t *testing.T) {
 	})
 }
 
-// Who joins a refresh that turns out not to be this process's waits for the other,
+// A caller that joins a refresh that turns out not to be this process's waits for the other,
 // although the refresh would not have.
 func TestJoiningARefreshThatIsNotGranted(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {

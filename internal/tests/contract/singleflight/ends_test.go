@@ -100,7 +100,7 @@ func TestLoadersCtxHasValuesAndNoDeadline(t *testing.T) {
 	})
 }
 
-// Where the first caller has left before its loader was called, who has waited
+// Where the first caller has left before its loader was called, the caller that has waited
 // longest is the first: its loader, its values, its panic.
 func TestFirstCallerLeftBeforeTheLoad(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
@@ -206,8 +206,8 @@ func TestLoadEndsWithItsLastWaiter(t *testing.T) {
 	})
 }
 
-// Who comes after the last caller has left, and before Redis was asked whether
-// anybody waits elsewhere, keeps the load alive; who comes after that starts one of
+// A caller that comes after the last caller has left, and before Redis was asked whether
+// anybody waits elsewhere, keeps the load alive; a caller that comes after that starts one of
 // its own, and what the ended one comes to is neither shared nor stored.
 func TestNewcomerToALoadThatEndsLoadsAnew(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {

@@ -135,7 +135,7 @@ func TestAgesAreByTheServersClock(t *testing.T) {
 	}
 }
 
-// The mark that values are too large, and one who finds garbage there.
+// The mark that values are too large, and a caller that finds garbage there.
 func TestMarkOfAnotherVersion(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		g, _ := f.open()

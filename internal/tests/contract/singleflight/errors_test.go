@@ -121,7 +121,7 @@ func TestNotFoundAcrossProcesses(t *testing.T) {
 }
 
 // With ErrorTTL 0 those who waited get the failure, also one who missed the
-// message; who asks later loads.
+// message; a later caller loads.
 func TestFailureIsSharedWithWaitersOnly(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		g, _ := f.open()

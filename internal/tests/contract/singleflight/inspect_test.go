@@ -77,6 +77,7 @@ func TestPeek(t *testing.T) {
 func TestInspect(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		mod := func(c *singleflight.Config[string]) {
+			c.Label = "a loader:1"
 			c.TTL, c.Jitter, c.StaleFor, c.ErrorTTL, c.NotFoundTTL = 10*time.Second, -1, 20*time.Second, 3*time.Second, 4*time.Second
 		}
 		g, _ := f.open(mod)
@@ -91,6 +92,9 @@ func TestInspect(t *testing.T) {
 				f.Fatalf("the load's id is %q", s.LoadID)
 			}
 			s.LoadID = ""
+			if want.Loading {
+				want.LoadLabel = "a loader:1"
+			}
 			if s != want {
 				f.Fatalf("%+v\nwant %+v", s, want)
 			}
@@ -145,7 +149,7 @@ func TestInspect(t *testing.T) {
 	})
 }
 
-// Waiting counts those that wait: not the trace that one leaves who gave up before
+// Waiting counts the callers that wait: not the trace of a caller that gave up before
 // it was answered.
 func TestInspectCountsWhoWaits(t *testing.T) {
 	each(t, func(f *fixture) {

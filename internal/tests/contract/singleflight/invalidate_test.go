@@ -47,7 +47,7 @@ func TestInvalidate(t *testing.T) {
 }
 
 // A load that an Invalidate met is handed to those who waited for it by then,
-// and not stored; who comes later loads anew, also while the old load runs, which
+// and not stored; a later caller loads anew, also while the old load runs, which
 // goes on and keeps its lease.
 func TestInvalidatedLoadIsHandedToItsWaiters(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
@@ -78,7 +78,7 @@ func TestInvalidatedLoadIsHandedToItsWaiters(t *testing.T) {
 		}
 		synctest.Wait()
 		if joins.ended() || newcomer.ended() {
-			f.Fatalf("who came after has %+v, %+v", joins.result, newcomer.result)
+			f.Fatalf("the later caller has %+v, %+v", joins.result, newcomer.result)
 		}
 		l2.returns("new")
 		if a, b := joins.got(), newcomer.got(); a.Value != "new" || b.Value != "new" {

@@ -19,7 +19,7 @@ import (
 // Here are ways in which other caches have served what was invalidated, or let
 // everybody load at once.
 
-// Whoever asks after Invalidate returned gets nothing that was loaded before, and
+// A caller that asks after Invalidate returned gets nothing that was loaded before, and
 // the load that it met is stored by nobody: not in the process of the load, where
 // it is joined, nor in another, where it is waited for, nor later.
 func TestInvalidateDuringALoad(t *testing.T) {
@@ -56,7 +56,7 @@ func TestInvalidateDuringALoad(t *testing.T) {
 			l2.returns("new")
 			for _, p := range append(after, fetch(f, f.Context(), g, key, never(f))) {
 				if r := p.got(); r.Value != "new" {
-					f.Errorf("who asked after Invalidate returned has %+v", r)
+					f.Errorf("the caller after the Invalidate has %+v", r)
 				}
 			}
 			if n := o.loads.Load(); n != 2 {
@@ -66,7 +66,7 @@ func TestInvalidateDuringALoad(t *testing.T) {
 	})
 }
 
-// A caller who gives up takes nobody along, whether who remains is in the same
+// A caller that gives up takes no other along, whether the caller that remains is in the same
 // process or in another.
 func TestLoadOutlivesItsFirstCaller(t *testing.T) {
 	for _, inside := range []bool{true, false} {

@@ -14,7 +14,7 @@ import (
 )
 
 // What Redis answered a process with may have been invalidated before another
-// caller came: who joined after the answer gets it only if it holds yet. Each case
+// caller came: a caller that joined after the answer gets it only if it holds yet. Each case
 // makes the enter of a first caller be answered, and its answer be held up.
 func TestCallerThatJoinsAfterTheAnswerAsksAgain(t *testing.T) {
 	type world struct {

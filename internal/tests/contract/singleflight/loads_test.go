@@ -124,7 +124,7 @@ func TestDoManyTakesOnePermit(t *testing.T) {
 	})
 }
 
-// Who waits for a permit and leaves takes none, and its lease goes at once.
+// A caller that waits for a permit and leaves takes none, and its lease goes at once.
 func TestLeavingWhileWaitingForThePermit(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		g, _ := f.open(maxLoads(1))

@@ -45,7 +45,7 @@ func TestFailureAfterALostLeaseIsNotShared(t *testing.T) {
 	})
 }
 
-// Of those that look again, who has waited longest loads.
+// Of the callers that look again, the one that has waited longest loads.
 func TestLongestWaiterLoadsAfterALostLease(t *testing.T) {
 	bubble(t, func(f *fixture, server *miniredis.Miniredis) {
 		for round := range 5 {
@@ -89,7 +89,7 @@ func TestValueAfterALostLeaseIsNotStored(t *testing.T) {
 		}
 		synctest.Wait()
 		if joins.ended() {
-			f.Fatalf("one who joined has %+v, %v", joins.result, joins.err)
+			f.Fatalf("the caller that joined has %+v, %v", joins.result, joins.err)
 		}
 		if s := inspect(f, g, "k"); s.Cached || !s.Loading {
 			f.Errorf("%+v", s)
@@ -189,9 +189,9 @@ func TestValueIsPublishedWhenDoReturns(t *testing.T) {
 	})
 }
 
-// Where Redis doesn't answer, the first caller has its value after 1 s; who
+// Where Redis doesn't answer, the first caller has its value after 1 s; a caller
 // joined can't know whether it was invalidated: ErrUnavailable. Under LoadLocally
-// who came before the lease was taken has the value, and who came later loads.
+// that came before the lease was taken has the value, and a later caller loads.
 func TestRedisGoneBeforeThePublish(t *testing.T) {
 	for what, policy := range map[string]singleflight.Policy{"fail": singleflight.Fail, "load locally": singleflight.LoadLocally} {
 		for how, gone := range map[string]func(w *harness.Wire){

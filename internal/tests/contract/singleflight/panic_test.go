@@ -55,7 +55,7 @@ func TestPanicAndGoexitReachAllCallers(t *testing.T) {
 				f.Errorf("a stack left its process: %v", err)
 			}
 			redistest.WantNot(f, err, singleflight.ErrNotFound, singleflight.ErrLoadTimeout)
-			redistest.Get(f, "who joined", joins.done) // or came too late, and looked for itself
+			redistest.Get(f, "the caller that joined", joins.done) // or came too late, and looked for itself
 			if joins.err != nil {
 				redistest.WantErr(f, joins.err, singleflight.ErrLoaderPanicked)
 			}

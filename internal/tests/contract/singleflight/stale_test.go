@@ -74,7 +74,7 @@ func TestStaleWhileOneRebuilds(t *testing.T) {
 	})
 }
 
-// Who was told that another rebuilds the value doesn't ask again for 100 ms.
+// A caller that was told that another rebuilds the value doesn't ask again for 100 ms.
 func TestStaleRefreshIsNotAskedForAgainAtOnce(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		g, _ := f.open(staleFor)
@@ -94,7 +94,7 @@ func TestStaleRefreshIsNotAskedForAgainAtOnce(t *testing.T) {
 	})
 }
 
-// Nor does who was told that a failure is remembered, for as long as that is so
+// Nor does a caller that was told that a failure is remembered, for as long as that is so
 // at least.
 func TestStaleRefreshBesideARememberedFailure(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
@@ -186,7 +186,7 @@ func TestStaleDoesNotMaskNotFound(t *testing.T) {
 			g, _ := f.open(mod, func(c *singleflight.Config[string]) { c.SoftTimeout = time.Second })
 			f.stalled(g, "k")
 			redistest.WantErr(f, fetch(f, f.Context(), g, "k", fails(singleflight.ErrNotFound)).failed(), singleflight.ErrNotFound)
-			// It is the newest that is known: the value is gone, also for who would
+			// It is the newest that is known: the value is gone, also for a caller that would
 			// rather have that than a failure.
 			if r, there, err := g.Peek(f.Context(), "k"); there || err != nil {
 				f.Error(r, err)
@@ -247,7 +247,7 @@ func TestStaleIfError(t *testing.T) {
 }
 
 // A caller is served the stale value that it read itself: one that has been
-// invalidated since it was stored is not served to who asked after that.
+// invalidated since it was stored is not served to a caller that asked after that.
 func TestStaleThatWasInvalidated(t *testing.T) {
 	each(t, func(f *fixture) {
 		short := func(c *singleflight.Config[string]) { c.TTL, c.StaleIfError = time.Millisecond, time.Minute }

@@ -145,7 +145,7 @@ func TestTTLFor(t *testing.T) {
 }
 
 // A value that TTLFor forbids to store is handed to all who wait, of any
-// process and of any size that could be stored, and loaded again by who comes
+// process and of any size that could be stored, and loaded again by the caller that comes
 // later.
 func TestValueThatTTLForForbidsToStoreIsHandedOut(t *testing.T) {
 	each(t, func(f *fixture) {

@@ -185,7 +185,7 @@ func TestLocalLoadIsNotJoinedByACallerThatReachesRedis(t *testing.T) {
 			l.returns("old")
 			first.got()
 			if r := after.got(); r.Value != "new" {
-				f.Errorf("who asked after Invalidate returned has %+v", r)
+				f.Errorf("the caller after the Invalidate has %+v", r)
 			}
 		})
 	}

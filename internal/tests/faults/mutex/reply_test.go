@@ -37,7 +37,7 @@ func (x *loser) hook(ev redistest.Event) redistest.Action {
 	switch ev.Stage {
 	case redistest.OnMessage:
 		words := strings.Fields(ev.Payload)
-		handle := ev.Channel[strings.LastIndex(ev.Channel, ":")+1:]
+		_, handle, _ := strings.Cut(ev.Channel, ":inbox:")
 		x.told(handle+"."+words[0], words[3])
 		return redistest.Pass
 	case redistest.OnRequest:

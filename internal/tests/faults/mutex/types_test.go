@@ -77,7 +77,7 @@ func TestLockFindsAForeignKey(t *testing.T) {
 }
 
 // The fence turns foreign under a lock and its waiter. The holder holds on; the
-// one who would get a token is told that there is none.
+// a caller that would get a token is told that there is none.
 func TestFenceTurnsForeign(t *testing.T) {
 	redistest.EachReal(t, func(t *testing.T, target redistest.Target) {
 		rdb := target.Client(t)

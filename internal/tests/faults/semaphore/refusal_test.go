@@ -57,8 +57,8 @@ func renewed(tb testing.TB, l *semaphore.Lease, since time.Time) {
 	})
 }
 
-// The server becomes a replica and is made a primary again: who does not wait is
-// told, who waits is served, and what is held stays held.
+// The server becomes a replica and is made a primary again: a caller that does not wait is
+// told, a waiter is served, and every lease stays held.
 func TestReadOnlyServer(t *testing.T) {
 	ownServers(t, func(t *testing.T, srv *redistest.Server) {
 		s := newSite(t, srv.Client())

@@ -61,7 +61,7 @@ func isWrongType(tb interface{ Errorf(string, ...any) }, what string, err error,
 
 var semaphoreParts = []string{"holders", "queue", "alive", "limit"}
 
-// A key of another type stands in the place of each of ours: who acquires is
+// A key of another type stands in the place of each of ours: the caller that acquires is
 // told at once, and nothing is written, there or beside it.
 func TestAcquireFindsAForeignKey(t *testing.T) {
 	redistest.EachReal(t, func(t *testing.T, target redistest.Target) {

@@ -17,7 +17,7 @@ import (
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
-// The server cannot be reached, by a refusal or by silence: who asks is told in
+// The server cannot be reached, by a refusal or by silence: the caller is told in
 // bounded time, whether a ctx bounds it or not, and the calls are few.
 func TestUnreachableServer(t *testing.T) {
 	v := redistest.Newest(t) // no server takes part

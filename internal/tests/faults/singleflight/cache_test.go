@@ -14,9 +14,9 @@ import (
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
-// faultCaching makes a client cache by itself. It reads the server's news only
+// cachingClient makes a client cache by itself. It reads the server's news only
 // with the replies on the same connection, or once an hour.
-func faultCaching(o *redis.Options) {
+func cachingClient(o *redis.Options) {
 	o.Protocol = 3
 	o.ClientSideCacheConfig = &redis.ClientSideCacheConfig{MaxEntries: 1000, DrainInterval: time.Hour}
 }
@@ -28,19 +28,19 @@ func TestFaultInvalidateRepliesOutOfOrder(t *testing.T) {
 	srv := redistest.Shared(t, redistest.Newest(t))
 	s := newFaultSite(t, srv.Client())
 	p := redistest.NewProxy(t, srv.Addr())
-	rdb := p.Client(faultCaching)
+	rdb := p.Client(cachingClient)
 	g, other := s.group(rdb), s.group(srv.Client())
-	faultWarm(t, g)
+	warmUp(t, g)
 	held := p.HoldReply(harness.Does("load invalidate"), 1)
 	first := make(chan error, 1)
 	go func() { first <- g.Invalidate(t.Context(), s.Key) }()
 	held.Wait()
-	if _, err := other.Do(t.Context(), s.Key, faultGives("between")); err != nil {
+	if _, err := other.Do(t.Context(), s.Key, loaderOf("between")); err != nil {
 		t.Fatal(err)
 	}
 	gets := p.Count("GET")
 	harness.Until(t, 10*time.Second, func() error { // until it is in the client's cache
-		r, err := g.Fetch(t.Context(), s.Key, faultGives("mine"))
+		r, err := g.Fetch(t.Context(), s.Key, loaderOf("mine"))
 		if err != nil || r.Value != "between" || p.Count("GET") == gets {
 			return fmt.Errorf("%v, %v", r, err)
 		}
@@ -59,7 +59,7 @@ func TestFaultInvalidateRepliesOutOfOrder(t *testing.T) {
 	if err := harness.Got(t, 10*time.Second, "the first Invalidate", first); err != nil {
 		t.Fatal(err)
 	}
-	r, err := g.Fetch(t.Context(), s.Key, faultGives("fresh"))
+	r, err := g.Fetch(t.Context(), s.Key, loaderOf("fresh"))
 	if err != nil || r.Value != "fresh" {
 		t.Errorf("after its own Invalidate the handle has %q (%v), %v", r.Value, r.Source, err)
 	}
@@ -76,29 +76,29 @@ func TestFaultWaiterIsNotServedFromTheLocalCache(t *testing.T) {
 	srv := redistest.Shared(t, redistest.Newest(t))
 	s := newFaultSite(t, srv.Client())
 	short := func(c *singleflight.Config[string]) { c.TTL = 50 * time.Millisecond }
-	g, other := s.group(srv.Client(faultCaching), short), s.group(srv.Client(), short)
-	faultWarm(t, g)
+	g, other := s.group(srv.Client(cachingClient), short), s.group(srv.Client(), short)
+	warmUp(t, g)
 	for i := range 5 {
 		k := s.on(t, fmt.Sprint(i))
-		if _, err := other.Do(t.Context(), k.Key, faultGives("old")); err != nil {
+		if _, err := other.Do(t.Context(), k.Key, loaderOf("old")); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := g.Do(t.Context(), k.Key, faultGives("old")); err != nil {
+		if _, err := g.Do(t.Context(), k.Key, loaderOf("old")); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(60 * time.Millisecond)
 		want := strings.Repeat("new", 2000)
 		began, gate := make(chan struct{}), make(chan struct{})
-		loaded := faultFetch(t.Context(), other, k.Key, func(context.Context) (string, error) {
+		loaded := startFetch(t.Context(), other, k.Key, func(context.Context) (string, error) {
 			close(began)
 			<-gate
 			return want, nil
 		})
 		harness.Got(t, 10*time.Second, "the load", began)
-		waited := faultFetch(t.Context(), g, k.Key, faultGives("twice"))
+		waited := startFetch(t.Context(), g, k.Key, loaderOf("twice"))
 		k.WaitQueued(1)
 		close(gate)
-		for who, c := range map[string]<-chan faultFetched{"loads": loaded, "waits": waited} {
+		for who, c := range map[string]<-chan fetchResult{"loads": loaded, "waits": waited} {
 			if r := harness.Got(t, 10*time.Second, who, c); r.err != nil || r.Value != want {
 				t.Errorf("who %s got %.10q (%v), %v", who, r.Value, r.Source, r.err)
 			}

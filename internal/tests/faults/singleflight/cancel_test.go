@@ -86,7 +86,7 @@ func TestFaultManyCancelledAtOnce(t *testing.T) {
 	srv := redistest.Shared(t, redistest.Newest(t))
 	s := newFaultSite(t, srv.Client())
 	g := s.group(srv.Client())
-	faultWarm(t, g)
+	warmUp(t, g)
 	began, ended, returned := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	load := func(ctx context.Context) (string, error) {
 		close(began)

@@ -22,7 +22,7 @@ func TestFaultSlowRequestDoesNotAgeValues(t *testing.T) {
 		p := redistest.NewProxy(t, target.Addr())
 		g := s.group(p.Client(), func(c *singleflight.Config[string]) { c.TTL = ttl })
 		warm := time.Now()
-		faultWarm(t, g)
+		warmUp(t, g)
 		inexact := time.Since(warm) // what the group knows of the clock is off by less
 		var loads []time.Time       // when each began: calls are made one after the other
 		load := func(context.Context) (string, error) { loads = append(loads, time.Now()); return "value", nil }
@@ -47,5 +47,5 @@ func TestFaultSlowRequestDoesNotAgeValues(t *testing.T) {
 	})
 }
 
-// faultLate is how much later a busy machine may see what has happened.
-const faultLate = 300 * time.Millisecond
+// lateSlack is how much later a busy machine may see what has happened.
+const lateSlack = 300 * time.Millisecond

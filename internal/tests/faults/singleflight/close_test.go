@@ -27,7 +27,7 @@ func TestFaultCloseAtRandomMoments(t *testing.T) {
 	rdb := srv.Client()
 	long := func(c *singleflight.Config[string]) { c.LeaseTTL = 10 * time.Second } // nothing comes by its end
 	other := s.group(srv.Client(), long)
-	faultWarm(t, other)
+	warmUp(t, other)
 	rounds := harness.Rounds(t, 200)
 	var closed, served, asked atomic.Int32
 	var slowest atomic.Int64
@@ -37,7 +37,7 @@ func TestFaultCloseAtRandomMoments(t *testing.T) {
 		workers.Go(func() {
 			for i := range rounds / 4 {
 				key := fmt.Sprintf("k%d-%d", w, i)
-				g := faultGroup(t, rdb, s.Family, long)
+				g := openGroup(t, rdb, s.Family, long)
 				span := time.Duration(rng.IntN(10_000)) * time.Microsecond
 				load := func(ctx context.Context) (string, error) {
 					select {
@@ -93,13 +93,13 @@ func TestFaultCloseAtRandomMoments(t *testing.T) {
 	if took > 1500*time.Millisecond+harness.Slack {
 		t.Errorf("a call beside a group that was closed took %v", took)
 	}
-	// Who waits is told that the lease is free.
+	// The waiting caller is told that the lease is free.
 	if int(asked.Load()) > rounds/20 {
 		t.Errorf("%d calls of %d took more than a second", asked.Load(), rounds)
 	}
 }
 
-// Subscriptions are killed all the time: who waits gets its value all the same,
+// Subscriptions are killed all the time: the waiting caller gets its value all the same,
 // no later than by asking.
 func TestFaultSubscriptionsKilled(t *testing.T) {
 	srv := redistest.StartServer(t, redistest.Newest(t))
@@ -163,7 +163,7 @@ func TestFaultSubscriptionsKilled(t *testing.T) {
 	if late > 1500*time.Millisecond+harness.Slack {
 		t.Errorf("a call took %v longer than its load", late)
 	}
-	// Who has a new subscription asks at once.
+	// A process with a new subscription asks at once.
 	if asked.Load() > calls.Load()/20 {
 		t.Errorf("%d calls of %d took more than a second longer than their loads", asked.Load(), calls.Load())
 	}

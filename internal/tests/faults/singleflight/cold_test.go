@@ -16,11 +16,11 @@ func TestFaultColdKey(t *testing.T) {
 	const processes, callers = 8, 200
 	srv := redistest.Shared(t, redistest.Newest(t))
 	s := newFaultSite(t, srv.Client())
-	crowd := newFaultCrowd(t, faultSetup{Addr: srv.Addr(), Family: s.Family, TTL: time.Minute, LeaseTTL: 10 * time.Second}, processes)
+	crowd := newFaultCrowd(t, crowdSetup{Addr: srv.Addr(), Family: s.Family, TTL: time.Minute, LeaseTTL: 10 * time.Second}, processes)
 	var delays []time.Duration
 	rounds := harness.Rounds(t, 5)
 	for round := range rounds {
-		done := crowd.run(faultTask{Key: fmt.Sprint("cold", round), Callers: callers, Load: 100 * time.Millisecond})
+		done := crowd.run(crowdTask{Key: fmt.Sprint("cold", round), Callers: callers, Load: 100 * time.Millisecond})
 		if len(done.Loads) != 1 {
 			t.Fatalf("round %d: %d loads; want 1: %v", round, len(done.Loads), done.Loads)
 		}

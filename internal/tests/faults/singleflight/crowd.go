@@ -17,15 +17,15 @@ import (
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
-// faultSetup is what a child process is told about its group.
-type faultSetup struct {
+// crowdSetup is what a child process is told about its group.
+type crowdSetup struct {
 	Addr, Family            string
 	TTL, LeaseTTL, ErrorTTL time.Duration
 	Early                   float64
 	MaxLoads                int
 }
 
-func (c faultSetup) open() (*singleflight.Group[string], func()) {
+func (c crowdSetup) open() (*singleflight.Group[string], func()) {
 	rdb := redis.NewClient(&redis.Options{Addr: c.Addr, PoolSize: 50})
 	g, err := singleflight.New(rdb, singleflight.Config[string]{
 		Name: c.Family, TTL: c.TTL, LeaseTTL: c.LeaseTTL, ErrorTTL: c.ErrorTTL, EarlyRefresh: c.Early, MaxLoads: c.MaxLoads, Jitter: -1,
@@ -43,9 +43,9 @@ func (c faultSetup) open() (*singleflight.Group[string], func()) {
 	}
 }
 
-// faultTask is what a child's callers do, all at once. Times are of the clock that
+// crowdTask is what a child's callers do, all at once. Times are of the clock that
 // all processes of the machine share.
-type faultTask struct {
+type crowdTask struct {
 	Key     string
 	Start   int64 // µs
 	Callers int
@@ -54,33 +54,33 @@ type faultTask struct {
 	For     time.Duration // call again and again; 0 = once
 }
 
-// faultLoad is one call of a loader.
-type faultLoad struct {
+// crowdLoad is one call of a loader.
+type crowdLoad struct {
 	ID         string // which is its value too
 	Key        string
 	Began, End int64 // µs
 }
 
-// faultCall is what one call returned, and when.
-type faultCall struct {
+// crowdCall is what one call returned, and when.
+type crowdCall struct {
 	At    int64 // µs
 	Value string
 	Err   string
 }
 
-// faultDone is what a child's task came to.
-type faultDone struct {
-	Loads  []faultLoad
-	Calls  []faultCall // of a task that calls once
+// crowdDone is what a child's task came to.
+type crowdDone struct {
+	Loads  []crowdLoad
+	Calls  []crowdCall // of a task that calls once
 	Errs   []string    // else
 	Stats  singleflight.Stats
 	Remote int // errors that say that the loader ran elsewhere
 }
 
-func init() { redistest.RegisterChild("fault crowd", faultCrowdChild) }
+func init() { redistest.RegisterChild("fault crowd", crowdChild) }
 
-func faultCrowdChild(args []string) int {
-	var setup faultSetup
+func crowdChild(args []string) int {
+	var setup crowdSetup
 	if err := json.Unmarshal([]byte(args[0]), &setup); err != nil {
 		panic(err)
 	}
@@ -88,7 +88,7 @@ func faultCrowdChild(args []string) int {
 	defer end()
 	fmt.Println("ready")
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
-		var task faultTask
+		var task crowdTask
 		if err := json.Unmarshal(in.Bytes(), &task); err != nil {
 			panic(err)
 		}
@@ -101,16 +101,16 @@ func faultCrowdChild(args []string) int {
 	return 0
 }
 
-func (task faultTask) run(g *singleflight.Group[string]) faultDone {
+func (task crowdTask) run(g *singleflight.Group[string]) crowdDone {
 	var mu sync.Mutex
-	var done faultDone
+	var done crowdDone
 	load := func(context.Context) (string, error) {
 		began := time.Now().UnixMicro()
 		time.Sleep(task.Load)
 		mu.Lock()
 		defer mu.Unlock()
 		id := fmt.Sprintf("%d-%d", os.Getpid(), began)
-		done.Loads = append(done.Loads, faultLoad{id, task.Key, began, time.Now().UnixMicro()})
+		done.Loads = append(done.Loads, crowdLoad{id, task.Key, began, time.Now().UnixMicro()})
 		if task.Fail != "" {
 			return "", errors.New(task.Fail)
 		}
@@ -123,7 +123,7 @@ func (task faultTask) run(g *singleflight.Group[string]) faultDone {
 		all.Go(func() {
 			for first := true; first || time.Since(time.UnixMicro(task.Start)) < task.For; first = false {
 				v, err := g.Do(context.Background(), task.Key, load)
-				c := faultCall{At: time.Now().UnixMicro(), Value: v}
+				c := crowdCall{At: time.Now().UnixMicro(), Value: v}
 				if err != nil {
 					c.Err = err.Error()
 				}
@@ -162,19 +162,19 @@ func (task faultTask) run(g *singleflight.Group[string]) faultDone {
 	return done
 }
 
-// faultCrowd is some child processes with many callers each.
-type faultCrowd struct {
+// loadingCrowd is some child processes with many callers each.
+type loadingCrowd struct {
 	tb       testing.TB
 	children []*redistest.Child
 }
 
-func newFaultCrowd(tb testing.TB, setup faultSetup, processes int) *faultCrowd {
+func newFaultCrowd(tb testing.TB, setup crowdSetup, processes int) *loadingCrowd {
 	tb.Helper()
 	arg, err := json.Marshal(setup)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	c := &faultCrowd{tb: tb}
+	c := &loadingCrowd{tb: tb}
 	for range processes {
 		c.children = append(c.children, redistest.StartChild(tb, "fault crowd", string(arg)))
 	}
@@ -185,7 +185,7 @@ func newFaultCrowd(tb testing.TB, setup faultSetup, processes int) *faultCrowd {
 }
 
 // run has all children do a task at the same moment, and joins what it came to.
-func (c *faultCrowd) run(task faultTask) faultDone {
+func (c *loadingCrowd) run(task crowdTask) crowdDone {
 	c.tb.Helper()
 	task.Start = time.Now().Add(30 * time.Millisecond).UnixMicro()
 	text, err := json.Marshal(task)
@@ -195,10 +195,10 @@ func (c *faultCrowd) run(task faultTask) faultDone {
 	for _, child := range c.children {
 		child.Send(string(text))
 	}
-	var all faultDone
+	var all crowdDone
 	for _, child := range c.children {
 		line, err := child.LineWithin(task.For + 30*time.Second)
-		var done faultDone
+		var done crowdDone
 		if err == nil {
 			err = json.Unmarshal([]byte(line[min(5, len(line)):]), &done)
 		}

@@ -9,9 +9,9 @@ import (
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
 )
 
-// faultOrdered sorts loads by when they began.
-func faultOrdered(loads []faultLoad) []faultLoad {
-	slices.SortFunc(loads, func(a, b faultLoad) int { return int(a.Began - b.Began) })
+// ordered sorts loads by when they began.
+func ordered(loads []crowdLoad) []crowdLoad {
+	slices.SortFunc(loads, func(a, b crowdLoad) int { return int(a.Began - b.Began) })
 	return loads
 }
 
@@ -26,13 +26,13 @@ func TestFaultExpiryUnderLoad(t *testing.T) {
 	const ttl, load = 500 * time.Millisecond, 30 * time.Millisecond
 	srv := redistest.Shared(t, redistest.Newest(t))
 	s := newFaultSite(t, srv.Client())
-	crowd := newFaultCrowd(t, faultSetup{Addr: srv.Addr(), Family: s.Family, TTL: ttl, LeaseTTL: 10 * time.Second}, 8)
-	done := crowd.run(faultTask{Key: "expires", Callers: 10, Load: load, For: harness.Soak(t, 2500*time.Millisecond)})
+	crowd := newFaultCrowd(t, crowdSetup{Addr: srv.Addr(), Family: s.Family, TTL: ttl, LeaseTTL: 10 * time.Second}, 8)
+	done := crowd.run(crowdTask{Key: "expires", Callers: 10, Load: load, For: harness.Soak(t, 2500*time.Millisecond)})
 	if len(done.Errs) > 0 {
 		t.Errorf("%d calls failed: %v", len(done.Errs), done.Errs[0])
 	}
 	var late time.Duration
-	for i, l := range faultOrdered(done.Loads) {
+	for i, l := range ordered(done.Loads) {
 		if i == 0 {
 			continue
 		}
@@ -54,15 +54,15 @@ func TestFaultEarlyRefreshUnderLoad(t *testing.T) {
 	const ttl, load = 500 * time.Millisecond, 30 * time.Millisecond
 	srv := redistest.Shared(t, redistest.Newest(t))
 	s := newFaultSite(t, srv.Client())
-	crowd := newFaultCrowd(t, faultSetup{Addr: srv.Addr(), Family: s.Family, TTL: ttl, LeaseTTL: 10 * time.Second, Early: 1}, 8)
-	done := crowd.run(faultTask{Key: "early", Callers: 10, Load: load, For: harness.Soak(t, 2500*time.Millisecond)})
+	crowd := newFaultCrowd(t, crowdSetup{Addr: srv.Addr(), Family: s.Family, TTL: ttl, LeaseTTL: 10 * time.Second, Early: 1}, 8)
+	done := crowd.run(crowdTask{Key: "early", Callers: 10, Load: load, For: harness.Soak(t, 2500*time.Millisecond)})
 	if len(done.Errs) > 0 {
 		t.Errorf("%d calls failed: %v", len(done.Errs), done.Errs[0])
 	}
 	// A refresh that was begun just before the expiry may call its loader just
 	// after it, and the other way round never.
 	var due, edge int
-	for i, l := range faultOrdered(done.Loads) {
+	for i, l := range ordered(done.Loads) {
 		if i == 0 {
 			continue
 		}
@@ -72,7 +72,7 @@ func TestFaultEarlyRefreshUnderLoad(t *testing.T) {
 		}
 		if over >= 0 {
 			due++
-			if over < faultLate {
+			if over < lateSlack {
 				edge++
 			}
 		}

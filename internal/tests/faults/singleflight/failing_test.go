@@ -9,7 +9,7 @@ import (
 )
 
 // A loader fails while a thousand wait in many processes: it is called once, all
-// get its error. Without an ErrorTTL who comes later loads; with one nobody does
+// get its error. Without an ErrorTTL a later caller loads; with one no caller does
 // until it has passed.
 func TestFaultFailingLoader(t *testing.T) {
 	const processes, callers, text = 8, 125, "the origin is down: code 4711"
@@ -17,11 +17,11 @@ func TestFaultFailingLoader(t *testing.T) {
 	for name, errorTTL := range map[string]time.Duration{"shared": 0, "remembered": time.Second} {
 		t.Run(name, func(t *testing.T) {
 			s := newFaultSite(t, srv.Client())
-			crowd := newFaultCrowd(t, faultSetup{
+			crowd := newFaultCrowd(t, crowdSetup{
 				Addr: srv.Addr(), Family: s.Family, TTL: time.Minute, LeaseTTL: 10 * time.Second, ErrorTTL: errorTTL,
 			}, processes)
-			crowd.run(faultTask{Key: "warm", Callers: callers})
-			fails := faultTask{Key: s.Key, Callers: callers, Load: time.Second, Fail: text}
+			crowd.run(crowdTask{Key: "warm", Callers: callers})
+			fails := crowdTask{Key: s.Key, Callers: callers, Load: time.Second, Fail: text}
 			done := crowd.run(fails)
 			returned := time.Now()
 			if len(done.Loads) != 1 {
@@ -38,7 +38,7 @@ func TestFaultFailingLoader(t *testing.T) {
 			t.Logf("1 load, %d errors, %d of them from another process", len(done.Calls), done.Remote)
 			one := *crowd
 			one.children = crowd.children[:1]
-			again := faultTask{Key: s.Key, Callers: 1, Fail: text}
+			again := crowdTask{Key: s.Key, Callers: 1, Fail: text}
 			if errorTTL > 0 {
 				end := time.UnixMicro(done.Loads[0].End).Add(errorTTL)
 				for n := 0; time.Now().Before(end.Add(-200 * time.Millisecond)); n++ {

@@ -16,16 +16,16 @@ import (
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
-// faultQuick is a client that notices soon that a server is silent.
-func faultQuick(o *redis.Options) {
+// quickTimeouts is a client that notices soon that a server is silent.
+func quickTimeouts(o *redis.Options) {
 	o.ReadTimeout, o.DialTimeout, o.MaxRetries = 300*time.Millisecond, 300*time.Millisecond, 1
 }
 
-// faultGone are ways in which Redis can be gone.
-var faultGone = map[string]func(p *redistest.Proxy){
+// waysToLeave are ways in which Redis can be gone.
+var waysToLeave = map[string]func(p *redistest.Proxy){
 	"refuses":         func(p *redistest.Proxy) { p.Refuse(true); p.CloseAll() },
 	"silent":          func(p *redistest.Proxy) { p.Cut(true, true) },
-	"runs no scripts": func(p *redistest.Proxy) { faultStops(p, "load enter") },
+	"runs no scripts": func(p *redistest.Proxy) { closeInsteadOf(p, "load enter") },
 }
 
 // Redis is gone: callers get ErrUnavailable, soon, and at their deadline at the
@@ -34,14 +34,14 @@ var faultGone = map[string]func(p *redistest.Proxy){
 func TestFaultRedisGone(t *testing.T) {
 	harness.OnNewest(t, func(t *testing.T, target redistest.Target) {
 		t.Parallel()
-		for name, gone := range faultGone {
+		for name, gone := range waysToLeave {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				s := newFaultSite(t, target.Client(t))
 				p := redistest.NewProxy(t, target.Addr())
-				g, local := s.group(p.Client(faultQuick)), s.group(p.Client(faultQuick), faultLocally)
-				faultWarm(t, g)
-				faultWarm(t, local)
+				g, local := s.group(p.Client(quickTimeouts)), s.group(p.Client(quickTimeouts), loadLocally)
+				warmUp(t, g)
+				warmUp(t, local)
 				gone(p)
 				var loads atomic.Int32
 				load := func(context.Context) (string, error) {
@@ -101,12 +101,12 @@ func TestFaultReadOnly(t *testing.T) {
 	t.Parallel()
 	_, replica := redistest.StartPair(t, redistest.Newest(t))
 	s := newFaultSite(t, replica.Client())
-	g, local := s.group(replica.Client()), s.group(replica.Client(), faultLocally)
+	g, local := s.group(replica.Client()), s.group(replica.Client(), loadLocally)
 	began := time.Now()
 	invalidated := make(chan error, 1)
 	go func() { invalidated <- g.Invalidate(context.Background(), s.Key) }()
-	locally := faultFetch(t.Context(), local, s.Key, faultGives("value"))
-	if _, err := g.Do(t.Context(), s.Key, faultGives("value")); !errors.Is(err, leasehold.ErrUnavailable) {
+	locally := startFetch(t.Context(), local, s.Key, loaderOf("value"))
+	if _, err := g.Do(t.Context(), s.Key, loaderOf("value")); !errors.Is(err, leasehold.ErrUnavailable) {
 		t.Errorf("a call to a replica: %v; want ErrUnavailable", err)
 	}
 	t.Logf("Do said so after %v", time.Since(began))
@@ -114,7 +114,7 @@ func TestFaultReadOnly(t *testing.T) {
 		t.Errorf("an Invalidate on a replica: %v; want ErrUnavailable", err)
 	}
 	t.Logf("Invalidate said so after %v", time.Since(began))
-	faultWant(t, "LoadLocally", "value", locally)
+	wantValue(t, "LoadLocally", "value", locally)
 	t.Logf("LoadLocally had its value after %v", time.Since(began))
 	if took := time.Since(began); took > 5*time.Second+harness.Slack {
 		t.Errorf("calls to a replica took %v", took)
@@ -127,18 +127,18 @@ func TestFaultOutOfMemoryDuringALoad(t *testing.T) {
 	srv := redistest.StartServer(t, redistest.Newest(t))
 	s := newFaultSite(t, srv.Client())
 	g, other := s.group(srv.Client()), s.group(srv.Client())
-	faultWarm(t, g)
-	load, began, gate := faultOldThenNew()
-	leads := faultFetch(t.Context(), g, s.Key, load)
+	warmUp(t, g)
+	load, began, gate := oldThenNew()
+	leads := startFetch(t.Context(), g, s.Key, load)
 	harness.Got(t, 10*time.Second, "the load", began)
-	joins, waits := faultFetch(t.Context(), g, s.Key, load), faultFetch(t.Context(), other, s.Key, load)
+	joins, waits := startFetch(t.Context(), g, s.Key, load), startFetch(t.Context(), other, s.Key, load)
 	s.WaitQueued(1)
 	if err := s.RDB.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
 		t.Fatal(err)
 	}
 	close(gate)
-	for who, done := range map[string]<-chan faultFetched{"who loads": leads, "who joined": joins, "who waits": waits} {
-		faultWant(t, who, "old", done)
+	for who, done := range map[string]<-chan fetchResult{"the loading caller": leads, "the caller that joined": joins, "the waiting caller": waits} {
+		wantValue(t, who, "old", done)
 	}
 	if n := s.RDB.Exists(t.Context(), s.Part("value")).Val(); n != 0 {
 		t.Error("the value is stored")
@@ -147,7 +147,7 @@ func TestFaultOutOfMemoryDuringALoad(t *testing.T) {
 	if err := s.RDB.ConfigSet(t.Context(), "maxmemory", "0").Err(); err != nil {
 		t.Fatal(err)
 	}
-	faultWant(t, "who comes later", "new", faultFetch(t.Context(), other, s.Key, load))
+	wantValue(t, "the later caller", "new", startFetch(t.Context(), other, s.Key, load))
 }
 
 // Scripts are flushed all the time: no error reaches a caller.

@@ -18,36 +18,36 @@ import (
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
-// faultHistory is what happened in one process. Times are µs of the clock that all
+// valueHistory is what happened in one process. Times are µs of the clock that all
 // processes of the machine share.
-type faultHistory struct {
-	Loads []faultLoad
-	Reads []faultRead
-	Drops []faultDrop
+type valueHistory struct {
+	Loads []crowdLoad
+	Reads []readSpan
+	Drops []dropSpan
 	Errs  map[string]int // by text, of calls that failed
 }
 
-type faultRead struct {
+type readSpan struct {
 	Key           string
 	Called        int64
 	Value, Source string
 }
 
-// faultDrop is an Invalidate that returned without an error: who else failed may
+// dropSpan is an Invalidate that returned without an error: another caller that failed may
 // have happened at any time, and promises nothing.
-type faultDrop struct {
+type dropSpan struct {
 	Key            string
 	Called, Return int64
 }
 
-// faultHistorians is how many processes write a history together.
-const faultHistorians = 4
+// historianCount is how many processes write a history together.
+const historianCount = 4
 
-func init() { redistest.RegisterChild("fault history", faultHistoryChild) }
+func init() { redistest.RegisterChild("fault history", historyChild) }
 
 // The arguments are a setup, a seed, how long to run, and a file for the history.
-func faultHistoryChild(args []string) int {
-	var setup faultSetup
+func historyChild(args []string) int {
+	var setup crowdSetup
 	if err := json.Unmarshal([]byte(args[0]), &setup); err != nil {
 		panic(err)
 	}
@@ -62,7 +62,7 @@ func faultHistoryChild(args []string) int {
 	rdb := redis.NewClient(&redis.Options{Addr: setup.Addr, PoolSize: 20, ReadTimeout: 300 * time.Millisecond, MaxRetries: 1})
 	defer rdb.Close()
 	cfg := singleflight.Config[string]{Name: setup.Family, TTL: setup.TTL, LeaseTTL: setup.LeaseTTL}
-	switch seed % faultHistorians { // each process differs
+	switch seed % historianCount { // each process differs
 	case 0:
 		cfg.StaleFor = 300 * time.Millisecond
 	case 1:
@@ -76,7 +76,7 @@ func faultHistoryChild(args []string) int {
 	if err != nil {
 		panic(err)
 	}
-	h := &faultHistorian{g: g, id: args[1], history: faultHistory{Errs: map[string]int{}}}
+	h := &historianProcess{g: g, id: args[1], history: valueHistory{Errs: map[string]int{}}}
 	fmt.Println("ready")
 	_, _ = fmt.Scanln() // all begin together
 	var all sync.WaitGroup
@@ -106,17 +106,17 @@ func faultHistoryChild(args []string) int {
 	return 0
 }
 
-// faultHistorian acts at random and writes down what happens.
-type faultHistorian struct {
+// historianProcess acts at random and writes down what happens.
+type historianProcess struct {
 	g  *singleflight.Group[string]
 	id string
 
 	mu      sync.Mutex
 	loads   int
-	history faultHistory
+	history valueHistory
 }
 
-func (h *faultHistorian) turn(rng *rand.Rand) {
+func (h *historianProcess) turn(rng *rand.Rand) {
 	key := fmt.Sprint("k", rng.IntN(3))
 	within := time.Duration(50+rng.IntN(5000)) * time.Millisecond
 	ctx, cancel := context.WithTimeout(context.Background(), within)
@@ -124,14 +124,14 @@ func (h *faultHistorian) turn(rng *rand.Rand) {
 	called := time.Now().UnixMicro()
 	read := func(key, value, source string) {
 		value = strings.TrimRight(value, ".")
-		h.history.Reads = append(h.history.Reads, faultRead{key, called, value, source})
+		h.history.Reads = append(h.history.Reads, readSpan{key, called, value, source})
 	}
 	switch rng.IntN(12) {
 	case 0:
 		err := h.g.Invalidate(ctx, key)
-		h.note(err, within, func() { h.history.Drops = append(h.history.Drops, faultDrop{key, called, time.Now().UnixMicro()}) })
+		h.note(err, within, func() { h.history.Drops = append(h.history.Drops, dropSpan{key, called, time.Now().UnixMicro()}) })
 	case 1:
-		loads := map[string]faultLoader{}
+		loads := map[string]loaderFunc{}
 		for k := range 3 {
 			key := fmt.Sprint("k", k)
 			loads[key] = h.loader(key, rng)
@@ -157,7 +157,7 @@ func (h *faultHistorian) turn(rng *rand.Rand) {
 
 // note writes down a success, or why there was none: that a machine stands still
 // for a short deadline is no reason.
-func (h *faultHistorian) note(err error, within time.Duration, success func()) {
+func (h *historianProcess) note(err error, within time.Duration, success func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
@@ -176,7 +176,7 @@ func (h *faultHistorian) note(err error, within time.Duration, success func()) {
 }
 
 // loader makes one whose value is the number of its load.
-func (h *faultHistorian) loader(key string, rng *rand.Rand) faultLoader {
+func (h *historianProcess) loader(key string, rng *rand.Rand) loaderFunc {
 	span := time.Duration(rng.IntN(20)) * time.Millisecond
 	tail := ""
 	if rng.IntN(2) == 0 {
@@ -191,7 +191,7 @@ func (h *faultHistorian) loader(key string, rng *rand.Rand) faultLoader {
 		time.Sleep(span)
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		h.history.Loads = append(h.history.Loads, faultLoad{id, key, began, time.Now().UnixMicro()})
+		h.history.Loads = append(h.history.Loads, crowdLoad{id, key, began, time.Now().UnixMicro()})
 		return id + tail, nil
 	}
 }

@@ -16,11 +16,11 @@ import (
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
 )
 
-// faultWrite has processes act at random for a while, each through its own address,
+// writeHistory has processes act at random for a while, each through its own address,
 // and joins what happened; meanwhile is what goes on beside them.
-func faultWrite(t *testing.T, seed uint64, addrs []string, span time.Duration, meanwhile func(end time.Time)) faultHistory {
+func writeHistory(t *testing.T, seed uint64, addrs []string, span time.Duration, meanwhile func(end time.Time)) valueHistory {
 	t.Helper()
-	setup := faultSetup{Family: redistest.Name(t), TTL: 200 * time.Millisecond, LeaseTTL: 500 * time.Millisecond}
+	setup := crowdSetup{Family: redistest.Name(t), TTL: 200 * time.Millisecond, LeaseTTL: 500 * time.Millisecond}
 	var children []*redistest.Child
 	var files []string
 	for i, addr := range addrs {
@@ -39,12 +39,12 @@ func faultWrite(t *testing.T, seed uint64, addrs []string, span time.Duration, m
 		c.Send("")
 	}
 	meanwhile(time.Now().Add(span))
-	all := faultHistory{Errs: map[string]int{}}
+	all := valueHistory{Errs: map[string]int{}}
 	for i, c := range children {
 		if line, err := c.LineWithin(span + 30*time.Second); err != nil || line != "done" {
 			t.Fatalf("a child says %q, %v", line, err)
 		}
-		var h faultHistory
+		var h valueHistory
 		text, err := os.ReadFile(files[i])
 		if err == nil {
 			err = json.Unmarshal(text, &h)
@@ -65,15 +65,15 @@ func faultWrite(t *testing.T, seed uint64, addrs []string, span time.Duration, m
 // check compares each read with the Invalidates before it: the load that it is of
 // must not have begun before an Invalidate was called that had returned when the
 // read began.
-func (h *faultHistory) check(t *testing.T) {
+func (h *valueHistory) check(t *testing.T) {
 	t.Helper()
-	loads := map[string]faultLoad{}
+	loads := map[string]crowdLoad{}
 	for _, l := range h.Loads {
 		loads[l.ID] = l
 	}
-	slices.SortFunc(h.Drops, func(a, b faultDrop) int { return cmp.Compare(a.Return, b.Return) })
+	slices.SortFunc(h.Drops, func(a, b dropSpan) int { return cmp.Compare(a.Return, b.Return) })
 	// The last Invalidate to be called of those that had returned, by key.
-	last := map[string][]faultDrop{}
+	last := map[string][]dropSpan{}
 	for _, d := range h.Drops {
 		of := last[d.Key]
 		if n := len(of); n > 0 && of[n-1].Called > d.Called {
@@ -92,7 +92,7 @@ func (h *faultHistory) check(t *testing.T) {
 	checked, chances, wrong := 0, 0, 0
 	for _, r := range h.Reads {
 		of := last[r.Key]
-		n, _ := slices.BinarySearchFunc(of, r.Called, func(d faultDrop, at int64) int {
+		n, _ := slices.BinarySearchFunc(of, r.Called, func(d dropSpan, at int64) int {
 			if d.Return < at {
 				return -1
 			}
@@ -124,16 +124,16 @@ func (h *faultHistory) check(t *testing.T) {
 	}
 }
 
-// Processes load, read and invalidate at random: nobody who comes after an
+// Processes load, read and invalidate at random: no caller that comes after an
 // Invalidate sees what was loaded before.
 func TestFaultHistory(t *testing.T) {
 	srv := redistest.Shared(t, redistest.Newest(t))
 	seed, _ := harness.Seeded(t)
 	var addrs []string
-	for range faultHistorians {
+	for range historianCount {
 		addrs = append(addrs, srv.Addr())
 	}
-	h := faultWrite(t, seed, addrs, harness.Soak(t, 3*time.Second), func(time.Time) {})
+	h := writeHistory(t, seed, addrs, harness.Soak(t, 3*time.Second), func(time.Time) {})
 	h.check(t)
 	if len(h.Errs) > 0 {
 		t.Errorf("calls failed: %v", h.Errs)
@@ -147,7 +147,7 @@ func TestFaultHistoryOnABadNetwork(t *testing.T) {
 	seed, rng := harness.Seeded(t)
 	var addrs []string
 	var proxies []*redistest.Proxy
-	for i := range faultHistorians {
+	for i := range historianCount {
 		p := redistest.NewProxy(t, srv.Addr())
 		proxies, addrs = append(proxies, p), append(addrs, p.Addr())
 		var mu sync.Mutex
@@ -169,7 +169,7 @@ func TestFaultHistoryOnABadNetwork(t *testing.T) {
 	}
 	rdb := srv.Client()
 	flushed := 0
-	h := faultWrite(t, seed, addrs, harness.Soak(t, 3*time.Second), func(end time.Time) {
+	h := writeHistory(t, seed, addrs, harness.Soak(t, 3*time.Second), func(end time.Time) {
 		for time.Now().Before(end) {
 			time.Sleep(time.Duration(rng.IntN(60)) * time.Millisecond)
 			p := proxies[rng.IntN(len(proxies))]

@@ -14,16 +14,16 @@ import (
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
-// faultStep is where something is held up: at who leads, or at who follows.
-type faultStep struct {
+// holdPoint is the point at which a call is held up, of the leader or of a follower.
+type holdPoint struct {
 	name   string
 	leads  bool
 	silent bool // the follower gets no messages
 	hold   func(p *redistest.Proxy) *redistest.Fault
 }
 
-func faultSteps() []faultStep {
-	var steps []faultStep
+func holdPoints() []holdPoint {
+	var steps []holdPoint
 	request := func(match func([]string) bool, k int) func(p *redistest.Proxy) *redistest.Fault {
 		return func(p *redistest.Proxy) *redistest.Fault { return p.HoldRequest(match, k) }
 	}
@@ -32,28 +32,28 @@ func faultSteps() []faultStep {
 	}
 	for _, script := range []string{"load enter", "load publish"} {
 		steps = append(steps,
-			faultStep{"leader, request of " + script, true, false, request(harness.Does(script), 1)},
-			faultStep{"leader, reply of " + script, true, false, reply(harness.Does(script), 1)})
+			holdPoint{"leader, request of " + script, true, false, request(harness.Does(script), 1)},
+			holdPoint{"leader, reply of " + script, true, false, reply(harness.Does(script), 1)})
 	}
 	get := redistest.Named("GET")
 	return append(steps,
-		faultStep{"follower, reply of load enter", false, false, reply(harness.Does("load enter"), 1)},
-		faultStep{"follower, message", false, false, nil},
-		faultStep{"follower, request of the GET that confirms", false, false, request(get, 2)},
-		faultStep{"follower, reply of the GET that confirms", false, false, reply(get, 2)},
-		faultStep{"follower, request of load ask", false, true, request(harness.Does("load ask"), 1)},
-		faultStep{"follower, reply of load ask", false, true, reply(harness.Does("load ask"), 1)})
+		holdPoint{"follower, reply of load enter", false, false, reply(harness.Does("load enter"), 1)},
+		holdPoint{"follower, message", false, false, nil},
+		holdPoint{"follower, request of the GET that confirms", false, false, request(get, 2)},
+		holdPoint{"follower, reply of the GET that confirms", false, false, reply(get, 2)},
+		holdPoint{"follower, request of load ask", false, true, request(harness.Does("load ask"), 1)},
+		holdPoint{"follower, reply of load ask", false, true, reply(harness.Does("load ask"), 1)})
 }
 
 // Each step of a publication and of a wake-up in turn is held up, while another
-// process invalidates and new readers come. Nobody who came after the Invalidate
+// process invalidates and new readers come. No caller that came after the Invalidate
 // gets what was loaded before it, nobody hangs, and nobody meets more than two
 // loads.
 func TestFaultHeldStep(t *testing.T) {
 	rounds := harness.Rounds(t, 5)
 	harness.OnNewest(t, func(t *testing.T, target redistest.Target) {
 		t.Parallel()
-		for _, step := range faultSteps() {
+		for _, step := range holdPoints() {
 			t.Run(step.name, func(t *testing.T) {
 				t.Parallel()
 				_, rng := harness.Seeded(t)
@@ -74,48 +74,48 @@ func TestFaultHeldStep(t *testing.T) {
 	})
 }
 
-// faultHeld is a process that leads, one that follows, and another one.
-type faultHeld struct {
+// heldUp is a process that leads, one that follows, and another one.
+type heldUp struct {
 	*testing.T
-	site                  *faultSite
+	site                  *groupSite
 	leads, follows, other *singleflight.Group[string]
 	pl, pf                *redistest.Proxy
 	held                  int
 }
 
-func newFaultHeld(t *testing.T, target redistest.Target) *faultHeld {
+func newFaultHeld(t *testing.T, target redistest.Target) *heldUp {
 	s := newFaultSite(t, target.Client(t))
-	x := &faultHeld{T: t, site: s, pl: redistest.NewProxy(t, target.Addr()), pf: redistest.NewProxy(t, target.Addr())}
+	x := &heldUp{T: t, site: s, pl: redistest.NewProxy(t, target.Addr()), pf: redistest.NewProxy(t, target.Addr())}
 	unstored := func(c *singleflight.Config[string]) {
 		c.TTLFor = func(_, v string) time.Duration { return time.Duration(-strings.Count(v, "!")) }
 	}
 	x.leads, x.follows, x.other = s.group(x.pl.Client(), unstored), s.group(x.pf.Client(), unstored), s.group(target.Client(t), unstored)
 	for _, g := range []*singleflight.Group[string]{x.leads, x.follows, x.other} {
-		faultWarm(t, g)
+		warmUp(t, g)
 	}
 	return x
 }
 
-// faultCalls is what happens to one key: loads, and the calls that met them.
-type faultCalls struct {
+// callLog is what happens to one key: loads, and the calls that met them.
+type callLog struct {
 	*testing.T
 	key  string
 	tail string
 
 	mu    sync.Mutex
-	loads []faultSpan
+	loads []callSpan
 	all   sync.WaitGroup
-	calls []faultSpan
+	calls []callSpan
 }
 
-type faultSpan struct {
+type callSpan struct {
 	name       string
 	began, end time.Time
-	got        faultFetched
+	got        fetchResult
 }
 
 // fetch calls Fetch. Its loader takes so long, and returns its number.
-func (c *faultCalls) fetch(name string, g *singleflight.Group[string], span time.Duration) {
+func (c *callLog) fetch(name string, g *singleflight.Group[string], span time.Duration) {
 	c.all.Go(func() {
 		began := time.Now()
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -123,7 +123,7 @@ func (c *faultCalls) fetch(name string, g *singleflight.Group[string], span time
 		r, err := g.Fetch(ctx, c.key, func(context.Context) (string, error) {
 			c.mu.Lock()
 			n := len(c.loads)
-			c.loads = append(c.loads, faultSpan{name: name, began: time.Now()})
+			c.loads = append(c.loads, callSpan{name: name, began: time.Now()})
 			c.mu.Unlock()
 			time.Sleep(span)
 			c.mu.Lock()
@@ -133,13 +133,13 @@ func (c *faultCalls) fetch(name string, g *singleflight.Group[string], span time
 		})
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.calls = append(c.calls, faultSpan{name, began, time.Now(), faultFetched{r, err, time.Now()}})
+		c.calls = append(c.calls, callSpan{name, began, time.Now(), fetchResult{r, err, time.Now()}})
 	})
 }
 
 // check waits for all calls. Those that began after an Invalidate from called to
 // done must have a later load's value.
-func (c *faultCalls) check(what string, most int, called, done time.Time) {
+func (c *callLog) check(what string, most int, called, done time.Time) {
 	c.all.Wait()
 	for _, call := range c.calls {
 		if call.got.err != nil {
@@ -167,17 +167,17 @@ func (c *faultCalls) check(what string, most int, called, done time.Time) {
 	}
 }
 
-func (x *faultHeld) round(key string, step faultStep, rng *rand.Rand) {
+func (x *heldUp) round(key string, step holdPoint, rng *rand.Rand) {
 	x.Helper()
 	ms := func(most int) time.Duration { return time.Duration(rng.IntN(1000*most)) * time.Microsecond }
-	c := &faultCalls{T: x.T, key: key}
+	c := &callLog{T: x.T, key: key}
 	if rng.IntN(2) == 0 || strings.Contains(step.name, "GET") {
 		c.tail = strings.Repeat(".", 6000) // too long to ride on a message
 	}
 	most := 2
 	if rng.IntN(3) == 0 {
 		c.tail += "!" // not to be stored
-		most = 5      // who is too late for all others' loads; each caller loads at most once
+		most = 5      // a reader may be too late for all others' loads; each caller loads at most once
 	}
 	p := x.pf
 	if step.leads {
@@ -202,9 +202,9 @@ func (x *faultHeld) round(key string, step faultStep, rng *rand.Rand) {
 		fired, release = met, func() { p.SetHook(nil); close(gate) }
 	}
 	load := 20*time.Millisecond + ms(20)
-	c.fetch("who leads", x.leads, load)
+	c.fetch("the leading caller", x.leads, load)
 	time.Sleep(3*time.Millisecond + ms(5))
-	c.fetch("who follows", x.follows, load)
+	c.fetch("the following caller", x.follows, load)
 	select {
 	case <-fired:
 		x.held++
@@ -216,9 +216,9 @@ func (x *faultHeld) round(key string, step faultStep, rng *rand.Rand) {
 		x.Errorf("invalidate: %v", err)
 	}
 	done := time.Now()
-	c.fetch("a reader who follows", x.follows, ms(20))
+	c.fetch("a following reader", x.follows, ms(20))
 	if rng.IntN(2) == 0 {
-		c.fetch("a reader who leads", x.leads, ms(20))
+		c.fetch("a leading reader", x.leads, ms(20))
 	}
 	if rng.IntN(2) == 0 {
 		c.fetch("another reader", x.other, ms(20))

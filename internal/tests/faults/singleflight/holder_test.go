@@ -11,10 +11,10 @@ import (
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
-func faultFleetOn(t *testing.T, target redistest.Target, leaseTTL time.Duration, n int) (*faultSite, *faultFleet) {
+func openFleet(t *testing.T, target redistest.Target, leaseTTL time.Duration, n int) (*groupSite, *loadFleet) {
 	t.Helper()
 	s := newFaultSite(t, target.Client(t))
-	return s, newFaultFleet(t, faultSetup{Addr: target.Addr(), Family: s.Family, TTL: time.Minute, LeaseTTL: leaseTTL}, n)
+	return s, newFaultFleet(t, crowdSetup{Addr: target.Addr(), Family: s.Family, TTL: time.Minute, LeaseTTL: leaseTTL}, n)
 }
 
 // A load takes three times as long as its lease lasts without a renewal: nobody
@@ -24,9 +24,9 @@ func TestFaultLoadLongerThanItsLease(t *testing.T) {
 	redistest.EachSingle(t, func(t *testing.T, target redistest.Target) {
 		t.Parallel()
 		const leaseTTL = time.Second
-		s, f := faultFleetOn(t, target, leaseTTL, 4)
+		s, f := openFleet(t, target, leaseTTL, 4)
 		for i, m := range f.members {
-			m.fetch(faultOrder{ID: i, Key: s.Key, Load: 3 * leaseTTL, Value: "value"})
+			m.fetch(childOrder{ID: i, Key: s.Key, Load: 3 * leaseTTL, Value: "value"})
 		}
 		for i := range f.members {
 			if ev := f.said("got", i); ev.Value != "value" || ev.Err != "" {
@@ -49,12 +49,12 @@ func TestFaultHolderKilled(t *testing.T) {
 	redistest.EachSingle(t, func(t *testing.T, target redistest.Target) {
 		t.Parallel()
 		const leaseTTL = time.Second
-		s, f := faultFleetOn(t, target, leaseTTL, 4)
+		s, f := openFleet(t, target, leaseTTL, 4)
 		holder, others := f.members[0], f.members[1:]
-		holder.fetch(faultOrder{ID: 0, Key: s.Key, Load: time.Hour})
+		holder.fetch(childOrder{ID: 0, Key: s.Key, Load: time.Hour})
 		f.said("began", 0)
 		for i, m := range others {
-			m.fetch(faultOrder{ID: i + 1, Key: s.Key, Load: 200 * time.Millisecond, Value: "next"})
+			m.fetch(childOrder{ID: i + 1, Key: s.Key, Load: 200 * time.Millisecond, Value: "next"})
 		}
 		s.WaitQueued(len(others))
 		time.Sleep(time.Duration(time.Now().UnixNano()) % (leaseTTL / 3)) // somewhere between two renewals
@@ -87,18 +87,18 @@ func TestFaultHolderStopped(t *testing.T) {
 	redistest.EachSingle(t, func(t *testing.T, target redistest.Target) {
 		t.Parallel()
 		const leaseTTL = time.Second
-		s, f := faultFleetOn(t, target, leaseTTL, 3)
+		s, f := openFleet(t, target, leaseTTL, 3)
 		holder, others := f.members[0], f.members[1:]
-		holder.fetch(faultOrder{ID: 0, Key: s.Key, UntilTold: true, Value: "stopped"})
+		holder.fetch(childOrder{ID: 0, Key: s.Key, UntilTold: true, Value: "stopped"})
 		f.said("began", 0)
 		for i := range 3 {
-			holder.fetch(faultOrder{ID: 10 + i, Key: s.Key, Value: "joiner"})
+			holder.fetch(childOrder{ID: 10 + i, Key: s.Key, Value: "joiner"})
 		}
 		// Nothing tells that they have joined. A caller that is stopped before it
 		// joins finds the successor's value itself later.
 		time.Sleep(100 * time.Millisecond)
 		for i, m := range others {
-			m.fetch(faultOrder{ID: i + 1, Key: s.Key, Value: "next"})
+			m.fetch(childOrder{ID: i + 1, Key: s.Key, Value: "next"})
 		}
 		holder.Pause()
 		for i := range others {
@@ -111,7 +111,7 @@ func TestFaultHolderStopped(t *testing.T) {
 			t.Fatal(err)
 		}
 		holder.Resume()
-		holder.fetch(faultOrder{ID: 0, Finish: true})
+		holder.fetch(childOrder{ID: 0, Finish: true})
 		if ev := f.said("got", 0); ev.Value != "stopped" || ev.Source != "loaded" || ev.Err != "" {
 			t.Errorf("the stopped process's caller got %+v; want its own value", ev)
 		}
@@ -138,23 +138,23 @@ func TestFaultWaiterKilled(t *testing.T) {
 	harness.OnNewest(t, func(t *testing.T, target redistest.Target) {
 		t.Parallel()
 		const leaseTTL, alive = time.Second, 4500 * time.Millisecond // as luascripts/shared/constants.lua has it
-		s, f := faultFleetOn(t, target, leaseTTL, 1)
+		s, f := openFleet(t, target, leaseTTL, 1)
 		g := s.group(target.Client(t), func(c *singleflight.Config[string]) { c.LeaseTTL = leaseTTL })
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		began, ended := make(chan struct{}), make(chan struct{})
-		call := faultFetch(ctx, g, s.Key, func(ctx context.Context) (string, error) {
+		call := startFetch(ctx, g, s.Key, func(ctx context.Context) (string, error) {
 			close(began)
 			<-ctx.Done()
 			close(ended)
 			return "", ctx.Err()
 		})
 		harness.Got(t, 10*time.Second, "the load", began)
-		f.members[0].fetch(faultOrder{ID: 1, Key: s.Key})
+		f.members[0].fetch(childOrder{ID: 1, Key: s.Key})
 		s.WaitQueued(1)
 		f.members[0].Kill()
 		cancel()
-		harness.Got(t, harness.Slack, "who left", call)
+		harness.Got(t, harness.Slack, "the caller that left", call)
 		left := time.Now()
 		harness.Got(t, alive+leaseTTL/3+harness.Slack, "the end of the load", ended)
 		t.Logf("the load was ended %v after its last caller had left", time.Since(left))

@@ -18,16 +18,16 @@ func TestFaultLocalHitsMakeNoRoundTrip(t *testing.T) {
 	srv := redistest.Shared(t, redistest.Newest(t))
 	s := newFaultSite(t, srv.Client())
 	p := redistest.NewProxy(t, srv.Addr())
-	g := s.group(p.Client(faultCaching))
+	g := s.group(p.Client(cachingClient))
 	for range 3 { // load, and have it cached
-		if _, err := g.Do(t.Context(), s.Key, faultGives("value")); err != nil {
+		if _, err := g.Do(t.Context(), s.Key, loaderOf("value")); err != nil {
 			t.Fatal(err)
 		}
 	}
 	time.Sleep(50 * time.Millisecond) // what a load leaves to do
 	p.ResetCounts()
 	for range 100 {
-		if v, err := g.Do(t.Context(), s.Key, faultGives("again")); err != nil || v != "value" {
+		if v, err := g.Do(t.Context(), s.Key, loaderOf("again")); err != nil || v != "value" {
 			t.Fatalf("a hit gave %q, %v", v, err)
 		}
 	}
@@ -47,12 +47,12 @@ func TestFaultLocalStaleness(t *testing.T) {
 		o.ClientSideCacheConfig = &redis.ClientSideCacheConfig{MaxEntries: 1000}
 	}))
 	other := s.group(srv.Client())
-	faultWarm(t, g)
+	warmUp(t, g)
 	var stale []time.Duration
 	for i := range rounds {
 		key := fmt.Sprint("stale", i)
 		for range 3 {
-			if _, err := g.Do(t.Context(), key, faultGives("old")); err != nil {
+			if _, err := g.Do(t.Context(), key, loaderOf("old")); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -83,12 +83,12 @@ func TestFaultLocalCacheOfWhoInvalidated(t *testing.T) {
 	srv := redistest.Shared(t, redistest.Newest(t))
 	s := newFaultSite(t, srv.Client())
 	p := redistest.NewProxy(t, srv.Addr())
-	rdb := p.Client(faultCaching)
+	rdb := p.Client(cachingClient)
 	g, bystander := s.group(rdb), s.group(rdb)
-	faultWarm(t, g)
+	warmUp(t, g)
 	for i := range rounds {
 		for range 3 {
-			if _, err := g.Do(t.Context(), fmt.Sprint("own", i), faultGives("old")); err != nil {
+			if _, err := g.Do(t.Context(), fmt.Sprint("own", i), loaderOf("old")); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -113,7 +113,7 @@ func TestFaultLocalCacheOfWhoInvalidated(t *testing.T) {
 		if r, there, err := bystander.Peek(t.Context(), key); err == nil && there && r.Value == "old" {
 			cached++
 		}
-		if r, err := g.Fetch(t.Context(), key, faultGives("new")); err != nil || r.Value != "new" {
+		if r, err := g.Fetch(t.Context(), key, loaderOf("new")); err != nil || r.Value != "new" {
 			t.Errorf("after its own Invalidate the handle has %q (%v), %v", r.Value, r.Source, err)
 		}
 	}

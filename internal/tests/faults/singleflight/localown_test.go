@@ -9,25 +9,25 @@ import (
 )
 
 // A process loads without Redis, invalidates while it can be asked, and is cut off
-// again: who comes then without Redis must not be given the load from before.
+// again: a caller that comes then without Redis must not be given the load from before.
 func TestFaultLocalLoadIsNotSharedAfterItsOwnInvalidate(t *testing.T) {
 	t.Parallel()
 	redistest.EachSingle(t, func(t *testing.T, target redistest.Target) {
 		t.Parallel()
-		s, p, g, _ := faultTwo(t, target)
-		load, began, gate := faultOldThenNew()
-		faultStops(p, "load enter")
-		first := faultFetch(t.Context(), g, s.Key, load)
+		s, p, g, _ := twoGroups(t, target)
+		load, began, gate := oldThenNew()
+		closeInsteadOf(p, "load enter")
+		first := startFetch(t.Context(), g, s.Key, load)
 		harness.Got(t, 20*time.Second, "the load without Redis", began)
 		if err := g.Invalidate(t.Context(), s.Key); err != nil {
 			t.Fatal(err)
 		}
 		p.Refuse(true)
 		p.CloseAll() // so that it doesn't take a while
-		second := faultFetch(t.Context(), g, s.Key, load)
-		faultWant(t, "who came after the Invalidate", "new", second)
+		second := startFetch(t.Context(), g, s.Key, load)
+		wantValue(t, "the caller after the Invalidate", "new", second)
 		close(gate)
-		faultWant(t, "who loaded", "old", first)
+		wantValue(t, "the loading caller", "old", first)
 		p.Refuse(false)
 		p.SetHook(nil)
 	})

@@ -14,8 +14,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
 )
 
-// faultOrder is a call of Fetch that a child process is to make.
-type faultOrder struct {
+// childOrder is a call of Fetch that a child process is to make.
+type childOrder struct {
 	ID    int
 	Key   string
 	Load  time.Duration // how long its loader takes, whatever its ctx says
@@ -25,26 +25,26 @@ type faultOrder struct {
 	Finish    bool // this is that order
 }
 
-// faultEvent is what a child says about it: its load "began" or "ended" (then
+// childEvent is what a child says about it: its load "began" or "ended" (then
 // Err is why its ctx had ended), its call "got" something.
-type faultEvent struct {
+type childEvent struct {
 	ID                 int
 	What               string
 	At                 int64 // µs
 	Value, Source, Err string
 }
 
-func init() { redistest.RegisterChild("fault member", faultMemberChild) }
+func init() { redistest.RegisterChild("fault member", memberChild) }
 
-func faultMemberChild(args []string) int {
-	var setup faultSetup
+func memberChild(args []string) int {
+	var setup crowdSetup
 	if err := json.Unmarshal([]byte(args[0]), &setup); err != nil {
 		panic(err)
 	}
 	g, end := setup.open()
 	defer end()
 	var mu sync.Mutex
-	say := func(ev faultEvent, err error) {
+	say := func(ev childEvent, err error) {
 		mu.Lock()
 		defer mu.Unlock()
 		ev.At = time.Now().UnixMicro()
@@ -58,9 +58,9 @@ func faultMemberChild(args []string) int {
 		fmt.Println(string(out))
 	}
 	finish := map[int]chan struct{}{}
-	say(faultEvent{What: "ready"}, nil)
+	say(childEvent{What: "ready"}, nil)
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
-		var o faultOrder
+		var o childOrder
 		if err := json.Unmarshal(in.Bytes(), &o); err != nil {
 			panic(err)
 		}
@@ -76,49 +76,49 @@ func faultMemberChild(args []string) int {
 		}
 		go func() {
 			r, err := g.Fetch(context.Background(), o.Key, func(ctx context.Context) (string, error) {
-				say(faultEvent{ID: o.ID, What: "began"}, nil)
+				say(childEvent{ID: o.ID, What: "began"}, nil)
 				time.Sleep(o.Load)
 				<-told
-				say(faultEvent{ID: o.ID, What: "ended"}, context.Cause(ctx))
+				say(childEvent{ID: o.ID, What: "ended"}, context.Cause(ctx))
 				return o.Value, nil
 			})
-			say(faultEvent{ID: o.ID, What: "got", Value: r.Value, Source: r.Source.String()}, err)
+			say(childEvent{ID: o.ID, What: "got", Value: r.Value, Source: r.Source.String()}, err)
 		}()
 	}
 	return 0
 }
 
-// faultMember is a child process that fetches what it is told to.
-type faultMember struct {
+// fleetMember is a child process that fetches what it is told to.
+type fleetMember struct {
 	*redistest.Child
-	fleet *faultFleet
+	fleet *loadFleet
 }
 
-// faultFleet is some of them, and what they said.
-type faultFleet struct {
+// loadFleet is some of them, and what they said.
+type loadFleet struct {
 	tb      testing.TB
-	members []*faultMember
+	members []*fleetMember
 
 	mu     sync.Mutex
-	events []faultEvent
+	events []childEvent
 }
 
-func newFaultFleet(tb testing.TB, setup faultSetup, n int) *faultFleet {
+func newFaultFleet(tb testing.TB, setup crowdSetup, n int) *loadFleet {
 	tb.Helper()
 	arg, err := json.Marshal(setup)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	f := &faultFleet{tb: tb}
+	f := &loadFleet{tb: tb}
 	var readers sync.WaitGroup
 	tb.Cleanup(readers.Wait)
 	for range n {
-		m := &faultMember{redistest.StartChild(tb, "fault member", string(arg)), f}
+		m := &fleetMember{redistest.StartChild(tb, "fault member", string(arg)), f}
 		f.members = append(f.members, m)
 		readers.Go(func() {
 			for {
 				line, err := m.LineWithin(time.Hour)
-				var ev faultEvent
+				var ev childEvent
 				if err == nil {
 					err = json.Unmarshal([]byte(line), &ev)
 				}
@@ -140,7 +140,7 @@ func newFaultFleet(tb testing.TB, setup faultSetup, n int) *faultFleet {
 	return f
 }
 
-func (m *faultMember) fetch(o faultOrder) {
+func (m *fleetMember) fetch(o childOrder) {
 	m.fleet.tb.Helper()
 	text, err := json.Marshal(o)
 	if err != nil {
@@ -150,10 +150,10 @@ func (m *faultMember) fetch(o faultOrder) {
 }
 
 // all lists what was said of a kind.
-func (f *faultFleet) all(what string) []faultEvent {
+func (f *loadFleet) all(what string) []childEvent {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var some []faultEvent
+	var some []childEvent
 	for _, ev := range f.events {
 		if ev.What == what {
 			some = append(some, ev)
@@ -163,7 +163,7 @@ func (f *faultFleet) all(what string) []faultEvent {
 }
 
 // said waits until a call's event is there.
-func (f *faultFleet) said(what string, id int) (said faultEvent) {
+func (f *loadFleet) said(what string, id int) (said childEvent) {
 	f.tb.Helper()
 	harness.Until(f.tb, 20*time.Second, func() error {
 		for _, ev := range f.all(what) {

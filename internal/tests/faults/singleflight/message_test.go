@@ -11,7 +11,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
 )
 
-// No message arrives at all: who waits asks for itself, and gets the value.
+// No message arrives at all: the waiting caller asks for itself, and gets the value.
 func TestFaultAllMessagesDropped(t *testing.T) {
 	t.Parallel()
 	redistest.EachSingle(t, func(t *testing.T, target redistest.Target) {
@@ -21,27 +21,27 @@ func TestFaultAllMessagesDropped(t *testing.T) {
 				t.Parallel()
 				p := redistest.NewProxy(t, target.Addr())
 				p.DropMessages(true)
-				x := &faultLoser{
-					faultSite: newFaultSite(t, target.Client(t)), p: p,
+				x := &replyLoser{
+					groupSite: newFaultSite(t, target.Client(t)), p: p,
 					subscribed: make(chan struct{}), asked: make(chan struct{}),
 				}
 				p.SetHook(x.hook)
 				g, other := x.open(), x.group(x.RDB)
 				gate := make(chan struct{})
-				leads := faultFetch(t.Context(), other, x.Key, x.gives(long, gate))
+				leads := startFetch(t.Context(), other, x.Key, x.gives(long, gate))
 				harness.Until(t, 10*time.Second, func() error {
 					if x.loads.Load() == 0 {
 						return errors.New("no load")
 					}
 					return nil
 				})
-				follows := faultFetch(t.Context(), g, x.Key, x.gives("two", gate))
+				follows := startFetch(t.Context(), g, x.Key, x.gives("two", gate))
 				x.waitsFor() // from here on it asks every second and a half
 				close(gate)
-				x.wants("who loads", leads, 0, long)
+				x.wants("the loading caller", leads, 0, long)
 				landed := time.Now()
-				x.wants("who waits", follows, 1500*time.Millisecond, long)
-				t.Logf("who waits had it %v after who loads", time.Since(landed))
+				x.wants("the waiting caller", follows, 1500*time.Millisecond, long)
+				t.Logf("the waiting caller had it %v after the loading caller", time.Since(landed))
 				if n := x.loads.Load(); n != 1 {
 					t.Errorf("%d loads; want 1", n)
 				}
@@ -51,7 +51,7 @@ func TestFaultAllMessagesDropped(t *testing.T) {
 	})
 }
 
-// The same where the load fails, which leaves nothing in the cache: who waited for
+// The same where the load fails, which leaves nothing in the cache: a caller that waited for
 // it gets its error, and doesn't load.
 func TestFaultAllMessagesOfAFailureDropped(t *testing.T) {
 	t.Parallel()
@@ -59,8 +59,8 @@ func TestFaultAllMessagesOfAFailureDropped(t *testing.T) {
 		t.Parallel()
 		p := redistest.NewProxy(t, target.Addr())
 		p.DropMessages(true)
-		x := &faultLoser{
-			faultSite: newFaultSite(t, target.Client(t)), p: p,
+		x := &replyLoser{
+			groupSite: newFaultSite(t, target.Client(t)), p: p,
 			subscribed: make(chan struct{}), asked: make(chan struct{}),
 		}
 		p.SetHook(x.hook)
@@ -71,17 +71,17 @@ func TestFaultAllMessagesOfAFailureDropped(t *testing.T) {
 			<-gate
 			return "", errors.New("code 4711")
 		}
-		leads := faultFetch(t.Context(), other, x.Key, fails)
+		leads := startFetch(t.Context(), other, x.Key, fails)
 		harness.Until(t, 10*time.Second, func() error {
 			if x.loads.Load() == 0 {
 				return errors.New("no load")
 			}
 			return nil
 		})
-		follows := faultFetch(t.Context(), g, x.Key, fails)
+		follows := startFetch(t.Context(), g, x.Key, fails)
 		x.waitsFor()
 		close(gate)
-		for who, done := range map[string]<-chan faultFetched{"who loads": leads, "who waits": follows} {
+		for who, done := range map[string]<-chan fetchResult{"the loading caller": leads, "the waiting caller": follows} {
 			if r := harness.Got(t, 10*time.Second, who, done); r.err == nil || !strings.Contains(r.err.Error(), "code 4711") {
 				t.Errorf("%s got %q, %v; want the loader's error", who, r.Value, r.err)
 			}

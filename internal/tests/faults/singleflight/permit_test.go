@@ -23,13 +23,13 @@ func TestFaultHolderOfThePermitKilled(t *testing.T) {
 		t.Parallel()
 		const leaseTTL = time.Second
 		s := newFaultSite(t, target.Client(t))
-		f := newFaultFleet(t, faultSetup{
+		f := newFaultFleet(t, crowdSetup{
 			Addr: target.Addr(), Family: s.Family, TTL: time.Minute, LeaseTTL: leaseTTL, MaxLoads: 1,
 		}, 2)
 		holder, other := f.members[0], f.members[1]
-		holder.fetch(faultOrder{ID: 0, Key: "a", Load: time.Hour})
+		holder.fetch(childOrder{ID: 0, Key: "a", Load: time.Hour})
 		f.said("began", 0)
-		other.fetch(faultOrder{ID: 1, Key: "b", Value: "b"})
+		other.fetch(childOrder{ID: 1, Key: "b", Value: "b"})
 		permits := newPermitSite(s)
 		permits.WaitQueued(1)
 		killed := time.Now()
@@ -67,11 +67,11 @@ func TestFaultHolderOfThePermitCutOff(t *testing.T) {
 		mod := func(c *singleflight.Config[string]) { c.LeaseTTL, c.MaxLoads = leaseTTL, 1 }
 		cutOff := s.group(p.Client(func(o *redis.Options) { o.ReadTimeout = leaseTTL }), mod)
 		other := s.group(target.Client(t), mod)
-		faultWarm(t, cutOff)
-		faultWarm(t, other)
+		warmUp(t, cutOff)
+		warmUp(t, other)
 		began, ended := make(chan struct{}), make(chan time.Time, 1)
 		var why error
-		one := faultFetch(t.Context(), cutOff, "a", func(ctx context.Context) (string, error) {
+		one := startFetch(t.Context(), cutOff, "a", func(ctx context.Context) (string, error) {
 			close(began)
 			<-ctx.Done()
 			why = context.Cause(ctx)
@@ -80,7 +80,7 @@ func TestFaultHolderOfThePermitCutOff(t *testing.T) {
 		})
 		harness.Got(t, 10*time.Second, "the first load", began)
 		next := make(chan time.Time, 1)
-		two := faultFetch(t.Context(), other, "b", func(context.Context) (string, error) {
+		two := startFetch(t.Context(), other, "b", func(context.Context) (string, error) {
 			next <- time.Now()
 			return "b", nil
 		})
@@ -111,6 +111,6 @@ func TestFaultHolderOfThePermitCutOff(t *testing.T) {
 
 // newPermitSite is the permits of a family's loads, which are a resource of their
 // own.
-func newPermitSite(s *faultSite) *faultSite {
-	return &faultSite{&harness.Site{TB: s.TB, RDB: s.RDB, Kind: harness.Loads, Family: s.Family, Key: ""}}
+func newPermitSite(s *groupSite) *groupSite {
+	return &groupSite{&harness.Site{TB: s.TB, RDB: s.RDB, Kind: harness.Loads, Family: s.Family, Key: ""}}
 }

@@ -18,9 +18,9 @@ import (
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
-// faultLoser has a proxy lose the k-th reply of all, whatever it answers.
-type faultLoser struct {
-	*faultSite
+// replyLoser has a proxy lose the k-th reply of all, whatever it answers.
+type replyLoser struct {
+	*groupSite
 	p     *redistest.Proxy
 	k     int // 0 = none
 	act   redistest.Action
@@ -33,7 +33,7 @@ type faultLoser struct {
 	asked      chan struct{}
 }
 
-func (x *faultLoser) hook(ev redistest.Event) redistest.Action {
+func (x *replyLoser) hook(ev redistest.Event) redistest.Action {
 	if ev.Stage != redistest.OnReply {
 		return redistest.Pass
 	}
@@ -41,10 +41,10 @@ func (x *faultLoser) hook(ev redistest.Event) redistest.Action {
 	defer x.mu.Unlock()
 	switch harness.Script(ev.Cmd) {
 	case "SUBSCRIBE":
-		faultCloseOnce(x.subscribed)
+		closeOnce(x.subscribed)
 	case "load ask":
 		if !ev.Failed() {
-			faultCloseOnce(x.asked)
+			closeOnce(x.asked)
 		}
 	}
 	if x.seen++; x.seen != x.k {
@@ -54,7 +54,7 @@ func (x *faultLoser) hook(ev redistest.Event) redistest.Action {
 	return x.act
 }
 
-func faultCloseOnce(c chan struct{}) {
+func closeOnce(c chan struct{}) {
 	select {
 	case <-c:
 	default:
@@ -62,40 +62,40 @@ func faultCloseOnce(c chan struct{}) {
 	}
 }
 
-func faultLosing(c *singleflight.Config[string]) { c.LeaseTTL = 1500 * time.Millisecond }
+func shortLease(c *singleflight.Config[string]) { c.LeaseTTL = 1500 * time.Millisecond }
 
 // open makes a group whose replies are lost.
-func (x *faultLoser) open() *singleflight.Group[string] {
+func (x *replyLoser) open() *singleflight.Group[string] {
 	return x.group(x.p.Client(func(o *redis.Options) {
 		if x.act == redistest.Vanish {
 			o.ReadTimeout = 400 * time.Millisecond // else 3 s
 		}
-	}), faultLosing)
+	}), shortLease)
 }
 
 // fetch calls Fetch. A time-out while it opens a connection is the one failure
 // that go-redis doesn't try again by itself: then the caller does.
-func (x *faultLoser) fetch(ctx context.Context, g *singleflight.Group[string], load faultLoader) <-chan faultFetched {
-	done := make(chan faultFetched, 1)
+func (x *replyLoser) fetch(ctx context.Context, g *singleflight.Group[string], load loaderFunc) <-chan fetchResult {
+	done := make(chan fetchResult, 1)
 	go func() {
 		r, err := g.Fetch(ctx, x.Key, load)
 		if errors.Is(err, leasehold.ErrUnavailable) && x.act == redistest.Vanish && x.opening() {
 			r, err = g.Fetch(ctx, x.Key, load)
 		}
-		done <- faultFetched{r, err, time.Now()}
+		done <- fetchResult{r, err, time.Now()}
 	}()
 	return done
 }
 
 // opening reports whether what was lost is of the opening of a connection.
-func (x *faultLoser) opening() bool {
+func (x *replyLoser) opening() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.lost == "HELLO" || x.lost == "CLIENT"
 }
 
 // gives is a loader that returns v when gate is closed.
-func (x *faultLoser) gives(v string, gate <-chan struct{}) faultLoader {
+func (x *replyLoser) gives(v string, gate <-chan struct{}) loaderFunc {
 	return func(context.Context) (string, error) {
 		x.loads.Add(1)
 		<-gate
@@ -104,7 +104,7 @@ func (x *faultLoser) gives(v string, gate <-chan struct{}) faultLoader {
 }
 
 // wants fails the test unless a call got one of the values, in time.
-func (x *faultLoser) wants(what string, done <-chan faultFetched, within time.Duration, values ...string) {
+func (x *replyLoser) wants(what string, done <-chan fetchResult, within time.Duration, values ...string) {
 	x.TB.Helper()
 	r := harness.Got(x.TB, within+harness.Slack, what, done)
 	for _, v := range values {
@@ -115,9 +115,9 @@ func (x *faultLoser) wants(what string, done <-chan faultFetched, within time.Du
 	x.TB.Errorf("%s got %.10q (%v), %v; want one of %.10q", what, r.Value, r.Source, r.err, values)
 }
 
-// waitsFor waits for the subscription of who waits, and, where nothing is lost,
+// waitsFor waits for the subscription of the waiting caller, and, where nothing is lost,
 // for the sign of life.
-func (x *faultLoser) waitsFor() {
+func (x *replyLoser) waitsFor() {
 	last := x.subscribed
 	if x.k == 0 {
 		last = x.asked
@@ -125,17 +125,17 @@ func (x *faultLoser) waitsFor() {
 	harness.Got(x.TB, 10*time.Second, "a subscription", last)
 }
 
-// faultLives are uses of a key from the first command to the last; most loads of
+// groupLives are uses of a key from the first command to the last; most loads of
 // each is what it may come to wherever in it a reply is lost.
-var faultLives = []struct {
+var groupLives = []struct {
 	name  string
-	run   func(x *faultLoser)
+	run   func(x *replyLoser)
 	loads int32
 }{
-	{"loads", faultLiveLoads, 2},
-	{"fails", faultLiveFails, 1},
-	{"waits", faultLiveWaits, 2},
-	{"gives up", faultLiveGivesUp, 1},
+	{"loads", lifeThatLoads, 2},
+	{"fails", lifeThatFails, 1},
+	{"waits", lifeThatWaits, 2},
+	{"gives up", lifeThatGivesUp, 1},
 }
 
 // A reply is lost at each command of a life in turn, once with the connection
@@ -146,14 +146,14 @@ func TestFaultLostReplyAtEveryCommand(t *testing.T) {
 	var lost sync.Map // which replies were
 	var all sync.WaitGroup
 	places := make(chan struct{}, 24) // what two processors carry without being late
-	for _, l := range faultLives {
+	for _, l := range groupLives {
 		for how, act := range map[string]redistest.Action{"closed": redistest.Close, "silent": redistest.Vanish} {
 			live := func(t *testing.T, k int) int {
 				places <- struct{}{}
 				defer func() { <-places }()
 				p := redistest.NewProxy(t, srv.Addr())
-				x := &faultLoser{
-					faultSite: newFaultSite(t, srv.Client()), p: p, k: k, act: act,
+				x := &replyLoser{
+					groupSite: newFaultSite(t, srv.Client()), p: p, k: k, act: act,
 					subscribed: make(chan struct{}), asked: make(chan struct{}),
 				}
 				p.SetHook(x.hook)
@@ -191,36 +191,36 @@ func TestFaultLostReplyAtEveryCommand(t *testing.T) {
 	}
 }
 
-// faultLiveLoads loads, for so long that the lease is renewed, hits, invalidates
+// lifeThatLoads loads, for so long that the lease is renewed, hits, invalidates
 // and looks again.
-func faultLiveLoads(x *faultLoser) {
+func lifeThatLoads(x *replyLoser) {
 	g := x.open()
 	gate := make(chan struct{})
 	time.AfterFunc(800*time.Millisecond, func() { close(gate) })
-	x.wants("who loads", x.fetch(context.Background(), g, x.gives("one", gate)), 3*time.Second, "one")
+	x.wants("the loading caller", x.fetch(context.Background(), g, x.gives("one", gate)), 3*time.Second, "one")
 	x.wants("the hit", x.fetch(context.Background(), g, x.gives("two", gate)), 2*time.Second, "one")
 	if err := g.Invalidate(context.Background(), x.Key); err != nil {
 		x.TB.Errorf("invalidate: %v", err)
 	}
-	x.wants("who loads anew", x.fetch(context.Background(), g, x.gives("three", gate)), 3*time.Second, "three")
+	x.wants("the caller that loads anew", x.fetch(context.Background(), g, x.gives("three", gate)), 3*time.Second, "three")
 }
 
-// faultLiveFails has a loader that fails, which leaves nothing in the cache: a
+// lifeThatFails has a loader that fails, which leaves nothing in the cache: a
 // publication that is sent twice must not count as lost.
-func faultLiveFails(x *faultLoser) {
+func lifeThatFails(x *replyLoser) {
 	g := x.open()
-	r := harness.Got(x.TB, 3*time.Second+harness.Slack, "who fails", x.fetch(context.Background(), g, func(context.Context) (string, error) {
+	r := harness.Got(x.TB, 3*time.Second+harness.Slack, "the failing caller", x.fetch(context.Background(), g, func(context.Context) (string, error) {
 		x.loads.Add(1)
 		return "", errors.New("code 4711")
 	}))
 	if r.err == nil || !strings.Contains(r.err.Error(), "code 4711") {
-		x.TB.Errorf("whose loader fails got %q, %v", r.Value, r.err)
+		x.TB.Errorf("the caller with the failing loader got %q, %v", r.Value, r.err)
 	}
 }
 
-// faultLiveWaits waits for what another process loads.
-func faultLiveWaits(x *faultLoser) {
-	g, other := x.open(), x.group(x.RDB, faultLosing)
+// lifeThatWaits waits for what another process loads.
+func lifeThatWaits(x *replyLoser) {
+	g, other := x.open(), x.group(x.RDB, shortLease)
 	gate, long := make(chan struct{}), strings.Repeat("one", 2000)
 	leads := x.fetch(context.Background(), other, x.gives(long, gate))
 	harness.Until(x.TB, 10*time.Second, func() error {
@@ -232,13 +232,13 @@ func faultLiveWaits(x *faultLoser) {
 	follows := x.fetch(context.Background(), g, x.gives("two", gate))
 	x.waitsFor()
 	close(gate)
-	x.wants("who loads", leads, 3*time.Second, long)
-	x.wants("who waits", follows, 4*time.Second, long)
+	x.wants("the loading caller", leads, 3*time.Second, long)
+	x.wants("the waiting caller", follows, 4*time.Second, long)
 }
 
-// faultLiveGivesUp leaves a load that another process goes on with.
-func faultLiveGivesUp(x *faultLoser) {
-	g, other := x.open(), x.group(x.RDB, faultLosing)
+// lifeThatGivesUp leaves a load that another process goes on with.
+func lifeThatGivesUp(x *replyLoser) {
+	g, other := x.open(), x.group(x.RDB, shortLease)
 	gate := make(chan struct{})
 	leads := x.fetch(context.Background(), other, x.gives("one", gate))
 	harness.Until(x.TB, 10*time.Second, func() error {
@@ -252,10 +252,10 @@ func faultLiveGivesUp(x *faultLoser) {
 	follows := x.fetch(ctx, g, x.gives("two", gate))
 	x.WaitQueued(1)
 	cancel()
-	if r := harness.Got(x.TB, faultLate, "who gave up", follows); !errors.Is(r.err, context.Canceled) {
-		x.TB.Errorf("who gave up got %q, %v", r.Value, r.err)
+	if r := harness.Got(x.TB, lateSlack, "the caller that gave up", follows); !errors.Is(r.err, context.Canceled) {
+		x.TB.Errorf("the caller that gave up got %q, %v", r.Value, r.err)
 	}
 	x.WaitQueued(0)
 	close(gate)
-	x.wants("who loads", leads, 3*time.Second, "one")
+	x.wants("the loading caller", leads, 3*time.Second, "one")
 }

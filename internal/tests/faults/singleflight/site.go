@@ -15,27 +15,27 @@ import (
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
-// faultSite is one key of a family of cached values.
-type faultSite struct{ *harness.Site }
+// groupSite is one key of a family of cached values.
+type groupSite struct{ *harness.Site }
 
-func newFaultSite(tb testing.TB, rdb redis.UniversalClient) *faultSite {
-	return &faultSite{harness.NewSite(tb, harness.Loads, rdb)}
+func newFaultSite(tb testing.TB, rdb redis.UniversalClient) *groupSite {
+	return &groupSite{harness.NewSite(tb, harness.Loads, rdb)}
 }
 
 // on is another key of the family, in the eyes of another test.
-func (s *faultSite) on(tb testing.TB, key string) *faultSite { return &faultSite{s.On(tb, key)} }
+func (s *groupSite) on(tb testing.TB, key string) *groupSite { return &groupSite{s.On(tb, key)} }
 
-type faultConfig = func(c *singleflight.Config[string])
+type configChange = func(c *singleflight.Config[string])
 
 // group makes a group of the family, closed at the end of the test.
-func (s *faultSite) group(rdb redis.UniversalClient, mod ...faultConfig) *singleflight.Group[string] {
+func (s *groupSite) group(rdb redis.UniversalClient, mod ...configChange) *singleflight.Group[string] {
 	s.TB.Helper()
-	g := faultGroup(s.TB, rdb, s.Family, mod...)
+	g := openGroup(s.TB, rdb, s.Family, mod...)
 	s.TB.Cleanup(func() { harness.CloseWithin(s.TB, closeBound, g) })
 	return g
 }
 
-func faultGroup(tb testing.TB, rdb redis.UniversalClient, family string, mod ...faultConfig) *singleflight.Group[string] {
+func openGroup(tb testing.TB, rdb redis.UniversalClient, family string, mod ...configChange) *singleflight.Group[string] {
 	tb.Helper()
 	cfg := singleflight.Config[string]{Name: family, TTL: time.Minute, Jitter: -1, LeaseTTL: 3 * time.Second, Logger: slog.New(slog.DiscardHandler)}
 	for _, m := range mod {
@@ -51,11 +51,11 @@ func faultGroup(tb testing.TB, rdb redis.UniversalClient, family string, mod ...
 // closeBound is how long a Close may take.
 const closeBound = 30 * time.Second
 
-var faultParts = []string{"holders", "queue", "alive", "fence", "value", "failure", "landed", "aside"}
+var keyParts = []string{"holders", "queue", "alive", "fence", "value", "failure", "landed", "aside"}
 
 // clean waits until nothing runs and nobody waits, and says that no key is left
 // without an end. Tombstones may stay for as long as they say.
-func (s *faultSite) clean(within time.Duration) {
+func (s *groupSite) clean(within time.Duration) {
 	s.TB.Helper()
 	harness.Until(s.TB, within, func() error {
 		if h, q, a := s.Living("holders"), s.Queued(), s.Living("aside"); h != 0 || q != 0 || a != 0 {
@@ -63,7 +63,7 @@ func (s *faultSite) clean(within time.Duration) {
 		}
 		return nil
 	})
-	for _, part := range faultParts {
+	for _, part := range keyParts {
 		ttl, err := s.RDB.PTTL(context.Background(), s.Part(part)).Result()
 		if err != nil || ttl == -1 {
 			s.TB.Errorf("%s has no end: %v, %v", s.Part(part), ttl, err)
@@ -71,11 +71,11 @@ func (s *faultSite) clean(within time.Duration) {
 	}
 }
 
-// faultWarm teaches a group the server's clock, and the server the scripts.
-func faultWarm(tb testing.TB, g *singleflight.Group[string]) {
+// warmUp teaches a group the server's clock, and the server the scripts.
+func warmUp(tb testing.TB, g *singleflight.Group[string]) {
 	tb.Helper()
 	ctx := context.Background()
-	if _, err := g.Do(ctx, "warm", faultGives("warm")); err != nil {
+	if _, err := g.Do(ctx, "warm", loaderOf("warm")); err != nil {
 		tb.Fatal(err)
 	}
 	if err := g.Invalidate(ctx, "warm"); err != nil {
@@ -83,26 +83,26 @@ func faultWarm(tb testing.TB, g *singleflight.Group[string]) {
 	}
 }
 
-type faultLoader = func(ctx context.Context) (string, error)
+type loaderFunc = func(ctx context.Context) (string, error)
 
-// faultGives is a loader that returns v at once.
-func faultGives(v string) faultLoader {
+// loaderOf is a loader that returns v at once.
+func loaderOf(v string) loaderFunc {
 	return func(context.Context) (string, error) { return v, nil }
 }
 
-// faultFetched is what a call in another goroutine came to, and when.
-type faultFetched struct {
+// fetchResult is what a call in another goroutine came to, and when.
+type fetchResult struct {
 	singleflight.Result[string]
 	err error
 	at  time.Time
 }
 
-// faultFetch calls Fetch in another goroutine.
-func faultFetch(ctx context.Context, g *singleflight.Group[string], key string, load faultLoader) <-chan faultFetched {
-	done := make(chan faultFetched, 1)
+// startFetch calls Fetch in another goroutine.
+func startFetch(ctx context.Context, g *singleflight.Group[string], key string, load loaderFunc) <-chan fetchResult {
+	done := make(chan fetchResult, 1)
 	go func() {
 		r, err := g.Fetch(ctx, key, load)
-		done <- faultFetched{r, err, time.Now()}
+		done <- fetchResult{r, err, time.Now()}
 	}()
 	return done
 }

@@ -21,15 +21,15 @@ func TestFaultLateEnterOfWhoGaveUp(t *testing.T) {
 		p := redistest.NewProxy(t, target.Addr())
 		long := func(c *singleflight.Config[string]) { c.LeaseTTL = 10 * time.Second }
 		g := s.group(p.Client(), long)
-		faultWarm(t, g)
+		warmUp(t, g)
 		enter, left := p.HoldRequest(harness.Does("load enter"), 1), p.HoldReply(harness.Does("load leave"), 1)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		call := faultFetch(ctx, g, s.Key, faultGives("value"))
+		call := startFetch(ctx, g, s.Key, loaderOf("value"))
 		enter.Wait()
 		cancel()
-		if r := harness.Got(t, faultLate, "who gave up", call); !errors.Is(r.err, context.Canceled) {
-			t.Errorf("who gave up got %q, %v", r.Value, r.err)
+		if r := harness.Got(t, lateSlack, "the caller that gave up", call); !errors.Is(r.err, context.Canceled) {
+			t.Errorf("the caller that gave up got %q, %v", r.Value, r.err)
 		}
 		// What is sent to give up passes by, or comes behind, what is held.
 		select {
@@ -52,18 +52,18 @@ func TestFaultLateEnterFindsTheValue(t *testing.T) {
 		s := newFaultSite(t, target.Client(t))
 		p := redistest.NewProxy(t, target.Addr())
 		g, other := s.group(p.Client()), s.group(target.Client(t))
-		faultWarm(t, g)
+		warmUp(t, g)
 		enter := p.HoldRequest(harness.Does("load enter"), 1)
-		call := faultFetch(t.Context(), g, s.Key, faultGives("again"))
+		call := startFetch(t.Context(), g, s.Key, loaderOf("again"))
 		enter.Wait()
-		faultWant(t, "the other process", "value", faultFetch(t.Context(), other, s.Key, faultGives("value")))
+		wantValue(t, "the other process", "value", startFetch(t.Context(), other, s.Key, loaderOf("value")))
 		enter.Release()
-		faultWant(t, "who was late", "value", call)
+		wantValue(t, "the late caller", "value", call)
 	})
 }
 
 // The answer to the request for the lease, a value that came meanwhile or a
-// remembered failure, is held up while another process invalidates it. Who joins
+// remembered failure, is held up while another process invalidates it. A caller that joins
 // after that must not be given it.
 func TestFaultHeldAnswerIsNotSharedAfterAnInvalidate(t *testing.T) {
 	t.Parallel()
@@ -76,9 +76,9 @@ func TestFaultHeldAnswerIsNotSharedAfterAnInvalidate(t *testing.T) {
 				p := redistest.NewProxy(t, target.Addr())
 				remembers := func(c *singleflight.Config[string]) { c.ErrorTTL = time.Minute }
 				g, other := s.group(p.Client(), remembers), s.group(target.Client(t), remembers)
-				faultWarm(t, g)
+				warmUp(t, g)
 				enter, answer := p.HoldRequest(harness.Does("load enter"), 1), p.HoldReply(harness.Does("load enter"), 1)
-				first := faultFetch(t.Context(), g, s.Key, faultGives("new"))
+				first := startFetch(t.Context(), g, s.Key, loaderOf("new"))
 				enter.Wait()
 				_, err := other.Do(t.Context(), s.Key, func(context.Context) (string, error) { return "old", loaded })
 				if (err != nil) != (loaded != nil) {
@@ -90,14 +90,14 @@ func TestFaultHeldAnswerIsNotSharedAfterAnInvalidate(t *testing.T) {
 					t.Fatal(err)
 				}
 				gets := p.Count("GET")
-				second := faultFetch(t.Context(), g, s.Key, faultGives("new"))
-				faultLooked(t, p, gets)
+				second := startFetch(t.Context(), g, s.Key, loaderOf("new"))
+				awaitLookups(t, p, gets)
 				answer.Release()
-				r := harness.Got(t, 10*time.Second, "who came before", first)
+				r := harness.Got(t, 10*time.Second, "the earlier caller", first)
 				if r.Value != "new" && (r.Value != "old" || r.err != nil) && (loaded == nil || r.err == nil) {
-					t.Errorf("who came before got %q, %v", r.Value, r.err)
+					t.Errorf("the earlier caller got %q, %v", r.Value, r.err)
 				}
-				faultWant(t, "who came after the Invalidate", "new", second)
+				wantValue(t, "the caller after the Invalidate", "new", second)
 			})
 		}
 	})

@@ -21,8 +21,8 @@ func TestFaultKeyOfAnotherType(t *testing.T) {
 	redistest.EachSingle(t, func(t *testing.T, target redistest.Target) {
 		s := newFaultSite(t, target.Client(t))
 		g := s.group(target.Client(t))
-		faultWarm(t, g)
-		for _, part := range faultParts {
+		warmUp(t, g)
+		for _, part := range keyParts {
 			t.Run(part, func(t *testing.T) {
 				t.Parallel()
 				ctx := context.Background()
@@ -55,7 +55,7 @@ func TestFaultKeyOfAnotherType(t *testing.T) {
 					t.Errorf("invalidate: %v; want an error that says WRONGTYPE", err)
 				}
 				theirs("invalidate")
-				for _, other := range faultParts {
+				for _, other := range keyParts {
 					if n := s.RDB.Exists(ctx, s.Part(other)).Val(); n != 0 && other != part {
 						t.Errorf("%s was written beside", other)
 					}
@@ -73,7 +73,7 @@ func TestFaultKeyOfAnotherType(t *testing.T) {
 				theirs("land")
 				s.RDB.Del(ctx, s.Part(part))
 				harness.Until(t, 10*time.Second, func() error { // when the lease that could not be given back is over
-					_, err := g.Do(ctx, s.Key, faultGives("value"))
+					_, err := g.Do(ctx, s.Key, loaderOf("value"))
 					return err
 				})
 			})

@@ -1,5 +1,6 @@
-// Package limits sets limits and totals for a whole fleet, from beside it.
-package limits
+// Package changes changes what a fleet keeps in Redis, from beside it: it sets limits
+// and totals, and revokes leases.
+package changes
 
 import (
 	"context"
@@ -13,20 +14,20 @@ import (
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
-// Change is one setting.
-type Change struct {
+// Limit is the setting of a limit or a total.
+type Limit struct {
 	Family, Key string
 	Hashed      bool // Key is to be hashed, as the family does it
 	Total       bool // the total of the family is set, not the limit of a key
 	HasTotal    bool // the family is known to have a total; else what is in Redis says so
-	Limit       int  // 0 = what the processes are configured with
+	N           int  // 0 = what the processes are configured with
 }
 
 // ErrFamily says that there can be no such family.
 var ErrFamily = errors.New("no such family")
 
-// Set makes a change, by a handle as the processes of the family have one.
-func Set(ctx context.Context, rdb redis.UniversalClient, prefix string, x Change) error {
+// Set sets a limit, by a handle as the processes of the family have one.
+func Set(ctx context.Context, rdb redis.UniversalClient, prefix string, x Limit) error {
 	cfg := semaphore.Config{Name: x.Family, Prefix: prefix, Limit: 1, HashKeys: x.Hashed}
 	has := x.HasTotal || x.Total
 	if !has {
@@ -43,9 +44,9 @@ func Set(ctx context.Context, rdb redis.UniversalClient, prefix string, x Change
 		return fmt.Errorf("%w: %w", ErrFamily, err)
 	}
 	if x.Total {
-		err = s.SetTotal(ctx, x.Limit)
+		err = s.SetTotal(ctx, x.N)
 	} else {
-		err = s.SetLimit(ctx, x.Key, x.Limit)
+		err = s.SetLimit(ctx, x.Key, x.N)
 	}
 	// Where thousands wait the rest is granted in the background: not without us.
 	if closing := s.Close(ctx); err == nil {

@@ -1,0 +1,61 @@
+package harness
+
+import (
+	"context"
+	"strconv"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// The calls of Redis that a lock and an unlock consist of, with as many words and nothing
+// else: no decision, no reply that is looked at. What they cost is the floor of a pair with
+// a queue, a token and an expiry by the server's clock.
+var (
+	takeCalls = redis.NewScript(`local time = redis.call('TIME')
+redis.call('EXISTS', KEYS[1], KEYS[2], KEYS[3])
+redis.call('SET', KEYS[4], time[1], 'PX', 86400000, 'GET')
+redis.call('ZADD', KEYS[1], ARGV[3], ARGV[1])
+redis.call('PEXPIREAT', KEYS[1], ARGV[5])
+return { 1, 2, 3, 4, 0, 0 }`)
+	giveCalls = redis.NewScript(`redis.call('ZREM', KEYS[1], ARGV[1])
+redis.call('EXISTS', KEYS[2])
+return { 1 }`)
+)
+
+// Calls are the pair's calls for one key.
+type Calls struct {
+	keys       []string
+	take, give []any
+}
+
+// NewCalls makes the calls of n keys, and has the server know their scripts.
+func NewCalls(b testing.TB, rdb redis.Scripter, n int) []Calls {
+	b.Helper()
+	for _, s := range []*redis.Script{takeCalls, giveCalls} {
+		if err := s.Load(context.Background(), rdb).Err(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	all := make([]Calls, n)
+	for i := range all {
+		base := "leasehold:mtx:{calls:key-" + strconv.Itoa(i) + "}:"
+		member := "0123456789012345678901." + strconv.Itoa(i) + ".1.30000.1"
+		all[i] = Calls{
+			keys: []string{base + "holders", base + "queue", base + "alive", base + "fence"},
+			take: []any{member, 0, 30000, 1, Now()/1e6 + 3600_000, "0 0"},
+			give: []any{member, 0, 0},
+		}
+	}
+	return all
+}
+
+// Take does the calls of a lock.
+func (c *Calls) Take(ctx context.Context, rdb redis.Scripter) *redis.Cmd {
+	return rdb.EvalSha(ctx, takeCalls.Hash(), c.keys, c.take...)
+}
+
+// Give does the calls of an unlock.
+func (c *Calls) Give(ctx context.Context, rdb redis.Scripter) *redis.Cmd {
+	return rdb.EvalSha(ctx, giveCalls.Hash(), c.keys, c.give...)
+}

@@ -1,0 +1,44 @@
+package harness
+
+import (
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
+)
+
+// Delay is what the network between clients and server takes in each direction.
+const Delay = 500 * time.Microsecond
+
+func init() { redistest.RegisterChild("bench-network", networkChild) }
+
+// networkChild is the process of a network: its arguments are the server's address and the
+// delay in each direction.
+func networkChild(args []string) int {
+	runtime.GOMAXPROCS(8) // one of them sleeps most of the time
+	delay, err := time.ParseDuration(args[1])
+	Must(err)
+	relay, err := redistest.StartRelay(args[0], delay)
+	Must(err)
+	fmt.Println("ready", relay.Addr())
+	ended := make(chan os.Signal, 1)
+	signal.Notify(ended, os.Interrupt)
+	<-ended
+	return 0
+}
+
+// Behind is the same server behind a network with [Delay], which keeps the order of what
+// it carries, and carries whatever comes. It is a process of its own, so that it wakes in
+// time while clients work.
+func (s *Server) Behind(b testing.TB) *Server {
+	b.Helper()
+	relay := redistest.StartChild(b, "bench-network", s.options.Addr, Delay.String())
+	far := *s
+	far.relay = relay.Expect("ready")
+	far.options.Addr = far.relay
+	return &far
+}

@@ -1,0 +1,124 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/bench/internal/harness"
+	"github.com/leasehold-go/leasehold/mutex"
+	"github.com/leasehold-go/leasehold/semaphore"
+)
+
+func localLocks(b testing.TB, rdb redis.UniversalClient, localFor time.Duration) *mutex.Mutex {
+	b.Helper()
+	m, err := mutex.New(rdb, mutex.Config{Name: "bench", LocalFor: localFor})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = m.Close(context.Background()) })
+	return m
+}
+
+// One key, 64 goroutines of four clients, each holding it for 1 ms, by LocalFor and by
+// the round trip to the server: see harness.Contend.
+func BenchmarkLocalTurns(b *testing.B) {
+	const clients, goroutines = 4, 16
+	for _, roundTrip := range []time.Duration{0, 1 * time.Millisecond, 2 * time.Millisecond} {
+		b.Run(fmt.Sprintf("roundtrip=%v", roundTrip), func(b *testing.B) {
+			srv := harness.StartOwn(b)
+			open := srv.Distant(roundTrip)
+			all := []harness.Contenders{harness.Local()}
+			for _, localFor := range []time.Duration{0, 5 * time.Millisecond, 20 * time.Millisecond} {
+				turn := harness.Spread(clients, func(int) func(context.Context, func()) error {
+					m, key := localLocks(b, open(), localFor), localFor.String()
+					return func(ctx context.Context, hold func()) error {
+						l, err := m.Lock(ctx, key)
+						if err != nil {
+							return err
+						}
+						hold()
+						return l.Unlock()
+					}
+				})
+				all = append(all, harness.Contenders{Name: fmt.Sprintf("local%v", localFor), Turn: turn, Clients: clients})
+			}
+			harness.Contend(b, srv.Client(), clients*goroutines, all...)
+		})
+	}
+}
+
+// A semaphore of 8 permits, 200 goroutines of four clients and holds of 5 ms, 2 ms away
+// from the server: how much of the cap is used.
+func BenchmarkLocalPermits(b *testing.B) {
+	const clients, goroutines, limit, hold = 4, 50, 8, 5 * time.Millisecond
+	srv := harness.StartOwn(b)
+	open := srv.Distant(2 * time.Millisecond)
+	for _, localFor := range []time.Duration{0, 20 * time.Millisecond} {
+		b.Run(fmt.Sprintf("localfor=%v", localFor), func(b *testing.B) {
+			turn := harness.Spread(clients, func(int) func(context.Context, func()) error {
+				s, err := semaphore.New(open(), semaphore.Config{Name: "bench", Limit: limit, LocalFor: localFor})
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.Cleanup(func() { _ = s.Close(context.Background()) })
+				return func(ctx context.Context, hold func()) error {
+					l, err := s.Acquire(ctx, "k")
+					if err != nil {
+						return err
+					}
+					hold()
+					return l.Release()
+				}
+			})
+			used := harness.UseOfCap(b, clients*goroutines, hold, turn)
+			b.ReportMetric(used/limit, "of-cap")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// Held for no time, by the goroutines of one client: turns a second.
+func BenchmarkLocalEmptyTurns(b *testing.B) {
+	for _, localFor := range []time.Duration{0, 20 * time.Millisecond} {
+		b.Run(fmt.Sprintf("localfor=%v", localFor), func(b *testing.B) {
+			m := localLocks(b, harness.StartOwn(b).Client(), localFor)
+			ctx := context.Background()
+			b.SetParallelism(8)
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					l, err := m.Lock(ctx, "k")
+					if err != nil {
+						b.Error(err)
+						return
+					}
+					if err := l.Unlock(); err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+		})
+	}
+}
+
+// What LocalFor costs a lone caller.
+func BenchmarkLocalLonePair(b *testing.B) {
+	rdb := harness.Start(b).Client()
+	ctx := context.Background()
+	pair := func(m *mutex.Mutex) func() error {
+		return func() error {
+			l, err := m.Lock(ctx, "k")
+			if err != nil {
+				return err
+			}
+			return l.Unlock()
+		}
+	}
+	harness.Interleave(b,
+		harness.Runner{Name: "strict", Pair: pair(localLocks(b, rdb, 0))},
+		harness.Runner{Name: "local", Pair: pair(localLocks(b, rdb, 20*time.Millisecond))})
+}

@@ -1,0 +1,139 @@
+package peers
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/bench/internal/harness"
+)
+
+// Production has a network between the clients and the server. The benchmarks below have
+// one, too: harness.Delay in each direction, so that a round trip takes about 1 ms. What is
+// compared runs in turns over the same network.
+
+// A lone caller, beside two bare calls of a script that does nothing, which are two round
+// trips: see BenchmarkLonePair.
+func BenchmarkNetworkLonePair(b *testing.B) { lonePairs(b, harness.Start(b).Behind(b)) }
+
+// One key that 64 goroutines of four clients want for 1 ms: see BenchmarkContended. Its
+// floor is physics: the key is held for as long, and one bare round trip must pass between
+// the holders. "floor" is that loop, by a local sync.Mutex and a PING.
+func BenchmarkNetworkContended(b *testing.B) {
+	near := harness.Start(b)
+	far := near.Behind(b)
+	rdb := far.Client()
+	var mu sync.Mutex
+	contend(b, far, near.Client(), harness.Contenders{Name: "floor", Turn: func(ctx context.Context, _ int, hold func()) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		hold()
+		return rdb.Ping(context.Background()).Err()
+	}})
+}
+
+// A lock that is given back while one goroutine of another client waits for it, from the
+// call that gives back to the return of the one that takes. The floor is a PUBLISH and a
+// subscriber, which is one way to the server and one from it.
+//
+// redislock polls each 10 ms, as in BenchmarkContended. An op is a round of each.
+func BenchmarkNetworkHandover(b *testing.B) {
+	far := harness.Start(b).Behind(b)
+	ctx := context.Background()
+	type runner struct {
+		name  string
+		hand  func() time.Duration
+		times []time.Duration
+	}
+	all := []*runner{{name: "floor", hand: publishTo(b, far)}}
+	for _, l := range []struct {
+		name string
+		open opener
+	}{
+		{"mutex", openMutex},
+		{"redislock", openRedislock(10 * time.Millisecond)},
+		{"redsync", openRedsync},
+		{"rueidislock", openRueidislock},
+	} {
+		key := l.name + "-handover"
+		two := [2]turn{l.open(b, far, far.Client()), l.open(b, far, far.Client())}
+		n := 0
+		all = append(all, &runner{name: l.name, hand: func() time.Duration {
+			n++
+			return handOver(b, two[n%2], two[1-n%2], ctx, key, time.Duration(n%20)*time.Millisecond)
+		}})
+	}
+	for _, r := range all {
+		r.hand() // scripts loaded, subscriptions made
+	}
+	for b.Loop() {
+		for _, r := range all {
+			r.times = append(r.times, r.hand())
+		}
+	}
+	b.ReportMetric(0, "ns/op")
+	for _, r := range all {
+		b.ReportMetric(harness.Micros(harness.Percentile(r.times, 50)), r.name+"-p50-µs")
+		b.ReportMetric(harness.Micros(harness.Percentile(r.times, 99)), r.name+"-p99-µs")
+	}
+}
+
+// handOver has one hold key until the other has waited for a while, which shift lengthens
+// so that it does not end at the same place between two tries.
+func handOver(b *testing.B, one, other turn, ctx context.Context, key string, shift time.Duration) (took time.Duration) {
+	held, release := make(chan struct{}), make(chan struct{})
+	var all sync.WaitGroup
+	all.Go(func() {
+		if err := one(ctx, key, func() { close(held); <-release }); err != nil {
+			b.Error(err)
+		}
+	})
+	<-held
+	var got time.Time
+	all.Go(func() {
+		if err := other(ctx, key, func() { got = time.Now() }); err != nil {
+			b.Error(err)
+		}
+	})
+	time.Sleep(20*time.Millisecond + shift)
+	began := time.Now()
+	close(release)
+	all.Wait()
+	return got.Sub(began)
+}
+
+// publishTo publishes to a bare subscriber.
+func publishTo(b *testing.B, srv *harness.Server) func() time.Duration {
+	ctx := context.Background()
+	inbox := srv.Client().Subscribe(ctx, "floor")
+	b.Cleanup(func() { _ = inbox.Close() })
+	if _, err := inbox.Receive(ctx); err != nil {
+		b.Fatal(err)
+	}
+	rdb := srv.Client()
+	return func() time.Duration {
+		got := make(chan time.Time, 1)
+		go func() {
+			if _, err := inbox.ReceiveMessage(ctx); err != nil {
+				b.Error(err)
+			}
+			got <- time.Now()
+		}()
+		time.Sleep(5 * time.Millisecond)
+		began := time.Now()
+		if err := rdb.Publish(ctx, "floor", "123456789012345678901234567890123456789012345678").Err(); err != nil {
+			b.Fatal(err)
+		}
+		return (<-got).Sub(began)
+	}
+}
+
+// A key that is not cached, and 8 processes of 200 callers each: see BenchmarkStampede.
+func BenchmarkNetworkStampede(b *testing.B) {
+	newFleet(b, harness.Start(b).Behind(b), 8, 200, 100*time.Millisecond, 0).
+		compare("leasehold", "gorediscache", "rockscache", "rockscache-10ms", "ping")
+}

@@ -1,0 +1,70 @@
+package changes
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/mutex"
+	"github.com/leasehold-go/leasehold/semaphore"
+	"github.com/leasehold-go/leasehold/singleflight"
+)
+
+// Revocation takes a permit, a lock, a waiter or a load away.
+type Revocation struct {
+	Kind        keys.Kind // a semaphore, a mutex or a cache
+	Family, Key string
+	Hashed      bool   // Key is to be hashed, as the family does it
+	HasTotal    bool   // the family is known to have a total; else what is in Redis says so
+	ID          string // of the lease, the waiter or the load, as listings show it
+	Reason      string // for its holder and for the audit
+}
+
+// revoker is what the handles of all three packages have.
+type revoker interface {
+	Revoke(ctx context.Context, key, id, reason string) error
+	Close(ctx context.Context) error
+}
+
+// Revoke revokes, by a handle as the processes of the family have one.
+func Revoke(ctx context.Context, rdb redis.UniversalClient, prefix string, x Revocation) error {
+	handle, err := open(ctx, rdb, prefix, x)
+	if err != nil {
+		return err
+	}
+	err = handle.Revoke(ctx, x.Key, x.ID, x.Reason)
+	if closing := handle.Close(ctx); err == nil {
+		err = closing
+	}
+	return err
+}
+
+// open makes a handle of the family.
+func open(ctx context.Context, rdb redis.UniversalClient, prefix string, x Revocation) (handle revoker, err error) {
+	switch x.Kind {
+	case keys.Mutex:
+		handle, err = mutex.New(rdb, mutex.Config{Name: x.Family, Prefix: prefix, HashKeys: x.Hashed})
+	case keys.Flight:
+		// The type of the values does not matter to a load that is revoked.
+		handle, err = singleflight.New(rdb, singleflight.Config[string]{Name: x.Family, Prefix: prefix, HashKeys: x.Hashed, TTL: time.Minute})
+	default:
+		cfg := semaphore.Config{Name: x.Family, Prefix: prefix, Limit: 1, HashKeys: x.Hashed}
+		has := x.HasTotal
+		if !has {
+			if has, err = totalled(ctx, rdb, prefix, x.Family); err != nil {
+				return nil, err
+			}
+		}
+		if has {
+			cfg.Total = 1
+		}
+		handle, err = semaphore.New(rdb, cfg)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrFamily, err)
+	}
+	return handle, nil
+}

@@ -1,0 +1,83 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/changes"
+	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/run"
+	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/text"
+	"github.com/leasehold-go/leasehold/internal/keys"
+)
+
+func (a *app) revoke() *cobra.Command {
+	var x target
+	var reason string
+	c := &cobra.Command{
+		Use:                   "revoke (--mutex|--semaphore|--cache) NAME --key KEY --reason TEXT ID",
+		DisableFlagsInUseLine: true,
+		Short:                 "Take a lease away from its holder, or a waiter its place",
+		Long: `revoke takes a lock, the permits of one lease, a waiter's place or the right to load
+away, and hands what is free to the next waiter at once. ID is what show lists.
+
+The holder is told within milliseconds: its Context ends with the reason. A program
+that does not look at its Context works on, beside the next holder; a guard, or a
+condition on the fencing token, refuses its writes once the next holder has written.
+So make sure first that the holder is dead, or that it stops: see docs/operations.md.
+
+The reason, 1 to 200 bytes, goes to the holder and into the audit stream of the key,
+which keeps about 1000 entries for 30 days. Revoking the same lease again is no error.
+
+Exit codes: 0 it is revoked; 1 there is no such lease, waiter or load; 64 bad
+arguments; 69 Redis is out of reach, and it may have been revoked.`,
+		Example: `  leasehold show --mutex jobs --key nightly
+  leasehold revoke --mutex jobs --key nightly --reason "host is gone" veuiyn0G-1`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			all, err := x.resources(a.prefix)
+			if err != nil {
+				return usagef("revoke: %w", err)
+			}
+			of := all[0]
+			if of.Kind == keys.Guard || x.key == "" {
+				return usagef("revoke: want --mutex, --semaphore or --cache, and --key")
+			}
+			rdb, err := a.dial(c.Context())
+			if err != nil {
+				return err
+			}
+			defer rdb.Close()
+			ctx, cancel := context.WithTimeout(c.Context(), 10*time.Second)
+			defer cancel()
+			err = changes.Revoke(ctx, rdb, a.prefix, changes.Revocation{
+				Kind: of.Kind, Family: of.Family, Key: x.key, Hashed: x.hashed, ID: args[0], Reason: reason,
+			})
+			if err != nil {
+				return revokingFailed(err)
+			}
+			fmt.Fprintf(a.out, "%s of %s/%s is revoked.\n", text.Safe(args[0]), text.Safe(of.Family), text.Safe(x.key))
+			return nil
+		},
+	}
+	x.flags(c)
+	c.Flags().StringVar(&reason, "reason", "", "why, for the holder and the audit")
+	_ = c.MarkFlagRequired("reason")
+	return c
+}
+
+func revokingFailed(err error) error {
+	switch {
+	case errors.Is(err, leasehold.ErrNoLease):
+		return err
+	case errors.Is(err, leasehold.ErrInvalid), errors.Is(err, changes.ErrFamily):
+		return usage(err)
+	case errors.Is(err, leasehold.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
+		return &run.Error{Code: run.CodeUnreachable, Err: fmt.Errorf("%w; it may have been revoked", err)}
+	}
+	return unreachable(err)
+}

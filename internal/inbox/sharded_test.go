@@ -1,0 +1,303 @@
+package inbox
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/call"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+)
+
+// shards is the inbox of a handle on a Cluster, and what it heard.
+type shards struct {
+	*Sharded
+	t        *testing.T
+	cluster  *redistest.Cluster
+	rdb      *redis.ClusterClient
+	messages chan string
+	missed   chan string
+}
+
+func onCluster(t *testing.T, start func(testing.TB, redistest.Version) *redistest.Cluster) *shards {
+	t.Helper()
+	b := &shards{t: t, cluster: start(t, redistest.Newest(t)), messages: make(chan string, 100), missed: make(chan string, 100)}
+	b.rdb = b.cluster.Client()
+	client, err := call.NewClient(b.cluster.Client())
+	if err != nil {
+		t.Fatal(err)
+	}
+	prefix := redistest.Name(t)
+	b.Sharded = NewSharded(client, func(key string) string { return prefix + ":" + key },
+		func(m string) { b.messages <- m }, func(key string) { b.missed <- key })
+	t.Cleanup(b.Close)
+	return b
+}
+
+// tell sends a message about key, which has to be heard.
+func (b *shards) tell(key string) {
+	b.t.Helper()
+	text := "about " + key
+	if n, err := b.rdb.SPublish(b.t.Context(), b.channel(key), text).Result(); err != nil || n != 1 {
+		b.t.Fatalf("%d heard about %s: %v", n, key, err)
+	}
+	if got := within(b.t, b.messages); got != text {
+		b.t.Errorf("heard %q; want %q", got, text)
+	}
+}
+
+// node is the address of the primary of key.
+func (b *shards) node(key string) string { return b.cluster.NodeFor(b.channel(key)).Addr() }
+
+func (b *shards) listeners(key string) (sum int64) {
+	b.t.Helper()
+	for _, node := range b.cluster.Nodes {
+		all, err := node.Client().PubSubShardNumSub(b.t.Context(), b.channel(key)).Result()
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		sum += all[b.channel(key)]
+	}
+	return sum
+}
+
+// Keys of all servers are heard, each on one connection to its server, and no longer
+// than a moment after they are watched.
+func TestShardedHearsKeysOfAllServers(t *testing.T) {
+	t.Parallel()
+	b := onCluster(t, redistest.SharedCluster)
+	var all, awaited []string
+	servers := map[string]bool{}
+	for i := range 50 {
+		key := fmt.Sprint("k", i)
+		all = append(all, key)
+		servers[b.node(key)] = true
+		if since := b.Watch(key); !since.IsZero() {
+			t.Fatalf("%s is heard since %v", key, since)
+		}
+	}
+	for range all {
+		awaited = append(awaited, within(t, b.missed))
+	}
+	slices.Sort(awaited)
+	if want := slices.Sorted(slices.Values(all)); !slices.Equal(awaited, want) {
+		t.Fatalf("missed %q; want %q", awaited, want)
+	}
+	for _, key := range all {
+		b.tell(key)
+		if since := b.Watch(key); since.IsZero() || time.Since(since) > time.Minute {
+			t.Errorf("%s is heard since %v", key, since)
+		}
+		b.Unwatch(key)
+	}
+	b.mu.Lock()
+	if n := len(b.lines); n != len(servers) {
+		t.Errorf("%d connections to %d servers", n, len(servers))
+	}
+	b.mu.Unlock()
+	for _, key := range all {
+		b.Unwatch(key)
+	}
+	redistest.Eventually(t, "nobody to listen", func() bool {
+		return !slices.ContainsFunc(all, func(key string) bool { return b.listeners(key) > 0 })
+	})
+	if len(b.missed) > 0 {
+		t.Error("it subscribed again although it was in use")
+	}
+	redistest.Eventually(t, "no connection", func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return len(b.lines)+len(b.channels)+len(b.failures) == 0
+	})
+}
+
+// A key that is watched again while its channel is being given up is heard.
+func TestShardedWatchesAgain(t *testing.T) {
+	t.Parallel()
+	b := onCluster(t, redistest.SharedCluster)
+	b.Watch("other{k}")
+	b.Watch("k{k}")
+	for range 2 {
+		within(t, b.missed)
+	}
+	for range 20 {
+		b.Unwatch("k{k}")
+		b.mu.Lock()
+		b.forget(b.Sharded.channels["k{k}"]) // as if the moment were over
+		b.mu.Unlock()
+		b.Watch("k{k}")
+		if key := within(t, b.missed); key != "k{k}" {
+			t.Fatalf("missed %q", key)
+		}
+		b.tell("k{k}")
+	}
+}
+
+// The slot of a key moves to another server, which ends its subscription without an
+// error. It is subscribed to there, and missed is called, at once. The other keys stay
+// as they are.
+func TestShardedFollowsASlot(t *testing.T) {
+	t.Parallel()
+	b := onCluster(t, redistest.StartCluster)
+	stays := "k0"
+	for i := 1; b.node(stays) != b.node("k"); i++ {
+		stays = fmt.Sprint("k", i)
+	}
+	for _, key := range []string{"k", stays} {
+		b.Watch(key)
+		within(t, b.missed)
+	}
+	for range 4 {
+		from := b.node("k")
+		var to *redistest.Server
+		for _, node := range b.cluster.Nodes[:3] {
+			if node.Addr() != from {
+				to = node
+			}
+		}
+		began := time.Now()
+		b.cluster.MoveSlot(b.channel("k"), to)
+		if key := within(t, b.missed); key != "k" {
+			t.Fatalf("missed %q", key)
+		}
+		t.Logf("heard again %v after the move began", time.Since(began))
+		b.tell("k")
+		b.tell(stays)
+	}
+	if len(b.missed) > 0 {
+		t.Errorf("missed %q, too", <-b.missed)
+	}
+}
+
+// A connection that ends is replaced, and each of its keys is asked for.
+func TestShardedConnectsAgain(t *testing.T) {
+	t.Parallel()
+	b := onCluster(t, redistest.StartCluster)
+	all := []string{"a{k}", "b{k}", "c{k}"}
+	for _, key := range all {
+		b.Watch(key)
+	}
+	for range 3 {
+		for range all {
+			within(t, b.missed)
+		}
+		for _, key := range all {
+			b.tell(key)
+		}
+		node := b.cluster.NodeFor(b.channel("{k}")).Client()
+		if err := node.Do(t.Context(), "CLIENT", "KILL", "TYPE", "pubsub").Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range all {
+		within(t, b.missed)
+	}
+}
+
+// A server that falls silent delays no process that watches a key of another, and its own
+// keys are heard again when it answers.
+func TestShardedServerFallsSilent(t *testing.T) {
+	t.Parallel()
+	b := onCluster(t, redistest.StartCluster)
+	other := "k0"
+	for i := 1; b.node(other) == b.node("k"); i++ {
+		other = fmt.Sprint("k", i)
+	}
+	b.Watch("k")
+	within(t, b.missed)
+	node := b.cluster.NodeFor(b.channel("k"))
+	for _, n := range b.cluster.Nodes {
+		if err := n.Client().ConfigSet(t.Context(), "cluster-node-timeout", "60000").Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	node.Pause()
+	b.Watch(other)
+	if key := within(t, b.missed); key != other {
+		t.Fatalf("missed %q", key)
+	}
+	b.tell(other)
+	time.Sleep(silence + patience + time.Second)
+	node.Resume()
+	if key := within(t, b.missed); key != "k" {
+		t.Fatalf("missed %q", key)
+	}
+	b.tell("k")
+}
+
+// fake is a Cluster whose server is a single one.
+type fake struct {
+	sync.Mutex
+	unknown int // look-ups that find no server
+	rdb     *redis.Client
+	noticed []error
+}
+
+func (f *fake) Server(channel string) (string, func(context.Context) *redis.PubSub) {
+	f.Lock()
+	defer f.Unlock()
+	if f.unknown--; f.unknown >= 0 {
+		return "?", nil
+	}
+	return "one", func(ctx context.Context) *redis.PubSub { return f.rdb.SSubscribe(ctx, channel) }
+}
+
+func (f *fake) Notice(err error) {
+	f.Lock()
+	defer f.Unlock()
+	f.noticed = append(f.noticed, err)
+}
+
+// While no server is known for a channel, and while the server refuses it, it is tried
+// again.
+func TestShardedTriesAgain(t *testing.T) {
+	t.Parallel()
+	srv := redistest.StartServer(t, redistest.Newest(t))
+	admin := srv.Client()
+	user := func(channels string) {
+		t.Helper()
+		if err := admin.Do(t.Context(), "ACL", "SETUSER", "u", "on", ">p", "+@all", "~*", "resetchannels", channels).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	user("&allowed*")
+	f := &fake{unknown: 3, rdb: srv.Client(func(o *redis.Options) { o.Username, o.Password = "u", "p" })}
+	missed := make(chan string, 10)
+	b := NewSharded(f, func(key string) string { return key }, func(string) {}, func(key string) { missed <- key })
+	defer b.Close()
+	b.Watch("allowed")
+	if key := within(t, missed); key != "allowed" {
+		t.Fatalf("missed %q", key)
+	}
+	b.Watch("refused")
+	redistest.Eventually(t, "some refusals", func() bool {
+		f.Lock()
+		defer f.Unlock()
+		return len(f.noticed) > 3
+	})
+	user("&*")
+	if key := within(t, missed); key != "refused" {
+		t.Fatalf("missed %q", key)
+	}
+	if len(missed) > 0 {
+		t.Errorf("missed %q, too: the refusal of one channel is another's", <-missed)
+	}
+}
+
+// After Close it stays closed.
+func TestShardedCloseIsFinal(t *testing.T) {
+	t.Parallel()
+	b := onCluster(t, redistest.SharedCluster)
+	b.Watch("k")
+	within(t, b.missed)
+	b.Close()
+	b.Unwatch("k")
+	b.Watch("k")
+	b.Unwatch("k")
+	b.active.Wait()
+}

@@ -1,0 +1,137 @@
+package lease
+
+import (
+	"context"
+	"time"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/call"
+	"github.com/leasehold-go/leasehold/internal/keys"
+)
+
+// Replicas: where a Config asks for them, a grant counts once so many of the primary's
+// replicas confirmed it, and a renewal moves the deadline only then. The enter and the
+// renewals of such a handle ask for that themselves (call.Confirm). A grant that came on
+// another way, by a message or in the reply to another call, was confirmed by nobody:
+// confirmGrant renews it before Acquire returns.
+
+// confirm checks Replicas and ReplicaWait, and makes of them what calls are sent with:
+// nil without replicas. client is nil where there is none.
+func (c Config) confirm(client *call.Client) (*call.Confirm, []error) {
+	var errs []error
+	if c.Replicas < 0 {
+		errs = append(errs, keys.Bad("Replicas", "is %d; want 0 (none) or more", c.Replicas))
+	}
+	term := max(MinTTL, c.TTL)
+	if c.MaxHold > 0 {
+		term = max(MinTTL, capTerm(term, c.MaxHold))
+	}
+	longest, of := term/4, "a quarter of the TTL"
+	if c.MaxHold > 0 {
+		of += ", or of MaxHold"
+	}
+	// That the client waits so long for an answer matters only where it has to.
+	if client != nil && c.Replicas > 0 && client.LongestWait() < longest {
+		longest, of = client.LongestWait(), "three quarters of the client's ReadTimeout"
+	}
+	if c.ReplicaWait != 0 && (c.ReplicaWait < time.Millisecond || c.ReplicaWait > longest) {
+		errs = append(errs, keys.Bad("ReplicaWait", "is %v; want 1ms to %v (%s), or 0 for %v or less",
+			c.ReplicaWait, longest, of, DefaultReplicaWait))
+	}
+	if len(errs) > 0 || c.Replicas == 0 {
+		return nil, errs
+	}
+	wait := c.ReplicaWait
+	if wait == 0 {
+		wait = max(time.Millisecond, min(DefaultReplicaWait, longest))
+	}
+	return &call.Confirm{Replicas: c.Replicas, Wait: wait, TTL: term}, nil
+}
+
+// confirmed is a grant v that is the outcome of c. If too few replicas confirmed it, it
+// is given back instead.
+func (w *waiter) confirmed(v Verdict, c *call.Call) (Verdict, error) {
+	if err := c.Unconfirmed(); err != nil {
+		w.wasLate = true // the error tells what becomes of the grant: it is not reported as a late one
+		w.abandon()
+		return Verdict{}, w.fail(leasehold.ErrUnavailable, err)
+	}
+	v.Confirmed = true
+	return v, nil
+}
+
+// confirmGrant has replicas confirm v, a grant that came without that, by a renewal until
+// it is answered. The Verdict that it returns has the deadline of that renewal, or is Gone
+// where the grant had ended. Whatever else ends the wait gives the grant back.
+func (w *waiter) confirmGrant(ctx context.Context, v Verdict) (Verdict, error) {
+	began := time.Now()
+	for tries := 1; ; tries++ {
+		e := w.newRenewal()
+		w.m.Go(func() {
+			defer close(e.done)
+			e.send(ctx)
+		})
+		if ev := nextButWoken(ctx, w, e.done); ev != answered {
+			return w.end(ctx, ev, errNoAnswer)
+		}
+		switch {
+		case e.err == nil && e.term == 0:
+			return Verdict{Code: Gone}, w.restart(errGone)
+		case e.err == nil:
+			v.Deadline = e.sent.Add(e.term - margin(e.term))
+			return w.confirmed(v, e.call)
+		}
+		pause := call.Backoff(tries)
+		if call.Classify(e.err) == call.Refused || time.Since(began)+pause > patience {
+			w.abandon()
+			return Verdict{}, w.fail(leasehold.ErrUnavailable, e.err)
+		}
+		timer := time.NewTimer(pause)
+		ev := nextButWoken(ctx, w, timer.C)
+		timer.Stop()
+		if ev != answered {
+			return w.end(ctx, ev, e.err)
+		}
+	}
+}
+
+// renewal is the renewal of a grant on its way. Its goroutine may outlive the attempt.
+type renewal struct {
+	m    *Manager
+	res  Resource
+	req  Request
+	call *call.Call
+	sent time.Time
+	done chan struct{}
+	term time.Duration
+	err  error
+}
+
+func (w *waiter) newRenewal() *renewal {
+	c := w.req.Renew(w.m.cfg.TTL, w.enterMayArriveUntil)
+	c.Confirm = w.m.confirm
+	return &renewal{
+		m: w.m, res: w.res, req: w.req, call: c, sent: time.Now(), done: make(chan struct{}),
+		err: errNoAnswer, // should a hook end the goroutine
+	}
+}
+
+func (e *renewal) send(ctx context.Context) {
+	var ints []int64
+	var r RenewReply
+	if ints, e.err = e.m.client.Do(ctx, e.call); e.err == nil {
+		r, e.err = e.req.ReadRenew(ints)
+	}
+	e.term = r.Term
+	e.m.reached(e.res, e.err)
+}
+
+// nextButWoken is next for a waiter that has its verdict: another one, which may follow
+// the first, says nothing new.
+func nextButWoken[T any](ctx context.Context, w *waiter, ready <-chan T) event {
+	for {
+		if ev := next(ctx, w, ready); ev != woken {
+			return ev
+		}
+	}
+}

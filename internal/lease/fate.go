@@ -1,0 +1,318 @@
+package lease
+
+import (
+	"context"
+	"time"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/call"
+	"github.com/leasehold-go/leasehold/internal/schedule"
+)
+
+// How a holder learns that its lease was revoked. The revoker sends a hint. Every client
+// that may publish on the inbox can forge one, so that a hint only makes the handle ask
+// for the fate of the attempt, which is in Redis. Without any hint the next renewal or the
+// release finds the lease gone, and asks before it says that it was lost.
+
+// Fated is a Request whose fate can be asked.
+type Fated interface {
+	// Fate prepares the question what became of the attempt. It changes nothing.
+	Fate() *call.Call
+}
+
+const (
+	// fatePatience bounds how long a lease that is gone waits for the reason.
+	fatePatience = 500 * time.Millisecond
+	// fatePause is the shortest time from one question for a lease that hints brought
+	// on to the next: replayed hints cost a call each 50 ms, and no more.
+	fatePause = 50 * time.Millisecond
+	// fateTries is how often a question that a hint brought on is sent without answer.
+	fateTries = 3
+	// watchAfter is the age from which on a lease is worth a subscription.
+	watchAfter = 100 * time.Millisecond
+	// maxHints is how many hints are kept that came before their lease began.
+	maxHints = 64
+	// fateEach is the time that the question for one lease takes up of those that new
+	// subscriptions bring on: 1,000 a second, since a herd after a failover would be in
+	// the way of all others. They are asked fatesAtOnce in a round trip.
+	fateEach    = time.Millisecond
+	fatesAtOnce = 100
+	// gatherMissed is how long a handle gathers keys whose subscriptions are new, before
+	// it looks through its leases once for all of them.
+	gatherMissed = 20 * time.Millisecond
+)
+
+// readFate reads the reply: whether the attempt still holds or waits, and else its
+// end: revoked, or lost.
+func readFate(c *call.Call, v []int64) (alive bool, end error, err error) {
+	switch {
+	case len(v) != 1 || v[0] < 0 || v[0] > 3 || (v[0] == 3 && len(c.Text) != 1):
+		return false, nil, call.Malformed("fate", v)
+	case v[0] == 3:
+		return false, &leasehold.RevokedError{Reason: cleanReason(c.Text[0])}, nil
+	}
+	return v[0] != 0, nil, nil
+}
+
+// revocation asks why an attempt that is gone has ended: a RevokedError, or nil where
+// it was not revoked or Redis has not answered within fatePatience, until and ctx.
+func (m *Manager) revocation(ctx context.Context, req Request, until time.Time) error {
+	q, ok := req.(Fated)
+	if !ok {
+		return nil
+	}
+	limit := fatePatience
+	if !until.IsZero() {
+		limit = min(limit, time.Until(until))
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	end, _, _ := call.Wait(ctx, m.Go, func(ctx context.Context) (error, error) {
+		for n := 1; ; n++ {
+			c := q.Fate()
+			v, err := m.client.Do(ctx, c)
+			var alive bool
+			var end error
+			if err == nil {
+				alive, end, err = readFate(c, v)
+			}
+			if err == nil && !alive {
+				return end, nil
+			}
+			if err == nil || call.Classify(err) == call.Refused || ctx.Err() != nil {
+				return nil, err
+			}
+			time.Sleep(call.Backoff(n))
+		}
+	})
+	return end
+}
+
+// endByFate ends a lease that is gone on the server, as revoked or lost.
+func (l *Lease) endByFate() {
+	end := l.m.revocation(context.Background(), l.req, l.Deadline())
+	l.mu.Lock()
+	if l.cond != held {
+		l.mu.Unlock()
+		return
+	}
+	if end != nil {
+		l.lose(end, nil)
+	} else {
+		l.lose(leasehold.ErrLost, errGone)
+	}
+	l.mu.Unlock()
+	l.m.loop.Remove(&l.entry)
+}
+
+// askFate has the schedule ask for the lease's fate, soon.
+func (l *Lease) askFate() { l.askFateAt(time.Now()) }
+
+// askFateAt has the schedule ask at a time, or sooner where that was planned, but not
+// within fatePause of the last question.
+func (l *Lease) askFateAt(at time.Time) {
+	if _, ok := l.req.(Fated); !ok {
+		return
+	}
+	l.mu.Lock()
+	if soonest := l.fateAsked.Add(fatePause); at.Before(soonest) {
+		at = soonest
+	}
+	if l.cond != held || (!l.fateAt.IsZero() && !at.Before(l.fateAt)) {
+		l.mu.Unlock()
+		return
+	}
+	l.fateAt = at
+	next, slack := l.next()
+	l.mu.Unlock()
+	l.m.loop.Put(&l.entry, l, next, slack)
+}
+
+// fateCall prepares the question for the schedule. Called with the lock.
+func (l *Lease) fateCall(now time.Time) *call.Call {
+	l.fateAt, l.fateAsked = time.Time{}, now
+	c := l.req.(Fated).Fate()
+	c.Done = func(v []int64, err error) {
+		var alive bool
+		var end error
+		if err == nil {
+			alive, end, err = readFate(c, v)
+		}
+		l.m.reached(l.res, err)
+		l.mu.Lock()
+		if l.cond != held {
+			l.mu.Unlock()
+			return
+		}
+		if err != nil {
+			l.fateFailures++
+			again := l.fateFailures < fateTries && call.Classify(err) != call.Refused
+			if !again {
+				l.fateFailures = 0 // the next hint has tries of its own
+			}
+			l.mu.Unlock()
+			if again {
+				l.askFate()
+			}
+			return
+		}
+		l.fateFailures = 0
+		if alive {
+			// As after a renewal: the schedule takes what comes next for a first call, not
+			// for one that repeats a call without an answer.
+			at, slack := l.next()
+			l.mu.Unlock()
+			l.m.loop.Put(&l.entry, l, at, slack)
+			return
+		}
+		if end != nil {
+			l.lose(end, nil)
+		} else {
+			l.lose(leasehold.ErrLost, errGone)
+		}
+		l.mu.Unlock()
+		l.m.loop.Remove(&l.entry)
+	}
+	return c
+}
+
+// hint takes the hint that the attempt seq was revoked.
+func (m *Manager) hint(seq uint64) {
+	m.mu.Lock()
+	l, w := m.leases[seq], m.waiters[seq]
+	var g *group
+	var at time.Time
+	if l == nil {
+		// It may have been granted, and its lease not have begun yet.
+		m.hints[m.nextHint%maxHints] = seq
+		m.nextHint++
+		if w != nil && w.group != nil {
+			g = w.group
+			at = g.asked.Add(fatePause)
+		}
+	}
+	m.mu.Unlock()
+	switch {
+	case l != nil:
+		l.askFate()
+	case g != nil:
+		m.loop.Put(&g.entry, g, at, 0)
+	}
+}
+
+// wasHinted reports whether a hint for seq has come, and forgets it. Called with the
+// manager's lock.
+func (m *Manager) wasHinted(seq uint64) bool {
+	if m.nextHint == 0 {
+		return false
+	}
+	for i, s := range m.hints {
+		if s == seq {
+			m.hints[i] = 0
+			return true
+		}
+	}
+	return false
+}
+
+// watch is the one entry of a handle that sees to it that holders hear hints: it watches
+// the keys of leases that are older than watchAfter, and asks for the fates of those
+// whose hints may have been missed.
+type watch struct {
+	m     *Manager
+	entry schedule.Entry
+
+	// Guarded by the manager's lock.
+	scheduled bool
+	missed    map[string]bool // keys whose subscription is new (a Resource.FirstKey); "" = all
+
+	nextFate time.Time // when more may be asked; used by Due alone
+}
+
+// Due looks through the leases, once for all that there is to do.
+func (w *watch) Due(now time.Time, calls []*call.Call) ([]*call.Call, time.Time, time.Duration) {
+	m := w.m
+	var ask []*Lease
+	oldest := time.Time{} // of the leases that are too young yet
+	m.mu.Lock()
+	missed := w.missed
+	w.missed = nil
+	for _, l := range m.leases {
+		key := l.res.FirstKey()
+		switch {
+		case l.watched:
+			if missed[""] || missed[key] {
+				ask = append(ask, l)
+			}
+		case now.Sub(l.since) >= watchAfter:
+			l.watched = true
+			if from := m.inbox.Watch(key); !from.IsZero() && from.After(l.since) {
+				ask = append(ask, l)
+			}
+		case oldest.IsZero() || l.since.Before(oldest):
+			oldest = l.since
+		}
+	}
+	w.scheduled = !oldest.IsZero()
+	m.mu.Unlock()
+	w.askFates(now, ask)
+	if oldest.IsZero() {
+		return calls, time.Time{}, 0
+	}
+	return calls, oldest.Add(watchAfter), watchAfter / 4
+}
+
+// askFates asks for the fates of leases, fatesAtOnce together, and those of a later call
+// behind them.
+func (w *watch) askFates(now time.Time, leases []*Lease) {
+	if w.nextFate.Before(now) {
+		w.nextFate = now
+	}
+	for i, l := range leases {
+		l.askFateAt(w.nextFate.Add(time.Duration(i/fatesAtOnce*fatesAtOnce) * fateEach))
+	}
+	w.nextFate = w.nextFate.Add(time.Duration(len(leases)) * fateEach)
+}
+
+// hintsMissed says that hints for leases of a key may have been missed, "" = of any key.
+// A handle on a Cluster has a subscription for each key, and thousands may be new at
+// once: so keys are gathered for a moment.
+func (w *watch) hintsMissed(key string) {
+	m := w.m
+	m.mu.Lock()
+	first := len(w.missed) == 0 && len(m.leases) > 0
+	if len(m.leases) > 0 {
+		if first {
+			w.missed = map[string]bool{}
+		}
+		w.missed[key] = true
+		w.scheduled = true
+	}
+	m.mu.Unlock()
+	if first {
+		m.loop.Put(&w.entry, w, time.Now().Add(gatherMissed), 0)
+	}
+}
+
+// dropLease takes a lease off the list. Called with the lock.
+func (m *Manager) dropLease(l *Lease) {
+	delete(m.leases, l.seq)
+	if l.watched {
+		l.watched = false
+		m.inbox.Unwatch(l.res.FirstKey())
+	}
+}
+
+// subscribed is called on each new subscription: messages may have been missed, so that
+// the fates of waiters and of leases are asked for. That of a lease is a question and no
+// renewal: it writes nothing, and no expiry depends on a subscription.
+func (m *Manager) subscribed() {
+	m.askAll()
+	m.watch.hintsMissed("")
+}
+
+// subscribedFor is subscribed for one key (a Resource.FirstKey).
+func (m *Manager) subscribedFor(key string) {
+	m.askFor(key)
+	m.watch.hintsMissed(key)
+}

@@ -1,0 +1,125 @@
+package lease
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/call"
+	"github.com/leasehold-go/leasehold/internal/keys"
+)
+
+// Revoker is a Resource whose leases and waiters an operator can take away.
+type Revoker interface {
+	Resource
+	// Revoke prepares the call that takes the lease or the place of a member away and
+	// marks its id; it is idempotent by that mark. member is "" where none was found.
+	Revoke(member, id, reason string) *call.Call
+}
+
+const (
+	maxReason = 200 // bytes
+	// revokeWithin bounds one Revoke.
+	revokeWithin = 10 * time.Second
+	// maxRevokes bounds the calls of one Revoke that go on where another stopped.
+	maxRevokes = 1000
+)
+
+// Revoke takes the lease or the place of id away. find looks for its member.
+func (m *Manager) Revoke(ctx context.Context, key, id, reason string, find func(context.Context, Resource) (Revoker, string, error)) error {
+	const op = "revoke"
+	if why := badReason(reason); why != "" {
+		return m.Reject(op, key, keys.Invalid("reason %s; want 1 to %d printable bytes", why, maxReason))
+	}
+	if !isListedID(id) {
+		return m.Reject(op, key, leasehold.ErrNoLease)
+	}
+	return m.Run(ctx, op, key, revokeWithin, func(ctx context.Context, res Resource) error {
+		target, member, err := find(ctx, res)
+		if err != nil {
+			return err
+		}
+		for range maxRevokes {
+			state, more, err := m.revoke(ctx, func() *call.Call { return target.Revoke(member, id, reason) })
+			switch {
+			case err != nil:
+				return err
+			case state == 0:
+				return leasehold.ErrNoLease
+			case !more:
+				return nil
+			}
+		}
+		return nil
+	})
+}
+
+// revoke sends calls that prepare makes until one is answered: a later one finds the mark
+// of an earlier one.
+func (m *Manager) revoke(ctx context.Context, prepare func() *call.Call) (state int64, more bool, err error) {
+	began := time.Now()
+	for n := 1; ; n++ {
+		v, err := m.client.Do(ctx, prepare())
+		if err == nil {
+			if len(v) != 3 {
+				return 0, false, call.Malformed("revoke", v)
+			}
+			return v[0], v[2] == 1, nil
+		}
+		pause := call.Backoff(n)
+		if call.Classify(err) == call.Refused || ctx.Err() != nil || time.Since(began)+pause > patience {
+			return 0, false, err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return 0, false, err
+		}
+	}
+}
+
+// badReason says what is wrong with a reason.
+func badReason(reason string) string {
+	switch {
+	case reason == "":
+		return "is empty"
+	case len(reason) > maxReason:
+		return "has " + strconv.Itoa(len(reason)) + " bytes"
+	case reason != cleanReason(reason):
+		return "has bytes that cannot be printed"
+	}
+	return ""
+}
+
+// cleanReason is what may be shown of a reason that was read from Redis.
+func cleanReason(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if r == utf8.RuneError || !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, text)
+	if len(text) > maxReason {
+		text = strings.ToValidUTF8(text[:maxReason], "")
+	}
+	return text
+}
+
+// isListedID says whether text can be what a listing shows of an attempt.
+func isListedID(text string) bool {
+	if len(text) < 10 || len(text) > 29 || text[8] != '-' {
+		return false
+	}
+	for i := range 8 {
+		c := text[i]
+		if c != '-' && c != '_' && (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') {
+			return false
+		}
+	}
+	_, err := strconv.ParseUint(text[9:], 10, 64)
+	return err == nil
+}

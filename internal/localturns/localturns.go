@@ -1,0 +1,220 @@
+// Package localturns passes a lease from one waiter of a process to the next, without
+// a call to Redis, for a bounded time. It lies above internal/lease, which knows
+// nothing of it: a handle without LocalFor does not come here.
+//
+// The requests of a process for the same key, weight and limit stand in one line
+// (line.go). A line has visits, which are leases that Redis granted, and places, which
+// are places in the queue there. A visit serves one turn after the other (turn.go).
+// When its time is over, it is given back and a new place is taken in one pipeline.
+//
+// Locks: that of the handle is taken before a line's, and a line's before those of
+// internal/lease. No call is sent under either.
+package localturns
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/internal/lease"
+)
+
+// The bounds of LocalFor.
+const (
+	minLocalFor = time.Millisecond
+	maxLocalFor = time.Second
+)
+
+// Check finds what is wrong with the LocalFor of a Config with this ttl.
+func Check(localFor, ttl time.Duration) []error {
+	if ttl == 0 {
+		ttl = lease.DefaultTTL
+	}
+	most := min(ttl/2, maxLocalFor)
+	if localFor == 0 || localFor >= minLocalFor && localFor <= most || ttl < lease.MinTTL {
+		return nil // a bad TTL has an error of its own
+	}
+	return []error{keys.Bad("LocalFor", "is %v; want %v to %v (half of TTL, and at most %v), or 0 for strict order across the fleet", localFor, minLocalFor, most, maxLocalFor)}
+}
+
+// Config is what a handle's Config comes to. The bounds are those of each turn.
+type Config struct {
+	LocalFor   time.Duration
+	MaxHold    time.Duration // 0: no bound
+	MaxWaiters int           // 0: no bound
+	MaxWait    time.Duration // 0: as long as ctx lives
+}
+
+// Handle has the lines of one handle.
+type Handle struct {
+	m   *lease.Manager
+	cfg Config
+
+	mu    sync.Mutex
+	lines map[lineName]*line
+}
+
+// lineName names a line: requests of another weight or limit wait beside it.
+type lineName struct {
+	key            string
+	permits, limit int
+}
+
+// New makes a Handle over m.
+func New(m *lease.Manager, cfg Config) *Handle {
+	return &Handle{m: m, cfg: cfg, lines: map[lineName]*line{}}
+}
+
+// maxIdleLines bounds the lines that are kept though nobody uses them.
+const maxIdleLines = 256
+
+// lock returns the line of a request, locked.
+func (h *Handle) lock(key string, permits, limit int) *line {
+	name := lineName{key, permits, limit}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	ln := h.lines[name]
+	if ln != nil {
+		ln.mu.Lock()
+		return ln
+	}
+	h.dropIdle()
+	name.key = strings.Clone(key)
+	ln = &line{h: h, name: name, most: max(1, limit/permits), visits: map[*visit]struct{}{}}
+	h.lines[name] = ln
+	ln.mu.Lock()
+	return ln
+}
+
+// dropIdle drops a few idle lines where there are many. Nobody is about to use one: a
+// line is locked before the handle's lock is given up. Called with the handle's lock.
+func (h *Handle) dropIdle() {
+	if len(h.lines) < maxIdleLines {
+		return
+	}
+	looks := 8
+	for name, ln := range h.lines {
+		if ln.mu.TryLock() {
+			if ln.idle() {
+				delete(h.lines, name)
+			}
+			ln.mu.Unlock()
+		}
+		if looks--; looks == 0 {
+			return
+		}
+	}
+}
+
+// Acquire takes a turn. Its errors are those of [lease.Manager.Acquire].
+func (h *Handle) Acquire(ctx context.Context, a lease.Attempt) (*Turn, error) {
+	began := time.Now()
+	t, waited, err := h.acquire(ctx, a)
+	h.m.TurnAcquired(ctx, a.Permits, waited, began, err)
+	return t, err
+}
+
+func (h *Handle) acquire(ctx context.Context, a lease.Attempt) (_ *Turn, waited bool, _ error) {
+	if _, err := h.m.Resource(a.Key); err != nil {
+		return nil, waited, h.m.Reject(a.Op, a.Key, err)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, waited, h.m.Reject(a.Op, a.Key, err)
+	}
+	select {
+	case <-h.m.Closing():
+		return nil, waited, h.m.Reject(a.Op, a.Key, leasehold.ErrClosed)
+	default:
+	}
+	ln := h.lock(a.Key, a.Permits, a.Limit)
+	t := &Turn{line: ln, op: a.Op, parent: ctx}
+	if !a.Wait {
+		if err := ln.try(ctx, t); err != nil {
+			return nil, waited, err
+		}
+		return t, waited, nil
+	}
+	if h.cfg.MaxWaiters > 0 && ln.waiting() >= h.cfg.MaxWaiters {
+		busy := ln.busy()
+		ln.mu.Unlock()
+		return nil, waited, h.m.Reject(a.Op, a.Key, leasehold.ErrQueueFull, busy)
+	}
+	t.wake = make(chan struct{}, 1)
+	alone := ln.idle()
+	waited = !alone
+	ln.push(t)
+	var maxWait <-chan time.Time
+	giveUpAt := time.Now().Add(h.cfg.MaxWait)
+	if h.cfg.MaxWait > 0 {
+		limit := time.NewTimer(h.cfg.MaxWait)
+		defer limit.Stop()
+		maxWait = limit.C
+	}
+	if alone {
+		// The first caller enters on its own goroutine: nothing is quicker where nobody
+		// competes. It stands at the front of the line.
+		if err := ln.enterFirst(ctx, t, maxWait, giveUpAt); err != nil {
+			return nil, waited, err
+		}
+	} else {
+		ln.takePlaces()
+		ln.mu.Unlock()
+	}
+	waited = waited || len(t.wake) == 0
+	if err := t.await(ctx, maxWait); err != nil {
+		return nil, waited, err
+	}
+	return t, waited, nil
+}
+
+// await waits until the turn has come, or for the first of what ends the wait.
+func (t *Turn) await(ctx context.Context, maxWait <-chan time.Time) error {
+	ln := t.line
+	m := ln.h.m
+	var why error
+	select {
+	case <-t.wake:
+		if t.err != nil {
+			return t.err
+		}
+		select {
+		case <-m.Closing(): // Close may have been too early to see the turn
+			why = leasehold.ErrClosed
+		default:
+			return nil
+		}
+	case <-ctx.Done():
+		why = ctx.Err()
+	case <-maxWait:
+	case <-m.Closing():
+		why = leasehold.ErrClosed
+	}
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
+	return ln.leave(t, why)
+}
+
+// leave ends the wait of t because of why; nil: MaxWait is over. Called with the lock.
+func (ln *line) leave(t *Turn, why error) error {
+	m := ln.h.m
+	reached, busy := len(ln.visits) > 0 || ln.queued > 0, ln.busy()
+	ln.abandon(t)
+	switch {
+	case errors.Is(why, leasehold.ErrClosed):
+		return m.Reject(t.op, ln.name.key, why)
+	case why == nil && reached:
+		return m.Reject(t.op, ln.name.key, busy)
+	case why == nil && ln.lastErr == nil:
+		return m.Reject(t.op, ln.name.key, busy)
+	case why == nil:
+		return m.Reject(t.op, ln.name.key, leasehold.ErrUnavailable, ln.lastErr)
+	case reached:
+		return m.Reject(t.op, ln.name.key, why, busy)
+	default:
+		return m.Reject(t.op, ln.name.key, why, leasehold.ErrUnavailable)
+	}
+}

@@ -1,0 +1,33 @@
+package permits
+
+import (
+	"context"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/listing"
+)
+
+// inspectWithin bounds one Inspect.
+const inspectWithin = 10 * time.Second
+
+// Inspect reads all that is known of key for the handle m of a family.
+func Inspect(ctx context.Context, m *lease.Manager, rdb redis.UniversalClient, family keys.Family, key string, total bool) (listing.State, error) {
+	var s listing.State
+	err := m.Run(ctx, "inspect", key, inspectWithin, func(ctx context.Context, _ lease.Resource) error {
+		r := listing.Of(family.Prefix, family.Kind, family.Name, keys.Shown(key, family.Hash), total)
+		// A variable of its own: the caller may have left.
+		read, err := listing.New(rdb, family.Prefix).State(ctx, r, listing.Bounds{})
+		if err == nil {
+			s = read
+		}
+		return err
+	})
+	if err != nil {
+		return listing.State{}, err
+	}
+	return s, nil
+}

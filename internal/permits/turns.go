@@ -1,0 +1,42 @@
+package permits
+
+import (
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/call"
+	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/luascripts"
+)
+
+var (
+	leaveTurnsScript = call.NewScript("leave turns", luascripts.PermitsLeaveTurns())
+	renewCountScript = call.NewScript("renew and count", luascripts.PermitsRenewCount())
+)
+
+// SetLastToken says which token the last turn on the lease has: see
+// lease.TurnRequest.
+func (q *Request) SetLastToken(token uint64) { q.lastToken.Store(token) }
+
+// leaveTurns is Leave for a lock that served several turns.
+func (q *Request) leaveTurns(enterMayArriveUntil int64) *call.Call {
+	k := &q.res.keys
+	return call.New(leaveTurnsScript, 4, k[0], k[1], k[2], k[3], &q.ownerID, &q.counted, (enterMayArriveUntil+999)/1000, int64(q.lastToken.Load()))
+}
+
+// RenewAndCount prepares a renewal, of a lease that has been held for heldFor, that also
+// tells how the resource is used.
+func (q *Request) RenewAndCount(term, heldFor time.Duration) *call.Call {
+	k, ms := &q.res.keys, call.Milliseconds(term)
+	if q.res.fenced {
+		return call.New(renewCountScript, 2, k[0], k[1], &q.ownerID, &q.permits, ms, &q.limit)
+	}
+	return call.New(renewCountScript, 3, k[0], k[1], k[3], &q.ownerID, &q.permits, ms, &q.limit, max(0, heldFor.Milliseconds()))
+}
+
+// ReadRenewAndCount reads its reply: that of a renewal, and the use.
+func (q *Request) ReadRenewAndCount(v []int64) (renewed []int64, use lease.Use, err error) {
+	if len(v) != 4 {
+		return nil, use, call.Malformed("renew and count", v)
+	}
+	return v[:1], lease.Use{Waiting: int(v[1]), InUse: int(v[2]), Limit: int(v[3])}, nil
+}

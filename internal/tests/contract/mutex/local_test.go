@@ -1,0 +1,585 @@
+package mutex
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
+	"github.com/leasehold-go/leasehold/mutex"
+)
+
+func localFor(d time.Duration) func(*mutex.Config) {
+	return func(c *mutex.Config) { c.LocalFor = d }
+}
+
+// line starts a Lock in a bubble that waits in its process, without a place of its own.
+func line(ctx context.Context, m *mutex.Mutex, f *fixture) *waiting {
+	w := harness.Start(f.T, func() (*mutex.Lock, error) { return m.Lock(ctx, "k") })
+	time.Sleep(5 * time.Millisecond)
+	synctest.Wait()
+	return w
+}
+
+func TestLocalForBounds(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{})
+	defer rdb.Close()
+	for _, c := range []struct {
+		localFor, ttl time.Duration
+		bad           string
+	}{
+		{0, 0, ""},
+		{time.Millisecond, 0, ""},
+		{time.Second, 0, ""},
+		{50 * time.Millisecond, 100 * time.Millisecond, ""},
+		{51 * time.Millisecond, 100 * time.Millisecond, "LocalFor is 51ms; want 1ms to 50ms"},
+		{time.Second + 1, 0, "LocalFor is 1.000000001s; want 1ms to 1s"},
+		{time.Millisecond - 1, 0, "LocalFor is 999.999µs; want 1ms to 1s"},
+		{-1, 0, "LocalFor is -1ns; want 1ms to 1s"},
+	} {
+		_, err := mutex.New(rdb, mutex.Config{Name: "f", TTL: c.ttl, LocalFor: c.localFor})
+		if c.bad == "" {
+			if err != nil {
+				t.Errorf("%+v: %v", c, err)
+			}
+			continue
+		}
+		redistest.WantText(t, err, c.bad)
+	}
+}
+
+// Turns of a process share a lease, with rising tokens, in the order of their calls; and
+// the fence knows the last token in the end.
+func TestTurnsOfAProcessShareALease(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		m, _ := f.open(localFor(time.Second))
+		first := f.take(m, "k")
+		waiters := []*waiting{line(f.Context(), m, f), line(f.Context(), m, f), line(f.Context(), m, f)}
+		if n := f.Queued("k"); n != 0 {
+			f.Fatalf("%d are queued in Redis", n)
+		}
+		_, err := m.TryLock(f.Context(), "k")
+		redistest.WantErr(f, err, leasehold.ErrBusy)
+		id, token := first.ID(), first.Token()
+		unlock(f, first)
+		for _, w := range waiters {
+			l := w.Got()
+			if l.ID() != id {
+				f.Fatalf("the turn is on %s, want %s", l.ID(), id)
+			}
+			if l.Token() != token+1 {
+				f.Fatalf("the token is %d after %d", l.Token(), token)
+			}
+			token = l.Token()
+			unlock(f, l)
+		}
+		if got := f.fence("k"); got != token {
+			f.Fatalf("the fence is %d, the last token %d", got, token)
+		}
+		if l := f.take(m, "k"); l.Token() <= token {
+			f.Fatalf("token %d was granted after %d", l.Token(), token)
+		}
+	})
+}
+
+// loop has goroutines of a process take turns until the test ends.
+func (f *fixture) loop(m *mutex.Mutex, goroutines int) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	for range goroutines {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				if l, err := m.Lock(ctx, "k"); err == nil {
+					time.Sleep(time.Millisecond)
+					_ = l.Unlock()
+				}
+			}
+		})
+	}
+	return func() { cancel(); all.Wait() }
+}
+
+// No process keeps a key for longer than LocalFor from others that wait, whether they
+// waited already or come later.
+func TestAnotherProcessIsServedAfterLocalFor(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		const most = 50 * time.Millisecond
+		a, _ := f.open(localFor(most))
+		b, _ := f.open()
+		stop := f.loop(a, 3)
+		defer stop()
+		for range 5 {
+			time.Sleep(333 * time.Millisecond) // it may have asked and heard that nobody waits
+			began := time.Now()
+			ctx, cancel := context.WithTimeout(f.Context(), 5*time.Second)
+			l, err := b.Lock(ctx, "k")
+			cancel()
+			if err != nil {
+				f.Fatal(err)
+			}
+			if took := time.Since(began); took > most+20*time.Millisecond {
+				f.Fatalf("the other process waited for %v", took)
+			}
+			unlock(f, l)
+		}
+	})
+}
+
+// Where nobody else waits, a lease serves turns for longer than LocalFor.
+func TestALeaseStaysWhileNobodyElseWaits(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		m, _ := f.open(localFor(50 * time.Millisecond))
+		ids := map[string]bool{}
+		var waiters []*waiting
+		l := f.take(m, "k")
+		for range 400 {
+			waiters = append(waiters, harness.Start(f.T, func() (*mutex.Lock, error) { return m.Lock(f.Context(), "k") }))
+		}
+		synctest.Wait()
+		for range waiters {
+			ids[l.ID()] = true
+			time.Sleep(time.Millisecond)
+			unlock(f, l)
+			synctest.Wait()
+			for i, w := range waiters {
+				if w != nil && w.Ended() {
+					l, waiters[i] = w.Got(), nil
+				}
+			}
+		}
+		unlock(f, l)
+		if len(ids) != 1 {
+			f.Fatalf("400 turns of 1 ms were on %d leases", len(ids))
+		}
+	})
+}
+
+// recorder notes the script calls of a client, each pipeline as one.
+type recorder struct {
+	mu    sync.Mutex
+	trips [][]redis.Cmder
+}
+
+func (r *recorder) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (r *recorder) note(cmds []redis.Cmder) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.trips = append(r.trips, cmds)
+}
+
+func (r *recorder) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		r.note([]redis.Cmder{cmd})
+		return next(ctx, cmd)
+	}
+}
+
+func (r *recorder) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		r.note(cmds)
+		return next(ctx, cmds)
+	}
+}
+
+// A process whose time is over gives back and queues again in one pipeline, with the
+// enter first: nobody can come in between. Where nobody else waits it has the lock
+// again after that one round trip.
+func TestGivingBackAndQueueingAgainIsOneRoundTrip(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		rdb, r := f.Connect(&harness.Wire{}), &recorder{}
+		m := f.openOn(rdb, &harness.Wire{}, localFor(20*time.Millisecond))
+		l, err := m.Lock(f.Context(), "k")
+		if err != nil {
+			f.Fatal(err)
+		}
+		var trips [][]redis.Cmder
+		for i := range 2 { // the first time loads the scripts
+			w := line(f.Context(), m, f)
+			time.Sleep(30 * time.Millisecond)
+			if i == 1 {
+				rdb.AddHook(r)
+			}
+			unlock(f, l)
+			l = w.Got()
+		}
+		r.mu.Lock()
+		trips = r.trips
+		r.mu.Unlock()
+		if len(trips) == 0 || len(trips[0]) != 2 {
+			f.Fatalf("the round trips were %v", trips)
+		}
+		if enter, leave := trips[0][0].Args(), trips[0][1].Args(); len(enter) <= len(leave) {
+			f.Fatalf("the pipeline was %v and %v; want an enter and a leave", enter, leave)
+		}
+		unlock(f, l)
+	})
+}
+
+// No token is ahead of the server's clock, however fast the turns are: else the grant
+// after a crash could have a lower one.
+func TestTokensOfTurnsAreNotAheadOfTheClock(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		m, _ := f.open(localFor(time.Second))
+		l := f.take(m, "k")
+		var all sync.WaitGroup
+		for range 200 {
+			all.Go(func() {
+				l, err := m.Lock(f.Context(), "k")
+				if err != nil {
+					f.Error(err)
+					return
+				}
+				if ahead := time.Until(time.UnixMicro(int64(l.Token()))); ahead > 0 {
+					f.Errorf("token %d is %v ahead of the clock", l.Token(), ahead)
+				}
+				if err := l.Unlock(); err != nil {
+					f.Error(err)
+				}
+			})
+		}
+		synctest.Wait() // no time has passed
+		unlock(f, l)
+		all.Wait()
+	})
+}
+
+// A place in the queue is the process's: if the waiter that took it leaves, the next one
+// of the process has its turn in that place.
+func TestAPlaceOutlivesTheWaiterThatTookIt(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		a, _ := f.open(localFor(20 * time.Millisecond))
+		b, _ := f.open()
+		held := f.take(b, "k")
+		ctx, cancel := context.WithCancel(f.Context())
+		first := line(ctx, a, f)
+		second := line(f.Context(), a, f)
+		other := line(f.Context(), b, f)
+		if n := f.Queued("k"); n != 2 {
+			f.Fatalf("%d are queued, want one for each process", n)
+		}
+		cancel()
+		err := first.Failed()
+		redistest.WantErr(f, err, context.Canceled, leasehold.ErrBusy)
+		time.Sleep(100 * time.Millisecond)
+		unlock(f, held)
+		l := second.Got()
+		if other.Ended() {
+			f.Fatal("the process lost its place")
+		}
+		unlock(f, l)
+		unlock(f, other.Got())
+	})
+}
+
+// If the last waiter leaves, the place is given up.
+func TestAPlaceThatNobodyWaitsForIsGivenUp(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		a, _ := f.open(localFor(20 * time.Millisecond))
+		b, _ := f.open()
+		held := f.take(b, "k")
+		ctx, cancel := context.WithCancel(f.Context())
+		w := line(ctx, a, f)
+		cancel()
+		redistest.WantErr(f, w.Failed(), context.Canceled)
+		time.Sleep(100 * time.Millisecond)
+		if n := f.Queued("k"); n != 0 {
+			f.Fatalf("%d are queued", n)
+		}
+		unlock(f, held)
+	})
+}
+
+// A waiter that leaves in the moment in which it is handed the turn passes it on.
+func TestAWaiterThatLeavesPassesTheTurnOn(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		m, _ := f.open(localFor(time.Second))
+		for range 100 {
+			l := f.take(m, "k")
+			ctx, cancel := context.WithCancel(f.Context())
+			leaving, staying := line(ctx, m, f), line(f.Context(), m, f)
+			cancel() // it wakes for that, and is handed the turn before it has left
+			unlock(f, l)
+			<-leaving.Done
+			if leaving.Err == nil {
+				unlock(f, leaving.Value)
+			}
+			unlock(f, staying.Got())
+		}
+	})
+}
+
+// MaxHold bounds each turn, not the lease that the turns share.
+func TestMaxHoldBoundsEachTurn(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		m, _ := f.open(localFor(time.Second), func(c *mutex.Config) { c.MaxHold = 200 * time.Millisecond })
+		l := f.take(m, "k")
+		id := l.ID()
+		for range 4 {
+			w := line(f.Context(), m, f)
+			time.Sleep(150 * time.Millisecond)
+			if err := l.Context().Err(); err != nil {
+				f.Fatalf("a turn within MaxHold ended: %v", context.Cause(l.Context()))
+			}
+			unlock(f, l)
+			if l = w.Got(); l.ID() != id {
+				f.Fatal("the lease was not passed on")
+			}
+		}
+		w := line(f.Context(), m, f)
+		time.Sleep(250 * time.Millisecond)
+		redistest.WantErr(f, context.Cause(l.Context()), leasehold.ErrMaxHold, leasehold.ErrLost)
+		next := w.Got()
+		if next.Token() <= l.Token() {
+			f.Fatalf("token %d after %d", next.Token(), l.Token())
+		}
+		redistest.WantErr(f, l.Unlock(), leasehold.ErrMaxHold)
+		redistest.WantErr(f, l.Unlock(), leasehold.ErrReleased)
+		if err := next.Context().Err(); err != nil {
+			f.Fatalf("the turn of another ended: %v", err)
+		}
+		unlock(f, next)
+	})
+}
+
+// A lease that was extended is given back, not passed on.
+func TestAnExtendedLeaseIsNotPassedOn(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		m, _ := f.open(localFor(time.Second))
+		l := f.take(m, "k")
+		w := line(f.Context(), m, f)
+		if err := l.Extend(f.Context(), time.Hour); err != nil {
+			f.Fatal(err)
+		}
+		unlock(f, l)
+		next := w.Got()
+		if next.ID() == l.ID() || time.Until(next.Deadline()) > time.Minute {
+			f.Fatalf("the extended lease was passed on, until %v", time.Until(next.Deadline()))
+		}
+		if next.Token() <= l.Token() {
+			f.Fatalf("token %d after %d", next.Token(), l.Token())
+		}
+		unlock(f, next)
+	})
+}
+
+// A lost lease is replaced at once, even if its holder hangs.
+func TestALostLeaseIsReplacedThoughItsHolderHangs(t *testing.T) {
+	bubble(t, func(f *fixture, server *miniredis.Miniredis) {
+		m, _ := f.open(localFor(100*time.Millisecond), ttl(600*time.Millisecond))
+		l := f.take(m, "k")
+		w := line(f.Context(), m, f)
+		server.Del(f.Part("k", "holders"))
+		time.Sleep(time.Second)
+		next := w.Got()
+		redistest.WantErr(f, context.Cause(l.Context()), leasehold.ErrLost)
+		redistest.WantErr(f, l.Unlock(), leasehold.ErrLost)
+		redistest.WantErr(f, l.Unlock(), leasehold.ErrReleased)
+		if err := next.Context().Err(); err != nil {
+			f.Fatal(err)
+		}
+		unlock(f, next)
+	})
+}
+
+// A listing shows one holder for all turns of a lease. Revoking it ends the turn that
+// runs, and the next waiter of the process gets a lease of its own.
+func TestRevokeEndsTheTurnThatRuns(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		m, _ := f.open(localFor(time.Second))
+		operator, _ := f.open()
+		first := f.take(m, "k")
+		second, third := line(f.Context(), m, f), line(f.Context(), m, f)
+		unlock(f, first)
+		l := second.Got()
+		state, err := operator.Inspect(f.Context(), "k")
+		if err != nil || state.Holder == nil || state.Holder.ID != l.ID() || state.Waiting > 1 {
+			f.Fatalf("%+v, %v; want the one holder %s", state, err, l.ID())
+		}
+		time.Sleep(200 * time.Millisecond) // its process has subscribed by then
+		if err := operator.Revoke(f.Context(), "k", l.ID(), "it hangs"); err != nil {
+			f.Fatal(err)
+		}
+		next := third.Got()
+		redistest.WantErr(f, context.Cause(l.Context()), leasehold.ErrRevoked)
+		redistest.WantErr(f, l.Unlock(), leasehold.ErrRevoked)
+		if next.ID() == l.ID() || next.Token() <= l.Token() {
+			f.Errorf("the next turn is on %s with token %d; %s with %d was revoked", next.ID(), next.Token(), l.ID(), l.Token())
+		}
+		unlock(f, next)
+	})
+}
+
+// A Context that is first asked for after the turn is over has ended.
+func TestContextOfATurnThatIsOverHasEnded(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		m, _ := f.open(localFor(time.Second))
+		l := f.take(m, "k")
+		w := line(f.Context(), m, f)
+		unlock(f, l)
+		next := w.Got()
+		redistest.WantErr(f, context.Cause(l.Context()), leasehold.ErrReleased)
+		if err := next.Context().Err(); err != nil {
+			f.Fatal(err)
+		}
+		unlock(f, next)
+	})
+}
+
+// MaxWaiters bounds the line of a process, and the places in Redis; a process that queues
+// again is not refused.
+func TestMaxWaitersOfLines(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		most := func(c *mutex.Config) { c.MaxWaiters = 1 }
+		a, _ := f.open(localFor(20*time.Millisecond), most)
+		b, _ := f.open(most)
+		l := f.take(a, "k")
+		w := line(f.Context(), a, f)
+		_, err := a.Lock(f.Context(), "k")
+		redistest.WantErr(f, err, leasehold.ErrQueueFull)
+		var busy *leasehold.BusyError
+		if !errors.As(err, &busy) {
+			f.Fatalf("%v has no figures", err)
+		}
+		other := line(f.Context(), b, f)
+		time.Sleep(50 * time.Millisecond)
+		unlock(f, l)
+		l = other.Got()
+		if w.Ended() {
+			f.Fatalf("the waiter ended with %v while another process has the lock", w.Err)
+		}
+		unlock(f, l)
+		unlock(f, w.Got())
+	})
+}
+
+// MaxWait bounds each wait.
+func TestMaxWaitInALine(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		m, _ := f.open(localFor(20*time.Millisecond), func(c *mutex.Config) { c.MaxWait = 300 * time.Millisecond })
+		b, _ := f.open()
+		for _, holder := range []*mutex.Mutex{m, b} {
+			l := f.take(holder, "k")
+			began := time.Now()
+			_, err := m.Lock(f.Context(), "k")
+			redistest.WantErr(f, err, leasehold.ErrBusy)
+			redistest.WantNot(f, err, leasehold.ErrUnavailable)
+			if took := time.Since(began); took < 300*time.Millisecond || took > 310*time.Millisecond {
+				f.Fatalf("it took %v", took)
+			}
+			unlock(f, l)
+			time.Sleep(50 * time.Millisecond)
+		}
+	})
+}
+
+// Close ends turns and waits.
+func TestCloseEndsTurnsAndWaits(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		m, _ := f.open(localFor(20 * time.Millisecond))
+		l := f.take(m, "k")
+		ctx := l.Context()
+		w := line(f.Context(), m, f)
+		harness.Close(f.T, m)
+		redistest.WantErr(f, w.Failed(), leasehold.ErrClosed)
+		redistest.WantErr(f, context.Cause(ctx), leasehold.ErrClosed)
+		redistest.WantErr(f, l.Unlock(), leasehold.ErrReleased)
+		f.wantHeld("k", false)
+		_, err := m.Lock(f.Context(), "k")
+		redistest.WantErr(f, err, leasehold.ErrClosed)
+	})
+}
+
+// A token that was counted on from the last one, since the server's clock went back, is
+// ahead of the clock. A process numbers no turns from it: if it died, the next grant's
+// token could be below theirs.
+func TestATokenAheadOfTheClockIsNotCountedOn(t *testing.T) {
+	bubble(t, func(f *fixture, server *miniredis.Miniredis) {
+		m, _ := f.open(localFor(time.Second))
+		ahead := uint64(time.Now().Add(time.Hour).UnixMicro())
+		if err := server.Set(f.Part("k", "fence"), strconv.FormatUint(ahead, 10)); err != nil {
+			f.Fatal(err)
+		}
+		l := f.take(m, "k")
+		for turn := range uint64(3) {
+			if l.Token() != ahead+1+turn || f.fence("k") != l.Token() {
+				f.Fatalf("turn %d has token %d, and the fence is %d; the token before was %d", turn, l.Token(), f.fence("k"), ahead)
+			}
+			w := line(f.Context(), m, f)
+			unlock(f, l)
+			l = w.Got()
+		}
+		unlock(f, l)
+	})
+}
+
+// MaxWait of the first caller, whose enter is not answered, ends its wait alone.
+func TestMaxWaitOfTheFirstCallerIsItsOwn(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		const most = 300 * time.Millisecond
+		m, wire := f.open(localFor(20*time.Millisecond), func(c *mutex.Config) { c.MaxWait = most })
+		unlock(f, f.take(m, "k"))
+		wire.Stall()
+		first := harness.Start(f.T, func() (*mutex.Lock, error) { return m.Lock(f.Context(), "k") })
+		time.Sleep(most / 2)
+		second := harness.Start(f.T, func() (*mutex.Lock, error) { return m.Lock(f.Context(), "k") })
+		time.Sleep(most/2 + most/4)
+		redistest.WantErr(f, first.Failed(), leasehold.ErrBusy)
+		if second.Ended() {
+			f.Fatalf("the second caller ended with %v", second.Err)
+		}
+		wire.Heal()
+		unlock(f, second.Got())
+	})
+}
+
+// No more than one process holds a lock, and tokens rise, with processes of different
+// LocalFor.
+func TestLocksOfMixedLocalForExclude(t *testing.T) {
+	each(t, func(f *fixture) {
+		const goroutines, turns = 6, 15
+		var all sync.WaitGroup
+		var mu sync.Mutex
+		var held int
+		var last uint64
+		for _, d := range []time.Duration{0, 2 * time.Millisecond, 20 * time.Millisecond} {
+			m, _ := f.open(localFor(d))
+			for range goroutines {
+				all.Go(func() {
+					for range turns {
+						err := m.Do(f.Context(), "k", func(_ context.Context, token uint64) error {
+							mu.Lock()
+							if held++; held > 1 || token <= last {
+								f.Errorf("%d holders; token %d after %d", held, token, last)
+							}
+							last = token
+							mu.Unlock()
+							time.Sleep(200 * time.Microsecond)
+							mu.Lock()
+							held--
+							mu.Unlock()
+							return nil
+						})
+						if err != nil {
+							f.Error(err)
+						}
+					}
+				})
+			}
+		}
+		all.Wait()
+		redistest.Eventually(f, "nothing is held", func() bool { return len(f.Held("k")) == 0 && f.Queued("k") == 0 })
+		if fence := f.fence("k"); fence != last {
+			f.Errorf("the fence is %d, the last token was %d", fence, last)
+		}
+	})
+}

@@ -1,0 +1,274 @@
+package semaphore
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/semaphore"
+)
+
+func label(text string) func(*semaphore.Config) {
+	return func(c *semaphore.Config) { c.Label = text }
+}
+
+func (f *fixture) inspect(s *semaphore.Semaphore, key string) semaphore.State {
+	f.Helper()
+	state, err := s.Inspect(f.Context(), key)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return state
+}
+
+// Inspect lists the holders, oldest first, and the waiters in their order, each with
+// the ID and the label that its process knows it by.
+func TestInspectListsHoldersAndWaiters(t *testing.T) {
+	each(t, func(f *fixture) {
+		a, _ := f.open(limit(3), label("a.b~c {d}"))
+		b, _ := f.open(limit(3), label("-"))
+		if state := f.inspect(a, "k"); state.Limit != 3 || state.InUse+state.Waiting+len(state.Holders)+len(state.Waiters) != 0 {
+			f.Fatalf("of a key that nobody has: %+v", state)
+		}
+		first := f.take(a, "k", 2)
+		time.Sleep(2 * time.Millisecond) // another millisecond for the second
+		second := f.take(b, "k", 1)
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		one := f.wait(ctx, a, "k", 3)
+		two := f.wait(ctx, b, "k", 1)
+		state := f.inspect(b, "k")
+		if state.Limit != 3 || state.InUse != 3 || state.Waiting != 2 || len(state.Holders) != 2 || len(state.Waiters) != 2 {
+			f.Fatalf("%+v", state)
+		}
+		for i, want := range []leasehold.Holder{
+			{ID: first.ID(), Permits: 2, Label: "a.b~c {d}"}, {ID: second.ID(), Permits: 1},
+		} {
+			got := state.Holders[i]
+			if got.ExpiresIn <= 0 || got.ExpiresIn > 30*time.Second || got.Since.IsZero() {
+				f.Errorf("holder %d: %+v", i, got)
+			}
+			if got.ExpiresIn, got.Since = 0, want.Since; got != want {
+				f.Errorf("holder %d is %+v; want %+v", i, got, want)
+			}
+		}
+		for i, want := range []leasehold.Waiter{{Permits: 3, Label: "a.b~c {d}", Position: 1}, {Permits: 1, Position: 2}} {
+			got := state.Waiters[i]
+			if got.WaitingFor < 0 || got.WaitingFor > time.Minute || got.ID == "" {
+				f.Errorf("waiter %d: %+v", i, got)
+			}
+			if got.WaitingFor, got.ID = 0, ""; got != want {
+				f.Errorf("waiter %d is %+v; want %+v", i, got, want)
+			}
+		}
+		cancel()
+		redistest.WantErr(f, one.Failed(), context.Canceled)
+		redistest.WantErr(f, two.Failed(), context.Canceled)
+		release(f, first)
+		release(f, second)
+	})
+}
+
+// The label is by default the end of host and process number.
+func TestLabelIsHostAndProcessByDefault(t *testing.T) {
+	each(t, func(f *fixture) {
+		s, _ := f.open()
+		l := f.take(s, "k", 1)
+		host, err := os.Hostname()
+		if err != nil {
+			f.Skip(err)
+		}
+		whole := fmt.Sprintf("%s:%d", host, os.Getpid())
+		got := f.inspect(s, "k").Holders[0].Label
+		if got == "" || len(got) > 20 || !strings.HasSuffix(whole, got) || len(got) < min(20, len(whole)) {
+			f.Fatalf("the label is %q of %q", got, whole)
+		}
+		release(f, l)
+	})
+}
+
+// Handles with and without a label hand permits to each other: the inbox is the whole
+// handle.
+func TestLabelsDoNotDisturbHandOver(t *testing.T) {
+	each(t, func(f *fixture) {
+		a, _ := f.open(label("100% {of} a.b+c:1"))
+		b, _ := f.open(label(strings.Repeat("~", 64)))
+		l := f.take(a, "k", 1)
+		w := f.wait(f.Context(), b, "k", 1)
+		release(f, l)
+		release(f, w.Got())
+	})
+}
+
+func TestLongLabelIsRefused(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{})
+	defer rdb.Close()
+	_, err := semaphore.New(rdb, semaphore.Config{Name: "n", Limit: 1, Label: strings.Repeat("x", 65)})
+	redistest.WantErr(t, err, leasehold.ErrInvalid)
+	redistest.WantText(t, err, "Label has 65 bytes; want at most 64")
+}
+
+// Since when a permit is held stays known, to 1 % or 1 s, while it is renewed and
+// extended, and where its first term was shorter than its TTL.
+func TestSinceSurvivesRenewals(t *testing.T) { sinceSurvivesRenewals(t) }
+
+func TestSinceSurvivesRenewalsInAFamilyWithATotal(t *testing.T) {
+	sinceSurvivesRenewals(t, func(c *semaphore.Config) { c.Total = 2 })
+}
+
+func sinceSurvivesRenewals(t *testing.T, settings ...func(*semaphore.Config)) {
+	settings = append(settings, limit(2))
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		a, _ := f.open(settings...)
+		b, _ := f.open(settings...)
+		one := f.take(a, "k", 1)
+		two := f.take(a, "k", 1)
+		w := f.start(b, "k", 1)
+		time.Sleep(time.Second) // in a bubble: it is queued by then
+		release(f, two)
+		three := w.Got()
+		granted := map[string]time.Time{one.ID(): time.Now().Add(-time.Second), three.ID(): time.Now()}
+		for _, age := range []time.Duration{0, time.Second, 15 * time.Second, time.Minute, 10 * time.Minute, time.Hour, 30 * time.Hour} {
+			time.Sleep(age)
+			state := f.inspect(a, "k")
+			if len(state.Holders) != 2 || (age <= time.Minute && state.Holders[0].ID != one.ID()) {
+				f.Fatalf("after %v: %+v", age, state)
+			}
+			for _, h := range state.Holders {
+				held := time.Since(granted[h.ID])
+				if off := h.Since.Sub(granted[h.ID]).Abs(); off > max(held/100, time.Second) {
+					f.Errorf("a permit held for %v is listed with an error of %v", held, off)
+				}
+			}
+			if age == time.Minute {
+				if err := one.Extend(f.Context(), 2*time.Minute); err != nil {
+					f.Fatal(err)
+				}
+			}
+		}
+		release(f, one)
+		release(f, three)
+	})
+}
+
+// Expired entries of holders and of the queue are not listed.
+func TestInspectShowsNoExpiredEntry(t *testing.T) {
+	each(t, func(f *fixture) {
+		s, _ := f.open(limit(5), label("-"))
+		l := f.take(s, "k", 1)
+		dead := strings.Repeat("d", 22) + ".1.1.30000.5"
+		f.RDB.ZAdd(f.Context(), f.Part("k", "holders"), redis.Z{Score: 1, Member: dead})
+		f.RDB.ZAdd(f.Context(), f.Part("k", "queue"), redis.Z{Score: 1, Member: dead})
+		f.RDB.ZAdd(f.Context(), f.Part("k", "alive"), redis.Z{Score: 1, Member: dead})
+		state := f.inspect(s, "k")
+		if state.InUse != 1 || len(state.Holders) != 1 || state.Holders[0].ID != l.ID() || state.Waiting != 0 || len(state.Waiters) != 0 {
+			f.Fatalf("%+v", state)
+		}
+		release(f, l)
+	})
+}
+
+// Of 10,000 holders that are renewed all the time, each is listed once.
+func TestInspectIsCompleteWhileRenewalsRun(t *testing.T) {
+	const n = 10_000
+	each(t, func(f *fixture) {
+		if f.Addr == "" {
+			f.Skip("what is tested does not depend on the topology")
+		}
+		s, _ := f.open(limit(2 * n))
+		names := make([]string, n)
+		all := make([]redis.Z, n)
+		at := float64(time.Now().Add(time.Hour).UnixMilli())
+		for i := range names {
+			names[i] = fmt.Sprintf("%022d~host:1.%d.1.30000.10000", i, i)
+			all[i] = redis.Z{Score: at + float64(i), Member: names[i]}
+		}
+		ctx := context.Background()
+		for part := 0; part < n; part += 1000 {
+			if err := f.RDB.ZAdd(ctx, f.Part("k", "holders"), all[part:part+1000]...).Err(); err != nil {
+				f.Fatal(err)
+			}
+		}
+		stop, stopped := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(stopped)
+			for i := 0; ; i = (i + 100) % n {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				some := make([]redis.Z, 100)
+				for j := range some {
+					at++
+					some[j] = redis.Z{Score: at + n, Member: names[i+j]}
+				}
+				f.RDB.ZAddArgs(ctx, f.Part("k", "holders"), redis.ZAddArgs{XX: true, GT: true, Members: some})
+			}
+		}()
+		for range 3 {
+			state := f.inspect(s, "k")
+			seen := map[string]bool{}
+			for _, h := range state.Holders {
+				seen[h.ID] = true
+			}
+			if state.InUse != n || len(seen) != n {
+				f.Errorf("%d in use, %d seen; want %d", state.InUse, len(seen), n)
+			}
+		}
+		close(stop)
+		<-stopped
+		f.RDB.Del(ctx, f.Part("k", "holders"))
+	})
+}
+
+// Inspect refuses a bad key, tells an outage from a ctx that ended, and ends with its
+// handle.
+func TestInspectErrors(t *testing.T) {
+	each(t, func(f *fixture) {
+		s, _ := f.open()
+		_, err := s.Inspect(f.Context(), "")
+		redistest.WantErr(f, err, leasehold.ErrInvalid)
+		ctx, cancel := context.WithCancel(f.Context())
+		cancel()
+		_, err = s.Inspect(ctx, "k")
+		redistest.WantErr(f, err, context.Canceled)
+		redistest.WantNot(f, err, leasehold.ErrUnavailable)
+		f.RDB.Set(f.Context(), f.Part("k", "holders"), "a string", time.Minute)
+		_, err = s.Inspect(f.Context(), "k")
+		redistest.WantErr(f, err, leasehold.ErrUnavailable)
+		redistest.WantText(f, err, "semaphore: inspect "+f.Family+"/k")
+		if err := s.Close(f.Context()); err != nil {
+			f.Fatal(err)
+		}
+		_, err = s.Inspect(f.Context(), "k")
+		redistest.WantErr(f, err, leasehold.ErrClosed)
+	})
+}
+
+// Of a family with a Total, Inspect shows the key's own holders and waiters, and how
+// much of the total all keys use.
+func TestInspectOfAFamilyWithATotal(t *testing.T) {
+	each(t, func(f *fixture) {
+		s, _ := f.open(limit(3), label("here"), func(c *semaphore.Config) { c.Total = 4 })
+		one := f.take(s, "a", 2)
+		two := f.take(s, "b", 1)
+		state := f.inspect(s, "a")
+		if state.Limit != 3 || state.InUse != 2 || state.Total != 4 || state.TotalInUse != 3 || len(state.Holders) != 1 {
+			f.Fatalf("%+v", state)
+		}
+		if h := state.Holders[0]; h.ID != one.ID() || h.Permits != 2 || h.Label != "here" {
+			f.Fatalf("%+v", h)
+		}
+		release(f, one)
+		release(f, two)
+	})
+}

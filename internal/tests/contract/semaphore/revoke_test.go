@@ -1,0 +1,164 @@
+package semaphore
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
+	"github.com/leasehold-go/leasehold/semaphore"
+)
+
+// wantRevoked checks that err says that an operator took the lease away, and why.
+func wantRevoked(f testing.TB, err error, reason string) {
+	f.Helper()
+	redistest.WantErr(f, err, leasehold.ErrRevoked)
+	redistest.WantErr(f, err, leasehold.ErrLost)
+	if revoked := new(leasehold.RevokedError); !errors.As(err, &revoked) || revoked.Reason != reason {
+		f.Errorf("%v; want the reason %q", err, reason)
+	}
+}
+
+// plainAndTotal runs a test with a plain family, and with one that has a total.
+func plainAndTotal(t *testing.T, test func(f *fixture, settings ...func(*semaphore.Config))) {
+	t.Run("plain", func(t *testing.T) { each(t, func(f *fixture) { test(f) }) })
+	t.Run("total", func(t *testing.T) { each(t, func(f *fixture) { test(f, total(2)) }) })
+}
+
+// A revoked lease's permits are all passed on in the same step; its holder's Context
+// ends with the reason, by the message alone; and its Release says so.
+func TestRevokePassesAllPermitsOn(t *testing.T) {
+	plainAndTotal(t, func(f *fixture, settings ...func(*semaphore.Config)) {
+		settings = append(settings, limit(2))
+		holder, _ := f.open(settings...)
+		operator, _ := f.open(settings...)
+		for _, age := range []time.Duration{0, 200 * time.Millisecond} {
+			l := f.take(holder, "k", 2)
+			time.Sleep(age)
+			next := harness.Start(f.T, func() (*semaphore.Lease, error) { return operator.AcquireN(f.Context(), "k", 2) })
+			redistest.Eventually(f, "a waiter", func() bool { return f.inspect(operator, "k").Waiting == 1 })
+			if err := operator.Revoke(f.Context(), "k", l.ID(), "it hangs: ticket 4711"); err != nil {
+				f.Fatal(err)
+			}
+			state := f.inspect(operator, "k")
+			if len(state.Holders) != 1 || state.Holders[0].ID == l.ID() || state.Holders[0].Permits != 2 || state.Waiting != 0 {
+				f.Errorf("after the revoke: %+v", state)
+			}
+			got := next.Got()
+			if age > 0 { // a younger one's process may not have subscribed yet
+				select {
+				case <-l.Context().Done():
+				case <-time.After(5 * time.Second):
+					f.Fatal("the holder was not told")
+				}
+				wantRevoked(f, context.Cause(l.Context()), "it hangs: ticket 4711")
+			}
+			wantRevoked(f, l.Release(), "it hangs: ticket 4711")
+			redistest.WantErr(f, l.Release(), leasehold.ErrReleased)
+			for range 2 { // again: the mark says so
+				if err := operator.Revoke(f.Context(), "k", l.ID(), "again"); err != nil {
+					f.Error(err)
+				}
+			}
+			if state := f.inspect(operator, "k"); state.InUse != 2 || state.Holders[0].ID != got.ID() {
+				f.Errorf("after the same revoke again: %+v", state)
+			}
+			release(f, got)
+		}
+	})
+}
+
+// A revoked waiter's Acquire returns the reason, and the request behind it is next.
+func TestRevokeOfAWaiter(t *testing.T) {
+	plainAndTotal(t, func(f *fixture, settings ...func(*semaphore.Config)) {
+		settings = append(settings, limit(2))
+		a, _ := f.open(settings...)
+		l := f.take(a, "k", 2)
+		first := harness.Start(f.T, func() (*semaphore.Lease, error) { return a.AcquireN(f.Context(), "k", 2) })
+		redistest.Eventually(f, "a waiter", func() bool { return f.inspect(a, "k").Waiting == 1 })
+		id := f.inspect(a, "k").Waiters[0].ID
+		second := harness.Start(f.T, func() (*semaphore.Lease, error) { return a.AcquireN(f.Context(), "k", 1) })
+		redistest.Eventually(f, "two waiters", func() bool { return f.inspect(a, "k").Waiting == 2 })
+		if err := a.Revoke(f.Context(), "k", id, "not needed"); err != nil {
+			f.Fatal(err)
+		}
+		wantRevoked(f, first.Failed(), "not needed")
+		release(f, l)
+		release(f, second.Got())
+		if state := f.inspect(a, "k"); state.InUse+state.Waiting != 0 {
+			f.Errorf("%+v is left", state)
+		}
+	})
+}
+
+// Revoke of what is not there, and with arguments that can't be served.
+func TestRevokeErrors(t *testing.T) {
+	plainAndTotal(t, func(f *fixture, settings ...func(*semaphore.Config)) {
+		s, _ := f.open(append(settings, limit(2))...)
+		l := f.take(s, "k", 1)
+		other := f.take(s, "other", 1)
+		for _, id := range []string{"", "x", l.ID() + "0", "*-1", "????????-1", l.ID()[:8] + "-*", other.ID()} {
+			redistest.WantErr(f, s.Revoke(f.Context(), "k", id, "r"), leasehold.ErrNoLease)
+		}
+		for reason, text := range map[string]string{
+			"": "reason is empty", strings.Repeat("x", 201): "reason has 201 bytes", "a\nb": "cannot be printed", "a\xffb": "cannot be printed",
+		} {
+			err := s.Revoke(f.Context(), "k", l.ID(), reason)
+			redistest.WantErr(f, err, leasehold.ErrInvalid)
+			redistest.WantText(f, err, text)
+			redistest.WantText(f, err, "want 1 to 200 printable bytes")
+		}
+		redistest.WantErr(f, s.Revoke(f.Context(), "", l.ID(), "r"), leasehold.ErrInvalid)
+		ctx, cancel := context.WithCancel(f.Context())
+		cancel()
+		err := s.Revoke(ctx, "k", l.ID(), "r")
+		redistest.WantErr(f, err, context.Canceled)
+		redistest.WantNot(f, err, leasehold.ErrUnavailable)
+		release(f, l)
+		release(f, other)
+		redistest.WantErr(f, s.Revoke(f.Context(), "k", l.ID(), "r"), leasehold.ErrNoLease)
+		if err := s.Close(f.Context()); err != nil {
+			f.Fatal(err)
+		}
+		redistest.WantErr(f, s.Revoke(f.Context(), "k", l.ID(), "r"), leasehold.ErrClosed)
+	})
+}
+
+// Each revocation is in the audit stream; the last 1000 are, and have a mark.
+func TestRevocationsAreNoted(t *testing.T) {
+	each(t, func(f *fixture) {
+		s, _ := f.open(label("here"), func(c *semaphore.Config) { c.HashKeys = true })
+		l := f.take(s, "k", 1)
+		if err := s.Revoke(f.Context(), "k", l.ID(), "why"); err != nil {
+			f.Fatal(err)
+		}
+		redistest.WantErr(f, l.Release(), leasehold.ErrRevoked)
+		names, err := f.RDB.Keys(f.Context(), "leasehold:sem:{"+f.Family+":*}:audit").Result()
+		if err != nil {
+			f.Fatal(err)
+		}
+		if len(names) != 1 {
+			f.Skip("on another server of the Cluster")
+		}
+		all, err := f.RDB.XRange(f.Context(), names[0], "-", "+").Result()
+		if err != nil || len(all) != 1 {
+			f.Fatal(all, err)
+		}
+		want := map[string]any{"id": l.ID(), "what": "lease", "permits": "1", "label": "here", "reason": "why"}
+		for name, value := range want {
+			if all[0].Values[name] != value {
+				f.Errorf("%s is %v; want %v", name, all[0].Values[name], value)
+			}
+		}
+		marks := strings.TrimSuffix(names[0], "audit") + "revoked"
+		for _, name := range []string{names[0], marks} {
+			if left := f.RDB.PTTL(f.Context(), name).Val(); left <= 29*24*time.Hour || left > 30*24*time.Hour {
+				f.Errorf("%s lives for %v", name, left)
+			}
+		}
+	})
+}

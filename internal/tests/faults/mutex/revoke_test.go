@@ -1,0 +1,343 @@
+package mutex
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
+	"github.com/leasehold-go/leasehold/mutex"
+)
+
+// member is what stands in holders for the lock of the site's key.
+func (s *site) member() string {
+	s.TB.Helper()
+	all, err := s.RDB.ZRange(s.TB.Context(), "leasehold:mtx:{"+s.Family+":"+s.Key+"}:holders", 0, -1).Result()
+	if err != nil || len(all) != 1 {
+		s.TB.Fatalf("holders has %q, %v; want one member", all, err)
+	}
+	return all[0]
+}
+
+// The k-th reply to the revoker is lost, for every k: Revoke never says that there is
+// no such lease, and the lock is passed on once.
+func TestRevokeWithALostReply(t *testing.T) {
+	srv := redistest.Shared(t, redistest.NeedServers(t)[0])
+	for k := 1; ; k++ {
+		s := newSite(t, srv.Client())
+		l, err := s.handle(srv.Client(), mutex.Config{}).Lock(t.Context(), s.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		waiter := locking(s.handle(srv.Client(), mutex.Config{}), s.Key)
+		s.WaitQueued(1)
+		p := redistest.NewProxy(t, srv.Addr())
+		operator := s.handle(p.Client(), mutex.Config{})
+		var replies atomic.Int64
+		var lost atomic.Value
+		p.SetHook(func(ev redistest.Event) redistest.Action {
+			if ev.Stage == redistest.OnReply && replies.Add(1) == int64(k) {
+				lost.Store(ev.Cmd[0] + " " + harness.Script(ev.Cmd))
+				return redistest.Close
+			}
+			return redistest.Pass
+		})
+		if err := operator.Revoke(t.Context(), s.Key, l.ID(), "it hangs"); err != nil {
+			t.Errorf("the reply to %v was lost: %v", lost.Load(), err)
+		}
+		p.SetHook(nil)
+		next := within(t, redistest.Soon, waiter)
+		if err := l.Unlock(); !errors.Is(err, leasehold.ErrRevoked) {
+			t.Errorf("unlock: %v; want that it was revoked", err)
+		}
+		if n, err := s.RDB.XLen(t.Context(), "leasehold:mtx:{"+s.Family+":"+s.Key+"}:audit").Result(); n != 1 || err != nil {
+			t.Errorf("%d entries in the audit, %v; want 1", n, err)
+		}
+		if err := next.Unlock(); err != nil {
+			t.Error(err)
+		}
+		if replies.Load() < int64(k) {
+			t.Logf("%d replies were lost, one at a time", k-1)
+			return
+		}
+	}
+}
+
+// Hints that nobody sent for a reason, thousands of them, end no lease: the holder asks
+// at most once per 50 ms.
+func TestForgedHintsEndNoLease(t *testing.T) {
+	srv := redistest.Shared(t, redistest.NeedServers(t)[0])
+	s := newSite(t, srv.Client())
+	p := redistest.NewProxy(t, srv.Addr())
+	var questions atomic.Int64
+	p.SetHook(func(ev redistest.Event) redistest.Action {
+		if ev.Stage == redistest.OnRequest && harness.Script(ev.Cmd) == "fate" {
+			questions.Add(1)
+		}
+		return redistest.Pass
+	})
+	l, err := s.handle(p.Client(), mutex.Config{}).Lock(t.Context(), s.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	words := strings.Split(s.member(), ".")
+	channel := "leasehold:inbox:" + words[0]
+	redistest.Eventually(t, "the holder's subscription", func() bool {
+		return s.RDB.PubSubNumSub(t.Context(), channel).Val()[channel] == 1
+	})
+	began := time.Now()
+	for range 5_000 {
+		if err := s.RDB.Publish(t.Context(), channel, "R "+words[1]).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	redistest.Eventually(t, "a question", func() bool { return questions.Load() > 0 })
+	// One at first, one per 50 ms, and one that the subscription asked.
+	if n, most := questions.Load(), 3+int64(time.Since(began)/(50*time.Millisecond)); n > most {
+		t.Errorf("%d questions for the fate in %v; want at most %d", n, time.Since(began), most)
+	}
+	if err := l.Unlock(); err != nil {
+		t.Errorf("after 5,000 forged hints: %v", err)
+	}
+}
+
+// A holder of 0.2 s or more is told of a revoke within milliseconds.
+func TestHolderIsToldOfARevokeAtOnce(t *testing.T) {
+	srv := redistest.Shared(t, redistest.NeedServers(t)[0])
+	s := newSite(t, srv.Client())
+	holder, operator := s.handle(srv.Client(), mutex.Config{}), s.handle(srv.Client(), mutex.Config{})
+	const locks = 200
+	var held []*mutex.Lock
+	for i := range locks {
+		l, err := holder.Lock(t.Context(), fmt.Sprint(i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		held = append(held, l)
+	}
+	channel := "leasehold:inbox:*"
+	redistest.Eventually(t, "the holder's subscription", func() bool {
+		return len(s.RDB.PubSubChannels(t.Context(), channel).Val()) > 0
+	})
+	time.Sleep(300 * time.Millisecond) // what the new subscription made the holder ask is answered
+	var told []time.Duration
+	for i, l := range held {
+		ended := make(chan time.Time, 1)
+		context.AfterFunc(l.Context(), func() { ended <- time.Now() })
+		if err := operator.Revoke(t.Context(), fmt.Sprint(i), l.ID(), "r"); err != nil {
+			t.Fatal(err)
+		}
+		revoked := time.Now()
+		told = append(told, max(0, redistest.Get(t, "the end of the Context", ended).Sub(revoked)))
+		if cause := context.Cause(l.Context()); !errors.Is(cause, leasehold.ErrRevoked) {
+			t.Fatalf("the cause is %v", cause)
+		}
+	}
+	slices.Sort(told)
+	p50, p99 := told[locks/2], told[locks*99/100]
+	t.Logf("told %v after Revoke returned (p50), %v (p99), %v at most", p50, p99, told[locks-1])
+	// Without the message it would be a third of the TTL, 10 s.
+	if p99 > harness.Slack {
+		t.Errorf("the 99th of 100 holders was told after %v", p99)
+	}
+}
+
+// Where memory has run out a lock is revoked and passed on.
+func TestRevokeWhereMemoryHasRunOut(t *testing.T) {
+	srv := redistest.StartServer(t, redistest.Newest(t), "--maxmemory-policy", "noeviction")
+	s := newSite(t, srv.Client())
+	holder, operator := s.handle(srv.Client(), mutex.Config{}), s.handle(srv.Client(), mutex.Config{})
+	l, err := holder.Lock(t.Context(), s.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	waiter := locking(operator, s.Key)
+	s.WaitQueued(1)
+	if err := s.RDB.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.RDB.Set(t.Context(), "more", "x", 0).Err(); err == nil {
+		t.Fatal("memory has not run out")
+	}
+	if err := operator.Revoke(t.Context(), s.Key, l.ID(), "it hangs"); err != nil {
+		t.Errorf("revoke: %v", err)
+	}
+	next := within(t, redistest.Soon, waiter)
+	redistest.Get(t, "the end of the Context", l.Context().Done())
+	if cause := context.Cause(l.Context()); !errors.Is(cause, leasehold.ErrRevoked) {
+		t.Errorf("the cause is %v", cause)
+	}
+	if err := s.RDB.ConfigSet(t.Context(), "maxmemory", "0").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := next.Unlock(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A lock is revoked after it was granted and before the reply to its Lock has arrived:
+// the hint comes first, and is kept until the lease begins.
+func TestHintBeforeTheLeaseBeginsIsKept(t *testing.T) {
+	srv := redistest.Shared(t, redistest.NeedServers(t)[0])
+	s := newSite(t, srv.Client())
+	p := redistest.NewProxy(t, srv.Addr())
+	holder, operator := s.handle(p.Client(), mutex.Config{}), s.handle(srv.Client(), mutex.Config{})
+	other, err := holder.Lock(t.Context(), "other")
+	if err != nil {
+		t.Fatal(err)
+	}
+	redistest.Eventually(t, "the holder's subscription", func() bool {
+		channels := s.RDB.PubSubChannels(t.Context(), "leasehold:inbox:"+other.ID()[:8]+"*").Val()
+		return len(channels) == 1
+	})
+	enter := p.HoldReply(harness.Does("enter"), 1)
+	locked := locking(holder, s.Key)
+	enter.Wait()
+	words := strings.Split(s.member(), ".")
+	hinted := make(chan struct{}, 1)
+	p.SetHook(func(ev redistest.Event) redistest.Action {
+		if ev.Stage == redistest.OnMessage && ev.Payload == "R "+words[1] {
+			hinted <- struct{}{}
+		}
+		return redistest.Pass
+	})
+	if err := operator.Revoke(t.Context(), s.Key, words[0][:8]+"-"+words[1], "it hangs"); err != nil {
+		t.Fatal(err)
+	}
+	redistest.Get(t, "the hint", hinted)
+	time.Sleep(50 * time.Millisecond) // the handle has read it
+	enter.Release()
+	l := within(t, redistest.Soon, locked)
+	began := time.Now()
+	redistest.Get(t, "the end of the Context", l.Context().Done())
+	if cause := context.Cause(l.Context()); !errors.Is(cause, leasehold.ErrRevoked) || time.Since(began) > harness.Slack {
+		t.Errorf("told after %v: %v", time.Since(began), cause)
+	}
+	if err := other.Unlock(); err != nil {
+		t.Error(err)
+	}
+}
+
+// isFate says whether a command is the question for the fate of a lease.
+func isFate(cmd redis.Cmder) bool {
+	args := cmd.Args()
+	if len(args) < 2 || !strings.HasPrefix(cmd.Name(), "eval") {
+		return false
+	}
+	return harness.Script([]string{"EVALSHA", fmt.Sprint(args[1])}) == "fate"
+}
+
+// eachNode calls fn with each primary in turn.
+func eachNode(t *testing.T, rdb redis.UniversalClient, fn func(node *redis.Client)) {
+	t.Helper()
+	cluster, ok := rdb.(*redis.ClusterClient)
+	if !ok {
+		fn(rdb.(*redis.Client))
+		return
+	}
+	var one sync.Mutex
+	if err := cluster.ForEachMaster(t.Context(), func(_ context.Context, node *redis.Client) error {
+		one.Lock()
+		defer one.Unlock()
+		fn(node)
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+}
+
+// Every subscription of a handle with many locks is cut: the handle asks for the fate of
+// each lock, many in a round trip, and no lock is lost. On a Cluster, where each key has
+// a subscription of its own, too.
+func TestFatesAreAskedForTogether(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, target redistest.Target) {
+		if target.Kind == redistest.KindMini {
+			t.Skip("it has no CLIENT KILL")
+		}
+		s := newSite(t, target.Client(t))
+		rdb := target.Client(t)
+		var fates, trips atomic.Int64
+		count := func(cmds ...redis.Cmder) {
+			n := int64(0)
+			for _, cmd := range cmds {
+				if isFate(cmd) {
+					n++
+				}
+			}
+			if n > 0 {
+				fates.Add(n)
+				trips.Add(1)
+			}
+		}
+		h := &hook{
+			process: func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+				count(cmd)
+				return next(ctx, cmd)
+			},
+			pipeline: func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
+				count(cmds...)
+				return next(ctx, cmds)
+			},
+		}
+		h.on.Store(true)
+		rdb.AddHook(h)
+		m := s.handle(rdb, mutex.Config{})
+		const locks = 500
+		var held []*mutex.Lock
+		for i := range locks {
+			l, err := m.Lock(t.Context(), fmt.Sprint(i))
+			if err != nil {
+				t.Fatal(err)
+			}
+			held = append(held, l)
+		}
+		id := held[0].ID()[:8]
+		subscriptions := func() (n int) {
+			eachNode(t, s.RDB, func(node *redis.Client) {
+				n += len(node.PubSubChannels(t.Context(), "leasehold:*inbox:"+id+"*").Val())
+				n += len(node.PubSubShardChannels(t.Context(), "leasehold:*inbox:"+id+"*").Val())
+			})
+			return n
+		}
+		want := 1
+		if target.Kind == redistest.KindCluster {
+			want = locks
+		}
+		redistest.Eventually(t, "the holders' subscriptions", func() bool { return subscriptions() == want })
+		quiet := func() bool { // no question for half a second
+			before := fates.Load()
+			time.Sleep(500 * time.Millisecond)
+			return fates.Load() == before
+		}
+		redistest.Eventually(t, "the first questions", quiet)
+		fates.Store(0)
+		trips.Store(0)
+		eachNode(t, s.RDB, func(node *redis.Client) {
+			if err := node.ClientKillByFilter(t.Context(), "TYPE", "pubsub").Err(); err != nil {
+				t.Error(err)
+			}
+		})
+		redistest.Eventually(t, "a question for each lock", func() bool { return fates.Load() >= locks })
+		redistest.Eventually(t, "the last questions", quiet)
+		t.Logf("%d questions in %d round trips", fates.Load(), trips.Load())
+		// A hundred at a time on a single server; on a Cluster as the subscriptions come.
+		if trips.Load() > locks/5 {
+			t.Errorf("%d questions took %d round trips; want at most %d", fates.Load(), trips.Load(), locks/5)
+		}
+		for _, l := range held {
+			if err := l.Unlock(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}

@@ -1,0 +1,223 @@
+package mutex
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/call"
+	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/permits"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
+	"github.com/leasehold-go/leasehold/mutex"
+)
+
+// sentOverBus counts the messages of PUBLISH that the nodes of a Cluster have sent to
+// each other so far.
+func sentOverBus(t *testing.T, c *redistest.Cluster) (sum int) {
+	t.Helper()
+	for _, node := range c.Nodes {
+		info, err := node.Client().ClusterInfo(t.Context()).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(info) {
+			if text, ok := strings.CutPrefix(line, "cluster_stats_messages_publish_sent:"); ok {
+				n, err := strconv.Atoi(strings.TrimSpace(text))
+				if err != nil {
+					t.Fatal(err)
+				}
+				sum += n
+			}
+		}
+	}
+	return sum
+}
+
+// keysOnEachPrimary is n keys for each of a Cluster's primaries.
+func keysOnEachPrimary(s *site, c *redistest.Cluster, n int) (all []string) {
+	s.TB.Helper()
+	count := map[string]int{}
+	for i := 0; len(all) < 3*n; i++ {
+		key := fmt.Sprint("k", i)
+		node := c.NodeFor(harness.Part(harness.Locks, s.Family, key, "holders")).Addr()
+		if count[node] < n {
+			count[node]++
+			all = append(all, key)
+		}
+	}
+	return all
+}
+
+// turns has two processes take a lock by turns until the time is over, and counts the
+// turns.
+func turns(t *testing.T, two [2]*mutex.Mutex, key string, span time.Duration) int {
+	t.Helper()
+	var count atomic.Int64
+	ctx, cancel := context.WithTimeout(t.Context(), span)
+	defer cancel()
+	done := make(chan error, 2)
+	for _, m := range two {
+		go func() {
+			for {
+				l, err := m.Lock(ctx, key)
+				if err == nil {
+					count.Add(1)
+					err = l.Unlock()
+				}
+				if err != nil {
+					done <- err
+					return
+				}
+			}
+		}()
+	}
+	for range two {
+		if err := <-done; ctx.Err() == nil {
+			t.Fatal(err)
+		}
+	}
+	return int(count.Load())
+}
+
+// A message on a Cluster stays in the shard of its key: hand-overs send nothing to the
+// other nodes, wherever the processes happen to be connected.
+func TestHandOversStayInTheShard(t *testing.T) {
+	for _, v := range redistest.NeedServers(t) {
+		t.Run(v.String(), func(t *testing.T) {
+			c := redistest.StartCluster(t, v)
+			s := newSite(t, c.Client())
+			two := [2]*mutex.Mutex{}
+			for i := range two {
+				rdb := c.Client(func(o *redis.ClusterOptions) { o.Addrs = o.Addrs[i : i+1] })
+				two[i] = s.handle(rdb, mutex.Config{})
+			}
+			before, count := sentOverBus(t, c), 0
+			for _, key := range keysOnEachPrimary(s, c, 2) {
+				n := turns(t, two, key, 200*time.Millisecond)
+				if n < 10 {
+					t.Errorf("%d turns of %s; want more than by asking", n, key)
+				}
+				count += n
+			}
+			if sent := sentOverBus(t, c) - before; sent != 0 {
+				t.Errorf("%d turns sent %d messages over the bus; want none", count, sent)
+			}
+			t.Logf("%d turns", count)
+			if v.Flavour == "valkey" && !v.AtLeast(8, 1) {
+				return // does not count the messages that it sends in their short form
+			}
+			const control = 10
+			for range control {
+				if err := s.RDB.Publish(t.Context(), s.Family, "over the bus").Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if sent := sentOverBus(t, c) - before; sent < control {
+				t.Errorf("%d messages by PUBLISH were counted as %d", control, sent)
+			}
+		})
+	}
+}
+
+// A process whose handle has one inbox for all keys, as of a version before, is told of
+// its grant there, at once.
+func TestInboxOfAnOlderProcess(t *testing.T) {
+	c := redistest.SharedCluster(t, redistest.Newest(t))
+	s := newSite(t, c.Client())
+	h := s.handle(c.Client(), mutex.Config{})
+	l, err := h.Lock(t.Context(), s.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	family := keys.Family{Kind: keys.Mutex, Name: s.Family}
+	res, err := permits.Family{Family: family, Fenced: true}.Resource(s.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := call.NewClient(c.Client())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const older = "0123456789abcdefghijkl"
+	sub := c.Client().Subscribe(t.Context(), family.Inbox(older))
+	defer sub.Close()
+	if _, err := sub.Receive(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	req := res.Request(lease.Terms{Handle: older, Seq: 7, Permits: 1, TTL: time.Minute, Limit: 1})
+	if _, err := client.Do(t.Context(), req.Enter(lease.EnterOptions{Wait: true})); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+	msg, err := sub.ReceiveTimeout(t.Context(), redistest.Soon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v, ok := req.ReadMessage(msg.(*redis.Message).Payload); !ok || v.Code != lease.Granted {
+		t.Errorf("the message is %+v", msg)
+	}
+	if _, err := client.Do(t.Context(), req.Leave(0)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The slot of a key moves while a process waits for the lock, and again: it is told of
+// its grant by a message from where the slot is then, which asking every 1.5 s would
+// not be in time for.
+func TestGrantAfterASlotMoved(t *testing.T) {
+	c := redistest.StartCluster(t, redistest.Newest(t))
+	s := newSite(t, c.Client())
+	h, h2 := s.handle(c.Client(), mutex.Config{}), s.handle(c.Client(), mutex.Config{})
+	quick := 0
+	const moves = 5
+	for range moves {
+		l, err := h.Lock(t.Context(), s.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		waiter := locking(h2, s.Key)
+		s.WaitQueued(1)
+		from := c.NodeFor(s.Part("holders"))
+		for _, to := range c.Nodes[:3] {
+			if to.Addr() != from.Addr() {
+				c.MoveSlot(s.Part("holders"), to)
+				break
+			}
+		}
+		// Its client has heard of the move, and subscribed there.
+		to := c.NodeFor(s.Part("holders")).Client()
+		harness.Until(t, redistest.Soon, func() error {
+			if all, err := to.PubSubShardChannels(t.Context(), "*").Result(); err != nil || len(all) == 0 {
+				return fmt.Errorf("%q: %v", all, err)
+			}
+			return nil
+		})
+		began := time.Now()
+		if err := l.Unlock(); err != nil {
+			t.Fatal(err)
+		}
+		next := within(t, redistest.Soon, waiter)
+		took := time.Since(began)
+		t.Logf("granted %v after the unlock", took)
+		if took < 300*time.Millisecond {
+			quick++
+		}
+		if err := next.Unlock(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if quick < 3 {
+		t.Errorf("%d of %d grants came by a message", quick, moves)
+	}
+}

@@ -1,0 +1,291 @@
+package replicas
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+)
+
+// tries is how often each way to a grant is tried with the replicas cut off.
+const tries = 200
+
+// attempt runs n attempts at the same time and returns their errors.
+func attempt(n int, one func(i int) (lease, error)) []error {
+	errs := make([]error, n)
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() { _, errs[i] = one(i) })
+	}
+	all.Wait()
+	return errs
+}
+
+// wantUnconfirmed fails the test unless each attempt failed since no replica confirmed.
+func wantUnconfirmed(t *testing.T, errs []error) {
+	t.Helper()
+	granted := 0
+	for _, err := range errs {
+		if err == nil {
+			granted++
+			continue
+		}
+		redistest.WantErr(t, err, leasehold.ErrUnavailable)
+		redistest.WantText(t, err, "0 of 2 replicas confirmed it within 50ms")
+		redistest.WantNot(t, err, leasehold.ErrBusy, leasehold.ErrLost, context.DeadlineExceeded)
+	}
+	if granted != 0 {
+		t.Errorf("%d of %d grants were handed out", granted, len(errs))
+	}
+}
+
+// With both replicas cut off no acquisition is granted, each says how many confirmed, and
+// all that Redis had granted is given back.
+func TestNothingIsGrantedWithoutReplicas(t *testing.T) {
+	eachVersion(t, func(t *testing.T, x *redistest.Replicated) {
+		for kind, newHandle := range kinds {
+			t.Run(kind, func(t *testing.T) {
+				defer x.Heal()
+				s := settings{name: redistest.Name(t), replicas: 2, replicaWait: 50 * time.Millisecond}
+				rdb := x.Primary.Client()
+				h := newHandle(t, rdb, s)
+				held := granted(t, h, "before")
+				x.Cut()
+				wantUnconfirmed(t, attempt(tries, func(i int) (lease, error) { return h.acquire(t.Context(), fmt.Sprint("k", i)) }))
+				wantUnconfirmed(t, attempt(tries, func(i int) (lease, error) { return h.tryAcquire(t.Context(), fmt.Sprint("try", i)) }))
+				if err := held.giveBack(); err != nil {
+					t.Errorf("give back: %v", err)
+				}
+				redistest.Eventually(t, "all that was granted to be given back", func() bool {
+					return len(rdb.Keys(t.Context(), "*holders").Val()) == 0
+				})
+				x.Heal()
+				if err := granted(t, h, "k1").giveBack(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	})
+}
+
+// A grant that comes by a message, or in the reply to a call of the same handle, is not
+// handed out either: the new owner has it confirmed before its call returns.
+func TestNothingIsHandedOverWithoutReplicas(t *testing.T) {
+	eachVersion(t, func(t *testing.T, x *redistest.Replicated) {
+		for kind, newHandle := range kinds {
+			for _, way := range []string{"message", "reply"} {
+				if kind == "mutex, local turns" && way == "reply" {
+					continue // the holder's process queues nobody: TestNoLocalTurnOnAnUnconfirmedLease
+				}
+				t.Run(kind+" by "+way, func(t *testing.T) {
+					defer x.Heal()
+					s := settings{name: redistest.Name(t), replicas: 2, replicaWait: 50 * time.Millisecond}
+					rdb := x.Primary.Client()
+					waiting := newHandle(t, rdb, s)
+					holding := waiting
+					if way == "message" {
+						holding = newHandle(t, x.Primary.Client(), s)
+					}
+					held := make([]lease, tries)
+					for i := range held {
+						held[i] = granted(t, holding, fmt.Sprint("k", i))
+					}
+					outcome := make(chan []error, 1)
+					go func() {
+						outcome <- attempt(tries, func(i int) (lease, error) { return waiting.acquire(t.Context(), fmt.Sprint("k", i)) })
+					}()
+					redistest.Eventually(t, "all to wait", func() bool {
+						queued := int64(0)
+						for _, key := range rdb.Keys(t.Context(), "leasehold:*queue").Val() {
+							queued += rdb.ZCard(t.Context(), key).Val()
+						}
+						return queued == tries
+					})
+					x.Cut()
+					wantGivenBack(t, held)
+					wantUnconfirmed(t, redistest.Get(t, "the outcome", outcome))
+				})
+			}
+		}
+	})
+}
+
+// wantGivenBack gives back all leases at the same time. Nothing that replicas are waited
+// for holds that up.
+func wantGivenBack(t *testing.T, held []lease) {
+	t.Helper()
+	began := time.Now()
+	for i, err := range attempt(len(held), func(i int) (lease, error) { return nil, held[i].giveBack() }) {
+		if err != nil {
+			t.Errorf("give back %d: %v", i, err)
+		}
+	}
+	t.Logf("%d were given back within %v", len(held), time.Since(began))
+}
+
+// Where the reply is lost, the enter is sent again and writes nothing, on a connection that
+// wrote nothing: WAIT has to wait all the same.
+func TestRepeatedEnterIsNotConfirmedByItself(t *testing.T) {
+	eachVersion(t, func(t *testing.T, x *redistest.Replicated) {
+		p := redistest.NewProxy(t, x.Primary.Addr())
+		for kind, newHandle := range kinds {
+			t.Run(kind, func(t *testing.T) {
+				defer x.Heal()
+				h := newHandle(t, p.Client(), settings{name: redistest.Name(t), replicas: 2, replicaWait: 50 * time.Millisecond})
+				if err := granted(t, h, "before").giveBack(); err != nil { // the scripts are known
+					t.Fatal(err)
+				}
+				x.Cut()
+				for i := range 5 {
+					lost := p.EatReply(redistest.Named("EVALSHA"), 1)
+					_, err := h.acquire(t.Context(), fmt.Sprint("k", i))
+					wantUnconfirmed(t, []error{err})
+					lost.Wait()
+				}
+			})
+		}
+	})
+}
+
+// Whichever reply of the pipeline is lost, the request is sent again, and granted once.
+func TestLostReplyOfAConfirmation(t *testing.T) {
+	onNewest(t, func(t *testing.T, x *redistest.Replicated, newHandle func(testing.TB, redis.UniversalClient, settings) handle) {
+		p := redistest.NewProxy(t, x.Primary.Addr())
+		h := newHandle(t, p.Client(), settings{name: redistest.Name(t), replicas: 2})
+		for _, name := range []string{"EVALSHA", "PEXPIRE", "SET", "WAIT"} {
+			l, err := h.acquire(t.Context(), "k")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := l.giveBack(); err != nil {
+				t.Fatal(err)
+			}
+			lost := p.EatReply(redistest.Named(name), 1)
+			if l, err = h.acquire(t.Context(), "k"); err != nil {
+				t.Fatalf("%s lost: %v", name, err)
+			}
+			lost.Wait()
+			if err := l.giveBack(); err != nil {
+				t.Errorf("%s lost: give back: %v", name, err)
+			}
+			if l, err = h.tryAcquire(t.Context(), "k"); err != nil {
+				t.Fatalf("%s lost: %v; want that it is free", name, err)
+			}
+			if err := l.giveBack(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// One replica of two is not enough for Replicas 2, and is for Replicas 1.
+func TestReplicasAreCounted(t *testing.T) {
+	onNewest(t, func(t *testing.T, x *redistest.Replicated, newHandle func(testing.TB, redis.UniversalClient, settings) handle) {
+		name := redistest.Name(t)
+		two := newHandle(t, x.Primary.Client(), settings{name: name, replicas: 2, replicaWait: 50 * time.Millisecond})
+		one := newHandle(t, x.Primary.Client(), settings{name: name, replicas: 1, replicaWait: 50 * time.Millisecond})
+		none := newHandle(t, x.Primary.Client(), settings{name: name})
+		x.Links[0].Cut()
+		_, err := two.acquire(t.Context(), "k2")
+		redistest.WantErr(t, err, leasehold.ErrUnavailable)
+		redistest.WantText(t, err, "1 of 2 replicas")
+		if _, err := one.acquire(t.Context(), "k1"); err != nil {
+			t.Errorf("with one replica: %v", err)
+		}
+		x.Links[1].Cut()
+		if _, err := none.acquire(t.Context(), "k0"); err != nil {
+			t.Errorf("without replicas: %v", err)
+		}
+	})
+}
+
+// Many callers wait for replicas. Others, of the same handle, give back and wait for their
+// turn as if nobody did.
+func TestNobodyElseWaitsForReplicas(t *testing.T) {
+	onNewest(t, func(t *testing.T, x *redistest.Replicated, newHandle func(testing.TB, redis.UniversalClient, settings) handle) {
+		const wait = time.Second
+		rdb := x.Primary.Client()
+		h := newHandle(t, rdb, settings{name: redistest.Name(t), replicas: 2, replicaWait: wait})
+		held, err := h.acquire(t.Context(), "held")
+		if err != nil {
+			t.Fatal(err)
+		}
+		x.Cut()
+		done := make(chan []error, 1)
+		go func() {
+			done <- attempt(100, func(i int) (lease, error) { return h.acquire(t.Context(), fmt.Sprint("k", i)) })
+		}()
+		redistest.Eventually(t, "WAIT at the server", func() bool {
+			return strings.Contains(rdb.ClientList(t.Context()).Val(), "cmd=wait")
+		})
+		began := time.Now()
+		if err := held.giveBack(); err != nil {
+			t.Errorf("give back: %v", err)
+		}
+		if took := time.Since(began); took > wait/2 {
+			t.Errorf("giving back took %v; want that it does not wait for replicas", took)
+		}
+		for _, err := range redistest.Get(t, "the callers", done) {
+			redistest.WantErr(t, err, leasehold.ErrUnavailable)
+			redistest.WantText(t, err, "0 of 2 replicas")
+		}
+		if took := time.Since(began); took > 3*wait {
+			t.Errorf("the callers waited for %v; want that they share WAITs of %v", took, wait)
+		}
+	})
+}
+
+// Many callers take and give back while the replicas follow: releases and acquisitions are
+// on their way at the same time, and every acquisition is confirmed.
+func TestManyCallersAreConfirmed(t *testing.T) {
+	onNewest(t, func(t *testing.T, x *redistest.Replicated, newHandle func(testing.TB, redis.UniversalClient, settings) handle) {
+		h := newHandle(t, x.Primary.Client(), settings{name: redistest.Name(t), replicas: 2})
+		for i, err := range attempt(64, func(i int) (lease, error) {
+			for range 20 {
+				l, err := h.acquire(t.Context(), fmt.Sprint("k", i/2)) // two for each key
+				if err == nil {
+					err = l.giveBack()
+				}
+				if err != nil {
+					return nil, err
+				}
+			}
+			return nil, nil
+		}) {
+			if err != nil {
+				t.Errorf("caller %d: %v", i, err)
+			}
+		}
+	})
+}
+
+// A caller that stops waiting while replicas are asked returns at once, and leaves nothing.
+func TestCallerLeavesWhileReplicasAreAsked(t *testing.T) {
+	onNewest(t, func(t *testing.T, x *redistest.Replicated, newHandle func(testing.TB, redis.UniversalClient, settings) handle) {
+		rdb := x.Primary.Client()
+		h := newHandle(t, rdb, settings{name: redistest.Name(t), replicas: 2, replicaWait: 2 * time.Second})
+		x.Cut()
+		ctx, cancel := context.WithCancel(t.Context())
+		failed := make(chan error, 1)
+		go func() { _, err := h.acquire(ctx, "k"); failed <- err }()
+		redistest.Eventually(t, "WAIT at the server", func() bool {
+			return strings.Contains(rdb.ClientList(t.Context()).Val(), "cmd=wait")
+		})
+		began := time.Now()
+		cancel()
+		redistest.WantErr(t, redistest.Get(t, "the caller", failed), context.Canceled, leasehold.ErrUnavailable)
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("it returned after %v", took)
+		}
+		redistest.Eventually(t, "the lease to be given back", func() bool {
+			return len(rdb.Keys(t.Context(), "*holders").Val()) == 0
+		})
+	})
+}

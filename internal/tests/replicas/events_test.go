@@ -1,0 +1,52 @@
+package replicas
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
+	"github.com/leasehold-go/leasehold/mutex"
+)
+
+// counter counts events of some kinds.
+type counter struct{ unavailable, late, outOfReach atomic.Int64 }
+
+func (c *counter) Observe(e leasehold.Event) {
+	switch {
+	case e.Kind == leasehold.EventAcquired && e.Outcome == leasehold.OutcomeUnavailable:
+		c.unavailable.Add(1)
+	case e.Kind == leasehold.EventLateGrant:
+		c.late.Add(1)
+	case e.Kind == leasehold.EventUnavailable:
+		c.outOfReach.Add(1)
+	}
+}
+
+// A grant that replicas did not confirm is an acquisition that failed. It is no late
+// grant, and Redis is not out of reach.
+func TestEventsOfUnconfirmedGrants(t *testing.T) {
+	x := redistest.StartReplicated(t, redistest.Newest(t), 1)
+	x.Cut()
+	var events counter
+	m, err := mutex.New(x.Primary.Client(), mutex.Config{Name: redistest.Name(t), Replicas: 1, ReplicaWait: 20 * time.Millisecond, Observer: &events})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		_, err := m.Lock(t.Context(), "k")
+		redistest.WantErr(t, err, leasehold.ErrUnavailable)
+	}
+	harness.CloseWithin(t, 10*time.Second, m) // all is given back
+	if n := events.unavailable.Load(); n != 3 {
+		t.Errorf("%d acquisitions failed; want 3", n)
+	}
+	if n := events.late.Load(); n != 0 {
+		t.Errorf("%d grants came late; want none", n)
+	}
+	if n := events.outOfReach.Load(); n != 0 {
+		t.Errorf("Redis went out of reach %d times; want never", n)
+	}
+}

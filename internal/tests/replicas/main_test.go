@@ -1,0 +1,140 @@
+// Package replicas has grants that replicas must confirm: on a real primary with two
+// replicas, whose links are cut and healed.
+package replicas
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
+	"github.com/leasehold-go/leasehold/mutex"
+	"github.com/leasehold-go/leasehold/semaphore"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+// lease is a lock or a semaphore's lease.
+type lease interface {
+	Context() context.Context
+	Deadline() time.Time
+	Extend(ctx context.Context, ttl time.Duration) error
+	giveBack() error
+}
+
+type (
+	lockHeld   struct{ *mutex.Lock }
+	permitHeld struct{ *semaphore.Lease }
+)
+
+func (l lockHeld) giveBack() error   { return l.Unlock() }
+func (l permitHeld) giveBack() error { return l.Release() }
+
+// handle is a handle of one of the kinds of lease.
+type handle struct {
+	acquire    func(ctx context.Context, key string) (lease, error)
+	tryAcquire func(ctx context.Context, key string) (lease, error)
+}
+
+// settings are what the tests configure.
+type settings struct {
+	name        string
+	ttl         time.Duration
+	maxWait     time.Duration
+	replicas    int
+	replicaWait time.Duration
+	localFor    time.Duration
+}
+
+// kinds make handles, each of one kind of lease.
+var kinds = map[string]func(tb testing.TB, rdb redis.UniversalClient, s settings) handle{
+	"mutex": newMutex,
+	"semaphore": func(tb testing.TB, rdb redis.UniversalClient, s settings) handle {
+		return newSemaphore(tb, rdb, s, 0)
+	},
+	"mutex, local turns": func(tb testing.TB, rdb redis.UniversalClient, s settings) handle {
+		s.localFor = 20 * time.Millisecond
+		return newMutex(tb, rdb, s)
+	},
+	"total": func(tb testing.TB, rdb redis.UniversalClient, s settings) handle {
+		return newSemaphore(tb, rdb, s, 10_000)
+	},
+}
+
+func newMutex(tb testing.TB, rdb redis.UniversalClient, s settings) handle {
+	tb.Helper()
+	m, err := mutex.New(rdb, mutex.Config{
+		Name: s.name, TTL: s.ttl, MaxWait: s.maxWait, Replicas: s.replicas, ReplicaWait: s.replicaWait, LocalFor: s.localFor,
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { harness.CloseWithin(tb, 30*time.Second, m) })
+	held := func(l *mutex.Lock, err error) (lease, error) {
+		if err != nil {
+			return nil, err
+		}
+		return lockHeld{l}, nil
+	}
+	return handle{
+		acquire:    func(ctx context.Context, key string) (lease, error) { return held(m.Lock(ctx, key)) },
+		tryAcquire: func(ctx context.Context, key string) (lease, error) { return held(m.TryLock(ctx, key)) },
+	}
+}
+
+func newSemaphore(tb testing.TB, rdb redis.UniversalClient, s settings, total int) handle {
+	tb.Helper()
+	m, err := semaphore.New(rdb, semaphore.Config{
+		Name: s.name, Limit: 1, Total: total, TTL: s.ttl, MaxWait: s.maxWait, Replicas: s.replicas, ReplicaWait: s.replicaWait,
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { harness.CloseWithin(tb, 30*time.Second, m) })
+	held := func(l *semaphore.Lease, err error) (lease, error) {
+		if err != nil {
+			return nil, err
+		}
+		return permitHeld{l}, nil
+	}
+	return handle{
+		acquire:    func(ctx context.Context, key string) (lease, error) { return held(m.Acquire(ctx, key)) },
+		tryAcquire: func(ctx context.Context, key string) (lease, error) { return held(m.TryAcquire(ctx, key)) },
+	}
+}
+
+// granted acquires key, as often as it takes: replicas that were cut off, on a busy machine,
+// may need more than ReplicaWait.
+func granted(tb testing.TB, h handle, key string) (l lease) {
+	tb.Helper()
+	redistest.Eventually(tb, "a grant of "+key, func() bool {
+		var err error
+		l, err = h.acquire(context.Background(), key)
+		return err == nil
+	})
+	return l
+}
+
+// eachVersion runs fn on a primary with two replicas of each version.
+func eachVersion(t *testing.T, fn func(t *testing.T, x *redistest.Replicated)) {
+	t.Helper()
+	for _, v := range redistest.NeedServers(t) {
+		t.Run(v.String(), func(t *testing.T) { fn(t, redistest.StartReplicated(t, v, 2)) })
+	}
+}
+
+// onNewest runs fn on a primary with two replicas of the newest version, for each kind of
+// lease.
+func onNewest(t *testing.T, fn func(t *testing.T, x *redistest.Replicated, newHandle func(tb testing.TB, rdb redis.UniversalClient, s settings) handle)) {
+	t.Helper()
+	x := redistest.StartReplicated(t, redistest.Newest(t), 2)
+	for kind, newHandle := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			defer x.Heal()
+			fn(t, x, newHandle)
+		})
+	}
+}

@@ -1,0 +1,118 @@
+package replicas
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+)
+
+// A renewal that replicas did not confirm moves no deadline: the lease ends at the deadline
+// of the last one that they confirmed, though the primary has renewed it.
+func TestUnconfirmedRenewalMovesNoDeadline(t *testing.T) {
+	onNewest(t, func(t *testing.T, x *redistest.Replicated, newHandle func(testing.TB, redis.UniversalClient, settings) handle) {
+		const ttl = 1500 * time.Millisecond
+		rdb := x.Primary.Client()
+		h := newHandle(t, rdb, settings{name: redistest.Name(t), ttl: ttl, replicas: 2, replicaWait: 100 * time.Millisecond})
+		l := granted(t, h, "k")
+		renewed(t, l) // while they confirm, it is renewed
+		x.Cut()
+		time.Sleep(200 * time.Millisecond) // what was confirmed before the cut has arrived
+		last := l.Deadline()
+		holders := rdb.Keys(t.Context(), "leasehold:*holders").Val()[0]
+		ends := func() int64 {
+			all := rdb.ZRangeWithScores(t.Context(), holders, 0, 0).Val()
+			if len(all) == 0 {
+				return 0
+			}
+			return int64(all[0].Score)
+		}
+		before := ends()
+		redistest.Eventually(t, "the primary to renew it", func() bool { return ends() > before })
+		<-l.Context().Done()
+		if now := time.Now(); now.Before(last) || now.Sub(last) > 200*time.Millisecond {
+			t.Errorf("it ended %v after its deadline", now.Sub(last))
+		}
+		if d := l.Deadline(); !d.Equal(last) {
+			t.Errorf("its deadline moved by %v", d.Sub(last))
+		}
+		redistest.WantErr(t, context.Cause(l.Context()), leasehold.ErrLost)
+		redistest.WantText(t, context.Cause(l.Context()), "0 of 2 replicas confirmed it within 100ms")
+		redistest.WantErr(t, l.giveBack(), leasehold.ErrLost)
+	})
+}
+
+// Replicas that come back in time keep the lease.
+func TestLeaseOutlivesAShortCut(t *testing.T) {
+	onNewest(t, func(t *testing.T, x *redistest.Replicated, newHandle func(testing.TB, redis.UniversalClient, settings) handle) {
+		h := newHandle(t, x.Primary.Client(), settings{name: redistest.Name(t), ttl: 4 * time.Second, replicas: 2, replicaWait: 200 * time.Millisecond})
+		l := granted(t, h, "k")
+		x.Cut()
+		time.Sleep(2 * time.Second) // the first renewal, after 1.3 s, is not confirmed
+		x.Heal()
+		renewed(t, l)
+		if err := l.giveBack(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// An Extend that replicas did not confirm is an error, and moves no deadline.
+func TestUnconfirmedExtendMovesNoDeadline(t *testing.T) {
+	onNewest(t, func(t *testing.T, x *redistest.Replicated, newHandle func(testing.TB, redis.UniversalClient, settings) handle) {
+		h := newHandle(t, x.Primary.Client(), settings{name: redistest.Name(t), replicas: 2, replicaWait: 50 * time.Millisecond})
+		l := granted(t, h, "k")
+		x.Cut()
+		before := l.Deadline()
+		err := l.Extend(t.Context(), time.Hour)
+		redistest.WantErr(t, err, leasehold.ErrUnavailable)
+		redistest.WantText(t, err, "0 of 2 replicas")
+		if d := l.Deadline(); !d.Equal(before) {
+			t.Errorf("its deadline moved by %v", d.Sub(before))
+		}
+		x.Heal()
+		redistest.Eventually(t, "an Extend once the replicas are back", func() bool { return l.Extend(t.Context(), time.Hour) == nil })
+		if d := l.Deadline(); time.Until(d) < 58*time.Minute {
+			t.Errorf("it lasts %v", time.Until(d))
+		}
+		if err := l.giveBack(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A server without memory refuses what takes: it still renews, for the marker is there.
+func TestRenewalsWithoutMemory(t *testing.T) {
+	onNewest(t, func(t *testing.T, x *redistest.Replicated, newHandle func(testing.TB, redis.UniversalClient, settings) handle) {
+		rdb := x.Primary.Client()
+		h := newHandle(t, rdb, settings{name: redistest.Name(t), ttl: time.Second, replicas: 2, replicaWait: 200 * time.Millisecond})
+		l := granted(t, h, "k")
+		if err := rdb.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
+			t.Fatal(err)
+		}
+		defer rdb.ConfigSet(context.Background(), "maxmemory", "0")
+		_, err := h.acquire(t.Context(), "other")
+		redistest.WantErr(t, err, leasehold.ErrUnavailable)
+		renewed(t, l)
+		renewed(t, l)
+		if err := l.giveBack(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// renewed waits until the deadline of a lease moves.
+func renewed(t *testing.T, l lease) {
+	t.Helper()
+	before := l.Deadline()
+	redistest.Eventually(t, "a renewal", func() bool {
+		if err := context.Cause(l.Context()); err != nil {
+			t.Fatalf("it was lost: %v", err)
+		}
+		return l.Deadline().After(before)
+	})
+}

@@ -1,0 +1,69 @@
+package scripts_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/call"
+	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/permits"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/totals"
+)
+
+// What a permit that is free costs the server: seven commands within the scripts to take
+// it and give it back, and twelve in a family with a total. A semaphore without a total
+// pays nothing for those that have one.
+func TestCommandsOfAFreePair(t *testing.T) {
+	srv := redistest.StartServer(t, redistest.Newest(t))
+	rdb, stats := srv.Client(), srv.Client()
+	client, err := call.NewClient(rdb)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := context.Background()
+	family := keys.Family{Kind: keys.Semaphore, Name: "cost"}
+	plain, err := permits.Family{Family: family}.Resource("k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	withTotal, err := totals.NewFamily(family, 10, 0).Resource("k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name     string
+		resource lease.Resource
+		most     int
+	}{{"without a total", plain, 7}, {"with a total", withTotal, 12}} {
+		pair := func(seq uint64) {
+			q := c.resource.Request(lease.Terms{Handle: hereHandle, Seq: seq, Permits: 1, TTL: time.Minute, Limit: 5, Want: 1})
+			for _, one := range []*call.Call{q.Enter(lease.EnterOptions{Wait: true}), q.Leave(0)} {
+				if v, err := client.Do(ctx, one); err != nil || v[0] != 1 {
+					t.Fatalf("%v, %v", v, err)
+				}
+			}
+		}
+		pair(1) // teaches the scripts
+		if err := stats.ConfigResetStat(ctx).Err(); err != nil {
+			t.Fatal(err)
+		}
+		pair(2)
+		n := 0
+		for line := range strings.Lines(stats.Info(ctx, "commandstats").Val()) {
+			name, rest, _ := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")
+			var calls int
+			if _, err := fmt.Sscan(strings.Split(rest, ",")[0], &calls); err != nil || name == "evalsha" || strings.HasPrefix(name, "config") || name == "info" {
+				continue
+			}
+			n += calls
+		}
+		if n == 0 || n > c.most {
+			t.Errorf("%s a free pair takes %d commands; want %d at most", c.name, n, c.most)
+		}
+	}
+}

@@ -1,0 +1,118 @@
+package scripts_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/lease"
+)
+
+func (r *request) turns() lease.TurnRequest { return r.Request.(lease.TurnRequest) }
+
+func (w *world) fence() (token uint64) {
+	w.Helper()
+	token, err := w.rdb.Get(context.Background(), w.res.Part("fence")).Uint64()
+	if err != nil {
+		w.Fatal(err)
+	}
+	return token
+}
+
+// The leave of a lock that served turns sets the fence to the last one's token before the
+// lock is handed on, and to nothing where the lock was lost meanwhile.
+func TestLeaveOfTurnsSetsTheFence(t *testing.T) {
+	each(t, true, func(w *world) {
+		first, waiter := w.lock(hereHandle), w.lock(thereHandle)
+		last := w.enter(first, lease.Granted).Token + 5_000_000
+		w.enter(waiter, lease.Queued)
+		first.turns().SetLastToken(last)
+		if r := w.leave(first, 0); !r.Held {
+			w.Fatal("the lock was not held")
+		}
+		handedOver := last + 1 // the clock is behind the last token
+		if got := w.fence(); got != handedOver {
+			w.Errorf("the next owner's token is %d; want %d", got, handedOver)
+		}
+		if r := w.leave(first, 0); r.Held || w.fence() != handedOver {
+			w.Errorf("a second leave found the lock held: %v, and set the fence to %d", r.Held, w.fence())
+		}
+		w.leave(waiter, 0)
+
+		lost, owner := w.lock(hereHandle), w.lock(thereHandle)
+		token := w.enter(lost, lease.Granted).Token
+		w.rdb.Del(context.Background(), w.res.Part("holders"))
+		owned := w.enter(owner, lease.Granted).Token
+		lost.turns().SetLastToken(token + 5_000_000)
+		if r := w.leave(lost, 0); r.Held || w.fence() != owned {
+			w.Errorf("the leave of a lost lock set the fence of its next owner from %d to %d", owned, w.fence())
+		}
+	})
+}
+
+// The fence is never set back.
+func TestLeaveOfTurnsNeverSetsTheFenceBack(t *testing.T) {
+	each(t, true, func(w *world) {
+		r := w.lock(hereHandle)
+		token := w.enter(r, lease.Granted).Token
+		r.turns().SetLastToken(token - 1)
+		w.leave(r, 0)
+		if got := w.fence(); got != token {
+			w.Errorf("the fence is %d after a grant of %d", got, token)
+		}
+	})
+}
+
+func (w *world) renewAndCount(r *request, ttl time.Duration) (time.Duration, lease.Use) {
+	w.Helper()
+	v, err := w.client.Do(context.Background(), r.turns().RenewAndCount(ttl, time.Second))
+	if err != nil {
+		w.Fatal(err)
+	}
+	v, use, err := r.turns().ReadRenewAndCount(v)
+	if err != nil {
+		w.Fatal(err)
+	}
+	left, err := r.ReadRenew(v)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return left.Term, use
+}
+
+// A renewal that counts is a renewal, tells how many wait and how much is in use, and
+// never brings a lease back.
+func TestRenewAndCount(t *testing.T) {
+	each(t, false, func(w *world) {
+		r := w.request(hereHandle, 2, 3, time.Minute)
+		w.enter(r, lease.Granted)
+		if left, use := w.renewAndCount(r, time.Hour); left < 59*time.Minute || use != (lease.Use{InUse: 2, Limit: 3}) {
+			w.Errorf("%v are left, and the use is %+v", left, use)
+		}
+		for m, d := range w.holders() {
+			if d < 59*time.Minute {
+				w.Errorf("%s has %v of an hour left", m, d)
+			}
+		}
+		if left, _ := w.renewAndCount(r, time.Minute); left < 59*time.Minute {
+			w.Errorf("a shorter renewal left %v of an hour", left)
+		}
+		waiter := w.request(thereHandle, 2, 3, time.Minute)
+		w.enter(waiter, lease.Queued)
+		w.rdb.Set(context.Background(), w.res.Part("limit"), 1, time.Hour)
+		if _, use := w.renewAndCount(r, time.Hour); use != (lease.Use{Waiting: 1, InUse: 2, Limit: 1}) {
+			w.Errorf("the use is %+v", use)
+		}
+		w.rdb.Del(context.Background(), w.res.Part("holders"))
+		if left, _ := w.renewAndCount(r, time.Hour); left != 0 || len(w.holders()) != 0 {
+			w.Errorf("a lease whose key was deleted came back for %v: %v", left, w.holders())
+		}
+	})
+	each(t, true, func(w *world) {
+		r := w.lock(hereHandle)
+		w.enter(r, lease.Granted)
+		if left, use := w.renewAndCount(r, time.Hour); left < 59*time.Minute || use != (lease.Use{InUse: 1, Limit: 1}) {
+			w.Errorf("of a lock %v are left, and the use is %+v", left, use)
+		}
+	})
+}

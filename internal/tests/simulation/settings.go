@@ -1,0 +1,208 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/semaphore"
+)
+
+// mayArrive is for how long a setting without an answer may still be stored: its void
+// time, and the most that a client's map of the server's clock is off on a slow network.
+const mayArrive = late + 7*time.Second
+
+// setting is a SetLimit or SetTotal.
+type setting struct {
+	handle *semaphore.Semaphore
+	key    string // "" = the total
+	value  int
+	called time.Time
+	over   time.Time // zero: under way
+	ok     bool
+}
+
+// value is a limit that was stored on the server at a time; 0 = none was any more.
+type value struct {
+	at    time.Time
+	limit int
+}
+
+// history is which limits were set, and which were stored on the server when.
+type history struct {
+	mu       sync.Mutex
+	settings map[*setting]struct{}
+	values   map[string][]value
+}
+
+// changes judges what a call changed of the stored limits: each change is one that a
+// SetLimit or SetTotal asked for which is under way, or had no answer so far. A copy
+// that comes after a later setting of its handle was answered changes nothing.
+func (j *judge) changes(before, after map[string]int, flushed bool) {
+	now := time.Now()
+	for _, key := range append(slices.Clone(totKeys), "") {
+		if before[key] == after[key] {
+			continue
+		}
+		j.limits.mu.Lock()
+		j.limits.values[key] = append(j.limits.values[key], value{now, after[key]})
+		asked := flushed || j.limits.mayBeStored(key, after[key], now)
+		j.limits.mu.Unlock()
+		if !asked {
+			j.w.fail("settings", "the limit of %q became %d, was %d: no call asks for that which is under way or unanswered", key, after[key], before[key])
+		}
+	}
+}
+
+func (h *history) mayBeStored(key string, limit int, now time.Time) bool {
+	for s := range h.settings {
+		if s.key != key || s.value != limit {
+			continue
+		}
+		if s.over.IsZero() || s.over.Equal(now) {
+			return true
+		}
+		if !s.ok && now.Sub(s.over) <= mayArrive && !h.overtaken(s, s.over, now) {
+			return true
+		}
+	}
+	return false
+}
+
+// overtaken reports whether a setting of the same handle that was called after a time
+// was answered before another.
+func (h *history) overtaken(s *setting, after, before time.Time) bool {
+	for o := range h.settings {
+		if o.handle == s.handle && o.key == s.key && o.ok && o.called.After(after) && o.over.Before(before) {
+			return true
+		}
+	}
+	return false
+}
+
+// wasStored reports whether a setting was in force at some moment while it was under
+// way, or was overtaken by another one of its handle.
+func (h *history) wasStored(s *setting) bool {
+	last := 0
+	for _, v := range h.values[s.key] {
+		if v.at.After(s.over) {
+			break
+		}
+		if !v.at.Before(s.called) && v.limit == s.value {
+			return true
+		}
+		if v.at.Before(s.called) {
+			last = v.limit
+		}
+	}
+	if last == s.value {
+		return true
+	}
+	for o := range h.settings {
+		if o.handle == s.handle && o.key == s.key && o.called.After(s.called) {
+			return true
+		}
+	}
+	return false
+}
+
+// between are the limits of a key, or the totals, that were in force for some process
+// at some moment between two times: the lowest and the highest.
+func (h *history) between(key string, from, to time.Time) (least, most int) {
+	configured := func(limit int) (int, int) {
+		switch {
+		case limit > 0:
+			return limit, limit
+		case key == "":
+			return min(total, otherTotal), max(total, otherTotal)
+		default:
+			return min(totLimit, otherLimit), max(totLimit, otherLimit)
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	least, most = configured(0)
+	for _, v := range h.values[key] {
+		low, high := configured(v.limit)
+		switch {
+		case v.at.Before(from):
+			least, most = low, high
+		case !v.at.After(to):
+			least, most = min(least, low), max(most, high)
+		}
+	}
+	return least, most
+}
+
+// adjust is a SetLimit or SetTotal; it reports whether that returned nil.
+func (w *world) adjust(c *client, st step) bool {
+	ctx, cancel := context.WithCancel(c.ctx)
+	defer cancel()
+	if st.wait > 0 {
+		defer time.AfterFunc(st.wait, cancel).Stop()
+	}
+	s := &setting{handle: c.total, key: st.key, value: st.permits, called: time.Now()}
+	good := w.good(c, s.called)
+	h := &w.judge.limits
+	h.mu.Lock()
+	h.settings[s] = struct{}{}
+	h.mu.Unlock()
+	err := c.set(ctx, st)
+	h.mu.Lock()
+	s.over, s.ok = time.Now(), err == nil
+	stored := !s.ok || h.wasStored(s)
+	h.mu.Unlock()
+	if c.isDead(w) || w.over() {
+		return false
+	}
+	switch {
+	case !stored:
+		w.fail("settings", "%s returned nil, and was not stored", st)
+	case err == nil:
+		w.note("set")
+	case errors.Is(err, leasehold.ErrClosed) && w.closes(c), errors.Is(err, context.Canceled) && ctx.Err() != nil:
+		w.note("not set")
+	case errors.Is(err, leasehold.ErrUnavailable):
+		w.note("set unavailable")
+		if good && w.calm(s.called, s.over) && !w.closes(c) {
+			w.fail("S4", "%s: %v, on a good network", st, err)
+		}
+	default:
+		w.fail("S4", "%s: %v", st, err)
+	}
+	return err == nil
+}
+
+func (c *client) set(ctx context.Context, st step) error {
+	if st.verb == setTotal {
+		return c.total.SetTotal(ctx, st.permits)
+	}
+	return c.total.SetLimit(ctx, st.key, st.permits)
+}
+
+// raise is the last setting of a run: back to the configured limits, by which all that
+// wait can be served.
+func (w *world) raise() {
+	all := w.living()
+	if len(all) == 0 || len(w.judge.limits.settings) == 0 {
+		return
+	}
+	w.wait(w.since(time.Now()) + mayArrive) // the last of those without an answer
+	if w.over() {
+		return
+	}
+	for _, key := range append(slices.Clone(totKeys), "") {
+		st := step{verb: setLimit, key: key}
+		if key == "" {
+			st.verb = setTotal
+		}
+		for range 40 { // the first tries may meet dead connections
+			if w.adjust(all[0], st) || w.over() {
+				break
+			}
+		}
+	}
+}

@@ -1,0 +1,22 @@
+package totals
+
+import (
+	"github.com/leasehold-go/leasehold/internal/call"
+	"github.com/leasehold-go/leasehold/internal/permits"
+	"github.com/leasehold-go/leasehold/luascripts"
+)
+
+var revokeScript = call.NewScript("totals revoke", luascripts.TotalsRevoke())
+
+// Revoke prepares the call that takes a lease or a place away.
+func (r *Resource) Revoke(member, id, reason string) *call.Call {
+	f := r.family
+	words := make([]any, 0, len(f.keys)+6)
+	words = append(append(words, f.keys[:]...), permits.Beside(r.FirstKey(), "revoked"), permits.Beside(r.FirstKey(), "audit"))
+	return call.New(revokeScript, len(f.keys)+2, append(words, member, id, reason, f.total)...)
+}
+
+// Fate prepares the question what became of the attempt.
+func (q *Request) Fate() *call.Call {
+	return permits.FateOf(q.family.keys[0].(string), q.family.keys[2].(string), q.member, q.id)
+}

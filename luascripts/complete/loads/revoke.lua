@@ -1,0 +1,199 @@
+-- Written by go generate from luascripts/loads/revoke.lua and the pieces that it includes:
+-- edit those.
+
+-- Takes the right to load away from the member that has it, also where the load was
+-- invalidated, or takes a waiter out of the queue. Those that wait for the load are told,
+-- so that one of them loads. Idempotent by the mark: a call that comes again says so.
+--
+-- KEYS  holders, queue, alive, fence, value, failure, published, invalidated, schemas,
+--       revoked, audit, which the schemas share
+-- ARGV  1 member   '' = none was found
+--       2 id, as listings show it   3 reason
+--
+-- Reply (integers)
+--   1|2|0, now µs, more   revoked now; revoked before; no such load or waiter
+--   more = 1: there are more to tell, and the caller calls again at once.
+--
+-- Cost  O(log n), and one PUBLISH per process that waits, of which one call tells 250.
+-- Who else may be where: the load may have published, or its lease may have ended; an
+-- invalidation may have moved the lease; a copy of its enter may be under way
+-- (tombstone); another copy of this call may have run (the mark).
+-- ZREM comes first: it is allowed where memory has run out, and the checks of the
+-- memory limit end with a script's first write.
+
+-- from shared/clock.lua
+-- The server's time, read once per call: us in µs, now in ms.
+local time = redis.call('TIME')
+local us = time[1] * 1000000 + time[2]
+local now = math.floor(us / 1000)
+-- from loads/shared/load.lua
+-- What the scripts of loads share. They keep one load of a cached value in the
+-- fleet. The script has included the clock before.
+--
+-- A load is told by its token, which no two loads of a key share. No script grants
+-- the lease to a waiter: a waiter whose load ended without a result enters again,
+-- so that it sees a value that came meanwhile before it loads.
+
+-- from shared/constants.lua
+local BATCH = 250         -- members: the most that one call purges, parks or tells
+local ALIVE = 4500        -- ms: how long a sign of life keeps a place in the queue
+-- from loads/shared/keys.lua
+-- holders      sorted set: the member that loads, score = lease end (ms)
+-- queue        sorted set: a member per waiting process, score = the token of the
+--              load that it waits for
+-- alive        sorted set: the same members, score = alive until (ms); a member
+--              that is not in queue is a tombstone
+-- fence        string: the token of the last load
+-- value        string: the envelope of the cached value
+-- failure      string: the envelope of a remembered failure, or of the mark that
+--              the value is too large
+-- published    string: "<token> <state> <how>[envelope]", the result of the last
+--              load, kept for processes that missed the message
+-- invalidated  sorted set: "<member> <token>" of loads that were invalidated, score
+--              = lease end (ms): such a load may hand its result to those who wait
+--              for it, but not store it
+-- schemas      sorted set: the schemas of the key that have a value, a failure or a
+--              load, score = until when (ms); all schemas share it. The other keys belong to one schema each, and
+--              their names end with it, as ".1a2b3c4d"; those of schema 0 do not.
+local holders, queue, alive, fence, value, failure, published, invalidated, schemas = unpack(KEYS)
+local schema = string.match(holders, '%.(%x+)$') or '0'
+
+-- The member that holds the lease, and when that ends; nil where none does.
+local function holder()
+  local first = redis.call('ZRANGE', holders, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
+  return first[1], tonumber(first[2])
+end
+
+-- An invalidated load that still runs, found by its member or by its token: when
+-- its lease ends, its token, its entry; nil where there is none.
+local function invalidated_load(member, token)
+  local all = redis.call('ZRANGE', invalidated, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, BATCH, 'WITHSCORES')
+  for i = 1, #all, 2 do
+    local m, t = string.match(all[i], '^(%S+) (%d+)$')
+    if m and (m == member or tonumber(t) == token) then return tonumber(all[i + 1]), tonumber(t), all[i] end
+  end
+end
+
+-- The range of scores of the waiters of a load. Where the fence was lost, waiters of
+-- the running load have newer tokens than it has.
+local function scores_of(token, running)
+  local from = string.format('%.0f', token)
+  return from, running and '+inf' or from
+end
+
+local function count_waiters(token, running)
+  return redis.call('ZCOUNT', queue, scores_of(token, running))
+end
+
+-- Takes waiters of a load out of the queue and sends each of their processes one
+-- message; returns how many are left. Nothing depends on the messages.
+local function tell(token, running, record)
+  local from, to = scores_of(token, running)
+  local all = redis.call('ZRANGE', queue, from, to, 'BYSCORE', 'LIMIT', 0, BATCH, 'WITHSCORES')
+  if #all == 0 then return 0 end
+  local told = {}
+  for i = 1, #all, 2 do
+    told[#told + 1] = all[i]
+    local receiver, seq = string.match(all[i], '^([^.]+)%.(%d+)')
+    if receiver then
+      -- from shared/inbox.lua
+      -- Where a message to the process of the handle receiver goes. A handle with '@' behind
+      -- its 22 random characters is of a Cluster's client, and listens on a sharded channel in
+      -- the slot of the key, "<prefix>:<kind>:{<name>:<key>}:inbox:<handle>": a message on any
+      -- other channel would cross the bus to every node. Any other handle has one channel for
+      -- all keys, "<prefix>:inbox:<handle>"; every kind has three letters.
+      local publish, channel
+      if string.byte(receiver, 23) == 64 then
+        publish, channel = 'SPUBLISH', string.sub(holders, 1, string.find(holders, '}', 1, true) + 1) .. 'inbox:' .. receiver
+      else
+        publish, channel = 'PUBLISH', string.sub(holders, 1, string.find(holders, '{', 1, true) - 6) .. ':inbox:' .. receiver
+      end
+      redis.call(publish, channel, string.format('%s %.0f 0 %.0f ', seq, us, tonumber(all[i + 1])) .. record)
+    end
+  end
+  redis.call('ZREM', queue, unpack(told))
+  redis.call('ZREM', alive, unpack(told))
+  if #told < BATCH then return 0 end
+  return redis.call('ZCOUNT', queue, from, to)
+end
+-- from shared/keep.lua
+-- Makes a key live until at (ms), and never shorter than it did.
+local function keep(key, at)
+  if redis.call('PEXPIREAT', key, at, 'GT') == 0 and redis.call('PTTL', key) == -1 then
+    redis.call('PEXPIREAT', key, at)
+  end
+end
+-- from shared/bury.lua
+-- Leaves a tombstone: a copy of the member's enter that arrives before until_ms is
+-- refused.
+local function bury(member, until_ms)
+  redis.call('ZADD', alive, until_ms, member)
+  keep(alive, until_ms)
+end
+local revoked, audit = KEYS[10], KEYS[11]
+-- from shared/mark.lua
+-- Marks an attempt as revoked, notes it in the audit stream, and hints to its process
+-- that it should ask for its fate. The script has included the clock before, has
+-- written (so that memory limits don't stop it here), and has set:
+--
+--   revoked  hash: the listed id of a revoked attempt = the reason
+--   audit    stream: an entry for each revocation; the mark of one lives as long
+local MARKS = 1000            -- entries of audit that are kept
+local MARK_KEPT = 2592000000  -- ms: 30 days after the last revocation of the key
+local TOMBSTONE = 30000       -- ms: how long a copy of the attempt's enter is refused
+local function mark(owner, id, reason, what, permits)
+  local surplus = redis.call('XLEN', audit) - MARKS + 1
+  if surplus > 0 then
+    for _, entry in ipairs(redis.call('XRANGE', audit, '-', '+', 'COUNT', surplus)) do
+      redis.call('HDEL', revoked, entry[2][2])
+    end
+  end
+  local revoked_handle, seq = string.match(owner, '^([^.]+)%.(%d+)')
+  local label = string.match(revoked_handle, '~(.*)$') or ''
+  redis.call('XADD', audit, 'MAXLEN', MARKS, '*', 'id', id, 'what', what, 'permits', permits, 'label', label, 'reason', reason)
+  redis.call('HSET', revoked, id, reason)
+  redis.call('PEXPIREAT', audit, now + MARK_KEPT)
+  redis.call('PEXPIREAT', revoked, now + MARK_KEPT)
+  local receiver = revoked_handle
+  -- from shared/inbox.lua
+  -- Where a message to the process of the handle receiver goes. A handle with '@' behind
+  -- its 22 random characters is of a Cluster's client, and listens on a sharded channel in
+  -- the slot of the key, "<prefix>:<kind>:{<name>:<key>}:inbox:<handle>": a message on any
+  -- other channel would cross the bus to every node. Any other handle has one channel for
+  -- all keys, "<prefix>:inbox:<handle>"; every kind has three letters.
+  local publish, channel
+  if string.byte(receiver, 23) == 64 then
+    publish, channel = 'SPUBLISH', string.sub(holders, 1, string.find(holders, '}', 1, true) + 1) .. 'inbox:' .. receiver
+  else
+    publish, channel = 'PUBLISH', string.sub(holders, 1, string.find(holders, '{', 1, true) - 6) .. ':inbox:' .. receiver
+  end
+  redis.call(publish, channel, 'R ' .. seq)
+end
+
+local member, id, reason = ARGV[1], ARGV[2], ARGV[3]
+-- Reads of every key that is written later: a wrong type ends the script here.
+local before = redis.call('HGET', revoked, id)
+redis.call('XLEN', audit)
+redis.call('ZCARD', queue)
+redis.call('ZCARD', alive)
+local last = tonumber(redis.call('GET', fence) or '') or 0
+local is_held = tonumber(redis.call('ZSCORE', holders, member) or 0) > now
+local _, token, entry = invalidated_load(member)
+
+redis.call('ZREM', holders, member)
+local waited = redis.call('ZREM', queue, member) == 1
+local state, left = before and 2 or 0, 0
+if is_held or entry or waited then
+  state = 1
+  if entry then redis.call('ZREM', invalidated, entry) end
+  bury(member, now + TOMBSTONE)
+  if not before then mark(member, id, reason, waited and 'waiter' or 'load', 1) end
+end
+if is_held then
+  left = tell(last, true, 'F')
+elseif entry then
+  left = tell(token, false, 'F')
+elseif state == 2 and not holder() and redis.call('ZCARD', invalidated) == 0 then
+  left = tell(0, true, 'F') -- the rest of those that waited
+end
+return { state, us, left > 0 and 1 or 0 }

@@ -1,0 +1,23 @@
+-- Written by go generate from luascripts/permits/fate.lua and the pieces that it includes:
+-- edit those.
+
+-- Says what became of an attempt. It changes nothing.
+--
+-- KEYS  holders, queue, revoked
+-- ARGV  1 member   2 id, as listings show it
+--
+-- Reply  1 held, 2 queued, 3 revoked, with the reason, 0 neither
+--
+-- Cost  TIME, ZSCORE, and ZSCORE and HGET where it is not held.
+
+-- from shared/clock.lua
+-- The server's time, read once per call: us in µs, now in ms.
+local time = redis.call('TIME')
+local us = time[1] * 1000000 + time[2]
+local now = math.floor(us / 1000)
+local holders, queue, revoked = KEYS[1], KEYS[2], KEYS[3]
+if tonumber(redis.call('ZSCORE', holders, ARGV[1]) or 0) > now then return { 1 } end
+if redis.call('ZSCORE', queue, ARGV[1]) then return { 2 } end
+local reason = redis.call('HGET', revoked, ARGV[2])
+if reason then return { 3, reason } end
+return { 0 }

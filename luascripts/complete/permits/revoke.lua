@@ -1,0 +1,370 @@
+-- Written by go generate from luascripts/permits/revoke.lua and the pieces that it includes:
+-- edit those.
+
+-- Takes all permits of a lease away, or a waiter's place, and hands on what is free.
+-- Idempotent by the mark: a call that comes again says so.
+--
+-- KEYS  holders, queue, alive, limit (or fence, where fenced), revoked, audit
+-- ARGV  1 fenced   1 = grants issue a token from fence
+--       2 member   '' = none was found
+--       3 id, as listings show it   4 reason
+--
+-- Reply (integers)
+--   1|2|0, now µs, more   revoked now; revoked before; no such lease or waiter
+--   more = 1: there is more to hand on, and the caller calls again at once.
+--
+-- Cost  O(permits * log n), and the work of advance.
+-- Who else may be where: the holder may have given back, or the lease may have been
+-- granted since the member was found (it is taken in either state); a copy of its
+-- enter may be under way, or its process may ask as if it waited (tombstone); another
+-- copy of this call may have run (the mark).
+-- ZREM comes first: it is allowed where memory has run out, and the checks of the
+-- memory limit end with a script's first write.
+
+-- from permits/shared/constants.lua
+-- from shared/constants.lua
+local BATCH = 250         -- members: the most that one call purges, parks or tells
+local ALIVE = 4500        -- ms: how long a sign of life keeps a place in the queue
+local PROBATION = 2000    -- ms: first term of a grant whose owner may be dead
+local OVERDUE = 2500      -- ms of ALIVE left: a waiter whose sign is older than 2 s gets no grant
+local SILENCE = 1600      -- ms of ALIVE left at which a first term ends: 2.9 s after the last sign
+local FEW = 10            -- waiters at the head that are looked at first when the head is overdue
+local GRANTS = 64         -- the most that one call grants or refuses: each is a message
+local PARKED = 4503599627370496 -- 2^52: what the score of a parked waiter has on top of its ticket
+-- from permits/shared/keys.lua
+-- holders       sorted set: a member per held permit, score = expiry (ms)
+-- queue         sorted set: a member per waiter, score = ticket (µs), and PARKED on
+--               top of it while the waiter's sign of life is overdue
+-- alive         sorted set: the same waiters, score = alive until (ms); a member
+--               that is not in queue is a tombstone: that request was given up,
+--               and its enter is void until then
+-- fence         string, where fenced: the last fencing token
+-- stored_limit  string, where not fenced: a limit that was set at run time
+local holders, queue, alive, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local stored_limit = fence -- a fenced lease has one permit, and no limit to store
+local revoked, audit = KEYS[5], KEYS[6]
+-- from shared/clock.lua
+-- The server's time, read once per call: us in µs, now in ms.
+local time = redis.call('TIME')
+local us = time[1] * 1000000 + time[2]
+local now = math.floor(us / 1000)
+local fenced, member, id, reason = ARGV[1] == '1', ARGV[2], ARGV[3], ARGV[4]
+local handle = '' -- also a waiter of the caller's own process is told by a message
+-- from permits/shared/queue.lua
+-- What every script of permits needs that looks at more than its fast path. The
+-- script has included constants, keys and the clock before, and has set:
+--
+--   handle  the handle of the caller, whose grants go into the reply
+--   fenced  whether grants issue a token
+--
+-- Numbers go into commands as they are: the server writes 17 digits. Strings that
+-- are made here want '%.0f', for tostring stops at 14.
+--
+-- A member is <handle>.<seq>.<permits>.<ttl ms>.<limit>: the call that hands a
+-- permit on reads from it what the request asked for. Permits 2 to n of a request
+-- are the member with "+2" to "+n" behind it.
+
+-- from shared/keep.lua
+-- Makes a key live until at (ms), and never shorter than it did.
+local function keep(key, at)
+  if redis.call('PEXPIREAT', key, at, 'GT') == 0 and redis.call('PTTL', key) == -1 then
+    redis.call('PEXPIREAT', key, at)
+  end
+end
+
+-- from shared/purge_waiters.lua
+-- Drops waiters whose sign of life has run out, and tombstones that are over. Says
+-- whether there may be more of them.
+local function purge_waiters()
+  local gone = redis.call('ZRANGE', alive, '-inf', now, 'BYSCORE', 'LIMIT', 0, BATCH)
+  if #gone > 0 then
+    redis.call('ZREM', queue, unpack(gone))
+    redis.call('ZREM', alive, unpack(gone))
+  end
+  return #gone == BATCH
+end
+
+-- from permits/shared/held_since.lua
+-- The score of a permit is when it expires (ms), rounded up. Its fraction, of 4096
+-- parts, says to listings how long before that the lease was granted: part k stands for
+-- e^(k * 0.004) - 1 seconds, which is within 0.2 %. No fraction: the TTL in the member
+-- says it, because the lease was granted for that and never renewed.
+local function score_of(till, granted_before)
+  local part = math.floor(math.log(1 + granted_before / 1000) / 0.004 + 0.5)
+  return till - 1 + math.max(1, math.min(4095, part)) / 4096
+end
+
+-- What this call did to waiters of the caller's own handle: sequence number, term
+-- (ms) or minus the limit that refused, token of each.
+local own_outcomes = {}
+
+-- Whether this call stopped at one of its bounds, so that another call at once would
+-- do more.
+local more = false
+
+-- All members of a request of n permits.
+local function members_of(member, n)
+  local all = { member }
+  for i = 2, n do all[i] = member .. '+' .. i end
+  return all
+end
+
+-- Permits in use that have not expired: exact without a purge, and counted once.
+-- From then on only a grant of this call changes it.
+local counted
+local function in_use()
+  counted = counted or redis.call('ZCOUNT', holders, '(' .. now, '+inf')
+  return counted
+end
+
+-- ms until the earliest lease ends, 0 where none is held.
+local function until_earliest_expiry()
+  local first = redis.call('ZRANGE', holders, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
+  return first[2] and math.ceil(first[2]) - now or 0 -- see held_since
+end
+
+-- The limit that a request is judged by: the stored one, else its own.
+local function limit_in_force(own_limit)
+  if fenced then return own_limit end
+  return tonumber(redis.call('GET', stored_limit) or '') or own_limit
+end
+
+local function issue_token()
+  -- from permits/shared/issue_token.lua
+  -- Issues a token. It rises although the fence was lost (by the clock) and although
+  -- the clock went back (by the fence). This is a grant's first write: a fence of a
+  -- wrong type ends the script with nothing done.
+  local FENCE_KEPT = 86400000 -- ms: how long the last token is kept
+  local token = us
+  local last = tonumber(redis.call('SET', fence, us, 'PX', FENCE_KEPT, 'GET') or 0) or 0
+  if last >= us then
+    token = last + 1
+    redis.call('SET', fence, token, 'PX', FENCE_KEPT)
+  end
+  return token
+end
+
+-- The token of the lease that is held now; a new one where the fence was lost.
+local function current_token()
+  if not fenced then return 0 end
+  return tonumber(redis.call('GET', fence) or '') or issue_token()
+end
+
+-- Makes the member the owner of n permits for term ms. is_first_term: its own TTL is
+-- longer, so that listings could not tell since when it is held. The token is issued
+-- first: a key of a wrong type stops the script before anything else is written.
+local function grant(member, n, term, is_first_term)
+  local token, before, args = fenced and issue_token() or 0, in_use(), {}
+  local score = now + term
+  if is_first_term and not fenced then score = score_of(score, term) end
+  for _, permit in ipairs(members_of(member, n)) do
+    args[#args + 1] = score
+    args[#args + 1] = permit
+  end
+  redis.call('ZADD', holders, unpack(args))
+  if before == 0 then -- all other leases in the key have expired
+    redis.call('PEXPIREAT', holders, now + term)
+  else
+    keep(holders, now + term)
+  end
+  counted = before + n
+  return token
+end
+
+-- Drops permits that expired and waiters whose sign of life has run out.
+local function purge()
+  local expired = redis.call('ZCARD', holders) - in_use()
+  if expired > 0 then redis.call('ZREMRANGEBYRANK', holders, 0, math.min(expired, BATCH) - 1) end
+  if purge_waiters() then more = true end
+end
+
+-- Takes a waiter out of the queue.
+local function dequeue(member)
+  redis.call('ZREM', queue, member)
+  redis.call('ZREM', alive, member)
+end
+
+-- Tells the process that a request belongs to what became of it: granted (outcome =
+-- term) or never to be served (outcome = -limit). A waiter of the caller's own
+-- handle learns it by the reply, any other by one message. Nothing depends on the
+-- message: its process asks every 1.5 s.
+local function tell(waiting_handle, seq, outcome, token)
+  if waiting_handle == handle then
+    own_outcomes[#own_outcomes + 1] = tonumber(seq)
+    own_outcomes[#own_outcomes + 1] = outcome
+    own_outcomes[#own_outcomes + 1] = token
+    return
+  end
+  local receiver = waiting_handle
+  -- from shared/inbox.lua
+  -- Where a message to the process of the handle receiver goes. A handle with '@' behind
+  -- its 22 random characters is of a Cluster's client, and listens on a sharded channel in
+  -- the slot of the key, "<prefix>:<kind>:{<name>:<key>}:inbox:<handle>": a message on any
+  -- other channel would cross the bus to every node. Any other handle has one channel for
+  -- all keys, "<prefix>:inbox:<handle>"; every kind has three letters.
+  local publish, channel
+  if string.byte(receiver, 23) == 64 then
+    publish, channel = 'SPUBLISH', string.sub(holders, 1, string.find(holders, '}', 1, true) + 1) .. 'inbox:' .. receiver
+  else
+    publish, channel = 'PUBLISH', string.sub(holders, 1, string.find(holders, '{', 1, true) - 6) .. ':inbox:' .. receiver
+  end
+  redis.call(publish, channel, string.format('%s %.0f %d %.0f', seq, us, outcome, token))
+end
+
+-- Looks at so many waiters from the head on. Drops those whose sign of life has run
+-- out, and parks those whose sign is overdue: they stand behind all others from then
+-- on, so that no later call meets them again. Their next sign of life takes PARKED
+-- off again, which puts them back in their place. Says whether any but parked waiters
+-- were there.
+local function clear_head(count)
+  local heads = redis.call('ZRANGE', queue, 0, count - 1, 'WITHSCORES')
+  local waiters, tickets = {}, {}
+  for i = 1, #heads, 2 do
+    local ticket = tonumber(heads[i + 1])
+    if ticket >= PARKED then break end
+    waiters[#waiters + 1] = heads[i]
+    tickets[#tickets + 1] = ticket
+  end
+  if #waiters == 0 then return false end
+  local signs, gone, parked = redis.call('ZMSCORE', alive, unpack(waiters)), {}, {}
+  for i, member in ipairs(waiters) do
+    local alive_for = tonumber(signs[i] or 0) - now
+    if alive_for <= 0 then
+      gone[#gone + 1] = member
+    elseif alive_for <= OVERDUE then
+      parked[#parked + 1] = tickets[i] + PARKED
+      parked[#parked + 1] = member
+    end
+  end
+  if #gone > 0 then
+    redis.call('ZREM', queue, unpack(gone))
+    redis.call('ZREM', alive, unpack(gone))
+  end
+  if #parked > 0 then redis.call('ZADD', queue, 'XX', unpack(parked)) end
+  return true
+end
+
+-- Hands what is free to the head of the queue, as far as it goes, in order.
+-- A waiter whose sign of life is overdue is passed over. A waiter that asks for more
+-- than is free stops the queue, so that it is not starved.
+local function advance()
+  local looked_at, done = 0, 0
+  while true do
+    local member = redis.call('ZRANGE', queue, 0, 0)[1]
+    if not member then return end
+    local alive_for = tonumber(redis.call('ZSCORE', alive, member) or 0) - now
+    if alive_for <= OVERDUE then
+      if looked_at == BATCH then
+        more = true
+        return
+      end
+      local count = looked_at == 0 and FEW or BATCH - FEW
+      if not clear_head(count) then return end
+      looked_at = looked_at == 0 and FEW or BATCH
+    else
+      local waiting_handle, seq, n, ttl, own_limit = string.match(member, '^([^.]+)%.(%d+)%.(%d+)%.(%d+)%.(%d+)$')
+      n, ttl = tonumber(n), tonumber(ttl)
+      local limit = limit_in_force(tonumber(own_limit))
+      if waiting_handle and n <= limit and in_use() + n > limit then return end
+      if done == GRANTS then
+        more = true
+        return
+      end
+      done = done + 1
+      if not waiting_handle then -- of another version: its terms cannot be read
+        dequeue(member)
+      elseif n > limit then
+        dequeue(member)
+        tell(waiting_handle, seq, -limit, 0)
+      else
+        -- The process of the caller is alive. Any other process may be dead: it
+        -- confirms by renewing within its first term, which is the shorter the
+        -- older its last sign of life is.
+        local term = waiting_handle == handle and ttl or math.min(ttl, PROBATION, alive_for - SILENCE)
+        local token = grant(member, n, term, term < ttl)
+        dequeue(member)
+        tell(waiting_handle, seq, term, token)
+        if fenced then return end -- there is one permit
+      end
+    end
+  end
+end
+
+-- Appends the outcomes of the caller's own waiters to a reply, and (0, 0, 0) where
+-- another call at once would do more.
+local function with_own_outcomes(reply)
+  for i = 1, #own_outcomes do reply[#reply + 1] = own_outcomes[i] end
+  if more then
+    for _ = 1, 3 do reply[#reply + 1] = 0 end
+  end
+  return reply
+end
+-- from shared/bury.lua
+-- Leaves a tombstone: a copy of the member's enter that arrives before until_ms is
+-- refused.
+local function bury(member, until_ms)
+  redis.call('ZADD', alive, until_ms, member)
+  keep(alive, until_ms)
+end
+-- from shared/mark.lua
+-- Marks an attempt as revoked, notes it in the audit stream, and hints to its process
+-- that it should ask for its fate. The script has included the clock before, has
+-- written (so that memory limits don't stop it here), and has set:
+--
+--   revoked  hash: the listed id of a revoked attempt = the reason
+--   audit    stream: an entry for each revocation; the mark of one lives as long
+local MARKS = 1000            -- entries of audit that are kept
+local MARK_KEPT = 2592000000  -- ms: 30 days after the last revocation of the key
+local TOMBSTONE = 30000       -- ms: how long a copy of the attempt's enter is refused
+local function mark(owner, id, reason, what, permits)
+  local surplus = redis.call('XLEN', audit) - MARKS + 1
+  if surplus > 0 then
+    for _, entry in ipairs(redis.call('XRANGE', audit, '-', '+', 'COUNT', surplus)) do
+      redis.call('HDEL', revoked, entry[2][2])
+    end
+  end
+  local revoked_handle, seq = string.match(owner, '^([^.]+)%.(%d+)')
+  local label = string.match(revoked_handle, '~(.*)$') or ''
+  redis.call('XADD', audit, 'MAXLEN', MARKS, '*', 'id', id, 'what', what, 'permits', permits, 'label', label, 'reason', reason)
+  redis.call('HSET', revoked, id, reason)
+  redis.call('PEXPIREAT', audit, now + MARK_KEPT)
+  redis.call('PEXPIREAT', revoked, now + MARK_KEPT)
+  local receiver = revoked_handle
+  -- from shared/inbox.lua
+  -- Where a message to the process of the handle receiver goes. A handle with '@' behind
+  -- its 22 random characters is of a Cluster's client, and listens on a sharded channel in
+  -- the slot of the key, "<prefix>:<kind>:{<name>:<key>}:inbox:<handle>": a message on any
+  -- other channel would cross the bus to every node. Any other handle has one channel for
+  -- all keys, "<prefix>:inbox:<handle>"; every kind has three letters.
+  local publish, channel
+  if string.byte(receiver, 23) == 64 then
+    publish, channel = 'SPUBLISH', string.sub(holders, 1, string.find(holders, '}', 1, true) + 1) .. 'inbox:' .. receiver
+  else
+    publish, channel = 'PUBLISH', string.sub(holders, 1, string.find(holders, '{', 1, true) - 6) .. ':inbox:' .. receiver
+  end
+  redis.call(publish, channel, 'R ' .. seq)
+end
+
+-- Reads first, and of every key that is written later: a wrong type ends the
+-- script here.
+local before = redis.call('HGET', revoked, id)
+redis.call('XLEN', audit)
+redis.call('ZCARD', queue)
+redis.call('ZCARD', alive)
+if fenced then redis.call('GET', fence) else redis.call('GET', stored_limit) end
+local is_held = tonumber(redis.call('ZSCORE', holders, member) or 0) > now
+
+local n = tonumber(string.match(member, '^[^.]+%.%d+%.(%d+)') or 1)
+redis.call('ZREM', holders, unpack(members_of(member, n)))
+local state = before and 2 or 0
+local waited = redis.call('ZREM', queue, member) == 1
+if is_held or waited then
+  state = 1
+  bury(member, now + TOMBSTONE)
+  if not before then mark(member, id, reason, is_held and 'lease' or 'waiter', n) end
+end
+if state > 0 then
+  purge()
+  advance()
+end
+return { state, us, more and 1 or 0 }

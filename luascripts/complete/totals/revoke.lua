@@ -1,0 +1,648 @@
+-- Written by go generate from luascripts/totals/revoke.lua and the pieces that it includes:
+-- edit those.
+
+-- Takes all permits of a lease in a family with a total away, or a waiter's place, and
+-- hands on what is free. Idempotent by the mark: a call that comes again says so.
+--
+-- KEYS  holders, places, queue, line, alive, ready, turns, limits, revoked, audit
+-- ARGV  1 member   '' = none was found
+--       2 id, as listings show it   3 reason
+--       4 total that the caller was configured with
+--
+-- Reply (integers)
+--   1|2|0, now µs, more   revoked now; revoked before; no such lease or waiter
+--   more = 1: there is more to hand on, and the caller calls again at once.
+--
+-- Cost  O(permits * log n), and the work of advance.
+-- Who else may be where: as with the revoke of permits.
+-- ZREM comes first: it is allowed where memory has run out, and the checks of the
+-- memory limit end with a script's first write.
+
+-- from permits/shared/constants.lua
+-- from shared/constants.lua
+local BATCH = 250         -- members: the most that one call purges, parks or tells
+local ALIVE = 4500        -- ms: how long a sign of life keeps a place in the queue
+local PROBATION = 2000    -- ms: first term of a grant whose owner may be dead
+local OVERDUE = 2500      -- ms of ALIVE left: a waiter whose sign is older than 2 s gets no grant
+local SILENCE = 1600      -- ms of ALIVE left at which a first term ends: 2.9 s after the last sign
+local FEW = 10            -- waiters at the head that are looked at first when the head is overdue
+local GRANTS = 64         -- the most that one call grants or refuses: each is a message
+local PARKED = 4503599627370496 -- 2^52: what the score of a parked waiter has on top of its ticket
+-- from totals/shared/constants.lua
+local MOST_GRANTS = 32    -- requests: the most that one call grants to
+local MOST_STEPS = 125    -- waiters: the most that one call looks at
+local MOST_PURGED = 64    -- members: the most that one call drops of what is over
+local HELD_UP = 1000      -- ms: how long a request that does not fit holds up the others
+local MOST_ASIDE = 8      -- times HELD_UP: the longest that it then stands aside
+local HOLDS = 1125899906842624 -- 2^50, above all tags: where the marks of those begin that hold others up
+-- from totals/shared/keys.lua
+-- holders  sorted set: a member per held permit of any key, score = expiry (ms)
+-- places   sorted set: the same members, score 0: in the order of their keys, so
+--          that the permits of a key are counted as a range
+-- queue    sorted set: a member per waiter, score = ticket (µs)
+-- line     sorted set, score 0: "<key>:<ticket>:<rest of the member>" per waiter
+--          that is not parked, so that the first waiter of a key is the first of a
+--          range
+-- alive    sorted set: the same waiters, score = alive until (ms); a member that is
+--          not in queue is a tombstone: that request was given up, and its enter
+--          is void until then
+-- ready    sorted set: a key that has a waiter and room under its own limit,
+--          score = start tag
+-- turns    sorted set: "" = the virtual time; a key = its finish tag, while it is
+--          not in ready; a member = how long it holds others up or stands aside
+-- limits   hash: a key = its limit, "" = the total, as set at run time; the only
+--          key without an expiry
+local holders, places, queue, line = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local alive, ready, turns, limits = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
+local revoked, audit = KEYS[9], KEYS[10]
+-- from shared/clock.lua
+-- The server's time, read once per call: us in µs, now in ms.
+local time = redis.call('TIME')
+local us = time[1] * 1000000 + time[2]
+local now = math.floor(us / 1000)
+local member, id, reason, caller_total = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+local handle = '' -- also a waiter of the caller's own process is told by a message
+
+-- Reads first, and of every key that is written later: a wrong type ends the
+-- script here.
+local before = redis.call('HGET', revoked, id)
+redis.call('XLEN', audit)
+redis.call('ZCARD', places)
+redis.call('ZCARD', line)
+redis.call('ZCARD', alive)
+redis.call('ZCARD', ready)
+redis.call('ZCARD', turns)
+redis.call('HLEN', limits)
+local ticket = redis.call('ZSCORE', queue, member)
+local is_held = tonumber(redis.call('ZSCORE', holders, member) or 0) > now
+
+local key, owner = string.match(member, '^([^:]+):(.*)$')
+local n = tonumber(string.match(owner or '', '^[^.]+%.%d+%.(%d+)') or 1)
+local all = { member }
+for i = 2, n do all[i] = member .. '+' .. i end
+redis.call('ZREM', holders, unpack(all))
+redis.call('ZREM', places, unpack(all))
+
+-- from totals/shared/use.lua
+-- How many permits are in use, in all and by key. The script has included
+-- constants, keys and the clock before.
+--
+-- A member is <key>:<handle>.<seq>.<permits>.<ttl ms>.<limit>.<share>.<total>: the
+-- call that hands a permit on reads from it what the request asked for. Permits 2
+-- to n of a request are the member with "+2" to "+n" behind it. A key has no ":",
+-- since it is escaped.
+--
+-- Numbers go into commands as they are: the server writes 17 digits. Strings that
+-- are made here want '%.0f', for tostring stops at 14.
+
+-- Whether the call stopped at one of its bounds: its caller goes on at once.
+local more = 0
+
+local function key_of(member) return string.match(member, '^[^:]+') end
+
+-- The bounds of a key's members in places, and of its waiters in line.
+local function range_of(key) return '[' .. key .. ':', '(' .. key .. ';' end
+
+-- Permits in use that have not expired. From here on only a grant of this call
+-- changes it.
+local in_use = redis.call('ZCOUNT', holders, '(' .. now, '+inf')
+
+-- Permits that have expired and are not dropped yet.
+local expired = {}
+
+-- Permits of a key in use, counted once.
+local counted = {}
+
+-- Compares what is kept twice, before anything is granted by it, and mends it. Where
+-- places was lost, each key would seem to have nothing in use.
+local compared = false
+local function compare_places()
+  if compared then return end
+  compared = true
+  local held = redis.call('ZCARD', holders)
+  if held ~= redis.call('ZCARD', places) then
+    redis.call('ZUNIONSTORE', places, 1, holders, 'WEIGHTS', 0)
+    if held > 0 then redis.call('PEXPIREAT', places, redis.call('PEXPIRETIME', holders)) end
+    counted = {}
+  end
+  if held > in_use then
+    counted = {}
+    expired = redis.call('ZRANGE', holders, '-inf', now, 'BYSCORE', 'LIMIT', 0, MOST_PURGED)
+    if held - in_use > MOST_PURGED then more = 1 end
+  end
+end
+
+local function in_use_of(key)
+  if not counted[key] then
+    local n = redis.call('ZLEXCOUNT', places, range_of(key))
+    for _, permit in ipairs(expired) do
+      if key_of(permit) == key then n = n - 1 end
+    end
+    counted[key] = n
+  end
+  return counted[key]
+end
+
+-- The limits that a request is judged by: the stored ones, else its own.
+local has_stored = redis.call('HLEN', limits) > 0
+local stored_total = has_stored and tonumber(redis.call('HGET', limits, '') or '')
+local stored_limits = {}
+
+local function total_in_force(own_total) return stored_total or own_total end
+
+local function limit_in_force(key, own_limit)
+  if not has_stored then return own_limit end
+  if stored_limits[key] == nil then
+    stored_limits[key] = tonumber(redis.call('HGET', limits, key) or '') or false
+  end
+  return stored_limits[key] or own_limit
+end
+
+-- from permits/shared/held_since.lua
+-- The score of a permit is when it expires (ms), rounded up. Its fraction, of 4096
+-- parts, says to listings how long before that the lease was granted: part k stands for
+-- e^(k * 0.004) - 1 seconds, which is within 0.2 %. No fraction: the TTL in the member
+-- says it, because the lease was granted for that and never renewed.
+local function score_of(till, granted_before)
+  local part = math.floor(math.log(1 + granted_before / 1000) / 0.004 + 0.5)
+  return till - 1 + math.max(1, math.min(4095, part)) / 4096
+end
+
+-- Takes n permits of a key for a member until then (ms). is_first_term: its own TTL is
+-- longer, so that listings could not tell since when it is held. What a call takes is
+-- written together, by write_permits.
+local taken, taken_until, in_use_before = {}, 0, in_use
+local function take(key, member, n, till, is_first_term)
+  taken[#taken + 1] = { member, n, is_first_term and score_of(till, till - now) or till }
+  taken_until = math.max(taken_until, till)
+  counted[key] = in_use_of(key) + n
+  in_use = in_use + n
+end
+
+local function write_permits()
+  if #taken == 0 then return end
+  local to_holders, to_places = {}, {}
+  local function write()
+    redis.call('ZADD', holders, unpack(to_holders))
+    redis.call('ZADD', places, unpack(to_places))
+    to_holders, to_places = {}, {}
+  end
+  for _, t in ipairs(taken) do
+    for i = 1, t[2] do
+      local permit, at = i == 1 and t[1] or t[1] .. '+' .. i, #to_holders
+      to_holders[at + 1], to_holders[at + 2] = t[3], permit
+      to_places[at + 1], to_places[at + 2] = 0, permit
+    end
+    if #to_holders >= 4000 then write() end -- unpack has a bound
+  end
+  if #to_holders > 0 then write() end
+  if in_use_before == 0 then -- all other leases have expired
+    redis.call('PEXPIREAT', holders, taken_until)
+    redis.call('PEXPIREAT', places, taken_until)
+  else
+    redis.call('PEXPIREAT', holders, taken_until, 'GT')
+    redis.call('PEXPIREAT', places, taken_until, 'GT')
+  end
+  taken, in_use_before = {}, in_use
+end
+
+-- ms until the earliest lease of the family ends, 0 where none is held.
+local function until_earliest_expiry()
+  local first = redis.call('ZRANGE', holders, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
+  return first[2] and math.ceil(first[2]) - now or 0 -- see held_since
+end
+
+-- from totals/shared/waiters.lua
+-- The waiters of each key, and which of them are alive. The script has included use
+-- before, and has set:
+--
+--   handle  the handle of the caller, whose grants go into the reply
+
+-- from shared/keep.lua
+-- Makes a key live until at (ms), and never shorter than it did.
+local function keep(key, at)
+  if redis.call('PEXPIREAT', key, at, 'GT') == 0 and redis.call('PTTL', key) == -1 then
+    redis.call('PEXPIREAT', key, at)
+  end
+end
+
+-- How many waiters the call has looked at.
+local steps = 0
+
+-- What this call did to waiters of the caller's own handle: sequence number, term
+-- (ms) or minus the limit that refused, and 0, of each.
+local own_outcomes = {}
+
+-- Appends the outcomes of the caller's own waiters to a reply.
+local function with_own_outcomes(reply)
+  for i = 1, #own_outcomes do reply[#reply + 1] = own_outcomes[i] end
+  return reply
+end
+
+-- Tells the process that a request belongs to what became of it: granted (outcome =
+-- term) or never to be served (outcome = -limit). A waiter of the caller's own
+-- handle learns it by the reply, any other by one message. Nothing depends on the
+-- message: its process asks every 1.5 s.
+local function tell(waiting_handle, seq, outcome)
+  if waiting_handle == handle then
+    own_outcomes[#own_outcomes + 1] = tonumber(seq)
+    own_outcomes[#own_outcomes + 1] = outcome
+    own_outcomes[#own_outcomes + 1] = 0
+    return
+  end
+  local receiver = waiting_handle
+  -- from shared/inbox.lua
+  -- Where a message to the process of the handle receiver goes. A handle with '@' behind
+  -- its 22 random characters is of a Cluster's client, and listens on a sharded channel in
+  -- the slot of the key, "<prefix>:<kind>:{<name>:<key>}:inbox:<handle>": a message on any
+  -- other channel would cross the bus to every node. Any other handle has one channel for
+  -- all keys, "<prefix>:inbox:<handle>"; every kind has three letters.
+  local publish, channel
+  if string.byte(receiver, 23) == 64 then
+    publish, channel = 'SPUBLISH', string.sub(holders, 1, string.find(holders, '}', 1, true) + 1) .. 'inbox:' .. receiver
+  else
+    publish, channel = 'PUBLISH', string.sub(holders, 1, string.find(holders, '{', 1, true) - 6) .. ':inbox:' .. receiver
+  end
+  redis.call(publish, channel, string.format('%s %.0f %d 0', seq, us, outcome))
+end
+
+-- The place of a waiter in line.
+local function place_in_line(member, ticket)
+  local key, rest = string.match(member, '^([^:]+):(.*)$')
+  return string.format('%s:%016.0f:%s', key, tonumber(ticket), rest)
+end
+
+-- The first waiter of a key, where the call has found it.
+local heads = {}
+
+-- Takes a waiter out of the queue.
+local function dequeue(member, place)
+  redis.call('ZREM', queue, member)
+  redis.call('ZREM', line, place)
+  redis.call('ZREM', alive, member)
+  redis.call('ZREM', turns, member)
+end
+
+-- What a waiter asks for, nil where it is of another version.
+local function terms_of(key, rest)
+  local waiting_handle, seq, n, ttl, limit, share, total =
+    string.match(rest, '^([^.]+)%.(%d+)%.(%d+)%.(%d+)%.(%d+)%.(%d+)%.(%d+)$')
+  if not waiting_handle then return nil end
+  return {
+    key = key, handle = waiting_handle, seq = seq, permits = tonumber(n), ttl = tonumber(ttl), share = tonumber(share),
+    limit = limit_in_force(key, tonumber(limit)), total = total_in_force(tonumber(total)),
+  }
+end
+
+-- The first waiter of a key, and what it asks for: nil where there is none, false
+-- where the call has looked at enough. A waiter that asks for more than the limits
+-- in force is refused.
+--
+-- A waiter whose sign of life is overdue is parked: it leaves the line and stays in
+-- the queue. Its sign of life brings it back, to its old place. Passing it over
+-- again in every call would never end when thousands are dead.
+local function head_of(key)
+  if heads[key] then return heads[key] end
+  while steps < MOST_STEPS do
+    steps = steps + 1
+    local from, to = range_of(key)
+    local first = redis.call('ZRANGE', line, from, to, 'BYLEX', 'LIMIT', 0, 2)
+    local place = first[1]
+    if not place then return nil end
+    local rest = string.match(place, '^[^:]+:%d+:(.*)$') or ''
+    local member = key .. ':' .. rest
+    local alive_for = tonumber(redis.call('ZSCORE', alive, member) or 0) - now
+    local head = terms_of(key, rest)
+    if alive_for <= 0 or not head then
+      dequeue(member, place)
+    elseif alive_for <= OVERDUE then
+      redis.call('ZREM', line, place)
+    elseif head.permits > head.limit or head.permits > head.total then
+      dequeue(member, place)
+      tell(head.handle, head.seq, -math.min(head.limit, head.total))
+    else
+      head.member, head.place, head.behind, head.alive_for = member, place, first[2], alive_for
+      heads[key] = head
+      return head
+    end
+  end
+  more = 1
+  return false
+end
+
+-- from totals/shared/turns.lua
+-- Whose turn it is: start-time fair queueing over the keys. The script has included
+-- use and waiters before, and has set:
+--
+--   caller_total  the total that the caller was configured with
+--
+-- A key that has a waiter and room under its own limit competes: it is in ready,
+-- with a start tag. Permits are granted in the order of start tags. A grant of n
+-- permits moves the key's tag by n/share, so that keys advance in proportion to
+-- their shares. A key that begins to compete starts at the virtual time, and not
+-- before the tag at which it stopped: an idle key earns no credit, and a key that
+-- was held back by its own limit gains nothing.
+
+-- How many keys compete.
+local competing = redis.call('ZCARD', ready)
+
+-- The virtual time. Where it was lost it is the smallest tag.
+local virtual = tonumber(redis.call('ZSCORE', turns, '') or '')
+local virtual_before = virtual
+if not virtual then
+  virtual = competing > 0 and tonumber(redis.call('ZRANGE', ready, 0, 0, 'WITHSCORES')[2]) or 0
+end
+
+-- Whether this call may have made ready, and turns, which then have no expiry. Those
+-- that are there live as long as the last sign of life: each sign sees to that.
+local made_ready, made_turns = competing == 0, not virtual_before
+
+local function begin_to_compete(key)
+  local finish_tag = tonumber(redis.call('ZSCORE', turns, key) or 0)
+  redis.call('ZADD', ready, math.max(virtual, finish_tag), key)
+  competing = competing + 1
+end
+
+-- The tag stays where it is ahead of the virtual time, so that the key cannot come
+-- back sooner than if it had gone on to compete.
+local function stop_competing(key, tag)
+  redis.call('ZREM', ready, key)
+  competing = competing - 1
+  if competing == 0 then made_ready = true end
+  if tag > virtual then redis.call('ZADD', turns, tag, key) end
+end
+
+-- Makes ready say whether a key competes: whenever its permits in use, its limit or
+-- its first waiter may have changed.
+local function refresh(key)
+  local tag = redis.call('ZSCORE', ready, key)
+  local head = head_of(key)
+  if head == false then return end
+  local fits = head and in_use_of(key) + head.permits <= head.limit
+  if fits and not tag then
+    begin_to_compete(key)
+  elseif tag and not fits then
+    stop_competing(key, tonumber(tag))
+  end
+end
+
+-- Refreshes the keys of members, each once.
+local function refresh_keys(members)
+  local refreshed = {}
+  for _, member in ipairs(members) do
+    local key = key_of(member)
+    if not refreshed[key] then
+      refreshed[key] = true
+      refresh(key)
+    end
+  end
+end
+
+-- The request whose turn it is asks for more than is free. It holds the others up,
+-- so that light requests do not starve it, for HELD_UP at most; then it stands aside
+-- as long, and twice as long each time, up to MOST_ASIDE. Strict blocking would let
+-- one request for the whole total, beside one long lease, stop the family. The reply
+-- says whether it stands aside; if not, nothing is to be granted now.
+--
+-- Its mark in turns is HOLDS + until*32 + times while it holds the others up, and
+-- -(until*32 + times) while it stands aside, until in ms. Where the clock went back
+-- since, the mark is over.
+local function stands_aside(head, tag)
+  if in_use >= math.max(head.total, total_in_force(caller_total)) then
+    return false -- nothing is free, so that it holds nobody up
+  end
+  local mark, times = tonumber(redis.call('ZSCORE', turns, head.member) or ''), 0
+  if mark then
+    local holds = mark > 0
+    if holds then mark = mark - HOLDS else mark = -mark end
+    times = mark % 32
+    local remains = math.floor(mark / 32) - now
+    local over = remains <= 0 or remains > HELD_UP * MOST_ASIDE
+    if holds and not over then return false end
+    if holds then
+      local till = now + HELD_UP * math.min(2 ^ times, MOST_ASIDE)
+      redis.call('ZADD', turns, -(till * 32 + math.min(times + 1, 31)), head.member)
+    end
+    if holds or not over then
+      stop_competing(head.key, tag)
+      return true
+    end
+  end
+  redis.call('ZADD', turns, HOLDS + (now + HELD_UP) * 32 + times, head.member)
+  return false
+end
+
+-- Once no key competes: a request that stands aside and fits now need not wait until
+-- its time is over. The reply says whether there is one. Where none stands aside, the
+-- tags have no more meaning.
+local brought_back = false
+local function bring_back()
+  if brought_back then return false end
+  brought_back = true
+  local aside = redis.call('ZRANGE', turns, '-inf', '(0', 'BYSCORE', 'LIMIT', 0, 8)
+  local found = false
+  for _, member in ipairs(aside) do
+    local key, rest = string.match(member, '^([^:]+):(.*)$')
+    local head = redis.call('ZSCORE', queue, member) and terms_of(key, rest)
+    if not head then
+      redis.call('ZREM', turns, member)
+    elseif in_use + head.permits <= head.total and in_use_of(key) + head.permits <= head.limit
+      and not redis.call('ZSCORE', ready, key) then
+      begin_to_compete(key)
+      found = true
+    end
+  end
+  if #aside == 0 and (virtual_before or virtual > 0) then
+    redis.call('DEL', turns)
+    virtual, virtual_before, made_turns = 0, nil, true
+  end
+  return found
+end
+
+-- Waiters that the call has granted to, and whether one of them may have a mark in
+-- turns. What is left of them is dropped together, by finish.
+local served, may_have_marks = {}, false
+local function drop_served()
+  if #served == 0 then return end
+  redis.call('ZREM', alive, unpack(served))
+  if may_have_marks then redis.call('ZREM', turns, unpack(served)) end
+  served = {}
+end
+
+-- Grants to the first waiter of a key, whose turn it is. Whether it did: where queue
+-- was lost, or has the waiter in an older place, too, it waits no more.
+local function serve(head, tag)
+  local key = head.key
+  heads[key] = nil
+  redis.call('ZREM', line, head.place)
+  if redis.call('ZREM', queue, head.member) == 0 then return false end
+  served[#served + 1] = head.member
+  may_have_marks = may_have_marks or head.permits > 1 or head.total ~= caller_total
+  -- The process of the caller is alive. Any other process may be dead: it confirms
+  -- by renewing within its first term, which is the shorter the older its last sign of
+  -- life is.
+  local term = head.handle == handle and head.ttl or math.min(head.ttl, PROBATION, head.alive_for - SILENCE)
+  take(key, head.member, head.permits, now + term, term < head.ttl)
+  tell(head.handle, head.seq, term)
+
+  -- With V = S alone, newcomers that come once would always be ahead of a key that
+  -- goes on; so V moves with what is granted. The finish tag bounds that: a request
+  -- for many permits would move V past the others.
+  local finish_tag = tag + head.permits / head.share
+  virtual = math.max(virtual, tag, math.min(virtual + head.permits / (head.share * competing), finish_tag))
+  local behind = head.behind and terms_of(key, string.match(head.behind, '^[^:]+:%d+:(.*)$') or '')
+  if behind and in_use_of(key) + behind.permits <= behind.limit then
+    redis.call('ZADD', ready, finish_tag, key)
+  else
+    stop_competing(key, finish_tag)
+  end
+  return true
+end
+
+-- Whether the first waiter of a key finds all in use. Its own total may be above the
+-- caller's, where no total is stored.
+local function finds_all_in_use(key)
+  if in_use < total_in_force(caller_total) then return false end
+  if stored_total then return true end
+  if heads[key] then return in_use >= heads[key].total end
+  local from, to = range_of(key)
+  local place = redis.call('ZRANGE', line, from, to, 'BYLEX', 'LIMIT', 0, 1)[1]
+  return place and in_use >= tonumber(string.match(place, '%.(%d+)$') or math.huge)
+end
+
+-- Hands what is free to the waiters, in the order of their keys' tags.
+local function advance()
+  local grants = 0
+  while true do
+    if grants >= MOST_GRANTS or steps >= MOST_STEPS then
+      more = 1
+      return
+    end
+    local first = redis.call('ZRANGE', ready, 0, 0, 'WITHSCORES')
+    local key, tag = first[1], tonumber(first[2] or 0)
+    if not key then
+      if not bring_back() then return end
+    elseif finds_all_in_use(key) then
+      return
+    else
+      local head = head_of(key)
+      if head == false then return end
+      if not head or in_use_of(key) + head.permits > head.limit then
+        stop_competing(key, tag)
+      elseif in_use + head.permits <= head.total then
+        if serve(head, tag) then grants = grants + 1 end
+      elseif not stands_aside(head, tag) then
+        return
+      end
+    end
+  end
+end
+
+-- Drops permits that have expired. Their keys may compete now.
+local function purge_permits()
+  compare_places()
+  if #expired == 0 then return end
+  redis.call('ZREM', holders, unpack(expired))
+  redis.call('ZREM', places, unpack(expired))
+  local permits = expired
+  expired = {}
+  refresh_keys(permits)
+end
+
+-- Drops waiters whose sign of life has run out, and finish tags that the virtual time
+-- has passed: they say nothing any more.
+local function purge_waiters()
+  if virtual_before then
+    local passed = redis.call('ZRANGE', turns, 0, string.format('(%.17g', virtual), 'BYSCORE', 'LIMIT', 0, MOST_PURGED)
+    if #passed > 0 then redis.call('ZREM', turns, unpack(passed)) end
+  end
+  local gone = redis.call('ZRANGE', alive, '-inf', now, 'BYSCORE', 'LIMIT', 0, MOST_PURGED)
+  if #gone == 0 then return end
+  local waiters = {}
+  for i, ticket in ipairs(redis.call('ZMSCORE', queue, unpack(gone))) do
+    if ticket then
+      redis.call('ZREM', line, place_in_line(gone[i], ticket))
+      waiters[#waiters + 1] = gone[i]
+    end
+  end
+  redis.call('ZREM', queue, unpack(gone))
+  redis.call('ZREM', alive, unpack(gone))
+  redis.call('ZREM', turns, unpack(gone))
+  heads = {}
+  refresh_keys(waiters)
+end
+
+local function purge()
+  purge_permits()
+  purge_waiters()
+end
+
+-- Writes what the call has granted, and the virtual time.
+local function finish()
+  write_permits()
+  drop_served()
+  if competing > 0 and virtual ~= (virtual_before or 0) then redis.call('ZADD', turns, virtual, '') end
+  if made_ready then redis.call('PEXPIREAT', ready, now + ALIVE) end
+  if made_turns then redis.call('PEXPIREAT', turns, now + ALIVE) end
+end
+
+-- from shared/bury.lua
+-- Leaves a tombstone: a copy of the member's enter that arrives before until_ms is
+-- refused.
+local function bury(member, until_ms)
+  redis.call('ZADD', alive, until_ms, member)
+  keep(alive, until_ms)
+end
+-- from shared/mark.lua
+-- Marks an attempt as revoked, notes it in the audit stream, and hints to its process
+-- that it should ask for its fate. The script has included the clock before, has
+-- written (so that memory limits don't stop it here), and has set:
+--
+--   revoked  hash: the listed id of a revoked attempt = the reason
+--   audit    stream: an entry for each revocation; the mark of one lives as long
+local MARKS = 1000            -- entries of audit that are kept
+local MARK_KEPT = 2592000000  -- ms: 30 days after the last revocation of the key
+local TOMBSTONE = 30000       -- ms: how long a copy of the attempt's enter is refused
+local function mark(owner, id, reason, what, permits)
+  local surplus = redis.call('XLEN', audit) - MARKS + 1
+  if surplus > 0 then
+    for _, entry in ipairs(redis.call('XRANGE', audit, '-', '+', 'COUNT', surplus)) do
+      redis.call('HDEL', revoked, entry[2][2])
+    end
+  end
+  local revoked_handle, seq = string.match(owner, '^([^.]+)%.(%d+)')
+  local label = string.match(revoked_handle, '~(.*)$') or ''
+  redis.call('XADD', audit, 'MAXLEN', MARKS, '*', 'id', id, 'what', what, 'permits', permits, 'label', label, 'reason', reason)
+  redis.call('HSET', revoked, id, reason)
+  redis.call('PEXPIREAT', audit, now + MARK_KEPT)
+  redis.call('PEXPIREAT', revoked, now + MARK_KEPT)
+  local receiver = revoked_handle
+  -- from shared/inbox.lua
+  -- Where a message to the process of the handle receiver goes. A handle with '@' behind
+  -- its 22 random characters is of a Cluster's client, and listens on a sharded channel in
+  -- the slot of the key, "<prefix>:<kind>:{<name>:<key>}:inbox:<handle>": a message on any
+  -- other channel would cross the bus to every node. Any other handle has one channel for
+  -- all keys, "<prefix>:inbox:<handle>"; every kind has three letters.
+  local publish, channel
+  if string.byte(receiver, 23) == 64 then
+    publish, channel = 'SPUBLISH', string.sub(holders, 1, string.find(holders, '}', 1, true) + 1) .. 'inbox:' .. receiver
+  else
+    publish, channel = 'PUBLISH', string.sub(holders, 1, string.find(holders, '{', 1, true) - 6) .. ':inbox:' .. receiver
+  end
+  redis.call(publish, channel, 'R ' .. seq)
+end
+
+local state = before and 2 or 0
+if is_held or ticket then
+  state = 1
+  if ticket then dequeue(member, place_in_line(member, ticket)) end
+  bury(member, now + TOMBSTONE)
+  if not before then mark(owner, id, reason, is_held and 'lease' or 'waiter', n) end
+end
+if state > 0 then
+  purge()
+  if key then refresh(key) end
+  advance()
+  finish()
+end
+return { state, us, more }

@@ -1,0 +1,54 @@
+-- Takes the right to load away from the member that has it, also where the load was
+-- invalidated, or takes a waiter out of the queue. Those that wait for the load are told,
+-- so that one of them loads. Idempotent by the mark: a call that comes again says so.
+--
+-- KEYS  holders, queue, alive, fence, value, failure, published, invalidated, schemas,
+--       revoked, audit, which the schemas share
+-- ARGV  1 member   '' = none was found
+--       2 id, as listings show it   3 reason
+--
+-- Reply (integers)
+--   1|2|0, now µs, more   revoked now; revoked before; no such load or waiter
+--   more = 1: there are more to tell, and the caller calls again at once.
+--
+-- Cost  O(log n), and one PUBLISH per process that waits, of which one call tells 250.
+-- Who else may be where: the load may have published, or its lease may have ended; an
+-- invalidation may have moved the lease; a copy of its enter may be under way
+-- (tombstone); another copy of this call may have run (the mark).
+-- ZREM comes first: it is allowed where memory has run out, and the checks of the
+-- memory limit end with a script's first write.
+
+-- include shared/clock
+-- include loads/shared/load
+-- include shared/keep
+-- include shared/bury
+local revoked, audit = KEYS[10], KEYS[11]
+-- include shared/mark
+
+local member, id, reason = ARGV[1], ARGV[2], ARGV[3]
+-- Reads of every key that is written later: a wrong type ends the script here.
+local before = redis.call('HGET', revoked, id)
+redis.call('XLEN', audit)
+redis.call('ZCARD', queue)
+redis.call('ZCARD', alive)
+local last = tonumber(redis.call('GET', fence) or '') or 0
+local is_held = tonumber(redis.call('ZSCORE', holders, member) or 0) > now
+local _, token, entry = invalidated_load(member)
+
+redis.call('ZREM', holders, member)
+local waited = redis.call('ZREM', queue, member) == 1
+local state, left = before and 2 or 0, 0
+if is_held or entry or waited then
+  state = 1
+  if entry then redis.call('ZREM', invalidated, entry) end
+  bury(member, now + TOMBSTONE)
+  if not before then mark(member, id, reason, waited and 'waiter' or 'load', 1) end
+end
+if is_held then
+  left = tell(last, true, 'F')
+elseif entry then
+  left = tell(token, false, 'F')
+elseif state == 2 and not holder() and redis.call('ZCARD', invalidated) == 0 then
+  left = tell(0, true, 'F') -- the rest of those that waited
+end
+return { state, us, left > 0 and 1 or 0 }

@@ -1,0 +1,53 @@
+-- Takes all permits of a lease away, or a waiter's place, and hands on what is free.
+-- Idempotent by the mark: a call that comes again says so.
+--
+-- KEYS  holders, queue, alive, limit (or fence, where fenced), revoked, audit
+-- ARGV  1 fenced   1 = grants issue a token from fence
+--       2 member   '' = none was found
+--       3 id, as listings show it   4 reason
+--
+-- Reply (integers)
+--   1|2|0, now µs, more   revoked now; revoked before; no such lease or waiter
+--   more = 1: there is more to hand on, and the caller calls again at once.
+--
+-- Cost  O(permits * log n), and the work of advance.
+-- Who else may be where: the holder may have given back, or the lease may have been
+-- granted since the member was found (it is taken in either state); a copy of its
+-- enter may be under way, or its process may ask as if it waited (tombstone); another
+-- copy of this call may have run (the mark).
+-- ZREM comes first: it is allowed where memory has run out, and the checks of the
+-- memory limit end with a script's first write.
+
+-- include permits/shared/constants
+-- include permits/shared/keys
+local revoked, audit = KEYS[5], KEYS[6]
+-- include shared/clock
+local fenced, member, id, reason = ARGV[1] == '1', ARGV[2], ARGV[3], ARGV[4]
+local handle = '' -- also a waiter of the caller's own process is told by a message
+-- include permits/shared/queue
+-- include shared/bury
+-- include shared/mark
+
+-- Reads first, and of every key that is written later: a wrong type ends the
+-- script here.
+local before = redis.call('HGET', revoked, id)
+redis.call('XLEN', audit)
+redis.call('ZCARD', queue)
+redis.call('ZCARD', alive)
+if fenced then redis.call('GET', fence) else redis.call('GET', stored_limit) end
+local is_held = tonumber(redis.call('ZSCORE', holders, member) or 0) > now
+
+local n = tonumber(string.match(member, '^[^.]+%.%d+%.(%d+)') or 1)
+redis.call('ZREM', holders, unpack(members_of(member, n)))
+local state = before and 2 or 0
+local waited = redis.call('ZREM', queue, member) == 1
+if is_held or waited then
+  state = 1
+  bury(member, now + TOMBSTONE)
+  if not before then mark(member, id, reason, is_held and 'lease' or 'waiter', n) end
+end
+if state > 0 then
+  purge()
+  advance()
+end
+return { state, us, more and 1 or 0 }

@@ -1,0 +1,26 @@
+-- Marks an attempt as revoked, notes it in the audit stream, and hints to its process
+-- that it should ask for its fate. The script has included the clock before, has
+-- written (so that memory limits don't stop it here), and has set:
+--
+--   revoked  hash: the listed id of a revoked attempt = the reason
+--   audit    stream: an entry for each revocation; the mark of one lives as long
+local MARKS = 1000            -- entries of audit that are kept
+local MARK_KEPT = 2592000000  -- ms: 30 days after the last revocation of the key
+local TOMBSTONE = 30000       -- ms: how long a copy of the attempt's enter is refused
+local function mark(owner, id, reason, what, permits)
+  local surplus = redis.call('XLEN', audit) - MARKS + 1
+  if surplus > 0 then
+    for _, entry in ipairs(redis.call('XRANGE', audit, '-', '+', 'COUNT', surplus)) do
+      redis.call('HDEL', revoked, entry[2][2])
+    end
+  end
+  local revoked_handle, seq = string.match(owner, '^([^.]+)%.(%d+)')
+  local label = string.match(revoked_handle, '~(.*)$') or ''
+  redis.call('XADD', audit, 'MAXLEN', MARKS, '*', 'id', id, 'what', what, 'permits', permits, 'label', label, 'reason', reason)
+  redis.call('HSET', revoked, id, reason)
+  redis.call('PEXPIREAT', audit, now + MARK_KEPT)
+  redis.call('PEXPIREAT', revoked, now + MARK_KEPT)
+  local receiver = revoked_handle
+  -- include shared/inbox
+  redis.call(publish, channel, 'R ' .. seq)
+end

@@ -1,0 +1,68 @@
+-- Takes all permits of a lease in a family with a total away, or a waiter's place, and
+-- hands on what is free. Idempotent by the mark: a call that comes again says so.
+--
+-- KEYS  holders, places, queue, line, alive, ready, turns, limits, revoked, audit
+-- ARGV  1 member   '' = none was found
+--       2 id, as listings show it   3 reason
+--       4 total that the caller was configured with
+--
+-- Reply (integers)
+--   1|2|0, now µs, more   revoked now; revoked before; no such lease or waiter
+--   more = 1: there is more to hand on, and the caller calls again at once.
+--
+-- Cost  O(permits * log n), and the work of advance.
+-- Who else may be where: as with the revoke of permits.
+-- ZREM comes first: it is allowed where memory has run out, and the checks of the
+-- memory limit end with a script's first write.
+
+-- include permits/shared/constants
+-- include totals/shared/constants
+-- include totals/shared/keys
+local revoked, audit = KEYS[9], KEYS[10]
+-- include shared/clock
+local member, id, reason, caller_total = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+local handle = '' -- also a waiter of the caller's own process is told by a message
+
+-- Reads first, and of every key that is written later: a wrong type ends the
+-- script here.
+local before = redis.call('HGET', revoked, id)
+redis.call('XLEN', audit)
+redis.call('ZCARD', places)
+redis.call('ZCARD', line)
+redis.call('ZCARD', alive)
+redis.call('ZCARD', ready)
+redis.call('ZCARD', turns)
+redis.call('HLEN', limits)
+local ticket = redis.call('ZSCORE', queue, member)
+local is_held = tonumber(redis.call('ZSCORE', holders, member) or 0) > now
+
+local key, owner = string.match(member, '^([^:]+):(.*)$')
+local n = tonumber(string.match(owner or '', '^[^.]+%.%d+%.(%d+)') or 1)
+local all = { member }
+for i = 2, n do all[i] = member .. '+' .. i end
+redis.call('ZREM', holders, unpack(all))
+redis.call('ZREM', places, unpack(all))
+
+-- include totals/shared/use
+
+-- include totals/shared/waiters
+
+-- include totals/shared/turns
+
+-- include shared/bury
+-- include shared/mark
+
+local state = before and 2 or 0
+if is_held or ticket then
+  state = 1
+  if ticket then dequeue(member, place_in_line(member, ticket)) end
+  bury(member, now + TOMBSTONE)
+  if not before then mark(owner, id, reason, is_held and 'lease' or 'waiter', n) end
+end
+if state > 0 then
+  purge()
+  if key then refresh(key) end
+  advance()
+  finish()
+end
+return { state, us, more }

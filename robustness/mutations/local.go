@@ -1,0 +1,94 @@
+package main
+
+// localTurns are the guards of turns that stay in a process.
+var localTurns = []mutation{
+	{
+		name: "turns stay no longer than LocalFor", file: "internal/localturns/line.go",
+		old: "if now.After(v.until) {", new: "if false {",
+		packages: localTests, tests: turnTests,
+	},
+	{
+		name: "a lease is given back and asked for again in one step", file: "internal/lease/place.go",
+		old: "if clock != nil {", new: "if clock == nil || clock != nil {",
+		packages: localTests, tests: turnTests,
+	},
+	{
+		name: "the enter goes before the leave", file: "internal/lease/place.go",
+		old: "[]*call.Call{e.call, leave})", new: "[]*call.Call{leave, e.call})",
+		packages: localTests, tests: turnTests,
+	},
+	{
+		name: "a leave carries the last token", file: "internal/localturns/turn.go",
+		old:      "	v.lease.Request().(lease.TurnRequest).SetLastToken(v.lastToken)\n",
+		new:      "	_ = lease.TurnRequest.SetLastToken\n",
+		packages: localTests, tests: turnTests,
+	},
+	{
+		name: "the fence is set to the last token", file: "luascripts/permits/leave_turns.lua",
+		old: "  redis.call('SET', fence, ARGV[4], 'PX', FENCE_KEPT)\n", new: "",
+		packages: localTests, tests: turnTests,
+	},
+	{
+		name: "tokens of turns are not ahead of the clock", file: "internal/localturns/turn.go",
+		old: "for looks := 0; v.lastToken >", new: "for looks := 0; false && v.lastToken >",
+		packages: localTests, tests: turnTests,
+	},
+	{
+		name: "a place belongs to the process", file: "internal/localturns/line.go",
+		old:      "		placeCtx, cancel := context.WithCancel(context.Background())",
+		new:      "		placeCtx, cancel := context.WithCancel(ctx)",
+		packages: localTests, tests: turnTests,
+	},
+	{
+		name: "a waiter that leaves passes the turn on", file: "internal/localturns/line.go",
+		old:      "		t.end(released, leasehold.ErrReleased)\n		ln.passOn(v)",
+		new:      "		t.end(released, leasehold.ErrReleased)\n		_ = v",
+		packages: localTests, tests: turnTests,
+	},
+	{
+		name: "MaxHold is each turn's", file: "internal/lease/lease.go",
+		old: "if m.cfg.MaxHold > 0 && !w.Shared {", new: "if m.cfg.MaxHold > 0 {",
+		packages: localTests, tests: turnTests,
+	},
+	{
+		name: "an extended lease is not passed on", file: "internal/localturns/line.go",
+		old: "if t == nil || v.oneTurn && v.served {", new: "if t == nil {",
+		packages: localTests, tests: turnTests,
+	},
+	{
+		name: "a lost lease is replaced", file: "internal/localturns/turn.go",
+		old:      "		t.end(cond, nil)\n	}\n	ln.takePlaces()",
+		new:      "		t.end(cond, nil)\n	}",
+		packages: localTests, tests: turnTests,
+	},
+	{
+		name: "MaxWaiters does not refuse a process that queues again", file: "internal/lease/acquire.go",
+		old: "if w.ticket != 0 || w.queuesAgain {", new: "if w.ticket != 0 {",
+		packages: localTests, tests: turnTests,
+	},
+	{
+		name: "a process asks whether others wait", file: "internal/localturns/line.go",
+		old: "if v.alone = use.Waiting == 0 && use.InUse", new: "if v.alone = use.InUse",
+		packages: localTests, tests: turnTests,
+	},
+	{
+		name: "a token ahead of the clock is not counted on", file: "internal/localturns/line.go",
+		old: "v.alone, v.oneTurn = alone, v.lease.TokenAheadOfClock()", new: "v.alone, v.oneTurn = alone, false",
+		packages: localTests, tests: turnTests,
+	},
+	{
+		name: "a limit that was lowered takes leases back", file: "internal/localturns/line.go",
+		old: "use.Waiting == 0 && use.InUse <= use.Limit", new: "use.Waiting == 0",
+		packages: localPermitTests, tests: turnTests,
+	},
+	{
+		name: "a limit that was raised is learned", file: "internal/localturns/line.go",
+		old: "		ln.learnLimit(use.Limit)\n", new: "",
+		packages: localPermitTests, tests: turnTests,
+	},
+	{
+		name: "MaxWaiters does not count what Redis is about to grant", file: "internal/localturns/line.go",
+		old: "if !p.queued && !p.again {", new: "if false && !p.queued && !p.again {",
+		packages: localPermitTests, tests: turnTests,
+	},
+}

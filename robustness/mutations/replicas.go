@@ -1,0 +1,67 @@
+package main
+
+const replicaTests = "./internal/tests/replicas"
+
+// replicas are the guards of grants that replicas confirm.
+var replicas = []mutation{
+	{
+		name: "replicas: a marker is written for WAIT", file: "internal/call/confirm.go",
+		old: `redis.NewStatusCmd(ctx, "set", marker, "", "px", ms)`, new: `redis.NewStatusCmd(ctx, "ping")`,
+		packages: replicaTests, tests: "RepeatedEnter", servers: true,
+	},
+	{
+		name: "replicas: the marker is kept where memory has run out", file: "internal/call/confirm.go",
+		old: "case kept.Val() == 1:", new: "case false:",
+		packages: replicaTests, tests: "WithoutMemory", servers: true,
+	},
+	{
+		name: "replicas: they are counted", file: "internal/call/confirm.go",
+		old: "int(c.confirmed) >= c.Confirm.Replicas", new: "int(c.confirmed) >= 1",
+		packages: replicaTests, tests: "ReplicasAreCounted", servers: true,
+	},
+	{
+		name: "replicas: on a Cluster the node of the key confirms", file: "internal/call/confirm.go",
+		old: "if c.cluster != nil {", new: "if false {",
+		packages: replicaTests, tests: "NodeOfTheKey", servers: true,
+	},
+	{
+		name: "replicas: lanes of their own", file: "internal/call/nodes.go",
+		old: "if one.Confirm != nil {", new: "if false {",
+		packages: replicaTests, tests: "ManyCallers|NobodyElseWaits", servers: true,
+	},
+	{
+		name: "replicas: scheduled pipelines of their own", file: "internal/schedule/loop.go",
+		old: "way{c.Node, c.Confirm != nil}", new: "way{c.Node, false}",
+		packages: "./internal/schedule", tests: "NobodyElse",
+	},
+	{
+		name: "replicas: waiting for them is no backlog", file: "internal/schedule/loop.go",
+		old: "< young+allowance", new: "< young",
+		packages: "./internal/schedule", tests: "NobodyElse",
+	},
+	{
+		name: "replicas: an enter is granted once they confirmed it", file: "internal/lease/confirm.go",
+		old: "if err := c.Unconfirmed(); err != nil {", new: "if err := c.Unconfirmed(); false {",
+		packages: replicaTests, tests: "NothingIsGranted", servers: true,
+	},
+	{
+		name: "replicas: a grant by message is confirmed first", file: "internal/lease/acquire.go",
+		old: "w.m.confirm != nil && !v.Confirmed", new: "false",
+		packages: replicaTests, tests: "NothingIsHandedOver", servers: true,
+	},
+	{
+		name: "replicas: a renewal that they did not confirm moves no deadline", file: "internal/lease/lease.go",
+		old: "err = c.Unconfirmed()", new: "_ = c.Unconfirmed()",
+		packages: replicaTests, tests: "UnconfirmedRenewal", servers: true,
+	},
+	{
+		name: "replicas: an Extend that they did not confirm is an error", file: "internal/lease/release.go",
+		old: "return c.Unconfirmed() // once", new: "return nil // once",
+		packages: replicaTests, tests: "UnconfirmedExtend", servers: true,
+	},
+	{
+		name: "replicas: WAIT ends before the client stops reading", file: "internal/lease/confirm.go",
+		old: "client.LongestWait() < longest", new: "false",
+		packages: replicaTests, tests: "Config|DefaultWait", servers: true,
+	},
+}
