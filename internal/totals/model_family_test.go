@@ -386,10 +386,14 @@ func (f *family) purge() {
 
 func (f *family) purgePermits() {
 	f.compare()
-	f.held.drop(f.expired...)
-	f.places.drop(f.expired...)
-	over := f.expired
+	if len(f.expired) == 0 {
+		return
+	}
 	f.expired = nil
+	over := f.held.between(-forever, float64(f.now))
+	over = over[:min(len(over), mostPurged)]
+	f.held.drop(over...)
+	f.places.drop(over...)
 	f.refreshAll(over)
 }
 

@@ -86,6 +86,23 @@ func (m *machine) enter(t *rapid.T, r *request) {
 	if got[0] == 2 && r.ticket == 0 {
 		r.ticket = got[1]
 	}
+	if got[0] == 1 {
+		m.stands(r)
+	}
+}
+
+// stands fails where a request was told that it is granted, and lacks a permit. The
+// reference may be wrong in the same way as the scripts; this does not depend on it.
+func (m *machine) stands(r *request) {
+	for i := range r.permits {
+		permit := r.member
+		if i > 0 {
+			permit = fmt.Sprintf("%s+%d", r.member, i+1)
+		}
+		if m.model.held.scores[permit] <= float64(m.model.now) {
+			m.Fatalf("call %d: %s was told that it is granted, and does not hold %s", m.calls, r.member, permit)
+		}
+	}
 }
 
 func (m *machine) leave(t *rapid.T) { m.leaveOne(t, m.again(t)) }

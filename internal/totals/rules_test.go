@@ -65,6 +65,26 @@ func TestLostPartsHealWithinASignOfLife(t *testing.T) {
 	}
 }
 
+// A process that missed the message of its grant asks again once the first term has
+// ended. What it is granted then stands on the server.
+func TestPermitsTakenAnewAreNotDroppedAsExpired(t *testing.T) {
+	eachDesk(t, 4, func(t *testing.T, d *desk) {
+		d.enter("other", 1, 4, 1) // its lease keeps the set, and in it what has expired
+		again := fmt.Sprintf("again:%s.100.2.100.4.1.4", d.handle)
+		for _, why := range []string{"at first", "after its first lease expired"} {
+			if v := d.run("enter", again, 2, 100, 4, d.total, 0, "0 0 0"); v[0] != 1 {
+				t.Fatalf("%s: enter answered %v", why, v)
+			}
+			for _, part := range []string{"holders", "places"} {
+				if n := d.card(part); n != 3 {
+					t.Errorf("%s: %s has %d permits; 3 were granted", why, part, n)
+				}
+			}
+			time.Sleep(120 * time.Millisecond) // the lease expires
+		}
+	})
+}
+
 // settle asks what became of each waiter, and enters again what has lost its place.
 func (d *desk) settle() {
 	d.Helper()

@@ -103,4 +103,10 @@ var totals = []mutation{
 		old: "key, tonumber(ticket), rest)", new: "key, 4e15 - tonumber(ticket), rest)",
 		packages: totalsTests + " " + simulation, tests: "Simulation|Model",
 	},
+	{
+		name: "total: a permit that is taken anew is not dropped as expired", file: "luascripts/totals/shared/turns.lua",
+		old:      "  expired = {}\n  local permits = redis.call('ZRANGE', holders, '-inf', now, 'BYSCORE', 'LIMIT', 0, MOST_PURGED)",
+		new:      "  local permits = expired\n  expired = {}",
+		packages: totalsTests, tests: "TakenAnew|Model",
+	},
 }

@@ -106,6 +106,24 @@ func (m *permitMachine) enter(t *rapid.T, r *request) {
 	if _, ok := m.tickets[r.Seq]; !ok && reply.Code == lease.Queued {
 		m.tickets[r.Seq] = reply.Now
 	}
+	if reply.Code == lease.Granted {
+		m.stands(r)
+	}
+}
+
+// stands fails where a request was told that it is granted, and lacks a permit. The
+// reference may be wrong in the same way as the scripts; this does not depend on it.
+func (m *permitMachine) stands(r *request) {
+	model := on(m.model)
+	for i := range r.Permits {
+		permit := r.Member()
+		if i > 0 {
+			permit = fmt.Sprintf("%s+%d", permit, i+1)
+		}
+		if model.held.scores[permit] <= model.now {
+			m.Fatalf("%s was told that it is granted, and does not hold %s", name(r), permit)
+		}
+	}
 }
 
 func (m *permitMachine) leave(t *rapid.T) {

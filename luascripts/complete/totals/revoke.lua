@@ -538,14 +538,16 @@ local function advance()
   end
 end
 
--- Drops permits that have expired. Their keys may compete now.
+-- Drops permits that have expired. Their keys may compete now. They are read anew: the
+-- caller's own may have been among them, and this call may have granted them again.
 local function purge_permits()
   compare_places()
   if #expired == 0 then return end
-  redis.call('ZREM', holders, unpack(expired))
-  redis.call('ZREM', places, unpack(expired))
-  local permits = expired
   expired = {}
+  local permits = redis.call('ZRANGE', holders, '-inf', now, 'BYSCORE', 'LIMIT', 0, MOST_PURGED)
+  if #permits == 0 then return end
+  redis.call('ZREM', holders, unpack(permits))
+  redis.call('ZREM', places, unpack(permits))
   refresh_keys(permits)
 end
 
