@@ -2,6 +2,7 @@ package call
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -82,6 +83,88 @@ func (c *Call) Withdraw() bool {
 
 // take says that a round trip begins with the call. False: it was withdrawn.
 func (c *Call) take() bool { return c.state.CompareAndSwap(unsentCall, takenCall) }
+
+// Do sends a call, alone or in a pipeline with those of other goroutines, and
+// returns its reply. A script that the server does not know is sent in full.
+//
+// Where ctx ends before the call is sent, Do returns at once with an error that
+// matches ErrNotSent and ctx's. After that Do waits for the answer and may
+// outlast ctx: go-redis does not interrupt a read. It returns within Bound and the
+// client's write and read timeouts, for any number of callers; where the client
+// has none, within Bound and 8 s. Only a call whose ctx allows it waits longer
+// before it is sent, and only while the server answers others.
+//
+// The first call of a Client costs another round trip, which checks the server's
+// version, unless Time or Clock was asked before.
+func (c *Client) Do(ctx context.Context, one *Call) ([]int64, error) {
+	if err := c.ready(ctx, one); err != nil {
+		return nil, err
+	}
+	o := c.laneOf(one).do(ctx, one)
+	one.Text = o.text
+	return o.reply, o.err
+}
+
+// ready sees to it, before a call is sent, that the server is known to be
+// supported and that the call names its server.
+func (c *Client) ready(ctx context.Context, one *Call) error {
+	if err := c.check(ctx, one.Key()); err != nil {
+		return err
+	}
+	return c.route(ctx, one)
+}
+
+// alone makes a round trip with one call. It ends within Bound and the client's
+// timeouts.
+func (c *Client) alone(ctx context.Context, one *Call) outcome {
+	if err := ctx.Err(); err != nil {
+		return outcome{err: notSent(err)} // the caller has left
+	}
+	if one.Confirm != nil {
+		return c.together([]*Call{one}, Bound)[0]
+	}
+	if !one.take() {
+		return outcome{err: notSent(errWithdrawn)}
+	}
+	o, answered, began := outcome{}, true, time.Now()
+	if c.bounds {
+		o = c.process(ctx, began, one)
+	} else {
+		o, answered = within(hardBound, func() outcome { return c.process(ctx, began, one) })
+	}
+	if !answered {
+		o.err = errNoAnswer
+	}
+	if ctx.Err() == nil && errors.Is(o.err, context.DeadlineExceeded) {
+		o.err = TooLate(o.err, began)
+	}
+	c.Notice(o.err)
+	return o
+}
+
+// process sends one call, and again in full where the server does not know its
+// script.
+func (c *Client) process(ctx context.Context, began time.Time, one *Call) outcome {
+	ctx = c.bounded(ctx, began)
+	o := c.single(ctx, one)
+	if unknownScript(o.err) {
+		o = c.single(ctx, one.inFull())
+	}
+	return o
+}
+
+func (c *Client) single(ctx context.Context, one *Call) (o outcome) {
+	defer func() {
+		if p := recover(); p != nil {
+			o = one.outcome(panicked(p))
+		}
+	}()
+	err := c.rdb.Process(ctx, one.command(ctx))
+	if o = one.outcome(err); o.err == nil && err != nil {
+		return outcome{err: err} // a wrapped client need not tell the command
+	}
+	return o
+}
 
 // inFull makes the call carry the script's text, for a server that does not know
 // the script (a new one, a new primary, SCRIPT FLUSH). The server then knows it.

@@ -217,7 +217,7 @@ var client = []mutation{
 		packages: callTests, tests: "SentOnce",
 	},
 	{
-		name: "a server that forgets is taught again", file: "internal/call/trip.go",
+		name: "a server that forgets is taught again", file: "internal/call/pipeline.go",
 		old: "unknown = send(unknown)", new: "unknown = nil",
 		packages: callTests,
 	},
