@@ -286,7 +286,7 @@ func (d *drop) othersDone() bool {
 func (g *Group[T]) putClock(t target) (int64, error) {
 	ctx, cancel := g.manager.Client().WithBound(context.Background())
 	defer cancel()
-	now, err := g.manager.ServerTime(ctx, t.value)
+	now, err := g.manager.Client().Time(ctx, t.value)
 	if err != nil {
 		// Nothing was sent, whatever the error is.
 		return 0, fmt.Errorf("%w: %w", call.ErrNotSent, err)

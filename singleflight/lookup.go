@@ -49,7 +49,7 @@ func (g *Group[T]) read(ctx context.Context, t target) (raw string, e entry, err
 	client := g.manager.Client()
 	bounded, cancel := client.WithBound(ctx)
 	defer cancel()
-	now, err := g.manager.ServerTime(bounded, t.value)
+	now, err := g.manager.Client().Time(bounded, t.value)
 	if err == nil {
 		raw, err = client.Get(bounded, t.value)
 	}
@@ -91,7 +91,7 @@ func (g *Group[T]) lookUpMany(ctx context.Context, targets []target) []look[T] {
 		for n, i := range which {
 			some[n] = names[i]
 		}
-		now, err := g.manager.ServerTime(bounded, some[0])
+		now, err := g.manager.Client().Time(bounded, some[0])
 		var found []call.Found
 		if err == nil {
 			found = client.GetMany(bounded, some)
@@ -158,7 +158,7 @@ func (g *Group[T]) serve(t target, e entry, from Source) (Result[T], bool) {
 func (g *Group[T]) serverTimeNow(t target) int64 {
 	ctx, cancel := g.manager.Client().WithBound(context.Background())
 	defer cancel()
-	now, err := g.manager.ServerTime(ctx, t.value)
+	now, err := g.manager.Client().Time(ctx, t.value)
 	if err != nil {
 		return 0
 	}

@@ -3,8 +3,8 @@
 // time bounds, and what an error tells about whether the script ran. It knows
 // nothing of leases.
 //
-// One call goes Do (trip.go), then its lane (lane.go), then a round trip alone or
-// in a pipeline (trip.go), and comes back as an outcome (call.go).
+// One call goes Do (call.go), then its lane (lane.go), then a round trip alone (call.go)
+// or in a pipeline (pipeline.go), and comes back as an outcome (call.go).
 package call
 
 import (
@@ -46,7 +46,7 @@ type Client struct {
 	confirming sync.Map                  // the same of calls with a Confirm
 	lent       atomic.Pointer[lentCtx]   // see Client.bounded
 	checked    atomic.Bool               // the server's version is known to be supported
-	clocks     sync.Map                  // *shared[Reading] by the name of a server
+	clocks     sync.Map                  // *clock by the name of its server
 	topology   shared[struct{}]          // the question for a Cluster's topology
 	mapped     atomic.Bool               // go-redis has a topology, and so will have one for ever
 	reloaded   atomic.Pointer[time.Time] // when a deadline led to a reload last

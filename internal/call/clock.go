@@ -3,14 +3,9 @@ package call
 import (
 	"context"
 	"fmt"
-	"regexp"
-	"strconv"
+	"sync"
 	"time"
 )
-
-// minVersion is the first version of Redis that the scripts need: 7.0 has the
-// commands that they use.
-const minVersion = 7
 
 // timeScript answers with the server's clock, in seconds and µs, and its version.
 // It is a script so that the server that has the key answers. Redis tells scripts
@@ -25,44 +20,112 @@ end
 return {tonumber(now[1]), tonumber(now[2]), version or ''}
 `)
 
-// Reading is what a server's clock showed at a moment between Sent and Got.
-type Reading struct {
+// Sample is what a server's clock showed at a moment between Sent and Got, of the
+// local monotonic clock.
+type Sample struct {
 	Micros    int64 // the server's clock, in µs since 1970
 	Sent, Got time.Time
 }
 
-// Time asks the server that has key for its clock, in µs since 1970, with
-// a question of its own. Like Do it may outlast ctx.
-func (c *Client) Time(ctx context.Context, key string) (int64, error) {
-	r, err := c.read(ctx, key)
-	return r.Micros, err
+// Earliest is the earliest local time at which the server's clock can have stood at
+// us: a deadline is counted from it.
+func (s Sample) Earliest(us int64) time.Time {
+	return s.Sent.Add(time.Duration(us-s.Micros) * time.Microsecond)
 }
 
-// Clock is Time for many callers: one question to a server is under way at
-// a time, and those who ask meanwhile share the answer, which says when it was
-// sent. Clock returns when ctx ends.
-func (c *Client) Clock(ctx context.Context, key string) (Reading, error) {
-	if err := c.awaitTopology(ctx, key); err != nil {
-		return Reading{}, err
-	}
-	node := c.Node(key)
-	clock, ok := c.clocks.Load(node)
+// Latest is the latest that the server's clock can show at the local time t.
+func (s Sample) Latest(t time.Time) int64 {
+	return s.Micros + t.Sub(s.Sent).Microseconds()
+}
+
+// maxSampleAge is how old a sample may get before another one is taken: clocks run
+// at slightly different rates.
+const maxSampleAge = 30 * time.Second
+
+// clock is what is known of one server's clock. Each primary of a Cluster has one of
+// its own.
+type clock struct {
+	question shared[Sample]
+
+	mu     sync.Mutex // guards what follows
+	sample Sample
+	known  bool // there has been a reply
+}
+
+// clockOf is the clock of a server.
+func (c *Client) clockOf(node string) *clock {
+	k, ok := c.clocks.Load(node)
 	if !ok {
-		clock, _ = c.clocks.LoadOrStore(node, new(shared[Reading]))
+		k, _ = c.clocks.LoadOrStore(node, new(clock))
 	}
-	return clock.(*shared[Reading]).ask(func(ctx context.Context) (Reading, error) { return c.read(ctx, key) }).wait(ctx)
+	return k.(*clock)
 }
 
-// check sees to it, before the first call, that the server is one that the
-// scripts run on.
-func (c *Client) check(ctx context.Context, key string) error {
-	if c.checked.Load() {
-		return nil
+// Question is a question for the time that is under way. All callers that need its
+// answer share it.
+type Question struct{ answer *answer[Sample] }
+
+// Answered is closed when the question has its answer.
+func (q *Question) Answered() <-chan struct{} { return q.answer.done }
+
+// Err is why there is no answer. It may be called once Answered is closed.
+func (q *Question) Err() error { return q.answer.err }
+
+// Now is the latest that the clock of the server that has key can show now, in µs. It
+// does not block. Where no reply of that server is known yet, there is a question to
+// wait for instead; callers ask again after its answer.
+func (c *Client) Now(key string) (us int64, wait *Question) {
+	now := time.Now()
+	k := c.clockOf(c.Node(key))
+	k.mu.Lock()
+	known, sample := k.known, k.sample
+	k.mu.Unlock()
+	if !known || now.Sub(sample.Got) > maxSampleAge {
+		wait = c.askTime(k, key)
 	}
-	if _, err := c.Clock(ctx, key); err != nil {
-		return notSent(err)
+	if known {
+		return sample.Latest(now), nil
 	}
-	return nil
+	return 0, wait
+}
+
+// Time is Now, and waits for the answer where no reply is known yet, until ctx ends.
+func (c *Client) Time(ctx context.Context, key string) (int64, error) {
+	for {
+		us, wait := c.Now(key)
+		if wait == nil {
+			return us, nil
+		}
+		if _, err := wait.answer.wait(ctx); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// Learn takes the clock of the server that has key as a reply showed it, and keeps it,
+// unless what is known already fits and says more: a call that was long under way
+// makes the clock look later than it is, and values older.
+func (c *Client) Learn(key string, s Sample) {
+	k := c.clockOf(c.Node(key))
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if old := k.sample; !k.known || s.Got.Sub(old.Got) >= maxSampleAge || s.Micros > old.Latest(s.Got) || old.Latest(s.Got) >= s.Latest(s.Got) {
+		k.sample, k.known = s, true
+	}
+}
+
+// askTime asks the server that has key for its clock, unless that is under way.
+func (c *Client) askTime(k *clock, key string) *Question {
+	return &Question{k.question.ask(func(ctx context.Context) (Sample, error) {
+		if err := c.awaitTopology(ctx, key); err != nil {
+			return Sample{}, err
+		}
+		s, err := c.read(ctx, key)
+		if err == nil {
+			c.Learn(key, s)
+		}
+		return s, err
+	})}
 }
 
 // maxTimeTries is how often the question for the time is asked: nothing is changed by
@@ -71,7 +134,7 @@ const maxTimeTries = 3
 
 // read asks for the time until it is answered, a few times, and begins no further try
 // after half of Bound.
-func (c *Client) read(ctx context.Context, key string) (Reading, error) {
+func (c *Client) read(ctx context.Context, key string) (Sample, error) {
 	began := time.Now()
 	for n := 1; ; n++ {
 		r, err := c.readOnce(ctx, key)
@@ -82,12 +145,12 @@ func (c *Client) read(ctx context.Context, key string) (Reading, error) {
 	}
 }
 
-func (c *Client) readOnce(ctx context.Context, key string) (Reading, error) {
+func (c *Client) readOnce(ctx context.Context, key string) (Sample, error) {
 	one := New(timeScript, 1, key).WithText().inFull()
 	if err := c.route(ctx, one); err != nil {
-		return Reading{}, err
+		return Sample{}, err
 	}
-	r := Reading{Sent: time.Now()}
+	r := Sample{Sent: time.Now()}
 	o := c.laneOf(one).do(ctx, one)
 	r.Got = time.Now()
 	if o.err == nil && (len(o.reply) != 2 || len(o.text) != 1) {
@@ -95,53 +158,12 @@ func (c *Client) readOnce(ctx context.Context, key string) (Reading, error) {
 	}
 	if !c.checked.Load() {
 		if err := c.supported(ctx, o); err != nil {
-			return Reading{}, err
+			return Sample{}, err
 		}
 	}
 	if o.err != nil {
-		return Reading{}, o.err
+		return Sample{}, o.err
 	}
 	r.Micros = o.reply[0]*1e6 + o.reply[1]
 	return r, nil
-}
-
-// supported says what is wrong with the server that answered with o. A server
-// that refuses the script, or a client that may hide a Cluster, takes another
-// question.
-func (c *Client) supported(ctx context.Context, o outcome) error {
-	var version, mode string
-	switch {
-	case o.err == nil && o.text[0] != "" && c.known:
-		version = o.text[0]
-	case o.err == nil && c.known:
-	case o.err == nil || Classify(o.err) == Refused:
-		// It fails where the user may not ask, or the server does not know it.
-		info, _ := within(hardBound, func() string {
-			defer func() { _ = recover() }() // of a hook: the version stays unknown
-			return c.rdb.Info(c.bounded(ctx, time.Now()), "server").Val()
-		})
-		version, mode = field(info, "redis_version"), field(info, "redis_mode")+field(info, "server_mode")
-	}
-	if major, err := strconv.Atoi(firstNumber.FindString(version)); err == nil && major < minVersion {
-		return &unsupported{fmt.Sprintf("the server is Redis %s; want Redis %d.0 or later", version, minVersion)}
-	}
-	if !c.known && mode == "cluster" {
-		return &unsupported{fmt.Sprintf("rdb is a %T, which hides a Cluster client; "+
-			"want one that embeds it or has a method Unwrap() redis.UniversalClient", c.rdb)}
-	}
-	if o.err == nil {
-		c.checked.Store(true)
-	}
-	return nil
-}
-
-var firstNumber = regexp.MustCompile(`^\d+`)
-
-// field is the value of a field of INFO.
-func field(info, name string) string {
-	m := regexp.MustCompile(`(?m)^` + name + `:(\S+)`).FindStringSubmatch(info)
-	if m == nil {
-		return ""
-	}
-	return m[1]
 }

@@ -251,17 +251,17 @@ func (w *waiter) enter(ctx context.Context) (Verdict, error) {
 		default:
 		}
 		began := time.Now()
-		now, clock := w.m.serverTime(w.res.FirstKey())
+		now, clock := w.m.client.Now(w.res.FirstKey())
 		if clock != nil {
-			switch ev := next(ctx, w, clock.answered); ev {
+			switch ev := next(ctx, w, clock.Answered()); ev {
 			case answered:
 			case woken:
 				return w.heard(), nil
 			default:
 				return w.end(ctx, ev, errNoAnswer)
 			}
-			if clock.err != nil {
-				if v, again, err := w.retry(ctx, clock.err, began, 0); !again {
+			if clock.Err() != nil {
+				if v, again, err := w.retry(ctx, clock.Err(), began, 0); !again {
 					return v, err
 				}
 			}
@@ -372,7 +372,8 @@ func (w *waiter) onEnterDone(ctx context.Context, e *enterCall) (v Verdict, agai
 		return w.retry(ctx, e.err, e.sent, e.void)
 	}
 	w.failures = 0
-	clock := w.m.learn(w.m.client.Node(w.res.FirstKey()), e.reply.Now, e.sent, time.Now())
+	clock := call.Sample{Micros: e.reply.Now, Sent: e.sent, Got: time.Now()}
+	w.m.client.Learn(w.res.FirstKey(), clock)
 	if v, err = w.onEnterReply(ctx, &e.reply, clock); err == nil && v.Code == Granted && e.call.Confirm != nil {
 		v, err = w.confirmed(v, e.call)
 	}
@@ -380,10 +381,10 @@ func (w *waiter) onEnterDone(ctx context.Context, e *enterCall) (v Verdict, agai
 }
 
 // onEnterReply says what the reply to an enter means.
-func (w *waiter) onEnterReply(ctx context.Context, r *EnterReply, clock sample) (Verdict, error) {
+func (w *waiter) onEnterReply(ctx context.Context, r *EnterReply, clock call.Sample) (Verdict, error) {
 	switch r.Code {
 	case Granted:
-		return Verdict{Code: Granted, Deadline: clock.sent.Add(r.Term - margin(r.Term)), Token: r.Token}, nil
+		return Verdict{Code: Granted, Deadline: clock.Sent.Add(r.Term - margin(r.Term)), Token: r.Token}, nil
 	case Answered:
 		return Verdict{Code: Answered, Answer: r.Answer}, nil
 	case Queued:

@@ -2,6 +2,8 @@ package lease
 
 import (
 	"time"
+
+	"github.com/leasehold-go/leasehold/internal/call"
 )
 
 // What the tests of this package look at from within.
@@ -25,22 +27,25 @@ func (m *Manager) AskedSince(t time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, g := range m.groups {
-		if g.asked.After(t) && g.clock.got.After(g.asked) {
+		if g.asked.After(t) && g.clock.Got.After(g.asked) {
 			return true
 		}
 	}
 	return false
 }
 
-func (m *Manager) AskAll()                { m.askAll() }
-func (m *Manager) Message(text string)    { m.message(text) }
-func (m *Manager) LastSeq() uint64        { return m.seq.Load() }
-func (m *Manager) Handle() string         { return m.handle }
-func (m *Manager) MissClock(at time.Time) { now := time.Now(); m.learn("", at.UnixMicro(), now, now) }
+func (m *Manager) AskAll()             { m.askAll() }
+func (m *Manager) Message(text string) { m.message(text) }
+func (m *Manager) LastSeq() uint64     { return m.seq.Load() }
+func (m *Manager) Handle() string      { return m.handle }
+func (m *Manager) MissClock(at time.Time) {
+	now := time.Now()
+	m.client.Learn("", call.Sample{Micros: at.UnixMicro(), Sent: now, Got: now})
+}
 
 // ClockIsOffBy is the server's clock as the handle knows it, less that of the test.
 func (m *Manager) ClockIsOffBy() time.Duration {
-	us, _ := m.serverTime("")
+	us, _ := m.client.Now("")
 	return time.Duration(us-time.Now().UnixMicro()) * time.Microsecond
 }
 
@@ -58,7 +63,7 @@ type Heard struct{ w *waiter }
 // Wait makes a waiter for an attempt of res, which asks for nothing by itself.
 func (m *Manager) Wait(res Resource, seq uint64) Heard {
 	now := time.Now()
-	g := &group{m: m, res: res, waiters: map[uint64]*waiter{}, asked: now, clock: sample{us: now.UnixMicro(), sent: now, got: now}}
+	g := &group{m: m, res: res, waiters: map[uint64]*waiter{}, asked: now, clock: call.Sample{Micros: now.UnixMicro(), Sent: now, Got: now}}
 	w := &waiter{m: m, res: res, group: g, seq: seq, wake: make(chan struct{}, 1)}
 	w.req = res.Request(Terms{Handle: m.handle, Seq: seq, Permits: 1, TTL: m.cfg.TTL, Limit: 1})
 	g.waiters[seq] = w

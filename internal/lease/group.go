@@ -21,10 +21,10 @@ type group struct {
 	// Guarded by the manager's lock.
 	waiters      map[uint64]*waiter
 	state        State
-	clock        sample    // of this resource's server
-	asked        time.Time // when the last sign of life was sent
-	firstEnd     time.Time // when the first lease ends, if it is not renewed; zero: none
-	failures     int       // asks in a row without an answer
+	clock        call.Sample // of this resource's server
+	asked        time.Time   // when the last sign of life was sent
+	firstEnd     time.Time   // when the first lease ends, if it is not renewed; zero: none
+	failures     int         // asks in a row without an answer
 	failingSince time.Time
 }
 
@@ -38,7 +38,7 @@ const (
 )
 
 // joinGroup puts a waiter whose enter was answered "queued" into its group.
-func (w *waiter) joinGroup(clock sample, state State) {
+func (w *waiter) joinGroup(clock call.Sample, state State) {
 	m, name := w.m, w.res.FirstKey()
 	m.mu.Lock()
 	if m.waiters[w.seq] != w {
@@ -51,7 +51,7 @@ func (w *waiter) joinGroup(clock sample, state State) {
 		m.groups[name] = g
 	}
 	if len(g.waiters) == 0 {
-		g.asked = clock.sent // its enter was a sign of life
+		g.asked = clock.Sent // its enter was a sign of life
 	}
 	g.waiters[w.seq] = w
 	w.group = g
@@ -60,13 +60,13 @@ func (w *waiter) joinGroup(clock sample, state State) {
 	}
 	g.learn(clock, state)
 	at := g.nextAsk()
-	if !m.missed.Before(clock.sent) {
-		at = clock.got // the ask that followed ran before this waiter joined the group
+	if !m.missed.Before(clock.Sent) {
+		at = clock.Got // the ask that followed ran before this waiter joined the group
 	}
 	early := w.earlyMessage
 	w.earlyMessage = ""
-	if !m.inbox.Watch(name).Before(clock.sent) {
-		at = clock.got // a message may have been sent before the subscription stood
+	if !m.inbox.Watch(name).Before(clock.Sent) {
+		at = clock.Got // a message may have been sent before the subscription stood
 	}
 	m.mu.Unlock()
 	m.loop.Put(&g.entry, g, at, 0)
@@ -87,11 +87,11 @@ func (w *waiter) leaveGroup() {
 }
 
 // learn keeps what a reply said of the resource. Called with the manager's lock.
-func (g *group) learn(clock sample, state State) {
+func (g *group) learn(clock call.Sample, state State) {
 	g.clock, g.state, g.failures = clock, state, 0
 	g.firstEnd = time.Time{}
 	if state.Earliest > 0 {
-		g.firstEnd = clock.got.Add(state.Earliest + 2*time.Millisecond)
+		g.firstEnd = clock.Got.Add(state.Earliest + 2*time.Millisecond)
 	}
 }
 
@@ -158,7 +158,8 @@ func (g *group) ask(now time.Time, waiters []*waiter) *call.Call {
 // onAsked takes the reply to an ask for the attempts of seqs, sent at sent.
 func (g *group) onAsked(seqs []uint64, sent time.Time, r AskReply) {
 	m := g.m
-	clock := m.learn(m.client.Node(g.res.FirstKey()), r.Now, sent, time.Now())
+	clock := call.Sample{Micros: r.Now, Sent: sent, Got: time.Now()}
+	m.client.Learn(g.res.FirstKey(), clock)
 	m.deliver(r.Grants, sent)
 	m.mu.Lock()
 	g.learn(clock, r.State)
@@ -317,7 +318,7 @@ func (m *Manager) believe(w *waiter, seq uint64, text string) {
 	case v.Code != Granted:
 		w.settle(v)
 	default:
-		from := g.clock.earliest(v.GrantedAt)
+		from := g.clock.Earliest(v.GrantedAt)
 		if from.After(now) {
 			from = now
 		}

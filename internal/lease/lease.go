@@ -349,3 +349,19 @@ func (l *Lease) Held(op string) error {
 // fail is the error of an operation on a lease that is over. Called with the
 // lock, or once l.why can no longer change.
 func (l *Lease) fail(op string) error { return l.m.fail(op, l.res.Label(), l.why, l.cause) }
+
+// margin is how long before the server's expiry a holder stops believing: time
+// for a late timer, and for clocks that run at slightly different rates.
+func margin(term time.Duration) time.Duration {
+	return max(12*time.Millisecond, term/40)
+}
+
+// capTerm is ttl, or as much of it as a lease needs that must not outlive left: the
+// deadline lies a margin before the end of the term. Durations may be the longest
+// there are, so nothing is added that could overflow.
+func capTerm(ttl, left time.Duration) time.Duration {
+	if slack := 2 * margin(min(ttl, left)); left < ttl-slack {
+		return max(0, left) + slack
+	}
+	return ttl
+}

@@ -69,7 +69,6 @@ type Manager struct {
 	seq    atomic.Uint64
 	loop   *schedule.Loop
 	inbox  messages
-	clocks clocks
 	holds  holdTimes
 	events *telemetry // nil: none
 
@@ -133,7 +132,6 @@ func New(rdb redis.UniversalClient, cfg Config, extra ...error) (*Manager, error
 		client:    client,
 		confirm:   confirm,
 		handle:    base64.RawURLEncoding.EncodeToString(id),
-		clocks:    clocks{byNode: map[string]*clock{}},
 		closing:   make(chan struct{}),
 		leases:    map[uint64]*Lease{},
 		waiters:   map[uint64]*waiter{},

@@ -109,7 +109,7 @@ func (l *Lease) GiveBackAndEnter(ctx context.Context, op string, a Attempt, into
 	w := &waiter{m: m, res: l.res, Attempt: a, returnsQueued: true, queuesAgain: true}
 	defer w.doneUnless(&at)
 	w.begin()
-	now, clock := m.serverTime(l.res.FirstKey())
+	now, clock := m.client.Now(l.res.FirstKey())
 	if clock != nil {
 		// The server is a new one, and its clock is not known yet: in two steps. The
 		// leave is the first, for the enter may wait for that clock.
@@ -200,7 +200,7 @@ func (l *Lease) RenewAndCount() (Use, error) {
 // the clock went back, and the token was counted on from the last one.
 func (l *Lease) TokenAheadOfClock() bool {
 	const slack = 1000 // µs: less than any lease lasts, so that the next grant's clock is past it
-	now, unknown := l.m.serverTime(l.res.FirstKey())
+	now, unknown := l.m.client.Now(l.res.FirstKey())
 	return unknown == nil && l.token > uint64(now)+slack
 }
 

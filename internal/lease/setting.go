@@ -112,7 +112,7 @@ func (s *setter) run(ctx context.Context) []error {
 	m, began := s.m, time.Now()
 	void := int64(0)
 	for tries := 1; ; tries++ {
-		now, err := m.ServerTime(ctx, s.res.FirstKey())
+		now, err := m.client.Time(ctx, s.res.FirstKey())
 		var r SetReply
 		if err == nil {
 			if void == 0 {
@@ -162,7 +162,7 @@ func (s *setter) send(ctx context.Context, void int64) (SetReply, error) {
 	}
 	r, err := s.res.ReadSet(ints)
 	if err == nil {
-		m.learn(m.client.Node(s.res.FirstKey()), r.Now, sent, time.Now())
+		m.client.Learn(s.res.FirstKey(), call.Sample{Micros: r.Now, Sent: sent, Got: time.Now()})
 		m.deliver(r.Grants, sent)
 	}
 	return r, err

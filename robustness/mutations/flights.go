@@ -234,8 +234,8 @@ var flights = []mutation{
 		packages: cache + " " + loadFaults, tests: "Test[^F]|TestFaultLocal",
 	},
 	{
-		name: "flight: a slow call doesn't age values", file: "internal/lease/clock.go",
-		old: "!k.known || got.Sub(old.got) >= maxSampleAge || us > old.latest(got) || old.latest(got) >= s.latest(got)", new: "old != s || true",
+		name: "flight: a slow call doesn't age values", file: "internal/call/clock.go",
+		old: "!k.known || s.Got.Sub(old.Got) >= maxSampleAge || s.Micros > old.Latest(s.Got) || old.Latest(s.Got) >= s.Latest(s.Got)", new: "old != s || true",
 		packages: cache + " " + loadFaults, tests: "Test[^F]|TestFaultSlow",
 	},
 	{

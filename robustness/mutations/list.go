@@ -247,18 +247,18 @@ var client = []mutation{
 		packages: "./internal/schedule",
 	},
 	{
-		name: "the margin before the deadline", file: "internal/lease/clock.go",
+		name: "the margin before the deadline", file: "internal/lease/lease.go",
 		old: "return max(12*time.Millisecond, term/40)", new: "return 0",
 		packages: leases,
 	},
 	{
 		name: "a deadline counts from the sending", file: "internal/lease/acquire.go",
-		old: "Deadline: clock.sent.Add(", new: "Deadline: clock.got.Add(",
+		old: "Deadline: clock.Sent.Add(", new: "Deadline: clock.Got.Add(",
 		packages: leases,
 	},
 	{
 		name: "a message's time is mapped", file: "internal/lease/group.go",
-		old: "from := g.clock.earliest(v.GrantedAt)", new: "from := now",
+		old: "from := g.clock.Earliest(v.GrantedAt)", new: "from := now",
 		packages: leases,
 	},
 	{
@@ -327,8 +327,8 @@ var client = []mutation{
 		packages: "./internal/tests/faults/semaphore", tests: "TestRefusedLeaves", servers: true,
 	},
 	{
-		name: "a clock for each node", file: "internal/lease/clock.go",
-		old: "k := c.byNode[node]\n", new: "node = \"\"\n\tk := c.byNode[node]\n",
+		name: "a clock for each node", file: "internal/call/clock.go",
+		old: "k, ok := c.clocks.Load(node)", new: "node = \"\"\n\tk, ok := c.clocks.Load(node)",
 		packages: "./internal/tests/faults/semaphore", tests: "TestClocksOfTwoNodes", servers: true,
 	},
 	{
@@ -362,8 +362,8 @@ var client = []mutation{
 		packages: leases,
 	},
 	{
-		name: "a new clock after a void reply", file: "internal/lease/clock.go",
-		old: "!k.known || got.Sub(old.got) >= maxSampleAge || us > old.latest(got) || old.latest(got) >= s.latest(got)", new: "!k.known || old == s",
+		name: "a new clock after a void reply", file: "internal/call/clock.go",
+		old: "!k.known || s.Got.Sub(old.Got) >= maxSampleAge || s.Micros > old.Latest(s.Got) || old.Latest(s.Got) >= s.Latest(s.Got)", new: "!k.known || old == s",
 		packages: leases,
 	},
 	{

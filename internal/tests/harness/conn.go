@@ -7,6 +7,8 @@ import (
 	"io"
 	"net"
 	"time"
+
+	"github.com/leasehold-go/leasehold/internal/call"
 )
 
 // Dialer makes connections over the wire, with dial or else as usual.
@@ -51,12 +53,18 @@ func (c *counted) Write(b []byte) (int, error) {
 	if c.w.trips == nil {
 		c.w.trips = map[string]int{}
 	}
-	for _, word := range []string{"get", "evalsha", "eval"} {
-		if word == "eval" && bytes.Contains(b, []byte("redis_version")) {
-			c.w.trips["time"]++ // the question for the server's time and version
-		} else if bytes.Contains(b, []byte("\n"+word+"\r\n")) {
-			c.w.trips[word]++
+	words := bytes.Split(b, []byte("\r\n"))
+	carries := map[string]bool{}
+	for i, word := range words {
+		switch name := string(word); {
+		case name == "get":
+			carries["get"] = true
+		case (name == "evalsha" || name == "eval") && i+2 < len(words):
+			carries[tripName(string(words[i+2]))] = true // behind the word's length
 		}
+	}
+	for name := range carries {
+		c.w.trips[name]++
 	}
 	c.w.mu.Unlock()
 	n, err := c.Conn.Write(b)
@@ -81,15 +89,27 @@ func asNetwork(err error) error {
 	return err
 }
 
-// TripCount is how many round trips there were, by what they carried.
+// TripCount is how many round trips there were, by what they carried. What goes to one
+// server together is one write.
 type TripCount struct{ Gets, Scripts, Times int }
+
+// tripName is what a round trip counts as by a script that it carries.
+func tripName(script string) string {
+	switch name := call.ScriptName(script); name {
+	case "time", "fate", "load fate":
+		return name
+	}
+	return "script"
+}
 
 // TripCounter counts round trips since it was last asked. It leaves out the question for
 // the fate of a lease that is older than 100 ms, which the handle asks when its holder
 // begins to listen: on a machine that stood still any lease may be.
 func (w *Wire) TripCounter() func() TripCount {
 	now := func() TripCount {
-		return TripCount{w.Tripped("get"), w.Tripped("evalsha", "eval") - w.Sent("fate", "load fate"), w.Tripped("time")}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return TripCount{w.trips["get"], w.trips["script"], w.trips["time"]}
 	}
 	last := now()
 	return func() TripCount {

@@ -105,14 +105,6 @@ func (w *Wire) Answered(names ...string) int {
 	return sum(w.done, names)
 }
 
-// Tripped is in how many writes they were: round trips, since what goes to one
-// server together is one write.
-func (w *Wire) Tripped(names ...string) int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return sum(w.trips, names)
-}
-
 func sum(of map[string]int, names []string) (n int) {
 	for name, c := range of {
 		if len(names) == 0 || slices.Contains(names, name) {

@@ -138,11 +138,11 @@ func (w *world) renew(r *request, ttl time.Duration) time.Duration {
 // now is the server's clock in µs.
 func (w *world) now() int64 {
 	w.Helper()
-	us, err := w.client.Time(context.Background(), w.res.FirstKey())
+	now, err := w.rdb.Time(context.Background()).Result()
 	if err != nil {
 		w.Fatal(err)
 	}
-	return us
+	return now.UnixMicro()
 }
 
 // holders are the members in holders with their remaining terms.
