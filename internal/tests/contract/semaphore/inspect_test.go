@@ -125,7 +125,8 @@ func TestSinceSurvivesRenewalsInAFamilyWithATotal(t *testing.T) {
 }
 
 func sinceSurvivesRenewals(t *testing.T, settings ...func(*semaphore.Config)) {
-	settings = append(settings, limit(2))
+	// A long TTL, so that 30 hours have a thousand renewals, and not ten thousand.
+	settings = append(settings, limit(2), ttl(5*time.Minute))
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		a, _ := f.open(settings...)
 		b, _ := f.open(settings...)
@@ -149,7 +150,7 @@ func sinceSurvivesRenewals(t *testing.T, settings ...func(*semaphore.Config)) {
 				}
 			}
 			if age == time.Minute {
-				if err := one.Extend(f.Context(), 2*time.Minute); err != nil {
+				if err := one.Extend(f.Context(), 10*time.Minute); err != nil {
 					f.Fatal(err)
 				}
 			}
