@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/leasehold-go/leasehold/internal/codec"
 	"github.com/leasehold-go/leasehold/internal/envelope"
 )
 
@@ -25,7 +26,7 @@ func (g *Group[T]) encode(v T) (data string, err error) {
 		case string:
 			return raw, nil
 		}
-		b, err := envelope.Msgpack{}.Marshal(&v) // so that methods of *T are found
+		b, err := codec.Msgpack{}.Marshal(&v) // so that methods of *T are found
 		return string(b), err
 	}
 	b, err := g.cfg.Codec.Marshal(v)
@@ -48,7 +49,7 @@ func (g *Group[T]) decode(data string) (v T, err error) {
 			*p = data
 			return v, nil
 		}
-		err = envelope.Msgpack{}.UnmarshalString(data, &v)
+		err = codec.Msgpack{}.UnmarshalString(data, &v)
 		return v, err
 	}
 	err = g.cfg.Codec.Unmarshal([]byte(data), &v)

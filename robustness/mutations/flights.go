@@ -249,8 +249,8 @@ var flights = []mutation{
 		packages: "./internal/envelope",
 	},
 	{
-		name: "flight: declared lengths are checked", file: "internal/envelope/bounded.go",
+		name: "flight: declared lengths are checked", file: "internal/codec/bounded.go",
 		old: "n > rest || values > rest", new: "n > rest && values > rest",
-		packages: "./internal/envelope",
+		packages: "./internal/codec",
 	},
 }

@@ -1,4 +1,4 @@
-package envelope_test
+package codec_test
 
 import (
 	"errors"
@@ -10,7 +10,7 @@ import (
 
 	"github.com/vmihailenco/msgpack/v5"
 
-	"github.com/leasehold-go/leasehold/internal/envelope"
+	"github.com/leasehold-go/leasehold/internal/codec"
 )
 
 func TestExtensionsWork(t *testing.T) {
@@ -30,12 +30,12 @@ func TestExtensionsWork(t *testing.T) {
 		Name: "s", Corner: p, More: []*point{p, {1, 2}}, Any: p,
 		Seen: time.Unix(0, 0xdf<<22), Extra: map[string]any{"p": p, "t": time.Unix(0, 0xdf<<22)},
 	}
-	data, err := envelope.Msgpack{}.Marshal(&want)
+	data, err := codec.Msgpack{}.Marshal(&want)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got shape
-	if err := (envelope.Msgpack{}).Unmarshal(data, &got); err != nil || !reflect.DeepEqual(got, want) {
+	if err := (codec.Msgpack{}).Unmarshal(data, &got); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v became %+v, %v", want, got, err)
 	}
 }
@@ -61,11 +61,11 @@ func TestExtensionIsNoMap(t *testing.T) {
 			// A map that is really there.
 			"\xc7\x04\x01\x81\xa1A\x01",
 		} {
-			if err := envelope.Bounded([]byte(ext)); err != nil {
+			if err := codec.Bounded([]byte(ext)); err != nil {
 				t.Fatalf("%q: %v", ext, err)
 			}
 			if used := allocated(func() {
-				if err := (envelope.Msgpack{}).Unmarshal([]byte(ext), into()); err == nil {
+				if err := (codec.Msgpack{}).Unmarshal([]byte(ext), into()); err == nil {
 					t.Errorf("%s: %q was decoded", what, ext)
 				}
 			}); used > slack {
@@ -83,7 +83,7 @@ func TestExtensionsDoNotNest(t *testing.T) {
 		if ext[2] == '\x81' { // the content is the map's header
 			data = "\xdc\x27\x10" + strings.Repeat(ext+"\xa0", 5000)
 		}
-		err := envelope.Msgpack{}.Unmarshal([]byte(data), new([]deepMap))
+		err := codec.Msgpack{}.Unmarshal([]byte(data), new([]deepMap))
 		if err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("%q: decoded to the end: %v", ext, err)
 		}
@@ -91,7 +91,7 @@ func TestExtensionsDoNotNest(t *testing.T) {
 	for _, ext := range []string{
 		"\xc7\x00\x01", "\xc8\x00\x00\x01", "\xc9\x00\x00\x00\x00\x01", "\xd4\x80\x01", "\xd5\x80\x01\x01", "\xc7\x01\x80\x01",
 	} {
-		if envelope.Bounded([]byte(ext)) == nil {
+		if codec.Bounded([]byte(ext)) == nil {
 			t.Errorf("%q was accepted", ext)
 		}
 	}
@@ -123,11 +123,11 @@ func TestCarelessExtensionDecoders(t *testing.T) {
 		{"by the byte", "\x92\xd6\x06\xdf\xff\xff\xff\xc0", true, false},
 	} {
 		msgpack.RegisterExtDecoder(6, careless{}, read(c.byByte))
-		if err := envelope.Bounded([]byte(c.data)); err != nil {
+		if err := codec.Bounded([]byte(c.data)); err != nil {
 			t.Errorf("%s: %v", c.what, err)
 		}
 		var v []any
-		if err := (envelope.Msgpack{}).Unmarshal([]byte(c.data), &v); (err == nil) != c.ok {
+		if err := (codec.Msgpack{}).Unmarshal([]byte(c.data), &v); (err == nil) != c.ok {
 			t.Errorf("%s: %v, %v", c.what, v, err)
 		}
 	}

@@ -1,4 +1,4 @@
-package envelope_test
+package codec_test
 
 import (
 	"errors"
@@ -11,7 +11,7 @@ import (
 
 	"github.com/vmihailenco/msgpack/v5"
 
-	"github.com/leasehold-go/leasehold/internal/envelope"
+	"github.com/leasehold-go/leasehold/internal/codec"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
@@ -51,13 +51,13 @@ func TestCodecRoundTrip(t *testing.T) {
 		time.Unix(1<<33, 5), time.Unix(1, 0), time.Unix(-1, 999),
 		map[string]time.Time{"t": time.Unix(5, 0xdf<<22)},
 	} {
-		data, err := envelope.Msgpack{}.Marshal(want)
+		data, err := codec.Msgpack{}.Marshal(want)
 		if err != nil {
 			t.Errorf("%T: %v", want, err)
 			continue
 		}
 		got := reflect.New(reflect.TypeOf(want))
-		if err := (envelope.Msgpack{}).Unmarshal(data, got.Interface()); err != nil || !reflect.DeepEqual(got.Elem().Interface(), want) {
+		if err := (codec.Msgpack{}).Unmarshal(data, got.Interface()); err != nil || !reflect.DeepEqual(got.Elem().Interface(), want) {
 			t.Errorf("%T: %+.80v became %+.80v, %v", want, want, got.Elem(), err)
 		}
 		if plain, _ := msgpack.Marshal(want); len(plain) != len(data) {
@@ -78,26 +78,26 @@ func TestMarshalWritesNothingThatIsRefused(t *testing.T) {
 		}
 		return v
 	}
-	if data, err := (envelope.Msgpack{}).Marshal(deep(512)); err != nil {
+	if data, err := (codec.Msgpack{}).Marshal(deep(512)); err != nil {
 		t.Error(err)
-	} else if err := (envelope.Msgpack{}).Unmarshal(data, new(nested)); err != nil {
+	} else if err := (codec.Msgpack{}).Unmarshal(data, new(nested)); err != nil {
 		t.Errorf("512 deep: %v", err)
 	}
 	for what, v := range map[string]any{
 		"deep": deep(513), "interned": interned{"same", "same"}, "raw": msgpack.RawMessage("\x91"), "channel": make(chan int),
 	} {
-		if data, err := (envelope.Msgpack{}).Marshal(v); err == nil || data != nil {
+		if data, err := (codec.Msgpack{}).Marshal(v); err == nil || data != nil {
 			t.Errorf("%s: %q, %v", what, data, err)
 		}
 	}
-	if _, err := (envelope.Msgpack{}).Marshal(interned{"one", "two"}); err != nil {
+	if _, err := (codec.Msgpack{}).Marshal(interned{"one", "two"}); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestUnmarshalWantsAPointer(t *testing.T) {
 	for _, v := range []any{nil, 1, user{}, (*user)(nil), (*int)(nil), (*string)(nil)} {
-		if err := (envelope.Msgpack{}).Unmarshal([]byte("\x80"), v); err == nil {
+		if err := (codec.Msgpack{}).Unmarshal([]byte("\x80"), v); err == nil {
 			t.Errorf("%T was decoded into", v)
 		}
 	}
@@ -116,19 +116,19 @@ func TestPanicsBecomeErrors(t *testing.T) {
 		"a number for a method": {"\x81\xa1A\x01", new(struct{ A fmt.Stringer })},
 		"a number for an error": {"\x81\xa1A\x01", new(struct{ A error })},
 	} {
-		if err := (envelope.Msgpack{}).Unmarshal([]byte(c.data), c.v); err == nil || !strings.Contains(err.Error(), "panicked") {
+		if err := (codec.Msgpack{}).Unmarshal([]byte(c.data), c.v); err == nil || !strings.Contains(err.Error(), "panicked") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
 }
 
 func TestDecodedSharesNoMemory(t *testing.T) {
-	data, err := envelope.Msgpack{}.Marshal(map[string]any{"text": "text", "bytes": []byte("bytes")})
+	data, err := codec.Msgpack{}.Marshal(map[string]any{"text": "text", "bytes": []byte("bytes")})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var v map[string]any
-	if err := (envelope.Msgpack{}).Unmarshal(data, &v); err != nil {
+	if err := (codec.Msgpack{}).Unmarshal(data, &v); err != nil {
 		t.Fatal(err)
 	}
 	clear(data)
@@ -144,7 +144,7 @@ func TestUnmarshalLeavesNoGoroutine(t *testing.T) {
 	type a struct{ A *int }
 	type b struct{ B map[string]a }
 	var v b
-	if err := (envelope.Msgpack{}).Unmarshal([]byte("\x81\xa1B\x81\xa1k\x81\xa1A\x01"), &v); err != nil || *v.B["k"].A != 1 {
+	if err := (codec.Msgpack{}).Unmarshal([]byte("\x81\xa1B\x81\xa1k\x81\xa1A\x01"), &v); err != nil || *v.B["k"].A != 1 {
 		t.Fatal(v, err)
 	}
 }
@@ -152,7 +152,7 @@ func TestUnmarshalLeavesNoGoroutine(t *testing.T) {
 // A decoder that failed or panicked is not used by another.
 func TestManyDecodeAtATime(t *testing.T) {
 	want := repeat(someUser(), 3)
-	data, err := envelope.Msgpack{}.Marshal(want)
+	data, err := codec.Msgpack{}.Marshal(want)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,12 +161,12 @@ func TestManyDecodeAtATime(t *testing.T) {
 		wg.Go(func() {
 			for range 200 {
 				for _, bad := range []string{"\x81\xa1A\x01", "\x91\xc0", "\x91", "\x91\xc1", "\xc7\x05\x01\xdf\xff\xff\xff\xff"} {
-					if (envelope.Msgpack{}).Unmarshal([]byte(bad), new([]time.Time)) == nil {
+					if (codec.Msgpack{}).Unmarshal([]byte(bad), new([]time.Time)) == nil {
 						t.Errorf("%q was decoded", bad)
 					}
 				}
 				var got []user
-				if err := (envelope.Msgpack{}).Unmarshal(data, &got); err != nil || !reflect.DeepEqual(got, want) {
+				if err := (codec.Msgpack{}).Unmarshal(data, &got); err != nil || !reflect.DeepEqual(got, want) {
 					t.Errorf("got %+v, %v", got, err)
 				}
 			}

@@ -1,4 +1,6 @@
-package envelope
+// Package codec turns values into bytes and back: MessagePack, with bounds on what the
+// bytes can make it allocate.
+package codec
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package envelope
+package codec
 
 import "github.com/vmihailenco/msgpack/v5/msgpcode"
 

@@ -1,4 +1,4 @@
-package envelope_test
+package codec_test
 
 import (
 	"runtime"
@@ -8,7 +8,7 @@ import (
 
 	"github.com/vmihailenco/msgpack/v5"
 
-	"github.com/leasehold-go/leasehold/internal/envelope"
+	"github.com/leasehold-go/leasehold/internal/codec"
 )
 
 // What Msgpack says of the memory that Unmarshal takes.
@@ -75,7 +75,7 @@ func allocated(fn func()) uint64 {
 func warm() {
 	for _, x := range targets {
 		for _, v := range values {
-			_ = envelope.Msgpack{}.Unmarshal([]byte(v), x.into())
+			_ = codec.Msgpack{}.Unmarshal([]byte(v), x.into())
 		}
 	}
 }
@@ -87,7 +87,7 @@ func TestBombsTakeNoMemory(t *testing.T) {
 			for _, x := range targets {
 				in, v := []byte(data), x.into()
 				if used := allocated(func() {
-					if err := (envelope.Msgpack{}).Unmarshal(in, v); err == nil {
+					if err := (codec.Msgpack{}).Unmarshal(in, v); err == nil {
 						t.Errorf("%s: %q was decoded", x.name, data)
 					}
 				}); used > slack {
@@ -111,7 +111,7 @@ func TestMemoryIsInProportion(t *testing.T) {
 			for _, x := range targets {
 				var err error
 				v := x.into()
-				used := allocated(func() { err = envelope.Msgpack{}.Unmarshal(data, v) })
+				used := allocated(func() { err = codec.Msgpack{}.Unmarshal(data, v) })
 				if allowed := uint64(len(data))*(perElement*x.element+perByte) + slack; used > allowed {
 					t.Errorf("%s: %d bytes, of %q, took %d (%v)", x.name, len(data), element, used, err)
 				}

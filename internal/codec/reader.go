@@ -1,4 +1,4 @@
-package envelope
+package codec
 
 import (
 	"errors"
