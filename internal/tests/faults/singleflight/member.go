@@ -21,8 +21,10 @@ type childOrder struct {
 	Load  time.Duration // how long its loader takes, whatever its ctx says
 	Value string
 
-	UntilTold bool // its loader ends when an order with its ID and Finish comes
-	Finish    bool // this is that order
+	UntilTold bool   // its loader ends when an order with its ID and Finish comes
+	Finish    bool   // this is that order
+	Asks      string // its loader then asks for this key, and returns what it gets
+	Leave     bool   // the caller of the call with this ID leaves
 }
 
 // childEvent is what a child says about it: its load "began" or "ended" (then
@@ -57,7 +59,7 @@ func memberChild(args []string) int {
 		}
 		fmt.Println(string(out))
 	}
-	finish := map[int]chan struct{}{}
+	finish, leave := map[int]chan struct{}{}, map[int]context.CancelFunc{}
 	say(childEvent{What: "ready"}, nil)
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
 		var o childOrder
@@ -68,6 +70,12 @@ func memberChild(args []string) int {
 			close(finish[o.ID])
 			continue
 		}
+		if o.Leave {
+			leave[o.ID]()
+			continue
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		leave[o.ID] = cancel
 		told := make(chan struct{})
 		if o.UntilTold {
 			finish[o.ID] = told
@@ -75,10 +83,13 @@ func memberChild(args []string) int {
 			close(told)
 		}
 		go func() {
-			r, err := g.Fetch(context.Background(), o.Key, func(ctx context.Context) (string, error) {
+			r, err := g.Fetch(ctx, o.Key, func(ctx context.Context) (string, error) {
 				say(childEvent{ID: o.ID, What: "began"}, nil)
 				time.Sleep(o.Load)
 				<-told
+				if o.Asks != "" {
+					return g.Do(ctx, o.Asks, loaderOf(o.Value))
+				}
 				say(childEvent{ID: o.ID, What: "ended"}, context.Cause(ctx))
 				return o.Value, nil
 			})
