@@ -1,0 +1,239 @@
+package outages
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
+	"github.com/leasehold-go/leasehold/mutex"
+	"github.com/leasehold-go/leasehold/semaphore"
+	"github.com/leasehold-go/leasehold/singleflight"
+)
+
+// In an outage every handle of every client gives the same kind of reason, for each
+// operation, and each reason has a cause behind it. All that hold something are told the
+// same, to the word.
+func TestReasonsOfAnOutageAgree(t *testing.T) {
+	for _, outage := range []struct {
+		name   string
+		begin  func(srv *redistest.Server)
+		end    func(srv *redistest.Server)
+		causes []string // one of these is in each error
+	}{
+		{
+			"the connection is refused", (*redistest.Server).Kill, (*redistest.Server).Restart,
+			[]string{"connection refused", "EOF", "connection reset", "broken pipe"}, // the last ones: calls under way
+		},
+		{
+			"the server is stopped", (*redistest.Server).Pause, (*redistest.Server).Resume,
+			[]string{"i/o timeout", "no answer", "no connection after", "connection pool timeout", "too many calls without an answer"},
+		},
+	} {
+		t.Run(outage.name, func(t *testing.T) {
+			t.Parallel()
+			srv := redistest.StartServer(t, redistest.Newest(t))
+			r := &reasons{T: t}
+			for range 4 {
+				r.client(srv.Client(func(o *redis.Options) { o.ReadTimeout = time.Second }))
+			}
+			outage.begin(srv)
+			r.run()
+			outage.end(srv)
+			told := map[string]int{}
+			for _, o := range r.outcomes {
+				want := leasehold.ErrUnavailable
+				if o.holds {
+					want = leasehold.ErrLost
+					_, said, _ := strings.Cut(o.err.Error(), want.Error())
+					told[said]++
+				}
+				if !errors.Is(o.err, want) || !slices.ContainsFunc(outage.causes, func(c string) bool { return strings.Contains(o.err.Error(), c) }) {
+					t.Errorf("%s: %v; want %v, because of one of %q", o.what, o.err, want, outage.causes)
+				}
+			}
+			if len(told) != 1 {
+				t.Errorf("holders were told different things: %v", told)
+			}
+			t.Logf("%d errors agree; holders were told %v", len(r.outcomes), told)
+		})
+	}
+}
+
+// reasons runs calls of several clients, all at the same time, and keeps their errors.
+type reasons struct {
+	*testing.T
+	calls []func()
+
+	mu       sync.Mutex
+	outcomes []reason
+}
+
+type reason struct {
+	what  string
+	holds bool // it is why a lease was lost
+	err   error
+}
+
+func (r *reasons) add(what string, holds bool, call func() error) {
+	r.calls = append(r.calls, func() {
+		err := call()
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if err == nil {
+			r.Errorf("%s succeeded", what)
+			return
+		}
+		r.outcomes = append(r.outcomes, reason{what, holds, err})
+	})
+}
+
+func (r *reasons) run() {
+	var all sync.WaitGroup
+	for _, c := range r.calls {
+		all.Go(c)
+	}
+	all.Wait()
+}
+
+// client adds calls of a handle of each package, on keys of their own.
+func (r *reasons) client(rdb *redis.Client) {
+	const ttl = 2 * time.Second
+	ctx := context.Background()
+	locks, err := mutex.New(rdb, mutex.Config{Name: "n", TTL: ttl})
+	r.must(err)
+	caps, err := semaphore.New(rdb, semaphore.Config{Name: "n", TTL: ttl, Limit: 1})
+	r.must(err)
+	values, err := singleflight.New(rdb, singleflight.Config[string]{Name: "n", TTL: time.Minute, LeaseTTL: ttl, Logger: slog.New(slog.DiscardHandler)})
+	r.must(err)
+	r.Cleanup(func() {
+		for _, h := range []harness.Handle{locks, caps, values} {
+			harness.CloseWithin(r, 20*time.Second, h)
+		}
+	})
+	ended := func(lease context.Context) func() error {
+		return func() error { <-lease.Done(); return context.Cause(lease) }
+	}
+	const keys = 10
+	for i := range keys {
+		key := fmt.Sprintf("%p-%d", rdb, i)
+		free := key + "-free"
+		l, err := locks.Lock(ctx, key)
+		r.must(err)
+		p, err := caps.Acquire(ctx, key)
+		r.must(err)
+		if i%2 == 0 {
+			r.add("hold a lock", true, ended(l.Context()))
+			r.add("hold a permit", true, ended(p.Context()))
+			r.add("extend", false, func() error { return l.Extend(ctx, time.Minute) })
+		} else {
+			r.add("unlock", false, l.Unlock)
+			r.add("release", false, p.Release)
+		}
+		load := make(chan context.Context, 1)
+		fetched := harness.Start(r, func() (string, error) {
+			return values.Do(ctx, key, func(ctx context.Context) (string, error) {
+				load <- ctx
+				<-ctx.Done()
+				return "", context.Cause(ctx)
+			})
+		})
+		r.add("hold a load", true, ended(redistest.Get(r, "a load", load)))
+		r.add("load", false, func() error { <-fetched.Done; return fetched.Err })
+		r.add("lock", false, func() error { _, err := locks.Lock(ctx, free); return err })
+		r.add("try to lock", false, func() error { _, err := locks.TryLock(ctx, free); return err })
+		r.add("acquire", false, func() error { _, err := caps.Acquire(ctx, free); return err })
+		r.add("do", false, func() error {
+			_, err := values.Do(ctx, free, func(context.Context) (string, error) { return "", nil })
+			return err
+		})
+		r.add("invalidate", false, func() error { return values.Invalidate(ctx, free) })
+	}
+	key := fmt.Sprintf("%p-waited-for", rdb)
+	l, err := locks.Lock(ctx, key)
+	r.must(err)
+	r.add("hold what is waited for", true, ended(l.Context()))
+	waiter := harness.StartQueued(&harness.Fixture{T: r.T, RDB: rdb, Kind: harness.Locks, Family: "n"}, key, func() (*mutex.Lock, error) { return locks.Lock(ctx, key) })
+	r.add("wait", false, func() error { <-waiter.Done; return waiter.Err })
+}
+
+func (r *reasons) must(err error) {
+	r.Helper()
+	if err != nil {
+		r.Fatal(err)
+	}
+}
+
+// The user closed the client before the handle. Close cannot give back what is held: it
+// says so when its ctx ends, and returns without an error only when the leases' terms
+// are over.
+func TestCloseAfterTheClient(t *testing.T) {
+	const ttl = 2 * time.Second
+	srv := redistest.StartServer(t, redistest.Newest(t))
+	admin := srv.Client()
+	for kind, open := range map[string]func(rdb *redis.Client) harness.Handle{
+		harness.Locks: func(rdb *redis.Client) harness.Handle {
+			m, err := mutex.New(rdb, mutex.Config{Name: "n", TTL: ttl})
+			if err == nil {
+				_, err = m.Lock(t.Context(), "k")
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			return m
+		},
+		harness.Permits: func(rdb *redis.Client) harness.Handle {
+			s, err := semaphore.New(rdb, semaphore.Config{Name: "n", TTL: ttl, Limit: 1})
+			if err == nil {
+				_, err = s.Acquire(t.Context(), "k")
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		},
+		harness.Loads: func(rdb *redis.Client) harness.Handle {
+			g, err := singleflight.New(rdb, singleflight.Config[string]{Name: "n", TTL: time.Minute, LeaseTTL: ttl, Logger: slog.New(slog.DiscardHandler)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			began := make(chan struct{})
+			go g.Do(context.Background(), "k", func(ctx context.Context) (string, error) {
+				close(began)
+				<-ctx.Done()
+				return "", ctx.Err()
+			})
+			redistest.Get(t, "the load", began)
+			return g
+		},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			f := &harness.Fixture{T: t, RDB: admin, Kind: kind, Family: "n"}
+			rdb := srv.Client()
+			h := open(rdb)
+			f.WantHeld("k", 1)
+			if err := rdb.Close(); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			err := h.Close(ctx)
+			f.WantHeld("k", 1)
+			redistest.WantErr(t, err, context.DeadlineExceeded, leasehold.ErrUnavailable)
+			if err := h.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+			f.WantHeld("k", 0)
+		})
+	}
+}
