@@ -95,7 +95,8 @@ func (f *fleet) read(c *child, stdout io.Reader) {
 	}
 }
 
-// pass hands an event to whoever runs the show, who is gone when ctx has ended.
+// pass hands an event to the goroutine that runs the show, which is gone when ctx has
+// ended.
 func (f *fleet) pass(e event) {
 	select {
 	case f.events <- e:

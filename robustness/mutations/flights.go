@@ -115,7 +115,7 @@ var flightScripts = []mutation{
 		packages: loads,
 	},
 	{
-		name: "flight: who waits for a dead load enters again", file: "luascripts/loads/ask.lua",
+		name: "flight: the waiters of a dead load enter again", file: "luascripts/loads/ask.lua",
 		old: "if place ~= last or not running_till then load_till = invalidated_load(nil, place) end", new: "load_till = load_till or now + 1000",
 		packages: loads,
 	},

@@ -46,7 +46,7 @@ type Fleet struct {
 	counts map[string]int
 }
 
-// member is a place among the workers: who is killed has a successor in it.
+// member is a place among the workers: a worker that is killed has a successor in it.
 type member struct {
 	name  string
 	proxy *redistest.Proxy

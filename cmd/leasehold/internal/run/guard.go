@@ -99,7 +99,7 @@ func (g *guard) take(line string) {
 	}
 	switch what {
 	case "deadline":
-		if g.terminal == 0 { // who was told to stop has no more time than it was told
+		if g.terminal == 0 { // a program that was told to stop has no more time than it was told
 			g.deadline = time.Duration(n)
 		}
 	case "group":
