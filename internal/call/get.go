@@ -52,7 +52,10 @@ func (c *Client) get(ctx context.Context, key string) (text string, err error) {
 			err = panicked(p)
 		}
 	}()
-	text, err = c.rdb.Get(ctx, key).Result()
+	cmd := redis.NewStringCmd(ctx, "get", key)
+	cmd.SetStepCount(1) // see Call.command: the server that a Cluster client asks may be a sick one
+	_ = c.rdb.Process(ctx, cmd)
+	text, err = cmd.Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		c.Notice(err)
 	}
