@@ -1,104 +1,290 @@
 package main
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
+	"os/signal"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/mutex"
 )
 
-// A fleet of tools whose programs append their tokens to one log, while tools are
-// stopped, killed, terminated and cut off from Redis: the log's tokens never fall.
+// asWriter makes the test's binary the program of a fleet; its value is the folder
+// with the logs.
+const asWriter = "LEASEHOLD_TEST_AS_WRITER"
+
+// The logs of a fleet. A program appends its token to the plain log, with the time, as
+// long as it runs. The fenced log refuses a token that is lower than its last.
+const (
+	plainLog  = "plain"
+	fencedLog = "fenced"
+)
+
+// write appends the token to the logs for more than a second, and does not care for
+// SIGTERM half of the time.
+func write(dir string) {
+	token := os.Getenv("LEASEHOLD_TOKEN")
+	if token[len(token)-1]%2 == 0 {
+		signal.Ignore(syscall.SIGTERM)
+	}
+	plain, fenced := openLog(dir, plainLog), openLog(dir, fencedLog)
+	for range 60 {
+		_, _ = fmt.Fprintf(plain, "%s %d\n", token, time.Now().UnixNano())
+		writeFenced(fenced, token)
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+func openLog(dir, name string) *os.File {
+	f, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o644)
+	if err != nil {
+		panic(err)
+	}
+	return f
+}
+
+// writeFenced appends the token unless the last one is higher. The check and the
+// write are one step for all writers; the file's lock ends with a writer that is
+// killed. Tokens have the same number of digits, and compare as text.
+func writeFenced(f *os.File, token string) {
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
+		panic(err)
+	}
+	defer func() { _ = syscall.Flock(int(f.Fd()), syscall.LOCK_UN) }()
+	last := make([]byte, len(token)+1)
+	if at, err := f.Seek(0, io.SeekEnd); err == nil && at > 0 {
+		_, _ = f.ReadAt(last, at-int64(len(last)))
+	}
+	if line := token + "\n"; line >= string(last) {
+		_, _ = f.WriteString(line)
+	}
+}
+
+// A fleet of tools whose programs append their tokens to two logs, while tools are
+// stopped, killed, terminated and cut off from Redis, and holders are revoked. The
+// fenced log's tokens never fall. Those of the plain one fall by a revoked token
+// alone, and not for longer than the lease would have lasted.
 func TestTokensInALogNeverFall(t *testing.T) {
-	addr, _ := server(t)
-	proxy := redistest.NewProxy(t, addr)
-	name, log := redistest.Name(t), filepath.Join(t.TempDir(), "log")
-	random := rand.New(rand.NewPCG(redistest.Seed(t), 0))
-	// The program would go on for a minute, and does not care for SIGTERM half of
-	// the time.
-	script := `[ $(($LEASEHOLD_TOKEN % 2)) = 0 ] && trap "" TERM
-		i=0; while [ $i -lt 60 ]; do echo $LEASEHOLD_TOKEN >>"$0"; i=$((i + 1)); sleep 0.02; done`
-	join := func() *tool {
-		return start(t, "redis://"+proxy.Addr()+"?read_timeout=300ms", "run", "--mutex", name, "--key", "k", "--ttl", "1s", "--", "sh", "-c", script, log)
-	}
-	// last is the token that is written now, and how many have been.
-	last := func() (token uint64, different int) {
-		text, _ := os.ReadFile(log)
-		for line := range strings.Lines(string(text)) {
-			n, err := strconv.ParseUint(strings.TrimSpace(line), 10, 64)
+	for _, lost := range []string{"term", "kill"} {
+		t.Run(lost, func(t *testing.T) {
+			t.Parallel()
+			addr, rdb := server(t)
+			name := redistest.Name(t)
+			locks, err := mutex.New(rdb, mutex.Config{Name: name})
 			if err != nil {
-				t.Fatalf("the log has %q", line)
+				t.Fatal(err)
 			}
-			if n < token {
-				t.Fatalf("the token falls from %d to %d", token, n)
+			t.Cleanup(func() { _ = locks.Close(context.Background()) })
+			f := &fleet{
+				t: t, url: "redis://" + addr, lost: lost, name: name, proxy: redistest.NewProxy(t, addr), locks: locks, dir: t.TempDir(),
+				random: rand.New(rand.NewPCG(redistest.Seed(t), 0)), revoked: map[uint64]time.Time{},
 			}
-			if n > token {
-				different++
-			}
-			token = n
-		}
-		return token, different
+			f.run()
+		})
 	}
-	fleet := make([]*tool, 4)
-	for i := range fleet {
-		fleet[i] = join()
+}
+
+const fleetTTL = time.Second
+
+type fleet struct {
+	t               *testing.T
+	url, lost, name string
+	proxy           *redistest.Proxy
+	locks           *mutex.Mutex
+	dir             string
+	random          *rand.Rand
+
+	tools   []*tool
+	stopped []*tool
+	revoked map[uint64]time.Time // when each token's lease had been revoked
+}
+
+func (f *fleet) join() *tool {
+	return startWith(f.t, "redis://"+f.proxy.Addr()+"?read_timeout=300ms", []string{asWriter + "=" + f.dir},
+		"run", "--mutex", f.name, "--key", "k", "--ttl", fleetTTL.String(), "--lost", f.lost, "--", os.Args[0])
+}
+
+func (f *fleet) run() {
+	rounds := 24
+	if testing.Short() {
+		rounds = 12
+	}
+	for range 4 {
+		f.tools = append(f.tools, f.join())
 	}
 	faults := map[string]int{}
-	var stopped []*tool
-	rounds := 25
-	if testing.Short() {
-		rounds = 10
-	}
 	for round := range rounds {
-		before, _ := last()
-		redistest.Eventually(t, "another holder", func() bool { now, _ := last(); return now > before })
-		// Which of them holds the lock does not show: the fault hits two of four.
-		fault := []string{"TERM", "KILL", "STOP", "cut", "nothing"}[round%5]
+		f.awaitNext()
+		fault := []string{"TERM", "KILL", "revoke", "STOP", "cut", "nothing"}[round%6]
 		faults[fault]++
-		random.Shuffle(len(fleet), func(i, j int) { fleet[i], fleet[j] = fleet[j], fleet[i] })
-		for _, x := range fleet[:2] {
-			switch fault {
-			case "TERM":
-				_ = x.cmd.Process.Signal(syscall.SIGTERM)
-			case "KILL":
-				_ = x.cmd.Process.Signal(syscall.SIGKILL)
-			case "STOP":
-				_ = x.cmd.Process.Signal(syscall.SIGSTOP)
-				stopped = append(stopped, x)
-			}
-		}
-		switch fault {
-		case "cut":
-			proxy.Cut(true, true)
-			time.Sleep(time.Duration(200+random.IntN(1200)) * time.Millisecond)
-			proxy.Heal()
-		}
-		if round%5 == 4 {
-			for _, x := range stopped {
-				_ = x.cmd.Process.Signal(syscall.SIGCONT)
-			}
-			stopped = nil
-		}
-		for i, x := range fleet {
+		f.strike(fault)
+		for i, x := range f.tools {
 			select {
 			case <-x.done:
-				fleet[i] = join()
+				f.tools[i] = f.join()
 			default:
 				if fault == "STOP" && i < 2 {
-					fleet[i] = join()
+					f.tools[i] = f.join()
 				}
 			}
 		}
 	}
-	_, different := last()
+	different, falls, longest := f.judge()
 	if different < rounds/2 {
-		t.Fatalf("only %d holders wrote", different)
+		f.t.Fatalf("only %d holders wrote", different)
 	}
-	t.Logf("%d holders wrote, through %v", different, faults)
+	f.t.Logf("%d holders wrote, through %v; %d were revoked, %d of them wrote beside the next, for %v at most",
+		different, faults, len(f.revoked), falls, longest)
+}
+
+// awaitNext waits for another holder to write. It has patience with a busy machine:
+// each holder is four processes, which have less than a second to start.
+func (f *fleet) awaitNext() {
+	f.t.Helper()
+	before, until := f.highest(), time.Now().Add(time.Minute)
+	for f.highest() <= before {
+		if time.Now().After(until) {
+			f.t.Fatal("no other holder writes")
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// strike hits two of four, as which of them holds the lock does not show; revoking
+// hits the holder.
+func (f *fleet) strike(fault string) {
+	f.random.Shuffle(len(f.tools), func(i, j int) { f.tools[i], f.tools[j] = f.tools[j], f.tools[i] })
+	for _, x := range f.tools[:2] {
+		switch fault {
+		case "TERM":
+			_ = x.cmd.Process.Signal(syscall.SIGTERM)
+		case "KILL":
+			_ = x.cmd.Process.Signal(syscall.SIGKILL)
+		case "STOP":
+			_ = x.cmd.Process.Signal(syscall.SIGSTOP)
+			f.stopped = append(f.stopped, x)
+		}
+	}
+	switch fault {
+	case "revoke":
+		for range 1 + f.random.IntN(3) {
+			time.Sleep(time.Duration(f.random.IntN(150)) * time.Millisecond)
+			f.revoke()
+		}
+	case "cut":
+		f.proxy.Cut(true, true)
+		time.Sleep(time.Duration(200+f.random.IntN(1200)) * time.Millisecond)
+		f.proxy.Heal()
+	case "nothing":
+		for _, x := range f.stopped {
+			_ = x.cmd.Process.Signal(syscall.SIGCONT)
+		}
+		f.stopped = nil
+	}
+}
+
+// revoke takes the lock away from its holder, by the package or by the command.
+func (f *fleet) revoke() {
+	f.t.Helper()
+	before, err := f.locks.Inspect(f.t.Context(), "k")
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	after, err := f.locks.Inspect(f.t.Context(), "k")
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	// Between two looks that show the same token nothing was granted: it is the
+	// holder's.
+	if !before.Held || !after.Held || before.LastToken != after.LastToken || before.Holder.ID != after.Holder.ID {
+		return
+	}
+	id := after.Holder.ID
+	if f.random.IntN(2) == 0 {
+		err = f.locks.Revoke(f.t.Context(), "k", id, "it is time")
+	} else if x := start(f.t, f.url, "revoke", "--mutex", f.name, "--key", "k", "--reason", "it is time", id); x.code() == 1 {
+		err = leasehold.ErrNoLease
+	} else if x.code() != 0 {
+		f.t.Fatalf("revoke ends with %d: %s", x.code(), x.stderr.String())
+	}
+	switch {
+	case err == nil:
+		f.revoked[after.LastToken] = time.Now()
+	case !errors.Is(err, leasehold.ErrNoLease): // it ended meanwhile
+		f.t.Fatal(err)
+	}
+}
+
+// entry is a line of the plain log.
+type entry struct {
+	token uint64
+	at    time.Time
+}
+
+func (f *fleet) plain() (all []entry) {
+	text, _ := os.ReadFile(filepath.Join(f.dir, plainLog))
+	for line := range strings.Lines(string(text)) {
+		var token uint64
+		var ns int64
+		if _, err := fmt.Sscanf(line, "%d %d\n", &token, &ns); err != nil {
+			f.t.Fatalf("the log has %q", line)
+		}
+		all = append(all, entry{token, time.Unix(0, ns)})
+	}
+	return all
+}
+
+// highest is the highest token that was written.
+func (f *fleet) highest() (token uint64) {
+	for _, e := range f.plain() {
+		token = max(token, e.token)
+	}
+	return token
+}
+
+// judge says how many holders wrote, how many of them beside the next one after
+// they had been revoked, and for how long after it at most.
+func (f *fleet) judge() (holders, beside int, longest time.Duration) {
+	seen, late := map[uint64]bool{}, map[uint64]bool{}
+	var highest uint64
+	for _, e := range f.plain() {
+		seen[e.token] = true
+		highest = max(highest, e.token)
+		if e.token == highest {
+			continue
+		}
+		at, revoked := f.revoked[e.token]
+		if !revoked {
+			f.t.Fatalf("token %d is written after %d, and was not revoked", e.token, highest)
+		}
+		late[e.token] = true
+		longest = max(longest, e.at.Sub(at))
+	}
+	// The guard ends a program at the deadline that it was last told. The rest is what
+	// a busy machine needs for that.
+	if longest > fleetTTL+500*time.Millisecond {
+		f.t.Fatalf("a revoked program wrote for another %v", longest)
+	}
+	text, err := os.ReadFile(filepath.Join(f.dir, fencedLog))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	last := ""
+	for line := range strings.Lines(string(text)) {
+		if line < last {
+			f.t.Fatalf("in the fenced log the token falls from %q to %q", last, line)
+		}
+		last = line
+	}
+	return len(seen), len(late), longest
 }

@@ -14,16 +14,30 @@ import (
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
-// asTool makes the test's binary the tool itself.
-const asTool = "LEASEHOLD_TEST_AS_TOOL"
+// asTool, set, makes the test's binary the tool itself.
+const (
+	asTool  = "LEASEHOLD_TEST_AS_TOOL"
+	asFirst = "first" // and the first process of a container
+)
+
+// adoptOrphans makes this process the parent of its descendants' orphans, as the first
+// process of a container is. Only Linux can.
+var adoptOrphans = func() {}
 
 func TestMain(m *testing.M) {
 	if code, ok := inner(os.Args[1:]); ok {
 		os.Exit(code)
 	}
-	if os.Getenv(asTool) == "1" {
+	if as := os.Getenv(asTool); as != "" {
 		_ = os.Unsetenv(asTool)
+		if as == asFirst {
+			adoptOrphans()
+		}
 		main()
+	}
+	if dir := os.Getenv(asWriter); dir != "" {
+		write(dir)
+		return
 	}
 	redistest.Main(m)
 }
@@ -50,7 +64,14 @@ func command(t testing.TB, url string, args ...string) *exec.Cmd {
 
 func start(t testing.TB, url string, args ...string) *tool {
 	t.Helper()
+	return startWith(t, url, nil, args...)
+}
+
+// startWith is start with more in the environment.
+func startWith(t testing.TB, url string, env []string, args ...string) *tool {
+	t.Helper()
 	x := &tool{t: t, cmd: command(t, url, args...), done: make(chan struct{})}
+	x.cmd.Env = append(x.cmd.Env, env...)
 	x.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	x.cmd.Stderr = &x.stderr
 	r, w, err := os.Pipe()

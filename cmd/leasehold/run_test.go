@@ -220,6 +220,27 @@ func TestSignalWhileWaitingLeavesNoWaiter(t *testing.T) {
 	}
 }
 
+// A lease that another process hands over is short at first, shorter than the grace
+// may be.
+func TestProgramThatWaitedRuns(t *testing.T) {
+	addr, rdb := server(t)
+	url, name := "redis://"+addr, redistest.Name(t)
+	for _, how := range [][]string{{"--mutex", name}, {"--semaphore", name, "--limit", "1"}} {
+		args := append([]string{"run", "--key", "k", "--ttl", "1m", "--grace", "20s"}, how...)
+		holder := start(t, url, append(args, "--", "sh", "-c", "echo on; sleep 60")...)
+		holder.line()
+		next := start(t, url, append(args, "--", "sh", "-c", "echo on; exit 4")...)
+		kind := map[string]string{"--mutex": "mtx", "--semaphore": "sem"}[how[0]]
+		redistest.Eventually(t, "a waiter", func() bool {
+			return rdb.ZCard(t.Context(), "leasehold:"+kind+":{"+name+":k}:queue").Val() == 1
+		})
+		holder.signal(syscall.SIGTERM)
+		if got := next.code(); got != 4 {
+			t.Errorf("%s: it ends with %d: %s", how[0], got, next.stderr.String())
+		}
+	}
+}
+
 // A signal goes to the program alone: it decides about its children.
 func TestSignalsArePassedToTheProgramAlone(t *testing.T) {
 	addr, _ := server(t)
@@ -280,7 +301,7 @@ func TestGuardEndsWithTheTool(t *testing.T) {
 // Without the guard the program has no protection: it does not go on.
 func TestProgramEndsWithTheGuard(t *testing.T) {
 	addr, _ := server(t)
-	x := start(t, "redis://"+addr, "run", "--mutex", redistest.Name(t), "--key", "k", "--", "sh", "-c", "echo on; sleep 60")
+	x := start(t, "redis://"+addr, "run", "--mutex", redistest.Name(t), "--key", "k", "--", "sh", "-c", "echo on; sleep 600")
 	x.line()
 	out, err := exec.Command("pgrep", "-P", itoa(x.cmd.Process.Pid), "-f", "run-guard").Output()
 	if err != nil {

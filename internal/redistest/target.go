@@ -71,6 +71,22 @@ func (x Target) Client(tb testing.TB, mod ...func(*redis.UniversalOptions)) redi
 	return rdb
 }
 
+// URL is how the command line is told where the target is. A test is skipped on
+// KindTLS, whose certificates no URL has.
+func (x Target) URL(tb testing.TB) string {
+	tb.Helper()
+	list := func(addrs []string) string { return addrs[0] + "?addr=" + strings.Join(addrs[1:], "&addr=") }
+	switch x.Kind {
+	case KindTLS:
+		tb.Skip("a URL has no certificates")
+	case KindSentinel:
+		return "redis+sentinel://" + list(x.Sentinel.sentinelAddrs()) + "&master_name=" + MasterName
+	case KindCluster:
+		return "redis+cluster://" + list(x.Cluster.Addrs())
+	}
+	return "redis://" + x.Addr()
+}
+
 // Admin is Client, for a user who may do everything.
 func (x Target) Admin(tb testing.TB) redis.UniversalClient {
 	tb.Helper()

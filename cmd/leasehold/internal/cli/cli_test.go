@@ -27,39 +27,14 @@ func do(t *testing.T, url string, args ...string) (string, error) {
 	t.Setenv("REDIS_URL", url)
 	var out bytes.Buffer
 	root := New(&out, &out)
-	root.SetArgs(args)
+	root.SetArgs(idsBehindFlags(root, args))
 	err := root.ExecuteContext(t.Context())
 	return out.String(), err
 }
 
-// url is how a target is written on a command line.
-func url(t *testing.T, rdb redis.UniversalClient) string {
-	t.Helper()
-	switch c := rdb.(type) {
-	case *redis.ClusterClient:
-		addrs := c.Options().Addrs
-		return "redis+cluster://" + addrs[0] + "?addr=" + strings.Join(addrs[1:], "&addr=")
-	case *redis.Client:
-		return "redis://" + c.Options().Addr
-	}
-	t.Fatalf("no URL of a %T", rdb)
-	return ""
-}
-
 func TestLsAndShowOnAllDeployments(t *testing.T) {
 	redistest.Matrix(t, func(t *testing.T, target redistest.Target) {
-		var to string
-		rdb := target.Client(t)
-		switch target.Kind {
-		case redistest.KindTLS:
-			t.Skip("see TestTLSAndPasswordByFile")
-		case redistest.KindSentinel:
-			o := &redis.UniversalOptions{}
-			_ = target.Client(t, func(u *redis.UniversalOptions) { o = u })
-			to = "redis+sentinel://" + o.Addrs[0] + "?master_name=" + o.MasterName + "&addr=" + strings.Join(o.Addrs[1:], "&addr=")
-		default:
-			to = url(t, rdb)
-		}
+		rdb, to := target.Client(t), target.URL(t)
 		family := redistest.Name(t)
 		sem, err := semaphore.New(rdb, semaphore.Config{Name: family, Limit: 3})
 		if err != nil {

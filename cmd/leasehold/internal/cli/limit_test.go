@@ -14,9 +14,9 @@ import (
 
 // A limit that is set here is obeyed by handles that were there before.
 func TestSetLimitIsObeyed(t *testing.T) {
-	redistest.Each(t, func(t *testing.T, target redistest.Target) {
+	redistest.Matrix(t, func(t *testing.T, target redistest.Target) {
 		rdb := target.Client(t)
-		to, family := url(t, rdb), redistest.Name(t)
+		to, family := target.URL(t), redistest.Name(t)
 		for _, total := range []int{0, 50} {
 			if total > 0 {
 				family += "-total"

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -80,4 +83,22 @@ func revokingFailed(err error) error {
 		return &run.Error{Code: run.CodeUnreachable, Err: fmt.Errorf("%w; it may have been revoked", err)}
 	}
 	return unreachable(err)
+}
+
+// dashedID is an ID that reads as a flag: the characters of one handle in 64 begin
+// with a dash.
+var dashedID = regexp.MustCompile(`^-[-_0-9A-Za-z]{7}-[0-9]+$`)
+
+// idsBehindFlags moves such an ID of a revoke behind "--", so that it can be given as
+// it is listed.
+func idsBehindFlags(root *cobra.Command, args []string) []string {
+	i := slices.IndexFunc(args, dashedID.MatchString)
+	c, _, err := root.Find(args)
+	if i < 0 || err != nil || c.Name() != "revoke" || slices.Contains(args, "--") {
+		return args
+	}
+	if before := c.Flag(strings.TrimPrefix(args[i-1], "--")); before != nil && before.NoOptDefVal == "" {
+		return args // it is the value of a flag
+	}
+	return append(slices.Delete(slices.Clone(args), i, i+1), "--", args[i])
 }

@@ -38,9 +38,9 @@ func wantRevoked(t *testing.T, ctx context.Context) {
 
 // A lease, a waiter's place and a load that show lists are revoked by their ids.
 func TestRevokeTakesWhatShowLists(t *testing.T) {
-	redistest.Each(t, func(t *testing.T, target redistest.Target) {
+	redistest.Matrix(t, func(t *testing.T, target redistest.Target) {
 		rdb := target.Client(t)
-		to := url(t, rdb)
+		to := target.URL(t)
 		revoke := func(t *testing.T, id string, of ...string) {
 			t.Helper()
 			for range 2 { // again is no error
@@ -157,8 +157,17 @@ func TestRevokeRefusesWhatCannotBe(t *testing.T) {
 			t.Errorf("%q: %v", c.args, err)
 		}
 	}
-	_, err := do(t, to, "revoke", "--mutex", "n", "--key", "k", "--reason", "r", "AAAAAAAAAAAAAAAAAAAAAA.1")
-	if !errors.Is(err, leasehold.ErrNoLease) {
-		t.Errorf("an unknown lease: %v", err)
+	// IDs as they are listed, some of which read as flags.
+	for _, id := range []string{"AAAAAAAA-1", "-hAAAAAA-1", "--reason-22", "---------3", "-v-A-_AA-18446744073709551615"} {
+		for _, args := range [][]string{
+			{"revoke", "--mutex", "n", "--key", "k", "--reason", "r", id},
+			{"revoke", id, "--mutex", "n", "--key=k", "--reason=r"},
+			{"--redis", to, "revoke", "--mutex", "n", id, "--key", "k", "--reason", id},
+			{"revoke", "--mutex", "n", "--key", "k", "--reason", "r", "--", id},
+		} {
+			if out, err := do(t, to, args...); !errors.Is(err, leasehold.ErrNoLease) {
+				t.Errorf("%q: %v, %s", args, err, out)
+			}
+		}
 	}
 }

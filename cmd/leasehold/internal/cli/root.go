@@ -112,7 +112,7 @@ func unreachable(err error) error {
 // signal is not 0, the process is to die of it.
 func Execute(ctx context.Context, args []string) (code, signal int) {
 	root := New(os.Stdout, os.Stderr)
-	root.SetArgs(args)
+	root.SetArgs(idsBehindFlags(root, args))
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return 0, 0

@@ -30,6 +30,7 @@ type Options struct {
 type lease interface {
 	Context() context.Context
 	Deadline() time.Time
+	Extend(ctx context.Context, ttl time.Duration) error
 }
 
 // held is a lease with what differs between a lock and a permit.
@@ -110,6 +111,10 @@ func take(h *handle, o Options, stop <-chan struct{}) (*held, error) {
 	}
 	switch {
 	case err == nil:
+		if err := lengthen(l, o); err != nil {
+			_ = l.release()
+			return nil, err
+		}
 		return l, nil
 	case context.Cause(ctx) == errStopped:
 		return nil, nil
@@ -119,6 +124,23 @@ func take(h *handle, o Options, stop <-chan struct{}) (*held, error) {
 		return nil, failed(CodeConflict, err)
 	}
 	return nil, failed(CodeTool, err)
+}
+
+// lengthen makes a lease as long as it is to be. What another process handed over
+// lasts two seconds until its first renewal: the grace may be longer than that, and
+// then the guard would stop the program before it starts.
+func lengthen(l *held, o Options) error {
+	if time.Until(l.Deadline()) > o.TTL*2/3 {
+		return nil
+	}
+	err := l.Extend(context.Background(), o.TTL)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, leasehold.ErrLost):
+		return failed(CodeLost, err)
+	}
+	return failed(CodeUnreachable, err)
 }
 
 var errStopped = errors.New("stopped by a signal")

@@ -75,12 +75,14 @@ func (p *program) pass(sig os.Signal) {
 // sweep ends what the program left in its process group, which would go on
 // without the lease: SIGTERM, then after the grace SIGKILL.
 func sweep(pgid int, grace time.Duration) {
+	reap(pgid)
 	if errors.Is(unix.Kill(-pgid, unix.SIGTERM), unix.ESRCH) {
 		return
 	}
 	_ = unix.Kill(-pgid, unix.SIGCONT)
 	gone := func(within time.Duration) bool {
 		for end := time.Now().Add(within); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+			reap(pgid)
 			if errors.Is(unix.Kill(-pgid, 0), unix.ESRCH) {
 				return true
 			}
@@ -93,6 +95,18 @@ func sweep(pgid int, grace time.Duration) {
 	fmt.Fprintln(os.Stderr, "leasehold: the program left processes behind; they are killed")
 	_ = unix.Kill(-pgid, unix.SIGKILL)
 	gone(time.Second)
+}
+
+// reap reaps those of the group that have ended and whose parents had ended before
+// them. In a container the tool is the first process, and theirs: until they are
+// reaped the group looks alive. The program itself was reaped before.
+func reap(pgid int) {
+	for {
+		pid, err := unix.Wait4(-pgid, nil, unix.WNOHANG, nil)
+		if pid <= 0 && !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
 }
 
 // code is the program's exit code, or 128 + the signal that ended it.
