@@ -30,7 +30,7 @@ const (
 // together.
 var sampled = concat(scripts, totals, listed)
 
-var mutations = concat(scripts, client, flightScripts, flights, totals, listed, telemetry, replicas, localTurns, inboxes, revoked)
+var mutations = concat(scripts, client, flightScripts, flights, totals, listed, telemetry, replicas, localTurns, inboxes, revoked, commands)
 
 func concat(all ...[]mutation) (list []mutation) {
 	for _, some := range all {

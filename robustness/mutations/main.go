@@ -152,10 +152,11 @@ func (m mutation) try(work string) (by string, err error) {
 	mutant := bytes.Replace(text, []byte(m.old), []byte(m.new), 1)
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
+	// Also where the mutant could not be written out, or the next one would have it, too.
+	defer func() { err = errors.Join(err, m.write(context.Background(), work, path, text)) }()
 	if err := m.write(ctx, work, path, mutant); err != nil {
 		return "", err
 	}
-	defer func() { err = errors.Join(err, m.write(context.Background(), work, path, text)) }()
 
 	for _, pkg := range strings.Fields(m.packages) {
 		if by, err = m.test(ctx, work, pkg); by != "" || err != nil {
@@ -179,6 +180,20 @@ func (m mutation) write(ctx context.Context, work, path string, text []byte) err
 	return nil
 }
 
+// moduleOf is the folder of the module that a package belongs to, which may be nested,
+// and the package's path from there.
+func moduleOf(work, pkg string) (folder, within string) {
+	folder = filepath.Join(work, filepath.FromSlash(pkg))
+	for folder != work {
+		if _, err := os.Stat(filepath.Join(folder, "go.mod")); err == nil {
+			break
+		}
+		folder = filepath.Dir(folder)
+	}
+	nested, _ := filepath.Rel(work, folder)
+	return folder, "./" + strings.TrimPrefix(strings.TrimPrefix(filepath.ToSlash(filepath.Clean(pkg)), filepath.ToSlash(nested)), "/")
+}
+
 // test runs the tests of one package on the mutant, and returns the first that
 // failed, "" where none did.
 func (m mutation) test(ctx context.Context, work, pkg string) (by string, err error) {
@@ -186,8 +201,9 @@ func (m mutation) test(ctx context.Context, work, pkg string) (by string, err er
 	if m.tests != "" {
 		args = append(args, "-run", m.tests)
 	}
+	module, pkg := moduleOf(work, pkg)
 	cmd := exec.CommandContext(ctx, "go", append(args, pkg)...)
-	cmd.Dir = work
+	cmd.Dir = module
 	cmd.Env = append(os.Environ(), "LEASEHOLD_SEEDS=10", "LEASEHOLD_REQUIRE_SERVERS=")
 	servers := filepath.Join(work, "none") // the embedded one will do, and is quicker
 	if m.servers {
