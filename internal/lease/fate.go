@@ -189,6 +189,7 @@ func (m *Manager) hint(seq uint64) {
 		if w != nil && w.group != nil {
 			g = w.group
 			at = g.asked.Add(fatePause)
+			g.hinted = at
 		}
 	}
 	m.mu.Unlock()

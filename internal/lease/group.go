@@ -24,6 +24,7 @@ type group struct {
 	clock        call.Sample // of this resource's server
 	asked        time.Time   // when the last sign of life was sent
 	firstEnd     time.Time   // when the first lease ends, if it is not renewed; zero: none
+	hinted       time.Time   // when to ask because of a hint; zero: none has come since asked
 	failures     int         // asks in a row without an answer
 	failingSince time.Time
 }
@@ -96,7 +97,8 @@ func (g *group) learn(clock call.Sample, state State) {
 }
 
 // nextAsk says when to ask: by the interval, or when the first lease ends, since a
-// dead holder's permit is free right then. Called with the manager's lock.
+// dead holder's permit is free right then, or when a hint has called for it, which neither
+// a newcomer nor the reply to an earlier ask puts off. Called with the manager's lock.
 func (g *group) nextAsk() time.Time {
 	at := g.asked.Add(AskEvery*9/10 + rand.N(AskEvery/10))
 	if !g.firstEnd.IsZero() && g.firstEnd.Before(at) {
@@ -104,6 +106,9 @@ func (g *group) nextAsk() time.Time {
 		if soonest := g.asked.Add(minAskPause); at.Before(soonest) {
 			at = soonest
 		}
+	}
+	if !g.hinted.IsZero() && g.hinted.Before(at) {
+		at = g.hinted
 	}
 	return at
 }
@@ -123,7 +128,7 @@ func (g *group) Due(now time.Time, calls []*call.Call) ([]*call.Call, time.Time,
 	for _, w := range g.waiters {
 		all = append(all, w)
 	}
-	g.asked = now
+	g.asked, g.hinted = now, time.Time{}
 	for len(all) > 0 {
 		some := all[:min(len(all), MaxAsk)]
 		all = all[len(some):]

@@ -468,3 +468,57 @@ func TestTenantsOfAFamilyWithATotalAreListed(t *testing.T) {
 		}
 	})
 }
+
+// lateClock runs a function once, before the second reading of the server's clock.
+type lateClock struct {
+	redis.Hook
+	readings atomic.Int32
+	before   func()
+}
+
+func (h *lateClock) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *lateClock) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (h *lateClock) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "time" && h.readings.Add(1) == 2 {
+			h.before()
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// A lease that is renewed while a listing takes longer than it had left when it was read
+// is held all the while, and listed.
+func TestLeaseThatIsRenewedDuringASlowListingIsListed(t *testing.T) {
+	redistest.Matrix(t, func(t *testing.T, target redistest.Target) {
+		if target.Cluster != nil {
+			t.Skip("the clock is asked for at a node, past the hooks of the client")
+		}
+		admin, rdb, prefix := target.Admin(t), target.Client(t), redistest.Name(t)
+		for _, kind := range []keys.Kind{keys.Semaphore, keys.Mutex} {
+			r := listing.Of(prefix, kind, "slow", "k", false)
+			member, expired := handle+".1.1.1000.2", handle+".2.1.1000.2"
+			set := func(member string, left time.Duration) {
+				admin.ZAdd(t.Context(), r.Part("holders"), redis.Z{Score: float64(time.Now().Add(left).UnixMilli()), Member: member})
+			}
+			set(member, 300*time.Millisecond)
+			set(expired, 300*time.Millisecond)
+			hook := &lateClock{before: func() {
+				set(member, time.Minute)
+				time.Sleep(400 * time.Millisecond)
+			}}
+			rdb.AddHook(hook)
+			s, err := listing.New(rdb, prefix).State(t.Context(), r, listing.Bounds{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(s.Holders) != 1 || s.Holders[0].ID != handle[:8]+"-1" {
+				t.Errorf("%s: listed are %+v", kind, s.Holders)
+			}
+		}
+	})
+}

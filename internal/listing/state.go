@@ -123,6 +123,9 @@ func (l *Lister) leases(ctx context.Context, s *State, most int) error {
 		return err
 	}
 	s.At = clock(s.Resource)
+	if err := l.renewed(ctx, s, held); err != nil {
+		return err
+	}
 	s.Token = token
 	s.holders(held)
 	s.waiters(living)
@@ -170,6 +173,41 @@ func (l *Lister) held(ctx context.Context, s *State, most int) (held []redis.Z, 
 	return held, token, nil
 }
 
+// renewed reads once more the scores of those holders that have expired by what was read
+// of them: one that was renewed meanwhile is held all the while. A renewal never brings
+// back what has expired, so that a score beyond s.At says that it was held then.
+func (l *Lister) renewed(ctx context.Context, s *State, held []redis.Z) error {
+	var over []int
+	for i, z := range held {
+		if z.Score <= float64(s.At.UnixMilli()) {
+			over = append(over, i)
+		}
+	}
+	for part := range slices.Chunk(over, page) {
+		names := make([]string, len(part))
+		for i, at := range part {
+			names[i], _ = held[at].Member.(string)
+		}
+		scores, err := l.scores(ctx, s.Part("holders"), names)
+		if err != nil {
+			return err
+		}
+		for i, at := range part {
+			held[at].Score = max(held[at].Score, scores[i])
+		}
+	}
+	return nil
+}
+
+// scores reads the scores of members of a sorted set; 0 where one is not there.
+func (l *Lister) scores(ctx context.Context, key string, members []string) (scores []float64, err error) {
+	err = retry(ctx, func() (err error) {
+		scores, err = l.rdb.ZMScore(ctx, key, members...).Result()
+		return err
+	})
+	return scores, err
+}
+
 // living keeps those of the queue that gave a sign of life in time.
 func (l *Lister) living(ctx context.Context, s *State, queued []redis.Z) ([]redis.Z, error) {
 	living := queued[:0]
@@ -178,11 +216,7 @@ func (l *Lister) living(ctx context.Context, s *State, queued []redis.Z) ([]redi
 		for i, z := range part {
 			names[i], _ = z.Member.(string)
 		}
-		var signs []float64
-		err := retry(ctx, func() (err error) {
-			signs, err = l.rdb.ZMScore(ctx, s.Part("alive"), names...).Result()
-			return err
-		})
+		signs, err := l.scores(ctx, s.Part("alive"), names)
 		if err != nil {
 			return nil, err
 		}

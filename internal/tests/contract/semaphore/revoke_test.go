@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/leasehold-go/leasehold"
@@ -158,6 +159,64 @@ func TestRevocationsAreNoted(t *testing.T) {
 		for _, name := range []string{names[0], marks} {
 			if left := f.RDB.PTTL(f.Context(), name).Val(); left <= 29*24*time.Hour || left > 30*24*time.Hour {
 				f.Errorf("%s lives for %v", name, left)
+			}
+		}
+	})
+}
+
+// A waiter that is revoked is told at once, though another one of its handle comes right
+// behind the hint: what that schedules does not put the question off.
+func TestRevokedWaiterIsToldBesideANewcomer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, connect := redistest.Bubble(t)
+		open := func() *semaphore.Semaphore {
+			s, err := semaphore.New(connect(), semaphore.Config{Name: "n", Limit: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		}
+		holder, waiting := open(), open()
+		l, err := holder.Acquire(t.Context(), "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		wait := func() <-chan error {
+			ended := make(chan error, 1)
+			go func() {
+				l, err := waiting.Acquire(t.Context(), "k")
+				if err == nil {
+					err = l.Release()
+				}
+				ended <- err
+			}()
+			synctest.Wait() // it is queued, and has asked once
+			return ended
+		}
+		first := wait()
+		time.Sleep(10 * time.Millisecond) // so that a newcomer finds the subscription older than itself
+		state, err := holder.Inspect(t.Context(), "k")
+		if err != nil || len(state.Waiters) != 1 {
+			t.Fatalf("%+v, %v", state, err)
+		}
+		if err := holder.Revoke(t.Context(), "k", state.Waiters[0].ID, "not needed"); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		second := wait()
+		wantRevoked(t, <-first, "not needed")
+		if d := time.Since(began); d > 100*time.Millisecond {
+			t.Errorf("it was told after %v", d)
+		}
+		if err := l.Release(); err != nil {
+			t.Error(err)
+		}
+		if err := <-second; err != nil {
+			t.Error(err)
+		}
+		for _, s := range []*semaphore.Semaphore{holder, waiting} {
+			if err := s.Close(t.Context()); err != nil {
+				t.Error(err)
 			}
 		}
 	})
