@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"time"
@@ -16,6 +17,7 @@ import (
 // client is one process of the fleet: it shares nothing with its successor.
 type client struct {
 	number int
+	label  string // in listings
 	rdb    *redis.Client
 	line   *line
 	local  time.Duration // LocalFor
@@ -32,7 +34,8 @@ type client struct {
 }
 
 func (w *world) newClient(number int) *client {
-	c := &client{number: number, line: w.net.line(number)}
+	c := &client{number: number, label: fmt.Sprintf("c%d-%d", number, len(w.ever)), line: w.net.line(number)}
+	w.labels[c.label] = c
 	c.ctx, c.kill = context.WithCancel(context.Background())
 	c.rdb = w.client(func(o *redis.Options) {
 		o.Dialer = c.line.Dial
@@ -42,11 +45,11 @@ func (w *world) newClient(number int) *client {
 	})
 	c.local = []time.Duration{0, 20 * time.Millisecond, 200 * time.Millisecond}[number%3]
 	var err error
-	if c.sem, err = semaphore.New(c.rdb, semaphore.Config{Name: "sim", Limit: permits, TTL: semTTL, LocalFor: c.local}); err != nil {
+	if c.sem, err = semaphore.New(c.rdb, semaphore.Config{Name: "sim", Limit: permits, TTL: semTTL, LocalFor: c.local, Label: c.label}); err != nil {
 		w.tb.Fatal(err)
 	}
 	cfgTotal := semaphore.Config{
-		Name: "sim", Limit: totLimit, Total: total, TTL: semTTL,
+		Name: "sim", Limit: totLimit, Total: total, TTL: semTTL, Label: c.label,
 		ShareFor: func(key string) int { return totShares[key] },
 	}
 	if number%4 == 3 { // a rolling deploy
@@ -55,11 +58,11 @@ func (w *world) newClient(number int) *client {
 	if c.total, err = semaphore.New(c.rdb, cfgTotal); err != nil {
 		w.tb.Fatal(err)
 	}
-	if c.mtx, err = mutex.New(c.rdb, mutex.Config{Name: "sim", TTL: mtxTTL, LocalFor: c.local}); err != nil {
+	if c.mtx, err = mutex.New(c.rdb, mutex.Config{Name: "sim", TTL: mtxTTL, LocalFor: c.local, Label: c.label}); err != nil {
 		w.tb.Fatal(err)
 	}
 	cfg := singleflight.Config[string]{
-		Name: "sim", TTL: valueTTL, LeaseTTL: flightTTL, Jitter: -1,
+		Name: "sim", TTL: valueTTL, LeaseTTL: flightTTL, Jitter: -1, Label: c.label,
 		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}
 	switch number % 4 {

@@ -20,8 +20,9 @@ const errorTTL = 100 * time.Millisecond
 type loading struct {
 	key       string
 	client    *client
-	began, to time.Time // to: it returned, or its ctx had ended before
-	many      bool      // of several keys: it may go on for the others
+	began, to time.Time   // to: it returned, or its ctx had ended before
+	many      bool        // of several keys: it may go on for the others
+	revoked   *revocation // that ended its ctx, nil: none did
 }
 
 // drop is an Invalidate, or a FLUSHALL of all keys: done is zero where it failed,
@@ -82,6 +83,7 @@ func (w *world) loader(c *client, st step, key string) func(context.Context) (st
 			defer w.mu.Unlock()
 			if l.to.IsZero() {
 				l.to = time.Now()
+				w.loadEnded(l, context.Cause(ctx))
 			}
 		}
 		defer context.AfterFunc(ctx, stopped)()
@@ -118,6 +120,9 @@ func (w *world) ask(c *client, st step) {
 	a := &asking{client: c, key: st.key, from: time.Now(), st: st, keys: []string{st.key}}
 	if st.verb == many {
 		a.keys = flightKeys
+	}
+	for _, key := range a.keys {
+		w.asks(c, "flt", key, 1)
 	}
 	good := w.good(c, a.from)
 	ctx, cancel := context.WithTimeout(context.Background(), st.wait)

@@ -28,6 +28,10 @@ func (w *world) read(a *asking, key, value string, from singleflight.Source) {
 // with the lock.
 func (w *world) seen(a *asking, key string, n int, how string) {
 	l := w.flights.loads[n]
+	if l.revoked != nil && !l.many && (a.client != l.client || a.from.After(l.to)) {
+		w.failLocked("S5", "%s at %v by client %d saw load %d of %s (%s), whose ctx had ended at %v: %s",
+			a.st.verb, w.since(a.from), a.client.number, n, key, how, w.since(l.to), l.revoked.String(w))
+	}
 	for _, d := range w.flights.drops {
 		if (d.key == key || d.key == "") && !d.done.IsZero() && a.from.After(d.done) && l.began.Before(d.called) {
 			w.failLocked("S5", "%s at %v saw load %d of %s (%s), begun by client %d at %v, invalidated from %v to %v",
@@ -73,7 +77,7 @@ func (w *world) checkLoads() {
 			if b.began.Sub(a.began) > time.Minute {
 				break
 			}
-			if a.key != b.key || !b.began.Before(a.to) || f.droppedBetween(a, b) || !f.waitedFor(a, b.began) {
+			if a.key != b.key || !b.began.Before(a.to) || f.droppedBetween(a, b) || !f.waitedFor(a, b.began) || w.revokedBetween(a, b) {
 				continue
 			}
 			w.failLocked("S5", "load %d of %s began by client %d at %v while load %d ran, by client %d, from %v to %v",
@@ -98,6 +102,28 @@ func (f *cache) waitedFor(a *loading, then time.Time) bool {
 		}
 	}
 	return false
+}
+
+// revokedBetween reports whether the lease of a load was revoked before another one of
+// its key began: its process is told a moment later.
+func (w *world) revokedBetween(a, b *loading) bool {
+	for _, rec := range w.leases.revoked {
+		if rec.client == a.client && rec.key == a.key && !rec.at.After(b.began) && rec.at.After(a.began.Add(-flightTTL)) {
+			return true
+		}
+	}
+	return false
+}
+
+// revokedLoads is how many loads were revoked since a time. Called with the lock.
+func (w *world) revokedLoads(since time.Time) int {
+	n := 0
+	for _, rec := range w.leases.revoked {
+		if rec.kind == "flt" && rec.at.After(since) {
+			n++
+		}
+	}
+	return n
 }
 
 func (f *cache) droppedBetween(a, b *loading) bool {

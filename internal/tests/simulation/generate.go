@@ -24,6 +24,7 @@ func generate(seed uint64) schedule {
 	flushes := g.chance(4)
 	for at := g.upTo(2 * time.Second); at < length-40*time.Second; {
 		span := time.Second + g.short(12*time.Second)
+		calls := len(g.all)
 		if g.chance(3) {
 			for range 10 + g.IntN(30) {
 				g.compete(at + g.upTo(span))
@@ -44,6 +45,9 @@ func generate(seed uint64) schedule {
 		}
 		if g.chance(4) {
 			g.add(step{at: at + g.upTo(span), verb: limit, key: semKeys[g.IntN(len(semKeys))], permits: 1 + g.IntN(permits+1), span: g.upTo(20 * time.Second)})
+		}
+		for range g.IntN(6) {
+			g.operate(calls)
 		}
 		at += span + time.Second + g.short(40*time.Second)
 	}
@@ -146,6 +150,33 @@ func (g *generator) compete(at time.Duration) {
 		}
 	}
 	g.add(s)
+}
+
+// operate is what an operator does while one of the calls since the given one may be under
+// way: it looks at its key, and mostly takes something away. At times somebody forges
+// messages, too.
+func (g *generator) operate(since int) {
+	call := g.all[since+g.IntN(len(g.all)-since)]
+	if call.ofServer() || call.key == "" {
+		return
+	}
+	s := step{at: call.at + g.upTo(500*time.Millisecond+call.hold+call.load), client: g.IntN(clients), verb: revoke, key: call.key, pick: g.IntN(4)}
+	if g.chance(5) {
+		s.verb, s.pick = inspect, 0
+	}
+	if g.chance(4) {
+		s.wait = time.Millisecond + g.short(12*time.Second)
+	}
+	if s.verb == revoke {
+		s.queued, s.again = g.chance(2), g.chance(4)
+		if g.chance(2) {
+			s.hold = g.short(2 * time.Second)
+		}
+	}
+	g.add(s)
+	if g.chance(3) {
+		g.add(step{at: s.at + g.short(4*time.Second), verb: forge})
+	}
 }
 
 func (g *generator) fault(at time.Duration) {

@@ -27,8 +27,8 @@ type family struct {
 }
 
 // judge looks at the family with a total before and after every script call, so that
-// it knows by which limits each grant was made. Scripts on the family run one at a
-// time, as on a real server.
+// it knows by which limits each grant was made, and at every key before and after a call
+// of revoke. Scripts run one at a time, as on a real server.
 type judge struct {
 	w       *world
 	script  sync.Mutex // held while one runs
@@ -45,16 +45,31 @@ func newJudge(w *world) *judge {
 
 // run is called by the server before each command, and runs those that are judged.
 func (j *judge) run(c *server.Peer, cmd string, args ...string) (done bool) {
-	scripted := (cmd == "EVALSHA" || cmd == "EVAL") && len(args) > 2 && args[2] == redisKey("tot", "", "holders")
+	scripted := (cmd == "EVALSHA" || cmd == "EVAL") && len(args) > 2
 	if !scripted && cmd != "FLUSHALL" || j.running.Load() == c {
 		return false
 	}
 	j.script.Lock()
 	defer j.script.Unlock()
+	dispatch := func() {
+		j.running.Store(c)
+		j.w.mini.Server().Dispatch(c, append([]string{cmd}, args...))
+		j.running.Store(nil)
+	}
+	if r, ok := parseRevoke(args); ok && scripted {
+		run, before := dispatch, j.w.standing(r.kind, r.key)
+		dispatch = func() {
+			j.announce(r)
+			run()
+			j.revoked(r, before, j.w.standing(r.kind, r.key))
+		}
+	}
+	if scripted && args[2] != redisKey("tot", "", "holders") {
+		dispatch()
+		return true
+	}
 	before := j.look()
-	j.running.Store(c)
-	j.w.mini.Server().Dispatch(c, append([]string{cmd}, args...))
-	j.running.Store(nil)
+	dispatch()
 	after := j.look()
 	if scripted {
 		j.grants(before, after)

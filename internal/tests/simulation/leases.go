@@ -19,6 +19,7 @@ func (w *world) take(c *client, st step) {
 	case compete:
 		b.kind = "tot"
 	}
+	w.asks(c, b.kind, b.key, b.permits)
 	good := w.good(c, b.asked)
 	p := &waiting{client: c, kind: b.kind, key: b.key, since: b.asked, waits: !st.try}
 	ctx, cancel := context.WithCancel(c.ctx)
@@ -39,6 +40,9 @@ func (w *world) take(c *client, st step) {
 	w.mu.Lock()
 	delete(w.leases.waiting, p)
 	w.leases.used[b.kind+b.key] = b.from
+	if err != nil {
+		w.leases.returned[c.label+b.kind+b.key] = b.from
+	}
 	ending := c.closing || c.dead
 	w.mu.Unlock()
 	if w.over() || c.isDead(w) {
@@ -113,7 +117,10 @@ func (w *world) refused(b *belief, st step, err error, good, stopped, ending boo
 		leastTotal, _ := w.limitAt(b.kind, "", b.asked, now)
 		least = min(least, leastTotal)
 	}
+	var revoked *leasehold.RevokedError
 	switch {
+	case errors.As(err, &revoked):
+		w.revokedWaiter(b, st, revoked)
 	case errors.Is(err, leasehold.ErrClosed):
 		w.note("closed")
 		if !ending {
@@ -155,6 +162,12 @@ func (w *world) begin(b *belief) {
 	l := &w.leases
 	if l.flushedSince(b.counts()) {
 		b.unsure = true // nobody can tell
+	}
+	if rec := l.revoked[b.lease.ID()]; rec != nil {
+		b.unsure = true
+		if rec.waits && !l.flushedSince(rec.at) {
+			w.failLocked("revoke", "%s was granted to %s", b.String(w), rec.String(w))
+		}
 	}
 	l.beliefs[b] = struct{}{}
 	if b.unsure {
@@ -217,7 +230,8 @@ func (w *world) end(b *belief, release func() error, good bool) {
 	why := context.Cause(b.lease.Context())
 	w.mu.Lock()
 	ending := b.client.closing
-	unsure := b.unsure
+	unsure, rec := b.unsure, w.leases.revoked[b.lease.ID()]
+	flushed := rec != nil && w.leases.flushedSince(rec.at)
 	delete(w.leases.beliefs, b)
 	w.leases.used[b.kind+b.key] = now
 	w.mu.Unlock()
@@ -232,6 +246,14 @@ func (w *world) end(b *belief, release func() error, good bool) {
 		w.lookAt(b)
 	}
 	lost := ended && errors.Is(why, leasehold.ErrLost)
+	isTold := errors.Is(why, leasehold.ErrRevoked)
+	w.revokedEnd(b, why, "its Context")
+	if rec != nil && !rec.waits && deadline.After(rec.ends.Add(-10*time.Millisecond)) {
+		w.fail("S3", "%s was believed until %v, but would have lasted until %v: %s", b.String(w), w.since(deadline), w.since(rec.ends), rec.String(w))
+	}
+	if rec != nil && lost && !isTold && !flushed && good && w.calm(b.asked, now) {
+		w.fail("revoke", "%s ended by %v, on a good network: %s", b.String(w), why, rec.String(w))
+	}
 	if lost && !unsure {
 		if now.Before(deadline) {
 			w.fail("S4", "%s was lost %v before its deadline: %v", b.String(w), deadline.Sub(now), why)
@@ -246,6 +268,11 @@ func (w *world) end(b *belief, release func() error, good bool) {
 	w.mu.Unlock()
 	if w.over() || b.client.isDead(w) {
 		return
+	}
+	w.revokedEnd(b, err, "Release")
+	if over := time.Now(); rec != nil && !ended && rec.at.Before(now) && !flushed && !b.turns() && over.Before(deadline) && good &&
+		w.calm(b.asked, over) && !errors.Is(err, leasehold.ErrRevoked) && !w.closes(b.client) {
+		w.fail("revoke", "Release says %v, on a good network: %s", err, rec.String(w))
 	}
 	switch {
 	case ended && errors.Is(why, leasehold.ErrClosed):
@@ -269,7 +296,7 @@ func (w *world) end(b *belief, release func() error, good bool) {
 		}
 	case errors.Is(err, leasehold.ErrLost):
 		w.note("lost, then released")
-		if now.Before(deadline) && !w.flushed(b) {
+		if now.Before(deadline) && !w.flushed(b) && !w.isRevoked(b) {
 			w.fail("S4", "%s: Release %v before its deadline: %v", b.String(w), deadline.Sub(now), err)
 		}
 	case errors.Is(err, leasehold.ErrReleased) && (ending || w.closes(b.client)):

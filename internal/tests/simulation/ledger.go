@@ -25,7 +25,7 @@ type belief struct {
 	asked   time.Time // when its Acquire was called
 	from    time.Time
 	orphan  time.Time // when its keys were lost, through FLUSHALL; zero = they were not
-	unsure  bool      // they were, or it was granted after that
+	unsure  bool      // they were, or it was granted after that, or it was revoked
 }
 
 // waiting is an Acquire under way.
@@ -44,12 +44,22 @@ type ledger struct {
 	used    map[string]time.Time // when somebody last wanted, held or gave back, by kind and key
 	flushes []time.Time          // when FLUSHALL was sent
 	limits  map[string][]step    // set at run time, by key
+
+	asked    map[string]bool        // by label, kind, key and permits
+	returned map[string]time.Time   // when an Acquire returned without a lease, by label, kind and key
+	revokes  int                    // calls of Revoke so far
+	revoking string                 // the ID that a call of revoke is about to take away
+	revoked  map[string]*revocation // by ID
+	reasons  map[string]*revocation // by reason
+	untold   []*revocation          // that are watched yet
 }
 
 func newLedger(s schedule) ledger {
 	l := ledger{
 		beliefs: map[*belief]struct{}{}, waiting: map[*waiting]struct{}{},
 		last: map[string]*belief{}, used: map[string]time.Time{}, limits: map[string][]step{},
+		asked: map[string]bool{}, returned: map[string]time.Time{},
+		revoked: map[string]*revocation{}, reasons: map[string]*revocation{},
 	}
 	for _, st := range s {
 		if st.verb == limit {

@@ -25,6 +25,8 @@ const (
 	many       verb = "many"       // all cached values: wait load fails obeys
 	peek       verb = "peek"       // a cached value, without loading: key
 	invalidate verb = "invalidate" // a cached value: key wait
+	inspect    verb = "inspect"    // of any kind: key wait
+	revoke     verb = "revoke"     // of what an Inspect shows, after hold: key pick queued again wait hold
 	// What happens to clients.
 	restart verb = "restart" // closes its handles, and goes on with new ones
 	die     verb = "die"     // is gone at once; a new one takes its place after for
@@ -38,6 +40,8 @@ const (
 	forget   verb = "forget"   // SCRIPT FLUSH
 	flushAll verb = "flushall" // FLUSHALL
 	limit    verb = "limit"    // key permits: a limit set at run time, for
+	// What anybody does who may publish.
+	forge verb = "forge" // hints that all was revoked, and the latest messages once more
 )
 
 // The directions of lose and slow.
@@ -57,10 +61,12 @@ type step struct {
 	client  int
 	key     string
 	permits int
+	pick    int // which of what is shown
 	dir     string
 
 	wait, hold, extend, load, span, by time.Duration
 	try, fails, obeys, big, silent     bool
+	queued, again                      bool
 }
 
 // schedule is a run, in order of time.
@@ -68,11 +74,12 @@ type schedule []step
 
 // words are the fields of a step by the names that they have in its text.
 func (s *step) words() ([]string, map[string]any) {
-	order := []string{"client", "key", "permits", "dir", "wait", "hold", "extend", "load", "for", "by", "try", "fails", "obeys", "big", "silent"}
+	order := []string{"client", "key", "permits", "pick", "dir", "wait", "hold", "extend", "load", "for", "by", "try", "fails", "obeys", "big", "silent", "queued", "again"}
 	return order, map[string]any{
 		"client": &s.client, "key": &s.key, "permits": &s.permits, "dir": &s.dir,
 		"wait": &s.wait, "hold": &s.hold, "extend": &s.extend, "load": &s.load, "for": &s.span, "by": &s.by,
 		"try": &s.try, "fails": &s.fails, "obeys": &s.obeys, "big": &s.big, "silent": &s.silent,
+		"pick": &s.pick, "queued": &s.queued, "again": &s.again,
 	}
 }
 
@@ -107,7 +114,9 @@ func (s step) String() string {
 }
 
 // ofServer reports whether the step is no client's.
-func (s step) ofServer() bool { return s.verb == forget || s.verb == flushAll || s.verb == limit }
+func (s step) ofServer() bool {
+	return s.verb == forget || s.verb == flushAll || s.verb == limit || s.verb == forge
+}
 
 // parseStep reads a line of text.
 func parseStep(line string) (step, error) {

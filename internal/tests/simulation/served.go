@@ -125,7 +125,24 @@ func (w *world) clean() {
 			w.wait(st.at + st.span + time.Millisecond)
 		}
 	}
+	revoked := map[string]int{}
+	for _, rec := range w.leases.revoked {
+		w.wait(w.since(rec.at) + tombstone + time.Millisecond)
+		key := rec.key
+		if rec.kind == "tot" {
+			key = ""
+		}
+		for _, part := range []string{"revoked", "audit"} {
+			revoked[redisKey(rec.kind, key, part)]++ // kept for 30 days
+		}
+	}
 	for _, key := range w.mini.Keys() {
+		if n := revoked[key]; n > 0 {
+			if all, err := w.mini.Stream(key); err == nil && len(w.leases.flushes) == 0 && len(all) != n {
+				w.fail("revoke", "%s has %d entries after %d revocations", key, len(all), n)
+			}
+			continue
+		}
 		if strings.HasPrefix(key, "leasehold:mtx:") && strings.HasSuffix(key, ":fence") {
 			continue // kept for a day
 		}

@@ -122,6 +122,7 @@ func (sh *shrinking) simplify(s schedule) schedule {
 		for _, b := range []func(*step) *bool{
 			func(s *step) *bool { return &s.big }, func(s *step) *bool { return &s.fails },
 			func(s *step) *bool { return &s.obeys }, func(s *step) *bool { return &s.silent },
+			func(s *step) *bool { return &s.again },
 		} {
 			try(i, func(s *step) { *b(s) = false })
 		}

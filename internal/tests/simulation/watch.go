@@ -75,7 +75,7 @@ func (w *world) lookAt(b *belief) {
 			least = min(least, score)
 		}
 	}
-	if b.lease.Context().Err() != nil || !now.Before(deadline) || b.client.isDead(w) {
+	if b.lease.Context().Err() != nil || !now.Before(deadline) || b.client.isDead(w) || w.isRevoked(b) {
 		return // over just now
 	}
 	if members != b.permits {
@@ -120,6 +120,7 @@ func (w *world) watch() {
 			w.watchLeases(seen, "mtx", key)
 		}
 		w.watchBeliefs()
+		w.watchRevoked()
 		w.watchFlights()
 	}
 }
@@ -263,7 +264,9 @@ func (w *world) watchFlights() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, a := range w.flights.calls {
-		if d := now.Sub(a.from); a.to.IsZero() && !a.client.dead && d > longestDo+settled && w.calm(a.from.Add(-settled), now) {
+		// One whose load is revoked asks anew.
+		most := longestDo + settled + time.Duration(w.revokedLoads(a.from))*longestLoad
+		if d := now.Sub(a.from); a.to.IsZero() && !a.client.dead && d > most && w.calm(a.from.Add(-settled), now) {
 			w.failLocked("L1", "%s has not returned after %v", a.st, d)
 		}
 	}

@@ -97,6 +97,8 @@ type world struct {
 	tally     map[string]int
 	leases    ledger
 	judge     *judge
+	labels    map[string]*client         // all there were, by what listings show
+	messages  []miniredis.PubsubPmessage // the latest
 	flights   cache
 }
 
@@ -106,7 +108,7 @@ func newWorld(t *testing.T, s schedule) *world {
 		tb: t, script: s, start: time.Now(), mini: mini, client: connect, direct: connect(),
 		net: newNetwork(s, mini.Dial), fleet: make([]*client, clients),
 		failed: make(chan struct{}), ended: make(chan struct{}), tally: map[string]int{},
-		leases: newLedger(s), flights: newCache(),
+		leases: newLedger(s), flights: newCache(), labels: map[string]*client{},
 	}
 	w.judge = newJudge(w)
 	for _, st := range s {
@@ -181,6 +183,7 @@ func (w *world) wait(at time.Duration) {
 // play runs the schedule, then waits until all is as before it, and checks that
 // it is.
 func (w *world) play() {
+	defer w.overhear()()
 	looks := make(chan struct{})
 	go func() { defer close(looks); w.watch() }()
 	last := time.Duration(0)
@@ -241,6 +244,9 @@ func (w *world) act(st step) {
 			}
 		}
 		return
+	case forge:
+		w.forge()
+		return
 	case lose, slow, stall, refuse:
 		return // the network knows
 	}
@@ -269,6 +275,10 @@ func (w *world) act(st step) {
 		w.ops.Go(func() { w.shut(c) })
 	case setLimit, setTotal:
 		w.ops.Go(func() { w.adjust(c, st) })
+	case inspect:
+		w.ops.Go(func() { w.inspect(c, st) })
+	case revoke:
+		w.ops.Go(func() { w.revoke(c, st) })
 	case acquire, lock, compete:
 		w.ops.Go(func() { w.take(c, st) })
 	case do, many, peek, invalidate:

@@ -1,0 +1,321 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/leasehold-go/leasehold"
+)
+
+// revocation is an attempt that a call of revoke took away, as the server was seen to
+// before and after that call.
+type revocation struct {
+	kind, key, id string
+	reason        string // of the call that did it: no two calls have the same
+	client        *client
+	permits       int
+	at            time.Time
+	waits         bool      // it took a place in the queue
+	ends          time.Time // until when the lease would have lasted
+	told          bool      // an Acquire returned the reason
+}
+
+func (r *revocation) String(w *world) string {
+	what := "the lease"
+	if r.waits {
+		what = "the waiter"
+	}
+	return fmt.Sprintf("%s %s of client %d on %s %s, revoked at %v because %q", what, r.id, r.client.number, r.kind, r.key, w.since(r.at), r.reason)
+}
+
+const (
+	// toldWithin is how soon a process learns of a revocation on a good network: by a hint.
+	toldWithin = 500 * time.Millisecond
+	// tombstone is how long a revoked attempt leaves one.
+	tombstone = 30 * time.Second
+)
+
+func isClosed(err error) bool      { return errors.Is(err, leasehold.ErrClosed) }
+func isCancelled(err error) bool   { return errors.Is(err, context.Canceled) }
+func isUnavailable(err error) bool { return errors.Is(err, leasehold.ErrUnavailable) }
+
+// revoke inspects a key, and revokes one of what it shows: an operator's work.
+func (w *world) revoke(c *client, st step) {
+	l, ok := w.inspect(c, st)
+	if !ok {
+		return
+	}
+	var ids []string
+	for _, h := range l.holders {
+		ids = append(ids, h.ID)
+	}
+	if len(l.waiters) > 0 && (st.queued || len(ids) == 0) {
+		ids = ids[:0]
+		for _, q := range l.waiters {
+			ids = append(ids, q.ID)
+		}
+	}
+	if len(ids) == 0 {
+		w.note("nothing to revoke")
+		return
+	}
+	id := ids[st.pick%len(ids)]
+	w.wait(w.since(time.Now()) + st.hold) // it may be given back, granted or lost meanwhile
+	if done := w.revokeOnce(c, st, id); done && st.again {
+		w.revokeOnce(c, st, id)
+	}
+}
+
+// revokeOnce is a Revoke; it reports whether that returned nil.
+func (w *world) revokeOnce(c *client, st step, id string) bool {
+	if w.over() || c.isDead(w) {
+		return false
+	}
+	ctx, cancel := context.WithCancel(c.ctx)
+	defer cancel()
+	if st.wait > 0 {
+		defer time.AfterFunc(st.wait, cancel).Stop()
+	}
+	w.mu.Lock()
+	w.leases.revokes++
+	reason := fmt.Sprintf("operator %d says: the %dth", c.number, w.leases.revokes)
+	w.mu.Unlock()
+	kind, began := kindOf(st.key), time.Now()
+	good := w.good(c, began)
+	believed := w.believed(kind, st.key)[id]
+	var err error
+	switch kind {
+	case "sem":
+		err = c.sem.Revoke(ctx, st.key, id, reason)
+	case "tot":
+		err = c.total.Revoke(ctx, st.key, id, reason)
+	case "mtx":
+		err = c.mtx.Revoke(ctx, st.key, id, reason)
+	default:
+		err = c.group.Revoke(ctx, st.key, id, reason)
+	}
+	now := time.Now()
+	stands := w.standing(kind, st.key).has(id)
+	still := w.believed(kind, st.key)[id]
+	if w.over() || c.isDead(w) {
+		return false
+	}
+	w.mu.Lock()
+	rec := w.leases.revoked[id]
+	flushed := rec != nil && w.leases.flushedSince(rec.at) || w.leases.flushedSince(began)
+	w.mu.Unlock()
+	if d := now.Sub(began); d > operateWithin {
+		w.fail("ctx", "%s took %v", st, d)
+	}
+	switch {
+	case err == nil:
+		w.note("revoked")
+		if rec == nil {
+			w.fail("revoke", "%s: Revoke of %s returned nil, and nothing was taken away", st, id)
+		} else if stands && !flushed {
+			w.fail("revoke", "%s returned nil, and it is on the server: %s", st, rec.String(w))
+		}
+	case errors.Is(err, leasehold.ErrNoLease):
+		w.note("no such lease")
+		if rec != nil && !flushed {
+			w.fail("revoke", "%s returned %v: %s", st, err, rec.String(w))
+		}
+		if believed != nil && still == believed && !flushed {
+			w.fail("revoke", "%s returned %v: %s is held", st, err, believed.String(w))
+		}
+	default:
+		w.operatorError(c, st, "revoke", err, began, good, ctx.Err() != nil)
+	}
+	return err == nil
+}
+
+// forge sends what anybody could who may publish: hints for all that hold or wait, as if
+// they had been revoked, and the latest messages once more.
+func (w *world) forge() {
+	w.mu.Lock()
+	again := slices.Clone(w.messages)
+	w.mu.Unlock()
+	for _, m := range again {
+		w.mini.Publish(m.Channel, m.Message)
+	}
+	for _, key := range w.mini.Keys() {
+		if !strings.HasSuffix(key, ":holders") && !strings.HasSuffix(key, ":queue") && !strings.HasSuffix(key, ":aside") {
+			continue
+		}
+		for member := range w.set(key, 0) {
+			if _, rest, ok := strings.Cut(member, ":"); ok { // of a family with a total
+				member = rest
+			}
+			if words := strings.SplitN(member, ".", 3); len(words) == 3 {
+				w.mini.Publish("leasehold:inbox:"+words[0], "R "+words[1])
+			}
+		}
+	}
+}
+
+// maxMessages is how many of the latest messages are sent again by a forger.
+const maxMessages = 40
+
+// overhear keeps the latest messages.
+func (w *world) overhear() (end func()) {
+	sub := w.mini.NewSubscriber()
+	sub.Psubscribe("leasehold:*")
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		for m := range sub.Pmessages() {
+			w.mu.Lock()
+			if len(w.messages) == maxMessages {
+				w.messages = w.messages[1:]
+			}
+			w.messages = append(w.messages, m)
+			w.mu.Unlock()
+		}
+	}()
+	return func() {
+		sub.Punsubscribe("leasehold:*")
+		sub.Close()
+		<-over
+	}
+}
+
+// isRevoked reports whether an attempt was revoked, or a call is about to. The world's
+// lock is held.
+func (l *ledger) isRevoked(id string) bool { return l.revoked[id] != nil || l.revoking == id }
+
+// isRevoked marks a belief whose lease was revoked: from then on it counts for nothing,
+// and its holder is to be told.
+func (w *world) isRevoked(b *belief) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.leases.isRevoked(b.lease.ID())
+}
+
+// revokedEnd judges what a holder is told at the end of a lease: that it was revoked is
+// said of what was revoked, with the reason of the call that did it, and of nothing else.
+func (w *world) revokedEnd(b *belief, err error, how string) {
+	var told *leasehold.RevokedError
+	if !errors.As(err, &told) {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	rec := w.leases.revoked[b.lease.ID()]
+	switch {
+	case rec == nil:
+		w.failLocked("revoke", "%s: %s says %v, and nobody revoked it", b.String(w), how, err)
+	case rec.reason != told.Reason:
+		w.failLocked("revoke", "%s: %s says %v: %s", b.String(w), how, err, rec.String(w))
+	default:
+		w.tally["told by "+how]++
+	}
+}
+
+// revokedWaiter judges that an Acquire returned the reason of a revocation.
+func (w *world) revokedWaiter(b *belief, st step, told *leasehold.RevokedError) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	rec := w.leases.reasons[told.Reason]
+	w.tally["revoked while waiting"]++
+	switch {
+	case rec == nil || rec.kind != b.kind || rec.key != b.key || rec.client != b.client || rec.permits != b.permits:
+		w.failLocked("revoke", "%s returned %v, and nobody revoked that", st, told)
+	case b.turns():
+		rec.told = true // one place for several callers
+	case rec.told:
+		w.failLocked("revoke", "%s returned %v, which another one was told", st, told)
+	case rec.at.Before(b.asked):
+		w.failLocked("revoke", "%s was called at %v and returned %v: %s", st, w.since(b.asked), told, rec.String(w))
+	default:
+		rec.told = true
+	}
+}
+
+// turns reports whether several callers may share the lease.
+func (b *belief) turns() bool { return b.client.local > 0 && b.kind != "tot" }
+
+// loadEnded judges why a loader's ctx ended: its load was revoked, and by the call that
+// did it; and it is lost through faults alone. The world's lock is held.
+func (w *world) loadEnded(l *loading, cause error) {
+	var told *leasehold.RevokedError
+	if !errors.As(cause, &told) {
+		now := time.Now()
+		if errors.Is(cause, leasehold.ErrLost) && w.calm(l.began.Add(-settled), now) && !w.leases.flushedSince(l.began.Add(-settled)) {
+			w.failLocked("S4", "a load of %s by client %d since %v ended on a good network: %v", l.key, l.client.number, w.since(l.began), cause)
+		}
+		return
+	}
+	w.tally["loads revoked"]++
+	rec := w.leases.reasons[told.Reason]
+	if rec == nil || rec.kind != "flt" || rec.client != l.client || rec.key != l.key && !l.many {
+		w.failLocked("revoke", "a load of %s by client %d ended by %v, and nobody revoked that", l.key, l.client.number, told)
+		return
+	}
+	l.revoked = rec
+}
+
+// watchRevoked checks that those are told whose leases and places were revoked, that no
+// lease is believed for longer than the server would have kept it, and that none comes
+// back.
+func (w *world) watchRevoked() {
+	now := time.Now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	open := w.leases.untold[:0]
+	for _, rec := range w.leases.untold {
+		if now.Sub(rec.at) < longestLease+settled && !w.leases.flushedSince(rec.at) {
+			open = append(open, rec)
+			w.watchRevocation(rec, now)
+		}
+	}
+	w.leases.untold = open
+}
+
+func (w *world) watchRevocation(rec *revocation, now time.Time) {
+	for b := range w.leases.beliefs {
+		if b.lease.ID() == rec.id && !rec.waits {
+			if d := b.lease.Deadline(); d.After(rec.ends.Add(-10 * time.Millisecond)) {
+				w.failLocked("S3", "%s is believed until %v, but would have lasted until %v: %s", b.String(w), w.since(d), w.since(rec.ends), rec.String(w))
+			}
+		}
+	}
+	c := rec.client
+	if d := now.Sub(rec.at); d < toldWithin || c.dead || c.closing || c.line.unnoticed() || !w.calm(rec.at.Add(-settled), now) {
+		return
+	}
+	switch {
+	case rec.kind == "flt":
+		w.watchRevokedLoad(rec)
+	case rec.waits:
+		if ended := w.leases.returned[c.label+rec.kind+rec.key]; !rec.told && ended.Before(rec.at) && (c.local == 0 || rec.kind == "tot") {
+			w.failLocked("revoke", "nobody was told: %s", rec.String(w))
+		}
+	default:
+		for b := range w.leases.beliefs {
+			if b.lease.ID() == rec.id && b.lease.Context().Err() == nil {
+				w.failLocked("revoke", "its holder was not told: %s", rec.String(w))
+			}
+		}
+	}
+}
+
+// watchRevokedLoad checks that the one load that its client had of the key has ended.
+func (w *world) watchRevokedLoad(rec *revocation) {
+	var ran *loading
+	for _, l := range w.flights.loads {
+		if l.client != rec.client || l.key != rec.key || l.began.After(rec.at) || !l.to.IsZero() && l.to.Before(rec.at) {
+			continue
+		}
+		if ran != nil || l.many {
+			return // it may have been the other one's
+		}
+		ran = l
+	}
+	if ran != nil && ran.to.IsZero() && ran.began.Before(rec.at.Add(-time.Second/10)) {
+		w.failLocked("revoke", "load of %s since %v was not told: %s", ran.key, w.since(ran.began), rec.String(w))
+	}
+}
