@@ -8,21 +8,22 @@ import (
 	"strings"
 )
 
-// cell is one key of Redis: a sorted set, or a hash. It is there as long as it holds
+// cell is one key of Redis: a sorted set, a hash or a stream. It is there as long as it holds
 // something and its time has not come.
 type cell struct {
-	name   string
-	scores map[string]float64
-	texts  map[string]string // of a hash, else nil
-	until  int64             // ms
-	clock  bool              // its scores are times (ms)
+	name    string
+	scores  map[string]float64
+	texts   map[string]string // of a hash, else nil
+	entries []string          // of a stream: see auditEntry
+	until   int64             // ms
+	clock   bool              // its scores are times (ms)
 }
 
 func newCells() []*cell {
 	var all []*cell
 	for _, name := range parts {
 		c := &cell{name: name, scores: map[string]float64{}, clock: name == "holders" || name == "alive"}
-		if name == "limits" {
+		if name == "limits" || name == "revoked" {
 			c.texts = map[string]string{}
 		}
 		all = append(all, c)
@@ -30,11 +31,12 @@ func newCells() []*cell {
 	return all
 }
 
-func (c *cell) exists() bool { return len(c.scores) > 0 || len(c.texts) > 0 }
+func (c *cell) exists() bool { return len(c.scores) > 0 || len(c.texts) > 0 || len(c.entries) > 0 }
 
 func (c *cell) clear() {
 	clear(c.scores)
 	clear(c.texts)
+	c.entries = nil
 	c.until = 0
 }
 
@@ -96,7 +98,7 @@ func (c *cell) of(key string) []string {
 
 func (c *cell) clone() *cell {
 	d := *c
-	d.scores, d.texts = maps.Clone(c.scores), maps.Clone(c.texts)
+	d.scores, d.texts, d.entries = maps.Clone(c.scores), maps.Clone(c.texts), slices.Clone(c.entries)
 	return &d
 }
 
@@ -111,6 +113,9 @@ func (c *cell) String() string {
 	}
 	for _, m := range slices.Sorted(maps.Keys(c.texts)) {
 		fmt.Fprintf(&b, "%q=%s ", m, c.texts[m])
+	}
+	for _, e := range c.entries {
+		fmt.Fprintf(&b, "%q ", e)
 	}
 	return fmt.Sprintf("%suntil %d", &b, c.until)
 }

@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// parts are the keys of a family with a total, as the scripts take them.
-var parts = []string{"holders", "places", "queue", "line", "alive", "ready", "turns", "limits"}
+// parts are the keys of a family with a total, as the scripts take them: most of them the
+// first eight.
+var parts = []string{"holders", "places", "queue", "line", "alive", "ready", "turns", "limits", "revoked", "audit"}
 
 // The constants of the scripts, which a test compares with their text.
 const (
@@ -24,6 +25,7 @@ const (
 type family struct {
 	cells                                                   []*cell
 	held, places, queue, line, alive, ready, turns, limits  *cell
+	marks, audit                                            *cell
 	us, now                                                 int64
 	sent                                                    []string // messages
 	handle                                                  string   // of the caller
@@ -46,6 +48,7 @@ func newFamily() *family {
 func (f *family) adopt(c []*cell) {
 	f.cells = c
 	f.held, f.places, f.queue, f.line, f.alive, f.ready, f.turns, f.limits = c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7]
+	f.marks, f.audit = c[8], c[9]
 }
 
 func (f *family) clone() *family {

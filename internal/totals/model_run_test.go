@@ -22,12 +22,13 @@ func TestModelOfFamiliesWithATotal(t *testing.T) {
 		t.Parallel()
 		s := newServer(t, target)
 		rapid.Check(t, func(rt *rapid.T) {
-			m := &machine{server: s, T: rt, names: s.fresh(), model: newFamily()}
+			m := &machine{server: s, T: rt, names: s.fresh(), model: newFamily(), revoked: map[string]buried{}}
 			m.read() // what a sequence that failed has left
 			rt.Repeat(map[string]func(*rapid.T){
 				"enter": m.enterNew, "enter more": m.enterNew, "enter yet more": m.enterNew, "enter again": m.enterAgain,
 				"leave": m.leave, "leave more": m.leave, "leave yet more": m.leaveHeld, "ask": m.ask, "ask more": m.ask, "renew": m.renew,
 				"pass": m.pass, "pass some": m.pass, "set": m.setLimit, "lose": m.lose, "go on": m.goOn,
+				"revoke": m.revoke, "fate": m.fate,
 			})
 		})
 	})
@@ -89,6 +90,9 @@ func (m *machine) enter(t *rapid.T, r *request) {
 	if got[0] == 1 {
 		m.stands(r)
 	}
+	if got[0] == 1 || got[0] == 2 {
+		m.notRevoked(r)
+	}
 }
 
 // stands fails where a request was told that it is granted, and lacks a permit. The
@@ -122,6 +126,7 @@ func (m *machine) leaveHeld(t *rapid.T) {
 }
 
 func (m *machine) leaveOne(t *rapid.T, r *request) {
+	m.gaveUp(r)
 	void := int64(0)
 	if rapid.IntRange(0, 3).Draw(t, "stray") == 3 {
 		void = m.clock()/1000 + rapid.SampledFrom([]int64{5_000, 0, 1}).Draw(t, "void")
@@ -184,14 +189,15 @@ func (m *machine) lose(t *rapid.T) {
 	m.Logf("   %s is lost", parts[i])
 	m.rdb.Del(context.Background(), m.names[i])
 	m.model.cells[i].clear()
+	m.lost(parts[i])
 }
 
 // The reference counts with the constants of the scripts.
 func TestConstantsOfTheReference(t *testing.T) {
-	text := luascripts.TotalsAsk()
+	text := luascripts.TotalsAsk() + luascripts.TotalsRevoke()
 	for name, want := range map[string]float64{
 		"PROBATION": probation, "ALIVE": aliveFor, "OVERDUE": overdue, "SILENCE": silence, "MOST_GRANTS": mostGrants, "MOST_STEPS": mostSteps,
-		"MOST_PURGED": mostPurged, "HELD_UP": heldUp, "MOST_ASIDE": mostAside, "HOLDS": holds,
+		"MOST_PURGED": mostPurged, "HELD_UP": heldUp, "MOST_ASIDE": mostAside, "HOLDS": holds, "TOMBSTONE": tombstone, "MARK_KEPT": markKept,
 	} {
 		found := regexp.MustCompile(`(?m)^local ` + name + ` = (\d+) `).FindStringSubmatch(text)
 		if len(found) != 2 || found[1] != strconv.FormatFloat(want, 'f', -1, 64) {

@@ -43,7 +43,8 @@ func init() {
 var scripts = map[string]*redis.Script{
 	"enter": redis.NewScript(luascripts.TotalsEnter()), "leave": redis.NewScript(luascripts.TotalsLeave()),
 	"ask": redis.NewScript(luascripts.TotalsAsk()), "renew": redis.NewScript(luascripts.TotalsRenew()),
-	"set": redis.NewScript(luascripts.TotalsSetLimit()),
+	"set": redis.NewScript(luascripts.TotalsSetLimit()), "revoke": redis.NewScript(luascripts.TotalsRevoke()),
+	"fate": redis.NewScript(luascripts.PermitsFate()),
 }
 
 // moment is the server's clock as a script may have seen it: in µs by TIME, and
@@ -60,7 +61,7 @@ type server struct {
 	rounds int
 }
 
-var handles = []string{strings.Repeat("a", 22), strings.Repeat("b", 22), strings.Repeat("c", 22)}
+var handles = []string{strings.Repeat("a", 22), strings.Repeat("b", 22), strings.Repeat("c", 22) + "~host"}
 
 func newServer(t *testing.T, target redistest.Target) *server {
 	t.Helper()
@@ -109,6 +110,9 @@ type machine struct {
 	calls  int
 	seq    int
 	set    []setting
+
+	revoked map[string]buried // requests, by member
+	aged    int64             // ms that passed, where the clock can't be set
 }
 
 // run makes a call and compares what it answers, publishes and leaves behind with
@@ -117,9 +121,14 @@ type machine struct {
 func (m *machine) run(script, what string, clockAt int, predict func(*family) []int64, args ...any) []int64 {
 	m.calls++
 	before := m.clock()
-	names := m.names
-	if script == "renew" {
+	names := m.names[:8]
+	switch script {
+	case "renew":
 		names = names[:2]
+	case "revoke":
+		names = m.names
+	case "fate":
+		names = []string{m.names[0], m.names[2], m.names[8]}
 	}
 	got, err := scripts[script].Run(context.Background(), m.rdb, names, args...).Int64Slice()
 	if err != nil {
@@ -192,6 +201,8 @@ func (m *machine) read() (us int64, cells []*cell, sent []string) {
 	}
 	untils[7] = pipe.Do(ctx, "PEXPIRETIME", m.names[7])
 	hash := pipe.HGetAll(ctx, m.names[7])
+	untils[8], untils[9] = pipe.Do(ctx, "PEXPIRETIME", m.names[8]), pipe.Do(ctx, "PEXPIRETIME", m.names[9])
+	marks, audit := pipe.HGetAll(ctx, m.names[8]), pipe.XRange(ctx, m.names[9], "-", "+")
 	for _, channel := range m.channels() {
 		pipe.Publish(ctx, channel, ".")
 	}
@@ -199,9 +210,20 @@ func (m *machine) read() (us int64, cells []*cell, sent []string) {
 		m.Fatal(err)
 	}
 	for i, c := range cells {
-		if c.until, _ = untils[i].Int64(); c.texts != nil {
+		c.until, _ = untils[i].Int64()
+		switch c.name {
+		case "limits":
 			c.texts = hash.Val()
 			c.until++ // -1 = it never expires
+			continue
+		case "revoked":
+			c.texts = marks.Val()
+			continue
+		case "audit":
+			for _, e := range audit.Val() {
+				word := func(name string) string { return fmt.Sprint(e.Values[name]) }
+				c.entries = append(c.entries, auditEntry(word("id"), word("what"), word("permits"), word("label"), word("reason")))
+			}
 			continue
 		}
 		for _, z := range sets[i].Val() {
@@ -287,7 +309,7 @@ func (m *machine) pass(t *rapid.T) {
 // times are the moments (ms) at which something changes by itself.
 func (f *family) times() []int64 {
 	var all []int64
-	for _, c := range f.cells {
+	for _, c := range f.cells[:8] {
 		if c.exists() && c.until > 0 {
 			all = append(all, c.until)
 		}
@@ -320,6 +342,7 @@ func (m *machine) elapse(d int64) {
 		m.Fatal(err)
 	}
 	m.model.age(ms)
+	m.aged += ms
 	now, cells, _ := m.read()
 	for i, c := range m.model.cells {
 		if c.until <= now/1000 && !cells[i].exists() {
@@ -328,9 +351,10 @@ func (m *machine) elapse(d int64) {
 	}
 }
 
-// age brings nearer what is to come, where the clock can't be set.
+// age brings nearer what is to come, where the clock can't be set: all but the marks of
+// what was revoked, which last for a month.
 func (f *family) age(ms int64) {
-	for _, c := range f.cells {
+	for _, c := range f.cells[:8] {
 		for m, s := range c.scores {
 			switch {
 			case c.clock:

@@ -23,7 +23,7 @@ func constant(t *testing.T, name string) time.Duration {
 // number is a number that the scripts set.
 func number(t *testing.T, name string) int64 {
 	t.Helper()
-	m := regexp.MustCompile(`(?m)^ *local ` + name + ` = (\d+)`).FindStringSubmatch(luascripts.PermitsLeave())
+	m := regexp.MustCompile(`(?m)^ *local ` + name + ` = (\d+)`).FindStringSubmatch(luascripts.PermitsRevoke())
 	if m == nil {
 		t.Fatalf("the scripts set no %s", name)
 	}

@@ -112,6 +112,7 @@ func (m *machine) elapse(d int64) {
 		return
 	}
 	ms := d / 1000
+	m.aged += ms
 	b := m.model.common()
 	words := []any{ms}
 	for _, c := range b.cells {

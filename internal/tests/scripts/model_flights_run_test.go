@@ -23,7 +23,7 @@ func TestModelOfFlights(t *testing.T) {
 		rapid.Check(t, func(rt *rapid.T) {
 			named := s.fresh(rt, loads.Kind)
 			m := &loadMachine{res: newLoadsResource(named), tokens: map[uint64]int64{}}
-			m.machine = machine{modelServer: s, T: rt, model: newFlightModel(c)}
+			m.machine = machine{modelServer: s, T: rt, model: newFlightModel(c), revoked: map[uint64]buried{}}
 			for _, c := range m.model.common().cells {
 				m.names = append(m.names, named.Part(c.name))
 			}
@@ -31,6 +31,8 @@ func TestModelOfFlights(t *testing.T) {
 			rt.Repeat(map[string]func(*rapid.T){
 				"enter": m.enterNew, "enter more": m.enterNew, "enter again": m.enterAgain, "leave": m.leave, "ask": m.ask, "renew": m.renew,
 				"land": m.land, "land more": m.land, "invalidate": m.invalidate, "put": m.put, "inspect": m.inspect, "pass": m.pass, "lose": m.loseOne,
+				"revoke": func(t *rapid.T) { m.revoke(t, m.res.Resource, m.again(t)) },
+				"fate":   func(t *rapid.T) { m.askFate(t, m.again(t)) },
 			})
 		})
 	})
@@ -90,6 +92,9 @@ func (m *loadMachine) enter(t *rapid.T, r *request) {
 		m.tokens[r.Seq] = int64(reply.Token)
 	}
 	m.seen = append(m.seen, got.text...)
+	if reply.Code == lease.Granted || reply.Code == lease.Queued {
+		m.notRevoked(r)
+	}
 }
 
 // token is mostly the one of the load that a request has to do with.
@@ -109,6 +114,7 @@ func (m *loadMachine) void(t *rapid.T) int64 {
 
 func (m *loadMachine) leave(t *rapid.T) {
 	r, void := m.again(t), m.void(t)
+	m.gaveUp(r)
 	got := m.call(fmt.Sprintf("leave %s, void %d", name(r), void), r.Leave(void), 1, func(ref reference) outcome {
 		return flightOf(ref).leave(r.Member(), (void+999)/1000)
 	})
@@ -144,6 +150,7 @@ func (m *loadMachine) renew(t *rapid.T) {
 	alone, void := rapid.IntRange(0, 2).Draw(t, "alone") == 2, int64(0)
 	if r = r.rejecting(loads.Rejected{}); alone { // a request of its own: Unwatch lasts
 		void = m.void(t)
+		m.gaveUp(r)
 		r.loads().Unwatch()
 	}
 	c := r.Renew(ttl, void)
@@ -158,6 +165,7 @@ func (m *loadMachine) renew(t *rapid.T) {
 func (m *loadMachine) land(t *rapid.T) {
 	r := m.again(t)
 	token, void := m.token(t, r), m.void(t)
+	m.gaveUp(r)
 	l := loads.Result{Prefix: "value:", Suffix: fmt.Sprintf(" of %s", name(r))}
 	switch rapid.IntRange(0, 5).Draw(t, "what") {
 	case 0, 1:
@@ -217,5 +225,5 @@ func (m *loadMachine) inspect(*rapid.T) {
 }
 
 func (m *loadMachine) loseOne(t *rapid.T) {
-	m.lose(rapid.IntRange(0, 8).Draw(t, "key"))
+	m.loses(rapid.IntRange(0, 10).Draw(t, "key"))
 }

@@ -12,6 +12,7 @@ import (
 // load, and what is kept of the last ones.
 type flightModel struct {
 	base
+	revocations
 	held, queue, alive, aside     *cell
 	schemas                       *cell
 	fence, value, failure, landed *cell
@@ -20,7 +21,7 @@ type flightModel struct {
 func newFlightModel(c constants) *flightModel {
 	f := &flightModel{}
 	f.c = c
-	f.adopt([]*cell{
+	f.adopt(append([]*cell{
 		sortedSet("holders", true), sortedSet("queue", false), sortedSet("alive", true),
 		{name: "fence"},
 		{name: "value"},
@@ -28,13 +29,14 @@ func newFlightModel(c constants) *flightModel {
 		{name: "landed"},
 		sortedSet("aside", true),
 		sortedSet("schemas", true),
-	})
+	}, revocationCells()...))
 	return f
 }
 
 func (f *flightModel) adopt(c []*cell) {
 	f.cells, f.held, f.queue, f.alive, f.fence = c, c[0], c[1], c[2], c[3]
 	f.value, f.failure, f.landed, f.aside, f.schemas = c[4], c[5], c[6], c[7], c[8]
+	f.marks, f.audit = c[9], c[10]
 }
 
 func (f *flightModel) clone() *flightModel {

@@ -19,7 +19,7 @@ func scriptConstants(t *testing.T) constants {
 	return constants{
 		probation: ms("PROBATION"), alive: ms("ALIVE"), overdue: ms("OVERDUE"), silence: ms("SILENCE"),
 		few: number(t, "FEW"), batch: number(t, "BATCH"), parked: number(t, "PARKED"), fence: ms("FENCE_KEPT"),
-		record: (5 * time.Second).Milliseconds(),
+		record: (5 * time.Second).Milliseconds(), tombstone: ms("TOMBSTONE"), markKept: ms("MARK_KEPT"),
 	}
 }
 
@@ -41,14 +41,16 @@ func TestModelOfPermits(t *testing.T) {
 						word = "fence"
 					}
 					m := &permitMachine{res: res, tickets: map[uint64]int64{}}
-					m.machine = machine{modelServer: s, T: rt, model: newPermitsModel(fenced, c)}
-					for _, part := range []string{"holders", "queue", "alive", word} {
+					m.machine = machine{modelServer: s, T: rt, model: newPermitsModel(fenced, c), revoked: map[uint64]buried{}}
+					for _, part := range []string{"holders", "queue", "alive", word, "revoked", "audit"} {
 						m.names = append(m.names, named.Part(part))
 					}
 					m.read() // what a sequence that failed has left
 					rt.Repeat(map[string]func(*rapid.T){
 						"enter": m.enterNew, "enter again": m.enterAgain, "leave": m.leave, "ask": m.ask, "renew": m.renew,
 						"pass": m.pass, "pass some": m.pass, "enter more": m.enterNew, "leave more": m.leave, "word": m.setWord, "set": m.setLimit, "set again": m.setLimit, "lose": m.loseOne,
+						"revoke": func(t *rapid.T) { m.revoke(t, res.Resource, m.again(t)) },
+						"fate":   func(t *rapid.T) { m.askFate(t, m.again(t)) },
 					})
 				})
 			})
@@ -106,8 +108,12 @@ func (m *permitMachine) enter(t *rapid.T, r *request) {
 	if _, ok := m.tickets[r.Seq]; !ok && reply.Code == lease.Queued {
 		m.tickets[r.Seq] = reply.Now
 	}
-	if reply.Code == lease.Granted {
+	switch reply.Code {
+	case lease.Granted:
 		m.stands(r)
+		m.notRevoked(r)
+	case lease.Queued:
+		m.notRevoked(r)
 	}
 }
 
@@ -128,6 +134,7 @@ func (m *permitMachine) stands(r *request) {
 
 func (m *permitMachine) leave(t *rapid.T) {
 	r := m.again(t)
+	m.gaveUp(r)
 	void := int64(0)
 	if rapid.IntRange(0, 2).Draw(t, "stray") == 2 {
 		void = m.clock() + rapid.SampledFrom([]int64{5_000_000, 0, 1, 1_000}).Draw(t, "void")
@@ -215,5 +222,5 @@ func (s settingCall) String() string {
 }
 
 func (m *permitMachine) loseOne(t *rapid.T) {
-	m.lose(rapid.IntRange(0, 3).Draw(t, "key"))
+	m.loses(rapid.IntRange(0, 5).Draw(t, "key"))
 }

@@ -11,6 +11,7 @@ import (
 // permits is the reference of permits: who holds, who waits, and who gave up.
 type permitsModel struct {
 	base
+	revocations
 	fenced             bool
 	held, queue, alive *cell
 	word               *cell // the last token, or the stored limit
@@ -25,12 +26,14 @@ func newPermitsModel(fenced bool, c constants) *permitsModel {
 	}
 	p := &permitsModel{fenced: fenced}
 	p.c = c
-	p.adopt([]*cell{sortedSet("holders", true), sortedSet("queue", false), sortedSet("alive", true), {name: word}})
+	cells := []*cell{sortedSet("holders", true), sortedSet("queue", false), sortedSet("alive", true), {name: word}}
+	p.adopt(append(cells, revocationCells()...))
 	return p
 }
 
 func (p *permitsModel) adopt(cells []*cell) {
 	p.cells, p.held, p.queue, p.alive, p.word = cells, cells[0], cells[1], cells[2], cells[3]
+	p.marks, p.audit = cells[4], cells[5]
 }
 
 func (p *permitsModel) clone() *permitsModel {

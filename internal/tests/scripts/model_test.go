@@ -12,25 +12,32 @@ import (
 // on plain maps. They are compared with the scripts after each call, so they say
 // also what is kept until when.
 
-// cell is one key of Redis: a sorted set, or a string. It is there as long as it
+// cell is one key of Redis: a sorted set, a hash, a stream, or a string. It is there as long as it
 // holds something and its time has not come.
 type cell struct {
-	name   string
-	scores map[string]int64 // of a sorted set; nil = it is a string
-	text   string
-	set    bool  // of a string: it is there
-	until  int64 // immortal: it has no expiry
-	clock  bool  // its scores are times (ms)
+	name     string
+	scores   map[string]int64  // of a sorted set; nil = it is none
+	fields   map[string]string // of a hash; nil = it is none
+	entries  []string          // of a stream: see auditEntry
+	isStream bool
+	text     string
+	set      bool  // of a string: it is there
+	until    int64 // immortal: it has no expiry
+	clock    bool  // its scores are times (ms)
 }
 
 func sortedSet(name string, clock bool) *cell {
 	return &cell{name: name, scores: map[string]int64{}, clock: clock}
 }
 
-func (c *cell) exists() bool { return c.set || len(c.scores) > 0 }
+func (c *cell) exists() bool {
+	return c.set || len(c.scores) > 0 || len(c.fields) > 0 || len(c.entries) > 0
+}
 
 func (c *cell) clear() {
 	clear(c.scores)
+	clear(c.fields)
+	c.entries = nil
 	c.text, c.set, c.until = "", false, 0
 }
 
@@ -85,7 +92,7 @@ const immortal = int64(-1)
 
 func (c *cell) clone() *cell {
 	d := *c
-	d.scores = maps.Clone(c.scores)
+	d.scores, d.fields, d.entries = maps.Clone(c.scores), maps.Clone(c.fields), slices.Clone(c.entries)
 	return &d
 }
 
@@ -94,6 +101,8 @@ func (c *cell) String() string {
 	switch {
 	case !c.exists():
 		return "-"
+	case c.fields != nil || c.isStream:
+		return fmt.Sprintf("%v %q until %d", c.fields, c.entries, c.until)
 	case c.scores == nil:
 		return fmt.Sprintf("%q until %d", c.text, c.until)
 	}
@@ -115,7 +124,7 @@ type base struct {
 	c     constants
 }
 
-type constants struct{ probation, alive, overdue, silence, few, batch, parked, fence, record int64 }
+type constants struct{ probation, alive, overdue, silence, few, batch, parked, fence, record, tombstone, markKept int64 }
 
 // begin starts a call: keys whose time has come are gone.
 func (b *base) begin(at moment, gone func(until int64, at moment) bool) {
@@ -144,7 +153,7 @@ func (b *base) forget(queue, alive *cell) {
 func (b *base) times() []int64 {
 	var all []int64
 	for _, c := range b.cells {
-		if c.exists() && c.until != immortal {
+		if c.exists() && c.until != immortal && c.fields == nil && !c.isStream { // these last for a month
 			all = append(all, c.until)
 		}
 		for _, s := range c.scores {

@@ -55,7 +55,7 @@ type modelServer struct {
 	checks int
 }
 
-var modelHandles = []string{strings.Repeat("a", 22), strings.Repeat("b", 22), strings.Repeat("c", 22)}
+var modelHandles = []string{strings.Repeat("a", 22), strings.Repeat("b", 22), strings.Repeat("c", 22) + "~host"}
 
 func newModelServer(t *testing.T, target redistest.Target) *modelServer {
 	t.Helper()
@@ -124,6 +124,9 @@ type machine struct {
 	model  reference
 	issued []*request
 	calls  int
+
+	revoked map[uint64]buried // requests, by sequence number
+	aged    int64             // ms that passed, where the clock can't be set
 }
 
 // read is the state of the server at one moment: its clock, the keys, and what
@@ -135,11 +138,17 @@ func (m *machine) read() (us int64, cells []*cell, sent []string) {
 	clock := pipe.Time(ctx)
 	like := m.model.common().cells
 	untils, sets, texts := make([]*redis.Cmd, len(like)), make([]*redis.ZSliceCmd, len(like)), make([]*redis.StringCmd, len(like))
+	hashes, streams := make([]*redis.MapStringStringCmd, len(like)), make([]*redis.XMessageSliceCmd, len(like))
 	for i, c := range like {
 		untils[i] = pipe.Do(ctx, "PEXPIRETIME", m.names[i])
-		if c.scores != nil {
+		switch {
+		case c.scores != nil:
 			sets[i] = pipe.ZRangeWithScores(ctx, m.names[i], 0, -1)
-		} else {
+		case c.fields != nil:
+			hashes[i] = pipe.HGetAll(ctx, m.names[i])
+		case c.isStream:
+			streams[i] = pipe.XRange(ctx, m.names[i], "-", "+")
+		default:
 			texts[i] = pipe.Get(ctx, m.names[i])
 		}
 	}
@@ -150,14 +159,22 @@ func (m *machine) read() (us int64, cells []*cell, sent []string) {
 		m.Fatal(err)
 	}
 	for i, l := range like {
-		c := &cell{name: l.name, clock: l.clock}
+		c := &cell{name: l.name, clock: l.clock, isStream: l.isStream}
 		c.until, _ = untils[i].Int64()
-		if l.scores != nil {
+		switch {
+		case l.fields != nil:
+			c.fields = hashes[i].Val()
+		case l.isStream:
+			for _, e := range streams[i].Val() {
+				word := func(name string) string { return fmt.Sprint(e.Values[name]) }
+				c.entries = append(c.entries, auditEntry(word("id"), word("what"), word("permits"), word("label"), word("reason")))
+			}
+		case l.scores != nil:
 			c.scores = map[string]int64{}
 			for _, z := range sets[i].Val() {
 				c.scores[z.Member.(string)] = int64(math.Ceil(z.Score)) // the fraction is for listings
 			}
-		} else {
+		default:
 			c.text, c.set = texts[i].Val(), texts[i].Err() == nil
 		}
 		cells = append(cells, c)

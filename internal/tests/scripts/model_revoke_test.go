@@ -1,0 +1,228 @@
+package scripts_test
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"pgregory.net/rapid"
+
+	"github.com/leasehold-go/leasehold/internal/lease"
+)
+
+// revocations is the reference of what marks the revoked attempts of a resource: their
+// reasons, and the audit.
+type revocations struct{ marks, audit *cell }
+
+func revocationCells() []*cell {
+	return []*cell{{name: "revoked", fields: map[string]string{}}, {name: "audit", isStream: true}}
+}
+
+// mark notes that an attempt was revoked, and hints to its process.
+func (b *base) mark(r revocations, member, reason, what string, permits int) {
+	words := strings.SplitN(member, ".", 3)
+	_, label, _ := strings.Cut(words[0], "~")
+	id := lease.ListedID(member)
+	r.audit.entries = append(r.audit.entries, auditEntry(id, what, strconv.Itoa(permits), label, reason))
+	r.marks.fields[id] = reason
+	r.audit.until, r.marks.until = b.now+b.c.markKept, b.now+b.c.markKept
+	b.publish(words[0], "R "+words[1])
+}
+
+func auditEntry(id, what, permits, label, reason string) string {
+	return strings.Join([]string{id, what, permits, label, reason}, "|")
+}
+
+// revoke takes a lease or a place away.
+func (p *permitsModel) revoke(member, id, reason string) outcome {
+	p.own = "" // nobody's outcomes ride in the reply
+	state := int64(0)
+	_, before := p.marks.fields[id]
+	if before {
+		state = 2
+	}
+	if member != "" {
+		t := parseTerms(member)
+		held := p.left(member) > 0
+		p.held.drop(t.memberPermits...)
+		if waits := p.queue.drop(member) > 0; held || waits {
+			state = 1
+			p.bury(member, p.now+p.c.tombstone)
+			if !before {
+				what := "waiter"
+				if held {
+					what = "lease"
+				}
+				p.mark(p.revocations, member, reason, what, t.permits)
+			}
+		}
+	}
+	if state > 0 {
+		p.tidy()
+	}
+	return ints([]int64{state, p.us, 0})
+}
+
+func (p *permitsModel) fate(member, id string) outcome {
+	reason, revoked := p.marks.fields[id]
+	switch {
+	case p.left(member) > 0:
+		return ints([]int64{1})
+	case p.queue.has(member):
+		return ints([]int64{2})
+	case revoked:
+		return outcome{[]int64{3}, []string{reason}}
+	}
+	return ints([]int64{0})
+}
+
+// revoke takes the right to load, or a place, away.
+func (f *flightModel) revoke(member, id, reason string) outcome {
+	state := int64(0)
+	_, before := f.marks.fields[id]
+	if before {
+		state = 2
+	}
+	held := f.held.scores[member] > f.now
+	name, token, _ := f.invalidated(member, -1)
+	f.held.drop(member)
+	waits := f.queue.drop(member) > 0
+	if held || name != "" || waits {
+		state = 1
+		f.aside.drop(name)
+		f.leaveTombstone(member, f.now+f.c.tombstone)
+		if !before {
+			what := "load"
+			if waits {
+				what = "waiter"
+			}
+			f.mark(f.revocations, member, reason, what, 1)
+		}
+	}
+	switch loader, _ := f.held.first(f.now); {
+	case held:
+		f.tell(f.last(), true, "F")
+	case name != "":
+		f.tell(token, false, "F")
+	case state == 2 && loader == "" && !f.aside.exists():
+		f.tell(0, true, "F")
+	}
+	return ints([]int64{state, f.us, 0})
+}
+
+func (f *flightModel) fate(member, id string) outcome {
+	reason, revoked := f.marks.fields[id]
+	name, _, _ := f.invalidated(member, -1)
+	switch {
+	case f.held.scores[member] > f.now || name != "":
+		return ints([]int64{1})
+	case f.queue.has(member):
+		return ints([]int64{2})
+	case revoked:
+		return outcome{[]int64{3}, []string{reason}}
+	}
+	return ints([]int64{0})
+}
+
+// revoking is what both references can say of a revocation.
+type revoking interface {
+	reference
+	revoke(member, id, reason string) outcome
+	fate(member, id string) outcome
+	stands(member string) bool // it holds or waits
+}
+
+func (p *permitsModel) stands(member string) bool { return p.left(member) > 0 || p.queue.has(member) }
+
+func (f *flightModel) stands(member string) bool {
+	name, _, _ := f.invalidated(member, -1)
+	return f.held.scores[member] > f.now || name != "" || f.queue.has(member)
+}
+
+// buried is a request that was revoked.
+type buried struct {
+	reason string // "": the mark was lost
+	until  int64  // when its tombstone ends, in ms, by a clock on which what passed counts
+}
+
+// revoke revokes a request, as the one that was found, or as one of which nothing was.
+func (m *machine) revoke(t *rapid.T, target lease.Resource, r *request) {
+	member, id := r.Member(), lease.ListedID(r.Member())
+	if rapid.IntRange(0, 4).Draw(t, "not found") == 4 {
+		member = ""
+	}
+	reason := "reason " + strconv.Itoa(m.calls)
+	stood := m.model.(revoking).stands(r.Member()) // may be over by the time of the call
+	got := m.call(fmt.Sprintf("revoke %s as %q: %s", name(r), member, reason), target.(lease.Revoker).Revoke(member, id, reason), 1,
+		func(ref reference) outcome { return ref.(revoking).revoke(member, id, reason) })
+	// What holds without the reference: it is gone, the first reason stays, and a second
+	// call knows it.
+	if member == "" {
+		return
+	}
+	model := m.model.(revoking)
+	if model.stands(member) {
+		m.Fatalf("%s was revoked, and is there", name(r))
+	}
+	b := m.revoked[r.Seq]
+	if got.ints[0] == 0 && b.reason != "" {
+		m.Fatalf("%s was revoked before, and the reply is %v", name(r), got.ints)
+	}
+	if got.ints[0] == 1 && !stood {
+		m.Fatalf("%s was not there, and the reply is %v", name(r), got.ints)
+	}
+	if got.ints[0] == 1 {
+		if b.reason == "" {
+			b.reason = reason
+		}
+		b.until = m.model.common().now + m.aged + m.model.common().c.tombstone
+		m.revoked[r.Seq] = b
+	}
+}
+
+// askFate asks what became of a request.
+func (m *machine) askFate(t *rapid.T, r *request) {
+	member, id := r.Member(), lease.ListedID(r.Member())
+	got := m.call("fate of "+name(r), r.Request.(lease.Fated).Fate(), -1,
+		func(ref reference) outcome { return ref.(revoking).fate(member, id) })
+	b := m.revoked[r.Seq]
+	switch stands := m.model.(revoking).stands(member); {
+	case (got.ints[0] == 1 || got.ints[0] == 2) != stands:
+		m.Fatalf("the fate of %s is %v; it is there: %v", name(r), got.ints, stands)
+	case got.ints[0] == 3 && got.text[0] != b.reason, got.ints[0] == 0 && b.reason != "":
+		m.Fatalf("the fate of %s is %v %q; it was revoked for %q", name(r), got.ints, got.text, b.reason)
+	}
+}
+
+// gaveUp takes a call of the owner that ends the attempt: from then on the tombstone lasts
+// as long as that call says, for the owner sends no other enter.
+func (m *machine) gaveUp(r *request) {
+	if b, revoked := m.revoked[r.Seq]; revoked {
+		b.until = 0
+		m.revoked[r.Seq] = b
+	}
+}
+
+// notRevoked fails where a request that was revoked was let in again, while its tombstone
+// lasts.
+func (m *machine) notRevoked(r *request) {
+	now := m.model.common().now + m.aged
+	if b, revoked := m.revoked[r.Seq]; revoked && now < b.until {
+		m.Fatalf("%s was revoked, and let in again %d ms before its tombstone ends", name(r), b.until-now)
+	}
+}
+
+// loses deletes a key. Without tombstones or marks it is not known what was revoked.
+func (m *machine) loses(i int) {
+	m.lose(i)
+	lost := m.model.common().cells[i].name
+	for seq, b := range m.revoked {
+		switch lost {
+		case "alive":
+			b.until = 0
+		case "revoked":
+			b.reason = ""
+		}
+		m.revoked[seq] = b
+	}
+}
