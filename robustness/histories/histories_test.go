@@ -50,7 +50,7 @@ func TestHistories(t *testing.T) {
 }
 
 func run(t *testing.T, fault fleet.Fault, seed uint64) *check.Report {
-	f := fleet.Start(t, fleet.Config{Seed: seed, Fault: fault, Version: version(t, seed)})
+	f := fleet.Start(t, fleet.Config{Seed: seed, Fault: fault, Version: version(t, seed), Operated: true})
 	began := time.Now()
 	for time.Since(began) < span || f.Fewest() < check.Enough && time.Since(began) < longest {
 		f.Strike()

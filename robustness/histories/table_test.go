@@ -17,8 +17,8 @@ type table struct {
 }
 
 type row struct {
-	runs, histories, short, ops, bad, overlaps, accepted, refused, stale int
-	late, delay                                                          time.Duration
+	runs, histories, short, ops, bad, overlaps, accepted, refused, stale, listings, revoked int
+	late, delay                                                                             time.Duration
 }
 
 func (t *table) add(fault string, r *check.Report) {
@@ -41,6 +41,8 @@ func (t *table) add(fault string, r *check.Report) {
 		x.accepted += r.Accepted
 		x.refused += r.Refused
 		x.stale += r.Stale
+		x.listings += r.Listings
+		x.revoked += r.Revoked
 		x.late, x.delay = max(x.late, r.Late), max(x.delay, r.Delay)
 	}
 }
@@ -58,15 +60,15 @@ func (t *table) String() string {
 	}
 	slices.Sort(names)
 	var b strings.Builder
-	b.WriteString("| fault | runs | histories (+ short) | operations | violations | overlaps where exclusion is not promised | guarded writes accepted / refused | stale ones accepted | told late at most | served after at most |\n")
-	b.WriteString("|---|---|---|---|---|---|---|---|---|---|\n")
+	b.WriteString("| fault | runs | histories (+ short) | operations | violations | overlaps where exclusion is not promised | guarded writes accepted / refused | stale ones accepted | listings judged | revoked | told late at most | served after at most |\n")
+	b.WriteString("|---|---|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, name := range append(names, "total") {
 		x := t.rows[name]
 		if x == nil {
 			continue
 		}
-		fmt.Fprintf(&b, "| %s | %d | %d + %d | %d | %d | %d | %d / %d | %d | %v | %v |\n", name, x.runs, x.histories, x.short, x.ops,
-			x.bad, x.overlaps, x.accepted, x.refused, x.stale, x.late.Round(time.Millisecond), x.delay.Round(time.Millisecond))
+		fmt.Fprintf(&b, "| %s | %d | %d + %d | %d | %d | %d | %d / %d | %d | %d | %d | %v | %v |\n", name, x.runs, x.histories, x.short, x.ops,
+			x.bad, x.overlaps, x.accepted, x.refused, x.stale, x.listings, x.revoked, x.late.Round(time.Millisecond), x.delay.Round(time.Millisecond))
 	}
 	return b.String()
 }

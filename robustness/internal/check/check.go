@@ -31,6 +31,8 @@ type Report struct {
 	Overlaps int // beliefs beyond the limit, or stale reads, where it is not promised
 	Accepted int // guarded writes
 	Refused  int
+	Listings int           // judged
+	Revoked  int           // leases and waiters
 	Stale    int           // accepted though a newer token had been
 	Late     time.Duration // longest belief beyond the deadline, by processes that did not run
 	Delay    time.Duration // longest wait to be served after the last fault was over
@@ -93,6 +95,7 @@ func (r *Report) sweep(h *history.History) {
 	r.belief(h)
 	r.served(h)
 	r.outcomes(h)
+	r.revocations(h)
 }
 
 func (r *Report) model(key string, m porcupine.NondeterministicModel, ops []porcupine.Operation, patience time.Duration) {

@@ -170,7 +170,7 @@ func (r *Report) belief(h *history.History) {
 func (r *Report) told(h *history.History, op string, l history.Lease) {
 	for _, x := range h.Losses {
 		gone := (x.Key == "" || x.Key == l.Key) && !x.Revives && l.Return < x.From
-		if beyond := l.Until - x.To - int64(h.Terms.TTL); gone && beyond > 0 {
+		if beyond := l.Believed - x.To - int64(h.Terms.TTL); gone && beyond > 0 {
 			r.bad("told", l.Key, "%s %s was believed in for %v more than a TTL after it was gone", op, name(l.Operation), time.Duration(beyond))
 			return
 		}

@@ -17,7 +17,7 @@ import (
 func (r *Report) builds(h *history.History) {
 	joined := flights(h)
 	for _, key := range keysOf(h, history.Load) {
-		drops := invalidations(h, key)
+		drops, revokes := invalidations(h, key), revocationsOf(h, key)
 		var promised, running []edge
 		for _, o := range h.Ops {
 			if o.Op != history.Load || o.Key != key || o.Many {
@@ -38,7 +38,7 @@ func (r *Report) builds(h *history.History) {
 					to = max(o.At, s.From)
 				}
 			}
-			if to = untouched(drops, from, to); to <= o.At {
+			if to = untouched(drops, from, untouched(revokes, from, to)); to <= o.At {
 				continue
 			}
 			running = append(running, edge{o.At, 1, o}, edge{to, -1, o})
@@ -113,6 +113,22 @@ const longest = 6 * time.Second
 // afterlife is how long a request whose caller gave up may be under way: no fault
 // holds one back for longer.
 const afterlife = 2 * time.Second
+
+// revocationsOf are the calls of Revoke for loads of a key: the next load may begin before
+// the process of the one before learns of it.
+func revocationsOf(h *history.History, key string) []*history.Operation {
+	var all []*history.Operation
+	for _, o := range h.Ops {
+		if o.Op == history.Revoke && o.Key == key && o.Class != history.NoLease {
+			d := *o
+			if !d.Succeeded() {
+				d.Return = min(d.Return, d.At+3*int64(time.Second)) + int64(afterlife) // it may yet happen
+			}
+			all = append(all, &d)
+		}
+	}
+	return all
+}
 
 func invalidations(h *history.History, key string) []*history.Operation {
 	var all []*history.Operation

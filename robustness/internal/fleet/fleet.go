@@ -17,11 +17,12 @@ import (
 
 // Config says what a Fleet is.
 type Config struct {
-	Seed    uint64
-	Fault   Fault
-	Version redistest.Version
-	Workers int // processes; 0 = 3
-	Spared  int // so many of them are never killed: what they don't give back adds up
+	Seed     uint64
+	Fault    Fault
+	Version  redistest.Version
+	Workers  int  // processes; 0 = 3
+	Operated bool // somebody inspects and revokes in each worker: marks of that are kept
+	Spared   int  // so many of them are never killed: what they don't give back adds up
 }
 
 // Fleet is workers, their server, and what lies between. Its methods are for the
@@ -113,7 +114,7 @@ func (f *Fleet) probe(ctx context.Context, rdb *redis.Client) {
 func (f *Fleet) hire(m *member) {
 	f.tb.Helper()
 	s := spec{
-		Worker: m.name, Seed: f.rng.Uint64(), Addr: m.proxy.Addr(), Store: f.store, Family: f.family, Terms: f.terms,
+		Worker: m.name, Seed: f.rng.Uint64(), Addr: m.proxy.Addr(), Store: f.store, Family: f.family, Terms: f.terms, Operated: f.cfg.Operated,
 	}
 	m.child = redistest.StartChild(f.tb, child, s.String())
 	m.read = make(chan struct{})

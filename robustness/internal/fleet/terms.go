@@ -27,12 +27,13 @@ const (
 
 // spec is what a worker has to know.
 type spec struct {
-	Worker string // its name in the history
-	Seed   uint64
-	Addr   string // of the server, as this worker reaches it
-	Store  string // of the server that keeps the guarded values, where no fault strikes
-	Family string
-	Terms  history.Terms
+	Worker   string // its name in the history
+	Seed     uint64
+	Addr     string // of the server, as this worker reaches it
+	Store    string // of the server that keeps the guarded values, where no fault strikes
+	Family   string
+	Terms    history.Terms
+	Operated bool // somebody inspects and revokes
 }
 
 func (s spec) String() string {

@@ -69,9 +69,13 @@ func work(args []string) int {
 		return fail(err)
 	}
 	var clients sync.WaitGroup
-	for i, turn := range []func(*client){
+	turns := []func(*client){
 		(*client).useSemaphore, (*client).useSemaphore, (*client).useTotal, (*client).useTotal, (*client).useMutex, (*client).useMutex, (*client).useValue, (*client).useValue,
-	} {
+	}
+	if w.Operated {
+		turns = append(turns, (*client).operate)
+	}
+	for i, turn := range turns {
 		c := &client{worker: w, number: i + 1, rng: rand.New(rand.NewPCG(w.Seed, uint64(i)))}
 		clients.Go(func() {
 			for !w.finished() {
@@ -223,6 +227,10 @@ func class(err error) string {
 		return history.Unavailable
 	case strings.Contains(err.Error(), errGaveUp.Error()):
 		return history.LoadFailed
+	case errors.Is(err, leasehold.ErrNoLease):
+		return history.NoLease
+	case errors.Is(err, leasehold.ErrRevoked):
+		return history.Revoked
 	case errors.Is(err, leasehold.ErrLost):
 		return history.Lost
 	}

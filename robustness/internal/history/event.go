@@ -58,6 +58,8 @@ const (
 	Invalidate = "invalidate"
 	Load       = "load"
 	Close      = "close"
+	Inspect    = "inspect"
+	Revoke     = "revoke" // names its target by Lease
 )
 
 // The classes of outcome.
@@ -65,6 +67,8 @@ const (
 	OK          = ""
 	Fenced      = "fenced"
 	Lost        = "lost"
+	Revoked     = "revoked"
+	NoLease     = "no such lease"
 	Released    = "released"
 	Busy        = "busy"
 	Timeout     = "timeout" // the caller's own ctx ended
@@ -96,6 +100,7 @@ type Event struct {
 	Class    string            `json:"class,omitempty"`
 	Text     string            `json:"text,omitempty"`   // of the error
 	Values   map[string]string `json:"values,omitempty"` // what was read: key → load
+	Shown    map[string]int    `json:"shown,omitempty"`  // by Inspect: the ID of a lease → its permits
 	Revives  bool              `json:"revives,omitempty"`
 	Fault    string            `json:"fault,omitempty"`
 	Usage    *Usage            `json:"usage,omitempty"` // of a Gauge

@@ -34,9 +34,11 @@ type Operation struct {
 	Token   uint64
 	Lease   string // its ID
 	Values  map[string]string
-	Expires int64 // Deadline of the lease when it was granted
-	Ended   int64 // when its Context had ended by itself; Forever where it didn't
-	Last    int64 // Deadline of the lease at that moment
+	Expires int64  // Deadline of the lease when it was granted
+	Ended   int64  // when its Context had ended by itself; Forever where it didn't
+	Last    int64  // Deadline of the lease at that moment
+	Why     string // it ended by itself
+	Shown   map[string]int
 }
 
 // Succeeded reports whether it returned without an error.
@@ -103,10 +105,11 @@ func New(terms Terms, events []Event) (*History, error) {
 			return nil, fmt.Errorf("worker %s tells of operation %d, which it did not begin", e.Worker, e.ID)
 		}
 		if e.Kind == Ended {
-			op.Ended, op.Last = e.At, e.Deadline
+			op.Ended, op.Last, op.Why = e.At, e.Deadline, e.Text
 			continue
 		}
 		op.Return, op.Class, op.Text, op.Token, op.Lease, op.Values, op.Expires = e.At, e.Class, e.Text, e.Token, e.Lease, e.Values, e.Deadline
+		op.Shown = e.Shown
 	}
 	slices.SortStableFunc(h.Ops, func(a, b *Operation) int { return cmp.Compare(a.At, b.At) })
 	return h, nil

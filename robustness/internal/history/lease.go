@@ -11,6 +11,8 @@ type Lease struct {
 	Since      int64         // when the first turn on the same lease was asked for
 	Orphan     bool          // the server may have forgotten the lease before this turn on it
 	Late       int64         // how long the client believed in it beyond its deadline
+	Revoked    *Operation    // the Revoke of it, which ends what it counts for; nil: there was none
+	Believed   int64         // Until, had nobody revoked it
 }
 
 // Leases are those that were granted on a key, or on all keys where it is "".
@@ -31,6 +33,7 @@ func (h *History) Leases(op, key string) []Lease {
 		}
 	}
 	h.share(all)
+	h.revoke(all)
 	return all
 }
 
