@@ -42,10 +42,12 @@ const (
 	gatherMissed = 20 * time.Millisecond
 )
 
-// readFate reads the reply: whether the attempt still holds or waits, and else its
-// end: revoked, or lost.
-func readFate(c *call.Call, v []int64) (alive bool, end error, err error) {
+// readFate reads the reply, if there is one: whether the attempt still holds or waits,
+// and else its end: revoked, or lost.
+func readFate(c *call.Call, v []int64, failed error) (alive bool, end error, err error) {
 	switch {
+	case failed != nil:
+		return false, nil, failed
 	case len(v) != 1 || v[0] < 0 || v[0] > 3 || (v[0] == 3 && len(c.Text) != 1):
 		return false, nil, call.Malformed("fate", v)
 	case v[0] == 3:
@@ -71,11 +73,7 @@ func (m *Manager) revocation(ctx context.Context, req Request, until time.Time) 
 		for n := 1; ; n++ {
 			c := q.Fate()
 			v, err := m.client.Do(ctx, c)
-			var alive bool
-			var end error
-			if err == nil {
-				alive, end, err = readFate(c, v)
-			}
+			alive, end, err := readFate(c, v, err)
 			if err == nil && !alive {
 				return end, nil
 			}
@@ -133,11 +131,7 @@ func (l *Lease) fateCall(now time.Time) *call.Call {
 	l.fateAt, l.fateAsked = time.Time{}, now
 	c := l.req.(Fated).Fate()
 	c.Done = func(v []int64, err error) {
-		var alive bool
-		var end error
-		if err == nil {
-			alive, end, err = readFate(c, v)
-		}
+		alive, end, err := readFate(c, v, err)
 		l.m.reached(l.res, err)
 		l.mu.Lock()
 		if l.cond != held {

@@ -16,25 +16,9 @@
 
 -- include shared/clock
 -- include permits/shared/held_since
-local holders, member, permits = KEYS[1], ARGV[1], tonumber(ARGV[2])
-local reply = { 0, redis.call('ZCARD', KEYS[2]), redis.call('ZCOUNT', holders, '(' .. now, '+inf') }
-reply[4] = KEYS[3] and tonumber(redis.call('GET', KEYS[3]) or '') or tonumber(ARGV[4])
-local expiry = math.ceil(tonumber(redis.call('ZSCORE', holders, member) or 0)) -- see held_since
-if expiry <= now then return reply end
-local till = now + tonumber(ARGV[3])
-reply[1] = math.max(expiry, till) - now
-if till <= expiry then return reply end
-redis.call('PEXPIREAT', holders, till, 'GT')
-local score = till
-if ARGV[5] then score = score_of(till, tonumber(ARGV[5]) + ARGV[3]) end
-if permits == 1 then
-  redis.call('ZADD', holders, 'XX', 'GT', score, member)
-else
-  local args = { score, member }
-  for i = 2, permits do
-    args[2 * i - 1] = score
-    args[2 * i] = member .. '+' .. i
-  end
-  redis.call('ZADD', holders, 'XX', 'GT', unpack(args))
-end
-return reply
+-- include permits/shared/push_expiry
+local holders = KEYS[1]
+local waiting, in_use = redis.call('ZCARD', KEYS[2]), redis.call('ZCOUNT', holders, '(' .. now, '+inf')
+local limit = KEYS[3] and tonumber(redis.call('GET', KEYS[3]) or '') or tonumber(ARGV[4])
+local remains = push_expiry(holders, ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[5] or ''))
+return { remains, waiting, in_use, limit }

@@ -1,6 +1,4 @@
--- Extends a lease in a family with a total: pushes its expiry to ttl from now. Never
--- shortens it, and never brings one back: not after a leave, not after expiry, not
--- after a key was deleted.
+-- Renews a lease in a family with a total: see push_expiry.
 --
 -- KEYS  holders, places
 -- ARGV  1 member   2 permits   3 ttl (ms)
@@ -9,29 +7,8 @@
 -- Reply (integers)  remaining ms, 0 where the lease has ended
 --
 -- Cost  TIME, ZSCORE, 2 PEXPIREAT, ZADD: O(permits * log n).
--- PEXPIREAT is the first write: it is allowed where memory has run out, and the checks
--- of the memory limit end with a script's first write.
 
-local holders, places = KEYS[1], KEYS[2]
 -- include shared/clock
 -- include permits/shared/held_since
-local member, permits = ARGV[1], tonumber(ARGV[2])
-local expiry = math.ceil(tonumber(redis.call('ZSCORE', holders, member) or 0)) -- see held_since
-if expiry <= now then return { 0 } end
-local till = now + tonumber(ARGV[3])
-if till <= expiry then return { expiry - now } end
-redis.call('PEXPIREAT', holders, till, 'GT')
-redis.call('PEXPIREAT', places, till, 'GT')
-local score = till
-if ARGV[4] then score = score_of(till, tonumber(ARGV[4]) + ARGV[3]) end
-if permits == 1 then
-  redis.call('ZADD', holders, 'XX', 'GT', score, member)
-else
-  local args = { score, member }
-  for i = 2, permits do
-    args[2 * i - 1] = score
-    args[2 * i] = member .. '+' .. i
-  end
-  redis.call('ZADD', holders, 'XX', 'GT', unpack(args))
-end
-return { till - now }
+-- include permits/shared/push_expiry
+return { push_expiry(KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4] or ''), KEYS[2]) }

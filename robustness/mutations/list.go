@@ -173,13 +173,13 @@ var scripts = []mutation{
 		packages: "./internal/tests/contract/semaphore", tests: "TestTwoTTLs",
 	},
 	{
-		name: "a renewal never revives", file: "luascripts/permits/renew.lua",
-		old: "if expiry <= now then return { 0 } end", new: "",
+		name: "a renewal never revives", file: "luascripts/permits/shared/push_expiry.lua",
+		old: "if expiry <= now then return 0 end", new: "",
 		packages: scriptTests,
 	},
 	{
-		name: "a renewal never shortens", file: "luascripts/permits/renew.lua",
-		old: "if till <= expiry then return { expiry - now } end", new: "",
+		name: "a renewal never shortens", file: "luascripts/permits/shared/push_expiry.lua",
+		old: "if till <= expiry then return expiry - now end", new: "",
 		packages: scriptTests,
 	},
 	{

@@ -1,8 +1,7 @@
 -- Written by go generate from luascripts/permits/renew.lua and the pieces that it includes:
 -- edit those.
 
--- Pushes the expiry of a lease to ttl from now. Never shortens it, and never brings
--- a lease back: not after a leave, not after expiry, not after its key was deleted.
+-- Renews a lease: see push_expiry.
 --
 -- KEYS  holders
 -- ARGV  1 member   2 permits   3 ttl (ms)
@@ -14,8 +13,6 @@
 -- Who else may be where: a leave of the member may have run, or its permit may have
 -- gone to another member (either way the member is not there); another copy of this
 -- call may have run with a later end (which stays).
--- PEXPIREAT is the first write: it is allowed where memory has run out, and the checks
--- of the memory limit end with a script's first write.
 
 -- from shared/clock.lua
 -- The server's time, read once per call: us in µs, now in ms.
@@ -31,22 +28,27 @@ local function score_of(till, granted_before)
   local part = math.floor(math.log(1 + granted_before / 1000) / 0.004 + 0.5)
   return till - 1 + math.max(1, math.min(4095, part)) / 4096
 end
-local holders, member, permits = KEYS[1], ARGV[1], tonumber(ARGV[2])
-local expiry = math.ceil(tonumber(redis.call('ZSCORE', holders, member) or 0)) -- see held_since
-if expiry <= now then return { 0 } end
-local till = now + tonumber(ARGV[3])
-if till <= expiry then return { expiry - now } end
-redis.call('PEXPIREAT', holders, till, 'GT')
-local score = till
-if ARGV[4] then score = score_of(till, tonumber(ARGV[4]) + ARGV[3]) end
-if permits == 1 then
-  redis.call('ZADD', holders, 'XX', 'GT', score, member)
-else
-  local args = { score, member }
+-- from permits/shared/push_expiry.lua
+-- Pushes the expiry of all permits of a member to ttl (ms) from now, if it is held.
+-- Never shortens it, and never brings a lease back: not after a leave, not after expiry,
+-- not after its key was deleted. held_for is for how long (ms) the lease has been held,
+-- for listings; it may be absent. Returns what remains (ms), 0 where the lease has ended.
+-- The script has included the clock and held_since before.
+--
+-- PEXPIREAT is the first write: it is allowed where memory has run out, and the checks
+-- of the memory limit end with a script's first write.
+local function push_expiry(holders, member, permits, ttl, held_for, places)
+  local expiry = math.ceil(tonumber(redis.call('ZSCORE', holders, member) or 0)) -- see held_since
+  if expiry <= now then return 0 end
+  local till = now + ttl
+  if till <= expiry then return expiry - now end
+  redis.call('PEXPIREAT', holders, till, 'GT')
+  if places then redis.call('PEXPIREAT', places, till, 'GT') end
+  local args = { held_for and score_of(till, held_for + ttl) or till, member }
   for i = 2, permits do
-    args[2 * i - 1] = score
-    args[2 * i] = member .. '+' .. i
+    args[2 * i - 1], args[2 * i] = args[1], member .. '+' .. i
   end
   redis.call('ZADD', holders, 'XX', 'GT', unpack(args))
+  return till - now
 end
-return { till - now }
+return { push_expiry(KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4] or '')) }
