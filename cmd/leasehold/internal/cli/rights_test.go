@@ -1,0 +1,242 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/mutex"
+	"github.com/leasehold-go/leasehold/semaphore"
+	"github.com/leasehold-go/leasehold/singleflight"
+)
+
+// rights are the rules of docs/operations.md for a user of each kind.
+type rights map[string][]string
+
+// documentedRights reads them; the lines are as a person would paste them.
+func documentedRights(t *testing.T, cluster bool) rights {
+	t.Helper()
+	text, err := os.ReadFile("../../../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := rights{}
+	for _, line := range regexp.MustCompile(`(?m)^ACL SETUSER (\w+) (.+)$`).FindAllStringSubmatch(string(text), -1) {
+		r[line[1]] = strings.Fields(line[2])
+	}
+	further := regexp.MustCompile("(?m)^In a Cluster .+Users that use or revoke need `([^`]+)` besides, and all three need `([^`]+)`").FindSubmatch(text)
+	if len(r["app"]) < 20 || len(r["viewer"]) < 10 || len(r["oncall"]) < 4 || further == nil {
+		t.Fatalf("docs/operations.md has the rights %v, and %q in a Cluster", r, further)
+	}
+	r["oncall"] = slices.Concat(r["app"], r["oncall"])
+	if cluster {
+		for user := range r {
+			r[user] = append(r[user], strings.Fields(string(further[2]))...)
+			if user != "viewer" {
+				r[user] = append(r[user], strings.Fields(string(further[1]))...)
+			}
+		}
+	}
+	return r
+}
+
+// deployment is a server or a Cluster with users.
+type deployment struct {
+	t     *testing.T
+	addrs []string // one is a single server
+	nodes []*redistest.Server
+}
+
+// as makes a user with rules, and says where it goes in.
+func (d *deployment) as(user string, rules []string) (rdb redis.UniversalClient, url string) {
+	d.t.Helper()
+	args := []any{"ACL", "SETUSER", user, "reset"}
+	for _, rule := range rules {
+		args = append(args, rule)
+	}
+	for _, node := range d.nodes {
+		if err := node.Client().Do(d.t.Context(), args...).Err(); err != nil {
+			d.t.Fatal(err)
+		}
+	}
+	rdb = redis.NewUniversalClient(&redis.UniversalOptions{Addrs: d.addrs, IsClusterMode: len(d.addrs) > 1, Username: user, Password: "secret"})
+	d.t.Cleanup(func() { _ = rdb.Close() })
+	url = "redis://" + user + ":secret@" + d.addrs[0]
+	if len(d.addrs) > 1 {
+		url = "redis+cluster://" + user + ":secret@" + d.addrs[0] + "?addr=" + strings.Join(d.addrs[1:], "&addr=")
+	}
+	return rdb, url
+}
+
+// The lines of docs/operations.md are enough for services that use, people that read
+// and people that revoke, and say nothing that is not needed. That each rule of the
+// first is needed is shown by TestReadmeACL.
+func TestRightsOfOperations(t *testing.T) {
+	t.Run("one server", func(t *testing.T) {
+		for _, v := range redistest.NeedServers(t) {
+			t.Run(v.Name, func(t *testing.T) {
+				s := redistest.StartServer(t, v)
+				tryRights(&deployment{t, []string{s.Addr()}, []*redistest.Server{s}}, v == redistest.Newest(t))
+			})
+		}
+	})
+	t.Run("Cluster", func(t *testing.T) {
+		c := redistest.StartCluster(t, redistest.Newest(t))
+		tryRights(&deployment{t, c.Addrs(), c.Nodes}, true)
+	})
+}
+
+func tryRights(d *deployment, eachIsNeeded bool) {
+	t := d.t
+	cluster := len(d.addrs) > 1
+	documented := documentedRights(t, cluster)
+	if readme, err := redistest.ReadmeACL(); err != nil {
+		t.Fatal(err)
+	} else if !cluster {
+		for _, rule := range readme {
+			if !slices.Contains(documented["app"], rule) {
+				t.Errorf("docs/operations.md lacks %s of the README", rule)
+			}
+		}
+	}
+	app, _ := d.as("app", documented["app"])
+	seen, lock := use(t, app)
+
+	viewer, url := d.as("viewer", documented["viewer"])
+	if err := read(t, viewer, url, seen); err != nil {
+		t.Errorf("a viewer: %v", err)
+	}
+	oncall, url := d.as("oncall", documented["oncall"])
+	if err := read(t, oncall, url, seen); err != nil {
+		t.Errorf("an engineer on call who reads: %v", err)
+	}
+	if eachIsNeeded {
+		for _, rule := range documented["viewer"] {
+			switch {
+			case !strings.HasPrefix(rule, "+") && !strings.HasPrefix(rule, "%"):
+				continue
+			case rule == "+command" || rule == "+cluster|shards":
+				continue // only where the client library or the URL does not say enough
+			}
+			less, url := d.as("less", without(documented["viewer"], rule))
+			if err := read(t, less, url, seen); err == nil {
+				t.Errorf("nothing fails for a viewer without %s", rule)
+			}
+		}
+		m, err := mutex.New(app, mutex.Config{Name: "jobs"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close(t.Context())
+		for _, rule := range []string{"+zscan", "+xadd", "+xlen", "+xrange"} {
+			// A lock for each: a script that is refused in its middle has taken it.
+			l, err := m.Lock(t.Context(), "without "+rule)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, url := d.as("less", without(documented["oncall"], rule))
+			revoke := []string{"revoke", "--mutex", "jobs", "--key", "without " + rule, "--reason", "a test", l.ID()}
+			_, first := do(t, url, revoke...)
+			if _, second := do(t, url, revoke...); first == nil && second == nil {
+				t.Errorf("nothing fails for an engineer on call without %s", rule)
+			}
+		}
+	}
+	if out, err := do(t, url, "revoke", "--mutex", "jobs", "--key", "nightly", "--reason", "host is gone", lock.ID()); err != nil {
+		t.Fatalf("revoke: %v %s", err, out)
+	}
+	wantRevoked(t, lock.Context())
+	if entries, err := oncall.XRange(t.Context(), "leasehold:mtx:{jobs:nightly}:audit", "-", "+").Result(); err != nil || len(entries) == 0 {
+		t.Errorf("the audit stream has %v, %v", entries, err)
+	}
+}
+
+func without(rules []string, rule string) []string {
+	return slices.DeleteFunc(slices.Clone(rules), func(r string) bool { return r == rule })
+}
+
+// use takes, queues, loads and writes, and leaves all of it for listings. It returns
+// how each is shown, and the lock that is held.
+func use(t *testing.T, rdb redis.UniversalClient) (families []string, lock *mutex.Lock) {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	var handles []interface{ Close(context.Context) error }
+	t.Cleanup(func() {
+		stop()
+		for _, h := range handles {
+			_ = h.Close(context.Background())
+		}
+	})
+	ok := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	m, err := mutex.New(rdb, mutex.Config{Name: "jobs"})
+	ok(err)
+	handles = append(handles, m)
+	lock, err = m.Lock(ctx, "nightly")
+	ok(err)
+	go m.Lock(ctx, "nightly")
+	guard, err := mutex.NewGuard(rdb, mutex.GuardConfig{Name: "jobs"})
+	ok(err)
+	ok(guard.Set(ctx, "nightly", lock.Token(), "v", time.Minute))
+	for _, total := range []int{0, 2} {
+		s, err := semaphore.New(rdb, semaphore.Config{Name: fmt.Sprint("exports-", total), Limit: 1, Total: total})
+		ok(err)
+		handles = append(handles, s)
+		ok(s.SetLimit(ctx, "acme", 2))
+		_, err = s.AcquireN(ctx, "acme", 2)
+		ok(err)
+		go s.Acquire(ctx, "acme")
+	}
+	g, err := singleflight.New(rdb, singleflight.Config[string]{Name: "pages", TTL: time.Minute})
+	ok(err)
+	handles = append(handles, g)
+	_, err = g.Do(ctx, "acme", func(context.Context) (string, error) { return "v", nil })
+	ok(err)
+	for _, queue := range []string{"leasehold:mtx:{jobs:nightly}:queue", "leasehold:sem:{exports-0:acme}:queue", "leasehold:sem:{exports-2}:queue"} {
+		redistest.Eventually(t, "a waiter in "+queue, func() bool { return rdb.ZCard(ctx, queue).Val() == 1 })
+	}
+	return []string{"--mutex jobs --key nightly", "--semaphore exports-0 --key acme", "--semaphore exports-2", "--semaphore exports-2 --key acme", "--cache pages --key acme", "--guard jobs --key nightly"}, lock
+}
+
+// read lists, shows and inspects as a user, and reads an audit stream. It returns what
+// failed.
+func read(t *testing.T, rdb redis.UniversalClient, url string, families []string) error {
+	t.Helper()
+	out, err := do(t, url, "ls", "--all")
+	if err == nil && (strings.Count(out, "\n") < 6 || strings.Contains(out, "?")) {
+		err = fmt.Errorf("ls says\n%s", out)
+	}
+	all := []error{err}
+	for _, family := range families {
+		if out, err := do(t, url, append([]string{"show"}, strings.Fields(family)...)...); err != nil {
+			all = append(all, fmt.Errorf("show %s: %w\n%s", family, err, out))
+		}
+	}
+	m, err := mutex.New(rdb, mutex.Config{Name: "jobs"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = m.Inspect(t.Context(), "nightly")
+	all = append(all, err, m.Close(t.Context()))
+	s, err := semaphore.New(rdb, semaphore.Config{Name: "exports-2", Limit: 1, Total: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.Inspect(t.Context(), "acme")
+	all = append(all, err, s.Close(t.Context()))
+	all = append(all, rdb.XRange(t.Context(), "leasehold:mtx:{jobs:nightly}:audit", "-", "+").Err())
+	return errors.Join(all...)
+}
