@@ -137,17 +137,16 @@ func tryRights(d *deployment, eachIsNeeded bool) {
 			t.Fatal(err)
 		}
 		defer m.Close(t.Context())
-		for _, rule := range []string{"+zscan", "+xadd", "+xlen", "+xrange"} {
+		// +xrange reads the streams, and only a full one is read for a revocation.
+		for _, rule := range []string{"+zscan", "+xadd", "+xlen"} {
 			// A lock for each: a script that is refused in its middle has taken it.
 			l, err := m.Lock(t.Context(), "without "+rule)
 			if err != nil {
 				t.Fatal(err)
 			}
 			_, url := d.as("less", without(documented["oncall"], rule))
-			revoke := []string{"revoke", "--mutex", "jobs", "--key", "without " + rule, "--reason", "a test", l.ID()}
-			_, first := do(t, url, revoke...)
-			if _, second := do(t, url, revoke...); first == nil && second == nil {
-				t.Errorf("nothing fails for an engineer on call without %s", rule)
+			if out, err := do(t, url, "revoke", "--mutex", "jobs", "--key", "without "+rule, "--reason", "a test", l.ID()); err == nil {
+				t.Errorf("nothing fails for an engineer on call without %s: %s", rule, out)
 			}
 		}
 	}

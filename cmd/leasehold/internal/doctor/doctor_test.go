@@ -186,6 +186,19 @@ func TestProxyThatPassesNoMessages(t *testing.T) {
 	}
 }
 
+func TestProxyThatRefusesSubscriptions(t *testing.T) {
+	p := redistest.NewProxy(t, redistest.StartServer(t, redistest.Newest(t), "--appendonly", "yes").Addr())
+	p.SetHook(func(e redistest.Event) redistest.Action {
+		if e.Stage == redistest.OnRequest && e.Cmd[0] == "SUBSCRIBE" {
+			return redistest.Close
+		}
+		return redistest.Pass
+	})
+	r := look(t, p.Client())
+	want(t, r, "messages", Bad, "no subscription comes about", "every 1.5 s", "+subscribe")
+	want(t, r, "rights", Good)
+}
+
 func TestEachPrimaryOfAClusterIsLookedAt(t *testing.T) {
 	c := redistest.SharedCluster(t, redistest.Newest(t))
 	r := look(t, c.Client())
