@@ -183,4 +183,9 @@ func TestManyKeysAreListedSoon(t *testing.T) {
 		t.Fatalf("%v, %d lines", err, strings.Count(out, "\n"))
 	}
 	t.Logf("10,000 keys among 100,000 others: %v", time.Since(began))
+	began = time.Now()
+	if out, err = do(t, "redis://"+s.Addr(), "show", "--semaphore", "exports", "--key", "4711"); err != nil || !strings.Contains(out, "1 of 5 in use") {
+		t.Fatalf("show: %v\n%s", err, out)
+	}
+	t.Logf("one of them: %v", time.Since(began))
 }

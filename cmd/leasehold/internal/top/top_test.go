@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/text"
 	"github.com/leasehold-go/leasehold/internal/keys"
@@ -188,4 +190,41 @@ func TestLooksFollowTheLeases(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// Among many keys the first look takes its time; those after it look at what is shown.
+func TestManyKeysAreLookedAtSoon(t *testing.T) {
+	rdb := redistest.StartServer(t, redistest.Newest(t)).Client()
+	ends := float64(time.Now().Add(5 * time.Minute).UnixMilli())
+	pipe := rdb.Pipeline()
+	for i := range 110_000 {
+		if i < 10_000 {
+			pipe.ZAdd(t.Context(), fmt.Sprintf("leasehold:sem:{exports:%d}:holders", i), redis.Z{Score: ends, Member: "AbCdEfGh_-0123456789xy.1.1.300000.5"})
+		} else {
+			pipe.Set(t.Context(), fmt.Sprint("other:", i), i, 0)
+		}
+	}
+	if _, err := pipe.Exec(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	m := model{ctx: t.Context(), list: listing.New(rdb, ""), every: time.Second, width: 80, height: 20}
+	for _, about := range []string{"the first look", "the next"} {
+		before, began := redistest.Commandstats(t, rdb), time.Now()
+		m, _ = m.update(m.load()())
+		if m.err != nil || len(m.known) != 10_000 {
+			t.Fatalf("%s: %v, %d keys", about, m.err, len(m.known))
+		}
+		view := fits(t, m, 80, 24)
+		n := int64(0)
+		for name, c := range redistest.Commandstats(t, rdb) {
+			n += c - before[name]
+		}
+		t.Logf("%s takes %v and %d commands", about, time.Since(began), n)
+		if about == "the next" && n > 200 {
+			t.Errorf("%s takes %d commands", about, n)
+		}
+		if !strings.Contains(view, "exports") {
+			t.Errorf("it shows\n%s", view)
+		}
+	}
 }
