@@ -40,7 +40,7 @@ func TestModelOfPermits(t *testing.T) {
 					if fenced {
 						word = "fence"
 					}
-					m := &permitMachine{res: res, tickets: map[uint64]int64{}}
+					m := &permitMachine{res: res, tickets: map[uint64]int64{}, last: map[uint64]uint64{}}
 					m.machine = machine{modelServer: s, T: rt, model: newPermitsModel(fenced, c), revoked: map[uint64]buried{}}
 					for _, part := range []string{"holders", "queue", "alive", word, "revoked", "audit"} {
 						m.names = append(m.names, named.Part(part))
@@ -49,8 +49,9 @@ func TestModelOfPermits(t *testing.T) {
 					rt.Repeat(map[string]func(*rapid.T){
 						"enter": m.enterNew, "enter again": m.enterAgain, "leave": m.leave, "ask": m.ask, "renew": m.renew,
 						"pass": m.pass, "pass some": m.pass, "enter more": m.enterNew, "leave more": m.leave, "word": m.setWord, "set": m.setLimit, "set again": m.setLimit, "lose": m.loseOne,
-						"revoke": func(t *rapid.T) { m.revoke(t, res.Resource, m.again(t)) },
-						"fate":   func(t *rapid.T) { m.askFate(t, m.again(t)) },
+						"revoke":      func(t *rapid.T) { m.revoke(t, res.Resource, m.again(t)) },
+						"fate":        func(t *rapid.T) { m.askFate(t, m.again(t)) },
+						"leave turns": m.leaveTurns, "renew and count": m.renewAndCount,
 					})
 				})
 			})
@@ -63,6 +64,7 @@ type permitMachine struct {
 	res     *resource
 	tickets map[uint64]int64 // of those who were queued once
 	set     []settingCall
+	last    map[uint64]uint64 // the last turn's token, of those whose leave tells it
 }
 
 func (m *permitMachine) fenced() bool { return m.model.(*permitsModel).fenced }
@@ -132,18 +134,32 @@ func (m *permitMachine) stands(r *request) {
 	}
 }
 
-func (m *permitMachine) leave(t *rapid.T) {
-	r := m.again(t)
+func (m *permitMachine) leave(t *rapid.T) { m.leaveOf(t, m.again(t)) }
+
+// leaveOf sends the leave of r, which tells the token of its last turn if it had any.
+func (m *permitMachine) leaveOf(t *rapid.T, r *request) {
 	m.gaveUp(r)
 	void := int64(0)
 	if rapid.IntRange(0, 2).Draw(t, "stray") == 2 {
 		void = m.clock() + rapid.SampledFrom([]int64{5_000_000, 0, 1, 1_000}).Draw(t, "void")
 	}
-	got := m.call(fmt.Sprintf("leave %s, void %d", name(r), void), r.Leave(void), 1, func(ref reference) outcome {
+	last, before := int64(m.last[r.Seq]), int64(0)
+	was, fenceEnds := notHeld, false
+	if last != 0 {
+		before, was, fenceEnds = m.lastIssued(), m.standingOf(r), m.endsSoon(3)
+	}
+	got := m.call(fmt.Sprintf("leave %s, void %d, last token %d", name(r), void, last), r.Leave(void), 1, func(ref reference) outcome {
+		if last != 0 {
+			return ints(on(ref).leaveTurns(r.Member(), (void+999)/1000, last))
+		}
 		return ints(on(ref).leave(r.Member(), (void+999)/1000))
 	})
-	if _, err := r.ReadLeave(got.ints); err != nil {
+	reply, err := r.ReadLeave(got.ints)
+	if err != nil {
 		m.Fatal(err)
+	}
+	if last != 0 && !fenceEnds {
+		m.rises(r, was, before, reply)
 	}
 }
 

@@ -147,7 +147,11 @@ func (p *permitsModel) advance() {
 			if looked > 0 {
 				count = p.c.batch - p.c.few
 			}
-			if p.queue.scores[m] >= p.c.parked || looked == p.c.batch {
+			if looked == p.c.batch {
+				p.told = append(p.told, 0, 0, 0) // another call may do more
+				return
+			}
+			if p.queue.scores[m] >= p.c.parked {
 				return
 			}
 			p.clear(heads[:min(len(heads), int(count))])
@@ -237,8 +241,11 @@ func (p *permitsModel) enter(member string, o entering) []int64 {
 		} else {
 			quick = quick && !p.word.set && len(p.held.scores) < limit && !p.held.has(member)
 		}
+		until := p.held.until
 		token := p.grant(t, t.ttl)
-		if !quick {
+		if quick { // leases that are over, in the key, are not looked at
+			p.held.keep(until)
+		} else {
 			p.held.drop(p.held.order(-forever, p.now)...)
 			p.forget(p.queue, p.alive)
 		}
