@@ -12,7 +12,7 @@ import (
 // lost. Its methods are safe for concurrent use.
 type Lock struct {
 	held lease.Lease
-	turn *localturns.Turn // with Config.LocalFor; else nil, and held is used
+	turn *localturns.Turn // with Config.LocalFor: its lease may be in held; else nil
 }
 
 // Token is the fencing token: greater than that of every earlier holder of this

@@ -71,14 +71,14 @@ func (m *Mutex) TryLock(ctx context.Context, key string) (*Lock, error) {
 
 func (m *Mutex) lock(ctx context.Context, op, key string, wait bool) (*Lock, error) {
 	a := lease.Attempt{Op: op, Key: key, Permits: 1, Limit: 1, Wait: wait}
+	l := new(Lock)
 	if m.local != nil {
-		t, err := m.local.Acquire(ctx, a)
-		if err != nil {
+		var err error
+		if l.turn, err = m.local.Acquire(ctx, a, &l.held); err != nil {
 			return nil, err
 		}
-		return &Lock{turn: t}, nil
+		return l, nil
 	}
-	l := new(Lock)
 	if _, err := m.m.Acquire(ctx, a, &l.held); err != nil {
 		return nil, err
 	}

@@ -12,7 +12,7 @@ import (
 // lost. Its methods are safe for concurrent use.
 type Lease struct {
 	held lease.Lease
-	turn *localturns.Turn // with Config.LocalFor; else nil, and held is used
+	turn *localturns.Turn // with Config.LocalFor: its lease may be in held; else nil
 }
 
 // Context is the acquiring ctx, ended also when the lease is lost or given back.

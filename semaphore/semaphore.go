@@ -104,14 +104,14 @@ func (s *Semaphore) acquire(ctx context.Context, op, key string, n int, wait boo
 	if s.cfg.Total > 0 {
 		a.Want = share
 	}
+	l := new(Lease)
 	if s.local != nil {
-		t, err := s.local.Acquire(ctx, a)
-		if err != nil {
+		var err error
+		if l.turn, err = s.local.Acquire(ctx, a, &l.held); err != nil {
 			return nil, err
 		}
-		return &Lease{turn: t}, nil
+		return l, nil
 	}
-	l := new(Lease)
 	if _, err := s.m.Acquire(ctx, a, &l.held); err != nil {
 		return nil, err
 	}

@@ -196,12 +196,13 @@ func (l *Lease) RenewAndCount() (Use, error) {
 	return use, err
 }
 
-// TokenAheadOfClock says that the lease's token is surely ahead of the server's clock:
-// the clock went back, and the token was counted on from the last one.
+// TokenAheadOfClock says that the lease's token was surely ahead of the server's clock
+// when it was granted: the clock went back, and the token was counted on from the last
+// one.
 func (l *Lease) TokenAheadOfClock() bool {
 	const slack = 1000 // µs: less than any lease lasts, so that the next grant's clock is past it
 	now, unknown := l.m.client.Now(l.res.FirstKey())
-	return unknown == nil && l.token > uint64(now)+slack
+	return unknown == nil && l.token > uint64(now-time.Since(l.since).Microseconds())+slack
 }
 
 // Ended is the cause with which the Context of the lease ends; nil while it is held.
@@ -225,6 +226,9 @@ func (m *Manager) BusyError(s State) *leasehold.BusyError { return m.busyError(s
 
 // TermWithin is how much of ttl a lease may be extended by that must end at end.
 func TermWithin(ttl, left time.Duration) time.Duration { return max(MinTTL, capTerm(ttl, left)) }
+
+// EventTime is the time, where an Observer wants to know it.
+func (m *Manager) EventTime() time.Time { return m.events.now() }
 
 // TurnAcquired tells the Observer the outcome of a request for a turn on a shared lease.
 func (m *Manager) TurnAcquired(ctx context.Context, permits int, waited bool, began time.Time, err error) {

@@ -97,16 +97,16 @@ func (ln *line) attempt(op string, wait bool, v *visit) lease.Attempt {
 	}
 }
 
-// try takes a turn without waiting. Called with the lock, which it gives up.
-func (ln *line) try(ctx context.Context, t *Turn) error {
+// try takes a turn without waiting, on the lease into. Called with the lock, which it gives up.
+func (ln *line) try(ctx context.Context, t *Turn, into *lease.Lease) error {
 	m := ln.h.m
 	if ln.length > 0 {
 		defer ln.mu.Unlock()
 		return m.Reject(t.op, ln.name.key, ln.busy())
 	}
 	ln.mu.Unlock()
-	v := &visit{line: ln}
-	if _, err := m.Acquire(ctx, ln.attempt(t.op, false, v), &v.lease); err != nil {
+	v := &visit{line: ln, lease: into}
+	if _, err := m.Acquire(ctx, ln.attempt(t.op, false, v), v.lease); err != nil {
 		return err
 	}
 	ln.mu.Lock()
@@ -140,7 +140,7 @@ func (ln *line) admit(v *visit, alone bool) bool {
 		return false
 	}
 	v.until = v.lease.Since().Add(ln.h.cfg.LocalFor)
-	v.alone, v.oneTurn = alone, v.lease.TokenAheadOfClock()
+	v.alone = alone
 	ln.lastErr = nil
 	ln.visits[v] = struct{}{}
 	return true
@@ -153,10 +153,10 @@ func (ln *line) drop(v *visit) {
 }
 
 // enterFirst takes a place for the only caller of an idle line, on its goroutine.
-// giveUpAt is when its MaxWait is over. Called with the lock, which it gives up. An
+// giveUpAt is when its MaxWait is over, into becomes the lease. Called with the lock, which it gives up. An
 // error ends the call.
-func (ln *line) enterFirst(ctx context.Context, t *Turn, maxWait <-chan time.Time, giveUpAt time.Time) (err error) {
-	v, p := &visit{line: ln}, &place{}
+func (ln *line) enterFirst(ctx context.Context, t *Turn, into *lease.Lease, maxWait <-chan time.Time, giveUpAt time.Time) (err error) {
+	v, p := &visit{line: ln, lease: into}, &place{}
 	ln.places = append(ln.places, p)
 	ln.mu.Unlock()
 	var at *lease.Place
@@ -181,7 +181,7 @@ func (ln *line) enterFirst(ctx context.Context, t *Turn, maxWait <-chan time.Tim
 			err = nil // where it ends the wait of this turn, too, the turn has been told
 		}
 	}()
-	at, err = ln.h.m.Enter(ctx, ln.attempt(t.op, true, v), maxWait, &v.lease)
+	at, err = ln.h.m.Enter(ctx, ln.attempt(t.op, true, v), maxWait, v.lease)
 	return err
 }
 
@@ -218,9 +218,9 @@ func (ln *line) takePlaces() {
 			return // whatever is left serves the line meanwhile
 		}
 		ctx, p := ln.newPlace()
-		v := &visit{line: ln}
+		v := &visit{line: ln, lease: new(lease.Lease)}
 		ln.h.m.Go(func() {
-			at, err := ln.h.m.Enter(ctx, ln.attempt(p.op, true, v), nil, &v.lease)
+			at, err := ln.h.m.Enter(ctx, ln.attempt(p.op, true, v), nil, v.lease)
 			if at != nil {
 				ln.mu.Lock()
 				ln.onQueued(p, at)
@@ -237,7 +237,7 @@ func (ln *line) takePlaces() {
 
 // follow waits for the turn of a place.
 func (ln *line) follow(ctx context.Context, p *place, v *visit, at *lease.Place) {
-	err := at.Await(ctx, &v.lease)
+	err := at.Await(ctx, v.lease)
 	ln.mu.Lock()
 	defer ln.mu.Unlock()
 	ln.onPlaceDone(p, v, err, p.alone)
@@ -342,7 +342,7 @@ func (ln *line) passOn(v *visit) {
 // with the lock.
 func (ln *line) pass(v *visit) bool {
 	t := ln.first
-	if t == nil || v.oneTurn && v.served {
+	if t == nil || v.served && !v.mayServeAgain() {
 		return false
 	}
 	now := time.Now()
@@ -414,7 +414,7 @@ func (ln *line) giveBack(v *visit, op string) func() error {
 // giveBackAndEnter gives a visit back and follows the new place. left takes what
 // Release is to return.
 func (ln *line) giveBackAndEnter(ctx context.Context, old *visit, p *place, op string, left chan error) {
-	v := &visit{line: ln}
+	v := &visit{line: ln, lease: new(lease.Lease)}
 	var at *lease.Place
 	err := errGoroutineEnded
 	defer func() {
@@ -435,5 +435,5 @@ func (ln *line) giveBackAndEnter(ctx context.Context, old *visit, p *place, op s
 		ln.mu.Unlock()
 		ln.follow(ctx, p, v, at)
 	}()
-	at, err = old.lease.GiveBackAndEnter(ctx, op, ln.attempt(p.op, true, v), &v.lease, func(err error) { left <- err })
+	at, err = old.lease.GiveBackAndEnter(ctx, op, ln.attempt(p.op, true, v), v.lease, func(err error) { left <- err })
 }

@@ -72,22 +72,25 @@ func New(m *lease.Manager, cfg Config) *Handle {
 // maxIdleLines bounds the lines that are kept though nobody uses them.
 const maxIdleLines = 256
 
-// lock returns the line of a request, locked.
-func (h *Handle) lock(key string, permits, limit int) *line {
+// lock returns the line of a request, locked. An error says that there is no such key.
+func (h *Handle) lock(key string, permits, limit int) (*line, error) {
 	name := lineName{key, permits, limit}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	ln := h.lines[name]
 	if ln != nil {
 		ln.mu.Lock()
-		return ln
+		return ln, nil
+	}
+	if _, err := h.m.Resource(key); err != nil {
+		return nil, err
 	}
 	h.dropIdle()
 	name.key = strings.Clone(key)
 	ln = &line{h: h, name: name, most: max(1, limit/permits), visits: map[*visit]struct{}{}}
 	h.lines[name] = ln
 	ln.mu.Lock()
-	return ln
+	return ln, nil
 }
 
 // dropIdle drops a few idle lines where there are many. Nobody is about to use one: a
@@ -110,18 +113,17 @@ func (h *Handle) dropIdle() {
 	}
 }
 
-// Acquire takes a turn. Its errors are those of [lease.Manager.Acquire].
-func (h *Handle) Acquire(ctx context.Context, a lease.Attempt) (*Turn, error) {
-	began := time.Now()
-	t, waited, err := h.acquire(ctx, a)
+// Acquire takes a turn. Its errors are those of [lease.Manager.Acquire]. into is room for
+// the lease of a caller that finds its line idle; the lease may outlive the call and the
+// turn.
+func (h *Handle) Acquire(ctx context.Context, a lease.Attempt, into *lease.Lease) (*Turn, error) {
+	began := h.m.EventTime()
+	t, waited, err := h.acquire(ctx, a, into)
 	h.m.TurnAcquired(ctx, a.Permits, waited, began, err)
 	return t, err
 }
 
-func (h *Handle) acquire(ctx context.Context, a lease.Attempt) (_ *Turn, waited bool, _ error) {
-	if _, err := h.m.Resource(a.Key); err != nil {
-		return nil, waited, h.m.Reject(a.Op, a.Key, err)
-	}
+func (h *Handle) acquire(ctx context.Context, a lease.Attempt, into *lease.Lease) (_ *Turn, waited bool, _ error) {
 	if err := ctx.Err(); err != nil {
 		return nil, waited, h.m.Reject(a.Op, a.Key, err)
 	}
@@ -130,10 +132,13 @@ func (h *Handle) acquire(ctx context.Context, a lease.Attempt) (_ *Turn, waited 
 		return nil, waited, h.m.Reject(a.Op, a.Key, leasehold.ErrClosed)
 	default:
 	}
-	ln := h.lock(a.Key, a.Permits, a.Limit)
+	ln, err := h.lock(a.Key, a.Permits, a.Limit)
+	if err != nil {
+		return nil, waited, h.m.Reject(a.Op, a.Key, err)
+	}
 	t := &Turn{line: ln, op: a.Op, parent: ctx}
 	if !a.Wait {
-		if err := ln.try(ctx, t); err != nil {
+		if err := ln.try(ctx, t, into); err != nil {
 			return nil, waited, err
 		}
 		return t, waited, nil
@@ -148,8 +153,9 @@ func (h *Handle) acquire(ctx context.Context, a lease.Attempt) (_ *Turn, waited 
 	waited = !alone
 	ln.push(t)
 	var maxWait <-chan time.Time
-	giveUpAt := time.Now().Add(h.cfg.MaxWait)
+	var giveUpAt time.Time
 	if h.cfg.MaxWait > 0 {
+		giveUpAt = time.Now().Add(h.cfg.MaxWait)
 		limit := time.NewTimer(h.cfg.MaxWait)
 		defer limit.Stop()
 		maxWait = limit.C
@@ -157,7 +163,7 @@ func (h *Handle) acquire(ctx context.Context, a lease.Attempt) (_ *Turn, waited 
 	if alone {
 		// The first caller enters on its own goroutine: nothing is quicker where nobody
 		// competes. It stands at the front of the line.
-		if err := ln.enterFirst(ctx, t, maxWait, giveUpAt); err != nil {
+		if err := ln.enterFirst(ctx, t, into, maxWait, giveUpAt); err != nil {
 			return nil, waited, err
 		}
 	} else {
@@ -173,29 +179,41 @@ func (h *Handle) acquire(ctx context.Context, a lease.Attempt) (_ *Turn, waited 
 
 // await waits until the turn has come, or for the first of what ends the wait.
 func (t *Turn) await(ctx context.Context, maxWait <-chan time.Time) error {
+	select {
+	case <-t.wake: // of a lone caller it has come; to look at one channel is quicker
+		return t.come()
+	default:
+	}
 	ln := t.line
-	m := ln.h.m
 	var why error
 	select {
 	case <-t.wake:
-		if t.err != nil {
-			return t.err
-		}
-		select {
-		case <-m.Closing(): // Close may have been too early to see the turn
-			why = leasehold.ErrClosed
-		default:
-			return nil
-		}
+		return t.come()
 	case <-ctx.Done():
 		why = ctx.Err()
 	case <-maxWait:
-	case <-m.Closing():
+	case <-ln.h.m.Closing():
 		why = leasehold.ErrClosed
 	}
 	ln.mu.Lock()
 	defer ln.mu.Unlock()
 	return ln.leave(t, why)
+}
+
+// come is the outcome of a wait that ended because the turn has come, or never will.
+func (t *Turn) come() error {
+	if t.err != nil {
+		return t.err
+	}
+	ln := t.line
+	select {
+	case <-ln.h.m.Closing(): // Close may have been too early to see the turn
+		ln.mu.Lock()
+		defer ln.mu.Unlock()
+		return ln.leave(t, leasehold.ErrClosed)
+	default:
+		return nil
+	}
 }
 
 // leave ends the wait of t because of why; nil: MaxWait is over. Called with the lock.

@@ -184,7 +184,7 @@ func (t *Turn) ID() string { return t.visit.lease.ID() }
 // visit is a lease that serves turns. All but lease is guarded by the line's lock.
 type visit struct {
 	line  *line
-	lease lease.Lease
+	lease *lease.Lease
 	turn  *Turn // the one that runs; nil: it is being given back
 	over  bool  // it serves no turn any more
 
@@ -192,11 +192,23 @@ type visit struct {
 	lastToken uint64
 	served    bool // a turn has begun
 	oneTurn   bool // it is not to be passed on: it was extended, or has a token ahead of the clock
+	looked    bool // at its token: see mayServeAgain
 
 	// Whether anybody else waits is asked while nobody was known to, once before until.
 	alone     bool
 	asking    bool
 	roundTrip time.Duration // of the last question
+}
+
+// mayServeAgain says whether another turn may follow the first one. The token is looked at
+// once, and not before there is another turn: most leases of a lone caller serve one.
+// Called with the lock.
+func (v *visit) mayServeAgain() bool {
+	if !v.looked {
+		v.looked = true
+		v.oneTurn = v.oneTurn || v.lease.TokenAheadOfClock()
+	}
+	return !v.oneTurn
 }
 
 // nextToken numbers the visit's next turn. At most one token is issued per microsecond

@@ -52,7 +52,7 @@ var localTurns = []mutation{
 	},
 	{
 		name: "an extended lease is not passed on", file: "internal/localturns/line.go",
-		old: "if t == nil || v.oneTurn && v.served {", new: "if t == nil {",
+		old: "if t == nil || v.served && !v.mayServeAgain() {", new: "if t == nil {",
 		packages: localTests, tests: turnTests,
 	},
 	{
@@ -72,8 +72,8 @@ var localTurns = []mutation{
 		packages: localTests, tests: turnTests,
 	},
 	{
-		name: "a token ahead of the clock is not counted on", file: "internal/localturns/line.go",
-		old: "v.alone, v.oneTurn = alone, v.lease.TokenAheadOfClock()", new: "v.alone, v.oneTurn = alone, false",
+		name: "a token ahead of the clock is not counted on", file: "internal/localturns/turn.go",
+		old: "v.oneTurn = v.oneTurn || v.lease.TokenAheadOfClock()", new: "",
 		packages: localTests, tests: turnTests,
 	},
 	{
