@@ -33,7 +33,7 @@ const crowd = "ManyKeys/goroutines=128"
 
 // Rows is every row, in the order of the page. The bars are not to be loosened.
 var Rows = joined(
-	network(), lone(), many(), server(), contended(), handover(), idle(), leases(), grows(), hits(), stampede(), capacity(),
+	network(), lone(), many(), server(), contended(), local(), handover(), idle(), leases(), grows(), hits(), stampede(), capacity(),
 )
 
 func joined(all ...[]Row) (rows []Row) {
