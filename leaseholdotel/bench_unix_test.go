@@ -4,6 +4,10 @@ package leaseholdotel_test
 
 import (
 	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -11,7 +15,9 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/metric"
 
 	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/leaseholdotel"
+	"github.com/leasehold-go/leasehold/semaphore"
 )
 
 // cpu is the CPU time that the process has used so far, in ns.
@@ -58,4 +64,88 @@ func BenchmarkMetricsOfAPair(b *testing.B) {
 		})
 		b.ReportMetric(float64(cpu()-before)/float64(b.N), "cpu-ns/op")
 	})
+}
+
+// BenchmarkPairsBeside is what a pair of Acquire and Release costs the client without an
+// Observer and with metrics, in turns of a few hundred pairs on one server, so that
+// whatever else the machine does hits both. The handle without one is there twice: the
+// difference of these two is what the measurement can't resolve.
+func BenchmarkPairsBeside(b *testing.B) {
+	rdb := redistest.Shared(b, redistest.Newest(b)).Client()
+	o, err := leaseholdotel.New(leaseholdotel.Config{MeterProvider: sdk.NewMeterProvider(sdk.WithReader(sdk.NewManualReader()))})
+	if err != nil {
+		b.Fatal(err)
+	}
+	type runner struct {
+		caps   *semaphore.Semaphore
+		cpu    []float64 // ns a pair, of each turn
+		allocs []float64
+	}
+	runners := make([]runner, 3) // without, without, with metrics
+	for i := range runners {
+		cfg := semaphore.Config{Name: redistest.Name(b), Limit: 1000}
+		if i == 2 {
+			cfg.Observer = o
+		}
+		if runners[i].caps, err = semaphore.New(rdb, cfg); err != nil {
+			b.Fatal(err)
+		}
+		defer runners[i].caps.Close(context.Background())
+	}
+	const pairs = 512 // a turn
+	turn := func(r *runner, goroutines int) {
+		var memory runtime.MemStats
+		runtime.ReadMemStats(&memory)
+		mallocs, before := memory.Mallocs, cpu()
+		var all sync.WaitGroup
+		for range goroutines {
+			all.Go(func() {
+				for range pairs / goroutines {
+					l, err := r.caps.Acquire(context.Background(), "k")
+					if err == nil {
+						err = l.Release()
+					}
+					if err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+		}
+		all.Wait()
+		worked := cpu() - before
+		runtime.ReadMemStats(&memory)
+		r.cpu = append(r.cpu, float64(worked)/pairs)
+		r.allocs = append(r.allocs, float64(memory.Mallocs-mallocs)/pairs)
+	}
+	median := func(all []float64) float64 {
+		all = slices.Sorted(slices.Values(all))
+		return all[len(all)/2]
+	}
+	added := func(to, of []float64) float64 {
+		each := make([]float64, len(of))
+		for i := range of {
+			each[i] = of[i] - to[i]
+		}
+		return median(each)
+	}
+	for _, goroutines := range []int{1, 128} {
+		b.Run(fmt.Sprint("goroutines-", goroutines), func(b *testing.B) {
+			for i := range runners {
+				turn(&runners[i], goroutines) // warms it up
+				runners[i].cpu, runners[i].allocs = nil, nil
+			}
+			for i := 0; b.Loop(); i++ {
+				for j := range runners {
+					turn(&runners[(i+j)%len(runners)], goroutines)
+				}
+			}
+			without, again, with := &runners[0], &runners[1], &runners[2]
+			b.ReportMetric(0, "ns/op") // of three turns, says nothing
+			b.ReportMetric(median(without.cpu), "cpu-ns/pair")
+			b.ReportMetric(added(without.cpu, again.cpu), "noise-cpu-ns/pair")
+			b.ReportMetric(added(without.cpu, with.cpu), "metrics-cpu-ns/pair")
+			b.ReportMetric(added(without.allocs, with.allocs), "metrics-allocs/pair")
+		})
+	}
 }
