@@ -319,6 +319,10 @@ func TestPhone(t *testing.T) {
 	if wide := ask[int](b, `document.getElementById("detail").offsetWidth`); wide != 390 {
 		t.Errorf("details are %d wide", wide)
 	}
+	// A head that is hidden is one that the list alone can do without.
+	if hidden := ask[int](b, `[...document.querySelectorAll("#detail th")].filter(h => h.textContent && !h.offsetWidth && h.closest("table").offsetWidth).length`); hidden > 0 {
+		t.Errorf("%d heads of the details are hidden", hidden)
+	}
 	b.shoot("phone-detail")
 	b.phone(false)
 	b.until("details beside", `document.getElementById("detail").offsetWidth === 440`)
