@@ -23,6 +23,21 @@ var listed = []mutation{
 		packages: listings, tests: "Expired",
 	},
 	{
+		name: "listing: what was renewed meanwhile is read again", file: "internal/listing/state.go",
+		old: `held[at].Score = max(held[at].Score, scores[i])`, new: `_, _ = held[at], scores[i]`,
+		packages: listings, tests: "RenewedDuring",
+	},
+	{
+		name: "listing: permits of one lease are one", file: "internal/listing/state.go",
+		old: `if i, more := at[m.first]; more {`, new: `if i, more := at[m.first]; more && i < 0 {`,
+		packages: operators, tests: "Simulation",
+	},
+	{
+		name: "listing: of a family with a total, those of the key", file: "internal/listing/state.go",
+		old: "\t\ts.TotalInUse++\n\t\tif s.another(m) {\n\t\t\tcontinue\n\t\t}", new: "\t\ts.TotalInUse++",
+		packages: operators, tests: "Simulation",
+	},
+	{
 		name: "listing: what was not answered is asked again", file: "internal/listing/listing.go",
 		old:      `tries     = 4`,
 		new:      `tries     = 1`,

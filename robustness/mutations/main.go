@@ -204,7 +204,7 @@ func (m mutation) test(ctx context.Context, work, pkg string) (by string, err er
 	module, pkg := moduleOf(work, pkg)
 	cmd := exec.CommandContext(ctx, "go", append(args, pkg)...)
 	cmd.Dir = module
-	cmd.Env = append(os.Environ(), "LEASEHOLD_SEEDS=10", "LEASEHOLD_REQUIRE_SERVERS=")
+	cmd.Env = append(os.Environ(), "LEASEHOLD_SEEDS=10", "LEASEHOLD_SHRINK=0", "LEASEHOLD_REQUIRE_SERVERS=")
 	servers := filepath.Join(work, "none") // the embedded one will do, and is quicker
 	if m.servers {
 		if servers = os.Getenv("LEASEHOLD_SERVERS"); servers == "" {

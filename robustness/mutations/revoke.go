@@ -1,16 +1,104 @@
 package main
 
+// Where the guards of revoking are noticed: by the references of the scripts, or by the
+// simulation, whose operators revoke.
+const (
+	permitModel = "./internal/tests/scripts"
+	totalModel  = "./internal/totals"
+	operators   = "./internal/tests/simulation"
+)
+
 // revoked are the guards of revoking.
 var revoked = []mutation{
 	{
 		name: "revoke: a waiter that was revoked leaves a tombstone", file: "luascripts/permits/revoke.lua",
 		old: "bury(member, now + TOMBSTONE)", new: "bury(member, now)",
-		packages: "./internal/tests/scripts", tests: "RevokedAttempt",
+		packages: permitModel, tests: "RevokedAttempt|Model",
+	},
+	{
+		name: "revoke: a second run finds the first", file: "luascripts/permits/revoke.lua",
+		old: "local state = before and 2 or 0", new: "local state = 0",
+		packages: permitModel, tests: "Model",
+	},
+	{
+		name: "revoke: all permits are taken", file: "luascripts/permits/revoke.lua",
+		old: "unpack(members_of(member, n))", new: "member",
+		packages: permitModel, tests: "Model",
+	},
+	{
+		name: "revoke: what is free is handed on", file: "luascripts/permits/revoke.lua",
+		old: "  advance()\n", new: "",
+		packages: permitModel, tests: "Model",
+	},
+	{
+		name: "revoke: the first reason stays", file: "luascripts/permits/revoke.lua",
+		old: "if not before then mark", new: "if true then mark",
+		packages: permitModel, tests: "RevokedTwice",
+	},
+	{
+		name: "revoke: a fate is the attempt's own", file: "luascripts/permits/fate.lua",
+		old: "redis.call('HGET', revoked, ARGV[2])", new: "redis.call('HVALS', revoked)[1]",
+		packages: operators, tests: "Simulation",
+	},
+	{
+		name: "revoke, total: a waiter that was revoked leaves a tombstone", file: "luascripts/totals/revoke.lua",
+		old: "bury(member, now + TOMBSTONE)", new: "bury(member, now)",
+		packages: totalModel, tests: "Model",
+	},
+	{
+		name: "revoke, total: a second run finds the first", file: "luascripts/totals/revoke.lua",
+		old: "local state = before and 2 or 0", new: "local state = 0",
+		packages: totalModel, tests: "Model",
+	},
+	{
+		name: "revoke, total: all permits are taken", file: "luascripts/totals/revoke.lua",
+		old: "redis.call('ZREM', holders, unpack(all))", new: "redis.call('ZREM', holders, member)",
+		packages: totalModel, tests: "Model",
+	},
+	{
+		name: "revoke, total: what is free is handed on", file: "luascripts/totals/revoke.lua",
+		old: "  advance()\n", new: "",
+		packages: totalModel, tests: "Model",
+	},
+	{
+		name: "revoke, load: a second run finds the first", file: "luascripts/loads/revoke.lua",
+		old: "local state, left = before and 2 or 0, 0", new: "local state, left = 0, 0",
+		packages: permitModel, tests: "Model",
+	},
+	{
+		name: "revoke, load: a copy of its enter is refused", file: "luascripts/loads/revoke.lua",
+		old: "bury(member, now + TOMBSTONE)", new: "bury(member, now)",
+		packages: permitModel, tests: "Model",
+	},
+	{
+		name: "revoke, load: an invalidated one goes, too", file: "luascripts/loads/revoke.lua",
+		old: "  if entry then redis.call('ZREM', invalidated, entry) end\n", new: "",
+		packages: permitModel, tests: "Model",
+	},
+	{
+		name: "revoke, load: those that wait are told", file: "luascripts/loads/revoke.lua",
+		old: "if is_held then\n  left = tell(last, true, 'F')", new: "if is_held then\n  left = 0",
+		packages: permitModel, tests: "Model",
+	},
+	{
+		name: "revoke, load: an invalidated one is held yet", file: "luascripts/loads/fate.lua",
+		old: " or invalidated_load(ARGV[1])", new: "",
+		packages: operators, tests: "Simulation",
 	},
 	{
 		name: "revoke: a message only makes the holder ask", file: "internal/lease/fate.go",
+		old: "\t\tl.askFate()\n\tcase g != nil:", new: "\t\tl.mu.Lock()\n\t\tl.lose(&leasehold.RevokedError{Reason: \"so it says\"}, nil)\n\t\tl.mu.Unlock()\n\tcase g != nil:",
+		packages: operators, tests: "Simulation",
+	},
+	{
+		name: "revoke: a lease that is held goes on", file: "internal/lease/fate.go",
 		old: "\t\tl.fateFailures = 0\n\t\tif alive {", new: "\t\tl.fateFailures = 0\n\t\tif alive && false {",
-		packages: "./internal/tests/faults/mutex", tests: "ForgedHints", servers: true,
+		packages: operators, tests: "Simulation",
+	},
+	{
+		name: "revoke: forged messages end none of many leases", file: "internal/lease/fate.go",
+		old: "return v[0] != 0, nil, nil", new: "return v[0] == 2, nil, nil",
+		packages: "./internal/tests/faults/mutex", tests: "InNumbers", servers: true,
 	},
 	{
 		name: "revoke: a hint before the lease begins is kept", file: "internal/lease/fate.go",
@@ -18,14 +106,34 @@ var revoked = []mutation{
 		packages: "./internal/tests/faults/mutex", tests: "HintBefore", servers: true,
 	},
 	{
-		name: "revoke: a second run finds the first", file: "luascripts/permits/revoke.lua",
-		old: "local state = before and 2 or 0", new: "local state = 0",
-		packages: "./internal/tests/contract/mutex", tests: "Revoke",
+		name: "revoke: a newcomer does not put a hint off", file: "internal/lease/group.go",
+		old: "if !g.hinted.IsZero() && g.hinted.Before(at) {", new: "if false {",
+		packages: "./internal/tests/contract/semaphore", tests: "BesideANewcomer",
 	},
 	{
-		name: "revoke: all permits are taken", file: "luascripts/permits/revoke.lua",
-		old: "unpack(members_of(member, n))", new: "member",
-		packages: "./internal/tests/contract/semaphore", tests: "Revoke",
+		name: "revoke: old leases listen for hints", file: "internal/lease/fate.go",
+		old: "case now.Sub(l.since) >= watchAfter:", new: "case now.Sub(l.since) >= 100*watchAfter:",
+		packages: operators, tests: "Simulation",
+	},
+	{
+		name: "revoke: a leave that finds nothing asks why", file: "internal/lease/release.go",
+		old: "end := m.revocation(context.Background(), l.req, time.Time{}); end != nil", new: "end := error(nil); end != nil",
+		packages: "./internal/tests/contract/semaphore " + operators, tests: "Revoke|Simulation",
+	},
+	{
+		name: "revoke: a renewal that finds nothing asks why", file: "internal/lease/fate.go",
+		old: "end := l.m.revocation(context.Background(), l.req, l.Deadline())", new: "end := error(nil)",
+		packages: operators, tests: "Simulation",
+	},
+	{
+		name: "revoke: a waiter that is gone asks why", file: "internal/lease/acquire.go",
+		old: "if v.Lapsed && !w.m.cfg.Loads {", new: "if v.Lapsed && false {",
+		packages: operators, tests: "Simulation",
+	},
+	{
+		name: "revoke: nil is said of what is gone only", file: "internal/lease/revoke.go",
+		old: "return 0, false, err\n\t\t}\n\t\tselect", new: "return 1, false, nil\n\t\t}\n\t\tselect",
+		packages: operators, tests: "Simulation",
 	},
 	{
 		name: "revoke: a new subscription asks for fates", file: "internal/lease/fate.go",

@@ -304,3 +304,29 @@ func TestRevokedAttemptTakesNothingAgain(t *testing.T) {
 		}
 	})
 }
+
+// An attempt that comes back, for its tombstone was lost, can be revoked again: it has one
+// entry in the audit, and keeps the first reason.
+func TestRevokedTwiceKeepsTheFirstReason(t *testing.T) {
+	each(t, true, func(w *world) {
+		r := w.lock(hereHandle)
+		for _, reason := range []string{"first", "second"} {
+			w.enter(r, lease.Granted)
+			v, err := w.client.Do(w.Context(), w.res.Resource.(lease.Revoker).Revoke(r.Member(), r.ID(), reason))
+			if err != nil || len(v) != 3 || v[0] != 1 {
+				w.Fatalf("revoke: %v, %v", v, err)
+			}
+			w.rdb.Del(w.Context(), w.res.Part("alive"))
+		}
+		if held := w.holders(); len(held) != 0 {
+			w.Errorf("%v hold it", held)
+		}
+		fate := r.Request.(lease.Fated).Fate()
+		if v, err := w.client.Do(w.Context(), fate); err != nil || len(v) != 1 || v[0] != 3 || fate.Text[0] != "first" {
+			w.Errorf("its fate is %v %q, %v", v, fate.Text, err)
+		}
+		if n := w.rdb.XLen(w.Context(), w.res.Part("audit")).Val(); n != 1 {
+			w.Errorf("the audit has %d entries", n)
+		}
+	})
+}

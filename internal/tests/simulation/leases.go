@@ -248,7 +248,7 @@ func (w *world) end(b *belief, release func() error, good bool) {
 	lost := ended && errors.Is(why, leasehold.ErrLost)
 	isTold := errors.Is(why, leasehold.ErrRevoked)
 	w.revokedEnd(b, why, "its Context")
-	if rec != nil && !rec.waits && deadline.After(rec.ends.Add(-10*time.Millisecond)) {
+	if rec != nil && !rec.waits && !flushed && deadline.After(rec.ends.Add(-10*time.Millisecond)) {
 		w.fail("S3", "%s was believed until %v, but would have lasted until %v: %s", b.String(w), w.since(deadline), w.since(rec.ends), rec.String(w))
 	}
 	if rec != nil && lost && !isTold && !flushed && good && w.calm(b.asked, now) {
