@@ -123,17 +123,7 @@ var revoked = []mutation{
 	{
 		name: "revoke: a renewal that finds nothing asks why", file: "internal/lease/fate.go",
 		old: "end := l.m.revocation(context.Background(), l.req, l.Deadline())", new: "end := error(nil)",
-		packages: operators, tests: "Simulation",
-	},
-	{
-		name: "revoke: a waiter that is gone asks why", file: "internal/lease/acquire.go",
-		old: "if v.Lapsed && !w.m.cfg.Loads {", new: "if v.Lapsed && false {",
-		packages: operators, tests: "Simulation",
-	},
-	{
-		name: "revoke: nil is said of what is gone only", file: "internal/lease/revoke.go",
-		old: "return 0, false, err\n\t\t}\n\t\tselect", new: "return 1, false, nil\n\t\t}\n\t\tselect",
-		packages: operators, tests: "Simulation",
+		packages: "./internal/tests/contract/semaphore", tests: "ByItsRenewal",
 	},
 	{
 		name: "revoke: a new subscription asks for fates", file: "internal/lease/fate.go",

@@ -221,3 +221,33 @@ func TestRevokedWaiterIsToldBesideANewcomer(t *testing.T) {
 		}
 	})
 }
+
+// A holder that no hint reaches learns by its next renewal that it was revoked, and why.
+func TestRevokedHolderLearnsByItsRenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, connect := redistest.Bubble(t)
+		s, err := semaphore.New(connect(), semaphore.Config{Name: "n", Limit: 1, TTL: 9 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := s.Acquire(t.Context(), "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second) // its process listens, and has asked once
+		// What a Revoke leaves behind, without its message.
+		admin, base := connect(), "leasehold:sem:{n:k}:"
+		began := time.Now()
+		admin.Del(t.Context(), base+"holders")
+		admin.HSet(t.Context(), base+"revoked", l.ID(), "it hangs")
+		<-l.Context().Done()
+		wantRevoked(t, context.Cause(l.Context()), "it hangs")
+		if d := time.Since(began); d > 3*time.Second {
+			t.Errorf("it was told after %v", d)
+		}
+		wantRevoked(t, l.Release(), "it hangs")
+		if err := s.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
