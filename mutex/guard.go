@@ -40,7 +40,6 @@ type GuardConfig struct {
 // the newest token that the guard has accepted for that key. A guard holds
 // nothing, needs no Close and is safe for concurrent use.
 type Guard struct {
-	rdb    redis.UniversalClient
 	client *call.Client
 	family keys.Family
 }
@@ -57,7 +56,7 @@ func NewGuard(rdb redis.UniversalClient, cfg GuardConfig) (*Guard, error) {
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("leasehold: mutex: guard: bad configuration: %w", errors.Join(errs...))
 	}
-	return &Guard{rdb: rdb, client: client, family: family}, nil
+	return &Guard{client: client, family: family}, nil
 }
 
 // Set writes value under key for ttl, at least 1 ms; with a ttl of 0 the value
@@ -106,8 +105,8 @@ func (g *Guard) Set(ctx context.Context, key string, token uint64, value any, tt
 }
 
 // Get reads the value of key. ok is false if there is none. One round trip, a
-// plain GET, from a replica if the client reads from replicas. Errors are as
-// with [Guard.Set].
+// plain GET, from a replica if the client reads from replicas. It ends within 3 s
+// and the client's timeouts. Errors are as with [Guard.Set].
 func (g *Guard) Get(ctx context.Context, key string) (value string, ok bool, err error) {
 	const op = "guard get"
 	r, err := g.family.Resource(key)
@@ -115,8 +114,12 @@ func (g *Guard) Get(ctx context.Context, key string) (value string, ok bool, err
 		return "", false, g.fail(op, r, err)
 	}
 	found, errs := await(ctx, func(ctx context.Context) (*string, error) {
-		text, err := g.rdb.Get(ctx, r.Part("value")).Result()
+		bounded, cancel := g.client.WithBound(ctx)
+		defer cancel()
+		text, err := g.client.Get(bounded, r.Part("value"))
 		switch {
+		case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
+			return nil, call.ErrSlow // the bound's, not the caller's
 		case errors.Is(err, redis.Nil):
 			return nil, nil
 		case err != nil:

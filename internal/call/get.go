@@ -49,13 +49,15 @@ func (c *Client) Get(ctx context.Context, key string) (string, error) {
 func (c *Client) get(ctx context.Context, key string) (text string, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = panicked(p)
+			text, err = "", panicked(p)
 		}
 	}()
 	cmd := redis.NewStringCmd(ctx, "get", key)
 	cmd.SetStepCount(1) // see Call.command: the server that a Cluster client asks may be a sick one
-	_ = c.rdb.Process(ctx, cmd)
-	text, err = cmd.Result()
+	processed := c.rdb.Process(ctx, cmd)
+	if text, err = cmd.Result(); err == nil && processed != nil {
+		text, err = "", processed // a wrapped client need not tell the command
+	}
 	if err != nil && !errors.Is(err, redis.Nil) {
 		c.Notice(err)
 	}
