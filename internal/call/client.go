@@ -40,6 +40,7 @@ type Client struct {
 	bounds       bool          // rdb bounds reads and writes itself, to longestRead or less
 	replica      bool          // rdb reads from replicas
 	longestReply time.Duration // the longest that rdb surely waits for an answer
+	spawn        func(func())  // starts a goroutine; see CountQuestions
 	caches       bool          // rdb caches replies in the process
 
 	lanes      sync.Map                  // *lane by the name of its server
@@ -71,7 +72,7 @@ func NewClient(rdb redis.UniversalClient) (*Client, error) {
 	if rdb == nil {
 		return nil, fmt.Errorf("rdb is nil; want a client of go-redis v9")
 	}
-	c := &Client{rdb: rdb, longestReply: longestRead}
+	c := &Client{rdb: rdb, longestReply: longestRead, spawn: inBackground}
 	layers, err := layersOf(rdb)
 	if err != nil {
 		return nil, err
@@ -86,6 +87,12 @@ func NewClient(rdb redis.UniversalClient) (*Client, error) {
 	}
 	return c, nil
 }
+
+func inBackground(f func()) { go f() }
+
+// CountQuestions has spawn start the goroutines of questions for the time, so that the
+// owner of the Client can wait for them. It is called before the Client is used.
+func (c *Client) CountQuestions(spawn func(func())) { c.spawn = spawn }
 
 // layersOf is rdb and the clients that it wraps, the outermost first. It fails
 // where one of them is nil: its methods would panic.

@@ -116,7 +116,7 @@ func (c *Client) Learn(key string, s Sample) {
 
 // askTime asks the server that has key for its clock, unless that is under way.
 func (c *Client) askTime(k *clock, key string) *Question {
-	return &Question{k.question.ask(func(ctx context.Context) (Sample, error) {
+	return &Question{k.question.ask(c.spawn, func(ctx context.Context) (Sample, error) {
 		if err := c.awaitTopology(ctx, key); err != nil {
 			return Sample{}, err
 		}

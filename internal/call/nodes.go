@@ -80,7 +80,7 @@ func (c *Client) awaitTopology(ctx context.Context, key string) error {
 
 // askTopology has go-redis look up a node, and so load the topology.
 func (c *Client) askTopology(key string) *answer[struct{}] {
-	return c.topology.ask(func(ctx context.Context) (struct{}, error) {
+	return c.topology.ask(inBackground, func(ctx context.Context) (struct{}, error) {
 		began := time.Now()
 		ctx, cancel := context.WithTimeout(ctx, Bound)
 		defer cancel()

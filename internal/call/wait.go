@@ -69,17 +69,20 @@ type answer[T any] struct {
 	err  error
 }
 
-// ask asks f in the background, unless that is under way, and does not wait. The
-// answer comes within hardBound.
-func (s *shared[T]) ask(f func(context.Context) (T, error)) *answer[T] {
+// ask asks f on a goroutine that spawn starts, unless that is under way, and does not
+// wait. The answer comes within hardBound.
+func (s *shared[T]) ask(spawn func(func()), f func(context.Context) (T, error)) *answer[T] {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.asked == nil {
-		a := &answer[T]{done: make(chan struct{})}
+	a, first := s.asked, s.asked == nil
+	if first {
+		a = &answer[T]{done: make(chan struct{})}
 		s.asked = a
-		go s.run(a, f)
 	}
-	return s.asked
+	s.mu.Unlock()
+	if first {
+		spawn(func() { s.run(a, f) })
+	}
+	return a
 }
 
 func (s *shared[T]) run(a *answer[T], f func(context.Context) (T, error)) {

@@ -6,6 +6,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
@@ -42,6 +45,60 @@ func TestCloseWaitsForARelease(t *testing.T) {
 			}
 		default:
 			t.Error("Close did not return after the Release")
+		}
+	})
+}
+
+// holdTime holds the questions for the server's time back until it is closed.
+type holdTime struct {
+	redis.Hook
+	until chan struct{}
+}
+
+func (h *holdTime) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *holdTime) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (h *holdTime) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if args := cmd.Args(); len(args) > 1 {
+			if text, ok := args[1].(string); ok && call.ScriptName(text) == "time" {
+				<-h.until
+			}
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// What is known of the server's clock gets old, and is asked for anew beside the call
+// that needs it. Close waits for that, too.
+func TestCloseWaitsForTheQuestionForTheTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client := redistest.Bubble(t)
+		rdb := client()
+		m := newLocks(t, rdb, time.Minute)
+		if err := mustTake(t, m, "k").Release("unlock"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		hold := &holdTime{until: make(chan struct{})}
+		rdb.AddHook(hold)
+		if err := mustTake(t, m, "k").Release("unlock"); err != nil {
+			t.Fatal(err)
+		}
+		closed := make(chan error, 1)
+		go func() { closed <- m.Close(context.Background()) }()
+		synctest.Wait()
+		select {
+		case <-closed:
+			t.Error("Close returned while the question for the time was under way")
+		default:
+		}
+		close(hold.until)
+		if err := <-closed; err != nil {
+			t.Error(err)
 		}
 	})
 }

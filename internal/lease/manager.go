@@ -140,6 +140,7 @@ func New(rdb redis.UniversalClient, cfg Config, extra ...error) (*Manager, error
 		goingOn:   map[string]bool{},
 	}
 	m.idle = sync.NewCond(&m.mu)
+	client.CountQuestions(m.Go)
 	m.watch.m = m
 	m.events = newTelemetry(cfg, m.Go)
 	m.loop = schedule.New(client)

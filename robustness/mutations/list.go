@@ -327,6 +327,11 @@ var client = []mutation{
 		packages: "./internal/tests/faults/semaphore", tests: "TestRefusedLeaves", servers: true,
 	},
 	{
+		name: "Close waits for the question for the time", file: "internal/lease/manager.go",
+		old: "	client.CountQuestions(m.Go)\n", new: "",
+		packages: leases, tests: "TestClose",
+	},
+	{
 		name: "a clock for each node", file: "internal/call/clock.go",
 		old: "k, ok := c.clocks.Load(node)", new: "node = \"\"\n\tk, ok := c.clocks.Load(node)",
 		packages: "./internal/tests/faults/semaphore", tests: "TestClocksOfTwoNodes", servers: true,
@@ -343,7 +348,7 @@ var client = []mutation{
 	},
 	{
 		name: "one question for the time", file: "internal/call/wait.go",
-		old: "if s.asked == nil {", new: "if true {",
+		old: "a, first := s.asked, s.asked == nil", new: "a, first := s.asked, true",
 		packages: callTests,
 	},
 	{
