@@ -174,10 +174,15 @@ func TestWrongTypesChangeNothing(t *testing.T) {
 					waiter = a.member
 				}
 				now := d.rdb.Time(t.Context()).Val()
-				for script, args := range map[string][]any{
+				calls := map[string][]any{
 					"enter": {member, 2, 60_000, 2, 2, 0, "0 0 0"}, "ask": {d.handle, 2, waiter},
-					"set": {"k", 1, d.handle, 100, now.Add(time.Minute).UnixMicro(), 2},
-				} {
+					"set":    {"k", 1, d.handle, 100, now.Add(time.Minute).UnixMicro(), 2},
+					"revoke": {waiter, "aaaaaaaa-3", "a test", 2},
+				}
+				if wrong == "revoked" || wrong == "audit" { // which no other script has
+					calls = map[string][]any{"revoke": calls["revoke"]}
+				}
+				for script, args := range calls {
 					v, err := scripts[script].Run(t.Context(), d.rdb, d.names, args...).Result()
 					if err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
 						t.Errorf("%s answered %v, %v; want WRONGTYPE", script, v, err)
