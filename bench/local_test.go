@@ -30,11 +30,11 @@ func BenchmarkLocalTurns(b *testing.B) {
 	for _, roundTrip := range []time.Duration{0, 1 * time.Millisecond, 2 * time.Millisecond} {
 		b.Run(fmt.Sprintf("roundtrip=%v", roundTrip), func(b *testing.B) {
 			srv := harness.StartOwn(b)
-			open := srv.Distant(roundTrip)
+			far := srv.Distant(b, roundTrip)
 			all := []harness.Contenders{harness.Local()}
 			for _, localFor := range []time.Duration{0, 5 * time.Millisecond, 20 * time.Millisecond} {
 				turn := harness.Spread(clients, func(int) func(context.Context, func()) error {
-					m, key := localLocks(b, open(), localFor), localFor.String()
+					m, key := localLocks(b, far.Client(), localFor), localFor.String()
 					return func(ctx context.Context, hold func()) error {
 						l, err := m.Lock(ctx, key)
 						if err != nil {
@@ -56,11 +56,11 @@ func BenchmarkLocalTurns(b *testing.B) {
 func BenchmarkLocalPermits(b *testing.B) {
 	const clients, goroutines, limit, hold = 4, 50, 8, 5 * time.Millisecond
 	srv := harness.StartOwn(b)
-	open := srv.Distant(2 * time.Millisecond)
+	far := srv.Distant(b, 2*time.Millisecond)
 	for _, localFor := range []time.Duration{0, 20 * time.Millisecond} {
 		b.Run(fmt.Sprintf("localfor=%v", localFor), func(b *testing.B) {
 			turn := harness.Spread(clients, func(int) func(context.Context, func()) error {
-				s, err := semaphore.New(open(), semaphore.Config{Name: "bench", Limit: limit, LocalFor: localFor})
+				s, err := semaphore.New(far.Client(), semaphore.Config{Name: "bench", Limit: limit, LocalFor: localFor})
 				if err != nil {
 					b.Fatal(err)
 				}

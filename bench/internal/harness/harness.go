@@ -76,18 +76,6 @@ func (s *Server) Client(mod ...func(*redis.Options)) *redis.Client {
 	return rdb
 }
 
-// Distant opens clients that are a round trip away from the server, beside what the
-// machine takes: behind a proxy that keeps order and throughput. It needs a server of
-// StartOwn.
-func (s *Server) Distant(roundTrip time.Duration) (open func() *redis.Client) {
-	if roundTrip == 0 {
-		return func() *redis.Client { return s.Client() }
-	}
-	p := redistest.NewProxy(s.b, s.own.Addr())
-	p.Delay(roundTrip/2, roundTrip/2)
-	return func() *redis.Client { return p.Client() }
-}
-
 // Pool makes room for n callers at once: pools, not libraries, would be measured
 // otherwise.
 func Pool(n int) func(*redis.Options) {

@@ -31,12 +31,18 @@ func networkChild(args []string) int {
 	return 0
 }
 
-// Behind is the same server behind a network with [Delay], which keeps the order of what
-// it carries, and carries whatever comes. It is a process of its own, so that it wakes in
-// time while clients work.
-func (s *Server) Behind(b testing.TB) *Server {
+// Behind is the same server behind a network with [Delay].
+func (s *Server) Behind(b testing.TB) *Server { return s.Distant(b, 2*Delay) }
+
+// Distant is the same server behind a network with a round trip, which keeps the order of
+// what it carries, and carries whatever comes. It is a process of its own, so that it wakes
+// in time while clients work. With a round trip of 0 it is the server itself.
+func (s *Server) Distant(b testing.TB, roundTrip time.Duration) *Server {
 	b.Helper()
-	relay := redistest.StartChild(b, "bench-network", s.options.Addr, Delay.String())
+	if roundTrip == 0 {
+		return s
+	}
+	relay := redistest.StartChild(b, "bench-network", s.options.Addr, (roundTrip / 2).String())
 	far := *s
 	far.relay = relay.Expect("ready")
 	far.options.Addr = far.relay
