@@ -94,6 +94,12 @@ func (l *Lease) endByFate() {
 		l.mu.Unlock()
 		return
 	}
+	l.endAs(end)
+}
+
+// endAs ends a lease that is gone on the server: revoked, where end is not nil, or lost.
+// Called with the lock, which it gives up.
+func (l *Lease) endAs(end error) {
 	if end != nil {
 		l.lose(end, nil)
 	} else {
@@ -159,13 +165,7 @@ func (l *Lease) fateCall(now time.Time) *call.Call {
 			l.m.loop.Put(&l.entry, l, at, slack)
 			return
 		}
-		if end != nil {
-			l.lose(end, nil)
-		} else {
-			l.lose(leasehold.ErrLost, errGone)
-		}
-		l.mu.Unlock()
-		l.m.loop.Remove(&l.entry)
+		l.endAs(end)
 	}
 	return c
 }

@@ -34,7 +34,7 @@ var localTurns = []mutation{
 		packages: localTests, tests: turnTests,
 	},
 	{
-		name: "a place belongs to the process", file: "internal/localturns/line.go",
+		name: "a place belongs to the process", file: "internal/localturns/places.go",
 		old:      "		placeCtx, cancel := context.WithCancel(context.Background())",
 		new:      "		placeCtx, cancel := context.WithCancel(ctx)",
 		packages: localTests, tests: turnTests,

@@ -16,6 +16,11 @@ var revoked = []mutation{
 		packages: permitModel, tests: "RevokedAttempt|Model",
 	},
 	{
+		name: "revoke: a call without an answer is no success", file: "internal/lease/revoke.go",
+		old: "			case err != nil:\n				return err", new: "			case err != nil:\n				return nil",
+		packages: "./internal/tests/contract/semaphore", tests: "TestRevokeWithout",
+	},
+	{
 		name: "revoke: a second run finds the first", file: "luascripts/permits/revoke.lua",
 		old: "local state = before and 2 or 0", new: "local state = 0",
 		packages: permitModel, tests: "Model",

@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
+
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
@@ -127,6 +129,30 @@ func TestRevokeErrors(t *testing.T) {
 		}
 		redistest.WantErr(f, s.Revoke(f.Context(), "k", l.ID(), "r"), leasehold.ErrClosed)
 	})
+}
+
+// A Revoke without an answer does not say that the lease is gone: it may be held.
+func TestRevokeWithoutAnAnswerIsNoSuccess(t *testing.T) {
+	for name, settings := range map[string][]func(*semaphore.Config){"plain": nil, "total": {total(2)}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+				s, _ := f.open(append(settings, limit(2))...)
+				l := f.take(s, "k", 1)
+				operator, wire := f.open(append(settings, limit(2))...)
+				f.inspect(operator, "k")
+				wire.CutOff("revoke", "totals revoke")
+				redistest.WantErr(f, operator.Revoke(f.Context(), "k", l.ID(), "a test"), leasehold.ErrUnavailable)
+				if state := f.inspect(operator, "k"); state.InUse != 1 || l.Context().Err() != nil {
+					t.Errorf("after a Revoke that was not sent, %d permits are in use", state.InUse)
+				}
+				wire.Heal()
+				if err := operator.Revoke(f.Context(), "k", l.ID(), "a test"); err != nil {
+					t.Error(err)
+				}
+				<-l.Context().Done()
+			})
+		})
+	}
 }
 
 // Each revocation is in the audit stream; the last 1000 are, and have a mark.
