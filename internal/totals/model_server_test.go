@@ -156,11 +156,11 @@ func (m *machine) run(script, what string, clockAt int, predict func(*family) []
 		if d := difference(got, want, sent, next.sent, cells, next.cells); d == "" {
 			m.model = next
 			return got
-		} else if differ == "" {
-			differ = d
+		} else if !strings.HasSuffix(differ, d) {
+			differ += fmt.Sprintf("\nrun at %d µs, with keys as of %d ms:%s", at.us, at.key, d)
 		}
 	}
-	m.Fatalf("after %d calls, %s:%s", m.calls, what, differ)
+	m.Fatalf("after %d calls, %s, between %d and %d µs:%s\nbefore it%s", m.calls, what, before, after, differ, described(m.model.cells))
 	return nil
 }
 

@@ -124,9 +124,7 @@ func (f *family) serve(t terms, at string, tag float64) bool {
 	}
 	life := int64(f.alive.scores[t.member]) - f.now
 	f.alive.drop(t.member)
-	if t.permits > 1 || t.total != f.callerTotal {
-		f.turns.drop(t.member)
-	}
+	f.turns.drop(t.member)
 	term := t.ttl
 	if t.handle != f.handle {
 		term = min(term, probation, life-silence)

@@ -85,6 +85,82 @@ func TestPermitsTakenAnewAreNotDroppedAsExpired(t *testing.T) {
 	})
 }
 
+// A waiter that is queued anew after queue was lost finds its place in line still there.
+// It is counted once.
+func TestWaiterThatIsQueuedAnewCountsOnce(t *testing.T) {
+	eachDesk(t, 1, func(t *testing.T, d *desk) {
+		d.enter("k", 1, 1, 1)
+		waiter := fmt.Sprintf("k:%s.100.1.10000.1.1.1", d.handle)
+		v := d.run("enter", waiter, 1, 10_000, 1, d.total, 0, "0 0 0")
+		if v[0] != 2 || v[6] != 1 {
+			t.Fatalf("enter answered %v", v)
+		}
+		ticket := d.rdb.ZScore(t.Context(), d.part("queue"), waiter).Val()
+		d.rdb.Del(t.Context(), d.part("queue"), d.part("alive"))
+		if v := d.run("enter", waiter, 1, 10_000, 1, d.total, 0, fmt.Sprintf("%.0f 0 0", ticket)); v[0] != 2 || v[6] != 1 {
+			t.Errorf("enter answered %v; it is the only waiter", v)
+		}
+	})
+}
+
+// A request that holds up others since its own total is lower leaves no mark behind once
+// it is granted, whichever process grants to it.
+func TestMarkEndsWithTheGrant(t *testing.T) {
+	eachDesk(t, 3, func(t *testing.T, d *desk) {
+		other := d.other()
+		other.total = 5
+		for range 3 {
+			d.enter("held", 1, 5, 1)
+		}
+		d.enter("lower", 1, 5, 1)
+		d.enter("next", 1, 5, 1)
+		other.goOn() // finds a permit free, and that the turn is of the request with the lower total
+		if marks := d.marks(); len(marks) != 1 {
+			t.Fatalf("marks of %v; want that of one request", marks)
+		}
+		d.leave(0)
+		if marks := d.marks(); len(d.waiting) != 1 || len(marks) > 0 {
+			t.Errorf("%d still wait, and %v have marks; want that one waits", len(d.waiting), marks)
+		}
+	})
+}
+
+// marks are the requests that hold others up, or stand aside.
+func (d *desk) marks() (all []string) {
+	for _, member := range d.rdb.ZRange(d.Context(), d.part("turns"), 0, -1).Val() {
+		if strings.Contains(member, ":") {
+			all = append(all, member)
+		}
+	}
+	return all
+}
+
+// Once nobody waits any more, what is left of the turns goes, also where the last waiter
+// had stood aside.
+func TestLastWaiterLeavesNoTurns(t *testing.T) {
+	eachDesk(t, 4, func(t *testing.T, d *desk) {
+		for _, key := range []string{"heavy", "light", "light"} {
+			d.enter(key, 1, 4, 1)
+		}
+		d.enter("heavy", 2, 4, 1)
+		d.rdb.ZAdd(t.Context(), d.part("turns"), redis.Z{Member: "heavy", Score: 1}) // it has had turns
+		time.Sleep(1100 * time.Millisecond)                                          // it holds the others up for a second
+		d.goOn()
+		if n := d.card("ready"); n != 0 {
+			t.Fatalf("%d keys compete; the request should stand aside", n)
+		}
+		for i, a := range d.held {
+			if a.key == "heavy" {
+				d.leave(i)
+				break
+			}
+		}
+		if n := d.card("turns"); len(d.waiting) > 0 || n != 0 {
+			t.Errorf("%d wait, and turns has %d members", len(d.waiting), n)
+		}
+	})
+}
+
 // settle asks what became of each waiter, and enters again what has lost its place.
 func (d *desk) settle() {
 	d.Helper()

@@ -166,7 +166,6 @@ end
 
 local is_first = waiting == 0 or ticket
 if not ticket then
-  waiting = waiting + 1
   ticket = given_ticket
   if ticket == 0 then
     -- Behind the last waiter even if the clock went back.
@@ -175,7 +174,7 @@ if not ticket then
   end
   redis.call('ZADD', queue, ticket, member)
 end
-redis.call('ZADD', line, 0, place_in_line(member, ticket))
+waiting = waiting + redis.call('ZADD', line, 0, place_in_line(member, ticket))
 heads[key] = nil
 redis.call('ZADD', alive, now + ALIVE, member)
 -- All of them, also where this call wrote none: in a family whose waits are short

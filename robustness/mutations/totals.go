@@ -29,6 +29,22 @@ var totals = []mutation{
 		packages: totalsTests, tests: "KeyThatStops|Model",
 	},
 	{
+		name: "total: a grant ends the mark of its request", file: "luascripts/totals/shared/turns.lua",
+		old: "  redis.call('ZREM', turns, unpack(served))\n", new: "",
+		packages: totalsTests, tests: "MarkEnds|LastWaiter",
+	},
+	{
+		name: "total: the turns end with the last waiter, whatever it had of them", file: "luascripts/totals/shared/turns.lua",
+		old: "  drop_served() -- some of them may have stood aside\n", new: "",
+		packages: totalsTests, tests: "LastWaiter",
+	},
+	{
+		name: "total: a place in line that was there is counted once", file: "luascripts/totals/enter.lua",
+		old:      "waiting = waiting + redis.call('ZADD', line, 0, place_in_line(member, ticket))",
+		new:      "redis.call('ZADD', line, 0, place_in_line(member, ticket)) waiting = waiting + 1",
+		packages: totalsTests, tests: "QueuedAnew",
+	},
+	{
 		name: "total: a sign of life brings a parked waiter back", file: "luascripts/totals/ask.lua",
 		old: "  redis.call('ZADD', line, unpack(in_line))\n", new: "",
 		packages: totalsTests, tests: "Parked|Lost|Model",

@@ -453,6 +453,15 @@ local function stands_aside(head, tag)
   return false
 end
 
+-- Waiters that the call has granted to. What is left of them is dropped together.
+local served = {}
+local function drop_served()
+  if #served == 0 then return end
+  redis.call('ZREM', alive, unpack(served))
+  redis.call('ZREM', turns, unpack(served))
+  served = {}
+end
+
 -- Once no key competes: a request that stands aside and fits now need not wait until
 -- its time is over. The reply says whether there is one. Where none stands aside, the
 -- tags have no more meaning.
@@ -460,6 +469,7 @@ local brought_back = false
 local function bring_back()
   if brought_back then return false end
   brought_back = true
+  drop_served() -- some of them may have stood aside
   local aside = redis.call('ZRANGE', turns, '-inf', '(0', 'BYSCORE', 'LIMIT', 0, 8)
   local found = false
   for _, member in ipairs(aside) do
@@ -480,16 +490,6 @@ local function bring_back()
   return found
 end
 
--- Waiters that the call has granted to, and whether one of them may have a mark in
--- turns. What is left of them is dropped together, by finish.
-local served, may_have_marks = {}, false
-local function drop_served()
-  if #served == 0 then return end
-  redis.call('ZREM', alive, unpack(served))
-  if may_have_marks then redis.call('ZREM', turns, unpack(served)) end
-  served = {}
-end
-
 -- Grants to the first waiter of a key, whose turn it is. Whether it did: where queue
 -- was lost, or has the waiter in an older place, too, it waits no more.
 local function serve(head, tag)
@@ -498,7 +498,6 @@ local function serve(head, tag)
   redis.call('ZREM', line, head.place)
   if redis.call('ZREM', queue, head.member) == 0 then return false end
   served[#served + 1] = head.member
-  may_have_marks = may_have_marks or head.permits > 1 or head.total ~= caller_total
   -- The process of the caller is alive. Any other process may be dead: it confirms
   -- by renewing within its first term, which is the shorter the older its last sign of
   -- life is.
@@ -705,7 +704,6 @@ end
 
 local is_first = waiting == 0 or ticket
 if not ticket then
-  waiting = waiting + 1
   ticket = given_ticket
   if ticket == 0 then
     -- Behind the last waiter even if the clock went back.
@@ -714,7 +712,7 @@ if not ticket then
   end
   redis.call('ZADD', queue, ticket, member)
 end
-redis.call('ZADD', line, 0, place_in_line(member, ticket))
+waiting = waiting + redis.call('ZADD', line, 0, place_in_line(member, ticket))
 heads[key] = nil
 redis.call('ZADD', alive, now + ALIVE, member)
 -- All of them, also where this call wrote none: in a family whose waits are short
