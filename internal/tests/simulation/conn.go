@@ -47,6 +47,7 @@ func (c *conn) found() {
 	if was {
 		c.l.mu.Lock()
 		c.l.stale--
+		c.l.noticed = time.Now()
 		c.l.mu.Unlock()
 	}
 }

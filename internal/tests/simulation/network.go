@@ -75,6 +75,8 @@ type line struct {
 	made  int
 	conns map[*conn]struct{}
 	stale int // connections that have ended, or are silent, and the client has not found out
+	// noticed is when the client found out about the last one.
+	noticed time.Time
 }
 
 func (n *network) line(client int) *line {
@@ -153,9 +155,13 @@ func (l *line) die() {
 	l.cut()
 }
 
-// unnoticed reports whether the client has connections that are of no use.
+// unnoticed reports whether the client has connections that are of no use, or found out
+// about the last of them just now: each call that met one is sent again after a pause.
 func (l *line) unnoticed() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.stale > 0
+	return l.stale > 0 || time.Since(l.noticed) < longestPause
 }
+
+// longestPause is longer than any pause between two tries of a call.
+const longestPause = 3 * time.Second

@@ -22,6 +22,7 @@ type revocation struct {
 	waits         bool      // it took a place in the queue
 	ends          time.Time // until when the lease would have lasted
 	told          bool      // an Acquire returned the reason
+	unnoticed     bool      // its client had connections of no use: it may have given up before, and not have got through
 }
 
 func (r *revocation) String(w *world) string {
@@ -284,7 +285,7 @@ func (w *world) watchRevocation(rec *revocation, now time.Time) {
 		}
 	}
 	c := rec.client
-	if d := now.Sub(rec.at); d < toldWithin || c.dead || c.closing || c.line.unnoticed() || !w.calm(rec.at.Add(-settled), now) {
+	if d := now.Sub(rec.at); d < toldWithin || c.dead || c.closing || rec.unnoticed || c.line.unnoticed() || !w.calm(rec.at.Add(-settled), now) {
 		return
 	}
 	switch {

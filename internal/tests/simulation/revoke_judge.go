@@ -121,6 +121,7 @@ func (j *judge) noteRevocation(r revokeCall, before standing, now time.Time) {
 		w.failLocked("revoke", "%s %s of %q was taken away, which is nobody's", r.kind, r.id, a.label)
 		return
 	}
+	rec.unnoticed = rec.client.line.unnoticed()
 	if before := l.revoked[r.id]; before != nil && !l.flushedSince(before.at) {
 		w.failLocked("revoke", "it came back, and was taken away again: %s", before.String(w))
 	}
