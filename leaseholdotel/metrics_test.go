@@ -2,7 +2,9 @@ package leaseholdotel_test
 
 import (
 	"context"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -227,5 +229,78 @@ func TestFamiliesAreCapped(t *testing.T) {
 	}
 	if len(got) != 3 || got["a"] != 2 || got["b"] != 1 || got["_other"] != 2 {
 		t.Errorf("counted %v, want a 2, b 1, _other 2", got)
+	}
+}
+
+// Acquisitions and holds are recorded in batches. Whatever collects and observes at the
+// same time, each of them is counted once, by the next collection at the latest.
+func TestEachEventIsCountedOnce(t *testing.T) {
+	o, reader := meter(t, leaseholdotel.Config{})
+	const goroutines, pairs = 8, 3_000
+	var observing, collecting sync.WaitGroup
+	over := make(chan struct{})
+	collecting.Go(func() {
+		for {
+			select {
+			case <-over:
+				return
+			default:
+				read(t, reader)
+			}
+		}
+	})
+	for range goroutines {
+		observing.Go(func() {
+			for range pairs {
+				o.Observe(leasehold.Event{
+					Kind: leasehold.EventAcquired, Type: "mutex", Family: "f", Outcome: leasehold.OutcomeGranted,
+					Context: context.Background(), Permits: 1,
+				})
+				o.Observe(leasehold.Event{
+					Kind: leasehold.EventHoldEnded, Type: "mutex", Family: "f", Outcome: leasehold.OutcomeReleased, Permits: 1,
+				})
+			}
+		})
+	}
+	observing.Wait()
+	close(over)
+	collecting.Wait()
+	got := read(t, reader)
+	if n := got["acquire.duration[s]{mutex granted}"]; n != goroutines*pairs {
+		t.Errorf("%v acquisitions were counted, want %d", n, goroutines*pairs)
+	}
+	if n := got["hold.duration[s]{mutex released}"]; n != goroutines*pairs {
+		t.Errorf("%v holds were counted, want %d", n, goroutines*pairs)
+	}
+	if n := got["permit.held[{permit}]{mutex}"]; n != 0 {
+		t.Errorf("%v permits are held, want 0", n)
+	}
+}
+
+// What nobody collects is recorded all the same, so that it takes no more memory than some
+// batches.
+func TestBatchesAreRecordedWithoutACollection(t *testing.T) {
+	o, _ := meter(t, leaseholdotel.Config{})
+	freed := make(chan struct{})
+	func() {
+		ctx := &struct{ context.Context }{context.Background()}
+		runtime.SetFinalizer(ctx, func(any) { close(freed) })
+		o.Observe(leasehold.Event{
+			Kind: leasehold.EventAcquired, Type: "mutex", Family: "f", Outcome: leasehold.OutcomeGranted, Context: ctx, Permits: 1,
+		})
+	}()
+	for range 1_000 {
+		o.Observe(leasehold.Event{Kind: leasehold.EventHoldEnded, Type: "mutex", Family: "f", Outcome: leasehold.OutcomeReleased, Permits: 1})
+	}
+	for deadline := time.Now().Add(10 * time.Second); ; runtime.GC() {
+		select {
+		case <-freed:
+			return
+		case <-time.After(time.Millisecond):
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the ctx of the first acquisition is kept after a thousand more events")
+		}
+		runtime.KeepAlive(o)
 	}
 }

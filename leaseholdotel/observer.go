@@ -36,6 +36,7 @@ type Config struct {
 type Observer struct {
 	instruments
 	sets     sets
+	batch    batch
 	meter    metric.Meter
 	tracer   trace.Tracer
 	slowWait time.Duration
@@ -68,6 +69,7 @@ func New(cfg Config) (*Observer, error) {
 		slowWait: cfg.SlowWait, watched: map[*watch]struct{}{},
 	}
 	o.sets.most = cfg.MaxFamilies
+	o.batch.record = o.recordUse
 	if err := errors.Join(o.instruments.make(o.meter)...); err != nil {
 		return nil, fmt.Errorf("leaseholdotel: %w", err)
 	}
@@ -86,18 +88,20 @@ var Default = sync.OnceValue(func() *Observer {
 	return o
 })
 
-// Observe implements leasehold.Observer.
+// Observe implements leasehold.Observer. What is counted is seen by each collection that
+// begins afterwards.
 func (o *Observer) Observe(e leasehold.Event) {
 	if o == nil {
 		return
 	}
 	switch e.Kind {
 	case leasehold.EventAcquired:
-		o.acquired(e)
+		if o.slowWait >= 0 && e.Duration >= o.slowWait {
+			o.waitSpan(e)
+		}
+		o.batch.keep(e)
 	case leasehold.EventHoldEnded:
-		s := o.sets.of(e.Type, e.Family, e.Outcome)
-		o.hold.Record(context.Background(), e.Duration.Seconds(), s.record...)
-		o.held.Add(context.Background(), -int64(e.Permits), s.family...)
+		o.batch.keep(e)
 	case leasehold.EventRenewed:
 		o.add(o.renewals, e)
 		if e.Outcome == leasehold.OutcomeOK {
@@ -131,14 +135,18 @@ func (o *Observer) add(c metric.Int64Counter, e leasehold.Event) {
 	c.Add(context.Background(), 1, o.sets.of(e.Type, e.Family, e.Outcome).add...)
 }
 
-func (o *Observer) acquired(e leasehold.Event) {
+// recordUse records an acquisition, or the end of a hold.
+func (o *Observer) recordUse(e leasehold.Event) {
 	s := o.sets.of(e.Type, e.Family, e.Outcome)
-	o.acquire.Record(e.Context, e.Duration.Seconds(), s.record...)
-	if e.Outcome == leasehold.OutcomeGranted {
+	switch {
+	case e.Kind == leasehold.EventHoldEnded:
+		o.hold.Record(context.Background(), e.Duration.Seconds(), s.record...)
+		o.held.Add(context.Background(), -int64(e.Permits), s.family...)
+	case e.Outcome == leasehold.OutcomeGranted:
 		o.held.Add(e.Context, int64(e.Permits), s.family...)
-	}
-	if o.slowWait >= 0 && e.Duration >= o.slowWait {
-		o.waitSpan(e)
+		fallthrough
+	default:
+		o.acquire.Record(e.Context, e.Duration.Seconds(), s.record...)
 	}
 }
 

@@ -60,8 +60,10 @@ func (o *Observer) Watch(rdb redis.UniversalClient, w Watched) (stop func(), err
 	}, nil
 }
 
-// collect reports the gauges.
+// collect reports the gauges, and records what was kept until now: the SDK calls it before
+// it reads the instruments.
 func (o *Observer) collect(ctx context.Context, to metric.Observer) error {
+	o.batch.recordAll()
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	o.mu.Lock()

@@ -1,0 +1,58 @@
+package leaseholdotel
+
+import (
+	"sync"
+
+	"github.com/leasehold-go/leasehold"
+)
+
+const (
+	batchSize = 256           // events
+	mostKept  = 8 * batchSize // events
+)
+
+// batch keeps the events of acquisitions and holds until there are batchSize of them, or
+// until the metrics are collected. A process that takes a permit now and then finds the
+// SDK's memory out of the processor's caches, so that recording each event by itself costs
+// the caller several times as much.
+type batch struct {
+	record func(leasehold.Event)
+
+	recording sync.Mutex // held while events are recorded; taken before mu
+
+	mu    sync.Mutex
+	kept  []leasehold.Event
+	empty []leasehold.Event // the other one of two buffers
+}
+
+// keep keeps an event, and begins to record the batch once it is complete. Where events
+// come faster than they are recorded, the caller records them.
+func (b *batch) keep(e leasehold.Event) {
+	b.mu.Lock()
+	b.kept = append(b.kept, e)
+	kept := len(b.kept)
+	b.mu.Unlock()
+	switch {
+	case kept == batchSize:
+		go b.recordAll()
+	case kept >= mostKept:
+		b.recordAll()
+	}
+}
+
+// recordAll records all events that were kept before the call.
+func (b *batch) recordAll() {
+	b.recording.Lock()
+	defer b.recording.Unlock()
+	b.mu.Lock()
+	events := b.kept
+	b.kept, b.empty = b.empty, nil
+	b.mu.Unlock()
+	for _, e := range events {
+		b.record(e)
+	}
+	clear(events) // they hold contexts
+	b.mu.Lock()
+	b.empty = events[:0]
+	b.mu.Unlock()
+}
