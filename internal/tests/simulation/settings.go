@@ -36,6 +36,7 @@ type history struct {
 	mu       sync.Mutex
 	settings map[*setting]struct{}
 	values   map[string][]value
+	flushed  time.Time // the last FLUSHALL
 }
 
 // changes judges what a call changed of the stored limits: each change is one that a
@@ -43,6 +44,11 @@ type history struct {
 // that comes after a later setting of its handle was answered changes nothing.
 func (j *judge) changes(before, after map[string]int, flushed bool) {
 	now := time.Now()
+	if flushed {
+		j.limits.mu.Lock()
+		j.limits.flushed = now
+		j.limits.mu.Unlock()
+	}
 	for _, key := range append(slices.Clone(totKeys), "") {
 		if before[key] == after[key] {
 			continue
@@ -65,7 +71,9 @@ func (h *history) mayBeStored(key string, limit int, now time.Time) bool {
 		if s.over.IsZero() || s.over.Equal(now) {
 			return true
 		}
-		if !s.ok && now.Sub(s.over) <= mayArrive && !h.overtaken(s, s.over, now) {
+		// FLUSHALL takes the marks away by which a late copy is known.
+		forgotten := h.flushed.After(s.called)
+		if (!s.ok || forgotten) && now.Sub(s.over) <= mayArrive && (forgotten || !h.overtaken(s, s.over, now)) {
 			return true
 		}
 	}
