@@ -71,9 +71,8 @@ func writeFenced(f *os.File, token string) {
 }
 
 // A fleet of tools whose programs append their tokens to two logs, while tools are
-// stopped, killed, terminated and cut off from Redis, and holders are revoked. The
-// fenced log's tokens never fall. Those of the plain one fall by a revoked token
-// alone, and not for longer than the lease would have lasted.
+// stopped, killed, terminated and cut off from Redis, and holders are revoked. The tokens
+// of either log never fall.
 func TestTokensInALogNeverFall(t *testing.T) {
 	for _, lost := range []string{"term", "kill"} {
 		t.Run(lost, func(t *testing.T) {
@@ -139,12 +138,11 @@ func (f *fleet) run() {
 			}
 		}
 	}
-	different, falls, longest := f.judge()
+	different := f.judge()
 	if different < rounds/2 {
 		f.t.Fatalf("only %d holders wrote", different)
 	}
-	f.t.Logf("%d holders wrote, through %v; %d were revoked, %d of them wrote beside the next, for %v at most",
-		different, faults, len(f.revoked), falls, longest)
+	f.t.Logf("%d holders wrote, through %v; %d were revoked", different, faults, len(f.revoked))
 }
 
 // awaitNext waits for another holder to write. It has patience with a busy machine:
@@ -252,28 +250,15 @@ func (f *fleet) highest() (token uint64) {
 	return token
 }
 
-// judge says how many holders wrote, how many of them beside the next one after
-// they had been revoked, and for how long after it at most.
-func (f *fleet) judge() (holders, beside int, longest time.Duration) {
-	seen, late := map[uint64]bool{}, map[uint64]bool{}
+// judge fails where the token of one of the logs falls, and says how many holders wrote.
+func (f *fleet) judge() (holders int) {
+	seen := map[uint64]bool{}
 	var highest uint64
 	for _, e := range f.plain() {
 		seen[e.token] = true
-		highest = max(highest, e.token)
-		if e.token == highest {
-			continue
+		if highest = max(highest, e.token); e.token != highest {
+			f.t.Fatalf("token %d is written after %d; it was revoked %v before", e.token, highest, e.at.Sub(f.revoked[e.token]))
 		}
-		at, revoked := f.revoked[e.token]
-		if !revoked {
-			f.t.Fatalf("token %d is written after %d, and was not revoked", e.token, highest)
-		}
-		late[e.token] = true
-		longest = max(longest, e.at.Sub(at))
-	}
-	// The guard ends a program at the deadline that it was last told. The rest is what
-	// a busy machine needs for that.
-	if longest > fleetTTL+500*time.Millisecond {
-		f.t.Fatalf("a revoked program wrote for another %v", longest)
 	}
 	text, err := os.ReadFile(filepath.Join(f.dir, fencedLog))
 	if err != nil {
@@ -286,5 +271,5 @@ func (f *fleet) judge() (holders, beside int, longest time.Duration) {
 		}
 		last = line
 	}
-	return len(seen), len(late), longest
+	return len(seen)
 }

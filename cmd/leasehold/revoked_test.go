@@ -1,9 +1,13 @@
 package main
 
 import (
+	"os"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/mutex"
 )
@@ -56,5 +60,130 @@ func TestRevokedProgramIsStopped(t *testing.T) {
 		}
 		t.Logf("%s: %v", about, time.Since(at))
 		redistest.WantErr(t, next.Unlock())
+	}
+}
+
+// The program that comes next starts once the tool of a revoked one has noted that its
+// program has ended, long before the revoked lease would have. A tool that is not to wait
+// ends until then.
+func TestNextProgramStartsAfterARevokedOne(t *testing.T) {
+	addr, rdb := server(t)
+	url, name := "redis://"+addr, redistest.Name(t)
+	locks, err := mutex.New(rdb, mutex.Config{Name: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locks.Close(t.Context())
+	run := func(wait, grace, script string) *tool {
+		return start(t, url, "run", "--mutex", name, "--key", "k", "--ttl", "5m", "--wait", wait, "--grace", grace, "--", "sh", "-c", script)
+	}
+	at := time.Now()
+	first := run("0", "2s", `trap "echo told" TERM; echo on; while :; do sleep 0.02; done`)
+	first.line()
+	next := run("1m", "2s", "date +%s%N")
+	for waits := 0; waits == 0; time.Sleep(5 * time.Millisecond) {
+		state, err := locks.Inspect(t.Context(), "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if waits = len(state.Waiters); waits == 1 {
+			redistest.WantErr(t, locks.Revoke(t.Context(), "k", state.Holder.ID, "a test"))
+		}
+	}
+	if got := first.line(); got != "told" {
+		t.Fatalf("it prints %q", got)
+	}
+	for _, wait := range []string{"0", "10ms"} {
+		x := run(wait, "1s", "echo on")
+		if got := x.code(); got != 75 {
+			t.Errorf("with --wait %s while the next one has the lease: exit code %d, want 75", wait, got)
+		}
+	}
+	if got := first.code(); got != 124 {
+		t.Errorf("the revoked one's exit code is %d, want 124", got)
+	}
+	began, err := strconv.ParseInt(next.line(), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries, err := rdb.XRange(t.Context(), "leasehold:mtx:{"+name+":k}:audit", "-", "+").Result()
+	if err != nil || len(entries) != 2 || entries[1].Values["what"] != "ended" || entries[1].Values["id"] != entries[0].Values["id"] {
+		t.Fatalf("the audit has %v, %v; want the revocation and its end", entries, err)
+	}
+	ms, _, _ := strings.Cut(entries[1].ID, "-")
+	noted, _ := strconv.ParseInt(ms, 10, 64)
+	if began/1e6 < noted {
+		t.Errorf("the next program began %d ms before it was noted that the first one has ended", noted-began/1e6)
+	}
+	if got := next.code(); got != 0 {
+		t.Errorf("the next one's exit code is %d: %s", got, next.stderr.String())
+	}
+	if took := time.Since(at); took > time.Minute {
+		t.Errorf("all that took %v", took)
+	}
+}
+
+// Where nobody notes the end, as a holder that is no tool, or a tool that was killed, the
+// next program starts when the revoked lease would have ended.
+func TestNextProgramStartsWhenARevokedLeaseWouldHaveEnded(t *testing.T) {
+	addr, rdb := server(t)
+	url, name := "redis://"+addr, redistest.Name(t)
+	locks, err := mutex.New(rdb, mutex.Config{Name: name, TTL: 2 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locks.Close(t.Context())
+	l, err := locks.Lock(t.Context(), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	redistest.WantErr(t, locks.Revoke(t.Context(), "k", l.ID(), "a test"))
+	at := time.Now()
+	args := []string{"run", "--mutex", name, "--key", "k"}
+	x := start(t, url, append(args, "--wait", "0", "--", "true")...)
+	if got := x.code(); got != 75 {
+		t.Errorf("with --wait 0: exit code %d, want 75", got)
+	}
+	x = start(t, url, append(args, "--wait", "50ms", "--", "true")...)
+	if got := x.code(); got != 75 {
+		t.Errorf("with --wait 50ms: exit code %d, want 75", got)
+	}
+	x = start(t, url, append(args, "--", "true")...)
+	if got := x.code(); got != 0 {
+		t.Errorf("exit code %d: %s", got, x.stderr.String())
+	}
+	// The lease was renewed at most a third of its TTL before.
+	if took := time.Since(at); took < time.Second || took > 20*time.Second {
+		t.Errorf("the program ended %v after the revocation; the lease lasts 2 s", took)
+	}
+	redistest.WantErr(t, l.Unlock(), leasehold.ErrRevoked)
+}
+
+// A user that has the rights of a service, and may not read the audit stream, runs programs
+// all the same, and is told. With the right it is told nothing.
+func TestToolWithoutARightToTheAudit(t *testing.T) {
+	if os.Getenv("LEASEHOLD_REQUIRE_SERVERS") != "1" {
+		t.Skip("the embedded server has no users")
+	}
+	addr, rdb := server(t)
+	name := redistest.Name(t)
+	rules, err := redistest.ReadmeACL()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, more := range [][]any{nil, {"+xrevrange", "+xadd"}} {
+		args := []any{"acl", "setuser", name, "reset", "on", ">secret"}
+		for _, rule := range rules {
+			args = append(args, rule)
+		}
+		redistest.WantErr(t, rdb.Do(t.Context(), append(args, more...)...).Err())
+		x := start(t, "redis://"+name+":secret@"+addr, "run", "--mutex", name, "--key", "k", "--", "true")
+		if got := x.code(); got != 0 {
+			t.Errorf("with %v: exit code %d", more, got)
+		}
+		said := x.stderr.String()
+		if warned := strings.Contains(said, "a program under a revoked lease may still run"); warned != (more == nil) || !warned && said != "" {
+			t.Errorf("with %v it says %q", more, said)
+		}
 	}
 }

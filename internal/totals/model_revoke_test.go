@@ -21,8 +21,8 @@ func listedID(member string) string {
 	return lease.ListedID(owner)
 }
 
-func auditEntry(id, what, permits, label, reason string) string {
-	return strings.Join([]string{id, what, permits, label, reason}, "|")
+func auditEntry(id, what, permits, label, remains, reason string) string {
+	return strings.Join([]string{id, what, permits, label, remains, reason}, "|")
 }
 
 // revoke takes a lease or a place away.
@@ -33,7 +33,7 @@ func (f *family) revoke(member, id, reason string, callerTotal int) []int64 {
 		state = 2
 	}
 	ticket, waits := f.queue.scores[member]
-	held := f.left(member) > 0
+	remains := f.left(member)
 	var t terms
 	if member != "" {
 		t = parse(member)
@@ -41,7 +41,7 @@ func (f *family) revoke(member, id, reason string, callerTotal int) []int64 {
 		f.places.drop(t.all...)
 	}
 	f.begin("", callerTotal) // nobody's outcomes ride in the reply
-	if held || waits {
+	if remains > 0 || waits {
 		state = 1
 		if waits {
 			f.dequeue(member, place(member, ticket))
@@ -50,11 +50,11 @@ func (f *family) revoke(member, id, reason string, callerTotal int) []int64 {
 		f.alive.keep(f.now + tombstone)
 		if !before {
 			what := "waiter"
-			if held {
+			if remains > 0 {
 				what = "lease"
 			}
 			_, label, _ := strings.Cut(t.handle, "~")
-			f.audit.entries = append(f.audit.entries, auditEntry(id, what, strconv.Itoa(t.permits), label, reason))
+			f.audit.entries = append(f.audit.entries, auditEntry(id, what, strconv.Itoa(t.permits), label, strconv.FormatInt(remains, 10), reason))
 			f.marks.texts[id] = reason
 			f.audit.until, f.marks.until = f.now+markKept, f.now+markKept
 			f.sent = append(f.sent, fmt.Sprintf("%s: R %d", t.handle, t.seq))

@@ -222,7 +222,7 @@ func (m *machine) read() (us int64, cells []*cell, sent []string) {
 		case "audit":
 			for _, e := range audit.Val() {
 				word := func(name string) string { return fmt.Sprint(e.Values[name]) }
-				c.entries = append(c.entries, auditEntry(word("id"), word("what"), word("permits"), word("label"), word("reason")))
+				c.entries = append(c.entries, auditEntry(word("id"), word("what"), word("permits"), word("label"), word("remains"), word("reason")))
 			}
 			continue
 		}

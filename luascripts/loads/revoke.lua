@@ -32,7 +32,8 @@ redis.call('XLEN', audit)
 redis.call('ZCARD', queue)
 redis.call('ZCARD', alive)
 local last = tonumber(redis.call('GET', fence) or '') or 0
-local is_held = tonumber(redis.call('ZSCORE', holders, member) or 0) > now
+local remains = math.max(0, math.ceil(tonumber(redis.call('ZSCORE', holders, member) or 0)) - now)
+local is_held = remains > 0
 local _, token, entry = invalidated_load(member)
 
 redis.call('ZREM', holders, member)
@@ -42,7 +43,7 @@ if is_held or entry or waited then
   state = 1
   if entry then redis.call('ZREM', invalidated, entry) end
   bury(member, now + TOMBSTONE)
-  if not before then mark(member, id, reason, waited and 'waiter' or 'load', 1) end
+  if not before then mark(member, id, reason, waited and 'waiter' or 'load', 1, remains) end
 end
 if is_held then
   left = tell(last, true, 'F')

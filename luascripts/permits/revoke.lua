@@ -35,16 +35,16 @@ redis.call('XLEN', audit)
 redis.call('ZCARD', queue)
 redis.call('ZCARD', alive)
 if fenced then redis.call('GET', fence) else redis.call('GET', stored_limit) end
-local is_held = tonumber(redis.call('ZSCORE', holders, member) or 0) > now
+local remains = math.max(0, math.ceil(tonumber(redis.call('ZSCORE', holders, member) or 0)) - now) -- see held_since
 
 local n = tonumber(string.match(member, '^[^.]+%.%d+%.(%d+)') or 1)
 redis.call('ZREM', holders, unpack(members_of(member, n)))
 local state = before and 2 or 0
 local waited = redis.call('ZREM', queue, member) == 1
-if is_held or waited then
+if remains > 0 or waited then
   state = 1
   bury(member, now + TOMBSTONE)
-  if not before then mark(member, id, reason, is_held and 'lease' or 'waiter', n) end
+  if not before then mark(member, id, reason, remains > 0 and 'lease' or 'waiter', n, remains) end
 end
 if state > 0 then
   purge()

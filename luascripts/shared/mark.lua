@@ -4,10 +4,13 @@
 --
 --   revoked  hash: the listed id of a revoked attempt = the reason
 --   audit    stream: an entry for each revocation; the mark of one lives as long
+--
+-- remains is how long the lease would have lasted (ms): its owner may go on for that long
+-- if it is cut off. 0 of a waiter.
 local MARKS = 1000            -- entries of audit that are kept
 local MARK_KEPT = 2592000000  -- ms: 30 days after the last revocation of the key
 local TOMBSTONE = 30000       -- ms: how long a copy of the attempt's enter is refused
-local function mark(owner, id, reason, what, permits)
+local function mark(owner, id, reason, what, permits, remains)
   local surplus = redis.call('XLEN', audit) - MARKS + 1
   if surplus > 0 then
     for _, entry in ipairs(redis.call('XRANGE', audit, '-', '+', 'COUNT', surplus)) do
@@ -16,7 +19,7 @@ local function mark(owner, id, reason, what, permits)
   end
   local revoked_handle, seq = string.match(owner, '^([^.]+)%.(%d+)')
   local label = string.match(revoked_handle, '~(.*)$') or ''
-  redis.call('XADD', audit, 'MAXLEN', MARKS, '*', 'id', id, 'what', what, 'permits', permits, 'label', label, 'reason', reason)
+  redis.call('XADD', audit, 'MAXLEN', MARKS, '*', 'id', id, 'what', what, 'permits', permits, 'label', label, 'remains', remains, 'reason', reason)
   redis.call('HSET', revoked, id, reason)
   redis.call('PEXPIREAT', audit, now + MARK_KEPT)
   redis.call('PEXPIREAT', revoked, now + MARK_KEPT)

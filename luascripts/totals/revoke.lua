@@ -34,7 +34,7 @@ redis.call('ZCARD', ready)
 redis.call('ZCARD', turns)
 redis.call('HLEN', limits)
 local ticket = redis.call('ZSCORE', queue, member)
-local is_held = tonumber(redis.call('ZSCORE', holders, member) or 0) > now
+local remains = math.max(0, math.ceil(tonumber(redis.call('ZSCORE', holders, member) or 0)) - now) -- see held_since
 
 local key, owner = string.match(member, '^([^:]+):(.*)$')
 local n = tonumber(string.match(owner or '', '^[^.]+%.%d+%.(%d+)') or 1)
@@ -53,11 +53,11 @@ redis.call('ZREM', places, unpack(all))
 -- include shared/mark
 
 local state = before and 2 or 0
-if is_held or ticket then
+if remains > 0 or ticket then
   state = 1
   if ticket then dequeue(member, place_in_line(member, ticket)) end
   bury(member, now + TOMBSTONE)
-  if not before then mark(owner, id, reason, is_held and 'lease' or 'waiter', n) end
+  if not before then mark(owner, id, reason, remains > 0 and 'lease' or 'waiter', n, remains) end
 end
 if state > 0 then
   purge()

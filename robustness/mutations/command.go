@@ -58,6 +58,16 @@ var commands = []mutation{
 		packages: "./cmd/leasehold", tests: "TestFirstProcess",
 	},
 	{
+		name: "run: the next program waits for a revoked one", file: "cmd/leasehold/internal/run/revoked.go",
+		old: "longest = max(longest, lasts(entry, clock.Val()))", new: "_ = clock",
+		packages: "./cmd/leasehold", tests: "NextProgram",
+	},
+	{
+		name: "run: a tool notes that a revoked program has ended", file: "cmd/leasehold/internal/run/revoked.go",
+		old: "		p.noteEnded(l.ID())\n", new: "",
+		packages: "./cmd/leasehold", tests: "NextProgram",
+	},
+	{
 		name: "run: the grace is bounded by the lease", file: "cmd/leasehold/internal/cli/run.go",
 		old: "if o.Grace < 0 || o.Grace > o.TTL/3 {", new: "if o.Grace < 0 {",
 		packages: "./cmd/leasehold", tests: "TestExitCodes",

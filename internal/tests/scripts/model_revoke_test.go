@@ -19,18 +19,18 @@ func revocationCells() []*cell {
 }
 
 // mark notes that an attempt was revoked, and hints to its process.
-func (b *base) mark(r revocations, member, reason, what string, permits int) {
+func (b *base) mark(r revocations, member, reason, what string, permits int, remains int64) {
 	words := strings.SplitN(member, ".", 3)
 	_, label, _ := strings.Cut(words[0], "~")
 	id := lease.ListedID(member)
-	r.audit.entries = append(r.audit.entries, auditEntry(id, what, strconv.Itoa(permits), label, reason))
+	r.audit.entries = append(r.audit.entries, auditEntry(id, what, strconv.Itoa(permits), label, strconv.FormatInt(remains, 10), reason))
 	r.marks.fields[id] = reason
 	r.audit.until, r.marks.until = b.now+b.c.markKept, b.now+b.c.markKept
 	b.publish(words[0], "R "+words[1])
 }
 
-func auditEntry(id, what, permits, label, reason string) string {
-	return strings.Join([]string{id, what, permits, label, reason}, "|")
+func auditEntry(id, what, permits, label, remains, reason string) string {
+	return strings.Join([]string{id, what, permits, label, remains, reason}, "|")
 }
 
 // revoke takes a lease or a place away.
@@ -43,17 +43,17 @@ func (p *permitsModel) revoke(member, id, reason string) outcome {
 	}
 	if member != "" {
 		t := parseTerms(member)
-		held := p.left(member) > 0
+		remains := p.left(member)
 		p.held.drop(t.memberPermits...)
-		if waits := p.queue.drop(member) > 0; held || waits {
+		if waits := p.queue.drop(member) > 0; remains > 0 || waits {
 			state = 1
 			p.bury(member, p.now+p.c.tombstone)
 			if !before {
 				what := "waiter"
-				if held {
+				if remains > 0 {
 					what = "lease"
 				}
-				p.mark(p.revocations, member, reason, what, t.permits)
+				p.mark(p.revocations, member, reason, what, t.permits, remains)
 			}
 		}
 	}
@@ -83,7 +83,8 @@ func (f *flightModel) revoke(member, id, reason string) outcome {
 	if before {
 		state = 2
 	}
-	held := f.held.scores[member] > f.now
+	remains := max(0, f.held.scores[member]-f.now)
+	held := remains > 0
 	name, token, _ := f.invalidated(member, -1)
 	f.held.drop(member)
 	waits := f.queue.drop(member) > 0
@@ -96,7 +97,7 @@ func (f *flightModel) revoke(member, id, reason string) outcome {
 			if waits {
 				what = "waiter"
 			}
-			f.mark(f.revocations, member, reason, what, 1)
+			f.mark(f.revocations, member, reason, what, 1, remains)
 		}
 	}
 	switch loader, _ := f.held.first(f.now); {

@@ -167,7 +167,7 @@ func (m *machine) read() (us int64, cells []*cell, sent []string) {
 		case l.isStream:
 			for _, e := range streams[i].Val() {
 				word := func(name string) string { return fmt.Sprint(e.Values[name]) }
-				c.entries = append(c.entries, auditEntry(word("id"), word("what"), word("permits"), word("label"), word("reason")))
+				c.entries = append(c.entries, auditEntry(word("id"), word("what"), word("permits"), word("label"), word("remains"), word("reason")))
 			}
 		case l.scores != nil:
 			c.scores = map[string]int64{}

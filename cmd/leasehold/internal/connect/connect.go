@@ -56,12 +56,13 @@ func (o Options) Client(ctx context.Context) (redis.UniversalClient, error) {
 	return rdb, nil
 }
 
-// inCluster asks a server what only a node of a Cluster answers.
+// inCluster asks a server whether it is a node of a Cluster: HELLO without arguments
+// changes nothing, and every user may call it.
 func inCluster(ctx context.Context, rdb *redis.Client) bool {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	shards, err := rdb.ClusterShards(ctx).Result()
-	return err == nil && len(shards) > 0
+	hello := redis.NewMapStringInterfaceCmd(ctx, "hello")
+	return rdb.Process(ctx, hello) == nil && hello.Val()["mode"] == "cluster"
 }
 
 // universal reads everything into the client library's options.

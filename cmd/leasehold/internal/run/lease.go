@@ -30,6 +30,7 @@ type Options struct {
 type lease interface {
 	Context() context.Context
 	Deadline() time.Time
+	ID() string
 	Extend(ctx context.Context, ttl time.Duration) error
 }
 
@@ -85,9 +86,10 @@ func open(rdb redis.UniversalClient, o Options) (*handle, error) {
 // errWaitOver is the cause of a wait that took as long as it may.
 var errWaitOver = errors.New("the time to wait is over")
 
-// take waits for the lease as long as it may, or until stop is closed: then its
-// error is nil and there is no lease.
-func take(h *handle, o Options, stop <-chan struct{}) (*held, error) {
+// take waits for the lease as long as it may, and until no program under a lease that was
+// revoked before runs any more. Where stop is closed its error is nil, and there is no
+// lease.
+func take(h *handle, p predecessors, o Options, stop <-chan struct{}) (*held, error) {
 	// The lease's Context comes from this ctx, so that it must not end once the
 	// lease is held: no time-out of the wait may reach it.
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -105,19 +107,24 @@ func take(h *handle, o Options, stop <-chan struct{}) (*held, error) {
 		}
 	}()
 	l, err := h.acquire(ctx, o.Wait == 0)
-	if err == nil && ctx.Err() != nil {
-		_ = l.release() // it came with the end of the wait
-		err = leasehold.ErrBusy
+	if err == nil {
+		if err = p.await(l.Context(), o.Wait == 0); err != nil {
+			_ = p.giveBack(l)
+		}
 	}
 	switch {
 	case err == nil:
 		if err := lengthen(l, o); err != nil {
-			_ = l.release()
+			_ = p.giveBack(l)
 			return nil, err
 		}
 		return l, nil
 	case context.Cause(ctx) == errStopped:
 		return nil, nil
+	case errors.Is(err, leasehold.ErrLost):
+		return nil, failed(CodeLost, err)
+	case errors.Is(err, errWaitOver):
+		return nil, failed(CodeConflict, leasehold.ErrBusy)
 	case errors.Is(err, leasehold.ErrUnavailable):
 		return nil, failed(CodeUnreachable, err)
 	case errors.Is(err, leasehold.ErrBusy), errors.Is(err, leasehold.ErrQueueFull):

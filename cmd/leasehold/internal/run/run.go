@@ -37,6 +37,10 @@ func Run(rdb redis.UniversalClient, o Options) (exit int, err error) {
 	if err != nil {
 		return 0, failed(CodeUsage, err)
 	}
+	before, err := predecessorsOf(rdb, o)
+	if err != nil {
+		return 0, failed(CodeUsage, err)
+	}
 	// However it ends, nothing of this process is left in Redis: neither a place
 	// in a queue nor a lease.
 	defer func() {
@@ -57,7 +61,7 @@ func Run(rdb redis.UniversalClient, o Options) (exit int, err error) {
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, passed...)
 	defer signal.Stop(signals)
-	l, sig, err := await(h, o, signals)
+	l, sig, err := await(h, before, o, signals)
 	if err != nil {
 		return 0, err
 	}
@@ -69,7 +73,7 @@ func Run(rdb redis.UniversalClient, o Options) (exit int, err error) {
 	term := openTerminal()
 	p, err := start(path, o.Program, l.environment(os.Environ(), o.Key), started, term)
 	if err != nil {
-		_ = l.release()
+		_ = before.giveBack(l)
 		return 0, failed(CodeTool, err)
 	}
 	guard.tell("group", int64(p.pid))
@@ -78,18 +82,18 @@ func Run(rdb redis.UniversalClient, o Options) (exit int, err error) {
 	term.takeBack(status.Signaled())
 	stopped := guard.done()
 	guard = nil
-	return finish(l, status, lost, stopped)
+	return finish(l, before, status, lost, stopped)
 }
 
 // await waits for the lease, or for a signal that ends the tool.
-func await(h *handle, o Options, signals <-chan os.Signal) (*held, syscall.Signal, error) {
+func await(h *handle, p predecessors, o Options, signals <-chan os.Signal) (*held, syscall.Signal, error) {
 	type outcome struct {
 		l   *held
 		err error
 	}
 	stop, done := make(chan struct{}), make(chan outcome, 1)
 	go func() {
-		l, err := take(h, o, stop)
+		l, err := take(h, p, o, stop)
 		done <- outcome{l, err}
 	}()
 	var sig syscall.Signal
@@ -97,7 +101,7 @@ func await(h *handle, o Options, signals <-chan os.Signal) (*held, syscall.Signa
 		select {
 		case got := <-done:
 			if sig != 0 && got.l != nil { // it was had in that moment
-				_ = got.l.release()
+				_ = p.giveBack(got.l)
 			}
 			if sig != 0 {
 				return nil, sig, nil
@@ -153,8 +157,8 @@ func (p *program) attend(l *held, guard *keeper, o Options, signals <-chan os.Si
 var errNoGuard = errors.New("the guard process has ended; the program was killed")
 
 // finish gives the lease back, and says which code it all comes to.
-func finish(l *held, status unix.WaitStatus, lost error, stopped bool) (int, error) {
-	err := l.release()
+func finish(l *held, p predecessors, status unix.WaitStatus, lost error, stopped bool) (int, error) {
+	err := p.giveBack(l)
 	switch {
 	case lost == errNoGuard:
 		return 0, failed(CodeTool, lost)

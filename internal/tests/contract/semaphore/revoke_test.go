@@ -3,6 +3,7 @@ package semaphore
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -174,6 +175,9 @@ func TestRevocationsAreNoted(t *testing.T) {
 		all, err := f.RDB.XRange(f.Context(), names[0], "-", "+").Result()
 		if err != nil || len(all) != 1 {
 			f.Fatal(all, err)
+		}
+		if remains, err := strconv.Atoi(all[0].Values["remains"].(string)); err != nil || remains <= 0 || remains > 30_000 {
+			f.Errorf("the lease would have lasted for %v ms more, %v; want at most its TTL, 30 s", all[0].Values["remains"], err)
 		}
 		want := map[string]any{"id": l.ID(), "what": "lease", "permits": "1", "label": "here", "reason": "why"}
 		for name, value := range want {
