@@ -14,12 +14,19 @@ SERVERSFLAGS ?=
 
 .PHONY: test lint bench bench-network servers
 
+# One package at a time: many tests say how soon something happens, with servers and
+# children of their own beside. Where there is flock, the next ones are built meanwhile,
+# at low priority.
+ONE_AT_A_TIME = -p 1
+ifneq ($(shell command -v flock),)
+ONE_AT_A_TIME = -p 3 -toolexec 'nice -n 19' -exec 'flock $(CURDIR)/.servers/testing'
+endif
+
 # Everything, with the race detector, on the embedded server and on every real
-# one. With LEASEHOLD_REQUIRE_SERVERS a test that finds no server fails. One
-# package at a time: many tests say how soon something happens, with servers and
-# children of their own beside. Four tests of it at a time: mostly they wait.
+# one. With LEASEHOLD_REQUIRE_SERVERS a test that finds no server fails. Four tests of a
+# package at a time: mostly they wait.
 test: servers
-	LEASEHOLD_REQUIRE_SERVERS=1 $(GO) test -count=1 -race -p 1 -parallel 4 -timeout 15m $(GOTESTFLAGS) ./...
+	LEASEHOLD_REQUIRE_SERVERS=1 $(GO) test -count=1 -race $(ONE_AT_A_TIME) -parallel 4 -timeout 15m $(GOTESTFLAGS) ./...
 
 lint:
 	$(GO) vet ./...
