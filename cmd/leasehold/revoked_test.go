@@ -10,6 +10,7 @@ import (
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/mutex"
+	"github.com/leasehold-go/leasehold/semaphore"
 )
 
 // A program whose lease is revoked is told long before a renewal would tell it, by
@@ -157,6 +158,30 @@ func TestNextProgramStartsWhenARevokedLeaseWouldHaveEnded(t *testing.T) {
 		t.Errorf("the program ended %v after the revocation; the lease lasts 2 s", took)
 	}
 	redistest.WantErr(t, l.Unlock(), leasehold.ErrRevoked)
+}
+
+// Programs under permits run beside each other: a revoked one is in the way where there is
+// no permit beside it.
+func TestNextProgramUnderAPermitStartsBesideARevokedOne(t *testing.T) {
+	addr, rdb := server(t)
+	name := redistest.Name(t)
+	permits, err := semaphore.New(rdb, semaphore.Config{Name: name, Limit: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer permits.Close(t.Context())
+	l, err := permits.AcquireN(t.Context(), "k", 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	redistest.WantErr(t, permits.Revoke(t.Context(), "k", l.ID(), "a test"))
+	for limit, want := range map[string]int{"3": 0, "2": 75} {
+		x := start(t, "redis://"+addr, "run", "--semaphore", name, "--limit", limit, "--key", "k", "--wait", "0", "--", "true")
+		if got := x.code(); got != want {
+			t.Errorf("with a limit of %s: exit code %d, want %d: %s", limit, got, want, x.stderr.String())
+		}
+	}
+	redistest.WantErr(t, l.Release(), leasehold.ErrRevoked)
 }
 
 // A user that has the rights of a service, and may not read the audit stream, runs programs

@@ -59,7 +59,7 @@ var commands = []mutation{
 	},
 	{
 		name: "run: the next program waits for a revoked one", file: "cmd/leasehold/internal/run/revoked.go",
-		old: "longest = max(longest, lasts(entry, clock.Val()))", new: "_ = clock",
+		old: "permits += int(number(entry.Values[\"permits\"]))", new: "",
 		packages: "./cmd/leasehold", tests: "NextProgram",
 	},
 	{

@@ -44,6 +44,9 @@ type held struct {
 // handle is a family's handle.
 type handle struct {
 	acquire func(ctx context.Context, try bool) (*held, error)
+	// hasRoom reports whether there is room for some more permits beside those in use, the
+	// caller's among them.
+	hasRoom func(ctx context.Context, permits int) bool
 	close   func(context.Context) error
 }
 
@@ -54,7 +57,7 @@ func open(rdb redis.UniversalClient, o Options) (*handle, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &handle{close: m.Close, acquire: func(ctx context.Context, try bool) (*held, error) {
+		return &handle{close: m.Close, hasRoom: func(context.Context, int) bool { return false }, acquire: func(ctx context.Context, try bool) (*held, error) {
 			lock := m.Lock
 			if try {
 				lock = m.TryLock
@@ -70,7 +73,11 @@ func open(rdb redis.UniversalClient, o Options) (*handle, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &handle{close: s.Close, acquire: func(ctx context.Context, try bool) (*held, error) {
+	hasRoom := func(ctx context.Context, permits int) bool {
+		state, err := s.Inspect(ctx, o.Key)
+		return err == nil && state.InUse+permits <= state.Limit
+	}
+	return &handle{close: s.Close, hasRoom: hasRoom, acquire: func(ctx context.Context, try bool) (*held, error) {
 		acquire := s.Acquire
 		if try {
 			acquire = s.TryAcquire
@@ -108,7 +115,7 @@ func take(h *handle, p predecessors, o Options, stop <-chan struct{}) (*held, er
 	}()
 	l, err := h.acquire(ctx, o.Wait == 0)
 	if err == nil {
-		if err = p.await(l.Context(), o.Wait == 0); err != nil {
+		if err = p.await(l.Context(), h, o.Wait == 0); err != nil {
 			_ = p.giveBack(l)
 		}
 	}

@@ -18,7 +18,8 @@ import (
 // predecessors are the leases of the key that an operator revoked. Revoking hands a lease
 // on at once, while the program under it has yet to be stopped. Its tool notes in the audit
 // stream that the program has ended; until then, or until the lease would have ended, the
-// next program does not start.
+// next program does not start. Programs under permits run beside each other: there the next
+// one waits only where the revoked ones and those that hold permits are more than the limit.
 type predecessors struct {
 	rdb    redis.UniversalClient
 	stream string
@@ -42,52 +43,51 @@ func predecessorsOf(rdb redis.UniversalClient, o Options) (predecessors, error) 
 	return predecessors{rdb, res.Part("audit")}, err
 }
 
-// run says for how long programs under revoked leases may go on at most, 0: none runs.
-func (p predecessors) run(ctx context.Context) (time.Duration, error) {
+// running says how many permits were revoked under which programs may still run, and for
+// how long the last of them may go on.
+func (p predecessors) running(ctx context.Context) (permits int, longest time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, noteBound)
 	defer cancel()
 	pipe := p.rdb.Pipeline()
 	clock, latest := pipe.Time(ctx), pipe.XRevRangeN(ctx, p.stream, "+", "-", mostRevoked)
 	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) { // nil: miniredis says so of no stream
-		return 0, err
+		return 0, 0, err
 	}
 	over := map[any]bool{}
-	longest := time.Duration(0)
 	for _, entry := range latest.Val() {
 		switch id := entry.Values["id"]; entry.Values["what"] {
 		case ended:
 			over[id] = true
 		case "lease":
-			if !over[id] {
-				longest = max(longest, lasts(entry, clock.Val()))
+			if lasts := ends(entry).Sub(clock.Val()); lasts > 0 && !over[id] {
+				permits += int(number(entry.Values["permits"]))
+				longest = max(longest, lasts)
 			}
 		}
 	}
-	return longest, nil
+	return permits, longest, nil
 }
 
-// lasts is how long after now a revoked lease would last yet. The ID of its entry begins
-// with the server's time in ms.
-func lasts(entry redis.XMessage, now time.Time) time.Duration {
+// ends is when a revoked lease would have ended, by the server's clock, which the ID of the
+// entry begins with.
+func ends(entry redis.XMessage) time.Time {
 	at, _, _ := strings.Cut(entry.ID, "-")
-	ms, err := strconv.ParseInt(at, 10, 64)
-	if err != nil {
-		return 0
-	}
-	text, _ := entry.Values["remains"].(string)
-	remains, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		return 0
-	}
-	return time.UnixMilli(ms + remains).Sub(now)
+	return time.UnixMilli(number(at) + number(entry.Values["remains"]))
 }
 
-// await returns when none runs any more. It is the end of ctx, or of the lease, that ends
-// it before; with try it does not wait. Where the user has no right to read the stream, it
-// says so and goes on.
-func (p predecessors) await(ctx context.Context, try bool) error {
+// number reads a field; 0 where it is none.
+func number(field any) int64 {
+	text, _ := field.(string)
+	n, _ := strconv.ParseInt(text, 10, 64)
+	return n
+}
+
+// await returns when none of them is in the way any more. The end of ctx, which is that of
+// the lease, ends it before; with try it does not wait. Where the server refuses to read
+// the stream, as it does without the right to, await says so and goes on.
+func (p predecessors) await(ctx context.Context, h *handle, try bool) error {
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
-		remains, err := p.run(ctx)
+		permits, remains, err := p.running(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
@@ -96,7 +96,7 @@ func (p predecessors) await(ctx context.Context, try bool) error {
 			return nil
 		case err != nil:
 			remains = pause // it is asked again, for as long as the lease is held
-		case remains <= 0:
+		case permits == 0 || h.hasRoom(ctx, permits):
 			return nil
 		}
 		if try {

@@ -18,12 +18,14 @@ func ordered(loads []crowdLoad) []crowdLoad {
 // A value's TTL runs out again and again under load: each time there is one load.
 //
 // How it is counted: a value is published after its load has ended, so it is
-// fresh at least until TTL after that end. A load that begins before is one too
-// many, unless it is an early refresh; one that begins after is the one that an
-// expiry is due. That no two begin for the same expiry follows, since the second
-// would begin before the TTL of the first one's value is over.
+// fresh at least until TTL after that end, but for what a process may take the server's
+// clock for later than it is: the round trip of a question for the time. A load that
+// begins before is one too many, unless it is an early refresh; one that begins after is
+// the one that an expiry is due. That no two begin for the same expiry follows, since the
+// second would begin long before the TTL of the first one's value is over.
 func TestFaultExpiryUnderLoad(t *testing.T) {
 	const ttl, load = 500 * time.Millisecond, 30 * time.Millisecond
+	const clockLooksLater = 20 * time.Millisecond // on a busy machine
 	srv := redistest.Shared(t, redistest.Newest(t))
 	s := newFaultSite(t, srv.Client())
 	crowd := newFaultCrowd(t, crowdSetup{Addr: srv.Addr(), Family: s.Family, TTL: ttl, LeaseTTL: 10 * time.Second}, 8)
@@ -39,7 +41,7 @@ func TestFaultExpiryUnderLoad(t *testing.T) {
 		before := done.Loads[i-1]
 		over := time.Duration(l.Began-before.End)*time.Microsecond - ttl
 		late = max(late, over)
-		if over < 0 {
+		if over < -clockLooksLater {
 			t.Errorf("a load began %v before the value of the load before it was over: %v, %v", -over, before, l)
 		}
 	}
