@@ -19,7 +19,7 @@ SERVERSFLAGS ?=
 # at low priority.
 ONE_AT_A_TIME = -p 1
 ifneq ($(shell command -v flock),)
-ONE_AT_A_TIME = -p 3 -toolexec 'nice -n 19' -exec 'flock $(CURDIR)/.servers/testing'
+ONE_AT_A_TIME = -p 3 -toolexec 'nice -n 10' -exec 'flock $(CURDIR)/.servers/testing'
 endif
 
 # Everything, with the race detector, on the embedded server and on every real
