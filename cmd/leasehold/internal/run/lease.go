@@ -100,9 +100,11 @@ func take(h *handle, p predecessors, o Options, stop <-chan struct{}) (*held, er
 	// The lease's Context comes from this ctx, so that it must not end once the
 	// lease is held: no time-out of the wait may reach it.
 	ctx, cancel := context.WithCancelCause(context.Background())
+	inTime := func() bool { return true }
 	if o.Wait > 0 {
 		timer := time.AfterFunc(o.Wait, func() { cancel(errWaitOver) })
 		defer timer.Stop()
+		inTime = timer.Stop
 	}
 	taken := make(chan struct{})
 	defer close(taken)
@@ -115,7 +117,11 @@ func take(h *handle, p predecessors, o Options, stop <-chan struct{}) (*held, er
 	}()
 	l, err := h.acquire(ctx, o.Wait == 0)
 	if err == nil {
-		if err = p.await(l.Context(), h, o.Wait == 0); err != nil {
+		err = p.await(l.Context(), h, o.Wait == 0)
+		if err == nil && !inTime() {
+			err = errWaitOver
+		}
+		if err != nil {
 			_ = p.giveBack(l)
 		}
 	}
