@@ -117,13 +117,34 @@ func (h *Handle) dropIdle() {
 // the lease of a caller that finds its line idle; the lease may outlive the call and the
 // turn.
 func (h *Handle) Acquire(ctx context.Context, a lease.Attempt, into *lease.Lease) (*Turn, error) {
-	began := h.m.EventTime()
-	t, waited, err := h.acquire(ctx, a, into)
+	began, called := h.m.EventTime(), time.Now()
+	t, waited, err := h.acquire(ctx, a, into, h.cfg.MaxWait)
+	for restarts := 0; err == errTurnOver; restarts++ {
+		h.m.TurnAcquired(ctx, a.Permits, waited, began, nil)
+		if restarts == maxRestarts {
+			err = h.m.Reject(a.Op, a.Key, leasehold.ErrUnavailable, errTurnOver)
+			break
+		}
+		remains := h.cfg.MaxWait
+		if remains > 0 {
+			remains = max(1, remains-time.Since(called))
+		}
+		began = h.m.EventTime()
+		t, waited, err = h.acquire(ctx, a, new(lease.Lease), remains)
+	}
 	h.m.TurnAcquired(ctx, a.Permits, waited, began, err)
 	return t, err
 }
 
-func (h *Handle) acquire(ctx context.Context, a lease.Attempt, into *lease.Lease) (_ *Turn, waited bool, _ error) {
+// maxRestarts bounds how often one Acquire begins anew because its turn was over before
+// its caller could begin it.
+const maxRestarts = 4
+
+// errTurnOver says that a turn came and was lost while its caller still waited for the
+// reply to an enter of its own.
+var errTurnOver = errors.New("the turn was lost before the reply to the call's own request came")
+
+func (h *Handle) acquire(ctx context.Context, a lease.Attempt, into *lease.Lease, patience time.Duration) (_ *Turn, waited bool, _ error) {
 	if err := ctx.Err(); err != nil {
 		return nil, waited, h.m.Reject(a.Op, a.Key, err)
 	}
@@ -154,9 +175,9 @@ func (h *Handle) acquire(ctx context.Context, a lease.Attempt, into *lease.Lease
 	ln.push(t)
 	var maxWait <-chan time.Time
 	var giveUpAt time.Time
-	if h.cfg.MaxWait > 0 {
-		giveUpAt = time.Now().Add(h.cfg.MaxWait)
-		limit := time.NewTimer(h.cfg.MaxWait)
+	if patience > 0 {
+		giveUpAt = time.Now().Add(patience)
+		limit := time.NewTimer(patience)
 		defer limit.Stop()
 		maxWait = limit.C
 	}
@@ -206,14 +227,21 @@ func (t *Turn) come() error {
 		return t.err
 	}
 	ln := t.line
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
 	select {
 	case <-ln.h.m.Closing(): // Close may have been too early to see the turn
-		ln.mu.Lock()
-		defer ln.mu.Unlock()
 		return ln.leave(t, leasehold.ErrClosed)
 	default:
+	}
+	if t.cond != lost {
 		return nil
 	}
+	t.cond = released
+	if !t.maxHeld {
+		ln.h.m.Go(t.visit.lease.GiveBack) // the server may still have it
+	}
+	return errTurnOver
 }
 
 // leave ends the wait of t because of why; nil: MaxWait is over. Called with the lock.

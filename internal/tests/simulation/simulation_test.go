@@ -36,6 +36,24 @@ func TestSimulation(t *testing.T) {
 	})
 }
 
+// A caller whose turn came by another lease of its process waits for the reply to its own
+// enter until after that lease was lost. It gets another turn, not the one that is over.
+func TestTurnIsOverBeforeItsCallerKnows(t *testing.T) {
+	s, err := parse(strings.NewReader(`2m37.931826s acquire client=1 key=a permits=3 hold=8.878ms try
+3m2.121536s slow client=1 dir=replies for=535.412ms by=4.142071s
+3m2.629929s acquire client=1 key=a permits=1 hold=2.1s
+3m2.723397s acquire client=1 key=a permits=1 wait=6s hold=32.4s
+3m3.321932s lose client=1 dir=requests for=1.5s
+3m4.270487s stall client=1 for=5.7s
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o := run(t, s); o.violation != nil {
+		t.Errorf("%v", o.violation)
+	}
+}
+
 // What a schedule says is what its text says.
 func TestScheduleText(t *testing.T) {
 	s := generate(1)
