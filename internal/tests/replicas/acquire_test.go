@@ -3,7 +3,6 @@ package replicas
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -189,8 +188,8 @@ func TestLostReplyOfAConfirmation(t *testing.T) {
 func TestReplicasAreCounted(t *testing.T) {
 	onNewest(t, func(t *testing.T, x *redistest.Replicated, newHandle func(testing.TB, redis.UniversalClient, settings) handle) {
 		name := redistest.Name(t)
-		two := newHandle(t, x.Primary.Client(), settings{name: name, replicas: 2, replicaWait: 50 * time.Millisecond})
-		one := newHandle(t, x.Primary.Client(), settings{name: name, replicas: 1, replicaWait: 50 * time.Millisecond})
+		two := newHandle(t, x.Primary.Client(), settings{name: name, replicas: 2}) // both with the default ReplicaWait:
+		one := newHandle(t, x.Primary.Client(), settings{name: name, replicas: 1}) // the other replica has to answer in it
 		none := newHandle(t, x.Primary.Client(), settings{name: name})
 		x.Links[0].Cut()
 		_, err := two.acquire(t.Context(), "k2")
@@ -222,9 +221,7 @@ func TestNobodyElseWaitsForReplicas(t *testing.T) {
 		go func() {
 			done <- attempt(100, func(i int) (lease, error) { return h.acquire(t.Context(), fmt.Sprint("k", i)) })
 		}()
-		redistest.Eventually(t, "WAIT at the server", func() bool {
-			return strings.Contains(rdb.ClientList(t.Context()).Val(), "cmd=wait")
-		})
+		awaitBlocked(t, rdb)
 		began := time.Now()
 		if err := held.giveBack(); err != nil {
 			t.Errorf("give back: %v", err)
@@ -275,9 +272,7 @@ func TestCallerLeavesWhileReplicasAreAsked(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		failed := make(chan error, 1)
 		go func() { _, err := h.acquire(ctx, "k"); failed <- err }()
-		redistest.Eventually(t, "WAIT at the server", func() bool {
-			return strings.Contains(rdb.ClientList(t.Context()).Val(), "cmd=wait")
-		})
+		awaitBlocked(t, rdb)
 		began := time.Now()
 		cancel()
 		redistest.WantErr(t, redistest.Get(t, "the caller", failed), context.Canceled, leasehold.ErrUnavailable)
