@@ -304,3 +304,49 @@ func TestBatchesAreRecordedWithoutACollection(t *testing.T) {
 		runtime.KeepAlive(o)
 	}
 }
+
+// lastExport keeps the metrics that a PeriodicReader exports.
+type lastExport struct {
+	sdk.Exporter
+	acquired uint64
+}
+
+func (*lastExport) Temporality(sdk.InstrumentKind) metricdata.Temporality {
+	return metricdata.CumulativeTemporality
+}
+
+func (*lastExport) Aggregation(k sdk.InstrumentKind) sdk.Aggregation {
+	return sdk.DefaultAggregationSelector(k)
+}
+func (*lastExport) ForceFlush(context.Context) error { return nil }
+func (*lastExport) Shutdown(context.Context) error   { return nil }
+
+func (l *lastExport) Export(_ context.Context, rm *metricdata.ResourceMetrics) error {
+	for _, s := range rm.ScopeMetrics {
+		for _, m := range s.Metrics {
+			if data, ok := m.Data.(metricdata.Histogram[float64]); ok && m.Name == "leasehold.acquire.duration" {
+				l.acquired = data.DataPoints[0].Count
+			}
+		}
+	}
+	return nil
+}
+
+// What was kept for the next batch is in the last collection, that of Shutdown.
+func TestShutdownExportsWhatWasKept(t *testing.T) {
+	last := &lastExport{}
+	provider := sdk.NewMeterProvider(sdk.WithReader(sdk.NewPeriodicReader(last, sdk.WithInterval(time.Hour))))
+	o, err := leaseholdotel.New(leaseholdotel.Config{MeterProvider: provider})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		o.Observe(leasehold.Event{
+			Kind: leasehold.EventAcquired, Type: "mutex", Family: "f", Outcome: leasehold.OutcomeGranted,
+			Context: context.Background(), Permits: 1,
+		})
+	}
+	if err := provider.Shutdown(t.Context()); err != nil || last.acquired != 3 {
+		t.Errorf("%d acquisitions were exported, %v; want 3", last.acquired, err)
+	}
+}

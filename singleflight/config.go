@@ -53,7 +53,8 @@ type Config[T any] struct {
 	Name string
 
 	// TTL is how long a value is fresh, at least 1 ms, required. Jitter spreads
-	// it.
+	// it. A process may take the server's clock for later than it is by the round
+	// trip of a question for it, and a value for stale as much earlier.
 	TTL time.Duration
 
 	// TTLFor is the TTL of a value; where it returns 0, TTL; where it returns

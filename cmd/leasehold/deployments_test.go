@@ -12,9 +12,6 @@ import (
 // Programs run in turn, and a revoked one is stopped, wherever the lease is.
 func TestRunOnAllDeployments(t *testing.T) {
 	redistest.Matrix(t, func(t *testing.T, target redistest.Target) {
-		if target.Kind == redistest.KindMini {
-			t.Skip("the embedded server says that it is a node of a Cluster, and has no messages of one")
-		}
 		url, name := target.URL(t), redistest.Name(t)
 		locks, err := mutex.New(target.Client(t), mutex.Config{Name: name})
 		if err != nil {

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"context"
 	"os"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
@@ -13,16 +16,22 @@ import (
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
+func openLocks(t *testing.T, rdb redis.UniversalClient, cfg mutex.Config) *mutex.Mutex {
+	t.Helper()
+	locks, err := mutex.New(rdb, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = locks.Close(context.Background()) })
+	return locks
+}
+
 // A program whose lease is revoked is told long before a renewal would tell it, by
 // SIGTERM and the grace or by SIGKILL, and its tool says so.
 func TestRevokedProgramIsStopped(t *testing.T) {
 	addr, rdb := server(t)
 	url, name := "redis://"+addr, redistest.Name(t)
-	locks, err := mutex.New(rdb, mutex.Config{Name: name})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer locks.Close(t.Context())
+	locks := openLocks(t, rdb, mutex.Config{Name: name})
 	for about, c := range map[string]struct {
 		flags  []string
 		script string
@@ -70,11 +79,7 @@ func TestRevokedProgramIsStopped(t *testing.T) {
 func TestNextProgramStartsAfterARevokedOne(t *testing.T) {
 	addr, rdb := server(t)
 	url, name := "redis://"+addr, redistest.Name(t)
-	locks, err := mutex.New(rdb, mutex.Config{Name: name})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer locks.Close(t.Context())
+	locks := openLocks(t, rdb, mutex.Config{Name: name})
 	run := func(wait, grace, script string) *tool {
 		return start(t, url, "run", "--mutex", name, "--key", "k", "--ttl", "5m", "--wait", wait, "--grace", grace, "--", "sh", "-c", script)
 	}
@@ -129,11 +134,7 @@ func TestNextProgramStartsAfterARevokedOne(t *testing.T) {
 func TestNextProgramStartsWhenARevokedLeaseWouldHaveEnded(t *testing.T) {
 	addr, rdb := server(t)
 	url, name := "redis://"+addr, redistest.Name(t)
-	locks, err := mutex.New(rdb, mutex.Config{Name: name, TTL: 2 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer locks.Close(t.Context())
+	locks := openLocks(t, rdb, mutex.Config{Name: name, TTL: 2 * time.Second})
 	l, err := locks.Lock(t.Context(), "k")
 	if err != nil {
 		t.Fatal(err)
@@ -182,6 +183,17 @@ func TestNextProgramUnderAPermitStartsBesideARevokedOne(t *testing.T) {
 		}
 	}
 	redistest.WantErr(t, l.Release(), leasehold.ErrRevoked)
+}
+
+// What is in the place of the audit stream keeps no program from running.
+func TestToolBesideAKeyOfAnotherType(t *testing.T) {
+	addr, rdb := server(t)
+	name := redistest.Name(t)
+	redistest.WantErr(t, rdb.Set(t.Context(), "leasehold:mtx:{"+name+":k}:audit", "text", 0).Err())
+	x := start(t, "redis://"+addr, "run", "--mutex", name, "--key", "k", "--wait", "0", "--", "true")
+	if got := x.code(); got != 0 || !strings.Contains(x.stderr.String(), "WRONGTYPE") {
+		t.Errorf("exit code %d; it says %q", got, x.stderr.String())
+	}
 }
 
 // A user that has the rights of a service, and may not read the audit stream, runs programs

@@ -143,13 +143,19 @@ func (ln *line) drop(v *visit) {
 }
 
 // abandon ends the wait of a turn whose caller leaves. Where the turn has just come, it
-// is passed on. Called with the lock.
+// is passed on; where it has been lost since, the server may still have its lease. Called
+// with the lock.
 func (ln *line) abandon(t *Turn) {
 	switch t.cond {
 	case running:
 		v := t.visit
 		t.end(released, leasehold.ErrReleased)
 		ln.passOn(v)
+	case lost:
+		t.cond = released
+		if !t.maxHeld { // else the lease has been passed on
+			t.visit.lease.GiveBack()
+		}
 	case waiting:
 		if t.err == nil {
 			ln.remove(t)

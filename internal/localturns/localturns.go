@@ -117,20 +117,20 @@ func (h *Handle) dropIdle() {
 // the lease of a caller that finds its line idle; the lease may outlive the call and the
 // turn.
 func (h *Handle) Acquire(ctx context.Context, a lease.Attempt, into *lease.Lease) (*Turn, error) {
-	began, called := h.m.EventTime(), time.Now()
-	t, waited, err := h.acquire(ctx, a, into, h.cfg.MaxWait)
+	began := h.m.EventTime()
+	var giveUpAt time.Time // when MaxWait is over; zero: never
+	if h.cfg.MaxWait > 0 {
+		giveUpAt = time.Now().Add(h.cfg.MaxWait)
+	}
+	t, waited, err := h.acquire(ctx, a, into, giveUpAt)
 	for restarts := 0; err == errTurnOver; restarts++ {
 		h.m.TurnAcquired(ctx, a.Permits, waited, began, nil)
 		if restarts == maxRestarts {
 			err = h.m.Reject(a.Op, a.Key, leasehold.ErrUnavailable, errTurnOver)
 			break
 		}
-		remains := h.cfg.MaxWait
-		if remains > 0 {
-			remains = max(1, remains-time.Since(called))
-		}
 		began = h.m.EventTime()
-		t, waited, err = h.acquire(ctx, a, new(lease.Lease), remains)
+		t, waited, err = h.acquire(ctx, a, new(lease.Lease), giveUpAt)
 	}
 	h.m.TurnAcquired(ctx, a.Permits, waited, began, err)
 	return t, err
@@ -144,7 +144,7 @@ const maxRestarts = 4
 // reply to an enter of its own.
 var errTurnOver = errors.New("the turn was lost before the reply to the call's own request came")
 
-func (h *Handle) acquire(ctx context.Context, a lease.Attempt, into *lease.Lease, patience time.Duration) (_ *Turn, waited bool, _ error) {
+func (h *Handle) acquire(ctx context.Context, a lease.Attempt, into *lease.Lease, giveUpAt time.Time) (_ *Turn, waited bool, _ error) {
 	if err := ctx.Err(); err != nil {
 		return nil, waited, h.m.Reject(a.Op, a.Key, err)
 	}
@@ -174,10 +174,8 @@ func (h *Handle) acquire(ctx context.Context, a lease.Attempt, into *lease.Lease
 	waited = !alone
 	ln.push(t)
 	var maxWait <-chan time.Time
-	var giveUpAt time.Time
-	if patience > 0 {
-		giveUpAt = time.Now().Add(patience)
-		limit := time.NewTimer(patience)
+	if !giveUpAt.IsZero() {
+		limit := time.NewTimer(time.Until(giveUpAt))
 		defer limit.Stop()
 		maxWait = limit.C
 	}
@@ -237,10 +235,7 @@ func (t *Turn) come() error {
 	if t.cond != lost {
 		return nil
 	}
-	t.cond = released
-	if !t.maxHeld {
-		ln.h.m.Go(t.visit.lease.GiveBack) // the server may still have it
-	}
+	ln.abandon(t)
 	return errTurnOver
 }
 

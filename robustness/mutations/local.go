@@ -34,6 +34,11 @@ var localTurns = []mutation{
 		packages: localTests, tests: turnTests,
 	},
 	{
+		name: "a turn that was lost before its caller knew of it is not handed out", file: "internal/localturns/localturns.go",
+		old: "	if t.cond != lost {", new: "	if true {",
+		packages: "./internal/tests/contract/semaphore", tests: "TestATurnThatIsOver",
+	},
+	{
 		name: "a place belongs to the process", file: "internal/localturns/places.go",
 		old:      "		placeCtx, cancel := context.WithCancel(context.Background())",
 		new:      "		placeCtx, cancel := context.WithCancel(ctx)",

@@ -45,7 +45,7 @@ type held struct {
 type handle struct {
 	acquire func(ctx context.Context, try bool) (*held, error)
 	// hasRoom reports whether there is room for some more permits beside those in use, the
-	// caller's among them.
+	// caller's among them; nil: of a lock there never is.
 	hasRoom func(ctx context.Context, permits int) bool
 	close   func(context.Context) error
 }
@@ -57,7 +57,7 @@ func open(rdb redis.UniversalClient, o Options) (*handle, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &handle{close: m.Close, hasRoom: func(context.Context, int) bool { return false }, acquire: func(ctx context.Context, try bool) (*held, error) {
+		return &handle{close: m.Close, acquire: func(ctx context.Context, try bool) (*held, error) {
 			lock := m.Lock
 			if try {
 				lock = m.TryLock

@@ -96,10 +96,9 @@ func (p predecessors) await(ctx context.Context, h *handle, try bool) error {
 			return nil
 		case err != nil:
 			remains = pause // it is asked again, for as long as the lease is held
-		case permits == 0 || h.hasRoom(ctx, permits):
+		case permits == 0 || h.hasRoom != nil && h.hasRoom(ctx, permits):
 			return nil
-		}
-		if try {
+		case try:
 			return fmt.Errorf("%w: the program under a revoked lease may run for another %v", leasehold.ErrBusy, remains)
 		}
 		select {

@@ -3,6 +3,7 @@ package semaphore
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -145,5 +146,84 @@ func TestMaxWaitersIsNotForPermitsThatAreFree(t *testing.T) {
 			release(f, l)
 		}
 		release(f, waiter.Got())
+	})
+}
+
+// lateEnter holds back the reply to the next enter that a client sends, once it is armed.
+type lateEnter struct {
+	armed   atomic.Bool
+	deliver chan struct{}
+}
+
+func (l *lateEnter) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (l *lateEnter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if harness.CommandName(cmd) == "enter" && l.armed.Swap(false) {
+			<-l.deliver
+		}
+		return err
+	}
+}
+
+func (l *lateEnter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// uses counts the permits that an Observer was told to be held.
+type uses struct {
+	mu   sync.Mutex
+	held int
+}
+
+func (u *uses) Observe(e leasehold.Event) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	switch {
+	case e.Kind == leasehold.EventAcquired && e.Outcome == leasehold.OutcomeGranted:
+		u.held += e.Permits
+	case e.Kind == leasehold.EventHoldEnded:
+		u.held -= e.Permits
+	}
+}
+
+// The turn of a caller whose own reply is late comes by another lease of its process. That
+// lease is lost before the reply comes: the caller gets another turn, not the one that is
+// over, and nothing is left of either.
+func TestATurnThatIsOverIsNotHandedOut(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		late, seen := &lateEnter{deliver: make(chan struct{})}, &uses{}
+		rdb, w := f.Connect(&harness.Wire{}), &harness.Wire{}
+		rdb.AddHook(late)
+		s := f.openOn(rdb, w, limit(2), localFor(time.Second), func(c *semaphore.Config) { c.Observer = seen })
+		operator, _ := f.open(limit(2))
+		acquire := func() (*semaphore.Lease, error) { return s.Acquire(f.Context(), "k") }
+		release(f, f.take(s, "k", 1)) // the server knows the script
+		late.armed.Store(true)
+		first := harness.Start(f.T, acquire)
+		synctest.Wait()
+		second := harness.Start(f.T, acquire)
+		time.Sleep(200 * time.Millisecond) // its process has subscribed by then
+		state, err := operator.Inspect(f.Context(), "k")
+		if err != nil || len(state.Holders) != 2 {
+			f.Fatal(state, err)
+		}
+		redistest.WantErr(f, operator.Revoke(f.Context(), "k", state.Holders[1].ID, "a test"))
+		time.Sleep(time.Second) // the process has been told
+		close(late.deliver)
+		for _, l := range []*semaphore.Lease{first.Got(), second.Got()} {
+			if err := context.Cause(l.Context()); err != nil {
+				f.Errorf("a lease that has ended was handed out: %v", err)
+			}
+			release(f, l)
+		}
+		time.Sleep(time.Second)
+		if state, err = operator.Inspect(f.Context(), "k"); err != nil || state.InUse+state.Waiting != 0 {
+			f.Errorf("%+v, %v; want that nobody holds or waits", state, err)
+		}
+		if seen.held != 0 {
+			f.Errorf("by the events %d permits are held", seen.held)
+		}
 	})
 }

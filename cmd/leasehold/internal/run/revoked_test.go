@@ -1,0 +1,74 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+// silent lets some pipelines end without an answer.
+type silent struct{ left int }
+
+func (s *silent) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (s *silent) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (s *silent) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if s.left > 0 {
+			s.left--
+			return io.ErrUnexpectedEOF
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// A tool that is not to wait takes no answer for no "busy": it asks again.
+func TestNoAnswerIsNotBusy(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: redistest.Mini(t).Addr()})
+	defer rdb.Close()
+	hook := &silent{left: 2}
+	rdb.AddHook(hook)
+	p, err := predecessorsOf(rdb, Options{Mutex: redistest.Name(t), Key: "k"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.await(t.Context(), &handle{}, true); err != nil || hook.left > 0 {
+		t.Errorf("%v, with %d silent pipelines left", err, hook.left)
+	}
+}
+
+// always is a lease that nothing ends.
+type always struct{}
+
+func (always) Context() context.Context                    { return context.Background() }
+func (always) Deadline() time.Time                         { return time.Now().Add(time.Hour) }
+func (always) ID() string                                  { return "id" }
+func (always) Extend(context.Context, time.Duration) error { return nil }
+
+// A lease that comes as the time to wait is over is given back.
+func TestLeaseThatComesTooLateIsGivenBack(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: redistest.Mini(t).Addr()})
+	defer rdb.Close()
+	o := Options{Mutex: redistest.Name(t), Key: "k", Wait: time.Millisecond, TTL: time.Second}
+	p, err := predecessorsOf(rdb, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gave := 0
+	h := &handle{acquire: func(ctx context.Context, _ bool) (*held, error) {
+		<-ctx.Done()
+		return &held{lease: always{}, release: func() error { gave++; return nil }}, nil
+	}}
+	_, err = take(h, p, o, nil)
+	if failure := (*Error)(nil); !errors.As(err, &failure) || failure.Code != CodeConflict || gave != 1 {
+		t.Errorf("%v; it was given back %d times", err, gave)
+	}
+}

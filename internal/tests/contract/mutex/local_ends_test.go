@@ -1,0 +1,305 @@
+package mutex
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
+	"github.com/leasehold-go/leasehold/mutex"
+)
+
+// A place in the queue is the process's: if the waiter that took it leaves, the next one
+// of the process has its turn in that place.
+func TestAPlaceOutlivesTheWaiterThatTookIt(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		a, _ := f.open(localFor(20 * time.Millisecond))
+		b, _ := f.open()
+		held := f.take(b, "k")
+		ctx, cancel := context.WithCancel(f.Context())
+		first := line(ctx, a, f)
+		second := line(f.Context(), a, f)
+		other := line(f.Context(), b, f)
+		if n := f.Queued("k"); n != 2 {
+			f.Fatalf("%d are queued, want one for each process", n)
+		}
+		cancel()
+		err := first.Failed()
+		redistest.WantErr(f, err, context.Canceled, leasehold.ErrBusy)
+		time.Sleep(100 * time.Millisecond)
+		unlock(f, held)
+		l := second.Got()
+		if other.Ended() {
+			f.Fatal("the process lost its place")
+		}
+		unlock(f, l)
+		unlock(f, other.Got())
+	})
+}
+
+// If the last waiter leaves, the place is given up.
+func TestAPlaceThatNobodyWaitsForIsGivenUp(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		a, _ := f.open(localFor(20 * time.Millisecond))
+		b, _ := f.open()
+		held := f.take(b, "k")
+		ctx, cancel := context.WithCancel(f.Context())
+		w := line(ctx, a, f)
+		cancel()
+		redistest.WantErr(f, w.Failed(), context.Canceled)
+		time.Sleep(100 * time.Millisecond)
+		if n := f.Queued("k"); n != 0 {
+			f.Fatalf("%d are queued", n)
+		}
+		unlock(f, held)
+	})
+}
+
+// A waiter that leaves in the moment in which it is handed the turn passes it on.
+func TestAWaiterThatLeavesPassesTheTurnOn(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		m, _ := f.open(localFor(time.Second))
+		for range 100 {
+			l := f.take(m, "k")
+			ctx, cancel := context.WithCancel(f.Context())
+			leaving, staying := line(ctx, m, f), line(f.Context(), m, f)
+			cancel() // it wakes for that, and is handed the turn before it has left
+			unlock(f, l)
+			<-leaving.Done
+			if leaving.Err == nil {
+				unlock(f, leaving.Value)
+			}
+			unlock(f, staying.Got())
+		}
+	})
+}
+
+// MaxHold bounds each turn, not the lease that the turns share.
+func TestMaxHoldBoundsEachTurn(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		m, _ := f.open(localFor(time.Second), func(c *mutex.Config) { c.MaxHold = 200 * time.Millisecond })
+		l := f.take(m, "k")
+		id := l.ID()
+		for range 4 {
+			w := line(f.Context(), m, f)
+			time.Sleep(150 * time.Millisecond)
+			if err := l.Context().Err(); err != nil {
+				f.Fatalf("a turn within MaxHold ended: %v", context.Cause(l.Context()))
+			}
+			unlock(f, l)
+			if l = w.Got(); l.ID() != id {
+				f.Fatal("the lease was not passed on")
+			}
+		}
+		w := line(f.Context(), m, f)
+		time.Sleep(250 * time.Millisecond)
+		redistest.WantErr(f, context.Cause(l.Context()), leasehold.ErrMaxHold, leasehold.ErrLost)
+		next := w.Got()
+		if next.Token() <= l.Token() {
+			f.Fatalf("token %d after %d", next.Token(), l.Token())
+		}
+		redistest.WantErr(f, l.Unlock(), leasehold.ErrMaxHold)
+		redistest.WantErr(f, l.Unlock(), leasehold.ErrReleased)
+		if err := next.Context().Err(); err != nil {
+			f.Fatalf("the turn of another ended: %v", err)
+		}
+		unlock(f, next)
+	})
+}
+
+// A lease that was extended is given back, not passed on.
+func TestAnExtendedLeaseIsNotPassedOn(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		m, _ := f.open(localFor(time.Second))
+		l := f.take(m, "k")
+		w := line(f.Context(), m, f)
+		if err := l.Extend(f.Context(), time.Hour); err != nil {
+			f.Fatal(err)
+		}
+		unlock(f, l)
+		next := w.Got()
+		if next.ID() == l.ID() || time.Until(next.Deadline()) > time.Minute {
+			f.Fatalf("the extended lease was passed on, until %v", time.Until(next.Deadline()))
+		}
+		if next.Token() <= l.Token() {
+			f.Fatalf("token %d after %d", next.Token(), l.Token())
+		}
+		unlock(f, next)
+	})
+}
+
+// A lost lease is replaced at once, even if its holder hangs.
+func TestALostLeaseIsReplacedThoughItsHolderHangs(t *testing.T) {
+	bubble(t, func(f *fixture, server *miniredis.Miniredis) {
+		m, _ := f.open(localFor(100*time.Millisecond), ttl(600*time.Millisecond))
+		l := f.take(m, "k")
+		w := line(f.Context(), m, f)
+		server.Del(f.Part("k", "holders"))
+		time.Sleep(time.Second)
+		next := w.Got()
+		redistest.WantErr(f, context.Cause(l.Context()), leasehold.ErrLost)
+		redistest.WantErr(f, l.Unlock(), leasehold.ErrLost)
+		redistest.WantErr(f, l.Unlock(), leasehold.ErrReleased)
+		if err := next.Context().Err(); err != nil {
+			f.Fatal(err)
+		}
+		unlock(f, next)
+	})
+}
+
+// A listing shows one holder for all turns of a lease. Revoking it ends the turn that
+// runs, and the next waiter of the process gets a lease of its own.
+func TestRevokeEndsTheTurnThatRuns(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		m, _ := f.open(localFor(time.Second))
+		operator, _ := f.open()
+		first := f.take(m, "k")
+		second, third := line(f.Context(), m, f), line(f.Context(), m, f)
+		unlock(f, first)
+		l := second.Got()
+		state, err := operator.Inspect(f.Context(), "k")
+		if err != nil || state.Holder == nil || state.Holder.ID != l.ID() || state.Waiting > 1 {
+			f.Fatalf("%+v, %v; want the one holder %s", state, err, l.ID())
+		}
+		time.Sleep(200 * time.Millisecond) // its process has subscribed by then
+		if err := operator.Revoke(f.Context(), "k", l.ID(), "it hangs"); err != nil {
+			f.Fatal(err)
+		}
+		next := third.Got()
+		redistest.WantErr(f, context.Cause(l.Context()), leasehold.ErrRevoked)
+		redistest.WantErr(f, l.Unlock(), leasehold.ErrRevoked)
+		if next.ID() == l.ID() || next.Token() <= l.Token() {
+			f.Errorf("the next turn is on %s with token %d; %s with %d was revoked", next.ID(), next.Token(), l.ID(), l.Token())
+		}
+		unlock(f, next)
+	})
+}
+
+// A Context that is first asked for after the turn is over has ended.
+func TestContextOfATurnThatIsOverHasEnded(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		m, _ := f.open(localFor(time.Second))
+		l := f.take(m, "k")
+		w := line(f.Context(), m, f)
+		unlock(f, l)
+		next := w.Got()
+		redistest.WantErr(f, context.Cause(l.Context()), leasehold.ErrReleased)
+		if err := next.Context().Err(); err != nil {
+			f.Fatal(err)
+		}
+		unlock(f, next)
+	})
+}
+
+// MaxWaiters bounds the line of a process, and the places in Redis; a process that queues
+// again is not refused.
+func TestMaxWaitersOfLines(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		most := func(c *mutex.Config) { c.MaxWaiters = 1 }
+		a, _ := f.open(localFor(20*time.Millisecond), most)
+		b, _ := f.open(most)
+		l := f.take(a, "k")
+		w := line(f.Context(), a, f)
+		_, err := a.Lock(f.Context(), "k")
+		redistest.WantErr(f, err, leasehold.ErrQueueFull)
+		var busy *leasehold.BusyError
+		if !errors.As(err, &busy) {
+			f.Fatalf("%v has no figures", err)
+		}
+		other := line(f.Context(), b, f)
+		time.Sleep(50 * time.Millisecond)
+		unlock(f, l)
+		l = other.Got()
+		if w.Ended() {
+			f.Fatalf("the waiter ended with %v while another process has the lock", w.Err)
+		}
+		unlock(f, l)
+		unlock(f, w.Got())
+	})
+}
+
+// MaxWait bounds each wait.
+func TestMaxWaitInALine(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		m, _ := f.open(localFor(20*time.Millisecond), func(c *mutex.Config) { c.MaxWait = 300 * time.Millisecond })
+		b, _ := f.open()
+		for _, holder := range []*mutex.Mutex{m, b} {
+			l := f.take(holder, "k")
+			began := time.Now()
+			_, err := m.Lock(f.Context(), "k")
+			redistest.WantErr(f, err, leasehold.ErrBusy)
+			redistest.WantNot(f, err, leasehold.ErrUnavailable)
+			if took := time.Since(began); took < 300*time.Millisecond || took > 310*time.Millisecond {
+				f.Fatalf("it took %v", took)
+			}
+			unlock(f, l)
+			time.Sleep(50 * time.Millisecond)
+		}
+	})
+}
+
+// Close ends turns and waits.
+func TestCloseEndsTurnsAndWaits(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		m, _ := f.open(localFor(20 * time.Millisecond))
+		l := f.take(m, "k")
+		ctx := l.Context()
+		w := line(f.Context(), m, f)
+		harness.Close(f.T, m)
+		redistest.WantErr(f, w.Failed(), leasehold.ErrClosed)
+		redistest.WantErr(f, context.Cause(ctx), leasehold.ErrClosed)
+		redistest.WantErr(f, l.Unlock(), leasehold.ErrReleased)
+		f.wantHeld("k", false)
+		_, err := m.Lock(f.Context(), "k")
+		redistest.WantErr(f, err, leasehold.ErrClosed)
+	})
+}
+
+// A token that was counted on from the last one, since the server's clock went back, is
+// ahead of the clock. A process numbers no turns from it: if it died, the next grant's
+// token could be below theirs.
+func TestATokenAheadOfTheClockIsNotCountedOn(t *testing.T) {
+	bubble(t, func(f *fixture, server *miniredis.Miniredis) {
+		m, _ := f.open(localFor(time.Second))
+		ahead := uint64(time.Now().Add(time.Hour).UnixMicro())
+		if err := server.Set(f.Part("k", "fence"), strconv.FormatUint(ahead, 10)); err != nil {
+			f.Fatal(err)
+		}
+		l := f.take(m, "k")
+		for turn := range uint64(3) {
+			if l.Token() != ahead+1+turn || f.fence("k") != l.Token() {
+				f.Fatalf("turn %d has token %d, and the fence is %d; the token before was %d", turn, l.Token(), f.fence("k"), ahead)
+			}
+			w := line(f.Context(), m, f)
+			unlock(f, l)
+			l = w.Got()
+		}
+		unlock(f, l)
+	})
+}
+
+// MaxWait of the first caller, whose enter is not answered, ends its wait alone.
+func TestMaxWaitOfTheFirstCallerIsItsOwn(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		const most = 300 * time.Millisecond
+		m, wire := f.open(localFor(20*time.Millisecond), func(c *mutex.Config) { c.MaxWait = most })
+		unlock(f, f.take(m, "k"))
+		wire.Stall()
+		first := harness.Start(f.T, func() (*mutex.Lock, error) { return m.Lock(f.Context(), "k") })
+		time.Sleep(most / 2)
+		second := harness.Start(f.T, func() (*mutex.Lock, error) { return m.Lock(f.Context(), "k") })
+		time.Sleep(most/2 + most/4)
+		redistest.WantErr(f, first.Failed(), leasehold.ErrBusy)
+		if second.Ended() {
+			f.Fatalf("the second caller ended with %v", second.Err)
+		}
+		wire.Heal()
+		unlock(f, second.Got())
+	})
+}
