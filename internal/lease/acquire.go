@@ -34,12 +34,7 @@ type Attempt struct {
 	Parent context.Context // of the lease's Context; nil: the ctx of Acquire
 	Seat   *call.Seat      // the first enter goes out together with others; nil: by itself
 
-	// Shared says that the lease serves several turns, each with a MaxHold and a
-	// MaxWait of its own: see place.go.
-	Shared bool
-	// OnEnd is called on a goroutine of its own when the lease is lost, or ended by
-	// Close; nil: nobody is to know.
-	OnEnd func()
+	Turns Turns // the lease serves several turns; nil: its caller alone
 
 	BeforeEnter func() // called before each enter is sent; may be nil
 	OnWait      func() // called whenever it has to wait: for its turn, or for Redis; may be nil
@@ -65,7 +60,7 @@ func (m *Manager) Acquire(ctx context.Context, a Attempt, into *Lease) (answer a
 	}
 	defer m.done()
 	w := &waiter{m: m, res: res, Attempt: a}
-	if m.cfg.MaxWait > 0 && a.Wait && !a.Shared {
+	if m.cfg.MaxWait > 0 && a.Wait && a.Turns == nil {
 		limit := time.NewTimer(m.cfg.MaxWait)
 		defer limit.Stop()
 		w.maxWait = limit.C

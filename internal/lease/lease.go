@@ -38,7 +38,7 @@ type Lease struct {
 	watched             bool      // it waits for hints; guarded by the manager's lock
 	maxEnd              time.Time // when MaxHold is reached, by the local clock; zero: never
 	enterMayArriveUntil int64     // see waiter
-	onEnd               func()    // see Attempt
+	turns               Turns     // see Attempt
 
 	entry schedule.Entry // guarded by the schedule
 
@@ -73,8 +73,8 @@ func (l *Lease) start(ctx context.Context, w *waiter, v Verdict) bool {
 	l.self = l
 	l.m, l.key, l.res, l.req, l.token, l.parent, l.since = m, w.Key, w.res, w.req, v.Token, ctx, now
 	l.permits, l.seq = w.Permits, w.seq
-	l.enterMayArriveUntil, l.onEnd = w.enterMayArriveUntil, w.OnEnd
-	if m.cfg.MaxHold > 0 && !w.Shared {
+	l.enterMayArriveUntil, l.turns = w.enterMayArriveUntil, w.Turns
+	if m.cfg.MaxHold > 0 && w.Turns == nil {
 		l.maxEnd = now.Add(m.cfg.MaxHold)
 	}
 	l.mu.Lock() // Stop finds the lease as soon as it is on the manager's list
@@ -274,8 +274,8 @@ func (l *Lease) lose(why, cause error) {
 		l.cancel(l.fail("hold"))
 	}
 	l.m.events.ended(l, why, true)
-	if l.onEnd != nil {
-		l.m.Go(l.onEnd)
+	if l.turns != nil {
+		l.m.Go(l.turns.LeaseEnded)
 	}
 	l.m.mu.Lock()
 	defer l.m.mu.Unlock()

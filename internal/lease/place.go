@@ -9,6 +9,14 @@ import (
 	"github.com/leasehold-go/leasehold/internal/call"
 )
 
+// Turns are what a lease serves, one after the other, each with a MaxHold and a MaxWait of
+// its own.
+type Turns interface {
+	// LeaseEnded is called, on a goroutine of its own, when the lease is lost, or ended by
+	// Close.
+	LeaseEnded()
+}
+
 // TurnRequest is a Request whose lease may serve several turns of one process, one
 // after the other.
 type TurnRequest interface {
@@ -259,9 +267,9 @@ func (m *Manager) TurnEnded(permits int, began time.Time, why error) {
 	m.Observe(leasehold.Event{Kind: leasehold.EventHoldEnded, Outcome: outcome, Duration: time.Since(began), Permits: permits})
 }
 
-// HeldUntil is the lease's deadline, and whether it is held now.
-func (l *Lease) HeldUntil() (time.Time, bool) {
+// HeldAt reports whether the lease is held at now.
+func (l *Lease) HeldAt(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.deadline, l.cond == held && time.Now().Before(l.deadline)
+	return l.cond == held && now.Before(l.deadline)
 }

@@ -61,8 +61,8 @@ func (l *Lease) end(why error) condition {
 			l.cancel(l.fail("hold"))
 		}
 		l.m.events.released(l, why)
-		if l.onEnd != nil && why != leasehold.ErrReleased {
-			l.m.Go(l.onEnd)
+		if l.turns != nil && why != leasehold.ErrReleased {
+			l.m.Go(l.turns.LeaseEnded)
 		}
 	}
 	l.mu.Unlock()

@@ -89,7 +89,7 @@ func (t *telemetry) now() time.Time {
 
 // acquired tells the outcome of an acquisition that began at began.
 func (t *telemetry) acquired(ctx context.Context, w *waiter, began time.Time, err error) {
-	if t == nil || t.loads || w.Shared {
+	if t == nil || t.loads || w.Turns != nil {
 		return
 	}
 	t.observe(leasehold.Event{
@@ -143,7 +143,7 @@ func (t *telemetry) released(l *Lease, why error) {
 }
 
 func (t *telemetry) holdEnded(l *Lease, outcome string) {
-	if !t.loads && l.onEnd == nil { // of a shared lease each turn is a hold
+	if !t.loads && l.turns == nil { // else each turn is a hold
 		t.observe(leasehold.Event{
 			Kind: leasehold.EventHoldEnded, Outcome: outcome, Duration: time.Since(l.since), Permits: l.permits,
 		})

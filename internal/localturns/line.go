@@ -19,7 +19,7 @@ type line struct {
 	most        int        // places and visits together: as many as the limit in force has room for
 	first, last *Turn      // the turns that wait, in the order of their coming
 	length      int
-	visits      map[*visit]struct{}
+	visits      int // leases that serve turns
 	places      []*place
 	queued      int // places that Redis answered "queued" for
 	state       lease.State
@@ -28,7 +28,7 @@ type line struct {
 	pausedUntil time.Time // no place is taken before: the last one was refused
 }
 
-func (ln *line) idle() bool { return ln.length == 0 && len(ln.visits) == 0 && len(ln.places) == 0 }
+func (ln *line) idle() bool { return ln.length == 0 && ln.visits == 0 && len(ln.places) == 0 }
 
 // waiting is how many turns MaxWaiters counts: not those that Redis may grant to at
 // once, for it has not answered yet.
@@ -74,38 +74,42 @@ func (ln *line) remove(t *Turn) {
 // busy is the error of a request that finds the line as it is.
 func (ln *line) busy() *leasehold.BusyError {
 	if !ln.told {
-		return ln.h.m.BusyError(lease.State{InUse: len(ln.visits) * ln.name.permits, Limit: ln.name.limit})
+		return ln.h.m.BusyError(lease.State{InUse: ln.visits * ln.name.permits, Limit: ln.name.limit})
 	}
 	return ln.h.m.BusyError(ln.state)
 }
 
-// attempt is a request of the line. onEnd is told when its lease ends by itself.
+// attempt is a request of the line, for a lease that v is to have.
 func (ln *line) attempt(op string, wait bool, v *visit) lease.Attempt {
 	return lease.Attempt{
 		Op: op, Key: ln.name.key, Permits: ln.name.permits, Limit: ln.name.limit, Wait: wait,
-		Parent: context.Background(), Shared: true, OnEnd: v.ended,
+		Parent: context.Background(), Turns: v,
 	}
 }
 
-// try takes a turn without waiting, on the lease into. Called with the lock, which it gives up.
-func (ln *line) try(ctx context.Context, t *Turn, into *lease.Lease) error {
+// try takes a turn without waiting, on the lease into. Called with the lock, which is free
+// meanwhile.
+func (ln *line) try(ctx context.Context, op string, into *lease.Lease) (*Turn, error) {
 	m := ln.h.m
 	if ln.length > 0 {
-		defer ln.mu.Unlock()
-		return m.Reject(t.op, ln.name.key, ln.busy())
+		return nil, m.Reject(op, ln.name.key, ln.busy())
 	}
-	ln.mu.Unlock()
 	v := &visit{line: ln, lease: into}
-	if _, err := m.Acquire(ctx, ln.attempt(t.op, false, v), v.lease); err != nil {
+	err := func() error {
+		ln.mu.Unlock()
+		defer ln.mu.Lock()
+		_, err := m.Acquire(ctx, ln.attempt(op, false, v), v.lease)
 		return err
+	}()
+	if err != nil {
+		return nil, err
 	}
-	ln.mu.Lock()
-	defer ln.mu.Unlock()
 	if !ln.admit(v, true) {
-		return v.whyOver(t.op)
+		return nil, v.whyOver(op)
 	}
+	t := &Turn{line: ln, op: op, parent: ctx}
 	t.begin(v, time.Now())
-	return nil
+	return t, nil
 }
 
 // whyOver is the error of a request whose lease ended before its first turn.
@@ -125,21 +129,25 @@ var errLate = errors.New("the reply came later than the lease lasts")
 // admit makes a granted lease one of the line's visits. False: it has ended already.
 // Called with the lock.
 func (ln *line) admit(v *visit, alone bool) bool {
-	if _, held := v.lease.HeldUntil(); !held {
+	if !v.lease.HeldAt(time.Now()) {
 		v.over = true
 		return false
 	}
 	v.until = v.lease.Since().Add(ln.h.cfg.LocalFor)
 	v.alone = alone
 	ln.lastErr = nil
-	ln.visits[v] = struct{}{}
+	ln.visits++
+	v.counted = true
 	return true
 }
 
 // drop takes a visit out of the line. Called with the lock.
 func (ln *line) drop(v *visit) {
 	v.over = true
-	delete(ln.visits, v)
+	if v.counted {
+		ln.visits--
+		v.counted = false
+	}
 }
 
 // abandon ends the wait of a turn whose caller leaves. Where the turn has just come, it
@@ -171,8 +179,8 @@ func (ln *line) passOn(v *visit) {
 	if v.over || ln.pass(v) {
 		return
 	}
-	giveBack := ln.giveBack(v, "give back")
-	ln.h.m.Go(func() { _ = giveBack() })
+	ctx, p := ln.retire(v)
+	ln.h.m.Go(func() { _ = ln.giveBack(ctx, v, p, "give back") })
 }
 
 // pass hands the visit to the next turn in line. False: it is to be given back. Called
@@ -186,12 +194,12 @@ func (ln *line) pass(v *visit) bool {
 	if now.After(v.until) {
 		return false
 	}
-	if _, held := v.lease.HeldUntil(); !held {
+	if !v.lease.HeldAt(now) {
 		return false
 	}
 	ln.remove(t)
 	t.begin(v, now)
-	t.wake <- struct{}{}
+	t.tell()
 	if ln.length == 0 && len(ln.places) > 0 {
 		ln.cancelExcess()
 	}

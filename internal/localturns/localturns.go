@@ -87,7 +87,7 @@ func (h *Handle) lock(key string, permits, limit int) (*line, error) {
 	}
 	h.dropIdle()
 	name.key = strings.Clone(key)
-	ln = &line{h: h, name: name, most: max(1, limit/permits), visits: map[*visit]struct{}{}}
+	ln = &line{h: h, name: name, most: max(1, limit/permits)}
 	h.lines[name] = ln
 	ln.mu.Lock()
 	return ln, nil
@@ -157,76 +157,88 @@ func (h *Handle) acquire(ctx context.Context, a lease.Attempt, into *lease.Lease
 	if err != nil {
 		return nil, waited, h.m.Reject(a.Op, a.Key, err)
 	}
-	t := &Turn{line: ln, op: a.Op, parent: ctx}
+	defer ln.mu.Unlock()
 	if !a.Wait {
-		if err := ln.try(ctx, t, into); err != nil {
-			return nil, waited, err
-		}
-		return t, waited, nil
+		t, err := ln.try(ctx, a.Op, into)
+		return t, waited, err
 	}
 	if h.cfg.MaxWaiters > 0 && ln.waiting() >= h.cfg.MaxWaiters {
-		busy := ln.busy()
-		ln.mu.Unlock()
-		return nil, waited, h.m.Reject(a.Op, a.Key, leasehold.ErrQueueFull, busy)
+		return nil, waited, h.m.Reject(a.Op, a.Key, leasehold.ErrQueueFull, ln.busy())
 	}
-	t.wake = make(chan struct{}, 1)
-	alone := ln.idle()
-	waited = !alone
-	ln.push(t)
 	var maxWait <-chan time.Time
 	if !giveUpAt.IsZero() {
 		limit := time.NewTimer(time.Until(giveUpAt))
 		defer limit.Stop()
 		maxWait = limit.C
 	}
-	if alone {
+	var t *Turn
+	if ln.idle() {
 		// The first caller enters on its own goroutine: nothing is quicker where nobody
 		// competes. It stands at the front of the line.
-		if err := ln.enterFirst(ctx, t, into, maxWait, giveUpAt); err != nil {
+		first := &firstTurn{turn: Turn{line: ln, op: a.Op, parent: ctx}, visit: visit{line: ln, lease: into}}
+		t = &first.turn
+		ln.push(t)
+		if err := ln.enterFirst(ctx, first, maxWait, giveUpAt); err != nil {
 			return nil, waited, err
 		}
+		waited = !t.decided()
 	} else {
+		t, waited = &Turn{line: ln, op: a.Op, parent: ctx}, true
+		ln.push(t)
 		ln.takePlaces()
-		ln.mu.Unlock()
 	}
-	waited = waited || len(t.wake) == 0
 	if err := t.await(ctx, maxWait); err != nil {
 		return nil, waited, err
 	}
 	return t, waited, nil
 }
 
-// await waits until the turn has come, or for the first of what ends the wait.
-func (t *Turn) await(ctx context.Context, maxWait <-chan time.Time) error {
-	select {
-	case <-t.wake: // of a lone caller it has come; to look at one channel is quicker
-		return t.come()
-	default:
-	}
-	ln := t.line
-	var why error
-	select {
-	case <-t.wake:
-		return t.come()
-	case <-ctx.Done():
-		why = ctx.Err()
-	case <-maxWait:
-	case <-ln.h.m.Closing():
-		why = leasehold.ErrClosed
-	}
-	ln.mu.Lock()
-	defer ln.mu.Unlock()
-	return ln.leave(t, why)
+// firstTurn is the turn of a caller that finds its line idle, with its place and its visit:
+// they are one allocation.
+type firstTurn struct {
+	turn  Turn
+	visit visit
+	place place
 }
 
-// come is the outcome of a wait that ended because the turn has come, or never will.
+// await waits until the turn has come, or for the first of what ends the wait. Called with
+// the lock, which is free meanwhile.
+func (t *Turn) await(ctx context.Context, maxWait <-chan time.Time) error {
+	if t.decided() {
+		return t.come()
+	}
+	t.wake = make(chan struct{})
+	came, why := t.sleep(ctx, maxWait)
+	if came {
+		return t.come()
+	}
+	return t.line.leave(t, why)
+}
+
+// sleep waits, without the lock, until the turn is decided (came), or until something else
+// ends the wait. why is what that was; nil: MaxWait is over.
+func (t *Turn) sleep(ctx context.Context, maxWait <-chan time.Time) (came bool, why error) {
+	t.line.mu.Unlock()
+	defer t.line.mu.Lock()
+	select {
+	case <-t.wake:
+		return true, nil
+	case <-ctx.Done():
+		return false, ctx.Err()
+	case <-maxWait:
+		return false, nil
+	case <-t.line.h.m.Closing():
+		return false, leasehold.ErrClosed
+	}
+}
+
+// come is the outcome of a wait that ended because the turn has come, or never will. Called
+// with the lock.
 func (t *Turn) come() error {
 	if t.err != nil {
 		return t.err
 	}
 	ln := t.line
-	ln.mu.Lock()
-	defer ln.mu.Unlock()
 	select {
 	case <-ln.h.m.Closing(): // Close may have been too early to see the turn
 		return ln.leave(t, leasehold.ErrClosed)
@@ -242,7 +254,7 @@ func (t *Turn) come() error {
 // leave ends the wait of t because of why; nil: MaxWait is over. Called with the lock.
 func (ln *line) leave(t *Turn, why error) error {
 	m := ln.h.m
-	reached, busy := len(ln.visits) > 0 || ln.queued > 0, ln.busy()
+	reached, busy := ln.visits > 0 || ln.queued > 0, ln.busy()
 	ln.abandon(t)
 	switch {
 	case errors.Is(why, leasehold.ErrClosed):

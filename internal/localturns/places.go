@@ -20,35 +20,35 @@ type place struct {
 }
 
 // enterFirst takes a place for the only caller of an idle line, on its goroutine.
-// giveUpAt is when its MaxWait is over; into becomes the lease. An error ends the call.
-// Called with the lock, which it gives up.
-func (ln *line) enterFirst(ctx context.Context, t *Turn, into *lease.Lease, maxWait <-chan time.Time, giveUpAt time.Time) (err error) {
-	v, p := &visit{line: ln, lease: into}, &place{}
+// giveUpAt is when its MaxWait is over. An error ends the call. Called with the lock,
+// which is free meanwhile.
+func (ln *line) enterFirst(ctx context.Context, first *firstTurn, maxWait <-chan time.Time, giveUpAt time.Time) (err error) {
+	v, p := &first.visit, &first.place
 	ln.places = append(ln.places, p)
 	ln.mu.Unlock()
 	var at *lease.Place
 	err = errGoroutineEnded
 	defer func() {
 		ln.mu.Lock()
-		defer ln.mu.Unlock()
 		switch {
 		case at != nil:
 			// The place is the process's from now on.
 			placeCtx, cancel := context.WithCancel(context.Background())
 			p.cancel = cancel
-			ln.onQueued(p, at)
+			place := at // a variable of the closure's own: at then needs no allocation
+			ln.onQueued(p, place)
 			ln.cancelExcess()
-			ln.h.m.Go(func() { ln.follow(placeCtx, p, v, at) })
+			ln.h.m.Go(func() { ln.follow(placeCtx, p, v, place) })
 		case err == errGoroutineEnded || err != nil && (ctx.Err() != nil || maxWait != nil && !time.Now().Before(giveUpAt)):
 			// It is over for this caller alone.
 			ln.removePlace(p)
-			ln.abandon(t)
+			ln.abandon(&first.turn)
 		default:
 			ln.onPlaceDone(p, v, err, true)
 			err = nil // where it ends the wait of this turn, too, the turn has been told
 		}
 	}()
-	at, err = ln.h.m.Enter(ctx, ln.attempt(t.op, true, v), maxWait, v.lease)
+	at, err = ln.h.m.Enter(ctx, ln.attempt(first.turn.op, true, v), maxWait, v.lease)
 	return err
 }
 
@@ -75,13 +75,13 @@ func (ln *line) newPlace() (context.Context, *place) {
 // missing is how many places the line is to take: one for each turn that waits, as far
 // as the limit has room. Called with the lock.
 func (ln *line) missing() int {
-	return min(ln.most-len(ln.visits), ln.length) - len(ln.places)
+	return min(ln.most-ln.visits, ln.length) - len(ln.places)
 }
 
 // takePlaces takes the places that are missing. Called with the lock.
 func (ln *line) takePlaces() {
 	for ln.missing() > 0 {
-		if wait := time.Until(ln.pausedUntil); wait > 0 && (len(ln.visits) > 0 || len(ln.places) > 0) {
+		if wait := time.Until(ln.pausedUntil); wait > 0 && (ln.visits > 0 || len(ln.places) > 0) {
 			return // whatever is left serves the line meanwhile
 		}
 		ctx, p := ln.newPlace()
@@ -141,13 +141,13 @@ func (ln *line) onPlaceDone(p *place, v *visit, err error, alone bool) {
 			v.lease.GiveBack()
 		}
 	case p.cancelled:
-	case errors.Is(err, leasehold.ErrInvalid) || errors.Is(err, leasehold.ErrClosed) || len(ln.visits) == 0 && len(ln.places) == 0:
+	case errors.Is(err, leasehold.ErrInvalid) || errors.Is(err, leasehold.ErrClosed) || ln.visits == 0 && len(ln.places) == 0:
 		// Nothing is left that could serve the line.
 		for ln.first != nil {
 			t := ln.first
 			ln.remove(t)
 			t.err = err
-			t.wake <- struct{}{}
+			t.tell()
 		}
 	default:
 		ln.lastErr = err
@@ -178,22 +178,26 @@ func (ln *line) cancelExcess() {
 	}
 }
 
-// giveBack takes the visit out of the line, and returns what gives it back: together
-// with a new enter, where turns wait that have no place. Called with the lock; the
-// function is called without it.
-func (ln *line) giveBack(v *visit, op string) func() error {
+// retire takes the visit out of the line, to be given back: together with a new enter for
+// p, where turns wait that have no place; else p is nil. Called with the lock.
+func (ln *line) retire(v *visit) (ctx context.Context, p *place) {
 	ln.drop(v)
 	if ln.missing() <= 0 {
-		ln.takePlaces()
-		return func() error { return v.lease.Release(op) }
+		return nil, nil
 	}
-	ctx, p := ln.newPlace()
+	ctx, p = ln.newPlace()
 	p.again = true
-	return func() error {
-		left := make(chan error, 1)
-		ln.h.m.Go(func() { ln.giveBackAndEnter(ctx, v, p, op, left) })
-		return <-left
+	return ctx, p
+}
+
+// giveBack gives back a visit that has been retired.
+func (ln *line) giveBack(ctx context.Context, v *visit, p *place, op string) error {
+	if p == nil {
+		return v.lease.Release(op)
 	}
+	left := make(chan error, 1)
+	ln.h.m.Go(func() { ln.giveBackAndEnter(ctx, v, p, op, left) })
+	return <-left
 }
 
 // giveBackAndEnter gives a visit back and follows the new place. left takes what

@@ -23,17 +23,17 @@ type Turn struct {
 	line   *line
 	op     string
 	parent context.Context
-	wake   chan struct{} // of one: the turn has come, or err says why it never will
 
-	// Set before wake, and never changed after it.
-	err    error
+	// Set once, with the line's lock, before the caller of Acquire has the turn.
+	err    error // why the turn never comes
 	visit  *visit
 	token  uint64
 	since  time.Time
 	maxEnd time.Time // when MaxHold is reached; zero: never
 
 	// Guarded by the line's lock.
-	ahead, behind *Turn // in the line
+	wake          chan struct{} // closed when it is decided; nil: nobody sleeps
+	ahead, behind *Turn         // in the line
 	cond          condition
 	why           error     // it is over: a sentinel,
 	loss          error     // or why its lease ended
@@ -42,6 +42,16 @@ type Turn struct {
 	timer         *time.Timer
 	ctx           context.Context
 	cancel        context.CancelCauseFunc
+}
+
+// decided says that the turn has come, or never will: err says why. Called with the lock.
+func (t *Turn) decided() bool { return t.cond != waiting || t.err != nil }
+
+// tell wakes the caller of a turn that has just been decided. Called with the lock.
+func (t *Turn) tell() {
+	if t.wake != nil {
+		close(t.wake)
+	}
 }
 
 // begin makes v serve t. Called with the lock.
@@ -118,9 +128,9 @@ func (t *Turn) Release(op string) error {
 		ln.mu.Unlock()
 		return nil
 	}
-	giveBack := ln.giveBack(v, op)
+	ctx, p := ln.retire(v)
 	ln.mu.Unlock()
-	return giveBack()
+	return ln.giveBack(ctx, v, p, op)
 }
 
 // Extend pushes the expiry of the lease to ttl from now. A lease that was extended is
@@ -183,10 +193,11 @@ func (t *Turn) ID() string { return t.visit.lease.ID() }
 
 // visit is a lease that serves turns. All but lease is guarded by the line's lock.
 type visit struct {
-	line  *line
-	lease *lease.Lease
-	turn  *Turn // the one that runs; nil: it is being given back
-	over  bool  // it serves no turn any more
+	line    *line
+	lease   *lease.Lease
+	turn    *Turn // the one that runs; nil: it is being given back
+	counted bool  // among the line's visits
+	over    bool  // it serves no turn any more
 
 	until     time.Time // no turn begins later
 	lastToken uint64
@@ -236,9 +247,9 @@ func (v *visit) nextToken() uint64 {
 	return v.lastToken
 }
 
-// ended learns that the lease was lost, or ended by Close. A lost lease is replaced at
+// LeaseEnded learns that the lease was lost, or ended by Close. A lost lease is replaced at
 // once, even if its holder does not stop.
-func (v *visit) ended() {
+func (v *visit) LeaseEnded() {
 	ln := v.line
 	ln.mu.Lock()
 	defer ln.mu.Unlock()

@@ -52,7 +52,7 @@ var localTurns = []mutation{
 	},
 	{
 		name: "MaxHold is each turn's", file: "internal/lease/lease.go",
-		old: "if m.cfg.MaxHold > 0 && !w.Shared {", new: "if m.cfg.MaxHold > 0 {",
+		old: "if m.cfg.MaxHold > 0 && w.Turns == nil {", new: "if m.cfg.MaxHold > 0 {",
 		packages: localTests, tests: turnTests,
 	},
 	{
