@@ -79,7 +79,7 @@ var flightScripts = []mutation{
 		packages: loads,
 	},
 	{
-		name: "flight: a load that lands tells who waits", file: "luascripts/loads/publish.lua",
+		name: "flight: a load that lands tells its waiters", file: "luascripts/loads/publish.lua",
 		old:      "return { state, us, tell(token, state == 1, #envelope <= MAX_INLINE and how .. envelope or how) }",
 		new:      "return { state, us, 0 }",
 		packages: loads,
@@ -90,7 +90,7 @@ var flightScripts = []mutation{
 		packages: loads,
 	},
 	{
-		name: "flight: a lease that is given back wakes who waits", file: "luascripts/loads/leave.lua",
+		name: "flight: a lease that is given back wakes the waiters", file: "luascripts/loads/leave.lua",
 		old: "tell(tonumber(redis.call('GET', fence) or '') or 0, true, 'F')", new: "",
 		packages: loads,
 	},
@@ -110,7 +110,7 @@ var flightScripts = []mutation{
 		packages: loads,
 	},
 	{
-		name: "flight: who missed the message learns by asking", file: "luascripts/loads/ask.lua",
+		name: "flight: a waiter that missed the message learns by asking", file: "luascripts/loads/ask.lua",
 		old: "elseif published_token == token then", new: "elseif false then",
 		packages: loads,
 	},
