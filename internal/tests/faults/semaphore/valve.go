@@ -20,6 +20,7 @@ import (
 type valve struct {
 	mu      sync.Mutex
 	armed   bool
+	key     []byte     // of the enter, as a Redis key ends with it
 	owner   *valveConn // the connection that it stops
 	dir     int        // writes or reads
 	left    int
@@ -38,12 +39,12 @@ const (
 	reads
 )
 
-// arm stops the connection on which the next enter goes out after n bytes in one
+// arm stops the connection on which an enter of key goes out after n bytes in one
 // direction.
-func (v *valve) arm(dir, n int) (reached <-chan struct{}) {
+func (v *valve) arm(key string, dir, n int) (reached <-chan struct{}) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.armed, v.owner, v.dir, v.left = true, nil, dir, n
+	v.armed, v.owner, v.key, v.dir, v.left = true, nil, []byte(":"+key+"}"), dir, n
 	v.reached, v.open = make(chan struct{}), make(chan struct{})
 	v.carried = [2]int{}
 	return v.reached
@@ -68,7 +69,7 @@ func (v *valve) take(c *valveConn, dir int, p []byte) (may int, wait <-chan stru
 	if !v.armed {
 		return n, nil
 	}
-	if v.owner == nil && dir == writes && bytes.Contains(p, enterSHA) {
+	if v.owner == nil && dir == writes && bytes.Contains(p, enterSHA) && bytes.Contains(p, v.key) {
 		v.owner = c
 	}
 	if v.owner != c {
