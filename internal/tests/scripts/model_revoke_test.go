@@ -184,10 +184,12 @@ func (m *machine) revoke(t *rapid.T, target lease.Resource, r *request) {
 // askFate asks what became of a request.
 func (m *machine) askFate(t *rapid.T, r *request) {
 	member, id := r.Member(), lease.ListedID(r.Member())
-	got := m.call("fate of "+name(r), r.Request.(lease.Fated).Fate(), -1,
-		func(ref reference) outcome { return ref.(revoking).fate(member, id) })
-	b := m.revoked[r.Seq]
-	switch stands := m.model.(revoking).stands(member); {
+	stands := false // when the call was made: a key may end before it is read
+	got := m.call("fate of "+name(r), r.Request.(lease.Fated).Fate(), -1, func(ref reference) outcome {
+		stands = ref.(revoking).stands(member)
+		return ref.(revoking).fate(member, id)
+	})
+	switch b := m.revoked[r.Seq]; {
 	case (got.ints[0] == 1 || got.ints[0] == 2) != stands:
 		m.Fatalf("the fate of %s is %v; it is there: %v", name(r), got.ints, stands)
 	case got.ints[0] == 3 && got.text[0] != b.reason, got.ints[0] == 0 && b.reason != "":
