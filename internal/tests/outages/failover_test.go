@@ -2,6 +2,7 @@ package outages
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -13,8 +14,8 @@ import (
 )
 
 // A replica that has heard nothing for a while is promoted after the primary was
-// killed: what was granted meanwhile is forgotten. Tokens rise all the same, those
-// The holders are told by their next renewal, and what they write is refused.
+// killed: what was granted meanwhile is forgotten. Tokens rise all the same. The
+// holders are told by their next renewal, and what they write is refused.
 func TestFailoverToALaggingReplica(t *testing.T) {
 	t.Parallel()
 	primary, replica := redistest.StartPair(t, redistest.Newest(t))
@@ -72,20 +73,26 @@ func TestSentinelSwitchesOver(t *testing.T) {
 			h := c.hold()
 			c.work()
 			begin(t, x)
-			at := time.Now()
-			c.until(func() error {
-				if now := x.Primary(); now.Addr() == old.Addr() {
-					return context.DeadlineExceeded
-				}
-				return nil
-			})
-			t.Logf("another primary after %v", time.Since(at))
+			c.switchedOver(x, old)
 			c.recovered(time.Now())
 			h.keptOrTold()
 			c.work()
 			c.check()
 		})
 	}
+}
+
+// switchedOver waits until the sentinels have put another primary in old's place.
+func (c *crowd) switchedOver(x *redistest.Sentinel, old *redistest.Server) {
+	c.Helper()
+	began := time.Now()
+	c.until(func() error {
+		if x.Primary().Addr() == old.Addr() {
+			return errors.New("no other primary")
+		}
+		return nil
+	})
+	c.Logf("another primary after %v", time.Since(began))
 }
 
 // The primary of a Cluster that has the lock is killed, and its replica takes over.

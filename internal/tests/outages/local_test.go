@@ -124,6 +124,24 @@ func TestLocalTurnsThroughAFailover(t *testing.T) {
 	c.check()
 }
 
+// The sentinels put a replica in the place of a primary that was killed. What the replica
+// had not heard of is lost, as in TestLocalTurnsThroughAFailover.
+func TestLocalTurnsWhileSentinelsSwitchOver(t *testing.T) {
+	t.Parallel()
+	x := redistest.StartSentinel(t, redistest.Newest(t))
+	old := x.Primary()
+	c := newCrowdOf(t, func() redis.UniversalClient { return x.FailoverClient() }, mixedLocalFor...)
+	c.work()
+	old.Kill()
+	c.switchedOver(x, old)
+	c.recovered(time.Now())
+	c.work()
+	c.stop()
+	c.takenInTurn()
+	c.sameLeaseIsOne()
+	c.check()
+}
+
 // takenInTurn fails where no lease served more than one turn.
 func (c *crowd) takenInTurn() {
 	c.Helper()
