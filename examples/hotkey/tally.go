@@ -20,8 +20,8 @@ func tolerance(ttl time.Duration) time.Duration { return ttl / 4 }
 // due. The first load of all, into a cold cache, is one that is due.
 //
 // Every other load is one too many: it began while another ran, or while there
-// was a fresh value. Who is woken late by the end of a load, or reads the cache
-// just before the value was there and begins afterwards, is caught by that too,
+// was a fresh value. A caller that is woken late by the end of a load, or reads the
+// cache just before the value is there and begins afterwards, is caught by that too,
 // although its load overlaps with none. So loads == expiries says: exactly one
 // load in each expiry.
 //

@@ -158,7 +158,7 @@ func (c *client) lock(key string) error {
 	stop()
 	c.returned(u, history.Event{}, l.Unlock())
 	if c.rng.IntN(8) == 0 && !c.final {
-		// One who has not noticed that he let go, while others lock and write.
+		// A holder that has not noticed that it let go, while others lock and write.
 		time.Sleep(time.Duration(c.rng.IntN(10_000)) * time.Microsecond)
 		c.write(id, key, l)
 	}

@@ -97,7 +97,7 @@ func Start(tb testing.TB, cfg Config) *Fleet {
 }
 
 // probe tells when the server, or this process with its proxies, does not run.
-// Under faults that nobody should notice that excuses who did.
+// Under faults that no worker should notice, that excuses a worker that did.
 func (f *Fleet) probe(ctx context.Context, rdb *redis.Client) {
 	const slow = 20 * time.Millisecond
 	for ctx.Err() == nil {
