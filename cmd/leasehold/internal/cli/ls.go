@@ -105,32 +105,6 @@ func sortUses(uses []listing.Use, order string) {
 	})
 }
 
-// name is how a key is shown: of a resource without one, what it is.
-func name(r listing.Resource) string {
-	switch {
-	case r.Whole:
-		return "(loads)"
-	case r.HasTotal && r.Key == "":
-		return "(total)"
-	}
-	return text.Safe(r.Key)
-}
-
-// inUse is "3/5", or what there is instead of permits.
-func inUse(u listing.Use) string {
-	switch {
-	case u.Err != nil:
-		return "?"
-	case u.Kind == keys.Guard, u.Kind == keys.Flight && !u.Whole && u.InUse == 0:
-		return "-"
-	case u.Kind == keys.Flight && !u.Whole:
-		return "loading"
-	case u.Limit > 0:
-		return strconv.Itoa(u.InUse) + "/" + strconv.Itoa(u.Limit)
-	}
-	return strconv.Itoa(u.InUse)
-}
-
 // note is what a line says beside the figures.
 func note(u listing.Use) string {
 	var all []string
@@ -180,7 +154,7 @@ func (a *app) lines(uses []listing.Use, found int) {
 		if u.LongestWait > 0 {
 			longest = text.Duration(u.LongestWait)
 		}
-		rows = append(rows, []string{kinds[u.Kind], text.Safe(u.Family), name(u.Resource), inUse(u), waiting, longest, note(u)})
+		rows = append(rows, []string{kinds[u.Kind], text.Safe(u.Family), text.Name(u.Resource), text.InUse(u), waiting, longest, note(u)})
 	}
 	fmt.Fprint(a.out, text.Table(rows, map[int]bool{3: true, 4: true, 5: true}, 2, a.width()))
 }

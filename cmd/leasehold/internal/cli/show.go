@@ -279,7 +279,7 @@ func (a *app) entries(rows [][]string, tenants bool) {
 }
 
 func title(r listing.Resource) string {
-	return text.Safe(r.Family) + "/" + name(r)
+	return text.Safe(r.Family) + "/" + text.Name(r)
 }
 
 func valueLine(v *listing.Value) string {

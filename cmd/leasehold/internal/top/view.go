@@ -145,7 +145,7 @@ func (m model) row(c columns, u listing.Use, chosen bool) line {
 	if u.LongestWait > 0 {
 		longest = text.Duration(u.LongestWait)
 	}
-	words := c.line([]string{kindWords[u.Kind], text.Safe(u.Family) + "/" + name(u.Resource), inUse(u), bar(u, c[3]), waiting, longest, note(u)})
+	words := c.line([]string{kindWords[u.Kind], text.Safe(u.Family) + "/" + text.Name(u.Resource), text.InUse(u), bar(u, c[3]), waiting, longest, note(u)})
 	switch {
 	case chosen:
 		return of(picked, words)
@@ -163,30 +163,6 @@ func bar(u listing.Use, width int) string {
 	}
 	full := min(width, (u.InUse*width+u.Limit-1)/u.Limit)
 	return strings.Repeat("━", full) + strings.Repeat("╌", width-full)
-}
-
-func name(r listing.Resource) string {
-	switch {
-	case r.Whole:
-		return "(loads)"
-	case r.HasTotal && r.Key == "":
-		return "(total)"
-	}
-	return text.Safe(r.Key)
-}
-
-func inUse(u listing.Use) string {
-	switch {
-	case u.Err != nil:
-		return "?"
-	case u.Kind == keys.Guard, u.Kind == keys.Flight && !u.Whole && u.InUse == 0:
-		return "-"
-	case u.Kind == keys.Flight && !u.Whole:
-		return "loading"
-	case u.Limit > 0:
-		return fmt.Sprintf("%d/%d", u.InUse, u.Limit)
-	}
-	return strconv.Itoa(u.InUse)
 }
 
 func note(u listing.Use) string {
@@ -207,7 +183,7 @@ func note(u listing.Use) string {
 
 // details is the holders and waiters of one key.
 func (m model) details() []line {
-	head := of(title, text.Cut(kindWords[m.open.Kind]+" "+text.Safe(m.open.Family)+"/"+name(*m.open), m.width))
+	head := of(title, text.Cut(kindWords[m.open.Kind]+" "+text.Safe(m.open.Family)+"/"+text.Name(*m.open), m.width))
 	if m.state == nil {
 		return m.framed([]line{head, of(soft, "reading …")}, "esc back  q quit")
 	}
