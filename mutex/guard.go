@@ -1,6 +1,7 @@
 package mutex
 
 import (
+	"bytes"
 	"context"
 	"encoding"
 	"errors"
@@ -161,7 +162,9 @@ func (g *Guard) fail(op string, r keys.Resource, errs ...error) error {
 // turns out to be unwritable would leave half a command on the connection.
 func encode(v any) (any, error) {
 	switch v := v.(type) {
-	case string, []byte, bool, int, int8, int16, int32, int64, uint, uint8, uint16, uint32, uint64,
+	case []byte:
+		return bytes.Clone(v), nil // the caller may use it again while the call is under way
+	case string, bool, int, int8, int16, int32, int64, uint, uint8, uint16, uint32, uint64,
 		float32, float64, time.Time, time.Duration:
 		return v, nil
 	case encoding.BinaryMarshaler:
@@ -169,7 +172,7 @@ func encode(v any) (any, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%w: value does not marshal: %w", leasehold.ErrInvalid, err)
 		}
-		return b, nil
+		return bytes.Clone(b), nil
 	}
 	return nil, keys.Invalid("value is a %T; want text, bytes, a number, a bool, a time or an encoding.BinaryMarshaler", v)
 }

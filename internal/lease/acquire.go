@@ -206,7 +206,7 @@ func (w *waiter) follow(ctx context.Context, v Verdict, err error, into *Lease) 
 			}
 			w.wasLate = true
 			w.m.events.lateGrant(w.res, w.req)
-			if err := w.restart(errLate); err != nil {
+			if err := w.restart(ctx, errLate); err != nil {
 				return nil, err
 			}
 		case Answered:
@@ -387,6 +387,7 @@ func (w *waiter) onEnterReply(ctx context.Context, r *EnterReply, clock call.Sam
 			w.ticket = r.Now
 		}
 		state := r.State // of its own, so that the reply does not stay
+		state.AsOf = clock.Got
 		w.state = &state
 		w.joinGroup(clock, state)
 		return Verdict{Code: Queued}, nil
@@ -398,12 +399,9 @@ func (w *waiter) onEnterReply(ctx context.Context, r *EnterReply, clock call.Sam
 		}
 		return Verdict{Code: Gone}, nil
 	case GivenUp:
-		if err := w.revoked(ctx); err != nil {
-			return Verdict{}, err
-		}
-		// Not by this process: keys were deleted. A new attempt is not mistaken for
-		// the one that was given up.
-		return Verdict{Code: Gone}, w.restart(errors.New("the queue's keys do not fit together"))
+		// Revoked, or not by this process: keys were deleted. A new attempt is not
+		// mistaken for the one that was given up.
+		return Verdict{Code: Gone}, w.restart(ctx, errors.New("the queue's keys do not fit together"))
 	case TooMany:
 		return Verdict{Code: TooMany, Limit: r.State.Limit}, nil
 	case QueueFull:
@@ -469,19 +467,27 @@ func (w *waiter) awaitVerdict(ctx context.Context) (Verdict, error) {
 	return w.heard(), nil
 }
 
+// lastState is how busy the resource was, as Redis told last; nil: it has not. Called with
+// the manager's lock.
+func (w *waiter) lastState() *State {
+	switch {
+	case w.group == nil:
+		return w.state
+	case w.keyState != nil:
+		state := *w.keyState
+		return &state
+	}
+	state := w.group.state
+	return &state
+}
+
 // end ends the waiter because of ev: what was or may yet be granted to it is given
 // back in the background. cause is why Redis has not answered, nil where nothing is
 // under way.
 func (w *waiter) end(ctx context.Context, ev event, cause error) (Verdict, error) {
 	m := w.m
 	m.mu.Lock()
-	if w.group != nil {
-		state := w.group.state
-		if w.keyState != nil {
-			state = *w.keyState
-		}
-		w.state = &state
-	}
+	w.state = w.lastState()
 	m.mu.Unlock()
 	w.abandon()
 	switch {
@@ -511,8 +517,12 @@ func (w *waiter) revoked(ctx context.Context) error {
 	return w.fail(end)
 }
 
-// restart gives up this attempt's request and begins another, in the same place.
-func (w *waiter) restart(why error) error {
+// restart gives up this attempt's request and begins another, in the same place, unless the
+// attempt was revoked: another one would take what was taken away.
+func (w *waiter) restart(ctx context.Context, why error) error {
+	if err := w.revoked(ctx); err != nil {
+		return err
+	}
 	w.abandon()
 	if w.restarts++; w.restarts >= maxRestarts {
 		return w.fail(leasehold.ErrUnavailable, why)

@@ -39,6 +39,9 @@ func (m *Manager) busyError(s State) *leasehold.BusyError {
 		retry = time.Duration(min(turns*float64(mean), float64(time.Hour)))
 	}
 	if first := cmp.Or(s.InTheWay, s.Earliest); first > 0 {
+		if !s.AsOf.IsZero() {
+			first = max(time.Millisecond, first-time.Since(s.AsOf))
+		}
 		retry = min(retry, first)
 	}
 	return &leasehold.BusyError{

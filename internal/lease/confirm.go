@@ -76,7 +76,7 @@ func (w *waiter) confirmGrant(ctx context.Context, v Verdict) (Verdict, error) {
 		}
 		switch {
 		case e.err == nil && e.term == 0:
-			return Verdict{Code: Gone}, w.restart(errGone)
+			return Verdict{Code: Gone}, w.restart(ctx, errGone)
 		case e.err == nil:
 			v.Deadline = e.sent.Add(e.term - margin(e.term))
 			return w.confirmed(v, e.call)

@@ -90,6 +90,7 @@ func (w *waiter) leaveGroup() {
 // learn keeps what a reply said of the resource. Called with the manager's lock.
 func (g *group) learn(clock call.Sample, state State) {
 	g.clock, g.state, g.failures = clock, state, 0
+	g.state.AsOf = clock.Got
 	g.firstEnd = time.Time{}
 	if state.Earliest > 0 {
 		g.firstEnd = clock.Got.Add(state.Earliest + 2*time.Millisecond)
@@ -176,6 +177,7 @@ func (g *group) onAsked(seqs []uint64, sent time.Time, r AskReply) {
 		s := r.Standings[i]
 		if s.State != nil {
 			w.keyState = s.State
+			w.keyState.AsOf = clock.Got
 		}
 		switch s.Code {
 		case Granted:

@@ -309,11 +309,20 @@ func (l *Lease) Context() context.Context {
 	return l.ctx
 }
 
-// Deadline is until when the lease is surely held if nothing more succeeds.
+// Deadline is until when the lease is surely held if nothing more succeeds: MaxHold frees
+// it, however long it lasts on the server.
 func (l *Lease) Deadline() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.deadline
+	return Earlier(l.deadline, l.maxEnd)
+}
+
+// Earlier is t, or end where that comes before; zero: there is none.
+func Earlier(t, end time.Time) time.Time {
+	if !end.IsZero() && end.Before(t) {
+		return end
+	}
+	return t
 }
 
 // Key is the key as its user wrote it.

@@ -230,11 +230,13 @@ func (m *Manager) begin() bool {
 	return true
 }
 
-// count counts in an operation that goes on though the handle is closed.
-func (m *Manager) count() {
+// count counts in an operation that goes on though the handle is closed. It reports
+// whether the handle is open.
+func (m *Manager) count() (open bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.running++
+	return !m.closed
 }
 
 // done counts an operation out.

@@ -100,8 +100,12 @@ func (p *Place) Await(ctx context.Context, into *Lease) error {
 	return w.unlessClosed(err, into)
 }
 
-// State is how busy the resource was when the place was taken.
-func (p *Place) State() State { return *p.w.state }
+// State is how busy the resource was, as Redis told last.
+func (p *Place) State() State {
+	p.w.m.mu.Lock()
+	defer p.w.m.mu.Unlock()
+	return *p.w.lastState()
+}
 
 // GiveBackAndEnter gives the lease back and enters again for the same process, in one
 // pipeline with the enter first: a TryAcquire of another process that comes between
@@ -128,6 +132,7 @@ func (l *Lease) GiveBackAndEnter(ctx context.Context, op string, a Attempt, into
 	if was := l.end(leasehold.ErrReleased); was != held {
 		if was == lost {
 			m.giveBackLater(l.newGiveBack())
+			m.events.staleRelease(l)
 			onLeft(l.fail(op))
 		} else {
 			onLeft(m.fail(op, l.res.Label(), leasehold.ErrReleased))
@@ -181,7 +186,7 @@ func (l *Lease) sendBoth(ctx context.Context, op string, w *waiter, now int64, o
 			m.giveBackLater(l.newGiveBack())
 		}
 		if !r.Held && time.Now().Before(l.deadline) {
-			failed = []error{leasehold.ErrLost, errGone}
+			failed = l.whyGone()
 		}
 	}
 	onLeft(l.released(op, failed))
@@ -189,7 +194,8 @@ func (l *Lease) sendBoth(ctx context.Context, op string, w *waiter, now int64, o
 	return w.onEnterDone(ctx, e)
 }
 
-// RenewAndCount renews the lease and asks how its resource is used.
+// RenewAndCount renews the lease and asks how its resource is used. An error says that the
+// lease may not be held any more: that it is not, or that nobody knows.
 func (l *Lease) RenewAndCount() (Use, error) {
 	sent := time.Now()
 	req := l.req.(TurnRequest)
@@ -200,7 +206,13 @@ func (l *Lease) RenewAndCount() (Use, error) {
 	if err == nil {
 		ints, use, err = req.ReadRenewAndCount(ints)
 	}
-	l.onRenewed(c, sent, ints, err)
+	if l.onRenewed(c, sent, ints, err) {
+		l.m.Go(l.endByFate)
+		return use, errGone
+	}
+	if err == nil {
+		err = c.Unconfirmed()
+	}
 	return use, err
 }
 
@@ -266,6 +278,12 @@ func (m *Manager) TurnEnded(permits int, began time.Time, why error) {
 	}
 	m.Observe(leasehold.Event{Kind: leasehold.EventHoldEnded, Outcome: outcome, Duration: time.Since(began), Permits: permits})
 }
+
+// TurnHeldTooLong tells that MaxHold ended a turn on the lease, which serves the next one.
+func (l *Lease) TurnHeldTooLong() { l.m.events.ended(l, leasehold.ErrMaxHold, false) }
+
+// TurnReleasedLate tells that a turn was released after MaxHold had ended it.
+func (l *Lease) TurnReleasedLate() { l.m.events.staleRelease(l) }
 
 // HeldAt reports whether the lease is held at now.
 func (l *Lease) HeldAt(now time.Time) bool {

@@ -104,6 +104,7 @@ const (
 
 // State is how busy a resource was.
 type State struct {
+	AsOf                  time.Time     // when Redis had told; zero: now
 	Earliest              time.Duration // until the first lease ends; 0: none is held
 	InUse, Limit, Waiting int
 

@@ -20,13 +20,15 @@ func (l *Lease) Release(op string) error {
 	m := l.m
 	// Counted in before the lease is taken from those that Close gives back: Close
 	// waits for this answer instead.
-	m.count()
+	open := m.count()
 	defer m.done()
 	switch l.end(leasehold.ErrReleased) {
 	case released:
 		return m.fail(op, l.res.Label(), leasehold.ErrReleased)
 	case lost:
-		m.giveBackLater(l.newGiveBack())
+		if open { // else the schedule may have ended; so has the lease, by itself
+			m.giveBackLater(l.newGiveBack())
+		}
 		m.events.staleRelease(l)
 		return l.fail(op)
 	}
@@ -47,14 +49,17 @@ func (l *Lease) released(op string, errs []error) error {
 }
 
 // end takes the lease out of its holder's hands, once, and returns what it was
-// before. Only the caller that gets "held" or "lost" gives it back.
+// before. Only the caller that gets "held" or "lost" gives it back. A lease that was lost
+// before Close stays lost: its holder is yet to be told.
 func (l *Lease) end(why error) condition {
 	l.mu.Lock()
 	if l.cond == held && !time.Now().Before(l.deadline) {
 		l.lose(leasehold.ErrLost, l.noRenewal()) // before the schedule got to it
 	}
 	was := l.cond
-	l.cond = released
+	if was == held || why != leasehold.ErrClosed {
+		l.cond = released
+	}
 	if was == held {
 		l.why = why
 		if l.cancel != nil {
@@ -113,10 +118,7 @@ func (l *Lease) leave(resent bool) []error {
 			if r.Held || resent || !time.Now().Before(l.deadline) {
 				return nil
 			}
-			if end := m.revocation(context.Background(), l.req, time.Time{}); end != nil {
-				return []error{end}
-			}
-			return []error{leasehold.ErrLost, errGone}
+			return l.whyGone()
 		}
 		if ctx.Err() != nil && errors.Is(err, context.DeadlineExceeded) {
 			err = call.TooLate(err, began) // the ctx is no caller's
@@ -132,6 +134,15 @@ func (l *Lease) leave(resent bool) []error {
 		}
 		time.Sleep(call.Backoff(n))
 	}
+}
+
+// whyGone is what a release returns for a lease that the server did not know, though its
+// deadline had not passed. It asks whether the lease was revoked.
+func (l *Lease) whyGone() []error {
+	if end := l.m.revocation(context.Background(), l.req, time.Time{}); end != nil {
+		return []error{end}
+	}
+	return []error{leasehold.ErrLost, errGone}
 }
 
 // leaveCall is a leave, which goes ahead of calls that take.

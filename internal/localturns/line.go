@@ -20,6 +20,7 @@ type line struct {
 	first, last *Turn      // the turns that wait, in the order of their coming
 	length      int
 	visits      int // leases that serve turns
+	tries       int // calls that take no place, under way
 	places      []*place
 	queued      int // places that Redis answered "queued" for
 	state       lease.State
@@ -28,14 +29,16 @@ type line struct {
 	pausedUntil time.Time // no place is taken before: the last one was refused
 }
 
-func (ln *line) idle() bool { return ln.length == 0 && ln.visits == 0 && len(ln.places) == 0 }
+func (ln *line) idle() bool {
+	return ln.length == 0 && ln.visits == 0 && ln.tries == 0 && len(ln.places) == 0
+}
 
 // waiting is how many turns MaxWaiters counts: not those that Redis may grant to at
 // once, for it has not answered yet.
 func (ln *line) waiting() int {
 	n := ln.length
 	for _, p := range ln.places {
-		if !p.queued && !p.again {
+		if p.at == nil && !p.again {
 			n--
 		}
 	}
@@ -73,6 +76,11 @@ func (ln *line) remove(t *Turn) {
 
 // busy is the error of a request that finds the line as it is.
 func (ln *line) busy() *leasehold.BusyError {
+	for _, p := range ln.places {
+		if p.at != nil {
+			ln.state = p.at.State() // what its signs of life told
+		}
+	}
 	if !ln.told {
 		return ln.h.m.BusyError(lease.State{InUse: ln.visits * ln.name.permits, Limit: ln.name.limit})
 	}
@@ -95,9 +103,13 @@ func (ln *line) try(ctx context.Context, op string, into *lease.Lease) (*Turn, e
 		return nil, m.Reject(op, ln.name.key, ln.busy())
 	}
 	v := &visit{line: ln, lease: into}
+	ln.tries++
 	err := func() error {
 		ln.mu.Unlock()
-		defer ln.mu.Lock()
+		defer func() {
+			ln.mu.Lock()
+			ln.tries--
+		}()
 		_, err := m.Acquire(ctx, ln.attempt(op, false, v), v.lease)
 		return err
 	}()
@@ -107,7 +119,7 @@ func (ln *line) try(ctx context.Context, op string, into *lease.Lease) (*Turn, e
 	if !ln.admit(v, true) {
 		return nil, v.whyOver(op)
 	}
-	t := &Turn{line: ln, op: op, parent: ctx}
+	t := &Turn{line: ln, op: op, parent: ctx, handed: true}
 	t.begin(v, time.Now())
 	return t, nil
 }
@@ -187,7 +199,7 @@ func (ln *line) passOn(v *visit) {
 // with the lock.
 func (ln *line) pass(v *visit) bool {
 	t := ln.first
-	if t == nil || v.served && !v.mayServeAgain() {
+	if t == nil || v.served && !(v.mayServeAgain() && v.nextTokenIsDue()) {
 		return false
 	}
 	now := time.Now()

@@ -124,12 +124,10 @@ func (h *Handle) Acquire(ctx context.Context, a lease.Attempt, into *lease.Lease
 	}
 	t, waited, err := h.acquire(ctx, a, into, giveUpAt)
 	for restarts := 0; err == errTurnOver; restarts++ {
-		h.m.TurnAcquired(ctx, a.Permits, waited, began, nil)
 		if restarts == maxRestarts {
 			err = h.m.Reject(a.Op, a.Key, leasehold.ErrUnavailable, errTurnOver)
 			break
 		}
-		began = h.m.EventTime()
 		t, waited, err = h.acquire(ctx, a, new(lease.Lease), giveUpAt)
 	}
 	h.m.TurnAcquired(ctx, a.Permits, waited, began, err)
@@ -245,6 +243,7 @@ func (t *Turn) come() error {
 	default:
 	}
 	if t.cond != lost {
+		t.handed = true
 		return nil
 	}
 	ln.abandon(t)

@@ -14,9 +14,9 @@ type place struct {
 	op        string             // for errors
 	cancel    context.CancelFunc // nil: the first caller's own ctx ends it
 	cancelled bool
-	queued    bool
-	alone     bool // nobody else waited when it was taken
-	again     bool // it follows a lease that is given back in the same pipeline
+	at        *lease.Place // nil: Redis has not answered "queued"
+	alone     bool         // nobody else waited when it was taken
+	again     bool         // it follows a lease that is given back in the same pipeline
 }
 
 // enterFirst takes a place for the only caller of an idle line, on its goroutine.
@@ -58,7 +58,7 @@ var errGoroutineEnded = errors.New("a hook of the client ended the goroutine of 
 
 // onQueued learns that a place is in the queue. Called with the lock.
 func (ln *line) onQueued(p *place, at *lease.Place) {
-	p.queued = true
+	p.at = at
 	ln.queued++
 	ln.state, ln.told, ln.lastErr = at.State(), true, nil
 	ln.learnLimit(ln.state.Limit)
@@ -114,7 +114,7 @@ func (ln *line) removePlace(p *place) {
 	if p.cancel != nil {
 		p.cancel()
 	}
-	if p.queued {
+	if p.at != nil {
 		ln.queued--
 	}
 	for i, other := range ln.places {
@@ -168,9 +168,18 @@ func (ln *line) onPlaceDone(p *place, v *visit, err error, alone bool) {
 // cancelExcess gives up places that no turn waits for, the newest first. Called with the
 // lock.
 func (ln *line) cancelExcess() {
-	excess := len(ln.places) - ln.length
+	excess := -ln.length
+	for _, p := range ln.places {
+		if !p.cancelled {
+			excess++
+		}
+	}
 	for i := len(ln.places) - 1; i >= 0 && excess > 0; i-- {
-		if p := ln.places[i]; p.cancel != nil && !p.cancelled {
+		p := ln.places[i]
+		if p.cancelled {
+			continue // it is about to go
+		}
+		if p.cancel != nil {
 			p.cancelled = true
 			p.cancel()
 		}
@@ -216,6 +225,9 @@ func (ln *line) giveBackAndEnter(ctx context.Context, old *visit, p *place, op s
 		ln.mu.Lock()
 		if at == nil {
 			defer ln.mu.Unlock()
+			if err == errGoroutineEnded {
+				err = ln.h.m.Reject(p.op, ln.name.key, leasehold.ErrUnavailable, err)
+			}
 			ln.onPlaceDone(p, v, err, true)
 			return
 		}

@@ -37,6 +37,7 @@ type Turn struct {
 	cond          condition
 	why           error     // it is over: a sentinel,
 	loss          error     // or why its lease ended
+	handed        bool      // its caller has it: the Observer is told how it ends
 	maxHeld       bool      // MaxHold ended it
 	deadline      time.Time // of the lease when the turn ended
 	timer         *time.Timer
@@ -67,7 +68,7 @@ func (t *Turn) begin(v *visit, now time.Time) {
 // end ends a running turn. Called with the lock.
 func (t *Turn) end(cond condition, why error) {
 	t.cond, t.why = cond, why
-	t.deadline = t.visit.lease.Deadline()
+	t.deadline = lease.Earlier(t.visit.lease.Deadline(), t.maxEnd)
 	t.visit.turn = nil
 	if t.timer != nil {
 		t.timer.Stop()
@@ -78,7 +79,9 @@ func (t *Turn) end(cond condition, why error) {
 	if t.loss != nil {
 		why = t.loss
 	}
-	t.line.h.m.TurnEnded(t.line.name.permits, t.since, why)
+	if t.handed {
+		t.line.h.m.TurnEnded(t.line.name.permits, t.since, why)
+	}
 }
 
 // cause is the error with which the Context of an ended turn ends. Called with the lock.
@@ -101,6 +104,9 @@ func (t *Turn) maxHold() {
 	t.maxHeld = true
 	v := t.visit
 	t.end(lost, leasehold.ErrMaxHold)
+	if t.handed {
+		v.lease.TurnHeldTooLong()
+	}
 	ln.passOn(v)
 }
 
@@ -117,6 +123,7 @@ func (t *Turn) Release(op string) error {
 		return m.Reject(op, ln.name.key, leasehold.ErrReleased)
 	case was == lost && t.maxHeld:
 		ln.mu.Unlock()
+		t.visit.lease.TurnReleasedLate()
 		return m.Reject(op, ln.name.key, leasehold.ErrMaxHold)
 	case was == lost:
 		ln.mu.Unlock()
@@ -179,7 +186,7 @@ func (t *Turn) Deadline() time.Time {
 	if t.cond != running {
 		return t.deadline
 	}
-	return t.visit.lease.Deadline()
+	return lease.Earlier(t.visit.lease.Deadline(), t.maxEnd)
 }
 
 // Token is the fencing token of the turn, 0 where there is none.
@@ -222,11 +229,26 @@ func (v *visit) mayServeAgain() bool {
 	return !v.oneTurn
 }
 
-// nextToken numbers the visit's next turn. At most one token is issued per microsecond
-// since the grant, so that no token is ahead of the server's clock: if the process dies,
-// the fence does not know of the tokens of its turns, and the next grant's token, which
-// is at least the clock, must be above them. Where the grant's own token was ahead
-// already, for the clock went back, the visit serves one turn. Called with the lock.
+// nextTokenIsDue says whether the visit's next token is not ahead of the server's clock.
+// At most one token is issued per microsecond since the grant: if the process dies, the
+// fence does not know of the tokens of its turns, and the next grant's token, which is at
+// least the clock, must be above them. Where the grant's own token was ahead already, for
+// the clock went back, the visit serves one turn.
+//
+// It looks for some microseconds, and does not sleep: the line is locked. Where the clock
+// stands, as it does in a bubble of testing/synctest, the lease is given back instead.
+// Called with the lock.
+func (v *visit) nextTokenIsDue() bool {
+	first := v.lease.Token()
+	for range 100 {
+		if first == 0 || v.lastToken < first+uint64(time.Since(v.lease.Since()).Microseconds()) {
+			return true
+		}
+	}
+	return false
+}
+
+// nextToken numbers the visit's next turn. Called with the lock.
 func (v *visit) nextToken() uint64 {
 	first := v.lease.Token()
 	switch {
@@ -237,12 +259,6 @@ func (v *visit) nextToken() uint64 {
 		return first
 	}
 	v.lastToken++
-	for looks := 0; v.lastToken > first+uint64(time.Since(v.lease.Since()).Microseconds()); looks++ {
-		// It is less than a microsecond until then: to sleep takes longer than to look.
-		if looks > 100 {
-			time.Sleep(time.Microsecond)
-		}
-	}
 	v.lease.Request().(lease.TurnRequest).SetLastToken(v.lastToken)
 	return v.lastToken
 }

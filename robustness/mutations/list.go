@@ -272,6 +272,26 @@ var client = []mutation{
 		packages: leases,
 	},
 	{
+		name: "a lease that was lost before Close stays lost", file: "internal/lease/release.go",
+		old: "if was == held || why != leasehold.ErrClosed {", new: "if true {",
+		packages: localTests, tests: "TestLossBeforeClose",
+	},
+	{
+		name: "no deadline is after MaxHold", file: "internal/lease/lease.go",
+		old: "if !end.IsZero() && end.Before(t) {", new: "if false {",
+		packages: localTests, tests: "TestDeadlineIsNotAfter",
+	},
+	{
+		name: "RetryAfter counts from when the error is made", file: "internal/lease/busy.go",
+		old: "if !s.AsOf.IsZero() {", new: "if false {",
+		packages: localTests, tests: "TestRetryAfterIsNotAfter",
+	},
+	{
+		name: "a guard's value is that of its call", file: "mutex/guard.go",
+		old: "return bytes.Clone(v), nil // the caller", new: "_ = bytes.Clone(v); return v, nil // the caller",
+		packages: localTests, tests: "TestGuardWritesTheBytes",
+	},
+	{
 		name: "nothing is given back at the deadline", file: "internal/lease/lease.go",
 		old: "l.lose(leasehold.ErrLost, l.noRenewal())\n\t\treturn calls, time.Time{}, 0", new: "l.lose(leasehold.ErrLost, l.noRenewal())\n\t\tl.back = l.newGiveBack()\n\t\treturn l.back.Due(now, calls)",
 		packages: leases,

@@ -30,13 +30,33 @@ var localTurns = []mutation{
 	},
 	{
 		name: "tokens of turns are not ahead of the clock", file: "internal/localturns/turn.go",
-		old: "for looks := 0; v.lastToken >", new: "for looks := 0; false && v.lastToken >",
+		old: "if first == 0 || v.lastToken <", new: "if true || v.lastToken <",
 		packages: localTests, tests: turnTests,
 	},
 	{
 		name: "a turn that was lost before its caller knew of it is not handed out", file: "internal/localturns/localturns.go",
 		old: "	if t.cond != lost {", new: "	if true {",
 		packages: "./internal/tests/contract/semaphore", tests: "TestATurnThatIsOver",
+	},
+	{
+		name: "a lease that the server forgot serves no more turns", file: "internal/lease/place.go",
+		old: "	if l.onRenewed(c, sent, ints, err) {", new: "	if l.onRenewed(c, sent, ints, err) && false {",
+		packages: localTests, tests: "TestTurnsEndAfter",
+	},
+	{
+		name: "an unlock that enters again asks why its lease is gone", file: "internal/lease/place.go",
+		old: "			failed = l.whyGone()", new: "			failed = []error{leasehold.ErrLost, errGone}",
+		packages: localTests, tests: "TestUnlockOfARevokedTurn",
+	},
+	{
+		name: "the Observer is told the end of turns that began", file: "internal/localturns/turn.go",
+		old: "	if t.handed {\n		t.line.h.m.TurnEnded", new: "	if true {\n		t.line.h.m.TurnEnded",
+		packages: localTests, tests: "TestEachTurnThatBegins",
+	},
+	{
+		name: "a turn that MaxHold ends is told of", file: "internal/localturns/turn.go",
+		old: "	if t.handed {\n		v.lease.TurnHeldTooLong()", new: "	if false {\n		v.lease.TurnHeldTooLong()",
+		packages: localTests, tests: "TestObserverAndLog",
 	},
 	{
 		name: "a place belongs to the process", file: "internal/localturns/places.go",
@@ -57,7 +77,7 @@ var localTurns = []mutation{
 	},
 	{
 		name: "an extended lease is not passed on", file: "internal/localturns/line.go",
-		old: "if t == nil || v.served && !v.mayServeAgain() {", new: "if t == nil {",
+		old: "v.served && !(v.mayServeAgain() && v.nextTokenIsDue())", new: "v.served && !v.nextTokenIsDue()",
 		packages: localTests, tests: turnTests,
 	},
 	{
@@ -93,7 +113,7 @@ var localTurns = []mutation{
 	},
 	{
 		name: "MaxWaiters does not count what Redis is about to grant", file: "internal/localturns/line.go",
-		old: "if !p.queued && !p.again {", new: "if false && !p.queued && !p.again {",
+		old: "if p.at == nil && !p.again {", new: "if false && p.at == nil && !p.again {",
 		packages: localPermitTests, tests: turnTests,
 	},
 }

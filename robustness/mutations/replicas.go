@@ -50,6 +50,12 @@ var replicas = []mutation{
 		packages: replicaTests, tests: "NothingIsHandedOver", servers: true,
 	},
 	{
+		name: "replicas: a waiter that was revoked does not enter again", file: "internal/lease/acquire.go",
+		old:      "	if err := w.revoked(ctx); err != nil {\n		return err\n	}\n	w.abandon()",
+		new:      "	w.abandon()",
+		packages: replicaTests, tests: "RevokedBefore", servers: true,
+	},
+	{
 		name: "replicas: a renewal that they did not confirm moves no deadline", file: "internal/lease/lease.go",
 		old: "err = c.Unconfirmed()", new: "_ = c.Unconfirmed()",
 		packages: replicaTests, tests: "UnconfirmedRenewal", servers: true,

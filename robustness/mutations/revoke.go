@@ -122,7 +122,7 @@ var revoked = []mutation{
 	},
 	{
 		name: "revoke: a leave that finds nothing asks why", file: "internal/lease/release.go",
-		old: "end := m.revocation(context.Background(), l.req, time.Time{}); end != nil", new: "end := error(nil); end != nil",
+		old: "end := l.m.revocation(context.Background(), l.req, time.Time{}); end != nil", new: "end := error(nil); end != nil",
 		packages: "./internal/tests/contract/semaphore " + operators, tests: "Revoke|Simulation",
 	},
 	{

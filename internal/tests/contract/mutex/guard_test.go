@@ -6,8 +6,10 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold"
@@ -295,5 +297,28 @@ func TestGuardOnKeysOfAWrongType(t *testing.T) {
 			f.Fatal("the value was written")
 		}
 		f.RDB.Del(f.Context(), f.grd("k", "seen"))
+	})
+}
+
+// A caller whose ctx has ended may use its bytes for something else, though the call is
+// under way yet.
+func TestGuardWritesTheBytesOfItsCall(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		w := &harness.Wire{}
+		rdb := f.Connect(w)
+		rdb.AddHook(w)
+		g := newGuard(f, rdb, f.Family)
+		set(f, g, "k", 1, "first")
+		w.Stall()
+		bytes := []byte("second")
+		ctx, cancel := context.WithCancel(f.Context())
+		left := harness.Go(func() (struct{}, error) { return struct{}{}, g.Set(ctx, "k", 2, bytes, time.Minute) })
+		synctest.Wait()
+		cancel()
+		redistest.WantErr(f, harness.Got(f.T, time.Second, "the call", left).Err, context.Canceled)
+		copy(bytes, "------")
+		w.Unstall()
+		synctest.Wait()
+		f.wantValue(g, "k", "second")
 	})
 }

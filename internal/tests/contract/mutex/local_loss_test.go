@@ -1,0 +1,258 @@
+package mutex
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
+	"github.com/leasehold-go/leasehold/mutex"
+)
+
+// A process takes turns all the time, and the server forgets its lease. From then on turns
+// begin for LocalFor at most, though nobody waits elsewhere.
+func TestTurnsEndAfterTheServerForgotTheLease(t *testing.T) {
+	const most = 50 * time.Millisecond
+	test := func(f *fixture, slack time.Duration) {
+		a, _ := f.open(localFor(most))
+		b, _ := f.open()
+		ctx, cancel := context.WithCancel(f.Context())
+		var mu sync.Mutex
+		lastBegin := map[string]time.Time{} // by lease
+		var all sync.WaitGroup
+		for range 3 {
+			all.Go(func() {
+				for ctx.Err() == nil {
+					l, err := a.Lock(ctx, "k")
+					if err != nil {
+						continue
+					}
+					mu.Lock()
+					lastBegin[l.ID()] = time.Now()
+					mu.Unlock()
+					time.Sleep(time.Millisecond)
+					_ = l.Unlock()
+				}
+			})
+		}
+		time.Sleep(5 * most)
+		if err := f.RDB.Del(f.Context(), f.Part("k", "holders")).Err(); err != nil {
+			f.Fatal(err)
+		}
+		forgotten := time.Now()
+		held := f.take(b, "k")
+		time.Sleep(5*most + slack)
+		mu.Lock()
+		for id, at := range lastBegin {
+			if late := at.Sub(forgotten); late > most+slack {
+				f.Errorf("a turn on lease %s began %v after the server forgot it", id, late)
+			}
+		}
+		mu.Unlock()
+		unlock(f, held)
+		cancel()
+		all.Wait()
+	}
+	t.Run("in a bubble", func(t *testing.T) {
+		bubble(t, func(f *fixture, _ *miniredis.Miniredis) { test(f, 5*time.Millisecond) })
+	})
+	t.Run("everywhere", func(t *testing.T) {
+		each(t, func(f *fixture) { test(f, 500*time.Millisecond) })
+	})
+}
+
+// An Unlock that gives the lease back, and enters again for a waiter of its process, tells
+// of a revocation as any other does.
+func TestUnlockOfARevokedTurnTellsTheReason(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		for _, most := range []time.Duration{0, 10 * time.Millisecond} {
+			m, _ := f.open(localFor(most))
+			other, _ := f.open()
+			l := f.take(m, "k")
+			time.Sleep(15 * time.Millisecond) // LocalFor is over
+			waiter := line(f.Context(), m, f)
+			if err := other.Revoke(f.Context(), "k", l.ID(), "a test"); err != nil {
+				f.Fatal(err)
+			}
+			err := l.Unlock()
+			redistest.WantErr(f, err, leasehold.ErrRevoked)
+			redistest.WantText(f, err, "a test")
+			unlock(f, waiter.Got())
+		}
+	})
+}
+
+// told counts what an Observer is told, by kind and outcome.
+type told struct {
+	mu sync.Mutex
+	n  map[string]int
+}
+
+func (o *told) Observe(e leasehold.Event) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.n == nil {
+		o.n = map[string]int{}
+	}
+	o.n[fmt.Sprint(e.Kind)]++
+	o.n[fmt.Sprint(e.Kind, " ", e.Outcome)]++
+}
+
+func (o *told) count(kind leasehold.EventKind, outcome string) int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if outcome != "" {
+		return o.n[fmt.Sprint(kind, " ", outcome)]
+	}
+	return o.n[fmt.Sprint(kind)]
+}
+
+// The Observer is told the end of each turn that it was told the beginning of, and of no
+// other: a waiter may leave, and the handle be closed, right as the turn comes.
+func TestEachTurnThatBeginsEndsOnce(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		var events told
+		m, _ := f.open(localFor(time.Second), func(c *mutex.Config) { c.Observer = &events })
+		for range 100 {
+			l := f.take(m, "k")
+			ctx, cancel := context.WithCancel(f.Context())
+			leaving, staying := line(ctx, m, f), line(f.Context(), m, f)
+			cancel()
+			unlock(f, l)
+			<-leaving.Done
+			if leaving.Err == nil {
+				unlock(f, leaving.Value)
+			}
+			unlock(f, staying.Got())
+		}
+		l := f.take(m, "k")
+		waiter := line(f.Context(), m, f)
+		go func() { _ = l.Unlock() }()
+		harness.Close(f.T, m)
+		<-waiter.Done
+		synctest.Wait()
+		began, ended := events.count(leasehold.EventAcquired, leasehold.OutcomeGranted), events.count(leasehold.EventHoldEnded, "")
+		if began != ended {
+			f.Errorf("%d turns began, and %d ended", began, ended)
+		}
+	})
+}
+
+// A turn that MaxHold ends is told of as a lease that MaxHold ends, with LocalFor and
+// without.
+func TestObserverAndLogAreToldOfMaxHold(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		for _, most := range []time.Duration{0, 10 * time.Millisecond} {
+			var events told
+			var log strings.Builder
+			m, _ := f.open(localFor(most), func(c *mutex.Config) {
+				c.MaxHold, c.Observer, c.Logger = 200*time.Millisecond, &events, slog.New(slog.NewTextHandler(&log, nil))
+			})
+			l := f.take(m, "k")
+			time.Sleep(time.Second)
+			redistest.WantErr(f, l.Unlock(), leasehold.ErrMaxHold)
+			for what, n := range map[string]int{
+				"ends of a hold":  events.count(leasehold.EventHoldEnded, leasehold.OutcomeMaxHold),
+				"ends of a lease": events.count(leasehold.EventLeaseEnded, leasehold.OutcomeMaxHold),
+				"stale releases":  events.count(leasehold.EventStaleRelease, ""),
+				"lines of log":    strings.Count(log.String(), "cause=max_hold"),
+			} {
+				if n != 1 {
+					f.Errorf("LocalFor %v: %d %s, want 1; log %q", most, n, what, log.String())
+				}
+			}
+		}
+	})
+}
+
+// A lock that was lost before Close stays lost: its holder is told so.
+func TestLossBeforeCloseIsToldTheHolder(t *testing.T) {
+	withAndWithoutLocalFor(t, func(t *testing.T, most time.Duration) {
+		bubble(t, func(f *fixture, server *miniredis.Miniredis) {
+			for i := range 20 {
+				m, _ := f.open(ttl(time.Second), localFor(most))
+				l := f.take(m, strconv.Itoa(i))
+				ctx, deadline := l.Context(), l.Deadline()
+				server.SetError("the server is away")
+				time.Sleep(500 * time.Millisecond)
+				for l.Deadline() != deadline {
+					deadline = l.Deadline()
+				}
+				time.Sleep(time.Until(deadline))
+				closed := harness.Go(func() (struct{}, error) { return struct{}{}, m.Close(f.Context()) })
+				<-ctx.Done()
+				cause, err := context.Cause(ctx), l.Unlock()
+				redistest.WantErr(f, cause, leasehold.ErrLost)
+				redistest.WantErr(f, err, leasehold.ErrLost)
+				server.SetError("")
+				<-closed
+			}
+		})
+	})
+}
+
+// withAndWithoutLocalFor runs test for each.
+func withAndWithoutLocalFor(t *testing.T, test func(t *testing.T, most time.Duration)) {
+	for _, most := range []time.Duration{0, 20 * time.Millisecond} {
+		t.Run(fmt.Sprintf("LocalFor %v", most), func(t *testing.T) { test(t, most) })
+	}
+}
+
+// Deadline is never after MaxHold, which frees the lock.
+func TestDeadlineIsNotAfterMaxHold(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		for _, most := range []time.Duration{0, 20 * time.Millisecond} {
+			m, _ := f.open(ttl(30*time.Second), localFor(most), func(c *mutex.Config) { c.MaxHold = 40 * time.Second })
+			began := time.Now()
+			l := f.take(m, "k")
+			for ; l.Context().Err() == nil; time.Sleep(time.Second) {
+				if at := l.Deadline().Sub(began); at > 40*time.Second {
+					f.Fatalf("LocalFor %v: after %v the deadline is %v after the grant", most, time.Since(began), at)
+				}
+			}
+			if at := l.Deadline().Sub(began); at != 40*time.Second {
+				f.Errorf("LocalFor %v: at the end the deadline is %v after the grant", most, at)
+			}
+			redistest.WantErr(f, l.Unlock(), leasehold.ErrMaxHold)
+		}
+	})
+}
+
+// RetryAfter counts from when the error is made, not from when Redis told how busy it is.
+func TestRetryAfterIsNotAfterTheFirstExpiry(t *testing.T) {
+	withAndWithoutLocalFor(t, func(t *testing.T, most time.Duration) {
+		bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+			m, _ := f.open(ttl(30*time.Second), localFor(most), func(c *mutex.Config) { c.MaxWait = 25 * time.Second })
+			for range 2 { // long holds are what the handle has seen
+				l := f.take(m, "seen")
+				time.Sleep(time.Minute)
+				unlock(f, l)
+			}
+			dead, wire := f.open(ttl(30 * time.Second))
+			held := f.take(dead, "k")
+			wire.Cut()
+			granted := time.Now()
+			_, err := m.Lock(f.Context(), "k")
+			var busy *leasehold.BusyError
+			redistest.WantErr(f, err, leasehold.ErrBusy)
+			if !errors.As(err, &busy) {
+				f.Fatal(err)
+			}
+			if left := 30*time.Second - time.Since(granted); busy.RetryAfter > left+100*time.Millisecond {
+				f.Errorf("LocalFor %v: RetryAfter is %v, and the lease ends in %v", most, busy.RetryAfter, left)
+			}
+			_ = held.Unlock()
+		})
+	})
+}
