@@ -29,7 +29,8 @@ type Config struct {
 	MaxHold time.Duration
 
 	// MaxWaiters bounds how many requests may wait for a key in the whole fleet;
-	// one more gets leasehold.ErrQueueFull. 0: no bound.
+	// one more gets leasehold.ErrQueueFull. With LocalFor it bounds the requests that
+	// wait in each process, and the places that all processes have in Redis. 0: no bound.
 	MaxWaiters int
 
 	// MaxWait bounds how long Lock and Do wait for a turn. When it is over they

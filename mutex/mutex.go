@@ -64,7 +64,8 @@ func (m *Mutex) Lock(ctx context.Context, key string) (*Lock, error) {
 
 // TryLock takes the lock of key if it is free now and nobody waits for it; else
 // it returns leasehold.ErrBusy, with a *leasehold.BusyError that tells how
-// busy. One round trip. Errors and ctx are as with [Mutex.Lock].
+// busy. One round trip; with Config.LocalFor none while a caller of this process waits.
+// Errors and ctx are as with [Mutex.Lock].
 func (m *Mutex) TryLock(ctx context.Context, key string) (*Lock, error) {
 	return m.lock(ctx, "try lock", key, false)
 }

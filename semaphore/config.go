@@ -60,7 +60,9 @@ type Config struct {
 	MaxHold time.Duration
 
 	// MaxWaiters bounds how many requests may wait for a key in the whole fleet;
-	// one more gets leasehold.ErrQueueFull. 0: no bound.
+	// one more gets leasehold.ErrQueueFull. With LocalFor it bounds the requests of the
+	// same weight that wait in each process, and the places that all processes have in
+	// Redis. 0: no bound.
 	MaxWaiters int
 
 	// MaxWaitersTotal bounds how many requests may wait for all keys of a family with a

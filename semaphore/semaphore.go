@@ -76,7 +76,8 @@ func (s *Semaphore) AcquireN(ctx context.Context, key string, n int) (*Lease, er
 
 // TryAcquire takes one permit of key if it is free now and nobody waits for one;
 // else it returns leasehold.ErrBusy, with a *leasehold.BusyError that tells
-// how busy. One round trip. Errors and ctx are as with [Semaphore.Acquire].
+// how busy. One round trip; with Config.LocalFor none while a caller of this process
+// waits. Errors and ctx are as with [Semaphore.Acquire].
 func (s *Semaphore) TryAcquire(ctx context.Context, key string) (*Lease, error) {
 	return s.acquire(ctx, "try acquire", key, 1, false)
 }
