@@ -66,6 +66,10 @@ func NewGuard(rdb redis.UniversalClient, cfg GuardConfig) (*Guard, error) {
 // is text, bytes, a number, a bool, a time or an [encoding.BinaryMarshaler], and
 // is stored as go-redis stores an argument of SET. One round trip.
 //
+// Where Redis does not answer, Set returns within 3 s and the client's ReadTimeout
+// (5 s by default; 8 s if it has none), and at once when ctx ends. The first call of a
+// guard may take 8 s.
+//
 // The accepted token outlives the value by 24 hours, or for ever if the value
 // does not expire.
 //
