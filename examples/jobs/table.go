@@ -26,7 +26,8 @@ const createTable = `CREATE TABLE jobs (
 
 // The two conditional updates decide. A worker owns a job if its token is the one
 // in the row: a later holder of the job's lease puts its own, higher token there,
-// and then the earlier one's updates touch no row.
+// and then the earlier one's updates touch no row. A token claims a job once, hence <;
+// the later update compares with = instead.
 const (
 	claimJob = `UPDATE jobs SET state = 'running', owner = $2, token = $3
     WHERE id = $1 AND state <> 'done' AND token < $3`
