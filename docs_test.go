@@ -78,6 +78,40 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
+// A test that a document names is there; of a pattern ("TestGarbage*", "TestLateEnter…",
+// "-run TestModel") at least one.
+func TestNamedTestsExist(t *testing.T) {
+	var tests []string
+	for _, name := range glob(t, "**_test.go") {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)\(`).FindAllStringSubmatch(string(text), -1) {
+			tests = append(tests, f[1])
+		}
+	}
+	checked := 0
+	for _, name := range slices.Concat(glob(t, "README.md"), glob(t, "docs/*.md"), glob(t, "docs/migration/*.md")) {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, named := range regexp.MustCompile(`(-run )?\b((?:Test|Fuzz|Benchmark)[A-Z]\w*)([*…]?)`).FindAllStringSubmatch(string(text), -1) {
+			checked++
+			pattern := named[1] != "" || named[3] != ""
+			if !slices.ContainsFunc(tests, func(test string) bool {
+				return test == named[2] || pattern && strings.HasPrefix(test, named[2])
+			}) {
+				t.Errorf("%s names %s, which no _test.go has", name, named[0])
+			}
+		}
+	}
+	if checked < 100 {
+		t.Fatalf("%d names of tests were found", checked)
+	}
+}
+
 // headings lists the anchors that GitHub gives to the headings of a document.
 func headings(t *testing.T, name string) (anchors []string) {
 	t.Helper()
