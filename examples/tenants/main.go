@@ -6,6 +6,8 @@
 //	go run ./examples/tenants             a live view, until Enter on an empty line
 //	go run ./examples/tenants -headless   ends by itself, with a verdict
 //
+// Without a standard input the live view goes on until it is interrupted.
+//
 // In the live view these lines change what happens:
 //
 //	fifo | fair           one plain queue for all, or fair shares
@@ -104,7 +106,11 @@ func live(ctx context.Context, out *demo.Output, srv *demo.Server) ([]string, er
 	defer redraw.Stop()
 	for {
 		select {
-		case line := <-lines:
+		case line, ok := <-lines:
+			if !ok {
+				lines = nil // there is nobody to end it but by a signal
+				continue
+			}
 			if line == "" {
 				return nil, nil
 			}

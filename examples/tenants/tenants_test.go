@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -25,6 +26,54 @@ func TestModestTenantsAreLetInAtTheirTurn(t *testing.T) {
 	}
 	t.Setenv("REDIS_URL", "")
 	demotest.Check(t, program.Show)
+}
+
+// The end of the standard input is no empty line: the live view goes on.
+func TestLiveViewWithoutInput(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it starts processes")
+	}
+	t.Setenv("REDIS_URL", "")
+	empty, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer empty.Close()
+	stdin := os.Stdin
+	os.Stdin = empty
+	defer func() { os.Stdin = stdin }()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	p := program
+	p.Run = live
+	view := make(screen, 1)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := p.Show(ctx, view)
+		ended <- err
+	}()
+	for range 2 {
+		select {
+		case <-view:
+		case err := <-ended:
+			t.Fatalf("it ended: %v", err)
+		}
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// screen tells of what is shown.
+type screen chan struct{}
+
+func (s screen) Write(p []byte) (int, error) {
+	select {
+	case s <- struct{}{}:
+	default:
+	}
+	return len(p), nil
 }
 
 // What is not let in is answered with a status that tells the client what to do.
