@@ -240,3 +240,24 @@ func TestSchemasSideBySide(t *testing.T) {
 		}
 	})
 }
+
+// Bytes of another schema under a schema's key are a miss, though they decode.
+func TestValueOfAnotherSchemaIsAMiss(t *testing.T) {
+	each(t, func(f *fixture) {
+		old, _ := f.open(func(c *singleflight.Config[string]) { c.Schema = 1 })
+		g, _ := f.open(func(c *singleflight.Config[string]) { c.Schema = 2 })
+		fetch(f, f.Context(), old, "k", gives("1")).got()
+		raw := f.RDB.Get(f.Context(), f.Part("k", "value.00000001")).Val()
+		if err := f.RDB.Set(f.Context(), f.Part("k", "value.00000002"), raw, time.Minute).Err(); err != nil {
+			f.Fatal(err)
+		}
+		if _, there, err := g.Peek(f.Context(), "k"); there || err != nil {
+			f.Error(there, err)
+		}
+		ctx, cancel := context.WithTimeout(f.Context(), 3*time.Second)
+		defer cancel()
+		if r := fetch(f, ctx, g, "k", gives("2")).got(); r.Value != "2" || r.Source != singleflight.Loaded {
+			f.Errorf("%+v", r)
+		}
+	})
+}
