@@ -194,6 +194,44 @@ func TestHeldPermitsAndWatchedKeys(t *testing.T) {
 	})
 }
 
+// The keys of a family with a Total are other keys in Redis than those of one without.
+func TestKeysOfAFamilyWithATotalAreWatched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, reader := meter(t, leaseholdotel.Config{})
+		rdb := leaseholdtest.Client(t)
+		s, err := semaphore.New(rdb, semaphore.Config{Name: "caps", Limit: 2, Total: 10})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := o.Watch(rdb, leaseholdotel.Watched{Type: "semaphore", Family: "caps", Total: true, Limit: 2, Keys: []string{"a", "b", "idle"}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.SetLimit(t.Context(), "b", 1); err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range []string{"a", "a", "a", "a", "b", "b"} {
+			go func() { _, _ = s.Acquire(t.Context(), key) }()
+		}
+		synctest.Wait()
+		time.Sleep(time.Second)
+		got := read(t, reader)
+		for k, v := range map[string]float64{
+			"permit.limit[{permit}]{semaphore}": 2 + 1 + 2,
+			"queue.length[{waiter}]{semaphore}": 2 + 1,
+		} {
+			if got[k] != v {
+				t.Errorf("%s is %v, want %v; all: %v", k, got[k], v, got)
+			}
+		}
+		if err := s.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+		if _, err := o.Watch(rdb, leaseholdotel.Watched{Type: "mutex", Family: "caps", Total: true}); err == nil {
+			t.Error("locks with a total are watched")
+		}
+	})
+}
+
 func TestGuardedWritesThatAreRefusedAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, reader := meter(t, leaseholdotel.Config{})

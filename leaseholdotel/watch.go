@@ -19,6 +19,7 @@ type Watched struct {
 	Family   string // Config.Name, required
 	Prefix   string // Config.Prefix
 	HashKeys bool   // Config.HashKeys
+	Total    bool   // the family has a Config.Total: its keys in Redis are others then
 	Limit    int    // reported of a key while Redis knows no limit of it, since nobody uses it
 	Keys     []string
 }
@@ -34,7 +35,8 @@ type watch struct {
 // leasehold.permit.limit and leasehold.queue.length, until stop is called. The keys'
 // figures are added up, since an attribute for each key would have no bound. Each
 // collection costs a few round trips a key, within 3 s; a key that cannot be read is
-// left out, and makes the collection report an error. rdb needs rights to read only.
+// left out, and makes the collection report an error. rdb needs rights to read only. Of a
+// family with a Total the leases of all keys are read for each key that is watched.
 //
 // One process of a fleet is enough to watch a family.
 func (o *Observer) Watch(rdb redis.UniversalClient, w Watched) (stop func(), err error) {
@@ -42,13 +44,16 @@ func (o *Observer) Watch(rdb redis.UniversalClient, w Watched) (stop func(), err
 	if !ok {
 		return nil, fmt.Errorf("leaseholdotel: Type is %q; want \"semaphore\" or \"mutex\"", w.Type)
 	}
+	if w.Total && kind != keys.Semaphore {
+		return nil, fmt.Errorf("leaseholdotel: Total is set, and Type is %q; only a semaphore has a Total", w.Type)
+	}
 	one := &watch{Watched: w, lister: listing.New(rdb, w.Prefix)}
 	for _, key := range w.Keys {
 		f := keys.Family{Prefix: w.Prefix, Kind: kind, Name: w.Family}
 		if _, err := f.Resource(key); err != nil {
 			return nil, fmt.Errorf("leaseholdotel: %w", err)
 		}
-		one.resources = append(one.resources, listing.Of(w.Prefix, kind, w.Family, keys.Shown(key, w.HashKeys), false))
+		one.resources = append(one.resources, listing.Of(w.Prefix, kind, w.Family, keys.Shown(key, w.HashKeys), w.Total))
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
