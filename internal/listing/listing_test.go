@@ -466,6 +466,25 @@ func TestTenantsOfAFamilyWithATotalAreListed(t *testing.T) {
 		if err != nil || len(s.Holders) != 1 || s.Holders[0].Permits != 2 || s.Holders[0].Label != "h:1" || s.Limit != 5 || s.Total != 3 || len(s.Waiters) != 0 {
 			t.Errorf("a tenant's state is %+v, %v", s, err)
 		}
+		// Tenants that are asked for are answered, also where nothing is known of them.
+		var asked []listing.Resource
+		for _, key := range []string{"c", "idle", "idle"} {
+			asked = append(asked, listing.Of(prefix, keys.Semaphore, "n", key, true))
+		}
+		if some, err = l.Uses(ctx, asked); err != nil || len(some) != 4 {
+			t.Fatalf("the uses are %+v, %v", some, err)
+		}
+		if u := find(t, some, keys.Semaphore, "idle"); u.Resource != asked[1] || u.InUse != 0 || u.Waiting != 0 || u.Err != nil {
+			t.Errorf("an idle tenant is %+v", u)
+		}
+		if u := find(t, some, keys.Semaphore, "c"); u.InUse != 1 || u.Waiting != 1 {
+			t.Errorf("a busy tenant is %+v", u)
+		}
+		rdb.Set(ctx, prefix+":sem:{wrong}:holders", "text", 0)
+		some, err = l.Uses(ctx, []listing.Resource{listing.Of(prefix, keys.Semaphore, "wrong", "idle", true)})
+		if err != nil || len(some) != 2 || some[0].Err == nil || some[1].Err == nil {
+			t.Errorf("the uses of what cannot be read are %+v, %v", some, err)
+		}
 	})
 }
 

@@ -52,13 +52,14 @@ type poll struct {
 }
 
 // Uses reads how busy each of some resources is. A family with a total gives one
-// line for itself and one for each tenant that has something.
+// line for itself, one for each tenant that has something, and one for each other tenant
+// that is asked for: so a caller that knows a tenant learns that it has gone idle.
 func (l *Lister) Uses(ctx context.Context, all []Resource) ([]Use, error) {
 	plain := make([]Resource, 0, len(all))
-	totals := map[string]Resource{}
+	totals := map[Resource][]string{} // the tenants that are asked for, by family
 	for _, r := range all {
 		if r.HasTotal {
-			totals[r.base] = r.one()
+			totals[r.one()] = append(totals[r.one()], r.Key)
 		} else {
 			plain = append(plain, r)
 		}
@@ -67,12 +68,12 @@ func (l *Lister) Uses(ctx context.Context, all []Resource) ([]Use, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, r := range totals {
+	for r, tenants := range totals {
 		s, err := l.State(ctx, r, Bounds{})
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		uses = append(uses, s.tenants(err)...)
+		uses = append(uses, s.tenants(tenants, err)...)
 	}
 	slices.SortFunc(uses, func(a, b Use) int { return Compare(a.Resource, b.Resource) })
 	return uses, nil
@@ -227,8 +228,9 @@ func (u *Use) asked(limit int) {
 	}
 }
 
-// tenants makes the lines of a family with a total.
-func (s *State) tenants(err error) []Use {
+// tenants makes the lines of a family with a total. Those of the tenants asked for are
+// among them; "" is the family.
+func (s *State) tenants(asked []string, err error) []Use {
 	if err == ErrTooMany {
 		err = nil
 	}
@@ -262,10 +264,12 @@ func (s *State) tenants(err error) []Use {
 		family.LongestWait = max(family.LongestWait, w.WaitingFor)
 	}
 	for key := range s.Limits {
-		if key != "" {
-			tenant(key)
-		}
+		tenant(key)
 	}
+	for _, key := range asked {
+		tenant(key).Err = err
+	}
+	delete(at, "")
 	all := []Use{family}
 	for _, u := range at {
 		all = append(all, *u)

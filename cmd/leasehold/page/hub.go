@@ -206,8 +206,15 @@ func (h *hub) poll(ctx context.Context, views map[view][]chan []byte) error {
 		}
 	}
 	var some []listing.Resource
+	totals := map[string]bool{} // families whose tenants are all read when one of them is
 	for name := range wanted {
 		if u, ok := h.known[name]; ok && len(some) < pollMost {
+			some = append(some, u.Resource)
+			totals[u.Part("")] = u.HasTotal
+		}
+	}
+	for _, u := range h.known { // their idle tenants, too, which cost no command
+		if totals[u.Part("")] {
 			some = append(some, u.Resource)
 		}
 	}

@@ -335,6 +335,61 @@ func TestStatesFollowTheLeases(t *testing.T) {
 	})
 }
 
+// A tenant of a family with a total that has gone idle holds nothing any more, whether or
+// not its row is shown.
+func TestIdleTenantsHoldNothing(t *testing.T) {
+	for about, others := range map[string]int{"all keys are polled": 0, "what is shown is polled": 600} {
+		t.Run(about, func(t *testing.T) {
+			rdb := mini(t)
+			fill(t, rdb, "leasehold", others)
+			sem, err := semaphore.New(rdb, semaphore.Config{Name: "exports", Limit: 5, Total: 5})
+			if err != nil {
+				t.Fatal(err)
+			}
+			acme, err := sem.AcquireN(t.Context(), "acme", 5)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := serve(t, rdb, page.Options{})
+			states := watch(t, s.URL+"/events?family=exports&rows=1")
+			var inUse, waiting float64
+			look := func() {
+				for _, f := range redistest.Get(t, "a state", states)["families"].([]any) {
+					if f := f.(map[string]any); f["name"] == "exports" {
+						inUse, waiting = f["inUse"].(float64), f["waiting"].(float64)
+					}
+				}
+			}
+			if look(); inUse != 5 {
+				t.Fatalf("%v permits are in use, want 5", inUse)
+			}
+			granted := make(chan *semaphore.Lease, 1)
+			go func() {
+				l, err := sem.AcquireN(t.Context(), "globex", 4)
+				if err != nil {
+					t.Error(err)
+				}
+				granted <- l
+			}()
+			redistest.Eventually(t, "a waiter", func() bool { look(); return waiting == 1 })
+			if err := acme.Release(); err != nil {
+				t.Fatal(err)
+			}
+			globex := redistest.Get(t, "the other tenant's turn", granted)
+			for range 3 { // a state may be from before
+				look()
+			}
+			if inUse != 4 || waiting != 0 {
+				t.Errorf("%v permits of 5 are in use, and %v wait; want 4 and none", inUse, waiting)
+			}
+			_ = globex.Release()
+			if err := sem.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // A page whose Redis is away says so, and goes on when it is back.
 func TestOutageIsSaid(t *testing.T) {
 	p := redistest.NewProxy(t, redistest.Mini(t).Addr())

@@ -15,6 +15,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/listing"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/mutex"
+	"github.com/leasehold-go/leasehold/semaphore"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
@@ -187,6 +188,46 @@ func TestLooksFollowTheLeases(t *testing.T) {
 			t.Fatalf("rows are %+v", m.rows())
 		}
 		if err := mtx.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// A tenant of a family with a total that has gone idle holds nothing any more.
+func TestIdleTenantsHoldNothing(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, target redistest.Target) {
+		rdb, prefix := target.Client(t), redistest.Name(t)
+		sem, err := semaphore.New(rdb, semaphore.Config{Name: "exports", Prefix: prefix, Limit: 5, Total: 5})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lease, err := sem.AcquireN(t.Context(), "acme", 5)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := model{ctx: t.Context(), list: listing.New(rdb, prefix), every: time.Second, width: 80, height: 20}
+		inUse := func() (n int) {
+			t.Helper()
+			if m, _ = m.update(m.load()()); m.err != nil {
+				t.Fatal(m.err)
+			}
+			for _, u := range m.known {
+				if u.Key == "acme" {
+					n += u.InUse
+				}
+			}
+			return n
+		}
+		if n := inUse(); n != 5 {
+			t.Fatalf("%d permits are in use, want 5", n)
+		}
+		if err := lease.Release(); err != nil {
+			t.Fatal(err)
+		}
+		if n := inUse(); n != 0 {
+			t.Errorf("%d permits are in use after the release", n)
+		}
+		if err := sem.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	})
