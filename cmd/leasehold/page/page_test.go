@@ -496,6 +496,50 @@ func TestLimitsAreSetOnlyWhereThatIsAllowed(t *testing.T) {
 	}
 }
 
+// A row of a key without a total is of that key, though there is a family of that name
+// with a total.
+func TestChangesAreOfTheRow(t *testing.T) {
+	const token = "0123456789abcdef"
+	rdb := mini(t)
+	if err := rdb.HSet(t.Context(), "leasehold:sem:{exports}:limits", "", 200).Err(); err != nil {
+		t.Fatal(err)
+	}
+	sem, err := semaphore.New(rdb, semaphore.Config{Name: "exports", Limit: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := sem.Acquire(t.Context(), "acme")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := serve(t, rdb, page.Options{Token: token, Changes: true})
+	rows := redistest.Get(t, "a state", watchAs(t, s.URL+"/events", token))["rows"].([]any)
+	if len(rows) != 1 {
+		t.Fatalf("the rows are %v", rows)
+	}
+	key := rows[0].(map[string]any)["id"].(string)
+	for path, form := range map[string]url.Values{
+		"/limit": {"key": {key}, "limit": {"5"}}, "/revoke": {"key": {key}, "id": {l.ID()}, "reason": {"a test"}},
+	} {
+		r, err := http.NewRequest(http.MethodPost, s.URL+path, strings.NewReader(form.Encode()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Header.Set("Authorization", "Bearer "+token)
+		if resp, text := status(t, r); resp.StatusCode != http.StatusNoContent {
+			t.Errorf("%s: %s %s", path, resp.Status, text)
+		}
+	}
+	if limit := rdb.Get(t.Context(), "leasehold:sem:{exports:acme}:limit").Val(); limit != "5" {
+		t.Errorf("the limit of the key is %q, want 5", limit)
+	}
+	redistest.Get(t, "the end of the Context", l.Context().Done())
+	if err := sem.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestLeasesAreRevokedOnlyWhereThatIsAllowed(t *testing.T) {
 	const token = "0123456789abcdef"
 	rdb := mini(t)

@@ -9,8 +9,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/leasehold-go/leasehold/internal/keys"
-	"github.com/leasehold-go/leasehold/internal/listing"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
@@ -19,9 +17,12 @@ type Limit struct {
 	Family, Key string
 	Hashed      bool // Key is to be hashed, as the family does it
 	Total       bool // the total of the family is set, not the limit of a key
-	HasTotal    bool // the family is known to have a total; else what is in Redis says so
+	HasTotal    bool // the family has a total, which decides what keys it has in Redis
 	N           int  // 0 = what the processes are configured with
 }
+
+// anyTotal makes a handle one of a family with a total; its figure is for requests alone.
+const anyTotal = 1
 
 // ErrFamily says that there can be no such family.
 var ErrFamily = errors.New("no such family")
@@ -29,15 +30,8 @@ var ErrFamily = errors.New("no such family")
 // Set sets a limit, by a handle as the processes of the family have one.
 func Set(ctx context.Context, rdb redis.UniversalClient, prefix string, x Limit) error {
 	cfg := semaphore.Config{Name: x.Family, Prefix: prefix, Limit: 1, HashKeys: x.Hashed}
-	has := x.HasTotal || x.Total
-	if !has {
-		var err error
-		if has, err = totalled(ctx, rdb, prefix, x.Family); err != nil {
-			return err
-		}
-	}
-	if has {
-		cfg.Total = 1 // that it has one decides which keys of Redis are its; the figure is for requests alone
+	if x.HasTotal || x.Total {
+		cfg.Total = anyTotal
 	}
 	s, err := semaphore.New(rdb, cfg)
 	if err != nil {
@@ -53,11 +47,4 @@ func Set(ctx context.Context, rdb redis.UniversalClient, prefix string, x Limit)
 		err = closing
 	}
 	return err
-}
-
-// totalled says whether something of a family with a total is in Redis.
-func totalled(ctx context.Context, rdb redis.UniversalClient, prefix, family string) (bool, error) {
-	r := listing.Of(prefix, keys.Semaphore, family, "", true)
-	n, err := rdb.Exists(ctx, r.Part("holders"), r.Part("queue"), r.Part("limits"), r.Part("alive"), r.Part("turns")).Result()
-	return n > 0, err
 }

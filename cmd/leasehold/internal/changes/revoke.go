@@ -18,7 +18,7 @@ type Revocation struct {
 	Kind        keys.Kind // a semaphore, a mutex or a cache
 	Family, Key string
 	Hashed      bool   // Key is to be hashed, as the family does it
-	HasTotal    bool   // the family is known to have a total; else what is in Redis says so
+	HasTotal    bool   // the family has a total, which decides what keys it has in Redis
 	ID          string // of the lease, the waiter or the load, as listings show it
 	Reason      string // for its holder and for the audit
 }
@@ -31,7 +31,7 @@ type revoker interface {
 
 // Revoke revokes, by a handle as the processes of the family have one.
 func Revoke(ctx context.Context, rdb redis.UniversalClient, prefix string, x Revocation) error {
-	handle, err := open(ctx, rdb, prefix, x)
+	handle, err := open(rdb, prefix, x)
 	if err != nil {
 		return err
 	}
@@ -43,7 +43,7 @@ func Revoke(ctx context.Context, rdb redis.UniversalClient, prefix string, x Rev
 }
 
 // open makes a handle of the family.
-func open(ctx context.Context, rdb redis.UniversalClient, prefix string, x Revocation) (handle revoker, err error) {
+func open(rdb redis.UniversalClient, prefix string, x Revocation) (handle revoker, err error) {
 	switch x.Kind {
 	case keys.Mutex:
 		handle, err = mutex.New(rdb, mutex.Config{Name: x.Family, Prefix: prefix, HashKeys: x.Hashed})
@@ -52,14 +52,8 @@ func open(ctx context.Context, rdb redis.UniversalClient, prefix string, x Revoc
 		handle, err = singleflight.New(rdb, singleflight.Config[string]{Name: x.Family, Prefix: prefix, HashKeys: x.Hashed, TTL: time.Minute})
 	default:
 		cfg := semaphore.Config{Name: x.Family, Prefix: prefix, Limit: 1, HashKeys: x.Hashed}
-		has := x.HasTotal
-		if !has {
-			if has, err = totalled(ctx, rdb, prefix, x.Family); err != nil {
-				return nil, err
-			}
-		}
-		if has {
-			cfg.Total = 1
+		if x.HasTotal {
+			cfg.Total = anyTotal
 		}
 		handle, err = semaphore.New(rdb, cfg)
 	}

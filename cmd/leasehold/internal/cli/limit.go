@@ -4,15 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/changes"
 	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/run"
 	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/text"
+	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/internal/listing"
 )
 
 func (a *app) setLimit() *cobra.Command {
@@ -29,8 +33,11 @@ More than before is granted to waiters at once. Less takes no permit away: nothi
 granted until the use is below it. The limit is kept in Redis without an expiry until
 it is set to 0; a server that loses its data loses it.
 
-The keys of a family with a total have limits of their own kind. The command sees
-that by what is in Redis; where nothing of the family is there yet, say --has-total.
+A family with a total has other keys in Redis than one of the same name without a
+total. The command sees which it is by what is in Redis. It refuses to set a limit
+where there are keys of both, and to set a total where there are only keys without
+one: say --has-total or --has-total=false then. Where nothing of the family is there
+yet, a limit is of a family without a total, unless --has-total is given.
 
 Exit codes: 0 it is set; 64 bad arguments; 69 Redis is out of reach, and it may have
 been set.`,
@@ -47,11 +54,20 @@ been set.`,
 			if x.Family == "" || (x.Key == "") != x.Total {
 				return usagef("set-limit: want --semaphore NAME, and --key KEY or --total")
 			}
+			insists := c.Flags().Changed("has-total")
+			if x.Total && insists && !x.HasTotal {
+				return usagef("set-limit: --total is for a family with a total; --has-total=false says that it has none")
+			}
 			rdb, err := a.dial(c.Context())
 			if err != nil {
 				return err
 			}
 			defer rdb.Close()
+			if !insists {
+				if x.HasTotal, err = a.hasTotal(c.Context(), rdb, x); err != nil {
+					return err
+				}
+			}
 			ctx, cancel := context.WithTimeout(c.Context(), 10*time.Second)
 			defer cancel()
 			if err := changes.Set(ctx, rdb, a.prefix, x); err != nil {
@@ -66,8 +82,41 @@ been set.`,
 	f.StringVar(&x.Key, "key", "", "the key")
 	f.BoolVar(&x.Hashed, "hashed", false, "the family has HashKeys")
 	f.BoolVar(&x.Total, "total", false, "set the total of the family")
-	f.BoolVar(&x.HasTotal, "has-total", false, "the family has a total, though nothing of it is in Redis yet")
+	f.BoolVar(&x.HasTotal, "has-total", false, "the family has a total, whatever is in Redis; =false: it has none")
 	return c
+}
+
+// hasTotal says whether the family of a limit has a total, by what is held, waited for or
+// stored in Redis.
+func (a *app) hasTotal(ctx context.Context, rdb redis.UniversalClient, x changes.Limit) (bool, error) {
+	r := listing.Of(a.prefix, keys.Semaphore, x.Family, "", true)
+	n, err := rdb.Exists(ctx, r.Part("holders"), r.Part("queue"), r.Part("limits"), r.Part("turns")).Result()
+	if err != nil {
+		return false, unreachable(err)
+	}
+	total := n > 0
+	if total == x.Total {
+		return total, nil
+	}
+	// Only a look at all keys of the server finds those of a family without a total.
+	l := listing.New(rdb, a.prefix)
+	all, err := l.Resources(ctx)
+	if err != nil {
+		return false, unreachable(err)
+	}
+	all = slices.DeleteFunc(all, func(r listing.Resource) bool {
+		return r.Kind != keys.Semaphore || r.Family != x.Family || r.HasTotal
+	})
+	uses, err := l.Uses(ctx, all)
+	switch {
+	case err != nil:
+		return false, unreachable(err)
+	case !slices.ContainsFunc(uses, func(u listing.Use) bool { return u.Stored || !u.Idle() }):
+		return true, nil
+	case x.Total:
+		return false, usagef("set-limit: Redis has only keys of %s without a total; a total would not count them. Say --has-total if its processes have a Total", text.Safe(x.Family))
+	}
+	return false, usagef("set-limit: Redis has keys of %s with a total and others without one; say --has-total or --has-total=false", text.Safe(x.Family))
 }
 
 func settingFailed(err error) error {

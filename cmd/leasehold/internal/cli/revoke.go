@@ -46,8 +46,7 @@ arguments; 69 Redis is out of reach, and it may have been revoked.`,
 			if err != nil {
 				return usagef("revoke: %w", err)
 			}
-			of := all[0]
-			if of.Kind == keys.Guard || x.key == "" {
+			if all[0].Kind == keys.Guard || x.key == "" {
 				return usagef("revoke: want --mutex, --semaphore or --cache, and --key")
 			}
 			rdb, err := a.dial(c.Context())
@@ -57,13 +56,22 @@ arguments; 69 Redis is out of reach, and it may have been revoked.`,
 			defer rdb.Close()
 			ctx, cancel := context.WithTimeout(c.Context(), 10*time.Second)
 			defer cancel()
-			err = changes.Revoke(ctx, rdb, a.prefix, changes.Revocation{
-				Kind: of.Kind, Family: of.Family, Key: x.key, Hashed: x.hashed, ID: args[0], Reason: reason,
-			})
+			err = leasehold.ErrNoLease
+			for _, of := range all {
+				one := changes.Revoke(ctx, rdb, a.prefix, changes.Revocation{
+					Kind: of.Kind, Family: of.Family, Key: x.key, Hashed: x.hashed, HasTotal: of.HasTotal, ID: args[0], Reason: reason,
+				})
+				if one == nil || errors.Is(err, leasehold.ErrNoLease) { // what is not known of one outweighs that
+					err = one
+				}
+				if one == nil {
+					break
+				}
+			}
 			if err != nil {
 				return revokingFailed(err)
 			}
-			fmt.Fprintf(a.out, "%s of %s/%s is revoked.\n", text.Safe(args[0]), text.Safe(of.Family), text.Safe(x.key))
+			fmt.Fprintf(a.out, "%s of %s/%s is revoked.\n", text.Safe(args[0]), text.Safe(all[0].Family), text.Safe(x.key))
 			return nil
 		},
 	}

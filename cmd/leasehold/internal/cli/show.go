@@ -54,7 +54,11 @@ func (x *target) resources(prefix string) ([]listing.Resource, error) {
 	of := func(total bool) listing.Resource {
 		return listing.Of(prefix, kind, family, keys.Shown(x.key, x.hashed), total)
 	}
-	if kind == keys.Semaphore {
+	switch {
+	case kind != keys.Semaphore:
+	case x.key == "": // only a family with a total is shown as one
+		return []listing.Resource{of(true)}, nil
+	default:
 		return []listing.Resource{of(true), of(false)}, nil
 	}
 	return []listing.Resource{of(false)}, nil
@@ -70,6 +74,9 @@ func (a *app) show() *cobra.Command {
 		Long: `show lists the holders of a key, oldest first, with where they run, since when they
 hold it and when their lease ends if they don't renew it; then those who wait, in
 their order. Of a cached value it says how large, how old and how fresh it is.
+
+A family of permits with a total has other keys in Redis than one of the same name
+without a total. Where something is held or waited for in both, both are shown.
 
 A permit is held at least since the time that is shown; a lock and a load exactly
 since then. Ids name leases to operators.`,
@@ -102,35 +109,35 @@ since then. Ids name leases to operators.`,
 		},
 	}
 	x.flags(c)
-	c.Flags().BoolVar(&asJSON, "json", false, "one object; of a cached value one for each version")
+	c.Flags().BoolVar(&asJSON, "json", false, "one object; of a cached value one for each version, of permits one with a total and one without")
 	return c
 }
 
-// found is the state of the one of the resources that has anything: the last one where
-// none has. Of a cached value it is that of each version in use.
+// found is the states of those of the resources where something is held, waited for or
+// kept. Where nothing is, it is those that have stored limits, and else the last one. Of a
+// cached value it is that of each version in use.
 func found(ctx context.Context, l *listing.Lister, of []listing.Resource) (states []listing.State, err error) {
+	if r := of[0]; r.Kind == keys.Flight && r.Key != "" {
+		others, err := l.Schemas(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		of = append(of, others...)
+	}
+	var limited []listing.State
 	for i, r := range of {
-		versions := []listing.Resource{r}
-		if r.Kind == keys.Flight && r.Key != "" {
-			others, err := l.Schemas(ctx, r)
-			if err != nil {
-				return nil, err
-			}
-			versions = append(versions, others...)
+		s, err := l.State(ctx, r, listing.Bounds{})
+		switch {
+		case err != nil && !errors.Is(err, listing.ErrTooMany):
+			return nil, err
+		case s.InUse+len(s.Waiters) > 0 || s.Value != nil || s.FailedFor > 0:
+			states = append(states, s)
+		case s.Stored || len(s.Limits) > 0, i == len(of)-1 && len(limited) == 0:
+			limited = append(limited, s)
 		}
-		for j, r := range versions {
-			s, err := l.State(ctx, r, listing.Bounds{})
-			if err != nil && !errors.Is(err, listing.ErrTooMany) {
-				return nil, err
-			}
-			something := s.InUse+len(s.Waiters)+len(s.Limits) > 0 || s.Value != nil || s.FailedFor > 0
-			if last := i == len(of)-1 && j == len(versions)-1; something || last && len(states) == 0 {
-				states = append(states, s)
-			}
-		}
-		if len(states) > 0 {
-			break
-		}
+	}
+	if len(states) == 0 {
+		return limited, nil
 	}
 	return states, nil
 }
@@ -157,6 +164,7 @@ type shown struct {
 	InUse       int     `json:"inUse"`
 	Limit       int     `json:"limit,omitempty"`
 	StoredLimit bool    `json:"storedLimit,omitempty"`
+	HasTotal    bool    `json:"hasTotal,omitempty"` // it is, or is of, a family with a total
 	Total       int     `json:"total,omitempty"`
 	Token       uint64  `json:"token,omitempty"`
 	Holders     []entry `json:"holders"`
@@ -176,7 +184,7 @@ type cached struct {
 func stateOf(s listing.State) shown {
 	x := shown{
 		Kind: kinds[s.Kind], Family: s.Family, Key: s.Key, Schema: s.Schema, InUse: s.InUse, Limit: s.Limit, StoredLimit: s.Stored,
-		Total: s.Total, Token: s.Token, Holders: []entry{}, Waiters: []entry{}, FailedFor: millis(s.FailedFor),
+		HasTotal: s.HasTotal, Total: s.Total, Token: s.Token, Holders: []entry{}, Waiters: []entry{}, FailedFor: millis(s.FailedFor),
 	}
 	for _, h := range s.Holders {
 		x.Holders = append(x.Holders, entry{ID: h.ID, Tenant: h.Tenant, Label: h.Label, Permits: h.Permits, Since: h.Since.UTC(), ExpiresIn: millis(h.ExpiresIn), Aside: h.Aside})
@@ -219,11 +227,18 @@ func summary(s listing.State) string {
 	return out
 }
 
-// state writes a state; versioned says which version of a cached value it is.
-func (a *app) state(s listing.State, versioned bool) {
+// state writes a state. Where it is oneOfSome it says which: which version of a cached
+// value, or whether of a family with a total.
+func (a *app) state(s listing.State, oneOfSome bool) {
 	of := title(s.Resource)
-	if versioned {
+	switch {
+	case !oneOfSome:
+	case s.Kind == keys.Flight:
 		of += " (schema " + cmp.Or(s.Schema, "0") + ")"
+	case s.HasTotal:
+		of += " (with a total)"
+	default:
+		of += " (without a total)"
 	}
 	fmt.Fprintf(a.out, "%s %s: %s\n", kinds[s.Kind], of, summary(s))
 	if v := s.Value; v != nil {
