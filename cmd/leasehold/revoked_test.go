@@ -73,6 +73,32 @@ func TestRevokedProgramIsStopped(t *testing.T) {
 	}
 }
 
+// A tool that waits and whose place is revoked ends as one whose lease is lost, and its
+// program never runs.
+func TestRevokedWaiterRunsNothing(t *testing.T) {
+	addr, rdb := server(t)
+	url, name := "redis://"+addr, redistest.Name(t)
+	locks := openLocks(t, rdb, mutex.Config{Name: name})
+	l, err := locks.Lock(t.Context(), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := start(t, url, "run", "--mutex", name, "--key", "k", "--", "echo", "on")
+	var state mutex.State
+	redistest.Eventually(t, "a waiter", func() bool {
+		state, err = locks.Inspect(t.Context(), "k")
+		return err == nil && len(state.Waiters) == 1
+	})
+	redistest.WantErr(t, locks.Revoke(t.Context(), "k", state.Waiters[0].ID, "a test"))
+	if got := x.code(); got != 124 {
+		t.Errorf("exit code %d, want 124: %s", got, x.stderr.String())
+	}
+	if got := x.line(); got != "" {
+		t.Errorf("the program ran: %q", got)
+	}
+	redistest.WantErr(t, l.Unlock())
+}
+
 // The program that comes next starts once the tool of a revoked one has noted that its
 // program has ended, long before the revoked lease would have. A tool that is not to wait
 // ends until then.

@@ -39,7 +39,7 @@ It writes below --prefix. Look at it with ls, top and serve.`,
 			}
 			defer rdb.Close()
 			if _, err := rdb.Time(c.Context()).Result(); err != nil {
-				return unreachable(err)
+				return withCode(err)
 			}
 			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()

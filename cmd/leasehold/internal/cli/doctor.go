@@ -38,7 +38,7 @@ Exit codes: 0 all is well, or nothing worse than a note; 1 a promise does not ho
 			defer rdb.Close()
 			report, err := doctor.Look(c.Context(), rdb, a.prefix)
 			if err != nil {
-				return unreachable(err)
+				return withCode(err)
 			}
 			if asJSON {
 				err = json.NewEncoder(a.out).Encode(report)

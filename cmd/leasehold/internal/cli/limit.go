@@ -39,8 +39,9 @@ where there are keys of both, and to set a total where there are only keys witho
 one: say --has-total or --has-total=false then. Where nothing of the family is there
 yet, a limit is of a family without a total, unless --has-total is given.
 
-Exit codes: 0 it is set; 64 bad arguments; 69 Redis is out of reach, and it may have
-been set.`,
+Exit codes: 0 it is set; 64 bad arguments; 69 Redis is out of reach, or a script
+failed there, and it may have been set; 77 the user lacks a right, and nothing was
+set.`,
 		Example: `  leasehold set-limit --semaphore exports --key acme 10
   leasehold set-limit --semaphore exports --key acme 0
   leasehold set-limit --semaphore exports --total 200`,
@@ -92,7 +93,7 @@ func (a *app) hasTotal(ctx context.Context, rdb redis.UniversalClient, x changes
 	r := listing.Of(a.prefix, keys.Semaphore, x.Family, "", true)
 	n, err := rdb.Exists(ctx, r.Part("holders"), r.Part("queue"), r.Part("limits"), r.Part("turns")).Result()
 	if err != nil {
-		return false, unreachable(err)
+		return false, withCode(err)
 	}
 	total := n > 0
 	if total == x.Total {
@@ -102,7 +103,7 @@ func (a *app) hasTotal(ctx context.Context, rdb redis.UniversalClient, x changes
 	l := listing.New(rdb, a.prefix)
 	all, err := l.Resources(ctx)
 	if err != nil {
-		return false, unreachable(err)
+		return false, withCode(err)
 	}
 	all = slices.DeleteFunc(all, func(r listing.Resource) bool {
 		return r.Kind != keys.Semaphore || r.Family != x.Family || r.HasTotal
@@ -110,7 +111,7 @@ func (a *app) hasTotal(ctx context.Context, rdb redis.UniversalClient, x changes
 	uses, err := l.Uses(ctx, all)
 	switch {
 	case err != nil:
-		return false, unreachable(err)
+		return false, withCode(err)
 	case !slices.ContainsFunc(uses, func(u listing.Use) bool { return u.Stored || !u.Idle() }):
 		return true, nil
 	case x.Total:
@@ -123,10 +124,11 @@ func settingFailed(err error) error {
 	switch {
 	case errors.Is(err, leasehold.ErrInvalid), errors.Is(err, changes.ErrFamily):
 		return usage(err)
+	case redis.IsPermissionError(err): // nothing was done
 	case errors.Is(err, leasehold.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
 		return &run.Error{Code: run.CodeUnreachable, Err: fmt.Errorf("%w; it may have been set", err)}
 	}
-	return unreachable(err)
+	return withCode(err)
 }
 
 func (a *app) limitSet(x changes.Limit) {

@@ -54,11 +54,11 @@ waiting, longestWaitMs, expiresInMs, token, cachedBytes, freshForMs, keptForMs.`
 			l := listing.New(rdb, a.prefix)
 			found, err := l.Resources(c.Context())
 			if err != nil {
-				return unreachable(err)
+				return withCode(err)
 			}
 			uses, err := l.Uses(c.Context(), found)
 			if err != nil {
-				return unreachable(err)
+				return withCode(err)
 			}
 			uses = slices.DeleteFunc(uses, func(u listing.Use) bool {
 				return u.Idle() && !all || kind != "" && kinds[u.Kind] != kind || family != "" && u.Family != family ||

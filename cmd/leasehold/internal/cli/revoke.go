@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"github.com/leasehold-go/leasehold"
@@ -37,7 +38,8 @@ The reason, 1 to 200 bytes, goes to the holder and into the audit stream of the 
 which keeps about 1000 entries for 30 days. Revoking the same lease again is no error.
 
 Exit codes: 0 it is revoked; 1 there is no such lease, waiter or load; 64 bad
-arguments; 69 Redis is out of reach, and it may have been revoked.`,
+arguments; 69 Redis is out of reach, or a script failed there, and it may have been
+revoked; 77 the user lacks a right, and nothing was revoked.`,
 		Example: `  leasehold show --mutex jobs --key nightly
   leasehold revoke --mutex jobs --key nightly --reason "host is gone" veuiyn0G-1`,
 		Args: cobra.ExactArgs(1),
@@ -64,7 +66,7 @@ arguments; 69 Redis is out of reach, and it may have been revoked.`,
 				if one == nil || errors.Is(err, leasehold.ErrNoLease) { // what is not known of one outweighs that
 					err = one
 				}
-				if one == nil {
+				if one == nil || redis.IsPermissionError(one) {
 					break
 				}
 			}
@@ -87,10 +89,11 @@ func revokingFailed(err error) error {
 		return err
 	case errors.Is(err, leasehold.ErrInvalid), errors.Is(err, changes.ErrFamily):
 		return usage(err)
+	case redis.IsPermissionError(err): // nothing was done
 	case errors.Is(err, leasehold.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
 		return &run.Error{Code: run.CodeUnreachable, Err: fmt.Errorf("%w; it may have been revoked", err)}
 	}
-	return unreachable(err)
+	return withCode(err)
 }
 
 // dashedID is an ID that reads as a flag: the characters of one handle in 64 begin

@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/run"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/mutex"
 	"github.com/leasehold-go/leasehold/semaphore"
@@ -112,6 +113,18 @@ func tryRights(d *deployment, eachIsNeeded bool) {
 	seen, lock := use(t, app)
 
 	viewer, url := d.as("viewer", documented["viewer"])
+	// Nothing was sent that could have had an effect.
+	for _, args := range [][]string{
+		{"revoke", "--mutex", "jobs", "--key", "nightly", "--reason", "a test", lock.ID()},
+		{"revoke", "--semaphore", "exports-0", "--key", "acme", "--reason", "a test", lock.ID()},
+		{"set-limit", "--semaphore", "exports-0", "--key", "acme", "3"},
+		{"set-limit", "--semaphore", "exports-0", "--key", "acme", "3", "--has-total=false"},
+	} {
+		var e *run.Error
+		if _, err := do(t, url, args...); !errors.As(err, &e) || e.Code != run.CodeRefused || !strings.Contains(err.Error(), "lacks a right") || strings.Contains(err.Error(), "may have been") {
+			t.Errorf("a viewer: %q: %v", args, err)
+		}
+	}
 	if err := read(t, viewer, url, seen); err != nil {
 		t.Errorf("a viewer: %v", err)
 	}

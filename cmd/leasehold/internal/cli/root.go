@@ -99,10 +99,15 @@ func (a *app) dial(ctx context.Context) (redis.UniversalClient, error) {
 	return rdb, err
 }
 
-// unreachable makes an error of the network one with its exit code.
-func unreachable(err error) error {
+// withCode gives an error of the network, and one of the user's rights, its exit code. The
+// server refuses a command before it does anything; what it refuses within a script is
+// another error.
+func withCode(err error) error {
 	var network net.Error
-	if errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, context.DeadlineExceeded) {
+	switch {
+	case redis.IsPermissionError(err):
+		return &run.Error{Code: run.CodeRefused, Err: fmt.Errorf("the user lacks a right: %w", err)}
+	case errors.As(err, &network), errors.Is(err, io.EOF), errors.Is(err, context.DeadlineExceeded):
 		return &run.Error{Code: run.CodeUnreachable, Err: fmt.Errorf("redis is out of reach: %w", err)}
 	}
 	return err

@@ -41,9 +41,10 @@ in its process group is ended before the lease is given back.
 
 Exit codes: the program's own, or 128 + the number of the signal that ended it;
   64   bad arguments                   69   Redis is out of reach
-  75   the lease was not had in time   124  the lease was lost
-  125  the tool itself failed          126  the program can't be run
-  127  the program was not found`,
+  75   the lease was not had in time   125  the tool itself failed
+  126  the program can't be run        127  the program was not found
+  124  the lease was lost, and the program stopped for that; or the place in the
+       queue was revoked, and nothing ran`,
 		Example: `  # a cron job that never runs twice at a time; another host's run is skipped
   leasehold run --mutex jobs --key nightly --wait 0 --conflict-exit-code 0 \
     -- /usr/local/bin/nightly

@@ -95,7 +95,7 @@ since then. Ids name leases to operators.`,
 			defer rdb.Close()
 			states, err := found(c.Context(), listing.New(rdb, a.prefix), all)
 			if err != nil {
-				return unreachable(err)
+				return withCode(err)
 			}
 			out := json.NewEncoder(a.out)
 			for _, s := range states {

@@ -44,7 +44,7 @@ that they take at most half a percent of the time.`,
 			}
 			defer rdb.Close()
 			if _, err := rdb.Time(c.Context()).Result(); err != nil {
-				return unreachable(err)
+				return withCode(err)
 			}
 			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGTERM, os.Interrupt)
 			defer stop()

@@ -9,7 +9,8 @@ const (
 	CodeUsage       = 64  // bad arguments
 	CodeUnreachable = 69  // Redis could not be asked
 	CodeConflict    = 75  // the lease was not had in time; --conflict-exit-code changes it
-	CodeLost        = 124 // the lease was lost, and the program stopped for that
+	CodeRefused     = 77  // the user lacks a right; leasehold run says CodeUnreachable of that
+	CodeLost        = 124 // the lease was lost, and the program stopped for that; or the waiting place was revoked
 	CodeTool        = 125 // the tool itself failed
 	CodeCannotRun   = 126 // the program was found and can't be run
 	CodeNotFound    = 127 // there is no such program
