@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/semaphore"
 )
 
 func itoa(n int) string { return strconv.Itoa(n) }
@@ -239,6 +240,26 @@ func TestProgramThatWaitedRuns(t *testing.T) {
 			t.Errorf("%s: it ends with %d: %s", how[0], got, next.stderr.String())
 		}
 	}
+}
+
+// A permit of run is none of a family of that name with a total: docs/run.md says so.
+func TestPermitCountsBesideATotal(t *testing.T) {
+	addr, rdb := server(t)
+	name := redistest.Name(t)
+	s, err := semaphore.New(rdb, semaphore.Config{Name: name, Limit: 1, Total: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := s.TryAcquire(t.Context(), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := start(t, "redis://"+addr, "run", "--semaphore", name, "--key", "k", "--limit", "1", "--wait", "0", "--", "sh", "-c", "exit 4")
+	if got := x.code(); got != 4 {
+		t.Errorf("it ends with %d: %s", got, x.stderr.String())
+	}
+	redistest.WantErr(t, l.Release())
+	redistest.WantErr(t, s.Close(t.Context()))
 }
 
 // A signal goes to the program alone: it decides about its children.

@@ -31,7 +31,8 @@ out of reach or this tool was stopped or killed, the program's process group get
 SIGTERM --grace before the lease ends, and SIGKILL at its end, by a small guard
 process: no other holder starts while the program still runs. A program that
 leaves its process group is not reached; its writes are refused where they carry
-LEASEHOLD_TOKEN and the resource checks it. Where another tool's lease was revoked,
+LEASEHOLD_TOKEN and the resource checks it. A permit counts beside those of a family
+of the same name with a total, not among them. Where another tool's lease was revoked,
 the program starts once that tool's program has ended.
 
 The program gets this terminal and standard input, and in its environment
