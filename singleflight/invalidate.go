@@ -284,9 +284,7 @@ func (d *drop) othersDone() bool {
 
 // putClock is the server's clock, for the time from which a put is void.
 func (g *Group[T]) putClock(t target) (int64, error) {
-	ctx, cancel := g.manager.Client().WithBound(context.Background())
-	defer cancel()
-	now, err := g.manager.Client().Time(ctx, t.value)
+	now, err := g.serverTime(t)
 	if err != nil {
 		// Nothing was sent, whatever the error is.
 		return 0, fmt.Errorf("%w: %w", call.ErrNotSent, err)

@@ -60,13 +60,18 @@ func (g *Group[T]) read(ctx context.Context, t target) (raw string, e entry, err
 	return raw, g.judge(t, raw, now, false), nil
 }
 
-// unobtainableBecause is what a call returns whose look-up failed with err. The
-// deadline that every look-up has must not read as one of the caller's.
+// unobtainableBecause is what a call returns whose look-up failed with err.
 func unobtainableBecause(ctx context.Context, err error) []error {
+	return []error{ctx.Err(), leasehold.ErrUnavailable, ofBound(ctx, err)}
+}
+
+// ofBound is err, or call.ErrSlow where err is of the deadline that WithBound gave to
+// ctx: it must not read as a deadline of the caller's.
+func ofBound(ctx context.Context, err error) error {
 	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-		err = call.ErrSlow
+		return call.ErrSlow
 	}
-	return []error{ctx.Err(), leasehold.ErrUnavailable, err}
+	return err
 }
 
 // lookUpMany is lookUp for several keys, in one round trip per server. The servers are
@@ -156,18 +161,25 @@ func (g *Group[T]) serve(t target, e entry, from Source) (Result[T], bool) {
 // serverTimeNow is the server's clock as the last reply showed it, which there has
 // been; 0 where not.
 func (g *Group[T]) serverTimeNow(t target) int64 {
-	ctx, cancel := g.manager.Client().WithBound(context.Background())
-	defer cancel()
-	now, err := g.manager.Client().Time(ctx, t.value)
+	now, err := g.serverTime(t)
 	if err != nil {
 		return 0
 	}
 	return now
 }
 
+// serverTime is the server's clock, for work that no caller's ctx bounds.
+func (g *Group[T]) serverTime(t target) (int64, error) {
+	ctx, cancel := g.manager.Client().WithBound(context.Background())
+	defer cancel()
+	now, err := g.manager.Client().Time(ctx, t.value)
+	return now, ofBound(context.Background(), err)
+}
+
 // get reads a key for many callers, of whom no one's ctx bounds it.
 func (g *Group[T]) get(key string) (string, error) {
 	ctx, cancel := g.manager.Client().WithBound(context.Background())
 	defer cancel()
-	return g.manager.Client().Get(ctx, key)
+	text, err := g.manager.Client().Get(ctx, key)
+	return text, ofBound(context.Background(), err)
 }

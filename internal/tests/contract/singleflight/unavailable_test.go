@@ -3,6 +3,7 @@ package singleflight
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -205,5 +206,51 @@ func TestUnavailableRefreshLoadsNothing(t *testing.T) {
 		fetch(f, f.Context(), g, "k", gives("new")).want("old", singleflight.Stale)
 		synctest.Wait()
 		fetch(f, f.Context(), g, "k", never(f)).want("new", singleflight.Cached)
+	})
+}
+
+// A bound that the package sets itself is never told as a deadline of the caller, who
+// may have set none.
+func TestOwnBoundsAreNoDeadlineOfACaller(t *testing.T) {
+	for what, call := range map[string]func(g *singleflight.Group[string]) error{
+		"do": func(g *singleflight.Group[string]) error {
+			_, err := g.Do(context.Background(), "k", never(t))
+			return err
+		},
+		"peek":       func(g *singleflight.Group[string]) error { _, _, err := g.Peek(context.Background(), "k"); return err },
+		"inspect":    func(g *singleflight.Group[string]) error { _, err := g.Inspect(context.Background(), "k"); return err },
+		"put":        func(g *singleflight.Group[string]) error { return g.Put(context.Background(), "k", "v") },
+		"invalidate": func(g *singleflight.Group[string]) error { return g.Invalidate(context.Background(), "k") },
+	} {
+		subBubble(t, "first call of a client: "+what, func(f *fixture, _ *miniredis.Miniredis) {
+			g, wire := f.open()
+			wire.Patience = time.Minute
+			wire.Stall()
+			defer wire.Heal()
+			err := call(g)
+			redistest.WantErr(f, err, leasehold.ErrUnavailable)
+			redistest.WantNot(f, err, context.DeadlineExceeded)
+			redistest.WantText(f, err, "no answer within")
+		})
+	}
+	subBubble(t, "a result that the caller waited for", func(f *fixture, _ *miniredis.Miniredis) {
+		g, wire := f.open()
+		other, _ := f.open()
+		o := newOrigin(f)
+		fetch(f, f.Context(), other, "k", o.load)
+		l := o.next(f)
+		waits := fetch(f, f.Context(), g, "k", never(f))
+		synctest.Wait()
+		wire.Fail(func(name string) error {
+			if name == "get" {
+				return context.DeadlineExceeded // as go-redis says where no connection is made in time
+			}
+			return nil
+		})
+		l.returns(strings.Repeat("too large for a message", 1000))
+		err := waits.failed()
+		redistest.WantErr(f, err, leasehold.ErrUnavailable)
+		redistest.WantNot(f, err, context.DeadlineExceeded)
+		redistest.WantText(f, err, "no answer within")
 	})
 }
