@@ -23,11 +23,12 @@ const pkg = "singleflight"
 // concurrent use, and meant to be made once a process and family. It has
 // goroutines and a subscription only while something is loaded or waited for.
 type Group[T any] struct {
-	cfg     Config[T]
-	family  keys.Family
-	rdb     redis.UniversalClient
-	manager *lease.Manager
-	permits *lease.Manager // of MaxLoads; nil = no bound
+	cfg      Config[T]
+	family   keys.Family
+	rdb      redis.UniversalClient
+	clientID any // of rdb, in the graph of loads
+	manager  *lease.Manager
+	permits  *lease.Manager // of MaxLoads; nil = no bound
 
 	invalidatedAt *invalidatedAt // nil = the client caches nothing by itself
 	counts        counters
@@ -67,7 +68,7 @@ func New[T any](rdb redis.UniversalClient, cfg Config[T]) (*Group[T], error) {
 		return nil, err
 	}
 	g := &Group[T]{
-		cfg: cfg, family: family, rdb: rdb, manager: m,
+		cfg: cfg, family: family, rdb: rdb, clientID: clientID(rdb), manager: m,
 		flights:            map[string]*flight[T]{},
 		localFlights:       map[string]*flight[T]{},
 		live:               map[*flight[T]]struct{}{},

@@ -152,8 +152,8 @@ func (d *load[T]) start(flights []*flight[T]) {
 	}
 	d.loader = from.load
 	d.running = &runningLoad{endIfUnwanted: d.endIfUnwanted}
-	for _, key := range d.keys {
-		d.running.keys = append(d.running.keys, loadedKey{g, key})
+	for _, f := range flights {
+		d.running.keys = append(d.running.keys, g.loadedKey(f.target))
 	}
 	d.ctx, d.cancel = context.WithCancelCause(d.running.begin(context.WithoutCancel(from.ctx)))
 	for _, f := range flights {

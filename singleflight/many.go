@@ -72,7 +72,7 @@ func (m *many[T]) done(q *request[T], r Result[T], errs []error) {
 func (m *many[T]) others(open []*request[T]) []*request[T] {
 	above := loadsOf(m.ctx)
 	return slices.DeleteFunc(open, func(q *request[T]) bool {
-		own := above.isOwnKey(loadedKey{m.g, q.key})
+		own := above.isOwnKey(m.g.loadedKey(q.target))
 		if own {
 			m.done(q, Result[T]{}, []error{ErrLoadCycle})
 		}
@@ -100,7 +100,7 @@ func (m *many[T]) join(all []*request[T], join func([]*request[T]) []error) []*r
 	var some []*request[T]
 	above := loadsOf(m.ctx)
 	for _, q := range all {
-		over, ok := above.wait(loadedKey{m.g, q.key})
+		over, ok := above.wait(m.g.loadedKey(q.target))
 		if !ok {
 			m.done(q, Result[T]{}, []error{ErrLoadCycle})
 			continue

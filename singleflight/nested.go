@@ -3,18 +3,22 @@ package singleflight
 import (
 	"context"
 	"errors"
+	"reflect"
 	"sync"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // ErrLoadCycle says that a loader asked for a key that its own load would have to wait
 // for: its own key, or one whose load, in this process, waits for it already. Such a
 // call fails at once, before it sends anything. It is recognised by the loader's ctx,
-// which the loader must pass on. A cycle through other processes is not seen from
-// here: its loads end when the callers that wanted them have left.
+// which the loader must pass on, and through each handle on the same cached values that
+// has the same client. A cycle through other processes is not seen from here: its loads
+// end when the callers that wanted them have left.
 var ErrLoadCycle = errors.New("the load would wait for itself")
 
 // runningLoad is a loader's call under way, in the graph of what waits for what in
-// this process, across groups.
+// this process, across groups and handles.
 type runningLoad struct {
 	keys []loadedKey
 	// endIfUnwanted ends the load if it has no callers in this process.
@@ -25,10 +29,33 @@ type runningLoad struct {
 	waits map[loadedKey]int // what its loader waits for now
 }
 
-// loadedKey is a key of one group.
+// loadedKey is a cached value, whichever handles there are on it.
 type loadedKey struct {
-	group any
-	key   string
+	client any    // clientID
+	value  string // its name in Redis
+}
+
+func (g *Group[T]) loadedKey(t target) loadedKey { return loadedKey{g.clientID, t.value} }
+
+// clientID is the same for handles with the same client, and can be compared. A client,
+// and a type that embeds one, is known by its Options, which are no other client's. A
+// type that hides its client is known by itself. One that can't be compared is like no
+// other: each handle on it has a clientID of its own.
+func clientID(rdb redis.UniversalClient) any {
+	switch c := rdb.(type) {
+	case interface{ Options() *redis.Options }:
+		if o := c.Options(); o != nil {
+			return o
+		}
+	case interface{ Options() *redis.ClusterOptions }:
+		if o := c.Options(); o != nil {
+			return o
+		}
+	}
+	if reflect.ValueOf(rdb).Comparable() {
+		return rdb
+	}
+	return new(byte)
 }
 
 // graph is the loads that run in this process.

@@ -63,7 +63,7 @@ func (g *Group[T]) fetch(ctx context.Context, op, key string, load func(ctx cont
 	if g.closed.Load() {
 		return Result[T]{}, call.Fail(pkg, op, t.Label, leasehold.ErrClosed)
 	}
-	if loadsOf(ctx).isOwnKey(loadedKey{g, key}) {
+	if loadsOf(ctx).isOwnKey(g.loadedKey(t)) {
 		g.returned(0, []error{ErrLoadCycle})
 		return Result[T]{}, call.Fail(pkg, op, t.Label, ErrLoadCycle)
 	}
@@ -203,7 +203,7 @@ func (q *request[T]) run(seen look[T]) (Result[T], []error) {
 // wait joins a flight, unless that would have the load that the caller runs in wait for
 // itself.
 func (q *request[T]) wait(join func([]*request[T]) []error) []error {
-	over, ok := loadsOf(q.ctx).wait(loadedKey{q.g, q.key})
+	over, ok := loadsOf(q.ctx).wait(q.g.loadedKey(q.target))
 	if !ok {
 		return []error{ErrLoadCycle}
 	}

@@ -7,7 +7,10 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
@@ -25,6 +28,91 @@ func TestLoaderThatAsksForItsOwnKey(t *testing.T) {
 		if r.Value != "v" {
 			f.Errorf("%+v", r)
 		}
+	})
+}
+
+// Ways in which a program hands its client to two handles.
+type (
+	embedsSingle  struct{ *redis.Client }
+	embedsCluster struct{ *redis.ClusterClient }
+	hides         struct{ redis.UniversalClient }
+	incomparable  struct {
+		redis.UniversalClient
+		hooks []func()
+	}
+)
+
+func embedding(rdb redis.UniversalClient) redis.UniversalClient {
+	if c, ok := rdb.(*redis.ClusterClient); ok {
+		return &embedsCluster{c}
+	}
+	return &embedsSingle{rdb.(*redis.Client)}
+}
+
+// A loader's own key is known through each handle on the same cached values: at once,
+// and before anything is sent.
+func TestLoaderThatAsksForItsOwnKeyThroughAnotherHandle(t *testing.T) {
+	each(t, func(f *fixture) {
+		for what, wrap := range map[string]func(rdb redis.UniversalClient) redis.UniversalClient{
+			"one client":  func(rdb redis.UniversalClient) redis.UniversalClient { return rdb },
+			"embedded":    embedding,
+			"hidden":      func(rdb redis.UniversalClient) redis.UniversalClient { return hides{rdb} },
+			"hashed keys": func(rdb redis.UniversalClient) redis.UniversalClient { return rdb },
+		} {
+			wire := &harness.Wire{Patience: clientPatience}
+			rdb := f.Connect(wire)
+			rdb.AddHook(wire)
+			hash := func(c *singleflight.Config[string]) { c.HashKeys = what == "hashed keys" }
+			one, two, three := openOn(f, wrap(rdb), hash), openOn(f, wrap(rdb), hash), openOn(f, wrap(rdb), hash)
+			refused := func(ctx context.Context, g *singleflight.Group[string]) {
+				ctx, cancel := context.WithTimeout(ctx, clientPatience)
+				defer cancel()
+				sent := wire.Sent("get", "load enter")
+				_, err := g.Do(ctx, what, never(f))
+				redistest.WantErr(f, err, singleflight.ErrLoadCycle)
+				_, err = g.DoMany(ctx, []string{what}, newBatches().load)
+				redistest.WantErr(f, err, singleflight.ErrLoadCycle)
+				if n := wire.Sent("get", "load enter") - sent; n != 0 {
+					f.Errorf("%s: %d commands were sent", what, n)
+				}
+			}
+			fetch(f, f.Context(), one, what, func(ctx context.Context) (string, error) {
+				refused(ctx, two)
+				return two.Do(ctx, "inner of "+what, func(ctx context.Context) (string, error) {
+					refused(ctx, three)
+					return three.Do(ctx, "innermost of "+what, gives("v"))
+				})
+			}).want("v", singleflight.Loaded)
+		}
+	})
+}
+
+// The same key is no cycle where it is of other cached values: of another schema, or on
+// another client, which may be one of another server.
+func TestLoaderThatAsksForItsKeyElsewhere(t *testing.T) {
+	each(t, func(f *fixture) {
+		rdb := f.Connect(&harness.Wire{})
+		schema := func(n uint32) config { return func(c *singleflight.Config[string]) { c.Schema = n } }
+		outer, inner := openOn(f, rdb, schema(1)), openOn(f, rdb, schema(2))
+		elsewhere := redis.NewClient(&redis.Options{Addr: redistest.Mini(f).Addr()})
+		f.Cleanup(func() { _ = elsewhere.Close() })
+		far := openOn(f, elsewhere, schema(2))
+		fetch(f, f.Context(), outer, "k", func(ctx context.Context) (string, error) {
+			return inner.Do(ctx, "k", func(ctx context.Context) (string, error) { return far.Do(ctx, "k", gives("v")) })
+		}).want("v", singleflight.Loaded)
+	})
+}
+
+// A client of a type that can't be compared is served like others. Its handle knows its
+// own loads.
+func TestLoaderOfAClientThatCannotBeCompared(t *testing.T) {
+	each(t, func(f *fixture) {
+		g := openOn[string](f, incomparable{f.RDB, []func(){func() {}}})
+		fetch(f, f.Context(), g, "k", func(ctx context.Context) (string, error) {
+			_, err := g.Do(ctx, "k", never(f))
+			redistest.WantErr(f, err, singleflight.ErrLoadCycle)
+			return g.Do(ctx, "inner", gives("v"))
+		}).want("v", singleflight.Loaded)
 	})
 }
 
