@@ -109,6 +109,7 @@ func (g *Group[T]) refresh(all []*request[T], early bool) {
 		}
 	}
 	if len(fresh) > 0 {
+		all[0].ctx = underNoLoad(all[0].ctx) // which its caller does not need any more
 		g.launch(fresh, all[0])
 	}
 }

@@ -79,6 +79,11 @@ func loadsOf(ctx context.Context) *loadsAbove {
 	return above
 }
 
+// underNoLoad is ctx for what no load waits for.
+func underNoLoad(ctx context.Context) context.Context {
+	return context.WithValue(ctx, loadsAboveKey{}, (*loadsAbove)(nil))
+}
+
 // begin adds the load to the graph. The ctx that it returns is for its loader.
 func (r *runningLoad) begin(ctx context.Context) context.Context {
 	graph.mu.Lock()
@@ -112,7 +117,8 @@ func (r *runningLoad) isWaiting() bool {
 	return len(r.waits) > 0
 }
 
-// isOwnKey reports whether a load that the caller runs under loads k.
+// isOwnKey reports whether a load that the caller runs under, and that waits for it yet,
+// loads k. The callers of a load may have been served something older, or have left.
 func (a *loadsAbove) isOwnKey(k loadedKey) bool {
 	if a == nil {
 		return false
@@ -120,7 +126,7 @@ func (a *loadsAbove) isOwnKey(k loadedKey) bool {
 	graph.mu.Lock()
 	defer graph.mu.Unlock()
 	for r := range graph.loads[k] {
-		if a.has(r) {
+		if a.has(r) && r.waitsFor(a.load, map[*runningLoad]bool{}) {
 			return true
 		}
 	}
@@ -137,9 +143,9 @@ func (a *loadsAbove) has(r *runningLoad) bool {
 }
 
 // wait notes that a call under these loads waits for k, until done is called. It
-// reports false if a load of k waits, directly or through others, for one of these
-// loads: then the call must not wait. A cycle is closed by the wait that comes last,
-// so a check at each is enough.
+// reports false if the call's own load loads k, or a load of k waits for it: then the call
+// must not wait. A cycle is closed by the wait that comes last, so a check at each is
+// enough.
 func (a *loadsAbove) wait(k loadedKey) (done func(), ok bool) {
 	if a == nil {
 		return func() {}, true
@@ -150,7 +156,7 @@ func (a *loadsAbove) wait(k loadedKey) (done func(), ok bool) {
 		graph.mu.Unlock()
 		return func() {}, true
 	}
-	if a.isAwaitedBy(k, map[*runningLoad]bool{}) {
+	if anyWaitsFor(k, r, map[*runningLoad]bool{}) {
 		graph.mu.Unlock()
 		return nil, false
 	}
@@ -168,21 +174,26 @@ func (a *loadsAbove) wait(k loadedKey) (done func(), ok bool) {
 	}, true
 }
 
-// isAwaitedBy reports whether a load of k is one of these loads or waits for one.
+// waitsFor reports whether r is other, or waits for it, directly or through others.
 // Called with the lock.
-func (a *loadsAbove) isAwaitedBy(k loadedKey, seen map[*runningLoad]bool) bool {
-	for r := range graph.loads[k] {
-		if a.has(r) {
+func (r *runningLoad) waitsFor(other *runningLoad, seen map[*runningLoad]bool) bool {
+	if r == other || seen[r] {
+		return r == other
+	}
+	seen[r] = true
+	for k := range r.waits {
+		if anyWaitsFor(k, other, seen) {
 			return true
 		}
-		if seen[r] {
-			continue
-		}
-		seen[r] = true
-		for next := range r.waits {
-			if a.isAwaitedBy(next, seen) {
-				return true
-			}
+	}
+	return false
+}
+
+// anyWaitsFor is waitsFor for any load of k.
+func anyWaitsFor(k loadedKey, other *runningLoad, seen map[*runningLoad]bool) bool {
+	for r := range graph.loads[k] {
+		if r.waitsFor(other, seen) {
+			return true
 		}
 	}
 	return false

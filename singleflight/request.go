@@ -26,9 +26,10 @@ const maxLooks = 4
 // the result; where it is larger than 4 KiB, each gets it with one GET.
 //
 // load runs on a goroutine of its own. Its ctx carries the values of the first
-// caller's and the loads that it runs under, and ends when nobody in the fleet waits any more, with
-// leasehold.ErrLost when the process was cut off from Redis or its lease
-// otherwise lost, after Config.LoadTimeout, and on Close. What load returns goes
+// caller's and the loads that it runs under; a refresh in the background runs under none.
+// It ends when nobody in the fleet waits any more, with leasehold.ErrLost when the process
+// was cut off from Redis or its lease otherwise lost, after Config.LoadTimeout, and on
+// Close. What load returns goes
 // to all; [ErrNotFound] says that there is no such thing. Where load panics or
 // calls [runtime.Goexit], so does Do in the first caller; all others get an
 // error. A load that asks for its own key gets [ErrLoadCycle]. A load that waits for

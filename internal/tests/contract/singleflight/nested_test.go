@@ -3,10 +3,14 @@ package singleflight
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold/internal/redistest"
@@ -174,4 +178,149 @@ func TestCycleThroughAnotherProcessUnwinds(t *testing.T) {
 			f.Errorf("%+v", r)
 		}
 	})
+}
+
+// A load that was begun for a caller which was then served something older is not waited
+// for by that caller. So its loader may ask for the key of the load that the caller runs
+// in, and gets that load's value.
+func TestLoadThatItsCallersLoadDoesNotWaitFor(t *testing.T) {
+	soft := func(c *singleflight.Config[string]) { c.SoftTimeout = time.Second }
+	const beta = 100
+	do := func(ctx context.Context, g *singleflight.Group[string], load loader) (string, error) {
+		return g.Do(ctx, "b", load)
+	}
+	for what, c := range map[string]struct {
+		mod []config
+		old func(f *fixture, g *singleflight.Group[string]) // has something old of b
+		ask func(ctx context.Context, g *singleflight.Group[string], load loader) (string, error)
+	}{
+		"a refresh behind a stale value": {
+			[]config{staleFor}, func(f *fixture, g *singleflight.Group[string]) { f.stalled(g, "b") }, do,
+		},
+		"a refresh of a batch": {
+			[]config{staleFor},
+			func(f *fixture, g *singleflight.Group[string]) { f.stalled(g, "b") },
+			func(ctx context.Context, g *singleflight.Group[string], load loader) (string, error) {
+				m, err := g.DoMany(ctx, []string{"b"}, func(ctx context.Context, _ []string) (map[string]string, error) {
+					v, err := load(ctx)
+					return map[string]string{"b": v}, err
+				})
+				return m["b"], err
+			},
+		},
+		"an early refresh": {
+			[]config{early(beta)},
+			func(f *fixture, g *singleflight.Group[string]) {
+				b := fetch(f, f.Context(), g, "b", func(context.Context) (string, error) { time.Sleep(24 * time.Hour); return "old", nil })
+				<-b.done
+				b.got()
+			},
+			func(ctx context.Context, g *singleflight.Group[string], load loader) (v string, err error) {
+				for range 20 { // each begins a refresh, if there is none, almost surely
+					if v, err = g.Do(ctx, "b", load); err != nil {
+						break
+					}
+				}
+				return v, err
+			},
+		},
+		"a load at SoftTimeout": {
+			[]config{staleFor, soft}, func(f *fixture, g *singleflight.Group[string]) { f.stalled(g, "b") }, do,
+		},
+	} {
+		subBubble(t, what, func(f *fixture, _ *miniredis.Miniredis) {
+			g, _ := f.open(append(c.mod, func(c *singleflight.Config[string]) { c.ErrorTTL = time.Minute })...)
+			c.old(f, g)
+			o := newOrigin(f)
+			a := fetch(f, f.Context(), g, "a", func(ctx context.Context) (string, error) {
+				v, err := c.ask(ctx, g, func(ctx context.Context) (string, error) {
+					time.Sleep(2 * time.Second) // longer than SoftTimeout
+					return g.Do(ctx, "a", never(f))
+				})
+				if v != "old" || err != nil {
+					f.Errorf("%q, %v", v, err)
+				}
+				return o.load(ctx)
+			})
+			time.Sleep(10 * time.Second)
+			if s := inspect(f, g, "b"); !s.Loading || s.Failure != "" {
+				f.Errorf("while a is loaded: %+v", s)
+			}
+			o.next(f).returns("new")
+			a.want("new", singleflight.Loaded)
+			synctest.Wait()
+			if r, there, err := g.Peek(f.Context(), "b"); r.Value != "new" || !there || err != nil {
+				f.Errorf("%+v, %v, %v", r, there, err)
+			}
+		})
+	}
+}
+
+// A load whose caller has left may ask for the key of the load that this caller runs in.
+func TestLoadWhoseCallersLoadHasLeft(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		g, _ := f.open()
+		o, inner := newOrigin(f), newOrigin(f)
+		a := fetch(f, f.Context(), g, "a", func(ctx context.Context) (string, error) {
+			short, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			_, err := g.Do(short, "b", func(ctx context.Context) (string, error) {
+				if _, err := inner.load(ctx); err != nil {
+					return "", err
+				}
+				return g.Do(ctx, "a", never(f))
+			})
+			redistest.WantErr(f, err, context.DeadlineExceeded)
+			return o.load(ctx)
+		})
+		l := inner.next(f)
+		stays := fetch(f, f.Context(), g, "b", never(f))
+		time.Sleep(2 * time.Second)
+		l.returns("")
+		synctest.Wait()
+		o.next(f).returns("v")
+		a.want("v", singleflight.Loaded)
+		stays.want("v", singleflight.Shared)
+	})
+}
+
+// A refresh that the load of its caller waits for after all closes a cycle where it asks
+// for that load's key: it is told, and nobody waits for ever. It may be served what is
+// there of that key.
+func TestRefreshThatIsWaitedForAfterAll(t *testing.T) {
+	for _, old := range []bool{false, true} {
+		subBubble(t, fmt.Sprintf("something old is there: %v", old), func(f *fixture, _ *miniredis.Miniredis) {
+			g, _ := f.open(staleFor)
+			f.stalled(g, "b")
+			began := make(chan struct{})
+			a := fetch(f, f.Context(), g, "a", func(ctx context.Context) (string, error) {
+				refresh := func(ctx context.Context) (string, error) {
+					close(began)
+					time.Sleep(2 * time.Minute)
+					v, err := g.Do(ctx, "a", never(f))
+					if old {
+						return v, err
+					}
+					redistest.WantErr(f, err, singleflight.ErrLoadCycle)
+					return "B", nil
+				}
+				if v, err := g.Do(ctx, "b", refresh); v != "old" || err != nil {
+					f.Errorf("%q, %v", v, err)
+				}
+				time.Sleep(time.Minute) // until it is stale no more
+				return g.Do(ctx, "b", never(f))
+			})
+			<-began
+			time.Sleep(100 * time.Second)
+			want := "B"
+			if old {
+				want = "put"
+				if err := g.Put(f.Context(), "a", "put"); err != nil {
+					f.Fatal(err)
+				}
+			}
+			time.Sleep(30 * time.Second)
+			a.want(want, singleflight.Loaded)
+		})
+	}
 }
