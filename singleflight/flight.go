@@ -65,6 +65,17 @@ func (g *Group[T]) join(all []*request[T]) []error {
 // joinLocally is join without Redis, for LoadLocally: a load of this process
 // alone, which only requests join that could not reach Redis either.
 func (g *Group[T]) joinLocally(all []*request[T]) []error {
+	return g.joinUncoordinated(all, g.localFlights)
+}
+
+// loadAlone has requests load for themselves, since they can't decode what others load.
+func (g *Group[T]) loadAlone(all []*request[T]) []error {
+	return g.joinUncoordinated(all, map[string]*flight[T]{}) // no others see these flights
+}
+
+// joinUncoordinated puts each request into the flight of its key, or into a new one. New
+// ones load together, without leases, and so store nothing.
+func (g *Group[T]) joinUncoordinated(all []*request[T], flights map[string]*flight[T]) []error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed.Load() {
@@ -72,10 +83,10 @@ func (g *Group[T]) joinLocally(all []*request[T]) []error {
 	}
 	var fresh []*flight[T]
 	for _, q := range all {
-		f := g.localFlights[q.key]
+		f := flights[q.key]
 		if f == nil {
 			f = g.newFlight(q.target, loads.Rejected{}, true)
-			g.localFlights[q.key] = f
+			flights[q.key] = f
 			fresh = append(fresh, f)
 		}
 		f.add(q)

@@ -81,17 +81,14 @@ func (m *many[T]) others(open []*request[T]) []*request[T] {
 }
 
 func (m *many[T]) run(open []*request[T]) {
-	var why error
-	for n := 1; len(open) > 0; n++ {
+	for n := 1; n <= maxLooks && len(open) > 0; n++ {
 		missing, unobtainable := m.lookUp(open)
 		waiting := m.join(missing, m.g.join)
 		waiting = append(waiting, m.join(unobtainable, m.g.joinLocally)...)
-		if open, why = m.await(waiting); n == maxLooks {
-			for _, q := range open {
-				m.done(q, Result[T]{}, []error{why})
-			}
-			return
-		}
+		open = m.await(waiting)
+	}
+	if len(open) > 0 {
+		m.await(m.join(open, m.g.loadAlone))
 	}
 }
 
@@ -156,9 +153,9 @@ func (m *many[T]) lookUp(open []*request[T]) (missing, unobtainable []*request[T
 	return missing, unobtainable
 }
 
-// await waits for the outcomes of all requests, and returns those whose keys have to
-// be looked at anew.
-func (m *many[T]) await(waiting []*request[T]) (lookAgain []*request[T], why error) {
+// await waits for the outcomes of all requests, and returns those that can't decode
+// theirs.
+func (m *many[T]) await(waiting []*request[T]) (lookAgain []*request[T]) {
 	left := map[*request[T]]bool{} // that have no outcome yet
 	for _, q := range waiting {
 		left[q] = true
@@ -181,9 +178,9 @@ func (m *many[T]) await(waiting []*request[T]) (lookAgain []*request[T], why err
 			select {
 			case o := <-q.outcomes:
 				delete(left, q)
-				r, errs, err := q.take(o)
-				if err != nil {
-					lookAgain, why = append(lookAgain, q), err
+				r, errs, again := q.take(o)
+				if again {
+					lookAgain = append(lookAgain, q)
 				} else {
 					m.done(q, r, errs)
 				}
@@ -197,7 +194,7 @@ func (m *many[T]) await(waiting []*request[T]) (lookAgain []*request[T], why err
 			}
 		}
 	}
-	return lookAgain, why
+	return lookAgain
 }
 
 // serveStale serves the requests that have a stale value and no outcome yet.

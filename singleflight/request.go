@@ -12,8 +12,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/loads"
 )
 
-// maxLooks bounds how often one call looks anew because what it was given could
-// not be decoded.
+// maxLooks bounds how often one call looks for what it can decode. Then it loads alone.
 const maxLooks = 4
 
 // Do returns the value of key, 1 to 512 bytes of any kind: from the cache where
@@ -35,6 +34,10 @@ const maxLooks = 4
 // error. A load that asks for its own key gets [ErrLoadCycle]. A load that waits for
 // another one, and whose own callers in this process have left, is given up; a process
 // that waits for it takes it over.
+//
+// An entry that can't be decoded is a miss. A caller that can't decode what others load
+// either, after a few tries, calls its own load, beside those of others and within
+// MaxLoads and LoadTimeout. It gets what that returns, as it is, and nothing is stored.
 //
 // ctx bounds the wait: when it ends, Do returns at once, while the load goes on
 // for the others. Redis is asked for the cached value for at most 3 s, and the client's
@@ -191,14 +194,23 @@ func (q *request[T]) run(seen look[T]) (Result[T], []error) {
 			return Result[T]{}, errs
 		}
 		r, errs, lookAgain := q.await()
-		if lookAgain == nil {
+		if !lookAgain {
 			return r, errs
 		}
 		if n == maxLooks || seen.verdict == unobtainable {
-			return Result[T]{}, []error{lookAgain}
+			return q.loadAlone()
 		}
 		seen = g.lookUp(q.ctx, q.target)
 	}
+}
+
+// loadAlone gets the caller the value of its own loader, which needs no decoding.
+func (q *request[T]) loadAlone() (Result[T], []error) {
+	if errs := q.wait(q.g.loadAlone); errs != nil {
+		return Result[T]{}, errs
+	}
+	r, errs, _ := q.await()
+	return r, errs
 }
 
 // wait joins a flight, unless that would have the load that the caller runs in wait for
@@ -221,9 +233,8 @@ func (q *request[T]) mayLoadLocally() bool {
 	return q.g.cfg.OnUnavailable == LoadLocally && q.ctx.Err() == nil
 }
 
-// await waits for the request's outcome. lookAgain is why the caller has to look
-// anew.
-func (q *request[T]) await() (r Result[T], errs []error, lookAgain error) {
+// await waits for the request's outcome. lookAgain says that the caller can't decode it.
+func (q *request[T]) await() (r Result[T], errs []error, lookAgain bool) {
 	defer q.waitOver() // also where a loader's panic is raised again here
 	var soft <-chan time.Time
 	if q.stale != nil && q.g.cfg.SoftTimeout > 0 {
@@ -236,16 +247,16 @@ func (q *request[T]) await() (r Result[T], errs []error, lookAgain error) {
 		return q.take(o)
 	case <-soft:
 		q.leave(true)
-		return *q.stale, nil, nil
+		return *q.stale, nil, false
 	case <-q.ctx.Done():
 		q.leave(false)
-		return Result[T]{}, []error{q.ctx.Err()}, nil
+		return Result[T]{}, []error{q.ctx.Err()}, false
 	}
 }
 
 // take makes an outcome into what the call returns, on the caller's goroutine:
 // there a panic of its own loader is raised again.
-func (q *request[T]) take(o outcome[T]) (r Result[T], errs []error, lookAgain error) {
+func (q *request[T]) take(o outcome[T]) (r Result[T], errs []error, lookAgain bool) {
 	switch {
 	case o.raised != nil:
 		if o.raised.goexit {
@@ -253,21 +264,21 @@ func (q *request[T]) take(o outcome[T]) (r Result[T], errs []error, lookAgain er
 		}
 		panic(o.raised.value)
 	case o.errs != nil && q.staleInstead(o.errs):
-		return *q.stale, nil, nil
+		return *q.stale, nil, false
 	case o.errs != nil:
-		return Result[T]{Source: o.source}, o.errs, nil
+		return Result[T]{Source: o.source}, o.errs, false
 	case o.raw != nil && o.env.Kind != envelope.Value && o.env.Kind != envelope.TooLarge:
-		return Result[T]{Value: *o.raw, Source: Loaded}, nil, nil // it can't be encoded
+		return Result[T]{Value: *o.raw, Source: Loaded}, nil, false // it can't be encoded
 	}
 	v, err := q.g.decode(o.env.Payload)
 	switch {
 	case err != nil && o.raw != nil:
-		return Result[T]{Value: *o.raw, Source: Loaded}, nil, nil // to look again would find nothing better
+		return Result[T]{Value: *o.raw, Source: Loaded}, nil, false // to look again would find nothing better
 	case err != nil:
 		q.g.undecodable(q.target, err)
-		return r, nil, err
+		return r, nil, true
 	}
-	return Result[T]{Value: v, Source: o.source, Age: o.age}, nil, nil
+	return Result[T]{Value: v, Source: o.source, Age: o.age}, nil, false
 }
 
 // staleInstead reports whether the stale value is to be served for these errors:

@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
@@ -198,6 +201,114 @@ func TestFollowerThatCannotDecode(t *testing.T) {
 		first.got()
 		if r := waits.got(); r.Value != "own" || r.Source != singleflight.Loaded {
 			f.Errorf("%+v", r)
+		}
+	})
+}
+
+// A codec that decodes nothing gives no caller an error: each has its own loader's value
+// in the end, of loads that MaxLoads bounds.
+func TestCodecThatDecodesNothing(t *testing.T) {
+	const callers, most = 20, 3
+	do := func(ctx context.Context, g *singleflight.Group[string], load loader) (string, error) {
+		return g.Do(ctx, "k", load)
+	}
+	doMany := func(ctx context.Context, g *singleflight.Group[string], load loader) (string, error) {
+		m, err := g.DoMany(ctx, []string{"k", "l"}, func(ctx context.Context, keys []string) (map[string]string, error) {
+			v, err := load(ctx)
+			return map[string]string{"k": v, "l": v}, err
+		})
+		if m["l"] != m["k"] {
+			return "", fmt.Errorf("%v, %w", m, err)
+		}
+		return m["k"], err
+	}
+	for what, c := range map[string]struct {
+		ask  func(ctx context.Context, g *singleflight.Group[string], load loader) (string, error)
+		away bool // Redis is
+	}{
+		"do": {do, false}, "do many": {doMany, false}, "do without Redis": {do, true}, "do many without Redis": {doMany, true},
+	} {
+		subBubble(t, what, func(f *fixture, _ *miniredis.Miniredis) {
+			blind := &jsonCodec{unmarshal: func() error { return errors.New("sees nothing") }}
+			g, wire := f.open(maxLoads(most), locally, func(c *singleflight.Config[string]) { c.Codec = blind })
+			if c.away {
+				wire.Cut()
+			}
+			var run, atOnce, loads atomic.Int32
+			var all []*harness.Call[string]
+			for i := range callers {
+				own := fmt.Sprint("of caller ", i)
+				all = append(all, harness.Start(f, func() (string, error) {
+					v, err := c.ask(f.Context(), g, func(context.Context) (string, error) {
+						loads.Add(1)
+						n := run.Add(1)
+						defer run.Add(-1)
+						for most := atOnce.Load(); n > most && !atOnce.CompareAndSwap(most, n); most = atOnce.Load() {
+						}
+						time.Sleep(10 * time.Millisecond)
+						return own, nil
+					})
+					if err == nil && v != own {
+						err = fmt.Errorf("%q, want %q", v, own)
+					}
+					return v, err
+				}))
+			}
+			time.Sleep(time.Minute)
+			for _, c := range all {
+				c.Got()
+			}
+			if n := atOnce.Load(); !c.away && n > most {
+				f.Errorf("%d loads at once", n)
+			}
+			if n := loads.Load(); n > 2*callers { // of a batch each key may be another caller's first
+				f.Errorf("%d loads", n)
+			}
+			if s := g.Stats(); s.Errors != 0 {
+				f.Errorf("%+v", s)
+			}
+		})
+	}
+}
+
+// A caller that can't decode what others load, however often it looks, has its own
+// loader's value in the end. It stores nothing over what they can read.
+func TestCallerThatDecodesNothingStoresNothing(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		blind := &jsonCodec{unmarshal: func() error { return errors.New("sees nothing") }}
+		g, wire := f.open(func(c *singleflight.Config[string]) { c.Codec, c.Schema = blind, 1 })
+		other, _ := f.open(func(c *singleflight.Config[string]) { c.Schema = 1 })
+		o := newOrigin(f)
+		var theirs *loading
+		begin := func() {
+			if err := other.Invalidate(f.Context(), "k"); err != nil {
+				f.Fatal(err)
+			}
+			fetch(f, f.Context(), other, "k", o.load)
+			theirs = o.next(f)
+		}
+		begin()
+		own := fetch(f, f.Context(), g, "k", gives("own"))
+		last := ""
+		for i := 1; !own.ended(); i++ {
+			if i > 10 {
+				f.Fatal("it looks for ever")
+			}
+			synctest.Wait()
+			wire.Stall("load enter") // until they load again
+			last = fmt.Sprint("theirs ", i)
+			theirs.returns(last)
+			synctest.Wait()
+			if !own.ended() {
+				begin()
+			}
+			wire.Unstall()
+			synctest.Wait()
+		}
+		own.want("own", singleflight.Loaded)
+		fetch(f, f.Context(), other, "k", never(f)).want(last, singleflight.Cached)
+		if n := wire.Sent("load publish"); n != 0 {
+			f.Errorf("%d results were published", n)
 		}
 	})
 }
