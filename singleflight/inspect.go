@@ -12,7 +12,9 @@ import (
 )
 
 // Inspect says what is known of key in the whole fleet. One round trip; it
-// changes nothing. Errors: leasehold.ErrInvalid for a bad key;
+// changes nothing. It returns within 3 s and the client's WriteTimeout and ReadTimeout,
+// and at once when ctx ends. The first call of a client asks for the server's version
+// before that, within 8 s. Errors: leasehold.ErrInvalid for a bad key;
 // leasehold.ErrUnavailable, leasehold.ErrClosed, ctx's own.
 func (g *Group[T]) Inspect(ctx context.Context, key string) (State, error) {
 	const op = "inspect"

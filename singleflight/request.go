@@ -86,8 +86,10 @@ func (g *Group[T]) fetch(ctx context.Context, op, key string, load func(ctx cont
 
 // Peek returns what is cached of key, fresh or stale, and never loads. It reports
 // false where there is nothing, or nothing that is still served; a remembered
-// [ErrNotFound] is true and that error. One GET. Other errors:
-// leasehold.ErrInvalid, leasehold.ErrUnavailable, leasehold.ErrClosed, ctx's own.
+// [ErrNotFound] is true and that error. One GET. Peek returns within 3 s and the client's
+// WriteTimeout and ReadTimeout. When ctx ends it returns at once, unless the GET was sent:
+// its answer is waited for. Other errors: leasehold.ErrInvalid, leasehold.ErrUnavailable,
+// leasehold.ErrClosed, ctx's own.
 func (g *Group[T]) Peek(ctx context.Context, key string) (Result[T], bool, error) {
 	const op = "peek"
 	t, err := g.target(op, key)

@@ -227,7 +227,11 @@ func TestOwnBoundsAreNoDeadlineOfACaller(t *testing.T) {
 			wire.Patience = time.Minute
 			wire.Stall()
 			defer wire.Heal()
+			began := time.Now()
 			err := call(g)
+			if took := time.Since(began); took > 9*time.Second {
+				f.Errorf("it took %v, want 3s and the client's timeouts at most", took)
+			}
 			redistest.WantErr(f, err, leasehold.ErrUnavailable)
 			redistest.WantNot(f, err, context.DeadlineExceeded)
 			redistest.WantText(f, err, "no answer within")
