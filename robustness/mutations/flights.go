@@ -135,12 +135,12 @@ var flights = []mutation{
 	},
 	{
 		name: "flight: a loader does not wait for its own key", file: "singleflight/request.go",
-		old: "if loadsOf(ctx).isOwnKey(loadedKey{g, key}) {", new: "if false {",
+		old: "if loadsOf(ctx).isOwnKey(g.loadedKey(t)) {", new: "if false {",
 		packages: cache, tests: "TestLoaderThatAsks",
 	},
 	{
 		name: "flight: a wait that closes a cycle is refused", file: "singleflight/nested.go",
-		old: "if a.isAwaitedBy(k, map[*runningLoad]bool{}) {", new: "if false {",
+		old: "if anyWaitsFor(k, r, map[*runningLoad]bool{}) {", new: "if false {",
 		packages: cache, tests: "TestLoadsThatAsk",
 	},
 	{
