@@ -104,6 +104,7 @@ func (f *family) enter(member string, o entering) []int64 {
 	}
 	if !queued && o.ticket == 0 && full() {
 		f.purge()
+		f.dropDeadOf(t.key)
 		f.advance()
 		waiting = len(f.line.of(t.key))
 		if full() {

@@ -232,6 +232,22 @@ func (f *family) purgeWaiters() {
 	f.refreshAll(waiters)
 }
 
+// dropDeadOf drops the dead among the first waiters of a key.
+func (f *family) dropDeadOf(key string) {
+	places := f.line.of(key)
+	dropped := false
+	for _, at := range places[:min(len(places), mostSteps)] {
+		words := strings.SplitN(at, ":", 3)
+		if member := key + ":" + words[len(words)-1]; f.alive.scores[member] <= float64(f.now) {
+			f.dequeue(member, at)
+			dropped = true
+		}
+	}
+	if dropped {
+		f.refresh(key)
+	}
+}
+
 func (f *family) finish() {
 	if len(f.ready.scores) > 0 && f.virtual != f.virtualBefore {
 		f.turns.scores[""] = f.virtual

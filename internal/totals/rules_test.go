@@ -65,6 +65,36 @@ func TestLostPartsHealWithinASignOfLife(t *testing.T) {
 	}
 }
 
+// MaxWaiters counts the living, also where more waiters of other keys died before than one
+// call drops.
+func TestDeadWaitersOfTheKeyDoNotCount(t *testing.T) {
+	eachDesk(t, 1, func(t *testing.T, d *desk) {
+		d.enter("k", 1, 1, 1)
+		dead := d.other()
+		for i := range 150 {
+			dead.enter(fmt.Sprintf("other%d", i%10), 1, 1, 1)
+		}
+		for range 3 {
+			dead.enter("k", 1, 1, 1)
+		}
+		now, err := d.rdb.Time(t.Context()).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range dead.waiting {
+			ended := now.Add(-time.Minute)
+			if a.key == "k" {
+				ended = now.Add(-time.Second)
+			}
+			d.rdb.ZAdd(t.Context(), d.part("alive"), redis.Z{Score: float64(ended.UnixMilli()), Member: a.member})
+		}
+		member := fmt.Sprintf("k:%s.1000.1.%d.1.1.1", d.handle, deskTTL)
+		if v := d.run("enter", member, 1, deskTTL, 1, 1, 0, "0 2 0"); v[0] != 2 {
+			t.Errorf("a living waiter beside three dead ones is answered %v; want that it is queued", v)
+		}
+	})
+}
+
 // A process that missed the message of its grant asks again once the first term has
 // ended. What it is granted then stands on the server.
 func TestPermitsTakenAnewAreNotDroppedAsExpired(t *testing.T) {

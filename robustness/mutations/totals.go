@@ -8,6 +8,11 @@ const (
 // totals are the guards of families with a total.
 var totals = []mutation{
 	{
+		name: "total: MaxWaiters does not count the dead of its key", file: "luascripts/totals/enter.lua",
+		old: "    drop_dead_of_key()\n    advance()", new: "    advance()",
+		packages: totalsTests, tests: "TestDeadWaitersOfTheKey", servers: true,
+	},
+	{
 		name: "total: tags are virtual times, not tickets", file: "luascripts/totals/shared/turns.lua",
 		old: "redis.call('ZADD', ready, math.max(virtual, finish_tag), key)", new: "redis.call('ZADD', ready, us, key)",
 		packages: totalsTests, tests: "Grants|NewKey|Newcomers|Heavy",

@@ -694,8 +694,28 @@ if not ticket and given_ticket == 0 then
     return (max_waiters > 0 and redis.call('ZLEXCOUNT', line, from, to) >= max_waiters)
       or (max_total > 0 and redis.call('ZCARD', queue) >= max_total)
   end
+  -- Those of the key itself, too: purge drops the dead of all keys, the longest dead
+  -- first, and may not come to them.
+  local function drop_dead_of_key()
+    local first, members = redis.call('ZRANGE', line, from, to, 'BYLEX', 'LIMIT', 0, MOST_STEPS), {}
+    for i, place in ipairs(first) do
+      members[i] = key .. ':' .. (string.match(place, '^[^:]+:%d+:(.*)$') or '')
+    end
+    local dropped = false
+    for i, ends in ipairs(#members > 0 and redis.call('ZMSCORE', alive, unpack(members)) or {}) do
+      if tonumber(ends or 0) <= now then
+        dequeue(members[i], first[i])
+        dropped = true
+      end
+    end
+    if dropped then
+      heads[key] = nil
+      refresh(key)
+    end
+  end
   if full() then
     purge()
+    drop_dead_of_key()
     advance()
     waiting = redis.call('ZLEXCOUNT', line, from, to)
     if full() then return answer(5) end
