@@ -92,7 +92,8 @@ type life struct {
 	leases int
 }
 
-const lifeTTL = 1500 * time.Millisecond
+// lifeTTL leaves time for a renewal to be sent again, several times, on a busy machine.
+const lifeTTL = 3 * time.Second
 
 var lives = []life{
 	{"alone", liveAlone, 1},
