@@ -108,6 +108,9 @@ func TestWhatThePackagesHoldIsListed(t *testing.T) {
 			ended <- err
 		}()
 		redistest.Get(t, "the load", loading)
+		// The permit of a load is given back after its caller has the result.
+		loads := prefix + ":flt:{pages:}:holders"
+		redistest.Eventually(t, "only the slow load to hold a permit", func() bool { return rdb.ZCard(ctx, loads).Val() == 1 })
 
 		some := uses(t, l)
 		u := find(t, some, keys.Semaphore, "acme {1}")
