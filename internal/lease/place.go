@@ -210,9 +210,6 @@ func (l *Lease) RenewAndCount() (Use, error) {
 		l.m.Go(l.endByFate)
 		return use, errGone
 	}
-	if err == nil {
-		err = c.Unconfirmed()
-	}
 	return use, err
 }
 

@@ -59,6 +59,26 @@ var localTurns = []mutation{
 		packages: localTests, tests: "TestObserverAndLog",
 	},
 	{
+		name: "the line of a TryLock under way is kept", file: "internal/localturns/line.go",
+		old: "ln.tries == 0 && ", new: "",
+		packages: localTests, tests: "TestLineOfATryLock",
+	},
+	{
+		name: "places that were cancelled do not count", file: "internal/localturns/places.go",
+		old: "		if !p.cancelled {\n			excess++", new: "		if p != nil {\n			excess++",
+		packages: "./internal/localturns",
+	},
+	{
+		name: "a stale release is told of, also by a process that queues again", file: "internal/lease/place.go",
+		old: "			m.events.staleRelease(l)\n", new: "",
+		packages: localTests, tests: "TestReleaseOfALostTurn",
+	},
+	{
+		name: "waiters are told in the package's errors that a goroutine was ended", file: "internal/localturns/places.go",
+		old: "				err = ln.h.m.Reject(p.op, ln.name.key, leasehold.ErrUnavailable, err)", new: "				_ = p",
+		packages: localTests, tests: "TestGoroutineThatQueuesAgain",
+	},
+	{
 		name: "a place belongs to the process", file: "internal/localturns/places.go",
 		old:      "		placeCtx, cancel := context.WithCancel(context.Background())",
 		new:      "		placeCtx, cancel := context.WithCancel(ctx)",

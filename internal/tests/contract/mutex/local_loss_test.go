@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -222,7 +224,7 @@ func TestDeadlineIsNotAfterMaxHold(t *testing.T) {
 		for _, most := range []time.Duration{0, 20 * time.Millisecond} {
 			m, _ := f.open(ttl(30*time.Second), localFor(most), func(c *mutex.Config) { c.MaxHold = 40 * time.Second })
 			began := time.Now()
-			l := f.take(m, "k")
+			l := f.take(m, most.String())
 			for ; l.Context().Err() == nil; time.Sleep(time.Second) {
 				if at := l.Deadline().Sub(began); at > 40*time.Second {
 					f.Fatalf("LocalFor %v: after %v the deadline is %v after the grant", most, time.Since(began), at)
@@ -261,5 +263,107 @@ func TestRetryAfterIsNotAfterTheFirstExpiry(t *testing.T) {
 			}
 			_ = held.Unlock()
 		})
+	})
+}
+
+// A release that finds its lease lost is told of as stale, also where it queues again for
+// another caller of its process.
+func TestReleaseOfALostTurnIsStale(t *testing.T) {
+	bubble(t, func(f *fixture, server *miniredis.Miniredis) {
+		for i := range 20 {
+			var events told
+			m, _ := f.open(ttl(time.Second), localFor(20*time.Millisecond), func(c *mutex.Config) { c.Observer = &events })
+			key := strconv.Itoa(i)
+			l := f.take(m, key)
+			server.SetError("the server is away")
+			ctx, cancel := context.WithCancel(f.Context())
+			waiter := harness.Start(f.T, func() (*mutex.Lock, error) { return m.Lock(ctx, key) })
+			time.Sleep(500 * time.Millisecond)
+			time.Sleep(time.Until(l.Deadline()))
+			redistest.WantErr(f, l.Unlock(), leasehold.ErrLost)
+			if n := events.count(leasehold.EventStaleRelease, ""); n != 1 {
+				f.Errorf("%d stale releases were told of, want 1", n)
+			}
+			cancel()
+			<-waiter.Done
+			server.SetError("")
+		}
+	})
+}
+
+// A process that uses many keys forgets lines that nobody uses. That of a TryLock under way
+// is used.
+func TestLineOfATryLockIsKept(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		m, wire := f.open(localFor(time.Second))
+		unlock(f, f.take(m, "warm")) // the script is known
+		release := wire.StallReplies("enter")
+		trying := harness.Start(f.T, func() (*mutex.Lock, error) { return m.TryLock(f.Context(), "k") })
+		synctest.Wait()
+		var all sync.WaitGroup
+		ctx, cancel := context.WithCancel(f.Context())
+		for i := range 4000 { // of each line beyond 256 eight others are looked at
+			all.Go(func() { _, _ = m.TryLock(ctx, strconv.Itoa(i)) })
+		}
+		synctest.Wait()
+		cancel()
+		all.Wait()
+		release()
+		held := trying.Got()
+		waiter := line(f.Context(), m, f)
+		if n := f.Queued("k"); n != 0 {
+			f.Errorf("%d wait in Redis for a lock that their own process holds", n)
+		}
+		unlock(f, held)
+		unlock(f, waiter.Got())
+	})
+}
+
+// A grant that comes too late is given back, and its caller enters again, unless the lease
+// was revoked meanwhile.
+func TestRevokedLateGrantDoesNotEnterAgain(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		m, wire := f.open(ttl(time.Second))
+		other, _ := f.open()
+		unlock(f, f.take(m, "k")) // the script is known
+		release := wire.StallReplies("enter")
+		late := line(f.Context(), m, f)
+		state, err := other.Inspect(f.Context(), "k")
+		if err != nil || state.Holder == nil {
+			f.Fatalf("%+v, %v; want a holder", state, err)
+		}
+		if err := other.Revoke(f.Context(), "k", state.Holder.ID, "a test"); err != nil {
+			f.Fatal(err)
+		}
+		time.Sleep(1100 * time.Millisecond)
+		release()
+		<-late.Done
+		redistest.WantErr(f, late.Err, leasehold.ErrRevoked)
+	})
+}
+
+// A hook ends the goroutine that gives a lease back and queues again. The waiters of the
+// process are told so in an error that they can tell from others.
+func TestGoroutineThatQueuesAgainIsEnded(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		m, wire := f.open(localFor(10 * time.Millisecond))
+		l := f.take(m, "k")
+		time.Sleep(15 * time.Millisecond) // LocalFor is over
+		waiter := line(f.Context(), m, f)
+		leaves := 0
+		wire.Fail(func(name string) error {
+			if name != "leave" {
+				return nil
+			}
+			if leaves++; leaves > 1 {
+				runtime.Goexit() // of the leave that is sent again, by itself
+			}
+			return io.ErrUnexpectedEOF
+		})
+		redistest.WantErr(f, l.Unlock(), leasehold.ErrUnavailable)
+		<-waiter.Done
+		redistest.WantErr(f, waiter.Err, leasehold.ErrUnavailable)
+		redistest.WantText(f, waiter.Err, "leasehold: mutex: lock")
+		wire.Heal()
 	})
 }
