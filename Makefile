@@ -14,19 +14,19 @@ SERVERSFLAGS ?=
 
 .PHONY: test lint bench bench-network servers
 
-# One package at a time: many tests say how soon something happens, with servers and
-# children of their own beside. Where there is flock, the next ones are built meanwhile,
-# at low priority.
-ONE_AT_A_TIME = -p 1
+# Two packages at a time, as scripts/test-line.sh says; the next ones are built meanwhile, at
+# low priority. A package's time-out counts from when it stands in its line. Where there is no
+# flock, one package at a time.
+PACKAGES = -p 1 -timeout 15m
 ifneq ($(shell command -v flock),)
-ONE_AT_A_TIME = -p 3 -toolexec 'nice -n 10' -exec 'flock $(CURDIR)/.servers/testing'
+PACKAGES = -p 8 -timeout 25m -toolexec 'nice -n 10' -exec $(CURDIR)/scripts/test-line.sh
 endif
 
 # Everything, with the race detector, on the embedded server and on every real
 # one. With LEASEHOLD_REQUIRE_SERVERS a test that finds no server fails. Four tests of a
 # package at a time: mostly they wait.
 test: servers
-	LEASEHOLD_REQUIRE_SERVERS=1 $(GO) test -count=1 -race $(ONE_AT_A_TIME) -parallel 4 -timeout 15m $(GOTESTFLAGS) ./...
+	LEASEHOLD_REQUIRE_SERVERS=1 $(GO) test -count=1 -race $(PACKAGES) -parallel 4 $(GOTESTFLAGS) ./...
 
 lint:
 	$(GO) vet ./...
