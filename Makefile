@@ -14,9 +14,9 @@ SERVERSFLAGS ?=
 
 .PHONY: test lint bench bench-network servers
 
-# Two packages at a time, as scripts/test-line.sh says; the next ones are built meanwhile, at
-# low priority. A package's time-out counts from when it stands in its line. Where there is no
-# flock, one package at a time.
+# One package at a time, but for those that scripts/test-line.sh names; the next ones are
+# built meanwhile, at low priority. A package's time-out counts from when it stands in its
+# line. Where there is no flock, one at a time.
 PACKAGES = -p 1 -timeout 15m
 ifneq ($(shell command -v flock),)
 PACKAGES = -p 8 -timeout 25m -toolexec 'nice -n 10' -exec $(CURDIR)/scripts/test-line.sh

@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -149,10 +150,10 @@ func useAll(t *testing.T, within time.Duration, admin, one, two redis.UniversalC
 	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()
 	permits := func(ctx context.Context, one, two redis.UniversalClient) error {
-		return useSemaphore(ctx, admin, one, two, semaphore.Config{Name: "acl", Limit: 2, TTL: time.Second}, "{acl:k}")
+		return useSemaphore(ctx, admin, one, two, semaphore.Config{Name: "acl", Limit: 2, TTL: 1500 * time.Millisecond}, "{acl:k}")
 	}
 	totals := func(ctx context.Context, one, two redis.UniversalClient) error {
-		return useSemaphore(ctx, admin, one, two, semaphore.Config{Name: "total", Limit: 2, Total: 2, TTL: time.Second}, "{total}")
+		return useSemaphore(ctx, admin, one, two, semaphore.Config{Name: "total", Limit: 2, Total: 2, TTL: 1500 * time.Millisecond}, "{total}")
 	}
 	for _, use := range []func(context.Context, redis.UniversalClient, redis.UniversalClient) error{permits, totals, useMutex, useSingleflight} {
 		if err := use(ctx, one, two); err != nil {
@@ -201,7 +202,7 @@ func useSemaphore(ctx context.Context, admin, one, two redis.UniversalClient, cf
 			return err
 		}
 	}
-	if err := l.Extend(ctx, time.Second); err != nil {
+	if err := l.Extend(ctx, 1500*time.Millisecond); err != nil {
 		return err
 	}
 	if err := l.Release(); err != nil {
@@ -244,7 +245,7 @@ func useMutex(ctx context.Context, one, two redis.UniversalClient) error {
 }
 
 func useSingleflight(ctx context.Context, one, two redis.UniversalClient) error {
-	cfg := singleflight.Config[string]{Name: "acl", TTL: time.Minute, LeaseTTL: time.Second, ErrorTTL: time.Second}
+	cfg := singleflight.Config[string]{Name: "acl", TTL: time.Minute, LeaseTTL: 1500 * time.Millisecond, ErrorTTL: time.Second}
 	a, err := singleflight.New(one, cfg)
 	if err != nil {
 		return err
@@ -255,11 +256,11 @@ func useSingleflight(ctx context.Context, one, two redis.UniversalClient) error 
 		return err
 	}
 	defer b.Close(ctx)
-	loading := make(chan struct{})
+	loading, once := make(chan struct{}), new(sync.Once)
 	loaded := make(chan error, 1)
 	go func() {
 		_, err := a.Do(ctx, "k", func(ctx context.Context) (string, error) {
-			close(loading)
+			once.Do(func() { close(loading) })
 			for { // until the lease was renewed
 				state, err := a.Inspect(ctx, "k")
 				if err != nil {

@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # test-line.sh BINARY ARGUMENTS...
 #
-# Runs the tests of one package for `go test -exec`, when its turn has come. There are two
-# lines, and one package of each runs at a time. Many tests say how soon something happens,
-# with servers and children of their own beside, so that more at a time would disturb each
-# other. The tests of faults and outages mostly wait, and have a line of their own.
+# Runs the tests of one package for `go test -exec`, when its turn has come. Many tests say
+# how soon something happens, with servers and children of their own beside, so they run one
+# package at a time. The packages whose tests compute, and do not depend on the time that
+# it takes, have a line of their own, and the processor time that the others leave.
 set -euo pipefail
+servers=$(cd -- "${BASH_SOURCE[0]%/*}/.." && pwd)/.servers
 case $PWD in
-*/internal/tests/faults/* | */internal/tests/outages | */internal/tests/replicas) line=waiting ;;
-*) line=working ;;
+*/internal/totals | */internal/codec | */internal/envelope | */internal/schedule | */luascripts/generate)
+	exec flock -o "$servers/testing-low" nice -n 19 "$@"
+	;;
 esac
-exec flock -o "$(cd -- "${BASH_SOURCE[0]%/*}/.." && pwd)/.servers/testing-$line" "$@"
+exec flock -o "$servers/testing" "$@"

@@ -62,7 +62,7 @@ func ExampleSemaphore_Acquire() {
 	ctx := context.Background()
 	caps, err := semaphore.New(rdb, semaphore.Config{
 		Name: "exports", Limit: 1,
-		MaxWait: 50 * time.Millisecond, // bounds the wait, not the work
+		MaxWait: 500 * time.Millisecond, // bounds the wait, not the work
 	})
 	if err != nil {
 		log.Fatal(err)

@@ -105,12 +105,12 @@ func ExampleGroup_Fetch() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		fmt.Printf("%s, %s, %.0f s old\n", r.Value.Name, r.Source, r.Age.Seconds())
+		fmt.Printf("%s, %s, %.0f minutes old\n", r.Value.Name, r.Source, r.Age.Minutes())
 	}
 	// Output:
 	// asking the database for 7
-	// Ada, loaded, 0 s old
-	// Ada, cached, 0 s old
+	// Ada, loaded, 0 minutes old
+	// Ada, cached, 0 minutes old
 }
 
 func ExampleGroup_DoMany() {

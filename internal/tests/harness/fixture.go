@@ -136,8 +136,8 @@ func (f *Fixture) Queued(key string) int {
 	return int(n)
 }
 
-// Subscribed lists the inbox channels of that prefix that somebody listens to: a
-// waiter does when its handle knows that it is queued.
+// Subscribed lists the inbox channels of that prefix that somebody listens to: a handle
+// does while it knows of a waiter in the queue, and for leases that it has held for a while.
 func (f *Fixture) Subscribed(prefix string) (channels []string) {
 	f.Helper()
 	if _, ok := f.RDB.(*redis.ClusterClient); ok {

@@ -3,6 +3,7 @@ package scripts_test
 import (
 	"context"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -166,6 +167,22 @@ func (w *world) overdue(r *request, left time.Duration) {
 	at := float64(w.now()/1000 + left.Milliseconds())
 	if err := w.rdb.ZAddXX(context.Background(), w.res.Part("alive"), redis.Z{Score: at, Member: r.Member()}).Err(); err != nil {
 		w.Fatal(err)
+	}
+}
+
+// signs makes waiters alive until left from now, so that a slow machine makes none of them
+// overdue, or dead.
+func (w *world) signs(left time.Duration, waiters ...*request) {
+	w.Helper()
+	at := float64(w.now()/1000 + left.Milliseconds())
+	for some := range slices.Chunk(waiters, 1000) {
+		all := make([]redis.Z, len(some))
+		for i, r := range some {
+			all[i] = redis.Z{Score: at, Member: r.Member()}
+		}
+		if err := w.rdb.ZAdd(w.Context(), w.res.Part("alive"), all...).Err(); err != nil {
+			w.Fatal(err)
+		}
 	}
 }
 
@@ -400,23 +417,28 @@ func TestTokenRisesWhenTheClockWentBack(t *testing.T) {
 	})
 }
 
+// overdue is how long a waiter is still alive whose sign of life is too old for a grant.
+const overdue = 2 * time.Second
+
 // deadQueue is a lock that is held, and behind it so many waiters of one process
 // whose sign of life is overdue, and a living one.
 func (w *world) deadQueue(n int) (holder, living *request, dead []*request) {
 	w.Helper()
 	holder = w.lock(hereHandle)
 	w.enter(holder, lease.Granted)
-	pipe := w.rdb.Pipeline()
 	now := w.now()
+	queue := make([]redis.Z, n)
 	for i := range n {
 		r := w.lock(thereHandle)
 		dead = append(dead, r)
-		pipe.ZAdd(w.Context(), w.res.Part("queue"), redis.Z{Score: float64(now - int64(n-i)), Member: r.Member()})
-		pipe.ZAdd(w.Context(), w.res.Part("alive"), redis.Z{Score: float64(now/1000 + 2000), Member: r.Member()})
+		queue[i] = redis.Z{Score: float64(now - int64(n-i)), Member: r.Member()}
 	}
-	if _, err := pipe.Exec(w.Context()); err != nil {
-		w.Fatal(err)
+	for some := range slices.Chunk(queue, 1000) {
+		if err := w.rdb.ZAdd(w.Context(), w.res.Part("queue"), some...).Err(); err != nil {
+			w.Fatal(err)
+		}
 	}
+	w.signs(overdue, dead...)
 	living = w.lock(hereHandle)
 	if _, err := w.tryEnter(living, lease.EnterOptions{Wait: true}); err != nil {
 		w.Fatal(err)
@@ -440,6 +462,8 @@ func TestOverdueWaitersAreParkedOnce(t *testing.T) {
 		}
 		for calls := 1; ; calls++ {
 			before := parked()
+			w.signs(overdue, dead...)
+			w.signs(constant(t, "ALIVE"), living)
 			reply := w.leave(holder, 0)
 			if len(reply.Grants) == 1 && reply.Grants[0].Seq == living.Seq {
 				if reply.More {
@@ -457,11 +481,13 @@ func TestOverdueWaitersAreParkedOnce(t *testing.T) {
 		// The parked ones return, in their order, before all who came later.
 		later := w.lock(hereHandle)
 		w.enter(later, lease.Queued)
+		w.signs(overdue, dead...)
 		if got := w.ask(dead[7], dead[3]).Standings; got[0].Code != lease.Queued || got[1].Code != lease.Queued {
 			t.Fatalf("the parked ones stand as %+v; want queued", got)
 		}
 		w.leave(living, 0)
 		for _, next := range []*request{dead[3], dead[7]} {
+			w.signs(constant(t, "ALIVE"), later)
 			if _, ok := w.holders()[next.Member()]; !ok {
 				t.Fatalf("%v hold; want waiter %d", w.holders(), next.Seq)
 			}
@@ -479,7 +505,7 @@ func TestParkingTakesOneCallPerBatch(t *testing.T) {
 	w := newWorld(t, redistest.Shared(t, redistest.NeedServers(t)[0]).Client(), true)
 	holder, living, _ := w.deadQueue(n)
 	for calls := 1; calls <= n/int(number(t, "BATCH")); calls++ {
-		w.overdue(living, constant(t, "ALIVE")) // it would ask meanwhile
+		w.signs(constant(t, "ALIVE"), living) // it would ask meanwhile
 		if reply := w.leave(holder, 0); len(reply.Grants) == 1 {
 			return
 		}
@@ -512,16 +538,21 @@ func TestFirstTermEndsSoonAfterTheLastSign(t *testing.T) {
 	each(t, true, func(w *world) {
 		silence := constant(t, "SILENCE")
 		for _, left := range []time.Duration{2700 * time.Millisecond, 3300 * time.Millisecond, 4500 * time.Millisecond} {
-			holder, next := w.lock(hereHandle), w.lock(thereHandle)
-			w.enter(holder, lease.Granted)
-			w.enter(next, lease.Queued)
-			w.overdue(next, left)
-			w.leave(holder, 0)
-			most := min(left-silence, constant(t, "PROBATION"))
-			if got := w.holders()[next.Member()]; got > most || got < most-500*time.Millisecond {
-				t.Errorf("with %v left of its sign the first term is %v; want %v", left, got, most)
+			for quick := false; !quick; { // again where the machine was slow
+				holder, next := w.lock(hereHandle), w.lock(thereHandle)
+				w.enter(holder, lease.Granted)
+				w.enter(next, lease.Queued)
+				began := w.now()
+				w.overdue(next, left)
+				w.leave(holder, 0)
+				got := w.holders()[next.Member()]
+				quick = w.now()-began < 150_000
+				most := min(left-silence, constant(t, "PROBATION"))
+				if quick && (got > most || got < most-500*time.Millisecond) {
+					t.Errorf("with %v left of its sign the first term is %v; want %v", left, got, most)
+				}
+				w.leave(next, 0)
 			}
-			w.leave(next, 0)
 		}
 	})
 }
@@ -532,11 +563,15 @@ func TestGrantsOfOneCallAreBounded(t *testing.T) {
 		most := int(number(t, "GRANTS"))
 		full := w.request(hereHandle, 2*most+5, 2*most+5, time.Minute)
 		w.enter(full, lease.Granted)
+		var waiting []*request
 		for range 2*most + 5 {
-			w.enter(w.request(hereHandle, 1, 2*most+5, time.Minute), lease.Queued)
+			waiting = append(waiting, w.request(hereHandle, 1, 2*most+5, time.Minute))
+			w.enter(waiting[len(waiting)-1], lease.Queued)
 		}
 		for _, want := range []int{most, most, 5} {
+			w.signs(constant(t, "ALIVE"), waiting...)
 			reply := w.leave(full, 0)
+			waiting = waiting[min(want, len(waiting)):] // they hold
 			if len(reply.Grants) != want || reply.More != (want == most) {
 				t.Errorf("a leave granted %d, more %v; want %d", len(reply.Grants), reply.More, want)
 			}

@@ -70,7 +70,7 @@ func TestRenewNeverShortens(t *testing.T) {
 // whichever path granted it.
 func TestShortTTLDoesNotEndTheKey(t *testing.T) {
 	each(t, false, func(w *world) {
-		long, short := w.request(hereHandle, 1, 9, time.Hour), time.Second
+		long, short := w.request(hereHandle, 1, 9, time.Hour), 10*time.Second
 		w.enter(long, lease.Granted)
 		check := func(path string) {
 			w.Helper()

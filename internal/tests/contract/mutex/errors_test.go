@@ -169,7 +169,7 @@ func TestServerIsDown(t *testing.T) {
 		_, err := m.TryLock(f.Context(), "k")
 		redistest.WantErr(f, err, leasehold.ErrUnavailable)
 		redistest.WantNot(f, err, leasehold.ErrBusy)
-		ctx, cancel := context.WithTimeout(f.Context(), 50*time.Millisecond)
+		ctx, cancel := context.WithTimeout(f.Context(), 300*time.Millisecond)
 		defer cancel()
 		_, err = m.Lock(ctx, "k")
 		redistest.WantErr(f, err, context.DeadlineExceeded, leasehold.ErrUnavailable)

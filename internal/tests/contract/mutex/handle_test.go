@@ -59,7 +59,7 @@ func TestKeyNamesAreAsDocumentedAndExpire(t *testing.T) {
 			_, err := m.Lock(ctx, "%\x00")
 			ended <- err
 		}()
-		redistest.Eventually(f, "the subscription", func() bool { return len(f.Subscribed(f.Family)) == 1 })
+		redistest.Eventually(f, "the keys of a waiter", func() bool { return len(f.keys()) == 4 })
 		check("alive", "fence", "holders", "queue")
 		cancel()
 		redistest.Get(f, "the waiter", ended)

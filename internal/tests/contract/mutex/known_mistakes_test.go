@@ -119,7 +119,7 @@ func TestRollbackOfAFailedLock(t *testing.T) {
 // nothing back, whether somebody holds the key by then, did, or never will.
 func TestExtendAfterTheEnd(t *testing.T) {
 	each(t, func(f *fixture) {
-		m, wire := f.open(ttl(400 * time.Millisecond))
+		m, wire := f.open(ttl(time.Second))
 		other, _ := f.open()
 		third, _ := f.open()
 
@@ -155,18 +155,18 @@ func TestExtendAfterTheEnd(t *testing.T) {
 
 // A holder that is cut off is told before its lock ends in Redis, however soon
 // after a renewal it was cut. The machine may be late in waking the test, not
-// three times.
+// a dozen times.
 func TestCutOffIsToldBeforeTheExpiry(t *testing.T) {
 	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
 		m := f.openVia(p, ttl(600*time.Millisecond))
 		f.Cleanup(p.Heal) // before the handle is closed
 		var late time.Duration
-		for round := range 3 {
+		for round := range 12 {
 			key := fmt.Sprint("k", round)
 			l := f.take(m, key)
 			told := make(chan time.Time, 1)
 			context.AfterFunc(l.Context(), func() { told <- time.Now() })
-			time.Sleep(time.Duration(round) * 150 * time.Millisecond)
+			time.Sleep(time.Duration(round%4) * 150 * time.Millisecond)
 			p.Cut(true, true)
 			var ends float64
 			var at time.Time

@@ -82,7 +82,7 @@ func TestLockCtxEnds(t *testing.T) {
 			_, err := m.Lock(ctx, "k")
 			ended <- err
 		}()
-		redistest.Eventually(f, "the handle to know", func() bool { return len(f.Subscribed(f.Family)) == 1 })
+		redistest.Eventually(f, "the handle to know", func() bool { return wire.Answered("ask") > 0 })
 		cancel()
 		err := redistest.Get(f, "the cancelled lock", ended)
 		redistest.WantErr(f, err, context.Canceled, leasehold.ErrBusy)
@@ -90,7 +90,7 @@ func TestLockCtxEnds(t *testing.T) {
 
 		wire.Stall()
 		for _, lock := range []func(context.Context, string) (*mutex.Lock, error){m.Lock, m.TryLock} {
-			ctx, cancel := context.WithTimeout(f.Context(), 20*time.Millisecond)
+			ctx, cancel := context.WithTimeout(f.Context(), 300*time.Millisecond)
 			_, err = lock(ctx, "other")
 			cancel()
 			redistest.WantErr(f, err, context.DeadlineExceeded, leasehold.ErrUnavailable)

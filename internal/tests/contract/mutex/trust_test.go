@@ -101,7 +101,7 @@ func TestAHundredTakeTurnsAndTheirTokensRise(t *testing.T) {
 // Releases by a process that is not, or no longer, the owner change nothing.
 func TestNonOwnersReleaseChangesNothing(t *testing.T) {
 	each(t, func(f *fixture) {
-		m, wire := f.open(ttl(300 * time.Millisecond))
+		m, wire := f.open(ttl(time.Second))
 		other, _ := f.open()
 		released := f.take(other, "k")
 		unlock(f, released)

@@ -164,7 +164,7 @@ func TestTryAcquireTellsHowBusy(t *testing.T) {
 
 func TestCtxEndsWhileQueued(t *testing.T) {
 	each(t, func(f *fixture) {
-		s, _ := f.open(func(c *semaphore.Config) { c.Prefix = f.Family })
+		s, wire := f.open(func(c *semaphore.Config) { c.Prefix = f.Family })
 		l := f.take(s, "k", 1)
 		queue := fmt.Sprintf("%s:sem:{%s:k}:queue", f.Family, f.Family)
 		queued := func(n int64) func() bool {
@@ -177,7 +177,7 @@ func TestCtxEndsWhileQueued(t *testing.T) {
 			ended <- err
 		}
 		go acquire(ctx)
-		redistest.Eventually(f, "the handle to know", func() bool { return len(f.Subscribed(f.Family)) == 1 })
+		redistest.Eventually(f, "the handle to know", func() bool { return wire.Answered("ask") > 0 })
 		cancel()
 		err := redistest.Get(f, "the cancelled acquire", ended)
 		redistest.WantErr(f, err, context.Canceled, leasehold.ErrBusy)
@@ -209,7 +209,7 @@ func TestCtxEndsWithoutAnAnswer(t *testing.T) {
 				return nil, s.Do(ctx, key, func(context.Context) error { return errors.New("fn ran") })
 			},
 		} {
-			ctx, cancel := context.WithTimeout(f.Context(), 20*time.Millisecond)
+			ctx, cancel := context.WithTimeout(f.Context(), 300*time.Millisecond)
 			defer cancel()
 			began := time.Now()
 			_, err := acquire(ctx, name)

@@ -26,7 +26,7 @@ func TestCloseGivesBackEverythingAndWakesWaiters(t *testing.T) {
 		for _, w := range []*waiting{w1, w2} {
 			select {
 			case <-w.Done:
-			default:
+			case <-time.After(200 * time.Millisecond): // its goroutine may be about to say so
 				f.Fatal("Close returned before a waiter did")
 			}
 			redistest.WantErr(f, w.Failed(), leasehold.ErrClosed)

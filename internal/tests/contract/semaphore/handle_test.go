@@ -63,10 +63,9 @@ func TestKeyNamesAreAsDocumentedAndExpire(t *testing.T) {
 			_, err := s.Acquire(ctx, key)
 			ended <- err
 		}()
+		with := []string{part("alive"), part("holders"), part("queue")}
+		redistest.Eventually(f, "the keys of a waiter", func() bool { return slices.Equal(f.keys(), with) })
 		redistest.Eventually(f, "the subscription", func() bool { return len(f.Subscribed(f.Family)) == 1 })
-		if got, want := f.keys(), []string{part("alive"), part("holders"), part("queue")}; !slices.Equal(got, want) {
-			f.Fatalf("with a waiter there are the keys %q, want %q", got, want)
-		}
 		f.wantTTLs()
 		for name, kind := range map[string]string{"holders": "zset", "queue": "zset", "alive": "zset"} {
 			if got := f.RDB.Type(f.Context(), part(name)).Val(); got != kind {
@@ -130,6 +129,7 @@ func TestHashKeysShowsTheKeyNowhere(t *testing.T) {
 			_, err := s.Acquire(ctx, secret)
 			ended <- err
 		}()
+		redistest.Eventually(f, "the keys of a waiter", func() bool { return len(f.keys()) == 3 })
 		redistest.Eventually(f, "the subscription", func() bool { return len(f.Subscribed(f.Family)) == 1 })
 		_, full := same.Acquire(f.Context(), secret)
 		redistest.WantErr(f, full, leasehold.ErrQueueFull)

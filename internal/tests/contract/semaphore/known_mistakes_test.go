@@ -82,7 +82,7 @@ func TestReleaseWhoseReplyIsLost(t *testing.T) {
 func TestTwoTTLsOnOneKey(t *testing.T) {
 	each(t, func(f *fixture) {
 		long, _ := f.open(limit(2))
-		short, wire := f.open(limit(2), ttl(300*time.Millisecond))
+		short, wire := f.open(limit(2), ttl(time.Second))
 		for _, key := range []string{"long-first", "short-first"} {
 			var keep, dies *semaphore.Lease
 			if key == "long-first" {

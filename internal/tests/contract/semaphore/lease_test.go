@@ -123,6 +123,10 @@ func TestDeadlineLiesBeforeTheEndInRedis(t *testing.T) {
 				f.Fatal(err)
 			}
 			f.wantDeadline(l, key, began, 2*term)
+			if term < 3*time.Second { // too short for all that follows, on a busy machine
+				release(f, l)
+				continue
+			}
 			// A grant by message: its first term may be shorter.
 			other, _ := f.open(ttl(term))
 			w := f.wait(f.Context(), other, key, 1)
@@ -142,7 +146,7 @@ func TestDeadlineLiesBeforeTheEndInRedis(t *testing.T) {
 
 func TestRenewalsKeepTheLeaseAndMoveItsDeadline(t *testing.T) {
 	each(t, func(f *fixture) {
-		const term = 1500 * time.Millisecond
+		const term = 3 * time.Second
 		s, wire := f.open(limit(3), ttl(term))
 		l := f.take(s, "k", 3)
 		first := l.Deadline()
@@ -209,7 +213,7 @@ func TestExtendWithoutAnAnswer(t *testing.T) {
 		s, wire := f.open(limit(2))
 		l := f.take(s, "k", 1)
 		wire.Stall()
-		ctx, cancel := context.WithTimeout(f.Context(), 20*time.Millisecond)
+		ctx, cancel := context.WithTimeout(f.Context(), 300*time.Millisecond)
 		defer cancel()
 		err := l.Extend(ctx, time.Hour)
 		redistest.WantErr(f, err, context.DeadlineExceeded, leasehold.ErrUnavailable)
@@ -269,7 +273,7 @@ func TestLongestExtend(t *testing.T) {
 
 func TestMaxHoldFreesThePermitsAtOnce(t *testing.T) {
 	each(t, func(f *fixture) {
-		const most = time.Second
+		const most = 3 * time.Second
 		s, _ := f.open(limit(2), func(c *semaphore.Config) { c.MaxHold = most })
 		other, _ := f.open(limit(2))
 		began := time.Now()

@@ -159,7 +159,8 @@ func TestCycleThroughAnotherProcessUnwinds(t *testing.T) {
 			return func(ctx context.Context) (string, error) {
 				runs <- struct{}{}
 				<-meet
-				return g.Do(ctx, key, never(f))
+				// A process whose caller leaves later than the other's may load in its place.
+				return g.Do(ctx, key, fails(errors.New("nobody wants it")))
 			}
 		}
 		a := fetch(f, ctx, one, "a", ask(one, "b"))

@@ -2,7 +2,9 @@ package semaphore
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -30,6 +32,17 @@ func TestLeasesOfHealthyNodesOutliveASickOne(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes ten seconds")
 	}
+	for range 3 {
+		if leasesOutliveASickNode(t) {
+			return
+		}
+	}
+	t.Error("the healthy nodes did not answer anybody, three times")
+}
+
+// leasesOutliveASickNode reports whether the run counts: whether the healthy nodes answered
+// all the time.
+func leasesOutliveASickNode(t *testing.T) bool {
 	c := redistest.StartCluster(t, redistest.NeedServers(t)[0])
 	clients := map[string]redis.UniversalClient{
 		"bare":              c.Client(),
@@ -71,20 +84,31 @@ func TestLeasesOfHealthyNodesOutliveASickOne(t *testing.T) {
 			t.Fatalf("%d of %d leases are on healthy nodes", len(healthy[x]), leases)
 		}
 	}
+	quiet := longestSilence(t, c, sick)
 	sick.Pause()
 	time.Sleep(8 * time.Second)
+	// Beside a failure of one node, another one may be cut off for a while on a busy machine:
+	// the nodes give each other a second.
+	silence := quiet()
+	t.Logf("a client of a healthy node alone had no answer for at most %v", silence)
+	if silence > time.Second {
+		sick.Resume()
+		for _, x := range all {
+			harness.CloseWithin(t, closeBound, x.h)
+		}
+		return false
+	}
 	var wg sync.WaitGroup
 	for _, x := range all {
 		wg.Go(func() {
-			lost := 0
+			var lost []error
 			for _, l := range healthy[x] {
-				if context.Cause(l.Context()) != nil {
-					lost++
+				if why := context.Cause(l.Context()); why != nil {
+					lost = append(lost, why)
 				}
 			}
-			t.Logf("%s: %d of %d leases of healthy nodes were lost", x.name, lost, len(healthy[x]))
-			if lost > 0 {
-				t.Errorf("%s: %d of %d leases of healthy nodes were lost", x.name, lost, len(healthy[x]))
+			if len(lost) > 0 {
+				t.Errorf("%s: %d of %d leases of healthy nodes were lost: %v", x.name, len(lost), len(healthy[x]), errors.Join(lost...))
 			}
 			began := time.Now()
 			for _, l := range healthy[x] {
@@ -103,4 +127,39 @@ func TestLeasesOfHealthyNodesOutliveASickOne(t *testing.T) {
 		wg.Go(func() { harness.CloseWithin(t, closeBound, x.h) })
 	}
 	wg.Wait()
+	return true
+}
+
+// longestSilence asks each healthy primary again and again, with a client of its own. What
+// it returns ends that, and is the longest time for which one of them gave no answer.
+func longestSilence(t *testing.T, c *redistest.Cluster, sick *redistest.Server) (ends func() time.Duration) {
+	ctx, stop := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	longest := make([]time.Duration, len(c.Nodes))
+	for i, node := range c.Nodes {
+		if node == sick || node.Role() != "master" {
+			continue
+		}
+		key := 0
+		for c.NodeFor(fmt.Sprint("control:", key)) != node {
+			key++
+		}
+		rdb := node.Client()
+		all.Go(func() {
+			answered := time.Now()
+			for ctx.Err() == nil {
+				err := rdb.Set(t.Context(), fmt.Sprint("control:", key), "x", 0).Err()
+				longest[i] = max(longest[i], time.Since(answered))
+				if err == nil {
+					answered = time.Now()
+				}
+				time.Sleep(20 * time.Millisecond)
+			}
+		})
+	}
+	return func() time.Duration {
+		stop()
+		all.Wait()
+		return slices.Max(longest)
+	}
 }
