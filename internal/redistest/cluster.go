@@ -170,7 +170,7 @@ func tryFleet(v Version) (f *fleet, err error) {
 			port = freePort()
 		}
 		taken[port] = true
-		dir, err := os.MkdirTemp("", "leasehold-"+v.Name+"-")
+		dir, err := newFolder(v.Name)
 		if err != nil {
 			return f, err
 		}

@@ -10,3 +10,5 @@ func dieWithParent() *syscall.SysProcAttr { return nil }
 
 // There is no cheap way to ask, so the signal is taken for its effect.
 func isStopped(int) bool { return true }
+
+func memoryFolder() string { return "" }

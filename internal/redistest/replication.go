@@ -193,7 +193,7 @@ func (w *watched) stop() {
 }
 
 func startSentinel(primary *instance) (*instance, error) {
-	dir, err := os.MkdirTemp("", "leasehold-sentinel-")
+	dir, err := newFolder("sentinel")
 	if err != nil {
 		return nil, err
 	}

@@ -153,8 +153,19 @@ func startInstance(v Version, args ...string) (*instance, error) {
 	return startInstanceWith(v, nil, args...)
 }
 
+// newFolder makes a folder for a server: in memory where there is room, unless TMPDIR says
+// where. On a disk, a server that writes something through waits for whatever else is
+// written there: a node of a Cluster does so before it votes.
+func newFolder(name string) (string, error) {
+	where := ""
+	if os.Getenv("TMPDIR") == "" {
+		where = memoryFolder()
+	}
+	return os.MkdirTemp(where, "leasehold-"+name+"-")
+}
+
 func startInstanceWith(v Version, env []string, args ...string) (*instance, error) {
-	dir, err := os.MkdirTemp("", "leasehold-"+v.Name+"-")
+	dir, err := newFolder(v.Name)
 	if err != nil {
 		return nil, err
 	}

@@ -18,7 +18,7 @@ import (
 func TestRevokedBeforeItIsConfirmed(t *testing.T) {
 	x := redistest.StartReplicated(t, redistest.Newest(t), 1)
 	p := redistest.NewProxy(t, x.Primary.Addr())
-	cfg := mutex.Config{Name: redistest.Name(t), Replicas: 1}
+	cfg := mutex.Config{Name: redistest.Name(t), Replicas: 1, ReplicaWait: 2 * time.Second}
 	a, err := mutex.New(p.Client(), cfg)
 	if err != nil {
 		t.Fatal(err)

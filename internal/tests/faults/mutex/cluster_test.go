@@ -49,7 +49,10 @@ func TestClusterFailover(t *testing.T) {
 		}
 	}
 	harness.Until(t, 10*time.Second, func() error {
-		_, err := h.TryLock(t.Context(), s.Key)
+		got, err := h.TryLock(t.Context(), s.Key)
+		if err == nil {
+			err = got.Unlock()
+		}
 		if !errors.Is(err, leasehold.ErrBusy) {
 			return err
 		}

@@ -73,7 +73,7 @@ func TestProcessOfLocalTurnsEnds(t *testing.T) {
 				srv := redistest.Shared(t, v)
 				s := newSite(t, srv.Client())
 				const ttl = time.Second
-				h := s.handle(s.RDB, mutex.Config{TTL: ttl})
+				h := s.handle(s.RDB, mutex.Config{})
 				g, err := mutex.NewGuard(s.RDB, mutex.GuardConfig{Name: s.Family})
 				if err != nil {
 					t.Fatal(err)

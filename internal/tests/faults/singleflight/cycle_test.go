@@ -31,10 +31,10 @@ func TestFaultCycleOfTwoProcessesUnwinds(t *testing.T) {
 
 // unwindCycle lets some callers of a cycle leave.
 func unwindCycle(t *testing.T, target redistest.Target, leaving int) {
-	const leaseTTL = time.Second
+	const leaseTTL = 2 * time.Second
 	s, f, other := openCycle(t, target, leaseTTL)
 	// The loads wait as long as their callers do: they outlive their leases' terms.
-	time.Sleep(2 * leaseTTL)
+	time.Sleep(3 * leaseTTL / 2)
 	if n := len(f.all("got")); n > 0 || s.Living("holders") != 1 || other.Living("holders") != 1 {
 		t.Fatalf("%d calls have ended, %d and %d leases are held", n, s.Living("holders"), other.Living("holders"))
 	}

@@ -15,6 +15,10 @@ func ordered(loads []crowdLoad) []crowdLoad {
 	return loads
 }
 
+// clockLooksLater is how much later than it is a process may take the server's clock, on a
+// busy machine: a round trip, with what it takes to connect.
+const clockLooksLater = 100 * time.Millisecond
+
 // A value's TTL runs out again and again under load: each time there is one load.
 //
 // How it is counted: a value is published after its load has ended, so it is
@@ -25,7 +29,6 @@ func ordered(loads []crowdLoad) []crowdLoad {
 // second would begin long before the TTL of the first one's value is over.
 func TestFaultExpiryUnderLoad(t *testing.T) {
 	const ttl, load = 500 * time.Millisecond, 30 * time.Millisecond
-	const clockLooksLater = 20 * time.Millisecond // on a busy machine
 	srv := redistest.Shared(t, redistest.Newest(t))
 	s := newFaultSite(t, srv.Client())
 	crowd := newFaultCrowd(t, crowdSetup{Addr: srv.Addr(), Family: s.Family, TTL: ttl, LeaseTTL: 10 * time.Second}, 8)
@@ -61,9 +64,9 @@ func TestFaultEarlyRefreshUnderLoad(t *testing.T) {
 	if len(done.Errs) > 0 {
 		t.Errorf("%d calls failed: %v", len(done.Errs), done.Errs[0])
 	}
-	// A refresh that was begun just before the expiry may call its loader just
-	// after it, and the other way round never.
-	var due, edge int
+	// A refresh that was begun just before the expiry may call its loader just after it. A
+	// load that was due may seem to begin just before it.
+	var before, edge int
 	for i, l := range ordered(done.Loads) {
 		if i == 0 {
 			continue
@@ -72,16 +75,16 @@ func TestFaultEarlyRefreshUnderLoad(t *testing.T) {
 		if over < -ttl {
 			t.Errorf("two loads at once: %v, %v", done.Loads[i-1], l)
 		}
-		if over >= 0 {
-			due++
-			if over < lateSlack {
-				edge++
-			}
+		switch {
+		case over < -clockLooksLater:
+			before++
+		case over < lateSlack:
+			edge++
 		}
 	}
 	early := int(done.Stats.EarlyRefreshes)
-	if before := len(done.Loads) - 1 - due; early < before || early > before+edge {
-		t.Errorf("%d loads began before the value was over, %d just after; Stats counts %d early refreshes", before, edge, early)
+	if early < before || early > before+edge {
+		t.Errorf("%d loads began before the value was over, %d at about that time; Stats counts %d early refreshes", before, edge, early)
 	}
 	if early == 0 {
 		t.Error("no early refresh")

@@ -23,7 +23,7 @@ func TestFaultLoadLongerThanItsLease(t *testing.T) {
 	t.Parallel()
 	redistest.EachSingle(t, func(t *testing.T, target redistest.Target) {
 		t.Parallel()
-		const leaseTTL = time.Second
+		const leaseTTL = 2 * time.Second
 		s, f := openFleet(t, target, leaseTTL, 4)
 		for i, m := range f.members {
 			m.fetch(childOrder{ID: i, Key: s.Key, Load: 3 * leaseTTL, Value: "value"})

@@ -252,7 +252,7 @@ func lifeThatGivesUp(x *replyLoser) {
 	follows := x.fetch(ctx, g, x.gives("two", gate))
 	x.WaitQueued(1)
 	cancel()
-	if r := harness.Got(x.TB, lateSlack, "the caller that gave up", follows); !errors.Is(r.err, context.Canceled) {
+	if r := harness.Got(x.TB, harness.Slack, "the caller that gave up", follows); !errors.Is(r.err, context.Canceled) {
 		x.TB.Errorf("the caller that gave up got %q, %v", r.Value, r.err)
 	}
 	x.WaitQueued(0)

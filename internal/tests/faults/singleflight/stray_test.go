@@ -28,7 +28,7 @@ func TestFaultLateEnterOfWhoGaveUp(t *testing.T) {
 		call := startFetch(ctx, g, s.Key, loaderOf("value"))
 		enter.Wait()
 		cancel()
-		if r := harness.Got(t, lateSlack, "the caller that gave up", call); !errors.Is(r.err, context.Canceled) {
+		if r := harness.Got(t, harness.Slack, "the caller that gave up", call); !errors.Is(r.err, context.Canceled) {
 			t.Errorf("the caller that gave up got %q, %v", r.Value, r.err)
 		}
 		// What is sent to give up passes by, or comes behind, what is held.
