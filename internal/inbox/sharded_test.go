@@ -128,7 +128,11 @@ func TestShardedWatchesAgain(t *testing.T) {
 	for range 20 {
 		b.Unwatch("k{k}")
 		b.mu.Lock()
-		b.forget(b.Sharded.channels["k{k}"]) // as if the moment were over
+		if c := b.channels["k{k}"]; c != nil { // as if the moment were over, and its timer had run
+			c.timer.Stop()
+			c.timer = nil
+			b.forget(c)
+		}
 		b.mu.Unlock()
 		b.Watch("k{k}")
 		if key := within(t, b.missed); key != "k{k}" {
