@@ -14,9 +14,9 @@ import (
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
-// loadLease is the lease of a load: short, so that many fit into a run, and long
-// enough that a busy machine's pauses are not what is measured.
-const loadLease = 150 * time.Millisecond
+// loadLease is the lease of a load: short, so that some fit into a run, and long
+// enough that no pause of a busy machine lasts as long.
+const loadLease = 600 * time.Millisecond
 
 func init() { redistest.RegisterChild("bench-loader", loaderChild) }
 
