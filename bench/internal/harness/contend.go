@@ -50,15 +50,14 @@ func Local() Contenders {
 // Contend lets each crowd of n goroutines contend, in turn and alone, for a tenth
 // of a second for each op, and reports of each: turns a second, the fewest turns
 // of a goroutine to the most, percentiles of the time from the call to the end of
-// the turn, the longest of these to the mean, script calls a turn, how long it was
-// held, and what was between two holds ("-handover-µs"), both on the average.
+// the turn, the longest of these to the mean, script calls a turn while the whole crowd
+// contends, how long it was held, and what was between two holds ("-handover-µs"), both
+// on the average.
 func Contend(b *testing.B, stats *redis.Client, n int, all ...Contenders) {
 	b.Helper()
 	span := time.Duration(b.N) * 100 * time.Millisecond
 	for _, c := range all {
-		before := scripts(b, stats)
-		counts, turns, holds := contend(c, n, span)
-		calls := scripts(b, stats) - before
+		counts, turns, holds, calls, span := contend(c, n, span, func() float64 { return scripts(b, stats) })
 		total := Sum(counts)
 		b.ReportMetric(float64(total)/span.Seconds(), c.Name+"-turns/s")
 		b.ReportMetric(float64(slices.Min(counts))/float64(max(1, slices.Max(counts))), c.Name+"-fewest/most")
@@ -69,7 +68,7 @@ func Contend(b *testing.B, stats *redis.Client, n int, all ...Contenders) {
 			}
 			b.ReportMetric(float64(slices.Min(each))/float64(max(1, slices.Max(each))), c.Name+"-fewest/most-client")
 		}
-		b.ReportMetric(calls/float64(max(1, total)), c.Name+"-calls/turn")
+		b.ReportMetric(calls, c.Name+"-calls/turn")
 		held := mean(holds)
 		b.ReportMetric(Micros(held)/1000, c.Name+"-hold-ms")
 		b.ReportMetric(Micros(span/time.Duration(max(1, total))-held), c.Name+"-handover-µs")
@@ -100,10 +99,14 @@ func mean(all []time.Duration) time.Duration {
 }
 
 // contend counts each goroutine's turns in span, and how long each took and was
-// held. What span cuts off does not count.
-func contend(c Contenders, n int, span time.Duration) (counts []int, turns, holds []time.Duration) {
-	ctx, cancel := context.WithTimeout(context.Background(), span)
+// held. What span's end cuts off does not count. scripts tells how many scripts have run:
+// calls is how many a turn takes, and what the crowd calls before each of it waits, or
+// because it is cut off, is not among them. took is how long span was.
+func contend(c Contenders, n int, span time.Duration, scripts func() float64) (counts []int, turns, holds []time.Duration, calls float64, took time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), span+time.Hour)
 	defer cancel()
+	var taken atomic.Int64
+	start := time.Now()
 	counts = make([]int, n)
 	each, held := make([][]time.Duration, n), make([][]time.Duration, n)
 	var all sync.WaitGroup
@@ -118,13 +121,22 @@ func contend(c Contenders, n int, span time.Duration) (counts []int, turns, hold
 				began := time.Now()
 				if c.Turn(ctx, i, hold) == nil && ctx.Err() == nil {
 					counts[i]++
+					taken.Add(1)
 					each[i] = append(each[i], time.Since(began))
 				}
 			}
 		})
 	}
+	for taken.Load() < int64(n) && time.Since(start) < span/2 {
+		time.Sleep(time.Millisecond)
+	}
+	before, from := scripts(), taken.Load()
+	time.Sleep(time.Until(start.Add(span)))
+	calls = (scripts() - before) / float64(max(1, taken.Load()-from))
+	cancel()
+	took = time.Since(start)
 	all.Wait()
-	return counts, slices.Concat(each...), slices.Concat(held...)
+	return counts, slices.Concat(each...), slices.Concat(held...), calls, took
 }
 
 // UseOfCap is how many of n goroutines hold at a time, on the average, where each holds
