@@ -452,7 +452,7 @@ func TestTenantsOfAFamilyWithATotalAreListed(t *testing.T) {
 		rdb.ZAdd(ctx, base+"holders", redis.Z{Score: ends, Member: member("a:b", 1, 2)},
 			redis.Z{Score: ends, Member: member("a:b", 1, 2) + "+2"}, redis.Z{Score: ends, Member: member("c", 2, 1)})
 		rdb.ZAdd(ctx, base+"queue", redis.Z{Score: float64(now.Add(-time.Second).UnixMicro()), Member: member("c", 3, 1)})
-		rdb.ZAdd(ctx, base+"alive", redis.Z{Score: float64(now.Add(time.Second).UnixMilli()), Member: member("c", 3, 1)})
+		rdb.ZAdd(ctx, base+"alive", redis.Z{Score: float64(now.Add(time.Minute).UnixMilli()), Member: member("c", 3, 1)})
 		rdb.HSet(ctx, base+"limits", "c", 1, "", 3)
 		l := listing.New(rdb, prefix)
 		some := uses(t, l)
@@ -491,11 +491,12 @@ func TestTenantsOfAFamilyWithATotalAreListed(t *testing.T) {
 	})
 }
 
-// lateClock runs a function once, before the second reading of the server's clock.
+// lateClock runs a function before the first reading of the server's clock, and another
+// one before the second.
 type lateClock struct {
 	redis.Hook
 	readings atomic.Int32
-	before   func()
+	before   [2]func()
 }
 
 func (h *lateClock) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -506,8 +507,10 @@ func (h *lateClock) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 
 func (h *lateClock) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if cmd.Name() == "time" && h.readings.Add(1) == 2 {
-			h.before()
+		if cmd.Name() == "time" {
+			if n := int(h.readings.Add(1)); n <= len(h.before) {
+				h.before[n-1]()
+			}
 		}
 		return next(ctx, cmd)
 	}
@@ -527,13 +530,17 @@ func TestLeaseThatIsRenewedDuringASlowListingIsListed(t *testing.T) {
 			set := func(member string, left time.Duration) {
 				admin.ZAdd(t.Context(), r.Part("holders"), redis.Z{Score: float64(time.Now().Add(left).UnixMilli()), Member: member})
 			}
-			set(member, 300*time.Millisecond)
-			set(expired, 300*time.Millisecond)
-			hook := &lateClock{before: func() {
-				set(member, time.Minute)
-				time.Sleep(400 * time.Millisecond)
-			}}
-			rdb.AddHook(hook)
+			redistest.WantErr(t, rdb.Ping(t.Context()).Err()) // it has a connection
+			rdb.AddHook(&lateClock{before: [2]func(){
+				func() {
+					set(member, time.Second)
+					set(expired, time.Second)
+				},
+				func() {
+					set(member, time.Minute)
+					time.Sleep(1100 * time.Millisecond)
+				},
+			}})
 			s, err := listing.New(rdb, prefix).State(t.Context(), r, listing.Bounds{})
 			if err != nil {
 				t.Fatal(err)
