@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -8,7 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -37,7 +37,7 @@ func TestExitCodes(t *testing.T) {
 	addr, rdb := server(t)
 	url := "redis://" + addr
 	name := redistest.Name(t)
-	busy := start(t, url, "run", "--mutex", name, "--key", "busy", "--", "sh", "-c", "echo on; sleep 60")
+	busy := start(t, url, "run", "--mutex", name, "--key", "busy", "--", "sh", "-c", "echo on; sleep 600")
 	busy.line()
 	plain := filepath.Join(t.TempDir(), "plain")
 	if err := os.WriteFile(plain, []byte("no program"), 0o644); err != nil {
@@ -122,7 +122,7 @@ func TestProgramGetsKeyTokenAndInput(t *testing.T) {
 // and returns the pids of both.
 const group = `(trap "" TERM HUP; while :; do sleep 0.05; done) & echo $! $$; wait`
 
-func pids(t *testing.T, line string) (all []int) {
+func pids(t *testing.T, line string, n int) (all []int) {
 	t.Helper()
 	for _, word := range strings.Fields(line) {
 		pid, err := strconv.Atoi(word)
@@ -131,13 +131,29 @@ func pids(t *testing.T, line string) (all []int) {
 		}
 		all = append(all, pid)
 	}
+	if len(all) != n {
+		t.Fatalf("%q are not %d pids", line, n)
+	}
 	return all
+}
+
+// guardOf is the pid of a tool's guard.
+func guardOf(t *testing.T, x *tool) int {
+	t.Helper()
+	out, err := exec.Command("pgrep", "-P", itoa(x.cmd.Process.Pid), "-f", "run-guard").Output()
+	if errors.Is(err, exec.ErrNotFound) {
+		t.Skip("no pgrep")
+	}
+	if err != nil {
+		t.Fatalf("pgrep finds no guard: %v", err)
+	}
+	return pids(t, string(out), 1)[0]
 }
 
 func TestKilledToolTakesTheProgramsGroupAlong(t *testing.T) {
 	addr, _ := server(t)
 	x := start(t, "redis://"+addr, "run", "--mutex", redistest.Name(t), "--key", "k", "--", "sh", "-c", group)
-	all := pids(t, x.line())
+	all := pids(t, x.line(), 2)
 	x.signal(syscall.SIGKILL)
 	for _, pid := range all {
 		redistest.Eventually(t, "the end of "+itoa(pid), func() bool { return !alive(pid) })
@@ -150,8 +166,8 @@ func TestStoppedToolsProgramEndsBeforeTheLease(t *testing.T) {
 	addr, _ := server(t)
 	url, name := "redis://"+addr, redistest.Name(t)
 	for _, how := range []string{"term", "kill"} {
-		x := start(t, url, "run", "--mutex", name, "--key", "k", "--ttl", "2s", "--lost", how, "--", "sh", "-c", group)
-		all := pids(t, x.line())
+		x := start(t, url, "run", "--mutex", name, "--key", "k", "--ttl", "4s", "--lost", how, "--", "sh", "-c", group)
+		all := pids(t, x.line(), 2)
 		x.signal(syscall.SIGSTOP)
 		next := start(t, url, "run", "--mutex", name, "--key", "k", "--", "sh", "-c",
 			"for p in "+itoa(all[0])+" "+itoa(all[1])+"; do kill -0 $p 2>/dev/null && ps -o stat= -p $p; done; echo over")
@@ -194,7 +210,7 @@ func TestCutNetworkStopsTheProgramInTime(t *testing.T) {
 func TestDeletedLeaseStopsTheProgram(t *testing.T) {
 	addr, rdb := server(t)
 	name := redistest.Name(t)
-	x := start(t, "redis://"+addr, "run", "--mutex", name, "--key", "k", "--ttl", "1s", "--", "sh", "-c", "echo on; sleep 60")
+	x := start(t, "redis://"+addr, "run", "--mutex", name, "--key", "k", "--ttl", "1s", "--", "sh", "-c", "echo on; sleep 600")
 	x.line()
 	rdb.Del(t.Context(), "leasehold:mtx:{"+name+":k}:holders")
 	if got := x.code(); got != 124 {
@@ -205,7 +221,7 @@ func TestDeletedLeaseStopsTheProgram(t *testing.T) {
 func TestSignalWhileWaitingLeavesNoWaiter(t *testing.T) {
 	addr, rdb := server(t)
 	url, name := "redis://"+addr, redistest.Name(t)
-	holder := start(t, url, "run", "--mutex", name, "--key", "k", "--", "sh", "-c", "echo on; sleep 60")
+	holder := start(t, url, "run", "--mutex", name, "--key", "k", "--", "sh", "-c", "echo on; sleep 600")
 	holder.line()
 	queue := "leasehold:mtx:{" + name + ":k}:queue"
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
@@ -228,7 +244,7 @@ func TestProgramThatWaitedRuns(t *testing.T) {
 	url, name := "redis://"+addr, redistest.Name(t)
 	for _, how := range [][]string{{"--mutex", name}, {"--semaphore", name, "--limit", "1"}} {
 		args := append([]string{"run", "--key", "k", "--ttl", "1m", "--grace", "20s"}, how...)
-		holder := start(t, url, append(args, "--", "sh", "-c", "echo on; sleep 60")...)
+		holder := start(t, url, append(args, "--", "sh", "-c", "echo on; sleep 600")...)
 		holder.line()
 		next := start(t, url, append(args, "--", "sh", "-c", "echo on; exit 4")...)
 		kind := map[string]string{"--mutex": "mtx", "--semaphore": "sem"}[how[0]]
@@ -266,10 +282,10 @@ func TestPermitCountsBesideATotal(t *testing.T) {
 func TestSignalsArePassedToTheProgramAlone(t *testing.T) {
 	addr, _ := server(t)
 	x := start(t, "redis://"+addr, "run", "--mutex", redistest.Name(t), "--key", "k", "--", "sh", "-c",
-		`sh -c 'trap "echo child; exit" USR1 TERM; echo ready; while :; do sleep 0.02; done' & 
-		 trap "echo program" USR1; trap "echo bye; kill $!; wait; exit 5" TERM; while :; do wait; done`)
+		`trap "echo program" USR1; trap 'echo bye; kill $!; wait; exit 5' TERM
+		 sh -c 'trap "echo child; exit" USR1 TERM; echo ready; while :; do sleep 0.02; done' &
+		 while :; do wait; done`)
 	x.line()
-	time.Sleep(50 * time.Millisecond) // for the outer trap, of which nothing tells
 	x.signal(syscall.SIGUSR1)
 	if line := x.line(); line != "program" {
 		t.Fatalf("USR1 reaches %q", line)
@@ -288,7 +304,7 @@ func TestWhatAProgramLeavesBehindEndsWithTheLease(t *testing.T) {
 	name := redistest.Name(t)
 	x := start(t, "redis://"+addr, "run", "--mutex", name, "--key", "k", "--ttl", "3s", "--", "sh", "-c",
 		`(trap "" TERM; while :; do sleep 0.05; done) >/dev/null 2>&1 & echo $!`)
-	left := pids(t, x.line())[0]
+	left := pids(t, x.line(), 1)[0]
 	if got := x.code(); got != 0 {
 		t.Errorf("it ends with %d: %s", got, x.stderr.String())
 	}
@@ -304,15 +320,15 @@ func TestWhatAProgramLeavesBehindEndsWithTheLease(t *testing.T) {
 func TestGuardEndsWithTheTool(t *testing.T) {
 	addr, _ := server(t)
 	for _, sig := range []syscall.Signal{0, syscall.SIGTERM, syscall.SIGKILL} {
-		x := start(t, "redis://"+addr, "run", "--mutex", redistest.Name(t), "--key", "k", "--", "sh", "-c", "echo on; sleep 0.3")
+		end := filepath.Join(t.TempDir(), "end") // the program waits for this file
+		x := start(t, "redis://"+addr, "run", "--mutex", redistest.Name(t), "--key", "k", "--", "sh", "-c",
+			`echo on; until [ -e "$0" ]; do sleep 0.02; done`, end)
 		x.line()
-		out, err := exec.Command("pgrep", "-P", itoa(x.cmd.Process.Pid), "-f", "run-guard").Output()
-		if err != nil {
-			t.Skipf("no pgrep: %v", err)
-		}
-		guard := pids(t, string(out))[0]
+		guard := guardOf(t, x)
 		if sig != 0 {
 			x.signal(sig)
+		} else if err := os.WriteFile(end, nil, 0o600); err != nil {
+			t.Fatal(err)
 		}
 		x.code()
 		redistest.Eventually(t, "the guard's end", func() bool { return !alive(guard) })
@@ -324,11 +340,7 @@ func TestProgramEndsWithTheGuard(t *testing.T) {
 	addr, _ := server(t)
 	x := start(t, "redis://"+addr, "run", "--mutex", redistest.Name(t), "--key", "k", "--", "sh", "-c", "echo on; sleep 600")
 	x.line()
-	out, err := exec.Command("pgrep", "-P", itoa(x.cmd.Process.Pid), "-f", "run-guard").Output()
-	if err != nil {
-		t.Skipf("no pgrep: %v", err)
-	}
-	_ = syscall.Kill(pids(t, string(out))[0], syscall.SIGKILL)
+	_ = syscall.Kill(guardOf(t, x), syscall.SIGKILL)
 	if got := x.code(); got != 125 {
 		t.Errorf("it ends with %d: %s", got, x.stderr.String())
 	}
