@@ -8,31 +8,32 @@ import (
 
 // The span that all drawings share.
 const (
-	span    = 5200 * time.Millisecond
-	highest = 4 * time.Second
+	span    = 10400 * time.Millisecond
+	highest = rows * perRow
 )
 
 const (
 	columns = 72
-	rows    = 4 // one a second
+	rows    = 4
+	perRow  = 2 * time.Second
 )
 
 var eighths = []rune(" ▁▂▃▄▅▆▇█")
 
-// chart draws what is left of the lease, a row a second, in 80 columns. A part
+// chart draws what is left of the lease, a row for two seconds, in 80 columns. A part
 // that a dead process left behind is drawn in dots.
 func (r *record) chart() []string {
 	var lines []string
 	for row := rows - 1; row >= 0; row-- {
-		line := fmt.Sprintf("%3d s ", row+1)
+		line := fmt.Sprintf("%3.0f s ", (time.Duration(row+1) * perRow).Seconds())
 		for col := range columns {
 			at := columnTime(col)
 			if at > r.end() {
 				break
 			}
 			left, alive := r.left(at)
-			// Eighths of this row's second that are filled.
-			fill := max(0, min(8, int(8*(left-time.Duration(row)*time.Second)/time.Second)))
+			// Eighths of this row that are filled.
+			fill := max(0, min(8, int(8*(left-time.Duration(row)*perRow)/perRow)))
 			switch {
 			case alive:
 				line += string(eighths[fill])

@@ -63,11 +63,12 @@ func (r *record) panel(w *strings.Builder, top int) {
 	}
 	area(w, "left", living, y(0))
 	area(w, "dead", dead, y(0))
-	for s := range rows + 1 {
-		at := y(time.Duration(s) * time.Second)
+	for row := range rows + 1 {
+		left := time.Duration(row) * perRow
+		at := y(left)
 		fmt.Fprintf(w, "<line class=\"axis\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\" stroke-width=\"0.5\"/>\n",
 			leftEdge, leftEdge+panelWidth, at, at)
-		text(leftEdge-28, at+4, "faint", fmt.Sprintf("%d s", s))
+		text(leftEdge-28, at+4, "faint", fmt.Sprintf("%.0f s", left.Seconds()))
 	}
 	for i, start := range r.steps {
 		at := x(start.Sub(r.start))

@@ -11,9 +11,9 @@ import (
 
 // Both disturbances come in the long step.
 const (
-	awayAt  = 500 * time.Millisecond  // into that step
-	awayFor = 1700 * time.Millisecond // longer than the TTL, shorter than what Extend asked for
-	killAt  = 900 * time.Millisecond
+	awayAt  = time.Second             // into that step
+	awayFor = 3400 * time.Millisecond // longer than the TTL, shorter than what Extend asked for
+	killAt  = 1800 * time.Millisecond
 )
 
 // record is what became of one worker.

@@ -9,7 +9,7 @@ import (
 )
 
 // leaseTTL is short because somebody is watching; the default is 30 s.
-const leaseTTL = time.Second
+const leaseTTL = 2 * time.Second
 
 // step is a part of the job.
 type step struct {
@@ -18,9 +18,9 @@ type step struct {
 }
 
 var steps = []step{
-	{takes: 800 * time.Millisecond, extend: 1500 * time.Millisecond},
-	{takes: 2600 * time.Millisecond, extend: 4 * time.Second},
-	{takes: 600 * time.Millisecond, extend: 1200 * time.Millisecond},
+	{takes: 1600 * time.Millisecond, extend: 3 * time.Second},
+	{takes: 5200 * time.Millisecond, extend: 8 * time.Second},
+	{takes: 1200 * time.Millisecond, extend: 2400 * time.Millisecond},
 }
 
 // What the processes report.

@@ -17,7 +17,7 @@ const leaseTTL = time.Second
 // What a candidate reports.
 const (
 	leads   = "leads"   // Token
-	stopped = "stopped" // Text says why it does not lead any more; nothing of it runs on
+	stopped = "stopped" // Text says why it does not lead any more; its lease was to last until Until
 )
 
 // candidate waits for its turn to lead, again and again, until it is asked to
@@ -54,7 +54,7 @@ func lead(c *demo.Child, lock *mutex.Lock) {
 	}
 	// First the work ends, then the lock is given back: the next leader can begin
 	// as soon as Unlock has reached the server.
-	c.Report(demo.Event{Kind: stopped, Text: why})
+	c.Report(demo.Event{Kind: stopped, Text: why, Until: lock.Deadline()})
 	_ = lock.Unlock() // lost, or given back; else it ends with its TTL
 }
 

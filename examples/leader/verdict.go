@@ -14,10 +14,11 @@ type term struct {
 	leader     string
 	token      uint64
 	start, end time.Time
+	late       time.Duration // the leader had stopped so long after the end
 }
 
 // termsOf reads the terms from what was reported, in the order of their starts.
-// A killed leader's term ended with its process.
+// A killed leader's term ended with its process, and no term lasts longer than its lease.
 func termsOf(events []demo.Event) (terms []term) {
 	open := map[string]int{}
 	for _, e := range events {
@@ -28,6 +29,9 @@ func termsOf(events []demo.Event) (terms []term) {
 		case stopped, demo.Ended:
 			if i, ok := open[e.From]; ok {
 				terms[i].end = e.At
+				if !e.Until.IsZero() && e.Until.Before(e.At) {
+					terms[i].end, terms[i].late = e.Until, e.At.Sub(e.Until)
+				}
 				delete(open, e.From)
 			}
 		}
@@ -41,6 +45,9 @@ func verdict(terms []term, ends []end) (problems []string) {
 	for i, t := range terms {
 		if t.end.IsZero() {
 			bad("%s's term has no end", t.leader)
+		}
+		if t.late > leaseTTL {
+			bad("%s stopped %v after the end of its lease", t.leader, t.late)
 		}
 		if i == 0 {
 			continue
