@@ -118,7 +118,7 @@ func TestReadmeACLInACluster(t *testing.T) {
 			t.Errorf("docs/security.md wants %s in its table and in its command", rule)
 		}
 	}
-	c := redistest.StartCluster(t, redistest.Newest(t))
+	c := redistest.StartPatientCluster(t, redistest.Newest(t))
 	as := func(name, without string) redis.UniversalClient {
 		args := []any{"acl", "setuser", name, "reset", "on", ">secret"}
 		for _, rule := range slices.Concat(single, more, strings.Fields("+wait +pexpire")) { // it uses Replicas

@@ -22,7 +22,7 @@ func BenchmarkClusterTurns(b *testing.B) {
 }
 
 func clusterTurns(b *testing.B, v redistest.Version) {
-	c := redistest.StartCluster(b, v)
+	c := redistest.StartPatientCluster(b, v)
 	var two [2]*mutex.Mutex
 	for i := range two {
 		m, err := mutex.New(c.Client(), mutex.Config{Name: "bench"})

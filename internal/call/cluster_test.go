@@ -30,7 +30,7 @@ func halves(cluster *redistest.Cluster, bad *redistest.Server, n int) (sick, wel
 func TestNodeThatHangsHoldsUpNoOthersCalls(t *testing.T) {
 	redistest.NeedServers(t)
 	t.Parallel()
-	cluster := redistest.StartCluster(t, redistest.Newest(t))
+	cluster := redistest.StartPatientCluster(t, redistest.Newest(t))
 	bad := cluster.Nodes[0]
 	sick, well := halves(cluster, bad, 40)
 	rdb := cluster.Client(func(o *redis.ClusterOptions) { o.ReadTimeout = 5 * time.Second })
@@ -99,7 +99,7 @@ func TestClusterThatCannotBeReached(t *testing.T) {
 	if node := c.Node("k"); node != "?" {
 		t.Errorf("the node is %q; want none that is known", node)
 	}
-	if took := time.Since(began); took > 100*time.Millisecond {
+	if took := time.Since(began); took > time.Second {
 		t.Errorf("Node took %v", took)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
@@ -128,7 +128,7 @@ func TestClusterThatCannotBeReached(t *testing.T) {
 func TestNodeNeverBlocks(t *testing.T) {
 	redistest.NeedServers(t)
 	t.Parallel()
-	cluster := redistest.StartCluster(t, redistest.Newest(t))
+	cluster := redistest.StartPatientCluster(t, redistest.Newest(t))
 	c := newReady(t, cluster.Client())
 	want := c.Node("k")
 	if want != cluster.NodeFor("k").Addr() {
@@ -145,7 +145,7 @@ func TestNodeNeverBlocks(t *testing.T) {
 			t.Errorf("the node is %q; want %q", got, want)
 		}
 	}
-	if took := time.Since(began); took > 100*time.Millisecond {
+	if took := time.Since(began); took > time.Second {
 		t.Errorf("Node took %v", took)
 	}
 }

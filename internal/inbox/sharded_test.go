@@ -147,7 +147,7 @@ func TestShardedWatchesAgain(t *testing.T) {
 // as they are.
 func TestShardedFollowsASlot(t *testing.T) {
 	t.Parallel()
-	b := onCluster(t, redistest.StartCluster)
+	b := onCluster(t, redistest.StartPatientCluster)
 	stays := "k0"
 	for i := 1; b.node(stays) != b.node("k"); i++ {
 		stays = fmt.Sprint("k", i)
@@ -181,7 +181,7 @@ func TestShardedFollowsASlot(t *testing.T) {
 // A connection that ends is replaced, and each of its keys is asked for.
 func TestShardedConnectsAgain(t *testing.T) {
 	t.Parallel()
-	b := onCluster(t, redistest.StartCluster)
+	b := onCluster(t, redistest.StartPatientCluster)
 	all := []string{"a{k}", "b{k}", "c{k}"}
 	for _, key := range all {
 		b.Watch(key)
@@ -207,7 +207,7 @@ func TestShardedConnectsAgain(t *testing.T) {
 // keys are heard again when it answers.
 func TestShardedServerFallsSilent(t *testing.T) {
 	t.Parallel()
-	b := onCluster(t, redistest.StartCluster)
+	b := onCluster(t, redistest.StartPatientCluster)
 	other := "k0"
 	for i := 1; b.node(other) == b.node("k"); i++ {
 		other = fmt.Sprint("k", i)
@@ -215,11 +215,6 @@ func TestShardedServerFallsSilent(t *testing.T) {
 	b.Watch("k")
 	within(t, b.missed)
 	node := b.cluster.NodeFor(b.channel("k"))
-	for _, n := range b.cluster.Nodes {
-		if err := n.Client().ConfigSet(t.Context(), "cluster-node-timeout", "60000").Err(); err != nil {
-			t.Fatal(err)
-		}
-	}
 	node.Pause()
 	b.Watch(other)
 	if key := within(t, b.missed); key != other {

@@ -225,7 +225,7 @@ func crowded(t *testing.T, fn func(t *testing.T, rdb redis.UniversalClient)) {
 		fn(t, rdb)
 	})
 	t.Run("cluster", func(t *testing.T) {
-		rdb := redistest.StartCluster(t, v).Client()
+		rdb := redistest.StartPatientCluster(t, v).Client()
 		unrelated(t, rdb, 100_000)
 		fn(t, rdb)
 	})

@@ -28,17 +28,25 @@ type Cluster struct {
 // seconds, most of which new primaries wait before they accept writes.
 func StartCluster(tb testing.TB, v Version) *Cluster {
 	tb.Helper()
-	f, err := startFleet(v)
-	if err != nil {
-		tb.Fatalf("start a cluster of %s: %v", v, err)
-	}
-	tb.Cleanup(f.stop)
-	for _, node := range f.nodes {
+	c := StartPatientCluster(tb, v)
+	for _, node := range c.Nodes {
 		node.args = append(slices.Clone(node.args), "--cluster-node-timeout", haste)
 		if err := node.do("CONFIG", "SET", "cluster-node-timeout", haste); err != nil {
 			tb.Fatalf("start a cluster of %s: %v", v, err)
 		}
 	}
+	return c
+}
+
+// StartPatientCluster is StartCluster for a test that kills no node: none is replaced
+// because it stands still, on a busy machine or because the test pauses it.
+func StartPatientCluster(tb testing.TB, v Version) *Cluster {
+	tb.Helper()
+	f, err := startFleet(v)
+	if err != nil {
+		tb.Fatalf("start a cluster of %s: %v", v, err)
+	}
+	tb.Cleanup(f.stop)
 	return f.handle(tb)
 }
 
@@ -77,15 +85,18 @@ func (c *Cluster) NodeFor(key string) *Server {
 	return nil
 }
 
-// ReplicaOf returns the first running replica that follows primary now.
+// ReplicaOf returns the first running replica that follows primary, and waits until
+// there is one.
 func (c *Cluster) ReplicaOf(primary *Server) *Server {
 	c.tb.Helper()
-	for _, node := range c.Nodes {
-		if node.running() && strings.Contains(node.info("replication"), fmt.Sprintf("\r\nmaster_port:%d\r\n", primary.port)) {
-			return node
+	for deadline := time.Now().Add(startTimeout); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		for _, node := range c.Nodes {
+			if node.running() && strings.Contains(node.info("replication"), fmt.Sprintf("\r\nmaster_port:%d\r\n", primary.port)) {
+				return node
+			}
 		}
 	}
-	c.tb.Fatalf("no replica follows %s", primary.Addr())
+	c.tb.Fatalf("no replica follows %s within %s", primary.Addr(), startTimeout)
 	return nil
 }
 
@@ -133,7 +144,7 @@ const primaries = 3
 // After so many milliseconds without an answer a node of a Cluster is replaced.
 // With the first, one that is merely slow on a busy machine would be too, and
 // writes be lost: so it counts neither while a Cluster starts, nor in a shared
-// one, where nobody kills a node.
+// or patient one, where nobody kills a node.
 const haste, patience = "1000", "60000"
 
 var clusterArgs = []string{

@@ -7,7 +7,7 @@ import (
 
 func TestSlotMovesLive(t *testing.T) {
 	v := Newest(t)
-	c := StartCluster(t, v)
+	c := StartPatientCluster(t, v)
 	rdb := c.Client()
 	for _, key := range []string{"{a}1", "{a}2"} {
 		if err := rdb.Set(t.Context(), key, "v", 0).Err(); err != nil {

@@ -120,7 +120,7 @@ func TestClusterPrimaryKilled(t *testing.T) {
 // write is lost, so that nothing else may be, and leases are kept.
 func TestSlotsMoveLive(t *testing.T) {
 	t.Parallel()
-	cluster := redistest.StartCluster(t, redistest.Newest(t))
+	cluster := redistest.StartPatientCluster(t, redistest.Newest(t))
 	c := newCrowd(t, func() redis.UniversalClient { return cluster.Client() })
 	h := c.hold()
 	moved := 0

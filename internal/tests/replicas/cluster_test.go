@@ -16,7 +16,7 @@ import (
 func TestClusterConfirmsAtTheNodeOfTheKey(t *testing.T) {
 	for _, v := range redistest.NeedServers(t) {
 		t.Run(v.String(), func(t *testing.T) {
-			cluster := redistest.StartCluster(t, v)
+			cluster := redistest.StartPatientCluster(t, v)
 			name := redistest.Name(t)
 			rdb := cluster.Client(func(o *redis.ClusterOptions) { o.ReadTimeout = 2 * time.Second })
 			h := newMutex(t, rdb, settings{name: name, replicas: 1, replicaWait: 100 * time.Millisecond})
@@ -53,7 +53,7 @@ func TestClusterConfirmsAtTheNodeOfTheKey(t *testing.T) {
 
 // While the key's slot moves, and after it has, leases are taken and kept.
 func TestClusterSlotMovesUnderConfirmedLeases(t *testing.T) {
-	cluster := redistest.StartCluster(t, redistest.Newest(t))
+	cluster := redistest.StartPatientCluster(t, redistest.Newest(t))
 	name := redistest.Name(t)
 	h := newMutex(t, cluster.Client(), settings{name: name, ttl: 2 * time.Second, replicas: 1})
 	slot := harness.Part("mtx", name, "k", "holders")

@@ -91,7 +91,7 @@ func TestRightsOfOperations(t *testing.T) {
 		}
 	})
 	t.Run("Cluster", func(t *testing.T) {
-		c := redistest.StartCluster(t, redistest.Newest(t))
+		c := redistest.StartPatientCluster(t, redistest.Newest(t))
 		tryRights(&deployment{t, c.Addrs(), c.Nodes}, true)
 	})
 }

@@ -93,7 +93,7 @@ func turns(t *testing.T, two [2]*mutex.Mutex, key string, span time.Duration) in
 func TestHandOversStayInTheShard(t *testing.T) {
 	for _, v := range redistest.NeedServers(t) {
 		t.Run(v.String(), func(t *testing.T) {
-			c := redistest.StartCluster(t, v)
+			c := redistest.StartPatientCluster(t, v)
 			s := newSite(t, c.Client())
 			two := [2]*mutex.Mutex{}
 			for i := range two {
@@ -179,7 +179,7 @@ func TestInboxOfAnOlderProcess(t *testing.T) {
 // its grant by a message from where the slot is then, which asking every 1.5 s would
 // not be in time for.
 func TestGrantAfterASlotMoved(t *testing.T) {
-	c := redistest.StartCluster(t, redistest.Newest(t))
+	c := redistest.StartPatientCluster(t, redistest.Newest(t))
 	s := newSite(t, c.Client())
 	h, h2 := s.handle(c.Client(), mutex.Config{}), s.handle(c.Client(), mutex.Config{})
 	quick := 0

@@ -53,7 +53,7 @@ func mostSpans(spans []span) (all int, key map[string]int) {
 // so that no script stops half-way, and no limit is passed.
 func TestTotalWhileItsSlotMoves(t *testing.T) {
 	v := redistest.Newest(t)
-	cluster := redistest.StartCluster(t, v)
+	cluster := redistest.StartPatientCluster(t, v)
 	rdb := cluster.Client()
 	name := redistest.Name(t)
 	ctx, stop := context.WithCancel(t.Context())

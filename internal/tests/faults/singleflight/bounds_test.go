@@ -70,7 +70,7 @@ func TestBoundsOfCachedValuesWhereANodeIsStopped(t *testing.T) {
 		t.Skip("takes half a minute")
 	}
 	t.Parallel()
-	c := redistest.StartCluster(t, redistest.Newest(t))
+	c := redistest.StartPatientCluster(t, redistest.Newest(t))
 	const callers = 200
 	s := newFaultSite(t, c.Client())
 	rdb := c.Client(func(o *redis.ClusterOptions) { o.ReadTimeout, o.WriteTimeout = boundsTimeout, boundsTimeout })
