@@ -203,15 +203,17 @@ func TestProxyCutsAtAnyByte(t *testing.T) {
 	})
 }
 
-// impatient makes a client that gives up soon, once its connection is open:
-// the opening exchange has all the time that a busy machine needs.
+// impatient makes a client that soon gives up to wait for a reply, once its connection
+// is open: the opening exchange, and to send, have all the time that a busy machine needs.
 func impatient(t *testing.T, p *Proxy, opt func(*redis.Options)) *redis.Client {
 	t.Helper()
 	rdb := p.Client(opt)
 	if err := rdb.Ping(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
-	return rdb.WithTimeout(10 * time.Millisecond)
+	hasty := rdb.WithTimeout(10 * time.Millisecond)
+	hasty.Options().WriteTimeout = time.Minute // the options are this clone's own
+	return hasty
 }
 
 func eventually(t *testing.T, complaint string, ok func() bool) {
