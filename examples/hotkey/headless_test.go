@@ -18,7 +18,7 @@ import (
 // short is a run of some seconds.
 func short(args ...string) []string {
 	return append([]string{
-		"-headless", "-phase", "1500ms", "-ttl", "400ms", "-load", "100ms", "-stale", "400ms", "-clients", "15",
+		"-headless", "-phase", "3s", "-ttl", "800ms", "-load", "100ms", "-stale", "400ms", "-clients", "15",
 	}, args...)
 }
 
@@ -107,7 +107,17 @@ func TestADeadProcessEndsTheRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.close()
-	time.AfterFunc(300*time.Millisecond, func() { _ = s.fleet.kids[1].cmd.Process.Kill() })
+	answered := func() bool { // then the phase is under way
+		s.rec.mu.Lock()
+		defer s.rec.mu.Unlock()
+		return s.rec.current != nil && s.rec.current.seen > 0
+	}
+	go func() {
+		for !answered() && t.Context().Err() == nil {
+			time.Sleep(time.Millisecond)
+		}
+		_ = s.fleet.kids[1].cmd.Process.Kill()
+	}()
 	if _, err := s.phase(on); err == nil || !strings.Contains(err.Error(), "process 2 ended by itself") {
 		t.Errorf("the phase ended with %v", err)
 	}
