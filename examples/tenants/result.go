@@ -34,7 +34,6 @@ func (r *result) add(name string, sent time.Time, a answer, status int) {
 	t := r.tenants[name]
 	switch status {
 	case http.StatusOK:
-		a.sent = sent
 		t.waits = append(t.waits, a.From.Sub(sent))
 		t.spans = append(t.spans, a)
 	case http.StatusTooManyRequests:
@@ -65,7 +64,7 @@ func (r *result) modest() (waits []time.Duration, refused int) {
 }
 
 // passedBy is, for each request of a modest tenant, how many requests were let in
-// between its arrival and its own turn. Unlike the wait it does not depend on how busy
+// between its arrival at the service and its own turn. Unlike the wait it does not depend on how busy
 // the machine is.
 func (r *result) passedBy() (all []int) {
 	var began []time.Time
@@ -82,7 +81,7 @@ func (r *result) passedBy() (all []int) {
 	for name, t := range r.tenants {
 		for _, a := range t.spans {
 			if isModest(name) {
-				all = append(all, place(a.From)-place(a.sent))
+				all = append(all, place(a.From)-place(a.Came))
 			}
 		}
 	}

@@ -28,13 +28,16 @@ const (
 // shortest and longest are how long a request takes.
 const shortest, longest = 40 * time.Millisecond, 80 * time.Millisecond
 
-// answer is what the service answers: when it worked on the request.
+// answer is what the service answers: when the request began to wait for its turn, and
+// when the service worked on it.
 type answer struct {
+	Came time.Time `json:"came"`
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
-
-	sent time.Time // by the client
 }
+
+// came is the key of the time at which a request began to wait, in its Context.
+type came struct{}
 
 // counts is how many requests of a tenant a process has.
 type counts struct {
@@ -145,12 +148,12 @@ func (s *server) count(tenant string, working, waiting int) {
 	c.Waiting += waiting
 }
 
-// counted counts the requests that are under way.
+// counted counts the requests that are under way, and notes when they came.
 func (s *server) counted(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.count(tenantOf(r), 0, 1)
 		defer s.count(tenantOf(r), 0, -1)
-		next.ServeHTTP(w, r)
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), came{}, time.Now())))
 	})
 }
 
@@ -159,6 +162,7 @@ func (s *server) work(w http.ResponseWriter, r *http.Request) {
 	s.count(tenantOf(r), 1, -1)
 	defer s.count(tenantOf(r), -1, 1)
 	a := answer{From: time.Now()}
+	a.Came, _ = r.Context().Value(came{}).(time.Time)
 	time.Sleep(shortest + rand.N(longest-shortest))
 	a.To = time.Now()
 	_ = json.NewEncoder(w).Encode(a)

@@ -109,6 +109,14 @@ func (s *stage) begin(p phase) *result {
 	return r
 }
 
+// modest is how many requests of modest tenants a phase has.
+func (s *stage) modest(r *result) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	waits, refused := r.modest()
+	return len(waits) + refused
+}
+
 // play plays a phase to its end.
 func (s *stage) play(ctx context.Context, p phase) error {
 	for _, line := range p.orders {
@@ -125,6 +133,9 @@ func (s *stage) play(ctx context.Context, p phase) error {
 	s.out.Say("%s", p.name)
 	r := s.begin(p)
 	wait(ctx, p.lasts)
+	for more := 0; more < 100 && ctx.Err() == nil && s.modest(r) < enough; more++ { // the machine is busy
+		wait(ctx, 100*time.Millisecond)
+	}
 	s.mu.Lock()
 	r.ended = time.Now()
 	s.mu.Unlock()

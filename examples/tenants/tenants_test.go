@@ -109,7 +109,8 @@ func good() []*result {
 			for i := range rounds {
 				from := began.Add(time.Duration(i) * 100 * time.Millisecond)
 				if !isModest(name) || i >= rounds-3 {
-					r.add(name, from.Add(-waited), answer{From: from.Add(time.Duration(len(name)) * time.Millisecond), To: from.Add(50 * time.Millisecond)}, http.StatusOK)
+					came := from.Add(-waited)
+					r.add(name, came, answer{Came: came, From: from.Add(time.Duration(len(name)) * time.Millisecond), To: from.Add(50 * time.Millisecond)}, http.StatusOK)
 				}
 			}
 		}
@@ -150,7 +151,7 @@ func TestVerdictFindsFault(t *testing.T) {
 		"two turns are": func(all []*result) {
 			for _, name := range tenants[2:] {
 				spans := all[1].tenants[name].spans
-				spans[2].sent = spans[2].sent.Add(-10 * time.Second)
+				spans[2].Came = spans[2].Came.Add(-10 * time.Second)
 			}
 		},
 		"did not fill": func(all []*result) { all[0] = all[1] },

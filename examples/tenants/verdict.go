@@ -6,12 +6,15 @@ import "fmt"
 // requests are let in as the total allows at once.
 const turns = 2
 
+// enough is how many requests of modest tenants a phase needs for a verdict.
+const enough = 20
+
 // verdict says what is wrong with a show.
 func verdict(results []*result) (problems []string) {
 	bad := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	for i, r := range results {
 		waits, refused := r.modest()
-		if len(waits)+refused < 20 {
+		if len(waits)+refused < enough {
 			bad("%s: only %d requests of modest tenants were answered", r.name, len(waits)+refused)
 			continue
 		}
