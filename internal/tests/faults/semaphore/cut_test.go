@@ -37,6 +37,7 @@ func TestCutOffHolderIsToldBeforeTheServerLetsGo(t *testing.T) {
 					return
 				}
 			}
+			t.Log("unclear four times, on a machine that let this process wait")
 		})
 	}
 }
@@ -111,12 +112,13 @@ func (x *cutOff) cut(toServer, toClient bool) (clear bool) {
 			continue
 		}
 		late++
-		// Of the beats of each millisecond, most were missed where the process
-		// stood still.
+		// Of the beats of each millisecond, many were missed, or some in a row, where the
+		// process stood still.
 		margin := c.lasts.Sub(c.Deadline())
-		if n := beats.between(c.Deadline(), c.lasts); n > int(margin/time.Millisecond)/2 {
-			t.Errorf("told %v after the server let go, while timers of this process ran %d times in the %v from deadline to end",
-				-left, n, margin)
+		n, gap := beats.between(c.Deadline(), c.lasts)
+		if n >= int(margin/time.Millisecond)*3/4 && gap <= margin/4 {
+			t.Errorf("told %v after the server let go, while timers of this process ran %d times, at most %v apart, in the %v from deadline to end",
+				-left, n, gap, margin)
 		}
 	}
 	t.Logf("told between %v and %v before the server lets go; %d late, %d lost before the cut", least, most, late, early)
@@ -163,8 +165,8 @@ func newHeartbeat() *heartbeat {
 			select {
 			case <-h.end:
 				return
-			case now := <-time.After(time.Millisecond):
-				h.beats = append(h.beats, now)
+			case <-time.After(time.Millisecond):
+				h.beats = append(h.beats, time.Now())
 			}
 		}
 	}()
@@ -176,12 +178,17 @@ func (h *heartbeat) stop() {
 	<-h.done
 }
 
-// between is how often it ran in that time.
-func (h *heartbeat) between(from, to time.Time) (n int) {
+// between is how often it ran in that time, and the longest time from beat to beat.
+func (h *heartbeat) between(from, to time.Time) (n int, gap time.Duration) {
+	last := from
 	for _, b := range h.beats {
-		if b.After(from) && b.Before(to) {
-			n++
+		if !b.After(from) {
+			continue
 		}
+		if !b.Before(to) {
+			break
+		}
+		n, gap, last = n+1, max(gap, b.Sub(last)), b
 	}
-	return n
+	return n, max(gap, to.Sub(last))
 }
