@@ -11,13 +11,17 @@ import (
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
+// lastingTTL is that of leases that have to stay held, on a busy machine too.
+const lastingTTL = 3 * time.Second
+
 // The limit is lowered below what is held: nobody is evicted, and nobody gets
 // anything until it fits.
 func TestLoweredLimitEvictsNobody(t *testing.T) {
 	redistest.EachReal(t, func(t *testing.T, target redistest.Target) {
+		t.Parallel()
 		rdb := target.Client(t)
 		s := newSite(t, rdb)
-		h := s.closing(rdb, semaphore.Config{Limit: 3, TTL: 600 * time.Millisecond})
+		h := s.closing(rdb, semaphore.Config{Limit: 3, TTL: lastingTTL})
 		held := take(t, h, s.Key, 3)
 		if err := rdb.Set(t.Context(), s.Part("limit"), 1, time.Minute).Err(); err != nil {
 			t.Fatal(err)
@@ -33,10 +37,11 @@ func TestLoweredLimitEvictsNobody(t *testing.T) {
 // Processes differ in their limits: each request is judged by its own process's.
 func TestProcessesWithDifferentLimits(t *testing.T) {
 	redistest.EachReal(t, func(t *testing.T, target redistest.Target) {
+		t.Parallel()
 		rdb := target.Client(t)
 		s := newSite(t, rdb)
-		wide := s.closing(rdb, semaphore.Config{Limit: 3, TTL: 600 * time.Millisecond})
-		narrow := s.closing(target.Client(t), semaphore.Config{Limit: 1, TTL: 600 * time.Millisecond})
+		wide := s.closing(rdb, semaphore.Config{Limit: 3, TTL: lastingTTL})
+		narrow := s.closing(target.Client(t), semaphore.Config{Limit: 1, TTL: lastingTTL})
 		held := take(t, wide, s.Key, 3)
 		waiter := harness.Go(func() (*semaphore.Lease, error) { return narrow.Acquire(context.Background(), s.Key) })
 		harness.WaitCount(t, "waiters", 1, s.Queued)

@@ -112,7 +112,7 @@ func TestServerOutOfMemory(t *testing.T) {
 	ownServers(t, func(t *testing.T, srv *redistest.Server) {
 		s := newSite(t, srv.Client())
 		p := redistest.NewProxy(t, srv.Addr())
-		h := s.closing(p.Client(), semaphore.Config{Limit: 2, TTL: 900 * time.Millisecond})
+		h := s.closing(p.Client(), semaphore.Config{Limit: 2, TTL: lastingTTL})
 		var held []*semaphore.Lease
 		for range 2 {
 			l, err := h.Acquire(t.Context(), s.Key)
@@ -147,7 +147,7 @@ func TestServerOutOfMemory(t *testing.T) {
 		}
 		noBusyLoop(t, p, 60)
 		for _, l := range held {
-			renewed(t, l, full.Add(2*time.Second))
+			renewed(t, l, full.Add(lastingTTL))
 		}
 		if n := s.Queued(); n != 1 {
 			t.Errorf("%d wait; want 1", n)
@@ -171,19 +171,25 @@ func TestServerOutOfMemory(t *testing.T) {
 	})
 }
 
-// The server forgets its scripts every 5 ms: nobody notices.
+// The server forgets its scripts again and again: nobody notices. Between two flushes there
+// is time for a pipeline whose scripts were unknown to be sent in full.
 func TestServerThatForgetsScripts(t *testing.T) {
 	ownServers(t, func(t *testing.T, srv *redistest.Server) {
 		s := newSite(t, srv.Client())
-		h := s.closing(srv.Client(), semaphore.Config{Limit: 2, TTL: 900 * time.Millisecond})
+		h := s.closing(srv.Client(), semaphore.Config{Limit: 2, TTL: lastingTTL})
 		stop := make(chan struct{})
 		var all sync.WaitGroup
 		all.Go(func() {
-			for {
+			for flushes := 0; ; flushes++ {
+				asked := time.Now()
+				if err := s.RDB.Ping(context.Background()).Err(); err != nil {
+					t.Error(err)
+				}
 				select {
 				case <-stop:
+					t.Logf("%d flushes", flushes)
 					return
-				case <-time.After(5 * time.Millisecond):
+				case <-time.After(max(5*time.Millisecond, 5*time.Since(asked))):
 					if err := s.RDB.ScriptFlush(context.Background()).Err(); err != nil {
 						t.Error(err)
 					}
@@ -191,15 +197,16 @@ func TestServerThatForgetsScripts(t *testing.T) {
 			}
 		})
 		var held []*semaphore.Lease
+		var first []time.Time
 		for i := range 50 { // renewals in one pipeline
 			l, err := h.Acquire(t.Context(), fmt.Sprint("held", i))
 			if err != nil {
 				t.Fatal(err)
 			}
-			held = append(held, l)
+			held, first = append(held, l), append(first, l.Deadline())
 		}
 		turns := make([]int, 8)
-		end := time.Now().Add(2 * time.Second)
+		end := time.Now().Add(lastingTTL)
 		for i := range turns {
 			all.Go(func() {
 				for time.Now().Before(end) {
@@ -217,6 +224,9 @@ func TestServerThatForgetsScripts(t *testing.T) {
 			})
 		}
 		time.Sleep(time.Until(end))
+		for i, l := range held {
+			renewed(t, l, first[i].Add(lastingTTL/2)) // a second time
+		}
 		close(stop)
 		all.Wait()
 		t.Logf("turns: %v", turns)
