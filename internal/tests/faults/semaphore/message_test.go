@@ -13,8 +13,10 @@ import (
 )
 
 // overtime is the longest that a permit stays free, or with a dead waiter,
-// while a live one waits: one and a half times the 1.5 s between signs of life.
-const overtime = 2250 * time.Millisecond
+// while a live one waits: the 1.5 s between signs of life, and what a busy machine adds.
+// Without them the permit would stay free until the dead waiter is dropped, 4.5 s after its
+// last sign of life.
+const overtime = 4 * time.Second
 
 func init() {
 	// waiter waits for a permit, forever: address, family, key.

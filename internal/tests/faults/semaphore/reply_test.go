@@ -239,7 +239,7 @@ func giveUp(s *loser) {
 	harness.WaitCount(s.TB, "waiters", 1, s.Queued)
 	s.awaitSubscription()
 	cancel()
-	harness.IsErr(s.TB, "wait", harness.Got(s.TB, time.Second, "an acquisition", waiter).Err, context.Canceled)
+	harness.IsErr(s.TB, "wait", harness.Got(s.TB, harness.Slack, "an acquisition", waiter).Err, context.Canceled)
 	harness.WaitCount(s.TB, "waiters", 0, s.Queued)
 	if err := first.Release(); err != nil {
 		s.TB.Errorf("release: %v", err)
