@@ -70,8 +70,14 @@ func TestModestTenantsAreGrantedWithinTwoTurns(t *testing.T) {
 			}
 		}
 		queue := fmt.Sprintf("leasehold:sem:{%s}:queue", name)
-		redistest.Eventually(t, "two thousand waiters", func() bool {
-			return target.Admin(t).ZCard(t.Context(), queue).Val() >= 2*waiters*processes-total
+		admin := target.Admin(t)
+		harness.Until(t, 30*time.Second, func() error {
+			// The others hold permits, or are between a release and their next place.
+			const want = 2 * waiters * processes * 9 / 10
+			if n := admin.ZCard(t.Context(), queue).Val(); n < want {
+				return fmt.Errorf("%d wait; want %d", n, want)
+			}
+			return nil
 		})
 		for i := range modest {
 			all[i%processes].Send(fmt.Sprintf("arrive modest%d %d", i, requests))
