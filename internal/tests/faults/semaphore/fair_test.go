@@ -1,6 +1,7 @@
 package semaphore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -107,7 +108,8 @@ func TestCrowdKeepsToTheLimit(t *testing.T) {
 	crowded(t, 3, time.Second)
 }
 
-// crowded returns the turns that each of the 64 had.
+// crowded returns the turns that each of the 64 had since the latest process had its first,
+// which counts as there by half of the time.
 func crowded(t *testing.T, limit int, length time.Duration) (each []int) {
 	srv := redistest.StartServer(t, redistest.Newest(t))
 	s := newSite(t, srv.Client())
@@ -123,10 +125,18 @@ func crowded(t *testing.T, limit int, length time.Duration) (each []int) {
 	for _, c := range children {
 		c.Send(strconv.FormatInt(begin.UnixNano(), 10))
 	}
+	var turns [][]int64
 	var stamps []stamp
+	from, end := begin.UnixNano(), begin.Add(length).UnixNano()
 	for _, c := range children {
-		turns, at := turnsOf(t, c, begin.Add(length))
-		each, stamps = append(each, turns...), append(stamps, at...)
+		of, at := turnsOf(t, c)
+		turns, stamps = append(turns, of...), append(stamps, at...)
+		from = max(from, slices.MinFunc(at, stamp.compare).at)
+	}
+	t.Logf("the latest process had its first turn %v late", time.Unix(0, from).Sub(begin))
+	from = min(from, begin.Add(length/2).UnixNano())
+	for _, of := range turns {
+		each = append(each, len(slices.DeleteFunc(of, func(at int64) bool { return at < from || at >= end })))
 	}
 	after := redistest.Commandstats(t, s.RDB)
 
@@ -143,26 +153,24 @@ func crowded(t *testing.T, limit int, length time.Duration) (each []int) {
 	return each
 }
 
-// turnsOf reads what a child of the crowd did: the turns of each goroutine up to
-// end, and all stamps.
-func turnsOf(t *testing.T, c *redistest.Child, end time.Time) (each []int, stamps []stamp) {
-	each = make([]int, crowd)
+// turnsOf reads what a child of the crowd did: when each goroutine's turns began, and all
+// stamps.
+func turnsOf(t *testing.T, c *redistest.Child) (turns [][]int64, stamps []stamp) {
+	turns = make([][]int64, crowd)
 	for {
 		line, err := c.Line()
 		if err != nil {
 			t.Fatal(err)
 		}
 		if line == "done" {
-			return each, stamps
+			return turns, stamps
 		}
 		var who int
 		var from, to int64
 		if n, _ := fmt.Sscanf(line, "turn %d %d %d", &who, &from, &to); n != 3 {
 			t.Fatal("child:", line)
 		}
-		if from < end.UnixNano() {
-			each[who]++
-		}
+		turns[who] = append(turns[who], from)
 		stamps = append(stamps, stamp{from, 1}, stamp{to, -1})
 	}
 }
@@ -173,14 +181,13 @@ type stamp struct {
 	step int
 }
 
+func (s stamp) compare(other stamp) int {
+	return cmp.Or(cmp.Compare(s.at, other.at), cmp.Compare(s.step, other.step))
+}
+
 // most is the largest number held at once.
 func most(stamps []stamp) (n int) {
-	slices.SortFunc(stamps, func(a, b stamp) int {
-		if a.at != b.at {
-			return int(a.at - b.at)
-		}
-		return a.step - b.step
-	})
+	slices.SortFunc(stamps, stamp.compare)
 	held := 0
 	for _, x := range stamps {
 		held += x.step
