@@ -59,18 +59,20 @@ func TestUnreachableServer(t *testing.T) {
 }
 
 func unreachable(t *testing.T, h *semaphore.Semaphore, dials *atomic.Int64, readTimeout time.Duration) {
+	// Within patience a first try fails, on a busy machine too; a read does not time out.
+	const patience = 900 * time.Millisecond
 	var all sync.WaitGroup
 	for name, acquire := range map[string]func(context.Context, string) (*semaphore.Lease, error){
 		"acquire": h.Acquire, "try acquire": h.TryAcquire,
 	} {
 		all.Go(func() {
 			at := time.Now()
-			ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			defer cancel()
 			_, err := acquire(ctx, "k")
 			harness.IsErr(t, name, err, leasehold.ErrUnavailable)
-			if took := time.Since(at); took > 300*time.Millisecond+harness.Slack {
-				t.Errorf("%s whose ctx ended after 300ms took %v", name, took)
+			if took := time.Since(at); took > patience+harness.Slack {
+				t.Errorf("%s whose ctx ended after %v took %v", name, patience, took)
 			}
 		})
 		all.Go(func() {
