@@ -117,6 +117,7 @@ type waiter struct {
 	state        *State    // what Redis said last, where it said "queued"
 	failures     int       // calls in a row without an answer
 	failingSince time.Time // when the first of them was sent
+	lastFailure  error     // why the last of them has none; nil: the last call was answered
 	restarts     int
 
 	returnsQueued bool // follow returns errQueued instead of waiting in the queue
@@ -353,7 +354,7 @@ func (w *waiter) endInFlight(ctx context.Context, ev event, e *enterCall) (Verdi
 	}
 	if e.call.Withdraw() {
 		w.enters-- // it was not sent, and never will be
-		return w.end(ctx, ev, nil)
+		return w.end(ctx, ev, w.lastFailure)
 	}
 	w.enterMayArriveUntil = max(w.enterMayArriveUntil, e.void)
 	return w.end(ctx, ev, errNoAnswer)
@@ -366,7 +367,7 @@ func (w *waiter) onEnterDone(ctx context.Context, e *enterCall) (v Verdict, agai
 		w.waits()
 		return w.retry(ctx, e.err, e.sent, e.void)
 	}
-	w.failures = 0
+	w.failures, w.lastFailure = 0, nil
 	clock := call.Sample{Micros: e.reply.Now, Sent: e.sent, Got: time.Now()}
 	w.m.client.Learn(w.res.FirstKey(), clock)
 	if v, err = w.onEnterReply(ctx, &e.reply, clock); err == nil && v.Code == Granted && e.call.Confirm != nil {
@@ -435,6 +436,7 @@ func (w *waiter) retry(ctx context.Context, err error, sent time.Time, void int6
 	if w.failures++; w.failures == 1 {
 		w.failingSince = sent
 	}
+	w.lastFailure = err
 	pause := call.Backoff(w.failures)
 	if wrongType(err) {
 		// The scripts look at the types of all keys before they write, so this enter
@@ -483,7 +485,7 @@ func (w *waiter) lastState() *State {
 
 // end ends the waiter because of ev: what was or may yet be granted to it is given
 // back in the background. cause is why Redis has not answered, nil where nothing is
-// under way.
+// under way and the call before was answered.
 func (w *waiter) end(ctx context.Context, ev event, cause error) (Verdict, error) {
 	m := w.m
 	m.mu.Lock()

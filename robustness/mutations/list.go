@@ -312,6 +312,11 @@ var client = []mutation{
 		packages: "./internal/lease",
 	},
 	{
+		name: "a try without an answer is told of, though the next one was not sent", file: "internal/lease/acquire.go",
+		old: "return w.end(ctx, ev, w.lastFailure)", new: "return w.end(ctx, ev, nil)",
+		packages: "./internal/tests/contract/mutex", tests: "TestCtxEndsBeforeTheNextTry",
+	},
+	{
 		name: "what was never sent is not given back", file: "internal/lease/acquire.go",
 		old: "\tif w.enters == 0 {\n\t\treturn\n\t}", new: "",
 		packages: "./internal/tests/faults/mutex", tests: "TestCtxEndsWhileACluster", servers: true,

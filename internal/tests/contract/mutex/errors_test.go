@@ -2,6 +2,9 @@ package mutex
 
 import (
 	"context"
+	"io"
+	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -10,6 +13,7 @@ import (
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
+	"github.com/leasehold-go/leasehold/mutex"
 )
 
 // In all the places where Redis can answer with errors there is no busy loop, no
@@ -184,5 +188,42 @@ func TestServerIsDown(t *testing.T) {
 			}
 			return err == nil
 		})
+	})
+}
+
+// A call without an answer is told of, though the try that followed it had not been sent
+// when ctx ended: the lock may be held.
+func TestCtxEndsBeforeTheNextTryIsSent(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		for range 20 {
+			m, wire := f.open()
+			unlock(f, f.take(m, "k")) // the script is known
+			failed, enters := make(chan struct{}), 0
+			wire.Fail(func(name string) error {
+				if name != "enter" {
+					return nil
+				}
+				if enters++; enters > 1 {
+					return nil
+				}
+				close(failed)
+				return io.ErrUnexpectedEOF
+			})
+			ctx, cancel := context.WithCancel(f.Context())
+			waiter := harness.Start(f.T, func() (*mutex.Lock, error) { return m.Lock(ctx, "k") })
+			<-failed
+			wire.Stall()
+			var others sync.WaitGroup
+			for i := range 8 { // as many round trips as may be under way
+				others.Go(func() { _, _ = m.TryLock(ctx, strconv.Itoa(i)) })
+			}
+			time.Sleep(13 * time.Millisecond) // the next try waits for one of them to end
+			cancel()
+			<-waiter.Done
+			redistest.WantErr(f, waiter.Err, context.Canceled, leasehold.ErrUnavailable)
+			wire.Heal()
+			others.Wait()
+			harness.Close(f, m)
+		}
 	})
 }
