@@ -3,8 +3,8 @@
 #
 # Runs the tests of one package for `go test -exec`, when its turn has come. Many tests say
 # how soon something happens, with servers and children of their own beside, so they run one
-# package at a time. The packages whose tests compute, and do not depend on the time that
-# it takes, have a line of their own, and the processor time that the others leave.
+# package at a time. Some packages mostly compute, and their tests depend little on how long
+# that takes: they have a line of their own, and the processor time that the others leave.
 set -euo pipefail
 servers=$(cd -- "${BASH_SOURCE[0]%/*}/.." && pwd)/.servers
 case $PWD in

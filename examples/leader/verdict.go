@@ -46,7 +46,7 @@ func verdict(terms []term, ends []end) (problems []string) {
 		if t.end.IsZero() {
 			bad("%s's term has no end", t.leader)
 		}
-		if t.late > leaseTTL {
+		if t.late > leaseTTL/4 { // a busy machine may run it later than its deadline
 			bad("%s stopped %v after the end of its lease", t.leader, t.late)
 		}
 		if i == 0 {

@@ -103,6 +103,7 @@ func mean(all []time.Duration) time.Duration {
 // calls is how many a turn takes, and what the crowd calls before each of it waits, or
 // because it is cut off, is not among them. took is how long span was.
 func contend(c Contenders, n int, span time.Duration, scripts func() float64) (counts []int, turns, holds []time.Duration, calls float64, took time.Duration) {
+	// The deadline is that of a request, and never comes: the span ends by cancel.
 	ctx, cancel := context.WithTimeout(context.Background(), span+time.Hour)
 	defer cancel()
 	var taken atomic.Int64

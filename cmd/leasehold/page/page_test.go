@@ -96,6 +96,19 @@ func status(t *testing.T, r *http.Request) (*http.Response, string) {
 	return resp, b.String()
 }
 
+func post(t *testing.T, address string, form url.Values, header ...string) (*http.Response, string) {
+	t.Helper()
+	r, err := http.NewRequest(http.MethodPost, address, strings.NewReader(form.Encode()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	return status(t, r)
+}
+
 func get(t *testing.T, address string, header ...string) (*http.Response, string) {
 	t.Helper()
 	r, err := http.NewRequest(http.MethodGet, address, nil)
@@ -148,15 +161,7 @@ func TestTokenAndOriginAreChecked(t *testing.T) {
 		t.Errorf("the page without a token: %s %s", resp.Status, body)
 	}
 	login := func(given string, header ...string) *http.Response {
-		r, err := http.NewRequest(http.MethodPost, s.URL+"/login", strings.NewReader(url.Values{"token": {given}}.Encode()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-		for i := 0; i < len(header); i += 2 {
-			r.Header.Set(header[i], header[i+1])
-		}
-		resp, _ := status(t, r)
+		resp, _ := post(t, s.URL+"/login", url.Values{"token": {given}}, header...)
 		return resp
 	}
 	if resp := login("wrong"); resp.StatusCode != http.StatusForbidden || len(resp.Cookies()) != 0 {

@@ -159,7 +159,8 @@ func TestCycleThroughAnotherProcessUnwinds(t *testing.T) {
 			return func(ctx context.Context) (string, error) {
 				runs <- struct{}{}
 				<-meet
-				// A process whose caller leaves later than the other's may load in its place.
+				// Where one caller leaves later than the other, its process may load in the
+				// other's place.
 				return g.Do(ctx, key, fails(errors.New("nobody wants it")))
 			}
 		}

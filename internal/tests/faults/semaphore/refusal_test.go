@@ -172,7 +172,7 @@ func TestServerOutOfMemory(t *testing.T) {
 }
 
 // The server forgets its scripts again and again: nobody notices. Between two flushes there
-// is time for a pipeline whose scripts were unknown to be sent in full.
+// is time to send a pipeline of unknown scripts in full.
 func TestServerThatForgetsScripts(t *testing.T) {
 	ownServers(t, func(t *testing.T, srv *redistest.Server) {
 		s := newSite(t, srv.Client())
