@@ -178,33 +178,3 @@ func (c Config) manager(withTotal *totals.Family) lease.Config {
 		Logger:      c.Logger,
 	}
 }
-
-// limit is the limit of key by this process.
-func (c Config) limit(key string) (int, error) {
-	if c.LimitFor == nil {
-		return c.Limit, nil
-	}
-	switch n := c.LimitFor(key); {
-	case n == 0:
-		return c.Limit, nil
-	case n < 0 || n > maxLimit:
-		return 0, keys.Bad("LimitFor", "is %d; want 1 to %d, or 0 for Limit", n, maxLimit)
-	default:
-		return n, nil
-	}
-}
-
-// share is the share of key by this process.
-func (c Config) share(key string) (int, error) {
-	if c.Total == 0 || c.ShareFor == nil {
-		return 1, nil
-	}
-	switch n := c.ShareFor(key); {
-	case n == 0:
-		return 1, nil
-	case n < 0 || n > maxShare:
-		return 0, keys.Bad("ShareFor", "is %d; want 1 to %d, or 0 for 1", n, maxShare)
-	default:
-		return n, nil
-	}
-}

@@ -119,6 +119,36 @@ func (s *Semaphore) acquire(ctx context.Context, op, key string, n int, wait boo
 	return l, nil
 }
 
+// limit returns what this process configured as the limit of key.
+func (c *Config) limit(key string) (int, error) {
+	if c.LimitFor == nil {
+		return c.Limit, nil
+	}
+	switch n := c.LimitFor(key); {
+	case n == 0:
+		return c.Limit, nil
+	case n < 0 || n > maxLimit:
+		return 0, keys.Bad("LimitFor", "is %d; want 1 to %d, or 0 for Limit", n, maxLimit)
+	default:
+		return n, nil
+	}
+}
+
+// share returns what this process configured as the share of key.
+func (c *Config) share(key string) (int, error) {
+	if c.Total == 0 || c.ShareFor == nil {
+		return 1, nil
+	}
+	switch n := c.ShareFor(key); {
+	case n == 0:
+		return 1, nil
+	case n < 0 || n > maxShare:
+		return 0, keys.Bad("ShareFor", "is %d; want 1 to %d, or 0 for 1", n, maxShare)
+	default:
+		return n, nil
+	}
+}
+
 // Do runs fn while holding one permit of key, with the lease's Context, and
 // releases it when fn returns, panics or calls [runtime.Goexit]. It returns fn's
 // error, joined with leasehold.ErrLost if the lease was lost meanwhile; or

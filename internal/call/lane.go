@@ -81,6 +81,20 @@ func (l *lane) maxBytes() int {
 	return maxPipelineBytes
 }
 
+// laneOf is the lane of a call to its server. Calls that replicas confirm have one of
+// their own: others, above all those that give something back, do not wait for replicas.
+func (c *Client) laneOf(one *Call) *lane {
+	lanes := &c.lanes
+	if one.Confirm != nil {
+		lanes = &c.confirming
+	}
+	if l, ok := lanes.Load(one.Node); ok {
+		return l.(*lane)
+	}
+	l, _ := lanes.LoadOrStore(one.Node, &lane{c: c, born: time.Now(), allowance: one.Allowance()})
+	return l.(*lane)
+}
+
 // do sends one, alone or with others, and returns its outcome.
 func (l *lane) do(ctx context.Context, one *Call) (o outcome) {
 	l.mu.Lock()

@@ -48,15 +48,9 @@ func (m *Manager) Acquire(ctx context.Context, a Attempt, into *Lease) (answer a
 	if a.Seat != nil {
 		defer a.Seat.Leave() // the others do not wait for a seat that sends nothing
 	}
-	res, err := m.Resource(a.Key)
+	res, err := m.begin(ctx, a.Op, a.Key)
 	if err != nil {
-		return nil, m.fail(a.Op, keys.Escape(m.cfg.Family.Name), err)
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, m.fail(a.Op, res.Label(), err)
-	}
-	if !m.begin() {
-		return nil, m.fail(a.Op, res.Label(), leasehold.ErrClosed)
+		return nil, err
 	}
 	defer m.done()
 	w := &waiter{m: m, res: res, Attempt: a}
@@ -66,19 +60,73 @@ func (m *Manager) Acquire(ctx context.Context, a Attempt, into *Lease) (answer a
 		w.maxWait = limit.C
 	}
 	began := m.events.now()
-	w.begin()
+	w.newRequest()
 	answer, err = w.run(ctx, into)
 	m.events.acquired(ctx, w, began, err)
-	if err != nil || answer != nil {
+	if answer != nil {
 		return answer, err
 	}
-	select {
-	case <-m.closing:
-		into.abandon(leasehold.ErrClosed) // Close may have been too early to see it
-		return nil, w.fail(leasehold.ErrClosed)
-	default:
-		return nil, nil
+	return nil, w.unlessClosed(err, into)
+}
+
+// unlessClosed returns the error of an attempt that ended with err. A lease that was granted
+// while the handle was being closed is given back here, because Close may have looked for
+// leases before this one was on its list.
+func (w *waiter) unlessClosed(err error, into *Lease) error {
+	if err != nil {
+		return err
 	}
+	select {
+	case <-w.m.closing:
+		into.abandon(leasehold.ErrClosed)
+		return w.fail(leasehold.ErrClosed)
+	default:
+		return nil
+	}
+}
+
+// begin starts an operation on key, which done ends. Close waits for operations that have
+// begun, and refuses later ones.
+func (m *Manager) begin(ctx context.Context, op, key string) (Resource, error) {
+	res, err := m.Resource(key)
+	if err != nil {
+		return nil, m.fail(op, keys.Escape(m.cfg.Family.Name), err)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, m.fail(op, res.Label(), err)
+	}
+	if !m.count() {
+		m.done()
+		return nil, m.fail(op, res.Label(), leasehold.ErrClosed)
+	}
+	return res, nil
+}
+
+// count counts an operation, so that Close waits for its done. It also counts operations
+// that go on after Close has begun, and reports whether the handle is still open.
+func (m *Manager) count() (open bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.running++
+	return !m.closed
+}
+
+// done ends an operation that was counted.
+func (m *Manager) done() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.running--; m.running == 0 {
+		m.idle.Broadcast()
+	}
+}
+
+// Go runs send on a goroutine that Close waits for. The caller need not wait for it.
+func (m *Manager) Go(send func()) {
+	m.count()
+	go func() {
+		defer m.done()
+		send()
+	}()
 }
 
 // waiter is one Acquire under way. It is in one of two states:
@@ -103,7 +151,7 @@ type waiter struct {
 	Attempt
 	maxWait <-chan time.Time // fires when MaxWait is over; nil: no bound
 
-	// The current attempt: set by begin, which gives each a request of its own.
+	// The current attempt: set by newRequest, which gives each attempt a request of its own.
 	req    Request
 	seq    uint64
 	wake   chan struct{} // of one: a verdict is there
@@ -158,9 +206,9 @@ func next[T any](ctx context.Context, w *waiter, ready <-chan T) event {
 	}
 }
 
-// begin starts a new attempt. The handle knows it before it is sent, since the grant
+// newRequest starts a new attempt. The handle knows it before it is sent, since the grant
 // may come on another way before the reply.
-func (w *waiter) begin() {
+func (w *waiter) newRequest() {
 	m := w.m
 	seq := m.seq.Add(1)
 	req := w.res.Request(Terms{
@@ -227,6 +275,57 @@ func (w *waiter) follow(ctx context.Context, v Verdict, err error, into *Lease) 
 			}
 		}
 	}
+}
+
+// start makes l the lease of a granted waiter, and has it renewed. False: the grant
+// is over already, or the handle is closed.
+func (l *Lease) start(ctx context.Context, w *waiter, v Verdict) bool {
+	m, now := w.m, time.Now()
+	if !v.Deadline.After(now) {
+		return false
+	}
+	if l.m != nil {
+		panic("leasehold: a lease was copied, or acquired into twice")
+	}
+	if w.Parent != nil {
+		ctx = w.Parent
+	}
+	l.self = l
+	l.m, l.key, l.res, l.req, l.token, l.parent, l.since = m, w.Key, w.res, w.req, v.Token, ctx, now
+	l.permits, l.seq = w.Permits, w.seq
+	l.enterMayArriveUntil, l.turns = w.enterMayArriveUntil, w.Turns
+	if m.cfg.MaxHold > 0 && w.Turns == nil {
+		l.maxEnd = now.Add(m.cfg.MaxHold)
+	}
+	l.mu.Lock() // Stop finds the lease as soon as it is on the manager's list
+	l.deadline = v.Deadline
+	l.planRenewal(now)
+	at, slack := l.nextDue()
+	l.mu.Unlock()
+	m.mu.Lock()
+	delete(m.waiters, w.seq)
+	w.leaveGroup()
+	closed := m.closed
+	watch, hinted := false, false
+	if !closed {
+		m.leases[l.seq] = l
+		hinted = m.wasHinted(l.seq)
+		watch = !m.watch.scheduled
+		m.watch.scheduled = m.watch.scheduled || watch
+	}
+	m.mu.Unlock()
+	if closed {
+		l.m = nil
+		return false // it is given back; the next enter finds the handle closed
+	}
+	m.loop.Put(&l.entry, l, at, slack)
+	if watch {
+		m.loop.Put(&m.watch.entry, &m.watch, now.Add(watchAfter), watchAfter/4)
+	}
+	if hinted {
+		l.askFate()
+	}
+	return true
 }
 
 func (w *waiter) waits() {
@@ -529,7 +628,7 @@ func (w *waiter) restart(ctx context.Context, why error) error {
 	if w.restarts++; w.restarts >= maxRestarts {
 		return w.fail(leasehold.ErrUnavailable, why)
 	}
-	w.begin()
+	w.newRequest()
 	return nil
 }
 

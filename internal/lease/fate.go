@@ -127,7 +127,7 @@ func (l *Lease) askFateAt(at time.Time) {
 		return
 	}
 	l.fateAt = at
-	next, slack := l.next()
+	next, slack := l.nextDue()
 	l.mu.Unlock()
 	l.m.loop.Put(&l.entry, l, next, slack)
 }
@@ -160,7 +160,7 @@ func (l *Lease) fateCall(now time.Time) *call.Call {
 		if alive {
 			// As after a renewal: the schedule takes what comes next for a first call, not
 			// for one that repeats a call without an answer.
-			at, slack := l.next()
+			at, slack := l.nextDue()
 			l.mu.Unlock()
 			l.m.loop.Put(&l.entry, l, at, slack)
 			return

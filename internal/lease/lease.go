@@ -57,67 +57,16 @@ type Lease struct {
 	cancel       context.CancelCauseFunc
 }
 
-// start makes l the lease of a granted waiter, and has it renewed. False: the grant
-// is over already, or the handle is closed.
-func (l *Lease) start(ctx context.Context, w *waiter, v Verdict) bool {
-	m, now := w.m, time.Now()
-	if !v.Deadline.After(now) {
-		return false
-	}
-	if l.m != nil {
-		panic("leasehold: a lease was copied, or acquired into twice")
-	}
-	if w.Parent != nil {
-		ctx = w.Parent
-	}
-	l.self = l
-	l.m, l.key, l.res, l.req, l.token, l.parent, l.since = m, w.Key, w.res, w.req, v.Token, ctx, now
-	l.permits, l.seq = w.Permits, w.seq
-	l.enterMayArriveUntil, l.turns = w.enterMayArriveUntil, w.Turns
-	if m.cfg.MaxHold > 0 && w.Turns == nil {
-		l.maxEnd = now.Add(m.cfg.MaxHold)
-	}
-	l.mu.Lock() // Stop finds the lease as soon as it is on the manager's list
-	l.deadline = v.Deadline
-	l.plan(now)
-	at, slack := l.next()
-	l.mu.Unlock()
-	m.mu.Lock()
-	delete(m.waiters, w.seq)
-	w.leaveGroup()
-	closed := m.closed
-	watch, hinted := false, false
-	if !closed {
-		m.leases[l.seq] = l
-		hinted = m.wasHinted(l.seq)
-		watch = !m.watch.scheduled
-		m.watch.scheduled = m.watch.scheduled || watch
-	}
-	m.mu.Unlock()
-	if closed {
-		l.m = nil
-		return false // it is given back; the next enter finds the handle closed
-	}
-	m.loop.Put(&l.entry, l, at, slack)
-	if watch {
-		m.loop.Put(&m.watch.entry, &m.watch, now.Add(watchAfter), watchAfter/4)
-	}
-	if hinted {
-		l.askFate()
-	}
-	return true
-}
-
-// plan sets when to renew: after a third of what is left, spread by a tenth.
+// planRenewal sets when to renew: after a third of what is left, spread by a tenth.
 // Called with the lock.
-func (l *Lease) plan(now time.Time) {
+func (l *Lease) planRenewal(now time.Time) {
 	left := max(0, min(l.deadline.Sub(now), l.m.cfg.TTL))
 	l.renewAt = now.Add(left/3 - rand.N(left/30+1))
 }
 
-// next is when Due has something to do, and how much earlier it may be called.
+// nextDue is when Due has something to do, and how much earlier it may be called.
 // Called with the lock.
-func (l *Lease) next() (time.Time, time.Duration) {
+func (l *Lease) nextDue() (time.Time, time.Duration) {
 	at := l.renewAt
 	slack := l.m.cfg.TTL / 24
 	if l.deadline.Before(at) {
@@ -154,7 +103,7 @@ func (l *Lease) Due(now time.Time, calls []*call.Call) ([]*call.Call, time.Time,
 	}
 	if !l.fateAt.IsZero() && !now.Before(l.fateAt) {
 		calls = append(calls, l.fateCall(now))
-		if at, slack := l.next(); now.Before(at.Add(-slack)) {
+		if at, slack := l.nextDue(); now.Before(at.Add(-slack)) {
 			return calls, at, slack
 		}
 	}
@@ -167,7 +116,7 @@ func (l *Lease) Due(now time.Time, calls []*call.Call) ([]*call.Call, time.Time,
 	// If no answer comes, again after a quarter of what is left.
 	again := min(max(l.deadline.Sub(now)/4, 5*time.Millisecond), time.Second)
 	l.renewAt = now.Add(again)
-	at, slack := l.next()
+	at, slack := l.nextDue()
 	return append(calls, c), at, min(slack, again/4)
 }
 
@@ -231,7 +180,7 @@ func (l *Lease) onRenewed(c *call.Call, sent time.Time, ints []int64, err error)
 		l.m.loop.Remove(&l.entry)
 		return false
 	}
-	at, slack := l.next()
+	at, slack := l.nextDue()
 	l.mu.Unlock()
 	if err == nil {
 		l.m.loop.Put(&l.entry, l, at, slack)
@@ -253,7 +202,7 @@ func (l *Lease) extended(sent time.Time, term time.Duration) {
 	if d := sent.Add(term - margin(term)); d.After(l.deadline) {
 		l.deadline = d
 	}
-	l.plan(time.Now())
+	l.planRenewal(time.Now())
 }
 
 // noRenewal is why the lease was not renewed in time: what the last renewal met that
@@ -290,7 +239,7 @@ func (l *Lease) RenewNow() {
 		return
 	}
 	l.renewAt = time.Now()
-	at, slack := l.next()
+	at, slack := l.nextDue()
 	l.mu.Unlock()
 	l.m.loop.Put(&l.entry, l, at, slack)
 }
@@ -358,19 +307,3 @@ func (l *Lease) Held(op string) error {
 // fail is the error of an operation on a lease that is over. Called with the
 // lock, or once l.why can no longer change.
 func (l *Lease) fail(op string) error { return l.m.fail(op, l.res.Label(), l.why, l.cause) }
-
-// margin is how long before the server's expiry a holder stops believing: time
-// for a late timer, and for clocks that run at slightly different rates.
-func margin(term time.Duration) time.Duration {
-	return max(12*time.Millisecond, term/40)
-}
-
-// capTerm is ttl, or as much of it as a lease needs that must not outlive left: the
-// deadline lies a margin before the end of the term. Durations may be the longest
-// there are, so nothing is added that could overflow.
-func capTerm(ttl, left time.Duration) time.Duration {
-	if slack := 2 * margin(min(ttl, left)); left < ttl-slack {
-		return max(0, left) + slack
-	}
-	return ttl
-}

@@ -20,7 +20,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -219,57 +218,13 @@ func (m *Manager) Close(ctx context.Context) error {
 
 var errLeft = errors.New("not all was confirmed to be given back")
 
-// begin counts an operation in, so that Close waits for it. False: closed.
-func (m *Manager) begin() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.closed {
-		return false
-	}
-	m.running++
-	return true
-}
-
-// count counts in an operation that goes on though the handle is closed. It reports
-// whether the handle is open.
-func (m *Manager) count() (open bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.running++
-	return !m.closed
-}
-
-// done counts an operation out.
-func (m *Manager) done() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.running--; m.running == 0 {
-		m.idle.Broadcast()
-	}
-}
-
-// Go runs a call that its caller may not wait for. Close waits for it.
-func (m *Manager) Go(send func()) {
-	m.count()
-	go func() {
-		defer m.done()
-		send()
-	}()
-}
-
 // Run makes fn's calls for an operation on key, which its caller waits for until ctx
 // ends or bound is over. Errors of fn match leasehold.ErrUnavailable, unless they say
 // something else of their own.
 func (m *Manager) Run(ctx context.Context, op, key string, bound time.Duration, fn func(ctx context.Context, r Resource) error) error {
-	res, err := m.Resource(key)
+	res, err := m.begin(ctx, op, key)
 	if err != nil {
-		return m.fail(op, keys.Escape(m.cfg.Family.Name), err)
-	}
-	if err := ctx.Err(); err != nil {
-		return m.fail(op, res.Label(), err)
-	}
-	if !m.begin() {
-		return m.fail(op, res.Label(), leasehold.ErrClosed)
+		return err
 	}
 	defer m.done()
 	within, cancel := context.WithTimeout(ctx, bound)
@@ -290,34 +245,6 @@ func (m *Manager) Run(ctx context.Context, op, key string, bound time.Duration, 
 		return m.fail(op, res.Label(), err)
 	}
 	return m.fail(op, res.Label(), ctx.Err(), leasehold.ErrUnavailable, err)
-}
-
-// maxResources bounds the keys whose names in Redis a handle remembers.
-const maxResources = 256
-
-// Resource names the keys of key in Redis, which takes ten allocations: those of
-// the last keys are kept.
-func (m *Manager) Resource(key string) (Resource, error) {
-	m.mu.Lock()
-	r := m.resources[key]
-	m.mu.Unlock()
-	if r != nil {
-		return r, nil
-	}
-	r, err := m.cfg.Protocol.Resource(key)
-	if err != nil {
-		return nil, err
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if len(m.resources) >= maxResources {
-		for old := range m.resources {
-			delete(m.resources, old) // any one: the order of a map is random
-			break
-		}
-	}
-	m.resources[strings.Clone(key)] = r
-	return r, nil
 }
 
 // fail makes the error of an operation on the resource called label.

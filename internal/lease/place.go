@@ -43,19 +43,13 @@ var errQueued = errors.New("queued")
 // returns the place, and Await is to be called. maxWait ends it as MaxWait ends an
 // Acquire; nil: nothing but ctx and Close do.
 func (m *Manager) Enter(ctx context.Context, a Attempt, maxWait <-chan time.Time, into *Lease) (at *Place, err error) {
-	res, err := m.Resource(a.Key)
+	res, err := m.begin(ctx, a.Op, a.Key)
 	if err != nil {
-		return nil, m.Reject(a.Op, a.Key, err)
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, m.fail(a.Op, res.Label(), err)
-	}
-	if !m.begin() {
-		return nil, m.fail(a.Op, res.Label(), leasehold.ErrClosed)
+		return nil, err
 	}
 	w := &waiter{m: m, res: res, Attempt: a, maxWait: maxWait, returnsQueued: true}
 	defer w.doneUnless(&at)
-	w.begin()
+	w.newRequest()
 	v, err := w.enter(ctx)
 	return w.entered(ctx, v, err, into)
 }
@@ -74,21 +68,6 @@ func (w *waiter) entered(ctx context.Context, v Verdict, err error, into *Lease)
 		return &Place{w}, nil
 	}
 	return nil, w.unlessClosed(err, into)
-}
-
-// unlessClosed is the outcome of an attempt, for Close may have been too early to see
-// its lease.
-func (w *waiter) unlessClosed(err error, into *Lease) error {
-	if err != nil {
-		return err
-	}
-	select {
-	case <-w.m.closing:
-		into.abandon(leasehold.ErrClosed)
-		return w.fail(leasehold.ErrClosed)
-	default:
-		return nil
-	}
 }
 
 // Await waits for the turn of the place, until ctx ends or the handle is closed.
@@ -114,13 +93,14 @@ func (p *Place) State() State {
 // attempt is followed; op is the operation that it is of.
 func (l *Lease) GiveBackAndEnter(ctx context.Context, op string, a Attempt, into *Lease, onLeft func(error)) (at *Place, err error) {
 	m := l.m
-	if !m.begin() {
+	if !m.count() {
+		m.done()
 		onLeft(l.Release(op))
 		return nil, m.fail(a.Op, l.res.Label(), leasehold.ErrClosed)
 	}
 	w := &waiter{m: m, res: l.res, Attempt: a, returnsQueued: true, queuesAgain: true}
 	defer w.doneUnless(&at)
-	w.begin()
+	w.newRequest()
 	now, clock := m.client.Now(l.res.FirstKey())
 	if clock != nil {
 		// The server is a new one, and its clock is not known yet: in two steps. The

@@ -246,3 +246,47 @@ func ReadGrants(name string, reply []int64) (all []Grant, more bool, err error) 
 	}
 	return all, more, nil
 }
+
+// maxResources bounds the keys whose names in Redis a handle remembers.
+const maxResources = 256
+
+// Resource names the keys of key in Redis, which takes ten allocations: those of
+// the last keys are kept.
+func (m *Manager) Resource(key string) (Resource, error) {
+	m.mu.Lock()
+	r := m.resources[key]
+	m.mu.Unlock()
+	if r != nil {
+		return r, nil
+	}
+	r, err := m.cfg.Protocol.Resource(key)
+	if err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.resources) >= maxResources {
+		for old := range m.resources {
+			delete(m.resources, old) // any one: the order of a map is random
+			break
+		}
+	}
+	m.resources[strings.Clone(key)] = r
+	return r, nil
+}
+
+// margin is how long before the server's expiry a holder stops believing: time
+// for a late timer, and for clocks that run at slightly different rates.
+func margin(term time.Duration) time.Duration {
+	return max(12*time.Millisecond, term/40)
+}
+
+// capTerm is ttl, or as much of it as a lease needs that must not outlive left: the
+// deadline lies a margin before the end of the term. Durations may be the longest
+// there are, so nothing is added that could overflow.
+func capTerm(ttl, left time.Duration) time.Duration {
+	if slack := 2 * margin(min(ttl, left)); left < ttl-slack {
+		return max(0, left) + slack
+	}
+	return ttl
+}

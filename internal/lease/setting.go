@@ -79,10 +79,11 @@ func (m *Manager) Set(ctx context.Context, op string, res Adjustable, limit int)
 	if err := ctx.Err(); err != nil {
 		return m.fail(op, res.Label(), err)
 	}
-	if !m.begin() {
+	open := m.count()
+	defer m.done()
+	if !open {
 		return m.fail(op, res.Label(), leasehold.ErrClosed)
 	}
-	defer m.done()
 	s := &setter{m: m, res: res, limit: limit, seq: m.seq.Add(1)}
 	outcome := make(chan []error, 1)
 	m.Go(func() { outcome <- s.run(ctx) })

@@ -234,7 +234,7 @@ var flights = []mutation{
 		packages: cache + " " + loadFaults, tests: "Test[^F]|TestFaultLocal",
 	},
 	{
-		name: "flight: a slow call doesn't age values", file: "internal/call/clock.go",
+		name: "flight: a slow call doesn't age values", file: "internal/call/servers.go",
 		old: "!k.known || s.Got.Sub(old.Got) >= maxSampleAge || s.Micros > old.Latest(s.Got) || old.Latest(s.Got) >= s.Latest(s.Got)", new: "old != s || true",
 		packages: cache + " " + loadFaults, tests: "Test[^F]|TestFaultSlow",
 	},

@@ -247,7 +247,7 @@ var client = []mutation{
 		packages: "./internal/schedule",
 	},
 	{
-		name: "the margin before the deadline", file: "internal/lease/lease.go",
+		name: "the margin before the deadline", file: "internal/lease/protocol.go",
 		old: "return max(12*time.Millisecond, term/40)", new: "return 0",
 		packages: leases,
 	},
@@ -262,7 +262,7 @@ var client = []mutation{
 		packages: leases,
 	},
 	{
-		name: "a grant that comes too late is given back", file: "internal/lease/lease.go",
+		name: "a grant that comes too late is given back", file: "internal/lease/acquire.go",
 		old: "if !v.Deadline.After(now) {\n\t\treturn false\n\t}", new: "",
 		packages: "./internal/tests/faults/semaphore", tests: "Slower", servers: true,
 	},
@@ -357,7 +357,7 @@ var client = []mutation{
 		packages: leases, tests: "TestClose",
 	},
 	{
-		name: "a clock for each node", file: "internal/call/clock.go",
+		name: "a clock for each node", file: "internal/call/servers.go",
 		old: "k, ok := c.clocks.Load(node)", new: "node = \"\"\n\tk, ok := c.clocks.Load(node)",
 		packages: "./internal/tests/faults/semaphore", tests: "TestClocksOfTwoNodes", servers: true,
 	},
@@ -392,7 +392,7 @@ var client = []mutation{
 		packages: leases,
 	},
 	{
-		name: "a new clock after a void reply", file: "internal/call/clock.go",
+		name: "a new clock after a void reply", file: "internal/call/servers.go",
 		old: "!k.known || s.Got.Sub(old.Got) >= maxSampleAge || s.Micros > old.Latest(s.Got) || old.Latest(s.Got) >= s.Latest(s.Got)", new: "!k.known || old == s",
 		packages: leases,
 	},

@@ -91,7 +91,7 @@ var localTurns = []mutation{
 		packages: localTests, tests: turnTests,
 	},
 	{
-		name: "MaxHold is each turn's", file: "internal/lease/lease.go",
+		name: "MaxHold is each turn's", file: "internal/lease/acquire.go",
 		old: "if m.cfg.MaxHold > 0 && w.Turns == nil {", new: "if m.cfg.MaxHold > 0 {",
 		packages: localTests, tests: turnTests,
 	},

@@ -25,7 +25,7 @@ var replicas = []mutation{
 		packages: replicaTests, tests: "NodeOfTheKey", servers: true,
 	},
 	{
-		name: "replicas: lanes of their own", file: "internal/call/nodes.go",
+		name: "replicas: lanes of their own", file: "internal/call/lane.go",
 		old: "if one.Confirm != nil {", new: "if false {",
 		packages: replicaTests, tests: "ManyCallers|NobodyElseWaits", servers: true,
 	},
