@@ -7,6 +7,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -86,42 +87,44 @@ func TestNodeThatHangsHoldsUpNoOthersCalls(t *testing.T) {
 // A Cluster that cannot be reached delays nobody beyond the caller's own ctx, and
 // Node and Send's caller not at all.
 func TestClusterThatCannotBeReached(t *testing.T) {
-	t.Parallel()
-	hole := newBlackhole(t)
-	hole.on.Store(true)
-	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"192.0.2.1:6379", "192.0.2.2:6379"}, Dialer: hole.dial})
-	defer rdb.Close()
-	c, err := NewClient(rdb)
-	if err != nil {
-		t.Fatal(err)
-	}
-	began := time.Now()
-	if node := c.Node("k"); node != "?" {
-		t.Errorf("the node is %q; want none that is known", node)
-	}
-	if took := time.Since(began); took > time.Second {
-		t.Errorf("Node took %v", took)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
-	defer cancel()
-	_, err = c.Do(ctx, echoed("k", 1))
-	if took := time.Since(began); !errors.Is(err, ErrNotSent) || !errors.Is(err, context.DeadlineExceeded) || took > time.Second {
-		t.Errorf("Do returned %v after %v; want ctx's error, unsent", err, took)
-	}
-	began = time.Now()
-	var done sync.WaitGroup
-	for i := range 50 {
-		done.Go(func() {
-			_, err := c.Do(context.Background(), echoed(fmt.Sprint("k", i), 1))
-			if !errors.Is(err, ErrNotSent) || Classify(err) != NotNow || errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("%v, class %v; want that it was not sent", err, Classify(err))
-			}
-		})
-	}
-	done.Wait()
-	if took := time.Since(began); took > Bound+time.Second {
-		t.Errorf("calls without a deadline took %v; want %v", took, Bound)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		hole := hangingDialer{hangs: true}
+		rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"192.0.2.1:6379", "192.0.2.2:6379"}, Dialer: hole.dial})
+		defer rdb.Close()
+		c, err := NewClient(rdb)
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		if node := c.Node("k"); node != "?" {
+			t.Errorf("the node is %q; want none that is known", node)
+		}
+		if took := time.Since(began); took > 0 {
+			t.Errorf("Node took %v; want that it does not wait", took)
+		}
+		const patience = 200 * time.Millisecond
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		_, err = c.Do(ctx, echoed("k", 1))
+		if took := time.Since(began); !errors.Is(err, ErrNotSent) || !errors.Is(err, context.DeadlineExceeded) || took > patience {
+			t.Errorf("Do returned %v after %v; want ctx's error, unsent, after %v", err, took, patience)
+		}
+		began = time.Now()
+		var done sync.WaitGroup
+		for i := range 50 {
+			done.Go(func() {
+				_, err := c.Do(t.Context(), echoed(fmt.Sprint("k", i), 1))
+				if !errors.Is(err, ErrNotSent) || Classify(err) != NotNow || errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("%v, class %v; want that it was not sent", err, Classify(err))
+				}
+			})
+		}
+		done.Wait()
+		if took := time.Since(began); took > Bound {
+			t.Errorf("calls without a deadline took %v; want at most %v", took, Bound)
+		}
+		letDialsEnd()
+	})
 }
 
 // Node does not block where the topology was known and the Cluster hangs.
