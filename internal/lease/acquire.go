@@ -250,12 +250,22 @@ func (w *waiter) follow(ctx context.Context, v Verdict, err error, into *Lease) 
 		}
 		switch v.Code {
 		case Granted:
-			if into.start(ctx, w, v) {
+			late := into.start(ctx, w, v)
+			if late == nil {
 				return nil, nil
 			}
 			w.wasLate = true
 			w.m.events.lateGrant(w.res, w.req)
-			if err := w.restart(ctx, errLate); err != nil {
+			if !w.Wait {
+				// Another try might find the permits of this one taken, and say that they
+				// are others'.
+				w.abandon()
+				if errors.Is(late, leasehold.ErrClosed) {
+					return nil, w.fail(late)
+				}
+				return nil, w.fail(leasehold.ErrUnavailable, late)
+			}
+			if err := w.restart(ctx, late); err != nil {
 				return nil, err
 			}
 		case Answered:
@@ -277,12 +287,12 @@ func (w *waiter) follow(ctx context.Context, v Verdict, err error, into *Lease) 
 	}
 }
 
-// start makes l the lease of a granted waiter, and has it renewed. False: the grant
-// is over already, or the handle is closed.
-func (l *Lease) start(ctx context.Context, w *waiter, v Verdict) bool {
+// start makes l the lease of a granted waiter, and has it renewed. It returns why the grant
+// is of no use, if it is not: it is over already, or the handle is closed.
+func (l *Lease) start(ctx context.Context, w *waiter, v Verdict) error {
 	m, now := w.m, time.Now()
 	if !v.Deadline.After(now) {
-		return false
+		return errLate
 	}
 	if l.m != nil {
 		panic("leasehold: a lease was copied, or acquired into twice")
@@ -316,7 +326,7 @@ func (l *Lease) start(ctx context.Context, w *waiter, v Verdict) bool {
 	m.mu.Unlock()
 	if closed {
 		l.m = nil
-		return false // it is given back; the next enter finds the handle closed
+		return leasehold.ErrClosed
 	}
 	m.loop.Put(&l.entry, l, at, slack)
 	if watch {
@@ -325,7 +335,7 @@ func (l *Lease) start(ctx context.Context, w *waiter, v Verdict) bool {
 	if hinted {
 		l.askFate()
 	}
-	return true
+	return nil
 }
 
 func (w *waiter) waits() {

@@ -263,8 +263,13 @@ var client = []mutation{
 	},
 	{
 		name: "a grant that comes too late is given back", file: "internal/lease/acquire.go",
-		old: "if !v.Deadline.After(now) {\n\t\treturn false\n\t}", new: "",
+		old: "if !v.Deadline.After(now) {\n\t\treturn errLate\n\t}", new: "",
 		packages: "./internal/tests/faults/semaphore", tests: "Slower", servers: true,
+	},
+	{
+		name: "a late grant of a try is no other holder", file: "internal/lease/acquire.go",
+		old: "			if !w.Wait {\n				// Another try", new: "			if false {\n				// Another try",
+		packages: "./internal/tests/contract/mutex", tests: "TestTryLockWhoseGrant",
 	},
 	{
 		name: "the lease ends at its deadline", file: "internal/lease/lease.go",

@@ -2,10 +2,12 @@ package mutex
 
 import (
 	"context"
+	"errors"
 	"io"
 	"strconv"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -225,5 +227,27 @@ func TestCtxEndsBeforeTheNextTryIsSent(t *testing.T) {
 			others.Wait()
 			harness.Close(f, m)
 		}
+	})
+}
+
+// A TryLock whose grant comes too late to be used says that Redis was too slow. It does not
+// try again and say that the lock is held: its own first try would be the holder.
+func TestTryLockWhoseGrantIsLateIsNotBusy(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		const ttl = time.Second
+		m, wire := f.open(func(cfg *mutex.Config) { cfg.TTL = ttl })
+		unlock(f, f.take(m, "k")) // the script is known
+		answer := wire.StallReplies("enter")
+		try := harness.Start(f.T, func() (*mutex.Lock, error) { return m.TryLock(f.Context(), "k") })
+		time.Sleep(ttl - 5*time.Millisecond) // Redis still has the lock, and the process no longer
+		f.WantHeld("k", 1)
+		answer()
+		<-try.Done
+		redistest.WantErr(f, try.Err, leasehold.ErrUnavailable)
+		if errors.Is(try.Err, leasehold.ErrBusy) {
+			t.Errorf("%v; want no word of another holder", try.Err)
+		}
+		synctest.Wait()
+		f.WantHeld("k", 0) // it was given back
 	})
 }
