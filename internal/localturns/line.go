@@ -10,31 +10,32 @@ import (
 	"github.com/leasehold-go/leasehold/internal/lease"
 )
 
-// line is the requests of a process for one key, weight and limit.
+// line holds the requests of a process for one key, weight and limit, and the leases and
+// places that serve them.
 type line struct {
 	h    *Handle
 	name lineName
 
-	mu          sync.Mutex // guards what follows, and the turns and visits
-	most        int        // places and visits together: as many as the limit in force has room for
-	first, last *Turn      // the turns that wait, in the order of their coming
-	length      int
-	visits      int // leases that serve turns
-	tries       int // calls that take no place, under way
+	mu          sync.Mutex // guards the fields below, and the line's turns and visits
+	most        int        // bound of places and visits together: the limit in force has room for so many
+	first, last *Turn      // the waiting turns, in order of arrival
+	length      int        // number of waiting turns
+	visits      int        // number of leases that serve turns
+	tries       int        // number of TryAcquire calls that are waiting for Redis
 	places      []*place
-	queued      int // places that Redis answered "queued" for
+	queued      int // number of places that Redis answered "queued" for
 	state       lease.State
-	told        bool // state is what Redis told last
-	lastErr     error
-	pausedUntil time.Time // no place is taken before: the last one was refused
+	told        bool      // Redis has told state; else it is not known
+	lastErr     error     // why the last place was refused; nil after a grant
+	pausedUntil time.Time // no place is taken before this time, because the last one was refused
 }
 
 func (ln *line) idle() bool {
 	return ln.length == 0 && ln.visits == 0 && ln.tries == 0 && len(ln.places) == 0
 }
 
-// waiting is how many turns MaxWaiters counts: not those that Redis may grant to at
-// once, for it has not answered yet.
+// waiting returns how many turns count for MaxWaiters. Turns whose place Redis has not
+// answered yet do not count: Redis may grant them at once.
 func (ln *line) waiting() int {
 	n := ln.length
 	for _, p := range ln.places {
@@ -45,7 +46,7 @@ func (ln *line) waiting() int {
 	return n
 }
 
-// learnLimit takes the limit in force, as Redis told it. Called with the lock.
+// learnLimit takes the limit in force from a reply of Redis. The line is locked.
 func (ln *line) learnLimit(limit int) { ln.most = max(1, limit/ln.name.permits) }
 
 func (ln *line) push(t *Turn) {
@@ -74,11 +75,11 @@ func (ln *line) remove(t *Turn) {
 	ln.length--
 }
 
-// busy is the error of a request that finds the line as it is.
+// busy returns the error of a request that finds the line in its present state.
 func (ln *line) busy() *leasehold.BusyError {
 	for _, p := range ln.places {
 		if p.at != nil {
-			ln.state = p.at.State() // what its signs of life told
+			ln.state = p.at.State() // which its signs of life keep up to date
 		}
 	}
 	if !ln.told {
@@ -87,7 +88,7 @@ func (ln *line) busy() *leasehold.BusyError {
 	return ln.h.m.BusyError(ln.state)
 }
 
-// attempt is a request of the line, for a lease that v is to have.
+// attempt returns the attempt to get a lease for v.
 func (ln *line) attempt(op string, wait bool, v *visit) lease.Attempt {
 	return lease.Attempt{
 		Op: op, Key: ln.name.key, Permits: ln.name.permits, Limit: ln.name.limit, Wait: wait,
@@ -95,8 +96,8 @@ func (ln *line) attempt(op string, wait bool, v *visit) lease.Attempt {
 	}
 }
 
-// try takes a turn without waiting, on the lease into. Called with the lock, which is free
-// meanwhile.
+// try takes a turn without waiting for one. Its lease is stored in into. The line is locked,
+// except while try waits for Redis.
 func (ln *line) try(ctx context.Context, op string, into *lease.Lease) (*Turn, error) {
 	m := ln.h.m
 	if ln.length > 0 {
@@ -124,7 +125,7 @@ func (ln *line) try(ctx context.Context, op string, into *lease.Lease) (*Turn, e
 	return t, nil
 }
 
-// whyOver is the error of a request whose lease ended before its first turn.
+// whyOver returns the error of a request whose lease ended before its first turn.
 func (v *visit) whyOver(op string) error {
 	m, key := v.line.h.m, v.line.name.key
 	select {
@@ -138,8 +139,8 @@ func (v *visit) whyOver(op string) error {
 
 var errLate = errors.New("the reply came later than the lease lasts")
 
-// admit makes a granted lease one of the line's visits. False: it has ended already.
-// Called with the lock.
+// admit adds a granted lease to the line's visits. It returns false if the lease has ended
+// already. The line is locked.
 func (ln *line) admit(v *visit, alone bool) bool {
 	if !v.lease.HeldAt(time.Now()) {
 		v.over = true
@@ -153,7 +154,7 @@ func (ln *line) admit(v *visit, alone bool) bool {
 	return true
 }
 
-// drop takes a visit out of the line. Called with the lock.
+// drop takes a visit out of the line. The line is locked.
 func (ln *line) drop(v *visit) {
 	v.over = true
 	if v.counted {
@@ -162,9 +163,9 @@ func (ln *line) drop(v *visit) {
 	}
 }
 
-// abandon ends the wait of a turn whose caller leaves. Where the turn has just come, it
-// is passed on; where it has been lost since, the server may still have its lease. Called
-// with the lock.
+// abandon ends the wait of a turn whose caller leaves. If the turn has come meanwhile, it
+// is passed on to the next in line. If it has come and was lost, its lease is given back,
+// because the server may still have it. The line is locked.
 func (ln *line) abandon(t *Turn) {
 	switch t.cond {
 	case running:
@@ -173,7 +174,7 @@ func (ln *line) abandon(t *Turn) {
 		ln.passOn(v)
 	case lost:
 		t.cond = released
-		if !t.maxHeld { // else the lease has been passed on
+		if !t.maxHeld { // else MaxHold has already passed the lease on
 			t.visit.lease.GiveBack()
 		}
 	case waiting:
@@ -185,8 +186,8 @@ func (ln *line) abandon(t *Turn) {
 	}
 }
 
-// passOn hands the visit to the next turn, or gives it back in the background. Called
-// with the lock.
+// passOn passes the visit to the next turn, or gives it back in the background. The line
+// is locked.
 func (ln *line) passOn(v *visit) {
 	if v.over || ln.pass(v) {
 		return
@@ -195,8 +196,9 @@ func (ln *line) passOn(v *visit) {
 	ln.h.m.Go(func() { _ = ln.giveBack(ctx, v, p, "give back") })
 }
 
-// pass hands the visit to the next turn in line. False: it is to be given back. Called
-// with the lock.
+// pass passes the visit to the next turn in line. It returns false if the visit must be
+// given back instead: nobody waits, LocalFor is over, or the lease must not serve another
+// turn. The line is locked.
 func (ln *line) pass(v *visit) bool {
 	t := ln.first
 	if t == nil || v.served && !(v.mayServeAgain() && v.nextTokenIsDue()) {
@@ -223,10 +225,11 @@ func (ln *line) pass(v *visit) bool {
 	return true
 }
 
-// askOthers asks whether anybody else waits. Where nobody does, turns may begin for
-// another LocalFor from the question on. A place of the line's own in the queue cannot
-// be told from another's. Where more permits are in use than the limit in force allows,
-// for it was lowered, the lease is needed back as if others waited.
+// askOthers asks Redis whether anybody else waits. If nobody does, turns may begin for
+// another LocalFor, counted from the moment of the question. A place of this line in the
+// queue counts as somebody else, because Redis cannot tell the two apart. If more permits
+// are in use than the limit allows, because the limit was lowered, the lease is needed
+// back, just as if somebody waited.
 func (v *visit) askOthers() {
 	ln := v.line
 	var use lease.Use
@@ -238,7 +241,7 @@ func (v *visit) askOthers() {
 		v.asking = false
 		v.roundTrip = time.Since(sent)
 		if err != nil {
-			v.alone = false // nobody knows; it is not asked again
+			v.alone = false // it is not known; the question is not repeated
 			return
 		}
 		ln.learnLimit(use.Limit)

@@ -1,14 +1,16 @@
 // Package localturns passes a lease from one waiter of a process to the next, without
-// a call to Redis, for a bounded time. It lies above internal/lease, which knows
-// nothing of it: a handle without LocalFor does not come here.
+// a call to Redis, for a bounded time. The idea is that of lock cohorting (Dice, Marathe
+// and Shavit, 2012), applied to a lease. The package lies above internal/lease, and only
+// handles with a LocalFor use it.
 //
-// The requests of a process for the same key, weight and limit stand in one line
-// (line.go). A line has visits, which are leases that Redis granted, and places, which
-// are places in the queue there. A visit serves one turn after the other (turn.go).
-// When its time is over, it is given back and a new place is taken in one pipeline.
+// Requests of one process for the same key, weight and limit wait in one line (line.go).
+// A place is a place of the process in the queue in Redis (places.go). Once Redis has
+// granted it, it becomes a visit: a lease that serves one turn after the other (turn.go).
+// When LocalFor is over, the process gives the lease back and takes a new place, both in
+// one pipeline.
 //
-// Locks: that of the handle is taken before a line's, and a line's before those of
-// internal/lease. No call is sent under either.
+// Locks: the handle's lock is taken before a line's lock, and a line's lock before those
+// of internal/lease. No call is sent while either is held.
 package localturns
 
 import (
@@ -29,7 +31,7 @@ const (
 	maxLocalFor = time.Second
 )
 
-// Check finds what is wrong with the LocalFor of a Config with this ttl.
+// Check returns what is wrong with a LocalFor in a Config that has this ttl.
 func Check(localFor, ttl time.Duration) []error {
 	if ttl == 0 {
 		ttl = lease.DefaultTTL
@@ -41,15 +43,15 @@ func Check(localFor, ttl time.Duration) []error {
 	return []error{keys.Bad("LocalFor", "is %v; want %v to %v (half of TTL, and at most %v), or 0 for strict order across the fleet", localFor, minLocalFor, most, maxLocalFor)}
 }
 
-// Config is what a handle's Config comes to. The bounds are those of each turn.
+// Config is the part of a handle's Config that is used here. The bounds apply to each turn.
 type Config struct {
 	LocalFor   time.Duration
-	MaxHold    time.Duration // 0: no bound
-	MaxWaiters int           // 0: no bound
-	MaxWait    time.Duration // 0: as long as ctx lives
+	MaxHold    time.Duration // 0 = no bound
+	MaxWaiters int           // 0 = no bound
+	MaxWait    time.Duration // 0 = as long as ctx allows
 }
 
-// Handle has the lines of one handle.
+// Handle holds the lines of one mutex or semaphore handle.
 type Handle struct {
 	m   *lease.Manager
 	cfg Config
@@ -58,21 +60,21 @@ type Handle struct {
 	lines map[lineName]*line
 }
 
-// lineName names a line: requests of another weight or limit wait beside it.
+// lineName identifies a line. Requests with another weight or limit wait in another line.
 type lineName struct {
 	key            string
 	permits, limit int
 }
 
-// New makes a Handle over m.
+// New returns a Handle that takes its leases from m.
 func New(m *lease.Manager, cfg Config) *Handle {
 	return &Handle{m: m, cfg: cfg, lines: map[lineName]*line{}}
 }
 
-// maxIdleLines bounds the lines that are kept though nobody uses them.
+// maxIdleLines is how many lines may exist before idle ones are dropped.
 const maxIdleLines = 256
 
-// lock returns the line of a request, locked. An error says that there is no such key.
+// lock returns the line of a request, and locks it. It fails if the key is not valid.
 func (h *Handle) lock(key string, permits, limit int) (*line, error) {
 	name := lineName{key, permits, limit}
 	h.mu.Lock()
@@ -93,8 +95,9 @@ func (h *Handle) lock(key string, permits, limit int) (*line, error) {
 	return ln, nil
 }
 
-// dropIdle drops a few idle lines where there are many. Nobody is about to use one: a
-// line is locked before the handle's lock is given up. Called with the handle's lock.
+// dropIdle drops a few idle lines if there are many. A line that is dropped has no user
+// on the way to it, because lock locks the line before it unlocks the handle. The handle
+// is locked.
 func (h *Handle) dropIdle() {
 	if len(h.lines) < maxIdleLines {
 		return
@@ -113,12 +116,12 @@ func (h *Handle) dropIdle() {
 	}
 }
 
-// Acquire takes a turn. Its errors are those of [lease.Manager.Acquire]. into is room for
-// the lease of a caller that finds its line idle; the lease may outlive the call and the
-// turn.
+// Acquire waits for a turn and returns it. Its errors are those of [lease.Manager.Acquire].
+// If the line is idle, the caller's lease is stored in into. That lease may outlive the
+// call and the turn, because it may serve later turns too.
 func (h *Handle) Acquire(ctx context.Context, a lease.Attempt, into *lease.Lease) (*Turn, error) {
 	began := h.m.EventTime()
-	var giveUpAt time.Time // when MaxWait is over; zero: never
+	var giveUpAt time.Time // when MaxWait is over; zero = never
 	if h.cfg.MaxWait > 0 {
 		giveUpAt = time.Now().Add(h.cfg.MaxWait)
 	}
@@ -134,12 +137,12 @@ func (h *Handle) Acquire(ctx context.Context, a lease.Attempt, into *lease.Lease
 	return t, err
 }
 
-// maxRestarts bounds how often one Acquire begins anew because its turn was over before
-// its caller could begin it.
+// maxRestarts bounds how often one Acquire starts again because its turn was over before
+// the caller had it.
 const maxRestarts = 4
 
-// errTurnOver says that a turn came and was lost while its caller still waited for the
-// reply to an enter of its own.
+// errTurnOver means that the caller's turn came, and was lost again, while the caller was
+// still waiting for the reply to its own enter.
 var errTurnOver = errors.New("the turn was lost before the reply to the call's own request came")
 
 func (h *Handle) acquire(ctx context.Context, a lease.Attempt, into *lease.Lease, giveUpAt time.Time) (_ *Turn, waited bool, _ error) {
@@ -171,8 +174,8 @@ func (h *Handle) acquire(ctx context.Context, a lease.Attempt, into *lease.Lease
 	}
 	var t *Turn
 	if ln.idle() {
-		// The first caller enters on its own goroutine: nothing is quicker where nobody
-		// competes. It stands at the front of the line.
+		// The first caller enters on its own goroutine, which is fastest if nobody
+		// competes. It waits at the front of the line.
 		first := &firstTurn{turn: Turn{line: ln, op: a.Op, parent: ctx}, visit: visit{line: ln, lease: into}}
 		t = &first.turn
 		ln.push(t)
@@ -191,16 +194,16 @@ func (h *Handle) acquire(ctx context.Context, a lease.Attempt, into *lease.Lease
 	return t, waited, nil
 }
 
-// firstTurn is the turn of a caller that finds its line idle, with its place and its visit:
-// they are one allocation.
+// firstTurn holds the turn, the place and the visit of a caller that finds its line idle.
+// All three are one allocation.
 type firstTurn struct {
 	turn  Turn
 	visit visit
 	place place
 }
 
-// await waits until the turn has come, or for the first of what ends the wait. Called with
-// the lock, which is free meanwhile.
+// await waits until the turn has come, ctx ends, MaxWait is over or the handle is closed.
+// The line is locked, except during the wait.
 func (t *Turn) await(ctx context.Context, maxWait <-chan time.Time) error {
 	if t.decided() {
 		return t.come()
@@ -213,8 +216,9 @@ func (t *Turn) await(ctx context.Context, maxWait <-chan time.Time) error {
 	return t.line.leave(t, why)
 }
 
-// sleep waits, without the lock, until the turn is decided (came), or until something else
-// ends the wait. why is what that was; nil: MaxWait is over.
+// sleep waits until the turn is decided, and then returns true. If something else ends the
+// wait first, it returns false and the reason; a nil reason means that MaxWait is over.
+// sleep unlocks the line for as long as it waits.
 func (t *Turn) sleep(ctx context.Context, maxWait <-chan time.Time) (came bool, why error) {
 	t.line.mu.Unlock()
 	defer t.line.mu.Lock()
@@ -230,15 +234,14 @@ func (t *Turn) sleep(ctx context.Context, maxWait <-chan time.Time) (came bool, 
 	}
 }
 
-// come is the outcome of a wait that ended because the turn has come, or never will. Called
-// with the lock.
+// come returns the outcome of a wait whose turn is decided. The line is locked.
 func (t *Turn) come() error {
 	if t.err != nil {
 		return t.err
 	}
 	ln := t.line
 	select {
-	case <-ln.h.m.Closing(): // Close may have been too early to see the turn
+	case <-ln.h.m.Closing(): // Close may have looked for turns before this one came
 		return ln.leave(t, leasehold.ErrClosed)
 	default:
 	}
@@ -250,7 +253,8 @@ func (t *Turn) come() error {
 	return errTurnOver
 }
 
-// leave ends the wait of t because of why; nil: MaxWait is over. Called with the lock.
+// leave ends the wait of t and returns its error. why is the reason for the end; nil means
+// that MaxWait is over. The line is locked.
 func (ln *line) leave(t *Turn, why error) error {
 	m := ln.h.m
 	reached, busy := ln.visits > 0 || ln.queued > 0, ln.busy()

@@ -9,19 +9,20 @@ import (
 	"github.com/leasehold-go/leasehold/internal/lease"
 )
 
-// place is an attempt of the process that is not granted yet.
+// place is an attempt of the process that Redis has not granted yet. It belongs to the
+// process and not to a waiter: the lease that it becomes serves the first turn in line.
 type place struct {
 	op        string             // for errors
-	cancel    context.CancelFunc // nil: the first caller's own ctx ends it
+	cancel    context.CancelFunc // nil while the first caller's own ctx ends it
 	cancelled bool
-	at        *lease.Place // nil: Redis has not answered "queued"
-	alone     bool         // nobody else waited when it was taken
-	again     bool         // it follows a lease that is given back in the same pipeline
+	at        *lease.Place // nil until Redis has answered "queued"
+	alone     bool         // nobody else was waiting when it was taken
+	again     bool         // it was taken in the pipeline that gave the last lease back
 }
 
-// enterFirst takes a place for the only caller of an idle line, on its goroutine.
-// giveUpAt is when its MaxWait is over. An error ends the call. Called with the lock,
-// which is free meanwhile.
+// enterFirst takes a place for the only caller of an idle line, on the caller's goroutine.
+// giveUpAt is when the caller's MaxWait is over. An error ends the caller's wait. The line
+// is locked, except while enterFirst waits for Redis.
 func (ln *line) enterFirst(ctx context.Context, first *firstTurn, maxWait <-chan time.Time, giveUpAt time.Time) (err error) {
 	v, p := &first.visit, &first.place
 	ln.places = append(ln.places, p)
@@ -32,31 +33,31 @@ func (ln *line) enterFirst(ctx context.Context, first *firstTurn, maxWait <-chan
 		ln.mu.Lock()
 		switch {
 		case at != nil:
-			// The place is the process's from now on.
+			// From now on the place belongs to the process, and the caller's ctx does not end it.
 			placeCtx, cancel := context.WithCancel(context.Background())
 			p.cancel = cancel
-			place := at // a variable of the closure's own: at then needs no allocation
+			place := at // the closure captures this copy, so that at needs no allocation
 			ln.onQueued(p, place)
 			ln.cancelExcess()
 			ln.h.m.Go(func() { ln.follow(placeCtx, p, v, place) })
 		case err == errGoroutineEnded || err != nil && (ctx.Err() != nil || maxWait != nil && !time.Now().Before(giveUpAt)):
-			// It is over for this caller alone.
+			// Only this caller gives up. Others in line go on.
 			ln.removePlace(p)
 			ln.abandon(&first.turn)
 		default:
 			ln.onPlaceDone(p, v, err, true)
-			err = nil // where it ends the wait of this turn, too, the turn has been told
+			err = nil // onPlaceDone has told the turn, if this ends its wait too
 		}
 	}()
 	at, err = ln.h.m.Enter(ctx, ln.attempt(first.turn.op, true, v), maxWait, v.lease)
 	return err
 }
 
-// errGoroutineEnded stands for the outcome of a call whose goroutine a hook of the
-// client ended.
+// errGoroutineEnded is the outcome of a call if a hook of the client ended the goroutine
+// that made the call.
 var errGoroutineEnded = errors.New("a hook of the client ended the goroutine of the call")
 
-// onQueued learns that a place is in the queue. Called with the lock.
+// onQueued notes that a place is in the queue in Redis. The line is locked.
 func (ln *line) onQueued(p *place, at *lease.Place) {
 	p.at = at
 	ln.queued++
@@ -64,7 +65,7 @@ func (ln *line) onQueued(p *place, at *lease.Place) {
 	ln.learnLimit(ln.state.Limit)
 }
 
-// newPlace makes a place of the process's own. Called with the lock.
+// newPlace adds a place that no caller's ctx can end. The line is locked.
 func (ln *line) newPlace() (context.Context, *place) {
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &place{cancel: cancel, op: ln.first.op}
@@ -72,17 +73,17 @@ func (ln *line) newPlace() (context.Context, *place) {
 	return ctx, p
 }
 
-// missing is how many places the line is to take: one for each turn that waits, as far
-// as the limit has room. Called with the lock.
+// missing returns how many more places the line needs: one for each waiting turn, but not
+// more than the limit has room for. The line is locked.
 func (ln *line) missing() int {
 	return min(ln.most-ln.visits, ln.length) - len(ln.places)
 }
 
-// takePlaces takes the places that are missing. Called with the lock.
+// takePlaces takes the places that are missing. The line is locked.
 func (ln *line) takePlaces() {
 	for ln.missing() > 0 {
 		if wait := time.Until(ln.pausedUntil); wait > 0 && (ln.visits > 0 || len(ln.places) > 0) {
-			return // whatever is left serves the line meanwhile
+			return // the leases and places that are left serve the line meanwhile
 		}
 		ctx, p := ln.newPlace()
 		v := &visit{line: ln, lease: new(lease.Lease)}
@@ -102,7 +103,7 @@ func (ln *line) takePlaces() {
 	}
 }
 
-// follow waits for the turn of a place.
+// follow waits until Redis grants a place that is in the queue.
 func (ln *line) follow(ctx context.Context, p *place, v *visit, at *lease.Place) {
 	err := at.Await(ctx, v.lease)
 	ln.mu.Lock()
@@ -125,12 +126,12 @@ func (ln *line) removePlace(p *place) {
 	}
 }
 
-// refusalPause is how long no place is taken after one was refused, while the line has
-// others, or a lease.
+// refusalPause is how long the line takes no place after one was refused, if it has other
+// places or a lease that serve it meanwhile.
 const refusalPause = 200 * time.Millisecond
 
-// onPlaceDone takes the outcome of a place: a lease, or why there is none. alone says
-// that nobody else was seen to wait. Called with the lock.
+// onPlaceDone takes the outcome of a place: a lease, or the reason why there is none. alone
+// says whether nobody else was seen to wait. The line is locked.
 func (ln *line) onPlaceDone(p *place, v *visit, err error, alone bool) {
 	ln.removePlace(p)
 	switch {
@@ -165,8 +166,8 @@ func (ln *line) onPlaceDone(p *place, v *visit, err error, alone bool) {
 	ln.takePlaces()
 }
 
-// cancelExcess gives up places that no turn waits for, the newest first. Called with the
-// lock.
+// cancelExcess gives up the places that no turn waits for, the newest first. The line is
+// locked.
 func (ln *line) cancelExcess() {
 	excess := -ln.length
 	for _, p := range ln.places {
@@ -177,7 +178,7 @@ func (ln *line) cancelExcess() {
 	for i := len(ln.places) - 1; i >= 0 && excess > 0; i-- {
 		p := ln.places[i]
 		if p.cancelled {
-			continue // it is about to go
+			continue // it is going already
 		}
 		if p.cancel != nil {
 			p.cancelled = true
@@ -187,8 +188,9 @@ func (ln *line) cancelExcess() {
 	}
 }
 
-// retire takes the visit out of the line, to be given back: together with a new enter for
-// p, where turns wait that have no place; else p is nil. Called with the lock.
+// retire takes the visit out of the line, so that giveBack can give it back. If turns wait
+// without a place, retire also adds the place p, which giveBack enters in the same pipeline;
+// else p is nil. The line is locked.
 func (ln *line) retire(v *visit) (ctx context.Context, p *place) {
 	ln.drop(v)
 	if ln.missing() <= 0 {
@@ -199,7 +201,7 @@ func (ln *line) retire(v *visit) (ctx context.Context, p *place) {
 	return ctx, p
 }
 
-// giveBack gives back a visit that has been retired.
+// giveBack gives back a visit that was retired, and enters for the place p if there is one.
 func (ln *line) giveBack(ctx context.Context, v *visit, p *place, op string) error {
 	if p == nil {
 		return v.lease.Release(op)
@@ -209,8 +211,8 @@ func (ln *line) giveBack(ctx context.Context, v *visit, p *place, op string) err
 	return <-left
 }
 
-// giveBackAndEnter gives a visit back and follows the new place. left takes what
-// Release is to return.
+// giveBackAndEnter gives the visit back, enters for the new place and follows it. It sends
+// the result of the giving back to left, for the caller of Release.
 func (ln *line) giveBackAndEnter(ctx context.Context, old *visit, p *place, op string, left chan error) {
 	v := &visit{line: ln, lease: new(lease.Lease)}
 	var at *lease.Place
@@ -219,7 +221,7 @@ func (ln *line) giveBackAndEnter(ctx context.Context, old *visit, p *place, op s
 		if err != nil {
 			select {
 			case left <- ln.h.m.Reject(op, ln.name.key, leasehold.ErrUnavailable, err):
-			default: // it has been told what Release returns
+			default: // the caller of Release has its result already
 			}
 		}
 		ln.mu.Lock()

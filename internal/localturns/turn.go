@@ -13,49 +13,50 @@ type condition int
 
 const (
 	waiting  condition = iota
-	running            // its caller has the lease
-	lost               // the lease, or MaxHold, ended it
-	released           // its caller, or Close, ended it
+	running            // the turn's caller has the lease
+	lost               // the turn ended because the lease was lost or MaxHold was over
+	released           // the turn ended because of its caller or of Close
 )
 
-// Turn is one caller's use of a lease, or its wait for that.
+// Turn is one caller's use of a lease that serves several callers, or the wait for it.
 type Turn struct {
 	line   *line
 	op     string
 	parent context.Context
 
-	// Set once, with the line's lock, before the caller of Acquire has the turn.
+	// These are set once, under the line's lock, before Acquire returns the turn.
 	err    error // why the turn never comes
 	visit  *visit
 	token  uint64
 	since  time.Time
-	maxEnd time.Time // when MaxHold is reached; zero: never
+	maxEnd time.Time // when MaxHold is over; zero = never
 
 	// Guarded by the line's lock.
-	wake          chan struct{} // closed when it is decided; nil: nobody sleeps
-	ahead, behind *Turn         // in the line
+	wake          chan struct{} // closed when the turn is decided; nil if no caller sleeps
+	ahead, behind *Turn         // neighbours in the line
 	cond          condition
-	why           error     // it is over: a sentinel,
-	loss          error     // or why its lease ended
-	handed        bool      // its caller has it: the Observer is told how it ends
-	maxHeld       bool      // MaxHold ended it
-	deadline      time.Time // of the lease when the turn ended
+	why           error     // the sentinel that says why the turn is over
+	loss          error     // the error of the lease, if the turn is over because the lease ended
+	handed        bool      // the caller has the turn, so the Observer is told how it ends
+	maxHeld       bool      // the turn is over because of MaxHold
+	deadline      time.Time // the lease's deadline when the turn ended
 	timer         *time.Timer
 	ctx           context.Context
 	cancel        context.CancelCauseFunc
 }
 
-// decided says that the turn has come, or never will: err says why. Called with the lock.
+// decided reports whether the turn has come, or never will (then err says why). The line is
+// locked.
 func (t *Turn) decided() bool { return t.cond != waiting || t.err != nil }
 
-// tell wakes the caller of a turn that has just been decided. Called with the lock.
+// tell wakes the caller of a turn that has just been decided. The line is locked.
 func (t *Turn) tell() {
 	if t.wake != nil {
 		close(t.wake)
 	}
 }
 
-// begin makes v serve t. Called with the lock.
+// begin makes v serve t. The line is locked.
 func (t *Turn) begin(v *visit, now time.Time) {
 	t.visit, t.cond, t.token, t.since = v, running, v.nextToken(), now
 	v.turn, v.served = t, true
@@ -65,7 +66,7 @@ func (t *Turn) begin(v *visit, now time.Time) {
 	}
 }
 
-// end ends a running turn. Called with the lock.
+// end ends a running turn. The line is locked.
 func (t *Turn) end(cond condition, why error) {
 	t.cond, t.why = cond, why
 	t.deadline = lease.Earlier(t.visit.lease.Deadline(), t.maxEnd)
@@ -84,7 +85,7 @@ func (t *Turn) end(cond condition, why error) {
 	}
 }
 
-// cause is the error with which the Context of an ended turn ends. Called with the lock.
+// cause returns the cause with which the Context of an ended turn ends. The line is locked.
 func (t *Turn) cause() error {
 	if t.loss != nil {
 		return t.loss
@@ -92,8 +93,8 @@ func (t *Turn) cause() error {
 	return t.line.h.m.Reject("hold", t.line.name.key, t.why)
 }
 
-// maxHold ends the turn because MaxHold is reached. The lease goes on to the next turn:
-// the bound is each turn's.
+// maxHold ends the turn because MaxHold is over. The lease goes on to the next turn, because
+// each turn has its own MaxHold.
 func (t *Turn) maxHold() {
 	ln := t.line
 	ln.mu.Lock()
@@ -110,7 +111,7 @@ func (t *Turn) maxHold() {
 	ln.passOn(v)
 }
 
-// Release ends the turn; op is how the package calls that.
+// Release ends the turn. op is what the public package calls this operation.
 func (t *Turn) Release(op string) error {
 	ln := t.line
 	m := ln.h.m
@@ -140,9 +141,9 @@ func (t *Turn) Release(op string) error {
 	return ln.giveBack(ctx, v, p, op)
 }
 
-// Extend pushes the expiry of the lease to ttl from now. A lease that was extended is
-// given back after the turn, for others may wait longer than LocalFor for it if its
-// process dies.
+// Extend moves the expiry of the lease to ttl from now. A lease that was extended is given
+// back after the turn and serves no other: if the process died, others would have to wait
+// for the extended expiry.
 func (t *Turn) Extend(ctx context.Context, ttl time.Duration) error {
 	const op = "extend"
 	ln := t.line
@@ -165,8 +166,8 @@ func (t *Turn) Extend(ctx context.Context, ttl time.Duration) error {
 	return t.visit.lease.Extend(ctx, ttl)
 }
 
-// Context is the acquiring ctx, ended when the turn is over. One that is first asked for
-// after that has ended already.
+// Context returns a context derived from the ctx of Acquire, which ends when the turn is
+// over. If Context is first called after that, the context has ended already.
 func (t *Turn) Context() context.Context {
 	t.line.mu.Lock()
 	defer t.line.mu.Unlock()
@@ -179,7 +180,8 @@ func (t *Turn) Context() context.Context {
 	return t.ctx
 }
 
-// Deadline is until when the turn's lease is surely held if nothing more succeeds.
+// Deadline returns the time until which the turn's lease is surely held, even if no further
+// renewal succeeds.
 func (t *Turn) Deadline() time.Time {
 	t.line.mu.Lock()
 	defer t.line.mu.Unlock()
@@ -189,38 +191,39 @@ func (t *Turn) Deadline() time.Time {
 	return lease.Earlier(t.visit.lease.Deadline(), t.maxEnd)
 }
 
-// Token is the fencing token of the turn, 0 where there is none.
+// Token returns the fencing token of the turn, or 0 if there is none.
 func (t *Turn) Token() uint64 { return t.token }
 
-// Key is the key as its user wrote it.
+// Key returns the key as the caller of Acquire wrote it.
 func (t *Turn) Key() string { return t.line.name.key }
 
-// ID names the turn's lease in listings. All turns of a lease share it.
+// ID returns the ID of the turn's lease in listings. All turns of a lease have the same ID.
 func (t *Turn) ID() string { return t.visit.lease.ID() }
 
-// visit is a lease that serves turns. All but lease is guarded by the line's lock.
+// visit is a lease of the process that serves turns. The line's lock guards all fields but
+// lease.
 type visit struct {
 	line    *line
 	lease   *lease.Lease
-	turn    *Turn // the one that runs; nil: it is being given back
-	counted bool  // among the line's visits
-	over    bool  // it serves no turn any more
+	turn    *Turn // the turn that runs; nil while the lease is being given back
+	counted bool  // it is counted in the line's visits
+	over    bool  // it serves no further turn
 
-	until     time.Time // no turn begins later
-	lastToken uint64
-	served    bool // a turn has begun
-	oneTurn   bool // it is not to be passed on: it was extended, or has a token ahead of the clock
-	looked    bool // at its token: see mayServeAgain
+	until     time.Time // no turn begins after this time
+	lastToken uint64    // of the last turn
+	served    bool      // a turn has begun
+	oneTurn   bool      // it must not be passed on: it was extended, or its token is ahead of the clock
+	looked    bool      // mayServeAgain has looked at its token
 
-	// Whether anybody else waits is asked while nobody was known to, once before until.
-	alone     bool
-	asking    bool
+	// askOthers asks once before until, as long as nobody else is known to wait.
+	alone     bool          // nobody else was waiting when Redis last told
+	asking    bool          // a question is under way
 	roundTrip time.Duration // of the last question
 }
 
-// mayServeAgain says whether another turn may follow the first one. The token is looked at
-// once, and not before there is another turn: most leases of a lone caller serve one.
-// Called with the lock.
+// mayServeAgain reports whether another turn may follow the first one. It looks at the token
+// once, and only when there is a second turn, because most leases of a lone caller serve one
+// turn. The line is locked.
 func (v *visit) mayServeAgain() bool {
 	if !v.looked {
 		v.looked = true
@@ -229,15 +232,15 @@ func (v *visit) mayServeAgain() bool {
 	return !v.oneTurn
 }
 
-// nextTokenIsDue says whether the visit's next token is not ahead of the server's clock.
-// At most one token is issued per microsecond since the grant: if the process dies, the
-// fence does not know of the tokens of its turns, and the next grant's token, which is at
-// least the clock, must be above them. Where the grant's own token was ahead already, for
-// the clock went back, the visit serves one turn.
+// nextTokenIsDue reports whether the visit's next token would not be ahead of the server's
+// clock. A visit issues at most one token per microsecond since its grant. If the process
+// dies, the fence in Redis knows none of the tokens of its turns. The next grant's token is
+// at least the server's clock, and so it is still above them all. If the grant's own token
+// was ahead of the clock, because the clock went back, the visit serves one turn only.
 //
-// It looks for some microseconds, and does not sleep: the line is locked. Where the clock
-// stands, as it does in a bubble of testing/synctest, the lease is given back instead.
-// Called with the lock.
+// nextTokenIsDue looks at the clock for some microseconds and does not sleep, because the
+// line is locked. In a bubble of testing/synctest the clock stands still; then the lease is
+// given back instead.
 func (v *visit) nextTokenIsDue() bool {
 	first := v.lease.Token()
 	for range 100 {
@@ -248,7 +251,7 @@ func (v *visit) nextTokenIsDue() bool {
 	return false
 }
 
-// nextToken numbers the visit's next turn. Called with the lock.
+// nextToken returns the token of the visit's next turn. The line is locked.
 func (v *visit) nextToken() uint64 {
 	first := v.lease.Token()
 	switch {
@@ -263,8 +266,8 @@ func (v *visit) nextToken() uint64 {
 	return v.lastToken
 }
 
-// LeaseEnded learns that the lease was lost, or ended by Close. A lost lease is replaced at
-// once, even if its holder does not stop.
+// LeaseEnded is called when the lease was lost or Close ended it. The line takes a new place
+// for a lost lease at once, even if the holder does not stop.
 func (v *visit) LeaseEnded() {
 	ln := v.line
 	ln.mu.Lock()
