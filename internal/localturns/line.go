@@ -142,7 +142,7 @@ var errLate = errors.New("the reply came later than the lease lasts")
 // admit adds a granted lease to the line's visits. It returns false if the lease has ended
 // already. The line is locked.
 func (ln *line) admit(v *visit, alone bool) bool {
-	if !v.lease.HeldAt(time.Now()) {
+	if v.lease.Ended() != nil {
 		v.over = true
 		return false
 	}
@@ -204,9 +204,11 @@ func (ln *line) pass(v *visit) bool {
 	if t == nil || v.served && !(v.mayServeAgain() && v.nextTokenIsDue()) {
 		return false
 	}
-	now := time.Now()
-	if now.After(v.until) {
-		return false
+	now := v.lease.Since() // the first turn begins with the lease, however slow this process was since
+	if v.served {
+		if now = time.Now(); now.After(v.until) {
+			return false
+		}
 	}
 	if !v.lease.HeldAt(now) {
 		return false

@@ -4,7 +4,7 @@ package main
 var localTurns = []mutation{
 	{
 		name: "turns stay no longer than LocalFor", file: "internal/localturns/line.go",
-		old: "if now.After(v.until) {", new: "if false {",
+		old: "now.After(v.until) {", new: "false {",
 		packages: localTests, tests: turnTests,
 	},
 	{
