@@ -11,42 +11,43 @@ import (
 )
 
 const (
-	// voidAfter is how long an enter may take to arrive: after that it does nothing.
+	// voidAfter is how long an enter may take to reach the server. A later copy of it does
+	// nothing.
 	voidAfter = 5 * time.Second
-	// patience is how long a waiter puts up with a server that does not answer its
-	// enter. A request that is not to wait is tried maxTries times.
+	// patience is how long a waiter keeps trying while the server does not answer its enter. A
+	// request that does not wait is tried at most maxTries times.
 	patience = 3 * time.Second
 	maxTries = 3
-	// maxRestarts bounds how often one Acquire starts a new attempt because a reply
-	// came too late to be of use.
+	// maxRestarts bounds how often one Acquire starts a new attempt because a reply came too
+	// late to be of use.
 	maxRestarts = 4
 )
 
-// Attempt says what to acquire.
+// Attempt describes what an Acquire asks for.
 type Attempt struct {
 	Op      string // for errors: "acquire", "lock", …
 	Key     string
 	Permits int
 	Limit   int
 	Wait    bool
-	Want    any // passed on to the Protocol, in Terms
+	Want    any // passed to the Protocol, in Terms
 
 	Parent context.Context // of the lease's Context; nil: the ctx of Acquire
-	Seat   *call.Seat      // the first enter goes out together with others; nil: by itself
+	Seat   *call.Seat      // sends the first enter together with others; nil: it is sent by itself
 
-	Turns Turns // the lease serves several turns; nil: its caller alone
+	Turns Turns // set if the lease serves several turns; nil: it serves its caller alone
 
 	BeforeEnter func() // called before each enter is sent; may be nil
-	OnWait      func() // called whenever it has to wait: for its turn, or for Redis; may be nil
+	OnWait      func() // called whenever the attempt has to wait, for its turn or for Redis; may be nil
 }
 
-// Acquire takes what a asks for and makes into the lease of it. It returns when ctx
-// ends, whatever is under way then; what it may have been granted by that time is
-// given back in the background. Where the Protocol answered without a lease, Acquire
-// returns that answer, and into is not used.
+// Acquire takes the permits that a asks for and stores the lease in into. It returns as soon
+// as ctx ends, even if a call is under way. Anything that this call may have been granted is
+// then given back in the background. If the Protocol answers without a lease, Acquire returns
+// that answer and does not use into.
 func (m *Manager) Acquire(ctx context.Context, a Attempt, into *Lease) (answer any, err error) {
 	if a.Seat != nil {
-		defer a.Seat.Leave() // the others do not wait for a seat that sends nothing
+		defer a.Seat.Leave() // so that the others do not wait for a seat that sends nothing
 	}
 	res, err := m.begin(ctx, a.Op, a.Key)
 	if err != nil {
@@ -70,8 +71,8 @@ func (m *Manager) Acquire(ctx context.Context, a Attempt, into *Lease) (answer a
 }
 
 // unlessClosed returns the error of an attempt that ended with err. A lease that was granted
-// while the handle was being closed is given back here, because Close may have looked for
-// leases before this one was on its list.
+// while the handle was being closed is given back here: Close may have listed the leases
+// before this one was added.
 func (w *waiter) unlessClosed(err error, into *Lease) error {
 	if err != nil {
 		return err
@@ -85,8 +86,8 @@ func (w *waiter) unlessClosed(err error, into *Lease) error {
 	}
 }
 
-// begin starts an operation on key, which done ends. Close waits for operations that have
-// begun, and refuses later ones.
+// begin starts an operation on key. The caller must call done at its end. Close waits for
+// operations that have begun; begin refuses new ones once Close has been called.
 func (m *Manager) begin(ctx context.Context, op, key string) (Resource, error) {
 	res, err := m.Resource(key)
 	if err != nil {
@@ -102,8 +103,9 @@ func (m *Manager) begin(ctx context.Context, op, key string) (Resource, error) {
 	return res, nil
 }
 
-// count counts an operation, so that Close waits for its done. It also counts operations
-// that go on after Close has begun, and reports whether the handle is still open.
+// count counts an operation in, so that Close waits until done is called for it. It counts
+// operations that start after Close has begun, too. It reports whether the handle is still
+// open.
 func (m *Manager) count() (open bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -120,7 +122,7 @@ func (m *Manager) done() {
 	}
 }
 
-// Go runs send on a goroutine that Close waits for. The caller need not wait for it.
+// Go runs send on a new goroutine that Close waits for.
 func (m *Manager) Go(send func()) {
 	m.count()
 	go func() {
@@ -129,68 +131,70 @@ func (m *Manager) Go(send func()) {
 	}()
 }
 
-// waiter is one Acquire under way. It is in one of two states:
+// A waiter is one Acquire under way. It is in one of two states:
 //
-//   - entering: an enter is under way, or is to be sent after a pause, or waits for
-//     the server's clock. The waiter is in no group.
-//   - queued: the server answered "queued". The waiter is in its group, which asks
-//     for it.
+//   - entering: an enter is under way, is to be sent after a pause, or waits for the server's
+//     clock. The waiter is in no group.
+//   - queued: the server answered "queued". The waiter is in its group, and the group asks for
+//     it.
 //
-// Its verdict comes on one of four ways: the reply to its enter, a grant in the reply
-// to another call of this handle, a message, or the group's ask. The first verdict
-// that ends the attempt takes the waiter off the manager's list (settle), so a later
-// one does not find it. The verdict Gone ("enter again") leaves it on the list: a
-// grant that comes before the waiter woke replaces it, which is right, because the
-// grant is newer.
+// A verdict arrives in one of four ways: the reply to the waiter's enter, a grant in the reply
+// to another call of this handle, a message, or the reply to the group's ask. The first
+// verdict that ends the attempt takes the waiter off the manager's list (settle), so a later
+// verdict does not find it. The verdict Gone ("enter again") leaves the waiter on the list. A
+// grant that arrives before the waiter has woken then replaces Gone. That is right, because
+// the grant is newer.
 //
-// Whatever else ends the wait (ctx, MaxWait, Close) may cross a grant on its way. So
-// every end but a surely clean one sends a leave, until it is answered.
+// Anything else that ends the wait (ctx, MaxWait, Close) may cross a grant that is on its way.
+// So the waiter sends a leave, and repeats it until it is answered, unless it is certain that
+// nothing is left behind in Redis.
 type waiter struct {
 	m   *Manager
 	res Resource
 	Attempt
 	maxWait <-chan time.Time // fires when MaxWait is over; nil: no bound
 
-	// The current attempt: set by newRequest, which gives each attempt a request of its own.
+	// The current attempt. newRequest sets these fields and gives each attempt its own
+	// request.
 	req    Request
 	seq    uint64
-	wake   chan struct{} // of one: a verdict is there
-	enters int           // sent for this attempt, or about to be
-	// enterMayArriveUntil is the server time (µs) until which a copy of an enter of
-	// this attempt may still arrive; 0: none can.
+	wake   chan struct{} // receives when there is a verdict; holds one signal
+	enters int           // how many were sent for this attempt, or are about to be
+	// enterMayArriveUntil is the server time (µs) until which a copy of an enter of this
+	// attempt may still arrive; 0: none can.
 	enterMayArriveUntil int64
-	wasLate             bool // it was granted too late, which is told
+	wasLate             bool // its grant must not be reported as late (again)
 
-	ticket       int64     // place in the queue, once there was one
-	state        *State    // what Redis said last, where it said "queued"
-	failures     int       // calls in a row without an answer
+	ticket       int64     // place in the queue, once it had one
+	state        *State    // the last state that Redis reported with "queued"
+	failures     int       // consecutive calls without an answer
 	failingSince time.Time // when the first of them was sent
-	lastFailure  error     // why the last of them has none; nil: the last call was answered
+	lastFailure  error     // why the last of them failed; nil: the last call was answered
 	restarts     int
 
 	returnsQueued bool // follow returns errQueued instead of waiting in the queue
-	queuesAgain   bool // its lease has just been given back: MaxWaiters does not bound it
+	queuesAgain   bool // it has just given its lease back, so MaxWaiters does not apply
 
 	// Guarded by the manager's lock.
 	verdict      Verdict
-	group        *group // while it is queued
+	group        *group // nil unless it is queued
 	earlyMessage string // a message that came before the reply "queued"
-	keyState     *State // of its key, where its group has waiters for several keys
+	keyState     *State // the state of its own key, if its group has waiters for several keys
 }
 
-// event is what can end a pause of a waiter.
+// An event ends a pause of a waiter.
 type event int
 
 const (
-	answered event = iota // what it waits for is there
-	woken                 // a verdict is there
+	answered event = iota // the thing that it waits for has come
+	woken                 // there is a verdict
 	ctxEnded
 	maxWaitOver
 	handleClosed
 )
 
-// next waits for the first event. ready is what the waiter waits for beside its
-// verdict, nil for nothing.
+// next waits for the first event. ready delivers the thing that the waiter waits for besides
+// its verdict; nil: nothing.
 func next[T any](ctx context.Context, w *waiter, ready <-chan T) event {
 	select {
 	case <-ready:
@@ -206,8 +210,8 @@ func next[T any](ctx context.Context, w *waiter, ready <-chan T) event {
 	}
 }
 
-// newRequest starts a new attempt. The handle knows it before it is sent, since the grant
-// may come on another way before the reply.
+// newRequest starts a new attempt. The manager lists it before its enter is sent, because a
+// grant may arrive in another way before the reply.
 func (w *waiter) newRequest() {
 	m := w.m
 	seq := m.seq.Add(1)
@@ -217,10 +221,10 @@ func (w *waiter) newRequest() {
 	w.enters, w.enterMayArriveUntil, w.wasLate = 0, 0, false
 	if !w.Wait {
 		w.seq, w.req = seq, req
-		return // it is never queued, so no other process grants to it
+		return // never queued, so no other process can grant to it
 	}
 	wake := make(chan struct{}, 1)
-	m.mu.Lock() // the inbox may be about to look at the attempt before
+	m.mu.Lock() // the inbox may still look at the previous attempt
 	w.seq, w.req, w.wake, w.earlyMessage = seq, req, wake, ""
 	m.waiters[seq] = w
 	m.mu.Unlock()
@@ -232,7 +236,7 @@ func (w *waiter) run(ctx context.Context, into *Lease) (answer any, err error) {
 	return w.follow(ctx, v, err, into)
 }
 
-// follow goes on with an attempt whose enter came to v and err.
+// follow continues an attempt whose enter returned v and err.
 func (w *waiter) follow(ctx context.Context, v Verdict, err error, into *Lease) (answer any, _ error) {
 	for ; ; v, err = w.enter(ctx) {
 		if err == nil && v.Code == Queued {
@@ -278,7 +282,7 @@ func (w *waiter) follow(ctx context.Context, v Verdict, err error, into *Lease) 
 			w.abandon()
 			return nil, w.fail(leasehold.ErrUnavailable, v.Err)
 		case Gone: // enter again, with the same request and ticket
-			if v.Lapsed && !w.m.cfg.Loads { // waiters for a load enter again all the time
+			if v.Lapsed && !w.m.cfg.Loads { // a waiter for a load enters again all the time
 				if err := w.revoked(ctx); err != nil {
 					return nil, err
 				}
@@ -287,8 +291,8 @@ func (w *waiter) follow(ctx context.Context, v Verdict, err error, into *Lease) 
 	}
 }
 
-// start makes l the lease of a granted waiter, and has it renewed. It returns why the grant
-// is of no use, if it is not: it is over already, or the handle is closed.
+// start makes l the lease of a granted waiter and schedules its renewals. It returns an error
+// if the grant cannot be used, because it is over already or the handle is closed.
 func (l *Lease) start(ctx context.Context, w *waiter, v Verdict) error {
 	m, now := w.m, time.Now()
 	if !v.Deadline.After(now) {
@@ -346,8 +350,7 @@ func (w *waiter) waits() {
 
 var errLate = errors.New("the reply came later than the lease lasts")
 
-// enter sends the enter until it is answered, and says what came of it: Queued, or a
-// verdict.
+// enter sends the enter until it is answered, and returns the result: Queued or a verdict.
 func (w *waiter) enter(ctx context.Context) (Verdict, error) {
 	for {
 		select {
@@ -377,9 +380,9 @@ func (w *waiter) enter(ctx context.Context) (Verdict, error) {
 		}
 		e := w.prepare(now)
 		if ctx.Done() == nil && w.maxWait == nil && e.seat == nil {
-			e.send(ctx) // nothing can end the call before: spare the switch to another goroutine
+			e.send(ctx) // nothing can end the call early, so save the switch to another goroutine
 		} else {
-			e.done, e.err = make(chan struct{}), errNoAnswer // should a hook end the goroutine
+			e.done, e.err = make(chan struct{}), errNoAnswer // errNoAnswer stays if a hook ends the goroutine
 			w.m.Go(func() {
 				defer close(e.done)
 				e.send(ctx)
@@ -394,37 +397,37 @@ func (w *waiter) enter(ctx context.Context) (Verdict, error) {
 	}
 }
 
-// enterCall is one enter on its way. Its goroutine may outlive the attempt.
-type enterCall struct {
+// An enterCall is one enter on its way. Its goroutine may outlive the attempt.
+type enterCall struct { // nil: the enter is sent by itself
 	w     *waiter
 	seat  *call.Seat // nil: by itself
 	req   Request
 	call  *call.Call
 	sent  time.Time
-	void  int64 // server time, µs, from which on it does nothing
+	void  int64 // server time (µs) from which on the enter does nothing
 	done  chan struct{}
 	reply EnterReply
 	err   error
 }
 
-// prepare makes the enter that is sent now, the server's clock standing at now
-// at the latest.
+// prepare makes the enter that is sent next. now is the latest time that the server's clock can
+// show.
 func (w *waiter) prepare(now int64) *enterCall {
 	o := EnterOptions{
 		VoidAfter: now + voidAfter.Microseconds(), Wait: w.Wait, Ticket: w.ticket, MaxWaiters: w.m.cfg.MaxWaiters,
 	}
 	if w.ticket != 0 || w.queuesAgain {
-		o.MaxWaiters = 0 // it has its place already
+		o.MaxWaiters = 0 // it has a place in the queue already
 	}
 	w.enters++
 	e := &enterCall{w: w, seat: w.Seat, req: w.req, call: w.req.Enter(o), sent: time.Now(), void: o.VoidAfter}
 	e.call.Confirm = w.m.confirm
-	w.Seat = nil // of the first enter alone
+	w.Seat = nil // only the first enter uses the seat
 	return e
 }
 
-// send sends the enter and takes the outcome. The waiter may have left by then: the
-// reply is processed all the same, since grants to other waiters ride on it.
+// send sends the enter and takes the outcome. The waiter may have left by then. The reply is
+// processed all the same, because it may carry grants to other waiters.
 func (e *enterCall) send(ctx context.Context) {
 	var ints []int64
 	var err error
@@ -436,7 +439,7 @@ func (e *enterCall) send(ctx context.Context) {
 	e.take(ints, err)
 }
 
-// take takes the outcome of the enter.
+// take processes the outcome of the enter.
 func (e *enterCall) take(ints []int64, err error) {
 	if e.err = err; e.err == nil {
 		e.reply, e.err = e.req.ReadEnter(e.call, ints)
@@ -450,13 +453,13 @@ func (e *enterCall) take(ints []int64, err error) {
 	e.w.m.reached(e.w.res, e.err)
 }
 
-// endInFlight ends the wait for an enter that is under way: with a verdict that came
-// on another way, or for good.
+// endInFlight ends the wait for an enter that is under way, either with a verdict that came in
+// another way or for good.
 func (w *waiter) endInFlight(ctx context.Context, ev event, e *enterCall) (Verdict, error) {
 	if ev == woken {
 		v := w.heard()
 		if w.enters > 1 || v.Code != Granted {
-			// One enter has run. The other may still be on its way.
+			// Only a grant to the one enter that was sent proves that no copy is on its way.
 			w.enterMayArriveUntil = max(w.enterMayArriveUntil, e.void)
 		}
 		return v, nil
@@ -469,7 +472,7 @@ func (w *waiter) endInFlight(ctx context.Context, ev event, e *enterCall) (Verdi
 	return w.end(ctx, ev, errNoAnswer)
 }
 
-// onEnterDone says what an enter that has its outcome means, or that it is to be sent
+// onEnterDone processes the outcome of an enter. If again is true, the enter is to be sent
 // again.
 func (w *waiter) onEnterDone(ctx context.Context, e *enterCall) (v Verdict, again bool, err error) {
 	if e.err != nil {
@@ -485,7 +488,7 @@ func (w *waiter) onEnterDone(ctx context.Context, e *enterCall) (v Verdict, agai
 	return v, false, err
 }
 
-// onEnterReply says what the reply to an enter means.
+// onEnterReply turns the reply to an enter into a verdict.
 func (w *waiter) onEnterReply(ctx context.Context, r *EnterReply, clock call.Sample) (Verdict, error) {
 	switch r.Code {
 	case Granted:
@@ -496,21 +499,21 @@ func (w *waiter) onEnterReply(ctx context.Context, r *EnterReply, clock call.Sam
 		if w.ticket == 0 {
 			w.ticket = r.Now
 		}
-		state := r.State // of its own, so that the reply does not stay
+		state := r.State // a copy, so that the reply can be freed
 		state.AsOf = clock.Got
 		w.state = &state
 		w.joinGroup(clock, state)
 		return Verdict{Code: Queued}, nil
 	case Void:
-		// What was known of the server's clock was off: it has been learned anew.
+		// The estimate of the server's clock was off. The reply has corrected it.
 		if w.restarts++; w.restarts >= maxRestarts {
 			w.abandon()
 			return Verdict{}, w.fail(leasehold.ErrUnavailable, errLate)
 		}
 		return Verdict{Code: Gone}, nil
 	case GivenUp:
-		// Revoked, or not by this process: keys were deleted. A new attempt is not
-		// mistaken for the one that was given up.
+		// The attempt was revoked, or somebody else deleted keys. A new attempt has a new
+		// owner id, so the scripts do not mistake it for the one that was given up.
 		return Verdict{Code: Gone}, w.restart(ctx, errors.New("the queue's keys do not fit together"))
 	case TooMany:
 		return Verdict{Code: TooMany, Limit: r.State.Limit}, nil
@@ -523,9 +526,9 @@ func (w *waiter) onEnterReply(ctx context.Context, r *EnterReply, clock call.Sam
 	}
 }
 
-// retry says what an enter without an answer means: to send the same request again
-// after a pause, or to give up. The request is the same, so that it takes nothing
-// twice.
+// retry handles an enter without an answer. If again is true, the caller sends the same
+// request again; retry has paused already. Otherwise the attempt has its verdict or its error.
+// The request stays the same, so that it takes nothing twice.
 func (w *waiter) retry(ctx context.Context, err error, sent time.Time, void int64) (v Verdict, again bool, _ error) {
 	if void != 0 && errors.Is(err, call.ErrNotSent) {
 		w.enters--
@@ -533,7 +536,7 @@ func (w *waiter) retry(ctx context.Context, err error, sent time.Time, void int6
 	class := call.Classify(err)
 	if class == call.Unknown && void != 0 {
 		w.enterMayArriveUntil = max(w.enterMayArriveUntil, void)
-		w.m.askSoon(w.res) // grants to our waiters may have been in the reply
+		w.m.askSoon(w.res) // the lost reply may have carried grants to our waiters
 	}
 	if ctx.Err() != nil {
 		if errors.Is(err, call.ErrNotSent) && w.failures == 0 {
@@ -548,8 +551,8 @@ func (w *waiter) retry(ctx context.Context, err error, sent time.Time, void int6
 	w.lastFailure = err
 	pause := call.Backoff(w.failures)
 	if wrongType(err) {
-		// The scripts look at the types of all keys before they write, so this enter
-		// did nothing; and a leave would be refused for the same reason.
+		// The scripts check the types of all keys before they write, so this enter did
+		// nothing. A leave would be refused for the same reason.
 		w.finish()
 		return Verdict{}, false, w.fail(leasehold.ErrUnavailable, err)
 	}
@@ -578,8 +581,8 @@ func (w *waiter) awaitVerdict(ctx context.Context) (Verdict, error) {
 	return w.heard(), nil
 }
 
-// lastState is how busy the resource was, as Redis told last; nil: it has not. Called with
-// the manager's lock.
+// lastState returns the last state of the resource that Redis reported, or nil if there is
+// none. Called with the manager's lock.
 func (w *waiter) lastState() *State {
 	switch {
 	case w.group == nil:
@@ -592,9 +595,9 @@ func (w *waiter) lastState() *State {
 	return &state
 }
 
-// end ends the waiter because of ev: what was or may yet be granted to it is given
-// back in the background. cause is why Redis has not answered, nil where nothing is
-// under way and the call before was answered.
+// end ends the attempt because of ev, and gives back in the background whatever was or may
+// still be granted to it. cause says why Redis has not answered; it is nil if no call is under
+// way and the last one was answered.
 func (w *waiter) end(ctx context.Context, ev event, cause error) (Verdict, error) {
 	m := w.m
 	m.mu.Lock()
@@ -617,8 +620,8 @@ func (w *waiter) end(ctx context.Context, ev event, cause error) (Verdict, error
 	}
 }
 
-// revoked asks whether the attempt was revoked, and is the error of that; nil where it
-// was not, or nobody knows. It ends the attempt then.
+// revoked asks Redis whether the attempt was revoked. If so, it ends the attempt and returns
+// the error. It returns nil if the attempt was not revoked, or if that cannot be found out.
 func (w *waiter) revoked(ctx context.Context) error {
 	end := w.m.revocation(ctx, w.req, time.Time{})
 	if end == nil {
@@ -628,8 +631,8 @@ func (w *waiter) revoked(ctx context.Context) error {
 	return w.fail(end)
 }
 
-// restart gives up this attempt's request and begins another, in the same place, unless the
-// attempt was revoked: another one would take what was taken away.
+// restart gives up this attempt's request and begins another one, with the same ticket. It
+// does not do so if the attempt was revoked: a new request would take what was taken away.
 func (w *waiter) restart(ctx context.Context, why error) error {
 	if err := w.revoked(ctx); err != nil {
 		return err
@@ -642,8 +645,8 @@ func (w *waiter) restart(ctx context.Context, why error) error {
 	return nil
 }
 
-// finish ends an attempt that Redis answered to have left no trace. It sends a leave
-// only where a copy of the enter may still arrive.
+// finish ends an attempt of which, by Redis' answer, nothing is left behind. It sends a leave
+// only if a copy of the enter may still arrive.
 func (w *waiter) finish() {
 	if w.enterMayArriveUntil != 0 {
 		w.abandon()
@@ -652,8 +655,8 @@ func (w *waiter) finish() {
 	w.forget()
 }
 
-// abandon ends an attempt and gives back what it was or may yet be granted: nothing
-// where none of its enters was sent.
+// abandon ends an attempt and gives back whatever it was or may still be granted. It sends
+// nothing if none of the attempt's enters was sent.
 func (w *waiter) abandon() {
 	w.forget()
 	if w.enters == 0 {
@@ -672,9 +675,8 @@ func (w *waiter) forget() {
 	w.leaveGroup()
 }
 
-// tell gives the waiter a verdict and wakes it. The last verdict counts: one that is
-// told while an earlier one was not heard yet is newer. Called with the manager's
-// lock.
+// tell gives the waiter a verdict and wakes it. A verdict replaces an earlier one that the
+// waiter has not read yet, because it is newer. Called with the manager's lock.
 func (w *waiter) tell(v Verdict) {
 	w.verdict = v
 	select {
@@ -683,15 +685,14 @@ func (w *waiter) tell(v Verdict) {
 	}
 }
 
-// settle tells the waiter a verdict that ends its attempt. Called with the manager's
-// lock.
+// settle gives the waiter a verdict that ends its attempt. Called with the manager's lock.
 func (w *waiter) settle(v Verdict) {
 	delete(w.m.waiters, w.seq)
 	w.leaveGroup()
 	w.tell(v)
 }
 
-// heard is the verdict that woke the waiter.
+// heard returns the verdict that woke the waiter.
 func (w *waiter) heard() Verdict {
 	w.m.mu.Lock()
 	defer w.m.mu.Unlock()

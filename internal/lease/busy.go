@@ -9,10 +9,10 @@ import (
 )
 
 // holdTimes is a moving average of how long the leases of a handle were held.
-type holdTimes struct{ mean atomic.Int64 } // 0: none was given back yet
+type holdTimes struct{ mean atomic.Int64 } // 0: none has been given back yet
 
-// add takes a hold into the average, with a weight of an eighth. Of two that come at
-// the same time one may be left out.
+// add adds a hold to the average, with a weight of an eighth. If two goroutines call it at the
+// same time, one of the holds may be left out.
 func (h *holdTimes) add(held time.Duration) {
 	old := h.mean.Load()
 	mean := int64(held)
@@ -22,12 +22,12 @@ func (h *holdTimes) add(held time.Duration) {
 	h.mean.CompareAndSwap(old, max(1, mean))
 }
 
-// maxBlindRetry bounds RetryAfter where no hold was observed yet.
+// maxBlindRetry bounds RetryAfter if no hold has been observed yet.
 const maxBlindRetry = time.Second
 
-// busyError is the error of a request that found a resource so busy. RetryAfter is
-// when its turn would come if all before it held for as long as others did, and at
-// most until the first lease ends by itself.
+// busyError returns the error of a request that found a resource in state s. RetryAfter
+// estimates when the request's turn would come if all before it held as long as others did. It
+// is at most the time until the first lease ends by itself.
 func (m *Manager) busyError(s State) *leasehold.BusyError {
 	retry := maxBlindRetry
 	if mean := time.Duration(m.holds.mean.Load()); mean > 0 {
@@ -49,7 +49,7 @@ func (m *Manager) busyError(s State) *leasehold.BusyError {
 	}
 }
 
-// busyErrorOf is busyError for a state that Redis may not have told yet.
+// busyErrorOf is busyError for a state that may be nil, because Redis has not reported any.
 func (m *Manager) busyErrorOf(s *State, limit int) *leasehold.BusyError {
 	if s == nil {
 		s = &State{Limit: limit}

@@ -9,14 +9,14 @@ import (
 	"github.com/leasehold-go/leasehold/internal/keys"
 )
 
-// Replicas: where a Config asks for them, a grant counts once so many of the primary's
-// replicas confirmed it, and a renewal moves the deadline only then. The enter and the
-// renewals of such a handle ask for that themselves (call.Confirm). A grant that came on
-// another way, by a message or in the reply to another call, was confirmed by nobody:
-// confirmGrant renews it before Acquire returns.
+// Replicas: if a Config asks for them, a grant counts only after that many of the primary's
+// replicas have confirmed it, and only a confirmed renewal moves the deadline. The enter and
+// the renewals of such a handle ask for the confirmation themselves (call.Confirm). A grant
+// that arrived in another way, by a message or in the reply to another call, has no
+// confirmation: confirmGrant renews it before Acquire returns.
 
-// confirm checks Replicas and ReplicaWait, and makes of them what calls are sent with:
-// nil without replicas. client is nil where there is none.
+// confirm checks Replicas and ReplicaWait and returns the Confirm for the handle's calls, nil
+// without replicas. client is nil if the Config has no valid client.
 func (c Config) confirm(client *call.Client) (*call.Confirm, []error) {
 	var errs []error
 	if c.Replicas < 0 {
@@ -30,7 +30,7 @@ func (c Config) confirm(client *call.Client) (*call.Confirm, []error) {
 	if c.MaxHold > 0 {
 		of += ", or of MaxHold"
 	}
-	// That the client waits so long for an answer matters only where it has to.
+	// How long the client waits for an answer matters only if there are replicas.
 	if client != nil && c.Replicas > 0 && client.LongestWait() < longest {
 		longest, of = client.LongestWait(), "three quarters of the client's ReadTimeout"
 	}
@@ -48,11 +48,11 @@ func (c Config) confirm(client *call.Client) (*call.Confirm, []error) {
 	return &call.Confirm{Replicas: c.Replicas, Wait: wait, TTL: term}, nil
 }
 
-// confirmed is a grant v that is the outcome of c. If too few replicas confirmed it, it
-// is given back instead.
+// confirmed returns the grant v, which is the outcome of c. If too few replicas confirmed it,
+// the grant is given back instead.
 func (w *waiter) confirmed(v Verdict, c *call.Call) (Verdict, error) {
 	if err := c.Unconfirmed(); err != nil {
-		w.wasLate = true // the error tells what becomes of the grant: it is not reported as a late one
+		w.wasLate = true // the error already tells of this grant, so it is not reported as a late one
 		w.abandon()
 		return Verdict{}, w.fail(leasehold.ErrUnavailable, err)
 	}
@@ -60,9 +60,9 @@ func (w *waiter) confirmed(v Verdict, c *call.Call) (Verdict, error) {
 	return v, nil
 }
 
-// confirmGrant has replicas confirm v, a grant that came without that, by a renewal until
-// it is answered. The Verdict that it returns has the deadline of that renewal, or is Gone
-// where the grant had ended. Whatever else ends the wait gives the grant back.
+// confirmGrant makes replicas confirm v, a grant without a confirmation. It repeats a renewal
+// until it is answered. The Verdict has the deadline of that renewal, or is Gone if the grant
+// had ended. If the wait ends in any other way, the grant is given back.
 func (w *waiter) confirmGrant(ctx context.Context, v Verdict) (Verdict, error) {
 	began := time.Now()
 	for tries := 1; ; tries++ {
@@ -95,7 +95,7 @@ func (w *waiter) confirmGrant(ctx context.Context, v Verdict) (Verdict, error) {
 	}
 }
 
-// renewal is the renewal of a grant on its way. Its goroutine may outlive the attempt.
+// A renewal is the renewal of a grant on its way. Its goroutine may outlive the attempt.
 type renewal struct {
 	m    *Manager
 	res  Resource
@@ -112,7 +112,7 @@ func (w *waiter) newRenewal() *renewal {
 	c.Confirm = w.m.confirm
 	return &renewal{
 		m: w.m, res: w.res, req: w.req, call: c, sent: time.Now(), done: make(chan struct{}),
-		err: errNoAnswer, // should a hook end the goroutine
+		err: errNoAnswer, // stays if a hook ends the goroutine
 	}
 }
 
@@ -126,8 +126,8 @@ func (e *renewal) send(ctx context.Context) {
 	e.m.reached(e.res, e.err)
 }
 
-// nextButWoken is next for a waiter that has its verdict: another one, which may follow
-// the first, says nothing new.
+// nextButWoken is next for a waiter that has its verdict. It ignores further verdicts, because
+// they say nothing new.
 func nextButWoken[T any](ctx context.Context, w *waiter, ready <-chan T) event {
 	for {
 		if ev := next(ctx, w, ready); ev != woken {

@@ -9,41 +9,41 @@ import (
 	"github.com/leasehold-go/leasehold/internal/schedule"
 )
 
-// How a holder learns that its lease was revoked. The revoker sends a hint. Every client
-// that may publish on the inbox can forge one, so that a hint only makes the handle ask
-// for the fate of the attempt, which is in Redis. Without any hint the next renewal or the
-// release finds the lease gone, and asks before it says that it was lost.
+// How a holder learns that its lease was revoked: the revoker sends a hint. Every client that
+// may publish on the inbox can forge one. So a hint only makes the handle ask Redis for the
+// fate of the attempt. Without any hint, the next renewal or the release finds the lease gone,
+// and asks for its fate before it reports a loss.
 
-// Fated is a Request whose fate can be asked.
+// Fated is a Request that Redis can be asked about.
 type Fated interface {
-	// Fate prepares the question what became of the attempt. It changes nothing.
+	// Fate prepares the call that asks what became of the attempt. It changes nothing.
 	Fate() *call.Call
 }
 
 const (
-	// fatePatience bounds how long a lease that is gone waits for the reason.
+	// fatePatience bounds how long the handle waits to learn why a lease is gone.
 	fatePatience = 500 * time.Millisecond
-	// fatePause is the shortest time from one question for a lease that hints brought
-	// on to the next: replayed hints cost a call each 50 ms, and no more.
+	// fatePause is the shortest time between two questions that hints cause for one lease.
+	// Replayed hints cost one call every 50 ms, and no more.
 	fatePause = 50 * time.Millisecond
-	// fateTries is how often a question that a hint brought on is sent without answer.
+	// fateTries is how often a question that a hint caused is sent if no answer comes.
 	fateTries = 3
-	// watchAfter is the age from which on a lease is worth a subscription.
+	// watchAfter is the age at which a lease is worth a subscription.
 	watchAfter = 100 * time.Millisecond
 	// maxHints is how many hints are kept that came before their lease began.
 	maxHints = 64
-	// fateEach is the time that the question for one lease takes up of those that new
-	// subscriptions bring on: 1,000 a second, since a herd after a failover would be in
-	// the way of all others. They are asked fatesAtOnce in a round trip.
+	// fateEach spaces out the questions that new subscriptions cause, to 1,000 leases a
+	// second: after a failover, all leases at once would get in the way of other calls. One
+	// round trip asks for fatesAtOnce leases.
 	fateEach    = time.Millisecond
 	fatesAtOnce = 100
-	// gatherMissed is how long a handle gathers keys whose subscriptions are new, before
-	// it looks through its leases once for all of them.
+	// gatherMissed is how long a handle collects keys with new subscriptions before it looks
+	// through its leases once for all of them.
 	gatherMissed = 20 * time.Millisecond
 )
 
-// readFate reads the reply, if there is one: whether the attempt still holds or waits,
-// and else its end: revoked, or lost.
+// readFate reads the reply to a Fate call. alive reports whether the attempt still holds or
+// waits. If it does not, end is the revocation, or nil if there was none.
 func readFate(c *call.Call, v []int64, failed error) (alive bool, end error, err error) {
 	switch {
 	case failed != nil:
@@ -56,8 +56,9 @@ func readFate(c *call.Call, v []int64, failed error) (alive bool, end error, err
 	return v[0] != 0, nil, nil
 }
 
-// revocation asks why an attempt that is gone has ended: a RevokedError, or nil where
-// it was not revoked or Redis has not answered within fatePatience, until and ctx.
+// revocation asks why an attempt that is gone has ended. It returns a RevokedError, or nil if
+// the attempt was not revoked or if no answer comes within fatePatience, before until, and
+// before ctx ends.
 func (m *Manager) revocation(ctx context.Context, req Request, until time.Time) error {
 	q, ok := req.(Fated)
 	if !ok {
@@ -97,8 +98,8 @@ func (l *Lease) endByFate() {
 	l.endAs(end)
 }
 
-// endAs ends a lease that is gone on the server: revoked, where end is not nil, or lost.
-// Called with the lock, which it gives up.
+// endAs ends a lease that is gone on the server: as revoked if end is not nil, otherwise as
+// lost. Called with the lock, which it releases.
 func (l *Lease) endAs(end error) {
 	if end != nil {
 		l.lose(end, nil)
@@ -109,11 +110,11 @@ func (l *Lease) endAs(end error) {
 	l.m.loop.Remove(&l.entry)
 }
 
-// askFate has the schedule ask for the lease's fate, soon.
+// askFate makes the schedule ask for the lease's fate soon.
 func (l *Lease) askFate() { l.askFateAt(time.Now()) }
 
-// askFateAt has the schedule ask at a time, or sooner where that was planned, but not
-// within fatePause of the last question.
+// askFateAt makes the schedule ask at the time at, or earlier if that was planned already, but
+// not within fatePause of the last question.
 func (l *Lease) askFateAt(at time.Time) {
 	if _, ok := l.req.(Fated); !ok {
 		return
@@ -148,7 +149,7 @@ func (l *Lease) fateCall(now time.Time) *call.Call {
 			l.fateFailures++
 			again := l.fateFailures < fateTries && call.Classify(err) != call.Refused
 			if !again {
-				l.fateFailures = 0 // the next hint has tries of its own
+				l.fateFailures = 0 // the next hint starts with a new number of tries
 			}
 			l.mu.Unlock()
 			if again {
@@ -158,8 +159,8 @@ func (l *Lease) fateCall(now time.Time) *call.Call {
 		}
 		l.fateFailures = 0
 		if alive {
-			// As after a renewal: the schedule takes what comes next for a first call, not
-			// for one that repeats a call without an answer.
+			// Put the lease into the schedule anew, as after a renewal. Otherwise the schedule
+			// would take its next call for the repetition of one that had no answer.
 			at, slack := l.nextDue()
 			l.mu.Unlock()
 			l.m.loop.Put(&l.entry, l, at, slack)
@@ -170,14 +171,14 @@ func (l *Lease) fateCall(now time.Time) *call.Call {
 	return c
 }
 
-// hint takes the hint that the attempt seq was revoked.
+// hint handles a hint that the attempt seq was revoked.
 func (m *Manager) hint(seq uint64) {
 	m.mu.Lock()
 	l, w := m.leases[seq], m.waiters[seq]
 	var g *group
 	var at time.Time
 	if l == nil {
-		// It may have been granted, and its lease not have begun yet.
+		// The attempt may have been granted without its lease having begun.
 		m.hints[m.nextHint%maxHints] = seq
 		m.nextHint++
 		if w != nil && w.group != nil {
@@ -195,8 +196,8 @@ func (m *Manager) hint(seq uint64) {
 	}
 }
 
-// wasHinted reports whether a hint for seq has come, and forgets it. Called with the
-// manager's lock.
+// wasHinted reports whether a hint for seq has come, and forgets it. Called with the manager's
+// lock.
 func (m *Manager) wasHinted(seq uint64) bool {
 	if m.nextHint == 0 {
 		return false
@@ -210,25 +211,25 @@ func (m *Manager) wasHinted(seq uint64) bool {
 	return false
 }
 
-// watch is the one entry of a handle that sees to it that holders hear hints: it watches
-// the keys of leases that are older than watchAfter, and asks for the fates of those
-// whose hints may have been missed.
+// A watch is the one schedule entry of a handle that makes sure that holders hear hints. It
+// subscribes to the keys of leases that are older than watchAfter, and asks for the fates of
+// leases whose hints may have been missed.
 type watch struct {
 	m     *Manager
 	entry schedule.Entry
 
 	// Guarded by the manager's lock.
 	scheduled bool
-	missed    map[string]bool // keys whose subscription is new (a Resource.FirstKey); "" = all
+	missed    map[string]bool // keys (a Resource.FirstKey) whose subscription is new; "": all
 
-	nextFate time.Time // when more may be asked; used by Due alone
+	nextFate time.Time // when the next question may be asked; used by Due alone
 }
 
-// Due looks through the leases, once for all that there is to do.
+// Due looks through the leases once and does all that is due.
 func (w *watch) Due(now time.Time, calls []*call.Call) ([]*call.Call, time.Time, time.Duration) {
 	m := w.m
 	var ask []*Lease
-	oldest := time.Time{} // of the leases that are too young yet
+	oldest := time.Time{} // when the oldest lease that is still too young began
 	m.mu.Lock()
 	missed := w.missed
 	w.missed = nil
@@ -257,8 +258,7 @@ func (w *watch) Due(now time.Time, calls []*call.Call) ([]*call.Call, time.Time,
 	return calls, oldest.Add(watchAfter), watchAfter / 4
 }
 
-// askFates asks for the fates of leases, fatesAtOnce together, and those of a later call
-// behind them.
+// askFates asks for the fates of leases, fatesAtOnce at a time, after those of earlier calls.
 func (w *watch) askFates(now time.Time, leases []*Lease) {
 	if w.nextFate.Before(now) {
 		w.nextFate = now
@@ -269,9 +269,9 @@ func (w *watch) askFates(now time.Time, leases []*Lease) {
 	w.nextFate = w.nextFate.Add(time.Duration(len(leases)) * fateEach)
 }
 
-// hintsMissed says that hints for leases of a key may have been missed, "" = of any key.
-// A handle on a Cluster has a subscription for each key, and thousands may be new at
-// once: so keys are gathered for a moment.
+// hintsMissed notes that hints for leases of key may have been missed; "": of any key. A
+// handle on a Cluster has a subscription for each key, and thousands may be new at once, so
+// keys are collected for a moment.
 func (w *watch) hintsMissed(key string) {
 	m := w.m
 	m.mu.Lock()
@@ -289,7 +289,7 @@ func (w *watch) hintsMissed(key string) {
 	}
 }
 
-// dropLease takes a lease off the list. Called with the lock.
+// dropLease takes a lease off the list. Called with the manager's lock.
 func (m *Manager) dropLease(l *Lease) {
 	delete(m.leases, l.seq)
 	if l.watched {
@@ -298,15 +298,15 @@ func (m *Manager) dropLease(l *Lease) {
 	}
 }
 
-// subscribed is called on each new subscription: messages may have been missed, so that
-// the fates of waiters and of leases are asked for. That of a lease is a question and no
-// renewal: it writes nothing, and no expiry depends on a subscription.
+// subscribed is called on each new subscription. Messages may have been missed, so it asks for
+// the fates of waiters and leases. For a lease it sends a question, not a renewal: it writes
+// nothing, and no expiry depends on a subscription.
 func (m *Manager) subscribed() {
 	m.askAll()
 	m.watch.hintsMissed("")
 }
 
-// subscribedFor is subscribed for one key (a Resource.FirstKey).
+// subscribedFor does the same for one key (a Resource.FirstKey).
 func (m *Manager) subscribedFor(key string) {
 	m.askFor(key)
 	m.watch.hintsMissed(key)

@@ -10,9 +10,9 @@ import (
 	"github.com/leasehold-go/leasehold/internal/schedule"
 )
 
-// group is the waiters that the handle has in one queue. Together they give a
-// sign of life, and ask what became of them. It is scheduled as long as it is
-// one of the manager's groups.
+// A group holds the waiters of this handle that are in the same queue. One ask gives a sign of
+// life for all of them and finds out what became of them. A group is scheduled as long as it
+// is on the manager's list.
 type group struct {
 	m     *Manager
 	res   Resource
@@ -21,30 +21,30 @@ type group struct {
 	// Guarded by the manager's lock.
 	waiters      map[uint64]*waiter
 	state        State
-	clock        call.Sample // of this resource's server
+	clock        call.Sample // of the server that has this resource
 	asked        time.Time   // when the last sign of life was sent
-	firstEnd     time.Time   // when the first lease ends, if it is not renewed; zero: none
-	hinted       time.Time   // when to ask because of a hint; zero: none has come since asked
-	failures     int         // asks in a row without an answer
+	firstEnd     time.Time   // when the first lease ends, if it is not renewed; zero: no lease is held
+	hinted       time.Time   // when to ask because of a hint; zero: no hint has come since asked
+	failures     int         // consecutive asks without an answer
 	failingSince time.Time
 }
 
 const (
-	// askPatience is how long waiters put up with a server that does not answer.
-	// Their place is kept (by their ticket) over a failover, and no longer.
+	// askPatience is how long waiters put up with a server that does not answer. Their tickets
+	// keep their places through a failover of that length, and no longer.
 	askPatience = 10 * time.Second
-	// minAskPause is the shortest time from one ask to the next that is due because
-	// a lease ends.
+	// minAskPause is the shortest time between two asks if the second is due because a lease
+	// ends.
 	minAskPause = 20 * time.Millisecond
 )
 
-// joinGroup puts a waiter whose enter was answered "queued" into its group.
+// joinGroup puts a waiter into its group after its enter was answered "queued".
 func (w *waiter) joinGroup(clock call.Sample, state State) {
 	m, name := w.m, w.res.FirstKey()
 	m.mu.Lock()
 	if m.waiters[w.seq] != w {
 		m.mu.Unlock()
-		return // its verdict was faster than the reply, and has been told
+		return // its verdict came before the reply, and has been delivered
 	}
 	g := m.groups[name]
 	if g == nil {
@@ -52,7 +52,7 @@ func (w *waiter) joinGroup(clock call.Sample, state State) {
 		m.groups[name] = g
 	}
 	if len(g.waiters) == 0 {
-		g.asked = clock.Sent // its enter was a sign of life
+		g.asked = clock.Sent // the waiter's enter was a sign of life
 	}
 	g.waiters[w.seq] = w
 	w.group = g
@@ -62,12 +62,12 @@ func (w *waiter) joinGroup(clock call.Sample, state State) {
 	g.learn(clock, state)
 	at := g.nextAsk()
 	if !m.missed.Before(clock.Sent) {
-		at = clock.Got // the ask that followed ran before this waiter joined the group
+		at = clock.Got // the ask that followed the loss ran before this waiter joined
 	}
 	early := w.earlyMessage
 	w.earlyMessage = ""
 	if !m.inbox.Watch(name).Before(clock.Sent) {
-		at = clock.Got // a message may have been sent before the subscription stood
+		at = clock.Got // a message may have been sent before the subscription existed
 	}
 	m.mu.Unlock()
 	m.loop.Put(&g.entry, g, at, 0)
@@ -76,7 +76,7 @@ func (w *waiter) joinGroup(clock call.Sample, state State) {
 	}
 }
 
-// leaveGroup takes a waiter out of its group. A group left empty stays for the next
+// leaveGroup takes a waiter out of its group. A group that is empty now stays for the next
 // waiter until it is due. Called with the manager's lock.
 func (w *waiter) leaveGroup() {
 	if w.group == nil {
@@ -87,7 +87,8 @@ func (w *waiter) leaveGroup() {
 	w.m.inbox.Unwatch(w.res.FirstKey())
 }
 
-// learn keeps what a reply said of the resource. Called with the manager's lock.
+// learn stores the state of the resource that a reply reported. Called with the manager's
+// lock.
 func (g *group) learn(clock call.Sample, state State) {
 	g.clock, g.state, g.failures = clock, state, 0
 	g.state.AsOf = clock.Got
@@ -97,9 +98,10 @@ func (g *group) learn(clock call.Sample, state State) {
 	}
 }
 
-// nextAsk says when to ask: by the interval, or when the first lease ends, since a
-// dead holder's permit is free right then, or when a hint has called for it, which neither
-// a newcomer nor the reply to an earlier ask puts off. Called with the manager's lock.
+// nextAsk returns when to ask next: after the usual interval, or earlier when the first lease
+// ends (a crashed holder's permit is free right then) or when a hint has called for an ask. A
+// new waiter or the reply to an earlier ask does not delay an ask that a hint called for.
+// Called with the manager's lock.
 func (g *group) nextAsk() time.Time {
 	at := g.asked.Add(AskEvery*9/10 + rand.N(AskEvery/10))
 	if !g.firstEnd.IsZero() && g.firstEnd.Before(at) {
@@ -161,7 +163,7 @@ func (g *group) ask(now time.Time, waiters []*waiter) *call.Call {
 	return c
 }
 
-// onAsked takes the reply to an ask for the attempts of seqs, sent at sent.
+// onAsked processes the reply to an ask for the attempts seqs, sent at the time sent.
 func (g *group) onAsked(seqs []uint64, sent time.Time, r AskReply) {
 	m := g.m
 	clock := call.Sample{Micros: r.Now, Sent: sent, Got: time.Now()}
@@ -172,7 +174,7 @@ func (g *group) onAsked(seqs []uint64, sent time.Time, r AskReply) {
 	for i, seq := range seqs {
 		w := g.waiters[seq]
 		if w == nil {
-			continue // settled meanwhile
+			continue // settled in the meantime
 		}
 		s := r.Standings[i]
 		if s.State != nil {
@@ -195,13 +197,13 @@ func (g *group) onAsked(seqs []uint64, sent time.Time, r AskReply) {
 		at = time.Now()
 	}
 	m.mu.Unlock()
-	if !idle { // else its last entry in the schedule, if there is one, ends it
+	if !idle { // otherwise its last entry in the schedule, if any, removes it
 		m.loop.Put(&g.entry, g, at, 0)
 	}
 }
 
-// onAskFailed takes an ask's error: the waiters go on for a while, unless the
-// server will not have them.
+// onAskFailed handles an ask that failed. The waiters keep waiting for up to askPatience,
+// unless the server refuses the ask.
 func (g *group) onAskFailed(err error) {
 	m := g.m
 	m.mu.Lock()
@@ -220,8 +222,8 @@ func (g *group) onAskFailed(err error) {
 	}
 }
 
-// askSoon asks for the waiters of a resource at once: a reply that may have
-// carried a grant for one of them was lost.
+// askSoon asks for the waiters of a resource at once. It is called after a reply was lost that
+// may have carried a grant for one of them.
 func (m *Manager) askSoon(res Resource) {
 	m.mu.Lock()
 	m.missed = time.Now()
@@ -232,7 +234,7 @@ func (m *Manager) askSoon(res Resource) {
 	}
 }
 
-// askAll asks for all waiters at once: messages may have been missed.
+// askAll asks for all waiters at once, because messages may have been missed.
 func (m *Manager) askAll() {
 	m.mu.Lock()
 	var all []*group
@@ -245,8 +247,8 @@ func (m *Manager) askAll() {
 	}
 }
 
-// askFor asks for the waiters of a key (a Resource.FirstKey) at once: messages about it
-// may have been missed.
+// askFor asks at once for the waiters of a key (a Resource.FirstKey), because messages about
+// it may have been missed.
 func (m *Manager) askFor(key string) {
 	m.mu.Lock()
 	g := m.groups[key]
@@ -256,7 +258,7 @@ func (m *Manager) askFor(key string) {
 	}
 }
 
-// deliver passes on grants that came in a reply to a call sent at sent.
+// deliver passes on the grants in the reply to a call that was sent at the time sent.
 func (m *Manager) deliver(grants []Grant, sent time.Time) {
 	if len(grants) == 0 {
 		return
@@ -275,15 +277,14 @@ func (m *Manager) deliver(grants []Grant, sent time.Time) {
 	}
 }
 
-// message takes a message that came through the inbox. Its first word is the
-// sequence number of the attempt that it is for; in a hint of a revocation, the second
-// behind "R".
+// message handles a message from the inbox. Its first word is the sequence number of the
+// attempt that it is for. A hint of a revocation has "R" before that number.
 func (m *Manager) message(text string) {
 	text, revoked := strings.CutPrefix(text, "R ")
 	word, _, _ := strings.Cut(text, " ")
 	seq, err := strconv.ParseUint(word, 10, 64)
 	if err != nil {
-		return // not of this version; the next ask tells
+		return // from another version; the next ask tells the waiter
 	}
 	if revoked {
 		m.hint(seq)
@@ -292,8 +293,8 @@ func (m *Manager) message(text string) {
 	m.mu.Lock()
 	w := m.waiters[seq]
 	if w != nil && w.group == nil {
-		// The reply to the enter is not there yet, and with it the clock to judge the
-		// message by. The last message counts.
+		// The reply to the enter has not arrived yet, and the message can only be judged by
+		// the server's clock in that reply. The last message counts.
 		w.earlyMessage = text
 		w = nil
 	}
@@ -303,11 +304,11 @@ func (m *Manager) message(text string) {
 	}
 }
 
-// believe settles a waiter by a message. Anybody may have sent it who can publish on
-// the inbox, so it is believed only within the term that was asked for, counted from
-// the grant by the server's clock, as the last exchange showed it, and never from
-// later than now, should that clock have jumped. A message that comes too late for
-// that makes the group ask.
+// believe settles a waiter by a message. Anybody with access to the inbox may have published
+// it, so it is trusted only within limits. The lease lasts at most for the TTL that was asked
+// for. It is counted from the time of the grant by the server's clock, as the last exchange
+// showed that clock, and never from a later time than now, in case that clock has jumped. If
+// the message is too old for that, the group asks instead.
 func (m *Manager) believe(w *waiter, seq uint64, text string) {
 	now := time.Now()
 	m.mu.Lock()

@@ -21,11 +21,11 @@ const (
 	released
 )
 
-// Lease is one thing held: permits of a key, or a lock. It is made by Acquire
-// in place, so that the packages' types hold it without another allocation.
+// A Lease is one thing held: permits of a key, or a lock. Acquire fills it in in place, so
+// that the types of the packages embed it without another allocation.
 type Lease struct {
-	// Set by start and never changed.
-	self                *Lease // tells a copy from the lease itself
+	// Set by start and never changed afterwards.
+	self                *Lease // differs from the address of a copy
 	m                   *Manager
 	key                 string
 	res                 Resource
@@ -35,36 +35,36 @@ type Lease struct {
 	since               time.Time
 	permits             int
 	seq                 uint64    // of its attempt
-	watched             bool      // it waits for hints; guarded by the manager's lock
+	watched             bool      // whether hints are watched for; guarded by the manager's lock
 	maxEnd              time.Time // when MaxHold is reached, by the local clock; zero: never
 	enterMayArriveUntil int64     // see waiter
 	turns               Turns     // see Attempt
 
 	entry schedule.Entry // guarded by the schedule
 
-	mu           sync.Mutex // guards what follows; the manager's lock may be taken while it is held
+	mu           sync.Mutex // guards the fields below; the manager's lock may be taken while it is held
 	cond         condition
-	deadline     time.Time // until when it is surely held
+	deadline     time.Time // the time until which the lease is surely held
 	renewAt      time.Time
-	fateAt       time.Time // when to ask for its fate; zero: not
-	fateAsked    time.Time // when that was asked last
-	fateFailures int       // in a row
-	failure      error     // of the last renewal, nil where it was answered
-	why          error     // it is over: a sentinel,
-	cause        error     // and what led to that, if known
-	back         *giveBack // once MaxHold ended it: takes its place in the schedule
+	fateAt       time.Time // when to ask for its fate; zero: do not ask
+	fateAsked    time.Time // when that was last asked
+	fateFailures int       // consecutive
+	failure      error     // of the last renewal; nil if that was answered
+	why          error     // why it is over: a sentinel error
+	cause        error     // what led to that, if known
+	back         *giveBack // set once MaxHold ended it; takes its place in the schedule
 	ctx          context.Context
 	cancel       context.CancelCauseFunc
 }
 
-// planRenewal sets when to renew: after a third of what is left, spread by a tenth.
-// Called with the lock.
+// planRenewal sets the next renewal to a third of the time that is left, less up to a tenth of
+// that, at random. Called with the lock.
 func (l *Lease) planRenewal(now time.Time) {
 	left := max(0, min(l.deadline.Sub(now), l.m.cfg.TTL))
 	l.renewAt = now.Add(left/3 - rand.N(left/30+1))
 }
 
-// nextDue is when Due has something to do, and how much earlier it may be called.
+// nextDue returns when Due next has something to do, and how much earlier it may be called.
 // Called with the lock.
 func (l *Lease) nextDue() (time.Time, time.Duration) {
 	at := l.renewAt
@@ -81,7 +81,7 @@ func (l *Lease) nextDue() (time.Time, time.Duration) {
 	return at, slack
 }
 
-// Due ends the lease when its time is over, and renews it before.
+// Due renews the lease when a renewal is due, and ends it when its time is over.
 func (l *Lease) Due(now time.Time, calls []*call.Call) ([]*call.Call, time.Time, time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -95,9 +95,8 @@ func (l *Lease) Due(now time.Time, calls []*call.Call) ([]*call.Call, time.Time,
 		l.back = l.newGiveBack()
 		return l.back.Due(now, calls)
 	case !now.Before(l.deadline):
-		// Nothing is given back here: the holder may need the margin to stop. The
-		// permit is given back when the holder calls Release; else its term on the
-		// server ends by itself.
+		// Nothing is given back here: the holder may need the margin to stop. The permit is
+		// given back when the holder calls Release; otherwise it expires on the server.
 		l.lose(leasehold.ErrLost, l.noRenewal())
 		return calls, time.Time{}, 0
 	}
@@ -113,14 +112,14 @@ func (l *Lease) Due(now time.Time, calls []*call.Call) ([]*call.Call, time.Time,
 			l.m.Go(l.endByFate)
 		}
 	}
-	// If no answer comes, again after a quarter of what is left.
+	// If no answer comes, try again after a quarter of the time that is left.
 	again := min(max(l.deadline.Sub(now)/4, 5*time.Millisecond), time.Second)
 	l.renewAt = now.Add(again)
 	at, slack := l.nextDue()
 	return append(calls, c), at, min(slack, again/4)
 }
 
-// renewal prepares the call that renews for term.
+// renewal prepares a call that renews the lease for term.
 func (l *Lease) renewal(now time.Time, term time.Duration) (c *call.Call) {
 	if r, ok := l.req.(HeldRenewer); ok {
 		c = r.RenewHeld(term, l.enterMayArriveUntil, now.Sub(l.since))
@@ -131,8 +130,8 @@ func (l *Lease) renewal(now time.Time, term time.Duration) (c *call.Call) {
 	return c
 }
 
-// term is how long to renew for: the TTL, or what MaxHold leaves, with the
-// margin that the deadline lies before it.
+// term returns how long to renew for: the TTL, or the time that MaxHold leaves plus the margin
+// between the deadline and the end of the term.
 func (l *Lease) term(now time.Time) time.Duration {
 	if l.maxEnd.IsZero() {
 		return l.m.cfg.TTL
@@ -140,10 +139,10 @@ func (l *Lease) term(now time.Time) time.Duration {
 	return capTerm(l.m.cfg.TTL, l.maxEnd.Sub(now))
 }
 
-// onRenewed takes the outcome of a renewal, c, that was sent at sent. One that too few
-// replicas confirmed moves no deadline: a server that one of them follows in the
-// primary's place may never have heard of it. gone: the lease has ended on the server;
-// the caller asks why, and ends it.
+// onRenewed processes the outcome of the renewal c, sent at the time sent. A renewal that too
+// few replicas confirmed moves no deadline: a replica that takes over from the primary may
+// never have received it. If gone is true, the lease has ended on the server; the caller asks
+// why, and ends it.
 func (l *Lease) onRenewed(c *call.Call, sent time.Time, ints []int64, err error) (gone bool) {
 	var r RenewReply
 	if err == nil {
@@ -166,7 +165,7 @@ func (l *Lease) onRenewed(c *call.Call, sent time.Time, ints []int64, err error)
 	case err != nil && wrongType(err):
 		l.lose(leasehold.ErrLost, err)
 	case err != nil:
-		// The next try is scheduled; the deadline stands.
+		// The next try is scheduled, and the deadline stays.
 	case r.Term == 0 && r.Ended != nil:
 		l.lose(r.Ended, nil)
 	case r.Term == 0:
@@ -189,15 +188,15 @@ func (l *Lease) onRenewed(c *call.Call, sent time.Time, ints []int64, err error)
 }
 
 var (
-	errNoAnswer = errors.New("no answer in time")          // an outcome that is not known
-	errGone     = errors.New("it has ended on the server") // a loss that the server told of
+	errNoAnswer = errors.New("no answer in time")          // the outcome is not known
+	errGone     = errors.New("it has ended on the server") // the server said that the lease is lost
 )
 
 func wrongType(err error) bool { return strings.Contains(err.Error(), "WRONGTYPE") }
 
-// extended moves the deadline to what a renewal sent at sent left: a renewal
-// never shortens, so that an older answer that says less is no news. Called with the
-// lock.
+// extended moves the deadline after a renewal, sent at the time sent, that left term. A
+// renewal never shortens a lease on the server, so an older answer with an earlier end is
+// ignored. Called with the lock.
 func (l *Lease) extended(sent time.Time, term time.Duration) {
 	if d := sent.Add(term - margin(term)); d.After(l.deadline) {
 		l.deadline = d
@@ -205,9 +204,9 @@ func (l *Lease) extended(sent time.Time, term time.Duration) {
 	l.planRenewal(time.Now())
 }
 
-// noRenewal is why the lease was not renewed in time: what the last renewal met that
-// came as far as the server's connection. One that was held back behind others, or is
-// under way yet, met that there is no answer. Called with the lock.
+// noRenewal returns why the lease was not renewed in time: the error of the last renewal that
+// was sent and has its outcome. If that one succeeded, no later renewal was sent (there was a
+// backlog) or answered, and the error is errNoAnswer. Called with the lock.
 func (l *Lease) noRenewal() error {
 	if l.failure == nil {
 		return errNoAnswer
@@ -215,7 +214,7 @@ func (l *Lease) noRenewal() error {
 	return l.failure
 }
 
-// lose ends the lease's Context: from here on it is not held. Called with the lock.
+// lose marks the lease as lost and ends its Context. Called with the lock.
 func (l *Lease) lose(why, cause error) {
 	l.cond = lost
 	l.why, l.cause = why, cause
@@ -231,7 +230,7 @@ func (l *Lease) lose(why, cause error) {
 	l.m.dropLease(l)
 }
 
-// RenewNow brings the next renewal forward, where the lease is held.
+// RenewNow brings the next renewal forward if the lease is held.
 func (l *Lease) RenewNow() {
 	l.mu.Lock()
 	if l.cond != held {
@@ -244,8 +243,8 @@ func (l *Lease) RenewNow() {
 	l.m.loop.Put(&l.entry, l, at, slack)
 }
 
-// Context is the acquiring ctx, ended when the lease is lost or given back. It
-// is made when first asked for: many holders never do.
+// Context returns a child of the acquiring ctx that ends when the lease is lost or given back.
+// It is made on the first call, because many holders never ask for it.
 func (l *Lease) Context() context.Context {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -258,15 +257,15 @@ func (l *Lease) Context() context.Context {
 	return l.ctx
 }
 
-// Deadline is until when the lease is surely held if nothing more succeeds: MaxHold frees
-// it, however long it lasts on the server.
+// Deadline returns the time until which the lease is surely held if no later renewal succeeds.
+// It is never later than the end of MaxHold, however long the lease lasts on the server.
 func (l *Lease) Deadline() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return Earlier(l.deadline, l.maxEnd)
 }
 
-// Earlier is t, or end where that comes before; zero: there is none.
+// Earlier returns the earlier of t and end. A zero end means that there is no end.
 func Earlier(t, end time.Time) time.Time {
 	if !end.IsZero() && end.Before(t) {
 		return end
@@ -274,24 +273,24 @@ func Earlier(t, end time.Time) time.Time {
 	return t
 }
 
-// Key is the key as its user wrote it.
+// Key returns the key as the caller wrote it.
 func (l *Lease) Key() string { return l.key }
 
-// Token is the fencing token, 0 where there is none.
+// Token returns the fencing token, or 0 if there is none.
 func (l *Lease) Token() uint64 { return l.token }
 
-// ID names the lease in listings. It is not the owner id.
+// ID returns the name of the lease in listings. It is not the owner id.
 func (l *Lease) ID() string { return l.req.ID() }
 
-// Request is the request that was granted, for the package of its Protocol.
+// Request returns the request that was granted, for the package of its Protocol.
 func (l *Lease) Request() Request { return l.req }
 
-// EnterMayArriveUntil is the server time (µs) until which a copy of the lease's enter
-// may still arrive, for calls that end the lease beside Leave; 0: none can.
+// EnterMayArriveUntil returns the server time (µs) until which a copy of the lease's enter may
+// still arrive; 0: none can. Calls other than Leave that end the lease need it.
 func (l *Lease) EnterMayArriveUntil() int64 { return l.enterMayArriveUntil }
 
-// Held says why the lease is not held any more, as the error of an operation op on
-// it; nil while it is held.
+// Held returns nil while the lease is held. Afterwards it returns an error of the operation op
+// that says why the lease is over.
 func (l *Lease) Held(op string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -304,6 +303,6 @@ func (l *Lease) Held(op string) error {
 	return nil
 }
 
-// fail is the error of an operation on a lease that is over. Called with the
-// lock, or once l.why can no longer change.
+// fail returns the error of an operation on a lease that is over. Called with the lock, or
+// once l.why can no longer change.
 func (l *Lease) fail(op string) error { return l.m.fail(op, l.res.Label(), l.why, l.cause) }

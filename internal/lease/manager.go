@@ -1,16 +1,14 @@
-// Package lease waits for, holds, renews and gives back leases. It is the part that
-// semaphores, mutexes and others have in common, and knows of the thing that is
-// leased only its [Protocol]. A [Manager] does the work for one handle; a [Lease] is
-// one thing held.
+// Package lease acquires, holds, renews and gives back leases. Semaphores, mutexes and loads
+// have this part in common. It knows the leased thing only through a [Protocol]. A [Manager]
+// does the work of one handle; a [Lease] is one thing held.
 //
-// The way of one lease: [Manager.Acquire] makes a waiter (acquire.go), which enters
-// and, where it is queued, joins its group (group.go) until a grant wakes it. The
-// grant starts a Lease (lease.go), whose renewals run on the handle's schedule until
-// [Lease.Release] (release.go).
+// A lease takes this path: [Manager.Acquire] makes a waiter (acquire.go). The waiter enters
+// and, if it is queued, joins its group (group.go) until a grant wakes it. The grant starts a
+// Lease (lease.go). The handle's schedule renews it until [Lease.Release] (release.go).
 //
-// Locks: a lease's lock is taken before the manager's. Every other lock (of the
-// schedule, the inbox, the clocks, the client) is a leaf, under which nothing else is
-// locked and no call is sent. docs/architecture.md has the table.
+// Locks: a lease's lock is taken before the manager's. All other locks (of the schedule, the
+// inbox, the clocks, the client) are leaves: while one is held, no other lock is taken and no
+// call is sent. docs/architecture.md has the table.
 package lease
 
 import (
@@ -33,14 +31,14 @@ import (
 	"github.com/leasehold-go/leasehold/internal/schedule"
 )
 
-// The bounds that the packages' Configs share.
+// Bounds that the Configs of the packages share.
 const (
 	DefaultTTL         = 30 * time.Second
 	MinTTL             = 100 * time.Millisecond
 	DefaultReplicaWait = time.Second
 )
 
-// Config is what the packages' Configs come to.
+// Config holds the settings that the Configs of the packages have in common.
 type Config struct {
 	Package     string // for errors
 	Family      keys.Family
@@ -48,22 +46,22 @@ type Config struct {
 	TTL         time.Duration // 0: DefaultTTL
 	MaxHold     time.Duration // 0: no bound
 	MaxWaiters  int           // 0: no bound
-	MaxWait     time.Duration // 0: as long as ctx lives
-	Replicas    int           // that confirm each grant; 0: none
-	ReplicaWait time.Duration // how long they may take; 0: DefaultReplicaWait, or less
+	MaxWait     time.Duration // 0: no bound but ctx
+	Replicas    int           // how many confirm each grant; 0: none
+	ReplicaWait time.Duration // how long they may take; 0: DefaultReplicaWait, or less if the bound is lower
 	Label       string        // of the handle, in listings; see keys.LabelSuffix
 	Observer    leasehold.Observer
 	Logger      *slog.Logger // nil: none
-	Loads       bool         // the leases are rights to load, whose package tells the Observer of loads
+	Loads       bool         // the leases are rights to load; their package reports loads to the Observer
 }
 
-// Manager is one handle: its id, its leases and its waiters.
+// A Manager serves one handle: it keeps the handle's id, leases and waiters.
 type Manager struct {
 	cfg     Config
 	client  *call.Client
-	confirm *call.Confirm // nil: no replica is waited for
-	// handle is 128 random bits in 22 characters, keys.InSlot where it listens in each
-	// key's slot, and the label behind '~'.
+	confirm *call.Confirm // nil: calls wait for no replica
+	// handle is 128 random bits in 22 characters, then keys.InSlot if the handle listens in
+	// each key's slot, then '~' and the label if it has one.
 	handle string
 	seq    atomic.Uint64
 	loop   *schedule.Loop
@@ -73,24 +71,24 @@ type Manager struct {
 
 	closing chan struct{} // closed when Close begins
 
-	mu        sync.Mutex // guards what follows, and the waiters' fields that say so
+	mu        sync.Mutex // guards the fields below, and the fields of waiters that say so
 	closed    bool
 	running   int               // operations that Close waits for
-	idle      *sync.Cond        // none is running
+	idle      *sync.Cond        // signalled when none is running
 	leases    map[uint64]*Lease // by the sequence number of their attempt
-	hints     [maxHints]uint64  // that came for attempts without a lease
+	hints     [maxHints]uint64  // attempts without a lease for which a hint came
 	nextHint  int
 	watch     watch
 	waiters   map[uint64]*waiter // by the sequence number of their attempt
-	groups    map[string]*group  // waiters in the queue, by Resource.FirstKey
-	missed    time.Time          // when grants may last have been lost on their way
+	groups    map[string]*group  // the queued waiters, by Resource.FirstKey
+	missed    time.Time          // when a reply that may have carried grants was last lost
 	resources map[string]Resource
 	goingOn   map[string]bool // by Resource.FirstKey: a continuation is scheduled or under way
 	settings  []unansweredSetting
 }
 
-// New checks cfg, with extra, the errors that the package found in its own
-// fields, and makes a Manager. It sends nothing.
+// New checks cfg and makes a Manager. extra holds the errors that the package found in its own
+// fields. New sends nothing.
 func New(rdb redis.UniversalClient, cfg Config, extra ...error) (*Manager, error) {
 	errs := append(cfg.Family.Check(), extra...)
 	client, err := call.NewClient(rdb)
@@ -121,7 +119,7 @@ func New(rdb redis.UniversalClient, cfg Config, extra ...error) (*Manager, error
 		return nil, fmt.Errorf("leasehold: %s: bad configuration: %w", cfg.Package, errors.Join(errs...))
 	}
 	if cfg.MaxHold > 0 {
-		// A dead holder cannot give back at MaxHold; its lease is over by then too.
+		// A crashed holder cannot give back at MaxHold, so its lease is over by then, too.
 		cfg.TTL = max(MinTTL, capTerm(cfg.TTL, cfg.MaxHold))
 	}
 	id := make([]byte, 16)
@@ -156,23 +154,24 @@ func New(rdb redis.UniversalClient, cfg Config, extra ...error) (*Manager, error
 	return m, nil
 }
 
-// messages is how a handle hears of what other processes grant to it. It calls
-// Manager.message for each message, and askFor or askAll whenever messages may have
-// been missed: on each new subscription.
+// messages is how a handle learns what other processes grant to it. It calls Manager.message
+// for each message. On each new subscription it calls subscribed or subscribedFor, because
+// messages may have been missed before.
 type messages interface {
-	// Watch has messages about key (a Resource.FirstKey) heard, without waiting for
-	// that. It returns since when they are; zero: not yet, and the manager will be told.
+	// Watch starts to listen for messages about key (a Resource.FirstKey) and does not wait
+	// for the subscription. It returns the time since which messages are heard. A zero time
+	// means not yet; the manager is then told once they are.
 	Watch(key string) (since time.Time)
 	// Unwatch ends one Watch of key.
 	Unwatch(key string)
 	Close()
 }
 
-// Client is what the manager sends with.
+// Client returns the client that the manager sends its calls with.
 func (m *Manager) Client() *call.Client { return m.client }
 
-// Stop gives back all leases and ends all waits, and waits for nothing. Close is
-// still to be called, when nobody uses the leases any more.
+// Stop starts to give back all leases and ends all waits. It waits for nothing. Call Close
+// afterwards, when nobody uses the leases any more.
 func (m *Manager) Stop() {
 	m.mu.Lock()
 	first := !m.closed
@@ -190,16 +189,15 @@ func (m *Manager) Stop() {
 	}
 }
 
-// Close gives back all leases, ends all waits, and returns when nothing is left
-// running, or with an error when ctx ends before; what is left then goes on by
-// itself and ends with the leases' terms.
+// Close gives back all leases, ends all waits, and returns when nothing is left running. If
+// ctx ends first, Close returns an error. The rest then goes on in the background and is over
+// when the terms of the leases are.
 func (m *Manager) Close(ctx context.Context) error {
 	m.Stop()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		// Running operations may still leave something to give back, so they end
-		// first.
+		// Running operations may still leave something to give back, so wait for them first.
 		m.mu.Lock()
 		for m.running > 0 {
 			m.idle.Wait()
@@ -218,9 +216,8 @@ func (m *Manager) Close(ctx context.Context) error {
 
 var errLeft = errors.New("not all was confirmed to be given back")
 
-// Run makes fn's calls for an operation on key, which its caller waits for until ctx
-// ends or bound is over. Errors of fn match leasehold.ErrUnavailable, unless they say
-// something else of their own.
+// Run calls fn for an operation on key, and waits for it until ctx ends or bound is over.
+// Errors of fn match leasehold.ErrUnavailable, unless they match ErrInvalid or ErrNoLease.
 func (m *Manager) Run(ctx context.Context, op, key string, bound time.Duration, fn func(ctx context.Context, r Resource) error) error {
 	res, err := m.begin(ctx, op, key)
 	if err != nil {
@@ -252,7 +249,7 @@ func (m *Manager) fail(op, label string, errs ...error) error {
 	return call.Fail(m.cfg.Package, op, label, errs...)
 }
 
-// Reject makes the error of an operation on a key that did not come to a lease.
+// Reject makes the error of an operation on a key that did not get a lease.
 func (m *Manager) Reject(op, key string, why ...error) error {
 	label := keys.Escape(m.cfg.Family.Name)
 	if r, err := m.Resource(key); err == nil {
@@ -261,8 +258,8 @@ func (m *Manager) Reject(op, key string, why ...error) error {
 	return m.fail(op, label, why...)
 }
 
-// JoinLoss is the error of an operation that ran under a lease: err, joined with the
-// loss of the lease where release, the error of giving it back, tells of one.
+// JoinLoss returns the error of an operation that ran under a lease. It is err, joined with
+// release, the error of giving the lease back, if that says that the lease was lost.
 func JoinLoss(err, release error) error {
 	if errors.Is(release, leasehold.ErrLost) {
 		return errors.Join(err, release)

@@ -7,14 +7,14 @@ import (
 	"github.com/leasehold-go/leasehold/internal/schedule"
 )
 
-// Continuer is a Resource on which an enter may hand on more than one call does, though
-// this handle has no waiter there.
+// A Continuer is a Resource on which an enter may find more to hand on than one call does,
+// even if this handle has no waiter there.
 type Continuer interface {
-	// GoOn prepares the call that goes on. Its reply is that of an ask for nobody.
+	// GoOn prepares the call that continues. Its reply is that of an ask for no waiters.
 	GoOn(handle string) *call.Call
 }
 
-// goOn goes on where an enter of this handle stopped at a bound.
+// goOn continues the work of a call of this handle that stopped at a bound.
 func (m *Manager) goOn(res Resource) {
 	if _, ok := res.(Continuer); !ok {
 		m.askSoon(res)
@@ -31,7 +31,7 @@ func (m *Manager) goOn(res Resource) {
 	}
 }
 
-// continuation hands on what an enter left. There is one at a time for all resources
+// A continuation hands on what an enter left. There is at most one at a time for all resources
 // with the same first key.
 type continuation struct {
 	m     *Manager
@@ -39,8 +39,8 @@ type continuation struct {
 	entry schedule.Entry
 }
 
-// Due sends the call. It is not repeated: where it has no answer, the next call of any
-// process goes on, at the latest a sign of life.
+// Due sends the call once. If it gets no answer, the next call of any process continues, at
+// the latest a sign of life.
 func (c *continuation) Due(now time.Time, calls []*call.Call) ([]*call.Call, time.Time, time.Duration) {
 	next := c.res.(Continuer).GoOn(c.m.handle)
 	next.Done = func(ints []int64, err error) {
@@ -53,7 +53,7 @@ func (c *continuation) Due(now time.Time, calls []*call.Call) ([]*call.Call, tim
 		delete(m.goingOn, c.res.FirstKey())
 		m.mu.Unlock()
 		if err != nil {
-			m.askSoon(c.res) // grants to our own waiters may have been in the reply
+			m.askSoon(c.res) // the lost reply may have carried grants to our own waiters
 			return
 		}
 		m.deliver(r.Grants, now)

@@ -9,39 +9,38 @@ import (
 	"github.com/leasehold-go/leasehold/internal/call"
 )
 
-// Turns are what a lease serves, one after the other, each with a MaxHold and a MaxWait of
-// its own.
+// Turns is the set of turns that a lease serves, one after the other. Each turn has its own
+// MaxHold and MaxWait.
 type Turns interface {
-	// LeaseEnded is called, on a goroutine of its own, when the lease is lost, or ended by
-	// Close.
+	// LeaseEnded is called on its own goroutine when the lease is lost or Close ends it.
 	LeaseEnded()
 }
 
-// TurnRequest is a Request whose lease may serve several turns of one process, one
-// after the other.
+// A TurnRequest is a Request whose lease may serve several turns of one process, one after the
+// other.
 type TurnRequest interface {
 	Request
-	// SetLastToken says which fencing token the last turn has: every leave that is
-	// prepared from then on carries it.
+	// SetLastToken sets the fencing token of the last turn. Every leave that is prepared from
+	// then on carries it.
 	SetLastToken(token uint64)
-	// RenewAndCount prepares a renewal, of a lease that has been held for heldFor, that
-	// also tells how the resource is used.
+	// RenewAndCount prepares a renewal that also reports how the resource is used. heldFor is
+	// the time for which the lease has been held.
 	RenewAndCount(term, heldFor time.Duration) *call.Call
 	ReadRenewAndCount(reply []int64) (renewed []int64, use Use, err error)
 }
 
-// Use is how a resource is used.
-type Use struct{ Waiting, InUse, Limit int } // requests that wait; permits
+// Use tells how a resource is used.
+type Use struct{ Waiting, InUse, Limit int } // waiting requests; permits
 
-// Place is a place in the queue that a process has for all of its callers. No caller
-// can take it away by leaving.
+// A Place is one place in the queue that a process holds for all of its callers. A caller that
+// leaves does not take it away.
 type Place struct{ w *waiter }
 
 var errQueued = errors.New("queued")
 
-// Enter is Acquire as far as the server's first answer: where that is "queued", it
-// returns the place, and Await is to be called. maxWait ends it as MaxWait ends an
-// Acquire; nil: nothing but ctx and Close do.
+// Enter is Acquire up to the server's first answer. If that is "queued", Enter returns the
+// place, and the caller must call Await. maxWait ends the attempt as MaxWait ends an Acquire;
+// with a nil maxWait only ctx and Close do.
 func (m *Manager) Enter(ctx context.Context, a Attempt, maxWait <-chan time.Time, into *Lease) (at *Place, err error) {
 	res, err := m.begin(ctx, a.Op, a.Key)
 	if err != nil {
@@ -54,7 +53,7 @@ func (m *Manager) Enter(ctx context.Context, a Attempt, maxWait <-chan time.Time
 	return w.entered(ctx, v, err, into)
 }
 
-// doneUnless counts an operation out that did not come to a place. A place stays
+// doneUnless ends the operation unless it got a place. With a place the operation stays
 // counted, so that Close waits until Await has returned.
 func (w *waiter) doneUnless(at **Place) {
 	if *at == nil {
@@ -62,7 +61,7 @@ func (w *waiter) doneUnless(at **Place) {
 	}
 }
 
-// entered goes on after the outcome of an enter.
+// entered continues after the outcome of an enter.
 func (w *waiter) entered(ctx context.Context, v Verdict, err error, into *Lease) (*Place, error) {
 	if _, err = w.follow(ctx, v, err, into); err == errQueued {
 		return &Place{w}, nil
@@ -70,7 +69,7 @@ func (w *waiter) entered(ctx context.Context, v Verdict, err error, into *Lease)
 	return nil, w.unlessClosed(err, into)
 }
 
-// Await waits for the turn of the place, until ctx ends or the handle is closed.
+// Await waits until the place's turn has come, ctx ends or the handle is closed.
 func (p *Place) Await(ctx context.Context, into *Lease) error {
 	w := p.w
 	defer w.m.done()
@@ -79,18 +78,18 @@ func (p *Place) Await(ctx context.Context, into *Lease) error {
 	return w.unlessClosed(err, into)
 }
 
-// State is how busy the resource was, as Redis told last.
+// State returns the last state of the resource that Redis reported.
 func (p *Place) State() State {
 	p.w.m.mu.Lock()
 	defer p.w.m.mu.Unlock()
 	return *p.w.lastState()
 }
 
-// GiveBackAndEnter gives the lease back and enters again for the same process, in one
-// pipeline with the enter first: a TryAcquire of another process that comes between
-// the two finds a queue, and where nobody else waits the leave grants to the new
-// attempt at once. onLeft is called with what Release would return, before the new
-// attempt is followed; op is the operation that it is of.
+// GiveBackAndEnter gives the lease back and enters again for the same process. One pipeline
+// carries both calls, the enter first. So a TryAcquire of another process that arrives between
+// the two finds a queue; and if nobody else waits, the leave grants to the new attempt at
+// once. onLeft is called with the result that Release(op) would have, before the outcome of
+// the new attempt is processed.
 func (l *Lease) GiveBackAndEnter(ctx context.Context, op string, a Attempt, into *Lease, onLeft func(error)) (at *Place, err error) {
 	m := l.m
 	if !m.count() {
@@ -103,8 +102,8 @@ func (l *Lease) GiveBackAndEnter(ctx context.Context, op string, a Attempt, into
 	w.newRequest()
 	now, clock := m.client.Now(l.res.FirstKey())
 	if clock != nil {
-		// The server is a new one, and its clock is not known yet: in two steps. The
-		// leave is the first, for the enter may wait for that clock.
+		// The clock of this server is not known (any more). The enter may have to wait for it,
+		// so the leave goes first, by itself.
 		onLeft(l.Release(op))
 		v, err := w.enter(ctx)
 		return w.entered(ctx, v, err, into)
@@ -128,24 +127,24 @@ func (l *Lease) GiveBackAndEnter(ctx context.Context, op string, a Attempt, into
 	return w.entered(ctx, v, err, into)
 }
 
-// sendBoth sends the enter of w and the leave of l, the server's clock standing at now
-// at the latest.
+// sendBoth sends the enter of w and the leave of l. The server's clock shows now at the
+// latest.
 func (l *Lease) sendBoth(ctx context.Context, op string, w *waiter, now int64, onLeft func(error)) (v Verdict, again bool, err error) {
 	m, e := l.m, w.prepare(now)
-	e.call.Confirm = nil // it would have a pipeline of its own; a grant is confirmed later
+	e.call.Confirm = nil // confirming needs a pipeline of its own; a grant is confirmed later
 	leave := leaveCall(l.req, l.enterMayArriveUntil)
 	var entered, left []int64
 	var enterErr, leaveErr error
 	e.call.Done = func(ints []int64, err error) { entered, enterErr = ints, err }
 	leave.Done = func(ints []int64, err error) { left, leaveErr = ints, err }
 	answered := make(chan struct{})
-	m.Go(func() { // of its own, should a hook end it
+	m.Go(func() { // on another goroutine, in case a hook ends it
 		defer close(answered)
 		m.client.Send(m.client.Brief(), []*call.Call{e.call, leave})
 	})
 	<-answered
 
-	// The leave first: a grant in its reply then finds a waiter that has not joined its
+	// Process the leave first. A grant in its reply then finds a waiter that has not joined a
 	// group, and no subscription is opened for it.
 	var r LeaveReply
 	if leaveErr == nil {
@@ -157,7 +156,7 @@ func (l *Lease) sendBoth(ctx context.Context, op string, w *waiter, now int64, o
 	case leaveErr != nil:
 		unknown := call.Classify(leaveErr) == call.Unknown
 		if unknown {
-			m.askSoon(l.res) // grants to our own waiters may have been in the reply
+			m.askSoon(l.res) // the lost reply may have carried grants to our own waiters
 		}
 		failed = l.leave(unknown)
 	default:
@@ -174,8 +173,8 @@ func (l *Lease) sendBoth(ctx context.Context, op string, w *waiter, now int64, o
 	return w.onEnterDone(ctx, e)
 }
 
-// RenewAndCount renews the lease and asks how its resource is used. An error says that the
-// lease may not be held any more: that it is not, or that nobody knows.
+// RenewAndCount renews the lease and asks how its resource is used. After an error the lease
+// may not be held any more: it has ended, or its state is unknown.
 func (l *Lease) RenewAndCount() (Use, error) {
 	sent := time.Now()
 	req := l.req.(TurnRequest)
@@ -193,16 +192,16 @@ func (l *Lease) RenewAndCount() (Use, error) {
 	return use, err
 }
 
-// TokenAheadOfClock says that the lease's token was surely ahead of the server's clock
-// when it was granted: the clock went back, and the token was counted on from the last
-// one.
+// TokenAheadOfClock reports whether the lease's token was certainly ahead of the server's
+// clock when it was granted. That happens if the clock went back: the token then continues
+// from the last one.
 func (l *Lease) TokenAheadOfClock() bool {
-	const slack = 1000 // µs: less than any lease lasts, so that the next grant's clock is past it
+	const slack = 1000 // µs: shorter than any lease, so the clock has passed it by the next grant
 	now, unknown := l.m.client.Now(l.res.FirstKey())
 	return unknown == nil && l.token > uint64(now-time.Since(l.since).Microseconds())+slack
 }
 
-// Ended is the cause with which the Context of the lease ends; nil while it is held.
+// Ended returns the cause with which the lease's Context ends, or nil while it is held.
 func (l *Lease) Ended() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -212,22 +211,23 @@ func (l *Lease) Ended() error {
 	return l.fail("hold")
 }
 
-// Since is when the process learned of the grant.
+// Since returns the time at which the process learned of the grant.
 func (l *Lease) Since() time.Time { return l.since }
 
-// Closing is closed when Close begins.
+// Closing returns a channel that is closed when Close begins.
 func (m *Manager) Closing() <-chan struct{} { return m.closing }
 
-// BusyError is the error of a request that found a resource as busy as s says.
+// BusyError returns the error of a request that found a resource in state s.
 func (m *Manager) BusyError(s State) *leasehold.BusyError { return m.busyError(s) }
 
-// TermWithin is how much of ttl a lease may be extended by that must end at end.
+// TermWithin returns the term, at most ttl, by which a lease that must end after left may be
+// extended.
 func TermWithin(ttl, left time.Duration) time.Duration { return max(MinTTL, capTerm(ttl, left)) }
 
-// EventTime is the time, where an Observer wants to know it.
+// EventTime returns the current time if there is an Observer or a Logger, else the zero time.
 func (m *Manager) EventTime() time.Time { return m.events.now() }
 
-// TurnAcquired tells the Observer the outcome of a request for a turn on a shared lease.
+// TurnAcquired reports the outcome of a request for a turn on a shared lease to the Observer.
 func (m *Manager) TurnAcquired(ctx context.Context, permits int, waited bool, began time.Time, err error) {
 	if m.events != nil {
 		m.Observe(leasehold.Event{
@@ -237,7 +237,7 @@ func (m *Manager) TurnAcquired(ctx context.Context, permits int, waited bool, be
 	}
 }
 
-// TurnEnded tells the Observer that a turn on a shared lease ended because of why.
+// TurnEnded reports to the Observer that a turn on a shared lease ended because of why.
 func (m *Manager) TurnEnded(permits int, began time.Time, why error) {
 	if m.events == nil {
 		return
@@ -256,13 +256,13 @@ func (m *Manager) TurnEnded(permits int, began time.Time, why error) {
 	m.Observe(leasehold.Event{Kind: leasehold.EventHoldEnded, Outcome: outcome, Duration: time.Since(began), Permits: permits})
 }
 
-// TurnHeldTooLong tells that MaxHold ended a turn on the lease, which serves the next one.
+// TurnHeldTooLong reports that MaxHold ended a turn. The lease then serves the next turn.
 func (l *Lease) TurnHeldTooLong() { l.m.events.ended(l, leasehold.ErrMaxHold, false) }
 
-// TurnReleasedLate tells that a turn was released after MaxHold had ended it.
+// TurnReleasedLate reports that a turn was released after MaxHold had ended it.
 func (l *Lease) TurnReleasedLate() { l.m.events.staleRelease(l) }
 
-// HeldAt reports whether the lease is held at now.
+// HeldAt reports whether the lease is held at the time now.
 func (l *Lease) HeldAt(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

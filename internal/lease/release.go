@@ -12,21 +12,21 @@ import (
 	"github.com/leasehold-go/leasehold/internal/schedule"
 )
 
-// Release gives the lease back; op is how the package calls that.
+// Release gives the lease back. op is the package's name for that.
 func (l *Lease) Release(op string) error {
 	if l.self != l {
 		panic("leasehold: " + op + " of a lease that was not acquired, or of a copy of one: pass the pointer on")
 	}
 	m := l.m
-	// Counted in before the lease is taken from those that Close gives back: Close
-	// waits for this answer instead.
+	// The operation is counted before the lease is taken off the list that Close works on, so
+	// that Close waits for this answer.
 	open := m.count()
 	defer m.done()
 	switch l.end(leasehold.ErrReleased) {
 	case released:
 		return m.fail(op, l.res.Label(), leasehold.ErrReleased)
 	case lost:
-		if open { // else the schedule may have ended; so has the lease, by itself
+		if open { // otherwise the schedule may have stopped; the lease has ended by itself
 			m.giveBackLater(l.newGiveBack())
 		}
 		m.events.staleRelease(l)
@@ -36,7 +36,7 @@ func (l *Lease) Release(op string) error {
 	return l.released(op, l.leave(false))
 }
 
-// released is what Release returns for what leave found wrong.
+// released returns the error of a release for which leave returned errs.
 func (l *Lease) released(op string, errs []error) error {
 	if errs == nil {
 		return nil
@@ -48,13 +48,13 @@ func (l *Lease) released(op string, errs []error) error {
 	return l.m.fail(op, l.res.Label(), errs...)
 }
 
-// end takes the lease out of its holder's hands, once, and returns what it was
-// before. Only the caller that gets "held" or "lost" gives it back. A lease that was lost
-// before Close stays lost: its holder is yet to be told.
+// end ends the lease for its holder, and returns the condition that it had before. Only the
+// caller that gets "held" or "lost" gives the lease back. A lease that was lost before Close
+// stays lost, because its holder has yet to be told.
 func (l *Lease) end(why error) condition {
 	l.mu.Lock()
 	if l.cond == held && !time.Now().Before(l.deadline) {
-		l.lose(leasehold.ErrLost, l.noRenewal()) // before the schedule got to it
+		l.lose(leasehold.ErrLost, l.noRenewal()) // the schedule has not noticed it yet
 	}
 	was := l.cond
 	if was == held || why != leasehold.ErrClosed {
@@ -80,22 +80,21 @@ func (l *Lease) end(why error) condition {
 	return was
 }
 
-// End ends the lease after another call than Leave gave it back.
+// End ends the lease after a call other than Leave has given it back.
 func (l *Lease) End() { l.end(leasehold.ErrReleased) }
 
 // GiveBack gives the lease back in the background.
 func (l *Lease) GiveBack() { l.abandon(leasehold.ErrReleased) }
 
-// abandon gives the lease back in the background, for the reason why.
+// abandon gives the lease back in the background; why is the reason.
 func (l *Lease) abandon(why error) {
 	if l.end(why) != released {
 		l.m.giveBackLater(l.newGiveBack())
 	}
 }
 
-// leave sends the leave until it is answered, a few times, and says what is wrong
-// with the lease, if anything. resent says that a leave was sent before that was not
-// answered.
+// leave sends the leave until it is answered, a few times at most. It returns the errors of
+// the release, or nil. resent says that an earlier leave was sent and not answered.
 func (l *Lease) leave(resent bool) []error {
 	m := l.m
 	ctx, began := m.client.Brief(), time.Now()
@@ -110,23 +109,23 @@ func (l *Lease) leave(resent bool) []error {
 		if err == nil {
 			m.deliver(r.Grants, sent)
 			if r.More {
-				m.giveBackLater(l.newGiveBack()) // nothing is left to give back, but there is more to hand on
+				m.giveBackLater(l.newGiveBack()) // this lease is given back, but there is more to hand on
 			}
-			// The deadline had not passed when the holder let go. That the server
-			// knows no lease says that it was lost before only if this was the
-			// one call, and was answered before the lease can have expired.
+			// The deadline had not passed when the holder let go. If the server knows no lease
+			// now, the lease was lost before, but that is certain only if this was the only
+			// leave and its answer came before the lease can have expired.
 			if r.Held || resent || !time.Now().Before(l.deadline) {
 				return nil
 			}
 			return l.whyGone()
 		}
 		if ctx.Err() != nil && errors.Is(err, context.DeadlineExceeded) {
-			err = call.TooLate(err, began) // the ctx is no caller's
+			err = call.TooLate(err, began) // the ctx is not the caller's own
 		}
 		class := call.Classify(err)
 		if class == call.Unknown {
 			resent = true
-			m.askSoon(l.res) // grants to our own waiters may have been in the reply
+			m.askSoon(l.res) // the lost reply may have carried grants to our own waiters
 		}
 		if class == call.Refused || n == maxTries || ctx.Err() != nil {
 			m.giveBackLater(l.newGiveBack())
@@ -136,7 +135,7 @@ func (l *Lease) leave(resent bool) []error {
 	}
 }
 
-// whyGone is what a release returns for a lease that the server did not know, though its
+// whyGone returns the errors of a release if the server did not know the lease although its
 // deadline had not passed. It asks whether the lease was revoked.
 func (l *Lease) whyGone() []error {
 	if end := l.m.revocation(context.Background(), l.req, time.Time{}); end != nil {
@@ -145,14 +144,14 @@ func (l *Lease) whyGone() []error {
 	return []error{leasehold.ErrLost, errGone}
 }
 
-// leaveCall is a leave, which goes ahead of calls that take.
+// leaveCall returns a leave that goes ahead of other calls in its lane.
 func leaveCall(req Request, enterMayArriveUntil int64) *call.Call {
 	c := req.Leave(enterMayArriveUntil)
 	c.GivesBack = true
 	return c
 }
 
-// Extend pushes the expiry to ttl from now, and never shortens it.
+// Extend moves the expiry to ttl from now. It never moves it back.
 func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	const op = "extend"
 	m := l.m
@@ -182,10 +181,10 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	return m.fail(op, l.res.Label(), ctx.Err(), leasehold.ErrUnavailable, err)
 }
 
-// extendPatience is how long an Extend tries: no try begins later.
+// extendPatience bounds how long an Extend starts new tries.
 const extendPatience = time.Second
 
-// sendExtend renews for ttl, a few times until it is answered.
+// sendExtend renews the lease for ttl. It repeats the call a few times until it is answered.
 func (l *Lease) sendExtend(ctx context.Context, ttl time.Duration) error {
 	began := time.Now()
 	for n := 1; ; n++ {
@@ -199,7 +198,7 @@ func (l *Lease) sendExtend(ctx context.Context, ttl time.Duration) error {
 			}
 		}
 		if err == nil {
-			return c.Unconfirmed() // once is enough: it took as long as replicas may take
+			return c.Unconfirmed() // no second try: this one has waited for the replicas as long as allowed
 		}
 		if refused || n == maxTries || ctx.Err() != nil || time.Since(began) > extendPatience {
 			return err
@@ -208,25 +207,25 @@ func (l *Lease) sendExtend(ctx context.Context, ttl time.Duration) error {
 	}
 }
 
-// giveBack is a leave that is sent until it is answered, or until there is nothing
-// left to give back: the term is over and no enter can arrive any more. A server that
-// refuses it is asked again, slowly: a failed save, a lack of memory or of rights may
-// pass, and the permit stays taken until then.
+// A giveBack is a leave in the background. It is sent until it is answered, or until nothing
+// can be left to give back: the term is over and no copy of the enter can arrive any more. If
+// the server refuses the leave, it is sent again, slowly. The cause (a failed save, a lack of
+// memory or of rights) may pass, and until then the permit stays taken.
 type giveBack struct {
 	m                   *Manager
 	res                 Resource
 	req                 Request
 	enterMayArriveUntil int64
 	until               time.Time
-	heldIsLate          atomic.Bool // of a waiter: a lease that it gives back came too late
+	heldIsLate          atomic.Bool // if the leave finds a lease, that lease was granted to a waiter too late
 	entry               schedule.Entry
 
-	sent    int          // by Due, on the schedule's goroutine alone
-	refused atomic.Int32 // answers that refused it, in a row
+	sent    int          // how often Due has sent it; used only on the schedule's goroutine
+	refused atomic.Int32 // how many answers have refused it
 	over    atomic.Bool
 }
 
-// refusedPause is the pause after a leave that the server refused.
+// refusedPause is the pause after a leave that the server refused maxTries times or more.
 const refusedPause = 500 * time.Millisecond
 
 // giveBackLater gives back in the background.
@@ -239,8 +238,8 @@ func (m *Manager) newGiveBack(res Resource, req Request, enterMayArriveUntil int
 	}
 }
 
-// newGiveBack is for a lease that is over; it may have been extended. Called
-// with the lock, or once the deadline can no longer change.
+// newGiveBack returns the giveBack of a lease that is over. An Extend may have moved the
+// deadline beyond the TTL. Called with the lock, or once the deadline can no longer change.
 func (l *Lease) newGiveBack() *giveBack {
 	g := l.m.newGiveBack(l.res, l.req, l.enterMayArriveUntil)
 	if end := l.deadline.Add(margin(time.Until(l.deadline))); end.After(g.until) {
@@ -264,7 +263,7 @@ func (g *giveBack) Due(now time.Time, calls []*call.Call) ([]*call.Call, time.Ti
 	return append(calls, c), now.Add(pause), pause / 2
 }
 
-// onAnswer takes the outcome of a leave that was sent at sent.
+// onAnswer processes the outcome of a leave that was sent at the time sent.
 func (g *giveBack) onAnswer(sent time.Time, ints []int64, err error) {
 	var r LeaveReply
 	if err == nil {
@@ -285,15 +284,15 @@ func (g *giveBack) onAnswer(sent time.Time, ints []int64, err error) {
 		g.m.deliver(r.Grants, sent)
 		return
 	}
-	// It is scheduled to be sent again.
+	// The leave is already scheduled to be sent again.
 	switch call.Classify(err) {
 	case call.Unknown:
-		g.m.askSoon(g.res) // grants to our own waiters may have been in the reply
+		g.m.askSoon(g.res) // the lost reply may have carried grants to our own waiters
 	case call.Refused:
 		g.refused.Add(1)
 	case call.NotNow:
 		if errors.Is(err, call.ErrBacklog) {
-			g.sent-- // it was not sent; this is the schedule's goroutine
+			g.sent-- // it was not sent; onAnswer runs on the schedule's goroutine then
 		}
 	}
 }

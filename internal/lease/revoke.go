@@ -13,23 +13,23 @@ import (
 	"github.com/leasehold-go/leasehold/internal/keys"
 )
 
-// Revoker is a Resource whose leases and waiters an operator can take away.
+// A Revoker is a Resource whose leases and places an operator can take away.
 type Revoker interface {
 	Resource
-	// Revoke prepares the call that takes the lease or the place of a member away and
-	// marks its id; it is idempotent by that mark. member is "" where none was found.
+	// Revoke prepares the call that takes the lease or the place of member away and marks its
+	// id. The mark makes the call idempotent. member is "" if none was found.
 	Revoke(member, id, reason string) *call.Call
 }
 
 const (
 	maxReason = 200 // bytes
-	// revokeWithin bounds one Revoke.
+	// revokeWithin bounds the duration of one Revoke.
 	revokeWithin = 10 * time.Second
-	// maxRevokes bounds the calls of one Revoke that go on where another stopped.
+	// maxRevokes bounds how often one Revoke continues after a call that stopped at a bound.
 	maxRevokes = 1000
 )
 
-// Revoke takes the lease or the place of id away. find looks for its member.
+// Revoke takes the lease or the place of id away. find looks up its member.
 func (m *Manager) Revoke(ctx context.Context, key, id, reason string, find func(context.Context, Resource) (Revoker, string, error)) error {
 	const op = "revoke"
 	if why := badReason(reason); why != "" {
@@ -58,8 +58,8 @@ func (m *Manager) Revoke(ctx context.Context, key, id, reason string, find func(
 	})
 }
 
-// revoke sends calls that prepare makes until one is answered: a later one finds the mark
-// of an earlier one.
+// revoke sends calls made by prepare until one is answered. A repeated call finds the mark of
+// an earlier one.
 func (m *Manager) revoke(ctx context.Context, prepare func() *call.Call) (state int64, more bool, err error) {
 	began := time.Now()
 	for n := 1; ; n++ {
@@ -82,7 +82,7 @@ func (m *Manager) revoke(ctx context.Context, prepare func() *call.Call) (state 
 	}
 }
 
-// badReason says what is wrong with a reason.
+// badReason returns what is wrong with reason, or "".
 func badReason(reason string) string {
 	switch {
 	case reason == "":
@@ -95,7 +95,7 @@ func badReason(reason string) string {
 	return ""
 }
 
-// cleanReason is what may be shown of a reason that was read from Redis.
+// cleanReason returns the part of a reason from Redis that may be shown.
 func cleanReason(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || !unicode.IsPrint(r) {
@@ -109,7 +109,7 @@ func cleanReason(text string) string {
 	return text
 }
 
-// isListedID says whether text can be what a listing shows of an attempt.
+// isListedID reports whether text has the form of an id in a listing.
 func isListedID(text string) bool {
 	if len(text) < 10 || len(text) > 29 || text[8] != '-' {
 		return false

@@ -9,33 +9,33 @@ import (
 	"github.com/leasehold-go/leasehold/internal/call"
 )
 
-// Adjustable is a Resource whose limit can be set while it is in use.
+// An Adjustable is a Resource whose limit can be set while it is in use.
 type Adjustable interface {
 	Resource
-	// Set prepares the call that stores a limit and grants to those that have room by
-	// it. Sent again, it stores nothing and goes on to grant.
+	// Set prepares the call that stores a limit and grants to the waiters that now have room.
+	// If it is sent again, it stores nothing and only continues to grant.
 	Set(o SetOptions) *call.Call
 	ReadSet(reply []int64) (SetReply, error)
 }
 
-// SetOptions say what to set. Handle and Seq are the owner id of the setting.
+// SetOptions describe a setting. Handle and Seq are its owner id.
 type SetOptions struct {
 	Handle    string
 	Seq       uint64
-	Limit     int   // 0: back to what each process configured
+	Limit     int   // 0: back to the limit that each process has configured
 	VoidAfter int64 // server time (µs) from which on the call does nothing
-	// Earlier are settings of this handle that had no answer and may still arrive. They
-	// are void once this one is stored, so that none of them undoes it.
+	// Earlier lists the settings of this handle that had no answer and may still arrive.
+	// Storing this one makes them void, so that none of them undoes it.
 	Earlier []EarlierSetting
 }
 
-// EarlierSetting is a setting that may arrive until then, by the server's clock.
+// An EarlierSetting may still arrive until the time Until, by the server's clock.
 type EarlierSetting struct {
 	Seq   uint64
 	Until int64 // µs
 }
 
-// EarlierWords are the earlier settings as the scripts take them.
+// EarlierWords returns the earlier settings as arguments of the scripts.
 func (o SetOptions) EarlierWords() []any {
 	words := make([]any, 0, 2*len(o.Earlier))
 	for _, e := range o.Earlier {
@@ -44,16 +44,16 @@ func (o SetOptions) EarlierWords() []any {
 	return words
 }
 
-// SetReply is what a set answered: Stored, Overtaken by a later setting of the handle,
-// or neither, since it came too late.
+// SetReply is the reply to a set: Stored, or Overtaken by a later setting of the handle, or
+// neither, if it arrived too late.
 type SetReply struct {
 	Stored, Overtaken bool
 	Now               int64 // server time, µs
-	More              bool  // there are more to grant to
+	More              bool  // there are more waiters to grant to
 	Grants            []Grant
 }
 
-// ReadSet reads the reply of a set: code, now, more, grants.
+// ReadSet reads the reply to a set: code, now, more, grants.
 func ReadSet(name string, v []int64) (SetReply, error) {
 	if len(v) < 3 || (v[0] != 1 && v[0] != 6 && v[0] != 7) {
 		return SetReply{}, call.Malformed(name, v)
@@ -62,19 +62,19 @@ func ReadSet(name string, v []int64) (SetReply, error) {
 	return SetReply{Stored: v[0] == 1, Overtaken: v[0] == 7, Now: v[1], More: more || v[2] == 1, Grants: grants}, err
 }
 
-// unansweredSetting is a setting of this handle that may still arrive.
+// An unansweredSetting is a setting of this handle that may still arrive.
 type unansweredSetting struct {
-	label string // of its resource
+	label string // the label of its resource
 	EarlierSetting
-	over time.Time // when it cannot arrive any more, by the local clock
+	over time.Time // when it can no longer arrive, by the local clock
 }
 
 // maxEarlier bounds how many settings without an answer a call names.
 const maxEarlier = 250
 
-// Set stores a limit for res. It returns when that is confirmed, or when ctx ends, or
-// when Redis has not answered for too long; then the limit may have been stored, or be
-// stored up to voidAfter later, but not over a later setting of this handle.
+// Set stores a limit for res. It returns when that is confirmed, when ctx ends, or when Redis
+// has not answered for too long. In the last two cases the limit may have been stored, or may
+// be stored up to voidAfter later, but never over a later setting of this handle.
 func (m *Manager) Set(ctx context.Context, op string, res Adjustable, limit int) error {
 	if err := ctx.Err(); err != nil {
 		return m.fail(op, res.Label(), err)
@@ -100,7 +100,7 @@ func (m *Manager) Set(ctx context.Context, op string, res Adjustable, limit int)
 	}
 }
 
-// setter is one Set under way.
+// A setter is one Set under way.
 type setter struct {
 	m     *Manager
 	res   Adjustable
@@ -129,11 +129,11 @@ func (s *setter) run(ctx context.Context) []error {
 				m.Go(func() { s.goOn(void) })
 			}
 			return nil
-		case err == nil: // it came too late; what was known of the server's clock was off
+		case err == nil: // it arrived too late: the estimate of the server's clock was off
 			m.settingAnswered(s.res.Label(), s.seq)
 			s.seq, void, err = m.seq.Add(1), 0, errLate
 		case call.Classify(err) == call.Unknown:
-			m.askSoon(s.res) // grants to our own waiters may have been in the reply
+			m.askSoon(s.res) // the lost reply may have carried grants to our own waiters
 		}
 		pause := call.Backoff(tries)
 		if ctx.Err() != nil {
@@ -169,8 +169,8 @@ func (s *setter) send(ctx context.Context, void int64) (SetReply, error) {
 	return r, err
 }
 
-// goOn grants to the rest of those that have room by the new limit. Where a call has no
-// answer, the signs of life of the waiters do the same.
+// goOn grants to the remaining waiters that have room under the new limit. If a call gets no
+// answer, the waiters' signs of life do the same.
 func (s *setter) goOn(void int64) {
 	for {
 		r, err := s.send(s.m.client.Brief(), void)
@@ -180,7 +180,7 @@ func (s *setter) goOn(void int64) {
 	}
 }
 
-// settingSent notes a setting that may arrive until it is answered.
+// settingSent lists a setting that may arrive until it is answered.
 func (m *Manager) settingSent(label string, e EarlierSetting) {
 	now := time.Now()
 	m.mu.Lock()
@@ -189,15 +189,15 @@ func (m *Manager) settingSent(label string, e EarlierSetting) {
 	m.settings = append(m.settings, unansweredSetting{label, e, now.Add(2 * voidAfter)})
 }
 
-// settingAnswered says that a setting has its answer. A copy of it that comes later
-// finds its owner id.
+// settingAnswered removes a setting that was answered from the list. If a copy of it arrives
+// later, the script recognises its owner id.
 func (m *Manager) settingAnswered(label string, seq uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.settings = slices.DeleteFunc(m.settings, func(u unansweredSetting) bool { return u.label == label && u.Seq == seq })
 }
 
-// settingsBefore are the settings for a resource before seq that have no answer.
+// settingsBefore returns the unanswered settings for a resource that came before seq.
 func (m *Manager) settingsBefore(label string, seq uint64) []EarlierSetting {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -14,24 +14,25 @@ import (
 	"github.com/leasehold-go/leasehold/internal/call"
 )
 
-// telemetry passes on what a handle does to the Observer and the Logger of its
-// Config. It is nil where there is neither: its methods then do nothing.
+// telemetry reports what a handle does to the Observer and the Logger of its Config. It is nil
+// if there is neither, and its methods then do nothing.
 type telemetry struct {
 	observer leasehold.Observer // nil: none
 	logger   *slog.Logger       // nil: none
-	typ      string
+	typ      string             // the package's name
 	family   string
-	loads    bool // the leases are rights to load, and no holds
+	loads    bool // the leases are rights to load, and are not reported as holds
 	run      func(func())
 
-	// Servers that are out of reach: their names then, each with a key that it had. Every
-	// answer looks at their number.
+	// The servers that are out of reach, by name, each with a key that it had. awayNow is
+	// their number, because every answer looks at it.
 	awayNow atomic.Int64
 	mu      sync.Mutex
 	away    map[string]string
 }
 
-// newTelemetry is nil where cfg wants none. run runs a function that nobody waits for.
+// newTelemetry returns nil if cfg has neither an Observer nor a Logger. run runs a function in
+// the background.
 func newTelemetry(cfg Config, run func(func())) *telemetry {
 	if cfg.Observer == nil && cfg.Logger == nil {
 		return nil
@@ -42,7 +43,7 @@ func newTelemetry(cfg Config, run func(func())) *telemetry {
 	}
 }
 
-// observe tells the Observer, if there is one.
+// observe passes e to the Observer, if there is one.
 func (t *telemetry) observe(e leasehold.Event) {
 	if t.observer != nil {
 		e.Type, e.Family = t.typ, t.family
@@ -50,15 +51,15 @@ func (t *telemetry) observe(e leasehold.Event) {
 	}
 }
 
-// Observe passes an event on to the Observer, if there is one, with type and family.
+// Observe adds type and family to an event and passes it to the Observer, if there is one.
 func (m *Manager) Observe(e leasehold.Event) {
 	if m.events != nil {
 		m.events.observe(e)
 	}
 }
 
-// log writes a line in the background: the caller may hold locks, and may be the
-// goroutine that renews all leases of the handle, which a slow log must not delay.
+// log writes a line in the background. Its caller may hold locks, and may be the goroutine
+// that renews all leases of the handle, which a slow log must not delay.
 func (t *telemetry) log(level slog.Level, text string, of ...slog.Attr) {
 	if t.logger == nil || !t.logger.Enabled(context.Background(), level) {
 		return
@@ -69,7 +70,7 @@ func (t *telemetry) log(level slog.Level, text string, of ...slog.Attr) {
 	})
 }
 
-// logged is how logs name an attempt: the hash of its key, and the start of its ID.
+// logged returns how logs name an attempt: by the hash of its key and the start of its ID.
 func logged(res Resource, req Request) []slog.Attr {
 	sum := sha256.Sum256([]byte(res.Label()))
 	id := req.ID()
@@ -79,7 +80,7 @@ func logged(res Resource, req Request) []slog.Attr {
 	}
 }
 
-// now is the time where somebody wants to know it.
+// now returns the current time, or the zero time if nobody needs it.
 func (t *telemetry) now() time.Time {
 	if t == nil {
 		return time.Time{}
@@ -87,7 +88,7 @@ func (t *telemetry) now() time.Time {
 	return time.Now()
 }
 
-// acquired tells the outcome of an acquisition that began at began.
+// acquired reports the outcome of an acquisition that began at began.
 func (t *telemetry) acquired(ctx context.Context, w *waiter, began time.Time, err error) {
 	if t == nil || t.loads || w.Turns != nil {
 		return
@@ -98,8 +99,8 @@ func (t *telemetry) acquired(ctx context.Context, w *waiter, began time.Time, er
 	})
 }
 
-// acquireOutcome is what the error of an acquisition says. A wait that ctx ended may
-// match ErrBusy or ErrUnavailable besides.
+// acquireOutcome returns the outcome for the error of an acquisition. The error of a wait that
+// ctx ended may also match ErrBusy or ErrUnavailable.
 func acquireOutcome(ctx context.Context, err error) string {
 	switch {
 	case err == nil:
@@ -121,7 +122,7 @@ func acquireOutcome(ctx context.Context, err error) string {
 	}
 }
 
-// lateGrant tells of a grant that nobody can use any more.
+// lateGrant reports a grant that came too late to be used.
 func (t *telemetry) lateGrant(res Resource, req Request) {
 	if t == nil {
 		return
@@ -130,7 +131,7 @@ func (t *telemetry) lateGrant(res Resource, req Request) {
 	t.log(slog.LevelInfo, "a grant came too late, and is given back", logged(res, req)...)
 }
 
-// released tells that the holder gave the lease back, or that Close did.
+// released reports that the holder or Close gave the lease back.
 func (t *telemetry) released(l *Lease, why error) {
 	if t == nil {
 		return
@@ -143,15 +144,15 @@ func (t *telemetry) released(l *Lease, why error) {
 }
 
 func (t *telemetry) holdEnded(l *Lease, outcome string) {
-	if !t.loads && l.turns == nil { // else each turn is a hold
+	if !t.loads && l.turns == nil { // otherwise each turn is a hold
 		t.observe(leasehold.Event{
 			Kind: leasehold.EventHoldEnded, Outcome: outcome, Duration: time.Since(l.since), Permits: l.permits,
 		})
 	}
 }
 
-// ended tells of a lease that ended, for the reason why, before it was given back.
-// inHand: its holder had not let go of it yet.
+// ended reports a lease that ended because of why before it was given back. inHand says that
+// its holder had not let go of it yet.
 func (t *telemetry) ended(l *Lease, why error, inHand bool) {
 	if t == nil {
 		return
@@ -170,14 +171,14 @@ func (t *telemetry) ended(l *Lease, why error, inHand bool) {
 	t.log(level, "a lease ended before it was given back", append(logged(l.res, l.req), slog.String("cause", outcome))...)
 }
 
-// staleRelease tells of a release of a lease that had been lost.
+// staleRelease reports the release of a lease that had been lost.
 func (t *telemetry) staleRelease(l *Lease) {
 	if t != nil && !t.loads {
 		t.observe(leasehold.Event{Kind: leasehold.EventStaleRelease})
 	}
 }
 
-// renewed tells the outcome of a renewal of a lease with this deadline.
+// renewed reports the outcome of a renewal of a lease with this deadline.
 func (t *telemetry) renewed(deadline time.Time, r RenewReply, err error) {
 	if t == nil {
 		return
@@ -194,16 +195,16 @@ func (t *telemetry) renewed(deadline time.Time, r RenewReply, err error) {
 	t.observe(e)
 }
 
-// reached notes whether the server of res could be asked: err is the outcome of a call.
+// reached notes whether the server of res could be reached; err is the outcome of a call.
 func (m *Manager) reached(res Resource, err error) {
 	if m.events != nil {
 		m.Reached(res.FirstKey(), err)
 	}
 }
 
-// Reached notes whether the server that has a Redis key could be asked: err is the
-// outcome of a call. The first call that could not, and the first one after it that
-// could, are events.
+// Reached notes whether the server that has a Redis key could be reached; err is the outcome
+// of a call. The first call that could not reach it is an event, and so is the first later
+// call that could.
 func (m *Manager) Reached(key string, err error) {
 	t := m.events
 	if t == nil || (err == nil && t.awayNow.Load() == 0) {
@@ -222,7 +223,7 @@ func (m *Manager) Reached(key string, err error) {
 		}
 	case err == nil:
 		for name, had := range t.away {
-			// After a failover the key is at a server of another name.
+			// After a failover the key is on a server with another name.
 			if m.client.Node(had) == node {
 				delete(t.away, name)
 				t.awayNow.Add(-1)

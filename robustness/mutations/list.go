@@ -343,7 +343,7 @@ var client = []mutation{
 	},
 	{
 		name: "an unlock's own bound is no caller's deadline", file: "internal/lease/release.go",
-		old: "err = call.TooLate(err, began) // the ctx is no caller's", new: "_ = began",
+		old: "err = call.TooLate(err, began) // the ctx is not the caller's own", new: "_ = began",
 		packages: "./internal/tests/faults/mutex", tests: "TestBoundsWhereDials", servers: true,
 	},
 	{
@@ -393,7 +393,7 @@ var client = []mutation{
 	},
 	{
 		name: "an ask after a lost leave", file: "internal/lease/release.go",
-		old: "m.askSoon(l.res) // grants to our own waiters may have been in the reply", new: "",
+		old: "m.askSoon(l.res) // the lost reply may have carried grants to our own waiters", new: "",
 		packages: leases,
 	},
 	{

@@ -62,7 +62,7 @@ var replicas = []mutation{
 	},
 	{
 		name: "replicas: an Extend that they did not confirm is an error", file: "internal/lease/release.go",
-		old: "return c.Unconfirmed() // once", new: "return nil // once",
+		old: "return c.Unconfirmed() // no second try", new: "return nil // no second try",
 		packages: replicaTests, tests: "UnconfirmedExtend", servers: true,
 	},
 	{
