@@ -5,10 +5,9 @@ import (
 	"sync"
 )
 
-// NewBatch makes n seats for n goroutines that are about to make one call each,
-// so that those calls share a round trip per server: they are sent when each seat
-// has handed in its call or was left, in the order of the seats. So a seat that is not
-// used must be left.
+// NewBatch makes n seats for n goroutines that are about to make one call each. The calls
+// share one round trip per server. They are sent, in the order of the seats, once every seat
+// has handed in its call or was left. So a goroutine that does not use its seat must leave it.
 func NewBatch(n int) []*Seat {
 	b := &batch{open: n, calls: make([]seated, n), sent: make(chan struct{})}
 	seats := make([]*Seat, n)
@@ -20,30 +19,30 @@ func NewBatch(n int) []*Seat {
 	return seats
 }
 
-// batch is calls that wait for each other.
+// A batch is a set of calls that wait for each other.
 type batch struct {
 	mu    sync.Mutex
 	open  int           // seats that are neither used nor left; guarded by mu
-	calls []seated      // by the place of the seat; guarded by mu, nil once sent
+	calls []seated      // by the place of the seat; guarded by mu; nil once sent
 	sent  chan struct{} // closed once the calls are in their lanes
 }
 
-// seated is a call that was handed in, nil where there is none (yet), and its lane.
+// seated is the call of a seat and its lane. call is nil if the seat has none (yet).
 type seated struct {
 	lane *lane
 	call *Call
 }
 
-// Seat is one place in a batch. It belongs to one goroutine.
+// A Seat is one place in a batch. It belongs to one goroutine.
 type Seat struct {
 	batch *batch
 	place int  // among the seats of the batch
 	used  bool // Do or Leave was called
 }
 
-// Do is Client.Do together with the other calls of the batch. It waits for them
-// until ctx ends, and is then not sent. A seat is good for one call: after that,
-// and after Leave, Do sends its call by itself.
+// Do is Client.Do together with the other calls of the batch. If ctx ends while Do waits for
+// them, the call is not sent. A seat is good for one call. After that, and after Leave, Do
+// sends its call by itself.
 func (s *Seat) Do(ctx context.Context, c *Client, one *Call) ([]int64, error) {
 	if s.used {
 		return c.Do(ctx, one)
@@ -68,8 +67,8 @@ func (s *Seat) Do(ctx context.Context, c *Client, one *Call) ([]int64, error) {
 	return o.reply, o.err
 }
 
-// Leave gives the seat up: the other calls of the batch no longer wait for it. It
-// does not block, and does nothing if the seat was used or left before.
+// Leave gives the seat up, so that the other calls of the batch do not wait for it. It does
+// not block, and does nothing if the seat was used or left before.
 func (s *Seat) Leave() {
 	if s.used {
 		return
@@ -78,8 +77,8 @@ func (s *Seat) Leave() {
 	s.batch.settle(s.place, seated{})
 }
 
-// settle closes an open seat. With the last one the calls go into their lanes,
-// where the first of each leads its round trip: nothing is sent here.
+// settle closes an open seat. When the last seat is closed, the calls go into their lanes, and
+// the first call in each lane leads its round trip. settle itself sends nothing.
 func (b *batch) settle(place int, handed seated) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -105,7 +104,7 @@ func (b *batch) settle(place int, handed seated) {
 	close(b.sent)
 }
 
-// withdraw takes back the call of a seat, unless it was sent.
+// withdraw takes back the call of a seat, and reports whether it was in time.
 func (b *batch) withdraw(place int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -116,8 +115,8 @@ func (b *batch) withdraw(place int) bool {
 	return true
 }
 
-// group sends calls together, or queues them where too many round trips are under
-// way. It does not wait: each caller awaits its own call.
+// group sends calls together, or queues them if too many round trips are under way. It does
+// not wait: each caller awaits its own call.
 func (l *lane) group(calls []*Call) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -9,92 +9,90 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Call is one run of a script. It is sent once: a caller that repeats it makes a
-// new one.
+// A Call is one run of a script. It is sent once. A caller that repeats it makes a new Call.
 type Call struct {
 	script *Script
 	args   []any // "evalsha", digest, number of keys, keys…, arguments…
-	mixed  bool  // the reply has strings, too
+	mixed  bool  // the reply also has strings
 
-	// GivesBack says that the call gives something back that others may wait for.
-	// Such a call goes ahead of the others that wait in its lane.
+	// GivesBack says that the call gives back something that others may wait for. Such a call
+	// goes ahead of the other calls that wait in its lane.
 	GivesBack bool
-	// Node names the server that the call is for, as Client.Node does. It may be
-	// empty: then the client looks it up.
+	// Node is the name of the server that the call is for, as Client.Node returns it. If it is
+	// empty, the client looks it up.
 	Node string
-	// Done takes the outcome where Send or SendInParts sent the call.
+	// Done receives the outcome of a call sent by Send or SendInParts.
 	Done func(reply []int64, err error)
-	// Confirm says that replicas are to confirm the call; nil: none. See Unconfirmed.
+	// Confirm asks replicas to confirm the call; nil: none. See Unconfirmed.
 	Confirm *Confirm
-	// Text is the strings of the reply, in their order.
+	// Text has the strings of the reply, in order.
 	Text []string
 
-	// The command that carries the call. Only the goroutine that makes the round
-	// trip uses it.
+	// The command that carries the call. Only the goroutine that makes the round trip uses it.
 	integers integersCommand
 	anything *anythingCommand
 
-	// state is unsent until a round trip takes the call, or its caller withdraws it.
+	// state is unsentCall until a round trip takes the call or its caller withdraws it.
 	state atomic.Int32
-	// confirmed is how many replicas confirmed the call, where it has a reply.
+	// confirmed is the number of replicas that confirmed the call, once it has a reply.
 	confirmed int32
 
-	// The rest is about waiting in a lane, and the lane's mutex guards it.
-	waitsIn     *queue        // the queue that the call stands in, nil = none
+	// The fields below belong to the wait in a lane, and the lane's mutex guards them.
+	waitsIn     *queue        // the queue that the call stands in; nil: none
 	ahead, next *Call         // its neighbours there
-	since       time.Duration // when it came, in the age of the lane
+	since       time.Duration // when it was queued, measured from the birth of the lane
 	turn        chan []*Call  // see lane.await
 	result      *outcome      // set before the last send on turn, not under the mutex
 
-	room [20]any // args live here: most calls need no more
+	room [20]any // the array behind args, large enough for most calls
 }
 
-// New prepares a call of s with nkeys keys and its arguments. An argument that is
-// not constant is best given as a pointer to a value that never changes: that
-// needs no allocation of its own.
+// New prepares a call of s with nkeys keys and its arguments. Pass an argument that is not
+// constant as a pointer to a value that never changes: that needs no allocation of its own.
 func New(s *Script, nkeys int, words ...any) *Call {
 	c := &Call{script: s}
 	c.args = append(append(c.room[:0], "evalsha", s.shaWord, nkeys), words...)
 	return c
 }
 
-// WithText says that the script's reply has strings, too: they go into Text.
+// WithText says that the script's reply also has strings. They are stored in Text.
 func (c *Call) WithText() *Call {
 	c.mixed = true
 	return c
 }
 
-// Key is the first key of the call.
+// Key returns the first key of the call.
 func (c *Call) Key() string { key, _ := c.args[3].(string); return key }
 
-// The states of a call: a round trip and a caller that withdraws decide by one
-// compare-and-swap which of them came first.
+// The states of a call. A round trip and a caller that withdraws the call use one
+// compare-and-swap, so exactly one of them wins.
 const (
 	unsentCall = iota
 	takenCall
 	withdrawnCall
 )
 
-// Withdraw takes back a call whose caller does not want it any more, and reports
-// whether it was in time: then the call was not sent, and never will be.
+// Withdraw takes back a call that its caller no longer wants. It reports whether it was in
+// time; the call was then not sent, and never will be.
 func (c *Call) Withdraw() bool {
 	return c.state.CompareAndSwap(unsentCall, withdrawnCall) || c.state.Load() == withdrawnCall
 }
 
-// take says that a round trip begins with the call. False: it was withdrawn.
+// take marks the call as part of a round trip. It returns false if the call was withdrawn.
 func (c *Call) take() bool { return c.state.CompareAndSwap(unsentCall, takenCall) }
 
-// Do sends a call, alone or in a pipeline with those of other goroutines, and
-// returns its reply. A script that the server does not know is sent in full.
+// Do sends a call, alone or in a pipeline with calls of other goroutines, and returns its
+// reply. If the server does not know the script, Do sends its full text.
 //
-// Where ctx ends before the call is sent, Do returns at once with an error that
-// matches ErrNotSent and ctx's. After that Do waits for the answer and may
-// outlast ctx: go-redis does not interrupt a read. It returns within Bound and the
-// client's write and read timeouts, for any number of callers; where the client
-// has none, within Bound and 8 s. Only a call whose ctx allows it waits longer
-// before it is sent, and only while the server answers others.
+// If ctx ends before the call is sent, Do returns at once with an error that matches
+// ErrNotSent and ctx's error. Once the call is sent, Do waits for the answer and may outlast
+// ctx, because go-redis does not interrupt a read. It returns within Bound plus the client's
+// write and read timeouts, for any number of callers; if the client has no such timeouts,
+// within Bound and 8 s. A call may wait longer before it is sent only if its ctx allows that,
+// and only while the server answers others.
 //
-// The first call of a Client costs another round trip, which checks the server's
+// The first call of a Client costs another round trip, which checks the server's version,
+// unless Time or Now has asked the server before.
 // version, unless Time or Clock was asked before.
 func (c *Client) Do(ctx context.Context, one *Call) ([]int64, error) {
 	if err := c.ready(ctx, one); err != nil {
@@ -105,8 +103,8 @@ func (c *Client) Do(ctx context.Context, one *Call) ([]int64, error) {
 	return o.reply, o.err
 }
 
-// ready sees to it, before a call is sent, that the server is known to be
-// supported and that the call names its server.
+// ready prepares one for sending: it makes sure that the server's version is supported and
+// that the call names its server.
 func (c *Client) ready(ctx context.Context, one *Call) error {
 	if err := c.check(ctx, one.Key()); err != nil {
 		return err
@@ -114,8 +112,7 @@ func (c *Client) ready(ctx context.Context, one *Call) error {
 	return c.route(ctx, one)
 }
 
-// alone makes a round trip with one call. It ends within Bound and the client's
-// timeouts.
+// alone makes a round trip with one call. It ends within Bound and the client's timeouts.
 func (c *Client) alone(ctx context.Context, one *Call) outcome {
 	if err := ctx.Err(); err != nil {
 		return outcome{err: notSent(err)} // the caller has left
@@ -142,8 +139,8 @@ func (c *Client) alone(ctx context.Context, one *Call) outcome {
 	return o
 }
 
-// process sends one call, and again in full where the server does not know its
-// script.
+// process sends one call. If the server does not know the script, process sends it again in
+// full.
 func (c *Client) process(ctx context.Context, began time.Time, one *Call) outcome {
 	ctx = c.bounded(ctx, began)
 	o := c.single(ctx, one)
@@ -161,13 +158,13 @@ func (c *Client) single(ctx context.Context, one *Call) (o outcome) {
 	}()
 	err := c.rdb.Process(ctx, one.command(ctx))
 	if o = one.outcome(err); o.err == nil && err != nil {
-		return outcome{err: err} // a wrapped client need not tell the command
+		return outcome{err: err} // a wrapped client may return the error without setting it on the command
 	}
 	return o
 }
 
-// inFull makes the call carry the script's text, for a server that does not know
-// the script (a new one, a new primary, SCRIPT FLUSH). The server then knows it.
+// inFull makes the call carry the script's text, for a server that does not know the script (a
+// new server, a new primary, or after SCRIPT FLUSH). The server then knows it.
 func (c *Call) inFull() *Call {
 	args := append([]any(nil), c.args...)
 	args[0], args[1] = "eval", c.script.source
@@ -175,14 +172,14 @@ func (c *Call) inFull() *Call {
 	return c
 }
 
-// integersCommand is the command of a call. go-redis must not send it again by
-// itself: a stray copy could run after the caller settled with its outcome.
+// integersCommand is the command of a call. go-redis must not send it again by itself: a stray
+// copy could run after the caller has acted on the outcome.
 type integersCommand struct {
 	*redis.IntSliceCmd
-	asked bool // go-redis, or a hook, has read the arguments
+	asked bool // go-redis or a hook has read the arguments
 }
 
-// anythingCommand is the command of a call whose reply has strings, too.
+// anythingCommand is the command of a call whose reply also has strings.
 type anythingCommand struct {
 	*redis.SliceCmd
 	asked bool
@@ -191,12 +188,12 @@ type anythingCommand struct {
 func (c *integersCommand) NoRetry() bool { return true }
 func (c *anythingCommand) NoRetry() bool { return true }
 
-// Args are read before they are written to a connection. So a command whose
-// arguments nobody has read was surely not sent.
+// Args records that the arguments were read. They are read before they are written to a
+// connection, so a command whose arguments were never read was surely not sent.
 func (c *integersCommand) Args() []any { c.asked = true; return c.IntSliceCmd.Args() }
 func (c *anythingCommand) Args() []any { c.asked = true; return c.SliceCmd.Args() }
 
-// command makes a fresh command: one that was processed keeps its outcome.
+// command makes a fresh command, because a processed command keeps its outcome.
 func (c *Call) command(ctx context.Context) redis.Cmder {
 	var cmd redis.Cmder
 	if c.mixed {
@@ -206,22 +203,22 @@ func (c *Call) command(ctx context.Context) redis.Cmder {
 		c.integers = integersCommand{IntSliceCmd: redis.NewIntSliceCmd(ctx, c.args...)}
 		cmd = &c.integers
 	}
-	// A Cluster client asks a server for the steps of a command that does not say
-	// them, and no ctx bounds that question.
+	// SetStepCount saves a question: a Cluster client asks a server for the step count of a
+	// command that does not have one, and no ctx bounds that question.
 	cmd.SetStepCount(1)
 	return cmd
 }
 
-// outcome is what came back for one call.
+// An outcome is the result of one call.
 type outcome struct {
 	reply []int64
 	text  []string
 	err   error
 }
 
-// outcome reads the command after its round trip, which as a whole ended with
-// err. Only a reply counts as an answer: a hook that returns without calling the
-// next one leaves a command with neither a value nor an error.
+// outcome reads the result of the command after its round trip; trip is the error of the round
+// trip as a whole. Only a reply counts as an answer, because a hook that returns without
+// calling the next one leaves a command with neither a value nor an error.
 func (c *Call) outcome(trip error) (o outcome) {
 	var none, asked bool
 	if c.mixed {

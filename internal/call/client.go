@@ -1,10 +1,9 @@
-// Package call sends scripts to Redis. It owns how a script reaches a server: the
-// round trips that callers share, the scripts that a server has forgotten, the
-// time bounds, and what an error tells about whether the script ran. It knows
-// nothing of leases.
+// Package call sends scripts to Redis. It decides how a script reaches a server: it shares
+// round trips between callers, resends scripts that a server has forgotten, bounds the time,
+// and tells from an error whether the script ran. It knows nothing of leases.
 //
-// One call goes Do (call.go), then its lane (lane.go), then a round trip alone (call.go)
-// or in a pipeline (pipeline.go), and comes back as an outcome (call.go).
+// A call takes this path: Do (call.go), its lane (lane.go), a round trip alone (call.go) or in
+// a pipeline (pipeline.go). Its result is an outcome (call.go).
 package call
 
 import (
@@ -19,55 +18,54 @@ import (
 )
 
 const (
-	// Bound is how long a call may wait until it is sent: in its lane and for a
-	// connection together. A write and a read follow, which the client's own
-	// WriteTimeout and ReadTimeout bound (3 s each by default). So Do returns
-	// within Bound and these two, for any number of callers, unless the caller's
-	// ctx lets the call wait longer in a lane whose server answers others.
+	// Bound is how long a call may wait until it is sent, in its lane and for a connection
+	// together. The write and the read that follow are bounded by the client's own
+	// WriteTimeout and ReadTimeout (3 s each by default). So Do returns within Bound and these
+	// two, for any number of callers, unless the caller's ctx lets the call wait longer in a
+	// lane whose server answers others.
 	Bound = 3 * time.Second
-	// longestRead is the longest read timeout that is left to the client.
+	// longestRead is the longest read timeout for which the client itself is relied on.
 	longestRead = 5 * time.Second
-	// hardBound ends the wait for a client that bounds its reads with more than
-	// longestRead, not at all, or in a way that is not known.
+	// hardBound ends the wait for a client whose read timeout is longer than longestRead,
+	// missing, or unknown.
 	hardBound = Bound + longestRead
 )
 
-// Client sends scripts through one go-redis client.
+// A Client sends scripts through one go-redis client.
 type Client struct {
 	rdb          redis.UniversalClient
-	cluster      clusterClient // what rdb offers of a Cluster client, nil = nothing
-	known        bool          // rdb has options of go-redis that tell its kind
+	cluster      clusterClient // rdb as a Cluster client; nil: it is none
+	known        bool          // the options of rdb were found, and tell its kind
 	bounds       bool          // rdb bounds reads and writes itself, to longestRead or less
-	replica      bool          // rdb reads from replicas
-	longestReply time.Duration // the longest that rdb surely waits for an answer
+	replica      bool          // rdb may read from replicas
+	longestReply time.Duration // the longest time for which rdb surely waits for an answer
 	spawn        func(func())  // starts a goroutine; see CountQuestions
 	caches       bool          // rdb caches replies in the process
 
 	lanes      sync.Map                  // *lane by the name of its server
-	confirming sync.Map                  // the same of calls with a Confirm
+	confirming sync.Map                  // the lanes of calls with a Confirm, likewise
 	lent       atomic.Pointer[lentCtx]   // see Client.bounded
 	checked    atomic.Bool               // the server's version is known to be supported
 	clocks     sync.Map                  // *clock by the name of its server
 	topology   shared[struct{}]          // the question for a Cluster's topology
-	mapped     atomic.Bool               // go-redis has a topology, and so will have one for ever
-	reloaded   atomic.Pointer[time.Time] // when a deadline led to a reload last
+	mapped     atomic.Bool               // go-redis has a topology, and will always have one
+	reloaded   atomic.Pointer[time.Time] // when a deadline last caused a reload
 }
 
-// clusterClient is what a Cluster client offers for routing.
+// clusterClient has the methods of a Cluster client that routing needs.
 type clusterClient interface {
 	MasterForKey(ctx context.Context, key string) (*redis.Client, error)
 	ReloadState(ctx context.Context)
 }
 
-// NewClient makes a Client, and refuses a nil one and a Ring. A Ring chooses its
-// shards in the client, so that a channel's shard need not be its key's, and
-// resharding loses leases.
+// NewClient makes a Client. It refuses a nil rdb and a Ring. A Ring chooses its shards in the
+// client, so a channel may be on another shard than its key, and resharding loses leases.
 //
-// rdb may be wrapped. What it can do is known by its methods: Options and, of a
-// Cluster client, MasterForKey and ReloadState. A type that does not have them is
-// searched for one that does: the result of its method Unwrap, or a field that it
-// embeds. A Cluster client that is hidden all the same is refused by the first
-// call, if the server says that it is part of a Cluster.
+// rdb may be wrapped. It is recognised by its methods: Options and, for a Cluster client,
+// MasterForKey and ReloadState. If a type does not have them, NewClient looks for a client
+// inside it: the result of its method Unwrap, or a field that it embeds. If a Cluster client
+// stays hidden, the first call refuses it, provided that the server says that it is part of a
+// Cluster.
 func NewClient(rdb redis.UniversalClient) (*Client, error) {
 	if rdb == nil {
 		return nil, fmt.Errorf("rdb is nil; want a client of go-redis v9")
@@ -90,12 +88,12 @@ func NewClient(rdb redis.UniversalClient) (*Client, error) {
 
 func inBackground(f func()) { go f() }
 
-// CountQuestions has spawn start the goroutines of questions for the time, so that the
-// owner of the Client can wait for them. It is called before the Client is used.
+// CountQuestions makes spawn start the goroutines that ask for the time, so that the owner of
+// the Client can wait for them. Call it before the Client is used.
 func (c *Client) CountQuestions(spawn func(func())) { c.spawn = spawn }
 
-// layersOf is rdb and the clients that it wraps, the outermost first. It fails
-// where one of them is nil: its methods would panic.
+// layersOf returns rdb and the clients that it wraps, the outermost first. It fails if one of
+// them is nil, because its methods would panic.
 func layersOf(rdb redis.UniversalClient) (layers []any, err error) {
 	for layer, more := any(rdb), true; more && len(layers) < maxLayers; {
 		if v := reflect.ValueOf(layer); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
@@ -107,11 +105,10 @@ func layersOf(rdb redis.UniversalClient) (layers []any, err error) {
 	return layers, nil
 }
 
-// maxLayers is how many types around a client are opened to find it.
+// maxLayers bounds how many wrapped types are searched for the client.
 const maxLayers = 16
 
-// recognise takes from layer what it tells about the client, and reports whether
-// it told.
+// recognise reads the options of layer, and reports whether it has any.
 func (c *Client) recognise(layer any) bool {
 	switch r := layer.(type) {
 	case interface{ Options() *redis.ClusterOptions }:
@@ -122,8 +119,8 @@ func (c *Client) recognise(layer any) bool {
 		}
 		c.known, c.cluster = true, cluster
 		c.replica = o.ReadOnly || o.RouteByLatency || o.RouteRandomly
-		// With reads from replicas, go-redis asks a server for its commands
-		// without a bound before it sends the first one.
+		// With reads from replicas, go-redis asks a server for its commands before it sends
+		// the first one, and nothing bounds that question.
 		c.bounds = isShort(o.ReadTimeout) && isShort(o.WriteTimeout) && !c.replica
 		c.readsWithin(o.ReadTimeout)
 	case interface{ Options() *redis.Options }:
@@ -141,7 +138,7 @@ func (c *Client) recognise(layer any) bool {
 	return true
 }
 
-// readsWithin takes the client's ReadTimeout.
+// readsWithin notes the client's ReadTimeout.
 func (c *Client) readsWithin(timeout time.Duration) {
 	if isShort(timeout) {
 		c.longestReply = timeout
@@ -150,7 +147,7 @@ func (c *Client) readsWithin(timeout time.Duration) {
 
 func isShort(timeout time.Duration) bool { return timeout > 0 && timeout <= longestRead }
 
-// inner is the client that layer wraps, if that can be seen.
+// inner returns the client that layer wraps, if that can be seen.
 func inner(layer any) (client any, ok bool) {
 	switch w := layer.(type) {
 	case interface{ Unwrap() redis.UniversalClient }:
@@ -173,18 +170,18 @@ func inner(layer any) (client any, ok bool) {
 	return nil, false
 }
 
-// ReadsFromReplicas reports whether the client may read from replicas, as far as
-// its options can be seen.
+// ReadsFromReplicas reports whether the client may read from replicas, as far as its options
+// can be seen.
 func (c *Client) ReadsFromReplicas() bool { return c.replica }
 
-// CachesLocally reports whether the client caches replies in the process, as far
-// as its options can be seen.
+// CachesLocally reports whether the client caches replies in the process, as far as its
+// options can be seen.
 func (c *Client) CachesLocally() bool { return c.caches }
 
-// IsCluster reports whether the client was recognised as one of a Cluster.
+// IsCluster reports whether the client was recognised as a Cluster client.
 func (c *Client) IsCluster() bool { return c.cluster != nil }
 
-// Subscribe opens a subscription on one channel. It connects before it returns.
+// Subscribe opens a subscription to one channel. It connects before it returns.
 func (c *Client) Subscribe(ctx context.Context, channel string) *redis.PubSub {
 	return c.rdb.Subscribe(ctx, channel)
 }

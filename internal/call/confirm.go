@@ -10,20 +10,20 @@ import (
 	"github.com/leasehold-go/leasehold/internal/keys"
 )
 
-// Confirm says that replicas are to confirm a call. Such calls have lanes and pipelines
-// of their own, so that nobody else waits for the replicas.
+// Confirm says how replicas confirm a call. Such calls have lanes and pipelines of their own,
+// so that no other call waits for the replicas.
 type Confirm struct {
-	Replicas int           // how many replicas are to confirm
+	Replicas int           // how many replicas must confirm
 	Wait     time.Duration // how long they may take
 	TTL      time.Duration // how long the marker lasts
 }
 
-// LongestWait is the longest time that WAIT may take on this client: an answer that came
-// after the client's ReadTimeout would be a lost one. A quarter is left for the network.
+// LongestWait returns the longest time that WAIT may take on this client. An answer after the
+// client's ReadTimeout would be lost. A quarter of that timeout is left for the network.
 func (c *Client) LongestWait() time.Duration { return c.longestReply * 3 / 4 }
 
-// Unconfirmed says that too few replicas confirmed a call that was answered; nil where
-// enough did, or none had to.
+// Unconfirmed returns an error if too few replicas confirmed an answered call, and nil if
+// enough did or none had to.
 func (c *Call) Unconfirmed() error {
 	if c.Confirm == nil || int(c.confirmed) >= c.Confirm.Replicas {
 		return nil
@@ -31,7 +31,7 @@ func (c *Call) Unconfirmed() error {
 	return fmt.Errorf("%d of %d replicas confirmed it within %v", c.confirmed, c.Confirm.Replicas, c.Confirm.Wait)
 }
 
-// Allowance is how much longer than another call this one may take.
+// Allowance returns how much longer this call may take than one without a Confirm.
 func (c *Call) Allowance() time.Duration {
 	if c.Confirm == nil {
 		return 0
@@ -39,20 +39,20 @@ func (c *Call) Allowance() time.Duration {
 	return c.Confirm.Wait
 }
 
-// confirmedPipeline sends some of calls in one pipeline, and has the replicas confirm
-// them there. Behind the scripts go the marker and WAIT:
+// confirmedPipeline sends some of calls in one pipeline in which the replicas confirm them.
+// After the scripts come the marker and WAIT:
 //
-//   - WAIT waits for what its own connection wrote. A script that is sent again may write
-//     nothing, and WAIT would then confirm at once what no replica has. So a key is
-//     written that has no other use. The replicas apply writes in their order: the one that
-//     has the marker has the lease, whichever connection wrote it.
-//   - PEXPIRE writes where the marker exists, also when memory has run out; SET writes
-//     where it does not.
-//   - On a Cluster the pipeline goes to the node of the key, past the Cluster client: that
-//     would send WAIT, which has no key, to any node. A node that is not the key's any
-//     more answers MOVED or ASK, and the caller tries again.
+//   - WAIT waits only for writes of its own connection. A script that is sent again may write
+//     nothing, and WAIT would then at once confirm a lease that no replica has. So the
+//     pipeline also writes a marker, a key without other use. Replicas apply writes in order:
+//     a replica that has the marker has the lease, whichever connection wrote the lease.
+//   - PEXPIRE writes if the marker exists, even when memory has run out. SET creates the
+//     marker if it does not exist.
+//   - On a Cluster the pipeline bypasses the Cluster client and goes to the node of the key.
+//     The Cluster client would send WAIT, which has no key, to any node. A node that no longer
+//     has the key answers MOVED or ASK, and the caller tries again.
 //
-// A call whose confirmation has no answer counts as one without an answer.
+// A call whose confirmation has no answer counts as a call without an answer.
 func (c *Client) confirmedPipeline(ctx context.Context, calls []*Call, which []int, outcomes []outcome) {
 	first := calls[which[0]]
 	var rdb redis.UniversalClient = c.rdb

@@ -13,27 +13,27 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Outcome says what an error tells about the script that it came for.
+// An Outcome is what an error says about the script that was called.
 type Outcome int
 
 const (
-	// Refused: the server answered with an error that stays until somebody acts
-	// (no permission, a wrong password, a wrong type, no memory), or the client
-	// is closed. The script did not run.
+	// Refused means that the server answered with an error that stays until somebody acts (no
+	// permission, a wrong password, a wrong type, no memory), or that the client is closed.
+	// The script did not run.
 	Refused Outcome = iota
-	// NotNow: the server answered with an error that passes by itself, or the
-	// call was surely not sent. The script did not run; it may be tried again.
+	// NotNow means that the server answered with an error that passes by itself, or that the
+	// call was surely not sent. The script did not run, and the call may be tried again.
 	NotNow
-	// Unknown: no answer came. The script ran, or did not, or will yet.
+	// Unknown means that no answer came. The script ran, did not run, or will still run.
 	Unknown
 )
 
 var (
-	// ErrNotSent is what an error matches whose call was surely not sent: the
-	// script has not run and never will, so that nothing needs to be undone.
+	// ErrNotSent is matched by the error of a call that was surely not sent. The script has
+	// not run and never will, so nothing needs to be undone.
 	ErrNotSent = errors.New("the call was not sent")
-	// ErrBacklog says that a call was not sent since too many calls before it
-	// have no answer. It matches ErrNotSent.
+	// ErrBacklog says that a call was not sent because too many calls before it have no
+	// answer. It matches ErrNotSent.
 	ErrBacklog error = &unsent{errors.New("too many calls without an answer")}
 
 	errWithdrawn = errors.New("its caller has withdrawn it")
@@ -49,7 +49,7 @@ func (e *unsent) Error() string        { return e.cause.Error() }
 func (e *unsent) Unwrap() error        { return e.cause }
 func (e *unsent) Is(target error) bool { return target == ErrNotSent }
 
-// notSent is cause as the error of a call that was surely not sent.
+// notSent returns an error for a call that was surely not sent because of cause.
 func notSent(cause error) error {
 	if cause == nil {
 		cause = errNoReply
@@ -57,9 +57,9 @@ func notSent(cause error) error {
 	return &unsent{cause}
 }
 
-// noReply is the error of a call that may have been sent and has no outcome of
-// its own. cause ended its pipeline and may be the server's answer to another
-// call, so that it must not be read as an answer to this one.
+// noReply returns the error of a call that may have been sent and has no outcome of its own.
+// cause is the error of its pipeline. It may be the server's answer to another call, so it
+// must not be read as an answer to this one.
 func noReply(cause error) error {
 	var answered redis.Error
 	switch {
@@ -71,8 +71,8 @@ func noReply(cause error) error {
 	return cause
 }
 
-// TooLate says what a deadline of ours means, which ends the wait for
-// a connection. Its cause is no caller's ctx, and must not be taken for one.
+// TooLate returns the error for a deadline of this package that has passed. The deadline is
+// not that of the caller's ctx, and the error must not look as if it were.
 func TooLate(err error, began time.Time) error {
 	took := time.Since(began).Round(100 * time.Millisecond)
 	if errors.Is(err, ErrNotSent) {
@@ -81,24 +81,24 @@ func TooLate(err error, began time.Time) error {
 	return fmt.Errorf("no answer after %v", took)
 }
 
-// panicked is the error of a panic in the client.
+// panicked returns the error for a panic in the client.
 func panicked(p any) error { return fmt.Errorf("the client panicked: %v", p) }
 
-// unsupported is the error of a server or a client that cannot be used.
+// unsupported is the error for a server or a client that cannot be used.
 type unsupported struct{ text string }
 
 func (e *unsupported) Error() string { return e.text }
 
-// passing is how the errors begin that pass by themselves: the server is starting,
-// failing over, moving slots, running another script, unable to save for now,
-// or has too many clients.
+// passing lists the beginnings of server errors that pass by themselves: the server is
+// starting, failing over, moving slots, running another script, unable to save for now, or has
+// too many clients.
 var passing = []string{
 	"LOADING", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "MOVED", "ASK", "BUSY", "UNBLOCKED",
 	"NOREPLICAS", "NOSCRIPT", "MISCONF", "ERR max number of clients",
 }
 
-// serverError is the text of the server's error in err, which hooks may have
-// wrapped. It is empty where err is no server's answer.
+// serverError returns the text of the server's error in err, which hooks may have wrapped. It
+// is empty if err is not a server's answer.
 func serverError(err error) string {
 	if err == nil {
 		return ""
@@ -112,7 +112,7 @@ func serverError(err error) string {
 
 func unknownScript(err error) bool { return strings.HasPrefix(serverError(err), "NOSCRIPT") }
 
-// Classify says what an error of a call tells about it.
+// Classify returns what the error of a call says about its script.
 func Classify(err error) Outcome {
 	if text := serverError(err); text != "" {
 		for _, p := range passing {
@@ -134,24 +134,22 @@ func Classify(err error) Outcome {
 	return Unknown
 }
 
-// ClientClosed reports whether err came since the go-redis client is closed: no
-// call will ever be sent through it again.
+// ClientClosed reports whether err says that the go-redis client is closed. Such a client
+// never sends a call again.
 func ClientClosed(err error) bool { return errors.Is(err, redis.ErrClosed) }
 
-// network reports whether err means that a server could not be talked to, so that
-// a Cluster's topology may have changed.
+// network reports whether err means that a server could not be reached, so that a Cluster's
+// topology may have changed.
 func network(err error) bool {
 	return err != nil && serverError(err) == "" && !ClientClosed(err) && !errors.Is(err, ErrBacklog) &&
 		!errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
 }
 
-// outOfService is how the errors begin by which a server says that it serves nobody
-// for now.
+// outOfService lists the beginnings of the errors of a server that serves nobody for now.
 var outOfService = []string{"LOADING", "CLUSTERDOWN", "MASTERDOWN"}
 
-// OutOfReach reports whether err, of a call, means that its server could not be asked:
-// no answer came, or the server serves nobody. A server that refuses one call is in
-// reach.
+// OutOfReach reports whether err means that the server of a call could not be asked: no answer
+// came, or the server serves nobody for now. A server that refuses one call is within reach.
 func OutOfReach(err error) bool {
 	if text := serverError(err); text != "" {
 		return slices.ContainsFunc(outOfService, func(p string) bool { return strings.HasPrefix(text, p) })
@@ -160,7 +158,7 @@ func OutOfReach(err error) bool {
 	return network(err) && !errors.Is(err, errWithdrawn) && !errors.As(err, &bad)
 }
 
-// Backoff is the pause before try n+1: 8 ms doubling to 256 ms, spread.
+// Backoff returns the pause before try n+1: 8 ms, doubling to 256 ms, spread at random.
 func Backoff(n int) time.Duration {
 	d := 4 * time.Millisecond << min(n, 6)
 	return d/2 + rand.N(d)

@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// opError names the operation, the family and the key, and holds what went
-// wrong: a sentinel first, the cause behind it.
+// opError names the operation, the family and the key, and holds the errors: a sentinel first,
+// then its cause.
 type opError struct {
 	pkg, op, label string
 	errs           []error
 }
 
-// Fail makes the error of an operation of a public package on the resource
-// called label. It matches each of errs; nil ones are left out.
+// Fail makes the error of an operation of a public package on the resource called label. The
+// error matches each of errs; nil ones are left out.
 func Fail(pkg, op, label string, errs ...error) error {
 	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 	return &opError{pkg: pkg, op: op, label: label, errs: errs}

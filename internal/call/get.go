@@ -10,12 +10,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// MayCacheLocally reports whether the client caches replies in the process, or may:
-// its options cannot be seen.
+// MayCacheLocally reports whether the client caches replies in the process, or has options
+// that cannot be seen and may do so.
 func (c *Client) MayCacheLocally() bool { return c.caches || !c.known }
 
-// WithBound is ctx that ends within Bound, too. It costs little where ctx cannot end,
-// or ends earlier by itself.
+// WithBound returns a ctx that ends with ctx or within Bound. That is cheap if ctx cannot end
+// or has an earlier deadline.
 func (c *Client) WithBound(ctx context.Context) (context.Context, context.CancelFunc) {
 	now := time.Now()
 	if deadline, ok := ctx.Deadline(); ctx.Done() == nil || (ok && deadline.Sub(now) <= Bound) {
@@ -24,13 +24,13 @@ func (c *Client) WithBound(ctx context.Context) (context.Context, context.Cancel
 	return context.WithTimeout(ctx, Bound)
 }
 
-// ErrSlow is what comes of a look-up that had no answer when its bound was reached. It
-// is no deadline of the caller's.
+// ErrSlow is the error of a look-up that had no answer within its bound. It does not match a
+// deadline of the caller.
 var ErrSlow = fmt.Errorf("no answer within %v", Bound)
 
-// Get reads a string; redis.Nil says that there is none. ctx, which WithBound has
-// made, bounds the wait for a connection and go-redis's retries; a read that is under
-// way ends by the client's ReadTimeout.
+// Get reads a string. The error redis.Nil says that there is none. ctx must come from
+// WithBound. It bounds the wait for a connection and go-redis's retries. A read that is under
+// way is bounded by the client's ReadTimeout.
 func (c *Client) Get(ctx context.Context, key string) (string, error) {
 	if c.bounds {
 		return c.get(ctx, key)
@@ -53,10 +53,10 @@ func (c *Client) get(ctx context.Context, key string) (text string, err error) {
 		}
 	}()
 	cmd := redis.NewStringCmd(ctx, "get", key)
-	cmd.SetStepCount(1) // see Call.command: the server that a Cluster client asks may be a sick one
+	cmd.SetStepCount(1) // as in Call.command; the server that a Cluster client would ask may hang
 	processed := c.rdb.Process(ctx, cmd)
 	if text, err = cmd.Result(); err == nil && processed != nil {
-		text, err = "", processed // a wrapped client need not tell the command
+		text, err = "", processed // a wrapped client may return the error without setting it on the command
 	}
 	if err != nil && !errors.Is(err, redis.Nil) {
 		c.Notice(err)
@@ -64,15 +64,15 @@ func (c *Client) get(ctx context.Context, key string) (text string, err error) {
 	return text, err
 }
 
-// Found is what GetMany found at one key. Err is redis.Nil where there is nothing.
+// Found is the result of GetMany for one key. Err is redis.Nil if there is no value.
 type Found struct {
 	Text string
 	Err  error
 }
 
-// GetMany reads strings that one server has, as Node tells, in one pipeline. Each has
-// an outcome of its own: where the client's hooks leave a command without a reply and
-// without an error, that is an error, and not "there is none".
+// GetMany reads strings that are on one server, as Node says, in one pipeline. Each key has
+// its own outcome. If the client's hooks leave a command without a reply and without an error,
+// that is an error, not "there is none".
 func (c *Client) GetMany(ctx context.Context, keys []string) []Found {
 	all := make([]Found, len(keys))
 	cmds := make([]redis.Cmder, len(keys))
@@ -92,7 +92,7 @@ func (c *Client) GetMany(ctx context.Context, keys []string) []Found {
 	}
 	var noticed error
 	for i := range all {
-		if !answered { // it is still under way: the commands must not be read
+		if !answered { // it is still under way, so its commands must not be read
 			all[i].Err = errNoAnswer
 			continue
 		}
@@ -114,8 +114,8 @@ func (c *Client) GetMany(ctx context.Context, keys []string) []Found {
 	return all
 }
 
-// ByNode calls f for the keys of each server, as indices of keys, and for all servers
-// at the same time. It returns when every call of f has.
+// ByNode calls f once for each server, at the same time, with the indices of the keys that
+// this server has. It returns when all calls of f have returned.
 func (c *Client) ByNode(keys []string, f func(which []int)) {
 	byNode := map[string][]int{}
 	for i, key := range keys {

@@ -7,64 +7,63 @@ import (
 	"time"
 )
 
-// A lane carries the calls of many goroutines to one server. A caller that finds
-// few round trips under way makes its own: nothing is quicker. Otherwise its call
-// waits until one of them ends, and is then sent with the others that wait, in
-// one pipeline, as far as they fit. So pipelines grow with the load, and no call
-// waits for a timer while the server answers. Databases commit in groups the same
-// way.
+// A lane carries the calls of many goroutines to one server. If few round trips are under way,
+// a caller makes its own at once, which is the quickest way. Otherwise its call waits until a
+// round trip ends. It is then sent in one pipeline with the other waiting calls, as many as
+// fit. So pipelines grow with the load, and no call waits for a timer while the server
+// answers. Databases use group commits in the same way.
 //
-// Each round trip has a leader: the caller on whose goroutine it is made. A call
-// leaves the lane in one of four ways, each decided under the mutex, so that
-// exactly one of them happens: a leader takes it (take), its caller's ctx ends
-// (withdraw), it has waited too long (expire), or it never waited (do).
+// Each round trip has a leader: the caller whose goroutine makes it. A call leaves the lane in
+// one of four ways: a leader takes it (hand), its caller's ctx ends (withdraw), it has waited
+// too long (expire), or it never waited (do). Each of them is decided under the mutex, so
+// exactly one of them happens.
 type lane struct {
 	c    *Client
 	born time.Time
-	// allowance is how long the replicas may take, where they confirm the lane's calls: 0
-	// in every other lane.
+	// allowance is the time that replicas may take to confirm the lane's calls. It is 0 in
+	// lanes without confirmation.
 	allowance time.Duration
 
-	mu        sync.Mutex     // guards all below; never held while anything is sent
+	mu        sync.Mutex     // guards the fields below; never held while anything is sent
 	trips     int            // round trips under way
-	givesBack queue          // calls that wait and give something back: they go first
-	others    queue          // the other calls that wait
-	turns     []chan []*Call // for the next calls that wait
+	givesBack queue          // waiting calls that give something back; they go first
+	others    queue          // the other waiting calls
+	turns     []chan []*Call // unused channels for the next calls that wait
 	relief    *time.Timer    // runs while a call waits
-	answered  time.Time      // when a round trip ended with an answer while calls waited
-	lastErr   error          // how the last round trip ended without one
+	answered  time.Time      // when a round trip last ended with an answer while calls waited
+	lastErr   error          // the network error of the last round trip; nil: it had none
 }
 
 const (
-	// maxInFlight is how many round trips of a lane may be under way before calls
-	// wait for each other.
+	// maxInFlight is the number of round trips that a lane makes at once before calls wait for
+	// each other.
 	maxInFlight = 8
-	// maxHanging is how many may be under way where they hang: a hanging round
-	// trip must not hold up the rest, and the rest must not hang in any number.
+	// maxHanging bounds the round trips if some of them hang. Hanging ones must not hold up
+	// the rest, but their number must stay limited.
 	maxHanging = 32
-	// maxQueueDelay is how long a call waits for one of them to end before one
-	// more begins.
+	// maxQueueDelay is how long calls wait for a round trip to end before the lane begins
+	// another one.
 	maxQueueDelay = 20 * time.Millisecond
-	// queueBound is how long a call waits in a lane whose server answers nothing,
-	// or where it gives something back; then it is not sent. A pipeline waits for
-	// a connection no longer than the rest of Bound.
+	// queueBound bounds the wait of a call in a lane whose server answers nothing, and the
+	// wait of every call that gives something back. After that it is not sent. A pipeline
+	// waits for a connection no longer than the rest of Bound.
 	queueBound = Bound / 2
-	// maxPipelineBytes is how long a pipeline is, unless one call alone is longer.
-	// A server that answers before it has read all, over a connection without
-	// buffers, would never go on: miniredis over net.Pipe, which is how tests have
-	// a server inside testing/synctest, reads 4096 bytes at a time. Longer
-	// pipelines gain little: see docs/architecture.md.
+	// maxPipelineBytes bounds the length of a pipeline, unless one call alone is longer. Some
+	// servers answer before they have read everything; over a connection without buffers they
+	// would then hang. miniredis over net.Pipe, which tests use to run a server inside
+	// testing/synctest, is one: it reads 4096 bytes at a time. Longer pipelines gain little:
+	// see docs/architecture.md.
 	maxPipelineBytes = 4000
-	// maxConfirming and maxConfirmedBytes are the same for calls that replicas confirm:
-	// few pipelines, and long ones.
+	// maxConfirming and maxConfirmedBytes are the bounds for calls that replicas confirm: few
+	// round trips, with long pipelines.
 	maxConfirming     = 4
 	maxConfirmedBytes = 64000
-	// maxFreeTurns is how many channels are kept for the next calls that wait.
+	// maxFreeTurns is how many unused channels a lane keeps.
 	maxFreeTurns = 256
 )
 
-// maxTrips is how many round trips may be under way, usual being the number of another
-// lane. Those that wait for replicas hold their connections for long.
+// maxTrips returns how many round trips may be under way; usual is the number for a lane
+// without confirmation. Round trips that wait for replicas hold their connections for long.
 func (l *lane) maxTrips(usual int) int {
 	if l.allowance > 0 {
 		return maxConfirming
@@ -72,8 +71,9 @@ func (l *lane) maxTrips(usual int) int {
 	return usual
 }
 
-// maxBytes is how long a pipeline of the lane is, unless one call alone is longer. All
-// calls of a pipeline share one WAIT, and miniredis has none.
+// maxBytes returns the longest pipeline of the lane, unless one call alone is longer.
+// Confirmed calls may have long pipelines: all calls of a pipeline share one WAIT, and
+// miniredis, for which the other bound is small, has no WAIT.
 func (l *lane) maxBytes() int {
 	if l.allowance > 0 {
 		return maxConfirmedBytes
@@ -81,8 +81,8 @@ func (l *lane) maxBytes() int {
 	return maxPipelineBytes
 }
 
-// laneOf is the lane of a call to its server. Calls that replicas confirm have one of
-// their own: others, above all those that give something back, do not wait for replicas.
+// laneOf returns the lane of a call. Calls that replicas confirm have lanes of their own, so
+// that other calls, above all those that give something back, do not wait for replicas.
 func (c *Client) laneOf(one *Call) *lane {
 	lanes := &c.lanes
 	if one.Confirm != nil {
@@ -95,7 +95,7 @@ func (c *Client) laneOf(one *Call) *lane {
 	return l.(*lane)
 }
 
-// do sends one, alone or with others, and returns its outcome.
+// do sends one, alone or with other calls, and returns its outcome.
 func (l *lane) do(ctx context.Context, one *Call) (o outcome) {
 	l.mu.Lock()
 	if l.trips < l.maxTrips(maxInFlight) && l.waiting() == 0 {
@@ -109,10 +109,9 @@ func (l *lane) do(ctx context.Context, one *Call) (o outcome) {
 	return l.await(ctx, one)
 }
 
-// await waits for the turn of a call. What comes is the calls to send, the
-// caller's own among them, where the caller is to be the leader; or nil, once
-// the call has its result. A call is sent even though its caller's ctx ended a
-// moment ago if a leader took it before that.
+// await waits for the turn of a call. It receives either the calls to send, if the caller is
+// to be the leader (its own call is among them), or nil once the call has its result. If a
+// leader takes the call just before its caller's ctx ends, the call is sent all the same.
 func (l *lane) await(ctx context.Context, one *Call) outcome {
 	var calls []*Call
 	if done := ctx.Done(); done == nil {
@@ -136,7 +135,7 @@ func (l *lane) await(ctx context.Context, one *Call) outcome {
 	return *one.result
 }
 
-// lead makes the round trip of calls, which have waited, for one's caller.
+// lead makes the round trip for calls that have waited. one is the leader's own call.
 func (l *lane) lead(one *Call, calls []*Call) {
 	var outcomes []outcome
 	// The other callers get an outcome even if a hook ends this goroutine.
@@ -163,10 +162,10 @@ func (l *lane) lead(one *Call, calls []*Call) {
 	outcomes = l.c.together(calls, Bound-queueBound)
 }
 
-// hasAnswer reports whether a call that ended with err was answered.
+// hasAnswer reports whether the server answered a call that ended with err.
 func hasAnswer(err error) bool { return err == nil || serverError(err) != "" }
 
-// ended ends a round trip: the calls that wait now make the next one.
+// ended ends a round trip. If calls wait, the first of them leads the next round trip.
 func (l *lane) ended(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -187,7 +186,7 @@ func (l *lane) ended(err error) {
 	l.hand()
 }
 
-// The functions below are called with the mutex held.
+// The caller of each function below holds the mutex.
 
 func (l *lane) waiting() int { return l.givesBack.n + l.others.n }
 
@@ -199,8 +198,7 @@ func (l *lane) takeTurn(one *Call) {
 	}
 }
 
-// freeTurn keeps the channel of a call that has its result: nothing is sent on it
-// any more.
+// freeTurn keeps the channel of a call that has its result. Nothing is sent on it any more.
 func (l *lane) freeTurn(one *Call) {
 	if len(l.turns) < maxFreeTurns {
 		l.turns = append(l.turns, one.turn)
@@ -224,7 +222,7 @@ func (l *lane) enqueue(one *Call) {
 	}
 }
 
-// hand lets the first call that waits lead those that wait, as far as they fit.
+// hand makes the first waiting call the leader of the waiting calls, as many as fit.
 func (l *lane) hand() {
 	n, size := 0, 0
 	for one := range l.inOrder {
@@ -250,7 +248,7 @@ func (l *lane) hand() {
 	calls[0].turn <- calls
 }
 
-// inOrder yields the calls that wait in the order in which they are sent.
+// inOrder yields the waiting calls in the order in which they are sent.
 func (l *lane) inOrder(yield func(*Call) bool) {
 	for _, q := range []*queue{&l.givesBack, &l.others} {
 		for one := q.first; one != nil; one = one.next {
@@ -261,9 +259,9 @@ func (l *lane) inOrder(yield func(*Call) bool) {
 	}
 }
 
-// expire ends the wait of calls that have waited too long. A call that gives
-// something back is repeated by its caller in the background; others wait as long
-// as their ctx allows, while the server answers.
+// expire ends the wait of calls that have waited too long. Other calls wait as long as their
+// ctx allows while the server answers, but a call that gives something back does not: its
+// caller repeats it in the background.
 func (l *lane) expire(now time.Time) {
 	err := ErrBacklog
 	if l.lastErr != nil {
@@ -283,7 +281,7 @@ func (l *lane) expire(now time.Time) {
 
 // The functions below take the mutex.
 
-// withdraw takes a call out of the lane, and reports whether it still waited.
+// withdraw takes a call out of the lane, and reports whether it was still waiting.
 func (l *lane) withdraw(one *Call) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -298,9 +296,8 @@ func (l *lane) withdraw(one *Call) bool {
 	return true
 }
 
-// relieve looks after the calls that wait where no round trip ends: the timer's
-// function. If it runs late, and the calls that wait have come since, one more
-// round trip does no harm.
+// relieve runs when the timer fires, and helps waiting calls if no round trip ends. If it runs
+// late, so that the waiting calls are newer than the timer, an extra round trip does no harm.
 func (l *lane) relieve() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -8,9 +8,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// together makes a round trip with some calls in one pipeline, and returns the
-// outcome of each. It ends within limit and the client's timeouts. Either all calls have
-// the same Confirm, or none has one.
+// together makes a round trip with calls in one pipeline, and returns the outcome of each. It
+// ends within limit and the client's timeouts. Either all calls have the same Confirm, or none
+// has one.
 func (c *Client) together(calls []*Call, limit time.Duration) (outcomes []outcome) {
 	allowance := calls[0].Allowance()
 	ctx, cancel := context.WithTimeout(context.Background(), limit+allowance)
@@ -22,7 +22,7 @@ func (c *Client) together(calls []*Call, limit time.Duration) (outcomes []outcom
 		outcomes, answered = within(hardBound+allowance, func() []outcome { return c.pipelines(ctx, calls) })
 	}
 	if !answered {
-		// The pipeline is still under way: its commands must not be read.
+		// The pipeline is still under way, so its commands must not be read.
 		outcomes = make([]outcome, len(calls))
 		for i := range outcomes {
 			outcomes[i].err = errNoAnswer
@@ -42,10 +42,10 @@ func (c *Client) together(calls []*Call, limit time.Duration) (outcomes []outcom
 	return outcomes
 }
 
-// pipelines sends calls in one pipeline. Those whose script a server did not know
-// are sent again: the first of them in full and by itself, since the text is long,
-// the rest by name; and so on, for there may be other scripts among them, or
-// servers, or one that forgot its scripts meanwhile.
+// pipelines sends calls in one pipeline. If the server did not know some of their scripts,
+// they are sent again: the first of them in full and by itself, because its text is long, and
+// then the rest by name. This repeats, because the rest may have other scripts or other
+// servers, or a server that has forgotten its scripts in the meantime.
 func (c *Client) pipelines(ctx context.Context, calls []*Call) []outcome {
 	outcomes := make([]outcome, len(calls))
 	all := make([]int, 0, len(calls)) // indices of calls
@@ -77,7 +77,7 @@ func (c *Client) pipelines(ctx context.Context, calls []*Call) []outcome {
 	return outcomes
 }
 
-// pipeline sends some of calls in one pipeline and sets the outcome of each.
+// pipeline sends the calls at the indices which in one pipeline and sets their outcomes.
 func (c *Client) pipeline(ctx context.Context, calls []*Call, which []int, outcomes []outcome) {
 	if calls[which[0]].Confirm != nil {
 		c.confirmedPipeline(ctx, calls, which, outcomes)
@@ -93,10 +93,10 @@ func (c *Client) pipeline(ctx context.Context, calls []*Call, which []int, outco
 	}
 }
 
-// exec is the error of a pipeline as a whole. Hooks are the user's code: one that
-// panics must leave no call without an outcome, and the goroutine may be the
-// library's own, where a panic would end the process. So a panic is the error of
-// each call that it leaves without an outcome.
+// exec runs a pipeline and returns its error as a whole. Hooks are the user's code. If one
+// panics, no call may stay without an outcome; and the goroutine may belong to this library,
+// in which case the panic would end the process. So exec returns the panic as an error, which
+// becomes the error of each call without an outcome.
 func (c *Client) exec(ctx context.Context, rdb redis.UniversalClient, cmds []redis.Cmder) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -1,6 +1,6 @@
 package call
 
-// queue is calls in the order of their coming. Any of them can be taken out.
+// A queue is a list of calls in the order in which they came. Any of them can be taken out.
 type queue struct {
 	first, last *Call
 	n           int
@@ -32,9 +32,9 @@ func (q *queue) remove(one *Call) {
 	q.n--
 }
 
-// size is how many bytes the call has in the protocol, or a few more.
+// size returns the length of the call in the protocol in bytes, or slightly more.
 func (c *Call) size() int {
-	const word, number = 10, 20 // the frame of a word; the longest integer
+	const word, number = 10, 20 // the frame of an argument; the longest integer
 	n := word
 	for _, arg := range c.args {
 		switch arg := arg.(type) {
@@ -51,7 +51,7 @@ func (c *Call) size() int {
 	return n
 }
 
-// fitting is how many of calls, from the first on, fit into one pipeline.
+// fitting returns how many of calls, counted from the first, fit into one pipeline.
 func fitting(calls []*Call) int {
 	n, size := 1, calls[0].size()
 	for n < len(calls) {

@@ -5,29 +5,28 @@ import (
 	"sync"
 )
 
-// Send sends calls in one pipeline per server, and one more for those that replicas
-// confirm, all at the same time, and gives
-// each call its outcome through Done, which may be called by several goroutines.
-// The calls of one server get theirs when that server has answered: those of
-// another that hangs delay none. Send returns when all have theirs, within Bound
-// and the client's timeouts. ctx bounds only the wait for the version and the
-// topology, where the Client is new.
+// Send sends calls in one pipeline per server, plus one per server for the calls that replicas
+// confirm. All pipelines are sent at the same time. Each call gets its outcome through Done,
+// which several goroutines may call at once. The calls of a server get their outcomes as soon
+// as that server has answered, even if another server hangs. Send returns when all calls have
+// theirs, within Bound and the client's timeouts. ctx bounds only the wait for the version and
+// the topology, if the Client is new.
 func (c *Client) Send(ctx context.Context, calls []*Call) {
 	c.sendParts(ctx, calls, func(calls []*Call) int { return len(calls) })
 }
 
-// SendInParts is Send in pipelines no longer than those of a lane, several at a
-// time: for calls that were sent in one pipeline before and not answered.
+// SendInParts is Send with pipelines no longer than those of a lane, several at a time. It is
+// for calls whose predecessors were sent in one pipeline and not answered.
 func (c *Client) SendInParts(ctx context.Context, calls []*Call) { c.sendParts(ctx, calls, fitting) }
 
-// sendParts sends calls in pipelines of as many as fit says.
+// sendParts sends calls in pipelines; fit returns the number of calls for the next one.
 func (c *Client) sendParts(ctx context.Context, calls []*Call, fit func([]*Call) int) {
 	type way struct {
 		node     string
 		confirms bool
 	}
 	byNode := map[way][]*Call{}
-	var err error // of the version or the topology, and so the same for all
+	var err error // of the version or the topology, so it concerns all calls
 	for _, one := range calls {
 		if err == nil {
 			err = c.ready(ctx, one)
@@ -52,7 +51,7 @@ func (c *Client) sendParts(ctx context.Context, calls []*Call, fit func([]*Call)
 				}
 				room <- struct{}{}
 				parts.Go(func() {
-					defer func() { <-room }() // also where a hook ends this goroutine
+					defer func() { <-room }() // runs even if a hook ends this goroutine
 					c.sendPart(some)
 				})
 			}
@@ -71,7 +70,7 @@ func (c *Client) sendPart(calls []*Call) {
 	var outcomes []outcome
 	defer func() {
 		for i, one := range calls {
-			o := outcome{err: errNoReply} // where a hook ends this goroutine
+			o := outcome{err: errNoReply} // stays if a hook ends this goroutine
 			if outcomes != nil {
 				o = outcomes[i]
 			}

@@ -11,24 +11,25 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// unknownNode names the server of a key while no topology is known.
+// unknownNode is the name of a key's server while no topology is known.
 const unknownNode = "?"
 
-// reloadPause is the shortest time between two reloads of the topology that only
-// a caller's deadline led to.
+// reloadPause is the shortest time between two reloads of the topology that were caused only
+// by a caller's deadline.
 const reloadPause = time.Second
 
-// ended is a ctx that has ended: a look-up with it makes no connection.
-var ended = func() context.Context {
+// endedCtx is already cancelled. A look-up with it only reads the known topology and never
+// dials.
+var endedCtx = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
 }()
 
-// Node names the server that has key, as far as the client knows: calls for one
-// node go together, so that a node that hangs delays no other's. It never blocks.
-// It is empty where there is one server, and "?" while a Cluster's topology is
-// unknown, which is then asked for in the background.
+// Node returns the name of the server that has key, as far as the client knows. Calls for one
+// node are sent together, so that a node that hangs does not delay calls to others. Node never
+// blocks. It returns "" if there is only one server. While a Cluster's topology is unknown,
+// Node returns "?" and asks for the topology in the background.
 func (c *Client) Node(key string) string {
 	if c.cluster == nil {
 		return ""
@@ -37,28 +38,28 @@ func (c *Client) Node(key string) string {
 		c.askTopology(key)
 		return unknownNode
 	}
-	node, err := c.cluster.MasterForKey(ended, key)
+	node, err := c.cluster.MasterForKey(endedCtx, key)
 	if err != nil {
 		return unknownNode // the client is closed
 	}
 	return node.Options().Addr
 }
 
-// Server is Node for a sharded channel, and how to subscribe to the channel at that
-// server. It is nil where no server is known to have the channel's slot.
+// Server returns the Node of a sharded channel, and a function that subscribes to the channel
+// at that server. The function is nil if no server is known to have the channel's slot.
 func (c *Client) Server(channel string) (name string, subscribe func(ctx context.Context) *redis.PubSub) {
 	if name = c.Node(channel); name == unknownNode {
 		return name, nil
 	}
-	node, err := c.cluster.MasterForKey(ended, channel)
+	node, err := c.cluster.MasterForKey(endedCtx, channel)
 	if err != nil {
 		return unknownNode, nil // the client is closed
 	}
 	return node.Options().Addr, func(ctx context.Context) *redis.PubSub { return node.SSubscribe(ctx, channel) }
 }
 
-// route names the server of a call that has none yet. Where a Cluster's topology
-// is unknown it waits for that, until ctx ends.
+// route sets the server of a call that has none yet. If a Cluster's topology is unknown, route
+// waits for it until ctx ends.
 func (c *Client) route(ctx context.Context, one *Call) error {
 	if c.cluster == nil || (one.Node != "" && one.Node != unknownNode) {
 		return nil
@@ -70,8 +71,8 @@ func (c *Client) route(ctx context.Context, one *Call) error {
 	return nil
 }
 
-// awaitTopology waits, where a Cluster's topology is unknown, until it is known or
-// ctx ends.
+// awaitTopology waits until a Cluster's topology is known or ctx ends. It returns at once if
+// the topology is known or the client is not one of a Cluster.
 func (c *Client) awaitTopology(ctx context.Context, key string) error {
 	if c.cluster == nil || c.mapped.Load() {
 		return nil
@@ -80,7 +81,7 @@ func (c *Client) awaitTopology(ctx context.Context, key string) error {
 	return err
 }
 
-// askTopology has go-redis look up a node, and so load the topology.
+// askTopology makes go-redis look up a node, and thereby load the topology.
 func (c *Client) askTopology(key string) *answer[struct{}] {
 	return c.topology.ask(inBackground, func(ctx context.Context) (struct{}, error) {
 		began := time.Now()
@@ -97,9 +98,9 @@ func (c *Client) askTopology(key string) *answer[struct{}] {
 	})
 }
 
-// Notice reloads a Cluster's topology when a node could not be talked to, or says
-// that it is not what the topology says: go-redis would go on asking the old
-// primary for a minute. go-redis reloads in the background, once at a time.
+// Notice reloads a Cluster's topology if err says that a node could not be reached, or that it
+// is no longer what the topology says. Otherwise go-redis would go on asking the old primary
+// for a minute. go-redis reloads in the background, one reload at a time.
 func (c *Client) Notice(err error) {
 	if c.cluster == nil || err == nil {
 		return
@@ -108,7 +109,7 @@ func (c *Client) Notice(err error) {
 	switch {
 	case network(err), strings.HasPrefix(text, "READONLY"), strings.HasPrefix(text, "CLUSTERDOWN"), strings.HasPrefix(text, "MOVED"):
 	case errors.Is(err, context.DeadlineExceeded):
-		// The caller's own deadline may be short, and no fault of the server's.
+		// The caller's own deadline may be short, so this need not be the server's fault.
 		now, last := time.Now(), c.reloaded.Load()
 		if (last != nil && now.Sub(*last) < reloadPause) || !c.reloaded.CompareAndSwap(last, &now) {
 			return
@@ -119,10 +120,10 @@ func (c *Client) Notice(err error) {
 	c.cluster.ReloadState(context.Background())
 }
 
-// timeScript answers with the server's clock, in seconds and µs, and its version.
-// It is a script so that the server that has the key answers. Redis tells scripts
-// its version from 7.0 on; an older server is asked, as far as its user may ask.
-// An empty version is one of a server that does not tell, such as miniredis.
+// timeScript returns the server's clock, in seconds and µs, and its version. It is a script so
+// that the server that has the key answers. Redis tells scripts its version from 7.0 on. An
+// older server is asked with INFO, if its user may run that. The version is empty if the
+// server does not tell it, as with miniredis.
 var timeScript = NewScript("time", `local now = redis.call('TIME')
 local version = redis.REDIS_VERSION
 if not version then
@@ -132,39 +133,38 @@ end
 return {tonumber(now[1]), tonumber(now[2]), version or ''}
 `)
 
-// Sample is what a server's clock showed at a moment between Sent and Got, of the
-// local monotonic clock.
+// A Sample is what a server's clock showed at some moment between Sent and Got, two times of
+// the local monotonic clock.
 type Sample struct {
 	Micros    int64 // the server's clock, in µs since 1970
 	Sent, Got time.Time
 }
 
-// Earliest is the earliest local time at which the server's clock can have stood at
-// us: a deadline is counted from it.
+// Earliest returns the earliest local time at which the server's clock can have shown us.
+// Deadlines are counted from it.
 func (s Sample) Earliest(us int64) time.Time {
 	return s.Sent.Add(time.Duration(us-s.Micros) * time.Microsecond)
 }
 
-// Latest is the latest that the server's clock can show at the local time t.
+// Latest returns the latest time that the server's clock can show at the local time t.
 func (s Sample) Latest(t time.Time) int64 {
 	return s.Micros + t.Sub(s.Sent).Microseconds()
 }
 
-// maxSampleAge is how old a sample may get before another one is taken: clocks run
-// at slightly different rates.
+// maxSampleAge is the age at which a sample is replaced: clocks run at slightly different
+// rates.
 const maxSampleAge = 30 * time.Second
 
-// clock is what is known of one server's clock. Each primary of a Cluster has one of
-// its own.
+// A clock holds what is known of one server's clock. Each primary of a Cluster has its own.
 type clock struct {
 	question shared[Sample]
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	sample Sample
-	known  bool // there has been a reply
+	known  bool // a reply has set sample
 }
 
-// clockOf is the clock of a server.
+// clockOf returns the clock of a server.
 func (c *Client) clockOf(node string) *clock {
 	k, ok := c.clocks.Load(node)
 	if !ok {
@@ -173,19 +173,19 @@ func (c *Client) clockOf(node string) *clock {
 	return k.(*clock)
 }
 
-// Question is a question for the time that is under way. All callers that need its
+// A Question is a request for the server's time that is under way. All callers that need its
 // answer share it.
 type Question struct{ answer *answer[Sample] }
 
-// Answered is closed when the question has its answer.
+// Answered returns a channel that is closed when the question has its answer.
 func (q *Question) Answered() <-chan struct{} { return q.answer.done }
 
-// Err is why there is no answer. It may be called once Answered is closed.
+// Err returns why there is no answer. Call it only after Answered is closed.
 func (q *Question) Err() error { return q.answer.err }
 
-// Now is the latest that the clock of the server that has key can show now, in µs. It
-// does not block. Where no reply of that server is known yet, there is a question to
-// wait for instead; callers ask again after its answer.
+// Now returns the latest time, in µs, that the clock of the server that has key can show now.
+// It does not block. If that server has not told its time yet, Now returns a Question to wait
+// for. Callers call Now again after its answer.
 func (c *Client) Now(key string) (us int64, wait *Question) {
 	now := time.Now()
 	k := c.clockOf(c.Node(key))
@@ -201,7 +201,7 @@ func (c *Client) Now(key string) (us int64, wait *Question) {
 	return 0, wait
 }
 
-// Time is Now, and waits for the answer where no reply is known yet, until ctx ends.
+// Time is Now, but waits for the answer if the time is not known yet, until ctx ends.
 func (c *Client) Time(ctx context.Context, key string) (int64, error) {
 	for {
 		us, wait := c.Now(key)
@@ -214,9 +214,9 @@ func (c *Client) Time(ctx context.Context, key string) (int64, error) {
 	}
 }
 
-// Learn takes the clock of the server that has key as a reply showed it, and keeps it,
-// unless what is known already fits and says more: a call that was long under way
-// makes the clock look later than it is, and values older.
+// Learn keeps a sample of the clock of the server that has key, unless the sample that is
+// known already agrees and is more precise. The longer a call was under way, the later the
+// clock seems to be, and the older the values of the reply.
 func (c *Client) Learn(key string, s Sample) {
 	k := c.clockOf(c.Node(key))
 	k.mu.Lock()
@@ -226,7 +226,7 @@ func (c *Client) Learn(key string, s Sample) {
 	}
 }
 
-// askTime asks the server that has key for its clock, unless that is under way.
+// askTime asks the server that has key for its time, unless a question is under way.
 func (c *Client) askTime(k *clock, key string) *Question {
 	return &Question{k.question.ask(c.spawn, func(ctx context.Context) (Sample, error) {
 		if err := c.awaitTopology(ctx, key); err != nil {
@@ -240,12 +240,12 @@ func (c *Client) askTime(k *clock, key string) *Question {
 	})}
 }
 
-// maxTimeTries is how often the question for the time is asked: nothing is changed by
-// a copy of it that comes late, so a lost reply need not fail the caller.
+// maxTimeTries is how often the question for the time is sent. A late copy of it changes
+// nothing, so a lost reply need not fail the caller.
 const maxTimeTries = 3
 
-// read asks for the time until it is answered, a few times, and begins no further try
-// after half of Bound.
+// read asks for the time until it is answered, at most maxTimeTries times. No try begins after
+// half of Bound.
 func (c *Client) read(ctx context.Context, key string) (Sample, error) {
 	began := time.Now()
 	for n := 1; ; n++ {

@@ -8,12 +8,10 @@ import (
 	"time"
 )
 
-// minVersion is the first version of Redis that the scripts need: 7.0 has the
-// commands that they use.
+// minVersion is the first major version of Redis that has all the commands of the scripts.
 const minVersion = 7
 
-// check sees to it, before the first call, that the server is one that the
-// scripts run on.
+// check makes sure, before the first call, that the scripts run on the server.
 func (c *Client) check(ctx context.Context, key string) error {
 	if c.checked.Load() {
 		return nil
@@ -24,9 +22,8 @@ func (c *Client) check(ctx context.Context, key string) error {
 	return nil
 }
 
-// supported says what is wrong with the server that answered with o. A server
-// that refuses the script, or a client that may hide a Cluster, takes another
-// question.
+// supported returns an error if the server that answered with o cannot be used. It sends INFO
+// if the server refused the script, or if the client may hide a Cluster client.
 func (c *Client) supported(ctx context.Context, o outcome) error {
 	var version, mode string
 	switch {
@@ -34,9 +31,9 @@ func (c *Client) supported(ctx context.Context, o outcome) error {
 		version = o.text[0]
 	case o.err == nil && c.known:
 	case o.err == nil || Classify(o.err) == Refused:
-		// It fails where the user may not ask, or the server does not know it.
+		// INFO fails if the user may not run it, or if the server does not know it.
 		info, _ := within(hardBound, func() string {
-			defer func() { _ = recover() }() // of a hook: the version stays unknown
+			defer func() { _ = recover() }() // a hook panicked: the version stays unknown
 			return c.rdb.Info(c.bounded(ctx, time.Now()), "server").Val()
 		})
 		version, mode = field(info, "redis_version"), field(info, "redis_mode")+field(info, "server_mode")
@@ -56,7 +53,7 @@ func (c *Client) supported(ctx context.Context, o outcome) error {
 
 var firstNumber = regexp.MustCompile(`^\d+`)
 
-// field is the value of a field of INFO.
+// field returns the value of a field of INFO.
 func field(info, name string) string {
 	m := regexp.MustCompile(`(?m)^` + name + `:(\S+)`).FindStringSubmatch(info)
 	if m == nil {

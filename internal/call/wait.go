@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// Wait runs f on a goroutine that spawn starts and waits until f returns or ctx
-// ends, for go-redis does not interrupt a read when ctx ends. answered says
-// whether v and err are what f returned; if not, err is ctx's. f then goes on and
-// must itself see to what its late result means. Where ctx cannot end, f runs on
-// the caller's goroutine: Do and Time are bounded by themselves.
+// Wait runs f on a goroutine that spawn starts, and waits until f returns or ctx ends:
+// go-redis does not interrupt a read when ctx ends. answered reports whether v and err come
+// from f. If not, err is ctx's error, and f keeps running; f itself must handle a late result.
+// If ctx cannot end, f runs on the caller's goroutine, because Do and Time have bounds of
+// their own.
 func Wait[T any](ctx context.Context, spawn func(func()), f func(context.Context) (T, error)) (v T, answered bool, err error) {
 	if ctx.Done() == nil {
 		v, err = f(ctx)
@@ -26,7 +26,7 @@ func Wait[T any](ctx context.Context, spawn func(func()), f func(context.Context
 	done := make(chan result, 1)
 	spawn(func() {
 		r := result{err: errNoReply}
-		defer func() { done <- r }() // also where a hook ends this goroutine
+		defer func() { done <- r }() // runs even if a hook ends this goroutine
 		r.v, r.err = f(ctx)
 	})
 	select {
@@ -37,8 +37,8 @@ func Wait[T any](ctx context.Context, spawn func(func()), f func(context.Context
 	}
 }
 
-// within runs f on a goroutine of its own and waits for it no longer than limit. It
-// is not answered either where a hook ends that goroutine.
+// within runs f on a new goroutine and waits for it no longer than limit. answered is also
+// false if a hook ends that goroutine.
 func within[T any](limit time.Duration, f func() T) (v T, answered bool) {
 	done := make(chan T, 1)
 	go func() {
@@ -55,22 +55,22 @@ func within[T any](limit time.Duration, f func() T) (v T, answered bool) {
 	}
 }
 
-// shared is a question to a server that is under way once at a time: callers that
-// ask meanwhile share the answer.
+// shared is a question to a server that is asked once at a time. Callers that ask while it is
+// under way share the answer.
 type shared[T any] struct {
 	mu    sync.Mutex
-	asked *answer[T] // under way, nil = none; guarded by mu
+	asked *answer[T] // under way; nil: none; guarded by mu
 }
 
-// answer is one asking of a shared question.
+// An answer is the answer, now or later, to a shared question.
 type answer[T any] struct {
-	done chan struct{} // closed once v and err are there
+	done chan struct{} // closed once v and err are set
 	v    T
 	err  error
 }
 
-// ask asks f on a goroutine that spawn starts, unless that is under way, and does not
-// wait. The answer comes within hardBound.
+// ask runs f on a goroutine that spawn starts, unless a run is under way, and does not wait.
+// The answer comes within hardBound.
 func (s *shared[T]) ask(spawn func(func()), f func(context.Context) (T, error)) *answer[T] {
 	s.mu.Lock()
 	a, first := s.asked, s.asked == nil
@@ -118,29 +118,29 @@ func (a *answer[T]) wait(ctx context.Context) (v T, err error) {
 	}
 }
 
-// lentCtx is a ctx that many calls share, since one of their own would cost each a
-// timer and six allocations. It ends by itself, Bound after it was made.
+// lentCtx is a ctx that many calls share. A ctx per call would cost a timer and six
+// allocations each. It ends by itself, Bound after it was made.
 type lentCtx struct {
 	context.Context
 	made time.Time
 }
 
-// Brief is a ctx that ends within Bound, and not before three quarters of that, for
-// some calls that are to end within one bound.
+// Brief returns a ctx that ends within Bound, but not before three quarters of it. It is for
+// several calls that must all end within one bound.
 func (c *Client) Brief() context.Context { return c.bounded(context.Background(), time.Now()) }
 
-// bounded is ctx, but ends within Bound, and not before three quarters of that
-// unless ctx's own deadline comes earlier. It keeps ctx's values, which hooks
-// may use. A cancellation of ctx does not end it: see lane.await.
+// bounded returns a ctx that ends within Bound, but not before three quarters of it unless
+// ctx's own deadline comes earlier. It has ctx's values, which hooks may use. A cancellation
+// of ctx does not end it: see lane.await.
 func (c *Client) bounded(ctx context.Context, now time.Time) context.Context {
 	if deadline, ok := ctx.Deadline(); ok && deadline.Sub(now) <= Bound {
 		return ctx
 	}
 	lent := c.lent.Load()
 	if lent == nil || now.Sub(lent.made) >= Bound/4 {
-		// Two callers may both make one; either does.
+		// Two callers may both make one; either will do.
 		end, cancel := context.WithTimeout(context.Background(), Bound)
-		_ = cancel // it is nobody's alone, and ends by itself
+		_ = cancel // many calls share it, and it ends by itself
 		lent = &lentCtx{end, now}
 		c.lent.Store(lent)
 	}
@@ -150,14 +150,13 @@ func (c *Client) bounded(ctx context.Context, now time.Time) context.Context {
 	return &valuesCtx{lent.Context, ctx}
 }
 
-// valuesCtx ends with its Context and has the values of another one, too.
+// valuesCtx ends with its Context and also has the values of another one.
 type valuesCtx struct {
 	context.Context
 	values context.Context
 }
 
-// Value asks the Context first: the package context looks for the Context's own
-// parts that way.
+// Value asks the Context first, because the package context looks up its own parts that way.
 func (c *valuesCtx) Value(key any) any {
 	if v := c.Context.Value(key); v != nil {
 		return v

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Milliseconds rounds a duration up to the milliseconds that scripts take: a lease
+// Milliseconds converts a duration to milliseconds for scripts. It rounds up, so that a lease
 // is never shorter than what was asked for.
 func Milliseconds(d time.Duration) int64 {
 	ms := d.Milliseconds()
@@ -16,8 +16,7 @@ func Milliseconds(d time.Duration) int64 {
 	return ms
 }
 
-// Duration is the inverse. The longest duration, which was rounded up, stays the
-// longest.
+// Duration is the inverse. The longest duration, which was rounded up, stays the longest.
 func Duration(ms int64) time.Duration {
 	if ms > math.MaxInt64/int64(time.Millisecond) {
 		return math.MaxInt64
@@ -25,7 +24,7 @@ func Duration(ms int64) time.Duration {
 	return time.Duration(ms) * time.Millisecond
 }
 
-// Flag is a bool as scripts take it: 0 or 1.
+// Flag returns a bool as scripts take it: 0 or 1.
 func Flag(b bool) int {
 	if b {
 		return 1
@@ -33,7 +32,7 @@ func Flag(b bool) int {
 	return 0
 }
 
-// Malformed is the error of a reply that this version cannot read.
+// Malformed returns the error for a reply that this version cannot read.
 func Malformed(script string, reply []int64) error {
 	return fmt.Errorf("%s answered %d integers that this version does not know", script, len(reply))
 }

@@ -199,7 +199,7 @@ func receive(ctx context.Context, ps *redis.PubSub, next func(got any, refused e
 	}()
 	quiet, wait := false, silence
 	for {
-		got, err := ps.ReceiveTimeout(ended, wait)
+		got, err := ps.ReceiveTimeout(endedCtx, wait)
 		var netErr net.Error
 		var answer redis.Error
 		switch {
@@ -212,7 +212,7 @@ func receive(ctx context.Context, ps *redis.PubSub, next func(got any, refused e
 			}
 		case errors.As(err, &netErr) && netErr.Timeout() && !quiet:
 			quiet, wait = true, patience
-			if err := ps.Ping(ended); err != nil {
+			if err := ps.Ping(endedCtx); err != nil {
 				return err
 			}
 		default:
@@ -223,7 +223,7 @@ func receive(ctx context.Context, ps *redis.PubSub, next func(got any, refused e
 
 // ended is a ctx that has ended: it does not bound a read or a write, but keeps the
 // library from connecting again by itself, under a lock that Close would wait for.
-var ended = func() context.Context {
+var endedCtx = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx

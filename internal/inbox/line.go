@@ -149,7 +149,7 @@ func (l *line) writeAll(ps *redis.PubSub) {
 			if o.unsubscribe {
 				subscribe = ps.SUnsubscribe
 			}
-			if subscribe(ended, o.c.name) != nil {
+			if subscribe(endedCtx, o.c.name) != nil {
 				_ = ps.Close() // which ends the reader
 				return
 			}

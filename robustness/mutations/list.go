@@ -328,12 +328,12 @@ var client = []mutation{
 	},
 	{
 		name: "a hook that ends its goroutine answers its caller", file: "internal/call/wait.go",
-		old: "\t\tdefer func() { done <- r }() // also where a hook ends this goroutine\n\t\tr.v, r.err = f(ctx)", new: "\t\tr.v, r.err = f(ctx)\n\t\tdone <- r",
+		old: "\t\tdefer func() { done <- r }() // runs even if a hook ends this goroutine\n\t\tr.v, r.err = f(ctx)", new: "\t\tr.v, r.err = f(ctx)\n\t\tdone <- r",
 		packages: "./internal/tests/faults/mutex", tests: "TestGuardIsFenced", servers: true,
 	},
 	{
 		name: "a pipeline that a hook ends gives back its place", file: "internal/schedule/loop.go",
-		old: "\t\t\tdefer l.answered(to.way, sent) // also where a hook of the client ends this goroutine\n\t\t\tsend(context.Background(), calls)", new: "\t\t\tsend(context.Background(), calls)\n\t\t\tl.answered(to.way, sent)",
+		old: "\t\t\tdefer l.answered(to.way, sent) // runs even if a hook ends this goroutine\n\t\t\tsend(context.Background(), calls)", new: "\t\t\tsend(context.Background(), calls)\n\t\t\tl.answered(to.way, sent)",
 		packages: "./internal/tests/faults/mutex", tests: "TestHookThatEnds", servers: true,
 	},
 	{
