@@ -1,10 +1,9 @@
-// Package inbox keeps the subscriptions of a handle while any of its goroutines
-// waits: channels of its own, on which other processes' releases tell it what they
-// granted to it. On a single server it is one channel for all keys ([Inbox]). On a
-// Cluster it is a sharded channel for each key that is awaited ([Sharded]), because a
-// message on any other channel crosses the bus to every node. Nothing hangs on a
-// message; an inbox only makes hand-overs quick, and says when messages may have been
-// missed.
+// Package inbox keeps the subscriptions of a handle while any of its goroutines waits. The
+// handle has channels of its own, and the scripts that other processes run publish its grants
+// there. On a single server, one channel serves all keys ([Inbox]). On a Cluster, each watched
+// key has a sharded channel ([Sharded]), because a message on any other channel crosses the
+// bus to every node. Correctness does not depend on messages. An inbox only makes hand-overs
+// quick, and says when messages may have been missed.
 package inbox
 
 import (
@@ -20,18 +19,17 @@ import (
 )
 
 const (
-	// linger keeps the subscription for the next waiter.
+	// linger is how long a subscription without users is kept for the next waiter.
 	linger = 500 * time.Millisecond
-	// silence is how long a subscription may be quiet before it has to answer a
-	// PING, and patience how long it has for that: go-redis would never notice a
-	// network that swallows everything.
+	// A subscription that was quiet for silence must answer a PING within patience. go-redis
+	// would never notice a network that drops everything.
 	silence  = 4 * time.Second
 	patience = 2 * time.Second
-	// pace is the shortest time from one subscription that worked to the next.
+	// pace is the shortest time between two subscriptions of which the first one worked.
 	pace = 10 * time.Millisecond
 )
 
-// Inbox is one channel's subscription, open while any key is watched.
+// An Inbox is the subscription to one channel. It is open while any key is watched.
 type Inbox struct {
 	subscribe func(ctx context.Context) *redis.PubSub
 	message   func(payload string)
@@ -40,22 +38,22 @@ type Inbox struct {
 	mu     sync.Mutex
 	users  int
 	closed bool
-	since  time.Time          // since when the subscription stands; zero: it does not
-	stop   context.CancelFunc // nil = not running
+	since  time.Time          // the time since which the subscription exists; zero: it does not
+	stop   context.CancelFunc // nil: not running
 	timer  *time.Timer        // ends the lingering
 	active sync.WaitGroup
 }
 
-// New makes an inbox. message is called for each message, missed whenever
-// messages may have been missed before (on every new subscription); both on the
-// inbox's goroutine.
+// New makes an Inbox. It calls message for each message, and missed whenever earlier messages
+// may have been missed, which is on every new subscription. Both are called on the inbox's
+// goroutine.
 func New(subscribe func(ctx context.Context) *redis.PubSub, message func(string), missed func()) *Inbox {
 	return &Inbox{subscribe: subscribe, message: message, missed: missed}
 }
 
-// Watch opens the subscription, if it is not open, without waiting for it. It returns
-// since when the subscription stands, or zero where missed is yet to be called for
-// it. The key does not matter: one channel serves all.
+// Watch opens the subscription, if it is not open, and does not wait for it. It returns the
+// time since which the subscription exists, or the zero time if missed will still be called
+// for it. The key is ignored, because one channel serves all keys.
 func (b *Inbox) Watch(string) (since time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -72,7 +70,7 @@ func (b *Inbox) Watch(string) (since time.Time) {
 	return b.since
 }
 
-// Unwatch ends one Watch. The subscription is closed a moment after the last.
+// Unwatch ends one Watch. After the last one, the subscription is closed a moment later.
 func (b *Inbox) Unwatch(string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -83,7 +81,7 @@ func (b *Inbox) Unwatch(string) {
 	timer = time.AfterFunc(linger, func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		if b.timer == timer { // else it was used again
+		if b.timer == timer { // otherwise it was used again
 			b.end()
 		}
 	})
@@ -111,25 +109,25 @@ func (b *Inbox) end() {
 	b.since = time.Time{}
 }
 
-// stands notes since when the subscription that ctx ends stands.
+// stands notes since when the subscription of ctx exists; zero: it does not any more.
 func (b *Inbox) stands(ctx context.Context, since time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if ctx.Err() == nil { // else there may be another one, or none
+	if ctx.Err() == nil { // otherwise there may be another subscription, or none
 		b.since = since
 	}
 }
 
-// run reads one subscription after the other until ctx ends. The library's own
-// reconnecting hides what was missed and never gives up on a silent connection,
-// so a subscription that fails is closed and another one opened.
+// run reads one subscription after the other until ctx ends. The reconnecting of go-redis
+// hides what was missed, and never gives up a silent connection. So a subscription that fails
+// is closed, and run opens another one.
 func (b *Inbox) run(ctx context.Context) {
 	for failures := 0; ctx.Err() == nil; failures++ {
 		began := time.Now()
 		wait := pause(failures)
 		if b.read(ctx) {
-			// It worked, so the next one may: at once, unless this one was cut
-			// as soon as it stood.
+			// It worked, so the next one may work at once. The pace applies if this one was
+			// cut as soon as it existed.
 			failures, wait = 0, max(0, pace-time.Since(began))
 		}
 		select {
@@ -139,16 +137,16 @@ func (b *Inbox) run(ctx context.Context) {
 	}
 }
 
-// pause is how long to wait after a subscription that did not come about: up to
-// a second where none does.
+// pause returns how long to wait after a subscription that did not work: at random, and up to
+// a second if several in a row fail.
 func pause(failures int) time.Duration {
 	d := min(10*time.Millisecond<<min(failures, 7), time.Second)
 	return d/2 + rand.N(d/2)
 }
 
-// connect opens a subscription. Hooks of the client run meanwhile, which are the
-// user's code: one that panics or ends its goroutine makes connect return nil, and
-// ends neither the process nor the inbox.
+// connect opens a subscription. Meanwhile hooks of the client run, which are the user's code.
+// If a hook panics or ends its goroutine, connect returns nil, and neither the process nor the
+// inbox ends.
 func connect(subscribe func() *redis.PubSub) (ps *redis.PubSub) {
 	done := make(chan struct{})
 	go func() {
@@ -174,20 +172,19 @@ func (b *Inbox) read(ctx context.Context) (worked bool) {
 			b.missed()
 		case *redis.Message:
 			b.message(m.Payload)
-			runtime.Gosched() // the waiter that was told goes first, before the next read
+			runtime.Gosched() // let the waiter run before the next read
 		}
-		return got != nil // else the server refused the channel
+		return got != nil // nil: the server refused the channel
 	})
 	b.stands(ctx, time.Time{})
 	return worked
 }
 
-// receive passes on what a subscription receives, and the errors that the server
-// answers with, until next says that it is enough, the connection fails or falls
-// silent, or ctx ends. Then it has closed the subscription. It returns the error that
-// ended it.
+// receive passes everything that a subscription receives to next, including errors from the
+// server. It stops when next returns false, the connection fails or falls silent, or ctx ends.
+// It then closes the subscription, and returns the error that ended it.
 func receive(ctx context.Context, ps *redis.PubSub, next func(got any, refused error) bool) error {
-	// Closing the connection is what ends a read under way.
+	// Only closing the connection ends a read that is under way.
 	closed := make(chan struct{})
 	unhook := context.AfterFunc(ctx, func() { _ = ps.Close(); close(closed) })
 	defer func() {
@@ -221,8 +218,8 @@ func receive(ctx context.Context, ps *redis.PubSub, next func(got any, refused e
 	}
 }
 
-// ended is a ctx that has ended: it does not bound a read or a write, but keeps the
-// library from connecting again by itself, under a lock that Close would wait for.
+// endedCtx is already cancelled. It does not bound a read or a write, but it keeps go-redis
+// from reconnecting by itself, under a lock that Close would wait for.
 var endedCtx = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

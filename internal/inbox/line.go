@@ -8,19 +8,19 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// line is the connection to one server of a Cluster, for all channels whose slots it
-// has. One goroutine reads, another writes what is to be subscribed to, so that neither
-// a reader nor a caller waits for a server that takes nothing.
+// A line is the connection to one server of a Cluster, for all channels whose slots that
+// server has. One goroutine reads; another one writes the subscriptions. So neither the reader
+// nor a caller waits for a server that accepts no data.
 //
-// The server answers what is written in order, so that an error, which names no
-// channel, is told by its turn. A "sunsubscribe" out of turn says that the channel's
-// slot has moved.
+// The server answers in the order of the orders. An error names no channel, so it belongs to
+// the first order without an answer. A "sunsubscribe" that nobody asked for means that the
+// channel's slot has moved.
 type line struct {
 	b      *Sharded
 	server string
 	ctx    context.Context
 	stop   context.CancelFunc
-	wake   chan struct{} // of one: there is something to write
+	wake   chan struct{} // signals that there is something to write; holds one signal
 
 	// Guarded by the lock of b.
 	ended      bool
@@ -30,20 +30,20 @@ type line struct {
 	timer      *time.Timer // ends a line without channels
 }
 
-// order is one SSUBSCRIBE, or SUNSUBSCRIBE.
+// An order is one SSUBSCRIBE or SUNSUBSCRIBE.
 type order struct {
 	c           *channel
 	unsubscribe bool
 }
 
-// add has a channel subscribed to. Called with the lock.
+// add subscribes to a channel. Called with the lock.
 func (l *line) add(c *channel) {
 	l.lingerOver()
 	l.channels[c.name], c.line = c, l
 	l.write(order{c: c})
 }
 
-// remove has a channel unsubscribed from. The connection of the last is kept for a
+// remove unsubscribes from a channel. After the last channel, the connection is kept for a
 // moment. Called with the lock.
 func (l *line) remove(c *channel) {
 	delete(l.channels, c.name)
@@ -55,7 +55,7 @@ func (l *line) remove(c *channel) {
 	timer = time.AfterFunc(linger, func() {
 		l.b.mu.Lock()
 		defer l.b.mu.Unlock()
-		if l.timer == timer { // else it is in use again
+		if l.timer == timer { // otherwise it is in use again
 			l.end()
 		}
 	})
@@ -69,8 +69,7 @@ func (l *line) lingerOver() {
 	}
 }
 
-// end ends the line, so that another one is made where it is wanted. Called with the
-// lock.
+// end ends the line, so that another one is made when it is needed. Called with the lock.
 func (l *line) end() {
 	l.lingerOver()
 	l.ended = true
@@ -80,17 +79,16 @@ func (l *line) end() {
 	l.stop()
 }
 
-// write has the writer write an order. Called with the lock.
+// write passes an order to the writer. Called with the lock.
 func (l *line) write(o order) {
 	l.unwritten = append(l.unwritten, o)
 	select {
 	case l.wake <- struct{}{}:
-	default: // it wakes for the order before, and takes both
+	default: // it will wake for an earlier order, and take both
 	}
 }
 
-// run connects, and reads until the connection ends. Then its channels go to another
-// line.
+// run connects, and reads until the connection ends. Its channels then move to another line.
 func (l *line) run(subscribe func(ctx context.Context) *redis.PubSub) {
 	b, began, worked := l.b, time.Now(), false
 	var err error
@@ -116,7 +114,8 @@ func (l *line) run(subscribe func(ctx context.Context) *redis.PubSub) {
 	l.end()
 	wait := pause(b.failures[l.server])
 	if b.failures[l.server]++; worked {
-		// The next one may work at once, unless this one was cut as soon as it stood.
+		// The next one may work at once. The pace applies if this one was cut as soon as it
+		// existed.
 		delete(b.failures, l.server)
 		wait = max(0, pace-time.Since(began))
 	}
@@ -132,7 +131,7 @@ func (l *line) run(subscribe func(ctx context.Context) *redis.PubSub) {
 	}
 }
 
-// writeAll writes what is to be written, until the line ends.
+// writeAll writes the orders until the line ends.
 func (l *line) writeAll(ps *redis.PubSub) {
 	for {
 		select {
@@ -150,15 +149,14 @@ func (l *line) writeAll(ps *redis.PubSub) {
 				subscribe = ps.SUnsubscribe
 			}
 			if subscribe(endedCtx, o.c.name) != nil {
-				_ = ps.Close() // which ends the reader
+				_ = ps.Close() // this ends the reader
 				return
 			}
 		}
 	}
 }
 
-// next takes the first order that is not written yet. Its answer is awaited from then
-// on.
+// next takes the first order that is not written yet. From then on it awaits its answer.
 func (l *line) next() (o order, ok bool) {
 	l.b.mu.Lock()
 	defer l.b.mu.Unlock()
@@ -171,13 +169,13 @@ func (l *line) next() (o order, ok bool) {
 	return o, true
 }
 
-// received takes what the server sent: a message, an answer, or an error. It reports
-// whether that was expected.
+// received handles what the server sent: a message, an answer, or an error. It reports whether
+// that was expected.
 func (l *line) received(got any, refused error) bool {
 	switch m := got.(type) {
 	case *redis.Message:
 		l.b.message(m.Payload)
-		runtime.Gosched() // the waiter that was told goes first, before the next read
+		runtime.Gosched() // let the waiter run before the next read
 	case *redis.Subscription:
 		if m.Kind == "ssubscribe" {
 			return l.subscribed()
@@ -189,7 +187,7 @@ func (l *line) received(got any, refused error) bool {
 	return true
 }
 
-// subscribed takes the answer to an SSUBSCRIBE: messages come from now on.
+// subscribed handles the answer to an SSUBSCRIBE: messages arrive from now on.
 func (l *line) subscribed() bool {
 	b := l.b
 	b.mu.Lock()
@@ -206,8 +204,8 @@ func (l *line) subscribed() bool {
 	return ok && !o.unsubscribe
 }
 
-// unsubscribed takes the answer to a SUNSUBSCRIBE, or the news that the channel's slot
-// has moved: then no message comes any more, and the channel is subscribed to anew.
+// unsubscribed handles the answer to a SUNSUBSCRIBE, or the news that the channel's slot has
+// moved. After such news no message arrives any more, so the channel is subscribed to anew.
 func (l *line) unsubscribed(name string) {
 	b := l.b
 	b.mu.Lock()
@@ -227,8 +225,8 @@ func (l *line) unsubscribed(name string) {
 	}
 }
 
-// refused takes an error that the server answered with. A channel whose slot it does
-// not have is tried again after a pause, where its slot is known to be by then.
+// refused handles an error of the server. If the server does not have the channel's slot, the
+// channel is tried again after a pause, at the server that has the slot by then.
 func (l *line) refused(err error) bool {
 	b := l.b
 	b.cluster.Notice(err)
@@ -252,7 +250,7 @@ func (l *line) answered() (o order, ok bool) {
 	return o, true
 }
 
-// errMoved is what a server means by an unsolicited "sunsubscribe".
+// errMoved stands for an unsolicited "sunsubscribe".
 var errMoved = movedError{}
 
 type movedError struct{}

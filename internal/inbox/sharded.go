@@ -8,22 +8,24 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Cluster is what a Sharded needs of the client.
+// Cluster has the methods of the client that a Sharded needs.
 type Cluster interface {
-	// Server names the server that has channel's slot, and opens a subscription on
-	// channel there. It never blocks; nil: no server is known to have it.
+	// Server returns the name of the server that has channel's slot, and a function that opens
+	// a subscription to channel there. It never blocks. The function is nil if no server is
+	// known to have the slot.
 	Server(channel string) (name string, subscribe func(ctx context.Context) *redis.PubSub)
-	// Notice is told of errors that may mean that the topology has changed.
+	// Notice is called with errors that may mean that the topology has changed.
 	Notice(err error)
 }
 
-// Sharded is the subscriptions of a handle on a Cluster: a sharded channel for each
-// key that is watched, and one connection for each server that has some of them.
+// Sharded keeps the subscriptions of a handle on a Cluster. Each watched key has a sharded
+// channel, and each server that has some of the channels has one connection.
 //
-// A subscription ends without a word when its connection does, and with an unsolicited
-// "sunsubscribe" when its slot moves to another server. Either way the channel is
-// subscribed to anew, where its slot is by then, and missed is called as soon as that
-// stands: whatever was sent meanwhile is asked for.
+// A subscription ends silently when its connection does, and with an unsolicited
+// "sunsubscribe" when its slot moves to another server. In both cases the channel is
+// subscribed to again, at the server that has its slot by then. missed is called as soon as
+// the new subscription exists, so that the handle asks for anything that was published in the
+// meantime.
 type Sharded struct {
 	cluster Cluster
 	channel func(key string) string
@@ -33,28 +35,28 @@ type Sharded struct {
 	ctx  context.Context // ends with Close
 	stop context.CancelFunc
 
-	mu       sync.Mutex // guards what follows, and the fields of channels and lines that say so
+	mu       sync.Mutex // guards the fields below, and the fields of channels and lines that say so
 	closed   bool
 	channels map[string]*channel // by key
 	lines    map[string]*line    // by server
-	failures map[string]int      // lines to a server in a row that did not work
+	failures map[string]int      // by server: consecutive lines that did not work
 	active   sync.WaitGroup
 }
 
-// channel is the subscription for one key. All but key and name is guarded by the
-// lock of its Sharded.
+// A channel is the subscription for one key. Its Sharded's lock guards all fields but key and
+// name.
 type channel struct {
 	key, name string
 	users     int
 	timer     *time.Timer // ends the lingering
 	line      *line       // nil: it waits to be put on one
-	since     time.Time   // since when the subscription stands; zero: it does not
-	failures  int         // refusals in a row
+	since     time.Time   // the time since which the subscription exists; zero: it does not
+	failures  int         // consecutive refusals
 }
 
-// NewSharded makes the inbox of a handle on a Cluster. channelOf names the channel of
-// a key, in the key's slot. message is called for each message, missed whenever
-// messages for a key may have been missed before (on every new subscription).
+// NewSharded makes the inbox of a handle on a Cluster. channelOf returns the name of a key's
+// channel, in the key's slot. The inbox calls message for each message, and missed whenever
+// earlier messages for a key may have been missed, which is on every new subscription.
 func NewSharded(cluster Cluster, channelOf func(key string) string, message func(payload string), missed func(key string)) *Sharded {
 	b := &Sharded{
 		cluster: cluster, channel: channelOf, message: message, missed: missed,
@@ -64,9 +66,9 @@ func NewSharded(cluster Cluster, channelOf func(key string) string, message func
 	return b
 }
 
-// Watch subscribes to the channel of key, if that is not done, without waiting for it.
-// It returns since when the subscription stands, or zero where missed is yet to be
-// called for it.
+// Watch subscribes to the channel of key, unless that is done, and does not wait for it. It
+// returns the time since which the subscription exists, or the zero time if missed will still
+// be called for it.
 func (b *Sharded) Watch(key string) (since time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -84,8 +86,8 @@ func (b *Sharded) Watch(key string) (since time.Time) {
 	return c.since
 }
 
-// Unwatch ends one Watch of key. The channel is unsubscribed from a moment after the
-// last.
+// Unwatch ends one Watch of key. After the last one, the channel is unsubscribed from a moment
+// later.
 func (b *Sharded) Unwatch(key string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -100,7 +102,7 @@ func (b *Sharded) Unwatch(key string) {
 	timer = time.AfterFunc(linger, func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		if c.timer == timer { // else it was watched again
+		if c.timer == timer { // otherwise it is watched again
 			b.forget(c)
 		}
 	})
@@ -125,7 +127,7 @@ func (b *Sharded) Close() {
 	b.active.Wait()
 }
 
-// forget takes a channel that nobody watches away. Called with the lock.
+// forget removes a channel that nobody watches. Called with the lock.
 func (b *Sharded) forget(c *channel) {
 	delete(b.channels, c.key)
 	if l := c.line; l != nil {
@@ -134,8 +136,8 @@ func (b *Sharded) forget(c *channel) {
 	}
 }
 
-// attachSoon puts channels on the lines to their servers. The servers are looked up
-// without the lock, and so on another goroutine. Called with the lock.
+// attachSoon puts channels on the lines to their servers. It does so on another goroutine,
+// because the servers are looked up without the lock. Called with the lock.
 func (b *Sharded) attachSoon(all []*channel) {
 	if b.closed {
 		return
@@ -145,7 +147,7 @@ func (b *Sharded) attachSoon(all []*channel) {
 			server, subscribe := b.cluster.Server(c.name)
 			b.mu.Lock()
 			switch {
-			case b.closed || b.channels[c.key] != c || c.line != nil: // forgotten meanwhile
+			case b.closed || b.channels[c.key] != c || c.line != nil: // forgotten in the meantime
 			case subscribe == nil:
 				b.refused(c)
 			default:
@@ -183,8 +185,8 @@ func (b *Sharded) attachAfter(pause time.Duration, all []*channel) {
 	})
 }
 
-// refused tries again after a pause for a channel that no server had. Called with the
-// lock.
+// refused schedules another try, after a pause, for a channel that no server had. Called with
+// the lock.
 func (b *Sharded) refused(c *channel) {
 	b.attachAfter(pause(c.failures), []*channel{c})
 	c.failures++

@@ -1,6 +1,6 @@
-// Package keys turns the names that users choose into the keys and channels of
-// Redis: distinct names give distinct keys, and all keys of one resource lie in
-// one Cluster slot, whatever bytes the names contain.
+// Package keys turns names that users choose into Redis keys and channels. Distinct names give
+// distinct keys, and all keys of one resource are in one Cluster slot, whatever bytes the
+// names contain.
 package keys
 
 import (
@@ -13,18 +13,16 @@ import (
 	"github.com/leasehold-go/leasehold"
 )
 
-// MaxLen bounds a prefix, a family name and a key, in bytes, as the user wrote
-// them.
+// MaxLen bounds a prefix, a family name and a key, in bytes, before escaping.
 const MaxLen = 512
 
-// DefaultPrefix starts every key where the user chose no other prefix.
+// DefaultPrefix starts every key if the user chose no other prefix.
 const DefaultPrefix = "leasehold"
 
-// Kind is the part of a key that says which package it belongs to.
+// Kind is the part of a Redis key that says which package it belongs to.
 type Kind string
 
-// The kinds are three letters each: the scripts find the prefix of a key by
-// that.
+// Each kind has three letters: the scripts rely on that to find the prefix of a key.
 const (
 	Semaphore Kind = "sem"
 	Mutex     Kind = "mtx"
@@ -32,25 +30,25 @@ const (
 	Flight    Kind = "flt" // cached values
 )
 
-// Family is what the keys of one handle have in common.
+// Family holds what the keys of one handle have in common.
 type Family struct {
-	Prefix string // as configured; "" is DefaultPrefix
+	Prefix string // as configured; "": DefaultPrefix
 	Kind   Kind
 	Name   string
 	Hash   bool // keys appear only as a hash
-	Whole  bool // it has one resource, which no key names: the family itself
+	Whole  bool // the family itself is its one resource, and no key names it
 }
 
-// Resource is one key of a family, and the keys of Redis that belong to it.
+// Resource is one key of a family, with its Redis keys.
 type Resource struct {
-	// Label names the resource in errors and logs: family and key, escaped,
-	// the key hashed where the family says so.
+	// Label names the resource in errors and logs: family and key, escaped. The key is hashed
+	// if the family says so.
 	Label string
 	base  string // everything up to the part
 }
 
-// Resource makes the Redis keys of key. The error names the bound that a bad
-// key breaks; nothing needs to have been sent by then.
+// Resource returns the Resource of key. The error names the bound that an invalid key breaks.
+// Resource needs no call to Redis.
 func (f Family) Resource(key string) (Resource, error) {
 	switch {
 	case f.Whole:
@@ -69,8 +67,8 @@ func (f Family) Resource(key string) (Resource, error) {
 	}, nil
 }
 
-// Shown is how a key appears in Redis and in listings, before it is escaped: as it
-// is, or, of a family with HashKeys, as its hash.
+// Shown returns the form of a key in Redis and in listings, before escaping: the key itself,
+// or its hash in a family with HashKeys.
 func Shown(key string, hash bool) string {
 	if !hash {
 		return key
@@ -79,30 +77,29 @@ func Shown(key string, hash bool) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// Together names the family as one resource, which all its keys share: that of a family
-// with a total.
+// Together returns one resource for the whole family, which all its keys share. Families with
+// a total use it.
 func (f Family) Together() Resource {
 	name := Escape(f.Name)
 	return Resource{Label: name, base: f.prefix() + ":" + string(f.Kind) + ":{" + name + "}:"}
 }
 
-// Part is the Redis key of one part of the resource: "holders", "queue" and so
-// on.
+// Part returns the Redis key of one part of the resource: "holders", "queue" and so on.
 func (r Resource) Part(part string) string { return r.base + part }
 
-// Beside is another part of the resource that has this Redis key.
+// Beside returns the Redis key of another part of the resource that has this Redis key.
 func Beside(key, part string) string { return key[:strings.LastIndexByte(key, ':')+1] + part }
 
-// Inbox is the channel on which the handle with this id is told of its grants.
+// Inbox returns the channel on which the handle with this id is told of its grants.
 func (f Family) Inbox(handle string) string { return f.prefix() + ":inbox:" + handle }
 
-// InSlot follows the random characters of a handle's id where the handle listens on a
-// channel in each key's slot, as on a Cluster, rather than on its one inbox. The
-// scripts see it in the members of the handle, and know where to publish.
+// InSlot follows the random characters in the id of a handle that listens on a channel in each
+// key's slot, as on a Cluster, instead of its one inbox. The scripts find it in the members of
+// the handle, and so know where to publish.
 const InSlot = "@"
 
-// InboxAt is the channel in the slot of a key of Redis on which a handle that listens
-// there is told of its grants.
+// InboxAt returns the channel in the slot of a Redis key on which a handle that listens there
+// is told of its grants.
 func InboxAt(key, handle string) string {
 	return key[:strings.Index(key, "}:")+2] + "inbox:" + handle
 }
@@ -114,7 +111,7 @@ func (f Family) prefix() string {
 	return f.Prefix
 }
 
-// Check returns what is wrong with the family's own names, one error a field.
+// Check returns the errors in the family's own names, at most one per field.
 func (f Family) Check() []error {
 	var errs []error
 	switch {
@@ -126,20 +123,20 @@ func (f Family) Check() []error {
 	if len(f.Prefix) > MaxLen {
 		errs = append(errs, Bad("Prefix", "has %d bytes; want at most %d", len(f.Prefix), MaxLen))
 	}
-	// A prefix is not escaped, so that "team:app" stays what operators expect;
-	// a brace in it would end up as the hash tag.
+	// A prefix is not escaped, so that "team:app" stays what operators expect. A brace in it
+	// would become part of the hash tag.
 	if i := strings.IndexFunc(f.Prefix, func(r rune) bool { return r == '{' || r == '}' || r < 0x20 || r == 0x7f }); i >= 0 {
 		errs = append(errs, Bad("Prefix", "is %q, with %q; want no braces and no control bytes", f.Prefix, f.Prefix[i]))
 	}
 	return errs
 }
 
-// Bad is the error of a field of a Config: its name, and what is wrong with it.
+// Bad returns the error for a field of a Config: its name, and what is wrong with it.
 func Bad(field, what string, args ...any) error {
 	return Invalid("%s %s", field, fmt.Sprintf(what, args...))
 }
 
-// Invalid is the error of an argument that can never be served. It matches
+// Invalid returns the error for an argument that can never be valid. It matches
 // leasehold.ErrInvalid. Its text names the argument, its value and its bound.
 func Invalid(text string, args ...any) error {
 	return &invalidError{fmt.Sprintf(text, args...)}
@@ -150,11 +147,11 @@ type invalidError struct{ text string }
 func (e *invalidError) Error() string        { return e.text }
 func (e *invalidError) Is(target error) bool { return target == leasehold.ErrInvalid }
 
-// Escape makes text safe between the braces of a hash tag: braces, ':', '%',
-// and control bytes become %XX. It is injective, so that no two names meet.
+// Escape makes text safe between the braces of a hash tag: braces, ':', '%' and control bytes
+// become %XX. It is injective, so that two names never become the same.
 func Escape(text string) string { return escapeIf(text, special) }
 
-// escapeIf writes the bytes that special names as %XX.
+// escapeIf writes the bytes for which special returns true as %XX.
 func escapeIf(text string, special func(c byte) bool) string {
 	n := 0
 	for i := range len(text) {
@@ -181,8 +178,8 @@ func escapeIf(text string, special func(c byte) bool) string {
 	return b.String()
 }
 
-// Unescape is the inverse of Escape, and reports whether text is well-formed: each
-// '%' has two hexadecimal digits behind it. It accepts other bytes escaped, too.
+// Unescape is the inverse of Escape. It reports whether text is well-formed: each '%' must
+// have two hexadecimal digits behind it. It accepts other escaped bytes, too.
 func Unescape(text string) (string, bool) {
 	if !strings.Contains(text, "%") {
 		return text, true

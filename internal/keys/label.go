@@ -8,16 +8,16 @@ import (
 )
 
 const (
-	// MaxLabel bounds a label, in bytes, as the user wrote it. A member with a short
-	// one has at most 64 bytes, up to which Redis keeps a small set compact.
+	// MaxLabel bounds a label, in bytes, before escaping. With a short label a member has at
+	// most 64 bytes, up to which Redis keeps a small set compact.
 	MaxLabel = 64
-	// maxDefaultLabel is how much of the end of host:pid is kept.
+	// maxDefaultLabel is how many bytes are kept of the end of host:pid.
 	maxDefaultLabel = 20
 	// NoLabel is the label that switches labels off.
 	NoLabel = "-"
 )
 
-// defaultLabel is the host and the process number.
+// defaultLabel returns the end of the host name and the process number.
 var defaultLabel = sync.OnceValue(func() string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -26,11 +26,11 @@ var defaultLabel = sync.OnceValue(func() string {
 	return lastBytes(host+":"+strconv.Itoa(os.Getpid()), maxDefaultLabel)
 })
 
-// lastBytes is the end of text, n bytes at most.
+// lastBytes returns the last n bytes of text, or all of it.
 func lastBytes(text string, n int) string { return text[max(0, len(text)-n):] }
 
-// LabelSuffix is what a handle's id ends with for a label: '~' and the label,
-// escaped, so that every listing shows the label, and none needs a Redis key for it.
+// LabelSuffix returns the end of a handle's id for a label: '~' and the escaped label. So
+// every listing can show the label without a Redis key for it.
 func LabelSuffix(label string) (string, error) {
 	switch {
 	case label == NoLabel:
@@ -43,8 +43,8 @@ func LabelSuffix(label string) (string, error) {
 	return "~" + escapeIf(label, specialInLabel), nil
 }
 
-// specialInLabel says which bytes of a label are escaped: those that separate the
-// words of a member, and those that separate members in a reply or a message.
+// specialInLabel reports whether a byte of a label is escaped: those that separate the words
+// of a member, and those that separate members in a reply or a message.
 func specialInLabel(c byte) bool {
 	return c <= ' ' || c == 0x7f || strings.IndexByte(".%+~{}", c) >= 0
 }

@@ -9,13 +9,13 @@ import (
 
 var guardSetScript = call.NewScript("guard set", luascripts.GuardSet())
 
-// GuardSet prepares a write that a guard refuses to stale holders: value is written
-// to the key value unless the key seen has a newer token.
+// GuardSet prepares a guarded write: it writes value to the key valueKey unless the key
+// seenKey has a newer token than token.
 func GuardSet(valueKey, seenKey, token string, value any, ttl time.Duration) *call.Call {
 	return call.New(guardSetScript, 2, valueKey, seenKey, token, value, call.Milliseconds(ttl))
 }
 
-// ReadGuardSet reads its reply: whether the value was written. Any other reply than
+// ReadGuardSet reads the reply and reports whether the value was written. A reply that is not
 // a verdict is an error.
 func ReadGuardSet(v []int64) (written bool, err error) {
 	if len(v) != 1 || v[0] < 0 || v[0] > 1 {

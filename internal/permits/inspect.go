@@ -11,15 +11,15 @@ import (
 	"github.com/leasehold-go/leasehold/internal/listing"
 )
 
-// inspectWithin bounds one Inspect.
+// inspectWithin bounds the duration of one Inspect.
 const inspectWithin = 10 * time.Second
 
-// Inspect reads all that is known of key for the handle m of a family.
+// Inspect reads the state of key for the handle m of a family.
 func Inspect(ctx context.Context, m *lease.Manager, rdb redis.UniversalClient, family keys.Family, key string, total bool) (listing.State, error) {
 	var s listing.State
 	err := m.Run(ctx, "inspect", key, inspectWithin, func(ctx context.Context, _ lease.Resource) error {
 		r := listing.Of(family.Prefix, family.Kind, family.Name, keys.Shown(key, family.Hash), total)
-		// A variable of its own: the caller may have left.
+		// Keep the result in a variable of this function: the caller may have left.
 		read, err := listing.New(rdb, family.Prefix).State(ctx, r, listing.Bounds{})
 		if err == nil {
 			s = read

@@ -1,6 +1,6 @@
-// Package permits is the protocol of counted permits: how requests of a semaphore
-// or a mutex are named, sent and answered. internal/lease waits, holds, renews and
-// gives back with it.
+// Package permits implements the protocol of counted permits: how requests of a semaphore or a
+// mutex are named, sent and answered. internal/lease uses it to wait for leases and to hold,
+// renew and give them back.
 package permits
 
 import (
@@ -24,13 +24,13 @@ var (
 	renewScript    = call.NewScript("renew", luascripts.PermitsRenew())
 )
 
-// Family is the protocol of one family of semaphores or mutexes.
+// Family implements the protocol for one family of semaphores or mutexes.
 type Family struct {
 	keys.Family
 	Fenced bool // each grant issues a fencing token, and the limit is 1
 }
 
-// Resource names the Redis keys of key.
+// Resource returns the Resource of key.
 func (f Family) Resource(key string) (lease.Resource, error) {
 	r, err := f.Family.Resource(key)
 	if err != nil {
@@ -39,14 +39,14 @@ func (f Family) Resource(key string) (lease.Resource, error) {
 	return NewResource(r, f.Fenced), nil
 }
 
-// Resource is one key with its permits.
+// A Resource is one key with its permits.
 type Resource struct {
 	label  string
 	fenced bool
-	keys   [4]any // holders, queue, alive, limit (or fence, where fenced)
+	keys   [4]any // holders, queue, alive, limit (or fence, if fenced)
 }
 
-// NewResource names the Redis keys of a resource.
+// NewResource returns a Resource with its Redis keys.
 func NewResource(r keys.Resource, fenced bool) *Resource {
 	last := "limit"
 	if fenced {
@@ -58,16 +58,16 @@ func NewResource(r keys.Resource, fenced bool) *Resource {
 	}
 }
 
-// Label is the family and the key.
+// Label returns the family and the key.
 func (r *Resource) Label() string { return r.label }
 
-// FirstKey is the key of the holders.
+// FirstKey returns the Redis key of the holders.
 func (r *Resource) FirstKey() string { return r.keys[0].(string) }
 
-// Request names a new attempt.
+// Request makes a new attempt.
 func (r *Resource) Request(t lease.Terms) lease.Request { return r.NewRequest(t) }
 
-// NewRequest is Request with its own type.
+// NewRequest is Request with its concrete type.
 func (r *Resource) NewRequest(t lease.Terms) *Request {
 	q := &Request{res: r, ownerID: t.OwnerID(), permits: t.Permits, counted: t.Permits, ttl: call.Milliseconds(t.TTL), limit: t.Limit}
 	if r.fenced {
@@ -108,8 +108,8 @@ func (r *Resource) ReadAsk(_ *call.Call, v []int64, waiters []lease.Request) (le
 	return reply, err
 }
 
-// readState reads when the first lease ends (ms), how many permits are in use, the
-// limit, and how many requests wait.
+// readState reads the time until the first lease ends (ms), the number of permits in use, the
+// limit, and the number of waiting requests.
 func readState(v []int64) lease.State {
 	return lease.State{Earliest: call.Duration(v[0]), InUse: int(v[1]), Limit: int(v[2]), Waiting: int(v[3])}
 }
@@ -123,26 +123,26 @@ func (r *Resource) Set(o lease.SetOptions) *call.Call {
 // ReadSet reads the reply to a set.
 func (r *Resource) ReadSet(v []int64) (lease.SetReply, error) { return lease.ReadSet("set limit", v) }
 
-// Request is one attempt to take permits.
+// A Request is one attempt to take permits.
 type Request struct {
 	res     *Resource
 	ownerID string
 	permits int
-	counted int   // permits as enter and leave take them: 0 = one, fenced
+	counted int   // permits as enter and leave take them; 0: one, fenced
 	ttl     int64 // ms
 	limit   int
 
-	lastToken atomic.Uint64 // of the last of several turns: see turns.go; 0: the lease served one
+	lastToken atomic.Uint64 // token of the last of several turns (see turns.go); 0: the lease served one
 }
 
-// ID names the attempt in listings.
+// ID returns the attempt's name in listings.
 func (q *Request) ID() string { return lease.ListedID(q.ownerID) }
 
-// OwnerID is the member of the request in the sorted sets.
+// OwnerID returns the member of the request in the sorted sets.
 func (q *Request) OwnerID() string { return q.ownerID }
 
-// How the script is told whether to wait, where nothing else is to be said:
-// arguments that are made once.
+// The usual values of the script's argument "wait", made once: do not wait, and wait behind
+// everybody with no bound.
 var dontWait, waitAsLast any = "", "0 0"
 
 // Enter prepares the call that takes permits or a place in the queue.
@@ -158,7 +158,7 @@ func (q *Request) Enter(o lease.EnterOptions) *call.Call {
 	return call.New(enterScript, 4, k[0], k[1], k[2], k[3], &q.ownerID, &q.counted, &q.ttl, &q.limit, o.VoidAfter, wait)
 }
 
-// enterCodes are what the script answers.
+// enterCodes maps the codes of the script.
 var enterCodes = [...]lease.Code{
 	1: lease.Granted, 2: lease.Queued, 3: lease.Busy, 4: lease.TooMany, 5: lease.QueueFull, 6: lease.Void, 7: lease.GivenUp,
 }
@@ -203,14 +203,14 @@ func (q *Request) ReadLeave(v []int64) (lease.LeaveReply, error) {
 	return reply, err
 }
 
-// Renew prepares the call that pushes the expiry to term from now.
+// Renew prepares the call that moves the expiry to term from now.
 func (q *Request) Renew(term time.Duration, _ int64) *call.Call {
 	return call.New(renewScript, 1, q.res.keys[0], &q.ownerID, &q.permits, call.Milliseconds(term))
 }
 
-// RenewHeld is Renew of a lease that has been held for heldFor, which listings show.
+// RenewHeld is Renew for a lease that has been held for heldFor, which listings show.
 func (q *Request) RenewHeld(term time.Duration, _ int64, heldFor time.Duration) *call.Call {
-	if q.res.fenced { // the token tells
+	if q.res.fenced { // listings derive it from the token
 		return q.Renew(term, 0)
 	}
 	return call.New(renewScript, 1, q.res.keys[0], &q.ownerID, &q.permits, call.Milliseconds(term), max(0, heldFor.Milliseconds()))
@@ -224,14 +224,14 @@ func (q *Request) ReadRenew(v []int64) (lease.RenewReply, error) {
 	return lease.RenewReply{Term: call.Duration(v[0])}, nil
 }
 
-// ReadMessage reads a grant: "<seq> <granted at, µs> <term, ms, or minus the limit
-// that refused> <token>".
+// ReadMessage reads the message of a grant or a refusal: "<seq> <granted at, µs> <term, ms, or
+// minus the limit that refused> <token>".
 func (q *Request) ReadMessage(text string) (lease.Verdict, bool) {
 	v, err := ParseMessage(text)
 	return v, err == nil
 }
 
-// ParseMessage reads the message of a grant.
+// ParseMessage parses such a message.
 func ParseMessage(text string) (lease.Verdict, error) {
 	var v [4]int64
 	words := strings.Split(text, " ")

@@ -18,7 +18,7 @@ var (
 	fateScript   = call.NewScript("fate", luascripts.PermitsFate())
 )
 
-// Beside is the name of another key of a resource, told by its key of holders.
+// Beside returns another Redis key of the resource whose key of holders this is.
 func Beside(holders, part string) string { return strings.TrimSuffix(holders, "holders") + part }
 
 // Revoke prepares the call that takes a lease or a place away.
@@ -27,22 +27,22 @@ func (r *Resource) Revoke(member, id, reason string) *call.Call {
 		Beside(r.FirstKey(), "revoked"), Beside(r.FirstKey(), "audit"), call.Flag(r.fenced), member, id, reason)
 }
 
-// Fate prepares the question what became of the attempt.
+// Fate prepares the call that asks what became of the attempt.
 func (q *Request) Fate() *call.Call {
 	return FateOf(q.res.keys[0].(string), q.res.keys[1].(string), q.ownerID, q.ID())
 }
 
-// FateOf prepares the question what became of the attempt of a member.
+// FateOf prepares the call that asks what became of the attempt of a member.
 func FateOf(holders, queue, member, id string) *call.Call {
 	return call.New(fateScript, 3, holders, queue, Beside(holders, "revoked"), member, id).WithText()
 }
 
-// Revoke takes the lease or the place of id away from its owner, for the handle m of a
-// family.
+// Revoke takes the lease or the place of id away from its owner, for the handle m of a family.
 func Revoke(ctx context.Context, m *lease.Manager, rdb redis.UniversalClient, family keys.Family, key, id, reason string, total bool) error {
 	return m.Revoke(ctx, key, id, reason, func(ctx context.Context, r lease.Resource) (lease.Revoker, string, error) {
 		named := listing.Of(family.Prefix, family.Kind, family.Name, keys.Shown(key, family.Hash), total)
-		// A waiter that is granted meanwhile goes from the queue to the holders.
+		// Search the queue first: a waiter that is granted meanwhile moves from there to the
+		// holders.
 		member, err := listing.New(rdb, family.Prefix).Find(ctx, named, id, "queue", "holders")
 		return r.(lease.Revoker), member, err
 	})

@@ -13,8 +13,7 @@ var (
 	renewCountScript = call.NewScript("renew and count", luascripts.PermitsRenewCount())
 )
 
-// SetLastToken says which token the last turn on the lease has: see
-// lease.TurnRequest.
+// SetLastToken sets the token of the last turn on the lease: see lease.TurnRequest.
 func (q *Request) SetLastToken(token uint64) { q.lastToken.Store(token) }
 
 // leaveTurns is Leave for a lock that served several turns.
@@ -23,8 +22,8 @@ func (q *Request) leaveTurns(enterMayArriveUntil int64) *call.Call {
 	return call.New(leaveTurnsScript, 4, k[0], k[1], k[2], k[3], &q.ownerID, &q.counted, (enterMayArriveUntil+999)/1000, int64(q.lastToken.Load()))
 }
 
-// RenewAndCount prepares a renewal, of a lease that has been held for heldFor, that also
-// tells how the resource is used.
+// RenewAndCount prepares a renewal that also reports how the resource is used. heldFor is the
+// time for which the lease has been held.
 func (q *Request) RenewAndCount(term, heldFor time.Duration) *call.Call {
 	k, ms := &q.res.keys, call.Milliseconds(term)
 	if q.res.fenced {
@@ -33,7 +32,7 @@ func (q *Request) RenewAndCount(term, heldFor time.Duration) *call.Call {
 	return call.New(renewCountScript, 3, k[0], k[1], k[3], &q.ownerID, &q.permits, ms, &q.limit, max(0, heldFor.Milliseconds()))
 }
 
-// ReadRenewAndCount reads its reply: that of a renewal, and the use.
+// ReadRenewAndCount reads the reply: the part of a renewal, and the use.
 func (q *Request) ReadRenewAndCount(v []int64) (renewed []int64, use lease.Use, err error) {
 	if len(v) != 4 {
 		return nil, use, call.Malformed("renew and count", v)

@@ -2,19 +2,19 @@ package schedule
 
 import "time"
 
-// Entry is a task's place in a Loop's schedule. The zero Entry is not
-// scheduled; it belongs to one Loop and is guarded by its lock.
+// An Entry is a task's place in the schedule of one Loop, whose lock guards it. The zero Entry
+// is not scheduled.
 type Entry struct {
 	task       Task
 	at         time.Time
 	slack      time.Duration
-	index      int  // in the heap, plus one; 0 = not scheduled
-	changes    int  // Puts and Removes so far
-	unanswered bool // its task sent something, and nothing has come of it yet
+	index      int  // in the heap, plus one; 0: not scheduled
+	changes    int  // number of Puts and Removes so far
+	unanswered bool // its task sent something that has no answer yet
 }
 
-// heap is a binary heap by due time. Entries know their places, so that one
-// of ten thousand is moved or taken out in a few steps.
+// heap is a binary heap ordered by due time. Each entry knows its index, so that one of ten
+// thousand is moved or taken out in a few steps.
 type heap []*Entry
 
 func (s heap) swap(i, j int) {

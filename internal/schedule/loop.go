@@ -1,6 +1,6 @@
-// Package schedule keeps one schedule of all that a handle has to do at some time:
-// renew leases, give signs of life, give back what could not be given back at once.
-// One goroutine waits for the first; what is due together goes out in one pipeline a
+// Package schedule keeps one schedule of everything that a handle has to do at some time:
+// renew leases, give signs of life, and repeat leaves that were not answered. One goroutine
+// waits for the earliest entry. Calls that are due together are sent in one pipeline per
 // server.
 package schedule
 
@@ -14,57 +14,58 @@ import (
 )
 
 const (
-	maxBatch = 1000 // calls that are sent together
-	// A server that hangs holds up its own calls only, and a bounded number of
-	// goroutines: young pipelines without an answer are few, so that calls
-	// gather in large batches; but old ones, whose connections may have died
-	// silently, must not keep new ones from going out by a connection that works.
+	maxBatch = 1000 // calls in one pipeline
+	// A server that hangs must hold up only its own calls and a bounded number of goroutines.
+	// If maxYoung pipelines younger than young have no answer, no further one is sent, so that
+	// calls gather in large batches. Older ones do not count for that bound: their connections
+	// may have died silently, and must not stop new pipelines on a connection that works. At
+	// most maxOpen pipelines are under way at all.
 	maxYoung = 4
 	young    = time.Second
 	maxOpen  = 64
-	// linger is how long the goroutine outlives the last entry, so that a lone
-	// caller that takes and gives back does not start one each time.
+	// linger is how long the goroutine outlives the last entry, so that a lone caller that
+	// takes and gives back leases does not start a goroutine each time.
 	linger = 500 * time.Millisecond
 )
 
-// Task is something that a Loop does when it is due.
+// A Task is something that a Loop does when it is due.
 type Task interface {
-	// Due is called on the loop's goroutine, without a lock, when the entry's time
-	// has come. It must not block. It appends the calls to send, if any, and says
-	// when it is due again, the zero time for never, and how much earlier than that
-	// it may be called to share a round trip.
+	// Due is called on the loop's goroutine, without a lock, when the entry's time has come.
+	// It must not block. It appends the calls to send, if any. It returns the time when it is
+	// due again (the zero time for never), and how much earlier it may be called in order to
+	// share a round trip.
 	//
-	// The next time holds even while the calls are under way: it is when to try
-	// again if no answer came. A Put or Remove of the entry after Due began counts
-	// instead of what Due returns.
+	// The next time holds even while the calls are under way: it is the time of the next try
+	// if no answer comes. If the entry is Put or Removed after Due began, that takes
+	// precedence over the result of Due.
 	Due(now time.Time, calls []*call.Call) (_ []*call.Call, next time.Time, slack time.Duration)
 }
 
-// Sender sends batches of calls. Done is called for each call.
+// A Sender sends batches of calls. It calls Done for each call.
 type Sender interface {
 	// Send sends calls in one pipeline.
 	Send(ctx context.Context, calls []*call.Call)
-	// SendInParts sends calls in short pipelines: their tasks sent something before
-	// that was not answered.
+	// SendInParts sends calls in short pipelines. It is used if the last calls of the same
+	// tasks were not answered.
 	SendInParts(ctx context.Context, calls []*call.Call)
-	// Node names the server of a Redis key, without asking it.
+	// Node returns the name of the server of a Redis key, without asking the server.
 	Node(key string) string
 }
 
-// Loop is a schedule with a goroutine that lives while something is scheduled.
+// A Loop is a schedule with a goroutine that lives while something is scheduled.
 type Loop struct {
 	sender Sender
 	wake   chan struct{}
 
-	mu       sync.Mutex // a leaf: nothing else is locked or called while it is held
+	mu       sync.Mutex // a leaf: while it is held, nothing else is locked or called
 	entries  heap
 	running  bool
 	closing  bool
-	closed   bool                // Close came while a task was in Due: it is due again
-	wakeAt   time.Time           // what the goroutine sleeps for
-	idleTill time.Time           // when it ends, where nothing is scheduled
-	open     map[way][]time.Time // when pipelines without an answer were sent
-	active   sync.WaitGroup      // the goroutine and the pipelines
+	closed   bool                // Close came while a task was in Due, so the task is due again
+	wakeAt   time.Time           // the time at which the goroutine wakes
+	idleTill time.Time           // when the goroutine ends if nothing is scheduled
+	open     map[way][]time.Time // when the pipelines without an answer were sent
+	active   sync.WaitGroup      // counts the goroutine and the pipelines
 }
 
 // New makes a Loop that sends with sender, several batches at a time.
@@ -72,7 +73,7 @@ func New(sender Sender) *Loop {
 	return &Loop{sender: sender, wake: make(chan struct{}, 1), open: map[way][]time.Time{}}
 }
 
-// Put schedules task for at, or moves it there; e is the task's own entry.
+// Put schedules task for the time at, or moves it there. e is the task's own entry.
 func (l *Loop) Put(e *Entry, task Task, at time.Time, slack time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -88,8 +89,8 @@ func (l *Loop) Put(e *Entry, task Task, at time.Time, slack time.Duration) {
 	l.wakeBy(at)
 }
 
-// Remove takes an entry out of the schedule. Its task may be in Due at this
-// moment, or a call of it under way: the task has to know that it is over.
+// Remove takes an entry out of the schedule. Its task may be in Due at this moment, or one of
+// its calls may be under way, so the task itself must know that it is over.
 func (l *Loop) Remove(e *Entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -104,9 +105,9 @@ func (l *Loop) Remove(e *Entry) {
 	}
 }
 
-// Close makes every task due now, and the goroutine end without lingering once
-// none is left; it waits for that, and until nothing is under way either. The
-// caller sees to it that from now on only tasks put something.
+// Close makes every task due now, and makes the goroutine end, without lingering, once no task
+// is left. It waits for that, and for all calls under way. From now on only tasks may call
+// Put; the caller must ensure that.
 func (l *Loop) Close() {
 	l.mu.Lock()
 	l.closing, l.closed = true, true
@@ -119,15 +120,15 @@ func (l *Loop) Close() {
 	l.active.Wait()
 }
 
-// idle says until when the goroutine lives with nothing to do. Called with the lock.
+// idle sets how long the goroutine lives with nothing to do. Called with the lock.
 func (l *Loop) idle(now time.Time) {
 	if l.idleTill = now.Add(linger); l.closing {
 		l.idleTill = time.Time{}
 	}
 }
 
-// wakeBy sees to it that the goroutine looks again at the time at, and leaves it
-// asleep where it will have looked by then. Called with the lock.
+// wakeBy makes sure that the goroutine looks at the schedule at the time at. It does not wake
+// a goroutine that will wake by then anyway. Called with the lock.
 func (l *Loop) wakeBy(at time.Time) {
 	if !at.Before(l.wakeAt) {
 		return
@@ -171,9 +172,9 @@ func (l *Loop) run() {
 	}
 }
 
-// due calls every task whose time has come, and those that may come along, and
-// collects what they want sent. Each task runs without the lock: its entry is out
-// of the schedule meanwhile, and comes back unless someone changed it.
+// due calls every task whose time has come, and every task that may share the round trip, and
+// collects their calls. Each task runs without the lock. Meanwhile its entry is out of the
+// schedule; it is put back unless somebody changed it.
 func (l *Loop) due(now time.Time) map[address]*batch {
 	var batches map[address]*batch
 	var calls []*call.Call
@@ -201,9 +202,9 @@ func (l *Loop) due(now time.Time) map[address]*batch {
 	}
 }
 
-// next takes the entry that is due first out of the schedule, with its task, which a
-// Put may change from then on; nil where none is due:
-// one that may come along counts where something is sent anyway.
+// next takes the entry that is due first out of the schedule. It also returns the entry's
+// task, because a Put may change that from then on. It returns nil if no entry is due. If
+// something is sent anyway, an entry within its slack counts as due.
 func (l *Loop) next(now time.Time, sending bool) (e *Entry, task Task, changes int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -219,14 +220,14 @@ func (l *Loop) next(now time.Time, sending bool) (e *Entry, task Task, changes i
 	return e, e.task, e.changes
 }
 
-// reschedule puts an entry back as its task said, unless it was put or removed
-// meanwhile, and reports whether what its task sent before was not answered.
+// reschedule puts an entry back as its task asked, unless it was put or removed in the
+// meantime. It reports whether the task's last calls were not answered.
 func (l *Loop) reschedule(e *Entry, changes int, now, next time.Time, slack time.Duration, sent bool) (resend bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	resend = e.unanswered
 	if e.changes == changes && !next.IsZero() {
-		// Never at once again: a task that says so would keep the goroutine busy.
+		// Never at once: a task that returns such a time would keep the goroutine busy.
 		if e.at = next; !next.After(now) || l.closed {
 			e.at = now.Add(time.Millisecond)
 		}
@@ -240,28 +241,28 @@ func (l *Loop) reschedule(e *Entry, changes int, now, next time.Time, slack time
 	return resend
 }
 
-// batch is calls that go together, each with the entry that it is of.
+// A batch is a set of calls that are sent together, each with its entry.
 type batch struct {
 	calls   []*call.Call
 	entries []*Entry
 }
 
-// way is how calls reach a server. Those that replicas confirm have pipelines of their own,
-// and a number of their own: nobody else waits for replicas, and that they take their time
-// does not read as a server that does not answer.
+// way is how calls reach a server. Calls that replicas confirm have pipelines of their own and
+// bounds of their own, for two reasons: other calls must not wait for replicas, and the time
+// that replicas take must not look like a server that does not answer.
 type way struct {
 	node     string
 	confirms bool
 }
 
-// address tells where a batch goes.
+// address says where a batch goes.
 type address struct {
 	way
-	resend bool // no answer came when its tasks sent something last
+	resend bool // the last calls of its tasks were not answered
 }
 
-// dispatch sends calls to one server, in pipelines of bounded size and number.
-// What finds no room is dropped: its task is scheduled to try again.
+// dispatch sends calls to one server, in pipelines of bounded size and number. Calls for which
+// there is no room are dropped; their tasks are scheduled to try again.
 func (l *Loop) dispatch(to address, b *batch) {
 	send := l.sender.Send
 	if to.resend && !to.confirms { // replicas may take longer than a task waits
@@ -284,13 +285,13 @@ func (l *Loop) dispatch(to address, b *batch) {
 			continue
 		}
 		l.active.Go(func() {
-			defer l.answered(to.way, sent) // also where a hook of the client ends this goroutine
+			defer l.answered(to.way, sent) // runs even if a hook ends this goroutine
 			send(context.Background(), calls)
 		})
 	}
 }
 
-// answered gives back the place of a pipeline that was sent at sent.
+// answered frees the place of a pipeline that was sent at the time sent.
 func (l *Loop) answered(to way, sent time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -300,8 +301,9 @@ func (l *Loop) answered(to way, sent time.Time) {
 	}
 }
 
-// reserve takes a place among the pipelines to a server, in the order of their
-// sending, if there is one. allowance is how much longer than another they may take.
+// reserve takes a place among the open pipelines to a server, if there is one. Pipelines are
+// listed in the order in which they were sent. allowance is how much longer than others they
+// may take.
 func (l *Loop) reserve(to way, now time.Time, allowance time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -16,7 +16,7 @@ func (r *Resource) Revoke(member, id, reason string) *call.Call {
 	return call.New(revokeScript, len(f.keys)+2, append(words, member, id, reason, f.total)...)
 }
 
-// Fate prepares the question what became of the attempt.
+// Fate prepares the call that asks what became of the attempt.
 func (q *Request) Fate() *call.Call {
 	return permits.FateOf(q.family.keys[0].(string), q.family.keys[2].(string), q.member, q.id)
 }

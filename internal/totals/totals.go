@@ -1,7 +1,7 @@
-// Package totals is the protocol of families with a total: semaphores whose keys share
-// a number of permits. It stands beside internal/permits, with which a semaphore
-// without a total works. All keys of a family are in one Cluster slot, and one set of
-// keys in Redis serves them all; luascripts/totals/shared/keys.lua names them.
+// Package totals implements the protocol of families with a total: semaphores whose keys share
+// a number of permits. A semaphore without a total uses internal/permits instead. All keys of
+// a family are in one Cluster slot, and one set of Redis keys serves them all;
+// luascripts/totals/shared/keys.lua describes them.
 package totals
 
 import (
@@ -24,21 +24,20 @@ var (
 	setLimitScript = call.NewScript("totals set limit", luascripts.TotalsSetLimit())
 )
 
-// Family is the protocol of one family with a total.
+// Family implements the protocol for one family with a total.
 type Family struct {
 	family     keys.Family
 	label      string // of the family
 	total      int
-	maxWaiters string // of all keys, as enter takes it
+	maxWaiters string // bound for all keys together, as enter takes it
 	keys       [8]any // holders, places, queue, line, alive, ready, turns, limits
 }
 
 // parts are the family's keys in Redis, in the order in which the scripts take them.
 var parts = [8]string{"holders", "places", "queue", "line", "alive", "ready", "turns", "limits"}
 
-// NewFamily names the keys of a family in Redis. total is what this process was
-// configured with, maxWaitersTotal the most that may wait for all keys together, 0: no
-// bound.
+// NewFamily returns a Family with its Redis keys. total is the total that this process
+// configured. maxWaitersTotal bounds the waiters of all keys together; 0: no bound.
 func NewFamily(f keys.Family, total, maxWaitersTotal int) *Family {
 	r := f.Together()
 	t := &Family{family: f, label: r.Label, total: total, maxWaiters: strconv.Itoa(maxWaitersTotal)}
@@ -48,31 +47,32 @@ func NewFamily(f keys.Family, total, maxWaitersTotal int) *Family {
 	return t
 }
 
-// Resource names key.
+// Resource returns the Resource of key.
 func (f *Family) Resource(key string) (lease.Resource, error) {
 	r, err := f.family.Resource(key)
 	if err != nil {
 		return nil, err
 	}
-	// In Redis a key is a part of members, as it is in the label: escaped, or a hash.
+	// In Redis a key is a part of members, in the same form as in the label: escaped, or a
+	// hash.
 	return &Resource{family: f, label: r.Label, key: strings.TrimPrefix(r.Label, f.label+"/")}, nil
 }
 
-// Whole is the family itself, whose limit is the total. It is for Set alone.
+// Whole returns the family itself as a Resource, whose limit is the total. Only Set uses it.
 func (f *Family) Whole() *Resource { return &Resource{family: f, label: f.label} }
 
-// Resource is one key of the family.
+// A Resource is one key of the family.
 type Resource struct {
 	family *Family
 	label  string
 	key    string // "": the family itself
 }
 
-// Label is the family and the key.
+// Label returns the family and the key.
 func (r *Resource) Label() string { return r.label }
 
-// FirstKey is the key of the holders, which is the family's: all its waiters in this
-// process give signs of life together.
+// FirstKey returns the Redis key of the holders. The whole family shares it, so all waiters of
+// the family in this process give signs of life together.
 func (r *Resource) FirstKey() string { return r.family.keys[0].(string) }
 
 // call prepares a call with all keys of the family.
@@ -81,7 +81,7 @@ func (f *Family) call(s *call.Script, args ...any) *call.Call {
 	return call.New(s, len(f.keys), append(append(words, f.keys[:]...), args...)...)
 }
 
-// Request names a new attempt. Terms.Want is the key's share.
+// Request makes a new attempt. Terms.Want is the key's share.
 func (r *Resource) Request(t lease.Terms) lease.Request {
 	share, _ := t.Want.(int)
 	attempt := t.OwnerID()
@@ -92,7 +92,7 @@ func (r *Resource) Request(t lease.Terms) lease.Request {
 	}
 }
 
-// Ask prepares the sign of life of waiters of one handle, of whatever keys.
+// Ask prepares the sign of life of waiters of one handle. They may wait for different keys.
 func (r *Resource) Ask(waiters []lease.Request) *call.Call {
 	f := r.family
 	words := make([]any, 0, 10+len(waiters))
@@ -103,7 +103,7 @@ func (r *Resource) Ask(waiters []lease.Request) *call.Call {
 	return call.New(askScript, len(f.keys), words...)
 }
 
-// GoOn prepares the call that goes on where another one stopped at its bound.
+// GoOn prepares the call that continues after one that stopped at its bound.
 func (r *Resource) GoOn(handle string) *call.Call {
 	return r.family.call(askScript, handle, r.family.total)
 }
@@ -145,7 +145,7 @@ func (r *Resource) ReadSet(v []int64) (lease.SetReply, error) {
 	return lease.ReadSet("totals set limit", v)
 }
 
-// Request is one attempt to take permits.
+// A Request is one attempt to take permits.
 type Request struct {
 	family  *Family
 	id      string
@@ -156,10 +156,10 @@ type Request struct {
 	limit   int
 }
 
-// ID names the attempt in listings.
+// ID returns the attempt's name in listings.
 func (q *Request) ID() string { return q.id }
 
-// Member is the request in the sorted sets.
+// Member returns the member of the request in the sorted sets.
 func (q *Request) Member() string { return q.member }
 
 // Enter prepares the call that takes permits or a place in the queue.
@@ -171,7 +171,7 @@ func (q *Request) Enter(o lease.EnterOptions) *call.Call {
 	return q.family.call(enterScript, &q.member, &q.permits, &q.ttl, &q.limit, &q.family.total, o.VoidAfter, wait)
 }
 
-// enterCodes are what the script answers.
+// enterCodes maps the codes of the script.
 var enterCodes = [...]lease.Code{
 	1: lease.Granted, 2: lease.Queued, 3: lease.Busy, 4: lease.TooMany, 5: lease.QueueFull, 6: lease.Void, 7: lease.GivenUp,
 }
@@ -225,13 +225,13 @@ func (q *Request) ReadLeave(v []int64) (lease.LeaveReply, error) {
 	return reply, err
 }
 
-// Renew prepares the call that pushes the expiry to term from now.
+// Renew prepares the call that moves the expiry to term from now.
 func (q *Request) Renew(term time.Duration, _ int64) *call.Call {
 	k := &q.family.keys
 	return call.New(renewScript, 2, k[0], k[1], &q.member, &q.permits, call.Milliseconds(term))
 }
 
-// RenewHeld is Renew of a lease that has been held for heldFor, which listings show.
+// RenewHeld is Renew for a lease that has been held for heldFor, which listings show.
 func (q *Request) RenewHeld(term time.Duration, _ int64, heldFor time.Duration) *call.Call {
 	k := &q.family.keys
 	return call.New(renewScript, 2, k[0], k[1], &q.member, &q.permits, call.Milliseconds(term), max(0, heldFor.Milliseconds()))
@@ -245,7 +245,7 @@ func (q *Request) ReadRenew(v []int64) (lease.RenewReply, error) {
 	return lease.RenewReply{Term: call.Duration(v[0])}, nil
 }
 
-// ReadMessage reads a grant, which has the form of those of internal/permits.
+// ReadMessage reads the message of a grant, which has the form of internal/permits.
 func (q *Request) ReadMessage(text string) (lease.Verdict, bool) {
 	v, err := permits.ParseMessage(text)
 	return v, err == nil
