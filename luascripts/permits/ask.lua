@@ -1,8 +1,8 @@
--- Brings the sign of life of all waiters that one handle has on a key, and asks
--- what became of them. It also passes on what dead holders and dead waiters left,
--- so that nothing depends on a message.
+-- Brings the sign of life of all waiters that one handle has on a key, and asks what became of
+-- them. It also hands on what dead holders and dead waiters left, so that nothing depends on a
+-- message.
 --
--- KEYS  holders, queue, alive, limit (or fence, where fenced)
+-- KEYS  holders, queue, alive, limit (or fence, if fenced)
 -- ARGV  1 fenced   1 = grants issue a token from fence
 --       2 … members, all of one handle, at most 250
 --
@@ -10,16 +10,18 @@
 --   now µs, earliest end ms, in use, limit, waiting
 --   then for each member, in order: state, remaining ms, token
 --     state 1 granted, 2 queued, 0 neither: enter again
---   followed by (seq, term ms or -limit, token) for each waiter of the same
---   handle that this call granted to or refused, and by (0, 0, 0) where this call
---   stopped at a bound: sent again at once, it goes on.
+--   followed by (seq, term ms or -limit, token) for each waiter of the same handle that
+--   this call granted to or refused, and by (0, 0, 0) if this call stopped at a bound:
+--   sent again at once, it continues.
 --
 -- Cost  O(members * log n).
--- Who else may be where: a leave may have granted to a member whose message was
--- lost (state 1); a member may have been dropped because its process slept, or its
--- leave may have run (state 0); another copy of this call changes nothing more.
--- PEXPIREAT is the first write: it is allowed where memory has run out, and the checks
--- of the memory limit end with a script's first write.
+--
+-- Concurrency: a leave may have granted to a member whose message was lost (state 1). A member
+-- may have been dropped because its process slept, or its leave may have run (state 0).
+-- Another copy of this call changes nothing more.
+--
+-- PEXPIREAT is the first write because it is allowed when memory has run out. Redis checks the
+-- memory limit only until the first write of a script.
 
 -- include permits/shared/constants
 -- include permits/shared/keys
@@ -28,8 +30,7 @@ local fenced = ARGV[1] == '1'
 local handle = string.match(ARGV[2], '^[^.]+')
 -- include permits/shared/queue
 
--- Reads first, and of every key that is written later: a wrong type ends the
--- script here.
+-- Reads come first, of every key that is written later: a wrong type ends the script here.
 local asked = {}
 for i = 2, #ARGV do asked[i - 1] = ARGV[i] end
 local tickets, signs = redis.call('ZMSCORE', queue, unpack(asked)), {}
@@ -48,7 +49,7 @@ for i, member in ipairs(asked) do
 end
 if #signs > 0 then
   redis.call('ZADD', alive, unpack(signs))
-  keep(alive, now + ALIVE) -- again, where the key was gone
+  keep(alive, now + ALIVE) -- again, if the key did not exist before
 end
 purge()
 advance()

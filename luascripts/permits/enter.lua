@@ -1,30 +1,31 @@
--- Takes permits, or a place in the queue. Idempotent by member: sent again it
--- answers as the first time, with the same token.
+-- Takes permits, or a place in the queue. Idempotent by member: a call that is sent again
+-- answers as the first one did, with the same token.
 --
--- KEYS  holders, queue, alive, limit (or fence, where fenced)
--- ARGV  1 member     2 permits, 0 = one, fenced: its grant issues a token from
---                      fence, and the limit is 1
+-- KEYS  holders, queue, alive, limit (or fence, if fenced)
+-- ARGV  1 member     2 permits; 0 = one, fenced: its grant issues a token from fence,
+--                      and the limit is 1
 --       3 ttl (ms)   4 limit
 --       5 void_from  server µs from which on this call does nothing, 0 = never
---       6 wait       where nothing is free: '' = answer "busy", else queue, with
---                    "<ticket> <max>": place to take (µs), 0 = behind everybody;
---                    most that may wait, 0 = no bound
--- Every word costs the server time, so that there are few.
+--       6 wait       if nothing is free: '' = answer "busy", otherwise queue, with
+--                    "<ticket> <max>": the place to take (µs), 0 = behind everybody;
+--                    the most that may wait, 0 = no bound
+-- Every argument costs the server time, so there are few of them.
 --
 -- Reply (integers)
 --   1, now µs, remaining ms, token, 0, 0            granted
 --   2|3|4|5, now µs, earliest end ms, in use, limit, waiting
 --                 2 queued, 3 busy, 4 more permits than the limit, 5 queue full
 --   6|7, now µs, 0, 0, 0, 0                         void; given up before
---   followed by (seq, term ms or -limit, token) for each waiter of the same
---   handle that this call granted to or refused, and by (0, 0, 0) where this call
---   stopped at a bound: an ask at once goes on.
+--   followed by (seq, term ms or -limit, token) for each waiter of the same handle that
+--   this call granted to or refused, and by (0, 0, 0) if this call stopped at a bound:
+--   an ask, sent at once, continues.
 --
--- Cost  nobody waits and there is room: TIME, EXISTS, ZADD, PEXPIREAT, and SET
---       where fenced, ZCARD where not. Else O(log n), and the work of advance.
--- Who else may be where: another copy of this call may run before this one, after
--- it or never; a leave of the same member may have run before it (tombstone); a
--- leave of another handle may have granted to the member since it was queued.
+-- Cost  if nobody waits and there is room: TIME, EXISTS, ZADD, PEXPIREAT, and SET if
+--       fenced, ZCARD if not. Otherwise O(log n), and the work of advance.
+--
+-- Concurrency: another copy of this call may run before this one, after it, or never. A leave
+-- of the same member may have run before it (tombstone). A leave of another handle may have
+-- granted to the member since it was queued.
 
 -- include permits/shared/keys
 -- include shared/clock
@@ -34,7 +35,7 @@ if void_from > 0 and us >= void_from then return { 6, us, 0, 0, 0, 0 } end
 
 if fenced then
   if redis.call('EXISTS', holders, queue, alive) == 0 then
-    -- The lease is free, so that no copy of this call can have taken it.
+    -- The lease is free, so no copy of this call can have taken it.
     -- include permits/shared/issue_token
     redis.call('ZADD', holders, now + ttl, member)
     redis.call('PEXPIREAT', holders, now + ttl)
@@ -56,8 +57,7 @@ local handle = string.match(member, '^[^.]+')
 -- include permits/shared/constants
 -- include permits/shared/queue
 
--- Reads first, and of every key that is written later: a wrong type ends the
--- script here.
+-- Reads come first, of every key that is written later: a wrong type ends the script here.
 local permits, limit = fenced and 1 or tonumber(ARGV[2]), limit_in_force(tonumber(ARGV[4]))
 if fenced then redis.call('GET', fence) end
 local expiry = math.ceil(tonumber(redis.call('ZSCORE', holders, member) or 0)) -- see held_since
@@ -66,9 +66,8 @@ local sign = redis.call('ZSCORE', alive, member)
 if expiry > now then return { 1, us, expiry - now, current_token(), 0, 0 } end
 if sign and not queued then return { 7, us, 0, 0, 0, 0 } end
 
--- Whether a waiter that still counts as alive is in the queue. Where the answer
--- would take too long it is yes: that only sends the caller to the end of the
--- queue.
+-- Reports whether a waiter that still counts as alive is in the queue. If that would take too
+-- long to find out, the answer is yes: it only sends the caller to the end of the queue.
 local function has_live_waiter()
   if redis.call('ZCARD', queue) == 0 then return false end
   local live = redis.call('ZRANGE', alive, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, BATCH)
@@ -91,8 +90,8 @@ if permits > limit then
   return answer(4)
 end
 
--- The first write is one that memory limits may refuse, before anything was
--- purged: an enter that is refused leaves all as it was.
+-- The first write is one that a memory limit may refuse, and nothing was purged before it. So
+-- an enter that is refused changes nothing.
 if not queued and in_use() + permits <= limit and not has_live_waiter() then
   local token = grant(member, permits, ttl)
   purge()
@@ -104,8 +103,8 @@ if not ticket then return answer(3) end
 if not queued then
   ticket = tonumber(ticket)
   if ticket == 0 then
-    -- Behind the last waiter even if the clock went back. Parked waiters are the
-    -- last ones, in the order of their tickets.
+    -- Behind the last waiter, even if the clock went back. Parked waiters come last in the
+    -- queue, in the order of their tickets.
     local last_ticket = tonumber(redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2] or 0)
     if last_ticket >= PARKED then
       local unparked = redis.call('ZRANGE', queue, '(' .. string.format('%.0f', PARKED), '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')[2]
@@ -123,7 +122,7 @@ keep(alive, now + ALIVE)
 purge()
 advance()
 
--- The caller's own grant is the answer, not one of the outcomes beside it.
+-- The caller's own grant is the answer, not one of the outcomes that follow it.
 local seq = #own_outcomes > 0 and tonumber(string.match(member, '^[^.]+%.(%d+)'))
 for i = 1, #own_outcomes, 3 do
   if own_outcomes[i] == seq then

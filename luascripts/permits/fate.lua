@@ -1,11 +1,11 @@
--- Says what became of an attempt. It changes nothing.
+-- Reports what became of an attempt. It changes nothing.
 --
 -- KEYS  holders, queue, revoked
 -- ARGV  1 member   2 id, as listings show it
 --
--- Reply  1 held, 2 queued, 3 revoked, with the reason, 0 neither
+-- Reply  1 held; 2 queued; 3 revoked, with the reason; 0 none of these
 --
--- Cost  TIME, ZSCORE, and ZSCORE and HGET where it is not held.
+-- Cost  TIME, ZSCORE, and ZSCORE and HGET if it is not held.
 
 -- include shared/clock
 local holders, queue, revoked = KEYS[1], KEYS[2], KEYS[3]

@@ -4,12 +4,13 @@
 -- ARGV  1 member   2 permits   3 ttl (ms)
 --       4 how long the lease has been held (ms), for listings; may be absent
 --
--- Reply (integers)  remaining ms, 0 where the lease has ended
+-- Reply (integers)  remaining ms, 0 if the lease has ended
 --
 -- Cost  TIME, ZSCORE, PEXPIREAT, ZADD: O(permits * log n).
--- Who else may be where: a leave of the member may have run, or its permit may have
--- gone to another member (either way the member is not there); another copy of this
--- call may have run with a later end (which stays).
+--
+-- Concurrency: a leave of the member may have run, or its permit may have gone to another
+-- member; in both cases the member is not there. Another copy of this call may have set a
+-- later end, which stays.
 
 -- include shared/clock
 -- include permits/shared/held_since

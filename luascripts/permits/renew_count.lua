@@ -1,18 +1,19 @@
--- Renews a lease, as renew does, and tells how its resource is used. A process whose
--- lease serves several turns asks so whether any other wants its turn.
+-- Renews a lease, as renew does, and reports how its resource is used. A process whose lease
+-- serves several turns finds out in this way whether anybody else is waiting.
 --
--- KEYS  holders, queue, and stored limit where not fenced
+-- KEYS  holders, queue, and stored limit if not fenced
 -- ARGV  1 member   2 permits   3 ttl (ms)   4 limit
 --       5 how long the lease has been held (ms), for listings; may be absent
 --
--- Reply (integers)  remaining ms, 0 where the lease has ended; waiting; permits in use;
---   limit in force
---   Waiters that died are counted for up to 4.5 s: that only makes the process give
---   the lease back.
+-- Reply (integers)  remaining ms, 0 if the lease has ended; waiting; permits in use;
+--                   limit in force
+--   Waiters that died are counted for up to 4.5 s. That only makes the process give the
+--   lease back.
 --
--- Cost  ZCARD, ZCOUNT, GET where not fenced, and that of renew.
--- Who else may be where: as of renew. A request may come to wait right after this
--- call: it waits for as long as the process may use the answer.
+-- Cost  ZCARD, ZCOUNT, GET if not fenced, and the cost of renew.
+--
+-- Concurrency: as in renew. A request may begin to wait right after this call. It then waits
+-- for as long as the process may use the answer.
 
 -- include shared/clock
 -- include permits/shared/held_since

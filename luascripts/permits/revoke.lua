@@ -1,7 +1,7 @@
 -- Takes all permits of a lease away, or a waiter's place, and hands on what is free.
--- Idempotent by the mark: a call that comes again says so.
+-- Idempotent by the mark: a repeated call answers that the revocation was done before.
 --
--- KEYS  holders, queue, alive, limit (or fence, where fenced), revoked, audit
+-- KEYS  holders, queue, alive, limit (or fence, if fenced), revoked, audit
 -- ARGV  1 fenced   1 = grants issue a token from fence
 --       2 member   '' = none was found
 --       3 id, as listings show it   4 reason
@@ -11,25 +11,25 @@
 --   more = 1: there is more to hand on, and the caller calls again at once.
 --
 -- Cost  O(permits * log n), and the work of advance.
--- Who else may be where: the holder may have given back, or the lease may have been
--- granted since the member was found (it is taken in either state); a copy of its
--- enter may be under way, or its process may ask as if it waited (tombstone); another
--- copy of this call may have run (the mark).
--- ZREM comes first: it is allowed where memory has run out, and the checks of the
--- memory limit end with a script's first write.
+--
+-- Concurrency: the holder may have given back, or the lease may have been granted since the
+-- member was found; it is taken in either state. A copy of its enter may be under way, or its
+-- process may ask as if it waited (tombstone). Another copy of this call may have run (mark).
+--
+-- ZREM comes first because it is allowed when memory has run out. Redis checks the memory
+-- limit only until the first write of a script.
 
 -- include permits/shared/constants
 -- include permits/shared/keys
 local revoked, audit = KEYS[5], KEYS[6]
 -- include shared/clock
 local fenced, member, id, reason = ARGV[1] == '1', ARGV[2], ARGV[3], ARGV[4]
-local handle = '' -- also a waiter of the caller's own process is told by a message
+local handle = '' -- so that a waiter of the caller's own process is told by a message, too
 -- include permits/shared/queue
 -- include shared/bury
 -- include shared/mark
 
--- Reads first, and of every key that is written later: a wrong type ends the
--- script here.
+-- Reads come first, of every key that is written later: a wrong type ends the script here.
 local before = redis.call('HGET', revoked, id)
 redis.call('XLEN', audit)
 redis.call('ZCARD', queue)

@@ -1,25 +1,26 @@
--- Sets the limit of a semaphore's key while it is in use. Waiters that have room by it
--- are granted at once, in whatever process; nobody loses a permit. Idempotent by owner
--- id, and ordered: a copy that comes late does not undo a later setting.
+-- Sets the limit of a semaphore's key while it is in use. Waiters of any process that now have
+-- room are granted at once; nobody loses a permit. Idempotent by owner id, and ordered: a copy
+-- that arrives late does not undo a later setting.
 --
 -- KEYS  holders, queue, alive, limit
--- ARGV  1 limit, 0 = back to what each process configured
+-- ARGV  1 limit, 0 = back to the limit that each process has configured
 --       2 handle   3 seq   together the owner id of this setting
 --       4 void_from  server µs from which on this call does nothing
---       5 … pairs (seq, ms) of earlier settings of the handle that may still arrive
---           until then, without an answer so far: they are void from now on
+--       5 … pairs (seq, ms): earlier settings of the handle without an answer so far,
+--           which may still arrive until that time. They are void from now on.
 --
 -- Reply (integers)
---   1|6|7, now µs, 0   stored, now or by an earlier copy; void; void, since a later
+--   1|6|7, now µs, 0   stored, now or by an earlier copy; void; void, because a later
 --                      setting of the handle came first
---   followed by (seq, term ms or -limit, 0) for each waiter of the same handle that
---   this call granted to or refused, and (0, 0, 0) where the same call at once would
---   grant more: it stores nothing then.
+--   followed by (seq, term ms or -limit, 0) for each waiter of the same handle that this
+--   call granted to or refused, and by (0, 0, 0) if the same call, sent at once, would
+--   grant more. It then stores nothing.
 --
 -- Cost  O(log n), and the work of advance.
--- Who else may be where: another copy of this call, or a later setting, may have run
--- before it. Both have left a tombstone in alive with this owner id: "=<handle>.<seq>"
--- for a setting that was stored, "!<handle>.<seq>" for one that never is to be.
+--
+-- Concurrency: another copy of this call, or a later setting, may have run before it. Either
+-- has left a tombstone in alive with this owner id: "=<handle>.<seq>" for a setting that was
+-- stored, "!<handle>.<seq>" for one that must never be stored.
 
 -- include permits/shared/constants
 -- include permits/shared/keys
@@ -32,8 +33,7 @@ if us >= void_from then return { 6, us, 0 } end
 
 -- include shared/bury
 
--- Reads first, and of every key that is written later: a wrong type ends the
--- script here.
+-- Reads come first, of every key that is written later: a wrong type ends the script here.
 redis.call('GET', stored_limit)
 redis.call('ZCARD', holders)
 redis.call('ZCARD', queue)

@@ -1,5 +1,4 @@
--- Leaves a tombstone: a copy of the member's enter that arrives before until_ms is
--- refused.
+-- Leaves a tombstone: a copy of the member's enter that arrives before until_ms is refused.
 local function bury(member, until_ms)
   redis.call('ZADD', alive, until_ms, member)
   keep(alive, until_ms)

@@ -1,11 +1,12 @@
--- Marks an attempt as revoked, notes it in the audit stream, and hints to its process
--- that it should ask for its fate. The script has included the clock before, has
--- written (so that memory limits don't stop it here), and has set:
+-- Marks an attempt as revoked, notes it in the audit stream, and sends its process a hint to
+-- ask for its fate. The script has included the clock before, has already written something
+-- (so that a memory limit does not stop it here), and has set:
 --
---   revoked  hash: the listed id of a revoked attempt = the reason
---   audit    stream: an entry for each revocation; the mark of one lives as long
+--   revoked  hash: listed id of a revoked attempt = the reason
+--   audit    stream: one entry per revocation; a mark lives as long as its entry
 --
--- remains is how long the lease would have lasted (ms): its owner may go on for that long
+-- remains is how long the lease would have lasted (ms), 0 for a waiter. If the owner is cut
+-- off from Redis, it may go on for that long.
 -- if it is cut off. 0 of a waiter.
 local MARKS = 1000            -- entries of audit that are kept
 local MARK_KEPT = 2592000000  -- ms: 30 days after the last revocation of the key

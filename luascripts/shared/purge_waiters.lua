@@ -1,5 +1,5 @@
--- Drops waiters whose sign of life has run out, and tombstones that are over. Says
--- whether there may be more of them.
+-- Drops waiters whose sign of life has run out, and expired tombstones. Reports whether there
+-- may be more of them.
 local function purge_waiters()
   local gone = redis.call('ZRANGE', alive, '-inf', now, 'BYSCORE', 'LIMIT', 0, BATCH)
   if #gone > 0 then

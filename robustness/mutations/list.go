@@ -413,7 +413,7 @@ var client = []mutation{
 	},
 	{
 		name: "a sign of life keeps its key from living for ever", file: "luascripts/permits/ask.lua",
-		old: "  keep(alive, now + ALIVE) -- again, where the key was gone", new: "",
+		old: "  keep(alive, now + ALIVE) -- again, if the key did not exist before", new: "",
 		packages: scriptTests,
 	},
 	{

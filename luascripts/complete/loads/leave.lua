@@ -93,11 +93,12 @@ local function tell(token, running, record)
     local receiver, seq = string.match(all[i], '^([^.]+)%.(%d+)')
     if receiver then
       -- from shared/inbox.lua
-      -- Where a message to the process of the handle receiver goes. A handle with '@' behind
-      -- its 22 random characters is of a Cluster's client, and listens on a sharded channel in
-      -- the slot of the key, "<prefix>:<kind>:{<name>:<key>}:inbox:<handle>": a message on any
-      -- other channel would cross the bus to every node. Any other handle has one channel for
-      -- all keys, "<prefix>:inbox:<handle>"; every kind has three letters.
+      -- Sets the channel for a message to the process of the handle receiver. If '@' follows the 22
+      -- random characters of a handle, its client is a Cluster client. It listens on a sharded
+      -- channel in the slot of the key, "<prefix>:<kind>:{<name>:<key>}:inbox:<handle>", because a
+      -- message on any other channel would cross the bus to every node. Any other handle has one
+      -- channel for all keys, "<prefix>:inbox:<handle>". The code relies on the fact that every kind
+      -- has three letters.
       local publish, channel
       if string.byte(receiver, 23) == 64 then
         publish, channel = 'SPUBLISH', string.sub(holders, 1, string.find(holders, '}', 1, true) + 1) .. 'inbox:' .. receiver
@@ -113,15 +114,14 @@ local function tell(token, running, record)
   return redis.call('ZCOUNT', queue, from, to)
 end
 -- from shared/keep.lua
--- Makes a key live until at (ms), and never shorter than it did.
+-- Makes a key live until at (ms). It never shortens the key's life.
 local function keep(key, at)
   if redis.call('PEXPIREAT', key, at, 'GT') == 0 and redis.call('PTTL', key) == -1 then
     redis.call('PEXPIREAT', key, at)
   end
 end
 -- from shared/bury.lua
--- Leaves a tombstone: a copy of the member's enter that arrives before until_ms is
--- refused.
+-- Leaves a tombstone: a copy of the member's enter that arrives before until_ms is refused.
 local function bury(member, until_ms)
   redis.call('ZADD', alive, until_ms, member)
   keep(alive, until_ms)

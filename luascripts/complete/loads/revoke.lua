@@ -97,11 +97,12 @@ local function tell(token, running, record)
     local receiver, seq = string.match(all[i], '^([^.]+)%.(%d+)')
     if receiver then
       -- from shared/inbox.lua
-      -- Where a message to the process of the handle receiver goes. A handle with '@' behind
-      -- its 22 random characters is of a Cluster's client, and listens on a sharded channel in
-      -- the slot of the key, "<prefix>:<kind>:{<name>:<key>}:inbox:<handle>": a message on any
-      -- other channel would cross the bus to every node. Any other handle has one channel for
-      -- all keys, "<prefix>:inbox:<handle>"; every kind has three letters.
+      -- Sets the channel for a message to the process of the handle receiver. If '@' follows the 22
+      -- random characters of a handle, its client is a Cluster client. It listens on a sharded
+      -- channel in the slot of the key, "<prefix>:<kind>:{<name>:<key>}:inbox:<handle>", because a
+      -- message on any other channel would cross the bus to every node. Any other handle has one
+      -- channel for all keys, "<prefix>:inbox:<handle>". The code relies on the fact that every kind
+      -- has three letters.
       local publish, channel
       if string.byte(receiver, 23) == 64 then
         publish, channel = 'SPUBLISH', string.sub(holders, 1, string.find(holders, '}', 1, true) + 1) .. 'inbox:' .. receiver
@@ -117,29 +118,29 @@ local function tell(token, running, record)
   return redis.call('ZCOUNT', queue, from, to)
 end
 -- from shared/keep.lua
--- Makes a key live until at (ms), and never shorter than it did.
+-- Makes a key live until at (ms). It never shortens the key's life.
 local function keep(key, at)
   if redis.call('PEXPIREAT', key, at, 'GT') == 0 and redis.call('PTTL', key) == -1 then
     redis.call('PEXPIREAT', key, at)
   end
 end
 -- from shared/bury.lua
--- Leaves a tombstone: a copy of the member's enter that arrives before until_ms is
--- refused.
+-- Leaves a tombstone: a copy of the member's enter that arrives before until_ms is refused.
 local function bury(member, until_ms)
   redis.call('ZADD', alive, until_ms, member)
   keep(alive, until_ms)
 end
 local revoked, audit = KEYS[10], KEYS[11]
 -- from shared/mark.lua
--- Marks an attempt as revoked, notes it in the audit stream, and hints to its process
--- that it should ask for its fate. The script has included the clock before, has
--- written (so that memory limits don't stop it here), and has set:
+-- Marks an attempt as revoked, notes it in the audit stream, and sends its process a hint to
+-- ask for its fate. The script has included the clock before, has already written something
+-- (so that a memory limit does not stop it here), and has set:
 --
---   revoked  hash: the listed id of a revoked attempt = the reason
---   audit    stream: an entry for each revocation; the mark of one lives as long
+--   revoked  hash: listed id of a revoked attempt = the reason
+--   audit    stream: one entry per revocation; a mark lives as long as its entry
 --
--- remains is how long the lease would have lasted (ms): its owner may go on for that long
+-- remains is how long the lease would have lasted (ms), 0 for a waiter. If the owner is cut
+-- off from Redis, it may go on for that long.
 -- if it is cut off. 0 of a waiter.
 local MARKS = 1000            -- entries of audit that are kept
 local MARK_KEPT = 2592000000  -- ms: 30 days after the last revocation of the key
@@ -159,11 +160,12 @@ local function mark(owner, id, reason, what, permits, remains)
   redis.call('PEXPIREAT', revoked, now + MARK_KEPT)
   local receiver = revoked_handle
   -- from shared/inbox.lua
-  -- Where a message to the process of the handle receiver goes. A handle with '@' behind
-  -- its 22 random characters is of a Cluster's client, and listens on a sharded channel in
-  -- the slot of the key, "<prefix>:<kind>:{<name>:<key>}:inbox:<handle>": a message on any
-  -- other channel would cross the bus to every node. Any other handle has one channel for
-  -- all keys, "<prefix>:inbox:<handle>"; every kind has three letters.
+  -- Sets the channel for a message to the process of the handle receiver. If '@' follows the 22
+  -- random characters of a handle, its client is a Cluster client. It listens on a sharded
+  -- channel in the slot of the key, "<prefix>:<kind>:{<name>:<key>}:inbox:<handle>", because a
+  -- message on any other channel would cross the bus to every node. Any other handle has one
+  -- channel for all keys, "<prefix>:inbox:<handle>". The code relies on the fact that every kind
+  -- has three letters.
   local publish, channel
   if string.byte(receiver, 23) == 64 then
     publish, channel = 'SPUBLISH', string.sub(holders, 1, string.find(holders, '}', 1, true) + 1) .. 'inbox:' .. receiver

@@ -1,14 +1,14 @@
 -- Written by go generate from luascripts/permits/fate.lua and the pieces that it includes:
 -- edit those.
 
--- Says what became of an attempt. It changes nothing.
+-- Reports what became of an attempt. It changes nothing.
 --
 -- KEYS  holders, queue, revoked
 -- ARGV  1 member   2 id, as listings show it
 --
--- Reply  1 held, 2 queued, 3 revoked, with the reason, 0 neither
+-- Reply  1 held; 2 queued; 3 revoked, with the reason; 0 none of these
 --
--- Cost  TIME, ZSCORE, and ZSCORE and HGET where it is not held.
+-- Cost  TIME, ZSCORE, and ZSCORE and HGET if it is not held.
 
 -- from shared/clock.lua
 -- The server's time, read once per call: us in µs, now in ms.

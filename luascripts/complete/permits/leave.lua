@@ -1,43 +1,44 @@
 -- Written by go generate from luascripts/permits/leave.lua and the pieces that it includes:
 -- edit those.
 
--- Gives permits back or leaves the queue, whichever the member's state needs, and
--- hands what is free to the next waiters. Idempotent by member; never touches the
--- permit of another member.
+-- Gives permits back or leaves the queue, depending on the member's state, and hands what is
+-- free to the next waiters. Idempotent by member. It never touches a permit of another member.
 --
--- KEYS  holders, queue, alive, limit (or fence, where fenced)
--- ARGV  1 member   2 permits, 0 = one, fenced: grants issue a token from fence
---       3 copies_until  server ms until which a copy of this member's enter may
---                       still arrive; 0 = none can. A tombstone refuses it.
+-- KEYS  holders, queue, alive, limit (or fence, if fenced)
+-- ARGV  1 member   2 permits; 0 = one, fenced: grants issue a token from fence
+--       3 copies_until  server ms until which a copy of this member's enter may still
+--                       arrive, 0 = none can. A tombstone refuses it.
 --
 -- Reply (integers)
 --   1                 given back, and nobody waits
 --   1|2|0, now µs     given back; was queued; was neither
---   followed by (seq, term ms or -limit, token) for each waiter of the same
---   handle that this call granted to or refused, and by (0, 0, 0) where this call
---   stopped at a bound: sent again at once, it goes on.
+--   followed by (seq, term ms or -limit, token) for each waiter of the same handle that
+--   this call granted to or refused, and by (0, 0, 0) if this call stopped at a bound:
+--   sent again at once, it continues.
 --
--- Cost  nobody waits: ZREM, EXISTS. Else O(log n) and one message per grant.
--- Who else may be where: the lease may have expired and been granted to another
--- member (which stays as it is); the enter of this member may still be under way
--- (tombstone); the next owner may be dead (probation, see advance).
--- ZREM comes first: it is allowed where memory has run out, and the checks of
--- the memory limit end with a script's first write.
+-- Cost  if nobody waits: ZREM, EXISTS. Otherwise O(log n) and one message per grant.
+--
+-- Concurrency: the lease may have expired and been granted to another member, which keeps it.
+-- The enter of this member may still be under way (tombstone). The next owner may be dead
+-- (probation, see advance).
+--
+-- ZREM comes first because it is allowed when memory has run out. Redis checks the memory
+-- limit only until the first write of a script.
 
 -- from permits/shared/keys.lua
 -- holders       sorted set: a member per held permit, score = expiry (ms)
--- queue         sorted set: a member per waiter, score = ticket (µs), and PARKED on
---               top of it while the waiter's sign of life is overdue
--- alive         sorted set: the same waiters, score = alive until (ms); a member
---               that is not in queue is a tombstone: that request was given up,
---               and its enter is void until then
--- fence         string, where fenced: the last fencing token
--- stored_limit  string, where not fenced: a limit that was set at run time
+-- queue         sorted set: a member per waiter, score = ticket (µs), plus PARKED while
+--               the waiter's sign of life is overdue
+-- alive         sorted set: the same waiters, score = alive until (ms). A member that is
+--               not in queue is a tombstone: that request was given up, and its enter
+--               is void until then.
+-- fence         string, if fenced: the last fencing token
+-- stored_limit  string, if not fenced: a limit that was set at run time
 local holders, queue, alive, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local stored_limit = fence -- a fenced lease has one permit, and no limit to store
 -- from permits/shared/give_back.lua
--- Gives back or leaves the queue, and hands on what is free. The script has included
--- keys before.
+-- Gives back or leaves the queue, and hands on what is free. The script has included keys
+-- before.
 local member = ARGV[1]
 local given_back
 local fenced = ARGV[2] == '0'
@@ -48,7 +49,7 @@ else
   for i = 2, tonumber(ARGV[2]) do all[i] = member .. '+' .. i end
   given_back = redis.call('ZREM', holders, unpack(all))
 end
-local held_without_copies = given_back > 0 and ARGV[3] == '0' -- so that no tombstone is needed
+local held_without_copies = given_back > 0 and ARGV[3] == '0' -- then no tombstone is needed
 if held_without_copies and redis.call('EXISTS', queue) == 0 then return { 1 } end
 
 -- from permits/shared/constants.lua
@@ -56,11 +57,11 @@ if held_without_copies and redis.call('EXISTS', queue) == 0 then return { 1 } en
 local BATCH = 250         -- members: the most that one call purges, parks or tells
 local ALIVE = 4500        -- ms: how long a sign of life keeps a place in the queue
 local PROBATION = 2000    -- ms: first term of a grant whose owner may be dead
-local OVERDUE = 2500      -- ms of ALIVE left: a waiter whose sign is older than 2 s gets no grant
+local OVERDUE = 2500      -- ms of ALIVE left: a waiter with this or less (its sign is 2 s old) gets no grant
 local SILENCE = 1600      -- ms of ALIVE left at which a first term ends: 2.9 s after the last sign
-local FEW = 10            -- waiters at the head that are looked at first when the head is overdue
-local GRANTS = 64         -- the most that one call grants or refuses: each is a message
-local PARKED = 4503599627370496 -- 2^52: what the score of a parked waiter has on top of its ticket
+local FEW = 10            -- waiters at the head that are looked at first if the head is overdue
+local GRANTS = 64         -- the most that one call grants or refuses, because each is a message
+local PARKED = 4503599627370496 -- 2^52: added to the ticket in the score of a parked waiter
 -- from shared/clock.lua
 -- The server's time, read once per call: us in µs, now in ms.
 local time = redis.call('TIME')
@@ -68,9 +69,9 @@ local us = time[1] * 1000000 + time[2]
 local now = math.floor(us / 1000)
 local handle = string.match(member, '^[^.]+')
 
--- A lock whose next owner is surely alive, which is the rule: the work of advance,
--- in a line. The next owner waits for it, and on a server that was idle for a
--- millisecond making the closures of the queue alone takes a sixth of the time.
+-- The usual case of a lock: its next owner is surely alive. These few lines do the work of
+-- advance, because the next owner waits for it. On a server that was idle for a millisecond,
+-- creating the closures of queue.lua alone takes a sixth of the time.
 if held_without_copies and fenced and redis.call('EXISTS', holders) == 0 then
   local head = redis.call('ZRANGE', queue, 0, 0)[1]
   local next_handle, seq, ttl = string.match(head, '^([^.]+)%.(%d+)%.1%.(%d+)%.1$')
@@ -79,9 +80,9 @@ if held_without_copies and fenced and redis.call('EXISTS', holders) == 0 then
     local term = tonumber(ttl)
     if next_handle ~= handle then term = math.min(term, PROBATION, alive_for - SILENCE) end
     -- from permits/shared/issue_token.lua
-    -- Issues a token. It rises although the fence was lost (by the clock) and although
-    -- the clock went back (by the fence). This is a grant's first write: a fence of a
-    -- wrong type ends the script with nothing done.
+    -- Issues a token. The clock makes it rise even if the fence was lost, and the fence makes it
+    -- rise even if the clock went back. This is the first write of a grant: a fence of a wrong
+    -- type ends the script with nothing done.
     local FENCE_KEPT = 86400000 -- ms: how long the last token is kept
     local token = us
     local last = tonumber(redis.call('SET', fence, us, 'PX', FENCE_KEPT, 'GET') or 0) or 0
@@ -96,11 +97,12 @@ if held_without_copies and fenced and redis.call('EXISTS', holders) == 0 then
     if next_handle == handle then return { 1, us, tonumber(seq), term, token } end
     local receiver = next_handle
     -- from shared/inbox.lua
-    -- Where a message to the process of the handle receiver goes. A handle with '@' behind
-    -- its 22 random characters is of a Cluster's client, and listens on a sharded channel in
-    -- the slot of the key, "<prefix>:<kind>:{<name>:<key>}:inbox:<handle>": a message on any
-    -- other channel would cross the bus to every node. Any other handle has one channel for
-    -- all keys, "<prefix>:inbox:<handle>"; every kind has three letters.
+    -- Sets the channel for a message to the process of the handle receiver. If '@' follows the 22
+    -- random characters of a handle, its client is a Cluster client. It listens on a sharded
+    -- channel in the slot of the key, "<prefix>:<kind>:{<name>:<key>}:inbox:<handle>", because a
+    -- message on any other channel would cross the bus to every node. Any other handle has one
+    -- channel for all keys, "<prefix>:inbox:<handle>". The code relies on the fact that every kind
+    -- has three letters.
     local publish, channel
     if string.byte(receiver, 23) == 64 then
       publish, channel = 'SPUBLISH', string.sub(holders, 1, string.find(holders, '}', 1, true) + 1) .. 'inbox:' .. receiver
@@ -112,21 +114,21 @@ if held_without_copies and fenced and redis.call('EXISTS', holders) == 0 then
   end
 end
 -- from permits/shared/queue.lua
--- What every script of permits needs that looks at more than its fast path. The
--- script has included constants, keys and the clock before, and has set:
+-- The functions for scripts of permits that do more than their fast path. The script has
+-- included constants, keys and the clock before, and has set:
 --
 --   handle  the handle of the caller, whose grants go into the reply
 --   fenced  whether grants issue a token
 --
--- Numbers go into commands as they are: the server writes 17 digits. Strings that
--- are made here want '%.0f', for tostring stops at 14.
+-- Numbers are passed to commands as they are: the server writes 17 digits. Strings that are
+-- made here need '%.0f', because tostring stops at 14 digits.
 --
--- A member is <handle>.<seq>.<permits>.<ttl ms>.<limit>: the call that hands a
--- permit on reads from it what the request asked for. Permits 2 to n of a request
--- are the member with "+2" to "+n" behind it.
+-- A member is <handle>.<seq>.<permits>.<ttl ms>.<limit>, so that the call that hands a permit
+-- on can read the terms of the request. Permits 2 to n of a request are the member followed by
+-- "+2" to "+n".
 
 -- from shared/keep.lua
--- Makes a key live until at (ms), and never shorter than it did.
+-- Makes a key live until at (ms). It never shortens the key's life.
 local function keep(key, at)
   if redis.call('PEXPIREAT', key, at, 'GT') == 0 and redis.call('PTTL', key) == -1 then
     redis.call('PEXPIREAT', key, at)
@@ -134,8 +136,8 @@ local function keep(key, at)
 end
 
 -- from shared/purge_waiters.lua
--- Drops waiters whose sign of life has run out, and tombstones that are over. Says
--- whether there may be more of them.
+-- Drops waiters whose sign of life has run out, and expired tombstones. Reports whether there
+-- may be more of them.
 local function purge_waiters()
   local gone = redis.call('ZRANGE', alive, '-inf', now, 'BYSCORE', 'LIMIT', 0, BATCH)
   if #gone > 0 then
@@ -146,45 +148,44 @@ local function purge_waiters()
 end
 
 -- from permits/shared/held_since.lua
--- The score of a permit is when it expires (ms), rounded up. Its fraction, of 4096
--- parts, says to listings how long before that the lease was granted: part k stands for
--- e^(k * 0.004) - 1 seconds, which is within 0.2 %. No fraction: the TTL in the member
--- says it, because the lease was granted for that and never renewed.
+-- The score of a permit is its expiry (ms), rounded up. Its fraction, in parts of 1/4096,
+-- tells listings how long before the expiry the lease was granted: part k stands for e^(k *
+-- 0.004) - 1 seconds, which is within 0.2 %. If there is no fraction, the lease was granted
+-- for the TTL in the member and never renewed, so the TTL says it.
 local function score_of(till, granted_before)
   local part = math.floor(math.log(1 + granted_before / 1000) / 0.004 + 0.5)
   return till - 1 + math.max(1, math.min(4095, part)) / 4096
 end
 
--- What this call did to waiters of the caller's own handle: sequence number, term
--- (ms) or minus the limit that refused, token of each.
+-- What this call did to waiters of the caller's own handle. Each has three numbers: sequence
+-- number, term (ms) or minus the limit that refused it, token.
 local own_outcomes = {}
 
--- Whether this call stopped at one of its bounds, so that another call at once would
--- do more.
+-- Whether this call stopped at one of its bounds, so that another call at once would do more.
 local more = false
 
--- All members of a request of n permits.
+-- Returns all members of a request of n permits.
 local function members_of(member, n)
   local all = { member }
   for i = 2, n do all[i] = member .. '+' .. i end
   return all
 end
 
--- Permits in use that have not expired: exact without a purge, and counted once.
--- From then on only a grant of this call changes it.
+-- Returns the number of permits in use that have not expired. It is exact without a purge. It
+-- is counted once; after that only a grant of this call changes it.
 local counted
 local function in_use()
   counted = counted or redis.call('ZCOUNT', holders, '(' .. now, '+inf')
   return counted
 end
 
--- ms until the earliest lease ends, 0 where none is held.
+-- Returns the ms until the earliest lease ends, 0 if none is held.
 local function until_earliest_expiry()
   local first = redis.call('ZRANGE', holders, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
   return first[2] and math.ceil(first[2]) - now or 0 -- see held_since
 end
 
--- The limit that a request is judged by: the stored one, else its own.
+-- Returns the limit that applies to a request: the stored one, or else its own.
 local function limit_in_force(own_limit)
   if fenced then return own_limit end
   return tonumber(redis.call('GET', stored_limit) or '') or own_limit
@@ -192,9 +193,9 @@ end
 
 local function issue_token()
   -- from permits/shared/issue_token.lua
-  -- Issues a token. It rises although the fence was lost (by the clock) and although
-  -- the clock went back (by the fence). This is a grant's first write: a fence of a
-  -- wrong type ends the script with nothing done.
+  -- Issues a token. The clock makes it rise even if the fence was lost, and the fence makes it
+  -- rise even if the clock went back. This is the first write of a grant: a fence of a wrong
+  -- type ends the script with nothing done.
   local FENCE_KEPT = 86400000 -- ms: how long the last token is kept
   local token = us
   local last = tonumber(redis.call('SET', fence, us, 'PX', FENCE_KEPT, 'GET') or 0) or 0
@@ -205,15 +206,16 @@ local function issue_token()
   return token
 end
 
--- The token of the lease that is held now; a new one where the fence was lost.
+-- Returns the token of the lease that is held now, or a new one if the fence was lost.
 local function current_token()
   if not fenced then return 0 end
   return tonumber(redis.call('GET', fence) or '') or issue_token()
 end
 
--- Makes the member the owner of n permits for term ms. is_first_term: its own TTL is
--- longer, so that listings could not tell since when it is held. The token is issued
--- first: a key of a wrong type stops the script before anything else is written.
+-- Makes the member the owner of n permits for term ms. is_first_term says that the term is
+-- shorter than the TTL in the member, so that listings need the score to tell since when the
+-- lease is held. The token is issued first: a key of a wrong type stops the script before
+-- anything else is written.
 local function grant(member, n, term, is_first_term)
   local token, before, args = fenced and issue_token() or 0, in_use(), {}
   local score = now + term
@@ -232,7 +234,7 @@ local function grant(member, n, term, is_first_term)
   return token
 end
 
--- Drops permits that expired and waiters whose sign of life has run out.
+-- Drops expired permits, and waiters whose sign of life has run out.
 local function purge()
   local expired = redis.call('ZCARD', holders) - in_use()
   if expired > 0 then redis.call('ZREMRANGEBYRANK', holders, 0, math.min(expired, BATCH) - 1) end
@@ -245,10 +247,9 @@ local function dequeue(member)
   redis.call('ZREM', alive, member)
 end
 
--- Tells the process that a request belongs to what became of it: granted (outcome =
--- term) or never to be served (outcome = -limit). A waiter of the caller's own
--- handle learns it by the reply, any other by one message. Nothing depends on the
--- message: its process asks every 1.5 s.
+-- Tells the process of a request the outcome: granted (outcome = term) or never to be served
+-- (outcome = -limit). A waiter of the caller's own handle learns it from the reply, any other
+-- from a message. Nothing depends on the message: its process asks every 1.5 s.
 local function tell(waiting_handle, seq, outcome, token)
   if waiting_handle == handle then
     own_outcomes[#own_outcomes + 1] = tonumber(seq)
@@ -258,11 +259,12 @@ local function tell(waiting_handle, seq, outcome, token)
   end
   local receiver = waiting_handle
   -- from shared/inbox.lua
-  -- Where a message to the process of the handle receiver goes. A handle with '@' behind
-  -- its 22 random characters is of a Cluster's client, and listens on a sharded channel in
-  -- the slot of the key, "<prefix>:<kind>:{<name>:<key>}:inbox:<handle>": a message on any
-  -- other channel would cross the bus to every node. Any other handle has one channel for
-  -- all keys, "<prefix>:inbox:<handle>"; every kind has three letters.
+  -- Sets the channel for a message to the process of the handle receiver. If '@' follows the 22
+  -- random characters of a handle, its client is a Cluster client. It listens on a sharded
+  -- channel in the slot of the key, "<prefix>:<kind>:{<name>:<key>}:inbox:<handle>", because a
+  -- message on any other channel would cross the bus to every node. Any other handle has one
+  -- channel for all keys, "<prefix>:inbox:<handle>". The code relies on the fact that every kind
+  -- has three letters.
   local publish, channel
   if string.byte(receiver, 23) == 64 then
     publish, channel = 'SPUBLISH', string.sub(holders, 1, string.find(holders, '}', 1, true) + 1) .. 'inbox:' .. receiver
@@ -272,11 +274,10 @@ local function tell(waiting_handle, seq, outcome, token)
   redis.call(publish, channel, string.format('%s %.0f %d %.0f', seq, us, outcome, token))
 end
 
--- Looks at so many waiters from the head on. Drops those whose sign of life has run
--- out, and parks those whose sign is overdue: they stand behind all others from then
--- on, so that no later call meets them again. Their next sign of life takes PARKED
--- off again, which puts them back in their place. Says whether any but parked waiters
--- were there.
+-- Looks at count waiters from the head on. Drops those whose sign of life has run out, and
+-- parks those whose sign is overdue: from then on they stand behind all others, so that no
+-- later call meets them again. Their next sign of life subtracts PARKED again, which puts them
+-- back in their place. Returns false if only parked waiters were there, or none.
 local function clear_head(count)
   local heads = redis.call('ZRANGE', queue, 0, count - 1, 'WITHSCORES')
   local waiters, tickets = {}, {}
@@ -305,9 +306,9 @@ local function clear_head(count)
   return true
 end
 
--- Hands what is free to the head of the queue, as far as it goes, in order.
--- A waiter whose sign of life is overdue is passed over. A waiter that asks for more
--- than is free stops the queue, so that it is not starved.
+-- Hands what is free to the waiters from the head of the queue on, in order. A waiter whose
+-- sign of life is overdue is passed over. A waiter that asks for more than is free stops the
+-- queue, so that it is not starved.
 local function advance()
   local looked_at, done = 0, 0
   while true do
@@ -338,9 +339,8 @@ local function advance()
         dequeue(member)
         tell(waiting_handle, seq, -limit, 0)
       else
-        -- The process of the caller is alive. Any other process may be dead: it
-        -- confirms by renewing within its first term, which is the shorter the
-        -- older its last sign of life is.
+        -- The process of the caller is alive. Any other process may be dead, so it must renew
+        -- within its first term. The older its last sign of life, the shorter this term.
         local term = waiting_handle == handle and ttl or math.min(ttl, PROBATION, alive_for - SILENCE)
         local token = grant(member, n, term, term < ttl)
         dequeue(member)
@@ -351,8 +351,8 @@ local function advance()
   end
 end
 
--- Appends the outcomes of the caller's own waiters to a reply, and (0, 0, 0) where
--- another call at once would do more.
+-- Appends the outcomes of the caller's own waiters to a reply, and (0, 0, 0) if another call
+-- at once would do more.
 local function with_own_outcomes(reply)
   for i = 1, #own_outcomes do reply[#reply + 1] = own_outcomes[i] end
   if more then
@@ -361,8 +361,7 @@ local function with_own_outcomes(reply)
   return reply
 end
 -- from shared/bury.lua
--- Leaves a tombstone: a copy of the member's enter that arrives before until_ms is
--- refused.
+-- Leaves a tombstone: a copy of the member's enter that arrives before until_ms is refused.
 local function bury(member, until_ms)
   redis.call('ZADD', alive, until_ms, member)
   keep(alive, until_ms)

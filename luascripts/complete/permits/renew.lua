@@ -7,12 +7,13 @@
 -- ARGV  1 member   2 permits   3 ttl (ms)
 --       4 how long the lease has been held (ms), for listings; may be absent
 --
--- Reply (integers)  remaining ms, 0 where the lease has ended
+-- Reply (integers)  remaining ms, 0 if the lease has ended
 --
 -- Cost  TIME, ZSCORE, PEXPIREAT, ZADD: O(permits * log n).
--- Who else may be where: a leave of the member may have run, or its permit may have
--- gone to another member (either way the member is not there); another copy of this
--- call may have run with a later end (which stays).
+--
+-- Concurrency: a leave of the member may have run, or its permit may have gone to another
+-- member; in both cases the member is not there. Another copy of this call may have set a
+-- later end, which stays.
 
 -- from shared/clock.lua
 -- The server's time, read once per call: us in µs, now in ms.
@@ -20,23 +21,23 @@ local time = redis.call('TIME')
 local us = time[1] * 1000000 + time[2]
 local now = math.floor(us / 1000)
 -- from permits/shared/held_since.lua
--- The score of a permit is when it expires (ms), rounded up. Its fraction, of 4096
--- parts, says to listings how long before that the lease was granted: part k stands for
--- e^(k * 0.004) - 1 seconds, which is within 0.2 %. No fraction: the TTL in the member
--- says it, because the lease was granted for that and never renewed.
+-- The score of a permit is its expiry (ms), rounded up. Its fraction, in parts of 1/4096,
+-- tells listings how long before the expiry the lease was granted: part k stands for e^(k *
+-- 0.004) - 1 seconds, which is within 0.2 %. If there is no fraction, the lease was granted
+-- for the TTL in the member and never renewed, so the TTL says it.
 local function score_of(till, granted_before)
   local part = math.floor(math.log(1 + granted_before / 1000) / 0.004 + 0.5)
   return till - 1 + math.max(1, math.min(4095, part)) / 4096
 end
 -- from permits/shared/push_expiry.lua
--- Pushes the expiry of all permits of a member to ttl (ms) from now, if it is held.
--- Never shortens it, and never brings a lease back: not after a leave, not after expiry,
--- not after its key was deleted. held_for is for how long (ms) the lease has been held,
--- for listings; it may be absent. Returns what remains (ms), 0 where the lease has ended.
--- The script has included the clock and held_since before.
+-- Moves the expiry of all permits of a member to ttl (ms) from now, if it is held. It never
+-- shortens a lease, and never brings one back: not after a leave, not after its expiry, not
+-- after its key was deleted. held_for is how long (ms) the lease has been held, for listings;
+-- it may be absent. Returns the time that remains (ms), 0 if the lease has ended. The script
+-- has included the clock and held_since before.
 --
--- PEXPIREAT is the first write: it is allowed where memory has run out, and the checks
--- of the memory limit end with a script's first write.
+-- PEXPIREAT is the first write because it is allowed when memory has run out. Redis checks the
+-- memory limit only until the first write of a script.
 local function push_expiry(holders, member, permits, ttl, held_for, places)
   local expiry = math.ceil(tonumber(redis.call('ZSCORE', holders, member) or 0)) -- see held_since
   if expiry <= now then return 0 end

@@ -23,11 +23,11 @@
 local BATCH = 250         -- members: the most that one call purges, parks or tells
 local ALIVE = 4500        -- ms: how long a sign of life keeps a place in the queue
 local PROBATION = 2000    -- ms: first term of a grant whose owner may be dead
-local OVERDUE = 2500      -- ms of ALIVE left: a waiter whose sign is older than 2 s gets no grant
+local OVERDUE = 2500      -- ms of ALIVE left: a waiter with this or less (its sign is 2 s old) gets no grant
 local SILENCE = 1600      -- ms of ALIVE left at which a first term ends: 2.9 s after the last sign
-local FEW = 10            -- waiters at the head that are looked at first when the head is overdue
-local GRANTS = 64         -- the most that one call grants or refuses: each is a message
-local PARKED = 4503599627370496 -- 2^52: what the score of a parked waiter has on top of its ticket
+local FEW = 10            -- waiters at the head that are looked at first if the head is overdue
+local GRANTS = 64         -- the most that one call grants or refuses, because each is a message
+local PARKED = 4503599627370496 -- 2^52: added to the ticket in the score of a parked waiter
 -- from totals/shared/constants.lua
 local MOST_GRANTS = 32    -- requests: the most that one call grants to
 local MOST_STEPS = 125    -- waiters: the most that one call looks at
@@ -159,10 +159,10 @@ local function limit_in_force(key, own_limit)
 end
 
 -- from permits/shared/held_since.lua
--- The score of a permit is when it expires (ms), rounded up. Its fraction, of 4096
--- parts, says to listings how long before that the lease was granted: part k stands for
--- e^(k * 0.004) - 1 seconds, which is within 0.2 %. No fraction: the TTL in the member
--- says it, because the lease was granted for that and never renewed.
+-- The score of a permit is its expiry (ms), rounded up. Its fraction, in parts of 1/4096,
+-- tells listings how long before the expiry the lease was granted: part k stands for e^(k *
+-- 0.004) - 1 seconds, which is within 0.2 %. If there is no fraction, the lease was granted
+-- for the TTL in the member and never renewed, so the TTL says it.
 local function score_of(till, granted_before)
   local part = math.floor(math.log(1 + granted_before / 1000) / 0.004 + 0.5)
   return till - 1 + math.max(1, math.min(4095, part)) / 4096
@@ -219,7 +219,7 @@ end
 --   handle  the handle of the caller, whose grants go into the reply
 
 -- from shared/keep.lua
--- Makes a key live until at (ms), and never shorter than it did.
+-- Makes a key live until at (ms). It never shortens the key's life.
 local function keep(key, at)
   if redis.call('PEXPIREAT', key, at, 'GT') == 0 and redis.call('PTTL', key) == -1 then
     redis.call('PEXPIREAT', key, at)
@@ -252,11 +252,12 @@ local function tell(waiting_handle, seq, outcome)
   end
   local receiver = waiting_handle
   -- from shared/inbox.lua
-  -- Where a message to the process of the handle receiver goes. A handle with '@' behind
-  -- its 22 random characters is of a Cluster's client, and listens on a sharded channel in
-  -- the slot of the key, "<prefix>:<kind>:{<name>:<key>}:inbox:<handle>": a message on any
-  -- other channel would cross the bus to every node. Any other handle has one channel for
-  -- all keys, "<prefix>:inbox:<handle>"; every kind has three letters.
+  -- Sets the channel for a message to the process of the handle receiver. If '@' follows the 22
+  -- random characters of a handle, its client is a Cluster client. It listens on a sharded
+  -- channel in the slot of the key, "<prefix>:<kind>:{<name>:<key>}:inbox:<handle>", because a
+  -- message on any other channel would cross the bus to every node. Any other handle has one
+  -- channel for all keys, "<prefix>:inbox:<handle>". The code relies on the fact that every kind
+  -- has three letters.
   local publish, channel
   if string.byte(receiver, 23) == 64 then
     publish, channel = 'SPUBLISH', string.sub(holders, 1, string.find(holders, '}', 1, true) + 1) .. 'inbox:' .. receiver
@@ -588,21 +589,21 @@ local function finish()
 end
 
 -- from shared/bury.lua
--- Leaves a tombstone: a copy of the member's enter that arrives before until_ms is
--- refused.
+-- Leaves a tombstone: a copy of the member's enter that arrives before until_ms is refused.
 local function bury(member, until_ms)
   redis.call('ZADD', alive, until_ms, member)
   keep(alive, until_ms)
 end
 -- from shared/mark.lua
--- Marks an attempt as revoked, notes it in the audit stream, and hints to its process
--- that it should ask for its fate. The script has included the clock before, has
--- written (so that memory limits don't stop it here), and has set:
+-- Marks an attempt as revoked, notes it in the audit stream, and sends its process a hint to
+-- ask for its fate. The script has included the clock before, has already written something
+-- (so that a memory limit does not stop it here), and has set:
 --
---   revoked  hash: the listed id of a revoked attempt = the reason
---   audit    stream: an entry for each revocation; the mark of one lives as long
+--   revoked  hash: listed id of a revoked attempt = the reason
+--   audit    stream: one entry per revocation; a mark lives as long as its entry
 --
--- remains is how long the lease would have lasted (ms): its owner may go on for that long
+-- remains is how long the lease would have lasted (ms), 0 for a waiter. If the owner is cut
+-- off from Redis, it may go on for that long.
 -- if it is cut off. 0 of a waiter.
 local MARKS = 1000            -- entries of audit that are kept
 local MARK_KEPT = 2592000000  -- ms: 30 days after the last revocation of the key
@@ -622,11 +623,12 @@ local function mark(owner, id, reason, what, permits, remains)
   redis.call('PEXPIREAT', revoked, now + MARK_KEPT)
   local receiver = revoked_handle
   -- from shared/inbox.lua
-  -- Where a message to the process of the handle receiver goes. A handle with '@' behind
-  -- its 22 random characters is of a Cluster's client, and listens on a sharded channel in
-  -- the slot of the key, "<prefix>:<kind>:{<name>:<key>}:inbox:<handle>": a message on any
-  -- other channel would cross the bus to every node. Any other handle has one channel for
-  -- all keys, "<prefix>:inbox:<handle>"; every kind has three letters.
+  -- Sets the channel for a message to the process of the handle receiver. If '@' follows the 22
+  -- random characters of a handle, its client is a Cluster client. It listens on a sharded
+  -- channel in the slot of the key, "<prefix>:<kind>:{<name>:<key>}:inbox:<handle>", because a
+  -- message on any other channel would cross the bus to every node. Any other handle has one
+  -- channel for all keys, "<prefix>:inbox:<handle>". The code relies on the fact that every kind
+  -- has three letters.
   local publish, channel
   if string.byte(receiver, 23) == 64 then
     publish, channel = 'SPUBLISH', string.sub(holders, 1, string.find(holders, '}', 1, true) + 1) .. 'inbox:' .. receiver

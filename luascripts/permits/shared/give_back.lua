@@ -1,5 +1,5 @@
--- Gives back or leaves the queue, and hands on what is free. The script has included
--- keys before.
+-- Gives back or leaves the queue, and hands on what is free. The script has included keys
+-- before.
 local member = ARGV[1]
 local given_back
 local fenced = ARGV[2] == '0'
@@ -10,16 +10,16 @@ else
   for i = 2, tonumber(ARGV[2]) do all[i] = member .. '+' .. i end
   given_back = redis.call('ZREM', holders, unpack(all))
 end
-local held_without_copies = given_back > 0 and ARGV[3] == '0' -- so that no tombstone is needed
+local held_without_copies = given_back > 0 and ARGV[3] == '0' -- then no tombstone is needed
 if held_without_copies and redis.call('EXISTS', queue) == 0 then return { 1 } end
 
 -- include permits/shared/constants
 -- include shared/clock
 local handle = string.match(member, '^[^.]+')
 
--- A lock whose next owner is surely alive, which is the rule: the work of advance,
--- in a line. The next owner waits for it, and on a server that was idle for a
--- millisecond making the closures of the queue alone takes a sixth of the time.
+-- The usual case of a lock: its next owner is surely alive. These few lines do the work of
+-- advance, because the next owner waits for it. On a server that was idle for a millisecond,
+-- creating the closures of queue.lua alone takes a sixth of the time.
 if held_without_copies and fenced and redis.call('EXISTS', holders) == 0 then
   local head = redis.call('ZRANGE', queue, 0, 0)[1]
   local next_handle, seq, ttl = string.match(head, '^([^.]+)%.(%d+)%.1%.(%d+)%.1$')

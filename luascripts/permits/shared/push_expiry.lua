@@ -1,11 +1,11 @@
--- Pushes the expiry of all permits of a member to ttl (ms) from now, if it is held.
--- Never shortens it, and never brings a lease back: not after a leave, not after expiry,
--- not after its key was deleted. held_for is for how long (ms) the lease has been held,
--- for listings; it may be absent. Returns what remains (ms), 0 where the lease has ended.
--- The script has included the clock and held_since before.
+-- Moves the expiry of all permits of a member to ttl (ms) from now, if it is held. It never
+-- shortens a lease, and never brings one back: not after a leave, not after its expiry, not
+-- after its key was deleted. held_for is how long (ms) the lease has been held, for listings;
+-- it may be absent. Returns the time that remains (ms), 0 if the lease has ended. The script
+-- has included the clock and held_since before.
 --
--- PEXPIREAT is the first write: it is allowed where memory has run out, and the checks
--- of the memory limit end with a script's first write.
+-- PEXPIREAT is the first write because it is allowed when memory has run out. Redis checks the
+-- memory limit only until the first write of a script.
 local function push_expiry(holders, member, permits, ttl, held_for, places)
   local expiry = math.ceil(tonumber(redis.call('ZSCORE', holders, member) or 0)) -- see held_since
   if expiry <= now then return 0 end

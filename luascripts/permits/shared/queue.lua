@@ -1,15 +1,15 @@
--- What every script of permits needs that looks at more than its fast path. The
--- script has included constants, keys and the clock before, and has set:
+-- The functions for scripts of permits that do more than their fast path. The script has
+-- included constants, keys and the clock before, and has set:
 --
 --   handle  the handle of the caller, whose grants go into the reply
 --   fenced  whether grants issue a token
 --
--- Numbers go into commands as they are: the server writes 17 digits. Strings that
--- are made here want '%.0f', for tostring stops at 14.
+-- Numbers are passed to commands as they are: the server writes 17 digits. Strings that are
+-- made here need '%.0f', because tostring stops at 14 digits.
 --
--- A member is <handle>.<seq>.<permits>.<ttl ms>.<limit>: the call that hands a
--- permit on reads from it what the request asked for. Permits 2 to n of a request
--- are the member with "+2" to "+n" behind it.
+-- A member is <handle>.<seq>.<permits>.<ttl ms>.<limit>, so that the call that hands a permit
+-- on can read the terms of the request. Permits 2 to n of a request are the member followed by
+-- "+2" to "+n".
 
 -- include shared/keep
 
@@ -17,36 +17,35 @@
 
 -- include permits/shared/held_since
 
--- What this call did to waiters of the caller's own handle: sequence number, term
--- (ms) or minus the limit that refused, token of each.
+-- What this call did to waiters of the caller's own handle. Each has three numbers: sequence
+-- number, term (ms) or minus the limit that refused it, token.
 local own_outcomes = {}
 
--- Whether this call stopped at one of its bounds, so that another call at once would
--- do more.
+-- Whether this call stopped at one of its bounds, so that another call at once would do more.
 local more = false
 
--- All members of a request of n permits.
+-- Returns all members of a request of n permits.
 local function members_of(member, n)
   local all = { member }
   for i = 2, n do all[i] = member .. '+' .. i end
   return all
 end
 
--- Permits in use that have not expired: exact without a purge, and counted once.
--- From then on only a grant of this call changes it.
+-- Returns the number of permits in use that have not expired. It is exact without a purge. It
+-- is counted once; after that only a grant of this call changes it.
 local counted
 local function in_use()
   counted = counted or redis.call('ZCOUNT', holders, '(' .. now, '+inf')
   return counted
 end
 
--- ms until the earliest lease ends, 0 where none is held.
+-- Returns the ms until the earliest lease ends, 0 if none is held.
 local function until_earliest_expiry()
   local first = redis.call('ZRANGE', holders, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
   return first[2] and math.ceil(first[2]) - now or 0 -- see held_since
 end
 
--- The limit that a request is judged by: the stored one, else its own.
+-- Returns the limit that applies to a request: the stored one, or else its own.
 local function limit_in_force(own_limit)
   if fenced then return own_limit end
   return tonumber(redis.call('GET', stored_limit) or '') or own_limit
@@ -57,15 +56,16 @@ local function issue_token()
   return token
 end
 
--- The token of the lease that is held now; a new one where the fence was lost.
+-- Returns the token of the lease that is held now, or a new one if the fence was lost.
 local function current_token()
   if not fenced then return 0 end
   return tonumber(redis.call('GET', fence) or '') or issue_token()
 end
 
--- Makes the member the owner of n permits for term ms. is_first_term: its own TTL is
--- longer, so that listings could not tell since when it is held. The token is issued
--- first: a key of a wrong type stops the script before anything else is written.
+-- Makes the member the owner of n permits for term ms. is_first_term says that the term is
+-- shorter than the TTL in the member, so that listings need the score to tell since when the
+-- lease is held. The token is issued first: a key of a wrong type stops the script before
+-- anything else is written.
 local function grant(member, n, term, is_first_term)
   local token, before, args = fenced and issue_token() or 0, in_use(), {}
   local score = now + term
@@ -84,7 +84,7 @@ local function grant(member, n, term, is_first_term)
   return token
 end
 
--- Drops permits that expired and waiters whose sign of life has run out.
+-- Drops expired permits, and waiters whose sign of life has run out.
 local function purge()
   local expired = redis.call('ZCARD', holders) - in_use()
   if expired > 0 then redis.call('ZREMRANGEBYRANK', holders, 0, math.min(expired, BATCH) - 1) end
@@ -97,10 +97,9 @@ local function dequeue(member)
   redis.call('ZREM', alive, member)
 end
 
--- Tells the process that a request belongs to what became of it: granted (outcome =
--- term) or never to be served (outcome = -limit). A waiter of the caller's own
--- handle learns it by the reply, any other by one message. Nothing depends on the
--- message: its process asks every 1.5 s.
+-- Tells the process of a request the outcome: granted (outcome = term) or never to be served
+-- (outcome = -limit). A waiter of the caller's own handle learns it from the reply, any other
+-- from a message. Nothing depends on the message: its process asks every 1.5 s.
 local function tell(waiting_handle, seq, outcome, token)
   if waiting_handle == handle then
     own_outcomes[#own_outcomes + 1] = tonumber(seq)
@@ -113,11 +112,10 @@ local function tell(waiting_handle, seq, outcome, token)
   redis.call(publish, channel, string.format('%s %.0f %d %.0f', seq, us, outcome, token))
 end
 
--- Looks at so many waiters from the head on. Drops those whose sign of life has run
--- out, and parks those whose sign is overdue: they stand behind all others from then
--- on, so that no later call meets them again. Their next sign of life takes PARKED
--- off again, which puts them back in their place. Says whether any but parked waiters
--- were there.
+-- Looks at count waiters from the head on. Drops those whose sign of life has run out, and
+-- parks those whose sign is overdue: from then on they stand behind all others, so that no
+-- later call meets them again. Their next sign of life subtracts PARKED again, which puts them
+-- back in their place. Returns false if only parked waiters were there, or none.
 local function clear_head(count)
   local heads = redis.call('ZRANGE', queue, 0, count - 1, 'WITHSCORES')
   local waiters, tickets = {}, {}
@@ -146,9 +144,9 @@ local function clear_head(count)
   return true
 end
 
--- Hands what is free to the head of the queue, as far as it goes, in order.
--- A waiter whose sign of life is overdue is passed over. A waiter that asks for more
--- than is free stops the queue, so that it is not starved.
+-- Hands what is free to the waiters from the head of the queue on, in order. A waiter whose
+-- sign of life is overdue is passed over. A waiter that asks for more than is free stops the
+-- queue, so that it is not starved.
 local function advance()
   local looked_at, done = 0, 0
   while true do
@@ -179,9 +177,8 @@ local function advance()
         dequeue(member)
         tell(waiting_handle, seq, -limit, 0)
       else
-        -- The process of the caller is alive. Any other process may be dead: it
-        -- confirms by renewing within its first term, which is the shorter the
-        -- older its last sign of life is.
+        -- The process of the caller is alive. Any other process may be dead, so it must renew
+        -- within its first term. The older its last sign of life, the shorter this term.
         local term = waiting_handle == handle and ttl or math.min(ttl, PROBATION, alive_for - SILENCE)
         local token = grant(member, n, term, term < ttl)
         dequeue(member)
@@ -192,8 +189,8 @@ local function advance()
   end
 end
 
--- Appends the outcomes of the caller's own waiters to a reply, and (0, 0, 0) where
--- another call at once would do more.
+-- Appends the outcomes of the caller's own waiters to a reply, and (0, 0, 0) if another call
+-- at once would do more.
 local function with_own_outcomes(reply)
   for i = 1, #own_outcomes do reply[#reply + 1] = own_outcomes[i] end
   if more then
