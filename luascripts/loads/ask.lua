@@ -1,23 +1,24 @@
--- Brings the sign of life of the waiters that one handle has on a key, and asks
--- what became of the loads that they wait for.
+-- Brings the sign of life of the waiters that one handle has on a key, and asks what became of
+-- the loads that they wait for.
 --
 -- KEYS  holders, queue, alive, fence, value, failure, published, invalidated, schemas
--- ARGV  1 member, 2 token of the load that it waits for, 3 member, …: at most
---       250 pairs
+-- ARGV  pairs, at most 250: member, token of the load that it waits for
 --
 -- Reply
 --   now µs, ms until the first of their leases ends (0 = none is held), waiting
 --   then for each member, in order: state, remaining ms, token
---     state 1 holds the lease, 2 waits, 0 neither: enter again;
---     8 the load has published: a string, as in published, is in the reply
---   and the strings.
+--     state 1 holds the lease; 2 waits; 0 neither: enter again;
+--     8 the load has published: the reply has a string, in the form of published
+--   and then these strings.
 --
 -- Cost  O(members * log n).
--- Who else may be where: the load may have published and its message may be lost
--- (state 8); it may have ended without a result, or its process may be dead (state
--- 0); another copy of this member's enter may have been granted (state 1).
--- PEXPIREAT is the first write: it is allowed where memory has run out, and the
--- checks of the memory limit end with a script's first write.
+--
+-- Concurrency: the load may have published, and its message may be lost (state 8). The load
+-- may have ended without a result, or its process may be dead (state 0). Another copy of this
+-- member's enter may have been granted (state 1).
+--
+-- PEXPIREAT is the first write because it is allowed when memory has run out. Redis checks the
+-- memory limit only until the first write of a script.
 
 -- include shared/clock
 -- include loads/shared/load
@@ -62,7 +63,7 @@ for i, member in ipairs(asked) do
   reply[#reply + 1] = remaining
   reply[#reply + 1] = token
 end
-if first_end then keep(alive, now + ALIVE) end -- again, where the key was gone
+if first_end then keep(alive, now + ALIVE) end -- again, if the key did not exist before
 purge_waiters()
 reply[2] = first_end and first_end - now or 0
 reply[3] = redis.call('ZCARD', queue)

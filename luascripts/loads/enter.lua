@@ -1,13 +1,13 @@
--- Decides about a value that is missing or too old: take the value that came
--- meanwhile, load it, or wait for the load that runs.
+-- Decides what to do about a value that is missing or too old: take the value that was stored
+-- in the meantime, load it, or wait for the load that is running.
 --
 -- KEYS  holders, queue, alive, fence, value, failure, published, invalidated, schemas
 -- ARGV  1 member     2 ttl of the lease (ms)
 --       3 void_from  server µs from which on this call does nothing; 0 = never
 --       4 wait       1 = queue if a load runs, 0 = answer "busy"
---       5 rejected_value    the value that won't do: the first 22 bytes of its
---                           envelope, or the SHA1 (40 hex digits) of bytes that are
---                           none; '' = none was there
+--       5 rejected_value    identifies a value that is not good enough: the first 22
+--                           bytes of its envelope, or the SHA1 (40 hex digits) of bytes
+--                           that are no envelope; '' = there was none
 --       6 rejected_failure  the SHA1 of a failure that is no envelope; '' = none
 --
 -- Reply
@@ -18,10 +18,9 @@
 --
 -- Cost  granted or queued: TIME, GETRANGE, GET, some six reads, three to six
 --       writes; never more than O(log n) of the waiters.
--- Who else may be where: another copy of this call may run before this one, after it
--- or never; the lease may have been taken, published or invalidated since the caller
--- looked. The answer "queued" says that the load of that token runs and is not
--- invalidated now.
+-- Concurrency: another copy of this call may run before this one, after it, or never. The
+-- lease may have been taken, published or invalidated since the caller looked. The answer
+-- "queued" says that the load with that token is running and is not invalidated now.
 
 -- include shared/clock
 local member, ttl, void_from = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -52,7 +51,7 @@ redis.call('ZCARD', schemas)
 if expiry > now then return { 1, us, expiry - now, last, 0 } end
 if sign and not queued then return { 7, us, 0, 0, 0 } end
 local till, token = invalidated_load(member)
-if till then return { 1, us, till - now, token, 0 } end -- another copy was granted, and invalidated since
+if till then return { 1, us, till - now, token, 0 } end -- another copy was granted, and the load was invalidated since
 
 local other, till = holder()
 if other then
@@ -69,7 +68,7 @@ if other then
   return { 2, us, till - now, last, redis.call('ZCARD', queue) }
 end
 
--- The fence outlives the lease and every waiter of the load. Should it be lost, the
+-- The fence outlives the lease and every waiter of the load. If it is lost all the same, the
 -- clock makes the next token greater.
 token = math.max(last + 1, us)
 redis.call('SET', fence, token, 'PX', ttl + ALIVE)

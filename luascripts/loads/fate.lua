@@ -1,13 +1,13 @@
--- Says what became of an attempt to load. It changes nothing.
+-- Reports what became of an attempt to load. It changes nothing.
 --
 -- KEYS  holders, queue, alive, fence, value, failure, published, invalidated, schemas,
 --       revoked, which the schemas share
 -- ARGV  1 member   2 id, as listings show it
 --
--- Reply  1 held, also where it was invalidated, 2 waiting, 3 revoked, with the reason,
---        0 neither
+-- Reply  1 held, even if the load was invalidated; 2 waiting; 3 revoked, with the reason;
+--        0 none of these
 --
--- Cost  TIME, ZSCORE, and a range, ZSCORE and HGET where it is not held.
+-- Cost  TIME, ZSCORE, and a range, ZSCORE and HGET if it is not held.
 
 -- include shared/clock
 -- include loads/shared/load

@@ -1,12 +1,12 @@
--- Tells what is known of a key. Changes nothing.
+-- Reports the state of a key. It changes nothing.
 --
 -- KEYS  holders, queue, alive, fence, value, failure, published, invalidated, schemas
 --
 -- Reply
 --   now µs, lease end in ms (0 = no load runs), token of the last load,
---   processes that wait (250 at most), invalidated loads that still run,
+--   waiting processes (250 at most), invalidated loads that still run,
 --   ms that the value is kept (-2 = there is none), its bytes,
---   ms that the failure is remembered (-2 = none is)
+--   ms that the failure is remembered (-2 = there is none)
 --   member that loads, first 128 bytes of the value, the failure ('' = none)
 --
 -- Cost  twelve reads, O(log n).

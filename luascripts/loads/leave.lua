@@ -1,18 +1,20 @@
--- Gives the lease back without a result, or stops waiting, whichever the member's
--- state needs. Idempotent by member; never touches the lease of another member.
+-- Gives the lease back without a result, or stops waiting, depending on the member's state.
+-- Idempotent by member. It never touches the lease of another member.
 --
 -- KEYS  holders, queue, alive, fence, value, failure, published, invalidated, schemas
 -- ARGV  1 member
---       2 copies_until  server ms until which a copy of this member's enter may
---                       still arrive; 0 = none can. A tombstone refuses it.
+--       2 copies_until  server ms until which a copy of this member's enter may still
+--                       arrive, 0 = none can. A tombstone refuses it.
 --
 -- Reply (integers)  1|2|0, now µs: had the lease; was waiting; neither
 --
--- Cost  O(log n), and one message per process that waits: these enter again.
--- Who else may be where: the lease may have expired and another member may load
--- (which stays as it is); an invalidation may have moved the lease (the entry in
--- invalidated goes); the enter of this member may still be under way (tombstone).
--- ZREM comes first: it is allowed where memory has run out.
+-- Cost  O(log n), and one message per waiting process. These processes enter again.
+--
+-- Concurrency: the lease may have expired, and another member may load; that lease stays as it
+-- is. An invalidation may have moved the lease; the entry in invalidated is removed. The enter
+-- of this member may still be under way (tombstone).
+--
+-- ZREM comes first because it is allowed when memory has run out.
 
 -- include shared/clock
 -- include loads/shared/load

@@ -1,28 +1,30 @@
--- Publishes the result of a load. Only the holder of the lease of a load that no
--- invalidation has touched may store; the lease is given back and the waiters are
--- told, all in this one step.
+-- Publishes the result of a load. Only the holder of the lease of a load that was not
+-- invalidated may store. The result is stored, the lease given back and the waiters told in
+-- one atomic step.
 --
 -- KEYS  holders, queue, alive, fence, value, failure, published, invalidated, schemas
 -- ARGV  1 member   2 token of the load
 --       3 copies_until  as in leave
---       4 prefix, 5 suffix: the envelope; the server's time goes between them
---       6 store    ms to keep it as the value; 0 = not at all, -1 = not at all,
---                  and the value that is there goes
---       7 remember ms to keep it as the failure; 0 = not at all
+--       4 prefix, 5 suffix  the envelope; the server's time goes between them
+--       6 store     ms to keep it as the value; 0 = do not store; -1 = do not store, and
+--                   drop the value that is there
+--       7 remember  ms to keep it as the failure; 0 = do not
 --
 -- Reply (integers)  state, now µs, waiters left to tell
---   state 1 published; 2 invalidated meanwhile: handed to those who waited, not
+--   state 1 published; 2 invalidated in the meantime: handed to those that waited, not
 --   stored; 0 the lease had ended: nothing done
 --
--- Cost  O(log n), SET, and one message per process that waits, of which one call
---       tells 250: sent again, it tells the next ones.
--- Who else may be where: an invalidation may have run (state 2); the lease may have
--- expired, and another member may load (state 0); another copy of this call may have
--- run, and left its record in published, which this one finds.
--- Storing comes before any other write: where memory has run out it is refused with
--- nothing done, and the caller sends it again with store and remember = 0.
+-- Cost  O(log n), SET, and one message per waiting process. One call tells 250 of them;
+--       sent again, it tells the next ones.
+--
+-- Concurrency: an invalidation may have run (state 2). The lease may have expired, and another
+-- member may load (state 0). Another copy of this call may have run; this one finds its record
+-- in published.
+--
+-- Storing comes before any other write. If memory has run out, it is refused with nothing
+-- done, and the caller sends the call again with store and remember = 0.
 
-local RECORD_KEPT = 5000  -- ms: how long published is kept; waiters ask sooner
+local RECORD_KEPT = 5000  -- ms: how long published is kept; waiters ask sooner than that
 local MAX_INLINE = 4096   -- bytes: larger results are not sent within messages
 -- include shared/clock
 -- include loads/shared/load
@@ -33,7 +35,7 @@ local MAX_INLINE = 4096   -- bytes: larger results are not sent within messages
 
 local member, token, copies_until = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local store, remember = tonumber(ARGV[6]), tonumber(ARGV[7])
--- Reads of every key that is written later: a wrong type ends the script here.
+-- Read every key that is written later: a wrong type ends the script here.
 local record = redis.call('GET', published)
 redis.call('STRLEN', value)
 redis.call('STRLEN', failure)
@@ -43,7 +45,7 @@ redis.call('ZCARD', schemas)
 
 local recorded_token, recorded_state, how = string.match(record or '', '^(%d+) (%d) (.)')
 if recorded_token == ARGV[2] then
-  -- The messages of the second call carry no envelope: processes fetch the result.
+  -- The messages of a repeated call carry no envelope: processes fetch the result.
   return { tonumber(recorded_state), us, tell(token, recorded_state == '1', how) }
 end
 
@@ -72,8 +74,8 @@ end
 if copies_until > now then bury(member, copies_until) end
 if state == 0 then return { 0, us, 0 } end
 
--- S: it is the value. H: only those who waited get it. A: likewise, and it was
--- invalidated meanwhile.
+-- S: the result is the value. H: only those that waited get it. A: like H, and it was
+-- invalidated in the meantime.
 how = state == 2 and 'A' or store > 0 and 'S' or 'H'
 purge_waiters()
 local kept = how

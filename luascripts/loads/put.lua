@@ -1,23 +1,25 @@
--- Stores a value that no load has made: an invalidation and a publication in one
--- step. What was cached goes, and a load that runs may not store over it.
+-- Stores a value that no load has made: an invalidation and a publication in one step. What
+-- was cached is dropped, and a running load may not overwrite the new value.
 --
 -- KEYS  holders, queue, alive, fence, value, failure, published, invalidated, schemas
 -- ARGV  1 void_from  server µs from which on this call does nothing
---       2 prefix, 3 suffix: the envelope; the server's time goes between them
+--       2 prefix, 3 suffix  the envelope; the server's time goes between them
 --       4 store      ms to keep it
 --
 -- Reply
---   1, now µs, or 6, now µs: it was void, and did nothing
+--   1, now µs; or 6, now µs: it was void, and did nothing
 --   and a string for each other schema of the key that is in use: the caller
 --   invalidates these
 --
--- Cost  that of invalidate, SET, ZADD and PEXPIREAT.
--- Who else may be where: as with invalidate. Of two puts the later one stays. The
--- caller sends a put again only if it surely did not run: a copy that arrives late
--- could otherwise undo another put that was answered meanwhile. void_from bounds how
--- late a copy can be that the caller gave up.
--- SET comes first: where memory has run out it is refused with nothing done. All that
--- drop removes is older than the value, which therefore is set again after it.
+-- Cost  the cost of invalidate, SET, ZADD and PEXPIREAT.
+--
+-- Concurrency: as in invalidate. Of two puts the later one stays. The caller sends a put again
+-- only if it surely did not run. Otherwise a copy that arrives late could undo another put
+-- that was answered in the meantime. void_from bounds how late a copy can arrive that the
+-- caller gave up.
+--
+-- SET comes first: if memory has run out, it is refused with nothing done. drop then removes
+-- everything that is older, and the value with it, so the value is set again after drop.
 
 -- include shared/clock
 local void_from, store = tonumber(ARGV[1]), tonumber(ARGV[4])
@@ -28,7 +30,7 @@ if us >= void_from then return { 6, us } end
 -- include loads/shared/list_schema
 
 local envelope = ARGV[2] .. string.format('%016.0f', us) .. ARGV[3]
--- Reads of every key that is written later: a wrong type ends the script here.
+-- Read every key that is written later: a wrong type ends the script here.
 redis.call('STRLEN', value)
 redis.call('ZCARD', holders)
 redis.call('ZCARD', invalidated)

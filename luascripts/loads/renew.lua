@@ -1,20 +1,21 @@
--- Pushes the end of a load's lease to ttl from now, or, where no caller of its own
--- process is left, only as long as another process waits for it. Never shortens a
--- lease, and never brings one back.
+-- Moves the end of a load's lease to ttl from now. If no caller of its own process is left, it
+-- does so only as long as another process waits for the load. It never shortens a lease, and
+-- never brings one back.
 --
 -- KEYS  holders, queue, alive, fence, value, failure, published, invalidated, schemas
 -- ARGV  1 member   2 ttl (ms)
 --       3 unwatched     1 = end the lease if nobody waits for its load
 --       4 copies_until  as in leave, for a lease that ends
 --
--- Reply (integers)  remaining ms, 0 where the lease has ended, -1 where nobody
---                   waits: it was given back
+-- Reply (integers)  remaining ms; 0 if the lease has ended; -1 if nobody waits: it was
+--                   given back
 --
--- Cost  TIME, ZSCORE, a range of the invalidated loads where it is one of those,
---       PEXPIREAT, ZADD.
--- Who else may be where: another process may be about to wait for this load. Its
--- enter runs before this call, and the lease goes on, or after it, and finds no load
--- to wait for: the check and the release are atomic.
+-- Cost  TIME, ZSCORE, a range of the invalidated loads if it is one of those, PEXPIREAT,
+--       ZADD.
+--
+-- Concurrency: another process may be about to wait for this load. If its enter runs before
+-- this call, the lease continues. If it runs after this call, it finds no load to wait for.
+-- The check and the release are atomic.
 
 -- include shared/clock
 -- include loads/shared/load

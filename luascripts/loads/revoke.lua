@@ -1,6 +1,7 @@
--- Takes the right to load away from the member that has it, also where the load was
--- invalidated, or takes a waiter out of the queue. Those that wait for the load are told,
--- so that one of them loads. Idempotent by the mark: a call that comes again says so.
+-- Takes the right to load away from the member that has it, even if the load was invalidated,
+-- or takes a waiter out of the queue. Those that wait for the load are told, so that one of
+-- them loads. Idempotent by the mark: a repeated call answers that the revocation was done
+-- before.
 --
 -- KEYS  holders, queue, alive, fence, value, failure, published, invalidated, schemas,
 --       revoked, audit, which the schemas share
@@ -11,12 +12,14 @@
 --   1|2|0, now µs, more   revoked now; revoked before; no such load or waiter
 --   more = 1: there are more to tell, and the caller calls again at once.
 --
--- Cost  O(log n), and one PUBLISH per process that waits, of which one call tells 250.
--- Who else may be where: the load may have published, or its lease may have ended; an
--- invalidation may have moved the lease; a copy of its enter may be under way
--- (tombstone); another copy of this call may have run (the mark).
--- ZREM comes first: it is allowed where memory has run out, and the checks of the
--- memory limit end with a script's first write.
+-- Cost  O(log n), and one PUBLISH per waiting process. One call tells 250 of them.
+--
+-- Concurrency: the load may have published, or its lease may have ended. An invalidation may
+-- have moved the lease. A copy of its enter may be under way (tombstone). Another copy of this
+-- call may have run (mark).
+--
+-- ZREM comes first because it is allowed when memory has run out. Redis checks the memory
+-- limit only until the first write of a script.
 
 -- include shared/clock
 -- include loads/shared/load
@@ -26,7 +29,7 @@ local revoked, audit = KEYS[10], KEYS[11]
 -- include shared/mark
 
 local member, id, reason = ARGV[1], ARGV[2], ARGV[3]
--- Reads of every key that is written later: a wrong type ends the script here.
+-- Read every key that is written later: a wrong type ends the script here.
 local before = redis.call('HGET', revoked, id)
 redis.call('XLEN', audit)
 redis.call('ZCARD', queue)
@@ -50,6 +53,6 @@ if is_held then
 elseif entry then
   left = tell(token, false, 'F')
 elseif state == 2 and not holder() and redis.call('ZCARD', invalidated) == 0 then
-  left = tell(0, true, 'F') -- the rest of those that waited
+  left = tell(0, true, 'F') -- the waiters that an earlier call has not told
 end
 return { state, us, left > 0 and 1 or 0 }

@@ -1,8 +1,8 @@
--- Brings the sign of life of the waiters that one handle has in a family with a
--- total, of whatever keys, and asks what became of them. It puts back what has been
--- lost of them in line and ready, and passes on what dead holders and dead waiters
--- left: nothing depends on a message, nor on any one of the keys. Without members it
--- goes on with what a call before had to leave ("more").
+-- Brings the sign of life of the waiters that one handle has in a family with a total, for any
+-- of its keys, and asks what became of them. It restores their entries in line and ready if
+-- those were lost, and hands on what dead holders and dead waiters left. So nothing depends on
+-- a message, nor on any single Redis key. Without members it continues what an earlier call
+-- had to leave ("more").
 --
 -- KEYS  holders, places, queue, line, alive, ready, turns, limits
 -- ARGV  1 handle   2 total that the caller was configured with
@@ -11,16 +11,18 @@
 -- Reply (integers)
 --   now µs, earliest end ms, more, total in use, total, competing keys
 --   then for each member, in order: state, remaining ms, in use, limit, waiting
---     state 1 granted, 2 queued, 0 neither: enter again; the others of its key
+--     state 1 granted, 2 queued, 0 neither: enter again; the other numbers are of its key
 --   followed by (seq, term ms or -limit, 0) for each waiter of the same handle that
---   this call granted to or refused. more = 1: there is more to hand on, and the
---   caller goes on at once.
+--   this call granted to or refused. more = 1: there is more to hand on, and the caller
+--   continues at once.
 --
 -- Cost  O(members * log n).
--- Who else may be where: a leave of one of the members may have run, or be under way.
--- It is then in no set, and is not put back.
--- PEXPIREAT is the first write: it is allowed where memory has run out, and the
--- checks of the memory limit end with a script's first write.
+--
+-- Concurrency: a leave of one of the members may have run, or be under way. A member whose
+-- leave has run is in no set, and is not restored.
+--
+-- PEXPIREAT is the first write because it is allowed when memory has run out. Redis checks the
+-- memory limit only until the first write of a script.
 
 -- include permits/shared/constants
 -- include totals/shared/constants
@@ -36,8 +38,7 @@ for i = 3, #ARGV do asked[i - 2] = ARGV[i] end
 
 -- include totals/shared/turns
 
--- Reads first, and of every key that is written later: a wrong type ends the
--- script here.
+-- Reads come first, of every key that is written later: a wrong type ends the script here.
 local tickets = #asked > 0 and redis.call('ZMSCORE', queue, unpack(asked)) or {}
 redis.call('ZCARD', queue)
 redis.call('ZCARD', line)
@@ -57,7 +58,7 @@ for i, member in ipairs(asked) do
     local key = key_of(member)
     local terms = has_stored and terms_of(key, string.sub(member, #key + 2))
     if terms and terms.permits > math.min(terms.limit, terms.total) then
-      -- A limit was lowered since: it need not wait for its turn to be told.
+      -- A limit was lowered since. The waiter is told at once, not when its turn comes.
       dequeue(member, place_in_line(member, tickets[i]))
       tell(handle, terms.seq, -math.min(terms.limit, terms.total))
       refused[key] = true
@@ -75,7 +76,7 @@ for i, member in ipairs(asked) do
 end
 if #signs > 0 then
   redis.call('ZADD', alive, unpack(signs))
-  keep(alive, now + ALIVE) -- again, where the key was gone
+  keep(alive, now + ALIVE) -- again, if the key did not exist before
   redis.call('ZADD', line, unpack(in_line))
   redis.call('PEXPIREAT', line, now + ALIVE)
 end

@@ -1,33 +1,34 @@
--- Takes permits of a key in a family with a total, or a place in the queue.
--- Idempotent by member: sent again it answers as the first time.
+-- Takes permits of a key in a family with a total, or a place in the queue. Idempotent by
+-- member: a call that is sent again answers as the first one did.
 --
 -- KEYS  holders, places, queue, line, alive, ready, turns, limits
 -- ARGV  1 member     2 permits    3 ttl (ms)   4 limit    5 total
 --       6 void_from  server µs from which on this call does nothing, 0 = never
---       7 wait       where nothing is free: '' = answer "busy", else queue, with
---                    "<ticket> <max> <max total>": place to take (µs), 0 = behind
---                    everybody; most that may wait for the key and for all keys,
+--       7 wait       if nothing is free: '' = answer "busy", otherwise queue, with
+--                    "<ticket> <max> <max total>": the place to take (µs), 0 = behind
+--                    everybody; the most that may wait for the key and for all keys,
 --                    0 = no bound
 --
 -- Reply (integers)
 --   1, now µs, remaining ms, more                         granted
 --   2|3|4|5, now µs, earliest end ms, more, in use, limit, waiting, total in use,
 --            total, until ms, competing
---                 2 queued, 3 busy, 4 more permits than a limit, 5 queue full;
---                 in use, limit and waiting of the key; earliest end of the family;
---                 until the first of the leases ends that are in the way; how many
---                 keys compete for the total
+--                 2 queued, 3 busy, 4 more permits than a limit, 5 queue full.
+--                 In use, limit and waiting are of the key; earliest end is of the
+--                 family; until is the time until the first of the leases ends that
+--                 are in the way; competing is how many keys compete for the total.
 --   6|7, now µs, 0, 0                                     void; given up before
 --   followed by (seq, term ms or -limit, 0) for each waiter of the same handle that
---   this call granted to or refused. more = 1: there is more to hand on, and the
---   caller goes on at once.
+--   this call granted to or refused. more = 1: there is more to hand on, and the caller
+--   continues at once.
 --
--- Cost  nobody waits and there is room: TIME, EXISTS, ZCARD and ZADD and PEXPIREAT
---       of holders and places, ZLEXCOUNT. Else O(log n), and the work of advance.
--- Who else may be where: another copy of this call may run before this one, after
--- it or never; a leave of the same member may have run before it (tombstone); a call
--- of any other handle may have granted to the member since it was queued. Any key
--- may have been lost since (eviction): what a script finds need not fit together.
+-- Cost  if nobody waits and there is room: TIME, EXISTS, ZCARD and ZADD and PEXPIREAT of
+--       holders and places, ZLEXCOUNT. Otherwise O(log n), and the work of advance.
+--
+-- Concurrency: another copy of this call may run before this one, after it, or never. A leave
+-- of the same member may have run before it (tombstone). A call of any other handle may have
+-- granted to the member since it was queued. Redis may have evicted any of the keys, so what a
+-- script finds may be inconsistent.
 
 -- include permits/shared/constants
 -- include totals/shared/constants
@@ -70,8 +71,7 @@ local handle = string.match(member, ':([^.]+)')
 
 -- include totals/shared/turns
 
--- Reads first, and of every key that is written later: a wrong type ends the
--- script here.
+-- Reads come first, of every key that is written later: a wrong type ends the script here.
 local from, to = range_of(key)
 local expiry = math.ceil(tonumber(redis.call('ZSCORE', holders, member) or 0)) -- see held_since
 local ticket = redis.call('ZSCORE', queue, member)
@@ -82,9 +82,9 @@ local limit, total = limit_in_force(key, own_limit), total_in_force(caller_total
 if expiry > now then return { 1, us, expiry - now, 0 } end
 if sign and not ticket then return { 7, us, 0, 0 } end
 
--- ms until the first of the leases ends that are in the way: those of the key where
--- its own limit is, else those of the family. Where the key has many, the first of
--- the family is no later.
+-- Returns the ms until the first lease ends of those that are in the way: leases of the key if
+-- its own limit is the obstacle, otherwise leases of the family. If the key has more than 64
+-- permits in use, the first lease of the family is used instead, which ends no later.
 local function until_earliest_in_the_way()
   if in_use_of(key) + permits > limit then
     local own = redis.call('ZRANGE', places, from, to, 'BYLEX', 'LIMIT', 0, 65)
@@ -121,9 +121,9 @@ if permits > limit or permits > total then
   return answer(4)
 end
 
--- Only a request that nobody waits before is granted here: neither for the key nor
--- for the total. The first write is one that memory limits may refuse, before
--- anything was purged: an enter that is refused leaves all as it was.
+-- A request is granted here only if no other waits before it, neither for the key nor for the
+-- total. The first write is one that a memory limit may refuse, and nothing was purged before
+-- it. So an enter that is refused changes nothing.
 local function fits()
   compare_places()
   return in_use + permits <= total and in_use_of(key) + permits <= limit
@@ -141,7 +141,7 @@ if not ticket and waiting == 0 and competing == 0 and fits() then return grant()
 local given_ticket, max_waiters, max_total = string.match(ARGV[7], '^(%d+) (%d+) (%d+)$')
 if not given_ticket then
   if not ticket and fits() then
-    -- There is room, and those that wait for it may be dead.
+    -- There is room, and the requests that wait for it may be dead.
     purge()
     advance()
     if competing == 0 and redis.call('ZLEXCOUNT', line, from, to) == 0 and fits() then return grant() end
@@ -151,13 +151,13 @@ end
 
 given_ticket, max_waiters, max_total = tonumber(given_ticket), tonumber(max_waiters), tonumber(max_total)
 if not ticket and given_ticket == 0 then
-  -- Too many of the living, that is: the dead are dropped before anybody is refused.
+  -- Only living waiters count, so the dead are dropped before a request is refused.
   local function full()
     return (max_waiters > 0 and redis.call('ZLEXCOUNT', line, from, to) >= max_waiters)
       or (max_total > 0 and redis.call('ZCARD', queue) >= max_total)
   end
-  -- Those of the key itself, too: purge drops the dead of all keys, the longest dead
-  -- first, and may not come to them.
+  -- Also drop the dead waiters of this key. purge drops the dead of all keys, the longest dead
+  -- first, and may not reach them.
   local function drop_dead_of_key()
     local first, members = redis.call('ZRANGE', line, from, to, 'BYLEX', 'LIMIT', 0, MOST_STEPS), {}
     for i, place in ipairs(first) do
@@ -188,7 +188,7 @@ local is_first = waiting == 0 or ticket
 if not ticket then
   ticket = given_ticket
   if ticket == 0 then
-    -- Behind the last waiter even if the clock went back.
+    -- Behind the last waiter, even if the clock went back.
     local last_ticket = redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]
     ticket = math.max(us, (tonumber(last_ticket or 0)) + 1)
   end
@@ -197,20 +197,20 @@ end
 waiting = waiting + redis.call('ZADD', line, 0, place_in_line(member, ticket))
 heads[key] = nil
 redis.call('ZADD', alive, now + ALIVE, member)
--- All of them, also where this call wrote none: in a family whose waits are short
--- nobody else may come by.
+-- Set the expiry of all four, even of those that this call did not write. In a family with
+-- short waits no other call may do it.
 redis.call('PEXPIREAT', queue, now + ALIVE)
 redis.call('PEXPIREAT', line, now + ALIVE)
 redis.call('PEXPIREAT', ready, now + ALIVE)
 redis.call('PEXPIREAT', turns, now + ALIVE)
 keep(alive, now + ALIVE)
-if is_first then -- else it waits behind its own key, and changes nothing for anybody
+if is_first then -- otherwise it waits behind its own key, and changes nothing for others
   purge()
   refresh(key)
   advance()
 end
 
--- The caller's own grant is the answer, not one of the outcomes beside it.
+-- The caller's own grant is the answer, not one of the outcomes that follow it.
 local seq = #own_outcomes > 0 and tonumber(string.match(member, ':[^.]+%.(%d+)'))
 for i = 1, #own_outcomes, 3 do
   if own_outcomes[i] == seq then

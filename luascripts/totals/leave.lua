@@ -1,26 +1,28 @@
--- Gives permits back or leaves the queue, whichever the member's state needs, and
--- hands what is free to the waiters whose turn it is, of any key. Idempotent by
--- member; never touches the permit of another member.
+-- Gives permits back or leaves the queue, depending on the member's state, and hands what is
+-- free to the waiters whose turn it is, of any key. Idempotent by member. It never touches a
+-- permit of another member.
 --
 -- KEYS  holders, places, queue, line, alive, ready, turns, limits
 -- ARGV  1 member   2 permits
---       3 copies_until  server ms until which a copy of this member's enter may
---                       still arrive; 0 = none can. A tombstone refuses it.
+--       3 copies_until  server ms until which a copy of this member's enter may still
+--                       arrive, 0 = none can. A tombstone refuses it.
 --
 -- Reply (integers)
 --   1                      given back, and nobody waits for it
 --   1|2|0, now µs, more    given back; was queued; was neither
 --   followed by (seq, term ms or -limit, 0) for each waiter of the same handle that
---   this call granted to or refused. more = 1: there is more to hand on, and the
---   caller goes on at once.
+--   this call granted to or refused. more = 1: there is more to hand on, and the caller
+--   continues at once.
 --
--- Cost  nobody waits: ZREM of places and holders, EXISTS. Else O(log n) and one
+-- Cost  if nobody waits: ZREM of places and holders, EXISTS. Otherwise O(log n) and one
 --       message per grant.
--- Who else may be where: the lease may have expired and been granted to another
--- member (which stays as it is); the enter of this member may still be under way
--- (tombstone); the next owner may be dead (probation, see serve).
--- ZREM comes first: it is allowed where memory has run out, and the checks of the
--- memory limit end with a script's first write.
+--
+-- Concurrency: the lease may have expired and been granted to another member, which keeps it.
+-- The enter of this member may still be under way (tombstone). The next owner may be dead
+-- (probation, see serve).
+--
+-- ZREM comes first because it is allowed when memory has run out. Redis checks the memory
+-- limit only until the first write of a script.
 
 -- include permits/shared/constants
 -- include totals/shared/constants
@@ -39,7 +41,7 @@ end
 local key, handle, caller_total = string.match(member, '^([^:]+):([^.]+).*%.(%d+)$')
 if given_back > 0 and copies_until == 0 then
   if redis.call('EXISTS', queue, line) == 0 then return { 1 } end
-  -- Others wait, and not for this: neither for the total nor for this key.
+  -- Others wait, but not for these permits: neither for the total nor for this key.
   if redis.call('EXISTS', ready, turns) == 0
     and #redis.call('ZRANGE', line, '[' .. key .. ':', '(' .. key .. ';', 'BYLEX', 'LIMIT', 0, 1) == 0 then
     return { 1 }

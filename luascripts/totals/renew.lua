@@ -4,7 +4,7 @@
 -- ARGV  1 member   2 permits   3 ttl (ms)
 --       4 how long the lease has been held (ms), for listings; may be absent
 --
--- Reply (integers)  remaining ms, 0 where the lease has ended
+-- Reply (integers)  remaining ms, 0 if the lease has ended
 --
 -- Cost  TIME, ZSCORE, 2 PEXPIREAT, ZADD: O(permits * log n).
 

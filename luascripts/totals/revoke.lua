@@ -1,5 +1,6 @@
--- Takes all permits of a lease in a family with a total away, or a waiter's place, and
--- hands on what is free. Idempotent by the mark: a call that comes again says so.
+-- Takes all permits of a lease in a family with a total away, or a waiter's place, and hands
+-- on what is free. Idempotent by the mark: a repeated call answers that the revocation was
+-- done before.
 --
 -- KEYS  holders, places, queue, line, alive, ready, turns, limits, revoked, audit
 -- ARGV  1 member   '' = none was found
@@ -11,9 +12,11 @@
 --   more = 1: there is more to hand on, and the caller calls again at once.
 --
 -- Cost  O(permits * log n), and the work of advance.
--- Who else may be where: as with the revoke of permits.
--- ZREM comes first: it is allowed where memory has run out, and the checks of the
--- memory limit end with a script's first write.
+--
+-- Concurrency: as in the revoke of permits.
+--
+-- ZREM comes first because it is allowed when memory has run out. Redis checks the memory
+-- limit only until the first write of a script.
 
 -- include permits/shared/constants
 -- include totals/shared/constants
@@ -21,10 +24,9 @@
 local revoked, audit = KEYS[9], KEYS[10]
 -- include shared/clock
 local member, id, reason, caller_total = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
-local handle = '' -- also a waiter of the caller's own process is told by a message
+local handle = '' -- so that a waiter of the caller's own process is told by a message, too
 
--- Reads first, and of every key that is written later: a wrong type ends the
--- script here.
+-- Reads come first, of every key that is written later: a wrong type ends the script here.
 local before = redis.call('HGET', revoked, id)
 redis.call('XLEN', audit)
 redis.call('ZCARD', places)

@@ -1,27 +1,27 @@
--- Sets the limit of a key, or the total, of a family with a total, while it runs.
--- A waiter that has room by it is granted at once, of whatever key and process; nobody
--- loses a permit. Idempotent by owner id, and ordered: a copy that comes late does
--- not undo a later setting.
+-- Sets the limit of a key, or the total, of a family with a total while it is in use. Waiters
+-- of any key and process that now have room are granted at once; nobody loses a permit.
+-- Idempotent by owner id, and ordered: a copy that arrives late does not undo a later setting.
 --
 -- KEYS  holders, places, queue, line, alive, ready, turns, limits
--- ARGV  1 key, '' = the total    2 limit, 0 = back to what each process configured
+-- ARGV  1 key, '' = the total    2 limit, 0 = back to what each process has configured
 --       3 handle   4 seq         together the owner id of this setting
 --       5 void_from  server µs from which on this call does nothing
 --       6 total that the caller was configured with
---       7 … pairs (seq, ms) of earlier settings of the handle that may still arrive
---           until then, without an answer so far: they are void from now on
+--       7 … pairs (seq, ms): earlier settings of the handle without an answer so far,
+--           which may still arrive until that time. They are void from now on.
 --
 -- Reply (integers)
---   1|6|7, now µs, more   stored, now or by an earlier copy; void; void, since a
---                         later setting of the handle came first
+--   1|6|7, now µs, more   stored, now or by an earlier copy; void; void, because a later
+--                         setting of the handle came first
 --   followed by (seq, term ms or -limit, 0) for each waiter of the same handle that
---   this call granted to or refused. more = 1: there is more to hand on, and the
---   caller makes the same call again at once, which then does nothing else.
+--   this call granted to or refused. more = 1: there is more to hand on. The caller sends
+--   the same call again at once, which then only continues to grant.
 --
--- Cost  O(log n) and the work of advance.
--- Who else may be where: another copy of this call, or a later setting, may have run
--- before it. Both have left a tombstone in alive with this owner id: "=<handle>.<seq>"
--- for a setting that was stored, "!<handle>.<seq>" for one that never is to be.
+-- Cost  O(log n), and the work of advance.
+--
+-- Concurrency: another copy of this call, or a later setting, may have run before it. Either
+-- has left a tombstone in alive with this owner id: "=<handle>.<seq>" for a setting that was
+-- stored, "!<handle>.<seq>" for one that must never be stored.
 
 -- include permits/shared/constants
 -- include totals/shared/constants
@@ -39,8 +39,7 @@ if us >= void_from then return { 6, us, 0 } end
 
 -- include shared/bury
 
--- Reads first, and of every key that is written later: a wrong type ends the
--- script here.
+-- Reads come first, of every key that is written later: a wrong type ends the script here.
 redis.call('ZCARD', queue)
 redis.call('ZCARD', line)
 redis.call('ZCARD', places)

@@ -1,16 +1,16 @@
 -- Written by go generate from luascripts/loads/enter.lua and the pieces that it includes:
 -- edit those.
 
--- Decides about a value that is missing or too old: take the value that came
--- meanwhile, load it, or wait for the load that runs.
+-- Decides what to do about a value that is missing or too old: take the value that was stored
+-- in the meantime, load it, or wait for the load that is running.
 --
 -- KEYS  holders, queue, alive, fence, value, failure, published, invalidated, schemas
 -- ARGV  1 member     2 ttl of the lease (ms)
 --       3 void_from  server µs from which on this call does nothing; 0 = never
 --       4 wait       1 = queue if a load runs, 0 = answer "busy"
---       5 rejected_value    the value that won't do: the first 22 bytes of its
---                           envelope, or the SHA1 (40 hex digits) of bytes that are
---                           none; '' = none was there
+--       5 rejected_value    identifies a value that is not good enough: the first 22
+--                           bytes of its envelope, or the SHA1 (40 hex digits) of bytes
+--                           that are no envelope; '' = there was none
 --       6 rejected_failure  the SHA1 of a failure that is no envelope; '' = none
 --
 -- Reply
@@ -21,10 +21,9 @@
 --
 -- Cost  granted or queued: TIME, GETRANGE, GET, some six reads, three to six
 --       writes; never more than O(log n) of the waiters.
--- Who else may be where: another copy of this call may run before this one, after it
--- or never; the lease may have been taken, published or invalidated since the caller
--- looked. The answer "queued" says that the load of that token runs and is not
--- invalidated now.
+-- Concurrency: another copy of this call may run before this one, after it, or never. The
+-- lease may have been taken, published or invalidated since the caller looked. The answer
+-- "queued" says that the load with that token is running and is not invalidated now.
 
 -- from shared/clock.lua
 -- The server's time, read once per call: us in µs, now in ms.
@@ -35,12 +34,12 @@ local member, ttl, void_from = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local rejected_value, rejected_failure = ARGV[5], ARGV[6]
 if void_from > 0 and us >= void_from then return { 6, us, 0, 0, 0 } end
 -- from loads/shared/load.lua
--- What the scripts of loads share. They keep one load of a cached value in the
--- fleet. The script has included the clock before.
+-- The functions that the scripts of loads share. They make sure that only one load of a cached
+-- value runs at a time in all processes. The script has included the clock before.
 --
--- A load is told by its token, which no two loads of a key share. No script grants
--- the lease to a waiter: a waiter whose load ended without a result enters again,
--- so that it sees a value that came meanwhile before it loads.
+-- A load is identified by its token, which no two loads of a key share. No script grants the
+-- lease to a waiter. A waiter whose load ended without a result enters again, so that it sees
+-- a value that was stored in the meantime before it loads.
 
 -- from shared/constants.lua
 local BATCH = 250         -- members: the most that one call purges, parks or tells
@@ -53,27 +52,28 @@ local ALIVE = 4500        -- ms: how long a sign of life keeps a place in the qu
 --              that is not in queue is a tombstone
 -- fence        string: the token of the last load
 -- value        string: the envelope of the cached value
--- failure      string: the envelope of a remembered failure, or of the mark that
+-- failure      string: the envelope of a remembered failure, or of the mark that says that
 --              the value is too large
--- published    string: "<token> <state> <how>[envelope]", the result of the last
---              load, kept for processes that missed the message
--- invalidated  sorted set: "<member> <token>" of loads that were invalidated, score
---              = lease end (ms): such a load may hand its result to those who wait
---              for it, but not store it
--- schemas      sorted set: the schemas of the key that have a value, a failure or a
---              load, score = until when (ms); all schemas share it. The other keys belong to one schema each, and
---              their names end with it, as ".1a2b3c4d"; those of schema 0 do not.
+-- published    string: "<token> <state> <how>[envelope]", the result of the last load,
+--              kept for processes that missed the message
+-- invalidated  sorted set: "<member> <token>" of loads that were invalidated, score =
+--              lease end (ms): such a load may hand its result to those that wait for
+--              it, but may not store it
+-- schemas      sorted set: the schemas of the key that have a value, a failure or a load,
+--              score = until when (ms). All schemas share this key. The other keys
+--              belong to one schema each, and their names end with it, as ".1a2b3c4d".
+--              The keys of schema 0 have no such ending.
 local holders, queue, alive, fence, value, failure, published, invalidated, schemas = unpack(KEYS)
 local schema = string.match(holders, '%.(%x+)$') or '0'
 
--- The member that holds the lease, and when that ends; nil where none does.
+-- Returns the member that holds the lease, and when the lease ends; nil if nobody holds it.
 local function holder()
   local first = redis.call('ZRANGE', holders, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
   return first[1], tonumber(first[2])
 end
 
--- An invalidated load that still runs, found by its member or by its token: when
--- its lease ends, its token, its entry; nil where there is none.
+-- Finds an invalidated load that still runs, by its member or by its token. Returns the end of
+-- its lease, its token and its entry; nil if there is none.
 local function invalidated_load(member, token)
   local all = redis.call('ZRANGE', invalidated, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, BATCH, 'WITHSCORES')
   for i = 1, #all, 2 do
@@ -82,8 +82,8 @@ local function invalidated_load(member, token)
   end
 end
 
--- The range of scores of the waiters of a load. Where the fence was lost, waiters of
--- the running load have newer tokens than it has.
+-- Returns the range of scores of the waiters of a load. If the fence was lost, waiters of the
+-- running load have newer tokens than the load.
 local function scores_of(token, running)
   local from = string.format('%.0f', token)
   return from, running and '+inf' or from
@@ -93,8 +93,8 @@ local function count_waiters(token, running)
   return redis.call('ZCOUNT', queue, scores_of(token, running))
 end
 
--- Takes waiters of a load out of the queue and sends each of their processes one
--- message; returns how many are left. Nothing depends on the messages.
+-- Takes waiters of a load out of the queue and sends each of their processes one message.
+-- Returns how many are left. Nothing depends on the messages.
 local function tell(token, running, record)
   local from, to = scores_of(token, running)
   local all = redis.call('ZRANGE', queue, from, to, 'BYSCORE', 'LIMIT', 0, BATCH, 'WITHSCORES')
@@ -144,7 +144,7 @@ local function purge_waiters()
   return #gone == BATCH
 end
 -- from loads/shared/list_schema.lua
--- Lists the schema as one in use until at (ms), for calls that must reach all schemas
+-- Lists the schema as one that is in use until at (ms), for calls that must reach all schemas
 -- of the key.
 local function list_schema(at)
   redis.call('ZADD', schemas, 'GT', at, schema)
@@ -171,7 +171,7 @@ redis.call('ZCARD', schemas)
 if expiry > now then return { 1, us, expiry - now, last, 0 } end
 if sign and not queued then return { 7, us, 0, 0, 0 } end
 local till, token = invalidated_load(member)
-if till then return { 1, us, till - now, token, 0 } end -- another copy was granted, and invalidated since
+if till then return { 1, us, till - now, token, 0 } end -- another copy was granted, and the load was invalidated since
 
 local other, till = holder()
 if other then
@@ -188,7 +188,7 @@ if other then
   return { 2, us, till - now, last, redis.call('ZCARD', queue) }
 end
 
--- The fence outlives the lease and every waiter of the load. Should it be lost, the
+-- The fence outlives the lease and every waiter of the load. If it is lost all the same, the
 -- clock makes the next token greater.
 token = math.max(last + 1, us)
 redis.call('SET', fence, token, 'PX', ttl + ALIVE)

@@ -1,15 +1,15 @@
 -- Written by go generate from luascripts/loads/inspect.lua and the pieces that it includes:
 -- edit those.
 
--- Tells what is known of a key. Changes nothing.
+-- Reports the state of a key. It changes nothing.
 --
 -- KEYS  holders, queue, alive, fence, value, failure, published, invalidated, schemas
 --
 -- Reply
 --   now µs, lease end in ms (0 = no load runs), token of the last load,
---   processes that wait (250 at most), invalidated loads that still run,
+--   waiting processes (250 at most), invalidated loads that still run,
 --   ms that the value is kept (-2 = there is none), its bytes,
---   ms that the failure is remembered (-2 = none is)
+--   ms that the failure is remembered (-2 = there is none)
 --   member that loads, first 128 bytes of the value, the failure ('' = none)
 --
 -- Cost  twelve reads, O(log n).
@@ -20,12 +20,12 @@ local time = redis.call('TIME')
 local us = time[1] * 1000000 + time[2]
 local now = math.floor(us / 1000)
 -- from loads/shared/load.lua
--- What the scripts of loads share. They keep one load of a cached value in the
--- fleet. The script has included the clock before.
+-- The functions that the scripts of loads share. They make sure that only one load of a cached
+-- value runs at a time in all processes. The script has included the clock before.
 --
--- A load is told by its token, which no two loads of a key share. No script grants
--- the lease to a waiter: a waiter whose load ended without a result enters again,
--- so that it sees a value that came meanwhile before it loads.
+-- A load is identified by its token, which no two loads of a key share. No script grants the
+-- lease to a waiter. A waiter whose load ended without a result enters again, so that it sees
+-- a value that was stored in the meantime before it loads.
 
 -- from shared/constants.lua
 local BATCH = 250         -- members: the most that one call purges, parks or tells
@@ -38,27 +38,28 @@ local ALIVE = 4500        -- ms: how long a sign of life keeps a place in the qu
 --              that is not in queue is a tombstone
 -- fence        string: the token of the last load
 -- value        string: the envelope of the cached value
--- failure      string: the envelope of a remembered failure, or of the mark that
+-- failure      string: the envelope of a remembered failure, or of the mark that says that
 --              the value is too large
--- published    string: "<token> <state> <how>[envelope]", the result of the last
---              load, kept for processes that missed the message
--- invalidated  sorted set: "<member> <token>" of loads that were invalidated, score
---              = lease end (ms): such a load may hand its result to those who wait
---              for it, but not store it
--- schemas      sorted set: the schemas of the key that have a value, a failure or a
---              load, score = until when (ms); all schemas share it. The other keys belong to one schema each, and
---              their names end with it, as ".1a2b3c4d"; those of schema 0 do not.
+-- published    string: "<token> <state> <how>[envelope]", the result of the last load,
+--              kept for processes that missed the message
+-- invalidated  sorted set: "<member> <token>" of loads that were invalidated, score =
+--              lease end (ms): such a load may hand its result to those that wait for
+--              it, but may not store it
+-- schemas      sorted set: the schemas of the key that have a value, a failure or a load,
+--              score = until when (ms). All schemas share this key. The other keys
+--              belong to one schema each, and their names end with it, as ".1a2b3c4d".
+--              The keys of schema 0 have no such ending.
 local holders, queue, alive, fence, value, failure, published, invalidated, schemas = unpack(KEYS)
 local schema = string.match(holders, '%.(%x+)$') or '0'
 
--- The member that holds the lease, and when that ends; nil where none does.
+-- Returns the member that holds the lease, and when the lease ends; nil if nobody holds it.
 local function holder()
   local first = redis.call('ZRANGE', holders, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
   return first[1], tonumber(first[2])
 end
 
--- An invalidated load that still runs, found by its member or by its token: when
--- its lease ends, its token, its entry; nil where there is none.
+-- Finds an invalidated load that still runs, by its member or by its token. Returns the end of
+-- its lease, its token and its entry; nil if there is none.
 local function invalidated_load(member, token)
   local all = redis.call('ZRANGE', invalidated, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, BATCH, 'WITHSCORES')
   for i = 1, #all, 2 do
@@ -67,8 +68,8 @@ local function invalidated_load(member, token)
   end
 end
 
--- The range of scores of the waiters of a load. Where the fence was lost, waiters of
--- the running load have newer tokens than it has.
+-- Returns the range of scores of the waiters of a load. If the fence was lost, waiters of the
+-- running load have newer tokens than the load.
 local function scores_of(token, running)
   local from = string.format('%.0f', token)
   return from, running and '+inf' or from
@@ -78,8 +79,8 @@ local function count_waiters(token, running)
   return redis.call('ZCOUNT', queue, scores_of(token, running))
 end
 
--- Takes waiters of a load out of the queue and sends each of their processes one
--- message; returns how many are left. Nothing depends on the messages.
+-- Takes waiters of a load out of the queue and sends each of their processes one message.
+-- Returns how many are left. Nothing depends on the messages.
 local function tell(token, running, record)
   local from, to = scores_of(token, running)
   local all = redis.call('ZRANGE', queue, from, to, 'BYSCORE', 'LIMIT', 0, BATCH, 'WITHSCORES')

@@ -1,9 +1,9 @@
 -- Written by go generate from luascripts/loads/invalidate.lua and the pieces that it includes:
 -- edit those.
 
--- Drops what is cached of a key, and takes the right to store from a running load:
--- its lease moves to invalidated, where it can be renewed and hand its result to
--- those who wait for it. The next enter loads anew.
+-- Drops what is cached for a key, and takes the right to store from a running load. The lease
+-- of that load moves to invalidated. There it can be renewed, and can hand its result to those
+-- that wait for it. The next enter loads anew.
 --
 -- KEYS  holders, queue, alive, fence, value, failure, published, invalidated, schemas
 --
@@ -12,13 +12,15 @@
 --   and a string for each other schema of the key that is in use: the caller runs this
 --   script for each of these, too
 --
--- Cost  TIME, GET, ZRANGE, ZCARD, three STRLEN, ZRANGE, DEL, ZREM; two writes more
---       where a load runs.
--- Who else may be where: a load may run, be about to publish, or have published
--- (what it stored goes); another copy of this call drops what was loaded in between,
--- no more. A load of another schema that begins after this call is not listed, and
--- may store: it began after the invalidation was called.
--- DEL comes first: it is allowed where memory has run out.
+-- Cost  TIME, GET, ZRANGE, ZCARD, three STRLEN, ZRANGE, DEL, ZREM; two more writes if a
+--       load is running.
+--
+-- Concurrency: a load may be running, be about to publish, or have published; what it stored
+-- is dropped. Another copy of this call only drops what was loaded in between. A load of
+-- another schema that begins after this call is not listed, and may store: it began after the
+-- invalidation was called.
+--
+-- DEL comes first because it is allowed when memory has run out.
 
 -- from shared/clock.lua
 -- The server's time, read once per call: us in µs, now in ms.
@@ -26,12 +28,12 @@ local time = redis.call('TIME')
 local us = time[1] * 1000000 + time[2]
 local now = math.floor(us / 1000)
 -- from loads/shared/load.lua
--- What the scripts of loads share. They keep one load of a cached value in the
--- fleet. The script has included the clock before.
+-- The functions that the scripts of loads share. They make sure that only one load of a cached
+-- value runs at a time in all processes. The script has included the clock before.
 --
--- A load is told by its token, which no two loads of a key share. No script grants
--- the lease to a waiter: a waiter whose load ended without a result enters again,
--- so that it sees a value that came meanwhile before it loads.
+-- A load is identified by its token, which no two loads of a key share. No script grants the
+-- lease to a waiter. A waiter whose load ended without a result enters again, so that it sees
+-- a value that was stored in the meantime before it loads.
 
 -- from shared/constants.lua
 local BATCH = 250         -- members: the most that one call purges, parks or tells
@@ -44,27 +46,28 @@ local ALIVE = 4500        -- ms: how long a sign of life keeps a place in the qu
 --              that is not in queue is a tombstone
 -- fence        string: the token of the last load
 -- value        string: the envelope of the cached value
--- failure      string: the envelope of a remembered failure, or of the mark that
+-- failure      string: the envelope of a remembered failure, or of the mark that says that
 --              the value is too large
--- published    string: "<token> <state> <how>[envelope]", the result of the last
---              load, kept for processes that missed the message
--- invalidated  sorted set: "<member> <token>" of loads that were invalidated, score
---              = lease end (ms): such a load may hand its result to those who wait
---              for it, but not store it
--- schemas      sorted set: the schemas of the key that have a value, a failure or a
---              load, score = until when (ms); all schemas share it. The other keys belong to one schema each, and
---              their names end with it, as ".1a2b3c4d"; those of schema 0 do not.
+-- published    string: "<token> <state> <how>[envelope]", the result of the last load,
+--              kept for processes that missed the message
+-- invalidated  sorted set: "<member> <token>" of loads that were invalidated, score =
+--              lease end (ms): such a load may hand its result to those that wait for
+--              it, but may not store it
+-- schemas      sorted set: the schemas of the key that have a value, a failure or a load,
+--              score = until when (ms). All schemas share this key. The other keys
+--              belong to one schema each, and their names end with it, as ".1a2b3c4d".
+--              The keys of schema 0 have no such ending.
 local holders, queue, alive, fence, value, failure, published, invalidated, schemas = unpack(KEYS)
 local schema = string.match(holders, '%.(%x+)$') or '0'
 
--- The member that holds the lease, and when that ends; nil where none does.
+-- Returns the member that holds the lease, and when the lease ends; nil if nobody holds it.
 local function holder()
   local first = redis.call('ZRANGE', holders, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
   return first[1], tonumber(first[2])
 end
 
--- An invalidated load that still runs, found by its member or by its token: when
--- its lease ends, its token, its entry; nil where there is none.
+-- Finds an invalidated load that still runs, by its member or by its token. Returns the end of
+-- its lease, its token and its entry; nil if there is none.
 local function invalidated_load(member, token)
   local all = redis.call('ZRANGE', invalidated, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, BATCH, 'WITHSCORES')
   for i = 1, #all, 2 do
@@ -73,8 +76,8 @@ local function invalidated_load(member, token)
   end
 end
 
--- The range of scores of the waiters of a load. Where the fence was lost, waiters of
--- the running load have newer tokens than it has.
+-- Returns the range of scores of the waiters of a load. If the fence was lost, waiters of the
+-- running load have newer tokens than the load.
 local function scores_of(token, running)
   local from = string.format('%.0f', token)
   return from, running and '+inf' or from
@@ -84,8 +87,8 @@ local function count_waiters(token, running)
   return redis.call('ZCOUNT', queue, scores_of(token, running))
 end
 
--- Takes waiters of a load out of the queue and sends each of their processes one
--- message; returns how many are left. Nothing depends on the messages.
+-- Takes waiters of a load out of the queue and sends each of their processes one message.
+-- Returns how many are left. Nothing depends on the messages.
 local function tell(token, running, record)
   local from, to = scores_of(token, running)
   local all = redis.call('ZRANGE', queue, from, to, 'BYSCORE', 'LIMIT', 0, BATCH, 'WITHSCORES')
@@ -124,14 +127,14 @@ local function keep(key, at)
   end
 end
 -- from loads/shared/drop.lua
--- Drops what is cached of the schema, and takes the right to store from a running
--- load: its lease moves to invalidated, where it can be renewed and hand its result to
--- those who wait for it. The next enter loads anew. Returns 1 if a load was running,
--- and the other schemas of the key that are in use.
+-- Drops what is cached for the schema, and takes the right to store from a running load. The
+-- lease of that load moves to invalidated. There it can be renewed, and can hand its result to
+-- those that wait for it. The next enter loads anew. Returns 1 if a load was running, and the
+-- other schemas of the key that are in use.
 local function drop()
   local last = redis.call('GET', fence)
   local member, till = holder()
-  -- Reads of every key that is written later: a wrong type ends the script here.
+  -- Read every key that is written later: a wrong type ends the script here.
   redis.call('ZCARD', invalidated)
   for _, key in ipairs({ value, failure, published }) do redis.call('STRLEN', key) end
   local others = {}
@@ -144,7 +147,7 @@ local function drop()
   redis.call('ZREM', holders, member)
   local expired = redis.call('ZCOUNT', invalidated, '-inf', now)
   if expired > 0 then redis.call('ZREMRANGEBYRANK', invalidated, 0, math.min(expired, BATCH) - 1) end
-  -- Where the fence was evicted, the load's token is not known: it has lost the lease.
+  -- If the fence was evicted, the load's token is unknown, and the load has lost its lease.
   if last then
     redis.call('ZADD', invalidated, till, member .. ' ' .. last)
     keep(invalidated, till)

@@ -1,31 +1,33 @@
 -- Written by go generate from luascripts/loads/publish.lua and the pieces that it includes:
 -- edit those.
 
--- Publishes the result of a load. Only the holder of the lease of a load that no
--- invalidation has touched may store; the lease is given back and the waiters are
--- told, all in this one step.
+-- Publishes the result of a load. Only the holder of the lease of a load that was not
+-- invalidated may store. The result is stored, the lease given back and the waiters told in
+-- one atomic step.
 --
 -- KEYS  holders, queue, alive, fence, value, failure, published, invalidated, schemas
 -- ARGV  1 member   2 token of the load
 --       3 copies_until  as in leave
---       4 prefix, 5 suffix: the envelope; the server's time goes between them
---       6 store    ms to keep it as the value; 0 = not at all, -1 = not at all,
---                  and the value that is there goes
---       7 remember ms to keep it as the failure; 0 = not at all
+--       4 prefix, 5 suffix  the envelope; the server's time goes between them
+--       6 store     ms to keep it as the value; 0 = do not store; -1 = do not store, and
+--                   drop the value that is there
+--       7 remember  ms to keep it as the failure; 0 = do not
 --
 -- Reply (integers)  state, now µs, waiters left to tell
---   state 1 published; 2 invalidated meanwhile: handed to those who waited, not
+--   state 1 published; 2 invalidated in the meantime: handed to those that waited, not
 --   stored; 0 the lease had ended: nothing done
 --
--- Cost  O(log n), SET, and one message per process that waits, of which one call
---       tells 250: sent again, it tells the next ones.
--- Who else may be where: an invalidation may have run (state 2); the lease may have
--- expired, and another member may load (state 0); another copy of this call may have
--- run, and left its record in published, which this one finds.
--- Storing comes before any other write: where memory has run out it is refused with
--- nothing done, and the caller sends it again with store and remember = 0.
+-- Cost  O(log n), SET, and one message per waiting process. One call tells 250 of them;
+--       sent again, it tells the next ones.
+--
+-- Concurrency: an invalidation may have run (state 2). The lease may have expired, and another
+-- member may load (state 0). Another copy of this call may have run; this one finds its record
+-- in published.
+--
+-- Storing comes before any other write. If memory has run out, it is refused with nothing
+-- done, and the caller sends the call again with store and remember = 0.
 
-local RECORD_KEPT = 5000  -- ms: how long published is kept; waiters ask sooner
+local RECORD_KEPT = 5000  -- ms: how long published is kept; waiters ask sooner than that
 local MAX_INLINE = 4096   -- bytes: larger results are not sent within messages
 -- from shared/clock.lua
 -- The server's time, read once per call: us in µs, now in ms.
@@ -33,12 +35,12 @@ local time = redis.call('TIME')
 local us = time[1] * 1000000 + time[2]
 local now = math.floor(us / 1000)
 -- from loads/shared/load.lua
--- What the scripts of loads share. They keep one load of a cached value in the
--- fleet. The script has included the clock before.
+-- The functions that the scripts of loads share. They make sure that only one load of a cached
+-- value runs at a time in all processes. The script has included the clock before.
 --
--- A load is told by its token, which no two loads of a key share. No script grants
--- the lease to a waiter: a waiter whose load ended without a result enters again,
--- so that it sees a value that came meanwhile before it loads.
+-- A load is identified by its token, which no two loads of a key share. No script grants the
+-- lease to a waiter. A waiter whose load ended without a result enters again, so that it sees
+-- a value that was stored in the meantime before it loads.
 
 -- from shared/constants.lua
 local BATCH = 250         -- members: the most that one call purges, parks or tells
@@ -51,27 +53,28 @@ local ALIVE = 4500        -- ms: how long a sign of life keeps a place in the qu
 --              that is not in queue is a tombstone
 -- fence        string: the token of the last load
 -- value        string: the envelope of the cached value
--- failure      string: the envelope of a remembered failure, or of the mark that
+-- failure      string: the envelope of a remembered failure, or of the mark that says that
 --              the value is too large
--- published    string: "<token> <state> <how>[envelope]", the result of the last
---              load, kept for processes that missed the message
--- invalidated  sorted set: "<member> <token>" of loads that were invalidated, score
---              = lease end (ms): such a load may hand its result to those who wait
---              for it, but not store it
--- schemas      sorted set: the schemas of the key that have a value, a failure or a
---              load, score = until when (ms); all schemas share it. The other keys belong to one schema each, and
---              their names end with it, as ".1a2b3c4d"; those of schema 0 do not.
+-- published    string: "<token> <state> <how>[envelope]", the result of the last load,
+--              kept for processes that missed the message
+-- invalidated  sorted set: "<member> <token>" of loads that were invalidated, score =
+--              lease end (ms): such a load may hand its result to those that wait for
+--              it, but may not store it
+-- schemas      sorted set: the schemas of the key that have a value, a failure or a load,
+--              score = until when (ms). All schemas share this key. The other keys
+--              belong to one schema each, and their names end with it, as ".1a2b3c4d".
+--              The keys of schema 0 have no such ending.
 local holders, queue, alive, fence, value, failure, published, invalidated, schemas = unpack(KEYS)
 local schema = string.match(holders, '%.(%x+)$') or '0'
 
--- The member that holds the lease, and when that ends; nil where none does.
+-- Returns the member that holds the lease, and when the lease ends; nil if nobody holds it.
 local function holder()
   local first = redis.call('ZRANGE', holders, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
   return first[1], tonumber(first[2])
 end
 
--- An invalidated load that still runs, found by its member or by its token: when
--- its lease ends, its token, its entry; nil where there is none.
+-- Finds an invalidated load that still runs, by its member or by its token. Returns the end of
+-- its lease, its token and its entry; nil if there is none.
 local function invalidated_load(member, token)
   local all = redis.call('ZRANGE', invalidated, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, BATCH, 'WITHSCORES')
   for i = 1, #all, 2 do
@@ -80,8 +83,8 @@ local function invalidated_load(member, token)
   end
 end
 
--- The range of scores of the waiters of a load. Where the fence was lost, waiters of
--- the running load have newer tokens than it has.
+-- Returns the range of scores of the waiters of a load. If the fence was lost, waiters of the
+-- running load have newer tokens than the load.
 local function scores_of(token, running)
   local from = string.format('%.0f', token)
   return from, running and '+inf' or from
@@ -91,8 +94,8 @@ local function count_waiters(token, running)
   return redis.call('ZCOUNT', queue, scores_of(token, running))
 end
 
--- Takes waiters of a load out of the queue and sends each of their processes one
--- message; returns how many are left. Nothing depends on the messages.
+-- Takes waiters of a load out of the queue and sends each of their processes one message.
+-- Returns how many are left. Nothing depends on the messages.
 local function tell(token, running, record)
   local from, to = scores_of(token, running)
   local all = redis.call('ZRANGE', queue, from, to, 'BYSCORE', 'LIMIT', 0, BATCH, 'WITHSCORES')
@@ -148,7 +151,7 @@ local function bury(member, until_ms)
   keep(alive, until_ms)
 end
 -- from loads/shared/list_schema.lua
--- Lists the schema as one in use until at (ms), for calls that must reach all schemas
+-- Lists the schema as one that is in use until at (ms), for calls that must reach all schemas
 -- of the key.
 local function list_schema(at)
   redis.call('ZADD', schemas, 'GT', at, schema)
@@ -157,7 +160,7 @@ end
 
 local member, token, copies_until = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local store, remember = tonumber(ARGV[6]), tonumber(ARGV[7])
--- Reads of every key that is written later: a wrong type ends the script here.
+-- Read every key that is written later: a wrong type ends the script here.
 local record = redis.call('GET', published)
 redis.call('STRLEN', value)
 redis.call('STRLEN', failure)
@@ -167,7 +170,7 @@ redis.call('ZCARD', schemas)
 
 local recorded_token, recorded_state, how = string.match(record or '', '^(%d+) (%d) (.)')
 if recorded_token == ARGV[2] then
-  -- The messages of the second call carry no envelope: processes fetch the result.
+  -- The messages of a repeated call carry no envelope: processes fetch the result.
   return { tonumber(recorded_state), us, tell(token, recorded_state == '1', how) }
 end
 
@@ -196,8 +199,8 @@ end
 if copies_until > now then bury(member, copies_until) end
 if state == 0 then return { 0, us, 0 } end
 
--- S: it is the value. H: only those who waited get it. A: likewise, and it was
--- invalidated meanwhile.
+-- S: the result is the value. H: only those that waited get it. A: like H, and it was
+-- invalidated in the meantime.
 how = state == 2 and 'A' or store > 0 and 'S' or 'H'
 purge_waiters()
 local kept = how

@@ -1,26 +1,28 @@
 -- Written by go generate from luascripts/loads/put.lua and the pieces that it includes:
 -- edit those.
 
--- Stores a value that no load has made: an invalidation and a publication in one
--- step. What was cached goes, and a load that runs may not store over it.
+-- Stores a value that no load has made: an invalidation and a publication in one step. What
+-- was cached is dropped, and a running load may not overwrite the new value.
 --
 -- KEYS  holders, queue, alive, fence, value, failure, published, invalidated, schemas
 -- ARGV  1 void_from  server µs from which on this call does nothing
---       2 prefix, 3 suffix: the envelope; the server's time goes between them
+--       2 prefix, 3 suffix  the envelope; the server's time goes between them
 --       4 store      ms to keep it
 --
 -- Reply
---   1, now µs, or 6, now µs: it was void, and did nothing
+--   1, now µs; or 6, now µs: it was void, and did nothing
 --   and a string for each other schema of the key that is in use: the caller
 --   invalidates these
 --
--- Cost  that of invalidate, SET, ZADD and PEXPIREAT.
--- Who else may be where: as with invalidate. Of two puts the later one stays. The
--- caller sends a put again only if it surely did not run: a copy that arrives late
--- could otherwise undo another put that was answered meanwhile. void_from bounds how
--- late a copy can be that the caller gave up.
--- SET comes first: where memory has run out it is refused with nothing done. All that
--- drop removes is older than the value, which therefore is set again after it.
+-- Cost  the cost of invalidate, SET, ZADD and PEXPIREAT.
+--
+-- Concurrency: as in invalidate. Of two puts the later one stays. The caller sends a put again
+-- only if it surely did not run. Otherwise a copy that arrives late could undo another put
+-- that was answered in the meantime. void_from bounds how late a copy can arrive that the
+-- caller gave up.
+--
+-- SET comes first: if memory has run out, it is refused with nothing done. drop then removes
+-- everything that is older, and the value with it, so the value is set again after drop.
 
 -- from shared/clock.lua
 -- The server's time, read once per call: us in µs, now in ms.
@@ -30,12 +32,12 @@ local now = math.floor(us / 1000)
 local void_from, store = tonumber(ARGV[1]), tonumber(ARGV[4])
 if us >= void_from then return { 6, us } end
 -- from loads/shared/load.lua
--- What the scripts of loads share. They keep one load of a cached value in the
--- fleet. The script has included the clock before.
+-- The functions that the scripts of loads share. They make sure that only one load of a cached
+-- value runs at a time in all processes. The script has included the clock before.
 --
--- A load is told by its token, which no two loads of a key share. No script grants
--- the lease to a waiter: a waiter whose load ended without a result enters again,
--- so that it sees a value that came meanwhile before it loads.
+-- A load is identified by its token, which no two loads of a key share. No script grants the
+-- lease to a waiter. A waiter whose load ended without a result enters again, so that it sees
+-- a value that was stored in the meantime before it loads.
 
 -- from shared/constants.lua
 local BATCH = 250         -- members: the most that one call purges, parks or tells
@@ -48,27 +50,28 @@ local ALIVE = 4500        -- ms: how long a sign of life keeps a place in the qu
 --              that is not in queue is a tombstone
 -- fence        string: the token of the last load
 -- value        string: the envelope of the cached value
--- failure      string: the envelope of a remembered failure, or of the mark that
+-- failure      string: the envelope of a remembered failure, or of the mark that says that
 --              the value is too large
--- published    string: "<token> <state> <how>[envelope]", the result of the last
---              load, kept for processes that missed the message
--- invalidated  sorted set: "<member> <token>" of loads that were invalidated, score
---              = lease end (ms): such a load may hand its result to those who wait
---              for it, but not store it
--- schemas      sorted set: the schemas of the key that have a value, a failure or a
---              load, score = until when (ms); all schemas share it. The other keys belong to one schema each, and
---              their names end with it, as ".1a2b3c4d"; those of schema 0 do not.
+-- published    string: "<token> <state> <how>[envelope]", the result of the last load,
+--              kept for processes that missed the message
+-- invalidated  sorted set: "<member> <token>" of loads that were invalidated, score =
+--              lease end (ms): such a load may hand its result to those that wait for
+--              it, but may not store it
+-- schemas      sorted set: the schemas of the key that have a value, a failure or a load,
+--              score = until when (ms). All schemas share this key. The other keys
+--              belong to one schema each, and their names end with it, as ".1a2b3c4d".
+--              The keys of schema 0 have no such ending.
 local holders, queue, alive, fence, value, failure, published, invalidated, schemas = unpack(KEYS)
 local schema = string.match(holders, '%.(%x+)$') or '0'
 
--- The member that holds the lease, and when that ends; nil where none does.
+-- Returns the member that holds the lease, and when the lease ends; nil if nobody holds it.
 local function holder()
   local first = redis.call('ZRANGE', holders, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
   return first[1], tonumber(first[2])
 end
 
--- An invalidated load that still runs, found by its member or by its token: when
--- its lease ends, its token, its entry; nil where there is none.
+-- Finds an invalidated load that still runs, by its member or by its token. Returns the end of
+-- its lease, its token and its entry; nil if there is none.
 local function invalidated_load(member, token)
   local all = redis.call('ZRANGE', invalidated, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, BATCH, 'WITHSCORES')
   for i = 1, #all, 2 do
@@ -77,8 +80,8 @@ local function invalidated_load(member, token)
   end
 end
 
--- The range of scores of the waiters of a load. Where the fence was lost, waiters of
--- the running load have newer tokens than it has.
+-- Returns the range of scores of the waiters of a load. If the fence was lost, waiters of the
+-- running load have newer tokens than the load.
 local function scores_of(token, running)
   local from = string.format('%.0f', token)
   return from, running and '+inf' or from
@@ -88,8 +91,8 @@ local function count_waiters(token, running)
   return redis.call('ZCOUNT', queue, scores_of(token, running))
 end
 
--- Takes waiters of a load out of the queue and sends each of their processes one
--- message; returns how many are left. Nothing depends on the messages.
+-- Takes waiters of a load out of the queue and sends each of their processes one message.
+-- Returns how many are left. Nothing depends on the messages.
 local function tell(token, running, record)
   local from, to = scores_of(token, running)
   local all = redis.call('ZRANGE', queue, from, to, 'BYSCORE', 'LIMIT', 0, BATCH, 'WITHSCORES')
@@ -128,14 +131,14 @@ local function keep(key, at)
   end
 end
 -- from loads/shared/drop.lua
--- Drops what is cached of the schema, and takes the right to store from a running
--- load: its lease moves to invalidated, where it can be renewed and hand its result to
--- those who wait for it. The next enter loads anew. Returns 1 if a load was running,
--- and the other schemas of the key that are in use.
+-- Drops what is cached for the schema, and takes the right to store from a running load. The
+-- lease of that load moves to invalidated. There it can be renewed, and can hand its result to
+-- those that wait for it. The next enter loads anew. Returns 1 if a load was running, and the
+-- other schemas of the key that are in use.
 local function drop()
   local last = redis.call('GET', fence)
   local member, till = holder()
-  -- Reads of every key that is written later: a wrong type ends the script here.
+  -- Read every key that is written later: a wrong type ends the script here.
   redis.call('ZCARD', invalidated)
   for _, key in ipairs({ value, failure, published }) do redis.call('STRLEN', key) end
   local others = {}
@@ -148,7 +151,7 @@ local function drop()
   redis.call('ZREM', holders, member)
   local expired = redis.call('ZCOUNT', invalidated, '-inf', now)
   if expired > 0 then redis.call('ZREMRANGEBYRANK', invalidated, 0, math.min(expired, BATCH) - 1) end
-  -- Where the fence was evicted, the load's token is not known: it has lost the lease.
+  -- If the fence was evicted, the load's token is unknown, and the load has lost its lease.
   if last then
     redis.call('ZADD', invalidated, till, member .. ' ' .. last)
     keep(invalidated, till)
@@ -156,7 +159,7 @@ local function drop()
   return 1, others
 end
 -- from loads/shared/list_schema.lua
--- Lists the schema as one in use until at (ms), for calls that must reach all schemas
+-- Lists the schema as one that is in use until at (ms), for calls that must reach all schemas
 -- of the key.
 local function list_schema(at)
   redis.call('ZADD', schemas, 'GT', at, schema)
@@ -164,7 +167,7 @@ local function list_schema(at)
 end
 
 local envelope = ARGV[2] .. string.format('%016.0f', us) .. ARGV[3]
--- Reads of every key that is written later: a wrong type ends the script here.
+-- Read every key that is written later: a wrong type ends the script here.
 redis.call('STRLEN', value)
 redis.call('ZCARD', holders)
 redis.call('ZCARD', invalidated)

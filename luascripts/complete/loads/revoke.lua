@@ -1,9 +1,10 @@
 -- Written by go generate from luascripts/loads/revoke.lua and the pieces that it includes:
 -- edit those.
 
--- Takes the right to load away from the member that has it, also where the load was
--- invalidated, or takes a waiter out of the queue. Those that wait for the load are told,
--- so that one of them loads. Idempotent by the mark: a call that comes again says so.
+-- Takes the right to load away from the member that has it, even if the load was invalidated,
+-- or takes a waiter out of the queue. Those that wait for the load are told, so that one of
+-- them loads. Idempotent by the mark: a repeated call answers that the revocation was done
+-- before.
 --
 -- KEYS  holders, queue, alive, fence, value, failure, published, invalidated, schemas,
 --       revoked, audit, which the schemas share
@@ -14,12 +15,14 @@
 --   1|2|0, now µs, more   revoked now; revoked before; no such load or waiter
 --   more = 1: there are more to tell, and the caller calls again at once.
 --
--- Cost  O(log n), and one PUBLISH per process that waits, of which one call tells 250.
--- Who else may be where: the load may have published, or its lease may have ended; an
--- invalidation may have moved the lease; a copy of its enter may be under way
--- (tombstone); another copy of this call may have run (the mark).
--- ZREM comes first: it is allowed where memory has run out, and the checks of the
--- memory limit end with a script's first write.
+-- Cost  O(log n), and one PUBLISH per waiting process. One call tells 250 of them.
+--
+-- Concurrency: the load may have published, or its lease may have ended. An invalidation may
+-- have moved the lease. A copy of its enter may be under way (tombstone). Another copy of this
+-- call may have run (mark).
+--
+-- ZREM comes first because it is allowed when memory has run out. Redis checks the memory
+-- limit only until the first write of a script.
 
 -- from shared/clock.lua
 -- The server's time, read once per call: us in µs, now in ms.
@@ -27,12 +30,12 @@ local time = redis.call('TIME')
 local us = time[1] * 1000000 + time[2]
 local now = math.floor(us / 1000)
 -- from loads/shared/load.lua
--- What the scripts of loads share. They keep one load of a cached value in the
--- fleet. The script has included the clock before.
+-- The functions that the scripts of loads share. They make sure that only one load of a cached
+-- value runs at a time in all processes. The script has included the clock before.
 --
--- A load is told by its token, which no two loads of a key share. No script grants
--- the lease to a waiter: a waiter whose load ended without a result enters again,
--- so that it sees a value that came meanwhile before it loads.
+-- A load is identified by its token, which no two loads of a key share. No script grants the
+-- lease to a waiter. A waiter whose load ended without a result enters again, so that it sees
+-- a value that was stored in the meantime before it loads.
 
 -- from shared/constants.lua
 local BATCH = 250         -- members: the most that one call purges, parks or tells
@@ -45,27 +48,28 @@ local ALIVE = 4500        -- ms: how long a sign of life keeps a place in the qu
 --              that is not in queue is a tombstone
 -- fence        string: the token of the last load
 -- value        string: the envelope of the cached value
--- failure      string: the envelope of a remembered failure, or of the mark that
+-- failure      string: the envelope of a remembered failure, or of the mark that says that
 --              the value is too large
--- published    string: "<token> <state> <how>[envelope]", the result of the last
---              load, kept for processes that missed the message
--- invalidated  sorted set: "<member> <token>" of loads that were invalidated, score
---              = lease end (ms): such a load may hand its result to those who wait
---              for it, but not store it
--- schemas      sorted set: the schemas of the key that have a value, a failure or a
---              load, score = until when (ms); all schemas share it. The other keys belong to one schema each, and
---              their names end with it, as ".1a2b3c4d"; those of schema 0 do not.
+-- published    string: "<token> <state> <how>[envelope]", the result of the last load,
+--              kept for processes that missed the message
+-- invalidated  sorted set: "<member> <token>" of loads that were invalidated, score =
+--              lease end (ms): such a load may hand its result to those that wait for
+--              it, but may not store it
+-- schemas      sorted set: the schemas of the key that have a value, a failure or a load,
+--              score = until when (ms). All schemas share this key. The other keys
+--              belong to one schema each, and their names end with it, as ".1a2b3c4d".
+--              The keys of schema 0 have no such ending.
 local holders, queue, alive, fence, value, failure, published, invalidated, schemas = unpack(KEYS)
 local schema = string.match(holders, '%.(%x+)$') or '0'
 
--- The member that holds the lease, and when that ends; nil where none does.
+-- Returns the member that holds the lease, and when the lease ends; nil if nobody holds it.
 local function holder()
   local first = redis.call('ZRANGE', holders, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
   return first[1], tonumber(first[2])
 end
 
--- An invalidated load that still runs, found by its member or by its token: when
--- its lease ends, its token, its entry; nil where there is none.
+-- Finds an invalidated load that still runs, by its member or by its token. Returns the end of
+-- its lease, its token and its entry; nil if there is none.
 local function invalidated_load(member, token)
   local all = redis.call('ZRANGE', invalidated, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, BATCH, 'WITHSCORES')
   for i = 1, #all, 2 do
@@ -74,8 +78,8 @@ local function invalidated_load(member, token)
   end
 end
 
--- The range of scores of the waiters of a load. Where the fence was lost, waiters of
--- the running load have newer tokens than it has.
+-- Returns the range of scores of the waiters of a load. If the fence was lost, waiters of the
+-- running load have newer tokens than the load.
 local function scores_of(token, running)
   local from = string.format('%.0f', token)
   return from, running and '+inf' or from
@@ -85,8 +89,8 @@ local function count_waiters(token, running)
   return redis.call('ZCOUNT', queue, scores_of(token, running))
 end
 
--- Takes waiters of a load out of the queue and sends each of their processes one
--- message; returns how many are left. Nothing depends on the messages.
+-- Takes waiters of a load out of the queue and sends each of their processes one message.
+-- Returns how many are left. Nothing depends on the messages.
 local function tell(token, running, record)
   local from, to = scores_of(token, running)
   local all = redis.call('ZRANGE', queue, from, to, 'BYSCORE', 'LIMIT', 0, BATCH, 'WITHSCORES')
@@ -176,7 +180,7 @@ local function mark(owner, id, reason, what, permits, remains)
 end
 
 local member, id, reason = ARGV[1], ARGV[2], ARGV[3]
--- Reads of every key that is written later: a wrong type ends the script here.
+-- Read every key that is written later: a wrong type ends the script here.
 local before = redis.call('HGET', revoked, id)
 redis.call('XLEN', audit)
 redis.call('ZCARD', queue)
@@ -200,6 +204,6 @@ if is_held then
 elseif entry then
   left = tell(token, false, 'F')
 elseif state == 2 and not holder() and redis.call('ZCARD', invalidated) == 0 then
-  left = tell(0, true, 'F') -- the rest of those that waited
+  left = tell(0, true, 'F') -- the waiters that an earlier call has not told
 end
 return { state, us, left > 0 and 1 or 0 }

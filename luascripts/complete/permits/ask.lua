@@ -55,8 +55,8 @@ local now = math.floor(us / 1000)
 local fenced = ARGV[1] == '1'
 local handle = string.match(ARGV[2], '^[^.]+')
 -- from permits/shared/queue.lua
--- The functions for scripts of permits that do more than their fast path. The script has
--- included constants, keys and the clock before, and has set:
+-- Functions for those scripts of permits that do more than their fast path. Constants, keys and
+-- the clock are included before them, and the script has set:
 --
 --   handle  the handle of the caller, whose grants go into the reply
 --   fenced  whether grants issue a token

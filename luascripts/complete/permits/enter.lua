@@ -92,8 +92,8 @@ local FEW = 10            -- waiters at the head that are looked at first if the
 local GRANTS = 64         -- the most that one call grants or refuses, because each is a message
 local PARKED = 4503599627370496 -- 2^52: added to the ticket in the score of a parked waiter
 -- from permits/shared/queue.lua
--- The functions for scripts of permits that do more than their fast path. The script has
--- included constants, keys and the clock before, and has set:
+-- Functions for those scripts of permits that do more than their fast path. Constants, keys and
+-- the clock are included before them, and the script has set:
 --
 --   handle  the handle of the caller, whose grants go into the reply
 --   fenced  whether grants issue a token

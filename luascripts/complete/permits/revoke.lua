@@ -52,8 +52,8 @@ local now = math.floor(us / 1000)
 local fenced, member, id, reason = ARGV[1] == '1', ARGV[2], ARGV[3], ARGV[4]
 local handle = '' -- so that a waiter of the caller's own process is told by a message, too
 -- from permits/shared/queue.lua
--- The functions for scripts of permits that do more than their fast path. The script has
--- included constants, keys and the clock before, and has set:
+-- Functions for those scripts of permits that do more than their fast path. Constants, keys and
+-- the clock are included before them, and the script has set:
 --
 --   handle  the handle of the caller, whose grants go into the reply
 --   fenced  whether grants issue a token

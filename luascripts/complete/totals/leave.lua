@@ -1,29 +1,31 @@
 -- Written by go generate from luascripts/totals/leave.lua and the pieces that it includes:
 -- edit those.
 
--- Gives permits back or leaves the queue, whichever the member's state needs, and
--- hands what is free to the waiters whose turn it is, of any key. Idempotent by
--- member; never touches the permit of another member.
+-- Gives permits back or leaves the queue, depending on the member's state, and hands what is
+-- free to the waiters whose turn it is, of any key. Idempotent by member. It never touches a
+-- permit of another member.
 --
 -- KEYS  holders, places, queue, line, alive, ready, turns, limits
 -- ARGV  1 member   2 permits
---       3 copies_until  server ms until which a copy of this member's enter may
---                       still arrive; 0 = none can. A tombstone refuses it.
+--       3 copies_until  server ms until which a copy of this member's enter may still
+--                       arrive, 0 = none can. A tombstone refuses it.
 --
 -- Reply (integers)
 --   1                      given back, and nobody waits for it
 --   1|2|0, now µs, more    given back; was queued; was neither
 --   followed by (seq, term ms or -limit, 0) for each waiter of the same handle that
---   this call granted to or refused. more = 1: there is more to hand on, and the
---   caller goes on at once.
+--   this call granted to or refused. more = 1: there is more to hand on, and the caller
+--   continues at once.
 --
--- Cost  nobody waits: ZREM of places and holders, EXISTS. Else O(log n) and one
+-- Cost  if nobody waits: ZREM of places and holders, EXISTS. Otherwise O(log n) and one
 --       message per grant.
--- Who else may be where: the lease may have expired and been granted to another
--- member (which stays as it is); the enter of this member may still be under way
--- (tombstone); the next owner may be dead (probation, see serve).
--- ZREM comes first: it is allowed where memory has run out, and the checks of the
--- memory limit end with a script's first write.
+--
+-- Concurrency: the lease may have expired and been granted to another member, which keeps it.
+-- The enter of this member may still be under way (tombstone). The next owner may be dead
+-- (probation, see serve).
+--
+-- ZREM comes first because it is allowed when memory has run out. Redis checks the memory
+-- limit only until the first write of a script.
 
 -- from permits/shared/constants.lua
 -- from shared/constants.lua
@@ -38,27 +40,26 @@ local PARKED = 4503599627370496 -- 2^52: added to the ticket in the score of a p
 -- from totals/shared/constants.lua
 local MOST_GRANTS = 32    -- requests: the most that one call grants to
 local MOST_STEPS = 125    -- waiters: the most that one call looks at
-local MOST_PURGED = 64    -- members: the most that one call drops of what is over
-local HELD_UP = 1000      -- ms: how long a request that does not fit holds up the others
-local MOST_ASIDE = 8      -- times HELD_UP: the longest that it then stands aside
-local HOLDS = 1125899906842624 -- 2^50, above all tags: where the marks of those begin that hold others up
+local MOST_PURGED = 64    -- members: the most expired ones that one call drops
+local HELD_UP = 1000      -- ms: how long a request that does not fit holds the others up
+local MOST_ASIDE = 8      -- times HELD_UP: the longest time for which such a request then stands aside
+local HOLDS = 1125899906842624 -- 2^50, above all tags: added to the marks of requests that hold the others up
 -- from totals/shared/keys.lua
 -- holders  sorted set: a member per held permit of any key, score = expiry (ms)
--- places   sorted set: the same members, score 0: in the order of their keys, so
---          that the permits of a key are counted as a range
+-- places   sorted set: the same members, score 0. They are in the order of their keys, so
+--          that the permits of a key are counted as a range.
 -- queue    sorted set: a member per waiter, score = ticket (µs)
--- line     sorted set, score 0: "<key>:<ticket>:<rest of the member>" per waiter
---          that is not parked, so that the first waiter of a key is the first of a
---          range
--- alive    sorted set: the same waiters, score = alive until (ms); a member that is
---          not in queue is a tombstone: that request was given up, and its enter
---          is void until then
--- ready    sorted set: a key that has a waiter and room under its own limit,
+-- line     sorted set, score 0: "<key>:<ticket>:<rest of the member>" per waiter that is
+--          not parked, so that the first waiter of a key is the first of a range
+-- alive    sorted set: the same waiters, score = alive until (ms). A member that is not
+--          in queue is a tombstone: that request was given up, and its enter is void
+--          until then.
+-- ready    sorted set: the keys that have a waiter and room under their own limit,
 --          score = start tag
--- turns    sorted set: "" = the virtual time; a key = its finish tag, while it is
---          not in ready; a member = how long it holds others up or stands aside
--- limits   hash: a key = its limit, "" = the total, as set at run time; the only
---          key without an expiry
+-- turns    sorted set: "" = the virtual time; a key = its finish tag, while it is not in
+--          ready; a member = until when it holds others up or stands aside
+-- limits   hash: a key = its limit, "" = the total, as set at run time. This is the only
+--          Redis key without an expiry.
 local holders, places, queue, line = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local alive, ready, turns, limits = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 local member, permits, copies_until = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -75,7 +76,7 @@ end
 local key, handle, caller_total = string.match(member, '^([^:]+):([^.]+).*%.(%d+)$')
 if given_back > 0 and copies_until == 0 then
   if redis.call('EXISTS', queue, line) == 0 then return { 1 } end
-  -- Others wait, and not for this: neither for the total nor for this key.
+  -- Others wait, but not for these permits: neither for the total nor for this key.
   if redis.call('EXISTS', ready, turns) == 0
     and #redis.call('ZRANGE', line, '[' .. key .. ':', '(' .. key .. ';', 'BYLEX', 'LIMIT', 0, 1) == 0 then
     return { 1 }
@@ -89,37 +90,37 @@ local time = redis.call('TIME')
 local us = time[1] * 1000000 + time[2]
 local now = math.floor(us / 1000)
 -- from totals/shared/use.lua
--- How many permits are in use, in all and by key. The script has included
--- constants, keys and the clock before.
+-- Counts the permits in use, in all and by key. The script has included constants, keys and
+-- the clock before.
 --
--- A member is <key>:<handle>.<seq>.<permits>.<ttl ms>.<limit>.<share>.<total>: the
--- call that hands a permit on reads from it what the request asked for. Permits 2
--- to n of a request are the member with "+2" to "+n" behind it. A key has no ":",
--- since it is escaped.
+-- A member is <key>:<handle>.<seq>.<permits>.<ttl ms>.<limit>.<share>.<total>, so that the
+-- call that hands a permit on can read the terms of the request. Permits 2 to n of a request
+-- are the member followed by "+2" to "+n". A key contains no ":", because it is escaped.
 --
--- Numbers go into commands as they are: the server writes 17 digits. Strings that
--- are made here want '%.0f', for tostring stops at 14.
+-- Numbers are passed to commands as they are: the server writes 17 digits. Strings that are
+-- made here need '%.0f', because tostring stops at 14 digits.
 
--- Whether the call stopped at one of its bounds: its caller goes on at once.
+-- Whether the call stopped at one of its bounds, so that its caller continues at once.
 local more = 0
 
 local function key_of(member) return string.match(member, '^[^:]+') end
 
--- The bounds of a key's members in places, and of its waiters in line.
+-- Returns the bounds of a key's members in places, and of its waiters in line.
 local function range_of(key) return '[' .. key .. ':', '(' .. key .. ';' end
 
--- Permits in use that have not expired. From here on only a grant of this call
--- changes it.
+-- Permits in use that have not expired. From here on only a grant of this call changes the
+-- number.
 local in_use = redis.call('ZCOUNT', holders, '(' .. now, '+inf')
 
--- Permits that have expired and are not dropped yet.
+-- Permits that have expired but were not dropped yet.
 local expired = {}
 
--- Permits of a key in use, counted once.
+-- Permits in use by key, each key counted once.
 local counted = {}
 
--- Compares what is kept twice, before anything is granted by it, and mends it. Where
--- places was lost, each key would seem to have nothing in use.
+-- Compares places with holders, which has the same members, and rebuilds places if they
+-- differ. This happens before a grant relies on places: if places was lost, each key would
+-- seem to have no permits in use.
 local compared = false
 local function compare_places()
   if compared then return end
@@ -148,7 +149,7 @@ local function in_use_of(key)
   return counted[key]
 end
 
--- The limits that a request is judged by: the stored ones, else its own.
+-- The limits that apply to a request: the stored ones, or else its own.
 local has_stored = redis.call('HLEN', limits) > 0
 local stored_total = has_stored and tonumber(redis.call('HGET', limits, '') or '')
 local stored_limits = {}
@@ -173,9 +174,9 @@ local function score_of(till, granted_before)
   return till - 1 + math.max(1, math.min(4095, part)) / 4096
 end
 
--- Takes n permits of a key for a member until then (ms). is_first_term: its own TTL is
--- longer, so that listings could not tell since when it is held. What a call takes is
--- written together, by write_permits.
+-- Takes n permits of a key for a member until till (ms). is_first_term says that the term is
+-- shorter than the TTL in the member, so that listings need the score to tell since when the
+-- lease is held. write_permits writes all that a call takes together.
 local taken, taken_until, in_use_before = {}, 0, in_use
 local function take(key, member, n, till, is_first_term)
   taken[#taken + 1] = { member, n, is_first_term and score_of(till, till - now) or till }
@@ -211,14 +212,14 @@ local function write_permits()
   taken, in_use_before = {}, in_use
 end
 
--- ms until the earliest lease of the family ends, 0 where none is held.
+-- Returns the ms until the earliest lease of the family ends, 0 if none is held.
 local function until_earliest_expiry()
   local first = redis.call('ZRANGE', holders, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
   return first[2] and math.ceil(first[2]) - now or 0 -- see held_since
 end
 
 -- from totals/shared/waiters.lua
--- The waiters of each key, and which of them are alive. The script has included use
+-- Finds the waiters of each key, and which of them are alive. The script has included use
 -- before, and has set:
 --
 --   handle  the handle of the caller, whose grants go into the reply
@@ -234,8 +235,8 @@ end
 -- How many waiters the call has looked at.
 local steps = 0
 
--- What this call did to waiters of the caller's own handle: sequence number, term
--- (ms) or minus the limit that refused, and 0, of each.
+-- What this call did to waiters of the caller's own handle. Each has three numbers: sequence
+-- number, term (ms) or minus the limit that refused it, 0.
 local own_outcomes = {}
 
 -- Appends the outcomes of the caller's own waiters to a reply.
@@ -244,10 +245,9 @@ local function with_own_outcomes(reply)
   return reply
 end
 
--- Tells the process that a request belongs to what became of it: granted (outcome =
--- term) or never to be served (outcome = -limit). A waiter of the caller's own
--- handle learns it by the reply, any other by one message. Nothing depends on the
--- message: its process asks every 1.5 s.
+-- Tells the process of a request the outcome: granted (outcome = term) or never to be served
+-- (outcome = -limit). A waiter of the caller's own handle learns it from the reply, any other
+-- from a message. Nothing depends on the message: its process asks every 1.5 s.
 local function tell(waiting_handle, seq, outcome)
   if waiting_handle == handle then
     own_outcomes[#own_outcomes + 1] = tonumber(seq)
@@ -272,13 +272,13 @@ local function tell(waiting_handle, seq, outcome)
   redis.call(publish, channel, string.format('%s %.0f %d 0', seq, us, outcome))
 end
 
--- The place of a waiter in line.
+-- Returns the place of a waiter in line.
 local function place_in_line(member, ticket)
   local key, rest = string.match(member, '^([^:]+):(.*)$')
   return string.format('%s:%016.0f:%s', key, tonumber(ticket), rest)
 end
 
--- The first waiter of a key, where the call has found it.
+-- The first waiter of each key for which this call has found it.
 local heads = {}
 
 -- Takes a waiter out of the queue.
@@ -289,7 +289,7 @@ local function dequeue(member, place)
   redis.call('ZREM', turns, member)
 end
 
--- What a waiter asks for, nil where it is of another version.
+-- Returns the terms of a waiter's request, nil if it is of another version.
 local function terms_of(key, rest)
   local waiting_handle, seq, n, ttl, limit, share, total =
     string.match(rest, '^([^.]+)%.(%d+)%.(%d+)%.(%d+)%.(%d+)%.(%d+)%.(%d+)$')
@@ -300,13 +300,13 @@ local function terms_of(key, rest)
   }
 end
 
--- The first waiter of a key, and what it asks for: nil where there is none, false
--- where the call has looked at enough. A waiter that asks for more than the limits
--- in force is refused.
+-- Returns the first waiter of a key with its terms; nil if there is none, false if the call
+-- has looked at enough waiters. A waiter that asks for more than the limits in force is
+-- refused.
 --
--- A waiter whose sign of life is overdue is parked: it leaves the line and stays in
--- the queue. Its sign of life brings it back, to its old place. Passing it over
--- again in every call would never end when thousands are dead.
+-- A waiter whose sign of life is overdue is parked: it leaves the line and stays in the queue.
+-- Its next sign of life puts it back in its old place. If every call passed it over instead,
+-- thousands of dead waiters would be too much work for any call.
 local function head_of(key)
   if heads[key] then return heads[key] end
   while steps < MOST_STEPS do
@@ -337,30 +337,29 @@ local function head_of(key)
 end
 
 -- from totals/shared/turns.lua
--- Whose turn it is: start-time fair queueing over the keys. The script has included
+-- Decides whose turn it is, by start-time fair queueing over the keys. The script has included
 -- use and waiters before, and has set:
 --
 --   caller_total  the total that the caller was configured with
 --
--- A key that has a waiter and room under its own limit competes: it is in ready,
--- with a start tag. Permits are granted in the order of start tags. A grant of n
--- permits moves the key's tag by n/share, so that keys advance in proportion to
--- their shares. A key that begins to compete starts at the virtual time, and not
--- before the tag at which it stopped: an idle key earns no credit, and a key that
--- was held back by its own limit gains nothing.
+-- A key that has a waiter and room under its own limit competes: it is in ready, with a start
+-- tag. Permits are granted in the order of start tags. A grant of n permits moves the key's
+-- tag by n/share, so that keys advance in proportion to their shares. A key that begins to
+-- compete starts at the virtual time, or at the tag at which it stopped if that is later. So
+-- an idle key earns no credit, and a key that was held back by its own limit gains nothing.
 
 -- How many keys compete.
 local competing = redis.call('ZCARD', ready)
 
--- The virtual time. Where it was lost it is the smallest tag.
+-- The virtual time. If it was lost, the smallest tag replaces it.
 local virtual = tonumber(redis.call('ZSCORE', turns, '') or '')
 local virtual_before = virtual
 if not virtual then
   virtual = competing > 0 and tonumber(redis.call('ZRANGE', ready, 0, 0, 'WITHSCORES')[2]) or 0
 end
 
--- Whether this call may have made ready, and turns, which then have no expiry. Those
--- that are there live as long as the last sign of life: each sign sees to that.
+-- Whether this call may have created ready and turns, which then have no expiry yet. If they
+-- existed before, the last sign of life has set their expiry.
 local made_ready, made_turns = competing == 0, not virtual_before
 
 local function begin_to_compete(key)
@@ -369,8 +368,8 @@ local function begin_to_compete(key)
   competing = competing + 1
 end
 
--- The tag stays where it is ahead of the virtual time, so that the key cannot come
--- back sooner than if it had gone on to compete.
+-- Takes a key out of ready. Its tag is kept if it is ahead of the virtual time, so that the
+-- key cannot come back sooner than if it had continued to compete.
 local function stop_competing(key, tag)
   redis.call('ZREM', ready, key)
   competing = competing - 1
@@ -378,8 +377,8 @@ local function stop_competing(key, tag)
   if tag > virtual then redis.call('ZADD', turns, tag, key) end
 end
 
--- Makes ready say whether a key competes: whenever its permits in use, its limit or
--- its first waiter may have changed.
+-- Updates in ready whether a key competes. To be called whenever the key's permits in use, its
+-- limit or its first waiter may have changed.
 local function refresh(key)
   local tag = redis.call('ZSCORE', ready, key)
   local head = head_of(key)
@@ -404,17 +403,18 @@ local function refresh_keys(members)
   end
 end
 
--- The request whose turn it is asks for more than is free. It holds the others up,
--- so that light requests do not starve it, for HELD_UP at most; then it stands aside
--- as long, and twice as long each time, up to MOST_ASIDE. Strict blocking would let
--- one request for the whole total, beside one long lease, stop the family. The reply
--- says whether it stands aside; if not, nothing is to be granted now.
+-- Called when the request whose turn it is asks for more than is free. The request holds the
+-- others up, so that smaller requests do not starve it, but for HELD_UP at most. Then it
+-- stands aside for the same time, and twice as long each further time, up to MOST_ASIDE. If it
+-- blocked the others without a bound, one request for the whole total, together with one long
+-- lease, could stop the family. Returns true if the request stands aside. Otherwise nothing is
+-- to be granted now.
 --
--- Its mark in turns is HOLDS + until*32 + times while it holds the others up, and
--- -(until*32 + times) while it stands aside, until in ms. Where the clock went back
--- since, the mark is over.
+-- Its mark in turns is HOLDS + until*32 + times while it holds the others up, and -(until*32 +
+-- times) while it stands aside, with until in ms. If the clock went back since, the mark no
+-- longer counts.
 local function stands_aside(head, tag)
-  if in_use >= math.max(head.total, total_in_force(caller_total)) then
+  if in_use >= math.max(head.total, total_in_force(caller_total)) then -- nothing is free, so it holds nobody up
     return false -- nothing is free, so that it holds nobody up
   end
   local mark, times = tonumber(redis.call('ZSCORE', turns, head.member) or ''), 0
@@ -438,7 +438,7 @@ local function stands_aside(head, tag)
   return false
 end
 
--- Waiters that the call has granted to. What is left of them is dropped together.
+-- Waiters that this call has granted to. What is left of them is dropped in one go.
 local served = {}
 local function drop_served()
   if #served == 0 then return end
@@ -447,9 +447,9 @@ local function drop_served()
   served = {}
 end
 
--- Once no key competes: a request that stands aside and fits now need not wait until
--- its time is over. The reply says whether there is one. Where none stands aside, the
--- tags have no more meaning.
+-- Called once no key competes. A request that stands aside but fits now need not wait until
+-- its time is over. Returns whether there is one. If no request stands aside, the tags have no
+-- more meaning and are dropped.
 local brought_back = false
 local function bring_back()
   if brought_back then return false end
@@ -475,24 +475,23 @@ local function bring_back()
   return found
 end
 
--- Grants to the first waiter of a key, whose turn it is. Whether it did: where queue
--- was lost, or has the waiter in an older place, too, it waits no more.
+-- Grants to the first waiter of a key, whose turn it is. Returns whether it did. It does not
+-- if queue was lost, or if line has an older place of a waiter that waits no more.
 local function serve(head, tag)
   local key = head.key
   heads[key] = nil
   redis.call('ZREM', line, head.place)
   if redis.call('ZREM', queue, head.member) == 0 then return false end
   served[#served + 1] = head.member
-  -- The process of the caller is alive. Any other process may be dead: it confirms
-  -- by renewing within its first term, which is the shorter the older its last sign of
-  -- life is.
+  -- The process of the caller is alive. Any other process may be dead, so it must renew within
+  -- its first term. The older its last sign of life, the shorter this term.
   local term = head.handle == handle and head.ttl or math.min(head.ttl, PROBATION, head.alive_for - SILENCE)
   take(key, head.member, head.permits, now + term, term < head.ttl)
   tell(head.handle, head.seq, term)
 
-  -- With V = S alone, newcomers that come once would always be ahead of a key that
-  -- goes on; so V moves with what is granted. The finish tag bounds that: a request
-  -- for many permits would move V past the others.
+  -- If the virtual time only followed the start tags, keys that come just once would always be
+  -- ahead of a key that keeps coming. So it also advances with the permits granted. The finish
+  -- tag bounds that: a request for many permits would otherwise move it past the others.
   local finish_tag = tag + head.permits / head.share
   virtual = math.max(virtual, tag, math.min(virtual + head.permits / (head.share * competing), finish_tag))
   local behind = head.behind and terms_of(key, string.match(head.behind, '^[^:]+:%d+:(.*)$') or '')
@@ -504,8 +503,8 @@ local function serve(head, tag)
   return true
 end
 
--- Whether the first waiter of a key finds all in use. Its own total may be above the
--- caller's, where no total is stored.
+-- Returns whether the first waiter of a key finds all permits in use. Its own total may be
+-- above the caller's if no total is stored.
 local function finds_all_in_use(key)
   if in_use < total_in_force(caller_total) then return false end
   if stored_total then return true end
@@ -543,8 +542,9 @@ local function advance()
   end
 end
 
--- Drops permits that have expired. Their keys may compete now. They are read anew: the
--- caller's own may have been among them, and this call may have granted them again.
+-- Drops expired permits, after which their keys may compete. The permits are read again here:
+-- the caller's own may have been among the expired ones, and this call may have granted it
+-- again.
 local function purge_permits()
   compare_places()
   if #expired == 0 then return end
@@ -556,8 +556,8 @@ local function purge_permits()
   refresh_keys(permits)
 end
 
--- Drops waiters whose sign of life has run out, and finish tags that the virtual time
--- has passed: they say nothing any more.
+-- Drops waiters whose sign of life has run out, and finish tags that the virtual time has
+-- passed: these have no meaning any more.
 local function purge_waiters()
   if virtual_before then
     local passed = redis.call('ZRANGE', turns, 0, string.format('(%.17g', virtual), 'BYSCORE', 'LIMIT', 0, MOST_PURGED)

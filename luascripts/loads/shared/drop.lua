@@ -1,11 +1,11 @@
--- Drops what is cached of the schema, and takes the right to store from a running
--- load: its lease moves to invalidated, where it can be renewed and hand its result to
--- those who wait for it. The next enter loads anew. Returns 1 if a load was running,
--- and the other schemas of the key that are in use.
+-- Drops what is cached for the schema, and takes the right to store from a running load. The
+-- lease of that load moves to invalidated. There it can be renewed, and can hand its result to
+-- those that wait for it. The next enter loads anew. Returns 1 if a load was running, and the
+-- other schemas of the key that are in use.
 local function drop()
   local last = redis.call('GET', fence)
   local member, till = holder()
-  -- Reads of every key that is written later: a wrong type ends the script here.
+  -- Read every key that is written later: a wrong type ends the script here.
   redis.call('ZCARD', invalidated)
   for _, key in ipairs({ value, failure, published }) do redis.call('STRLEN', key) end
   local others = {}
@@ -18,7 +18,7 @@ local function drop()
   redis.call('ZREM', holders, member)
   local expired = redis.call('ZCOUNT', invalidated, '-inf', now)
   if expired > 0 then redis.call('ZREMRANGEBYRANK', invalidated, 0, math.min(expired, BATCH) - 1) end
-  -- Where the fence was evicted, the load's token is not known: it has lost the lease.
+  -- If the fence was evicted, the load's token is unknown, and the load has lost its lease.
   if last then
     redis.call('ZADD', invalidated, till, member .. ' ' .. last)
     keep(invalidated, till)

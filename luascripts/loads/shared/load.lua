@@ -1,21 +1,21 @@
--- What the scripts of loads share. They keep one load of a cached value in the
--- fleet. The script has included the clock before.
+-- The functions that the scripts of loads share. They make sure that only one load of a cached
+-- value runs at a time in all processes. The script has included the clock before.
 --
--- A load is told by its token, which no two loads of a key share. No script grants
--- the lease to a waiter: a waiter whose load ended without a result enters again,
--- so that it sees a value that came meanwhile before it loads.
+-- A load is identified by its token, which no two loads of a key share. No script grants the
+-- lease to a waiter. A waiter whose load ended without a result enters again, so that it sees
+-- a value that was stored in the meantime before it loads.
 
 -- include shared/constants
 -- include loads/shared/keys
 
--- The member that holds the lease, and when that ends; nil where none does.
+-- Returns the member that holds the lease, and when the lease ends; nil if nobody holds it.
 local function holder()
   local first = redis.call('ZRANGE', holders, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
   return first[1], tonumber(first[2])
 end
 
--- An invalidated load that still runs, found by its member or by its token: when
--- its lease ends, its token, its entry; nil where there is none.
+-- Finds an invalidated load that still runs, by its member or by its token. Returns the end of
+-- its lease, its token and its entry; nil if there is none.
 local function invalidated_load(member, token)
   local all = redis.call('ZRANGE', invalidated, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, BATCH, 'WITHSCORES')
   for i = 1, #all, 2 do
@@ -24,8 +24,8 @@ local function invalidated_load(member, token)
   end
 end
 
--- The range of scores of the waiters of a load. Where the fence was lost, waiters of
--- the running load have newer tokens than it has.
+-- Returns the range of scores of the waiters of a load. If the fence was lost, waiters of the
+-- running load have newer tokens than the load.
 local function scores_of(token, running)
   local from = string.format('%.0f', token)
   return from, running and '+inf' or from
@@ -35,8 +35,8 @@ local function count_waiters(token, running)
   return redis.call('ZCOUNT', queue, scores_of(token, running))
 end
 
--- Takes waiters of a load out of the queue and sends each of their processes one
--- message; returns how many are left. Nothing depends on the messages.
+-- Takes waiters of a load out of the queue and sends each of their processes one message.
+-- Returns how many are left. Nothing depends on the messages.
 local function tell(token, running, record)
   local from, to = scores_of(token, running)
   local all = redis.call('ZRANGE', queue, from, to, 'BYSCORE', 'LIMIT', 0, BATCH, 'WITHSCORES')

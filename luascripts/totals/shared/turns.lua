@@ -1,27 +1,26 @@
--- Whose turn it is: start-time fair queueing over the keys. The script has included
+-- Decides whose turn it is, by start-time fair queueing over the keys. The script has included
 -- use and waiters before, and has set:
 --
 --   caller_total  the total that the caller was configured with
 --
--- A key that has a waiter and room under its own limit competes: it is in ready,
--- with a start tag. Permits are granted in the order of start tags. A grant of n
--- permits moves the key's tag by n/share, so that keys advance in proportion to
--- their shares. A key that begins to compete starts at the virtual time, and not
--- before the tag at which it stopped: an idle key earns no credit, and a key that
--- was held back by its own limit gains nothing.
+-- A key that has a waiter and room under its own limit competes: it is in ready, with a start
+-- tag. Permits are granted in the order of start tags. A grant of n permits moves the key's
+-- tag by n/share, so that keys advance in proportion to their shares. A key that begins to
+-- compete starts at the virtual time, or at the tag at which it stopped if that is later. So
+-- an idle key earns no credit, and a key that was held back by its own limit gains nothing.
 
 -- How many keys compete.
 local competing = redis.call('ZCARD', ready)
 
--- The virtual time. Where it was lost it is the smallest tag.
+-- The virtual time. If it was lost, the smallest tag replaces it.
 local virtual = tonumber(redis.call('ZSCORE', turns, '') or '')
 local virtual_before = virtual
 if not virtual then
   virtual = competing > 0 and tonumber(redis.call('ZRANGE', ready, 0, 0, 'WITHSCORES')[2]) or 0
 end
 
--- Whether this call may have made ready, and turns, which then have no expiry. Those
--- that are there live as long as the last sign of life: each sign sees to that.
+-- Whether this call may have created ready and turns, which then have no expiry yet. If they
+-- existed before, the last sign of life has set their expiry.
 local made_ready, made_turns = competing == 0, not virtual_before
 
 local function begin_to_compete(key)
@@ -30,8 +29,8 @@ local function begin_to_compete(key)
   competing = competing + 1
 end
 
--- The tag stays where it is ahead of the virtual time, so that the key cannot come
--- back sooner than if it had gone on to compete.
+-- Takes a key out of ready. Its tag is kept if it is ahead of the virtual time, so that the
+-- key cannot come back sooner than if it had continued to compete.
 local function stop_competing(key, tag)
   redis.call('ZREM', ready, key)
   competing = competing - 1
@@ -39,8 +38,8 @@ local function stop_competing(key, tag)
   if tag > virtual then redis.call('ZADD', turns, tag, key) end
 end
 
--- Makes ready say whether a key competes: whenever its permits in use, its limit or
--- its first waiter may have changed.
+-- Updates in ready whether a key competes. To be called whenever the key's permits in use, its
+-- limit or its first waiter may have changed.
 local function refresh(key)
   local tag = redis.call('ZSCORE', ready, key)
   local head = head_of(key)
@@ -65,17 +64,18 @@ local function refresh_keys(members)
   end
 end
 
--- The request whose turn it is asks for more than is free. It holds the others up,
--- so that light requests do not starve it, for HELD_UP at most; then it stands aside
--- as long, and twice as long each time, up to MOST_ASIDE. Strict blocking would let
--- one request for the whole total, beside one long lease, stop the family. The reply
--- says whether it stands aside; if not, nothing is to be granted now.
+-- Called when the request whose turn it is asks for more than is free. The request holds the
+-- others up, so that smaller requests do not starve it, but for HELD_UP at most. Then it
+-- stands aside for the same time, and twice as long each further time, up to MOST_ASIDE. If it
+-- blocked the others without a bound, one request for the whole total, together with one long
+-- lease, could stop the family. Returns true if the request stands aside. Otherwise nothing is
+-- to be granted now.
 --
--- Its mark in turns is HOLDS + until*32 + times while it holds the others up, and
--- -(until*32 + times) while it stands aside, until in ms. Where the clock went back
--- since, the mark is over.
+-- Its mark in turns is HOLDS + until*32 + times while it holds the others up, and -(until*32 +
+-- times) while it stands aside, with until in ms. If the clock went back since, the mark no
+-- longer counts.
 local function stands_aside(head, tag)
-  if in_use >= math.max(head.total, total_in_force(caller_total)) then
+  if in_use >= math.max(head.total, total_in_force(caller_total)) then -- nothing is free, so it holds nobody up
     return false -- nothing is free, so that it holds nobody up
   end
   local mark, times = tonumber(redis.call('ZSCORE', turns, head.member) or ''), 0
@@ -99,7 +99,7 @@ local function stands_aside(head, tag)
   return false
 end
 
--- Waiters that the call has granted to. What is left of them is dropped together.
+-- Waiters that this call has granted to. What is left of them is dropped in one go.
 local served = {}
 local function drop_served()
   if #served == 0 then return end
@@ -108,9 +108,9 @@ local function drop_served()
   served = {}
 end
 
--- Once no key competes: a request that stands aside and fits now need not wait until
--- its time is over. The reply says whether there is one. Where none stands aside, the
--- tags have no more meaning.
+-- Called once no key competes. A request that stands aside but fits now need not wait until
+-- its time is over. Returns whether there is one. If no request stands aside, the tags have no
+-- more meaning and are dropped.
 local brought_back = false
 local function bring_back()
   if brought_back then return false end
@@ -136,24 +136,23 @@ local function bring_back()
   return found
 end
 
--- Grants to the first waiter of a key, whose turn it is. Whether it did: where queue
--- was lost, or has the waiter in an older place, too, it waits no more.
+-- Grants to the first waiter of a key, whose turn it is. Returns whether it did. It does not
+-- if queue was lost, or if line has an older place of a waiter that waits no more.
 local function serve(head, tag)
   local key = head.key
   heads[key] = nil
   redis.call('ZREM', line, head.place)
   if redis.call('ZREM', queue, head.member) == 0 then return false end
   served[#served + 1] = head.member
-  -- The process of the caller is alive. Any other process may be dead: it confirms
-  -- by renewing within its first term, which is the shorter the older its last sign of
-  -- life is.
+  -- The process of the caller is alive. Any other process may be dead, so it must renew within
+  -- its first term. The older its last sign of life, the shorter this term.
   local term = head.handle == handle and head.ttl or math.min(head.ttl, PROBATION, head.alive_for - SILENCE)
   take(key, head.member, head.permits, now + term, term < head.ttl)
   tell(head.handle, head.seq, term)
 
-  -- With V = S alone, newcomers that come once would always be ahead of a key that
-  -- goes on; so V moves with what is granted. The finish tag bounds that: a request
-  -- for many permits would move V past the others.
+  -- If the virtual time only followed the start tags, keys that come just once would always be
+  -- ahead of a key that keeps coming. So it also advances with the permits granted. The finish
+  -- tag bounds that: a request for many permits would otherwise move it past the others.
   local finish_tag = tag + head.permits / head.share
   virtual = math.max(virtual, tag, math.min(virtual + head.permits / (head.share * competing), finish_tag))
   local behind = head.behind and terms_of(key, string.match(head.behind, '^[^:]+:%d+:(.*)$') or '')
@@ -165,8 +164,8 @@ local function serve(head, tag)
   return true
 end
 
--- Whether the first waiter of a key finds all in use. Its own total may be above the
--- caller's, where no total is stored.
+-- Returns whether the first waiter of a key finds all permits in use. Its own total may be
+-- above the caller's if no total is stored.
 local function finds_all_in_use(key)
   if in_use < total_in_force(caller_total) then return false end
   if stored_total then return true end
@@ -204,8 +203,9 @@ local function advance()
   end
 end
 
--- Drops permits that have expired. Their keys may compete now. They are read anew: the
--- caller's own may have been among them, and this call may have granted them again.
+-- Drops expired permits, after which their keys may compete. The permits are read again here:
+-- the caller's own may have been among the expired ones, and this call may have granted it
+-- again.
 local function purge_permits()
   compare_places()
   if #expired == 0 then return end
@@ -217,8 +217,8 @@ local function purge_permits()
   refresh_keys(permits)
 end
 
--- Drops waiters whose sign of life has run out, and finish tags that the virtual time
--- has passed: they say nothing any more.
+-- Drops waiters whose sign of life has run out, and finish tags that the virtual time has
+-- passed: these have no meaning any more.
 local function purge_waiters()
   if virtual_before then
     local passed = redis.call('ZRANGE', turns, 0, string.format('(%.17g', virtual), 'BYSCORE', 'LIMIT', 0, MOST_PURGED)

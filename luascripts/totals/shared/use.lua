@@ -1,34 +1,34 @@
--- How many permits are in use, in all and by key. The script has included
--- constants, keys and the clock before.
+-- Counts the permits in use, in all and by key. The script has included constants, keys and
+-- the clock before.
 --
--- A member is <key>:<handle>.<seq>.<permits>.<ttl ms>.<limit>.<share>.<total>: the
--- call that hands a permit on reads from it what the request asked for. Permits 2
--- to n of a request are the member with "+2" to "+n" behind it. A key has no ":",
--- since it is escaped.
+-- A member is <key>:<handle>.<seq>.<permits>.<ttl ms>.<limit>.<share>.<total>, so that the
+-- call that hands a permit on can read the terms of the request. Permits 2 to n of a request
+-- are the member followed by "+2" to "+n". A key contains no ":", because it is escaped.
 --
--- Numbers go into commands as they are: the server writes 17 digits. Strings that
--- are made here want '%.0f', for tostring stops at 14.
+-- Numbers are passed to commands as they are: the server writes 17 digits. Strings that are
+-- made here need '%.0f', because tostring stops at 14 digits.
 
--- Whether the call stopped at one of its bounds: its caller goes on at once.
+-- Whether the call stopped at one of its bounds, so that its caller continues at once.
 local more = 0
 
 local function key_of(member) return string.match(member, '^[^:]+') end
 
--- The bounds of a key's members in places, and of its waiters in line.
+-- Returns the bounds of a key's members in places, and of its waiters in line.
 local function range_of(key) return '[' .. key .. ':', '(' .. key .. ';' end
 
--- Permits in use that have not expired. From here on only a grant of this call
--- changes it.
+-- Permits in use that have not expired. From here on only a grant of this call changes the
+-- number.
 local in_use = redis.call('ZCOUNT', holders, '(' .. now, '+inf')
 
--- Permits that have expired and are not dropped yet.
+-- Permits that have expired but were not dropped yet.
 local expired = {}
 
--- Permits of a key in use, counted once.
+-- Permits in use by key, each key counted once.
 local counted = {}
 
--- Compares what is kept twice, before anything is granted by it, and mends it. Where
--- places was lost, each key would seem to have nothing in use.
+-- Compares places with holders, which has the same members, and rebuilds places if they
+-- differ. This happens before a grant relies on places: if places was lost, each key would
+-- seem to have no permits in use.
 local compared = false
 local function compare_places()
   if compared then return end
@@ -57,7 +57,7 @@ local function in_use_of(key)
   return counted[key]
 end
 
--- The limits that a request is judged by: the stored ones, else its own.
+-- The limits that apply to a request: the stored ones, or else its own.
 local has_stored = redis.call('HLEN', limits) > 0
 local stored_total = has_stored and tonumber(redis.call('HGET', limits, '') or '')
 local stored_limits = {}
@@ -74,9 +74,9 @@ end
 
 -- include permits/shared/held_since
 
--- Takes n permits of a key for a member until then (ms). is_first_term: its own TTL is
--- longer, so that listings could not tell since when it is held. What a call takes is
--- written together, by write_permits.
+-- Takes n permits of a key for a member until till (ms). is_first_term says that the term is
+-- shorter than the TTL in the member, so that listings need the score to tell since when the
+-- lease is held. write_permits writes all that a call takes together.
 local taken, taken_until, in_use_before = {}, 0, in_use
 local function take(key, member, n, till, is_first_term)
   taken[#taken + 1] = { member, n, is_first_term and score_of(till, till - now) or till }
@@ -112,7 +112,7 @@ local function write_permits()
   taken, in_use_before = {}, in_use
 end
 
--- ms until the earliest lease of the family ends, 0 where none is held.
+-- Returns the ms until the earliest lease of the family ends, 0 if none is held.
 local function until_earliest_expiry()
   local first = redis.call('ZRANGE', holders, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
   return first[2] and math.ceil(first[2]) - now or 0 -- see held_since

@@ -1,4 +1,4 @@
--- The waiters of each key, and which of them are alive. The script has included use
+-- Finds the waiters of each key, and which of them are alive. The script has included use
 -- before, and has set:
 --
 --   handle  the handle of the caller, whose grants go into the reply
@@ -8,8 +8,8 @@
 -- How many waiters the call has looked at.
 local steps = 0
 
--- What this call did to waiters of the caller's own handle: sequence number, term
--- (ms) or minus the limit that refused, and 0, of each.
+-- What this call did to waiters of the caller's own handle. Each has three numbers: sequence
+-- number, term (ms) or minus the limit that refused it, 0.
 local own_outcomes = {}
 
 -- Appends the outcomes of the caller's own waiters to a reply.
@@ -18,10 +18,9 @@ local function with_own_outcomes(reply)
   return reply
 end
 
--- Tells the process that a request belongs to what became of it: granted (outcome =
--- term) or never to be served (outcome = -limit). A waiter of the caller's own
--- handle learns it by the reply, any other by one message. Nothing depends on the
--- message: its process asks every 1.5 s.
+-- Tells the process of a request the outcome: granted (outcome = term) or never to be served
+-- (outcome = -limit). A waiter of the caller's own handle learns it from the reply, any other
+-- from a message. Nothing depends on the message: its process asks every 1.5 s.
 local function tell(waiting_handle, seq, outcome)
   if waiting_handle == handle then
     own_outcomes[#own_outcomes + 1] = tonumber(seq)
@@ -34,13 +33,13 @@ local function tell(waiting_handle, seq, outcome)
   redis.call(publish, channel, string.format('%s %.0f %d 0', seq, us, outcome))
 end
 
--- The place of a waiter in line.
+-- Returns the place of a waiter in line.
 local function place_in_line(member, ticket)
   local key, rest = string.match(member, '^([^:]+):(.*)$')
   return string.format('%s:%016.0f:%s', key, tonumber(ticket), rest)
 end
 
--- The first waiter of a key, where the call has found it.
+-- The first waiter of each key for which this call has found it.
 local heads = {}
 
 -- Takes a waiter out of the queue.
@@ -51,7 +50,7 @@ local function dequeue(member, place)
   redis.call('ZREM', turns, member)
 end
 
--- What a waiter asks for, nil where it is of another version.
+-- Returns the terms of a waiter's request, nil if it is of another version.
 local function terms_of(key, rest)
   local waiting_handle, seq, n, ttl, limit, share, total =
     string.match(rest, '^([^.]+)%.(%d+)%.(%d+)%.(%d+)%.(%d+)%.(%d+)%.(%d+)$')
@@ -62,13 +61,13 @@ local function terms_of(key, rest)
   }
 end
 
--- The first waiter of a key, and what it asks for: nil where there is none, false
--- where the call has looked at enough. A waiter that asks for more than the limits
--- in force is refused.
+-- Returns the first waiter of a key with its terms; nil if there is none, false if the call
+-- has looked at enough waiters. A waiter that asks for more than the limits in force is
+-- refused.
 --
--- A waiter whose sign of life is overdue is parked: it leaves the line and stays in
--- the queue. Its sign of life brings it back, to its old place. Passing it over
--- again in every call would never end when thousands are dead.
+-- A waiter whose sign of life is overdue is parked: it leaves the line and stays in the queue.
+-- Its next sign of life puts it back in its old place. If every call passed it over instead,
+-- thousands of dead waiters would be too much work for any call.
 local function head_of(key)
   if heads[key] then return heads[key] end
   while steps < MOST_STEPS do
