@@ -93,7 +93,6 @@ func (c *Call) take() bool { return c.state.CompareAndSwap(unsentCall, takenCall
 //
 // The first call of a Client costs another round trip, which checks the server's version,
 // unless Time or Now has asked the server before.
-// version, unless Time or Clock was asked before.
 func (c *Client) Do(ctx context.Context, one *Call) ([]int64, error) {
 	if err := c.ready(ctx, one); err != nil {
 		return nil, err

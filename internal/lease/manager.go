@@ -154,9 +154,9 @@ func New(rdb redis.UniversalClient, cfg Config, extra ...error) (*Manager, error
 	return m, nil
 }
 
-// messages is how a handle learns what other processes grant to it. It calls Manager.message
-// for each message. On each new subscription it calls subscribed or subscribedFor, because
-// messages may have been missed before.
+// messages is the inbox on which a handle learns which leases other processes grant to it. It
+// calls Manager.message for each message. On each new subscription it calls subscribed or
+// subscribedFor, because messages may have been missed before.
 type messages interface {
 	// Watch starts to listen for messages about key (a Resource.FirstKey) and does not wait
 	// for the subscription. It returns the time since which messages are heard. A zero time

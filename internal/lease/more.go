@@ -31,8 +31,8 @@ func (m *Manager) goOn(res Resource) {
 	}
 }
 
-// A continuation hands on what an enter left. There is at most one at a time for all resources
-// with the same first key.
+// A continuation hands on the permits that an enter left when it stopped at a bound. There is
+// at most one at a time for all resources with the same first key.
 type continuation struct {
 	m     *Manager
 	res   Resource

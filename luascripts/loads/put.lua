@@ -1,5 +1,5 @@
--- Stores a value that no load has made: an invalidation and a publication in one step. What
--- was cached is dropped, and a running load may not overwrite the new value.
+-- Stores a value that no load has made: an invalidation and a publication in one step. The
+-- cached value and failure are dropped, and a running load may not overwrite the new value.
 --
 -- KEYS  holders, queue, alive, fence, value, failure, published, invalidated, schemas
 -- ARGV  1 void_from  server µs from which on this call does nothing

@@ -1,6 +1,6 @@
 -- Brings the sign of life of all waiters that one handle has on a key, and asks what became of
--- them. It also hands on what dead holders and dead waiters left, so that nothing depends on a
--- message.
+-- them. It also hands on the permits that dead holders and dead waiters left, so that nothing
+-- depends on a message.
 --
 -- KEYS  holders, queue, alive, limit (or fence, if fenced)
 -- ARGV  1 fenced   1 = grants issue a token from fence

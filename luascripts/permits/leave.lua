@@ -1,5 +1,6 @@
--- Gives permits back or leaves the queue, depending on the member's state, and hands what is
--- free to the next waiters. Idempotent by member. It never touches a permit of another member.
+-- Gives permits back or leaves the queue, depending on the member's state, and hands free
+-- permits to the next waiters. Idempotent by member. It never touches a permit of another
+-- member.
 --
 -- KEYS  holders, queue, alive, limit (or fence, if fenced)
 -- ARGV  1 member   2 permits; 0 = one, fenced: grants issue a token from fence

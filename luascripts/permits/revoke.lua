@@ -1,4 +1,4 @@
--- Takes all permits of a lease away, or a waiter's place, and hands on what is free.
+-- Takes all permits of a lease away, or a waiter's place, and hands free permits on.
 -- Idempotent by the mark: a repeated call answers that the revocation was done before.
 --
 -- KEYS  holders, queue, alive, limit (or fence, if fenced), revoked, audit

@@ -1,8 +1,8 @@
 -- Brings the sign of life of the waiters that one handle has in a family with a total, for any
 -- of its keys, and asks what became of them. It restores their entries in line and ready if
--- those were lost, and hands on what dead holders and dead waiters left. So nothing depends on
--- a message, nor on any single Redis key. Without members it continues what an earlier call
--- had to leave ("more").
+-- those were lost, and hands on the permits that dead holders and dead waiters left. So
+-- nothing depends on a message, nor on any single Redis key. Without members it continues the
+-- work of an earlier call that stopped at a bound ("more").
 --
 -- KEYS  holders, places, queue, line, alive, ready, turns, limits
 -- ARGV  1 handle   2 total that the caller was configured with

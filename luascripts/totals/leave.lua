@@ -1,6 +1,6 @@
--- Gives permits back or leaves the queue, depending on the member's state, and hands what is
--- free to the waiters whose turn it is, of any key. Idempotent by member. It never touches a
--- permit of another member.
+-- Gives permits back or leaves the queue, depending on the member's state, and hands free
+-- permits to the waiters whose turn it is, of any key. Idempotent by member. It never touches
+-- a permit of another member.
 --
 -- KEYS  holders, places, queue, line, alive, ready, turns, limits
 -- ARGV  1 member   2 permits

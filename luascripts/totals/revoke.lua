@@ -1,5 +1,5 @@
 -- Takes all permits of a lease in a family with a total away, or a waiter's place, and hands
--- on what is free. Idempotent by the mark: a repeated call answers that the revocation was
+-- free permits on. Idempotent by the mark: a repeated call answers that the revocation was
 -- done before.
 --
 -- KEYS  holders, places, queue, line, alive, ready, turns, limits, revoked, audit

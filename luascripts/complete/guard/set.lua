@@ -9,6 +9,7 @@
 -- Reply (integers)  1 written, 0 the token is older than the one seen
 --
 -- Cost  GET, STRLEN, SET, SET.
+--
 -- Concurrency: if a copy of this call runs again, it writes the same value again, unless a
 -- newer token was seen in the meantime. A holder whose lease has ended may still write later,
 -- so the token is kept 24 hours longer than the value.

@@ -21,6 +21,7 @@
 --
 -- Cost  granted or queued: TIME, GETRANGE, GET, some six reads, three to six
 --       writes; never more than O(log n) of the waiters.
+--
 -- Concurrency: another copy of this call may run before this one, after it, or never. The
 -- lease may have been taken, published or invalidated since the caller looked. The answer
 -- "queued" says that the load with that token is running and is not invalidated now.

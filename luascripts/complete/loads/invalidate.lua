@@ -1,9 +1,9 @@
 -- Written by go generate from luascripts/loads/invalidate.lua and the pieces that it includes:
 -- edit those.
 
--- Drops what is cached for a key, and takes the right to store from a running load. The lease
--- of that load moves to invalidated. There it can be renewed, and can hand its result to those
--- that wait for it. The next enter loads anew.
+-- Drops the cached value and the remembered failure of a key, and takes the right to store
+-- from a running load. The lease of that load moves to invalidated. There it can be renewed,
+-- and can hand its result to those that wait for it. The next enter loads anew.
 --
 -- KEYS  holders, queue, alive, fence, value, failure, published, invalidated, schemas
 --
@@ -15,10 +15,10 @@
 -- Cost  TIME, GET, ZRANGE, ZCARD, three STRLEN, ZRANGE, DEL, ZREM; two more writes if a
 --       load is running.
 --
--- Concurrency: a load may be running, be about to publish, or have published; what it stored
--- is dropped. Another copy of this call only drops what was loaded in between. A load of
--- another schema that begins after this call is not listed, and may store: it began after the
--- invalidation was called.
+-- Concurrency: a load may be running, be about to publish, or have published; a stored result
+-- is dropped. Another copy of this call only drops values that were loaded in between. A load
+-- of another schema that begins after this call is not listed, and may store: it began after
+-- the invalidation was called.
 --
 -- DEL comes first because it is allowed when memory has run out.
 
@@ -127,10 +127,10 @@ local function keep(key, at)
   end
 end
 -- from loads/shared/drop.lua
--- Drops what is cached for the schema, and takes the right to store from a running load. The
--- lease of that load moves to invalidated. There it can be renewed, and can hand its result to
--- those that wait for it. The next enter loads anew. Returns 1 if a load was running, and the
--- other schemas of the key that are in use.
+-- Drops the cached value and the remembered failure of the schema, and takes the right to
+-- store from a running load. The lease of that load moves to invalidated. There it can be
+-- renewed, and can hand its result to those that wait for it. The next enter loads anew.
+-- Returns 1 if a load was running, and the other schemas of the key that are in use.
 local function drop()
   local last = redis.call('GET', fence)
   local member, till = holder()

@@ -1,8 +1,8 @@
 -- Written by go generate from luascripts/loads/put.lua and the pieces that it includes:
 -- edit those.
 
--- Stores a value that no load has made: an invalidation and a publication in one step. What
--- was cached is dropped, and a running load may not overwrite the new value.
+-- Stores a value that no load has made: an invalidation and a publication in one step. The
+-- cached value and failure are dropped, and a running load may not overwrite the new value.
 --
 -- KEYS  holders, queue, alive, fence, value, failure, published, invalidated, schemas
 -- ARGV  1 void_from  server µs from which on this call does nothing
@@ -131,10 +131,10 @@ local function keep(key, at)
   end
 end
 -- from loads/shared/drop.lua
--- Drops what is cached for the schema, and takes the right to store from a running load. The
--- lease of that load moves to invalidated. There it can be renewed, and can hand its result to
--- those that wait for it. The next enter loads anew. Returns 1 if a load was running, and the
--- other schemas of the key that are in use.
+-- Drops the cached value and the remembered failure of the schema, and takes the right to
+-- store from a running load. The lease of that load moves to invalidated. There it can be
+-- renewed, and can hand its result to those that wait for it. The next enter loads anew.
+-- Returns 1 if a load was running, and the other schemas of the key that are in use.
 local function drop()
   local last = redis.call('GET', fence)
   local member, till = holder()

@@ -145,7 +145,6 @@ local revoked, audit = KEYS[10], KEYS[11]
 --
 -- remains is how long the lease would have lasted (ms), 0 for a waiter. If the owner is cut
 -- off from Redis, it may go on for that long.
--- if it is cut off. 0 of a waiter.
 local MARKS = 1000            -- entries of audit that are kept
 local MARK_KEPT = 2592000000  -- ms: 30 days after the last revocation of the key
 local TOMBSTONE = 30000       -- ms: how long a copy of the attempt's enter is refused

@@ -1,8 +1,9 @@
 -- Written by go generate from luascripts/permits/leave.lua and the pieces that it includes:
 -- edit those.
 
--- Gives permits back or leaves the queue, depending on the member's state, and hands what is
--- free to the next waiters. Idempotent by member. It never touches a permit of another member.
+-- Gives permits back or leaves the queue, depending on the member's state, and hands free
+-- permits to the next waiters. Idempotent by member. It never touches a permit of another
+-- member.
 --
 -- KEYS  holders, queue, alive, limit (or fence, if fenced)
 -- ARGV  1 member   2 permits; 0 = one, fenced: grants issue a token from fence
@@ -37,8 +38,8 @@
 local holders, queue, alive, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local stored_limit = fence -- a fenced lease has one permit, and no limit to store
 -- from permits/shared/give_back.lua
--- Gives back or leaves the queue, and hands on what is free. The script has included keys
--- before.
+-- Gives permits back or leaves the queue, and hands free permits on. The script has included
+-- keys before.
 local member = ARGV[1]
 local given_back
 local fenced = ARGV[2] == '0'
@@ -157,8 +158,8 @@ local function score_of(till, granted_before)
   return till - 1 + math.max(1, math.min(4095, part)) / 4096
 end
 
--- What this call did to waiters of the caller's own handle. Each has three numbers: sequence
--- number, term (ms) or minus the limit that refused it, token.
+-- The outcomes of this call for waiters of the caller's own handle. Each has three numbers:
+-- sequence number, term (ms) or minus the limit that refused it, token.
 local own_outcomes = {}
 
 -- Whether this call stopped at one of its bounds, so that another call at once would do more.
@@ -306,7 +307,7 @@ local function clear_head(count)
   return true
 end
 
--- Hands what is free to the waiters from the head of the queue on, in order. A waiter whose
+-- Hands free permits to the waiters from the head of the queue on, in order. A waiter whose
 -- sign of life is overdue is passed over. A waiter that asks for more than is free stops the
 -- queue, so that it is not starved.
 local function advance()

@@ -49,8 +49,8 @@ if expiry > now and last < tonumber(ARGV[4]) then
   redis.call('SET', fence, ARGV[4], 'PX', FENCE_KEPT)
 end
 -- from permits/shared/give_back.lua
--- Gives back or leaves the queue, and hands on what is free. The script has included keys
--- before.
+-- Gives permits back or leaves the queue, and hands free permits on. The script has included
+-- keys before.
 local member = ARGV[1]
 local given_back
 local fenced = ARGV[2] == '0'
@@ -169,8 +169,8 @@ local function score_of(till, granted_before)
   return till - 1 + math.max(1, math.min(4095, part)) / 4096
 end
 
--- What this call did to waiters of the caller's own handle. Each has three numbers: sequence
--- number, term (ms) or minus the limit that refused it, token.
+-- The outcomes of this call for waiters of the caller's own handle. Each has three numbers:
+-- sequence number, term (ms) or minus the limit that refused it, token.
 local own_outcomes = {}
 
 -- Whether this call stopped at one of its bounds, so that another call at once would do more.
@@ -318,7 +318,7 @@ local function clear_head(count)
   return true
 end
 
--- Hands what is free to the waiters from the head of the queue on, in order. A waiter whose
+-- Hands free permits to the waiters from the head of the queue on, in order. A waiter whose
 -- sign of life is overdue is passed over. A waiter that asks for more than is free stops the
 -- queue, so that it is not starved.
 local function advance()

@@ -1,7 +1,7 @@
 -- Written by go generate from luascripts/permits/revoke.lua and the pieces that it includes:
 -- edit those.
 
--- Takes all permits of a lease away, or a waiter's place, and hands on what is free.
+-- Takes all permits of a lease away, or a waiter's place, and hands free permits on.
 -- Idempotent by the mark: a repeated call answers that the revocation was done before.
 --
 -- KEYS  holders, queue, alive, limit (or fence, if fenced), revoked, audit
@@ -95,8 +95,8 @@ local function score_of(till, granted_before)
   return till - 1 + math.max(1, math.min(4095, part)) / 4096
 end
 
--- What this call did to waiters of the caller's own handle. Each has three numbers: sequence
--- number, term (ms) or minus the limit that refused it, token.
+-- The outcomes of this call for waiters of the caller's own handle. Each has three numbers:
+-- sequence number, term (ms) or minus the limit that refused it, token.
 local own_outcomes = {}
 
 -- Whether this call stopped at one of its bounds, so that another call at once would do more.
@@ -244,7 +244,7 @@ local function clear_head(count)
   return true
 end
 
--- Hands what is free to the waiters from the head of the queue on, in order. A waiter whose
+-- Hands free permits to the waiters from the head of the queue on, in order. A waiter whose
 -- sign of life is overdue is passed over. A waiter that asks for more than is free stops the
 -- queue, so that it is not starved.
 local function advance()
@@ -314,7 +314,6 @@ end
 --
 -- remains is how long the lease would have lasted (ms), 0 for a waiter. If the owner is cut
 -- off from Redis, it may go on for that long.
--- if it is cut off. 0 of a waiter.
 local MARKS = 1000            -- entries of audit that are kept
 local MARK_KEPT = 2592000000  -- ms: 30 days after the last revocation of the key
 local TOMBSTONE = 30000       -- ms: how long a copy of the attempt's enter is refused

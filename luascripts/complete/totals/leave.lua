@@ -1,9 +1,9 @@
 -- Written by go generate from luascripts/totals/leave.lua and the pieces that it includes:
 -- edit those.
 
--- Gives permits back or leaves the queue, depending on the member's state, and hands what is
--- free to the waiters whose turn it is, of any key. Idempotent by member. It never touches a
--- permit of another member.
+-- Gives permits back or leaves the queue, depending on the member's state, and hands free
+-- permits to the waiters whose turn it is, of any key. Idempotent by member. It never touches
+-- a permit of another member.
 --
 -- KEYS  holders, places, queue, line, alive, ready, turns, limits
 -- ARGV  1 member   2 permits
@@ -235,8 +235,8 @@ end
 -- How many waiters the call has looked at.
 local steps = 0
 
--- What this call did to waiters of the caller's own handle. Each has three numbers: sequence
--- number, term (ms) or minus the limit that refused it, 0.
+-- The outcomes of this call for waiters of the caller's own handle. Each has three numbers:
+-- sequence number, term (ms) or minus the limit that refused it, 0.
 local own_outcomes = {}
 
 -- Appends the outcomes of the caller's own waiters to a reply.
@@ -438,7 +438,7 @@ local function stands_aside(head, tag)
   return false
 end
 
--- Waiters that this call has granted to. What is left of them is dropped in one go.
+-- Waiters that this call has granted to. Their remaining entries are dropped in one go.
 local served = {}
 local function drop_served()
   if #served == 0 then return end
@@ -514,7 +514,7 @@ local function finds_all_in_use(key)
   return place and in_use >= tonumber(string.match(place, '%.(%d+)$') or math.huge)
 end
 
--- Hands what is free to the waiters, in the order of their keys' tags.
+-- Hands free permits to the waiters, in the order of their keys' tags.
 local function advance()
   local grants = 0
   while true do
@@ -584,7 +584,7 @@ local function purge()
   purge_waiters()
 end
 
--- Writes what the call has granted, and the virtual time.
+-- Writes the permits that the call has granted, and the virtual time.
 local function finish()
   write_permits()
   drop_served()

@@ -2,7 +2,7 @@
 -- edit those.
 
 -- Takes all permits of a lease in a family with a total away, or a waiter's place, and hands
--- on what is free. Idempotent by the mark: a repeated call answers that the revocation was
+-- free permits on. Idempotent by the mark: a repeated call answers that the revocation was
 -- done before.
 --
 -- KEYS  holders, places, queue, line, alive, ready, turns, limits, revoked, audit
@@ -230,8 +230,8 @@ end
 -- How many waiters the call has looked at.
 local steps = 0
 
--- What this call did to waiters of the caller's own handle. Each has three numbers: sequence
--- number, term (ms) or minus the limit that refused it, 0.
+-- The outcomes of this call for waiters of the caller's own handle. Each has three numbers:
+-- sequence number, term (ms) or minus the limit that refused it, 0.
 local own_outcomes = {}
 
 -- Appends the outcomes of the caller's own waiters to a reply.
@@ -433,7 +433,7 @@ local function stands_aside(head, tag)
   return false
 end
 
--- Waiters that this call has granted to. What is left of them is dropped in one go.
+-- Waiters that this call has granted to. Their remaining entries are dropped in one go.
 local served = {}
 local function drop_served()
   if #served == 0 then return end
@@ -509,7 +509,7 @@ local function finds_all_in_use(key)
   return place and in_use >= tonumber(string.match(place, '%.(%d+)$') or math.huge)
 end
 
--- Hands what is free to the waiters, in the order of their keys' tags.
+-- Hands free permits to the waiters, in the order of their keys' tags.
 local function advance()
   local grants = 0
   while true do
@@ -579,7 +579,7 @@ local function purge()
   purge_waiters()
 end
 
--- Writes what the call has granted, and the virtual time.
+-- Writes the permits that the call has granted, and the virtual time.
 local function finish()
   write_permits()
   drop_served()
@@ -604,7 +604,6 @@ end
 --
 -- remains is how long the lease would have lasted (ms), 0 for a waiter. If the owner is cut
 -- off from Redis, it may go on for that long.
--- if it is cut off. 0 of a waiter.
 local MARKS = 1000            -- entries of audit that are kept
 local MARK_KEPT = 2592000000  -- ms: 30 days after the last revocation of the key
 local TOMBSTONE = 30000       -- ms: how long a copy of the attempt's enter is refused

@@ -1,7 +1,7 @@
--- Drops what is cached for the schema, and takes the right to store from a running load. The
--- lease of that load moves to invalidated. There it can be renewed, and can hand its result to
--- those that wait for it. The next enter loads anew. Returns 1 if a load was running, and the
--- other schemas of the key that are in use.
+-- Drops the cached value and the remembered failure of the schema, and takes the right to
+-- store from a running load. The lease of that load moves to invalidated. There it can be
+-- renewed, and can hand its result to those that wait for it. The next enter loads anew.
+-- Returns 1 if a load was running, and the other schemas of the key that are in use.
 local function drop()
   local last = redis.call('GET', fence)
   local member, till = holder()

@@ -1,5 +1,5 @@
--- Gives back or leaves the queue, and hands on what is free. The script has included keys
--- before.
+-- Gives permits back or leaves the queue, and hands free permits on. The script has included
+-- keys before.
 local member = ARGV[1]
 local given_back
 local fenced = ARGV[2] == '0'

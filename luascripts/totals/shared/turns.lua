@@ -99,7 +99,7 @@ local function stands_aside(head, tag)
   return false
 end
 
--- Waiters that this call has granted to. What is left of them is dropped in one go.
+-- Waiters that this call has granted to. Their remaining entries are dropped in one go.
 local served = {}
 local function drop_served()
   if #served == 0 then return end
@@ -175,7 +175,7 @@ local function finds_all_in_use(key)
   return place and in_use >= tonumber(string.match(place, '%.(%d+)$') or math.huge)
 end
 
--- Hands what is free to the waiters, in the order of their keys' tags.
+-- Hands free permits to the waiters, in the order of their keys' tags.
 local function advance()
   local grants = 0
   while true do
@@ -245,7 +245,7 @@ local function purge()
   purge_waiters()
 end
 
--- Writes what the call has granted, and the virtual time.
+-- Writes the permits that the call has granted, and the virtual time.
 local function finish()
   write_permits()
   drop_served()

@@ -8,8 +8,8 @@
 -- How many waiters the call has looked at.
 local steps = 0
 
--- What this call did to waiters of the caller's own handle. Each has three numbers: sequence
--- number, term (ms) or minus the limit that refused it, 0.
+-- The outcomes of this call for waiters of the caller's own handle. Each has three numbers:
+-- sequence number, term (ms) or minus the limit that refused it, 0.
 local own_outcomes = {}
 
 -- Appends the outcomes of the caller's own waiters to a reply.
