@@ -127,8 +127,8 @@ func (l *Lease) GiveBackAndEnter(ctx context.Context, op string, a Attempt, into
 	return w.entered(ctx, v, err, into)
 }
 
-// sendBoth sends the enter of w and the leave of l. The server's clock shows now at the
-// latest.
+// sendBoth sends the enter of w and the leave of l. now is the latest time that the server's
+// clock can show.
 func (l *Lease) sendBoth(ctx context.Context, op string, w *waiter, now int64, onLeft func(error)) (v Verdict, again bool, err error) {
 	m, e := l.m, w.prepare(now)
 	e.call.Confirm = nil // confirming needs a pipeline of its own; a grant is confirmed later
