@@ -7,74 +7,73 @@ import (
 )
 
 var (
-	// ErrBusy says that nothing was free: at once for a call that does not
-	// wait, at the end of the wait for a call that does. [errors.As] with a
-	// *[BusyError] tells how busy the key was.
+	// ErrBusy says that nothing was free. A call that does not wait returns it at once, and a
+	// call that waits returns it at the end of the wait. [errors.As] with a *[BusyError] tells
+	// how busy the key was.
 	ErrBusy = errors.New("busy")
 
-	// ErrLost says that a lease ended before its holder gave it back: it
-	// expired, its holder was cut off, or its key was deleted.
+	// ErrLost says that a lease ended before its holder gave it back. Either it expired, or
+	// its holder was cut off from Redis, or its key was deleted.
 	ErrLost = errors.New("lease lost")
 
-	// ErrRevoked says that an operator took the lease away. It matches ErrLost
-	// too. [errors.As] with a *[RevokedError] gives the operator's reason.
+	// ErrRevoked says that an operator took the lease away. It also matches ErrLost.
+	// [errors.As] with a *[RevokedError] gives the operator's reason.
 	ErrRevoked error = &lossError{"lease revoked"}
 
-	// ErrMaxHold says that the lease was held for as long as its family
-	// allows. It matches ErrLost too.
+	// ErrMaxHold says that the lease was held for as long as its family allows. It also
+	// matches ErrLost.
 	ErrMaxHold error = &lossError{"longest hold reached"}
 
-	// ErrReleased says that this lease was given back already, by its holder
-	// or by the Close of its handle.
+	// ErrReleased says that the lease had already been given back, by its holder or by the
+	// Close of its handle.
 	ErrReleased = errors.New("already released")
 
-	// ErrClosed says that the handle was closed.
+	// ErrClosed says that the handle is closed.
 	ErrClosed = errors.New("handle closed")
 
-	// ErrQueueFull says that as many callers were waiting already as the family
+	// ErrQueueFull says that the queue of the key already had as many waiters as the family
 	// allows.
 	ErrQueueFull = errors.New("queue full")
 
-	// ErrUnavailable says that Redis could not be asked, did not answer, or
-	// refused. It wraps the cause. The call may have had its effect if something
-	// was sent.
+	// ErrUnavailable says that Redis could not be reached, did not answer, or refused the
+	// call. It wraps the cause. If the call was sent, it may have had its effect.
 	ErrUnavailable = errors.New("redis unavailable")
 
-	// ErrFenced says that a guarded write carried a fencing token older than
-	// one that the guard had seen. Nothing was written.
+	// ErrFenced says that a guarded write carried a fencing token older than one that the
+	// guard had already accepted. Nothing was written.
 	ErrFenced = errors.New("stale fencing token")
 
-	// ErrInvalid says that the arguments can never be served: a bad key, more
-	// permits than the limit, a bad duration, a bad fencing token. The text names
-	// the argument, its value and its bound. A repeated call fails again.
+	// ErrInvalid says that the arguments can never be served: a bad key, more permits than the
+	// limit, a bad duration, a bad fencing token. The text names the argument, its value and
+	// its bound. The same call fails again when it is repeated.
 	ErrInvalid = errors.New("invalid argument")
 
-	// ErrNoLease says that there is no lease, waiter or load of that ID to
-	// revoke.
+	// ErrNoLease says that there is no lease, waiter or load with that ID to revoke.
 	ErrNoLease = errors.New("no such lease")
 )
 
-// BusyError tells how busy a key was when Redis last answered. It matches
-// [ErrBusy]. The figures are a snapshot of the whole fleet. They are fit for
-// logs and for a Retry-After header, but not for exact decisions.
+// BusyError tells how busy a key was when Redis last answered. It matches [ErrBusy]. The
+// figures are a snapshot of the whole fleet. Use them for logs and for a Retry-After header,
+// but not for exact decisions.
 type BusyError struct {
-	// RetryAfter is when a new attempt is worthwhile, fit for a Retry-After header: an
-	// estimate from the hold times that this handle has observed and the number of
-	// requests that wait. It is at most the time until the earliest lease of the key
-	// expires if its holder does not renew it, and at most 1 s where no hold was
-	// observed yet. It is never 0: an HTTP header rounds it up to whole seconds.
+	// RetryAfter is the time after which a new attempt is worthwhile. It is an estimate from
+	// the hold times that this handle has observed and from the number of waiting requests. It
+	// is at most the time until the earliest lease of the key expires if its holder does not
+	// renew it. It is at most 1 s if this handle has observed no hold yet. It is never 0. For
+	// a Retry-After header, round it up to whole seconds.
 	RetryAfter time.Duration
 
-	InUse   int // permits held, of all holders
+	InUse   int // permits that all holders have together
 	Limit   int // the limit that the request was compared with
-	Waiting int // queued requests
+	Waiting int // requests in the queue
 
-	// Of a semaphore with Config.Total; else 0. Total is what the request was compared
-	// with, TotalInUse the permits of all keys together.
+	// Total and TotalInUse are set for a semaphore with Config.Total, and are 0 otherwise.
+	// Total is the total that the request was compared with. TotalInUse is the number of
+	// permits in use, of all keys together.
 	Total, TotalInUse int
 }
 
-// Error says how many permits were in use and how many waited.
+// Error says how many permits were in use and how many requests were waiting.
 func (e *BusyError) Error() string {
 	if e.Total > 0 {
 		return fmt.Sprintf("busy (%d of %d in use, %d waiting; %d of %d in all)", e.InUse, e.Limit, e.Waiting, e.TotalInUse, e.Total)
@@ -82,16 +81,16 @@ func (e *BusyError) Error() string {
 	return fmt.Sprintf("busy (%d of %d in use, %d waiting)", e.InUse, e.Limit, e.Waiting)
 }
 
-// Is reports that a BusyError is an ErrBusy.
+// Is reports whether target is ErrBusy.
 func (e *BusyError) Is(target error) bool { return target == ErrBusy }
 
-// RevokedError is the cause of a lease that an operator took away. It matches
-// [ErrRevoked] and [ErrLost].
+// RevokedError is the cause of a lease that an operator took away. It matches [ErrRevoked] and
+// [ErrLost].
 type RevokedError struct {
-	Reason string // the operator's, 1 to 200 printable bytes
+	Reason string // the operator's reason, 1 to 200 printable bytes
 }
 
-// Error says that the lease was revoked, and why.
+// Error says that the lease was revoked, and for which reason.
 func (e *RevokedError) Error() string {
 	if e.Reason == "" {
 		return "lease revoked"
@@ -99,10 +98,10 @@ func (e *RevokedError) Error() string {
 	return "lease revoked: " + e.Reason
 }
 
-// Is reports that a RevokedError is an ErrRevoked and an ErrLost.
+// Is reports whether target is ErrRevoked or ErrLost.
 func (e *RevokedError) Is(target error) bool { return target == ErrRevoked || target == ErrLost }
 
-// lossError is a particular way of losing a lease.
+// lossError is one particular way to lose a lease.
 type lossError struct{ text string }
 
 func (e *lossError) Error() string        { return e.text }

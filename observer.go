@@ -5,53 +5,53 @@ import (
 	"time"
 )
 
-// Observer is told what a handle does: Config.Observer of each package. A nil one
-// costs one branch for each event. Package leaseholdotel has one that makes metrics
-// and traces of OpenTelemetry.
+// Observer is told what a handle does. Set it as Config.Observer of each package. A nil
+// Observer costs one branch for each event. Package leaseholdotel has an Observer that makes
+// OpenTelemetry metrics and traces.
 //
-// Observe is called at the event, on the goroutine of the event: the caller's, or
-// one that renews leases. It is called for many events at the same time, and under
-// locks of the handle. So it must return at once, must not panic, and must not call a
-// method of the handle or of one of its leases.
+// The handle calls Observe when the event happens, on the goroutine of the event. This is the
+// caller's goroutine, or one that renews leases. Several calls can run at the same time, and a
+// call can run while the handle holds locks. So Observe must return at once, must not panic,
+// and must not call a method of the handle or of one of its leases.
 type Observer interface{ Observe(Event) }
 
-// EventKind says which kind of event an [Event] is, and so which of its fields are set.
+// EventKind is the kind of an [Event]. It determines which fields of the Event are set.
 type EventKind int
 
-// The kinds of events. Type and Family of an [Event] are set for each kind.
+// The kinds of events. The Type and Family of an [Event] are always set.
 const (
-	// EventAcquired is the end of an Acquire, TryAcquire, Lock, TryLock or Do's
-	// acquisition, or, in a cache, of the wait for a permit of MaxLoads. Outcome is
-	// OutcomeGranted, or why there was no grant. Duration is the time that the call
-	// took, Waited whether it was queued. Permits and Context are set.
+	// EventAcquired is the end of an acquisition by Acquire, TryAcquire, Lock, TryLock or Do.
+	// In a cache it is the end of the wait for a permit of MaxLoads. Outcome is
+	// OutcomeGranted, or says why there was no grant. Duration is the time that the call took.
+	// Waited says whether it was queued. Permits and Context are set.
 	EventAcquired EventKind = iota + 1
 
-	// EventHoldEnded is the end of a hold, whichever came first: OutcomeReleased,
-	// OutcomeClosed, OutcomeLost, OutcomeRevoked or OutcomeMaxHold. Duration is the
-	// time since the grant. Each OutcomeGranted of an EventAcquired is followed by
-	// exactly one. Permits is set.
+	// EventHoldEnded is the end of a hold. Outcome says what ended it first: OutcomeReleased,
+	// OutcomeClosed, OutcomeLost, OutcomeRevoked or OutcomeMaxHold. Duration is the time since
+	// the grant. Each EventAcquired with OutcomeGranted is followed by exactly one
+	// EventHoldEnded. Permits is set.
 	EventHoldEnded
 
-	// EventRenewed is a renewal that has its outcome: OutcomeOK, OutcomeUnavailable,
-	// or OutcomeLost where the server has no such lease. For OutcomeOK Duration is the
-	// margin: how long the lease would surely have lasted without this renewal. It is
-	// 0 where the answer came after that.
+	// EventRenewed is the outcome of a renewal: OutcomeOK, OutcomeUnavailable, or OutcomeLost
+	// if the server has no such lease. With OutcomeOK, Duration is the margin: how long the
+	// lease would surely have lasted without this renewal. Duration is 0 if the answer came
+	// after that time.
 	EventRenewed
 
-	// EventLeaseEnded says that a lease, of a load too, ended before it was given back:
-	// OutcomeLost, OutcomeRevoked or OutcomeMaxHold.
+	// EventLeaseEnded says that a lease ended before it was given back: OutcomeLost,
+	// OutcomeRevoked or OutcomeMaxHold. It is also sent for the lease of a load.
 	EventLeaseEnded
 
-	// EventLateGrant is a grant that came after the call that wanted it had ended, or
-	// after its term. It is given back in the background.
+	// EventLateGrant is a grant that came too late: the call that wanted it had ended, or the
+	// term of the grant was over. The grant is given back in the background.
 	EventLateGrant
 
-	// EventStaleRelease is a Release or an Unlock that found its lease lost, so that
-	// the work under it may have run beside that of others.
+	// EventStaleRelease says that a Release or an Unlock found its lease lost. The work under
+	// that lease may have run at the same time as the work of another holder.
 	EventStaleRelease
 
-	// EventGuardRefused is a guarded write that was refused for its older fencing
-	// token. A Guard has no Observer: its caller reports ErrFenced, for example with
+	// EventGuardRefused is a guarded write that was refused because a newer fencing token had
+	// been accepted. A Guard has no Observer. Its caller reports ErrFenced, for example with
 	// leaseholdotel.
 	EventGuardRefused
 
@@ -59,36 +59,36 @@ const (
 	EventLoadStarted
 
 	// EventLoadEnded is the end of a loader: OutcomeOK, OutcomeNotFound, OutcomeError,
-	// OutcomePanic (also of runtime.Goexit), OutcomeTimeout (LoadTimeout) or
-	// OutcomeCanceled (nobody waits any more, the lease was lost, or the handle was
-	// closed). Duration is how long it ran. Load is that of the start.
+	// OutcomePanic (also for runtime.Goexit), OutcomeTimeout (LoadTimeout) or OutcomeCanceled
+	// (no caller waits any more, the lease was lost, or the handle was closed). Duration is
+	// how long the loader ran. Load is the same as at the start.
 	EventLoadEnded
 
-	// EventLookup is a key that Do, Fetch or DoMany served: OutcomeHit (also a
-	// remembered ErrNotFound), OutcomeStale, OutcomeShared or OutcomeLoaded. A call
-	// that fails is none.
+	// EventLookup is a key that Do, Fetch or DoMany served: OutcomeHit (also for a remembered
+	// ErrNotFound), OutcomeStale, OutcomeShared or OutcomeLoaded. A call that fails sends no
+	// EventLookup.
 	EventLookup
 
-	// EventPublished is the outcome of one publication of a load's result: OutcomeOK;
-	// OutcomeInvalidated, where it was handed to the waiters and not stored;
-	// OutcomeLost, where the lease of the load had ended; or OutcomeUnavailable.
+	// EventPublished is the outcome of one publication of a load's result. OutcomeOK: the
+	// result was published. OutcomeInvalidated: it was handed to the waiters but not stored.
+	// OutcomeLost: the lease of the load had ended. OutcomeUnavailable: Redis did not confirm.
 	EventPublished
 
-	// EventDecodeFailed is an entry of the cache that is no value of the group. It
+	// EventDecodeFailed says that an entry of the cache is not a value of the group. The entry
 	// counts as absent.
 	EventDecodeFailed
 
-	// EventInvalidated is a key that Invalidate was called for: OutcomeOK or
-	// OutcomeUnavailable.
+	// EventInvalidated is one key that Invalidate or Put was called for: OutcomeOK or
+	// OutcomeUnavailable. A call that its ctx ended sends no EventInvalidated.
 	EventInvalidated
 
-	// EventUnavailable says that Redis, or one server of a Cluster, went out of reach
-	// of this handle, EventAvailable that it answers again.
+	// EventUnavailable says that this handle cannot reach Redis, or one server of a Cluster,
+	// any more. EventAvailable says that the server answers again.
 	EventUnavailable
 	EventAvailable
 )
 
-// The outcomes of events. They are few and short, and contain no key.
+// The outcomes of events. They are few and short, and they contain no key.
 const (
 	OutcomeOK          = "ok"
 	OutcomeGranted     = "granted"
@@ -113,25 +113,25 @@ const (
 	OutcomeTimeout     = "timeout"
 )
 
-// Event is one event of a handle. It names no key, no owner and no value.
+// Event is one event of a handle. It contains no key, no owner id and no value.
 type Event struct {
 	Kind     EventKind
 	Type     string          // the package: "semaphore", "mutex" or "singleflight"
 	Family   string          // Config.Name
-	Outcome  string          // one of the constants; "" where the kind has none
+	Outcome  string          // one of the constants; "" if the kind has no outcome
 	Context  context.Context // EventAcquired: the ctx of the call; else nil
-	Duration time.Duration   // until now; what of, the kind says
+	Duration time.Duration   // the time until now, from a start that depends on the kind
 	Permits  int             // EventAcquired, EventHoldEnded
-	Waited   bool            // EventAcquired: it was queued
+	Waited   bool            // EventAcquired: the request was queued
 	Load     *Load           // EventLoadStarted, EventLoadEnded
 }
 
-// Load is one call of a loader. Its start and its end have the same.
+// Load is one call of a loader. The events of its start and its end have the same Load.
 type Load struct {
-	// Context is the ctx that the loader gets. At the start an Observer may replace
-	// it with one that is derived from it, with a span for example, below which the
-	// loader's own spans then lie. At the end it is what the Observer left.
+	// Context is the ctx that the loader gets. At the start an Observer may replace it with a
+	// ctx derived from it, for example one with a span, so that the loader's own spans become
+	// children of that span. At the end Context is as the Observer left it.
 	Context context.Context
-	// Keys is how many keys the loader is to load.
+	// Keys is the number of keys that the loader is to load.
 	Keys int
 }

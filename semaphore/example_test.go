@@ -14,9 +14,8 @@ import (
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
-// connect returns a client of an embedded server, so that the examples run
-// anywhere. A program uses its own: redis.NewClient, NewFailoverClient or
-// NewClusterClient.
+// connect returns a client of an embedded server, so that the examples run anywhere. A program
+// uses a client of its own: redis.NewClient, NewFailoverClient or NewClusterClient.
 func connect() (*redis.Client, func()) {
 	srv := miniredis.NewMiniRedis()
 	srv.ClockTTL(true)
@@ -39,7 +38,7 @@ func Example() {
 
 	caps, err := semaphore.New(rdb, semaphore.Config{
 		Name:     "exports",
-		Limit:    10, // permits a tenant, in the whole fleet
+		Limit:    10, // permits per tenant, in the whole fleet
 		LimitFor: func(tenant string) int { return map[string]int{"acme": 50}[tenant] },
 	})
 	if err != nil {
@@ -48,7 +47,7 @@ func Example() {
 	defer caps.Close(ctx)
 
 	err = caps.Do(ctx, "globex", func(ctx context.Context) error {
-		return export(ctx, "globex") // ctx ends before anybody else gets the permit
+		return export(ctx, "globex") // ctx ends before another caller gets the permit
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -99,7 +98,7 @@ func ExampleSemaphore_TryAcquire() {
 
 	lease, err := caps.TryAcquire(ctx, "acme")
 	if errors.Is(err, leasehold.ErrBusy) {
-		return // answer 429, come back later
+		return // answer 429: the client may come back later
 	}
 	if err != nil {
 		log.Fatal(err)
@@ -123,7 +122,7 @@ func ExampleSemaphore_AcquireN() {
 	}
 	defer memory.Close(ctx)
 
-	// A job that needs 16 of 64: all or none, and small jobs don't starve it.
+	// This job needs 16 of 64 permits. It gets all or none, and small jobs do not starve it.
 	lease, err := memory.AcquireN(ctx, "render-farm", 16)
 	if err != nil {
 		log.Fatal(err)

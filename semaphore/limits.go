@@ -7,24 +7,27 @@ import (
 	"github.com/leasehold-go/leasehold/internal/lease"
 )
 
-// SetLimit sets the limit of key for the whole fleet, 1 to 100000, in place of what
-// each process configured; 0 goes back to that. Every request that Redis sees from
-// then on is judged by it, in every process. A higher limit is granted at once to those
-// that wait; a lower one takes no permit away: nothing more is granted until the use is
-// below it. A waiting AcquireN of more permits than the limit ends with
-// leasehold.ErrInvalid: the next in line at once, others at their turn, or with the
-// next sign of life.
+// SetLimit sets the limit of key for the whole fleet, 1 to 100000. It replaces the limit that
+// each process configured; 0 restores the configured limits. From then on Redis judges every
+// request of every process by the new limit.
 //
-// The limit is stored in Redis without an expiry until it is set to 0. Where Redis
-// loses it (a restart without persistence, FLUSHALL, an eviction policy allkeys-*),
-// the configured limits are in force again.
+// A higher limit is granted to waiting requests at once. A lower limit takes no permit away:
+// nothing more is granted until the use is below it. An AcquireN that waits for more permits
+// than the new limit ends with leasehold.ErrInvalid. If it is next in line it ends at once,
+// otherwise at its turn or when its process next calls Redis for its waiters (each 1.5 s).
 //
-// It costs a round trip, and more in the background where thousands wait. SetLimit
-// returns nil once the limit is stored. The settings of one handle take effect in the
-// order of the calls, also where a call was repeated or came late. Where ctx ends, or
-// Redis has not answered after 3 s of tries (leasehold.ErrUnavailable), the limit may
-// have been stored, or be stored within 5 s; but not over a later setting of this
-// handle. Other errors: leasehold.ErrInvalid, leasehold.ErrClosed.
+// The limit is stored in Redis without an expiry until it is set to 0. If Redis loses it (a
+// restart without persistence, FLUSHALL, an eviction policy allkeys-*), the configured limits
+// are in force again.
+//
+// SetLimit returns nil once the limit is stored. If one handle calls it several times, the
+// settings take effect in the order of the calls, even if a call was repeated or came late.
+// SetLimit returns early if ctx ends, and returns leasehold.ErrUnavailable if Redis has not
+// answered after 3 s of tries. In both cases the limit may have been stored, or may still be
+// stored within 5 s, but it never replaces a later setting of this handle. Other errors are
+// leasehold.ErrInvalid and leasehold.ErrClosed.
+//
+// It costs one round trip, and more in the background if thousands of requests wait.
 func (s *Semaphore) SetLimit(ctx context.Context, key string, n int) error {
 	const op = "set limit"
 	if n < 0 || n > maxLimit {
@@ -37,9 +40,9 @@ func (s *Semaphore) SetLimit(ctx context.Context, key string, n int) error {
 	return s.m.Set(ctx, op, r.(lease.Adjustable), n)
 }
 
-// SetTotal is [Semaphore.SetLimit] for the total of the family, 1 to 1000000; 0 goes
-// back to the Total that each process configured. It needs Config.Total
-// (leasehold.ErrInvalid), and cannot take the total away.
+// SetTotal is like [Semaphore.SetLimit], but sets the total of the family, 1 to 1000000. 0
+// restores the Total that each process configured. SetTotal needs a Config.Total, otherwise it
+// returns leasehold.ErrInvalid. It cannot remove the total.
 func (s *Semaphore) SetTotal(ctx context.Context, n int) error {
 	const op = "set total"
 	switch {

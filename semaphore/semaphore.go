@@ -11,20 +11,20 @@ import (
 	"github.com/leasehold-go/leasehold/internal/totals"
 )
 
-// Semaphore is a handle on a family of counted semaphores, one a key. It is safe
-// for concurrent use, and meant to be made once a process and family. It has
-// goroutines and a subscription only while something is held or waited for.
+// Semaphore is a handle on a family of counted semaphores, one for each key. It is safe for
+// concurrent use. Make one handle per process and family. It has goroutines and a subscription
+// only while something is held or waited for.
 type Semaphore struct {
 	cfg    Config
 	rdb    redis.UniversalClient
 	m      *lease.Manager
-	family *totals.Family     // nil: without a total
-	local  *localturns.Handle // nil: without LocalFor
+	family *totals.Family     // nil: no Total
+	local  *localturns.Handle // nil: no LocalFor
 }
 
-// New checks cfg and makes a handle. Its error names every field that is bad,
-// with value and bound. It sends nothing, and needs no Close where everything is
-// released. rdb stays the caller's, to be closed after the handle.
+// New checks cfg and returns a handle. Its error names every bad field, with its value and its
+// bound. New sends nothing. The handle needs no Close if everything is released. The caller
+// keeps rdb, and closes it after the handle.
 func New(rdb redis.UniversalClient, cfg Config) (*Semaphore, error) {
 	var family *totals.Family
 	if cfg.Total > 0 {
@@ -41,48 +41,51 @@ func New(rdb redis.UniversalClient, cfg Config) (*Semaphore, error) {
 	return s, nil
 }
 
-// Acquire takes one permit of key, 1 to 512 bytes of any kind, and waits its
-// turn if none is free: first come, first served, across the fleet. The caller
-// must Release the lease, also after it was lost.
+// Acquire takes one permit of key and returns it as a Lease. If none is free it waits for its
+// turn: first come, first served, across the fleet. A key is 1 to 512 arbitrary bytes. The
+// caller must Release the lease, even after it was lost.
 //
-// It costs a round trip, and nothing more while it waits but its share in the
-// process's sign of life. Where many goroutines call at once they share round
-// trips; a hook of the client then sees pipelines, under a ctx of their own.
+// ctx bounds the wait. When it ends, Acquire returns at once with ctx's error:
 //
-// ctx bounds the wait: when it ends, Acquire returns at once with ctx's error alone
-// where nothing had been sent yet. Where Redis had answered that the caller is
-// queued, the error also matches leasehold.ErrBusy; where a call was under way or had
-// failed, leasehold.ErrUnavailable. A permit that was granted too late for that is given
-// back in the background. ctx is also the parent of the lease's Context: to bound only
-// the wait, set Config.MaxWait.
+//   - alone, if nothing had been sent yet;
+//   - joined with leasehold.ErrBusy, if Redis had answered that the caller is queued;
+//   - joined with leasehold.ErrUnavailable, if a call was under way or had failed.
 //
-// Other errors: leasehold.ErrBusy when Config.MaxWait is over, leasehold.ErrQueueFull,
-// leasehold.ErrClosed, leasehold.ErrInvalid for a bad key, and
-// leasehold.ErrUnavailable when Redis refuses, when too few of Config.Replicas
-// confirmed the grant within Config.ReplicaWait, or when Redis has not answered after 3 s of
-// tries, the last of which may run into the client's ReadTimeout. Once queued, a
-// place is kept over 10 s without an answer.
+// A permit that is granted too late for the caller is given back in the background. ctx is
+// also the parent of the lease's Context. To bound only the wait, set Config.MaxWait.
+//
+// Other errors are leasehold.ErrBusy when Config.MaxWait is over, leasehold.ErrQueueFull,
+// leasehold.ErrClosed, leasehold.ErrInvalid for a bad key, and leasehold.ErrUnavailable. The
+// last one has three causes: Redis refused the call, too few of Config.Replicas confirmed the
+// grant within Config.ReplicaWait, or Redis has not answered after 3 s of tries. The last try
+// may take up to the client's ReadTimeout longer. A request that is already queued keeps its
+// place through 10 s without an answer.
+//
+// Acquire costs one round trip. While it waits it costs nothing more than its share in the
+// calls that the process sends for all its waiters. If many goroutines call at the same time,
+// they share round trips: a hook of the client then sees pipelines, with a ctx of their own.
 func (s *Semaphore) Acquire(ctx context.Context, key string) (*Lease, error) {
 	return s.acquire(ctx, "acquire", key, 1, true)
 }
 
-// AcquireN is [Semaphore.Acquire] for n permits, all or none: 1 to the limit of key
-// that is in force (set by SetLimit, or configured), and at most 1000. A request that waits for many permits is not passed by
-// later ones for few. An n that can never be served, also because a limit was lowered
-// below it during the wait, ends with leasehold.ErrInvalid; the error names the limit.
+// AcquireN is like [Semaphore.Acquire] but takes n permits, all or none. n is 1 to the limit
+// of key that is in force (set by SetLimit, or configured), and at most 1000. Later requests
+// for few permits do not overtake a request that waits for many. If n can never be served,
+// AcquireN returns leasehold.ErrInvalid, with the limit in its text. This also happens if the
+// limit is lowered below n during the wait.
 func (s *Semaphore) AcquireN(ctx context.Context, key string, n int) (*Lease, error) {
 	return s.acquire(ctx, "acquire", key, n, true)
 }
 
-// TryAcquire takes one permit of key if it is free now and nobody waits for one;
-// else it returns leasehold.ErrBusy, with a *leasehold.BusyError that tells
-// how busy. One round trip; with Config.LocalFor none while a caller of this process
-// waits. Errors and ctx are as with [Semaphore.Acquire].
+// TryAcquire takes one permit of key if one is free now and no request waits for one.
+// Otherwise it returns leasehold.ErrBusy, with a *leasehold.BusyError that tells how busy the
+// key is. The effect of ctx and the other errors are those of [Semaphore.Acquire]. It costs
+// one round trip. With Config.LocalFor it costs none while a caller of this process waits.
 func (s *Semaphore) TryAcquire(ctx context.Context, key string) (*Lease, error) {
 	return s.acquire(ctx, "try acquire", key, 1, false)
 }
 
-// TryAcquireN is [Semaphore.TryAcquire] for n permits, all or none: 1 to the
+// TryAcquireN is like [Semaphore.TryAcquire] but takes n permits, all or none. n is 1 to the
 // limit of key, and at most 1000.
 func (s *Semaphore) TryAcquireN(ctx context.Context, key string, n int) (*Lease, error) {
 	return s.acquire(ctx, "try acquire", key, n, false)
@@ -97,7 +100,7 @@ func (s *Semaphore) acquire(ctx context.Context, op, key string, n int, wait boo
 	if err != nil {
 		return nil, s.m.Reject(op, key, err)
 	}
-	// Whether n is within the limit in force, only Redis can tell: see SetLimit.
+	// The limit in force may be one that SetLimit stored, so only Redis can compare n to it.
 	if n < 1 || n > maxPermits {
 		return nil, s.m.Reject(op, key, keys.Invalid("n is %d; want 1 to %d", n, maxPermits))
 	}
@@ -119,7 +122,7 @@ func (s *Semaphore) acquire(ctx context.Context, op, key string, n int, wait boo
 	return l, nil
 }
 
-// limit returns what this process configured as the limit of key.
+// limit returns the limit of key that this process configured.
 func (c *Config) limit(key string) (int, error) {
 	if c.LimitFor == nil {
 		return c.Limit, nil
@@ -134,7 +137,7 @@ func (c *Config) limit(key string) (int, error) {
 	}
 }
 
-// share returns what this process configured as the share of key.
+// share returns the share of key that this process configured.
 func (c *Config) share(key string) (int, error) {
 	if c.Total == 0 || c.ShareFor == nil {
 		return 1, nil
@@ -149,15 +152,15 @@ func (c *Config) share(key string) (int, error) {
 	}
 }
 
-// Do runs fn while holding one permit of key, with the lease's Context, and
-// releases it when fn returns, panics or calls [runtime.Goexit]. It returns fn's
-// error, joined with leasehold.ErrLost if the lease was lost meanwhile; or
-// Acquire's error, without having run fn.
+// Do takes one permit of key, as Acquire does, and runs fn with the lease's Context. It
+// releases the permit when fn returns, panics or calls [runtime.Goexit]. Do returns fn's
+// error, joined with leasehold.ErrLost if the lease was lost meanwhile. If it got no permit,
+// it returns Acquire's error and does not run fn.
 func (s *Semaphore) Do(ctx context.Context, key string, fn func(ctx context.Context) error) error {
 	return s.DoN(ctx, key, 1, fn)
 }
 
-// DoN is [Semaphore.Do] with n permits, as with [Semaphore.AcquireN].
+// DoN is like [Semaphore.Do] but takes n permits, as [Semaphore.AcquireN] does.
 func (s *Semaphore) DoN(ctx context.Context, key string, n int, fn func(ctx context.Context) error) (err error) {
 	l, err := s.acquire(ctx, "do", key, n, true)
 	if err != nil {
@@ -167,9 +170,9 @@ func (s *Semaphore) DoN(ctx context.Context, key string, n int, fn func(ctx cont
 	return fn(l.Context())
 }
 
-// Close gives back all that this handle holds, whose Contexts end with
-// leasehold.ErrClosed, ends its waits with the same error, and returns when
-// its goroutines have ended and Redis has confirmed. Where ctx ends before, it
-// returns ctx's error; the rest goes on in the background for as long as a lease
-// lasts. Closing again is fine. It does not close the client.
+// Close gives back everything that this handle holds and ends its waits. The Contexts of the
+// leases and the waiting calls end with leasehold.ErrClosed. Close returns when the goroutines
+// of the handle have ended and Redis has confirmed. If ctx ends first, Close returns ctx's
+// error, and the rest goes on in the background for as long as a lease lasts. A second
+// Close does no harm. Close does not close the client.
 func (s *Semaphore) Close(ctx context.Context) error { return s.m.Close(ctx) }

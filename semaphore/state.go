@@ -7,28 +7,30 @@ import (
 	"github.com/leasehold-go/leasehold/internal/permits"
 )
 
-// State is the holders and the waiters of a key, in the whole fleet.
+// State describes the holders and the waiters of a key in the whole fleet.
 type State struct {
-	Limit   int // the stored one, else this handle's
-	InUse   int // permits
-	Waiting int // requests
+	Limit   int // the limit stored by SetLimit, else this handle's
+	InUse   int // permits in use
+	Waiting int // waiting requests
 
-	// Of a family with a Total: the stored one, else this handle's, and the permits
-	// that all keys of the family have. Without one, 0.
+	// Total and TotalInUse are set for a family with a Total, and are 0 otherwise. Total is
+	// the one stored by SetTotal, else this handle's. TotalInUse is the number of permits in
+	// use, of all keys of the family.
 	Total, TotalInUse int
 
 	Holders []leasehold.Holder // oldest first
-	Waiters []leasehold.Waiter // in their order
+	Waiters []leasehold.Waiter // in the order of the queue
 }
 
-// Inspect lists the holders and the waiters of key. It reads what stands in
-// Redis and changes nothing: a few round trips, and one more per 1000 entries. A lease
-// or a waiter that is there all the while is listed once, however often it is renewed
-// meanwhile; one that has expired is not listed. Of a family with a Total, all keys of the
-// family are read.
+// Inspect lists the holders and the waiters of key. It reads the state in Redis and changes
+// nothing. A lease or a waiter that is present for the whole duration of the call is listed
+// once, however often it is renewed meanwhile. Expired entries are not listed.
 //
-// It takes at most 10 s. Errors: leasehold.ErrInvalid for a bad key,
-// leasehold.ErrUnavailable, leasehold.ErrClosed, ctx's own.
+// Its errors are leasehold.ErrInvalid for a bad key, leasehold.ErrUnavailable,
+// leasehold.ErrClosed and ctx's own.
+//
+// Inspect costs a few round trips, and one more per 1000 entries. In a family with a Total it
+// reads all keys of the family. It takes at most 10 s.
 func (s *Semaphore) Inspect(ctx context.Context, key string) (State, error) {
 	limit, err := s.cfg.limit(key)
 	if err != nil {
