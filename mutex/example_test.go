@@ -14,9 +14,8 @@ import (
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
-// connect returns a client of an embedded server, so that the examples run
-// anywhere. A program uses its own: redis.NewClient, NewFailoverClient or
-// NewClusterClient.
+// connect returns a client of an embedded server, so that the examples run anywhere. A program
+// uses a client of its own: redis.NewClient, NewFailoverClient or NewClusterClient.
 func connect() (*redis.Client, func()) {
 	srv := miniredis.NewMiniRedis()
 	srv.ClockTTL(true)
@@ -43,8 +42,8 @@ func Example() {
 	}
 
 	err = locks.Do(ctx, "order-7", func(ctx context.Context, token uint64) error {
-		// Refused with ErrFenced if a later holder has written: however long this
-		// process was paused.
+		// This returns ErrFenced if a later holder has written, however long this process was
+		// paused.
 		return states.Set(ctx, "order-7", token, "shipped", 24*time.Hour)
 	})
 	if err != nil {
@@ -68,14 +67,14 @@ func ExampleMutex_Lock() {
 	}
 	defer locks.Close(ctx)
 
-	lock, err := locks.Lock(ctx, "2026-11") // waits its turn
+	lock, err := locks.Lock(ctx, "2026-11") // waits for its turn
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer lock.Unlock()
 
 	for page := range 3 {
-		if lock.Context().Err() != nil { // lost: stop before another begins
+		if lock.Context().Err() != nil { // the lock is lost: stop before another holder begins
 			log.Fatal(context.Cause(lock.Context()))
 		}
 		fmt.Println("page", page)

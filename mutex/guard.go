@@ -20,33 +20,33 @@ import (
 // maxToken is the highest token that Redis's own numbers hold exactly.
 const maxToken = 1<<53 - 1
 
-// GuardConfig says what a [Guard] is.
+// GuardConfig configures a [Guard].
 type GuardConfig struct {
-	// Name is the family's name, 1 to 512 bytes, required. Guards of the same
+	// Name is the name of the family, 1 to 512 bytes. It is required. Guards with the same
 	// Name and Prefix on the same Redis guard the same values.
 	Name string
 
-	// Prefix starts every key in Redis, at most 512 bytes without braces or
-	// control bytes; "" is "leasehold".
+	// Prefix starts every key in Redis. It has at most 512 bytes, without braces or control
+	// bytes. "": "leasehold".
 	Prefix string
 
-	// HashKeys makes keys appear in Redis and in errors only as a hash, for keys
-	// that hold personal data. The hash is no secret: a person who can guess a
-	// key can compute it. All processes of a family must agree on it.
+	// HashKeys makes keys appear in Redis and in errors only as a hash, for keys that hold
+	// personal data. The hash is not a secret: anyone who can guess a key can compute its
+	// hash. All processes of a family must use the same setting.
 	HashKeys bool
 }
 
-// Guard rejects writes by stale holders, for a resource that itself lives in
-// Redis: a value is written only if its writer's fencing token is no older than
-// the newest token that the guard has accepted for that key. A guard holds
-// nothing, needs no Close and is safe for concurrent use.
+// Guard rejects writes by stale holders, for a resource that itself lives in Redis. It writes
+// a value only if the writer's fencing token is no older than the newest token that the guard
+// has accepted for that key. A Guard holds nothing, needs no Close and is safe for concurrent
+// use.
 type Guard struct {
 	client *call.Client
 	family keys.Family
 }
 
-// NewGuard checks cfg and makes a guard. Its error names every field that is
-// bad, with value and bound. It sends nothing. rdb stays the caller's.
+// NewGuard checks cfg and returns a guard. Its error names every bad field, with its value and
+// its bound. NewGuard sends nothing. The caller keeps rdb.
 func NewGuard(rdb redis.UniversalClient, cfg GuardConfig) (*Guard, error) {
 	family := keys.Family{Prefix: cfg.Prefix, Kind: keys.Guard, Name: cfg.Name, Hash: cfg.HashKeys}
 	errs := family.Check()
@@ -60,23 +60,24 @@ func NewGuard(rdb redis.UniversalClient, cfg GuardConfig) (*Guard, error) {
 	return &Guard{client: client, family: family}, nil
 }
 
-// Set writes value under key for ttl, at least 1 ms; with a ttl of 0 the value
-// does not expire. If the guard has accepted a newer token for key, Set returns
-// leasehold.ErrFenced and writes nothing. The same token may write again. value
-// is text, bytes, a number, a bool, a time or an [encoding.BinaryMarshaler], and
-// is stored as go-redis stores an argument of SET. One round trip.
+// Set writes value under key for ttl, at least 1 ms. With a ttl of 0 the value does not
+// expire. If the guard has accepted a newer token for key, Set returns leasehold.ErrFenced and
+// writes nothing. The same token may write again. The accepted token outlives the value by
+// 24 hours. If the value does not expire, the token does not either.
 //
-// Where Redis does not answer, Set returns within 3 s and the client's ReadTimeout
-// (5 s by default; 8 s if it has none), and at once when ctx ends. The first call of a
-// guard may take 8 s.
+// value is text, bytes, a number, a bool, a time or an [encoding.BinaryMarshaler]. It is
+// stored as go-redis stores an argument of SET.
 //
-// The accepted token outlives the value by 24 hours, or for ever if the value
-// does not expire.
+// If ctx ends during the call, Set returns at once: with ctx's error alone if nothing was
+// sent, else joined with leasehold.ErrUnavailable. If Redis does not answer, Set returns
+// within 3 s plus the client's ReadTimeout (5 s by default; 8 s if the client has none). The
+// first call of a guard may take 8 s.
 //
-// leasehold.ErrInvalid says that an argument can never be served. If ctx ends
-// during the call, Set returns ctx's error joined with leasehold.ErrUnavailable.
-// After that, and after leasehold.ErrUnavailable alone, the value may have been
-// written or may yet be: it is safe to write it again with the same token.
+// leasehold.ErrInvalid says that an argument can never be served. After
+// leasehold.ErrUnavailable, with ctx's error or without, the value may have been written or
+// may still be written. It is safe to write it again with the same token.
+//
+// Set costs one round trip.
 func (g *Guard) Set(ctx context.Context, key string, token uint64, value any, ttl time.Duration) error {
 	const op = "guard set"
 	r, err := g.family.Resource(key)
@@ -109,9 +110,9 @@ func (g *Guard) Set(ctx context.Context, key string, token uint64, value any, tt
 	return nil
 }
 
-// Get reads the value of key. ok is false if there is none. One round trip, a
-// plain GET, from a replica if the client reads from replicas. It ends within 3 s
-// and the client's timeouts. Errors are as with [Guard.Set].
+// Get reads the value of key. ok is false if there is none. Errors are those of [Guard.Set].
+// Get costs one round trip: a plain GET, from a replica if the client reads from replicas. It
+// returns within 3 s plus the client's timeouts.
 func (g *Guard) Get(ctx context.Context, key string) (value string, ok bool, err error) {
 	const op = "guard get"
 	r, err := g.family.Resource(key)
@@ -124,7 +125,7 @@ func (g *Guard) Get(ctx context.Context, key string) (value string, ok bool, err
 		text, err := g.client.Get(bounded, r.Part("value"))
 		switch {
 		case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
-			return nil, call.ErrSlow // the bound's, not the caller's
+			return nil, call.ErrSlow // the bound has passed; the caller's ctx has not ended
 		case errors.Is(err, redis.Nil):
 			return nil, nil
 		case err != nil:
@@ -141,8 +142,8 @@ func (g *Guard) Get(ctx context.Context, key string) (value string, ok bool, err
 	return *found, true, nil
 }
 
-// await waits for a call until ctx ends. Its error is ctx's alone if nothing was
-// sent; else there is leasehold.ErrUnavailable among its errors.
+// await runs f and waits for it until ctx ends. If nothing was sent, the error is ctx's alone.
+// Otherwise leasehold.ErrUnavailable is among the errors.
 func await[T any](ctx context.Context, f func(ctx context.Context) (T, error)) (T, []error) {
 	v, _, err := call.Wait(ctx, func(run func()) { go run() }, f)
 	switch {
@@ -162,12 +163,12 @@ func (g *Guard) fail(op string, r keys.Resource, errs ...error) error {
 	return call.Fail("mutex", op, label, errs...)
 }
 
-// encode makes v something that go-redis can surely write: an argument that
-// turns out to be unwritable would leave half a command on the connection.
+// encode turns v into something that go-redis can surely write. An argument that turns out to
+// be unwritable would leave half a command on the connection.
 func encode(v any) (any, error) {
 	switch v := v.(type) {
 	case []byte:
-		return bytes.Clone(v), nil // the caller may use it again while the call is under way
+		return bytes.Clone(v), nil // the caller may reuse it while the call is under way
 	case string, bool, int, int8, int16, int32, int64, uint, uint8, uint16, uint32, uint64,
 		float32, float64, time.Time, time.Duration:
 		return v, nil

@@ -8,15 +8,15 @@ import (
 	"github.com/leasehold-go/leasehold/internal/localturns"
 )
 
-// Lock is a lock held. It is renewed in the background until it is unlocked or
-// lost. Its methods are safe for concurrent use.
+// Lock is a lock that is held. It is renewed in the background until it is unlocked or lost.
+// Its methods are safe for concurrent use.
 type Lock struct {
 	held lease.Lease
-	turn *localturns.Turn // with Config.LocalFor: its lease may be in held; else nil
+	turn *localturns.Turn // set with Config.LocalFor; its lease may be held
 }
 
-// Token is the fencing token: greater than that of every earlier holder of this
-// key. It is never 0, and below 2^53 until the year 2255.
+// Token returns the fencing token. It is greater than that of every earlier holder of this
+// key. It is never 0, and is below 2^53 until the year 2255.
 func (l *Lock) Token() uint64 {
 	if l.turn != nil {
 		return l.turn.Token()
@@ -24,11 +24,11 @@ func (l *Lock) Token() uint64 {
 	return l.held.Token()
 }
 
-// Context is the locking ctx, ended also when the lock is lost or given back.
-// Work under a lock should run under it. [context.Cause] gives the reason:
-// leasehold.ErrLost, leasehold.ErrMaxHold, leasehold.ErrReleased,
-// leasehold.ErrClosed, or the locking ctx's own. Except at MaxHold, it ends
-// before another caller can be granted the lock.
+// Context returns a child of the ctx of Lock that also ends when the lock is lost or given
+// back. Run the work under this Context. It ends before another caller can be granted the
+// lock, except when MaxHold ends it. [context.Cause] gives the reason: leasehold.ErrLost,
+// leasehold.ErrRevoked, leasehold.ErrMaxHold, leasehold.ErrReleased, leasehold.ErrClosed, or
+// the cause of the ctx of Lock.
 func (l *Lock) Context() context.Context {
 	if l.turn != nil {
 		return l.turn.Context()
@@ -36,17 +36,20 @@ func (l *Lock) Context() context.Context {
 	return l.held.Context()
 }
 
-// Unlock gives the lock back, to the next waiter if there is one. It takes no
-// ctx, so that it works after one was cancelled. It bounds itself, for
-// any number of callers: to 5 s until it is sent, several times if need be, and to
-// the client's ReadTimeout (5 s by default; 8 s if it has none) for the answer.
-// One round trip. With Config.LocalFor it costs none where the next turn is this
-// process's; where the process queues again, giving back and queuing share a pipeline.
+// Unlock gives the lock back. If a request waits for it, it is granted the lock in the same
+// step. The caller must call Unlock even if the lock was lost.
 //
-// It returns nil the first time, and leasehold.ErrReleased after that and after
-// Close. leasehold.ErrLost says that the lock had ended before, so that the work
-// under it may have run beside that of others. leasehold.ErrUnavailable says that
-// Redis could not confirm; it is then given back in the background.
+// Unlock returns nil the first time, and leasehold.ErrReleased after that and after Close.
+// leasehold.ErrLost says that the lock had ended before, so the work under it may have run at
+// the same time as the work of another holder. leasehold.ErrUnavailable says that Redis could
+// not confirm. The lock is then given back in the background.
+//
+// Unlock takes no ctx, so that it works after a ctx was cancelled. It bounds itself, for any
+// number of callers: its call is sent within 5 s, more than once if need be, and waits for an
+// answer for the client's ReadTimeout (5 s by default; 8 s if the client has none).
+//
+// It costs one round trip. With Config.LocalFor it costs none if the next turn belongs to this
+// process. If the process queues again, it gives back and queues in one pipeline.
 func (l *Lock) Unlock() error {
 	if l.turn != nil {
 		return l.turn.Release("unlock")
@@ -54,19 +57,19 @@ func (l *Lock) Unlock() error {
 	return l.held.Release("unlock")
 }
 
-// Extend pushes the expiry to ttl from now, at least 100 ms, and never shortens
-// it. Use it before a stretch of work that must survive without Redis for longer
-// than the configured TTL. One round trip.
+// Extend moves the expiry to ttl from now, and never shortens the lock. ttl is at least 100
+// ms. Use Extend before work that must survive without Redis for longer than the configured
+// TTL. It costs one round trip.
 //
-// Where Redis does not answer, Extend returns within about 4 s and the client's
-// ReadTimeout (5 s by default; 8 s if it has none), and at once when ctx ends: its last
-// try begins about a second after the call. With Config.Replicas the waits for replicas
-// come on top.
+// If ctx ends, Extend returns at once. If Redis does not answer, the last try begins about a
+// second after the call, and Extend returns within about 4 s plus the client's ReadTimeout (5
+// s by default; 8 s if the client has none). With Config.Replicas it may also take the time to
+// wait for replicas.
 //
-// Errors: leasehold.ErrInvalid for a ttl that is too short; leasehold.ErrLost;
-// leasehold.ErrReleased; leasehold.ErrUnavailable if Redis, or as
-// many replicas as Config.Replicas says, did not confirm, or
-// ctx ended before it had: the lock then lasts as long as before, or longer.
+// Its errors are leasehold.ErrInvalid if ttl is too short, leasehold.ErrLost,
+// leasehold.ErrReleased, and leasehold.ErrUnavailable. The last one says that Redis, or as
+// many replicas as Config.Replicas says, did not confirm, or that ctx ended before they had.
+// The lock then lasts as long as before, or longer.
 func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 	if l.turn != nil {
 		return l.turn.Extend(ctx, ttl)
@@ -74,7 +77,7 @@ func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 	return l.held.Extend(ctx, ttl)
 }
 
-// ID names the lock in listings. It cannot be used to release it.
+// ID returns the name of the lock in listings. The lock cannot be released with it.
 func (l *Lock) ID() string {
 	if l.turn != nil {
 		return l.turn.ID()
@@ -82,7 +85,7 @@ func (l *Lock) ID() string {
 	return l.held.ID()
 }
 
-// Key is the key as it was passed to Lock.
+// Key returns the key as it was passed to Lock.
 func (l *Lock) Key() string {
 	if l.turn != nil {
 		return l.turn.Key()
@@ -90,9 +93,9 @@ func (l *Lock) Key() string {
 	return l.held.Key()
 }
 
-// Deadline is until when the lock is surely held if no renewal succeeds from now
-// on, by the local monotonic clock: at least 10 ms, or 2 % of the TTL, before it
-// ends in Redis. Renewals move it.
+// Deadline returns the time until which the lock is surely held if no renewal succeeds from
+// now on. It is a time of the local monotonic clock, and lies before the end of the lock in
+// Redis by at least 10 ms or 2 % of the TTL, whichever is more. A renewal moves it.
 func (l *Lock) Deadline() time.Time {
 	if l.turn != nil {
 		return l.turn.Deadline()

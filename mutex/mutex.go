@@ -10,19 +10,19 @@ import (
 	"github.com/leasehold-go/leasehold/internal/localturns"
 )
 
-// Mutex is a handle on a family of locks, one a key. It is safe for concurrent
-// use, and meant to be made once a process and family. It has goroutines and a
-// subscription only while something is held or waited for.
+// Mutex is a handle on a family of locks, one for each key. It is safe for concurrent use.
+// Make one handle per process and family. It has goroutines and a subscription only while
+// something is held or waited for.
 type Mutex struct {
 	family keys.Family
 	rdb    redis.UniversalClient
 	m      *lease.Manager
-	local  *localturns.Handle // nil: without LocalFor
+	local  *localturns.Handle // nil: no LocalFor
 }
 
-// New checks cfg and makes a handle. Its error names every field that is bad,
-// with value and bound. It sends nothing, and needs no Close where everything is
-// unlocked. rdb stays the caller's, to be closed after the handle.
+// New checks cfg and returns a handle. Its error names every bad field, with its value and its
+// bound. New sends nothing. The handle needs no Close if everything is unlocked. The caller
+// keeps rdb, and closes it after the handle.
 func New(rdb redis.UniversalClient, cfg Config) (*Mutex, error) {
 	settings := cfg.manager()
 	m, err := lease.New(rdb, settings, localturns.Check(cfg.LocalFor, cfg.TTL)...)
@@ -36,36 +36,38 @@ func New(rdb redis.UniversalClient, cfg Config) (*Mutex, error) {
 	return mu, nil
 }
 
-// Lock takes the lock of key, 1 to 512 bytes of any kind, and waits its turn if
-// another holds it: first come, first served, across the fleet. The caller must
-// Unlock it, also after it was lost. It is not reentrant: a second Lock of the
-// same goroutine waits like any other.
+// Lock takes the lock of key. If another caller holds it, Lock waits for its turn: first come,
+// first served, across the fleet. A key is 1 to 512 arbitrary bytes. The caller must Unlock
+// the lock, even after it was lost. The lock is not reentrant: a second Lock of the same
+// goroutine waits like any other.
 //
-// It costs a round trip, and nothing more while it waits but its share in the
-// process's sign of life. Where many goroutines call at once they share round
-// trips; a hook of the client then sees pipelines, under a ctx of their own.
+// ctx bounds the wait. When it ends, Lock returns at once with ctx's error:
 //
-// ctx bounds the wait: when it ends, Lock returns at once with ctx's error alone
-// where nothing had been sent yet. Where Redis had answered that the caller is
-// queued, the error also matches leasehold.ErrBusy; where a call was under way or had
-// failed, leasehold.ErrUnavailable. A lock that was granted too late for that is given
-// back in the background. ctx is also the parent of the lock's Context: to bound only
-// the wait, set Config.MaxWait.
+//   - alone, if nothing had been sent yet;
+//   - joined with leasehold.ErrBusy, if Redis had answered that the caller is queued;
+//   - joined with leasehold.ErrUnavailable, if a call was under way or had failed.
 //
-// Other errors: leasehold.ErrBusy when Config.MaxWait is over, leasehold.ErrQueueFull,
-// leasehold.ErrClosed, leasehold.ErrInvalid for a bad key, and
-// leasehold.ErrUnavailable when Redis refuses, when too few of Config.Replicas
-// confirmed the grant within Config.ReplicaWait, or when Redis has not answered after 3 s of
-// tries, the last of which may run into the client's ReadTimeout. Once queued, a
-// place is kept over 10 s without an answer.
+// A lock that is granted too late for the caller is given back in the background. ctx is also
+// the parent of the lock's Context. To bound only the wait, set Config.MaxWait.
+//
+// Other errors are leasehold.ErrBusy when Config.MaxWait is over, leasehold.ErrQueueFull,
+// leasehold.ErrClosed, leasehold.ErrInvalid for a bad key, and leasehold.ErrUnavailable. The
+// last one has three causes: Redis refused the call, too few of Config.Replicas confirmed the
+// grant within Config.ReplicaWait, or Redis has not answered after 3 s of tries. The last try
+// may take up to the client's ReadTimeout longer. A request that is already queued keeps its
+// place through 10 s without an answer.
+//
+// Lock costs one round trip. While it waits it costs nothing more than its share in the calls
+// that the process sends for all its waiters. If many goroutines call at the same time, they
+// share round trips: a hook of the client then sees pipelines, with a ctx of their own.
 func (m *Mutex) Lock(ctx context.Context, key string) (*Lock, error) {
 	return m.lock(ctx, "lock", key, true)
 }
 
-// TryLock takes the lock of key if it is free now and nobody waits for it; else
-// it returns leasehold.ErrBusy, with a *leasehold.BusyError that tells how
-// busy. One round trip; with Config.LocalFor none while a caller of this process waits.
-// Errors and ctx are as with [Mutex.Lock].
+// TryLock takes the lock of key if it is free now and no request waits for it. Otherwise it
+// returns leasehold.ErrBusy, with a *leasehold.BusyError that tells how busy the key is. The
+// effect of ctx and the other errors are those of [Mutex.Lock]. It costs one round trip. With
+// Config.LocalFor it costs none while a caller of this process waits.
 func (m *Mutex) TryLock(ctx context.Context, key string) (*Lock, error) {
 	return m.lock(ctx, "try lock", key, false)
 }
@@ -86,10 +88,10 @@ func (m *Mutex) lock(ctx context.Context, op, key string, wait bool) (*Lock, err
 	return l, nil
 }
 
-// Do runs fn while holding the lock of key, with the lock's Context and fencing
-// token, and unlocks it when fn returns, panics or calls [runtime.Goexit]. It
-// returns fn's error, joined with leasehold.ErrLost if the lock was lost
-// meanwhile; or Lock's error, without having run fn.
+// Do takes the lock of key, as Lock does, and runs fn with the lock's Context and fencing
+// token. It unlocks the lock when fn returns, panics or calls [runtime.Goexit]. Do returns
+// fn's error, joined with leasehold.ErrLost if the lock was lost meanwhile. If it did not get
+// the lock, it returns Lock's error and does not run fn.
 func (m *Mutex) Do(ctx context.Context, key string, fn func(ctx context.Context, token uint64) error) (err error) {
 	l, err := m.lock(ctx, "do", key, true)
 	if err != nil {
@@ -99,9 +101,9 @@ func (m *Mutex) Do(ctx context.Context, key string, fn func(ctx context.Context,
 	return fn(l.Context(), l.Token())
 }
 
-// Close gives back all locks that this handle holds, whose Contexts end with
-// leasehold.ErrClosed, ends its waits with the same error, and returns when
-// its goroutines have ended and Redis has confirmed. Where ctx ends before, it
-// returns ctx's error; the rest goes on in the background for as long as a lock
-// lasts. Closing again is fine. It does not close the client.
+// Close gives back all locks that this handle holds and ends its waits. The Contexts of the
+// locks and the waiting calls end with leasehold.ErrClosed. Close returns when the goroutines
+// of the handle have ended and Redis has confirmed. If ctx ends first, Close returns ctx's
+// error, and the rest goes on in the background for as long as a lock lasts. A second Close
+// does no harm. Close does not close the client.
 func (m *Mutex) Close(ctx context.Context) error { return m.m.Close(ctx) }

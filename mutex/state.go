@@ -7,23 +7,24 @@ import (
 	"github.com/leasehold-go/leasehold/internal/permits"
 )
 
-// State is the holder and the waiters of a key, in the whole fleet.
+// State describes the holder and the waiters of a key in the whole fleet.
 type State struct {
 	Held      bool
-	Holder    *leasehold.Holder // nil where nobody holds it
-	LastToken uint64            // 0 where none is known
+	Holder    *leasehold.Holder // nil if the lock is free
+	LastToken uint64            // the newest token; 0 if none is known
 
 	Waiting int
-	Waiters []leasehold.Waiter // in their order
+	Waiters []leasehold.Waiter // in the order of the queue
 }
 
-// Inspect lists the holder and the waiters of key. It reads what stands in
-// Redis and changes nothing: a few round trips, and one more per 1000 waiters. A
-// holder or a waiter that is there all the while is listed once; one that has expired
-// is not listed.
+// Inspect lists the holder and the waiters of key. It reads the state in Redis and changes
+// nothing. A holder or a waiter that is present for the whole duration of the call is listed
+// once. Expired entries are not listed.
 //
-// It takes at most 10 s. Errors: leasehold.ErrInvalid for a bad key,
-// leasehold.ErrUnavailable, leasehold.ErrClosed, ctx's own.
+// Its errors are leasehold.ErrInvalid for a bad key, leasehold.ErrUnavailable,
+// leasehold.ErrClosed and ctx's own.
+//
+// Inspect costs a few round trips, and one more per 1000 waiters. It takes at most 10 s.
 func (m *Mutex) Inspect(ctx context.Context, key string) (State, error) {
 	seen, err := permits.Inspect(ctx, m.m, m.rdb, m.family, key, false)
 	if err != nil {
