@@ -5,27 +5,28 @@ import (
 	"time"
 )
 
-// maxInvalidated is how many keys invalidatedAt tells apart.
+// maxInvalidated is the number of keys that an invalidatedAt remembers individually.
 const maxInvalidated = 10_000
 
-// invalidatedAt remembers when this handle invalidated which key, for clients that
-// cache by themselves: what such a cache still has of before is refused here,
-// until the server's message has reached it. A nil one refuses nothing.
+// invalidatedAt remembers when this handle invalidated which key. It is for clients that cache
+// by themselves. Such a cache may still return what was published before the invalidation,
+// until the server's message has reached it. Such a value is refused here. A nil invalidatedAt
+// refuses nothing.
 //
-// It tells maxInvalidated keys apart. Of older invalidations it only knows the time of
-// the last one: what was published before that is refused for all keys, as long as it
-// may be cached. A value that is refused costs a script call, which finds it in Redis.
+// It remembers maxInvalidated keys individually. Of all older invalidations it knows only the
+// time of the latest one, and refuses whatever was published before that, for all keys, for as
+// long as it may be cached. A refused value costs a script call, which finds it in Redis.
 type invalidatedAt struct {
-	life time.Duration // longer than values of TTL live; longer ones of TTLFor are told by the server, in ms
+	life time.Duration // longer than values with TTL live; the server's message ends longer ones of TTLFor within ms
 
-	mu    sync.RWMutex // guards what follows; a leaf: nothing else is locked while it is held
+	mu    sync.RWMutex // guards the fields below; no other lock is taken while it is held
 	all   map[string]invalidation
-	order []string     // the keys of all, as they were first invalidated
-	older invalidation // the latest of those that are not in all any more
+	order []string     // the keys of all, in the order of their first invalidation
+	older invalidation // the latest of those that were removed from all
 }
 
 type invalidation struct {
-	us   int64 // server
+	us   int64 // server time, µs
 	till time.Time
 }
 
@@ -33,8 +34,8 @@ func newInvalidatedAt(life time.Duration) *invalidatedAt {
 	return &invalidatedAt{life: life, all: map[string]invalidation{}}
 }
 
-// refuses reports whether what was published at that server time (µs) is older than
-// the last invalidation.
+// refuses reports whether a value that was published at this server time (µs) is older than
+// the last invalidation of its key.
 func (x *invalidatedAt) refuses(key string, published int64) bool {
 	if x == nil {
 		return false
@@ -47,7 +48,7 @@ func (x *invalidatedAt) refuses(key string, published int64) bool {
 	return published <= x.older.us && time.Now().Before(x.older.till)
 }
 
-// raise notes an invalidation at a server time (µs).
+// raise records an invalidation at a server time (µs).
 func (x *invalidatedAt) raise(key string, us int64) {
 	if x == nil {
 		return

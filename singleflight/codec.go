@@ -11,8 +11,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/envelope"
 )
 
-// encode turns a value into bytes: []byte and string as they are, unless there
-// is a Codec that has to see them (one that encrypts, say).
+// encode turns a value into bytes. []byte and string are taken as they are, unless there is a
+// Codec: it must see them, because it may encrypt.
 func (g *Group[T]) encode(v T) (data string, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -26,14 +26,14 @@ func (g *Group[T]) encode(v T) (data string, err error) {
 		case string:
 			return raw, nil
 		}
-		b, err := codec.Msgpack{}.Marshal(&v) // so that methods of *T are found
+		b, err := codec.Msgpack{}.Marshal(&v) // a pointer, so that methods of *T are found
 		return string(b), err
 	}
 	b, err := g.cfg.Codec.Marshal(v)
 	return string(b), err
 }
 
-// decode makes a value of its own from the bytes of one.
+// decode makes a new value from its bytes, so that no two callers share one.
 func (g *Group[T]) decode(data string) (v T, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -56,8 +56,8 @@ func (g *Group[T]) decode(data string) (v T, err error) {
 	return v, err
 }
 
-// errorText is the text of a loader's error as it crosses to other processes: whole
-// characters, and at most maxText bytes.
+// errorText returns the text of a loader's error as it is passed to other processes: valid
+// UTF-8, without separators, and at most maxText bytes.
 func errorText(text string) string {
 	text = strings.ToValidUTF8(text[:min(len(text), 2*maxText)], "\uFFFD")
 	text = strings.ReplaceAll(text, separator, "\uFFFD")
@@ -71,8 +71,8 @@ func errorText(text string) string {
 	return text[:end]
 }
 
-// failurePayload is a loader's failure as it crosses: its text, and the texts of the
-// sentinels that it matches.
+// failurePayload returns a loader's failure as it is passed to other processes: its text, and
+// the texts of the sentinels that it matches.
 func (g *Group[T]) failurePayload(err error) string {
 	payload := errorText(err.Error())
 	for _, sentinel := range g.cfg.Errors {
@@ -83,7 +83,7 @@ func (g *Group[T]) failurePayload(err error) string {
 	return payload
 }
 
-// asError is the error that an envelope without a value stands for.
+// asError returns the error that an envelope without a value stands for.
 func (g *Group[T]) asError(e envelope.Envelope) error {
 	if e.Kind == envelope.NotFound {
 		return ErrNotFound

@@ -20,152 +20,148 @@ const (
 	maxLoads        = 100_000
 	maxSentinels    = 64
 	maxSentinelText = 256 // bytes
-	// maxLife bounds every duration of the Config: Redis counts in ms.
+	// maxLife bounds every duration of the Config, because Redis counts in milliseconds.
 	maxLife = 10 * 365 * 24 * time.Hour
 )
 
-// Policy says what a Group does when Redis can't be asked.
+// Policy says what a Group does if Redis is unavailable.
 type Policy int
 
 const (
-	// Fail returns leasehold.ErrUnavailable: the origin is spared what Redis
-	// kept away from it.
+	// Fail returns leasehold.ErrUnavailable. It protects the origin from the load that the
+	// cache would normally keep away from it.
 	Fail Policy = iota
-	// LoadLocally loads all the same, once at a time for each key and process,
-	// and stores nothing.
+	// LoadLocally calls the loader without Redis, at most once at a time for each key and
+	// process, and stores nothing.
 	LoadLocally
 )
 
-// Codec turns values into bytes and back. Unmarshal gets bytes that may have been
-// written by anybody who can write to Redis: it must not trust them.
+// Codec turns values into bytes and back. Unmarshal must not trust its input: anyone who can
+// write to Redis may have written these bytes.
 type Codec interface {
 	Marshal(v any) ([]byte, error)
 	Unmarshal(data []byte, v any) error
 }
 
-// Config says what a [Group] is. The zero value of every field but Name and TTL
-// is a good default. Durations are kept in whole milliseconds, rounded up, and
-// are at most ten years.
+// Config configures a [Group]. The zero value of every field except Name and TTL is a good
+// default. Durations are rounded up to whole milliseconds, and are at most ten years.
 type Config[T any] struct {
-	// Name is the family's name, 1 to 512 bytes, required. Groups of the same
-	// Name and Prefix on the same Redis share their values where they agree on
-	// T and Codec, or on Schema.
+	// Name is the name of the family, 1 to 512 bytes. It is required. Groups with the same
+	// Name and Prefix on the same Redis share their values if they have the same T and Codec,
+	// or the same Schema.
 	Name string
 
-	// TTL is how long a value is fresh, at least 1 ms, required. Jitter spreads
-	// it. A process may take the server's clock for later than it is by the round
-	// trip of a question for it, and a value for stale as much earlier.
+	// TTL is how long a value is fresh, at least 1 ms. It is required. Jitter varies it. A
+	// process estimates the server's clock, and its estimate may be too late by the round trip
+	// of a question for it. It may then treat a value as stale that much too early.
 	TTL time.Duration
 
-	// TTLFor is the TTL of a value; where it returns 0, TTL; where it returns
-	// less, the value is handed to all who wait for it and not stored. It is
-	// called once a load and must not block; its panic counts as the loader's.
-	// nil: TTL for every value.
+	// TTLFor returns the TTL of a value. If it returns 0, TTL applies. If it returns a
+	// negative duration, the value is handed to all callers that wait for it and is not
+	// stored. It is called once per load and must not block. If it panics, the loader counts
+	// as panicked. nil: TTL applies to every value.
 	TTLFor func(key string, v T) time.Duration
 
-	// StaleFor is how long after its TTL a value is still served, while one
-	// caller's process rebuilds it. 0: it isn't.
+	// StaleFor is how long after its TTL a value is still served while one process rebuilds
+	// it. 0: a stale value is not served.
 	StaleFor time.Duration
 
-	// StaleIfError is how long after its TTL a value is still served where its
-	// loader fails, a failure is remembered, or Redis can't be asked to
-	// coordinate. Never instead of ErrNotFound. 0: it isn't.
+	// StaleIfError is how long after its TTL a value is still served if its loader fails, if a
+	// failure is remembered, or if Redis is not available to coordinate. It is never served
+	// instead of ErrNotFound. 0: a stale value is not served.
 	StaleIfError time.Duration
 
-	// ErrorTTL is how long a loader's failure is remembered and returned to
-	// everybody who asks. 0: only those who waited for that load get it, and
-	// a later caller loads.
+	// ErrorTTL is how long a loader's failure is remembered. Every caller that asks during
+	// that time gets the failure. 0: only the callers that waited for that load get it, and a
+	// later caller loads again.
 	ErrorTTL time.Duration
 
-	// NotFoundTTL is the same for [ErrNotFound]. 0: as ErrorTTL.
+	// NotFoundTTL is how long [ErrNotFound] is remembered. 0: as long as ErrorTTL.
 	NotFoundTTL time.Duration
 
-	// EarlyRefresh makes a caller now and then rebuild a value in the background
-	// before its TTL is over, the likelier the nearer the end and the slower the
-	// load: the factor β of XFetch (Vattani, Chierichetti, Lowenstein, Optimal
-	// Probabilistic Cache Stampede Prevention, VLDB 2015). 0: off; 1 is the
-	// usual, larger is earlier, at most 100.
+	// EarlyRefresh makes a caller now and then rebuild a value in the background before its
+	// TTL is over. This is more likely the nearer the end of the TTL is and the slower the
+	// load was. EarlyRefresh is the factor β of XFetch (Vattani, Chierichetti, Lowenstein,
+	// Optimal Probabilistic Cache Stampede Prevention, VLDB 2015). 1 is the usual value; a
+	// larger one, up to 100, refreshes earlier. 0: no early refresh.
 	EarlyRefresh float64
 
-	// Jitter shortens or lengthens each TTL at random by up to this part of it,
-	// so that what was stored together doesn't expire together: up to 0.5. 0 is
-	// 0.05, negative is none.
+	// Jitter shortens or lengthens each TTL at random by up to this fraction of it, at most
+	// 0.5, so that values that were stored together do not expire together. 0: 0.05. Negative:
+	// no jitter.
 	Jitter float64
 
-	// LeaseTTL is how long a process's right to load lasts without a renewal, at
-	// least 100 ms; 0 is 10 s. It doesn't bound the load, since it is renewed
-	// until the result is published. It is how long others wait for a process
-	// that died in its load.
+	// LeaseTTL is how long a process's right to load lasts without a renewal, at least 100 ms.
+	// It does not bound the load, because the lease is renewed until the result is published.
+	// It is how long other processes wait if a process dies during its load. 0: 10 s.
 	LeaseTTL time.Duration
 
-	// LoadTimeout bounds one load: after that it counts as failed, with
-	// [ErrLoadTimeout], and the loader's ctx ends. Where the lease was lost
-	// before that, a waiting caller starts another load instead. 0: no bound.
+	// LoadTimeout bounds one load. When it is over, the load counts as failed with
+	// [ErrLoadTimeout] and the loader's ctx ends. If the lease was lost before that, a waiting
+	// caller starts another load instead. 0: no bound.
 	LoadTimeout time.Duration
 
-	// SoftTimeout is how long a caller who has a stale value at hand waits for a
-	// fresh one before it is served the stale one; the load goes on. 0: by
-	// StaleFor a caller doesn't wait, by StaleIfError until the load has failed.
+	// SoftTimeout is how long a caller for whom there is a stale value waits for a fresh one.
+	// Then it is served the stale value, and the load goes on. 0: under StaleFor a caller does
+	// not wait; under StaleIfError it waits until the load has failed.
 	SoftTimeout time.Duration
 
-	// MaxValueBytes bounds an encoded value, up to 256 MiB; 0 is 1 MiB. A larger
-	// one is returned to callers in the loader's process, not cached, and
-	// logged; other processes then load by themselves. Put refuses it with
-	// [ErrTooLarge].
+	// MaxValueBytes bounds an encoded value, up to 256 MiB. A larger value is returned to the
+	// callers in the loader's process, is not cached, and is logged. Other processes then load
+	// by themselves. Put refuses such a value with [ErrTooLarge]. 0: 1 MiB.
 	MaxValueBytes int
 
-	// MaxLoads bounds how many loads of this family run at once in the whole
-	// fleet, up to 100000; the others wait, in order. 0: no bound. A load whose
-	// permit was lost (deleted in Redis, say) goes on. Nested loads of one family can
-	// deadlock, when each holds a permit that another one needs: give them a
-	// LoadTimeout.
+	// MaxLoads bounds how many loads of this family run at the same time in the whole fleet,
+	// up to 100000. Further loads wait, in order. A load goes on if its permit is lost, for
+	// example because it was deleted in Redis. Nested loads of one family can deadlock if each
+	// holds a permit that another one needs: set a LoadTimeout for them. 0: no bound.
 	MaxLoads int
 
-	// OnUnavailable says what to do when Redis can't be asked. That may take 3 s
-	// to be known, where it answers and can't coordinate (a read-only replica).
+	// OnUnavailable says what to do if Redis is unavailable. A Group may need 3 s to notice
+	// this if Redis answers but cannot coordinate (a read-only replica). The default is Fail.
 	OnUnavailable Policy
 
-	// Codec turns values into bytes; nil is msgpack, with []byte and string as
-	// they are.
+	// Codec turns values into bytes. nil: msgpack, but []byte and string are stored as they
+	// are.
 	Codec Codec
 
-	// Schema tells apart versions of T that do not read each other's bytes. Each
-	// schema of a key has a value, a remembered failure and a load of its own, so that
-	// two versions of a program run side by side: each loads at most once per key and
-	// TTL, and Put and Invalidate reach both. 0 is a fingerprint of T as the codec
-	// sees it: names and types of the fields; of a custom Codec also its own type.
+	// Schema tells apart versions of T that cannot read each other's bytes. Each schema of a
+	// key has its own value, remembered failure and load. So two versions of a program can run
+	// side by side: each loads at most once per key and TTL, and Put and Invalidate reach
+	// both. 0: a fingerprint of T as the codec sees it, that is of the names and types of the
+	// fields, and also of the Codec's own type if Codec is set.
 	Schema uint32
 
-	// Errors are sentinels that errors.Is finds in a loader's failure in every
-	// process that shares it, not only where the loader ran. They cross by their
-	// texts, so all processes must list them: at most 64, with different texts of 1 to
-	// 256 bytes without NUL.
+	// Errors lists sentinels that errors.Is finds in a loader's failure in every process that
+	// shares the failure, and not only in the process that ran the loader. Only their texts
+	// cross to other processes, so all processes must list them. There are at most 64, with
+	// different texts of 1 to 256 bytes without NUL.
 	Errors []error
 
-	// Prefix starts every key in Redis and the inbox channels, at most 512
-	// bytes without braces or control bytes; "" is "leasehold".
+	// Prefix starts every key in Redis and the names of the inbox channels. It has at most
+	// 512 bytes, without braces or control bytes. "": "leasehold".
 	Prefix string
 
-	// HashKeys makes keys appear in Redis and in errors only as a hash, for keys
-	// that hold personal data. The hash is no secret: a person who can guess a key can hash it.
-	// All processes of a family must agree on it.
+	// HashKeys makes keys appear in Redis and in errors only as a hash, for keys that hold
+	// personal data. The hash is not a secret: anyone who can guess a key can compute its
+	// hash. All processes of a family must use the same setting.
 	HashKeys bool
 
-	// Label says in listings where a load runs: at most 64 bytes. "" is the host
-	// and the process number, whose last 20 bytes are kept. "-" is none: a label is
-	// data about machines, in Redis.
+	// Label says in listings which process runs a load. It has at most 64 bytes. "": the host
+	// and the process number, of which the last 20 bytes are kept. "-": no label. Consider
+	// that a label puts data about your machines into Redis.
 	Label string
 
-	// Observer is told of what the group does; see [leasehold.Observer]. nil: nobody.
+	// Observer is told what the group does; see [leasehold.Observer]. nil: no observer.
 	Observer leasehold.Observer
 
-	// Logger gets what no caller can be told: entries that can't be decoded, values
-	// that are too large, refreshes that failed, leases of loads that were lost, and
-	// when Redis goes out of reach and comes back. nil: none.
+	// Logger gets what cannot be reported to a caller: entries that cannot be decoded, values
+	// that are too large, refreshes that failed, leases of loads that were lost, and Redis
+	// going out of reach and coming back. nil: no log.
 	Logger *slog.Logger
 }
 
-// withDefaults fills in what was left zero.
+// withDefaults replaces zero fields with their defaults.
 func (c Config[T]) withDefaults() Config[T] {
 	if c.NotFoundTTL == 0 {
 		c.NotFoundTTL = c.ErrorTTL
@@ -191,7 +187,7 @@ func (c Config[T]) withDefaults() Config[T] {
 	return c
 }
 
-// check says what is wrong with a Config with defaults, one error a field.
+// check returns one error for each bad field. c must have its defaults.
 func (c Config[T]) check() []error {
 	var errs []error
 	bad := func(field, what string, args ...any) { errs = append(errs, keys.Bad(field, what, args...)) }

@@ -14,32 +14,31 @@ import (
 )
 
 const (
-	// minKept is how long a value stays in Redis after its TTL at least: a process
-	// that was told that the value has been published still finds it, however short
-	// the TTL.
+	// minKept is how long a value stays in Redis after its TTL at least. A process that was
+	// told that the value has been published still finds it, however short the TTL.
 	minKept = time.Second
 	// tooLargeFor is how long a key counts as one whose values are too large.
 	tooLargeFor = time.Second
 )
 
-// entry is what the cache holds of a key.
+// entry describes what the cache holds for a key.
 type entry struct {
 	env      envelope.Envelope
-	usable   bool           // env may be served, as far as its age allows
+	usable   bool           // env may be served, if its age allows it
 	age      time.Duration  // since it was published
-	rejected loads.Rejected // names it to the scripts, for a request that it does not serve
+	rejected loads.Rejected // names the entry to the scripts, for a request that it does not serve
 }
 
-// fresh reports whether its TTL is not over.
+// fresh reports whether the entry can be served and its TTL is not over.
 func (e entry) fresh() bool { return e.usable && e.age < e.env.Fresh }
 
-// stale reports whether it is a value whose TTL was over less than d ago.
+// stale reports whether the entry is a value whose TTL was over less than d ago.
 func (e entry) stale(d time.Duration) bool {
 	return e.usable && e.env.Kind == envelope.Value && e.age-e.env.Fresh < d
 }
 
-// judge says what the bytes in the cache are worth, at the server's time now.
-// fromScript: a script has read them, so they are no copy that the client cached.
+// judge decides whether the bytes in the cache can be served, at the server's time now.
+// fromScript says that a script has read them, so they are not a copy from the client's cache.
 func (g *Group[T]) judge(t target, raw string, now int64, fromScript bool) entry {
 	if raw == "" {
 		return entry{}
@@ -65,7 +64,7 @@ func (g *Group[T]) judge(t target, raw string, now int64, fromScript bool) entry
 	return e
 }
 
-// judgeNow is judge at the time of the last reply, which there has been.
+// judgeNow is like judge, at the server's time that the last reply showed.
 func (g *Group[T]) judgeNow(t target, raw string, fromScript bool) entry {
 	return g.judge(t, raw, g.serverTimeNow(t), fromScript)
 }
@@ -75,19 +74,18 @@ var (
 	errNoFailure = errors.New("the envelope holds no failure")
 )
 
-// isFailure reports whether an envelope of this kind holds a failure that may be
-// remembered.
+// isFailure reports whether an envelope of this kind holds a failure that may be remembered.
 func isFailure(k envelope.Kind) bool {
 	return k == envelope.Failure || k == envelope.Timeout
 }
 
-// sum names bytes that are no envelope exactly, as the scripts can.
+// sum names bytes that are not an envelope. The scripts can compute the same name.
 func sum(raw string) string {
 	h := sha1.Sum([]byte(raw))
 	return hex.EncodeToString(h[:])
 }
 
-// undecodable reports an entry that is treated as absent.
+// undecodable reports an entry that cannot be decoded and so is treated as absent.
 func (g *Group[T]) undecodable(t target, err error) {
 	g.counts.undecodable.Add(1)
 	g.observe(leasehold.Event{Kind: leasehold.EventDecodeFailed})
@@ -95,7 +93,7 @@ func (g *Group[T]) undecodable(t target, err error) {
 		"key", t.Label, "error", err)
 }
 
-// ttl is how long a value is to be fresh, jitter included; negative: not stored.
+// ttl returns how long a value is fresh, jitter included. Negative: it is not stored.
 func (g *Group[T]) ttl(key string, v T) time.Duration {
 	ttl := g.cfg.TTL
 	if g.cfg.TTLFor != nil {
@@ -113,13 +111,13 @@ func (g *Group[T]) jittered(ttl time.Duration) time.Duration {
 	return max(time.Millisecond, ttl+time.Duration(g.cfg.Jitter*(2*rand.Float64()-1)*float64(ttl)))
 }
 
-// kept is how long a value that is fresh for ttl stays in Redis.
+// kept returns how long a value that is fresh for ttl stays in Redis.
 func (g *Group[T]) kept(ttl time.Duration) time.Duration {
 	return ttl + max(g.cfg.StaleFor, g.cfg.StaleIfError, minKept)
 }
 
-// refreshesEarly reports, at random, whether a fresh value should be rebuilt already:
-// XFetch.
+// refreshesEarly reports, at random, whether a fresh value should already be rebuilt. It
+// implements XFetch.
 func (g *Group[T]) refreshesEarly(e entry) bool {
 	if g.cfg.EarlyRefresh == 0 || e.env.Kind != envelope.Value {
 		return false

@@ -7,41 +7,41 @@ import (
 )
 
 var (
-	// ErrNotFound is what a loader returns for "there is no such thing". It is
-	// shared like a value, and remembered for Config.NotFoundTTL.
+	// ErrNotFound is the error that a loader returns if the value does not exist. It is shared
+	// like a value, and is remembered for Config.NotFoundTTL.
 	ErrNotFound = errors.New("not found")
 
-	// ErrLoadTimeout says that a load took longer than Config.LoadTimeout. It
-	// never matches context.DeadlineExceeded, which would read as the caller's
-	// own.
+	// ErrLoadTimeout says that a load took longer than Config.LoadTimeout. It never matches
+	// context.DeadlineExceeded, because a caller would take that for a deadline of its own.
 	ErrLoadTimeout = errors.New("the load took too long")
 
-	// ErrLoaderPanicked says that the loader panicked, or called
-	// [runtime.Goexit], in another call than this one.
+	// ErrLoaderPanicked says that the loader of another call panicked or called
+	// [runtime.Goexit].
 	ErrLoaderPanicked = errors.New("the loader panicked")
 
-	// ErrNotStored is what Put returns where it has only invalidated: the value is
-	// larger than Config.MaxValueBytes, or Config.TTLFor says not to store it.
+	// ErrNotStored says that Put has only invalidated the key. Either the value is larger than
+	// Config.MaxValueBytes, or Config.TTLFor says not to store it.
 	ErrNotStored = errors.New("the value was not stored; what was cached is dropped")
 
-	// ErrTooLarge says that a value is larger than Config.MaxValueBytes. Put returns
-	// it, together with ErrNotStored; of a load it is logged.
+	// ErrTooLarge says that a value is larger than Config.MaxValueBytes. Put returns it
+	// together with ErrNotStored. If a loader returns such a value, it is logged.
 	ErrTooLarge = errors.New("the value is larger than MaxValueBytes")
 )
 
-// RemoteError is a loader's failure in another process, or a remembered one. Its
-// text is the loader's, up to 4 KiB of it. Of the loader's error chain only
-// [ErrLoadTimeout], [ErrLoaderPanicked] and the sentinels of Config.Errors cross.
+// RemoteError is a loader's failure in another process, or a remembered one. Its text is that
+// of the loader's error, up to 4 KiB. Of the loader's error chain, only [ErrLoadTimeout],
+// [ErrLoaderPanicked] and the sentinels of Config.Errors are kept.
 type RemoteError struct {
 	Text      string
 	kind      envelope.Kind
-	sentinels []error // of Config.Errors, that the loader's error matched
+	sentinels []error // those of Config.Errors that the loader's error matched
 }
 
-// Error is the text of the loader's error.
+// Error returns the text of the loader's error.
 func (e *RemoteError) Error() string { return e.Text }
 
-// Is reports whether the failure was of that kind, or matched that sentinel.
+// Is reports whether target is the sentinel for this kind of failure, or one of Config.Errors
+// that the loader's error matched.
 func (e *RemoteError) Is(target error) bool {
 	for _, s := range e.sentinels {
 		if s == target {
@@ -57,9 +57,9 @@ func (e *RemoteError) Is(target error) bool {
 	return false
 }
 
-// maxText bounds an error's text that crosses, in bytes.
+// maxText is the largest text of an error that is passed to other processes, in bytes.
 const maxText = 4096
 
-// separator stands between the text of a failure and the texts of the sentinels that
-// it matches, in an envelope.
+// separator separates, in an envelope, the text of a failure and the texts of the sentinels
+// that it matches.
 const separator = "\x00"

@@ -19,43 +19,44 @@ import (
 
 const pkg = "singleflight"
 
-// Group is a handle on a family of cached values, one a key. It is safe for
-// concurrent use, and meant to be made once a process and family. It has
-// goroutines and a subscription only while something is loaded or waited for.
+// Group is a handle on a family of cached values, one for each key. It is safe for concurrent
+// use. Make one handle per process and family. It has goroutines and a subscription only while
+// something is loaded or waited for.
 type Group[T any] struct {
 	cfg      Config[T]
 	family   keys.Family
 	rdb      redis.UniversalClient
-	clientID any // of rdb, in the graph of loads
+	clientID any // names rdb in the graph of loads
 	manager  *lease.Manager
-	permits  *lease.Manager // of MaxLoads; nil = no bound
+	permits  *lease.Manager // of MaxLoads; nil: no bound
 
-	invalidatedAt *invalidatedAt // nil = the client caches nothing by itself
+	invalidatedAt *invalidatedAt // nil: the client caches nothing by itself
 	counts        counters
 
-	closed atomic.Bool // set with mu held, read without it on a hit
+	closed atomic.Bool // set with mu held; a hit reads it without mu
 
-	// mu guards what follows, the fields of flights, loads and requests that say so,
-	// and that nothing is added to active once closed is set. Nothing is sent and no
-	// other lock is taken while it is held, but those of contexts that are cancelled
-	// and that of invalidatedAt.
+	// mu guards the fields below, and the fields of flights, loads and requests that say so.
+	// It also ensures that nothing is added to active once closed is set. Nothing is sent
+	// while it is held. The only locks taken while it is held are those of contexts that are
+	// cancelled and that of invalidatedAt.
 	mu                 sync.Mutex
-	flights            map[string]*flight[T]   // that requests may join, by key
-	localFlights       map[string]*flight[T]   // the same, of those that do without Redis
-	live               map[*flight[T]]struct{} // all that may have requests to answer
+	flights            map[string]*flight[T]   // the flights that requests may join, by key
+	localFlights       map[string]*flight[T]   // the same for flights that load without Redis
+	live               map[*flight[T]]struct{} // all flights that may have requests to answer
 	refreshPausedUntil pauses                  // when a refresh may be offered again, by key
 	active             sync.WaitGroup          // flights, loads and calls under way
 }
 
-// New checks cfg and makes a handle. Its error names every field that is bad,
-// with value and bound. It sends nothing, and needs no Close where nothing is
-// under way. rdb stays the caller's, to be closed after the handle. A Cluster
-// client that reads from replicas is refused: a value could be read there that
-// an Invalidate before has dropped. So is a T that can't be encoded, where its type
-// shows that and there is no Codec. rdb may be wrapped: a type that embeds its client,
-// or has a method Unwrap, is seen through.
+// New checks cfg and returns a handle. Its error names every bad field, with its value and its
+// bound. New sends nothing. The handle needs no Close if nothing is under way. The caller
+// keeps rdb, and closes it after the handle.
+//
+// New refuses a Cluster client that reads from replicas, because a replica could return a
+// value that an Invalidate has already dropped. Without a Codec it also refuses a T that
+// cannot be encoded, if its type shows that. rdb may be wrapped: New finds a client that is
+// embedded in another type or that a method Unwrap returns.
 func New[T any](rdb redis.UniversalClient, cfg Config[T]) (*Group[T], error) {
-	logger := cfg.Logger // nil: nothing has to be put together for it
+	logger := cfg.Logger // nil if there is none, so that no line is composed for it
 	cfg = cfg.withDefaults()
 	family := keys.Family{Prefix: cfg.Prefix, Kind: loads.Kind, Name: cfg.Name, Hash: cfg.HashKeys}
 	errs := cfg.check()
@@ -84,11 +85,10 @@ func New[T any](rdb redis.UniversalClient, cfg Config[T]) (*Group[T], error) {
 	return g, err
 }
 
-// Close ends all waits with leasehold.ErrClosed, cancels the ctx of loads that
-// run, gives their leases to the processes that wait for them, and returns when
-// the loaders have returned and Redis has confirmed. Where ctx ends before, it
-// returns ctx's error; the rest ends by itself. Closing again is fine. It does
-// not close the client.
+// Close ends all waits with leasehold.ErrClosed and cancels the ctx of the loads that run. It
+// gives their leases to the processes that wait for them. Close returns when the loaders have
+// returned and Redis has confirmed. If ctx ends first, Close returns ctx's error, and the rest
+// ends by itself. A second Close does no harm. Close does not close the client.
 func (g *Group[T]) Close(ctx context.Context) error {
 	g.mu.Lock()
 	g.closed.Store(true)
@@ -127,18 +127,18 @@ func (g *Group[T]) Close(ctx context.Context) error {
 
 var errStillLoading = errors.New("a loader has not returned yet")
 
-// target is a key, and how it is called elsewhere.
+// target is a key together with its other names.
 type target struct {
 	keys.Resource
-	key    string // as its user wrote it
+	key    string // as the caller passed it
 	schema uint32
-	value  string // in Redis
+	value  string // the name of the value in Redis
 }
 
 func (t target) failure() string { return loads.Part(t.Resource, "failure", t.schema) }
 func (t target) landed() string  { return loads.Part(t.Resource, "landed", t.schema) }
 
-// target names key, or refuses it before anything is sent.
+// target returns the names of key. It refuses a bad key before anything is sent.
 func (g *Group[T]) target(op, key string) (target, error) {
 	r, err := g.family.Resource(key)
 	if err != nil {

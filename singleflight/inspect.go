@@ -11,11 +11,14 @@ import (
 	"github.com/leasehold-go/leasehold/internal/loads"
 )
 
-// Inspect says what is known of key in the whole fleet. One round trip; it
-// changes nothing. It returns within 3 s and the client's WriteTimeout and ReadTimeout,
-// and at once when ctx ends. The first call of a client asks for the server's version
-// before that, within 8 s. Errors: leasehold.ErrInvalid for a bad key;
-// leasehold.ErrUnavailable, leasehold.ErrClosed, ctx's own.
+// Inspect returns the state of key in the whole fleet. It changes nothing.
+//
+// If ctx ends, Inspect returns at once. Otherwise it returns within 3 s plus the client's
+// WriteTimeout and ReadTimeout. The first call of a client asks for the server's version
+// before that, for up to 8 s.
+//
+// Its errors are leasehold.ErrInvalid for a bad key, leasehold.ErrUnavailable,
+// leasehold.ErrClosed and ctx's own. It costs one round trip.
 func (g *Group[T]) Inspect(ctx context.Context, key string) (State, error) {
 	const op = "inspect"
 	t, err := g.target(op, key)
@@ -56,7 +59,7 @@ func (g *Group[T]) Inspect(ctx context.Context, key string) (State, error) {
 	}
 }
 
-// resource is the cached value of this group's schema.
+// resource returns the cached value of t in this group's schema.
 func (g *Group[T]) resource(t target) *loads.Resource {
 	return loads.NewResource(t.Resource, g.cfg.Schema)
 }

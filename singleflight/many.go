@@ -11,21 +11,22 @@ import (
 	"github.com/leasehold-go/leasehold/internal/keys"
 )
 
-// DoMany is [Group.Do] for several keys: load is called once for the keys that are
-// neither cached nor loaded by another caller; the results of the others are waited
-// for. Duplicate keys count once. A key that load's map leaves out is [ErrNotFound].
-// load may be called again for keys whose loader elsewhere died. With MaxLoads a call
-// of load takes one permit.
+// DoMany is like [Group.Do] for several keys. It calls load once, for the keys that are not
+// cached and that no other caller is loading. It waits for the results of the loads of others.
+// Duplicate keys count once. A key that is missing in the map that load returns is
+// [ErrNotFound]. DoMany may call load again, for keys whose loader in another process died.
+// With MaxLoads each call of load takes one permit.
 //
-// All keys are looked up in one round trip, and what to do about those that are
-// missing is settled in a second one (in a Cluster one per node). What this
-// process loads is published before the others are waited for, each by itself: a
-// key that is invalidated meanwhile doesn't keep its neighbours from being
-// stored.
+// DoMany returns the values that it got, and one joined error for all other keys. Each part of
+// the error names its key.
 //
-// It returns what was found, and the errors of all other keys joined; each names
-// its key. Its bounds are those of Do. A server of a Cluster that hangs delays the
-// other keys only until the look-up of its own has failed.
+// All keys are looked up in one round trip. A second round trip settles what to do about the
+// missing ones. In a Cluster these are one round trip per node. The values that this process
+// loads are published before DoMany waits for the others. Each value is published by itself: a
+// key that is invalidated meanwhile does not keep the others from being stored.
+//
+// The bounds are those of Do. If one server of a Cluster hangs, the keys of other servers are
+// delayed only until the look-up on that server has failed.
 func (g *Group[T]) DoMany(ctx context.Context, all []string, load func(ctx context.Context, missing []string) (map[string]T, error)) (map[string]T, error) {
 	const op = "do many"
 	var open []*request[T]
@@ -48,7 +49,7 @@ func (g *Group[T]) DoMany(ctx context.Context, all []string, load func(ctx conte
 	return m.found, errors.Join(m.errs...)
 }
 
-// many is one DoMany.
+// many is one call of DoMany.
 type many[T any] struct {
 	g   *Group[T]
 	ctx context.Context
@@ -57,7 +58,7 @@ type many[T any] struct {
 	errs  []error
 }
 
-// done notes what the call returns for one key.
+// done records what the call returns for one key.
 func (m *many[T]) done(q *request[T], r Result[T], errs []error) {
 	m.g.returned(r.Source, errs)
 	if errs != nil {
@@ -67,8 +68,8 @@ func (m *many[T]) done(q *request[T], r Result[T], errs []error) {
 	m.found[q.key] = r.Value
 }
 
-// others is the requests but for those of keys that the load in which the caller runs
-// loads itself.
+// others returns the requests without those for keys that the load in which the caller runs is
+// itself loading.
 func (m *many[T]) others(open []*request[T]) []*request[T] {
 	above := loadsOf(m.ctx)
 	return slices.DeleteFunc(open, func(q *request[T]) bool {
@@ -92,7 +93,7 @@ func (m *many[T]) run(open []*request[T]) {
 	}
 }
 
-// join has requests join flights, and returns those that have.
+// join makes requests join flights, and returns the requests that have joined.
 func (m *many[T]) join(all []*request[T], join func([]*request[T]) []error) []*request[T] {
 	var some []*request[T]
 	above := loadsOf(m.ctx)
@@ -118,8 +119,8 @@ func (m *many[T]) join(all []*request[T], join func([]*request[T]) []error) []*r
 	return some
 }
 
-// lookUp serves from the cache what it can. The others are to be had by joining
-// flights: with Redis, or without.
+// lookUp serves from the cache what it can. It returns the other requests: those that are to
+// join flights with Redis (missing) and without Redis (unobtainable).
 func (m *many[T]) lookUp(open []*request[T]) (missing, unobtainable []*request[T]) {
 	var stale, early []*request[T]
 	targets := make([]target, len(open))
@@ -153,15 +154,15 @@ func (m *many[T]) lookUp(open []*request[T]) (missing, unobtainable []*request[T
 	return missing, unobtainable
 }
 
-// await waits for the outcomes of all requests, and returns those that can't decode
-// theirs.
+// await waits for the outcomes of all requests. It returns the requests that cannot decode
+// their outcome.
 func (m *many[T]) await(waiting []*request[T]) (lookAgain []*request[T]) {
-	left := map[*request[T]]bool{} // that have no outcome yet
+	left := map[*request[T]]bool{} // requests without an outcome yet
 	for _, q := range waiting {
 		left[q] = true
 		defer q.waitOver()
 	}
-	// Also where a loader's panic is raised again here.
+	// This also runs if the panic of a loader is raised again here.
 	defer func() {
 		for q := range left {
 			q.leave(false)

@@ -11,14 +11,14 @@ import (
 	"github.com/leasehold-go/leasehold/internal/loads"
 )
 
-// observe tells the Observer of an event, if there is one.
+// observe passes an event to the Observer, if there is one.
 func (g *Group[T]) observe(e leasehold.Event) {
 	if g.cfg.Observer != nil {
 		g.manager.Observe(e)
 	}
 }
 
-// reached notes whether the server of t could be asked, by the outcome of a GET.
+// reached records, from the outcome of a GET, whether the server of t answered.
 func (g *Group[T]) reached(t target, err error) {
 	if errors.Is(err, redis.Nil) {
 		err = nil
@@ -26,13 +26,13 @@ func (g *Group[T]) reached(t target, err error) {
 	g.manager.Reached(t.value, err)
 }
 
-// returned counts what a call returned for a key, and tells of it.
+// returned counts the outcome of a call for one key, and tells the Observer.
 func (g *Group[T]) returned(from Source, errs []error) {
 	g.counts.add(from, errs)
 	if g.cfg.Observer == nil || (errs != nil && from != Cached) {
 		return
 	}
-	outcome := leasehold.OutcomeHit // also of a remembered ErrNotFound
+	outcome := leasehold.OutcomeHit // also for a remembered ErrNotFound
 	switch from {
 	case Stale:
 		outcome = leasehold.OutcomeStale
@@ -44,8 +44,9 @@ func (g *Group[T]) returned(from Source, errs []error) {
 	g.observe(leasehold.Event{Kind: leasehold.EventLookup, Outcome: outcome})
 }
 
-// observed tells of the start of a load. It returns the loader's ctx, and what tells
-// of the load's end, where ctx is what the loader got.
+// observed tells the Observer of the start of a load. It returns the ctx for the loader, and a
+// function that tells of the end of the load. The ctx passed to that function is the one that
+// the loader got.
 func (d *load[T]) observed() (base context.Context, ended func(p product[T], ctx context.Context)) {
 	g := d.g
 	if g.cfg.Observer == nil {
@@ -78,7 +79,7 @@ func loadOutcome[T any](p product[T], ctx context.Context) string {
 	}
 }
 
-// published tells what became of a publication.
+// published tells the Observer the outcome of a publication.
 func (g *Group[T]) published(p *loads.Publication) {
 	outcome := leasehold.OutcomeUnavailable
 	if p.Err == nil {

@@ -6,22 +6,22 @@ import (
 	"time"
 )
 
-// Source says where a Result is from.
+// Source says how a Result was obtained.
 type Source int
 
 const (
-	// Cached: it was in Redis, and fresh.
+	// Cached says that the value was in Redis and was fresh.
 	Cached Source = iota + 1
-	// Stale: it was in Redis, and its TTL was over.
+	// Stale says that the value was in Redis and its TTL was over.
 	Stale
-	// Loaded: by this caller's own loader.
+	// Loaded says that this caller's own loader returned the value.
 	Loaded
-	// Shared: loaded by another caller, of this process or another, while this
-	// one waited.
+	// Shared says that another caller, in this process or in another one, loaded the value
+	// while this caller waited.
 	Shared
 )
 
-// String is the source's name, in lower case.
+// String returns the name of the source, in lower case.
 func (s Source) String() string {
 	switch s {
 	case Cached:
@@ -36,50 +36,50 @@ func (s Source) String() string {
 	return "unknown"
 }
 
-// Result is a value, and where it is from.
+// Result is a value together with its source and age.
 type Result[T any] struct {
 	Value  T
 	Source Source
-	Age    time.Duration // since the load that made it was published
+	Age    time.Duration // since the value was published
 }
 
-// State is what is known of a key in the whole fleet.
+// State describes a key in the whole fleet.
 type State struct {
-	Cached    bool          // there is a value, or a remembered ErrNotFound
-	NotFound  bool          // it is that
-	Age       time.Duration // since it was published
-	FreshFor  time.Duration // until its TTL is over; 0 where that has passed
-	KeptFor   time.Duration // until it is gone from Redis
-	Bytes     int           // stored, envelope included
+	Cached    bool          // a value or an ErrNotFound is cached
+	NotFound  bool          // the cached entry is an ErrNotFound
+	Age       time.Duration // since the entry was published
+	FreshFor  time.Duration // until its TTL is over; 0 if it is over
+	KeptFor   time.Duration // until the entry is gone from Redis
+	Bytes     int           // stored size, envelope included
 	Failure   string        // the text of a remembered failure
-	FailedFor time.Duration // how long that is remembered yet
+	FailedFor time.Duration // how long the failure is still remembered
 
-	Loading     bool          // a load runs
-	LoadID      string        // tells loads apart
-	LoadLabel   string        // where the load runs: Config.Label of its handle
-	LoadingFor  time.Duration // since its lease was taken
-	LeaseEndsIn time.Duration // if nobody renews it
-	Invalidated int           // loads that run yet, but may not store their result
+	Loading     bool          // a load is running
+	LoadID      string        // names the load; see Revoke
+	LoadLabel   string        // the Config.Label of the handle that runs the load
+	LoadingFor  time.Duration // since the lease of the load was taken
+	LeaseEndsIn time.Duration // until the lease ends if it is not renewed
+	Invalidated int           // running loads that may not store their result any more
 	Waiting     int           // processes that wait for a load; counted up to 250
 }
 
-// Stats counts what a Group has done since it was made. Each call of Fetch or Do
-// that returns a value counts once among Hits, Stale, Loaded and Shared, and each that
-// returns an error once among Errors, as does each key of a DoMany; but a remembered
-// ErrNotFound counts among Hits. Not counted are Peek, Put, Invalidate and Inspect, keys that are refused before anything
-// is sent, and calls after Close.
+// Stats counts what a Group has done since it was made. Each call of Fetch or Do and each key
+// of a DoMany counts once: among Hits, Stale, Loaded and Shared if it gets a value, and among
+// Errors if it gets an error. A remembered ErrNotFound counts among Hits. Stats does not count
+// Peek, Put, Invalidate and Inspect, keys that are refused before anything is sent, and calls
+// after Close.
 type Stats struct {
-	Hits   int64 // served from Redis, fresh
-	Stale  int64 // served from Redis, stale
+	Hits   int64 // served a fresh value from Redis
+	Stale  int64 // served a stale value from Redis
 	Loaded int64 // served by the caller's own load
-	Shared int64 // served by another's load
+	Shared int64 // served by another caller's load
 	Errors int64 // ended with an error
 
 	Loads          int64 // calls of a loader, refreshes included
-	Refreshes      int64 // of these, behind a stale answer
-	EarlyRefreshes int64 // of these, before the TTL was over
-	FailedLoads    int64 // of these, that returned an error or panicked
-	Undecodable    int64 // entries in Redis that were none
+	Refreshes      int64 // loads in the background
+	EarlyRefreshes int64 // loads in the background before the TTL was over
+	FailedLoads    int64 // keys whose load returned an error (not ErrNotFound) or panicked
+	Undecodable    int64 // entries in Redis that could not be decoded
 	TooLarge       int64 // values that were not cached because of their size
 }
 
@@ -98,7 +98,7 @@ func (g *Group[T]) Stats() Stats {
 	}
 }
 
-// add counts what a call returned for a key. A remembered ErrNotFound is a hit.
+// add counts the outcome of a call for one key. A remembered ErrNotFound is a hit.
 func (c *counters) add(from Source, errs []error) {
 	if errs != nil && (from != Cached || !errors.Is(errors.Join(errs...), ErrNotFound)) {
 		c.errors.Add(1)

@@ -11,36 +11,38 @@ import (
 	"github.com/leasehold-go/leasehold/internal/loads"
 )
 
-// Revoke ends the load of key whose ID [Group.Inspect] shows, whatever process runs it,
-// and of whatever schema: a process that waits for it loads at once. reason is for the
-// process that loads and for the audit: 1 to 200 printable bytes.
+// Revoke ends a load of key, in any process and of any schema. A process that waits for the
+// load then loads at once. loadID is the ID that [Group.Inspect] shows. reason is shown to the
+// process that loads and kept in the audit: 1 to 200 printable bytes.
 //
-// The loader's ctx ends with a *leasehold.RevokedError, which matches
-// leasehold.ErrRevoked and leasehold.ErrLost. A value that the loader returns after that
-// goes to its own caller only, and is not stored; where it returns an error, that caller
-// asks anew. The load's permit of MaxLoads is given back. The process is told by a
-// message; where that is lost, its next renewal tells, after a third of LeaseTTL.
+// The loader's ctx ends with a *leasehold.RevokedError, which matches leasehold.ErrRevoked and
+// leasehold.ErrLost. If the loader then returns a value, only its own caller gets it, and it
+// is not stored. If the loader returns an error, that caller asks again. The load's permit of
+// MaxLoads is given back. A message tells the process that loads. If the message is lost, that
+// process learns of it from its next renewal, which comes after a third of LeaseTTL.
 //
-// Each revocation is noted in Redis, in the stream <prefix>:flt:{<name>:<key>}:audit,
-// which keeps the last 1000 for 30 days. A second Revoke of the same ID returns nil for as
-// long.
+// Each revocation is recorded in Redis, in the stream <prefix>:flt:{<name>:<key>}:audit. The
+// stream keeps the last 1000 revocations for 30 days. During that time a second Revoke of the
+// same ID returns nil.
 //
-// It takes three round trips, and at most 10 s. Errors: leasehold.ErrNoLease where no such
-// load runs; leasehold.ErrInvalid for a bad key or reason, leasehold.ErrUnavailable (the
-// load may have been revoked, and a second Revoke is safe), leasehold.ErrClosed, ctx's own.
+// Its errors are leasehold.ErrNoLease if no such load runs, leasehold.ErrInvalid for a bad key
+// or reason, leasehold.ErrUnavailable, leasehold.ErrClosed and ctx's own. After
+// leasehold.ErrUnavailable the load may have been revoked; it is safe to call Revoke again.
+//
+// Revoke costs three round trips. It takes at most 10 s.
 func (g *Group[T]) Revoke(ctx context.Context, key, loadID, reason string) error {
 	return g.manager.Revoke(ctx, key, loadID, reason, func(ctx context.Context, own lease.Resource) (lease.Revoker, string, error) {
 		return g.findLoad(ctx, key, loadID, own.(lease.Revoker))
 	})
 }
 
-// findLoad finds the member of a load, or of a waiter, and the schema that it belongs to.
+// findLoad returns the member of a load, or of a waiter, and the schema that it belongs to.
 func (g *Group[T]) findLoad(ctx context.Context, key, id string, own lease.Revoker) (lease.Revoker, string, error) {
 	family := g.family
 	l := listing.New(g.rdb, family.Prefix)
 	find := func(r listing.Resource) (string, error) {
-		// A waiter that is granted goes from the queue to the holders, and an invalidation
-		// takes it from there.
+		// The order matters: a waiter that is granted moves from the queue to the holders, and
+		// an invalidation moves it on to aside.
 		return l.Find(ctx, r, id, "queue", "holders", "aside")
 	}
 	named := listing.Of(family.Prefix, family.Kind, family.Name, keys.Shown(key, family.Hash), false)

@@ -12,10 +12,10 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 )
 
-// schemaOf is the fingerprint of T as codec sees it: 0 where values are stored as they
-// are, without a codec. Two versions of a type have the same fingerprint only if each
-// reads what the other wrote. It may differ although they would: that costs one load
-// per version.
+// schemaOf returns the fingerprint of T as codec sees it. It is 0 if values are stored as they
+// are, without a codec. Two versions of a type have the same fingerprint only if each can read
+// what the other wrote. The fingerprint may differ although they can: that costs one load per
+// version.
 func schemaOf[T any](codec Codec) uint32 {
 	t := reflect.TypeFor[T]()
 	if codec == nil && isRaw(t) {
@@ -23,7 +23,7 @@ func schemaOf[T any](codec Codec) uint32 {
 	}
 	f := &fingerprint{byTag: "msgpack", custom: msgpackMethods, seen: map[reflect.Type]int{}}
 	if codec != nil {
-		f.byTag = "" // which tags it reads is not known: all count
+		f.byTag = "" // it is not known which tags the codec reads, so all of them count
 		f.custom = nil
 		fmt.Fprintf(&f.text, "%T ", codec)
 	}
@@ -32,22 +32,22 @@ func schemaOf[T any](codec Codec) uint32 {
 	return max(1, binary.BigEndian.Uint32(sum[:]))
 }
 
-// isRaw reports whether values of t are stored as they are where there is no codec.
+// isRaw reports whether values of t are stored as they are if there is no codec.
 func isRaw(t reflect.Type) bool {
 	return t == reflect.TypeFor[[]byte]() || t == reflect.TypeFor[string]()
 }
 
-// msgpackMethods are the interfaces by which a type encodes itself. What it writes
-// cannot be seen from its type.
+// msgpackMethods lists the interfaces with which a type encodes itself. The type does not show
+// what such a method writes.
 var msgpackMethods = []reflect.Type{
 	reflect.TypeFor[msgpack.CustomEncoder](), reflect.TypeFor[msgpack.Marshaler](),
 	reflect.TypeFor[encoding.BinaryMarshaler](), reflect.TypeFor[encoding.TextMarshaler](),
 }
 
-// fingerprint writes down what a codec sees of a type.
+// fingerprint records what a codec sees of a type.
 type fingerprint struct {
 	text   strings.Builder
-	byTag  string         // the tag that names fields; "" = the whole tag counts
+	byTag  string         // the tag that names fields; "": the whole tag counts
 	custom []reflect.Type // types with these methods count by their name
 	seen   map[reflect.Type]int
 }
@@ -98,8 +98,8 @@ func (f *fingerprint) encodesItself(t reflect.Type) bool {
 	})
 }
 
-// addStruct writes down the fields by the names that the codec gives them. Their order
-// counts, too: a struct may be written as an array.
+// addStruct records the fields with the names that the codec gives them. Their order counts
+// too, because a struct may be encoded as an array.
 func (f *fingerprint) addStruct(t reflect.Type) {
 	f.text.WriteByte('{')
 	for i := range t.NumField() {
@@ -127,13 +127,13 @@ func (f *fingerprint) addStruct(t reflect.Type) {
 // isStored reports whether the codec sees a field.
 func (f *fingerprint) isStored(field reflect.StructField) bool {
 	if !field.IsExported() && !field.Anonymous {
-		return f.byTag != "" && field.Name == "_msgpack" // options of the whole struct
+		return f.byTag != "" && field.Name == "_msgpack" // the options of the whole struct
 	}
 	return f.byTag == "" || field.Tag.Get(f.byTag) != "-"
 }
 
-// unencodable says why no value of T can be stored without a codec of the user's, as
-// far as its type shows it; "" = it does not.
+// unencodable says why no value of T can be stored without a custom codec. It returns "" if
+// the type does not show a reason.
 func unencodable[T any]() string {
 	t := reflect.TypeFor[T]()
 	if isRaw(t) {
