@@ -17,7 +17,9 @@ const maxInvalidated = 10_000
 // time of the latest one, and refuses whatever was published before that, for all keys, for as
 // long as it may be cached. A refused value costs a script call, which finds it in Redis.
 type invalidatedAt struct {
-	life time.Duration // longer than values with TTL live; the server's message ends longer ones of TTLFor within ms
+	// life is how long an invalidation is remembered: longer than a value with TTL lives. TTLFor
+	// may let a value live longer, but the server's message ends that one within ms.
+	life time.Duration
 
 	mu    sync.RWMutex // guards the fields below; no other lock is taken while it is held
 	all   map[string]invalidation

@@ -15,9 +15,8 @@ import (
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
-// connect returns a client of an embedded server, so that the examples run
-// anywhere. A program uses its own: redis.NewClient, NewFailoverClient or
-// NewClusterClient.
+// connect returns a client of an embedded server, so that the examples run anywhere. A program
+// uses a client of its own: redis.NewClient, NewFailoverClient or NewClusterClient.
 func connect() (*redis.Client, func()) {
 	srv := miniredis.NewMiniRedis()
 	srv.ClockTTL(true)
@@ -34,7 +33,7 @@ type User struct {
 	Name string
 }
 
-// database stands for one that is dear to ask.
+// database stands for a database that is expensive to query.
 type database map[string]User
 
 func (db database) User(_ context.Context, id string) (User, error) {
@@ -67,7 +66,7 @@ func ExampleGroup_Do() {
 	users, err := singleflight.New(rdb, singleflight.Config[User]{
 		Name:     "users",
 		TTL:      time.Minute,
-		StaleFor: 10 * time.Minute, // served meanwhile, where one process rebuilds it
+		StaleFor: 10 * time.Minute, // served while one process rebuilds the value
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -76,7 +75,7 @@ func ExampleGroup_Do() {
 
 	for range 3 {
 		user, err := users.Do(ctx, "7", func(ctx context.Context) (User, error) {
-			return db.User(ctx, "7") // in the whole fleet, once
+			return db.User(ctx, "7") // runs once in the whole fleet
 		})
 		if err != nil {
 			log.Fatal(err)
@@ -124,12 +123,12 @@ func ExampleGroup_DoMany() {
 	defer users.Close(ctx)
 
 	for _, ids := range [][]string{{"7", "8"}, {"9", "8", "7", "404"}} {
-		found, err := users.DoMany(ctx, ids, db.Users) // for what is missing
+		found, err := users.DoMany(ctx, ids, db.Users) // loads the missing keys
 		for _, id := range slices.Sorted(maps.Keys(found)) {
 			fmt.Println(found[id].Name)
 		}
 		if err != nil {
-			fmt.Println(err) // of the keys that are not in found
+			fmt.Println(err) // the errors of the keys that are not in found
 		}
 	}
 	// Output:
@@ -159,9 +158,9 @@ func ExampleGroup_Invalidate() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	names["7"] = User{"7", "Ada Lovelace"} // first the change, then
+	names["7"] = User{"7", "Ada Lovelace"} // first change the data, then invalidate
 	if err := users.Invalidate(ctx, "7"); err != nil {
-		log.Fatal(err) // it may have happened or not: repeat it
+		log.Fatal(err) // the value may have been dropped or not: call Invalidate again
 	}
 	after, err := users.Do(ctx, "7", load)
 	if err != nil {
@@ -181,7 +180,7 @@ func ExampleErrNotFound() {
 	users, err := singleflight.New(rdb, singleflight.Config[User]{
 		Name:        "users",
 		TTL:         time.Minute,
-		NotFoundTTL: 10 * time.Second, // that there is none is worth remembering, too
+		NotFoundTTL: 10 * time.Second, // remember also that there is no such user
 	})
 	if err != nil {
 		log.Fatal(err)

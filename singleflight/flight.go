@@ -10,38 +10,38 @@ import (
 	"github.com/leasehold-go/leasehold/internal/loads"
 )
 
-// flight is one attempt of this process to get the value of a key: by loading it, or
-// by waiting for another process's load. Requests join it while it is the group's
-// flight of that key. It ends in one of four ways: its load publishes (publish.go),
-// it is answered (wait.go), its last request leaves, or Close takes it.
+// flight is one attempt of this process to get the value of a key, either by loading it or by
+// waiting for another process's load. Requests join it while it is the group's flight of that
+// key. It ends in one of four ways: its load publishes (publish.go), Redis answers it
+// (wait.go), its last request leaves, or Close takes its requests.
 type flight[T any] struct {
 	g *Group[T]
 	target
 	rejected loads.Rejected
-	wait     bool            // else it only loads if no other process does
-	ctx      context.Context // of the wait; ends when no request needs it any more
+	wait     bool            // false: it loads only if no other process does
+	ctx      context.Context // of the wait; ends when no request needs the flight any more
 	cancel   context.CancelFunc
 	lease    lease.Lease // held once leased is set
 
-	// tooLargeMark is the mark of the key that made this flight load without
-	// coordination (R10 in docs/architecture.md); "" = it has none. Set by the
-	// flight's goroutine before its load starts.
+	// tooLargeMark is the mark, in place of a remembered failure, that made this flight load
+	// without coordination because the key's values are too large; "": there is none. The
+	// flight's goroutine sets it before its load starts.
 	tooLargeMark string
 
 	// Guarded by the group's lock.
 	requests   map[*request[T]]struct{}
-	joined     int  // requests so far
+	joined     int  // how many requests have joined so far
 	background bool // it goes on without a request
 
-	// Set under the group's lock, and before the load starts; from then on they do
-	// not change, and the load reads them without it.
+	// These are set under the group's lock, before the load starts. They do not change
+	// afterwards, so the load reads them without the lock.
 	isEarlyRefresh bool     // it was started before the TTL was over
 	leased         bool     // the load runs under lease
-	load           *load[T] // nil = it does not load yet
+	load           *load[T] // nil: it does not load yet
 }
 
-// join puts each request into the group's flight of its key, or into a new one.
-// New ones are launched together.
+// join puts each request into the group's flight of its key, or into a new flight. New flights
+// are launched together.
 func (g *Group[T]) join(all []*request[T]) []error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -62,19 +62,19 @@ func (g *Group[T]) join(all []*request[T]) []error {
 	return nil
 }
 
-// joinLocally is join without Redis, for LoadLocally: a load of this process
-// alone, which only requests join that could not reach Redis either.
+// joinLocally is join without Redis, for LoadLocally. The flight is a load of this process
+// alone. Only requests that could not reach Redis either join it.
 func (g *Group[T]) joinLocally(all []*request[T]) []error {
 	return g.joinUncoordinated(all, g.localFlights)
 }
 
-// loadAlone has requests load for themselves, since they can't decode what others load.
+// loadAlone makes requests load for themselves, because they cannot decode what others load.
 func (g *Group[T]) loadAlone(all []*request[T]) []error {
-	return g.joinUncoordinated(all, map[string]*flight[T]{}) // no others see these flights
+	return g.joinUncoordinated(all, map[string]*flight[T]{}) // no other request can join these flights
 }
 
-// joinUncoordinated puts each request into the flight of its key, or into a new one. New
-// ones load together, without leases, and so store nothing.
+// joinUncoordinated puts each request into the flight of its key, or into a new flight. New
+// flights load together. They have no leases, and so store nothing.
 func (g *Group[T]) joinUncoordinated(all []*request[T], flights map[string]*flight[T]) []error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -98,8 +98,8 @@ func (g *Group[T]) joinUncoordinated(all []*request[T], flights map[string]*flig
 	return nil
 }
 
-// refresh starts flights without requests, of keys that have none, which load only
-// if no other process does. The requests say what is to be loaded, and how.
+// refresh starts flights without requests, for keys that have no flight. They load only if no
+// other process does. The requests in all tell what to load, and with which loader.
 func (g *Group[T]) refresh(all []*request[T], early bool) {
 	now := time.Now()
 	g.mu.Lock()
@@ -120,27 +120,27 @@ func (g *Group[T]) refresh(all []*request[T], early bool) {
 		}
 	}
 	if len(fresh) > 0 {
-		all[0].ctx = underNoLoad(all[0].ctx) // which its caller does not need any more
+		all[0].ctx = underNoLoad(all[0].ctx) // its caller does not need this ctx any more
 		g.launch(fresh, all[0])
 	}
 }
 
-// refreshPause is how long a process that was told that another one rebuilds a value
-// does not offer to do so again.
+// refreshPause is how long a process offers no refresh of a key after it was told that another
+// process rebuilds the value.
 const refreshPause = 100 * time.Millisecond
 
-// pauseRefresh keeps refreshes of a key away from Redis for a while. Called with the
+// pauseRefresh keeps refreshes of a key from asking Redis for the time d. Called with the
 // lock.
 func (g *Group[T]) pauseRefresh(key string, d time.Duration) {
 	g.refreshPausedUntil.add(key, time.Now(), d)
 }
 
-// pauses is until when something is paused, by key. Each pause is taken out once it
-// and all that began before it are over, so there are never more than pauses begun
-// within the longest one.
+// pauses holds, by key, the time until which something is paused. A pause is removed once it
+// and all that began before it are over. So there are never more of them than pauses that
+// began within the longest one.
 type pauses struct {
 	until map[string]time.Time
-	order []pause // as they began
+	order []pause // in the order in which they began
 }
 
 type pause struct {
@@ -152,7 +152,7 @@ func (p *pauses) of(key string) time.Time { return p.until[key] }
 
 func (p *pauses) add(key string, now time.Time, d time.Duration) {
 	for len(p.order) > 0 && !now.Before(p.order[0].until) {
-		if first := p.order[0]; p.until[first.key].Equal(first.until) { // else it was prolonged
+		if first := p.order[0]; p.until[first.key].Equal(first.until) { // else the pause was prolonged
 			delete(p.until, first.key)
 		}
 		p.order = p.order[1:]
@@ -165,7 +165,7 @@ func (p *pauses) add(key string, now time.Time, d time.Duration) {
 	p.order = append(p.order, pause{key, until})
 }
 
-// newFlight is called with the lock.
+// newFlight returns a new flight without requests. Called with the lock.
 func (g *Group[T]) newFlight(t target, rejected loads.Rejected, wait bool) *flight[T] {
 	f := &flight[T]{g: g, target: t, rejected: rejected, wait: wait, requests: map[*request[T]]struct{}{}}
 	f.ctx, f.cancel = context.WithCancel(context.Background())
@@ -173,7 +173,7 @@ func (g *Group[T]) newFlight(t target, rejected loads.Rejected, wait bool) *flig
 	return f
 }
 
-// add is called with the lock.
+// add puts a request into the flight. Called with the lock.
 func (f *flight[T]) add(q *request[T]) {
 	if q.outcomes == nil {
 		q.outcomes = make(chan outcome[T], 1)
@@ -183,7 +183,7 @@ func (f *flight[T]) add(q *request[T]) {
 	f.requests[q] = struct{}{}
 }
 
-// closeJoining keeps newcomers from joining. Called with the lock.
+// closeJoining keeps further requests from joining. Called with the lock.
 func (f *flight[T]) closeJoining() {
 	if f.g.flights[f.key] == f {
 		delete(f.g.flights, f.key)
@@ -193,8 +193,8 @@ func (f *flight[T]) closeJoining() {
 	}
 }
 
-// takeRequests takes all requests out of the flight, in their order. None may join
-// any more. Called with the lock.
+// takeRequests removes all requests from the flight and returns them in their order. No
+// request can join any more. Called with the lock.
 func (f *flight[T]) takeRequests() []*request[T] {
 	f.closeJoining()
 	all := make([]*request[T], 0, len(f.requests))
@@ -207,8 +207,8 @@ func (f *flight[T]) takeRequests() []*request[T] {
 	return all
 }
 
-// first is the request that has waited longest; nil where there is none. Called with
-// the lock.
+// first returns the request that has waited longest, or nil if there is none. Called with the
+// lock.
 func (f *flight[T]) first() *request[T] {
 	var first *request[T]
 	for q := range f.requests {
@@ -219,13 +219,13 @@ func (f *flight[T]) first() *request[T] {
 	return first
 }
 
-// unwanted reports whether nothing in this process needs the flight. Called with the
-// lock.
+// unwanted reports whether nothing in this process needs the flight. Called with the lock.
 func (f *flight[T]) unwanted() bool { return len(f.requests) == 0 && !f.background }
 
-// leave takes a request out of its flight: its caller has gone. With the last one the
-// flight stops waiting, or goes on loading for as long as another process waits. A
-// caller that has merely been served a stale value (served) keeps it going.
+// leave removes a request from its flight, because its caller has left. When the last request
+// leaves, a flight that waits stops, and a flight that loads goes on only as long as another
+// process waits. If the caller was served a stale value (served), the flight goes on without
+// requests.
 func (q *request[T]) leave(served bool) {
 	g := q.g
 	g.mu.Lock()
@@ -240,13 +240,14 @@ func (q *request[T]) leave(served bool) {
 	}
 	unwanted, leased := f.unwanted(), f.leased
 	if unwanted {
-		f.closeJoining() // a newcomer starts a flight of its own, which waits for this one
+		f.closeJoining() // a later request starts a new flight, which waits for this one
 		switch {
 		case f.load == nil:
 		case !leased:
 			f.load.endFor(f, loads.ErrUnwanted)
 		case f.load.running.isWaiting() && !f.load.hasCallers():
-			// It would keep another load alive, which may wait for this one.
+			// The load waits for another load, and would keep it alive. That one may in turn
+			// wait for this load.
 			f.load.endForAll(loads.ErrUnwanted)
 		}
 	}
@@ -260,8 +261,8 @@ func (q *request[T]) leave(served bool) {
 	}
 }
 
-// startAnew puts requests whose flight came to nothing that they may have into a new
-// flight. There they come before Redis is asked, so they need no third one.
+// startAnew puts requests that got no usable result from this flight into a new flight. They
+// join it before it asks Redis, so its answer serves them and they need no third flight.
 func (f *flight[T]) startAnew(rejected loads.Rejected, all []*request[T]) {
 	if len(all) == 0 {
 		return

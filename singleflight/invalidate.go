@@ -16,27 +16,26 @@ import (
 const (
 	// dropTriesFor is how long Invalidate and Put try.
 	dropTriesFor = 3 * time.Second
-	// dropBound is when they return at the latest.
+	// dropBound is the longest time after which they return.
 	dropBound = dropTriesFor + call.Bound
-	// putArrivesWithin is how long a put may take to arrive: after that it does
+	// putArrivesWithin is how long a put may take to arrive. One that arrives later does
 	// nothing.
 	putArrivesWithin = 5 * time.Second
 )
 
-// Invalidate drops what is cached of keys, remembered errors too, and ends the
-// right of loads that run to store their results: a caller that asks after it returned
-// gets nothing that was loaded before. The callers that waited for such a load already
-// get its result or a newer one. It reaches all schemas. With client-side caching in
-// go-redis this holds in other processes once the server's message has arrived there,
-// some ms later.
+// Invalidate drops the cached values and the remembered errors of keys, in all schemas. Loads
+// that are running may not store their results any more. A caller that asks after Invalidate
+// returned gets nothing that was loaded before. A caller that was already waiting for such a
+// load gets its result, or a newer one. With client-side caching in go-redis, all this holds
+// in another process once the server's message has arrived there, some ms later.
 //
-// One round trip, however many keys (in a Cluster one per node), and a second one for
-// keys of which other schemas are in use; tried again for up to 3 s. It returns within
-// 6 s, and at once when ctx ends.
+// If ctx ends, Invalidate returns at once. Otherwise it tries for up to 3 s and returns within
+// 6 s. If it returns an error, each key that the error names may have been dropped or not:
+// call Invalidate again. Its errors are leasehold.ErrInvalid for a bad key,
+// leasehold.ErrUnavailable, leasehold.ErrClosed and ctx's own.
 //
-// Where it returns an error, the keys that the error names may have been dropped
-// or not: repeat it. Errors: leasehold.ErrInvalid for a
-// bad key; leasehold.ErrUnavailable, leasehold.ErrClosed, ctx's own.
+// Invalidate costs one round trip for any number of keys (in a Cluster one per node). Keys
+// with other schemas in use cost a second one.
 func (g *Group[T]) Invalidate(ctx context.Context, keys ...string) error {
 	const op = "invalidate"
 	var drops []*drop
@@ -54,21 +53,21 @@ func (g *Group[T]) Invalidate(ctx context.Context, keys ...string) error {
 	return g.dropAll(ctx, op, drops)
 }
 
-// Put stores v as if it had just been loaded: a caller that asks after it returned gets
-// v or something newer. What was cached of key is dropped in all schemas, remembered
-// errors too, and a load that runs may not store its result over v; the callers that
-// waited for it already get that result. Of two Puts the later one stays, by the
-// server's clock.
+// Put stores v as if it had just been loaded. A caller that asks after Put returned gets v or
+// something newer. Put drops the cached values and remembered errors of key in all schemas. A
+// load that is running may not store its result over v, but the callers that already waited
+// for it get that result. Of two Puts the later one stays, by the server's clock.
 //
-// Where Config.TTLFor says not to store v, or v is larger than Config.MaxValueBytes,
-// Put only invalidates, and returns [ErrNotStored], with [ErrTooLarge] in the latter
-// case.
+// If Config.TTLFor says not to store v, or v is larger than Config.MaxValueBytes, Put only
+// invalidates and returns [ErrNotStored]. In the second case the error also matches
+// [ErrTooLarge].
 //
-// One round trip, and a second one where other schemas of key are in use. It returns
-// within 6 s, and at once when ctx ends. Where it returns another error than
-// ErrNotStored, v may have been stored or not, or may be stored within 5 s yet: repeat
-// it. Errors: leasehold.ErrInvalid for a bad key and for a v that can't be encoded;
-// leasehold.ErrUnavailable, leasehold.ErrClosed, ctx's own.
+// If ctx ends, Put returns at once. Otherwise it returns within 6 s. After any error except
+// ErrNotStored, v may have been stored or not, or may still be stored within 5 s: call Put
+// again. Other errors are leasehold.ErrInvalid for a bad key or a v that cannot be encoded,
+// leasehold.ErrUnavailable, leasehold.ErrClosed, ctx's own, and a panic of Config.TTLFor.
+//
+// Put costs one round trip, and a second one if other schemas of key are in use.
 func (g *Group[T]) Put(ctx context.Context, key string, v T) error {
 	const op = "put"
 	t, err := g.target(op, key)
@@ -102,7 +101,7 @@ func (g *Group[T]) Put(ctx context.Context, key string, v T) error {
 	return call.Fail(pkg, op, t.Label, unstored...)
 }
 
-// ttlOf is ttl where TTLFor runs on a caller's goroutine: its panic is an error.
+// ttlOf is ttl on a caller's goroutine: it turns a panic of TTLFor into an error.
 func (g *Group[T]) ttlOf(key string, v T) (ttl time.Duration, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -112,22 +111,22 @@ func (g *Group[T]) ttlOf(key string, v T) (ttl time.Duration, err error) {
 	return g.ttl(key, v), nil
 }
 
-// drop is what Invalidate or Put does to one key. First it runs for the group's own
-// schema; the reply names the others, for which it runs then. A load of another schema
-// that begins in between is not named. It may store, since it began after the call.
+// drop is what Invalidate or Put does to one key. It runs first for the group's own schema.
+// The reply names the other schemas, and it runs for these next. A load of another schema that
+// begins in between is not named. It may store its result, because it began after the call.
 type drop struct {
 	target
-	put *loads.Result // what is to be stored; nil = nothing
+	put *loads.Result // the result to store; nil: none
 
-	// Used by one try at a time.
+	// Only one try at a time uses these.
 	own    bool            // done for the group's own schema
-	others map[uint32]bool // of these, which are done
+	others map[uint32]bool // the other schemas, and whether each is done
 	err    error           // of the last try
 
-	done atomic.Bool // everything is
+	done atomic.Bool // done for all schemas
 }
 
-// dropAll drops keys, in tries of which each sends what is left to do.
+// dropAll drops keys. It tries several times, and each try sends what is left to do.
 func (g *Group[T]) dropAll(ctx context.Context, op string, open []*drop) error {
 	if len(open) == 0 {
 		return nil
@@ -148,7 +147,7 @@ func (g *Group[T]) dropAll(ctx context.Context, op string, open []*drop) error {
 		for i, d := range open {
 			names[i] = d.value
 		}
-		// Each server by itself: one that hangs delays no other's keys.
+		// Each server has tries of its own, so a server that hangs delays no other's keys.
 		g.manager.Client().ByNode(names, func(which []int) {
 			some := make([]*drop, len(which))
 			for n, i := range which {
@@ -184,7 +183,7 @@ func (g *Group[T]) dropAll(ctx context.Context, op string, open []*drop) error {
 
 var errDropSlow = fmt.Errorf("no answer within %v", dropBound)
 
-// failDrops is the error of the keys that are not done.
+// failDrops returns the error for the keys that are not done.
 func failDrops(op string, all []*drop, errs ...error) error {
 	var failed []error
 	for _, d := range all {
@@ -195,8 +194,8 @@ func failDrops(op string, all []*drop, errs ...error) error {
 	return errors.Join(failed...)
 }
 
-// tryDrops tries until all is done or refused, the time for it is over, or the caller
-// has gone.
+// tryDrops tries until each key is done or refused, the time for it is over, or the caller has
+// left.
 func (g *Group[T]) tryDrops(ctx context.Context, open []*drop, stop <-chan struct{}) {
 	until := time.Now().Add(dropTriesFor)
 	failures := 0
@@ -207,7 +206,7 @@ func (g *Group[T]) tryDrops(ctx context.Context, open []*drop, stop <-chan struc
 		for _, d := range open {
 			switch {
 			case d.done.Load():
-			case d.err == nil: // it has learned of other schemas
+			case d.err == nil: // the reply named other schemas
 				again = append(again, d)
 			case d.mayRetry() && time.Now().Before(until):
 				again = append(again, d)
@@ -226,8 +225,8 @@ func (g *Group[T]) tryDrops(ctx context.Context, open []*drop, stop <-chan struc
 	}
 }
 
-// mayRetry reports whether to try again after an error. An invalidation may run twice.
-// A put may not: the second run could undo another one that was answered in between.
+// mayRetry reports whether to try again after an error. An invalidation may run twice. A put
+// may not: its second run could undo another put that was answered in between.
 func (d *drop) mayRetry() bool {
 	switch call.Classify(d.err) {
 	case call.Refused:
@@ -282,21 +281,22 @@ func (d *drop) othersDone() bool {
 	return true
 }
 
-// putClock is the server's clock, for the time from which a put is void.
+// putClock returns the server's time, from which the time is computed after which a put is
+// void.
 func (g *Group[T]) putClock(t target) (int64, error) {
 	now, err := g.serverTime(t)
 	if err != nil {
-		// Nothing was sent, whatever the error is.
+		// Whatever the error is, the put was not sent.
 		return 0, fmt.Errorf("%w: %w", call.ErrNotSent, err)
 	}
 	return now, nil
 }
 
-// errPutLate says that a put arrived after its time, and did nothing.
+// errPutLate says that a put arrived too late and did nothing.
 var errPutLate = fmt.Errorf("the put arrived late, and did nothing: %w", call.ErrNotSent)
 
-// onDropped takes the reply for the group's own schema. Called before Send returns, for
-// a drop by one goroutine.
+// onDropped processes the reply for the group's own schema. It is called before Send returns,
+// and for one drop by one goroutine only.
 func (g *Group[T]) onDropped(d *drop, one *call.Call, v []int64, err error) {
 	var reply loads.Dropped
 	if err == nil && d.put != nil {
@@ -316,11 +316,11 @@ func (g *Group[T]) onDropped(d *drop, one *call.Call, v []int64, err error) {
 	}
 	before := reply.At
 	if d.put != nil {
-		before-- // what was put itself has this stamp
+		before-- // the value that was put has exactly this stamp
 	}
 	g.invalidatedAt.raise(d.value, before)
 	g.mu.Lock()
-	delete(g.localFlights, d.key) // a newcomer must not join what was begun before
+	delete(g.localFlights, d.key) // a later request must not join a load that began before
 	g.mu.Unlock()
 }
 

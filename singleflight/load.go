@@ -14,33 +14,33 @@ import (
 	"github.com/leasehold-go/leasehold/internal/loads"
 )
 
-// load is one call of a loader, for the flights that were launched by one call and
-// are granted the right to load by their first answers. A flight that is granted it
-// later is loaded by itself.
+// load is one call of a loader. It serves the flights that one call launched together and
+// whose first answer from Redis was the right to load. A flight that is granted the right
+// later gets a load of its own.
 type load[T any] struct {
 	g  *Group[T]
-	by *request[T] // that launched it
+	by *request[T] // the request that launched the flights
 
 	// Guarded by the group's lock, until the load starts.
 	launched []*flight[T]            // in the order in which the call named their keys
-	asking   map[*flight[T]]struct{} // of these, which have no first answer yet
-	granted  map[*flight[T]]struct{} // of these, which are to be loaded
+	asking   map[*flight[T]]struct{} // those of them that have no first answer yet
+	granted  map[*flight[T]]struct{} // those of them that are to be loaded
 
 	// Set when the load starts.
 	flights []*flight[T]
 	keys    []string
-	firsts  map[*flight[T]]*request[T] // the first request of each: the caller gets the value itself
+	firsts  map[*flight[T]]*request[T] // the first request of each flight: its caller gets the value itself
 	loader  loader[T]
-	running *runningLoad    // in the graph of what waits for what
+	running *runningLoad    // this load in the graph of loads
 	ctx     context.Context // of the loader
 	cancel  context.CancelCauseFunc
 
 	// Guarded by the group's lock.
-	wanting map[*flight[T]]struct{} // for which the load goes on
-	ended   map[*flight[T]]error    // why it does not, for the others
+	wanting map[*flight[T]]struct{} // the flights for which the load goes on
+	ended   map[*flight[T]]error    // for the other flights, why it does not go on
 }
 
-// newLoad makes a load of no flights yet.
+// newLoad returns a load without flights.
 func newLoad[T any](g *Group[T], by *request[T]) *load[T] {
 	return &load[T]{
 		g: g, by: by,
@@ -49,15 +49,15 @@ func newLoad[T any](g *Group[T], by *request[T]) *load[T] {
 	}
 }
 
-// launch has flights ask Redis, all in one round trip, so that one call of by's
-// loader serves all that this process is to load. Called with the lock.
+// launch makes flights ask Redis, all in one round trip. Then one call of by's loader serves
+// all keys that this process is to load. Called with the lock.
 func (g *Group[T]) launch(flights []*flight[T], by *request[T]) {
 	if len(flights) == 0 {
 		return
 	}
 	d := newLoad(g, by)
 	d.launched = flights
-	seats := make([]*call.Seat, len(flights)) // of a lone flight: none
+	seats := make([]*call.Seat, len(flights)) // a single flight has no seat
 	if len(flights) > 1 {
 		seats = call.NewBatch(len(flights))
 	}
@@ -67,9 +67,9 @@ func (g *Group[T]) launch(flights []*flight[T], by *request[T]) {
 	}
 }
 
-// answered notes what a flight was answered: that it is to load, or not. With the
-// last first answer of those that were launched together, the loader is called, on
-// this goroutine where f itself is loaded.
+// answered records whether f is to load (granted). When the last of the flights that were
+// launched together has its first answer, the loader is called. It is called on this goroutine
+// if f itself is to load.
 func (d *load[T]) answered(f *flight[T], granted bool) {
 	g := d.g
 	g.mu.Lock()
@@ -93,11 +93,11 @@ func (d *load[T]) answered(f *flight[T], granted bool) {
 	case granted:
 		d.run(start)
 	default:
-		g.active.Go(func() { d.run(start) }) // f itself waits for another's load
+		g.active.Go(func() { d.run(start) }) // not here, because f itself waits for another load
 	}
 }
 
-// holds notes that a flight holds the lease of its load. Where its last request left
+// holds records that a flight holds the lease of its load. If its last request has left
 // meanwhile, the load goes on only as long as other processes wait.
 func (f *flight[T]) holds() {
 	f.g.mu.Lock()
@@ -109,8 +109,8 @@ func (f *flight[T]) holds() {
 	}
 }
 
-// run loads for flights that hold their leases or do without, publishes the result
-// and answers the requests.
+// run loads for flights that hold their leases or need none, publishes the result and answers
+// the requests.
 func (d *load[T]) run(flights []*flight[T]) {
 	g := d.g
 	d.start(flights)
@@ -134,7 +134,7 @@ func (d *load[T]) run(flights []*flight[T]) {
 
 var errDone = errors.New("the load is done")
 
-// start makes the load's ctx, and has its flights end with it.
+// start makes the ctx of the load, and ties the flights to the load.
 func (d *load[T]) start(flights []*flight[T]) {
 	g := d.g
 	g.mu.Lock()
@@ -158,7 +158,7 @@ func (d *load[T]) start(flights []*flight[T]) {
 	d.ctx, d.cancel = context.WithCancelCause(d.running.begin(context.WithoutCancel(from.ctx)))
 	for _, f := range flights {
 		if !f.leased && f.unwanted() {
-			d.endFor(f, loads.ErrUnwanted) // its last request left just now
+			d.endFor(f, loads.ErrUnwanted) // its last request has just left
 		}
 	}
 	if g.closed.Load() {
@@ -166,8 +166,7 @@ func (d *load[T]) start(flights []*flight[T]) {
 	}
 }
 
-// hasCallers reports whether anything in this process needs the load. Called with the
-// lock.
+// hasCallers reports whether anything in this process needs the load. Called with the lock.
 func (d *load[T]) hasCallers() bool {
 	for f := range d.wanting {
 		if !f.unwanted() {
@@ -177,8 +176,8 @@ func (d *load[T]) hasCallers() bool {
 	return false
 }
 
-// endIfUnwanted ends the load if it has no callers in this process. Its leases are
-// given back when the loader returns: a process that waits takes over.
+// endIfUnwanted ends the load if it has no callers in this process. Its leases are given back
+// when the loader returns. Then a process that waits takes over.
 func (d *load[T]) endIfUnwanted() {
 	d.g.mu.Lock()
 	defer d.g.mu.Unlock()
@@ -187,15 +186,15 @@ func (d *load[T]) endIfUnwanted() {
 	}
 }
 
-// endForAll is called with the lock.
+// endForAll ends the load for all flights. Called with the lock.
 func (d *load[T]) endForAll(why error) {
 	for f := range d.wanting {
 		d.endFor(f, why)
 	}
 }
 
-// endFor ends the load for one flight; with the last one its ctx ends. Called with
-// the lock.
+// endFor ends the load for one flight. With the last flight, the ctx of the load ends. Called
+// with the lock.
 func (d *load[T]) endFor(f *flight[T], why error) {
 	f.closeJoining()
 	delete(d.wanting, f)
@@ -207,10 +206,10 @@ func (d *load[T]) endFor(f *flight[T], why error) {
 	}
 }
 
-// product is what a loader's call came to.
+// product is the outcome of a loader's call.
 type product[T any] struct {
 	values  map[string]T
-	ttls    map[string]time.Duration // of values
+	ttls    map[string]time.Duration // the TTLs of values
 	err     error
 	raised  *raised
 	took    time.Duration
@@ -231,8 +230,8 @@ func (r *raised) text() string {
 	return errorText(fmt.Sprintf("the loader panicked: %v", r.value))
 }
 
-// callWithPermit calls the loader under one permit of MaxLoads, where there is
-// such a bound. The leases are renewed meanwhile.
+// callWithPermit calls the loader under one permit of MaxLoads, if there is such a bound. The
+// leases are renewed while it waits for the permit.
 func (d *load[T]) callWithPermit() product[T] {
 	g := d.g
 	if g.permits == nil {
@@ -243,9 +242,9 @@ func (d *load[T]) callWithPermit() product[T] {
 	_, err := g.permits.Acquire(d.ctx, a, &permit)
 	switch {
 	case err == nil:
-		// In the background: Redis may be away.
+		// In the background, because Redis may be unavailable.
 		defer g.active.Go(func() { _ = permit.Release("load") })
-		// A revoked load may not heed its ctx: it holds up no other.
+		// A revoked load may ignore its ctx. It must not keep the permit from other loads.
 		stop := context.AfterFunc(d.ctx, func() {
 			if errors.Is(context.Cause(d.ctx), leasehold.ErrRevoked) {
 				permit.GiveBack()
@@ -258,8 +257,8 @@ func (d *load[T]) callWithPermit() product[T] {
 	return d.callLoader()
 }
 
-// callLoader calls the loader, on a goroutine of its own: it may end that, and may go
-// on for longer than LoadTimeout.
+// callLoader calls the loader on a goroutine of its own, because the loader may end that
+// goroutine, and may run for longer than LoadTimeout.
 func (d *load[T]) callLoader() product[T] {
 	g := d.g
 	d.count()
@@ -290,7 +289,7 @@ func (d *load[T]) callLoader() product[T] {
 		}()
 		p.values, p.err = d.loader(ctx, slices.Clone(d.keys))
 		if p.err == nil {
-			// Here, where a panic of TTLFor is caught like one of the loader.
+			// TTLFor is called here so that its panic is caught like one of the loader.
 			p.ttls = map[string]time.Duration{}
 			for _, key := range d.keys {
 				if v, ok := p.values[key]; ok {
@@ -303,12 +302,12 @@ func (d *load[T]) callLoader() product[T] {
 	select {
 	case p := <-products:
 		if p.err != nil && context.Cause(ctx) == ErrLoadTimeout && errors.Is(p.err, context.DeadlineExceeded) {
-			p.err = errLoadTimeout // it must not read as a deadline of the caller's own
+			p.err = errLoadTimeout // a caller must not take it for a deadline of its own
 		}
 		ended(p, ctx)
 		return p
 	case <-late:
-		<-ctx.Done() // by its deadline, which is now, unless it ended before
+		<-ctx.Done() // its deadline is now, unless it ended earlier
 		p := product[T]{err: errLoadTimeout, took: time.Since(began)}
 		ended(p, ctx)
 		return p
@@ -337,7 +336,7 @@ func (d *load[T]) count() {
 	}
 }
 
-// inner takes off the words that say which call an error is of: each caller has
+// inner removes the words that say which call an error belongs to, because each caller adds
 // its own.
 func inner(err error) []error {
 	if many, ok := err.(interface{ Unwrap() []error }); ok {

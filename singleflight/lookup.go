@@ -12,27 +12,27 @@ import (
 	"github.com/leasehold-go/leasehold/internal/loads"
 )
 
-// verdict says what a look into the cache means for a call.
+// verdict says what a look-up in the cache means for a call.
 type verdict int
 
 const (
-	miss         verdict = iota // it is to wait or to load
-	hit                         // it is served
-	hitAndEarly                 // it is served; the value should be rebuilt before its TTL is over
-	hitAndStale                 // it is served a stale value, which should be rebuilt
-	unobtainable                // Redis could not be asked
+	miss         verdict = iota // the call has to wait or to load
+	hit                         // the call is served
+	hitAndEarly                 // the call is served; the value should be rebuilt before its TTL is over
+	hitAndStale                 // the call is served a stale value, which should be rebuilt
+	unobtainable                // Redis did not answer
 )
 
-// look is what a look into the cache came to, for one call.
+// look is the result of a look-up in the cache, for one call.
 type look[T any] struct {
 	verdict  verdict
-	result   Result[T]      // of a hit,
+	result   Result[T]      // what a hit returns
 	errs     []error        // or what is returned instead
-	rejected loads.Rejected // of a miss: what was seen that does not serve
-	stale    *Result[T]     // of a miss: a stale value that may still be served; nil = none
+	rejected loads.Rejected // of a miss: the entry that was found but cannot be served
+	stale    *Result[T]     // of a miss: a stale value that may still be served; nil: none
 }
 
-// lookUp reads the cache.
+// lookUp reads the cache and judges the entry.
 func (g *Group[T]) lookUp(ctx context.Context, t target) look[T] {
 	raw, e, errs := g.read(ctx, t)
 	if errs != nil {
@@ -41,7 +41,7 @@ func (g *Group[T]) lookUp(ctx context.Context, t target) look[T] {
 	return g.consider(t, raw, e)
 }
 
-// read reads the cache, in one GET.
+// read reads the cache, with one GET.
 func (g *Group[T]) read(ctx context.Context, t target) (raw string, e entry, errs []error) {
 	if err := ctx.Err(); err != nil {
 		return "", entry{}, []error{err}
@@ -60,13 +60,13 @@ func (g *Group[T]) read(ctx context.Context, t target) (raw string, e entry, err
 	return raw, g.judge(t, raw, now, false), nil
 }
 
-// unobtainableBecause is what a call returns whose look-up failed with err.
+// unobtainableBecause returns the errors of a call whose look-up failed with err.
 func unobtainableBecause(ctx context.Context, err error) []error {
 	return []error{ctx.Err(), leasehold.ErrUnavailable, ofBound(ctx, err)}
 }
 
-// ofBound is err, or call.ErrSlow where err is of the deadline that WithBound gave to
-// ctx: it must not read as a deadline of the caller's.
+// ofBound returns err. If err is from the deadline that WithBound added to ctx, it returns
+// call.ErrSlow instead, because the caller must not take that deadline for its own.
 func ofBound(ctx context.Context, err error) error {
 	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
 		return call.ErrSlow
@@ -74,8 +74,8 @@ func ofBound(ctx context.Context, err error) error {
 	return err
 }
 
-// lookUpMany is lookUp for several keys, in one round trip per server. The servers are
-// asked at the same time.
+// lookUpMany is lookUp for several keys, in one round trip per server. It asks the servers at
+// the same time.
 func (g *Group[T]) lookUpMany(ctx context.Context, targets []target) []look[T] {
 	all := make([]look[T], len(targets))
 	if err := ctx.Err(); err != nil {
@@ -117,7 +117,7 @@ func (g *Group[T]) lookUpMany(ctx context.Context, targets []target) []look[T] {
 	return all
 }
 
-// consider says what the entry that raw holds means for a call.
+// consider decides what the entry in raw means for a call.
 func (g *Group[T]) consider(t target, raw string, e entry) look[T] {
 	switch {
 	case e.fresh() && e.env.Kind == envelope.NotFound:
@@ -140,15 +140,15 @@ func (g *Group[T]) consider(t target, raw string, e entry) look[T] {
 		case e.stale(g.cfg.StaleFor) && g.cfg.SoftTimeout == 0:
 			return look[T]{verdict: hitAndStale, result: r, rejected: e.rejected}
 		default:
-			old := r // so that only here it is allocated
+			old := r // a copy, so that r is allocated only here
 			return look[T]{rejected: e.rejected, stale: &old}
 		}
 	}
 	return look[T]{rejected: e.rejected}
 }
 
-// serve decodes the value of an entry. False: it is none of T; it must then be named
-// to the scripts by the sum of its bytes.
+// serve decodes the value of an entry. It returns false if the bytes cannot be decoded as a T.
+// The scripts must then be told the sum of these bytes.
 func (g *Group[T]) serve(t target, e entry, from Source) (Result[T], bool) {
 	value, err := g.decode(e.env.Payload)
 	if err != nil {
@@ -158,8 +158,8 @@ func (g *Group[T]) serve(t target, e entry, from Source) (Result[T], bool) {
 	return Result[T]{Value: value, Source: from, Age: e.age}, true
 }
 
-// serverTimeNow is the server's clock as the last reply showed it, which there has
-// been; 0 where not.
+// serverTimeNow returns the server's time as the last reply showed it, or 0 if it is not
+// known.
 func (g *Group[T]) serverTimeNow(t target) int64 {
 	now, err := g.serverTime(t)
 	if err != nil {
@@ -168,7 +168,7 @@ func (g *Group[T]) serverTimeNow(t target) int64 {
 	return now
 }
 
-// serverTime is the server's clock, for work that no caller's ctx bounds.
+// serverTime returns the server's time, for work that no caller's ctx bounds.
 func (g *Group[T]) serverTime(t target) (int64, error) {
 	ctx, cancel := g.manager.Client().WithBound(context.Background())
 	defer cancel()
@@ -176,7 +176,7 @@ func (g *Group[T]) serverTime(t target) (int64, error) {
 	return now, ofBound(context.Background(), err)
 }
 
-// get reads a key for many callers, of whom no one's ctx bounds it.
+// get reads a key for many callers. No caller's ctx bounds it.
 func (g *Group[T]) get(key string) (string, error) {
 	ctx, cancel := g.manager.Client().WithBound(context.Background())
 	defer cancel()

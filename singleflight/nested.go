@@ -9,16 +9,17 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrLoadCycle says that a loader asked for a key that its own load would have to wait
-// for: its own key, or one whose load, in this process, waits for it already. Such a
-// call fails at once, before it sends anything. It is recognised by the loader's ctx,
-// which the loader must pass on, and through each handle on the same cached values that
-// has the same client. A cycle through other processes is not seen from here: its loads
-// end when the callers that wanted them have left.
+// ErrLoadCycle says that a loader asked for a key that its own load would have to wait for.
+// This is its own key, or a key whose load, in this process, already waits for it. Such a call
+// fails at once and sends nothing.
+//
+// The cycle is recognised by the loader's ctx, so the loader must pass it on. It is recognised
+// through every handle on the same cached values that has the same client. A cycle through
+// other processes is not detected. Its loads end when the callers that wanted them have left.
 var ErrLoadCycle = errors.New("the load would wait for itself")
 
-// runningLoad is a loader's call under way, in the graph of what waits for what in
-// this process, across groups and handles.
+// runningLoad is a running loader in the graph of loads, which spans all groups and handles of
+// this process.
 type runningLoad struct {
 	keys []loadedKey
 	// endIfUnwanted ends the load if it has no callers in this process.
@@ -26,10 +27,10 @@ type runningLoad struct {
 
 	// Guarded by graph.mu.
 	ended bool
-	waits map[loadedKey]int // what its loader waits for now
+	waits map[loadedKey]int // the keys that its loader waits for now, and how often
 }
 
-// loadedKey is a cached value, whichever handles there are on it.
+// loadedKey identifies a cached value, on whichever handle.
 type loadedKey struct {
 	client any    // clientID
 	value  string // its name in Redis
@@ -37,10 +38,10 @@ type loadedKey struct {
 
 func (g *Group[T]) loadedKey(t target) loadedKey { return loadedKey{g.clientID, t.value} }
 
-// clientID is the same for handles with the same client, and can be compared. A client,
-// and a type that embeds one, is known by its Options, which are no other client's. A
-// type that hides its client is known by itself. One that can't be compared is like no
-// other: each handle on it has a clientID of its own.
+// clientID returns a comparable value that is the same for handles with the same client. A
+// client, or a type that embeds one, is identified by its Options, which no other client has.
+// A type that hides its client is identified by itself. If it cannot be compared, each handle
+// on it gets a clientID of its own.
 func clientID(rdb redis.UniversalClient) any {
 	switch c := rdb.(type) {
 	case interface{ Options() *redis.Options }:
@@ -58,14 +59,14 @@ func clientID(rdb redis.UniversalClient) any {
 	return new(byte)
 }
 
-// graph is the loads that run in this process.
+// graph holds the loads that run in this process.
 var graph = struct {
-	mu    sync.Mutex // a leaf: nothing else is locked while it is held
+	mu    sync.Mutex // no other lock is taken while it is held
 	loads map[loadedKey]map[*runningLoad]struct{}
 }{loads: map[loadedKey]map[*runningLoad]struct{}{}}
 
-// loadsAbove is what a loader's ctx carries: the load that it runs in, and the loads
-// that this one was called from.
+// loadsAbove is carried by a loader's ctx: the load that the loader belongs to, and the loads
+// from which that load was called.
 type loadsAbove struct {
 	load  *runningLoad
 	above *loadsAbove
@@ -73,18 +74,18 @@ type loadsAbove struct {
 
 type loadsAboveKey struct{}
 
-// loadsOf is the loads that ctx runs under.
+// loadsOf returns the loads that ctx runs under.
 func loadsOf(ctx context.Context) *loadsAbove {
 	above, _ := ctx.Value(loadsAboveKey{}).(*loadsAbove)
 	return above
 }
 
-// underNoLoad is ctx for what no load waits for.
+// underNoLoad returns ctx without loads, for work that no load waits for.
 func underNoLoad(ctx context.Context) context.Context {
 	return context.WithValue(ctx, loadsAboveKey{}, (*loadsAbove)(nil))
 }
 
-// begin adds the load to the graph. The ctx that it returns is for its loader.
+// begin adds the load to the graph. It returns the ctx for the loader.
 func (r *runningLoad) begin(ctx context.Context) context.Context {
 	graph.mu.Lock()
 	defer graph.mu.Unlock()
@@ -98,7 +99,7 @@ func (r *runningLoad) begin(ctx context.Context) context.Context {
 	return context.WithValue(ctx, loadsAboveKey{}, &loadsAbove{r, loadsOf(ctx)})
 }
 
-// end takes the load out of the graph: nothing waits for its result any more.
+// end removes the load from the graph: nothing waits for its result any more.
 func (r *runningLoad) end() {
 	graph.mu.Lock()
 	defer graph.mu.Unlock()
@@ -117,8 +118,9 @@ func (r *runningLoad) isWaiting() bool {
 	return len(r.waits) > 0
 }
 
-// isOwnKey reports whether a load that the caller runs under, and that waits for it yet,
-// loads k. The callers of a load may have been served something older, or have left.
+// isOwnKey reports whether k is loaded by a load that the caller runs under and that still
+// waits for the caller. It may not wait any more, because its own callers may have been served
+// a stale value or may have left.
 func (a *loadsAbove) isOwnKey(k loadedKey) bool {
 	if a == nil {
 		return false
@@ -142,17 +144,16 @@ func (a *loadsAbove) has(r *runningLoad) bool {
 	return false
 }
 
-// wait notes that a call under these loads waits for k, until done is called. It
-// reports false if the call's own load loads k, or a load of k waits for it: then the call
-// must not wait. A cycle is closed by the wait that comes last, so a check at each is
-// enough.
+// wait records that a call under these loads waits for k, until done is called. ok is false if
+// the call's own load loads k, or if a load of k waits for it. Then the call must not wait. A
+// cycle is always closed by the wait that comes last, so it is enough to check at each wait.
 func (a *loadsAbove) wait(k loadedKey) (done func(), ok bool) {
 	if a == nil {
 		return func() {}, true
 	}
 	r := a.load
 	graph.mu.Lock()
-	if r.ended { // its ctx has outlived it
+	if r.ended { // the ctx is used after its load ended
 		graph.mu.Unlock()
 		return func() {}, true
 	}
@@ -162,8 +163,8 @@ func (a *loadsAbove) wait(k loadedKey) (done func(), ok bool) {
 	}
 	r.waits[k]++
 	graph.mu.Unlock()
-	// A load without callers must not keep others alive. Where its last caller leaves
-	// from here on, leave finds that it waits.
+	// A load without callers must not keep other loads alive. If its last caller leaves from
+	// here on, leave finds that this load waits.
 	r.endIfUnwanted()
 	return func() {
 		graph.mu.Lock()
@@ -174,7 +175,7 @@ func (a *loadsAbove) wait(k loadedKey) (done func(), ok bool) {
 	}, true
 }
 
-// waitsFor reports whether r is other, or waits for it, directly or through others.
+// waitsFor reports whether r is other, or waits for it, directly or through other loads.
 // Called with the lock.
 func (r *runningLoad) waitsFor(other *runningLoad, seen map[*runningLoad]bool) bool {
 	if r == other || seen[r] {
@@ -189,7 +190,7 @@ func (r *runningLoad) waitsFor(other *runningLoad, seen map[*runningLoad]bool) b
 	return false
 }
 
-// anyWaitsFor is waitsFor for any load of k.
+// anyWaitsFor reports whether any load of k is other, or waits for it. Called with the lock.
 func anyWaitsFor(k loadedKey, other *runningLoad, seen map[*runningLoad]bool) bool {
 	for r := range graph.loads[k] {
 		if r.waitsFor(other, seen) {

@@ -13,32 +13,31 @@ import (
 // publishWithin is how long a caller waits for its value to be published.
 const publishWithin = time.Second
 
-// share is what a load came to for one of its flights.
+// share is the outcome of a load for one of its flights.
 type share[T any] struct {
 	g     *Group[T]
 	f     *flight[T]
-	first *request[T] // gets the value itself; nil = it had none, or that one has gone
-	// others are the other requests. joinedBeforeAsk of these says: before Redis was
-	// asked by the flight, so before the load began.
+	first *request[T] // its caller gets the value itself; nil: there is none, or it has left
+	// others are the other requests. Those with joinedBeforeAsk joined before the flight asked
+	// Redis, and so before the load began.
 	others []*request[T]
-	ended  error // why the load had ended for the flight before it returned; nil = it had not
+	ended  error // why the load ended for the flight before it returned; nil: it did not
 
 	value  T
 	ttl    time.Duration
 	err    error
 	raised *raised
 
-	env      envelope.Envelope  // as others see it
-	encoding error              // why a value can't be handed on
-	large    string             // a value that may not leave this process
-	keep     time.Duration      // as loads.Result has it
-	remember time.Duration      // likewise
-	pub      *loads.Publication // nil = the flight had no lease
+	env      envelope.Envelope  // the result for other callers
+	encoding error              // why the value cannot be passed to other callers
+	large    string             // an encoded value that is too large to leave this process
+	keep     time.Duration      // see loads.Result
+	remember time.Duration      // see loads.Result
+	pub      *loads.Publication // nil: the flight had no lease
 }
 
-// publish publishes what a load came to, and answers the requests. Joining ends
-// before: so all requests that have joined came before Redis looked whether the load
-// was invalidated.
+// publish publishes the outcome of a load and answers the requests. Joining ends before that.
+// So all requests in the flights joined before Redis checks whether the load was invalidated.
 func (d *load[T]) publish(p product[T]) {
 	shares := d.shares()
 	if p.refused != nil {
@@ -101,7 +100,7 @@ func (s *share[T]) abandon(why error) {
 	answer(s.all(), outcome[T]{errs: []error{why}})
 }
 
-// all is all requests, the first one first.
+// all returns all requests, the first one first.
 func (s *share[T]) all() []*request[T] {
 	if s.first == nil {
 		return s.others
@@ -111,8 +110,8 @@ func (s *share[T]) all() []*request[T] {
 
 func (s *share[T]) startAnew(all []*request[T]) { s.f.startAnew(s.f.rejected, all) }
 
-// wrap takes the flight's part of what the loader returned, makes its envelope, and
-// says how long to keep it.
+// wrap takes the flight's part of what the loader returned, makes its envelope, and decides
+// how long to keep it.
 func (s *share[T]) wrap(p product[T]) {
 	g := s.g
 	s.raised, s.err = p.raised, p.err
@@ -131,7 +130,7 @@ func (s *share[T]) wrap(p product[T]) {
 			s.env.Kind = envelope.Goexit
 		}
 		g.counts.failed.Add(1)
-		// The stack stays here, whichever process gets the panic.
+		// The stack is only logged here. It does not go to the process that gets the panic.
 		g.cfg.Logger.Error("leasehold: singleflight: "+s.raised.text(), "key", s.f.Label, "stack", string(s.raised.stack))
 	case errors.Is(s.err, ErrNotFound):
 		s.env.Kind, s.keep = envelope.NotFound, -1
@@ -154,8 +153,8 @@ func (s *share[T]) wrap(p product[T]) {
 	s.env.Kept = max(0, s.keep)
 }
 
-// pausesRefresh reports whether the flight is a refresh, or became one. A failed
-// one is not offered again at once.
+// pausesRefresh reports whether the flight is a refresh, or became one. It pauses further
+// refreshes of the key, so that a failed refresh is not repeated at once.
 func (s *share[T]) pausesRefresh() bool {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
@@ -165,8 +164,8 @@ func (s *share[T]) pausesRefresh() bool {
 	return s.f.background
 }
 
-// wrapValue is wrap for a value. One that is not stored still ends what was
-// there, which is older.
+// wrapValue is wrap for a value. A value that is not stored still removes the stored one,
+// which is older.
 func (s *share[T]) wrapValue() {
 	g := s.g
 	data, err := g.encode(s.value)
@@ -176,7 +175,7 @@ func (s *share[T]) wrapValue() {
 		s.env.Kind, s.env.Payload, s.keep = envelope.Unmarshalable, errorText(err.Error()), -1
 		g.cfg.Logger.Error("leasehold: singleflight: a value can't be encoded: it is not cached", "key", s.f.Label, "error", err)
 	case len(data) > g.cfg.MaxValueBytes:
-		// The mark stands where a failure would.
+		// The mark takes the place of a remembered failure.
 		s.env.Kind, s.remember, s.keep = envelope.TooLarge, tooLargeFor, -1
 		g.counts.tooLarge.Add(1)
 		g.cfg.Logger.Warn("leasehold: singleflight: a value is too large: it is not cached",
@@ -190,18 +189,19 @@ func (s *share[T]) wrapValue() {
 	}
 }
 
-// answer tells the requests of one flight what they get.
+// answer answers the requests of one flight.
 func (s *share[T]) answer() {
 	switch {
 	case errors.Is(s.ended, leasehold.ErrClosed):
-		// Close has told its requests; these joined a flight of which it did not know.
+		// Close has answered the requests that it knew of. These joined a flight that it did
+		// not know.
 		answer(s.all(), outcome[T]{errs: []error{leasehold.ErrClosed}})
 		return
 	case s.pub == nil && s.f.tooLargeMark != "":
 		s.answerUncoordinated()
 		return
 	case s.pub == nil:
-		// Without Redis: nobody can know of an invalidation.
+		// The load ran without Redis, so no process can know of an invalidation.
 		s.answerFirst()
 		s.answerOthers(s.others)
 		return
@@ -212,8 +212,8 @@ func (s *share[T]) answer() {
 	before, later := split(s.others)
 	switch {
 	case s.ended != nil || (s.pub.Err == nil && s.pub.State == loads.LeaseOver):
-		// The lease was lost. A failure may be due to that alone; a value is as
-		// good as any for the caller that asked for it.
+		// The lease was lost. A failure may be due to the loss alone, so the requests try
+		// again. A value is still good for the caller whose loader returned it.
 		if s.err != nil && s.raised == nil {
 			s.startAnew(s.all())
 			return
@@ -233,9 +233,9 @@ func (s *share[T]) answer() {
 	}
 }
 
-// answerUncoordinated answers the requests of a load that was not coordinated, since
-// the values of its key are too large: those that joined later get its result only if
-// the mark is still there, which an invalidation would have ended.
+// answerUncoordinated answers the requests of a load that was not coordinated because the
+// values of its key are too large. Requests that joined later get the result only if the mark
+// is still there, because an invalidation would have removed it.
 func (s *share[T]) answerUncoordinated() {
 	before, later := split(s.others)
 	s.answerFirst()
@@ -250,8 +250,8 @@ func (s *share[T]) answerUncoordinated() {
 	s.startAnew(later)
 }
 
-// answerFirst gives the caller whose loader ran what it returned: a value as the codec
-// decodes it, like everybody else's.
+// answerFirst gives the caller whose loader ran what that loader returned. A value goes
+// through the codec, as for every other caller.
 func (s *share[T]) answerFirst() {
 	if s.first == nil {
 		return
@@ -268,8 +268,8 @@ func (s *share[T]) answerFirst() {
 	answer([]*request[T]{s.first}, o)
 }
 
-// answerOthers gives other callers of this process the result, each to be decoded
-// for itself.
+// answerOthers gives other callers of this process the result. Each of them decodes it for
+// itself.
 func (s *share[T]) answerOthers(all []*request[T]) {
 	o := s.outcome(Shared)
 	switch {

@@ -12,49 +12,50 @@ import (
 	"github.com/leasehold-go/leasehold/internal/loads"
 )
 
-// maxLooks bounds how often one call looks for what it can decode. Then it loads alone.
+// maxLooks bounds how often one call looks for a value that it can decode. Then it loads
+// alone.
 const maxLooks = 4
 
-// Do returns the value of key, 1 to 512 bytes of any kind: from the cache where
-// it is fresh there, else from one call of load in the whole fleet, whose result
-// all callers that wait for it share. Each caller gets a decoded value of its own.
+// Do returns the value of key, which is 1 to 512 arbitrary bytes. If the value is fresh in the
+// cache, it is returned from there. Otherwise one caller in the whole fleet calls its load,
+// and all callers that wait share the result. Each caller gets a decoded value of its own.
 //
-// A hit costs one GET. A miss costs one script call more. The process that then
-// loads publishes with a second one, which is complete before Do returns where Redis
-// answers, and is waited for at most 1 s where not. The processes that wait are sent
-// the result; where it is larger than 4 KiB, each gets it with one GET.
+// load runs on a goroutine of its own. Its ctx carries the values of the first caller's ctx,
+// and the loads that this caller runs under. A refresh in the background runs under no load.
+// The ctx ends when no caller in the fleet waits any more, with leasehold.ErrLost if the
+// process was cut off from Redis or the lease was lost otherwise, after Config.LoadTimeout,
+// and on Close.
 //
-// load runs on a goroutine of its own. Its ctx carries the values of the first
-// caller's and the loads that it runs under; a refresh in the background runs under none.
-// It ends when nobody in the fleet waits any more, with leasehold.ErrLost when the process
-// was cut off from Redis or its lease otherwise lost, after Config.LoadTimeout, and on
-// Close. What load returns goes
-// to all; [ErrNotFound] says that there is no such thing. Where load panics or
-// calls [runtime.Goexit], so does Do in the first caller; all others get an
-// error. A load that asks for its own key gets [ErrLoadCycle]. A load that waits for
-// another one, and whose own callers in this process have left, is given up; a process
-// that waits for it takes it over.
+// All callers get what load returns. load returns [ErrNotFound] if the value does not exist.
+// If load panics or calls [runtime.Goexit], Do does the same in the first caller, and all
+// other callers get an error. If load asks for its own key, it gets [ErrLoadCycle]. If load
+// waits for another load and its own callers in this process have left, the load is given up,
+// and another process that waits for it takes over.
 //
-// An entry that can't be decoded is a miss. A caller that can't decode what others load
-// either, after a few tries, calls its own load, beside those of others and within
-// MaxLoads and LoadTimeout. It gets what that returns, as it is, and nothing is stored.
+// An entry that cannot be decoded is a miss. If a caller still cannot decode what others load
+// after a few tries, it calls its own load, at the same time as others do, but within MaxLoads
+// and LoadTimeout. It gets what that load returns, unchanged, and nothing is stored.
 //
-// ctx bounds the wait: when it ends, Do returns at once, while the load goes on
-// for the others. Redis is asked for the cached value for at most 3 s, and the client's
-// WriteTimeout and ReadTimeout, and for as long again for the right to load it. That
-// holds for any number of callers. A load is bounded by ctx and Config.LoadTimeout
-// alone.
+// ctx bounds the wait. When it ends, Do returns at once, and the load goes on for the other
+// callers. Do asks Redis for the cached value for at most 3 s plus the client's WriteTimeout
+// and ReadTimeout, and for as long again for the right to load it. This holds for any number
+// of callers. Only ctx and Config.LoadTimeout bound a load.
 //
-// Errors: the loader's, or a *[RemoteError] with its text where it ran in another
-// process or a failure is remembered; leasehold.ErrInvalid for a bad key;
-// leasehold.ErrUnavailable where Redis can't be asked (see Config.OnUnavailable);
-// [ErrLoadCycle]; leasehold.ErrClosed; ctx's own.
+// Its errors are the loader's; a *[RemoteError] with the text of the loader's error, if the
+// loader ran in another process or the failure is remembered; leasehold.ErrInvalid for a bad
+// key; leasehold.ErrUnavailable if Redis is unavailable (see Config.OnUnavailable);
+// [ErrLoadCycle]; leasehold.ErrClosed; and ctx's own.
+//
+// A hit costs one GET. A miss costs one more script call. The process that loads publishes
+// with a second script call. Do waits until Redis has answered that call, for at most 1 s. The
+// result is sent to the processes that wait. If it is larger than 4 KiB, each of them gets it
+// with one GET.
 func (g *Group[T]) Do(ctx context.Context, key string, load func(ctx context.Context) (T, error)) (T, error) {
 	r, err := g.fetch(ctx, "do", key, load)
 	return r.Value, err
 }
 
-// Fetch is [Group.Do] that also says where the value is from and how old it is.
+// Fetch is like [Group.Do] but also returns the source and the age of the value.
 func (g *Group[T]) Fetch(ctx context.Context, key string, load func(ctx context.Context) (T, error)) (Result[T], error) {
 	return g.fetch(ctx, "fetch", key, load)
 }
@@ -73,7 +74,7 @@ func (g *Group[T]) fetch(ctx context.Context, op, key string, load func(ctx cont
 	}
 	seen := g.lookUp(ctx, t)
 	r, errs := seen.result, seen.errs
-	if seen.verdict != hit { // which needs no request
+	if seen.verdict != hit { // a hit needs no request
 		q := &request[T]{g: g, target: t, ctx: ctx, load: loaderOfOne(load)}
 		r, errs = q.run(seen)
 	}
@@ -84,12 +85,14 @@ func (g *Group[T]) fetch(ctx context.Context, op, key string, load func(ctx cont
 	return r, nil
 }
 
-// Peek returns what is cached of key, fresh or stale, and never loads. It reports
-// false where there is nothing, or nothing that is still served; a remembered
-// [ErrNotFound] is true and that error. One GET. Peek returns within 3 s and the client's
-// WriteTimeout and ReadTimeout. When ctx ends it returns at once, unless the GET was sent:
-// its answer is waited for. Other errors: leasehold.ErrInvalid, leasehold.ErrUnavailable,
-// leasehold.ErrClosed, ctx's own.
+// Peek returns the cached value of key, fresh or stale, and never loads. The bool is false if
+// there is no value, or none that may still be served. For a remembered [ErrNotFound] the bool
+// is true and the error is ErrNotFound.
+//
+// Peek returns within 3 s plus the client's WriteTimeout and ReadTimeout. If ctx ends, Peek
+// returns at once, unless the GET was already sent: then it waits for the answer. Other errors
+// are leasehold.ErrInvalid, leasehold.ErrUnavailable, leasehold.ErrClosed and ctx's own. Peek
+// costs one GET.
 func (g *Group[T]) Peek(ctx context.Context, key string) (Result[T], bool, error) {
 	const op = "peek"
 	t, err := g.target(op, key)
@@ -120,7 +123,7 @@ func (g *Group[T]) Peek(ctx context.Context, key string) (Result[T], bool, error
 // loader loads several keys.
 type loader[T any] func(ctx context.Context, keys []string) (map[string]T, error)
 
-// loaderOfOne makes a loader of one key into one of several.
+// loaderOfOne turns a loader of one key into a loader of several keys.
 func loaderOfOne[T any](load func(ctx context.Context) (T, error)) loader[T] {
 	return func(ctx context.Context, keys []string) (map[string]T, error) {
 		v, err := load(ctx)
@@ -131,48 +134,47 @@ func loaderOfOne[T any](load func(ctx context.Context) (T, error)) loader[T] {
 	}
 }
 
-// request is what one call wants of one key that the cache did not simply serve.
+// request is one call's request for one key, if the cache could not simply serve it.
 type request[T any] struct {
 	g *Group[T]
 	target
 	ctx  context.Context // of the caller
 	load loader[T]       // of the caller
 
-	rejected loads.Rejected // what the last look saw that does not serve
-	stale    *Result[T]     // a stale value that the caller has read itself, and may be served
+	rejected loads.Rejected // the entry that the last look-up found but could not serve
+	stale    *Result[T]     // a stale value that this caller has read itself and may be served
 
-	outcomes chan outcome[T] // of one; made when it first joins a flight
-	waitOver func()          // takes its wait out of the graph of loads
+	outcomes chan outcome[T] // has room for one; made when the request first joins a flight
+	waitOver func()          // removes its wait from the graph of loads
 
 	// Guarded by the group's lock.
-	flight *flight[T] // that it has joined
+	flight *flight[T] // the flight that it has joined
 	place  int        // among the requests of the flight, in the order of arrival
-	// joinedBeforeAsk: it came before its flight last asked Redis, and so may have
-	// the result of any load that Redis answered with. A request that came later may
-	// not: somebody may have invalidated that load after the answer and before the
-	// request came.
+	// joinedBeforeAsk says that the request joined before its flight last asked Redis. So it
+	// may get the result of any load that Redis answered with. A request that joined later may
+	// not: that load may have been invalidated after the answer and before the request.
 	joinedBeforeAsk bool
 }
 
-// outcome is what a request came to.
+// outcome is the outcome of a request.
 type outcome[T any] struct {
-	errs   []error           // it failed
+	errs   []error           // the request failed
 	raised *raised           // the caller's own loader panicked
-	raw    *T                // the caller's own loader's value, should it not survive its codec
-	env    envelope.Envelope // else: to be decoded
+	raw    *T                // what the caller's own loader returned, in case its codec cannot restore it
+	env    envelope.Envelope // otherwise: to be decoded
 	source Source
 	age    time.Duration
 }
 
-// answer gives requests their outcome. None is answered twice: a request is taken
-// out of its flight first, with the group's lock.
+// answer gives requests their outcome. No request is answered twice: before this, it is taken
+// out of its flight under the group's lock.
 func answer[T any](all []*request[T], o outcome[T]) {
 	for _, q := range all {
 		q.outcomes <- o
 	}
 }
 
-// run gets the caller what it wants, where its first look saw what seen says.
+// run gets the value for the caller. seen is the result of its first look-up.
 func (q *request[T]) run(seen look[T]) (Result[T], []error) {
 	g := q.g
 	for n := 1; ; n++ {
@@ -215,7 +217,7 @@ func (q *request[T]) loadAlone() (Result[T], []error) {
 	return r, errs
 }
 
-// wait joins a flight, unless that would have the load that the caller runs in wait for
+// wait joins a flight. It refuses if the load that the caller runs in would then wait for
 // itself.
 func (q *request[T]) wait(join func([]*request[T]) []error) []error {
 	over, ok := loadsOf(q.ctx).wait(q.g.loadedKey(q.target))
@@ -235,9 +237,9 @@ func (q *request[T]) mayLoadLocally() bool {
 	return q.g.cfg.OnUnavailable == LoadLocally && q.ctx.Err() == nil
 }
 
-// await waits for the request's outcome. lookAgain says that the caller can't decode it.
+// await waits for the request's outcome. lookAgain says that the caller cannot decode it.
 func (q *request[T]) await() (r Result[T], errs []error, lookAgain bool) {
-	defer q.waitOver() // also where a loader's panic is raised again here
+	defer q.waitOver() // this also runs if a loader's panic is raised again here
 	var soft <-chan time.Time
 	if q.stale != nil && q.g.cfg.SoftTimeout > 0 {
 		timer := time.NewTimer(q.g.cfg.SoftTimeout)
@@ -256,8 +258,8 @@ func (q *request[T]) await() (r Result[T], errs []error, lookAgain bool) {
 	}
 }
 
-// take makes an outcome into what the call returns, on the caller's goroutine:
-// there a panic of its own loader is raised again.
+// take turns an outcome into what the call returns. It runs on the caller's goroutine, so that
+// a panic of the caller's own loader is raised again there.
 func (q *request[T]) take(o outcome[T]) (r Result[T], errs []error, lookAgain bool) {
 	switch {
 	case o.raised != nil:
@@ -270,12 +272,12 @@ func (q *request[T]) take(o outcome[T]) (r Result[T], errs []error, lookAgain bo
 	case o.errs != nil:
 		return Result[T]{Source: o.source}, o.errs, false
 	case o.raw != nil && o.env.Kind != envelope.Value && o.env.Kind != envelope.TooLarge:
-		return Result[T]{Value: *o.raw, Source: Loaded}, nil, false // it can't be encoded
+		return Result[T]{Value: *o.raw, Source: Loaded}, nil, false // the value cannot be encoded
 	}
 	v, err := q.g.decode(o.env.Payload)
 	switch {
 	case err != nil && o.raw != nil:
-		return Result[T]{Value: *o.raw, Source: Loaded}, nil, false // to look again would find nothing better
+		return Result[T]{Value: *o.raw, Source: Loaded}, nil, false // another look-up would find nothing better
 	case err != nil:
 		q.g.undecodable(q.target, err)
 		return r, nil, true
@@ -283,15 +285,15 @@ func (q *request[T]) take(o outcome[T]) (r Result[T], errs []error, lookAgain bo
 	return Result[T]{Value: v, Source: o.source, Age: o.age}, nil, false
 }
 
-// staleInstead reports whether the stale value is to be served for these errors:
-// never for ErrNotFound, which is an answer, nor after Close.
+// staleInstead reports whether the stale value is served instead of these errors. It is never
+// served instead of ErrNotFound, which is an answer, nor after Close.
 func (q *request[T]) staleInstead(errs []error) bool {
 	err := errors.Join(errs...)
 	return q.stale != nil && !errors.Is(err, ErrNotFound) && !errors.Is(err, leasehold.ErrClosed)
 }
 
-// split divides requests into those that came before their load asked Redis and
-// those that came later.
+// split divides requests into those that joined before their flight asked Redis and those that
+// joined later.
 func split[T any](all []*request[T]) (before, later []*request[T]) {
 	for _, q := range all {
 		if q.joinedBeforeAsk {

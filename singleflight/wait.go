@@ -14,8 +14,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/loads"
 )
 
-// run sees a flight to its end. Redis answers with the right to load, with what came
-// meanwhile, or with the result of the load that the flight waited for.
+// run takes a flight to its end. Redis answers with the right to load, with a value or a
+// failure that came meanwhile, or with the result of the load that the flight waited for.
 func (f *flight[T]) run(d *load[T], seat *call.Seat) {
 	a := lease.Attempt{
 		Op: "load", Key: f.key, Permits: 1, Limit: 1, Wait: f.wait, Want: f.rejected,
@@ -40,7 +40,7 @@ func (f *flight[T]) run(d *load[T], seat *call.Seat) {
 	d.answered(f, false)
 }
 
-// beforeAsk is called before Redis is asked on behalf of the requests there are.
+// beforeAsk is called before the flight asks Redis on behalf of the requests that it has.
 func (f *flight[T]) beforeAsk() {
 	f.g.mu.Lock()
 	defer f.g.mu.Unlock()
@@ -49,16 +49,18 @@ func (f *flight[T]) beforeAsk() {
 	}
 }
 
-// onFailed ends a flight that could not even ask, or was not to wait.
+// onFailed ends a flight that could not ask Redis, or that found another load and may not
+// wait.
 func (f *flight[T]) onFailed(err error, d *load[T]) {
 	g := f.g
 	var busy *leasehold.BusyError
 	loadsElsewhere := errors.As(err, &busy) && !f.wait
 	loadsLocally := errors.Is(err, leasehold.ErrUnavailable) && f.ctx.Err() == nil && g.cfg.OnUnavailable == LoadLocally
 	g.mu.Lock()
-	// Not for a refresh without requests: what is loaded so is not stored.
+	// A refresh without requests does not load locally, because its result would not be
+	// stored.
 	if loadsLocally && len(f.requests) > 0 {
-		// From here on only requests may join that can't reach Redis either.
+		// From here on, only requests that cannot reach Redis either may join.
 		f.closeJoining()
 		if g.localFlights[f.key] == nil && !g.closed.Load() {
 			g.localFlights[f.key] = f
@@ -76,7 +78,7 @@ func (f *flight[T]) onFailed(err error, d *load[T]) {
 	open := f.takeRequests()
 	g.mu.Unlock()
 	if loadsElsewhere {
-		f.startAnew(f.rejected, open) // a request that joined the refresh wants to wait
+		f.startAnew(f.rejected, open) // a request that joined the refresh is willing to wait
 		return
 	}
 	answer(open, outcome[T]{errs: inner(err)})
@@ -97,8 +99,8 @@ func (f *flight[T]) onValue(raw string) {
 	})
 }
 
-// onFailure ends a flight whose enter was answered with a remembered failure, or with
-// the mark that the key's values are too large.
+// onFailure ends a flight whose enter was answered with a remembered failure, or with the mark
+// that the key's values are too large.
 func (f *flight[T]) onFailure(raw string, d *load[T]) {
 	env, err := envelope.Decode(raw)
 	switch {
@@ -120,7 +122,7 @@ func (f *flight[T]) onFailure(raw string, d *load[T]) {
 	f.g.mu.Unlock()
 	f.conclude(func(before bool, open []*request[T]) []*request[T] {
 		if !before {
-			// Still remembered, so nobody has invalidated it since.
+			// If the failure is still remembered, it has not been invalidated since.
 			now, err := f.g.get(f.failure())
 			if err != nil || now != raw {
 				return open
@@ -130,8 +132,8 @@ func (f *flight[T]) onFailure(raw string, d *load[T]) {
 	})
 }
 
-// onPublished ends a flight that waited for another process's load, which had the
-// token of the load.
+// onPublished ends a flight that waited for another process's load. token is the token of that
+// load.
 func (f *flight[T]) onPublished(token uint64, r loads.Record, d *load[T]) {
 	var env envelope.Envelope
 	atHand := false
@@ -155,21 +157,20 @@ func (f *flight[T]) onPublished(token uint64, r loads.Record, d *load[T]) {
 		case r.Stored:
 			return f.answerFromCache(open, Shared)
 		case before || !r.Invalidated:
-			// Not stored, but kept for a moment under the load's token. That it
-			// is still there says also that nobody has invalidated it since.
+			// The result was not stored, but is kept for a moment under the load's token. If
+			// it is still there, it has not been invalidated since.
 			return f.answerFromRecord(open, token)
 		}
 		return open
 	})
 }
 
-// acceptable reports whether a result that another process handed out is one of
-// this group.
+// acceptable reports whether a result from another process is one that this group can use.
 func (f *flight[T]) acceptable(e envelope.Envelope) bool {
 	return e.Kind != envelope.Value || (e.Schema == f.g.cfg.Schema && len(e.Payload) <= f.g.cfg.MaxValueBytes)
 }
 
-// askAgain has all requests start anew, with another view of what does not serve.
+// askAgain makes all requests start anew, with rejected as the entry that cannot be served.
 func (f *flight[T]) askAgain(rejected loads.Rejected) {
 	f.g.mu.Lock()
 	open := f.takeRequests()
@@ -177,9 +178,8 @@ func (f *flight[T]) askAgain(rejected loads.Rejected) {
 	f.startAnew(rejected, open)
 }
 
-// conclude ends the flight. serve is called for the requests that joined before Redis
-// was asked, then for those that joined later; the requests that it returns start
-// anew.
+// conclude ends the flight. It calls serve for the requests that joined before Redis was
+// asked, then for those that joined later. The requests that serve returns start anew.
 func (f *flight[T]) conclude(serve func(before bool, open []*request[T]) (unserved []*request[T])) {
 	f.g.mu.Lock()
 	before, later := split(f.takeRequests())
@@ -189,14 +189,14 @@ func (f *flight[T]) conclude(serve func(before bool, open []*request[T]) (unserv
 		unserved = serve(true, before)
 	}
 	if len(later) > 0 {
-		// Joining has ended: a GET that serve begins now shows whether somebody
-		// invalidated the result before the last of them joined.
+		// No request can join any more. So a GET that serve begins now shows whether the
+		// result was invalidated before the last of them joined.
 		unserved = append(unserved, serve(false, later)...)
 	}
 	f.startAnew(f.rejected, unserved)
 }
 
-// answerWith serves requests with what an envelope holds.
+// answerWith serves requests with the content of an envelope.
 func (f *flight[T]) answerWith(open []*request[T], e envelope.Envelope, age time.Duration, from Source) []*request[T] {
 	o := outcome[T]{env: e, source: from, age: age}
 	if e.Kind != envelope.Value {
@@ -206,8 +206,8 @@ func (f *flight[T]) answerWith(open []*request[T], e envelope.Envelope, age time
 	return nil
 }
 
-// answerFromCache serves requests with what is in the cache now, whichever load it is
-// of: nobody has invalidated it, since it is there.
+// answerFromCache serves requests with what is in the cache now, whichever load it is from. It
+// has not been invalidated, because it is still there.
 func (f *flight[T]) answerFromCache(open []*request[T], from Source) []*request[T] {
 	raw, err := f.g.get(f.value)
 	switch {
@@ -216,7 +216,8 @@ func (f *flight[T]) answerFromCache(open []*request[T], from Source) []*request[
 	case err != nil:
 		return f.answerUnavailable(open, err)
 	}
-	// What a client's own cache still has is not news.
+	// The GET may be answered from the client's own cache, with the entry that was already
+	// rejected.
 	e := f.g.judgeNow(f.target, raw, false)
 	if !e.usable || e.rejected.Value == f.rejected.Value {
 		return open
@@ -224,7 +225,7 @@ func (f *flight[T]) answerFromCache(open []*request[T], from Source) []*request[
 	return f.answerWith(open, e.env, e.age, from)
 }
 
-// answerFromRecord serves requests with what the load of a token came to.
+// answerFromRecord serves requests with the recorded result of the load with this token.
 func (f *flight[T]) answerFromRecord(open []*request[T], token uint64) []*request[T] {
 	raw, err := f.g.get(f.landed())
 	switch {
@@ -245,8 +246,8 @@ func (f *flight[T]) answerFromRecord(open []*request[T], token uint64) []*reques
 	return f.answerWith(open, env, 0, Shared)
 }
 
-// answerUnavailable tells requests that the result could not be read; under
-// LoadLocally they start anew, and load.
+// answerUnavailable tells requests that the result could not be read. Under LoadLocally they
+// start anew, and load.
 func (f *flight[T]) answerUnavailable(open []*request[T], err error) []*request[T] {
 	if f.g.cfg.OnUnavailable == LoadLocally {
 		return open
