@@ -11,10 +11,10 @@ const (
 	mostKept  = 8 * batchSize // events
 )
 
-// batch keeps the events of acquisitions and holds until there are batchSize of them, or
-// until the metrics are collected. A process that takes a permit now and then finds the
-// SDK's memory out of the processor's caches, so that recording each event by itself costs
-// the caller several times as much.
+// batch keeps the events of acquisitions and holds until there are batchSize of them, or until
+// the metrics are collected. A process that takes permits rarely finds that the SDK's memory
+// has left the processor's caches. Recording each event by itself would then cost the caller
+// several times as much.
 type batch struct {
 	record func(leasehold.Event)
 
@@ -25,8 +25,8 @@ type batch struct {
 	empty []leasehold.Event // the other one of two buffers
 }
 
-// keep keeps an event, and begins to record the batch once it is complete. Where events
-// come faster than they are recorded, the caller records them.
+// keep keeps an event, and begins to record the batch once it is complete. If events come
+// faster than they can be recorded, the caller of keep records them.
 func (b *batch) keep(e leasehold.Event) {
 	b.mu.Lock()
 	b.kept = append(b.kept, e)
@@ -51,7 +51,7 @@ func (b *batch) recordAll() {
 	for _, e := range events {
 		b.record(e)
 	}
-	clear(events) // they hold contexts
+	clear(events) // the events hold contexts
 	b.mu.Lock()
 	b.empty = events[:0]
 	b.mu.Unlock()

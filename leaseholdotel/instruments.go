@@ -9,7 +9,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// instruments are all that an Observer records on.
+// instruments are all the instruments that an Observer records on.
 type instruments struct {
 	acquire, hold, margin, load metric.Float64Histogram
 	held                        metric.Int64UpDownCounter
@@ -19,10 +19,10 @@ type instruments struct {
 	lookups, publications, decodeFailures, invalidations metric.Int64Counter
 }
 
-// seconds are the bounds of the histograms' buckets: a round trip to a long hold.
+// seconds are the bounds of the histograms' buckets, from a round trip to a long hold.
 var seconds = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
 
-// make makes the instruments, and returns the errors.
+// make makes the instruments and returns the errors.
 func (i *instruments) make(m metric.Meter) (errs []error) {
 	histogram := func(name, what string) metric.Float64Histogram {
 		h, err := m.Float64Histogram("leasehold."+name, metric.WithUnit("s"), metric.WithDescription(what),
@@ -62,7 +62,7 @@ func (i *instruments) make(m metric.Meter) (errs []error) {
 	return errs
 }
 
-// The attributes, and no others.
+// These are the only attributes.
 const (
 	attrType    = attribute.Key("leasehold.type")
 	attrFamily  = attribute.Key("leasehold.family")
@@ -74,19 +74,19 @@ const otherFamily = "_other"
 
 type setKey struct{ typ, family, outcome string }
 
-// set is the options that carry one set of attributes, made once.
+// set holds the options for one set of attributes. They are made once.
 type set struct {
 	record []metric.RecordOption
 	add    []metric.AddOption
 	family []metric.AddOption // without the outcome
 }
 
-// sets knows the options of the events so far. Readers take no lock.
+// sets holds the options for all events so far. A reader takes no lock.
 type sets struct {
 	known atomic.Pointer[map[setKey]*set]
 
 	mu       sync.Mutex
-	most     int // families
+	most     int // the largest number of families
 	families map[string]struct{}
 }
 
@@ -100,8 +100,8 @@ func (s *sets) of(typ, family, outcome string) *set {
 	return s.learn(k)
 }
 
-// learn makes the options for a key that is new. A family beyond the bound is not kept
-// under its own name, so that neither memory nor metrics grow with it.
+// learn makes the options for a new key. A family beyond the bound is not kept under its own
+// name, so that neither memory nor the metrics grow with the number of families.
 func (s *sets) learn(k setKey) *set {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,8 +126,8 @@ func (s *sets) learn(k setKey) *set {
 	return one
 }
 
-// capped is the family as it is told: itself, or one for all beyond the bound. Called
-// with the lock.
+// capped returns the family as the metrics show it: its own name, or otherFamily beyond the
+// bound. Called with the lock.
 func (s *sets) capped(family string) string {
 	if _, known := s.families[family]; known {
 		return family
@@ -142,7 +142,7 @@ func (s *sets) capped(family string) string {
 	return family
 }
 
-// familyOf is capped with the lock.
+// familyOf takes the lock and calls capped.
 func (s *sets) familyOf(family string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

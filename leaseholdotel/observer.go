@@ -16,23 +16,25 @@ import (
 
 const scope = "github.com/leasehold-go/leasehold/leaseholdotel"
 
-// Config says what an [Observer] does. Its zero value is a good default.
+// Config configures an [Observer]. Its zero value is a good default.
 type Config struct {
-	// MeterProvider gets the metrics, TracerProvider the traces; nil: the global ones,
-	// which do nothing until they are set.
+	// MeterProvider gets the metrics and TracerProvider gets the traces. nil: the global
+	// providers, which do nothing until they are set.
 	MeterProvider  metric.MeterProvider
 	TracerProvider trace.TracerProvider
 
-	// SlowWait is how long an acquisition takes at least to get a span, which is made
-	// afterwards with the times of its start and end. 0 is 5 ms; negative: none has one.
+	// SlowWait is the shortest duration of an acquisition that gets a span. The span is made
+	// after the acquisition, with the times of its start and end. 0: 5 ms. Negative: no
+	// acquisition gets a span.
 	SlowWait time.Duration
 
-	// MaxFamilies bounds the values of the attribute leasehold.family, for programs
-	// that make up names; 0 is 100. The families beyond it are "_other" together.
+	// MaxFamilies bounds the number of values of the attribute leasehold.family, for programs
+	// that make up family names. All families beyond it are reported together as "_other". 0:
+	// 100.
 	MaxFamilies int
 }
 
-// Observer is a leasehold.Observer. It is safe for concurrent use.
+// Observer implements leasehold.Observer. It is safe for concurrent use.
 type Observer struct {
 	instruments
 	sets     sets
@@ -47,7 +49,7 @@ type Observer struct {
 
 var _ leasehold.Observer = (*Observer)(nil)
 
-// New makes an Observer. Its error names an instrument that the MeterProvider refused.
+// New returns an Observer. Its error names an instrument that the MeterProvider refused.
 func New(cfg Config) (*Observer, error) {
 	if cfg.MeterProvider == nil {
 		cfg.MeterProvider = otel.GetMeterProvider()
@@ -79,17 +81,17 @@ func New(cfg Config) (*Observer, error) {
 	return o, nil
 }
 
-// Default is an Observer with the global providers, the same at each call.
+// Default returns an Observer with the global providers. Each call returns the same one.
 var Default = sync.OnceValue(func() *Observer {
 	o, err := New(Config{})
 	if err != nil {
-		otel.Handle(err) // and o is nil, which observes nothing
+		otel.Handle(err) // o is nil, and a nil Observer observes nothing
 	}
 	return o
 })
 
-// Observe implements leasehold.Observer. What is counted is seen by each collection that
-// begins afterwards.
+// Observe implements leasehold.Observer. Each collection of the metrics that begins after the
+// call includes the event.
 func (o *Observer) Observe(e leasehold.Event) {
 	if o == nil {
 		return
@@ -135,7 +137,7 @@ func (o *Observer) add(c metric.Int64Counter, e leasehold.Event) {
 	c.Add(context.Background(), 1, o.sets.of(e.Type, e.Family, e.Outcome).add...)
 }
 
-// recordUse records an acquisition, or the end of a hold.
+// recordUse records an acquisition or the end of a hold.
 func (o *Observer) recordUse(e leasehold.Event) {
 	s := o.sets.of(e.Type, e.Family, e.Outcome)
 	switch {
@@ -150,8 +152,8 @@ func (o *Observer) recordUse(e leasehold.Event) {
 	}
 }
 
-// CountGuard counts err where it matches leasehold.ErrFenced, as a write that the Guard
-// of a family refused, and returns it. A Guard has no Observer of its own:
+// CountGuard counts err if it matches leasehold.ErrFenced, as a write that the Guard of a
+// family refused. It returns err. Use it because a Guard has no Observer of its own:
 //
 //	err := telemetry.CountGuard("orders", guard.Set(ctx, key, token, value, ttl))
 func (o *Observer) CountGuard(family string, err error) error {

@@ -26,12 +26,12 @@ func (o *Observer) waitSpan(e leasehold.Event) {
 	span.End(trace.WithTimestamp(now))
 }
 
-// ownSpan is the key of the Observer's span in the ctx of a load: the span of the ctx
-// may by then be another one.
+// ownSpan is the key of the Observer's span in the ctx of a load. When the load ends, the
+// current span of that ctx may be another one.
 type ownSpan struct{ o *Observer }
 
-// loadStarted puts a span into the loader's ctx, so that the loader's own spans lie
-// below it.
+// loadStarted puts a span into the loader's ctx, so that the loader's own spans become
+// children of it.
 func (o *Observer) loadStarted(e leasehold.Event) {
 	ctx, span := o.tracer.Start(e.Load.Context, "leasehold load", trace.WithAttributes(o.attributes(e)...))
 	e.Load.Context = context.WithValue(ctx, ownSpan{o}, span)

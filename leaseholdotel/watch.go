@@ -13,14 +13,14 @@ import (
 	"github.com/leasehold-go/leasehold/internal/listing"
 )
 
-// Watched is the keys of one family that [Observer.Watch] reads.
+// Watched names the keys of one family that [Observer.Watch] reads.
 type Watched struct {
 	Type     string // "semaphore" or "mutex", required
 	Family   string // Config.Name, required
 	Prefix   string // Config.Prefix
 	HashKeys bool   // Config.HashKeys
-	Total    bool   // the family has a Config.Total: its keys in Redis are others then
-	Limit    int    // reported of a key while Redis knows no limit of it, since nobody uses it
+	Total    bool   // the family has a Config.Total; its keys in Redis have other names then
+	Limit    int    // reported for a key that is not in use, because Redis knows no limit of it then
 	Keys     []string
 }
 
@@ -31,14 +31,14 @@ type watch struct {
 	resources []listing.Resource
 }
 
-// Watch reads the keys of a family at each collection of the metrics, for the gauges
-// leasehold.permit.limit and leasehold.queue.length, until stop is called. The keys'
-// figures are added up, since an attribute for each key would have no bound. Each
-// collection costs a few round trips a key, within 3 s; a key that cannot be read is
-// left out, and makes the collection report an error. rdb needs rights to read only. Of a
-// family with a Total the leases of all keys are read for each key that is watched.
+// Watch reads the keys of a family at each collection of the metrics, until stop is called. It
+// feeds the gauges leasehold.permit.limit and leasehold.queue.length. They show the sum over
+// the keys, because an attribute for each key would have no bound. One process of a fleet is
+// enough to watch a family. rdb only needs the rights to read.
 //
-// One process of a fleet is enough to watch a family.
+// Each collection costs a few round trips per key, and ends within 3 s. If a key cannot be
+// read, it is left out and the collection reports an error. For a family with a Total, each
+// watched key costs reading the leases of all keys of the family.
 func (o *Observer) Watch(rdb redis.UniversalClient, w Watched) (stop func(), err error) {
 	kind, ok := map[string]keys.Kind{"semaphore": keys.Semaphore, "mutex": keys.Mutex}[w.Type]
 	if !ok {
@@ -65,8 +65,8 @@ func (o *Observer) Watch(rdb redis.UniversalClient, w Watched) (stop func(), err
 	}, nil
 }
 
-// collect reports the gauges, and records what was kept until now: the SDK calls it before
-// it reads the instruments.
+// collect reports the gauges, and records the events that were kept until now. The SDK calls
+// it before it reads the instruments.
 func (o *Observer) collect(ctx context.Context, to metric.Observer) error {
 	o.batch.recordAll()
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)

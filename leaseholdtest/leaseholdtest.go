@@ -1,7 +1,7 @@
-// Package leaseholdtest gives tests a Redis of their own. It runs inside the
-// test's process, needs no installation, and works outside and inside a
-// [testing/synctest] bubble. In a bubble the server follows the fake clock:
-// ten minutes of holding a lock pass in some milliseconds.
+// Package leaseholdtest gives each test a Redis of its own. The server runs inside the test's
+// process, needs no installation, and works outside and inside a [testing/synctest] bubble. In
+// a bubble the server follows the fake clock: holding a lock for ten minutes takes some
+// milliseconds.
 //
 //	func TestExport(t *testing.T) {
 //		synctest.Test(t, func(t *testing.T) {
@@ -14,13 +14,13 @@
 //		})
 //	}
 //
-// In a bubble, close each handle before the bubble's function returns: a lease
-// that is still held keeps a goroutine that renews it, and synctest reports a
-// deadlock for goroutines that are left.
+// In a bubble, close each handle before the bubble's function returns. A lease that is still
+// held keeps a goroutine that renews it, and synctest reports a deadlock for goroutines that
+// are left.
 //
-// The server is miniredis, which runs all that package semaphore, mutex and
-// singleflight need. It is no place to measure speed, and it has no Cluster, no
-// replicas and no client-side caching.
+// The server is miniredis, which runs everything that packages semaphore, mutex and
+// singleflight need. Do not measure speed with it. It has no Cluster, no replicas and no
+// client-side caching.
 package leaseholdtest
 
 import (
@@ -32,17 +32,16 @@ import (
 	"github.com/leasehold-go/leasehold/internal/embedded"
 )
 
-// Client starts an empty server and returns a client of it. Each call starts
-// another server. The client and the server are closed by t.Cleanup. In a bubble
-// it must be called inside the bubble, with the bubble's t.
+// Client starts an empty server and returns a client of it. Each call starts another server.
+// t.Cleanup closes the client and the server. For a bubble, call it inside the bubble, with
+// the bubble's t.
 func Client(t testing.TB) redis.UniversalClient {
 	t.Helper()
 	return Clients(t, 1)[0]
 }
 
-// Clients is [Client] with n clients of one server, n at least 1. They stand for
-// n processes: a test lets a process crash, or lose its Redis, when it closes
-// that process's client.
+// Clients is like [Client] but returns n clients of one server; n is at least 1. Each client
+// stands for one process. To let a process crash or lose its Redis, close its client.
 func Clients(t testing.TB, n int) []redis.UniversalClient {
 	t.Helper()
 	if n < 1 {
@@ -52,7 +51,7 @@ func Clients(t testing.TB, n int) []redis.UniversalClient {
 	clients := make([]redis.UniversalClient, n)
 	for i := range clients {
 		rdb := redis.NewClient(embedded.Options(server))
-		t.Cleanup(func() { _ = rdb.Close() }) // an error says that the test closed it
+		t.Cleanup(func() { _ = rdb.Close() }) // it fails if the test has already closed rdb
 		clients[i] = rdb
 	}
 	return clients

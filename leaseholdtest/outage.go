@@ -9,9 +9,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Outage makes every call of rdb fail as if the connection was refused, until
-// end is called. Other clients of the same server are not affected. Messages
-// still arrive, which makes no difference: nothing depends on them.
+// Outage makes every call of rdb fail as if the connection was refused, until end is called.
+// Other clients of the same server are not affected. Messages still arrive, but this makes no
+// difference, because nothing depends on them.
 func Outage(rdb redis.UniversalClient) (end func()) {
 	o := new(outage)
 	rdb.AddHook(o) // a hook cannot be removed; it does nothing after end
@@ -39,7 +39,7 @@ func (o *outage) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 		if o.over.Load() {
 			return next(ctx, cmds)
 		}
-		for _, cmd := range cmds { // go-redis reads the verdict from each command
+		for _, cmd := range cmds { // go-redis takes the error from each command
 			cmd.SetErr(errRefused)
 		}
 		return errRefused

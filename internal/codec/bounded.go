@@ -5,13 +5,11 @@ import (
 	"fmt"
 )
 
-// maxDepth is how many arrays and maps may lie around a value. The decoder calls
-// itself for each, and a stack that overflows ends the process; no real value
-// comes near.
+// maxDepth bounds how many arrays and maps may enclose a value. The decoder recurses for each
+// of them, and a stack overflow would end the process. No real value comes near this bound.
 const maxDepth = 512
 
-// internedString is the extension by which the library refers to a string that
-// came before.
+// internedString is the extension with which the library refers to a string that came before.
 const internedString = -128
 
 var (
@@ -22,25 +20,24 @@ var (
 	errInterned = errors.New("msgpack: interned strings are not supported")
 )
 
-// Bounded checks that data is one MessagePack value, that it ends where data
-// does, that nothing in it claims to be longer than what is there, and that
-// arrays and maps lie at most 512 deep. Then a decoder that trusts declared
-// lengths makes nothing that data doesn't fill, at a byte or more an element.
+// Bounded checks that data is exactly one MessagePack value, that no declared length exceeds
+// the rest of data, and that arrays and maps are nested at most 512 deep. Then a decoder that
+// trusts declared lengths creates at most one element per byte of data.
 //
-// Interned strings (the library's "intern" tag) and extensions without content
-// are refused: where the target is a map, nothing tells how the decoder reads
-// them from how it begins a value, see reader.
+// Bounded refuses interned strings (the library's "intern" tag) and extensions without
+// content. If the target is a map, reader could not tell how the decoder reads them from how
+// it begins a value.
 func Bounded(data []byte) error {
 	_, err := walk(data, nil)
 	return err
 }
 
-// walk is Bounded. It appends to contents where that of each extension lies: see
-// reader.
+// walk implements Bounded. It appends the position of the content of each extension to
+// contents, for reader.
 func walk[D string | []byte](data D, contents []span) ([]span, error) {
-	var few [16]uint64 // mostly enough, and not on the heap
-	open := few[:0]    // of each array and map around: how many values are to come
-	left := uint64(1)  // the same of the innermost
+	var few [16]uint64 // usually enough, so that nothing is allocated
+	open := few[:0]    // for each enclosing array or map, the number of values still to come
+	left := uint64(1)  // the same for the innermost one
 	for at := 0; ; {
 		for left == 0 {
 			if len(open) == 0 {

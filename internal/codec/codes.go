@@ -2,28 +2,28 @@ package codec
 
 import "github.com/vmihailenco/msgpack/v5/msgpcode"
 
-// kind tells what follows the head of a MessagePack value.
+// kind says what follows the head of a MessagePack value.
 type kind byte
 
 const (
 	unused    kind = iota
 	plain          // bytes
-	nested         // values: an array or a map
+	nested         // values, in an array or a map
 	extension      // bytes with a meaning of their own
 )
 
-// code is what the first byte of a value says about it. The head is that byte,
-// a length where there is one, and the type of an extension.
+// code is what the first byte of a value says about the value. The head consists of that byte,
+// of a length if there is one, and of the type of an extension.
 type code struct {
 	kind  kind
-	head  uint8 // bytes
-	width uint8 // of the length, in bytes
-	fixed uint8 // the length, where the head has none
-	each  uint8 // values that an element has: 1 in arrays, 2 in maps, else 0
+	head  uint8 // length of the head, in bytes
+	width uint8 // width of the length, in bytes
+	fixed uint8 // the length, if the head contains none
+	each  uint8 // values per element: 1 in arrays, 2 in maps, else 0
 }
 
-// codes is a table because it is asked for every value that is decoded: a switch
-// takes more than twice as long.
+// codes is a table, because it is consulted for every value that is decoded. A switch takes
+// more than twice as long.
 var codes = func() (all [256]code) {
 	for c := range all {
 		switch b := byte(c); {
@@ -53,7 +53,7 @@ var codes = func() (all [256]code) {
 	for i, b := range []byte{msgpcode.FixExt1, msgpcode.FixExt2, msgpcode.FixExt4, msgpcode.FixExt8, msgpcode.FixExt16} {
 		all[b] = code{kind: extension, head: 2, fixed: 1 << i}
 	}
-	// Those of the same sort follow one another, with lengths of 1, 2 and 4 bytes.
+	// Codes of the same sort follow one another, with lengths of 1, 2 and 4 bytes.
 	for i := range byte(3) {
 		width := uint8(1) << i
 		all[msgpcode.Str8+i] = code{kind: plain, head: 1 + width, width: width}

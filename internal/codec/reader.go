@@ -7,26 +7,28 @@ import (
 
 var errContent = errors.New("msgpack: an extension where a map is wanted, or one whose decoder doesn't read it as a whole")
 
-// span is a part of the data, from a position up to another.
+// span is the part of the data from one position up to another.
 type span struct{ from, to int }
 
-// reader is what the decoder reads from. Where the target is a map and the data
-// has an extension, the library takes the content of the extension for the map:
-// content that no check has seen, since 0xdf and four bytes that announce
-// billions of entries are also a fine timestamp. But every value begins with a
-// single byte that is read, while the content of an extension is read as
-// a whole, so the reader can refuse the one where the other has to come.
+// reader is what the decoder reads from. It guards against one flaw of the library: if the
+// target is a map and the data has an extension, the library takes the content of the
+// extension for the map. No check has seen this content. For example, 0xdf and four bytes that
+// announce billions of entries are also a valid timestamp.
+//
+// The reader can tell the two cases apart. Every value begins with a single byte that is read
+// by itself, whereas the content of an extension is read as a whole. So the reader refuses a
+// single-byte read where the content of an extension comes next.
 type reader struct {
 	data     string
 	at       int
-	contents []span // of the extensions, rising
+	contents []span // the contents of the extensions, in rising order
 }
 
 func (r *reader) Read(p []byte) (int, error) {
 	if r.at == len(r.data) {
 		return 0, io.EOF
 	}
-	// Beyond the end of the content no value needs to begin.
+	// A decoder that reads an extension as a whole never reads past its content.
 	if end, ok := r.within(); ok && len(p) > end-r.at {
 		return 0, errContent
 	}
@@ -54,8 +56,8 @@ func (r *reader) UnreadByte() error {
 	return nil
 }
 
-// within tells where the content of an extension ends, if that is what comes
-// next.
+// within returns the end of an extension's content, if the next byte belongs to such a
+// content.
 func (r *reader) within() (end int, ok bool) {
 	for len(r.contents) > 0 && r.contents[0].to <= r.at {
 		r.contents = r.contents[1:]

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// fieldsLen is the width of kind, schema, fresh, kept and took.
+// fieldsLen is the total width of kind, schema, fresh, kept and took.
 const fieldsLen = 1 + 5 + 3*9
 
-// Where the fields begin.
+// These are the positions at which the fields begin.
 const (
 	sumAt    = HeadLen
 	kindAt   = sumAt + sumLen
@@ -29,15 +29,16 @@ var (
 	errPayload  = errors.New("envelope: the payload is not as long as it says")
 )
 
-// Decode reads the stored form. It accepts exactly what Encode and the stamp
-// make: each envelope has one form. Payload shares the memory of data; nothing
-// is allocated. Errors say what is wrong and show nothing of the payload.
+// Decode reads the stored form. It accepts only what Encode and the stamp produce, so each
+// envelope has exactly one form. Payload shares the memory of data; nothing is allocated. An
+// error says what is wrong and shows nothing of the payload.
 func Decode(data string) (Envelope, error) {
 	e, err := Header(data)
 	if err != nil {
 		return Envelope{}, err
 	}
-	// What differs from here on was not written so, whatever else is wrong.
+	// From here on, any difference from what was written is a bad checksum, whatever else is
+	// wrong.
 	if data[sumAt] != codeUint32 || uint64(checksum(0, data[kindAt:])) != number(data[sumAt+1:kindAt]) {
 		return Envelope{}, errChecksum
 	}
@@ -48,8 +49,8 @@ func Decode(data string) (Envelope, error) {
 	return e, nil
 }
 
-// Header reads all but the payload, from the first 128 bytes of the stored form
-// or more. The checksum, which is over all of it, is not looked at.
+// Header reads everything except the payload. data is the first 128 bytes of the stored form
+// or more. Header does not check the checksum, which covers the payload too.
 func Header(data string) (Envelope, error) {
 	if len(data) < len(magic) || data[:len(magic)] != magic {
 		return Envelope{}, errFormat
@@ -105,8 +106,8 @@ func number(s string) (n uint64) {
 	return n
 }
 
-// duration reads a uint64 of units. The longest duration, which Encode rounded
-// up, stays the longest.
+// duration reads a uint64 as a number of units. Encode rounds the longest duration up;
+// duration reads the result as the longest duration again.
 func duration(field, s string, unit time.Duration) (time.Duration, error) {
 	if s[0] != codeUint64 {
 		return 0, errField(field, s[0])
@@ -121,10 +122,10 @@ func duration(field, s string, unit time.Duration) (time.Duration, error) {
 	return 0, fmt.Errorf("envelope: %s is %d times %v; want at most %v", field, n, unit, time.Duration(math.MaxInt64))
 }
 
-// payload reads a bin with the shortest header, to the end of s, which has two
-// bytes or more.
+// payload reads a bin that has the shortest possible header and extends to the end of s. s has
+// at least two bytes.
 func payload(s string) (string, bool) {
-	var width, least uint64 // of the length; what a narrower one could say ends before least
+	var width, least uint64 // the width of the length; the least length that needs this width
 	switch s[0] {
 	case codeBin8:
 		width = 1

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// The MessagePack codes that an envelope is made of.
+// These are the MessagePack codes that an envelope uses.
 const (
 	codeUint32 = 0xce
 	codeUint64 = 0xcf
@@ -20,10 +20,10 @@ const (
 // sumLen is the width of the checksum with its code.
 const sumLen = 1 + 4
 
-// Encode gives the two parts of the stored form: between them goes the time of
-// publication, in server µs, as 16 decimal digits.
+// Encode returns the two parts of the stored form. The time of publication goes between them,
+// in server µs, as 16 decimal digits.
 func (e Envelope) Encode() (prefix, suffix string) {
-	// The checksum comes first but is known last.
+	// The checksum comes first in the suffix, but is computed last.
 	fields := make([]byte, sumLen, sumLen+fieldsLen+5)
 	fields = append(fields, byte(e.Kind))
 	fields = appendUint32(fields, e.Schema)
@@ -41,7 +41,7 @@ func (e Envelope) Encode() (prefix, suffix string) {
 	return magic, b.String()
 }
 
-// ceil is d in units, rounded up, and 0 where d is negative.
+// ceil returns d in units, rounded up, or 0 if d is negative.
 func ceil(d, unit time.Duration) uint64 {
 	if d <= 0 {
 		return 0
@@ -57,7 +57,7 @@ func appendUint64(b []byte, n uint64) []byte {
 	return binary.BigEndian.AppendUint64(append(b, codeUint64), n)
 }
 
-// appendBinLen writes the shortest header that bin of n bytes can have.
+// appendBinLen appends the shortest possible header of a bin of n bytes.
 func appendBinLen(b []byte, n int) []byte {
 	switch {
 	case n <= math.MaxUint8:

@@ -10,21 +10,21 @@ import (
 
 var inspectScript = call.NewScript("load inspect", luascripts.LoadsInspect())
 
-// Inspect prepares the call that reads all that is known of a cached value.
+// Inspect prepares the call that reads the state of a cached value.
 func (r *Resource) Inspect() *call.Call { return r.call(inspectScript).WithText() }
 
-// State is what is known of a cached value.
+// State is the state of a cached value.
 type State struct {
-	Now         int64         // server, µs
-	LeaseEnds   time.Duration // 0 = no load runs
-	Since       int64         // server µs at which the running load was granted
-	Waiting     int           // processes, one for each wait of a process
-	Invalidated int           // loads that run yet, but may not store
-	Kept        time.Duration // the value; 0 = there is none
+	Now         int64         // server time, µs
+	LeaseEnds   time.Duration // until the lease of the running load ends; 0: no load runs
+	Since       int64         // server time of the grant to the running load, µs
+	Waiting     int           // processes that wait; each wait of a process counts
+	Invalidated int           // running loads that may not store their result any more
+	Kept        time.Duration // until the value expires; 0: there is none
 	Bytes       int
-	Failed      time.Duration // how long the failure is remembered yet; 0 = none is
+	Failed      time.Duration // how long the failure is still remembered; 0: there is none
 
-	Loader      string // Request.ID of the load that runs
+	Loader      string // Request.ID of the running load
 	LoaderLabel string
 	Head        string // the first 128 bytes of the value
 	Failure     string

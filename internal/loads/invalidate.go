@@ -12,20 +12,20 @@ var (
 	putScript        = call.NewScript("load put", luascripts.LoadsPut())
 )
 
-// Invalidate prepares the call that drops the value and ends the right of a running
-// load to store its result.
+// Invalidate prepares the call that drops the value, and that takes from a running load the
+// right to store its result.
 func (r *Resource) Invalidate() *call.Call { return r.call(invalidateScript).WithText() }
 
-// Put prepares the call that does so, and stores a value in the same step. It does
-// nothing from voidFrom on, a server time in µs.
+// Put prepares the call that invalidates and stores a value in the same step. From the server
+// time voidFrom (µs) on, the call does nothing.
 func (r *Resource) Put(voidFrom int64, v Result) *call.Call {
 	return r.call(putScript, voidFrom, v.Prefix, v.Suffix, call.Milliseconds(v.Keep)).WithText()
 }
 
-// Dropped is what an invalidation or a put answered.
+// Dropped is the reply to an invalidation or a put.
 type Dropped struct {
-	At     int64    // server, µs
-	Void   bool     // it came after its time, and did nothing
+	At     int64    // server time, µs
+	Void   bool     // the put arrived too late and did nothing
 	Others []uint32 // the other schemas of the key that are in use
 }
 
@@ -46,8 +46,8 @@ func ReadPut(v []int64, text []string) (Dropped, error) {
 	return Dropped{At: v[1], Void: v[0] == void, Others: schemas(text)}, nil
 }
 
-// schemas reads the names of schemas. What is no such name was not put there by a
-// script, and has no keys.
+// schemas reads the names of schemas. A text that is not such a name was not put there by a
+// script and has no keys, so it is skipped.
 func schemas(names []string) (all []uint32) {
 	for _, name := range names {
 		if schema, err := strconv.ParseUint(name, 16, 32); err == nil {

@@ -1,10 +1,10 @@
-// Package loads is the protocol of cached values: how requests for the right to
-// load a value are named, sent and answered, and how a load's result is published.
-// internal/lease waits, holds, renews and gives back with it.
+// Package loads implements the protocol of cached values: how requests for the right to load a
+// value are named, sent and answered, and how a load's result is published. internal/lease
+// uses it to wait, hold, renew and give back.
 //
-// A resource is one cached value, of which there is one permit: the right to load.
-// It differs from a lock in how it ends: no waiter is granted next; all waiters are
-// told the result.
+// A resource is one cached value. It has one permit, the right to load. It differs from a lock
+// in how a lease ends: the permit does not go to the next waiter, but all waiters are told the
+// result.
 package loads
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/leasehold-go/leasehold/luascripts"
 )
 
-// Kind is the part of a Redis key that says that it belongs to a cached value.
+// Kind is the part of a Redis key that says that the key belongs to a cached value.
 const Kind keys.Kind = "flt"
 
 var (
@@ -31,16 +31,16 @@ var (
 	renewScript = call.NewScript("load renew", luascripts.LoadsRenew())
 )
 
-// ErrUnwanted is why a lease was given back for which nobody waited any more.
+// ErrUnwanted says that a lease was given back because no caller waited for its load any more.
 var ErrUnwanted = errors.New("nobody waits for it any more")
 
-// Family is the protocol of one family of cached values, as one schema sees it.
+// Family is the protocol of one family of cached values, for one schema.
 type Family struct {
 	keys.Family
 	Schema uint32
 }
 
-// Resource names the Redis keys of key.
+// Resource returns the Redis keys of key.
 func (f Family) Resource(key string) (lease.Resource, error) {
 	r, err := f.Family.Resource(key)
 	if err != nil {
@@ -49,15 +49,15 @@ func (f Family) Resource(key string) (lease.Resource, error) {
 	return NewResource(r, f.Schema), nil
 }
 
-// Resource is one cached value, as one schema sees it. Each schema of a key has a
-// value, a failure and a lease of its own.
+// Resource is one cached value of one schema. Each schema of a key has its own value, failure
+// and lease.
 type Resource struct {
 	label string
 	keys  [9]any // holders, queue, alive, fence, value, failure, landed, aside, schemas
 }
 
-// Part is the name of a part in Redis that each schema has for itself: those of schema
-// 0 have no suffix.
+// Part returns the Redis name of a part that each schema has for itself. The parts of schema 0
+// have no suffix.
 func Part(r keys.Resource, part string, schema uint32) string {
 	if schema == 0 {
 		return r.Part(part)
@@ -65,7 +65,7 @@ func Part(r keys.Resource, part string, schema uint32) string {
 	return r.Part(part) + fmt.Sprintf(".%08x", schema)
 }
 
-// NewResource names the Redis keys of a cached value.
+// NewResource returns the Redis keys of a cached value.
 func NewResource(r keys.Resource, schema uint32) *Resource {
 	q := &Resource{label: r.Label}
 	for i, part := range []string{"holders", "queue", "alive", "fence", "value", "failure", "landed", "aside"} {
@@ -75,36 +75,36 @@ func NewResource(r keys.Resource, schema uint32) *Resource {
 	return q
 }
 
-// Label is the family and the key.
+// Label returns the family and the key.
 func (r *Resource) Label() string { return r.label }
 
-// FirstKey is the key of the holders.
+// FirstKey returns the Redis key of the holders.
 func (r *Resource) FirstKey() string { return r.keys[0].(string) }
 
-// call prepares a script with the nine keys.
+// call prepares a script call with the nine keys.
 func (r *Resource) call(s *call.Script, words ...any) *call.Call {
 	all := make([]any, 0, len(r.keys)+len(words))
 	return call.New(s, len(r.keys), append(append(all, r.keys[:]...), words...)...)
 }
 
-// Rejected names what a request will not do with, so that the script treats exactly
-// these bytes as absent.
+// Rejected names the bytes that a request cannot use. The script treats exactly these bytes as
+// absent.
 type Rejected struct {
-	Value   string // the head of an envelope, or the SHA1 (hex) of bytes that are none
-	Failure string // the SHA1 (hex) of a remembered failure that is no envelope
+	Value   string // the head of an envelope, or the SHA1 (hex) of bytes that are not one
+	Failure string // the SHA1 (hex) of a remembered failure that is not an envelope
 }
 
-// Request names a new attempt; Want is a Rejected.
+// Request returns a new attempt. The Want of its terms is a Rejected.
 func (r *Resource) Request(t lease.Terms) lease.Request { return r.NewRequest(t) }
 
-// NewRequest is Request with its own type.
+// NewRequest is like Request but returns the concrete type.
 func (r *Resource) NewRequest(t lease.Terms) *Request {
 	rejected, _ := t.Want.(Rejected)
 	return &Request{res: r, ownerID: t.OwnerID(), ttl: call.Milliseconds(t.TTL), rejected: rejected}
 }
 
-// Ask prepares the sign of life of waiters of one handle. Each names the load that
-// it waits for.
+// Ask prepares the call with which the waiters of one handle keep their places and ask what
+// became of them. For each waiter it names the load that the waiter waits for.
 func (r *Resource) Ask(waiters []lease.Request) *call.Call {
 	words := make([]any, 0, 2*len(waiters))
 	for _, w := range waiters {
@@ -135,7 +135,7 @@ func (r *Resource) ReadAsk(c *call.Call, v []int64, waiters []lease.Request) (le
 	return reply, nil
 }
 
-// readState is the state of a key whose lease ends in ms, with waiting requests.
+// readState returns the state of a key whose lease ends in ms and that has waiting requests.
 func readState(ms, waiting int64) lease.State {
 	return lease.State{Earliest: call.Duration(ms), InUse: 1, Limit: 1, Waiting: int(waiting)}
 }
@@ -147,18 +147,17 @@ type Request struct {
 	ttl      int64 // ms
 	rejected Rejected
 
-	// awaits is the token of the load that the request waits for, as the last reply
-	// said.
+	// awaits is the token of the load that the request waits for, according to the last reply.
 	awaits atomic.Uint64
-	// unwatched: no caller of this process waits for the load that runs under the
-	// request's lease. Its renewals end the lease where no other process waits.
+	// unwatched says that no caller of this process waits for the load that runs under the
+	// request's lease. Its renewals end the lease if no other process waits either.
 	unwatched atomic.Bool
 }
 
 // ID names the attempt in listings.
 func (q *Request) ID() string { return lease.ListedID(q.ownerID) }
 
-// OwnerID is the member of the request in the sorted sets.
+// OwnerID returns the member of the request in the sorted sets.
 func (q *Request) OwnerID() string { return q.ownerID }
 
 // Enter prepares the call that takes the lease, or a place among the waiters.
@@ -166,21 +165,21 @@ func (q *Request) Enter(o lease.EnterOptions) *call.Call {
 	return q.res.call(enterScript, &q.ownerID, &q.ttl, o.VoidAfter, call.Flag(o.Wait), q.rejected.Value, q.rejected.Failure).WithText()
 }
 
-// What enter and ask answer beside the codes that permits have.
+// These are replies of enter and ask that the protocol of permits does not have.
 const (
-	published  = 8 // of an enter: there is a value; of an ask: the load has published
+	published  = 8 // enter: there is a value; ask: the load has published
 	remembered = 9 // a failure is remembered
 )
 
-// Answer is what a request came to without a lease.
+// Answer is what a request gets instead of a lease: one of Value, Failure and Result.
 type Answer struct {
-	Value   string  // the envelope of a value that came meanwhile, or
-	Failure string  // that of a failure that is remembered, or
-	Result  *Record // what the load of Token came to, for which the request waited
-	Token   uint64
+	Value   string  // the envelope of a value that came meanwhile
+	Failure string  // the envelope of a remembered failure
+	Result  *Record // the result of the load that the request waited for
+	Token   uint64  // of that load
 }
 
-// enterCodes are what the script answers, but for published and remembered.
+// enterCodes maps the codes in the script's reply to those of internal/lease.
 var enterCodes = map[int64]lease.Code{
 	1: lease.Granted, 2: lease.Queued, 3: lease.Busy, 6: lease.Void, 7: lease.GivenUp,
 	published: lease.Answered, remembered: lease.Answered,
@@ -197,7 +196,8 @@ func (q *Request) ReadEnter(c *call.Call, v []int64) (lease.EnterReply, error) {
 		reply.Term = call.Duration(v[2])
 	case lease.Queued, lease.Busy:
 		reply.State = readState(v[2], v[4])
-		// Before the waiter joins its group: until then no message is read for it.
+		// This is stored before the waiter joins its group, and so before any message is read
+		// for it.
 		q.awaits.Store(reply.Token)
 	case lease.Answered:
 		if len(c.Text) != 1 {
@@ -212,7 +212,7 @@ func (q *Request) ReadEnter(c *call.Call, v []int64) (lease.EnterReply, error) {
 	return reply, nil
 }
 
-// standing is what an ask learned of the request.
+// standing returns what an ask says about the request.
 func (q *Request) standing(state int64, term time.Duration, token uint64, text string) lease.Standing {
 	const granted, queued = 1, 2
 	awaits := q.awaits.Load()
@@ -223,8 +223,8 @@ func (q *Request) standing(state int64, term time.Duration, token uint64, text s
 		q.awaits.CompareAndSwap(awaits, max(awaits, token))
 		return lease.Standing{Code: lease.Queued}
 	case token != awaits:
-		// The ask was about the load that the request waited for before it entered
-		// again. It says nothing of the load that it waits for now.
+		// The ask was about an earlier load. The request has since entered again, and waits for
+		// another load, about which this reply says nothing.
 		return lease.Standing{Code: lease.Queued}
 	case state == published:
 		if token, record, err := ParseRecord(text); err == nil {
@@ -234,7 +234,7 @@ func (q *Request) standing(state int64, term time.Duration, token uint64, text s
 	return lease.Standing{Code: lease.Gone}
 }
 
-// Leave prepares the call that gives back without a result, or stops waiting.
+// Leave prepares the call that gives the lease back without a result, or stops waiting.
 func (q *Request) Leave(enterMayArriveUntil int64) *call.Call {
 	return q.res.call(leaveScript, q.ownerID, (enterMayArriveUntil+999)/1000)
 }
@@ -247,9 +247,8 @@ func (q *Request) ReadLeave(v []int64) (lease.LeaveReply, error) {
 	return lease.LeaveReply{Held: v[0] == 1}, nil
 }
 
-// Renew prepares the call that pushes the expiry to term from now; or, where no
-// caller of this process waits any more, that ends the lease if no other process
-// waits either.
+// Renew prepares the call that moves the expiry to term from now. If no caller of this process
+// waits any more, the call ends the lease instead, unless another process waits.
 func (q *Request) Renew(term time.Duration, enterMayArriveUntil int64) *call.Call {
 	return q.res.call(renewScript, q.ownerID, call.Milliseconds(term), call.Flag(q.unwatched.Load()), (enterMayArriveUntil+999)/1000)
 }
@@ -266,8 +265,8 @@ func (q *Request) ReadRenew(v []int64) (lease.RenewReply, error) {
 	return lease.RenewReply{Term: call.Duration(v[0])}, nil
 }
 
-// ReadMessage reads "<seq> <server µs> 0 <token of the load> <record>". It believes
-// only what is said of the load that the request waits for.
+// ReadMessage reads "<seq> <server µs> 0 <token of the load> <record>". It ignores a message
+// about a load other than the one that the request waits for.
 func (q *Request) ReadMessage(text string) (lease.Verdict, bool) {
 	token, record, err := ParseMessage(text)
 	switch {
@@ -279,7 +278,7 @@ func (q *Request) ReadMessage(text string) (lease.Verdict, bool) {
 	return lease.Verdict{Code: lease.Answered, Answer: Answer{Result: &record, Token: token}}, true
 }
 
-// ParseMessage reads a message: the token of a load, and what it came to.
+// ParseMessage reads a message: the token of a load, and its record.
 func ParseMessage(text string) (token uint64, r Record, err error) {
 	words := strings.SplitN(text, " ", 5)
 	if len(words) == 5 && words[2] == "0" {

@@ -12,32 +12,36 @@ import (
 
 var publishScript = call.NewScript("load publish", luascripts.LoadsPublish())
 
-// Result is what a load came to, as it is published.
+// Result is the result of a load in the form in which it is published.
 type Result struct {
-	Prefix, Suffix string        // the envelope, but for the stamp between them
-	Keep           time.Duration // as the value; 0 = not at all; negative = and drop the value that is there
-	Remember       time.Duration // as the failure; 0 = not at all
+	Prefix, Suffix string // the two parts of the envelope; the script puts the stamp between them
+
+	// Keep is how long the result is kept as the value; 0: not at all; negative: not at all,
+	// and the value that is there is dropped.
+	Keep time.Duration
+	// Remember is how long the result is remembered as the failure; 0: not at all.
+	Remember time.Duration
 }
 
-// PublishState says what became of a publication.
+// PublishState is the outcome of a publication.
 type PublishState int64
 
-// The states that the script answers.
+// These are the states in the script's reply.
 const (
-	LeaseOver  PublishState = 0 // the lease had ended: nothing was done
+	LeaseOver  PublishState = 0 // the lease had ended; nothing was done
 	Published  PublishState = 1
-	HandedOnly PublishState = 2 // it was invalidated: handed to the waiters, not stored
+	HandedOnly PublishState = 2 // the load was invalidated: handed to the waiters, not stored
 )
 
-// PublishReply is what the script answered.
+// PublishReply is the reply to a publish.
 type PublishReply struct {
 	State PublishState
-	Now   int64 // server, µs
-	Left  int   // waiters that the next call tells
+	Now   int64 // server time, µs
+	Left  int   // waiters that are still to be told, by the next call
 }
 
-// Publish prepares the call that publishes under the lease with this token, and gives
-// the lease back.
+// Publish prepares the call that publishes under the lease with this token and gives the lease
+// back.
 func (q *Request) Publish(token uint64, enterMayArriveUntil int64, r Result) *call.Call {
 	keep := call.Milliseconds(r.Keep)
 	if r.Keep < 0 {
@@ -48,6 +52,7 @@ func (q *Request) Publish(token uint64, enterMayArriveUntil int64, r Result) *ca
 	return c
 }
 
+// ReadPublish reads the reply to a publish.
 func ReadPublish(v []int64) (PublishReply, error) {
 	if len(v) != 3 || v[0] < 0 || v[0] > 2 {
 		return PublishReply{}, call.Malformed("load publish", v)
@@ -60,20 +65,20 @@ type Publication struct {
 	Lease  *lease.Lease
 	Result Result
 
-	// What became of it. Err: it is not known, or was refused.
+	// The outcome. Err is set if the outcome is not known or the server refused.
 	State PublishState
-	At    int64 // server, µs
+	At    int64 // server time, µs
 	Err   error
-	// Unstored is why the server would not store it; it was handed to the waiters.
+	// Unstored is the error with which the server refused to store the result. The result is
+	// then published again without storing it, so that only the waiters get it.
 	Unstored error
 }
 
 var errNoAnswer = errors.New("no answer in time")
 
-// Publish publishes results of loads in one round trip, and gives their leases back.
-// It tries for as long as within says. Where a publication has no answer by then, its
-// lease is given back in the background, so that its waiters are not kept: they load
-// again.
+// Publish publishes results of loads in one round trip and gives their leases back. It tries
+// for the time within. If a publication has no answer by then, its lease is given back in the
+// background. Its waiters then load again and are not held up.
 func Publish(m *lease.Manager, all []*Publication, within time.Duration) {
 	bound := time.NewTimer(within)
 	defer bound.Stop()
@@ -115,28 +120,28 @@ func Publish(m *lease.Manager, all []*Publication, within time.Duration) {
 	}
 }
 
-// giveUp gives back the leases of publications that have no answer. A lease that was
-// given back by a publication already is not touched by that.
+// giveUp gives back the leases of publications without an answer. This does not affect a lease
+// that a publication has already given back.
 func giveUp(open []*Publication) {
 	for _, p := range open {
 		p.Lease.GiveBack()
 	}
 }
 
-// publishOutcome is what one try to publish came to.
+// publishOutcome is the outcome of one try to publish.
 type publishOutcome struct {
 	p     *Publication
 	reply PublishReply
 	err   error
 }
 
-// send sends publications once. The channel has room for all outcomes: nobody may
-// wait for them any more.
+// send sends publications once. The channel has room for all outcomes, because the caller may
+// have stopped waiting for them.
 func send(m *lease.Manager, open []*Publication) <-chan publishOutcome {
 	outcomes := make(chan publishOutcome, len(open))
 	calls := make([]*call.Call, len(open))
 	for i, p := range open {
-		result := p.Result // as it is sent now: onOutcome may change it for the next try
+		result := p.Result // a copy, because onOutcome may change p.Result for the next try
 		calls[i] = request(p.Lease).Publish(p.Lease.Token(), p.Lease.EnterMayArriveUntil(), result)
 		calls[i].Done = func(v []int64, err error) {
 			var r PublishReply
@@ -157,7 +162,7 @@ func send(m *lease.Manager, open []*Publication) <-chan publishOutcome {
 	return outcomes
 }
 
-// onOutcome takes the outcome of a try, and says whether to send it again.
+// onOutcome processes the outcome of a try, and reports whether to send it again.
 func (p *Publication) onOutcome(r PublishReply, err error) (again bool) {
 	switch {
 	case err == nil:
@@ -168,11 +173,12 @@ func (p *Publication) onOutcome(r PublishReply, err error) (again bool) {
 		p.Err = err
 		return true
 	case p.Unstored == nil && (p.Result.Keep > 0 || p.Result.Remember > 0):
-		// Out of memory, say: the script stores before it does anything else, so
-		// nothing is done yet. Without storing it can hand out and end the lease.
+		// For example, the server is out of memory. The script stores before it does anything
+		// else, so nothing is done yet. Without storing, it can still hand out the result and
+		// end the lease.
 		p.Unstored, p.Err = err, err
 		if p.Result.Remember = 0; p.Result.Keep > 0 {
-			p.Result.Keep = -1 // the value that is there is older
+			p.Result.Keep = -1 // drop the value that is there, because it is older
 		}
 		return true
 	default:
@@ -182,8 +188,8 @@ func (p *Publication) onOutcome(r PublishReply, err error) (again bool) {
 	}
 }
 
-// tellOthers sends a publication again that has more waiters than one call tells. It
-// finds its own record, stores nothing again and tells the next ones.
+// tellOthers sends a publication again if it has more waiters than one call tells. The script
+// finds its own record, stores nothing again and tells the next waiters.
 func tellOthers(m *lease.Manager, l *lease.Lease, r Result) {
 	m.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), call.Bound)
@@ -191,7 +197,7 @@ func tellOthers(m *lease.Manager, l *lease.Lease, r Result) {
 		for {
 			v, err := m.Client().Do(ctx, request(l).Publish(l.Token(), 0, r))
 			if err != nil {
-				return // the waiters ask by themselves
+				return // the other waiters learn of it when they ask
 			}
 			if r, err := ReadPublish(v); err != nil || r.Left == 0 {
 				return
@@ -200,16 +206,15 @@ func tellOthers(m *lease.Manager, l *lease.Lease, r Result) {
 	})
 }
 
-// request is the request of a lease of a load.
+// request returns the request of the lease of a load.
 func request(l *lease.Lease) *Request { return l.Request().(*Request) }
 
-// Unwatch says that no caller of this process waits any more for the load under l:
-// the renewals, of which the next is sent now, end the lease where no other process
-// waits either.
+// Unwatch says that no caller of this process waits any more for the load under l. From then
+// on the renewals end the lease if no other process waits either. The next one is sent now.
 func Unwatch(l *lease.Lease) {
 	request(l).Unwatch()
 	l.RenewNow()
 }
 
-// Unwatch makes the renewals of the request end its lease where no process waits.
+// Unwatch makes the renewals of the request end its lease if no process waits.
 func (q *Request) Unwatch() { q.unwatched.Store(true) }

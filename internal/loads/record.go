@@ -6,19 +6,21 @@ import (
 	"strings"
 )
 
-// Record is what a load came to, for the callers that waited for it.
+// Record is the recorded result of a load, for the callers that waited for it.
 type Record struct {
-	// Stored: the result is the value. Else only the callers that waited get it.
+	// Stored says that the result is stored as the value. Otherwise only the callers that
+	// waited get it.
 	Stored bool
-	// Invalidated: a caller that came after the waiter's own enter must not have it.
+	// Invalidated says that a caller that came after the waiter's own enter must not get the
+	// result.
 	Invalidated bool
-	// Freed: the load ended without a result; its waiters enter again.
+	// Freed says that the load ended without a result. Its waiters enter again.
 	Freed bool
-	// Envelope is the result, where it is at hand.
+	// Envelope is the result, or "" if the record does not contain it.
 	Envelope string
 }
 
-// parseRecord reads the text of a message or of the key landed: a letter and an
+// parseRecord reads the text of a message or of the key landed: a letter followed by an
 // envelope.
 func parseRecord(text string) (Record, bool) {
 	if text == "" {
@@ -39,7 +41,7 @@ func parseRecord(text string) (Record, bool) {
 	return r, true
 }
 
-// ParseRecord reads what the key landed holds, and the token of the load.
+// ParseRecord reads the content of the key landed: the token of the load, and its record.
 func ParseRecord(text string) (uint64, Record, error) {
 	words := strings.SplitN(text, " ", 3)
 	if len(words) == 3 {

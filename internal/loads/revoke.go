@@ -12,19 +12,19 @@ var (
 	fateScript   = call.NewScript("load fate", luascripts.LoadsFate())
 )
 
-// shared is the name of a key that the schemas of a cached value share.
+// shared returns the name of a key that the schemas of a cached value share.
 func (r *Resource) shared(part string) string {
 	return strings.TrimSuffix(r.keys[8].(string), "schemas") + part
 }
 
-// Revoke prepares the call that takes the right to load, or a place, away.
+// Revoke prepares the call that takes away the right to load, or a place in the queue.
 func (r *Resource) Revoke(member, id, reason string) *call.Call {
 	words := make([]any, 0, len(r.keys)+5)
 	words = append(append(words, r.keys[:]...), r.shared("revoked"), r.shared("audit"), member, id, reason)
 	return call.New(revokeScript, len(r.keys)+2, words...)
 }
 
-// Fate prepares the question what became of the attempt.
+// Fate prepares the call that asks what became of the attempt.
 func (q *Request) Fate() *call.Call {
 	words := make([]any, 0, len(q.res.keys)+3)
 	words = append(append(words, q.res.keys[:]...), q.res.shared("revoked"), q.ownerID, q.ID())
