@@ -1,12 +1,12 @@
-// Package listing reads what stands in Redis: which families and keys there are,
-// how busy each is, and which leases and waiters a key has. It changes nothing
-// and runs no script, so that a user with rights to read is enough.
+// Package listing reads the state of leases in Redis: which families and keys there are, how
+// busy each is, and which leases and waiters a key has. It changes nothing and runs no script,
+// so a user with only the rights to read is enough.
 //
-// No index is kept: the names of the keys say what belongs to which family, and
-// SCAN finds them. What is read is a snapshot that is not atomic: entries come in
-// pages, and a lease that is taken or given back meanwhile may be in it or not. A
-// lease or a waiter that is there from the beginning to the end is in it, once,
-// however often it is renewed meanwhile; one that has expired is not.
+// There is no index. The name of a Redis key says which family it belongs to, and SCAN finds
+// the keys. What the package returns is a snapshot that is not atomic, because entries are
+// read in pages. A lease that is taken or given back meanwhile may or may not be in it. A
+// lease or a waiter that is there for the whole time is in it once, however often it is
+// renewed meanwhile. Expired ones are not in it.
 package listing
 
 import (
@@ -24,14 +24,14 @@ import (
 	"github.com/leasehold-go/leasehold/internal/keys"
 )
 
-// Lister reads one prefix through one client. It is safe for concurrent use.
+// Lister reads the keys of one prefix through one client. It is safe for concurrent use.
 type Lister struct {
 	rdb     redis.UniversalClient
-	cluster *redis.ClusterClient // rdb where it is one, else nil
+	cluster *redis.ClusterClient // rdb if it is a Cluster client, else nil
 	prefix  string
 }
 
-// New makes a lister; prefix is as in the Configs: "" is "leasehold".
+// New returns a Lister. prefix is as in the Configs: "" means "leasehold".
 func New(rdb redis.UniversalClient, prefix string) *Lister {
 	if prefix == "" {
 		prefix = keys.DefaultPrefix
@@ -41,16 +41,16 @@ func New(rdb redis.UniversalClient, prefix string) *Lister {
 	return l
 }
 
-// Prefix is what the keys begin with that it lists.
+// Prefix returns the prefix of the keys that l lists.
 func (l *Lister) Prefix() string { return l.prefix }
 
 const (
 	scanCount = 1000 // keys that one SCAN looks at
-	tries     = 4    // of a call that only reads
+	tries     = 4    // of each call
 )
 
-// retry makes a call again that got no answer: it changes nothing, so that its
-// outcome does not depend on how often it ran. ctx ends it.
+// retry repeats a call that got no answer. This is safe because a read changes nothing. ctx
+// ends the repetition.
 func retry(ctx context.Context, read func() error) error {
 	var err error
 	for i := range tries {
@@ -68,7 +68,7 @@ func retry(ctx context.Context, read func() error) error {
 	return err
 }
 
-// passing says of an error that the same call may do better soon.
+// passing reports whether the same call may soon succeed after this error.
 func passing(err error) bool {
 	var network net.Error
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &network) {
@@ -82,8 +82,8 @@ func passing(err error) bool {
 	return false
 }
 
-// eachPrimary runs fn on every server that has keys, in a Cluster on all at the
-// same time.
+// eachPrimary runs fn on every server that has keys. In a Cluster it runs on all of them at
+// the same time.
 func (l *Lister) eachPrimary(ctx context.Context, fn func(ctx context.Context, rdb redis.Cmdable) error) error {
 	if l.cluster != nil {
 		return l.cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return fn(ctx, node) })
@@ -91,9 +91,9 @@ func (l *Lister) eachPrimary(ctx context.Context, fn func(ctx context.Context, r
 	return fn(ctx, l.rdb)
 }
 
-// Resources finds all resources of the prefix that have a key in Redis now. It
-// is one pass of SCAN over each primary: all keys of the server are looked at,
-// which takes about a second for a million of them, in calls of 1000.
+// Resources returns all resources of the prefix that have a key in Redis now. It makes one
+// pass of SCAN over each primary, in calls of 1000 keys. It looks at all keys of the server,
+// which takes about a second for a million keys.
 func (l *Lister) Resources(ctx context.Context) ([]Resource, error) {
 	var mu sync.Mutex
 	found := map[string]Resource{}
@@ -131,8 +131,8 @@ func (l *Lister) Resources(ctx context.Context) ([]Resource, error) {
 	return all, nil
 }
 
-// pipelined sends reads in pipelines of bounded length, each again where it was
-// not answered. An error of one command is that command's.
+// pipelined sends n reads in pipelines of bounded length, and repeats a pipeline that got no
+// answer. Other errors stay in the commands that they belong to.
 func (l *Lister) pipelined(ctx context.Context, n int, add func(p redis.Pipeliner, i int)) error {
 	const most = 200
 	for from := 0; from < n; from += most {
@@ -156,8 +156,8 @@ func (l *Lister) pipelined(ctx context.Context, n int, add func(p redis.Pipeline
 	return nil
 }
 
-// clocks reads the clock of each server that has one of the resources, so that
-// expiry is judged by the clock that made it.
+// clocks reads the clock of each server that has one of the resources, so that an expiry is
+// compared with the clock that set it.
 func (l *Lister) clocks(ctx context.Context, all []Resource) (func(Resource) time.Time, error) {
 	if l.cluster == nil {
 		now, err := clock(ctx, l.rdb)

@@ -8,43 +8,44 @@ import (
 	"github.com/leasehold-go/leasehold/internal/keys"
 )
 
-// member is what an entry of holders or of a queue says: see
+// member is the content of an entry of holders or of a queue, as described in
 // luascripts/permits/shared/queue.lua.
 type member struct {
-	first   string // the entry of the request's first permit: all its others begin with it
-	extra   bool   // it is one of the other permits
-	tenant  string // of a family with a total
-	id      string // engine.Request.ID
+	first   string // the entry of the request's first permit; those of its other permits begin with it
+	extra   bool   // this is the entry of one of the other permits
+	tenant  string // in a family with a total
+	id      string // lease.Request.ID
 	label   string
 	permits int
 	ttl     time.Duration
 	limit   int
-	total   int // of a family with a total: what the request was made under
+	total   int // in a family with a total: the total that the request was made under
 }
 
-// parked is what the score of a waiter has on top of its ticket while its sign of
-// life is overdue: PARKED in luascripts.
+// parked is added to the ticket in the score of a waiter that is overdue with its call. It is
+// PARKED in luascripts.
 const parked = 1 << 52
 
-// waitingFor is how long a waiter has been in a queue, by its score there.
+// waitingFor returns how long a waiter with this score has been in a queue.
 func waitingFor(now time.Time, score float64) time.Duration {
 	return max(0, time.Duration(now.UnixMicro()-int64(score)%parked)*time.Microsecond)
 }
 
-// handleLen is how many characters of a handle are random; keys.InSlot and a label may
+// handleLen is the number of random characters of a handle. keys.InSlot and a label may
 // follow.
 const handleLen = 22
 
-// parseMember reads <handle>.<seq>.<permits>.<ttl ms>.<limit>, with what may stand
-// around it: a tenant before, and its share and the total behind; "+2" and so on.
+// parseMember reads <handle>.<seq>.<permits>.<ttl ms>.<limit>. With total, a tenant comes
+// before this, and the share and the total come after it. "+2" and so on may follow.
 func parseMember(text string, total bool) (m member, ok bool) {
 	m.first = text
-	if i := strings.LastIndexByte(text, '+'); i > strings.LastIndexByte(text, '.') { // a tenant may have one, too
+	// A '+' before the last dot belongs to the tenant.
+	if i := strings.LastIndexByte(text, '+'); i > strings.LastIndexByte(text, '.') {
 		m.first, m.extra = text[:i], true
 	}
 	rest := m.first
 	if total {
-		// A tenant is escaped and has no colon; a label may have one.
+		// The first colon ends the tenant: a tenant is escaped and has none, but a label may.
 		tenant, behind, found := strings.Cut(rest, ":")
 		if !found {
 			return member{}, false

@@ -6,25 +6,25 @@ import (
 	"github.com/leasehold-go/leasehold/internal/keys"
 )
 
-// Resource is one key of a family, or a family that is one resource, as the names
-// of its keys in Redis say it.
+// Resource is one key of a family, or a family that is one resource. It is read from the names
+// of its keys in Redis.
 type Resource struct {
 	Kind keys.Kind
-	// Family and Key are as the user chose them; a hashed key is its hash.
+	// Family and Key are the names that the user chose. A hashed key is shown as its hash.
 	Family, Key string
-	// Whole says that no key is named: the permits of a family's loads.
+	// Whole says that the resource has no key: it is the permits of a family's loads.
 	Whole bool
-	// HasTotal says that the family has a total: all its tenants are in one
-	// resource. Key is then "", or the tenant's.
+	// HasTotal says that the family has a total. All its tenants are then in one resource. Key
+	// is "" for the family, or names a tenant.
 	HasTotal bool
 
-	// Schema tells the versions of a cached value apart; "" is schema 0.
+	// Schema is the version of a cached value; "" is schema 0.
 	Schema string
 
-	base string // what its keys in Redis begin with, up to the part
+	base string // the beginning of its keys in Redis, up to the part
 }
 
-// Part is the name of one of its keys in Redis.
+// Part returns the name of one of the resource's keys in Redis.
 func (r Resource) Part(part string) string {
 	if r.Schema != "" {
 		part += "." + r.Schema
@@ -32,7 +32,7 @@ func (r Resource) Part(part string) string {
 	return r.base + part
 }
 
-// one is the resource without the tenant: two tenants have the same keys.
+// one returns the resource without the tenant, because all tenants have the same keys.
 func (r Resource) one() Resource {
 	if r.HasTotal {
 		r.Key = ""
@@ -40,7 +40,7 @@ func (r Resource) one() Resource {
 	return r
 }
 
-// Name is family and key as errors and logs show them, escaped.
+// Name returns family and key as errors and logs show them, escaped.
 func (r Resource) Name() string {
 	if r.Whole || r.HasTotal && r.Key == "" {
 		return keys.Escape(r.Family)
@@ -48,8 +48,8 @@ func (r Resource) Name() string {
 	return keys.Escape(r.Family) + "/" + keys.Escape(r.Key)
 }
 
-// Of names a resource that need not exist. With total, key is a tenant's, or ""
-// for the family.
+// Of returns a resource, which need not exist. With total, key is that of a tenant, or "" for
+// the family.
 func Of(prefix string, kind keys.Kind, family, key string, total bool) Resource {
 	if prefix == "" {
 		prefix = keys.DefaultPrefix
@@ -64,8 +64,8 @@ func Of(prefix string, kind keys.Kind, family, key string, total bool) Resource 
 	return r
 }
 
-// parse reads the name of a key in Redis: the resource that it belongs to, and
-// which part of it it is. Only names that this project makes are accepted.
+// parse reads the name of a key in Redis. It returns the resource that the key belongs to, and
+// the part of the resource that it is. It accepts only names that this project makes.
 func parse(prefix, name string) (r Resource, part string, ok bool) {
 	rest, ok := strings.CutPrefix(name, prefix+":")
 	if !ok || len(rest) < len("sem:{}:") || rest[3:5] != ":{" {
@@ -108,10 +108,10 @@ func parse(prefix, name string) (r Resource, part string, ok bool) {
 	return r, part, true
 }
 
-// pattern matches all keys of a prefix, for SCAN.
+// pattern returns a pattern for SCAN that matches all keys of a prefix.
 func pattern(prefix string) string { return escapePattern(prefix) + ":???:{*" }
 
-// escapePattern is the pattern that matches text alone.
+// escapePattern returns a pattern that matches only text.
 func escapePattern(text string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`, `^`, `\^`).Replace(text)
 }

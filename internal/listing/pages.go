@@ -17,17 +17,17 @@ const page = 1000
 // ErrTooMany says that a key has more entries than the caller wants to read.
 var ErrTooMany = errors.New("more entries than asked for")
 
-// entries reads a sorted set from the score `from` on, in the order of scores,
-// and gives each member once, with the last score that was seen of it.
+// entries reads a sorted set from the score from on, in the order of scores. It returns each
+// member once, with the last score that it saw.
 //
-// Each page begins at the last score of the page before, inclusive. Scores of
-// what is listed only rise (renewals) or stay (tickets), so that an entry which is
-// there all the time is either behind the place read so far, and was seen, or
-// before it. By ranks it would not be: an entry that is renewed leaves its rank,
-// and all behind it move up by one, past the place that is read next.
+// Each page begins with the last score of the page before. The scores of the listed entries
+// only rise (by renewals) or stay (tickets). So an entry that is there all the time is either
+// before the position that was read last, and has been seen, or it is after that position.
+// Paging by ranks would not have this property: a renewed entry leaves its rank, and all
+// entries behind it move up by one, so that one of them moves past the next position unseen.
 func (l *Lister) entries(ctx context.Context, key, from string, most int) ([]redis.Z, error) {
 	var all []redis.Z
-	at := map[string]int{} // of a member in all
+	at := map[string]int{} // the index of a member in all
 	for count := int64(page); ; {
 		var some []redis.Z
 		err := retry(ctx, func() (err error) {
@@ -56,8 +56,8 @@ func (l *Lister) entries(ctx context.Context, key, from string, most int) ([]red
 		}
 		last := score(some[len(some)-1].Score)
 		if last == from {
-			// All of one score, as the permits of one request are: more at once, since
-			// there is no place between them to go on from.
+			// All entries have the same score, as the permits of one request do. There is no
+			// position between them to go on from, so more are read at once.
 			count *= 2
 			continue
 		}
@@ -65,12 +65,12 @@ func (l *Lister) entries(ctx context.Context, key, from string, most int) ([]red
 	}
 }
 
-// Find looks for the lease or the waiter that listings show as id, and returns its
-// entry in Redis; "" where there is none. Sets are named by their parts, and read in
-// that order: an entry that moves meanwhile moves to a later one.
+// Find returns the entry in Redis of the lease or the waiter that listings show as id, or ""
+// if there is none. parts names the sets to read, in this order. Put a set to which entries
+// move after the set that they come from, so that a moving entry is not missed.
 func (l *Lister) Find(ctx context.Context, r Resource, id string, parts ...string) (string, error) {
 	handle, seq, _ := strings.Cut(id, "-")
-	if len(id) > 8 { // the characters of a handle have dashes, too
+	if len(id) > 8 { // the characters of a handle may be dashes too
 		handle, seq = id[:8], id[9:]
 	}
 	match := handle + "*." + seq + ".*"
@@ -89,7 +89,7 @@ func (l *Lister) Find(ctx context.Context, r Resource, id string, parts ...strin
 				return "", err
 			}
 			for i := 0; i < len(some); i += 2 {
-				entry, _, _ := strings.Cut(some[i], " ") // of loads that were invalidated: a token follows
+				entry, _, _ := strings.Cut(some[i], " ") // a token follows in the entry of an invalidated load
 				if m, ok := parseMember(entry, r.HasTotal); ok && m.id == id && !r.another(m) {
 					return m.first, nil
 				}
@@ -102,7 +102,7 @@ func (l *Lister) Find(ctx context.Context, r Resource, id string, parts ...strin
 	return "", nil
 }
 
-// Schemas are the resource's other versions of a cached value that are in use.
+// Schemas returns the other schemas of a cached value that are in use.
 func (l *Lister) Schemas(ctx context.Context, r Resource) ([]Resource, error) {
 	var names []string
 	err := retry(ctx, func() (err error) {
@@ -123,5 +123,5 @@ func (l *Lister) Schemas(ctx context.Context, r Resource) ([]Resource, error) {
 	return all, err
 }
 
-// score writes a score as the server reads it, without loss.
+// score formats a score for the server, without loss.
 func score(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }

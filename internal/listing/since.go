@@ -5,11 +5,12 @@ import (
 	"time"
 )
 
-// since says from when on a lease has been held.
+// since returns the time since which a lease has been held.
 //
-// A lock and a load have a token, which is the server's time of the grant in µs
-// unless its clock went back since. Of a permit, the fraction of the score says how
-// long before its expiry it was granted, to 0.2 %; without a fraction that is its TTL.
+// A lock and a load have a token. It is the server's time of the grant in µs, unless the
+// server's clock has gone back since. A permit has no token. The fraction of its score says
+// how long before its expiry it was granted, to within 0.2 %. If there is no fraction, that
+// time is its TTL.
 func (s *State) since(m member, score float64) time.Time {
 	ends := math.Ceil(score)
 	before := m.ttl

@@ -5,10 +5,11 @@ import (
 	"slices"
 )
 
-// Sort orders resources as listings show them: by kind, family and key.
+// Sort sorts resources in the order of listings: by kind, family and key.
 func Sort(all []Resource) { slices.SortFunc(all, Compare) }
 
-// Compare orders two resources: by kind, family and key, a family's own one first.
+// Compare compares two resources by kind, family and key. A family itself comes before its
+// keys.
 func Compare(a, b Resource) int {
 	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Family, b.Family), cmp.Compare(a.Key, b.Key))
 }

@@ -15,63 +15,63 @@ import (
 	"github.com/leasehold-go/leasehold/internal/keys"
 )
 
-// Holder is a lease, and in a family with a total the tenant that has it.
+// Holder is a lease. In a family with a total, it also has the tenant that holds the lease.
 type Holder struct {
 	leasehold.Holder
 	Tenant string
 	Aside  bool // an invalidated load that still runs
 
-	limit int // that it was granted under
+	limit int // the limit that it was granted under
 }
 
-// Waiter is a request in a queue, and in a family with a total its tenant. Of a
-// load a process waits at most as long as the load has run: WaitingFor is that.
+// Waiter is a request in a queue. In a family with a total, it also has its tenant. For a process
+// that waits for a load, WaitingFor is how long the load has run: it has waited at most that long.
 type Waiter struct {
 	leasehold.Waiter
 	Tenant string
 
-	limit int // that it waits under
+	limit int // the limit that it waits under
 }
 
-// Value is what is known of a cached value.
+// Value describes a cached value.
 type Value struct {
 	Bytes     int
 	Published time.Time
-	FreshFor  time.Duration // negative where it is stale
+	FreshFor  time.Duration // negative if it is stale
 	KeptFor   time.Duration // until it expires in Redis
-	NotFound  bool          // the remembered answer "there is no such thing"
+	NotFound  bool          // it is a remembered ErrNotFound
 	Known     bool          // its header could be read; else only Bytes and KeptFor are set
 }
 
-// State is what is known of one resource.
+// State describes one resource.
 type State struct {
 	Resource
 	At     time.Time // the server's clock
-	Limit  int       // the stored one, else what the last holder or waiter asked under; 0 = not known
+	Limit  int       // the stored one, else that of the last holder's or waiter's request; 0: not known
 	Stored bool      // Limit is the stored one
-	Total  int       // of a family with a total, as Limit
+	Total  int       // in a family with a total; found in the same way as Limit
 	InUse  int       // permits
-	// TotalInUse is the permits of all tenants, where the resource is one of them; else
-	// InUse.
+	// TotalInUse is the number of permits of all tenants if the resource is one tenant.
+	// Otherwise it equals InUse.
 	TotalInUse int
-	Token      uint64   // the last fencing token; 0 = none is known
+	Token      uint64   // the last fencing token; 0: none is known
 	Holders    []Holder // oldest first
-	Waiters    []Waiter // in their order
+	Waiters    []Waiter // in the order of the queue
 	Limits     map[string]int
 
-	Value     *Value        // of a cached value, where there is one
-	FailedFor time.Duration // how long a failure is remembered; 0 = none is
-	Guarded   bool          // of a guard: there is a value; KeptFor says how long
-	KeptFor   time.Duration // 0 = without end
+	Value     *Value        // of a cached value; nil: there is none
+	FailedFor time.Duration // how long a failure is still remembered; 0: there is none
+	Guarded   bool          // of a guard: there is a value
+	KeptFor   time.Duration // how long that value is kept; 0: without end
 }
 
-// Bounds says how much State may read.
+// Bounds bounds how much State reads.
 type Bounds struct {
-	Entries int // of holders, and of the queue; 0 = a million
+	Entries int // of the holders, and also of the queue; 0: a million
 }
 
-// State reads all that is known of one resource. Where the bound ends it, what
-// was read comes with ErrTooMany.
+// State reads the state of one resource. If it stops at a bound, it returns what it has read
+// and ErrTooMany.
 func (l *Lister) State(ctx context.Context, r Resource, bounds Bounds) (State, error) {
 	most := bounds.Entries
 	if most <= 0 {
@@ -98,7 +98,7 @@ func (l *Lister) State(ctx context.Context, r Resource, bounds Bounds) (State, e
 	return s, err
 }
 
-// leases reads holders and queue.
+// leases reads the holders and the queue.
 func (l *Lister) leases(ctx context.Context, s *State, most int) error {
 	held, token, err := l.held(ctx, s, most)
 	bounded := err == ErrTooMany
@@ -117,7 +117,7 @@ func (l *Lister) leases(ctx context.Context, s *State, most int) error {
 	if err := l.caps(ctx, s); err != nil {
 		return err
 	}
-	// What expired while it was read is not shown: the clock is read again.
+	// The clock is read again, so that entries that expired meanwhile are not shown.
 	clock, err := l.clocks(ctx, []Resource{s.Resource})
 	if err != nil {
 		return err
@@ -135,13 +135,13 @@ func (l *Lister) leases(ctx context.Context, s *State, most int) error {
 	return nil
 }
 
-// fenced says whether grants of the resource issue tokens.
+// fenced reports whether grants of the resource issue tokens.
 func (r Resource) fenced() bool {
 	return r.Kind == keys.Mutex || r.Kind == keys.Flight && !r.Whole
 }
 
-// held reads the holders, and the token of a lock or a load. The token belongs to
-// a holder that is the same before and after the token was read.
+// held reads the holders, and the token of a lock or a load. The token belongs to the holder
+// if the holder was the same before and after the token was read.
 func (l *Lister) held(ctx context.Context, s *State, most int) (held []redis.Z, token uint64, err error) {
 	from := "(" + strconv.FormatInt(s.At.UnixMilli(), 10)
 	if !s.fenced() {
@@ -173,9 +173,10 @@ func (l *Lister) held(ctx context.Context, s *State, most int) (held []redis.Z, 
 	return held, token, nil
 }
 
-// renewed reads once more the scores of those holders that have expired by what was read
-// of them: one that was renewed meanwhile is held all the while. A renewal never brings
-// back what has expired, so that a score beyond s.At says that it was held then.
+// renewed reads again the scores of those holders that have expired according to the first
+// reading. A holder that was renewed meanwhile has been held all the time. A renewal never
+// brings back an expired lease, so a score later than s.At proves that the lease was held at
+// s.At.
 func (l *Lister) renewed(ctx context.Context, s *State, held []redis.Z) error {
 	var over []int
 	for i, z := range held {
@@ -199,7 +200,7 @@ func (l *Lister) renewed(ctx context.Context, s *State, held []redis.Z) error {
 	return nil
 }
 
-// scores reads the scores of members of a sorted set; 0 where one is not there.
+// scores reads the scores of members of a sorted set. The score of a missing member is 0.
 func (l *Lister) scores(ctx context.Context, key string, members []string) (scores []float64, err error) {
 	err = retry(ctx, func() (err error) {
 		scores, err = l.rdb.ZMScore(ctx, key, members...).Result()
@@ -208,7 +209,7 @@ func (l *Lister) scores(ctx context.Context, key string, members []string) (scor
 	return scores, err
 }
 
-// living keeps those of the queue that gave a sign of life in time.
+// living returns the queued entries whose waiter has called in time.
 func (l *Lister) living(ctx context.Context, s *State, queued []redis.Z) ([]redis.Z, error) {
 	living := queued[:0]
 	for part := range slices.Chunk(queued, page) {
@@ -229,7 +230,7 @@ func (l *Lister) living(ctx context.Context, s *State, queued []redis.Z) ([]redi
 	return living, nil
 }
 
-// caps reads the limits that are stored.
+// caps reads the stored limits.
 func (l *Lister) caps(ctx context.Context, s *State) error {
 	if s.fenced() {
 		s.Limit = 1
@@ -260,8 +261,8 @@ func (l *Lister) caps(ctx context.Context, s *State) error {
 	})
 }
 
-// limits reads the limits that a family with a total has stored: of one tenant, where
-// the resource is one, those that concern it.
+// limits reads the stored limits of a family with a total. For one tenant, it reads only the
+// limits that concern it.
 func (l *Lister) limits(ctx context.Context, s *State) (map[string]string, error) {
 	if s.Key == "" {
 		return l.rdb.HGetAll(ctx, s.Part("limits")).Result()
@@ -277,7 +278,7 @@ func (l *Lister) limits(ctx context.Context, s *State) (map[string]string, error
 	return all, err
 }
 
-// holders makes leases of the entries of holders: those of one request are one.
+// holders turns the entries of holders into leases. All entries of one request are one lease.
 func (s *State) holders(held []redis.Z) {
 	at := map[string]int{}
 	now := s.At.UnixMilli()
@@ -313,12 +314,12 @@ func (s *State) holders(held []redis.Z) {
 	})
 }
 
-// another says that an entry is of another tenant than the one asked for.
+// another reports whether an entry belongs to another tenant than the one asked for.
 func (r Resource) another(m member) bool {
 	return r.HasTotal && r.Key != "" && m.tenant != r.Key
 }
 
-// waiters makes waiters of the entries of the queue that are alive.
+// waiters turns the living entries of the queue into waiters.
 func (s *State) waiters(living []redis.Z) {
 	for _, z := range living {
 		name, _ := z.Member.(string)
@@ -336,7 +337,7 @@ func (s *State) waiters(living []redis.Z) {
 	}
 }
 
-// asked takes limit and total from a request, where none are stored.
+// asked takes limit and total from a request, if none are stored.
 func (s *State) asked(m member) {
 	if !s.Stored && !s.fenced() && (!s.HasTotal || s.Key != "") {
 		s.Limit = m.limit

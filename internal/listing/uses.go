@@ -12,36 +12,36 @@ import (
 	"github.com/leasehold-go/leasehold/internal/keys"
 )
 
-// Use is one line of a listing: how busy a resource is. What State reads entry by
-// entry is counted here by the server, at a few commands a resource: of waiters
-// that died less than 5 s ago, some may be counted.
+// Use is one line of a listing: how busy a resource is. State reads these figures entry by
+// entry. For a Use the server counts them, which costs a few commands per resource. Waiters
+// that died less than 5 s ago may be counted.
 type Use struct {
 	Resource
 	InUse  int
-	Limit  int  // as State.Limit
-	Stored bool // as State.Stored
+	Limit  int  // see State.Limit
+	Stored bool // see State.Stored
 
 	Waiting     int
-	LongestWait time.Duration // of the first in the queue that is alive
-	ExpiresIn   time.Duration // of the lease that ends first unless it is renewed
+	LongestWait time.Duration // of the first live waiter in the queue
+	ExpiresIn   time.Duration // of the lease that ends first if it is not renewed
 	Token       uint64
 	Value       *Value        // of a cached value
 	FailedFor   time.Duration // of a cached value
 	Guarded     bool          // of a guard: there is a value
-	Total       int           // of a family with a total: InUse is of all its tenants
-	Err         error         // this resource could not be read
+	Total       int           // of a family with a total; InUse then counts all its tenants
+	Err         error         // why this resource could not be read
 }
 
-// Idle says that nothing is held, waited for or kept: what is left of a resource
-// is a token, a stored limit, or entries that expired.
+// Idle reports whether nothing is held, waited for or kept. Such a resource may still have a
+// token, a stored limit, or expired entries.
 func (u Use) Idle() bool {
 	return u.InUse == 0 && u.Waiting == 0 && u.Value == nil && u.FailedFor == 0 && !u.Guarded && u.Err == nil
 }
 
-// heads is how many of a queue are looked at to find the first that is alive.
+// heads is how many entries of a queue are checked to find the first live waiter.
 const heads = 10
 
-// poll is the commands for one resource.
+// poll holds the commands for one resource.
 type poll struct {
 	used, alive         *redis.IntCmd
 	holder, queue       *redis.ZSliceCmd
@@ -51,9 +51,9 @@ type poll struct {
 	signs               *redis.FloatSliceCmd
 }
 
-// Uses reads how busy each of some resources is. A family with a total gives one
-// line for itself, one for each tenant that has something, and one for each other tenant
-// that is asked for: so a caller that knows a tenant learns that it has gone idle.
+// Uses reads how busy each of the given resources is. For a family with a total it returns a
+// line for the family, one for each tenant that has permits, waiters or a limit, and one for
+// each other tenant that is asked for. So a caller that knows a tenant learns that it is idle.
 func (l *Lister) Uses(ctx context.Context, all []Resource) ([]Use, error) {
 	plain := make([]Resource, 0, len(all))
 	totals := map[Resource][]string{} // the tenants that are asked for, by family
@@ -91,7 +91,7 @@ func (l *Lister) polled(ctx context.Context, all []Resource) ([]Use, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Only where somebody waits: is the first of the queue alive?
+	// If a resource has a queue, check which of its first waiters are alive.
 	var waited []int
 	for i, p := range polls {
 		if p.queue != nil && len(p.queue.Val()) > 0 {
@@ -140,7 +140,7 @@ func ask(ctx context.Context, p redis.Pipeliner, r Resource, now time.Time) (q p
 	return q
 }
 
-// use makes a line of the replies.
+// use makes a line from the replies.
 func (q poll) use(r Resource, now time.Time) Use {
 	u := Use{Resource: r}
 	fail := func(err error) {
@@ -178,13 +178,13 @@ func (q poll) use(r Resource, now time.Time) Use {
 	return u
 }
 
-// waits counts those who wait, and says for how long the first of them has.
+// waits counts the waiters, and finds out how long the first live one has waited.
 func (u *Use) waits(q poll, now time.Time) {
 	queue := q.queue.Val()
 	if len(queue) == 0 {
 		return
 	}
-	u.Waiting = int(q.alive.Val()) // tombstones of requests that were given up among them
+	u.Waiting = int(q.alive.Val()) // this includes tombstones of requests that were given up
 	living := 0
 	for i, sign := range q.signs.Val() {
 		if i >= len(queue) || int64(sign) <= now.UnixMilli() {
@@ -194,12 +194,12 @@ func (u *Use) waits(q poll, now time.Time) {
 			u.LongestWait = waitingFor(now, queue[i].Score)
 		}
 	}
-	if len(queue) < heads { // all of them were looked at
+	if len(queue) < heads { // all waiters were checked
 		u.Waiting = living
 	}
 }
 
-// caps says which limit is in force.
+// caps finds the limit that is in force.
 func (u *Use) caps(q poll, fail func(error)) {
 	if q.limit == nil {
 		u.Limit = 1
@@ -221,15 +221,15 @@ func (u *Use) caps(q poll, fail func(error)) {
 	}
 }
 
-// asked takes the limit from a request, where none is stored.
+// asked takes the limit from a request, if none is stored.
 func (u *Use) asked(limit int) {
 	if !u.Stored {
 		u.Limit = limit
 	}
 }
 
-// tenants makes the lines of a family with a total. Those of the tenants asked for are
-// among them; "" is the family.
+// tenants makes the lines of a family with a total. They include the tenants that are asked
+// for. The tenant "" is the family itself.
 func (s *State) tenants(asked []string, err error) []Use {
 	if err == ErrTooMany {
 		err = nil

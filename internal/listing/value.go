@@ -13,11 +13,11 @@ import (
 	"github.com/leasehold-go/leasehold/internal/envelope"
 )
 
-// headBytes is what of a cached value is read: enough for its header.
+// headBytes is how much of a cached value is read, which is enough for its header.
 const headBytes = 128
 
-// cached reads what is known of a cached value, its remembered failure, and the
-// invalidated loads that still run.
+// cached reads a cached value's header, its remembered failure, and the invalidated loads that
+// still run.
 func (l *Lister) cached(ctx context.Context, s *State) error {
 	var head *redis.StringCmd
 	var size *redis.IntCmd
@@ -75,7 +75,7 @@ func value(now time.Time, head string, size int, kept time.Duration) *Value {
 	return v
 }
 
-// guard reads a guard's two keys.
+// guard reads the two keys of a guard.
 func (l *Lister) guard(ctx context.Context, s *State) error {
 	var seen *redis.StringCmd
 	var kept *redis.DurationCmd
@@ -96,7 +96,7 @@ func (l *Lister) guard(ctx context.Context, s *State) error {
 			return fmt.Errorf("the token seen is no number")
 		}
 	}
-	// -2 is no key, -1 one without an expiry; go-redis gives both as they are.
+	// -2: no such key; -1: a key without an expiry. go-redis returns both unchanged.
 	s.Guarded = kept.Val() != -2
 	s.KeptFor = max(0, kept.Val())
 	return nil
