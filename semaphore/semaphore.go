@@ -57,9 +57,9 @@ func New(rdb redis.UniversalClient, cfg Config) (*Semaphore, error) {
 // Other errors are leasehold.ErrBusy when Config.MaxWait is over, leasehold.ErrQueueFull,
 // leasehold.ErrClosed, leasehold.ErrInvalid for a bad key, and leasehold.ErrUnavailable. The
 // last one has three causes: Redis refused the call, too few of Config.Replicas confirmed the
-// grant within Config.ReplicaWait, or Redis has not answered after 3 s of tries. The last try
-// may take up to the client's ReadTimeout longer. A request that is already queued keeps its
-// place through 10 s without an answer.
+// grant within Config.ReplicaWait, or Redis did not answer for too long. Before the request is
+// queued, that is 3 s of tries, and the last try may take up to the client's ReadTimeout longer.
+// Once it is queued, it is 10 s, during which the request keeps its place.
 //
 // Acquire costs one round trip. While it waits it costs nothing more than its share in the
 // calls that the process sends for all its waiters. If many goroutines call at the same time,

@@ -28,8 +28,8 @@ const (
 type Policy int
 
 const (
-	// Fail returns leasehold.ErrUnavailable. It protects the origin from the load that the
-	// cache would normally keep away from it.
+	// Fail returns leasehold.ErrUnavailable. It spares the origin the calls that the cache
+	// normally keeps away from it.
 	Fail Policy = iota
 	// LoadLocally calls the loader without Redis, at most once at a time for each key and
 	// process, and stores nothing.

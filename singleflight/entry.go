@@ -89,7 +89,7 @@ func sum(raw string) string {
 func (g *Group[T]) undecodable(t target, err error) {
 	g.counts.undecodable.Add(1)
 	g.observe(leasehold.Event{Kind: leasehold.EventDecodeFailed})
-	g.cfg.Logger.Warn("leasehold: singleflight: an entry in the cache is no value of this group: it counts as absent",
+	g.cfg.Logger.Warn("leasehold: singleflight: an entry in the cache is not a value of this group: it counts as absent",
 		"key", t.Label, "error", err)
 }
 

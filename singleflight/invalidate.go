@@ -62,10 +62,10 @@ func (g *Group[T]) Invalidate(ctx context.Context, keys ...string) error {
 // invalidates and returns [ErrNotStored]. In the second case the error also matches
 // [ErrTooLarge].
 //
-// If ctx ends, Put returns at once. Otherwise it returns within 6 s. After any error except
-// ErrNotStored, v may have been stored or not, or may still be stored within 5 s: call Put
-// again. Other errors are leasehold.ErrInvalid for a bad key or a v that cannot be encoded,
-// leasehold.ErrUnavailable, leasehold.ErrClosed, ctx's own, and a panic of Config.TTLFor.
+// If ctx ends, Put returns at once. Otherwise it returns within 6 s. After ctx's error or
+// leasehold.ErrUnavailable, v may have been stored or not, or may still be stored within 5 s:
+// call Put again. Other errors are leasehold.ErrInvalid for a bad key or a v that cannot be
+// encoded, leasehold.ErrClosed, and an error for a panic of Config.TTLFor.
 //
 // Put costs one round trip, and a second one if other schemas of key are in use.
 func (g *Group[T]) Put(ctx context.Context, key string, v T) error {

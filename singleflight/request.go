@@ -39,7 +39,7 @@ const maxLooks = 4
 // ctx bounds the wait. When it ends, Do returns at once, and the load goes on for the other
 // callers. Do asks Redis for the cached value for at most 3 s plus the client's WriteTimeout
 // and ReadTimeout, and for as long again for the right to load it. This holds for any number
-// of callers. Only ctx and Config.LoadTimeout bound a load.
+// of callers. Only ctx and Config.LoadTimeout bound the wait for a load.
 //
 // Its errors are the loader's; a *[RemoteError] with the text of the loader's error, if the
 // loader ran in another process or the failure is remembered; leasehold.ErrInvalid for a bad

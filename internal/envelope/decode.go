@@ -24,9 +24,9 @@ const (
 var (
 	errShort    = errors.New("envelope: cut short")
 	errFormat   = errors.New("envelope: not one of version lh1")
-	errStamp    = errors.New("envelope: the stamp is not of 16 digits")
-	errChecksum = errors.New("envelope: the checksum is another one")
-	errPayload  = errors.New("envelope: the payload is not as long as it says")
+	errStamp    = errors.New("envelope: the stamp is not 16 digits")
+	errChecksum = errors.New("envelope: the checksum is wrong")
+	errPayload  = errors.New("envelope: the payload has a wrong length or header")
 )
 
 // Decode reads the stored form. It accepts only what Encode and the stamp produce, so each

@@ -93,7 +93,7 @@ func (l *Lister) guard(ctx context.Context, s *State) error {
 	}
 	if text := seen.Val(); text != "" {
 		if s.Token, err = strconv.ParseUint(text, 10, 64); err != nil {
-			return fmt.Errorf("the token seen is no number")
+			return fmt.Errorf("the stored token is not a number")
 		}
 	}
 	// -2: no such key; -1: a key without an expiry. go-redis returns both unchanged.

@@ -32,7 +32,7 @@ var (
 )
 
 // ErrUnwanted says that a lease was given back because no caller waited for its load any more.
-var ErrUnwanted = errors.New("nobody waits for it any more")
+var ErrUnwanted = errors.New("no caller waits for it any more")
 
 // Family is the protocol of one family of cached values, for one schema.
 type Family struct {
