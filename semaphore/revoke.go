@@ -17,7 +17,8 @@ import (
 // the message is lost, the holder learns of it from its next renewal, which comes after a
 // third of its TTL. The holder's work may go on until it looks at its Context. Only the
 // fencing token of a mutex stops its writes, and only once its successor has written. If a
-// waiter is revoked, its Acquire returns the RevokedError and has had no effect.
+// waiter is revoked, its Acquire returns the RevokedError, and its Do returns it without
+// running fn.
 //
 // Each revocation is recorded in Redis, in the stream <prefix>:sem:{<name>:<key>}:audit, or
 // <prefix>:sem:{<name>}:audit for a family with a Total. The stream keeps the last 1000
