@@ -16,7 +16,7 @@ import (
 // message is lost, the holder learns of it from its next renewal, which comes after a third of
 // its TTL. The holder's work may go on until it looks at its Context. A [Guard] refuses its
 // writes once the successor has written. If a waiter is revoked, its Lock returns the
-// RevokedError and has had no effect.
+// RevokedError, and its Do returns it without running fn.
 //
 // Each revocation is recorded in Redis, in the stream <prefix>:mtx:{<name>:<key>}:audit. The
 // stream keeps the last 1000 revocations for 30 days. During that time a second Revoke of the
