@@ -398,7 +398,7 @@ func (w *waiter) enter(ctx context.Context) (Verdict, error) {
 }
 
 // An enterCall is one enter on its way. Its goroutine may outlive the attempt.
-type enterCall struct { // nil: the enter is sent by itself
+type enterCall struct {
 	w     *waiter
 	seat  *call.Seat // nil: by itself
 	req   Request
