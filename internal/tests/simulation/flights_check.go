@@ -104,11 +104,13 @@ func (f *cache) waitedFor(a *loading, then time.Time) bool {
 	return false
 }
 
-// revokedBetween reports whether the lease of a load was revoked before another one of
-// its key began: its process is told a moment later.
+// revokedBetween reports whether the lease of one of two loads of a key was revoked before
+// the second, b, began. A process is told of a revocation a moment later. Until then a goes
+// on; and b begins if its lease was revoked while the grant was on its way.
 func (w *world) revokedBetween(a, b *loading) bool {
 	for _, rec := range w.leases.revoked {
-		if rec.client == a.client && rec.key == a.key && !rec.at.After(b.began) && rec.at.After(a.began.Add(-flightTTL)) {
+		ofOne := func(l *loading) bool { return rec.client == l.client && rec.at.After(l.began.Add(-flightTTL)) }
+		if rec.key == b.key && !rec.at.After(b.began) && (ofOne(a) || ofOne(b)) {
 			return true
 		}
 	}
