@@ -22,7 +22,7 @@ func NewBatch(n int) []*Seat {
 // A batch is a set of calls that wait for each other.
 type batch struct {
 	mu    sync.Mutex
-	open  int           // seats that are neither used nor left; guarded by mu
+	open  int           // seats that are not closed; guarded by mu
 	calls []seated      // by the place of the seat; guarded by mu; nil once sent
 	sent  chan struct{} // closed once the calls are in their lanes
 }
@@ -33,27 +33,26 @@ type seated struct {
 	call *Call
 }
 
-// A Seat is one place in a batch. It belongs to one goroutine.
+// A Seat is one place in a batch. Leave may be called while Do is under way on another
+// goroutine.
 type Seat struct {
-	batch *batch
-	place int  // among the seats of the batch
-	used  bool // Do or Leave was called
+	batch  *batch
+	place  int  // among the seats of the batch
+	closed bool // it has handed in its call, or was left; guarded by batch.mu
 }
 
 // Do is Client.Do together with the other calls of the batch. If ctx ends while Do waits for
 // them, the call is not sent. A seat is good for one call. After that, and after Leave, Do
 // sends its call by itself.
 func (s *Seat) Do(ctx context.Context, c *Client, one *Call) ([]int64, error) {
-	if s.used {
-		return c.Do(ctx, one)
-	}
 	if err := c.ready(ctx, one); err != nil {
 		s.Leave()
 		return nil, err
 	}
-	s.used = true
 	l := c.laneOf(one)
-	s.batch.settle(s.place, seated{l, one})
+	if !s.close(seated{l, one}) {
+		return c.Do(ctx, one)
+	}
 	select {
 	case <-s.batch.sent:
 	case <-ctx.Done():
@@ -69,22 +68,22 @@ func (s *Seat) Do(ctx context.Context, c *Client, one *Call) ([]int64, error) {
 
 // Leave gives the seat up, so that the other calls of the batch do not wait for it. It does
 // not block, and does nothing if the seat was used or left before.
-func (s *Seat) Leave() {
-	if s.used {
-		return
-	}
-	s.used = true
-	s.batch.settle(s.place, seated{})
-}
+func (s *Seat) Leave() { s.close(seated{}) }
 
-// settle closes an open seat. When the last seat is closed, the calls go into their lanes, and
-// the first call in each lane leads its round trip. settle itself sends nothing.
-func (b *batch) settle(place int, handed seated) {
+// close closes the seat, and returns false if it was closed before. When the last seat of the
+// batch is closed, the calls go into their lanes, and the first call in each lane leads its
+// round trip. close itself sends nothing.
+func (s *Seat) close(handed seated) (first bool) {
+	b := s.batch
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.calls[place] = handed
+	if s.closed {
+		return false
+	}
+	s.closed = true
+	b.calls[s.place] = handed
 	if b.open--; b.open > 0 {
-		return
+		return true
 	}
 	var lanes []*lane
 	byLane := map[*lane][]*Call{}
@@ -102,6 +101,7 @@ func (b *batch) settle(place int, handed seated) {
 	}
 	b.calls = nil
 	close(b.sent)
+	return true
 }
 
 // withdraw takes back the call of a seat, and reports whether it was in time.

@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
@@ -52,6 +54,41 @@ func TestCallsOfABatchShareARoundTrip(t *testing.T) {
 		if alone, _ := h.sent(); alone != 2 {
 			t.Errorf("sent %d alone; want the 2 of seats that were settled", alone)
 		}
+	})
+}
+
+// A seat may be left while its Do is under way on another goroutine, which was held up before
+// it handed its call in. It counts once: Do sends its call by itself then.
+func TestSeatThatIsLeftDuringItsDo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, newClient := redistest.Bubble(t)
+		rdb := newClient()
+		gate := make(chan struct{})
+		rdb.AddHook(&ourHook{process: func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+			if ScriptName(fmt.Sprint(cmd.Args()[1])) == "time" {
+				<-gate // the first call of a client waits for this answer
+			}
+			return next(ctx, cmd)
+		}})
+		c, err := NewClient(rdb)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seats := NewBatch(3)
+		var done sync.WaitGroup
+		for i, seat := range seats[:2] {
+			done.Go(func() {
+				reply, err := seat.Do(t.Context(), c, echoed(fmt.Sprint("k", i), i))
+				wantEcho(t, i, reply, err)
+			})
+		}
+		synctest.Wait()
+		seats[0].Leave()
+		close(gate)
+		synctest.Wait()
+		reply, err := seats[2].Do(t.Context(), c, echoed("k2", 2))
+		wantEcho(t, 2, reply, err)
+		done.Wait()
 	})
 }
 

@@ -362,6 +362,11 @@ var client = []mutation{
 		packages: leases, tests: "TestClose",
 	},
 	{
+		name: "a seat of a batch counts once", file: "internal/call/batch.go",
+		old: "	if s.closed {\n		return false", new: "	if false {\n		return false",
+		packages: "./internal/call", tests: "TestSeatThatIsLeft",
+	},
+	{
 		name: "a clock for each node", file: "internal/call/servers.go",
 		old: "k, ok := c.clocks.Load(node)", new: "node = \"\"\n\tk, ok := c.clocks.Load(node)",
 		packages: "./internal/tests/faults/semaphore", tests: "TestClocksOfTwoNodes", servers: true,
