@@ -166,7 +166,6 @@ type waiter struct {
 	wasLate             bool // its grant must not be reported as late (again)
 
 	ticket       int64     // place in the queue, once it had one
-	state        *State    // the last state that Redis reported with "queued"
 	failures     int       // consecutive calls without an answer
 	failingSince time.Time // when the first of them was sent
 	lastFailure  error     // why the last of them failed; nil: the last call was answered
@@ -177,6 +176,7 @@ type waiter struct {
 
 	// Guarded by the manager's lock.
 	verdict      Verdict
+	state        *State // the last state that Redis reported with "queued"
 	group        *group // nil unless it is queued
 	earlyMessage string // a message that came before the reply "queued"
 	keyState     *State // the state of its own key, if its group has waiters for several keys
@@ -501,7 +501,6 @@ func (w *waiter) onEnterReply(ctx context.Context, r *EnterReply, clock call.Sam
 		}
 		state := r.State // a copy, so that the reply can be freed
 		state.AsOf = clock.Got
-		w.state = &state
 		w.joinGroup(clock, state)
 		return Verdict{Code: Queued}, nil
 	case Void:
@@ -601,18 +600,18 @@ func (w *waiter) lastState() *State {
 func (w *waiter) end(ctx context.Context, ev event, cause error) (Verdict, error) {
 	m := w.m
 	m.mu.Lock()
-	w.state = w.lastState()
+	state := w.lastState()
 	m.mu.Unlock()
 	w.abandon()
 	switch {
 	case ev == handleClosed:
 		return Verdict{}, w.fail(leasehold.ErrClosed)
-	case ev == maxWaitOver && (w.state != nil || w.failures == 0):
-		return Verdict{}, w.fail(m.busyErrorOf(w.state, w.Limit))
+	case ev == maxWaitOver && (state != nil || w.failures == 0):
+		return Verdict{}, w.fail(m.busyErrorOf(state, w.Limit))
 	case ev == maxWaitOver:
 		return Verdict{}, w.fail(leasehold.ErrUnavailable, cause)
-	case w.state != nil:
-		return Verdict{}, w.fail(ctx.Err(), m.busyErrorOf(w.state, w.Limit))
+	case state != nil:
+		return Verdict{}, w.fail(ctx.Err(), m.busyErrorOf(state, w.Limit))
 	case cause != nil:
 		return Verdict{}, w.fail(ctx.Err(), leasehold.ErrUnavailable, cause)
 	default:

@@ -42,6 +42,7 @@ const (
 func (w *waiter) joinGroup(clock call.Sample, state State) {
 	m, name := w.m, w.res.FirstKey()
 	m.mu.Lock()
+	w.state = &state
 	if m.waiters[w.seq] != w {
 		m.mu.Unlock()
 		return // its verdict came before the reply, and has been delivered

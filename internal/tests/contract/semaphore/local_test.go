@@ -2,6 +2,7 @@ package semaphore
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -225,5 +226,42 @@ func TestATurnThatIsOverIsNotHandedOut(t *testing.T) {
 		if seen.held != 0 {
 			f.Errorf("by the events %d permits are held", seen.held)
 		}
+	})
+}
+
+// A process whose place in the queue was lost takes it anew. Its callers that find the line
+// busy meanwhile are told how busy the key is: both happen at the same time, under the race
+// detector.
+func TestBusyWhileAPlaceIsTakenAnew(t *testing.T) {
+	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
+		holder, _ := f.open()
+		held := f.take(holder, "k", 1)
+		s := f.openVia(p, localFor(20*time.Millisecond))
+		waiter := f.wait(f.Context(), s, "k", 1)
+		anew := p.HoldReply(harness.Does("enter"), 1)
+		if err := f.RDB.Del(f.Context(), f.Part("k", "queue"), f.Part("k", "alive")).Err(); err != nil {
+			f.Fatal(err) // the next sign of life finds no place
+		}
+		var others sync.WaitGroup
+		var stop atomic.Bool
+		others.Go(func() {
+			for !stop.Load() {
+				_, err := s.TryAcquire(f.Context(), "k")
+				var busy *leasehold.BusyError
+				if !errors.As(err, &busy) {
+					f.Errorf("%v; want how busy the key is", err)
+					return
+				}
+				time.Sleep(100 * time.Microsecond)
+			}
+		})
+		anew.Wait()
+		anew.Release()
+		signs := harness.Answers(p, "ask")
+		redistest.Get(f.T, "a sign of life of the new place", signs)
+		stop.Store(true)
+		others.Wait()
+		release(f, held)
+		release(f, waiter.Got())
 	})
 }
