@@ -68,10 +68,11 @@ func NewGuard(rdb redis.UniversalClient, cfg GuardConfig) (*Guard, error) {
 // value is text, bytes, a number, a bool, a time or an [encoding.BinaryMarshaler]. It is
 // stored as go-redis stores an argument of SET.
 //
-// If ctx ends during the call, Set returns at once: with ctx's error alone if nothing was
-// sent, else joined with leasehold.ErrUnavailable. If Redis does not answer, Set returns
-// within 3 s plus the client's ReadTimeout (5 s by default; 8 s if the client has none). The
-// first call of a guard may take 8 s.
+// If ctx had ended before the call, Set returns ctx's error alone. If ctx ends during the
+// call, Set returns at once with ctx's error joined with leasehold.ErrUnavailable, unless it is
+// certain that nothing was sent. If Redis does not answer, Set returns within 3 s plus the
+// client's ReadTimeout (5 s by default; 8 s if the client has none). The first Set of a guard
+// asks for the server's version before that, for up to 8 s.
 //
 // leasehold.ErrInvalid says that an argument can never be served. After
 // leasehold.ErrUnavailable, with ctx's error or without, the value may have been written or
@@ -110,9 +111,11 @@ func (g *Guard) Set(ctx context.Context, key string, token uint64, value any, tt
 	return nil
 }
 
-// Get reads the value of key. ok is false if there is none. Errors are those of [Guard.Set].
+// Get reads the value of key. ok is false if there is none. Its errors are leasehold.ErrInvalid
+// for a bad key, leasehold.ErrUnavailable and ctx's own, which is returned as by [Guard.Set].
+//
 // Get costs one round trip: a plain GET, from a replica if the client reads from replicas. It
-// returns within 3 s plus the client's timeouts.
+// returns at once when ctx ends, and within 3 s plus the client's timeouts.
 func (g *Guard) Get(ctx context.Context, key string) (value string, ok bool, err error) {
 	const op = "guard get"
 	r, err := g.family.Resource(key)
@@ -142,8 +145,8 @@ func (g *Guard) Get(ctx context.Context, key string) (value string, ok bool, err
 	return *found, true, nil
 }
 
-// await runs f and waits for it until ctx ends. If nothing was sent, the error is ctx's alone.
-// Otherwise leasehold.ErrUnavailable is among the errors.
+// await runs f and waits for it until ctx ends. If ctx has ended and it is certain that nothing
+// was sent, the error is ctx's alone. Otherwise leasehold.ErrUnavailable is among the errors.
 func await[T any](ctx context.Context, f func(ctx context.Context) (T, error)) (T, []error) {
 	v, _, err := call.Wait(ctx, func(run func()) { go run() }, f)
 	switch {

@@ -51,11 +51,16 @@ func New(rdb redis.UniversalClient, cfg Config) (*Mutex, error) {
 // the parent of the lock's Context. To bound only the wait, set Config.MaxWait.
 //
 // Other errors are leasehold.ErrBusy when Config.MaxWait is over, leasehold.ErrQueueFull,
-// leasehold.ErrClosed, leasehold.ErrInvalid for a bad key, and leasehold.ErrUnavailable. The
-// last one has three causes: Redis refused the call, too few of Config.Replicas confirmed the
-// grant within Config.ReplicaWait, or Redis did not answer for too long. Before the request is
-// queued, that is 3 s of tries, and the last try may take up to the client's ReadTimeout longer.
-// Once it is queued, it is 10 s, during which the request keeps its place.
+// leasehold.ErrClosed, leasehold.ErrInvalid for a bad key, a *leasehold.RevokedError if the
+// request was revoked, and leasehold.ErrUnavailable. The last one has three causes: Redis
+// refused the call, too few of Config.Replicas confirmed the grant within Config.ReplicaWait,
+// or Redis did not answer for too long.
+//
+// If Redis does not answer before the request is queued, the last try begins within 3 s, and
+// Lock returns within about 6 s plus the client's ReadTimeout (5 s by default; 8 s if the
+// client has none). The first call of a handle asks for the server's version before that, for
+// up to 8 s. Once the request is queued, Lock returns if Redis still does not answer 10 s
+// after a first call failed. Until then the request keeps its place.
 //
 // Lock costs one round trip. While it waits it costs nothing more than its share in the calls
 // that the process sends for all its waiters. If many goroutines call at the same time, they
@@ -103,7 +108,8 @@ func (m *Mutex) Do(ctx context.Context, key string, fn func(ctx context.Context,
 
 // Close gives back all locks that this handle holds and ends its waits. The Contexts of the
 // locks and the waiting calls end with leasehold.ErrClosed. Close returns when the goroutines
-// of the handle have ended and Redis has confirmed. If ctx ends first, Close returns ctx's
-// error, and the rest goes on in the background for as long as a lock lasts. A second Close
-// does no harm. Close does not close the client.
+// of the handle have ended and Redis has confirmed, or the locks have expired. If ctx ends
+// first, Close returns ctx's error joined with leasehold.ErrUnavailable, and the rest goes on
+// in the background for as long as a lock lasts. A second Close does no harm. Close does not
+// close the client.
 func (m *Mutex) Close(ctx context.Context) error { return m.m.Close(ctx) }

@@ -26,7 +26,8 @@ import (
 // for a bad key or reason, leasehold.ErrUnavailable, leasehold.ErrClosed and ctx's own. After
 // leasehold.ErrUnavailable the lock may have been revoked; it is safe to call Revoke again.
 //
-// Revoke costs two round trips, and one more per 1000 waiters. It takes at most 10 s.
+// Revoke costs three round trips, or two for a waiter, and one more per 1000 waiters. It takes
+// at most 10 s.
 func (m *Mutex) Revoke(ctx context.Context, key, lockID, reason string) error {
 	return permits.Revoke(ctx, m.m, m.rdb, m.family, key, lockID, reason, false)
 }

@@ -65,8 +65,9 @@ type Config struct {
 	MaxWaiters int
 
 	// MaxWaitersTotal bounds how many requests may wait for all keys of a family with a Total.
-	// It must be at least MaxWaiters. A request beyond it gets leasehold.ErrQueueFull. Set
-	// MaxWaiters too, to a lower number, so that one key cannot fill the queue. 0: no bound.
+	// It must be at least MaxWaiters, and needs a Total. A request beyond it gets
+	// leasehold.ErrQueueFull. Set MaxWaiters too, to a lower number, so that one key cannot
+	// fill the queue. 0: no bound.
 	MaxWaitersTotal int
 
 	// MaxWait bounds how long Acquire, AcquireN, Do and DoN wait for a turn. When it is over
@@ -78,9 +79,10 @@ type Config struct {
 	// LocalFor is how long turns on a key may stay in this process. During that time a lease
 	// that Redis granted is passed from one waiter of the process to the next without a call
 	// to Redis. The time counts from the grant, or from the last time Redis said that no other
-	// process waits. Then the process queues again behind the others. The bounds are 1 ms and
-	// half of TTL, and at most 1 s. 5 to 20 ms is recommended for keys that many goroutines of
-	// a process want at a time: see docs/local.md. 0: strict order across the fleet.
+	// process waits. Then the process queues again behind the others. LocalFor is 1 ms to half
+	// of TTL, and at most 1 s. 5 to 20 ms is recommended for keys that many goroutines of a
+	// process want at a time: see docs/local.md. A family with a Total cannot have a LocalFor.
+	// 0: strict order across the fleet.
 	LocalFor time.Duration
 
 	// Replicas is how many replicas of the server must confirm a grant (with WAIT) before it

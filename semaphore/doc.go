@@ -4,8 +4,8 @@
 //
 // A handle ([Semaphore]) serves a family of keys, for example one key for every tenant, API or
 // queue that has a limit of its own. Acquire returns a [Lease], which is renewed in the
-// background until it is released. The Context of the lease ends before another caller can be
-// granted its permits.
+// background until it is released. If the lease cannot be renewed, its Context ends before
+// another caller can be granted its permits.
 //
 //	caps, err := semaphore.New(rdb, semaphore.Config{Name: "exports", Limit: 10})
 //	…

@@ -16,10 +16,14 @@ type Lease struct {
 }
 
 // Context returns a child of the ctx of Acquire that also ends when the lease is lost or given
-// back. Run the work under this Context. It ends before another caller can be granted the
-// permits, except when MaxHold ends it. [context.Cause] gives the reason: leasehold.ErrLost,
-// leasehold.ErrRevoked, leasehold.ErrMaxHold, leasehold.ErrReleased, leasehold.ErrClosed, or
-// the cause of the ctx of Acquire.
+// back. Run the work under this Context. If the lease cannot be renewed, the Context ends some
+// time before another caller can be granted the permits. At MaxHold the permits are free as
+// soon as the Context has ended. If the lease is revoked or its key is deleted, the permits are
+// free at once, and the Context ends when the holder learns of it.
+//
+// [context.Cause] gives the reason: leasehold.ErrLost, leasehold.ErrRevoked,
+// leasehold.ErrMaxHold, leasehold.ErrReleased, leasehold.ErrClosed, or the cause of the ctx of
+// Acquire.
 func (l *Lease) Context() context.Context {
 	if l.turn != nil {
 		return l.turn.Context()
@@ -40,7 +44,8 @@ func (l *Lease) Context() context.Context {
 // answer for the client's ReadTimeout (5 s by default; 8 s if the client has none).
 //
 // It costs one round trip. With Config.LocalFor it costs none if the next turn belongs to this
-// process. If the process queues again, it gives back and queues in one pipeline.
+// process. If the process queues again, it gives back and queues in one pipeline. If that
+// pipeline fails, Release gives back once more by itself, and may take twice as long.
 func (l *Lease) Release() error {
 	if l.turn != nil {
 		return l.turn.Release("release")
@@ -58,9 +63,10 @@ func (l *Lease) Release() error {
 // wait for replicas.
 //
 // Its errors are leasehold.ErrInvalid if ttl is too short, leasehold.ErrLost,
-// leasehold.ErrReleased, and leasehold.ErrUnavailable. The last one says that Redis, or as
-// many replicas as Config.Replicas says, did not confirm, or that ctx ended before they had.
-// The lease then lasts as long as before, or longer.
+// leasehold.ErrReleased, leasehold.ErrUnavailable and ctx's own. leasehold.ErrUnavailable says
+// that Redis, or as many replicas as Config.Replicas says, did not confirm. The lease then
+// lasts as long as before, or longer. If ctx ends during the call, its error is joined with
+// leasehold.ErrUnavailable. If ctx had ended before the call, its error is returned alone.
 func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	if l.turn != nil {
 		return l.turn.Extend(ctx, ttl)
@@ -86,7 +92,10 @@ func (l *Lease) Key() string {
 
 // Deadline returns the time until which the lease is surely held if no renewal succeeds from
 // now on. It is a time of the local monotonic clock, and lies before the end of the lease in
-// Redis by at least 10 ms or 2 % of the TTL, whichever is more. A renewal moves it.
+// Redis by at least 10 ms or 2 % of the lease's present term, whichever is more. This term is
+// the TTL, or what Extend set. It is at most 2 s at first if another process handed the permits
+// over. A renewal moves the Deadline. The monotonic clock may stand still while the machine is
+// suspended.
 func (l *Lease) Deadline() time.Time {
 	if l.turn != nil {
 		return l.turn.Deadline()

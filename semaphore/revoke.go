@@ -29,8 +29,8 @@ import (
 // and ctx's own. After leasehold.ErrUnavailable the lease may have been revoked; it is safe to
 // call Revoke again.
 //
-// Revoke costs two round trips, and one more per 1000 entries of the key. It takes at most 10
-// s.
+// Revoke costs three round trips, or two for a waiter, and one more per 1000 entries of the
+// key. It takes at most 10 s.
 func (s *Semaphore) Revoke(ctx context.Context, key, leaseID, reason string) error {
 	return permits.Revoke(ctx, s.m, s.rdb, s.cfg.family(), key, leaseID, reason, s.cfg.Total > 0)
 }

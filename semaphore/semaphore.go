@@ -55,11 +55,17 @@ func New(rdb redis.UniversalClient, cfg Config) (*Semaphore, error) {
 // also the parent of the lease's Context. To bound only the wait, set Config.MaxWait.
 //
 // Other errors are leasehold.ErrBusy when Config.MaxWait is over, leasehold.ErrQueueFull,
-// leasehold.ErrClosed, leasehold.ErrInvalid for a bad key, and leasehold.ErrUnavailable. The
-// last one has three causes: Redis refused the call, too few of Config.Replicas confirmed the
-// grant within Config.ReplicaWait, or Redis did not answer for too long. Before the request is
-// queued, that is 3 s of tries, and the last try may take up to the client's ReadTimeout longer.
-// Once it is queued, it is 10 s, during which the request keeps its place.
+// leasehold.ErrClosed, leasehold.ErrInvalid for a bad key or a bad result of Config.LimitFor or
+// Config.ShareFor, a *leasehold.RevokedError if the request was revoked, and
+// leasehold.ErrUnavailable. The last one has three causes: Redis refused the call, too few of
+// Config.Replicas confirmed the grant within Config.ReplicaWait, or Redis did not answer for
+// too long.
+//
+// If Redis does not answer before the request is queued, the last try begins within 3 s, and
+// Acquire returns within about 6 s plus the client's ReadTimeout (5 s by default; 8 s if the
+// client has none). The first call of a handle asks for the server's version before that, for
+// up to 8 s. Once the request is queued, Acquire returns if Redis still does not answer 10 s
+// after a first call failed. Until then the request keeps its place.
 //
 // Acquire costs one round trip. While it waits it costs nothing more than its share in the
 // calls that the process sends for all its waiters. If many goroutines call at the same time,
@@ -72,7 +78,8 @@ func (s *Semaphore) Acquire(ctx context.Context, key string) (*Lease, error) {
 // of key that is in force (set by SetLimit, or configured), and at most 1000. Later requests
 // for few permits do not overtake a request that waits for many. If n can never be served,
 // AcquireN returns leasehold.ErrInvalid, with the limit in its text. This also happens if the
-// limit is lowered below n during the wait.
+// limit is lowered below n during the wait. In a family with a Total, n is also at most the
+// total.
 func (s *Semaphore) AcquireN(ctx context.Context, key string, n int) (*Lease, error) {
 	return s.acquire(ctx, "acquire", key, n, true)
 }
@@ -172,7 +179,8 @@ func (s *Semaphore) DoN(ctx context.Context, key string, n int, fn func(ctx cont
 
 // Close gives back everything that this handle holds and ends its waits. The Contexts of the
 // leases and the waiting calls end with leasehold.ErrClosed. Close returns when the goroutines
-// of the handle have ended and Redis has confirmed. If ctx ends first, Close returns ctx's
-// error, and the rest goes on in the background for as long as a lease lasts. A second
-// Close does no harm. Close does not close the client.
+// of the handle have ended and Redis has confirmed, or the leases have expired. If ctx ends
+// first, Close returns ctx's error joined with leasehold.ErrUnavailable, and the rest goes on
+// in the background for as long as a lease lasts. A second Close does no harm. Close does not
+// close the client.
 func (s *Semaphore) Close(ctx context.Context) error { return s.m.Close(ctx) }
