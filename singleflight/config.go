@@ -58,8 +58,8 @@ type Config[T any] struct {
 
 	// TTLFor returns the TTL of a value. If it returns 0, TTL applies. If it returns a
 	// negative duration, the value is handed to all callers that wait for it and is not
-	// stored. It is called once per load and must not block. If it panics, the loader counts
-	// as panicked. nil: TTL applies to every value.
+	// stored. It is called once for each value that is loaded or Put, and must not block. If
+	// it panics after a load, the loader counts as panicked. nil: TTL applies to every value.
 	TTLFor func(key string, v T) time.Duration
 
 	// StaleFor is how long after its TTL a value is still served while one process rebuilds

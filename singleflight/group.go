@@ -87,8 +87,9 @@ func New[T any](rdb redis.UniversalClient, cfg Config[T]) (*Group[T], error) {
 
 // Close ends all waits with leasehold.ErrClosed and cancels the ctx of the loads that run. It
 // gives their leases to the processes that wait for them. Close returns when the loaders have
-// returned and Redis has confirmed. If ctx ends first, Close returns ctx's error, and the rest
-// ends by itself. A second Close does no harm. Close does not close the client.
+// returned and Redis has confirmed, or the leases have expired. If ctx ends first, Close
+// returns ctx's error, and the rest ends by itself. A second Close does no harm. Close does not
+// close the client.
 func (g *Group[T]) Close(ctx context.Context) error {
 	g.mu.Lock()
 	g.closed.Store(true)

@@ -14,8 +14,8 @@ import (
 // Inspect returns the state of key in the whole fleet. It changes nothing.
 //
 // If ctx ends, Inspect returns at once. Otherwise it returns within 3 s plus the client's
-// WriteTimeout and ReadTimeout. The first call of a client asks for the server's version
-// before that, for up to 8 s.
+// WriteTimeout and ReadTimeout. The first call of a Group asks for the server's version before
+// that, for up to 8 s.
 //
 // Its errors are leasehold.ErrInvalid for a bad key, leasehold.ErrUnavailable,
 // leasehold.ErrClosed and ctx's own. It costs one round trip.

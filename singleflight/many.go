@@ -18,7 +18,8 @@ import (
 // With MaxLoads each call of load takes one permit.
 //
 // DoMany returns the values that it got, and one joined error for all other keys. Each part of
-// the error names its key.
+// the error names its key. If one of the keys is bad, DoMany returns leasehold.ErrInvalid and
+// does nothing else. The other errors are those of Do.
 //
 // All keys are looked up in one round trip. A second round trip settles what to do about the
 // missing ones. In a Cluster these are one round trip per node. The values that this process

@@ -37,12 +37,16 @@ const maxLooks = 4
 // and LoadTimeout. It gets what that load returns, unchanged, and nothing is stored.
 //
 // ctx bounds the wait. When it ends, Do returns at once, and the load goes on for the other
-// callers. Do asks Redis for the cached value for at most 3 s plus the client's WriteTimeout
-// and ReadTimeout, and for as long again for the right to load it. This holds for any number
-// of callers. Only ctx and Config.LoadTimeout bound the wait for a load.
+// callers. If a GET was already sent, Do first waits for its answer, as [Group.Peek] does.
+//
+// Do asks Redis for the cached value for at most 3 s plus the client's WriteTimeout and
+// ReadTimeout. It then asks for the right to load the value: it begins tries for 3 s, and the
+// last one has the same bound. This holds for any number of callers. Only ctx and
+// Config.LoadTimeout bound the wait for a load while Redis answers.
 //
 // Its errors are the loader's; a *[RemoteError] with the text of the loader's error, if the
-// loader ran in another process or the failure is remembered; leasehold.ErrInvalid for a bad
+// loader ran in another process, if the failure is remembered, or if the loader of another
+// caller panicked; an error if the value cannot be encoded; leasehold.ErrInvalid for a bad
 // key; leasehold.ErrUnavailable if Redis is unavailable (see Config.OnUnavailable);
 // [ErrLoadCycle]; leasehold.ErrClosed; and ctx's own.
 //

@@ -65,9 +65,8 @@ type State struct {
 
 // Stats counts what a Group has done since it was made. Each call of Fetch or Do and each key
 // of a DoMany counts once: among Hits, Stale, Loaded and Shared if it gets a value, and among
-// Errors if it gets an error. A remembered ErrNotFound counts among Hits. Stats does not count
-// Peek, Put, Invalidate and Inspect, keys that are refused before anything is sent, and calls
-// after Close.
+// Errors if it gets an error. A remembered ErrNotFound counts among Hits. These five do not
+// count Peek, Put, Invalidate and Inspect, bad keys, and calls after Close.
 type Stats struct {
 	Hits   int64 // served a fresh value from Redis
 	Stale  int64 // served a stale value from Redis

@@ -29,7 +29,8 @@ import (
 // or reason, leasehold.ErrUnavailable, leasehold.ErrClosed and ctx's own. After
 // leasehold.ErrUnavailable the load may have been revoked; it is safe to call Revoke again.
 //
-// Revoke costs three round trips. It takes at most 10 s.
+// Revoke costs three round trips, and more if the load was invalidated or is of another schema.
+// It takes at most 10 s.
 func (g *Group[T]) Revoke(ctx context.Context, key, loadID, reason string) error {
 	return g.manager.Revoke(ctx, key, loadID, reason, func(ctx context.Context, own lease.Resource) (lease.Revoker, string, error) {
 		return g.findLoad(ctx, key, loadID, own.(lease.Revoker))
