@@ -13,10 +13,10 @@
 //   - [github.com/leasehold-go/leasehold/singleflight]: a cached value is expensive to make
 //     and many callers want it. One process loads the value, and the others share the result.
 //
-// All three packages use leases. A lease is renewed in the background until it is released.
-// Its Context ends before another caller can be granted the same permit, lock or load. Callers
-// that wait for a permit or a lock are served in the order of their arrival, across the whole
-// fleet. Callers that wait for a value are all woken at the same time.
+// All three packages use leases. A lease is renewed in the background until it is released. If
+// it cannot be renewed, its Context ends before another caller can be granted the same permit,
+// lock or load. Callers that wait for a permit or a lock are served in the order of their
+// arrival, across the whole fleet. Callers that wait for a value are all woken at the same time.
 //
 // # Errors
 //

@@ -31,8 +31,8 @@ var (
 	// ErrClosed says that the handle is closed.
 	ErrClosed = errors.New("handle closed")
 
-	// ErrQueueFull says that the queue of the key already had as many waiters as the family
-	// allows.
+	// ErrQueueFull says that as many requests were already waiting as the family allows, for
+	// the key or for all keys together.
 	ErrQueueFull = errors.New("queue full")
 
 	// ErrUnavailable says that Redis could not be reached, did not answer, or refused the
@@ -59,8 +59,9 @@ type BusyError struct {
 	// RetryAfter is the time after which a new attempt is worthwhile. It is an estimate from
 	// the hold times that this handle has observed and from the number of waiting requests. It
 	// is at most the time until the earliest lease of the key expires if its holder does not
-	// renew it. It is at most 1 s if this handle has observed no hold yet. It is never 0. For
-	// a Retry-After header, round it up to whole seconds.
+	// renew it. If the total is what limits the request, the earliest lease of the family
+	// counts instead. RetryAfter is at most 1 s if this handle has observed no hold yet. It is
+	// never 0. For a Retry-After header, round it up to whole seconds.
 	RetryAfter time.Duration
 
 	InUse   int // permits that all holders have together
