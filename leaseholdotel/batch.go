@@ -12,7 +12,7 @@ const (
 )
 
 // batch keeps the events of acquisitions and holds until there are batchSize of them, or until
-// the metrics are collected. A process that takes permits rarely finds that the SDK's memory
+// the metrics are collected. If a process takes permits only now and then, the SDK's memory
 // has left the processor's caches. Recording each event by itself would then cost the caller
 // several times as much.
 type batch struct {

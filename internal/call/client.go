@@ -20,7 +20,7 @@ import (
 const (
 	// Bound is how long a call may wait until it is sent, in its lane and for a connection
 	// together. The write and the read that follow are bounded by the client's own
-	// WriteTimeout and ReadTimeout (3 s each by default). So Do returns within Bound and these
+	// WriteTimeout and ReadTimeout (5 s each by default). So Do returns within Bound and these
 	// two, for any number of callers, unless the caller's ctx lets the call wait longer in a
 	// lane whose server answers others.
 	Bound = 3 * time.Second

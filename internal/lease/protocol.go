@@ -79,7 +79,7 @@ type Terms struct {
 }
 
 // EnterOptions are the options of an enter.
-type EnterOptions struct { // server time (µs) from which on the call does nothing; 0: never
+type EnterOptions struct {
 	VoidAfter  int64 // server time (µs) from which on the call does nothing; 0: never
 	Wait       bool  // take a place in the queue if nothing is free
 	Ticket     int64 // place in the queue, server µs; 0: behind all others
@@ -102,8 +102,8 @@ const (
 )
 
 // State tells how busy a resource was.
-type State struct { // when Redis reported it; zero: just now
-	AsOf                  time.Time     // when Redis had told; zero: now
+type State struct {
+	AsOf                  time.Time     // when Redis reported it; zero: just now
 	Earliest              time.Duration // time until the first lease ends; 0: none is held
 	InUse, Limit, Waiting int
 
