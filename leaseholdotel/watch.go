@@ -36,9 +36,9 @@ type watch struct {
 // the keys, because an attribute for each key would have no bound. One process of a fleet is
 // enough to watch a family. rdb only needs the rights to read.
 //
-// Each collection costs a few round trips per key, and ends within 3 s. If a key cannot be
-// read, it is left out and the collection reports an error. For a family with a Total, each
-// watched key costs reading the leases of all keys of the family.
+// Each collection costs a few round trips per key, and ends within 3 s plus the client's
+// ReadTimeout. If a key cannot be read, it is left out and the collection reports an error. For
+// a family with a Total, each watched key costs reading the leases of all keys of the family.
 func (o *Observer) Watch(rdb redis.UniversalClient, w Watched) (stop func(), err error) {
 	kind, ok := map[string]keys.Kind{"semaphore": keys.Semaphore, "mutex": keys.Mutex}[w.Type]
 	if !ok {

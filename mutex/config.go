@@ -62,10 +62,11 @@ type Config struct {
 	// with Replicas every call fails there.
 	Replicas int
 
-	// ReplicaWait is how long the replicas may take to confirm: 1 ms to a quarter of the TTL,
-	// and to three quarters of the client's ReadTimeout. A call takes at most that much
-	// longer, even one that ends with leasehold.ErrBusy. It has no effect without Replicas. 0:
-	// 1 s, or the lower of those two bounds if that is less.
+	// ReplicaWait is how long the replicas may take to confirm: 1 ms to a quarter of the TTL (of
+	// MaxHold if that is shorter), and to three quarters of the client's ReadTimeout. A call may
+	// take that much longer, even one that ends with leasehold.ErrBusy, and twice that if many
+	// calls wait for replicas. ReplicaWait has no effect without Replicas. 0: 1 s, or the lower
+	// of those two bounds if that is less.
 	ReplicaWait time.Duration
 
 	// Prefix starts every key in Redis and the names of the inbox channels. It has at most 512

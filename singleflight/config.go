@@ -72,8 +72,8 @@ type Config[T any] struct {
 	StaleIfError time.Duration
 
 	// ErrorTTL is how long a loader's failure is remembered. Every caller that asks during
-	// that time gets the failure. 0: only the callers that waited for that load get it, and a
-	// later caller loads again.
+	// that time gets the failure. A panic is not remembered. 0: only the callers that waited
+	// for that load get it, and a later caller loads again.
 	ErrorTTL time.Duration
 
 	// NotFoundTTL is how long [ErrNotFound] is remembered. 0: as long as ErrorTTL.
@@ -155,9 +155,10 @@ type Config[T any] struct {
 	// Observer is told what the group does; see [leasehold.Observer]. nil: no observer.
 	Observer leasehold.Observer
 
-	// Logger gets what cannot be reported to a caller: entries that cannot be decoded, values
-	// that are too large, refreshes that failed, leases of loads that were lost, and Redis
-	// going out of reach and coming back. nil: no log.
+	// Logger gets what cannot be reported to every caller: entries that cannot be decoded,
+	// values that are too large or cannot be encoded or stored, loaders that panicked (with the
+	// stack), refreshes that failed, leases of loads that were lost, and Redis going out of
+	// reach and coming back. nil: no log.
 	Logger *slog.Logger
 }
 
