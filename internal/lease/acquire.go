@@ -38,7 +38,7 @@ type Attempt struct {
 	Turns Turns // set if the lease serves several turns; nil: it serves its caller alone
 
 	BeforeEnter func() // called before each enter is sent; may be nil
-	OnWait      func() // called whenever the attempt has to wait, for its turn or for Redis; may be nil
+	OnWait      func() // called when the attempt is queued, and before an unanswered enter is retried; may be nil
 }
 
 // Acquire takes the permits that a asks for and stores the lease in into. It returns as soon
@@ -67,19 +67,18 @@ func (m *Manager) Acquire(ctx context.Context, a Attempt, into *Lease) (answer a
 	if answer != nil {
 		return answer, err
 	}
-	return nil, w.unlessClosed(err, into)
+	return nil, w.unlessClosed(err)
 }
 
-// unlessClosed returns the error of an attempt that ended with err. A lease that was granted
-// while the handle was being closed is given back here: Close may have listed the leases
-// before this one was added.
-func (w *waiter) unlessClosed(err error, into *Lease) error {
+// unlessClosed returns the error of an attempt that ended with err. If Close has begun, it
+// returns ErrClosed instead of a lease. Close gives that lease back: start lists a lease only
+// as long as the handle is open, and Close goes through the list afterwards.
+func (w *waiter) unlessClosed(err error) error {
 	if err != nil {
 		return err
 	}
 	select {
 	case <-w.m.closing:
-		into.abandon(leasehold.ErrClosed)
 		return w.fail(leasehold.ErrClosed)
 	default:
 		return nil
@@ -163,7 +162,7 @@ type waiter struct {
 	// enterMayArriveUntil is the server time (µs) until which a copy of an enter of this
 	// attempt may still arrive; 0: none can.
 	enterMayArriveUntil int64
-	wasLate             bool // its grant must not be reported as late (again)
+	lateTold            bool // its grant must not be reported as late (again)
 
 	ticket       int64     // place in the queue, once it had one
 	failures     int       // consecutive calls without an answer
@@ -218,7 +217,7 @@ func (w *waiter) newRequest() {
 	req := w.res.Request(Terms{
 		Handle: m.handle, Seq: seq, Permits: w.Permits, TTL: m.cfg.TTL, Limit: w.Limit, Want: w.Want,
 	})
-	w.enters, w.enterMayArriveUntil, w.wasLate = 0, 0, false
+	w.enters, w.enterMayArriveUntil, w.lateTold = 0, 0, false
 	if !w.Wait {
 		w.seq, w.req = seq, req
 		return // never queued, so no other process can grant to it
@@ -254,22 +253,23 @@ func (w *waiter) follow(ctx context.Context, v Verdict, err error, into *Lease) 
 		}
 		switch v.Code {
 		case Granted:
-			late := into.start(ctx, w, v)
-			if late == nil {
+			unusable := into.start(ctx, w, v)
+			if unusable == nil {
 				return nil, nil
 			}
-			w.wasLate = true
+			w.lateTold = true
 			w.m.events.lateGrant(w.res, w.req)
-			if !w.Wait {
+			switch {
+			case errors.Is(unusable, leasehold.ErrClosed):
+				w.abandon()
+				return nil, w.fail(unusable)
+			case !w.Wait:
 				// Another try might find the permits of this one taken, and say that they
 				// are others'.
 				w.abandon()
-				if errors.Is(late, leasehold.ErrClosed) {
-					return nil, w.fail(late)
-				}
-				return nil, w.fail(leasehold.ErrUnavailable, late)
+				return nil, w.fail(leasehold.ErrUnavailable, unusable)
 			}
-			if err := w.restart(ctx, late); err != nil {
+			if err := w.restart(ctx, unusable); err != nil {
 				return nil, err
 			}
 		case Answered:
@@ -283,7 +283,7 @@ func (w *waiter) follow(ctx context.Context, v Verdict, err error, into *Lease) 
 			return nil, w.fail(leasehold.ErrUnavailable, v.Err)
 		case Gone: // enter again, with the same request and ticket
 			if v.Lapsed && !w.m.cfg.Loads { // a waiter for a load enters again all the time
-				if err := w.revoked(ctx); err != nil {
+				if err := w.endIfRevoked(ctx); err != nil {
 					return nil, err
 				}
 			}
@@ -320,12 +320,8 @@ func (l *Lease) start(ctx context.Context, w *waiter, v Verdict) error {
 	delete(m.waiters, w.seq)
 	w.leaveGroup()
 	closed := m.closed
-	watch, hinted := false, false
 	if !closed {
 		m.leases[l.seq] = l
-		hinted = m.wasHinted(l.seq)
-		watch = !m.watch.scheduled
-		m.watch.scheduled = m.watch.scheduled || watch
 	}
 	m.mu.Unlock()
 	if closed {
@@ -333,12 +329,7 @@ func (l *Lease) start(ctx context.Context, w *waiter, v Verdict) error {
 		return leasehold.ErrClosed
 	}
 	m.loop.Put(&l.entry, l, at, slack)
-	if watch {
-		m.loop.Put(&m.watch.entry, &m.watch, now.Add(watchAfter), watchAfter/4)
-	}
-	if hinted {
-		l.askFate()
-	}
+	m.watch.add(l)
 	return nil
 }
 
@@ -369,7 +360,7 @@ func (w *waiter) enter(ctx context.Context) (Verdict, error) {
 				return w.end(ctx, ev, errNoAnswer)
 			}
 			if clock.Err() != nil {
-				if v, again, err := w.retry(ctx, clock.Err(), began, 0); !again {
+				if v, again, err := w.retry(ctx, clock.Err(), began); !again {
 					return v, err
 				}
 			}
@@ -460,7 +451,7 @@ func (w *waiter) endInFlight(ctx context.Context, ev event, e *enterCall) (Verdi
 		v := w.heard()
 		if w.enters > 1 || v.Code != Granted {
 			// Only a grant to the one enter that was sent proves that no copy is on its way.
-			w.enterMayArriveUntil = max(w.enterMayArriveUntil, e.void)
+			w.mayArriveUntil(e.void)
 		}
 		return v, nil
 	}
@@ -468,7 +459,7 @@ func (w *waiter) endInFlight(ctx context.Context, ev event, e *enterCall) (Verdi
 		w.enters-- // it was not sent, and never will be
 		return w.end(ctx, ev, w.lastFailure)
 	}
-	w.enterMayArriveUntil = max(w.enterMayArriveUntil, e.void)
+	w.mayArriveUntil(e.void)
 	return w.end(ctx, ev, errNoAnswer)
 }
 
@@ -476,14 +467,15 @@ func (w *waiter) endInFlight(ctx context.Context, ev event, e *enterCall) (Verdi
 // again.
 func (w *waiter) onEnterDone(ctx context.Context, e *enterCall) (v Verdict, again bool, err error) {
 	if e.err != nil {
+		w.onNoAnswer(e)
 		w.waits()
-		return w.retry(ctx, e.err, e.sent, e.void)
+		return w.retry(ctx, e.err, e.sent)
 	}
 	w.failures, w.lastFailure = 0, nil
 	clock := call.Sample{Micros: e.reply.Now, Sent: e.sent, Got: time.Now()}
 	w.m.client.Learn(w.res.FirstKey(), clock)
 	if v, err = w.onEnterReply(ctx, &e.reply, clock); err == nil && v.Code == Granted && e.call.Confirm != nil {
-		v, err = w.confirmed(v, e.call)
+		v, err = w.requireConfirmed(v, e.call)
 	}
 	return v, false, err
 }
@@ -525,18 +517,27 @@ func (w *waiter) onEnterReply(ctx context.Context, r *EnterReply, clock call.Sam
 	}
 }
 
-// retry handles an enter without an answer. If again is true, the caller sends the same
-// request again; retry has paused already. Otherwise the attempt has its verdict or its error.
-// The request stays the same, so that it takes nothing twice.
-func (w *waiter) retry(ctx context.Context, err error, sent time.Time, void int64) (v Verdict, again bool, _ error) {
-	if void != 0 && errors.Is(err, call.ErrNotSent) {
+// onNoAnswer notes what an enter without an answer may have left behind.
+func (w *waiter) onNoAnswer(e *enterCall) {
+	switch {
+	case errors.Is(e.err, call.ErrNotSent):
 		w.enters--
-	}
-	class := call.Classify(err)
-	if class == call.Unknown && void != 0 {
-		w.enterMayArriveUntil = max(w.enterMayArriveUntil, void)
+	case call.Classify(e.err) == call.Unknown:
+		w.mayArriveUntil(e.void)
 		w.m.askSoon(w.res) // the lost reply may have carried grants to our waiters
 	}
+}
+
+// mayArriveUntil notes that a copy of an enter may still arrive until the server time void.
+func (w *waiter) mayArriveUntil(void int64) {
+	w.enterMayArriveUntil = max(w.enterMayArriveUntil, void)
+}
+
+// retry handles an enter, or a question for the server's clock, that has no answer because of
+// err. since is when it was sent. If again is true, the caller sends the same request again;
+// retry has paused already. Otherwise the attempt has its verdict or its error. The request
+// stays the same, so that it takes nothing twice.
+func (w *waiter) retry(ctx context.Context, err error, since time.Time) (v Verdict, again bool, _ error) {
 	if ctx.Err() != nil {
 		if errors.Is(err, call.ErrNotSent) && w.failures == 0 {
 			err = nil // it was dropped because ctx had ended
@@ -545,7 +546,7 @@ func (w *waiter) retry(ctx context.Context, err error, sent time.Time, void int6
 		return v, false, err
 	}
 	if w.failures++; w.failures == 1 {
-		w.failingSince = sent
+		w.failingSince = since
 	}
 	w.lastFailure = err
 	pause := call.Backoff(w.failures)
@@ -555,7 +556,7 @@ func (w *waiter) retry(ctx context.Context, err error, sent time.Time, void int6
 		w.finish()
 		return Verdict{}, false, w.fail(leasehold.ErrUnavailable, err)
 	}
-	if class == call.Refused || (!w.Wait && w.failures >= maxTries) || time.Since(w.failingSince)+pause > patience {
+	if call.Classify(err) == call.Refused || (!w.Wait && w.failures >= maxTries) || time.Since(w.failingSince)+pause > patience {
 		w.abandon()
 		return Verdict{}, false, w.fail(leasehold.ErrUnavailable, err)
 	}
@@ -619,9 +620,9 @@ func (w *waiter) end(ctx context.Context, ev event, cause error) (Verdict, error
 	}
 }
 
-// revoked asks Redis whether the attempt was revoked. If so, it ends the attempt and returns
+// endIfRevoked asks Redis whether the attempt was revoked. If so, it ends the attempt and returns
 // the error. It returns nil if the attempt was not revoked, or if that cannot be found out.
-func (w *waiter) revoked(ctx context.Context) error {
+func (w *waiter) endIfRevoked(ctx context.Context) error {
 	end := w.m.revocation(ctx, w.req, time.Time{})
 	if end == nil {
 		return nil
@@ -633,7 +634,7 @@ func (w *waiter) revoked(ctx context.Context) error {
 // restart gives up this attempt's request and begins another one, with the same ticket. It
 // does not do so if the attempt was revoked: a new request would take what was taken away.
 func (w *waiter) restart(ctx context.Context, why error) error {
-	if err := w.revoked(ctx); err != nil {
+	if err := w.endIfRevoked(ctx); err != nil {
 		return err
 	}
 	w.abandon()
@@ -662,7 +663,7 @@ func (w *waiter) abandon() {
 		return
 	}
 	g := w.m.newGiveBack(w.res, w.req, w.enterMayArriveUntil)
-	g.heldIsLate.Store(!w.wasLate)
+	g.heldIsLate.Store(!w.lateTold)
 	w.m.giveBackLater(g)
 }
 

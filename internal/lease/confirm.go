@@ -48,11 +48,11 @@ func (c Config) confirm(client *call.Client) (*call.Confirm, []error) {
 	return &call.Confirm{Replicas: c.Replicas, Wait: wait, TTL: term}, nil
 }
 
-// confirmed returns the grant v, which is the outcome of c. If too few replicas confirmed it,
+// requireConfirmed returns the grant v, which is the outcome of c. If too few replicas confirmed it,
 // the grant is given back instead.
-func (w *waiter) confirmed(v Verdict, c *call.Call) (Verdict, error) {
+func (w *waiter) requireConfirmed(v Verdict, c *call.Call) (Verdict, error) {
 	if err := c.Unconfirmed(); err != nil {
-		w.wasLate = true // the error already tells of this grant, so it is not reported as a late one
+		w.lateTold = true // the error already tells of this grant, so it is not reported as a late one
 		w.abandon()
 		return Verdict{}, w.fail(leasehold.ErrUnavailable, err)
 	}
@@ -66,7 +66,7 @@ func (w *waiter) confirmed(v Verdict, c *call.Call) (Verdict, error) {
 func (w *waiter) confirmGrant(ctx context.Context, v Verdict) (Verdict, error) {
 	began := time.Now()
 	for tries := 1; ; tries++ {
-		e := w.newRenewal()
+		e := w.newConfirmCall()
 		w.m.Go(func() {
 			defer close(e.done)
 			e.send(ctx)
@@ -79,7 +79,7 @@ func (w *waiter) confirmGrant(ctx context.Context, v Verdict) (Verdict, error) {
 			return Verdict{Code: Gone}, w.restart(ctx, errGone)
 		case e.err == nil:
 			v.Deadline = e.sent.Add(e.term - margin(e.term))
-			return w.confirmed(v, e.call)
+			return w.requireConfirmed(v, e.call)
 		}
 		pause := call.Backoff(tries)
 		if call.Classify(e.err) == call.Refused || time.Since(began)+pause > patience {
@@ -95,8 +95,8 @@ func (w *waiter) confirmGrant(ctx context.Context, v Verdict) (Verdict, error) {
 	}
 }
 
-// A renewal is the renewal of a grant on its way. Its goroutine may outlive the attempt.
-type renewal struct {
+// A confirmCall is the renewal that has a grant confirmed, on its way. Its goroutine may outlive the attempt.
+type confirmCall struct {
 	m    *Manager
 	res  Resource
 	req  Request
@@ -107,16 +107,16 @@ type renewal struct {
 	err  error
 }
 
-func (w *waiter) newRenewal() *renewal {
+func (w *waiter) newConfirmCall() *confirmCall {
 	c := w.req.Renew(w.m.cfg.TTL, w.enterMayArriveUntil)
 	c.Confirm = w.m.confirm
-	return &renewal{
+	return &confirmCall{
 		m: w.m, res: w.res, req: w.req, call: c, sent: time.Now(), done: make(chan struct{}),
 		err: errNoAnswer, // stays if a hook ends the goroutine
 	}
 }
 
-func (e *renewal) send(ctx context.Context) {
+func (e *confirmCall) send(ctx context.Context) {
 	var ints []int64
 	var r RenewReply
 	if ints, e.err = e.m.client.Do(ctx, e.call); e.err == nil {

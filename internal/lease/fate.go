@@ -225,6 +225,22 @@ type watch struct {
 	nextFate time.Time // when the next question may be asked; used by Due alone
 }
 
+// add makes sure that the holder of l, which has just begun, hears hints. A hint may have come
+// before the lease was listed. A later one finds the lease on the list.
+func (w *watch) add(l *Lease) {
+	m := w.m
+	m.mu.Lock()
+	hinted, first := m.wasHinted(l.seq), !w.scheduled
+	w.scheduled = true
+	m.mu.Unlock()
+	if first {
+		m.loop.Put(&w.entry, w, l.since.Add(watchAfter), watchAfter/4)
+	}
+	if hinted {
+		l.askFate()
+	}
+}
+
 // Due looks through the leases once and does all that is due.
 func (w *watch) Due(now time.Time, calls []*call.Call) ([]*call.Call, time.Time, time.Duration) {
 	m := w.m

@@ -52,7 +52,6 @@ type Lease struct {
 	failure      error     // of the last renewal; nil if that was answered
 	why          error     // why it is over: a sentinel error
 	cause        error     // what led to that, if known
-	back         *giveBack // set once MaxHold ended it; takes its place in the schedule
 	ctx          context.Context
 	cancel       context.CancelCauseFunc
 }
@@ -86,14 +85,12 @@ func (l *Lease) Due(now time.Time, calls []*call.Call) ([]*call.Call, time.Time,
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case l.back != nil:
-		return l.back.Due(now, calls)
 	case l.cond != held:
 		return calls, time.Time{}, 0
 	case !l.maxEnd.IsZero() && !now.Before(l.maxEnd):
 		l.lose(leasehold.ErrMaxHold, nil)
-		l.back = l.newGiveBack()
-		return l.back.Due(now, calls)
+		l.m.giveBackLater(l.newGiveBack())
+		return calls, time.Time{}, 0
 	case !now.Before(l.deadline):
 		// Nothing is given back here: the holder may need the margin to stop. The permit is
 		// given back when the holder calls Release; otherwise it expires on the server.

@@ -33,11 +33,11 @@ func (l *Lease) Release(op string) error {
 		return l.fail(op)
 	}
 	m.holds.add(time.Since(l.since))
-	return l.released(op, l.leave(false))
+	return l.releaseError(op, l.leave(false))
 }
 
-// released returns the error of a release for which leave returned errs.
-func (l *Lease) released(op string, errs []error) error {
+// releaseError returns the error of a release for which leave returned errs.
+func (l *Lease) releaseError(op string, errs []error) error {
 	if errs == nil {
 		return nil
 	}

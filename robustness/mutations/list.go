@@ -268,7 +268,7 @@ var client = []mutation{
 	},
 	{
 		name: "a late grant of a try is no other holder", file: "internal/lease/acquire.go",
-		old: "			if !w.Wait {\n				// Another try", new: "			if false {\n				// Another try",
+		old: "			case !w.Wait:\n				// Another try", new: "			case false:\n				// Another try",
 		packages: "./internal/tests/contract/mutex", tests: "TestTryLockWhoseGrant",
 	},
 	{
@@ -298,7 +298,7 @@ var client = []mutation{
 	},
 	{
 		name: "nothing is given back at the deadline", file: "internal/lease/lease.go",
-		old: "l.lose(leasehold.ErrLost, l.noRenewal())\n\t\treturn calls, time.Time{}, 0", new: "l.lose(leasehold.ErrLost, l.noRenewal())\n\t\tl.back = l.newGiveBack()\n\t\treturn l.back.Due(now, calls)",
+		old: "l.lose(leasehold.ErrLost, l.noRenewal())\n\t\treturn calls, time.Time{}, 0", new: "l.lose(leasehold.ErrLost, l.noRenewal())\n\t\tl.m.giveBackLater(l.newGiveBack())\n\t\treturn calls, time.Time{}, 0",
 		packages: leases,
 	},
 	{
@@ -308,7 +308,7 @@ var client = []mutation{
 	},
 	{
 		name: "a leave names until when an enter may arrive", file: "internal/lease/acquire.go",
-		old: "\t\tw.enterMayArriveUntil = max(w.enterMayArriveUntil, void)\n\t\tw.m.askSoon(w.res)", new: "\t\tw.m.askSoon(w.res)",
+		old: "\t\tw.mayArriveUntil(e.void)\n\t\tw.m.askSoon(w.res)", new: "\t\tw.m.askSoon(w.res)",
 		packages: contractAndFaults, tests: "TestLate|TestAcquireCancelled|TestRollback", servers: true,
 	},
 	{

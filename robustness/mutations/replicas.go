@@ -51,7 +51,7 @@ var replicas = []mutation{
 	},
 	{
 		name: "replicas: a waiter that was revoked does not enter again", file: "internal/lease/acquire.go",
-		old:      "	if err := w.revoked(ctx); err != nil {\n		return err\n	}\n	w.abandon()",
+		old:      "	if err := w.endIfRevoked(ctx); err != nil {\n		return err\n	}\n	w.abandon()",
 		new:      "	w.abandon()",
 		packages: replicaTests, tests: "RevokedBefore", servers: true,
 	},
