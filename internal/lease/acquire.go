@@ -484,7 +484,7 @@ func (w *waiter) onEnterDone(ctx context.Context, e *enterCall) (v Verdict, agai
 func (w *waiter) onEnterReply(ctx context.Context, r *EnterReply, clock call.Sample) (Verdict, error) {
 	switch r.Code {
 	case Granted:
-		return Verdict{Code: Granted, Deadline: clock.Sent.Add(r.Term - margin(r.Term)), Token: r.Token}, nil
+		return Verdict{Code: Granted, Deadline: deadline(clock.Sent, r.Term), Token: r.Token}, nil
 	case Answered:
 		return Verdict{Code: Answered, Answer: r.Answer}, nil
 	case Queued:

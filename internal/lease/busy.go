@@ -45,7 +45,7 @@ func (m *Manager) busyError(s State) *leasehold.BusyError {
 		retry = min(retry, first)
 	}
 	return &leasehold.BusyError{
-		RetryAfter: retry, InUse: s.InUse, Limit: s.Limit, Waiting: s.Waiting, Total: s.Total, TotalInUse: s.TotalInUse,
+		RetryAfter: max(1, retry), InUse: s.InUse, Limit: s.Limit, Waiting: s.Waiting, Total: s.Total, TotalInUse: s.TotalInUse,
 	}
 }
 

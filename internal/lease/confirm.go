@@ -24,7 +24,7 @@ func (c Config) confirm(client *call.Client) (*call.Confirm, []error) {
 	}
 	term := max(MinTTL, c.TTL)
 	if c.MaxHold > 0 {
-		term = max(MinTTL, capTerm(term, c.MaxHold))
+		term = TermWithin(term, c.MaxHold)
 	}
 	longest, of := term/4, "a quarter of the TTL"
 	if c.MaxHold > 0 {
@@ -78,7 +78,7 @@ func (w *waiter) confirmGrant(ctx context.Context, v Verdict) (Verdict, error) {
 		case e.err == nil && e.term == 0:
 			return Verdict{Code: Gone}, w.restart(ctx, errGone)
 		case e.err == nil:
-			v.Deadline = e.sent.Add(e.term - margin(e.term))
+			v.Deadline = deadline(e.sent, e.term)
 			return w.requireConfirmed(v, e.call)
 		}
 		pause := call.Backoff(tries)

@@ -184,7 +184,7 @@ func (g *group) onAsked(seqs []uint64, sent time.Time, r AskReply) {
 		}
 		switch s.Code {
 		case Granted:
-			w.settle(Verdict{Code: Granted, Deadline: sent.Add(s.Term - margin(s.Term)), Token: s.Token})
+			w.settle(Verdict{Code: Granted, Deadline: deadline(sent, s.Term), Token: s.Token})
 		case Queued:
 		case Answered:
 			w.settle(Verdict{Code: Answered, Answer: s.Answer})
@@ -273,7 +273,7 @@ func (m *Manager) deliver(grants []Grant, sent time.Time) {
 		case g.Refused != 0:
 			w.settle(Verdict{Code: TooMany, Limit: g.Refused})
 		default:
-			w.settle(Verdict{Code: Granted, Deadline: sent.Add(g.Term - margin(g.Term)), Token: g.Token})
+			w.settle(Verdict{Code: Granted, Deadline: deadline(sent, g.Term), Token: g.Token})
 		}
 	}
 }
@@ -331,8 +331,7 @@ func (m *Manager) believe(w *waiter, seq uint64, text string) {
 		if from.After(now) {
 			from = now
 		}
-		term := min(v.Term, m.cfg.TTL)
-		if v.Deadline = from.Add(term - margin(term)); v.Deadline.After(now) {
+		if v.Deadline = deadline(from, min(v.Term, m.cfg.TTL)); v.Deadline.After(now) {
 			w.settle(v)
 			break
 		}

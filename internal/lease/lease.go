@@ -195,7 +195,7 @@ func wrongType(err error) bool { return strings.Contains(err.Error(), "WRONGTYPE
 // renewal never shortens a lease on the server, so an older answer with an earlier end is
 // ignored. Called with the lock.
 func (l *Lease) extended(sent time.Time, term time.Duration) {
-	if d := sent.Add(term - margin(term)); d.After(l.deadline) {
+	if d := deadline(sent, term); d.After(l.deadline) {
 		l.deadline = d
 	}
 	l.planRenewal(time.Now())

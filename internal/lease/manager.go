@@ -120,7 +120,7 @@ func New(rdb redis.UniversalClient, cfg Config, extra ...error) (*Manager, error
 	}
 	if cfg.MaxHold > 0 {
 		// A crashed holder cannot give back at MaxHold, so its lease is over by then, too.
-		cfg.TTL = max(MinTTL, capTerm(cfg.TTL, cfg.MaxHold))
+		cfg.TTL = TermWithin(cfg.TTL, cfg.MaxHold)
 	}
 	id := make([]byte, 16)
 	_, _ = rand.Read(id) // never fails

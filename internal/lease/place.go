@@ -152,21 +152,14 @@ func (l *Lease) sendBoth(ctx context.Context, op string, w *waiter, now int64, o
 	}
 	m.reached(l.res, leaveErr)
 	var failed []error
-	switch {
-	case leaveErr != nil:
+	if leaveErr == nil {
+		failed = l.onLeft(r, e.sent, false)
+	} else {
 		unknown := call.Classify(leaveErr) == call.Unknown
 		if unknown {
 			m.askSoon(l.res) // the lost reply may have carried grants to our own waiters
 		}
 		failed = l.leave(unknown)
-	default:
-		m.deliver(r.Grants, e.sent)
-		if r.More {
-			m.giveBackLater(l.newGiveBack())
-		}
-		if !r.Held && time.Now().Before(l.deadline) {
-			failed = l.whyGone()
-		}
 	}
 	onLeft(l.releaseError(op, failed))
 	e.take(entered, enterErr)
@@ -219,10 +212,6 @@ func (m *Manager) Closing() <-chan struct{} { return m.closing }
 
 // BusyError returns the error of a request that found a resource in state s.
 func (m *Manager) BusyError(s State) *leasehold.BusyError { return m.busyError(s) }
-
-// TermWithin returns the term, at most ttl, by which a lease that must end after left may be
-// extended.
-func TermWithin(ttl, left time.Duration) time.Duration { return max(MinTTL, capTerm(ttl, left)) }
 
 // EventTime returns the current time if there is an Observer or a Logger, else the zero time.
 func (m *Manager) EventTime() time.Time { return m.events.now() }

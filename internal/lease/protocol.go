@@ -248,8 +248,8 @@ func ReadGrants(name string, reply []int64) (all []Grant, more bool, err error) 
 // maxResources bounds how many keys a handle keeps the Resource of.
 const maxResources = 256
 
-// Resource returns the Resource of key. Making one takes ten allocations, so those of the last
-// keys are kept.
+// Resource returns the Resource of key. Making one takes ten allocations, so a handle keeps up
+// to maxResources of them. A full map drops any one.
 func (m *Manager) Resource(key string) (Resource, error) {
 	m.mu.Lock()
 	r := m.resources[key]
@@ -279,9 +279,16 @@ func margin(term time.Duration) time.Duration {
 	return max(12*time.Millisecond, term/40)
 }
 
-// capTerm returns the term to ask for so that a lease ends by left at the latest: ttl, or left
-// plus the margin that the deadline lies before the end of the term. Durations may be the
-// longest possible, so nothing is added that could overflow.
+// deadline returns the time until which a lease is surely held that lasts for term on the
+// server, counted from a local time that is not later than the server's start.
+func deadline(from time.Time, term time.Duration) time.Time { return from.Add(term - margin(term)) }
+
+// TermWithin returns the term to ask for if the holder must stop after left: ttl, or left plus
+// twice the margin, so that the deadline does not come earlier. It is at least MinTTL.
+func TermWithin(ttl, left time.Duration) time.Duration { return max(MinTTL, capTerm(ttl, left)) }
+
+// capTerm is TermWithin without the lower bound. Durations may be the longest possible, so
+// nothing is added that could overflow.
 func capTerm(ttl, left time.Duration) time.Duration {
 	if slack := 2 * margin(min(ttl, left)); left < ttl-slack {
 		return max(0, left) + slack

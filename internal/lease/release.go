@@ -107,17 +107,7 @@ func (l *Lease) leave(resent bool) []error {
 		}
 		m.reached(l.res, err)
 		if err == nil {
-			m.deliver(r.Grants, sent)
-			if r.More {
-				m.giveBackLater(l.newGiveBack()) // this lease is given back, but there is more to hand on
-			}
-			// The deadline had not passed when the holder let go. If the server knows no lease
-			// now, the lease was lost before, but that is certain only if this was the only
-			// leave and its answer came before the lease can have expired.
-			if r.Held || resent || !time.Now().Before(l.deadline) {
-				return nil
-			}
-			return l.whyGone()
+			return l.onLeft(r, sent, resent)
 		}
 		if ctx.Err() != nil && errors.Is(err, context.DeadlineExceeded) {
 			err = call.TooLate(err, began) // the ctx is not the caller's own
@@ -133,6 +123,22 @@ func (l *Lease) leave(resent bool) []error {
 		}
 		time.Sleep(call.Backoff(n))
 	}
+}
+
+// onLeft handles the reply to a leave that was sent at the time sent, and returns the errors of
+// the release, or nil. resent says that an earlier leave was sent and not answered.
+func (l *Lease) onLeft(r LeaveReply, sent time.Time, resent bool) []error {
+	l.m.deliver(r.Grants, sent)
+	if r.More {
+		l.m.giveBackLater(l.newGiveBack()) // this lease is given back, but there is more to hand on
+	}
+	// The deadline had not passed when the holder let go, and does not change any more. If the
+	// server knows no lease now, the lease was lost before, but that is certain only if this
+	// was the only leave and its answer came before the lease can have expired.
+	if r.Held || resent || !time.Now().Before(l.deadline) {
+		return nil
+	}
+	return l.whyGone()
 }
 
 // whyGone returns the errors of a release if the server did not know the lease although its
@@ -165,7 +171,7 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 		return m.fail(op, l.res.Label(), err)
 	}
 	if !l.maxEnd.IsZero() {
-		ttl = max(MinTTL, capTerm(ttl, time.Until(l.maxEnd)))
+		ttl = TermWithin(ttl, time.Until(l.maxEnd))
 	}
 	_, answered, err := call.Wait(ctx, m.Go, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, l.sendExtend(ctx, ttl)

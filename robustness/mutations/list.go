@@ -253,7 +253,7 @@ var client = []mutation{
 	},
 	{
 		name: "a deadline counts from the sending", file: "internal/lease/acquire.go",
-		old: "Deadline: clock.Sent.Add(", new: "Deadline: clock.Got.Add(",
+		old: "deadline(clock.Sent, r.Term)", new: "deadline(clock.Got, r.Term)",
 		packages: leases,
 	},
 	{
@@ -413,7 +413,7 @@ var client = []mutation{
 	},
 	{
 		name: "a message claims no more than the TTL", file: "internal/lease/group.go",
-		old: "term := min(v.Term, m.cfg.TTL)", new: "term := v.Term",
+		old: "min(v.Term, m.cfg.TTL)", new: "v.Term",
 		packages: leases,
 	},
 	{

@@ -45,7 +45,7 @@ var localTurns = []mutation{
 	},
 	{
 		name: "an unlock that enters again asks why its lease is gone", file: "internal/lease/place.go",
-		old: "			failed = l.whyGone()", new: "			failed = []error{leasehold.ErrLost, errGone}",
+		old: "		failed = l.onLeft(r, e.sent, false)", new: "		if l.onLeft(r, e.sent, false) != nil {\n			failed = []error{leasehold.ErrLost, errGone}\n		}",
 		packages: localTests, tests: "TestUnlockOfARevokedTurn",
 	},
 	{
