@@ -15,14 +15,17 @@ type Lock struct {
 	turn *localturns.Turn // set with Config.LocalFor; its lease may be held
 }
 
+// holding returns what the caller holds: a turn on a lease, or a lease of its own.
+func (l *Lock) holding() localturns.Holding {
+	if l.turn != nil {
+		return l.turn
+	}
+	return &l.held
+}
+
 // Token returns the fencing token. It is greater than that of every earlier holder of this
 // key. It is never 0, and is below 2^53 until the year 2255.
-func (l *Lock) Token() uint64 {
-	if l.turn != nil {
-		return l.turn.Token()
-	}
-	return l.held.Token()
-}
+func (l *Lock) Token() uint64 { return l.holding().Token() }
 
 // Context returns a child of the ctx of Lock that also ends when the lock is lost or given
 // back. Run the work under this Context. If the lock cannot be renewed, the Context ends some
@@ -33,12 +36,7 @@ func (l *Lock) Token() uint64 {
 // [context.Cause] gives the reason: leasehold.ErrLost, leasehold.ErrRevoked,
 // leasehold.ErrMaxHold, leasehold.ErrReleased, leasehold.ErrClosed, or the cause of the ctx of
 // Lock.
-func (l *Lock) Context() context.Context {
-	if l.turn != nil {
-		return l.turn.Context()
-	}
-	return l.held.Context()
-}
+func (l *Lock) Context() context.Context { return l.holding().Context() }
 
 // Unlock gives the lock back. If a request waits for it, it is granted the lock in the same
 // step. The caller must call Unlock even if the lock was lost.
@@ -55,12 +53,7 @@ func (l *Lock) Context() context.Context {
 // It costs one round trip. With Config.LocalFor it costs none if the next turn belongs to this
 // process. If the process queues again, it gives back and queues in one pipeline. If that
 // pipeline fails, Unlock gives back once more by itself, and may take twice as long.
-func (l *Lock) Unlock() error {
-	if l.turn != nil {
-		return l.turn.Release("unlock")
-	}
-	return l.held.Release("unlock")
-}
+func (l *Lock) Unlock() error { return l.holding().Release("unlock") }
 
 // Extend moves the expiry to ttl from now, and never shortens the lock. ttl is at least 100
 // ms. Use Extend before work that must survive without Redis for longer than the configured
@@ -77,27 +70,14 @@ func (l *Lock) Unlock() error {
 // lasts as long as before, or longer. If ctx ends during the call, its error is joined with
 // leasehold.ErrUnavailable. If ctx had ended before the call, its error is returned alone.
 func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
-	if l.turn != nil {
-		return l.turn.Extend(ctx, ttl)
-	}
-	return l.held.Extend(ctx, ttl)
+	return l.holding().Extend(ctx, ttl)
 }
 
 // ID returns the name of the lock in listings. The lock cannot be released with it.
-func (l *Lock) ID() string {
-	if l.turn != nil {
-		return l.turn.ID()
-	}
-	return l.held.ID()
-}
+func (l *Lock) ID() string { return l.holding().ID() }
 
 // Key returns the key as it was passed to Lock.
-func (l *Lock) Key() string {
-	if l.turn != nil {
-		return l.turn.Key()
-	}
-	return l.held.Key()
-}
+func (l *Lock) Key() string { return l.holding().Key() }
 
 // Deadline returns the time until which the lock is surely held if no renewal succeeds from
 // now on. It is a time of the local monotonic clock, and lies before the end of the lock in
@@ -105,9 +85,4 @@ func (l *Lock) Key() string {
 // the TTL, or what Extend set. It is at most 2 s at first if another process handed the lock
 // over. A renewal moves the Deadline. The monotonic clock may stand still while the machine is
 // suspended.
-func (l *Lock) Deadline() time.Time {
-	if l.turn != nil {
-		return l.turn.Deadline()
-	}
-	return l.held.Deadline()
-}
+func (l *Lock) Deadline() time.Time { return l.holding().Deadline() }

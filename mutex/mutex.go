@@ -14,10 +14,10 @@ import (
 // Make one handle per process and family. It has goroutines and a subscription only while
 // something is held or waited for.
 type Mutex struct {
-	family keys.Family
-	rdb    redis.UniversalClient
-	m      *lease.Manager
-	local  *localturns.Handle // nil: no LocalFor
+	family  keys.Family
+	rdb     redis.UniversalClient
+	manager *lease.Manager
+	local   *localturns.Handle // nil: no LocalFor
 }
 
 // New checks cfg and returns a handle. Its error names every bad field, with its value and its
@@ -29,7 +29,7 @@ func New(rdb redis.UniversalClient, cfg Config) (*Mutex, error) {
 	if err != nil {
 		return nil, err
 	}
-	mu := &Mutex{family: settings.Family, rdb: rdb, m: m}
+	mu := &Mutex{family: settings.Family, rdb: rdb, manager: m}
 	if cfg.LocalFor > 0 {
 		mu.local = localturns.New(m, cfg.local())
 	}
@@ -80,14 +80,13 @@ func (m *Mutex) TryLock(ctx context.Context, key string) (*Lock, error) {
 func (m *Mutex) lock(ctx context.Context, op, key string, wait bool) (*Lock, error) {
 	a := lease.Attempt{Op: op, Key: key, Permits: 1, Limit: 1, Wait: wait}
 	l := new(Lock)
+	var err error
 	if m.local != nil {
-		var err error
-		if l.turn, err = m.local.Acquire(ctx, a, &l.held); err != nil {
-			return nil, err
-		}
-		return l, nil
+		l.turn, err = m.local.Acquire(ctx, a, &l.held)
+	} else {
+		_, err = m.manager.Acquire(ctx, a, &l.held)
 	}
-	if _, err := m.m.Acquire(ctx, a, &l.held); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	return l, nil
@@ -112,4 +111,4 @@ func (m *Mutex) Do(ctx context.Context, key string, fn func(ctx context.Context,
 // first, Close returns ctx's error joined with leasehold.ErrUnavailable, and the rest goes on
 // in the background for as long as a lock lasts. A second Close does no harm. Close does not
 // close the client.
-func (m *Mutex) Close(ctx context.Context) error { return m.m.Close(ctx) }
+func (m *Mutex) Close(ctx context.Context) error { return m.manager.Close(ctx) }

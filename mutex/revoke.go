@@ -29,5 +29,5 @@ import (
 // Revoke costs three round trips, or two for a waiter, and one more per 1000 waiters. It takes
 // at most 10 s.
 func (m *Mutex) Revoke(ctx context.Context, key, lockID, reason string) error {
-	return permits.Revoke(ctx, m.m, m.rdb, m.family, key, lockID, reason, false)
+	return permits.Revoke(ctx, m.manager, m.rdb, m.family, key, lockID, reason, false)
 }

@@ -26,7 +26,7 @@ type State struct {
 //
 // Inspect costs a few round trips, and one more per 1000 waiters. It takes at most 10 s.
 func (m *Mutex) Inspect(ctx context.Context, key string) (State, error) {
-	seen, err := permits.Inspect(ctx, m.m, m.rdb, m.family, key, false)
+	seen, err := permits.Inspect(ctx, m.manager, m.rdb, m.family, key, false)
 	if err != nil {
 		return State{}, err
 	}

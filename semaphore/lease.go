@@ -15,6 +15,14 @@ type Lease struct {
 	turn *localturns.Turn // set with Config.LocalFor; its lease may be held
 }
 
+// holding returns what the caller holds: a turn on a lease, or a lease of its own.
+func (l *Lease) holding() localturns.Holding {
+	if l.turn != nil {
+		return l.turn
+	}
+	return &l.held
+}
+
 // Context returns a child of the ctx of Acquire that also ends when the lease is lost or given
 // back. Run the work under this Context. If the lease cannot be renewed, the Context ends some
 // time before another caller can be granted the permits. At MaxHold the permits are free as
@@ -24,12 +32,7 @@ type Lease struct {
 // [context.Cause] gives the reason: leasehold.ErrLost, leasehold.ErrRevoked,
 // leasehold.ErrMaxHold, leasehold.ErrReleased, leasehold.ErrClosed, or the cause of the ctx of
 // Acquire.
-func (l *Lease) Context() context.Context {
-	if l.turn != nil {
-		return l.turn.Context()
-	}
-	return l.held.Context()
-}
+func (l *Lease) Context() context.Context { return l.holding().Context() }
 
 // Release gives the permits back. If a request waits for them, it is granted them in the same
 // step. The caller must call Release even if the lease was lost.
@@ -46,12 +49,7 @@ func (l *Lease) Context() context.Context {
 // It costs one round trip. With Config.LocalFor it costs none if the next turn belongs to this
 // process. If the process queues again, it gives back and queues in one pipeline. If that
 // pipeline fails, Release gives back once more by itself, and may take twice as long.
-func (l *Lease) Release() error {
-	if l.turn != nil {
-		return l.turn.Release("release")
-	}
-	return l.held.Release("release")
-}
+func (l *Lease) Release() error { return l.holding().Release("release") }
 
 // Extend moves the expiry to ttl from now, and never shortens the lease. ttl is at least 100
 // ms. Use Extend before work that must survive without Redis for longer than the configured
@@ -68,27 +66,14 @@ func (l *Lease) Release() error {
 // lasts as long as before, or longer. If ctx ends during the call, its error is joined with
 // leasehold.ErrUnavailable. If ctx had ended before the call, its error is returned alone.
 func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
-	if l.turn != nil {
-		return l.turn.Extend(ctx, ttl)
-	}
-	return l.held.Extend(ctx, ttl)
+	return l.holding().Extend(ctx, ttl)
 }
 
 // ID returns the name of the lease in listings. The lease cannot be released with it.
-func (l *Lease) ID() string {
-	if l.turn != nil {
-		return l.turn.ID()
-	}
-	return l.held.ID()
-}
+func (l *Lease) ID() string { return l.holding().ID() }
 
 // Key returns the key as it was passed to Acquire.
-func (l *Lease) Key() string {
-	if l.turn != nil {
-		return l.turn.Key()
-	}
-	return l.held.Key()
-}
+func (l *Lease) Key() string { return l.holding().Key() }
 
 // Deadline returns the time until which the lease is surely held if no renewal succeeds from
 // now on. It is a time of the local monotonic clock, and lies before the end of the lease in
@@ -96,9 +81,4 @@ func (l *Lease) Key() string {
 // the TTL, or what Extend set. It is at most 2 s at first if another process handed the permits
 // over. A renewal moves the Deadline. The monotonic clock may stand still while the machine is
 // suspended.
-func (l *Lease) Deadline() time.Time {
-	if l.turn != nil {
-		return l.turn.Deadline()
-	}
-	return l.held.Deadline()
-}
+func (l *Lease) Deadline() time.Time { return l.holding().Deadline() }

@@ -34,13 +34,13 @@ import (
 func (s *Semaphore) SetLimit(ctx context.Context, key string, n int) error {
 	const op = "set limit"
 	if n < 0 || n > maxLimit {
-		return s.m.Reject(op, key, keys.Invalid("limit is %d; want 1 to %d, or 0 for the configured one", n, maxLimit))
+		return s.manager.Reject(op, key, keys.Invalid("limit is %d; want 1 to %d, or 0 for the configured one", n, maxLimit))
 	}
-	r, err := s.m.Resource(key)
+	r, err := s.manager.Resource(key)
 	if err != nil {
-		return s.m.Reject(op, key, err)
+		return s.manager.Reject(op, key, err)
 	}
-	return s.m.Set(ctx, op, r.(lease.Adjustable), n)
+	return s.manager.Set(ctx, op, r.(lease.Adjustable), n)
 }
 
 // SetTotal is like [Semaphore.SetLimit], but sets the total of the family, 1 to 1000000. 0
@@ -50,9 +50,9 @@ func (s *Semaphore) SetTotal(ctx context.Context, n int) error {
 	const op = "set total"
 	switch {
 	case s.family == nil:
-		return s.m.Reject(op, "", keys.Invalid("Total is 0; want a family that is configured with one"))
+		return s.manager.Reject(op, "", keys.Invalid("Total is 0; want a family that is configured with one"))
 	case n < 0 || n > maxTotal:
-		return s.m.Reject(op, "", keys.Invalid("total is %d; want 1 to %d, or 0 for the configured one", n, maxTotal))
+		return s.manager.Reject(op, "", keys.Invalid("total is %d; want 1 to %d, or 0 for the configured one", n, maxTotal))
 	}
-	return s.m.Set(ctx, op, s.family.Whole(), n)
+	return s.manager.Set(ctx, op, s.family.Whole(), n)
 }

@@ -32,5 +32,5 @@ import (
 // Revoke costs three round trips, or two for a waiter, and one more per 1000 entries of the
 // key. It takes at most 10 s.
 func (s *Semaphore) Revoke(ctx context.Context, key, leaseID, reason string) error {
-	return permits.Revoke(ctx, s.m, s.rdb, s.cfg.family(), key, leaseID, reason, s.cfg.Total > 0)
+	return permits.Revoke(ctx, s.manager, s.rdb, s.cfg.family(), key, leaseID, reason, s.cfg.Total > 0)
 }

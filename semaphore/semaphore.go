@@ -15,11 +15,11 @@ import (
 // concurrent use. Make one handle per process and family. It has goroutines and a subscription
 // only while something is held or waited for.
 type Semaphore struct {
-	cfg    Config
-	rdb    redis.UniversalClient
-	m      *lease.Manager
-	family *totals.Family     // nil: no Total
-	local  *localturns.Handle // nil: no LocalFor
+	cfg     Config
+	rdb     redis.UniversalClient
+	manager *lease.Manager
+	family  *totals.Family     // nil: no Total
+	local   *localturns.Handle // nil: no LocalFor
 }
 
 // New checks cfg and returns a handle. Its error names every bad field, with its value and its
@@ -34,7 +34,7 @@ func New(rdb redis.UniversalClient, cfg Config) (*Semaphore, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Semaphore{cfg: cfg, rdb: rdb, m: m, family: family}
+	s := &Semaphore{cfg: cfg, rdb: rdb, manager: m, family: family}
 	if cfg.LocalFor > 0 {
 		s.local = localturns.New(m, cfg.local())
 	}
@@ -101,15 +101,15 @@ func (s *Semaphore) TryAcquireN(ctx context.Context, key string, n int) (*Lease,
 func (s *Semaphore) acquire(ctx context.Context, op, key string, n int, wait bool) (*Lease, error) {
 	limit, err := s.cfg.limit(key)
 	if err != nil {
-		return nil, s.m.Reject(op, key, err)
+		return nil, s.manager.Reject(op, key, err)
 	}
 	share, err := s.cfg.share(key)
 	if err != nil {
-		return nil, s.m.Reject(op, key, err)
+		return nil, s.manager.Reject(op, key, err)
 	}
 	// The limit in force may be one that SetLimit stored, so only Redis can compare n to it.
 	if n < 1 || n > maxPermits {
-		return nil, s.m.Reject(op, key, keys.Invalid("n is %d; want 1 to %d", n, maxPermits))
+		return nil, s.manager.Reject(op, key, keys.Invalid("n is %d; want 1 to %d", n, maxPermits))
 	}
 	a := lease.Attempt{Op: op, Key: key, Permits: n, Limit: limit, Wait: wait}
 	if s.cfg.Total > 0 {
@@ -117,13 +117,11 @@ func (s *Semaphore) acquire(ctx context.Context, op, key string, n int, wait boo
 	}
 	l := new(Lease)
 	if s.local != nil {
-		var err error
-		if l.turn, err = s.local.Acquire(ctx, a, &l.held); err != nil {
-			return nil, err
-		}
-		return l, nil
+		l.turn, err = s.local.Acquire(ctx, a, &l.held)
+	} else {
+		_, err = s.manager.Acquire(ctx, a, &l.held)
 	}
-	if _, err := s.m.Acquire(ctx, a, &l.held); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	return l, nil
@@ -183,4 +181,4 @@ func (s *Semaphore) DoN(ctx context.Context, key string, n int, fn func(ctx cont
 // first, Close returns ctx's error joined with leasehold.ErrUnavailable, and the rest goes on
 // in the background for as long as a lease lasts. A second Close does no harm. Close does not
 // close the client.
-func (s *Semaphore) Close(ctx context.Context) error { return s.m.Close(ctx) }
+func (s *Semaphore) Close(ctx context.Context) error { return s.manager.Close(ctx) }

@@ -34,9 +34,9 @@ type State struct {
 func (s *Semaphore) Inspect(ctx context.Context, key string) (State, error) {
 	limit, err := s.cfg.limit(key)
 	if err != nil {
-		return State{}, s.m.Reject("inspect", key, err)
+		return State{}, s.manager.Reject("inspect", key, err)
 	}
-	seen, err := permits.Inspect(ctx, s.m, s.rdb, s.cfg.family(), key, s.cfg.Total > 0)
+	seen, err := permits.Inspect(ctx, s.manager, s.rdb, s.cfg.family(), key, s.cfg.Total > 0)
 	if err != nil {
 		return State{}, err
 	}

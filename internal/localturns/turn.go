@@ -18,6 +18,22 @@ const (
 	released           // the turn ended because of its caller or of Close
 )
 
+// A Holding is what one caller holds: a lease of its own, or a turn on a lease.
+type Holding interface {
+	Context() context.Context
+	Release(op string) error
+	Extend(ctx context.Context, ttl time.Duration) error
+	Deadline() time.Time
+	Token() uint64
+	Key() string
+	ID() string
+}
+
+var (
+	_ Holding = (*lease.Lease)(nil)
+	_ Holding = (*Turn)(nil)
+)
+
 // Turn is one caller's use of a lease that serves several callers, or the wait for it.
 type Turn struct {
 	line   *line
