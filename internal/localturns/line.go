@@ -23,11 +23,12 @@ type line struct {
 	visits      int        // number of leases that serve turns
 	tries       int        // number of TryAcquire calls that are waiting for Redis
 	places      []*place
-	queued      int // number of places that Redis answered "queued" for
-	state       lease.State
-	told        bool      // Redis has told state; else it is not known
-	lastErr     error     // why the last place was refused; nil after a grant
-	pausedUntil time.Time // no place is taken before this time, because the last one was refused
+	// queuedPlaces is the number of places that Redis has answered "queued" for.
+	queuedPlaces int
+	state        lease.State
+	told         bool      // Redis has told state; else it is not known
+	lastErr      error     // why the last place was refused; nil after a grant
+	pausedUntil  time.Time // no place is taken before this time, because the last one was refused
 }
 
 func (ln *line) idle() bool {
@@ -39,7 +40,7 @@ func (ln *line) idle() bool {
 func (ln *line) waiting() int {
 	n := ln.length
 	for _, p := range ln.places {
-		if p.at == nil && !p.again {
+		if p.queued == nil && !p.again {
 			n--
 		}
 	}
@@ -78,8 +79,8 @@ func (ln *line) remove(t *Turn) {
 // busy returns the error of a request that finds the line in its present state.
 func (ln *line) busy() *leasehold.BusyError {
 	for _, p := range ln.places {
-		if p.at != nil {
-			ln.state = p.at.State() // which its signs of life keep up to date
+		if p.queued != nil {
+			ln.state = p.queued.State() // the place's signs of life keep this state up to date
 		}
 	}
 	if !ln.told {
@@ -204,23 +205,26 @@ func (ln *line) pass(v *visit) bool {
 	if t == nil || v.served && !(v.mayServeAgain() && v.nextTokenIsDue()) {
 		return false
 	}
-	now := v.lease.Since() // the first turn begins with the lease, however slow this process was since
+	begins := v.lease.Since() // the first turn begins with the lease, however slow this process was since
 	if v.served {
-		if now = time.Now(); now.After(v.until) {
+		if begins = time.Now(); begins.After(v.until) {
 			return false
 		}
 	}
-	if !v.lease.HeldAt(now) {
+	if !v.lease.HeldAt(begins) {
 		return false
 	}
 	ln.remove(t)
-	t.begin(v, now)
+	t.begin(v, begins)
 	t.tell()
 	if ln.length == 0 && len(ln.places) > 0 {
 		ln.cancelExcess()
 	}
+	// The answer must be there before until: else the lease is given back although nobody else
+	// waits. So the question is asked a quarter of LocalFor before until. If two round trips
+	// take longer than that, it is asked earlier, but not in the first half of LocalFor.
 	lead := max(ln.h.cfg.LocalFor/4, min(2*v.roundTrip, ln.h.cfg.LocalFor/2))
-	if v.alone && !v.asking && v.until.Sub(now) < lead {
+	if v.alone && !v.asking && v.until.Sub(begins) < lead {
 		v.asking = true
 		ln.h.m.Go(v.askOthers)
 	}

@@ -257,7 +257,7 @@ func (t *Turn) come() error {
 // that MaxWait is over. The line is locked.
 func (ln *line) leave(t *Turn, why error) error {
 	m := ln.h.m
-	reached, busy := ln.visits > 0 || ln.queued > 0, ln.busy()
+	reached, busy := ln.visits > 0 || ln.queuedPlaces > 0, ln.busy()
 	ln.abandon(t)
 	switch {
 	case errors.Is(why, leasehold.ErrClosed):

@@ -15,7 +15,7 @@ type place struct {
 	op        string             // for errors
 	cancel    context.CancelFunc // nil while the first caller's own ctx ends it
 	cancelled bool
-	at        *lease.Place // nil until Redis has answered "queued"
+	queued    *lease.Place // nil until Redis has answered "queued"
 	alone     bool         // nobody else was waiting when it was taken
 	again     bool         // it was taken in the pipeline that gave the last lease back
 }
@@ -27,19 +27,18 @@ func (ln *line) enterFirst(ctx context.Context, first *firstTurn, maxWait <-chan
 	v, p := &first.visit, &first.place
 	ln.places = append(ln.places, p)
 	ln.mu.Unlock()
-	var at *lease.Place
+	var queued *lease.Place
 	err = errGoroutineEnded
 	defer func() {
 		ln.mu.Lock()
 		switch {
-		case at != nil:
+		case queued != nil:
 			// From now on the place belongs to the process, and the caller's ctx does not end it.
 			placeCtx, cancel := context.WithCancel(context.Background())
 			p.cancel = cancel
-			place := at // the closure captures this copy, so that at needs no allocation
-			ln.onQueued(p, place)
+			ln.onQueued(p, queued)
 			ln.cancelExcess()
-			ln.h.m.Go(func() { ln.follow(placeCtx, p, v, place) })
+			ln.h.m.Go(func() { ln.follow(placeCtx, p, v) })
 		case err == errGoroutineEnded || err != nil && (ctx.Err() != nil || maxWait != nil && !time.Now().Before(giveUpAt)):
 			// Only this caller gives up. Others in line go on.
 			ln.removePlace(p)
@@ -49,7 +48,7 @@ func (ln *line) enterFirst(ctx context.Context, first *firstTurn, maxWait <-chan
 			err = nil // onPlaceDone has told the turn, if this ends its wait too
 		}
 	}()
-	at, err = ln.h.m.Enter(ctx, ln.attempt(first.turn.op, true, v), maxWait, v.lease)
+	queued, err = ln.h.m.Enter(ctx, ln.attempt(first.turn.op, true, v), maxWait, v.lease)
 	return err
 }
 
@@ -58,10 +57,10 @@ func (ln *line) enterFirst(ctx context.Context, first *firstTurn, maxWait <-chan
 var errGoroutineEnded = errors.New("a hook of the client ended the goroutine of the call")
 
 // onQueued notes that a place is in the queue in Redis. The line is locked.
-func (ln *line) onQueued(p *place, at *lease.Place) {
-	p.at = at
-	ln.queued++
-	ln.state, ln.told, ln.lastErr = at.State(), true, nil
+func (ln *line) onQueued(p *place, queued *lease.Place) {
+	p.queued = queued
+	ln.queuedPlaces++
+	ln.state, ln.told, ln.lastErr = queued.State(), true, nil
 	ln.learnLimit(ln.state.Limit)
 }
 
@@ -88,12 +87,12 @@ func (ln *line) takePlaces() {
 		ctx, p := ln.newPlace()
 		v := &visit{line: ln, lease: new(lease.Lease)}
 		ln.h.m.Go(func() {
-			at, err := ln.h.m.Enter(ctx, ln.attempt(p.op, true, v), nil, v.lease)
-			if at != nil {
+			queued, err := ln.h.m.Enter(ctx, ln.attempt(p.op, true, v), nil, v.lease)
+			if queued != nil {
 				ln.mu.Lock()
-				ln.onQueued(p, at)
+				ln.onQueued(p, queued)
 				ln.mu.Unlock()
-				ln.follow(ctx, p, v, at)
+				ln.follow(ctx, p, v)
 				return
 			}
 			ln.mu.Lock()
@@ -104,8 +103,8 @@ func (ln *line) takePlaces() {
 }
 
 // follow waits until Redis grants a place that is in the queue.
-func (ln *line) follow(ctx context.Context, p *place, v *visit, at *lease.Place) {
-	err := at.Await(ctx, v.lease)
+func (ln *line) follow(ctx context.Context, p *place, v *visit) {
+	err := p.queued.Await(ctx, v.lease)
 	ln.mu.Lock()
 	defer ln.mu.Unlock()
 	ln.onPlaceDone(p, v, err, p.alone)
@@ -115,8 +114,8 @@ func (ln *line) removePlace(p *place) {
 	if p.cancel != nil {
 		p.cancel()
 	}
-	if p.at != nil {
-		ln.queued--
+	if p.queued != nil {
+		ln.queuedPlaces--
 	}
 	for i, other := range ln.places {
 		if other == p {
@@ -215,7 +214,7 @@ func (ln *line) giveBack(ctx context.Context, v *visit, p *place, op string) err
 // the result of the giving back to left, for the caller of Release.
 func (ln *line) giveBackAndEnter(ctx context.Context, old *visit, p *place, op string, left chan error) {
 	v := &visit{line: ln, lease: new(lease.Lease)}
-	var at *lease.Place
+	var queued *lease.Place
 	err := errGoroutineEnded
 	defer func() {
 		if err != nil {
@@ -225,7 +224,7 @@ func (ln *line) giveBackAndEnter(ctx context.Context, old *visit, p *place, op s
 			}
 		}
 		ln.mu.Lock()
-		if at == nil {
+		if queued == nil {
 			defer ln.mu.Unlock()
 			if err == errGoroutineEnded {
 				err = ln.h.m.Reject(p.op, ln.name.key, leasehold.ErrUnavailable, err)
@@ -233,10 +232,10 @@ func (ln *line) giveBackAndEnter(ctx context.Context, old *visit, p *place, op s
 			ln.onPlaceDone(p, v, err, true)
 			return
 		}
-		ln.onQueued(p, at)
+		ln.onQueued(p, queued)
 		p.alone = ln.state.Waiting <= 1
 		ln.mu.Unlock()
-		ln.follow(ctx, p, v, at)
+		ln.follow(ctx, p, v)
 	}()
-	at, err = old.lease.GiveBackAndEnter(ctx, op, ln.attempt(p.op, true, v), v.lease, func(err error) { left <- err })
+	queued, err = old.lease.GiveBackAndEnter(ctx, op, ln.attempt(p.op, true, v), v.lease, func(err error) { left <- err })
 }

@@ -73,11 +73,11 @@ func (t *Turn) tell() {
 }
 
 // begin makes v serve t. The line is locked.
-func (t *Turn) begin(v *visit, now time.Time) {
-	t.visit, t.cond, t.token, t.since = v, running, v.nextToken(), now
+func (t *Turn) begin(v *visit, since time.Time) {
+	t.visit, t.cond, t.token, t.since = v, running, v.nextToken(), since
 	v.turn, v.served = t, true
 	if most := t.line.h.cfg.MaxHold; most > 0 {
-		t.maxEnd = now.Add(most)
+		t.maxEnd = since.Add(most)
 		t.timer = time.AfterFunc(most, t.maxHold)
 	}
 }

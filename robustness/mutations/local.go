@@ -4,7 +4,7 @@ package main
 var localTurns = []mutation{
 	{
 		name: "turns stay no longer than LocalFor", file: "internal/localturns/line.go",
-		old: "now.After(v.until) {", new: "false {",
+		old: "begins.After(v.until) {", new: "false {",
 		packages: localTests, tests: turnTests,
 	},
 	{
@@ -133,7 +133,7 @@ var localTurns = []mutation{
 	},
 	{
 		name: "MaxWaiters does not count what Redis is about to grant", file: "internal/localturns/line.go",
-		old: "if p.at == nil && !p.again {", new: "if false && p.at == nil && !p.again {",
+		old: "if p.queued == nil && !p.again {", new: "if false && p.queued == nil && !p.again {",
 		packages: localPermitTests, tests: turnTests,
 	},
 }
