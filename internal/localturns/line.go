@@ -10,33 +10,37 @@ import (
 	"github.com/leasehold-go/leasehold/internal/lease"
 )
 
-// line holds the requests of a process for one key, weight and limit, and the leases and
-// places that serve them.
+// line holds the requests of a process for one key, number of permits and limit, and the
+// leases and places that serve them.
 type line struct {
 	h    *Handle
 	name lineName
 
-	mu          sync.Mutex // guards the fields below, and the line's turns and visits
-	most        int        // bound of places and visits together: the limit in force has room for so many
-	first, last *Turn      // the waiting turns, in order of arrival
-	length      int        // number of waiting turns
-	visits      int        // number of leases that serve turns
-	tries       int        // number of TryAcquire calls that are waiting for Redis
-	places      []*place
-	// queuedPlaces is the number of places that Redis has answered "queued" for.
-	queuedPlaces int
-	state        lease.State
-	told         bool      // Redis has told state; else it is not known
-	lastErr      error     // why the last place was refused; nil after a grant
-	pausedUntil  time.Time // no place is taken before this time, because the last one was refused
+	mu sync.Mutex // guards the fields below, and the line's turns and visits
+
+	// most bounds places and visits together: the limit in force has room for so many leases.
+	most         int
+	first, last  *Turn // the waiting turns, in order of arrival
+	length       int   // number of waiting turns
+	visits       int   // number of leases that serve turns
+	tries        int   // number of TryAcquire calls that are waiting for Redis
+	places       []*place
+	queuedPlaces int         // number of places that Redis has answered "queued" for
+	state        lease.State // of the resource, as Redis last told it
+	told         bool        // Redis has told it; else it is not known
+	lastErr      error       // why the last place was refused; nil once Redis has queued or granted one since
+	// pausedUntil is the time before which the line takes no further place if something serves
+	// it meanwhile, because the last place was refused.
+	pausedUntil time.Time
 }
 
 func (ln *line) idle() bool {
 	return ln.length == 0 && ln.visits == 0 && ln.tries == 0 && len(ln.places) == 0
 }
 
-// waiting returns how many turns count for MaxWaiters. Turns whose place Redis has not
-// answered yet do not count: Redis may grant them at once.
+// waiting returns how many turns count for MaxWaiters. For each place that Redis has not
+// answered yet, one turn does not count: Redis may grant the place at once. If the process
+// queues again, its turns still count.
 func (ln *line) waiting() int {
 	n := ln.length
 	for _, p := range ln.places {
@@ -89,7 +93,7 @@ func (ln *line) busy() *leasehold.BusyError {
 	return ln.h.m.BusyError(ln.state)
 }
 
-// attempt returns the attempt to get a lease for v.
+// attempt returns what to ask Redis for to get the lease of v.
 func (ln *line) attempt(op string, wait bool, v *visit) lease.Attempt {
 	return lease.Attempt{
 		Op: op, Key: ln.name.key, Permits: ln.name.permits, Limit: ln.name.limit, Wait: wait,
@@ -126,7 +130,8 @@ func (ln *line) try(ctx context.Context, op string, into *lease.Lease) (*Turn, e
 	return t, nil
 }
 
-// whyOver returns the error of a request whose lease ended before its first turn.
+// whyOver returns the error of a request whose lease ended before its first turn. It gives the
+// lease back, because the server may still have it. Close gives back what it ended by itself.
 func (v *visit) whyOver(op string) error {
 	m, key := v.line.h.m, v.line.name.key
 	select {
@@ -141,7 +146,7 @@ func (v *visit) whyOver(op string) error {
 var errLate = errors.New("the reply came later than the lease lasts")
 
 // admit adds a granted lease to the line's visits. It returns false if the lease has ended
-// already. The line is locked.
+// already. alone says whether nobody else was seen to wait. The line is locked.
 func (ln *line) admit(v *visit, alone bool) bool {
 	if v.lease.Ended() != nil {
 		v.over = true
@@ -179,7 +184,7 @@ func (ln *line) abandon(t *Turn) {
 			t.visit.lease.GiveBack()
 		}
 	case waiting:
-		if t.err == nil {
+		if t.err == nil { // else it has been removed already
 			ln.remove(t)
 		}
 		ln.cancelExcess()
@@ -234,7 +239,7 @@ func (ln *line) pass(v *visit) bool {
 // askOthers asks Redis whether anybody else waits. If nobody does, turns may begin for
 // another LocalFor, counted from the moment of the question. A place of this line in the
 // queue counts as somebody else, because Redis cannot tell the two apart. If more permits
-// are in use than the limit allows, because the limit was lowered, the lease is needed
+// are in use than the limit allows, because the limit was lowered, the lease must be given
 // back, just as if somebody waited.
 func (v *visit) askOthers() {
 	ln := v.line
@@ -247,7 +252,7 @@ func (v *visit) askOthers() {
 		v.asking = false
 		v.roundTrip = time.Since(sent)
 		if err != nil {
-			v.alone = false // it is not known; the question is not repeated
+			v.alone = false // whether anybody waits is not known; the question is not repeated
 			return
 		}
 		ln.learnLimit(use.Limit)

@@ -3,11 +3,11 @@
 // and Shavit, 2012), applied to a lease. The package lies above internal/lease, and only
 // handles with a LocalFor use it.
 //
-// Requests of one process for the same key, weight and limit wait in one line (line.go).
-// A place is a place of the process in the queue in Redis (places.go). Once Redis has
-// granted it, it becomes a visit: a lease that serves one turn after the other (turn.go).
-// When LocalFor is over, the process gives the lease back and takes a new place, both in
-// one pipeline.
+// Requests of one process for the same key, number of permits and limit wait in one line
+// (line.go), each for a turn: one caller's use of a lease. A place is a place of the process
+// in the queue in Redis (places.go). Once Redis has granted it, it becomes a visit: a lease
+// that serves one turn after the other (turn.go). When LocalFor is over, the process gives
+// the lease back and takes a new place, both in one pipeline.
 //
 // Locks: the handle's lock is taken before a line's lock, and a line's lock before those
 // of internal/lease. No call is sent while either is held.
@@ -60,7 +60,8 @@ type Handle struct {
 	lines map[lineName]*line
 }
 
-// lineName identifies a line. Requests with another weight or limit wait in another line.
+// lineName identifies a line. Requests with another number of permits, or with another limit,
+// wait in another line.
 type lineName struct {
 	key            string
 	permits, limit int
@@ -141,8 +142,9 @@ func (h *Handle) Acquire(ctx context.Context, a lease.Attempt, into *lease.Lease
 // the caller had it.
 const maxRestarts = 4
 
-// errTurnOver means that the caller's turn came, and was lost again, while the caller was
-// still waiting for the reply to its own enter.
+// errTurnOver means that the caller's turn came, and was lost again, before the caller had it:
+// the caller was still waiting for the reply to its own enter, or it had not run since it was
+// woken.
 var errTurnOver = errors.New("the turn was lost before the reply to the call's own request came")
 
 func (h *Handle) acquire(ctx context.Context, a lease.Attempt, into *lease.Lease, giveUpAt time.Time) (_ *Turn, waited bool, _ error) {

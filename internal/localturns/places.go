@@ -16,7 +16,7 @@ type place struct {
 	cancel    context.CancelFunc // nil while the first caller's own ctx ends it
 	cancelled bool
 	queued    *lease.Place // nil until Redis has answered "queued"
-	alone     bool         // nobody else was waiting when it was taken
+	alone     bool         // nobody else was waiting when it was taken; false: it is not known, or somebody was
 	again     bool         // it was taken in the pipeline that gave the last lease back
 }
 
@@ -64,7 +64,8 @@ func (ln *line) onQueued(p *place, queued *lease.Place) {
 	ln.learnLimit(ln.state.Limit)
 }
 
-// newPlace adds a place that no caller's ctx can end. The line is locked.
+// newPlace adds a place that no caller's ctx can end, and returns the ctx that ends it. At
+// least one turn waits. The line is locked.
 func (ln *line) newPlace() (context.Context, *place) {
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &place{cancel: cancel, op: ln.first.op}
@@ -72,8 +73,8 @@ func (ln *line) newPlace() (context.Context, *place) {
 	return ctx, p
 }
 
-// missing returns how many more places the line needs: one for each waiting turn, but not
-// more than the limit has room for. The line is locked.
+// missing returns how many more places the line needs, 0 or less if none: one for each waiting
+// turn, but not more than the limit has room for. The line is locked.
 func (ln *line) missing() int {
 	return min(ln.most-ln.visits, ln.length) - len(ln.places)
 }
@@ -165,8 +166,9 @@ func (ln *line) onPlaceDone(p *place, v *visit, err error, alone bool) {
 	ln.takePlaces()
 }
 
-// cancelExcess gives up the places that no turn waits for, the newest first. The line is
-// locked.
+// cancelExcess gives up the places that no turn waits for, the newest first. It cannot give
+// up the place that the first caller's own call is still asking for: enterFirst calls it again
+// once that place is queued. The line is locked.
 func (ln *line) cancelExcess() {
 	excess := -ln.length
 	for _, p := range ln.places {

@@ -12,10 +12,10 @@ import (
 type condition int
 
 const (
-	waiting  condition = iota
-	running            // the turn's caller has the lease
-	lost               // the turn ended because the lease was lost or MaxHold was over
-	released           // the turn ended because of its caller or of Close
+	waiting  condition = iota // the turn has not come; err may say that it never will
+	running                   // the turn's caller has the lease
+	lost                      // the turn ended because the lease was lost or MaxHold was over
+	released                  // the turn ended because of its caller or of Close
 )
 
 // A Holding is what one caller holds: a lease of its own, or a turn on a lease.
@@ -51,12 +51,12 @@ type Turn struct {
 	wake          chan struct{} // closed when the turn is decided; nil if no caller sleeps
 	ahead, behind *Turn         // neighbours in the line
 	cond          condition
-	why           error     // the sentinel that says why the turn is over
-	loss          error     // the error of the lease, if the turn is over because the lease ended
-	handed        bool      // the caller has the turn, so the Observer is told how it ends
-	maxHeld       bool      // the turn is over because of MaxHold
-	deadline      time.Time // the lease's deadline when the turn ended
-	timer         *time.Timer
+	why           error       // the sentinel that says why the turn is over
+	loss          error       // the error of the lease, if the turn is over because the lease ended
+	handed        bool        // the caller has the turn, so the Observer is told how it ends
+	maxHeld       bool        // the turn is over because of MaxHold
+	deadline      time.Time   // the lease's deadline when the turn ended
+	timer         *time.Timer // calls maxHold; nil: no MaxHold
 	ctx           context.Context
 	cancel        context.CancelCauseFunc
 }
@@ -72,7 +72,7 @@ func (t *Turn) tell() {
 	}
 }
 
-// begin makes v serve t. The line is locked.
+// begin makes v serve t. since is when the turn begins. The line is locked.
 func (t *Turn) begin(v *visit, since time.Time) {
 	t.visit, t.cond, t.token, t.since = v, running, v.nextToken(), since
 	v.turn, v.served = t, true
@@ -216,16 +216,16 @@ func (t *Turn) Key() string { return t.line.name.key }
 // ID returns the ID of the turn's lease in listings. All turns of a lease have the same ID.
 func (t *Turn) ID() string { return t.visit.lease.ID() }
 
-// visit is a lease of the process that serves turns. The line's lock guards all fields but
-// lease.
+// visit is a lease of the process that serves turns, or the attempt to get one. line and lease
+// never change. The line's lock guards the other fields.
 type visit struct {
 	line    *line
 	lease   *lease.Lease
-	turn    *Turn // the turn that runs; nil while the lease is being given back
+	turn    *Turn // the turn that runs; nil before the first turn and after the last
 	counted bool  // it is counted in the line's visits
 	over    bool  // it serves no further turn
 
-	until     time.Time // no turn begins after this time
+	until     time.Time // no turn but the first begins after this time
 	lastToken uint64    // of the last turn
 	served    bool      // a turn has begun
 	oneTurn   bool      // it must not be passed on: it was extended, or its token is ahead of the clock
