@@ -64,9 +64,11 @@ func (g *Group[T]) judge(t target, raw string, now int64, fromScript bool) entry
 	return e
 }
 
-// judgeNow is like judge, at the server's time that the last reply showed.
+// judgeNow is like judge, at the server's present time. If that cannot be learned, the entry
+// counts as just published.
 func (g *Group[T]) judgeNow(t target, raw string, fromScript bool) entry {
-	return g.judge(t, raw, g.serverTimeNow(t), fromScript)
+	now, _ := g.serverTime(t) // 0 after an error
+	return g.judge(t, raw, now, fromScript)
 }
 
 var (

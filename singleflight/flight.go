@@ -12,12 +12,12 @@ import (
 
 // flight is one attempt of this process to get the value of a key, either by loading it or by
 // waiting for another process's load. Requests join it while it is the group's flight of that
-// key. It ends in one of four ways: its load publishes (publish.go), Redis answers it
-// (wait.go), its last request leaves, or Close takes its requests.
+// key. It ends in one of four ways: its load is published (publish.go), Redis answers
+// otherwise or cannot be asked (wait.go), its last request leaves, or Close takes its requests.
 type flight[T any] struct {
 	g *Group[T]
 	target
-	rejected loads.Rejected
+	rejected loads.Rejected  // the cached entry that Redis is to treat as absent
 	wait     bool            // false: it loads only if no other process does
 	ctx      context.Context // of the wait; ends when no request needs the flight any more
 	cancel   context.CancelFunc
@@ -48,17 +48,17 @@ func (g *Group[T]) join(all []*request[T]) []error {
 	if g.closed.Load() {
 		return []error{leasehold.ErrClosed}
 	}
-	var fresh []*flight[T]
+	var created []*flight[T]
 	for _, q := range all {
 		f := g.flights[q.key]
 		if f == nil {
 			f = g.newFlight(q.target, q.rejected, true)
 			g.flights[q.key] = f
-			fresh = append(fresh, f)
+			created = append(created, f)
 		}
 		f.add(q)
 	}
-	g.launch(fresh, all[0])
+	g.launch(created, all[0])
 	return nil
 }
 
@@ -81,19 +81,19 @@ func (g *Group[T]) joinUncoordinated(all []*request[T], flights map[string]*flig
 	if g.closed.Load() {
 		return []error{leasehold.ErrClosed}
 	}
-	var fresh []*flight[T]
+	var created []*flight[T]
 	for _, q := range all {
 		f := flights[q.key]
 		if f == nil {
 			f = g.newFlight(q.target, loads.Rejected{}, true)
 			flights[q.key] = f
-			fresh = append(fresh, f)
+			created = append(created, f)
 		}
 		f.add(q)
 	}
-	if len(fresh) > 0 {
+	if len(created) > 0 {
 		d := newLoad(g, all[0])
-		g.active.Go(func() { d.run(fresh) })
+		g.active.Go(func() { d.run(created) })
 	}
 	return nil
 }
@@ -107,7 +107,7 @@ func (g *Group[T]) refresh(all []*request[T], early bool) {
 	if g.closed.Load() {
 		return
 	}
-	var fresh []*flight[T]
+	var created []*flight[T]
 	for _, q := range all {
 		if now.Before(g.refreshPausedUntil.of(q.key)) {
 			continue
@@ -116,17 +116,17 @@ func (g *Group[T]) refresh(all []*request[T], early bool) {
 			f := g.newFlight(q.target, q.rejected, false)
 			f.background, f.isEarlyRefresh = true, early
 			g.flights[q.key] = f
-			fresh = append(fresh, f)
+			created = append(created, f)
 		}
 	}
-	if len(fresh) > 0 {
+	if len(created) > 0 {
 		all[0].ctx = underNoLoad(all[0].ctx) // its caller does not need this ctx any more
-		g.launch(fresh, all[0])
+		g.launch(created, all[0])
 	}
 }
 
-// refreshPause is how long a process offers no refresh of a key after it was told that another
-// process rebuilds the value.
+// refreshPause is how long a process offers no refresh of a key after a refresh failed, and at
+// most after it was told that another process rebuilds the value.
 const refreshPause = 100 * time.Millisecond
 
 // pauseRefresh keeps refreshes of a key from asking Redis for the time d. Called with the
@@ -223,9 +223,9 @@ func (f *flight[T]) first() *request[T] {
 func (f *flight[T]) unwanted() bool { return len(f.requests) == 0 && !f.background }
 
 // leave removes a request from its flight, because its caller has left. When the last request
-// leaves, a flight that waits stops, and a flight that loads goes on only as long as another
-// process waits. If the caller was served a stale value (served), the flight goes on without
-// requests.
+// leaves, a flight that waits or loads without a lease stops, and a flight that loads under a
+// lease goes on only as long as another process waits. If the caller was served a stale value
+// (served), the flight goes on without requests.
 func (q *request[T]) leave(served bool) {
 	g := q.g
 	g.mu.Lock()
@@ -275,7 +275,7 @@ func (f *flight[T]) startAnew(rejected loads.Rejected, all []*request[T]) {
 		return
 	}
 	n := g.newFlight(f.target, rejected, true)
-	n.background = f.background && f.wait
+	n.background = f.background && f.wait // else it was a refresh, which is not repeated
 	if g.flights[f.key] == nil {
 		g.flights[f.key] = n
 	}

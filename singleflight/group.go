@@ -36,9 +36,9 @@ type Group[T any] struct {
 	closed atomic.Bool // set with mu held; a hit reads it without mu
 
 	// mu guards the fields below, and the fields of flights, loads and requests that say so.
-	// It also ensures that nothing is added to active once closed is set. Nothing is sent
-	// while it is held. The only locks taken while it is held are those of contexts that are
-	// cancelled and that of invalidatedAt.
+	// It also ensures that once closed is set, only goroutines that are counted in active add
+	// to it. Nothing is sent while it is held. The only locks taken while it is held are
+	// graph.mu and those of contexts that are cancelled.
 	mu                 sync.Mutex
 	flights            map[string]*flight[T]   // the flights that requests may join, by key
 	localFlights       map[string]*flight[T]   // the same for flights that load without Redis

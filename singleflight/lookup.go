@@ -28,7 +28,7 @@ type look[T any] struct {
 	verdict  verdict
 	result   Result[T]      // what a hit returns
 	errs     []error        // or what is returned instead
-	rejected loads.Rejected // of a miss: the entry that was found but cannot be served
+	rejected loads.Rejected // unless it is a hit: the entry that was found, which a load is to replace
 	stale    *Result[T]     // of a miss: a stale value that may still be served; nil: none
 }
 
@@ -49,7 +49,7 @@ func (g *Group[T]) read(ctx context.Context, t target) (raw string, e entry, err
 	client := g.manager.Client()
 	bounded, cancel := client.WithBound(ctx)
 	defer cancel()
-	now, err := g.manager.Client().Time(bounded, t.value)
+	now, err := client.Time(bounded, t.value)
 	if err == nil {
 		raw, err = client.Get(bounded, t.value)
 	}
@@ -62,12 +62,12 @@ func (g *Group[T]) read(ctx context.Context, t target) (raw string, e entry, err
 
 // unobtainableBecause returns the errors of a call whose look-up failed with err.
 func unobtainableBecause(ctx context.Context, err error) []error {
-	return []error{ctx.Err(), leasehold.ErrUnavailable, ofBound(ctx, err)}
+	return []error{ctx.Err(), leasehold.ErrUnavailable, boundAsSlow(ctx, err)}
 }
 
-// ofBound returns err. If err is from the deadline that WithBound added to ctx, it returns
+// boundAsSlow returns err. If err is from the deadline that WithBound added to ctx, it returns
 // call.ErrSlow instead, because the caller must not take that deadline for its own.
-func ofBound(ctx context.Context, err error) error {
+func boundAsSlow(ctx context.Context, err error) error {
 	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
 		return call.ErrSlow
 	}
@@ -96,7 +96,7 @@ func (g *Group[T]) lookUpMany(ctx context.Context, targets []target) []look[T] {
 		for n, i := range which {
 			some[n] = names[i]
 		}
-		now, err := g.manager.Client().Time(bounded, some[0])
+		now, err := client.Time(bounded, some[0])
 		var found []call.Found
 		if err == nil {
 			found = client.GetMany(bounded, some)
@@ -158,22 +158,13 @@ func (g *Group[T]) serve(t target, e entry, from Source) (Result[T], bool) {
 	return Result[T]{Value: value, Source: from, Age: e.age}, true
 }
 
-// serverTimeNow returns the server's time as the last reply showed it, or 0 if it is not
-// known.
-func (g *Group[T]) serverTimeNow(t target) int64 {
-	now, err := g.serverTime(t)
-	if err != nil {
-		return 0
-	}
-	return now
-}
-
-// serverTime returns the server's time, for work that no caller's ctx bounds.
+// serverTime returns the server's present time, for work that no caller's ctx bounds. It asks
+// the server only if it does not know the time yet. After an error the time is 0.
 func (g *Group[T]) serverTime(t target) (int64, error) {
 	ctx, cancel := g.manager.Client().WithBound(context.Background())
 	defer cancel()
 	now, err := g.manager.Client().Time(ctx, t.value)
-	return now, ofBound(context.Background(), err)
+	return now, boundAsSlow(context.Background(), err)
 }
 
 // get reads a key for many callers. No caller's ctx bounds it.
@@ -181,5 +172,5 @@ func (g *Group[T]) get(key string) (string, error) {
 	ctx, cancel := g.manager.Client().WithBound(context.Background())
 	defer cancel()
 	text, err := g.manager.Client().Get(ctx, key)
-	return text, ofBound(context.Background(), err)
+	return text, boundAsSlow(context.Background(), err)
 }

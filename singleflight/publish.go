@@ -93,7 +93,7 @@ func (s *share[T]) abandon(why error) {
 	if s.f.leased {
 		s.f.lease.GiveBack()
 	}
-	if s.ended != nil && !errors.Is(s.ended, leasehold.ErrClosed) {
+	if s.ended != nil {
 		s.startAnew(s.all())
 		return
 	}
@@ -192,11 +192,6 @@ func (s *share[T]) wrapValue() {
 // answer answers the requests of one flight.
 func (s *share[T]) answer() {
 	switch {
-	case errors.Is(s.ended, leasehold.ErrClosed):
-		// Close has answered the requests that it knew of. These joined a flight that it did
-		// not know.
-		answer(s.all(), outcome[T]{errs: []error{leasehold.ErrClosed}})
-		return
 	case s.pub == nil && s.f.tooLargeMark != "":
 		s.answerUncoordinated()
 		return

@@ -145,7 +145,7 @@ type request[T any] struct {
 	ctx  context.Context // of the caller
 	load loader[T]       // of the caller
 
-	rejected loads.Rejected // the entry that the last look-up found but could not serve
+	rejected loads.Rejected // the entry that the last look-up found, which a load is to replace
 	stale    *Result[T]     // a stale value that this caller has read itself and may be served
 
 	outcomes chan outcome[T] // has room for one; made when the request first joins a flight
@@ -194,9 +194,9 @@ func (q *request[T]) run(seen look[T]) (Result[T], []error) {
 			if !q.mayLoadLocally() {
 				return Result[T]{}, seen.errs
 			}
-			errs = q.wait(g.joinLocally)
+			errs = q.join(g.joinLocally)
 		default:
-			errs = q.wait(g.join)
+			errs = q.join(g.join)
 		}
 		if errs != nil {
 			return Result[T]{}, errs
@@ -214,16 +214,16 @@ func (q *request[T]) run(seen look[T]) (Result[T], []error) {
 
 // loadAlone gets the caller the value of its own loader, which needs no decoding.
 func (q *request[T]) loadAlone() (Result[T], []error) {
-	if errs := q.wait(q.g.loadAlone); errs != nil {
+	if errs := q.join(q.g.loadAlone); errs != nil {
 		return Result[T]{}, errs
 	}
 	r, errs, _ := q.await()
 	return r, errs
 }
 
-// wait joins a flight. It refuses if the load that the caller runs in would then wait for
-// itself.
-func (q *request[T]) wait(join func([]*request[T]) []error) []error {
+// join makes the request join a flight, with the given join of the group. It refuses if the
+// load that the caller runs in would then wait for itself.
+func (q *request[T]) join(join func([]*request[T]) []error) []error {
 	over, ok := loadsOf(q.ctx).wait(q.g.loadedKey(q.target))
 	if !ok {
 		return []error{ErrLoadCycle}

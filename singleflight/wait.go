@@ -14,8 +14,10 @@ import (
 	"github.com/leasehold-go/leasehold/internal/loads"
 )
 
-// run takes a flight to its end. Redis answers with the right to load, with a value or a
-// failure that came meanwhile, or with the result of the load that the flight waited for.
+// run asks Redis for a flight, and waits if another process loads. Redis answers with the
+// right to load, with a value or a failure that came meanwhile, or with the result of the load
+// that the flight waited for. If the flight is to load, answered starts the load; else run
+// ends the flight.
 func (f *flight[T]) run(d *load[T], seat *call.Seat) {
 	a := lease.Attempt{
 		Op: "load", Key: f.key, Permits: 1, Limit: 1, Wait: f.wait, Want: f.rejected,
@@ -25,7 +27,7 @@ func (f *flight[T]) run(d *load[T], seat *call.Seat) {
 	got, err := f.g.manager.Acquire(f.ctx, a, &f.lease)
 	switch came, _ := got.(loads.Answer); {
 	case err != nil:
-		f.onFailed(err, d)
+		f.onError(err, d)
 	case got == nil:
 		f.holds()
 		d.answered(f, true)
@@ -35,7 +37,7 @@ func (f *flight[T]) run(d *load[T], seat *call.Seat) {
 	case came.Value != "":
 		f.onValue(came.Value)
 	default:
-		f.onFailure(came.Failure, d)
+		f.onRememberedFailure(came.Failure, d)
 	}
 	d.answered(f, false)
 }
@@ -49,9 +51,9 @@ func (f *flight[T]) beforeAsk() {
 	}
 }
 
-// onFailed ends a flight that could not ask Redis, or that found another load and may not
-// wait.
-func (f *flight[T]) onFailed(err error, d *load[T]) {
+// onError ends a flight that could not ask Redis, or that found another load and may not
+// wait. Under LoadLocally, a flight that could not ask loads without Redis.
+func (f *flight[T]) onError(err error, d *load[T]) {
 	g := f.g
 	var busy *leasehold.BusyError
 	loadsElsewhere := errors.As(err, &busy) && !f.wait
@@ -99,9 +101,10 @@ func (f *flight[T]) onValue(raw string) {
 	})
 }
 
-// onFailure ends a flight whose enter was answered with a remembered failure, or with the mark
-// that the key's values are too large.
-func (f *flight[T]) onFailure(raw string, d *load[T]) {
+// onRememberedFailure ends a flight whose enter was answered with a remembered failure. If the
+// answer is the mark that the key's values are too large, the flight loads without
+// coordination instead.
+func (f *flight[T]) onRememberedFailure(raw string, d *load[T]) {
 	env, err := envelope.Decode(raw)
 	switch {
 	case err == nil && env.Kind == envelope.TooLarge:
@@ -133,7 +136,8 @@ func (f *flight[T]) onFailure(raw string, d *load[T]) {
 }
 
 // onPublished ends a flight that waited for another process's load. token is the token of that
-// load.
+// load. If its value was too large to be passed on, the flight loads without coordination
+// instead.
 func (f *flight[T]) onPublished(token uint64, r loads.Record, d *load[T]) {
 	var env envelope.Envelope
 	atHand := false
