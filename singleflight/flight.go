@@ -230,14 +230,15 @@ func (q *request[T]) leave(served bool) {
 	g := q.g
 	g.mu.Lock()
 	f := q.flight
-	if _, in := f.requests[q]; !in {
+	q.left = true
+	if served {
+		f.background = true
+	}
+	if _, in := f.requests[q]; !in { // it is answered now, or starts anew
 		g.mu.Unlock()
 		return
 	}
 	delete(f.requests, q)
-	if served {
-		f.background = true
-	}
 	unwanted, leased := f.unwanted(), f.leased
 	if unwanted {
 		f.closeJoining() // a later request starts a new flight, which waits for this one
@@ -262,7 +263,8 @@ func (q *request[T]) leave(served bool) {
 }
 
 // startAnew puts requests that got no usable result from this flight into a new flight. They
-// join it before it asks Redis, so its answer serves them and they need no third flight.
+// join it before it asks Redis, so its answer serves them and they need no third flight. A
+// request whose caller has left meanwhile does not join.
 func (f *flight[T]) startAnew(rejected loads.Rejected, all []*request[T]) {
 	if len(all) == 0 {
 		return
@@ -274,14 +276,20 @@ func (f *flight[T]) startAnew(rejected loads.Rejected, all []*request[T]) {
 		answer(all, outcome[T]{errs: []error{leasehold.ErrClosed}})
 		return
 	}
+	slices.SortFunc(all, func(a, b *request[T]) int { return a.place - b.place })
+	by := all[0]
+	all = slices.DeleteFunc(all, func(q *request[T]) bool { return q.left })
+	background := f.background && f.wait // a refresh is not repeated
+	if len(all) == 0 && !background {
+		return
+	}
 	n := g.newFlight(f.target, rejected, true)
-	n.background = f.background && f.wait // else it was a refresh, which is not repeated
+	n.background = background
 	if g.flights[f.key] == nil {
 		g.flights[f.key] = n
 	}
-	slices.SortFunc(all, func(a, b *request[T]) int { return a.place - b.place })
 	for _, q := range all {
 		n.add(q)
 	}
-	g.launch([]*flight[T]{n}, all[0])
+	g.launch([]*flight[T]{n}, by)
 }

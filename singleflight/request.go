@@ -154,6 +154,7 @@ type request[T any] struct {
 	// Guarded by the group's lock.
 	flight *flight[T] // the flight that it has joined
 	place  int        // among the requests of the flight, in the order of arrival
+	left   bool       // its caller has left
 	// joinedBeforeAsk says that the request joined before its flight last asked Redis. So it
 	// may get the result of any load that Redis answered with. A request that joined later may
 	// not: that load may have been invalidated after the answer and before the request.

@@ -149,6 +149,11 @@ var flights = []mutation{
 		packages: cache, tests: "TestCycleThrough",
 	},
 	{
+		name: "flight: a request whose caller has left does not start anew", file: "singleflight/flight.go",
+		old: "bool { return q.left }", new: "bool { return false }",
+		packages: cache, tests: "TestCallerThatLeaves",
+	},
+	{
 		name: "flight: sentinels cross", file: "singleflight/codec.go",
 		old: "payload += separator + sentinel.Error()", new: "_ = sentinel",
 		packages: cache, tests: "TestSentinels",

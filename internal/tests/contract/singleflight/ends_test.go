@@ -255,3 +255,59 @@ func TestNewcomerToALoadThatEndsLoadsAnew(t *testing.T) {
 		}
 	})
 }
+
+// A caller that leaves while its flight ends without a result for it has nothing
+// loaded: nobody would wait for that load.
+func TestCallerThatLeavesWhileItsFlightEndsLoadsNothing(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		g, wire := f.open()
+		other, _ := f.open()
+		o := newOrigin(f)
+		first := fetch(f, f.Context(), g, "k", o.load)
+		l := o.next(f)
+		if err := other.Invalidate(f.Context(), "k"); err != nil {
+			f.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(f.Context())
+		late := fetch(f, ctx, g, "k", o.obedient) // it must not have the result of that load
+		synctest.Wait()
+		wire.Stall("load publish")
+		l.returns("v")
+		synctest.Wait()
+		cancel()
+		redistest.WantErr(f, late.failed(), context.Canceled)
+		wire.Heal()
+		first.want("v", singleflight.Loaded)
+		synctest.Wait()
+		if n := o.loads.Load(); n != 1 {
+			f.Errorf("%d loads, want 1", n)
+		}
+	})
+}
+
+// A caller that is served a stale value at that moment still has the value rebuilt.
+func TestCallerThatIsServedWhileItsFlightEndsHasTheValueRebuilt(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		mod := func(c *singleflight.Config[string]) {
+			c.TTL, c.StaleFor, c.SoftTimeout = time.Second, time.Hour, 200*time.Millisecond
+		}
+		g, wire := f.open(mod)
+		fetch(f, f.Context(), g, "k", gives("old")).got()
+		time.Sleep(2 * time.Second)
+		o := newOrigin(f)
+		first := fetch(f, f.Context(), g, "k", o.load)
+		l := o.next(f)
+		synctest.Wait()
+		late := fetch(f, f.Context(), g, "k", o.load)
+		synctest.Wait()
+		wire.Stall("load publish")
+		f.RDB.Del(f.Context(), f.Part("k", "holders")) // the lease is lost
+		l.returns("lost")
+		first.want("old", singleflight.Stale)
+		late.want("old", singleflight.Stale)
+		wire.Heal()
+		o.next(f).returns("new")
+		synctest.Wait()
+		fetch(f, f.Context(), g, "k", never(f)).want("new", singleflight.Cached)
+	})
+}
