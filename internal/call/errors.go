@@ -13,14 +13,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// An Outcome is what an error says about the script that was called.
-type Outcome int
+// An ErrorClass is what an error says about the script that was called.
+type ErrorClass int
 
 const (
 	// Refused means that the server answered with an error that stays until somebody acts (no
 	// permission, a wrong password, a wrong type, no memory), or that the client is closed.
 	// The script did not run.
-	Refused Outcome = iota
+	Refused ErrorClass = iota
 	// NotNow means that the server answered with an error that passes by itself, or that the
 	// call was surely not sent. The script did not run, and the call may be tried again.
 	NotNow
@@ -113,7 +113,7 @@ func serverError(err error) string {
 func unknownScript(err error) bool { return strings.HasPrefix(serverError(err), "NOSCRIPT") }
 
 // Classify returns what the error of a call says about its script.
-func Classify(err error) Outcome {
+func Classify(err error) ErrorClass {
 	if text := serverError(err); text != "" {
 		for _, p := range passing {
 			if strings.HasPrefix(text, p) {

@@ -149,7 +149,7 @@ func TestClasses(t *testing.T) {
 	dial := &net.OpError{Op: "dial", Err: errors.New("refused")}
 	for _, c := range []struct {
 		err  error
-		want Outcome
+		want ErrorClass
 	}{
 		{serverSays("NOSCRIPT No matching script."), NotNow},
 		{serverSays("MOVED 1 127.0.0.1:1"), NotNow},
