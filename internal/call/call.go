@@ -105,28 +105,28 @@ func (c *Client) Do(ctx context.Context, one *Call) ([]int64, error) {
 // ready prepares one for sending: it makes sure that the server's version is supported and
 // that the call names its server.
 func (c *Client) ready(ctx context.Context, one *Call) error {
-	if err := c.check(ctx, one.Key()); err != nil {
+	if err := c.ensureSupported(ctx, one.Key()); err != nil {
 		return err
 	}
 	return c.route(ctx, one)
 }
 
-// alone makes a round trip with one call. It ends within Bound and the client's timeouts.
-func (c *Client) alone(ctx context.Context, one *Call) outcome {
+// sendAlone makes a round trip with one call. It ends within Bound and the client's timeouts.
+func (c *Client) sendAlone(ctx context.Context, one *Call) outcome {
 	if err := ctx.Err(); err != nil {
 		return outcome{err: notSent(err)} // the caller has left
 	}
 	if one.Confirm != nil {
-		return c.together([]*Call{one}, Bound)[0]
+		return c.sendTogether([]*Call{one}, Bound)[0]
 	}
 	if !one.take() {
 		return outcome{err: notSent(errWithdrawn)}
 	}
 	o, answered, began := outcome{}, true, time.Now()
-	if c.bounds {
-		o = c.process(ctx, began, one)
+	if c.boundsReads {
+		o = c.sendOrTeach(ctx, began, one)
 	} else {
-		o, answered = within(hardBound, func() outcome { return c.process(ctx, began, one) })
+		o, answered = within(hardBound, func() outcome { return c.sendOrTeach(ctx, began, one) })
 	}
 	if !answered {
 		o.err = errNoAnswer
@@ -138,18 +138,19 @@ func (c *Client) alone(ctx context.Context, one *Call) outcome {
 	return o
 }
 
-// process sends one call. If the server does not know the script, process sends it again in
-// full.
-func (c *Client) process(ctx context.Context, began time.Time, one *Call) outcome {
+// sendOrTeach sends one call. If the server does not know the script, sendOrTeach sends the
+// call again in full.
+func (c *Client) sendOrTeach(ctx context.Context, began time.Time, one *Call) outcome {
 	ctx = c.bounded(ctx, began)
-	o := c.single(ctx, one)
+	o := c.sendOnce(ctx, one)
 	if unknownScript(o.err) {
-		o = c.single(ctx, one.inFull())
+		o = c.sendOnce(ctx, one.inFull())
 	}
 	return o
 }
 
-func (c *Client) single(ctx context.Context, one *Call) (o outcome) {
+// sendOnce sends one call as it is, and returns its outcome.
+func (c *Client) sendOnce(ctx context.Context, one *Call) (o outcome) {
 	defer func() {
 		if p := recover(); p != nil {
 			o = one.outcome(panicked(p))

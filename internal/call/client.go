@@ -36,7 +36,7 @@ type Client struct {
 	rdb          redis.UniversalClient
 	cluster      clusterClient // rdb as a Cluster client; nil: it is none
 	known        bool          // the options of rdb were found, and tell its kind
-	bounds       bool          // rdb bounds reads and writes itself, to longestRead or less
+	boundsReads  bool          // rdb bounds reads and writes itself, to longestRead or less
 	replica      bool          // rdb may read from replicas
 	longestReply time.Duration // the longest time for which rdb surely waits for an answer
 	spawn        func(func())  // starts a goroutine; see CountQuestions
@@ -44,7 +44,7 @@ type Client struct {
 
 	lanes      sync.Map                  // *lane by the name of its server
 	confirming sync.Map                  // the lanes of calls with a Confirm, likewise
-	lent       atomic.Pointer[lentCtx]   // see Client.bounded
+	sharedCtx  atomic.Pointer[sharedCtx] // see Client.bounded
 	checked    atomic.Bool               // the server's version is known to be supported
 	clocks     sync.Map                  // *clock by the name of its server
 	topology   shared[struct{}]          // the question for a Cluster's topology
@@ -121,7 +121,7 @@ func (c *Client) recognise(layer any) bool {
 		c.replica = o.ReadOnly || o.RouteByLatency || o.RouteRandomly
 		// With reads from replicas, go-redis asks a server for its commands before it sends
 		// the first one, and nothing bounds that question.
-		c.bounds = isShort(o.ReadTimeout) && isShort(o.WriteTimeout) && !c.replica
+		c.boundsReads = isShort(o.ReadTimeout) && isShort(o.WriteTimeout) && !c.replica
 		c.readsWithin(o.ReadTimeout)
 	case interface{ Options() *redis.Options }:
 		o := r.Options()
@@ -130,7 +130,7 @@ func (c *Client) recognise(layer any) bool {
 		}
 		c.known = true
 		c.caches = o.ClientSideCacheConfig != nil || o.ClientSideCache != nil
-		c.bounds = isShort(o.ReadTimeout) && isShort(o.WriteTimeout)
+		c.boundsReads = isShort(o.ReadTimeout) && isShort(o.WriteTimeout)
 		c.readsWithin(o.ReadTimeout)
 	default:
 		return false

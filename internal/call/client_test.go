@@ -64,11 +64,11 @@ func TestWrappedClientsAreRecognised(t *testing.T) {
 	}
 	for _, rdb := range append(around(plain), struct{ *redis.Client }{plain}) {
 		c, err := NewClient(rdb)
-		if err != nil || c.IsCluster() || c.ReadsFromReplicas() || !c.CachesLocally() || !c.bounds {
+		if err != nil || c.IsCluster() || c.ReadsFromReplicas() || !c.CachesLocally() || !c.boundsReads {
 			t.Errorf("%T: %+v, %v; want a client that caches", rdb, c, err)
 		}
 	}
-	if c, err := NewClient(hidden{plain}); err != nil || c.bounds {
+	if c, err := NewClient(hidden{plain}); err != nil || c.boundsReads {
 		t.Errorf("a hidden client: %+v, %v; want one of which nothing is known", c, err)
 	}
 }

@@ -32,7 +32,7 @@ var ErrSlow = fmt.Errorf("no answer within %v", Bound)
 // WithBound. It bounds the wait for a connection and go-redis's retries. A read that is under
 // way is bounded by the client's ReadTimeout.
 func (c *Client) Get(ctx context.Context, key string) (string, error) {
-	if c.bounds {
+	if c.boundsReads {
 		return c.get(ctx, key)
 	}
 	type reply struct {
@@ -85,7 +85,7 @@ func (c *Client) GetMany(ctx context.Context, keys []string) []Found {
 	run := func() error { return c.exec(ctx, c.rdb, cmds) }
 	var trip error
 	answered := true
-	if c.bounds {
+	if c.boundsReads {
 		trip = run()
 	} else {
 		trip, answered = within(hardBound, run)

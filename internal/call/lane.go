@@ -102,7 +102,7 @@ func (l *lane) do(ctx context.Context, one *Call) (o outcome) {
 		l.trips++
 		l.mu.Unlock()
 		defer func() { l.ended(o.err) }()
-		return l.c.alone(ctx, one)
+		return l.c.sendAlone(ctx, one)
 	}
 	l.enqueue(one)
 	l.mu.Unlock()
@@ -159,7 +159,7 @@ func (l *lane) lead(one *Call, calls []*Call) {
 			}
 		}
 	}()
-	outcomes = l.c.together(calls, Bound-queueBound)
+	outcomes = l.c.sendTogether(calls, Bound-queueBound)
 }
 
 // hasAnswer reports whether the server answered a call that ended with err.

@@ -8,18 +8,18 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// together makes a round trip with calls in one pipeline, and returns the outcome of each. It
-// ends within limit and the client's timeouts. Either all calls have the same Confirm, or none
-// has one.
-func (c *Client) together(calls []*Call, limit time.Duration) (outcomes []outcome) {
+// sendTogether makes a round trip with calls in one pipeline, and returns the outcome of each.
+// It ends within limit and the client's timeouts. Either all calls have the same Confirm, or
+// none has one.
+func (c *Client) sendTogether(calls []*Call, limit time.Duration) (outcomes []outcome) {
 	allowance := calls[0].Allowance()
 	ctx, cancel := context.WithTimeout(context.Background(), limit+allowance)
 	defer cancel()
 	answered, began := true, time.Now()
-	if c.bounds {
-		outcomes = c.pipelines(ctx, calls)
+	if c.boundsReads {
+		outcomes = c.pipelineOrTeach(ctx, calls)
 	} else {
-		outcomes, answered = within(hardBound+allowance, func() []outcome { return c.pipelines(ctx, calls) })
+		outcomes, answered = within(hardBound+allowance, func() []outcome { return c.pipelineOrTeach(ctx, calls) })
 	}
 	if !answered {
 		// The pipeline is still under way, so its commands must not be read.
@@ -42,11 +42,11 @@ func (c *Client) together(calls []*Call, limit time.Duration) (outcomes []outcom
 	return outcomes
 }
 
-// pipelines sends calls in one pipeline. If the server did not know some of their scripts,
-// they are sent again: the first of them in full and by itself, because its text is long, and
-// then the rest by name. This repeats, because the rest may have other scripts or other
-// servers, or a server that has forgotten its scripts in the meantime.
-func (c *Client) pipelines(ctx context.Context, calls []*Call) []outcome {
+// pipelineOrTeach sends calls in one pipeline. If the server did not know some of their
+// scripts, they are sent again: the first of them in full and by itself, because its text is
+// long, and then the rest by name. This repeats, because the rest may have other scripts or
+// other servers, or a server that has forgotten its scripts in the meantime.
+func (c *Client) pipelineOrTeach(ctx context.Context, calls []*Call) []outcome {
 	outcomes := make([]outcome, len(calls))
 	all := make([]int, 0, len(calls)) // indices of calls
 	for i, one := range calls {
@@ -58,7 +58,7 @@ func (c *Client) pipelines(ctx context.Context, calls []*Call) []outcome {
 	}
 	send := func(which []int) (unknown []int) {
 		if len(which) > 0 {
-			c.pipeline(ctx, calls, which, outcomes)
+			c.pipelineOnce(ctx, calls, which, outcomes)
 		}
 		for _, i := range which {
 			if unknownScript(outcomes[i].err) {
@@ -77,8 +77,8 @@ func (c *Client) pipelines(ctx context.Context, calls []*Call) []outcome {
 	return outcomes
 }
 
-// pipeline sends the calls at the indices which in one pipeline and sets their outcomes.
-func (c *Client) pipeline(ctx context.Context, calls []*Call, which []int, outcomes []outcome) {
+// pipelineOnce sends the calls at the indices which in one pipeline and sets their outcomes.
+func (c *Client) pipelineOnce(ctx context.Context, calls []*Call, which []int, outcomes []outcome) {
 	if calls[which[0]].Confirm != nil {
 		c.confirmedPipeline(ctx, calls, which, outcomes)
 		return

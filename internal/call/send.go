@@ -77,7 +77,7 @@ func (c *Client) sendPart(calls []*Call) {
 			one.done(o)
 		}
 	}()
-	outcomes = c.together(calls, Bound)
+	outcomes = c.sendTogether(calls, Bound)
 }
 
 // done hands out the outcome of a call that Send sent.

@@ -232,7 +232,7 @@ func (c *Client) askTime(k *clock, key string) *Question {
 		if err := c.awaitTopology(ctx, key); err != nil {
 			return Sample{}, err
 		}
-		s, err := c.read(ctx, key)
+		s, err := c.readTime(ctx, key)
 		if err == nil {
 			c.Learn(key, s)
 		}
@@ -244,12 +244,12 @@ func (c *Client) askTime(k *clock, key string) *Question {
 // nothing, so a lost reply need not fail the caller.
 const maxTimeTries = 3
 
-// read asks for the time until it is answered, at most maxTimeTries times. No try begins after
-// half of Bound.
-func (c *Client) read(ctx context.Context, key string) (Sample, error) {
+// readTime asks for the time until it is answered, at most maxTimeTries times. No try begins
+// after half of Bound.
+func (c *Client) readTime(ctx context.Context, key string) (Sample, error) {
 	began := time.Now()
 	for n := 1; ; n++ {
-		r, err := c.readOnce(ctx, key)
+		r, err := c.readTimeOnce(ctx, key)
 		if err == nil || n == maxTimeTries || Classify(err) == Refused || ctx.Err() != nil || time.Since(began) > Bound/2 {
 			return r, err
 		}
@@ -257,7 +257,8 @@ func (c *Client) read(ctx context.Context, key string) (Sample, error) {
 	}
 }
 
-func (c *Client) readOnce(ctx context.Context, key string) (Sample, error) {
+// readTimeOnce asks for the time once. The answer also says whether the server can be used.
+func (c *Client) readTimeOnce(ctx context.Context, key string) (Sample, error) {
 	one := New(timeScript, 1, key).WithText().inFull()
 	if err := c.route(ctx, one); err != nil {
 		return Sample{}, err

@@ -11,8 +11,9 @@ import (
 // minVersion is the first major version of Redis that has all the commands of the scripts.
 const minVersion = 7
 
-// check makes sure, before the first call, that the scripts run on the server.
-func (c *Client) check(ctx context.Context, key string) error {
+// ensureSupported makes sure, before the first call, that the scripts run on the server. It asks
+// for the server's time, because that question also checks the version.
+func (c *Client) ensureSupported(ctx context.Context, key string) error {
 	if c.checked.Load() {
 		return nil
 	}

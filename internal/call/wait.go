@@ -118,9 +118,9 @@ func (a *answer[T]) wait(ctx context.Context) (v T, err error) {
 	}
 }
 
-// lentCtx is a ctx that many calls share. A ctx per call would cost a timer and six
+// sharedCtx is a ctx that many calls share. A ctx per call would cost a timer and six
 // allocations each. It ends by itself, Bound after it was made.
-type lentCtx struct {
+type sharedCtx struct {
 	context.Context
 	made time.Time
 }
@@ -136,18 +136,18 @@ func (c *Client) bounded(ctx context.Context, now time.Time) context.Context {
 	if deadline, ok := ctx.Deadline(); ok && deadline.Sub(now) <= Bound {
 		return ctx
 	}
-	lent := c.lent.Load()
-	if lent == nil || now.Sub(lent.made) >= Bound/4 {
+	latest := c.sharedCtx.Load()
+	if latest == nil || now.Sub(latest.made) >= Bound/4 {
 		// Two callers may both make one; either will do.
 		end, cancel := context.WithTimeout(context.Background(), Bound)
 		_ = cancel // many calls share it, and it ends by itself
-		lent = &lentCtx{end, now}
-		c.lent.Store(lent)
+		latest = &sharedCtx{end, now}
+		c.sharedCtx.Store(latest)
 	}
 	if ctx == context.Background() {
-		return lent.Context
+		return latest.Context
 	}
-	return &valuesCtx{lent.Context, ctx}
+	return &valuesCtx{latest.Context, ctx}
 }
 
 // valuesCtx ends with its Context and also has the values of another one.
