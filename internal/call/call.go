@@ -73,10 +73,8 @@ const (
 )
 
 // Withdraw takes back a call that its caller no longer wants. It reports whether it was in
-// time; the call was then not sent, and never will be.
-func (c *Call) Withdraw() bool {
-	return c.state.CompareAndSwap(unsentCall, withdrawnCall) || c.state.Load() == withdrawnCall
-}
+// time; the call was then not sent, and never will be. Call it at most once.
+func (c *Call) Withdraw() bool { return c.state.CompareAndSwap(unsentCall, withdrawnCall) }
 
 // take marks the call as part of a round trip. It returns false if the call was withdrawn.
 func (c *Call) take() bool { return c.state.CompareAndSwap(unsentCall, takenCall) }

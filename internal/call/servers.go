@@ -34,13 +34,9 @@ func (c *Client) Node(key string) string {
 	if c.cluster == nil {
 		return ""
 	}
-	if !c.mapped.Load() {
-		c.askTopology(key)
+	node := c.primary(key)
+	if node == nil {
 		return unknownNode
-	}
-	node, err := c.cluster.MasterForKey(endedCtx, key)
-	if err != nil {
-		return unknownNode // the client is closed
 	}
 	return node.Options().Addr
 }
@@ -48,14 +44,25 @@ func (c *Client) Node(key string) string {
 // Server returns the Node of a sharded channel, and a function that subscribes to the channel
 // at that server. The function is nil if no server is known to have the channel's slot.
 func (c *Client) Server(channel string) (name string, subscribe func(ctx context.Context) *redis.PubSub) {
-	if name = c.Node(channel); name == unknownNode {
-		return name, nil
-	}
-	node, err := c.cluster.MasterForKey(endedCtx, channel)
-	if err != nil {
-		return unknownNode, nil // the client is closed
+	node := c.primary(channel)
+	if node == nil {
+		return unknownNode, nil
 	}
 	return node.Options().Addr, func(ctx context.Context) *redis.PubSub { return node.SSubscribe(ctx, channel) }
+}
+
+// primary returns the server of a Cluster that has key. It never blocks. It returns nil if the
+// topology is unknown, and then asks for it in the background, or if the client is closed.
+func (c *Client) primary(key string) *redis.Client {
+	if !c.mapped.Load() {
+		c.askTopology(key)
+		return nil
+	}
+	node, err := c.cluster.MasterForKey(endedCtx, key)
+	if err != nil {
+		return nil
+	}
+	return node
 }
 
 // route sets the server of a call that has none yet. If a Cluster's topology is unknown, route
