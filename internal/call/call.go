@@ -64,6 +64,18 @@ func (c *Call) WithText() *Call {
 // Key returns the first key of the call.
 func (c *Call) Key() string { key, _ := c.args[3].(string); return key }
 
+// A Way is how calls reach a server. Calls that replicas confirm have lanes, pipelines and
+// bounds of their own, for two reasons: other calls, above all those that give something back,
+// must not wait for replicas, and the time that replicas take must not look like a server that
+// does not answer.
+type Way struct {
+	Node     string // the name of the server; see Client.Node
+	Confirms bool   // replicas confirm the calls
+}
+
+// Way returns the way of a call whose Node is set.
+func (c *Call) Way() Way { return Way{c.Node, c.Confirm != nil} }
+
 // The states of a call. A round trip and a caller that withdraws the call use one
 // compare-and-swap, so exactly one of them wins.
 const (

@@ -42,14 +42,13 @@ type Client struct {
 	spawn        func(func())  // starts a goroutine; see CountQuestions
 	caches       bool          // rdb caches replies in the process
 
-	lanes      sync.Map                  // *lane by the name of its server
-	confirming sync.Map                  // the lanes of calls with a Confirm, likewise
-	sharedCtx  atomic.Pointer[sharedCtx] // see Client.bounded
-	checked    atomic.Bool               // the server's version is known to be supported
-	clocks     sync.Map                  // *clock by the name of its server
-	topology   shared[struct{}]          // the question for a Cluster's topology
-	mapped     atomic.Bool               // go-redis has a topology, and will always have one
-	reloaded   atomic.Pointer[time.Time] // when a deadline last caused a reload
+	lanes     sync.Map                  // *lane by its Way
+	sharedCtx atomic.Pointer[sharedCtx] // see Client.bounded
+	checked   atomic.Bool               // the server's version is known to be supported
+	clocks    sync.Map                  // *clock by the name of its server
+	topology  shared[struct{}]          // the question for a Cluster's topology
+	mapped    atomic.Bool               // go-redis has a topology, and will always have one
+	reloaded  atomic.Pointer[time.Time] // when a deadline last caused a reload
 }
 
 // clusterClient has the methods of a Cluster client that routing needs.

@@ -81,17 +81,13 @@ func (l *lane) maxBytes() int {
 	return maxPipelineBytes
 }
 
-// laneOf returns the lane of a call. Calls that replicas confirm have lanes of their own, so
-// that other calls, above all those that give something back, do not wait for replicas.
+// laneOf returns the lane of a call.
 func (c *Client) laneOf(one *Call) *lane {
-	lanes := &c.lanes
-	if one.Confirm != nil {
-		lanes = &c.confirming
-	}
-	if l, ok := lanes.Load(one.Node); ok {
+	to := one.Way()
+	if l, ok := c.lanes.Load(to); ok {
 		return l.(*lane)
 	}
-	l, _ := lanes.LoadOrStore(one.Node, &lane{c: c, born: time.Now(), allowance: one.Allowance()})
+	l, _ := c.lanes.LoadOrStore(to, &lane{c: c, born: time.Now(), allowance: one.Allowance()})
 	return l.(*lane)
 }
 

@@ -21,11 +21,7 @@ func (c *Client) SendInParts(ctx context.Context, calls []*Call) { c.sendParts(c
 
 // sendParts sends calls in pipelines; fit returns the number of calls for the next one.
 func (c *Client) sendParts(ctx context.Context, calls []*Call, fit func([]*Call) int) {
-	type way struct {
-		node     string
-		confirms bool
-	}
-	byNode := map[way][]*Call{}
+	byWay := map[Way][]*Call{}
 	var err error // of the version or the topology, so it concerns all calls
 	for _, one := range calls {
 		if err == nil {
@@ -35,11 +31,10 @@ func (c *Client) sendParts(ctx context.Context, calls []*Call, fit func([]*Call)
 			one.done(outcome{err: err})
 			continue
 		}
-		to := way{one.Node, one.Confirm != nil}
-		byNode[to] = append(byNode[to], one)
+		byWay[one.Way()] = append(byWay[one.Way()], one)
 	}
 	var all sync.WaitGroup
-	for _, calls := range byNode {
+	for _, calls := range byWay {
 		room := make(chan struct{}, maxInFlight)
 		send := func() {
 			var parts sync.WaitGroup
@@ -57,7 +52,7 @@ func (c *Client) sendParts(ctx context.Context, calls []*Call, fit func([]*Call)
 			}
 			parts.Wait()
 		}
-		if len(byNode) == 1 {
+		if len(byWay) == 1 {
 			send()
 			return
 		}

@@ -61,16 +61,16 @@ type Loop struct {
 	entries  heap
 	running  bool
 	closing  bool
-	closed   bool                // Close came while a task was in Due, so the task is due again
-	wakeAt   time.Time           // the time at which the goroutine wakes
-	idleTill time.Time           // when the goroutine ends if nothing is scheduled
-	open     map[way][]time.Time // when the pipelines without an answer were sent
-	active   sync.WaitGroup      // counts the goroutine and the pipelines
+	closed   bool                     // Close came while a task was in Due, so the task is due again
+	wakeAt   time.Time                // the time at which the goroutine wakes
+	idleTill time.Time                // when the goroutine ends if nothing is scheduled
+	open     map[call.Way][]time.Time // when the pipelines without an answer were sent
+	active   sync.WaitGroup           // counts the goroutine and the pipelines
 }
 
 // New makes a Loop that sends with sender, several batches at a time.
 func New(sender Sender) *Loop {
-	return &Loop{sender: sender, wake: make(chan struct{}, 1), open: map[way][]time.Time{}}
+	return &Loop{sender: sender, wake: make(chan struct{}, 1), open: map[call.Way][]time.Time{}}
 }
 
 // Put schedules task for the time at, or moves it there. e is the task's own entry.
@@ -191,7 +191,7 @@ func (l *Loop) due(now time.Time) map[address]*batch {
 				batches = map[address]*batch{}
 			}
 			c.Node = l.sender.Node(c.Key())
-			to := address{way{c.Node, c.Confirm != nil}, resend}
+			to := address{c.Way(), resend}
 			b := batches[to]
 			if b == nil {
 				b = new(batch)
@@ -247,17 +247,9 @@ type batch struct {
 	entries []*Entry
 }
 
-// way is how calls reach a server. Calls that replicas confirm have pipelines of their own and
-// bounds of their own, for two reasons: other calls must not wait for replicas, and the time
-// that replicas take must not look like a server that does not answer.
-type way struct {
-	node     string
-	confirms bool
-}
-
-// address says where a batch goes.
+// address says where a batch goes, and how.
 type address struct {
-	way
+	call.Way
 	resend bool // the last calls of its tasks were not answered
 }
 
@@ -265,7 +257,7 @@ type address struct {
 // there is no room are dropped; their tasks are scheduled to try again.
 func (l *Loop) dispatch(to address, b *batch) {
 	send := l.sender.Send
-	if to.resend && !to.confirms { // replicas may take longer than a task waits
+	if to.resend && !to.Confirms { // replicas may take longer than a task waits
 		send = l.sender.SendInParts
 	}
 	for len(b.calls) > 0 {
@@ -273,7 +265,7 @@ func (l *Loop) dispatch(to address, b *batch) {
 		calls, entries := b.calls[:n:n], b.entries[:n]
 		b.calls, b.entries = b.calls[n:], b.entries[n:]
 		sent := time.Now()
-		if !l.reserve(to.way, sent, calls[0].Allowance()) {
+		if !l.reserve(to.Way, sent, calls[0].Allowance()) {
 			l.mu.Lock()
 			for _, e := range entries {
 				e.unanswered = to.resend
@@ -285,14 +277,14 @@ func (l *Loop) dispatch(to address, b *batch) {
 			continue
 		}
 		l.active.Go(func() {
-			defer l.answered(to.way, sent) // runs even if a hook ends this goroutine
+			defer l.answered(to.Way, sent) // runs even if a hook ends this goroutine
 			send(context.Background(), calls)
 		})
 	}
 }
 
 // answered frees the place of a pipeline that was sent at the time sent.
-func (l *Loop) answered(to way, sent time.Time) {
+func (l *Loop) answered(to call.Way, sent time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	i := slices.Index(l.open[to], sent)
@@ -304,7 +296,7 @@ func (l *Loop) answered(to way, sent time.Time) {
 // reserve takes a place among the open pipelines to a server, if there is one. Pipelines are
 // listed in the order in which they were sent. allowance is how much longer than others they
 // may take.
-func (l *Loop) reserve(to way, now time.Time, allowance time.Duration) bool {
+func (l *Loop) reserve(to call.Way, now time.Time, allowance time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	open := l.open[to]

@@ -238,7 +238,7 @@ var client = []mutation{
 	},
 	{
 		name: "calls that were not answered go in short pipelines", file: "internal/schedule/loop.go",
-		old: "to := address{way{c.Node, c.Confirm != nil}, resend}", new: "to := address{way{c.Node, c.Confirm != nil}, resend && false}",
+		old: "to := address{c.Way(), resend}", new: "to := address{c.Way(), resend && false}",
 		packages: leases, tests: "TestManyLeases",
 	},
 	{
@@ -333,7 +333,7 @@ var client = []mutation{
 	},
 	{
 		name: "a pipeline that a hook ends gives back its place", file: "internal/schedule/loop.go",
-		old: "\t\t\tdefer l.answered(to.way, sent) // runs even if a hook ends this goroutine\n\t\t\tsend(context.Background(), calls)", new: "\t\t\tsend(context.Background(), calls)\n\t\t\tl.answered(to.way, sent)",
+		old: "\t\t\tdefer l.answered(to.Way, sent) // runs even if a hook ends this goroutine\n\t\t\tsend(context.Background(), calls)", new: "\t\t\tsend(context.Background(), calls)\n\t\t\tl.answered(to.Way, sent)",
 		packages: "./internal/tests/faults/mutex", tests: "TestHookThatEnds", servers: true,
 	},
 	{

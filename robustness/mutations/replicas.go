@@ -26,12 +26,12 @@ var replicas = []mutation{
 	},
 	{
 		name: "replicas: lanes of their own", file: "internal/call/lane.go",
-		old: "if one.Confirm != nil {", new: "if false {",
+		old: "to := one.Way()", new: "to := Way{Node: one.Node}",
 		packages: replicaTests, tests: "ManyCallers|NobodyElseWaits", servers: true,
 	},
 	{
 		name: "replicas: scheduled pipelines of their own", file: "internal/schedule/loop.go",
-		old: "way{c.Node, c.Confirm != nil}", new: "way{c.Node, false}",
+		old: "address{c.Way(), resend}", new: "address{call.Way{Node: c.Node}, resend}",
 		packages: "./internal/schedule", tests: "NobodyElse",
 	},
 	{
