@@ -57,11 +57,14 @@ type Loop struct {
 	sender Sender
 	wake   chan struct{}
 
-	mu       sync.Mutex // a leaf: while it is held, nothing else is locked or called
-	entries  heap
-	running  bool
-	closing  bool
-	closed   bool                     // Close came while a task was in Due, so the task is due again
+	mu      sync.Mutex // a leaf: while it is held, nothing else is locked or called
+	entries heap
+	running bool
+	closing bool
+	// closedDuringDue says that Close came after the last entry was taken out of the schedule.
+	// If the entry's task is still in Due, it is due again at once.
+	closedDuringDue bool
+
 	wakeAt   time.Time                // the time at which the goroutine wakes
 	idleTill time.Time                // when the goroutine ends if nothing is scheduled
 	open     map[call.Way][]time.Time // when the pipelines without an answer were sent
@@ -110,7 +113,7 @@ func (l *Loop) Remove(e *Entry) {
 // Put; the caller must ensure that.
 func (l *Loop) Close() {
 	l.mu.Lock()
-	l.closing, l.closed = true, true
+	l.closing, l.closedDuringDue = true, true
 	l.idleTill = time.Time{}
 	for _, e := range l.entries {
 		e.at = time.Time{}
@@ -216,7 +219,7 @@ func (l *Loop) next(now time.Time, sending bool) (e *Entry, task Task, changes i
 		return nil, nil, 0
 	}
 	l.entries.take(e)
-	l.closed = false
+	l.closedDuringDue = false
 	return e, e.task, e.changes
 }
 
@@ -228,7 +231,7 @@ func (l *Loop) reschedule(e *Entry, changes int, now, next time.Time, slack time
 	resend = e.unanswered
 	if e.changes == changes && !next.IsZero() {
 		// Never at once: a task that returns such a time would keep the goroutine busy.
-		if e.at = next; !next.After(now) || l.closed {
+		if e.at = next; !next.After(now) || l.closedDuringDue {
 			e.at = now.Add(time.Millisecond)
 		}
 		e.slack = min(slack, e.at.Sub(now)/2)

@@ -243,7 +243,7 @@ var client = []mutation{
 	},
 	{
 		name: "Close during Due is not forgotten", file: "internal/schedule/loop.go",
-		old: "if e.at = next; !next.After(now) || l.closed {", new: "if e.at = next; !next.After(now) {",
+		old: "if e.at = next; !next.After(now) || l.closedDuringDue {", new: "if e.at = next; !next.After(now) {",
 		packages: "./internal/schedule",
 	},
 	{
