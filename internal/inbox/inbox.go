@@ -40,7 +40,7 @@ type Inbox struct {
 	closed bool
 	since  time.Time          // the time since which the subscription exists; zero: it does not
 	stop   context.CancelFunc // nil: not running
-	timer  *time.Timer        // ends the lingering
+	linger lingerTimer        // ends the subscription
 	active sync.WaitGroup
 }
 
@@ -58,10 +58,7 @@ func (b *Inbox) Watch(string) (since time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.users++
-	if b.timer != nil {
-		b.timer.Stop()
-		b.timer = nil
-	}
+	b.linger.stop()
 	if b.stop == nil && !b.closed {
 		var ctx context.Context
 		ctx, b.stop = context.WithCancel(context.Background())
@@ -74,18 +71,9 @@ func (b *Inbox) Watch(string) (since time.Time) {
 func (b *Inbox) Unwatch(string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.users--; b.users > 0 || b.stop == nil {
-		return
+	if b.users--; b.users == 0 && b.stop != nil {
+		b.linger.start(&b.mu, b.end)
 	}
-	var timer *time.Timer
-	timer = time.AfterFunc(linger, func() {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		if b.timer == timer { // otherwise it was used again
-			b.end()
-		}
-	})
-	b.timer = timer
 }
 
 // Close ends the subscription for good and waits until its goroutine has ended.
@@ -98,10 +86,7 @@ func (b *Inbox) Close() {
 }
 
 func (b *Inbox) end() {
-	if b.timer != nil {
-		b.timer.Stop()
-		b.timer = nil
-	}
+	b.linger.stop()
 	if b.stop != nil {
 		b.stop()
 		b.stop = nil
@@ -109,8 +94,8 @@ func (b *Inbox) end() {
 	b.since = time.Time{}
 }
 
-// stands notes since when the subscription of ctx exists; zero: it does not any more.
-func (b *Inbox) stands(ctx context.Context, since time.Time) {
+// setSince notes since when the subscription of ctx exists; zero: it does not any more.
+func (b *Inbox) setSince(ctx context.Context, since time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if ctx.Err() == nil { // otherwise there may be another subscription, or none
@@ -168,7 +153,7 @@ func (b *Inbox) read(ctx context.Context) (worked bool) {
 		switch m := got.(type) {
 		case *redis.Subscription:
 			worked = true
-			b.stands(ctx, time.Now())
+			b.setSince(ctx, time.Now())
 			b.missed()
 		case *redis.Message:
 			b.message(m.Payload)
@@ -176,7 +161,7 @@ func (b *Inbox) read(ctx context.Context) (worked bool) {
 		}
 		return got != nil // nil: the server refused the channel
 	})
-	b.stands(ctx, time.Time{})
+	b.setSince(ctx, time.Time{})
 	return worked
 }
 

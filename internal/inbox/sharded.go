@@ -35,11 +35,11 @@ type Sharded struct {
 	ctx  context.Context // ends with Close
 	stop context.CancelFunc
 
-	mu       sync.Mutex // guards the fields below, and the fields of channels and lines that say so
+	mu       sync.Mutex // guards the fields below, and those of channels and nodeConns that say so
 	closed   bool
-	channels map[string]*channel // by key
-	lines    map[string]*line    // by server
-	failures map[string]int      // by server: consecutive lines that did not work
+	channels map[string]*channel  // by key
+	conns    map[string]*nodeConn // by server
+	failures map[string]int       // by server: consecutive connections that did not work
 	active   sync.WaitGroup
 }
 
@@ -48,8 +48,8 @@ type Sharded struct {
 type channel struct {
 	key, name string
 	users     int
-	timer     *time.Timer // ends the lingering
-	line      *line       // nil: it waits to be put on one
+	linger    lingerTimer // forgets the channel
+	conn      *nodeConn   // nil: it waits to be put on one
 	since     time.Time   // the time since which the subscription exists; zero: it does not
 	failures  int         // consecutive refusals
 }
@@ -60,7 +60,7 @@ type channel struct {
 func NewSharded(cluster Cluster, channelOf func(key string) string, message func(payload string), missed func(key string)) *Sharded {
 	b := &Sharded{
 		cluster: cluster, channel: channelOf, message: message, missed: missed,
-		channels: map[string]*channel{}, lines: map[string]*line{}, failures: map[string]int{},
+		channels: map[string]*channel{}, conns: map[string]*nodeConn{}, failures: map[string]int{},
 	}
 	b.ctx, b.stop = context.WithCancel(context.Background())
 	return b
@@ -79,10 +79,7 @@ func (b *Sharded) Watch(key string) (since time.Time) {
 		b.attachSoon([]*channel{c})
 	}
 	c.users++
-	if c.timer != nil {
-		c.timer.Stop()
-		c.timer = nil
-	}
+	c.linger.stop()
 	return c.since
 }
 
@@ -95,18 +92,9 @@ func (b *Sharded) Unwatch(key string) {
 	if c == nil {
 		return // closed
 	}
-	if c.users--; c.users > 0 {
-		return
+	if c.users--; c.users == 0 {
+		c.linger.start(&b.mu, func() { b.forget(c) })
 	}
-	var timer *time.Timer
-	timer = time.AfterFunc(linger, func() {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		if c.timer == timer { // otherwise it is watched again
-			b.forget(c)
-		}
-	})
-	c.timer = timer
 }
 
 // Close ends all subscriptions for good and waits until their goroutines have ended.
@@ -114,12 +102,10 @@ func (b *Sharded) Close() {
 	b.mu.Lock()
 	b.closed = true
 	for _, c := range b.channels {
-		if c.timer != nil {
-			c.timer.Stop()
-		}
+		c.linger.stop()
 	}
-	for _, l := range b.lines {
-		l.lingerOver()
+	for _, n := range b.conns {
+		n.linger.stop()
 	}
 	clear(b.channels)
 	b.mu.Unlock()
@@ -130,14 +116,14 @@ func (b *Sharded) Close() {
 // forget removes a channel that nobody watches. Called with the lock.
 func (b *Sharded) forget(c *channel) {
 	delete(b.channels, c.key)
-	if l := c.line; l != nil {
-		c.line = nil
-		l.remove(c)
+	if n := c.conn; n != nil {
+		c.conn = nil
+		n.remove(c)
 	}
 }
 
-// attachSoon puts channels on the lines to their servers. It does so on another goroutine,
-// because the servers are looked up without the lock. Called with the lock.
+// attachSoon puts channels on the connections to their servers. It does so on another
+// goroutine, because the servers are looked up without the lock. Called with the lock.
 func (b *Sharded) attachSoon(all []*channel) {
 	if b.closed {
 		return
@@ -147,7 +133,7 @@ func (b *Sharded) attachSoon(all []*channel) {
 			server, subscribe := b.cluster.Server(c.name)
 			b.mu.Lock()
 			switch {
-			case b.closed || b.channels[c.key] != c || c.line != nil: // forgotten in the meantime
+			case b.closed || b.channels[c.key] != c || c.conn != nil: // forgotten in the meantime
 			case subscribe == nil:
 				b.refused(c)
 			default:
@@ -158,22 +144,22 @@ func (b *Sharded) attachSoon(all []*channel) {
 	})
 }
 
-// attach puts a channel on the line to its server. Called with the lock.
+// attach puts a channel on the connection to its server. Called with the lock.
 func (b *Sharded) attach(c *channel, server string, subscribe func(ctx context.Context) *redis.PubSub) {
-	l := b.lines[server]
-	if l == nil {
-		l = &line{b: b, server: server, channels: map[string]*channel{}, wake: make(chan struct{}, 1)}
-		l.ctx, l.stop = context.WithCancel(b.ctx)
-		b.lines[server] = l
-		l.channels[c.name], c.line = c, l
-		l.unanswered = []order{{c: c}}
-		b.active.Go(func() { l.run(subscribe) })
+	n := b.conns[server]
+	if n == nil {
+		n = &nodeConn{b: b, server: server, channels: map[string]*channel{}, wake: make(chan struct{}, 1)}
+		n.ctx, n.stop = context.WithCancel(b.ctx)
+		b.conns[server] = n
+		n.channels[c.name], c.conn = c, n
+		n.unanswered = []order{{c: c}}
+		b.active.Go(func() { n.run(subscribe) })
 		return
 	}
-	l.add(c)
+	n.add(c)
 }
 
-// attachAfter puts channels on lines after a pause. Called with the lock.
+// attachAfter puts channels on connections after a pause. Called with the lock.
 func (b *Sharded) attachAfter(pause time.Duration, all []*channel) {
 	if b.closed {
 		return

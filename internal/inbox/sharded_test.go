@@ -96,7 +96,7 @@ func TestShardedHearsKeysOfAllServers(t *testing.T) {
 		b.Unwatch(key)
 	}
 	b.mu.Lock()
-	if n := len(b.lines); n != len(servers) {
+	if n := len(b.conns); n != len(servers) {
 		t.Errorf("%d connections to %d servers", n, len(servers))
 	}
 	b.mu.Unlock()
@@ -112,7 +112,7 @@ func TestShardedHearsKeysOfAllServers(t *testing.T) {
 	redistest.Eventually(t, "no connection", func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		return len(b.lines)+len(b.channels)+len(b.failures) == 0
+		return len(b.conns)+len(b.channels)+len(b.failures) == 0
 	})
 }
 
@@ -129,8 +129,7 @@ func TestShardedWatchesAgain(t *testing.T) {
 		b.Unwatch("k{k}")
 		b.mu.Lock()
 		if c := b.channels["k{k}"]; c != nil { // as if the moment were over, and its timer had run
-			c.timer.Stop()
-			c.timer = nil
+			c.linger.stop()
 			b.forget(c)
 		}
 		b.mu.Unlock()

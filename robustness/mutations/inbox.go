@@ -3,22 +3,22 @@ package main
 // inboxes are the guards of a handle's subscriptions on a Cluster.
 var inboxes = []mutation{
 	{
-		name: "a channel whose slot has moved is subscribed to anew", file: "internal/inbox/line.go",
-		old: "c.line, c.since = nil, time.Time{}\n\t\tb.attachSoon([]*channel{c})", new: "c.line, c.since = nil, time.Time{}",
+		name: "a channel whose slot has moved is subscribed to anew", file: "internal/inbox/nodeconn.go",
+		old: "c.conn, c.since = nil, time.Time{}\n\t\tb.attachSoon([]*channel{c})", new: "c.conn, c.since = nil, time.Time{}",
 		packages: "./internal/inbox", tests: "TestSharded", servers: true,
 	},
 	{
-		name: "a new subscription asks at once", file: "internal/inbox/line.go",
-		old: "if stands {\n\t\tb.missed(c.key)", new: "if false {\n\t\tb.missed(c.key)",
+		name: "a new subscription asks at once", file: "internal/inbox/nodeconn.go",
+		old: "if exists {\n\t\tb.missed(c.key)", new: "if false {\n\t\tb.missed(c.key)",
 		packages: "./internal/inbox", tests: "TestSharded", servers: true,
 	},
 	{
-		name: "a channel that was refused is tried again", file: "internal/inbox/line.go",
-		old: "c.line, c.since = nil, time.Time{}\n\t\tb.refused(c)", new: "c.line, c.since = nil, time.Time{}",
+		name: "a channel that was refused is tried again", file: "internal/inbox/nodeconn.go",
+		old: "c.conn, c.since = nil, time.Time{}\n\t\tb.refused(c)", new: "c.conn, c.since = nil, time.Time{}",
 		packages: "./internal/inbox", tests: "TestSharded", servers: true,
 	},
 	{
-		name: "the channels of a lost connection go to another one", file: "internal/inbox/line.go",
+		name: "the channels of a lost connection go to another one", file: "internal/inbox/nodeconn.go",
 		old: "b.attachAfter(wait, all)", new: "_ = wait",
 		packages: "./internal/inbox", tests: "TestSharded", servers: true,
 	},

@@ -8,14 +8,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A line is the connection to one server of a Cluster, for all channels whose slots that
+// A nodeConn is the connection to one server of a Cluster, for all channels whose slots that
 // server has. One goroutine reads; another one writes the subscriptions. So neither the reader
 // nor a caller waits for a server that accepts no data.
 //
 // The server answers in the order of the orders. An error names no channel, so it belongs to
 // the first order without an answer. A "sunsubscribe" that nobody asked for means that the
 // channel's slot has moved.
-type line struct {
+type nodeConn struct {
 	b      *Sharded
 	server string
 	ctx    context.Context
@@ -27,7 +27,7 @@ type line struct {
 	channels   map[string]*channel // by name
 	unwritten  []order
 	unanswered []order     // in the order in which they were written
-	timer      *time.Timer // ends a line without channels
+	linger     lingerTimer // ends a connection without channels
 }
 
 // An order is one SSUBSCRIBE or SUNSUBSCRIBE.
@@ -37,110 +37,95 @@ type order struct {
 }
 
 // add subscribes to a channel. Called with the lock.
-func (l *line) add(c *channel) {
-	l.lingerOver()
-	l.channels[c.name], c.line = c, l
-	l.write(order{c: c})
+func (n *nodeConn) add(c *channel) {
+	n.linger.stop()
+	n.channels[c.name], c.conn = c, n
+	n.write(order{c: c})
 }
 
 // remove unsubscribes from a channel. After the last channel, the connection is kept for a
 // moment. Called with the lock.
-func (l *line) remove(c *channel) {
-	delete(l.channels, c.name)
-	l.write(order{c: c, unsubscribe: true})
-	if len(l.channels) > 0 || l.ended {
-		return
-	}
-	var timer *time.Timer
-	timer = time.AfterFunc(linger, func() {
-		l.b.mu.Lock()
-		defer l.b.mu.Unlock()
-		if l.timer == timer { // otherwise it is in use again
-			l.end()
-		}
-	})
-	l.timer = timer
-}
-
-func (l *line) lingerOver() {
-	if l.timer != nil {
-		l.timer.Stop()
-		l.timer = nil
+func (n *nodeConn) remove(c *channel) {
+	delete(n.channels, c.name)
+	n.write(order{c: c, unsubscribe: true})
+	if len(n.channels) == 0 && !n.ended {
+		n.linger.start(&n.b.mu, n.end)
 	}
 }
 
-// end ends the line, so that another one is made when it is needed. Called with the lock.
-func (l *line) end() {
-	l.lingerOver()
-	l.ended = true
-	if l.b.lines[l.server] == l {
-		delete(l.b.lines, l.server)
+// end ends the connection, so that another one is made when it is needed. Called with the
+// lock.
+func (n *nodeConn) end() {
+	n.linger.stop()
+	n.ended = true
+	if n.b.conns[n.server] == n {
+		delete(n.b.conns, n.server)
 	}
-	l.stop()
+	n.stop()
 }
 
 // write passes an order to the writer. Called with the lock.
-func (l *line) write(o order) {
-	l.unwritten = append(l.unwritten, o)
+func (n *nodeConn) write(o order) {
+	n.unwritten = append(n.unwritten, o)
 	select {
-	case l.wake <- struct{}{}:
+	case n.wake <- struct{}{}:
 	default: // it will wake for an earlier order, and take both
 	}
 }
 
-// run connects, and reads until the connection ends. Its channels then move to another line.
-func (l *line) run(subscribe func(ctx context.Context) *redis.PubSub) {
-	b, began, worked := l.b, time.Now(), false
+// run connects, and reads until the connection ends. Its channels then move to another one.
+func (n *nodeConn) run(subscribe func(ctx context.Context) *redis.PubSub) {
+	b, began, worked := n.b, time.Now(), false
 	var err error
-	if ps := connect(func() *redis.PubSub { return subscribe(l.ctx) }); ps != nil {
+	if ps := connect(func() *redis.PubSub { return subscribe(n.ctx) }); ps != nil {
 		written := make(chan struct{})
 		go func() {
 			defer close(written)
-			l.writeAll(ps)
+			n.writeAll(ps)
 		}()
-		err = receive(l.ctx, ps, func(got any, refused error) bool {
-			known := l.received(got, refused)
+		err = receive(n.ctx, ps, func(got any, refused error) bool {
+			known := n.received(got, refused)
 			worked = worked || known && refused == nil
 			return known
 		})
-		l.stop()
+		n.stop()
 		<-written
 	}
-	if err != nil && l.ctx.Err() == nil {
+	if err != nil && n.ctx.Err() == nil {
 		b.cluster.Notice(err)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	l.end()
-	wait := pause(b.failures[l.server])
-	if b.failures[l.server]++; worked {
+	n.end()
+	wait := pause(b.failures[n.server])
+	if b.failures[n.server]++; worked {
 		// The next one may work at once. The pace applies if this one was cut as soon as it
 		// existed.
-		delete(b.failures, l.server)
+		delete(b.failures, n.server)
 		wait = max(0, pace-time.Since(began))
 	}
-	all := make([]*channel, 0, len(l.channels))
-	for _, c := range l.channels {
-		c.line, c.since = nil, time.Time{}
+	all := make([]*channel, 0, len(n.channels))
+	for _, c := range n.channels {
+		c.conn, c.since = nil, time.Time{}
 		all = append(all, c)
 	}
 	if len(all) == 0 {
-		delete(b.failures, l.server)
+		delete(b.failures, n.server)
 	} else {
 		b.attachAfter(wait, all)
 	}
 }
 
-// writeAll writes the orders until the line ends.
-func (l *line) writeAll(ps *redis.PubSub) {
+// writeAll writes the orders until the connection ends.
+func (n *nodeConn) writeAll(ps *redis.PubSub) {
 	for {
 		select {
-		case <-l.ctx.Done():
+		case <-n.ctx.Done():
 			return
-		case <-l.wake:
+		case <-n.wake:
 		}
 		for {
-			o, ok := l.next()
+			o, ok := n.next()
 			if !ok {
 				break
 			}
@@ -157,48 +142,48 @@ func (l *line) writeAll(ps *redis.PubSub) {
 }
 
 // next takes the first order that is not written yet. From then on it awaits its answer.
-func (l *line) next() (o order, ok bool) {
-	l.b.mu.Lock()
-	defer l.b.mu.Unlock()
-	if len(l.unwritten) == 0 {
-		l.unwritten = nil
+func (n *nodeConn) next() (o order, ok bool) {
+	n.b.mu.Lock()
+	defer n.b.mu.Unlock()
+	if len(n.unwritten) == 0 {
+		n.unwritten = nil
 		return order{}, false
 	}
-	o, l.unwritten = l.unwritten[0], l.unwritten[1:]
-	l.unanswered = append(l.unanswered, o)
+	o, n.unwritten = n.unwritten[0], n.unwritten[1:]
+	n.unanswered = append(n.unanswered, o)
 	return o, true
 }
 
 // received handles what the server sent: a message, an answer, or an error. It reports whether
 // that was expected.
-func (l *line) received(got any, refused error) bool {
+func (n *nodeConn) received(got any, refused error) bool {
 	switch m := got.(type) {
 	case *redis.Message:
-		l.b.message(m.Payload)
+		n.b.message(m.Payload)
 		runtime.Gosched() // let the waiter run before the next read
 	case *redis.Subscription:
 		if m.Kind == "ssubscribe" {
-			return l.subscribed()
+			return n.subscribed()
 		}
-		l.unsubscribed(m.Channel)
+		n.unsubscribed(m.Channel)
 	case nil:
-		return l.refused(refused)
+		return n.refused(refused)
 	}
 	return true
 }
 
 // subscribed handles the answer to an SSUBSCRIBE: messages arrive from now on.
-func (l *line) subscribed() bool {
-	b := l.b
+func (n *nodeConn) subscribed() bool {
+	b := n.b
 	b.mu.Lock()
-	o, ok := l.answered()
+	o, ok := n.answered()
 	c := o.c
-	stands := ok && c.line == l
-	if stands {
+	exists := ok && c.conn == n
+	if exists {
 		c.since, c.failures = time.Now(), 0
 	}
 	b.mu.Unlock()
-	if stands {
+	if exists {
 		b.missed(c.key)
 	}
 	return ok && !o.unsubscribe
@@ -206,11 +191,11 @@ func (l *line) subscribed() bool {
 
 // unsubscribed handles the answer to a SUNSUBSCRIBE, or the news that the channel's slot has
 // moved. After such news no message arrives any more, so the channel is subscribed to anew.
-func (l *line) unsubscribed(name string) {
-	b := l.b
+func (n *nodeConn) unsubscribed(name string) {
+	b := n.b
 	b.mu.Lock()
-	if len(l.unanswered) > 0 && l.unanswered[0].unsubscribe && l.unanswered[0].c.name == name {
-		l.unanswered = l.unanswered[1:]
+	if len(n.unanswered) > 0 && n.unanswered[0].unsubscribe && n.unanswered[0].c.name == name {
+		n.unanswered = n.unanswered[1:]
 		b.mu.Unlock()
 		return
 	}
@@ -218,35 +203,35 @@ func (l *line) unsubscribed(name string) {
 	b.cluster.Notice(errMoved)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if c := l.channels[name]; c != nil {
-		delete(l.channels, name)
-		c.line, c.since = nil, time.Time{}
+	if c := n.channels[name]; c != nil {
+		delete(n.channels, name)
+		c.conn, c.since = nil, time.Time{}
 		b.attachSoon([]*channel{c})
 	}
 }
 
 // refused handles an error of the server. If the server does not have the channel's slot, the
 // channel is tried again after a pause, at the server that has the slot by then.
-func (l *line) refused(err error) bool {
-	b := l.b
+func (n *nodeConn) refused(err error) bool {
+	b := n.b
 	b.cluster.Notice(err)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	o, ok := l.answered()
-	if c := o.c; ok && !o.unsubscribe && c.line == l {
-		delete(l.channels, c.name)
-		c.line, c.since = nil, time.Time{}
+	o, ok := n.answered()
+	if c := o.c; ok && !o.unsubscribe && c.conn == n {
+		delete(n.channels, c.name)
+		c.conn, c.since = nil, time.Time{}
 		b.refused(c)
 	}
 	return ok
 }
 
 // answered takes the first order that awaits an answer. Called with the lock.
-func (l *line) answered() (o order, ok bool) {
-	if len(l.unanswered) == 0 {
+func (n *nodeConn) answered() (o order, ok bool) {
+	if len(n.unanswered) == 0 {
 		return order{}, false
 	}
-	o, l.unanswered = l.unanswered[0], l.unanswered[1:]
+	o, n.unanswered = n.unanswered[0], n.unanswered[1:]
 	return o, true
 }
 
