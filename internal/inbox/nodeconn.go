@@ -200,6 +200,9 @@ func (n *nodeConn) unsubscribed(name string) {
 		return
 	}
 	b.mu.Unlock()
+	// Notice enters the user's client, so it is called without the lock. Meanwhile the channel
+	// may be forgotten, and it may then be watched again. In the second case it is subscribed to
+	// once more than necessary, which does no harm.
 	b.cluster.Notice(errMoved)
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -152,7 +152,7 @@ func (b *Sharded) attach(c *channel, server string, subscribe func(ctx context.C
 		n.ctx, n.stop = context.WithCancel(b.ctx)
 		b.conns[server] = n
 		n.channels[c.name], c.conn = c, n
-		n.unanswered = []order{{c: c}}
+		n.unanswered = []order{{c: c}} // subscribe, which run calls, sends this first order itself
 		b.active.Go(func() { n.run(subscribe) })
 		return
 	}
