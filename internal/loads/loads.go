@@ -236,7 +236,7 @@ func (q *Request) standing(state int64, term time.Duration, token uint64, text s
 
 // Leave prepares the call that gives the lease back without a result, or stops waiting.
 func (q *Request) Leave(enterMayArriveUntil int64) *call.Call {
-	return q.res.call(leaveScript, q.ownerID, (enterMayArriveUntil+999)/1000)
+	return q.res.call(leaveScript, q.ownerID, call.MillisecondsUp(enterMayArriveUntil))
 }
 
 // ReadLeave reads the reply to a leave.
@@ -250,7 +250,7 @@ func (q *Request) ReadLeave(v []int64) (lease.LeaveReply, error) {
 // Renew prepares the call that moves the expiry to term from now. If no caller of this process
 // waits any more, the call ends the lease instead, unless another process waits.
 func (q *Request) Renew(term time.Duration, enterMayArriveUntil int64) *call.Call {
-	return q.res.call(renewScript, q.ownerID, call.Milliseconds(term), call.Flag(q.unwatched.Load()), (enterMayArriveUntil+999)/1000)
+	return q.res.call(renewScript, q.ownerID, call.Milliseconds(term), call.Flag(q.unwatched.Load()), call.MillisecondsUp(enterMayArriveUntil))
 }
 
 // ReadRenew reads the reply to a renewal.

@@ -47,7 +47,7 @@ func (q *Request) Publish(token uint64, enterMayArriveUntil int64, r Result) *ca
 	if r.Keep < 0 {
 		keep = -1
 	}
-	c := q.res.call(publishScript, q.ownerID, token, (enterMayArriveUntil+999)/1000, r.Prefix, r.Suffix, keep, call.Milliseconds(r.Remember))
+	c := q.res.call(publishScript, q.ownerID, token, call.MillisecondsUp(enterMayArriveUntil), r.Prefix, r.Suffix, keep, call.Milliseconds(r.Remember))
 	c.GivesBack = true
 	return c
 }

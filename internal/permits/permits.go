@@ -186,7 +186,7 @@ func (q *Request) Leave(enterMayArriveUntil int64) *call.Call {
 		return q.leaveTurns(enterMayArriveUntil)
 	}
 	k := &q.res.keys
-	return call.New(leaveScript, 4, k[0], k[1], k[2], k[3], &q.ownerID, &q.counted, (enterMayArriveUntil+999)/1000)
+	return call.New(leaveScript, 4, k[0], k[1], k[2], k[3], &q.ownerID, &q.counted, call.MillisecondsUp(enterMayArriveUntil))
 }
 
 // ReadLeave reads the reply to a leave.

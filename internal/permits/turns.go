@@ -19,7 +19,7 @@ func (q *Request) SetLastToken(token uint64) { q.lastToken.Store(token) }
 // leaveTurns is Leave for a lock that served several turns.
 func (q *Request) leaveTurns(enterMayArriveUntil int64) *call.Call {
 	k := &q.res.keys
-	return call.New(leaveTurnsScript, 4, k[0], k[1], k[2], k[3], &q.ownerID, &q.counted, (enterMayArriveUntil+999)/1000, int64(q.lastToken.Load()))
+	return call.New(leaveTurnsScript, 4, k[0], k[1], k[2], k[3], &q.ownerID, &q.counted, call.MillisecondsUp(enterMayArriveUntil), int64(q.lastToken.Load()))
 }
 
 // RenewAndCount prepares a renewal that also reports how the resource is used. heldFor is the

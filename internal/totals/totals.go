@@ -207,7 +207,7 @@ func (q *Request) ReadEnter(_ *call.Call, v []int64) (lease.EnterReply, error) {
 
 // Leave prepares the call that gives back or leaves the queue.
 func (q *Request) Leave(enterMayArriveUntil int64) *call.Call {
-	return q.family.call(leaveScript, &q.member, &q.permits, (enterMayArriveUntil+999)/1000)
+	return q.family.call(leaveScript, &q.member, &q.permits, call.MillisecondsUp(enterMayArriveUntil))
 }
 
 // ReadLeave reads the reply to a leave.
