@@ -1,9 +1,8 @@
 package loads
 
 import (
-	"strings"
-
 	"github.com/leasehold-go/leasehold/internal/call"
+	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/luascripts"
 )
 
@@ -13,9 +12,7 @@ var (
 )
 
 // shared returns the name of a key that the schemas of a cached value share.
-func (r *Resource) shared(part string) string {
-	return strings.TrimSuffix(r.keys[8].(string), "schemas") + part
-}
+func (r *Resource) shared(part string) string { return keys.Beside(r.FirstKey(), part) }
 
 // Revoke prepares the call that takes away the right to load, or a place in the queue.
 func (r *Resource) Revoke(member, id, reason string) *call.Call {

@@ -2,7 +2,6 @@ package permits
 
 import (
 	"context"
-	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -18,13 +17,10 @@ var (
 	fateScript   = call.NewScript("fate", luascripts.PermitsFate())
 )
 
-// Beside returns another Redis key of the resource whose key of holders this is.
-func Beside(holders, part string) string { return strings.TrimSuffix(holders, "holders") + part }
-
 // Revoke prepares the call that takes a lease or a place away.
 func (r *Resource) Revoke(member, id, reason string) *call.Call {
 	return call.New(revokeScript, 6, r.keys[0], r.keys[1], r.keys[2], r.keys[3],
-		Beside(r.FirstKey(), "revoked"), Beside(r.FirstKey(), "audit"), call.Flag(r.fenced), member, id, reason)
+		keys.Beside(r.FirstKey(), "revoked"), keys.Beside(r.FirstKey(), "audit"), call.Flag(r.fenced), member, id, reason)
 }
 
 // Fate prepares the call that asks what became of the attempt.
@@ -34,7 +30,7 @@ func (q *Request) Fate() *call.Call {
 
 // FateOf prepares the call that asks what became of the attempt of a member.
 func FateOf(holders, queue, member, id string) *call.Call {
-	return call.New(fateScript, 3, holders, queue, Beside(holders, "revoked"), member, id).WithText()
+	return call.New(fateScript, 3, holders, queue, keys.Beside(holders, "revoked"), member, id).WithText()
 }
 
 // Revoke takes the lease or the place of id away from its owner, for the handle m of a family.

@@ -2,6 +2,7 @@ package totals
 
 import (
 	"github.com/leasehold-go/leasehold/internal/call"
+	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/permits"
 	"github.com/leasehold-go/leasehold/luascripts"
 )
@@ -12,7 +13,7 @@ var revokeScript = call.NewScript("totals revoke", luascripts.TotalsRevoke())
 func (r *Resource) Revoke(member, id, reason string) *call.Call {
 	f := r.family
 	words := make([]any, 0, len(f.keys)+6)
-	words = append(append(words, f.keys[:]...), permits.Beside(r.FirstKey(), "revoked"), permits.Beside(r.FirstKey(), "audit"))
+	words = append(append(words, f.keys[:]...), keys.Beside(r.FirstKey(), "revoked"), keys.Beside(r.FirstKey(), "audit"))
 	return call.New(revokeScript, len(f.keys)+2, append(words, member, id, reason, f.total)...)
 }
 
