@@ -158,17 +158,26 @@ func (q *Request) Enter(o lease.EnterOptions) *call.Call {
 	return call.New(enterScript, 4, k[0], k[1], k[2], k[3], &q.ownerID, &q.counted, &q.ttl, &q.limit, o.VoidAfter, wait)
 }
 
-// enterCodes maps the codes of the script.
+// enterCodes maps the codes of the script. The script of internal/totals has the same ones.
 var enterCodes = [...]lease.Code{
 	1: lease.Granted, 2: lease.Queued, 3: lease.Busy, 4: lease.TooMany, 5: lease.QueueFull, 6: lease.Void, 7: lease.GivenUp,
 }
 
+// EnterCode returns what a code in the reply to an enter means. It returns lease.Gone for a
+// code that this version does not know.
+func EnterCode(code int64) lease.Code {
+	if code < 0 || code >= int64(len(enterCodes)) {
+		return lease.Gone
+	}
+	return enterCodes[code]
+}
+
 // ReadEnter reads the reply to an enter.
 func (q *Request) ReadEnter(_ *call.Call, v []int64) (lease.EnterReply, error) {
-	if len(v) < 6 || v[0] < 1 || v[0] >= int64(len(enterCodes)) {
+	if len(v) < 6 || EnterCode(v[0]) == lease.Gone {
 		return lease.EnterReply{}, call.Malformed("enter", v)
 	}
-	reply := lease.EnterReply{Code: enterCodes[v[0]], Now: v[1]}
+	reply := lease.EnterReply{Code: EnterCode(v[0]), Now: v[1]}
 	switch reply.Code {
 	case lease.Granted:
 		reply.Term, reply.Token = call.Duration(v[2]), uint64(v[3])

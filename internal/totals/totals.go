@@ -171,18 +171,13 @@ func (q *Request) Enter(o lease.EnterOptions) *call.Call {
 	return q.family.call(enterScript, &q.member, &q.permits, &q.ttl, &q.limit, &q.family.total, o.VoidAfter, wait)
 }
 
-// enterCodes maps the codes of the script.
-var enterCodes = [...]lease.Code{
-	1: lease.Granted, 2: lease.Queued, 3: lease.Busy, 4: lease.TooMany, 5: lease.QueueFull, 6: lease.Void, 7: lease.GivenUp,
-}
-
 // ReadEnter reads the reply to an enter.
 func (q *Request) ReadEnter(_ *call.Call, v []int64) (lease.EnterReply, error) {
 	const short, long = 4, 11
-	if len(v) < short || v[0] < 1 || v[0] >= int64(len(enterCodes)) {
+	if len(v) < short || permits.EnterCode(v[0]) == lease.Gone {
 		return lease.EnterReply{}, call.Malformed("totals enter", v)
 	}
-	reply := lease.EnterReply{Code: enterCodes[v[0]], Now: v[1], More: v[3] == 1}
+	reply := lease.EnterReply{Code: permits.EnterCode(v[0]), Now: v[1], More: v[3] == 1}
 	rest := v[short:]
 	switch reply.Code {
 	case lease.Granted:
