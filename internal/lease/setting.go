@@ -39,7 +39,7 @@ type EarlierSetting struct {
 func (o SetOptions) EarlierWords() []any {
 	words := make([]any, 0, 2*len(o.Earlier))
 	for _, e := range o.Earlier {
-		words = append(words, e.Seq, (e.Until+999)/1000)
+		words = append(words, e.Seq, call.MillisecondsUp(e.Until))
 	}
 	return words
 }

@@ -157,18 +157,21 @@ func (t *telemetry) ended(l *Lease, why error, inHand bool) {
 	if t == nil {
 		return
 	}
-	outcome, level := leasehold.OutcomeLost, slog.LevelWarn
+	outcome := leasehold.OutcomeLost
 	switch {
 	case errors.Is(why, leasehold.ErrRevoked):
 		outcome = leasehold.OutcomeRevoked
 	case errors.Is(why, leasehold.ErrMaxHold):
 		outcome = leasehold.OutcomeMaxHold
+	case !errors.Is(why, leasehold.ErrLost):
+		t.released(l, why) // its renewal gave it back on purpose: see RenewReply.Ended
+		return
 	}
 	t.observe(leasehold.Event{Kind: leasehold.EventLeaseEnded, Outcome: outcome})
 	if inHand {
 		t.holdEnded(l, outcome)
 	}
-	t.log(level, "a lease ended before it was given back", append(logged(l.res, l.req), slog.String("cause", outcome))...)
+	t.log(slog.LevelWarn, "a lease ended before it was given back", append(logged(l.res, l.req), slog.String("cause", outcome))...)
 }
 
 // staleRelease reports the release of a lease that had been lost.
@@ -187,6 +190,8 @@ func (t *telemetry) renewed(deadline time.Time, r RenewReply, err error) {
 	switch {
 	case err != nil:
 		e.Outcome = leasehold.OutcomeUnavailable
+	case r.Ended != nil:
+		return // it gave the lease back
 	case r.Term == 0:
 		e.Outcome = leasehold.OutcomeLost
 	default:

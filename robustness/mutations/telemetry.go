@@ -10,6 +10,11 @@ var telemetry = []mutation{
 		packages: events,
 	},
 	{
+		name: "events: a load that nobody wants is not lost", file: "internal/lease/telemetry.go",
+		old: "	case !errors.Is(why, leasehold.ErrLost):", new: "	case false:",
+		packages: events,
+	},
+	{
 		name: "events: a lost lease ends its hold", file: "internal/lease/lease.go",
 		old: "l.m.events.ended(l, why, true)", new: "l.m.events.ended(l, why, false)",
 		packages: events,

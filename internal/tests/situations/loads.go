@@ -72,6 +72,28 @@ var Loads = []Situation{
 		},
 	},
 	{
+		Name: "left by its only caller while it is loaded",
+		Want: all(
+			told(1, leasehold.EventLoadStarted, flt, ""),
+			told(1, leasehold.EventLoadEnded, flt, leasehold.OutcomeCanceled),
+			told(0, leasehold.EventLeaseEnded, flt, leasehold.OutcomeLost), // it was given back
+		),
+		run: func(s *stage) {
+			g := s.cache(s.a, singleflight.Config[string]{LeaseTTL: 3 * time.Second})
+			ctx, leave := context.WithCancel(s.Context())
+			_, err := g.Do(ctx, "k", func(ctx context.Context) (string, error) {
+				leave()
+				<-ctx.Done()
+				return "", ctx.Err()
+			})
+			if err == nil {
+				s.Error("a caller that left got a value")
+			}
+			time.Sleep(2 * time.Second) // the next renewal gives the lease back
+			s.must(g.Close(s.Context()))
+		},
+	},
+	{
 		Name: "an entry that is no value",
 		Want: told(1, leasehold.EventDecodeFailed, flt, ""),
 		run: func(s *stage) {
