@@ -282,7 +282,7 @@ func (w *waiter) follow(ctx context.Context, v Verdict, err error, into *Lease) 
 			w.abandon()
 			return nil, w.fail(leasehold.ErrUnavailable, v.Err)
 		case Gone: // enter again, with the same request and ticket
-			if v.Lapsed && !w.m.cfg.Loads { // a waiter for a load enters again all the time
+			if v.Lapsed && !w.m.cfg.Rejoins {
 				if err := w.endIfRevoked(ctx); err != nil {
 					return nil, err
 				}

@@ -1,14 +1,15 @@
-// Package lease acquires, holds, renews and gives back leases. Semaphores, mutexes and loads
-// have this part in common. It knows the leased thing only through a [Protocol]. A [Manager]
+// Package lease acquires, holds, renews and gives back leases, which is what the public
+// packages have in common. It knows the leased thing only through a [Protocol]. A [Manager]
 // does the work of one handle; a [Lease] is one thing held.
 //
 // A lease takes this path: [Manager.Acquire] makes a waiter (acquire.go). The waiter enters
 // and, if it is queued, joins its group (group.go) until a grant wakes it. The grant starts a
 // Lease (lease.go). The handle's schedule renews it until [Lease.Release] (release.go).
 //
-// Locks: a lease's lock is taken before the manager's. All other locks (of the schedule, the
-// inbox, the clocks, the client) are leaves: while one is held, no other lock is taken and no
-// call is sent. docs/architecture.md has the table.
+// Locks: a lease's lock is taken before that of the telemetry, and both before the manager's.
+// The locks of the schedule, the inbox, the clocks and the lanes are leaves: while one is
+// held, no other lock is taken. No call is sent under any lock. docs/architecture.md has the
+// table.
 package lease
 
 import (
@@ -52,7 +53,8 @@ type Config struct {
 	Label       string        // of the handle, in listings; see keys.LabelSuffix
 	Observer    leasehold.Observer
 	Logger      *slog.Logger // nil: none
-	Loads       bool         // the leases are rights to load; their package reports loads to the Observer
+	OwnEvents   bool         // the package itself tells the Observer how its leases are used
+	Rejoins     bool         // waiters are often told to enter again, and then do not ask whether they were revoked
 }
 
 // A Manager serves one handle: it keeps the handle's id, leases and waiters.

@@ -10,8 +10,8 @@ import (
 )
 
 // A Protocol tells how the requests of a leased thing are named, sent and answered.
-// internal/permits implements it for semaphores and mutexes; internal/totals and
-// internal/loads have the others.
+// internal/permits implements it for semaphores and mutexes. The other implementations are
+// beside that package.
 type Protocol interface {
 	// Resource returns the Resource of key, or an error if key is invalid.
 	Resource(key string) (Resource, error)

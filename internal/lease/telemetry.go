@@ -21,7 +21,7 @@ type telemetry struct {
 	logger   *slog.Logger       // nil: none
 	typ      string             // the package's name
 	family   string
-	loads    bool // the leases are rights to load, and are not reported as holds
+	ownUse   bool // the package reports how its leases are used, so they are not reported as holds
 	run      func(func())
 
 	// The servers that are out of reach, by name, each with a key that it had. awayNow is
@@ -38,7 +38,7 @@ func newTelemetry(cfg Config, run func(func())) *telemetry {
 		return nil
 	}
 	return &telemetry{
-		observer: cfg.Observer, logger: cfg.Logger, typ: cfg.Package, family: cfg.Family.Name, loads: cfg.Loads, run: run,
+		observer: cfg.Observer, logger: cfg.Logger, typ: cfg.Package, family: cfg.Family.Name, ownUse: cfg.OwnEvents, run: run,
 		away: map[string]string{},
 	}
 }
@@ -90,7 +90,7 @@ func (t *telemetry) now() time.Time {
 
 // acquired reports the outcome of an acquisition that began at began.
 func (t *telemetry) acquired(ctx context.Context, w *waiter, began time.Time, err error) {
-	if t == nil || t.loads || w.Turns != nil {
+	if t == nil || t.ownUse || w.Turns != nil {
 		return
 	}
 	t.observe(leasehold.Event{
@@ -144,7 +144,7 @@ func (t *telemetry) released(l *Lease, why error) {
 }
 
 func (t *telemetry) holdEnded(l *Lease, outcome string) {
-	if !t.loads && l.turns == nil { // otherwise each turn is a hold
+	if !t.ownUse && l.turns == nil { // otherwise each turn is a hold
 		t.observe(leasehold.Event{
 			Kind: leasehold.EventHoldEnded, Outcome: outcome, Duration: time.Since(l.since), Permits: l.permits,
 		})
@@ -176,7 +176,7 @@ func (t *telemetry) ended(l *Lease, why error, inHand bool) {
 
 // staleRelease reports the release of a lease that had been lost.
 func (t *telemetry) staleRelease(l *Lease) {
-	if t != nil && !t.loads {
+	if t != nil && !t.ownUse {
 		t.observe(leasehold.Event{Kind: leasehold.EventStaleRelease})
 	}
 }
