@@ -264,9 +264,7 @@ func (ln *line) leave(t *Turn, why error) error {
 	switch {
 	case errors.Is(why, leasehold.ErrClosed):
 		return m.Reject(t.op, ln.name.key, why)
-	case why == nil && reached:
-		return m.Reject(t.op, ln.name.key, busy)
-	case why == nil && ln.lastErr == nil:
+	case why == nil && (reached || ln.lastErr == nil):
 		return m.Reject(t.op, ln.name.key, busy)
 	case why == nil:
 		return m.Reject(t.op, ln.name.key, leasehold.ErrUnavailable, ln.lastErr)

@@ -41,7 +41,7 @@ var telemetry = []mutation{
 	},
 	{
 		name: "events: logs name the hash of the key", file: "internal/lease/telemetry.go",
-		old: "hex.EncodeToString(sum[:8])", new: "res.Label()",
+		old: "hex.EncodeToString(sum[:8])", new: "res.Label()+hex.EncodeToString(sum[:0])",
 		packages: events,
 	},
 }
