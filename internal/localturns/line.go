@@ -148,7 +148,7 @@ var errLate = errors.New("the reply came later than the lease lasts")
 // admit adds a granted lease to the line's visits. It returns false if the lease has ended
 // already. alone says whether nobody else was seen to wait. The line is locked.
 func (ln *line) admit(v *visit, alone bool) bool {
-	if v.lease.Ended() != nil {
+	if !v.lease.HeldAt(time.Now()) {
 		v.over = true
 		return false
 	}
@@ -210,17 +210,12 @@ func (ln *line) pass(v *visit) bool {
 	if t == nil || v.served && !(v.mayServeAgain() && v.nextTokenIsDue()) {
 		return false
 	}
-	begins := v.lease.Since() // the first turn begins with the lease, however slow this process was since
-	if v.served {
-		if begins = time.Now(); begins.After(v.until) {
-			return false
-		}
-	}
-	if !v.lease.HeldAt(begins) {
+	now := time.Now()
+	if now.After(v.until) || !v.lease.HeldAt(now) { // also before the first turn, if this process was held up
 		return false
 	}
 	ln.remove(t)
-	t.begin(v, begins)
+	t.begin(v, now)
 	t.tell()
 	if ln.length == 0 && len(ln.places) > 0 {
 		ln.cancelExcess()
@@ -229,7 +224,7 @@ func (ln *line) pass(v *visit) bool {
 	// waits. So the question is asked a quarter of LocalFor before until. If two round trips
 	// take longer than that, it is asked earlier, but not in the first half of LocalFor.
 	lead := max(ln.h.cfg.LocalFor/4, min(2*v.roundTrip, ln.h.cfg.LocalFor/2))
-	if v.alone && !v.asking && v.until.Sub(begins) < lead {
+	if v.alone && !v.asking && v.until.Sub(now) < lead {
 		v.asking = true
 		ln.h.m.Go(v.askOthers)
 	}

@@ -1,6 +1,50 @@
 package localturns
 
-import "testing"
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/permits"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+)
+
+// A process that was held up between the grant and the first turn gives the lease back: that
+// turn, too, would begin later than LocalFor after the grant.
+func TestFirstTurnDoesNotBeginAfterLocalFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client := redistest.Bubble(t)
+		family := keys.Family{Kind: keys.Mutex, Name: "locks"}
+		m, err := lease.New(client(), lease.Config{Package: "mutex", Family: family, Protocol: permits.Family{Family: family, Fenced: true}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for key, c := range map[string]struct {
+			heldUp time.Duration
+			begins bool
+		}{"soon": {time.Second, true}, "late": {time.Second + 1, false}} {
+			ln := &line{h: &Handle{m: m, cfg: Config{LocalFor: time.Second}}}
+			v := &visit{line: ln, lease: new(lease.Lease)}
+			a := lease.Attempt{Op: "lock", Key: key, Permits: 1, Limit: 1, Turns: v}
+			if _, err := m.Acquire(t.Context(), a, v.lease); err != nil {
+				t.Fatal(err)
+			}
+			if !ln.admit(v, false) {
+				t.Fatal("the lease has ended")
+			}
+			ln.push(&Turn{line: ln})
+			time.Sleep(c.heldUp)
+			if begins := ln.pass(v); begins != c.begins {
+				t.Errorf("%s: the turn begins: %v; want %v", key, begins, c.begins)
+			}
+		}
+		if err := m.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
 
 // Places that have been cancelled, and have not gone yet, do not count: as many live ones
 // stay as turns wait.

@@ -267,6 +267,11 @@ var client = []mutation{
 		packages: "./internal/tests/faults/semaphore", tests: "Slower", servers: true,
 	},
 	{
+		name: "a lease that Close gives back is not returned", file: "internal/lease/acquire.go",
+		old: "	case <-w.m.closing:\n		return w.fail(leasehold.ErrClosed)", new: "	case <-w.m.closing:\n		return nil",
+		packages: "./internal/tests/contract/semaphore", tests: "TestAcquireDoesNotReturnALease",
+	},
+	{
 		name: "a late grant of a try is no other holder", file: "internal/lease/acquire.go",
 		old: "			case !w.Wait:\n				// Another try", new: "			case false:\n				// Another try",
 		packages: "./internal/tests/contract/mutex", tests: "TestTryLockWhoseGrant",

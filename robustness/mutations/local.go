@@ -4,8 +4,13 @@ package main
 var localTurns = []mutation{
 	{
 		name: "turns stay no longer than LocalFor", file: "internal/localturns/line.go",
-		old: "begins.After(v.until) {", new: "false {",
+		old: "now.After(v.until) || ", new: "",
 		packages: localTests, tests: turnTests,
+	},
+	{
+		name: "the first turn, too, begins within LocalFor", file: "internal/localturns/line.go",
+		old: "now.After(v.until) ||", new: "v.served && now.After(v.until) ||",
+		packages: "./internal/localturns", tests: "TestFirstTurn",
 	},
 	{
 		name: "a lease is given back and asked for again in one step", file: "internal/lease/place.go",

@@ -54,6 +54,28 @@ func TestCloseGivesBackEverythingAndWakesWaiters(t *testing.T) {
 	})
 }
 
+// closer begins Close as soon as a grant is there, before the call returns it.
+type closer struct{ s *semaphore.Semaphore }
+
+func (c *closer) Observe(e leasehold.Event) {
+	if e.Kind == leasehold.EventAcquired {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel() // Close begins, and does not wait
+		_ = c.s.Close(ctx)
+	}
+}
+
+func TestAcquireDoesNotReturnALeaseThatCloseGivesBack(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		var c closer
+		c.s, _ = f.open(func(cfg *semaphore.Config) { cfg.Observer = &c })
+		_, err := c.s.Acquire(f.Context(), "k")
+		redistest.WantErr(f, err, leasehold.ErrClosed)
+		harness.Close(f, c.s)
+		f.WantHeld("k", 0)
+	})
+}
+
 func TestAcquireInFlightAtCloseNeverReturnsALease(t *testing.T) {
 	each(t, func(f *fixture) {
 		for round := range 10 {
