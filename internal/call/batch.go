@@ -24,13 +24,13 @@ type batch struct {
 	mu    sync.Mutex
 	open  int           // seats that are not closed; guarded by mu
 	calls []seated      // by the place of the seat; guarded by mu; nil once sent
-	sent  chan struct{} // closed once the calls are in their lanes
+	sent  chan struct{} // closed once the calls are in their queues
 }
 
-// seated is the call of a seat and its lane. call is nil if the seat has none (yet).
+// seated is the call of a seat and its queue. call is nil if the seat has none (yet).
 type seated struct {
-	lane *lane
-	call *Call
+	queue *serverQueue
+	call  *Call
 }
 
 // A Seat is one place in a batch. Leave may be called while Do is under way on another
@@ -49,8 +49,8 @@ func (s *Seat) Do(ctx context.Context, c *Client, one *Call) ([]int64, error) {
 		s.Leave()
 		return nil, err
 	}
-	l := c.laneOf(one)
-	if !s.close(seated{l, one}) {
+	q := c.queueOf(one)
+	if !s.close(seated{q, one}) {
 		return c.Do(ctx, one)
 	}
 	select {
@@ -61,7 +61,7 @@ func (s *Seat) Do(ctx context.Context, c *Client, one *Call) ([]int64, error) {
 		}
 		<-s.batch.sent
 	}
-	o := l.await(ctx, one)
+	o := q.await(ctx, one)
 	one.Text = o.text
 	return o.reply, o.err
 }
@@ -71,7 +71,7 @@ func (s *Seat) Do(ctx context.Context, c *Client, one *Call) ([]int64, error) {
 func (s *Seat) Leave() { s.close(seated{}) }
 
 // close closes the seat, and returns false if it was closed before. When the last seat of the
-// batch is closed, the calls go into their lanes, and the first call in each lane leads its
+// batch is closed, the calls go into their queues, and the first call in each queue leads its
 // round trip. close itself sends nothing.
 func (s *Seat) close(handed seated) (first bool) {
 	b := s.batch
@@ -85,19 +85,14 @@ func (s *Seat) close(handed seated) (first bool) {
 	if b.open--; b.open > 0 {
 		return true
 	}
-	var lanes []*lane
-	byLane := map[*lane][]*Call{}
+	byQueue := map[*serverQueue][]*Call{}
 	for _, c := range b.calls {
-		if c.call == nil {
-			continue
+		if c.call != nil {
+			byQueue[c.queue] = append(byQueue[c.queue], c.call)
 		}
-		if byLane[c.lane] == nil {
-			lanes = append(lanes, c.lane)
-		}
-		byLane[c.lane] = append(byLane[c.lane], c.call)
 	}
-	for _, l := range lanes {
-		l.group(byLane[l])
+	for q, calls := range byQueue {
+		q.group(calls)
 	}
 	b.calls = nil
 	close(b.sent)
@@ -113,22 +108,4 @@ func (b *batch) withdraw(place int) bool {
 	}
 	b.calls[place] = seated{}
 	return true
-}
-
-// group sends calls together, or queues them if too many round trips are under way. It does
-// not wait: each caller awaits its own call.
-func (l *lane) group(calls []*Call) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.trips >= l.maxTrips(maxInFlight) || l.waiting() > 0 {
-		for _, one := range calls {
-			l.enqueue(one)
-		}
-		return
-	}
-	for _, one := range calls {
-		l.takeTurn(one)
-	}
-	l.trips++
-	calls[0].turn <- calls
 }

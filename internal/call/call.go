@@ -3,6 +3,7 @@ package call
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,18 +16,28 @@ type Call struct {
 	args   []any // "evalsha", digest, number of keys, keys…, arguments…
 	mixed  bool  // the reply also has strings
 
-	// GivesBack says that the call gives back something that others may wait for. Such a call
-	// goes ahead of the other calls that wait in its lane.
-	GivesBack bool
+	// Rank and By say when the call is sent if a queue has formed. By counts only among calls
+	// that keep a lease: the one whose lease ends first goes first.
+	Rank Rank
+	By   time.Time
 	// Node is the name of the server that the call is for, as Client.Node returns it. If it is
 	// empty, the client looks it up.
 	Node string
-	// Done receives the outcome of a call sent by Send or SendInParts.
+	// Done receives the outcome of a call that Start or Send sends. It must not block. It may
+	// run on any goroutine, also before Start returns.
 	Done func(reply []int64, err error)
-	// Confirm asks replicas to confirm the call; nil: none. See Unconfirmed.
-	Confirm *Confirm
+	// Confirm asks replicas to confirm the call; the zero Confirm: none. See Unconfirmed.
+	Confirm Confirm
+	// Void, if not nil, is an argument of the call: the server time (µs) from which on the call
+	// does nothing, or 0 for never. Unless it is 0, it is moved to VoidAfter from the moment
+	// at which a round trip takes the call, so that the wait in the queue does not count.
+	Void      *int64
+	VoidAfter time.Duration
 	// Text has the strings of the reply, in order.
 	Text []string
+	// Sent is when a round trip took the call. Read it once the call has its outcome, or once
+	// Withdraw has returned false.
+	Sent time.Time
 
 	// The command that carries the call. Only the goroutine that makes the round trip uses it.
 	integers integersCommand
@@ -37,15 +48,33 @@ type Call struct {
 	// confirmed is the number of replicas that confirmed the call, once it has a reply.
 	confirmed int32
 
-	// The fields below belong to the wait in a lane, and the lane's mutex guards them.
-	waitsIn     *queue        // the queue that the call stands in; nil: none
-	ahead, next *Call         // its neighbours there
-	since       time.Duration // when it was queued, measured from the birth of the lane
-	turn        chan []*Call  // see lane.await
-	result      *outcome      // set before the last send on turn, not under the mutex
+	queue atomic.Pointer[serverQueue] // nil until the call is queued or sent
+	// The fields below belong to that queue, and its mutex guards them.
+	behind *Call         // goes with this call, right behind it in the same pipeline; nil: none
+	place  place         // among the calls of its rank
+	cut    bool          // it is the first of a pipeline that had no room for the next call
+	since  time.Duration // when it was queued, measured from the birth of the queue
+	turn   chan []*Call  // see serverQueue.await; nil: Done receives the outcome
+	result *outcome      // set before the last send on turn, not under the mutex
+
+	ctx    context.Context // of a call that Start sends, for the client's hooks
+	active *sync.WaitGroup // counts a call that Start sends; nil: nobody waits
 
 	room [20]any // the array behind args, large enough for most calls
 }
+
+// A Rank says which of the calls that wait for a server are sent first: renewals, so that no
+// lease is lost that is held, then what gives something back. The other two take turns, one
+// call each, so that a crowd of one kind does not hold up the other.
+type Rank int8
+
+const (
+	ForCaller  Rank = iota // a caller waits for the answer
+	SignOfLife             // of waiters that are in a queue in Redis
+	KeepsLease             // a renewal; see Call.By
+	GivesBack              // others may wait for what the call gives back
+	ranks
+)
 
 // New prepares a call of s with nkeys keys and its arguments. Pass an argument that is not
 // constant as a pointer to a value that never changes: that needs no allocation of its own.
@@ -64,17 +93,16 @@ func (c *Call) WithText() *Call {
 // Key returns the first key of the call.
 func (c *Call) Key() string { key, _ := c.args[3].(string); return key }
 
-// A Way is how calls reach a server. Calls that replicas confirm have lanes, pipelines and
-// bounds of their own, for two reasons: other calls, above all those that give something back,
-// must not wait for replicas, and the time that replicas take must not look like a server that
-// does not answer.
+// A Way is how calls reach a server. Calls that replicas confirm have a queue of their own, for
+// two reasons: other calls, above all those that give something back, must not wait for
+// replicas, and the time that replicas take must not look like a server that does not answer.
 type Way struct {
-	Node     string // the name of the server; see Client.Node
-	Confirms bool   // replicas confirm the calls
+	Node    string // the name of the server; see Client.Node
+	Confirm Confirm
 }
 
 // Way returns the way of a call whose Node is set.
-func (c *Call) Way() Way { return Way{c.Node, c.Confirm != nil} }
+func (c *Call) Way() Way { return Way{c.Node, c.Confirm} }
 
 // The states of a call. A round trip and a caller that withdraws the call use one
 // compare-and-swap, so exactly one of them wins.
@@ -82,24 +110,62 @@ const (
 	unsentCall = iota
 	takenCall
 	withdrawnCall
+	endedCall // Done is about to receive its outcome
 )
 
 // Withdraw takes back a call that its caller no longer wants. It reports whether it was in
-// time; the call was then not sent, and never will be. Call it at most once.
-func (c *Call) Withdraw() bool { return c.state.CompareAndSwap(unsentCall, withdrawnCall) }
+// time; the call was then not sent, and never will be. It still gets its outcome. Call it at
+// most once.
+func (c *Call) Withdraw() bool {
+	if !c.state.CompareAndSwap(unsentCall, withdrawnCall) {
+		return false
+	}
+	if q := c.queue.Load(); q != nil {
+		q.drop(c)
+	}
+	return true
+}
 
-// take marks the call as part of a round trip. It returns false if the call was withdrawn.
-func (c *Call) take() bool { return c.state.CompareAndSwap(unsentCall, takenCall) }
+// take marks the call as part of a round trip that begins now. It returns false if the call
+// was withdrawn. Sent and Void are set before the state, so a caller that could not withdraw
+// the call sees them.
+func (c *Call) take(by *link, now time.Time) bool {
+	if c.state.Load() != unsentCall {
+		return false
+	}
+	c.Sent = now
+	if c.Void != nil && *c.Void != 0 {
+		if us, known := by.clockOf(c.Node).latest(now); known {
+			*c.Void = us + c.VoidAfter.Microseconds()
+		}
+	}
+	return c.state.CompareAndSwap(unsentCall, takenCall)
+}
+
+// Pending reports whether a call that Start sends must not be repeated yet, and if so, when to
+// look again: while the call is in the queue, and until its answer is late. That is twice the
+// average time of a round trip after it was sent, but not before patience is over. now is the
+// present time.
+func (c *Call) Pending(now time.Time, patience time.Duration) (until time.Time, pending bool) {
+	switch c.state.Load() {
+	case unsentCall:
+		return now.Add(patience), true
+	case endedCall:
+		return now, false
+	}
+	until = c.Sent.Add(max(patience, c.queue.Load().late()))
+	return until, until.After(now)
+}
 
 // Do sends a call, alone or in a pipeline with calls of other goroutines, and returns its
 // reply. If the server does not know the script, Do sends its full text.
 //
 // If ctx ends before the call is sent, Do returns at once with an error that matches
 // ErrNotSent and ctx's error. Once the call is sent, Do waits for the answer and may outlast
-// ctx, because go-redis does not interrupt a read. It returns within Bound plus the client's
-// write and read timeouts, for any number of callers; if the client has no such timeouts,
-// within Bound and 8 s. A call may wait longer before it is sent only if its ctx allows that,
-// and only while the server answers others.
+// ctx, because go-redis does not interrupt a read. While the server answers, a call waits in
+// its queue as long as its ctx allows. When the server is silent, Do returns within Bound plus
+// the client's write and read timeouts, whatever is queued; if the client has no such
+// timeouts, within Bound and 8 s.
 //
 // The first call of a Client costs another round trip, which checks the server's version,
 // unless Time or Now has asked the server before.
@@ -107,9 +173,91 @@ func (c *Client) Do(ctx context.Context, one *Call) ([]int64, error) {
 	if err := c.ready(ctx, one); err != nil {
 		return nil, err
 	}
-	o := c.laneOf(one).do(ctx, one)
+	o := c.queueOf(one).do(ctx, one)
 	one.Text = o.text
 	return o.reply, o.err
+}
+
+// DoBoth sends first and second in one pipeline, in this order, and waits for both outcomes.
+// They must be for the same server. The pair waits with the rank of second.
+func (c *Client) DoBoth(ctx context.Context, first, second *Call) (replies [2][]int64, errs [2]error) {
+	if err := c.ready(ctx, first); err != nil {
+		return replies, [2]error{err, err}
+	}
+	second.Node, first.Rank, first.behind = first.Node, second.Rank, second
+	var both sync.WaitGroup
+	for i, one := range []*Call{first, second} {
+		one.Done = func(reply []int64, err error) { replies[i], errs[i] = reply, err }
+		one.active = &both
+		both.Add(1)
+	}
+	c.queueOf(first).add(true, first)
+	both.Wait()
+	return replies, errs
+}
+
+// Start sends calls and does not wait. Each call gets its outcome through Done, also if it is
+// not sent. ctx is the caller's, with its values for the client's hooks; its end takes nothing
+// back: see Call.Withdraw. active counts the calls until their Done has returned; it may be nil.
+func (c *Client) Start(ctx context.Context, active *sync.WaitGroup, calls ...*Call) {
+	c.start(ctx, active, false, calls)
+}
+
+// Send sends calls in one pipeline per server, and waits for all outcomes. Each call gets its
+// own through Done. If calls wait for that server already, these wait with them.
+func (c *Client) Send(ctx context.Context, calls []*Call) {
+	var all sync.WaitGroup
+	c.start(ctx, &all, true, calls)
+	all.Wait()
+}
+
+func (c *Client) start(ctx context.Context, active *sync.WaitGroup, together bool, calls []*Call) {
+	for _, one := range calls {
+		one.ctx, one.active = ctx, active
+	}
+	if active != nil {
+		active.Add(len(calls))
+	}
+	if c.checked.Load() && (c.cluster == nil || c.mapped.Load()) {
+		c.enqueue(ctx, together, calls)
+		return
+	}
+	c.spawn(func() { c.enqueue(ctx, together, calls) }) // the server's version or the topology is asked for
+}
+
+// enqueue hands calls to the queues of their servers. It waits only if the version or the
+// topology is unknown.
+func (c *Client) enqueue(ctx context.Context, together bool, calls []*Call) {
+	byQueue := map[*serverQueue][]*Call{}
+	for i, one := range calls {
+		if err := c.ready(ctx, one); err != nil { // it concerns all calls
+			for _, one := range calls[i:] {
+				one.done(outcome{err: err})
+			}
+			break
+		}
+		q := c.queueOf(one)
+		if len(calls) == 1 {
+			q.add(together, one)
+			return
+		}
+		byQueue[q] = append(byQueue[q], one)
+	}
+	for q, calls := range byQueue {
+		q.add(together, calls...)
+	}
+}
+
+// done hands out the outcome of a call that Start sends.
+func (c *Call) done(o outcome) {
+	c.Text = o.text
+	c.state.Store(endedCall)
+	if c.active != nil {
+		defer c.active.Done()
+	}
+	if c.Done != nil {
+		c.Done(o.reply, o.err)
+	}
 }
 
 // ready prepares one for sending: it makes sure that the server's version is supported and
@@ -122,27 +270,27 @@ func (c *Client) ready(ctx context.Context, one *Call) error {
 }
 
 // sendAlone makes a round trip with one call. It ends within Bound and the client's timeouts.
-func (c *Client) sendAlone(ctx context.Context, one *Call) outcome {
+func (c *link) sendAlone(ctx context.Context, one *Call, now time.Time) outcome {
 	if err := ctx.Err(); err != nil {
 		return outcome{err: notSent(err)} // the caller has left
 	}
-	if one.Confirm != nil {
+	if one.Confirm != (Confirm{}) {
 		return c.sendTogether([]*Call{one}, Bound)[0]
 	}
-	if !one.take() {
+	if !one.take(c, now) {
 		return outcome{err: notSent(errWithdrawn)}
 	}
-	o, answered, began := outcome{}, true, time.Now()
+	o, answered := outcome{}, true
 	if c.boundsReads {
-		o = c.sendOrTeach(ctx, began, one)
+		o = c.sendOrTeach(ctx, now, one)
 	} else {
-		o, answered = within(hardBound, func() outcome { return c.sendOrTeach(ctx, began, one) })
+		o, answered = within(hardBound, func() outcome { return c.sendOrTeach(ctx, now, one) })
 	}
 	if !answered {
 		o.err = errNoAnswer
 	}
 	if ctx.Err() == nil && errors.Is(o.err, context.DeadlineExceeded) {
-		o.err = TooLate(o.err, began)
+		o.err = TooLate(o.err, now)
 	}
 	c.Notice(o.err)
 	return o
@@ -150,7 +298,7 @@ func (c *Client) sendAlone(ctx context.Context, one *Call) outcome {
 
 // sendOrTeach sends one call. If the server does not know the script, sendOrTeach sends the
 // call again in full.
-func (c *Client) sendOrTeach(ctx context.Context, began time.Time, one *Call) outcome {
+func (c *link) sendOrTeach(ctx context.Context, began time.Time, one *Call) outcome {
 	ctx = c.bounded(ctx, began)
 	o := c.sendOnce(ctx, one)
 	if unknownScript(o.err) {
@@ -160,7 +308,7 @@ func (c *Client) sendOrTeach(ctx context.Context, began time.Time, one *Call) ou
 }
 
 // sendOnce sends one call as it is, and returns its outcome.
-func (c *Client) sendOnce(ctx context.Context, one *Call) (o outcome) {
+func (c *link) sendOnce(ctx context.Context, one *Call) (o outcome) {
 	defer func() {
 		if p := recover(); p != nil {
 			o = one.outcome(panicked(p))

@@ -2,8 +2,8 @@
 // round trips between callers, resends scripts that a server has forgotten, bounds the time,
 // and tells from an error whether the script ran. It knows nothing of leases.
 //
-// A call takes this path: Do (call.go), its lane (lane.go), a round trip alone (call.go) or in
-// a pipeline (pipeline.go). Its result is an outcome (call.go).
+// A call takes this path: Do or Start (call.go), the queue of its server (queue.go), a round
+// trip alone (call.go) or in a pipeline (pipeline.go). Its result is an outcome (call.go).
 package call
 
 import (
@@ -18,11 +18,9 @@ import (
 )
 
 const (
-	// Bound is how long a call may wait until it is sent, in its lane and for a connection
-	// together. The write and the read that follow are bounded by the client's own
-	// WriteTimeout and ReadTimeout (5 s each by default). So Do returns within Bound and these
-	// two, for any number of callers, unless the caller's ctx lets the call wait longer in a
-	// lane whose server answers others.
+	// Bound is how long a call may wait until it is sent, in the queue of a silent server and
+	// for a connection together. The write and the read that follow are bounded by the
+	// client's own WriteTimeout and ReadTimeout (5 s each by default).
 	Bound = 3 * time.Second
 	// longestRead is the longest read timeout for which the client itself is relied on.
 	longestRead = 5 * time.Second
@@ -31,18 +29,24 @@ const (
 	hardBound = Bound + longestRead
 )
 
-// A Client sends scripts through one go-redis client.
+// A Client sends scripts through one go-redis client, for one handle.
 type Client struct {
+	*link
+	spawn func(func()) // starts a goroutine; see CountQuestions
+}
+
+// A link is what all Clients of one go-redis client share.
+type link struct {
 	rdb          redis.UniversalClient
 	cluster      clusterClient // rdb as a Cluster client; nil: it is none
 	known        bool          // the options of rdb were found, and tell its kind
 	boundsReads  bool          // rdb bounds reads and writes itself, to longestRead or less
 	replica      bool          // rdb may read from replicas
 	longestReply time.Duration // the longest time for which rdb surely waits for an answer
-	spawn        func(func())  // starts a goroutine; see CountQuestions
 	caches       bool          // rdb caches replies in the process
+	connections  int           // rdb has at most so many per server; 0: not known
 
-	lanes     sync.Map                  // *lane by its Way
+	queues    sync.Map                  // *serverQueue by its Way
 	sharedCtx atomic.Pointer[sharedCtx] // see Client.bounded
 	checked   atomic.Bool               // the server's version is known to be supported
 	clocks    sync.Map                  // *clock by the name of its server
@@ -69,20 +73,29 @@ func NewClient(rdb redis.UniversalClient) (*Client, error) {
 	if rdb == nil {
 		return nil, fmt.Errorf("rdb is nil; want a client of go-redis v9")
 	}
-	c := &Client{rdb: rdb, longestReply: longestRead, spawn: inBackground}
 	layers, err := layersOf(rdb)
 	if err != nil {
 		return nil, err
 	}
+	l, err := linkOf(rdb, func() (*link, error) { return newLink(rdb, layers) })
+	if err != nil {
+		return nil, err
+	}
+	return &Client{link: l, spawn: inBackground}, nil
+}
+
+// newLink returns the link of rdb, whose layers are known.
+func newLink(rdb redis.UniversalClient, layers []any) (*link, error) {
+	l := &link{rdb: rdb, longestReply: longestRead}
 	for _, layer := range layers {
 		if _, ok := layer.(interface{ SetAddrs(map[string]string) }); ok {
 			return nil, fmt.Errorf("rdb is a %T, which is a Ring; want a single server, Sentinel or Cluster client", layer)
 		}
-		if c.recognise(layer) {
+		if l.recognise(layer) {
 			break
 		}
 	}
-	return c, nil
+	return l, nil
 }
 
 func inBackground(f func()) { go f() }
@@ -108,7 +121,7 @@ func layersOf(rdb redis.UniversalClient) (layers []any, err error) {
 const maxLayers = 16
 
 // recognise reads the options of layer, and reports whether it has any.
-func (c *Client) recognise(layer any) bool {
+func (c *link) recognise(layer any) bool {
 	switch r := layer.(type) {
 	case interface{ Options() *redis.ClusterOptions }:
 		o := r.Options()
@@ -122,6 +135,7 @@ func (c *Client) recognise(layer any) bool {
 		// the first one, and nothing bounds that question.
 		c.boundsReads = isShort(o.ReadTimeout) && isShort(o.WriteTimeout) && !c.replica
 		c.readsWithin(o.ReadTimeout)
+		c.connections = poolSize(o.PoolSize, o.MaxActiveConns)
 	case interface{ Options() *redis.Options }:
 		o := r.Options()
 		if o == nil {
@@ -131,6 +145,7 @@ func (c *Client) recognise(layer any) bool {
 		c.caches = o.ClientSideCacheConfig != nil || o.ClientSideCache != nil
 		c.boundsReads = isShort(o.ReadTimeout) && isShort(o.WriteTimeout)
 		c.readsWithin(o.ReadTimeout)
+		c.connections = poolSize(o.PoolSize, o.MaxActiveConns)
 	default:
 		return false
 	}
@@ -138,10 +153,18 @@ func (c *Client) recognise(layer any) bool {
 }
 
 // readsWithin notes the client's ReadTimeout.
-func (c *Client) readsWithin(timeout time.Duration) {
+func (c *link) readsWithin(timeout time.Duration) {
 	if isShort(timeout) {
 		c.longestReply = timeout
 	}
+}
+
+// poolSize returns the largest number of connections to one server, or 0 if it is not bounded.
+func poolSize(size, most int) int {
+	if most > 0 {
+		return min(size, most)
+	}
+	return size
 }
 
 func isShort(timeout time.Duration) bool { return timeout > 0 && timeout <= longestRead }
@@ -171,16 +194,16 @@ func inner(layer any) (client any, ok bool) {
 
 // ReadsFromReplicas reports whether the client may read from replicas, as far as its options
 // can be seen.
-func (c *Client) ReadsFromReplicas() bool { return c.replica }
+func (c *link) ReadsFromReplicas() bool { return c.replica }
 
 // CachesLocally reports whether the client caches replies in the process, as far as its
 // options can be seen.
-func (c *Client) CachesLocally() bool { return c.caches }
+func (c *link) CachesLocally() bool { return c.caches }
 
 // IsCluster reports whether the client was recognised as a Cluster client.
-func (c *Client) IsCluster() bool { return c.cluster != nil }
+func (c *link) IsCluster() bool { return c.cluster != nil }
 
 // Subscribe opens a subscription to one channel. It connects before it returns.
-func (c *Client) Subscribe(ctx context.Context, channel string) *redis.PubSub {
+func (c *link) Subscribe(ctx context.Context, channel string) *redis.PubSub {
 	return c.rdb.Subscribe(ctx, channel)
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/keys"
 )
 
-// Confirm says how replicas confirm a call. Such calls have lanes and pipelines of their own,
-// so that no other call waits for the replicas.
+// Confirm says how replicas confirm a call. Such calls have a queue of their own, so that
+// no other call waits for the replicas.
 type Confirm struct {
 	Replicas int           // how many replicas must confirm
 	Wait     time.Duration // how long they may take
@@ -20,23 +20,15 @@ type Confirm struct {
 
 // LongestWait returns the longest time that WAIT may take on this client. An answer after the
 // client's ReadTimeout would be lost. A quarter of that timeout is left for the network.
-func (c *Client) LongestWait() time.Duration { return c.longestReply * 3 / 4 }
+func (c *link) LongestWait() time.Duration { return c.longestReply * 3 / 4 }
 
 // Unconfirmed returns an error if too few replicas confirmed an answered call, and nil if
 // enough did or none had to.
 func (c *Call) Unconfirmed() error {
-	if c.Confirm == nil || int(c.confirmed) >= c.Confirm.Replicas {
+	if c.Confirm == (Confirm{}) || int(c.confirmed) >= c.Confirm.Replicas {
 		return nil
 	}
 	return fmt.Errorf("%d of %d replicas confirmed it within %v", c.confirmed, c.Confirm.Replicas, c.Confirm.Wait)
-}
-
-// Allowance returns how much longer this call may take than one without a Confirm.
-func (c *Call) Allowance() time.Duration {
-	if c.Confirm == nil {
-		return 0
-	}
-	return c.Confirm.Wait
 }
 
 // confirmedPipeline sends some of calls in one pipeline in which the replicas confirm them.
@@ -53,7 +45,7 @@ func (c *Call) Allowance() time.Duration {
 //     has the key answers MOVED or ASK, and the caller tries again.
 //
 // A call whose confirmation has no answer counts as a call without an answer.
-func (c *Client) confirmedPipeline(ctx context.Context, calls []*Call, which []int, outcomes []outcome) {
+func (c *link) confirmedPipeline(ctx context.Context, calls []*Call, which []int, outcomes []outcome) {
 	first := calls[which[0]]
 	var rdb redis.UniversalClient = c.rdb
 	if c.cluster != nil {

@@ -32,9 +32,6 @@ var (
 	// ErrNotSent is matched by the error of a call that was surely not sent. The script has
 	// not run and never will, so nothing needs to be undone.
 	ErrNotSent = errors.New("the call was not sent")
-	// ErrBacklog says that a call was not sent because too many calls before it have no
-	// answer. It matches ErrNotSent.
-	ErrBacklog error = &unsent{errors.New("too many calls without an answer")}
 
 	errWithdrawn = errors.New("its caller has withdrawn it")
 
@@ -141,7 +138,7 @@ func ClientClosed(err error) bool { return errors.Is(err, redis.ErrClosed) }
 // network reports whether err means that a server could not be reached, so that a Cluster's
 // topology may have changed.
 func network(err error) bool {
-	return err != nil && serverError(err) == "" && !ClientClosed(err) && !errors.Is(err, ErrBacklog) &&
+	return err != nil && serverError(err) == "" && !ClientClosed(err) &&
 		!errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
 }
 

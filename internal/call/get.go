@@ -12,11 +12,11 @@ import (
 
 // MayCacheLocally reports whether the client caches replies in the process, or has options
 // that cannot be seen and may do so.
-func (c *Client) MayCacheLocally() bool { return c.caches || !c.known }
+func (c *link) MayCacheLocally() bool { return c.caches || !c.known }
 
 // WithBound returns a ctx that ends with ctx or within Bound. That is cheap if ctx cannot end
 // or has an earlier deadline.
-func (c *Client) WithBound(ctx context.Context) (context.Context, context.CancelFunc) {
+func (c *link) WithBound(ctx context.Context) (context.Context, context.CancelFunc) {
 	now := time.Now()
 	if deadline, ok := ctx.Deadline(); ctx.Done() == nil || (ok && deadline.Sub(now) <= Bound) {
 		return c.bounded(ctx, now), func() {}
@@ -31,7 +31,7 @@ var ErrSlow = fmt.Errorf("no answer within %v", Bound)
 // Get reads a string. The error redis.Nil says that there is none. ctx must come from
 // WithBound. It bounds the wait for a connection and go-redis's retries. A read that is under
 // way is bounded by the client's ReadTimeout.
-func (c *Client) Get(ctx context.Context, key string) (string, error) {
+func (c *link) Get(ctx context.Context, key string) (string, error) {
 	if c.boundsReads {
 		return c.get(ctx, key)
 	}
@@ -46,7 +46,7 @@ func (c *Client) Get(ctx context.Context, key string) (string, error) {
 	return r.text, r.err
 }
 
-func (c *Client) get(ctx context.Context, key string) (text string, err error) {
+func (c *link) get(ctx context.Context, key string) (text string, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			text, err = "", panicked(p)
@@ -73,7 +73,7 @@ type Found struct {
 // GetMany reads strings that are on one server, as Node says, in one pipeline. Each key has
 // its own outcome. If the client's hooks leave a command without a reply and without an error,
 // that is an error, not "there is none".
-func (c *Client) GetMany(ctx context.Context, keys []string) []Found {
+func (c *link) GetMany(ctx context.Context, keys []string) []Found {
 	all := make([]Found, len(keys))
 	cmds := make([]redis.Cmder, len(keys))
 	replies := make([]*redis.Cmd, len(keys))
@@ -116,7 +116,7 @@ func (c *Client) GetMany(ctx context.Context, keys []string) []Found {
 
 // ByNode calls f once for each server, at the same time, with the indices of the keys that
 // this server has. It returns when all calls of f have returned.
-func (c *Client) ByNode(keys []string, f func(which []int)) {
+func (c *link) ByNode(keys []string, f func(which []int)) {
 	byNode := map[string][]int{}
 	for i, key := range keys {
 		node := c.Node(key)

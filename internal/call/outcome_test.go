@@ -165,7 +165,7 @@ func TestClasses(t *testing.T) {
 		{redis.ErrClosed, Refused},
 		{notSent(redis.ErrClosed), Refused},
 		{dial, NotNow},
-		{ErrBacklog, NotNow},
+		{ErrSilent, NotNow},
 		{notSent(context.Canceled), NotNow},
 		{redis.ErrPoolTimeout, NotNow},
 		{io.EOF, Unknown},

@@ -11,8 +11,8 @@ import (
 // sendTogether makes a round trip with calls in one pipeline, and returns the outcome of each.
 // It ends within limit and the client's timeouts. Either all calls have the same Confirm, or
 // none has one.
-func (c *Client) sendTogether(calls []*Call, limit time.Duration) (outcomes []outcome) {
-	allowance := calls[0].Allowance()
+func (c *link) sendTogether(calls []*Call, limit time.Duration) (outcomes []outcome) {
+	allowance := calls[0].Confirm.Wait
 	ctx, cancel := context.WithTimeout(context.Background(), limit+allowance)
 	defer cancel()
 	answered, began := true, time.Now()
@@ -46,11 +46,12 @@ func (c *Client) sendTogether(calls []*Call, limit time.Duration) (outcomes []ou
 // scripts, they are sent again: the first of them in full and by itself, because its text is
 // long, and then the rest by name. This repeats, because the rest may have other scripts or
 // other servers, or a server that has forgotten its scripts in the meantime.
-func (c *Client) pipelineOrTeach(ctx context.Context, calls []*Call) []outcome {
+func (c *link) pipelineOrTeach(ctx context.Context, calls []*Call) []outcome {
 	outcomes := make([]outcome, len(calls))
 	all := make([]int, 0, len(calls)) // indices of calls
+	now := time.Now()
 	for i, one := range calls {
-		if !one.take() {
+		if !one.take(c, now) {
 			outcomes[i].err = notSent(errWithdrawn)
 			continue
 		}
@@ -78,8 +79,8 @@ func (c *Client) pipelineOrTeach(ctx context.Context, calls []*Call) []outcome {
 }
 
 // pipelineOnce sends the calls at the indices which in one pipeline and sets their outcomes.
-func (c *Client) pipelineOnce(ctx context.Context, calls []*Call, which []int, outcomes []outcome) {
-	if calls[which[0]].Confirm != nil {
+func (c *link) pipelineOnce(ctx context.Context, calls []*Call, which []int, outcomes []outcome) {
+	if calls[which[0]].Confirm != (Confirm{}) {
 		c.confirmedPipeline(ctx, calls, which, outcomes)
 		return
 	}
@@ -97,7 +98,7 @@ func (c *Client) pipelineOnce(ctx context.Context, calls []*Call, which []int, o
 // panics, no call may stay without an outcome; and the goroutine may belong to this library,
 // in which case the panic would end the process. So exec returns the panic as an error, which
 // becomes the error of each call without an outcome.
-func (c *Client) exec(ctx context.Context, rdb redis.UniversalClient, cmds []redis.Cmder) (err error) {
+func (c *link) exec(ctx context.Context, rdb redis.UniversalClient, cmds []redis.Cmder) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = panicked(p)

@@ -1,64 +1,438 @@
 package call
 
-// A queue is a list of calls in the order in which they came. Any of them can be taken out.
-type queue struct {
-	first, last *Call
-	n           int
+import (
+	"container/heap"
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// A serverQueue carries the calls of all handles of one go-redis client to one server. If few
+// round trips are under way and nothing waits, a caller makes its own at once, which is the
+// quickest way. Otherwise its call waits until a round trip ends. It is then sent in one
+// pipeline with other waiting calls, as many as fit (pace). So pipelines grow with the load,
+// and no call waits for a timer while the server answers. Databases use group commits in the
+// same way. Calls are sent by their rank; nothing that waits is dropped while the server
+// answers.
+//
+// Each round trip has a leader, whose goroutine makes it: a caller whose own call is in it, or
+// a new goroutine if the trip has no such call. A call leaves the queue in one of four ways: a
+// trip takes it (take), its caller leaves (drop), the server has been silent for too long
+// (expire), or it never waited (do, add). Each of them is decided under the mutex, so exactly
+// one of them happens.
+type serverQueue struct {
+	link *link
+	way  Way
+	born time.Time
+
+	mu       sync.Mutex // guards the fields below; never held while anything is sent
+	trips    int        // round trips under way
+	calls    [ranks]waiting
+	next     Rank           // ForCaller or SignOfLife: whose turn it is
+	pushed   int64          // how many calls have come
+	turns    []chan []*Call // unused channels for the next calls that wait
+	relief   *time.Timer    // runs while a call waits
+	answered time.Time      // when a round trip last ended with an answer
+	lastErr  error          // the network error of the last round trip; nil: it had none
+	pace     pace
 }
 
-func (q *queue) push(one *Call) {
-	one.waitsIn, one.ahead, one.next = q, q.last, nil
-	if q.last == nil {
-		q.first = one
-	} else {
-		q.last.next = one
+const (
+	// maxInFlight is the number of round trips that a queue makes at once before calls wait for
+	// each other. A client with fewer connections makes no more than it has.
+	maxInFlight = 8
+	// maxHanging bounds the round trips if some of them hang. Hanging ones must not hold up
+	// the rest, but their number must stay limited.
+	maxHanging = 32
+	// minRelief and maxRelief bound how long calls wait for a round trip to end before one more
+	// begins: usually twice the average time of a round trip.
+	minRelief = 20 * time.Millisecond
+	maxRelief = 500 * time.Millisecond
+	// queueBound is how long a server may be silent before the calls that wait for it are given
+	// up. The wait of a pipeline for a connection is bounded by the rest of Bound.
+	queueBound = Bound / 2
+	// maxConfirming is the number of round trips with calls that replicas confirm. Such trips
+	// hold their connections for long.
+	maxConfirming = 4
+	// maxFreeTurns is how many unused channels a queue keeps.
+	maxFreeTurns = 256
+)
+
+// ErrSilent says that a call was not sent because the server had answered nothing for
+// queueBound. It matches ErrNotSent.
+var ErrSilent error = &unsent{fmt.Errorf("the server has answered nothing for %v", queueBound)}
+
+// queueOf returns the queue of a call.
+func (c *link) queueOf(one *Call) *serverQueue {
+	way := one.Way()
+	if q, ok := c.queues.Load(way); ok {
+		return q.(*serverQueue)
 	}
-	q.last = one
-	q.n++
+	least := minPipelineBytes
+	if way.Confirm != (Confirm{}) {
+		least = minConfirmedBytes
+	}
+	q, _ := c.queues.LoadOrStore(way, &serverQueue{link: c, way: way, born: time.Now(), pace: pace{least: least, bytes: least}})
+	return q.(*serverQueue)
 }
 
-func (q *queue) remove(one *Call) {
-	if one.ahead == nil {
-		q.first = one.next
-	} else {
-		one.ahead.next = one.next
+// most returns how many round trips may be under way; usual is the number for a queue without
+// confirmation.
+func (q *serverQueue) most(usual int) int {
+	if q.way.Confirm != (Confirm{}) {
+		usual = maxConfirming
 	}
-	if one.next == nil {
-		q.last = one.ahead
-	} else {
-		one.next.ahead = one.ahead
+	if n := q.link.connections; n > 0 {
+		return min(usual, n)
 	}
-	one.waitsIn, one.ahead, one.next = nil, nil, nil
-	q.n--
+	return usual
 }
 
-// size returns the length of the call in the protocol in bytes, or slightly more.
-func (c *Call) size() int {
-	const word, number = 10, 20 // the frame of an argument; the longest integer
-	n := word
-	for _, arg := range c.args {
-		switch arg := arg.(type) {
-		case string:
-			n += word + len(arg)
-		case *string:
-			n += word + len(*arg)
-		case []byte:
-			n += word + len(arg)
-		default:
-			n += word + number
+// do sends one, alone or with other calls, and returns its outcome.
+func (q *serverQueue) do(ctx context.Context, one *Call) (o outcome) {
+	q.mu.Lock()
+	if q.trips < q.most(maxInFlight) && q.waiting() == 0 {
+		q.trips++
+		q.mu.Unlock()
+		return q.alone(ctx, one)
+	}
+	q.takeTurn(one)
+	q.push(one)
+	q.mu.Unlock()
+	return q.await(ctx, one)
+}
+
+// alone makes the round trip of a call that did not have to wait.
+func (q *serverQueue) alone(ctx context.Context, one *Call) (o outcome) {
+	o.err = errNoReply // stays if a hook ends this goroutine
+	began := time.Now()
+	defer func() { q.ended(began, false, o.err) }()
+	return q.link.sendAlone(ctx, one, began)
+}
+
+// add sends calls whose outcomes Done receives, or queues them. It does not wait. If together
+// is true, calls go in one pipeline, provided that nothing waits.
+func (q *serverQueue) add(together bool, calls ...*Call) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	free := q.trips < q.most(maxInFlight) && q.waiting() == 0
+	if one := calls[0]; free && len(calls) == 1 && one.behind == nil && one.turn == nil {
+		q.trips++
+		one.queue.Store(q)
+		go func() {
+			o := outcome{err: errNoReply}
+			defer func() { one.done(o) }()
+			o = q.alone(one.ctx, one)
+		}()
+		return
+	}
+	for _, one := range calls {
+		q.push(one)
+	}
+	if free && together {
+		q.trip(maxPipelineBytes)
+	}
+	q.begin()
+}
+
+// group is add, in one pipeline, for the calls of a batch. Each caller awaits its own call.
+func (q *serverQueue) group(calls []*Call) {
+	q.mu.Lock()
+	for _, one := range calls {
+		q.takeTurn(one)
+	}
+	q.mu.Unlock()
+	q.add(true, calls...)
+}
+
+// await waits for the turn of a call. It receives either the calls to send, if the caller is
+// to be the leader (its own call is among them), or nil once the call has its result. If a
+// leader takes the call just before its caller's ctx ends, the call is sent all the same.
+func (q *serverQueue) await(ctx context.Context, one *Call) outcome {
+	var calls []*Call
+	if done := ctx.Done(); done == nil {
+		calls = <-one.turn
+	} else {
+		select {
+		case calls = <-one.turn:
+		case <-done:
+			if q.remove(one) {
+				q.mu.Lock()
+				defer q.mu.Unlock()
+				q.freeTurn(one)
+				return outcome{err: notSent(ctx.Err())}
+			}
+			calls = <-one.turn
 		}
+	}
+	if calls != nil {
+		q.lead(calls, one)
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.freeTurn(one)
+	return *one.result
+}
+
+// lead makes the round trip for calls that have waited. own is the leader's own call; nil if
+// the leader is no caller.
+func (q *serverQueue) lead(calls []*Call, own *Call) {
+	var outcomes []outcome
+	began := time.Now()
+	// The callers get an outcome even if a hook ends this goroutine. Those that wait for it are
+	// told first. A call without a caller is told last, since that may take longer.
+	defer func() {
+		if outcomes == nil {
+			outcomes = make([]outcome, len(calls))
+			for i := range outcomes {
+				outcomes[i].err = errNoReply
+			}
+		}
+		err := errNoReply
+		for i := range outcomes {
+			if err = outcomes[i].err; hasAnswer(err) {
+				break // the server answers
+			}
+		}
+		q.ended(began, calls[0].cut, err)
+		for i, one := range calls {
+			if one.result = &outcomes[i]; one.turn != nil && one != own {
+				one.turn <- nil
+			}
+		}
+		for _, one := range calls {
+			if one.turn == nil {
+				one.done(*one.result)
+			}
+		}
+	}()
+	outcomes = q.link.sendTogether(calls, Bound-queueBound)
+}
+
+// hasAnswer reports whether the server answered a call that ended with err.
+func hasAnswer(err error) bool { return err == nil || serverError(err) != "" }
+
+// ended ends a round trip, and begins the next ones.
+func (q *serverQueue) ended(began time.Time, full bool, err error) {
+	now := time.Now()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.trips--
+	if q.lastErr = nil; network(err) {
+		q.lastErr = err
+	}
+	if hasAnswer(err) {
+		q.answered = now
+		q.pace.answered(now, now.Sub(began), full)
+	} else if network(err) {
+		q.pace.failed()
+	}
+	if q.waiting() > 0 {
+		q.expire(now)
+		q.begin()
+	}
+}
+
+// late returns the time after which an answer is late, and its call may be repeated.
+func (q *serverQueue) late() time.Duration {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return 2 * q.pace.average
+}
+
+// drop gives a call that was withdrawn its outcome, unless a trip has taken it out of the
+// queue: then the call gets its outcome there.
+func (q *serverQueue) drop(one *Call) {
+	if !q.remove(one) {
+		return
+	}
+	if err := notSent(errWithdrawn); one.turn != nil {
+		one.result = &outcome{err: err}
+		one.turn <- nil
+	} else {
+		one.done(outcome{err: err})
+	}
+}
+
+// remove takes a call out of the queue, and reports whether it was still waiting.
+func (q *serverQueue) remove(one *Call) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if one.place.index == 0 {
+		return false
+	}
+	heap.Remove(&q.calls[one.Rank], one.place.index-1)
+	return true
+}
+
+// The caller of each function below holds the mutex.
+
+func (q *serverQueue) waiting() (n int) {
+	for _, w := range q.calls {
+		n += len(w)
 	}
 	return n
 }
 
-// fitting returns how many of calls, counted from the first, fit into one pipeline.
-func fitting(calls []*Call) int {
-	n, size := 1, calls[0].size()
-	for n < len(calls) {
-		if size += calls[n].size(); size > maxPipelineBytes {
-			break
-		}
-		n++
+func (q *serverQueue) takeTurn(one *Call) {
+	if n := len(q.turns); n > 0 {
+		one.turn, q.turns = q.turns[n-1], q.turns[:n-1]
+	} else {
+		one.turn = make(chan []*Call, 1)
 	}
-	return n
+}
+
+// freeTurn keeps the channel of a call that has its result. Nothing is sent on it any more.
+func (q *serverQueue) freeTurn(one *Call) {
+	if len(q.turns) < maxFreeTurns {
+		q.turns = append(q.turns, one.turn)
+	}
+}
+
+// push queues a call: among those of its rank it is the last, but for renewals, which go by
+// the end of their leases.
+func (q *serverQueue) push(one *Call) {
+	one.since = time.Since(q.born)
+	one.queue.Store(q)
+	if q.waiting() == 0 {
+		q.awaitRelief()
+	}
+	q.pushed++
+	one.place.order = q.pushed
+	if one.Rank == KeepsLease {
+		one.place.order = int64(one.By.Sub(q.born))
+	}
+	heap.Push(&q.calls[one.Rank], one)
+}
+
+// begin begins round trips while calls wait and no more trips are under way than usual.
+func (q *serverQueue) begin() {
+	for q.waiting() > 0 && q.trips < q.most(maxInFlight) {
+		q.trip(q.pace.bytes)
+	}
+}
+
+// trip begins a round trip with the calls that are next, in a pipeline of at most bytes. The
+// first of them with a caller that waits leads it.
+func (q *serverQueue) trip(bytes int) {
+	calls := q.take(bytes)
+	q.trips++
+	if q.waiting() == 0 {
+		q.relief.Stop()
+	} else {
+		q.awaitRelief()
+	}
+	for _, one := range calls {
+		if one.turn != nil {
+			one.turn <- calls
+			return
+		}
+	}
+	go q.lead(calls, nil)
+}
+
+// take takes the calls of the next round trip out of the queue: at least one, and as many as
+// fit.
+func (q *serverQueue) take(bytes int) (calls []*Call) {
+	for size := 0; ; {
+		rank, any := q.first()
+		if !any {
+			return calls
+		}
+		one := q.calls[rank][0]
+		if size += one.size(); len(calls) > 0 && size > bytes {
+			calls[0].cut = true
+			return calls
+		}
+		heap.Pop(&q.calls[rank])
+		if rank == ForCaller || rank == SignOfLife {
+			q.next = ForCaller + SignOfLife - rank
+		}
+		if calls = append(calls, one); one.behind != nil {
+			calls = append(calls, one.behind)
+		}
+	}
+}
+
+// first returns the rank of the call that is sent next.
+func (q *serverQueue) first() (rank Rank, any bool) {
+	for _, rank := range [...]Rank{KeepsLease, GivesBack, q.next, ForCaller + SignOfLife - q.next} {
+		if len(q.calls[rank]) > 0 {
+			return rank, true
+		}
+	}
+	return 0, false
+}
+
+// expire gives up the calls that have waited for queueBound, if the server was silent all that
+// time. Those of tasks come again.
+func (q *serverQueue) expire(now time.Time) {
+	bound := queueBound + q.way.Confirm.Wait
+	if now.Sub(q.answered) < bound {
+		return
+	}
+	err := ErrSilent
+	if q.lastErr != nil {
+		err = notSent(fmt.Errorf("%w: %w", ErrSilent, q.lastErr))
+	}
+	latest := now.Sub(q.born) - bound
+	var gone []*Call
+	for rank := range q.calls {
+		kept := q.calls[rank][:0]
+		for _, one := range q.calls[rank] {
+			if one.since > latest {
+				kept = append(kept, one)
+				one.place.index = len(kept)
+				continue
+			}
+			if one.place.index = 0; one.turn == nil {
+				gone = append(gone, one)
+				continue
+			}
+			one.result = &outcome{err: err}
+			one.turn <- nil
+		}
+		clear(q.calls[rank][len(kept):])
+		q.calls[rank] = kept
+		heap.Init(&q.calls[rank])
+	}
+	if gone == nil {
+		return
+	}
+	go func() { // not here: Done may take locks, and queue calls
+		for _, one := range gone {
+			if one.done(outcome{err: err}); one.behind != nil {
+				one.behind.done(outcome{err: err})
+			}
+		}
+	}()
+}
+
+// awaitRelief starts the timer for one more round trip.
+func (q *serverQueue) awaitRelief() {
+	after := min(max(minRelief, 2*q.pace.average), maxRelief)
+	if q.relief == nil {
+		q.relief = time.AfterFunc(after, q.relieve)
+	} else {
+		q.relief.Reset(after)
+	}
+}
+
+// relieve runs when the timer fires, and helps waiting calls if no round trip ends. It takes
+// the mutex. If it runs late, so that the waiting calls are newer than the timer, an extra
+// round trip does no harm.
+func (q *serverQueue) relieve() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.waiting() > 0 {
+		q.expire(time.Now())
+	}
+	switch {
+	case q.waiting() == 0:
+	case q.trips < q.most(maxHanging):
+		q.trip(q.pace.bytes)
+	default:
+		q.awaitRelief()
+	}
 }

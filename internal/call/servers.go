@@ -30,7 +30,7 @@ var endedCtx = func() context.Context {
 // node are sent together, so that a node that hangs does not delay calls to others. Node never
 // blocks. It returns "" if there is only one server. While a Cluster's topology is unknown,
 // Node returns "?" and asks for the topology in the background.
-func (c *Client) Node(key string) string {
+func (c *link) Node(key string) string {
 	if c.cluster == nil {
 		return ""
 	}
@@ -43,7 +43,7 @@ func (c *Client) Node(key string) string {
 
 // Server returns the Node of a sharded channel, and a function that subscribes to the channel
 // at that server. The function is nil if no server is known to have the channel's slot.
-func (c *Client) Server(channel string) (name string, subscribe func(ctx context.Context) *redis.PubSub) {
+func (c *link) Server(channel string) (name string, subscribe func(ctx context.Context) *redis.PubSub) {
 	node := c.primary(channel)
 	if node == nil {
 		return unknownNode, nil
@@ -53,7 +53,7 @@ func (c *Client) Server(channel string) (name string, subscribe func(ctx context
 
 // primary returns the server of a Cluster that has key. It never blocks. It returns nil if the
 // topology is unknown, and then asks for it in the background, or if the client is closed.
-func (c *Client) primary(key string) *redis.Client {
+func (c *link) primary(key string) *redis.Client {
 	if !c.mapped.Load() {
 		c.askTopology(key)
 		return nil
@@ -67,7 +67,7 @@ func (c *Client) primary(key string) *redis.Client {
 
 // route sets the server of a call that has none yet. If a Cluster's topology is unknown, route
 // waits for it until ctx ends.
-func (c *Client) route(ctx context.Context, one *Call) error {
+func (c *link) route(ctx context.Context, one *Call) error {
 	if c.cluster == nil || (one.Node != "" && one.Node != unknownNode) {
 		return nil
 	}
@@ -80,7 +80,7 @@ func (c *Client) route(ctx context.Context, one *Call) error {
 
 // awaitTopology waits until a Cluster's topology is known or ctx ends. It returns at once if
 // the topology is known or the client is not one of a Cluster.
-func (c *Client) awaitTopology(ctx context.Context, key string) error {
+func (c *link) awaitTopology(ctx context.Context, key string) error {
 	if c.cluster == nil || c.mapped.Load() {
 		return nil
 	}
@@ -89,7 +89,7 @@ func (c *Client) awaitTopology(ctx context.Context, key string) error {
 }
 
 // askTopology makes go-redis look up a node, and thereby load the topology.
-func (c *Client) askTopology(key string) *answer[struct{}] {
+func (c *link) askTopology(key string) *answer[struct{}] {
 	return c.topology.ask(inBackground, func(ctx context.Context) (struct{}, error) {
 		began := time.Now()
 		ctx, cancel := context.WithTimeout(ctx, Bound)
@@ -108,7 +108,7 @@ func (c *Client) askTopology(key string) *answer[struct{}] {
 // Notice reloads a Cluster's topology if err says that a node could not be reached, or that it
 // is no longer what the topology says. Otherwise go-redis would go on asking the old primary
 // for a minute. go-redis reloads in the background, one reload at a time.
-func (c *Client) Notice(err error) {
+func (c *link) Notice(err error) {
 	if c.cluster == nil || err == nil {
 		return
 	}
@@ -172,7 +172,7 @@ type clock struct {
 }
 
 // clockOf returns the clock of a server.
-func (c *Client) clockOf(node string) *clock {
+func (c *link) clockOf(node string) *clock {
 	k, ok := c.clocks.Load(node)
 	if !ok {
 		k, _ = c.clocks.LoadOrStore(node, new(clock))
@@ -208,6 +208,13 @@ func (c *Client) Now(key string) (us int64, wait *Question) {
 	return 0, wait
 }
 
+// latest returns the latest time that the clock can show at the local time t, if it is known.
+func (k *clock) latest(t time.Time) (us int64, known bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.sample.Latest(t), k.known
+}
+
 // Time is Now, but waits for the answer if the time is not known yet, until ctx ends.
 func (c *Client) Time(ctx context.Context, key string) (int64, error) {
 	for {
@@ -224,7 +231,7 @@ func (c *Client) Time(ctx context.Context, key string) (int64, error) {
 // Learn keeps a sample of the clock of the server that has key, unless the sample that is
 // known already agrees and is more precise. The longer a call was under way, the later the
 // clock seems to be, and the older the values of the reply.
-func (c *Client) Learn(key string, s Sample) {
+func (c *link) Learn(key string, s Sample) {
 	k := c.clockOf(c.Node(key))
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -270,9 +277,8 @@ func (c *Client) readTimeOnce(ctx context.Context, key string) (Sample, error) {
 	if err := c.route(ctx, one); err != nil {
 		return Sample{}, err
 	}
-	r := Sample{Sent: time.Now()}
-	o := c.laneOf(one).do(ctx, one)
-	r.Got = time.Now()
+	o := c.queueOf(one).do(ctx, one)
+	r := Sample{Sent: one.Sent, Got: time.Now()}
 	if o.err == nil && (len(o.reply) != 2 || len(o.text) != 1) {
 		o.err = &unsupported{fmt.Sprintf("the server answered the question for its time with %v %q", o.reply, o.text)}
 	}

@@ -79,7 +79,7 @@ func TestCallersOfAStoppedServer(t *testing.T) {
 					giving.Go(func() {
 						began := time.Now()
 						one := echoed(fmt.Sprint("k", i), i)
-						one.GivesBack = true
+						one.Rank = GivesBack
 						if _, err := c.Do(context.Background(), one); err == nil {
 							t.Error("a stopped server answered")
 						}

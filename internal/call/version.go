@@ -25,7 +25,7 @@ func (c *Client) ensureSupported(ctx context.Context, key string) error {
 
 // supported returns an error if the server that answered with o cannot be used. It sends INFO
 // if the server refused the script, or if the client may hide a Cluster client.
-func (c *Client) supported(ctx context.Context, o outcome) error {
+func (c *link) supported(ctx context.Context, o outcome) error {
 	var version, mode string
 	switch {
 	case o.err == nil && o.text[0] != "" && c.known:

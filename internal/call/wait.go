@@ -127,12 +127,12 @@ type sharedCtx struct {
 
 // Brief returns a ctx that ends within Bound, but not before three quarters of it. It is for
 // several calls that must all end within one bound.
-func (c *Client) Brief() context.Context { return c.bounded(context.Background(), time.Now()) }
+func (c *link) Brief() context.Context { return c.bounded(context.Background(), time.Now()) }
 
 // bounded returns a ctx that ends within Bound, but not before three quarters of it unless
 // ctx's own deadline comes earlier. It has ctx's values, which hooks may use. A cancellation
-// of ctx does not end it: see lane.await.
-func (c *Client) bounded(ctx context.Context, now time.Time) context.Context {
+// of ctx does not end it: see serverQueue.await.
+func (c *link) bounded(ctx context.Context, now time.Time) context.Context {
 	if deadline, ok := ctx.Deadline(); ok && deadline.Sub(now) <= Bound {
 		return ctx
 	}

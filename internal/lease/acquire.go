@@ -245,7 +245,7 @@ func (w *waiter) follow(ctx context.Context, v Verdict, err error, into *Lease) 
 			}
 			v, err = w.awaitVerdict(ctx)
 		}
-		if err == nil && v.Code == Granted && w.m.confirm != nil && !v.Confirmed {
+		if err == nil && v.Code == Granted && w.m.replicated() && !v.Confirmed {
 			v, err = w.confirmGrant(ctx, v)
 		}
 		if err != nil {
@@ -371,13 +371,9 @@ func (w *waiter) enter(ctx context.Context) (Verdict, error) {
 		}
 		e := w.prepare(now)
 		if ctx.Done() == nil && w.maxWait == nil && e.seat == nil {
-			e.send(ctx) // nothing can end the call early, so save the switch to another goroutine
+			e.take(w.m.client.Do(ctx, e.call)) // nothing can end the call early, so save the switch to another goroutine
 		} else {
-			e.done, e.err = make(chan struct{}), errNoAnswer // errNoAnswer stays if a hook ends the goroutine
-			w.m.Go(func() {
-				defer close(e.done)
-				e.send(ctx)
-			})
+			e.start(ctx)
 			if ev := next(ctx, w, e.done); ev != answered {
 				return w.endInFlight(ctx, ev, e)
 			}
@@ -394,8 +390,8 @@ type enterCall struct {
 	seat  *call.Seat // nil: by itself
 	req   Request
 	call  *call.Call
-	sent  time.Time
-	void  int64 // server time (µs) from which on the enter does nothing
+	made  time.Time
+	void  int64 // server time (µs) from which on the enter does nothing; see call.Call.Void
 	done  chan struct{}
 	reply EnterReply
 	err   error
@@ -404,30 +400,37 @@ type enterCall struct {
 // prepare makes the enter that is sent next. now is the latest time that the server's clock can
 // show.
 func (w *waiter) prepare(now int64) *enterCall {
-	o := EnterOptions{
-		VoidAfter: now + voidAfter.Microseconds(), Wait: w.Wait, Ticket: w.ticket, MaxWaiters: w.m.cfg.MaxWaiters,
-	}
+	e := &enterCall{w: w, seat: w.Seat, req: w.req, made: time.Now(), void: now + voidAfter.Microseconds()}
+	o := EnterOptions{VoidAfter: &e.void, Wait: w.Wait, Ticket: w.ticket, MaxWaiters: w.m.cfg.MaxWaiters}
 	if w.ticket != 0 || w.queuesAgain {
 		o.MaxWaiters = 0 // it has a place in the queue already
 	}
 	w.enters++
-	e := &enterCall{w: w, seat: w.Seat, req: w.req, call: w.req.Enter(o), sent: time.Now(), void: o.VoidAfter}
-	e.call.Confirm = w.m.confirm
+	e.call = w.req.Enter(o)
+	e.call.Confirm, e.call.Void, e.call.VoidAfter = w.m.confirm, &e.void, voidAfter
 	w.Seat = nil // only the first enter uses the seat
 	return e
 }
 
-// send sends the enter and takes the outcome. The waiter may have left by then. The reply is
-// processed all the same, because it may carry grants to other waiters.
-func (e *enterCall) send(ctx context.Context) {
-	var ints []int64
-	var err error
+// start sends the enter and does not wait. The waiter may have left when the reply comes. The
+// reply is processed all the same, because it may carry grants to other waiters.
+func (e *enterCall) start(ctx context.Context) {
+	m := e.w.m
+	e.done, e.err = make(chan struct{}), errNoAnswer // errNoAnswer stays if a hook ends the goroutine
 	if e.seat != nil {
-		ints, err = e.seat.Do(ctx, e.w.m.client, e.call)
-	} else {
-		ints, err = e.w.m.client.Do(ctx, e.call)
+		m.Go(func() {
+			defer close(e.done)
+			e.take(e.seat.Do(ctx, m.client, e.call))
+		})
+		return
 	}
-	e.take(ints, err)
+	m.count()
+	e.call.Done = func(ints []int64, err error) {
+		defer m.done()
+		defer close(e.done)
+		e.take(ints, err)
+	}
+	m.client.Start(ctx, nil, e.call)
 }
 
 // take processes the outcome of the enter.
@@ -436,12 +439,20 @@ func (e *enterCall) take(ints []int64, err error) {
 		e.reply, e.err = e.req.ReadEnter(e.call, ints)
 	}
 	if e.err == nil {
-		e.w.m.deliver(e.reply.Grants, e.sent)
+		e.w.m.deliver(e.reply.Grants, e.call.Sent)
 		if e.reply.More {
 			e.w.m.goOn(e.w.res)
 		}
 	}
 	e.w.m.reached(e.w.res, e.err)
+}
+
+// began returns when the enter was sent, or else when it was made.
+func (e *enterCall) began() time.Time {
+	if e.call.Sent.IsZero() {
+		return e.made
+	}
+	return e.call.Sent
 }
 
 // endInFlight ends the wait for an enter that is under way, either with a verdict that came in
@@ -469,12 +480,12 @@ func (w *waiter) onEnterDone(ctx context.Context, e *enterCall) (v Verdict, agai
 	if e.err != nil {
 		w.onNoAnswer(e)
 		w.waits()
-		return w.retry(ctx, e.err, e.sent)
+		return w.retry(ctx, e.err, e.began())
 	}
 	w.failures, w.lastFailure = 0, nil
-	clock := call.Sample{Micros: e.reply.Now, Sent: e.sent, Got: time.Now()}
+	clock := call.Sample{Micros: e.reply.Now, Sent: e.call.Sent, Got: time.Now()}
 	w.m.client.Learn(w.res.FirstKey(), clock)
-	if v, err = w.onEnterReply(ctx, &e.reply, clock); err == nil && v.Code == Granted && e.call.Confirm != nil {
+	if v, err = w.onEnterReply(ctx, &e.reply, clock); err == nil && v.Code == Granted && w.m.replicated() && e.call.Confirm == w.m.confirm {
 		v, err = w.requireConfirmed(v, e.call)
 	}
 	return v, false, err

@@ -15,10 +15,9 @@ import (
 // that arrived in another way, by a message or in the reply to another call, has no
 // confirmation: confirmGrant renews it before Acquire returns.
 
-// confirm checks Replicas and ReplicaWait and returns the Confirm for the handle's calls, nil
-// without replicas. client is nil if the Config has no valid client.
-func (c Config) confirm(client *call.Client) (*call.Confirm, []error) {
-	var errs []error
+// confirm checks Replicas and ReplicaWait and returns the Confirm for the handle's calls, which
+// is zero without replicas. client is nil if the Config has no valid client.
+func (c Config) confirm(client *call.Client) (none call.Confirm, errs []error) {
 	if c.Replicas < 0 {
 		errs = append(errs, keys.Bad("Replicas", "is %d; want 0 (none) or more", c.Replicas))
 	}
@@ -39,14 +38,17 @@ func (c Config) confirm(client *call.Client) (*call.Confirm, []error) {
 			c.ReplicaWait, longest, of, DefaultReplicaWait))
 	}
 	if len(errs) > 0 || c.Replicas == 0 {
-		return nil, errs
+		return none, errs
 	}
 	wait := c.ReplicaWait
 	if wait == 0 {
 		wait = max(time.Millisecond, min(DefaultReplicaWait, longest))
 	}
-	return &call.Confirm{Replicas: c.Replicas, Wait: wait, TTL: term}, nil
+	return call.Confirm{Replicas: c.Replicas, Wait: wait, TTL: term}, nil
 }
+
+// replicated reports whether replicas must confirm the grants of the handle.
+func (m *Manager) replicated() bool { return m.confirm != call.Confirm{} }
 
 // requireConfirmed returns the grant v, which is the outcome of c. If too few replicas confirmed it,
 // the grant is given back instead.
@@ -66,7 +68,7 @@ func (w *waiter) requireConfirmed(v Verdict, c *call.Call) (Verdict, error) {
 func (w *waiter) confirmGrant(ctx context.Context, v Verdict) (Verdict, error) {
 	began := time.Now()
 	for tries := 1; ; tries++ {
-		e := w.newConfirmCall()
+		e := w.newConfirmCall(v.Deadline)
 		w.m.Go(func() {
 			defer close(e.done)
 			e.send(ctx)
@@ -78,7 +80,7 @@ func (w *waiter) confirmGrant(ctx context.Context, v Verdict) (Verdict, error) {
 		case e.err == nil && e.term == 0:
 			return Verdict{Code: Gone}, w.restart(ctx, errGone)
 		case e.err == nil:
-			v.Deadline = deadline(e.sent, e.term)
+			v.Deadline = deadline(e.call.Sent, e.term)
 			return w.requireConfirmed(v, e.call)
 		}
 		pause := call.Backoff(tries)
@@ -101,17 +103,16 @@ type confirmCall struct {
 	res  Resource
 	req  Request
 	call *call.Call
-	sent time.Time
 	done chan struct{}
 	term time.Duration
 	err  error
 }
 
-func (w *waiter) newConfirmCall() *confirmCall {
+func (w *waiter) newConfirmCall(deadline time.Time) *confirmCall {
 	c := w.req.Renew(w.m.cfg.TTL, w.enterMayArriveUntil)
-	c.Confirm = w.m.confirm
+	c.Rank, c.By, c.Confirm = call.KeepsLease, deadline, w.m.confirm
 	return &confirmCall{
-		m: w.m, res: w.res, req: w.req, call: c, sent: time.Now(), done: make(chan struct{}),
+		m: w.m, res: w.res, req: w.req, call: c, done: make(chan struct{}),
 		err: errNoAnswer, // stays if a hook ends the goroutine
 	}
 }

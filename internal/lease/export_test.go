@@ -51,7 +51,9 @@ func (m *Manager) ClockIsOffBy() time.Duration {
 
 // Renewed hands a lease the reply to a renewal.
 func (l *Lease) Renewed(sent time.Time, reply []int64, err error) {
-	l.onRenewed(l.req.Renew(time.Second, 0), sent, reply, err)
+	c := l.req.Renew(time.Second, 0)
+	c.Sent = sent
+	l.onRenewed(c, reply, err)
 }
 
 // Deliver hands the handle a grant that came in a reply.

@@ -137,6 +137,7 @@ func (l *Lease) askFateAt(at time.Time) {
 func (l *Lease) fateCall(now time.Time) *call.Call {
 	l.fateAt, l.fateAsked = time.Time{}, now
 	c := l.req.(Fated).Fate()
+	c.Rank = call.SignOfLife
 	c.Done = func(v []int64, err error) {
 		alive, end, err := readFate(c, v, err)
 		l.m.reached(l.res, err)
@@ -184,7 +185,7 @@ func (m *Manager) hint(seq uint64) {
 		if w != nil && w.group != nil {
 			g = w.group
 			at = g.asked.Add(fatePause)
-			g.hinted = at
+			g.hint(at)
 		}
 	}
 	m.mu.Unlock()

@@ -1,7 +1,9 @@
 package lease
 
 import (
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,11 +23,12 @@ type group struct {
 	// Guarded by the manager's lock.
 	waiters      map[uint64]*waiter
 	state        State
-	clock        call.Sample // of the server that has this resource
-	asked        time.Time   // when the last sign of life was sent
-	firstEnd     time.Time   // when the first lease ends, if it is not renewed; zero: no lease is held
-	hinted       time.Time   // when to ask because of a hint; zero: no hint has come since asked
-	failures     int         // consecutive asks without an answer
+	clock        call.Sample  // of the server that has this resource
+	asked        time.Time    // when the last sign of life was sent
+	firstEnd     time.Time    // when the first lease ends, if it is not renewed; zero: no lease is held
+	hinted       time.Time    // when to ask because of a hint; zero: no hint has come since asked
+	asks         []*call.Call // the last round; see Due
+	failures     int          // consecutive asks without an answer
 	failingSince time.Time
 }
 
@@ -61,15 +64,15 @@ func (w *waiter) joinGroup(clock call.Sample, state State) {
 		w.keyState = &state
 	}
 	g.learn(clock, state)
-	at := g.nextAsk()
 	if !m.missed.Before(clock.Sent) {
-		at = clock.Got // the ask that followed the loss ran before this waiter joined
+		g.hint(clock.Got) // the ask that followed the loss ran before this waiter joined
 	}
 	early := w.earlyMessage
 	w.earlyMessage = ""
 	if !m.inbox.Watch(name).Before(clock.Sent) {
-		at = clock.Got // a message may have been sent before the subscription existed
+		g.hint(clock.Got) // a message may have been sent before the subscription existed
 	}
+	at := g.nextAsk()
 	m.mu.Unlock()
 	m.loop.Put(&g.entry, g, at, 0)
 	if early != "" {
@@ -117,7 +120,17 @@ func (g *group) nextAsk() time.Time {
 	return at
 }
 
-// Due asks for all waiters of the group.
+// hint makes the group ask at the time at, or earlier if that was planned already. An ask that
+// is queued or under way need not tell what the hint is about: a hint is remembered, and causes
+// another one. Called with the manager's lock.
+func (g *group) hint(at time.Time) {
+	if g.hinted.IsZero() || at.Before(g.hinted) {
+		g.hinted = at
+	}
+}
+
+// Due asks for all waiters of the group. While calls of the last round are queued or not late,
+// it waits for them.
 func (g *group) Due(now time.Time, calls []*call.Call) ([]*call.Call, time.Time, time.Duration) {
 	m := g.m
 	m.mu.Lock()
@@ -128,27 +141,33 @@ func (g *group) Due(now time.Time, calls []*call.Call) ([]*call.Call, time.Time,
 		}
 		return calls, time.Time{}, 0
 	}
+	for _, c := range g.asks {
+		if until, pending := c.Pending(now, AskEvery/3); pending {
+			return calls, until, 0
+		}
+	}
 	all := make([]*waiter, 0, len(g.waiters))
 	for _, w := range g.waiters {
 		all = append(all, w)
 	}
-	g.asked, g.hinted = now, time.Time{}
+	g.asked, g.hinted, g.asks = now, time.Time{}, g.asks[:0]
 	for len(all) > 0 {
 		some := all[:min(len(all), MaxAsk)]
 		all = all[len(some):]
-		calls = append(calls, g.ask(now, some))
+		g.asks = append(g.asks, g.ask(some))
 	}
-	return calls, now.Add(AskEvery / 3), 0
+	return append(calls, g.asks...), now.Add(AskEvery / 3), 0
 }
 
 // ask prepares the ask for some waiters. Called with the manager's lock.
-func (g *group) ask(now time.Time, waiters []*waiter) *call.Call {
+func (g *group) ask(waiters []*waiter) *call.Call {
 	requests := make([]Request, len(waiters))
 	seqs := make([]uint64, len(waiters))
 	for i, w := range waiters {
 		requests[i], seqs[i] = w.req, w.seq
 	}
 	c := g.res.Ask(requests)
+	c.Rank = call.SignOfLife
 	c.Done = func(ints []int64, err error) {
 		var r AskReply
 		if err == nil {
@@ -159,7 +178,7 @@ func (g *group) ask(now time.Time, waiters []*waiter) *call.Call {
 			g.onAskFailed(err)
 			return
 		}
-		g.onAsked(seqs, now, r)
+		g.onAsked(seqs, c.Sent, r)
 	}
 	return c
 }
@@ -172,6 +191,9 @@ func (g *group) onAsked(seqs []uint64, sent time.Time, r AskReply) {
 	m.deliver(r.Grants, sent)
 	m.mu.Lock()
 	g.learn(clock, r.State)
+	if g.asked.Before(sent) {
+		g.asked = sent // the wait in the queue of the server does not count
+	}
 	for i, seq := range seqs {
 		w := g.waiters[seq]
 		if w == nil {
@@ -193,10 +215,10 @@ func (g *group) onAsked(seqs []uint64, sent time.Time, r AskReply) {
 			w.tell(Verdict{Code: Gone, Lapsed: true})
 		}
 	}
-	at, idle := g.nextAsk(), len(g.waiters) == 0
 	if r.More {
-		at = time.Now()
+		g.hint(clock.Got)
 	}
+	at, idle := g.nextAsk(), len(g.waiters) == 0
 	m.mu.Unlock()
 	if !idle { // otherwise its last entry in the schedule, if any, removes it
 		m.loop.Put(&g.entry, g, at, 0)
@@ -228,34 +250,32 @@ func (g *group) onAskFailed(err error) {
 func (m *Manager) askSoon(res Resource) {
 	m.mu.Lock()
 	m.missed = time.Now()
-	g := m.groups[res.FirstKey()]
 	m.mu.Unlock()
-	if g != nil {
-		m.loop.Put(&g.entry, g, time.Now(), 0)
-	}
+	m.askFor(res.FirstKey())
 }
 
 // askAll asks for all waiters at once, because messages may have been missed.
 func (m *Manager) askAll() {
 	m.mu.Lock()
-	var all []*group
-	for _, g := range m.groups {
-		all = append(all, g)
-	}
+	all := slices.Collect(maps.Keys(m.groups))
 	m.mu.Unlock()
-	for _, g := range all {
-		m.loop.Put(&g.entry, g, time.Now(), 0)
+	for _, key := range all {
+		m.askFor(key)
 	}
 }
 
 // askFor asks at once for the waiters of a key (a Resource.FirstKey), because messages about
 // it may have been missed.
 func (m *Manager) askFor(key string) {
+	now := time.Now()
 	m.mu.Lock()
 	g := m.groups[key]
+	if g != nil {
+		g.hint(now)
+	}
 	m.mu.Unlock()
 	if g != nil {
-		m.loop.Put(&g.entry, g, time.Now(), 0)
+		m.loop.Put(&g.entry, g, now, 0)
 	}
 }
 
@@ -335,6 +355,7 @@ func (m *Manager) believe(w *waiter, seq uint64, text string) {
 			w.settle(v)
 			break
 		}
+		g.hint(now)
 		m.mu.Unlock()
 		m.loop.Put(&g.entry, g, now, 0)
 		return

@@ -46,12 +46,13 @@ type Lease struct {
 	cond         condition
 	deadline     time.Time // the time until which the lease is surely held
 	renewAt      time.Time
-	fateAt       time.Time // when to ask for its fate; zero: do not ask
-	fateAsked    time.Time // when that was last asked
-	fateFailures int       // consecutive
-	failure      error     // of the last renewal; nil if that was answered
-	why          error     // why it is over: a sentinel error
-	cause        error     // what led to that, if known
+	renewing     *call.Call // the schedule's last renewal; nil: there was none
+	fateAt       time.Time  // when to ask for its fate; zero: do not ask
+	fateAsked    time.Time  // when that was last asked
+	fateFailures int        // consecutive
+	failure      error      // of the last renewal; nil if that was answered
+	why          error      // why it is over: a sentinel error
+	cause        error      // what led to that, if known
 	ctx          context.Context
 	cancel       context.CancelCauseFunc
 }
@@ -103,27 +104,37 @@ func (l *Lease) Due(now time.Time, calls []*call.Call) ([]*call.Call, time.Time,
 			return calls, at, slack
 		}
 	}
-	c := l.renewal(now, l.term(now))
+	// If no answer comes, try again after a quarter of the time that is left. A renewal in the
+	// queue of its server is not repeated: the queue sends it before all calls but renewals
+	// that are more urgent.
+	again := min(max(l.deadline.Sub(now)/4, 5*time.Millisecond), time.Second)
+	if l.renewing != nil {
+		if until, pending := l.renewing.Pending(now, again); pending {
+			l.renewAt = until
+			at, _ := l.nextDue()
+			return calls, at, 0
+		}
+	}
+	c := l.renewal(now, l.term(now), l.deadline)
 	c.Done = func(ints []int64, err error) {
-		if l.onRenewed(c, now, ints, err) {
+		if l.onRenewed(c, ints, err) {
 			l.m.Go(l.endByFate)
 		}
 	}
-	// If no answer comes, try again after a quarter of the time that is left.
-	again := min(max(l.deadline.Sub(now)/4, 5*time.Millisecond), time.Second)
+	l.renewing = c
 	l.renewAt = now.Add(again)
 	at, slack := l.nextDue()
 	return append(calls, c), at, min(slack, again/4)
 }
 
-// renewal prepares a call that renews the lease for term.
-func (l *Lease) renewal(now time.Time, term time.Duration) (c *call.Call) {
+// renewal prepares a call that renews the lease, which has this deadline, for term.
+func (l *Lease) renewal(now time.Time, term time.Duration, deadline time.Time) (c *call.Call) {
 	if r, ok := l.req.(HeldRenewer); ok {
 		c = r.RenewHeld(term, l.enterMayArriveUntil, now.Sub(l.since))
 	} else {
 		c = l.req.Renew(term, l.enterMayArriveUntil)
 	}
-	c.Confirm = l.m.confirm
+	c.Rank, c.By, c.Confirm = call.KeepsLease, deadline, l.m.confirm
 	return c
 }
 
@@ -136,11 +147,10 @@ func (l *Lease) term(now time.Time) time.Duration {
 	return capTerm(l.m.cfg.TTL, l.maxEnd.Sub(now))
 }
 
-// onRenewed processes the outcome of the renewal c, sent at the time sent. A renewal that too
-// few replicas confirmed moves no deadline: a replica that takes over from the primary may
-// never have received it. If gone is true, the lease has ended on the server; the caller asks
-// why, and ends it.
-func (l *Lease) onRenewed(c *call.Call, sent time.Time, ints []int64, err error) (gone bool) {
+// onRenewed processes the outcome of the renewal c. A renewal that too few replicas confirmed
+// moves no deadline: a replica that takes over from the primary may never have received it. If
+// gone is true, the lease has ended on the server; the caller asks why, and ends it.
+func (l *Lease) onRenewed(c *call.Call, ints []int64, err error) (gone bool) {
 	var r RenewReply
 	if err == nil {
 		r, err = l.req.ReadRenew(ints)
@@ -154,9 +164,7 @@ func (l *Lease) onRenewed(c *call.Call, sent time.Time, ints []int64, err error)
 		l.mu.Unlock()
 		return false
 	}
-	if !errors.Is(err, call.ErrBacklog) {
-		l.failure = err
-	}
+	l.failure = err
 	l.m.events.renewed(l.deadline, r, err)
 	switch {
 	case err != nil && wrongType(err):
@@ -169,7 +177,7 @@ func (l *Lease) onRenewed(c *call.Call, sent time.Time, ints []int64, err error)
 		l.mu.Unlock()
 		return true
 	default:
-		l.extended(sent, r.Term)
+		l.extended(c.Sent, r.Term)
 	}
 	if l.cond != held {
 		l.mu.Unlock()
@@ -202,8 +210,8 @@ func (l *Lease) extended(sent time.Time, term time.Duration) {
 }
 
 // noRenewal returns why the lease was not renewed in time: the error of the last renewal that
-// was sent and has its outcome. If that one succeeded, no later renewal was sent (there was a
-// backlog) or answered, and the error is errNoAnswer. Called with the lock.
+// has its outcome. If that one succeeded, no later renewal was answered, and the error is
+// errNoAnswer. Called with the lock.
 func (l *Lease) noRenewal() error {
 	if l.failure == nil {
 		return errNoAnswer

@@ -61,7 +61,7 @@ type Config struct {
 type Manager struct {
 	cfg     Config
 	client  *call.Client
-	confirm *call.Confirm // nil: calls wait for no replica
+	confirm call.Confirm // the zero Confirm: calls wait for no replica
 	// handle is 128 random bits in 22 characters, then keys.InSlot if the handle listens in
 	// each key's slot, then '~' and the label if it has one.
 	handle string

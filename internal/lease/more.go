@@ -41,8 +41,9 @@ type continuation struct {
 
 // Due sends the call once. If it gets no answer, the next call of any process continues, at
 // the latest a sign of life.
-func (c *continuation) Due(now time.Time, calls []*call.Call) ([]*call.Call, time.Time, time.Duration) {
+func (c *continuation) Due(_ time.Time, calls []*call.Call) ([]*call.Call, time.Time, time.Duration) {
 	next := c.res.(Continuer).GoOn(c.m.handle)
+	next.Rank = call.SignOfLife
 	next.Done = func(ints []int64, err error) {
 		var r AskReply
 		if err == nil {
@@ -56,7 +57,7 @@ func (c *continuation) Due(now time.Time, calls []*call.Call) ([]*call.Call, tim
 			m.askSoon(c.res) // the lost reply may have carried grants to our own waiters
 			return
 		}
-		m.deliver(r.Grants, now)
+		m.deliver(r.Grants, next.Sent)
 		if r.More {
 			m.goOn(c.res)
 		}

@@ -131,18 +131,10 @@ func (l *Lease) GiveBackAndEnter(ctx context.Context, op string, a Attempt, into
 // clock can show.
 func (l *Lease) sendBoth(ctx context.Context, op string, w *waiter, now int64, onLeft func(error)) (v Verdict, again bool, err error) {
 	m, e := l.m, w.prepare(now)
-	e.call.Confirm = nil // confirming needs a pipeline of its own; a grant is confirmed later
+	e.call.Confirm = call.Confirm{} // confirming needs a pipeline of its own; a grant is confirmed later
 	leave := leaveCall(l.req, l.enterMayArriveUntil)
-	var entered, left []int64
-	var enterErr, leaveErr error
-	e.call.Done = func(ints []int64, err error) { entered, enterErr = ints, err }
-	leave.Done = func(ints []int64, err error) { left, leaveErr = ints, err }
-	answered := make(chan struct{})
-	m.Go(func() { // on another goroutine, in case a hook ends it
-		defer close(answered)
-		m.client.Send(m.client.Brief(), []*call.Call{e.call, leave})
-	})
-	<-answered
+	replies, errs := m.client.DoBoth(m.client.Brief(), e.call, leave)
+	left, leaveErr := replies[1], errs[1]
 
 	// Process the leave first. A grant in its reply then finds a waiter that has not joined a
 	// group, and no subscription is opened for it.
@@ -153,7 +145,7 @@ func (l *Lease) sendBoth(ctx context.Context, op string, w *waiter, now int64, o
 	m.reached(l.res, leaveErr)
 	var failed []error
 	if leaveErr == nil {
-		failed = l.onLeft(r, e.sent, false)
+		failed = l.onLeft(r, leave.Sent, false)
 	} else {
 		unknown := call.Classify(leaveErr) == call.Unknown
 		if unknown {
@@ -162,7 +154,7 @@ func (l *Lease) sendBoth(ctx context.Context, op string, w *waiter, now int64, o
 		failed = l.leave(unknown)
 	}
 	onLeft(l.releaseError(op, failed))
-	e.take(entered, enterErr)
+	e.take(replies[0], errs[0])
 	return w.onEnterDone(ctx, e)
 }
 
@@ -173,12 +165,12 @@ func (l *Lease) RenewAndCount() (Use, error) {
 	req := l.req.(TurnRequest)
 	var use Use
 	c := req.RenewAndCount(l.m.cfg.TTL, sent.Sub(l.since))
-	c.Confirm = l.m.confirm
+	c.Rank, c.By, c.Confirm = call.KeepsLease, l.Deadline(), l.m.confirm
 	ints, err := l.m.client.Do(l.m.client.Brief(), c)
 	if err == nil {
 		ints, use, err = req.ReadRenewAndCount(ints)
 	}
-	if l.onRenewed(c, sent, ints, err) {
+	if l.onRenewed(c, ints, err) {
 		l.m.Go(l.endByFate)
 		return use, errGone
 	}

@@ -80,10 +80,18 @@ type Terms struct {
 
 // EnterOptions are the options of an enter.
 type EnterOptions struct {
-	VoidAfter  int64 // server time (µs) from which on the call does nothing; 0: never
-	Wait       bool  // take a place in the queue if nothing is free
-	Ticket     int64 // place in the queue, server µs; 0: behind all others
-	MaxWaiters int   // 0: no bound
+	VoidAfter  *int64 // server time (µs) from which on the call does nothing; nil or 0: never
+	Wait       bool   // take a place in the queue if nothing is free
+	Ticket     int64  // place in the queue, server µs; 0: behind all others
+	MaxWaiters int    // 0: no bound
+}
+
+// Void returns VoidAfter as an argument of a call.
+func (o EnterOptions) Void() *int64 {
+	if o.VoidAfter == nil {
+		return new(int64)
+	}
+	return o.VoidAfter
 }
 
 // A Code is the answer of an enter or an ask for one request.

@@ -54,12 +54,12 @@ func TestWrongClockIsLearnedAnew(t *testing.T) {
 func TestFirstEnterHasAVoidTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client := redistest.Bubble(t)
-		rdb := client()
-		warm(t, rdb)
+		warm(t, client())
+		rdb := client() // the handles of one client share what they know of the clock
 		m, rec := newLocks(t, rdb, time.Minute), record(rdb)
 		rec.spoilWith(func(cmd redis.Cmder) error {
 			if args := cmd.Args(); strings.HasPrefix(cmd.Name(), "eval") && call.ScriptName(args[1].(string)) == "enter" {
-				void, server := args[11].(int64), time.Now().UnixMicro()
+				void, server := *args[11].(*int64), time.Now().UnixMicro()
 				if d := time.Duration(void-server) * time.Microsecond; d <= 0 || d > lease.VoidAfter {
 					t.Errorf("an enter is void after %v; want within %v", d, lease.VoidAfter)
 				}

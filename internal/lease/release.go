@@ -96,18 +96,18 @@ func (l *Lease) abandon(why error) {
 // leave sends the leave until it is answered, a few times at most. It returns the errors of
 // the release, or nil. resent says that an earlier leave was sent and not answered.
 func (l *Lease) leave(resent bool) []error {
-	m := l.m
-	ctx, began := m.client.Brief(), time.Now()
+	m, began := l.m, time.Now()
+	ctx := context.Background() // while the server answers, the first try waits in its queue
 	for n := 1; ; n++ {
-		sent := time.Now()
-		ints, err := m.client.Do(ctx, leaveCall(l.req, l.enterMayArriveUntil))
+		c := leaveCall(l.req, l.enterMayArriveUntil)
+		ints, err := m.client.Do(ctx, c)
 		var r LeaveReply
 		if err == nil {
 			r, err = l.req.ReadLeave(ints)
 		}
 		m.reached(l.res, err)
 		if err == nil {
-			return l.onLeft(r, sent, resent)
+			return l.onLeft(r, c.Sent, resent)
 		}
 		if ctx.Err() != nil && errors.Is(err, context.DeadlineExceeded) {
 			err = call.TooLate(err, began) // the ctx is not the caller's own
@@ -117,9 +117,14 @@ func (l *Lease) leave(resent bool) []error {
 			resent = true
 			m.askSoon(l.res) // the lost reply may have carried grants to our own waiters
 		}
-		if class == call.Refused || n == maxTries || ctx.Err() != nil {
+		if class == call.Refused || n == maxTries || time.Since(began) >= call.Bound {
 			m.giveBackLater(l.newGiveBack())
 			return []error{leasehold.ErrUnavailable, err}
+		}
+		if n == 1 {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithDeadline(ctx, began.Add(call.Bound))
+			defer cancel()
 		}
 		time.Sleep(call.Backoff(n))
 	}
@@ -150,10 +155,10 @@ func (l *Lease) whyGone() []error {
 	return []error{leasehold.ErrLost, errGone}
 }
 
-// leaveCall returns a leave that goes ahead of other calls in its lane.
+// leaveCall returns a leave that goes ahead of other calls in the queue of its server.
 func leaveCall(req Request, enterMayArriveUntil int64) *call.Call {
 	c := req.Leave(enterMayArriveUntil)
-	c.GivesBack = true
+	c.Rank = call.GivesBack
 	return c
 }
 
@@ -194,12 +199,11 @@ const extendPatience = time.Second
 func (l *Lease) sendExtend(ctx context.Context, ttl time.Duration) error {
 	began := time.Now()
 	for n := 1; ; n++ {
-		sent := time.Now()
-		c := l.renewal(sent, ttl)
+		c := l.renewal(time.Now(), ttl, l.Deadline())
 		ints, err := l.m.client.Do(ctx, c)
 		refused := err != nil && call.Classify(err) == call.Refused
 		if err == nil || refused {
-			if l.onRenewed(c, sent, ints, err) {
+			if l.onRenewed(c, ints, err) {
 				l.endByFate()
 			}
 		}
@@ -226,9 +230,11 @@ type giveBack struct {
 	heldIsLate          atomic.Bool // if the leave finds a lease, that lease was granted to a waiter too late
 	entry               schedule.Entry
 
-	sent    int          // how often Due has sent it; used only on the schedule's goroutine
+	call    *call.Call   // the last leave; used only on the schedule's goroutine, as sent is
+	sent    int          // how many leaves Due has queued
 	refused atomic.Int32 // how many answers have refused it
 	over    atomic.Bool
+	more    atomic.Bool // the last leave was answered, and another one is to continue its work
 }
 
 // refusedPause is the pause after a leave that the server refused maxTries times or more.
@@ -259,18 +265,24 @@ func (g *giveBack) Due(now time.Time, calls []*call.Call) ([]*call.Call, time.Ti
 	if g.over.Load() || !now.Before(g.until) {
 		return calls, time.Time{}, 0
 	}
-	c := leaveCall(g.req, g.enterMayArriveUntil)
-	c.Done = func(ints []int64, err error) { g.onAnswer(now, ints, err) }
-	g.sent++
-	pause := 4 * call.Backoff(g.sent)
+	pause := 4 * call.Backoff(max(1, g.sent))
 	if g.refused.Load() >= maxTries {
 		pause = refusedPause
 	}
+	if g.call != nil && !g.more.Swap(false) {
+		if until, pending := g.call.Pending(now, pause); pending {
+			return calls, until, 0
+		}
+	}
+	c := leaveCall(g.req, g.enterMayArriveUntil)
+	c.Done = func(ints []int64, err error) { g.onAnswer(c, ints, err) }
+	g.call = c
+	g.sent++
 	return append(calls, c), now.Add(pause), pause / 2
 }
 
-// onAnswer processes the outcome of a leave that was sent at the time sent.
-func (g *giveBack) onAnswer(sent time.Time, ints []int64, err error) {
+// onAnswer processes the outcome of the leave c.
+func (g *giveBack) onAnswer(c *call.Call, ints []int64, err error) {
 	var r LeaveReply
 	if err == nil {
 		r, err = g.req.ReadLeave(ints)
@@ -281,13 +293,14 @@ func (g *giveBack) onAnswer(sent time.Time, ints []int64, err error) {
 	}
 	switch {
 	case err == nil && r.More: // there is more to hand on
-		g.m.deliver(r.Grants, sent)
+		g.more.Store(true)
+		g.m.deliver(r.Grants, c.Sent)
 		g.m.loop.Put(&g.entry, g, time.Now(), 0)
 		return
 	case err == nil:
 		g.over.Store(true)
 		g.m.loop.Remove(&g.entry)
-		g.m.deliver(r.Grants, sent)
+		g.m.deliver(r.Grants, c.Sent)
 		return
 	}
 	// The leave is already scheduled to be sent again.
@@ -296,9 +309,5 @@ func (g *giveBack) onAnswer(sent time.Time, ints []int64, err error) {
 		g.m.askSoon(g.res) // the lost reply may have carried grants to our own waiters
 	case call.Refused:
 		g.refused.Add(1)
-	case call.NotNow:
-		if errors.Is(err, call.ErrBacklog) {
-			g.sent-- // it was not sent; onAnswer runs on the schedule's goroutine then
-		}
 	}
 }

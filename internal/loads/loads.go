@@ -162,7 +162,7 @@ func (q *Request) OwnerID() string { return q.ownerID }
 
 // Enter prepares the call that takes the lease, or a place among the waiters.
 func (q *Request) Enter(o lease.EnterOptions) *call.Call {
-	return q.res.call(enterScript, &q.ownerID, &q.ttl, o.VoidAfter, call.Flag(o.Wait), q.rejected.Value, q.rejected.Failure).WithText()
+	return q.res.call(enterScript, &q.ownerID, &q.ttl, o.Void(), call.Flag(o.Wait), q.rejected.Value, q.rejected.Failure).WithText()
 }
 
 // These are replies of enter and ask that the protocol of permits does not have.

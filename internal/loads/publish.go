@@ -48,7 +48,7 @@ func (q *Request) Publish(token uint64, enterMayArriveUntil int64, r Result) *ca
 		keep = -1
 	}
 	c := q.res.call(publishScript, q.ownerID, token, call.MillisecondsUp(enterMayArriveUntil), r.Prefix, r.Suffix, keep, call.Milliseconds(r.Remember))
-	c.GivesBack = true
+	c.Rank = call.GivesBack
 	return c
 }
 

@@ -155,7 +155,7 @@ func (q *Request) Enter(o lease.EnterOptions) *call.Call {
 		wait = strconv.FormatInt(o.Ticket, 10) + " " + strconv.Itoa(o.MaxWaiters)
 	}
 	k := &q.res.keys
-	return call.New(enterScript, 4, k[0], k[1], k[2], k[3], &q.ownerID, &q.counted, &q.ttl, &q.limit, o.VoidAfter, wait)
+	return call.New(enterScript, 4, k[0], k[1], k[2], k[3], &q.ownerID, &q.counted, &q.ttl, &q.limit, o.Void(), wait)
 }
 
 // enterCodes maps the codes of the script. The script of internal/totals has the same ones.

@@ -1,32 +1,20 @@
 // Package schedule keeps one schedule of everything that a handle has to do at some time:
 // renew leases, give signs of life, and repeat leaves that were not answered. One goroutine
-// waits for the earliest entry. Calls that are due together are sent in one pipeline per
-// server.
+// waits for the earliest entry. Calls that are due together are queued together, so that they
+// share a round trip per server.
 package schedule
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/leasehold-go/leasehold/internal/call"
 )
 
-const (
-	maxBatch = 1000 // calls in one pipeline
-	// A server that hangs must hold up only its own calls and a bounded number of goroutines.
-	// If maxYoung pipelines younger than young have no answer, no further one is sent, so that
-	// calls gather in large batches. Older ones do not count for that bound: their connections
-	// may have died silently, and must not stop new pipelines on a connection that works. At
-	// most maxOpen pipelines are under way at all.
-	maxYoung = 4
-	young    = time.Second
-	maxOpen  = 64
-	// linger is how long the goroutine outlives the last entry, so that a lone caller that
-	// takes and gives back leases does not start a goroutine each time.
-	linger = 500 * time.Millisecond
-)
+// linger is how long the goroutine outlives the last entry, so that a lone caller that takes
+// and gives back leases does not start a goroutine each time.
+const linger = 500 * time.Millisecond
 
 // A Task is something that a Loop does when it is due.
 type Task interface {
@@ -41,15 +29,11 @@ type Task interface {
 	Due(now time.Time, calls []*call.Call) (_ []*call.Call, next time.Time, slack time.Duration)
 }
 
-// A Sender sends batches of calls. It calls Done for each call.
+// A Sender sends calls.
 type Sender interface {
-	// Send sends calls in one pipeline.
-	Send(ctx context.Context, calls []*call.Call)
-	// SendInParts sends calls in short pipelines. It is used if the last calls of the same
-	// tasks were not answered.
-	SendInParts(ctx context.Context, calls []*call.Call)
-	// Node returns the name of the server of a Redis key, without asking the server.
-	Node(key string) string
+	// Start sends calls and does not wait. It calls Done for each call, also for one that is
+	// not sent, and counts the calls in active until then.
+	Start(ctx context.Context, active *sync.WaitGroup, calls ...*call.Call)
 }
 
 // A Loop is a schedule with a goroutine that lives while something is scheduled.
@@ -58,29 +42,26 @@ type Loop struct {
 	wake   chan struct{}
 
 	mu      sync.Mutex // a leaf: while it is held, nothing else is locked or called
-	entries heap
+	entries entries
 	running bool
 	closing bool
 	// closedDuringDue says that Close came after the last entry was taken out of the schedule.
 	// If the entry's task is still in Due, it is due again at once.
 	closedDuringDue bool
 
-	wakeAt   time.Time                // the time at which the goroutine wakes
-	idleTill time.Time                // when the goroutine ends if nothing is scheduled
-	open     map[call.Way][]time.Time // when the pipelines without an answer were sent
-	active   sync.WaitGroup           // counts the goroutine and the pipelines
+	wakeAt   time.Time      // the time at which the goroutine wakes
+	idleTill time.Time      // when the goroutine ends if nothing is scheduled
+	active   sync.WaitGroup // counts the goroutine, and the calls without an outcome
 }
 
-// New makes a Loop that sends with sender, several batches at a time.
-func New(sender Sender) *Loop {
-	return &Loop{sender: sender, wake: make(chan struct{}, 1), open: map[call.Way][]time.Time{}}
-}
+// New makes a Loop that sends with sender.
+func New(sender Sender) *Loop { return &Loop{sender: sender, wake: make(chan struct{}, 1)} }
 
 // Put schedules task for the time at, or moves it there. e is the task's own entry.
 func (l *Loop) Put(e *Entry, task Task, at time.Time, slack time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e.task, e.at, e.slack, e.unanswered = task, at, slack, false
+	e.task, e.at, e.slack = task, at, slack
 	e.changes++
 	l.entries.put(e)
 	if !l.running {
@@ -148,13 +129,13 @@ func (l *Loop) run() {
 	defer timer.Stop()
 	for {
 		now := time.Now()
-		batches := l.due(now)
+		calls := l.due(now)
 
 		l.mu.Lock()
 		switch {
 		case len(l.entries) > 0:
 			l.wakeAt = l.entries[0].at
-		case now.Before(l.idleTill) || batches != nil:
+		case now.Before(l.idleTill) || len(calls) > 0:
 			l.wakeAt = l.idleTill
 		default:
 			l.running = false
@@ -164,8 +145,8 @@ func (l *Loop) run() {
 		sleep := l.wakeAt.Sub(now)
 		l.mu.Unlock()
 
-		for to, b := range batches {
-			l.dispatch(to, b)
+		if len(calls) > 0 {
+			l.sender.Start(context.Background(), &l.active, calls...)
 		}
 		timer.Reset(sleep)
 		select {
@@ -178,30 +159,16 @@ func (l *Loop) run() {
 // due calls every task whose time has come, and every task that may share the round trip, and
 // collects their calls. Each task runs without the lock. Meanwhile its entry is out of the
 // schedule; it is put back unless somebody changed it.
-func (l *Loop) due(now time.Time) map[address]*batch {
-	var batches map[address]*batch
-	var calls []*call.Call
+func (l *Loop) due(now time.Time) (calls []*call.Call) {
 	for {
-		e, task, changes := l.next(now, batches != nil)
+		e, task, changes := l.next(now, len(calls) > 0)
 		if e == nil {
-			return batches
+			return calls
 		}
-		next, slack := time.Time{}, time.Duration(0)
-		calls, next, slack = task.Due(now, calls[:0])
-		resend := l.reschedule(e, changes, now, next, slack, len(calls) > 0)
-		for _, c := range calls {
-			if batches == nil {
-				batches = map[address]*batch{}
-			}
-			c.Node = l.sender.Node(c.Key())
-			to := address{c.Way(), resend}
-			b := batches[to]
-			if b == nil {
-				b = new(batch)
-				batches[to] = b
-			}
-			b.calls, b.entries = append(b.calls, c), append(b.entries, e)
-		}
+		var next time.Time
+		var slack time.Duration
+		calls, next, slack = task.Due(now, calls)
+		l.reschedule(e, changes, now, next, slack)
 	}
 }
 
@@ -224,11 +191,10 @@ func (l *Loop) next(now time.Time, sending bool) (e *Entry, task Task, changes i
 }
 
 // reschedule puts an entry back as its task asked, unless it was put or removed in the
-// meantime. It reports whether the task's last calls were not answered.
-func (l *Loop) reschedule(e *Entry, changes int, now, next time.Time, slack time.Duration, sent bool) (resend bool) {
+// meantime.
+func (l *Loop) reschedule(e *Entry, changes int, now, next time.Time, slack time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	resend = e.unanswered
 	if e.changes == changes && !next.IsZero() {
 		// Never at once: a task that returns such a time would keep the goroutine busy.
 		if e.at = next; !next.After(now) || l.closedDuringDue {
@@ -237,75 +203,7 @@ func (l *Loop) reschedule(e *Entry, changes int, now, next time.Time, slack time
 		e.slack = min(slack, e.at.Sub(now)/2)
 		l.entries.put(e)
 	}
-	e.unanswered = sent
 	if len(l.entries) == 0 {
 		l.idle(now)
 	}
-	return resend
-}
-
-// A batch is a set of calls that are sent together, each with its entry.
-type batch struct {
-	calls   []*call.Call
-	entries []*Entry
-}
-
-// address says where a batch goes, and how.
-type address struct {
-	call.Way
-	resend bool // the last calls of its tasks were not answered
-}
-
-// dispatch sends calls to one server, in pipelines of bounded size and number. Calls for which
-// there is no room are dropped; their tasks are scheduled to try again.
-func (l *Loop) dispatch(to address, b *batch) {
-	send := l.sender.Send
-	if to.resend && !to.Confirms { // replicas may take longer than a task waits
-		send = l.sender.SendInParts
-	}
-	for len(b.calls) > 0 {
-		n := min(len(b.calls), maxBatch)
-		calls, entries := b.calls[:n:n], b.entries[:n]
-		b.calls, b.entries = b.calls[n:], b.entries[n:]
-		sent := time.Now()
-		if !l.reserve(to.Way, sent, calls[0].Allowance()) {
-			l.mu.Lock()
-			for _, e := range entries {
-				e.unanswered = to.resend
-			}
-			l.mu.Unlock()
-			for _, c := range calls {
-				c.Done(nil, call.ErrBacklog)
-			}
-			continue
-		}
-		l.active.Go(func() {
-			defer l.answered(to.Way, sent) // runs even if a hook ends this goroutine
-			send(context.Background(), calls)
-		})
-	}
-}
-
-// answered frees the place of a pipeline that was sent at the time sent.
-func (l *Loop) answered(to call.Way, sent time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	i := slices.Index(l.open[to], sent)
-	if l.open[to] = slices.Delete(l.open[to], i, i+1); len(l.open[to]) == 0 {
-		delete(l.open, to)
-	}
-}
-
-// reserve takes a place among the open pipelines to a server, if there is one. Pipelines are
-// listed in the order in which they were sent. allowance is how much longer than others they
-// may take.
-func (l *Loop) reserve(to call.Way, now time.Time, allowance time.Duration) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	open := l.open[to]
-	if len(open) >= maxOpen || (len(open) >= maxYoung && now.Sub(open[len(open)-maxYoung]) < young+allowance) {
-		return false
-	}
-	l.open[to] = append(open, now)
-	return true
 }

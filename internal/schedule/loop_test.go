@@ -23,7 +23,6 @@ var script = call.NewScript("test", "return 1")
 type clockwork struct {
 	Entry
 	every, slack time.Duration
-	node         string
 	left         int // calls that it still wants; -1 = no end
 	dues         []time.Time
 }
@@ -37,29 +36,23 @@ func (c *clockwork) Due(now time.Time, calls []*call.Call) ([]*call.Call, time.T
 	if c.left == 0 {
 		next = time.Time{}
 	}
-	one := call.New(script, 1, c.node)
+	one := call.New(script, 1, "key")
 	one.Done = func([]int64, error) {}
 	return append(calls, one), next, c.slack
 }
 
-// sent notes batches.
+// sent notes batches, and answers at once.
 type sent struct {
 	mu      sync.Mutex
 	batches [][]*call.Call
-	hang    chan struct{} // while open, nothing is answered
 }
 
-func (s *sent) SendInParts(ctx context.Context, calls []*call.Call) { s.Send(ctx, calls) }
-
-func (s *sent) Node(key string) string { return key }
-
-func (s *sent) Send(_ context.Context, calls []*call.Call) {
+func (s *sent) Start(_ context.Context, _ *sync.WaitGroup, calls ...*call.Call) {
 	s.mu.Lock()
 	s.batches = append(s.batches, calls)
-	hang := s.hang
 	s.mu.Unlock()
-	if hang != nil {
-		<-hang
+	for _, c := range calls {
+		c.Done(nil, nil)
 	}
 }
 
@@ -86,57 +79,6 @@ func TestDueTogetherGoesTogether(t *testing.T) {
 		if got := s.sizes(); !slices.Equal(got, []int{6, 4}) {
 			t.Errorf("batches of %v; want 6 (one due, five within their slack) and 4", got)
 		}
-		l.Close()
-	})
-}
-
-// Calls for one server never share a pipeline with another's, and a pipeline has
-// a bounded size.
-func TestBatchesByServerAndSize(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var s sent
-		l, at := New(&s), time.Now().Add(time.Second)
-		for i := range maxBatch + 10 {
-			c := &clockwork{left: 1, node: []string{"a", "b"}[min(i/maxBatch, 1)]}
-			l.Put(&c.Entry, c, at, 0)
-		}
-		l.Close()
-		got := s.sizes()
-		slices.Sort(got)
-		if !slices.Equal(got, []int{10, maxBatch}) {
-			t.Errorf("batches of %v; want 10 and %d", got, maxBatch)
-		}
-	})
-}
-
-// A server that hangs holds up a bounded number of pipelines, and no other's.
-// Old ones don't keep new ones back: their connections may be dead.
-func TestHangingServerIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := sent{hang: make(chan struct{})}
-		l := New(&s)
-		stuck := &clockwork{every: 10 * time.Millisecond, left: -1, node: "stuck"}
-		l.Put(&stuck.Entry, stuck, time.Now(), 0)
-		time.Sleep(young - time.Millisecond)
-		if n := len(s.sizes()); n != maxYoung {
-			t.Errorf("%d pipelines are under way to a server that hangs; want %d", n, maxYoung)
-		}
-		time.Sleep(young)
-		if n := len(s.sizes()); n != 2*maxYoung {
-			t.Errorf("%d pipelines after %v more; want %d", n, young, 2*maxYoung)
-		}
-		time.Sleep(time.Minute)
-		if n := len(s.sizes()); n != maxOpen {
-			t.Errorf("%d pipelines after a minute; want %d", n, maxOpen)
-		}
-		l.Remove(&stuck.Entry)
-		other := &clockwork{left: 1, node: "well"}
-		l.Put(&other.Entry, other, time.Now(), 0)
-		synctest.Wait()
-		if n := len(s.sizes()); n != maxOpen+1 {
-			t.Errorf("%d pipelines; want the other server's too", n)
-		}
-		close(s.hang)
 		l.Close()
 	})
 }
@@ -188,11 +130,11 @@ func TestScheduleKeepsOrder(t *testing.T) {
 	t.Logf("LEASEHOLD_SEED=%d", seed)
 	rng := rand.New(rand.NewPCG(seed, 1))
 	base := time.Now()
-	var s heap
-	entries := make([]Entry, 300)
+	var s entries
+	all := make([]Entry, 300)
 	want := map[*Entry]time.Time{}
 	for range 5000 {
-		e := &entries[rng.IntN(len(entries))]
+		e := &all[rng.IntN(len(all))]
 		if rng.IntN(3) == 0 {
 			s.take(e)
 			delete(want, e)

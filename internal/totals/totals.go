@@ -168,7 +168,7 @@ func (q *Request) Enter(o lease.EnterOptions) *call.Call {
 	if o.Wait {
 		wait = strconv.FormatInt(o.Ticket, 10) + " " + strconv.Itoa(o.MaxWaiters) + " " + q.family.maxWaiters
 	}
-	return q.family.call(enterScript, &q.member, &q.permits, &q.ttl, &q.limit, &q.family.total, o.VoidAfter, wait)
+	return q.family.call(enterScript, &q.member, &q.permits, &q.ttl, &q.limit, &q.family.total, o.Void(), wait)
 }
 
 // ReadEnter reads the reply to an enter.

@@ -38,13 +38,13 @@ func eachFlight(t *testing.T, fn func(w *world)) {
 func TestEnterOfALoadIsVoidAfterItsTime(t *testing.T) {
 	eachFlight(t, func(w *world) {
 		now := w.now()
-		reply, err := w.tryEnter(w.lock(hereHandle), lease.EnterOptions{Wait: true, VoidAfter: now - 1})
+		reply, err := w.tryEnter(w.lock(hereHandle), lease.EnterOptions{Wait: true, VoidAfter: new(now - 1)})
 		if err != nil || reply.Code != lease.Void || reply.Now < now {
 			w.Errorf("enter answered %+v, %v; want void, with the server's time", reply, err)
 		}
 		left := w.lock(hereHandle)
 		w.leave(left, now+time.Minute.Microseconds())
-		reply, err = w.tryEnter(left, lease.EnterOptions{Wait: true, VoidAfter: now + time.Minute.Microseconds()})
+		reply, err = w.tryEnter(left, lease.EnterOptions{Wait: true, VoidAfter: new(now + time.Minute.Microseconds())})
 		if err != nil || reply.Code != lease.GivenUp {
 			w.Errorf("enter after its leave answered %+v, %v; want given up", reply, err)
 		}

@@ -108,16 +108,16 @@ func FuzzRequests(f *testing.F) {
 		res := newPermitsResource(named, fenced)
 		r := res.attempt(hereHandle, 1, permits, term, limit)
 		w := res.attempt(thereHandle, 1<<63, permits, term, limit)
-		o := lease.EnterOptions{Wait: true, MaxWaiters: abs(waiters), VoidAfter: max(0, void)}
+		o := lease.EnterOptions{Wait: true, MaxWaiters: abs(waiters), VoidAfter: new(max(0, void))}
 		v := z.do(r.Enter(o))
 		reply, err := r.ReadEnter(nil, v)
 		if err != nil || (reply.Code != lease.Granted && reply.Code != lease.Void) {
 			t.Fatalf("answered %v, %v", v, err)
 		}
-		if o.VoidAfter == 0 && reply.Term < term.Truncate(time.Millisecond) {
+		if *o.VoidAfter == 0 && reply.Term < term.Truncate(time.Millisecond) {
 			t.Errorf("granted for %v; want %v", reply.Term, term)
 		}
-		o.VoidAfter, o.Ticket = 0, max(0, ticket)%(1<<53)
+		o.VoidAfter, o.Ticket = nil, max(0, ticket)%(1<<53)
 		for _, x := range []*request{w, w} {
 			v := z.do(x.Enter(o))
 			if _, err := x.ReadEnter(nil, v); err != nil {
@@ -171,7 +171,7 @@ func FuzzPayloads(f *testing.F) {
 		rejected := loads.Rejected{Value: seen, Failure: poisoned}
 		r := res.attemptFor(rejected, hereHandle, 1, 1, time.Minute, 1)
 		w := res.attemptFor(rejected, thereHandle, 2, 1, time.Minute, 1)
-		o := lease.EnterOptions{VoidAfter: 1 << 53, Wait: true}
+		o := lease.EnterOptions{VoidAfter: new(int64(1 << 53)), Wait: true}
 		enter := func(x *request, o lease.EnterOptions) lease.EnterReply {
 			c := x.Enter(o)
 			reply, err := x.ReadEnter(c, z.do(c))
@@ -200,7 +200,7 @@ func FuzzPayloads(f *testing.F) {
 		if err != nil || kept >= lasting && state.Bytes != 17+len(payload) || kept <= 0 && state.Bytes != 0 {
 			t.Fatalf("inspected %+v, %v", state, err)
 		}
-		got := enter(w.rejecting(loads.Rejected{}), lease.EnterOptions{VoidAfter: 1 << 53})
+		got := enter(w.rejecting(loads.Rejected{}), lease.EnterOptions{VoidAfter: new(int64(1 << 53))})
 		answer, _ := got.Answer.(loads.Answer)
 		if kept >= lasting && (got.Code != lease.Answered || len(answer.Value) != 17+len(payload) || answer.Value[17:] != string(payload)) {
 			t.Errorf("came back as %d %q", got.Code, answer.Value)

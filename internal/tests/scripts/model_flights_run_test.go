@@ -58,9 +58,9 @@ func (m *loadMachine) enterNew(t *rapid.T) {
 func (m *loadMachine) enterAgain(t *rapid.T) { m.enter(t, m.again(t)) }
 
 func (m *loadMachine) enter(t *rapid.T, r *request) {
-	o := lease.EnterOptions{VoidAfter: m.clock() + 5_000_000, Wait: rapid.IntRange(0, 5).Draw(t, "tries") < 5}
+	o := lease.EnterOptions{VoidAfter: new(m.clock() + 5_000_000), Wait: rapid.IntRange(0, 5).Draw(t, "tries") < 5}
 	if rapid.IntRange(0, 9).Draw(t, "void") == 9 {
-		o.VoidAfter += rapid.SampledFrom([]int64{0, -1, 1}).Draw(t, "void") - 5_000_000
+		*o.VoidAfter += rapid.SampledFrom([]int64{0, -1, 1}).Draw(t, "void") - 5_000_000
 	}
 	// What it has seen: nothing, what is there now, or what was there before.
 	now := flightOf(m.model)
@@ -82,7 +82,7 @@ func (m *loadMachine) enter(t *rapid.T, r *request) {
 	what := fmt.Sprintf("enter %s for %v, %+v, %+v", name(r), r.TTL, o, rejected)
 	c := r.Enter(o)
 	got := m.call(what, c, 1, func(ref reference) outcome {
-		return flightOf(ref).enter(r.Member(), r.TTL.Milliseconds(), look{o.VoidAfter, o.Wait, rejected.Value, rejected.Failure})
+		return flightOf(ref).enter(r.Member(), r.TTL.Milliseconds(), look{*o.VoidAfter, o.Wait, rejected.Value, rejected.Failure})
 	})
 	reply, err := r.ReadEnter(c, got.ints)
 	if err != nil {

@@ -94,14 +94,14 @@ func (m *permitMachine) enter(t *rapid.T, r *request) {
 		MaxWaiters: max(0, rapid.IntRange(-3, 3).Draw(t, "max")),
 	}
 	if rapid.IntRange(0, 5).Draw(t, "void") == 5 {
-		o.VoidAfter = m.clock() + rapid.SampledFrom([]int64{0, -1, 1, 5_000_000}).Draw(t, "void")
+		o.VoidAfter = new(m.clock() + rapid.SampledFrom([]int64{0, -1, 1, 5_000_000}).Draw(t, "void"))
 	}
 	if ticket, ok := m.tickets[r.Seq]; ok && rapid.Bool().Draw(t, "old ticket") {
 		o.Ticket = ticket
 	}
 	what := fmt.Sprintf("enter %s: %d of %d for %v, %+v", name(r), r.Permits, r.Limit, r.TTL, o)
 	got := m.call(what, r.Enter(o), 1, func(ref reference) outcome {
-		return ints(on(ref).enter(r.Member(), entering{void: o.VoidAfter, ticket: o.Ticket, wait: o.Wait, max: o.MaxWaiters}))
+		return ints(on(ref).enter(r.Member(), entering{void: *o.Void(), ticket: o.Ticket, wait: o.Wait, max: o.MaxWaiters}))
 	})
 	reply, err := r.ReadEnter(nil, got.ints)
 	if err != nil {

@@ -205,7 +205,7 @@ func TestStrayEnterTakesNothing(t *testing.T) {
 func TestEnterTakesNothingAfterItsVoidTime(t *testing.T) {
 	each(t, true, func(w *world) {
 		r, now := w.lock(hereHandle), w.now()
-		reply, err := w.tryEnter(r, lease.EnterOptions{Wait: true, VoidAfter: now - 1})
+		reply, err := w.tryEnter(r, lease.EnterOptions{Wait: true, VoidAfter: new(now - 1)})
 		if err != nil || reply.Code != lease.Void || reply.Now < now {
 			w.Fatalf("enter answered %+v, %v; want void, with the server's time", reply, err)
 		}
