@@ -204,6 +204,18 @@ func (l *Lease) Ended() error {
 	return l.fail("hold")
 }
 
+// CancelAtEnd makes the end of the lease call cancel, in the same step, with the cause with
+// which the lease's own Context would end. It replaces the cancel of the turn before, and the
+// Context of a lease that serves turns is not used. If the lease has ended already, cancel is
+// called at once.
+func (l *Lease) CancelAtEnd(cancel context.CancelCauseFunc) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.cancel = cancel; l.cond != held {
+		cancel(l.fail("hold"))
+	}
+}
+
 // Since returns the time at which the process learned of the grant.
 func (l *Lease) Since() time.Time { return l.since }
 
