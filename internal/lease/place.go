@@ -110,7 +110,7 @@ func (l *Lease) GiveBackAndEnter(ctx context.Context, op string, a Attempt, into
 	}
 	if was := l.end(leasehold.ErrReleased); was != held {
 		if was == lost {
-			m.giveBackLater(l.newGiveBack())
+			l.leaveLater()
 			m.events.staleRelease(l)
 			onLeft(l.fail(op))
 		} else {
