@@ -132,22 +132,24 @@ func (l *Lease) onLeft(r LeaveReply, sent time.Time, resent bool) []error {
 	if r.More {
 		l.leaveLater() // this lease is given back, but there is more to hand on
 	}
-	// The deadline had not passed when the holder let go, and does not change any more. If the
-	// server knows no lease now, the lease was lost before, but that is certain only if this
-	// was the only leave and its answer came before the lease can have expired.
-	if r.Held || resent || !time.Now().Before(l.deadline) {
+	if r.Held {
 		return nil
 	}
-	return l.whyGone()
-}
-
-// whyGone returns the errors of a release if the server did not know the lease although its
-// deadline had not passed. It asks whether the lease was revoked.
-func (l *Lease) whyGone() []error {
-	if end := l.m.revocation(context.Background(), l.req, time.Time{}); end != nil {
+	// The deadline had not passed when the holder let go, and does not change any more. If the
+	// server knows no lease now, the lease was lost before, but that is certain only if this
+	// was the only leave and its answer came before the lease can have expired. Else an earlier
+	// leave may have given it back, or the time has. In each case it may have been revoked.
+	sure := !resent && time.Now().Before(l.deadline)
+	end, err := l.m.revocation(context.Background(), l.req, fatePatience)
+	switch {
+	case end != nil:
 		return []error{end}
+	case sure:
+		return []error{leasehold.ErrLost, errGone}
+	case err != nil:
+		return []error{leasehold.ErrUnavailable, err} // given back or revoked, nobody says which
 	}
-	return []error{leasehold.ErrLost, errGone}
+	return nil
 }
 
 // leaveCall returns a leave that goes ahead of other calls in its lane.
