@@ -12,7 +12,7 @@ BENCHFLAGS ?= -count=5
 # --all: fail where one of the server versions can't be had.
 SERVERSFLAGS ?=
 
-.PHONY: test lint bench bench-network servers
+.PHONY: test lint soak bench bench-network servers
 
 # One package at a time, but for those that scripts/test-line.sh names; the next ones are
 # built meanwhile, at low priority. A package's time-out counts from when it stands in its
@@ -38,6 +38,11 @@ lint:
 	for m in cmd/leasehold examples/hotkey/browsertest robustness bench/report leaseholdotel; do $(GO) -C $$m vet ./... && $(GO) -C $$m mod tidy -diff || exit; done
 	for m in robustness/peers bench/peers examples/fencing examples/jobs examples/cron docs/migration; do $(GO) -C $$m vet ./... || exit; done # not tidied: a test dependency of redsync's and one of modernc.org/sqlite's can't be had everywhere
 	for f in scripts/*.sh .ci/run; do bash -n $$f || exit; done
+
+# The randomised tests with fresh seeds, for an hour. The other targets and .ci/run take the
+# same seeds each time, so a find here is news, and no failed check of a change.
+soak: servers
+	GO='$(GO)' scripts/soak.sh
 
 # All benchmarks, and docs/benchmarks.md made of them: half an hour.
 bench: servers

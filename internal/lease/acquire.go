@@ -631,15 +631,46 @@ func (w *waiter) end(ctx context.Context, ev event, cause error) (Verdict, error
 	}
 }
 
-// endIfRevoked asks Redis whether the attempt was revoked. If so, it ends the attempt and returns
-// the error. It returns nil if the attempt was not revoked, or if that cannot be found out.
+// endIfRevoked asks Redis whether the attempt was revoked. It returns nil only if Redis says
+// that it was not: a revoked attempt must not enter again, and its lease would be one that was
+// taken away. Otherwise it ends the attempt and returns the error.
 func (w *waiter) endIfRevoked(ctx context.Context) error {
-	end := w.m.revocation(ctx, w.req, time.Time{})
-	if end == nil {
-		return nil
+	var end, err error
+	done := make(chan struct{})
+	asking, cancel := context.WithCancel(ctx)
+	defer cancel()
+	w.m.Go(func() {
+		defer close(done)
+		end, err = w.m.revocation(asking, w.req, patience)
+	})
+	// A verdict that comes meanwhile is left for the next enter to hear: a grant settles the
+	// attempt, and the waiter would not be told of anything else.
+	ev := answered
+	select {
+	case <-done:
+	case <-ctx.Done():
+		ev = ctxEnded
+	case <-w.maxWait:
+		ev = maxWaitOver
+	case <-w.m.closing:
+		ev = handleClosed
 	}
-	w.finish()
-	return w.fail(end)
+	if ev != answered {
+		_, err := w.end(ctx, ev, errNoAnswer)
+		return err
+	}
+	switch {
+	case end != nil:
+		w.finish()
+		return w.fail(end)
+	case err != nil && ctx.Err() != nil:
+		_, err = w.end(ctx, ctxEnded, err)
+		return err
+	case err != nil:
+		w.abandon()
+		return w.fail(leasehold.ErrUnavailable, err)
+	}
+	return nil
 }
 
 // restart gives up this attempt's request and begins another one, with the same ticket. It

@@ -56,21 +56,17 @@ func readFate(c *call.Call, v []int64, failed error) (alive bool, end error, err
 	return v[0] != 0, nil, nil
 }
 
-// revocation asks why an attempt that is gone has ended. It returns a RevokedError, or nil if
-// the attempt was not revoked or if no answer comes within fatePatience, before until, and
-// before ctx ends.
-func (m *Manager) revocation(ctx context.Context, req Request, until time.Time) error {
+// revocation asks why an attempt that is gone has ended. end is a RevokedError, or nil if the
+// attempt was not revoked. err says that no answer came within limit and before ctx ended: the
+// attempt may or may not have been revoked.
+func (m *Manager) revocation(ctx context.Context, req Request, limit time.Duration) (end, err error) {
 	q, ok := req.(Fated)
 	if !ok {
-		return nil
-	}
-	limit := fatePatience
-	if !until.IsZero() {
-		limit = min(limit, time.Until(until))
+		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	end, _, _ := call.Wait(ctx, m.Go, func(ctx context.Context) (error, error) {
+	end, answered, err := call.Wait(ctx, m.Go, func(ctx context.Context) (error, error) {
 		for n := 1; ; n++ {
 			c := q.Fate()
 			v, err := m.client.Do(ctx, c)
@@ -84,12 +80,16 @@ func (m *Manager) revocation(ctx context.Context, req Request, until time.Time) 
 			time.Sleep(call.Backoff(n))
 		}
 	})
-	return end
+	if !answered {
+		err = errNoAnswer
+	}
+	return end, err
 }
 
 // endByFate ends a lease that is gone on the server, as revoked or lost.
 func (l *Lease) endByFate() {
-	end := l.m.revocation(context.Background(), l.req, l.Deadline())
+	// If no answer comes, the lease is lost: a RevokedError, too, matches ErrLost.
+	end, _ := l.m.revocation(context.Background(), l.req, min(fatePatience, time.Until(l.Deadline())))
 	l.mu.Lock()
 	if l.cond != held {
 		l.mu.Unlock()

@@ -45,6 +45,8 @@ type Lease struct {
 	mu           sync.Mutex // guards the fields below; the manager's lock may be taken while it is held
 	cond         condition
 	deadline     time.Time // the time until which the lease is surely held
+	standsUntil  time.Time // until when the server may keep it, because of renewals and Extends; zero: there was none
+	leaving      *giveBack // gives it back in the background; nil: nothing does
 	renewAt      time.Time
 	renewing     *call.Call // the schedule's last renewal; nil: there was none
 	fateAt       time.Time  // when to ask for its fate; zero: do not ask
@@ -156,10 +158,15 @@ func (l *Lease) onRenewed(c *call.Call, ints []int64, err error) (gone bool) {
 		r, err = l.req.ReadRenew(ints)
 	}
 	l.m.reached(l.res, err)
+	stands := r.Term // counted from now, because the server's term began before this answer
+	if err != nil && call.Classify(err) == call.Unknown {
+		stands = l.m.cfg.TTL
+	}
 	if err == nil && r.Term > 0 {
 		err = c.Unconfirmed()
 	}
 	l.mu.Lock()
+	l.mayStand(stands)
 	if l.cond != held {
 		l.mu.Unlock()
 		return false

@@ -110,7 +110,7 @@ func (l *Lease) GiveBackAndEnter(ctx context.Context, op string, a Attempt, into
 	}
 	if was := l.end(leasehold.ErrReleased); was != held {
 		if was == lost {
-			m.giveBackLater(l.newGiveBack())
+			l.leaveLater()
 			m.events.staleRelease(l)
 			onLeft(l.fail(op))
 		} else {
@@ -194,6 +194,18 @@ func (l *Lease) Ended() error {
 		return nil
 	}
 	return l.fail("hold")
+}
+
+// CancelAtEnd makes the end of the lease call cancel, in the same step, with the cause with
+// which the lease's own Context would end. It replaces the cancel of the turn before, and the
+// Context of a lease that serves turns is not used. If the lease has ended already, cancel is
+// called at once.
+func (l *Lease) CancelAtEnd(cancel context.CancelCauseFunc) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.cancel = cancel; l.cond != held {
+		cancel(l.fail("hold"))
+	}
 }
 
 // Since returns the time at which the process learned of the grant.

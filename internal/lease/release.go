@@ -27,7 +27,7 @@ func (l *Lease) Release(op string) error {
 		return m.fail(op, l.res.Label(), leasehold.ErrReleased)
 	case lost:
 		if open { // otherwise the schedule may have stopped; the lease has ended by itself
-			m.giveBackLater(l.newGiveBack())
+			l.leaveLater()
 		}
 		m.events.staleRelease(l)
 		return l.fail(op)
@@ -89,7 +89,7 @@ func (l *Lease) GiveBack() { l.abandon(leasehold.ErrReleased) }
 // abandon gives the lease back in the background; why is the reason.
 func (l *Lease) abandon(why error) {
 	if l.end(why) != released {
-		l.m.giveBackLater(l.newGiveBack())
+		l.leaveLater()
 	}
 }
 
@@ -118,7 +118,7 @@ func (l *Lease) leave(resent bool) []error {
 			m.askSoon(l.res) // the lost reply may have carried grants to our own waiters
 		}
 		if class == call.Refused || n == maxTries || time.Since(began) >= call.Bound {
-			m.giveBackLater(l.newGiveBack())
+			l.leaveLater()
 			return []error{leasehold.ErrUnavailable, err}
 		}
 		if n == 1 {
@@ -135,24 +135,26 @@ func (l *Lease) leave(resent bool) []error {
 func (l *Lease) onLeft(r LeaveReply, sent time.Time, resent bool) []error {
 	l.m.deliver(r.Grants, sent)
 	if r.More {
-		l.m.giveBackLater(l.newGiveBack()) // this lease is given back, but there is more to hand on
+		l.leaveLater() // this lease is given back, but there is more to hand on
+	}
+	if r.Held {
+		return nil
 	}
 	// The deadline had not passed when the holder let go, and does not change any more. If the
 	// server knows no lease now, the lease was lost before, but that is certain only if this
-	// was the only leave and its answer came before the lease can have expired.
-	if r.Held || resent || !time.Now().Before(l.deadline) {
-		return nil
-	}
-	return l.whyGone()
-}
-
-// whyGone returns the errors of a release if the server did not know the lease although its
-// deadline had not passed. It asks whether the lease was revoked.
-func (l *Lease) whyGone() []error {
-	if end := l.m.revocation(context.Background(), l.req, time.Time{}); end != nil {
+	// was the only leave and its answer came before the lease can have expired. Else an earlier
+	// leave may have given it back, or the time has. In each case it may have been revoked.
+	sure := !resent && time.Now().Before(l.deadline)
+	end, err := l.m.revocation(context.Background(), l.req, fatePatience)
+	switch {
+	case end != nil:
 		return []error{end}
+	case sure:
+		return []error{leasehold.ErrLost, errGone}
+	case err != nil:
+		return []error{leasehold.ErrUnavailable, err} // given back or revoked, nobody says which
 	}
-	return []error{leasehold.ErrLost, errGone}
+	return nil
 }
 
 // leaveCall returns a leave that goes ahead of other calls in the queue of its server.
@@ -197,6 +199,8 @@ const extendPatience = time.Second
 
 // sendExtend renews the lease for ttl. It repeats the call a few times until it is answered.
 func (l *Lease) sendExtend(ctx context.Context, ttl time.Duration) error {
+	l.m.count() // its outcome may have to do with a leave that Close waits for
+	defer l.m.done()
 	began := time.Now()
 	for n := 1; ; n++ {
 		c := l.renewal(time.Now(), ttl, l.Deadline())
@@ -206,15 +210,25 @@ func (l *Lease) sendExtend(ctx context.Context, ttl time.Duration) error {
 			if l.onRenewed(c, ints, err) {
 				l.endByFate()
 			}
+		} else if call.Classify(err) == call.Unknown {
+			l.mu.Lock()
+			l.mayStand(ttl)
+			l.mu.Unlock()
 		}
 		if err == nil {
 			return c.Unconfirmed() // no second try: this one has waited for the replicas as long as allowed
 		}
-		if refused || n == maxTries || ctx.Err() != nil || time.Since(began) > extendPatience {
+		if refused || n == maxTries || ctx.Err() != nil || time.Since(began) > extendPatience || l.isReleased() {
 			return err
 		}
 		time.Sleep(call.Backoff(n))
 	}
+}
+
+func (l *Lease) isReleased() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.cond == released
 }
 
 // A giveBack is a leave in the background. It is sent until it is answered, or until nothing
@@ -226,8 +240,9 @@ type giveBack struct {
 	res                 Resource
 	req                 Request
 	enterMayArriveUntil int64
-	until               time.Time
-	heldIsLate          atomic.Bool // if the leave finds a lease, that lease was granted to a waiter too late
+	began               time.Time
+	lasts               atomic.Int64 // for how long the leave is sent: a time.Duration from began
+	heldIsLate          atomic.Bool  // if the leave finds a lease, that lease was granted to a waiter too late
 	entry               schedule.Entry
 
 	call    *call.Call   // the last leave; used only on the schedule's goroutine, as sent is
@@ -243,26 +258,54 @@ const refusedPause = 500 * time.Millisecond
 // giveBackLater gives back in the background.
 func (m *Manager) giveBackLater(g *giveBack) { m.loop.Put(&g.entry, g, time.Now(), 0) }
 
+// newGiveBack returns the giveBack of an attempt. What a copy of the enter that is still under
+// way is granted lasts for a TTL from when that copy runs, which may be voidAfter from now.
 func (m *Manager) newGiveBack(res Resource, req Request, enterMayArriveUntil int64) *giveBack {
-	return &giveBack{
-		m: m, res: res, req: req, enterMayArriveUntil: enterMayArriveUntil,
-		until: time.Now().Add(max(m.cfg.TTL, voidAfter)),
+	g := &giveBack{m: m, res: res, req: req, enterMayArriveUntil: enterMayArriveUntil, began: time.Now()}
+	lasts := max(m.cfg.TTL, voidAfter)
+	if enterMayArriveUntil != 0 {
+		lasts = voidAfter + m.cfg.TTL
 	}
+	g.lasts.Store(int64(lasts))
+	return g
 }
 
-// newGiveBack returns the giveBack of a lease that is over. An Extend may have moved the
-// deadline beyond the TTL. Called with the lock, or once the deadline can no longer change.
+// newGiveBack returns the giveBack of a lease that is over. Called with the lock.
 func (l *Lease) newGiveBack() *giveBack {
 	g := l.m.newGiveBack(l.res, l.req, l.enterMayArriveUntil)
-	if end := l.deadline.Add(margin(time.Until(l.deadline))); end.After(g.until) {
-		g.until = end
-	}
+	g.lasts.Store(max(g.lasts.Load(), int64(l.standsUntil.Sub(g.began))))
+	l.leaving = g
 	return g
+}
+
+// leaveLater gives the lease back in the background.
+func (l *Lease) leaveLater() {
+	l.mu.Lock()
+	g := l.newGiveBack()
+	l.mu.Unlock()
+	l.m.giveBackLater(g)
+}
+
+// mayStand notes that a renewal for term was answered just now, or got no answer and may have
+// run just now. The lease may be over for its holder: such a renewal prolongs the term of a
+// lease whose leave has not run yet, so the leave is repeated for that long. (A leave that has
+// run needs nothing: a renewal after it finds no lease.) Called with the lock.
+func (l *Lease) mayStand(term time.Duration) {
+	end := time.Now().Add(term)
+	if !end.After(l.standsUntil) {
+		return
+	}
+	l.standsUntil = end
+	if g := l.leaving; g != nil && !g.over.Load() {
+		// Only here does lasts change once it is scheduled, and the lease is locked.
+		g.lasts.Store(max(g.lasts.Load(), int64(end.Sub(g.began))))
+		g.m.giveBackLater(g) // it may have ended
+	}
 }
 
 // Due sends the leave.
 func (g *giveBack) Due(now time.Time, calls []*call.Call) ([]*call.Call, time.Time, time.Duration) {
-	if g.over.Load() || !now.Before(g.until) {
+	if g.over.Load() || now.Sub(g.began) >= time.Duration(g.lasts.Load()) {
 		return calls, time.Time{}, 0
 	}
 	pause := 4 * call.Backoff(max(1, g.sent))

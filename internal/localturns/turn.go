@@ -115,7 +115,7 @@ func (t *Turn) maxHold() {
 	ln := t.line
 	ln.mu.Lock()
 	defer ln.mu.Unlock()
-	if t.cond != running {
+	if t.noticeEnd(); t.cond != running {
 		return
 	}
 	t.maxHeld = true
@@ -132,6 +132,7 @@ func (t *Turn) Release(op string) error {
 	ln := t.line
 	m := ln.h.m
 	ln.mu.Lock()
+	t.noticeEnd()
 	was := t.cond
 	t.cond = released
 	switch {
@@ -165,6 +166,7 @@ func (t *Turn) Extend(ctx context.Context, ttl time.Duration) error {
 	ln := t.line
 	m := ln.h.m
 	ln.mu.Lock()
+	t.noticeEnd()
 	cond := t.cond
 	if cond == running && ttl >= lease.MinTTL {
 		t.visit.oneTurn = true
@@ -188,9 +190,15 @@ func (t *Turn) Context() context.Context {
 	t.line.mu.Lock()
 	defer t.line.mu.Unlock()
 	if t.ctx == nil {
+		t.noticeEnd()
 		t.ctx, t.cancel = context.WithCancelCause(t.parent)
 		if t.cond != running {
 			t.cancel(t.cause())
+		} else {
+			// The lease ends it in the step in which the lease ends, and not only LeaseEnded,
+			// which runs later: an Extend that says that the lease is over would otherwise find
+			// the turn's context alive.
+			t.visit.lease.CancelAtEnd(t.cancel)
 		}
 	}
 	return t.ctx
@@ -285,9 +293,22 @@ func (v *visit) nextToken() uint64 {
 // LeaseEnded is called when the lease was lost or Close ended it. The line takes a new place
 // for a lost lease at once, even if the holder does not stop.
 func (v *visit) LeaseEnded() {
+	v.line.mu.Lock()
+	defer v.line.mu.Unlock()
+	v.leaseEnded()
+}
+
+// noticeEnd ends a running turn whose lease has ended: LeaseEnded may not have run yet. So no
+// call on a turn finds it running after its lease. The line is locked.
+func (t *Turn) noticeEnd() {
+	if t.cond == running && t.visit.lease.Ended() != nil {
+		t.visit.leaseEnded()
+	}
+}
+
+// leaseEnded is LeaseEnded with the line locked.
+func (v *visit) leaseEnded() {
 	ln := v.line
-	ln.mu.Lock()
-	defer ln.mu.Unlock()
 	if v.over {
 		return
 	}

@@ -3,9 +3,7 @@ package schedule
 import (
 	"context"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -123,12 +121,7 @@ func TestEagerTaskIsPaced(t *testing.T) {
 
 // Whatever is put, moved and removed, everything is due in order, once.
 func TestScheduleKeepsOrder(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	if s, err := strconv.ParseUint(os.Getenv("LEASEHOLD_SEED"), 10, 64); err == nil {
-		seed = s
-	}
-	t.Logf("LEASEHOLD_SEED=%d", seed)
-	rng := rand.New(rand.NewPCG(seed, 1))
+	rng := rand.New(rand.NewPCG(redistest.Seed(t), 1))
 	base := time.Now()
 	var s entries
 	all := make([]Entry, 300)

@@ -28,6 +28,7 @@ type desk struct {
 	took     time.Duration
 	sign     time.Time // when the last sign of life was brought
 	embedded bool
+	random   *rand.Rand
 }
 
 // asked is a request.
@@ -42,12 +43,12 @@ type asked struct {
 
 func newDesk(t *testing.T, target redistest.Target, total int) *desk {
 	s := &server{rdb: target.Client(t), prefix: redistest.Name(t)}
-	return &desk{T: t, rdb: s.rdb, names: s.fresh(), handle: handles[0], total: total, waiting: map[int64]asked{}, embedded: target.Mini != nil}
+	return &desk{T: t, rdb: s.rdb, names: s.fresh(), handle: handles[0], total: total, waiting: map[int64]asked{}, embedded: target.Mini != nil, random: rand.New(rand.NewPCG(redistest.Seed(t), 1))}
 }
 
 // other is another handle at the same family.
 func (d *desk) other() *desk {
-	return &desk{T: d.T, rdb: d.rdb, names: d.names, handle: handles[1], total: d.total, waiting: map[int64]asked{}}
+	return &desk{T: d.T, rdb: d.rdb, names: d.names, handle: handles[1], total: d.total, waiting: map[int64]asked{}, random: d.random}
 }
 
 func (d *desk) run(script string, args ...any) []int64 {
@@ -187,4 +188,4 @@ func (d *desk) counts(from int) map[string]int {
 }
 
 // any is the index of one that is held.
-func (d *desk) any() int { return rand.N(len(d.held)) }
+func (d *desk) any() int { return d.random.IntN(len(d.held)) }

@@ -35,9 +35,7 @@ func init() {
 	_ = flag.Set("rapid.nofailfile", "true") // the seed does
 	_ = flag.Set("rapid.steps", "60")
 	_ = flag.Set("rapid.shrinktime", "20s")
-	if seed := os.Getenv("LEASEHOLD_SEED"); seed != "" {
-		_ = flag.Set("rapid.seed", seed)
-	}
+	_ = flag.Set("rapid.seed", redistest.RapidSeed())
 }
 
 var scripts = map[string]*redis.Script{

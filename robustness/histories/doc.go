@@ -9,7 +9,7 @@
 //
 //	LEASEHOLD_RUNS     how many runs, of some ten histories each
 //	LEASEHOLD_FAULTS   all, or names with commas between (see package fleet)
-//	LEASEHOLD_SEED     of the first run; each further one has the next number
+//	LEASEHOLD_SEED     of the first run, or "fresh"; each further one has the next number
 //	LEASEHOLD_SERVER   how the server's name begins: "redis-8.0"; "any": in turn
 //	LEASEHOLD_OUT      folder for the histories of failed runs, with drawings, and
 //	                   for the table; none is a new one, where it is needed

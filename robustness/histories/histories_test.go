@@ -29,7 +29,7 @@ func TestHistories(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	seed := firstSeed(t)
+	seed := redistest.Seed(t)
 	var all table
 	t.Run("runs", func(t *testing.T) {
 		for i := range number(t, "LEASEHOLD_RUNS", runs) {

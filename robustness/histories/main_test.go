@@ -2,7 +2,6 @@ package histories
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"strconv"
 	"testing"
@@ -29,10 +28,4 @@ func number(tb testing.TB, name string, otherwise uint64) uint64 {
 		tb.Fatalf("%s: %v", name, err)
 	}
 	return n
-}
-
-// firstSeed is short, since people have to copy it.
-func firstSeed(tb testing.TB) uint64 {
-	tb.Helper()
-	return number(tb, "LEASEHOLD_SEED", uint64(rand.Uint32()))
 }

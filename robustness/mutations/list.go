@@ -312,6 +312,21 @@ var client = []mutation{
 		packages: contractAndFaults, tests: "TestAcquireCancelled|TestCtxEnds|TestLate",
 	},
 	{
+		name: "a leave is repeated for a TTL after a late enter", file: "internal/lease/release.go",
+		old: "		lasts = voidAfter + m.cfg.TTL\n", new: "",
+		packages: "./internal/lease", tests: "TestLeaveIsRepeated",
+	},
+	{
+		name: "a leave is repeated for the term of a late renewal", file: "internal/lease/lease.go",
+		old: "	l.mayStand(stands)\n", new: "	_ = stands\n",
+		packages: "./internal/lease", tests: "TestLeaveIsRepeated",
+	},
+	{
+		name: "a leave is repeated for the term of an Extend without an answer", file: "internal/lease/release.go",
+		old: "			l.mayStand(ttl)\n", new: "			_ = ttl\n",
+		packages: "./internal/lease", tests: "TestLeaveIsRepeated",
+	},
+	{
 		name: "a leave names until when an enter may arrive", file: "internal/lease/acquire.go",
 		old: "\t\tw.mayArriveUntil(e.void)\n\t\tw.m.askSoon(w.res)", new: "\t\tw.m.askSoon(w.res)",
 		packages: contractAndFaults, tests: "TestLate|TestAcquireCancelled|TestRollback", servers: true,

@@ -54,6 +54,16 @@ var localTurns = []mutation{
 		packages: localTests, tests: "TestUnlockOfARevokedTurn",
 	},
 	{
+		name: "a turn ends in the step of its lease", file: "internal/localturns/turn.go",
+		old: "			t.visit.lease.CancelAtEnd(t.cancel)\n", new: "",
+		packages: "./internal/localturns", tests: "TestTurnEndsInTheStep",
+	},
+	{
+		name: "a turn whose lease has ended is not released as if it was held", file: "internal/localturns/turn.go",
+		old: "	t.noticeEnd()\n	was := t.cond", new: "	was := t.cond",
+		packages: "./internal/localturns", tests: "TestTurnEndsInTheStep",
+	},
+	{
 		name: "the Observer is told the end of turns that began", file: "internal/localturns/turn.go",
 		old: "	if t.handed {\n		t.line.h.m.TurnEnded", new: "	if true {\n		t.line.h.m.TurnEnded",
 		packages: localTests, tests: "TestEachTurnThatBegins",

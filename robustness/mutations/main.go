@@ -5,7 +5,7 @@
 //	go run ./mutations                 all of them
 //	go run ./mutations -list           what there is
 //	go run ./mutations -run 'land|S5'  some, by name
-//	go run ./mutations -sample 5       some of the list sampled, by chance; -seed runs the same ones again
+//	go run ./mutations -sample 5       some of the list sampled, by chance; with -seed always the same
 //
 // It is run in the folder robustness, and exits with 1 if a mutation survived or
 // no longer applies.

@@ -21,6 +21,16 @@ var revoked = []mutation{
 		packages: "./internal/tests/contract/semaphore", tests: "TestRevokeWithout",
 	},
 	{
+		name: "revoke: a repeated leave that finds nothing asks why", file: "internal/lease/release.go",
+		old: "	if r.Held {\n", new: "	if r.Held || resent {\n",
+		packages: "./internal/tests/contract/mutex", tests: "TestUnlockWhoseFirstReply",
+	},
+	{
+		name: "revoke: a waiter without an answer is not taken for one that was not revoked", file: "internal/lease/acquire.go",
+		old: "		w.abandon()\n		return w.fail(leasehold.ErrUnavailable, err)\n	}\n	return nil\n", new: "	}\n	return nil\n",
+		packages: "./internal/tests/contract/mutex", tests: "TestRevokedWaiterWhose",
+	},
+	{
 		name: "revoke: a second run finds the first", file: "luascripts/permits/revoke.lua",
 		old: "local state = before and 2 or 0", new: "local state = 0",
 		packages: permitModel, tests: "Model",
@@ -122,12 +132,12 @@ var revoked = []mutation{
 	},
 	{
 		name: "revoke: a leave that finds nothing asks why", file: "internal/lease/release.go",
-		old: "end := l.m.revocation(context.Background(), l.req, time.Time{}); end != nil", new: "end := error(nil); end != nil",
+		old: "	end, err := l.m.revocation(context.Background(), l.req, fatePatience)", new: "	end, err := error(nil), error(nil)",
 		packages: "./internal/tests/contract/semaphore " + operators, tests: "Revoke|Simulation",
 	},
 	{
 		name: "revoke: a renewal that finds nothing asks why", file: "internal/lease/fate.go",
-		old: "end := l.m.revocation(context.Background(), l.req, l.Deadline())", new: "end := error(nil)",
+		old: "	end, _ := l.m.revocation(context.Background(), l.req, min(fatePatience, time.Until(l.Deadline())))", new: "	end := error(nil)",
 		packages: "./internal/tests/contract/semaphore", tests: "ByItsRenewal",
 	},
 	{

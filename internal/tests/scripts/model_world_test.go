@@ -35,9 +35,7 @@ func init() {
 	_ = flag.Set("rapid.nofailfile", "true") // the seed does
 	_ = flag.Set("rapid.steps", "40")
 	_ = flag.Set("rapid.shrinktime", "20s")
-	if seed := os.Getenv("LEASEHOLD_SEED"); seed != "" {
-		_ = flag.Set("rapid.seed", seed)
-	}
+	_ = flag.Set("rapid.seed", redistest.RapidSeed())
 }
 
 // moment is the server's clock as a script may have seen it: in µs by TIME, and

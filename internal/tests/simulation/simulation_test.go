@@ -54,6 +54,16 @@ func TestTurnIsOverBeforeItsCallerKnows(t *testing.T) {
 	}
 }
 
+// With LocalFor a turn is over in the same step as its lease: an Extend that tells of a
+// revocation does not leave the turn's Context alive for a moment.
+func TestTurnThatWasRevokedIsOverAtOnce(t *testing.T) {
+	const seed = 7626387298222940801
+	s := generate(seed)
+	if o := run(t, s); o.violation != nil {
+		report(t, seed, s, o.violation)
+	}
+}
+
 // What a schedule says is what its text says.
 func TestScheduleText(t *testing.T) {
 	s := generate(1)

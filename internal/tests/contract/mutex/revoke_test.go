@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
+
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
@@ -71,4 +73,66 @@ func TestExtendSaysRevoked(t *testing.T) {
 		redistest.WantErr(f, l.Extend(f.Context(), time.Minute), leasehold.ErrRevoked)
 		redistest.WantErr(f, l.Unlock(), leasehold.ErrRevoked)
 	})
+}
+
+// The first reply to the release of a lock that was revoked is lost, and no hint has come: the
+// repeated leave finds nothing, which is no proof that the first one gave the lock back.
+func TestUnlockWhoseFirstReplyIsLostTellsOfARevocation(t *testing.T) {
+	for name, stall := range map[string][]string{"the leave": {"leave"}, "the leave, and the question after it": {"leave", "fate"}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+				m, w := f.open()
+				operator, _ := f.open()
+				l, kept := f.take(m, "k"), f.take(m, "kept")
+				if err := operator.Revoke(f.Context(), "k", l.ID(), "a test"); err != nil {
+					f.Fatal(err)
+				}
+				for _, c := range []struct {
+					l    *mutex.Lock
+					want error
+				}{{l, leasehold.ErrRevoked}, {kept, nil}} {
+					w.Patience = 10 * time.Millisecond
+					release := w.StallReplies(stall...)
+					time.AfterFunc(11*time.Millisecond, release)
+					if err := c.l.Unlock(); !errors.Is(err, c.want) {
+						f.Errorf("Unlock of %s says %v; want %v", c.l.Key(), err, c.want)
+					}
+					w.Heal()
+				}
+			})
+		})
+	}
+}
+
+// A waiter is revoked, and the questions for its fate are lost, though its other calls are
+// answered: it gets no lock. It is told the reason once a question is answered, and else that
+// Redis is unavailable.
+func TestRevokedWaiterWhoseQuestionsAreLostGetsNothing(t *testing.T) {
+	for name, c := range map[string]struct {
+		lost time.Duration
+		want error
+	}{"for a second": {time.Second, leasehold.ErrRevoked}, "for a minute": {time.Minute, leasehold.ErrUnavailable}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+				m, w := f.open()
+				operator, _ := f.open()
+				held := f.take(operator, "k")
+				waiter := f.wait(f.Context(), m, "k")
+				state, err := operator.Inspect(f.Context(), "k")
+				if err != nil || len(state.Waiters) != 1 {
+					f.Fatal(state, err)
+				}
+				w.CutOff("fate")
+				time.AfterFunc(c.lost, w.Heal)
+				if err := operator.Revoke(f.Context(), "k", state.Waiters[0].ID, "a test"); err != nil {
+					f.Fatal(err)
+				}
+				time.AfterFunc(2*time.Second, func() { _ = held.Unlock() })
+				<-waiter.Done
+				if !errors.Is(waiter.Err, c.want) {
+					f.Errorf("the revoked waiter ended with %v; want %v", waiter.Err, c.want)
+				}
+			})
+		})
+	}
 }

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# soak.sh [MINUTES]
+#
+# Runs the randomised tests with fresh seeds for an hour, or for so many minutes: the
+# simulation, the models of the scripts, the histories, the soak test, and samples of the
+# mutations. What it finds is news about the code as it is, and no verdict on the last change.
+# Each find names its seed; LEASEHOLD_SEED=<seed> runs it again. It exits with 1 if there was any.
+set -uo pipefail
+cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
+
+go=${GO:-go}
+minutes=${1:-60}
+finds=0
+export LEASEHOLD_SEED=fresh LEASEHOLD_REQUIRE_SERVERS=1
+
+part() { # NAME command…
+	local name=$1
+	shift
+	[ "$SECONDS" -lt $((minutes * 60)) ] || return
+	printf '\n== %s (%ds)\n' "$name" "$SECONDS"
+	"$@" || { finds=$((finds + 1)) && printf '== %s: a find\n' "$name"; }
+}
+
+while [ "$SECONDS" -lt $((minutes * 60)) ]; do
+	part "simulation" env LEASEHOLD_SEEDS=300 "$go" test -count=1 -timeout 40m -run '^TestSimulation$' ./internal/tests/simulation
+	part "models" env LEASEHOLD_ROUNDS=3 "$go" test -count=1 -timeout 40m -run Model ./internal/tests/scripts ./internal/totals
+	part "histories" env LEASEHOLD_RUNS=30 "$go" -C robustness test -count=1 -timeout 40m ./histories
+	part "soak" env LEASEHOLD_SOAK=3m "$go" -C robustness test -count=1 -timeout 20m ./soak
+	part "mutations" "$go" -C robustness run ./mutations -sample 5
+done
+printf '\n%d finds in %ds\n' "$finds" "$SECONDS"
+[ "$finds" = 0 ]
