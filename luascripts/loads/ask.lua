@@ -10,6 +10,7 @@
 --     state 1 holds the lease; 2 waits; 0 neither: enter again;
 --     8 the load has published: the reply has a string, in the form of published
 --   and then these strings.
+--   Or the error FENCESPENT, as in enter, if the token of a lease is unknown.
 --
 -- Cost  O(members * log n).
 --
@@ -29,7 +30,7 @@ local asked = {}
 for i = 1, #ARGV, 2 do asked[#asked + 1] = ARGV[i] end
 local places = redis.call('ZMSCORE', queue, unpack(asked))
 local leases = redis.call('ZMSCORE', holders, unpack(asked))
-local last = tonumber(redis.call('GET', fence) or '') or 0
+local last, last_text = last_token()
 local record = redis.call('GET', published)
 local published_token = record and tonumber(string.match(record, '^(%d+) '))
 redis.call('ZCARD', alive)
@@ -42,6 +43,10 @@ for i, member in ipairs(asked) do
   local token, place = tonumber(ARGV[2 * i]), tonumber(places[i] or 0)
   local expiry, state, remaining, load_till = tonumber(leases[i] or 0), 0, 0, nil
   if expiry > now then
+    if last > MOST then
+      -- include shared/spent_fence
+      return spent_fence(last_text)
+    end
     state, remaining, token = 1, expiry - now, last
   elseif published_token == token then
     state = 8

@@ -15,6 +15,8 @@
 --   2|3, now µs, lease end in ms, token, waiting queued on that load; busy
 --   6|7, now µs, 0, 0, 0                         void; given up before
 --   8|9, now µs, 0, 0, 0, envelope               value; remembered failure
+--   error FENCESPENT                             somebody set the fence so high that no
+--                                                greater token is left; nothing was done
 --
 -- Cost  granted or queued: TIME, GETRANGE, GET, some six reads, three to six
 --       writes; never more than O(log n) of the waiters.
@@ -43,18 +45,22 @@ if remembered and (rejected_failure == '' or redis.sha1hex(remembered) ~= reject
 end
 
 -- Reads of every key that is written later: a wrong type ends the script here.
-local last = tonumber(redis.call('GET', fence) or '') or 0
+local last, last_text = last_token()
 local expiry = tonumber(redis.call('ZSCORE', holders, member) or 0)
 local queued = redis.call('ZSCORE', queue, member)
 local sign = redis.call('ZSCORE', alive, member)
 redis.call('STRLEN', published)
 redis.call('ZCARD', schemas)
-if expiry > now then return { 1, us, expiry - now, last, 0 } end
+if expiry > now and last <= MOST then return { 1, us, expiry - now, last, 0 } end
 if sign and not queued then return { 7, us, 0, 0, 0 } end
 local till, token = invalidated_load(member)
 if till then return { 1, us, till - now, token, 0 } end -- another copy was granted, and the load was invalidated since
 
 local other, till = holder()
+if last > MOST or (last == MOST and not other) then
+  -- include shared/spent_fence
+  return spent_fence(last_text)
+end
 if other then
   if ARGV[4] == '0' then return { 3, us, till - now, last, redis.call('ZCARD', queue) } end
   if last == 0 then -- the fence was evicted: any newer token will do

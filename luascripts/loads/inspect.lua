@@ -15,6 +15,7 @@
 -- include loads/shared/load
 
 local member, till = holder()
+local last = last_token()
 local waits = 0
 local first = redis.call('ZRANGE', queue, 0, BATCH - 1)
 if #first > 0 then
@@ -23,7 +24,7 @@ if #first > 0 then
   end
 end
 return {
-  us, till and till - now or 0, tonumber(redis.call('GET', fence) or '') or 0,
+  us, till and till - now or 0, last,
   waits, redis.call('ZCOUNT', invalidated, '(' .. now, '+inf'),
   redis.call('PTTL', value), redis.call('STRLEN', value), redis.call('PTTL', failure),
   member or '', redis.call('GETRANGE', value, 0, 127), redis.call('GET', failure) or '',

@@ -26,7 +26,7 @@ local state = 0
 local _, token, entry = invalidated_load(member)
 if redis.call('ZREM', holders, member) == 1 then
   state = 1
-  tell(tonumber(redis.call('GET', fence) or '') or 0, true, 'F')
+  tell((last_token()), true, 'F')
 elseif entry then
   redis.call('ZREM', invalidated, entry)
   state = 1

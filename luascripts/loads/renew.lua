@@ -31,7 +31,7 @@ if expiry <= now then
   key = invalidated
   if not expiry then return { 0 } end
 end
-local last = tonumber(redis.call('GET', fence) or '') or 0
+local last = last_token()
 if ARGV[3] == '1' then
   purge_waiters()
   if count_waiters(token or last, key == holders) == 0 then

@@ -34,7 +34,7 @@ local before = redis.call('HGET', revoked, id)
 redis.call('XLEN', audit)
 redis.call('ZCARD', queue)
 redis.call('ZCARD', alive)
-local last = tonumber(redis.call('GET', fence) or '') or 0
+local last = last_token()
 local remains = math.max(0, math.ceil(tonumber(redis.call('ZSCORE', holders, member) or 0)) - now)
 local is_held = remains > 0
 local _, token, entry = invalidated_load(member)

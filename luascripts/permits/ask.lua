@@ -13,6 +13,7 @@
 --   followed by (seq, term ms or -limit, token) for each waiter of the same handle that
 --   this call granted to or refused, and by (0, 0, 0) if this call stopped at a bound:
 --   sent again at once, it continues.
+--   Or the error FENCESPENT: see issue_token.
 --
 -- Cost  O(members * log n).
 --
@@ -53,6 +54,7 @@ if #signs > 0 then
 end
 purge()
 advance()
+if spent then return spent end -- the head cannot be granted, and nobody behind it
 
 local limit = limit_in_force(tonumber(string.match(asked[1], '(%d+)$')))
 local reply = { us, until_earliest_expiry(), in_use(), limit, redis.call('ZCARD', queue) }
@@ -63,11 +65,11 @@ for i = 1, #asked do
   if remaining > 0 then
     reply[#reply + 1] = 1
     reply[#reply + 1] = remaining
-    reply[#reply + 1] = current_token()
+    reply[#reply + 1] = current_token() or 0 -- see spent
   else
     reply[#reply + 1] = tickets[i] and 2 or 0
     reply[#reply + 1] = 0
     reply[#reply + 1] = 0
   end
 end
-return with_own_outcomes(reply)
+return spent or with_own_outcomes(reply)

@@ -16,6 +16,7 @@
 --   2|3|4|5, now µs, earliest end ms, in use, limit, waiting
 --                 2 queued, 3 busy, 4 more permits than the limit, 5 queue full
 --   6|7, now µs, 0, 0, 0, 0                         void; given up before
+--   error FENCESPENT                                see issue_token; nothing was taken
 --   followed by (seq, term ms or -limit, token) for each waiter of the same handle that
 --   this call granted to or refused, and by (0, 0, 0) if this call stopped at a bound:
 --   an ask, sent at once, continues.
@@ -37,6 +38,7 @@ if fenced then
   if redis.call('EXISTS', holders, queue, alive) == 0 then
     -- The lease is free, so no copy of this call can have taken it.
     -- include permits/shared/issue_token
+    if not token then return no_token end
     redis.call('ZADD', holders, now + ttl, member)
     redis.call('PEXPIREAT', holders, now + ttl)
     return { 1, us, ttl, token, 0, 0 }
@@ -63,7 +65,10 @@ if fenced then redis.call('GET', fence) end
 local expiry = math.ceil(tonumber(redis.call('ZSCORE', holders, member) or 0)) -- see held_since
 local queued = redis.call('ZSCORE', queue, member)
 local sign = redis.call('ZSCORE', alive, member)
-if expiry > now then return { 1, us, expiry - now, current_token(), 0, 0 } end
+if expiry > now then
+  local token = current_token()
+  return token and { 1, us, expiry - now, token, 0, 0 } or spent
+end
 if sign and not queued then return { 7, us, 0, 0, 0, 0 } end
 
 -- Reports whether a waiter that still counts as alive is in the queue. If that would take too
@@ -94,6 +99,7 @@ end
 -- an enter that is refused changes nothing.
 if not queued and in_use() + permits <= limit and not has_live_waiter() then
   local token = grant(member, permits, ttl)
+  if not token then return spent end
   purge()
   return { 1, us, ttl, token, 0, 0 }
 end
@@ -121,6 +127,10 @@ keep(queue, now + ALIVE)
 keep(alive, now + ALIVE)
 purge()
 advance()
+if spent then -- no waiter can be granted
+  dequeue(member)
+  return spent
+end
 
 -- The caller's own grant is the answer, not one of the outcomes that follow it.
 local seq = #own_outcomes > 0 and tonumber(string.match(member, '^[^.]+%.(%d+)'))

@@ -26,7 +26,7 @@
 -- include shared/clock
 local last = tonumber(redis.call('GET', fence) or '') or 0
 local expiry = math.ceil(tonumber(redis.call('ZSCORE', holders, ARGV[1]) or 0))
-if expiry > now and last < tonumber(ARGV[4]) then
+if expiry > now and not (last >= tonumber(ARGV[4])) then -- nan is less than any token
   redis.call('PEXPIREAT', holders, expiry, 'GT')
   local FENCE_KEPT = 86400000 -- ms: how long the last token is kept
   redis.call('SET', fence, ARGV[4], 'PX', FENCE_KEPT)

@@ -90,8 +90,18 @@ var flightScripts = []mutation{
 		packages: loads,
 	},
 	{
+		name: "flight: a spent fence issues no token", file: "luascripts/loads/enter.lua",
+		old: "if last > MOST or (last == MOST and not other) then", new: "if false then",
+		packages: loadFaults, tests: "TestFaultFence",
+	},
+	{
+		name: "flight: a fence that is no number counts as lost", file: "luascripts/loads/shared/load.lua",
+		old: "if last and last > 0 then return", new: "if last then return",
+		packages: loadFaults, tests: "TestFaultFence",
+	},
+	{
 		name: "flight: a lease that is given back wakes the waiters", file: "luascripts/loads/leave.lua",
-		old: "tell(tonumber(redis.call('GET', fence) or '') or 0, true, 'F')", new: "",
+		old: "tell((last_token()), true, 'F')", new: "",
 		packages: loads,
 	},
 	{

@@ -22,6 +22,7 @@ const (
 	turnTests        = "Local|Turn|Place|ALease|GivingBack|ExtendedLease|LostLease|Locks|AToken|ALimit|MaxWaitersOf|MaxWaitersIs|MaxWaitOf"
 
 	contractAndFaults = "./internal/tests/contract/semaphore ./internal/tests/faults/semaphore"
+	lockFaults        = "./internal/tests/faults/mutex"
 	loadFaults        = "./internal/tests/faults/singleflight"
 )
 
@@ -101,6 +102,31 @@ var scripts = []mutation{
 		name: "the fence keeps tokens rising", file: "luascripts/permits/shared/issue_token.lua",
 		old: "if last >= us then", new: "if false then",
 		packages: scriptTests,
+	},
+	{
+		name: "a spent fence issues no token", file: "luascripts/permits/shared/issue_token.lua",
+		old: "if token > 9007199254740991 then", new: "if false then",
+		packages: lockFaults, tests: "TestFence",
+	},
+	{
+		name: "a spent fence is put back", file: "luascripts/permits/shared/issue_token.lua",
+		old: "token or before, 'PX'", new: "token or us, 'PX'",
+		packages: lockFaults, tests: "TestFence",
+	},
+	{
+		name: "tokens are whole numbers", file: "luascripts/permits/shared/issue_token.lua",
+		old: "math.floor(last) + 1", new: "last + 1",
+		packages: lockFaults, tests: "TestFence",
+	},
+	{
+		name: "a leave gives back beside a spent fence", file: "luascripts/permits/shared/give_back.lua",
+		old: "if not token then return { 1, us } end", new: "if not token then return no_token end",
+		packages: lockFaults, tests: "TestFence",
+	},
+	{
+		name: "waiters are told of a spent fence", file: "luascripts/permits/ask.lua",
+		old: "if spent then return spent end", new: "spent = nil",
+		packages: lockFaults, tests: "TestFence",
 	},
 	{
 		name: "a lock is handed over if nobody holds it", file: "luascripts/permits/shared/give_back.lua",

@@ -13,6 +13,7 @@
 --     state 1 holds the lease; 2 waits; 0 neither: enter again;
 --     8 the load has published: the reply has a string, in the form of published
 --   and then these strings.
+--   Or the error FENCESPENT, as in enter, if the token of a lease is unknown.
 --
 -- Cost  O(members * log n).
 --
@@ -65,6 +66,17 @@ local schema = string.match(holders, '%.(%x+)$') or '0'
 local function holder()
   local first = redis.call('ZRANGE', holders, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
   return first[1], tonumber(first[2])
+end
+
+-- Returns the last token, and the text of the fence. What somebody's hand has set to no number,
+-- to nan or below zero counts as lost: 0. Above MOST numbers have gaps, so two tokens could be
+-- equal; all of that is MOST + 1.
+local MOST = 9007199254740991 -- 2^53 - 1
+local function last_token()
+  local text = redis.call('GET', fence)
+  local last = tonumber(text or '')
+  if last and last > 0 then return math.min(math.floor(last), MOST + 1), text end
+  return 0, text
 end
 
 -- Finds an invalidated load that still runs, by its member or by its token. Returns the end of
@@ -143,7 +155,7 @@ local asked = {}
 for i = 1, #ARGV, 2 do asked[#asked + 1] = ARGV[i] end
 local places = redis.call('ZMSCORE', queue, unpack(asked))
 local leases = redis.call('ZMSCORE', holders, unpack(asked))
-local last = tonumber(redis.call('GET', fence) or '') or 0
+local last, last_text = last_token()
 local record = redis.call('GET', published)
 local published_token = record and tonumber(string.match(record, '^(%d+) '))
 redis.call('ZCARD', alive)
@@ -156,6 +168,15 @@ for i, member in ipairs(asked) do
   local token, place = tonumber(ARGV[2 * i]), tonumber(places[i] or 0)
   local expiry, state, remaining, load_till = tonumber(leases[i] or 0), 0, 0, nil
   if expiry > now then
+    if last > MOST then
+      -- from shared/spent_fence.lua
+      -- Returns the error for a fence that is set to value: no greater token can be issued.
+      local function spent_fence(value)
+        local shown = string.gsub(string.sub(value, 1, 40), '%c', ' ')
+        return { err = 'FENCESPENT ' .. fence .. ' is ' .. shown .. ': no greater token can be issued; delete the key' }
+      end
+      return spent_fence(last_text)
+    end
     state, remaining, token = 1, expiry - now, last
   elseif published_token == token then
     state = 8

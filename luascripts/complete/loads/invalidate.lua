@@ -66,6 +66,17 @@ local function holder()
   return first[1], tonumber(first[2])
 end
 
+-- Returns the last token, and the text of the fence. What somebody's hand has set to no number,
+-- to nan or below zero counts as lost: 0. Above MOST numbers have gaps, so two tokens could be
+-- equal; all of that is MOST + 1.
+local MOST = 9007199254740991 -- 2^53 - 1
+local function last_token()
+  local text = redis.call('GET', fence)
+  local last = tonumber(text or '')
+  if last and last > 0 then return math.min(math.floor(last), MOST + 1), text end
+  return 0, text
+end
+
 -- Finds an invalidated load that still runs, by its member or by its token. Returns the end of
 -- its lease, its token and its entry; nil if there is none.
 local function invalidated_load(member, token)
@@ -132,7 +143,7 @@ end
 -- renewed, and can hand its result to those that wait for it. The next enter loads anew.
 -- Returns 1 if a load was running, and the other schemas of the key that are in use.
 local function drop()
-  local last = redis.call('GET', fence)
+  local last = last_token()
   local member, till = holder()
   -- Read every key that is written later: a wrong type ends the script here.
   redis.call('ZCARD', invalidated)
@@ -147,9 +158,10 @@ local function drop()
   redis.call('ZREM', holders, member)
   local expired = redis.call('ZCOUNT', invalidated, '-inf', now)
   if expired > 0 then redis.call('ZREMRANGEBYRANK', invalidated, 0, math.min(expired, BATCH) - 1) end
-  -- If the fence was evicted, the load's token is unknown, and the load has lost its lease.
-  if last then
-    redis.call('ZADD', invalidated, till, member .. ' ' .. last)
+  -- If the fence was evicted or set by hand, the load's token is unknown, and the load has
+  -- lost its lease.
+  if last > 0 and last <= MOST then
+    redis.call('ZADD', invalidated, till, member .. ' ' .. string.format('%.0f', last))
     keep(invalidated, till)
   end
   return 1, others

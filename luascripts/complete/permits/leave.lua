@@ -84,13 +84,29 @@ if held_without_copies and fenced and redis.call('EXISTS', holders) == 0 then
     -- Issues a token. The clock makes it rise even if the fence was lost, and the fence makes it
     -- rise even if the clock went back. This is the first write of a grant: a fence of a wrong
     -- type ends the script with nothing done.
+    --
+    -- Somebody's hand may have set the fence. What is no number, nan, or negative counts as lost.
+    -- Above 2^53 - 1 numbers have gaps, so the next token could equal the last one. Then token is
+    -- nil, no_token is the error to answer with, and the value is put back: otherwise the next call
+    -- would issue a token from the clock, which is lower.
     local FENCE_KEPT = 86400000 -- ms: how long the last token is kept
-    local token = us
-    local last = tonumber(redis.call('SET', fence, us, 'PX', FENCE_KEPT, 'GET') or 0) or 0
+    local token, no_token = us, nil
+    local before = redis.call('SET', fence, us, 'PX', FENCE_KEPT, 'GET')
+    local last = tonumber(before or 0) or 0
     if last >= us then
-      token = last + 1
-      redis.call('SET', fence, token, 'PX', FENCE_KEPT)
+      token = math.floor(last) + 1
+      if token > 9007199254740991 then
+        -- from shared/spent_fence.lua
+        -- Returns the error for a fence that is set to value: no greater token can be issued.
+        local function spent_fence(value)
+          local shown = string.gsub(string.sub(value, 1, 40), '%c', ' ')
+          return { err = 'FENCESPENT ' .. fence .. ' is ' .. shown .. ': no greater token can be issued; delete the key' }
+        end
+        token, no_token = nil, spent_fence(before)
+      end
+      redis.call('SET', fence, token or before, 'PX', FENCE_KEPT)
     end
+    if not token then return { 1, us } end -- it is given back; the next ask tells the waiter why it gets nothing
     redis.call('ZADD', holders, now + term, head)
     redis.call('PEXPIREAT', holders, now + term)
     redis.call('ZREM', queue, head)
@@ -192,33 +208,60 @@ local function limit_in_force(own_limit)
   return tonumber(redis.call('GET', stored_limit) or '') or own_limit
 end
 
+-- The error of a fence that leaves no greater token; nil: the call has met none.
+local spent
+
+-- Returns a new token, or nil and sets spent.
 local function issue_token()
   -- from permits/shared/issue_token.lua
   -- Issues a token. The clock makes it rise even if the fence was lost, and the fence makes it
   -- rise even if the clock went back. This is the first write of a grant: a fence of a wrong
   -- type ends the script with nothing done.
+  --
+  -- Somebody's hand may have set the fence. What is no number, nan, or negative counts as lost.
+  -- Above 2^53 - 1 numbers have gaps, so the next token could equal the last one. Then token is
+  -- nil, no_token is the error to answer with, and the value is put back: otherwise the next call
+  -- would issue a token from the clock, which is lower.
   local FENCE_KEPT = 86400000 -- ms: how long the last token is kept
-  local token = us
-  local last = tonumber(redis.call('SET', fence, us, 'PX', FENCE_KEPT, 'GET') or 0) or 0
+  local token, no_token = us, nil
+  local before = redis.call('SET', fence, us, 'PX', FENCE_KEPT, 'GET')
+  local last = tonumber(before or 0) or 0
   if last >= us then
-    token = last + 1
-    redis.call('SET', fence, token, 'PX', FENCE_KEPT)
+    token = math.floor(last) + 1
+    if token > 9007199254740991 then
+      -- from shared/spent_fence.lua
+      -- Returns the error for a fence that is set to value: no greater token can be issued.
+      local function spent_fence(value)
+        local shown = string.gsub(string.sub(value, 1, 40), '%c', ' ')
+        return { err = 'FENCESPENT ' .. fence .. ' is ' .. shown .. ': no greater token can be issued; delete the key' }
+      end
+      token, no_token = nil, spent_fence(before)
+    end
+    redis.call('SET', fence, token or before, 'PX', FENCE_KEPT)
   end
+  spent = no_token
   return token
 end
 
--- Returns the token of the lease that is held now, or a new one if the fence was lost.
+-- Returns the token of the lease that is held now, or a new one if the fence was lost. Returns
+-- nil and sets spent if there is neither.
 local function current_token()
   if not fenced then return 0 end
-  return tonumber(redis.call('GET', fence) or '') or issue_token()
+  local last = tonumber(redis.call('GET', fence) or '')
+  if last and last > 0 and last < 9007199254740992 then return math.floor(last) end
+  return issue_token()
 end
 
 -- Makes the member the owner of n permits for term ms. is_first_term says that the term is
 -- shorter than the TTL in the member, so that listings need the score to tell since when the
 -- lease is held. The token is issued first: a key of a wrong type stops the script before
--- anything else is written.
+-- anything else is written, and a spent fence grants nothing; grant then returns nil.
 local function grant(member, n, term, is_first_term)
-  local token, before, args = fenced and issue_token() or 0, in_use(), {}
+  local token, before, args = 0, in_use(), {}
+  if fenced then
+    token = issue_token()
+    if not token then return nil end
+  end
   local score = now + term
   if is_first_term and not fenced then score = score_of(score, term) end
   for _, permit in ipairs(members_of(member, n)) do
@@ -344,6 +387,7 @@ local function advance()
         -- within its first term. The older its last sign of life, the shorter this term.
         local term = waiting_handle == handle and ttl or math.min(ttl, PROBATION, alive_for - SILENCE)
         local token = grant(member, n, term, term < ttl)
+        if not token then return end -- its next ask tells it why
         dequeue(member)
         tell(waiting_handle, seq, term, token)
         if fenced then return end -- there is one permit

@@ -3,7 +3,7 @@
 -- renewed, and can hand its result to those that wait for it. The next enter loads anew.
 -- Returns 1 if a load was running, and the other schemas of the key that are in use.
 local function drop()
-  local last = redis.call('GET', fence)
+  local last = last_token()
   local member, till = holder()
   -- Read every key that is written later: a wrong type ends the script here.
   redis.call('ZCARD', invalidated)
@@ -18,9 +18,10 @@ local function drop()
   redis.call('ZREM', holders, member)
   local expired = redis.call('ZCOUNT', invalidated, '-inf', now)
   if expired > 0 then redis.call('ZREMRANGEBYRANK', invalidated, 0, math.min(expired, BATCH) - 1) end
-  -- If the fence was evicted, the load's token is unknown, and the load has lost its lease.
-  if last then
-    redis.call('ZADD', invalidated, till, member .. ' ' .. last)
+  -- If the fence was evicted or set by hand, the load's token is unknown, and the load has
+  -- lost its lease.
+  if last > 0 and last <= MOST then
+    redis.call('ZADD', invalidated, till, member .. ' ' .. string.format('%.0f', last))
     keep(invalidated, till)
   end
   return 1, others

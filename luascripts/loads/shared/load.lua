@@ -14,6 +14,17 @@ local function holder()
   return first[1], tonumber(first[2])
 end
 
+-- Returns the last token, and the text of the fence. What somebody's hand has set to no number,
+-- to nan or below zero counts as lost: 0. Above MOST numbers have gaps, so two tokens could be
+-- equal; all of that is MOST + 1.
+local MOST = 9007199254740991 -- 2^53 - 1
+local function last_token()
+  local text = redis.call('GET', fence)
+  local last = tonumber(text or '')
+  if last and last > 0 then return math.min(math.floor(last), MOST + 1), text end
+  return 0, text
+end
+
 -- Finds an invalidated load that still runs, by its member or by its token. Returns the end of
 -- its lease, its token and its entry; nil if there is none.
 local function invalidated_load(member, token)

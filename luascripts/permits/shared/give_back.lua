@@ -28,6 +28,7 @@ if held_without_copies and fenced and redis.call('EXISTS', holders) == 0 then
     local term = tonumber(ttl)
     if next_handle ~= handle then term = math.min(term, PROBATION, alive_for - SILENCE) end
     -- include permits/shared/issue_token
+    if not token then return { 1, us } end -- it is given back; the next ask tells the waiter why it gets nothing
     redis.call('ZADD', holders, now + term, head)
     redis.call('PEXPIREAT', holders, now + term)
     redis.call('ZREM', queue, head)

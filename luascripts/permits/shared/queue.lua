@@ -51,23 +51,35 @@ local function limit_in_force(own_limit)
   return tonumber(redis.call('GET', stored_limit) or '') or own_limit
 end
 
+-- The error of a fence that leaves no greater token; nil: the call has met none.
+local spent
+
+-- Returns a new token, or nil and sets spent.
 local function issue_token()
   -- include permits/shared/issue_token
+  spent = no_token
   return token
 end
 
--- Returns the token of the lease that is held now, or a new one if the fence was lost.
+-- Returns the token of the lease that is held now, or a new one if the fence was lost. Returns
+-- nil and sets spent if there is neither.
 local function current_token()
   if not fenced then return 0 end
-  return tonumber(redis.call('GET', fence) or '') or issue_token()
+  local last = tonumber(redis.call('GET', fence) or '')
+  if last and last > 0 and last < 9007199254740992 then return math.floor(last) end
+  return issue_token()
 end
 
 -- Makes the member the owner of n permits for term ms. is_first_term says that the term is
 -- shorter than the TTL in the member, so that listings need the score to tell since when the
 -- lease is held. The token is issued first: a key of a wrong type stops the script before
--- anything else is written.
+-- anything else is written, and a spent fence grants nothing; grant then returns nil.
 local function grant(member, n, term, is_first_term)
-  local token, before, args = fenced and issue_token() or 0, in_use(), {}
+  local token, before, args = 0, in_use(), {}
+  if fenced then
+    token = issue_token()
+    if not token then return nil end
+  end
   local score = now + term
   if is_first_term and not fenced then score = score_of(score, term) end
   for _, permit in ipairs(members_of(member, n)) do
@@ -181,6 +193,7 @@ local function advance()
         -- within its first term. The older its last sign of life, the shorter this term.
         local term = waiting_handle == handle and ttl or math.min(ttl, PROBATION, alive_for - SILENCE)
         local token = grant(member, n, term, term < ttl)
+        if not token then return end -- its next ask tells it why
         dequeue(member)
         tell(waiting_handle, seq, term, token)
         if fenced then return end -- there is one permit

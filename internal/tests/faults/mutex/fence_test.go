@@ -1,0 +1,187 @@
+package mutex
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
+	"github.com/leasehold-go/leasehold/mutex"
+)
+
+// Values that somebody's hand may set a fence to. Above the spent ones there is no greater
+// token that numbers of Lua can tell from its neighbours; the others are no token.
+var (
+	spentFences = []string{
+		"9007199254740991", "9007199254740992", "9007199254740993", "9223372036854775807", "1e300", "inf", "1e999",
+		strings.Repeat("9", 200),
+	}
+	otherFences = []string{"nan", "-nan", "text", "", "-1", "-9007199254740993", "-inf", "-1e300", "1e3", "0.5", "9007199254740990"}
+)
+
+// saysSpent fails the test unless err says that no token is left, and names the key and the
+// value.
+func saysSpent(tb testing.TB, what string, err error, key, value string) {
+	tb.Helper()
+	if !errors.Is(err, leasehold.ErrUnavailable) || errors.Is(err, leasehold.ErrBusy) {
+		tb.Errorf("%s: %v; want ErrUnavailable alone", what, err)
+	}
+	if text := fmt.Sprint(err); !strings.Contains(text, key) || !strings.Contains(text, value[:min(20, len(value))]) {
+		tb.Errorf("%s: %v; want an error that names %s and %.20s", what, err, key, value)
+	}
+}
+
+// Somebody sets the fence by hand. Tokens rise, or the call ends with an error that names the
+// key and the value, and leaves the value as it was.
+func TestFenceSetByHand(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, target redistest.Target) {
+		s := newSite(t, target.Client(t))
+		h := s.handle(target.Client(t), mutex.Config{})
+		fence := s.Part("fence")
+		set := func(value string) {
+			if err := s.RDB.Set(t.Context(), fence, value, 0).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, value := range spentFences {
+			if target.Kind == redistest.KindMini && (len(value) > 19 || strings.ContainsAny(value, "ei")) {
+				continue // its Lua does not read these as numbers
+			}
+			set(value)
+			for range 2 {
+				began := time.Now()
+				l, err := h.Lock(t.Context(), s.Key)
+				if err == nil {
+					t.Fatalf("lock with %.20q: token %d", value, l.Token())
+				}
+				saysSpent(t, "lock", err, fence, value)
+				if took := time.Since(began); took > redistest.Soon {
+					t.Errorf("lock with %.20q: told after %v", value, took)
+				}
+				_, err = h.TryLock(t.Context(), s.Key)
+				saysSpent(t, "try lock", err, fence, value)
+				if now := s.RDB.Get(t.Context(), fence).Val(); now != value {
+					t.Errorf("the fence %.20q is now %.40q", value, now)
+				}
+				if ttl := s.RDB.PTTL(t.Context(), fence).Val(); ttl <= 0 {
+					t.Errorf("the fence %.20q has no expiry: %v", value, ttl)
+				}
+			}
+			if held, queued := s.InUse(), s.Queued(); held != 0 || queued != 0 {
+				t.Errorf("with %.20q: %d held, %d wait", value, held, queued)
+			}
+		}
+		for _, value := range otherFences {
+			set(value)
+			last := uint64(0)
+			if n, err := strconv.ParseFloat(value, 64); err == nil && n > 1 && n < math.MaxInt64 {
+				last = uint64(n)
+			}
+			for range 2 {
+				l, err := h.Lock(t.Context(), s.Key)
+				if err != nil {
+					if last == 1<<53-1 { // the last token there is
+						break
+					}
+					t.Fatalf("lock with %q, after token %d: %v", value, last, err)
+				}
+				if l.Token() <= last || l.Token() >= 1<<53 {
+					t.Errorf("with %q: token %d after %d", value, l.Token(), last)
+				}
+				last = l.Token()
+				if err := l.Unlock(); err != nil {
+					t.Errorf("unlock with %q: %v", value, err)
+				}
+			}
+		}
+	})
+}
+
+// A fence ahead of the clock with a fraction: the tokens of a reply and of a message are whole
+// numbers, and differ.
+func TestFenceWithAFraction(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, target redistest.Target) {
+		s := newSite(t, target.Client(t))
+		a, b := s.handle(target.Client(t), mutex.Config{}), s.handle(target.Client(t), mutex.Config{})
+		if err := s.RDB.Set(t.Context(), s.Part("fence"), "4000000000000000.5", 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		last := uint64(4_000_000_000_000_000)
+		l, err := a.Lock(t.Context(), s.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 6 {
+			if l.Token() <= last {
+				t.Errorf("token %d after %d", l.Token(), last)
+			}
+			last = l.Token()
+			next := locking(b, s.Key)
+			s.WaitQueued(1)
+			if err := l.Unlock(); err != nil {
+				t.Fatal(err)
+			}
+			l = within(t, 10*time.Second, next)
+			a, b = b, a
+		}
+		if err := l.Unlock(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// The fence is spent while a lock is held and others wait for it, of the holder's process and
+// of another one. The holder keeps the lock and gives it back. The waiters are told why they
+// get no lock, and leave nothing behind.
+func TestFenceIsSpentUnderALock(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, target redistest.Target) {
+		for _, how := range []string{"unlock", "revoke", "expiry"} {
+			t.Run(how, func(t *testing.T) {
+				s := newSite(t, target.Client(t))
+				h := s.handle(target.Client(t), mutex.Config{TTL: 2 * time.Second})
+				l, err := h.Lock(t.Context(), s.Key)
+				if err != nil {
+					t.Fatal(err)
+				}
+				fence, value := s.Part("fence"), "9007199254740992"
+				waiters := []<-chan result{locking(h, s.Key)}
+				s.WaitQueued(1)
+				waiters = append(waiters, locking(s.handle(target.Client(t), mutex.Config{}), s.Key))
+				s.WaitQueued(2)
+				if err := s.RDB.Set(t.Context(), fence, value, 0).Err(); err != nil {
+					t.Fatal(err)
+				}
+				switch how {
+				case "unlock":
+					if err := l.Unlock(); err != nil {
+						t.Errorf("unlock: %v", err)
+					}
+				case "revoke":
+					if err := h.Revoke(t.Context(), s.Key, l.ID(), "test"); err != nil {
+						t.Errorf("revoke: %v", err)
+					}
+				case "expiry":
+					s.RDB.Del(t.Context(), s.Part("holders"))
+				}
+				for i, w := range waiters {
+					saysSpent(t, fmt.Sprintf("waiter %d", i), harness.Got(t, 10*time.Second, "a verdict", w).Err, fence, value)
+				}
+				harness.WaitCount(t, "waiters", 0, s.Queued)
+				harness.WaitCount(t, "holders", 0, s.InUse)
+				if now := s.RDB.Get(t.Context(), fence).Val(); now != value {
+					t.Errorf("the fence is now %q", now)
+				}
+				// Its deletion mends it.
+				s.RDB.Del(context.Background(), fence)
+				s.free(5 * time.Second)
+			})
+		}
+	})
+}
