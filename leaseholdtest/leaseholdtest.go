@@ -26,6 +26,7 @@ package leaseholdtest
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -48,9 +49,15 @@ func Clients(t testing.TB, n int) []redis.UniversalClient {
 		panic(fmt.Sprintf("leaseholdtest: n is %d; want at least 1", n))
 	}
 	server := embedded.New(t)
+	embedded.StepClock(server)
 	clients := make([]redis.UniversalClient, n)
 	for i := range clients {
-		rdb := redis.NewClient(embedded.Options(server))
+		options := embedded.Options(server)
+		options.ReadTimeout = time.Minute // the server never hangs, but a busy machine may be slow
+		// Each caller can have a connection of its own, so they must be small.
+		options.PoolSize, options.ReadBufferSize, options.WriteBufferSize = 10_000, 4096, 4096
+		options.DisableIdentity = true
+		rdb := redis.NewClient(options)
 		t.Cleanup(func() { _ = rdb.Close() }) // it fails if the test has already closed rdb
 		clients[i] = rdb
 	}

@@ -235,3 +235,38 @@ func TestOutage(t *testing.T) {
 		}
 	})
 }
+
+// A command that waits for another client's command does not keep that one from running. In a
+// script the clock stands still, and moves on before the next one.
+func TestClockMovesBetweenCommands(t *testing.T) {
+	both(t, func(t *testing.T) {
+		rdb := leaseholdtest.Client(t)
+		popped := make(chan error)
+		go func() { popped <- rdb.BLPop(t.Context(), time.Minute, "list").Err() }()
+		time.Sleep(time.Millisecond) // so that BLPOP usually waits
+		if err := rdb.RPush(t.Context(), "list", "v").Err(); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-popped; err != nil {
+			t.Errorf("BLPOP: %v", err)
+		}
+		const script = `
+			local began = redis.call('TIME')
+			for _ = 1, 1000 do redis.call('GET', 'k') end
+			local ended = redis.call('TIME')
+			return {began[1], began[2], ended[1], ended[2]}`
+		var last string
+		for range 2 {
+			times, err := rdb.Eval(t.Context(), script, nil).StringSlice()
+			if err != nil || times[0]+times[1] != times[2]+times[3] {
+				t.Fatalf("times in a script: %v, %v", times, err)
+			}
+			if now := times[0] + "." + times[1]; now == last {
+				t.Errorf("the clock stands at %s", now)
+			} else {
+				last = now
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	})
+}

@@ -7,6 +7,7 @@ package embedded
 import (
 	"context"
 	"net"
+	"syscall"
 	"testing"
 
 	"github.com/alicebob/miniredis/v2"
@@ -21,6 +22,11 @@ func New(tb testing.TB) *miniredis.Miniredis {
 	tb.Helper()
 	m := miniredis.NewMiniRedis()
 	m.ClockTTL(true) // by default a key's TTL moves only with FastForward
+	c, err := m.Dial()
+	if err != nil {
+		tb.Fatalf("start miniredis: %v", err)
+	}
+	_ = c.Close() // the server runs from its first Dial on
 	tb.Cleanup(m.Close)
 	return m
 }
@@ -30,11 +36,19 @@ func New(tb testing.TB) *miniredis.Miniredis {
 // the bubble's clock moves on. The server's keys, scripts and messages follow
 // that clock.
 func Options(m *miniredis.Miniredis) *redis.Options {
+	server := m.Server() // nil: m is closed
 	return &redis.Options{
 		// The client looks a host name up, even though the Dialer ignores it, and
 		// a lookup stops a bubble's clock.
-		Addr:   "127.0.0.1:6379",
-		Dialer: func(context.Context, string, string) (net.Conn, error) { return m.Dial() },
+		Addr: "127.0.0.1:6379",
+		Dialer: func(context.Context, string, string) (net.Conn, error) {
+			if server == nil {
+				return nil, syscall.ECONNREFUSED
+			}
+			near, far := newConn()
+			server.ServeConn(far)
+			return near, nil
+		},
 		// With notifications on, the client looks the address up, too.
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 		// A goroutine that waits for a free connection takes a timer from a pool
