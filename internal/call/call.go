@@ -144,16 +144,16 @@ func (c *Call) take(by *link, now time.Time) bool {
 
 // Pending reports whether a call that Start sends must not be repeated yet, and if so, when to
 // look again: while the call is in the queue, and until its answer is late. That is twice the
-// average time of a round trip after it was sent, but not before patience is over. now is the
-// present time.
-func (c *Call) Pending(now time.Time, patience time.Duration) (until time.Time, pending bool) {
+// average time of a round trip after it was sent, but not before patience is over, and at most
+// after longest. now is the present time.
+func (c *Call) Pending(now time.Time, patience, longest time.Duration) (until time.Time, pending bool) {
 	switch c.state.Load() {
 	case unsentCall:
 		return now.Add(patience), true
 	case endedCall:
 		return now, false
 	}
-	until = c.Sent.Add(max(patience, c.queue.Load().late()))
+	until = c.Sent.Add(max(patience, min(longest, c.queue.Load().late())))
 	return until, until.After(now)
 }
 

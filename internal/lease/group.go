@@ -142,7 +142,7 @@ func (g *group) Due(now time.Time, calls []*call.Call) ([]*call.Call, time.Time,
 		return calls, time.Time{}, 0
 	}
 	for _, c := range g.asks {
-		if until, pending := c.Pending(now, AskEvery/3); pending {
+		if until, pending := c.Pending(now, AskEvery/3, AskEvery); pending {
 			return calls, until, 0
 		}
 	}

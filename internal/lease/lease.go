@@ -111,7 +111,7 @@ func (l *Lease) Due(now time.Time, calls []*call.Call) ([]*call.Call, time.Time,
 	// that are more urgent.
 	again := min(max(l.deadline.Sub(now)/4, 5*time.Millisecond), time.Second)
 	if l.renewing != nil {
-		if until, pending := l.renewing.Pending(now, again); pending {
+		if until, pending := l.renewing.Pending(now, again, l.deadline.Sub(now)/2); pending {
 			l.renewAt = until
 			at, _ := l.nextDue()
 			return calls, at, 0

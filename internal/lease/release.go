@@ -249,7 +249,6 @@ type giveBack struct {
 	sent    int          // how many leaves Due has queued
 	refused atomic.Int32 // how many answers have refused it
 	over    atomic.Bool
-	more    atomic.Bool // the last leave was answered, and another one is to continue its work
 }
 
 // refusedPause is the pause after a leave that the server refused maxTries times or more.
@@ -312,8 +311,8 @@ func (g *giveBack) Due(now time.Time, calls []*call.Call) ([]*call.Call, time.Ti
 	if g.refused.Load() >= maxTries {
 		pause = refusedPause
 	}
-	if g.call != nil && !g.more.Swap(false) {
-		if until, pending := g.call.Pending(now, pause); pending {
+	if g.call != nil {
+		if until, pending := g.call.Pending(now, pause, g.m.cfg.TTL); pending {
 			return calls, until, 0
 		}
 	}
@@ -336,7 +335,6 @@ func (g *giveBack) onAnswer(c *call.Call, ints []int64, err error) {
 	}
 	switch {
 	case err == nil && r.More: // there is more to hand on
-		g.more.Store(true)
 		g.m.deliver(r.Grants, c.Sent)
 		g.m.loop.Put(&g.entry, g, time.Now(), 0)
 		return

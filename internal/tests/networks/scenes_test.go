@@ -1,0 +1,411 @@
+// Package networks_test holds the scenes of long round trips and of crowds: a server that is
+// healthy and idle, a network between, and one process that holds much or asks for much. No
+// lease may be lost, and no caller may fail whose turn could be had.
+//
+// `make test` runs short variants. LEASEHOLD_FULL=1 runs the full ones, which take about five
+// minutes and want a machine that does nothing else:
+//
+//	LEASEHOLD_FULL=1 LEASEHOLD_REQUIRE_SERVERS=1 go test -v -timeout 20m ./internal/tests/networks
+package networks_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/mutex"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+// full reports whether the full variants are to run.
+func full() bool { return os.Getenv("LEASEHOLD_FULL") != "" }
+
+// either returns the value for a full run, or the one for a short run.
+func either[T any](inFull, inShort T) T {
+	if full() {
+		return inFull
+	}
+	return inShort
+}
+
+// A site is a server and clients with a network between.
+type site struct {
+	*testing.T
+	far  func(mod ...func(*redis.UniversalOptions)) redis.UniversalClient // behind the network
+	near redis.UniversalClient
+}
+
+// eachSite runs a scene on a server and, if cluster is true, on a Cluster. A byte takes half of
+// roundTrip in each direction.
+func eachSite(t *testing.T, roundTrip time.Duration, cluster bool, scene func(s *site)) {
+	versions := redistest.NeedServers(t)
+	t.Run("one", func(t *testing.T) {
+		server := redistest.StartServer(t, versions[0])
+		network := redistest.NewRelay(t, server.Addr(), roundTrip/2)
+		scene(&site{T: t, near: server.Client(), far: func(mod ...func(*redis.UniversalOptions)) redis.UniversalClient {
+			o := &redis.UniversalOptions{Addrs: []string{network.Addr()}, PoolSize: 20}
+			return client(t, o, mod)
+		}})
+	})
+	if !cluster {
+		return
+	}
+	t.Run("cluster", func(t *testing.T) {
+		c := redistest.StartPatientCluster(t, versions[0])
+		networks := sync.Map{} // *redistest.Relay by the address of a node
+		for _, addr := range c.Addrs() {
+			networks.Store(addr, redistest.NewRelay(t, addr, roundTrip/2))
+		}
+		scene(&site{T: t, near: c.Client(), far: func(mod ...func(*redis.UniversalOptions)) redis.UniversalClient {
+			o := &redis.UniversalOptions{Addrs: c.Addrs(), PoolSize: 20, IsClusterMode: true}
+			o.Dialer = dialThrough(&networks)
+			return client(t, o, mod)
+		}})
+	})
+}
+
+func client(t *testing.T, o *redis.UniversalOptions, mod []func(*redis.UniversalOptions)) redis.UniversalClient {
+	for _, f := range mod {
+		f(o)
+	}
+	rdb := redis.NewUniversalClient(o)
+	t.Cleanup(func() { _ = rdb.Close() })
+	return rdb
+}
+
+// newMutex returns a mutex of the family "net" that is closed with the test.
+func (s *site) newMutex(rdb redis.UniversalClient, ttl time.Duration) *mutex.Mutex {
+	s.Helper()
+	m, err := mutex.New(rdb, mutex.Config{Name: "net", TTL: ttl})
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() {
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := m.Close(ctx); err != nil {
+			s.Errorf("Close: %v", err)
+		}
+		s.Logf("Close took %v", time.Since(began).Round(time.Millisecond))
+	})
+	return m
+}
+
+// lockMany takes a lock on n keys at once.
+func (s *site) lockMany(m *mutex.Mutex, prefix string, n int) []*mutex.Lock {
+	s.Helper()
+	began := time.Now()
+	all := make([]*mutex.Lock, n)
+	var failed failures
+	var group sync.WaitGroup
+	for i := range n {
+		group.Go(func() {
+			l, err := m.Lock(s.Context(), fmt.Sprint(prefix, i))
+			if failed.add(err); err == nil {
+				all[i] = l
+			}
+		})
+	}
+	group.Wait()
+	if failed.report(s, "Lock") {
+		s.FailNow()
+	}
+	s.Logf("took %d locks in %v", n, time.Since(began).Round(time.Millisecond))
+	return all
+}
+
+// unlockMany gives all back at once and reports how many were lost.
+func (s *site) unlockMany(all []*mutex.Lock) {
+	s.Helper()
+	began, lost := time.Now(), 0
+	for _, l := range all {
+		if l.Context().Err() != nil {
+			lost++
+		}
+	}
+	var failed failures
+	var group sync.WaitGroup
+	for _, l := range all {
+		group.Go(func() { failed.add(l.Unlock()) })
+	}
+	group.Wait()
+	failed.report(s, "Unlock")
+	if lost > 0 {
+		s.Errorf("%d of %d locks were lost", lost, len(all))
+	}
+	s.Logf("gave %d locks back in %v", len(all), time.Since(began).Round(time.Millisecond))
+}
+
+// failures counts errors.
+type failures struct {
+	n     atomic.Int64
+	first atomic.Pointer[error]
+}
+
+func (f *failures) add(err error) {
+	if err != nil {
+		f.n.Add(1)
+		f.first.CompareAndSwap(nil, &err)
+	}
+}
+
+func (f *failures) report(t testing.TB, what string) bool {
+	t.Helper()
+	if n := f.n.Load(); n > 0 {
+		t.Errorf("%d calls of %s failed; the first: %v", n, what, *f.first.Load())
+		return true
+	}
+	return false
+}
+
+// impatient makes n callers ask for a busy key, wait for as long as patience, give up, and ask
+// again, until the function that it returns is called.
+func (s *site) impatient(m *mutex.Mutex, n int, patience time.Duration) (stop func()) {
+	holder := s.newMutex(s.near, time.Minute)
+	if _, err := holder.Lock(s.Context(), "busy"); err != nil {
+		s.Fatal(err)
+	}
+	done := make(chan struct{})
+	var all sync.WaitGroup
+	var gaveUp atomic.Int64
+	for range n {
+		all.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				ctx, cancel := context.WithTimeout(s.Context(), patience)
+				if _, err := m.Lock(ctx, "busy"); err == nil || !errors.Is(err, context.DeadlineExceeded) {
+					s.Errorf("Lock of a busy key: %v; want the error of its ctx", err)
+				}
+				cancel()
+				gaveUp.Add(1)
+			}
+		})
+	}
+	return func() {
+		close(done)
+		all.Wait()
+		s.Logf("%d callers gave up %d times", n, gaveUp.Load())
+	}
+}
+
+// Leases that are held beside callers that wait for a busy key and give up.
+func TestHeldBesideImpatientCallers(t *testing.T) {
+	for _, c := range []struct {
+		name                     string
+		roundTrip, ttl, patience time.Duration
+		callers                  int
+		short                    bool
+	}{
+		{"100ms", 100 * time.Millisecond, 3 * time.Second, 250 * time.Millisecond, 500, true},
+		{"50ms", 50 * time.Millisecond, 3 * time.Second, 150 * time.Millisecond, 500, false},
+		{"long-ttl", 100 * time.Millisecond, 10 * time.Second, 250 * time.Millisecond, 500, false},
+		{"long-ttl-2000", 100 * time.Millisecond, 10 * time.Second, 250 * time.Millisecond, 2000, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if !c.short && !full() {
+				t.Skip("a full run has it: LEASEHOLD_FULL=1")
+			}
+			eachSite(t, c.roundTrip, true, func(s *site) {
+				m := s.newMutex(s.far(), c.ttl)
+				held := s.lockMany(m, "held", either(300, 100))
+				stop := s.impatient(m, either(c.callers, 150), c.patience)
+				time.Sleep(either(12*time.Second, 5*time.Second))
+				stop()
+				s.unlockMany(held)
+			})
+		})
+	}
+}
+
+// Many leases, held and given back at once over a long round trip.
+func TestManyHeldOverLongRoundTrips(t *testing.T) {
+	for _, c := range []struct {
+		roundTrip, ttl time.Duration
+		leases         int
+		cluster        bool
+	}{
+		{300 * time.Millisecond, 3 * time.Second, 500, true},
+		{500 * time.Millisecond, 6 * time.Second, 2000, true},
+		{200 * time.Millisecond, 10 * time.Second, 10000, false},
+	} {
+		t.Run(fmt.Sprint(c.leases), func(t *testing.T) {
+			if c.leases > 500 && !full() {
+				t.Skip("a full run has it: LEASEHOLD_FULL=1")
+			}
+			eachSite(t, c.roundTrip, c.cluster && full(), func(s *site) {
+				m := s.newMutex(s.far(), c.ttl)
+				held := s.lockMany(m, "held", c.leases)
+				time.Sleep(either(12*time.Second, 5*time.Second))
+				s.unlockMany(held)
+			})
+		})
+	}
+}
+
+// A crowd that comes at once, each caller with its own key.
+func TestCrowdOverALongRoundTrip(t *testing.T) {
+	for _, callers := range either([]int{5000, 20000}, []int{2000}) {
+		t.Run(fmt.Sprint(callers), func(t *testing.T) {
+			eachSite(t, 100*time.Millisecond, false, func(s *site) {
+				m := s.newMutex(s.far(), 30*time.Second)
+				began := time.Now()
+				var failed failures
+				var group sync.WaitGroup
+				for i := range callers {
+					group.Go(func() {
+						l, err := m.Lock(s.Context(), fmt.Sprint("own", i))
+						if failed.add(err); err == nil {
+							failed.add(l.Unlock())
+						}
+					})
+				}
+				group.Wait()
+				failed.report(s, "Lock and Unlock")
+				s.Logf("%d pairs took %v", callers, time.Since(began).Round(time.Millisecond))
+			})
+		})
+	}
+}
+
+// Keys that one process holds and another one waits for, a bystander, and locks of the waiting
+// process beside them.
+func TestManyWaitersOfManyKeys(t *testing.T) {
+	for _, keys := range either([]int{20000, 60000}, []int{2000}) {
+		t.Run(fmt.Sprint(keys), func(t *testing.T) {
+			eachSite(t, 0, false, func(s *site) {
+				holder := redistest.StartChild(s.T, "networks-holder", s.far().(*redis.Client).Options().Addr, fmt.Sprint(keys))
+				holder.Expect("held")
+				rdb := s.far()
+				m, beside := s.newMutex(rdb, 120*time.Second), s.newMutex(rdb, 6*time.Second)
+				own := s.lockMany(beside, "own", either(500, 100))
+
+				var failed failures
+				var got sync.WaitGroup
+				began := time.Now()
+				for i := range keys {
+					got.Go(func() {
+						l, err := m.Lock(s.Context(), fmt.Sprint("key", i))
+						if failed.add(err); err == nil {
+							failed.add(l.Unlock())
+						}
+					})
+				}
+				s.awaitPlaces(keys, keys)
+				s.Logf("%d callers had a place within %v", keys, time.Since(began).Round(time.Millisecond))
+				s.bystander(m, either(15*time.Second, 4*time.Second))
+				if n := s.places(keys); n != keys {
+					s.Errorf("%d of %d waiters have their place", n, keys)
+				}
+				if failed.report(s, "Lock of a waiter") {
+					return
+				}
+				began = time.Now()
+				holder.Send("release")
+				got.Wait()
+				failed.report(s, "Lock and Unlock of a waiter")
+				s.Logf("all waiters had their turn within %v", time.Since(began).Round(time.Millisecond))
+				s.unlockMany(own)
+			})
+		})
+	}
+}
+
+// bystander takes and gives back a lock of its own again and again, and reports how long that
+// takes beside the others' calls.
+func (s *site) bystander(m *mutex.Mutex, span time.Duration) {
+	s.Helper()
+	var pairs []time.Duration
+	for began := time.Now(); time.Since(began) < span; {
+		one := time.Now()
+		l, err := m.Lock(s.Context(), "bystander")
+		if err == nil {
+			err = l.Unlock()
+		}
+		if err != nil {
+			s.Errorf("a bystander: %v", err)
+			return
+		}
+		pairs = append(pairs, time.Since(one))
+		time.Sleep(10 * time.Millisecond)
+	}
+	s.Logf("%d pairs of a bystander: p50 %v, p99 %v", len(pairs), percentile(pairs, 50), percentile(pairs, 99))
+}
+
+// Close gives up the waits for many keys, and returns soon.
+func TestCloseWithManyWaiters(t *testing.T) {
+	eachSite(t, 0, false, func(s *site) {
+		keys := either(60000, 2000)
+		holder := redistest.StartChild(s.T, "networks-holder", s.far().(*redis.Client).Options().Addr, fmt.Sprint(keys))
+		holder.Expect("held")
+		m := s.newMutex(s.far(), 120*time.Second)
+		var all sync.WaitGroup
+		var wrong failures
+		for i := range keys {
+			all.Go(func() {
+				if _, err := m.Lock(s.Context(), fmt.Sprint("key", i)); !errors.Is(err, leasehold.ErrClosed) {
+					wrong.add(fmt.Errorf("%w; want ErrClosed", err))
+				}
+			})
+		}
+		s.awaitPlaces(keys, keys)
+		began := time.Now()
+		if err := m.Close(s.Context()); err != nil {
+			s.Error(err)
+		}
+		s.Logf("Close with %d waiters took %v", keys, time.Since(began).Round(time.Millisecond))
+		all.Wait()
+		wrong.report(s, "Lock during Close")
+		if n := s.places(keys); n > 0 {
+			s.Errorf("%d places are left", n)
+		}
+	})
+}
+
+// places returns on how many of the keys that are held somebody has a place in the queue.
+func (s *site) places(keys int) (n int) {
+	s.Helper()
+	const each = 1000
+	for from := 0; from < keys; from += each {
+		pipe := s.near.Pipeline()
+		for i := from; i < min(from+each, keys); i++ {
+			pipe.ZCard(s.Context(), fmt.Sprintf("leasehold:mtx:{net:key%d}:queue", i))
+		}
+		replies, err := pipe.Exec(s.Context())
+		if err != nil {
+			s.Fatal(err)
+		}
+		for _, r := range replies {
+			n += int(r.(*redis.IntCmd).Val())
+		}
+	}
+	return n
+}
+
+// awaitPlaces waits until want of the keys have a waiter.
+func (s *site) awaitPlaces(keys, want int) {
+	s.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(200 * time.Millisecond) {
+		n := s.places(keys)
+		switch {
+		case n == want:
+			return
+		case time.Now().After(deadline):
+			s.Fatalf("%d places after a minute; want %d", n, want)
+		}
+	}
+}
