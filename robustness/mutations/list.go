@@ -342,6 +342,11 @@ var client = []mutation{
 		packages: "./internal/tests/contract/semaphore", tests: "TestSilentRedis",
 	},
 	{
+		name: "calls refused while credentials are rotated are repeated", file: "internal/call/errors.go",
+		old: `, "WRONGPASS", "NOAUTH", "NOPERM",`, new: ",",
+		packages: "./internal/call", tests: "TestErrorsThatStay|TestWrongPassword|TestClasses",
+	},
+	{
 		name: "a leave names until when an enter may arrive", file: "internal/lease/acquire.go",
 		old: "\t\tw.mayArriveUntil(e.void)\n\t\tw.m.askSoon(w.res)", new: "\t\tw.m.askSoon(w.res)",
 		packages: contractAndFaults, tests: "TestLate|TestAcquireCancelled|TestRollback", servers: true,
