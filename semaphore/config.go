@@ -72,8 +72,8 @@ type Config struct {
 
 	// MaxWait bounds how long Acquire, AcquireN, Do and DoN wait for a turn. When it is over
 	// they return leasehold.ErrBusy with a *leasehold.BusyError, or leasehold.ErrUnavailable
-	// if every call to Redis had failed. It does not bound how long a lease is held. 0: wait
-	// for as long as ctx lives.
+	// if Redis had not answered the request, or had fallen silent. It does not bound how long a
+	// lease is held. 0: wait for as long as ctx lives.
 	MaxWait time.Duration
 
 	// LocalFor is how long turns on a key may stay in this process. During that time a lease

@@ -49,7 +49,8 @@ func New(rdb redis.UniversalClient, cfg Config) (*Semaphore, error) {
 //
 //   - alone, if nothing had been sent yet;
 //   - joined with leasehold.ErrBusy, if Redis had answered that the caller is queued;
-//   - joined with leasehold.ErrUnavailable, if a call was under way or had failed.
+//   - joined with leasehold.ErrUnavailable, if a call was under way or had failed, or if Redis
+//     has fallen silent since it queued the caller.
 //
 // A permit that is granted too late for the caller is given back in the background. ctx is
 // also the parent of the lease's Context. To bound only the wait, set Config.MaxWait.

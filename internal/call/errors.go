@@ -17,9 +17,8 @@ import (
 type ErrorClass int
 
 const (
-	// Refused means that the server answered with an error that stays until somebody acts (no
-	// permission, a wrong password, a wrong type, no memory), or that the client is closed.
-	// The script did not run.
+	// Refused means that the server answered with an error that stays until somebody acts (a
+	// wrong type, no memory), or that the client is closed. The script did not run.
 	Refused ErrorClass = iota
 	// NotNow means that the server answered with an error that passes by itself, or that the
 	// call was surely not sent. The script did not run, and the call may be tried again.
@@ -88,10 +87,13 @@ func (e *unsupported) Error() string { return e.text }
 
 // passing lists the beginnings of server errors that pass by themselves: the server is
 // starting, failing over, moving slots, running another script, unable to save for now, or has
-// too many clients.
+// too many clients. A wrong password and missing rights may pass, too: while credentials are
+// rotated, the server and its clients have different ones for a moment. If they stay, a caller
+// hears of them when the bound of its call is over.
 var passing = []string{
 	"LOADING", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "MOVED", "ASK", "BUSY", "UNBLOCKED",
-	"NOREPLICAS", "NOSCRIPT", "MISCONF", "ERR max number of clients",
+	"NOREPLICAS", "NOSCRIPT", "MISCONF", "ERR max number of clients", "WRONGPASS", "NOAUTH", "NOPERM",
+	"ERR Protocol error: unauthenticated", // what a script with more than ten arguments gets instead of NOAUTH
 }
 
 // serverError returns the text of the server's error in err, which hooks may have wrapped. It

@@ -160,8 +160,11 @@ func TestClasses(t *testing.T) {
 		{serverSays("ERR max number of clients + cluster connections reached"), NotNow},
 		{serverSays("OOM command not allowed"), Refused},
 		{serverSays("WRONGTYPE Operation"), Refused},
-		{serverSays("WRONGPASS invalid"), Refused},
-		{notSent(serverSays("WRONGPASS invalid")), Refused},
+		{serverSays("WRONGPASS invalid"), NotNow},
+		{serverSays("NOAUTH Authentication required."), NotNow},
+		{serverSays("ERR Protocol error: unauthenticated multibulk length"), NotNow},
+		{serverSays("NOPERM this user has no permissions"), NotNow},
+		{notSent(serverSays("WRONGPASS invalid")), NotNow},
 		{redis.ErrClosed, Refused},
 		{notSent(redis.ErrClosed), Refused},
 		{dial, NotNow},
@@ -205,13 +208,13 @@ func TestWrongPasswordReachesEachCall(t *testing.T) {
 			c, _ := NewClient(rdb)
 			c.checked.Store(true) // so that the call itself meets the server
 			for _, err := range way(c, 3) {
-				if Classify(err) != Refused || serverError(err) == "" {
+				if Classify(err) != NotNow || serverError(err) == "" {
 					t.Errorf("%v, class %v; want that the password is wrong", err, Classify(err))
 				}
 			}
 			c.checked.Store(false)
 			for _, err := range way(c, 3) {
-				if Classify(err) != Refused || !errors.Is(err, ErrNotSent) {
+				if Classify(err) != NotNow || !errors.Is(err, ErrNotSent) {
 					t.Errorf("first: %v, class %v; want that the password is wrong, and unsent", err, Classify(err))
 				}
 			}

@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -18,6 +19,9 @@ const (
 	// request that does not wait is tried at most maxTries times.
 	patience = 3 * time.Second
 	maxTries = 3
+	// silence is how long a call without an answer does not yet mean that Redis has fallen
+	// silent.
+	silence = time.Second
 	// maxRestarts bounds how often one Acquire starts a new attempt because a reply came too
 	// late to be of use.
 	maxRestarts = 4
@@ -164,6 +168,7 @@ type waiter struct {
 	enterMayArriveUntil int64
 	lateTold            bool // its grant must not be reported as late (again)
 
+	asked        time.Time // when the last call that the waiter itself waits for was begun
 	ticket       int64     // place in the queue, once it had one
 	failures     int       // consecutive calls without an answer
 	failingSince time.Time // when the first of them was sent
@@ -178,6 +183,7 @@ type waiter struct {
 	state        *State // the last state that Redis reported with "queued"
 	group        *group // nil unless it is queued
 	earlyMessage string // a message that came before the reply "queued"
+	leftGroup    time.Time
 	keyState     *State // the state of its own key, if its group has waiters for several keys
 }
 
@@ -350,6 +356,7 @@ func (w *waiter) enter(ctx context.Context) (Verdict, error) {
 		default:
 		}
 		began := time.Now()
+		w.asked = began
 		now, clock := w.m.client.Now(w.res.FirstKey())
 		if clock != nil {
 			switch ev := next(ctx, w, clock.Answered()); ev {
@@ -613,22 +620,26 @@ func (w *waiter) end(ctx context.Context, ev event, cause error) (Verdict, error
 	m := w.m
 	m.mu.Lock()
 	state := w.lastState()
+	silent := w.group != nil && w.group.silent()
 	m.mu.Unlock()
+	if cause != nil && (w.failures > 0 || time.Since(w.asked) > silence) {
+		silent = true
+	}
 	w.abandon()
+	var errs []error
+	if ev == ctxEnded {
+		errs = append(errs, ctx.Err())
+	}
 	switch {
 	case ev == handleClosed:
-		return Verdict{}, w.fail(leasehold.ErrClosed)
-	case ev == maxWaitOver && (state != nil || w.failures == 0):
-		return Verdict{}, w.fail(m.busyErrorOf(state, w.Limit))
-	case ev == maxWaitOver:
-		return Verdict{}, w.fail(leasehold.ErrUnavailable, cause)
-	case state != nil:
-		return Verdict{}, w.fail(ctx.Err(), m.busyErrorOf(state, w.Limit))
-	case cause != nil:
-		return Verdict{}, w.fail(ctx.Err(), leasehold.ErrUnavailable, cause)
-	default:
-		return Verdict{}, w.fail(ctx.Err())
+		errs = append(errs, leasehold.ErrClosed)
+	case state != nil && !silent:
+		errs = append(errs, m.busyError(*state))
+	case state != nil || cause != nil || ev == maxWaitOver:
+		// Redis has not answered this request, or no longer does. It is not known to be busy.
+		errs = append(errs, leasehold.ErrUnavailable, cmp.Or(cause, errNoAnswer))
 	}
+	return Verdict{}, w.fail(errs...)
 }
 
 // endIfRevoked asks Redis whether the attempt was revoked. It returns nil only if Redis says
@@ -637,6 +648,7 @@ func (w *waiter) end(ctx context.Context, ev event, cause error) (Verdict, error
 func (w *waiter) endIfRevoked(ctx context.Context) error {
 	var end, err error
 	done := make(chan struct{})
+	w.asked = time.Now()
 	asking, cancel := context.WithCancel(ctx)
 	defer cancel()
 	w.m.Go(func() {

@@ -48,11 +48,3 @@ func (m *Manager) busyError(s State) *leasehold.BusyError {
 		RetryAfter: max(1, retry), InUse: s.InUse, Limit: s.Limit, Waiting: s.Waiting, Total: s.Total, TotalInUse: s.TotalInUse,
 	}
 }
-
-// busyErrorOf is busyError for a state that may be nil, because Redis has not reported any.
-func (m *Manager) busyErrorOf(s *State, limit int) *leasehold.BusyError {
-	if s == nil {
-		s = &State{Limit: limit}
-	}
-	return m.busyError(*s)
-}

@@ -87,7 +87,7 @@ func (w *waiter) leaveGroup() {
 		return
 	}
 	delete(w.group.waiters, w.seq)
-	w.group = nil
+	w.group, w.leftGroup = nil, time.Now()
 	w.m.inbox.Unwatch(w.res.FirstKey())
 }
 
@@ -100,6 +100,13 @@ func (g *group) learn(clock call.Sample, state State) {
 	if state.Earliest > 0 {
 		g.firstEnd = clock.Got.Add(state.Earliest + 2*time.Millisecond)
 	}
+}
+
+// silent reports whether the server does not answer any more: its last answer is older than
+// the usual interval of asks, and asks that were sent since then have had no answer for a
+// while. Called with the manager's lock.
+func (g *group) silent() bool {
+	return g.asked.After(g.clock.Sent) && time.Since(g.clock.Got) > AskEvery+silence
 }
 
 // nextAsk returns when to ask next: after the usual interval, or earlier when the first lease

@@ -85,6 +85,17 @@ func (p *Place) State() State {
 	return *p.w.lastState()
 }
 
+// Silent reports whether Redis has not answered for a while: neither the asks for the place,
+// nor the enter if it has to queue again.
+func (p *Place) Silent() bool {
+	p.w.m.mu.Lock()
+	defer p.w.m.mu.Unlock()
+	if g := p.w.group; g != nil {
+		return g.silent()
+	}
+	return time.Since(p.w.leftGroup) > silence
+}
+
 // GiveBackAndEnter gives the lease back and enters again for the same process. One pipeline
 // carries both calls, the enter first. So a TryAcquire of another process that arrives between
 // the two finds a queue; and if nobody else waits, the leave grants to the new attempt at

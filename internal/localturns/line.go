@@ -19,16 +19,16 @@ type line struct {
 	mu sync.Mutex // guards the fields below, and the line's turns and visits
 
 	// most bounds places and visits together: the limit in force has room for so many leases.
-	most         int
-	first, last  *Turn // the waiting turns, in order of arrival
-	length       int   // number of waiting turns
-	visits       int   // number of leases that serve turns
-	tries        int   // number of TryAcquire calls that are waiting for Redis
-	places       []*place
-	queuedPlaces int         // number of places that Redis has answered "queued" for
-	state        lease.State // of the resource, as Redis last told it
-	told         bool        // Redis has told it; else it is not known
-	lastErr      error       // why the last place was refused; nil once Redis has queued or granted one since
+	most        int
+	first, last *Turn // the waiting turns, in order of arrival
+	length      int   // number of waiting turns
+	visits      int   // number of leases that serve turns
+	tries       int   // number of TryAcquire calls that are waiting for Redis
+	places      []*place
+	heard       time.Time   // when Redis last queued or granted a place, or a lease was given back that was held until then
+	state       lease.State // of the resource, as Redis last told it
+	told        bool        // Redis has told it; else it is not known
+	lastErr     error       // why the last place was refused; nil once Redis has queued or granted one since
 	// pausedUntil is the time before which the line takes no further place if something serves
 	// it meanwhile, because the last place was refused.
 	pausedUntil time.Time
@@ -62,6 +62,7 @@ func (ln *line) push(t *Turn) {
 		ln.last.behind = t
 	}
 	ln.last = t
+	t.joined = time.Now()
 	ln.length++
 }
 
@@ -156,6 +157,7 @@ func (ln *line) admit(v *visit, alone bool) bool {
 	v.alone = alone
 	ln.lastErr = nil
 	ln.visits++
+	ln.heard = time.Now()
 	v.counted = true
 	return true
 }

@@ -14,6 +14,7 @@
 package localturns
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -259,18 +260,31 @@ func (t *Turn) come() error {
 // that MaxWait is over. The line is locked.
 func (ln *line) leave(t *Turn, why error) error {
 	m := ln.h.m
-	reached, busy := ln.visits > 0 || ln.queuedPlaces > 0, ln.busy()
+	answered, busy := ln.answered(t), ln.busy()
 	ln.abandon(t)
 	switch {
 	case errors.Is(why, leasehold.ErrClosed):
 		return m.Reject(t.op, ln.name.key, why)
-	case why == nil && (reached || ln.lastErr == nil):
-		return m.Reject(t.op, ln.name.key, busy)
-	case why == nil:
-		return m.Reject(t.op, ln.name.key, leasehold.ErrUnavailable, ln.lastErr)
-	case reached:
+	case answered:
 		return m.Reject(t.op, ln.name.key, why, busy)
 	default:
-		return m.Reject(t.op, ln.name.key, why, leasehold.ErrUnavailable)
+		return m.Reject(t.op, ln.name.key, why, leasehold.ErrUnavailable, cmp.Or(ln.lastErr, errNoAnswer))
 	}
+}
+
+var errNoAnswer = errors.New("no answer in time")
+
+// answered reports whether Redis has answered for t, and has not fallen silent since: a lease
+// of the line is held, or a place waits, or either was so a moment ago, while t waited. What
+// Redis said before t came does not count. The line is locked.
+func (ln *line) answered(t *Turn) bool {
+	if ln.visits > 0 {
+		return true
+	}
+	for _, p := range ln.places {
+		if p.queued != nil && !p.queued.Silent() {
+			return true
+		}
+	}
+	return ln.lastErr == nil && !ln.heard.Before(t.joined) && time.Since(ln.heard) < lease.AskEvery
 }

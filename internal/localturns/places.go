@@ -59,7 +59,7 @@ var errGoroutineEnded = errors.New("a hook of the client ended the goroutine of 
 // onQueued notes that a place is in the queue in Redis. The line is locked.
 func (ln *line) onQueued(p *place, queued *lease.Place) {
 	p.queued = queued
-	ln.queuedPlaces++
+	ln.heard = time.Now()
 	ln.state, ln.told, ln.lastErr = queued.State(), true, nil
 	ln.learnLimit(ln.state.Limit)
 }
@@ -114,9 +114,6 @@ func (ln *line) follow(ctx context.Context, p *place, v *visit) {
 func (ln *line) removePlace(p *place) {
 	if p.cancel != nil {
 		p.cancel()
-	}
-	if p.queued != nil {
-		ln.queuedPlaces--
 	}
 	for i, other := range ln.places {
 		if other == p {
@@ -193,6 +190,9 @@ func (ln *line) cancelExcess() {
 // without a place, retire also adds the place p, which giveBack enters in the same pipeline;
 // else p is nil. The line is locked.
 func (ln *line) retire(v *visit) (ctx context.Context, p *place) {
+	if now := time.Now(); v.lease.HeldAt(now) {
+		ln.heard = now
+	}
 	ln.drop(v)
 	if ln.missing() <= 0 {
 		return nil, nil

@@ -44,6 +44,7 @@ type Turn struct {
 	err    error // why the turn never comes
 	visit  *visit
 	token  uint64
+	joined time.Time // when the caller began to wait in the line
 	since  time.Time
 	maxEnd time.Time // when MaxHold is over; zero = never
 

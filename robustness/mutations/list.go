@@ -334,7 +334,7 @@ var client = []mutation{
 	},
 	{
 		name: "a waiter that leaves while its enter is under way gives back", file: "internal/lease/acquire.go",
-		old: "\tw.abandon()\n\tswitch {", new: "\tw.forget()\n\tswitch {",
+		old: "\tw.abandon()\n\tvar errs []error", new: "\tw.forget()\n\tvar errs []error",
 		packages: contractAndFaults, tests: "TestAcquireCancelled|TestCtxEnds|TestLate",
 	},
 	{
@@ -351,6 +351,26 @@ var client = []mutation{
 		name: "a leave is repeated for the term of an Extend without an answer", file: "internal/lease/release.go",
 		old: "			l.mayStand(ttl)\n", new: "			_ = ttl\n",
 		packages: "./internal/lease", tests: "TestLeaveIsRepeated",
+	},
+	{
+		name: "a request without an answer is not busy", file: "internal/lease/acquire.go",
+		old: "	if cause != nil && (w.failures > 0 || time.Since(w.asked) > silence) {", new: "	if false {",
+		packages: "./internal/tests/contract/semaphore", tests: "TestSilentRedis",
+	},
+	{
+		name: "a queued request of a silent server is not busy", file: "internal/lease/group.go",
+		old: "	return g.asked.After(g.clock.Sent) && time.Since", new: "	return g.asked.IsZero() && time.Since",
+		packages: "./internal/tests/contract/semaphore", tests: "TestSilentRedis",
+	},
+	{
+		name: "an answer to an earlier turn is none to a later one", file: "internal/localturns/localturns.go",
+		old: "!ln.heard.Before(t.joined) && ", new: "",
+		packages: "./internal/tests/contract/semaphore", tests: "TestSilentRedis",
+	},
+	{
+		name: "calls refused while credentials are rotated are repeated", file: "internal/call/errors.go",
+		old: `, "WRONGPASS", "NOAUTH", "NOPERM",`, new: ",",
+		packages: "./internal/call", tests: "TestErrorsThatStay|TestWrongPassword|TestClasses",
 	},
 	{
 		name: "a leave names until when an enter may arrive", file: "internal/lease/acquire.go",

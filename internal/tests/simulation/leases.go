@@ -32,6 +32,8 @@ func (w *world) take(c *client, st step) {
 		ctx = context.Background() // nothing ends the call but the handle's end
 	}
 	w.mu.Lock()
+	b.enterAt = w.leases.enterSince(b)
+	p.enterAt = b.enterAt
 	w.leases.waiting[p] = struct{}{}
 	w.mu.Unlock()
 	release, err := b.acquire(ctx, c, st)
@@ -160,6 +162,7 @@ func (w *world) begin(b *belief) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	l := &w.leases
+	l.turnOf(b)
 	if l.flushedSince(b.counts()) {
 		b.unsure = true // nobody can tell
 	}
@@ -195,7 +198,7 @@ func (w *world) within(b *belief, key string, counts func(*belief) bool) {
 		if o.kind != b.kind || o.unsure || !counts(o) {
 			continue
 		}
-		_, m := w.limitAt(o.kind, key, o.asked, o.from)
+		_, m := w.limitAt(o.kind, key, o.enterAt, o.from)
 		sum, most = sum+o.permits, max(most, m)
 		all = append(all, o.String(w))
 	}

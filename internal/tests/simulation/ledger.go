@@ -24,6 +24,7 @@ type belief struct {
 	token   uint64
 	asked   time.Time // when its Acquire was called
 	from    time.Time
+	enterAt time.Time // since when the lease may have been asked for: see enterSince
 	orphan  time.Time // when its keys were lost, through FLUSHALL; zero = they were not
 	unsure  bool      // they were, or it was granted after that, or it was revoked
 }
@@ -33,6 +34,7 @@ type waiting struct {
 	client    *client
 	kind, key string
 	since     time.Time
+	enterAt   time.Time // see enterSince
 	waits     bool
 }
 
@@ -44,6 +46,7 @@ type ledger struct {
 	used    map[string]time.Time // when somebody last wanted, held or gave back, by kind and key
 	flushes []time.Time          // when FLUSHALL was sent
 	limits  map[string][]step    // set at run time, by key
+	enterAt map[string]time.Time // of leases that serve turns, by ID: see enterSince
 
 	asked    map[string]bool        // by label, kind, key and permits
 	returned map[string]time.Time   // when an Acquire returned without a lease, by label, kind and key
@@ -57,7 +60,7 @@ type ledger struct {
 func newLedger(s schedule) ledger {
 	l := ledger{
 		beliefs: map[*belief]struct{}{}, waiting: map[*waiting]struct{}{},
-		last: map[string]*belief{}, used: map[string]time.Time{}, limits: map[string][]step{},
+		last: map[string]*belief{}, used: map[string]time.Time{}, limits: map[string][]step{}, enterAt: map[string]time.Time{},
 		asked: map[string]bool{}, returned: map[string]time.Time{},
 		revoked: map[string]*revocation{}, reasons: map[string]*revocation{},
 	}
@@ -97,6 +100,31 @@ func (l *ledger) flushed(now time.Time) {
 // counts is since when the lease of b counts: a turn may be on a lease that its process
 // was granted up to LocalFor before.
 func (b *belief) counts() time.Time { return b.asked.Add(-b.client.local) }
+
+// enterSince is since when the enter of a lease that b gets may have been sent: since b was
+// asked for, or in turns since an earlier call of the process was, which was under way
+// together with it. The limit then was another one, perhaps. The world's lock is held.
+func (l *ledger) enterSince(b *belief) time.Time {
+	since := b.asked
+	for p := range l.waiting {
+		if b.turns() && p.client == b.client && p.kind == b.kind && p.key == b.key && p.enterAt.Before(since) {
+			since = p.enterAt
+		}
+	}
+	return since
+}
+
+// turnOf notes that b is a turn on its lease, which may have been asked for before b was. The
+// world's lock is held.
+func (l *ledger) turnOf(b *belief) {
+	if !b.turns() {
+		return
+	}
+	if first, ok := l.enterAt[b.lease.ID()]; ok && first.Before(b.enterAt) {
+		b.enterAt = first
+	}
+	l.enterAt[b.lease.ID()] = b.enterAt
+}
 
 // flushedSince reports a FLUSHALL.
 func (l *ledger) flushedSince(t time.Time) bool {

@@ -295,7 +295,8 @@ func TestMaxWaitOfTheFirstCallerIsItsOwn(t *testing.T) {
 		time.Sleep(most / 2)
 		second := harness.Start(f.T, func() (*mutex.Lock, error) { return m.Lock(f.Context(), "k") })
 		time.Sleep(most/2 + most/4)
-		redistest.WantErr(f, first.Failed(), leasehold.ErrBusy)
+		redistest.WantErr(f, first.Failed(), leasehold.ErrUnavailable)
+		redistest.WantNot(f, first.Err, leasehold.ErrBusy)
 		if second.Ended() {
 			f.Fatalf("the second caller ended with %v", second.Err)
 		}
