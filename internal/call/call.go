@@ -6,8 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // A Call is one run of a script. It is sent once. A caller that repeats it makes a new Call.
@@ -47,6 +45,7 @@ type Call struct {
 	state atomic.Int32
 	// confirmed is the number of replicas that confirmed the call, once it has a reply.
 	confirmed int32
+	copied    atomic.Bool // see Copied
 
 	queue atomic.Pointer[serverQueue] // nil until the call is queued or sent
 	// The fields below belong to that queue, and its mutex guards them.
@@ -315,6 +314,7 @@ func (c *link) sendOnce(ctx context.Context, one *Call) (o outcome) {
 		}
 	}()
 	err := c.rdb.Process(ctx, one.command(ctx))
+	c.countSendings(one, false)
 	if o = one.outcome(err); o.err == nil && err != nil {
 		return outcome{err: err} // a wrapped client may return the error without setting it on the command
 	}
@@ -328,43 +328,6 @@ func (c *Call) inFull() *Call {
 	args[0], args[1] = "eval", c.script.source
 	c.args = args
 	return c
-}
-
-// integersCommand is the command of a call. go-redis must not send it again by itself: a stray
-// copy could run after the caller has acted on the outcome.
-type integersCommand struct {
-	*redis.IntSliceCmd
-	asked bool // go-redis or a hook has read the arguments
-}
-
-// anythingCommand is the command of a call whose reply also has strings.
-type anythingCommand struct {
-	*redis.SliceCmd
-	asked bool
-}
-
-func (c *integersCommand) NoRetry() bool { return true }
-func (c *anythingCommand) NoRetry() bool { return true }
-
-// Args records that the arguments were read. They are read before they are written to a
-// connection, so a command whose arguments were never read was surely not sent.
-func (c *integersCommand) Args() []any { c.asked = true; return c.IntSliceCmd.Args() }
-func (c *anythingCommand) Args() []any { c.asked = true; return c.SliceCmd.Args() }
-
-// command makes a fresh command, because a processed command keeps its outcome.
-func (c *Call) command(ctx context.Context) redis.Cmder {
-	var cmd redis.Cmder
-	if c.mixed {
-		c.anything = &anythingCommand{SliceCmd: redis.NewSliceCmd(ctx, c.args...)}
-		cmd = c.anything
-	} else {
-		c.integers = integersCommand{IntSliceCmd: redis.NewIntSliceCmd(ctx, c.args...)}
-		cmd = &c.integers
-	}
-	// SetStepCount saves a question: a Cluster client asks a server for the step count of a
-	// command that does not have one, and no ctx bounds that question.
-	cmd.SetStepCount(1)
-	return cmd
 }
 
 // An outcome is the result of one call.
@@ -382,7 +345,7 @@ func (c *Call) outcome(trip error) (o outcome) {
 	if c.mixed {
 		var all []any
 		all, o.err = c.anything.Result()
-		none, asked = all == nil, c.anything.asked
+		none, asked = all == nil, c.anything.reads.Load() > 0
 		for _, word := range all {
 			switch word := word.(type) {
 			case int64:
@@ -393,7 +356,7 @@ func (c *Call) outcome(trip error) (o outcome) {
 		}
 	} else {
 		o.reply, o.err = c.integers.Result()
-		none, asked = o.reply == nil, c.integers.asked
+		none, asked = o.reply == nil, c.integers.reads.Load() > 0
 	}
 	switch {
 	case o.err == nil && none && !asked:

@@ -47,6 +47,7 @@ type link struct {
 	connections  int           // rdb has at most so many per server; 0: not known
 
 	queues    sync.Map                  // *serverQueue by its Way
+	least     leastReads                // see countSendings
 	sharedCtx atomic.Pointer[sharedCtx] // see Client.bounded
 	checked   atomic.Bool               // the server's version is known to be supported
 	clocks    sync.Map                  // *clock by the name of its server

@@ -90,6 +90,7 @@ func (c *link) pipelineOnce(ctx context.Context, calls []*Call, which []int, out
 	}
 	err := c.exec(ctx, c.rdb, cmds)
 	for _, i := range which {
+		c.countSendings(calls[i], true)
 		outcomes[i] = calls[i].outcome(err)
 	}
 }

@@ -467,9 +467,10 @@ func (e *enterCall) began() time.Time {
 func (w *waiter) endInFlight(ctx context.Context, ev event, e *enterCall) (Verdict, error) {
 	if ev == woken {
 		v := w.heard()
-		if w.enters > 1 || v.Code != Granted {
-			// Only a grant to the one enter that was sent proves that no copy is on its way.
-			w.mayArriveUntil(e.void)
+		if e.call.Withdraw() {
+			w.enters--
+		} else {
+			w.mayArriveUntil(e.void) // what was granted may be another copy
 		}
 		return v, nil
 	}
@@ -488,6 +489,10 @@ func (w *waiter) onEnterDone(ctx context.Context, e *enterCall) (v Verdict, agai
 		w.onNoAnswer(e)
 		w.waits()
 		return w.retry(ctx, e.err, e.began())
+	}
+	if e.call.Copied() {
+		w.mayArriveUntil(e.void)
+		w.m.askSoon(w.res) // as for a lost reply
 	}
 	w.failures, w.lastFailure = 0, nil
 	clock := call.Sample{Micros: e.reply.Now, Sent: e.call.Sent, Got: time.Now()}
@@ -540,7 +545,7 @@ func (w *waiter) onNoAnswer(e *enterCall) {
 	switch {
 	case errors.Is(e.err, call.ErrNotSent):
 		w.enters--
-	case call.Classify(e.err) == call.Unknown:
+	case call.Classify(e.err) == call.Unknown || e.call.Copied():
 		w.mayArriveUntil(e.void)
 		w.m.askSoon(w.res) // the lost reply may have carried grants to our waiters
 	}

@@ -156,7 +156,7 @@ func (l *Lease) sendBoth(ctx context.Context, op string, w *waiter, now int64, o
 	m.reached(l.res, leaveErr)
 	var failed []error
 	if leaveErr == nil {
-		failed = l.onLeft(r, leave.Sent, false)
+		failed = l.onLeft(r, leave.Sent, leave.Copied())
 	} else {
 		unknown := call.Classify(leaveErr) == call.Unknown
 		if unknown {

@@ -106,6 +106,10 @@ func (l *Lease) leave(resent bool) []error {
 			r, err = l.req.ReadLeave(ints)
 		}
 		m.reached(l.res, err)
+		if c.Copied() {
+			resent = true
+			m.askSoon(l.res) // as for a lost reply
+		}
 		if err == nil {
 			return l.onLeft(r, c.Sent, resent)
 		}
@@ -330,6 +334,9 @@ func (g *giveBack) onAnswer(c *call.Call, ints []int64, err error) {
 		r, err = g.req.ReadLeave(ints)
 	}
 	g.m.reached(g.res, err)
+	if c.Copied() {
+		g.m.askSoon(g.res) // a lost reply may have carried grants to our own waiters
+	}
 	if err == nil && r.Held && g.heldIsLate.Swap(false) {
 		g.m.events.lateGrant(g.res, g.req)
 	}

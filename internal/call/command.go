@@ -1,0 +1,104 @@
+package call
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A tally counts what the client library asks of a command, so that a hook of the user's that
+// sends a command again is noticed: then a copy that was not answered may still be under way.
+//
+// go-redis reads the arguments of a command once for each time that it sends the command (a
+// Cluster client twice), and asks after a round trip that failed whether it may repeat the
+// command. A hook that logs reads the arguments, too, but for each command as often. So a
+// command was sent more than once if it succeeded after a failure, or if its arguments were
+// read more often than the client does at the least. A hook that sends every command twice
+// cannot be told from one that logs.
+type tally struct{ reads, failures atomic.Int32 }
+
+// integersCommand is the command of a call. go-redis must not send it again by itself: a stray
+// copy could run after the caller has acted on the outcome.
+type integersCommand struct {
+	*redis.IntSliceCmd
+	tally
+}
+
+// anythingCommand is the command of a call whose reply also has strings.
+type anythingCommand struct {
+	*redis.SliceCmd
+	tally
+}
+
+func (t *tally) NoRetry() bool { t.failures.Add(1); return true }
+
+// Args counts that the arguments were read. They are read before they are written to a
+// connection, so a command whose arguments were never read was surely not sent.
+func (c *integersCommand) Args() []any { c.reads.Add(1); return c.IntSliceCmd.Args() }
+func (c *anythingCommand) Args() []any { c.reads.Add(1); return c.SliceCmd.Args() }
+
+// command makes a fresh command, because a processed command keeps its outcome.
+func (c *Call) command(ctx context.Context) redis.Cmder {
+	var cmd redis.Cmder
+	if c.mixed {
+		c.anything = &anythingCommand{SliceCmd: redis.NewSliceCmd(ctx, c.args...)}
+		cmd = c.anything
+	} else {
+		c.integers.IntSliceCmd = redis.NewIntSliceCmd(ctx, c.args...)
+		c.integers.reads.Store(0)
+		c.integers.failures.Store(0)
+		cmd = &c.integers
+	}
+	// SetStepCount saves a question: a Cluster client asks a server for the step count of a
+	// command that does not have one, and no ctx bounds that question.
+	cmd.SetStepCount(1)
+	return cmd
+}
+
+// tally returns the tally of the last command of the call.
+func (c *Call) tally() *tally {
+	if c.mixed {
+		return &c.anything.tally
+	}
+	return &c.integers.tally
+}
+
+// Copied reports whether the call was sent more often than once, by a hook of the client, so
+// that a copy without an answer may still be under way. Ask once the call has its outcome.
+func (c *Call) Copied() bool { return c.copied.Load() }
+
+// A leastReads is how often a client reads the arguments of a command at the least: alone or in
+// a pipeline. 0: not known yet.
+type leastReads struct{ alone, piped atomic.Int32 }
+
+// countSendings notes whether a command was sent more than once, after its round trip.
+func (c *link) countSendings(one *Call, piped bool) {
+	t := one.tally()
+	reads := t.reads.Load()
+	least, usual := &c.least.alone, int32(1)
+	if piped {
+		least = &c.least.piped
+	}
+	if c.cluster != nil {
+		usual = 2
+	}
+	known := least.Load()
+	for reads > 0 && (known == 0 || reads < known) && !least.CompareAndSwap(known, reads) {
+		known = least.Load()
+	}
+	if known != 0 {
+		usual = known
+	}
+	if reads > usual || !piped && t.failures.Load() > 0 && one.answered() {
+		one.copied.Store(true)
+	}
+}
+
+// answered reports whether the last command of the call has a reply.
+func (c *Call) answered() bool {
+	if c.mixed {
+		return c.anything.Err() == nil && c.anything.Val() != nil
+	}
+	return c.integers.Err() == nil && c.integers.Val() != nil
+}

@@ -1,0 +1,105 @@
+package mutex
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
+	"github.com/leasehold-go/leasehold/mutex"
+)
+
+// repeating returns a hook that sends each command, and each pipeline, once more if it failed.
+func repeating() *hook {
+	h := &hook{
+		process: func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+			if err := next(ctx, cmd); err == nil {
+				return nil
+			}
+			return next(ctx, cmd)
+		},
+		pipeline: func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
+			if err := next(ctx, cmds); err == nil {
+				return nil
+			}
+			return next(ctx, cmds)
+		},
+	}
+	h.on.Store(true)
+	return h
+}
+
+// repeater is a handle on a proxy whose client has such a hook, and does not wait long.
+func repeater(t *testing.T, version redistest.Version) (*site, *redistest.Proxy, *mutex.Mutex) {
+	server := redistest.StartServer(t, version)
+	p := redistest.NewProxy(t, server.Addr())
+	rdb := p.Client(func(o *redis.Options) { o.ReadTimeout = 500 * time.Millisecond })
+	rdb.AddHook(repeating())
+	s := newSite(t, server.Client())
+	h := s.handle(rdb, mutex.Config{TTL: time.Minute})
+	warm, err := h.Lock(t.Context(), "warm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := warm.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+	return s, p, h
+}
+
+// The first copy of an enter is under way while a hook sends a second one. The second one is
+// granted and given back, and then the first one arrives: it must take nothing.
+func TestEnterThatAHookRepeatedLeavesNoPhantom(t *testing.T) {
+	version := redistest.NeedServers(t)[0]
+	for name, lock := range map[string]func(h *mutex.Mutex, key string) (*mutex.Lock, error){
+		"alone":      func(h *mutex.Mutex, key string) (*mutex.Lock, error) { return h.Lock(context.Background(), key) },
+		"cancelable": func(h *mutex.Mutex, key string) (*mutex.Lock, error) { return h.Lock(t.Context(), key) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, p, h := repeater(t, version)
+			first := p.HoldRequest(harness.Does("enter"), 1)
+			l, err := lock(h, s.Key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := l.Unlock(); err != nil {
+				t.Fatal(err)
+			}
+			answered := make(chan []int64, 1)
+			p.SetHook(func(ev redistest.Event) redistest.Action {
+				if harness.Script(ev.Cmd) == "enter" && ev.Stage == redistest.OnReply {
+					select {
+					case answered <- harness.Integers(ev.Reply):
+					default:
+					}
+				}
+				return redistest.Pass
+			})
+			first.Release()
+			if v := redistest.Get(t, "the answer to the first copy", answered); len(v) == 0 || v[0] == 1 {
+				t.Errorf("the first copy of the enter was answered %v; want that it takes nothing", v)
+			}
+			s.free(10 * time.Second)
+		})
+	}
+}
+
+// The reply to a leave is lost, and a hook sends the leave again: the lock was held and given
+// back, and Unlock says so.
+func TestUnlockThatAHookRepeatedIsNoLoss(t *testing.T) {
+	version := redistest.NeedServers(t)[0]
+	s, p, h := repeater(t, version)
+	l, err := h.Lock(t.Context(), s.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost := p.EatReply(harness.Does("leave"), 1)
+	if err := l.Unlock(); err != nil {
+		t.Errorf("Unlock of a lock that was held: %v", err)
+	}
+	redistest.Get(t, "the loss of a reply", lost.Fired())
+}
