@@ -1,0 +1,300 @@
+package call
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
+)
+
+// start starts a call that Done counts out.
+func (h *held) start(one *Call, then func([]int64, error)) {
+	h.done.Add(1)
+	one.Done = func(reply []int64, err error) {
+		defer h.done.Done()
+		then(reply, err)
+	}
+	h.Start(context.Background(), nil, one)
+}
+
+func ranked(key string, rank Rank, by time.Duration) *Call {
+	one := echoed(key, 1)
+	one.Rank, one.By = rank, time.Now().Add(by)
+	return one
+}
+
+func TestQueueIsSentByRank(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeld(t)
+		h.echoes(t, maxInFlight)
+		synctest.Wait()
+		for i := range 4 {
+			h.start(ranked(fmt.Sprint("ask", i), SignOfLife, 0), ignore)
+		}
+		for i := range 2 {
+			h.do(t.Context(), ranked(fmt.Sprint("enter", i), ForCaller, 0), ignore)
+			synctest.Wait()
+			h.start(ranked(fmt.Sprint("leave", i), GivesBack, 0), ignore)
+		}
+		for _, s := range []int{3, 1, 2} {
+			h.start(ranked(fmt.Sprint("renew", s), KeepsLease, time.Duration(s)*time.Second), ignore)
+		}
+		synctest.Wait()
+		h.open()
+		h.done.Wait()
+		const want = "renew1 renew2 renew3 leave0 leave1 enter0 ask0 enter1 ask1 ask2 ask3"
+		if _, pipelines := h.sent(); len(pipelines) == 0 || strings.Join(pipelines[0], " ") != want {
+			t.Errorf("sent %v first; want %s", pipelines, want)
+		}
+	})
+}
+
+// While the server answers, no call is given up, however long the queue is.
+func TestQueueOfAServerThatAnswersIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeld(t)
+		h.open()
+		h.echoes(t, 1) // the server knows the script
+		h.done.Wait()
+		h.hook.pipeline = func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
+			time.Sleep(time.Second)
+			return next(ctx, cmds)
+		}
+		h.hook.process = func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+			time.Sleep(time.Second)
+			return next(ctx, cmd)
+		}
+		began := time.Now()
+		for i := range 5000 {
+			one := ranked("k", Rank(i%int(ranks)), time.Second)
+			done := func(_ []int64, err error) {
+				if err != nil {
+					t.Errorf("after %v: %v; want that the call is sent", time.Since(began), err)
+				}
+			}
+			if i%2 == 0 {
+				h.do(t.Context(), one, done)
+			} else {
+				h.start(one, done)
+			}
+		}
+		h.done.Wait()
+		if took := time.Since(began); took < 2*queueBound {
+			t.Errorf("took %v; this test wants a queue of %v at least", took, 2*queueBound)
+		}
+	})
+}
+
+// The time at which a call becomes void, and that of its sending, are those of its round trip.
+func TestWaitInTheQueueDoesNotMakeACallVoid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeld(t)
+		h.echoes(t, maxInFlight)
+		synctest.Wait()
+		const after, wait = 5 * time.Second, minRelief / 2
+		void, never := time.Now().Add(after).UnixMicro(), int64(0)
+		moved, kept := echoed("moved", 1), echoed("kept", 1)
+		moved.Void, moved.VoidAfter = &void, after
+		kept.Void, kept.VoidAfter = &never, after
+		h.do(t.Context(), moved, ignore)
+		h.start(kept, ignore)
+		time.Sleep(wait)
+		sent := time.Now()
+		h.open()
+		h.done.Wait()
+		if want := sent.Add(after).UnixMicro(); void < want || void > want+1000 {
+			t.Errorf("void %v after it was sent; want %v", time.Duration(void-sent.UnixMicro())*time.Microsecond, after)
+		}
+		if never != 0 {
+			t.Errorf("a call that is never void became void at %d", never)
+		}
+		if !moved.Sent.Equal(sent) || !kept.Sent.Equal(sent) {
+			t.Errorf("sent at %v and %v; want %v", moved.Sent, kept.Sent, sent)
+		}
+	})
+}
+
+// A call gets one outcome: withdrawn in the queue or under way, or after its goroutine ended.
+func TestEachStartedCallGetsOneOutcome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeld(t)
+		var outcomes [3]atomic.Int32
+		count := func(i int) func([]int64, error) {
+			return func([]int64, error) { outcomes[i].Add(1) }
+		}
+		underWay := echoed("under way", 1)
+		h.start(underWay, count(0))
+		h.echoes(t, maxInFlight-1)
+		synctest.Wait()
+		queued := echoed("queued", 1)
+		h.start(queued, count(1))
+		if underWay.Withdraw() || !queued.Withdraw() {
+			t.Error("a call under way was withdrawn, or one in the queue was not")
+		}
+		if n := outcomes[1].Load(); n != 1 {
+			t.Errorf("a withdrawn call has %d outcomes; want one at once", n)
+		}
+		h.open()
+		h.done.Wait()
+		h.hook.process = func(context.Context, redis.Cmder, redis.ProcessHook) error { runtime.Goexit(); return nil }
+		h.hook.pipeline = func(context.Context, []redis.Cmder, redis.ProcessPipelineHook) error { runtime.Goexit(); return nil }
+		h.start(echoed("ended", 1), count(2))
+		for range 2 * maxInFlight {
+			h.start(echoed("ended", 1), ignore)
+		}
+		h.done.Wait()
+		for i := range outcomes {
+			if n := outcomes[i].Load(); n != 1 {
+				t.Errorf("call %d has %d outcomes; want one", i, n)
+			}
+		}
+	})
+}
+
+// No more round trips are under way than the client has connections.
+func TestRoundTripsHaveAConnectionEach(t *testing.T) {
+	_, newClient := redistest.Bubble(t)
+	for size, want := range map[int]int{2: 2, 100: maxHanging} {
+		c := newReady(t, newClient(func(o *redis.Options) { o.PoolSize = size }))
+		one := echoed("k", 1)
+		if got := c.queueOf(one).most(maxHanging); got != want {
+			t.Errorf("with %d connections %d trips may hang; want %d", size, got, want)
+		}
+	}
+}
+
+// Calls that replicas confirm have a queue of their own for each Confirm, so that no other call
+// waits for the replicas.
+func TestConfirmedCallsHaveTheirOwnQueue(t *testing.T) {
+	_, newClient := redistest.Bubble(t)
+	c := newReady(t, newClient())
+	queues := map[*serverQueue]bool{}
+	for _, confirm := range []Confirm{{}, {Replicas: 1, Wait: time.Second}, {Replicas: 2, Wait: time.Second}} {
+		one := echoed("k", 1)
+		one.Confirm = confirm
+		queues[c.queueOf(one)] = true
+	}
+	if len(queues) != 3 {
+		t.Errorf("%d queues; want one for each", len(queues))
+	}
+}
+
+// The handles of a client share its queues; a client that nobody uses is forgotten.
+func TestHandlesOfAClientShareItsLink(t *testing.T) {
+	_, newClient := redistest.Bubble(t)
+	rdb, other := newClient(), newClient()
+	a, b, c := newReady(t, rdb), newReady(t, rdb), newReady(t, other)
+	if a.link != b.link || a.link == c.link {
+		t.Error("two handles of one client have two links, or two clients share one")
+	}
+	wrapped := struct{ redis.UniversalClient }{rdb}
+	if d := newReady(t, wrapped); d.link == a.link {
+		t.Error("a client that is no pointer shares a link")
+	}
+	known := func() int {
+		links.Lock()
+		defer links.Unlock()
+		return len(links.byAddress)
+	}
+	before := known()
+	for range 10 {
+		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+		if _, err := NewClient(rdb); err != nil {
+			t.Fatal(err)
+		}
+		_ = rdb.Close()
+	}
+	redistest.Eventually(t, "links without a handle to be forgotten", func() bool {
+		runtime.GC()
+		return known() <= before
+	})
+	runtime.KeepAlive([]*Client{a, b, c})
+}
+
+func TestPipelinesGrowWithTheLine(t *testing.T) {
+	const trip = 100 * time.Millisecond
+	now := time.Now()
+	newPace := func() *pace { return &pace{least: minPipelineBytes, bytes: minPipelineBytes} }
+	after := func(p *pace, took time.Duration, full bool) int {
+		now = now.Add(took)
+		p.answered(now, took, full)
+		return p.bytes
+	}
+	t.Run("full ones that are quick", func(t *testing.T) {
+		p := newPace()
+		var got []int
+		for range 10 {
+			got = append(got, after(p, trip, true)/minPipelineBytes)
+		}
+		if want := []int{2, 4, 8, 16, 32, 64, 128, 256, 262, 262}; !slices.Equal(got, want) {
+			t.Errorf("grew to %v times the least; want %v", got, want)
+		}
+		if after(p, 3*trip, true) != maxPipelineBytes || after(p, 5*trip, true) != maxPipelineBytes/2 {
+			t.Errorf("%d bytes after slow trips; want half after one of more than four times the shortest", p.bytes)
+		}
+		if p.failed(); p.bytes != minPipelineBytes {
+			t.Errorf("%d bytes after a failure; want a new beginning", p.bytes)
+		}
+	})
+	t.Run("ones that are not full", func(t *testing.T) {
+		if p := newPace(); after(p, trip, false) != minPipelineBytes {
+			t.Errorf("grew to %d", p.bytes)
+		}
+	})
+	t.Run("a network without delay", func(t *testing.T) {
+		p := newPace()
+		after(p, 50*time.Microsecond, false)
+		if got := after(p, 1900*time.Microsecond, true); got != 2*minPipelineBytes {
+			t.Errorf("grew to %d; want growth up to twice a millisecond", got)
+		}
+	})
+	t.Run("in a bubble", func(t *testing.T) {
+		if p := newPace(); after(p, 0, true) != minPipelineBytes {
+			t.Errorf("grew to %d over a connection that may have no buffer", p.bytes)
+		}
+	})
+	t.Run("a shortest trip is forgotten", func(t *testing.T) {
+		p := newPace()
+		after(p, trip/10, false)
+		for range 2 * int(shortestOver/trip) * 11 / 10 {
+			after(p, trip, false)
+		}
+		if got := after(p, trip, true); got != 2*minPipelineBytes {
+			t.Errorf("%d bytes; want growth by the shortest trip of late", got)
+		}
+	})
+}
+
+// A pair goes in one pipeline, the first call first, whatever the queue.
+func TestPairGoesTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeld(t)
+		h.echoes(t, maxInFlight)
+		synctest.Wait()
+		first, second := echoed("first", 1), ranked("second", GivesBack, 0)
+		var pair sync.WaitGroup
+		pair.Go(func() {
+			replies, errs := h.DoBoth(t.Context(), first, second)
+			wantEcho(t, 1, replies[0], errs[0])
+			wantEcho(t, 1, replies[1], errs[1])
+		})
+		h.do(t.Context(), echoed("enter", 1), ignore)
+		synctest.Wait()
+		h.open()
+		pair.Wait()
+		h.done.Wait()
+		if _, pipelines := h.sent(); len(pipelines) == 0 || strings.Join(pipelines[0], " ") != "first second enter" {
+			t.Errorf("sent %v; want the pair, with the rank of its second call", pipelines)
+		}
+	})
+}
