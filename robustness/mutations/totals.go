@@ -76,7 +76,7 @@ var totals = []mutation{
 		packages: totalsTests, tests: "LateSettings",
 	},
 	{
-		name: "total: a key's own limit, when handing over", file: "luascripts/totals/shared/turns.lua",
+		name: "total: a key's own limit, when handing over", file: "luascripts/totals/shared/charges.lua",
 		old: "if not head or in_use_of(key) + head.permits > head.limit then", new: "if not head then",
 		packages: totalsTests, tests: "NextInLine",
 	},
@@ -96,37 +96,37 @@ var totals = []mutation{
 		packages: totalsTests, tests: "LastWaiter",
 	},
 	{
-		name: "total: the key is charged, not the request", file: "luascripts/totals/shared/turns.lua",
+		name: "total: the key is charged, not the request", file: "luascripts/totals/shared/charges.lua",
 		old: "math.min(mark - HARMS, now), ':' .. key_of(member)", new: "math.min(mark - HARMS, now), ':' .. member",
 		packages: totalsTests, tests: "LastWaiter|Model",
 	},
 	{
-		name: "total: the family is charged", file: "luascripts/totals/shared/turns.lua",
+		name: "total: the family is charged", file: "luascripts/totals/shared/charges.lua",
 		old: "  level = charge_of(family_charge, since)\n", new: "  level = 0\n",
 		packages: inVain + " " + totalsTests, tests: "StopNobody|Model",
 	},
 	{
-		name: "total: the family rests", file: "luascripts/totals/shared/turns.lua",
+		name: "total: the family rests", file: "luascripts/totals/shared/charges.lua",
 		old: "local rest = aside_until(family_charge, HELD_UP)", new: "local rest = nil",
 		packages: inVain + " " + totalsTests, tests: "StopNobody|Model",
 	},
 	{
-		name: "total: each time aside is twice as long", file: "luascripts/totals/shared/turns.lua",
+		name: "total: each time aside is twice as long", file: "luascripts/totals/shared/charges.lua",
 		old: "HELD_UP * math.min(2 ^ times, MOST_ASIDE)", new: "HELD_UP",
 		packages: totalsTests, tests: "Aside",
 	},
 	{
-		name: "total: the time of a request that holds others up now counts for the family", file: "luascripts/totals/shared/turns.lua",
+		name: "total: the time of a request that holds others up now counts for the family", file: "luascripts/totals/shared/charges.lua",
 		old: "math.max(charge_of(charge, since), charge_of(family_charge, since))", new: "charge_of(charge, since)",
 		packages: totalsTests, tests: "Family",
 	},
 	{
-		name: "total: newcomers do not take the mark", file: "luascripts/totals/shared/turns.lua",
+		name: "total: newcomers do not take the mark", file: "luascripts/totals/shared/charges.lua",
 		old: "if head and head.member == marked[1] and put_in_front(head.key, tag) then return true end", new: "",
 		packages: totalsTests, tests: "Newcomer",
 	},
 	{
-		name: "total: the key that stood aside first is next", file: "luascripts/totals/shared/turns.lua",
+		name: "total: the key that stood aside first is next", file: "luascripts/totals/shared/charges.lua",
 		old: "      if put_in_front(key, tag) then return true end\n", new: "",
 		packages: totalsTests, tests: "Aside",
 	},

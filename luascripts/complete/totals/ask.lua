@@ -404,6 +404,7 @@ local function refresh_keys(members)
   end
 end
 
+-- from totals/shared/charges.lua
 -- A request that does not fit holds the others up, so that smaller requests do not starve it.
 -- If it could do so without a bound, requests for the whole total could stop the family: one
 -- that waits beside a long lease, or many that give up in time and come again. So time held up
