@@ -124,9 +124,10 @@ func (f *family) enter(member string, o entering) []int64 {
 	}
 	f.line.scores[place(member, at)] = 0
 	f.alive.scores[member] = float64(f.now + aliveFor)
-	for _, c := range []*cell{f.queue, f.line, f.ready, f.turns} {
+	for _, c := range []*cell{f.queue, f.line, f.ready} {
 		c.expire(f.now + aliveFor)
 	}
+	f.turns.expire(f.turnsUntil())
 	f.alive.keep(f.now + aliveFor)
 	if changes {
 		f.purge()
@@ -139,6 +140,9 @@ func (f *family) enter(member string, o entering) []int64 {
 			reply := []int64{1, f.us, f.told[i+1], f.more}
 			return append(append(reply, f.told[:i]...), f.told[i+3:]...)
 		}
+	}
+	if changes && fits() {
+		f.noteHarm()
 	}
 	return answer(2)
 }
@@ -189,9 +193,10 @@ func (f *family) leave(member string, void int64) []int64 {
 func (f *family) ask(handle string, callerTotal int, members []string) []int64 {
 	f.begin(handle, callerTotal)
 	if len(members) > 0 {
-		for _, c := range []*cell{f.queue, f.line, f.ready, f.turns} {
+		for _, c := range []*cell{f.queue, f.line, f.ready} {
 			c.expire(f.now + aliveFor)
 		}
+		f.turns.expire(f.turnsUntil())
 		f.alive.keep(f.now + aliveFor)
 	}
 	var lost []string

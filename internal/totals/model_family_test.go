@@ -16,7 +16,10 @@ const (
 	silence                                   = 1600
 	mostGrants, mostSteps, mostPurged         = 32, 125, 64
 	heldUp, mostAside                         = 1000, 8
+	forgotten, chargesKept, look              = 16_000, 24_000, 8
+	charges                           float64 = 1 << 44
 	holds                             float64 = 1 << 50
+	harms                             float64 = 1 << 51
 )
 
 // family is the reference: what the scripts have to do, in plain Go, on plain maps.
@@ -35,6 +38,9 @@ type family struct {
 	expired                                                 []string
 	virtual                                                 float64
 	virtualWas, madeReady, madeTurns, broughtBack, compared bool
+	inFront, harmed                                         bool
+	familyCharge                                            float64 // 0: none
+	served                                                  []string
 	virtualBefore                                           float64
 }
 
@@ -104,7 +110,8 @@ func (f *family) total(own int) int {
 func (f *family) begin(handle string, callerTotal int) {
 	f.handle, f.callerTotal = handle, callerTotal
 	f.told, f.more, f.steps, f.expired = nil, 0, 0, nil
-	f.broughtBack, f.compared = false, false
+	f.broughtBack, f.compared, f.inFront, f.harmed, f.served = false, false, false, false, nil
+	f.familyCharge = f.turns.scores[":"]
 	f.virtual, f.virtualWas = f.turns.scores[""]
 	if !f.virtualWas {
 		f.virtual = 0
@@ -189,7 +196,7 @@ func (f *family) dequeue(member, at string) {
 	f.queue.drop(member)
 	f.line.drop(at)
 	f.alive.drop(member)
-	f.turns.drop(member)
+	f.unmark(member)
 }
 
 func (f *family) tell(t terms, outcome int64) {

@@ -197,7 +197,8 @@ func TestConstantsOfTheReference(t *testing.T) {
 	text := luascripts.TotalsAsk() + luascripts.TotalsRevoke()
 	for name, want := range map[string]float64{
 		"PROBATION": probation, "ALIVE": aliveFor, "OVERDUE": overdue, "SILENCE": silence, "MOST_GRANTS": mostGrants, "MOST_STEPS": mostSteps,
-		"MOST_PURGED": mostPurged, "HELD_UP": heldUp, "MOST_ASIDE": mostAside, "HOLDS": holds, "TOMBSTONE": tombstone, "MARK_KEPT": markKept,
+		"MOST_PURGED": mostPurged, "HELD_UP": heldUp, "MOST_ASIDE": mostAside, "HOLDS": holds, "HARMS": harms, "CHARGES": charges,
+		"FORGOTTEN": forgotten, "LOOK": look, "CHARGES_KEPT": chargesKept, "TOMBSTONE": tombstone, "MARK_KEPT": markKept,
 	} {
 		found := regexp.MustCompile(`(?m)^local ` + name + ` = (\d+) `).FindStringSubmatch(text)
 		if len(found) != 2 || found[1] != strconv.FormatFloat(want, 'f', -1, 64) {

@@ -315,10 +315,10 @@ func (f *family) times() []int64 {
 			switch {
 			case c.clock:
 				all = append(all, int64(s), int64(s)-overdue)
-			case c == f.turns && s >= holds:
-				all = append(all, int64((s-holds)/32))
-			case c == f.turns && s < 0:
-				all = append(all, int64(-s/32))
+			case c == f.turns && s >= harms:
+				all = append(all, int64(s-harms)+heldUp)
+			case c == f.turns && s >= charges && s < holds, c == f.turns && s < 0:
+				all = append(all, int64(math.Abs(s)/32), int64(math.Abs(s)/32)+forgotten)
 			}
 			_ = m
 		}
@@ -358,6 +358,8 @@ func (f *family) age(ms int64) {
 			case c.clock:
 				c.scores[m] -= float64(ms)
 			case c == f.turns && s >= holds:
+				c.scores[m] -= float64(ms)
+			case c == f.turns && s >= charges:
 				c.scores[m] -= float64(ms * 32)
 			case c == f.turns && s < 0:
 				c.scores[m] += float64(ms * 32)
@@ -377,7 +379,11 @@ for i, key in ipairs(KEYS) do
     for j = 1, #all, 2 do
       local score = tonumber(all[j + 1])
       if i == 1 or i == 5 then score = score - ARGV[1] end
-      if i == 7 and score >= 2^50 then score = score - ARGV[1] * 32 end
+      if i == 7 and score >= 2^50 then
+        score = score - ARGV[1]
+      elseif i == 7 and score >= 2^44 then
+        score = score - ARGV[1] * 32
+      end
       if i == 7 and score < 0 then score = score + ARGV[1] * 32 end
       redis.call('ZADD', key, score, all[j])
     end

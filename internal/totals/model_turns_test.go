@@ -2,6 +2,7 @@ package totals_test
 
 import (
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -21,6 +22,7 @@ func (f *family) head(key string) (t terms, at string, found, ok bool) {
 			f.dequeue(t.member, at)
 		case life <= overdue:
 			f.line.drop(at)
+			f.unmark(t.member)
 		case t.permits > min(t.limit, t.total):
 			f.dequeue(t.member, at)
 			f.tell(t, -int64(min(t.limit, t.total)))
@@ -58,61 +60,39 @@ func (f *family) refresh(key string) {
 	}
 }
 
-// asides says whether a request that does not fit stands aside.
-func (f *family) asides(t terms, tag float64) bool {
-	if f.inUse() >= max(t.total, f.total(f.callerTotal)) {
-		return false
-	}
-	mark, marked := f.turns.scores[t.member]
-	times := 0.0
-	if marked {
-		isHolding := mark > 0
-		mark = math.Abs(mark)
-		if isHolding {
-			mark -= holds
-		}
-		times = math.Mod(mark, 32)
-		remains := int64(mark/32) - f.now
-		over := remains <= 0 || remains > heldUp*mostAside
-		switch {
-		case isHolding && !over:
-			return false
-		case isHolding:
-			till := float64(f.now) + heldUp*min(math.Pow(2, times), mostAside)
-			f.turns.scores[t.member] = -(till*32 + min(times+1, 31))
-			fallthrough
-		case !over:
-			f.stop(t.key, tag)
-			return true
-		}
-	}
-	f.turns.scores[t.member] = holds + float64(f.now+heldUp)*32 + times
-	return false
-}
-
-func (f *family) bringBack() (found bool) {
-	if f.broughtBack {
-		return false
+func (f *family) bringBack() {
+	if f.broughtBack || f.familyCharge == 0 {
+		return
 	}
 	f.broughtBack = true
-	all := f.turns.between(-forever, -1e-9)
-	all = all[:min(8, len(all))]
-	for _, m := range all {
-		if !f.queue.has(m) {
-			f.turns.drop(m)
+	aside := f.turns.between(-forever, -1e-9)
+	slices.Reverse(aside)
+	for _, name := range aside[:min(8, len(aside))] {
+		key := name[1:]
+		if key == "" || f.ready.has(key) {
 			continue
 		}
-		t := f.judged(m)
-		if f.inUse()+t.permits <= t.total && f.use(t.key)+t.permits <= t.limit && !f.ready.has(t.key) {
-			f.compete(t.key)
-			found = true
+		if t, _, found, _ := f.head(key); found && f.inUse()+t.permits <= t.total && f.use(key)+t.permits <= t.limit {
+			f.compete(key)
 		}
 	}
-	if len(all) == 0 && (f.virtualWas || f.virtual > 0) {
+}
+
+func (f *family) dropTurns() {
+	f.dropServed()
+	if f.familyCharge == 0 && (f.virtualWas || f.virtual > 0) {
 		f.turns.clear()
 		f.virtual, f.virtualWas, f.virtualBefore, f.madeTurns = 0, false, 0, true
 	}
-	return found
+}
+
+// dropServed ends the marks of those that the call has granted to.
+func (f *family) dropServed() {
+	for _, member := range f.served {
+		f.alive.drop(member)
+		f.unmark(member)
+	}
+	f.served = nil
 }
 
 func (f *family) serve(t terms, at string, tag float64) bool {
@@ -122,9 +102,9 @@ func (f *family) serve(t terms, at string, tag float64) bool {
 	if f.queue.drop(t.member) == 0 {
 		return false
 	}
+	f.harmed = false
 	life := int64(f.alive.scores[t.member]) - f.now
-	f.alive.drop(t.member)
-	f.turns.drop(t.member)
+	f.served = append(f.served, t.member)
 	term := t.ttl
 	if t.handle != f.handle {
 		term = min(term, probation, life-silence)
@@ -152,6 +132,7 @@ func (f *family) findsAllInUse(key string) bool {
 }
 
 func (f *family) advance() {
+	f.bringBack()
 	for grants := 0; ; {
 		if grants >= mostGrants || f.steps >= mostSteps {
 			f.more = 1
@@ -159,10 +140,8 @@ func (f *family) advance() {
 		}
 		all := f.ready.between(-forever, forever)
 		if len(all) == 0 {
-			if !f.bringBack() {
-				return
-			}
-			continue
+			f.dropTurns()
+			return
 		}
 		key, tag := all[0], f.ready.scores[all[0]]
 		if f.findsAllInUse(key) {
@@ -178,7 +157,7 @@ func (f *family) advance() {
 			if f.serve(t, at, tag) {
 				grants++
 			}
-		case !f.asides(t, tag):
+		case !f.passes(t, tag):
 			return
 		}
 	}
@@ -217,6 +196,13 @@ func (f *family) purgeWaiters() {
 		passed := f.turns.between(0, math.Nextafter(f.virtual, -1))
 		f.turns.drop(passed[:min(len(passed), mostPurged)]...)
 	}
+	if f.familyCharge != 0 {
+		old := float64(f.now-forgotten) * 32
+		for _, some := range [][]string{f.turns.between(charges+1, old), f.turns.between(-old, -1e-9)} {
+			f.turns.drop(some[:min(len(some), mostPurged)]...)
+		}
+		f.familyCharge = f.turns.scores[":"]
+	}
 	gone := f.alive.between(-forever, float64(f.now))
 	gone = gone[:min(len(gone), mostPurged)]
 	var waiters []string
@@ -228,7 +214,9 @@ func (f *family) purgeWaiters() {
 	}
 	f.queue.drop(gone...)
 	f.alive.drop(gone...)
-	f.turns.drop(gone...)
+	for _, m := range gone {
+		f.unmark(m)
+	}
 	f.refreshAll(waiters)
 }
 
@@ -249,13 +237,14 @@ func (f *family) dropDeadOf(key string) {
 }
 
 func (f *family) finish() {
-	if len(f.ready.scores) > 0 && f.virtual != f.virtualBefore {
+	f.dropServed()
+	if (len(f.ready.scores) > 0 || f.familyCharge != 0) && f.virtual != f.virtualBefore {
 		f.turns.scores[""] = f.virtual
 	}
 	if f.madeReady {
 		f.ready.expire(f.now + aliveFor)
 	}
 	if f.madeTurns {
-		f.turns.expire(f.now + aliveFor)
+		f.turns.expire(f.turnsUntil())
 	}
 }

@@ -48,7 +48,7 @@ if #asked > 0 then
   redis.call('PEXPIREAT', queue, now + ALIVE)
   redis.call('PEXPIREAT', line, now + ALIVE)
   redis.call('PEXPIREAT', ready, now + ALIVE)
-  redis.call('PEXPIREAT', turns, now + ALIVE)
+  redis.call('PEXPIREAT', turns, now + turns_kept)
   keep(alive, now + ALIVE)
 end
 

@@ -202,7 +202,7 @@ redis.call('ZADD', alive, now + ALIVE, member)
 redis.call('PEXPIREAT', queue, now + ALIVE)
 redis.call('PEXPIREAT', line, now + ALIVE)
 redis.call('PEXPIREAT', ready, now + ALIVE)
-redis.call('PEXPIREAT', turns, now + ALIVE)
+redis.call('PEXPIREAT', turns, now + turns_kept)
 keep(alive, now + ALIVE)
 if is_first then -- otherwise it waits behind its own key, and changes nothing for others
   purge()
@@ -222,4 +222,5 @@ for i = 1, #own_outcomes, 3 do
     return reply
   end
 end
+if is_first and fits() then note_harm() end
 return answer(2)

@@ -34,7 +34,7 @@ var flightScripts = []mutation{
 	},
 	{
 		name: "flight: a retried enter finds its own lease", file: "luascripts/loads/enter.lua",
-		old: "if expiry > now then return { 1, us, expiry - now, last, 0 } end", new: "",
+		old: "if expiry > now and last <= MOST then return { 1, us, expiry - now, last, 0 } end", new: "",
 		packages: loads,
 	},
 	{
@@ -59,7 +59,7 @@ var flightScripts = []mutation{
 	},
 	{
 		name: "flight: an invalidated load may hand out", file: "luascripts/loads/shared/drop.lua",
-		old: "redis.call('ZADD', invalidated, till, member .. ' ' .. last)", new: "",
+		old: "redis.call('ZADD', invalidated, till, member .. ' ' .. string.format('%.0f', last))", new: "",
 		packages: loads,
 	},
 	{

@@ -3,6 +3,7 @@ package main
 const (
 	totalsTests = "./internal/totals"
 	simulation  = "./internal/tests/simulation"
+	inVain      = "./internal/tests/contract/semaphore"
 )
 
 // totals are the guards of families with a total.
@@ -35,12 +36,12 @@ var totals = []mutation{
 	},
 	{
 		name: "total: a grant ends the mark of its request", file: "luascripts/totals/shared/turns.lua",
-		old: "  redis.call('ZREM', turns, unpack(served))\n", new: "",
+		old: "    if mark then end_mark(served[i], tonumber(mark)) end\n", new: "",
 		packages: totalsTests, tests: "MarkEnds|LastWaiter",
 	},
 	{
-		name: "total: the turns end with the last waiter, whatever it had of them", file: "luascripts/totals/shared/turns.lua",
-		old: "  drop_served() -- some of them may have stood aside\n", new: "",
+		name: "total: the turns of the last waiter are charged before they go", file: "luascripts/totals/shared/turns.lua",
+		old: "  drop_served() -- one of them may have a mark\n", new: "",
 		packages: totalsTests, tests: "LastWaiter",
 	},
 	{
@@ -75,14 +76,69 @@ var totals = []mutation{
 		packages: totalsTests, tests: "LateSettings",
 	},
 	{
-		name: "total: a key's own limit, when handing over", file: "luascripts/totals/shared/turns.lua",
+		name: "total: a key's own limit, when handing over", file: "luascripts/totals/shared/charges.lua",
 		old: "if not head or in_use_of(key) + head.permits > head.limit then", new: "if not head then",
 		packages: totalsTests, tests: "NextInLine",
 	},
 	{
 		name: "total: a heavy request stands aside", file: "luascripts/totals/shared/turns.lua",
-		old: "elseif not stands_aside(head, tag) then", new: "else",
+		old: "elseif not passes(head, tag) then", new: "else",
 		packages: totalsTests, tests: "HoldsUp",
+	},
+	{
+		name: "total: giving up is charged", file: "luascripts/totals/shared/waiters.lua",
+		old: "if mark then end_mark(member, tonumber(mark)) end", new: "if mark then redis.call('ZREM', turns, member) end",
+		packages: inVain, tests: "StopNobody",
+	},
+	{
+		name: "total: a grant that did harm is charged", file: "luascripts/totals/shared/turns.lua",
+		old: "if mark then end_mark(served[i], tonumber(mark)) end", new: "if mark then redis.call('ZREM', turns, served[i]) end",
+		packages: totalsTests, tests: "LastWaiter",
+	},
+	{
+		name: "total: the key is charged, not the request", file: "luascripts/totals/shared/charges.lua",
+		old: "math.min(mark - HARMS, now), ':' .. key_of(member)", new: "math.min(mark - HARMS, now), ':' .. member",
+		packages: totalsTests, tests: "LastWaiter|Model",
+	},
+	{
+		name: "total: the family is charged", file: "luascripts/totals/shared/charges.lua",
+		old: "  level = charge_of(family_charge, since)\n", new: "  level = 0\n",
+		packages: inVain + " " + totalsTests, tests: "StopNobody|Model",
+	},
+	{
+		name: "total: the family rests", file: "luascripts/totals/shared/charges.lua",
+		old: "local rest = aside_until(family_charge, HELD_UP)", new: "local rest = nil",
+		packages: inVain + " " + totalsTests, tests: "StopNobody|Model",
+	},
+	{
+		name: "total: each time aside is twice as long", file: "luascripts/totals/shared/charges.lua",
+		old: "HELD_UP * math.min(2 ^ times, MOST_ASIDE)", new: "HELD_UP",
+		packages: totalsTests, tests: "Aside",
+	},
+	{
+		name: "total: the time of a request that holds others up now counts for the family", file: "luascripts/totals/shared/charges.lua",
+		old: "math.max(charge_of(charge, since), charge_of(family_charge, since))", new: "charge_of(charge, since)",
+		packages: totalsTests, tests: "Family",
+	},
+	{
+		name: "total: newcomers do not take the mark", file: "luascripts/totals/shared/charges.lua",
+		old: "if head and head.member == marked[1] and put_in_front(head.key, tag) then return true end", new: "",
+		packages: totalsTests, tests: "Newcomer",
+	},
+	{
+		name: "total: the key that stood aside first is next", file: "luascripts/totals/shared/charges.lua",
+		old: "      if put_in_front(key, tag) then return true end\n", new: "",
+		packages: totalsTests, tests: "Aside",
+	},
+	{
+		name: "total: a request that fits tells that it is held up", file: "luascripts/totals/enter.lua",
+		old: "if is_first and fits() then note_harm() end\n", new: "",
+		packages: inVain + " " + totalsTests, tests: "StopNobody|Behind",
+	},
+	{
+		name: "total: a request that fits is not kept back", file: "luascripts/totals/shared/turns.lua",
+		old: "  bring_back()\n", new: "",
+		packages: totalsTests, tests: "HoldsUp|Aside",
 	},
 	{
 		name: "limit: a late copy of a setting changes nothing", file: "luascripts/permits/set_limit.lua",

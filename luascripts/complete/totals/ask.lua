@@ -41,9 +41,14 @@ local PARKED = 4503599627370496 -- 2^52: added to the ticket in the score of a p
 local MOST_GRANTS = 32    -- requests: the most that one call grants to
 local MOST_STEPS = 125    -- waiters: the most that one call looks at
 local MOST_PURGED = 64    -- members: the most expired ones that one call drops
-local HELD_UP = 1000      -- ms: how long a request that does not fit holds the others up
-local MOST_ASIDE = 8      -- times HELD_UP: the longest time for which such a request then stands aside
-local HOLDS = 1125899906842624 -- 2^50, above all tags: added to the marks of requests that hold the others up
+local HELD_UP = 1000      -- ms: how long a request may hold up others that would fit
+local MOST_ASIDE = 8      -- times HELD_UP: the longest time for which its key then stands aside
+local LOOK = 8            -- keys: among so many a request that holds others up sees whether one would fit
+local FORGOTTEN = 16000   -- ms after its end that a charge still counts
+local CHARGES_KEPT = 24000 -- ms: how long turns is kept for charges: 8 times HELD_UP and FORGOTTEN
+local CHARGES = 17592186044416 -- 2^44, above all tags and below all charges
+local HOLDS = 1125899906842624 -- 2^50, above all charges: added to the mark of a request that holds the others up
+local HARMS = 2251799813685248 -- 2^51: added instead if others would fit
 -- from totals/shared/keys.lua
 -- holders  sorted set: a member per held permit of any key, score = expiry (ms)
 -- places   sorted set: the same members, score 0. They are in the order of their keys, so
@@ -57,7 +62,8 @@ local HOLDS = 1125899906842624 -- 2^50, above all tags: added to the marks of re
 -- ready    sorted set: the keys that have a waiter and room under their own limit,
 --          score = start tag
 -- turns    sorted set: "" = the virtual time; a key = its finish tag, while it is not in
---          ready; a member = until when it holds others up or stands aside
+--          ready; a member = since when it holds others up; ":" and ":<key>" = a charge
+--          for that
 -- limits   hash: a key = its limit, "" = the total, as set at run time. This is the only
 --          Redis key without an expiry.
 local holders, places, queue, line = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
@@ -263,12 +269,20 @@ end
 -- The first waiter of each key for which this call has found it.
 local heads = {}
 
+local end_mark -- defined in turns
+
+-- Ends the mark of a waiter that can hold nobody up any more, if it has one.
+local function unmark(member)
+  local mark = redis.call('ZSCORE', turns, member)
+  if mark then end_mark(member, tonumber(mark)) end
+end
+
 -- Takes a waiter out of the queue.
 local function dequeue(member, place)
   redis.call('ZREM', queue, member)
   redis.call('ZREM', line, place)
   redis.call('ZREM', alive, member)
-  redis.call('ZREM', turns, member)
+  unmark(member)
 end
 
 -- Returns the terms of a waiter's request, nil if it is of another version.
@@ -305,6 +319,7 @@ local function head_of(key)
       dequeue(member, place)
     elseif alive_for <= OVERDUE then
       redis.call('ZREM', line, place)
+      unmark(member)
     elseif head.permits > head.limit or head.permits > head.total then
       dequeue(member, place)
       tell(head.handle, head.seq, -math.min(head.limit, head.total))
@@ -334,7 +349,8 @@ end
 local competing = redis.call('ZCARD', ready)
 
 -- The virtual time. If it was lost, the smallest tag replaces it.
-local virtual = tonumber(redis.call('ZSCORE', turns, '') or '')
+local stored = redis.call('ZMSCORE', turns, '', ':')
+local virtual, family_charge = tonumber(stored[1] or ''), tonumber(stored[2] or '')
 local virtual_before = virtual
 if not virtual then
   virtual = competing > 0 and tonumber(redis.call('ZRANGE', ready, 0, 0, 'WITHSCORES')[2]) or 0
@@ -343,6 +359,9 @@ end
 -- Whether this call may have created ready and turns, which then have no expiry yet. If they
 -- existed before, the last sign of life has set their expiry.
 local made_ready, made_turns = competing == 0, not virtual_before
+
+-- How long turns lives on without a sign of life.
+local turns_kept = family_charge and CHARGES_KEPT or ALIVE
 
 local function begin_to_compete(key)
   local finish_tag = tonumber(redis.call('ZSCORE', turns, key) or 0)
@@ -385,38 +404,158 @@ local function refresh_keys(members)
   end
 end
 
--- Called when the request whose turn it is asks for more than is free. The request holds the
--- others up, so that smaller requests do not starve it, but for HELD_UP at most. Then it
--- stands aside for the same time, and twice as long each further time, up to MOST_ASIDE. If it
--- blocked the others without a bound, one request for the whole total, together with one long
--- lease, could stop the family. Returns true if the request stands aside. Otherwise nothing is
--- to be granted now.
+-- from totals/shared/charges.lua
+-- A request that does not fit holds the others up, so that smaller requests do not starve it.
+-- If it could do so without a bound, requests for the whole total could stop the family: one
+-- that waits beside a long lease, or many that give up in time and come again. So time held up
+-- in vain, while a request that would fit waits, is charged to the key and to the family.
 --
--- Its mark in turns is HOLDS + until*32 + times while it holds the others up, and -(until*32 +
--- times) while it stands aside, with until in ms. If the clock went back since, the mark no
--- longer counts.
-local function stands_aside(head, tag)
-  if in_use >= math.max(head.total, total_in_force(caller_total)) then -- nothing is free, so it holds nobody up
-    return false -- nothing is free, so that it holds nobody up
+--   mark    in turns under the member of the request that holds the others up: HOLDS + since
+--           when (ms), HARMS + since when if a request that would fit waits. There is at most
+--           one mark.
+--   charge  in turns under ":<key>", and under ":" for the family: till*32 + times while it
+--           fades; it has faded at till (ms). It is -(till*32 + times) while the key stands
+--           aside until till. times is how often it stood aside before. FORGOTTEN after till
+--           the charge has no more meaning.
+--
+-- A key whose charge reaches HELD_UP stands aside: its requests are granted at their turns if
+-- they fit then, and hold nobody up. If the charge of the family reaches HELD_UP, nobody holds
+-- the others up for that long. Otherwise many keys could do in turn what one may not.
+--
+-- A charge under ":" exists whenever there is any other, or there was one until a moment ago.
+-- If the clock went back, times that lie too far ahead do not count.
+
+-- Returns the charge that a key or the family has at the end of a mark, in ms.
+local function charge_of(score, since)
+  local before = score and score > 0 and math.floor(score / 32) - since or 0
+  return now - since + math.max(0, math.min(HELD_UP, before))
+end
+
+-- Returns until when a key stands aside, or the family rests; nil if it does not.
+local function aside_until(score, longest)
+  local till = score and score < 0 and math.floor(-score / 32) or 0
+  if till > now and till <= now + longest then return till end
+end
+
+-- Returns how often a key has stood aside, as far as that is not forgotten.
+local function times_of(score)
+  local n = math.abs(score or 0)
+  return math.floor(n / 32) + FORGOTTEN > now and n % 32 or 0
+end
+
+-- Whether a request that would fit was held up when this call began, and still waits as far as
+-- is known.
+local harmed = false
+
+-- Ends a mark: its request was granted, left, died, or holds nobody up any more.
+function end_mark(member, mark)
+  redis.call('ZREM', turns, member)
+  if mark < HARMS then return end
+  harmed = true
+  local since, name = math.min(mark - HARMS, now), ':' .. key_of(member)
+  local score = tonumber(redis.call('ZSCORE', turns, name) or '')
+  local level, times = charge_of(score, since), times_of(score)
+  if level < HELD_UP then
+    score = (now + level) * 32 + times
+  else
+    score = -((now + HELD_UP * math.min(2 ^ times, MOST_ASIDE)) * 32 + math.min(times + 1, 31))
   end
-  local mark, times = tonumber(redis.call('ZSCORE', turns, head.member) or ''), 0
-  if mark then
-    local holds = mark > 0
-    if holds then mark = mark - HOLDS else mark = -mark end
-    times = mark % 32
-    local remains = math.floor(mark / 32) - now
-    local over = remains <= 0 or remains > HELD_UP * MOST_ASIDE
-    if holds and not over then return false end
-    if holds then
-      local till = now + HELD_UP * math.min(2 ^ times, MOST_ASIDE)
-      redis.call('ZADD', turns, -(till * 32 + math.min(times + 1, 31)), head.member)
-    end
-    if holds or not over then
-      stop_competing(head.key, tag)
-      return true
+  level = charge_of(family_charge, since)
+  family_charge = level < HELD_UP and (now + level) * 32 or -(now + HELD_UP) * 32
+  redis.call('ZADD', turns, score, name, family_charge, ':')
+  turns_kept, made_turns = CHARGES_KEPT, true
+end
+
+-- Returns whether one of LOOK keys behind the first has a request that would fit. If there are
+-- more keys, each call looks at others, so that requests for much cannot hide the rest.
+local function another_fits()
+  local from = 1 + now % math.max(1, competing - LOOK)
+  for _, key in ipairs(redis.call('ZRANGE', ready, from, from + LOOK - 1)) do
+    local head = head_of(key)
+    if head and in_use + head.permits <= head.total and in_use_of(key) + head.permits <= head.limit then return true end
+  end
+  return false
+end
+
+-- Called for a request that fits and has to wait: another one holds it up.
+local function note_harm()
+  local marked = redis.call('ZRANGE', turns, HOLDS, '(' .. string.format('%.0f', HARMS), 'BYSCORE', 'LIMIT', 0, 1)
+  if marked[1] then redis.call('ZADD', turns, HARMS + now, marked[1]) end
+end
+
+-- Puts a key in front of the one with this tag, which is the first, if it may compete. Returns
+-- whether it did.
+local in_front = false -- once a call, because 2^-20 is too small a step for the largest tags
+local function put_in_front(key, tag)
+  local head = head_of(key)
+  if not head or in_use_of(key) + head.permits > head.limit then return false end
+  competing = competing + redis.call('ZADD', ready, tag - 2 ^ -20, key)
+  in_front = true
+  return true
+end
+
+-- Lets another key go in front of a key that is about to hold the others up: the one that has
+-- the mark, so that newcomers do not take it over and over, else the one whose time aside
+-- ended first. Returns whether there is one.
+local function lets_pass(before, tag)
+  if in_front then return false end
+  local marked = redis.call('ZRANGE', turns, HOLDS, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
+  if marked[1] then
+    local head = head_of(key_of(marked[1]))
+    if head and head.member == marked[1] and put_in_front(head.key, tag) then return true end
+    unmark(marked[1])
+  end
+  local from, to = -(now - FORGOTTEN) * 32, -(now * 32 + 31)
+  local ended = redis.call('ZRANGE', turns, string.format('%.0f', from), string.format('%.0f', to), 'BYSCORE', 'REV', 'LIMIT', 0, 4, 'WITHSCORES')
+  for i = 1, #ended, 2 do
+    local key = string.sub(ended[i], 2)
+    if key ~= '' then
+      redis.call('ZADD', turns, -tonumber(ended[i + 1]), ended[i]) -- it has had its chance
+      if key == before then return false end
+      if put_in_front(key, tag) then return true end
     end
   end
-  redis.call('ZADD', turns, HOLDS + (now + HELD_UP) * 32 + times, head.member)
+  return false
+end
+
+-- Called when the request whose turn it is asks for more than is free. Returns true if another
+-- request is to be looked at: this one stands aside, or has let another one in front of it.
+-- Otherwise nothing is to be granted now.
+local function passes(head, tag)
+  if in_use >= math.max(head.total, total_in_force(caller_total)) then
+    return false -- nothing is free, so it holds nobody up
+  end
+  local name = ':' .. head.key
+  local scores = redis.call('ZMSCORE', turns, head.member, name)
+  local mark, charge = tonumber(scores[1] or ''), tonumber(scores[2] or '')
+  local rest = aside_until(family_charge, HELD_UP)
+  if rest or aside_until(charge, HELD_UP * MOST_ASIDE) then
+    if mark then
+      end_mark(head.member, mark)
+      return passes(head, tag)
+    end
+    if not aside_until(charge, HELD_UP * MOST_ASIDE) then
+      redis.call('ZADD', turns, -(rest * 32 + times_of(charge)), name) -- it stands aside until the family has rested
+    end
+    stop_competing(head.key, tag)
+    return true
+  end
+  if not mark then
+    if lets_pass(head.key, tag) then return true end
+    -- The mark of an earlier request may have ended, and may have been one too many.
+    charge = tonumber(redis.call('ZSCORE', turns, name) or '')
+    if aside_until(family_charge, HELD_UP) or aside_until(charge, HELD_UP * MOST_ASIDE) then return passes(head, tag) end
+  end
+
+  local harms = mark and mark >= HARMS
+  local since = mark and math.min(now, mark - (harms and HARMS or HOLDS)) or now
+  if not harms and (harmed or another_fits()) then harms, since = true, now end
+  local score = (harms and HARMS or HOLDS) + since
+  if harms and math.max(charge_of(charge, since), charge_of(family_charge, since)) >= HELD_UP then
+    end_mark(head.member, score)
+    return passes(head, tag) -- now it stands aside
+  end
+  if score ~= mark then redis.call('ZADD', turns, score, head.member) end
   return false
 end
 
@@ -425,36 +564,35 @@ local served = {}
 local function drop_served()
   if #served == 0 then return end
   redis.call('ZREM', alive, unpack(served))
-  redis.call('ZREM', turns, unpack(served))
+  for i, mark in ipairs(redis.call('ZMSCORE', turns, unpack(served))) do
+    if mark then end_mark(served[i], tonumber(mark)) end
+  end
   served = {}
 end
 
--- Called once no key competes. A request that stands aside but fits now need not wait until
--- its time is over. Returns whether there is one. If no request stands aside, the tags have no
--- more meaning and are dropped.
+-- Lets keys that stand aside compete if their requests fit now: what fits is never kept back.
 local brought_back = false
 local function bring_back()
-  if brought_back then return false end
+  if brought_back or not family_charge then return end
   brought_back = true
-  drop_served() -- some of them may have stood aside
-  local aside = redis.call('ZRANGE', turns, '-inf', '(0', 'BYSCORE', 'LIMIT', 0, 8)
-  local found = false
-  for _, member in ipairs(aside) do
-    local key, rest = string.match(member, '^([^:]+):(.*)$')
-    local head = redis.call('ZSCORE', queue, member) and terms_of(key, rest)
-    if not head then
-      redis.call('ZREM', turns, member)
-    elseif in_use + head.permits <= head.total and in_use_of(key) + head.permits <= head.limit
-      and not redis.call('ZSCORE', ready, key) then
-      begin_to_compete(key)
-      found = true
+  for _, name in ipairs(redis.call('ZRANGE', turns, '(0', '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, 8)) do
+    local key = string.sub(name, 2)
+    if key ~= '' and not redis.call('ZSCORE', ready, key) then
+      local head = head_of(key)
+      if head and in_use + head.permits <= head.total and in_use_of(key) + head.permits <= head.limit then
+        begin_to_compete(key)
+      end
     end
   end
-  if #aside == 0 and (virtual_before or virtual > 0) then
+end
+
+-- Called once no key competes. Without charges the tags have no more meaning and are dropped.
+local function drop_turns()
+  drop_served() -- one of them may have a mark
+  if not family_charge and (virtual_before or virtual > 0) then
     redis.call('DEL', turns)
     virtual, virtual_before, made_turns = 0, nil, true
   end
-  return found
 end
 
 -- Grants to the first waiter of a key, whose turn it is. Returns whether it did. It does not
@@ -464,6 +602,7 @@ local function serve(head, tag)
   heads[key] = nil
   redis.call('ZREM', line, head.place)
   if redis.call('ZREM', queue, head.member) == 0 then return false end
+  harmed = false -- it may have been this one
   served[#served + 1] = head.member
   -- The process of the caller is alive. Any other process may be dead, so it must renew within
   -- its first term. The older its last sign of life, the shorter this term.
@@ -499,6 +638,7 @@ end
 -- Hands free permits to the waiters, in the order of their keys' tags.
 local function advance()
   local grants = 0
+  bring_back()
   while true do
     if grants >= MOST_GRANTS or steps >= MOST_STEPS then
       more = 1
@@ -507,7 +647,8 @@ local function advance()
     local first = redis.call('ZRANGE', ready, 0, 0, 'WITHSCORES')
     local key, tag = first[1], tonumber(first[2] or 0)
     if not key then
-      if not bring_back() then return end
+      drop_turns()
+      return
     elseif finds_all_in_use(key) then
       return
     else
@@ -517,7 +658,7 @@ local function advance()
         stop_competing(key, tag)
       elseif in_use + head.permits <= head.total then
         if serve(head, tag) then grants = grants + 1 end
-      elseif not stands_aside(head, tag) then
+      elseif not passes(head, tag) then
         return
       end
     end
@@ -545,6 +686,14 @@ local function purge_waiters()
     local passed = redis.call('ZRANGE', turns, 0, string.format('(%.17g', virtual), 'BYSCORE', 'LIMIT', 0, MOST_PURGED)
     if #passed > 0 then redis.call('ZREM', turns, unpack(passed)) end
   end
+  if family_charge then
+    local old = string.format('%.0f', (now - FORGOTTEN) * 32)
+    for _, range in ipairs({ { '(' .. string.format('%.0f', CHARGES), old }, { '-' .. old, '(0' } }) do
+      local forgotten = redis.call('ZRANGE', turns, range[1], range[2], 'BYSCORE', 'LIMIT', 0, MOST_PURGED)
+      if #forgotten > 0 then redis.call('ZREM', turns, unpack(forgotten)) end
+    end
+    family_charge = tonumber(redis.call('ZSCORE', turns, ':') or '')
+  end
   local gone = redis.call('ZRANGE', alive, '-inf', now, 'BYSCORE', 'LIMIT', 0, MOST_PURGED)
   if #gone == 0 then return end
   local waiters = {}
@@ -556,7 +705,9 @@ local function purge_waiters()
   end
   redis.call('ZREM', queue, unpack(gone))
   redis.call('ZREM', alive, unpack(gone))
-  redis.call('ZREM', turns, unpack(gone))
+  for i, mark in ipairs(redis.call('ZMSCORE', turns, unpack(gone))) do
+    if mark then end_mark(gone[i], tonumber(mark)) end
+  end
   heads = {}
   refresh_keys(waiters)
 end
@@ -570,9 +721,9 @@ end
 local function finish()
   write_permits()
   drop_served()
-  if competing > 0 and virtual ~= (virtual_before or 0) then redis.call('ZADD', turns, virtual, '') end
+  if (competing > 0 or family_charge) and virtual ~= (virtual_before or 0) then redis.call('ZADD', turns, virtual, '') end
   if made_ready then redis.call('PEXPIREAT', ready, now + ALIVE) end
-  if made_turns then redis.call('PEXPIREAT', turns, now + ALIVE) end
+  if made_turns then redis.call('PEXPIREAT', turns, now + turns_kept) end
 end
 
 -- Reads come first, of every key that is written later: a wrong type ends the script here.
@@ -585,7 +736,7 @@ if #asked > 0 then
   redis.call('PEXPIREAT', queue, now + ALIVE)
   redis.call('PEXPIREAT', line, now + ALIVE)
   redis.call('PEXPIREAT', ready, now + ALIVE)
-  redis.call('PEXPIREAT', turns, now + ALIVE)
+  redis.call('PEXPIREAT', turns, now + turns_kept)
   keep(alive, now + ALIVE)
 end
 

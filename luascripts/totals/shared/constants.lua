@@ -1,6 +1,11 @@
 local MOST_GRANTS = 32    -- requests: the most that one call grants to
 local MOST_STEPS = 125    -- waiters: the most that one call looks at
 local MOST_PURGED = 64    -- members: the most expired ones that one call drops
-local HELD_UP = 1000      -- ms: how long a request that does not fit holds the others up
-local MOST_ASIDE = 8      -- times HELD_UP: the longest time for which such a request then stands aside
-local HOLDS = 1125899906842624 -- 2^50, above all tags: added to the marks of requests that hold the others up
+local HELD_UP = 1000      -- ms: how long a request may hold up others that would fit
+local MOST_ASIDE = 8      -- times HELD_UP: the longest time for which its key then stands aside
+local LOOK = 8            -- keys: among so many a request that holds others up sees whether one would fit
+local FORGOTTEN = 16000   -- ms after its end that a charge still counts
+local CHARGES_KEPT = 24000 -- ms: how long turns is kept for charges: 8 times HELD_UP and FORGOTTEN
+local CHARGES = 17592186044416 -- 2^44, above all tags and below all charges
+local HOLDS = 1125899906842624 -- 2^50, above all charges: added to the mark of a request that holds the others up
+local HARMS = 2251799813685248 -- 2^51: added instead if others would fit

@@ -10,7 +10,8 @@
 -- ready    sorted set: the keys that have a waiter and room under their own limit,
 --          score = start tag
 -- turns    sorted set: "" = the virtual time; a key = its finish tag, while it is not in
---          ready; a member = until when it holds others up or stands aside
+--          ready; a member = since when it holds others up; ":" and ":<key>" = a charge
+--          for that
 -- limits   hash: a key = its limit, "" = the total, as set at run time. This is the only
 --          Redis key without an expiry.
 local holders, places, queue, line = KEYS[1], KEYS[2], KEYS[3], KEYS[4]

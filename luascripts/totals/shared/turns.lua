@@ -13,7 +13,8 @@
 local competing = redis.call('ZCARD', ready)
 
 -- The virtual time. If it was lost, the smallest tag replaces it.
-local virtual = tonumber(redis.call('ZSCORE', turns, '') or '')
+local stored = redis.call('ZMSCORE', turns, '', ':')
+local virtual, family_charge = tonumber(stored[1] or ''), tonumber(stored[2] or '')
 local virtual_before = virtual
 if not virtual then
   virtual = competing > 0 and tonumber(redis.call('ZRANGE', ready, 0, 0, 'WITHSCORES')[2]) or 0
@@ -22,6 +23,9 @@ end
 -- Whether this call may have created ready and turns, which then have no expiry yet. If they
 -- existed before, the last sign of life has set their expiry.
 local made_ready, made_turns = competing == 0, not virtual_before
+
+-- How long turns lives on without a sign of life.
+local turns_kept = family_charge and CHARGES_KEPT or ALIVE
 
 local function begin_to_compete(key)
   local finish_tag = tonumber(redis.call('ZSCORE', turns, key) or 0)
@@ -64,76 +68,42 @@ local function refresh_keys(members)
   end
 end
 
--- Called when the request whose turn it is asks for more than is free. The request holds the
--- others up, so that smaller requests do not starve it, but for HELD_UP at most. Then it
--- stands aside for the same time, and twice as long each further time, up to MOST_ASIDE. If it
--- blocked the others without a bound, one request for the whole total, together with one long
--- lease, could stop the family. Returns true if the request stands aside. Otherwise nothing is
--- to be granted now.
---
--- Its mark in turns is HOLDS + until*32 + times while it holds the others up, and -(until*32 +
--- times) while it stands aside, with until in ms. If the clock went back since, the mark no
--- longer counts.
-local function stands_aside(head, tag)
-  if in_use >= math.max(head.total, total_in_force(caller_total)) then -- nothing is free, so it holds nobody up
-    return false -- nothing is free, so that it holds nobody up
-  end
-  local mark, times = tonumber(redis.call('ZSCORE', turns, head.member) or ''), 0
-  if mark then
-    local holds = mark > 0
-    if holds then mark = mark - HOLDS else mark = -mark end
-    times = mark % 32
-    local remains = math.floor(mark / 32) - now
-    local over = remains <= 0 or remains > HELD_UP * MOST_ASIDE
-    if holds and not over then return false end
-    if holds then
-      local till = now + HELD_UP * math.min(2 ^ times, MOST_ASIDE)
-      redis.call('ZADD', turns, -(till * 32 + math.min(times + 1, 31)), head.member)
-    end
-    if holds or not over then
-      stop_competing(head.key, tag)
-      return true
-    end
-  end
-  redis.call('ZADD', turns, HOLDS + (now + HELD_UP) * 32 + times, head.member)
-  return false
-end
+-- include totals/shared/charges
 
 -- Waiters that this call has granted to. Their remaining entries are dropped in one go.
 local served = {}
 local function drop_served()
   if #served == 0 then return end
   redis.call('ZREM', alive, unpack(served))
-  redis.call('ZREM', turns, unpack(served))
+  for i, mark in ipairs(redis.call('ZMSCORE', turns, unpack(served))) do
+    if mark then end_mark(served[i], tonumber(mark)) end
+  end
   served = {}
 end
 
--- Called once no key competes. A request that stands aside but fits now need not wait until
--- its time is over. Returns whether there is one. If no request stands aside, the tags have no
--- more meaning and are dropped.
+-- Lets keys that stand aside compete if their requests fit now: what fits is never kept back.
 local brought_back = false
 local function bring_back()
-  if brought_back then return false end
+  if brought_back or not family_charge then return end
   brought_back = true
-  drop_served() -- some of them may have stood aside
-  local aside = redis.call('ZRANGE', turns, '-inf', '(0', 'BYSCORE', 'LIMIT', 0, 8)
-  local found = false
-  for _, member in ipairs(aside) do
-    local key, rest = string.match(member, '^([^:]+):(.*)$')
-    local head = redis.call('ZSCORE', queue, member) and terms_of(key, rest)
-    if not head then
-      redis.call('ZREM', turns, member)
-    elseif in_use + head.permits <= head.total and in_use_of(key) + head.permits <= head.limit
-      and not redis.call('ZSCORE', ready, key) then
-      begin_to_compete(key)
-      found = true
+  for _, name in ipairs(redis.call('ZRANGE', turns, '(0', '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, 8)) do
+    local key = string.sub(name, 2)
+    if key ~= '' and not redis.call('ZSCORE', ready, key) then
+      local head = head_of(key)
+      if head and in_use + head.permits <= head.total and in_use_of(key) + head.permits <= head.limit then
+        begin_to_compete(key)
+      end
     end
   end
-  if #aside == 0 and (virtual_before or virtual > 0) then
+end
+
+-- Called once no key competes. Without charges the tags have no more meaning and are dropped.
+local function drop_turns()
+  drop_served() -- one of them may have a mark
+  if not family_charge and (virtual_before or virtual > 0) then
     redis.call('DEL', turns)
     virtual, virtual_before, made_turns = 0, nil, true
   end
-  return found
 end
 
 -- Grants to the first waiter of a key, whose turn it is. Returns whether it did. It does not
@@ -143,6 +113,7 @@ local function serve(head, tag)
   heads[key] = nil
   redis.call('ZREM', line, head.place)
   if redis.call('ZREM', queue, head.member) == 0 then return false end
+  harmed = false -- it may have been this one
   served[#served + 1] = head.member
   -- The process of the caller is alive. Any other process may be dead, so it must renew within
   -- its first term. The older its last sign of life, the shorter this term.
@@ -178,6 +149,7 @@ end
 -- Hands free permits to the waiters, in the order of their keys' tags.
 local function advance()
   local grants = 0
+  bring_back()
   while true do
     if grants >= MOST_GRANTS or steps >= MOST_STEPS then
       more = 1
@@ -186,7 +158,8 @@ local function advance()
     local first = redis.call('ZRANGE', ready, 0, 0, 'WITHSCORES')
     local key, tag = first[1], tonumber(first[2] or 0)
     if not key then
-      if not bring_back() then return end
+      drop_turns()
+      return
     elseif finds_all_in_use(key) then
       return
     else
@@ -196,7 +169,7 @@ local function advance()
         stop_competing(key, tag)
       elseif in_use + head.permits <= head.total then
         if serve(head, tag) then grants = grants + 1 end
-      elseif not stands_aside(head, tag) then
+      elseif not passes(head, tag) then
         return
       end
     end
@@ -224,6 +197,14 @@ local function purge_waiters()
     local passed = redis.call('ZRANGE', turns, 0, string.format('(%.17g', virtual), 'BYSCORE', 'LIMIT', 0, MOST_PURGED)
     if #passed > 0 then redis.call('ZREM', turns, unpack(passed)) end
   end
+  if family_charge then
+    local old = string.format('%.0f', (now - FORGOTTEN) * 32)
+    for _, range in ipairs({ { '(' .. string.format('%.0f', CHARGES), old }, { '-' .. old, '(0' } }) do
+      local forgotten = redis.call('ZRANGE', turns, range[1], range[2], 'BYSCORE', 'LIMIT', 0, MOST_PURGED)
+      if #forgotten > 0 then redis.call('ZREM', turns, unpack(forgotten)) end
+    end
+    family_charge = tonumber(redis.call('ZSCORE', turns, ':') or '')
+  end
   local gone = redis.call('ZRANGE', alive, '-inf', now, 'BYSCORE', 'LIMIT', 0, MOST_PURGED)
   if #gone == 0 then return end
   local waiters = {}
@@ -235,7 +216,9 @@ local function purge_waiters()
   end
   redis.call('ZREM', queue, unpack(gone))
   redis.call('ZREM', alive, unpack(gone))
-  redis.call('ZREM', turns, unpack(gone))
+  for i, mark in ipairs(redis.call('ZMSCORE', turns, unpack(gone))) do
+    if mark then end_mark(gone[i], tonumber(mark)) end
+  end
   heads = {}
   refresh_keys(waiters)
 end
@@ -249,7 +232,7 @@ end
 local function finish()
   write_permits()
   drop_served()
-  if competing > 0 and virtual ~= (virtual_before or 0) then redis.call('ZADD', turns, virtual, '') end
+  if (competing > 0 or family_charge) and virtual ~= (virtual_before or 0) then redis.call('ZADD', turns, virtual, '') end
   if made_ready then redis.call('PEXPIREAT', ready, now + ALIVE) end
-  if made_turns then redis.call('PEXPIREAT', turns, now + ALIVE) end
+  if made_turns then redis.call('PEXPIREAT', turns, now + turns_kept) end
 end

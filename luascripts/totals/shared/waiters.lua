@@ -42,12 +42,20 @@ end
 -- The first waiter of each key for which this call has found it.
 local heads = {}
 
+local end_mark -- defined in turns
+
+-- Ends the mark of a waiter that can hold nobody up any more, if it has one.
+local function unmark(member)
+  local mark = redis.call('ZSCORE', turns, member)
+  if mark then end_mark(member, tonumber(mark)) end
+end
+
 -- Takes a waiter out of the queue.
 local function dequeue(member, place)
   redis.call('ZREM', queue, member)
   redis.call('ZREM', line, place)
   redis.call('ZREM', alive, member)
-  redis.call('ZREM', turns, member)
+  unmark(member)
 end
 
 -- Returns the terms of a waiter's request, nil if it is of another version.
@@ -84,6 +92,7 @@ local function head_of(key)
       dequeue(member, place)
     elseif alive_for <= OVERDUE then
       redis.call('ZREM', line, place)
+      unmark(member)
     elseif head.permits > head.limit or head.permits > head.total then
       dequeue(member, place)
       tell(head.handle, head.seq, -math.min(head.limit, head.total))

@@ -27,8 +27,19 @@ func TestFaultFenceSetByHand(t *testing.T) {
 			value string
 			spent bool
 		}{
-			{"9007199254740991", true}, {"9007199254740992", true}, {"9223372036854775807", true}, {"1e300", true}, {"inf", true},
-			{"nan", false}, {"-nan", false}, {"text", false}, {"", false}, {"-1", false}, {"-inf", false}, {"9007199254740990", false}, {"4000000000000000.5", false},
+			{"9007199254740991", true},
+			{"9007199254740992", true},
+			{"9223372036854775807", true},
+			{"1e300", true},
+			{"inf", true},
+			{"nan", false},
+			{"-nan", false},
+			{"text", false},
+			{"", false},
+			{"-1", false},
+			{"-inf", false},
+			{"9007199254740990", false},
+			{"4000000000000000.5", false},
 		} {
 			if target.Kind == redistest.KindMini && strings.ContainsAny(c.value, "ei") && c.value != "text" {
 				continue // its Lua does not read these as numbers

@@ -1,0 +1,211 @@
+package semaphore
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/leasehold-go/leasehold/semaphore"
+)
+
+// A vainScene is a family with a total of 10 in which modest tenants take one permit at a time,
+// while others ask for more than is free.
+type vainScene struct {
+	f   *fixture
+	ctx context.Context // ends with the scene
+	wg  sync.WaitGroup
+
+	mu      sync.Mutex
+	turns   map[string]int
+	longest time.Duration // wait of a modest tenant
+}
+
+// open makes a handle, as a process of its own has.
+func (v *vainScene) open() *semaphore.Semaphore {
+	s, _ := v.f.open(limit(10), total(10))
+	return s
+}
+
+// repeat runs fn over and over until the scene ends.
+func (v *vainScene) repeat(fn func(i int)) {
+	v.wg.Go(func() {
+		for i := 0; v.ctx.Err() == nil; i++ {
+			fn(i)
+		}
+	})
+}
+
+// take waits for n permits of key for that long at most, and keeps them for a while. It
+// reports whether it got them.
+func (v *vainScene) take(s *semaphore.Semaphore, key string, n int, wait, hold time.Duration) bool {
+	ctx, cancel := context.WithTimeout(v.ctx, wait)
+	defer cancel()
+	began := time.Now()
+	l, err := s.AcquireN(ctx, key, n)
+	waited := time.Since(began)
+	v.mu.Lock()
+	if err == nil {
+		v.turns[key]++
+	}
+	if key[:2] == "mo" {
+		v.longest = max(v.longest, waited)
+	}
+	v.mu.Unlock()
+	if err != nil {
+		return false
+	}
+	time.Sleep(hold)
+	_ = l.Release()
+	return true
+}
+
+// runVain runs a scene with an attack and returns how many turns each tenant had, those of the
+// modest ones together under "modest".
+func runVain(f *fixture, lasts time.Duration, attack func(v *vainScene)) (turns map[string]int, longest time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), lasts)
+	defer cancel()
+	v := &vainScene{f: f, ctx: ctx, turns: map[string]int{}}
+	attack(v)
+	s := v.open()
+	for i := range 4 {
+		key := fmt.Sprintf("modest%d", i)
+		v.repeat(func(int) {
+			v.take(s, key, 1, time.Minute, 50*time.Millisecond)
+			time.Sleep(10 * time.Millisecond)
+		})
+	}
+	v.wg.Wait()
+	for i := range 4 {
+		v.turns["modest"] += v.turns[fmt.Sprintf("modest%d", i)]
+	}
+	return v.turns, v.longest
+}
+
+const givesUp = 900 * time.Millisecond
+
+// vainAttacks are ways to stop a family by asking for more than is free. A permit is held all
+// the time, so none of them can be granted all.
+var vainAttacks = map[string]func(v *vainScene){
+	"one tenant that gives up in time": func(v *vainScene) {
+		s := v.open()
+		for range 2 {
+			v.repeat(func(int) { v.take(s, "greedy", 10, givesUp, 0) })
+		}
+	},
+	"one tenant that never gives up": func(v *vainScene) {
+		s := v.open()
+		for range 2 {
+			v.repeat(func(int) { v.take(s, "greedy", 10, time.Minute, 0) })
+		}
+	},
+	"many tenants": func(v *vainScene) {
+		s := v.open()
+		for i := range 20 {
+			v.repeat(func(int) { v.take(s, fmt.Sprintf("greedy%02d", i), 10, givesUp+time.Duration(i)*time.Millisecond, 0) })
+		}
+	},
+	"many tenants that never give up": func(v *vainScene) {
+		s := v.open()
+		for i := range 20 {
+			v.repeat(func(int) { v.take(s, fmt.Sprintf("greedy%02d", i), 10, time.Minute, 0) })
+		}
+	},
+	"new keys, each before the last": func(v *vainScene) {
+		s := v.open()
+		for j := range 2 {
+			v.repeat(func(i int) { v.take(s, fmt.Sprintf("a%04d", 9999-2*i-j), 10, 200*time.Millisecond, 0) })
+		}
+	},
+	"small requests between": func(v *vainScene) {
+		s := v.open()
+		v.repeat(func(int) { v.take(s, "greedy", 10, givesUp, 0) })
+		v.repeat(func(int) { v.take(s, "greedy", 1, givesUp, 10*time.Millisecond) })
+		v.repeat(func(int) { v.take(s, "greedy2", 9, givesUp/2, 10*time.Millisecond) })
+	},
+	"a tenant that makes its own room": func(v *vainScene) {
+		s := v.open()
+		v.repeat(func(int) {
+			own, err := s.AcquireN(v.ctx, "greedy", 4)
+			if err != nil {
+				return
+			}
+			v.wg.Go(func() {
+				time.Sleep(givesUp)
+				_ = own.Release()
+			})
+			v.take(s, "greedy", 9, 10*time.Second, time.Millisecond)
+		})
+	},
+}
+
+// A tenant that asks for more than is free does not stop the others, however it goes about it.
+func TestRequestsInVainStopNobody(t *testing.T) {
+	for name, attack := range vainAttacks {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+				const lasts = 10 * time.Second
+				calm, _ := runVain(f, lasts, func(v *vainScene) { v.hold() })
+				turns, longest := runVain(f, lasts, func(v *vainScene) {
+					v.hold()
+					attack(v)
+				})
+				t.Logf("modest tenants had %d turns beside %d without the attack; the longest wait was %v", turns["modest"], calm["modest"], longest)
+				if turns["modest"] < calm["modest"]/4 {
+					t.Errorf("modest tenants had %d turns; without the attack %d", turns["modest"], calm["modest"])
+				}
+				if longest > 3*time.Second {
+					t.Errorf("a modest tenant waited %v", longest)
+				}
+			})
+		})
+	}
+}
+
+// hold keeps one permit for the whole scene.
+func (v *vainScene) hold() {
+	l := v.f.take(v.open(), "long", 1)
+	v.wg.Go(func() {
+		<-v.ctx.Done()
+		_ = l.Release()
+	})
+}
+
+// An honest request for many permits is served beside requests in vain, and no less than before
+// without them.
+func TestHonestHeavyRequestBesideRequestsInVain(t *testing.T) {
+	honest := func(v *vainScene) {
+		s := v.open()
+		v.repeat(func(int) {
+			v.take(s, "honest", 7, time.Minute, 20*time.Millisecond)
+			time.Sleep(20 * time.Millisecond)
+		})
+	}
+	t.Run("alone", func(t *testing.T) {
+		bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+			turns, longest := runVain(f, 8*time.Second, honest)
+			t.Logf("%v, the longest wait was %v", turns, longest)
+			if turns["honest"] < 64 || longest > 200*time.Millisecond {
+				t.Errorf("the honest tenant had %d turns; want 64 or more, and no modest one that waits long (%v)", turns["honest"], longest)
+			}
+		})
+	})
+	for name, attack := range vainAttacks {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+				turns, longest := runVain(f, 8*time.Second, func(v *vainScene) {
+					v.hold()
+					honest(v)
+					attack(v)
+				})
+				t.Logf("the honest tenant had %d turns, the modest ones %d; their longest wait was %v", turns["honest"], turns["modest"], longest)
+				if turns["honest"] < 4 {
+					t.Errorf("the honest tenant had %d turns", turns["honest"])
+				}
+			})
+		})
+	}
+}

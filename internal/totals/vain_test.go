@@ -1,0 +1,182 @@
+package totals_test
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+)
+
+func (d *desk) now() int64 {
+	d.Helper()
+	t, err := d.rdb.Time(d.Context()).Result()
+	if err != nil {
+		d.Fatal(err)
+	}
+	return t.UnixMilli()
+}
+
+func (d *desk) turn(name string) float64 {
+	d.Helper()
+	return d.rdb.ZScore(d.Context(), d.part("turns"), name).Val()
+}
+
+func (d *desk) setTurn(name string, score float64) {
+	d.Helper()
+	if err := d.rdb.ZAdd(d.Context(), d.part("turns"), redis.Z{Member: name, Score: score}).Err(); err != nil {
+		d.Fatal(err)
+	}
+}
+
+// mark is the request that holds the others up.
+func (d *desk) mark() string {
+	d.Helper()
+	all := d.marks()
+	if len(all) != 1 {
+		d.Fatalf("%q have marks; want one", all)
+	}
+	return all[0]
+}
+
+// older makes the mark older.
+func (d *desk) older(ms float64) { m := d.mark(); d.setTurn(m, d.turn(m)-ms) }
+
+func (d *desk) holdsKey(key string) bool {
+	for _, a := range d.held {
+		if a.key == key {
+			return true
+		}
+	}
+	return false
+}
+
+// A key that has held others up in vain for a second stands aside for 1, 2, 4, 8 and again 8 s.
+// Its charge is forgotten 16 s later.
+func TestTimesAsideDouble(t *testing.T) {
+	eachDesk(t, 4, func(t *testing.T, d *desk) {
+		d.enter("long", 1, 4, 1)
+		d.enter("heavy", 4, 4, 1)
+		for n, want := range []int64{1000, 2000, 4000, 8000, 8000, 1000} {
+			if d.enter("light", 1, 4, 1) {
+				t.Fatal("a request passed the one that holds it up")
+			}
+			d.older(1000)
+			before := d.now()
+			d.goOn()
+			after := d.now()
+			if !d.holdsKey("light") {
+				t.Fatalf("time %d: the light request still waits", n)
+			}
+			d.leave(len(d.held) - 1)
+			charge := d.turn(":heavy")
+			if until := int64(-charge / 32); until < before+want || until > after+want {
+				t.Errorf("time %d: it stands aside for %d ms; want %d", n, until-before, want)
+			}
+			// The time is over, at last with all that is remembered of it.
+			ended, times := d.now()-1, math.Mod(-charge, 32)
+			if n == 4 {
+				ended -= 16_000
+			}
+			d.setTurn(":heavy", -(float64(ended)*32 + times))
+			d.setTurn(":", float64(d.now())*32)
+			d.ask()
+		}
+	})
+}
+
+// What requests of other keys held up before counts, too: for the time of the family. Then
+// nobody holds others up for a second.
+func TestFamilyRestsForASecond(t *testing.T) {
+	eachDesk(t, 4, func(t *testing.T, d *desk) {
+		d.enter("long", 1, 4, 1)
+		d.enter("heavy", 4, 4, 1)
+		if d.enter("light", 1, 4, 1) {
+			t.Fatal("a request passed the one that holds it up")
+		}
+		d.setTurn(":", float64(d.now()+900)*32)
+		d.older(200)
+		before := d.now()
+		d.goOn()
+		if !d.holdsKey("light") {
+			t.Fatal("the light request still waits")
+		}
+		if until := int64(-d.turn(":") / 32); until < before+1000 || until > d.now()+1000 {
+			t.Errorf("the family rests for %d ms; want a second", until-before)
+		}
+		d.enter("other", 4, 4, 1)
+		if !d.enter("light", 1, 4, 1) || len(d.marks()) > 0 {
+			t.Errorf("%q hold others up while the family rests", d.marks())
+		}
+	})
+}
+
+// A newcomer whose key comes first does not take the mark, nor the room that becomes free.
+func TestNewcomerDoesNotTakeTheMark(t *testing.T) {
+	eachDesk(t, 4, func(t *testing.T, d *desk) {
+		d.enter("long", 1, 4, 1)
+		d.enter("m", 4, 4, 1)
+		first := d.mark()
+		for _, key := range []string{"l", "k", "a"} {
+			d.enter(key, 4, 4, 1)
+			if now := d.mark(); now != first {
+				t.Errorf("%s has the mark of %s", now, first)
+			}
+		}
+		d.leave(0)
+		if !d.holdsKey("m") {
+			t.Errorf("%+v hold; want the first that waited", d.held)
+		}
+	})
+}
+
+// Of keys that stood aside, the one whose time ended first is the next that holds others up.
+func TestKeyThatStoodAsideFirstIsNext(t *testing.T) {
+	eachDesk(t, 4, func(t *testing.T, d *desk) {
+		d.enter("long", 1, 4, 1)
+		for _, key := range []string{"a", "b", "c"} {
+			d.enter(key, 4, 4, 1)
+			if key == "a" { // from here on the family rests
+				d.setTurn(":", -float64(d.now()+900)*32)
+			}
+		}
+		d.goOn()
+		if marks, n := d.marks(), d.card("ready"); len(marks) > 0 || n > 0 {
+			t.Fatalf("%q have marks and %d keys compete while the family rests", marks, n)
+		}
+		now := d.now()
+		for key, ago := range map[string]int64{"a": 100, "b": 200, "c": 50} {
+			d.setTurn(":"+key, -float64(now-ago)*32)
+		}
+		d.setTurn(":", float64(now)*32)
+		d.ask()
+		if member := d.mark(); member[:2] != "b:" {
+			t.Errorf("%s holds the others up; want b, whose time ended first", member)
+		}
+	})
+}
+
+// A request that fits tells that it is held up, however many requests that do not fit stand
+// before it.
+func TestRequestBehindManyIsSeen(t *testing.T) {
+	eachDesk(t, 4, func(t *testing.T, d *desk) {
+		d.enter("long", 1, 4, 1)
+		for i := range 30 {
+			d.enter(fmt.Sprintf("k%02d", i), 4, 4, 1)
+		}
+		if score := d.turn(d.mark()); score >= harms {
+			t.Fatalf("the mark says that others would fit: %.0f", score)
+		}
+		d.enter("z", 1, 4, 1)
+		if score := d.turn(d.mark()); score < harms {
+			t.Errorf("the mark does not say that another would fit: %.0f", score)
+		}
+		d.older(1000)
+		for i := 0; i < 5 && len(d.waiting) > 30; i++ {
+			d.goOn()
+		}
+		if !d.holdsKey("z") {
+			t.Error("the request that fits still waits")
+		}
+	})
+}
