@@ -1,8 +1,10 @@
 package singleflight
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -13,31 +15,74 @@ import (
 
 // encode turns a value into bytes. []byte and string are taken as they are, unless there is a
 // Codec: it must see them, because it may encrypt.
-func (g *Group[T]) encode(v T) (data string, err error) {
+func (g *Group[T]) encode(c *callersCode, v T) (data string, err error) {
+	c.runs = "the codec"
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("the codec panicked: %v", p)
+			err = errors.New(errorText(c.runs + " panicked: " + panicText(p)))
 		}
 	}()
-	if g.cfg.Codec == nil {
-		switch raw := any(v).(type) {
-		case []byte:
-			return string(raw), nil
-		case string:
-			return raw, nil
-		}
-		b, err := codec.Msgpack{}.Marshal(&v) // a pointer, so that methods of *T are found
-		return string(b), err
+	var b []byte
+	raw, isRaw := rawBytes(&v)
+	switch {
+	case g.cfg.Codec != nil:
+		b, err = g.cfg.Codec.Marshal(v)
+	case isRaw:
+		return raw, nil
+	default:
+		b, err = codec.Msgpack{}.Marshal(&v) // a pointer, so that methods of *T are found
 	}
-	b, err := g.cfg.Codec.Marshal(v)
-	return string(b), err
+	if err != nil {
+		return "", c.fix("the codec's error", err)
+	}
+	return string(b), nil
 }
 
-// decode makes a new value from its bytes, so that no two callers share one.
-func (g *Group[T]) decode(data string) (v T, err error) {
+// rawBytes returns the bytes of a value whose type is []byte or string. It is not enough that
+// the value in an interface is one: T says what to decode.
+func rawBytes[T any](v *T) (string, bool) {
+	switch p := any(v).(type) {
+	case *[]byte:
+		return string(*p), true
+	case *string:
+		return *p, true
+	}
+	return "", false
+}
+
+// decode makes a new value from its bytes, so that no two callers share one. If callers' code
+// takes part, decode ends with ctx, too.
+func (g *Group[T]) decode(ctx context.Context, data string) (T, error) {
+	if !g.ownCode {
+		return g.unmarshal(data)
+	}
+	type decoded struct {
+		value T
+		err   error
+	}
+	var d decoded
+	c := callersCode{runs: "the codec"}
+	ends := make(chan decoded, 1)
+	c.run(func(f func()) { go f() }, func() { d.value, d.err = g.unmarshal(data) }, func(r *raised) {
+		if r != nil {
+			d.err = errors.New(r.text())
+		}
+		ends <- d
+	})
+	select {
+	case d := <-ends:
+		return d.value, d.err
+	case <-ctx.Done():
+		var none T
+		return none, ctx.Err()
+	}
+}
+
+// unmarshal is decode on this goroutine.
+func (g *Group[T]) unmarshal(data string) (v T, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("the codec panicked: %v", p)
+			err = errors.New("the codec panicked: " + panicText(p))
 		}
 	}()
 	if g.cfg.Codec == nil {
@@ -71,16 +116,46 @@ func errorText(text string) string {
 	return text[:end]
 }
 
-// failurePayload returns a loader's failure as it is passed to other processes: its text, and
-// the texts of the sentinels that it matches.
-func (g *Group[T]) failurePayload(err error) string {
-	payload := errorText(err.Error())
-	for _, sentinel := range g.cfg.Errors {
-		if errors.Is(err, sentinel) {
-			payload += separator + sentinel.Error()
+// sentinel is one of Config.Errors.
+type sentinel struct {
+	err  error
+	text string
+}
+
+// readSentinels returns sentinels with their texts, and what is wrong with them.
+func readSentinels(errs []error) (all []sentinel, problems []string) {
+	if len(errs) > maxSentinels {
+		return nil, []string{fmt.Sprintf("has %d; want at most %d", len(errs), maxSentinels)}
+	}
+	bad := func(i int, what string, args ...any) {
+		problems = append(problems, fmt.Sprintf("[%d] ", i)+fmt.Sprintf(what, args...))
+	}
+	texts := map[string]bool{}
+	for i, err := range errs {
+		if err == nil {
+			bad(i, "is nil; want an error")
+			continue
+		}
+		var text string
+		panicked := contain(func(c *callersCode) {
+			c.runs = "the method Error"
+			text = err.Error()
+		})
+		switch {
+		case panicked != nil:
+			bad(i, "has no text: %v", panicked)
+		case !reflect.ValueOf(err).Comparable():
+			bad(i, "is a %T, which cannot be compared; want an error that errors.Is finds", err)
+		case text == "" || len(text) > maxSentinelText || strings.Contains(text, separator):
+			bad(i, "has a text of %d bytes; want 1 to %d without NUL", len(text), maxSentinelText)
+		case texts[text]:
+			bad(i, "has the text %q of another one; want different texts", text)
+		default:
+			texts[text] = true
+			all = append(all, sentinel{err, text})
 		}
 	}
-	return payload
+	return all, problems
 }
 
 // asError returns the error that an envelope without a value stands for.
@@ -92,9 +167,9 @@ func (g *Group[T]) asError(e envelope.Envelope) error {
 	remote := &RemoteError{Text: text, kind: e.Kind}
 	if matched != "" {
 		names := strings.Split(matched, separator)
-		for _, sentinel := range g.cfg.Errors {
-			if slices.Contains(names, sentinel.Error()) {
-				remote.sentinels = append(remote.sentinels, sentinel)
+		for _, s := range g.sentinels {
+			if slices.Contains(names, s.text) {
+				remote.sentinels = append(remote.sentinels, s.err)
 			}
 		}
 	}

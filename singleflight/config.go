@@ -3,7 +3,6 @@ package singleflight
 import (
 	"log/slog"
 	"math"
-	"strings"
 	"time"
 
 	"github.com/leasehold-go/leasehold"
@@ -37,7 +36,8 @@ const (
 )
 
 // Codec turns values into bytes and back. Unmarshal must not trust its input: anyone who can
-// write to Redis may have written these bytes.
+// write to Redis may have written these bytes. If a method panics or calls [runtime.Goexit],
+// it counts as failed.
 type Codec interface {
 	Marshal(v any) ([]byte, error)
 	Unmarshal(data []byte, v any) error
@@ -58,8 +58,9 @@ type Config[T any] struct {
 
 	// TTLFor returns the TTL of a value. If it returns 0, TTL applies. If it returns a
 	// negative duration, the value is handed to all callers that wait for it and is not
-	// stored. It is called once for each value that is loaded or Put, and must not block. If
-	// it panics after a load, the loader counts as panicked. nil: TTL applies to every value.
+	// stored. It is called once for each value that is loaded or Put, on the goroutine of the
+	// loader. If it panics after a load, the loader counts as panicked. nil: TTL applies to
+	// every value.
 	TTLFor func(key string, v T) time.Duration
 
 	// StaleFor is how long after its TTL a value is still served while one process rebuilds
@@ -122,14 +123,17 @@ type Config[T any] struct {
 	OnUnavailable Policy
 
 	// Codec turns values into bytes. nil: msgpack, but []byte and string are stored as they
-	// are.
+	// are. Msgpack has no names of types: what is in a field of type any comes back as a plain
+	// value, a struct as a map and a small int as an int8.
 	Codec Codec
 
 	// Schema tells apart versions of T that cannot read each other's bytes. Each schema of a
 	// key has its own value, remembered failure and load. So two versions of a program can run
 	// side by side: each loads at most once per key and TTL, and Put and Invalidate reach
 	// both. 0: a fingerprint of T as the codec sees it, that is of the names and types of the
-	// fields, and also of the Codec's own type if Codec is set.
+	// fields. If Codec is set, its own type counts, too, and the names and hidden fields of all
+	// types in T. What only the methods of a type know does not count: set a Schema if the same
+	// type comes to write cents instead of euros.
 	Schema uint32
 
 	// Errors lists sentinels that errors.Is finds in a loader's failure in every process that
@@ -152,7 +156,9 @@ type Config[T any] struct {
 	// that a label puts data about your machines into Redis.
 	Label string
 
-	// Observer is told what the group does; see [leasehold.Observer]. nil: no observer.
+	// Observer is told what the group does; see [leasehold.Observer]. If it panics, the group
+	// works on. If it calls [runtime.Goexit], it ends the goroutine of the event, which may be
+	// a caller's. nil: no observer.
 	Observer leasehold.Observer
 
 	// Logger gets what cannot be reported to every caller: entries that cannot be decoded,
@@ -225,25 +231,9 @@ func (c Config[T]) check() []error {
 	if c.MaxLoads < 0 || c.MaxLoads > maxLoads {
 		bad("MaxLoads", "is %d; want 0 (no bound) to %d", c.MaxLoads, maxLoads)
 	}
-	if len(c.Errors) > maxSentinels {
-		bad("Errors", "has %d; want at most %d", len(c.Errors), maxSentinels)
-	}
-	texts := map[string]bool{}
-	for i, err := range c.Errors {
-		switch {
-		case err == nil:
-			bad("Errors", "[%d] is nil; want an error", i)
-		case err.Error() == "" || len(err.Error()) > maxSentinelText || strings.Contains(err.Error(), separator):
-			bad("Errors", "[%d] has a text of %d bytes; want 1 to %d without NUL", i, len(err.Error()), maxSentinelText)
-		case texts[err.Error()]:
-			bad("Errors", "[%d] has the text %q of another one; want different texts", i, err)
-		default:
-			texts[err.Error()] = true
-		}
-	}
 	if c.Codec == nil {
-		if why := unencodable[T](); why != "" {
-			bad("T", "can't be encoded: %s; want a type that msgpack encodes, or a Codec", why)
+		if why := unstorable[T](); why != "" {
+			bad("T", "can't be encoded: %s; want a type that msgpack encodes and decodes, or a Codec", why)
 		}
 	}
 	if c.OnUnavailable != Fail && c.OnUnavailable != LoadLocally {

@@ -1,6 +1,7 @@
 package singleflight
 
 import (
+	"context"
 	"crypto/sha1"
 	"encoding/hex"
 	"errors"
@@ -52,7 +53,7 @@ func (g *Group[T]) judge(t target, raw string, now int64, fromScript bool) entry
 		err = ErrTooLarge
 	}
 	if err != nil {
-		g.undecodable(t, err)
+		g.undecodable(context.Background(), t, err)
 		e.rejected.Value = sum(raw)
 		return e
 	}
@@ -87,8 +88,12 @@ func sum(raw string) string {
 	return hex.EncodeToString(h[:])
 }
 
-// undecodable reports an entry that cannot be decoded and so is treated as absent.
-func (g *Group[T]) undecodable(t target, err error) {
+// undecodable reports an entry that cannot be decoded and so is treated as absent. The end of
+// ctx, with which decoding ends, says nothing about the entry.
+func (g *Group[T]) undecodable(ctx context.Context, t target, err error) {
+	if ctx.Err() != nil {
+		return
+	}
 	g.counts.undecodable.Add(1)
 	g.observe(leasehold.Event{Kind: leasehold.EventDecodeFailed})
 	g.cfg.Logger.Warn("leasehold: singleflight: an entry in the cache is not a value of this group: it counts as absent",

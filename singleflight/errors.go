@@ -2,6 +2,9 @@ package singleflight
 
 import (
 	"errors"
+	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/leasehold-go/leasehold/internal/envelope"
 )
@@ -55,6 +58,46 @@ func (e *RemoteError) Is(target error) bool {
 		return target == ErrLoaderPanicked
 	}
 	return false
+}
+
+// KeysError is the error of [Group.DoMany], and of [Group.Invalidate] for several keys. It has
+// one error for each key that failed. errors.Is and errors.As look into all of them.
+type KeysError struct {
+	ByKey map[string]error
+}
+
+// maxKeysInText is how many keys the text of a KeysError names.
+const maxKeysInText = 10
+
+// Error returns the texts of the first ten errors, in the order of their keys, a line each, and
+// the number of the others.
+func (e *KeysError) Error() string {
+	all := e.Unwrap()
+	text := errors.Join(all[:min(len(all), maxKeysInText)]...)
+	switch {
+	case text == nil:
+		return "no key failed"
+	case len(all) > maxKeysInText:
+		return fmt.Sprintf("%v\nand %d more keys", text, len(all)-maxKeysInText)
+	}
+	return text.Error()
+}
+
+// Unwrap returns the errors in the order of their keys.
+func (e *KeysError) Unwrap() []error {
+	all := make([]error, 0, len(e.ByKey))
+	for _, key := range slices.Sorted(maps.Keys(e.ByKey)) {
+		all = append(all, e.ByKey[key])
+	}
+	return all
+}
+
+// failedKeys returns the error for keys that failed; nil if there are none.
+func failedKeys(byKey map[string]error) error {
+	if len(byKey) == 0 {
+		return nil
+	}
+	return &KeysError{byKey}
 }
 
 // maxText is the largest text of an error that is passed to other processes, in bytes.

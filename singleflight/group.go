@@ -3,6 +3,7 @@ package singleflight
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,6 +31,8 @@ type Group[T any] struct {
 	manager  *lease.Manager
 	permits  *lease.Manager // of MaxLoads; nil: no bound
 
+	ownCode       bool           // a Codec or methods of T decode values
+	sentinels     []sentinel     // those of Config.Errors
 	invalidatedAt *invalidatedAt // nil: the client caches nothing by itself
 	counts        counters
 
@@ -53,13 +56,24 @@ type Group[T any] struct {
 //
 // New refuses a Cluster client that reads from replicas, because a replica could return a
 // value that an Invalidate has already dropped. Without a Codec it also refuses a T that
-// cannot be encoded, if its type shows that. rdb may be wrapped: New finds a client that is
+// cannot be encoded and decoded, if its type shows that, such as an interface. rdb may be wrapped: New finds a client that is
 // embedded in another type or that a method Unwrap returns.
 func New[T any](rdb redis.UniversalClient, cfg Config[T]) (*Group[T], error) {
-	logger := cfg.Logger // nil if there is none, so that no line is composed for it
+	var logger *slog.Logger // nil if there is none, so that no line is composed for it
+	if cfg.Logger != nil {
+		logger = slog.New(newHandler(cfg.Logger.Handler()))
+		cfg.Logger = logger
+	}
+	if cfg.Observer != nil {
+		cfg.Observer = observer{cfg.Observer}
+	}
 	cfg = cfg.withDefaults()
 	family := keys.Family{Prefix: cfg.Prefix, Kind: loads.Kind, Name: cfg.Name, Hash: cfg.HashKeys}
 	errs := cfg.check()
+	sentinels, problems := readSentinels(cfg.Errors)
+	for _, problem := range problems {
+		errs = append(errs, keys.Bad("Errors", "%s", problem))
+	}
 	if c, err := call.NewClient(rdb); err == nil && c.ReadsFromReplicas() {
 		errs = append(errs, keys.Bad("rdb", "reads from replicas (ReadOnly, RouteByLatency or RouteRandomly); want a client that reads from primaries"))
 	}
@@ -70,6 +84,7 @@ func New[T any](rdb redis.UniversalClient, cfg Config[T]) (*Group[T], error) {
 	}
 	g := &Group[T]{
 		cfg: cfg, family: family, rdb: rdb, clientID: clientID(rdb), manager: m,
+		ownCode: cfg.Codec != nil || hasOwnMethods[T](), sentinels: sentinels,
 		flights:            map[string]*flight[T]{},
 		localFlights:       map[string]*flight[T]{},
 		live:               map[*flight[T]]struct{}{},

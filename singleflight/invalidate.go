@@ -2,7 +2,6 @@ package singleflight
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -31,8 +30,9 @@ const (
 //
 // If ctx ends, Invalidate returns at once. Otherwise it tries for up to 3 s and returns within
 // 6 s. If it returns an error, each key that the error names may have been dropped or not:
-// call Invalidate again. Its errors are leasehold.ErrInvalid for a bad key,
-// leasehold.ErrUnavailable, leasehold.ErrClosed and ctx's own.
+// call Invalidate again. For several keys the error is a *[KeysError]. Its errors are
+// leasehold.ErrInvalid for a bad key, leasehold.ErrUnavailable, leasehold.ErrClosed and ctx's
+// own.
 //
 // Invalidate costs one round trip for any number of keys (in a Cluster one per node). Keys
 // with other schemas in use cost a second one.
@@ -74,13 +74,9 @@ func (g *Group[T]) Put(ctx context.Context, key string, v T) error {
 	if err != nil {
 		return err
 	}
-	data, err := g.encode(v)
-	if err != nil {
-		return call.Fail(pkg, op, t.Label, leasehold.ErrInvalid, err)
-	}
-	ttl, err := g.ttlOf(key, v)
-	if err != nil {
-		return call.Fail(pkg, op, t.Label, err)
+	data, ttl, errs := g.prepare(key, v)
+	if errs != nil {
+		return call.Fail(pkg, op, t.Label, errs...)
 	}
 	d := &drop{target: t}
 	var unstored []error
@@ -101,14 +97,25 @@ func (g *Group[T]) Put(ctx context.Context, key string, v T) error {
 	return call.Fail(pkg, op, t.Label, unstored...)
 }
 
-// ttlOf is ttl on a caller's goroutine: it turns a panic of TTLFor into an error.
-func (g *Group[T]) ttlOf(key string, v T) (ttl time.Duration, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("TTLFor panicked: %v", p)
+// prepare encodes a value for Put and asks TTLFor about it.
+func (g *Group[T]) prepare(key string, v T) (data string, ttl time.Duration, errs []error) {
+	var err error
+	encoded := false
+	ended := contain(func(c *callersCode) {
+		if data, err = g.encode(c, v); err == nil {
+			encoded = true
+			c.runs = "TTLFor"
+			ttl = g.ttl(key, v)
 		}
-	}()
-	return g.ttl(key, v), nil
+	})
+	switch {
+	case encoded && ended == nil:
+		return data, ttl, nil
+	case encoded:
+		return "", 0, []error{ended}
+	default:
+		return "", 0, []error{leasehold.ErrInvalid, err, ended}
+	}
 }
 
 // drop is what Invalidate or Put does to one key. It runs first for the group's own schema.
@@ -162,7 +169,7 @@ func (g *Group[T]) dropAll(ctx context.Context, op string, open []*drop) error {
 	defer bound.Stop()
 	select {
 	case <-ended:
-		var errs []error
+		failed := map[string]error{}
 		for _, d := range open {
 			outcome := leasehold.OutcomeOK
 			if !d.done.Load() {
@@ -170,10 +177,10 @@ func (g *Group[T]) dropAll(ctx context.Context, op string, open []*drop) error {
 			}
 			g.observe(leasehold.Event{Kind: leasehold.EventInvalidated, Outcome: outcome})
 			if !d.done.Load() {
-				errs = append(errs, call.Fail(pkg, op, d.Label, leasehold.ErrUnavailable, d.err))
+				failed[d.key] = call.Fail(pkg, op, d.Label, leasehold.ErrUnavailable, d.err)
 			}
 		}
-		return errors.Join(errs...)
+		return ofDrops(open, failed)
 	case <-ctx.Done():
 		return failDrops(op, open, ctx.Err(), leasehold.ErrUnavailable)
 	case <-bound.C:
@@ -185,13 +192,21 @@ var errDropSlow = fmt.Errorf("no answer within %v", dropBound)
 
 // failDrops returns the error for the keys that are not done.
 func failDrops(op string, all []*drop, errs ...error) error {
-	var failed []error
+	failed := map[string]error{}
 	for _, d := range all {
 		if !d.done.Load() {
-			failed = append(failed, call.Fail(pkg, op, d.Label, errs...))
+			failed[d.key] = call.Fail(pkg, op, d.Label, errs...)
 		}
 	}
-	return errors.Join(failed...)
+	return ofDrops(all, failed)
+}
+
+// ofDrops returns the error for the keys that failed. A call for one key has a plain error.
+func ofDrops(all []*drop, failed map[string]error) error {
+	if len(all) == 1 {
+		return failed[all[0].key]
+	}
+	return failedKeys(failed)
 }
 
 // tryDrops tries until each key is done or refused, the time for it is over, or the caller has

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"time"
 
@@ -127,12 +126,18 @@ func (d *load[T]) run(flights []*flight[T]) {
 		defer stop()
 	}
 	defer d.cancel(errDone)
-	p := d.callWithPermit()
-	d.running.end()
-	d.publish(p)
+	p := product[T]{refused: errObserverEnded}
+	defer func() { // also if the Observer ends this goroutine
+		d.running.end()
+		d.publish(p)
+	}()
+	p = d.callWithPermit()
 }
 
-var errDone = errors.New("the load is done")
+var (
+	errDone          = errors.New("the load is done")
+	errObserverEnded = errors.New("the Observer called runtime.Goexit")
+)
 
 // start makes the ctx of the load, and ties the flights to the load.
 func (d *load[T]) start(flights []*flight[T]) {
@@ -206,30 +211,6 @@ func (d *load[T]) endFor(f *flight[T], why error) {
 	}
 }
 
-// product is the outcome of a loader's call.
-type product[T any] struct {
-	values  map[string]T
-	ttls    map[string]time.Duration // the TTLs of values
-	err     error
-	raised  *raised
-	took    time.Duration
-	refused error // why the loader was not called
-}
-
-// raised is a loader's panic, or its call of runtime.Goexit.
-type raised struct {
-	value  any
-	stack  []byte
-	goexit bool
-}
-
-func (r *raised) text() string {
-	if r.goexit {
-		return "the loader called runtime.Goexit"
-	}
-	return errorText(fmt.Sprintf("the loader panicked: %v", r.value))
-}
-
 // callWithPermit calls the loader under one permit of MaxLoads, if there is such a bound. The
 // leases are renewed while it waits for the permit.
 func (d *load[T]) callWithPermit() product[T] {
@@ -257,8 +238,7 @@ func (d *load[T]) callWithPermit() product[T] {
 	return d.callLoader()
 }
 
-// callLoader calls the loader on a goroutine of its own, because the loader may end that
-// goroutine, and may run for longer than LoadTimeout.
+// callLoader calls the loader, which may run for longer than LoadTimeout.
 func (d *load[T]) callLoader() product[T] {
 	g := d.g
 	d.count()
@@ -273,45 +253,15 @@ func (d *load[T]) callLoader() product[T] {
 	}
 	defer cancel()
 	began := time.Now()
-	products := make(chan product[T], 1)
-	g.active.Go(func() {
-		var p product[T]
-		returned := false
-		defer func() {
-			if !returned {
-				p.raised = &raised{goexit: true}
-				if v := recover(); v != nil {
-					p.raised = &raised{value: v, stack: debug.Stack()}
-				}
-			}
-			p.took = time.Since(began)
-			products <- p
-		}()
-		p.values, p.err = d.loader(ctx, slices.Clone(d.keys))
-		if p.err == nil {
-			// TTLFor is called here so that its panic is caught like one of the loader.
-			p.ttls = map[string]time.Duration{}
-			for _, key := range d.keys {
-				if v, ok := p.values[key]; ok {
-					p.ttls[key] = g.ttl(key, v)
-				}
-			}
-		}
-		returned = true
-	})
+	var p product[T]
 	select {
-	case p := <-products:
-		if p.err != nil && context.Cause(ctx) == ErrLoadTimeout && errors.Is(p.err, context.DeadlineExceeded) {
-			p.err = errLoadTimeout // a caller must not take it for a deadline of its own
-		}
-		ended(p, ctx)
-		return p
+	case p = <-d.produce(ctx):
 	case <-late:
 		<-ctx.Done() // its deadline is now, unless it ended earlier
-		p := product[T]{err: errLoadTimeout, took: time.Since(began)}
-		ended(p, ctx)
-		return p
+		p = product[T]{failed: timedOut, took: time.Since(began)}
 	}
+	ended(p, ctx)
+	return p
 }
 
 // errLoadTimeout is ErrLoadTimeout as callers see it.

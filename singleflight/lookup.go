@@ -38,7 +38,7 @@ func (g *Group[T]) lookUp(ctx context.Context, t target) look[T] {
 	if errs != nil {
 		return look[T]{verdict: unobtainable, errs: errs}
 	}
-	return g.consider(t, raw, e)
+	return g.consider(ctx, t, raw, e)
 }
 
 // read reads the cache, with one GET.
@@ -111,19 +111,19 @@ func (g *Group[T]) lookUpMany(ctx context.Context, targets []target) []look[T] {
 				all[i] = look[T]{verdict: unobtainable, errs: unobtainableBecause(ctx, err)}
 				continue
 			}
-			all[i] = g.consider(targets[i], raw, g.judge(targets[i], raw, now, false))
+			all[i] = g.consider(ctx, targets[i], raw, g.judge(targets[i], raw, now, false))
 		}
 	})
 	return all
 }
 
 // consider decides what the entry in raw means for a call.
-func (g *Group[T]) consider(t target, raw string, e entry) look[T] {
+func (g *Group[T]) consider(ctx context.Context, t target, raw string, e entry) look[T] {
 	switch {
 	case e.fresh() && e.env.Kind == envelope.NotFound:
 		return look[T]{verdict: hit, result: Result[T]{Source: Cached}, errs: []error{ErrNotFound}}
 	case e.fresh():
-		r, ok := g.serve(t, e, Cached)
+		r, ok := g.serve(ctx, t, e, Cached)
 		switch {
 		case !ok:
 			e.rejected.Value = sum(raw)
@@ -133,7 +133,7 @@ func (g *Group[T]) consider(t target, raw string, e entry) look[T] {
 			return look[T]{verdict: hit, result: r}
 		}
 	case e.stale(max(g.cfg.StaleFor, g.cfg.StaleIfError)):
-		r, ok := g.serve(t, e, Stale)
+		r, ok := g.serve(ctx, t, e, Stale)
 		switch {
 		case !ok:
 			e.rejected.Value = sum(raw)
@@ -149,10 +149,10 @@ func (g *Group[T]) consider(t target, raw string, e entry) look[T] {
 
 // serve decodes the value of an entry. It returns false if the bytes cannot be decoded as a T.
 // The scripts must then be told the sum of these bytes.
-func (g *Group[T]) serve(t target, e entry, from Source) (Result[T], bool) {
-	value, err := g.decode(e.env.Payload)
+func (g *Group[T]) serve(ctx context.Context, t target, e entry, from Source) (Result[T], bool) {
+	value, err := g.decode(ctx, e.env.Payload)
 	if err != nil {
-		g.undecodable(t, err)
+		g.undecodable(ctx, t, err)
 		return Result[T]{}, false
 	}
 	return Result[T]{Value: value, Source: from, Age: e.age}, true

@@ -2,7 +2,6 @@ package singleflight
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -17,9 +16,10 @@ import (
 // [ErrNotFound]. DoMany may call load again, for keys whose loader in another process died.
 // With MaxLoads each call of load takes one permit.
 //
-// DoMany returns the values that it got, and one joined error for all other keys. Each part of
-// the error names its key. If one of the keys is bad, DoMany returns leasehold.ErrInvalid and
-// does nothing else. The other errors are those of Do.
+// DoMany returns the values that it got, and a *[KeysError] with the errors of all other keys.
+// If load returns both a map and an error, the values in the map are stored and returned, and
+// the error is that of the keys that are missing in it. If one of the keys is bad, DoMany
+// returns leasehold.ErrInvalid and does nothing else. The other errors are those of Do.
 //
 // All keys are looked up in one round trip. A second round trip settles what to do about the
 // missing ones. In a Cluster these are one round trip per node. The values that this process
@@ -45,9 +45,9 @@ func (g *Group[T]) DoMany(ctx context.Context, all []string, load func(ctx conte
 	if g.closed.Load() {
 		return nil, call.Fail(pkg, op, keys.Escape(g.cfg.Name), leasehold.ErrClosed)
 	}
-	m := &many[T]{g: g, ctx: ctx, found: make(map[string]T, len(open))}
+	m := &many[T]{g: g, ctx: ctx, found: make(map[string]T, len(open)), failed: map[string]error{}}
 	m.run(m.others(open))
-	return m.found, errors.Join(m.errs...)
+	return m.found, failedKeys(m.failed)
 }
 
 // many is one call of DoMany.
@@ -55,15 +55,15 @@ type many[T any] struct {
 	g   *Group[T]
 	ctx context.Context
 
-	found map[string]T
-	errs  []error
+	found  map[string]T
+	failed map[string]error
 }
 
 // done records what the call returns for one key.
 func (m *many[T]) done(q *request[T], r Result[T], errs []error) {
 	m.g.returned(r.Source, errs)
 	if errs != nil {
-		m.errs = append(m.errs, call.Fail(pkg, "do many", q.Label, errs...))
+		m.failed[q.key] = call.Fail(pkg, "do many", q.Label, errs...)
 		return
 	}
 	m.found[q.key] = r.Value

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/envelope"
 	"github.com/leasehold-go/leasehold/internal/loads"
 )
 
@@ -66,11 +67,11 @@ func loadOutcome[T any](p product[T], ctx context.Context) string {
 	switch {
 	case p.raised != nil:
 		return leasehold.OutcomePanic
-	case p.err == nil:
+	case p.failed == nil:
 		return leasehold.OutcomeOK
-	case errors.Is(p.err, ErrNotFound):
+	case p.failed.kind == envelope.NotFound:
 		return leasehold.OutcomeNotFound
-	case errors.Is(p.err, ErrLoadTimeout):
+	case p.failed.kind == envelope.Timeout:
 		return leasehold.OutcomeTimeout
 	case ctx.Err() != nil:
 		return leasehold.OutcomeCanceled

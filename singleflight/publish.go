@@ -1,7 +1,6 @@
 package singleflight
 
 import (
-	"errors"
 	"slices"
 	"time"
 
@@ -23,13 +22,11 @@ type share[T any] struct {
 	others []*request[T]
 	ended  error // why the load ended for the flight before it returned; nil: it did not
 
-	value  T
-	ttl    time.Duration
-	err    error
-	raised *raised
-
+	part     part[T]
+	failed   *failure           // there is no value
+	raised   *raised            // there is neither
 	env      envelope.Envelope  // the result for other callers
-	encoding error              // why the value cannot be passed to other callers
+	encoding *failure           // what other callers get if the value cannot be encoded
 	large    string             // an encoded value that is too large to leave this process
 	keep     time.Duration      // see loads.Result
 	remember time.Duration      // see loads.Result
@@ -63,11 +60,13 @@ func (d *load[T]) publish(p product[T]) {
 		}
 	}
 	loads.Publish(d.g.manager, pubs, publishWithin)
+	defer func() { // also if the Observer ends this goroutine
+		for _, s := range shares {
+			s.answer()
+		}
+	}()
 	for _, p := range pubs {
 		d.g.published(p)
-	}
-	for _, s := range shares {
-		s.answer()
 	}
 }
 
@@ -113,44 +112,51 @@ func (s *share[T]) startAnew(all []*request[T]) { s.f.startAnew(s.f.rejected, al
 // wrap takes the flight's part of what the loader returned, makes its envelope, and decides
 // how long to keep it.
 func (s *share[T]) wrap(p product[T]) {
-	g := s.g
-	s.raised, s.err = p.raised, p.err
-	if s.raised == nil && s.err == nil {
-		var ok bool
-		if s.value, ok = p.values[s.f.key]; !ok {
-			s.err = ErrNotFound
-		}
-		s.ttl = p.ttls[s.f.key]
-	}
-	s.env = envelope.Envelope{Schema: g.cfg.Schema, Took: p.took}
+	s.env = envelope.Envelope{Schema: s.g.cfg.Schema, Took: p.took}
+	s.raised = p.raised
+	one, ok := p.parts[s.f.key]
 	switch {
 	case s.raised != nil:
-		s.env.Kind, s.env.Payload = envelope.Panic, s.raised.text()
-		if s.raised.goexit {
-			s.env.Kind = envelope.Goexit
-		}
-		g.counts.failed.Add(1)
-		// The stack is only logged here. It does not go to the process that gets the panic.
-		g.cfg.Logger.Error("leasehold: singleflight: "+s.raised.text(), "key", s.f.Label, "stack", string(s.raised.stack))
-	case errors.Is(s.err, ErrNotFound):
-		s.env.Kind, s.keep = envelope.NotFound, -1
+		s.wrapRaised()
+	case ok:
+		s.part = one
+		s.wrapValue()
+	case p.failed == nil:
+		s.failed = notFound
+		s.wrapFailure()
+	default:
+		s.failed = p.failed
+		s.wrapFailure()
+	}
+	s.env.Kept = max(0, s.keep)
+}
+
+func (s *share[T]) wrapRaised() {
+	s.env.Kind, s.env.Payload = envelope.Panic, s.raised.text()
+	if s.raised.goexit {
+		s.env.Kind = envelope.Goexit
+	}
+	s.g.counts.failed.Add(1)
+	// The stack is only logged here. It does not go to the process that gets the panic.
+	s.g.cfg.Logger.Error("leasehold: singleflight: "+s.raised.text(), "key", s.f.Label, "stack", string(s.raised.stack))
+}
+
+func (s *share[T]) wrapFailure() {
+	g := s.g
+	s.env.Kind = s.failed.kind
+	if s.failed.kind == envelope.NotFound {
+		s.keep = -1
 		if g.cfg.NotFoundTTL > 0 {
 			s.env.Fresh = g.jittered(g.cfg.NotFoundTTL)
 			s.keep = s.env.Fresh + minKept
 		}
-	case s.err != nil:
-		s.env.Kind, s.env.Payload, s.remember = envelope.Failure, g.failurePayload(s.err), g.cfg.ErrorTTL
-		if errors.Is(s.err, ErrLoadTimeout) {
-			s.env.Kind = envelope.Timeout
-		}
-		g.counts.failed.Add(1)
-		if s.pausesRefresh() && s.ended == nil {
-			g.cfg.Logger.Warn("leasehold: singleflight: a refresh failed", "key", s.f.Label, "error", s.err)
-		}
-	default:
-		s.wrapValue()
+		return
 	}
-	s.env.Kept = max(0, s.keep)
+	s.env.Payload, s.remember = s.failed.payload, g.cfg.ErrorTTL
+	g.counts.failed.Add(1)
+	if s.pausesRefresh() && s.ended == nil {
+		g.cfg.Logger.Warn("leasehold: singleflight: a refresh failed", "key", s.f.Label, "error", s.failed.err.Error())
+	}
 }
 
 // pausesRefresh reports whether the flight is a refresh, or became one. It pauses further
@@ -167,13 +173,12 @@ func (s *share[T]) pausesRefresh() bool {
 // wrapValue is wrap for a value. A value that is not stored still removes the stored one,
 // which is older.
 func (s *share[T]) wrapValue() {
-	g := s.g
-	data, err := g.encode(s.value)
-	switch {
+	g, data := s.g, s.part.data
+	switch err := s.part.encoding; {
 	case err != nil:
-		s.encoding = err
-		s.env.Kind, s.env.Payload, s.keep = envelope.Unmarshalable, errorText(err.Error()), -1
-		g.cfg.Logger.Error("leasehold: singleflight: a value can't be encoded: it is not cached", "key", s.f.Label, "error", err)
+		s.encoding = &failure{err, envelope.Unmarshalable, errorText(err.Error())}
+		s.env.Kind, s.env.Payload, s.keep = s.encoding.kind, s.encoding.payload, -1
+		g.cfg.Logger.Error("leasehold: singleflight: a value can't be encoded: it is not cached", "key", s.f.Label, "error", err.Error())
 	case len(data) > g.cfg.MaxValueBytes:
 		// The mark takes the place of a remembered failure.
 		s.env.Kind, s.remember, s.keep = envelope.TooLarge, tooLargeFor, -1
@@ -183,8 +188,8 @@ func (s *share[T]) wrapValue() {
 		s.large = data
 	default:
 		s.env.Kind, s.env.Payload = envelope.Value, data
-		if s.keep = -1; s.ttl > 0 {
-			s.env.Fresh, s.keep = s.ttl, g.kept(s.ttl)
+		if s.keep = -1; s.part.ttl > 0 {
+			s.env.Fresh, s.keep = s.part.ttl, g.kept(s.part.ttl)
 		}
 	}
 }
@@ -209,7 +214,7 @@ func (s *share[T]) answer() {
 	case s.ended != nil || (s.pub.Err == nil && s.pub.State == loads.LeaseOver):
 		// The lease was lost. A failure may be due to the loss alone, so the requests try
 		// again. A value is still good for the caller whose loader returned it.
-		if s.err != nil && s.raised == nil {
+		if s.failed != nil {
 			s.startAnew(s.all())
 			return
 		}
@@ -255,10 +260,10 @@ func (s *share[T]) answerFirst() {
 	switch {
 	case s.raised != nil:
 		o = outcome[T]{raised: s.raised}
-	case s.err != nil:
-		o.errs = []error{s.err}
+	case s.failed != nil:
+		o.failed = s.failed
 	default:
-		o.raw = &s.value
+		o.raw = &s.part.value
 	}
 	answer([]*request[T]{s.first}, o)
 }
@@ -270,10 +275,10 @@ func (s *share[T]) answerOthers(all []*request[T]) {
 	switch {
 	case s.raised != nil:
 		o.errs = []error{&RemoteError{Text: s.env.Payload, kind: s.env.Kind}}
-	case s.err != nil:
-		o.errs = []error{s.err}
+	case s.failed != nil:
+		o.failed = s.failed
 	case s.encoding != nil:
-		o.errs = []error{s.encoding}
+		o.failed = s.encoding
 	}
 	answer(all, o)
 }

@@ -113,13 +113,16 @@ func (g *Group[T]) Peek(ctx context.Context, key string) (Result[T], bool, error
 	case e.fresh() && e.env.Kind == envelope.NotFound:
 		return Result[T]{}, true, call.Fail(pkg, op, t.Label, ErrNotFound)
 	case e.fresh():
-		if r, ok := g.serve(t, e, Cached); ok {
+		if r, ok := g.serve(ctx, t, e, Cached); ok {
 			return r, true, nil
 		}
 	case e.stale(max(g.cfg.StaleFor, g.cfg.StaleIfError)):
-		if r, ok := g.serve(t, e, Stale); ok {
+		if r, ok := g.serve(ctx, t, e, Stale); ok {
 			return r, true, nil
 		}
+	}
+	if err := ctx.Err(); err != nil { // it may have ended the decoding
+		return Result[T]{}, false, call.Fail(pkg, op, t.Label, err)
 	}
 	return Result[T]{}, false, nil
 }
@@ -164,6 +167,7 @@ type request[T any] struct {
 // outcome is the outcome of a request.
 type outcome[T any] struct {
 	errs   []error           // the request failed
+	failed *failure          // so did the load
 	raised *raised           // the caller's own loader panicked
 	raw    *T                // what the caller's own loader returned, in case its codec cannot restore it
 	env    envelope.Envelope // otherwise: to be decoded
@@ -272,6 +276,10 @@ func (q *request[T]) take(o outcome[T]) (r Result[T], errs []error, lookAgain bo
 			runtime.Goexit()
 		}
 		panic(o.raised.value)
+	case o.failed != nil && q.stale != nil && o.failed.kind != envelope.NotFound:
+		return *q.stale, nil, false
+	case o.failed != nil:
+		return Result[T]{Source: o.source}, []error{o.failed.err}, false
 	case o.errs != nil && q.staleInstead(o.errs):
 		return *q.stale, nil, false
 	case o.errs != nil:
@@ -279,12 +287,12 @@ func (q *request[T]) take(o outcome[T]) (r Result[T], errs []error, lookAgain bo
 	case o.raw != nil && o.env.Kind != envelope.Value && o.env.Kind != envelope.TooLarge:
 		return Result[T]{Value: *o.raw, Source: Loaded}, nil, false // the value cannot be encoded
 	}
-	v, err := q.g.decode(o.env.Payload)
+	v, err := q.g.decode(q.ctx, o.env.Payload)
 	switch {
 	case err != nil && o.raw != nil:
 		return Result[T]{Value: *o.raw, Source: Loaded}, nil, false // another look-up would find nothing better
 	case err != nil:
-		q.g.undecodable(q.target, err)
+		q.g.undecodable(q.ctx, q.target, err)
 		return r, nil, true
 	}
 	return Result[T]{Value: v, Source: o.source, Age: o.age}, nil, false

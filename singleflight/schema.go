@@ -2,30 +2,28 @@ package singleflight
 
 import (
 	"crypto/sha256"
-	"encoding"
 	"encoding/binary"
 	"fmt"
 	"reflect"
 	"slices"
 	"strings"
 
-	"github.com/vmihailenco/msgpack/v5"
+	"github.com/leasehold-go/leasehold/internal/codec"
 )
 
-// schemaOf returns the fingerprint of T as codec sees it. It is 0 if values are stored as they
-// are, without a codec. Two versions of a type have the same fingerprint only if each can read
-// what the other wrote. The fingerprint may differ although they can: that costs one load per
-// version.
-func schemaOf[T any](codec Codec) uint32 {
+// schemaOf returns the fingerprint of T as own, or else msgpack, sees it. It is 0 if values are
+// stored as they are, without a codec. Two versions of a type have the same fingerprint only if
+// each can read what the other wrote, as far as types tell. The fingerprint may differ although
+// they can: that costs one load per version.
+func schemaOf[T any](own Codec) uint32 {
 	t := reflect.TypeFor[T]()
-	if codec == nil && isRaw(t) {
+	if own == nil && isRaw(t) {
 		return 0
 	}
-	f := &fingerprint{byTag: "msgpack", custom: msgpackMethods, seen: map[reflect.Type]int{}}
-	if codec != nil {
-		f.byTag = "" // it is not known which tags the codec reads, so all of them count
-		f.custom = nil
-		fmt.Fprintf(&f.text, "%T ", codec)
+	f := &fingerprint{seen: map[reflect.Type]int{}}
+	if own != nil {
+		f.all = true
+		fmt.Fprintf(&f.text, "%T ", own)
 	}
 	f.add(t)
 	sum := sha256.Sum256([]byte(f.text.String()))
@@ -37,19 +35,14 @@ func isRaw(t reflect.Type) bool {
 	return t == reflect.TypeFor[[]byte]() || t == reflect.TypeFor[string]()
 }
 
-// msgpackMethods lists the interfaces with which a type encodes itself. The type does not show
-// what such a method writes.
-var msgpackMethods = []reflect.Type{
-	reflect.TypeFor[msgpack.CustomEncoder](), reflect.TypeFor[msgpack.Marshaler](),
-	reflect.TypeFor[encoding.BinaryMarshaler](), reflect.TypeFor[encoding.TextMarshaler](),
-}
-
 // fingerprint records what a codec sees of a type.
 type fingerprint struct {
-	text   strings.Builder
-	byTag  string         // the tag that names fields; "": the whole tag counts
-	custom []reflect.Type // types with these methods count by their name
-	seen   map[reflect.Type]int
+	text strings.Builder
+	// all says that it is not known what the codec sees. So everything counts: whole tags,
+	// hidden fields, and the names of types. A type may have methods that the codec calls, and
+	// only its name tells cents from euros.
+	all  bool
+	seen map[reflect.Type]int
 }
 
 func (f *fingerprint) add(t reflect.Type) {
@@ -57,8 +50,10 @@ func (f *fingerprint) add(t reflect.Type) {
 		fmt.Fprintf(&f.text, "^%d", n)
 		return
 	}
-	if f.encodesItself(t) {
-		fmt.Fprintf(&f.text, "%s.%s", t.PkgPath(), t)
+	if named := t.Name() != "" && t.PkgPath() != ""; f.all && named {
+		fmt.Fprintf(&f.text, "%s.%s ", t.PkgPath(), t.Name())
+	} else if !f.all && codec.EncodesItself(t) {
+		fmt.Fprintf(&f.text, "%s.%s", t.PkgPath(), t) // the type does not show what its methods write
 		return
 	}
 	if t.Name() != "" && t.PkgPath() != "" {
@@ -88,16 +83,6 @@ func (f *fingerprint) add(t reflect.Type) {
 	}
 }
 
-// encodesItself reports whether t, or a pointer to it, has methods that encode it.
-func (f *fingerprint) encodesItself(t reflect.Type) bool {
-	if t.Kind() == reflect.Interface {
-		return false
-	}
-	return slices.ContainsFunc(f.custom, func(methods reflect.Type) bool {
-		return t.Implements(methods) || reflect.PointerTo(t).Implements(methods)
-	})
-}
-
 // addStruct records the fields with the names that the codec gives them. Their order counts
 // too, because a struct may be encoded as an array.
 func (f *fingerprint) addStruct(t reflect.Type) {
@@ -107,8 +92,8 @@ func (f *fingerprint) addStruct(t reflect.Type) {
 		if !f.isStored(field) {
 			continue
 		}
-		switch tag := field.Tag.Get(f.byTag); {
-		case f.byTag == "":
+		switch tag := field.Tag.Get("msgpack"); {
+		case f.all:
 			fmt.Fprintf(&f.text, "%s `%s` ", field.Name, field.Tag)
 		case strings.HasPrefix(tag, ","), tag == "":
 			fmt.Fprintf(&f.text, "%s%s ", field.Name, tag)
@@ -124,40 +109,51 @@ func (f *fingerprint) addStruct(t reflect.Type) {
 	f.text.WriteByte('}')
 }
 
-// isStored reports whether the codec sees a field.
+// isStored reports whether the codec sees a field, or may see it.
 func (f *fingerprint) isStored(field reflect.StructField) bool {
-	if !field.IsExported() && !field.Anonymous {
-		return f.byTag != "" && field.Name == "_msgpack" // the options of the whole struct
+	switch {
+	case f.all:
+		return true
+	case !field.IsExported() && !field.Anonymous:
+		return field.Name == "_msgpack" // the options of the whole struct
+	default:
+		return field.Tag.Get("msgpack") != "-"
 	}
-	return f.byTag == "" || field.Tag.Get(f.byTag) != "-"
 }
 
-// unencodable says why no value of T can be stored without a custom codec. It returns "" if
+// unstorable says why values of T do not come back from msgpack as they were. It returns "" if
 // the type does not show a reason.
-func unencodable[T any]() string {
+func unstorable[T any]() string {
 	t := reflect.TypeFor[T]()
-	if isRaw(t) {
+	switch {
+	case isRaw(t):
 		return ""
+	case t.Kind() == reflect.Interface && t.NumMethod() == 0:
+		return fmt.Sprintf("T is %s, and a struct in it would come back as a map, an int as an int8", t)
 	}
-	f := &fingerprint{byTag: "msgpack", custom: msgpackMethods, seen: map[reflect.Type]int{}}
-	return f.unencodable(t, "T")
+	f := &fingerprint{seen: map[reflect.Type]int{}}
+	return f.unstorable(t, "T")
 }
 
-func (f *fingerprint) unencodable(t reflect.Type, path string) string {
-	if _, ok := f.seen[t]; ok || f.encodesItself(t) {
+func (f *fingerprint) unstorable(t reflect.Type, path string) string {
+	if _, ok := f.seen[t]; ok || codec.EncodesItself(t) {
 		return ""
 	}
 	f.seen[t] = 0
 	switch t.Kind() {
 	case reflect.Chan, reflect.Func, reflect.UnsafePointer, reflect.Complex64, reflect.Complex128, reflect.Uintptr:
 		return fmt.Sprintf("%s is a %s", path, t)
+	case reflect.Interface:
+		if t.NumMethod() > 0 {
+			return fmt.Sprintf("%s is the interface %s, whose methods do not say which type to make", path, t)
+		}
 	case reflect.Pointer, reflect.Slice, reflect.Array:
-		return f.unencodable(t.Elem(), path)
+		return f.unstorable(t.Elem(), path)
 	case reflect.Map:
-		if why := f.unencodable(t.Key(), "a key of "+path); why != "" {
+		if why := f.unstorable(t.Key(), "a key of "+path); why != "" {
 			return why
 		}
-		return f.unencodable(t.Elem(), "a value of "+path)
+		return f.unstorable(t.Elem(), "a value of "+path)
 	case reflect.Struct:
 		stored := 0
 		for i := range t.NumField() {
@@ -166,7 +162,7 @@ func (f *fingerprint) unencodable(t reflect.Type, path string) string {
 				continue
 			}
 			stored++
-			if why := f.unencodable(field.Type, path+"."+field.Name); why != "" {
+			if why := f.unstorable(field.Type, path+"."+field.Name); why != "" {
 				return why
 			}
 		}
@@ -175,4 +171,37 @@ func (f *fingerprint) unencodable(t reflect.Type, path string) string {
 		}
 	}
 	return ""
+}
+
+// hasOwnMethods reports whether msgpack runs methods of callers' types for a T. Those of the
+// standard library are harmless.
+func hasOwnMethods[T any]() bool {
+	t := reflect.TypeFor[T]()
+	return !isRaw(t) && ownMethodsBelow(t, map[reflect.Type]bool{})
+}
+
+func ownMethodsBelow(t reflect.Type, seen map[reflect.Type]bool) bool {
+	if seen[t] {
+		return false
+	}
+	seen[t] = true
+	if slices.Contains([]string{"time", "net", "net/netip", "net/url", "math/big"}, t.PkgPath()) {
+		return false
+	}
+	if codec.DecodesItself(t) {
+		return true
+	}
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Array:
+		return ownMethodsBelow(t.Elem(), seen)
+	case reflect.Map:
+		return ownMethodsBelow(t.Key(), seen) || ownMethodsBelow(t.Elem(), seen)
+	case reflect.Struct:
+		for i := range t.NumField() {
+			if ownMethodsBelow(t.Field(i).Type, seen) {
+				return true
+			}
+		}
+	}
+	return false
 }

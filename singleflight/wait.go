@@ -112,7 +112,7 @@ func (f *flight[T]) onRememberedFailure(raw string, d *load[T]) {
 		d.answered(f, true)
 		return
 	case err != nil || !isFailure(env.Kind):
-		f.g.undecodable(f.target, errors.Join(err, errNoFailure))
+		f.g.undecodable(context.Background(), f.target, errors.Join(err, errNoFailure))
 		rejected := f.rejected
 		rejected.Failure = sum(raw)
 		f.askAgain(rejected)
@@ -144,7 +144,7 @@ func (f *flight[T]) onPublished(token uint64, r loads.Record, d *load[T]) {
 	if r.Envelope != "" {
 		var err error
 		if env, err = envelope.Decode(r.Envelope); err != nil || !f.acceptable(env) {
-			f.g.undecodable(f.target, errors.Join(err, errNoValue))
+			f.g.undecodable(context.Background(), f.target, errors.Join(err, errNoValue))
 		} else {
 			atHand = true
 		}
@@ -244,7 +244,7 @@ func (f *flight[T]) answerFromRecord(open []*request[T], token uint64) []*reques
 	}
 	env, err := envelope.Decode(r.Envelope)
 	if err != nil || !f.acceptable(env) {
-		f.g.undecodable(f.target, errors.Join(err, errNoValue))
+		f.g.undecodable(context.Background(), f.target, errors.Join(err, errNoValue))
 		return open
 	}
 	return f.answerWith(open, env, 0, Shared)

@@ -15,7 +15,7 @@ const internedString = -128
 var (
 	errEnds     = errors.New("msgpack: the data ends within a value")
 	errTrailing = errors.New("msgpack: more data than one value")
-	errDeep     = fmt.Errorf("msgpack: arrays and maps lie more than %d deep", maxDepth)
+	errDeep     = fmt.Errorf("msgpack: arrays and maps lie more than %d deep, or the value contains itself", maxDepth)
 	errEmpty    = errors.New("msgpack: an extension without content is not supported")
 	errInterned = errors.New("msgpack: interned strings are not supported")
 )

@@ -39,9 +39,12 @@ type decoding struct {
 // type that never ends, and reuses decoders whatever state they are in.
 var decodings = sync.Pool{New: func() any { return &decoding{dec: msgpack.NewDecoder(nil)} }}
 
-// Marshal encodes v, which must not contain itself. It returns an error instead of data that
+// Marshal encodes v. It returns an error if v contains itself, and instead of data that
 // Unmarshal would refuse, because such data would be stored in vain.
 func (Msgpack) Marshal(v any) ([]byte, error) {
+	if err := CheckDepth(v); err != nil {
+		return nil, err
+	}
 	data, err := msgpack.Marshal(v)
 	if err != nil {
 		return nil, err

@@ -85,7 +85,7 @@ func (c *clock) set(peer *server.Peer, runs bool) {
 
 // advance moves the clock, unless it has just moved. Called with running.
 func (c *clock) advance() {
-	now := time.Now().UTC()
+	now := time.Now()
 	if now.Sub(c.last) < c.step {
 		return
 	}

@@ -164,8 +164,8 @@ var flights = []mutation{
 		packages: cache, tests: "TestCallerThatLeaves",
 	},
 	{
-		name: "flight: sentinels cross", file: "singleflight/codec.go",
-		old: "payload += separator + sentinel.Error()", new: "_ = sentinel",
+		name: "flight: sentinels cross", file: "singleflight/callers.go",
+		old: "matched += separator + s.text", new: "_ = s.text",
 		packages: cache, tests: "TestSentinels",
 	},
 	{
@@ -190,7 +190,7 @@ var flights = []mutation{
 	},
 	{
 		name: "flight: a lost load's failure is not shared", file: "singleflight/publish.go",
-		old: "if s.err != nil && s.raised == nil {", new: "if false {",
+		old: "if s.failed != nil {", new: "if false {",
 		packages: cache,
 	},
 	{
@@ -214,13 +214,48 @@ var flights = []mutation{
 		packages: cache,
 	},
 	{
-		name: "flight: Goexit of a loader is noticed", file: "singleflight/load.go",
-		old: "p.raised = &raised{goexit: true}", new: "p.raised = nil",
+		name: "flight: Goexit of a loader is noticed", file: "singleflight/callers.go",
+		old: "r = &raised{what: c.runs, how: \"called runtime.Goexit\", goexit: true}", new: "r = nil",
 		packages: cache,
 	},
 	{
-		name: "flight: a time-out doesn't read as the caller's deadline", file: "singleflight/load.go",
-		old: "\t\t\tp.err = errLoadTimeout", new: "\t\t\t_ = errLoadTimeout",
+		name: "flight: a method of a loader's error that ends its goroutine is noticed", file: "singleflight/callers.go",
+		old: "\t\t\t\tp.failed = &failure{ended,", new: "\t\t\t\t_ = &failure{ended,",
+		packages: cache, tests: "TestHostile",
+	},
+	{
+		name: "flight: a codec that ends its goroutine is noticed", file: "singleflight/callers.go",
+		old: "\t\t\t\t\tone.encoding = ended", new: "\t\t\t\t\tone.encoding = nil",
+		packages: cache, tests: "TestCodec",
+	},
+	{
+		name: "flight: values beside an error are kept", file: "singleflight/callers.go",
+		old: "p.parts = d.partsOf(c, values)", new: "if err == nil {\n\t\t\tp.parts = d.partsOf(c, values)\n\t\t}",
+		packages: cache, tests: "TestDoMany",
+	},
+	{
+		name: "flight: a decoding that does not end does not hold up its caller", file: "singleflight/codec.go",
+		old: "case <-ctx.Done():", new: "case <-context.Background().Done():",
+		packages: cache, tests: "TestDecoding",
+	},
+	{
+		name: "flight: a line of the log that does not end holds up nothing", file: "singleflight/logging.go",
+		old: "case <-late.C:", new: "case <-(chan time.Time)(nil):",
+		packages: cache, tests: "TestHostileLogger",
+	},
+	{
+		name: "flight: with a Codec the names of types count", file: "singleflight/schema.go",
+		old: "f.all && named {", new: "f.all && named && false {",
+		packages: cache, tests: "TestVersions",
+	},
+	{
+		name: "flight: with a Codec hidden fields count", file: "singleflight/schema.go",
+		old: "\tcase f.all:\n\t\treturn true\n", new: "",
+		packages: cache, tests: "TestVersions",
+	},
+	{
+		name: "flight: a time-out doesn't read as the caller's deadline", file: "singleflight/callers.go",
+		old: "if context.Cause(ctx) == ErrLoadTimeout && errors.Is(err, context.DeadlineExceeded) {", new: "if false {",
 		packages: cache,
 	},
 	{
@@ -262,6 +297,11 @@ var flights = []mutation{
 		name: "flight: replies are checked by their envelope's sum", file: "internal/envelope/decode.go",
 		old: "if data[sumAt] != codeUint32 || uint64(checksum(0, data[kindAt:])) != number(data[sumAt+1:kindAt]) {", new: "if false {",
 		packages: "./internal/envelope",
+	},
+	{
+		name: "flight: a value that contains itself is not encoded", file: "internal/codec/msgpack.go",
+		old: "if err := CheckDepth(v); err != nil {", new: "if err := CheckDepth(nil); err != nil {",
+		packages: "./internal/codec",
 	},
 	{
 		name: "flight: declared lengths are checked", file: "internal/codec/bounded.go",

@@ -140,6 +140,7 @@ func TestInvalidateFails(t *testing.T) {
 		err := g.Invalidate(f.Context(), "a", "b")
 		redistest.WantErr(f, err, leasehold.ErrUnavailable, harness.ErrCut)
 		redistest.WantText(f, err, "singleflight: invalidate "+f.Family+"/a", "singleflight: invalidate "+f.Family+"/b")
+		redistest.WantErr(f, keysError(f, err, "a", "b")["b"], leasehold.ErrUnavailable, harness.ErrCut)
 		if d := time.Since(began); d < 3*time.Second || d > 4*time.Second {
 			f.Errorf("tried for %v", d)
 		}
@@ -166,7 +167,7 @@ func TestInvalidateFails(t *testing.T) {
 		fetch(f, f.Context(), g, "good", gives("v")).got()
 		err = g.Invalidate(f.Context(), "good", "bad")
 		redistest.WantErr(f, err, leasehold.ErrUnavailable)
-		redistest.WantText(f, err, f.Family+"/bad", "WRONGTYPE")
+		redistest.WantText(f, keysError(f, err, "bad")["bad"], f.Family+"/bad", "WRONGTYPE")
 		if strings.Contains(err.Error(), "/good") {
 			f.Errorf("%v", err)
 		}

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
@@ -146,29 +145,4 @@ func TestVersionsOfATypeSideBySide(t *testing.T) {
 			f.Errorf("%+v, %+v", sa, sb)
 		}
 	})
-}
-
-func TestTypesThatCannotBeEncodedAreRefused(t *testing.T) {
-	rdb := nowhere(t)
-	type withFunc struct{ F func() }
-	type hidden struct{ n int }
-	_ = hidden{n: 1}
-	refused := func(err error) {
-		t.Helper()
-		redistest.WantErr(t, err, leasehold.ErrInvalid)
-		redistest.WantText(t, err, "T can't be encoded")
-	}
-	_, err := singleflight.New(rdb, singleflight.Config[withFunc]{Name: "n", TTL: time.Minute})
-	refused(err)
-	_, err = singleflight.New(rdb, singleflight.Config[chan int]{Name: "n", TTL: time.Minute})
-	refused(err)
-	_, err = singleflight.New(rdb, singleflight.Config[map[string]*hidden]{Name: "n", TTL: time.Minute})
-	if err != nil {
-		t.Error(err)
-	}
-	_, err = singleflight.New(rdb, singleflight.Config[hidden]{Name: "n", TTL: time.Minute})
-	refused(err)
-	if _, err := singleflight.New(rdb, singleflight.Config[time.Time]{Name: "n", TTL: time.Minute}); err != nil {
-		t.Error(err)
-	}
 }

@@ -1,0 +1,151 @@
+package codec
+
+import (
+	"encoding"
+	"errors"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/vmihailenco/msgpack/v5"
+)
+
+// CheckDepth returns an error if the library would recurse too deep for v, because a stack
+// overflow ends the process. It visits v only if its type can be that deep.
+func CheckDepth(v any) error {
+	if v == nil || isShallow(reflect.TypeOf(v)) {
+		return nil
+	}
+	return depth{}.check(reflect.ValueOf(v))
+}
+
+// encoders and decoders list the interfaces with which a type encodes and decodes itself. The
+// library does not look into values of such a type.
+var (
+	encoders = []reflect.Type{
+		reflect.TypeFor[msgpack.CustomEncoder](), reflect.TypeFor[msgpack.Marshaler](),
+		reflect.TypeFor[encoding.BinaryMarshaler](), reflect.TypeFor[encoding.TextMarshaler](),
+	}
+	decoders = []reflect.Type{
+		reflect.TypeFor[msgpack.CustomDecoder](), reflect.TypeFor[msgpack.Unmarshaler](),
+		reflect.TypeFor[encoding.BinaryUnmarshaler](), reflect.TypeFor[encoding.TextUnmarshaler](),
+	}
+)
+
+// EncodesItself reports whether t, or a pointer to it, has methods that encode it.
+func EncodesItself(t reflect.Type) bool { return hasOneOf(encoders, t) }
+
+// DecodesItself reports whether t, or a pointer to it, has methods that decode it.
+func DecodesItself(t reflect.Type) bool { return hasOneOf(decoders, t) }
+
+func hasOneOf(methods []reflect.Type, t reflect.Type) bool {
+	return t.Kind() != reflect.Interface && slices.ContainsFunc(methods, func(m reflect.Type) bool {
+		return t.Implements(m) || reflect.PointerTo(t).Implements(m)
+	})
+}
+
+// depth says where in a value a part of it is.
+type depth struct {
+	nested int // how many arrays and maps enclose it
+	links  int // how many pointers and interfaces lead to it from the innermost of these
+}
+
+func (d depth) check(v reflect.Value) error {
+	if !v.IsValid() || isShallow(v.Type()) {
+		return nil
+	}
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		if v.IsNil() {
+			return nil
+		}
+		if d.links++; d.links > maxDepth {
+			return errDeep
+		}
+		return d.check(v.Elem())
+	case reflect.Slice, reflect.Map:
+		if v.IsNil() {
+			return nil
+		}
+	}
+	in := depth{nested: d.nested + 1}
+	if in.nested > maxDepth {
+		return errDeep
+	}
+	var errs error
+	switch v.Kind() {
+	case reflect.Slice, reflect.Array:
+		for i := range v.Len() {
+			if errs = in.check(v.Index(i)); errs != nil {
+				break
+			}
+		}
+	case reflect.Map:
+		for all := v.MapRange(); errs == nil && all.Next(); {
+			errs = errors.Join(in.check(all.Key()), in.check(all.Value()))
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			of := in
+			switch field := v.Type().Field(i); {
+			case !isEncoded(field):
+				continue
+			case field.Anonymous:
+				of = d // its fields are encoded among those of v
+				of.links++
+			}
+			if errs = of.check(v.Field(i)); errs != nil {
+				break
+			}
+		}
+	}
+	return errs
+}
+
+// isEncoded reports whether the library encodes a field.
+func isEncoded(field reflect.StructField) bool {
+	name, _, _ := strings.Cut(field.Tag.Get("msgpack"), ",")
+	return (field.IsExported() || field.Anonymous) && name != "-"
+}
+
+// shallow holds, by type, whether values of it cannot be deep.
+var shallow sync.Map
+
+// isShallow reports whether the depth of a value of type t is bounded by the type.
+func isShallow(t reflect.Type) bool {
+	if known, ok := shallow.Load(t); ok {
+		return known.(bool)
+	}
+	is := isShallowBelow(t, map[reflect.Type]bool{})
+	shallow.Store(t, is)
+	return is
+}
+
+// isShallowBelow is isShallow for a type within those in open.
+func isShallowBelow(t reflect.Type, open map[reflect.Type]bool) bool {
+	switch t.Kind() {
+	case reflect.Interface:
+		return false
+	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map, reflect.Struct:
+	default:
+		return true
+	}
+	if EncodesItself(t) {
+		return true
+	}
+	if open[t] {
+		return false
+	}
+	open[t] = true
+	defer delete(open, t)
+	if t.Kind() == reflect.Struct {
+		for i := range t.NumField() {
+			if field := t.Field(i); isEncoded(field) && !isShallowBelow(field.Type, open) {
+				return false
+			}
+		}
+		return true
+	}
+	return isShallowBelow(t.Elem(), open) && (t.Kind() != reflect.Map || isShallowBelow(t.Key(), open))
+}

@@ -1,0 +1,87 @@
+package codec
+
+import (
+	"errors"
+	"testing"
+	"time"
+)
+
+type node struct {
+	Next   *node
+	parent *node
+	Hidden *node `msgpack:"-"`
+}
+
+type (
+	pointer   *pointer
+	list      []list
+	dictMap   map[string]dictMap
+	embedding struct {
+		*embedding
+		Name string
+	}
+	tree struct {
+		base
+		Children []any
+	}
+	base struct{ At time.Time }
+)
+
+func chain(n int) (first *node) {
+	for range n {
+		first = &node{Next: first}
+	}
+	return first
+}
+
+// A value that contains itself, in whichever way, is an error. The stack's overflow would end
+// the process.
+func TestValuesThatContainThemselves(t *testing.T) {
+	ring := &node{}
+	ring.Next = &node{Next: ring}
+	var p pointer
+	p = &p
+	l := list{nil}
+	l[0] = l
+	d := dictMap{}
+	d["d"] = d
+	e := &embedding{Name: "e"}
+	e.embedding = e
+	anys := []any{nil}
+	anys[0] = map[string]any{"a": &anys}
+	in := &tree{}
+	in.Children = []any{1, in}
+	var self any
+	self = &self
+	for name, v := range map[string]any{
+		"a ring": ring, "a pointer": &p, "a slice": l, "a map": d, "an embedded pointer": e, "interfaces": anys,
+		"a child": in, "an interface": self, "in a slice": []*node{ring}, "too long a chain": chain(maxDepth + 1),
+	} {
+		if _, err := (Msgpack{}).Marshal(v); !errors.Is(err, errDeep) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// What is not encoded may contain itself, and what is as deep as can be decoded is encoded.
+func TestDeepValues(t *testing.T) {
+	n := &node{}
+	n.parent, n.Hidden = n, n
+	shared := &node{}
+	deep := any(1)
+	for range maxDepth {
+		deep = []any{deep}
+	}
+	for name, v := range map[string]any{
+		"hidden fields": n, "a chain": chain(maxDepth), "interfaces": deep, "the same twice": []*node{shared, shared},
+		"nil": nil, "a nil pointer": (*node)(nil), "embedded": tree{Children: []any{tree{}, nil}},
+	} {
+		data, err := (Msgpack{}).Marshal(v)
+		if err == nil {
+			err = Bounded(data)
+		}
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

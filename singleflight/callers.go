@@ -1,0 +1,211 @@
+package singleflight
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/codec"
+	"github.com/leasehold-go/leasehold/internal/envelope"
+)
+
+// callersCode is code of callers: a loader, TTLFor, a codec, the methods of a value or of an
+// error. It may panic, call runtime.Goexit or block, so it runs on a goroutine of its own. It
+// leaves plain data behind: nothing that is done with that runs code of callers again.
+type callersCode struct {
+	runs string // what runs now; an error about it begins with this
+}
+
+// raised is a panic, or a call of runtime.Goexit.
+type raised struct {
+	what   string // what ended this way
+	how    string
+	goexit bool
+	value  any // of the panic
+	stack  []byte
+}
+
+func (r *raised) text() string { return errorText(r.what + " " + r.how) }
+
+// run runs code on a goroutine that start starts. It calls ended there, however code ends. r
+// is nil if code returned.
+func (c *callersCode) run(start func(func()), code func(), ended func(r *raised)) {
+	start(func() {
+		var r *raised
+		// The text of a panic may come from a method of its value, which may do the same
+		// again. So ended is deferred by itself.
+		defer func() { _ = recover(); ended(r) }()
+		returned := false
+		defer func() {
+			if returned {
+				return
+			}
+			r = &raised{what: c.runs, how: "called runtime.Goexit", goexit: true}
+			if v := recover(); v != nil {
+				r = &raised{what: c.runs, how: fmt.Sprintf("panicked with a %T", v), value: v, stack: debug.Stack()}
+				r.how = "panicked: " + panicText(v)
+			}
+		}()
+		code()
+		returned = true
+	})
+}
+
+// contain runs code and waits for its end. It returns an error if code panicked or called
+// runtime.Goexit.
+func contain(code func(c *callersCode)) error {
+	var c callersCode
+	ends := make(chan *raised, 1)
+	c.run(func(f func()) { go f() }, func() { code(&c) }, func(r *raised) { ends <- r })
+	if r := <-ends; r != nil {
+		return errors.New(r.text())
+	}
+	return nil
+}
+
+// panicText returns the text of a panic's value. The text of a value that contains itself
+// would overflow the stack.
+func panicText(v any) string {
+	if codec.CheckDepth(v) != nil {
+		return fmt.Sprintf("a %T", v)
+	}
+	return fmt.Sprint(v)
+}
+
+// fixedError is an error of callers with a text that is fixed. Its other methods run only if a
+// caller asks for its chain.
+type fixedError struct {
+	text string
+	err  error
+}
+
+func (e *fixedError) Error() string { return e.text }
+func (e *fixedError) Unwrap() error { return e.err }
+
+// fix returns err with its present text. of says whose error it is.
+func (c *callersCode) fix(of string, err error) *fixedError {
+	c.runs = fmt.Sprintf("the method Error of %s (%T)", of, err)
+	return &fixedError{err.Error(), err}
+}
+
+// product is the outcome of a load, as plain data.
+type product[T any] struct {
+	parts   map[string]part[T] // by key: what the loader returned
+	failed  *failure           // what the other keys get; nil: ErrNotFound
+	raised  *raised            // the loader or TTLFor raised this; then there is nothing else
+	took    time.Duration      // of the loader alone
+	refused error              // why the loader was not called
+}
+
+// part is one value that a loader returned.
+type part[T any] struct {
+	value    T
+	ttl      time.Duration
+	data     string // the encoded value
+	encoding error  // why there is none
+}
+
+// failure is an outcome without a value, as plain data.
+type failure struct {
+	err     error         // what callers in this process get
+	kind    envelope.Kind // NotFound, Timeout, Failure or Unmarshalable
+	payload string        // what other processes get
+}
+
+// notFound is the failure of a key that is missing in the map that a loader returned.
+var notFound = &failure{err: ErrNotFound, kind: envelope.NotFound}
+
+// timedOut is the failure of a load that took longer than LoadTimeout.
+var timedOut = &failure{err: errLoadTimeout, kind: envelope.Timeout, payload: errLoadTimeout.Error()}
+
+// produce calls the loader, and does all that a load needs of its callers' code, on one
+// goroutine.
+func (d *load[T]) produce(ctx context.Context) <-chan product[T] {
+	var (
+		c      = &callersCode{runs: "the loader"}
+		p      product[T]
+		err    error // the loader's
+		loaded bool  // the loader and TTLFor have returned
+		began  = time.Now()
+	)
+	products := make(chan product[T], 1)
+	c.run(d.g.active.Go, func() {
+		var values map[string]T
+		values, err = d.loader(ctx, slices.Clone(d.keys))
+		p.took = time.Since(began)
+		p.parts = d.partsOf(c, values)
+		loaded = true
+		for key, one := range p.parts {
+			one.data, one.encoding = d.g.encode(c, one.value)
+			p.parts[key] = one
+		}
+		if err != nil {
+			p.failed = d.lookAt(ctx, c, err)
+		}
+	}, func(r *raised) {
+		switch {
+		case r != nil && !loaded:
+			p = product[T]{raised: r, took: time.Since(began)}
+		case r != nil:
+			ended := errors.New(r.text())
+			for key, one := range p.parts {
+				if one.encoding == errNotEncoded {
+					one.encoding = ended
+					p.parts[key] = one
+				}
+			}
+			if err != nil {
+				p.failed = &failure{ended, envelope.Failure, ended.Error()}
+			}
+		}
+		products <- p
+	})
+	return products
+}
+
+// errNotEncoded is in parts that are not encoded yet.
+var errNotEncoded = errors.New("not encoded")
+
+// partsOf takes the values that the loader was asked for out of its map, because the loader
+// may go on changing the map. It asks TTLFor about each of them.
+func (d *load[T]) partsOf(c *callersCode, values map[string]T) map[string]part[T] {
+	parts := map[string]part[T]{}
+	for _, key := range d.keys {
+		if v, ok := values[key]; ok {
+			parts[key] = part[T]{value: v, encoding: errNotEncoded}
+		}
+	}
+	if d.g.cfg.TTLFor != nil {
+		c.runs = "TTLFor"
+	}
+	for key, one := range parts {
+		one.ttl = d.g.ttl(key, one.value)
+		parts[key] = one
+	}
+	return parts
+}
+
+// lookAt asks the loader's error all that is needed of it.
+func (d *load[T]) lookAt(ctx context.Context, c *callersCode, err error) *failure {
+	fixed := c.fix("the loader's error", err)
+	c.runs = fmt.Sprintf("the method Is or Unwrap of the loader's error (%T)", err)
+	if context.Cause(ctx) == ErrLoadTimeout && errors.Is(err, context.DeadlineExceeded) {
+		return timedOut // a caller must not take it for a deadline of its own
+	}
+	kind, matched := envelope.Failure, ""
+	switch {
+	case errors.Is(err, ErrNotFound):
+		kind = envelope.NotFound
+	case errors.Is(err, ErrLoadTimeout):
+		kind = envelope.Timeout
+	}
+	for _, s := range d.g.sentinels {
+		if errors.Is(err, s.err) {
+			matched += separator + s.text
+		}
+	}
+	return &failure{err: fixed, kind: kind, payload: errorText(fixed.text) + matched}
+}
