@@ -18,11 +18,17 @@ import (
 const (
 	asTool  = "LEASEHOLD_TEST_AS_TOOL"
 	asFirst = "first" // and the first process of a container
+	asInit  = "init"  // a first process that starts the tool and reaps nothing else
+	// asHelper, set, makes it a program that becomes another user.
+	asHelper = "LEASEHOLD_TEST_AS_HELPER"
 )
 
 // adoptOrphans makes this process the parent of its descendants' orphans, as the first
 // process of a container is. Only Linux can.
 var adoptOrphans = func() {}
+
+// helper is what asHelper does.
+var helper = func() {}
 
 func TestMain(m *testing.M) {
 	if code, ok := inner(os.Args[1:]); ok {
@@ -30,10 +36,22 @@ func TestMain(m *testing.M) {
 	}
 	if as := os.Getenv(asTool); as != "" {
 		_ = os.Unsetenv(asTool)
+		if as == asInit {
+			adoptOrphans()
+			cmd := exec.Command(os.Args[0], os.Args[1:]...)
+			cmd.Env = append(os.Environ(), asTool+"=1")
+			cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+			_ = cmd.Run()
+			os.Exit(cmd.ProcessState.ExitCode())
+		}
 		if as == asFirst {
 			adoptOrphans()
 		}
 		main()
+	}
+	if os.Getenv(asHelper) != "" {
+		helper()
+		return
 	}
 	if dir := os.Getenv(asWriter); dir != "" {
 		write(dir)

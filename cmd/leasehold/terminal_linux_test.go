@@ -141,7 +141,9 @@ func TestShellOnTheTerminal(t *testing.T) {
 }
 
 // Ctrl-Z stops the program and gives the shell its terminal; fg lets both go on,
-// and the lock is still held where that took not too long.
+// and the lock is still held where that took not too long. The program makes no processes of
+// its own: Ctrl-Z in the moment of a vfork stops the child and leaves its parent waiting for
+// it, under any shell.
 func TestStoppedFromTheTerminalAndGoesOn(t *testing.T) {
 	addr, _ := server(t)
 	shell := exec.Command("bash", "--norc", "-i")
@@ -149,7 +151,7 @@ func TestStoppedFromTheTerminalAndGoesOn(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "log")
 	shell.Env = append(tool.Env, "PS1=> ")
 	p := ptyOf(t, shell)
-	p.types(fmt.Sprintf("%s run --mutex %s --key k -- sh -c 'trap \"echo bye; exit 6\" INT; while :; do echo x >>%s; sleep 0.02; done'\n", tool.Path, redistest.Name(t), log))
+	p.types(fmt.Sprintf("%s run --mutex %s --key k -- bash -c 'exec 3<> <(:); trap \"echo bye; exit 6\" INT; while :; do echo x >>%s; read -t 0.02 -u 3; done'\n", tool.Path, redistest.Name(t), log))
 	size := func() int64 {
 		info, err := os.Stat(log)
 		if err != nil {
@@ -163,7 +165,7 @@ func TestStoppedFromTheTerminalAndGoesOn(t *testing.T) {
 		p.seen.Reset()
 		p.mu.Unlock()
 		p.types("\x1a")
-		p.sees("Stopped")
+		p.sees("+  Stopped")
 		stopped := size()
 		time.Sleep(150 * time.Millisecond)
 		if now := size(); now != stopped {
@@ -176,4 +178,97 @@ func TestStoppedFromTheTerminalAndGoesOn(t *testing.T) {
 	p.sees("bye")
 	p.types("echo code $?; exit\n")
 	p.sees("code 6")
+}
+
+// shell is an interactive shell on a terminal, and a tool's command line for it.
+func shell(t *testing.T, url string) (p *pty, run string) {
+	t.Helper()
+	tool := command(t, url)
+	cmd := exec.Command("bash", "--norc", "-i")
+	cmd.Env = append(tool.Env, "PS1=> ")
+	return ptyOf(t, cmd), fmt.Sprintf("%s run --mutex %s --key k --ttl 1m -- ", tool.Path, redistest.Name(t))
+}
+
+// A program in a pipeline, and one in the background, gets the terminal when the shell gives
+// it, and gives it back.
+func TestPipelinesAndBackgroundJobsHaveTheTerminal(t *testing.T) {
+	for about, c := range map[string]struct {
+		line string // the rest of the command line
+		stop string // what makes the shell take the terminal
+	}{
+		"pipeline":   {" | cat\n", "\x1a"},
+		"to a file":  {" >&2 | cat\n", "\x1a"},
+		"background": {" &\n", ""},
+	} {
+		t.Run(about, func(t *testing.T) {
+			t.Parallel()
+			addr, _ := server(t)
+			p, run := shell(t, "redis://"+addr)
+			p.types(run + "bash -c 'echo as''ks >&2; read x; echo g''ot $x' " + c.line)
+			p.sees("asks")
+			p.types(c.stop)
+			redistest.Eventually(t, "the stop", func() bool {
+				if c.stop == "" {
+					p.types("\n") // the shell tells of it at its next prompt
+				}
+				p.mu.Lock()
+				defer p.mu.Unlock()
+				return strings.Contains(p.seen.String(), "+  Stopped")
+			})
+			p.types("fg\nword\n")
+			p.sees("got word")
+			p.types("echo st''ill; exit\n")
+			p.sees("still")
+			p.tool.code()
+		})
+	}
+}
+
+// A program that no shell can give the terminal to any more ends, and with it the lock.
+func TestOrphanThatWantsTheTerminalEnds(t *testing.T) {
+	t.Parallel()
+	addr, rdb := server(t)
+	p, run := shell(t, "redis://"+addr)
+	p.types("(" + run + `bash -c 'trap "" HUP; echo as''ks; read x </dev/tty; echo more; read x </dev/tty; sleep 600' &)` + "\n")
+	p.sees("asks")
+	name := strings.Fields(run)[3]
+	redistest.Eventually(t, "the lock to be free", func() bool { return rdb.Exists(t.Context(), holdersOf(name)).Val() == 0 })
+	p.types("exit\n")
+	p.tool.code()
+}
+
+// The signal of Ctrl-C reaches the program once, and one to the tool alone, too.
+func TestSignalOfTheTerminalComesOnce(t *testing.T) {
+	t.Parallel()
+	addr, _ := server(t)
+	p := onTerminal(t, "redis://"+addr, "run", "--mutex", redistest.Name(t), "--key", "k", "--", "bash", "-c",
+		`exec 3<> <(:); trap "echo one interrupt" INT; trap "echo user; exit 3" USR1; echo asks; while :; do read -t 0.02 -u 3; done`)
+	p.sees("asks")
+	p.types("\x03")
+	p.sees("one interrupt")
+	p.tool.signal(syscall.SIGUSR1)
+	p.sees("user")
+	if got := p.tool.code(); got != 3 {
+		t.Errorf("it ends with %d", got)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n := strings.Count(p.seen.String(), "one interrupt"); n != 1 {
+		t.Errorf("the program was interrupted %d times: %q", n, p.seen.String())
+	}
+}
+
+// A tool whose lease is lost ends its program, not the script that called it: all three are in
+// one process group.
+func TestScriptOutlivesALostLease(t *testing.T) {
+	t.Parallel()
+	addr, rdb := server(t)
+	name := redistest.Name(t)
+	tool := command(t, "redis://"+addr)
+	script := exec.Command("sh", "-c", tool.Path+" run --mutex "+name+" --key k --ttl 1s -- sh -c 'echo on; sleep 600'; echo script $?")
+	script.Env = tool.Env
+	p := ptyOf(t, script)
+	p.sees("on")
+	rdb.Del(t.Context(), holdersOf(name))
+	p.sees("script 124")
 }

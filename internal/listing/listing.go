@@ -27,7 +27,7 @@ import (
 // Lister reads the keys of one prefix through one client. It is safe for concurrent use.
 type Lister struct {
 	rdb     redis.UniversalClient
-	cluster *redis.ClusterClient // rdb if it is a Cluster client, else nil
+	cluster cluster // nil if rdb is no Cluster client and wraps none
 	prefix  string
 }
 
@@ -36,9 +36,7 @@ func New(rdb redis.UniversalClient, prefix string) *Lister {
 	if prefix == "" {
 		prefix = keys.DefaultPrefix
 	}
-	l := &Lister{rdb: rdb, prefix: prefix}
-	l.cluster, _ = rdb.(*redis.ClusterClient)
-	return l
+	return &Lister{rdb: rdb, prefix: prefix, cluster: clusterOf(rdb)}
 }
 
 // Prefix returns the prefix of the keys that l lists.

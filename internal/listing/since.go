@@ -5,6 +5,15 @@ import (
 	"time"
 )
 
+// overlong is how many of its TTLs a lease may be held before a listing points at it: one that
+// is renewed for so long may hang.
+const overlong = 10
+
+// Overlong reports whether the lease has been renewed for more than ten times its TTL.
+func (h Holder) Overlong(now time.Time) bool {
+	return h.TTL > 0 && now.Sub(h.Since) > overlong*h.TTL
+}
+
 // since returns the time since which a lease has been held.
 //
 // A lock and a load have a token. It is the server's time of the grant in µs, unless the

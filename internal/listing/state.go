@@ -20,6 +20,7 @@ type Holder struct {
 	leasehold.Holder
 	Tenant string
 	Aside  bool // an invalidated load that still runs
+	TTL    time.Duration
 
 	limit int // the limit that it was granted under
 }
@@ -300,7 +301,7 @@ func (s *State) holders(held []redis.Z) {
 			continue
 		}
 		at[m.first] = len(s.Holders)
-		s.Holders = append(s.Holders, Holder{Tenant: m.tenant, limit: m.limit, Holder: leasehold.Holder{
+		s.Holders = append(s.Holders, Holder{Tenant: m.tenant, TTL: m.ttl, limit: m.limit, Holder: leasehold.Holder{
 			ID: m.id, Permits: 1, Label: m.label, Since: s.since(m, z.Score),
 			ExpiresIn: time.Duration(ends-now) * time.Millisecond,
 		}})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/keys"
 )
 
@@ -24,6 +25,8 @@ type Use struct {
 	Waiting     int
 	LongestWait time.Duration // of the first live waiter in the queue
 	ExpiresIn   time.Duration // of the lease that ends first if it is not renewed
+	HeldFor     time.Duration // of the oldest lease, among the 200 that end first
+	Overlong    bool          // one of them was renewed for more than ten times its TTL
 	Token       uint64
 	Value       *Value        // of a cached value
 	FailedFor   time.Duration // of a cached value
@@ -37,6 +40,9 @@ type Use struct {
 func (u Use) Idle() bool {
 	return u.InUse == 0 && u.Waiting == 0 && u.Value == nil && u.FailedFor == 0 && !u.Guarded && u.Err == nil
 }
+
+// oldest is how many leases of a resource are looked at for the oldest one.
+const oldest = 200
 
 // heads is how many entries of a queue are checked to find the first live waiter.
 const heads = 10
@@ -125,7 +131,7 @@ func ask(ctx context.Context, p redis.Pipeliner, r Resource, now time.Time) (q p
 	}
 	after := "(" + strconv.FormatInt(now.UnixMilli(), 10)
 	q.used = p.ZCount(ctx, r.Part("holders"), after, "+inf")
-	q.holder = p.ZRangeArgsWithScores(ctx, redis.ZRangeArgs{Key: r.Part("holders"), Start: after, Stop: "+inf", ByScore: true, Count: 1})
+	q.holder = p.ZRangeArgsWithScores(ctx, redis.ZRangeArgs{Key: r.Part("holders"), Start: after, Stop: "+inf", ByScore: true, Count: oldest})
 	q.queue = p.ZRangeWithScores(ctx, r.Part("queue"), 0, heads-1)
 	q.alive = p.ZCount(ctx, r.Part("alive"), after, "+inf")
 	if r.fenced() {
@@ -163,8 +169,11 @@ func (q poll) use(r Resource, now time.Time) Use {
 		fail(cmd.Err())
 	}
 	u.InUse = int(q.used.Val())
-	for _, z := range q.holder.Val() {
-		u.ExpiresIn = time.Duration(int64(math.Ceil(z.Score))-now.UnixMilli()) * time.Millisecond
+	for i, z := range q.holder.Val() {
+		if i == 0 {
+			u.ExpiresIn = time.Duration(int64(math.Ceil(z.Score))-now.UnixMilli()) * time.Millisecond
+		}
+		u.held(z, now)
 	}
 	u.waits(q, now)
 	u.caps(q, fail)
@@ -176,6 +185,20 @@ func (q poll) use(r Resource, now time.Time) Use {
 		u.FailedFor = max(0, q.failed.Val())
 	}
 	return u
+}
+
+// held notes since when a lease is held.
+func (u *Use) held(z redis.Z, now time.Time) {
+	name, _ := z.Member.(string)
+	if m, ok := parseMember(name, false); ok {
+		s := State{Resource: u.Resource, At: now, Token: u.Token}
+		u.oldest(Holder{TTL: m.ttl, Holder: leasehold.Holder{Since: s.since(m, z.Score)}}, now)
+	}
+}
+
+func (u *Use) oldest(h Holder, now time.Time) {
+	u.HeldFor = max(u.HeldFor, now.Sub(h.Since))
+	u.Overlong = u.Overlong || h.Overlong(now)
 }
 
 // waits counts the waiters, and finds out how long the first live one has waited.
@@ -251,6 +274,7 @@ func (s *State) tenants(asked []string, err error) []Use {
 		u.InUse += h.Permits
 		u.asked(h.limit)
 		for _, some := range []*Use{u, &family} {
+			some.oldest(h, s.At)
 			if some.ExpiresIn == 0 || h.ExpiresIn < some.ExpiresIn {
 				some.ExpiresIn = h.ExpiresIn
 			}

@@ -4,17 +4,17 @@ package main
 var commands = []mutation{
 	{
 		name: "run: SIGTERM comes before the lease ends", file: "cmd/leasehold/internal/run/guard.go",
-		old: "if now >= g.deadline-g.grace && !g.kill {", new: "if false {",
+		old: "case g.Lost == LostTerm && now >= g.deadline-g.Grace:", new: "case false:",
 		packages: "./cmd/leasehold", tests: "TestCutNetwork",
 	},
 	{
 		name: "run: SIGKILL comes when it ends", file: "cmd/leasehold/internal/run/guard.go",
-		old: "if now >= g.deadline {", new: "if false {",
+		old: "case g.toolGone, now >= g.deadline:", new: "case g.toolGone:",
 		packages: "./cmd/leasehold", tests: "TestStoppedTools",
 	},
 	{
 		name: "run: the program ends with its tool", file: "cmd/leasehold/internal/run/guard.go",
-		old: "g.end() // the tool is gone", new: "_ = g",
+		old: "case g.toolGone, now >= g.deadline:", new: "case now >= g.deadline:",
 		packages: "./cmd/leasehold", tests: "TestKilledTool",
 	},
 	{
@@ -23,39 +23,64 @@ var commands = []mutation{
 		packages: "./cmd/leasehold", tests: "TestRevokedProgram",
 	},
 	{
-		name: "run: a lost lease ends the program", file: "cmd/leasehold/internal/run/run.go",
-		old: "guard.tell(\"lost\", int64(clock()+grace))", new: "_ = grace",
+		name: "run: a lost lease ends the program", file: "cmd/leasehold/internal/run/attend.go",
+		old: "a.guard.tell(\"lost %d\", int64(clock()+grace))", new: "_ = grace",
 		packages: "./cmd/leasehold", tests: "TestRevokedProgram",
 	},
 	{
 		name: "run: --lost kill asks for nothing", file: "cmd/leasehold/internal/run/guard.go",
-		old: "if g.terminal != 0 || g.kill || g.group == 0 {", new: "if g.terminal != 0 || g.group == 0 {",
+		old: "if g.terminal != 0 || g.Lost != LostTerm || g.program == 0 || g.ended {", new: "if g.terminal != 0 || g.program == 0 || g.ended {",
 		packages: "./cmd/leasehold", tests: "TestRevokedProgram",
 	},
 	{
-		name: "run: signals reach the group", file: "cmd/leasehold/internal/run/guard.go",
-		old: "_ = unix.Kill(-g.group, unix.SIGKILL)", new: "_ = unix.Kill(g.group, unix.SIGKILL)",
+		name: "run: all that descends from the program is ended", file: "cmd/leasehold/internal/run/processes_linux.go",
+		old: "next = append(next, p.pid)", new: "_ = next",
 		packages: "./cmd/leasehold", tests: "TestKilledTool",
 	},
 	{
-		name: "run: the program ends with its guard", file: "cmd/leasehold/internal/run/run.go",
-		old: "_ = unix.Kill(-p.pid, unix.SIGKILL)", new: "_ = p",
+		name: "run: the program ends with its guard", file: "cmd/leasehold/internal/run/attend.go",
+		old: "killOrphans(a.before, a.pid)", new: "_ = a",
 		packages: "./cmd/leasehold", tests: "TestProgramEndsWithTheGuard",
 	},
 	{
-		name: "run: a lease that was handed over is made as long as it is to be", file: "cmd/leasehold/internal/run/lease.go",
+		name: "run: a lease that was handed over is made as long as it is to be", file: "cmd/leasehold/internal/run/wait.go",
 		old: "if time.Until(l.Deadline()) > o.TTL*2/3 {", new: "if true {",
 		packages: "./cmd/leasehold", tests: "TestProgramThatWaited",
 	},
 	{
-		name: "run: what the program leaves behind is ended", file: "cmd/leasehold/internal/run/run.go",
-		old: "sweep(p.pid, o.Grace)", new: "",
+		name: "run: what the program leaves behind is ended", file: "cmd/leasehold/internal/run/guard.go",
+		old: "case g.ended || g.killing:", new: "case g.ended:\n\t\tg.reported = true\n\t\tg.say(\"exit %d\", uint32(g.status))\n\t\treturn tick\n\tcase g.killing:",
 		packages: "./cmd/leasehold", tests: "LeavesBehind",
 	},
 	{
-		name: "run: the first process of a container reaps orphans", file: "cmd/leasehold/internal/run/program.go",
-		old: "pid, err := unix.Wait4(-pgid, nil, unix.WNOHANG, nil)", new: "pid, err := 0, error(nil)",
-		packages: "./cmd/leasehold", tests: "TestFirstProcess",
+		name: "run: the guard adopts orphans", file: "cmd/leasehold/internal/run/guard.go",
+		old: "if err := adopt(); err != nil {", new: "if err := error(nil); err != nil {",
+		packages: "./cmd/leasehold", tests: "LeavesBehind",
+	},
+	{
+		name: "run: an ignored signal stays ignored", file: "cmd/leasehold/internal/run/signals.go",
+		old: "if !ignored[sig] {", new: "if len(ignored) >= 0 {",
+		packages: "./cmd/leasehold", tests: "TestIgnoredSignals",
+	},
+	{
+		name: "run: a signal to the group is not passed on", file: "cmd/leasehold/internal/run/signals.go",
+		old: "		if near {\n", new: "		if near && gone {\n",
+		packages: "./cmd/leasehold", tests: "TestSignalOfTheTerminal",
+	},
+	{
+		name: "run: the tool finds out that no shell is left", file: "cmd/leasehold/internal/run/attend.go",
+		old: "if a.shared && isOrphaned(a.term.group) {\n\t\ta.orphaned(by)", new: "if false {\n\t\ta.orphaned(by)",
+		packages: "./cmd/leasehold", tests: "TestOrphanThatWants",
+	},
+	{
+		name: "run: --wait bounds a silent Redis", file: "cmd/leasehold/internal/run/wait.go",
+		old: "			hangs = time.After(giveUp)\n			cancel(errWaitOver)", new: "			cancel(errWaitOver)",
+		packages: "./cmd/leasehold", tests: "TestWaitBounds",
+	},
+	{
+		name: "run: SIGPIPE does not end the guard or the tool", file: "cmd/leasehold/internal/run/guard.go",
+		old: "[]syscall.Signal{unix.SIGPIPE, unix.SIGTTIN,", new: "[]syscall.Signal{unix.SIGTTIN,",
+		packages: "./cmd/leasehold", tests: "TestSweepThatOutlasts",
 	},
 	{
 		name: "run: the next program waits for a revoked one", file: "cmd/leasehold/internal/run/revoked.go",

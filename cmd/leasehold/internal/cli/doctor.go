@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -41,7 +40,7 @@ Exit codes: 0 all is well, or nothing worse than a note; 1 a promise does not ho
 				return withCode(err)
 			}
 			if asJSON {
-				err = json.NewEncoder(a.out).Encode(report)
+				err = a.json(report)
 			} else {
 				a.report(report)
 			}

@@ -2,9 +2,7 @@ package cli
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,11 +22,16 @@ var kinds = map[keys.Kind]string{keys.Mutex: "mutex", keys.Semaphore: "semaphore
 func (a *app) ls() *cobra.Command {
 	var asJSON, all bool
 	var kind, family, order string
+	var longer time.Duration
 	c := &cobra.Command{
 		Use:   "ls [TEXT]",
 		Short: "List what is held, waited for and cached: one line per key",
 		Long: `ls lists keys: how many permits are in use, how many wait and for how long, which
 values are cached. TEXT keeps those whose family or key contains it.
+
+HELD is for how long the oldest lease of the key has been held; with "!" one has been
+renewed for more than ten times its TTL and may hang. To find such a lease, see
+--sort held and --held-longer; leasehold show names its holder, leasehold revoke ends it.
 
 Keys on which nothing happens are left out unless --all is given: of a lock the
 last token is kept for a day.
@@ -37,9 +40,11 @@ It looks at all keys of the server, in calls of 1000 that each take well below a
 millisecond, and changes nothing. In a Cluster it asks every primary.
 
 With --json each line is an object: kind, family, key, inUse, limit, storedLimit,
-waiting, longestWaitMs, expiresInMs, token, cachedBytes, freshForMs, keptForMs.`,
+waiting, longestWaitMs, expiresInMs, heldForMs, overlong, token, cachedBytes, freshForMs, keptForMs. A name
+that is no UTF-8 is also given as family_base64 or key_base64.`,
 		Example: `  leasehold ls
   leasehold ls --kind semaphore --sort waiting
+  leasehold ls --held-longer 5m --sort held
   leasehold ls --json acme | jq 'select(.waiting > 10)'`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -61,7 +66,7 @@ waiting, longestWaitMs, expiresInMs, token, cachedBytes, freshForMs, keptForMs.`
 				return withCode(err)
 			}
 			uses = slices.DeleteFunc(uses, func(u listing.Use) bool {
-				return u.Idle() && !all || kind != "" && kinds[u.Kind] != kind || family != "" && u.Family != family ||
+				return u.Idle() && !all || kind != "" && kinds[u.Kind] != kind || family != "" && u.Family != family || longer > 0 && u.HeldFor <= longer ||
 					len(args) > 0 && !strings.Contains(u.Family+"/"+u.Key, args[0])
 			})
 			sortUses(uses, order)
@@ -77,7 +82,8 @@ waiting, longestWaitMs, expiresInMs, token, cachedBytes, freshForMs, keptForMs.`
 	f.BoolVarP(&all, "all", "a", false, "also keys on which nothing happens")
 	f.StringVar(&kind, "kind", "", "mutex, semaphore, cache or guard")
 	f.StringVar(&family, "family", "", "one family")
-	f.StringVar(&order, "sort", "name", "name, use, waiting or wait")
+	f.StringVar(&order, "sort", "name", "name, use, held, waiting or wait")
+	f.DurationVar(&longer, "held-longer", 0, "only keys with a lease that has been held for longer, such as 5m")
 	return c
 }
 
@@ -85,8 +91,8 @@ func checkList(kind, order string) error {
 	if kind != "" && !slices.Contains([]string{"mutex", "semaphore", "cache", "guard"}, kind) {
 		return fmt.Errorf("ls: --kind is %q; want mutex, semaphore, cache or guard", kind)
 	}
-	if !slices.Contains([]string{"name", "use", "waiting", "wait"}, order) {
-		return fmt.Errorf("ls: --sort is %q; want name, use, waiting or wait", order)
+	if !slices.Contains([]string{"name", "use", "held", "waiting", "wait"}, order) {
+		return fmt.Errorf("ls: --sort is %q; want name, use, held, waiting or wait", order)
 	}
 	return nil
 }
@@ -98,6 +104,8 @@ func sortUses(uses []listing.Use, order string) {
 			return cmp.Compare(b.InUse, a.InUse)
 		case "waiting":
 			return cmp.Compare(b.Waiting, a.Waiting)
+		case "held":
+			return cmp.Compare(b.HeldFor, a.HeldFor)
 		case "wait":
 			return cmp.Compare(b.LongestWait, a.LongestWait)
 		}
@@ -108,8 +116,11 @@ func sortUses(uses []listing.Use, order string) {
 // note is what a line says beside the figures.
 func note(u listing.Use) string {
 	var all []string
+	if u.Overlong {
+		all = append(all, "held past 10 TTLs")
+	}
 	if u.Stored {
-		all = append(all, "limit set")
+		all = append(all, "limit set by hand")
 	}
 	if v := u.Value; v != nil {
 		switch {
@@ -145,7 +156,7 @@ func (a *app) lines(uses []listing.Use, found int) {
 		fmt.Fprintln(a.out)
 		return
 	}
-	rows := [][]string{{"KIND", "FAMILY", "KEY", "USE", "WAITING", "LONGEST", "NOTE"}}
+	rows := [][]string{{"KIND", "FAMILY", "KEY", "USE", "HELD", "WAITING", "LONGEST", "NOTE"}}
 	for _, u := range uses {
 		waiting, longest := "", ""
 		if u.Waiting > 0 {
@@ -154,14 +165,14 @@ func (a *app) lines(uses []listing.Use, found int) {
 		if u.LongestWait > 0 {
 			longest = text.Duration(u.LongestWait)
 		}
-		rows = append(rows, []string{kinds[u.Kind], text.Safe(u.Family), text.Name(u.Resource), text.InUse(u), waiting, longest, note(u)})
+		rows = append(rows, []string{kinds[u.Kind], text.Safe(u.Family), text.Name(u.Resource), text.InUse(u), text.Held(u.HeldFor, u.Overlong), waiting, longest, note(u)})
 	}
-	fmt.Fprint(a.out, text.Table(rows, map[int]bool{3: true, 4: true, 5: true}, 2, a.width()))
+	fmt.Fprint(a.out, text.Table(rows, map[int]bool{3: true, 4: true, 5: true, 6: true}, 2, a.width()))
 }
 
 // width is the terminal's, 0 where there is none: then nothing is cut.
 func (a *app) width() int {
-	if f, ok := a.out.(*os.File); ok {
+	if f, ok := a.out.(interface{ Fd() uintptr }); ok {
 		if w, _, err := term.GetSize(int(f.Fd())); err == nil {
 			return w
 		}
@@ -174,6 +185,8 @@ type line struct {
 	Kind        string `json:"kind"`
 	Family      string `json:"family"`
 	Key         string `json:"key"`
+	FamilyBytes string `json:"family_base64,omitempty"` // of names that are no UTF-8
+	KeyBytes    string `json:"key_base64,omitempty"`
 	Schema      string `json:"schema,omitempty"` // of a cached value
 	Scope       string `json:"scope,omitempty"`  // "total" or "loads": the line is of no one key
 	InUse       int    `json:"inUse"`
@@ -182,6 +195,8 @@ type line struct {
 	Waiting     int    `json:"waiting"`
 	LongestWait int64  `json:"longestWaitMs,omitempty"`
 	ExpiresIn   int64  `json:"expiresInMs,omitempty"`
+	HeldFor     int64  `json:"heldForMs,omitempty"`
+	Overlong    bool   `json:"overlong,omitempty"`
 	Token       uint64 `json:"token,omitempty"`
 	CachedBytes int    `json:"cachedBytes,omitempty"`
 	FreshFor    int64  `json:"freshForMs,omitempty"`
@@ -192,8 +207,8 @@ type line struct {
 
 func lineOf(u listing.Use) line {
 	x := line{
-		Kind: kinds[u.Kind], Family: u.Family, Key: u.Key, Schema: u.Schema, InUse: u.InUse, Limit: u.Limit, StoredLimit: u.Stored,
-		Waiting: u.Waiting, LongestWait: millis(u.LongestWait), ExpiresIn: millis(u.ExpiresIn), Token: u.Token, FailedFor: millis(u.FailedFor),
+		Kind: kinds[u.Kind], Family: u.Family, Key: u.Key, FamilyBytes: text.Base64(u.Family), KeyBytes: text.Base64(u.Key), Schema: u.Schema, InUse: u.InUse, Limit: u.Limit, StoredLimit: u.Stored,
+		Waiting: u.Waiting, LongestWait: millis(u.LongestWait), ExpiresIn: millis(u.ExpiresIn), HeldFor: millis(u.HeldFor), Overlong: u.Overlong, Token: u.Token, FailedFor: millis(u.FailedFor),
 	}
 	switch {
 	case u.Whole:
@@ -213,9 +228,8 @@ func lineOf(u listing.Use) line {
 func millis(d time.Duration) int64 { return d.Milliseconds() }
 
 func (a *app) linesJSON(uses []listing.Use) error {
-	out := json.NewEncoder(a.out)
 	for _, u := range uses {
-		if err := out.Encode(lineOf(u)); err != nil {
+		if err := a.json(lineOf(u)); err != nil {
 			return err
 		}
 	}

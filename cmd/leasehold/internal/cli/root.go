@@ -9,7 +9,10 @@ import (
 	"io"
 	"net"
 	"os"
+	signals "os/signal"
+	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
@@ -105,6 +108,8 @@ func (a *app) dial(ctx context.Context) (redis.UniversalClient, error) {
 func withCode(err error) error {
 	var network net.Error
 	switch {
+	case redis.IsAuthError(err):
+		return &run.Error{Code: run.CodeRefused, Err: fmt.Errorf("redis refuses the user name or the password; see --redis-user and --redis-password-file: %w", err)}
 	case redis.IsPermissionError(err):
 		return &run.Error{Code: run.CodeRefused, Err: fmt.Errorf("the user lacks a right: %w", err)}
 	case errors.As(err, &network), errors.Is(err, io.EOF), errors.Is(err, context.DeadlineExceeded):
@@ -116,9 +121,16 @@ func withCode(err error) error {
 // Execute runs the command that args name, and returns the exit code; where
 // signal is not 0, the process is to die of it.
 func Execute(ctx context.Context, args []string) (code, signal int) {
-	root := New(os.Stdout, os.Stderr)
+	// A reader that has gone is an error like a full disk. The signal of it would end the
+	// process without a word.
+	signals.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	out := &output{File: os.Stdout}
+	root := New(out, os.Stderr)
 	root.SetArgs(idsBehindFlags(root, args))
 	err := root.ExecuteContext(ctx)
+	if out.err != nil {
+		err = &run.Error{Code: run.CodeOutput, Err: fmt.Errorf("standard output can't be written, so that the answer is incomplete: %w", out.err)}
+	}
 	if err == nil {
 		return 0, 0
 	}
@@ -130,9 +142,21 @@ func Execute(ctx context.Context, args []string) (code, signal int) {
 		}
 	}
 	if e.Err != nil {
-		fmt.Fprintf(os.Stderr, "leasehold: %s\n", strings.TrimPrefix(e.Err.Error(), "leasehold: "))
+		fmt.Fprintf(os.Stderr, "leasehold: %s\n", withoutURLs(strings.TrimPrefix(e.Err.Error(), "leasehold: "), args))
 	}
 	return e.Code, e.Signal
+}
+
+// withoutURLs takes URLs out of a message: an argument in the wrong place is quoted in it,
+// and may hold a password.
+func withoutURLs(message string, args []string) string {
+	for _, arg := range args {
+		if _, behind, ok := strings.Cut(arg, "://"); ok && behind != "" {
+			quoted := strconv.Quote(behind)
+			message = strings.NewReplacer(quoted[1:len(quoted)-1], "…", behind, "…").Replace(message)
+		}
+	}
+	return message
 }
 
 // isUsage tells the errors that cobra makes of arguments it can't place.

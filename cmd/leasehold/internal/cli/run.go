@@ -17,7 +17,7 @@ const defaultGrace = 5 * time.Second
 
 func (a *app) run() *cobra.Command {
 	var o run.Options
-	var wait, lost string
+	var wait string
 	conflict := run.CodeConflict
 	c := &cobra.Command{
 		Use:                   "run (--mutex | --semaphore) NAME --key KEY [flags] -- PROGRAM…",
@@ -26,19 +26,20 @@ func (a *app) run() *cobra.Command {
 		Long: `run waits for a lock (--mutex) or for a permit (--semaphore), runs a program while
 it holds that, and gives it back when the program has ended.
 
-The lease is renewed while the program runs. Where it can't be, because Redis is
-out of reach or this tool was stopped or killed, the program's process group gets
-SIGTERM --grace before the lease ends, and SIGKILL at its end, by a small guard
-process: no other holder starts while the program still runs. A program that
-leaves its process group is not reached; its writes are refused where they carry
-LEASEHOLD_TOKEN and the resource checks it. A permit counts beside those of a family
-of the same name with a total, not among them. Where another tool's lease was revoked,
-the program starts once that tool's program has ended.
+The lease is renewed while the program runs. If it can't be renewed, because Redis is
+out of reach or this tool was stopped or killed, a small guard process ends the program
+and all that descends from it: SIGTERM --grace before the lease ends, SIGKILL at its
+end. No other holder starts while the program still runs. A daemon in a session of its
+own is not reached; its writes are refused if they carry LEASEHOLD_TOKEN and the
+resource checks it. A program that runs as another user (setuid) is refused, because it
+could not be ended: use sudo leasehold run, or --lost warn. A permit counts beside
+those of a family of the same name with a total, not among them. If another tool's
+lease was revoked, the program starts once that tool's program has ended.
 
 The program gets this terminal and standard input, and in its environment
-LEASEHOLD_KEY and, under a lock, LEASEHOLD_TOKEN: the fencing token. Signals that
-the tool gets are passed on to the program alone. What the program leaves running
-in its process group is ended before the lease is given back.
+LEASEHOLD_KEY and, under a lock, LEASEHOLD_TOKEN: the fencing token. A signal to the
+tool alone is passed on to the program. Processes that the program leaves running are
+ended before the lease is given back.
 
 Exit codes: the program's own, or 128 + the number of the signal that ended it;
   64   bad arguments                   69   Redis is out of reach
@@ -54,15 +55,10 @@ Exit codes: the program's own, or 128 + the number of the signal that ended it;
   leasehold run --semaphore exports --key acme --limit 3 -- ./export acme`,
 		RunE: func(c *cobra.Command, args []string) error {
 			o.Program, o.Prefix = args, a.prefix
-			if err := checkRun(c, &o, wait, lost, conflict); err != nil {
+			if err := checkRun(c, &o, wait, conflict); err != nil {
 				return usage(err)
 			}
-			rdb, err := a.dial(c.Context())
-			if err != nil {
-				return err
-			}
-			defer rdb.Close()
-			code, err := run.Run(rdb, o)
+			code, err := run.Run(a.dial, o)
 			var e *run.Error
 			if errors.As(err, &e) && e.Code == run.CodeConflict {
 				e.Code = conflict
@@ -83,16 +79,16 @@ Exit codes: the program's own, or 128 + the number of the signal that ended it;
 	f.StringVar(&o.Semaphore, "semaphore", "", "name of the family of permits; wants --limit")
 	f.StringVar(&o.Key, "key", "", "key of the lock or the permit, 1 to 512 bytes")
 	f.IntVar(&o.Limit, "limit", 0, "permits of the key, 1 to 100000, of a semaphore")
-	f.StringVar(&wait, "wait", "", "longest wait for the lease, such as 30s; 0 = don't wait (default without end)")
+	f.StringVar(&wait, "wait", "", "longest time until the program starts, such as 30s; 0 = don't wait for a turn (default without end)")
 	f.DurationVar(&o.TTL, "ttl", 30*time.Second, "length of the lease between renewals, at least 100ms")
-	f.StringVar(&lost, "lost", "term", "how the program is stopped: term = SIGTERM, then SIGKILL; kill = SIGKILL")
+	f.StringVar(&o.Lost, "lost", run.LostTerm, "what the program gets when the lease ends: term = SIGTERM, then SIGKILL; kill = SIGKILL; warn = nothing, the tool warns and the program goes on")
 	f.DurationVar(&o.Grace, "grace", 0, "from SIGTERM to SIGKILL, at most a third of --ttl (default 5s, or a sixth of --ttl)")
 	f.IntVar(&conflict, "conflict-exit-code", run.CodeConflict, "exit code where the lease was not had in time, 0 to 255")
 	return c
 }
 
 // checkRun completes the options, and says what is wrong with them.
-func checkRun(c *cobra.Command, o *run.Options, wait, lost string, conflict int) error {
+func checkRun(c *cobra.Command, o *run.Options, wait string, conflict int) error {
 	switch {
 	case (o.Mutex == "") == (o.Semaphore == ""):
 		return errors.New("run: want --mutex NAME or --semaphore NAME")
@@ -104,14 +100,13 @@ func checkRun(c *cobra.Command, o *run.Options, wait, lost string, conflict int)
 		return errors.New("run: --limit is for --semaphore; a lock has one holder")
 	case len(o.Program) == 0:
 		return errors.New("run: no program: want -- PROGRAM [ARGUMENT…]")
-	case lost != "term" && lost != "kill":
-		return fmt.Errorf("run: --lost is %q; want term or kill", lost)
+	case o.Lost != run.LostTerm && o.Lost != run.LostKill && o.Lost != run.LostWarn:
+		return fmt.Errorf("run: --lost is %q; want term, kill or warn", o.Lost)
 	case conflict < 0 || conflict > 255:
 		return fmt.Errorf("run: --conflict-exit-code is %d; want 0 to 255", conflict)
 	case o.TTL < 100*time.Millisecond:
 		return fmt.Errorf("run: --ttl is %v; want at least 100ms", o.TTL)
 	}
-	o.Kill = lost == "kill"
 	if !c.Flags().Changed("grace") {
 		o.Grace = min(defaultGrace, o.TTL/6)
 	}

@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -78,6 +77,9 @@ their order. Of a cached value it says how large, how old and how fresh it is.
 A family of permits with a total has other keys in Redis than one of the same name
 without a total. Where something is held or waited for in both, both are shown.
 
+HELD FOR with "!" means that the lease has been renewed for more than ten times its TTL:
+its holder may hang.
+
 A permit is held at least since the time that is shown; a lock and a load exactly
 since then. Ids name leases to operators.`,
 		Example: `  leasehold show --mutex jobs --key nightly
@@ -97,11 +99,10 @@ since then. Ids name leases to operators.`,
 			if err != nil {
 				return withCode(err)
 			}
-			out := json.NewEncoder(a.out)
 			for _, s := range states {
 				if !asJSON {
 					a.state(s, len(states) > 1)
-				} else if err := out.Encode(stateOf(s)); err != nil {
+				} else if err := a.json(stateOf(s)); err != nil {
 					return err
 				}
 			}
@@ -146,10 +147,12 @@ func found(ctx context.Context, l *listing.Lister, of []listing.Resource) (state
 type entry struct {
 	ID         string    `json:"id"`
 	Tenant     string    `json:"tenant,omitempty"`
+	Bytes      string    `json:"tenant_base64,omitempty"` // of one that is no UTF-8
 	Label      string    `json:"label,omitempty"`
 	Permits    int       `json:"permits"`
 	Since      time.Time `json:"since,omitzero"`
 	ExpiresIn  int64     `json:"expiresInMs,omitempty"`
+	Overlong   bool      `json:"overlong,omitempty"` // renewed for more than ten times its TTL
 	Position   int       `json:"position,omitempty"`
 	WaitingFor int64     `json:"waitingForMs,omitempty"`
 	Aside      bool      `json:"invalidated,omitempty"`
@@ -160,6 +163,8 @@ type shown struct {
 	Kind        string  `json:"kind"`
 	Family      string  `json:"family"`
 	Key         string  `json:"key"`
+	FamilyBytes string  `json:"family_base64,omitempty"` // of names that are no UTF-8
+	KeyBytes    string  `json:"key_base64,omitempty"`
 	Schema      string  `json:"schema,omitempty"` // of a cached value
 	InUse       int     `json:"inUse"`
 	Limit       int     `json:"limit,omitempty"`
@@ -183,14 +188,14 @@ type cached struct {
 
 func stateOf(s listing.State) shown {
 	x := shown{
-		Kind: kinds[s.Kind], Family: s.Family, Key: s.Key, Schema: s.Schema, InUse: s.InUse, Limit: s.Limit, StoredLimit: s.Stored,
+		Kind: kinds[s.Kind], Family: s.Family, Key: s.Key, FamilyBytes: text.Base64(s.Family), KeyBytes: text.Base64(s.Key), Schema: s.Schema, InUse: s.InUse, Limit: s.Limit, StoredLimit: s.Stored,
 		HasTotal: s.HasTotal, Total: s.Total, Token: s.Token, Holders: []entry{}, Waiters: []entry{}, FailedFor: millis(s.FailedFor),
 	}
 	for _, h := range s.Holders {
-		x.Holders = append(x.Holders, entry{ID: h.ID, Tenant: h.Tenant, Label: h.Label, Permits: h.Permits, Since: h.Since.UTC(), ExpiresIn: millis(h.ExpiresIn), Aside: h.Aside})
+		x.Holders = append(x.Holders, entry{ID: h.ID, Tenant: h.Tenant, Bytes: text.Base64(h.Tenant), Label: h.Label, Permits: h.Permits, Since: h.Since.UTC(), ExpiresIn: millis(h.ExpiresIn), Overlong: h.Overlong(s.At), Aside: h.Aside})
 	}
 	for _, w := range s.Waiters {
-		x.Waiters = append(x.Waiters, entry{ID: w.ID, Tenant: w.Tenant, Label: w.Label, Permits: w.Permits, Position: w.Position, WaitingFor: millis(w.WaitingFor)})
+		x.Waiters = append(x.Waiters, entry{ID: w.ID, Tenant: w.Tenant, Bytes: text.Base64(w.Tenant), Label: w.Label, Permits: w.Permits, Position: w.Position, WaitingFor: millis(w.WaitingFor)})
 	}
 	if v := s.Value; v != nil {
 		x.Cached = &cached{Bytes: v.Bytes, Published: v.Published.UTC(), FreshFor: millis(v.FreshFor), KeptFor: millis(v.KeptFor), NotFound: v.NotFound}
@@ -255,7 +260,7 @@ func (a *app) state(s listing.State, oneOfSome bool) {
 			if h.Aside {
 				label = strings.TrimSpace(label + " (invalidated)")
 			}
-			rows = append(rows, []string{text.Safe(h.ID), text.Safe(h.Tenant), strconv.Itoa(h.Permits), label, text.Duration(s.At.Sub(h.Since)), text.Duration(h.ExpiresIn)})
+			rows = append(rows, []string{text.Safe(h.ID), text.Safe(h.Tenant), strconv.Itoa(h.Permits), label, text.Held(s.At.Sub(h.Since), h.Overlong(s.At)), text.Duration(h.ExpiresIn)})
 		}
 		a.entries(rows, tenants)
 	}

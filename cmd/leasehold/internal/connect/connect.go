@@ -159,9 +159,14 @@ func parse(text string) (*redis.UniversalOptions, error) {
 	if !ok {
 		return nil, errors.New("the URL has no scheme: want redis://, rediss:// (TLS), redis+cluster://, redis+sentinel:// or unix://")
 	}
+	// A character that ends the part with the password leaves the rest of it in the path:
+	// from there the client would take it for a name, and show it.
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 && (scheme != "unix" || i > 0) && strings.Contains(rest[i:], "@") {
+		return nil, errors.New(escapes)
+	}
 	base, kind, _ := strings.Cut(scheme, "+")
 	if base != "redis" && base != "rediss" && scheme != "unix" {
-		return nil, fmt.Errorf("the URL's scheme is %q; want redis, rediss, either with +cluster or +sentinel, or unix", scheme)
+		return nil, errors.New("the URL's scheme is unknown; want redis, rediss, either with +cluster or +sentinel, or unix")
 	}
 	switch kind {
 	case "":
@@ -193,7 +198,7 @@ func parse(text string) (*redis.UniversalOptions, error) {
 			DialTimeout: p.DialTimeout, ReadTimeout: p.ReadTimeout, WriteTimeout: p.WriteTimeout, PoolSize: p.PoolSize,
 		}, nil
 	}
-	return nil, fmt.Errorf("the URL's scheme is %q; want redis or rediss, alone or with +cluster or +sentinel", scheme)
+	return nil, errors.New("the URL's scheme is unknown; want redis or rediss, alone or with +cluster or +sentinel")
 }
 
 func single(p *redis.Options) *redis.UniversalOptions {
@@ -207,14 +212,24 @@ func single(p *redis.Options) *redis.UniversalOptions {
 	return u
 }
 
-// hidden keeps an error's reason and drops what it shows of the URL.
+// escapes says what is wrong with most URLs that can't be read.
+const escapes = "the URL can't be read; in the user name and the password, write / ? # @ : and % as %2F %3F %23 %40 %3A and %25, or use --redis-password-file"
+
+// hidden is an error without anything of the URL: any part of it may be one of a password
+// that was not escaped.
 func hidden(err error) error {
 	text := err.Error()
-	if i := strings.LastIndex(text, ": "); i >= 0 && strings.Contains(text, "parse ") {
-		return errors.New("the URL can't be read: " + text[i+2:])
+	for _, known := range []struct{ of, says string }{
+		{"unexpected option", "the URL has a parameter that is unknown"},
+		{"invalid database number", "the URL's database is no number"},
+		{"invalid URL path", "the URL's path is no database; want /0 or the like"},
+		{" duration:", "a parameter of the URL is no duration"},
+		{" number:", "a parameter of the URL is no number"},
+		{" boolean:", "a parameter of the URL is neither true nor false"},
+	} {
+		if strings.Contains(text, known.of) {
+			return errors.New(known.says)
+		}
 	}
-	if strings.Contains(text, "://") || strings.Contains(text, "@") {
-		return errors.New("the URL can't be read")
-	}
-	return errors.New("the URL can't be read: " + text)
+	return errors.New(escapes)
 }

@@ -1,6 +1,7 @@
 package connect
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -56,4 +57,27 @@ func client(t *testing.T, url string) redis.UniversalClient {
 func isCluster(rdb redis.UniversalClient) bool {
 	_, is := rdb.(*redis.ClusterClient)
 	return is
+}
+
+// Nothing of a password is in an error, however little of the URL could be read.
+func TestPasswordIsNeverShown(t *testing.T) {
+	for _, password := range []string{
+		"S3cr3tPass/S3cr3tPass", "S3cr3tPass?S3cr3tPass", "S3cr3tPass#S3cr3tPass", "S3cr3tPass@S3cr3tPass", "S3cr3tPass%S3cr3tPass", "S3cr3tPass:S3cr3tPass",
+		"12/S3cr3tPass", "12?S3cr3tPass=1", "12#S3cr3tPass", "S3cr3tPass[", "S3cr3tPass ]S3cr3tPass", "S3cr3tPass\x7f", "1/2/S3cr3tPass", "S3cr3tPass\\",
+	} {
+		for _, form := range []string{"redis://default:%@127.0.0.1:1/0", "rediss://:%@h/x", "redis+cluster://u:%@h:1", "redis+sentinel://u:%@h:1/0?master_name=m", "unix://u:%@/tmp/x", "redi://u:%@h", "redis+x://u:%@h"} {
+			url := strings.Replace(form, "%", password, 1)
+			u, err := Options{URL: url}.universal()
+			if err != nil && strings.Contains(err.Error(), "S3c") {
+				t.Errorf("%q: %v", url, err)
+			}
+			// Where it was read, no part of the password has become an address or a path.
+			if err == nil && strings.Contains(strings.Join(u.Addrs, " ")+u.MasterName, "S3c") {
+				t.Errorf("%q: the address is %q", url, u.Addrs)
+			}
+			if err == nil && u.Password == "12" {
+				t.Errorf("%q: half of the password was read", url)
+			}
+		}
+	}
 }

@@ -99,7 +99,8 @@ func Look(ctx context.Context, rdb redis.UniversalClient, prefix string) (Report
 
 // meet finds the primaries and reads what they say of themselves.
 func (v *visit) meet(ctx context.Context) error {
-	if _, err := v.rdb.Time(ctx).Result(); err != nil && !refused(err) {
+	// A server that refuses the user says so of each command: nothing can be found out.
+	if _, err := v.rdb.Time(ctx).Result(); err != nil && (!refused(err) || redis.IsAuthError(err)) {
 		return err
 	}
 	if c, ok := v.rdb.(*redis.ClusterClient); ok {
@@ -140,6 +141,14 @@ func parse(text string) map[string]string {
 	return info
 }
 
+// untold is the finding of a check that needs INFO.
+func (n node) untold(check, what string) Finding {
+	if n.err != nil && !strings.HasPrefix(n.err.Error(), "NOPERM") {
+		return Finding{check, Unknown, n.name + " does not tell " + what + ": " + n.err.Error(), "", ""}
+	}
+	return Finding{check, Unknown, n.name + " does not tell " + what + ": INFO is refused", "", "Allow +info to the user who runs doctor."}
+}
+
 // refused says that the server answered, and that its answer is no.
 func refused(err error) bool {
 	_, ok := err.(redis.Error)
@@ -165,7 +174,7 @@ func (v *visit) version() {
 	const check = "version"
 	for _, n := range v.nodes {
 		if n.info == nil {
-			v.find(Finding{check, Unknown, n.name + " does not tell its version: INFO is refused", "", "Allow +info to the user who runs doctor."})
+			v.find(n.untold(check, "its version"))
 			continue
 		}
 		flavour, version := "Redis", n.info["redis_version"]
@@ -192,7 +201,7 @@ func (v *visit) eviction() {
 	const check = "eviction"
 	for _, n := range v.nodes {
 		if n.info == nil {
-			v.find(Finding{check, Unknown, n.name + " does not tell its eviction policy: INFO is refused", "", "Allow +info to the user who runs doctor."})
+			v.find(n.untold(check, "its eviction policy"))
 			continue
 		}
 		policy, most := n.info["maxmemory_policy"], n.info["maxmemory"]
@@ -236,7 +245,7 @@ func (v *visit) persistence(ctx context.Context) {
 	const check = "persistence"
 	for _, n := range v.nodes {
 		if n.info == nil {
-			v.find(Finding{check, Unknown, n.name + " does not tell what it keeps on disk: INFO is refused", "", "Allow +info to the user who runs doctor."})
+			v.find(n.untold(check, "what it keeps on disk"))
 			continue
 		}
 		f := Finding{Check: check, Grade: Good}

@@ -1,6 +1,8 @@
 package doctor
 
 import (
+	"context"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -236,4 +238,48 @@ func TestServerThatIsAwayIsAnError(t *testing.T) {
 	if r, err := Look(t.Context(), rdb, ""); err == nil {
 		t.Fatalf("there is a report: %+v", r)
 	}
+}
+
+// With a wrong password nothing can be found out, and nothing is said to be fine.
+func TestWrongPasswordIsAnError(t *testing.T) {
+	s := redistest.StartServer(t, redistest.Newest(t), "--requirepass", "right")
+	for _, password := range []string{"", "wrong"} {
+		rdb := redis.NewClient(&redis.Options{Addr: s.Addr(), Password: password})
+		r, err := Look(t.Context(), rdb, "")
+		if err == nil || len(r.Findings) > 0 {
+			t.Errorf("with the password %q: %v, %+v", password, err, r)
+		}
+		_ = rdb.Close()
+	}
+}
+
+// refusing answers some commands in its own way.
+type refusing struct {
+	redis.Hook
+	command string
+	answer  error
+}
+
+func (r refusing) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == r.command {
+			cmd.SetErr(r.answer)
+			return r.answer
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (r refusing) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (r refusing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// A command that gets no answer was not found to be allowed.
+func TestRightThatIsNotFoundOutIsUnknown(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: redistest.Mini(t).Addr(), MaxRetries: -1})
+	defer rdb.Close()
+	rdb.AddHook(refusing{command: "zmscore", answer: io.ErrUnexpectedEOF})
+	want(t, look(t, rdb), "rights", Unknown, "ZMSCORE")
 }

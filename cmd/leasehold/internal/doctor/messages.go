@@ -78,6 +78,9 @@ func (v *visit) promises() {
 	if v.grade("version") == Bad || v.grade("rights") == Bad {
 		add("Anything at all", Bad, "the server is too old, or the user lacks rights")
 	}
+	if v.grade("version") == Unknown || v.grade("rights") == Unknown {
+		add("Anything at all", Unknown, "the server's version or the user's rights could not be found out")
+	}
 	single := Promise{"Never more holders than the limit", Good, "while the server runs"}
 	switch {
 	case v.grade("eviction") == Bad:
@@ -92,16 +95,22 @@ func (v *visit) promises() {
 	v.Promises = append(v.Promises, single)
 	if v.grade("clock") == Bad {
 		add("Tokens never fall", Note, "as long as clocks do not go back by more than the time since the last grant; they are apart")
+	} else if v.grade("clock") == Unknown {
+		add("Tokens never fall", Unknown, "a server does not tell its clock")
 	} else {
 		add("Tokens never fall", Good, "through restart, eviction and failover, by the servers' clocks")
 	}
 	if v.grade("messages") == Bad {
 		add("Waiters are served in order, at once", Bad, "in order yes, but only by asking, every 1.5 s")
+	} else if v.grade("messages") == Unknown {
+		add("Waiters are served in order, at once", Unknown, "no message could be sent")
 	} else {
 		add("Waiters are served in order, at once", Good, "")
 	}
 	if v.grade("clock") == Bad {
 		add("A dead holder is missed for its TTL", Bad, "after a failover it may be more or less")
+	} else if v.grade("clock") == Unknown {
+		add("A dead holder is missed for its TTL", Unknown, "a server does not tell its clock")
 	} else {
 		add("A dead holder is missed for its TTL", Good, "")
 	}

@@ -45,7 +45,7 @@ func (v *visit) replicas() {
 	const check = "replicas"
 	for _, n := range v.nodes {
 		if n.info == nil {
-			v.find(Finding{check, Unknown, n.name + " does not tell its replicas: INFO is refused", "", "Allow +info to the user who runs doctor."})
+			v.find(n.untold(check, "its replicas"))
 			continue
 		}
 		if role := n.info["role"]; role != "master" && role != "" {

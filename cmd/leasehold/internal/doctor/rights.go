@@ -43,16 +43,22 @@ func (v *visit) inCluster() bool {
 	return ok
 }
 
+// allowed reports whether the server looked at the rights, found them, and then said no for
+// another reason: there is no such script, or there are too few words.
+func allowed(err error) bool {
+	return refused(err) && (strings.HasPrefix(err.Error(), "NOSCRIPT") || strings.HasPrefix(err.Error(), "ERR wrong number"))
+}
+
 // rights tries each command that is needed, on keys and a channel of the prefix.
 func (v *visit) rights(ctx context.Context) {
 	const check = "rights"
 	key := v.prefix + ":sem:{leasehold-doctor:none}:holders"
 	channel, pattern := v.inbox("leasehold-doctor")
-	var commands, patterns, absent []string
+	var commands, patterns, absent, unknown []string
 	for name, args := range Needed(key, channel) {
 		err := v.rdb.Do(ctx, args...).Err()
 		switch {
-		case err == nil || err == redis.Nil || !refused(err):
+		case err == nil || err == redis.Nil || allowed(err):
 		case strings.Contains(err.Error(), "access a key"), strings.Contains(err.Error(), "access one of the keys"):
 			patterns = append(patterns, "~"+v.prefix+":*")
 		case strings.Contains(err.Error(), "access a channel"), strings.Contains(err.Error(), "access one of the channels"):
@@ -61,10 +67,14 @@ func (v *visit) rights(ctx context.Context) {
 			commands = append(commands, "+"+name)
 		case strings.HasPrefix(err.Error(), "ERR unknown command"):
 			absent = append(absent, strings.ToUpper(name))
+		default:
+			unknown = append(unknown, strings.ToUpper(name)+" ("+err.Error()+")")
 		}
 	}
 	missing := append(unique(patterns), unique(commands)...)
-	if len(missing) == 0 && len(absent) == 0 {
+	if len(unknown) > 0 {
+		v.find(Finding{check, Unknown, "whether the user may do this was not found out: " + strings.Join(unique(unknown), ", "), "", "Run doctor again once the server answers."})
+	} else if len(missing) == 0 && len(absent) == 0 {
 		v.find(Finding{check, Good, "the user may do all that is needed", "", ""})
 	}
 	if len(missing) > 0 {

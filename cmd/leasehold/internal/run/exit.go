@@ -8,6 +8,7 @@ import "fmt"
 const (
 	CodeUsage       = 64  // bad arguments
 	CodeUnreachable = 69  // Redis could not be asked
+	CodeOutput      = 74  // standard output could not be written
 	CodeConflict    = 75  // the lease was not had in time; --conflict-exit-code changes it
 	CodeRefused     = 77  // the user lacks a right; leasehold run says CodeUnreachable of that
 	CodeLost        = 124 // the lease was lost, and the program stopped for that; or the waiting place was revoked

@@ -4,6 +4,7 @@ package run
 
 import (
 	"bufio"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/signal"
@@ -15,234 +16,267 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The guard is a small process beside the program. It gets the lease's deadline
-// through a pipe and stops the program's process group at it, or when the pipe
-// ends: so the program does not outlast its lease where the tool was killed or
-// stopped. It knows nothing of Redis.
+// The guard is a small process between the tool and the program. It starts the program, gets
+// the lease's deadline through a pipe, and ends the program with all that descends from it at
+// the deadline, or when the pipe ends: so the program does not outlast its lease where the
+// tool was killed or stopped. It knows nothing of Redis.
 //
-// The tool's lines are "deadline NS", "group PGID", "lost NS" and "done"; all
-// times are of the clock that both read. The guard's answer is "stopped" once it
-// stops the program.
+// It has a process group of its own: a signal to the group of the tool and the program does
+// not reach it. Processes whose parents have ended become its children, so that it finds
+// them, and knows when the last has ended.
+//
+// The tool's lines are
+//
+//	deadline NS   until when the lease is held, by the clock that both read; the first one starts the program
+//	lost NS       the lease is lost; the program gets SIGTERM now and SIGKILL at that time
+//	signal N      pass it to the program
+//	go-on K       the program is to go on from its stop number K, if it still stands there
+//	pausing       the tool stops now; it is to go on when the program does
+//	resumed       the tool goes on
+//
+// and the guard's are
+//
+//	started PID   the program runs
+//	failed N      it does not; N is the system's error number, 0 = the lease is too short
+//	paused N K    signal N stopped the program; K counts its stops
+//	going-on      the program goes on
+//	stopped       the guard ends the program because the lease ends
+//	exit STATUS   the program has ended, and so has what it left behind
 
-// Files of the guard: its standard input carries the tool's lines, its standard
-// output its answers. A byte into startFile lets the program start.
-const startFile = 3
+// task is what the guard has to know from the start.
+type task struct {
+	Path          string
+	Argv          []string
+	Grace         time.Duration
+	Lost          string
+	Group         int // the program's process group; 0 = one of its own
+	Lines, Answer int // the guard's ends of the two pipes
+}
 
-// Guard is the main function of the guard process. args: grace in ns, "term" or
-// "kill".
+// Guard is the main function of the guard process; its argument is a task.
 func Guard(args []string) int {
-	// What stops the tool or the program must not stop the guard: it ends with the
-	// pipe. It has a session of its own, so that the terminal's signals don't come.
-	signal.Ignore(unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGPIPE, unix.SIGUSR1, unix.SIGUSR2)
-	if len(args) != 2 {
+	// What stops the tool or the program must not stop the guard: it ends with the pipe.
+	// The program must not inherit that, so that the signals are caught, not ignored.
+	catch(neither, append([]syscall.Signal{unix.SIGPIPE, unix.SIGTTIN, unix.SIGTTOU, unix.SIGCONT}, passed...)...)
+	g := &guard{lines: make(chan string), changes: make(chan os.Signal, 1)}
+	if len(args) != 1 || json.Unmarshal([]byte(args[0]), &g.task) != nil {
 		return CodeTool
 	}
-	grace, err := strconv.ParseInt(args[0], 10, 64)
-	if err != nil {
-		return CodeTool
-	}
-	g := &guard{
-		grace: time.Duration(grace), kill: args[1] == "kill",
-		start: os.NewFile(startFile, "start"), lines: make(chan string),
+	syscall.CloseOnExec(g.Lines)
+	syscall.CloseOnExec(g.Answer)
+	g.answers = os.NewFile(uintptr(g.Answer), "answers")
+	signal.Notify(g.changes, unix.SIGCHLD)
+	if err := adopt(); err != nil {
+		warn("processes whose parents have ended may not be found: %v", err)
 	}
 	go func() {
 		defer close(g.lines)
-		for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+		for in := bufio.NewScanner(os.NewFile(uintptr(g.Lines), "lines")); in.Scan(); {
 			g.lines <- in.Text()
 		}
 	}()
-	return g.watch()
+	g.watch()
+	return 0
 }
 
 type guard struct {
-	grace time.Duration
-	kill  bool // there is no SIGTERM
-	start *os.File
-	lines chan string
+	task
+	lines   chan string
+	answers *os.File
+	changes chan os.Signal // children have ended, stopped or gone on
 
-	group    int           // the program's; 0 = none yet
-	deadline time.Duration // by clock()
+	program  int
+	status   unix.WaitStatus
+	ended    bool // the program has, with that status
+	reported bool
+	stops    int
+	stopped  bool // it stands still, for the stops-th time
+	pausing  bool // the tool stands still, because the program does
+	toolGone bool
+
+	deadline time.Duration // by clock(); 0 = not known yet
 	terminal time.Duration // when SIGKILL is due after a SIGTERM; 0 = none was sent
+	killing  bool
 	said     bool
+	watched  watched
 }
 
 // tick is how long the guard sleeps at most: a machine that was suspended wakes
-// up behind a deadline that no timer has noticed.
-const tick = 250 * time.Millisecond
+// up behind a deadline that no timer has noticed. soon is how long it sleeps at
+// first while processes are to end.
+const (
+	tick = 250 * time.Millisecond
+	soon = 2 * time.Millisecond
+)
 
-// watch ends when the tool says "done", or when the program is killed.
-func (g *guard) watch() int {
+// watch ends when the tool is gone and nothing is left to end.
+func (g *guard) watch() {
 	timer := time.NewTimer(tick)
 	for {
 		select {
 		case line, ok := <-g.lines:
 			if !ok {
-				g.end() // the tool is gone
-				return 0
-			}
-			if line == "done" {
-				return 0
+				g.lines, g.toolGone, g.pausing = nil, true, false
+				break
 			}
 			g.take(line)
+		case <-g.changes:
 		case <-timer.C:
 		}
-		timer.Reset(min(tick, max(0, g.due())))
+		g.look()
+		next := g.due()
+		if g.toolGone && (g.program == 0 || g.reported || g.Lost == LostWarn) {
+			return
+		}
+		timer.Reset(max(0, min(tick, next)))
 	}
 }
 
 // take obeys a line of the tool.
 func (g *guard) take(line string) {
 	what, text, _ := strings.Cut(line, " ")
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n <= 0 {
-		return
-	}
+	n, _ := strconv.ParseInt(text, 10, 64)
 	switch what {
 	case "deadline":
+		first := g.deadline == 0
 		if g.terminal == 0 { // a program that was told to stop has no more time than it was told
 			g.deadline = time.Duration(n)
 		}
-	case "group":
-		g.group = int(n)
-		// The program starts by the guard's word: never before the guard knows it,
-		// nor when the lease may be over.
-		if clock() < g.deadline-g.grace {
-			_, _ = g.start.Write([]byte{1})
-		} else {
-			g.say()
+		if first {
+			g.start()
 		}
-		_ = g.start.Close()
 	case "lost":
 		g.deadline = min(g.deadline, time.Duration(n))
 		g.terminate()
+	case "signal":
+		if !g.ended { // after that its number may be another process's
+			_ = unix.Kill(g.program, syscall.Signal(n))
+		}
+	case "go-on":
+		g.look() // the stop that the tool means may be over, and the next one not be known yet
+		if g.stopped && g.stops == int(n) {
+			_ = unix.Kill(g.program, unix.SIGCONT)
+		}
+	case "pausing":
+		g.pausing = true
+	case "resumed":
+		g.pausing = false
+	}
+}
+
+// start starts the program, unless the lease may be over by then.
+func (g *guard) start() {
+	if clock() >= g.deadline-g.Grace {
+		g.say("stopped")
+		g.say("failed 0")
+		return
+	}
+	pid, err := syscall.ForkExec(g.Path, g.Argv, &syscall.ProcAttr{
+		Env: os.Environ(), Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setpgid: true, Pgid: g.Group},
+	})
+	if err != nil {
+		number, _ := err.(syscall.Errno)
+		g.say("failed %d", max(1, int(number)))
+		return
+	}
+	// The program has inherited what it had to: now the guard may write to a terminal whose
+	// background it is in.
+	signal.Ignore(unix.SIGTTOU)
+	g.program = pid
+	g.watched.begin()
+	g.say("started %d", pid)
+}
+
+// look notes what became of the guard's children since it looked last.
+func (g *guard) look() {
+	for g.program != 0 {
+		var status unix.WaitStatus
+		pid, err := unix.Wait4(-1, &status, unix.WNOHANG|unix.WUNTRACED|unix.WCONTINUED, nil)
+		switch {
+		case err == unix.EINTR:
+		case err != nil || pid <= 0:
+			return
+		default:
+			g.changed(pid, status)
+		}
+	}
+}
+
+// changed notes what became of the program; its orphans are reaped, and that is all.
+func (g *guard) changed(pid int, status unix.WaitStatus) {
+	switch {
+	case pid != g.program || g.ended:
+	case status.Stopped():
+		g.stopped, g.stops = true, g.stops+1
+		g.say("paused %d %d", int(status.StopSignal()), g.stops)
+	case status.Continued():
+		g.stopped = false
+		g.say("going-on")
+	default:
+		g.ended, g.stopped, g.status = true, false, status
+		g.watched.sweepUntil = clock() + g.Grace
 	}
 }
 
 // due does what is due, and says how long there is until the next.
 func (g *guard) due() time.Duration {
-	if g.group == 0 || g.deadline == 0 {
-		return tick
-	}
 	now := clock()
-	if now >= g.deadline {
-		g.end()
+	if g.program == 0 || g.reported {
 		return tick
 	}
-	if now >= g.deadline-g.grace && !g.kill {
+	if g.pausing && (!g.stopped || g.watched.isOrphaned(g.Group)) {
+		// Its stop came after the program had gone on, or no shell is left to let it go on.
+		_ = unix.Kill(unix.Getppid(), unix.SIGCONT)
+	}
+	switch {
+	case g.Lost == LostWarn && !g.ended:
+	case g.toolGone, now >= g.deadline:
+		g.end()
+	case g.Lost == LostTerm && now >= g.deadline-g.Grace:
 		g.terminate()
 	}
-	if g.terminal != 0 || g.kill {
-		return g.deadline - now
+	switch {
+	case g.ended || g.killing:
+		pause := g.sweep(now)
+		if !g.killing { // the deadline and the end of the grace must not be slept over
+			pause = min(pause, max(0, min(g.deadline, g.watched.sweepUntil)-now))
+		}
+		return pause
+	case g.Lost == LostTerm && g.terminal == 0:
+		now += g.Grace
 	}
-	return g.deadline - g.grace - now
+	g.watched.lookAround(g)
+	return g.deadline - now
 }
 
-// terminate sends SIGTERM, once; the deadline stays what it is now. What is
+// terminate sends SIGTERM, once; the deadline stays what it is now. A process that is
 // stopped goes on, or it would not notice.
 func (g *guard) terminate() {
-	if g.terminal != 0 || g.kill || g.group == 0 {
+	if g.terminal != 0 || g.Lost != LostTerm || g.program == 0 || g.ended {
 		return
 	}
 	g.terminal = g.deadline
-	g.say()
-	_ = unix.Kill(-g.group, unix.SIGTERM)
-	_ = unix.Kill(-g.group, unix.SIGCONT)
+	g.sayStopped()
+	g.signalAll(unix.SIGTERM)
+	g.signalAll(unix.SIGCONT)
 }
 
-// end kills the group.
+// end kills all; sweep goes on with it until nothing is left.
 func (g *guard) end() {
-	if g.group == 0 {
-		return
+	g.killing = true
+	if !g.ended {
+		g.sayStopped()
 	}
-	g.say()
-	_ = unix.Kill(-g.group, unix.SIGKILL)
 }
 
-func (g *guard) say() {
+// sayStopped says that the program does not end by itself.
+func (g *guard) sayStopped() {
 	if !g.said {
 		g.said = true
-		fmt.Println("stopped")
+		g.say("stopped")
 	}
 }
 
-// keeper is the tool's end of a guard.
-type keeper struct {
-	process *os.Process
-	lines   *os.File
-	answers *os.File
-	gone    chan struct{} // closed when the guard has ended
-	stopped bool          // it stopped the program; to be read when it has ended
-	told    time.Duration // the deadline that it knows
-}
-
-// startGuard starts the guard; the returned file gets the byte that lets the
-// program start.
-func startGuard(o Options) (*keeper, *os.File, error) {
-	linesOut, lines, err := os.Pipe()
-	if err != nil {
-		return nil, nil, err
-	}
-	defer linesOut.Close()
-	answers, answersIn, err := os.Pipe()
-	if err != nil {
-		return nil, nil, err
-	}
-	defer answersIn.Close()
-	started, start, err := os.Pipe()
-	if err != nil {
-		return nil, nil, err
-	}
-	defer start.Close() // the guard alone has it, so that its death is seen
-	mode := "term"
-	if o.Kill {
-		mode = "kill"
-	}
-	self, err := self()
-	if err != nil {
-		return nil, nil, err
-	}
-	argv := []string{"leasehold", guardCommand, strconv.FormatInt(int64(o.Grace), 10), mode}
-	p, err := os.StartProcess(self, argv, &os.ProcAttr{
-		Dir: "/", Env: []string{}, Files: []*os.File{linesOut, answersIn, os.Stderr, start},
-		Sys: &syscall.SysProcAttr{Setsid: true},
-	})
-	if err != nil {
-		return nil, nil, err
-	}
-	k := &keeper{process: p, lines: lines, answers: answers, gone: make(chan struct{})}
-	go func() {
-		defer close(k.gone)
-		for in := bufio.NewScanner(answers); in.Scan(); {
-			k.stopped = k.stopped || in.Text() == "stopped"
-		}
-		_, _ = p.Wait()
-	}()
-	return k, started, nil
-}
-
-func (k *keeper) tell(what string, n int64) {
-	_, _ = fmt.Fprintf(k.lines, "%s %d\n", what, n)
-}
-
-// until tells the guard a lease's deadline, where it has moved.
-func (k *keeper) until(deadline time.Time) {
-	at := clock() + time.Until(deadline)
-	if at-k.told < time.Millisecond && k.told-at < time.Millisecond {
-		return
-	}
-	k.told = at
-	k.tell("deadline", int64(at))
-}
-
-// done ends the guard, and says whether it had stopped the program.
-func (k *keeper) done() bool {
-	_, _ = fmt.Fprintln(k.lines, "done")
-	_ = k.lines.Close()
-	select {
-	case <-k.gone:
-	case <-time.After(2 * time.Second): // somebody stopped it
-		_ = k.process.Kill()
-		<-k.gone
-	}
-	return k.stopped
+func (g *guard) say(format string, args ...any) {
+	_, _ = fmt.Fprintf(g.answers, format+"\n", args...)
 }

@@ -2,13 +2,11 @@ package run
 
 import (
 	"context"
-	"errors"
 	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/mutex"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
@@ -22,9 +20,16 @@ type Options struct {
 	Wait             time.Duration // for the lease; negative = without end
 	TTL              time.Duration
 	Grace            time.Duration // from SIGTERM to SIGKILL, at most TTL/3
-	Kill             bool          // SIGKILL alone
+	Lost             string        // LostTerm, LostKill or LostWarn
 	Program          []string
 }
+
+// What becomes of the program when its lease ends.
+const (
+	LostTerm = "term" // SIGTERM, and SIGKILL after the grace
+	LostKill = "kill" // SIGKILL alone
+	LostWarn = "warn" // it goes on
+)
 
 // lease is what a lock and a permit have in common.
 type lease interface {
@@ -89,81 +94,6 @@ func open(rdb redis.UniversalClient, o Options) (*handle, error) {
 		return &held{lease: l, release: l.Release}, nil
 	}}, nil
 }
-
-// errWaitOver is the cause of a wait that took as long as it may.
-var errWaitOver = errors.New("the time to wait is over")
-
-// take waits for the lease as long as it may, and until no program under a lease that was
-// revoked before runs any more. Where stop is closed its error is nil, and there is no
-// lease.
-func take(h *handle, p predecessors, o Options, stop <-chan struct{}) (*held, error) {
-	// The lease's Context comes from this ctx, so that it must not end once the
-	// lease is held: no time-out of the wait may reach it.
-	ctx, cancel := context.WithCancelCause(context.Background())
-	inTime := func() bool { return true }
-	if o.Wait > 0 {
-		timer := time.AfterFunc(o.Wait, func() { cancel(errWaitOver) })
-		defer timer.Stop()
-		inTime = timer.Stop
-	}
-	taken := make(chan struct{})
-	defer close(taken)
-	go func() {
-		select {
-		case <-stop:
-			cancel(errStopped)
-		case <-taken:
-		}
-	}()
-	l, err := h.acquire(ctx, o.Wait == 0)
-	if err == nil {
-		err = p.await(l.Context(), h, o.Wait == 0)
-		if err == nil && !inTime() {
-			err = errWaitOver
-		}
-		if err != nil {
-			_ = p.giveBack(l)
-		}
-	}
-	switch {
-	case err == nil:
-		if err := lengthen(l, o); err != nil {
-			_ = p.giveBack(l)
-			return nil, err
-		}
-		return l, nil
-	case context.Cause(ctx) == errStopped:
-		return nil, nil
-	case errors.Is(err, leasehold.ErrLost):
-		return nil, failed(CodeLost, err)
-	case errors.Is(err, errWaitOver):
-		return nil, failed(CodeConflict, leasehold.ErrBusy)
-	case errors.Is(err, leasehold.ErrUnavailable):
-		return nil, failed(CodeUnreachable, err)
-	case errors.Is(err, leasehold.ErrBusy), errors.Is(err, leasehold.ErrQueueFull):
-		return nil, failed(CodeConflict, err)
-	}
-	return nil, failed(CodeTool, err)
-}
-
-// lengthen makes a lease as long as it is to be. What another process handed over
-// lasts two seconds until its first renewal: the grace may be longer than that, and
-// then the guard would stop the program before it starts.
-func lengthen(l *held, o Options) error {
-	if time.Until(l.Deadline()) > o.TTL*2/3 {
-		return nil
-	}
-	err := l.Extend(context.Background(), o.TTL)
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, leasehold.ErrLost):
-		return failed(CodeLost, err)
-	}
-	return failed(CodeUnreachable, err)
-}
-
-var errStopped = errors.New("stopped by a signal")
 
 // environment is the program's: this process's, and what the lease says.
 func (l *held) environment(env []string, key string) []string {

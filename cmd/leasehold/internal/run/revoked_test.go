@@ -66,8 +66,9 @@ func TestLeaseThatComesTooLateIsGivenBack(t *testing.T) {
 	h := &handle{acquire: func(ctx context.Context, _ bool) (*held, error) {
 		<-ctx.Done()
 		return &held{lease: always{}, release: func() error { gave++; return nil }}, nil
-	}}
-	_, err = take(h, p, o, nil)
+	}, close: func(context.Context) error { return nil }}
+	f := &family{}
+	_, err = await(func(context.Context) (*family, error) { return &family{handle: h, before: p}, nil }, f, o, nil)
 	if failure := (*Error)(nil); !errors.As(err, &failure) || failure.Code != CodeConflict || gave != 1 {
 		t.Errorf("%v; it was given back %d times", err, gave)
 	}

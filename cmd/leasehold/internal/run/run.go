@@ -17,159 +17,73 @@ import (
 	"github.com/leasehold-go/leasehold"
 )
 
-// closeBound is how long the end waits for Redis to confirm that all was given
-// back.
+// closeBound is how long the end waits for Redis to confirm that all was given back.
 const closeBound = 5 * time.Second
-
-// passed are the signals that are given on to the program.
-var passed = []os.Signal{
-	unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGWINCH,
-}
 
 // Run takes the lease, runs the program under it, and gives the lease back. It
 // returns the exit code; an *Error says what went wrong.
-func Run(rdb redis.UniversalClient, o Options) (exit int, err error) {
+func Run(dial func(context.Context) (redis.UniversalClient, error), o Options) (exit int, err error) {
 	path, err := lookUp(o.Program[0])
 	if err != nil {
 		return 0, err
 	}
-	h, err := open(rdb, o)
-	if err != nil {
-		return 0, failed(CodeUsage, err)
+	if owner, ok := runsAsAnother(path); ok && o.Lost != LostWarn {
+		return 0, failed(CodeCannotRun, fmt.Errorf("%s: can't be run: it runs as user %d, so that it could not be stopped if the lease is lost; "+
+			"run the tool as that user (sudo leasehold run …), or say with --lost warn that the program need not be stopped", path, owner))
 	}
-	before, err := predecessorsOf(rdb, o)
-	if err != nil {
-		return 0, failed(CodeUsage, err)
-	}
+	// A reader of standard error that has gone must not end the tool before the lease is
+	// given back.
+	catch(neither, unix.SIGPIPE)
+	signals := make(chan os.Signal, 16)
+	catch(signals, ending...)
+	defer signal.Stop(signals)
+
+	f := &family{}
 	// However it ends, nothing of this process is left in Redis: neither a place
 	// in a queue nor a lease.
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.Background(), closeBound)
-		defer cancel()
-		_ = h.close(ctx)
-	}()
-	guard, started, err := startGuard(o)
-	if err != nil {
-		return 0, failed(CodeTool, fmt.Errorf("the guard process: %w", err))
-	}
-	defer func() {
-		if guard != nil {
-			guard.done()
-		}
-	}()
-
-	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, passed...)
-	defer signal.Stop(signals)
-	l, sig, err := await(h, before, o, signals)
+	defer func() { f.close(o) }()
+	l, err := await(func(ctx context.Context) (*family, error) { return openFamily(ctx, dial, o) }, f, o, signals)
 	if err != nil {
 		return 0, err
 	}
-	if sig != 0 {
-		_ = started.Close()
-		return 0, &Error{Signal: int(sig), Err: fmt.Errorf("stopped by %v", sig)}
-	}
-	guard.until(l.Deadline())
-	term := openTerminal()
-	p, err := start(path, o.Program, l.environment(os.Environ(), o.Key), started, term)
+	a, err := newAttendant(path, l, o)
 	if err != nil {
-		_ = before.giveBack(l)
+		_ = f.before.giveBack(l)
 		return 0, failed(CodeTool, err)
 	}
-	guard.tell("group", int64(p.pid))
-	status, lost := p.attend(l, guard, o, signals)
-	sweep(p.pid, o.Grace)
-	term.takeBack(status.Signaled())
-	stopped := guard.done()
-	guard = nil
-	return finish(l, before, status, lost, stopped)
+	catch(signals, passed...)
+	failure := a.attend(signals)
+	a.end()
+	return finish(f.before.giveBack(l), a, failure)
 }
 
-// await waits for the lease, or for a signal that ends the tool.
-func await(h *handle, p predecessors, o Options, signals <-chan os.Signal) (*held, syscall.Signal, error) {
-	type outcome struct {
-		l   *held
-		err error
-	}
-	stop, done := make(chan struct{}), make(chan outcome, 1)
-	go func() {
-		l, err := take(h, p, o, stop)
-		done <- outcome{l, err}
-	}()
-	var sig syscall.Signal
-	for {
-		select {
-		case got := <-done:
-			if sig != 0 && got.l != nil { // it was had in that moment
-				_ = p.giveBack(got.l)
-			}
-			if sig != 0 {
-				return nil, sig, nil
-			}
-			return got.l, 0, got.err
-		case s := <-signals:
-			switch s {
-			case unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT:
-				if sig == 0 {
-					sig = s.(syscall.Signal)
-					close(stop)
-				}
-			}
-		}
-	}
-}
-
-// attend stays with the program until it has ended: it tells the guard how far
-// the lease goes, and passes signals on. It returns why the lease was lost, nil
-// where it was not.
-func (p *program) attend(l *held, guard *keeper, o Options, signals <-chan os.Signal) (status unix.WaitStatus, lost error) {
-	// The deadline only moves on: what the guard knows of it is early, never late.
-	moves := time.NewTicker(max(5*time.Millisecond, min(o.TTL/30, 500*time.Millisecond)))
-	defer moves.Stop()
-	over := l.Context().Done()
-	for {
-		select {
-		case status = <-p.ended:
-			return status, lost
-		case s := <-signals:
-			p.pass(s)
-		case <-moves.C:
-			if lost == nil {
-				guard.until(l.Deadline())
-			}
-		case <-over:
-			// Revoked, or deleted in Redis: another may hold it already. The guard
-			// gives the program the grace, and kills it after that.
-			over, lost = nil, context.Cause(l.Context())
-			grace := o.Grace
-			if o.Kill {
-				grace = 0
-			}
-			guard.tell("lost", int64(clock()+grace))
-		case <-guard.gone:
-			// Without it nothing stops the program if this process is killed.
-			_ = unix.Kill(-p.pid, unix.SIGKILL)
-			return <-p.ended, errNoGuard
-		}
-	}
-}
-
-var errNoGuard = errors.New("the guard process has ended; the program was killed")
-
-// finish gives the lease back, and says which code it all comes to.
-func finish(l *held, p predecessors, status unix.WaitStatus, lost error, stopped bool) (int, error) {
-	err := p.giveBack(l)
+// finish says which code it all comes to. released is the outcome of giving the lease back.
+func finish(released error, a *attendant, failure error) (int, error) {
 	switch {
-	case lost == errNoGuard:
-		return 0, failed(CodeTool, lost)
-	case errors.Is(lost, leasehold.ErrLost):
-		return 0, failed(CodeLost, lost)
-	case errors.Is(err, leasehold.ErrLost):
-		return 0, failed(CodeLost, err)
-	case stopped:
+	case failure != nil:
+		return 0, failure
+	case errors.Is(a.lost, leasehold.ErrLost):
+		return 0, failed(CodeLost, a.lost)
+	case errors.Is(released, leasehold.ErrLost):
+		return 0, failed(CodeLost, released)
+	case a.stopped:
 		return 0, failed(CodeLost, fmt.Errorf("%w: the program was stopped before the lease ended", leasehold.ErrLost))
-	case err != nil:
-		fmt.Fprintf(os.Stderr, "leasehold: %v\n", err)
+	case released != nil:
+		warn("the lease may stay taken until it expires: %v", released)
 	}
-	return code(status), nil
+	return code(a.status), nil
+}
+
+// code is the program's exit code, or 128 + the signal that ended it.
+func code(status unix.WaitStatus) int {
+	if status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	return status.ExitStatus()
+}
+
+// diedOf is the outcome of a tool that a signal ended before the program ran.
+func diedOf(sig os.Signal) error {
+	n, _ := sig.(syscall.Signal)
+	return &Error{Code: 128 + int(n), Signal: int(n), Err: fmt.Errorf("signal %d (%v) came before the program was started; it did not run", int(n), sig)}
 }

@@ -3,6 +3,7 @@
 package run
 
 import (
+	"errors"
 	"os"
 	"os/signal"
 
@@ -10,74 +11,69 @@ import (
 	"golang.org/x/term"
 )
 
-// terminal is the terminal that the program gets, and that the tool takes back.
+// terminal is the controlling terminal. The program shares the tool's process group, so that
+// the shell moves both between foreground and background, and the kernel signals both.
 type terminal struct {
 	tty   *os.File
-	state *term.State // as it was found
+	group int         // the tool's
+	state *term.State // as it was found; nil where it was another's then
 }
 
-// openTerminal is the controlling terminal, where the tool is in its foreground
-// and the program is to talk to it: with standard input and output there. Else
-// nil: the program runs without it.
+// openTerminal returns nil where there is none, as under cron.
 func openTerminal() *terminal {
-	if !term.IsTerminal(int(os.Stdin.Fd())) || !term.IsTerminal(int(os.Stdout.Fd())) {
-		return nil
-	}
 	tty, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
 	if err != nil {
 		return nil
 	}
-	t := &terminal{tty: tty}
-	if !t.ours() {
-		_ = tty.Close()
-		return nil
+	t := &terminal{tty: tty, group: unix.Getpgrp()}
+	if t.foreground() == t.group {
+		t.state, _ = term.GetState(t.fd())
 	}
-	t.state, _ = term.GetState(t.fd())
 	return t
 }
 
 func (t *terminal) fd() int { return int(t.tty.Fd()) }
 
-// ours says that the tool's process group is in the foreground.
-func (t *terminal) ours() bool {
+// foreground is the process group that has the terminal; -1 where that is not known.
+func (t *terminal) foreground() int {
 	group, err := unix.IoctlGetInt(t.fd(), unix.TIOCGPGRP)
-	return err == nil && group == unix.Getpgrp()
+	if err != nil {
+		return -1
+	}
+	return group
 }
 
-// give puts a process group into the foreground. From the background that is
-// answered with SIGTTOU, which is ignored meanwhile; a program must not inherit
-// that, so that it is not ignored all the time.
+// give puts a process group into the foreground. The tool ignores SIGTTOU by then, which
+// would be the answer to one in the background.
 func (t *terminal) give(group int) {
-	signal.Ignore(unix.SIGTTOU)
-	defer signal.Reset(unix.SIGTTOU)
 	_ = unix.IoctlSetPointerInt(t.fd(), unix.TIOCSPGRP, group)
 }
 
-// pause stops the tool as the program was stopped, until the shell lets it go on.
-func (t *terminal) pause(group int) {
-	t.give(unix.Getpgrp())
+// stopSelf stops this process until the shell, or the guard, lets it go on.
+func stopSelf() {
 	// The signal may be delivered to another thread: this one goes on for a moment,
-	// and must not let the program go on in it.
+	// and must not take that for the end of the stop.
 	goesOn := make(chan os.Signal, 1)
 	signal.Notify(goesOn, unix.SIGCONT)
 	defer signal.Stop(goesOn)
 	_ = unix.Kill(unix.Getpid(), unix.SIGSTOP)
 	<-goesOn
-	if t.ours() {
-		t.give(group)
-	}
-	_ = unix.Kill(-group, unix.SIGCONT)
 }
 
-// takeBack puts the terminal back as it was: a program that was killed may have
-// left it raw.
-func (t *terminal) takeBack(killed bool) {
+// restore puts the terminal back as it was. It takes the foreground only from a group of the
+// program's that has ended, never from a living one: that may be the shell. A program that
+// was killed may have left the terminal raw.
+func (t *terminal) restore(killed bool) {
 	if t == nil {
 		return
 	}
-	t.give(unix.Getpgrp())
-	if killed && t.state != nil {
+	defer t.tty.Close()
+	group := t.foreground()
+	if group > 0 && group != t.group && errors.Is(unix.Kill(-group, 0), unix.ESRCH) {
+		t.give(t.group)
+		group = t.group
+	}
+	if killed && t.state != nil && group == t.group {
 		_ = term.Restore(t.fd(), t.state)
 	}
-	_ = t.tty.Close()
 }

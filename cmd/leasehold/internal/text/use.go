@@ -2,6 +2,7 @@ package text
 
 import (
 	"strconv"
+	"time"
 
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/listing"
@@ -31,4 +32,15 @@ func InUse(u listing.Use) string {
 		return strconv.Itoa(u.InUse) + "/" + strconv.Itoa(u.Limit)
 	}
 	return strconv.Itoa(u.InUse)
+}
+
+// Held is for how long a lease has been held; overlong marks one whose holder may hang.
+func Held(d time.Duration, overlong bool) string {
+	switch {
+	case d <= 0:
+		return ""
+	case overlong:
+		return Duration(d) + " !"
+	}
+	return Duration(d)
 }

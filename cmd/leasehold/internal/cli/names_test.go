@@ -1,0 +1,102 @@
+package cli
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/mutex"
+)
+
+// Names of any bytes come back from JSON as they are, and none acts on a terminal.
+func TestNamesInJSONAreReversibleAndHarmless(t *testing.T) {
+	addr := redistest.Mini(t).Addr()
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	defer rdb.Close()
+	family := redistest.Name(t)
+	m, err := mutex.New(rdb, mutex.Config{Name: family, Label: "l\u009bl"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = m.Close(t.Context()) }()
+	names := map[string]bool{"a\xff": true, "a\xfe": true, "a\ufffd": true, "a\u009b2J": true, "a\u202eb": true, "a\x1b[2J": true, "a\U000e0001\u2028\x7f": true}
+	for name := range names {
+		if _, err := m.Lock(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(out string) (key string) {
+		t.Helper()
+		for _, r := range out {
+			if r == '\x1b' || r == '\u009b' || r == '\u202e' || r == '\U000e0001' || r == 0x7f {
+				t.Errorf("a raw %U: %q", r, out)
+			}
+		}
+		var x struct {
+			Key   string
+			Bytes string `json:"key_base64"`
+		}
+		if err := json.Unmarshal([]byte(out), &x); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		if x.Bytes != "" {
+			b, _ := base64.StdEncoding.DecodeString(x.Bytes)
+			return string(b)
+		}
+		return x.Key
+	}
+	out, err := do(t, "redis://"+addr, "ls", "--json", "--family", family)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]bool{}
+	for line := range strings.Lines(out) {
+		found[check(line)] = true
+	}
+	if len(found) != len(names) {
+		t.Errorf("%d of %d names are listed: %q", len(found), len(names), out)
+	}
+	for name := range names {
+		if !found[name] {
+			t.Errorf("%q is not listed", name)
+		}
+		out, err := do(t, "redis://"+addr, "show", "--json", "--mutex", family, "--key", name)
+		if err != nil || check(out) != name {
+			t.Errorf("show of %q: %v, %s", name, err, out)
+		}
+	}
+}
+
+// ls and show say for how long a lease has been held, and point at one that may hang.
+func TestLeaseThatIsHeldForLongIsFound(t *testing.T) {
+	addr := redistest.Mini(t).Addr()
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	defer rdb.Close()
+	now := time.Now()
+	hold := func(key string, since time.Time) {
+		base := "leasehold:mtx:{jobs:" + key + "}:"
+		rdb.ZAdd(t.Context(), base+"holders", redis.Z{Score: float64(now.Add(time.Minute).UnixMilli()), Member: "AbCdEfGh_-0123456789xy~host:1.1.1.30000.1"})
+		rdb.Set(t.Context(), base+"fence", since.UnixMicro(), time.Hour)
+	}
+	hold("quick", now.Add(-10*time.Second))
+	hold("slow", now.Add(-4*time.Minute))
+	hold("hangs", now.Add(-20*time.Minute))
+	out, err := do(t, "redis://"+addr, "ls", "--sort", "held")
+	hangs, slow, quick := strings.Index(out, "hangs"), strings.Index(out, "slow"), strings.Index(out, "quick")
+	if err != nil || !(0 < hangs && hangs < slow && slow < quick) || !strings.Contains(out, "20m0") || strings.Count(out, " !") != 1 {
+		t.Errorf("by the time held: %v\n%s", err, out)
+	}
+	out, err = do(t, "redis://"+addr, "ls", "--held-longer", "3m")
+	if err != nil || !strings.Contains(out, "hangs") || !strings.Contains(out, "slow") || strings.Contains(out, "quick") {
+		t.Errorf("longer than 3m: %v\n%s", err, out)
+	}
+	out, err = do(t, "redis://"+addr, "show", "--mutex", "jobs", "--key", "hangs")
+	if err != nil || strings.Count(out, " !") != 1 {
+		t.Errorf("show: %v\n%s", err, out)
+	}
+}

@@ -1,0 +1,119 @@
+//go:build unix
+
+package run
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// keeper is the tool's end of a guard.
+type keeper struct {
+	process *os.Process
+	lines   *os.File
+	answers chan answer // closed when the guard has ended
+	told    time.Duration
+}
+
+// answer is a line of the guard's.
+type answer struct {
+	what string
+	n    [2]int
+}
+
+// startGuard starts the guard, which starts the program once it is told a deadline.
+func startGuard(path string, o Options, env []string, group int) (*keeper, error) {
+	in, lines, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	words, out, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer out.Close()
+	self, err := self()
+	if err != nil {
+		return nil, err
+	}
+	t := task{Path: path, Argv: o.Program, Grace: o.Grace, Lost: o.Lost, Group: group, Lines: int(in.Fd()), Answer: int(out.Fd())}
+	text, err := json.Marshal(t)
+	if err != nil {
+		return nil, err
+	}
+	// The guard inherits its ends of the pipes under their own numbers: any other number
+	// may be that of a file which the caller passes on to the program.
+	for _, fd := range []int{t.Lines, t.Answer} {
+		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0); err != nil {
+			return nil, err
+		}
+	}
+	p, err := os.StartProcess(self, []string{"leasehold", guardCommand, string(text)}, &os.ProcAttr{
+		Env: env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Sys: &syscall.SysProcAttr{Setpgid: true},
+	})
+	if err != nil {
+		return nil, err
+	}
+	k := &keeper{process: p, lines: lines, answers: make(chan answer)}
+	go func() {
+		defer words.Close()
+		defer close(k.answers)
+		for in := bufio.NewScanner(words); in.Scan(); {
+			a := answer{}
+			for i, word := range strings.Fields(in.Text()) {
+				if i == 0 {
+					a.what = word
+				} else if i <= len(a.n) {
+					a.n[i-1], _ = strconv.Atoi(word)
+				}
+			}
+			k.answers <- a
+		}
+		_, _ = p.Wait()
+	}()
+	return k, nil
+}
+
+func (k *keeper) tell(format string, args ...any) {
+	_, _ = fmt.Fprintf(k.lines, format+"\n", args...)
+}
+
+// until tells the guard a lease's deadline, where it has moved.
+func (k *keeper) until(deadline time.Time) {
+	at := clock() + time.Until(deadline)
+	if at-k.told < time.Millisecond && k.told-at < time.Millisecond {
+		return
+	}
+	k.told = at
+	k.tell("deadline %d", int64(at))
+}
+
+// end ends the guard, and with it the program where it still runs. It may be called again.
+func (k *keeper) end() {
+	if k.lines.Close() != nil {
+		return
+	}
+	stuck := time.AfterFunc(2*time.Second, func() { _ = k.process.Kill() }) // somebody stopped it
+	defer stuck.Stop()
+	for range k.answers { //nolint:revive // until it has ended
+	}
+}
+
+// cannotRun is the error of a program that the guard could not start.
+func cannotRun(path string, number int) error {
+	err := error(syscall.Errno(number))
+	if errors.Is(err, os.ErrNotExist) { // of its interpreter; the program itself was found
+		err = fmt.Errorf("%w (its interpreter, perhaps)", err)
+	}
+	return failed(CodeCannotRun, fmt.Errorf("%s: can't be run: %w", path, err))
+}

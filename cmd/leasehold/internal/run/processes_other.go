@@ -1,0 +1,50 @@
+//go:build unix && !linux
+
+package run
+
+import (
+	"os/signal"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Systems that do not show which process descends from which: the program has a process
+// group of its own, and what stays in that group is what can be ended.
+
+type process struct {
+	pid, session int
+	name         string
+}
+
+func (p process) send(sig syscall.Signal) error { return unix.Kill(p.pid, sig) }
+
+// descendants is the group of the program, which the sessions name last.
+func descendants(_ int, sessions, _ []int) []process {
+	group := sessions[len(sessions)-1]
+	if group == 0 || unix.Kill(-group, 0) == unix.ESRCH {
+		return nil
+	}
+	return []process{{pid: -group, name: "the program's group"}}
+}
+
+func adopt() error        { return nil }
+func byDescent() bool     { return false }
+func isStopped(int) bool  { return true }
+func isOrphaned(int) bool { return false }
+
+func initiallyIgnored() map[syscall.Signal]bool {
+	ignored := map[syscall.Signal]bool{}
+	for _, sig := range []syscall.Signal{unix.SIGHUP, unix.SIGINT} {
+		ignored[sig] = signal.Ignored(sig)
+	}
+	return ignored
+}
+
+func runsAsAnother(path string) (owner int, ok bool) {
+	var s unix.Stat_t
+	if unix.Geteuid() == 0 || unix.Stat(path, &s) != nil || s.Mode&unix.S_ISUID == 0 || int(s.Uid) == unix.Getuid() {
+		return 0, false
+	}
+	return int(s.Uid), true
+}

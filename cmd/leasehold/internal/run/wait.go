@@ -1,0 +1,184 @@
+//go:build unix
+
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold"
+)
+
+const (
+	// atOnce bounds a tool that is not to wait for a turn: Redis has to answer by then.
+	atOnce = time.Second
+	// giveUp is how long a tool that has waited long enough, or got a signal, stays for
+	// what is under way: a lease that is granted in this moment is given back.
+	giveUp = 500 * time.Millisecond
+)
+
+// family is what a tool uses of Redis.
+type family struct {
+	rdb    redis.UniversalClient
+	handle *handle
+	before predecessors
+}
+
+func openFamily(ctx context.Context, dial func(context.Context) (redis.UniversalClient, error), o Options) (*family, error) {
+	rdb, err := dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	f := &family{rdb: rdb}
+	f.handle, err = open(rdb, o)
+	if err == nil {
+		f.before, err = predecessorsOf(rdb, o)
+	}
+	if err != nil {
+		_ = rdb.Close()
+		return nil, failed(CodeUsage, err)
+	}
+	return f, nil
+}
+
+// close gives back all that this process holds in Redis.
+func (f *family) close(o Options) {
+	if f.handle == nil {
+		return
+	}
+	bound := closeBound
+	if o.Wait == 0 {
+		bound = giveUp
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), bound)
+	defer cancel()
+	_ = f.handle.close(ctx)
+	if f.rdb != nil {
+		_ = f.rdb.Close()
+	}
+}
+
+var (
+	errWaitOver = errors.New("the time to wait is over")
+	errStopped  = errors.New("stopped by a signal")
+)
+
+// await opens the family and waits for the lease, as long as it may or until a signal ends
+// the tool. It returns in time whatever Redis does; f becomes what was opened, unless that
+// hangs itself.
+func await(open func(context.Context) (*family, error), f *family, o Options, signals <-chan os.Signal) (*held, error) {
+	type outcome struct {
+		f   *family
+		l   *held
+		err error
+	}
+	// The lease's Context comes from this ctx, so that it must not end once the
+	// lease is held: no time-out of the wait may reach it.
+	ctx, cancelCause := context.WithCancelCause(context.Background())
+	cancel := func(cause error) { cancelCause(cause) }
+	done := make(chan outcome, 1)
+	go func() {
+		var out outcome
+		if out.f, out.err = open(ctx); out.err == nil {
+			out.l, out.err = take(ctx, out.f, o)
+		}
+		done <- out
+	}()
+	var over, hangs <-chan time.Time
+	if o.Wait >= 0 {
+		bound := o.Wait
+		if o.Wait == 0 {
+			bound = atOnce
+		}
+		over = time.After(bound)
+	}
+	var sig os.Signal
+	for {
+		select {
+		case got := <-done:
+			if got.f != nil {
+				*f = *got.f
+			}
+			if got.l != nil && ctx.Err() != nil { // it was granted in that moment
+				_ = f.before.giveBack(got.l)
+				got.err = errWaitOver
+			}
+			if sig != nil {
+				return nil, diedOf(sig)
+			}
+			if got.err != nil {
+				return nil, refused(got.err)
+			}
+			return got.l, nil
+		case s := <-signals:
+			if sig == nil && slices.Contains(ending, s.(syscall.Signal)) {
+				sig, hangs = s, time.After(giveUp)
+				cancel(errStopped)
+			}
+		case <-over:
+			hangs = time.After(giveUp)
+			cancel(errWaitOver)
+		case <-hangs:
+			if sig != nil {
+				return nil, diedOf(sig)
+			}
+			return nil, failed(CodeUnreachable, fmt.Errorf("%w: Redis has not answered in time", leasehold.ErrUnavailable))
+		}
+	}
+}
+
+// take waits for the lease, and until no program under a lease that was revoked before runs
+// any more.
+func take(ctx context.Context, f *family, o Options) (*held, error) {
+	l, err := f.handle.acquire(ctx, o.Wait == 0)
+	if err != nil {
+		return nil, err
+	}
+	err = f.before.await(l.Context(), f.handle, o.Wait == 0)
+	if err == nil {
+		err = lengthen(ctx, l, o)
+	}
+	if err == nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		_ = f.before.giveBack(l)
+		return nil, err
+	}
+	return l, nil
+}
+
+// refused gives the reason why there is no lease its exit code.
+func refused(err error) error {
+	var known *Error
+	switch {
+	case errors.As(err, &known):
+		return err
+	case errors.Is(err, leasehold.ErrLost):
+		return failed(CodeLost, err)
+	case errors.Is(err, leasehold.ErrBusy), errors.Is(err, leasehold.ErrQueueFull):
+		return failed(CodeConflict, err)
+	case errors.Is(err, leasehold.ErrUnavailable):
+		return failed(CodeUnreachable, err)
+	case errors.Is(err, errWaitOver), errors.Is(err, context.Canceled):
+		return failed(CodeConflict, leasehold.ErrBusy)
+	}
+	return failed(CodeTool, err)
+}
+
+// lengthen makes a lease as long as it is to be. A lease that another process handed over
+// lasts two seconds until its first renewal: the grace may be longer than that, and
+// then the guard would stop the program before it starts.
+func lengthen(ctx context.Context, l *held, o Options) error {
+	if time.Until(l.Deadline()) > o.TTL*2/3 {
+		return nil
+	}
+	return l.Extend(ctx, o.TTL)
+}
