@@ -98,3 +98,38 @@ func (h Heard) Asked(s Standing) {
 	h.w.m.mu.Unlock()
 	g.onAsked([]uint64{h.w.seq}, time.Now(), AskReply{Now: time.Now().UnixMicro(), Standings: []Standing{s}})
 }
+
+// DueNow makes a renewal due and returns how many calls that causes. They are not sent, and so
+// count as queued.
+func (l *Lease) DueNow() int {
+	l.mu.Lock()
+	l.renewAt = time.Now()
+	l.mu.Unlock()
+	calls, _, _ := l.Due(time.Now(), nil)
+	return len(calls)
+}
+
+// DueNow does the same with the ask of the waiter's group.
+func (h Heard) DueNow() int {
+	calls, _, _ := h.w.group.Due(time.Now(), nil)
+	return len(calls)
+}
+
+// Hint hints the waiter's group, and returns when it asks next.
+func (h Heard) Hint(at time.Time) time.Time {
+	h.w.m.mu.Lock()
+	defer h.w.m.mu.Unlock()
+	h.w.group.hint(at)
+	return h.w.group.nextAsk()
+}
+
+// LeavesDue returns how many leaves are due if the schedule looks twice at a lease that is to
+// be given back, while the first of them is queued.
+func (m *Manager) LeavesDue(res Resource, req Request) (n int) {
+	g := m.newGiveBack(res, req, 0)
+	for range 2 {
+		calls, _, _ := g.Due(time.Now(), nil)
+		n += len(calls)
+	}
+	return n
+}

@@ -19,7 +19,7 @@ var localTurns = []mutation{
 	},
 	{
 		name: "the enter goes before the leave", file: "internal/lease/place.go",
-		old: "[]*call.Call{e.call, leave})", new: "[]*call.Call{leave, e.call})",
+		old: "replies, errs := m.client.DoBoth(m.client.Brief(), e.call, leave)\n", new: "replies, errs := m.client.DoBoth(m.client.Brief(), leave, e.call)\n\treplies[0], replies[1], errs[0], errs[1] = replies[1], replies[0], errs[1], errs[0]\n",
 		packages: localTests, tests: turnTests,
 	},
 	{
@@ -45,12 +45,12 @@ var localTurns = []mutation{
 	},
 	{
 		name: "a lease that the server forgot serves no more turns", file: "internal/lease/place.go",
-		old: "	if l.onRenewed(c, sent, ints, err) {", new: "	if l.onRenewed(c, sent, ints, err) && false {",
+		old: "	if l.onRenewed(c, ints, err) {", new: "	if l.onRenewed(c, ints, err) && false {",
 		packages: localTests, tests: "TestTurnsEndAfter",
 	},
 	{
 		name: "an unlock that enters again asks why its lease is gone", file: "internal/lease/place.go",
-		old: "		failed = l.onLeft(r, e.sent, false)", new: "		if l.onLeft(r, e.sent, false) != nil {\n			failed = []error{leasehold.ErrLost, errGone}\n		}",
+		old: "		failed = l.onLeft(r, leave.Sent, leave.Copied())", new: "		if l.onLeft(r, leave.Sent, leave.Copied()) != nil {\n			failed = []error{leasehold.ErrLost, errGone}\n		}",
 		packages: localTests, tests: "TestUnlockOfARevokedTurn",
 	},
 	{

@@ -25,19 +25,9 @@ var replicas = []mutation{
 		packages: replicaTests, tests: "NodeOfTheKey", servers: true,
 	},
 	{
-		name: "replicas: lanes of their own", file: "internal/call/lane.go",
-		old: "to := one.Way()", new: "to := Way{Node: one.Node}",
+		name: "replicas: a queue of their own", file: "internal/call/call.go",
+		old: "return Way{c.Node, c.Confirm}", new: "return Way{Node: c.Node}",
 		packages: replicaTests, tests: "ManyCallers|NobodyElseWaits", servers: true,
-	},
-	{
-		name: "replicas: scheduled pipelines of their own", file: "internal/schedule/loop.go",
-		old: "address{c.Way(), resend}", new: "address{call.Way{Node: c.Node}, resend}",
-		packages: "./internal/schedule", tests: "NobodyElse",
-	},
-	{
-		name: "replicas: waiting for them is no backlog", file: "internal/schedule/loop.go",
-		old: "< young+allowance", new: "< young",
-		packages: "./internal/schedule", tests: "NobodyElse",
 	},
 	{
 		name: "replicas: an enter is granted once they confirmed it", file: "internal/lease/confirm.go",
@@ -46,7 +36,7 @@ var replicas = []mutation{
 	},
 	{
 		name: "replicas: a grant by message is confirmed first", file: "internal/lease/acquire.go",
-		old: "w.m.confirm != nil && !v.Confirmed", new: "false",
+		old: "w.m.replicated() && !v.Confirmed", new: "false",
 		packages: replicaTests, tests: "NothingIsHandedOver", servers: true,
 	},
 	{
