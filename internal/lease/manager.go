@@ -7,7 +7,7 @@
 // Lease (lease.go). The handle's schedule renews it until [Lease.Release] (release.go).
 //
 // Locks: a lease's lock is taken before that of the telemetry, and both before the manager's.
-// The locks of the schedule, the inbox, the clocks and the lanes are leaves: while one is
+// The locks of the schedule, the inbox, the clocks and the queues are leaves: while one is
 // held, no other lock is taken. No call is sent under any lock. docs/architecture.md has the
 // table.
 package lease
