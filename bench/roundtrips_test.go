@@ -137,7 +137,7 @@ func BenchmarkRoundTripsHeldLeases(b *testing.B) {
 		for b.Loop() {
 			held := make([]*mutex.Lock, n)
 			began := time.Now()
-			crowd(n, func(i int) {
+			atOnce(n, func(i int) {
 				l, err := m.Lock(context.Background(), fmt.Sprint("k", i))
 				if err != nil {
 					b.Error(err)
@@ -152,7 +152,7 @@ func BenchmarkRoundTripsHeldLeases(b *testing.B) {
 				}
 			}
 			began = time.Now()
-			crowd(n, func(i int) {
+			atOnce(n, func(i int) {
 				if held[i] != nil {
 					_ = held[i].Unlock()
 				}
@@ -166,8 +166,8 @@ func BenchmarkRoundTripsHeldLeases(b *testing.B) {
 	})
 }
 
-// crowd calls f for 0 to n-1, all at once.
-func crowd(n int, f func(i int)) {
+// atOnce calls f for 0 to n-1, all at once.
+func atOnce(n int, f func(i int)) {
 	var all sync.WaitGroup
 	for i := range n {
 		all.Go(func() { f(i) })
