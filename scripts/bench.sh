@@ -46,7 +46,7 @@ part() {
 
 # An op of these is a span of each competitor: few of them, as a second has room
 # for, would mostly show how a span begins and ends.
-crowds='Contended|RoundTripsManyKeys|ManyKeys|Stampede|NetworkHandover|LocalTurns|LocalPermits'
+crowds='Contended|ManyKeys|Stampede|NetworkHandover|LocalTurns|LocalPermits'
 # And of these an op takes seconds.
 slow='IdleWaiters|HeldLeases|LongLoad'
 
