@@ -9,10 +9,11 @@ import (
 // Observer costs one branch for each event. Package leaseholdotel has an Observer that makes
 // OpenTelemetry metrics and traces.
 //
-// The handle calls Observe when the event happens, on the goroutine of the event. This is the
-// caller's goroutine, or one that renews leases. Several calls can run at the same time, and a
-// call can run while the handle holds locks. So Observe must return at once, must not panic,
-// and must not call a method of the handle or of one of its leases.
+// A handle calls Observe on a goroutine of its own, for one event after the other, in their
+// order. An Observer of several handles is called by all of them at the same time. A call of
+// the handle returns once Observe has returned for the call's events, but it waits for that for
+// 100 ms at most. Leases, their ends and Close go on if Observe blocks. Up to 4,096 events then
+// wait; further ones are dropped, and their number is logged. A panic is logged once.
 type Observer interface{ Observe(Event) }
 
 // EventKind is the kind of an [Event]. It determines which fields of the Event are set.

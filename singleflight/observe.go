@@ -12,11 +12,10 @@ import (
 	"github.com/leasehold-go/leasehold/internal/loads"
 )
 
-// observe passes an event to the Observer, if there is one.
-func (g *Group[T]) observe(e leasehold.Event) {
-	if g.cfg.Observer != nil {
-		g.manager.Observe(e)
-	}
+// observe passes an event to the Observer, if there is one. It reports whether the Observer has
+// it.
+func (g *Group[T]) observe(e leasehold.Event) bool {
+	return g.cfg.Observer != nil && g.manager.Observe(e)
 }
 
 // reached records, from the outcome of a GET, whether the server of t answered.
@@ -55,8 +54,11 @@ func (d *load[T]) observed() (base context.Context, ended func(p product[T], ctx
 	}
 	l := &leasehold.Load{Context: d.ctx, Keys: len(d.keys)}
 	began := time.Now()
-	g.observe(leasehold.Event{Kind: leasehold.EventLoadStarted, Load: l})
-	return l.Context, func(p product[T], ctx context.Context) {
+	base = d.ctx
+	if g.observe(leasehold.Event{Kind: leasehold.EventLoadStarted, Load: l}) {
+		base = l.Context // otherwise the Observer hangs, and may set it at any time
+	}
+	return base, func(p product[T], ctx context.Context) {
 		g.observe(leasehold.Event{
 			Kind: leasehold.EventLoadEnded, Load: l, Duration: time.Since(began), Outcome: loadOutcome(p, ctx),
 		})

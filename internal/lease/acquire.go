@@ -68,6 +68,7 @@ func (m *Manager) Acquire(ctx context.Context, a Attempt, into *Lease) (answer a
 	w.newRequest()
 	answer, err = w.run(ctx, into)
 	m.events.acquired(ctx, w, began, err)
+	m.events.observed()
 	if answer != nil {
 		return answer, err
 	}

@@ -141,7 +141,7 @@ func New(rdb redis.UniversalClient, cfg Config, extra ...error) (*Manager, error
 	m.idle = sync.NewCond(&m.mu)
 	client.CountQuestions(m.Go)
 	m.watch.m = m
-	m.events = newTelemetry(cfg, m.Go)
+	m.events = newTelemetry(cfg)
 	m.loop = schedule.New(client)
 	if client.IsCluster() {
 		m.handle += keys.InSlot + label
@@ -210,6 +210,7 @@ func (m *Manager) Close(ctx context.Context) error {
 	}()
 	select {
 	case <-done:
+		m.events.end()
 		return nil
 	case <-ctx.Done():
 		return m.fail("close", keys.Escape(m.cfg.Family.Name), ctx.Err(), leasehold.ErrUnavailable, errLeft)

@@ -257,7 +257,7 @@ func (m *Manager) TurnEnded(permits int, began time.Time, why error) {
 	case errors.Is(why, leasehold.ErrMaxHold):
 		outcome = leasehold.OutcomeMaxHold
 	}
-	m.Observe(leasehold.Event{Kind: leasehold.EventHoldEnded, Outcome: outcome, Duration: time.Since(began), Permits: permits})
+	m.events.observe(leasehold.Event{Kind: leasehold.EventHoldEnded, Outcome: outcome, Duration: time.Since(began), Permits: permits})
 }
 
 // TurnHeldTooLong reports that MaxHold ended a turn. The lease then serves the next turn.

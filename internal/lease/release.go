@@ -22,6 +22,7 @@ func (l *Lease) Release(op string) error {
 	// that Close waits for this answer.
 	open := m.count()
 	defer m.done()
+	defer m.events.observed()
 	switch l.end(leasehold.ErrReleased) {
 	case released:
 		return m.fail(op, l.res.Label(), leasehold.ErrReleased)

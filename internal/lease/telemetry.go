@@ -17,12 +17,12 @@ import (
 // telemetry reports what a handle does to the Observer and the Logger of its Config. It is nil
 // if there is neither, and its methods then do nothing.
 type telemetry struct {
-	observer leasehold.Observer // nil: none
-	logger   *slog.Logger       // nil: none
-	typ      string             // the package's name
+	observer *courier[leasehold.Event] // nil: none
+	logger   *courier[line]            // nil: none
+	typ      string                    // the package's name
 	family   string
-	ownUse   bool // the package reports how its leases are used, so they are not reported as holds
-	run      func(func())
+	ownUse   bool        // the package reports how its leases are used, so they are not reported as holds
+	panicked atomic.Bool // that the Observer panicked is logged once
 
 	// The servers that are out of reach, by name, each with a key that it had. awayNow is
 	// their number, because every answer looks at it.
@@ -31,43 +31,86 @@ type telemetry struct {
 	away    map[string]string
 }
 
-// newTelemetry returns nil if cfg has neither an Observer nor a Logger. run runs a function in
-// the background.
-func newTelemetry(cfg Config, run func(func())) *telemetry {
+// A line is one line for the Logger.
+type line struct {
+	level slog.Level
+	text  string
+	attrs []slog.Attr
+}
+
+// newTelemetry returns nil if cfg has neither an Observer nor a Logger.
+func newTelemetry(cfg Config) *telemetry {
 	if cfg.Observer == nil && cfg.Logger == nil {
 		return nil
 	}
-	return &telemetry{
-		observer: cfg.Observer, logger: cfg.Logger, typ: cfg.Package, family: cfg.Family.Name, ownUse: cfg.OwnEvents, run: run,
-		away: map[string]string{},
+	t := &telemetry{typ: cfg.Package, family: cfg.Family.Name, ownUse: cfg.OwnEvents, away: map[string]string{}}
+	if cfg.Observer != nil {
+		t.observer = &courier[leasehold.Event]{hand: cfg.Observer.Observe, trouble: t.observerInTrouble}
+	}
+	if cfg.Logger != nil {
+		write := func(l line) { cfg.Logger.LogAttrs(context.Background(), l.level, l.text, l.attrs...) }
+		t.logger = &courier[line]{hand: write, trouble: func(dropped int, _ any) {
+			if dropped > 0 { // nobody can be told of a Logger that panics
+				write(t.line(slog.LevelWarn, "the Logger was too slow; lines were dropped", slog.Int("dropped", dropped)))
+			}
+		}}
+	}
+	return t
+}
+
+func (t *telemetry) observerInTrouble(dropped int, panicked any) {
+	switch {
+	case dropped > 0:
+		t.log(slog.LevelError, "the Observer was too slow; events were dropped", slog.Int("dropped", dropped))
+	case !t.panicked.Swap(true):
+		t.log(slog.LevelError, "the Observer panicked", slog.Any("panic", panicked))
 	}
 }
 
-// observe passes e to the Observer, if there is one.
-func (t *telemetry) observe(e leasehold.Event) {
-	if t.observer != nil {
-		e.Type, e.Family = t.typ, t.family
-		t.observer.Observe(e)
+// observe passes e to the Observer, if there is one, in the background. Its caller may hold
+// locks.
+func (t *telemetry) observe(e leasehold.Event) (done <-chan struct{}) {
+	if t.observer == nil {
+		return nil
+	}
+	e.Type, e.Family = t.typ, t.family
+	return t.observer.put(e)
+}
+
+// observed waits until the Observer was told all events so far, if it does not take long. A
+// call of the user's ends with it, so that an Observer knows of the call when it has returned.
+func (t *telemetry) observed() {
+	if t != nil && t.observer != nil {
+		t.observer.flush()
 	}
 }
 
-// Observe adds type and family to an event and passes it to the Observer, if there is one.
-func (m *Manager) Observe(e leasehold.Event) {
-	if m.events != nil {
-		m.events.observe(e)
-	}
+// Observed is observed, for calls of other packages that end.
+func (m *Manager) Observed() { m.events.observed() }
+
+// Observe adds type and family to an event, passes it to the Observer, if there is one, and
+// waits until it has the event, if that does not take long. It reports whether it has. Its
+// caller must hold no lock.
+func (m *Manager) Observe(e leasehold.Event) bool {
+	return m.events != nil && m.events.observer != nil && m.events.observer.wait(m.events.observe(e))
 }
 
-// log writes a line in the background. Its caller may hold locks, and may be the goroutine
-// that renews all leases of the handle, which a slow log must not delay.
+// log writes a line in the background. Its caller may hold locks.
 func (t *telemetry) log(level slog.Level, text string, of ...slog.Attr) {
-	if t.logger == nil || !t.logger.Enabled(context.Background(), level) {
-		return
+	if t.logger != nil {
+		t.logger.put(t.line(level, text, of...))
 	}
-	t.run(func() {
-		attrs := append([]slog.Attr{slog.String("family", t.family)}, of...)
-		t.logger.LogAttrs(context.Background(), level, "leasehold: "+t.typ+": "+text, attrs...)
-	})
+}
+
+func (t *telemetry) line(level slog.Level, text string, of ...slog.Attr) line {
+	return line{level, "leasehold: " + t.typ + ": " + text, append([]slog.Attr{slog.String("family", t.family)}, of...)}
+}
+
+// end waits for a moment until all is told and written.
+func (t *telemetry) end() {
+	if t.observed(); t != nil && t.logger != nil {
+		t.logger.flush()
+	}
 }
 
 // logged returns how logs name an attempt: by the hash of its key and the start of its ID.

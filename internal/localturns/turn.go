@@ -132,6 +132,7 @@ func (t *Turn) maxHold() {
 func (t *Turn) Release(op string) error {
 	ln := t.line
 	m := ln.h.m
+	defer m.Observed()
 	ln.mu.Lock()
 	t.noticeEnd()
 	was := t.cond

@@ -5,6 +5,21 @@ const events = "./internal/tests/situations"
 // telemetry are the guards of what an Observer and a Logger are told.
 var telemetry = []mutation{
 	{
+		name: "telemetry: the Observer's panic ends nothing", file: "internal/lease/courier.go",
+		old: "			c.guard(func() { c.hand(thing) })\n", new: "			c.hand(thing)\n",
+		packages: "./internal/tests/contract/mutex", tests: "TestObserverThatPanics",
+	},
+	{
+		name: "telemetry: an Observer that hangs is waited for once", file: "internal/lease/courier.go",
+		old: "	if done == nil || hangs {", new: "	if done == nil {",
+		packages: "./internal/tests/contract/mutex", tests: "TestObserver",
+	},
+	{
+		name: "telemetry: undelivered events are bounded", file: "internal/lease/courier.go",
+		old: "	if len(c.next.things) >= mostUndelivered {", new: "	if false {",
+		packages: "./internal/tests/contract/mutex", tests: "TestObserverThatIsTooSlow",
+	},
+	{
 		name: "events: a lease given back by a waiter that ended came too late", file: "internal/lease/release.go",
 		old: "if err == nil && r.Held && g.heldIsLate.Swap(false) {", new: "if false {",
 		packages: events,
@@ -36,7 +51,7 @@ var telemetry = []mutation{
 	},
 	{
 		name: "events: the loader gets the Observer's ctx", file: "singleflight/observe.go",
-		old: "return l.Context, func(", new: "return d.ctx, func(",
+		old: "		base = l.Context // otherwise", new: "		_ = l.Context // otherwise",
 		packages: events,
 	},
 	{

@@ -171,6 +171,7 @@ func TestObserverAndLogAreToldOfMaxHold(t *testing.T) {
 			l := f.take(m, "k")
 			time.Sleep(time.Second)
 			redistest.WantErr(f, l.Unlock(), leasehold.ErrMaxHold)
+			synctest.Wait() // for the log
 			for what, n := range map[string]int{
 				"ends of a hold":  events.count(leasehold.EventHoldEnded, leasehold.OutcomeMaxHold),
 				"ends of a lease": events.count(leasehold.EventLeaseEnded, leasehold.OutcomeMaxHold),

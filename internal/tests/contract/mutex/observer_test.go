@@ -1,0 +1,159 @@
+package mutex
+
+import (
+	"context"
+	"log/slog"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
+	"github.com/leasehold-go/leasehold/mutex"
+)
+
+// stuck is an Observer and a slog.Handler that blocks until it is let go.
+type stuck struct {
+	slog.Handler
+	gate chan struct{}
+	mu   sync.Mutex
+	told []leasehold.Event
+}
+
+func (s *stuck) Observe(e leasehold.Event) {
+	<-s.gate
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.told = append(s.told, e)
+}
+
+func (s *stuck) Enabled(context.Context, slog.Level) bool { <-s.gate; return true }
+
+func (s *stuck) Handle(context.Context, slog.Record) error { <-s.gate; return nil }
+
+// An Observer or a Logger that blocks holds up neither the end of a lease, nor other leases,
+// nor a call, nor Close.
+func TestObserverAndLoggerThatBlockHoldUpNothing(t *testing.T) {
+	for name, set := range map[string]func(c *mutex.Config, s *stuck){
+		"Observer": func(c *mutex.Config, s *stuck) { c.Observer = s },
+		"Logger":   func(c *mutex.Config, s *stuck) { c.Logger = slog.New(s) },
+		"both":     func(c *mutex.Config, s *stuck) { c.Observer, c.Logger = s, slog.New(s) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			withAndWithoutLocalFor(t, func(t *testing.T, most time.Duration) {
+				bubble(t, func(f *fixture, server *miniredis.Miniredis) {
+					s := &stuck{gate: make(chan struct{})}
+					m, _ := f.open(ttl(time.Second), localFor(most), func(c *mutex.Config) { set(c, s) })
+					began := time.Now()
+					gone, kept, released := f.take(m, "gone"), f.take(m, "kept"), f.take(m, "released")
+					if took := time.Since(began); took > 300*time.Millisecond {
+						f.Errorf("three acquisitions took %v", took)
+					}
+					ended := gone.Context()
+					if !server.Del(f.Part("gone", "holders")) {
+						f.Fatal("there is no such key")
+					}
+					time.Sleep(5 * time.Second)
+					redistest.WantErr(f, context.Cause(ended), leasehold.ErrLost)
+					if err := context.Cause(kept.Context()); err != nil {
+						f.Errorf("another lease ended: %v", err)
+					}
+					unlock(f, released)
+					began = time.Now()
+					harness.Close(f.T, m)
+					if took := time.Since(began); took > time.Second {
+						f.Errorf("Close took %v", took)
+					}
+					redistest.WantErr(f, context.Cause(kept.Context()), leasehold.ErrClosed)
+					close(s.gate)
+					synctest.Wait()
+				})
+			})
+		})
+	}
+}
+
+// wild is an Observer that notes what it is told, and then panics or ends its goroutine.
+type wild struct {
+	mu   sync.Mutex
+	told []leasehold.EventKind
+}
+
+func (o *wild) Observe(e leasehold.Event) {
+	o.mu.Lock()
+	o.told = append(o.told, e.Kind)
+	n := len(o.told)
+	o.mu.Unlock()
+	if n%2 == 0 {
+		runtime.Goexit()
+	}
+	panic("a bug of the Observer")
+}
+
+// An Observer that panics, or ends its goroutine, is told each event once, in order, before the
+// call returns, and the Logger is told of the panic once.
+func TestObserverThatPanics(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		var o wild
+		var lines strings.Builder
+		m, _ := f.open(func(c *mutex.Config) {
+			c.Observer, c.Logger = &o, slog.New(slog.NewTextHandler(&lines, nil))
+		})
+		const turns = 10
+		for i := range turns {
+			l := f.take(m, "k")
+			unlock(f, l)
+			o.mu.Lock()
+			if n := len(o.told); n != 2*(i+1) {
+				f.Fatalf("%d events were told after %d turns", n, i+1)
+			}
+			o.mu.Unlock()
+		}
+		harness.Close(f.T, m)
+		for i, kind := range o.told {
+			if want := []leasehold.EventKind{leasehold.EventAcquired, leasehold.EventHoldEnded}[i%2]; kind != want {
+				f.Errorf("event %d is of kind %d; want %d", i, kind, want)
+			}
+		}
+		if n := strings.Count(lines.String(), "a bug of the Observer"); n != 1 {
+			f.Errorf("the panic was logged %d times:\n%s", n, lines.String())
+		}
+	})
+}
+
+// Events beyond the bound are dropped, which is logged once the Observer goes on. Those before
+// are kept in order.
+func TestObserverThatIsTooSlow(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		s := &stuck{gate: make(chan struct{})}
+		var lines strings.Builder
+		m, _ := f.open(func(c *mutex.Config) { c.Observer, c.Logger = s, slog.New(slog.NewTextHandler(&lines, nil)) })
+		for range 2100 {
+			unlock(f, f.take(m, "k"))
+		}
+		close(s.gate)
+		synctest.Wait()
+		harness.Close(f.T, m)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if n := len(s.told); n < 4096 || n > 4200 {
+			f.Errorf("%d events were told", n)
+		}
+		for i, e := range s.told {
+			if want := []leasehold.EventKind{leasehold.EventAcquired, leasehold.EventHoldEnded}[i%2]; e.Kind != want {
+				f.Fatalf("event %d is of kind %d; want %d", i, e.Kind, want)
+			}
+		}
+		redistest.WantText(f, errorOf(lines.String()), "events were dropped", "dropped=")
+	})
+}
+
+type errorOf string
+
+func (e errorOf) Error() string { return string(e) }
