@@ -27,11 +27,14 @@ func TestSettingThatWasCalledLaterCounts(t *testing.T) {
 						}
 						return s.RDB.Get(t.Context(), s.Part("limit")).Val()
 					}
-					for _, h := range []*semaphore.Semaphore{first, second} { // learns the server's clock
+					// The handles learn the server's clock, to within the round trip of a call.
+					began := time.Now()
+					for _, h := range []*semaphore.Semaphore{first, second} {
 						if err := h.SetLimit(t.Context(), s.Key, 7); err != nil {
 							t.Fatal(err)
 						}
 					}
+					roundTrip := time.Since(began)
 					script := "set limit"
 					if total > 0 {
 						script = "totals set limit"
@@ -49,7 +52,7 @@ func TestSettingThatWasCalledLaterCounts(t *testing.T) {
 					stuck.Wait()
 					cancel()
 					harness.IsErr(t, "the first setting", harness.Got(t, harness.Slack, "its end", done).Err, context.Canceled, leasehold.ErrUnavailable)
-					time.Sleep(5 * time.Millisecond) // the first handle's estimate of the clock is off by a round trip
+					time.Sleep(roundTrip)
 					if err := second.SetLimit(t.Context(), s.Key, later); err != nil {
 						t.Fatal(err)
 					}
