@@ -256,7 +256,7 @@ func BenchmarkRaise(b *testing.B) {
 		d.live(300)
 		// A key of the family alone takes the setting: the total is "" there.
 		raise := func() bool {
-			c := d.family.Whole().Set(lease.SetOptions{Handle: "another000000000000000", Seq: 1, Limit: 100_000, VoidAfter: 1 << 60})
+			c := d.family.Whole().Set(lease.SetOptions{Handle: "another000000000000000", Limit: 100_000, Number: time.Now().UnixMicro()})
 			r, err := d.family.Whole().ReadSet(d.do(c))
 			if err != nil || !r.Stored {
 				b.Fatalf("set: %+v, %v", r, err)

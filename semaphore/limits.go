@@ -8,29 +8,24 @@ import (
 )
 
 // SetLimit sets the limit of key for the whole fleet, 1 to 100000. It replaces the limit that
-// each process configured; 0 restores the configured limits. From then on Redis judges every
-// request of every process by the new limit.
+// each process configured; 0 restores the configured limits. Redis then judges every request of
+// every process by the new limit. It is stored without an expiry until it is set to 0, or lost
+// with Redis's data (a restart without persistence, FLUSHALL, an eviction policy allkeys-*).
 //
-// A higher limit is granted to waiting requests at once. A lower limit takes no permit away:
+// A higher limit is granted to waiting requests at once. A lower one takes no permit away:
 // nothing more is granted until the use is below it. An AcquireN that waits for more permits
-// than the new limit ends with leasehold.ErrInvalid. If it is next in line it ends at once,
-// otherwise at its turn. In a family with a Total it ends at the latest when its process next
-// calls Redis for its waiters (each 1.5 s).
+// than that ends with leasehold.ErrInvalid, at its turn. In a family with a Total it ends at the
+// latest when its process next calls Redis for its waiters (each 1.5 s).
 //
-// The limit is stored in Redis without an expiry until it is set to 0. If Redis loses it (a
-// restart without persistence, FLUSHALL, an eviction policy allkeys-*), the configured limits
-// are in force again.
+// SetLimit returns nil once the limit is stored. Of two settings the one that was called later
+// counts, of any handle, even if a call was repeated or came late. (Handles know the server's
+// clock to within a round trip.) If ctx ends during the call, SetLimit returns at once with
+// ctx's error joined with leasehold.ErrUnavailable. If Redis has not answered after 3 s of
+// tries, or refuses, it returns leasehold.ErrUnavailable; the last try may take 3 s plus the
+// client's ReadTimeout. In these cases the limit may have been stored, or may be within 5 s, but
+// it replaces no later setting. Other errors are leasehold.ErrInvalid and leasehold.ErrClosed.
 //
-// SetLimit returns nil once the limit is stored. If one handle calls it several times, the
-// settings take effect in the order of the calls, even if a call was repeated or came late.
-// If ctx ends during the call, SetLimit returns at once with ctx's error joined with
-// leasehold.ErrUnavailable. If Redis has not answered after 3 s of tries, or refuses, SetLimit
-// returns leasehold.ErrUnavailable; the last try may take 3 s plus the client's ReadTimeout. In
-// these cases the limit may have been stored, or may still be stored within 5 s, but it never
-// replaces a later setting of this handle. Other errors are leasehold.ErrInvalid and
-// leasehold.ErrClosed.
-//
-// It costs one round trip, and more in the background if many waiting requests are granted.
+// It costs a round trip, and a wait of at most another one for the server's clock.
 func (s *Semaphore) SetLimit(ctx context.Context, key string, n int) error {
 	const op = "set limit"
 	if n < 0 || n > maxLimit {

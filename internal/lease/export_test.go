@@ -10,6 +10,9 @@ import (
 
 const VoidAfter = voidAfter
 
+// SettingNumber is the number of a setting that is called when the server's clock shows at, in µs.
+func (m *Manager) SettingNumber(at int64) int64 { return m.settingNumber(at) }
+
 func Margin(term time.Duration) time.Duration { return margin(term) }
 
 // Queued is how many waiters the handle has in queues.

@@ -86,7 +86,8 @@ type Manager struct {
 	missed    time.Time          // when a reply that may have carried grants was last lost
 	resources map[string]Resource
 	goingOn   map[string]bool // by Resource.FirstKey: a continuation is scheduled or under way
-	settings  []unansweredSetting
+	// lastSetting is the highest number of a setting: see SetOptions.
+	lastSetting int64
 }
 
 // New checks cfg and makes a Manager. extra holds the errors that the package found in its own

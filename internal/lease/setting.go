@@ -2,7 +2,6 @@ package lease
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/leasehold-go/leasehold"
@@ -18,33 +17,17 @@ type Adjustable interface {
 	ReadSet(reply []int64) (SetReply, error)
 }
 
-// SetOptions describe a setting. Handle and Seq are its owner id.
+// SetOptions describe a setting.
 type SetOptions struct {
-	Handle    string
-	Seq       uint64
-	Limit     int   // 0: back to the limit that each process has configured
-	VoidAfter int64 // server time (µs) from which on the call does nothing
-	// Earlier lists the settings of this handle that had no answer and may still arrive.
-	// Storing this one makes them void, so that none of them undoes it.
-	Earlier []EarlierSetting
+	Handle string
+	Limit  int // 0: back to the limit that each process has configured
+	// Number is the latest that the server's time (µs) can have been when the setting was
+	// called. Of two settings, the one with the higher number counts. Redis does nothing if the
+	// setting arrives more than voidAfter later.
+	Number int64
 }
 
-// An EarlierSetting may still arrive until the time Until, by the server's clock.
-type EarlierSetting struct {
-	Seq   uint64
-	Until int64 // µs
-}
-
-// EarlierWords returns the earlier settings as arguments of the scripts.
-func (o SetOptions) EarlierWords() []any {
-	words := make([]any, 0, 2*len(o.Earlier))
-	for _, e := range o.Earlier {
-		words = append(words, e.Seq, call.MillisecondsUp(e.Until))
-	}
-	return words
-}
-
-// SetReply is the reply to a set: Stored, or Overtaken by a later setting of the handle, or
+// SetReply is the reply to a set: Stored, or Overtaken by a setting that was called later, or
 // neither, if it arrived too late.
 type SetReply struct {
 	Stored, Overtaken bool
@@ -62,19 +45,9 @@ func ReadSet(name string, v []int64) (SetReply, error) {
 	return SetReply{Stored: v[0] == 1, Overtaken: v[0] == 7, Now: v[1], More: more || v[2] == 1, Grants: grants}, err
 }
 
-// An unansweredSetting is a setting of this handle that may still arrive.
-type unansweredSetting struct {
-	label string // the label of its resource
-	EarlierSetting
-	over time.Time // when it can no longer arrive, by the local clock
-}
-
-// maxEarlier bounds how many settings without an answer a call names.
-const maxEarlier = 250
-
 // Set stores a limit for res. It returns when that is confirmed, when ctx ends, or when Redis
 // has not answered for too long. In the last two cases the limit may have been stored, or may
-// be stored up to voidAfter later, but never over a later setting of this handle.
+// be stored up to voidAfter later, but never over a setting of any handle that was called later.
 func (m *Manager) Set(ctx context.Context, op string, res Adjustable, limit int) error {
 	if err := ctx.Err(); err != nil {
 		return m.fail(op, res.Label(), err)
@@ -84,7 +57,7 @@ func (m *Manager) Set(ctx context.Context, op string, res Adjustable, limit int)
 	if !open {
 		return m.fail(op, res.Label(), leasehold.ErrClosed)
 	}
-	s := &setter{m: m, res: res, limit: limit, seq: m.seq.Add(1)}
+	s := &setter{m: m, res: res, limit: limit, called: time.Now()}
 	outcome := make(chan []error, 1)
 	m.Go(func() { outcome <- s.run(ctx) })
 	select {
@@ -102,36 +75,36 @@ func (m *Manager) Set(ctx context.Context, op string, res Adjustable, limit int)
 
 // A setter is one Set under way.
 type setter struct {
-	m     *Manager
-	res   Adjustable
-	limit int
-	seq   uint64
+	m      *Manager
+	res    Adjustable
+	limit  int
+	called time.Time
+	number int64 // 0: the server's clock is not known yet, or was not as it seemed
 }
 
 // run sends the set until it is answered.
 func (s *setter) run(ctx context.Context) []error {
-	m, began := s.m, time.Now()
-	void := int64(0)
+	m := s.m
 	for tries := 1; ; tries++ {
 		now, err := m.client.Time(ctx, s.res.FirstKey())
 		var r SetReply
 		if err == nil {
-			if void == 0 {
-				void = now + voidAfter.Microseconds()
-				m.settingSent(s.res.Label(), EarlierSetting{s.seq, void})
+			if s.number == 0 {
+				s.number = m.settingNumber(now - time.Since(s.called).Microseconds())
 			}
-			r, err = s.send(ctx, void)
+			r, err = s.send(ctx)
 		}
 		switch {
 		case err == nil && (r.Stored || r.Overtaken):
-			m.settingAnswered(s.res.Label(), s.seq)
 			if r.More {
-				m.Go(func() { s.goOn(void) })
+				m.Go(s.goOn)
+			}
+			if r.Stored {
+				s.awaitClock(ctx, r.Now)
 			}
 			return nil
-		case err == nil: // it arrived too late: the estimate of the server's clock was off
-			m.settingAnswered(s.res.Label(), s.seq)
-			s.seq, void, err = m.seq.Add(1), 0, errLate
+		case err == nil: // void: the reply has corrected the estimate of the server's clock
+			s.number, err = 0, errLate
 		case call.Classify(err) == call.Unknown:
 			m.askSoon(s.res) // the lost reply may have carried grants to our own waiters
 		}
@@ -139,7 +112,7 @@ func (s *setter) run(ctx context.Context) []error {
 		if ctx.Err() != nil {
 			return []error{ctx.Err(), leasehold.ErrUnavailable, err}
 		}
-		if call.Classify(err) == call.Refused && err != errLate || time.Since(began)+pause > patience {
+		if call.Classify(err) == call.Refused && err != errLate || time.Since(s.called)+pause > patience {
 			return []error{leasehold.ErrUnavailable, err}
 		}
 		select {
@@ -152,12 +125,38 @@ func (s *setter) run(ctx context.Context) []error {
 	}
 }
 
+// settingNumber returns the number of a setting: at, or more if an earlier setting of this
+// handle had as much.
+func (m *Manager) settingNumber(at int64) int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	// A number far ahead is from a time before the server's clock went back.
+	if m.lastSetting >= at && m.lastSetting < at+voidAfter.Microseconds() {
+		at = m.lastSetting + 1
+	}
+	m.lastSetting = at
+	return at
+}
+
+// awaitClock waits until the server's clock, which showed now in the reply, has passed the
+// number. A setting that is called after that has a higher number, in any process, so a late
+// copy of this one does not undo it.
+func (s *setter) awaitClock(ctx context.Context, now int64) {
+	ahead := time.Duration(s.number-now) * time.Microsecond
+	if ahead < 0 {
+		return
+	}
+	select {
+	case <-time.After(ahead + time.Microsecond): // at most voidAfter, or the setting would be void
+	case <-ctx.Done():
+	case <-s.m.closing:
+	}
+}
+
 // send sends the set once.
-func (s *setter) send(ctx context.Context, void int64) (SetReply, error) {
+func (s *setter) send(ctx context.Context) (SetReply, error) {
 	m, sent := s.m, time.Now()
-	ints, err := m.client.Do(ctx, s.res.Set(SetOptions{
-		Handle: m.handle, Seq: s.seq, Limit: s.limit, VoidAfter: void, Earlier: m.settingsBefore(s.res.Label(), s.seq),
-	}))
+	ints, err := m.client.Do(ctx, s.res.Set(SetOptions{Handle: m.handle, Limit: s.limit, Number: s.number}))
 	if err != nil {
 		return SetReply{}, err
 	}
@@ -171,41 +170,11 @@ func (s *setter) send(ctx context.Context, void int64) (SetReply, error) {
 
 // goOn grants to the remaining waiters that have room under the new limit. If a call gets no
 // answer, the waiters' signs of life do the same.
-func (s *setter) goOn(void int64) {
+func (s *setter) goOn() {
 	for {
-		r, err := s.send(s.m.client.Brief(), void)
+		r, err := s.send(s.m.client.Brief())
 		if err != nil || !r.Stored || !r.More {
 			return
 		}
 	}
-}
-
-// settingSent lists a setting that may arrive until it is answered.
-func (m *Manager) settingSent(label string, e EarlierSetting) {
-	now := time.Now()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.settings = slices.DeleteFunc(m.settings, func(u unansweredSetting) bool { return now.After(u.over) })
-	m.settings = append(m.settings, unansweredSetting{label, e, now.Add(2 * voidAfter)})
-}
-
-// settingAnswered removes a setting that was answered from the list. If a copy of it arrives
-// later, the script recognises its owner id.
-func (m *Manager) settingAnswered(label string, seq uint64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.settings = slices.DeleteFunc(m.settings, func(u unansweredSetting) bool { return u.label == label && u.Seq == seq })
-}
-
-// settingsBefore returns the unanswered settings for a resource that came before seq.
-func (m *Manager) settingsBefore(label string, seq uint64) []EarlierSetting {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	var all []EarlierSetting
-	for _, u := range m.settings {
-		if u.label == label && u.Seq < seq {
-			all = append(all, u.EarlierSetting)
-		}
-	}
-	return all[max(0, len(all)-maxEarlier):]
 }

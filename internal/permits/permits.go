@@ -116,8 +116,7 @@ func readState(v []int64) lease.State {
 
 // Set prepares the call that sets the limit of a semaphore's key.
 func (r *Resource) Set(o lease.SetOptions) *call.Call {
-	words := []any{r.keys[0], r.keys[1], r.keys[2], r.keys[3], o.Limit, o.Handle, o.Seq, o.VoidAfter}
-	return call.New(setLimitScript, 4, append(words, o.EarlierWords()...)...)
+	return call.New(setLimitScript, 4, r.keys[0], r.keys[1], r.keys[2], r.keys[3], o.Limit, o.Handle, o.Number)
 }
 
 // ReadSet reads the reply to a set.

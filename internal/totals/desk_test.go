@@ -159,8 +159,7 @@ func (d *desk) set(key string, limit int) {
 	if err != nil {
 		d.Fatal(err)
 	}
-	d.seq++
-	v := d.run("set", key, limit, d.handle, d.seq, now.Add(5*time.Second).UnixMicro(), d.total)
+	v := d.run("set", key, limit, d.handle, now.UnixMicro(), d.total)
 	if v[0] != 1 {
 		d.Fatalf("set answered %v", v)
 	}

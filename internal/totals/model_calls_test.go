@@ -1,7 +1,7 @@
 package totals_test
 
 import (
-	"fmt"
+	"math"
 	"strconv"
 )
 
@@ -264,34 +264,30 @@ func (f *family) renew(member string, ttl int64) []int64 {
 
 type setting struct {
 	key, handle string
-	limit, seq  int
-	void        int64
+	limit       int
+	number      int64
 	callerTotal int
-	earlier     []int64 // pairs of a sequence number and ms
 }
+
+// settingArrives is how long after its call a setting may arrive, in µs.
+const settingArrives = 5_000_000
 
 func (f *family) set(s setting) []int64 {
 	f.begin(s.handle, s.callerTotal)
-	if f.us >= s.void {
+	if f.us >= s.number+settingArrives || s.number > f.us+settingArrives {
 		return []int64{6, f.us, 0}
 	}
-	owner := func(mark string, seq int64) string { return fmt.Sprintf("%s%s.%d", mark, s.handle, seq) }
-	if f.alive.has(owner("!", int64(s.seq))) {
+	last := int64(math.Round(f.alive.scores["="+s.key]*1000)) - settingArrives
+	if f.alive.has("="+s.key) && s.number < last && last <= f.us {
 		return []int64{7, f.us, 0}
 	}
-	if !f.alive.has(owner("=", int64(s.seq))) {
-		until := (s.void + 999) / 1000
-		f.alive.scores[owner("=", int64(s.seq))] = float64(until)
-		f.alive.keep(until)
-		for i := 0; i < len(s.earlier); i += 2 {
-			f.alive.scores[owner("!", s.earlier[i])] = float64(s.earlier[i+1])
-			f.alive.keep(s.earlier[i+1])
-		}
-		if s.limit == 0 {
-			delete(f.limits.texts, s.key)
-		} else {
-			f.limits.texts[s.key] = strconv.Itoa(s.limit)
-		}
+	until := float64(min(s.number, f.us)+settingArrives) / 1000
+	f.alive.scores["="+s.key] = until
+	f.alive.keep(int64(math.Ceil(until)))
+	if s.limit == 0 {
+		delete(f.limits.texts, s.key)
+	} else {
+		f.limits.texts[s.key] = strconv.Itoa(s.limit)
 	}
 	f.purge()
 	if s.key != "" {

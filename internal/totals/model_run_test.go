@@ -166,20 +166,10 @@ func (m *machine) setLimit(t *rapid.T) {
 	} else {
 		s.key = rapid.SampledFrom([]string{"", "ann", "bob", ""}).Draw(t, "key")
 		s.limit = rapid.IntRange(0, 5).Draw(t, "limit")
-		m.seq++
-		s.seq = m.seq
-		s.void = m.clock() + rapid.SampledFrom([]int64{5_000_000, 5_000_000, 5_000_000, 0}).Draw(t, "void")
-		for _, e := range m.set {
-			if e.handle == s.handle && rapid.Bool().Draw(t, "earlier") {
-				s.earlier = append(s.earlier, int64(e.seq), (e.void+999)/1000)
-			}
-		}
+		s.number = m.clock() + rapid.SampledFrom([]int64{0, 0, 1, 1_000_000, -1, -2_000_000, -4_999_000, -5_000_000, 6_000_000}).Draw(t, "ahead")
 		m.set = append(m.set, s)
 	}
-	args := []any{s.key, s.limit, s.handle, s.seq, s.void, s.callerTotal}
-	for _, e := range s.earlier {
-		args = append(args, e)
-	}
+	args := []any{s.key, s.limit, s.handle, s.number, s.callerTotal}
 	m.run("set", fmt.Sprintf("set %+v", s), 1, func(f *family) []int64 { return f.set(s) }, args...)
 }
 

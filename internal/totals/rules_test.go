@@ -248,33 +248,35 @@ func TestLostPlacesAdmitNobodyBeyondALimit(t *testing.T) {
 	})
 }
 
-// A copy of a setting that comes after a later setting changes nothing: neither a
-// copy of one that was stored, nor one that was never answered.
+// Each key, and the total, has the number of its own last setting. What is left of it goes by
+// itself.
 func TestLateSettingsUndoNothing(t *testing.T) {
 	eachDesk(t, 10, func(t *testing.T, d *desk) {
-		now := d.rdb.Time(t.Context()).Val()
-		void := now.Add(5 * time.Second).UnixMicro()
-		set := func(limit, seq int, earlier ...any) []int64 {
-			return d.run("set", append([]any{"k", limit, d.handle, seq, void, d.total}, earlier...)...)
+		called := d.now() * 1000
+		set := func(key string, number int64, limit int, code int64, then string) {
+			t.Helper()
+			v := d.run("set", key, limit, d.handle, number, d.total)
+			if now := d.rdb.HGet(t.Context(), d.part("limits"), key).Val(); v[0] != code || now != then {
+				t.Errorf("the setting of %q to %d is answered with %v, and the limit is %q; want %d and %q", key, limit, v, now, code, then)
+			}
 		}
-		stored := func() string { return d.rdb.HGet(t.Context(), d.part("limits"), "k").Val() }
-		set(5, 1)
-		if v := set(5, 1); v[0] != 1 {
-			t.Errorf("sent again, the setting is answered with %v", v)
+		const counts, void, overtaken = 1, 6, 7
+		set("k", called-10, 5, counts, "5")
+		set("", called-20, 9, counts, "9")
+		set("other", called-30, 3, counts, "3")
+		set("k", called-9, 2, counts, "2")
+		set("k", called-10, 5, overtaken, "2")
+		set("", called-4_000_000, 7, overtaken, "9")
+		set("k", called-5_000_000, 7, void, "2")
+		for _, key := range []string{"k", "", "other"} {
+			set(key, called, 0, counts, "")
+			set(key, called-1, 5, overtaken, "")
 		}
-		set(3, 3, 2, void/1000) // 2 was given up, and may still come
-		if v := set(5, 1); v[0] != 1 || stored() != "3" {
-			t.Errorf("a late copy is answered with %v; the limit is %s", v, stored())
-		}
-		if v := set(9, 2); v[0] != 7 || stored() != "3" {
-			t.Errorf("a setting that was given up is answered with %v; the limit is %s", v, stored())
-		}
-		if v := d.run("set", "k", 7, d.handle, 4, now.UnixMicro(), d.total); v[0] != 6 || stored() != "3" {
-			t.Errorf("a void setting is answered with %v; the limit is %s", v, stored())
-		}
-		set(0, 5)
 		if n := d.rdb.Exists(t.Context(), d.part("limits")).Val(); n != 0 {
 			t.Error("limits is left after it was set back")
+		}
+		if ttl := d.rdb.PTTL(t.Context(), d.part("alive")).Val(); ttl <= 0 || ttl > 5*time.Second+time.Millisecond {
+			t.Errorf("what is left of the settings is kept for %v; want 5 s at most", ttl)
 		}
 	})
 }
@@ -297,7 +299,7 @@ func TestWrongTypesChangeNothing(t *testing.T) {
 				now := d.rdb.Time(t.Context()).Val()
 				calls := map[string][]any{
 					"enter": {member, 2, 60_000, 2, 2, 0, "0 0 0"}, "ask": {d.handle, 2, waiter},
-					"set":    {"k", 1, d.handle, 100, now.Add(time.Minute).UnixMicro(), 2},
+					"set":    {"k", 1, d.handle, now.UnixMicro(), 2},
 					"revoke": {waiter, "aaaaaaaa-3", "a test", 2},
 				}
 				if wrong == "revoked" || wrong == "audit" { // which no other script has
@@ -366,7 +368,7 @@ func TestOutOfMemory(t *testing.T) {
 			now := rdb.Time(t.Context()).Val()
 			for what, args := range map[string][]any{
 				"enter": {"b:" + d.handle + ".99.1.60000.2.1.2", 1, 60_000, 2, 2, 0, "0 0 0"},
-				"set":   {"b", 1, d.handle, 100, now.Add(time.Minute).UnixMicro(), 2},
+				"set":   {"b", 1, d.handle, now.UnixMicro(), 2},
 			} {
 				if v, err := scripts[what].Run(t.Context(), rdb, d.names, args...).Result(); err == nil || !strings.HasPrefix(err.Error(), "OOM") {
 					t.Errorf("%s answered %v, %v; want OOM", what, v, err)

@@ -136,8 +136,7 @@ func (r *Resource) ReadAsk(_ *call.Call, v []int64, waiters []lease.Request) (le
 
 // Set prepares the call that sets the key's limit, or the total.
 func (r *Resource) Set(o lease.SetOptions) *call.Call {
-	words := []any{r.key, o.Limit, o.Handle, o.Seq, o.VoidAfter, r.family.total}
-	return r.family.call(setLimitScript, append(words, o.EarlierWords()...)...)
+	return r.family.call(setLimitScript, r.key, o.Limit, o.Handle, o.Number, r.family.total)
 }
 
 // ReadSet reads the reply to a set.

@@ -1,54 +1,52 @@
 -- Sets the limit of a semaphore's key while it is in use. Waiters of any process that now have
--- room are granted at once; nobody loses a permit. Idempotent by owner id, and ordered: a copy
--- that arrives late does not undo a later setting.
+-- room are granted at once; nobody loses a permit. Of two settings the one that was called
+-- later counts, of any handle. A copy changes nothing that came after its call.
 --
 -- KEYS  holders, queue, alive, limit
 -- ARGV  1 limit, 0 = back to the limit that each process has configured
---       2 handle   3 seq   together the owner id of this setting
---       4 void_from  server µs from which on this call does nothing
---       5 … pairs (seq, ms): earlier settings of the handle without an answer so far,
---           which may still arrive until that time. They are void from now on.
+--       2 handle   of the caller
+--       3 number   the latest that the server's time (µs) can have been when the setting was
+--                  called. Its copies have the same.
 --
 -- Reply (integers)
---   1|6|7, now µs, 0   stored, now or by an earlier copy; void; void, because a later
---                      setting of the handle came first
+--   1|6|7, now µs, 0   stored; void: it came 5 s after its call, or its number is that far
+--                      ahead of the clock; overtaken by a setting that was called later
 --   followed by (seq, term ms or -limit, 0) for each waiter of the same handle that this
 --   call granted to or refused, and by (0, 0, 0) if the same call, sent at once, would
---   grant more. It then stores nothing.
+--   grant more.
 --
 -- Cost  O(log n), and the work of advance.
 --
--- Concurrency: another copy of this call, or a later setting, may have run before it. Either
--- has left a tombstone in alive with this owner id: "=<handle>.<seq>" for a setting that was
--- stored, "!<handle>.<seq>" for one that must never be stored.
+-- Concurrency: another copy of this call, or another setting, may have run before it. Whichever
+-- of them was called last has left its number in alive. The number is at least the server's
+-- time at the call, and its caller returns only once the server's clock has passed it. So the
+-- number of a setting that is called after that is greater. What is left in alive is never
+-- ahead of the clock: a number that was taken too high does not outrank settings that are
+-- called after it arrived. If the clock went back since, what is left does not count. Of equal
+-- numbers the last to arrive wins.
 
 -- include permits/shared/constants
 -- include permits/shared/keys
 -- include shared/clock
-local limit, handle, void_from = ARGV[1], ARGV[2], tonumber(ARGV[4])
+local limit, handle, number = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local fenced = false
-if us >= void_from then return { 6, us, 0 } end
 
 -- include permits/shared/queue
 
--- include shared/bury
+-- include shared/check_setting
 
 -- Reads come first, of every key that is written later: a wrong type ends the script here.
 redis.call('GET', stored_limit)
 redis.call('ZCARD', holders)
 redis.call('ZCARD', queue)
-local owner = handle .. '.' .. ARGV[3]
-local marks = redis.call('ZMSCORE', alive, '=' .. owner, '!' .. owner)
-if marks[2] then return { 7, us, 0 } end
+local verdict = check_setting('=', number)
+if verdict ~= 1 then return { verdict, us, 0 } end
 
-if not marks[1] then
-  bury('=' .. owner, math.ceil(void_from / 1000))
-  for i = 5, #ARGV, 2 do bury('!' .. handle .. '.' .. ARGV[i], tonumber(ARGV[i + 1])) end
-  if limit == '0' then
-    redis.call('DEL', stored_limit)
-  else
-    redis.call('SET', stored_limit, limit)
-  end
+note_setting('=', number)
+if limit == '0' then
+  redis.call('DEL', stored_limit)
+else
+  redis.call('SET', stored_limit, limit)
 end
 purge()
 advance()

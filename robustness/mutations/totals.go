@@ -66,16 +66,6 @@ var totals = []mutation{
 		packages: totalsTests, tests: "LostPlaces",
 	},
 	{
-		name: "total: a late copy of a setting changes nothing", file: "luascripts/totals/set_limit.lua",
-		old: "if not marks[1] then", new: "if true then",
-		packages: totalsTests, tests: "LateSettings",
-	},
-	{
-		name: "total: a setting that was given up is void", file: "luascripts/totals/set_limit.lua",
-		old: "if marks[2] then return { 7, us, 0 } end", new: "",
-		packages: totalsTests, tests: "LateSettings",
-	},
-	{
 		name: "total: a key's own limit, when handing over", file: "luascripts/totals/shared/charges.lua",
 		old: "if not head or in_use_of(key) + head.permits > head.limit then", new: "if not head then",
 		packages: totalsTests, tests: "NextInLine",
@@ -141,19 +131,49 @@ var totals = []mutation{
 		packages: totalsTests, tests: "HoldsUp|Aside",
 	},
 	{
-		name: "limit: a late copy of a setting changes nothing", file: "luascripts/permits/set_limit.lua",
-		old: "if not marks[1] then", new: "if true then",
+		name: "setting: the one that was called later counts", file: "luascripts/shared/check_setting.lua",
+		old: "if last and number < last and last <= us then return 7 end", new: "",
 		packages: scriptTests, tests: "LateSettings",
 	},
 	{
-		name: "limit: a setting that was given up is void", file: "luascripts/permits/set_limit.lua",
-		old: "if marks[2] then return { 7, us, 0 } end", new: "",
+		name: "setting: void time", file: "luascripts/shared/check_setting.lua",
+		old: "us >= number + VOID_AFTER or ", new: "",
 		packages: scriptTests, tests: "LateSettings",
 	},
 	{
-		name: "limit: void time of a setting", file: "luascripts/permits/set_limit.lua",
-		old: "if us >= void_from then return { 6, us, 0 } end", new: "",
+		name: "setting: a number far ahead of the clock is void", file: "luascripts/shared/check_setting.lua",
+		old: " or number > us + VOID_AFTER", new: "",
 		packages: scriptTests, tests: "LateSettings",
+	},
+	{
+		name: "setting: a number ahead of the clock is not believed", file: "luascripts/shared/check_setting.lua",
+		old: "math.min(number, us)", new: "number",
+		packages: scriptTests, tests: "LateSettings",
+	},
+	{
+		name: "setting: what is left ahead of the clock does not count", file: "luascripts/shared/check_setting.lua",
+		old: " and last <= us then return 7", new: " then return 7",
+		packages: scriptTests, tests: "LateSettings",
+	},
+	{
+		name: "setting: of equal numbers the last to arrive wins", file: "luascripts/shared/check_setting.lua",
+		old: "number < last and", new: "number <= last and",
+		packages: scriptTests, tests: "LateSettings",
+	},
+	{
+		name: "setting: each key has its own number", file: "luascripts/totals/set_limit.lua",
+		old: "local verdict = check_setting('=' .. key, number)", new: "local verdict = check_setting('=', number)",
+		packages: totalsTests, tests: "LateSettings|Model",
+	},
+	{
+		name: "setting: numbers rise within a handle", file: "internal/lease/setting.go",
+		old: "		at = m.lastSetting + 1\n", new: "",
+		packages: "./internal/lease", tests: "SettingNumber",
+	},
+	{
+		name: "setting: the caller waits for the clock", file: "internal/lease/setting.go",
+		old: "				s.awaitClock(ctx, r.Now)\n", new: "",
+		packages: "./internal/tests/contract/semaphore", tests: "WaitsForTheClock",
 	},
 	{
 		name: "limit: a raise is granted at once", file: "luascripts/permits/set_limit.lua",

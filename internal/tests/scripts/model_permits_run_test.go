@@ -215,26 +215,17 @@ func (m *permitMachine) setLimit(t *rapid.T) {
 		s = rapid.SampledFrom(m.set).Draw(t, "which")
 	} else {
 		s = settingCall{
-			handle: rapid.SampledFrom(modelHandles).Draw(t, "handle"), seq: uint64(1000 + len(m.set)), limit: rapid.IntRange(0, 4).Draw(t, "limit"),
-			void: m.clock() + rapid.SampledFrom([]int64{5_000_000, 5_000_000, 1_000, 0}).Draw(t, "void"),
-		}
-		for _, e := range m.set {
-			if e.handle == s.handle && rapid.Bool().Draw(t, "had no answer") {
-				s.earlier = append(s.earlier, lease.EarlierSetting{Seq: e.seq, Until: e.void})
-			}
+			handle: rapid.SampledFrom(modelHandles).Draw(t, "handle"), limit: rapid.IntRange(0, 4).Draw(t, "limit"),
+			number: m.clock() + rapid.SampledFrom([]int64{0, 0, 1, 1_000_000, -1, -2_000_000, -4_999_000, -5_000_000, 6_000_000}).Draw(t, "ahead"),
 		}
 		m.set = append(m.set, s)
 	}
 	res := m.res.Resource.(lease.Adjustable)
-	c := res.Set(lease.SetOptions{Handle: s.handle, Seq: s.seq, Limit: s.limit, VoidAfter: s.void, Earlier: s.earlier})
-	got := m.call(fmt.Sprintf("set %s", s), c, 1, func(ref reference) outcome { return ints(on(ref).set(s)) })
+	c := res.Set(lease.SetOptions{Handle: s.handle, Limit: s.limit, Number: s.number})
+	got := m.call(fmt.Sprintf("set %+v", s), c, 1, func(ref reference) outcome { return ints(on(ref).set(s)) })
 	if _, err := res.ReadSet(got.ints); err != nil {
 		m.Fatal(err)
 	}
-}
-
-func (s settingCall) String() string {
-	return fmt.Sprintf("%s%d: limit %d, void %d, earlier %v", s.handle[:1], s.seq, s.limit, s.void, s.earlier)
 }
 
 func (m *permitMachine) loseOne(t *rapid.T) {

@@ -4,12 +4,11 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-
-	"github.com/leasehold-go/leasehold/internal/lease"
 )
 
 // permits is the reference of permits: who holds, who waits, and who gave up.
 type permitsModel struct {
+	noted, notedUntil int64 // the number of the last setting (µs), and the score (ms) that it got in alive
 	base
 	revocations
 	fenced             bool
@@ -347,32 +346,30 @@ func (p *permitsModel) leave(member string, void int64) []int64 {
 
 // settingCall is a call that sets the limit.
 type settingCall struct {
-	handle  string
-	seq     uint64
-	limit   int
-	void    int64
-	earlier []lease.EarlierSetting
+	handle string
+	limit  int
+	number int64
 }
+
+// settingArrives is how long after its call a setting may arrive, in µs.
+const settingArrives = 5_000_000
 
 func (p *permitsModel) set(s settingCall) []int64 {
 	p.own = s.handle
-	stored := func(seq uint64) string { return fmt.Sprintf("=%s.%d", s.handle, seq) }
-	void := func(seq uint64) string { return fmt.Sprintf("!%s.%d", s.handle, seq) }
+	last := p.noted - (p.notedUntil-p.alive.scores["="])*1000 // both move when time is made to pass
 	switch {
-	case p.us >= s.void:
+	case p.us >= s.number+settingArrives || s.number > p.us+settingArrives:
 		return []int64{6, p.us, 0}
-	case p.alive.has(void(s.seq)):
+	case p.alive.has("=") && s.number < last && last <= p.us:
 		return []int64{7, p.us, 0}
-	case !p.alive.has(stored(s.seq)):
-		p.bury(stored(s.seq), (s.void+999)/1000)
-		for _, e := range s.earlier {
-			p.bury(void(e.Seq), (e.Until+999)/1000)
-		}
-		if s.limit == 0 {
-			p.word.clear()
-		} else {
-			p.word.text, p.word.set, p.word.until = strconv.Itoa(s.limit), true, immortal
-		}
+	}
+	p.noted = min(s.number, p.us)
+	p.notedUntil = (p.noted + settingArrives + 999) / 1000
+	p.bury("=", p.notedUntil)
+	if s.limit == 0 {
+		p.word.clear()
+	} else {
+		p.word.text, p.word.set, p.word.until = strconv.Itoa(s.limit), true, immortal
 	}
 	p.tidy()
 	return append([]int64{1, p.us, 0}, p.told...)

@@ -235,42 +235,44 @@ func TestLateLeaveHandsOverNothing(t *testing.T) {
 	})
 }
 
-// A copy of a setting that comes after a later one changes nothing: neither a copy of
-// one that was stored, nor one that was given up without an answer.
+// Of two settings the one with the higher number counts, of any handle, until 5 s after its call.
+// A number ahead of the clock counts as much as the clock, and one from before the clock went
+// back does not count.
 func TestLateSettingsUndoNothing(t *testing.T) {
 	each(t, false, func(w *world) {
-		void := w.now() + (5 * time.Second).Microseconds()
-		set := func(seq uint64, limit int, void int64, earlier ...lease.EarlierSetting) lease.SetReply {
-			res := w.res.Resource.(lease.Adjustable)
-			v, err := w.client.Do(w.Context(), res.Set(lease.SetOptions{Handle: hereHandle, Seq: seq, Limit: limit, VoidAfter: void, Earlier: earlier}))
+		res, called := w.res.Resource.(lease.Adjustable), w.now()
+		stored := func() string { return w.rdb.Get(w.Context(), w.res.Part("limit")).Val() }
+		set := func(what, handle string, number int64, limit int, want lease.SetReply, then string) {
+			w.Helper()
+			v, err := w.client.Do(w.Context(), res.Set(lease.SetOptions{Handle: handle, Number: number, Limit: limit}))
 			if err != nil {
 				w.Fatal(err)
 			}
 			reply, err := res.ReadSet(v)
-			if err != nil {
-				w.Fatal(err)
+			if err != nil || reply.Stored != want.Stored || reply.Overtaken != want.Overtaken || stored() != then {
+				w.Errorf("%s: %+v, %v, and the limit is %q; want %+v and %q", what, reply, err, stored(), want, then)
 			}
-			return reply
 		}
-		stored := func() string { return w.rdb.Get(w.Context(), w.res.Part("limit")).Val() }
-		set(1, 5, void)
-		if reply := set(1, 5, void); !reply.Stored || stored() != "5" {
-			w.Errorf("sent again, a setting is answered with %+v; the limit is %s", reply, stored())
+		counts, overtaken, void := lease.SetReply{Stored: true}, lease.SetReply{Overtaken: true}, lease.SetReply{}
+		set("the first", hereHandle, called-100, 5, counts, "5")
+		set("sent again", hereHandle, called-100, 5, counts, "5")
+		set("a later one", thereHandle, called-99, 3, counts, "3")
+		set("a late copy of the first", hereHandle, called-100, 5, overtaken, "3")
+		set("one that was called before and had no answer", hereHandle, called-4_000_000, 9, overtaken, "3")
+		set("a tie", hereHandle, called-99, 4, counts, "4")
+		set("one that comes too late", hereHandle, called-5_000_000, 7, void, "4")
+		set("one far ahead of the clock", hereHandle, called+65_000_000, 7, void, "4")
+		set("one ahead of the clock", hereHandle, called+1_500_000, 6, counts, "6")
+		time.Sleep(2 * time.Millisecond)
+		set("one that was called after it arrived", thereHandle, w.now(), 2, counts, "2")
+		set("back to the default", thereHandle, w.now()+1, 0, counts, "")
+		set("a copy of one before", hereHandle, called-99, 4, overtaken, "")
+		if ttl := w.rdb.PTTL(w.Context(), w.res.Part("alive")).Val(); ttl <= 0 || ttl > 5*time.Second+time.Millisecond {
+			w.Errorf("what is left of the settings is kept for %v; want 5 s at most", ttl)
 		}
-		set(3, 3, void, lease.EarlierSetting{Seq: 2, Until: void})
-		if reply := set(1, 5, void); !reply.Stored || stored() != "3" {
-			w.Errorf("a late copy is answered with %+v; the limit is %s", reply, stored())
-		}
-		if reply := set(2, 9, void); !reply.Overtaken || stored() != "3" {
-			w.Errorf("a setting that was given up is answered with %+v; the limit is %s", reply, stored())
-		}
-		if reply := set(4, 7, w.now()); reply.Stored || reply.Overtaken || stored() != "3" {
-			w.Errorf("a void setting is answered with %+v; the limit is %s", reply, stored())
-		}
-		set(5, 0, void)
-		if n := w.rdb.Exists(w.Context(), w.res.Part("limit")).Val(); n != 0 {
-			w.Error("a limit is left after it was set back")
-		}
+		// The clock goes back by a minute: what is left is ahead of it.
+		w.rdb.ZAdd(w.Context(), w.res.Part("alive"), redis.Z{Member: "=", Score: float64(w.now()/1000 + 65_000)})
+		set("one after the clock went back", hereHandle, w.now(), 8, counts, "8")
 	})
 }
 

@@ -13,7 +13,11 @@ import (
 
 // mayArrive is for how long a setting without an answer may still be stored: its void
 // time, and the most that a client's map of the server's clock is off on a slow network.
-const mayArrive = late + 7*time.Second
+const mayArrive = late + mapIsOff
+
+// mapIsOff is the most that a client's map of the server's clock is off on a slow network, and
+// so the number of a setting.
+const mapIsOff = 7 * time.Second
 
 // setting is a SetLimit or SetTotal.
 type setting struct {
@@ -41,7 +45,7 @@ type history struct {
 
 // changes judges what a call changed of the stored limits: each change is one that a
 // SetLimit or SetTotal asked for which is under way, or had no answer so far. A copy
-// that comes after a later setting of its handle was answered changes nothing.
+// that comes after a setting that was called later was answered changes nothing.
 func (j *judge) changes(before, after map[string]int, flushed bool) {
 	now := time.Now()
 	if flushed {
@@ -80,19 +84,27 @@ func (h *history) mayBeStored(key string, limit int, now time.Time) bool {
 	return false
 }
 
-// overtaken reports whether a setting of the same handle that was called after a time
-// was answered before another.
+// overtaken reports whether a setting that was called after a time was answered before
+// another: of the same handle, or of another one so much later that its number is higher.
 func (h *history) overtaken(s *setting, after, before time.Time) bool {
 	for o := range h.settings {
-		if o.handle == s.handle && o.key == s.key && o.ok && o.called.After(after) && o.over.Before(before) {
+		if o.key == s.key && o.ok && o.called.After(after.Add(s.surelyBefore(o))) && o.over.Before(before) {
 			return true
 		}
 	}
 	return false
 }
 
+// surelyBefore is how much later another setting has to be called so that its number is higher.
+func (s *setting) surelyBefore(o *setting) time.Duration {
+	if s.handle == o.handle {
+		return 0
+	}
+	return mapIsOff
+}
+
 // wasStored reports whether a setting was in force at some moment while it was under
-// way, or was overtaken by another one of its handle.
+// way, or was overtaken by another one.
 func (h *history) wasStored(s *setting) bool {
 	last := 0
 	for _, v := range h.values[s.key] {
@@ -110,7 +122,7 @@ func (h *history) wasStored(s *setting) bool {
 		return true
 	}
 	for o := range h.settings {
-		if o.handle == s.handle && o.key == s.key && o.called.After(s.called) {
+		if o != s && o.key == s.key && o.called.After(s.called.Add(-s.surelyBefore(o))) {
 			return true
 		}
 	}

@@ -3,28 +3,27 @@
 
 -- Sets the limit of a key, or the total, of a family with a total while it is in use. Waiters
 -- of any key and process that now have room are granted at once; nobody loses a permit.
--- Idempotent by owner id, and ordered: a copy that arrives late does not undo a later setting.
+-- Of two settings the one that was called later counts, of any handle. A copy changes nothing
+-- that came after its call.
 --
 -- KEYS  holders, places, queue, line, alive, ready, turns, limits
 -- ARGV  1 key, '' = the total    2 limit, 0 = back to what each process has configured
---       3 handle   4 seq         together the owner id of this setting
---       5 void_from  server µs from which on this call does nothing
---       6 total that the caller was configured with
---       7 … pairs (seq, ms): earlier settings of the handle without an answer so far,
---           which may still arrive until that time. They are void from now on.
+--       3 handle   of the caller
+--       4 number   the latest that the server's time (µs) can have been when the setting was
+--                  called. Its copies have the same.
+--       5 total that the caller was configured with
 --
 -- Reply (integers)
---   1|6|7, now µs, more   stored, now or by an earlier copy; void; void, because a later
---                         setting of the handle came first
+--   1|6|7, now µs, more   stored; void: it came 5 s after its call, or its number is that
+--                         far ahead of the clock; overtaken by one that was called later
 --   followed by (seq, term ms or -limit, 0) for each waiter of the same handle that
 --   this call granted to or refused. more = 1: there is more to hand on. The caller sends
---   the same call again at once, which then only continues to grant.
+--   the same call again at once, which continues to grant.
 --
 -- Cost  O(log n), and the work of advance.
 --
--- Concurrency: another copy of this call, or a later setting, may have run before it. Either
--- has left a tombstone in alive with this owner id: "=<handle>.<seq>" for a setting that was
--- stored, "!<handle>.<seq>" for one that must never be stored.
+-- Concurrency: as in the set_limit of permits. Each key, and the total, has a number of its own
+-- in alive.
 
 -- from permits/shared/constants.lua
 -- from shared/constants.lua
@@ -72,9 +71,8 @@ local alive, ready, turns, limits = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 local time = redis.call('TIME')
 local us = time[1] * 1000000 + time[2]
 local now = math.floor(us / 1000)
-local key, limit, handle, void_from = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[5])
-local caller_total = tonumber(ARGV[6])
-if us >= void_from then return { 6, us, 0 } end
+local key, limit, handle, number = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+local caller_total = tonumber(ARGV[5])
 
 -- from totals/shared/use.lua
 -- Counts the permits in use, in all and by key. The script has included constants, keys and
@@ -725,33 +723,42 @@ local function finish()
   if made_turns then redis.call('PEXPIREAT', turns, now + turns_kept) end
 end
 
--- from shared/bury.lua
--- Leaves a tombstone: a copy of the member's enter that arrives before until_ms is refused.
-local function bury(member, until_ms)
-  redis.call('ZADD', alive, until_ms, member)
-  keep(alive, until_ms)
+-- from shared/check_setting.lua
+-- Of two settings the one with the higher number counts. The number of the last one is in alive,
+-- under a name that no request has, for as long as an earlier one may arrive: until VOID_AFTER
+-- later, which is its score (ms, in thousandths). The script has included keep before.
+local VOID_AFTER = 5000000 -- µs from its call on that a setting may arrive
+
+-- Returns 1 if the setting counts, 6 if it is void, 7 if it was overtaken.
+local function check_setting(name, number)
+  if us >= number + VOID_AFTER or number > us + VOID_AFTER then return 6 end
+  local last = tonumber(redis.call('ZSCORE', alive, name) or '')
+  last = last and math.floor(last * 1000 + 0.5) - VOID_AFTER
+  if last and number < last and last <= us then return 7 end
+  return 1
+end
+
+local function note_setting(name, number)
+  local score = (math.min(number, us) + VOID_AFTER) / 1000
+  redis.call('ZADD', alive, score, name)
+  keep(alive, math.ceil(score))
 end
 
 -- Reads come first, of every key that is written later: a wrong type ends the script here.
 redis.call('ZCARD', queue)
 redis.call('ZCARD', line)
 redis.call('ZCARD', places)
-local owner = handle .. '.' .. ARGV[4]
-local marks = redis.call('ZMSCORE', alive, '=' .. owner, '!' .. owner)
-if marks[2] then return { 7, us, 0 } end
+local verdict = check_setting('=' .. key, number)
+if verdict ~= 1 then return { verdict, us, 0 } end
 
-if not marks[1] then
-  local until_ms = math.ceil(void_from / 1000)
-  bury('=' .. owner, until_ms)
-  for i = 7, #ARGV, 2 do bury('!' .. handle .. '.' .. ARGV[i], tonumber(ARGV[i + 1])) end
-  if limit == '0' then
-    redis.call('HDEL', limits, key)
-  else
-    redis.call('HSET', limits, key, limit)
-  end
-  has_stored, stored_limits = redis.call('HLEN', limits) > 0, {}
-  stored_total = has_stored and tonumber(redis.call('HGET', limits, '') or '')
+note_setting('=' .. key, number)
+if limit == '0' then
+  redis.call('HDEL', limits, key)
+else
+  redis.call('HSET', limits, key, limit)
 end
+has_stored, stored_limits = redis.call('HLEN', limits) > 0, {}
+stored_total = has_stored and tonumber(redis.call('HGET', limits, '') or '')
 purge()
 if key ~= '' then refresh(key) end
 advance()

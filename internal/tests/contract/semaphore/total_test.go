@@ -8,7 +8,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/alicebob/miniredis/v2"
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
@@ -167,6 +170,38 @@ func TestSetLimitIsSeenByEveryProcess(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A handle knows the server's clock only to within a round trip, which was slow. SetLimit returns
+// once the server's clock has surely passed the time that the handle took for that of the call.
+// So each setting that is called after that counts.
+func TestSetLimitWaitsForTheClock(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		s, wire := f.open()
+		wire.Stall()
+		ctx, cancel := context.WithCancel(f.Context())
+		waits := harness.Start(f.T, func() (*semaphore.Lease, error) { return s.Acquire(ctx, "k") })
+		const slow = 300 * time.Millisecond
+		time.Sleep(slow) // the question for the time is under way
+		cancel()
+		redistest.WantErr(f, waits.Failed(), context.Canceled)
+		wire.Unstall()
+		synctest.Wait()
+		began := time.Now()
+		if err := s.SetLimit(f.Context(), "k", 3); err != nil {
+			f.Fatal(err)
+		}
+		if took := time.Since(began); took < slow || took > slow+10*time.Millisecond {
+			f.Errorf("SetLimit returned after %v; want %v", took, slow)
+		}
+		other, _ := f.open()
+		if err := other.SetLimit(f.Context(), "k", 4); err != nil {
+			f.Fatal(err)
+		}
+		if now := f.RDB.Get(f.Context(), f.Part("k", "limit")).Val(); now != "4" {
+			f.Errorf("the limit is %s; want that of the later setting", now)
+		}
+	})
 }
 
 // A higher limit, or total, is granted at once to the waiters of every process.
