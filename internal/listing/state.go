@@ -51,7 +51,11 @@ type State struct {
 	Limit  int       // the stored one, else that of the last holder's or waiter's request; 0: not known
 	Stored bool      // Limit is the stored one
 	Total  int       // in a family with a total; found in the same way as Limit
-	InUse  int       // permits
+	// Configured and ConfiguredTotal are those of the last holder's or waiter's process, whatever
+	// is stored; 0: not known.
+	Configured, ConfiguredTotal int
+
+	InUse int // permits
 	// TotalInUse is the number of permits of all tenants if the resource is one tenant.
 	// Otherwise it equals InUse.
 	TotalInUse int
@@ -307,6 +311,7 @@ func (s *State) holders(held []redis.Z) {
 		}})
 		if ends > latest {
 			s.asked(m)
+			s.Configured, s.ConfiguredTotal = m.limit, m.total
 			latest = ends
 		}
 	}
@@ -332,6 +337,9 @@ func (s *State) waiters(living []redis.Z) {
 			ID: m.id, Permits: m.permits, Label: m.label, Position: len(s.Waiters) + 1,
 			WaitingFor: waitingFor(s.At, z.Score),
 		}})
+		if s.Configured == 0 {
+			s.Configured, s.ConfiguredTotal = m.limit, m.total
+		}
 		if s.Limit == 0 && s.Total == 0 {
 			s.asked(m)
 		}

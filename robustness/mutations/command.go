@@ -34,7 +34,7 @@ var commands = []mutation{
 	},
 	{
 		name: "run: all that descends from the program is ended", file: "cmd/leasehold/internal/run/processes_linux.go",
-		old: "next = append(next, p.pid)", new: "_ = next",
+		old: "if !p.over() && slices.Contains(sessions, p.session) {", new: "if p.pid == sessions[len(sessions)-1] {",
 		packages: "./cmd/leasehold", tests: "TestKilledTool",
 	},
 	{
@@ -68,8 +68,8 @@ var commands = []mutation{
 		packages: "./cmd/leasehold", tests: "TestSignalOfTheTerminal",
 	},
 	{
-		name: "run: the tool finds out that no shell is left", file: "cmd/leasehold/internal/run/attend.go",
-		old: "if a.shared && isOrphaned(a.term.group) {\n\t\ta.orphaned(by)", new: "if false {\n\t\ta.orphaned(by)",
+		name: "run: the tool finds out that no shell is left", file: "cmd/leasehold/internal/run/processes_linux.go",
+		old: "	return true\n}\n\nfunc isGuard", new: "	return false\n}\n\nfunc isGuard",
 		packages: "./cmd/leasehold", tests: "TestOrphanThatWants",
 	},
 	{
@@ -96,6 +96,31 @@ var commands = []mutation{
 		name: "run: the grace is bounded by the lease", file: "cmd/leasehold/internal/cli/run.go",
 		old: "if o.Grace < 0 || o.Grace > o.TTL/3 {", new: "if o.Grace < 0 {",
 		packages: "./cmd/leasehold", tests: "TestExitCodes",
+	},
+	{
+		name: "an answer that can't be written is an error", file: "cmd/leasehold/internal/cli/root.go",
+		old: "if out.err != nil {", new: "if false {",
+		packages: "./cmd/leasehold", tests: "TestAnswerThat",
+	},
+	{
+		name: "JSON is harmless on a terminal", file: "cmd/leasehold/internal/text/json.go",
+		old: "case r < utf8.RuneSelf && r != 0x7f || harmless(r):", new: "case r >= 0:",
+		packages: "./cmd/leasehold/internal/cli", tests: "TestNamesInJSON",
+	},
+	{
+		name: "a URL with an unescaped password is refused", file: "cmd/leasehold/internal/connect/connect.go",
+		old: "strings.Contains(rest[i:], \"@\") {", new: "strings.Contains(rest[i:], \"@@\") {",
+		packages: "./cmd/leasehold/internal/connect", tests: "TestPasswordIsNever",
+	},
+	{
+		name: "doctor: a right that was not found out is unknown", file: "cmd/leasehold/internal/doctor/rights.go",
+		old: "unknown = append(unknown, strings", new: "_ = append(unknown, strings",
+		packages: "./cmd/leasehold/internal/doctor", tests: "TestRightThat",
+	},
+	{
+		name: "the page: slow clients make room", file: "cmd/leasehold/internal/cli/connections.go",
+		old: "case own >= b.perClient:", new: "case own < 0:",
+		packages: "./cmd/leasehold", tests: "TestSlowClients",
 	},
 	{
 		name: "revoke: an ID is no flag", file: "cmd/leasehold/internal/cli/revoke.go",

@@ -123,8 +123,15 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "this page is not served under that name", http.StatusMisdirectedRequest)
 		return
 	}
+	if r.Method == http.MethodPost {
+		// What browsers send is short. A server that this page is mounted in may have no bound.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyBound))
+	}
 	p.routes.ServeHTTP(w, r)
 }
+
+// bodyBound is how long the body of a request may take to arrive.
+const bodyBound = 5 * time.Second
 
 // expected says whether the page may be asked for by that name.
 func (p *Page) expected(host string) bool {

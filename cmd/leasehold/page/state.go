@@ -53,6 +53,8 @@ type row struct {
 	Stored  bool   `json:"stored,omitempty"`
 	Waiting int    `json:"waiting"`
 	Longest int64  `json:"longest"`
+	Held    int64  `json:"held,omitempty"`  // by the oldest lease
+	Hangs   bool   `json:"hangs,omitempty"` // a lease was renewed for more than ten times its TTL
 	Expires int64  `json:"expires"`
 	Token   uint64 `json:"token,omitempty,string"`
 	Bytes   int    `json:"bytes,omitempty"`
@@ -80,6 +82,7 @@ type entry struct {
 	For     int64  `json:"for"`               // held, or waited for
 	Expires int64  `json:"expires,omitempty"` // of a holder
 	Aside   bool   `json:"aside,omitempty"`   // an invalidated load
+	Hangs   bool   `json:"hangs,omitempty"`   // as in a row
 }
 
 func ms(d time.Duration) int64 { return d.Milliseconds() }
@@ -87,7 +90,7 @@ func ms(d time.Duration) int64 { return d.Milliseconds() }
 func rowOf(u listing.Use) row {
 	x := row{
 		ID: id(u.Resource), Kind: kindWord(u.Kind), Family: text.Safe(u.Family), Key: text.Safe(u.Key), Schema: u.Schema,
-		InUse: u.InUse, Limit: u.Limit, Stored: u.Stored, Waiting: u.Waiting, Longest: ms(u.LongestWait), Expires: ms(u.ExpiresIn),
+		InUse: u.InUse, Limit: u.Limit, Stored: u.Stored, Waiting: u.Waiting, Longest: ms(u.LongestWait), Held: ms(u.HeldFor), Hangs: u.Overlong, Expires: ms(u.ExpiresIn),
 		Token: u.Token, Failed: ms(u.FailedFor),
 	}
 	switch {
@@ -199,7 +202,7 @@ func (h *hub) detail(ctx context.Context, name string) *detail {
 	for _, x := range s.Holders[:min(len(s.Holders), detailsMost)] {
 		d.Holders = append(d.Holders, entry{
 			ID: text.Safe(x.ID), Tenant: text.Safe(x.Tenant), Label: text.Safe(x.Label), Permits: x.Permits,
-			For: ms(s.At.Sub(x.Since)), Expires: ms(x.ExpiresIn), Aside: x.Aside,
+			For: ms(s.At.Sub(x.Since)), Expires: ms(x.ExpiresIn), Aside: x.Aside, Hangs: x.Overlong(s.At),
 		})
 	}
 	for _, x := range s.Waiters[:min(len(s.Waiters), detailsMost)] {

@@ -54,9 +54,9 @@ func parseView(q url.Values) (view, error) {
 		return v, fmt.Errorf("the search is too long")
 	}
 	switch v.order {
-	case "", "wait", "waiting", "use", "name":
+	case "", "wait", "waiting", "use", "held", "name":
 	default:
-		return v, fmt.Errorf("sort is not one of wait, waiting, use, name")
+		return v, fmt.Errorf("sort is not one of wait, waiting, use, held, name")
 	}
 	if n, err := strconv.Atoi(q.Get("rows")); err == nil {
 		v.rows = min(max(n, 1), mostRows)
@@ -99,12 +99,14 @@ func (v view) sorted(uses []listing.Use) {
 			return byName
 		case "use":
 			return cmp.Or(use, waiting, byName)
+		case "held":
+			return cmp.Or(cmp.Compare(b.HeldFor, a.HeldFor), byName)
 		case "waiting":
 			return cmp.Or(waiting, wait, byName)
 		case "wait":
 			return cmp.Or(wait, byName)
 		}
 		// The longest wait changes all the time: a row would not stay where it is.
-		return cmp.Or(waiting, use, byName)
+		return cmp.Or(listing.CompareHanging(a, b), waiting, use, byName)
 	})
 }

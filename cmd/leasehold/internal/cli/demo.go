@@ -6,6 +6,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/spf13/cobra"
 
 	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/demo"
@@ -20,9 +21,13 @@ func (a *app) demo() *cobra.Command {
 until it is interrupted: exports of customers with their limits, jobs that one host
 does at a time, pages that one host renders. It then gives everything back.
 
-It writes below --prefix. Look at it with ls, top and serve.`,
+` + demo.Trouble + `
+It writes below --prefix. Look at it with ls, top and serve. If neither --redis nor
+$REDIS_URL says where Redis is, the demo starts a server of its own, and says how the
+other commands reach it.`,
 		Example: `  leasehold demo --prefix demo &
-  leasehold top --prefix demo`,
+  leasehold top --prefix demo
+  leasehold ls --prefix demo --sort held`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			switch {
@@ -32,6 +37,16 @@ It writes below --prefix. Look at it with ls, top and serve.`,
 				return usagef("demo: --keys is %d; want 0 to 100000", o.Keys)
 			case o.Pace < 0.05 || o.Pace > 20:
 				return usagef("demo: --pace is %v; want 0.05 to 20", o.Pace)
+			}
+			if !a.connect.Named() {
+				own := miniredis.NewMiniRedis()
+				own.ClockTTL(true)
+				if err := own.Start(); err != nil {
+					return fmt.Errorf("the demo's own server can't be started: %w", err)
+				}
+				defer own.Close()
+				a.connect.URL = "redis://" + own.Addr()
+				fmt.Fprintf(a.out, "The demo has a server of its own. In another terminal type:\n\n  export REDIS_URL=%s\n\n", a.connect.URL)
 			}
 			rdb, err := a.dial(c.Context())
 			if err != nil {
@@ -45,6 +60,7 @@ It writes below --prefix. Look at it with ls, top and serve.`,
 			defer stop()
 			o.Prefix = a.prefix
 			fmt.Fprintln(a.out, "A fleet is at work, until it is interrupted.")
+			fmt.Fprint(a.out, demo.Trouble)
 			return demo.Run(ctx, rdb, o)
 		},
 	}

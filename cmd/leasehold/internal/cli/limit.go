@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -71,10 +72,12 @@ set.`,
 			}
 			ctx, cancel := context.WithTimeout(c.Context(), 10*time.Second)
 			defer cancel()
+			of := listing.Of(a.prefix, keys.Semaphore, x.Family, keys.Shown(x.Key, x.Hashed), x.HasTotal || x.Total)
+			before, known := limitBefore(ctx, rdb, a.prefix, of)
 			if err := changes.Set(ctx, rdb, a.prefix, x); err != nil {
 				return settingFailed(err)
 			}
-			a.limitSet(x)
+			a.limitSet(x, before, known)
 			return nil
 		},
 	}
@@ -131,16 +134,60 @@ func settingFailed(err error) error {
 	return withCode(err)
 }
 
-func (a *app) limitSet(x changes.Limit) {
-	what, name := "The limit of", text.Safe(x.Family)
+// limitBefore reads what is in force, where the user may. A user who may set limits need not
+// have the right to list.
+func limitBefore(ctx context.Context, rdb redis.UniversalClient, prefix string, of listing.Resource) (s listing.State, known bool) {
+	s, err := listing.New(rdb, prefix).State(ctx, of, listing.Bounds{Entries: 1000})
+	return s, err == nil || errors.Is(err, listing.ErrTooMany)
+}
+
+// limitSet says what is in force now, what was before, where it is stored, and how to go back.
+func (a *app) limitSet(x changes.Limit, before listing.State, known bool) {
+	what, name, flag := "The limit of", text.Safe(x.Family), "--key "+quoted(x.Key)
 	if x.Total {
-		what = "The total of"
+		what, flag = "The total of", "--total"
 	} else {
 		name += "/" + text.Safe(x.Key)
 	}
+	if x.Hashed {
+		flag += " --hashed"
+	}
+	if x.HasTotal && !x.Total {
+		flag += " --has-total"
+	}
+	was, of := "what it was before could not be read", ""
+	if n := configured(before); n > 0 {
+		of = " (" + strconv.Itoa(n) + ")"
+	}
+	switch limit := max(before.Limit, 0); {
+	case !known:
+	case before.Stored:
+		was = fmt.Sprintf("before it was %d, set by hand", limit)
+	default:
+		was = "before it was what each process is configured with" + of
+	}
 	if x.N == 0 {
-		fmt.Fprintf(a.out, "%s %s is what each process is configured with.\n", what, name)
+		fmt.Fprintf(a.out, "%s %s is what each process is configured with%s; %s.\n", what, name, of, was)
 		return
 	}
-	fmt.Fprintf(a.out, "%s %s is %d.\n", what, name, x.N)
+	fmt.Fprintf(a.out, "%s %s is %d for all processes, set by hand; %s.\n", what, name, x.N, was)
+	if before.HasTotal {
+		fmt.Fprintf(a.out, "It is stored in the hash %s, without an expiry.\n", text.Safe(before.Part("limits")))
+	} else {
+		fmt.Fprintf(a.out, "It is stored in %s, without an expiry.\n", text.Safe(before.Part("limit")))
+	}
+	if known && of == "" {
+		fmt.Fprintln(a.out, "Nothing is held or waited for, so that the configured figure is not known here.")
+	}
+	fmt.Fprintf(a.out, "To go back to the configured figure%s: leasehold set-limit --semaphore %s %s 0\n", of, quoted(x.Family), flag)
+}
+
+// quoted is a name as a shell takes it.
+func quoted(name string) string {
+	if name != "" && strings.IndexFunc(name, func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:@", r))
+	}) < 0 {
+		return name
+	}
+	return "'" + strings.ReplaceAll(text.Safe(name), "'", `'\''`) + "'"
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/run"
 	"github.com/leasehold-go/leasehold/internal/redistest"
@@ -91,5 +93,57 @@ func TestSetLimitRefusesWhatCannotBe(t *testing.T) {
 		if _, err := do(t, to, append([]string{"set-limit"}, args...)...); !errors.As(err, &e) || e.Code != run.CodeUsage {
 			t.Errorf("%q: %v", args, err)
 		}
+	}
+}
+
+// The answer says what is in force, what was before, where it is stored and how to go back, of
+// a family that is idle, too.
+func TestSetLimitSaysWhatItChanged(t *testing.T) {
+	mini := redistest.Mini(t)
+	rdb := redis.NewClient(&redis.Options{Addr: mini.Addr()})
+	defer rdb.Close()
+	to := "redis://" + mini.Addr()
+	for _, total := range []int{0, 50} {
+		family := redistest.Name(t)
+		part, more := "leasehold:sem:{"+family+":a b}:limit", " "
+		if total > 0 {
+			part, more = "leasehold:sem:{"+family+"}:limits", " --has-total "
+		}
+		set := func(n string, says ...string) {
+			t.Helper()
+			args := []string{"set-limit", "--semaphore", family, "--key", "a b", n}
+			if total > 0 {
+				args = append(args, "--has-total")
+			}
+			out, err := do(t, to, args...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, text := range says {
+				if !strings.Contains(out, text) {
+					t.Errorf("set-limit %s does not say %q: %s", n, text, out)
+				}
+			}
+		}
+		set("3", "is 3 for all processes", "before it was what each process is configured with", part, "without an expiry", "not known here",
+			"leasehold set-limit --semaphore "+family+" --key 'a b'"+more+"0")
+		s, err := semaphore.New(rdb, semaphore.Config{Name: family, Limit: 10, Total: total})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := s.TryAcquire(t.Context(), "a b")
+		if err != nil {
+			t.Fatal(err)
+		}
+		set("5", "is 5", "before it was 3, set by hand", "figure (10)")
+		if out, err := do(t, to, "show", "--semaphore", family, "--key", "a b"); err != nil || !strings.Contains(out, "1 of 5 in use (limit set by hand; configured 10)") {
+			t.Errorf("show: %v\n%s", err, out)
+		}
+		set("0", "what each process is configured with (10)", "before it was 5, set by hand")
+		if out, err := do(t, to, "show", "--semaphore", family, "--key", "a b"); err != nil || !strings.Contains(out, "1 of 10 in use\n") && !strings.Contains(out, "1 of 10 in use,") {
+			t.Errorf("show: %v\n%s", err, out)
+		}
+		redistest.WantErr(t, l.Release())
+		redistest.WantErr(t, s.Close(t.Context()))
 	}
 }

@@ -73,7 +73,7 @@ that is no UTF-8 is also given as family_base64 or key_base64.`,
 			if asJSON {
 				return a.linesJSON(uses)
 			}
-			a.lines(uses, len(found))
+			a.lines(uses, len(found), kind+family != "" || longer > 0 || len(args) > 0)
 			return nil
 		},
 	}
@@ -147,7 +147,11 @@ func note(u listing.Use) string {
 	return strings.Join(all, ", ")
 }
 
-func (a *app) lines(uses []listing.Use, found int) {
+func (a *app) lines(uses []listing.Use, found int, filtered bool) {
+	if len(uses) == 0 && filtered && found > 0 {
+		fmt.Fprintf(a.out, "None of %d keys is like that. Without --all, idle keys are left out.\n", found)
+		return
+	}
 	if len(uses) == 0 {
 		fmt.Fprintf(a.out, "Nothing is held, waited for or cached.")
 		if found > 0 {

@@ -86,7 +86,7 @@ revoked; 77 the user lacks a right, and nothing was revoked.`,
 func revokingFailed(err error) error {
 	switch {
 	case errors.Is(err, leasehold.ErrNoLease):
-		return err
+		return fmt.Errorf("%w: it may have ended meanwhile; leasehold show lists the IDs that are there now", err)
 	case errors.Is(err, leasehold.ErrInvalid), errors.Is(err, changes.ErrFamily):
 		return usage(err)
 	case redis.IsPermissionError(err): // nothing was done

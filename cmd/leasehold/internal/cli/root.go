@@ -109,11 +109,11 @@ func withCode(err error) error {
 	var network net.Error
 	switch {
 	case redis.IsAuthError(err):
-		return &run.Error{Code: run.CodeRefused, Err: fmt.Errorf("redis refuses the user name or the password; see --redis-user and --redis-password-file: %w", err)}
+		return &run.Error{Code: run.CodeRefused, Err: fmt.Errorf("redis refuses the user name or the password: %w; see --redis-user and --redis-password-file", err)}
 	case redis.IsPermissionError(err):
-		return &run.Error{Code: run.CodeRefused, Err: fmt.Errorf("the user lacks a right: %w", err)}
+		return &run.Error{Code: run.CodeRefused, Err: fmt.Errorf("the user lacks a right: %w; leasehold doctor lists the rights that are missing", err)}
 	case errors.As(err, &network), errors.Is(err, io.EOF), errors.Is(err, context.DeadlineExceeded):
-		return &run.Error{Code: run.CodeUnreachable, Err: fmt.Errorf("redis is out of reach: %w", err)}
+		return &run.Error{Code: run.CodeUnreachable, Err: fmt.Errorf("redis is out of reach: %w; check its address (--redis, $REDIS_URL) and the network", err)}
 	}
 	return err
 }
@@ -138,13 +138,26 @@ func Execute(ctx context.Context, args []string) (code, signal int) {
 	if !errors.As(err, &e) {
 		e = &run.Error{Code: 1, Err: err}
 		if isUsage(err) {
-			e.Code = run.CodeUsage
+			e = &run.Error{Code: run.CodeUsage, Err: advised(err)}
 		}
 	}
 	if e.Err != nil {
 		fmt.Fprintf(os.Stderr, "leasehold: %s\n", withoutURLs(strings.TrimPrefix(e.Err.Error(), "leasehold: "), args))
 	}
 	return e.Code, e.Signal
+}
+
+// advised adds to an error of cobra's what to do.
+func advised(err error) error {
+	text := err.Error()
+	switch {
+	case strings.HasPrefix(text, "unknown command"):
+		return fmt.Errorf("%w; leasehold help lists the commands", err)
+	case strings.HasPrefix(text, "at least one of the flags in the group ["):
+		names, _, _ := strings.Cut(strings.TrimPrefix(text, "at least one of the flags in the group ["), "]")
+		return fmt.Errorf("no family is given: want --%s, with its name", strings.Join(strings.Fields(names), " or --"))
+	}
+	return err
 }
 
 // withoutURLs takes URLs out of a message: an argument in the wrong place is quoted in it,

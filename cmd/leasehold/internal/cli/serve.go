@@ -98,14 +98,14 @@ func (a *app) serving(ctx context.Context, p *page.Page, listen string, made boo
 	fmt.Fprintf(a.out, "Serving %s\n", url)
 	s := &http.Server{Handler: p, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 1 << 16}
 	ended := make(chan error, 1)
-	go func() { ended <- s.Serve(l) }()
+	go func() { ended <- s.Serve(&bounded{Listener: l, most: mostConnections, perClient: mostOfAClient}) }()
 	select {
 	case err = <-ended:
 	case <-ctx.Done():
 		p.Close()
-		bounded, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+		bound, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 		defer cancel()
-		if err = s.Shutdown(bounded); err != nil {
+		if err = s.Shutdown(bound); err != nil {
 			err = s.Close()
 		}
 	}

@@ -169,7 +169,8 @@ type shown struct {
 	InUse       int     `json:"inUse"`
 	Limit       int     `json:"limit,omitempty"`
 	StoredLimit bool    `json:"storedLimit,omitempty"`
-	HasTotal    bool    `json:"hasTotal,omitempty"` // it is, or is of, a family with a total
+	Configured  int     `json:"configuredLimit,omitempty"` // that of the last request's process
+	HasTotal    bool    `json:"hasTotal,omitempty"`        // it is, or is of, a family with a total
 	Total       int     `json:"total,omitempty"`
 	Token       uint64  `json:"token,omitempty"`
 	Holders     []entry `json:"holders"`
@@ -188,7 +189,7 @@ type cached struct {
 
 func stateOf(s listing.State) shown {
 	x := shown{
-		Kind: kinds[s.Kind], Family: s.Family, Key: s.Key, FamilyBytes: text.Base64(s.Family), KeyBytes: text.Base64(s.Key), Schema: s.Schema, InUse: s.InUse, Limit: s.Limit, StoredLimit: s.Stored,
+		Kind: kinds[s.Kind], Family: s.Family, Key: s.Key, FamilyBytes: text.Base64(s.Family), KeyBytes: text.Base64(s.Key), Schema: s.Schema, InUse: s.InUse, Limit: s.Limit, StoredLimit: s.Stored, Configured: configured(s),
 		HasTotal: s.HasTotal, Total: s.Total, Token: s.Token, Holders: []entry{}, Waiters: []entry{}, FailedFor: millis(s.FailedFor),
 	}
 	for _, h := range s.Holders {
@@ -221,7 +222,7 @@ func summary(s listing.State) string {
 		out = fmt.Sprintf("%d in use", s.InUse)
 	}
 	if s.Stored {
-		out += " (limit set at run time)"
+		out += " (" + byHand(s) + ")"
 	}
 	if n := len(s.Waiters); n > 0 {
 		out += fmt.Sprintf(", %d waiting", n)
@@ -230,6 +231,26 @@ func summary(s listing.State) string {
 		out += ", last token " + strconv.FormatUint(s.Token, 10)
 	}
 	return out
+}
+
+// configured is the limit, or the total, that the processes have in their Configs; 0 = not known.
+func configured(s listing.State) int {
+	if s.HasTotal && s.Key == "" {
+		return s.ConfiguredTotal
+	}
+	return s.Configured
+}
+
+// byHand says of a stored limit how it came about.
+func byHand(s listing.State) string {
+	what := "limit"
+	if s.HasTotal && s.Key == "" {
+		what = "total"
+	}
+	if n := configured(s); n > 0 {
+		return fmt.Sprintf("%s set by hand; configured %d", what, n)
+	}
+	return what + " set by hand; configured: not known while nothing is held or waited for"
 }
 
 // state writes a state. Where it is oneOfSome it says which: which version of a cached

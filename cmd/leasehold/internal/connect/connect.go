@@ -37,6 +37,11 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 	f.StringVar(&o.Key, "tls-key", "", "file with the client's key ($REDIS_TLS_KEY)")
 }
 
+// Named reports whether anybody said where Redis is.
+func (o Options) Named() bool {
+	return o.URL != "" || o.URLFile != "" || os.Getenv("REDIS_URL_FILE") != "" || os.Getenv("REDIS_URL") != ""
+}
+
 // ErrUsage says that what was given can't be used, whatever Redis does.
 var ErrUsage = errors.New("bad connection settings")
 

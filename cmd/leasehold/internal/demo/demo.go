@@ -38,8 +38,12 @@ type fleet struct {
 	jobs    []*mutex.Mutex
 	pages   []*singleflight.Group[string]
 	tenants *semaphore.Semaphore
+	trouble trouble
 	wg      sync.WaitGroup
 }
+
+// handle is what all handles have in common.
+type handle interface{ Close(context.Context) error }
 
 // Run works until ctx ends, and gives everything back.
 func Run(ctx context.Context, rdb redis.UniversalClient, o Options) error {
@@ -58,6 +62,7 @@ func Run(ctx context.Context, rdb redis.UniversalClient, o Options) error {
 			f.work(ctx, func() { f.page(ctx, f.pages[i]) })
 		}
 	}
+	f.misbehave(ctx)
 	var failed error
 	if o.Keys > 0 {
 		failed = f.hold(ctx)
@@ -85,17 +90,12 @@ func (f *fleet) open(rdb redis.UniversalClient) error {
 	}
 	var err error
 	f.tenants, err = semaphore.New(rdb, semaphore.Config{Name: "tenants", Prefix: f.o.Prefix, Limit: 4})
-	return errors.Join(append(errs, err)...)
+	return errors.Join(append(errs, err, f.trouble.open(rdb, f.o.Prefix))...)
 }
 
-// work does something again and again until ctx ends.
+// work does something in a goroutine, again and again until ctx ends.
 func (f *fleet) work(ctx context.Context, do func()) {
-	f.wg.Go(func() {
-		for ctx.Err() == nil {
-			do()
-			f.pause(ctx, 50*time.Millisecond, 800*time.Millisecond)
-		}
-	})
+	f.wg.Go(func() { f.again(ctx, do) })
 }
 
 // pause takes between least and most, mostly little.
@@ -172,7 +172,7 @@ func (f *fleet) hold(ctx context.Context) error {
 func (f *fleet) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	all := []interface{ Close(context.Context) error }{f.tenants}
+	all := append(f.trouble.handles(), f.tenants)
 	for i := range f.o.Hosts {
 		all = append(all, f.exports[i], f.jobs[i], f.pages[i])
 	}

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -44,9 +45,11 @@ func (v *visit) inCluster() bool {
 }
 
 // allowed reports whether the server looked at the rights, found them, and then said no for
-// another reason: there is no such script, or there are too few words.
+// another reason: there is no such script, say, or there are too few words.
 func allowed(err error) bool {
-	return refused(err) && (strings.HasPrefix(err.Error(), "NOSCRIPT") || strings.HasPrefix(err.Error(), "ERR wrong number"))
+	return refused(err) && slices.ContainsFunc([]string{"NOSCRIPT", "ERR wrong number", "WRONGTYPE", "READONLY", "OOM"}, func(begin string) bool {
+		return strings.HasPrefix(err.Error(), begin)
+	})
 }
 
 // rights tries each command that is needed, on keys and a channel of the prefix.

@@ -15,7 +15,7 @@ import (
 )
 
 // orders are the ways to sort, in the order in which a key walks through them.
-var orders = []string{"attention", "wait", "use", "name"}
+var orders = []string{"attention", "wait", "use", "name", "held"}
 
 // model is all that is shown.
 type model struct {
@@ -235,10 +235,12 @@ func (m model) rows() []listing.Use {
 			return cmp.Or(wait, waiting)
 		case "use":
 			return cmp.Or(use, waiting)
+		case "held":
+			return cmp.Compare(b.HeldFor, a.HeldFor)
 		case "name":
 			return 0
 		}
-		return cmp.Or(waiting, use)
+		return cmp.Or(listing.CompareHanging(a, b), waiting, use)
 	})
 	return rows
 }

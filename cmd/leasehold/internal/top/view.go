@@ -57,7 +57,7 @@ func (m model) outside() []line {
 		return m.framed(lines, "q quit")
 	}
 	c := m.columns()
-	lines[1] = of(heads, c.line([]string{"", "KEY", "IN USE", "", "WAITING", "LONGEST", "NOTE"}))
+	lines[1] = of(heads, c.line([]string{"", "KEY", "IN USE", "", "HELD", "WAITING", "LONGEST", "NOTE"}))
 	if len(rows) == 0 {
 		lines = append(lines, of(soft, text.Cut("Nothing is held, waited for or cached: i shows idle keys, too.", m.width)))
 	}
@@ -92,19 +92,19 @@ func (m model) title(shown int) line {
 	return line{{"leasehold", title}, {"  " + text.Cut(words, max(0, m.width-11)), soft}}
 }
 
-// columns are the widths of a line: kind, key, use, bar, waiting, longest, note.
-type columns [7]int
+// columns are the widths of a line: kind, key, use, bar, held, waiting, longest, note.
+type columns [8]int
 
 func (m model) columns() columns {
-	c := columns{7, 0, 9, 0, 7, 8, 0}
+	c := columns{7, 0, 9, 0, 8, 7, 8, 0}
 	if m.width < 60 {
-		c[0], c[5] = 0, 0
+		c[0], c[6] = 0, 0
 	}
 	if m.width >= 100 {
 		c[3] = 12
 	}
 	if m.width >= 72 {
-		c[6] = max(0, m.width/4)
+		c[7] = max(0, m.width/4)
 	}
 	used := 0
 	for _, w := range c {
@@ -128,7 +128,7 @@ func (c columns) line(cells []string) string {
 		if b.Len() > 0 {
 			b.WriteByte(' ')
 		}
-		if i == 2 || i == 4 || i == 5 {
+		if i == 2 || i >= 4 && i <= 6 {
 			b.WriteString(pad + cell)
 		} else {
 			b.WriteString(cell + pad)
@@ -145,10 +145,12 @@ func (m model) row(c columns, u listing.Use, chosen bool) line {
 	if u.LongestWait > 0 {
 		longest = text.Duration(u.LongestWait)
 	}
-	words := c.line([]string{kindWords[u.Kind], text.Safe(u.Family) + "/" + text.Name(u.Resource), text.InUse(u), bar(u, c[3]), waiting, longest, note(u)})
+	words := c.line([]string{kindWords[u.Kind], text.Safe(u.Family) + "/" + text.Name(u.Resource), text.InUse(u), bar(u, c[3]), text.Held(u.HeldFor, u.Overlong), waiting, longest, note(u)})
 	switch {
 	case chosen:
 		return of(picked, words)
+	case u.Overlong:
+		return of(trouble, words)
 	case u.Waiting > 0:
 		return of(queue, words)
 	case u.InUse > 0:
@@ -175,8 +177,10 @@ func note(u listing.Use) string {
 		return text.Bytes(u.Value.Bytes) + ", stale"
 	case u.FailedFor > 0:
 		return "failure remembered"
+	case u.Overlong:
+		return "held past 10 TTLs"
 	case u.Stored:
-		return "limit set"
+		return "limit set by hand"
 	}
 	return ""
 }
@@ -242,7 +246,7 @@ func (m model) entries() []line {
 			if h.Aside {
 				where = strings.TrimSpace(where + " (invalidated)")
 			}
-			rows = append(rows, []string{text.Safe(h.ID), where, strconv.Itoa(h.Permits), text.Duration(m.state.At.Sub(h.Since)), text.Duration(h.ExpiresIn)})
+			rows = append(rows, []string{text.Safe(h.ID), where, strconv.Itoa(h.Permits), text.Held(m.state.At.Sub(h.Since), h.Overlong(m.state.At)), text.Duration(h.ExpiresIn)})
 		}
 		table(rows, plain)
 	} else {

@@ -207,7 +207,7 @@ function makeRow(r) {
 	const tr = el("tr", null,
 		el("td", {class: "name"}, name),
 		el("td", {class: "num use"}, el("span"), el("progress", {max: "1", value: "0", "aria-hidden": "true"})),
-		el("td", {class: "num waiting"}), el("td", {class: "num longest"}), el("td", {class: "note"}));
+		el("td", {class: "num held"}), el("td", {class: "num waiting"}), el("td", {class: "num longest"}), el("td", {class: "note"}));
 	tr.addEventListener("click", () => open(r.id, name));
 	return tr;
 }
@@ -218,12 +218,19 @@ function updateRow(tr, r) {
 	bar.value = fill(r);
 	bar.hidden = !(r.limit > 0) || r.kind === "guard" || (r.kind === "cache" && !r.scope);
 	bar.classList.toggle("full", fill(r) >= 1 && r.waiting > 0);
+	set(tr.querySelector(".held"), held(r.held, r.hangs));
 	set(tr.querySelector(".waiting"), r.waiting ? count.format(r.waiting) : "");
 	set(tr.querySelector(".longest"), r.longest ? duration(r.longest) : "");
 	set(tr.querySelector(".note"), note(r));
 	tr.classList.toggle("queue", r.waiting > 0);
+	tr.classList.toggle("hangs", Boolean(r.hangs));
 	tr.classList.toggle("chosen", r.id === view.key);
 	tr.querySelector(".open").setAttribute("aria-expanded", String(r.id === view.key));
+}
+
+// held is for how long a lease is held; one with "!" may hang.
+function held(time, hangs) {
+	return time ? duration(time) + (hangs ? " !" : "") : "";
 }
 
 function open(id, from) {
@@ -290,7 +297,8 @@ function summary(d) {
 
 function detailNote(d) {
 	const all = [];
-	if (d.stored) all.push("The limit was set at run time.");
+	if (d.hangs) all.push("A lease has been renewed for more than ten times its TTL: its holder may hang.");
+	if (d.stored) all.push("The limit was set by hand.");
 	if (d.bytes) all.push(`${bytes(d.bytes)}, ${d.fresh > 0 ? "fresh for " + duration(d.fresh) : "stale"}, kept for ${duration(d.kept)}.`);
 	if (d.token && d.kind === "mutex") all.push(`Last token ${d.token}.`);
 	if (d.schema) all.push(`Schema ${d.schema}.`);
@@ -305,7 +313,7 @@ function entries(table, all, since, holders, revocable) {
 	const text = (e, i) => [
 		holders ? e.id + (e.aside ? " (invalidated)" : "") : `${i + 1}. ${e.id}`,
 		...(tenants ? [e.tenant] : []), ...(labels ? [e.label] : []), ...(permits ? [count.format(e.permits)] : []),
-		duration(e.for), ...(holders ? [duration(e.expires ?? 0)] : []),
+		holders ? held(e.for, e.hangs) || duration(e.for) : duration(e.for), ...(holders ? [duration(e.expires ?? 0)] : []),
 	];
 	if (all.length === 0) {
 		table.replaceChildren();
