@@ -132,6 +132,8 @@ func (d *load[T]) produce(ctx context.Context) <-chan product[T] {
 		began  = time.Now()
 	)
 	products := make(chan product[T], 1)
+	returned := make(chan struct{})
+	d.returned = returned
 	c.run(d.g.active.Go, func() {
 		var values map[string]T
 		values, err = d.loader(ctx, slices.Clone(d.keys))
@@ -162,6 +164,7 @@ func (d *load[T]) produce(ctx context.Context) <-chan product[T] {
 			}
 		}
 		products <- p
+		close(returned)
 	})
 	return products
 }

@@ -113,9 +113,10 @@ type Config[T any] struct {
 	MaxValueBytes int
 
 	// MaxLoads bounds how many loads of this family run at the same time in the whole fleet,
-	// up to 100000. Further loads wait, in order. A load goes on if its permit is lost, for
-	// example because it was deleted in Redis. Nested loads of one family can deadlock if each
-	// holds a permit that another one needs: set a LoadTimeout for them. 0: no bound.
+	// up to 100000. Further loads wait, in order. A load counts until its loader has returned,
+	// also after LoadTimeout. It goes on if its permit is lost, for example because it was
+	// deleted in Redis. Nested loads of one family can deadlock if each holds a permit that
+	// another one needs: set a LoadTimeout, and heed the loader's ctx. 0: no bound.
 	MaxLoads int
 
 	// OnUnavailable says what to do if Redis is unavailable. A Group may need 3 s to notice

@@ -34,6 +34,8 @@ type load[T any] struct {
 	ctx     context.Context // of the loader
 	cancel  context.CancelCauseFunc
 
+	returned chan struct{} // closed when the loader has returned; nil: it was not called
+
 	// Guarded by the group's lock.
 	wanting map[*flight[T]]struct{} // the flights for which the load goes on
 	ended   map[*flight[T]]error    // for the other flights, why it does not go on
@@ -223,8 +225,18 @@ func (d *load[T]) callWithPermit() product[T] {
 	_, err := g.permits.Acquire(d.ctx, a, &permit)
 	switch {
 	case err == nil:
-		// In the background, because Redis may be unavailable.
-		defer g.active.Go(func() { _ = permit.Release("load") })
+		// The permit bounds what the origin has to do. So it is kept until the loader has
+		// returned, also after LoadTimeout. It is given back in the background, because Redis
+		// may be unavailable.
+		defer func() {
+			returned := d.returned // nil: the loader was not called
+			g.active.Go(func() {
+				if returned != nil {
+					<-returned
+				}
+				_ = permit.Release("load")
+			})
+		}()
 		// A revoked load may ignore its ctx. It must not keep the permit from other loads.
 		stop := context.AfterFunc(d.ctx, func() {
 			if errors.Is(context.Cause(d.ctx), leasehold.ErrRevoked) {

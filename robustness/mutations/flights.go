@@ -229,6 +229,11 @@ var flights = []mutation{
 		packages: cache, tests: "TestCodec",
 	},
 	{
+		name: "flight: a permit is kept until the loader has returned", file: "singleflight/load.go",
+		old: "\t\t\t\t\t<-returned\n", new: "",
+		packages: cache, tests: "TestLeaseIsTaken",
+	},
+	{
 		name: "flight: values beside an error are kept", file: "singleflight/callers.go",
 		old: "p.parts = d.partsOf(c, values)", new: "if err == nil {\n\t\t\tp.parts = d.partsOf(c, values)\n\t\t}",
 		packages: cache, tests: "TestDoMany",

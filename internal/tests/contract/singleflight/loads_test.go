@@ -78,10 +78,16 @@ func TestLeaseIsTakenBeforeThePermit(t *testing.T) {
 		b.want("B", singleflight.Loaded)
 		again.want("B", singleflight.Shared)
 		slow := fetch(f, f.Context(), second, "c", o.load)
-		o.next(f)
+		l = o.next(f)
 		redistest.WantErr(f, slow.failed(), singleflight.ErrLoadTimeout)
-		// A load that took too long gives its permit back.
-		fetch(f, f.Context(), g, "d", gives("D")).want("D", singleflight.Loaded)
+		// A load that took too long keeps its permit until its loader has returned.
+		d := fetch(f, f.Context(), g, "d", gives("D"))
+		time.Sleep(30 * time.Second)
+		if d.ended() {
+			f.Error("two loads run at once")
+		}
+		l.returns("C")
+		d.want("D", singleflight.Loaded)
 	})
 }
 
