@@ -80,6 +80,7 @@ func NewGuard(rdb redis.UniversalClient, cfg GuardConfig) (*Guard, error) {
 //
 // Set costs one round trip.
 func (g *Guard) Set(ctx context.Context, key string, token uint64, value any, ttl time.Duration) error {
+	call.NeedCtx(ctx)
 	const op = "guard set"
 	r, err := g.family.Resource(key)
 	switch {
@@ -117,6 +118,7 @@ func (g *Guard) Set(ctx context.Context, key string, token uint64, value any, tt
 // Get costs one round trip: a plain GET, from a replica if the client reads from replicas. It
 // returns at once when ctx ends, and within 3 s plus the client's timeouts.
 func (g *Guard) Get(ctx context.Context, key string) (value string, ok bool, err error) {
+	call.NeedCtx(ctx)
 	const op = "guard get"
 	r, err := g.family.Resource(key)
 	if err != nil {

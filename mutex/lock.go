@@ -6,6 +6,8 @@ import (
 
 	"github.com/leasehold-go/leasehold/internal/lease"
 	"github.com/leasehold-go/leasehold/internal/localturns"
+
+	"github.com/leasehold-go/leasehold/internal/call"
 )
 
 // Lock is a lock that is held. It is renewed in the background until it is unlocked or lost.
@@ -70,6 +72,7 @@ func (l *Lock) Unlock() error { return l.holding().Release("unlock") }
 // lasts as long as before, or longer. If ctx ends during the call, its error is joined with
 // leasehold.ErrUnavailable. If ctx had ended before the call, its error is returned alone.
 func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
+	call.NeedCtx(ctx)
 	return l.holding().Extend(ctx, ttl)
 }
 

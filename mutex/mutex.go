@@ -8,6 +8,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/lease"
 	"github.com/leasehold-go/leasehold/internal/localturns"
+
+	"github.com/leasehold-go/leasehold/internal/call"
 )
 
 // Mutex is a handle on a family of locks, one for each key. It is safe for concurrent use.
@@ -67,6 +69,7 @@ func New(rdb redis.UniversalClient, cfg Config) (*Mutex, error) {
 // that the process sends for all its waiters. If many goroutines call at the same time, they
 // share round trips: a hook of the client then sees pipelines, with a ctx of their own.
 func (m *Mutex) Lock(ctx context.Context, key string) (*Lock, error) {
+	call.NeedCtx(ctx)
 	return m.lock(ctx, "lock", key, true)
 }
 
@@ -75,6 +78,7 @@ func (m *Mutex) Lock(ctx context.Context, key string) (*Lock, error) {
 // effect of ctx and the other errors are those of [Mutex.Lock]. It costs one round trip. With
 // Config.LocalFor it costs none while a caller of this process waits.
 func (m *Mutex) TryLock(ctx context.Context, key string) (*Lock, error) {
+	call.NeedCtx(ctx)
 	return m.lock(ctx, "try lock", key, false)
 }
 
@@ -98,6 +102,7 @@ func (m *Mutex) lock(ctx context.Context, op, key string, wait bool) (*Lock, err
 // fn's error, joined with leasehold.ErrLost if the lock was lost meanwhile. If it did not get
 // the lock, it returns Lock's error and does not run fn.
 func (m *Mutex) Do(ctx context.Context, key string, fn func(ctx context.Context, token uint64) error) (err error) {
+	call.NeedCtx(ctx)
 	l, err := m.lock(ctx, "do", key, true)
 	if err != nil {
 		return err
@@ -112,4 +117,7 @@ func (m *Mutex) Do(ctx context.Context, key string, fn func(ctx context.Context,
 // first, Close returns ctx's error joined with leasehold.ErrUnavailable, and the rest goes on
 // in the background for as long as a lock lasts. A second Close does no harm. Close does not
 // close the client.
-func (m *Mutex) Close(ctx context.Context) error { return m.manager.Close(ctx) }
+func (m *Mutex) Close(ctx context.Context) error {
+	call.NeedCtx(ctx)
+	return m.manager.Close(ctx)
+}

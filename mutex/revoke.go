@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/leasehold-go/leasehold/internal/permits"
+
+	"github.com/leasehold-go/leasehold/internal/call"
 )
 
 // Revoke takes the lock of key away from its holder, in any process. The lock is granted to
@@ -29,5 +31,6 @@ import (
 // Revoke costs three round trips, or two for a waiter, and one more per 1000 waiters. It takes
 // at most 10 s.
 func (m *Mutex) Revoke(ctx context.Context, key, lockID, reason string) error {
+	call.NeedCtx(ctx)
 	return permits.Revoke(ctx, m.manager, m.rdb, m.family, key, lockID, reason, false)
 }

@@ -5,6 +5,8 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/permits"
+
+	"github.com/leasehold-go/leasehold/internal/call"
 )
 
 // State describes the holder and the waiters of a key in the whole fleet.
@@ -26,6 +28,7 @@ type State struct {
 //
 // Inspect costs a few round trips, and one more per 1000 waiters. It takes at most 10 s.
 func (m *Mutex) Inspect(ctx context.Context, key string) (State, error) {
+	call.NeedCtx(ctx)
 	seen, err := permits.Inspect(ctx, m.manager, m.rdb, m.family, key, false)
 	if err != nil {
 		return State{}, err

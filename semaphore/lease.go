@@ -6,6 +6,8 @@ import (
 
 	"github.com/leasehold-go/leasehold/internal/lease"
 	"github.com/leasehold-go/leasehold/internal/localturns"
+
+	"github.com/leasehold-go/leasehold/internal/call"
 )
 
 // Lease is a number of permits that are held. It is renewed in the background until it is
@@ -66,6 +68,7 @@ func (l *Lease) Release() error { return l.holding().Release("release") }
 // lasts as long as before, or longer. If ctx ends during the call, its error is joined with
 // leasehold.ErrUnavailable. If ctx had ended before the call, its error is returned alone.
 func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
+	call.NeedCtx(ctx)
 	return l.holding().Extend(ctx, ttl)
 }
 

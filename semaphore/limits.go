@@ -5,6 +5,8 @@ import (
 
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/lease"
+
+	"github.com/leasehold-go/leasehold/internal/call"
 )
 
 // SetLimit sets the limit of key for the whole fleet, 1 to 100000. It replaces the limit that
@@ -27,6 +29,7 @@ import (
 //
 // It costs a round trip, and a wait of at most another one for the server's clock.
 func (s *Semaphore) SetLimit(ctx context.Context, key string, n int) error {
+	call.NeedCtx(ctx)
 	const op = "set limit"
 	if n < 0 || n > maxLimit {
 		return s.manager.Reject(op, key, keys.Invalid("limit is %d; want 1 to %d, or 0 for the configured one", n, maxLimit))
@@ -42,6 +45,7 @@ func (s *Semaphore) SetLimit(ctx context.Context, key string, n int) error {
 // restores the Total that each process configured. SetTotal needs a Config.Total, otherwise it
 // returns leasehold.ErrInvalid. It cannot remove the total.
 func (s *Semaphore) SetTotal(ctx context.Context, n int) error {
+	call.NeedCtx(ctx)
 	const op = "set total"
 	switch {
 	case s.family == nil:

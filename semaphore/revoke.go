@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/leasehold-go/leasehold/internal/permits"
+
+	"github.com/leasehold-go/leasehold/internal/call"
 )
 
 // Revoke takes a lease of key away from its holder, in any process. All its permits are free
@@ -32,5 +34,6 @@ import (
 // Revoke costs three round trips, or two for a waiter, and one more per 1000 entries of the
 // key. It takes at most 10 s.
 func (s *Semaphore) Revoke(ctx context.Context, key, leaseID, reason string) error {
+	call.NeedCtx(ctx)
 	return permits.Revoke(ctx, s.manager, s.rdb, s.cfg.family(), key, leaseID, reason, s.cfg.Total > 0)
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/lease"
 	"github.com/leasehold-go/leasehold/internal/localturns"
 	"github.com/leasehold-go/leasehold/internal/totals"
+
+	"github.com/leasehold-go/leasehold/internal/call"
 )
 
 // Semaphore is a handle on a family of counted semaphores, one for each key. It is safe for
@@ -72,6 +74,7 @@ func New(rdb redis.UniversalClient, cfg Config) (*Semaphore, error) {
 // calls that the process sends for all its waiters. If many goroutines call at the same time,
 // they share round trips: a hook of the client then sees pipelines, with a ctx of their own.
 func (s *Semaphore) Acquire(ctx context.Context, key string) (*Lease, error) {
+	call.NeedCtx(ctx)
 	return s.acquire(ctx, "acquire", key, 1, true)
 }
 
@@ -82,6 +85,7 @@ func (s *Semaphore) Acquire(ctx context.Context, key string) (*Lease, error) {
 // limit is lowered below n during the wait. In a family with a Total, n is also at most the
 // total.
 func (s *Semaphore) AcquireN(ctx context.Context, key string, n int) (*Lease, error) {
+	call.NeedCtx(ctx)
 	return s.acquire(ctx, "acquire", key, n, true)
 }
 
@@ -90,12 +94,14 @@ func (s *Semaphore) AcquireN(ctx context.Context, key string, n int) (*Lease, er
 // key is. The effect of ctx and the other errors are those of [Semaphore.Acquire]. It costs
 // one round trip. With Config.LocalFor it costs none while a caller of this process waits.
 func (s *Semaphore) TryAcquire(ctx context.Context, key string) (*Lease, error) {
+	call.NeedCtx(ctx)
 	return s.acquire(ctx, "try acquire", key, 1, false)
 }
 
 // TryAcquireN is like [Semaphore.TryAcquire] but takes n permits, all or none. n is 1 to the
 // limit of key, and at most 1000.
 func (s *Semaphore) TryAcquireN(ctx context.Context, key string, n int) (*Lease, error) {
+	call.NeedCtx(ctx)
 	return s.acquire(ctx, "try acquire", key, n, false)
 }
 
@@ -163,11 +169,13 @@ func (c *Config) share(key string) (int, error) {
 // error, joined with leasehold.ErrLost if the lease was lost meanwhile. If it got no permit,
 // it returns Acquire's error and does not run fn.
 func (s *Semaphore) Do(ctx context.Context, key string, fn func(ctx context.Context) error) error {
+	call.NeedCtx(ctx)
 	return s.DoN(ctx, key, 1, fn)
 }
 
 // DoN is like [Semaphore.Do] but takes n permits, as [Semaphore.AcquireN] does.
 func (s *Semaphore) DoN(ctx context.Context, key string, n int, fn func(ctx context.Context) error) (err error) {
+	call.NeedCtx(ctx)
 	l, err := s.acquire(ctx, "do", key, n, true)
 	if err != nil {
 		return err
@@ -182,4 +190,7 @@ func (s *Semaphore) DoN(ctx context.Context, key string, n int, fn func(ctx cont
 // first, Close returns ctx's error joined with leasehold.ErrUnavailable, and the rest goes on
 // in the background for as long as a lease lasts. A second Close does no harm. Close does not
 // close the client.
-func (s *Semaphore) Close(ctx context.Context) error { return s.manager.Close(ctx) }
+func (s *Semaphore) Close(ctx context.Context) error {
+	call.NeedCtx(ctx)
+	return s.manager.Close(ctx)
+}

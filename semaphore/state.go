@@ -5,6 +5,8 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/permits"
+
+	"github.com/leasehold-go/leasehold/internal/call"
 )
 
 // State describes the holders and the waiters of a key in the whole fleet.
@@ -32,6 +34,7 @@ type State struct {
 // Inspect costs a few round trips, and one more per 1000 entries. In a family with a Total it
 // reads all keys of the family. It takes at most 10 s.
 func (s *Semaphore) Inspect(ctx context.Context, key string) (State, error) {
+	call.NeedCtx(ctx)
 	limit, err := s.cfg.limit(key)
 	if err != nil {
 		return State{}, s.manager.Reject("inspect", key, err)

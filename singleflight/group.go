@@ -106,6 +106,7 @@ func New[T any](rdb redis.UniversalClient, cfg Config[T]) (*Group[T], error) {
 // returns ctx's error, and the rest ends by itself. A second Close does no harm. Close does not
 // close the client.
 func (g *Group[T]) Close(ctx context.Context) error {
+	call.NeedCtx(ctx)
 	g.mu.Lock()
 	g.closed.Store(true)
 	var open []*request[T]

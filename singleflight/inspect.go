@@ -20,6 +20,7 @@ import (
 // Its errors are leasehold.ErrInvalid for a bad key, leasehold.ErrUnavailable,
 // leasehold.ErrClosed and ctx's own. It costs one round trip.
 func (g *Group[T]) Inspect(ctx context.Context, key string) (State, error) {
+	call.NeedCtx(ctx)
 	const op = "inspect"
 	t, err := g.target(op, key)
 	if err != nil {

@@ -37,6 +37,7 @@ const (
 // Invalidate costs one round trip for any number of keys (in a Cluster one per node). Keys
 // with other schemas in use cost a second one.
 func (g *Group[T]) Invalidate(ctx context.Context, keys ...string) error {
+	call.NeedCtx(ctx)
 	const op = "invalidate"
 	var drops []*drop
 	seen := map[string]bool{}
@@ -69,6 +70,7 @@ func (g *Group[T]) Invalidate(ctx context.Context, keys ...string) error {
 //
 // Put costs one round trip, and a second one if other schemas of key are in use.
 func (g *Group[T]) Put(ctx context.Context, key string, v T) error {
+	call.NeedCtx(ctx)
 	const op = "put"
 	t, err := g.target(op, key)
 	if err != nil {

@@ -29,6 +29,7 @@ import (
 // The bounds are those of Do. If one server of a Cluster hangs, the keys of other servers are
 // delayed only until the look-up on that server has failed.
 func (g *Group[T]) DoMany(ctx context.Context, all []string, load func(ctx context.Context, missing []string) (map[string]T, error)) (map[string]T, error) {
+	call.NeedCtx(ctx)
 	const op = "do many"
 	var open []*request[T]
 	seen := map[string]bool{}

@@ -55,12 +55,14 @@ const maxLooks = 4
 // result is sent to the processes that wait. If it is larger than 4 KiB, each of them gets it
 // with one GET.
 func (g *Group[T]) Do(ctx context.Context, key string, load func(ctx context.Context) (T, error)) (T, error) {
+	call.NeedCtx(ctx)
 	r, err := g.fetch(ctx, "do", key, load)
 	return r.Value, err
 }
 
 // Fetch is like [Group.Do] but also returns the source and the age of the value.
 func (g *Group[T]) Fetch(ctx context.Context, key string, load func(ctx context.Context) (T, error)) (Result[T], error) {
+	call.NeedCtx(ctx)
 	return g.fetch(ctx, "fetch", key, load)
 }
 
@@ -98,6 +100,7 @@ func (g *Group[T]) fetch(ctx context.Context, op, key string, load func(ctx cont
 // are leasehold.ErrInvalid, leasehold.ErrUnavailable, leasehold.ErrClosed and ctx's own. Peek
 // costs one GET.
 func (g *Group[T]) Peek(ctx context.Context, key string) (Result[T], bool, error) {
+	call.NeedCtx(ctx)
 	const op = "peek"
 	t, err := g.target(op, key)
 	if err != nil {

@@ -9,6 +9,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/lease"
 	"github.com/leasehold-go/leasehold/internal/listing"
 	"github.com/leasehold-go/leasehold/internal/loads"
+
+	"github.com/leasehold-go/leasehold/internal/call"
 )
 
 // Revoke ends a load of key, in any process and of any schema. A process that waits for the
@@ -32,6 +34,7 @@ import (
 // Revoke costs three round trips, and more if the load was invalidated or is of another schema.
 // It takes at most 10 s.
 func (g *Group[T]) Revoke(ctx context.Context, key, loadID, reason string) error {
+	call.NeedCtx(ctx)
 	return g.manager.Revoke(ctx, key, loadID, reason, func(ctx context.Context, own lease.Resource) (lease.Revoker, string, error) {
 		return g.findLoad(ctx, key, loadID, own.(lease.Revoker))
 	})
