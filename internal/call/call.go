@@ -51,7 +51,7 @@ type Call struct {
 	// The fields below belong to that queue, and its mutex guards them.
 	behind *Call         // goes with this call, right behind it in the same pipeline; nil: none
 	place  place         // among the calls of its rank
-	cut    bool          // it is the first of a pipeline that had no room for the next call
+	cut    bool          // it is the first of a pipeline that was too short for the line
 	since  time.Duration // when it was queued, measured from the birth of the queue
 	turn   chan []*Call  // see serverQueue.await; nil: Done receives the outcome
 	result *outcome      // set before the last send on turn, not under the mutex

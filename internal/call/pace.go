@@ -33,7 +33,7 @@ type pace struct {
 }
 
 // answered notes that a trip ended with an answer at the time now. full says that its pipeline
-// was as long as it might be and calls were left.
+// was as long as it might be, and that the calls left would have filled one of each trip.
 func (p *pace) answered(now time.Time, took time.Duration, full bool) {
 	if p.average += (took - p.average) / 8; p.turnsAt.IsZero() {
 		p.average = took
@@ -47,10 +47,14 @@ func (p *pace) answered(now time.Time, took time.Duration, full bool) {
 	}
 	p.shortest[0] = min(p.shortest[0], took)
 	shortest := min(p.shortest[0], p.shortest[1])
-	if !full || shortest <= 0 {
+	if shortest <= 0 {
 		return // a trip that takes no time is one inside testing/synctest
 	}
 	switch usual := max(shortest, quickTrip); {
+	case !full && shortest < quickTrip:
+		// Over so short a way several short pipelines at once are quicker than a long one.
+		p.bytes = max(p.bytes/2, p.least)
+	case !full:
 	case took < 2*usual:
 		p.bytes = min(2*p.bytes, max(p.least, maxPipelineBytes))
 	case took > 4*usual:

@@ -66,15 +66,22 @@ var ErrSilent error = &unsent{fmt.Errorf("the server has answered nothing for %v
 // queueOf returns the queue of a call.
 func (c *link) queueOf(one *Call) *serverQueue {
 	way := one.Way()
+	if way == (Way{}) {
+		return c.only
+	}
 	if q, ok := c.queues.Load(way); ok {
 		return q.(*serverQueue)
 	}
+	q, _ := c.queues.LoadOrStore(way, newQueue(c, way))
+	return q.(*serverQueue)
+}
+
+func newQueue(c *link, way Way) *serverQueue {
 	least := minPipelineBytes
 	if way.Confirm != (Confirm{}) {
 		least = minConfirmedBytes
 	}
-	q, _ := c.queues.LoadOrStore(way, &serverQueue{link: c, way: way, born: time.Now(), pace: pace{least: least, bytes: least}})
-	return q.(*serverQueue)
+	return &serverQueue{link: c, way: way, born: time.Now(), pace: pace{least: least, bytes: least}}
 }
 
 // most returns how many round trips may be under way; usual is the number for a queue without
@@ -342,7 +349,8 @@ func (q *serverQueue) take(bytes int) (calls []*Call) {
 		}
 		one := q.calls[rank][0]
 		if size += one.size(); len(calls) > 0 && size > bytes {
-			calls[0].cut = true
+			// A line that two rounds of trips can carry makes no pipeline grow.
+			calls[0].cut = q.waiting() >= 2*q.most(maxInFlight)*len(calls)
 			return calls
 		}
 		heap.Pop(&q.calls[rank])

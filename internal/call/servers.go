@@ -173,6 +173,9 @@ type clock struct {
 
 // clockOf returns the clock of a server.
 func (c *link) clockOf(node string) *clock {
+	if node == "" {
+		return &c.onlyClock
+	}
 	k, ok := c.clocks.Load(node)
 	if !ok {
 		k, _ = c.clocks.LoadOrStore(node, new(clock))
