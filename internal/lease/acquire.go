@@ -498,6 +498,7 @@ func (w *waiter) onEnterDone(ctx context.Context, e *enterCall) (v Verdict, agai
 	w.failures, w.lastFailure = 0, nil
 	clock := call.Sample{Micros: e.reply.Now, Sent: e.call.Sent, Got: time.Now()}
 	w.m.client.Learn(w.res.FirstKey(), clock)
+	w.m.events.roundTrip(w.m.cfg.TTL, clock.Got.Sub(clock.Sent))
 	if v, err = w.onEnterReply(ctx, &e.reply, clock); err == nil && v.Code == Granted && w.m.replicated() && e.call.Confirm == w.m.confirm {
 		v, err = w.requireConfirmed(v, e.call)
 	}

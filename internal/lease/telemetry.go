@@ -23,6 +23,7 @@ type telemetry struct {
 	family   string
 	ownUse   bool        // the package reports how its leases are used, so they are not reported as holds
 	panicked atomic.Bool // that the Observer panicked is logged once
+	slow     atomic.Bool // that the TTL is too short for the network is logged once
 
 	// The servers that are out of reach, by name, each with a key that it had. awayNow is
 	// their number, because every answer looks at it.
@@ -65,6 +66,19 @@ func (t *telemetry) observerInTrouble(dropped int, panicked any) {
 	case !t.panicked.Swap(true):
 		t.log(slog.LevelError, "the Observer panicked", slog.Any("panic", panicked))
 	}
+}
+
+// tripsInTTL is how many round trips a TTL must last at least. A lease is renewed when a third
+// of it is over, and the answer must come before its end.
+const tripsInTTL = 3
+
+// roundTrip logs once that a round trip took too long for the TTL.
+func (t *telemetry) roundTrip(ttl, took time.Duration) {
+	if t == nil || took <= ttl/tripsInTTL || t.slow.Swap(true) {
+		return
+	}
+	t.log(slog.LevelWarn, "a round trip took longer than a third of the TTL; leases with so short a TTL will be lost",
+		slog.Duration("ttl", ttl), slog.Duration("round_trip", took))
 }
 
 // observe passes e to the Observer, if there is one, in the background. Its caller may hold

@@ -216,10 +216,10 @@ func TestHeldBesideImpatientCallers(t *testing.T) {
 		{"long-ttl", 100 * time.Millisecond, 10 * time.Second, 250 * time.Millisecond, 500, false},
 		{"long-ttl-2000", 100 * time.Millisecond, 10 * time.Second, 250 * time.Millisecond, 2000, false},
 	} {
+		if !c.short && !full() {
+			continue
+		}
 		t.Run(c.name, func(t *testing.T) {
-			if !c.short && !full() {
-				t.Skip("a full run has it: LEASEHOLD_FULL=1")
-			}
 			eachSite(t, c.roundTrip, true, func(s *site) {
 				m := s.newMutex(s.far(), c.ttl)
 				held := s.lockMany(m, "held", either(300, 100))
@@ -243,10 +243,10 @@ func TestManyHeldOverLongRoundTrips(t *testing.T) {
 		{500 * time.Millisecond, 6 * time.Second, 2000, true},
 		{200 * time.Millisecond, 10 * time.Second, 10000, false},
 	} {
+		if c.leases > 500 && !full() {
+			continue
+		}
 		t.Run(fmt.Sprint(c.leases), func(t *testing.T) {
-			if c.leases > 500 && !full() {
-				t.Skip("a full run has it: LEASEHOLD_FULL=1")
-			}
 			eachSite(t, c.roundTrip, c.cluster && full(), func(s *site) {
 				m := s.newMutex(s.far(), c.ttl)
 				held := s.lockMany(m, "held", c.leases)
