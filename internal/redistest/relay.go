@@ -18,10 +18,12 @@ type Relay struct {
 	readers  sync.WaitGroup // and what accepts
 	writer   sync.WaitGroup
 
-	mu     sync.Mutex
-	closed bool
-	open   map[net.Conn]struct{}
-	healed chan struct{} // closed while the relay is not cut
+	mu      sync.Mutex
+	closed  bool
+	perByte time.Duration // how long the network is busy with a byte
+	busy    time.Time     // until when it is busy with what has come
+	open    map[net.Conn]struct{}
+	healed  chan struct{} // closed while the relay is not cut
 }
 
 // piece is bytes under way.
@@ -61,6 +63,25 @@ func StartRelay(upstream string, delay time.Duration) (*Relay, error) {
 
 // Addr is the address for clients.
 func (r *Relay) Addr() string { return r.listener.Addr().String() }
+
+// Limit makes the network carry so many bytes per second, of both directions together.
+func (r *Relay) Limit(bytesPerSecond int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.perByte = time.Second / time.Duration(bytesPerSecond)
+}
+
+// due returns when n bytes that have come now are to go on.
+func (r *Relay) due(n int) time.Time {
+	now := time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.busy.Before(now) {
+		r.busy = now
+	}
+	r.busy = r.busy.Add(time.Duration(n) * r.perByte)
+	return r.busy.Add(r.delay)
+}
 
 // Cut stops all bytes, and leaves the connections open: neither side is told.
 func (r *Relay) Cut() {
@@ -132,10 +153,10 @@ func (r *Relay) read(to, from net.Conn) {
 		b := make([]byte, 4<<10)
 		n, err := from.Read(b)
 		if n > 0 {
-			r.underWay <- piece{to, b[:n], time.Now().Add(r.delay)}
+			r.underWay <- piece{to, b[:n], r.due(n)}
 		}
 		if err != nil {
-			r.underWay <- piece{to: to, due: time.Now().Add(r.delay)}
+			r.underWay <- piece{to: to, due: r.due(0)}
 			r.mu.Lock()
 			delete(r.open, from)
 			r.mu.Unlock()

@@ -43,6 +43,8 @@ type site struct {
 	*testing.T
 	far  func(mod ...func(*redis.UniversalOptions)) redis.UniversalClient // behind the network
 	near redis.UniversalClient
+
+	network *redistest.Relay // of a single server
 }
 
 // eachSite runs a scene on a server and, if cluster is true, on a Cluster. A byte takes half of
@@ -52,7 +54,7 @@ func eachSite(t *testing.T, roundTrip time.Duration, cluster bool, scene func(s 
 	t.Run("one", func(t *testing.T) {
 		server := redistest.StartServer(t, versions[0])
 		network := redistest.NewRelay(t, server.Addr(), roundTrip/2)
-		scene(&site{T: t, near: server.Client(), far: func(mod ...func(*redis.UniversalOptions)) redis.UniversalClient {
+		scene(&site{T: t, network: network, near: server.Client(), far: func(mod ...func(*redis.UniversalOptions)) redis.UniversalClient {
 			o := &redis.UniversalOptions{Addrs: []string{network.Addr()}, PoolSize: 20}
 			return client(t, o, mod)
 		}})
@@ -280,6 +282,42 @@ func TestCrowdOverALongRoundTrip(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A link of 10 Mbit/s, on which callers take and give back as fast as they can: their pipelines
+// must not hold up the renewals.
+func TestHeldOverANarrowLink(t *testing.T) {
+	eachSite(t, 40*time.Millisecond, false, func(s *site) {
+		m := s.newMutex(s.far(), 6*time.Second)
+		held := s.lockMany(m, "held", either(2000, 200))
+		s.network.Limit(10_000_000 / 8)
+		done := make(chan struct{})
+		var all sync.WaitGroup
+		var failed failures
+		var pairs atomic.Int64
+		for i := range either(2000, 300) {
+			all.Go(func() {
+				for {
+					select {
+					case <-done:
+						return
+					default:
+					}
+					l, err := m.Lock(s.Context(), fmt.Sprint("own", i))
+					if failed.add(err); err == nil {
+						failed.add(l.Unlock())
+						pairs.Add(1)
+					}
+				}
+			})
+		}
+		time.Sleep(either(20*time.Second, 7*time.Second))
+		close(done)
+		all.Wait()
+		failed.report(s, "Lock and Unlock")
+		s.Logf("%d pairs beside", pairs.Load())
+		s.unlockMany(held)
+	})
 }
 
 // Keys that one process holds and another one waits for, a bystander, and locks of the waiting

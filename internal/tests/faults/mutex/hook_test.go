@@ -185,19 +185,23 @@ func TestHookThatEndsItsGoroutineCostsOneRoundTrip(t *testing.T) {
 			s := newSite(t, srv.Client())
 			rdb := srv.Client()
 			var strikes atomic.Int64
+			strike := func() {
+				if strikes.Add(1)%2 == 1 {
+					end()
+				}
+			}
 			h := &hook{
 				process: func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+					strike()
 					return next(ctx, cmd)
 				},
 				pipeline: func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
-					if strikes.Add(1)%2 == 1 {
-						end()
-					}
+					strike()
 					return next(ctx, cmds)
 				},
 			}
 			rdb.AddHook(h)
-			m := s.handle(rdb, mutex.Config{TTL: time.Second}) // so that many pipelines are young
+			m := s.handle(rdb, mutex.Config{TTL: time.Second})
 			l, err := m.Lock(t.Context(), s.Key)
 			if err != nil {
 				t.Fatal(err)
@@ -206,6 +210,7 @@ func TestHookThatEndsItsGoroutineCostsOneRoundTrip(t *testing.T) {
 			s.WaitQueued(1)
 			h.on.Store(true)
 			redistest.Eventually(t, "rounds of renewals", func() bool { return strikes.Load() >= 12 })
+			h.on.Store(false) // Unlock makes its call on this goroutine
 			if err := context.Cause(l.Context()); err != nil {
 				t.Errorf("the lock was lost: %v", err)
 			}
