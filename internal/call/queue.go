@@ -33,6 +33,7 @@ type serverQueue struct {
 	pushed   int64          // how many calls have come
 	turns    []chan []*Call // unused channels for the next calls that wait
 	relief   *time.Timer    // runs while a call waits
+	relieved int            // how many trips it has begun since one ended with an answer
 	answered time.Time      // when a round trip last ended with an answer
 	lastErr  error          // the network error of the last round trip; nil: it had none
 	pace     pace
@@ -46,7 +47,8 @@ const (
 	// the rest, but their number must stay limited.
 	maxHanging = 32
 	// minRelief and maxRelief bound how long calls wait for a round trip to end before one more
-	// begins: usually twice the average time of a round trip.
+	// begins: twice the average time of a round trip at first, and twice as long each time that
+	// none has ended. So a server that is silent for a second does not take all connections.
 	minRelief = 20 * time.Millisecond
 	maxRelief = 500 * time.Millisecond
 	// queueBound is how long a server may be silent before the calls that wait for it are given
@@ -90,7 +92,7 @@ func (q *serverQueue) most(usual int) int {
 	if q.way.Confirm != (Confirm{}) {
 		usual = maxConfirming
 	}
-	if n := q.link.connections; n > 0 {
+	if n := q.link.connections; n > 0 && usual <= maxInFlight {
 		return min(usual, n)
 	}
 	return usual
@@ -188,7 +190,8 @@ func (q *serverQueue) lead(calls []*Call, own *Call) {
 	var outcomes []outcome
 	began := time.Now()
 	// The callers get an outcome even if a hook ends this goroutine. Those that wait for it are
-	// told first. A call without a caller is told last, since that may take longer.
+	// told first. What Done does for the others takes longer, and belongs to the round trip, so
+	// that no more goroutines are busy with outcomes than round trips are counted.
 	defer func() {
 		if outcomes == nil {
 			outcomes = make([]outcome, len(calls))
@@ -202,15 +205,27 @@ func (q *serverQueue) lead(calls []*Call, own *Call) {
 				break // the server answers
 			}
 		}
-		q.ended(began, calls[0].cut, err)
+		cut := calls[0].cut // a caller that was told may use its call again
+		waiting := 0
 		for i, one := range calls {
-			if one.result = &outcomes[i]; one.turn != nil && one != own {
+			if one.result = &outcomes[i]; one.turn != nil {
+				waiting++
+			}
+		}
+		if waiting == len(calls) {
+			q.ended(began, cut, err)
+		}
+		for _, one := range calls {
+			if one.turn != nil && one != own {
 				one.turn <- nil
 			}
 		}
-		for _, one := range calls {
+		if waiting < len(calls) {
+			defer q.ended(began, cut, err)
+		}
+		for i, one := range calls {
 			if one.turn == nil {
-				one.done(*one.result)
+				one.done(outcomes[i])
 			}
 		}
 	}()
@@ -230,7 +245,7 @@ func (q *serverQueue) ended(began time.Time, full bool, err error) {
 		q.lastErr = err
 	}
 	if hasAnswer(err) {
-		q.answered = now
+		q.answered, q.relieved = now, 0
 		q.pace.answered(now, now.Sub(began), full)
 	} else if network(err) {
 		q.pace.failed()
@@ -419,7 +434,7 @@ func (q *serverQueue) expire(now time.Time) {
 
 // awaitRelief starts the timer for one more round trip.
 func (q *serverQueue) awaitRelief() {
-	after := min(max(minRelief, 2*q.pace.average), maxRelief)
+	after := min(max(minRelief, 2*q.pace.average)<<min(q.relieved, 5), maxRelief)
 	if q.relief == nil {
 		q.relief = time.AfterFunc(after, q.relieve)
 	} else {
@@ -439,6 +454,7 @@ func (q *serverQueue) relieve() {
 	switch {
 	case q.waiting() == 0:
 	case q.trips < q.most(maxHanging):
+		q.relieved++
 		q.trip(q.pace.bytes)
 	default:
 		q.awaitRelief()

@@ -164,11 +164,11 @@ func TestEachStartedCallGetsOneOutcome(t *testing.T) {
 // No more round trips are under way than the client has connections.
 func TestRoundTripsHaveAConnectionEach(t *testing.T) {
 	_, newClient := redistest.Bubble(t)
-	for size, want := range map[int]int{2: 2, 100: maxHanging} {
+	for size, want := range map[int]int{2: 2, 100: maxInFlight} {
 		c := newReady(t, newClient(func(o *redis.Options) { o.PoolSize = size }))
 		one := echoed("k", 1)
-		if got := c.queueOf(one).most(maxHanging); got != want {
-			t.Errorf("with %d connections %d trips may hang; want %d", size, got, want)
+		if got := c.queueOf(one).most(maxInFlight); got != want {
+			t.Errorf("with %d connections %d trips are under way at once; want %d", size, got, want)
 		}
 	}
 }

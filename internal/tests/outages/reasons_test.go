@@ -22,22 +22,24 @@ import (
 )
 
 // In an outage every handle of every client gives the same kind of reason, for each
-// operation, and each reason has a cause behind it. All that hold something are told the
-// same, to the word.
+// operation, and each reason has a cause behind it.
 func TestReasonsOfAnOutageAgree(t *testing.T) {
 	for _, outage := range []struct {
 		name   string
 		begin  func(srv *redistest.Server)
 		end    func(srv *redistest.Server)
 		causes []string // one of these is in each error
+		same   bool     // all holders are told the same, to the word
 	}{
 		{
 			"the connection is refused", (*redistest.Server).Kill, (*redistest.Server).Restart,
 			[]string{"connection refused", "EOF", "connection reset", "broken pipe"}, // the last ones: calls under way
+			true,
 		},
 		{
 			"the server is stopped", (*redistest.Server).Pause, (*redistest.Server).Resume,
-			[]string{"i/o timeout", "no answer", "no connection after", "connection pool timeout", "too many calls without an answer"},
+			[]string{"i/o timeout", "no answer", "no connection after", "connection pool timeout", "has answered nothing"},
+			false, // a renewal may have timed out, or not yet
 		},
 	} {
 		t.Run(outage.name, func(t *testing.T) {
@@ -71,7 +73,7 @@ func TestReasonsOfAnOutageAgree(t *testing.T) {
 					t.Errorf("%s: %v; want %v, because of one of %q", o.what, o.err, want, outage.causes)
 				}
 			}
-			if len(told) != 1 {
+			if outage.same && len(told) != 1 {
 				t.Errorf("holders were told different things: %v", told)
 			}
 			t.Logf("%d errors agree; holders were told %v", len(r.outcomes), told)

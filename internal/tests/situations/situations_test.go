@@ -162,8 +162,8 @@ func TestLoggerIsToldAndNamesNoKeyAndNoOwner(t *testing.T) {
 	}
 }
 
-// A pair with an Observer that does nothing allocates no more than one without.
-func TestNoObserverAndAnEmptyOneAllocateNothing(t *testing.T) {
+// A pair with an Observer that does nothing allocates a little more than one without.
+func TestAnEmptyObserverAllocatesLittle(t *testing.T) {
 	pair := func(o leasehold.Observer) float64 {
 		s, err := semaphore.New(leaseholdtest.Client(t), semaphore.Config{Name: "caps", Limit: 1, Observer: o})
 		if err != nil {
@@ -179,7 +179,8 @@ func TestNoObserverAndAnEmptyOneAllocateNothing(t *testing.T) {
 		})
 	}
 	none, some := pair(nil), pair(ignore{})
-	if some > none+1 {
+	// Events are put into a queue, and handed over on another goroutine.
+	if some > none+20 {
 		t.Errorf("%v allocations a pair without an Observer, %v with one", none, some)
 	}
 }
