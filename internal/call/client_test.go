@@ -278,3 +278,44 @@ func ring(t *testing.T) *redis.Ring {
 	t.Cleanup(func() { _ = r.Close() })
 	return r
 }
+
+// A hook that reads the arguments of commands is added after the first calls. Only the calls
+// until that is learned count as sent twice. A hook that really sends a call twice is noticed
+// before and after.
+func TestHookThatIsAddedLateIsLearned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client := redistest.Bubble(t)
+		rdb := client()
+		c := newReady(t, rdb)
+		n, twice := 0, false
+		send := func() bool {
+			one := echoed("k", n)
+			if reply, err := c.Do(t.Context(), one); err != nil {
+				t.Fatalf("%v, %v", reply, err)
+			}
+			n++
+			return one.Copied()
+		}
+		for range 4 {
+			if send() {
+				t.Error("a call without a hook counts as sent twice")
+			}
+		}
+		rdb.AddHook(&ourHook{process: func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+			_ = cmd.Args()
+			if twice {
+				_ = next(ctx, cmd)
+			}
+			return next(ctx, cmd)
+		}})
+		for range maxExceeded + 2 {
+			send()
+		}
+		if send() {
+			t.Error("a hook that reads arguments was not learned")
+		}
+		if twice = true; !send() {
+			t.Error("a call that the hook sent twice was not noticed")
+		}
+	})
+}

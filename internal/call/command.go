@@ -70,7 +70,11 @@ func (c *Call) Copied() bool { return c.copied.Load() }
 
 // A leastReads is how often a client reads the arguments of a command at the least: alone or in
 // a pipeline. 0: not known yet.
-type leastReads struct{ alone, piped atomic.Int32 }
+type leastReads struct{ alone, piped, exceeded atomic.Int32 }
+
+// maxExceeded is how many commands in a row may look as if they had been sent twice. After them
+// the least is learned anew, because a hook that reads arguments may have been added meanwhile.
+const maxExceeded = 16
 
 // countSendings notes whether a command was sent more than once, after its round trip.
 func (c *link) countSendings(one *Call, piped bool) {
@@ -84,13 +88,25 @@ func (c *link) countSendings(one *Call, piped bool) {
 		usual = 2
 	}
 	known := least.Load()
-	for reads > 0 && (known == 0 || reads < known) && !least.CompareAndSwap(known, reads) {
-		known = least.Load()
+	// A command without a reply teaches nothing: a Cluster client reads the arguments once
+	// before it has a connection, and so may a hook that then refuses to send the command.
+	if reads > 0 && one.answered() && (known == 0 || reads < known) {
+		least.CompareAndSwap(known, reads) // if another call was quicker, the next one teaches
+		known = reads
 	}
 	if known != 0 {
 		usual = known
 	}
-	if reads > usual || !piped && t.failures.Load() > 0 && one.answered() {
+	switch {
+	case reads > usual:
+		if c.least.exceeded.Add(1) > maxExceeded {
+			least.Store(0)
+		}
+		one.copied.Store(true)
+	case c.least.exceeded.Load() != 0:
+		c.least.exceeded.Store(0)
+	}
+	if !piped && t.failures.Load() > 0 && one.answered() {
 		one.copied.Store(true)
 	}
 }

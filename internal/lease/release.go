@@ -247,6 +247,7 @@ type giveBack struct {
 	enterMayArriveUntil int64
 	began               time.Time
 	lasts               atomic.Int64 // for how long the leave is sent: a time.Duration from began
+	foreign             atomic.Bool  // a foreign value has the place of our keys; see Due
 	heldIsLate          atomic.Bool  // if the leave finds a lease, that lease was granted to a waiter too late
 	entry               schedule.Entry
 
@@ -309,7 +310,13 @@ func (l *Lease) mayStand(term time.Duration) {
 
 // Due sends the leave.
 func (g *giveBack) Due(now time.Time, calls []*call.Call) ([]*call.Call, time.Time, time.Duration) {
-	if g.over.Load() || now.Sub(g.began) >= time.Duration(g.lasts.Load()) {
+	lasts := time.Duration(g.lasts.Load())
+	if g.foreign.Load() {
+		// There is nothing to give back, unless a copy of the enter arrives after the foreign
+		// value is gone.
+		lasts = min(lasts, voidAfter)
+	}
+	if g.over.Load() || now.Sub(g.began) >= lasts {
 		return calls, time.Time{}, 0
 	}
 	pause := 4 * call.Backoff(max(1, g.sent))
@@ -358,5 +365,8 @@ func (g *giveBack) onAnswer(c *call.Call, ints []int64, err error) {
 		g.m.askSoon(g.res) // the lost reply may have carried grants to our own waiters
 	case call.Refused:
 		g.refused.Add(1)
+		if wrongType(err) {
+			g.foreign.Store(true)
+		}
 	}
 }
