@@ -73,6 +73,12 @@ func (a *attendant) attend(signals <-chan os.Signal) error {
 	moves := time.NewTicker(max(5*time.Millisecond, min(a.o.TTL/30, 500*time.Millisecond)))
 	defer moves.Stop()
 	over := a.l.Context().Done()
+	for len(signals) > 0 { // no other goroutine receives
+		if s := <-signals; slices.Contains(ending, s.(syscall.Signal)) {
+			return diedOf(s)
+		}
+	}
+	// From here on the program may run before the guard's answer says so.
 	a.guard.until(a.l.Deadline())
 	for {
 		select {
@@ -92,9 +98,6 @@ func (a *attendant) attend(signals <-chan os.Signal) error {
 			}
 			a.hear(line)
 		case s := <-signals:
-			if a.pid == 0 && slices.Contains(ending, s.(syscall.Signal)) {
-				return diedOf(s)
-			}
 			a.pass(s.(syscall.Signal))
 		case <-moves.C:
 			if a.lost == nil {
@@ -145,8 +148,15 @@ func (a *attendant) hear(line answer) {
 	}
 }
 
-// pass gives a signal to the program, unless it has gone to the whole group.
+// pass gives a signal to the program, unless it has gone to the whole group. The guard starts
+// the program before it takes the next line, and only its answer is still to come if the pid
+// is not known. A signal to the group may then have come before the program was in it. So the
+// program gets it from the guard: twice is better than never.
 func (a *attendant) pass(sig syscall.Signal) {
+	if a.pid == 0 {
+		a.guard.tell("signal %d", int(sig))
+		return
+	}
 	at := time.Now()
 	tell := func() {
 		if a.listener.toToolAlone(sig, at) {

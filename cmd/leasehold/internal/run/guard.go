@@ -149,7 +149,7 @@ func (g *guard) take(line string) {
 		g.deadline = min(g.deadline, time.Duration(n))
 		g.terminate()
 	case "signal":
-		if !g.ended { // after that its number may be another process's
+		if g.program != 0 && !g.ended { // after that its number may be another process's
 			_ = unix.Kill(g.program, syscall.Signal(n))
 		}
 	case "go-on":
