@@ -3,68 +3,84 @@
 // other actors may be at which step.
 //
 // A script is written in permits, totals, loads or guard. A line "-- include <path>" stands
-// for a piece that several scripts share; pieces lie in the folders named shared.
-// go generate writes the scripts out, with their pieces, into the folder complete.
-// Those files are sent as they are, so that line 40 of an error of the server is
-// line 40 of a file there; the server names a script by its SHA1:
+// for a piece that several scripts share; pieces lie in the folders named shared. The whole
+// scripts are put together when a program starts. The server names a script by its SHA1 and a
+// line of the whole text; the command print shows that text:
 //
-//	sha1sum luascripts/complete/*/*.lua
+//	go run ./luascripts/print f739cd1e
 //
-// To add a script, write its file, run go generate, and add its function below.
+// The file hashes has the SHA1 of each whole script, so that nobody changes one unknowingly. To
+// add a script, write its file, add its function below, and write the list anew:
+//
+//	go run ./luascripts/print > luascripts/hashes
 package luascripts
 
-import "embed"
+import (
+	"embed"
+	"io/fs"
+	"path"
+	"strings"
+)
 
-//go:generate go run ./generate
+//go:embed */*.lua */shared/*.lua
+var tree embed.FS
 
-//go:embed complete
-var complete embed.FS
+// Names returns the names of all scripts, such as "permits/enter", in order.
+func Names() (names []string) {
+	_ = fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
+		if err == nil && path.Ext(name) == ".lua" && !isPiece(name) {
+			names = append(names, strings.TrimSuffix(name, ".lua"))
+		}
+		return err
+	})
+	return names
+}
 
-// script is a complete script, ready to be sent.
-func script(name string) string {
-	text, err := complete.ReadFile("complete/" + name + ".lua")
+// Whole returns the whole text of the script of that name. It panics if there is none.
+func Whole(name string) string {
+	text, err := expand(tree, name)
 	if err != nil {
-		panic(err) // a test calls each of the functions below
+		panic("leasehold: " + err.Error()) // a test calls each of the functions below
 	}
-	return string(text)
+	return text
 }
 
 // The scripts of permits: semaphores and mutexes.
 
-func PermitsEnter() string    { return script("permits/enter") }     // takes permits, or a place in the queue
-func PermitsLeave() string    { return script("permits/leave") }     // gives permits back, or leaves the queue
-func PermitsAsk() string      { return script("permits/ask") }       // brings waiters' sign of life; asks what became of them
-func PermitsRenew() string    { return script("permits/renew") }     // extends a lease
-func PermitsRevoke() string   { return script("permits/revoke") }    // takes a lease or a place away from its owner
-func PermitsFate() string     { return script("permits/fate") }      // says what became of an attempt, of totals too
-func PermitsSetLimit() string { return script("permits/set_limit") } // sets a key's limit
+func PermitsEnter() string    { return Whole("permits/enter") }     // takes permits, or a place in the queue
+func PermitsLeave() string    { return Whole("permits/leave") }     // gives permits back, or leaves the queue
+func PermitsAsk() string      { return Whole("permits/ask") }       // brings waiters' sign of life; asks what became of them
+func PermitsRenew() string    { return Whole("permits/renew") }     // extends a lease
+func PermitsRevoke() string   { return Whole("permits/revoke") }    // takes a lease or a place away from its owner
+func PermitsFate() string     { return Whole("permits/fate") }      // says what became of an attempt, of totals too
+func PermitsSetLimit() string { return Whole("permits/set_limit") } // sets a key's limit
 
 // The scripts of a lease that serves several turns of one process.
 
-func PermitsLeaveTurns() string { return script("permits/leave_turns") } // gives a lock back and sets the fence to the last turn's token
-func PermitsRenewCount() string { return script("permits/renew_count") } // extends a lease and counts the waiters
+func PermitsLeaveTurns() string { return Whole("permits/leave_turns") } // gives a lock back and sets the fence to the last turn's token
+func PermitsRenewCount() string { return Whole("permits/renew_count") } // extends a lease and counts the waiters
 
 // The scripts of families with a total: semaphores whose keys share a number of permits.
 
-func TotalsEnter() string    { return script("totals/enter") }     // takes permits, or a place in the queue
-func TotalsLeave() string    { return script("totals/leave") }     // gives permits back, or leaves the queue
-func TotalsAsk() string      { return script("totals/ask") }       // brings waiters' sign of life; goes on where a call stopped
-func TotalsRenew() string    { return script("totals/renew") }     // extends a lease
-func TotalsRevoke() string   { return script("totals/revoke") }    // takes a lease or a place away from its owner
-func TotalsSetLimit() string { return script("totals/set_limit") } // sets a key's limit, or the total
+func TotalsEnter() string    { return Whole("totals/enter") }     // takes permits, or a place in the queue
+func TotalsLeave() string    { return Whole("totals/leave") }     // gives permits back, or leaves the queue
+func TotalsAsk() string      { return Whole("totals/ask") }       // brings waiters' sign of life; goes on where a call stopped
+func TotalsRenew() string    { return Whole("totals/renew") }     // extends a lease
+func TotalsRevoke() string   { return Whole("totals/revoke") }    // takes a lease or a place away from its owner
+func TotalsSetLimit() string { return Whole("totals/set_limit") } // sets a key's limit, or the total
 
 // The scripts of loads: cached values.
 
-func LoadsEnter() string      { return script("loads/enter") }      // takes a value, the lease to load it, or a place in the queue
-func LoadsLeave() string      { return script("loads/leave") }      // gives the lease back without a result, or leaves the queue
-func LoadsAsk() string        { return script("loads/ask") }        // brings waiters' sign of life; asks what became of their loads
-func LoadsRenew() string      { return script("loads/renew") }      // extends a load's lease, or ends it where nobody waits
-func LoadsPublish() string    { return script("loads/publish") }    // stores a result and tells the waiters
-func LoadsInvalidate() string { return script("loads/invalidate") } // drops a value and the right to store of a running load
-func LoadsPut() string        { return script("loads/put") }        // stores a value that no load has made
-func LoadsRevoke() string     { return script("loads/revoke") }     // takes the right to load away from its owner
-func LoadsFate() string       { return script("loads/fate") }       // says what became of an attempt
-func LoadsInspect() string    { return script("loads/inspect") }    // tells what is known of a key
+func LoadsEnter() string      { return Whole("loads/enter") }      // takes a value, the lease to load it, or a place in the queue
+func LoadsLeave() string      { return Whole("loads/leave") }      // gives the lease back without a result, or leaves the queue
+func LoadsAsk() string        { return Whole("loads/ask") }        // brings waiters' sign of life; asks what became of their loads
+func LoadsRenew() string      { return Whole("loads/renew") }      // extends a load's lease, or ends it where nobody waits
+func LoadsPublish() string    { return Whole("loads/publish") }    // stores a result and tells the waiters
+func LoadsInvalidate() string { return Whole("loads/invalidate") } // drops a value and the right to store of a running load
+func LoadsPut() string        { return Whole("loads/put") }        // stores a value that no load has made
+func LoadsRevoke() string     { return Whole("loads/revoke") }     // takes the right to load away from its owner
+func LoadsFate() string       { return Whole("loads/fate") }       // says what became of an attempt
+func LoadsInspect() string    { return Whole("loads/inspect") }    // tells what is known of a key
 
 // GuardSet writes a value unless a holder with a newer token wrote before.
-func GuardSet() string { return script("guard/set") }
+func GuardSet() string { return Whole("guard/set") }

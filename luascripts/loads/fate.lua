@@ -8,6 +8,8 @@
 --        0 none of these
 --
 -- Cost  TIME, ZSCORE, and a range, ZSCORE and HGET if it is not held.
+--
+-- Concurrency: it only reads, so any other call may run before or after it.
 
 -- include shared/clock
 -- include loads/shared/load

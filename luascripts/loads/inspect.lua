@@ -10,6 +10,8 @@
 --   member that loads, first 128 bytes of the value, the failure ('' = none)
 --
 -- Cost  twelve reads, O(log n).
+--
+-- Concurrency: it only reads, so any other call may run before or after it.
 
 -- include shared/clock
 -- include loads/shared/load

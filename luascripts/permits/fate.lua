@@ -6,6 +6,8 @@
 -- Reply  1 held; 2 queued; 3 revoked, with the reason; 0 none of these
 --
 -- Cost  TIME, ZSCORE, and ZSCORE and HGET if it is not held.
+--
+-- Concurrency: it only reads, so any other call may run before or after it.
 
 -- include shared/clock
 local holders, queue, revoked = KEYS[1], KEYS[2], KEYS[3]

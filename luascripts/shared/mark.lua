@@ -7,6 +7,9 @@
 --
 -- remains is how long the lease would have lasted (ms), 0 for a waiter. If the owner is cut
 -- off from Redis, it may go on for that long.
+--
+-- Concurrency: the owner may renew, ask, or give back at this moment. Its next call finds the
+-- mark. Another copy of the revocation has found the mark before it comes here.
 local MARKS = 1000            -- entries of audit that are kept
 local MARK_KEPT = 2592000000  -- ms: 30 days after the last revocation of the key
 local TOMBSTONE = 30000       -- ms: how long a copy of the attempt's enter is refused

@@ -1,5 +1,8 @@
 -- Drops waiters whose sign of life has run out, and expired tombstones. Reports whether there
 -- may be more of them.
+--
+-- Concurrency: a waiter that was dropped may be alive and late. Its next ask learns that it is
+-- gone, and it enters again with its ticket.
 local function purge_waiters()
   local gone = redis.call('ZRANGE', alive, '-inf', now, 'BYSCORE', 'LIMIT', 0, BATCH)
   if #gone > 0 then

@@ -7,6 +7,8 @@
 -- Reply (integers)  remaining ms, 0 if the lease has ended
 --
 -- Cost  TIME, ZSCORE, 2 PEXPIREAT, ZADD: O(permits * log n).
+--
+-- Concurrency: as in permits/renew.
 
 -- include shared/clock
 -- include permits/shared/held_since

@@ -25,22 +25,6 @@ func TestMutationsApply(t *testing.T) {
 	}
 }
 
-// A mutant whose scripts can't be written out is not left for the mutations after it.
-func TestMutantThatCannotBeWrittenOutIsPutBack(t *testing.T) {
-	work := t.TempDir() // without a module, so that go generate fails
-	script := filepath.Join(work, "x.lua")
-	if err := os.WriteFile(script, []byte("guard()"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	by, err := mutation{file: "x.lua", old: "guard()", new: ""}.try(work)
-	if by != "" || err == nil || !strings.Contains(err.Error(), "go generate") {
-		t.Errorf("%q, %v", by, err)
-	}
-	if text, err := os.ReadFile(script); err != nil || string(text) != "guard()" {
-		t.Errorf("the file has %q, %v", text, err)
-	}
-}
-
 func TestPackagesOfNestedModules(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {

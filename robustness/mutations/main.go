@@ -152,9 +152,8 @@ func (m mutation) try(work string) (by string, err error) {
 	mutant := bytes.Replace(text, []byte(m.old), []byte(m.new), 1)
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
-	// Also where the mutant could not be written out, or the next one would have it, too.
-	defer func() { err = errors.Join(err, m.write(context.Background(), work, path, text)) }()
-	if err := m.write(ctx, work, path, mutant); err != nil {
+	defer func() { err = errors.Join(err, os.WriteFile(path, text, 0o644)) }()
+	if err := os.WriteFile(path, mutant, 0o644); err != nil {
 		return "", err
 	}
 
@@ -164,20 +163,6 @@ func (m mutation) try(work string) (by string, err error) {
 		}
 	}
 	return "", nil
-}
-
-// write replaces the file, and what is made of it: a script is sent as go generate
-// writes it out.
-func (m mutation) write(ctx context.Context, work, path string, text []byte) error {
-	if err := os.WriteFile(path, text, 0o644); err != nil || filepath.Ext(path) != ".lua" {
-		return err
-	}
-	cmd := exec.CommandContext(ctx, "go", "generate", "./luascripts")
-	cmd.Dir = work
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("go generate: %w: %s", err, bytes.TrimSpace(out))
-	}
-	return nil
 }
 
 // moduleOf is the folder of the module that a package belongs to, which may be nested,

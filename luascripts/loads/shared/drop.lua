@@ -2,6 +2,10 @@
 -- store from a running load. The lease of that load moves to invalidated. There it can be
 -- renewed, and can hand its result to those that wait for it. The next enter loads anew.
 -- Returns 1 if a load was running, and the other schemas of the key that are in use.
+--
+-- Concurrency: a load may be running, be about to publish, or be renewing. What it publishes
+-- later is not stored, because its lease is no longer in holders. Another copy of this call
+-- finds nothing to drop, or what was loaded in between.
 local function drop()
   local last = last_token()
   local member, till = holder()

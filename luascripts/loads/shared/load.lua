@@ -4,6 +4,10 @@
 -- A load is identified by its token, which no two loads of a key share. No script grants the
 -- lease to a waiter. A waiter whose load ended without a result enters again, so that it sees
 -- a value that was stored in the meantime before it loads.
+--
+-- Concurrency: a waiter that is told may be dead, may have left, or may ask at this moment; the
+-- record in published answers it then. A load that was invalidated may still renew and publish;
+-- its token tells it from the load that follows.
 
 -- include shared/constants
 -- include loads/shared/keys

@@ -1,5 +1,10 @@
 -- Gives permits back or leaves the queue, and hands free permits on. The script has included
 -- keys before.
+--
+-- Concurrency: the lease may have expired and been granted to another member, which
+-- keeps it: only the member itself is taken out. The enter of this member may still be under
+-- way, so a tombstone stays behind. The next owner may be dead, and its process may be asking at
+-- this moment: it finds the grant, or is told.
 local member = ARGV[1]
 local given_back
 local fenced = ARGV[2] == '0'

@@ -6,6 +6,9 @@
 --
 -- PEXPIREAT is the first write because it is allowed when memory has run out. Redis checks the
 -- memory limit only until the first write of a script.
+--
+-- Concurrency: a leave, a revocation or the expiry may have come first; then the member is
+-- not there, and stays away. Another copy may have set a later end, which stays.
 local function push_expiry(holders, member, permits, ttl, held_for, places)
   local expiry = math.ceil(tonumber(redis.call('ZSCORE', holders, member) or 0)) -- see held_since
   if expiry <= now then return 0 end

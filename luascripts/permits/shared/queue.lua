@@ -10,6 +10,10 @@
 -- A member is <handle>.<seq>.<permits>.<ttl ms>.<limit>, so that the call that hands a permit
 -- on can read the terms of the request. Permits 2 to n of a request are the member followed by
 -- "+2" to "+n".
+--
+-- Concurrency: the head may be dead, may have left with its leave still under way, or may ask in
+-- the next call. A grant takes it out of the queue in the same call, so no other call grants to
+-- it again; if it is dead, it renews nothing and its first term ends soon.
 
 -- include shared/keep
 

@@ -17,6 +17,10 @@
 --
 -- A charge under ":" exists whenever there is any other, or there was one until a moment ago.
 -- If the clock went back, times that lie too far ahead do not count.
+--
+-- Concurrency: the request with the mark may be granted, leave, die or be revoked in any call;
+-- each of these ends the mark in the same call. If the mark's member was lost in another way,
+-- the next request that holds the others up replaces it.
 
 -- Returns the charge that a key or the family has at the end of a mark, in ms.
 local function charge_of(score, since)

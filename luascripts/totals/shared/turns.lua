@@ -8,6 +8,9 @@
 -- tag by n/share, so that keys advance in proportion to their shares. A key that begins to
 -- compete starts at the virtual time, or at the tag at which it stopped if that is later. So
 -- an idle key earns no credit, and a key that was held back by its own limit gains nothing.
+--
+-- Concurrency: the first waiter of a key may be dead, have left, or ask in the next call. A grant
+-- takes it out of queue and line in the same call, so that no other call grants to it again.
 
 -- How many keys compete.
 local competing = redis.call('ZCARD', ready)

@@ -7,6 +7,9 @@
 --
 -- Numbers are passed to commands as they are: the server writes 17 digits. Strings that are
 -- made here need '%.0f', because tostring stops at 14 digits.
+--
+-- Concurrency: permits may have expired that no call has dropped yet; they are counted as free.
+-- Their owners' renewals find them expired, too.
 
 -- Whether the call stopped at one of its bounds, so that its caller continues at once.
 local more = 0

@@ -2,6 +2,9 @@
 -- before, and has set:
 --
 --   handle  the handle of the caller, whose grants go into the reply
+--
+-- Concurrency: a waiter may be dead, or its sign of life late: it is parked, and its next sign
+-- puts it back, unless it has been dropped; then it enters again with its ticket.
 
 -- include shared/keep
 
