@@ -52,8 +52,7 @@ const (
 	EventStaleRelease
 
 	// EventGuardRefused is a guarded write that was refused because a newer fencing token had
-	// been accepted. A Guard has no Observer. Its caller reports ErrFenced, for example with
-	// leaseholdotel.
+	// been accepted. Key is set. It is also sent if the caller's ctx ended before the answer.
 	EventGuardRefused
 
 	// EventLoadStarted is the start of a loader. Load is set.
@@ -115,7 +114,8 @@ const (
 	OutcomeTimeout     = "timeout"
 )
 
-// Event is one event of a handle. It contains no key, no owner id and no value.
+// Event is one event of a handle. It contains no owner id and no value, and a key only if its
+// kind says so.
 type Event struct {
 	Kind     EventKind
 	Type     string          // the package: "semaphore", "mutex" or "singleflight"
@@ -126,6 +126,7 @@ type Event struct {
 	Permits  int             // EventAcquired, EventHoldEnded
 	Waited   bool            // EventAcquired: the request was queued
 	Load     *Load           // EventLoadStarted, EventLoadEnded
+	Key      string          // EventGuardRefused: as errors show it, so hashed with HashKeys
 }
 
 // Load is one call of a loader. The events of its start and its end have the same Load.

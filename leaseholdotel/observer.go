@@ -153,7 +153,7 @@ func (o *Observer) recordUse(e leasehold.Event) {
 }
 
 // CountGuard counts err if it matches leasehold.ErrFenced, as a write that the Guard of a
-// family refused. It returns err. Use it because a Guard has no Observer of its own:
+// family refused. It returns err. Use it for a Guard whose GuardConfig has no Observer:
 //
 //	err := telemetry.CountGuard("orders", guard.Set(ctx, key, token, value, ttl))
 func (o *Observer) CountGuard(family string, err error) error {

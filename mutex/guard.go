@@ -14,6 +14,7 @@ import (
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/internal/lease"
 	"github.com/leasehold-go/leasehold/internal/permits"
 )
 
@@ -34,6 +35,11 @@ type GuardConfig struct {
 	// personal data. The hash is not a secret: anyone who can guess a key can compute its
 	// hash. All processes of a family must use the same setting.
 	HashKeys bool
+
+	// Observer is told of each write that the guard refuses: leasehold.EventGuardRefused, with
+	// family and key. Such a write shows a stale writer, also if the caller ignores the error.
+	// nil: none.
+	Observer leasehold.Observer
 }
 
 // Guard rejects writes by stale holders, for a resource that itself lives in Redis. It writes
@@ -43,6 +49,7 @@ type GuardConfig struct {
 type Guard struct {
 	client *call.Client
 	family keys.Family
+	events *lease.Reporter // nil: no Observer
 }
 
 // NewGuard checks cfg and returns a guard. Its error names every bad field, with its value and
@@ -57,7 +64,7 @@ func NewGuard(rdb redis.UniversalClient, cfg GuardConfig) (*Guard, error) {
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("leasehold: mutex: guard: bad configuration: %w", errors.Join(errs...))
 	}
-	return &Guard{client: client, family: family}, nil
+	return &Guard{client: client, family: family, events: lease.NewReporter("mutex", cfg.Name, cfg.Observer)}, nil
 }
 
 // Set writes value under key for ttl, at least 1 ms. With a ttl of 0 the value does not
@@ -101,7 +108,11 @@ func (g *Guard) Set(ctx context.Context, key string, token uint64, value any, tt
 		if err != nil {
 			return false, err
 		}
-		return permits.ReadGuardSet(reply)
+		written, err := permits.ReadGuardSet(reply)
+		if err == nil && !written {
+			g.events.Observe(leasehold.Event{Kind: leasehold.EventGuardRefused, Key: r.Key()})
+		}
+		return written, err
 	})
 	switch {
 	case errs != nil:

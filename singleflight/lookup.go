@@ -125,6 +125,8 @@ func (g *Group[T]) consider(ctx context.Context, t target, raw string, e entry) 
 	case e.fresh():
 		r, ok := g.serve(ctx, t, e, Cached)
 		switch {
+		case !ok && ctx.Err() != nil:
+			return look[T]{verdict: unobtainable, errs: []error{ctx.Err()}}
 		case !ok:
 			e.rejected.Value = sum(raw)
 		case g.refreshesEarly(e):
@@ -135,6 +137,8 @@ func (g *Group[T]) consider(ctx context.Context, t target, raw string, e entry) 
 	case e.stale(max(g.cfg.StaleFor, g.cfg.StaleIfError)):
 		r, ok := g.serve(ctx, t, e, Stale)
 		switch {
+		case !ok && ctx.Err() != nil:
+			return look[T]{verdict: unobtainable, errs: []error{ctx.Err()}}
 		case !ok:
 			e.rejected.Value = sum(raw)
 		case e.stale(g.cfg.StaleFor) && g.cfg.SoftTimeout == 0:
@@ -147,12 +151,15 @@ func (g *Group[T]) consider(ctx context.Context, t target, raw string, e entry) 
 	return look[T]{rejected: e.rejected}
 }
 
-// serve decodes the value of an entry. It returns false if the bytes cannot be decoded as a T.
-// The scripts must then be told the sum of these bytes.
+// serve decodes the value of an entry. It returns false if the bytes cannot be decoded as a T,
+// or if ctx ended before they were. In the first case the scripts must be told the sum of these
+// bytes.
 func (g *Group[T]) serve(ctx context.Context, t target, e entry, from Source) (Result[T], bool) {
 	value, err := g.decode(ctx, e.env.Payload)
 	if err != nil {
-		g.undecodable(ctx, t, err)
+		if ctx.Err() == nil {
+			g.undecodable(ctx, t, err)
+		}
 		return Result[T]{}, false
 	}
 	return Result[T]{Value: value, Source: from, Age: e.age}, true

@@ -294,6 +294,8 @@ func (q *request[T]) take(o outcome[T]) (r Result[T], errs []error, lookAgain bo
 	switch {
 	case err != nil && o.raw != nil:
 		return Result[T]{Value: *o.raw, Source: Loaded}, nil, false // another look-up would find nothing better
+	case err != nil && q.ctx.Err() != nil:
+		return r, []error{q.ctx.Err()}, false
 	case err != nil:
 		q.g.undecodable(q.ctx, q.target, err)
 		return r, nil, true

@@ -314,7 +314,7 @@ func (c *link) sendOnce(ctx context.Context, one *Call) (o outcome) {
 		}
 	}()
 	err := c.rdb.Process(ctx, one.command(ctx))
-	c.countSendings(one, false)
+	c.countSendings(one, alone)
 	if o = one.outcome(err); o.err == nil && err != nil {
 		return outcome{err: err} // a wrapped client may return the error without setting it on the command
 	}

@@ -68,22 +68,33 @@ func (c *Call) tally() *tally {
 // that a copy without an answer may still be under way. Ask once the call has its outcome.
 func (c *Call) Copied() bool { return c.copied.Load() }
 
-// A leastReads is how often a client reads the arguments of a command at the least: alone or in
-// a pipeline. 0: not known yet.
-type leastReads struct{ alone, piped, exceeded atomic.Int32 }
+// A leastReads is how often a client reads the arguments of a command at the least, by the
+// command's position. 0: not known yet.
+type leastReads struct {
+	by       [positions]atomic.Int32
+	exceeded atomic.Int32 // commands in a row that were read more often
+}
+
+// A position is where a command was sent. A hook may name a pipeline in its log by the first
+// command.
+type position int
+
+const (
+	alone position = iota
+	firstOfPipeline
+	inPipeline
+	positions
+)
 
 // maxExceeded is how many commands in a row may look as if they had been sent twice. After them
 // the least is learned anew, because a hook that reads arguments may have been added meanwhile.
 const maxExceeded = 16
 
 // countSendings notes whether a command was sent more than once, after its round trip.
-func (c *link) countSendings(one *Call, piped bool) {
+func (c *link) countSendings(one *Call, at position) {
 	t := one.tally()
 	reads := t.reads.Load()
-	least, usual := &c.least.alone, int32(1)
-	if piped {
-		least = &c.least.piped
-	}
+	least, usual := &c.least.by[at], int32(1)
 	if c.cluster != nil {
 		usual = 2
 	}
@@ -106,7 +117,7 @@ func (c *link) countSendings(one *Call, piped bool) {
 	case c.least.exceeded.Load() != 0:
 		c.least.exceeded.Store(0)
 	}
-	if !piped && t.failures.Load() > 0 && one.answered() {
+	if at == alone && t.failures.Load() > 0 && one.answered() {
 		one.copied.Store(true)
 	}
 }

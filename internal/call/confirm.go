@@ -78,7 +78,7 @@ func (c *link) confirmedPipeline(ctx context.Context, calls []*Call, which []int
 		failed = noReply(trip)
 	}
 	for _, i := range which {
-		c.countSendings(calls[i], true)
+		c.countSendings(calls[i], inPipeline)
 		o := calls[i].outcome(trip)
 		if o.err == nil && failed != nil {
 			o = outcome{err: failed}

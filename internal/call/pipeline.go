@@ -89,8 +89,12 @@ func (c *link) pipelineOnce(ctx context.Context, calls []*Call, which []int, out
 		cmds[n] = calls[i].command(ctx)
 	}
 	err := c.exec(ctx, c.rdb, cmds)
-	for _, i := range which {
-		c.countSendings(calls[i], true)
+	for n, i := range which {
+		at := inPipeline
+		if n == 0 {
+			at = firstOfPipeline
+		}
+		c.countSendings(calls[i], at)
 		outcomes[i] = calls[i].outcome(err)
 	}
 }

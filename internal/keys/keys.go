@@ -47,6 +47,12 @@ type Resource struct {
 	base  string // everything up to the part
 }
 
+// Key returns the key as Label shows it; "" for a whole family.
+func (r Resource) Key() string {
+	_, key, _ := strings.Cut(r.Label, "/")
+	return key
+}
+
 // Resource returns the Resource of key. The error names the bound that an invalid key breaks.
 // Resource needs no call to Redis.
 func (f Family) Resource(key string) (Resource, error) {

@@ -322,3 +322,51 @@ func TestGuardWritesTheBytesOfItsCall(t *testing.T) {
 		f.wantValue(g, "k", "second")
 	})
 }
+
+// refusals is an Observer that keeps events.
+type refusals chan leasehold.Event
+
+func (r refusals) Observe(e leasehold.Event) { r <- e }
+
+// An Observer is told of a write that the guard refused, and of no other, also if the caller
+// has left before the answer. The key is as errors show it.
+func TestGuardTellsItsObserver(t *testing.T) {
+	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
+		told := make(refusals, 16)
+		rdb := p.Client(func(o *redis.Options) { o.MaxRetries = -1 })
+		for _, hash := range []bool{false, true} {
+			g, err := mutex.NewGuard(rdb, mutex.GuardConfig{Name: f.Family, HashKeys: hash, Observer: told})
+			if err != nil {
+				f.Fatal(err)
+			}
+			set(f, g, "k:1", 7, "new")
+			set(f, g, "k:1", 7, "again")
+			if len(told) != 0 {
+				f.Fatalf("a write that counted was told: %+v", <-told)
+			}
+			err = g.Set(f.Context(), "k:1", 6, "old", time.Minute)
+			redistest.WantErr(f, err, leasehold.ErrFenced)
+			if len(told) != 1 {
+				f.Fatalf("%d events for a refused write; want 1 when Set has returned", len(told))
+			}
+			e := <-told
+			_, shown, _ := strings.Cut(err.Error(), f.Family+"/")
+			want := leasehold.Event{Kind: leasehold.EventGuardRefused, Type: "mutex", Family: f.Family, Key: e.Key}
+			if e != want || e.Key == "" || !strings.HasPrefix(shown, e.Key+":") || hash == strings.HasPrefix(e.Key, "k") {
+				f.Errorf("told %+v; want the key as in %q", e, err)
+			}
+
+			hold := p.HoldReply(redistest.Runs(luascripts.GuardSet()), 1)
+			ctx, cancel := context.WithCancel(f.Context())
+			left := make(chan error, 1)
+			go func() { left <- g.Set(ctx, "k:1", 5, "older", time.Minute) }()
+			hold.Wait()
+			cancel()
+			redistest.WantErr(f, redistest.Get(f, "the caller's error", left), context.Canceled)
+			hold.Release()
+			if e := redistest.Get(f, "the event", told); e != want {
+				f.Errorf("told %+v; want %+v", e, want)
+			}
+		}
+	})
+}

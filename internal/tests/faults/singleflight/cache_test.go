@@ -75,7 +75,8 @@ func TestFaultInvalidateRepliesOutOfOrder(t *testing.T) {
 func TestFaultWaiterIsNotServedFromTheLocalCache(t *testing.T) {
 	srv := redistest.Shared(t, redistest.Newest(t))
 	s := newFaultSite(t, srv.Client())
-	short := func(c *singleflight.Config[string]) { c.TTL = 50 * time.Millisecond }
+	// The waiter has to read the new value before it expires.
+	short := func(c *singleflight.Config[string]) { c.TTL = 500 * time.Millisecond }
 	g, other := s.group(srv.Client(cachingClient), short), s.group(srv.Client(), short)
 	warmUp(t, g)
 	for i := range 5 {
@@ -86,7 +87,7 @@ func TestFaultWaiterIsNotServedFromTheLocalCache(t *testing.T) {
 		if _, err := g.Do(t.Context(), k.Key, loaderOf("old")); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(60 * time.Millisecond)
+		time.Sleep(510 * time.Millisecond)
 		want := strings.Repeat("new", 2000)
 		began, gate := make(chan struct{}), make(chan struct{})
 		loaded := startFetch(t.Context(), other, k.Key, func(context.Context) (string, error) {
