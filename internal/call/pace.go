@@ -16,6 +16,8 @@ const (
 	// quickTrip is the floor of the shortest trip. On the loopback a trip is so short that a
 	// full pipeline never came close to it, and pipelines would not grow.
 	quickTrip = time.Millisecond
+	// quickRenewals is the floor for a trip with renewals. Nobody waits for those.
+	quickRenewals = 4 * time.Millisecond
 )
 
 // A pace says how long the pipelines to one server may be, and how long its round trips take.
@@ -32,9 +34,9 @@ type pace struct {
 	turnsAt  time.Time // when shortest[0] becomes shortest[1]
 }
 
-// answered notes that a trip ended with an answer at the time now. full says that its pipeline
-// was as long as it might be, and that the calls left would have filled one of each trip.
-func (p *pace) answered(now time.Time, took time.Duration, full bool) {
+// answered notes that a trip ended with an answer at the time now.
+func (p *pace) answered(now time.Time, t trip) {
+	took := now.Sub(t.began)
 	if p.average += (took - p.average) / 8; p.turnsAt.IsZero() {
 		p.average = took
 	}
@@ -50,17 +52,21 @@ func (p *pace) answered(now time.Time, took time.Duration, full bool) {
 	if shortest <= 0 {
 		return // a trip that takes no time is one inside testing/synctest
 	}
-	switch usual := max(shortest, quickTrip); {
-	case !full && shortest < quickTrip:
-		// Over so short a way several short pipelines at once are quicker than a long one.
-		p.bytes = max(p.bytes/2, p.least)
-	case !full:
-	case took < 2*usual:
+	usual := max(shortest, quickTrip)
+	if t.renews {
+		usual = max(shortest, quickRenewals)
+	}
+	switch {
+	case t.full && took < 2*usual:
 		p.bytes = min(2*p.bytes, max(p.least, maxPipelineBytes))
-	case took > 4*usual:
+	case t.full && took > 4*usual:
 		p.bytes = max(p.bytes/2, p.least)
 	}
 }
+
+// quick says that the way to the server is so short that several short pipelines at once are
+// quicker than a long one.
+func (p *pace) quick() bool { return min(p.shortest[0], p.shortest[1]) < quickTrip }
 
 // failed notes that a trip had no answer. Its calls are sent again in short pipelines: a long
 // one may have been the reason.

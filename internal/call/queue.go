@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"context"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 )
@@ -28,6 +29,7 @@ type serverQueue struct {
 
 	mu       sync.Mutex // guards the fields below; never held while anything is sent
 	trips    int        // round trips under way
+	renewing int        // of these, how many have renewals, but for those that seem to hang
 	calls    [ranks]waiting
 	next     Rank           // ForCaller or SignOfLife: whose turn it is
 	pushed   int64          // how many calls have come
@@ -108,6 +110,7 @@ func (q *serverQueue) do(ctx context.Context, one *Call) (o outcome) {
 	}
 	q.takeTurn(one)
 	q.push(one)
+	q.begin() // renewals may wait for each other alone
 	q.mu.Unlock()
 	return q.await(ctx, one)
 }
@@ -116,7 +119,7 @@ func (q *serverQueue) do(ctx context.Context, one *Call) (o outcome) {
 func (q *serverQueue) alone(ctx context.Context, one *Call) (o outcome) {
 	o.err = errNoReply // stays if a hook ends this goroutine
 	began := time.Now()
-	defer func() { q.ended(began, false, o.err) }()
+	defer func() { q.ended(trip{began: began}, o.err) }()
 	return q.link.sendAlone(ctx, one, began)
 }
 
@@ -140,7 +143,7 @@ func (q *serverQueue) add(together bool, calls ...*Call) {
 		q.push(one)
 	}
 	if free && together {
-		q.trip(maxPipelineBytes)
+		q.trip(maxPipelineBytes, len(calls))
 	}
 	q.begin()
 }
@@ -188,7 +191,7 @@ func (q *serverQueue) await(ctx context.Context, one *Call) outcome {
 // the leader is no caller.
 func (q *serverQueue) lead(calls []*Call, own *Call) {
 	var outcomes []outcome
-	began := time.Now()
+	this := trip{began: time.Now(), full: calls[0].cut, renews: calls[0].Rank == KeepsLease}
 	// The callers get an outcome even if a hook ends this goroutine. Those that wait for it are
 	// told first. What Done does for the others takes longer, and belongs to the round trip, so
 	// that no more goroutines are busy with outcomes than round trips are counted.
@@ -205,7 +208,6 @@ func (q *serverQueue) lead(calls []*Call, own *Call) {
 				break // the server answers
 			}
 		}
-		cut := calls[0].cut // a caller that was told may use its call again
 		waiting := 0
 		for i, one := range calls {
 			if one.result = &outcomes[i]; one.turn != nil {
@@ -213,7 +215,7 @@ func (q *serverQueue) lead(calls []*Call, own *Call) {
 			}
 		}
 		if waiting == len(calls) {
-			q.ended(began, cut, err)
+			q.ended(this, err)
 		}
 		for _, one := range calls {
 			if one.turn != nil && one != own {
@@ -221,7 +223,7 @@ func (q *serverQueue) lead(calls []*Call, own *Call) {
 			}
 		}
 		if waiting < len(calls) {
-			defer q.ended(began, cut, err)
+			defer q.ended(this, err)
 		}
 		for i, one := range calls {
 			if one.turn == nil {
@@ -235,18 +237,28 @@ func (q *serverQueue) lead(calls []*Call, own *Call) {
 // hasAnswer reports whether the server answered a call that ended with err.
 func hasAnswer(err error) bool { return err == nil || serverError(err) != "" }
 
+// A trip is a round trip under way.
+type trip struct {
+	began  time.Time
+	full   bool // its pipeline was as long as it might be, and calls were left
+	renews bool // its first calls are renewals
+}
+
 // ended ends a round trip, and begins the next ones.
-func (q *serverQueue) ended(began time.Time, full bool, err error) {
+func (q *serverQueue) ended(this trip, err error) {
 	now := time.Now()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.trips--
+	if this.renews {
+		q.renewing = max(0, q.renewing-1)
+	}
 	if q.lastErr = nil; network(err) {
 		q.lastErr = err
 	}
 	if hasAnswer(err) {
 		q.answered, q.relieved = now, 0
-		q.pace.answered(now, now.Sub(began), full)
+		q.pace.answered(now, this)
 	} else if network(err) {
 		q.pace.failed()
 	}
@@ -330,16 +342,31 @@ func (q *serverQueue) push(one *Call) {
 
 // begin begins round trips while calls wait and no more trips are under way than usual.
 func (q *serverQueue) begin() {
-	for q.waiting() > 0 && q.trips < q.most(maxInFlight) {
-		q.trip(q.pace.bytes)
+	for q.trips < q.most(maxInFlight) {
+		if _, any := q.first(); !any {
+			return
+		}
+		q.trip(q.pace.bytes, q.share())
 	}
 }
 
-// trip begins a round trip with the calls that are next, in a pipeline of at most bytes. The
-// first of them with a caller that waits leads it.
-func (q *serverQueue) trip(bytes int) {
-	calls := q.take(bytes)
+// share is how many calls a pipeline may have that callers wait for, unless it is shorter than
+// every pipeline may be.
+func (q *serverQueue) share() int {
+	if !q.pace.quick() {
+		return math.MaxInt
+	}
+	return q.waiting() / (2 * q.most(maxInFlight))
+}
+
+// trip begins a round trip with the calls that are next, in a pipeline of at most bytes. No
+// call that a caller waits for is added to share others. The first caller leads the trip.
+func (q *serverQueue) trip(bytes, share int) {
+	calls := q.take(bytes, share)
 	q.trips++
+	if calls[0].Rank == KeepsLease {
+		q.renewing++
+	}
 	if q.waiting() == 0 {
 		q.relief.Stop()
 	} else {
@@ -356,16 +383,17 @@ func (q *serverQueue) trip(bytes int) {
 
 // take takes the calls of the next round trip out of the queue: at least one, and as many as
 // fit.
-func (q *serverQueue) take(bytes int) (calls []*Call) {
+func (q *serverQueue) take(bytes, share int) (calls []*Call) {
 	for size := 0; ; {
 		rank, any := q.first()
 		if !any {
 			return calls
 		}
 		one := q.calls[rank][0]
-		if size += one.size(); len(calls) > 0 && size > bytes {
-			// A line that two rounds of trips can carry makes no pipeline grow.
-			calls[0].cut = q.waiting() >= 2*q.most(maxInFlight)*len(calls)
+		size += one.size()
+		cut := size > bytes
+		if len(calls) > 0 && (cut || one.turn != nil && len(calls) >= share && size > q.pace.least) {
+			calls[0].cut = cut
 			return calls
 		}
 		heap.Pop(&q.calls[rank])
@@ -378,9 +406,13 @@ func (q *serverQueue) take(bytes int) (calls []*Call) {
 	}
 }
 
-// first returns the rank of the call that is sent next.
+// first returns the rank of the call that is sent next. Over a short way one trip carries all
+// renewals that are due: several at once would be as slow together, and each would be shorter.
 func (q *serverQueue) first() (rank Rank, any bool) {
 	for _, rank := range [...]Rank{KeepsLease, GivesBack, q.next, ForCaller + SignOfLife - q.next} {
+		if rank == KeepsLease && q.renewing > 0 && q.pace.quick() {
+			continue
+		}
 		if len(q.calls[rank]) > 0 {
 			return rank, true
 		}
@@ -455,7 +487,8 @@ func (q *serverQueue) relieve() {
 	case q.waiting() == 0:
 	case q.trips < q.most(maxHanging):
 		q.relieved++
-		q.trip(q.pace.bytes)
+		q.renewing = 0
+		q.trip(q.pace.bytes, q.share())
 	default:
 		q.awaitRelief()
 	}

@@ -222,24 +222,24 @@ func TestHandlesOfAClientShareItsLink(t *testing.T) {
 }
 
 func TestPipelinesGrowWithTheLine(t *testing.T) {
-	const trip = 100 * time.Millisecond
+	const usual = 100 * time.Millisecond
 	now := time.Now()
 	newPace := func() *pace { return &pace{least: minPipelineBytes, bytes: minPipelineBytes} }
 	after := func(p *pace, took time.Duration, full bool) int {
 		now = now.Add(took)
-		p.answered(now, took, full)
+		p.answered(now, trip{began: now.Add(-took), full: full})
 		return p.bytes
 	}
 	t.Run("full ones that are quick", func(t *testing.T) {
 		p := newPace()
 		var got []int
 		for range 10 {
-			got = append(got, after(p, trip, true)/minPipelineBytes)
+			got = append(got, after(p, usual, true)/minPipelineBytes)
 		}
 		if want := []int{2, 4, 8, 16, 32, 64, 128, 256, 262, 262}; !slices.Equal(got, want) {
 			t.Errorf("grew to %v times the least; want %v", got, want)
 		}
-		if after(p, 3*trip, true) != maxPipelineBytes || after(p, 5*trip, true) != maxPipelineBytes/2 {
+		if after(p, 3*usual, true) != maxPipelineBytes || after(p, 5*usual, true) != maxPipelineBytes/2 {
 			t.Errorf("%d bytes after slow trips; want half after one of more than four times the shortest", p.bytes)
 		}
 		if p.failed(); p.bytes != minPipelineBytes {
@@ -247,7 +247,7 @@ func TestPipelinesGrowWithTheLine(t *testing.T) {
 		}
 	})
 	t.Run("ones that are not full", func(t *testing.T) {
-		if p := newPace(); after(p, trip, false) != minPipelineBytes {
+		if p := newPace(); after(p, usual, false) != minPipelineBytes {
 			t.Errorf("grew to %d", p.bytes)
 		}
 	})
@@ -265,11 +265,11 @@ func TestPipelinesGrowWithTheLine(t *testing.T) {
 	})
 	t.Run("a shortest trip is forgotten", func(t *testing.T) {
 		p := newPace()
-		after(p, trip/10, false)
-		for range 2 * int(shortestOver/trip) * 11 / 10 {
-			after(p, trip, false)
+		after(p, usual/10, false)
+		for range 2 * int(shortestOver/usual) * 11 / 10 {
+			after(p, usual, false)
 		}
-		if got := after(p, trip, true); got != 2*minPipelineBytes {
+		if got := after(p, usual, true); got != 2*minPipelineBytes {
 			t.Errorf("%d bytes; want growth by the shortest trip of late", got)
 		}
 	})

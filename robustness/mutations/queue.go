@@ -64,8 +64,23 @@ var queue = []mutation{
 	},
 	{
 		name: "queue: the floor of the shortest trip", file: "internal/call/pace.go",
-		old: "switch usual := max(shortest, quickTrip); {", new: "switch usual := shortest; {",
+		old: "usual := max(shortest, quickTrip)\n", new: "usual := shortest\n",
 		packages: callTests, tests: "Grow",
+	},
+	{
+		name: "queue: short pipelines for callers over a short way", file: "internal/call/queue.go",
+		old: "if !q.pace.quick() {", new: "if true {",
+		packages: callTests, tests: "ShortWay",
+	},
+	{
+		name: "queue: one trip of renewals over a short way", file: "internal/call/queue.go",
+		old: "rank == KeepsLease && q.renewing > 0 && q.pace.quick()", new: "false",
+		packages: callTests, tests: "ShortWay",
+	},
+	{
+		name: "queue: renewals that hang hold up no others", file: "internal/call/queue.go",
+		old: "\t\tq.renewing = 0\n", new: "",
+		packages: callTests, tests: "ShortWay",
 	},
 	{
 		name: "queue: the wait does not make a call void", file: "internal/call/call.go",

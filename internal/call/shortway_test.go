@@ -1,0 +1,110 @@
+package call
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Over a short way callers share many short pipelines, even if pipelines have grown, and what
+// nobody waits for goes in a long one.
+func TestShortWayHasShortPipelinesForCallers(t *testing.T) {
+	const crowd = 400
+	most := func(t *testing.T, way time.Duration, enqueue func(h *held, one *Call)) (most int) {
+		synctest.Test(t, func(t *testing.T) {
+			h := newHeld(t)
+			h.hook.pipeline = func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
+				time.Sleep(way)
+				return next(ctx, cmds)
+			}
+			h.echoes(t, maxInFlight)
+			synctest.Wait()
+			for i := range crowd {
+				enqueue(h, ranked(fmt.Sprint(i), ForCaller, 0))
+			}
+			synctest.Wait()
+			q := h.queueOf(ranked("k", ForCaller, 0))
+			q.mu.Lock()
+			q.pace.bytes, q.pace.shortest = maxPipelineBytes, [2]time.Duration{way, way}
+			q.pace.turnsAt = time.Now().Add(time.Hour)
+			q.mu.Unlock()
+			time.Sleep(way)
+			h.open()
+			h.done.Wait()
+			_, pipelines := h.sent()
+			for _, p := range pipelines {
+				most = max(most, len(p))
+			}
+		})
+		return most
+	}
+	waiting := func(h *held, one *Call) { h.do(context.Background(), one, ignore) }
+	if n := most(t, quickTrip/2, waiting); n >= crowd/4 {
+		t.Errorf("over a short way %d of %d callers shared a pipeline; want short ones", n, crowd)
+	}
+	if n := most(t, 2*quickTrip, waiting); n < crowd {
+		t.Errorf("over a long way %d of %d callers shared a pipeline; want all", n, crowd)
+	}
+	if n := most(t, quickTrip/2, func(h *held, one *Call) { h.start(one, ignore) }); n < crowd {
+		t.Errorf("over a short way %d of %d calls without a caller shared a pipeline; want all", n, crowd)
+	}
+}
+
+// Over a short way one trip at a time carries renewals. It holds up nobody else, and if it
+// hangs, the next one does not wait for it.
+func TestShortWayHasOneTripOfRenewals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeld(t)
+		hang := make(chan struct{})
+		h.hook.pipeline = func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
+			<-hang
+			return next(ctx, cmds)
+		}
+		two := func(of string) {
+			h.done.Add(2)
+			var calls []*Call
+			for i := range 2 {
+				one := ranked(fmt.Sprint(of, i), KeepsLease, time.Second)
+				one.Done = func([]int64, error) { h.done.Done() }
+				calls = append(calls, one)
+			}
+			h.Start(context.Background(), nil, calls...)
+			synctest.Wait()
+		}
+		wantSent := func(after string, wantAlone, want int) {
+			t.Helper()
+			synctest.Wait()
+			if alone, pipelines := h.sent(); alone != wantAlone || len(pipelines) != want {
+				t.Errorf("%s: %d calls alone and the pipelines %v; want %d and %d", after, alone, pipelines, wantAlone, want)
+			}
+		}
+		two("a")
+		two("b")
+		wantSent("two times renewals", 0, 1)
+		h.do(t.Context(), echoed("caller", 1), ignore)
+		synctest.Wait()
+		_, pipelines := h.sent()
+		if alone, _ := h.sent(); alone+len(pipelines) != 2 {
+			t.Errorf("sent %d alone and %v; want the caller's call at once", alone, pipelines)
+		}
+		time.Sleep(2 * maxRelief)
+		synctest.Wait()
+		if _, pipelines := h.sent(); len(pipelines) < 2 || pipelines[len(pipelines)-1][0] != "b0" {
+			t.Errorf("sent %v; want the second renewals once the first trip seems to hang", pipelines)
+		}
+		close(hang)
+		h.open()
+		h.done.Wait()
+		synctest.Wait()
+		q := h.queueOf(echoed("k", 1))
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		if q.renewing != 0 {
+			t.Errorf("%d trips of renewals after the last one", q.renewing)
+		}
+	})
+}
