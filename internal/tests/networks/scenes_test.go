@@ -13,6 +13,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -259,6 +261,64 @@ func TestManyHeldOverLongRoundTrips(t *testing.T) {
 	}
 }
 
+// fullPipelines returns the time that the enters and leaves of n locks take if eight
+// pipelines carry the enters at once, and then the leaves.
+func (s *site) fullPipelines(n int) time.Duration {
+	rdb, sent := s.far(), &recorder{}
+	rdb.AddHook(sent)
+	l, err := s.newMutex(rdb, 30*time.Second).Lock(s.Context(), "recorded")
+	if err == nil {
+		err = l.Unlock()
+	}
+	if err != nil || len(sent.args) != 2 {
+		s.Fatalf("%v; recorded %v; want an enter and a leave", err, sent.args)
+	}
+	const pipelines = 8
+	began := time.Now()
+	for _, args := range sent.args {
+		var group sync.WaitGroup
+		for p := range pipelines {
+			group.Go(func() {
+				pipe := rdb.Pipeline()
+				for i := p; i < n; i += pipelines {
+					of := slices.Clone(args)
+					for j, arg := range of {
+						if text, ok := arg.(string); ok {
+							of[j] = strings.ReplaceAll(text, "recorded", fmt.Sprint("floor", i))
+						}
+					}
+					pipe.Do(context.Background(), of...)
+				}
+				if _, err := pipe.Exec(context.Background()); err != nil {
+					s.Error(err)
+				}
+			})
+		}
+		group.Wait()
+	}
+	return time.Since(began)
+}
+
+// A recorder is a hook that keeps the arguments of the scripts that were sent alone and
+// answered.
+type recorder struct{ args [][]any }
+
+func (r *recorder) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (r *recorder) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if cmd.Name() == "evalsha" && err == nil {
+			r.args = append(r.args, slices.Clone(cmd.Args()))
+		}
+		return err
+	}
+}
+
+func (r *recorder) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
 // A crowd that comes at once, each caller with its own key.
 func TestCrowdOverALongRoundTrip(t *testing.T) {
 	for _, callers := range either([]int{5000, 20000}, []int{2000}) {
@@ -278,7 +338,12 @@ func TestCrowdOverALongRoundTrip(t *testing.T) {
 				}
 				group.Wait()
 				failed.report(s, "Lock and Unlock")
-				s.Logf("%d pairs took %v", callers, time.Since(began).Round(time.Millisecond))
+				took, floor := time.Since(began), s.fullPipelines(callers)
+				s.Logf("%d pairs took %v; in full pipelines %v", callers, took.Round(time.Millisecond), floor.Round(time.Millisecond))
+				// A smaller crowd ends before pipelines have grown.
+				if callers >= 20_000 && took > 2*floor {
+					s.Errorf("%d pairs took %v; want twice the time of full pipelines at most", callers, took)
+				}
 			})
 		})
 	}
