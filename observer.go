@@ -21,8 +21,8 @@ type EventKind int
 
 // The kinds of events. The Type and Family of an [Event] are always set.
 const (
-	// EventAcquired is the end of an acquisition by Acquire, TryAcquire, Lock, TryLock or Do.
-	// In a cache it is the end of the wait for a permit of MaxLoads. Outcome is
+	// EventAcquired is the end of an acquisition by Acquire, Lock, their tries, Do, DoOnce or
+	// Lead. With DoOnce, OutcomeComplete says that there was nothing to do. In a cache it is the end of the wait for a permit of MaxLoads. Outcome is
 	// OutcomeGranted, or says why there was no grant. Duration is the time that the call took.
 	// Waited says whether it was queued. Permits and Context are set.
 	EventAcquired EventKind = iota + 1
@@ -93,6 +93,7 @@ const (
 const (
 	OutcomeOK          = "ok"
 	OutcomeGranted     = "granted"
+	OutcomeComplete    = "complete" // DoOnce: there was nothing to do
 	OutcomeBusy        = "busy"
 	OutcomeQueueFull   = "queue_full"
 	OutcomeCanceled    = "canceled" // ctx ended

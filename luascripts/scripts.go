@@ -60,6 +60,12 @@ func PermitsSetLimit() string { return Whole("permits/set_limit") } // sets a ke
 func PermitsLeaveTurns() string { return Whole("permits/leave_turns") } // gives a lock back and sets the fence to the last turn's token
 func PermitsRenewCount() string { return Whole("permits/renew_count") } // extends a lease and counts the waiters
 
+// The scripts of a lock for one run of a job, which is done once.
+
+func PermitsEnterOnce() string  { return Whole("permits/enter_once") }  // takes a lock, or a place in the queue, unless the run is complete
+func PermitsComplete() string   { return Whole("permits/complete") }    // gives a lock back and stores that the run is complete
+func PermitsIsComplete() string { return Whole("permits/is_complete") } // says whether the run is complete
+
 // The scripts of families with a total: semaphores whose keys share a number of permits.
 
 func TotalsEnter() string    { return Whole("totals/enter") }     // takes permits, or a place in the queue

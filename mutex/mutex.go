@@ -101,14 +101,34 @@ func (m *Mutex) lock(ctx context.Context, op, key string, wait bool) (*Lock, err
 // token. It unlocks the lock when fn returns, panics or calls [runtime.Goexit]. Do returns
 // fn's error, joined with leasehold.ErrLost if the lock was lost meanwhile. If it did not get
 // the lock, it returns Lock's error and does not run fn.
-func (m *Mutex) Do(ctx context.Context, key string, fn func(ctx context.Context, token uint64) error) (err error) {
+func (m *Mutex) Do(ctx context.Context, key string, fn func(ctx context.Context, token uint64) error) error {
 	call.NeedCtx(ctx)
-	l, err := m.lock(ctx, "do", key, true)
+	return m.do(ctx, "do", key, true, fn)
+}
+
+// TryDo is [Mutex.Do] that does not wait: if the lock is not free, it returns
+// leasehold.ErrBusy, as TryLock does, and does not run fn.
+func (m *Mutex) TryDo(ctx context.Context, key string, fn func(ctx context.Context, token uint64) error) error {
+	call.NeedCtx(ctx)
+	return m.do(ctx, "try do", key, false, fn)
+}
+
+func (m *Mutex) do(ctx context.Context, op, key string, wait bool, fn func(ctx context.Context, token uint64) error) (err error) {
+	l, err := m.lock(ctx, op, key, wait)
 	if err != nil {
 		return err
 	}
 	defer func() { err = lease.JoinLoss(err, l.Unlock()) }()
 	return fn(l.Context(), l.Token())
+}
+
+// Shutdown is [Mutex.Close] for deploys: the holders finish first. Waiting calls and new ones
+// get leasehold.ErrClosed at once. Shutdown waits until all that is held was given back or lost, and
+// renews it meanwhile. Then it closes the handle. If ctx ends first, it closes the handle as
+// Close does, and returns an error that matches ctx's.
+func (m *Mutex) Shutdown(ctx context.Context) error {
+	call.NeedCtx(ctx)
+	return m.manager.Shutdown(ctx)
 }
 
 // Close gives back all locks that this handle holds and ends its waits. The Contexts of the

@@ -170,18 +170,38 @@ func (c *Config) share(key string) (int, error) {
 // it returns Acquire's error and does not run fn.
 func (s *Semaphore) Do(ctx context.Context, key string, fn func(ctx context.Context) error) error {
 	call.NeedCtx(ctx)
-	return s.DoN(ctx, key, 1, fn)
+	return s.do(ctx, "do", key, 1, true, fn)
 }
 
 // DoN is like [Semaphore.Do] but takes n permits, as [Semaphore.AcquireN] does.
-func (s *Semaphore) DoN(ctx context.Context, key string, n int, fn func(ctx context.Context) error) (err error) {
+func (s *Semaphore) DoN(ctx context.Context, key string, n int, fn func(ctx context.Context) error) error {
 	call.NeedCtx(ctx)
-	l, err := s.acquire(ctx, "do", key, n, true)
+	return s.do(ctx, "do", key, n, true, fn)
+}
+
+// TryDo is [Semaphore.Do] that does not wait: if no permit is free, it returns
+// leasehold.ErrBusy, as TryAcquire does, and does not run fn.
+func (s *Semaphore) TryDo(ctx context.Context, key string, fn func(ctx context.Context) error) error {
+	call.NeedCtx(ctx)
+	return s.do(ctx, "try do", key, 1, false, fn)
+}
+
+func (s *Semaphore) do(ctx context.Context, op, key string, n int, wait bool, fn func(ctx context.Context) error) (err error) {
+	l, err := s.acquire(ctx, op, key, n, wait)
 	if err != nil {
 		return err
 	}
 	defer func() { err = lease.JoinLoss(err, l.Release()) }()
 	return fn(l.Context())
+}
+
+// Shutdown is [Semaphore.Close] for deploys: the holders finish first. Waiting calls and new ones
+// get leasehold.ErrClosed at once. Shutdown waits until all that is held was given back or lost, and
+// renews it meanwhile. Then it closes the handle. If ctx ends first, it closes the handle as
+// Close does, and returns an error that matches ctx's.
+func (s *Semaphore) Shutdown(ctx context.Context) error {
+	call.NeedCtx(ctx)
+	return s.manager.Shutdown(ctx)
 }
 
 // Close gives back everything that this handle holds and ends its waits. The Contexts of the

@@ -1,6 +1,7 @@
 package singleflight
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -100,6 +101,28 @@ func New[T any](rdb redis.UniversalClient, cfg Config[T]) (*Group[T], error) {
 	return g, err
 }
 
+// Shutdown is [Group.Close] for deploys: the loads that run in this process finish first. Their
+// callers get the results, and so do the processes that wait for them. New calls, and calls that
+// wait for another process or for a permit of MaxLoads, get leasehold.ErrClosed at once; so does
+// a loader that uses the group. Then Shutdown closes the handle. If ctx ends first, it closes
+// the handle as Close does, and returns an error that matches ctx's.
+func (g *Group[T]) Shutdown(ctx context.Context) error {
+	call.NeedCtx(ctx)
+	g.mu.Lock()
+	g.end(func(f *flight[T]) bool { return f.load == nil })
+	g.manager.Refuse()
+	if g.permits != nil {
+		g.permits.Refuse()
+	}
+	var err error
+	select {
+	case <-g.idle():
+	case <-ctx.Done():
+		err = call.Fail(pkg, "shutdown", keys.Escape(g.cfg.Name), ctx.Err(), errStillLoading)
+	}
+	return cmp.Or(g.Close(ctx), err)
+}
+
 // Close ends all waits with leasehold.ErrClosed and cancels the ctx of the loads that run. It
 // gives their leases to the processes that wait for them. Close returns when the loaders have
 // returned and Redis has confirmed, or the leases have expired. If ctx ends first, Close
@@ -108,28 +131,18 @@ func New[T any](rdb redis.UniversalClient, cfg Config[T]) (*Group[T], error) {
 func (g *Group[T]) Close(ctx context.Context) error {
 	call.NeedCtx(ctx)
 	g.mu.Lock()
-	g.closed.Store(true)
-	var open []*request[T]
 	for f := range g.live {
-		open = append(open, f.takeRequests()...)
-		f.cancel()
 		if f.load != nil && !f.leased {
 			f.load.endFor(f, leasehold.ErrClosed)
 		}
 	}
-	clear(g.flights)
-	clear(g.localFlights)
-	g.mu.Unlock()
-	answer(open, outcome[T]{errs: []error{leasehold.ErrClosed}})
-
+	g.end(func(*flight[T]) bool { return true })
 	g.manager.Stop()
 	if g.permits != nil {
 		g.permits.Stop()
 	}
-	idle := make(chan struct{})
-	go func() { g.active.Wait(); close(idle) }()
 	select {
-	case <-idle:
+	case <-g.idle():
 	case <-ctx.Done():
 		return call.Fail(pkg, "close", keys.Escape(g.cfg.Name), ctx.Err(), errStillLoading)
 	}
@@ -140,6 +153,29 @@ func (g *Group[T]) Close(ctx context.Context) error {
 		}
 	}
 	return err
+}
+
+// end refuses new calls, and ends the waits of the flights that it is to end. Called with the
+// lock, which it releases.
+func (g *Group[T]) end(which func(f *flight[T]) bool) {
+	g.closed.Store(true)
+	var open []*request[T]
+	for f := range g.live {
+		if which(f) {
+			open = append(open, f.takeRequests()...)
+			f.cancel()
+		}
+	}
+	g.mu.Unlock()
+	answer(open, outcome[T]{errs: []error{leasehold.ErrClosed}})
+}
+
+// idle returns a channel that is closed when nothing is under way. The handle is closed, so
+// nothing begins any more.
+func (g *Group[T]) idle() <-chan struct{} {
+	idle := make(chan struct{})
+	go func() { g.active.Wait(); close(idle) }()
+	return idle
 }
 
 var errStillLoading = errors.New("a loader has not returned yet")

@@ -157,6 +157,19 @@ func OutOfReach(err error) bool {
 	return network(err) && !errors.Is(err, errWithdrawn) && !errors.As(err, &bad)
 }
 
+// lasting lists the beginnings of server errors that nothing but a person ends: missing rights,
+// a foreign value in the place of a key, a fence without a next token, an old server.
+var lasting = []string{"NOPERM", "NOAUTH", "WRONGPASS", "WRONGTYPE", "FENCESPENT", "ERR unknown command"}
+
+// Lasting reports whether the cause of err stays until a person acts, so that a new attempt
+// soon is useless.
+func Lasting(err error) bool {
+	text := serverError(err)
+	var bad *unsupported
+	return slices.ContainsFunc(lasting, func(p string) bool { return strings.HasPrefix(text, p) }) ||
+		ClientClosed(err) || errors.As(err, &bad)
+}
+
 // Backoff returns the pause before try n+1: 8 ms, doubling to 256 ms, spread at random.
 func Backoff(n int) time.Duration {
 	d := 4 * time.Millisecond << min(n, 6)

@@ -41,6 +41,8 @@ type Attempt struct {
 
 	Turns Turns // set if the lease serves several turns; nil: it serves its caller alone
 
+	NoMaxWait bool // MaxWait does not end this wait
+
 	BeforeEnter func() // called before each enter is sent; may be nil
 	OnWait      func() // called when the attempt is queued, and before an unanswered enter is retried; may be nil
 }
@@ -59,7 +61,7 @@ func (m *Manager) Acquire(ctx context.Context, a Attempt, into *Lease) (answer a
 	}
 	defer m.done()
 	w := &waiter{m: m, res: res, Attempt: a}
-	if m.cfg.MaxWait > 0 && a.Wait && a.Turns == nil {
+	if m.cfg.MaxWait > 0 && a.Wait && !a.NoMaxWait && a.Turns == nil {
 		limit := time.NewTimer(m.cfg.MaxWait)
 		defer limit.Stop()
 		w.maxWait = limit.C
@@ -67,23 +69,25 @@ func (m *Manager) Acquire(ctx context.Context, a Attempt, into *Lease) (answer a
 	began := m.events.now()
 	w.newRequest()
 	answer, err = w.run(ctx, into)
-	m.events.acquired(ctx, w, began, err)
+	m.events.acquired(ctx, w, began, answer, err)
 	m.events.observed()
 	if answer != nil {
 		return answer, err
 	}
-	return nil, w.unlessClosed(err)
+	return nil, w.unlessClosed(err, into)
 }
 
-// unlessClosed returns the error of an attempt that ended with err. If Close has begun, it
-// returns ErrClosed instead of a lease. Close gives that lease back: start lists a lease only
-// as long as the handle is open, and Close goes through the list afterwards.
-func (w *waiter) unlessClosed(err error) error {
+// unlessClosed returns the error of an attempt that ended with err. If Close or Shutdown has
+// begun, it gives the lease back and returns ErrClosed. Stop may have ended the lease already:
+// start lists a lease only as long as the handle is open, and Stop goes through the list
+// afterwards.
+func (w *waiter) unlessClosed(err error, into *Lease) error {
 	if err != nil {
 		return err
 	}
 	select {
 	case <-w.m.closing:
+		into.abandon(leasehold.ErrClosed)
 		return w.fail(leasehold.ErrClosed)
 	default:
 		return nil
@@ -314,7 +318,7 @@ func (l *Lease) start(ctx context.Context, w *waiter, v Verdict) error {
 	l.self = l
 	l.m, l.key, l.res, l.req, l.token, l.parent, l.since = m, w.Key, w.res, w.req, v.Token, ctx, now
 	l.permits, l.seq = w.Permits, w.seq
-	l.enterMayArriveUntil, l.turns = w.enterMayArriveUntil, w.Turns
+	l.enterMayArriveUntil, l.turns, l.byEnter = w.enterMayArriveUntil, w.Turns, v.ByEnter
 	if m.cfg.MaxHold > 0 && w.Turns == nil {
 		l.maxEnd = now.Add(m.cfg.MaxHold)
 	}
@@ -509,7 +513,7 @@ func (w *waiter) onEnterDone(ctx context.Context, e *enterCall) (v Verdict, agai
 func (w *waiter) onEnterReply(ctx context.Context, r *EnterReply, clock call.Sample) (Verdict, error) {
 	switch r.Code {
 	case Granted:
-		return Verdict{Code: Granted, Deadline: deadline(clock.Sent, r.Term), Token: r.Token}, nil
+		return Verdict{Code: Granted, Deadline: deadline(clock.Sent, r.Term), Token: r.Token, ByEnter: true}, nil
 	case Answered:
 		return Verdict{Code: Answered, Answer: r.Answer}, nil
 	case Queued:

@@ -313,6 +313,7 @@ func (m *Manager) dropLease(l *Lease) {
 		l.watched = false
 		m.inbox.Unwatch(l.res.FirstKey())
 	}
+	m.closeIfDrained()
 }
 
 // subscribed is called on each new subscription. Messages may have been missed, so it asks for

@@ -39,6 +39,8 @@ type Lease struct {
 	maxEnd              time.Time // when MaxHold is reached, by the local clock; zero: never
 	enterMayArriveUntil int64     // see waiter
 	turns               Turns     // see Attempt
+	byEnter             bool      // see ByEnter
+	completes           bool      // see Complete; set before its leave is sent
 
 	entry schedule.Entry // guarded by the schedule
 
@@ -296,6 +298,10 @@ func (l *Lease) ID() string { return l.req.ID() }
 
 // Request returns the request that was granted, for the package of its Protocol.
 func (l *Lease) Request() Request { return l.req }
+
+// ByEnter reports whether the grant came in the reply to the attempt's own enter. Otherwise
+// another call granted it, which may have run before or after the attempt's own calls.
+func (l *Lease) ByEnter() bool { return l.byEnter }
 
 // EnterMayArriveUntil returns the server time (µs) until which a copy of the lease's enter may
 // still arrive; 0: none can. Calls other than Leave that end the lease need it.

@@ -13,6 +13,7 @@
 package lease
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
@@ -77,6 +78,7 @@ type Manager struct {
 	closed    bool
 	running   int               // operations that Close waits for
 	idle      *sync.Cond        // signalled when none is running
+	drained   chan struct{}     // Shutdown waits until it is closed; nil: nobody waits for the last lease
 	leases    map[uint64]*Lease // by the sequence number of their attempt
 	hints     [maxHints]uint64  // attempts without a lease for which a hint came
 	nextHint  int
@@ -176,19 +178,60 @@ func (m *Manager) Client() *call.Client { return m.client }
 // Stop starts to give back all leases and ends all waits. It waits for nothing. Call Close
 // afterwards, when nobody uses the leases any more.
 func (m *Manager) Stop() {
+	m.Refuse()
 	m.mu.Lock()
-	first := !m.closed
-	m.closed = true
 	var held []*Lease
 	for _, l := range m.leases {
 		held = append(held, l)
 	}
 	m.mu.Unlock()
+	for _, l := range held {
+		l.abandon(leasehold.ErrClosed)
+	}
+}
+
+// Refuse ends all waits, and refuses new operations. What is held stays held, and is renewed.
+func (m *Manager) Refuse() {
+	m.mu.Lock()
+	first := !m.closed
+	m.closed = true
+	m.mu.Unlock()
 	if first {
 		close(m.closing)
 	}
-	for _, l := range held {
-		l.abandon(leasehold.ErrClosed)
+}
+
+// Shutdown ends all waits, waits until the holders have given back, and then closes the handle.
+// If ctx ends first, it closes the handle all the same and returns an error that matches ctx's.
+func (m *Manager) Shutdown(ctx context.Context) error {
+	m.Refuse()
+	m.mu.Lock()
+	if m.drained == nil {
+		m.drained = make(chan struct{})
+		m.closeIfDrained()
+	}
+	drained := m.drained
+	m.mu.Unlock()
+	var err error
+	select {
+	case <-drained:
+	case <-ctx.Done():
+		err = m.fail("shutdown", keys.Escape(m.cfg.Family.Name), ctx.Err(), errHeld)
+	}
+	return cmp.Or(m.Close(ctx), err)
+}
+
+var errHeld = errors.New("some holders had not given back")
+
+// closeIfDrained ends the wait of Shutdown if no lease is held. The handle is closed, so there
+// will be none. Called with the lock.
+func (m *Manager) closeIfDrained() {
+	if m.drained != nil && len(m.leases) == 0 {
+		select {
+		case <-m.drained:
+		default:
+			close(m.drained)
+		}
 	}
 }
 

@@ -66,7 +66,7 @@ func (w *waiter) entered(ctx context.Context, v Verdict, err error, into *Lease)
 	if _, err = w.follow(ctx, v, err, into); err == errQueued {
 		return &Place{w}, nil
 	}
-	return nil, w.unlessClosed(err)
+	return nil, w.unlessClosed(err, into)
 }
 
 // Await waits until the place's turn has come, ctx ends or the handle is closed.
@@ -75,7 +75,7 @@ func (p *Place) Await(ctx context.Context, into *Lease) error {
 	defer w.m.done()
 	w.returnsQueued, w.maxWait = false, nil
 	_, err := w.follow(ctx, Verdict{Code: Queued}, nil, into)
-	return w.unlessClosed(err)
+	return w.unlessClosed(err, into)
 }
 
 // State returns the last state of the resource that Redis reported.

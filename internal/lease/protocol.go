@@ -184,6 +184,7 @@ type Verdict struct {
 
 	Deadline  time.Time // of a grant: the time until which it is surely held
 	Confirmed bool      // of a grant: the required replicas, if any, have confirmed it
+	ByEnter   bool      // of a grant: the reply to an enter of the attempt itself says so
 	Answer    any
 	Lapsed    bool  // of Gone: an ask found neither a lease nor a place in the queue
 	Err       error // of Failed

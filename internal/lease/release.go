@@ -13,7 +13,15 @@ import (
 )
 
 // Release gives the lease back. op is the package's name for that.
-func (l *Lease) Release(op string) error {
+func (l *Lease) Release(op string) error { return l.release(op, nil) }
+
+// Complete is Release by a leave that also stores a result, if the lease is still held there.
+// mark makes the request prepare such leaves. Complete calls it once it is certain that the
+// holder had not lost the lease: no leave of a lost lease may store anything. A nil error says
+// that the result is stored. If Close ended the lease, the error matches leasehold.ErrClosed.
+func (l *Lease) Complete(op string, mark func()) error { return l.release(op, mark) }
+
+func (l *Lease) release(op string, mark func()) error {
 	if l.self != l {
 		panic("leasehold: " + op + " of a lease that was not acquired, or of a copy of one: pass the pointer on")
 	}
@@ -25,6 +33,9 @@ func (l *Lease) Release(op string) error {
 	defer m.events.observed()
 	switch l.end(leasehold.ErrReleased) {
 	case released:
+		if mark != nil {
+			return l.fail(op)
+		}
 		return m.fail(op, l.res.Label(), leasehold.ErrReleased)
 	case lost:
 		if open { // otherwise the schedule may have stopped; the lease has ended by itself
@@ -34,6 +45,10 @@ func (l *Lease) Release(op string) error {
 		return l.fail(op)
 	}
 	m.holds.add(time.Since(l.since))
+	if mark != nil {
+		l.completes = true
+		mark()
+	}
 	return l.releaseError(op, l.leave(false))
 }
 
@@ -101,6 +116,9 @@ func (l *Lease) leave(resent bool) []error {
 	ctx := context.Background() // while the server answers, the first try waits in its queue
 	for n := 1; ; n++ {
 		c := leaveCall(l.req, l.enterMayArriveUntil)
+		if l.completes {
+			c.Confirm = m.confirm
+		}
 		ints, err := m.client.Do(ctx, c)
 		var r LeaveReply
 		if err == nil {
@@ -112,7 +130,13 @@ func (l *Lease) leave(resent bool) []error {
 			m.askSoon(l.res) // as for a lost reply
 		}
 		if err == nil {
-			return l.onLeft(r, c.Sent, resent)
+			if errs := l.onLeft(r, c.Sent, resent); errs != nil || !l.completes {
+				return errs
+			}
+			if err = c.Unconfirmed(); err != nil {
+				return []error{leasehold.ErrUnavailable, err}
+			}
+			return nil
 		}
 		if ctx.Err() != nil && errors.Is(err, context.DeadlineExceeded) {
 			err = call.TooLate(err, began) // the ctx is not the caller's own
@@ -149,7 +173,8 @@ func (l *Lease) onLeft(r LeaveReply, sent time.Time, resent bool) []error {
 	// server knows no lease now, the lease was lost before, but that is certain only if this
 	// was the only leave and its answer came before the lease can have expired. Else an earlier
 	// leave may have given it back, or the time has. In each case it may have been revoked.
-	sure := !resent && time.Now().Before(l.deadline)
+	// A leave that completes finds its own result if an earlier one of it has run.
+	sure := l.completes || (!resent && time.Now().Before(l.deadline))
 	end, err := l.m.revocation(context.Background(), l.req, fatePatience)
 	switch {
 	case end != nil:

@@ -146,12 +146,16 @@ func (t *telemetry) now() time.Time {
 }
 
 // acquired reports the outcome of an acquisition that began at began.
-func (t *telemetry) acquired(ctx context.Context, w *waiter, began time.Time, err error) {
+func (t *telemetry) acquired(ctx context.Context, w *waiter, began time.Time, answer any, err error) {
 	if t == nil || t.ownUse || w.Turns != nil {
 		return
 	}
+	outcome := acquireOutcome(ctx, err)
+	if answer != nil {
+		outcome = leasehold.OutcomeComplete
+	}
 	t.observe(leasehold.Event{
-		Kind: leasehold.EventAcquired, Outcome: acquireOutcome(ctx, err), Context: ctx,
+		Kind: leasehold.EventAcquired, Outcome: outcome, Context: ctx,
 		Duration: time.Since(began), Permits: w.Permits, Waited: w.ticket != 0,
 	})
 }

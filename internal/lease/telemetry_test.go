@@ -31,7 +31,7 @@ func BenchmarkNothingSet(b *testing.B) {
 	for b.Loop() {
 		began := m.events.now()
 		m.reached(nil, nil)
-		m.events.acquired(context.Background(), w, began, nil)
+		m.events.acquired(context.Background(), w, began, nil, nil)
 		m.events.released(l, nil)
 		m.reached(nil, nil)
 		m.reached(nil, nil)
@@ -43,7 +43,7 @@ func TestNothingSetAllocatesNothing(t *testing.T) {
 	m, l, w := &Manager{}, &Lease{}, &waiter{}
 	if n := testing.AllocsPerRun(100, func() {
 		m.reached(nil, nil)
-		m.events.acquired(context.Background(), w, m.events.now(), nil)
+		m.events.acquired(context.Background(), w, m.events.now(), nil, nil)
 		m.events.released(l, nil)
 		m.events.renewed(time.Time{}, RenewReply{}, nil)
 	}); n != 0 {

@@ -73,6 +73,9 @@ func (r *Resource) NewRequest(t lease.Terms) *Request {
 	if r.fenced {
 		q.counted = 0
 	}
+	if once, ok := t.Want.(*Once); ok {
+		q.once = once
+	}
 	return q
 }
 
@@ -131,6 +134,8 @@ type Request struct {
 	ttl     int64 // ms
 	limit   int
 
+	once      *Once         // the run that the lock is for; nil: none
+	completes atomic.Bool   // its leave stores that the run is complete
 	lastToken atomic.Uint64 // token of the last of several turns (see turns.go); 0: the lease served one
 }
 
@@ -154,12 +159,15 @@ func (q *Request) Enter(o lease.EnterOptions) *call.Call {
 		wait = strconv.FormatInt(o.Ticket, 10) + " " + strconv.Itoa(o.MaxWaiters)
 	}
 	k := &q.res.keys
+	if q.once != nil {
+		return call.New(enterOnceScript, 5, k[0], k[1], k[2], k[3], q.once.done, &q.ownerID, &q.counted, &q.ttl, &q.limit, o.Void(), wait)
+	}
 	return call.New(enterScript, 4, k[0], k[1], k[2], k[3], &q.ownerID, &q.counted, &q.ttl, &q.limit, o.Void(), wait)
 }
 
 // enterCodes maps the codes of the script. The script of internal/totals has the same ones.
 var enterCodes = [...]lease.Code{
-	1: lease.Granted, 2: lease.Queued, 3: lease.Busy, 4: lease.TooMany, 5: lease.QueueFull, 6: lease.Void, 7: lease.GivenUp,
+	1: lease.Granted, 2: lease.Queued, 3: lease.Busy, 4: lease.TooMany, 5: lease.QueueFull, 6: lease.Void, 7: lease.GivenUp, 8: lease.Answered,
 }
 
 // EnterCode returns what a code in the reply to an enter means. It returns lease.Gone for a
@@ -182,6 +190,8 @@ func (q *Request) ReadEnter(_ *call.Call, v []int64) (lease.EnterReply, error) {
 		reply.Term, reply.Token = call.Duration(v[2]), uint64(v[3])
 	case lease.Queued, lease.Busy, lease.TooMany, lease.QueueFull:
 		reply.State = readState(v[2:6])
+	case lease.Answered:
+		reply.Answer = Complete{}
 	}
 	var err error
 	reply.Grants, reply.More, err = lease.ReadGrants("enter", v[6:])
@@ -194,6 +204,9 @@ func (q *Request) Leave(enterMayArriveUntil int64) *call.Call {
 		return q.leaveTurns(enterMayArriveUntil)
 	}
 	k := &q.res.keys
+	if q.completes.Load() {
+		return call.New(completeScript, 5, k[0], k[1], k[2], k[3], q.once.done, &q.ownerID, &q.counted, call.MillisecondsUp(enterMayArriveUntil), q.once.keep)
+	}
 	return call.New(leaveScript, 4, k[0], k[1], k[2], k[3], &q.ownerID, &q.counted, call.MillisecondsUp(enterMayArriveUntil))
 }
 

@@ -31,7 +31,7 @@ const (
 // together.
 var sampled = concat(scripts, totals, listed)
 
-var mutations = concat(scripts, client, flightScripts, flights, totals, listed, telemetry, replicas, localTurns, inboxes, revoked, commands, queue)
+var mutations = concat(scripts, client, flightScripts, flights, totals, listed, telemetry, replicas, localTurns, inboxes, revoked, commands, queue, once)
 
 func concat(all ...[]mutation) (list []mutation) {
 	for _, some := range all {
@@ -43,12 +43,12 @@ func concat(all ...[]mutation) (list []mutation) {
 // scripts are the guards of the permits' scripts.
 var scripts = []mutation{
 	{
-		name: "void time of an enter", file: "luascripts/permits/enter.lua",
+		name: "void time of an enter", file: "luascripts/permits/shared/enter.lua",
 		old: "if void_from > 0 and us >= void_from then", new: "if false then",
 		packages: scriptTests,
 	},
 	{
-		name: "tombstone refuses a stray enter", file: "luascripts/permits/enter.lua",
+		name: "tombstone refuses a stray enter", file: "luascripts/permits/shared/enter.lua",
 		old: "if sign and not queued then return", new: "if false then return",
 		packages: scriptTests,
 	},
@@ -58,28 +58,28 @@ var scripts = []mutation{
 		packages: scriptTests,
 	},
 	{
-		name: "a retried enter finds its own lease", file: "luascripts/permits/enter.lua",
+		name: "a retried enter finds its own lease", file: "luascripts/permits/shared/enter.lua",
 		old: "if expiry > now then\n", new: "if false then\n",
 		packages: scriptTests,
 	},
 	{
-		name: "a retried enter gets the same token", file: "luascripts/permits/enter.lua",
+		name: "a retried enter gets the same token", file: "luascripts/permits/shared/enter.lua",
 		old:      "  local token = current_token()\n  return token and {",
 		new:      "  local token = fenced and issue_token() or 0\n  return token and {",
 		packages: scriptTests,
 	},
 	{
-		name: "the limit, on the fast path", file: "luascripts/permits/enter.lua",
+		name: "the limit, on the fast path", file: "luascripts/permits/shared/enter.lua",
 		old: "if held < tonumber(ARGV[4]) and", new: "if",
 		packages: leases,
 	},
 	{
-		name: "the limit, behind it", file: "luascripts/permits/enter.lua",
+		name: "the limit, behind it", file: "luascripts/permits/shared/enter.lua",
 		old: "in_use() + permits <= limit and not has_live_waiter()", new: "not has_live_waiter()",
 		packages: leases,
 	},
 	{
-		name: "newcomers don't pass the queue", file: "luascripts/permits/enter.lua",
+		name: "newcomers don't pass the queue", file: "luascripts/permits/shared/enter.lua",
 		old: "in_use() + permits <= limit and not has_live_waiter()", new: "in_use() + permits <= limit",
 		packages: scriptTests,
 	},
@@ -179,7 +179,7 @@ var scripts = []mutation{
 		packages: scriptTests,
 	},
 	{
-		name: "a newcomer stands behind parked waiters", file: "luascripts/permits/enter.lua",
+		name: "a newcomer stands behind parked waiters", file: "luascripts/permits/shared/enter.lua",
 		old: "last_ticket = math.max(last_ticket - PARKED, tonumber(unparked or 0))", new: "last_ticket = tonumber(unparked or 0)",
 		packages: scriptTests,
 	},
@@ -209,17 +209,17 @@ var scripts = []mutation{
 		packages: scriptTests,
 	},
 	{
-		name: "expiries of keys only grow", file: "luascripts/permits/enter.lua",
+		name: "expiries of keys only grow", file: "luascripts/permits/shared/enter.lua",
 		old: "redis.call('PEXPIREAT', holders, now + ttl, 'GT')", new: "redis.call('PEXPIREAT', holders, now + ttl)",
 		packages: scriptTests,
 	},
 	{
-		name: "tickets rise", file: "luascripts/permits/enter.lua",
+		name: "tickets rise", file: "luascripts/permits/shared/enter.lua",
 		old: "ticket = math.max(us, last_ticket + 1)", new: "ticket = us",
 		packages: scriptTests,
 	},
 	{
-		name: "a waiter's old ticket counts", file: "luascripts/permits/enter.lua",
+		name: "a waiter's old ticket counts", file: "luascripts/permits/shared/enter.lua",
 		old: "ticket = tonumber(ticket)", new: "ticket = 0",
 		packages: leases,
 	},
@@ -274,7 +274,7 @@ var client = []mutation{
 	},
 	{
 		name: "a lease that Close gives back is not returned", file: "internal/lease/acquire.go",
-		old: "	case <-w.m.closing:\n		return w.fail(leasehold.ErrClosed)", new: "	case <-w.m.closing:\n		return nil",
+		old: "		into.abandon(leasehold.ErrClosed)\n		return w.fail(leasehold.ErrClosed)", new: "		return nil",
 		packages: "./internal/tests/contract/semaphore", tests: "TestAcquireDoesNotReturnALease",
 	},
 	{

@@ -1,0 +1,122 @@
+package mutex
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/mutex"
+)
+
+// lead leads in another goroutine. Each term of it is told to terms; it lasts until the
+// Context of the lock ends.
+func lead(ctx context.Context, m *mutex.Mutex, terms chan<- uint64) <-chan error {
+	ended := make(chan error, 1)
+	go func() {
+		ended <- m.Lead(ctx, "leader", func(ctx context.Context, token uint64) error {
+			terms <- token
+			<-ctx.Done()
+			return ctx.Err()
+		})
+	}()
+	return ended
+}
+
+func TestLeadersFollowEachOther(t *testing.T) {
+	each(t, func(f *fixture) {
+		short := func(c *mutex.Config) { c.TTL, c.MaxWait = 3*time.Second, 20*time.Millisecond }
+		first, _ := f.open(short)
+		second, wire := f.open(short)
+		one, two := make(chan uint64, 8), make(chan uint64, 8)
+		ctx, cancel := context.WithCancel(f.Context())
+		oneEnded := lead(ctx, first, one)
+		token := redistest.Get(f, "the first leader", one)
+		twoCtx, twoCancel := context.WithCancel(f.Context())
+		twoEnded := lead(twoCtx, second, two)
+		redistest.Eventually(f, "the second to stand", func() bool { return f.Queued("leader") == 1 })
+		time.Sleep(300 * time.Millisecond)  // longer than MaxWait, which does not apply
+		if n := wire.Sent("enter"); n > 2 { // the second carries the script's text
+			f.Errorf("the second has stood %d times", n)
+		}
+		began := time.Now()
+		cancel()
+		redistest.WantErr(f, redistest.Get(f, "the end of the first", oneEnded), context.Canceled)
+		if next := redistest.Get(f, "the second leader", two); next <= token {
+			f.Errorf("token %d after %d", next, token)
+		}
+		if took := time.Since(began); took > time.Second {
+			f.Errorf("the second leads after %v", took)
+		}
+		// A lost lock is no failure: the process stands again.
+		f.RDB.Del(f.Context(), f.Part("leader", "holders"))
+		redistest.Get(f, "the second to lead again", two)
+		// Neither is a revocation.
+		state, err := second.Inspect(f.Context(), "leader")
+		if err != nil || state.Holder == nil {
+			f.Fatalf("%+v, %v; want a leader", state, err)
+		}
+		if err := second.Revoke(f.Context(), "leader", state.Holder.ID, "test"); err != nil {
+			f.Fatal(err)
+		}
+		redistest.Get(f, "the second to lead once more", two)
+		twoCancel()
+		redistest.WantErr(f, redistest.Get(f, "the end of the second", twoEnded), context.Canceled)
+		f.wantHeld("leader", false)
+	})
+}
+
+func TestLeadEnds(t *testing.T) {
+	each(t, func(f *fixture) {
+		m, _ := f.open()
+		oops := errors.New("oops")
+		redistest.WantErr(f, m.Lead(f.Context(), "leader", func(context.Context, uint64) error { return oops }), oops)
+		f.wantHeld("leader", false)
+		redistest.WantErr(f, m.Lead(f.Context(), "", nothing), leasehold.ErrInvalid)
+		terms := make(chan uint64, 8)
+		ended := lead(f.Context(), m, terms)
+		redistest.Get(f, "a leader", terms)
+		if err := m.Close(f.Context()); err != nil {
+			f.Error(err)
+		}
+		redistest.WantErr(f, redistest.Get(f, "its end", ended), leasehold.ErrClosed)
+	})
+}
+
+// A leader whose fn returns at once does not spin.
+func TestLeadStartsAtMostOnceASecond(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		m, wire := f.open()
+		ctx, cancel := context.WithTimeout(f.Context(), 4500*time.Millisecond)
+		defer cancel()
+		runs := 0
+		err := m.Lead(ctx, "leader", func(context.Context, uint64) error { runs++; return nil })
+		redistest.WantErr(f, err, context.DeadlineExceeded)
+		if runs != 5 {
+			f.Errorf("it ran %d times in 4.5 s; want 5", runs)
+		}
+		// While Redis is away the process stands again, ever more slowly.
+		ctx, cancel = context.WithTimeout(f.Context(), 20*time.Second)
+		defer cancel()
+		wire.Cut()
+		time.AfterFunc(15*time.Second, wire.Heal)
+		runs = 0
+		if err := m.Lead(ctx, "leader", func(context.Context, uint64) error { runs++; return nil }); runs == 0 {
+			f.Errorf("it did not lead when Redis was back: %v", err)
+		}
+	})
+}
+
+// Missing rights last until a person gives them: Lead does not try for ever.
+func TestLeadEndsWithALastingRefusal(t *testing.T) {
+	bubble(t, func(f *fixture, server *miniredis.Miniredis) {
+		m, _ := f.open()
+		f.Cleanup(func() { server.SetError("") })
+		server.SetError("NOPERM User default has no permissions to run the 'evalsha' command")
+		redistest.WantErr(f, m.Lead(f.Context(), "leader", nothing), leasehold.ErrUnavailable)
+	})
+}

@@ -1,0 +1,253 @@
+package mutex
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
+	"github.com/leasehold-go/leasehold/mutex"
+)
+
+type ran struct {
+	ran bool
+	err error
+}
+
+// doOnce calls DoOnce in another goroutine.
+func doOnce(ctx context.Context, m *mutex.Mutex, slot string, fn func(ctx context.Context, token uint64) error) <-chan ran {
+	done := make(chan ran, 1)
+	go func() {
+		r, err := m.DoOnce(ctx, "job", slot, time.Minute, fn)
+		done <- ran{r, err}
+	}()
+	return done
+}
+
+func (f *fixture) wantRan(done <-chan ran, want bool) {
+	f.Helper()
+	if got := redistest.Get(f, "a run", done); got.ran != want || got.err != nil {
+		f.Errorf("it ran: %t, %v; want %t", got.ran, got.err, want)
+	}
+}
+
+func nothing(context.Context, uint64) error { return nil }
+
+func TestSlotIsRunOnce(t *testing.T) {
+	each(t, func(f *fixture) {
+		first, _ := f.open()
+		second, _ := f.open()
+		begun, end := make(chan struct{}), make(chan struct{})
+		one := doOnce(f.Context(), first, "s", func(ctx context.Context, token uint64) error {
+			if ctx.Err() != nil || token == 0 {
+				f.Errorf("it runs with %v and token %d", ctx.Err(), token)
+			}
+			close(begun)
+			<-end
+			return nil
+		})
+		redistest.Get(f, "the run", begun)
+		if ran, err := second.TryDoOnce(f.Context(), "job", "s", time.Minute, nothing); ran || !errors.Is(err, leasehold.ErrBusy) {
+			f.Errorf("TryDoOnce beside it: %t, %v; want ErrBusy", ran, err)
+		}
+		two := doOnce(f.Context(), second, "s", nothing)
+		redistest.Eventually(f, "the second caller to queue", func() bool { return f.Queued("job") == 1 })
+		close(end)
+		f.wantRan(one, true)
+		f.wantRan(two, false)
+		third, wire := f.open()
+		f.wantRan(doOnce(f.Context(), third, "s", nothing), false)
+		enters, others := wire.Sent("enter once"), wire.Sent("leave", "complete", "is complete")
+		if enters > 2 || others > 0 { // the second enter carries the script's text
+			f.Errorf("%d enters and %d other calls find that the slot is complete; want one enter", enters, others)
+		}
+		f.wantRan(doOnce(f.Context(), third, "t", nothing), true)
+		if wire.Sent("is complete") > 0 {
+			f.Error("a run that did not wait asks whether its slot is complete, although its enter said so")
+		}
+		redistest.Eventually(f, "the lock to be free", func() bool { return f.RDB.ZCard(f.Context(), f.Part("job", "holders")).Val() == 0 })
+		left := f.RDB.PTTL(f.Context(), f.Part("job", "done:s")).Val()
+		if left <= 0 || left > time.Minute {
+			f.Errorf("the completion is remembered for %v; want a minute", left)
+		}
+	})
+}
+
+func TestSlotStaysOpen(t *testing.T) {
+	each(t, func(f *fixture) {
+		m, _ := f.open(ttl(3 * time.Second))
+		oops := errors.New("oops")
+		for name, fn := range map[string]func(ctx context.Context, token uint64) error{
+			"error":  func(context.Context, uint64) error { return oops },
+			"goexit": func(context.Context, uint64) error { runtime.Goexit(); return nil },
+			"panic":  func(context.Context, uint64) error { panic(oops) },
+		} {
+			done := make(chan ran, 1)
+			go func() {
+				defer close(done)
+				defer func() { _ = recover() }()
+				r, err := m.DoOnce(f.Context(), "job", name, time.Minute, fn)
+				done <- ran{r, err}
+			}()
+			if r := <-done; name == "error" && (!r.ran || !errors.Is(r.err, oops)) {
+				f.Errorf("a failed run: %t, %v; want that it ran, and its error", r.ran, r.err)
+			}
+			f.wantRan(doOnce(f.Context(), m, name, nothing), true)
+		}
+		// The lock is taken away.
+		lost := <-doOnce(f.Context(), m, "lost", func(ctx context.Context, _ uint64) error {
+			f.RDB.Del(ctx, f.Part("job", "holders"))
+			return nil
+		})
+		if !lost.ran || !errors.Is(lost.err, leasehold.ErrLost) {
+			f.Errorf("a run that lost its lock: %t, %v; want ErrLost", lost.ran, lost.err)
+		}
+		f.wantRan(doOnce(f.Context(), m, "lost", nothing), true)
+		// The handle is closed meanwhile.
+		other, _ := f.open()
+		closed := <-doOnce(f.Context(), other, "closed", func(ctx context.Context, _ uint64) error {
+			go func() { _ = other.Close(context.Background()) }()
+			<-ctx.Done()
+			return nil
+		})
+		if !closed.ran || !errors.Is(closed.err, leasehold.ErrClosed) {
+			f.Errorf("a run during Close: %t, %v; want ErrClosed", closed.ran, closed.err)
+		}
+		f.wantRan(doOnce(f.Context(), m, "closed", nothing), true)
+	})
+}
+
+// A lock that has expired completes nothing, although its member may still be there.
+func TestExpiredLockCompletesNothing(t *testing.T) {
+	each(t, func(f *fixture) {
+		m, wire := f.open(ttl(500 * time.Millisecond))
+		next, _ := f.open()
+		got := <-doOnce(f.Context(), m, "s", func(ctx context.Context, _ uint64) error {
+			wire.CutOff("renew")
+			taken, err := next.Lock(f.Context(), "job") // once the lease is over
+			if err != nil {
+				f.Error(err)
+				return err
+			}
+			if err := taken.Unlock(); err != nil {
+				f.Error(err)
+			}
+			return nil
+		})
+		wire.Heal()
+		if !got.ran || !errors.Is(got.err, leasehold.ErrLost) {
+			f.Errorf("%t, %v; want ErrLost", got.ran, got.err)
+		}
+		f.wantRan(doOnce(f.Context(), next, "s", nothing), true)
+	})
+}
+
+// A process that is cut off believes its lock lost before the server does. Its leave, which comes
+// when the way is free again, completes nothing.
+func TestLostLockCompletesNothing(t *testing.T) {
+	each(t, func(f *fixture) {
+		m, wire := f.open(ttl(500 * time.Millisecond))
+		got := <-doOnce(f.Context(), m, "s", func(ctx context.Context, _ uint64) error {
+			wire.CutOff("renew")
+			<-ctx.Done()
+			wire.Heal()
+			return nil
+		})
+		if !got.ran || !errors.Is(got.err, leasehold.ErrLost) {
+			f.Errorf("%t, %v; want ErrLost", got.ran, got.err)
+		}
+		redistest.Eventually(f, "the lock to be free", func() bool {
+			return f.RDB.ZCard(f.Context(), f.Part("job", "holders")).Val() == 0
+		})
+		f.wantRan(doOnce(f.Context(), m, "s", nothing), true)
+	})
+}
+
+// The reply to a call is lost, and the call is sent again.
+func TestSlotIsCompletedDespiteLostReplies(t *testing.T) {
+	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
+		m := f.openVia(p)
+		f.wantRan(doOnce(f.Context(), m, "warm", nothing), true)
+		for _, script := range []string{"enter once", "complete"} {
+			lost := p.EatReply(func(cmd []string) bool { return harness.Script(cmd) == script }, 1)
+			var runs atomic.Int32
+			f.wantRan(doOnce(f.Context(), m, script, func(context.Context, uint64) error { runs.Add(1); return nil }), true)
+			lost.Wait()
+			f.wantRan(doOnce(f.Context(), m, script, func(context.Context, uint64) error { runs.Add(1); return nil }), false)
+			if n := runs.Load(); n != 1 {
+				f.Errorf("%d runs", n)
+			}
+		}
+	})
+}
+
+// Many callers compete for many slots, with ctx that can end, so that grants come in every way.
+func TestCrowdRunsEachSlotOnce(t *testing.T) {
+	each(t, func(f *fixture) {
+		const slots, callers = 60, 4
+		var handles []*mutex.Mutex
+		for range 2 {
+			m, _ := f.open()
+			handles = append(handles, m)
+		}
+		var runs [slots]atomic.Int32
+		var group sync.WaitGroup
+		for i := range callers {
+			group.Go(func() {
+				ctx, cancel := context.WithCancel(f.Context())
+				defer cancel()
+				for s := range slots {
+					running := func(context.Context, uint64) error { runs[s].Add(1); return nil }
+					if _, err := handles[i%2].DoOnce(ctx, "job", fmt.Sprint(s), time.Minute, running); err != nil {
+						f.Error(err)
+					}
+					if n := runs[s].Load(); n != 1 {
+						f.Errorf("slot %d ran %d times when DoOnce returned", s, n)
+					}
+				}
+			})
+		}
+		group.Wait()
+	})
+}
+
+func TestSlotsAreChecked(t *testing.T) {
+	each(t, func(f *fixture) {
+		m, wire := f.open(func(c *mutex.Config) { c.HashKeys = true })
+		before := wire.Sent()
+		for what, call := range map[string]func() (bool, error){
+			"slot": func() (bool, error) { return m.DoOnce(f.Context(), "k", "", time.Minute, nothing) },
+			"bytes": func() (bool, error) {
+				return m.TryDoOnce(f.Context(), "k", strings.Repeat("s", 513), time.Minute, nothing)
+			},
+			"keep": func() (bool, error) { return m.DoOnce(f.Context(), "k", "s", time.Second-1, nothing) },
+			"fn":   func() (bool, error) { return m.DoOnce(f.Context(), "k", "s", time.Second, nil) },
+			"key":  func() (bool, error) { return m.DoOnce(f.Context(), "", "s", time.Second, nothing) },
+		} {
+			ran, err := call()
+			redistest.WantErr(f, err, leasehold.ErrInvalid)
+			redistest.WantText(f, err, what)
+			if ran {
+				f.Errorf("it ran although its %s is bad", what)
+			}
+		}
+		if n := wire.Sent() - before; n != 0 {
+			f.Errorf("%d commands were sent", n)
+		}
+		if _, err := m.DoOnce(f.Context(), "k", "secret", time.Minute, nothing); err != nil {
+			f.Error(err)
+		}
+		if all := f.keys(); slices.ContainsFunc(all, func(key string) bool { return strings.Contains(key, "secret") }) {
+			f.Errorf("the slot is seen in %v", all)
+		}
+	})
+}

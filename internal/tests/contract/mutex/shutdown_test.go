@@ -1,0 +1,125 @@
+package mutex
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
+	"github.com/leasehold-go/leasehold/mutex"
+)
+
+// shutDown calls Shutdown in another goroutine of a bubble, and returns once it waits.
+func shutDown(ctx context.Context, m *mutex.Mutex) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- m.Shutdown(ctx) }()
+	time.Sleep(time.Millisecond)
+	synctest.Wait()
+	return done
+}
+
+func TestShutdownLetsHoldersFinish(t *testing.T) {
+	for name, turns := range map[string]time.Duration{"": 0, "LocalFor": 20 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+				m, _ := f.open(ttl(time.Second), localFor(turns))
+				other, _ := f.open()
+				held, theirs := f.take(m, "k"), f.take(other, "theirs")
+				mine := harness.Start(f.T, func() (*mutex.Lock, error) { return m.Lock(f.Context(), "k") })
+				others := f.wait(f.Context(), m, "theirs")
+				time.Sleep(time.Second)
+				done := shutDown(f.Context(), m)
+				for _, w := range []*waiting{mine, others} {
+					redistest.Get(f, "the waiter's end", w.Done)
+					redistest.WantErr(f, w.Failed(), leasehold.ErrClosed)
+				}
+				_, err := m.TryLock(f.Context(), "new")
+				redistest.WantErr(f, err, leasehold.ErrClosed)
+				time.Sleep(10 * time.Second) // longer than the TTL: the lease is renewed
+				if err := held.Context().Err(); err != nil {
+					f.Errorf("the holder's Context has ended: %v", context.Cause(held.Context()))
+				}
+				if err := held.Extend(f.Context(), 2*time.Second); err != nil {
+					f.Error(err)
+				}
+				select {
+				case err := <-done:
+					f.Fatalf("Shutdown returned %v beside a holder", err)
+				default:
+				}
+				f.wantHeld("k", true)
+				unlock(f, held)
+				if err := redistest.Get(f, "Shutdown", done); err != nil {
+					f.Error(err)
+				}
+				f.wantHeld("k", false)
+				unlock(f, theirs)
+				if err := m.Shutdown(f.Context()); err != nil { // a second one does no harm
+					f.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// When its ctx ends, Shutdown is a Close.
+func TestShutdownIsBoundedByItsCtx(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		m, _ := f.open()
+		held := f.take(m, "k")
+		ctx, cancel := context.WithTimeout(f.Context(), 3*time.Second)
+		defer cancel()
+		began := time.Now()
+		err := redistest.Get(f, "Shutdown", shutDown(ctx, m))
+		if took := time.Since(began); took != 3*time.Second {
+			f.Errorf("it took %v", took)
+		}
+		redistest.WantErr(f, err, context.DeadlineExceeded)
+		redistest.WantErr(f, context.Cause(held.Context()), leasehold.ErrClosed)
+		if err := m.Close(f.Context()); err != nil {
+			f.Error(err)
+		}
+		f.wantHeld("k", false)
+	})
+}
+
+// A lock that is lost is not waited for.
+func TestShutdownEndsWithALostLock(t *testing.T) {
+	bubble(t, func(f *fixture, server *miniredis.Miniredis) {
+		m, _ := f.open(ttl(3 * time.Second))
+		held := f.take(m, "k")
+		done := shutDown(f.Context(), m)
+		server.FlushAll()
+		if err := redistest.Get(f, "Shutdown", done); err != nil {
+			f.Error(err)
+		}
+		redistest.WantErr(f, context.Cause(held.Context()), leasehold.ErrLost)
+	})
+}
+
+func TestTryDoDoesNotWait(t *testing.T) {
+	each(t, func(f *fixture) {
+		for _, turns := range []time.Duration{0, 20 * time.Millisecond} {
+			m, _ := f.open(localFor(turns))
+			token, oops := uint64(0), errors.New("oops")
+			err := m.TryDo(f.Context(), "k", func(ctx context.Context, t uint64) error {
+				token = t
+				again := m.TryDo(ctx, "k", func(context.Context, uint64) error { f.Error("it ran"); return nil })
+				redistest.WantErr(f, again, leasehold.ErrBusy)
+				return oops
+			})
+			redistest.WantErr(f, err, oops)
+			redistest.WantNot(f, err, leasehold.ErrLost)
+			if token == 0 {
+				f.Error("fn got no token")
+			}
+			f.wantHeld("k", false)
+		}
+	})
+}

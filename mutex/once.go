@@ -1,0 +1,119 @@
+package mutex
+
+import (
+	"context"
+	"time"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/call"
+	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/permits"
+)
+
+// minKeep is the shortest time for which the completion of a slot is remembered.
+const minKeep = time.Second
+
+// DoOnce runs fn under the lock of key, unless slot was completed before. It is for jobs that
+// several hosts start at about the same time. A lock alone runs such a job twice if the first
+// run ends before the second host's clock strikes. slot names the run, such as "2026-11-23" or
+// a migration: 1 to 512 bytes. keep is how long its completion is remembered, at least 1 s. It
+// must be longer than the time by which the hosts' clocks can differ.
+//
+// Callers wait while another one runs fn, as in [Mutex.Lock]. ran says whether fn ran here.
+//
+//   - (true, nil): fn ran, and the slot is complete.
+//   - (false, nil): the slot was complete. fn did not run.
+//   - fn's error, a panic or Goexit leaves the slot open; the next caller runs fn. If the lock
+//     was lost, the error matches leasehold.ErrLost, after Close leasehold.ErrClosed.
+//   - (true, leasehold.ErrUnavailable): fn ran, and the slot may still become complete.
+//   - (false, err): as in Lock, and leasehold.ErrInvalid for a bad slot or keep.
+//
+// So fn runs at least once until it succeeds, and is completed at most once. It costs one round
+// trip if the slot is complete, and two for a run, or three after a wait. LocalFor has no
+// effect. Only <prefix>:mtx:{<name>:<key>}:done:<slot> stays in Redis, for keep.
+func (m *Mutex) DoOnce(ctx context.Context, key, slot string, keep time.Duration, fn func(ctx context.Context, token uint64) error) (ran bool, err error) {
+	call.NeedCtx(ctx)
+	return m.once(ctx, "do once", run{key, slot, keep, fn}, true)
+}
+
+// TryDoOnce is [Mutex.DoOnce] that does not wait. While another caller runs fn, it returns
+// leasehold.ErrBusy.
+func (m *Mutex) TryDoOnce(ctx context.Context, key, slot string, keep time.Duration, fn func(ctx context.Context, token uint64) error) (ran bool, err error) {
+	call.NeedCtx(ctx)
+	return m.once(ctx, "try do once", run{key, slot, keep, fn}, false)
+}
+
+// A run is one call of DoOnce.
+type run struct {
+	key, slot string
+	keep      time.Duration
+	fn        func(ctx context.Context, token uint64) error
+}
+
+func (m *Mutex) once(ctx context.Context, op string, r run, wait bool) (ran bool, err error) {
+	once, err := m.slot(r)
+	if err != nil {
+		return false, m.manager.Reject(op, r.key, err)
+	}
+	l := new(lease.Lease)
+	complete, err := m.manager.Acquire(ctx, lease.Attempt{Op: op, Key: r.key, Permits: 1, Limit: 1, Wait: wait, Want: once}, l)
+	if err != nil || complete != nil {
+		return false, err
+	}
+	succeeded := false
+	defer func() {
+		switch {
+		case succeeded:
+			err = l.Complete(op, l.Request().(*permits.Request).SetCompletes)
+		case ran:
+			err = lease.JoinLoss(err, l.Release(op)) // also after a panic or Goexit
+		default:
+			l.GiveBack()
+		}
+	}()
+	// A grant by the reply to the enter says that the slot is open: that call has looked, and
+	// only a holder completes it. Any other grant may be newer than the look. The former holder
+	// may have completed the slot in the very call that granted.
+	if !l.ByEnter() {
+		if complete, err := m.isComplete(ctx, once); err != nil {
+			return false, m.manager.Reject(op, r.key, ctx.Err(), leasehold.ErrUnavailable, err)
+		} else if complete {
+			return false, nil
+		}
+	}
+	ran = true
+	err = r.fn(l.Context(), l.Token())
+	succeeded = err == nil
+	return ran, err
+}
+
+// slot checks the arguments of a run, and returns what its attempt asks for.
+func (m *Mutex) slot(r run) (*permits.Once, error) {
+	resource, err := m.family.Resource(r.key)
+	switch n := len(r.slot); {
+	case err != nil:
+		return nil, err
+	case n == 0:
+		return nil, keys.Invalid("slot is empty; want 1 to %d bytes", keys.MaxLen)
+	case n > keys.MaxLen:
+		return nil, keys.Invalid("slot has %d bytes; want 1 to %d", n, keys.MaxLen)
+	case r.keep < minKeep:
+		return nil, keys.Invalid("keep is %v; want at least %v", r.keep, minKeep)
+	case r.fn == nil:
+		return nil, keys.Invalid("fn is nil; want a function")
+	}
+	return permits.NewOnce(resource, keys.Shown(r.slot, m.family.Hash), r.keep), nil
+}
+
+// isComplete asks Redis whether the slot is complete.
+func (m *Mutex) isComplete(ctx context.Context, once *permits.Once) (bool, error) {
+	complete, _, err := call.Wait(ctx, m.manager.Go, func(ctx context.Context) (bool, error) {
+		reply, err := m.manager.Client().Do(ctx, once.IsComplete())
+		if err != nil {
+			return false, err
+		}
+		return permits.ReadIsComplete(reply)
+	})
+	return complete, err
+}

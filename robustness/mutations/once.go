@@ -1,0 +1,94 @@
+package main
+
+// onceTests run DoOnce, Lead and Shutdown.
+const onceTests = "./internal/tests/contract/mutex"
+
+// once holds the guards of DoOnce, Lead and Shutdown.
+var once = []mutation{
+	{
+		name: "once: an enter looks for the completion first", file: "luascripts/permits/enter_once.lua",
+		old: "if redis.call('EXISTS', KEYS[5]) == 1 then", new: "if false then",
+		packages: onceTests, tests: "Slot",
+	},
+	{
+		name: "once: a grant of another call is looked at again", file: "mutex/once.go",
+		old: "if !l.ByEnter() {", new: "if false {",
+		packages: onceTests, tests: "Slot",
+	},
+	{
+		name: "once: a grant that was queued may still be the enter's own", file: "internal/lease/acquire.go",
+		old: "Token: r.Token, ByEnter: true}", new: "Token: r.Token}",
+		packages: onceTests, tests: "SlotIsRunOnce",
+	},
+	{
+		name: "once: a completion that is sent again finds itself", file: "luascripts/permits/complete.lua",
+		old: "redis.call('GET', done) == ARGV[1]", new: "false",
+		packages: onceTests, tests: "Slot",
+	},
+	{
+		name: "once: only a lease that lasts completes", file: "luascripts/permits/complete.lua",
+		old: "if expiry > now and not repeated then", new: "if not repeated then",
+		packages: onceTests, tests: "Slot|Completes",
+	},
+	{
+		name: "once: only a lease that is held here completes", file: "internal/lease/release.go",
+		old:      "\tswitch l.end(leasehold.ErrReleased) {\n\tcase released:\n\t\tif mark",
+		new:      "\tif mark != nil {\n\t\tl.completes = true\n\t\tmark()\n\t}\n\tswitch l.end(leasehold.ErrReleased) {\n\tcase released:\n\t\tif mark",
+		packages: onceTests, tests: "Completes",
+	},
+	{
+		name: "once: a failed run leaves the slot open", file: "mutex/once.go",
+		old: "succeeded = err == nil", new: "succeeded = true",
+		packages: onceTests, tests: "Slot",
+	},
+	{
+		name: "once: Close leaves the slot open", file: "internal/lease/release.go",
+		old: "if mark != nil {\n\t\t\treturn l.fail(op)\n\t\t}", new: "if mark != nil {\n\t\t\treturn nil\n\t\t}",
+		packages: onceTests, tests: "Slot",
+	},
+	{
+		name: "lead: MaxWait does not end it", file: "mutex/lead.go",
+		old: "NoMaxWait: true", new: "NoMaxWait: false",
+		packages: onceTests, tests: "Lead",
+	},
+	{
+		name: "lead: an outage does not end it", file: "mutex/lead.go",
+		old: "errors.Is(err, leasehold.ErrInvalid), call.Lasting(err):", new: "errors.Is(err, leasehold.ErrInvalid), errors.Is(err, leasehold.ErrUnavailable):",
+		packages: onceTests, tests: "Lead",
+	},
+	{
+		name: "lead: a lasting refusal ends it", file: "mutex/lead.go",
+		old: ", call.Lasting(err):", new: ":",
+		packages: onceTests, tests: "Lead",
+	},
+	{
+		name: "lead: a loss is no failure of fn", file: "mutex/lead.go",
+		old: "case ended != nil || errors.Is(left, leasehold.ErrLost):", new: "case (ended != nil || errors.Is(left, leasehold.ErrLost)) && false:",
+		packages: onceTests, tests: "Lead",
+	},
+	{
+		name: "lead: fn starts once a second", file: "mutex/lead.go",
+		old: "rest = leadEvery - time.Since(began)", new: "_ = began",
+		packages: onceTests, tests: "Lead",
+	},
+	{
+		name: "shutdown: the holders finish", file: "internal/lease/manager.go",
+		old: "case <-drained:\n", new: "case <-drained:\n\tcase <-time.After(0):\n",
+		packages: onceTests, tests: "Shutdown",
+	},
+	{
+		name: "shutdown: the last holder ends it", file: "internal/lease/fate.go",
+		old: "\tm.closeIfDrained()\n}", new: "}",
+		packages: onceTests, tests: "Shutdown",
+	},
+	{
+		name: "shutdown: the waiters are refused", file: "internal/lease/manager.go",
+		old: "\tm.Refuse()\n\tm.mu.Lock()\n\tif m.drained", new: "\tm.mu.Lock()\n\tif m.drained",
+		packages: onceTests, tests: "Shutdown",
+	},
+	{
+		name: "shutdown: loads that run here finish", file: "singleflight/group.go",
+		old: "return f.load == nil })", new: "return true })",
+		packages: "./internal/tests/contract/singleflight", tests: "Shutdown",
+	},
+}
