@@ -40,6 +40,12 @@ func (f *fixture) wantRan(done <-chan ran, want bool) {
 	}
 }
 
+// wantFree waits until the lock has been given back.
+func (f *fixture) wantFree() {
+	f.Helper()
+	redistest.Eventually(f, "the lock to be free", func() bool { return f.RDB.ZCard(f.Context(), f.Part("job", "holders")).Val() == 0 })
+}
+
 func nothing(context.Context, uint64) error { return nil }
 
 func TestSlotIsRunOnce(t *testing.T) {
@@ -70,11 +76,12 @@ func TestSlotIsRunOnce(t *testing.T) {
 		if enters > 2 || others > 0 { // the second enter carries the script's text
 			f.Errorf("%d enters and %d other calls find that the slot is complete; want one enter", enters, others)
 		}
+		f.wantFree()
 		f.wantRan(doOnce(f.Context(), third, "t", nothing), true)
 		if wire.Sent("is complete") > 0 {
 			f.Error("a run that did not wait asks whether its slot is complete, although its enter said so")
 		}
-		redistest.Eventually(f, "the lock to be free", func() bool { return f.RDB.ZCard(f.Context(), f.Part("job", "holders")).Val() == 0 })
+		f.wantFree()
 		left := f.RDB.PTTL(f.Context(), f.Part("job", "done:s")).Val()
 		if left <= 0 || left > time.Minute {
 			f.Errorf("the completion is remembered for %v; want a minute", left)
@@ -165,9 +172,7 @@ func TestLostLockCompletesNothing(t *testing.T) {
 		if !got.ran || !errors.Is(got.err, leasehold.ErrLost) {
 			f.Errorf("%t, %v; want ErrLost", got.ran, got.err)
 		}
-		redistest.Eventually(f, "the lock to be free", func() bool {
-			return f.RDB.ZCard(f.Context(), f.Part("job", "holders")).Val() == 0
-		})
+		f.wantFree()
 		f.wantRan(doOnce(f.Context(), m, "s", nothing), true)
 	})
 }
