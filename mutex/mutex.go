@@ -54,8 +54,9 @@ func New(rdb redis.UniversalClient, cfg Config) (*Mutex, error) {
 // the parent of the lock's Context. To bound only the wait, set Config.MaxWait.
 //
 // Other errors are leasehold.ErrBusy when Config.MaxWait is over, leasehold.ErrQueueFull,
-// leasehold.ErrClosed, leasehold.ErrInvalid for a bad key, a *leasehold.RevokedError if the
-// request was revoked, and leasehold.ErrUnavailable. The last one has three causes: Redis
+// leasehold.ErrClosed, leasehold.ErrInvalid for a bad key, or if ctx descends from the Context
+// of the very lock that it would wait for, a *leasehold.RevokedError if the request
+// was revoked, and leasehold.ErrUnavailable. The last one has three causes: Redis
 // refused the call, too few of Config.Replicas confirmed the grant within Config.ReplicaWait,
 // or Redis did not answer for too long.
 //

@@ -58,8 +58,9 @@ func New(rdb redis.UniversalClient, cfg Config) (*Semaphore, error) {
 // also the parent of the lease's Context. To bound only the wait, set Config.MaxWait.
 //
 // Other errors are leasehold.ErrBusy when Config.MaxWait is over, leasehold.ErrQueueFull,
-// leasehold.ErrClosed, leasehold.ErrInvalid for a bad key or a bad result of Config.LimitFor or
-// Config.ShareFor, a *leasehold.RevokedError if the request was revoked, and
+// leasehold.ErrClosed, leasehold.ErrInvalid for a bad key, for a bad result of Config.LimitFor or
+// Config.ShareFor, or if ctx descends from leases of key beside which the limit has no room, a
+// *leasehold.RevokedError if the request was revoked, and
 // leasehold.ErrUnavailable. The last one has three causes: Redis refused the call, too few of
 // Config.Replicas confirmed the grant within Config.ReplicaWait, or Redis did not answer for
 // too long.

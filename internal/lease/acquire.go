@@ -250,6 +250,10 @@ func (w *waiter) run(ctx context.Context, into *Lease) (answer any, err error) {
 func (w *waiter) follow(ctx context.Context, v Verdict, err error, into *Lease) (answer any, _ error) {
 	for ; ; v, err = w.enter(ctx) {
 		if err == nil && v.Code == Queued {
+			if err := w.mayWait(ctx); err != nil {
+				w.abandon()
+				return nil, err
+			}
 			w.waits()
 			if w.returnsQueued {
 				return nil, errQueued
@@ -316,7 +320,7 @@ func (l *Lease) start(ctx context.Context, w *waiter, v Verdict) error {
 		ctx = w.Parent
 	}
 	l.self = l
-	l.m, l.key, l.res, l.req, l.token, l.parent, l.since = m, w.Key, w.res, w.req, v.Token, ctx, now
+	l.m, l.key, l.res, l.req, l.token, l.parent, l.since = m, w.Key, w.res, w.req, v.Token, Hold{ctx, l}, now
 	l.permits, l.seq = w.Permits, w.seq
 	l.enterMayArriveUntil, l.turns, l.byEnter = w.enterMayArriveUntil, w.Turns, v.ByEnter
 	if m.cfg.MaxHold > 0 && w.Turns == nil {

@@ -31,7 +31,7 @@ type Lease struct {
 	res                 Resource
 	req                 Request
 	token               uint64
-	parent              context.Context // of Context
+	parent              Hold // of Context
 	since               time.Time
 	permits             int
 	seq                 uint64    // of its attempt
@@ -263,7 +263,7 @@ func (l *Lease) Context() context.Context {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ctx == nil {
-		l.ctx, l.cancel = context.WithCancelCause(l.parent)
+		l.ctx, l.cancel = context.WithCancelCause(&l.parent)
 		if l.cond != held {
 			l.cancel(l.fail("hold"))
 		}

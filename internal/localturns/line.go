@@ -126,7 +126,7 @@ func (ln *line) try(ctx context.Context, op string, into *lease.Lease) (*Turn, e
 	if !ln.admit(v, true) {
 		return nil, v.whyOver(op)
 	}
-	t := &Turn{line: ln, op: op, parent: ctx, handed: true}
+	t := &Turn{line: ln, op: op, parent: lease.Hold{Context: ctx}, handed: true}
 	t.begin(v, time.Now())
 	return t, nil
 }

@@ -119,9 +119,15 @@ func (h *Handle) dropIdle() {
 }
 
 // Acquire waits for a turn and returns it. Its errors are those of [lease.Manager.Acquire].
-// If the line is idle, the caller's lease is stored in into. That lease may outlive the
+// If there is no error and no turn, the caller has a lease of its own, into. If the line is
+// idle, the caller's lease is stored in into. That lease may outlive the
 // call and the turn, because it may serve later turns too.
 func (h *Handle) Acquire(ctx context.Context, a lease.Attempt, into *lease.Lease) (*Turn, error) {
+	if a.Wait && h.m.HeldAbove(ctx, a.Key) > 0 {
+		// The turn that ctx descends from may be the one that the caller would wait behind.
+		_, err := h.m.Acquire(ctx, a, into)
+		return nil, err
+	}
 	began := h.m.EventTime()
 	var giveUpAt time.Time // when MaxWait is over; zero = never
 	if h.cfg.MaxWait > 0 {
@@ -179,7 +185,7 @@ func (h *Handle) acquire(ctx context.Context, a lease.Attempt, into *lease.Lease
 	if ln.idle() {
 		// The first caller enters on its own goroutine, which is fastest if nobody
 		// competes. It waits at the front of the line.
-		first := &firstTurn{turn: Turn{line: ln, op: a.Op, parent: ctx}, visit: visit{line: ln, lease: into}}
+		first := &firstTurn{turn: Turn{line: ln, op: a.Op, parent: lease.Hold{Context: ctx}}, visit: visit{line: ln, lease: into}}
 		t = &first.turn
 		ln.push(t)
 		if err := ln.enterFirst(ctx, first, maxWait, giveUpAt); err != nil {
@@ -187,7 +193,7 @@ func (h *Handle) acquire(ctx context.Context, a lease.Attempt, into *lease.Lease
 		}
 		waited = !t.decided()
 	} else {
-		t, waited = &Turn{line: ln, op: a.Op, parent: ctx}, true
+		t, waited = &Turn{line: ln, op: a.Op, parent: lease.Hold{Context: ctx}}, true
 		ln.push(t)
 		ln.takePlaces()
 	}

@@ -38,7 +38,7 @@ var (
 type Turn struct {
 	line   *line
 	op     string
-	parent context.Context
+	parent lease.Hold // of Context
 
 	// These are set once, under the line's lock, before Acquire returns the turn.
 	err    error // why the turn never comes
@@ -71,6 +71,16 @@ func (t *Turn) tell() {
 	if t.wake != nil {
 		close(t.wake)
 	}
+}
+
+// PermitsOf implements [lease.Hold].
+func (t *Turn) PermitsOf(m *lease.Manager, key string) int {
+	t.line.mu.Lock()
+	defer t.line.mu.Unlock()
+	if t.noticeEnd(); t.line.h.m != m || t.line.name.key != key || t.cond != running {
+		return 0
+	}
+	return t.line.name.permits
 }
 
 // begin makes v serve t. since is when the turn begins. The line is locked.
@@ -193,7 +203,8 @@ func (t *Turn) Context() context.Context {
 	defer t.line.mu.Unlock()
 	if t.ctx == nil {
 		t.noticeEnd()
-		t.ctx, t.cancel = context.WithCancelCause(t.parent)
+		t.parent.By = t
+		t.ctx, t.cancel = context.WithCancelCause(&t.parent)
 		if t.cond != running {
 			t.cancel(t.cause())
 		} else {

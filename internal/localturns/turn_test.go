@@ -69,7 +69,7 @@ func TestTurnEndsInTheStepOfItsLease(t *testing.T) {
 				t.Fatal(err)
 			}
 			ln.admit(v, true)
-			asked := &Turn{line: ln, parent: t.Context(), handed: true}
+			asked := &Turn{line: ln, parent: lease.Hold{Context: t.Context()}, handed: true}
 			asked.begin(v, time.Now())
 			ctx := asked.Context()
 			end(t, asked)
@@ -84,7 +84,7 @@ func TestTurnEndsInTheStepOfItsLease(t *testing.T) {
 				t.Errorf("%s: the Observer was told %v; want that the turn was lost", name, told.outcomes)
 			}
 			// A Context that is asked for after the end has ended.
-			unasked := &Turn{line: ln, parent: t.Context()}
+			unasked := &Turn{line: ln, parent: lease.Hold{Context: t.Context()}}
 			v.over = false
 			unasked.begin(v, time.Now())
 			if unasked.Context().Err() == nil {

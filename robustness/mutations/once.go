@@ -91,4 +91,24 @@ var once = []mutation{
 		old: "return f.load == nil })", new: "return true })",
 		packages: "./internal/tests/contract/singleflight", tests: "Shutdown",
 	},
+	{
+		name: "nested: nobody waits for a lock that its ctx descends from", file: "internal/lease/nested.go",
+		old: "if above == 0 {", new: "if true {",
+		packages: onceTests, tests: "Twice",
+	},
+	{
+		name: "nested: a lock that was given back is not waited for", file: "internal/lease/nested.go",
+		old: " || l.cond != held {", new: " {",
+		packages: onceTests, tests: "LockAbove",
+	},
+	{
+		name: "nested: locks above the nearest one count", file: "internal/lease/nested.go",
+		old: "ctx = h.Context\n", new: "return permits\n",
+		packages: onceTests, tests: "Twice",
+	},
+	{
+		name: "nested: a process's line is passed by", file: "internal/localturns/localturns.go",
+		old: "if a.Wait && h.m.HeldAbove(ctx, a.Key) > 0 {", new: "if false {",
+		packages: onceTests, tests: "Twice",
+	},
 }

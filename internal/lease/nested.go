@@ -1,0 +1,69 @@
+package lease
+
+import (
+	"context"
+
+	"github.com/leasehold-go/leasehold/internal/keys"
+)
+
+type holdKey struct{}
+
+// Hold is the parent of the Context of something held. All contexts that descend from it tell
+// what is held.
+type Hold struct {
+	context.Context // that of the acquiring call
+	By              interface {
+		// PermitsOf returns how many permits of the key of m it holds now.
+		PermitsOf(m *Manager, key string) int
+	}
+}
+
+// Value makes the Hold known, besides the values of the acquiring call.
+func (h *Hold) Value(key any) any {
+	if key == (holdKey{}) {
+		return h
+	}
+	return h.Context.Value(key)
+}
+
+// HeldAbove returns how many permits of key ctx descends from. As long as the caller waits
+// under ctx, they are not given back.
+func (m *Manager) HeldAbove(ctx context.Context, key string) (permits int) {
+	for {
+		h, _ := ctx.Value(holdKey{}).(*Hold)
+		if h == nil {
+			return permits
+		}
+		permits += h.By.PermitsOf(m, key)
+		ctx = h.Context
+	}
+}
+
+// PermitsOf implements [Hold].
+func (l *Lease) PermitsOf(m *Manager, key string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.m != m || l.key != key || l.cond != held {
+		return 0
+	}
+	return l.permits
+}
+
+// mayWait returns an error if the waiter, which is queued, would wait for itself: it needs
+// permits that are given back only after it has returned.
+func (w *waiter) mayWait(ctx context.Context) error {
+	above := 0
+	if w.Turns == nil {
+		above = w.m.HeldAbove(ctx, w.Key)
+	}
+	if above == 0 {
+		return nil
+	}
+	w.m.mu.Lock()
+	limit := w.state.Limit
+	w.m.mu.Unlock()
+	if above+w.Permits <= limit {
+		return nil
+	}
+	return w.fail(keys.Invalid("ctx descends from a lease of this key, for which the call would wait: it asks for %d, that lease holds %d, and the limit is %d", w.Permits, above, limit))
+}

@@ -1,0 +1,75 @@
+package mutex
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+)
+
+// A caller that holds the lock would wait for itself.
+func TestLockedTwice(t *testing.T) {
+	each(t, func(f *fixture) {
+		for _, turns := range []time.Duration{0, 20 * time.Millisecond} {
+			m, _ := f.open(localFor(turns))
+			other, _ := f.open(localFor(turns))
+			ctx, cancel := context.WithTimeout(f.Context(), 20*time.Second)
+			defer cancel()
+			never := func(context.Context, uint64) error { f.Error("it ran"); return nil }
+			err := m.Do(ctx, "k", func(outer context.Context, _ uint64) error {
+				inner := context.WithValue(outer, ctxKey{}, "v")
+				err := m.Do(inner, "k", never)
+				redistest.WantErr(f, err, leasehold.ErrInvalid)
+				redistest.WantText(f, err, "descends")
+				_, err = m.DoOnce(inner, "k", "slot", time.Minute, never)
+				redistest.WantErr(f, err, leasehold.ErrInvalid)
+				redistest.WantErr(f, m.TryDo(inner, "k", never), leasehold.ErrBusy)
+				// Through the lock of another key.
+				err = m.Do(inner, "other", func(between context.Context, _ uint64) error {
+					_, err := m.Lock(between, "k")
+					return err
+				})
+				redistest.WantErr(f, err, leasehold.ErrInvalid)
+				if outer.Err() != nil {
+					f.Errorf("the lock is lost: %v", context.Cause(outer))
+				}
+				// Another handle is another caller's.
+				short, cancel := context.WithTimeout(inner, 50*time.Millisecond)
+				defer cancel()
+				redistest.WantErr(f, other.Do(short, "k", never), context.DeadlineExceeded)
+				return nil
+			})
+			if err != nil {
+				f.Error(err)
+			}
+			// The other handle's caller leaves the queue in the background.
+			redistest.Eventually(f, "the key to be free", func() bool {
+				return f.Queued("k") == 0 && f.RDB.ZCard(f.Context(), f.Part("k", "holders")).Val() == 0
+			})
+		}
+	})
+}
+
+// A ctx may outlive the lock that it descends from.
+func TestLockedAfterTheLockAbove(t *testing.T) {
+	each(t, func(f *fixture) {
+		m, _ := f.open()
+		var above context.Context
+		if err := m.Do(f.Context(), "k", func(ctx context.Context, _ uint64) error { above = ctx; return nil }); err != nil {
+			f.Fatal(err)
+		}
+		other, _ := f.open()
+		held := f.take(other, "k")
+		w := f.wait(context.WithoutCancel(above), m, "k")
+		unlock(f, held)
+		redistest.Get(f, "the lock", w.Done)
+		if w.Err != nil {
+			f.Fatal(w.Err)
+		}
+		unlock(f, w.Value)
+	})
+}
+
+type ctxKey struct{}

@@ -1,0 +1,44 @@
+package semaphore
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+)
+
+// A caller that holds permits may take more of them, but not more than the limit in force.
+func TestPermitsTakenTwice(t *testing.T) {
+	each(t, func(f *fixture) {
+		for _, turns := range []time.Duration{0, 20 * time.Millisecond} {
+			s, _ := f.open(limit(3), localFor(turns))
+			ctx, cancel := context.WithTimeout(f.Context(), 20*time.Second)
+			defer cancel()
+			never := func(context.Context) error { f.Error("it ran"); return nil }
+			err := s.DoN(ctx, "k", 2, func(one context.Context) error {
+				return s.Do(one, "k", func(two context.Context) error {
+					err := s.Do(two, "k", never)
+					redistest.WantErr(f, err, leasehold.ErrInvalid)
+					redistest.WantText(f, err, "that lease holds 3, and the limit is 3")
+					if err := s.SetLimit(f.Context(), "k", 4); err != nil {
+						f.Error(err)
+					}
+					ran := false
+					if err := s.Do(two, "k", func(context.Context) error { ran = true; return nil }); err != nil || !ran {
+						f.Errorf("with a limit of 4: %v", err)
+					}
+					if err := s.SetLimit(f.Context(), "k", 0); err != nil {
+						f.Error(err)
+					}
+					return nil
+				})
+			})
+			if err != nil {
+				f.Error(err)
+			}
+			f.WantHeld("k", 0)
+		}
+	})
+}
