@@ -411,10 +411,17 @@ func TestHeavyRequestHoldsUpTheOthersForASecond(t *testing.T) {
 		if waited := time.Since(before); waited < 900*time.Millisecond {
 			t.Errorf("the light request waited %v; want about a second", waited)
 		}
-		// While it stands aside, light requests take their turns.
-		for range 20 {
+		// While it stands aside, as long as it held the others up, light requests take their turns.
+		aside := time.Now()
+		for n := 0; n < 20; n++ {
 			if !d.enter("light", 1, 4, 1) {
-				t.Fatal("a light request waits beside one that stands aside")
+				if since := time.Since(aside); n == 0 || since < 500*time.Millisecond {
+					t.Fatalf("a light request waits beside one that stands aside since %v", since)
+				}
+				for len(d.held) < 3 { // the machine was slow: the heavy request has its time again
+					time.Sleep(20 * time.Millisecond)
+					d.goOn()
+				}
 			}
 			d.leave(len(d.held) - 1)
 		}
