@@ -74,6 +74,11 @@ func TestExitCodes(t *testing.T) {
 		"a flag that does not exist": {url, lock("k", "--nope", "--", "true"), 64},
 		"a bad URL":                  {"http://localhost", lock("k", "--", "true"), 64},
 		"a command that is none":     {url, []string{"runn"}, 64},
+		"an empty slot":              {url, lock("k", "--once", "", "--keep", "1h", "--", "true"), 64},
+		"a slot without keep":        {url, lock("k", "--once", "s", "--", "true"), 64},
+		"a short keep":               {url, lock("k", "--once", "s", "--keep", "999ms", "--", "true"), 64},
+		"keep without a slot":        {url, lock("k", "--keep", "1h", "--", "true"), 64},
+		"a slot of permits":          {url, []string{"run", "--semaphore", name, "--limit", "2", "--key", "k", "--once", "s", "--keep", "1h", "--", "true"}, 64},
 	} {
 		x := start(t, c.url, c.args...)
 		if got := x.code(); got != c.code {

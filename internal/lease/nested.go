@@ -26,6 +26,16 @@ func (h *Hold) Value(key any) any {
 	return h.Context.Value(key)
 }
 
+// Above returns the lease whose Context ctx descends from, the nearest one; nil: there is none.
+func Above(ctx context.Context) *Lease {
+	h, _ := ctx.Value(holdKey{}).(*Hold)
+	if h == nil {
+		return nil
+	}
+	l, _ := h.By.(*Lease)
+	return l
+}
+
 // HeldAbove returns how many permits of key ctx descends from. As long as the caller waits
 // under ctx, they are not given back.
 func (m *Manager) HeldAbove(ctx context.Context, key string) (permits int) {

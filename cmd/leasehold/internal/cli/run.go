@@ -36,6 +36,10 @@ could not be ended: use sudo leasehold run, or --lost warn. A permit counts besi
 those of a family of the same name with a total, not among them. If another tool's
 lease was revoked, the program starts once that tool's program has ended.
 
+With --once SLOT the program runs once for that slot, on whichever host takes the lock first:
+if it ends with 0, the slot is complete, and for --keep each further run for it ends with 0
+at once, and runs nothing. Any other end leaves the slot open, and the next run goes on.
+
 The program gets this terminal and standard input, and in its environment
 LEASEHOLD_KEY and, under a lock, LEASEHOLD_TOKEN: the fencing token. A signal to the
 tool alone is passed on to the program. Processes that the program leaves running are
@@ -49,6 +53,10 @@ Exit codes: the program's own, or 128 + the number of the signal that ended it;
        queue was revoked, and nothing ran`,
 		Example: `  # a cron job that never runs twice at a time; another host's run is skipped
   leasehold run --mutex jobs --key nightly --wait 0 --conflict-exit-code 0 \
+    -- /usr/local/bin/nightly
+
+  # a nightly job on several hosts whose clocks differ; it runs on one of them
+  leasehold run --mutex jobs --key nightly --once "$(date +%F)" --keep 20h \
     -- /usr/local/bin/nightly
 
   # at most three exports of this customer in the fleet, others wait
@@ -83,6 +91,8 @@ Exit codes: the program's own, or 128 + the number of the signal that ended it;
 	f.DurationVar(&o.TTL, "ttl", 30*time.Second, "length of the lease between renewals, at least 100ms")
 	f.StringVar(&o.Lost, "lost", run.LostTerm, "what the program gets when the lease ends: term = SIGTERM, then SIGKILL; kill = SIGKILL; warn = nothing, the tool warns and the program goes on")
 	f.DurationVar(&o.Grace, "grace", 0, "from SIGTERM to SIGKILL, at most a third of --ttl (default 5s, or a sixth of --ttl)")
+	f.StringVar(&o.Once, "once", "", "run once for this slot, such as a date, 1 to 512 bytes; wants --mutex and --keep")
+	f.DurationVar(&o.Keep, "keep", 0, "how long a complete slot is remembered, at least 1s; longer than the hosts' clocks differ")
 	f.IntVar(&conflict, "conflict-exit-code", run.CodeConflict, "exit code where the lease was not had in time, 0 to 255")
 	return c
 }
@@ -98,6 +108,16 @@ func checkRun(c *cobra.Command, o *run.Options, wait string, conflict int) error
 		return errors.New("run: --semaphore wants --limit: the number of permits of the key")
 	case o.Mutex != "" && c.Flags().Changed("limit"):
 		return errors.New("run: --limit is for --semaphore; a lock has one holder")
+	case c.Flags().Changed("once") && (o.Once == "" || len(o.Once) > 512):
+		return fmt.Errorf("run: --once has %d bytes; want 1 to 512", len(o.Once))
+	case o.Once != "" && o.Mutex == "":
+		return errors.New("run: --once is for --mutex")
+	case o.Once != "" && !c.Flags().Changed("keep"):
+		return errors.New("run: --once wants --keep: how long a complete slot is remembered, such as 20h")
+	case o.Once != "" && o.Keep < time.Second:
+		return fmt.Errorf("run: --keep is %v; want at least 1s", o.Keep)
+	case o.Once == "" && c.Flags().Changed("keep"):
+		return errors.New("run: --keep is for --once")
 	case len(o.Program) == 0:
 		return errors.New("run: no program: want -- PROGRAM [ARGUMENT…]")
 	case o.Lost != run.LostTerm && o.Lost != run.LostKill && o.Lost != run.LostWarn:

@@ -15,6 +15,8 @@ import (
 type Options struct {
 	Mutex, Semaphore string // the family: one of both
 	Key              string
+	Once             string        // the slot of a run that is completed once, under a lock; "": none
+	Keep             time.Duration // how long the slot's completion is remembered
 	Prefix           string
 	Limit            int           // of a semaphore
 	Wait             time.Duration // for the lease; negative = without end
@@ -42,8 +44,9 @@ type lease interface {
 // held is a lease with what differs between a lock and a permit.
 type held struct {
 	lease
-	token   uint64 // 0 = a permit has none
-	release func() error
+	token     uint64 // 0 = a permit has none
+	succeeded bool   // the program has ended well, under the lease
+	release   func() error
 }
 
 // handle is a family's handle.
@@ -63,6 +66,9 @@ func open(rdb redis.UniversalClient, o Options) (*handle, error) {
 			return nil, err
 		}
 		return &handle{close: m.Close, acquire: func(ctx context.Context, try bool) (*held, error) {
+			if o.Once != "" {
+				return takeOnce(ctx, m, o, try)
+			}
 			lock := m.Lock
 			if try {
 				lock = m.TryLock

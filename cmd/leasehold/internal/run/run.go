@@ -43,6 +43,9 @@ func Run(dial func(context.Context) (redis.UniversalClient, error), o Options) (
 	// in a queue nor a lease.
 	defer func() { f.close(o) }()
 	l, err := await(func(ctx context.Context) (*family, error) { return openFamily(ctx, dial, o) }, f, o, signals)
+	if errors.Is(err, errComplete) {
+		return 0, nil
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -54,6 +57,7 @@ func Run(dial func(context.Context) (redis.UniversalClient, error), o Options) (
 	catch(signals, passed...)
 	failure := a.attend(signals)
 	a.end()
+	l.succeeded = failure == nil && a.lost == nil && !a.stopped && code(a.status) == 0
 	return finish(f.before.giveBack(l), a, failure)
 }
 
@@ -68,6 +72,8 @@ func finish(released error, a *attendant, failure error) (int, error) {
 		return 0, failed(CodeLost, released)
 	case a.stopped:
 		return 0, failed(CodeLost, fmt.Errorf("%w: the program was stopped before the lease ended", leasehold.ErrLost))
+	case errors.As(released, new(*Error)):
+		return 0, released
 	case released != nil:
 		warn("the lease may stay taken until it expires: %v", released)
 	}

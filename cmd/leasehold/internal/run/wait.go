@@ -159,7 +159,7 @@ func take(ctx context.Context, f *family, o Options) (*held, error) {
 func refused(err error) error {
 	var known *Error
 	switch {
-	case errors.As(err, &known):
+	case errors.As(err, &known), errors.Is(err, errComplete):
 		return err
 	case errors.Is(err, leasehold.ErrLost):
 		return failed(CodeLost, err)
