@@ -12,13 +12,12 @@ const (
 	letters = 12 // of a night
 )
 
-// What the nights have come to is in the database alone: a process that starts,
-// or takes over, reads there what is left to do.
+// What a night has come to is in the database: a process that takes over sends
+// what is left of it. That a night is done is in Redis, in its slot.
 //
 // The outbox stands for what a letter does. It has no key that would hide a
 // letter that is sent twice.
 var createTables = []string{
-	`CREATE TABLE nights (night BIGINT PRIMARY KEY, done_by TEXT NOT NULL)`,
 	`CREATE TABLE done (night BIGINT, letter BIGINT, PRIMARY KEY (night, letter))`,
 	`CREATE TABLE outbox (night BIGINT, letter BIGINT, sent_by TEXT NOT NULL)`,
 }
@@ -26,17 +25,10 @@ var createTables = []string{
 const (
 	markLetter = `INSERT INTO done VALUES ($1, $2) ON CONFLICT DO NOTHING`
 	sendLetter = `INSERT INTO outbox VALUES ($1, $2, $3)`
-	markNight  = `INSERT INTO nights VALUES ($1, $2) ON CONFLICT DO NOTHING`
 )
 
 func openTables(ctx context.Context, db *sql.DB) error {
 	return database.Exec(ctx, db, createTables...)
-}
-
-func nightIsDone(ctx context.Context, db *sql.DB, night int) (done bool, err error) {
-	var n int
-	err = db.QueryRowContext(ctx, `SELECT COUNT(*) FROM nights WHERE night = $1`, night).Scan(&n)
-	return n > 0, err
 }
 
 // send sends a letter, unless that was done before, and reports whether it did.

@@ -22,7 +22,7 @@ const letterTakes = 60 * time.Millisecond
 
 // What a scheduler reports. Number is the night.
 const (
-	begins = "begins" // it has the lock, and something is left to do
+	begins = "begins" // it has the lock, and the night's slot is open
 	sent   = "sent"   // Item is the letter
 	ready  = "ready"  // all letters of the night are sent
 	over   = "over"   // the process knows that the night's job is done
@@ -60,19 +60,22 @@ func scheduler(ctx context.Context, c *demo.Child) error {
 	}
 }
 
+// keep is how long a night's slot is remembered. It has to be longer than the
+// time by which the clocks of the processes differ.
+const keep = time.Minute
+
 // seeToNight returns when the night's job is done, by this process or another.
-// That all processes wait for the lock makes one of them take over at once when
-// another dies.
+// All processes wait, so one of them takes over at once when another dies. One
+// whose clock is late finds the night's slot complete.
 func seeToNight(ctx context.Context, c *demo.Child, db *sql.DB, locks *mutex.Mutex, night int) error {
 	for ctx.Err() == nil {
-		if done, err := nightIsDone(ctx, db, night); done || err != nil {
-			return err
-		}
-		err := locks.Do(ctx, "nightly", func(ctx context.Context, _ uint64) error {
+		_, err := locks.DoOnce(ctx, "nightly", strconv.Itoa(night), keep, func(ctx context.Context, _ uint64) error {
 			return runNight(ctx, c, db, night)
 		})
 		switch {
-		case err == nil || ctx.Err() != nil:
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
 		case errors.Is(err, leasehold.ErrUnavailable) || errors.Is(err, leasehold.ErrLost):
 			c.Report(demo.Event{Kind: rests, Number: night, Text: err.Error()})
 			wait(ctx, 100*time.Millisecond)
@@ -84,12 +87,9 @@ func seeToNight(ctx context.Context, c *demo.Child, db *sql.DB, locks *mutex.Mut
 }
 
 // runNight sends what is left of the night's letters. ctx ends when the lease is
-// lost.
+// lost. When it has returned nil, the call that gives the lock back completes the
+// night's slot.
 func runNight(ctx context.Context, c *demo.Child, db *sql.DB, night int) error {
-	// Another process may have done it all while this one waited for the lock.
-	if done, err := nightIsDone(ctx, db, night); done || err != nil {
-		return err
-	}
 	c.Report(demo.Event{Kind: begins, Number: night})
 	for letter := 1; letter <= letters; letter++ {
 		isNew, err := send(ctx, db, night, letter, c.Name)
@@ -102,9 +102,6 @@ func runNight(ctx context.Context, c *demo.Child, db *sql.DB, night int) error {
 				return err
 			}
 		}
-	}
-	if _, err := db.ExecContext(ctx, markNight, night, c.Name); err != nil {
-		return err
 	}
 	c.Report(demo.Event{Kind: ready, Number: night})
 	return nil

@@ -91,7 +91,6 @@ type Event struct {
 	Number int           `json:"number,omitempty"`
 	Item   int           `json:"item,omitempty"`
 	Left   time.Duration `json:"left,omitempty"`
-	Until  time.Time     `json:"until,omitzero"`
 
 	From  string `json:"-"` // the child's name
 	Index int    `json:"-"` // counts the events in their order of arrival
