@@ -84,7 +84,7 @@ func (s shielded) get(ctx context.Context, key string, load loader) (value, sour
 
 func (s shielded) drop(ctx context.Context, key string) error { return s.group.Invalidate(ctx, key) }
 
-func (s shielded) close(ctx context.Context) error { return s.group.Close(ctx) }
+func (s shielded) close(ctx context.Context) error { return s.group.Shutdown(ctx) }
 
 // caches makes one for each mode.
 func caches(rdb *redis.Client, name string, ttl, staleFor time.Duration) (map[mode]cache, error) {

@@ -113,10 +113,10 @@ func (c *Child) Report(e Event) {
 	}
 }
 
-// Close closes a handle at the end of a role, whose ctx may have ended already. A
-// lease that could not be given back ends with its TTL.
-func Close(ctx context.Context, handle interface{ Close(context.Context) error }) {
+// Close ends a handle at the end of a role, whose ctx may have ended already. What is
+// held may be finished meanwhile. A lease that could not be given back ends with its TTL.
+func Close(ctx context.Context, handle interface{ Shutdown(context.Context) error }) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
 	defer cancel()
-	_ = handle.Close(ctx)
+	_ = handle.Shutdown(ctx)
 }
