@@ -143,6 +143,8 @@ func layer(pkg string) int {
 		return 2
 	case pkg == "semaphore" || pkg == "mutex" || pkg == "singleflight" || pkg == "leaseholdtest":
 		return 3
+	case pkg == "multi":
+		return 4
 	case pkg == "examples/internal/demotest":
 		return 5
 	case strings.HasPrefix(pkg, "examples/internal/"):

@@ -43,10 +43,12 @@ const (
 func (m *Mutex) Lead(ctx context.Context, key string, fn func(ctx context.Context, token uint64) error) error {
 	call.NeedCtx(ctx)
 	const op = "lead"
+	a := attempt(op, key, true)
+	a.NoMaxWait = true
 	pause := leastStandPause
 	for {
 		l := new(lease.Lease)
-		_, err := m.manager.Acquire(ctx, lease.Attempt{Op: op, Key: key, Permits: 1, Limit: 1, Wait: true, NoMaxWait: true}, l)
+		_, err := m.manager.Acquire(ctx, a, l)
 		began := time.Now()
 		rest := time.Duration(0)
 		switch {

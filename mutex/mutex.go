@@ -8,6 +8,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/lease"
 	"github.com/leasehold-go/leasehold/internal/localturns"
+	"github.com/leasehold-go/leasehold/internal/several"
 
 	"github.com/leasehold-go/leasehold/internal/call"
 )
@@ -40,8 +41,7 @@ func New(rdb redis.UniversalClient, cfg Config) (*Mutex, error) {
 
 // Lock takes the lock of key. If another caller holds it, Lock waits for its turn: first come,
 // first served, across the fleet. A key is 1 to 512 arbitrary bytes. The caller must Unlock
-// the lock, even after it was lost. The lock is not reentrant: a second Lock of the same
-// goroutine waits like any other.
+// the lock, even after it was lost. The lock is not reentrant.
 //
 // ctx bounds the wait. When it ends, Lock returns at once with ctx's error:
 //
@@ -83,8 +83,19 @@ func (m *Mutex) TryLock(ctx context.Context, key string) (*Lock, error) {
 	return m.lock(ctx, "try lock", key, false)
 }
 
+func init() {
+	several.Lock = func(handle any, key string) several.Part {
+		return several.Part{Manager: handle.(*Mutex).manager, Attempt: attempt("lock", key, true)}
+	}
+}
+
+// attempt returns what is asked of Redis for the lock of key.
+func attempt(op, key string, wait bool) lease.Attempt {
+	return lease.Attempt{Op: op, Key: key, Permits: 1, Limit: 1, Wait: wait}
+}
+
 func (m *Mutex) lock(ctx context.Context, op, key string, wait bool) (*Lock, error) {
-	a := lease.Attempt{Op: op, Key: key, Permits: 1, Limit: 1, Wait: wait}
+	a := attempt(op, key, wait)
 	l := new(Lock)
 	var err error
 	if m.local != nil {

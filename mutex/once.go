@@ -56,8 +56,10 @@ func (m *Mutex) once(ctx context.Context, op string, r run, wait bool) (ran bool
 	if err != nil {
 		return false, m.manager.Reject(op, r.key, err)
 	}
+	a := attempt(op, r.key, wait)
+	a.Want = once
 	l := new(lease.Lease)
-	complete, err := m.manager.Acquire(ctx, lease.Attempt{Op: op, Key: r.key, Permits: 1, Limit: 1, Wait: wait, Want: once}, l)
+	complete, err := m.manager.Acquire(ctx, a, l)
 	if err != nil || complete != nil {
 		return false, err
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/lease"
 	"github.com/leasehold-go/leasehold/internal/localturns"
+	"github.com/leasehold-go/leasehold/internal/several"
 	"github.com/leasehold-go/leasehold/internal/totals"
 
 	"github.com/leasehold-go/leasehold/internal/call"
@@ -106,22 +107,39 @@ func (s *Semaphore) TryAcquireN(ctx context.Context, key string, n int) (*Lease,
 	return s.acquire(ctx, "try acquire", key, n, false)
 }
 
-func (s *Semaphore) acquire(ctx context.Context, op, key string, n int, wait bool) (*Lease, error) {
+func init() {
+	several.Permits = func(handle any, key string, n int) several.Part {
+		s := handle.(*Semaphore)
+		a, err := s.attempt("acquire", key, n, true)
+		return several.Part{Manager: s.manager, Attempt: a, Err: err}
+	}
+}
+
+// attempt returns what is asked of Redis for n permits.
+func (s *Semaphore) attempt(op, key string, n int, wait bool) (a lease.Attempt, err error) {
 	limit, err := s.cfg.limit(key)
 	if err != nil {
-		return nil, s.manager.Reject(op, key, err)
+		return a, s.manager.Reject(op, key, err)
 	}
 	share, err := s.cfg.share(key)
 	if err != nil {
-		return nil, s.manager.Reject(op, key, err)
+		return a, s.manager.Reject(op, key, err)
 	}
 	// The limit in force may be one that SetLimit stored, so only Redis can compare n to it.
 	if n < 1 || n > maxPermits {
-		return nil, s.manager.Reject(op, key, keys.Invalid("n is %d; want 1 to %d", n, maxPermits))
+		return a, s.manager.Reject(op, key, keys.Invalid("n is %d; want 1 to %d", n, maxPermits))
 	}
-	a := lease.Attempt{Op: op, Key: key, Permits: n, Limit: limit, Wait: wait}
+	a = lease.Attempt{Op: op, Key: key, Permits: n, Limit: limit, Wait: wait}
 	if s.cfg.Total > 0 {
 		a.Want = share
+	}
+	return a, nil
+}
+
+func (s *Semaphore) acquire(ctx context.Context, op, key string, n int, wait bool) (*Lease, error) {
+	a, err := s.attempt(op, key, n, wait)
+	if err != nil {
+		return nil, err
 	}
 	l := new(Lease)
 	if s.local != nil {

@@ -42,6 +42,7 @@ type Attempt struct {
 	Turns Turns // set if the lease serves several turns; nil: it serves its caller alone
 
 	NoMaxWait bool // MaxWait does not end this wait
+	Quiet     bool // the Observer is told nothing before Report
 
 	BeforeEnter func() // called before each enter is sent; may be nil
 	OnWait      func() // called when the attempt is queued, and before an unanswered enter is retried; may be nil
@@ -323,6 +324,7 @@ func (l *Lease) start(ctx context.Context, w *waiter, v Verdict) error {
 	l.m, l.key, l.res, l.req, l.token, l.parent, l.since = m, w.Key, w.res, w.req, v.Token, Hold{ctx, l}, now
 	l.permits, l.seq = w.Permits, w.seq
 	l.enterMayArriveUntil, l.turns, l.byEnter = w.enterMayArriveUntil, w.Turns, v.ByEnter
+	l.quiet.Store(w.Quiet)
 	if m.cfg.MaxHold > 0 && w.Turns == nil {
 		l.maxEnd = now.Add(m.cfg.MaxHold)
 	}

@@ -369,3 +369,21 @@ func (m *Manager) believe(w *waiter, seq uint64, text string) {
 	}
 	m.mu.Unlock()
 }
+
+// Waits reports whether a caller of this handle waits in the queue of key.
+func (m *Manager) Waits(key string) bool {
+	res, err := m.Resource(key)
+	if err != nil {
+		return false
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if g := m.groups[res.FirstKey()]; g != nil {
+		for _, w := range g.waiters {
+			if w.Key == key {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/leasehold-go/leasehold"
@@ -34,13 +35,15 @@ type Lease struct {
 	parent              Hold // of Context
 	since               time.Time
 	permits             int
-	seq                 uint64    // of its attempt
-	watched             bool      // whether hints are watched for; guarded by the manager's lock
-	maxEnd              time.Time // when MaxHold is reached, by the local clock; zero: never
-	enterMayArriveUntil int64     // see waiter
-	turns               Turns     // see Attempt
-	byEnter             bool      // see ByEnter
-	completes           bool      // see Complete; set before its leave is sent
+	seq                 uint64      // of its attempt
+	watched             bool        // whether hints are watched for; guarded by the manager's lock
+	maxEnd              time.Time   // when MaxHold is reached, by the local clock; zero: never
+	enterMayArriveUntil int64       // see waiter
+	turns               Turns       // see Attempt
+	byEnter             bool        // see ByEnter
+	quiet               atomic.Bool // see Attempt
+	completes           bool        // see Complete; set before its leave is sent
+	seat                *call.Seat  // of its leave; nil: none. Only its Release uses it
 
 	entry schedule.Entry // guarded by the schedule
 

@@ -15,6 +15,14 @@ import (
 // Release gives the lease back. op is the package's name for that.
 func (l *Lease) Release(op string) error { return l.release(op, nil) }
 
+// ReleaseTogether is Release together with the other calls of a batch. Each lease of the batch
+// is released by a goroutine of its own.
+func (l *Lease) ReleaseTogether(op string, seat *call.Seat) error {
+	defer seat.Leave()
+	l.seat = seat
+	return l.release(op, nil)
+}
+
 // Complete is Release by a leave that also stores a result, if the lease is still held there.
 // mark makes the request prepare such leaves. Complete calls it once it is certain that the
 // holder had not lost the lease: no leave of a lost lease may store anything. A nil error says
@@ -119,7 +127,7 @@ func (l *Lease) leave(resent bool) []error {
 		if l.completes {
 			c.Confirm = m.confirm
 		}
-		ints, err := m.client.Do(ctx, c)
+		ints, err := l.send(ctx, c)
 		var r LeaveReply
 		if err == nil {
 			r, err = l.req.ReadLeave(ints)
@@ -157,6 +165,15 @@ func (l *Lease) leave(resent bool) []error {
 		}
 		time.Sleep(call.Backoff(n))
 	}
+}
+
+// send sends a leave, the first one by the lease's seat if it has one.
+func (l *Lease) send(ctx context.Context, c *call.Call) ([]int64, error) {
+	if seat := l.seat; seat != nil {
+		l.seat = nil
+		return seat.Do(ctx, l.m.client, c)
+	}
+	return l.m.client.Do(ctx, c)
 }
 
 // onLeft handles the reply to a leave that was sent at the time sent, and returns the errors of

@@ -147,7 +147,7 @@ func (t *telemetry) now() time.Time {
 
 // acquired reports the outcome of an acquisition that began at began.
 func (t *telemetry) acquired(ctx context.Context, w *waiter, began time.Time, answer any, err error) {
-	if t == nil || t.ownUse || w.Turns != nil {
+	if t == nil || t.ownUse || w.Turns != nil || w.Quiet {
 		return
 	}
 	outcome := acquireOutcome(ctx, err)
@@ -158,6 +158,26 @@ func (t *telemetry) acquired(ctx context.Context, w *waiter, began time.Time, an
 		Kind: leasehold.EventAcquired, Outcome: outcome, Context: ctx,
 		Duration: time.Since(began), Permits: w.Permits, Waited: w.ticket != 0,
 	})
+}
+
+// Report reports the outcome of a Quiet attempt that began at began: l was granted, or err is
+// the error. It returns the cause of l's end if l has ended; then the Observer is told nothing.
+func (m *Manager) Report(ctx context.Context, a Attempt, l *Lease, began time.Time, waited bool, err error) error {
+	if err == nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.cond != held {
+			return l.fail("hold")
+		}
+		l.quiet.Store(false)
+	}
+	if m.events != nil {
+		m.events.observe(leasehold.Event{
+			Kind: leasehold.EventAcquired, Outcome: acquireOutcome(ctx, err), Context: ctx,
+			Duration: time.Since(began), Permits: a.Permits, Waited: waited,
+		})
+	}
+	return nil
 }
 
 // acquireOutcome returns the outcome for the error of an acquisition. The error of a wait that
@@ -205,7 +225,7 @@ func (t *telemetry) released(l *Lease, why error) {
 }
 
 func (t *telemetry) holdEnded(l *Lease, outcome string) {
-	if !t.ownUse && l.turns == nil { // otherwise each turn is a hold
+	if !t.ownUse && l.turns == nil && !l.quiet.Load() { // with turns, each of them is a hold
 		t.observe(leasehold.Event{
 			Kind: leasehold.EventHoldEnded, Outcome: outcome, Duration: time.Since(l.since), Permits: l.permits,
 		})

@@ -48,7 +48,7 @@ var once = []mutation{
 	},
 	{
 		name: "lead: MaxWait does not end it", file: "mutex/lead.go",
-		old: "NoMaxWait: true", new: "NoMaxWait: false",
+		old: "a.NoMaxWait = true", new: "a.NoMaxWait = false",
 		packages: onceTests, tests: "Lead",
 	},
 	{

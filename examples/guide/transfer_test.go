@@ -1,0 +1,45 @@
+package guide
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/leaseholdtest"
+	"github.com/leasehold-go/leasehold/mutex"
+)
+
+func TestTransfersInBothDirections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		accounts, err := mutex.New(leaseholdtest.Client(t), mutex.Config{Name: "accounts"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer accounts.Close(t.Context())
+		balance := map[string]int{"alice": 50, "bob": 50} // the locks guard it
+		var all sync.WaitGroup
+		for i := range 20 {
+			from, to := "alice", "bob"
+			if i%2 == 0 {
+				from, to = to, from
+			}
+			all.Go(func() {
+				err := transfer(t.Context(), accounts, from, to, func(context.Context, uint64, uint64) error {
+					balance[from]--
+					time.Sleep(time.Millisecond)
+					balance[to]++
+					return nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if balance["alice"] != 50 || balance["bob"] != 50 {
+			t.Errorf("the balance is %v; want 50 each", balance)
+		}
+	})
+}

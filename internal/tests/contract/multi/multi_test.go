@@ -1,0 +1,430 @@
+package multi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
+	"github.com/leasehold-go/leasehold/multi"
+	"github.com/leasehold-go/leasehold/mutex"
+	"github.com/leasehold-go/leasehold/semaphore"
+)
+
+func TestAllThatIsFreeTakesOneRoundTrip(t *testing.T) {
+	each(t, func(f *fixture) {
+		p := f.open()
+		f.release(p.take(p.lockItems("x", "y")...)) // the scripts are known
+		trips := p.wire.TripCounter()
+		l, err := multi.Acquire(f.Context(), multi.Lock(p.locks, "y"), multi.Lock(p.locks, "x"))
+		if err != nil {
+			f.Fatal(err)
+		}
+		if n := trips(); f.Addr != "" && n.Scripts != 1 {
+			f.Errorf("two free locks took %d round trips; want 1", n.Scripts)
+		}
+		x, y := l.Token(p.locks, "x"), l.Token(p.locks, "y")
+		if x == 0 || y == 0 || l.Token(p.locks, "z") != 0 || l.Token(nil, "x") != 0 {
+			f.Errorf("tokens %d and %d", x, y)
+		}
+		if left := time.Until(l.Deadline()); left <= 0 || left > 3*time.Second || l.Context().Err() != nil {
+			f.Errorf("the lease lasts for %v (%v)", left, l.Context().Err())
+		}
+		f.WantHeld("x", 1)
+		f.WantHeld("y", 1)
+		trips()
+		f.release(l)
+		if n := trips(); f.Addr != "" && n.Scripts != 1 {
+			f.Errorf("two locks were given back in %d round trips; want 1", n.Scripts)
+		}
+		redistest.WantErr(f, context.Cause(l.Context()), leasehold.ErrReleased)
+		redistest.WantErr(f, l.Release(), leasehold.ErrReleased)
+		f.wantFree("x", "y")
+	})
+}
+
+// Callers name permits and locks in any order.
+func TestCrowdInRandomOrders(t *testing.T) {
+	each(t, func(f *fixture) {
+		processes := []*process{f.open(), f.open()}
+		keys := []string{"a", "b", "c", "d"}
+		var holders [4]atomic.Int32
+		var permits atomic.Int32
+		var crowd sync.WaitGroup
+		for i := range 12 {
+			crowd.Go(func() {
+				p := processes[i%2]
+				ctx, cancel := context.WithTimeout(f.Context(), redistest.Soon)
+				defer cancel()
+				for range 8 {
+					some := rand.Perm(len(keys))[:2+rand.IntN(2)]
+					var items []multi.Item
+					for _, k := range some {
+						items = append(items, multi.Lock(p.locks, keys[k]))
+					}
+					items = append(items, multi.Permits(p.caps, "a", 2))
+					rand.Shuffle(len(items), func(i, j int) { items[i], items[j] = items[j], items[i] })
+					err := multi.Do(ctx, func(ctx context.Context, l *multi.Lease) error {
+						for _, k := range some {
+							if n := holders[k].Add(1); n != 1 {
+								f.Errorf("%d hold the lock of %s", n, keys[k])
+							}
+							defer holders[k].Add(-1)
+						}
+						if n := permits.Add(2); n > 3 {
+							f.Errorf("%d permits are held", n)
+						}
+						defer permits.Add(-2)
+						runtime.Gosched()
+						return nil
+					}, items...)
+					if err != nil {
+						f.Errorf("process %d: %v", i, err)
+						return
+					}
+				}
+			})
+		}
+		crowd.Wait()
+		f.wantFree(keys...)
+	})
+}
+
+// While a call waits for the first item, it holds nothing behind it.
+func TestNothingIsHeldBehindAnItemThatIsWaitedFor(t *testing.T) {
+	each(t, func(f *fixture) {
+		p, other := f.open(), f.open()
+		a := other.takeLock("a")
+		w := p.wait(f.Context(), "a", p.lockItems("c", "b", "a")...)
+		f.wantFree("b", "c")
+		b := other.takeLock("b")
+		if err := a.Unlock(); err != nil {
+			f.Error(err)
+		}
+		redistest.Eventually(f, "the call to wait for b, and to hold a", func() bool { return f.Queued("b") == 1 })
+		f.WantHeld("a", 1)
+		f.wantFree("c")
+		if err := b.Unlock(); err != nil {
+			f.Error(err)
+		}
+		redistest.Get(f, "all three", w.Done)
+		if w.Err != nil {
+			f.Fatal(w.Err)
+		}
+		f.release(w.Value)
+	})
+}
+
+// Behind an item that another caller of the process waits for nothing is tried.
+func TestNothingIsTriedBehindAKnownQueue(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		p, other := f.open(), f.open()
+		a := other.takeLock("a")
+		first := p.wait(f.Context(), "a", p.lockItems("a")...)
+		time.Sleep(100 * time.Millisecond) // the process knows that it waits
+		enters := p.wire.Sent("enter")
+		second := p.wait(f.Context(), "a", p.lockItems("a", "b", "c")...)
+		if n := p.wire.Sent("enter") - enters; n != 1 {
+			f.Errorf("%d enters; want that of the first item alone", n)
+		}
+		enters = p.wire.Sent("enter")
+		_, err := multi.TryAcquire(f.Context(), p.lockItems("b", "a")...)
+		redistest.WantErr(f, err, leasehold.ErrBusy)
+		redistest.WantText(f, err, f.Family+"/a")
+		if n := p.wire.Sent("enter") - enters; n != 0 {
+			f.Errorf("TryAcquire sent %d enters beside a waiter of its process", n)
+		}
+		if err := a.Unlock(); err != nil {
+			f.Error(err)
+		}
+		for _, w := range []*waiting{first, second} {
+			redistest.Get(f, "its turn", w.Done)
+			if w.Err != nil {
+				f.Fatal(w.Err)
+			}
+			f.release(w.Value)
+		}
+	})
+}
+
+// An item that was refused is waited for alone: it is likely to be refused again, and what is
+// behind it would go back and forth.
+func TestRefusedItemIsWaitedForAlone(t *testing.T) {
+	each(t, func(f *fixture) {
+		p, other := f.open(), f.open()
+		f.release(p.take(p.lockItems("a")...)) // the script is known
+		b := other.takeLock("b")
+		before := p.wire.Sent("enter")
+		w := p.wait(f.Context(), "b", p.lockItems("a", "b", "c")...)
+		redistest.Eventually(f, "the answers", func() bool { return p.wire.Answered("enter") == p.wire.Sent("enter") })
+		if n := p.wire.Sent("enter") - before; n != 4 { // on a Cluster, too: its nodes share the knowledge
+			f.Errorf("%d enters; want that of each item, and one more of the refused item", n)
+		}
+		if err := b.Unlock(); err != nil {
+			f.Error(err)
+		}
+		redistest.Get(f, "all three", w.Done)
+		if w.Err != nil {
+			f.Fatal(w.Err)
+		}
+		f.release(w.Value)
+	})
+}
+
+func TestTryAcquireTakesAllOrNothing(t *testing.T) {
+	each(t, func(f *fixture) {
+		p, other := f.open(), f.open()
+		b := other.takeLock("b")
+		_, err := multi.TryAcquire(f.Context(), append(p.lockItems("c", "b", "a"), multi.Permits(p.caps, "a", 1))...)
+		redistest.WantErr(f, err, leasehold.ErrBusy)
+		redistest.WantText(f, err, "try acquire", f.Family+"/b")
+		f.wantFree("a", "c")
+		if err := b.Unlock(); err != nil {
+			f.Error(err)
+		}
+		f.release(p.take(append(p.lockItems("c", "b", "a"), multi.Permits(p.caps, "a", 3))...))
+	})
+}
+
+// Whatever ends a call, nothing of it is left.
+func TestNothingIsHeldAfterAnError(t *testing.T) {
+	each(t, func(f *fixture) {
+		for what, end := range map[string]func(p *process, cancel func(), w *waiting) error{
+			"ctx": func(_ *process, cancel func(), _ *waiting) error { cancel(); return context.Canceled },
+			"closed": func(p *process, _ func(), _ *waiting) error {
+				harness.Close(f.T, p.locks)
+				return leasehold.ErrClosed
+			},
+			"max wait": func(*process, func(), *waiting) error { return leasehold.ErrBusy },
+			"lost": func(*process, func(), *waiting) error {
+				f.RDB.Del(f.Context(), f.Part("a", "holders"))
+				return leasehold.ErrLost
+			},
+		} {
+			p, other := f.open(func(c *mutex.Config) {
+				if what == "max wait" {
+					c.MaxWait = 200 * time.Millisecond
+				}
+			}), f.open()
+			ctx, cancel := context.WithCancel(f.Context())
+			defer cancel()
+			b := other.takeLock("b")
+			w := p.wait(ctx, "b", append(p.lockItems("c", "b", "a"), multi.Permits(p.caps, "p", 2))...)
+			want := end(p, cancel, w)
+			redistest.Get(f, what, w.Done)
+			redistest.WantErr(f, w.Err, want)
+			if w.Value != nil {
+				f.Errorf("%s: there is a lease", what)
+			}
+			if err := b.Unlock(); err != nil {
+				f.Error(err)
+			}
+			f.wantFree("a", "b", "c", "p")
+		}
+	})
+}
+
+// The Context ends with the first item that is lost, and says which one that was.
+func TestContextEndsWithTheFirstLoss(t *testing.T) {
+	each(t, func(f *fixture) {
+		p := f.open()
+		l := p.take(p.lockItems("a", "b")...)
+		f.RDB.Del(f.Context(), f.Part("b", "holders"))
+		redistest.Get(f, "the end of the Context", l.Context().Done())
+		redistest.WantErr(f, context.Cause(l.Context()), leasehold.ErrLost)
+		redistest.WantText(f, context.Cause(l.Context()), f.Family+"/b")
+		redistest.WantErr(f, l.Release(), leasehold.ErrLost)
+		f.wantFree("a", "b")
+		err := multi.Do(f.Context(), func(ctx context.Context, _ *multi.Lease) error {
+			f.RDB.Del(f.Context(), f.Part("a", "holders"))
+			<-ctx.Done()
+			return nil
+		}, p.lockItems("a", "b")...)
+		redistest.WantErr(f, err, leasehold.ErrLost)
+		f.wantFree("a", "b")
+		// The caller's own lock is above the inner call.
+		err = multi.Do(f.Context(), func(ctx context.Context, _ *multi.Lease) error {
+			_, err := p.locks.Lock(ctx, "a")
+			return err
+		}, p.lockItems("a", "b")...)
+		redistest.WantErr(f, err, leasehold.ErrInvalid)
+	})
+}
+
+func TestItemsAreChecked(t *testing.T) {
+	each(t, func(f *fixture) {
+		p, other := f.open(), f.open()
+		rdb := f.Connect(&harness.Wire{})
+		total, err := semaphore.New(rdb, semaphore.Config{Name: f.Family, Limit: 3, Total: 5})
+		if err != nil {
+			f.Fatal(err)
+		}
+		for text, items := range map[string][]multi.Item{
+			"no items":        {},
+			"item 2 is empty": {multi.Lock(p.locks, "a"), {}},
+			"key is empty":    p.lockItems("a", ""),
+			"n is 0":          {multi.Permits(p.caps, "a", 0)},
+			"mutex of":        {multi.Lock(nil, "k")},
+			"semaphore of":    {multi.Permits(nil, "k", 1)},
+			"named twice":     {multi.Lock(p.locks, "a"), multi.Lock(p.locks, "b"), multi.Lock(other.locks, "a")},
+			"Total":           {multi.Permits(total, "a", 1), multi.Permits(total, "b", 1)},
+		} {
+			before := p.wire.Sent()
+			for _, acquire := range []func(context.Context, ...multi.Item) (*multi.Lease, error){multi.Acquire, multi.TryAcquire} {
+				_, err := acquire(f.Context(), items...)
+				redistest.WantErr(f, err, leasehold.ErrInvalid)
+				redistest.WantText(f, err, text)
+			}
+			if n := p.wire.Sent() - before; n != 0 {
+				f.Errorf("%s: %d commands were sent", text, n)
+			}
+		}
+		// This is seen by Redis alone, because a limit may have been set there.
+		_, err = multi.Acquire(f.Context(), multi.Permits(p.caps, "a", 4), multi.Lock(p.locks, "a"))
+		redistest.WantErr(f, err, leasehold.ErrInvalid)
+		f.wantFree("a")
+		// A family with a total and one without are different resources.
+		l, err := multi.Acquire(f.Context(), multi.Permits(total, "a", 1), multi.Permits(p.caps, "a", 1))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.release(l)
+		harness.Close(f.T, total)
+	})
+}
+
+// A turn that waits for another item would stop the line of its process.
+func TestLocalForIsPassedBy(t *testing.T) {
+	each(t, func(f *fixture) {
+		p, other := f.open(func(c *mutex.Config) { c.LocalFor = 20 * time.Millisecond }), f.open()
+		b := other.takeLock("b")
+		w := p.wait(f.Context(), "b", p.lockItems("a", "b")...)
+		line := p.wait(f.Context(), "a", p.lockItems("a")...)
+		redistest.Eventually(f, "both to wait", func() bool { return f.Queued("a") == 1 })
+		if err := b.Unlock(); err != nil {
+			f.Error(err)
+		}
+		for _, w := range []*waiting{w, line} {
+			redistest.Get(f, "its turn", w.Done)
+			if w.Err != nil {
+				f.Fatal(w.Err)
+			}
+			f.release(w.Value)
+		}
+	})
+}
+
+// Items may be on different servers.
+func TestItemsOfTwoServers(t *testing.T) {
+	one, two := redistest.Mini(t), redistest.Mini(t)
+	var all [2]*mutex.Mutex
+	for i, server := range []interface{ Addr() string }{one, two} {
+		rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
+		defer rdb.Close()
+		m, err := mutex.New(rdb, mutex.Config{Name: fmt.Sprint("accounts", i)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer harness.Close(t, m)
+		all[i] = m
+	}
+	var crowd sync.WaitGroup
+	var inside atomic.Int32
+	for i := range 8 {
+		crowd.Go(func() {
+			items := []multi.Item{multi.Lock(all[0], "k"), multi.Lock(all[1], "k")}
+			if i%2 == 0 {
+				slices.Reverse(items)
+			}
+			for range 20 {
+				err := multi.Do(t.Context(), func(context.Context, *multi.Lease) error {
+					if n := inside.Add(1); n != 1 {
+						t.Errorf("%d inside", n)
+					}
+					inside.Add(-1)
+					return nil
+				}, items...)
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	crowd.Wait()
+}
+
+// Observers count what callers got, and no try that was given back.
+func TestObserversCountNoTries(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		events := &log{}
+		p, other := f.open(func(c *mutex.Config) { c.Observer = events }), f.open()
+		a := other.takeLock("a")
+		w := p.wait(f.Context(), "a", p.lockItems("a", "b", "c")...)
+		time.Sleep(100 * time.Millisecond)
+		if err := a.Unlock(); err != nil {
+			f.Error(err)
+		}
+		redistest.Get(f, "all three", w.Done)
+		f.release(w.Value)
+		_, err := multi.TryAcquire(f.Context(), append(p.lockItems("a"), multi.Permits(p.caps, "a", 4))...)
+		redistest.WantErr(f, err, leasehold.ErrInvalid)
+		time.Sleep(time.Second)
+		got := events.all()
+		want := map[string]int{"mutex granted": 3, "mutex released": 3, "semaphore invalid": 1}
+		if !maps.Equal(got, want) {
+			f.Errorf("the Observer was told %v; want %v", got, want)
+		}
+	})
+}
+
+type log struct {
+	mu     sync.Mutex
+	counts map[string]int
+}
+
+func (l *log) Observe(e leasehold.Event) {
+	if e.Kind != leasehold.EventAcquired && e.Kind != leasehold.EventHoldEnded && e.Kind != leasehold.EventLateGrant {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.counts == nil {
+		l.counts = map[string]int{}
+	}
+	l.counts[e.Type+" "+e.Outcome]++
+}
+
+func (l *log) all() map[string]int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.counts
+}
+
+var errWork = errors.New("work failed")
+
+func TestDoReturnsWhatFnDid(t *testing.T) {
+	each(t, func(f *fixture) {
+		p := f.open()
+		err := multi.Do(f.Context(), func(context.Context, *multi.Lease) error { return errWork }, p.lockItems("a", "b")...)
+		redistest.WantErr(f, err, errWork)
+		f.wantFree("a", "b")
+		func() {
+			defer func() { _ = recover() }()
+			_ = multi.Do(f.Context(), func(context.Context, *multi.Lease) error { panic("it") }, p.lockItems("a", "b")...)
+		}()
+		f.wantFree("a", "b")
+	})
+}

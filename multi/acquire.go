@@ -1,0 +1,223 @@
+package multi
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/call"
+	"github.com/leasehold-go/leasehold/internal/lease"
+)
+
+// Acquire waits until it has all items. ctx bounds the wait, and is the parent of the Lease's
+// Context. The MaxWait of an item's handle bounds the wait for that item. The caller must
+// Release the Lease, even after it was lost.
+//
+// Its errors name the item that ended the call, and mean what they mean for this item alone:
+// ctx's own, leasehold.ErrBusy when a MaxWait is over, leasehold.ErrQueueFull,
+// leasehold.ErrClosed, leasehold.ErrUnavailable, and leasehold.ErrLost or
+// leasehold.ErrRevoked if an item was lost while the call waited for another. Whatever the
+// error, nothing is held.
+//
+// leasehold.ErrInvalid is for no items, a bad key or number, the same name twice (also of two
+// handles or two servers), and two keys of one family with a Total.
+//
+// Acquire costs one round trip if all is free, and at most two for each item that it waits for.
+func Acquire(ctx context.Context, items ...Item) (*Lease, error) {
+	call.NeedCtx(ctx)
+	const op = "acquire"
+	all, err := inOrder(op, items)
+	if err != nil {
+		return nil, err
+	}
+	t := newTaking(ctx, op, all)
+	for alone := false; len(t.left) > 0; {
+		if alone, err = t.wait(alone); err != nil {
+			return nil, t.fail(err)
+		}
+	}
+	return t.done()
+}
+
+// TryAcquire takes all items if all are free now. Otherwise it takes nothing, and returns
+// leasehold.ErrBusy with the state of the first item in Redis's order that is not free. It does
+// not ask for an item that another caller of this process waits for. Its other errors are those
+// of [Acquire]. It costs one round trip.
+func TryAcquire(ctx context.Context, items ...Item) (*Lease, error) {
+	call.NeedCtx(ctx)
+	const op = "try acquire"
+	all, err := inOrder(op, items)
+	if err != nil {
+		return nil, err
+	}
+	t := newTaking(ctx, op, all)
+	for _, one := range all {
+		if one.part.Manager.Waits(one.part.Attempt.Key) {
+			return nil, t.fail(one.fails(ctx, one.part.Manager.Reject(op, one.part.Attempt.Key, leasehold.ErrBusy)))
+		}
+	}
+	answers := t.tryAll(all, call.NewBatch(len(all)))
+	if _, err := t.keep(answers()); err != nil {
+		return nil, t.fail(err)
+	}
+	return t.done()
+}
+
+// Do takes all items, as [Acquire] does, runs fn with the Context of the Lease, and releases it
+// when fn returns, panics or calls [runtime.Goexit]. It returns fn's error, joined with
+// leasehold.ErrLost if an item was lost meanwhile. If it did not get all items, it returns
+// Acquire's error and does not run fn.
+func Do(ctx context.Context, fn func(ctx context.Context, l *Lease) error, items ...Item) (err error) {
+	l, err := Acquire(ctx, items...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = lease.JoinLoss(err, l.Release()) }()
+	return fn(l.Context(), l)
+}
+
+// taking is a call under way. It holds items in their order, and never one behind an item that
+// it does not hold, except for the moment of a round trip.
+type taking struct {
+	op     string
+	parent context.Context // the caller's
+	ctx    context.Context // of all items; it ends with the first that is lost
+	cancel context.CancelCauseFunc
+	held   []*taken
+	left   []*taken
+}
+
+func newTaking(ctx context.Context, op string, all []*taken) *taking {
+	t := &taking{op: op, parent: ctx, left: all}
+	t.ctx, t.cancel = context.WithCancelCause(ctx)
+	return t
+}
+
+// attempt takes an item for the call, or waits for it.
+func (t *taking) attempt(one *taken, wait bool, seat *call.Seat, onWait func()) error {
+	a := one.part.Attempt
+	a.Op, a.Wait, a.Seat, a.Quiet = t.op, wait, seat, true
+	a.OnWait = func() { one.wait = true; onWait() }
+	one.lease, one.began = new(lease.Lease), time.Now()
+	_, err := one.part.Manager.Acquire(t.ctx, a, one.lease)
+	return err
+}
+
+// wait waits for the next item. In the same round trip it tries the items behind that, unless it
+// is to wait alone. It says whether the next wait is to be alone, because the item was refused.
+//
+// While the next item is queued for, nothing behind it may be held: another caller may wait for
+// that while it holds the next one. So what the tries got goes back. That also breaks no order
+// if the enter was not answered, and was granted all the same.
+func (t *taking) wait(alone bool) (refused bool, err error) {
+	next := t.left[0]
+	behind := t.left[1:]
+	if alone || next.part.Manager.Waits(next.part.Attempt.Key) {
+		behind = nil
+	}
+	seats := []*call.Seat{nil}
+	if len(behind) > 0 {
+		seats = call.NewBatch(1 + len(behind))
+	}
+	queued, came := make(chan struct{}), make(chan error, 1)
+	var once sync.Once
+	go func() { came <- t.attempt(next, true, seats[0], func() { once.Do(func() { close(queued) }) }) }()
+	answers := t.tryAll(behind, seats[1:])
+	select {
+	case err = <-came:
+	case <-queued:
+		giveBack(answers())
+		answers = func() []answer { return nil }
+		err = <-came
+	}
+	all := append([]answer{{next, err}}, answers()...)
+	return t.keep(all)
+}
+
+// answer is the outcome of one attempt.
+type answer struct {
+	of  *taken
+	err error
+}
+
+// tryAll tries items, each on a goroutine of its own. The function that it returns waits for
+// the outcomes.
+func (t *taking) tryAll(all []*taken, seats []*call.Seat) func() []answer {
+	outcomes := make([]answer, len(all))
+	var tries sync.WaitGroup
+	for i, one := range all {
+		tries.Go(func() { outcomes[i] = answer{one, t.attempt(one, false, seats[i], func() {})} })
+	}
+	return func() []answer { tries.Wait(); return outcomes }
+}
+
+// keep holds what was granted, up to the first item that was not. It gives back what was granted
+// behind that. An error other than "busy" ends the call, wherever its item stands. The first
+// item was waited for, or everything is tried: then "busy" ends the call, too.
+func (t *taking) keep(all []answer) (refused bool, err error) {
+	end := len(all)
+	for i, a := range all {
+		switch {
+		case a.err == nil && i < end:
+			t.held, t.left = append(t.held, a.of), t.left[1:]
+			a.of.lease.CancelAtEnd(t.cancel)
+		case a.err == nil:
+			a.of.lease.GiveBack()
+		case err == nil && (i == 0 || t.op != "acquire" || !errors.Is(a.err, leasehold.ErrBusy)):
+			end, err = min(end, i), a.of.fails(t.parent, a.err)
+		default:
+			end = min(end, i)
+		}
+	}
+	return end < len(all), err
+}
+
+// giveBack gives back what was granted.
+func giveBack(all []answer) {
+	for _, a := range all {
+		if a.err == nil {
+			a.of.lease.GiveBack()
+		}
+	}
+}
+
+// fails reports err as the outcome of the attempt, and returns it.
+func (one *taken) fails(ctx context.Context, err error) error {
+	m := one.part.Manager
+	_ = m.Report(ctx, one.part.Attempt, nil, one.began, one.wait, err)
+	m.Observed()
+	return err
+}
+
+// fail ends the call without a lease. If an item was lost meanwhile, that is why.
+func (t *taking) fail(err error) error {
+	if why := context.Cause(t.ctx); why != nil && t.parent.Err() == nil {
+		err = why
+	}
+	for _, one := range t.held {
+		one.lease.GiveBack()
+	}
+	t.cancel(err)
+	return err
+}
+
+// done ends a call that holds all items.
+func (t *taking) done() (*Lease, error) {
+	for i, one := range t.held {
+		m := one.part.Manager
+		if err := m.Report(t.parent, one.part.Attempt, one.lease, one.began, one.wait, nil); err != nil {
+			// It was lost in this moment. Those before it count as held, and given back.
+			t.held = append(t.held[:i:i], t.held[i+1:]...)
+			one.lease.GiveBack()
+			return nil, t.fail(err)
+		}
+	}
+	l := &Lease{items: t.held, ctx: t.ctx}
+	for _, one := range t.held {
+		one.part.Manager.Observed()
+		l.ctx = &lease.Hold{Context: l.ctx, By: one.lease}
+	}
+	return l, nil
+}
