@@ -40,18 +40,18 @@ func TestModelOfPermits(t *testing.T) {
 					if fenced {
 						word = "fence"
 					}
-					m := &permitMachine{res: res, tickets: map[uint64]int64{}, last: map[uint64]uint64{}}
+					m := &permitMachine{res: res, tickets: map[uint64]int64{}, last: map[uint64]uint64{}, slots: map[uint64]*slot{}}
 					m.machine = machine{modelServer: s, T: rt, model: newPermitsModel(fenced, c), revoked: map[uint64]buried{}}
-					for _, part := range []string{"holders", "queue", "alive", word, "revoked", "audit"} {
+					for _, part := range []string{"holders", "queue", "alive", word, "revoked", "audit", "done:slot"} {
 						m.names = append(m.names, named.Part(part))
 					}
 					m.read() // what a sequence that failed has left
 					rt.Repeat(map[string]func(*rapid.T){
 						"enter": m.enterNew, "enter again": m.enterAgain, "leave": m.leave, "ask": m.ask, "renew": m.renew,
 						"pass": m.pass, "pass some": m.pass, "enter more": m.enterNew, "leave more": m.leave, "word": m.setWord, "set": m.setLimit, "set again": m.setLimit, "lose": m.loseOne,
-						"revoke":      func(t *rapid.T) { m.revoke(t, res.Resource, m.again(t)) },
-						"fate":        func(t *rapid.T) { m.askFate(t, m.again(t)) },
-						"leave turns": m.leaveTurns, "renew and count": m.renewAndCount,
+						"revoke":   func(t *rapid.T) { m.revoke(t, res.Resource, m.again(t)) },
+						"fate":     func(t *rapid.T) { m.askFate(t, m.again(t)) },
+						"complete": m.complete, "leave turns": m.leaveTurns, "renew and count": m.renewAndCount,
 					})
 				})
 			})
@@ -65,6 +65,7 @@ type permitMachine struct {
 	tickets map[uint64]int64 // of those who were queued once
 	set     []settingCall
 	last    map[uint64]uint64 // the last turn's token, of those whose leave tells it
+	slots   map[uint64]*slot  // of those that are runs of the slot
 }
 
 func (m *permitMachine) fenced() bool { return m.model.(*permitsModel).fenced }
@@ -81,7 +82,7 @@ func (m *permitMachine) enterNew(t *rapid.T) {
 		permits = rapid.IntRange(1, 4).Draw(t, "permits")
 	}
 	ttl := rapid.SampledFrom([]time.Duration{10 * time.Second, 500 * time.Millisecond, 2500 * time.Millisecond, time.Hour}).Draw(t, "ttl")
-	r := m.res.attempt(handle, uint64(len(m.issued)+1), permits, ttl, limit)
+	r := m.once(t, m.res.attempt(handle, uint64(len(m.issued)+1), permits, ttl, limit))
 	m.issued = append(m.issued, r)
 	m.enter(t, r)
 }
@@ -101,7 +102,11 @@ func (m *permitMachine) enter(t *rapid.T, r *request) {
 	}
 	what := fmt.Sprintf("enter %s: %d of %d for %v, %+v", name(r), r.Permits, r.Limit, r.TTL, o)
 	got := m.call(what, r.Enter(o), 1, func(ref reference) outcome {
-		return ints(on(ref).enter(r.Member(), entering{void: *o.Void(), ticket: o.Ticket, wait: o.Wait, max: o.MaxWaiters}))
+		e := entering{void: *o.Void(), ticket: o.Ticket, wait: o.Wait, max: o.MaxWaiters}
+		if m.slots[r.Seq] != nil {
+			return ints(on(ref).enterOnce(r.Member(), e))
+		}
+		return ints(on(ref).enter(r.Member(), e))
 	})
 	reply, err := r.ReadEnter(nil, got.ints)
 	if err != nil {
@@ -149,8 +154,11 @@ func (m *permitMachine) leaveOf(t *rapid.T, r *request) {
 		before, was, fenceEnds = m.lastIssued(), m.standingOf(r), m.endsSoon(3)
 	}
 	got := m.call(fmt.Sprintf("leave %s, void %d, last token %d", name(r), void, last), r.Leave(void), 1, func(ref reference) outcome {
-		if last != 0 {
+		switch s := m.slots[r.Seq]; {
+		case last != 0:
 			return ints(on(ref).leaveTurns(r.Member(), (void+999)/1000, last))
+		case s != nil && s.completes:
+			return ints(on(ref).complete(r.Member(), (void+999)/1000, s.keep.Milliseconds()))
 		}
 		return ints(on(ref).leave(r.Member(), (void+999)/1000))
 	})
@@ -229,5 +237,5 @@ func (m *permitMachine) setLimit(t *rapid.T) {
 }
 
 func (m *permitMachine) loseOne(t *rapid.T) {
-	m.loses(rapid.IntRange(0, 5).Draw(t, "key"))
+	m.loses(rapid.IntRange(0, 6).Draw(t, "key"))
 }

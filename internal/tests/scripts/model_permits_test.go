@@ -14,6 +14,7 @@ type permitsModel struct {
 	fenced             bool
 	held, queue, alive *cell
 	word               *cell // the last token, or the stored limit
+	done               *cell // says that the slot is complete
 	own                string
 	told               []int64 // what the reply says of the caller's other waiters
 }
@@ -26,13 +27,13 @@ func newPermitsModel(fenced bool, c constants) *permitsModel {
 	p := &permitsModel{fenced: fenced}
 	p.c = c
 	cells := []*cell{sortedSet("holders", true), sortedSet("queue", false), sortedSet("alive", true), {name: word}}
-	p.adopt(append(cells, revocationCells()...))
+	p.adopt(append(append(cells, revocationCells()...), &cell{name: "done:slot"}))
 	return p
 }
 
 func (p *permitsModel) adopt(cells []*cell) {
 	p.cells, p.held, p.queue, p.alive, p.word = cells, cells[0], cells[1], cells[2], cells[3]
-	p.marks, p.audit = cells[4], cells[5]
+	p.marks, p.audit, p.done = cells[4], cells[5], cells[6]
 }
 
 func (p *permitsModel) clone() *permitsModel {
