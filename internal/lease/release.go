@@ -100,6 +100,10 @@ func (l *Lease) leave(resent bool) []error {
 	m, began := l.m, time.Now()
 	ctx := context.Background() // while the server answers, the first try waits in its queue
 	for n := 1; ; n++ {
+		if err := m.client.Reachable(ctx, l.res.FirstKey()); err != nil {
+			l.leaveLater()
+			return []error{leasehold.ErrUnavailable, err}
+		}
 		c := leaveCall(l.req, l.enterMayArriveUntil)
 		ints, err := m.client.Do(ctx, c)
 		var r LeaveReply

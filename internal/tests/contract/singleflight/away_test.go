@@ -1,0 +1,102 @@
+package singleflight
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
+	"github.com/leasehold-go/leasehold/singleflight"
+)
+
+// goAway makes Redis one that g knows not to answer.
+func (f *fixture) goAway(g *singleflight.Group[string], w *harness.Wire) {
+	f.Helper()
+	w.GoAway(func() {
+		_, _, err := g.Peek(f.Context(), "k")
+		redistest.WantErr(f, err, leasehold.ErrUnavailable, harness.ErrRefused)
+	})
+}
+
+// Calls fail quickly while Redis is known to be away, and succeed at once when it is back.
+func TestRedisIsAway(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		g, wire := f.open()
+		fetch(f, f.Context(), g, "k", gives("v")).got()
+		f.goAway(g, wire)
+		for i := range 5 {
+			for name, call := range map[string]func() error{
+				"do":      func() error { _, err := g.Do(f.Context(), "k", never(f)); return err },
+				"peek":    func() error { _, _, err := g.Peek(f.Context(), "k"); return err },
+				"inspect": func() error { _, err := g.Inspect(f.Context(), "k"); return err },
+				"do many": func() error { return doMany(f, f.Context(), g, []string{"k", "l"}, newBatches()).got() },
+			} {
+				began := time.Now()
+				redistest.WantErr(f, call(), leasehold.ErrUnavailable, harness.ErrRefused)
+				if took := time.Since(began); took > 100*time.Millisecond {
+					f.Errorf("%s no. %d took %v", name, i, took)
+				}
+			}
+		}
+		wire.Heal()
+		time.Sleep(time.Second)
+		fetch(f, f.Context(), g, "k", never(f)).want("v", singleflight.Cached)
+	})
+}
+
+// A server that hangs is known to be away once it has been silent for 3 s, also to callers that
+// do not wait that long themselves.
+func TestSilenceIsLearned(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		g, wire := f.open()
+		fetch(f, f.Context(), g, "k", gives("v")).got()
+		wire.Stall()
+		began := time.Now()
+		_, _, err := g.Peek(f.Context(), "k")
+		redistest.WantErr(f, err, leasehold.ErrUnavailable)
+		if took := time.Since(began); took != clientPatience {
+			f.Errorf("the first call took %v", took)
+		}
+		for range 20 {
+			began := time.Now()
+			_, _, err := g.Peek(f.Context(), "k")
+			redistest.WantErr(f, err, leasehold.ErrUnavailable)
+			if took := time.Since(began); took > 100*time.Millisecond {
+				f.Errorf("a later call took %v", took)
+			}
+		}
+		wire.Heal()
+	})
+}
+
+// Invalidate and Put have a bound of their own, of 6 s, so that a short outage loses no
+// invalidation. They do not ask whether Redis is away.
+func TestInvalidateOutlastsAnOutage(t *testing.T) {
+	for name, call := range map[string]func(ctx context.Context, g *singleflight.Group[string]) error{
+		"invalidate": func(ctx context.Context, g *singleflight.Group[string]) error { return g.Invalidate(ctx, "k") },
+		"put":        func(ctx context.Context, g *singleflight.Group[string]) error { return g.Put(ctx, "k", "new") },
+	} {
+		subBubble(t, name, func(f *fixture, _ *miniredis.Miniredis) {
+			g, wire := f.open()
+			if err := call(f.Context(), g); err != nil { // the server knows the script
+				f.Fatal(err)
+			}
+			f.goAway(g, wire)
+			wire.StallReplies("")
+			wire.Unstall()
+			ended := make(chan error, 1)
+			go func() { ended <- call(f.Context(), g) }()
+			time.Sleep(4500 * time.Millisecond)
+			wire.Heal()
+			synctest.Wait()
+			if err := <-ended; err != nil {
+				f.Error(err)
+			}
+		})
+	}
+}

@@ -1,0 +1,125 @@
+package main
+
+// outages are the guards of what happens while Redis is away.
+var outages = []mutation{
+	{
+		name: "breaker: silence ends with the last call without an answer", file: "internal/call/breaker.go",
+		old: "return b.opened != nil\n}", new: "return b.opened != nil || b.troubled.Load() && time.Since(b.silentSince) >= silenceBound\n}",
+		packages: callTests, tests: "TestBreakerOpens",
+	},
+	{
+		name: "breaker: silence begins after the last answered call", file: "internal/call/breaker.go",
+		old: "if latest.After(b.silentSince) {", new: "if false {",
+		packages: callTests, tests: "TestBreakerOpens",
+	},
+	{
+		name: "breaker: one of several connections refused", file: "internal/call/breaker.go",
+		old: "refused(err) && !answeredSince", new: "refused(err) && (answeredSince || true)",
+		packages: callTests, tests: "TestBreakerOpens",
+	},
+	{
+		name: "breaker: an older answer does not replace a newer one", file: "internal/call/breaker.go",
+		old: "last < at && !b.answered.CompareAndSwap(last, at);", new: "last != at && !b.answered.CompareAndSwap(last, at);",
+		packages: callTests, tests: "TestBreakerOpens",
+	},
+	{
+		name: "breaker: an error is an answer", file: "internal/call/breaker.go",
+		old: "case hasAnswer(err):", new: "case err == nil:",
+		packages: callTests, tests: "TestBreakerOpens",
+	},
+	{
+		name: "breaker: a closed client says nothing", file: "internal/call/breaker.go",
+		old: "case ClientClosed(err), ", new: "case ",
+		packages: callTests, tests: "TestBreakerOpens",
+	},
+	{
+		name: "breaker: a withdrawn call says nothing", file: "internal/call/breaker.go",
+		old: "errors.Is(err, errWithdrawn), errors.Is(err, redis", new: "errors.Is(err, redis",
+		packages: callTests, tests: "TestBreakerOpens",
+	},
+	{
+		name: "breaker: a call that was not sent says nothing", file: "internal/call/queue.go",
+		old: "if !this.unsent && (", new: "if (",
+		packages: callTests, tests: "TestBreakerIgnores",
+	},
+	{
+		name: "breaker: the time that replicas take says nothing", file: "internal/call/queue.go",
+		old: "(q.way.Confirm == (Confirm{}) || hasAnswer(err))", new: "true",
+		packages: callTests, tests: "TestBreakerIgnores",
+	},
+	{
+		name: "breaker: probes", file: "internal/call/breaker.go",
+		old: "		go b.probe(key)\n", new: "",
+		packages: callTests, tests: "OpenBreaker",
+	},
+	{
+		name: "breaker: probes are few", file: "internal/call/breaker.go",
+		old: "now.Sub(b.probed) >= probeEvery && ", new: "",
+		packages: callTests, tests: "OpenBreaker",
+	},
+	{
+		name: "breaker: more than 4 probes", file: "internal/call/breaker.go",
+		old: "maxProbes = 16", new: "maxProbes = 4",
+		packages: callTests, tests: "TestProbesWithoutAnOutcome",
+	},
+	{
+		name: "breaker: probes are bounded", file: "internal/call/breaker.go",
+		old: " && b.probes < maxProbes", new: "",
+		packages: callTests, tests: "TestProbesWithoutAnOutcome",
+	},
+	{
+		name: "breaker: no cause is another caller's ctx", file: "internal/call/breaker.go",
+		old: "errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {", new: "false {",
+		packages: callTests, tests: "TestCauseIsNoForeignCtx",
+	},
+	{
+		name: "breaker: look-ups ask", file: "singleflight/lookup.go",
+		old: "	err := client.Reachable(ctx, t.value)\n", new: "	var err error\n",
+		packages: cache, tests: "TestRedisIsAway",
+	},
+	{
+		name: "breaker: look-ups of several keys ask", file: "singleflight/lookup.go",
+		old: "err := client.Reachable(ctx, some[0])", new: "var err error",
+		packages: cache, tests: "TestRedisIsAway",
+	},
+	{
+		name: "breaker: waits do not ask", file: "internal/lease/acquire.go",
+		old: "	if !w.Wait {\n		if err := w.m", new: "	if true {\n		if err := w.m",
+		packages: localPermitTests, tests: "TestWaitsOutlastAnOutage",
+	},
+	{
+		name: "breaker: waits do not end with it", file: "internal/lease/acquire.go",
+		old: "!w.Wait && (w.failures >= maxTries || w.m", new: "(!w.Wait && w.failures >= maxTries || w.m",
+		packages: localPermitTests, tests: "TestWaitsOutlastAnOutage",
+	},
+	{
+		name: "breaker: tries ask", file: "internal/lease/acquire.go",
+		old: "	if !w.Wait {\n		if err := w.m", new: "	if false {\n		if err := w.m",
+		packages: localPermitTests, tests: "TestRedisIsAway",
+	},
+	{
+		name: "breaker: a release asks", file: "internal/lease/release.go",
+		old: "if err := m.client.Reachable(ctx, l.res.FirstKey()); err != nil {", new: "if err := error(nil); err != nil {",
+		packages: localPermitTests, tests: "TestReleaseWhileRedisIsAway",
+	},
+	{
+		name: "breaker: a release goes on in the background", file: "internal/lease/release.go",
+		old: "err != nil {\n			l.leaveLater()\n			return []error{leasehold.ErrUnavailable, err}", new: "err != nil {\n			return []error{leasehold.ErrUnavailable, err}",
+		packages: localPermitTests, tests: "TestReleaseWhileRedisIsAway",
+	},
+	{
+		name: "breaker: Inspect asks", file: "internal/permits/inspect.go",
+		old: "; err != nil {\n			return err\n", new: "; err != nil && false {\n			return err\n",
+		packages: localPermitTests, tests: "TestRedisIsAway",
+	},
+	{
+		name: "breaker: Inspect of a cached value asks", file: "singleflight/inspect.go",
+		old: "err := g.manager.Client().Reachable(ctx, t.value)", new: "var err error",
+		packages: cache, tests: "TestRedisIsAway",
+	},
+	{
+		name: "an invalidation outlasts an outage", file: "singleflight/invalidate.go",
+		old: "dropBound = dropTriesFor + call.Bound", new: "dropBound = call.Bound",
+		packages: cache, tests: "TestInvalidateOutlastsAnOutage",
+	},
+}
