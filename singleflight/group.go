@@ -24,17 +24,20 @@ const pkg = "singleflight"
 // use. Make one handle per process and family. It has goroutines and a subscription only while
 // something is loaded or waited for.
 type Group[T any] struct {
-	cfg      Config[T]
-	family   keys.Family
-	rdb      redis.UniversalClient
-	clientID any // names rdb in the graph of loads
-	manager  *lease.Manager
-	permits  *lease.Manager // of MaxLoads; nil: no bound
+	cfg       Config[T]
+	family    keys.Family
+	rdb       redis.UniversalClient
+	clientID  any // names rdb in the graph of loads
+	manager   *lease.Manager
+	permits   *lease.Manager // of MaxLoads; nil: no bound
+	permitKey string         // names the permits in Redis
+	slots     chan struct{}  // one is taken for each loader of this process that runs within MaxLoads
 
 	ownCode       bool           // a Codec or methods of T decode values
 	sentinels     []sentinel     // those of Config.Errors
 	invalidatedAt *invalidatedAt // nil: the client caches nothing by itself
 	counts        counters
+	called        atomic.Int64 // how many loaders were called; raised with mu held
 
 	closed atomic.Bool // set with mu held; a hit reads it without mu
 
@@ -45,6 +48,7 @@ type Group[T any] struct {
 	mu                 sync.Mutex
 	flights            map[string]*flight[T]   // the flights that requests may join, by key
 	localFlights       map[string]*flight[T]   // the same for flights that load without Redis
+	freed              []*flight[T]            // local flights that are about to start
 	live               map[*flight[T]]struct{} // all flights that may have requests to answer
 	refreshPausedUntil pauses                  // when a refresh may be offered again, by key
 	active             sync.WaitGroup          // flights, loads and calls under way
@@ -95,9 +99,17 @@ func New[T any](rdb redis.UniversalClient, cfg Config[T]) (*Group[T], error) {
 	}
 	if cfg.MaxLoads > 0 {
 		family.Whole, family.Hash = true, false
-		g.permits, err = lease.New(rdb, lease.Config{Package: pkg, Family: family, Protocol: permits.Family{Family: family}, TTL: ttl, Observer: cfg.Observer, Label: cfg.Label})
+		g.permits, err = lease.New(rdb, lease.Config{Package: pkg, Family: family, Protocol: permits.Family{Family: family}, TTL: ttl, Observer: cfg.Observer, Label: cfg.Label, Shares: m})
+		if err != nil {
+			return nil, err
+		}
+		all, err := g.permits.Resource("")
+		if err != nil {
+			return nil, err
+		}
+		g.permitKey, g.slots = all.FirstKey(), make(chan struct{}, cfg.MaxLoads)
 	}
-	return g, err
+	return g, nil
 }
 
 // Close ends all waits with leasehold.ErrClosed and cancels the ctx of the loads that run. It

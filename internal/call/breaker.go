@@ -38,6 +38,13 @@ type breaker struct {
 	why         error         // of the last call without an answer
 	probed      time.Time     // when the latest probe began
 	probes      int           // how many probes have no outcome yet
+	watchers    map[*watcher]struct{}
+}
+
+// A watcher is a ctx that ends when the server goes away.
+type watcher struct {
+	probe  func() // sends a probe
+	cancel context.CancelFunc
 }
 
 const (
@@ -64,17 +71,20 @@ func (c *link) breakerOf(node string) *breaker {
 	return b.(*breaker)
 }
 
-func newBreaker(c *link) *breaker { return &breaker{link: c, born: time.Now()} }
+func newBreaker(c *link) *breaker {
+	return &breaker{link: c, born: time.Now(), watchers: map[*watcher]struct{}{}}
+}
 
 // Reachable returns nil unless the server that has key is known not to answer. Then Reachable
 // waits for a probe until 100 ms after its start, or until ctx ends, and returns an error if
 // the probe has no answer. Callers that wait for their turn must not ask: a short outage would
 // end their wait.
-func (c *link) Reachable(ctx context.Context, key string) error {
+func (c *Client) Reachable(ctx context.Context, key string) error {
 	if c.troubles.Load() == 0 {
 		return nil
 	}
-	return c.breakerOf(c.Node(key)).await(ctx, key)
+	b := c.breakerOf(c.Node(key))
+	return b.await(ctx, func() { c.spawn(func() { b.probe(key) }) })
 }
 
 // Away reports whether the server that has key is known not to answer.
@@ -127,8 +137,14 @@ func (b *breaker) onAnswer(began time.Time) {
 }
 
 func (b *breaker) onNoAnswer(began time.Time, err error) {
+	var probe func()
 	b.mu.Lock()
-	defer b.mu.Unlock()
+	defer func() {
+		b.mu.Unlock()
+		if probe != nil {
+			probe()
+		}
+	}()
 	if !b.troubled.Swap(true) {
 		b.link.troubles.Add(1)
 	}
@@ -146,7 +162,54 @@ func (b *breaker) onNoAnswer(began time.Time, err error) {
 	silent := time.Since(b.silentSince) >= silenceBound
 	if b.opened == nil && (silent || refused(err) && !answeredSince) {
 		b.opened = make(chan struct{})
+		probe = b.endWatched()
 	}
+}
+
+// WhileReachable returns a ctx that ends with ctx, or when the server that has key has been
+// known not to answer for probePatience. stop must be called.
+func (c *Client) WhileReachable(ctx context.Context, key string) (_ context.Context, stop context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	b := c.breakerOf(c.Node(key))
+	w := &watcher{func() { c.spawn(func() { b.probe(key) }) }, cancel}
+	var probe func()
+	b.mu.Lock()
+	b.watchers[w] = struct{}{}
+	if b.opened != nil {
+		probe = b.endWatched()
+	}
+	b.mu.Unlock()
+	if probe != nil {
+		probe()
+	}
+	return ctx, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.watchers, w)
+		cancel()
+	}
+}
+
+// endWatched ends what is watched, unless a probe is answered in time. It returns the function
+// that sends the probe, if one is due. Called with the lock.
+func (b *breaker) endWatched() (probe func()) {
+	opened := b.opened
+	for w := range b.watchers {
+		if b.probeIsDue() {
+			probe = w.probe
+		}
+		time.AfterFunc(probePatience, func() {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			for w := range b.watchers {
+				if b.opened == opened {
+					w.cancel()
+				}
+			}
+		})
+		break
+	}
+	return probe
 }
 
 var (
@@ -163,21 +226,20 @@ func refused(err error) bool {
 	return errors.As(err, &op) && op.Op == "dial" && !op.Timeout() && !errors.Is(err, context.Canceled)
 }
 
-// await is Reachable for one server. key is one that the server has.
-func (b *breaker) await(ctx context.Context, key string) error {
+// await is Reachable for one server. probe sends a probe.
+func (b *breaker) await(ctx context.Context, probe func()) error {
 	b.mu.Lock()
 	opened, why, now := b.opened, b.why, time.Now()
 	if opened == nil {
 		b.mu.Unlock()
 		return nil
 	}
-	if now.Sub(b.probed) >= probeEvery && b.probes < maxProbes {
-		b.probed = now
-		b.probes++
-		go b.probe(key)
-	}
+	due := b.probeIsDue()
 	patience := time.NewTimer(b.probed.Add(probePatience).Sub(now))
 	b.mu.Unlock()
+	if due {
+		probe()
+	}
 	defer patience.Stop()
 	select {
 	case <-opened:
@@ -186,6 +248,17 @@ func (b *breaker) await(ctx context.Context, key string) error {
 	case <-ctx.Done():
 	}
 	return notSent(fmt.Errorf("%w: %w", errAway, why))
+}
+
+// probeIsDue reports whether the caller is to send a probe now. Called with the lock.
+func (b *breaker) probeIsDue() bool {
+	now := time.Now()
+	if now.Sub(b.probed) < probeEvery || b.probes == maxProbes {
+		return false
+	}
+	b.probed = now
+	b.probes++
+	return true
 }
 
 // probe asks the server for a key. The outcome reaches the breaker as that of any other call.

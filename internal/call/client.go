@@ -105,6 +105,9 @@ func newLink(rdb redis.UniversalClient, layers []any) (*link, error) {
 	return l, nil
 }
 
+// Another returns a Client for another handle, on the same link.
+func (c *Client) Another() *Client { return &Client{link: c.link, spawn: inBackground} }
+
 func inBackground(f func()) { go f() }
 
 // CountQuestions makes spawn start the goroutines that ask for the time, so that the owner of

@@ -49,12 +49,12 @@ var outages = []mutation{
 	},
 	{
 		name: "breaker: probes", file: "internal/call/breaker.go",
-		old: "		go b.probe(key)\n", new: "",
+		old: "	if due {", new: "	if due && false {",
 		packages: callTests, tests: "OpenBreaker",
 	},
 	{
 		name: "breaker: probes are few", file: "internal/call/breaker.go",
-		old: "now.Sub(b.probed) >= probeEvery && ", new: "",
+		old: "now.Sub(b.probed) < probeEvery || ", new: "",
 		packages: callTests, tests: "OpenBreaker",
 	},
 	{
@@ -64,7 +64,7 @@ var outages = []mutation{
 	},
 	{
 		name: "breaker: probes are bounded", file: "internal/call/breaker.go",
-		old: " && b.probes < maxProbes", new: "",
+		old: " || b.probes == maxProbes", new: "",
 		packages: callTests, tests: "TestProbesWithoutAnOutcome",
 	},
 	{
@@ -116,6 +116,108 @@ var outages = []mutation{
 		name: "breaker: Inspect of a cached value asks", file: "singleflight/inspect.go",
 		old: "err := g.manager.Client().Reachable(ctx, t.value)", new: "var err error",
 		packages: cache, tests: "TestRedisIsAway",
+	},
+	{
+		name: "breaker: what is watched ends", file: "internal/call/breaker.go",
+		old: "make(chan struct{})\n		probe = b.endWatched()", new: "make(chan struct{})",
+		packages: cache, tests: "TestWaitsWhenRedisGoesAway",
+	},
+	{
+		name: "breaker: a false alarm ends no wait", file: "internal/call/breaker.go",
+		old: "if b.opened == opened {", new: "if b.opened == opened || true {",
+		packages: cache, tests: "TestFalseAlarmEndsNoWait",
+	},
+	{
+		name: "breaker: waits under Fail go on", file: "singleflight/wait.go",
+		old: "	if f.g.cfg.OnUnavailable == LoadLocally {\n		ctx, stop", new: "	if true {\n		ctx, stop",
+		packages: cache, tests: "TestWaitsWhenRedisGoesAway",
+	},
+	{
+		name: "breaker: shared with the permits of MaxLoads", file: "singleflight/group.go",
+		old: ", Shares: m}", new: "}",
+		packages: cache, tests: "TestPermitsShareTheBreaker",
+	},
+	{
+		name: "local load: not joined by callers that began after it", file: "singleflight/local.go",
+		old: "q.begun >= f.called", new: "q.begun > f.called",
+		packages: cache, tests: "LocalLoad",
+	},
+	{
+		name: "local load: joined by callers that began before it", file: "singleflight/local.go",
+		old: "q.begun >= f.called", new: "true",
+		packages: cache, tests: "LocalLoad",
+	},
+	{
+		name: "local load: open to all while it waits for its slot", file: "singleflight/local.go",
+		old: "case f.called != 0 && q.begun", new: "case q.begun",
+		packages: cache, tests: "TestLoadThatWaitsForItsSlotIsOpenToAll",
+	},
+	{
+		name: "local load: its end starts the next one", file: "singleflight/flight.go",
+		old: "		f.g.free(f)\n", new: "",
+		packages: cache, tests: "LocalLoad",
+	},
+	{
+		name: "local load: one's own invalidation starts the next one", file: "singleflight/invalidate.go",
+		old: "f != nil && f.called != 0 {", new: "false {",
+		packages: cache, tests: "LocalLoad",
+	},
+	{
+		name: "local load: one at a time", file: "singleflight/wait.go",
+		old: "first := g.localFlights[f.key] == nil", new: "first := true",
+		packages: cache, tests: "LocalLoad",
+	},
+	{
+		name: "local load: what one call parked loads together", file: "singleflight/local.go",
+		old: "f.next.parking = behind", new: "f.next.parking = &parking[T]{by: q}",
+		packages: cache, tests: "TestManyKeysBehindALocalLoad",
+	},
+	{
+		name: "local load: not begun for nobody", file: "singleflight/local.go",
+		old: "if len(f.requests) == 0 {", new: "if false {",
+		packages: cache, tests: "LocalLoad",
+	},
+	{
+		name: "slot: kept until the loader has returned", file: "singleflight/slots.go",
+		old: "			if returned != nil {\n				<-returned\n			}\n", new: "",
+		packages: cache, tests: "TestMaxLoadsHoldsWhileRedisIsAway",
+	},
+	{
+		name: "slot: also beside a permit", file: "singleflight/slots.go",
+		old:      "		isBack, err := d.takeSlot(giveBack == nil)\n",
+		new:      "		if giveBack != nil {\n			defer giveBack()\n			return d.callLoader()\n		}\n		isBack, err := d.takeSlot(giveBack == nil)\n",
+		packages: cache, tests: "TestMaxLoadsHoldsWhileRedisIsAway",
+	},
+	{
+		name: "slot: a revoked load frees it", file: "singleflight/slots.go",
+		old: "if errors.Is(context.Cause(d.ctx), leasehold.ErrRevoked) {", new: "if false {",
+		packages: cache, tests: "TestRevokedLoadFreesItsSlot",
+	},
+	{
+		name: "slot: freed once", file: "singleflight/slots.go",
+		old:      "free := sync.OnceFunc(func() {\n		<-g.slots\n		if giveBack != nil {\n			giveBack()\n		}\n	})",
+		new:      "_ = sync.OnceFunc\n	free := func() {\n		<-g.slots\n		if giveBack != nil {\n			giveBack()\n		}\n	}",
+		packages: cache, tests: "TestRevokedLoadFreesItsSlot",
+	},
+	{
+		name: "slot: loads that wait for one ask Redis again", file: "singleflight/slots.go",
+		old: "if noPermit && g.manager", new: "if false && g.manager",
+		packages: cache, tests: "TestLoadsThatWaitForASlotAskRedisAgain",
+	},
+	{
+		name: "slot: but not those that cannot use its answer", file: "singleflight/slots.go",
+		old: "if f.leased || f.alone ||", new: "if f.leased ||",
+		packages: cache, tests: "TestCallerThatCannotLookAgain",
+	},
+	{
+		name: "outage: an Observer is told of calls that fail", file: "singleflight/observe.go",
+		old: "		g.failed(began, errs)\n		return", new: "		return",
+		packages: cache, tests: "TestObserverIsTold",
+	},
+	{
+		name: "outage: but not of callers that left", file: "singleflight/observe.go",
+		old: " && !slices.Contains(errs, context.Canceled)", new: "",
+		packages: cache, tests: "TestObserverIsTold",
 	},
 	{
 		name: "an invalidation outlasts an outage", file: "singleflight/invalidate.go",

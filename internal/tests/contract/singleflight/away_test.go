@@ -100,3 +100,62 @@ func TestInvalidateOutlastsAnOutage(t *testing.T) {
 		})
 	}
 }
+
+// An Observer is told of each call that fails because Redis is away, with the time that it
+// took. It is not told of calls that are served, or that their callers left.
+func TestObserverIsToldOfCallsThatRedisAbsenceMadeFail(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		var told []time.Duration
+		observer := observerFunc(func(e leasehold.Event) {
+			if e.Kind == leasehold.EventLookup && e.Outcome == leasehold.OutcomeUnavailable {
+				told = append(told, e.Duration)
+			}
+		})
+		observes := func(c *singleflight.Config[string]) { c.Observer = observer }
+		g, wire := f.open(observes, maxLoads(1))
+		fetch(f, f.Context(), g, "k", gives("v")).got()
+		fetch(f, f.Context(), g, "k", never(f)).got()
+		fetch(f, f.Context(), g, "l", fails(context.DeadlineExceeded)).failed()
+		f.goAway(g, wire) // a Peek
+		want := 1
+		for name, calls := range map[string]struct {
+			call func()
+			keys int
+		}{
+			"do":      {func() { _, _ = g.Do(f.Context(), "k", never(f)) }, 1},
+			"fetch":   {func() { _, _ = g.Fetch(f.Context(), "k", never(f)) }, 1},
+			"peek":    {func() { _, _, _ = g.Peek(f.Context(), "k") }, 1},
+			"do many": {func() { _ = doMany(f, f.Context(), g, []string{"a", "b"}, newBatches()).got() }, 2},
+			"its caller has left": {func() {
+				ctx, leave := context.WithCancel(f.Context())
+				time.AfterFunc(time.Millisecond, leave)
+				_, _ = g.Do(ctx, "k", never(f))
+			}, 0},
+			"a short ctx": {func() {
+				ctx, cancel := context.WithTimeout(f.Context(), time.Millisecond)
+				defer cancel()
+				_, _ = g.Do(ctx, "k", never(f))
+			}, 1},
+		} {
+			time.Sleep(time.Second)
+			began := time.Now()
+			calls.call()
+			took := time.Since(began)
+			synctest.Wait()
+			if want += calls.keys; len(told) != want {
+				f.Fatalf("after %s the Observer was told of %d calls, want %d", name, len(told), want)
+			}
+			if calls.keys > 0 && (told[want-1] != took || took == 0) {
+				f.Errorf("%s took %v, and the Observer was told %v", name, took, told[want-1])
+			}
+		}
+		wire.Heal()
+		// Redis answers the look-up, and is away when the permit is asked for.
+		wire.CutOff("enter")
+		redistest.WantErr(f, fetch(f, f.Context(), g, "new", never(f)).failed(), leasehold.ErrUnavailable)
+		synctest.Wait()
+		if want++; len(told) != want {
+			f.Errorf("told of %d calls, want %d", len(told), want)
+		}
+	})
+}
