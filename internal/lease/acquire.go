@@ -586,7 +586,7 @@ func (w *waiter) retry(ctx context.Context, err error, since time.Time) (v Verdi
 		w.finish()
 		return Verdict{}, false, w.fail(leasehold.ErrUnavailable, err)
 	}
-	givesUp := !w.Wait && (w.failures >= maxTries || w.m.client.Away(w.res.FirstKey()))
+	givesUp := !w.Wait && w.failures >= maxTries || (!w.Wait || w.m.cfg.FailsFast) && w.m.client.Away(w.res.FirstKey())
 	if call.Classify(err) == call.Refused || givesUp || time.Since(w.failingSince)+pause > patience {
 		w.abandon()
 		return Verdict{}, false, w.fail(leasehold.ErrUnavailable, err)

@@ -55,6 +55,7 @@ type Config struct {
 	Logger      *slog.Logger // nil: none
 	OwnEvents   bool         // the package itself tells the Observer how its leases are used
 	Shares      *Manager     // whose connection to the servers the handle shares; nil: it has its own
+	FailsFast   bool         // an attempt without an answer ends once its server is known to be away
 	Rejoins     bool         // waiters are often told to enter again, and then do not ask whether they were revoked
 }
 

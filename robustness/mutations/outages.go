@@ -89,8 +89,13 @@ var outages = []mutation{
 	},
 	{
 		name: "breaker: waits do not end with it", file: "internal/lease/acquire.go",
-		old: "!w.Wait && (w.failures >= maxTries || w.m", new: "(!w.Wait && w.failures >= maxTries || w.m",
+		old: "(!w.Wait || w.m.cfg.FailsFast) && w.m", new: "w.m",
 		packages: localPermitTests, tests: "TestWaitsOutlastAnOutage",
+	},
+	{
+		name: "breaker: a look-up's second step ends with it", file: "internal/lease/acquire.go",
+		old: "(!w.Wait || w.m.cfg.FailsFast) && w.m", new: "!w.Wait && w.m",
+		packages: cache, tests: "TestRedisGoesAwayAfterTheLookUp",
 	},
 	{
 		name: "breaker: tries ask", file: "internal/lease/acquire.go",
@@ -169,7 +174,7 @@ var outages = []mutation{
 	},
 	{
 		name: "local load: what one call parked loads together", file: "singleflight/local.go",
-		old: "f.next.parking = behind", new: "f.next.parking = &parking[T]{by: q}",
+		old: "f.next.parking = behind", new: "f.next.parking = &parking[T]{by: behind.by}",
 		packages: cache, tests: "TestManyKeysBehindALocalLoad",
 	},
 	{
@@ -179,7 +184,7 @@ var outages = []mutation{
 	},
 	{
 		name: "slot: kept until the loader has returned", file: "singleflight/slots.go",
-		old: "			if returned != nil {\n				<-returned\n			}\n", new: "",
+		old: "if returned != nil {", new: "if returned != nil && false {",
 		packages: cache, tests: "TestMaxLoadsHoldsWhileRedisIsAway",
 	},
 	{

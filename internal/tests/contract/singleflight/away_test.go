@@ -2,6 +2,7 @@ package singleflight
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -46,6 +47,27 @@ func TestRedisIsAway(t *testing.T) {
 		wire.Heal()
 		time.Sleep(time.Second)
 		fetch(f, f.Context(), g, "k", never(f)).want("v", singleflight.Cached)
+	})
+}
+
+// A call that finds Redis away after its look-up does not try for long, either.
+func TestRedisGoesAwayAfterTheLookUp(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		g, wire := f.open()
+		fetch(f, f.Context(), g, "warm", gives("v")).got()
+		var away atomic.Bool
+		wire.Fail(func(name string) error {
+			if name == "load enter" || away.Load() {
+				away.Store(true)
+				return harness.ErrRefused
+			}
+			return nil
+		})
+		began := time.Now()
+		redistest.WantErr(f, fetch(f, f.Context(), g, "k", never(f)).failed(), leasehold.ErrUnavailable, harness.ErrRefused)
+		if took := time.Since(began); took > 100*time.Millisecond {
+			f.Errorf("it took %v", took)
+		}
 	})
 }
 
