@@ -55,7 +55,7 @@ func (i *instruments) make(m metric.Meter) (errs []error) {
 	i.late = counter("grants.late", "{grant}", "Grants that came too late, and were given back.")
 	i.stale = counter("releases.stale", "{release}", "Releases of leases that were lost before.")
 	i.refused = counter("guard.refused", "{write}", "Writes that a guard refused for an older fencing token.")
-	i.lookups = counter("cache.lookups", "{lookup}", "Keys that a cache served.")
+	i.lookups = counter("cache.lookups", "{lookup}", "Keys that a cache served, or could not serve because Redis was away.")
 	i.publications = counter("cache.publications", "{publication}", "Results of loads that were published.")
 	i.decodeFailures = counter("cache.decode.failures", "{entry}", "Entries of a cache that were no values.")
 	i.invalidations = counter("cache.invalidations", "{key}", "Keys that were invalidated.")

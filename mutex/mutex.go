@@ -76,8 +76,11 @@ func (m *Mutex) Lock(ctx context.Context, key string) (*Lock, error) {
 
 // TryLock takes the lock of key if it is free now and no request waits for it. Otherwise it
 // returns leasehold.ErrBusy, with a *leasehold.BusyError that tells how busy the key is. The
-// effect of ctx and the other errors are those of [Mutex.Lock]. It costs one round trip. With
-// Config.LocalFor it costs none while a caller of this process waits.
+// effect of ctx and the other errors are those of [Mutex.Lock]. While Redis is known to be
+// away, TryLock returns leasehold.ErrUnavailable within 100 ms.
+//
+// It costs one round trip. With Config.LocalFor it costs none while a caller of this process
+// waits.
 func (m *Mutex) TryLock(ctx context.Context, key string) (*Lock, error) {
 	call.NeedCtx(ctx)
 	return m.lock(ctx, "try lock", key, false)

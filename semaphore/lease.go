@@ -46,7 +46,8 @@ func (l *Lease) Context() context.Context { return l.holding().Context() }
 //
 // Release takes no ctx, so that it works after a ctx was cancelled. It bounds itself, for any
 // number of callers: its call is sent within 5 s, more than once if need be, and waits for an
-// answer for the client's ReadTimeout (5 s by default; 8 s if the client has none).
+// answer for the client's ReadTimeout (5 s by default; 8 s if the client has none). While Redis
+// is known to be away, it returns leasehold.ErrUnavailable within 100 ms.
 //
 // It costs one round trip. With Config.LocalFor it costs none if the next turn belongs to this
 // process. If the process queues again, it gives back and queues in one pipeline. If that

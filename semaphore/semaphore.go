@@ -93,8 +93,11 @@ func (s *Semaphore) AcquireN(ctx context.Context, key string, n int) (*Lease, er
 
 // TryAcquire takes one permit of key if one is free now and no request waits for one.
 // Otherwise it returns leasehold.ErrBusy, with a *leasehold.BusyError that tells how busy the
-// key is. The effect of ctx and the other errors are those of [Semaphore.Acquire]. It costs
-// one round trip. With Config.LocalFor it costs none while a caller of this process waits.
+// key is. The effect of ctx and the other errors are those of [Semaphore.Acquire]. While Redis
+// is known to be away, TryAcquire returns leasehold.ErrUnavailable within 100 ms.
+//
+// It costs one round trip. With Config.LocalFor it costs none while a caller of this process
+// waits.
 func (s *Semaphore) TryAcquire(ctx context.Context, key string) (*Lease, error) {
 	call.NeedCtx(ctx)
 	return s.acquire(ctx, "try acquire", key, 1, false)

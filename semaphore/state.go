@@ -29,7 +29,8 @@ type State struct {
 // once, however often it is renewed meanwhile. Expired entries are not listed.
 //
 // Its errors are leasehold.ErrInvalid for a bad key, leasehold.ErrUnavailable,
-// leasehold.ErrClosed and ctx's own.
+// leasehold.ErrClosed and ctx's own. While Redis is known to be away, Inspect returns
+// leasehold.ErrUnavailable within 100 ms.
 //
 // Inspect costs a few round trips, and one more per 1000 entries. In a family with a Total it
 // reads all keys of the family. It takes at most 10 s.

@@ -31,7 +31,9 @@ const (
 	// normally keeps away from it.
 	Fail Policy = iota
 	// LoadLocally calls the loader without Redis, at most once at a time for each key and
-	// process, and stores nothing.
+	// process, and stores nothing. A call shares a load only if the call began before the
+	// loader was called; later calls share the next load. MaxLoads then bounds the loads of
+	// each process.
 	LoadLocally
 )
 
@@ -115,7 +117,7 @@ type Config[T any] struct {
 	// MaxLoads bounds how many loads of this family run at the same time in the whole fleet,
 	// up to 100000. Further loads wait, in order. A load counts until its loader has returned,
 	// also after LoadTimeout. It goes on if its permit is lost, for example because it was
-	// deleted in Redis. Nested loads of one family can deadlock if each holds a permit that
+	// deleted in Redis. No process ever runs more, also while Redis is away. Nested loads of one family can deadlock if each holds a permit that
 	// another one needs: set a LoadTimeout, and heed the loader's ctx. 0: no bound.
 	MaxLoads int
 

@@ -28,10 +28,17 @@ type flight[T any] struct {
 	// flight's goroutine sets it before its load starts.
 	tooLargeMark string
 
+	alone bool // its one request can use no other's result
+
 	// Guarded by the group's lock.
 	requests   map[*request[T]]struct{}
-	joined     int  // how many requests have joined so far
-	background bool // it goes on without a request
+	joined     int   // how many requests have joined so far
+	background bool  // it goes on without a request
+	called     int64 // the number of its loader's call in the group; 0: it was not called
+
+	// Of a local flight; see local.go. Guarded by the group's lock.
+	next    *flight[T]  // parked behind this one; nil: none
+	parking *parking[T] // of a flight that was parked
 
 	// These are set under the group's lock, before the load starts. They do not change
 	// afterwards, so the load reads them without the lock.
@@ -48,6 +55,15 @@ func (g *Group[T]) join(all []*request[T]) []error {
 	if g.closed.Load() {
 		return []error{leasehold.ErrClosed}
 	}
+	g.joinFlights(all)
+	return nil
+}
+
+// joinFlights is join for a group that is open. Called with the lock.
+func (g *Group[T]) joinFlights(all []*request[T]) {
+	if len(all) == 0 {
+		return
+	}
 	var created []*flight[T]
 	for _, q := range all {
 		f := g.flights[q.key]
@@ -59,43 +75,6 @@ func (g *Group[T]) join(all []*request[T]) []error {
 		f.add(q)
 	}
 	g.launch(created, all[0])
-	return nil
-}
-
-// joinLocally is join without Redis, for LoadLocally. The flight is a load of this process
-// alone. Only requests that could not reach Redis either join it.
-func (g *Group[T]) joinLocally(all []*request[T]) []error {
-	return g.joinUncoordinated(all, g.localFlights)
-}
-
-// loadAlone makes requests load for themselves, because they cannot decode what others load.
-func (g *Group[T]) loadAlone(all []*request[T]) []error {
-	return g.joinUncoordinated(all, map[string]*flight[T]{}) // no other request can join these flights
-}
-
-// joinUncoordinated puts each request into the flight of its key, or into a new flight. New
-// flights load together. They have no leases, and so store nothing.
-func (g *Group[T]) joinUncoordinated(all []*request[T], flights map[string]*flight[T]) []error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.closed.Load() {
-		return []error{leasehold.ErrClosed}
-	}
-	var created []*flight[T]
-	for _, q := range all {
-		f := flights[q.key]
-		if f == nil {
-			f = g.newFlight(q.target, loads.Rejected{}, true)
-			flights[q.key] = f
-			created = append(created, f)
-		}
-		f.add(q)
-	}
-	if len(created) > 0 {
-		d := newLoad(g, all[0])
-		g.active.Go(func() { d.run(created) })
-	}
-	return nil
 }
 
 // refresh starts flights without requests, for keys that have no flight. They load only if no
@@ -190,6 +169,7 @@ func (f *flight[T]) closeJoining() {
 	}
 	if f.g.localFlights[f.key] == f {
 		delete(f.g.localFlights, f.key)
+		f.g.free(f)
 	}
 }
 

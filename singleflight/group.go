@@ -25,17 +25,20 @@ const pkg = "singleflight"
 // use. Make one handle per process and family. It has goroutines and a subscription only while
 // something is loaded or waited for.
 type Group[T any] struct {
-	cfg      Config[T]
-	family   keys.Family
-	rdb      redis.UniversalClient
-	clientID any // names rdb in the graph of loads
-	manager  *lease.Manager
-	permits  *lease.Manager // of MaxLoads; nil: no bound
+	cfg       Config[T]
+	family    keys.Family
+	rdb       redis.UniversalClient
+	clientID  any // names rdb in the graph of loads
+	manager   *lease.Manager
+	permits   *lease.Manager // of MaxLoads; nil: no bound
+	permitKey string         // names the permits in Redis
+	slots     chan struct{}  // one is taken for each loader of this process that runs within MaxLoads
 
 	ownCode       bool           // a Codec or methods of T decode values
 	sentinels     []sentinel     // those of Config.Errors
 	invalidatedAt *invalidatedAt // nil: the client caches nothing by itself
 	counts        counters
+	called        atomic.Int64 // how many loaders were called; raised with mu held
 
 	closed atomic.Bool // set with mu held; a hit reads it without mu
 
@@ -46,6 +49,7 @@ type Group[T any] struct {
 	mu                 sync.Mutex
 	flights            map[string]*flight[T]   // the flights that requests may join, by key
 	localFlights       map[string]*flight[T]   // the same for flights that load without Redis
+	freed              []*flight[T]            // local flights that are about to start
 	live               map[*flight[T]]struct{} // all flights that may have requests to answer
 	refreshPausedUntil pauses                  // when a refresh may be offered again, by key
 	active             sync.WaitGroup          // flights, loads and calls under way
@@ -79,7 +83,7 @@ func New[T any](rdb redis.UniversalClient, cfg Config[T]) (*Group[T], error) {
 		errs = append(errs, keys.Bad("rdb", "reads from replicas (ReadOnly, RouteByLatency or RouteRandomly); want a client that reads from primaries"))
 	}
 	ttl := max(cfg.LeaseTTL, lease.MinTTL)
-	m, err := lease.New(rdb, lease.Config{Package: pkg, Family: family, Protocol: loads.Family{Family: family, Schema: cfg.Schema}, TTL: ttl, Observer: cfg.Observer, Logger: logger, OwnEvents: true, Rejoins: true, Label: cfg.Label}, errs...)
+	m, err := lease.New(rdb, lease.Config{Package: pkg, Family: family, Protocol: loads.Family{Family: family, Schema: cfg.Schema}, TTL: ttl, Observer: cfg.Observer, Logger: logger, OwnEvents: true, Rejoins: true, FailsFast: true, Label: cfg.Label}, errs...)
 	if err != nil {
 		return nil, err
 	}
@@ -96,9 +100,17 @@ func New[T any](rdb redis.UniversalClient, cfg Config[T]) (*Group[T], error) {
 	}
 	if cfg.MaxLoads > 0 {
 		family.Whole, family.Hash = true, false
-		g.permits, err = lease.New(rdb, lease.Config{Package: pkg, Family: family, Protocol: permits.Family{Family: family}, TTL: ttl, Observer: cfg.Observer, Label: cfg.Label})
+		g.permits, err = lease.New(rdb, lease.Config{Package: pkg, Family: family, Protocol: permits.Family{Family: family}, TTL: ttl, Observer: cfg.Observer, Label: cfg.Label, Shares: m})
+		if err != nil {
+			return nil, err
+		}
+		all, err := g.permits.Resource("")
+		if err != nil {
+			return nil, err
+		}
+		g.permitKey, g.slots = all.FirstKey(), make(chan struct{}, cfg.MaxLoads)
 	}
-	return g, err
+	return g, nil
 }
 
 // Shutdown is [Group.Close] for deploys: the loads that run in this process finish first. Their

@@ -41,7 +41,11 @@ func (g *Group[T]) Inspect(ctx context.Context, key string) (State, error) {
 	}
 	g.active.Go(func() {
 		one := g.resource(t).Inspect()
-		v, err := g.manager.Client().Do(ctx, one)
+		var v []int64
+		err := g.manager.Client().Reachable(ctx, t.value)
+		if err == nil {
+			v, err = g.manager.Client().Do(ctx, one)
+		}
 		var s loads.State
 		if err == nil {
 			s, err = loads.ReadInspect(v, one.Text)

@@ -337,7 +337,9 @@ func (g *Group[T]) onDropped(d *drop, one *call.Call, v []int64, err error) {
 	}
 	g.invalidatedAt.raise(d.value, before)
 	g.mu.Lock()
-	delete(g.localFlights, d.key) // a later request must not join a load that began before
+	if f := g.localFlights[d.key]; f != nil && f.called != 0 {
+		f.closeJoining() // it began before; whoever waits for it to end need not
+	}
 	g.mu.Unlock()
 }
 

@@ -9,7 +9,6 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/call"
-	"github.com/leasehold-go/leasehold/internal/lease"
 	"github.com/leasehold-go/leasehold/internal/loads"
 )
 
@@ -133,7 +132,7 @@ func (d *load[T]) run(flights []*flight[T]) {
 		d.running.end()
 		d.publish(p)
 	}()
-	p = d.callWithPermit()
+	p = d.callWithinMaxLoads()
 }
 
 var (
@@ -213,43 +212,6 @@ func (d *load[T]) endFor(f *flight[T], why error) {
 	}
 }
 
-// callWithPermit calls the loader under one permit of MaxLoads, if there is such a bound. The
-// leases are renewed while it waits for the permit.
-func (d *load[T]) callWithPermit() product[T] {
-	g := d.g
-	if g.permits == nil {
-		return d.callLoader()
-	}
-	var permit lease.Lease
-	a := lease.Attempt{Op: "load", Permits: 1, Limit: g.cfg.MaxLoads, Wait: true}
-	_, err := g.permits.Acquire(d.ctx, a, &permit)
-	switch {
-	case err == nil:
-		// The permit bounds what the origin has to do. So it is kept until the loader has
-		// returned, also after LoadTimeout. It is given back in the background, because Redis
-		// may be unavailable.
-		defer func() {
-			returned := d.returned // nil: the loader was not called
-			g.active.Go(func() {
-				if returned != nil {
-					<-returned
-				}
-				_ = permit.Release("load")
-			})
-		}()
-		// A revoked load may ignore its ctx. It must not keep the permit from other loads.
-		stop := context.AfterFunc(d.ctx, func() {
-			if errors.Is(context.Cause(d.ctx), leasehold.ErrRevoked) {
-				permit.GiveBack()
-			}
-		})
-		defer stop()
-	case d.ctx.Err() != nil || g.cfg.OnUnavailable != LoadLocally:
-		return product[T]{refused: errors.Join(inner(err)...)}
-	}
-	return d.callLoader()
-}
-
 // callLoader calls the loader, which may run for longer than LoadTimeout.
 func (d *load[T]) callLoader() product[T] {
 	g := d.g
@@ -279,14 +241,16 @@ func (d *load[T]) callLoader() product[T] {
 // errLoadTimeout is ErrLoadTimeout as callers see it.
 var errLoadTimeout = fmt.Errorf("%w (LoadTimeout)", ErrLoadTimeout)
 
-// count counts a load.
+// count counts a load, and numbers the call of its loader.
 func (d *load[T]) count() {
 	g := d.g
 	g.counts.loads.Add(1)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	refreshes, early := true, true
+	number := g.called.Add(1)
 	for _, f := range d.flights {
+		f.called = number
 		refreshes = refreshes && f.background
 		early = early && f.isEarlyRefresh
 	}

@@ -49,7 +49,11 @@ func (g *Group[T]) read(ctx context.Context, t target) (raw string, e entry, err
 	client := g.manager.Client()
 	bounded, cancel := client.WithBound(ctx)
 	defer cancel()
-	now, err := client.Time(bounded, t.value)
+	var now int64
+	err := client.Reachable(ctx, t.value)
+	if err == nil {
+		now, err = client.Time(bounded, t.value)
+	}
 	if err == nil {
 		raw, err = client.Get(bounded, t.value)
 	}
@@ -96,7 +100,11 @@ func (g *Group[T]) lookUpMany(ctx context.Context, targets []target) []look[T] {
 		for n, i := range which {
 			some[n] = names[i]
 		}
-		now, err := client.Time(bounded, some[0])
+		var now int64
+		err := client.Reachable(ctx, some[0])
+		if err == nil {
+			now, err = client.Time(bounded, some[0])
+		}
 		var found []call.Found
 		if err == nil {
 			found = client.GetMany(bounded, some)

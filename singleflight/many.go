@@ -31,6 +31,7 @@ import (
 func (g *Group[T]) DoMany(ctx context.Context, all []string, load func(ctx context.Context, missing []string) (map[string]T, error)) (map[string]T, error) {
 	call.NeedCtx(ctx)
 	const op = "do many"
+	begun := g.called.Load()
 	var open []*request[T]
 	seen := map[string]bool{}
 	for _, key := range all {
@@ -40,21 +41,22 @@ func (g *Group[T]) DoMany(ctx context.Context, all []string, load func(ctx conte
 		}
 		if !seen[key] {
 			seen[key] = true
-			open = append(open, &request[T]{g: g, target: t, ctx: ctx, load: load})
+			open = append(open, &request[T]{g: g, target: t, begun: begun, ctx: ctx, load: load})
 		}
 	}
 	if g.closed.Load() {
 		return nil, call.Fail(pkg, op, keys.Escape(g.cfg.Name), leasehold.ErrClosed)
 	}
-	m := &many[T]{g: g, ctx: ctx, found: make(map[string]T, len(open)), failed: map[string]error{}}
+	m := &many[T]{g: g, ctx: ctx, began: g.now(), found: make(map[string]T, len(open)), failed: map[string]error{}}
 	m.run(m.others(open))
 	return m.found, failedKeys(m.failed)
 }
 
 // many is one call of DoMany.
 type many[T any] struct {
-	g   *Group[T]
-	ctx context.Context
+	g     *Group[T]
+	ctx   context.Context
+	began time.Time // zero: there is no Observer
 
 	found  map[string]T
 	failed map[string]error
@@ -62,7 +64,7 @@ type many[T any] struct {
 
 // done records what the call returns for one key.
 func (m *many[T]) done(q *request[T], r Result[T], errs []error) {
-	m.g.returned(r.Source, errs)
+	m.g.returned(m.began, r.Source, errs)
 	if errs != nil {
 		m.failed[q.key] = call.Fail(pkg, "do many", q.Label, errs...)
 		return

@@ -3,6 +3,7 @@ package singleflight
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -26,10 +27,23 @@ func (g *Group[T]) reached(t target, err error) {
 	g.manager.Reached(t.value, err)
 }
 
-// returned counts the outcome of a call for one key, and tells the Observer.
-func (g *Group[T]) returned(from Source, errs []error) {
+// now returns the time if there is an Observer, else the zero time.
+func (g *Group[T]) now() (began time.Time) {
+	if g.cfg.Observer != nil {
+		began = time.Now()
+	}
+	return began
+}
+
+// returned counts the outcome of a call for one key that began at began, and tells the
+// Observer.
+func (g *Group[T]) returned(began time.Time, from Source, errs []error) {
 	g.counts.add(from, errs)
-	if g.cfg.Observer == nil || (errs != nil && from != Cached) {
+	if g.cfg.Observer == nil {
+		return
+	}
+	if errs != nil && from != Cached {
+		g.failed(began, errs)
 		return
 	}
 	outcome := leasehold.OutcomeHit // also for a remembered ErrNotFound
@@ -42,6 +56,15 @@ func (g *Group[T]) returned(from Source, errs []error) {
 		outcome = leasehold.OutcomeLoaded
 	}
 	g.observe(leasehold.Event{Kind: leasehold.EventLookup, Outcome: outcome})
+}
+
+// failed tells the Observer of a call that failed because Redis was away, unless its caller
+// left. It looks only for the sentinels themselves: errors.Is could run code of the loader's
+// error.
+func (g *Group[T]) failed(began time.Time, errs []error) {
+	if g.cfg.Observer != nil && slices.Contains(errs, leasehold.ErrUnavailable) && !slices.Contains(errs, context.Canceled) {
+		g.observe(leasehold.Event{Kind: leasehold.EventLookup, Outcome: leasehold.OutcomeUnavailable, Duration: time.Since(began)})
+	}
 }
 
 // observed tells the Observer of the start of a load. It returns the ctx for the loader, and a

@@ -96,7 +96,7 @@ func (s *share[T]) abandon(why error) {
 		s.startAnew(s.all())
 		return
 	}
-	answer(s.all(), outcome[T]{errs: []error{why}})
+	answer(s.all(), outcome[T]{errs: inner(why)})
 }
 
 // all returns all requests, the first one first.

@@ -42,7 +42,8 @@ const maxLooks = 4
 // Do asks Redis for the cached value for at most 3 s plus the client's WriteTimeout and
 // ReadTimeout. It then asks for the right to load the value: it begins tries for 3 s, and the
 // last one has the same bound. This holds for any number of callers. Only ctx and
-// Config.LoadTimeout bound the wait for a load while Redis answers.
+// Config.LoadTimeout bound the wait for a load while Redis answers. Once Redis is known to be
+// away (it refused a connection, or was silent for 3 s), a call waits for it for 100 ms at most.
 //
 // Its errors are the loader's; a *[RemoteError] with the text of the loader's error, if the
 // loader ran in another process, if the failure is remembered, or if the loader of another
@@ -74,17 +75,19 @@ func (g *Group[T]) fetch(ctx context.Context, op, key string, load func(ctx cont
 	if g.closed.Load() {
 		return Result[T]{}, call.Fail(pkg, op, t.Label, leasehold.ErrClosed)
 	}
+	began := g.now()
 	if loadsOf(ctx).isOwnKey(g.loadedKey(t)) {
-		g.returned(0, []error{ErrLoadCycle})
+		g.returned(began, 0, []error{ErrLoadCycle})
 		return Result[T]{}, call.Fail(pkg, op, t.Label, ErrLoadCycle)
 	}
+	begun := g.called.Load()
 	seen := g.lookUp(ctx, t)
 	r, errs := seen.result, seen.errs
 	if seen.verdict != hit { // a hit needs no request
-		q := &request[T]{g: g, target: t, ctx: ctx, load: loaderOfOne(load)}
+		q := &request[T]{g: g, target: t, begun: begun, ctx: ctx, load: loaderOfOne(load)}
 		r, errs = q.run(seen)
 	}
-	g.returned(r.Source, errs)
+	g.returned(began, r.Source, errs)
 	if errs != nil {
 		return Result[T]{}, call.Fail(pkg, op, t.Label, errs...)
 	}
@@ -109,9 +112,11 @@ func (g *Group[T]) Peek(ctx context.Context, key string) (Result[T], bool, error
 	if g.closed.Load() {
 		return Result[T]{}, false, call.Fail(pkg, op, t.Label, leasehold.ErrClosed)
 	}
+	began := g.now()
 	_, e, errs := g.read(ctx, t)
 	switch {
 	case errs != nil:
+		g.failed(began, errs)
 		return Result[T]{}, false, call.Fail(pkg, op, t.Label, errs...)
 	case e.fresh() && e.env.Kind == envelope.NotFound:
 		return Result[T]{}, true, call.Fail(pkg, op, t.Label, ErrNotFound)
@@ -148,8 +153,9 @@ func loaderOfOne[T any](load func(ctx context.Context) (T, error)) loader[T] {
 type request[T any] struct {
 	g *Group[T]
 	target
-	ctx  context.Context // of the caller
-	load loader[T]       // of the caller
+	begun int64           // how many loaders the group had called when the call began
+	ctx   context.Context // of the caller
+	load  loader[T]       // of the caller
 
 	rejected loads.Rejected // the entry that the last look-up found, which a load is to replace
 	stale    *Result[T]     // a stale value that this caller has read itself and may be served

@@ -3,6 +3,7 @@ package singleflight
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -24,8 +25,16 @@ func (f *flight[T]) run(d *load[T], seat *call.Seat) {
 		Parent: context.Background(), Seat: seat,
 		BeforeEnter: f.beforeAsk, OnWait: func() { d.answered(f, false) },
 	}
-	got, err := f.g.manager.Acquire(f.ctx, a, &f.lease)
+	ctx, stop := f.ctx, context.CancelFunc(func() {})
+	if f.g.cfg.OnUnavailable == LoadLocally {
+		ctx, stop = f.g.manager.Client().WhileReachable(ctx, f.value)
+	}
+	got, err := f.g.manager.Acquire(ctx, a, &f.lease)
+	away := ctx.Err() != nil && f.ctx.Err() == nil
+	stop()
 	switch came, _ := got.(loads.Answer); {
+	case err != nil && away:
+		f.onError(errAway, d)
 	case err != nil:
 		f.onError(err, d)
 	case got == nil:
@@ -51,6 +60,9 @@ func (f *flight[T]) beforeAsk() {
 	}
 }
 
+// errAway ends the wait of a flight under LoadLocally when Redis goes away.
+var errAway = fmt.Errorf("%w: it went away during the wait", leasehold.ErrUnavailable)
+
 // onError ends a flight that could not ask Redis, or that found another load and may not
 // wait. Under LoadLocally, a flight that could not ask loads without Redis.
 func (f *flight[T]) onError(err error, d *load[T]) {
@@ -64,11 +76,14 @@ func (f *flight[T]) onError(err error, d *load[T]) {
 	if loadsLocally && len(f.requests) > 0 {
 		// From here on, only requests that cannot reach Redis either may join.
 		f.closeJoining()
-		if g.localFlights[f.key] == nil && !g.closed.Load() {
+		first := g.localFlights[f.key] == nil
+		if first { // and the group is open, or Close had taken the requests
 			g.localFlights[f.key] = f
+		} else {
+			g.shareLocally(f.takeRequests())
 		}
 		g.mu.Unlock()
-		d.answered(f, true)
+		d.answered(f, first)
 		return
 	}
 	switch {

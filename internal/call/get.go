@@ -31,15 +31,28 @@ var ErrSlow = fmt.Errorf("no answer within %v", Bound)
 // Get reads a string. The error redis.Nil says that there is none. ctx must come from
 // WithBound. It bounds the wait for a connection and go-redis's retries. A read that is under
 // way is bounded by the client's ReadTimeout.
-func (c *link) Get(ctx context.Context, key string) (string, error) {
+func (c *link) Get(ctx context.Context, key string) (text string, err error) {
+	began := time.Now()
 	if c.boundsReads {
-		return c.get(ctx, key)
+		text, err = c.get(ctx, key)
+	} else {
+		text, err = c.getWithin(ctx, hardBound, key)
 	}
+	if errors.Is(err, redis.Nil) {
+		c.Heard(key, began, nil)
+	} else {
+		c.Heard(key, began, err)
+	}
+	return text, err
+}
+
+// getWithin is get for a client that does not bound its reads.
+func (c *link) getWithin(ctx context.Context, bound time.Duration, key string) (string, error) {
 	type reply struct {
 		text string
 		err  error
 	}
-	r, answered := within(hardBound, func() reply { text, err := c.get(ctx, key); return reply{text, err} })
+	r, answered := within(bound, func() reply { text, err := c.get(ctx, key); return reply{text, err} })
 	if !answered {
 		return "", errNoAnswer
 	}
@@ -82,6 +95,7 @@ func (c *link) GetMany(ctx context.Context, keys []string) []Found {
 		replies[i].SetStepCount(1)
 		cmds[i] = replies[i]
 	}
+	began := time.Now()
 	run := func() error { return c.exec(ctx, c.rdb, cmds) }
 	var trip error
 	answered := true
@@ -91,6 +105,7 @@ func (c *link) GetMany(ctx context.Context, keys []string) []Found {
 		trip, answered = within(hardBound, run)
 	}
 	var noticed error
+	heard := errNoAnswer
 	for i := range all {
 		if !answered { // it is still under way, so its commands must not be read
 			all[i].Err = errNoAnswer
@@ -106,10 +121,18 @@ func (c *link) GetMany(ctx context.Context, keys []string) []Found {
 		default:
 			all[i].Err = noReply(trip)
 		}
-		if err := all[i].Err; err != nil && !errors.Is(err, redis.Nil) && (noticed == nil || network(err)) {
+		err = all[i].Err
+		if errors.Is(err, redis.Nil) {
+			err = nil
+		}
+		if i == 0 || hasAnswer(err) {
+			heard = err
+		}
+		if err != nil && (noticed == nil || network(err)) {
 			noticed = err
 		}
 	}
+	c.Heard(keys[0], began, heard)
 	c.Notice(noticed)
 	return all
 }

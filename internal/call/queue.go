@@ -119,7 +119,7 @@ func (q *serverQueue) do(ctx context.Context, one *Call) (o outcome) {
 func (q *serverQueue) alone(ctx context.Context, one *Call) (o outcome) {
 	o.err = errNoReply // stays if a hook ends this goroutine
 	began := time.Now()
-	defer func() { q.ended(trip{began: began}, o.err) }()
+	defer func() { q.ended(trip{began: began, unsent: one.Sent.IsZero()}, o.err) }()
 	return q.link.sendAlone(ctx, one, began)
 }
 
@@ -242,10 +242,15 @@ type trip struct {
 	began  time.Time
 	full   bool // its pipeline was as long as it might be, and calls were left
 	renews bool // its first calls are renewals
+	unsent bool // its only call was not sent, because its caller had left
 }
 
 // ended ends a round trip, and begins the next ones.
 func (q *serverQueue) ended(this trip, err error) {
+	// The time that replicas take says nothing of the server.
+	if !this.unsent && (q.way.Confirm == (Confirm{}) || hasAnswer(err)) {
+		q.link.breakerOf(q.way.Node).outcome(this.began, err)
+	}
 	now := time.Now()
 	q.mu.Lock()
 	defer q.mu.Unlock()

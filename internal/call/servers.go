@@ -101,6 +101,9 @@ func (c *link) askTopology(key string) *answer[struct{}] {
 		case ctx.Err() != nil && errors.Is(err, ctx.Err()):
 			err = TooLate(notSent(err), began)
 		}
+		if err != nil {
+			c.breakerOf(unknownNode).outcome(began, err)
+		}
 		return struct{}{}, err
 	})
 }

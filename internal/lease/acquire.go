@@ -243,6 +243,11 @@ func (w *waiter) newRequest() {
 
 // run enters and waits until the attempt is granted, answered or ended.
 func (w *waiter) run(ctx context.Context, into *Lease) (answer any, err error) {
+	if !w.Wait {
+		if err := w.m.client.Reachable(ctx, w.res.FirstKey()); err != nil {
+			return nil, w.fail(ctx.Err(), leasehold.ErrUnavailable, err)
+		}
+	}
 	v, err := w.enter(ctx)
 	return w.follow(ctx, v, err, into)
 }
@@ -591,7 +596,8 @@ func (w *waiter) retry(ctx context.Context, err error, since time.Time) (v Verdi
 		w.finish()
 		return Verdict{}, false, w.fail(leasehold.ErrUnavailable, err)
 	}
-	if call.Classify(err) == call.Refused || (!w.Wait && w.failures >= maxTries) || time.Since(w.failingSince)+pause > patience {
+	givesUp := !w.Wait && w.failures >= maxTries || (!w.Wait || w.m.cfg.FailsFast) && w.m.client.Away(w.res.FirstKey())
+	if call.Classify(err) == call.Refused || givesUp || time.Since(w.failingSince)+pause > patience {
 		w.abandon()
 		return Verdict{}, false, w.fail(leasehold.ErrUnavailable, err)
 	}

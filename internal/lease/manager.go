@@ -55,6 +55,8 @@ type Config struct {
 	Observer    leasehold.Observer
 	Logger      *slog.Logger // nil: none
 	OwnEvents   bool         // the package itself tells the Observer how its leases are used
+	Shares      *Manager     // whose connection to the servers the handle shares; nil: it has its own
+	FailsFast   bool         // an attempt without an answer ends once its server is known to be away
 	Rejoins     bool         // waiters are often told to enter again, and then do not ask whether they were revoked
 }
 
@@ -96,7 +98,7 @@ type Manager struct {
 // fields. New sends nothing.
 func New(rdb redis.UniversalClient, cfg Config, extra ...error) (*Manager, error) {
 	errs := append(cfg.Family.Check(), extra...)
-	client, err := call.NewClient(rdb)
+	client, err := cfg.client(rdb)
 	if err != nil {
 		errs = append(errs, keys.Invalid("%v", err))
 	}
@@ -157,6 +159,15 @@ func New(rdb redis.UniversalClient, cfg Config, extra ...error) (*Manager, error
 			m.message, m.subscribed)
 	}
 	return m, nil
+}
+
+// client returns the handle's client. A Manager that shares another's also learns at the same
+// time that a server does not answer.
+func (cfg *Config) client(rdb redis.UniversalClient) (*call.Client, error) {
+	if cfg.Shares != nil {
+		return cfg.Shares.client.Another(), nil
+	}
+	return call.NewClient(rdb)
 }
 
 // messages is the inbox on which a handle learns which leases other processes grant to it. It

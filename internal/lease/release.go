@@ -123,6 +123,10 @@ func (l *Lease) leave(resent bool) []error {
 	m, began := l.m, time.Now()
 	ctx := context.Background() // while the server answers, the first try waits in its queue
 	for n := 1; ; n++ {
+		if err := m.client.Reachable(ctx, l.res.FirstKey()); err != nil {
+			l.leaveLater()
+			return []error{leasehold.ErrUnavailable, err}
+		}
 		c := leaveCall(l.req, l.enterMayArriveUntil)
 		if l.completes {
 			c.Confirm = m.confirm

@@ -229,11 +229,6 @@ var flights = []mutation{
 		packages: cache, tests: "TestCodec",
 	},
 	{
-		name: "flight: a permit is kept until the loader has returned", file: "singleflight/load.go",
-		old: "\t\t\t\t\t<-returned\n", new: "",
-		packages: cache, tests: "TestLeaseIsTaken",
-	},
-	{
 		name: "flight: values beside an error are kept", file: "singleflight/callers.go",
 		old: "p.parts = d.partsOf(c, values)", new: "if err == nil {\n\t\t\tp.parts = d.partsOf(c, values)\n\t\t}",
 		packages: cache, tests: "TestDoMany",
@@ -285,7 +280,7 @@ var flights = []mutation{
 	},
 	{
 		name: "flight: without Redis no caller joins that can reach it", file: "singleflight/wait.go",
-		old: "\t\tf.closeJoining()\n\t\tif g.localFlights", new: "\t\tif g.localFlights",
+		old: "\t\tf.closeJoining()\n\t\tfirst :=", new: "\t\tfirst :=",
 		packages: cache + " " + loadFaults, tests: "Test[^F]|TestFaultLocal",
 	},
 	{

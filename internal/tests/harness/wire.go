@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -38,8 +39,9 @@ type Wire struct {
 
 // What a command comes to while its wire is cut, and where nobody answers.
 var (
-	ErrCut    = &net.OpError{Op: "read", Net: "tcp", Err: errors.New("wire cut")}
-	errSilent = &net.OpError{Op: "read", Net: "tcp", Err: os.ErrDeadlineExceeded}
+	ErrCut     = &net.OpError{Op: "read", Net: "tcp", Err: errors.New("wire cut")}
+	ErrRefused = &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+	errSilent  = &net.OpError{Op: "read", Net: "tcp", Err: os.ErrDeadlineExceeded}
 )
 
 // Cut closes the connections, and fails what is to be sent from now on.
@@ -58,6 +60,21 @@ func (w *Wire) Fail(why func(name string) error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.refuse = why
+}
+
+// Refuse fails all commands as a host does on which no server runs.
+func (w *Wire) Refuse() { w.Fail(func(string) error { return ErrRefused }) }
+
+// GoAway makes the server one that is known not to answer, and then does not answer: what is
+// sent hangs for a minute. call is any call that the breaker hears of.
+func (w *Wire) GoAway(call func()) {
+	w.Refuse()
+	call()
+	w.Fail(nil)
+	w.mu.Lock()
+	w.Patience = time.Minute
+	w.mu.Unlock()
+	w.Stall()
 }
 
 // CutOff fails all commands of these names as a network that is cut does.

@@ -77,11 +77,15 @@ func TestUnavailableLoadsLocally(t *testing.T) {
 			for _, fail := range []bool{false, true} {
 				break_(wire)
 				var all []*pending[string]
+				holds := fetch(f, f.Context(), g, "k", o.load)
+				before := o.next(f)
 				for range 10 {
 					all = append(all, fetch(f, f.Context(), g, "k", o.load))
 				}
+				settle()
+				before.returns("before")
+				holds.got()
 				l := o.next(f)
-				synctest.Wait()
 				sources := map[singleflight.Source]int{}
 				if fail {
 					l.fails(boom)
@@ -103,7 +107,7 @@ func TestUnavailableLoadsLocally(t *testing.T) {
 					f.Error(there, err)
 				}
 			}
-			if n := o.loads.Load(); n != 2 {
+			if n := o.loads.Load(); n != 4 {
 				f.Errorf("%d loads", n)
 			}
 			if r := fetch(f, f.Context(), g, "k", gives("back")).got(); r.Value != "back" {
@@ -123,6 +127,7 @@ func TestUnavailableManyLoadLocally(t *testing.T) {
 		redistest.Get(f, "a and b to be loaded", b.began)
 		two := doMany(f, f.Context(), g, []string{"b", "c"}, b)
 		redistest.Get(f, "c to be loaded", b.began)
+		synctest.Wait()
 		close(b.gate)
 		if err := one.got("a", "A", "b", "B"); err != nil {
 			f.Error(err)
@@ -130,7 +135,7 @@ func TestUnavailableManyLoadLocally(t *testing.T) {
 		if err := two.got("b", "B", "c", "C"); err != nil {
 			f.Error(err)
 		}
-		b.wantCalls(f, []string{"a", "b"}, []string{"c"})
+		b.wantCalls(f, []string{"a", "b"}, []string{"c"}, []string{"b"})
 	})
 }
 

@@ -1,0 +1,282 @@
+package call
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
+)
+
+var errRefused = &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+
+// answeredError is an error that a server answered with.
+type answeredError string
+
+func (e answeredError) Error() string { return string(e) }
+func (answeredError) RedisError()     {}
+
+// callAt is a call that is over, in times since the test began.
+type callAt struct {
+	sent, over time.Duration
+	err        error
+}
+
+// tell tells a breaker of calls, at their time.
+func tell(b *breaker, calls []callAt) {
+	for _, c := range calls {
+		time.Sleep(c.over - time.Since(b.born))
+		b.outcome(b.born.Add(c.sent), c.err)
+	}
+}
+
+func TestBreakerOpens(t *testing.T) {
+	const s, ms = time.Second, time.Millisecond
+	var short []callAt // calls with a ctx of 50 ms
+	for at := time.Duration(0); at < 3*s+100*ms; at += 100 * ms {
+		short = append(short, callAt{at, at + 50*ms, context.DeadlineExceeded})
+	}
+	var gone []callAt // outcomes that say nothing of the server
+	for _, err := range []error{redis.ErrClosed, notSent(errWithdrawn), redis.ErrPoolTimeout, redis.ErrPoolExhausted} {
+		gone = append(gone, callAt{0, 10 * s, err})
+	}
+	for name, c := range map[string]struct {
+		calls []callAt
+		opens bool
+	}{
+		"a refused connection":                 {[]callAt{{0, 1 * ms, errRefused}}, true},
+		"one of several connections refused":   {[]callAt{{1 * s, 1*s + 1*ms, nil}, {0, 2 * s, errRefused}}, false},
+		"a dial that its ctx ended":            {[]callAt{{0, 1 * ms, &net.OpError{Op: "dial", Err: context.Canceled}}}, false},
+		"silence":                              {[]callAt{{0, 3 * s, io.EOF}}, true},
+		"two calls in silence":                 {[]callAt{{0, 1 * s, io.EOF}, {2 * s, 3 * s, io.EOF}}, true},
+		"the first call ends last":             {[]callAt{{2 * s, 2500 * ms, io.EOF}, {0, 3 * s, io.EOF}}, true},
+		"a shorter silence":                    {[]callAt{{0, 2900 * ms, io.EOF}}, false},
+		"calls with a short ctx":               {short, true},
+		"a connection that hangs among others": {[]callAt{{4 * s, 4100 * ms, nil}, {0, 5 * s, io.EOF}}, false},
+		"silence since an answer":              {[]callAt{{0, 2 * s, io.EOF}, {2500 * ms, 2600 * ms, nil}, {0, 5 * s, io.EOF}}, false},
+		"answers out of order":                 {[]callAt{{4 * s, 4100 * ms, nil}, {0, 4200 * ms, nil}, {10 * ms, 5 * s, io.EOF}}, false},
+		"an error as the answer":               {[]callAt{{0, 3 * s, io.EOF}, {0, 3 * s, answeredError("OOM")}}, false},
+		"a server that loads":                  {[]callAt{{0, 1 * ms, errRefused}, {0, 3 * s, answeredError("LOADING")}}, false},
+		"outcomes that say nothing of it":      {gone, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				_, client := redistest.Bubble(t)
+				link, err := NewClient(client())
+				if err != nil {
+					t.Fatal(err)
+				}
+				tell(link.onlyBreaker, c.calls)
+				if away := link.Away("k"); away != c.opens {
+					t.Errorf("open: %v, want %v", away, c.opens)
+				}
+				// One lost packet and an idle minute are no outage.
+				time.Sleep(time.Minute)
+				if away := link.Away("k"); away != c.opens {
+					t.Errorf("open after an idle minute: %v, want %v", away, c.opens)
+				}
+			})
+		})
+	}
+}
+
+// The time that replicas take to confirm says nothing of the server. A call that was not sent,
+// since its caller had left, does not, either.
+func TestBreakerIgnores(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client := redistest.Bubble(t)
+		c := newReady(t, client())
+		q := newQueue(c.link, Way{Confirm: Confirm{Replicas: 1, Wait: time.Minute}})
+		q.trips = 2
+		began := time.Now()
+		time.Sleep(time.Minute)
+		q.ended(trip{began: began}, io.EOF)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		for range 2 {
+			if _, err := c.Do(ctx, echoed("k", 1)); !errors.Is(err, ErrNotSent) {
+				t.Error(err)
+			}
+			time.Sleep(time.Minute)
+		}
+		if c.troubles.Load() != 0 {
+			t.Error("the breaker counts what says nothing of the server")
+		}
+		c.onlyBreaker.outcome(time.Now(), errRefused)
+		q.ended(trip{began: time.Now()}, nil)
+		if c.Away("k") {
+			t.Error("an answer with replicas does not close the breaker")
+		}
+	})
+}
+
+// faulty is a hook whose commands fail while it is down, or hang.
+type faulty struct {
+	down atomic.Bool
+	hang chan struct{} // not nil: commands wait for its end, and then fail
+	mu   sync.Mutex
+	got  []time.Time // when each GET came; guarded by mu
+}
+
+func (f *faulty) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (f *faulty) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "get" {
+			f.mu.Lock()
+			f.got = append(f.got, time.Now())
+			f.mu.Unlock()
+		}
+		if !f.down.Load() {
+			return next(ctx, cmd)
+		}
+		if f.hang != nil {
+			<-f.hang
+		}
+		cmd.SetErr(errRefused)
+		return errRefused
+	}
+}
+
+func (f *faulty) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (f *faulty) gets() []time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.got
+}
+
+// faultyClient is a client with such a hook, whose breaker is open.
+func faultyClient(t *testing.T, hang chan struct{}) (*Client, *faulty) {
+	_, client := redistest.Bubble(t)
+	rdb, f := client(), &faulty{hang: hang}
+	rdb.AddHook(f)
+	c := newReady(t, rdb)
+	c.onlyBreaker.outcome(time.Now(), errRefused)
+	f.down.Store(true)
+	return c, f
+}
+
+// While the breaker is open, callers wait for a probe, at most 100 ms. Probes begin 250 ms
+// apart, and only if somebody asks. The first caller after the server's return goes on.
+func TestOpenBreakerIsNotBlind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hang := make(chan struct{})
+		c, f := faultyClient(t, hang)
+		defer close(hang)
+		for i := range 100 {
+			began := time.Now()
+			err := c.Reachable(t.Context(), "k")
+			if !errors.Is(err, ErrNotSent) || !errors.Is(err, errAway) || !errors.Is(err, errRefused) || Classify(err) != NotNow || !OutOfReach(err) {
+				t.Fatalf("call %d: %v", i, err)
+			}
+			if took := time.Since(began); took > probePatience {
+				t.Fatalf("call %d took %v", i, took)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		gets := f.gets()
+		for i, at := range gets[1:] {
+			if gap := at.Sub(gets[i]); gap < probeEvery || gap > probeEvery+20*time.Millisecond {
+				t.Errorf("the gap before probe %d is %v", i+1, gap)
+			}
+		}
+		time.Sleep(time.Minute)
+		if n := len(f.gets()); n != len(gets) || n < 5 {
+			t.Errorf("%d probes, %d of them while nobody asked", n, n-len(gets))
+		}
+		f.down.Store(false)
+		if err := c.Reachable(t.Context(), "k"); err != nil {
+			t.Error(err)
+		}
+		if c.troubles.Load() != 0 || c.Away("k") {
+			t.Error("the breaker is open after an answer")
+		}
+	})
+}
+
+// A ctx that ends earlier ends the wait for a probe.
+func TestWaitForAProbeEndsWithItsCtx(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hang := make(chan struct{})
+		c, _ := faultyClient(t, hang)
+		defer close(hang)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		if err := c.Reachable(ctx, "k"); err == nil || time.Since(began) > time.Millisecond {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+	})
+}
+
+// A pool may be full of connections that hang, so many probes go out before any has ended.
+func TestProbesWithoutAnOutcome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hang := make(chan struct{})
+		c, f := faultyClient(t, hang)
+		for range 40 {
+			_ = c.Reachable(t.Context(), "k")
+			time.Sleep(probeEvery)
+		}
+		if n := len(f.gets()); n != 16 {
+			t.Errorf("%d probes, want 16", n)
+		}
+		close(hang)
+		synctest.Wait()
+		_ = c.Reachable(t.Context(), "k")
+		if n := len(f.gets()); n != 17 {
+			t.Errorf("%d probes after the others had ended, want 17", n)
+		}
+	})
+}
+
+// The cause that callers are told is never the end of another caller's ctx.
+func TestCauseIsNoForeignCtx(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := faultyClient(t, nil)
+		for _, err := range []error{context.DeadlineExceeded, context.Canceled, notSent(context.DeadlineExceeded)} {
+			c.onlyBreaker.outcome(time.Now(), err)
+			told := c.Reachable(t.Context(), "k")
+			if told == nil || errors.Is(told, context.DeadlineExceeded) || errors.Is(told, context.Canceled) {
+				t.Errorf("%v is told as %v", err, told)
+			}
+		}
+	})
+}
+
+// Each server of a Cluster has a breaker of its own.
+func TestBreakerOfANode(t *testing.T) {
+	redistest.NeedServers(t)
+	t.Parallel()
+	cluster := redistest.StartPatientCluster(t, redistest.Newest(t))
+	bad := cluster.Nodes[0]
+	sick, well := halves(cluster, bad, 1)
+	c := newReady(t, cluster.Client())
+	for _, key := range []string{sick[0], well[0]} {
+		if _, err := c.Get(c.Brief(), key); err != nil && !errors.Is(err, redis.Nil) {
+			t.Fatal(err)
+		}
+	}
+	bad.Pause()
+	c.Heard(sick[0], time.Now(), errRefused)
+	if err := c.Reachable(t.Context(), sick[0]); err == nil {
+		t.Error("the node that hangs counts as within reach")
+	}
+	if err := c.Reachable(t.Context(), well[0]); err != nil || c.Away(well[0]) {
+		t.Errorf("another node: %v", err)
+	}
+	bad.Resume()
+	redistest.Eventually(t, "the node to be back", func() bool { return c.Reachable(t.Context(), sick[0]) == nil })
+}

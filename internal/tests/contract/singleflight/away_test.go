@@ -1,0 +1,183 @@
+package singleflight
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
+	"github.com/leasehold-go/leasehold/singleflight"
+)
+
+// goAway makes Redis one that g knows not to answer.
+func (f *fixture) goAway(g *singleflight.Group[string], w *harness.Wire) {
+	f.Helper()
+	w.GoAway(func() {
+		_, _, err := g.Peek(f.Context(), "k")
+		redistest.WantErr(f, err, leasehold.ErrUnavailable, harness.ErrRefused)
+	})
+}
+
+// Calls fail quickly while Redis is known to be away, and succeed at once when it is back.
+func TestRedisIsAway(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		g, wire := f.open()
+		fetch(f, f.Context(), g, "k", gives("v")).got()
+		f.goAway(g, wire)
+		for i := range 5 {
+			for name, call := range map[string]func() error{
+				"do":      func() error { _, err := g.Do(f.Context(), "k", never(f)); return err },
+				"peek":    func() error { _, _, err := g.Peek(f.Context(), "k"); return err },
+				"inspect": func() error { _, err := g.Inspect(f.Context(), "k"); return err },
+				"do many": func() error { return doMany(f, f.Context(), g, []string{"k", "l"}, newBatches()).got() },
+			} {
+				began := time.Now()
+				redistest.WantErr(f, call(), leasehold.ErrUnavailable, harness.ErrRefused)
+				if took := time.Since(began); took > 100*time.Millisecond {
+					f.Errorf("%s no. %d took %v", name, i, took)
+				}
+			}
+		}
+		wire.Heal()
+		time.Sleep(time.Second)
+		fetch(f, f.Context(), g, "k", never(f)).want("v", singleflight.Cached)
+	})
+}
+
+// A call that finds Redis away after its look-up does not try for long, either.
+func TestRedisGoesAwayAfterTheLookUp(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		g, wire := f.open()
+		fetch(f, f.Context(), g, "warm", gives("v")).got()
+		var away atomic.Bool
+		wire.Fail(func(name string) error {
+			if name == "load enter" || away.Load() {
+				away.Store(true)
+				return harness.ErrRefused
+			}
+			return nil
+		})
+		began := time.Now()
+		redistest.WantErr(f, fetch(f, f.Context(), g, "k", never(f)).failed(), leasehold.ErrUnavailable, harness.ErrRefused)
+		if took := time.Since(began); took > 100*time.Millisecond {
+			f.Errorf("it took %v", took)
+		}
+	})
+}
+
+// A server that hangs is known to be away once it has been silent for 3 s, also to callers that
+// do not wait that long themselves.
+func TestSilenceIsLearned(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		g, wire := f.open()
+		fetch(f, f.Context(), g, "k", gives("v")).got()
+		wire.Stall()
+		began := time.Now()
+		_, _, err := g.Peek(f.Context(), "k")
+		redistest.WantErr(f, err, leasehold.ErrUnavailable)
+		if took := time.Since(began); took != clientPatience {
+			f.Errorf("the first call took %v", took)
+		}
+		for range 20 {
+			began := time.Now()
+			_, _, err := g.Peek(f.Context(), "k")
+			redistest.WantErr(f, err, leasehold.ErrUnavailable)
+			if took := time.Since(began); took > 100*time.Millisecond {
+				f.Errorf("a later call took %v", took)
+			}
+		}
+		wire.Heal()
+	})
+}
+
+// Invalidate and Put have a bound of their own, of 6 s, so that a short outage loses no
+// invalidation. They do not ask whether Redis is away.
+func TestInvalidateOutlastsAnOutage(t *testing.T) {
+	for name, call := range map[string]func(ctx context.Context, g *singleflight.Group[string]) error{
+		"invalidate": func(ctx context.Context, g *singleflight.Group[string]) error { return g.Invalidate(ctx, "k") },
+		"put":        func(ctx context.Context, g *singleflight.Group[string]) error { return g.Put(ctx, "k", "new") },
+	} {
+		subBubble(t, name, func(f *fixture, _ *miniredis.Miniredis) {
+			g, wire := f.open()
+			if err := call(f.Context(), g); err != nil { // the server knows the script
+				f.Fatal(err)
+			}
+			f.goAway(g, wire)
+			wire.StallReplies("")
+			wire.Unstall()
+			ended := make(chan error, 1)
+			go func() { ended <- call(f.Context(), g) }()
+			time.Sleep(4500 * time.Millisecond)
+			wire.Heal()
+			synctest.Wait()
+			if err := <-ended; err != nil {
+				f.Error(err)
+			}
+		})
+	}
+}
+
+// An Observer is told of each call that fails because Redis is away, with the time that it
+// took. It is not told of calls that are served, or that their callers left.
+func TestObserverIsToldOfCallsThatRedisAbsenceMadeFail(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		var told []time.Duration
+		observer := observerFunc(func(e leasehold.Event) {
+			if e.Kind == leasehold.EventLookup && e.Outcome == leasehold.OutcomeUnavailable {
+				told = append(told, e.Duration)
+			}
+		})
+		observes := func(c *singleflight.Config[string]) { c.Observer = observer }
+		g, wire := f.open(observes, maxLoads(1))
+		fetch(f, f.Context(), g, "k", gives("v")).got()
+		fetch(f, f.Context(), g, "k", never(f)).got()
+		fetch(f, f.Context(), g, "l", fails(context.DeadlineExceeded)).failed()
+		f.goAway(g, wire) // a Peek
+		want := 1
+		for name, calls := range map[string]struct {
+			call func()
+			keys int
+		}{
+			"do":      {func() { _, _ = g.Do(f.Context(), "k", never(f)) }, 1},
+			"fetch":   {func() { _, _ = g.Fetch(f.Context(), "k", never(f)) }, 1},
+			"peek":    {func() { _, _, _ = g.Peek(f.Context(), "k") }, 1},
+			"do many": {func() { _ = doMany(f, f.Context(), g, []string{"a", "b"}, newBatches()).got() }, 2},
+			"its caller has left": {func() {
+				ctx, leave := context.WithCancel(f.Context())
+				time.AfterFunc(time.Millisecond, leave)
+				_, _ = g.Do(ctx, "k", never(f))
+			}, 0},
+			"a short ctx": {func() {
+				ctx, cancel := context.WithTimeout(f.Context(), time.Millisecond)
+				defer cancel()
+				_, _ = g.Do(ctx, "k", never(f))
+			}, 1},
+		} {
+			time.Sleep(time.Second)
+			began := time.Now()
+			calls.call()
+			took := time.Since(began)
+			synctest.Wait()
+			if want += calls.keys; len(told) != want {
+				f.Fatalf("after %s the Observer was told of %d calls, want %d", name, len(told), want)
+			}
+			if calls.keys > 0 && (told[want-1] != took || took == 0) {
+				f.Errorf("%s took %v, and the Observer was told %v", name, took, told[want-1])
+			}
+		}
+		wire.Heal()
+		// Redis answers the look-up, and is away when the permit is asked for.
+		wire.CutOff("enter")
+		redistest.WantErr(f, fetch(f, f.Context(), g, "new", never(f)).failed(), leasehold.ErrUnavailable)
+		synctest.Wait()
+		if want++; len(told) != want {
+			f.Errorf("told of %d calls, want %d", len(told), want)
+		}
+	})
+}

@@ -1,0 +1,466 @@
+package singleflight
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
+	"github.com/leasehold-go/leasehold/singleflight"
+)
+
+// settle lets what is under way go on until it waits for the origin, at a Redis that is away.
+func settle() {
+	time.Sleep(5 * time.Second)
+	synctest.Wait()
+}
+
+// wantNoLoad fails the test if another load has begun.
+func (o *origin) wantNoLoad(f *fixture) {
+	f.Helper()
+	settle()
+	if len(o.began) > 0 {
+		f.Fatal("another load runs at the same time")
+	}
+}
+
+// LoadLocally: a caller that begins after another process' Invalidate has returned gets
+// nothing that was loaded before. Callers that come during a local load share the next one.
+func TestCallersDuringALocalLoadShareTheNextOne(t *testing.T) {
+	for what, break_ := range map[string]func(w *harness.Wire){
+		"no lookup": (*harness.Wire).Cut,
+		"no lease":  func(w *harness.Wire) { w.CutOff("load enter") },
+	} {
+		subBubble(t, what, func(f *fixture, _ *miniredis.Miniredis) {
+			g, wire := f.open(locally)
+			other, _ := f.open()
+			o := newOrigin(f)
+			fetch(f, f.Context(), g, "warm", gives("v")).got() // the server's clock is known
+			break_(wire)
+			first := fetch(f, f.Context(), g, "k", o.load)
+			l := o.next(f)
+			if err := other.Invalidate(f.Context(), "k"); err != nil {
+				f.Fatal(err)
+			}
+			var later []*pending[string]
+			for range 9 {
+				later = append(later, fetch(f, f.Context(), g, "k", o.load))
+			}
+			o.wantNoLoad(f)
+			l.returns("old")
+			first.want("old", singleflight.Loaded)
+			o.next(f).returns("new")
+			sources := map[singleflight.Source]int{}
+			for _, p := range later {
+				r := p.got()
+				if sources[r.Source]++; r.Value != "new" {
+					f.Errorf("a caller after the Invalidate has %+v", r)
+				}
+			}
+			if sources[singleflight.Loaded] != 1 || sources[singleflight.Shared] != 8 {
+				f.Errorf("%v", sources)
+			}
+			if n := o.loads.Load(); n != 2 {
+				f.Errorf("%d loads", n)
+			}
+		})
+	}
+}
+
+// A caller that began before the loader was called shares its load, however slow the caller's
+// look-up is.
+func TestCallerThatBeganBeforeALocalLoadSharesIt(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		g, wire := f.open(locally)
+		o := newOrigin(f)
+		wire.StallReplies("get")
+		slow := fetch(f, f.Context(), g, "k", o.load)
+		synctest.Wait()
+		wire.Cut() // what is sent from now on fails at once
+		quick := fetch(f, f.Context(), g, "k", o.load)
+		l := o.next(f)
+		o.wantNoLoad(f) // the slow one has joined it
+		l.returns("v")
+		quick.want("v", singleflight.Loaded)
+		slow.want("v", singleflight.Shared)
+	})
+}
+
+// The callers that wait for the next local load of a key wait no longer once nobody waits for
+// the one that runs, or once this process has invalidated the key itself.
+func TestNextLocalLoadBegins(t *testing.T) {
+	for what, end := range map[string]func(f *fixture, g *singleflight.Group[string], leave func()){
+		"its callers have left": func(_ *fixture, _ *singleflight.Group[string], leave func()) { leave() },
+		"invalidate": func(f *fixture, g *singleflight.Group[string], _ func()) {
+			if err := g.Invalidate(f.Context(), "k"); err != nil {
+				f.Error(err)
+			}
+		},
+		"put": func(f *fixture, g *singleflight.Group[string], _ func()) {
+			if err := g.Put(f.Context(), "k", "put"); err != nil {
+				f.Error(err)
+			}
+		},
+	} {
+		subBubble(t, what, func(f *fixture, _ *miniredis.Miniredis) {
+			g, wire := f.open(locally)
+			o := newOrigin(f)
+			wire.CutOff("get", "load enter")
+			ctx, leave := context.WithCancel(f.Context())
+			fetch(f, ctx, g, "k", o.load)
+			o.next(f)
+			gone, goes := context.WithCancel(f.Context())
+			fetch(f, gone, g, "k", never(f)) // does not wait for it, though it came first
+			later := fetch(f, f.Context(), g, "k", o.load)
+			o.wantNoLoad(f)
+			goes()
+			synctest.Wait()
+			end(f, g, leave)
+			o.next(f).returns("new")
+			if r := later.got(); r.Value != "new" {
+				f.Errorf("%+v", r)
+			}
+			leave()
+		})
+	}
+}
+
+// Where all callers that wait for the next local load have left, there is none.
+func TestNextLocalLoadThatNobodyWantsDoesNotBegin(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		g, wire := f.open(locally)
+		o := newOrigin(f)
+		wire.Cut()
+		first := fetch(f, f.Context(), g, "k", o.load)
+		l := o.next(f)
+		ctx, leave := context.WithCancel(f.Context())
+		later := fetch(f, ctx, g, "k", o.load)
+		o.wantNoLoad(f)
+		leave()
+		later.failed()
+		l.returns("v")
+		first.got()
+		o.wantNoLoad(f)
+		again := fetch(f, f.Context(), g, "k", o.load)
+		o.next(f).returns("again")
+		again.want("again", singleflight.Loaded)
+	})
+}
+
+// Close ends also the waits for the next local load.
+func TestCloseEndsTheWaitForTheNextLocalLoad(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		g, wire := f.open(locally)
+		o := newOrigin(f)
+		wire.Cut()
+		first := fetch(f, f.Context(), g, "k", o.obedient)
+		o.next(f)
+		later := fetch(f, f.Context(), g, "k", o.obedient)
+		o.wantNoLoad(f)
+		if err := g.Close(f.Context()); err != nil {
+			f.Error(err)
+		}
+		first.failed()
+		later.failed()
+	})
+}
+
+// What one DoMany could not join is loaded together, as soon as it can be.
+func TestManyKeysBehindALocalLoad(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		g, wire := f.open(locally)
+		b := newBatches()
+		b.gate = make(chan struct{})
+		wire.Cut()
+		first := doMany(f, f.Context(), g, []string{"a", "b", "c"}, b)
+		<-b.began
+		second := doMany(f, f.Context(), g, []string{"b", "c", "d"}, b)
+		<-b.began
+		b.gate <- struct{}{} // one of the two
+		b.gate <- struct{}{}
+		<-b.began
+		b.gate <- struct{}{}
+		if err := first.got("a", "A", "b", "B", "c", "C"); err != nil {
+			f.Error(err)
+		}
+		if err := second.got("b", "B", "c", "C", "d", "D"); err != nil {
+			f.Error(err)
+		}
+		b.wantCalls(f, []string{"a", "b", "c"}, []string{"d"}, []string{"b", "c"})
+	})
+}
+
+// MaxLoads bounds the loads of a process while Redis is away, until their loaders have
+// returned. Loads that began under a permit count.
+func TestMaxLoadsHoldsWhileRedisIsAway(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		const most, keys = 3, 10
+		g, wire := f.open(locally, maxLoads(most), func(c *singleflight.Config[string]) { c.LeaseTTL, c.LoadTimeout = time.Hour, time.Minute })
+		o := newOrigin(f)
+		all := []*pending[string]{fetch(f, f.Context(), g, "under a permit", o.load)}
+		run := []*loading{o.next(f)}
+		f.goAway(g, wire)
+		for i := range keys {
+			all = append(all, fetch(f, f.Context(), g, fmt.Sprint(i), o.load))
+		}
+		for range most - 1 {
+			run = append(run, o.next(f))
+		}
+		o.wantNoLoad(f)
+		time.Sleep(time.Minute) // LoadTimeout: the loaders have not returned
+		all[0].failed()
+		o.wantNoLoad(f)
+		for ended := range len(all) {
+			run[ended].returns("v")
+			if len(run) < len(all) {
+				run = append(run, o.next(f))
+				o.wantNoLoad(f)
+			}
+		}
+	})
+}
+
+// A revoked load that ignores its ctx keeps no other from loading in its process.
+func TestRevokedLoadFreesItsSlot(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		g, _ := f.open(maxLoads(1))
+		o := newOrigin(f)
+		first := fetch(f, f.Context(), g, "k", o.load)
+		l := o.next(f)
+		second := fetch(f, f.Context(), g, "l", gives("v"))
+		synctest.Wait()
+		if err := g.Revoke(f.Context(), "k", inspect(f, g, "k").LoadID, "it hangs"); err != nil {
+			f.Fatal(err)
+		}
+		second.want("v", singleflight.Loaded)
+		third := fetch(f, f.Context(), g, "m", o.load)
+		m := o.next(f)
+		l.returns("late")
+		first.got()
+		fourth := fetch(f, f.Context(), g, "n", o.load)
+		o.wantNoLoad(f) // the first has freed its slot once
+		m.returns("v")
+		third.got()
+		o.next(f).returns("v")
+		fourth.got()
+	})
+}
+
+// All callers may join a load that waits for its slot.
+func TestLoadThatWaitsForItsSlotIsOpenToAll(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		g, wire := f.open(locally, maxLoads(1))
+		o := newOrigin(f)
+		f.goAway(g, wire)
+		first := fetch(f, f.Context(), g, "x", o.load)
+		l := o.next(f)
+		var all []*pending[string]
+		for range 5 {
+			all = append(all, fetch(f, f.Context(), g, "y", o.load))
+			synctest.Wait()
+			time.Sleep(time.Second)
+		}
+		l.returns("X")
+		first.got()
+		o.next(f).returns("Y")
+		for _, p := range all {
+			if r := p.got(); r.Value != "Y" {
+				f.Errorf("%+v", r)
+			}
+		}
+	})
+}
+
+// Loads that wait for a slot ask Redis again once it is back: they get what others have stored,
+// or load with a lease and store. Those of one DoMany stay together.
+func TestLoadsThatWaitForASlotAskRedisAgain(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		g, wire := f.open(locally, maxLoads(1))
+		other, _ := f.open()
+		o, b := newOrigin(f), newBatches()
+		f.goAway(g, wire)
+		first := fetch(f, f.Context(), g, "x", o.load)
+		l := o.next(f)
+		stored := fetch(f, f.Context(), g, "stored", never(f))
+		missing := fetch(f, f.Context(), g, "missing", o.load)
+		some := doMany(f, f.Context(), g, []string{"a", "b"}, b)
+		o.wantNoLoad(f)
+		if err := other.Put(f.Context(), "stored", "by another"); err != nil {
+			f.Fatal(err)
+		}
+		wire.Heal()
+		time.Sleep(time.Second)
+		if r := stored.got(); r.Value != "by another" {
+			f.Errorf("%+v", r)
+		}
+		for _, key := range []string{"missing", "a", "b"} {
+			if !inspect(f, other, key).Loading {
+				f.Errorf("the load of %s has no lease", key)
+			}
+		}
+		o.wantNoLoad(f) // its slot is taken yet
+		l.returns("X")
+		first.got()
+		o.next(f).returns("v")
+		missing.want("v", singleflight.Loaded)
+		if err := some.got("a", "A", "b", "B"); err != nil {
+			f.Error(err)
+		}
+		if len(b.calls) != 1 {
+			f.Errorf("the keys of one DoMany were loaded by %v", b.calls)
+		}
+		fetch(f, f.Context(), other, "missing", never(f)).want("v", singleflight.Cached)
+	})
+}
+
+// picky is a codec that can be made to decode nothing.
+type picky struct{ decodes *atomic.Bool }
+
+func (picky) Marshal(v any) ([]byte, error) { return []byte(v.(string)), nil }
+
+func (c picky) Unmarshal(data []byte, v any) error {
+	if !c.decodes.Load() {
+		return errors.New("it decodes nothing")
+	}
+	*v.(*string) = string(data)
+	return nil
+}
+
+// A caller that cannot decode what others load does not ask for that again when Redis is back.
+func TestCallerThatCannotLookAgain(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		with := func(decodes bool) config {
+			c := picky{new(atomic.Bool)}
+			c.decodes.Store(decodes)
+			return func(cfg *singleflight.Config[string]) { cfg.Codec = c }
+		}
+		g, wire := f.open(locally, maxLoads(1), with(false))
+		other, _ := f.open(with(true))
+		o := newOrigin(f)
+		f.goAway(g, wire)
+		x := fetch(f, f.Context(), g, "x", o.load)
+		l := o.next(f)
+		first := fetch(f, f.Context(), g, "k", o.load)
+		synctest.Wait()
+		time.Sleep(time.Second)
+		alone := fetch(f, f.Context(), g, "k", o.load)
+		settle()
+		z := fetch(f, f.Context(), g, "z", o.load)
+		settle()
+		l.returns("x")
+		x.got()
+		o.next(f).returns("of the first")
+		first.want("of the first", singleflight.Loaded)
+		l = o.next(f) // of z; the second caller of k waits behind it
+		o.wantNoLoad(f)
+		if err := other.Put(f.Context(), "k", "stored"); err != nil {
+			f.Fatal(err)
+		}
+		wire.Heal()
+		o.wantNoLoad(f)
+		l.returns("z")
+		z.got()
+		o.next(f).returns("its own")
+		alone.want("its own", singleflight.Loaded)
+	})
+}
+
+// What waits when Redis goes away does not wait for it under LoadLocally: neither for a permit
+// nor for the load of another process. Otherwise it outlasts a short outage.
+func TestWaitsWhenRedisGoesAway(t *testing.T) {
+	for policy, quick := range map[singleflight.Policy]bool{singleflight.LoadLocally: true, singleflight.Fail: false} {
+		for what, key := range map[string]string{"a permit": "l", "a load": "k"} {
+			subBubble(t, fmt.Sprint(what, ", loads locally: ", quick), func(f *fixture, _ *miniredis.Miniredis) {
+				bound := maxLoads(1)
+				if what == "a load" {
+					bound = nil
+				}
+				g, wire := f.open(bound, func(c *singleflight.Config[string]) { c.OnUnavailable = policy })
+				other, _ := f.open(bound)
+				o, held := newOrigin(f), newOrigin(f)
+				first := fetch(f, f.Context(), other, "k", held.load)
+				l := held.next(f)
+				waits := fetch(f, f.Context(), g, key, o.load)
+				synctest.Wait()
+				began := time.Now()
+				f.goAway(g, wire)
+				if quick {
+					o.next(f).returns("local")
+					if took := time.Since(began); took > 200*time.Millisecond {
+						f.Errorf("it waited for %v", took)
+					}
+					waits.want("local", singleflight.Loaded)
+				}
+				time.Sleep(2 * time.Second)
+				wire.Heal()
+				l.returns("v")
+				first.got()
+				if !quick {
+					if what == "a permit" {
+						o.next(f).returns("v")
+					}
+					if r := waits.got(); r.Value != "v" {
+						f.Errorf("%+v", r)
+					}
+				}
+			})
+		}
+	}
+}
+
+// A breaker that opens by mistake ends no wait: the probe is answered.
+func TestFalseAlarmEndsNoWait(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		g, wire := f.open(locally)
+		other, _ := f.open()
+		o := newOrigin(f)
+		first := fetch(f, f.Context(), other, "k", o.load)
+		l := o.next(f)
+		waits := fetch(f, f.Context(), g, "k", never(f))
+		synctest.Wait()
+		refused := false
+		wire.Fail(func(name string) error {
+			if name == "get" && !refused {
+				refused = true
+				return harness.ErrRefused
+			}
+			return nil
+		})
+		_, _, err := g.Peek(f.Context(), "k")
+		if err == nil {
+			f.Fatal("the call was not refused")
+		}
+		time.Sleep(time.Second)
+		l.returns("v")
+		first.got()
+		waits.want("v", singleflight.Shared)
+	})
+}
+
+// wrapped is a client that is no pointer.
+type wrapped struct{ *redis.Client }
+
+// The permits of MaxLoads share the group's knowledge of the server, also if the client is
+// wrapped in a type that is no pointer.
+func TestPermitsShareTheBreaker(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		w := &harness.Wire{Patience: clientPatience}
+		rdb := f.Connect(w).(*redis.Client)
+		rdb.AddHook(w)
+		g := openOn(f, wrapped{rdb}, locally, maxLoads(1))
+		f.Cleanup(w.Heal)
+		f.goAway(g, w)
+		began := time.Now()
+		fetch(f, f.Context(), g, "k", gives("v")).want("v", singleflight.Loaded)
+		if took := time.Since(began); took > 300*time.Millisecond {
+			f.Errorf("it took %v", took)
+		}
+	})
+}

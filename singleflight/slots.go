@@ -1,0 +1,175 @@
+package singleflight
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/lease"
+)
+
+// lookForRedisEvery is how often a load that waits for a slot asks whether Redis is back.
+const lookForRedisEvery = 250 * time.Millisecond
+
+// errAskedAgain is why a loader was not called whose callers ask Redis again.
+var errAskedAgain = errors.New("its callers ask Redis again")
+
+// callWithinMaxLoads calls the loader under one permit of MaxLoads and in one slot of this
+// process, if there is such a bound. While Redis is away a load has no permit under
+// LoadLocally, and then the slot alone bounds it. The leases are renewed meanwhile.
+func (d *load[T]) callWithinMaxLoads() product[T] {
+	if d.g.permits == nil {
+		return d.callLoader()
+	}
+	for {
+		giveBack, err := d.takePermit()
+		if err != nil {
+			return product[T]{refused: err}
+		}
+		isBack, err := d.takeSlot(giveBack == nil)
+		switch {
+		case err == nil && !isBack:
+			return d.callInSlot(giveBack)
+		case giveBack != nil:
+			d.g.active.Go(giveBack)
+		}
+		switch {
+		case err != nil:
+			return product[T]{refused: err}
+		case d.mayAskAgain():
+			// Otherwise it would run without coordination long after the outage.
+			d.askAgain()
+			return product[T]{refused: errAskedAgain}
+		}
+	}
+}
+
+// takePermit takes a permit, and returns the function that gives it back. The function is nil
+// if Redis is away and the load goes on without a permit.
+func (d *load[T]) takePermit() (giveBack func(), err error) {
+	g := d.g
+	ctx, locally := d.ctx, g.cfg.OnUnavailable == LoadLocally
+	if locally {
+		if g.permits.Client().Reachable(ctx, g.permitKey) != nil {
+			return nil, context.Cause(ctx)
+		}
+		var stop context.CancelFunc
+		ctx, stop = g.permits.Client().WhileReachable(ctx, g.permitKey)
+		defer stop()
+	}
+	permit := new(lease.Lease)
+	a := lease.Attempt{Op: "load", Permits: 1, Limit: g.cfg.MaxLoads, Wait: true, Parent: context.Background()}
+	_, err = g.permits.Acquire(ctx, a, permit)
+	switch {
+	case err == nil:
+		// In the background, because Redis may be away when the load ends.
+		return func() { _ = permit.Release("load") }, nil
+	case d.ctx.Err() != nil || !locally:
+		return nil, errors.Join(inner(err)...)
+	}
+	return nil, nil
+}
+
+// takeSlot takes a slot of this process. isBack says that it did not, because a load that has
+// no permit since Redis is away may have one now.
+func (d *load[T]) takeSlot(noPermit bool) (isBack bool, err error) {
+	g := d.g
+	select {
+	case g.slots <- struct{}{}:
+		return false, nil
+	default:
+	}
+	var back <-chan struct{}
+	if noPermit && g.manager.Client().Away(d.flights[0].value) {
+		ctx, stop := context.WithCancel(d.ctx)
+		defer stop()
+		back = d.lookForRedis(ctx)
+	}
+	select {
+	case g.slots <- struct{}{}:
+		return false, nil
+	case <-back:
+		return true, nil
+	case <-g.manager.Closing():
+		return false, leasehold.ErrClosed
+	case <-d.ctx.Done():
+		return false, context.Cause(d.ctx)
+	}
+}
+
+// lookForRedis returns a channel that is closed when Redis is back. It has a goroutine of its
+// own, because a load that looks itself would lose its place in the line for a slot.
+func (d *load[T]) lookForRedis(ctx context.Context) <-chan struct{} {
+	back := make(chan struct{})
+	client, key := d.g.manager.Client(), d.flights[0].value
+	d.g.active.Go(func() {
+		for client.Reachable(ctx, key) != nil {
+			select {
+			case <-time.After(lookForRedisEvery):
+			case <-ctx.Done():
+				return
+			}
+		}
+		close(back)
+	})
+	return back
+}
+
+// callInSlot calls the loader, in the slot that the load has. The slot and the permit bound
+// what the origin has to do. So they are kept until the loader has returned, also after
+// LoadTimeout.
+func (d *load[T]) callInSlot(giveBack func()) product[T] {
+	g := d.g
+	free := sync.OnceFunc(func() {
+		<-g.slots
+		if giveBack != nil {
+			giveBack()
+		}
+	})
+	defer func() {
+		returned := d.returned // nil: the loader was not called
+		g.active.Go(func() {
+			if returned != nil {
+				<-returned
+			}
+			free()
+		})
+	}()
+	// A revoked load may ignore its ctx. It must not keep others from loading.
+	stop := context.AfterFunc(d.ctx, func() {
+		if errors.Is(context.Cause(d.ctx), leasehold.ErrRevoked) {
+			free()
+		}
+	})
+	defer stop()
+	return d.callLoader()
+}
+
+// mayAskAgain reports whether all requests of the load may ask Redis again: it runs only
+// because Redis could not be asked.
+func (d *load[T]) mayAskAgain() bool {
+	for _, f := range d.flights {
+		if f.leased || f.alone || f.tooLargeMark != "" {
+			return false
+		}
+	}
+	return true
+}
+
+// askAgain makes the requests of the load ask Redis, together.
+func (d *load[T]) askAgain() {
+	g := d.g
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var open []*request[T]
+	for _, f := range d.flights {
+		open = append(open, f.takeRequests()...)
+	}
+	if g.closed.Load() {
+		answer(open, outcome[T]{errs: []error{leasehold.ErrClosed}})
+		return
+	}
+	g.joinFlights(open)
+}
