@@ -16,7 +16,7 @@ import (
 // compiled and run: a snippet that no example has may not work.
 func TestSnippetsAreExamples(t *testing.T) {
 	var examples strings.Builder
-	for _, pattern := range []string{"*/example*_test.go", "integrations/*/example*_test.go", "examples/guide/*.go"} {
+	for _, pattern := range []string{"*/example*_test.go", "integrations/*/example*_test.go", "integrations/asynqrecipe/*.go", "examples/guide/*.go"} {
 		for _, name := range glob(t, pattern) {
 			text, err := os.ReadFile(name)
 			if err != nil {

@@ -48,6 +48,7 @@ func newClock(by time.Duration) shifted           { return shifted{clockwork.New
 func (c shifted) next(period time.Duration) time.Time {
 	return c.Now().Add(2 * period).Truncate(period)
 }
+
 func miniClient(t testing.TB) redis.UniversalClient {
 	return redistest.Target{Kind: redistest.KindMini, Mini: redistest.Mini(t)}.Client(t)
 }
