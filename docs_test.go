@@ -16,7 +16,7 @@ import (
 // compiled and run: a snippet that no example has may not work.
 func TestSnippetsAreExamples(t *testing.T) {
 	var examples strings.Builder
-	for _, pattern := range []string{"*/example*_test.go", "examples/guide/*.go"} {
+	for _, pattern := range []string{"*/example*_test.go", "integrations/*/example*_test.go", "integrations/asynqrecipe/*.go", "examples/guide/*.go"} {
 		for _, name := range glob(t, pattern) {
 			text, err := os.ReadFile(name)
 			if err != nil {
@@ -25,7 +25,7 @@ func TestSnippetsAreExamples(t *testing.T) {
 			examples.WriteString(unindent(string(text)))
 		}
 	}
-	for _, name := range []string{"README.md", "docs/guide.md", "docs/production.md", "docs/testing.md"} {
+	for _, name := range []string{"README.md", "docs/guide.md", "docs/production.md", "docs/testing.md", "docs/integrations.md"} {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
@@ -149,6 +149,8 @@ func layer(pkg string) int {
 		return 5
 	case strings.HasPrefix(pkg, "examples/internal/"):
 		return 4 // what the examples share
+	case strings.HasPrefix(pkg, "integrations/internal/"):
+		return 4 // what the adapters share
 	default: // examples, bench
 		return 6
 	}

@@ -19,8 +19,8 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 	_ "modernc.org/sqlite"
 
-	"github.com/leasehold-go/leasehold/examples/internal/database"
 	"github.com/leasehold-go/leasehold/examples/internal/demo"
+	"github.com/leasehold-go/leasehold/internal/database"
 )
 
 var program = demo.Program{

@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/leasehold-go/leasehold/examples/internal/database"
 	"github.com/leasehold-go/leasehold/examples/internal/demo"
+	"github.com/leasehold-go/leasehold/internal/database"
 )
 
 type stage struct {

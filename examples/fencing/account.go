@@ -4,7 +4,7 @@ import (
 	"context"
 	"database/sql"
 
-	"github.com/leasehold-go/leasehold/examples/internal/database"
+	"github.com/leasehold-go/leasehold/internal/database"
 )
 
 // The account, and what the two processes do to it.

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold"
-	"github.com/leasehold-go/leasehold/examples/internal/database"
 	"github.com/leasehold-go/leasehold/examples/internal/demo"
+	"github.com/leasehold-go/leasehold/internal/database"
 	"github.com/leasehold-go/leasehold/mutex"
 )
 

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/leasehold-go/leasehold/examples/internal/database"
 	"github.com/leasehold-go/leasehold/examples/internal/demo"
+	"github.com/leasehold-go/leasehold/internal/database"
 )
 
 // stage is where the rounds take place.

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasehold-go/leasehold/examples/internal/database"
 	"github.com/leasehold-go/leasehold/examples/internal/demo"
 	"github.com/leasehold-go/leasehold/examples/internal/demotest"
+	"github.com/leasehold-go/leasehold/internal/database"
 )
 
 func TestMain(m *testing.M) {

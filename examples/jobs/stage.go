@@ -8,8 +8,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/leasehold-go/leasehold/examples/internal/database"
 	"github.com/leasehold-go/leasehold/examples/internal/demo"
+	"github.com/leasehold-go/leasehold/internal/database"
 )
 
 type stage struct {

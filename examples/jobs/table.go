@@ -4,7 +4,7 @@ import (
 	"context"
 	"database/sql"
 
-	"github.com/leasehold-go/leasehold/examples/internal/database"
+	"github.com/leasehold-go/leasehold/internal/database"
 )
 
 const (

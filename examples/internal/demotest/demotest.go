@@ -10,7 +10,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/leasehold-go/leasehold/examples/internal/database"
+	"github.com/leasehold-go/leasehold/internal/database"
 )
 
 // OnEachDatabase runs a test on a PostgreSQL and on SQLite. Without a PostgreSQL

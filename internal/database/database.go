@@ -1,4 +1,4 @@
-// Package database finds the SQL database of an example: a PostgreSQL that runs,
+// Package database finds the SQL database of an example or a test: a PostgreSQL that runs,
 // one that it starts, or an embedded SQLite.
 //
 // It imports no driver. A program that uses it imports

@@ -1,0 +1,132 @@
+package asynqrecipe
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/semaphore"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+type silent struct{}
+
+func (silent) Debug(...any) {}
+func (silent) Info(...any)  {}
+func (silent) Warn(...any)  {}
+func (silent) Error(...any) {}
+func (silent) Fatal(...any) {}
+
+// run enqueues n tasks of one key under a cap of 3 and returns what became of them when all were
+// done.
+func run(t *testing.T, n, maxRetry int, maxWait time.Duration, work func() error) (info *asynq.QueueInfo, attempts int64) {
+	t.Helper()
+	server := redistest.StartServer(t, redistest.Newest(t))
+	opt := asynq.RedisClientOpt{Addr: server.Addr()}
+	caps, err := semaphore.New(server.Client(), semaphore.Config{Name: "tasks", Limit: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var running, most, done, all atomic.Int64
+	enough := make(chan struct{})
+	mux := asynq.NewServeMux()
+	mux.Use(func(next asynq.Handler) asynq.Handler {
+		return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
+			all.Add(1)
+			return next.ProcessTask(ctx, task)
+		})
+	}, capped(caps, maxWait, func(*asynq.Task) string { return "acme" }))
+	mux.HandleFunc("work", func(ctx context.Context, _ *asynq.Task) error {
+		now := running.Add(1)
+		defer running.Add(-1)
+		for m := most.Load(); now > m && !most.CompareAndSwap(m, now); m = most.Load() {
+		}
+		if ctx.Err() != nil {
+			t.Error("the ctx of a task has ended:", context.Cause(ctx))
+		}
+		if err := work(); err != nil {
+			return err
+		}
+		if done.Add(1) == int64(n) {
+			close(enough)
+		}
+		return nil
+	})
+	cfg := serverConfig()
+	cfg.Concurrency, cfg.Logger, cfg.TaskCheckInterval, cfg.DelayedTaskCheckInterval = 30, silent{}, 50*time.Millisecond, 200*time.Millisecond
+	delay := cfg.RetryDelayFunc
+	cfg.RetryDelayFunc = func(n int, err error, task *asynq.Task) time.Duration {
+		return min(delay(n, err, task), 2*time.Second) // asynq's own begins with half a minute
+	}
+	srv := asynq.NewServer(opt, cfg)
+	if err := srv.Start(mux); err != nil {
+		t.Fatal(err)
+	}
+	client, inspector := asynq.NewClient(opt), asynq.NewInspector(opt)
+	defer client.Close()
+	defer inspector.Close()
+	for range n {
+		if _, err := client.Enqueue(asynq.NewTask("work", nil), asynq.MaxRetry(maxRetry), asynq.Timeout(5*time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	select {
+	case <-enough:
+	case <-time.After(60 * time.Second):
+		t.Errorf("%d of %d tasks are done", done.Load(), n)
+	}
+	srv.Shutdown()
+	if most := most.Load(); most > 3 {
+		t.Errorf("%d tasks ran at the same time; want at most 3", most)
+	}
+	if s, err := caps.Inspect(t.Context(), "acme"); err != nil || s.InUse != 0 || s.Waiting != 0 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if err := caps.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	info, err = inspector.GetQueueInfo("default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info, all.Load()
+}
+
+// asynq archives a task whose last attempt fails, before it asks whether that is a failure. So
+// the last attempt waits, and none of 500 tasks without a retry is lost.
+func TestLastAttemptWaits(t *testing.T) {
+	t.Parallel()
+	info, attempts := run(t, 500, 0, time.Millisecond, func() error {
+		<-time.After(10 * time.Millisecond)
+		return nil
+	})
+	if info.Archived != 0 || info.Size != 0 || attempts != 500 {
+		t.Errorf("%d archived, %d left, %d attempts; want 500 attempts and no more", info.Archived, info.Size, attempts)
+	}
+}
+
+// Refusals use up no attempt: 30 tasks with one retry are refused more often than that, and the
+// failure of one is retried all the same.
+func TestRefusalUsesUpNoAttempt(t *testing.T) {
+	t.Parallel()
+	var failed atomic.Bool
+	info, attempts := run(t, 30, 1, 20*time.Millisecond, func() error {
+		<-time.After(100 * time.Millisecond)
+		if failed.CompareAndSwap(false, true) {
+			return errors.New("the only failure")
+		}
+		return nil
+	})
+	if info.Archived != 0 || info.Size != 0 {
+		t.Errorf("%d archived, %d left", info.Archived, info.Size)
+	}
+	if attempts < 40 {
+		t.Errorf("%d attempts of 30 tasks: too few were refused to show anything", attempts)
+	}
+}

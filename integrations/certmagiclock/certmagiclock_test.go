@@ -1,0 +1,225 @@
+package certmagiclock_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/certmagic"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/integrations/certmagiclock"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/mutex"
+)
+
+func TestNewNamesEveryBadField(t *testing.T) {
+	_, err := certmagiclock.New(nil, nil)
+	redistest.WantErr(t, err, leasehold.ErrInvalid)
+	redistest.WantText(t, err, "certmagiclock", "storage is nil", "m is nil")
+}
+
+func TestTenServersObtainOneCertificate(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, target redistest.Target) {
+		dir, family, issuer := t.TempDir(), redistest.Name(t), newAuthority(t)
+		rdb := target.Client(t)
+		var all sync.WaitGroup
+		var mutexes []*mutex.Mutex
+		for range 10 {
+			m := newMutex(t, rdb, family, 0)
+			mutexes = append(mutexes, m)
+			magic := instance(t, newStorage(t, dir, m), issuer)
+			all.Go(func() {
+				if err := magic.ObtainCertSync(t.Context(), name); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if n := issuer.issued.Load(); n != 1 {
+			t.Errorf("%d certificates were issued; want 1", n)
+		}
+		if s, err := mutexes[0].Inspect(t.Context(), "issue_cert_"+name); err != nil || s.Held || s.Waiting != 0 || s.LastToken == 0 {
+			t.Errorf("%+v, %v", s, err) // it was used, and is given back
+		}
+	})
+}
+
+func init() { redistest.RegisterChild("holder", holder) }
+
+// holder locks the name, extends it as CertMagic does between two attempts, and never ends.
+func holder(args []string) int {
+	m, err := mutex.New(redis.NewClient(&redis.Options{Addr: args[0]}), mutex.Config{Name: args[1], TTL: time.Second})
+	if err != nil {
+		return 1
+	}
+	s, err := certmagiclock.New(&certmagic.FileStorage{Path: args[2]}, m)
+	if err != nil {
+		return 1
+	}
+	if s.Lock(context.Background(), name) != nil || s.RenewLockLease(context.Background(), name, 10*time.Minute) != nil {
+		return 1
+	}
+	fmt.Println("held")
+	_, _ = os.Stdin.Read(make([]byte, 1))
+	return 0
+}
+
+// The name of a crashed server is free after the TTL, however long CertMagic wanted to hold it.
+func TestCrashedHolder(t *testing.T) {
+	server := redistest.Shared(t, redistest.Newest(t))
+	family := redistest.Name(t)
+	child := redistest.StartChild(t, "holder", server.Addr(), family, t.TempDir())
+	child.Expect("held")
+	s := newStorage(t, t.TempDir(), newMutex(t, server.Client(), family, time.Second))
+	if ok, err := s.TryLock(t.Context(), name); ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	child.Kill()
+	began := time.Now()
+	if err := s.Lock(t.Context(), name); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took > 3*time.Second {
+		t.Errorf("the name was free after %v; want about 1s", took)
+	}
+	if err := s.Unlock(t.Context(), name); err != nil {
+		t.Error(err)
+	}
+}
+
+// lose takes the lock away from its holder.
+func lose(t *testing.T, m *mutex.Mutex) {
+	t.Helper()
+	s, err := m.Inspect(t.Context(), name)
+	if err != nil || s.Holder == nil {
+		t.Fatalf("%+v, %v", s, err)
+	}
+	if err := m.Revoke(t.Context(), name, s.Holder.ID, "a test"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantHeld(t *testing.T, m *mutex.Mutex, want bool) {
+	t.Helper()
+	s, err := m.Inspect(t.Context(), name)
+	if err != nil || s.Held != want {
+		t.Fatalf("held: %v, %v; want %v", s.Held, err, want)
+	}
+}
+
+func TestLockLostBetweenTwoAttemptsIsTakenAgain(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, target redistest.Target) {
+		rdb, family := target.Client(t), redistest.Name(t)
+		m := newMutex(t, rdb, family, 0)
+		s, other := newStorage(t, t.TempDir(), m), newStorage(t, t.TempDir(), newMutex(t, rdb, family, 0))
+		if err := s.Lock(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+		renew := func() error { return s.RenewLockLease(t.Context(), name, time.Minute) }
+		if err := renew(); err != nil {
+			t.Fatal(err)
+		}
+		lose(t, m)
+		if err := renew(); err != nil {
+			t.Fatal("the lock is free, but is not taken again:", err)
+		}
+		wantHeld(t, m, true)
+		lose(t, m)
+		if ok, err := other.TryLock(t.Context(), name); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		redistest.WantErr(t, renew(), leasehold.ErrBusy)
+		// The end of the first one gives back nothing of the other one's.
+		if err := s.Unlock(t.Context(), name); err != nil {
+			t.Error("a lost lock needs no Unlock:", err)
+		}
+		wantHeld(t, m, true)
+		redistest.WantErr(t, s.Unlock(t.Context(), name), leasehold.ErrReleased)
+		redistest.WantErr(t, renew(), leasehold.ErrReleased)
+		if err := other.Unlock(t.Context(), name); err != nil {
+			t.Error(err)
+		}
+		wantHeld(t, m, false)
+	})
+}
+
+// Two goroutines of a server have the name, because the first one lost it. The end of the first
+// one must not give back what the second one works under.
+func TestUnlockGivesBackTheOldest(t *testing.T) {
+	m := newMutex(t, redistest.Target{Kind: redistest.KindMini, Mini: redistest.Mini(t)}.Client(t), redistest.Name(t), 0)
+	s := newStorage(t, t.TempDir(), m)
+	if err := s.Lock(t.Context(), name); err != nil {
+		t.Fatal(err)
+	}
+	lose(t, m)
+	if ok, err := s.TryLock(t.Context(), name); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	for _, held := range []bool{true, false} {
+		if err := s.Unlock(t.Context(), name); err != nil {
+			t.Error(err)
+		}
+		wantHeld(t, m, held)
+	}
+}
+
+// CertMagic finds RenewLockLease, and the attempt fails while another server has the name.
+func TestCertMagicRenews(t *testing.T) {
+	rdb, family, dir := redistest.Target{Kind: redistest.KindMini, Mini: redistest.Mini(t)}.Client(t), redistest.Name(t), t.TempDir()
+	m := newMutex(t, rdb, family, 0)
+	s := newStorage(t, dir, m)
+	issuer, renewed := newAuthority(t), 0
+	magic := instance(t, &counting{Storage: s, renewed: &renewed}, issuer)
+	attempt := 0
+	ctx := context.WithValue(t.Context(), certmagic.AttemptsCtxKey, &attempt)
+	if err := magic.ObtainCertSync(ctx, name); err != nil {
+		t.Fatal(err)
+	}
+	if renewed != 1 || issuer.issued.Load() != 1 {
+		t.Errorf("renewed %d times, issued %d certificates; want 1 of each", renewed, issuer.issued.Load())
+	}
+}
+
+type counting struct {
+	*certmagiclock.Storage
+	renewed *int
+}
+
+func (c *counting) RenewLockLease(ctx context.Context, name string, d time.Duration) error {
+	*c.renewed++
+	return c.Storage.RenewLockLease(ctx, name, d)
+}
+
+// A revoked lock does not stop CertMagic: it cannot be told. Two certificates are issued.
+func TestRevokedInTheMiddle(t *testing.T) {
+	rdb, family, dir := redistest.Target{Kind: redistest.KindMini, Mini: redistest.Mini(t)}.Client(t), redistest.Name(t), t.TempDir()
+	m := newMutex(t, rdb, family, 0)
+	first := &blocking{authority: newAuthority(t), begun: make(chan struct{}), end: make(chan struct{})}
+	second := newAuthority(t)
+	done := make(chan error, 1)
+	magic := instance(t, newStorage(t, dir, m), first)
+	go func() { done <- magic.ObtainCertSync(context.Background(), name) }()
+	redistest.Get(t, "the first attempt", first.begun)
+	s, err := m.Inspect(t.Context(), "issue_cert_"+name)
+	if err != nil || s.Holder == nil {
+		t.Fatalf("%+v, %v", s, err)
+	}
+	if err := m.Revoke(t.Context(), "issue_cert_"+name, s.Holder.ID, "a test"); err != nil {
+		t.Fatal(err)
+	}
+	if err := instance(t, newStorage(t, dir, newMutex(t, rdb, family, 0)), second).ObtainCertSync(t.Context(), name); err != nil {
+		t.Fatal(err)
+	}
+	close(first.end)
+	if err := redistest.Get(t, "the end of the first attempt", done); err != nil {
+		t.Error(err)
+	}
+	if n := first.issued.Load() + second.issued.Load(); n != 2 {
+		t.Errorf("%d certificates; the documentation says 2", n)
+	}
+}

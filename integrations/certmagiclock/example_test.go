@@ -1,0 +1,33 @@
+package certmagiclock_test
+
+import (
+	"log"
+	"os"
+
+	"github.com/caddyserver/certmagic"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/integrations/certmagiclock"
+	"github.com/leasehold-go/leasehold/mutex"
+)
+
+// All servers that share the directory obtain each certificate once.
+func certificateStorage(rdb redis.UniversalClient, dir string) (certmagic.Storage, error) {
+	locks, err := mutex.New(rdb, mutex.Config{Name: "certificates"})
+	if err != nil {
+		return nil, err
+	}
+	// Any other certmagic.Storage will do. Its own locks are not used.
+	return certmagiclock.New(&certmagic.FileStorage{Path: dir}, locks)
+}
+
+func Example() {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"})
+	defer rdb.Close()
+	storage, err := certificateStorage(rdb, os.TempDir())
+	if err != nil {
+		log.Fatal(err)
+	}
+	certmagic.Default.Storage = storage
+	// Output:
+}

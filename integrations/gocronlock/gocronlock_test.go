@@ -1,0 +1,244 @@
+package gocronlock_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-co-op/gocron/v2"
+	"github.com/google/uuid"
+	"github.com/jonboulle/clockwork"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/integrations/gocronlock"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/mutex"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+func newMutex(t testing.TB, rdb redis.UniversalClient, family string) *mutex.Mutex {
+	t.Helper()
+	m, err := mutex.New(rdb, mutex.Config{Name: family})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), redistest.Soon)
+		defer cancel()
+		_ = m.Close(ctx)
+	})
+	return m
+}
+
+// shifted is a clock that goes wrong by some time.
+type shifted struct {
+	clockwork.Clock
+	by time.Duration
+}
+
+func (c shifted) Now() time.Time                  { return c.Clock.Now().Add(c.by) }
+func (c shifted) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
+func (c shifted) Until(t time.Time) time.Duration { return t.Sub(c.Now()) }
+func newClock(by time.Duration) shifted           { return shifted{clockwork.NewRealClock(), by} }
+func (c shifted) next(period time.Duration) time.Time {
+	return c.Now().Add(2 * period).Truncate(period)
+}
+
+func miniClient(t testing.TB) redis.UniversalClient {
+	return redistest.Target{Kind: redistest.KindMini, Mini: redistest.Mini(t)}.Client(t)
+}
+
+// startJob starts a scheduler by that clock with one job, which strikes at multiples of period.
+func startJob(t testing.TB, clock shifted, period time.Duration, task gocron.Task, opts ...gocron.JobOption) {
+	t.Helper()
+	s, err := gocron.NewScheduler(gocron.WithClock(clock))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Shutdown() })
+	opts = append(opts, gocron.WithStartAt(gocron.WithStartDateTime(clock.next(period))))
+	if _, err := s.NewJob(gocron.DurationJob(period), task, opts...); err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+}
+
+// ticks counts the runs by slot.
+type ticks struct {
+	mu     sync.Mutex
+	runs   map[string]int
+	enough chan struct{}
+	want   int
+}
+
+func newTicks(want int) *ticks {
+	return &ticks{runs: make(map[string]int), enough: make(chan struct{}), want: want}
+}
+
+func (ts *ticks) add(slot string) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	ts.runs[slot]++
+	if ts.runs[slot] == 1 && len(ts.runs) == ts.want {
+		close(ts.enough)
+	}
+}
+
+// check waits for the ticks. Each one must have run once, and none between them be left out.
+func (ts *ticks) check(t *testing.T, period time.Duration) {
+	t.Helper()
+	select {
+	case <-ts.enough:
+	case <-time.After(60 * time.Second):
+		t.Fatal("the ticks do not come")
+	}
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	var slots []time.Time
+	for slot, n := range ts.runs {
+		if n != 1 {
+			t.Errorf("tick %s ran %d times", slot, n)
+		}
+		at, err := time.Parse(time.RFC3339Nano, slot)
+		if err != nil {
+			t.Fatal(err)
+		}
+		slots = append(slots, at)
+	}
+	slices.SortFunc(slots, time.Time.Compare)
+	missed := 0
+	for i := range slots[1:] {
+		missed += int(slots[i+1].Sub(slots[i])/period) - 1
+	}
+	if missed > 0 {
+		t.Errorf("%d ticks were left out, of %d", missed, len(slots))
+	}
+}
+
+// However the clocks of three hosts differ, each tick runs once.
+func TestEachTickRunsOnce(t *testing.T) {
+	for name, c := range map[string]struct {
+		period time.Duration
+		shifts []time.Duration
+		wait   time.Duration
+	}{
+		"less than a tick":   {50 * time.Millisecond, []time.Duration{0, 13 * time.Millisecond, -19 * time.Millisecond}, 0},
+		"a few ticks":        {50 * time.Millisecond, []time.Duration{0, 213 * time.Millisecond, -134 * time.Millisecond}, time.Second},
+		"3 s, which is many": {50 * time.Millisecond, []time.Duration{0, 3 * time.Second, -3 * time.Second}, time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rdb := redistest.Shared(t, redistest.Newest(t)).Client()
+			// Each of 200 ticks comes to all three hosts: before and after these, to fewer.
+			spread := int((slices.Max(c.shifts) - slices.Min(c.shifts)) / c.period)
+			family, all := redistest.Name(t), newTicks(200+2*spread)
+			for _, shift := range c.shifts {
+				clock := newClock(shift)
+				cfg := gocronlock.Config{Slot: gocronlock.Every(c.period), Now: clock.Now, Wait: c.wait}
+				task, err := gocronlock.Task(newMutex(t, rdb, family), "job", cfg, func(ctx context.Context, _ uint64) error {
+					all.add(gocronlock.SlotOf(ctx))
+					return nil
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				startJob(t, clock, c.period, task)
+			}
+			all.check(t, c.period)
+		})
+	}
+}
+
+// A tick whose run failed stays open for a host that strikes later, and one that another process
+// runs or has completed is no error of gocron's.
+func TestFailedTickStaysOpen(t *testing.T) {
+	rdb, family := miniClient(t), redistest.Name(t)
+	ran, failed := make(chan int, 100), make(chan error, 100)
+	slot := func(time.Time) string { return "the only tick" }
+	for host := range 2 {
+		calls := 0
+		task, err := gocronlock.Task(newMutex(t, rdb, family), "job", gocronlock.Config{Slot: slot, Wait: redistest.Soon}, func(context.Context, uint64) error {
+			ran <- host
+			if calls++; host == 0 && calls == 1 {
+				return errors.New("the first run fails")
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		startJob(t, newClock(0), 20*time.Millisecond, task, gocron.WithEventListeners(
+			gocron.AfterJobRunsWithError(func(_ uuid.UUID, _ string, err error) { failed <- err })))
+		if redistest.Get(t, "a run", ran) != host {
+			t.Fatalf("host %d did not run", host)
+		}
+		if host == 0 {
+			redistest.WantText(t, redistest.Get(t, "the failure", failed), "the first run fails")
+			if redistest.Get(t, "the second run", ran) != 0 {
+				t.Fatal("no second run")
+			}
+			break // the tick is complete
+		}
+	}
+	<-time.After(100 * time.Millisecond) // five more strikes
+	if len(ran) != 0 || len(failed) != 0 {
+		t.Errorf("%d more runs, %d more errors", len(ran), len(failed))
+	}
+}
+
+// A job ends with its lock, and is told why.
+func TestLossEndsTheJob(t *testing.T) {
+	m := newMutex(t, miniClient(t), redistest.Name(t))
+	causes, failed := make(chan error, 10), make(chan error, 10)
+	slot := func(time.Time) string { return "the only tick" }
+	task, err := gocronlock.Task(m, "job", gocronlock.Config{Slot: slot}, func(ctx context.Context, token uint64) error {
+		s, err := m.Inspect(ctx, "job")
+		if err != nil || s.Holder == nil || s.LastToken != token {
+			t.Errorf("%+v, %v; the token is %d", s, err, token)
+			return nil
+		}
+		if err := m.Revoke(ctx, "job", s.Holder.ID, "a test"); err != nil {
+			t.Error(err)
+		}
+		<-ctx.Done()
+		causes <- context.Cause(ctx)
+		return ctx.Err()
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	startJob(t, newClock(0), time.Second, task, gocron.WithLimitedRuns(1), gocron.WithEventListeners(
+		gocron.AfterJobRunsWithError(func(_ uuid.UUID, _ string, err error) { failed <- err })))
+	redistest.WantErr(t, redistest.Get(t, "the loss", causes), leasehold.ErrRevoked)
+	redistest.WantErr(t, redistest.Get(t, "the error", failed), leasehold.ErrLost)
+}
+
+func TestEvery(t *testing.T) {
+	at := func(s string) time.Time {
+		at, err := time.Parse(time.RFC3339Nano, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return at
+	}
+	minute := gocronlock.Every(time.Minute)
+	for _, early := range []string{"2026-11-23T11:59:59.1Z", "2026-11-23T12:00:00Z", "2026-11-23T12:00:58Z", "2026-11-23T13:00:01+01:00"} {
+		if got := minute(at(early)); got != "2026-11-23T12:00:00Z" {
+			t.Errorf("the slot at %s is %s", early, got)
+		}
+	}
+}
+
+func TestConfigNamesEveryBadField(t *testing.T) {
+	_, err := gocronlock.Task(nil, "", gocronlock.Config{Keep: 1, Wait: -1}, nil)
+	redistest.WantErr(t, err, leasehold.ErrInvalid)
+	redistest.WantText(t, err, "gocronlock", "m is nil", "name has 0 bytes", "Slot is nil", "Keep is 1ns; want at least 1s", "Wait is -1ns", "fn is nil")
+	_, err = gocronlock.Locker(nil, gocronlock.LockerConfig{})
+	redistest.WantErr(t, err, leasehold.ErrInvalid)
+	redistest.WantText(t, err, "gocronlock", "m is nil", "MinHold is 0s; want at least 1ms")
+}

@@ -1,0 +1,86 @@
+package gocronlock_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/go-co-op/gocron/v2"
+	"github.com/google/uuid"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/integrations/gocronlock"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+)
+
+// A short job runs on one host per tick, if the lock is held for longer than the clocks differ.
+func TestMinHold(t *testing.T) {
+	const period = time.Second
+	rdb, family := redistest.Shared(t, redistest.Newest(t)).Client(), redistest.Name(t)
+	all := newTicks(4)
+	slot := gocronlock.Every(period)
+	for _, shift := range []time.Duration{0, 200 * time.Millisecond, -150 * time.Millisecond} {
+		clock := newClock(shift)
+		l, err := gocronlock.Locker(newMutex(t, rdb, family), gocronlock.LockerConfig{MinHold: 600 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		startJob(t, clock, period, gocron.NewTask(func() { all.add(slot(clock.Now())) }),
+			gocron.WithName("job"), gocron.WithDistributedJobLocker(l))
+	}
+	all.check(t, period)
+}
+
+// A locker that waited would run the tick again when the other run has ended.
+func TestLockerDoesNotWait(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, target redistest.Target) {
+		rdb, family := target.Client(t), redistest.Name(t)
+		lockers := make([]gocron.Locker, 2)
+		for i := range lockers {
+			l, err := gocronlock.Locker(newMutex(t, rdb, family), gocronlock.LockerConfig{MinHold: time.Millisecond})
+			if err != nil {
+				t.Fatal(err)
+			}
+			lockers[i] = l
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), redistest.Soon)
+		defer cancel()
+		held, err := lockers[0].Lock(ctx, "job")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = lockers[1].Lock(ctx, "job")
+		redistest.WantErr(t, err, leasehold.ErrBusy)
+		redistest.WantNot(t, err, context.DeadlineExceeded)
+		if err := held.Unlock(ctx); err != nil {
+			t.Error(err)
+		}
+		redistest.Eventually(t, "the lock is free", func() bool {
+			held, err := lockers[1].Lock(ctx, "job")
+			if err == nil {
+				_ = held.Unlock(ctx)
+			}
+			return err == nil
+		})
+	})
+}
+
+func work() {}
+
+// gocron names a job without a name after its function, and so two jobs alike.
+func TestUnnamedJobIsRefused(t *testing.T) {
+	l, err := gocronlock.Locker(newMutex(t, miniClient(t), redistest.Name(t)), gocronlock.LockerConfig{MinHold: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fn := range []any{work, func() {}, (&ticks{}).check} {
+		errs := make(chan error, 10)
+		var params []any
+		if _, ok := fn.(func(*testing.T, time.Duration)); ok {
+			params = []any{t, time.Second}
+		}
+		startJob(t, newClock(0), 20*time.Millisecond, gocron.NewTask(fn, params...), gocron.WithDistributedJobLocker(l), gocron.WithLimitedRuns(1),
+			gocron.WithEventListeners(gocron.AfterLockError(func(_ uuid.UUID, _ string, err error) { errs <- err })))
+		redistest.WantErr(t, redistest.Get(t, "the refusal", errs), leasehold.ErrInvalid)
+	}
+}

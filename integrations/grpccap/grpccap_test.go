@@ -1,0 +1,285 @@
+package grpccap_test
+
+import (
+	"context"
+	"io"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	pb "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/integrations/grpccap"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/semaphore"
+)
+
+func wantCode(t *testing.T, err error, want codes.Code) {
+	t.Helper()
+	if status.Code(err) != want {
+		t.Fatalf("%v; want %v", err, want)
+	}
+}
+
+func TestNewNamesEveryBadField(t *testing.T) {
+	_, err := grpccap.New(nil, grpccap.Config{Wait: -time.Second})
+	redistest.WantErr(t, err, leasehold.ErrInvalid)
+	redistest.WantText(t, err, "grpccap", "semaphore is nil", "Key is nil", "Wait is -1s; want 0")
+}
+
+func TestRefusalSaysWhenToComeBack(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, target redistest.Target) {
+		caps := newCaps(t, target.Client(t), semaphore.Config{Limit: 1})
+		b := newBlocker()
+		_, client := start(t, caps, grpccap.Config{}, &service{unary: b.handle})
+		first := inBackground(t.Context(), client)
+		redistest.Get(t, "the first call", b.started)
+
+		var trailer metadata.MD
+		err := call(t.Context(), client, grpc.Trailer(&trailer))
+		wantCode(t, err, codes.ResourceExhausted)
+		var after time.Duration
+		for _, detail := range status.Convert(err).Details() {
+			if info, ok := detail.(*errdetails.RetryInfo); ok {
+				after = info.RetryDelay.AsDuration()
+			}
+		}
+		if after <= 0 || after > 30*time.Second {
+			t.Errorf("RetryInfo says %v", after)
+		}
+		pushback := trailer.Get("grpc-retry-pushback-ms")
+		if len(pushback) != 1 {
+			t.Fatalf("the trailers are %v", trailer)
+		}
+		if ms, err := strconv.Atoi(pushback[0]); err != nil || ms < 1 {
+			t.Errorf("the push-back is %q", pushback[0])
+		}
+		close(b.end)
+		wantCode(t, redistest.Get(t, "the first answer", first), codes.OK)
+		wantState(t, caps, 0, 0)
+		wantCode(t, call(t.Context(), client), codes.OK)
+	})
+}
+
+// gRPC's own retries ignore RetryInfo: without the trailer all five tries are over before the
+// permit is free.
+func TestOwnRetriesAreServedOnTheSecondTry(t *testing.T) {
+	caps := newCaps(t, miniClient(t), semaphore.Config{Limit: 1})
+	held, err := caps.Acquire(t.Context(), tenant)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tries atomic.Int32
+	key := func(context.Context, string, any) string {
+		if tries.Add(1) == 1 {
+			time.AfterFunc(400*time.Millisecond, func() { _ = held.Release() })
+		}
+		return tenant
+	}
+	const policy = `{"methodConfig": [{"name": [{}], "retryPolicy": {
+		"maxAttempts": 5, "initialBackoff": "0.01s", "maxBackoff": "0.02s", "backoffMultiplier": 1,
+		"retryableStatusCodes": ["RESOURCE_EXHAUSTED"]}}]}`
+	_, client := start(t, caps, grpccap.Config{Key: key}, &service{unary: func(context.Context) error { return nil }},
+		grpc.WithDefaultServiceConfig(policy))
+	wantCode(t, call(t.Context(), client), codes.OK)
+	if n := tries.Load(); n != 2 {
+		t.Errorf("%d tries; want 2", n)
+	}
+}
+
+func TestClientThatCancelsLeavesTheQueue(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, target redistest.Target) {
+		caps := newCaps(t, target.Client(t), semaphore.Config{Limit: 1})
+		b := newBlocker()
+		_, client := start(t, caps, grpccap.Config{Wait: time.Minute, FailOpen: true}, &service{unary: b.handle})
+		working, cancelWorking := context.WithCancel(t.Context())
+		first := inBackground(working, client)
+		ctx := redistest.Get(t, "the first call", b.started)
+		waiting, cancelWaiting := context.WithCancel(t.Context())
+		second := inBackground(waiting, client)
+		wantState(t, caps, 1, 1)
+		cancelWaiting()
+		wantCode(t, redistest.Get(t, "the second answer", second), codes.Canceled)
+		wantState(t, caps, 1, 0)
+		cancelWorking()
+		wantCode(t, redistest.Get(t, "the first answer", first), codes.Canceled)
+		<-ctx.Done()
+		wantState(t, caps, 0, 0)
+		if n := len(b.started); n != 0 {
+			t.Errorf("%d more calls were handled", n)
+		}
+	})
+}
+
+// A server that stops serves the calls that wait for a permit first.
+func TestGracefulStopServesWaitingCalls(t *testing.T) {
+	caps := newCaps(t, miniClient(t), semaphore.Config{Limit: 1})
+	b := newBlocker()
+	server, client := start(t, caps, grpccap.Config{Wait: time.Minute}, &service{unary: b.handle})
+	calls := []<-chan error{inBackground(t.Context(), client)}
+	redistest.Get(t, "the first call", b.started)
+	for range 3 {
+		calls = append(calls, inBackground(t.Context(), client))
+	}
+	wantState(t, caps, 1, 3)
+	stopped := make(chan struct{})
+	go func() {
+		server.GracefulStop()
+		close(stopped)
+	}()
+	close(b.end)
+	for _, c := range calls {
+		wantCode(t, redistest.Get(t, "an answer", c), codes.OK)
+	}
+	redistest.Get(t, "the stop", stopped)
+	wantState(t, caps, 0, 0)
+}
+
+func TestLossEndsTheCall(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, target redistest.Target) {
+		caps := newCaps(t, target.Client(t), semaphore.Config{Limit: 1})
+		b := newBlocker()
+		_, client := start(t, caps, grpccap.Config{}, &service{unary: b.handle})
+		answer := inBackground(t.Context(), client)
+		ctx := redistest.Get(t, "the call", b.started)
+		revoke(t, caps)
+		wantCode(t, redistest.Get(t, "the answer", answer), codes.Aborted)
+		redistest.WantErr(t, context.Cause(ctx), leasehold.ErrRevoked)
+	})
+}
+
+func TestMistakeIsInternal(t *testing.T) {
+	caps := newCaps(t, miniClient(t), semaphore.Config{Limit: 1})
+	for _, failOpen := range []bool{false, true} {
+		_, client := start(t, caps, grpccap.Config{
+			FailOpen: failOpen,
+			Permits:  func(context.Context, string, any) int { return 2 },
+		}, &service{unary: func(context.Context) error {
+			t.Error("the handler ran")
+			return nil
+		}})
+		wantCode(t, call(t.Context(), client), codes.Internal)
+	}
+}
+
+func TestKeyOfTheCall(t *testing.T) {
+	caps := newCaps(t, miniClient(t), semaphore.Config{Limit: 1})
+	var method string
+	b := newBlocker()
+	_, client := start(t, caps, grpccap.Config{Key: func(ctx context.Context, m string, req any) string {
+		method = m
+		if _, ok := req.(*pb.SimpleRequest); !ok {
+			t.Errorf("the request is a %T", req)
+		}
+		md, _ := metadata.FromIncomingContext(ctx)
+		return md.Get("tenant")[0]
+	}}, &service{unary: b.handle})
+	of := func(tenant string) context.Context {
+		return metadata.AppendToOutgoingContext(t.Context(), "tenant", tenant)
+	}
+	first := inBackground(of("acme"), client)
+	redistest.Get(t, "the first call", b.started)
+	wantCode(t, call(of("acme"), client), codes.ResourceExhausted)
+	if method != "/grpc.testing.TestService/UnaryCall" {
+		t.Errorf("the method is %q", method)
+	}
+	none := inBackground(of(""), client)
+	redistest.Get(t, "a call without a key", b.started)
+	close(b.end)
+	wantCode(t, redistest.Get(t, "an answer", first), codes.OK)
+	wantCode(t, redistest.Get(t, "an answer", none), codes.OK)
+}
+
+// Redis hangs: the first call takes as long as the semaphore needs to notice, and later ones
+// next to nothing.
+func TestHungRedis(t *testing.T) {
+	for name, want := range map[string]codes.Code{"fail closed": codes.Unavailable, "fail open": codes.OK} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := redistest.NewProxy(t, redistest.Mini(t).Addr())
+			rdb := p.Client(func(o *redis.Options) { o.ReadTimeout = 500 * time.Millisecond })
+			caps := newCaps(t, rdb, semaphore.Config{Limit: 1})
+			_, client := start(t, caps, grpccap.Config{FailOpen: want == codes.OK}, &service{unary: func(context.Context) error { return nil }})
+			wantCode(t, call(t.Context(), client), codes.OK)
+			p.Cut(true, true)
+			wantCode(t, call(t.Context(), client), want)
+			for range 10 {
+				began := time.Now()
+				wantCode(t, call(t.Context(), client), want)
+				if took := time.Since(began); took > soon {
+					t.Errorf("a later call took %v; want at most %v", took, soon)
+				}
+			}
+			p.Heal()
+			redistest.Eventually(t, "a call is handled", func() bool { return call(t.Context(), client) == nil })
+		})
+	}
+}
+
+// However calls and streams end, no more run than the limit allows, and each gives back.
+func TestStorm(t *testing.T) {
+	redistest.EachReal(t, func(t *testing.T, target redistest.Target) {
+		const limit = 5
+		caps := newCaps(t, target.Client(t), semaphore.Config{Limit: limit})
+		var running, most atomic.Int64
+		work := func(ctx context.Context) error {
+			n := running.Add(1)
+			defer running.Add(-1)
+			for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(2 * time.Millisecond):
+			}
+			return ctx.Err()
+		}
+		_, client := start(t, caps, grpccap.Config{Wait: time.Minute}, &service{
+			unary: work,
+			stream: func(stream pb.TestService_FullDuplexCallServer) error {
+				if err := work(stream.Context()); err != nil {
+					return err
+				}
+				_, err := stream.Recv()
+				return err
+			},
+		})
+		var all sync.WaitGroup
+		for i := range 400 {
+			all.Go(func() {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				if i%4 == 3 {
+					time.AfterFunc(time.Duration(i)*time.Millisecond/4, cancel)
+				}
+				var err error
+				if i%2 == 0 {
+					err = call(ctx, client)
+				} else if stream, failed := client.FullDuplexCall(ctx); failed != nil {
+					err = failed
+				} else {
+					_ = stream.CloseSend()
+					if _, err = stream.Recv(); err == io.EOF || status.Code(err) == codes.Unknown {
+						err = nil // the handler returns the io.EOF of its Recv
+					}
+				}
+				if err != nil && i%4 != 3 {
+					t.Errorf("call %d: %v", i, err)
+				}
+			})
+		}
+		all.Wait()
+		wantState(t, caps, 0, 0)
+		if most := most.Load(); most > limit {
+			t.Errorf("%d calls ran at the same time; the limit is %d", most, limit)
+		}
+	})
+}

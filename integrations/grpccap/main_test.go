@@ -1,0 +1,140 @@
+package grpccap_test
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	pb "google.golang.org/grpc/interop/grpc_testing"
+
+	"github.com/leasehold-go/leasehold/integrations/grpccap"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/semaphore"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+const tenant = "acme"
+
+func byTenant(context.Context, string, any) string { return tenant }
+
+func newCaps(t testing.TB, rdb redis.UniversalClient, cfg semaphore.Config) *semaphore.Semaphore {
+	t.Helper()
+	cfg.Name = redistest.Name(t)
+	caps, err := semaphore.New(rdb, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), redistest.Soon)
+		defer cancel()
+		_ = caps.Close(ctx)
+	})
+	return caps
+}
+
+func miniClient(t testing.TB) redis.UniversalClient {
+	return redistest.Target{Kind: redistest.KindMini, Mini: redistest.Mini(t)}.Client(t)
+}
+
+// service runs what a test wants.
+type service struct {
+	pb.UnimplementedTestServiceServer
+	unary  func(ctx context.Context) error
+	stream func(stream pb.TestService_FullDuplexCallServer) error
+}
+
+func (s *service) UnaryCall(ctx context.Context, _ *pb.SimpleRequest) (*pb.SimpleResponse, error) {
+	return &pb.SimpleResponse{}, s.unary(ctx)
+}
+
+func (s *service) FullDuplexCall(stream pb.TestService_FullDuplexCallServer) error {
+	return s.stream(stream)
+}
+
+// start runs a real server with that cap, and returns it and a client.
+func start(t testing.TB, caps *semaphore.Semaphore, cfg grpccap.Config, s *service, opts ...grpc.DialOption) (*grpc.Server, pb.TestServiceClient) {
+	t.Helper()
+	if cfg.Key == nil {
+		cfg.Key = byTenant
+	}
+	capped, err := grpccap.New(caps, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer(grpc.UnaryInterceptor(capped.Unary()), grpc.StreamInterceptor(capped.Stream()))
+	pb.RegisterTestServiceServer(server, s)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	conn, err := grpc.NewClient(l.Addr().String(), append(opts, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = conn.Close()
+		server.Stop()
+		<-served
+	})
+	return server, pb.NewTestServiceClient(conn)
+}
+
+func call(ctx context.Context, client pb.TestServiceClient, opts ...grpc.CallOption) error {
+	_, err := client.UnaryCall(ctx, &pb.SimpleRequest{}, opts...)
+	return err
+}
+
+func inBackground(ctx context.Context, client pb.TestServiceClient) <-chan error {
+	errs := make(chan error, 1)
+	go func() { errs <- call(ctx, client) }()
+	return errs
+}
+
+func wantState(t *testing.T, caps *semaphore.Semaphore, inUse, waiting int) {
+	t.Helper()
+	redistest.Eventually(t, "permits in use and waiting calls as they should be", func() bool {
+		s, err := caps.Inspect(context.Background(), tenant)
+		return err == nil && s.InUse == inUse && s.Waiting == waiting
+	})
+}
+
+// revoke takes away the only lease.
+func revoke(t *testing.T, caps *semaphore.Semaphore) {
+	t.Helper()
+	s, err := caps.Inspect(t.Context(), tenant)
+	if err != nil || len(s.Holders) != 1 {
+		t.Fatalf("%+v, %v", s, err)
+	}
+	if err := caps.Revoke(t.Context(), tenant, s.Holders[0].ID, "a test"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// blocker is a unary handler that runs until it is told to end, or its ctx ends.
+type blocker struct {
+	started chan context.Context
+	end     chan struct{}
+}
+
+func newBlocker() *blocker {
+	return &blocker{started: make(chan context.Context, 100), end: make(chan struct{})}
+}
+
+func (b *blocker) handle(ctx context.Context) error {
+	b.started <- ctx
+	select {
+	case <-b.end:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+const soon = 200 * time.Millisecond

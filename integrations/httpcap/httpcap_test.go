@@ -1,0 +1,273 @@
+package httpcap_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/integrations/httpcap"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/semaphore"
+)
+
+func TestNewNamesEveryBadField(t *testing.T) {
+	_, err := httpcap.New(nil, httpcap.Config{Wait: -time.Second})
+	redistest.WantErr(t, err, leasehold.ErrInvalid)
+	redistest.WantText(t, err, "httpcap", "semaphore is nil", "Key is nil", "Wait is -1s; want 0")
+}
+
+func TestRefusalSaysWhenToComeBack(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, target redistest.Target) {
+		caps := newCaps(t, target.Client(t), semaphore.Config{Limit: 1})
+		b := newBlocker(t)
+		url := serve(t, capped(t, caps, httpcap.Config{}, b.ServeHTTP))
+		first := inBackground(t.Context(), url)
+		redistest.Get(t, "the first request", b.started)
+
+		a := wantStatus(t, url, http.StatusTooManyRequests)
+		seconds, err := strconv.Atoi(a.Header.Get("Retry-After"))
+		if err != nil || seconds < 1 || seconds > 30 {
+			t.Errorf("Retry-After is %q; want whole seconds, 1 to the TTL", a.Header.Get("Retry-After"))
+		}
+		if got := a.Header.Get("Content-Type"); got != "application/problem+json" {
+			t.Errorf("the content type is %q", got)
+		}
+		var problem struct {
+			Title  string
+			Status int
+		}
+		if err := json.Unmarshal([]byte(a.body), &problem); err != nil || problem.Status != 429 || problem.Title == "" {
+			t.Errorf("the body is %q", a.body)
+		}
+		b.release()
+		if a := redistest.Get(t, "the first answer", first); a.err != nil || a.StatusCode != http.StatusOK {
+			t.Fatal(a.StatusCode, a.err)
+		}
+		wantInUse(t, caps, 0)
+		wantStatus(t, url, http.StatusOK) // a client that comes back is served
+	})
+}
+
+func TestWaitingRequestIsServedInTime(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, target redistest.Target) {
+		caps := newCaps(t, target.Client(t), semaphore.Config{Limit: 1})
+		b := newBlocker(t)
+		url := serve(t, capped(t, caps, httpcap.Config{Wait: time.Minute}, b.ServeHTTP))
+		first := inBackground(t.Context(), url)
+		redistest.Get(t, "the first request", b.started)
+		second := inBackground(t.Context(), url)
+		wantWaiting(t, caps, 1)
+		b.release()
+		for _, answers := range []<-chan answer{first, second} {
+			if a := redistest.Get(t, "an answer", answers); a.err != nil || a.StatusCode != http.StatusOK {
+				t.Fatal(a.StatusCode, a.err)
+			}
+		}
+		wantInUse(t, caps, 0)
+	})
+}
+
+func TestWaitIsBounded(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, target redistest.Target) {
+		caps := newCaps(t, target.Client(t), semaphore.Config{Limit: 1})
+		b := newBlocker(t)
+		url := serve(t, capped(t, caps, httpcap.Config{Wait: 50 * time.Millisecond}, b.ServeHTTP))
+		first := inBackground(t.Context(), url)
+		r := redistest.Get(t, "the first request", b.started)
+		a := wantStatus(t, url, http.StatusTooManyRequests)
+		if a.took < 50*time.Millisecond || a.Header.Get("Retry-After") == "" {
+			t.Errorf("refused after %v with Retry-After %q", a.took, a.Header.Get("Retry-After"))
+		}
+		// The bound of the wait is none of the work: the granted request waited, too.
+		if err := r.Context().Err(); err != nil {
+			t.Errorf("the ctx of a granted request ended: %v", context.Cause(r.Context()))
+		}
+		b.release()
+		redistest.Get(t, "the first answer", first)
+		wantInUse(t, caps, 0)
+	})
+}
+
+func TestFullQueueRefuses(t *testing.T) {
+	caps := newCaps(t, miniClient(t), semaphore.Config{Limit: 1, MaxWaiters: 1})
+	b := newBlocker(t)
+	var seen error
+	url := serve(t, capped(t, caps, httpcap.Config{
+		Wait: time.Minute,
+		Refused: func(w http.ResponseWriter, _ *http.Request, err error) {
+			seen = err
+			w.WriteHeader(http.StatusTeapot)
+		},
+	}, b.ServeHTTP))
+	first := inBackground(t.Context(), url)
+	redistest.Get(t, "the first request", b.started)
+	second := inBackground(t.Context(), url)
+	wantWaiting(t, caps, 1)
+	if a := wantStatus(t, url, http.StatusTeapot); a.Header.Get("Retry-After") == "" {
+		t.Error("there is no Retry-After")
+	}
+	redistest.WantErr(t, seen, leasehold.ErrQueueFull)
+	b.release()
+	redistest.Get(t, "the first answer", first)
+	redistest.Get(t, "the second answer", second)
+}
+
+func TestNoKeyNeedsNoPermit(t *testing.T) {
+	caps := newCaps(t, miniClient(t), semaphore.Config{Limit: 1})
+	b := newBlocker(t)
+	url := serve(t, capped(t, caps, httpcap.Config{Key: func(r *http.Request) string { return r.URL.Query().Get("tenant") }}, b.ServeHTTP))
+	var answers []<-chan answer
+	for range 3 {
+		answers = append(answers, inBackground(t.Context(), url))
+		redistest.Get(t, "a request without a key", b.started)
+	}
+	answers = append(answers, inBackground(t.Context(), url+"?tenant="+tenant))
+	redistest.Get(t, "a request with a key", b.started)
+	wantStatus(t, url+"?tenant="+tenant, http.StatusTooManyRequests)
+	b.release()
+	for _, a := range answers {
+		redistest.Get(t, "an answer", a)
+	}
+}
+
+func TestWeights(t *testing.T) {
+	caps := newCaps(t, miniClient(t), semaphore.Config{Limit: 3})
+	b := newBlocker(t)
+	url := serve(t, capped(t, caps, httpcap.Config{Permits: func(*http.Request) int { return 2 }}, b.ServeHTTP))
+	first := inBackground(t.Context(), url)
+	redistest.Get(t, "the first request", b.started)
+	wantInUse(t, caps, 2)
+	wantStatus(t, url, http.StatusTooManyRequests)
+	b.release()
+	redistest.Get(t, "the first answer", first)
+}
+
+// A request that can never be served is a mistake in the program. It is not let through, not
+// even with FailOpen, and the server's own log says which mistake it is.
+func TestMistakeIsAnError(t *testing.T) {
+	caps := newCaps(t, miniClient(t), semaphore.Config{Limit: 1})
+	for name, cfg := range map[string]httpcap.Config{
+		"n is 0":          {Permits: func(*http.Request) int { return 0 }},
+		"limit":           {Permits: func(*http.Request) int { return 2 }},
+		"key of 600 byte": {Key: func(*http.Request) string { return strings.Repeat("k", 600) }},
+	} {
+		for _, cfg.FailOpen = range []bool{false, true} {
+			var logged bytes.Buffer
+			srv := httptest.NewUnstartedServer(capped(t, caps, cfg, func(http.ResponseWriter, *http.Request) {
+				t.Errorf("%s: the handler ran", name)
+			}))
+			srv.Config.ErrorLog = log.New(&logged, "", 0)
+			srv.Start()
+			a := wantStatus(t, srv.URL, http.StatusInternalServerError)
+			srv.Close()
+			if !strings.Contains(logged.String(), "httpcap: GET /: ") || strings.Contains(a.body, tenant) {
+				t.Errorf("%s: logged %q, answered %q", name, logged.String(), a.body)
+			}
+		}
+	}
+}
+
+// A request whose client left while it waited is not served, not even with FailOpen, and leaves
+// its place to the next one.
+func TestClientThatLeftIsNotServed(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, target redistest.Target) {
+		caps := newCaps(t, target.Client(t), semaphore.Config{Limit: 1})
+		b := newBlocker(t)
+		url := serve(t, capped(t, caps, httpcap.Config{Wait: time.Minute, FailOpen: true}, b.ServeHTTP))
+		first := inBackground(t.Context(), url)
+		redistest.Get(t, "the first request", b.started)
+		ctx, leave := context.WithCancel(t.Context())
+		second := inBackground(ctx, url)
+		wantWaiting(t, caps, 1)
+		leave()
+		if a := redistest.Get(t, "the second answer", second); !isLeft(a.err) {
+			t.Fatalf("%v", a.err)
+		}
+		wantWaiting(t, caps, 0)
+		b.release()
+		redistest.Get(t, "the first answer", first)
+		wantInUse(t, caps, 0)
+		if n := len(b.started); n != 0 {
+			t.Errorf("%d more requests were served", n)
+		}
+	})
+}
+
+// What the documentation says of HTTP/1: net/http does not see that the client left before the
+// body was read, so that only Wait ends the wait.
+func TestWaitBoundsARequestWhoseBodyWasNotRead(t *testing.T) {
+	caps := newCaps(t, miniClient(t), semaphore.Config{Limit: 1})
+	held, err := caps.Acquire(t.Context(), tenant)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := make(chan error, 1)
+	url := serve(t, capped(t, caps, httpcap.Config{
+		Wait:    2 * time.Second,
+		Refused: func(_ http.ResponseWriter, r *http.Request, _ error) { refused <- r.Context().Err() },
+	}, newBlocker(t).ServeHTTP))
+	ctx, leave := context.WithCancel(t.Context())
+	left := make(chan answer, 1)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(strings.Repeat("b", 100_000)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { left <- do(req) }()
+	wantWaiting(t, caps, 1)
+	leave()
+	redistest.Get(t, "the client's end", left)
+	if err := redistest.Get(t, "the end of the wait", refused); err != nil {
+		t.Errorf("net/http noticed that the client left (%v): the documentation says otherwise", err)
+	}
+	if err := held.Release(); err != nil {
+		t.Error(err)
+	}
+	wantInUse(t, caps, 0)
+}
+
+// The ctx of a request ends with its lease.
+func TestContextEndsWithTheLease(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, target redistest.Target) {
+		caps := newCaps(t, target.Client(t), semaphore.Config{Limit: 1})
+		causes := make(chan error, 1)
+		url := serve(t, capped(t, caps, httpcap.Config{}, func(_ http.ResponseWriter, r *http.Request) {
+			s, err := caps.Inspect(r.Context(), tenant)
+			if err != nil || len(s.Holders) != 1 {
+				t.Errorf("%+v, %v", s, err)
+				return
+			}
+			if err := caps.Revoke(r.Context(), tenant, s.Holders[0].ID, "a test"); err != nil {
+				t.Error(err)
+			}
+			select {
+			case <-r.Context().Done():
+			case <-time.After(redistest.Soon):
+			}
+			causes <- context.Cause(r.Context())
+		}))
+		wantStatus(t, url, http.StatusOK)
+		redistest.WantErr(t, redistest.Get(t, "the cause", causes), leasehold.ErrRevoked)
+	})
+}
+
+func TestClosedHandleIsUnavailable(t *testing.T) {
+	caps := newCaps(t, miniClient(t), semaphore.Config{Limit: 1})
+	if err := caps.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var seen error
+	h := capped(t, caps, httpcap.Config{Unavailable: func(w http.ResponseWriter, _ *http.Request, err error) {
+		seen = err
+		w.WriteHeader(http.StatusBadGateway)
+	}}, nil)
+	wantStatus(t, serve(t, h), http.StatusBadGateway)
+	redistest.WantErr(t, seen, leasehold.ErrClosed)
+}

@@ -1,0 +1,160 @@
+package httpcap_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/integrations/httpcap"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/semaphore"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+const tenant = "acme"
+
+func byTenant(*http.Request) string { return tenant }
+
+// newCaps makes a handle that is closed at the end of the test.
+func newCaps(t testing.TB, rdb redis.UniversalClient, cfg semaphore.Config) *semaphore.Semaphore {
+	t.Helper()
+	cfg.Name = redistest.Name(t)
+	caps, err := semaphore.New(rdb, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), redistest.Soon)
+		defer cancel()
+		_ = caps.Close(ctx)
+	})
+	return caps
+}
+
+func capped(t testing.TB, caps *semaphore.Semaphore, cfg httpcap.Config, next http.HandlerFunc) http.Handler {
+	t.Helper()
+	if cfg.Key == nil {
+		cfg.Key = byTenant
+	}
+	middleware, err := httpcap.New(caps, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return middleware(next)
+}
+
+// serve starts a real server, which logs nothing, and returns its URL.
+func serve(t testing.TB, h http.Handler) string {
+	t.Helper()
+	srv := httptest.NewUnstartedServer(h)
+	srv.Config.ErrorLog = log.New(io.Discard, "", 0)
+	srv.Start()
+	t.Cleanup(func() {
+		http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+		srv.Close()
+	})
+	return srv.URL
+}
+
+type answer struct {
+	*http.Response
+	body string
+	err  error
+	took time.Duration
+}
+
+func get(ctx context.Context, url string) (a answer) {
+	began := time.Now()
+	defer func() { a.took = time.Since(began) }()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return answer{err: err}
+	}
+	return do(req)
+}
+
+func do(req *http.Request) answer {
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return answer{err: err}
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	return answer{Response: res, body: string(body), err: err}
+}
+
+// wantStatus sends a request and checks the status of its answer.
+func wantStatus(t *testing.T, url string, want int) answer {
+	t.Helper()
+	a := get(t.Context(), url)
+	if a.err != nil {
+		t.Fatal(a.err)
+	}
+	if a.StatusCode != want {
+		t.Fatalf("status %d; want %d", a.StatusCode, want)
+	}
+	return a
+}
+
+func wantInUse(t *testing.T, caps *semaphore.Semaphore, want int) {
+	t.Helper()
+	redistest.Eventually(t, "permits in use and waiting requests as they should be", func() bool {
+		s, err := caps.Inspect(t.Context(), tenant)
+		return err == nil && s.InUse == want && s.Waiting == 0
+	})
+}
+
+func wantWaiting(t *testing.T, caps *semaphore.Semaphore, want int) {
+	t.Helper()
+	redistest.Eventually(t, "waiting requests as they should be", func() bool {
+		s, err := caps.Inspect(t.Context(), tenant)
+		return err == nil && s.Waiting == want
+	})
+}
+
+// blocker is a handler that runs until it is told to end.
+type blocker struct {
+	started chan *http.Request
+	end     chan struct{}
+}
+
+func newBlocker(t testing.TB) *blocker {
+	b := &blocker{started: make(chan *http.Request, 10), end: make(chan struct{})}
+	t.Cleanup(b.release)
+	return b
+}
+
+func (b *blocker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	b.started <- r
+	<-b.end
+	_, _ = io.WriteString(w, "done")
+}
+
+func (b *blocker) release() {
+	select {
+	case <-b.end:
+	default:
+		close(b.end)
+	}
+}
+
+// inBackground sends a request and returns where its answer will be.
+func inBackground(ctx context.Context, url string) <-chan answer {
+	answers := make(chan answer, 1)
+	go func() { answers <- get(ctx, url) }()
+	return answers
+}
+
+func isLeft(err error) bool { return errors.Is(err, context.Canceled) }
+
+func miniClient(t testing.TB) redis.UniversalClient {
+	return redistest.Target{Kind: redistest.KindMini, Mini: redistest.Mini(t)}.Client(t)
+}

@@ -1,0 +1,103 @@
+package httpcap_test
+
+import (
+	"bytes"
+	"io"
+	"mime/multipart"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/leasehold-go/leasehold/integrations/httpcap"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/semaphore"
+)
+
+// The server removes the temporary files of the request that it made, and knows nothing of
+// copies.
+func TestUploadsLeaveNoFile(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	files := func() int {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(entries)
+	}
+	caps := newCaps(t, miniClient(t), semaphore.Config{Limit: 1})
+	var outside string
+	inside := capped(t, caps, httpcap.Config{}, func(_ http.ResponseWriter, r *http.Request) {
+		if err := r.ParseMultipartForm(1); err != nil {
+			t.Error(err)
+		}
+		if files() == 0 {
+			t.Error("the upload is in no file: this test tests nothing")
+		}
+	})
+	url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		inside.ServeHTTP(w, r)
+		outside = r.FormValue("name")
+	}))
+	var body bytes.Buffer
+	form := multipart.NewWriter(&body)
+	_ = form.WriteField("name", "value")
+	part, err := form.CreateFormFile("file", "large.bin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.Copy(part, strings.NewReader(strings.Repeat("x", 1<<20)))
+	_ = form.Close()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, &body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", form.FormDataContentType())
+	if a := do(req); a.err != nil || a.StatusCode != http.StatusOK {
+		t.Fatal(a.Response, a.err)
+	}
+	redistest.Eventually(t, "no temporary file left", func() bool { return files() == 0 })
+	if outside != "value" {
+		t.Errorf("a middleware outside sees the field as %q", outside)
+	}
+}
+
+// A log outside of the cap names the route that a mux inside has found.
+func TestOuterMiddlewareSeesThePattern(t *testing.T) {
+	caps := newCaps(t, miniClient(t), semaphore.Config{Limit: 1})
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /users/{id}", func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc("GET /panics/{id}", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	patterns := make(chan string, 10) // a client may repeat a GET whose connection broke
+	inside := capped(t, caps, httpcap.Config{}, mux.ServeHTTP)
+	url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() { patterns <- r.Pattern }()
+		inside.ServeHTTP(w, r)
+	}))
+	wantStatus(t, url+"/users/7", http.StatusOK)
+	if got := <-patterns; got != "GET /users/{id}" {
+		t.Errorf("the pattern is %q outside", got)
+	}
+	get(t.Context(), url+"/panics/7")
+	if got := <-patterns; got != "GET /panics/{id}" {
+		t.Errorf("the pattern is %q outside after a panic", got)
+	}
+}
+
+// With the standard mux, a key of path values works where the cap wraps the route's handler.
+func TestKeyOfThePath(t *testing.T) {
+	caps := newCaps(t, miniClient(t), semaphore.Config{Limit: 1})
+	b := newBlocker(t)
+	mux := http.NewServeMux()
+	mux.Handle("/tenants/{id}", capped(t, caps, httpcap.Config{Key: func(r *http.Request) string { return r.PathValue("id") }}, b.ServeHTTP))
+	url := serve(t, mux)
+	first := inBackground(t.Context(), url+"/tenants/acme")
+	redistest.Get(t, "the first request", b.started)
+	wantStatus(t, url+"/tenants/acme", http.StatusTooManyRequests)
+	other := inBackground(t.Context(), url+"/tenants/globex")
+	redistest.Get(t, "the request of another tenant", b.started)
+	b.release()
+	redistest.Get(t, "an answer", first)
+	redistest.Get(t, "an answer", other)
+}

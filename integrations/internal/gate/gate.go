@@ -1,0 +1,183 @@
+// Package gate is what the adapters for HTTP, gRPC and job queues have in common: a piece of
+// work comes in with a key, takes permits or is turned away, and gives them back.
+//
+// The gate also remembers that Redis is away, which the semaphore itself does not. Without
+// that, each request of an outage would find out anew, for up to several seconds.
+package gate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/semaphore"
+)
+
+// patience is how long work that is known to end soon waits for Redis: a finished answer for
+// its Release, and a new request for the reply that ends an outage.
+const patience = 100 * time.Millisecond
+
+// moment is how long work may take at the most to be released without a goroutine. That one
+// would cost 10 µs, because its stack grows on the way to the network.
+const moment = 10 * time.Millisecond
+
+// Gate lets work in under the permits of one semaphore. It is safe for concurrent use.
+type Gate struct {
+	sem      *semaphore.Semaphore
+	failOpen bool
+	away     atomic.Pointer[outage] // nil: Redis counts as reachable
+}
+
+// New returns a gate. adapter names the package in the error, which has each of problems.
+func New(adapter string, sem *semaphore.Semaphore, failOpen bool, problems ...error) (*Gate, error) {
+	if sem == nil {
+		problems = append(problems, keys.Invalid("the semaphore is nil; want one of semaphore.New"))
+	}
+	if err := errors.Join(problems...); err != nil {
+		return nil, fmt.Errorf("leasehold: %s: bad configuration: %w", adapter, err)
+	}
+	return &Gate{sem: sem, failOpen: failOpen}, nil
+}
+
+// CheckKey returns an error for a missing key function.
+func CheckKey(missing bool) error {
+	if missing {
+		return keys.Bad("Key", "is nil; want a function")
+	}
+	return nil
+}
+
+// CheckAtLeastZero returns an error for a negative duration. zero says what 0 means.
+func CheckAtLeastZero(field string, d time.Duration, zero string) error {
+	if d < 0 {
+		return keys.Bad(field, "is %v; want 0 (%s) or more", d, zero)
+	}
+	return nil
+}
+
+// Pass is the permission to work. The zero Pass holds no permit. It must not be left twice.
+type Pass struct {
+	gate   *Gate
+	lease  *semaphore.Lease
+	began  time.Time          // before the lease was asked for
+	cancel context.CancelFunc // of the ctx of a wait; nil: there was none
+}
+
+// Enter takes n permits of key and waits for them for up to wait; with 0 it does not wait. An
+// empty key needs no permit. Errors are those of AcquireN. With failOpen, Enter lets the work
+// in without permits instead of returning an error of KindUnavailable, unless ctx has ended.
+func (g *Gate) Enter(ctx context.Context, key string, n int, wait time.Duration) (Pass, error) {
+	if key == "" {
+		return Pass{}, nil
+	}
+	if o := g.away.Load(); o != nil {
+		if err := g.awaitEnd(ctx, o, key); err != nil {
+			return g.without(ctx, err)
+		}
+	}
+	p := Pass{gate: g, began: time.Now()}
+	var err error
+	if wait <= 0 {
+		p.lease, err = g.sem.TryAcquireN(ctx, key, n)
+	} else {
+		p.lease, p.cancel, err = g.acquire(ctx, key, n, wait)
+	}
+	if err == nil {
+		g.heard(nil)
+		return p, nil
+	}
+	// A caller that left within the usual time of a round trip says nothing about Redis.
+	if ctx.Err() == nil || time.Since(p.began) >= patience {
+		g.heard(err)
+	}
+	return g.without(ctx, err)
+}
+
+// without decides about work for which err says that it has no permits.
+func (g *Gate) without(ctx context.Context, err error) (Pass, error) {
+	if g.failOpen && ctx.Err() == nil && KindOf(err) == KindUnavailable {
+		return Pass{}, nil
+	}
+	return Pass{}, err
+}
+
+// acquire waits for permits for up to wait. Its ctx is also the parent of the lease's, so it
+// must outlive the wait: a timer that is stopped at the grant ends it, and no deadline.
+func (g *Gate) acquire(ctx context.Context, key string, n int, wait time.Duration) (*semaphore.Lease, context.CancelFunc, error) {
+	waiting, cancel := context.WithCancel(ctx)
+	timer := time.AfterFunc(wait, cancel)
+	lease, err := g.sem.AcquireN(waiting, key, n)
+	switch {
+	case timer.Stop() && err == nil:
+		return lease, cancel, nil
+	case err == nil:
+		// The grant and the end of the wait came together: the lease's ctx has ended.
+		Pass{gate: g, lease: lease, cancel: cancel}.Leave()
+		return nil, nil, fmt.Errorf("granted after the wait of %v: %w", wait, leasehold.ErrBusy)
+	case waiting.Err() != nil && ctx.Err() == nil:
+		err = fmt.Errorf("no permit within %v: %w", wait, err)
+	}
+	cancel()
+	return nil, nil, err
+}
+
+// Context returns the ctx that the work is to run under. This is the lease's, a child of ctx,
+// if there is a lease. With failOpen it is ctx itself: under the lease's, an outage would cut
+// the work that has permits after a TTL, while work that has none may go on.
+func (p Pass) Context(ctx context.Context) context.Context {
+	if p.lease == nil || p.gate.failOpen {
+		return ctx
+	}
+	return p.lease.Context()
+}
+
+// Lost reports whether the lease of ctx, which Context returned, has ended before its parent.
+func (p Pass) Lost(parent, ctx context.Context) bool {
+	return p.lease != nil && ctx.Err() != nil && parent.Err() == nil
+}
+
+// Leave gives the permits back. It returns when Redis has confirmed, at once if Redis is known
+// to be away, and after 100 ms at the latest. Otherwise a finished answer would wait for
+// seconds when Redis hangs. What is left to do goes on in the background, and the Close of the
+// semaphore waits for it.
+//
+// The work of a moment does not pay for the goroutine: Redis answered when it began. If Redis
+// fell silent during that moment, Leave takes as long as Release.
+func (p Pass) Leave() {
+	if p.lease == nil {
+		return
+	}
+	away := p.gate.away.Load() != nil
+	if !away && time.Since(p.began) < moment {
+		p.release()
+		return
+	}
+	left := make(chan struct{})
+	go func() {
+		p.release()
+		close(left)
+	}()
+	if away {
+		return
+	}
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-left:
+	case <-timer.C:
+	}
+}
+
+func (p Pass) release() {
+	err := p.lease.Release()
+	if err == nil || errors.Is(err, leasehold.ErrUnavailable) {
+		p.gate.heard(err) // other errors are known without asking Redis
+	}
+	if p.cancel != nil {
+		p.cancel()
+	}
+}

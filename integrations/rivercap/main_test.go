@@ -1,0 +1,178 @@
+package rivercap_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver of package database
+	"github.com/redis/go-redis/v9"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivermigrate"
+	"github.com/riverqueue/river/rivertype"
+
+	"github.com/leasehold-go/leasehold/integrations/rivercap"
+	"github.com/leasehold-go/leasehold/internal/database"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/semaphore"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+const tenant = "acme"
+
+// job is a job of the tests. What it does is up to the worker.
+type job struct {
+	Tenant string `json:"tenant"`
+}
+
+func (job) Kind() string { return "job" }
+
+func tenantOf(row *rivertype.JobRow) string {
+	var j job
+	_ = json.Unmarshal(row.EncodedArgs, &j)
+	return j.Tenant
+}
+
+// newDatabase starts a PostgreSQL with River's tables, and returns its URL and connections.
+func newDatabase(t *testing.T) (string, *pgxpool.Pool) {
+	t.Helper()
+	db, err := database.StartPostgres(t.Context())
+	if errors.Is(err, database.ErrNoPostgres) && os.Getenv("LEASEHOLD_REQUIRE_POSTGRES") == "" {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(db.Close)
+	pool := open(t, db.URL)
+	migrator, err := rivermigrate.New(riverpgxv5.New(pool), &rivermigrate.Config{Logger: quiet()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := migrator.Migrate(t.Context(), rivermigrate.DirectionUp, nil); err != nil {
+		t.Fatal(err)
+	}
+	return db.URL, pool
+}
+
+func open(t testing.TB, url string) *pgxpool.Pool {
+	t.Helper()
+	pool, err := pgxpool.New(context.Background(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
+
+func newCaps(t testing.TB, rdb redis.UniversalClient, name string, cfg semaphore.Config) *semaphore.Semaphore {
+	t.Helper()
+	cfg.Name = name
+	caps, err := semaphore.New(rdb, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), redistest.Soon)
+		defer cancel()
+		_ = caps.Close(ctx)
+	})
+	return caps
+}
+
+// newClient makes a client whose jobs are capped and run work.
+func newClient(t testing.TB, pool *pgxpool.Pool, caps *semaphore.Semaphore, cfg rivercap.Config, maxWorkers int,
+	work func(ctx context.Context, j *river.Job[job]) error, mod ...func(*river.Config),
+) *river.Client[pgxTx] {
+	t.Helper()
+	if cfg.Key == nil {
+		cfg.Key = tenantOf
+	}
+	capped, err := rivercap.New(caps, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	workers := river.NewWorkers()
+	river.AddWorker(workers, river.WorkFunc(work))
+	config := &river.Config{
+		Logger:     quiet(),
+		Middleware: []rivertype.Middleware{capped},
+		Queues:     map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: maxWorkers}},
+		Workers:    workers,
+	}
+	for _, m := range mod {
+		m(config)
+	}
+	client, err := river.NewClient(riverpgxv5.New(pool), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// start starts a client, which stops at the end of the test.
+func start(t testing.TB, client *river.Client[pgxTx]) {
+	t.Helper()
+	if err := client.Start(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), redistest.Soon)
+		defer cancel()
+		_ = client.StopAndCancel(ctx)
+	})
+}
+
+func insert(t testing.TB, client *river.Client[pgxTx], tenant string, opts *river.InsertOpts) *rivertype.JobRow {
+	t.Helper()
+	res, err := client.Insert(t.Context(), job{tenant}, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.Job
+}
+
+// await waits until a job is in that state.
+func await(t testing.TB, client *river.Client[pgxTx], id int64, state rivertype.JobState) *rivertype.JobRow {
+	t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for {
+		row, err := client.JobGet(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if row.State == state {
+			return row
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("job %d is %s; want %s", id, row.State, state)
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+}
+
+// snoozed reports whether a job has been snoozed.
+func snoozed(row *rivertype.JobRow) bool { return strings.Contains(string(row.Metadata), `"snoozes"`) }
+
+func miniClient(t testing.TB) redis.UniversalClient {
+	return redistest.Target{Kind: redistest.KindMini, Mini: redistest.Mini(t)}.Client(t)
+}
+
+func wantFree(t *testing.T, caps *semaphore.Semaphore) {
+	t.Helper()
+	redistest.Eventually(t, "no permit in use", func() bool {
+		s, err := caps.Inspect(context.Background(), tenant)
+		return err == nil && s.InUse == 0 && s.Waiting == 0
+	})
+}

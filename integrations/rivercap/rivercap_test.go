@@ -1,0 +1,197 @@
+package rivercap_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/rivertype"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/integrations/rivercap"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/semaphore"
+)
+
+func TestNewNamesEveryBadField(t *testing.T) {
+	_, err := rivercap.New(nil, rivercap.Config{MaxWait: -1, MaxWaiters: -1, UnavailableDelay: -1})
+	redistest.WantErr(t, err, leasehold.ErrInvalid)
+	redistest.WantText(t, err, "rivercap", "semaphore is nil", "Key is nil", "MaxWait is -1ns; want at least 1ms",
+		"MaxWaiters is -1; want at least 1", "UnavailableDelay is -1ns; want at least 1ms")
+}
+
+// once are options of a job that is discarded if it uses up an attempt.
+var once = &river.InsertOpts{MaxAttempts: 1}
+
+// A refusal and a lost lease lose no job, and use up no attempt.
+func TestRefusedAndLostJobs(t *testing.T) {
+	_, pool := newDatabase(t)
+	caps := newCaps(t, miniClient(t), redistest.Name(t), semaphore.Config{Limit: 1})
+	started := make(chan *river.Job[job], 10)
+	end := make(chan struct{})
+	causes := make(chan error, 1)
+	client := newClient(t, pool, caps, rivercap.Config{MaxWait: 50 * time.Millisecond, UnavailableDelay: 100 * time.Millisecond}, 10,
+		func(ctx context.Context, j *river.Job[job]) error {
+			started <- j
+			select {
+			case <-end:
+				return nil
+			case <-ctx.Done():
+				causes <- context.Cause(ctx)
+				return fmt.Errorf("stopped: %w", ctx.Err())
+			}
+		})
+	start(t, client)
+	first := insert(t, client, tenant, once)
+	redistest.Get(t, "the first job", started)
+	second := insert(t, client, tenant, once)
+	redistest.Eventually(t, "the second job is snoozed", func() bool {
+		row, err := client.JobGet(t.Context(), second.ID)
+		return err == nil && snoozed(row)
+	})
+	uncapped := insert(t, client, "", once)
+	if j := redistest.Get(t, "a job without a key", started); j.ID != uncapped.ID {
+		t.Fatalf("job %d runs; want %d", j.ID, uncapped.ID)
+	}
+
+	s, err := caps.Inspect(t.Context(), tenant)
+	if err != nil || len(s.Holders) != 1 {
+		t.Fatalf("%+v, %v", s, err)
+	}
+	if err := caps.Revoke(t.Context(), tenant, s.Holders[0].ID, "a test"); err != nil {
+		t.Fatal(err)
+	}
+	redistest.WantErr(t, redistest.Get(t, "the loss", causes), leasehold.ErrLost)
+	close(end)
+	for _, row := range []*rivertype.JobRow{first, second} {
+		if row := await(t, client, row.ID, rivertype.JobStateCompleted); row.Attempt != 1 || len(row.Errors) != 0 || !snoozed(row) {
+			t.Errorf("job %d: attempt %d, errors %v, metadata %s", row.ID, row.Attempt, row.Errors, row.Metadata)
+		}
+	}
+	wantFree(t, caps)
+}
+
+// What a job returns by itself is none of the cap's business, and a mistake fails the job.
+func TestErrorsOfJobs(t *testing.T) {
+	_, pool := newDatabase(t)
+	caps := newCaps(t, miniClient(t), redistest.Name(t), semaphore.Config{Limit: 1, MaxHold: 200 * time.Millisecond})
+	client := newClient(t, pool, caps, rivercap.Config{
+		Key:     func(row *rivertype.JobRow) string { return "k-" + tenantOf(row) },
+		Permits: func(row *rivertype.JobRow) int { return 1 + strings.Count(tenantOf(row), "two") },
+	}, 10, func(ctx context.Context, j *river.Job[job]) error {
+		switch j.Args.Tenant {
+		case "fails":
+			return errors.New("a failure of its own")
+		case "panics":
+			panic("a panic of its own")
+		case "too long":
+			<-ctx.Done()
+			return ctx.Err()
+		case "cancels":
+			<-ctx.Done()
+			return river.JobCancel(errors.New("the job's own wish"))
+		}
+		return nil
+	})
+	start(t, client)
+	for tenant, want := range map[string]struct {
+		state rivertype.JobState
+		text  string
+	}{
+		"fails":    {rivertype.JobStateDiscarded, "a failure of its own"},
+		"panics":   {rivertype.JobStateDiscarded, "a panic of its own"},
+		"two":      {rivertype.JobStateDiscarded, "invalid"},
+		"too long": {rivertype.JobStateDiscarded, "longest hold reached"},
+		"cancels":  {rivertype.JobStateCancelled, "the job's own wish"},
+	} {
+		row := await(t, client, insert(t, client, tenant, once).ID, want.state)
+		if len(row.Errors) != 1 || !strings.Contains(row.Errors[0].Error, want.text) && want.text != "invalid" {
+			t.Errorf("%s: errors %+v", tenant, row.Errors)
+		}
+		s, err := caps.Inspect(t.Context(), "k-"+tenant)
+		if err != nil || s.InUse != 0 {
+			t.Errorf("%s: %d permits in use, %v", tenant, s.InUse, err)
+		}
+	}
+}
+
+// A client that stops works the jobs that wait with Stop, and not with StopAndCancel. That uses
+// up no attempt.
+func TestStops(t *testing.T) {
+	_, pool := newDatabase(t)
+	caps := newCaps(t, miniClient(t), redistest.Name(t), semaphore.Config{Limit: 1})
+	held, err := caps.Acquire(t.Context(), tenant)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := rivercap.Config{MaxWait: time.Minute}
+	client := newClient(t, pool, caps, cfg, 10, func(ctx context.Context, j *river.Job[job]) error { return nil })
+	start(t, client)
+	row := insert(t, client, tenant, once)
+	waiting := func() bool {
+		s, err := caps.Inspect(t.Context(), tenant)
+		return err == nil && s.Waiting == 1
+	}
+	redistest.Eventually(t, "the job waits", waiting)
+	if err := client.StopAndCancel(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if row := await(t, client, row.ID, rivertype.JobStateAvailable); row.Attempt != 0 || len(row.Errors) != 0 {
+		t.Errorf("attempt %d, errors %v", row.Attempt, row.Errors)
+	}
+	again := newClient(t, pool, caps, cfg, 10, func(ctx context.Context, j *river.Job[job]) error { return nil })
+	start(t, again)
+	redistest.Eventually(t, "the job waits again", waiting)
+	stopped := make(chan error, 1)
+	go func() { stopped <- again.Stop(context.Background()) }()
+	if err := held.Release(); err != nil {
+		t.Fatal(err)
+	}
+	if err := redistest.Get(t, "the stop", stopped); err != nil {
+		t.Fatal(err)
+	}
+	await(t, again, row.ID, rivertype.JobStateCompleted)
+	wantFree(t, caps)
+}
+
+// While Redis is away each job is snoozed, and none is lost.
+func TestHungRedis(t *testing.T) {
+	_, pool := newDatabase(t)
+	p := redistest.NewProxy(t, redistest.Mini(t).Addr())
+	caps := newCaps(t, p.Client(func(o *redis.Options) { o.ReadTimeout = 300 * time.Millisecond }), redistest.Name(t),
+		semaphore.Config{Limit: 1, TTL: time.Second})
+	started := make(chan struct{}, 10)
+	work := func(ctx context.Context, j *river.Job[job]) error {
+		started <- struct{}{}
+		if len(started) == 1 {
+			<-ctx.Done() // the first one loses its lease
+			return ctx.Err()
+		}
+		return nil
+	}
+	client := newClient(t, pool, caps, rivercap.Config{UnavailableDelay: 200 * time.Millisecond}, 10, work)
+	start(t, client)
+	rows := []*rivertype.JobRow{insert(t, client, tenant, once)}
+	redistest.Eventually(t, "the first job runs", func() bool { return len(started) == 1 })
+	p.Cut(true, true)
+	for range 3 {
+		rows = append(rows, insert(t, client, tenant, once))
+	}
+	for _, row := range rows {
+		redistest.Eventually(t, "a job is snoozed", func() bool {
+			row, err := client.JobGet(t.Context(), row.ID)
+			return err == nil && snoozed(row)
+		})
+	}
+	p.Heal()
+	for _, row := range rows {
+		if row := await(t, client, row.ID, rivertype.JobStateCompleted); row.Attempt != 1 {
+			t.Errorf("job %d took %d attempts", row.ID, row.Attempt)
+		}
+	}
+}
