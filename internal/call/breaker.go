@@ -235,17 +235,20 @@ func (b *breaker) await(ctx context.Context, probe func()) error {
 		return nil
 	}
 	due := b.probeIsDue()
-	patience := time.NewTimer(b.probed.Add(probePatience).Sub(now))
+	left := b.probed.Add(probePatience).Sub(now)
 	b.mu.Unlock()
 	if due {
 		probe()
 	}
-	defer patience.Stop()
-	select {
-	case <-opened:
-		return nil
-	case <-patience.C:
-	case <-ctx.Done():
+	if left > 0 {
+		patience := time.NewTimer(left)
+		defer patience.Stop()
+		select {
+		case <-opened:
+			return nil
+		case <-patience.C:
+		case <-ctx.Done():
+		}
 	}
 	return notSent(fmt.Errorf("%w: %w", errAway, why))
 }

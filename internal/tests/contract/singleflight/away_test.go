@@ -18,6 +18,7 @@ import (
 // goAway makes Redis one that g knows not to answer.
 func (f *fixture) goAway(g *singleflight.Group[string], w *harness.Wire) {
 	f.Helper()
+	synctest.Wait() // an answer that is still to come would say that it is back
 	w.GoAway(func() {
 		_, _, err := g.Peek(f.Context(), "k")
 		redistest.WantErr(f, err, leasehold.ErrUnavailable, harness.ErrRefused)
