@@ -47,11 +47,13 @@ func TestStaleWhileOneRebuilds(t *testing.T) {
 		other, _ := f.open(staleFor)
 		f.stalled(g, "k")
 		o := newOrigin(f)
-		for range 10 {
+		fetch(f, f.Context(), g, "k", o.load).want("old", singleflight.Stale)
+		l := o.next(f) // of g, not of the other
+		fetch(f, f.Context(), other, "k", o.load).want("old", singleflight.Stale)
+		for range 9 {
 			fetch(f, f.Context(), g, "k", o.load).want("old", singleflight.Stale)
 			fetch(f, f.Context(), other, "k", o.load).want("old", singleflight.Stale)
 		}
-		l := o.next(f)
 		if l.ctx.Err() != nil {
 			f.Error("the refresh ended with its caller")
 		}
