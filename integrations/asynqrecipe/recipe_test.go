@@ -3,6 +3,7 @@ package asynqrecipe
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -25,7 +26,7 @@ func (silent) Fatal(...any) {}
 
 // run enqueues n tasks of one key under a cap of 3 and returns what became of them when all were
 // done.
-func run(t *testing.T, n, maxRetry int, maxWait time.Duration, work func() error) (info *asynq.QueueInfo, attempts int64) {
+func run(t *testing.T, n, maxRetry int, maxWait time.Duration, work func(id string) error) (info *asynq.QueueInfo, attempts int64) {
 	t.Helper()
 	server := redistest.StartServer(t, redistest.Newest(t))
 	opt := asynq.RedisClientOpt{Addr: server.Addr()}
@@ -50,7 +51,8 @@ func run(t *testing.T, n, maxRetry int, maxWait time.Duration, work func() error
 		if ctx.Err() != nil {
 			t.Error("the ctx of a task has ended:", context.Cause(ctx))
 		}
-		if err := work(); err != nil {
+		id, _ := asynq.GetTaskID(ctx)
+		if err := work(id); err != nil {
 			return err
 		}
 		if done.Add(1) == int64(n) {
@@ -102,7 +104,7 @@ func run(t *testing.T, n, maxRetry int, maxWait time.Duration, work func() error
 // the last attempt waits, and none of 500 tasks without a retry is lost.
 func TestLastAttemptWaits(t *testing.T) {
 	t.Parallel()
-	info, attempts := run(t, 500, 0, time.Millisecond, func() error {
+	info, attempts := run(t, 500, 0, time.Millisecond, func(string) error {
 		<-time.After(10 * time.Millisecond)
 		return nil
 	})
@@ -111,22 +113,22 @@ func TestLastAttemptWaits(t *testing.T) {
 	}
 }
 
-// Refusals use up no attempt: 30 tasks with one retry are refused more often than that, and the
-// failure of one is retried all the same.
+// Refusals use up no attempt: of 30 tasks with one retry, most are refused first, then each fails
+// once, and none is archived.
 func TestRefusalUsesUpNoAttempt(t *testing.T) {
 	t.Parallel()
-	var failed atomic.Bool
-	info, attempts := run(t, 30, 1, 20*time.Millisecond, func() error {
-		<-time.After(100 * time.Millisecond)
-		if failed.CompareAndSwap(false, true) {
-			return errors.New("the only failure")
+	var failed sync.Map
+	info, attempts := run(t, 30, 1, 20*time.Millisecond, func(id string) error {
+		<-time.After(50 * time.Millisecond)
+		if _, before := failed.LoadOrStore(id, true); !before {
+			return errors.New("the first run fails")
 		}
 		return nil
 	})
 	if info.Archived != 0 || info.Size != 0 {
 		t.Errorf("%d archived, %d left", info.Archived, info.Size)
 	}
-	if attempts < 40 {
+	if attempts < 80 {
 		t.Errorf("%d attempts of 30 tasks: too few were refused to show anything", attempts)
 	}
 }

@@ -191,6 +191,29 @@ func TestFailedTickStaysOpen(t *testing.T) {
 	}
 }
 
+// The bound of the wait is none of the job.
+func TestWaitDoesNotCutTheJob(t *testing.T) {
+	causes := make(chan error, 10)
+	task, err := gocronlock.Task(newMutex(t, miniClient(t), redistest.Name(t)), "job", gocronlock.Config{
+		Slot: func(time.Time) string { return "the only tick" },
+		Wait: 50 * time.Millisecond,
+	}, func(ctx context.Context, _ uint64) error {
+		select {
+		case <-ctx.Done():
+		case <-time.After(200 * time.Millisecond):
+		}
+		causes <- context.Cause(ctx)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	startJob(t, newClock(0), 20*time.Millisecond, task)
+	if err := redistest.Get(t, "the end of the job", causes); err != nil {
+		t.Error(err)
+	}
+}
+
 // A job ends with its lock, and is told why.
 func TestLossEndsTheJob(t *testing.T) {
 	m := newMutex(t, miniClient(t), redistest.Name(t))
@@ -212,7 +235,7 @@ func TestLossEndsTheJob(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	startJob(t, newClock(0), time.Second, task, gocron.WithLimitedRuns(1), gocron.WithEventListeners(
+	startJob(t, newClock(0), time.Second, task, gocron.WithEventListeners(
 		gocron.AfterJobRunsWithError(func(_ uuid.UUID, _ string, err error) { failed <- err })))
 	redistest.WantErr(t, redistest.Get(t, "the loss", causes), leasehold.ErrRevoked)
 	redistest.WantErr(t, redistest.Get(t, "the error", failed), leasehold.ErrLost)

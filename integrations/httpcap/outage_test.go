@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -109,6 +110,32 @@ func TestFailOpenLetsThrough(t *testing.T) {
 	if err := held.Release(); err != nil {
 		t.Error(err)
 	}
+}
+
+// A request whose client left while Redis was asked is not served, not even with FailOpen.
+func TestClientThatLeftInAnOutageIsNotServed(t *testing.T) {
+	t.Parallel()
+	p, rdb := behindProxy(t)
+	caps := newCaps(t, rdb, semaphore.Config{Limit: 1})
+	served, asked := false, make(chan struct{})
+	h := capped(t, caps, httpcap.Config{
+		FailOpen: true, Wait: time.Minute,
+		Permits: func(*http.Request) int { close(asked); return 1 },
+	}, func(http.ResponseWriter, *http.Request) { served = true })
+	p.Cut(true, true)
+	ctx, leave := context.WithCancel(t.Context())
+	w, answered := httptest.NewRecorder(), make(chan struct{})
+	go func() {
+		h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
+		close(answered)
+	}()
+	redistest.Get(t, "the request", asked)
+	leave()
+	redistest.Get(t, "the answer", answered)
+	if served || w.Code != http.StatusServiceUnavailable {
+		t.Errorf("served: %v, status %d", served, w.Code)
+	}
+	p.Heal()
 }
 
 // A short Wait bounds what an unknown outage costs, too.

@@ -93,6 +93,13 @@ func TestErrorsOfJobs(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		case "cancels":
+			s, err := caps.Inspect(ctx, "k-cancels")
+			if err != nil || len(s.Holders) != 1 {
+				return fmt.Errorf("%+v, %w", s, err)
+			}
+			if err := caps.Revoke(ctx, "k-cancels", s.Holders[0].ID, "a test"); err != nil {
+				return err
+			}
 			<-ctx.Done()
 			return river.JobCancel(errors.New("the job's own wish"))
 		}
