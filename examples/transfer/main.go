@@ -1,0 +1,132 @@
+// Transfer moves stock between two warehouses, from four processes at once and in
+// both directions. First each process locks the warehouse that it takes from, and
+// then the other one: two that move in opposite directions wait for each other,
+// until one gives up. Then each takes both locks at once.
+//
+//	go run ./examples/transfer
+//
+// It uses the Redis or Valkey at REDIS_URL, or an embedded server where that is
+// not set. It exits with 1 if stock was lost, or if a caller that took both locks
+// at once gave up.
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/leasehold-go/leasehold/examples/internal/demo"
+)
+
+var program = demo.Program{
+	Name:  "transfer",
+	Limit: 60 * time.Second,
+	Run:   run,
+	Roles: map[string]demo.Role{"mover": mover},
+}
+
+func main() { program.Main() }
+
+const (
+	processes = 4
+	transfers = 10 // of each process
+	stock     = 1000
+	oneByOne  = "one by one"
+	atOnce    = "both at once"
+)
+
+var warehouses = []string{"north", "south"}
+
+// result is what became of all transfers of one way to lock.
+type result struct {
+	way    string
+	moved  int
+	gaveUp int // a caller waited for too long, and began anew
+	took   time.Duration
+	stock  int // in both warehouses together
+}
+
+func run(ctx context.Context, out *demo.Output, srv *demo.Server) ([]string, error) {
+	out.Print("%d processes make %d transfers each between two warehouses.", processes, transfers)
+	out.Print("They use %s.\n", srv.Label)
+	var all []result
+	for _, way := range []string{oneByOne, atOnce} {
+		r, err := show(ctx, srv, way)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, r)
+	}
+	const line = "%-14v %10v %8v %10v %8v"
+	out.Print(line, "locked", "transfers", "gave up", "took", "stock")
+	for _, r := range all {
+		out.Print(line, r.way, r.moved, r.gaveUp, r.took.Round(time.Millisecond), r.stock)
+	}
+	return verdict(all), nil
+}
+
+// show lets a fleet make its transfers.
+func show(ctx context.Context, srv *demo.Server, way string) (r result, err error) {
+	name := demo.RunName("transfer")
+	fleet := demo.NewFleet(srv, name)
+	defer fleet.Close()
+	rdb, err := demo.Client(srv.URL)
+	if err != nil {
+		return r, err
+	}
+	defer rdb.Close()
+	shop, err := open(rdb, name, way)
+	if err != nil {
+		return r, err
+	}
+	defer demo.Close(ctx, shop.locks)
+	for _, w := range warehouses { // the first token of each
+		err := shop.locks.Do(ctx, w, func(ctx context.Context, token uint64) error { return shop.set(ctx, w, token, stock) })
+		if err != nil {
+			return r, err
+		}
+	}
+	began := time.Now()
+	for i := range processes {
+		if _, err := fleet.Start(demo.Spec{Name: fmt.Sprint(i), Role: "mover", Args: []string{way}}); err != nil {
+			return r, err
+		}
+	}
+	for i := range processes {
+		if _, err := fleet.AwaitFrom(ctx, fmt.Sprint(i), done); err != nil {
+			return r, err
+		}
+	}
+	r = result{way: way, took: time.Since(began)}
+	for _, e := range fleet.Events() {
+		switch e.Kind {
+		case moved:
+			r.moved++
+		case gaveUp:
+			r.gaveUp++
+		}
+	}
+	for _, w := range warehouses {
+		n, err := shop.get(ctx, w)
+		if err != nil {
+			return r, err
+		}
+		r.stock += n
+	}
+	return r, fleet.Stop(ctx)
+}
+
+func verdict(all []result) (problems []string) {
+	for _, r := range all {
+		if r.moved != processes*transfers {
+			problems = append(problems, fmt.Sprintf("%s: %d transfers were made; want %d", r.way, r.moved, processes*transfers))
+		}
+		if r.stock != len(warehouses)*stock {
+			problems = append(problems, fmt.Sprintf("%s: the stock is %d; want %d", r.way, r.stock, len(warehouses)*stock))
+		}
+		if r.way == atOnce && r.gaveUp > 0 {
+			problems = append(problems, fmt.Sprintf("%s: %d callers gave up", r.way, r.gaveUp))
+		}
+	}
+	return problems
+}
