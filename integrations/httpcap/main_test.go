@@ -127,7 +127,7 @@ type blocker struct {
 }
 
 func newBlocker(t testing.TB) *blocker {
-	b := &blocker{started: make(chan *http.Request, 10), end: make(chan struct{})}
+	b := &blocker{started: make(chan *http.Request, 1000), end: make(chan struct{})}
 	t.Cleanup(b.release)
 	return b
 }
