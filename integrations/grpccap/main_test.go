@@ -124,7 +124,7 @@ type blocker struct {
 }
 
 func newBlocker() *blocker {
-	return &blocker{started: make(chan context.Context, 100), end: make(chan struct{})}
+	return &blocker{started: make(chan context.Context, 1000), end: make(chan struct{})}
 }
 
 func (b *blocker) handle(ctx context.Context) error {

@@ -3,6 +3,7 @@ package httpcap_test
 import (
 	"context"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -153,6 +154,32 @@ func TestWaitBoundsTheOutage(t *testing.T) {
 		t.Errorf("the second request was let through after %v", a.took)
 	}
 	p.Heal()
+}
+
+// A server to which no connection comes about is away, too, although nothing could be sent to it.
+func TestWaitBoundsTheOutageWithoutAConnection(t *testing.T) {
+	t.Parallel()
+	stop := make(chan struct{})
+	rdb := redis.NewClient(&redis.Options{
+		Addr: "127.0.0.1:1", MaxRetries: -1, ContextTimeoutEnabled: true,
+		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			select {
+			case <-stop:
+			case <-ctx.Done():
+			}
+			return nil, context.DeadlineExceeded
+		},
+	})
+	t.Cleanup(func() { _ = rdb.Close() })
+	caps := newCaps(t, rdb, semaphore.Config{Limit: 1})
+	t.Cleanup(func() { close(stop) })
+	url := serve(t, capped(t, caps, httpcap.Config{Wait: 300 * time.Millisecond}, func(http.ResponseWriter, *http.Request) {}))
+	if a := wantStatus(t, url, http.StatusServiceUnavailable); a.took > 300*time.Millisecond+soon {
+		t.Errorf("the first answer took %v", a.took)
+	}
+	if a := wantStatus(t, url, http.StatusServiceUnavailable); a.took > soon {
+		t.Errorf("the second answer took %v", a.took)
+	}
 }
 
 // lossObserver tells when a lease has ended by itself.

@@ -119,6 +119,10 @@ func (g *Gate) acquire(ctx context.Context, key string, n int, wait time.Duratio
 		Pass{gate: g, lease: lease, cancel: cancel}.Leave()
 		return nil, nil, fmt.Errorf("granted after the wait of %v: %w", wait, leasehold.ErrBusy)
 	case waiting.Err() != nil && ctx.Err() == nil:
+		if !errors.Is(err, leasehold.ErrClosed) && KindOf(err) == KindUnavailable {
+			// If nothing could be sent all the time, err is that of the ctx alone.
+			err = errors.Join(leasehold.ErrUnavailable, err)
+		}
 		err = fmt.Errorf("no permit within %v: %w", wait, err)
 	}
 	cancel()
