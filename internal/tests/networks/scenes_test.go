@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -399,7 +400,7 @@ func TestManyWaitersOfManyKeys(t *testing.T) {
 
 				var failed failures
 				var got sync.WaitGroup
-				began := time.Now()
+				began, before := time.Now(), heap()
 				for i := range keys {
 					got.Go(func() {
 						l, err := m.Lock(s.Context(), fmt.Sprint("key", i))
@@ -410,6 +411,11 @@ func TestManyWaitersOfManyKeys(t *testing.T) {
 				}
 				s.awaitPlaces(keys, keys)
 				s.Logf("%d callers had a place within %v", keys, time.Since(began).Round(time.Millisecond))
+				if each := (heap() - before) / keys; each > 2048 {
+					s.Errorf("a waiter takes %d bytes, besides the stack of its caller; want 2048 at most", each)
+				} else {
+					s.Logf("a waiter takes %d bytes, besides the stack of its caller", each)
+				}
 				s.bystander(m, either(15*time.Second, 4*time.Second))
 				if n := s.places(keys); n != keys {
 					s.Errorf("%d of %d waiters have their place", n, keys)
@@ -426,6 +432,14 @@ func TestManyWaitersOfManyKeys(t *testing.T) {
 			})
 		})
 	}
+}
+
+// heap returns how many bytes are in use, without the stacks of goroutines.
+func heap() int {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc)
 }
 
 // bystander takes and gives back a lock of its own again and again, and reports how long that
