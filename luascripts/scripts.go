@@ -52,7 +52,6 @@ func PermitsLeave() string    { return Whole("permits/leave") }     // gives per
 func PermitsAsk() string      { return Whole("permits/ask") }       // brings waiters' sign of life; asks what became of them
 func PermitsRenew() string    { return Whole("permits/renew") }     // extends a lease
 func PermitsRevoke() string   { return Whole("permits/revoke") }    // takes a lease or a place away from its owner
-func PermitsFate() string     { return Whole("permits/fate") }      // says what became of an attempt, of totals too
 func PermitsSetLimit() string { return Whole("permits/set_limit") } // sets a key's limit
 
 // The scripts of a lease that serves several turns of one process.
@@ -85,7 +84,6 @@ func LoadsPublish() string    { return Whole("loads/publish") }    // stores a r
 func LoadsInvalidate() string { return Whole("loads/invalidate") } // drops a value and the right to store of a running load
 func LoadsPut() string        { return Whole("loads/put") }        // stores a value that no load has made
 func LoadsRevoke() string     { return Whole("loads/revoke") }     // takes the right to load away from its owner
-func LoadsFate() string       { return Whole("loads/fate") }       // says what became of an attempt
 func LoadsInspect() string    { return Whole("loads/inspect") }    // tells what is known of a key
 
 // GuardSet writes a value unless a holder with a newer token wrote before.

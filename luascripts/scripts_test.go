@@ -30,14 +30,14 @@ func TestHashes(t *testing.T) {
 func TestEachScriptHasItsFunction(t *testing.T) {
 	functions := map[string]func() string{
 		"permits/enter": PermitsEnter, "permits/leave": PermitsLeave, "permits/ask": PermitsAsk, "permits/renew": PermitsRenew,
-		"permits/set_limit": PermitsSetLimit, "permits/revoke": PermitsRevoke, "permits/fate": PermitsFate,
+		"permits/set_limit": PermitsSetLimit, "permits/revoke": PermitsRevoke,
 		"permits/leave_turns": PermitsLeaveTurns, "permits/renew_count": PermitsRenewCount,
 		"permits/enter_once": PermitsEnterOnce, "permits/complete": PermitsComplete, "permits/is_complete": PermitsIsComplete,
 		"totals/enter": TotalsEnter, "totals/leave": TotalsLeave, "totals/ask": TotalsAsk,
 		"totals/renew": TotalsRenew, "totals/set_limit": TotalsSetLimit, "totals/revoke": TotalsRevoke,
 		"loads/enter": LoadsEnter, "loads/leave": LoadsLeave, "loads/ask": LoadsAsk, "loads/renew": LoadsRenew,
 		"loads/publish": LoadsPublish, "loads/put": LoadsPut, "loads/invalidate": LoadsInvalidate,
-		"loads/inspect": LoadsInspect, "loads/revoke": LoadsRevoke, "loads/fate": LoadsFate,
+		"loads/inspect": LoadsInspect, "loads/revoke": LoadsRevoke,
 		"guard/set": GuardSet,
 	}
 	names := Names()

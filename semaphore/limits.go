@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/leasehold-go/leasehold/internal/keys"
-	"github.com/leasehold-go/leasehold/internal/lease"
 
 	"github.com/leasehold-go/leasehold/internal/call"
 )
@@ -38,7 +37,7 @@ func (s *Semaphore) SetLimit(ctx context.Context, key string, n int) error {
 	if err != nil {
 		return s.manager.Reject(op, key, err)
 	}
-	return s.manager.Set(ctx, op, r.(lease.Adjustable), n)
+	return s.manager.Set(ctx, op, r, n)
 }
 
 // SetTotal is like [Semaphore.SetLimit], but sets the total of the family, 1 to 1000000. 0

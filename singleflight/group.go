@@ -83,7 +83,7 @@ func New[T any](rdb redis.UniversalClient, cfg Config[T]) (*Group[T], error) {
 		errs = append(errs, keys.Bad("rdb", "reads from replicas (ReadOnly, RouteByLatency or RouteRandomly); want a client that reads from primaries"))
 	}
 	ttl := max(cfg.LeaseTTL, lease.MinTTL)
-	m, err := lease.New(rdb, lease.Config{Package: pkg, Family: family, Protocol: loads.Family{Family: family, Schema: cfg.Schema}, TTL: ttl, Observer: cfg.Observer, Logger: logger, OwnEvents: true, Rejoins: true, FailsFast: true, Label: cfg.Label}, errs...)
+	m, err := lease.New(rdb, lease.Config{Package: pkg, Family: family, Protocol: loads.Family{Family: family, Schema: cfg.Schema}, TTL: ttl, Observer: cfg.Observer, Logger: logger, OwnEvents: true, FailsFast: true, Label: cfg.Label}, errs...)
 	if err != nil {
 		return nil, err
 	}

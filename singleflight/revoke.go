@@ -35,13 +35,13 @@ import (
 // It takes at most 10 s.
 func (g *Group[T]) Revoke(ctx context.Context, key, loadID, reason string) error {
 	call.NeedCtx(ctx)
-	return g.manager.Revoke(ctx, key, loadID, reason, func(ctx context.Context, own lease.Resource) (lease.Revoker, string, error) {
-		return g.findLoad(ctx, key, loadID, own.(lease.Revoker))
+	return g.manager.Revoke(ctx, key, loadID, reason, func(ctx context.Context, own lease.Resource) (lease.Resource, string, error) {
+		return g.findLoad(ctx, key, loadID, own)
 	})
 }
 
 // findLoad returns the member of a load, or of a waiter, and the schema that it belongs to.
-func (g *Group[T]) findLoad(ctx context.Context, key, id string, own lease.Revoker) (lease.Revoker, string, error) {
+func (g *Group[T]) findLoad(ctx context.Context, key, id string, own lease.Resource) (lease.Resource, string, error) {
 	family := g.family
 	l := listing.New(g.rdb, family.Prefix)
 	find := func(r listing.Resource) (string, error) {
@@ -77,7 +77,7 @@ func (g *Group[T]) findLoad(ctx context.Context, key, id string, own lease.Revok
 		if err != nil {
 			return nil, "", err
 		}
-		return r.(lease.Revoker), member, nil
+		return r, member, nil
 	}
 	return own, "", nil
 }

@@ -157,6 +157,12 @@ func OutOfReach(err error) bool {
 	return network(err) && !errors.Is(err, errWithdrawn) && !errors.As(err, &bad)
 }
 
+// Revoked returns the reason if err is the answer of a script that an attempt was revoked. The
+// script did what it could for others, and nothing for the attempt.
+func Revoked(err error) (reason string, revoked bool) {
+	return strings.CutPrefix(serverError(err), "REVOKED ")
+}
+
 // lasting lists the beginnings of server errors that nothing but a person ends: missing rights,
 // a foreign value in the place of a key, a fence without a next token, an old server.
 var lasting = []string{"NOPERM", "NOAUTH", "WRONGPASS", "WRONGTYPE", "FENCESPENT", "ERR unknown command"}

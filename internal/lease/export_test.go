@@ -30,14 +30,16 @@ func (m *Manager) AskedSince(t time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, g := range m.groups {
-		if g.asked.After(t) && g.clock.Got.After(g.asked) {
+		if g.asked > m.moment(t) && g.got > g.asked {
 			return true
 		}
 	}
 	return false
 }
 
-func (m *Manager) AskAll()             { m.askAll() }
+// AskAll asks for all waiters at once.
+func (m *Manager) AskAll() { m.subscribed() }
+
 func (m *Manager) Message(text string) { m.message(text) }
 func (m *Manager) LastSeq() uint64     { return m.seq.Load() }
 func (m *Manager) Handle() string      { return m.handle }
@@ -54,84 +56,94 @@ func (m *Manager) ClockIsOffBy() time.Duration {
 
 // Renewed hands a lease the reply to a renewal.
 func (l *Lease) Renewed(sent time.Time, reply []int64, err error) {
-	c := l.req.Renew(time.Second, 0)
+	c := l.a.req.Renew(RenewOptions{Term: time.Second})
 	c.Sent = sent
-	l.onRenewed(c, reply, err)
+	l.a.onRenewed(c, time.Second, reply, err)
 }
 
 // Deliver hands the handle a grant that came in a reply.
-func (m *Manager) Deliver(g Grant, sent time.Time) { m.deliver([]Grant{g}, sent) }
+func (m *Manager) Deliver(r Result, sent time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.deliver([]Result{r}, m.moment(sent))
+}
 
 // Heard is a waiter of a test, in a queue that no server knows.
-type Heard struct{ w *waiter }
+type Heard struct{ a *attempt }
 
 // Wait makes a waiter for an attempt of res, which asks for nothing by itself.
 func (m *Manager) Wait(res Resource, seq uint64) Heard {
-	now := time.Now()
-	g := &group{m: m, res: res, waiters: map[uint64]*waiter{}, asked: now, clock: call.Sample{Micros: now.UnixMicro(), Sent: now, Got: now}}
-	w := &waiter{m: m, res: res, group: g, seq: seq, wake: make(chan struct{}, 1)}
-	w.req = res.Request(Terms{Handle: m.handle, Seq: seq, Permits: 1, TTL: m.cfg.TTL, Limit: 1})
-	g.waiters[seq] = w
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.waiters[seq] = w
-	return Heard{w}
+	now := m.now()
+	a := m.newAttempt(res, Attempt{Permits: 1, Limit: 1, Wait: true})
+	a.seq, a.state, a.wake = seq, queued, make(chan struct{}, 1)
+	a.group = &group{m: m, res: res, waiters: []*attempt{a}}
+	a.group.learn(&Reply{Now: time.Now().UnixMicro()}, now, now)
+	m.attempts[seq] = a
+	return Heard{a}
 }
 
 // Request is the waiter's.
-func (h Heard) Request() Request { return h.w.req }
+func (h Heard) Request() Request { return h.a.req }
 
-// Verdict is what the waiter was told since the last call.
-func (h Heard) Verdict() (v Verdict, told bool) {
+// Verdict is what the waiter was told since the last call, and until when it holds.
+func (h Heard) Verdict() (r Result, until time.Time, told bool) {
+	m := h.a.m
 	select {
-	case <-h.w.wake:
-		return h.w.heard(), true
+	case <-h.a.wake:
 	default:
-		return Verdict{}, false
+		return r, until, false
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch h.a.state {
+	case held:
+		return Result{Code: Granted, Token: h.a.token}, m.time(h.a.deadline), true
+	case leaving, over:
+		return *h.a.heard, until, true
+	}
+	return r, until, true
 }
 
 // Forget ends the waiter.
-func (h Heard) Forget() { h.w.forget() }
+func (h Heard) Forget() { (&caller{m: h.a.m, at: h.a}).leave() }
 
 // Asked hands the waiter's group the reply to an ask.
-func (h Heard) Asked(s Standing) {
-	h.w.m.mu.Lock()
-	g := h.w.group
-	h.w.m.mu.Unlock()
-	g.onAsked([]uint64{h.w.seq}, time.Now(), AskReply{Now: time.Now().UnixMicro(), Standings: []Standing{s}})
+func (h Heard) Asked(r Result) {
+	h.a.group.onAsked([]*attempt{h.a}, time.Now(), &Reply{Now: time.Now().UnixMicro(), Waiters: []Result{r}})
 }
 
 // DueNow makes a renewal due and returns how many calls that causes. They are not sent, and so
 // count as queued.
 func (l *Lease) DueNow() int {
-	l.mu.Lock()
-	l.renewAt = time.Now()
-	l.mu.Unlock()
-	calls, _, _ := l.Due(time.Now(), nil)
+	l.RenewNow()
+	calls, _, _ := l.a.Due(time.Now(), nil)
 	return len(calls)
 }
 
 // DueNow does the same with the ask of the waiter's group.
 func (h Heard) DueNow() int {
-	calls, _, _ := h.w.group.Due(time.Now(), nil)
+	calls, _, _ := h.a.group.Due(time.Now(), nil)
 	return len(calls)
 }
 
 // Hint hints the waiter's group, and returns when it asks next.
 func (h Heard) Hint(at time.Time) time.Time {
-	h.w.m.mu.Lock()
-	defer h.w.m.mu.Unlock()
-	h.w.group.hint(at)
-	return h.w.group.nextAsk()
+	m := h.a.m
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	h.a.group.hint(m.moment(at))
+	return m.time(h.a.group.next(0))
 }
 
 // LeavesDue returns how many leaves are due if the schedule looks twice at a lease that is to
 // be given back, while the first of them is queued.
-func (m *Manager) LeavesDue(res Resource, req Request) (n int) {
-	g := m.newGiveBack(res, req, 0)
+func (m *Manager) LeavesDue(res Resource) (n int) {
+	a := m.newAttempt(res, Attempt{Permits: 1, Limit: 1})
+	a.state, a.attached, a.until, a.enters = leaving, false, m.now()+time.Minute, 1
 	for range 2 {
-		calls, _, _ := g.Due(time.Now(), nil)
+		calls, _, _ := a.Due(time.Now(), nil)
 		n += len(calls)
 	}
 	return n

@@ -45,8 +45,8 @@ func TestForgedMessageIsNoGrant(t *testing.T) {
 func TestForgedTermIsBounded(t *testing.T) {
 	z := newForged(t)
 	z.m.Message(fmt.Sprintf("1 %d 9223372036854775807 7", time.Now().UnixMicro()))
-	v, told := z.Verdict()
-	if last := time.Now().Add(time.Minute); !told || v.Code != lease.Granted || v.Deadline.After(last) {
+	v, until, told := z.Verdict()
+	if last := time.Now().Add(time.Minute); !told || v.Code != lease.Granted || until.After(last) {
 		t.Errorf("%+v; want a grant that ends before %v", v, last)
 	}
 }
@@ -55,12 +55,12 @@ func TestForgedTermIsBounded(t *testing.T) {
 // It was lost once, and the waiter slept until its ctx ended.
 func TestGrantThatFollowsEnterAgainIsNotLost(t *testing.T) {
 	z := newForged(t)
-	z.Asked(lease.Standing{Code: lease.Gone})
-	z.m.Deliver(lease.Grant{Seq: 1, Term: time.Minute, Token: 7}, time.Now())
-	if v, told := z.Verdict(); !told || v.Code != lease.Granted || v.Token != 7 {
+	z.Asked(lease.Result{Code: lease.Gone})
+	z.m.Deliver(lease.Result{Code: lease.Granted, Seq: 1, Term: time.Minute, Token: 7}, time.Now())
+	if v, _, told := z.Verdict(); !told || v.Code != lease.Granted || v.Token != 7 {
 		t.Errorf("the waiter woke for %+v; want its grant", v)
 	}
-	if v, told := z.Verdict(); told {
+	if v, _, told := z.Verdict(); told {
 		t.Errorf("the waiter wakes a second time, for %+v", v)
 	}
 }
@@ -81,7 +81,10 @@ func newForged(tb testing.TB) *forged {
 	}
 	z := &forged{m: m}
 	z.wait(tb)
-	tb.Cleanup(func() { _ = m.Close(context.Background()) })
+	tb.Cleanup(func() {
+		z.Forget()
+		_ = m.Close(context.Background())
+	})
 	return z
 }
 
@@ -107,14 +110,14 @@ func FuzzForgedMessages(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		z.wait(t)
 		z.m.Message(text)
-		v, told := z.Verdict()
+		v, until, told := z.Verdict()
 		z.Forget()
 		switch {
 		case !told, v.Code == lease.TooMany:
 		case v.Code != lease.Granted:
 			t.Errorf("%q ends the wait as %+v", text, v)
-		case v.Deadline.After(time.Now().Add(time.Minute)):
-			t.Errorf("%q grants until %v", text, v.Deadline)
+		case until.After(time.Now().Add(time.Minute)):
+			t.Errorf("%q grants until %v", text, until)
 		}
 	})
 }

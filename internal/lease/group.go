@@ -1,9 +1,7 @@
 package lease
 
 import (
-	"maps"
 	"math/rand/v2"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -12,24 +10,16 @@ import (
 	"github.com/leasehold-go/leasehold/internal/schedule"
 )
 
-// A group holds the waiters of this handle that are in the same queue. One ask gives a sign of
-// life for all of them and finds out what became of them. A group is scheduled as long as it
-// is on the manager's list.
-type group struct {
-	m     *Manager
-	res   Resource
-	entry schedule.Entry
-
-	// Guarded by the manager's lock.
-	waiters      map[uint64]*waiter
-	state        State
-	clock        call.Sample  // of the server that has this resource
-	asked        time.Time    // when the last sign of life was sent
-	firstEnd     time.Time    // when the first lease ends, if it is not renewed; zero: no lease is held
-	hinted       time.Time    // when to ask because of a hint; zero: no hint has come since asked
-	asks         []*call.Call // the last round; see Due
-	failures     int          // consecutive asks without an answer
-	failingSince time.Time
+// An asking decides when a handle asks what became of its waiters in one queue. It is a pure
+// state machine, as a life is.
+type asking struct {
+	asked    moment // when the last sign of life was sent
+	sent     moment // when the last call was sent that told the state of the queue
+	got      moment // when its reply came
+	firstEnd moment // when the first lease ends, if it is not renewed; 0: no lease is held
+	hinted   moment // when to ask because of a hint; 0: no hint has come since asked
+	fails    int    // consecutive asks without an answer
+	since    moment // when the first of them failed
 }
 
 const (
@@ -41,104 +31,145 @@ const (
 	minAskPause = 20 * time.Millisecond
 )
 
-// joinGroup puts a waiter into its group after its enter was answered "queued".
-func (w *waiter) joinGroup(clock call.Sample, state State) {
-	m, name := w.m, w.res.FirstKey()
-	m.mu.Lock()
-	w.state = &state
-	if m.waiters[w.seq] != w {
-		m.mu.Unlock()
-		return // its verdict came before the reply, and has been delivered
-	}
-	g := m.groups[name]
-	if g == nil {
-		g = &group{m: m, res: w.res, waiters: map[uint64]*waiter{}}
-		m.groups[name] = g
-	}
-	if len(g.waiters) == 0 {
-		g.asked = clock.Sent // the waiter's enter was a sign of life
-	}
-	g.waiters[w.seq] = w
-	w.group = g
-	if state.Total > 0 {
-		w.keyState = &state
-	}
-	g.learn(clock, state)
-	if !m.missed.Before(clock.Sent) {
-		g.hint(clock.Got) // the ask that followed the loss ran before this waiter joined
-	}
-	early := w.earlyMessage
-	w.earlyMessage = ""
-	if !m.inbox.Watch(name).Before(clock.Sent) {
-		g.hint(clock.Got) // a message may have been sent before the subscription existed
-	}
-	at := g.nextAsk()
-	m.mu.Unlock()
-	m.loop.Put(&g.entry, g, at, 0)
-	if early != "" {
-		m.believe(w, w.seq, early)
+// heard notes a reply that tells the state of the queue.
+func (g *asking) heard(sent, got moment, earliest time.Duration) {
+	g.sent, g.got, g.fails, g.firstEnd = sent, got, 0, 0
+	g.asked = max(g.asked, sent) // the wait in the queue of the server does not count
+	if earliest > 0 {
+		g.firstEnd = got + earliest + 2*time.Millisecond
 	}
 }
 
-// leaveGroup takes a waiter out of its group. A group that is empty now stays for the next
-// waiter until it is due. Called with the manager's lock.
-func (w *waiter) leaveGroup() {
-	if w.group == nil {
-		return
+// failed notes an ask without an answer. It reports whether the waiters give up.
+func (g *asking) failed(refused bool, now moment) bool {
+	if g.fails++; g.fails == 1 {
+		g.since = now
 	}
-	delete(w.group.waiters, w.seq)
-	w.group, w.leftGroup = nil, time.Now()
-	w.m.inbox.Unwatch(w.res.FirstKey())
-}
-
-// learn stores the state of the resource that a reply reported. Called with the manager's
-// lock.
-func (g *group) learn(clock call.Sample, state State) {
-	g.clock, g.state, g.failures = clock, state, 0
-	g.state.AsOf = clock.Got
-	g.firstEnd = time.Time{}
-	if state.Earliest > 0 {
-		g.firstEnd = clock.Got.Add(state.Earliest + 2*time.Millisecond)
-	}
+	return refused || now-g.since > askPatience
 }
 
 // silent reports whether the server does not answer any more: its last answer is older than
 // the usual interval of asks, and asks that were sent since then have had no answer for a
-// while. Called with the manager's lock.
-func (g *group) silent() bool {
-	return g.asked.After(g.clock.Sent) && time.Since(g.clock.Got) > AskEvery+silence
+// while.
+func (g *asking) silent(now moment) bool {
+	return g.asked > g.sent && now-g.got > AskEvery+silence
 }
 
-// nextAsk returns when to ask next: after the usual interval, or earlier when the first lease
-// ends (a crashed holder's permit is free right then) or when a hint has called for an ask. A
-// new waiter or the reply to an earlier ask does not delay an ask that a hint called for.
-// Called with the manager's lock.
-func (g *group) nextAsk() time.Time {
-	at := g.asked.Add(AskEvery*9/10 + rand.N(AskEvery/10))
-	if !g.firstEnd.IsZero() && g.firstEnd.Before(at) {
-		at = g.firstEnd
-		if soonest := g.asked.Add(minAskPause); at.Before(soonest) {
-			at = soonest
-		}
+// hint makes the group ask at the moment at, or earlier if that was planned already. An ask that
+// is queued or under way need not tell what the hint is about, because it may have run before:
+// a hint is remembered, and causes another one.
+func (g *asking) hint(at moment) {
+	if g.hinted == 0 || at < g.hinted {
+		g.hinted = at
 	}
-	if !g.hinted.IsZero() && g.hinted.Before(at) {
+}
+
+// next returns when to ask next: after the usual interval, less jitter, or earlier when the
+// first lease ends (a crashed holder's permit is free right then) or when a hint has called for
+// an ask. A new waiter or the reply to an earlier ask does not delay an ask that a hint called
+// for.
+func (g *asking) next(jitter time.Duration) moment {
+	at := g.asked + AskEvery - jitter
+	if g.firstEnd != 0 && g.firstEnd < at {
+		at = max(g.firstEnd, g.asked+minAskPause)
+	}
+	if g.hinted != 0 && g.hinted < at {
 		at = g.hinted
 	}
 	return at
 }
 
-// hint makes the group ask at the time at, or earlier if that was planned already. An ask that
-// is queued or under way need not tell what the hint is about: a hint is remembered, and causes
-// another one. Called with the manager's lock.
-func (g *group) hint(at time.Time) {
-	if g.hinted.IsZero() || at.Before(g.hinted) {
-		g.hinted = at
+// A group holds the waiters of this handle that are in the same queue. One ask gives a sign of
+// life for all of them and finds out what became of them. A group is scheduled as long as it is
+// on the manager's list. The manager's lock guards it.
+type group struct {
+	m     *Manager
+	res   Resource
+	entry schedule.Entry
+
+	asking
+	waiters []*attempt // each knows its place
+	state   State
+	clock   call.Sample  // of the server that has this resource
+	asks    []*call.Call // the last round; see Due
+}
+
+// join puts an attempt into its group after its enter was answered "queued". Called with the
+// lock.
+func (a *attempt) join(r *Reply, sent, got moment) {
+	m, name := a.m, a.res.FirstKey()
+	if a.ticket == 0 {
+		a.ticket = r.Now
+	}
+	g := m.groups[name]
+	if g == nil {
+		g = &group{m: m, res: a.res}
+		m.groups[name] = g
+	}
+	if len(g.waiters) == 0 {
+		g.asked = sent // the attempt's enter was a sign of life
+	}
+	a.group, a.place = g, len(g.waiters)
+	g.waiters = append(g.waiters, a)
+	g.learn(r, sent, got)
+	if a.lastState = nil; r.State.Total > 0 {
+		state := g.state
+		a.lastState = &state
+	}
+	if m.missed >= sent {
+		g.hint(got) // the ask that followed the loss ran before this waiter joined
+	}
+	if !m.inbox.Watch(name).Before(m.time(sent)) {
+		g.hint(got) // a message may have been sent before the subscription existed
+	}
+	g.schedule()
+}
+
+// leaveGroup takes an attempt out of its group. A group that is empty now stays for the next
+// waiter until it is due. Called with the lock.
+func (a *attempt) leaveGroup() {
+	g := a.group
+	last := len(g.waiters) - 1
+	g.waiters[a.place] = g.waiters[last]
+	g.waiters[a.place].place = a.place
+	g.waiters[last] = nil
+	g.waiters = g.waiters[:last]
+	if a.lastState == nil && a.state == entering {
+		state := g.state
+		a.lastState = &state
+	}
+	a.group, a.leftGroup = nil, a.m.now()
+	a.m.inbox.Unwatch(a.res.FirstKey())
+}
+
+// seen returns the last state of the attempt's key that Redis reported, or nil if there is none.
+// Called with the lock.
+func (a *attempt) seen() *State {
+	if a.lastState == nil && a.group != nil {
+		state := a.group.state
+		return &state
+	}
+	return a.lastState
+}
+
+// learn stores the state of the resource that a reply reported. Called with the lock.
+func (g *group) learn(r *Reply, sent, got moment) {
+	g.clock = call.Sample{Micros: r.Now, Sent: g.m.time(sent), Got: g.m.time(got)}
+	g.state = r.State
+	g.state.AsOf = g.clock.Got
+	g.heard(sent, got, r.State.Earliest)
+}
+
+// schedule puts the group into the schedule for its next ask. Called with the lock.
+func (g *group) schedule() {
+	if len(g.waiters) > 0 { // otherwise its last entry in the schedule, if any, removes it
+		g.m.loop.Put(&g.entry, g, g.m.time(g.next(rand.N(AskEvery/10))), 0)
 	}
 }
 
 // Due asks for all waiters of the group. While calls of the last round are queued or not late,
 // it waits for them.
-func (g *group) Due(now time.Time, calls []*call.Call) ([]*call.Call, time.Time, time.Duration) {
+func (g *group) Due(t time.Time, calls []*call.Call) ([]*call.Call, time.Time, time.Duration) {
 	m := g.m
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -149,34 +180,29 @@ func (g *group) Due(now time.Time, calls []*call.Call) ([]*call.Call, time.Time,
 		return calls, time.Time{}, 0
 	}
 	for _, c := range g.asks {
-		if until, pending := c.Pending(now, AskEvery/3, AskEvery); pending {
+		if until, pending := c.Pending(t, AskEvery/3, AskEvery); pending {
 			return calls, until, 0
 		}
 	}
-	all := make([]*waiter, 0, len(g.waiters))
-	for _, w := range g.waiters {
-		all = append(all, w)
+	g.asked, g.hinted, g.asks = m.moment(t), 0, g.asks[:0]
+	for rest := g.waiters; len(rest) > 0; {
+		n := min(len(rest), MaxAsk)
+		g.asks = append(g.asks, g.ask(append([]*attempt(nil), rest[:n]...)))
+		rest = rest[n:]
 	}
-	g.asked, g.hinted, g.asks = now, time.Time{}, g.asks[:0]
-	for len(all) > 0 {
-		some := all[:min(len(all), MaxAsk)]
-		all = all[len(some):]
-		g.asks = append(g.asks, g.ask(some))
-	}
-	return append(calls, g.asks...), now.Add(AskEvery / 3), 0
+	return append(calls, g.asks...), t.Add(AskEvery / 3), 0
 }
 
-// ask prepares the ask for some waiters. Called with the manager's lock.
-func (g *group) ask(waiters []*waiter) *call.Call {
+// ask prepares the ask for some waiters.
+func (g *group) ask(waiters []*attempt) *call.Call {
 	requests := make([]Request, len(waiters))
-	seqs := make([]uint64, len(waiters))
-	for i, w := range waiters {
-		requests[i], seqs[i] = w.req, w.seq
+	for i, a := range waiters {
+		requests[i] = a.req
 	}
 	c := g.res.Ask(requests)
 	c.Rank = call.SignOfLife
 	c.Done = func(ints []int64, err error) {
-		var r AskReply
+		var r Reply
 		if err == nil {
 			r, err = g.res.ReadAsk(c, ints, requests)
 		}
@@ -185,51 +211,37 @@ func (g *group) ask(waiters []*waiter) *call.Call {
 			g.onAskFailed(err)
 			return
 		}
-		g.onAsked(seqs, c.Sent, r)
+		g.onAsked(waiters, c.Sent, &r)
 	}
 	return c
 }
 
-// onAsked processes the reply to an ask for the attempts seqs, sent at the time sent.
-func (g *group) onAsked(seqs []uint64, sent time.Time, r AskReply) {
+// onAsked processes the reply to an ask for some waiters, sent at the time sent.
+func (g *group) onAsked(waiters []*attempt, sentAt time.Time, r *Reply) {
 	m := g.m
-	clock := call.Sample{Micros: r.Now, Sent: sent, Got: time.Now()}
-	m.client.Learn(g.res.FirstKey(), clock)
-	m.deliver(r.Grants, sent)
+	got := time.Now()
+	m.client.Learn(g.res.FirstKey(), call.Sample{Micros: r.Now, Sent: sentAt, Got: got})
 	m.mu.Lock()
-	g.learn(clock, r.State)
-	if g.asked.Before(sent) {
-		g.asked = sent // the wait in the queue of the server does not count
-	}
-	for i, seq := range seqs {
-		w := g.waiters[seq]
-		if w == nil {
-			continue // settled in the meantime
+	defer m.mu.Unlock()
+	sent, now := m.moment(sentAt), m.moment(got)
+	m.deliver(r.Grants, sent)
+	g.learn(r, sent, now)
+	for i, a := range waiters {
+		if a.group != g {
+			continue // it has its verdict, or has entered again
 		}
-		s := r.Standings[i]
+		s := &r.Waiters[i]
 		if s.State != nil {
-			w.keyState = s.State
-			w.keyState.AsOf = clock.Got
+			a.lastState = s.State
+			a.lastState.AsOf = got
 		}
-		switch s.Code {
-		case Granted:
-			w.settle(Verdict{Code: Granted, Deadline: deadline(sent, s.Term), Token: s.Token})
-		case Queued:
-		case Answered:
-			w.settle(Verdict{Code: Answered, Answer: s.Answer})
-		default:
-			w.leaveGroup()
-			w.tell(Verdict{Code: Gone, Lapsed: true})
-		}
+		was := a.state
+		a.after(was, a.onNews(s, true, sent, now), s)
 	}
 	if r.More {
-		g.hint(clock.Got)
+		g.hint(now)
 	}
-	at, idle := g.nextAsk(), len(g.waiters) == 0
-	m.mu.Unlock()
-	if !idle { // otherwise its last entry in the schedule, if any, removes it
-		m.loop.Put(&g.entry, g, at, 0)
-	}
+	g.schedule()
 }
 
 // onAskFailed handles an ask that failed. The waiters keep waiting for up to askPatience,
@@ -237,70 +249,50 @@ func (g *group) onAsked(seqs []uint64, sent time.Time, r AskReply) {
 func (g *group) onAskFailed(err error) {
 	m := g.m
 	m.mu.Lock()
-	if g.failures++; g.failures == 1 {
-		g.failingSince = time.Now()
-	}
-	if call.Classify(err) == call.Refused || time.Since(g.failingSince) > askPatience {
-		for _, w := range g.waiters {
-			w.settle(Verdict{Code: Failed, Err: err})
+	defer m.mu.Unlock()
+	now := m.now()
+	if g.failed(call.Classify(err) == call.Refused, now) {
+		r := Result{Code: Unanswered, Err: err}
+		for len(g.waiters) > 0 {
+			a := g.waiters[0]
+			was := a.state
+			a.after(was, a.onNews(&r, true, now, now), &r)
 		}
+		return
 	}
-	pause, idle := call.Backoff(min(g.failures, 5))+50*time.Millisecond, len(g.waiters) == 0
-	m.mu.Unlock()
-	if !idle {
-		m.loop.Put(&g.entry, g, time.Now().Add(pause), 0)
-	}
+	m.loop.Put(&g.entry, g, m.time(now+call.Backoff(min(g.fails, 5))+50*time.Millisecond), 0)
 }
 
-// askSoon asks for the waiters of a resource at once. It is called after a reply was lost that
-// may have carried a grant for one of them.
-func (m *Manager) askSoon(res Resource) {
-	m.mu.Lock()
-	m.missed = time.Now()
-	m.mu.Unlock()
+// replyLost asks for the waiters of a resource at once, because a reply was lost that may have
+// carried a grant for one of them. Called with the lock.
+func (m *Manager) replyLost(res Resource) {
+	m.missed = m.now()
 	m.askFor(res.FirstKey())
 }
 
-// askAll asks for all waiters at once, because messages may have been missed.
-func (m *Manager) askAll() {
-	m.mu.Lock()
-	all := slices.Collect(maps.Keys(m.groups))
-	m.mu.Unlock()
-	for _, key := range all {
-		m.askFor(key)
-	}
-}
-
-// askFor asks at once for the waiters of a key (a Resource.FirstKey), because messages about
-// it may have been missed.
-func (m *Manager) askFor(key string) {
-	now := time.Now()
-	m.mu.Lock()
-	g := m.groups[key]
-	if g != nil {
-		g.hint(now)
-	}
-	m.mu.Unlock()
-	if g != nil {
-		m.loop.Put(&g.entry, g, now, 0)
-	}
-}
-
-// deliver passes on the grants in the reply to a call that was sent at the time sent.
-func (m *Manager) deliver(grants []Grant, sent time.Time) {
-	if len(grants) == 0 {
-		return
-	}
+// askSoon is replyLost without the lock.
+func (m *Manager) askSoon(res Resource) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, g := range grants {
-		w := m.waiters[g.Seq]
-		switch {
-		case w == nil: // it left; its leave is under way
-		case g.Refused != 0:
-			w.settle(Verdict{Code: TooMany, Limit: g.Refused})
-		default:
-			w.settle(Verdict{Code: Granted, Deadline: deadline(sent, g.Term), Token: g.Token})
+	m.replyLost(res)
+}
+
+// askFor asks at once for the waiters of a key (a Resource.FirstKey), because messages about it
+// may have been missed. Called with the lock.
+func (m *Manager) askFor(key string) {
+	if g := m.groups[key]; g != nil {
+		g.hint(m.now())
+		g.schedule()
+	}
+}
+
+// deliver passes on the grants in the reply to a call that was sent at the moment sent. Called
+// with the lock.
+func (m *Manager) deliver(grants []Result, sent moment) {
+	for i := range grants {
+		if a := m.attempts[grants[i].Seq]; a != nil {
+			was := a.state
+			a.after(was, a.onNews(&grants[i], false, sent, m.now()), &grants[i])
 		}
 	}
 }
@@ -314,60 +306,46 @@ func (m *Manager) message(text string) {
 	if err != nil {
 		return // from another version; the next ask tells the waiter
 	}
-	if revoked {
-		m.hint(seq)
-		return
-	}
 	m.mu.Lock()
-	w := m.waiters[seq]
-	if w != nil && w.group == nil {
-		// The reply to the enter has not arrived yet, and the message can only be judged by
-		// the server's clock in that reply. The last message counts.
-		w.earlyMessage = text
-		w = nil
-	}
-	m.mu.Unlock()
-	if w != nil {
-		m.believe(w, seq, text)
+	defer m.mu.Unlock()
+	switch a := m.attempts[seq]; {
+	case a == nil:
+	case a.state == queued && revoked:
+		a.group.hint(a.group.asked + hintPause)
+		a.group.schedule()
+	case a.state == queued:
+		a.believe(text)
+	default:
+		// While the enter is under way, a message can not be judged: the attempt asks once it is
+		// queued. A lease is renewed.
+		a.after(a.state, a.onHint(m.now()), nil)
 	}
 }
 
-// believe settles a waiter by a message. Anybody with access to the inbox may have published
-// it, so it is trusted only within limits. The lease lasts at most for the TTL that was asked
-// for. It is counted from the time of the grant by the server's clock, as the last exchange
-// showed that clock, and never from a later time than now, in case that clock has jumped. If
-// the message is too old for that, the group asks instead.
-func (m *Manager) believe(w *waiter, seq uint64, text string) {
-	now := time.Now()
-	m.mu.Lock()
-	g := w.group
-	if g == nil || w.seq != seq {
-		m.mu.Unlock()
-		return // the attempt has its verdict
-	}
-	v, ok := w.req.ReadMessage(text)
-	switch {
-	case !ok:
-	case v.Code == Gone:
-		w.leaveGroup()
-		w.tell(v)
-	case v.Code != Granted:
-		w.settle(v)
-	default:
-		from := g.clock.Earliest(v.GrantedAt)
-		if from.After(now) {
-			from = now
-		}
-		if v.Deadline = deadline(from, min(v.Term, m.cfg.TTL)); v.Deadline.After(now) {
-			w.settle(v)
-			break
-		}
-		g.hint(now)
-		m.mu.Unlock()
-		m.loop.Put(&g.entry, g, now, 0)
+// believe takes a message about a queued attempt. Anybody with access to the inbox may have
+// published it, so it is trusted only within limits. The lease lasts at most for the TTL that
+// was asked for. It is counted from the time of the grant by the server's clock, as the last
+// exchange showed that clock, and never from a later time than now, in case that clock has
+// jumped. If the message is too old for that, the group asks instead. Called with the lock.
+func (a *attempt) believe(text string) {
+	m, g := a.m, a.group
+	r, ok := a.req.ReadMessage(text)
+	if !ok {
 		return
 	}
-	m.mu.Unlock()
+	now := m.now()
+	from := now
+	if r.Code == Granted {
+		r.Term = min(r.Term, a.ttl)
+		from = min(from, m.moment(g.clock.Earliest(r.GrantedAt)))
+		if from+r.Term-margin(r.Term) <= now {
+			g.hint(now)
+			g.schedule()
+			return
+		}
+	}
+	was := a.state
+	a.after(was, a.onNews(&r, false, from, now), &r)
 }
 
 // Waits reports whether a caller of this handle waits in the queue of key.
@@ -379,11 +357,49 @@ func (m *Manager) Waits(key string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if g := m.groups[res.FirstKey()]; g != nil {
-		for _, w := range g.waiters {
-			if w.Key == key {
+		for _, a := range g.waiters {
+			if a.Key == key {
 				return true
 			}
 		}
 	}
 	return false
+}
+
+// goOn continues the work of an enter of this handle that stopped at a bound, once at a time for
+// all resources with the same first key. If a call has no answer, the next call of any process
+// continues, at the latest a sign of life.
+func (m *Manager) goOn(res Resource) {
+	name := res.FirstKey()
+	if res.GoOn(m.handle) == nil {
+		m.askSoon(res)
+		return
+	}
+	m.mu.Lock()
+	under := m.goingOn[name]
+	m.goingOn[name] = true
+	m.mu.Unlock()
+	if under {
+		return
+	}
+	m.Go(func() {
+		for more := true; more; {
+			c := res.GoOn(m.handle)
+			c.Rank = call.SignOfLife
+			var r Reply
+			ints, err := m.client.Do(m.client.Brief(), c)
+			if err == nil {
+				r, err = res.ReadAsk(c, ints, nil)
+			}
+			m.mu.Lock()
+			m.deliver(r.Grants, m.moment(c.Sent))
+			if more = err == nil && r.More; !more {
+				delete(m.goingOn, name)
+			}
+			if err != nil {
+				m.replyLost(res) // the lost reply may have carried grants to our own waiters
+			}
+			m.mu.Unlock()
+		}
+	})
 }

@@ -2,13 +2,14 @@
 // packages have in common. It knows the leased thing only through a [Protocol]. A [Manager]
 // does the work of one handle; a [Lease] is one thing held.
 //
-// A lease takes this path: [Manager.Acquire] makes a waiter (acquire.go). The waiter enters
-// and, if it is queued, joins its group (group.go) until a grant wakes it. The grant starts a
-// Lease (lease.go). The handle's schedule renews it until [Lease.Release] (release.go).
+// A lease takes this path: [Manager.Acquire] makes an attempt (acquire.go), whose life (life.go)
+// is a pure state machine. The attempt enters (enter.go) and, if it is queued, joins its group
+// (group.go) until a grant wakes its caller, which gets a Lease (lease.go). The handle's
+// schedule renews it (attempt.go) until [Lease.Release] (release.go).
 //
-// Locks: a lease's lock is taken before that of the telemetry, and both before the manager's.
-// The locks of the schedule, the inbox, the clocks and the queues are leaves: while one is
-// held, no other lock is taken. No call is sent under any lock. docs/architecture.md has the
+// Locks: the lock of the telemetry is taken before the manager's. The locks of the schedule,
+// the inbox, the clocks and the queues are leaves: while one is held, no other lock is taken.
+// No call is sent, and no code of a caller runs, under any lock. docs/architecture.md has the
 // table.
 package lease
 
@@ -57,7 +58,6 @@ type Config struct {
 	OwnEvents   bool         // the package itself tells the Observer how its leases are used
 	Shares      *Manager     // whose connection to the servers the handle shares; nil: it has its own
 	FailsFast   bool         // an attempt without an answer ends once its server is known to be away
-	Rejoins     bool         // waiters are often told to enter again, and then do not ask whether they were revoked
 }
 
 // A Manager serves one handle: it keeps the handle's id, leases and waiters.
@@ -74,20 +74,19 @@ type Manager struct {
 	holds  holdTimes
 	events *telemetry // nil: none
 
+	born    time.Time     // the moment 0
 	closing chan struct{} // closed when Close begins
 
 	mu        sync.Mutex // guards the fields below, and the fields of waiters that say so
 	closed    bool
-	running   int               // operations that Close waits for
-	idle      *sync.Cond        // signalled when none is running
-	drained   chan struct{}     // Shutdown waits until it is closed; nil: nobody waits for the last lease
-	leases    map[uint64]*Lease // by the sequence number of their attempt
-	hints     [maxHints]uint64  // attempts without a lease for which a hint came
-	nextHint  int
+	running   int                 // operations that Close waits for
+	idle      *sync.Cond          // signalled when none is running
+	drained   chan struct{}       // Shutdown waits until it is closed; nil: nobody waits for the last lease
+	attempts  map[uint64]*attempt // those that enter, wait or hold, by their sequence number
+	held      int                 // how many of them hold
+	groups    map[string]*group   // the queued ones, by Resource.FirstKey
 	watch     watch
-	waiters   map[uint64]*waiter // by the sequence number of their attempt
-	groups    map[string]*group  // the queued waiters, by Resource.FirstKey
-	missed    time.Time          // when a reply that may have carried grants was last lost
+	missed    moment // when a reply that may have carried grants was last lost
 	resources map[string]Resource
 	goingOn   map[string]bool // by Resource.FirstKey: a continuation is scheduled or under way
 	// lastSetting is the highest number of a setting: see SetOptions.
@@ -136,9 +135,9 @@ func New(rdb redis.UniversalClient, cfg Config, extra ...error) (*Manager, error
 		client:    client,
 		confirm:   confirm,
 		handle:    base64.RawURLEncoding.EncodeToString(id),
+		born:      time.Now().Add(-time.Hour), // so that no moment of its life is 0
 		closing:   make(chan struct{}),
-		leases:    map[uint64]*Lease{},
-		waiters:   map[uint64]*waiter{},
+		attempts:  map[uint64]*attempt{},
 		groups:    map[string]*group{},
 		resources: map[string]Resource{},
 		goingOn:   map[string]bool{},
@@ -191,13 +190,15 @@ func (m *Manager) Client() *call.Client { return m.client }
 func (m *Manager) Stop() {
 	m.Refuse()
 	m.mu.Lock()
-	var held []*Lease
-	for _, l := range m.leases {
-		held = append(held, l)
+	var all []endedLease
+	now := m.now()
+	for _, a := range m.attempts { // the callers of the others give up by themselves
+		was := a.state
+		all = append(all, a.after(was, a.giveBack(byClose, now), nil))
 	}
 	m.mu.Unlock()
-	for _, l := range held {
-		l.abandon(leasehold.ErrClosed)
+	for _, end := range all {
+		end.tell()
 	}
 }
 
@@ -237,7 +238,7 @@ var errHeld = errors.New("some holders had not given back")
 // closeIfDrained ends the wait of Shutdown if no lease is held. The handle is closed, so there
 // will be none. Called with the lock.
 func (m *Manager) closeIfDrained() {
-	if m.drained != nil && len(m.leases) == 0 {
+	if m.drained != nil && m.held == 0 {
 		select {
 		case <-m.drained:
 		default:
@@ -273,6 +274,56 @@ func (m *Manager) Close(ctx context.Context) error {
 }
 
 var errLeft = errors.New("not all was confirmed to be given back")
+
+// begin starts an operation on key. The caller must call done at its end. Close waits for
+// operations that have begun; begin refuses new ones once Close has been called.
+func (m *Manager) begin(ctx context.Context, op, key string) (Resource, error) {
+	res, err := m.Resource(key)
+	if err != nil {
+		return nil, m.fail(op, keys.Escape(m.cfg.Family.Name), err)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, m.fail(op, res.Label(), err)
+	}
+	if !m.count() {
+		m.done()
+		return nil, m.fail(op, res.Label(), leasehold.ErrClosed)
+	}
+	return res, nil
+}
+
+// count counts an operation in, so that Close waits until done is called for it. It counts
+// operations that start after Close has begun, too. It reports whether the handle is still
+// open.
+func (m *Manager) count() (open bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.running++
+	return !m.closed
+}
+
+// done ends an operation that was counted.
+func (m *Manager) done() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.running--; m.running == 0 {
+		m.idle.Broadcast()
+	}
+}
+
+// Go runs send on a new goroutine that Close waits for.
+func (m *Manager) Go(send func()) {
+	m.count()
+	m.spawn(send)
+}
+
+// spawn runs an operation that was counted on a goroutine of its own.
+func (m *Manager) spawn(send func()) {
+	go func() {
+		defer m.done()
+		send()
+	}()
+}
 
 // Run calls fn for an operation on key, and waits for it until ctx ends or bound is over.
 // Errors of fn match leasehold.ErrUnavailable, unless they match ErrInvalid or ErrNoLease.

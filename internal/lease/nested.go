@@ -51,29 +51,32 @@ func (m *Manager) HeldAbove(ctx context.Context, key string) (permits int) {
 
 // PermitsOf implements [Hold].
 func (l *Lease) PermitsOf(m *Manager, key string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.m != m || l.key != key || l.cond != held {
+	if l.a.m != m || l.a.Key != key {
 		return 0
 	}
-	return l.permits
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if l.a.state != held {
+		return 0
+	}
+	return l.a.Permits
 }
 
-// mayWait returns an error if the waiter, which is queued, would wait for itself: it needs
+// mayWait returns an error if the caller, which is queued, would wait for itself: it needs
 // permits that are given back only after it has returned.
-func (w *waiter) mayWait(ctx context.Context) error {
-	above := 0
-	if w.Turns == nil {
-		above = w.m.HeldAbove(ctx, w.Key)
+func (c *caller) mayWait() error {
+	m, at, above := c.m, c.at, 0
+	if at.Turns == nil {
+		above = m.HeldAbove(c.ctx, at.Key)
 	}
 	if above == 0 {
 		return nil
 	}
-	w.m.mu.Lock()
-	limit := w.state.Limit
-	w.m.mu.Unlock()
-	if above+w.Permits <= limit {
+	m.mu.Lock()
+	state := at.seen()
+	m.mu.Unlock()
+	if state == nil || above+at.Permits <= state.Limit {
 		return nil
 	}
-	return w.fail(keys.Invalid("ctx descends from a lease of this key, for which the call would wait: it asks for %d, that lease holds %d, and the limit is %d", w.Permits, above, limit))
+	return c.fail(keys.Invalid("ctx descends from a lease of this key, for which the call would wait: it asks for %d, that lease holds %d, and the limit is %d", at.Permits, above, state.Limit))
 }

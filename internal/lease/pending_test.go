@@ -5,7 +5,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/leasehold-go/leasehold/internal/lease"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
@@ -34,8 +33,7 @@ func TestOneCallAtATime(t *testing.T) {
 		if h.DueNow() != 0 || h.Hint(now.Add(time.Hour)).After(now) {
 			t.Error("a hint during an ask was forgotten")
 		}
-		req := res.Request(lease.Terms{Handle: m.Handle(), Seq: 1 << 41, Permits: 1, TTL: time.Minute, Limit: 1})
-		if n := m.LeavesDue(res, req); n != 1 {
+		if n := m.LeavesDue(res); n != 1 {
 			t.Errorf("%d leaves; want one", n)
 		}
 		h.Forget()

@@ -30,8 +30,19 @@ type Resource interface {
 	// Ask prepares the call that gives a sign of life for waiters and asks what became of
 	// them. A call names at most MaxAsk of them.
 	Ask(waiters []Request) *call.Call
-	// ReadAsk reads the reply to an ask for waiters.
-	ReadAsk(c *call.Call, reply []int64, waiters []Request) (AskReply, error)
+	// ReadAsk reads the reply to an ask for waiters, or to GoOn.
+	ReadAsk(c *call.Call, reply []int64, waiters []Request) (Reply, error)
+	// GoOn prepares the call that continues where an enter of this handle stopped at a bound,
+	// even if the handle has no waiter there. nil: an ask continues.
+	GoOn(handle string) *call.Call
+	// Revoke prepares the call that takes the lease or the place of member away and marks its
+	// id. The mark makes the call idempotent. member is "" if none was found.
+	Revoke(member, id, reason string) *call.Call
+	// Set prepares the call that stores a limit and grants to the waiters that now have room.
+	// If it is sent again, it stores nothing and only continues to grant. nil: the resource has
+	// no limit that can be set.
+	Set(o SetOptions) *call.Call
+	ReadSet(reply []int64) (SetReply, error)
 }
 
 // A Request is one attempt, identified by its owner id. A copy of it takes nothing twice.
@@ -40,23 +51,20 @@ type Request interface {
 	ID() string
 	// Enter prepares the call that takes the permits, or a place in the queue.
 	Enter(o EnterOptions) *call.Call
-	ReadEnter(c *call.Call, reply []int64) (EnterReply, error)
+	ReadEnter(c *call.Call, reply []int64) (Reply, error)
 	// Leave prepares the call that gives back, or leaves the queue. enterMayArriveUntil is the
 	// server time (µs) until which a copy of the enter may still arrive; 0: none can.
 	Leave(enterMayArriveUntil int64) *call.Call
-	ReadLeave(reply []int64) (LeaveReply, error)
-	// Renew prepares the call that moves the expiry to term from now.
-	Renew(term time.Duration, enterMayArriveUntil int64) *call.Call
-	ReadRenew(reply []int64) (RenewReply, error)
+	ReadLeave(reply []int64) (Reply, error)
+	// Renew prepares the call that moves the expiry.
+	Renew(o RenewOptions) *call.Call
+	ReadRenew(reply []int64) (Reply, error)
 	// ReadMessage reads a message from the handle's inbox about this attempt while it is
 	// queued. It returns false if the message is not one that it may believe.
-	ReadMessage(text string) (Verdict, bool)
-}
-
-// A HeldRenewer is a Request whose renewals say how long the lease has been held. Listings
-// need that: after the first renewal, Redis could not derive it from the expiry.
-type HeldRenewer interface {
-	RenewHeld(term time.Duration, enterMayArriveUntil int64, heldFor time.Duration) *call.Call
+	ReadMessage(text string) (Result, bool)
+	// SetLastToken sets the fencing token of the last of several turns that the lease has
+	// served. Every leave that is prepared from then on carries it.
+	SetLastToken(token uint64)
 }
 
 // MaxAsk is the largest number of waiters that one ask names.
@@ -94,20 +102,67 @@ func (o EnterOptions) Void() *int64 {
 	return o.VoidAfter
 }
 
-// A Code is the answer of an enter or an ask for one request.
-type Code int
+// RenewOptions are the options of a renewal.
+type RenewOptions struct {
+	Term                time.Duration // to which the expiry is moved, from now
+	EnterMayArriveUntil int64         // as in Leave, if the renewal ends the lease
+	HeldFor             time.Duration // how long the lease has been held, for listings
+	Counts              bool          // the reply also says how the resource is used
+}
+
+// A Code is what an answer says of an attempt.
+type Code uint8
 
 const (
-	Gone      Code = iota // of an ask: it neither holds nor waits
-	Granted               // Term and Token give the details
-	Queued                // it waits
-	Busy                  // nothing is free, and it does not wait
-	TooMany               // it asks for more than the limit
-	QueueFull             // MaxWaiters are waiting already
-	Void                  // it arrived after VoidAfter
-	GivenUp               // a leave or a revocation of the same attempt came first
-	Answered              // there is no lease; Answer has the result
+	Gone       Code = iota // it neither holds nor waits
+	Granted                // it holds: Term, Token
+	Queued                 // it waits; of a leave: it waited
+	Busy                   // nothing is free, and it does not wait
+	TooMany                // it asks for more than the limit: Limit
+	QueueFull              // MaxWaiters are waiting already
+	Void                   // the enter arrived after VoidAfter
+	GivenUp                // a leave of the same attempt came first
+	Revoked                // it was revoked: Reason
+	Answered               // there is no lease; Answer has the result
+	Held                   // of a leave: it held the lease until then
+	Ended                  // of a renewal: the renewal has given the lease back, because of Err
+	NotSent                // the call has not run, and never will
+	Unanswered             // no answer came; the call may run
+	Refused                // the server has refused the call
+	Foreign                // a foreign value has the place of a key, so the call did nothing
 )
+
+// A Result is what an answer says of one attempt, or that there is none.
+type Result struct {
+	Code      Code
+	Copied    bool          // another copy of the call may still run
+	TooFew    bool          // too few replicas confirmed the call: Err
+	Confirmed bool          // as many as the handle wants did
+	Away      bool          // the server is known not to answer
+	Seq       uint64        // of the attempt, where a reply is about several
+	Term      time.Duration // that is left of its lease
+	Token     uint64
+	GrantedAt int64  // server time (µs) from which the Term of a message counts
+	Limit     int    // of TooMany
+	State     *State // of its key; nil: the same as the reply's
+	Reason    string // of a revocation
+	Answer    any
+	Err       error // why there is no answer, or what Ended says
+}
+
+// A Reply is the reply to a call. Its Result is about the attempt that the call was for.
+type Reply struct {
+	Result
+	Now     int64    // server time, µs; of an enter or an ask
+	State   State    // of an ask, and with Queued, Busy, TooMany and QueueFull
+	Waiters []Result // of an ask, in the order of the waiters
+	Grants  []Result // other waiters of the handle that were granted, or refused for good
+	More    bool     // the call stopped at a bound; sent again at once, it continues
+	Use     Use      // of a renewal that counts
+}
+
+// Use tells how a resource is used.
+type Use struct{ Waiting, InUse, Limit int } // waiting requests; permits
 
 // State tells how busy a resource was.
 type State struct {
@@ -120,78 +175,6 @@ type State struct {
 	Competing         int           // number of keys that wait for the total
 	InTheWay          time.Duration // time until the first lease ends of those that the request waits for; 0: Earliest
 }
-
-// EnterReply is the reply to an enter.
-type EnterReply struct {
-	Code   Code
-	Now    int64 // server time, µs
-	Term   time.Duration
-	Token  uint64
-	State  State   // for Queued, Busy, TooMany and QueueFull
-	Grants []Grant // to other waiters of the handle
-	More   bool    // the call stopped at a bound; an ask, sent at once, continues
-	Answer any     // for Answered
-}
-
-// A Grant is the part of a reply about another waiter of the handle. The waiter was granted,
-// or its request exceeds the limit Refused and can never be served.
-type Grant struct {
-	Seq     uint64
-	Term    time.Duration
-	Token   uint64
-	Refused int // the limit; 0: it was granted
-}
-
-// AskReply is the reply to an ask.
-type AskReply struct {
-	Now       int64 // server time, µs
-	State     State
-	Standings []Standing // in the order of the waiters
-	Grants    []Grant
-	More      bool // the call stopped at a bound; sent again at once, it continues
-}
-
-// A Standing is the result of an ask for one waiter: Granted, Queued, Answered or Gone.
-type Standing struct {
-	Code   Code
-	Term   time.Duration
-	Token  uint64
-	State  *State // of its key; nil: the same as the reply's
-	Answer any
-}
-
-// LeaveReply is the reply to a leave.
-type LeaveReply struct {
-	Held   bool // the lease was held until then
-	Grants []Grant
-	More   bool // the call stopped at a bound; sent again at once, it continues
-}
-
-// RenewReply is the reply to a renewal.
-type RenewReply struct {
-	Term  time.Duration // the time that is left of the lease; 0: it has ended
-	Ended error         // why it has ended, if Term is 0 and the reply says so
-}
-
-// A Verdict is the result of a wait.
-type Verdict struct {
-	Code  Code // Granted, TooMany (with Limit), Answered, Gone (enter again), or Failed
-	Token uint64
-	Limit int // for TooMany
-
-	Term      time.Duration // of a grant by a message, counted
-	GrantedAt int64         // from this server time (µs)
-
-	Deadline  time.Time // of a grant: the time until which it is surely held
-	Confirmed bool      // of a grant: the required replicas, if any, have confirmed it
-	ByEnter   bool      // of a grant: the reply to an enter of the attempt itself says so
-	Answer    any
-	Lapsed    bool  // of Gone: an ask found neither a lease nor a place in the queue
-	Err       error // of Failed
-}
-
-// Failed is a verdict of the handle itself: Redis has not answered, or has refused the ask.
-const Failed Code = -1
 
 // OwnerID returns the name of the attempt in the scripts: <handle>.<seq>.<permits>.<ttl
 // ms>.<limit>. Each attempt has a new one, so that the scripts recognise a call that arrives
@@ -233,25 +216,41 @@ func ListedLabel(ownerID string) string {
 
 // ReadGrants reads the part of a reply of the script name that is about other waiters. Each
 // has three numbers: seq, term in ms (or minus the limit that refused it), token. If the call
-// stopped at a bound, (0, 0, 0) comes last and more is true. No attempt has the number 0.
-func ReadGrants(name string, reply []int64) (all []Grant, more bool, err error) {
+// stopped at a bound, (0, 0, 0) comes last. No attempt has the number 0.
+func (r *Reply) ReadGrants(name string, reply []int64) error {
 	if len(reply)%3 != 0 {
-		return nil, false, call.Malformed(name, reply)
+		return call.Malformed(name, reply)
 	}
 	for ; len(reply) > 0; reply = reply[3:] {
-		g := Grant{Seq: uint64(reply[0]), Token: uint64(reply[2])}
-		switch what := reply[1]; {
-		case g.Seq == 0:
-			more = true
-			continue
+		switch seq, what := uint64(reply[0]), reply[1]; {
+		case seq == 0:
+			r.More = true
 		case what < 0:
-			g.Refused, g.Token = int(-what), 0
+			r.Grants = append(r.Grants, Result{Code: TooMany, Seq: seq, Limit: int(-what)})
 		default:
-			g.Term = call.Duration(what)
+			r.Grants = append(r.Grants, Result{Code: Granted, Seq: seq, Term: call.Duration(what), Token: uint64(reply[2])})
 		}
-		all = append(all, g)
 	}
-	return all, more, nil
+	return nil
+}
+
+// LeaveCode returns what the code in the reply to a leave says.
+func LeaveCode(code int64) Code {
+	switch code {
+	case 1:
+		return Held
+	case 2:
+		return Queued
+	}
+	return Gone
+}
+
+// First returns the first of the strings of a reply, and the others.
+func First(texts []string) (first string, others []string) {
+	if len(texts) == 0 {
+		return "", nil
+	}
+	return texts[0], texts[1:]
 }
 
 // maxResources bounds how many keys a handle keeps the Resource of.

@@ -13,14 +13,6 @@ import (
 	"github.com/leasehold-go/leasehold/internal/keys"
 )
 
-// A Revoker is a Resource whose leases and places an operator can take away.
-type Revoker interface {
-	Resource
-	// Revoke prepares the call that takes the lease or the place of member away and marks its
-	// id. The mark makes the call idempotent. member is "" if none was found.
-	Revoke(member, id, reason string) *call.Call
-}
-
 const (
 	maxReason = 200 // bytes
 	// revokeWithin bounds the duration of one Revoke.
@@ -30,7 +22,7 @@ const (
 )
 
 // Revoke takes the lease or the place of id away. find looks up its member.
-func (m *Manager) Revoke(ctx context.Context, key, id, reason string, find func(context.Context, Resource) (Revoker, string, error)) error {
+func (m *Manager) Revoke(ctx context.Context, key, id, reason string, find func(context.Context, Resource) (Resource, string, error)) error {
 	const op = "revoke"
 	if why := badReason(reason); why != "" {
 		return m.Reject(op, key, keys.Invalid("reason %s; want 1 to %d printable bytes", why, maxReason))

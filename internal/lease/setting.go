@@ -8,15 +8,6 @@ import (
 	"github.com/leasehold-go/leasehold/internal/call"
 )
 
-// An Adjustable is a Resource whose limit can be set while it is in use.
-type Adjustable interface {
-	Resource
-	// Set prepares the call that stores a limit and grants to the waiters that now have room.
-	// If it is sent again, it stores nothing and only continues to grant.
-	Set(o SetOptions) *call.Call
-	ReadSet(reply []int64) (SetReply, error)
-}
-
 // SetOptions describe a setting.
 type SetOptions struct {
 	Handle string
@@ -33,7 +24,7 @@ type SetReply struct {
 	Stored, Overtaken bool
 	Now               int64 // server time, µs
 	More              bool  // there are more waiters to grant to
-	Grants            []Grant
+	Grants            []Result
 }
 
 // ReadSet reads the reply to a set: code, now, more, grants.
@@ -41,14 +32,15 @@ func ReadSet(name string, v []int64) (SetReply, error) {
 	if len(v) < 3 || (v[0] != 1 && v[0] != 6 && v[0] != 7) {
 		return SetReply{}, call.Malformed(name, v)
 	}
-	grants, more, err := ReadGrants(name, v[3:])
-	return SetReply{Stored: v[0] == 1, Overtaken: v[0] == 7, Now: v[1], More: more || v[2] == 1, Grants: grants}, err
+	var others Reply
+	err := others.ReadGrants(name, v[3:])
+	return SetReply{Stored: v[0] == 1, Overtaken: v[0] == 7, Now: v[1], More: others.More || v[2] == 1, Grants: others.Grants}, err
 }
 
 // Set stores a limit for res. It returns when that is confirmed, when ctx ends, or when Redis
 // has not answered for too long. In the last two cases the limit may have been stored, or may
 // be stored up to voidAfter later, but never over a setting of any handle that was called later.
-func (m *Manager) Set(ctx context.Context, op string, res Adjustable, limit int) error {
+func (m *Manager) Set(ctx context.Context, op string, res Resource, limit int) error {
 	if err := ctx.Err(); err != nil {
 		return m.fail(op, res.Label(), err)
 	}
@@ -76,7 +68,7 @@ func (m *Manager) Set(ctx context.Context, op string, res Adjustable, limit int)
 // A setter is one Set under way.
 type setter struct {
 	m      *Manager
-	res    Adjustable
+	res    Resource
 	limit  int
 	called time.Time
 	number int64 // 0: the server's clock is not known yet, or was not as it seemed
@@ -163,7 +155,9 @@ func (s *setter) send(ctx context.Context) (SetReply, error) {
 	r, err := s.res.ReadSet(ints)
 	if err == nil {
 		m.client.Learn(s.res.FirstKey(), call.Sample{Micros: r.Now, Sent: sent, Got: time.Now()})
-		m.deliver(r.Grants, sent)
+		m.mu.Lock()
+		m.deliver(r.Grants, m.moment(sent))
+		m.mu.Unlock()
 	}
 	return r, err
 }

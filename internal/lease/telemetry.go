@@ -128,9 +128,9 @@ func (t *telemetry) end() {
 }
 
 // logged returns how logs name an attempt: by the hash of its key and the start of its ID.
-func logged(res Resource, req Request) []slog.Attr {
-	sum := sha256.Sum256([]byte(res.Label()))
-	id := req.ID()
+func logged(a *attempt) []slog.Attr {
+	sum := sha256.Sum256([]byte(a.res.Label()))
+	id := a.req.ID()
 	return []slog.Attr{
 		slog.String("key_hash", hex.EncodeToString(sum[:8])),
 		slog.String("id", id[:min(8, len(id))]),
@@ -146,7 +146,7 @@ func (t *telemetry) now() time.Time {
 }
 
 // acquired reports the outcome of an acquisition that began at began.
-func (t *telemetry) acquired(ctx context.Context, w *waiter, began time.Time, answer any, err error) {
+func (t *telemetry) acquired(ctx context.Context, w *attempt, began time.Time, answer any, err error) {
 	if t == nil || t.ownUse || w.Turns != nil || w.Quiet {
 		return
 	}
@@ -164,12 +164,15 @@ func (t *telemetry) acquired(ctx context.Context, w *waiter, began time.Time, an
 // the error. It returns the cause of l's end if l has ended; then the Observer is told nothing.
 func (m *Manager) Report(ctx context.Context, a Attempt, l *Lease, began time.Time, waited bool, err error) error {
 	if err == nil {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if l.cond != held {
-			return l.fail("hold")
+		if why := l.Ended(); why != nil {
+			return why
 		}
-		l.quiet.Store(false)
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if l.a.why != nil {
+			return l.a.fail("hold")
+		}
+		l.a.quiet = false
 	}
 	if m.events != nil {
 		m.events.observe(leasehold.Event{
@@ -203,17 +206,32 @@ func acquireOutcome(ctx context.Context, err error) string {
 	}
 }
 
+// holdOutcome returns how a hold ended because of why.
+func holdOutcome(why error) string {
+	switch {
+	case errors.Is(why, leasehold.ErrReleased):
+		return leasehold.OutcomeReleased
+	case errors.Is(why, leasehold.ErrClosed):
+		return leasehold.OutcomeClosed
+	case errors.Is(why, leasehold.ErrRevoked):
+		return leasehold.OutcomeRevoked
+	case errors.Is(why, leasehold.ErrMaxHold):
+		return leasehold.OutcomeMaxHold
+	}
+	return leasehold.OutcomeLost
+}
+
 // lateGrant reports a grant that came too late to be used.
-func (t *telemetry) lateGrant(res Resource, req Request) {
+func (t *telemetry) lateGrant(a *attempt) {
 	if t == nil {
 		return
 	}
 	t.observe(leasehold.Event{Kind: leasehold.EventLateGrant})
-	t.log(slog.LevelInfo, "a grant came too late, and is given back", logged(res, req)...)
+	t.log(slog.LevelInfo, "a grant came too late, and is given back", logged(a)...)
 }
 
 // released reports that the holder or Close gave the lease back.
-func (t *telemetry) released(l *Lease, why error) {
+func (t *telemetry) released(a *attempt, why error) {
 	if t == nil {
 		return
 	}
@@ -221,20 +239,20 @@ func (t *telemetry) released(l *Lease, why error) {
 	if errors.Is(why, leasehold.ErrClosed) {
 		outcome = leasehold.OutcomeClosed
 	}
-	t.holdEnded(l, outcome)
+	t.holdEnded(a, outcome)
 }
 
-func (t *telemetry) holdEnded(l *Lease, outcome string) {
-	if !t.ownUse && l.turns == nil && !l.quiet.Load() { // with turns, each of them is a hold
+func (t *telemetry) holdEnded(a *attempt, outcome string) {
+	if !t.ownUse && a.Turns == nil && !a.quiet { // with turns, each of them is a hold
 		t.observe(leasehold.Event{
-			Kind: leasehold.EventHoldEnded, Outcome: outcome, Duration: time.Since(l.since), Permits: l.permits,
+			Kind: leasehold.EventHoldEnded, Outcome: outcome, Duration: time.Since(a.grantAt), Permits: a.Permits,
 		})
 	}
 }
 
 // ended reports a lease that ended because of why before it was given back. inHand says that
 // its holder had not let go of it yet.
-func (t *telemetry) ended(l *Lease, why error, inHand bool) {
+func (t *telemetry) ended(a *attempt, why error, inHand bool) {
 	if t == nil {
 		return
 	}
@@ -245,36 +263,36 @@ func (t *telemetry) ended(l *Lease, why error, inHand bool) {
 	case errors.Is(why, leasehold.ErrMaxHold):
 		outcome = leasehold.OutcomeMaxHold
 	case !errors.Is(why, leasehold.ErrLost):
-		t.released(l, why) // its renewal gave it back on purpose: see RenewReply.Ended
+		t.released(a, why) // its renewal gave it back on purpose: see Ended
 		return
 	}
 	t.observe(leasehold.Event{Kind: leasehold.EventLeaseEnded, Outcome: outcome})
 	if inHand {
-		t.holdEnded(l, outcome)
+		t.holdEnded(a, outcome)
 	}
-	t.log(slog.LevelWarn, "a lease ended before it was given back", append(logged(l.res, l.req), slog.String("cause", outcome))...)
+	t.log(slog.LevelWarn, "a lease ended before it was given back", append(logged(a), slog.String("cause", outcome))...)
 }
 
 // staleRelease reports the release of a lease that had been lost.
-func (t *telemetry) staleRelease(l *Lease) {
+func (t *telemetry) staleRelease(a *attempt) {
 	if t != nil && !t.ownUse {
 		t.observe(leasehold.Event{Kind: leasehold.EventStaleRelease})
 	}
 }
 
 // renewed reports the outcome of a renewal of a lease with this deadline.
-func (t *telemetry) renewed(deadline time.Time, r RenewReply, err error) {
+func (t *telemetry) renewed(deadline time.Time, r *Result) {
 	if t == nil {
 		return
 	}
 	e := leasehold.Event{Kind: leasehold.EventRenewed, Outcome: leasehold.OutcomeOK}
 	switch {
-	case err != nil:
-		e.Outcome = leasehold.OutcomeUnavailable
-	case r.Ended != nil:
+	case r.Code == Ended:
 		return // it gave the lease back
-	case r.Term == 0:
+	case r.Code == Gone || r.Code == Revoked:
 		e.Outcome = leasehold.OutcomeLost
+	case r.Err != nil:
+		e.Outcome = leasehold.OutcomeUnavailable
 	default:
 		e.Duration = max(0, time.Until(deadline))
 	}

@@ -26,7 +26,7 @@ func TestTTLThatIsTooShortIsLoggedOnce(t *testing.T) {
 // BenchmarkNothingSet is what a handle without Observer and Logger pays for them in an
 // Acquire and a Release, and a renewal.
 func BenchmarkNothingSet(b *testing.B) {
-	m, l, w := &Manager{}, &Lease{}, &waiter{}
+	m, l, w := &Manager{}, &attempt{}, &attempt{}
 	b.ReportAllocs()
 	for b.Loop() {
 		began := m.events.now()
@@ -35,17 +35,17 @@ func BenchmarkNothingSet(b *testing.B) {
 		m.events.released(l, nil)
 		m.reached(nil, nil)
 		m.reached(nil, nil)
-		m.events.renewed(time.Time{}, RenewReply{}, nil)
+		m.events.renewed(time.Time{}, &Result{Code: Granted})
 	}
 }
 
 func TestNothingSetAllocatesNothing(t *testing.T) {
-	m, l, w := &Manager{}, &Lease{}, &waiter{}
+	m, l, w := &Manager{}, &attempt{}, &attempt{}
 	if n := testing.AllocsPerRun(100, func() {
 		m.reached(nil, nil)
 		m.events.acquired(context.Background(), w, m.events.now(), nil, nil)
 		m.events.released(l, nil)
-		m.events.renewed(time.Time{}, RenewReply{}, nil)
+		m.events.renewed(time.Time{}, &Result{Code: Granted})
 	}); n != 0 {
 		t.Errorf("%v allocations with neither Observer nor Logger", n)
 	}

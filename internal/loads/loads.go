@@ -115,22 +115,22 @@ func (r *Resource) Ask(waiters []lease.Request) *call.Call {
 }
 
 // ReadAsk reads the reply to an ask.
-func (r *Resource) ReadAsk(c *call.Call, v []int64, waiters []lease.Request) (lease.AskReply, error) {
+func (r *Resource) ReadAsk(c *call.Call, v []int64, waiters []lease.Request) (lease.Reply, error) {
 	if len(v) != 3+3*len(waiters) {
-		return lease.AskReply{}, call.Malformed("load ask", v)
+		return lease.Reply{}, call.Malformed("load ask", v)
 	}
-	reply := lease.AskReply{Now: v[0], State: readState(v[1], v[2])}
+	reply := lease.Reply{Now: v[0], State: readState(v[1], v[2])}
 	v, texts := v[3:], c.Text
 	for _, w := range waiters {
 		text := ""
-		if v[0] == published {
+		if v[0] == published || v[0] == revoked {
 			if len(texts) == 0 {
-				return lease.AskReply{}, call.Malformed("load ask", v)
+				return lease.Reply{}, call.Malformed("load ask", v)
 			}
 			text, texts = texts[0], texts[1:]
 		}
 		s := w.(*Request).standing(v[0], call.Duration(v[1]), uint64(v[2]), text)
-		reply.Standings, v = append(reply.Standings, s), v[3:]
+		reply.Waiters, v = append(reply.Waiters, s), v[3:]
 	}
 	return reply, nil
 }
@@ -167,6 +167,7 @@ func (q *Request) Enter(o lease.EnterOptions) *call.Call {
 
 // These are replies of enter and ask that the protocol of permits does not have.
 const (
+	revoked    = 3 // ask: it was revoked; the reply has the reason
 	published  = 8 // enter: there is a value; ask: the load has published
 	remembered = 9 // a failure is remembered
 )
@@ -186,11 +187,11 @@ var enterCodes = map[int64]lease.Code{
 }
 
 // ReadEnter reads the reply to an enter.
-func (q *Request) ReadEnter(c *call.Call, v []int64) (lease.EnterReply, error) {
+func (q *Request) ReadEnter(c *call.Call, v []int64) (lease.Reply, error) {
 	if len(v) != 5 || enterCodes[v[0]] == lease.Gone {
-		return lease.EnterReply{}, call.Malformed("load enter", v)
+		return lease.Reply{}, call.Malformed("load enter", v)
 	}
-	reply := lease.EnterReply{Code: enterCodes[v[0]], Now: v[1], Token: uint64(v[3])}
+	reply := lease.Reply{Result: lease.Result{Code: enterCodes[v[0]], Token: uint64(v[3])}, Now: v[1]}
 	switch reply.Code {
 	case lease.Granted:
 		reply.Term = call.Duration(v[2])
@@ -201,7 +202,7 @@ func (q *Request) ReadEnter(c *call.Call, v []int64) (lease.EnterReply, error) {
 		q.awaits.Store(reply.Token)
 	case lease.Answered:
 		if len(c.Text) != 1 {
-			return lease.EnterReply{}, call.Malformed("load enter", v)
+			return lease.Reply{}, call.Malformed("load enter", v)
 		}
 		if v[0] == published {
 			reply.Answer = Answer{Value: c.Text[0]}
@@ -213,25 +214,27 @@ func (q *Request) ReadEnter(c *call.Call, v []int64) (lease.EnterReply, error) {
 }
 
 // standing returns what an ask says about the request.
-func (q *Request) standing(state int64, term time.Duration, token uint64, text string) lease.Standing {
+func (q *Request) standing(state int64, term time.Duration, token uint64, text string) lease.Result {
 	const granted, queued = 1, 2
 	awaits := q.awaits.Load()
 	switch {
 	case state == granted:
-		return lease.Standing{Code: lease.Granted, Term: term, Token: token}
+		return lease.Result{Code: lease.Granted, Term: term, Token: token}
 	case state == queued:
 		q.awaits.CompareAndSwap(awaits, max(awaits, token))
-		return lease.Standing{Code: lease.Queued}
+		return lease.Result{Code: lease.Queued}
+	case state == revoked:
+		return lease.Result{Code: lease.Revoked, Reason: text}
 	case token != awaits:
 		// The ask was about an earlier load. The request has since entered again, and waits for
 		// another load, about which this reply says nothing.
-		return lease.Standing{Code: lease.Queued}
+		return lease.Result{Code: lease.Queued}
 	case state == published:
 		if token, record, err := ParseRecord(text); err == nil {
-			return lease.Standing{Code: lease.Answered, Answer: Answer{Result: &record, Token: token}}
+			return lease.Result{Code: lease.Answered, Answer: Answer{Result: &record, Token: token}}
 		}
 	}
-	return lease.Standing{Code: lease.Gone}
+	return lease.Result{Code: lease.Gone}
 }
 
 // Leave prepares the call that gives the lease back without a result, or stops waiting.
@@ -240,42 +243,57 @@ func (q *Request) Leave(enterMayArriveUntil int64) *call.Call {
 }
 
 // ReadLeave reads the reply to a leave.
-func (q *Request) ReadLeave(v []int64) (lease.LeaveReply, error) {
+func (q *Request) ReadLeave(v []int64) (r lease.Reply, err error) {
 	if len(v) != 2 {
-		return lease.LeaveReply{}, call.Malformed("load leave", v)
+		return r, call.Malformed("load leave", v)
 	}
-	return lease.LeaveReply{Held: v[0] == 1}, nil
+	r.Code = lease.LeaveCode(v[0])
+	return r, nil
 }
 
-// Renew prepares the call that moves the expiry to term from now. If no caller of this process
-// waits any more, the call ends the lease instead, unless another process waits.
-func (q *Request) Renew(term time.Duration, enterMayArriveUntil int64) *call.Call {
-	return q.res.call(renewScript, q.ownerID, call.Milliseconds(term), call.Flag(q.unwatched.Load()), call.MillisecondsUp(enterMayArriveUntil))
+// Renew prepares the call that moves the expiry. If no caller of this process waits any more,
+// the call ends the lease instead, unless another process waits.
+func (q *Request) Renew(o lease.RenewOptions) *call.Call {
+	return q.res.call(renewScript, q.ownerID, call.Milliseconds(o.Term), call.Flag(q.unwatched.Load()), call.MillisecondsUp(o.EnterMayArriveUntil))
 }
 
 // ReadRenew reads the reply to a renewal.
-func (q *Request) ReadRenew(v []int64) (lease.RenewReply, error) {
+func (q *Request) ReadRenew(v []int64) (r lease.Reply, err error) {
 	const unwanted = -1
 	switch {
 	case len(v) != 1 || v[0] < unwanted:
-		return lease.RenewReply{}, call.Malformed("load renew", v)
+		err = call.Malformed("load renew", v)
 	case v[0] == unwanted:
-		return lease.RenewReply{Ended: ErrUnwanted}, nil
+		r.Code, r.Err = lease.Ended, ErrUnwanted
+	case v[0] > 0:
+		r.Code, r.Term = lease.Granted, call.Duration(v[0])
 	}
-	return lease.RenewReply{Term: call.Duration(v[0])}, nil
+	return r, err
 }
+
+// SetLastToken does nothing: a load has one turn.
+func (q *Request) SetLastToken(uint64) {}
+
+// GoOn returns nil: no enter stops at a bound.
+func (r *Resource) GoOn(string) *call.Call { return nil }
+
+// Set returns nil: a load has no limit that can be set.
+func (r *Resource) Set(lease.SetOptions) *call.Call { return nil }
+
+// ReadSet reads nothing: see Set.
+func (r *Resource) ReadSet(v []int64) (lease.SetReply, error) { return lease.ReadSet("set", v) }
 
 // ReadMessage reads "<seq> <server µs> 0 <token of the load> <record>". It ignores a message
 // about a load other than the one that the request waits for.
-func (q *Request) ReadMessage(text string) (lease.Verdict, bool) {
+func (q *Request) ReadMessage(text string) (lease.Result, bool) {
 	token, record, err := ParseMessage(text)
 	switch {
 	case err != nil || token != q.awaits.Load():
-		return lease.Verdict{}, false
+		return lease.Result{}, false
 	case record.Freed:
-		return lease.Verdict{Code: lease.Gone}, true
+		return lease.Result{Code: lease.Gone}, true
 	}
-	return lease.Verdict{Code: lease.Answered, Answer: Answer{Result: &record, Token: token}}, true
+	return lease.Result{Code: lease.Answered, Answer: Answer{Result: &record, Token: token}}, true
 }
 
 // ParseMessage reads a message: the token of a load, and its record.

@@ -6,10 +6,7 @@ import (
 	"github.com/leasehold-go/leasehold/luascripts"
 )
 
-var (
-	revokeScript = call.NewScript("load revoke", luascripts.LoadsRevoke())
-	fateScript   = call.NewScript("load fate", luascripts.LoadsFate())
-)
+var revokeScript = call.NewScript("load revoke", luascripts.LoadsRevoke())
 
 // shared returns the name of a key that the schemas of a cached value share.
 func (r *Resource) shared(part string) string { return keys.Beside(r.FirstKey(), part) }
@@ -19,11 +16,4 @@ func (r *Resource) Revoke(member, id, reason string) *call.Call {
 	words := make([]any, 0, len(r.keys)+5)
 	words = append(append(words, r.keys[:]...), r.shared("revoked"), r.shared("audit"), member, id, reason)
 	return call.New(revokeScript, len(r.keys)+2, words...)
-}
-
-// Fate prepares the call that asks what became of the attempt.
-func (q *Request) Fate() *call.Call {
-	words := make([]any, 0, len(q.res.keys)+3)
-	words = append(append(words, q.res.keys[:]...), q.res.shared("revoked"), q.ownerID, q.ID())
-	return call.New(fateScript, len(q.res.keys)+1, words...).WithText()
 }

@@ -299,7 +299,7 @@ func (v *visit) nextToken() uint64 {
 		return first
 	}
 	v.lastToken++
-	v.lease.Request().(lease.TurnRequest).SetLastToken(v.lastToken)
+	v.lease.SetLastToken(v.lastToken)
 	return v.lastToken
 }
 

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/keys"
@@ -86,32 +85,43 @@ func (r *Resource) Ask(waiters []lease.Request) *call.Call {
 	for _, w := range waiters {
 		words = append(words, &w.(*Request).ownerID)
 	}
-	return call.New(askScript, 4, words...)
+	return call.New(askScript, 4, words...).WithText()
 }
 
 // ReadAsk reads the reply to an ask.
-func (r *Resource) ReadAsk(_ *call.Call, v []int64, waiters []lease.Request) (lease.AskReply, error) {
+func (r *Resource) ReadAsk(c *call.Call, v []int64, waiters []lease.Request) (lease.Reply, error) {
 	if len(v) < 5+3*len(waiters) {
-		return lease.AskReply{}, call.Malformed("ask", v)
+		return lease.Reply{}, call.Malformed("ask", v)
 	}
-	reply := lease.AskReply{Now: v[0], State: readState(v[1:5])}
+	reply, reasons := lease.Reply{Now: v[0], State: readState(v[1:5])}, c.Text
 	v = v[5:]
 	for range waiters {
-		s := lease.Standing{Code: lease.Gone, Term: call.Duration(v[1]), Token: uint64(v[2])}
-		switch v[0] {
-		case 1:
-			s.Code = lease.Granted
-		case 2:
-			s.Code = lease.Queued
-		}
-		reply.Standings, v = append(reply.Standings, s), v[3:]
+		var one lease.Result
+		one, reasons = Standing(v[0], v[1], reasons)
+		one.Token = uint64(v[2])
+		reply.Waiters, v = append(reply.Waiters, one), v[3:]
 	}
-	var err error
-	reply.Grants, reply.More, err = lease.ReadGrants("ask", v)
-	return reply, err
+	return reply, reply.ReadGrants("ask", v)
 }
 
-// readState reads the time until the first lease ends (ms), the number of permits in use, the
+// Standing returns what an ask says of a waiter: its state, and the term of its lease in ms.
+// The reasons of revocations are taken from texts.
+func Standing(state, ms int64, texts []string) (one lease.Result, others []string) {
+	switch state {
+	case 1:
+		return lease.Result{Code: lease.Granted, Term: call.Duration(ms)}, texts
+	case 2:
+		return lease.Result{Code: lease.Queued}, texts
+	case 3:
+		one.Code = lease.Revoked
+		one.Reason, texts = lease.First(texts)
+	}
+	return one, texts
+}
+
+// GoOn returns nil: an ask continues.
+func (r *Resource) GoOn(string) *call.Call { return nil }
+
 // limit, and the number of waiting requests.
 func readState(v []int64) lease.State {
 	return lease.State{Earliest: call.Duration(v[0]), InUse: int(v[1]), Limit: int(v[2]), Waiting: int(v[3])}
@@ -180,22 +190,20 @@ func EnterCode(code int64) lease.Code {
 }
 
 // ReadEnter reads the reply to an enter.
-func (q *Request) ReadEnter(_ *call.Call, v []int64) (lease.EnterReply, error) {
+func (q *Request) ReadEnter(_ *call.Call, v []int64) (r lease.Reply, err error) {
 	if len(v) < 6 || EnterCode(v[0]) == lease.Gone {
-		return lease.EnterReply{}, call.Malformed("enter", v)
+		return r, call.Malformed("enter", v)
 	}
-	reply := lease.EnterReply{Code: EnterCode(v[0]), Now: v[1]}
-	switch reply.Code {
+	r.Code, r.Now = EnterCode(v[0]), v[1]
+	switch r.Code {
 	case lease.Granted:
-		reply.Term, reply.Token = call.Duration(v[2]), uint64(v[3])
+		r.Term, r.Token = call.Duration(v[2]), uint64(v[3])
 	case lease.Queued, lease.Busy, lease.TooMany, lease.QueueFull:
-		reply.State = readState(v[2:6])
+		r.State = readState(v[2:6])
 	case lease.Answered:
-		reply.Answer = Complete{}
+		r.Answer = Complete{}
 	}
-	var err error
-	reply.Grants, reply.More, err = lease.ReadGrants("enter", v[6:])
-	return reply, err
+	return r, r.ReadGrants("enter", v[6:])
 }
 
 // Leave prepares the call that gives back or leaves the queue.
@@ -211,62 +219,73 @@ func (q *Request) Leave(enterMayArriveUntil int64) *call.Call {
 }
 
 // ReadLeave reads the reply to a leave.
-func (q *Request) ReadLeave(v []int64) (lease.LeaveReply, error) {
+func (q *Request) ReadLeave(v []int64) (r lease.Reply, err error) {
 	if len(v) == 0 {
-		return lease.LeaveReply{}, call.Malformed("leave", v)
+		return r, call.Malformed("leave", v)
 	}
-	reply := lease.LeaveReply{Held: v[0] == 1}
+	r.Code = lease.LeaveCode(v[0])
 	if len(v) == 1 {
-		return reply, nil
+		return r, nil
 	}
-	var err error
-	reply.Grants, reply.More, err = lease.ReadGrants("leave", v[2:])
-	return reply, err
+	return r, r.ReadGrants("leave", v[2:])
 }
 
-// Renew prepares the call that moves the expiry to term from now.
-func (q *Request) Renew(term time.Duration, _ int64) *call.Call {
-	return call.New(renewScript, 1, q.res.keys[0], &q.ownerID, &q.permits, call.Milliseconds(term))
-}
-
-// RenewHeld is Renew for a lease that has been held for heldFor, which listings show.
-func (q *Request) RenewHeld(term time.Duration, _ int64, heldFor time.Duration) *call.Call {
-	if q.res.fenced { // listings derive it from the token
-		return q.Renew(term, 0)
+// Renew prepares the call that moves the expiry. Listings derive from the token how long a lock
+// has been held.
+func (q *Request) Renew(o lease.RenewOptions) *call.Call {
+	k, ms, held := &q.res.keys, call.Milliseconds(o.Term), max(0, o.HeldFor.Milliseconds())
+	switch {
+	case o.Counts && q.res.fenced:
+		return call.New(renewCountScript, 2, k[0], k[1], &q.ownerID, &q.permits, ms, &q.limit)
+	case o.Counts:
+		return call.New(renewCountScript, 3, k[0], k[1], k[3], &q.ownerID, &q.permits, ms, &q.limit, held)
+	case q.res.fenced:
+		return call.New(renewScript, 1, k[0], &q.ownerID, &q.permits, ms)
 	}
-	return call.New(renewScript, 1, q.res.keys[0], &q.ownerID, &q.permits, call.Milliseconds(term), max(0, heldFor.Milliseconds()))
+	return call.New(renewScript, 1, k[0], &q.ownerID, &q.permits, ms, held)
 }
 
 // ReadRenew reads the reply to a renewal.
-func (q *Request) ReadRenew(v []int64) (lease.RenewReply, error) {
-	if len(v) != 1 || v[0] < 0 {
-		return lease.RenewReply{}, call.Malformed("renew", v)
+func (q *Request) ReadRenew(v []int64) (r lease.Reply, err error) {
+	if r.Result, err = ReadRenew("renew", v); len(v) == 4 {
+		r.Use = lease.Use{Waiting: int(v[1]), InUse: int(v[2]), Limit: int(v[3])}
 	}
-	return lease.RenewReply{Term: call.Duration(v[0])}, nil
+	return r, err
+}
+
+// ReadRenew reads the part of a renewal's reply that every protocol has.
+func ReadRenew(name string, v []int64) (lease.Result, error) {
+	switch {
+	case len(v) == 0 || v[0] < 0:
+		return lease.Result{}, call.Malformed(name, v)
+	case v[0] == 0:
+		return lease.Result{}, nil
+	}
+	return lease.Result{Code: lease.Granted, Term: call.Duration(v[0])}, nil
 }
 
 // ReadMessage reads the message of a grant or a refusal: "<seq> <granted at, µs> <term, ms, or
 // minus the limit that refused> <token>".
-func (q *Request) ReadMessage(text string) (lease.Verdict, bool) {
+func (q *Request) ReadMessage(text string) (lease.Result, bool) {
 	v, err := ParseMessage(text)
 	return v, err == nil
 }
 
 // ParseMessage parses such a message.
-func ParseMessage(text string) (lease.Verdict, error) {
+func ParseMessage(text string) (lease.Result, error) {
 	var v [4]int64
 	words := strings.Split(text, " ")
 	if len(words) != len(v) {
-		return lease.Verdict{}, fmt.Errorf("malformed message of %d words", len(words))
+		return lease.Result{}, fmt.Errorf("malformed message of %d words", len(words))
 	}
 	for i := range v {
 		var err error
 		if v[i], err = strconv.ParseInt(words[i], 10, 64); err != nil {
-			return lease.Verdict{}, fmt.Errorf("malformed message: word %d is no integer", i+1)
+			return lease.Result{}, fmt.Errorf("malformed message: word %d is no integer", i+1)
 		}
 	}
 	if v[2] < 0 {
-		return lease.Verdict{Code: lease.TooMany, Limit: int(-v[2])}, nil
+		return lease.Result{Code: lease.TooMany, Limit: int(-v[2])}, nil
 	}
-	return lease.Verdict{Code: lease.Granted, GrantedAt: v[1], Term: call.Duration(v[2]), Token: uint64(v[3])}, nil
+	return lease.Result{Code: lease.Granted, GrantedAt: v[1], Term: call.Duration(v[2]), Token: uint64(v[3])}, nil
 }

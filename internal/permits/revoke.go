@@ -12,10 +12,7 @@ import (
 	"github.com/leasehold-go/leasehold/luascripts"
 )
 
-var (
-	revokeScript = call.NewScript("revoke", luascripts.PermitsRevoke())
-	fateScript   = call.NewScript("fate", luascripts.PermitsFate())
-)
+var revokeScript = call.NewScript("revoke", luascripts.PermitsRevoke())
 
 // Revoke prepares the call that takes a lease or a place away.
 func (r *Resource) Revoke(member, id, reason string) *call.Call {
@@ -23,23 +20,13 @@ func (r *Resource) Revoke(member, id, reason string) *call.Call {
 		keys.Beside(r.FirstKey(), "revoked"), keys.Beside(r.FirstKey(), "audit"), call.Flag(r.fenced), member, id, reason)
 }
 
-// Fate prepares the call that asks what became of the attempt.
-func (q *Request) Fate() *call.Call {
-	return FateOf(q.res.keys[0].(string), q.res.keys[1].(string), q.ownerID, q.ID())
-}
-
-// FateOf prepares the call that asks what became of the attempt of a member.
-func FateOf(holders, queue, member, id string) *call.Call {
-	return call.New(fateScript, 3, holders, queue, keys.Beside(holders, "revoked"), member, id).WithText()
-}
-
 // Revoke takes the lease or the place of id away from its owner, for the handle m of a family.
 func Revoke(ctx context.Context, m *lease.Manager, rdb redis.UniversalClient, family keys.Family, key, id, reason string, total bool) error {
-	return m.Revoke(ctx, key, id, reason, func(ctx context.Context, r lease.Resource) (lease.Revoker, string, error) {
+	return m.Revoke(ctx, key, id, reason, func(ctx context.Context, r lease.Resource) (lease.Resource, string, error) {
 		named := listing.Of(family.Prefix, family.Kind, family.Name, keys.Shown(key, family.Hash), total)
 		// Search the queue first: a waiter that is granted meanwhile moves from there to the
 		// holders.
 		member, err := listing.New(rdb, family.Prefix).Find(ctx, named, id, "queue", "holders")
-		return r.(lease.Revoker), member, err
+		return r, member, err
 	})
 }

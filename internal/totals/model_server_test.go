@@ -42,7 +42,7 @@ var scripts = map[string]*redis.Script{
 	"enter": redis.NewScript(luascripts.TotalsEnter()), "leave": redis.NewScript(luascripts.TotalsLeave()),
 	"ask": redis.NewScript(luascripts.TotalsAsk()), "renew": redis.NewScript(luascripts.TotalsRenew()),
 	"set": redis.NewScript(luascripts.TotalsSetLimit()), "revoke": redis.NewScript(luascripts.TotalsRevoke()),
-	"fate": redis.NewScript(luascripts.PermitsFate()),
+	
 }
 
 // moment is the server's clock as a script may have seen it: in µs by TIME, and

@@ -3,7 +3,6 @@ package totals
 import (
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/keys"
-	"github.com/leasehold-go/leasehold/internal/permits"
 	"github.com/leasehold-go/leasehold/luascripts"
 )
 
@@ -15,9 +14,4 @@ func (r *Resource) Revoke(member, id, reason string) *call.Call {
 	words := make([]any, 0, len(f.keys)+6)
 	words = append(append(words, f.keys[:]...), keys.Beside(r.FirstKey(), "revoked"), keys.Beside(r.FirstKey(), "audit"))
 	return call.New(revokeScript, len(f.keys)+2, append(words, member, id, reason, f.total)...)
-}
-
-// Fate prepares the call that asks what became of the attempt.
-func (q *Request) Fate() *call.Call {
-	return permits.FateOf(q.family.keys[0].(string), q.family.keys[2].(string), q.member, q.id)
 }

@@ -7,7 +7,6 @@ package totals
 import (
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/keys"
@@ -100,38 +99,32 @@ func (r *Resource) Ask(waiters []lease.Request) *call.Call {
 	for _, w := range waiters {
 		words = append(words, &w.(*Request).member)
 	}
-	return call.New(askScript, len(f.keys), words...)
+	return call.New(askScript, len(f.keys), words...).WithText()
 }
 
 // GoOn prepares the call that continues after one that stopped at its bound.
 func (r *Resource) GoOn(handle string) *call.Call {
-	return r.family.call(askScript, handle, r.family.total)
+	return r.family.call(askScript, handle, r.family.total).WithText()
 }
 
 // ReadAsk reads the reply to an ask.
-func (r *Resource) ReadAsk(_ *call.Call, v []int64, waiters []lease.Request) (lease.AskReply, error) {
+func (r *Resource) ReadAsk(c *call.Call, v []int64, waiters []lease.Request) (lease.Reply, error) {
 	const head, each = 6, 5
 	if len(v) < head+each*len(waiters) {
-		return lease.AskReply{}, call.Malformed("totals ask", v)
+		return lease.Reply{}, call.Malformed("totals ask", v)
 	}
 	family := lease.State{Earliest: call.Duration(v[1]), TotalInUse: int(v[3]), Total: int(v[4]), Competing: int(v[5])}
-	reply := lease.AskReply{Now: v[0], More: v[2] == 1, State: family}
+	reply, reasons := lease.Reply{Now: v[0], More: v[2] == 1, State: family}, c.Text
 	v = v[head:]
 	for range waiters {
 		state := family
 		state.InUse, state.Limit, state.Waiting = int(v[2]), int(v[3]), int(v[4])
-		s := lease.Standing{Code: lease.Gone, Term: call.Duration(v[1]), State: &state}
-		switch v[0] {
-		case 1:
-			s.Code = lease.Granted
-		case 2:
-			s.Code = lease.Queued
-		}
-		reply.Standings, v = append(reply.Standings, s), v[each:]
+		var one lease.Result
+		one, reasons = permits.Standing(v[0], v[1], reasons)
+		one.State = &state
+		reply.Waiters, v = append(reply.Waiters, one), v[each:]
 	}
-	var err error
-	reply.Grants, _, err = lease.ReadGrants("totals ask", v)
-	return reply, err
+	return reply, reply.ReadGrants("totals ask", v)
 }
 
 // Set prepares the call that sets the key's limit, or the total.
@@ -171,32 +164,30 @@ func (q *Request) Enter(o lease.EnterOptions) *call.Call {
 }
 
 // ReadEnter reads the reply to an enter.
-func (q *Request) ReadEnter(_ *call.Call, v []int64) (lease.EnterReply, error) {
+func (q *Request) ReadEnter(_ *call.Call, v []int64) (r lease.Reply, err error) {
 	const short, long = 4, 11
 	if len(v) < short || permits.EnterCode(v[0]) == lease.Gone {
-		return lease.EnterReply{}, call.Malformed("totals enter", v)
+		return r, call.Malformed("totals enter", v)
 	}
-	reply := lease.EnterReply{Code: permits.EnterCode(v[0]), Now: v[1], More: v[3] == 1}
+	r.Code, r.Now, r.More = permits.EnterCode(v[0]), v[1], v[3] == 1
 	rest := v[short:]
-	switch reply.Code {
+	switch r.Code {
 	case lease.Granted:
-		reply.Term = call.Duration(v[2])
+		r.Term = call.Duration(v[2])
 	case lease.Queued, lease.Busy, lease.TooMany, lease.QueueFull:
 		if len(v) < long {
-			return lease.EnterReply{}, call.Malformed("totals enter", v)
+			return lease.Reply{}, call.Malformed("totals enter", v)
 		}
-		reply.State = lease.State{
+		r.State = lease.State{
 			Earliest: call.Duration(v[2]), InUse: int(v[4]), Limit: int(v[5]), Waiting: int(v[6]),
 			TotalInUse: int(v[7]), Total: int(v[8]), InTheWay: call.Duration(v[9]), Competing: int(v[10]),
 		}
-		if reply.Code == lease.TooMany {
-			reply.State.Limit = min(reply.State.Limit, reply.State.Total) // the error names one limit
+		if r.Code == lease.TooMany {
+			r.State.Limit = min(r.State.Limit, r.State.Total) // the error names one limit
 		}
 		rest = v[long:]
 	}
-	var err error
-	reply.Grants, _, err = lease.ReadGrants("totals enter", rest)
-	return reply, err
+	return r, r.ReadGrants("totals enter", rest)
 }
 
 // Leave prepares the call that gives back or leaves the queue.
@@ -205,42 +196,35 @@ func (q *Request) Leave(enterMayArriveUntil int64) *call.Call {
 }
 
 // ReadLeave reads the reply to a leave.
-func (q *Request) ReadLeave(v []int64) (lease.LeaveReply, error) {
+func (q *Request) ReadLeave(v []int64) (r lease.Reply, err error) {
 	if len(v) == 0 || len(v) == 2 {
-		return lease.LeaveReply{}, call.Malformed("totals leave", v)
+		return r, call.Malformed("totals leave", v)
 	}
-	reply := lease.LeaveReply{Held: v[0] == 1}
+	r.Code = lease.LeaveCode(v[0])
 	if len(v) == 1 {
-		return reply, nil
+		return r, nil
 	}
-	reply.More = v[2] == 1
-	var err error
-	reply.Grants, _, err = lease.ReadGrants("totals leave", v[3:])
-	return reply, err
+	r.More = v[2] == 1
+	return r, r.ReadGrants("totals leave", v[3:])
 }
 
-// Renew prepares the call that moves the expiry to term from now.
-func (q *Request) Renew(term time.Duration, _ int64) *call.Call {
+// Renew prepares the call that moves the expiry.
+func (q *Request) Renew(o lease.RenewOptions) *call.Call {
 	k := &q.family.keys
-	return call.New(renewScript, 2, k[0], k[1], &q.member, &q.permits, call.Milliseconds(term))
-}
-
-// RenewHeld is Renew for a lease that has been held for heldFor, which listings show.
-func (q *Request) RenewHeld(term time.Duration, _ int64, heldFor time.Duration) *call.Call {
-	k := &q.family.keys
-	return call.New(renewScript, 2, k[0], k[1], &q.member, &q.permits, call.Milliseconds(term), max(0, heldFor.Milliseconds()))
+	return call.New(renewScript, 2, k[0], k[1], &q.member, &q.permits, call.Milliseconds(o.Term), max(0, o.HeldFor.Milliseconds()))
 }
 
 // ReadRenew reads the reply to a renewal.
-func (q *Request) ReadRenew(v []int64) (lease.RenewReply, error) {
-	if len(v) != 1 || v[0] < 0 {
-		return lease.RenewReply{}, call.Malformed("totals renew", v)
-	}
-	return lease.RenewReply{Term: call.Duration(v[0])}, nil
+func (q *Request) ReadRenew(v []int64) (r lease.Reply, err error) {
+	r.Result, err = permits.ReadRenew("totals renew", v)
+	return r, err
 }
 
+// SetLastToken does nothing: permits have no tokens.
+func (q *Request) SetLastToken(uint64) {}
+
 // ReadMessage reads the message of a grant, which has the form of internal/permits.
-func (q *Request) ReadMessage(text string) (lease.Verdict, bool) {
+func (q *Request) ReadMessage(text string) (lease.Result, bool) {
 	v, err := permits.ParseMessage(text)
 	return v, err == nil
 }

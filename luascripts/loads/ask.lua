@@ -7,7 +7,8 @@
 -- Reply
 --   now µs, ms until the first of their leases ends (0 = none is held), waiting
 --   then for each member, in order: state, remaining ms, token
---     state 1 holds the lease; 2 waits; 0 neither: enter again;
+--     state 1 holds the lease; 2 waits; 3 revoked: the reply has a string, the reason;
+--     0 none of these: enter again;
 --     8 the load has published: the reply has a string, in the form of published
 --   and then these strings.
 --   Or the error FENCESPENT, as in enter, if the token of a lease is unknown.
@@ -58,6 +59,14 @@ for i, member in ipairs(asked) do
       state, token = 2, place
       if not first_end or load_till < first_end then first_end = load_till end
       redis.call('ZADD', alive, now + ALIVE, member)
+    end
+  end
+  if state == 0 then
+    local owner = member
+    -- include shared/why_gone
+    if gone then
+      state = 3
+      records[#records + 1] = reason
     end
   end
   if place > 0 and state ~= 2 then

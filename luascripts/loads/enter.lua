@@ -14,6 +14,7 @@
 --   1, now µs, remaining ms, token, 0            granted: load
 --   2|3, now µs, lease end in ms, token, waiting queued on that load; busy
 --   6|7, now µs, 0, 0, 0                         void; given up before
+--   error REVOKED <reason>                          it was revoked
 --   8|9, now µs, 0, 0, 0, envelope               value; remembered failure
 --   error FENCESPENT                             somebody set the fence so high that no
 --                                                greater token is left; nothing was done
@@ -52,7 +53,11 @@ local sign = redis.call('ZSCORE', alive, member)
 redis.call('STRLEN', published)
 redis.call('ZCARD', schemas)
 if expiry > now and last <= MOST then return { 1, us, expiry - now, last, 0 } end
-if sign and not queued then return { 7, us, 0, 0, 0 } end
+if sign and not queued then
+  local owner = member
+  -- include shared/why_gone
+  return gone or { 7, us, 0, 0, 0 }
+end
 local till, token = invalidated_load(member)
 if till then return { 1, us, till - now, token, 0 } end -- another copy was granted, and the load was invalidated since
 

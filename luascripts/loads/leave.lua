@@ -6,7 +6,8 @@
 --       2 copies_until  server ms until which a copy of this member's enter may still
 --                       arrive, 0 = none can. A tombstone refuses it.
 --
--- Reply (integers)  1|2|0, now µs: had the lease; was waiting; neither
+-- Reply (integers)  1|2|0, now µs: had the lease; was waiting; neither;
+--                   or the error REVOKED <reason>
 --
 -- Cost  O(log n), and one message per waiting process. These processes enter again.
 --
@@ -22,7 +23,7 @@
 -- include shared/bury
 
 local member, copies_until = ARGV[1], tonumber(ARGV[2])
-local state = 0
+local state, why = 0, nil
 local _, token, entry = invalidated_load(member)
 if redis.call('ZREM', holders, member) == 1 then
   state = 1
@@ -34,6 +35,10 @@ elseif entry then
 elseif redis.call('ZREM', queue, member) == 1 then
   redis.call('ZREM', alive, member)
   state = 2
+else
+  local owner = member
+  -- include shared/why_gone
+  why = gone
 end
 if copies_until > now then bury(member, copies_until) end
-return { state, us }
+return why or { state, us }

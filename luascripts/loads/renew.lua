@@ -8,7 +8,7 @@
 --       4 copies_until  as in leave, for a lease that ends
 --
 -- Reply (integers)  remaining ms; 0 if the lease has ended; -1 if nobody waits: it was
---                   given back
+--                   given back; or the error REVOKED <reason>
 --
 -- Cost  TIME, ZSCORE, a range of the invalidated loads if it is one of those, PEXPIREAT,
 --       ZADD.
@@ -29,7 +29,11 @@ local expiry = tonumber(redis.call('ZSCORE', holders, member) or 0)
 if expiry <= now then
   expiry, token, entry = invalidated_load(member)
   key = invalidated
-  if not expiry then return { 0 } end
+  if not expiry then
+    local owner = member
+    -- include shared/why_gone
+    return gone or { 0 }
+  end
 end
 local last = last_token()
 if ARGV[3] == '1' then

@@ -9,10 +9,10 @@
 -- Reply (integers)
 --   now µs, earliest end ms, in use, limit, waiting
 --   then for each member, in order: state, remaining ms, token
---     state 1 granted, 2 queued, 0 neither: enter again
+--     state 1 granted, 2 queued, 3 revoked, 0 none of these: enter again
 --   followed by (seq, term ms or -limit, token) for each waiter of the same handle that
 --   this call granted to or refused, and by (0, 0, 0) if this call stopped at a bound:
---   sent again at once, it continues.
+--   sent again at once, it continues. Last come the reasons of the revocations, in order.
 --   Or the error FENCESPENT: see issue_token.
 --
 -- Cost  O(members * log n).
@@ -58,7 +58,7 @@ if spent then return spent end -- the head cannot be granted, and nobody behind 
 
 local limit = limit_in_force(tonumber(string.match(asked[1], '(%d+)$')))
 local reply = { us, until_earliest_expiry(), in_use(), limit, redis.call('ZCARD', queue) }
-local expiries = redis.call('ZMSCORE', holders, unpack(asked))
+local expiries, reasons = redis.call('ZMSCORE', holders, unpack(asked)), {}
 tickets = redis.call('ZMSCORE', queue, unpack(asked))
 for i = 1, #asked do
   local remaining = math.ceil(tonumber(expiries[i] or 0)) - now -- see held_since
@@ -67,9 +67,21 @@ for i = 1, #asked do
     reply[#reply + 1] = remaining
     reply[#reply + 1] = current_token() or 0 -- see spent
   else
-    reply[#reply + 1] = tickets[i] and 2 or 0
+    local state = tickets[i] and 2 or 0
+    if state == 0 then
+      local owner = asked[i]
+      -- include shared/why_gone
+      if gone then
+        state = 3
+        reasons[#reasons + 1] = reason
+      end
+    end
+    reply[#reply + 1] = state
     reply[#reply + 1] = 0
     reply[#reply + 1] = 0
   end
 end
-return spent or with_own_outcomes(reply)
+if spent then return spent end
+reply = with_own_outcomes(reply)
+for _, reason in ipairs(reasons) do reply[#reply + 1] = reason end
+return reply

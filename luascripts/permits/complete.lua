@@ -32,6 +32,6 @@ elseif expiry > 0 then
   redis.call('ZREM', holders, ARGV[1]) -- so that the answer is not that it was held
 end
 -- include permits/shared/give_back
-if repeated then state = 1 end
+if repeated then state, why = 1, nil end
 advance()
-return with_own_outcomes({ state, us })
+return why or with_own_outcomes({ state, us })

@@ -16,6 +16,7 @@
 --   2|3|4|5, now µs, earliest end ms, in use, limit, waiting
 --                 2 queued, 3 busy, 4 more permits than the limit, 5 queue full
 --   6|7, now µs, 0, 0, 0, 0                         void; given up before
+--   error REVOKED <reason>                          it was revoked
 --   error FENCESPENT                                see issue_token; nothing was taken
 --   followed by (seq, term ms or -limit, token) for each waiter of the same handle that
 --   this call granted to or refused, and by (0, 0, 0) if this call stopped at a bound:

@@ -10,6 +10,7 @@
 -- Reply (integers)
 --   1                 given back, and nobody waits
 --   1|2|0, now µs     given back; was queued; was neither
+--   error REVOKED <reason>  it was neither, because it was revoked
 --   followed by (seq, term ms or -limit, token) for each waiter of the same handle that
 --   this call granted to or refused, and by (0, 0, 0) if this call stopped at a bound:
 --   sent again at once, it continues.
@@ -26,4 +27,4 @@
 -- include permits/shared/keys
 -- include permits/shared/give_back
 advance()
-return with_own_outcomes({ state, us })
+return why or with_own_outcomes({ state, us })

@@ -33,4 +33,4 @@ if expiry > now and not (last >= tonumber(ARGV[4])) then -- nan is less than any
 end
 -- include permits/shared/give_back
 advance()
-return with_own_outcomes({ state, us })
+return why or with_own_outcomes({ state, us })

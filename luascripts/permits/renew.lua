@@ -4,7 +4,7 @@
 -- ARGV  1 member   2 permits   3 ttl (ms)
 --       4 how long the lease has been held (ms), for listings; may be absent
 --
--- Reply (integers)  remaining ms, 0 if the lease has ended
+-- Reply (integers)  remaining ms, 0 if the lease has ended; or the error REVOKED <reason>
 --
 -- Cost  TIME, ZSCORE, PEXPIREAT, ZADD: O(permits * log n).
 --
@@ -15,4 +15,10 @@
 -- include shared/clock
 -- include permits/shared/held_since
 -- include permits/shared/push_expiry
-return { push_expiry(KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4] or '')) }
+local holders, owner = KEYS[1], ARGV[1]
+local remains = push_expiry(holders, owner, tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4] or ''))
+if remains == 0 then
+  -- include shared/why_gone
+  if gone then return gone end
+end
+return { remains }

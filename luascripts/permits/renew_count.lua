@@ -7,6 +7,7 @@
 --
 -- Reply (integers)  remaining ms, 0 if the lease has ended; waiting; permits in use;
 --                   limit in force
+--   or the error REVOKED <reason>
 --   Waiters that died are counted for up to 4.5 s. That only makes the process give the
 --   lease back.
 --
@@ -22,4 +23,9 @@ local holders = KEYS[1]
 local waiting, in_use = redis.call('ZCARD', KEYS[2]), redis.call('ZCOUNT', holders, '(' .. now, '+inf')
 local limit = KEYS[3] and tonumber(redis.call('GET', KEYS[3]) or '') or tonumber(ARGV[4])
 local remains = push_expiry(holders, ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[5] or ''))
+if remains == 0 then
+  local owner = ARGV[1]
+  -- include shared/why_gone
+  if gone then return gone end
+end
 return { remains, waiting, in_use, limit }

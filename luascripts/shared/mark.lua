@@ -1,5 +1,5 @@
--- Marks an attempt as revoked, notes it in the audit stream, and sends its process a hint to
--- ask for its fate. The script has included the clock before, has already written something
+-- Marks an attempt as revoked, notes it in the audit stream, and sends its process a hint,
+-- which makes it renew or ask soon. The script has included the clock before, has already written something
 -- (so that a memory limit does not stop it here), and has set:
 --
 --   revoked  hash: listed id of a revoked attempt = the reason

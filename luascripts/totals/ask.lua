@@ -11,10 +11,11 @@
 -- Reply (integers)
 --   now µs, earliest end ms, more, total in use, total, competing keys
 --   then for each member, in order: state, remaining ms, in use, limit, waiting
---     state 1 granted, 2 queued, 0 neither: enter again; the other numbers are of its key
+--     state 1 granted, 2 queued, 3 revoked, 0 none of these: enter again; the other numbers
+--     are of its key
 --   followed by (seq, term ms or -limit, 0) for each waiter of the same handle that
 --   this call granted to or refused. more = 1: there is more to hand on, and the caller
---   continues at once.
+--   continues at once. Last come the reasons of the revocations, in order.
 --
 -- Cost  O(members * log n).
 --
@@ -92,7 +93,7 @@ finish()
 local total = total_in_force(caller_total)
 local reply = { us, until_earliest_expiry(), more, in_use, total, competing }
 if #asked == 0 then return with_own_outcomes(reply) end
-local expiries = redis.call('ZMSCORE', holders, unpack(asked))
+local expiries, reasons = redis.call('ZMSCORE', holders, unpack(asked)), {}
 tickets = redis.call('ZMSCORE', queue, unpack(asked))
 local of_key = {}
 for i, member in ipairs(asked) do
@@ -108,7 +109,16 @@ for i, member in ipairs(asked) do
     reply[at + 1], reply[at + 2] = 1, remains
   else
     reply[at + 1], reply[at + 2] = tickets[i] and 2 or 0, 0
+    if not tickets[i] then
+      local owner = string.sub(member, #key + 2)
+      -- include shared/why_gone
+      if gone then
+        reply[at + 1], reasons[#reasons + 1] = 3, reason
+      end
+    end
   end
   reply[at + 3], reply[at + 4], reply[at + 5] = of_key[key][1], of_key[key][2], of_key[key][3]
 end
-return with_own_outcomes(reply)
+reply = with_own_outcomes(reply)
+for _, reason in ipairs(reasons) do reply[#reply + 1] = reason end
+return reply

@@ -18,6 +18,7 @@
 --                 family; until is the time until the first of the leases ends that
 --                 are in the way; competing is how many keys compete for the total.
 --   6|7, now µs, 0, 0                                     void; given up before
+--   error REVOKED <reason>                          it was revoked
 --   followed by (seq, term ms or -limit, 0) for each waiter of the same handle that
 --   this call granted to or refused. more = 1: there is more to hand on, and the caller
 --   continues at once.
@@ -80,7 +81,11 @@ local waiting = redis.call('ZLEXCOUNT', line, from, to)
 in_use_of(key)
 local limit, total = limit_in_force(key, own_limit), total_in_force(caller_total)
 if expiry > now then return { 1, us, expiry - now, 0 } end
-if sign and not ticket then return { 7, us, 0, 0 } end
+if sign and not ticket then
+  local owner = string.match(member, ':(.*)$') or ''
+  -- include shared/why_gone
+  return gone or { 7, us, 0, 0 }
+end
 
 -- Returns the ms until the first lease ends of those that are in the way: leases of the key if
 -- its own limit is the obstacle, otherwise leases of the family. If the key has more than 64

@@ -10,6 +10,7 @@
 -- Reply (integers)
 --   1                      given back, and nobody waits for it
 --   1|2|0, now µs, more    given back; was queued; was neither
+--   error REVOKED <reason>  it was neither, because it was revoked
 --   followed by (seq, term ms or -limit, 0) for each waiter of the same handle that
 --   this call granted to or refused. more = 1: there is more to hand on, and the caller
 --   continues at once.
@@ -58,15 +59,21 @@ caller_total = tonumber(caller_total)
 
 -- include shared/bury
 
-local state = 1
+local state, why = 1, nil
 if given_back == 0 then
   local ticket = redis.call('ZSCORE', queue, member)
   state = ticket and 2 or 0
-  if ticket then dequeue(member, place_in_line(member, ticket)) end
+  if ticket then
+    dequeue(member, place_in_line(member, ticket))
+  else
+    local owner = string.match(member, ':(.*)$') or ''
+    -- include shared/why_gone
+    why = gone
+  end
 end
 if copies_until > now then bury(member, copies_until) end
 purge_permits()
 refresh(key)
 advance()
 finish()
-return with_own_outcomes({ state, us, more })
+return why or with_own_outcomes({ state, us, more })

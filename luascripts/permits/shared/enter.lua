@@ -45,7 +45,11 @@ if expiry > now then
   local token = current_token()
   return token and { 1, us, expiry - now, token, 0, 0 } or spent
 end
-if sign and not queued then return { 7, us, 0, 0, 0, 0 } end
+if sign and not queued then
+  local owner = member
+  -- include shared/why_gone
+  return gone or { 7, us, 0, 0, 0, 0 }
+end
 
 -- Reports whether a waiter that still counts as alive is in the queue. If that would take too
 -- long to find out, the answer is yes: it only sends the caller to the end of the queue.

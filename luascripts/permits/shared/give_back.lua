@@ -48,12 +48,16 @@ end
 -- include permits/shared/queue
 -- include shared/bury
 
-local state = 0
+local state, why = 0, nil
 if given_back > 0 then
   state = 1
 elseif redis.call('ZREM', queue, member) == 1 then
   redis.call('ZREM', alive, member)
   state = 2
+else
+  local owner = member
+  -- include shared/why_gone
+  why = gone
 end
 local copies_until = tonumber(ARGV[3])
 if copies_until > now then bury(member, copies_until) end

@@ -78,36 +78,31 @@ func TestExtendSaysRevoked(t *testing.T) {
 // The first reply to the release of a lock that was revoked is lost, and no hint has come: the
 // repeated leave finds nothing, which is no proof that the first one gave the lock back.
 func TestUnlockWhoseFirstReplyIsLostTellsOfARevocation(t *testing.T) {
-	for name, stall := range map[string][]string{"the leave": {"leave"}, "the leave, and the question after it": {"leave", "fate"}} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
-				m, w := f.open()
-				operator, _ := f.open()
-				l, kept := f.take(m, "k"), f.take(m, "kept")
-				if err := operator.Revoke(f.Context(), "k", l.ID(), "a test"); err != nil {
-					f.Fatal(err)
-				}
-				for _, c := range []struct {
-					l    *mutex.Lock
-					want error
-				}{{l, leasehold.ErrRevoked}, {kept, nil}} {
-					w.Patience = 10 * time.Millisecond
-					release := w.StallReplies(stall...)
-					time.AfterFunc(11*time.Millisecond, release)
-					if err := c.l.Unlock(); !errors.Is(err, c.want) {
-						f.Errorf("Unlock of %s says %v; want %v", c.l.Key(), err, c.want)
-					}
-					w.Heal()
-				}
-			})
-		})
-	}
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		m, w := f.open()
+		operator, _ := f.open()
+		l, kept := f.take(m, "k"), f.take(m, "kept")
+		if err := operator.Revoke(f.Context(), "k", l.ID(), "a test"); err != nil {
+			f.Fatal(err)
+		}
+		for _, c := range []struct {
+			l    *mutex.Lock
+			want error
+		}{{l, leasehold.ErrRevoked}, {kept, nil}} {
+			w.Patience = 10 * time.Millisecond
+			release := w.StallReplies("leave")
+			time.AfterFunc(11*time.Millisecond, release)
+			if err := c.l.Unlock(); !errors.Is(err, c.want) {
+				f.Errorf("Unlock of %s says %v; want %v", c.l.Key(), err, c.want)
+			}
+			w.Heal()
+		}
+	})
 }
 
-// A waiter is revoked, and the questions for its fate are lost, though its other calls are
-// answered: it gets no lock. It is told the reason once a question is answered, and else that
-// Redis is unavailable.
-func TestRevokedWaiterWhoseQuestionsAreLostGetsNothing(t *testing.T) {
+// A waiter is revoked, and its signs of life are lost, which would say so: it gets no lock. It
+// is told the reason once one is answered, and else that Redis is unavailable.
+func TestRevokedWaiterWhoseAsksAreLostGetsNothing(t *testing.T) {
 	for name, c := range map[string]struct {
 		lost time.Duration
 		want error
@@ -122,7 +117,7 @@ func TestRevokedWaiterWhoseQuestionsAreLostGetsNothing(t *testing.T) {
 				if err != nil || len(state.Waiters) != 1 {
 					f.Fatal(state, err)
 				}
-				w.CutOff("fate")
+				w.CutOff("ask")
 				time.AfterFunc(c.lost, w.Heal)
 				if err := operator.Revoke(f.Context(), "k", state.Waiters[0].ID, "a test"); err != nil {
 					f.Fatal(err)

@@ -45,7 +45,7 @@ func TestGrantBeforeItsWaiterWoke(t *testing.T) {
 		}
 		unlock(t, held)
 		f.wantHeld("k", true)
-		w.CutOff("enter", "fate", "ask")
+		w.CutOff("enter", "ask")
 		close(asleep.wake)
 		lock := waiter.Got()
 		if lock.Token() <= held.Token() || lock.Token() != f.fence("k") {

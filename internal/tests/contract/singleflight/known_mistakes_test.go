@@ -183,7 +183,7 @@ func TestOldLoadOfTheSameProcessIsRefused(t *testing.T) {
 		ctx, cancel := context.WithCancel(f.Context())
 		first := fetch(f, ctx, g, "k", o.load)
 		l := o.next(f)
-		wire.Stall("load renew", "load fate") // so that it doesn't know
+		wire.Stall("load renew") // so that it doesn't know
 		cancel()
 		first.failed()
 		f.RDB.Del(f.Context(), f.Part("k", "holders"))

@@ -1,0 +1,375 @@
+package lease
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/call"
+	"github.com/leasehold-go/leasehold/internal/schedule"
+)
+
+// An attempt is one owner id of the handle, and the driver of its life: it sends the calls,
+// feeds their outcomes to the life in the order in which they are seen, and does what the life
+// says. One Acquire may need several attempts, one after the other. The manager's lock guards
+// the life and the fields below it.
+type attempt struct {
+	m   *Manager
+	res Resource
+	req Request
+	seq uint64
+	Attempt
+
+	entry schedule.Entry // guarded by the schedule
+
+	life
+	heard  *Result       // why its caller or releaser is told something other than the lease
+	wake   chan struct{} // holds one signal; nil: nobody has slept for it yet
+	dueAt  moment        // when its entry is due; 0 or never: it is not scheduled
+	call   *call.Call    // the last call that the schedule sent for its present state
+	void   int64         // server time (µs) until which a copy of an enter may still arrive; 0: none can
+	ticket int64         // place in the queue, once it had one
+
+	group     *group // that asks for it, while it is queued
+	place     int    // among the group's waiters
+	lastState *State // of its key, if its group has others, or if it left its group
+	leftGroup moment
+
+	token   uint64
+	grantAt time.Time // when the process learned of the grant
+	byEnter bool      // see Lease.ByEnter
+	watched bool      // hints are listened for
+	quiet   bool      // see Attempt.Quiet
+	failure error     // of the last enter or renewal; nil: it was answered
+	why     error     // why the lease is over; nil: it is not
+	cause   error     // what led to that, if known
+	cancel  context.CancelCauseFunc
+}
+
+var (
+	errNoAnswer = errors.New("no answer in time")          // the outcome is not known
+	errGone     = errors.New("it has ended on the server") // the server said that the lease is lost
+	errLate     = errors.New("the reply came later than the lease lasts")
+)
+
+// newAttempt makes an attempt with an owner id of its own, so that the scripts do not mistake
+// it for an earlier one.
+func (m *Manager) newAttempt(res Resource, of Attempt) *attempt {
+	a := &attempt{m: m, res: res, seq: m.seq.Add(1), Attempt: of, quiet: of.Quiet}
+	a.life = life{
+		ttl: m.cfg.TTL, waits: of.Wait, failsFast: m.cfg.FailsFast, confirms: m.replicated(), dice: rand.Uint32() | 1, attached: true,
+	}
+	if of.Turns == nil { // each turn has its own MaxHold
+		a.maxHold = m.cfg.MaxHold
+	}
+	a.req = res.Request(Terms{Handle: m.handle, Seq: a.seq, Permits: of.Permits, TTL: m.cfg.TTL, Limit: of.Limit, Want: of.Want})
+	return a
+}
+
+// now returns the present moment.
+func (m *Manager) now() moment { return time.Since(m.born) }
+
+// moment returns t as a moment.
+func (m *Manager) moment(t time.Time) moment { return t.Sub(m.born) }
+
+// time returns a moment as a time. The moment 0 is no time.
+func (m *Manager) time(at moment) time.Time {
+	if at == 0 {
+		return time.Time{}
+	}
+	return m.born.Add(at)
+}
+
+// An endedLease is a lease that has just ended for its holder, whose Context is to be ended
+// once the lock is free: the context package calls the code of the caller's ctx.
+type endedLease struct {
+	cancel context.CancelCauseFunc
+	why    error
+}
+
+func (e endedLease) tell() {
+	if e.cancel != nil {
+		e.cancel(e.why)
+	}
+}
+
+// after does what follows from a step of the life. was is the state before it, and r what the
+// step was about; nil: time, or a wish of the user. Called with the lock. Its caller frees the
+// lock and then calls tell of the result.
+func (a *attempt) after(was state, fx effect, r *Result) (end endedLease) {
+	m := a.m
+	if a.state != was {
+		a.call = nil
+		a.moved(was, r)
+	}
+	if a.told != waitOn && a.heard == nil && r != nil {
+		a.heard = new(Result)
+		*a.heard = *r
+	}
+	if fx&late != 0 {
+		m.events.lateGrant(a)
+	}
+	if fx&ended != 0 {
+		end = a.ended(r)
+	}
+	if fx&ask != 0 {
+		m.replyLost(a.res)
+	}
+	if fx&wake != 0 && a.wake != nil {
+		select {
+		case a.wake <- struct{}{}:
+		default: // it will wake for the signal before, and look
+		}
+	}
+	a.reschedule()
+	return end
+}
+
+// moved keeps the lists of the handle.
+func (a *attempt) moved(was state, r *Result) {
+	m := a.m
+	if was == queued {
+		a.leaveGroup()
+	}
+	if a.state == held {
+		a.token, a.grantAt, a.failure = r.Token, time.Now(), nil
+		m.watch.add(a)
+	}
+	if was <= held && a.state > held {
+		delete(m.attempts, a.seq)
+		if was == held {
+			m.held--
+			m.closeIfDrained()
+			if a.watched {
+				a.watched = false
+				m.inbox.Unwatch(a.res.FirstKey())
+			}
+		}
+	} else if a.state == held {
+		m.held++
+	}
+}
+
+// ended notes why a lease ended for its holder.
+func (a *attempt) ended(r *Result) endedLease {
+	inHand := true
+	switch a.life.why {
+	case byHolder:
+		a.why, inHand = leasehold.ErrReleased, false
+	case byClose:
+		a.why, inHand = leasehold.ErrClosed, false
+	case byMaxHold:
+		a.why = leasehold.ErrMaxHold
+	case byDeadline:
+		a.why, a.cause = leasehold.ErrLost, cmp.Or(a.failure, errNoAnswer)
+	case byServer:
+		a.why, a.cause = leasehold.ErrLost, errGone
+	case byRevoker:
+		a.why = &leasehold.RevokedError{Reason: r.Reason}
+	case byProtocol:
+		a.why = r.Err
+	case byForeign:
+		a.why, a.cause = leasehold.ErrLost, r.Err
+	}
+	if inHand {
+		a.m.events.ended(a, a.why, true)
+	} else {
+		a.m.events.released(a, a.why)
+	}
+	if a.Turns != nil && a.life.why != byHolder {
+		a.m.running++
+		a.m.spawn(a.Turns.LeaseEnded)
+	}
+	return endedLease{a.cancel, a.fail("hold")}
+}
+
+// fail returns the error of an operation on a lease that is over. Called with the lock, or once
+// why can no longer change.
+func (a *attempt) fail(op string) error { return a.m.fail(op, a.res.Label(), a.why, a.cause) }
+
+// reschedule puts the attempt into the schedule for when its life is due, or takes it out.
+func (a *attempt) reschedule() {
+	at, slack := a.due()
+	switch {
+	case at == a.dueAt || at == never && a.dueAt == 0:
+		return
+	case at == never:
+		a.m.loop.Remove(&a.entry)
+	default:
+		a.m.loop.Put(&a.entry, a, a.m.time(at), slack)
+	}
+	a.dueAt = at
+}
+
+// Due sends the renewal or the leave that is due. One that stands in the queue of its server, or
+// whose answer is not late, is not repeated.
+func (a *attempt) Due(t time.Time, calls []*call.Call) ([]*call.Call, time.Time, time.Duration) {
+	m := a.m
+	m.mu.Lock()
+	now := m.moment(t)
+	patience, longest := a.retryRenewal(now), (a.deadline-now)/2
+	if a.state == leaving {
+		patience, longest = 4*a.backoff(a.leaves+1), a.ttl
+	}
+	pending := moment(0)
+	if a.call != nil {
+		if until, still := a.call.Pending(t, patience, longest); still {
+			pending = m.moment(until)
+		}
+	}
+	was := a.state
+	do, fx := a.tick(now, pending)
+	at, slack := a.due()
+	a.dueAt = at // the schedule learns it from what Due returns
+	end := a.after(was, fx, nil)
+	var c *call.Call
+	switch do {
+	case toRenew:
+		term := a.term(t)
+		c = a.renewal(t, RenewOptions{Term: term})
+		c.Done = func(ints []int64, err error) { _ = a.onRenewed(c, term, ints, err) }
+	case toLeave:
+		c = a.leaveCall()
+		c.Done = func(ints []int64, err error) { a.onLeft(c, ints, err) }
+	}
+	if c != nil {
+		a.call = c
+		calls = append(calls, c)
+	}
+	m.mu.Unlock()
+	end.tell()
+	if at == never {
+		return calls, time.Time{}, 0
+	}
+	return calls, m.time(at), slack
+}
+
+// noReply returns the Result of a call that failed with err.
+func (a *attempt) noReply(err error) Result {
+	r := Result{Code: Unanswered, Err: err}
+	reason, revoked := call.Revoked(err)
+	switch class := call.Classify(err); {
+	case revoked:
+		return Result{Code: Revoked, Reason: cleanReason(reason)}
+	case strings.Contains(err.Error(), "WRONGTYPE"):
+		r.Code = Foreign // the scripts check the types of all keys before they write
+	case class == call.Refused:
+		r.Code = Refused
+	case class == call.NotNow:
+		r.Code = NotSent
+	}
+	r.Away = r.Code >= NotSent && a.m.client.Away(a.res.FirstKey())
+	return r
+}
+
+// renewal prepares a call that renews the lease. Called with the lock, or with the caller's
+// own view of the deadline.
+func (a *attempt) renewal(now time.Time, o RenewOptions) *call.Call {
+	o.EnterMayArriveUntil, o.HeldFor = a.void, now.Sub(a.grantAt)
+	c := a.req.Renew(o)
+	c.Rank, c.By, c.Confirm = call.KeepsLease, a.m.time(a.deadline), a.m.confirm
+	return c
+}
+
+// term returns how long to renew for: the TTL, or the time that MaxHold leaves plus the margin
+// between the deadline and the end of the term.
+func (a *attempt) term(now time.Time) time.Duration {
+	if a.maxEnd == 0 {
+		return a.ttl
+	}
+	return capTerm(a.ttl, a.m.time(a.maxEnd).Sub(now))
+}
+
+// onRenewed processes the outcome of the renewal c for term, and returns its Result.
+func (a *attempt) onRenewed(c *call.Call, term time.Duration, ints []int64, err error) (r Reply) {
+	m := a.m
+	if err == nil {
+		r, err = a.req.ReadRenew(ints)
+	}
+	m.reached(a.res, err)
+	if err != nil {
+		r.Result = a.noReply(err)
+	} else if r.Code == Granted {
+		r.Err = c.Unconfirmed()
+		r.TooFew = r.Err != nil
+	}
+	m.mu.Lock()
+	now, was := m.now(), a.state
+	if was == held {
+		a.failure = r.Err
+		m.events.renewed(m.time(a.deadline), &r.Result)
+	}
+	end := a.after(was, a.onRenew(&r.Result, term, m.moment(c.Sent), now), &r.Result)
+	m.mu.Unlock()
+	end.tell()
+	return r
+}
+
+// leaveCall prepares a leave. It goes ahead of other calls in the queue of its server. Called
+// with the lock.
+func (a *attempt) leaveCall() *call.Call {
+	c := a.req.Leave(a.void)
+	c.Rank = call.GivesBack
+	if a.complete {
+		c.Confirm = a.m.confirm
+	}
+	return c
+}
+
+// onLeft processes the outcome of the leave c.
+func (a *attempt) onLeft(c *call.Call, ints []int64, err error) {
+	m := a.m
+	var r Reply
+	if err == nil {
+		r, err = a.req.ReadLeave(ints)
+	}
+	m.reached(a.res, err)
+	if err != nil {
+		r.Result = a.noReply(err)
+	} else if r.Err = c.Unconfirmed(); r.Err != nil {
+		r.TooFew = true
+	}
+	r.Copied = c.Copied()
+	m.mu.Lock()
+	m.deliver(r.Grants, m.moment(c.Sent))
+	was := a.state
+	fx := a.onLeave(&r.Result, m.now())
+	if r.Code == Revoked {
+		fx |= ask // the answer did not tell of the grants that the call made
+	}
+	end := a.after(was, fx, &r.Result)
+	m.mu.Unlock()
+	end.tell()
+	if r.More {
+		m.Go(a.handOn)
+	}
+}
+
+// handOn goes on where a leave stopped at a bound: a leave that is sent again hands on more. If
+// one has no answer, the signs of life of the waiters do the same.
+func (a *attempt) handOn() {
+	for {
+		a.m.mu.Lock()
+		c := a.leaveCall()
+		a.m.mu.Unlock()
+		c.Confirm = call.Confirm{}
+		ints, err := a.m.client.Do(a.m.client.Brief(), c)
+		var r Reply
+		if err == nil {
+			r, err = a.req.ReadLeave(ints)
+		}
+		if err != nil {
+			return
+		}
+		a.m.mu.Lock()
+		a.m.deliver(r.Grants, a.m.moment(c.Sent))
+		a.m.mu.Unlock()
+		if !r.More {
+			return
+		}
+	}
+}

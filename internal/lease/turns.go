@@ -1,0 +1,179 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/call"
+)
+
+// Turns is the set of turns that a lease serves, one after the other. Each turn has its own
+// MaxHold and MaxWait.
+type Turns interface {
+	// LeaseEnded is called on its own goroutine when the lease is lost or Close ends it.
+	LeaseEnded()
+}
+
+// A Place is one place in the queue that a process holds for all of its callers. A caller that
+// leaves does not take it away.
+type Place struct{ c caller }
+
+// Enter is Acquire up to the server's first answer. If that is "queued", Enter returns the
+// place, and the caller must call Await. maxWait ends the attempt as MaxWait ends an Acquire;
+// with a nil maxWait only ctx and Close do.
+func (m *Manager) Enter(ctx context.Context, of Attempt, maxWait <-chan time.Time, into *Lease) (*Place, error) {
+	res, err := m.begin(ctx, of.Op, of.Key)
+	if err != nil {
+		return nil, err
+	}
+	c := caller{m: m, ctx: ctx, at: m.newAttempt(res, of), maxWait: maxWait, stops: true}
+	return c.untilQueued(into)
+}
+
+// untilQueued runs until the attempt is queued, or ended. In the first case the operation stays
+// counted, so that Close waits until Await has returned.
+func (c *caller) untilQueued(into *Lease) (at *Place, err error) {
+	defer func() {
+		if at == nil {
+			c.m.done()
+		}
+	}()
+	isQueued, _, err := c.run(into)
+	if isQueued {
+		return &Place{*c}, nil
+	}
+	return nil, c.unlessClosed(into, err)
+}
+
+// Await waits until the place's turn has come, ctx ends or the handle is closed.
+func (p *Place) Await(ctx context.Context, into *Lease) error {
+	c := p.c
+	defer c.m.done()
+	c.ctx, c.stops, c.maxWait = ctx, false, nil
+	_, _, err := c.run(into)
+	return c.unlessClosed(into, err)
+}
+
+// State returns the last state of the resource that Redis reported.
+func (p *Place) State() (s State) {
+	p.c.m.mu.Lock()
+	defer p.c.m.mu.Unlock()
+	if seen := p.c.at.seen(); seen != nil {
+		s = *seen
+	}
+	return s
+}
+
+// Silent reports whether Redis has not answered for a while: neither the asks for the place,
+// nor the enter if it has to queue again.
+func (p *Place) Silent() bool {
+	m, at := p.c.m, p.c.at
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if g := at.group; g != nil {
+		return g.silent(m.now())
+	}
+	return m.now()-at.leftGroup > silence
+}
+
+// GiveBackAndEnter gives the lease back and enters again for the same process. One pipeline
+// carries both calls, the enter first. So a TryAcquire of another process that arrives between
+// the two finds a queue; and if nobody else waits, the leave grants to the new attempt at
+// once. onLeft is called with the result that Release(op) would have, before the outcome of
+// the new attempt is processed.
+func (l *Lease) GiveBackAndEnter(ctx context.Context, op string, of Attempt, into *Lease, onLeft func(error)) (*Place, error) {
+	m, res := l.a.m, l.a.res
+	if _, err := m.begin(ctx, of.Op, of.Key); err != nil {
+		onLeft(l.Release(op))
+		return nil, err
+	}
+	c := &caller{m: m, ctx: ctx, at: m.newAttempt(res, of), stops: true, again: true}
+	us, clock := m.client.Now(res.FirstKey())
+	if clock != nil {
+		// The clock of this server is not known (any more). The enter may have to wait for it,
+		// so the leave goes first, by itself.
+		onLeft(l.Release(op))
+		return c.untilQueued(into)
+	}
+	defer m.done() // of end
+	if err := l.end(op, nil); err != nil {
+		onLeft(err)
+		return c.untilQueued(into)
+	}
+	m.mu.Lock()
+	c.at.send()
+	m.attempts[c.at.seq] = c.at
+	leave := l.a.leaveCall()
+	m.mu.Unlock()
+	e := c.prepare(us)
+	e.call.Confirm = call.Confirm{} // confirming needs a pipeline of its own; a grant is confirmed later
+	replies, errs := m.client.DoBoth(m.client.Brief(), e.call, leave)
+	// Process the leave first. A grant in its reply then finds an attempt that has not joined a
+	// group, and no subscription is opened for it.
+	l.a.onLeft(leave, replies[1], errs[1])
+	onLeft(l.a.awaitLeave(op))
+	e.onDone(replies[0], errs[0])
+	return c.untilQueued(into)
+}
+
+// RenewAndCount renews the lease and asks how its resource is used. After an error the lease
+// may not be held any more: it has ended, or its state is unknown.
+func (l *Lease) RenewAndCount() (Use, error) {
+	a := l.a
+	a.m.mu.Lock()
+	c := a.renewal(time.Now(), RenewOptions{Term: a.ttl, Counts: true})
+	a.m.mu.Unlock()
+	ints, err := a.m.client.Do(a.m.client.Brief(), c)
+	r := a.onRenewed(c, a.ttl, ints, err)
+	if r.Code != Granted {
+		return r.Use, errors.Join(r.Err, errGone)
+	}
+	return r.Use, nil
+}
+
+// SetLastToken sets the fencing token of the last turn that the lease has served. Every leave
+// that is prepared from then on carries it.
+func (l *Lease) SetLastToken(token uint64) { l.a.req.SetLastToken(token) }
+
+// TokenAheadOfClock reports whether the lease's token was certainly ahead of the server's
+// clock when it was granted. That happens if the clock went back: the token then continues
+// from the last one.
+func (l *Lease) TokenAheadOfClock() bool {
+	const slack = 1000 // µs: shorter than any lease, so the clock has passed it by the next grant
+	now, unknown := l.a.m.client.Now(l.a.res.FirstKey())
+	return unknown == nil && l.a.token > uint64(now-time.Since(l.a.grantAt).Microseconds())+slack
+}
+
+// Closing returns a channel that is closed when Close begins.
+func (m *Manager) Closing() <-chan struct{} { return m.closing }
+
+// BusyError returns the error of a request that found a resource in state s.
+func (m *Manager) BusyError(s State) *leasehold.BusyError { return m.busyError(s) }
+
+// EventTime returns the current time if there is an Observer or a Logger, else the zero time.
+func (m *Manager) EventTime() time.Time { return m.events.now() }
+
+// TurnAcquired reports the outcome of a request for a turn on a shared lease to the Observer.
+func (m *Manager) TurnAcquired(ctx context.Context, permits int, waited bool, began time.Time, err error) {
+	if m.events != nil {
+		m.Observe(leasehold.Event{
+			Kind: leasehold.EventAcquired, Outcome: acquireOutcome(ctx, err), Context: ctx,
+			Duration: time.Since(began), Permits: permits, Waited: waited,
+		})
+	}
+}
+
+// TurnEnded reports to the Observer that a turn on a shared lease ended because of why.
+func (m *Manager) TurnEnded(permits int, began time.Time, why error) {
+	if m.events != nil {
+		m.events.observe(leasehold.Event{Kind: leasehold.EventHoldEnded, Outcome: holdOutcome(why), Duration: time.Since(began), Permits: permits})
+	}
+}
+
+// TurnHeldTooLong reports that MaxHold ended a turn. The lease then serves the next turn.
+func (l *Lease) TurnHeldTooLong() { l.a.m.events.ended(l.a, leasehold.ErrMaxHold, false) }
+
+// TurnReleasedLate reports that a turn was released after MaxHold had ended it.
+func (l *Lease) TurnReleasedLate() { l.a.m.events.staleRelease(l.a) }
