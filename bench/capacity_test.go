@@ -109,7 +109,7 @@ func renewalsCapacity(b *testing.B) {
 		enter(b, client, held[i], lease.Granted)
 	}
 	renew := func(ctx context.Context, i int) error {
-		return each(ctx, client, held[i], func(r *attempt) *call.Call { return r.Renew(attemptTTL, 0) },
+		return each(ctx, client, held[i], func(r *attempt) *call.Call { return r.Renew(lease.RenewOptions{Term: attemptTTL}) },
 			func(r *attempt, v []int64) error {
 				if reply, err := r.ReadRenew(v); err != nil || reply.Term <= 0 {
 					return fmt.Errorf("a lease was not renewed: %v", v)

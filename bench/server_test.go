@@ -40,7 +40,7 @@ func BenchmarkServerTime(b *testing.B) {
 		return func() error {
 			enter(b, client, all, lease.Granted)
 			return each(ctx, client, all, func(r *attempt) *call.Call { return r.Leave(0) }, func(r *attempt, v []int64) error {
-				if r, err := r.ReadLeave(v); err != nil || !r.Held {
+				if r, err := r.ReadLeave(v); err != nil || r.Code != lease.Held {
 					return fmt.Errorf("a leave was answered %v", v)
 				}
 				return nil

@@ -81,7 +81,7 @@ func (d *desk) do(c *call.Call) []int64 {
 }
 
 // hear takes grants to those that waited.
-func (d *desk) hear(grants []lease.Grant) {
+func (d *desk) hear(grants []lease.Result) {
 	for _, g := range grants {
 		d.held = append(d.held, d.waiting[g.Seq])
 		delete(d.waiting, g.Seq)
@@ -113,7 +113,7 @@ func (d *desk) leave() {
 	q := d.held[0]
 	d.held = d.held[1:]
 	r, err := q.ReadLeave(d.do(q.Leave(0)))
-	if err != nil || !r.Held {
+	if err != nil || r.Code != lease.Held {
 		d.b.Fatalf("leave: %+v, %v", r, err)
 	}
 	d.hear(r.Grants)

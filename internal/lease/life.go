@@ -51,6 +51,7 @@ type life struct {
 	resent   bool   // an earlier leave may have run
 	complete bool   // its leave stores something only if the lease is held
 	settled  bool   // nothing of it is left: the leave was answered, or none was needed
+	underWay uint8  // leaves without an outcome
 	refused  uint8  // answers that refused the leave
 	voids    uint8  // enters that came too late
 	enters   uint16 // that may have reached the server

@@ -83,7 +83,7 @@ func (a *life) release(now moment, closed bool) (was state, fx effect) {
 		return over, fx
 	case a.state == held:
 		a.state, a.why, a.released = leaving, byHolder, true
-		a.since, a.next, a.leaves = now, never, 0
+		a.since, a.next, a.leaves, a.underWay = now, never, 0, 1
 		return held, ended
 	case a.state == lost && !closed:
 		a.state, a.next, a.told = leaving, now, tellDone
@@ -117,6 +117,9 @@ func (a *life) end(now moment) effect {
 
 // onLeave takes the outcome of a leave.
 func (a *life) onLeave(r *Result, now moment) (fx effect) {
+	if a.underWay > 0 {
+		a.underWay--
+	}
 	if r.Copied || r.Code == Unanswered {
 		fx = ask // a lost reply may have carried grants to others
 	}
@@ -232,6 +235,8 @@ func (a *life) tick(now, pending moment) (do duty, fx effect) {
 			a.next = pending
 			return nothing, fx
 		}
+		a.resent = a.resent || a.underWay > 0 // the answer to the second may come first
+		a.underWay++
 		a.next = now + 4*a.backoff(a.leaves+1)
 		if a.refused >= maxTries {
 			a.next = now + refusedPause

@@ -230,7 +230,7 @@ func (f *family) ask(handle string, callerTotal int, members []string) []int64 {
 	f.advance()
 	f.finish()
 	reply := []int64{f.us, f.earliest(), f.more, int64(f.inUse()), int64(f.total(callerTotal)), int64(len(f.ready.scores))}
-	limits := map[string]int{}
+	limits, reasons := map[string]int{}, []int64(nil)
 	for _, m := range members {
 		t := f.judged(m)
 		if limits[t.key] == 0 {
@@ -241,10 +241,13 @@ func (f *family) ask(handle string, callerTotal int, members []string) []int64 {
 			state = 1
 		} else if f.queue.has(m) {
 			state = 2
+		} else if reason, revoked := f.marks.texts[listedID(m)]; revoked {
+			n, _ := strconv.ParseInt(reason, 10, 64)
+			state, reasons = 3, append(reasons, n)
 		}
 		reply = append(reply, state, left, int64(f.use(t.key)), int64(limits[t.key]), int64(len(f.line.of(t.key))))
 	}
-	return append(reply, f.told...)
+	return append(append(reply, f.told...), reasons...)
 }
 
 func (f *family) renew(member string, ttl int64) []int64 {

@@ -71,20 +71,6 @@ func (f *family) revoke(member, id, reason string, callerTotal int) []int64 {
 	return []int64{state, f.us, f.more}
 }
 
-func (f *family) fate(member, id string) []int64 {
-	reason, revoked := f.marks.texts[id]
-	switch {
-	case f.left(member) > 0:
-		return []int64{1}
-	case f.queue.has(member):
-		return []int64{2}
-	case revoked:
-		n, _ := strconv.ParseInt(reason, 10, 64)
-		return []int64{3, n}
-	}
-	return []int64{0}
-}
-
 // there reports whether a request holds or waits.
 func (f *family) there(member string) bool { return f.left(member) > 0 || f.queue.has(member) }
 
@@ -92,6 +78,24 @@ func (f *family) there(member string) bool { return f.left(member) > 0 || f.queu
 type buried struct {
 	reason int64 // 0: the mark was lost
 	until  int64 // when its tombstone ends, in ms, by a clock on which what passed counts
+}
+
+// revokedReply is the first number of a reply that says that the attempt was revoked; the reason
+// follows.
+const revokedReply = -99
+
+// unlessRevoked returns the reply to a call of an attempt, or that it was revoked, if the first
+// number says that the call found neither its lease nor its place.
+func (f *family) unlessRevoked(script string, args []any, reply []int64) []int64 {
+	nothing, asks := map[string]int64{"enter": 7, "leave": 0, "renew": 0}[script]
+	if !asks || reply[0] != nothing {
+		return reply
+	}
+	if reason, revoked := f.marks.texts[listedID(args[0].(string))]; revoked {
+		n, _ := strconv.ParseInt(reason, 10, 64)
+		return []int64{revokedReply, n}
+	}
+	return reply
 }
 
 // revoke revokes a request, as the one that was found, or as one of which nothing was.
@@ -133,23 +137,6 @@ func (m *machine) revoke(t *rapid.T) {
 		}
 		b.until = m.model.now + m.aged + tombstone
 		m.revoked[member] = b
-	}
-}
-
-// fate asks what became of a request.
-func (m *machine) fate(t *rapid.T) {
-	r := m.again(t)
-	id := listedID(r.member)
-	there := false // when the call was made: a key may end before it is read
-	got := m.run("fate", "fate of "+r.member, -1, func(f *family) []int64 {
-		there = f.there(r.member)
-		return f.fate(r.member, id)
-	}, r.member, id)
-	switch b := m.revoked[r.member]; {
-	case (got[0] == 1 || got[0] == 2) != there:
-		m.Fatalf("the fate of %s is %v; it is there: %v", r.member, got, there)
-	case got[0] == 3 && got[1] != b.reason, got[0] == 0 && b.reason != 0:
-		m.Fatalf("the fate of %s is %v; it was revoked for %d", r.member, got, b.reason)
 	}
 }
 

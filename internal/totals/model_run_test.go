@@ -28,7 +28,7 @@ func TestModelOfFamiliesWithATotal(t *testing.T) {
 				"enter": m.enterNew, "enter more": m.enterNew, "enter yet more": m.enterNew, "enter again": m.enterAgain,
 				"leave": m.leave, "leave more": m.leave, "leave yet more": m.leaveHeld, "ask": m.ask, "ask more": m.ask, "renew": m.renew,
 				"pass": m.pass, "pass some": m.pass, "set": m.setLimit, "lose": m.lose, "go on": m.goOn,
-				"revoke": m.revoke, "fate": m.fate,
+				"revoke": m.revoke,
 			})
 		})
 	})

@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
+	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/luascripts"
@@ -42,7 +43,6 @@ var scripts = map[string]*redis.Script{
 	"enter": redis.NewScript(luascripts.TotalsEnter()), "leave": redis.NewScript(luascripts.TotalsLeave()),
 	"ask": redis.NewScript(luascripts.TotalsAsk()), "renew": redis.NewScript(luascripts.TotalsRenew()),
 	"set": redis.NewScript(luascripts.TotalsSetLimit()), "revoke": redis.NewScript(luascripts.TotalsRevoke()),
-	
 }
 
 // moment is the server's clock as a script may have seen it: in µs by TIME, and
@@ -125,11 +125,15 @@ func (m *machine) run(script, what string, clockAt int, predict func(*family) []
 		names = names[:2]
 	case "revoke":
 		names = m.names
-	case "fate":
-		names = []string{m.names[0], m.names[2], m.names[8]}
 	}
 	got, err := scripts[script].Run(context.Background(), m.rdb, names, args...).Int64Slice()
-	if err != nil {
+	if reason, revoked := call.Revoked(err); revoked {
+		n, _ := strconv.ParseInt(reason, 10, 64)
+		got, clockAt = []int64{revokedReply, n}, -1
+		if b := m.revoked[args[0].(string)]; n != b.reason {
+			m.Fatalf("%s was told that it was revoked for %d; it was for %d", args[0], n, b.reason)
+		}
+	} else if err != nil {
 		m.Fatalf("call %d, %s: %v", m.calls, what, err)
 	}
 	m.Logf("%d  %s  ->  %v", m.calls, what, got)
@@ -149,7 +153,7 @@ func (m *machine) run(script, what string, clockAt int, predict func(*family) []
 				c.clear()
 			}
 		}
-		want := predict(next)
+		want := next.unlessRevoked(script, args, predict(next))
 		next.settle(cells, before/1000, after/1000, m.mini == nil)
 		if d := difference(got, want, sent, next.sent, cells, next.cells); d == "" {
 			m.model = next

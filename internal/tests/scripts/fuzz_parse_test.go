@@ -62,8 +62,8 @@ func FuzzReplies(f *testing.F) {
 			for i := range waiters {
 				waiters[i] = one.Request
 			}
-			if got, err := r.ReadAsk(c, v, waiters); err == nil && len(got.Standings) != int(n) {
-				t.Errorf("%d standings of %d waiters", len(got.Standings), n)
+			if got, err := r.ReadAsk(c, v, waiters); err == nil && len(got.Waiters) != int(n) {
+				t.Errorf("%d standings of %d waiters", len(got.Waiters), n)
 			}
 			if got, err := one.ReadLeave(v); err == nil && r == res && len(v) > 2 {
 				want := 0

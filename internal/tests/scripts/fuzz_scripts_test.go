@@ -129,7 +129,7 @@ func FuzzRequests(f *testing.F) {
 			t.Fatal(err)
 		}
 		for _, x := range []*request{r, w} {
-			if _, err := r.ReadRenew(z.do(x.Renew(term, 0))); err != nil {
+			if _, err := r.ReadRenew(z.do(x.Renew(lease.RenewOptions{Term: term}))); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -172,7 +172,7 @@ func FuzzPayloads(f *testing.F) {
 		r := res.attemptFor(rejected, hereHandle, 1, 1, time.Minute, 1)
 		w := res.attemptFor(rejected, thereHandle, 2, 1, time.Minute, 1)
 		o := lease.EnterOptions{VoidAfter: new(int64(1 << 53)), Wait: true}
-		enter := func(x *request, o lease.EnterOptions) lease.EnterReply {
+		enter := func(x *request, o lease.EnterOptions) lease.Reply {
 			c := x.Enter(o)
 			reply, err := x.ReadEnter(c, z.do(c))
 			if err != nil {
@@ -191,7 +191,7 @@ func FuzzPayloads(f *testing.F) {
 		}
 		c := res.Ask(plain([]*request{w}))
 		asked, err := res.ReadAsk(c, z.do(c), plain([]*request{w}))
-		if err != nil || asked.Standings[0].Code != lease.Answered {
+		if err != nil || asked.Waiters[0].Code != lease.Answered {
 			t.Fatalf("asked: %+v, %v", asked, err)
 		}
 		c = res.inspect()

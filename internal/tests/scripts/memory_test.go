@@ -47,13 +47,13 @@ func TestCallsThatGiveBackNeedNoMemory(t *testing.T) {
 			if left := w.renew(holder, 2*time.Minute); left != 2*time.Minute {
 				t.Errorf("renew left %v; want 2m", left)
 			}
-			if got := w.ask(waiter).Standings; got[0].Code != lease.Queued {
+			if got := w.ask(waiter).Waiters; got[0].Code != lease.Queued {
 				t.Errorf("the waiter stands as %d; want queued", got[0].Code)
 			}
-			if got := w.leave(holder, 0); !got.Held || len(got.Grants) != 1 || got.Grants[0].Seq != waiter.Seq {
+			if got := w.leave(holder, 0); got.Code != lease.Held || len(got.Grants) != 1 || got.Grants[0].Seq != waiter.Seq {
 				t.Errorf("leave answered %+v; want the lock handed to the waiter", got)
 			}
-			if got := w.leave(waiter, w.now()+time.Second.Microseconds()); !got.Held {
+			if got := w.leave(waiter, w.now()+time.Second.Microseconds()); got.Code != lease.Held {
 				t.Errorf("leave answered %+v; want it given back", got)
 			}
 		})

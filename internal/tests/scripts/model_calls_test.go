@@ -24,10 +24,12 @@ func (m *machine) call(what string, c *call.Call, clockAt int, predict func(refe
 	m.calls++
 	before := m.clock()
 	ints, err := m.client.Do(context.Background(), c)
-	if err != nil {
+	got := outcome{ints, c.Text}
+	if reason, revoked := call.Revoked(err); revoked {
+		got.text = []string{"REVOKED " + reason}
+	} else if err != nil {
 		m.Fatalf("call %d, %s: %v", m.calls, what, err)
 	}
-	got := outcome{ints, c.Text}
 	m.Logf("%d  %s  ->  %v %q", m.calls, what, got.ints, got.text)
 	m.compare(what, before, got, clockAt, predict)
 	return got

@@ -32,7 +32,6 @@ func TestModelOfFlights(t *testing.T) {
 				"enter": m.enterNew, "enter more": m.enterNew, "enter again": m.enterAgain, "leave": m.leave, "ask": m.ask, "renew": m.renew,
 				"land": m.land, "land more": m.land, "invalidate": m.invalidate, "put": m.put, "inspect": m.inspect, "pass": m.pass, "lose": m.loseOne,
 				"revoke": func(t *rapid.T) { m.revoke(t, m.res.Resource, m.again(t)) },
-				"fate":   func(t *rapid.T) { m.askFate(t, m.again(t)) },
 			})
 		})
 	})
@@ -82,8 +81,12 @@ func (m *loadMachine) enter(t *rapid.T, r *request) {
 	what := fmt.Sprintf("enter %s for %v, %+v, %+v", name(r), r.TTL, o, rejected)
 	c := r.Enter(o)
 	got := m.call(what, c, 1, func(ref reference) outcome {
-		return flightOf(ref).enter(r.Member(), r.TTL.Milliseconds(), look{*o.VoidAfter, o.Wait, rejected.Value, rejected.Failure})
+		f := flightOf(ref)
+		return f.unlessRevoked(r.Member(), 7, f.enter(r.Member(), r.TTL.Milliseconds(), look{*o.VoidAfter, o.Wait, rejected.Value, rejected.Failure}))
 	})
+	if m.wasRevoked(r, got) {
+		return
+	}
 	reply, err := r.ReadEnter(c, got.ints)
 	if err != nil {
 		m.Fatal(err)
@@ -116,8 +119,11 @@ func (m *loadMachine) leave(t *rapid.T) {
 	r, void := m.again(t), m.void(t)
 	m.gaveUp(r)
 	got := m.call(fmt.Sprintf("leave %s, void %d", name(r), void), r.Leave(void), 1, func(ref reference) outcome {
-		return flightOf(ref).leave(r.Member(), (void+999)/1000)
+		return flightOf(ref).unlessRevoked(r.Member(), 0, flightOf(ref).leave(r.Member(), (void+999)/1000))
 	})
+	if m.wasRevoked(r, got) {
+		return
+	}
 	if _, err := r.ReadLeave(got.ints); err != nil {
 		m.Fatal(err)
 	}
@@ -153,10 +159,13 @@ func (m *loadMachine) renew(t *rapid.T) {
 		m.gaveUp(r)
 		r.loads().Unwatch()
 	}
-	c := r.Renew(ttl, void)
+	c := r.Renew(lease.RenewOptions{Term: ttl, EnterMayArriveUntil: void})
 	got := m.call(fmt.Sprintf("renew %s for %v, alone %v, void %d", name(r), ttl, alone, void), c, -1, func(ref reference) outcome {
-		return flightOf(ref).renew(r.Member(), ttl.Milliseconds(), alone, (void+999)/1000)
+		return flightOf(ref).unlessRevoked(r.Member(), 0, flightOf(ref).renew(r.Member(), ttl.Milliseconds(), alone, (void+999)/1000))
 	})
+	if m.wasRevoked(r, got) {
+		return
+	}
 	if _, err := r.ReadRenew(got.ints); err != nil {
 		m.Fatal(err)
 	}

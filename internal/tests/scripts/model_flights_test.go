@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/leasehold-go/leasehold/internal/lease"
 )
 
 // flightModel is the reference of cached values: who loads, who waits for which
@@ -198,6 +200,9 @@ func (f *flightModel) ask(members []string, tokens []int64) outcome {
 					first = ends
 				}
 			}
+		}
+		if reason, revoked := f.marks.fields[lease.ListedID(m)]; state == 0 && revoked {
+			state, text = 3, append(text, reason)
 		}
 		if place > 0 && state != 2 {
 			f.unqueue(m)

@@ -50,7 +50,6 @@ func TestModelOfPermits(t *testing.T) {
 						"enter": m.enterNew, "enter again": m.enterAgain, "leave": m.leave, "ask": m.ask, "renew": m.renew,
 						"pass": m.pass, "pass some": m.pass, "enter more": m.enterNew, "leave more": m.leave, "word": m.setWord, "set": m.setLimit, "set again": m.setLimit, "lose": m.loseOne,
 						"revoke":   func(t *rapid.T) { m.revoke(t, res.Resource, m.again(t)) },
-						"fate":     func(t *rapid.T) { m.askFate(t, m.again(t)) },
 						"complete": m.complete, "leave turns": m.leaveTurns, "renew and count": m.renewAndCount,
 					})
 				})
@@ -104,10 +103,13 @@ func (m *permitMachine) enter(t *rapid.T, r *request) {
 	got := m.call(what, r.Enter(o), 1, func(ref reference) outcome {
 		e := entering{void: *o.Void(), ticket: o.Ticket, wait: o.Wait, max: o.MaxWaiters}
 		if m.slots[r.Seq] != nil {
-			return ints(on(ref).enterOnce(r.Member(), e))
+			return on(ref).unlessRevoked(r.Member(), 7, on(ref).enterOnce(r.Member(), e))
 		}
-		return ints(on(ref).enter(r.Member(), e))
+		return on(ref).unlessRevoked(r.Member(), 7, on(ref).enter(r.Member(), e))
 	})
+	if m.wasRevoked(r, got) {
+		return
+	}
 	reply, err := r.ReadEnter(nil, got.ints)
 	if err != nil {
 		m.Fatal(err)
@@ -156,12 +158,15 @@ func (m *permitMachine) leaveOf(t *rapid.T, r *request) {
 	got := m.call(fmt.Sprintf("leave %s, void %d, last token %d", name(r), void, last), r.Leave(void), 1, func(ref reference) outcome {
 		switch s := m.slots[r.Seq]; {
 		case last != 0:
-			return ints(on(ref).leaveTurns(r.Member(), (void+999)/1000, last))
+			return on(ref).unlessRevoked(r.Member(), 0, on(ref).leaveTurns(r.Member(), (void+999)/1000, last))
 		case s != nil && s.completes:
-			return ints(on(ref).complete(r.Member(), (void+999)/1000, s.keep.Milliseconds()))
+			return on(ref).unlessRevoked(r.Member(), 0, on(ref).complete(r.Member(), (void+999)/1000, s.keep.Milliseconds()))
 		}
-		return ints(on(ref).leave(r.Member(), (void+999)/1000))
+		return on(ref).unlessRevoked(r.Member(), 0, on(ref).leave(r.Member(), (void+999)/1000))
 	})
+	if m.wasRevoked(r, got) {
+		return
+	}
 	reply, err := r.ReadLeave(got.ints)
 	if err != nil {
 		m.Fatal(err)
@@ -183,7 +188,7 @@ func (m *permitMachine) ask(t *rapid.T) {
 		}
 	}
 	c := m.res.Ask(plain(asked))
-	got := m.call(what, c, 0, func(ref reference) outcome { return ints(on(ref).ask(members)) })
+	got := m.call(what, c, 0, func(ref reference) outcome { return on(ref).ask(members) })
 	if _, err := m.res.ReadAsk(c, got.ints, plain(asked)); err != nil {
 		m.Fatal(err)
 	}
@@ -192,9 +197,12 @@ func (m *permitMachine) ask(t *rapid.T) {
 func (m *permitMachine) renew(t *rapid.T) {
 	r := m.again(t)
 	ttl := rapid.SampledFrom([]time.Duration{r.TTL, r.TTL, time.Millisecond, 30 * time.Second}).Draw(t, "ttl")
-	got := m.call(fmt.Sprintf("renew %s for %v", name(r), ttl), r.Renew(ttl, 0), -1, func(ref reference) outcome {
-		return ints(on(ref).renew(r.Member(), ttl.Milliseconds()))
+	got := m.call(fmt.Sprintf("renew %s for %v", name(r), ttl), r.Renew(lease.RenewOptions{Term: ttl}), -1, func(ref reference) outcome {
+		return on(ref).unlessRevoked(r.Member(), 0, on(ref).renew(r.Member(), ttl.Milliseconds()))
 	})
+	if m.wasRevoked(r, got) {
+		return
+	}
 	if _, err := r.ReadRenew(got.ints); err != nil {
 		m.Fatal(err)
 	}
@@ -228,7 +236,7 @@ func (m *permitMachine) setLimit(t *rapid.T) {
 		}
 		m.set = append(m.set, s)
 	}
-	res := m.res.Resource.(lease.Adjustable)
+	res := m.res.Resource
 	c := res.Set(lease.SetOptions{Handle: s.handle, Limit: s.limit, Number: s.number})
 	got := m.call(fmt.Sprintf("set %+v", s), c, 1, func(ref reference) outcome { return ints(on(ref).set(s)) })
 	if _, err := res.ReadSet(got.ints); err != nil {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/leasehold-go/leasehold/internal/lease"
 )
 
 // permits is the reference of permits: who holds, who waits, and who gave up.
@@ -298,7 +300,7 @@ func (p *permitsModel) waitedFor() bool {
 	return false
 }
 
-func (p *permitsModel) ask(members []string) []int64 {
+func (p *permitsModel) ask(members []string) outcome {
 	p.own = parseTerms(members[0]).handle
 	p.queue.keep(p.now + p.c.alive)
 	p.alive.keep(p.now + p.c.alive)
@@ -312,6 +314,7 @@ func (p *permitsModel) ask(members []string) []int64 {
 	p.tidy()
 	limit := p.limit(parseTerms(members[0]))
 	reply := []int64{p.us, p.earliest(), int64(p.used()), int64(limit), int64(len(p.queue.scores))}
+	var reasons []string
 	for _, m := range members {
 		switch left := p.left(m); {
 		case left > 0:
@@ -319,10 +322,14 @@ func (p *permitsModel) ask(members []string) []int64 {
 		case p.queue.has(m):
 			reply = append(reply, 2, 0, 0)
 		default:
-			reply = append(reply, 0, 0, 0)
+			if reason, revoked := p.marks.fields[lease.ListedID(m)]; revoked {
+				reply, reasons = append(reply, 3, 0, 0), append(reasons, reason)
+			} else {
+				reply = append(reply, 0, 0, 0)
+			}
 		}
 	}
-	return append(reply, p.told...)
+	return outcome{append(reply, p.told...), reasons}
 }
 
 func (p *permitsModel) leave(member string, void int64) []int64 {

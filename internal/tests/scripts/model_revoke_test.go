@@ -33,6 +33,19 @@ func auditEntry(id, what, permits, label, remains, reason string) string {
 	return strings.Join([]string{id, what, permits, label, remains, reason}, "|")
 }
 
+// unlessRevoked returns the outcome of a call of an attempt, or the error that it was revoked, if
+// the first number says that the call found neither its lease nor its place.
+func (r revocations) unlessRevoked(member string, nothing int64, reply any) outcome {
+	o, whole := reply.(outcome)
+	if !whole {
+		o = ints(reply.([]int64))
+	}
+	if reason, revoked := r.marks.fields[lease.ListedID(member)]; revoked && o.ints[0] == nothing {
+		return outcome{text: []string{"REVOKED " + reason}}
+	}
+	return o
+}
+
 // revoke takes a lease or a place away.
 func (p *permitsModel) revoke(member, id, reason string) outcome {
 	p.own = "" // nobody's outcomes ride in the reply
@@ -61,19 +74,6 @@ func (p *permitsModel) revoke(member, id, reason string) outcome {
 		p.tidy()
 	}
 	return ints([]int64{state, p.us, 0})
-}
-
-func (p *permitsModel) fate(member, id string) outcome {
-	reason, revoked := p.marks.fields[id]
-	switch {
-	case p.left(member) > 0:
-		return ints([]int64{1})
-	case p.queue.has(member):
-		return ints([]int64{2})
-	case revoked:
-		return outcome{[]int64{3}, []string{reason}}
-	}
-	return ints([]int64{0})
 }
 
 // revoke takes the right to load, or a place, away.
@@ -111,25 +111,10 @@ func (f *flightModel) revoke(member, id, reason string) outcome {
 	return ints([]int64{state, f.us, 0})
 }
 
-func (f *flightModel) fate(member, id string) outcome {
-	reason, revoked := f.marks.fields[id]
-	name, _, _ := f.invalidated(member, -1)
-	switch {
-	case f.held.scores[member] > f.now || name != "":
-		return ints([]int64{1})
-	case f.queue.has(member):
-		return ints([]int64{2})
-	case revoked:
-		return outcome{[]int64{3}, []string{reason}}
-	}
-	return ints([]int64{0})
-}
-
 // revoking is what both references can say of a revocation.
 type revoking interface {
 	reference
 	revoke(member, id, reason string) outcome
-	fate(member, id string) outcome
 	stands(member string) bool // it holds or waits
 }
 
@@ -154,7 +139,7 @@ func (m *machine) revoke(t *rapid.T, target lease.Resource, r *request) {
 	}
 	reason := "reason " + strconv.Itoa(m.calls)
 	stood := m.model.(revoking).stands(r.Member()) // may be over by the time of the call
-	got := m.call(fmt.Sprintf("revoke %s as %q: %s", name(r), member, reason), target.(lease.Revoker).Revoke(member, id, reason), 1,
+	got := m.call(fmt.Sprintf("revoke %s as %q: %s", name(r), member, reason), target.Revoke(member, id, reason), 1,
 		func(ref reference) outcome { return ref.(revoking).revoke(member, id, reason) })
 	// What holds without the reference: it is gone, the first reason stays, and a second
 	// call knows it.
@@ -181,20 +166,15 @@ func (m *machine) revoke(t *rapid.T, target lease.Resource, r *request) {
 	}
 }
 
-// askFate asks what became of a request.
-func (m *machine) askFate(t *rapid.T, r *request) {
-	member, id := r.Member(), lease.ListedID(r.Member())
-	stands := false // when the call was made: a key may end before it is read
-	got := m.call("fate of "+name(r), r.Request.(lease.Fated).Fate(), -1, func(ref reference) outcome {
-		stands = ref.(revoking).stands(member)
-		return ref.(revoking).fate(member, id)
-	})
-	switch b := m.revoked[r.Seq]; {
-	case (got.ints[0] == 1 || got.ints[0] == 2) != stands:
-		m.Fatalf("the fate of %s is %v; it is there: %v", name(r), got.ints, stands)
-	case got.ints[0] == 3 && got.text[0] != b.reason, got.ints[0] == 0 && b.reason != "":
-		m.Fatalf("the fate of %s is %v %q; it was revoked for %q", name(r), got.ints, got.text, b.reason)
+// wasRevoked reports whether a call was answered with a revocation, which has the first reason.
+func (m *machine) wasRevoked(r *request, got outcome) bool {
+	if got.ints != nil {
+		return false
 	}
+	if b := m.revoked[r.Seq]; got.text[0] != "REVOKED "+b.reason || m.model.(revoking).stands(r.Member()) {
+		m.Fatalf("%s was told %q; it was revoked for %q, and is there: %v", name(r), got.text, b.reason, m.model.(revoking).stands(r.Member()))
+	}
+	return true
 }
 
 // gaveUp takes a call of the owner that ends the attempt: from then on the tombstone lasts

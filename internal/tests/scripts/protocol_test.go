@@ -68,12 +68,12 @@ func (w *world) lock(handle string) *request {
 	return w.request(handle, 1, 1, time.Minute)
 }
 
-func (w *world) tryEnter(r *request, o lease.EnterOptions) (lease.EnterReply, error) {
+func (w *world) tryEnter(r *request, o lease.EnterOptions) (lease.Reply, error) {
 	w.Helper()
 	one := r.Enter(o)
 	v, err := w.client.Do(context.Background(), one)
 	if err != nil {
-		return lease.EnterReply{}, err
+		return lease.Reply{}, err
 	}
 	reply, err := r.ReadEnter(one, v)
 	if err != nil {
@@ -84,7 +84,7 @@ func (w *world) tryEnter(r *request, o lease.EnterOptions) (lease.EnterReply, er
 
 // enter queues where nothing is free, and fails the test unless it is answered
 // as wanted.
-func (w *world) enter(r *request, want lease.Code) lease.EnterReply {
+func (w *world) enter(r *request, want lease.Code) lease.Reply {
 	w.Helper()
 	reply, err := w.tryEnter(r, lease.EnterOptions{Wait: true})
 	if err != nil {
@@ -96,7 +96,7 @@ func (w *world) enter(r *request, want lease.Code) lease.EnterReply {
 	return reply
 }
 
-func (w *world) leave(r *request, void int64) lease.LeaveReply {
+func (w *world) leave(r *request, void int64) lease.Reply {
 	w.Helper()
 	v, err := w.client.Do(context.Background(), r.Leave(void))
 	if err != nil {
@@ -109,7 +109,7 @@ func (w *world) leave(r *request, void int64) lease.LeaveReply {
 	return reply
 }
 
-func (w *world) ask(rs ...*request) lease.AskReply {
+func (w *world) ask(rs ...*request) lease.Reply {
 	w.Helper()
 	one := w.res.Ask(plain(rs))
 	v, err := w.client.Do(context.Background(), one)
@@ -125,7 +125,7 @@ func (w *world) ask(rs ...*request) lease.AskReply {
 
 func (w *world) renew(r *request, ttl time.Duration) time.Duration {
 	w.Helper()
-	v, err := w.client.Do(context.Background(), r.Renew(ttl, 0))
+	v, err := w.client.Do(context.Background(), r.Renew(lease.RenewOptions{Term: ttl}))
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -288,7 +288,7 @@ func TestUnservableHeadIsToldAndBlocksNobody(t *testing.T) {
 		w.enter(light, lease.Queued)
 		w.rdb.Set(ctx, w.res.Part("limit"), 3, time.Minute)
 		grants := w.leave(holder, 0).Grants
-		if len(grants) != 2 || grants[0].Seq != heavy.Seq || grants[0].Refused != 3 || grants[1].Seq != light.Seq || grants[1].Refused != 0 {
+		if len(grants) != 2 || grants[0].Seq != heavy.Seq || grants[0].Limit != 3 || grants[1].Seq != light.Seq || grants[1].Code != lease.Granted {
 			w.Fatalf("told %+v; want the heavy one refused for limit 3 and the light one granted", grants)
 		}
 		w.enter(heavy, lease.TooMany)
@@ -341,7 +341,7 @@ func TestOverdueWaitersArePassedOver(t *testing.T) {
 		if grants := w.leave(holder, 0).Grants; len(grants) != 1 || grants[0].Seq != living.Seq {
 			w.Fatalf("granted %+v; want the living waiter", grants)
 		}
-		got := w.ask(late, dead).Standings
+		got := w.ask(late, dead).Waiters
 		if got[0].Code != lease.Queued || got[1].Code != 0 {
 			w.Errorf("the late one stands as %d, the dead one as %d; want queued and gone", got[0].Code, got[1].Code)
 		}
@@ -482,7 +482,7 @@ func TestOverdueWaitersAreParkedOnce(t *testing.T) {
 		later := w.lock(hereHandle)
 		w.enter(later, lease.Queued)
 		w.signs(overdue, dead...)
-		if got := w.ask(dead[7], dead[3]).Standings; got[0].Code != lease.Queued || got[1].Code != lease.Queued {
+		if got := w.ask(dead[7], dead[3]).Waiters; got[0].Code != lease.Queued || got[1].Code != lease.Queued {
 			t.Fatalf("the parked ones stand as %+v; want queued", got)
 		}
 		w.leave(living, 0)

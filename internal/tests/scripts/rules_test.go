@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/lease"
 )
 
@@ -240,7 +241,7 @@ func TestLateLeaveHandsOverNothing(t *testing.T) {
 // back does not count.
 func TestLateSettingsUndoNothing(t *testing.T) {
 	each(t, false, func(w *world) {
-		res, called := w.res.Resource.(lease.Adjustable), w.now()
+		res, called := w.res.Resource, w.now()
 		stored := func() string { return w.rdb.Get(w.Context(), w.res.Part("limit")).Val() }
 		set := func(what, handle string, number int64, limit int, want lease.SetReply, then string) {
 			w.Helper()
@@ -281,7 +282,7 @@ func TestLateSettingsUndoNothing(t *testing.T) {
 func TestRevokedAttemptTakesNothingAgain(t *testing.T) {
 	each(t, true, func(w *world) {
 		revoke := func(r *request) {
-			v, err := w.client.Do(w.Context(), w.res.Resource.(lease.Revoker).Revoke(r.Member(), r.ID(), "it hangs"))
+			v, err := w.client.Do(w.Context(), w.res.Resource.Revoke(r.Member(), r.ID(), "it hangs"))
 			if err != nil || len(v) != 3 || v[0] != 1 {
 				w.Fatalf("revoke: %v, %v", v, err)
 			}
@@ -291,20 +292,25 @@ func TestRevokedAttemptTakesNothingAgain(t *testing.T) {
 		w.enter(waiter, lease.Queued)
 		revoke(waiter)
 		w.ask(waiter)
-		if reply, err := w.tryEnter(waiter, lease.EnterOptions{Wait: true}); err != nil || reply.Code == lease.Queued || reply.Code == lease.Granted {
+		if reply, err := w.tryEnter(waiter, lease.EnterOptions{Wait: true}); !isRevoked(err) {
 			w.Errorf("a copy of the enter was answered with %d, %v", reply.Code, err)
 		}
 		if n := w.rdb.ZCard(w.Context(), w.res.Part("queue")).Val(); n != 0 {
 			w.Errorf("%d wait", n)
 		}
 		revoke(holder)
-		if reply, err := w.tryEnter(holder, lease.EnterOptions{Wait: true}); err != nil || reply.Code == lease.Queued || reply.Code == lease.Granted {
+		if reply, err := w.tryEnter(holder, lease.EnterOptions{Wait: true}); !isRevoked(err) {
 			w.Errorf("a copy of the holder's enter was answered with %d, %v", reply.Code, err)
 		}
 		if held := w.holders(); len(held) != 0 {
 			w.Errorf("%v hold it", held)
 		}
 	})
+}
+
+func isRevoked(err error) bool {
+	_, revoked := call.Revoked(err)
+	return revoked
 }
 
 // An attempt that comes back, for its tombstone was lost, can be revoked again: it has one
@@ -314,7 +320,7 @@ func TestRevokedTwiceKeepsTheFirstReason(t *testing.T) {
 		r := w.lock(hereHandle)
 		for _, reason := range []string{"first", "second"} {
 			w.enter(r, lease.Granted)
-			v, err := w.client.Do(w.Context(), w.res.Resource.(lease.Revoker).Revoke(r.Member(), r.ID(), reason))
+			v, err := w.client.Do(w.Context(), w.res.Resource.Revoke(r.Member(), r.ID(), reason))
 			if err != nil || len(v) != 3 || v[0] != 1 {
 				w.Fatalf("revoke: %v, %v", v, err)
 			}
@@ -323,9 +329,8 @@ func TestRevokedTwiceKeepsTheFirstReason(t *testing.T) {
 		if held := w.holders(); len(held) != 0 {
 			w.Errorf("%v hold it", held)
 		}
-		fate := r.Request.(lease.Fated).Fate()
-		if v, err := w.client.Do(w.Context(), fate); err != nil || len(v) != 1 || v[0] != 3 || fate.Text[0] != "first" {
-			w.Errorf("its fate is %v %q, %v", v, fate.Text, err)
+		if got := w.ask(r).Waiters[0]; got.Code != lease.Revoked || got.Reason != "first" {
+			w.Errorf("it stands as %+v", got)
 		}
 		if n := w.rdb.XLen(w.Context(), w.res.Part("audit")).Val(); n != 1 {
 			w.Errorf("the audit has %d entries", n)

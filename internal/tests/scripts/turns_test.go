@@ -8,8 +8,6 @@ import (
 	"github.com/leasehold-go/leasehold/internal/lease"
 )
 
-func (r *request) turns() lease.TurnRequest { return r.Request.(lease.TurnRequest) }
-
 func (w *world) fence() (token uint64) {
 	w.Helper()
 	token, err := w.rdb.Get(context.Background(), w.res.Part("fence")).Uint64()
@@ -26,16 +24,16 @@ func TestLeaveOfTurnsSetsTheFence(t *testing.T) {
 		first, waiter := w.lock(hereHandle), w.lock(thereHandle)
 		last := w.enter(first, lease.Granted).Token + 5_000_000
 		w.enter(waiter, lease.Queued)
-		first.turns().SetLastToken(last)
-		if r := w.leave(first, 0); !r.Held {
+		first.SetLastToken(last)
+		if r := w.leave(first, 0); r.Code != lease.Held {
 			w.Fatal("the lock was not held")
 		}
 		handedOver := last + 1 // the clock is behind the last token
 		if got := w.fence(); got != handedOver {
 			w.Errorf("the next owner's token is %d; want %d", got, handedOver)
 		}
-		if r := w.leave(first, 0); r.Held || w.fence() != handedOver {
-			w.Errorf("a second leave found the lock held: %v, and set the fence to %d", r.Held, w.fence())
+		if r := w.leave(first, 0); r.Code == lease.Held || w.fence() != handedOver {
+			w.Errorf("a second leave found the lock held: %v, and set the fence to %d", r.Code == lease.Held, w.fence())
 		}
 		w.leave(waiter, 0)
 
@@ -43,8 +41,8 @@ func TestLeaveOfTurnsSetsTheFence(t *testing.T) {
 		token := w.enter(lost, lease.Granted).Token
 		w.rdb.Del(context.Background(), w.res.Part("holders"))
 		owned := w.enter(owner, lease.Granted).Token
-		lost.turns().SetLastToken(token + 5_000_000)
-		if r := w.leave(lost, 0); r.Held || w.fence() != owned {
+		lost.SetLastToken(token + 5_000_000)
+		if r := w.leave(lost, 0); r.Code == lease.Held || w.fence() != owned {
 			w.Errorf("the leave of a lost lock set the fence of its next owner from %d to %d", owned, w.fence())
 		}
 	})
@@ -55,7 +53,7 @@ func TestLeaveOfTurnsNeverSetsTheFenceBack(t *testing.T) {
 	each(t, true, func(w *world) {
 		r := w.lock(hereHandle)
 		token := w.enter(r, lease.Granted).Token
-		r.turns().SetLastToken(token - 1)
+		r.SetLastToken(token - 1)
 		w.leave(r, 0)
 		if got := w.fence(); got != token {
 			w.Errorf("the fence is %d after a grant of %d", got, token)
@@ -65,11 +63,7 @@ func TestLeaveOfTurnsNeverSetsTheFenceBack(t *testing.T) {
 
 func (w *world) renewAndCount(r *request, ttl time.Duration) (time.Duration, lease.Use) {
 	w.Helper()
-	v, err := w.client.Do(context.Background(), r.turns().RenewAndCount(ttl, time.Second))
-	if err != nil {
-		w.Fatal(err)
-	}
-	v, use, err := r.turns().ReadRenewAndCount(v)
+	v, err := w.client.Do(context.Background(), r.Renew(lease.RenewOptions{Term: ttl, HeldFor: time.Second, Counts: true}))
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -77,7 +71,7 @@ func (w *world) renewAndCount(r *request, ttl time.Duration) (time.Duration, lea
 	if err != nil {
 		w.Fatal(err)
 	}
-	return left.Term, use
+	return left.Term, left.Use
 }
 
 // A renewal that counts is a renewal, tells how many wait and how much is in use, and
