@@ -51,7 +51,7 @@ func (w *watch) Due(t time.Time, calls []*call.Call) ([]*call.Call, time.Time, t
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var oldest time.Time // when the oldest lease that is still too young began
-	n, now := 0, m.moment(t)
+	now := m.moment(t)
 	w.nextRenew = max(w.nextRenew, now)
 	for _, a := range m.attempts {
 		renew, key := false, a.res.FirstKey()
@@ -67,12 +67,15 @@ func (w *watch) Due(t time.Time, calls []*call.Call) ([]*call.Call, time.Time, t
 			oldest = a.grantAt
 		}
 		if renew {
-			at := w.nextRenew + time.Duration(n/renewAtOnce*renewAtOnce)*renewEach
+			at := w.nextRenew
+			if at > now { // with others
+				at += renewAtOnce*renewEach - 1
+				at -= at % (renewAtOnce * renewEach)
+			}
+			w.nextRenew += renewEach
 			a.after(held, a.onHint(at), nil)
-			n++
 		}
 	}
-	w.nextRenew += time.Duration(n) * renewEach
 	w.missed = nil
 	if w.scheduled = !oldest.IsZero(); !w.scheduled {
 		return calls, time.Time{}, 0

@@ -96,15 +96,15 @@ type TripCount struct{ Gets, Scripts, Times int }
 // tripName is what a round trip counts as by a script that it carries.
 func tripName(script string) string {
 	switch name := call.ScriptName(script); name {
-	case "time", "fate", "load fate":
+	case "time", "renew", "load renew", "totals renew":
 		return name
 	}
 	return "script"
 }
 
-// TripCounter counts round trips since it was last asked. It leaves out the question for
-// the fate of a lease that is older than 100 ms, which the handle asks when its holder
-// begins to listen: on a machine that stood still any lease may be.
+// TripCounter counts round trips since it was last asked. It leaves out
+// renewals: the handle renews a lease that is older than 100 ms when its holder begins to
+// listen, and on a machine that stood still any lease may be.
 func (w *Wire) TripCounter() func() TripCount {
 	now := func() TripCount {
 		w.mu.Lock()

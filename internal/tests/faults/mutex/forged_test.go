@@ -70,7 +70,7 @@ func TestForgedAndReplayedMessagesInNumbers(t *testing.T) {
 	handle := func() *mutex.Mutex {
 		p := redistest.NewProxy(t, srv.Addr())
 		p.SetHook(func(ev redistest.Event) redistest.Action {
-			if ev.Stage == redistest.OnRequest && harness.Script(ev.Cmd) == "fate" {
+			if ev.Stage == redistest.OnRequest && harness.Script(ev.Cmd) == "renew" {
 				questions.Add(1)
 			}
 			return redistest.Pass

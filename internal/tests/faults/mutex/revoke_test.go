@@ -73,16 +73,16 @@ func TestRevokeWithALostReply(t *testing.T) {
 	}
 }
 
-// Hints that nobody sent for a reason, thousands of them, end no lease: the holder asks
+// Hints that nobody sent for a reason, thousands of them, end no lease: the holder renews
 // at most once per 50 ms.
 func TestForgedHintsEndNoLease(t *testing.T) {
 	srv := redistest.Shared(t, redistest.NeedServers(t)[0])
 	s := newSite(t, srv.Client())
 	p := redistest.NewProxy(t, srv.Addr())
-	var questions atomic.Int64
+	var renewals atomic.Int64
 	p.SetHook(func(ev redistest.Event) redistest.Action {
-		if ev.Stage == redistest.OnRequest && harness.Script(ev.Cmd) == "fate" {
-			questions.Add(1)
+		if ev.Stage == redistest.OnRequest && harness.Script(ev.Cmd) == "renew" {
+			renewals.Add(1)
 		}
 		return redistest.Pass
 	})
@@ -101,10 +101,10 @@ func TestForgedHintsEndNoLease(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	redistest.Eventually(t, "a question", func() bool { return questions.Load() > 0 })
-	// One at first, one per 50 ms, and one that the subscription asked.
-	if n, most := questions.Load(), 3+int64(time.Since(began)/(50*time.Millisecond)); n > most {
-		t.Errorf("%d questions for the fate in %v; want at most %d", n, time.Since(began), most)
+	redistest.Eventually(t, "a renewal", func() bool { return renewals.Load() > 0 })
+	// One at first, one per 50 ms, and one that the subscription caused.
+	if n, most := renewals.Load(), 3+int64(time.Since(began)/(50*time.Millisecond)); n > most {
+		t.Errorf("%d renewals in %v; want at most %d", n, time.Since(began), most)
 	}
 	if err := l.Unlock(); err != nil {
 		t.Errorf("after 5,000 forged hints: %v", err)
@@ -228,13 +228,13 @@ func TestHintBeforeTheLeaseBeginsIsKept(t *testing.T) {
 	}
 }
 
-// isFate says whether a command is the question for the fate of a lease.
-func isFate(cmd redis.Cmder) bool {
+// isRenewal says whether a command renews a lease.
+func isRenewal(cmd redis.Cmder) bool {
 	args := cmd.Args()
 	if len(args) < 2 || !strings.HasPrefix(cmd.Name(), "eval") {
 		return false
 	}
-	return harness.Script([]string{"EVALSHA", fmt.Sprint(args[1])}) == "fate"
+	return harness.Script([]string{"EVALSHA", fmt.Sprint(args[1])}) == "renew"
 }
 
 // eachNode calls fn with each primary in turn.
@@ -256,26 +256,26 @@ func eachNode(t *testing.T, rdb redis.UniversalClient, fn func(node *redis.Clien
 	}
 }
 
-// Every subscription of a handle with many locks is cut: the handle asks for the fate of
+// Every subscription of a handle with many locks is cut: the handle renews
 // each lock, many in a round trip, and no lock is lost. On a Cluster, where each key has
 // a subscription of its own, too.
-func TestFatesAreAskedForTogether(t *testing.T) {
+func TestLocksAreRenewedTogetherAfterACut(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, target redistest.Target) {
 		if target.Kind == redistest.KindMini {
 			t.Skip("it has no CLIENT KILL")
 		}
 		s := newSite(t, target.Client(t))
 		rdb := target.Client(t)
-		var fates, trips atomic.Int64
+		var renewed, trips atomic.Int64
 		count := func(cmds ...redis.Cmder) {
 			n := int64(0)
 			for _, cmd := range cmds {
-				if isFate(cmd) {
+				if isRenewal(cmd) {
 					n++
 				}
 			}
 			if n > 0 {
-				fates.Add(n)
+				renewed.Add(n)
 				trips.Add(1)
 			}
 		}
@@ -314,25 +314,25 @@ func TestFatesAreAskedForTogether(t *testing.T) {
 			want = locks
 		}
 		redistest.Eventually(t, "the holders' subscriptions", func() bool { return subscriptions() == want })
-		quiet := func() bool { // no question for half a second
-			before := fates.Load()
+		quiet := func() bool { // no renewal for half a second
+			before := renewed.Load()
 			time.Sleep(500 * time.Millisecond)
-			return fates.Load() == before
+			return renewed.Load() == before
 		}
-		redistest.Eventually(t, "the first questions", quiet)
-		fates.Store(0)
+		redistest.Eventually(t, "the first renewals", quiet)
+		renewed.Store(0)
 		trips.Store(0)
 		eachNode(t, s.RDB, func(node *redis.Client) {
 			if err := node.ClientKillByFilter(t.Context(), "TYPE", "pubsub").Err(); err != nil {
 				t.Error(err)
 			}
 		})
-		redistest.Eventually(t, "a question for each lock", func() bool { return fates.Load() >= locks })
-		redistest.Eventually(t, "the last questions", quiet)
-		t.Logf("%d questions in %d round trips", fates.Load(), trips.Load())
+		redistest.Eventually(t, "a renewal of each lock", func() bool { return renewed.Load() >= locks })
+		redistest.Eventually(t, "the last renewals", quiet)
+		t.Logf("%d renewals in %d round trips", renewed.Load(), trips.Load())
 		// A hundred at a time on a single server; on a Cluster as the subscriptions come.
 		if trips.Load() > locks/5 {
-			t.Errorf("%d questions took %d round trips; want at most %d", fates.Load(), trips.Load(), locks/5)
+			t.Errorf("%d renewals took %d round trips; want at most %d", renewed.Load(), trips.Load(), locks/5)
 		}
 		for _, l := range held {
 			if err := l.Unlock(); err != nil {

@@ -1,0 +1,520 @@
+package lease
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// The world of the explorer: what Redis holds of one key, as the scripts keep it, the attempts
+// with their lives and callers, and the calls and messages that are under way. It is a value
+// that can be compared and hashed.
+
+const (
+	mostActors = 3
+	mostCalls  = 8
+
+	roundTrip  = time.Millisecond
+	timeout    = time.Second             // a call without an answer is given up after that
+	lateBy     = 4900 * time.Millisecond // a request that is held up runs so long after its sending
+	probation  = 2 * time.Second
+	aliveFor   = 4500 * time.Millisecond
+	tombstone  = 30 * time.Second
+	holdFor    = 300 * time.Millisecond
+	stopFor    = 2500 * time.Millisecond // a process that stops does nothing for so long
+	worldTTL   = 3 * time.Second
+	epoch      = time.Hour // the first moment
+	worldLimit = 90 * time.Second
+)
+
+type kind uint8
+
+const (
+	noCall kind = iota
+	enterCall
+	leaveCall
+	renewCall
+	askCall
+	message
+)
+
+type stage uint8
+
+const (
+	request   stage = iota // on its way to Redis
+	reply                  // on its way back
+	silentFor              // its caller gives it up at the moment at
+	stray                  // a copy that runs at the moment at, and whose reply nobody hears
+)
+
+// flight is a call or a message under way.
+type flight struct {
+	kind   kind
+	stage  stage
+	who    int8
+	copied bool // a copy of it may still run
+	code   Code // of the reply
+	sent   moment
+	at     moment
+	void   moment // of an enter: when it is void; of a leave: until when copies of the enter may run
+	term   moment // of a grant, or asked for
+}
+
+// serverKeys is what the server has of the key.
+type serverKeys struct {
+	expiry  [mostActors]moment // of the lease; 0: none
+	ticket  [mostActors]moment // of the place; 0: none
+	alive   [mostActors]moment
+	tomb    [mostActors]moment
+	revoked [mostActors]bool
+}
+
+type callerState uint8
+
+const (
+	notBegun callerState = iota
+	waiting
+	holding
+	releasing
+	gone
+)
+
+type actor struct {
+	life
+	asking
+	caller callerState
+	inLine bool   // it is in its group
+	until  moment // it begins, or gives back, at this moment
+	result verdict
+	ctx    bool // its ctx has ended
+	rel    moment
+	revokd bool // it was revoked
+	wasRev bool // it was revoked before it was given back
+	safe   bool // nothing has touched its lease but its own calls
+}
+
+type world struct {
+	now    moment
+	actors [mostActors]actor
+	calls  [mostCalls]flight
+	n      int8 // actors
+	limit  int8
+	redis  serverKeys
+	spoilt bool // FLUSH or a revocation: some promises do not hold
+	full   bool // more calls than the world has room for
+}
+
+func newWorld(n, limit int, scene func(w *world)) *world {
+	w := &world{now: epoch, n: int8(n), limit: int8(limit)}
+	for i := range n {
+		a := &w.actors[i]
+		a.life = life{ttl: worldTTL, waits: true, attached: true}
+		a.until = epoch + moment(i)*50*time.Millisecond
+		a.safe = true
+	}
+	if scene != nil {
+		scene(w)
+	}
+	return w
+}
+
+func (w *world) put(f flight) {
+	for i := range w.calls {
+		if w.calls[i].kind == noCall {
+			w.calls[i] = f
+			return
+		}
+	}
+	w.full = true
+}
+
+// run runs a call on the server.
+func (w *world) run(f *flight) {
+	r, i := &w.redis, f.who
+	for j := range r.expiry { // what is over is not there
+		if r.expiry[j] != 0 && r.expiry[j] <= w.now {
+			r.expiry[j] = 0
+		}
+		if r.ticket[j] != 0 && r.alive[j] <= w.now {
+			r.ticket[j] = 0
+		}
+		if r.tomb[j] != 0 && r.tomb[j] <= w.now {
+			r.tomb[j] = 0
+		}
+	}
+	f.code = Gone
+	switch f.kind {
+	case enterCall:
+		switch {
+		case w.now >= f.void:
+			f.code = Void
+		case r.expiry[i] != 0:
+			f.code, f.term = Granted, r.expiry[i]-w.now
+		case r.tomb[i] != 0 && r.ticket[i] == 0:
+			f.code = w.unlessRevoked(i, GivenUp)
+		default:
+			if r.ticket[i] == 0 {
+				r.ticket[i] = w.now
+			}
+			r.alive[i] = w.now + aliveFor
+			w.advance(i)
+			f.code = Queued
+			if r.expiry[i] != 0 {
+				f.code, f.term = Granted, r.expiry[i]-w.now
+			}
+		}
+	case leaveCall:
+		switch {
+		case r.expiry[i] != 0:
+			f.code = Held
+		case r.ticket[i] != 0:
+			f.code = Queued
+		default:
+			f.code = w.unlessRevoked(i, Gone)
+		}
+		r.expiry[i], r.ticket[i] = 0, 0
+		if f.void > w.now {
+			r.tomb[i] = max(r.tomb[i], f.void)
+		}
+		w.advance(i)
+	case renewCall:
+		f.code = w.unlessRevoked(i, Gone)
+		if r.expiry[i] != 0 {
+			r.expiry[i] = max(r.expiry[i], w.now+f.term)
+			f.code, f.term = Granted, r.expiry[i]-w.now
+		}
+	case askCall:
+		if r.ticket[i] != 0 {
+			r.alive[i] = w.now + aliveFor
+		}
+		w.advance(i)
+		switch {
+		case r.expiry[i] != 0:
+			f.code, f.term = Granted, r.expiry[i]-w.now
+		case r.ticket[i] != 0:
+			f.code = Queued
+		default:
+			f.code = w.unlessRevoked(i, Gone)
+		}
+	}
+}
+
+func (w *world) unlessRevoked(i int8, code Code) Code {
+	if w.redis.revoked[i] {
+		return Revoked
+	}
+	return code
+}
+
+// advance grants to the waiters in order. The process of by is alive; any other is told by a
+// message, and may be dead, so its first term is short.
+func (w *world) advance(by int8) {
+	r := &w.redis
+	for {
+		used, first := int8(0), int8(-1)
+		for j := range w.n {
+			if r.expiry[j] > w.now {
+				used++
+			}
+			if r.ticket[j] != 0 && (first < 0 || r.ticket[j] < r.ticket[first]) {
+				first = j
+			}
+		}
+		if used >= w.limit || first < 0 {
+			return
+		}
+		term := min(worldTTL, probation)
+		if first == by {
+			term = worldTTL
+		} else {
+			w.put(flight{kind: message, stage: reply, who: first, code: Granted, sent: w.now, at: w.now + roundTrip, term: term})
+		}
+		r.ticket[first], r.expiry[first] = 0, w.now+term
+	}
+}
+
+// answer hands the outcome of a call to its attempt.
+func (w *world) answer(f flight) (violation string) {
+	a, res := &w.actors[f.who], Result{Code: f.code, Term: f.term, Copied: f.copied}
+	var fx effect
+	switch f.kind {
+	case enterCall:
+		fx = a.onEnter(&res, f.sent, w.now)
+		if a.state == queued && !a.inLine {
+			a.inLine = true
+			a.asking = asking{asked: f.sent}
+			a.heard(f.sent, w.now, 0)
+			if a.hinted == 0 && fx&ask != 0 {
+				a.hint(w.now)
+			}
+		}
+	case leaveCall:
+		fx = a.onLeave(&res, w.now)
+	case renewCall:
+		fx = a.onRenew(&res, worldTTL, f.sent, w.now)
+	case askCall:
+		if f.code == Unanswered {
+			if a.failed(false, w.now) {
+				fx = a.onNews(&res, true, f.sent, w.now)
+			} else {
+				a.hint(w.now + 50*time.Millisecond)
+			}
+		} else if a.inLine {
+			a.heard(f.sent, w.now, 0)
+			fx = a.onNews(&res, true, f.sent, w.now)
+		}
+	case message:
+		switch {
+		case a.state != queued:
+			fx = a.onHint(w.now)
+		case f.sent+f.term-margin(f.term) <= w.now:
+			a.hint(w.now)
+		default:
+			fx = a.onNews(&res, false, f.sent, w.now)
+		}
+	}
+	if a.state != queued {
+		a.inLine = false
+	} else if fx&ask != 0 {
+		a.hint(w.now)
+	}
+	return w.look(f.who)
+}
+
+// look lets the caller of an attempt look until it has nothing to do.
+func (w *world) look(i int8) (violation string) {
+	a := &w.actors[i]
+	for a.caller == waiting {
+		do, _ := a.life.look(w.now)
+		if a.state != queued {
+			a.inLine = false
+		}
+		switch do {
+		case lookSend:
+			a.send()
+			w.put(flight{kind: enterCall, who: i, sent: w.now, at: w.now + roundTrip/2, void: w.now + voidAfter, term: worldTTL})
+			return ""
+		case lookDetach:
+			a.detach(w.now+voidAfter, w.now)
+		case lookTake:
+			a.take(w.now)
+			a.caller, a.until = holding, w.now+holdFor
+			return ""
+		case lookTold:
+			a.caller, a.result = gone, a.told
+		default:
+			return ""
+		}
+	}
+	if a.caller == releasing && a.told != waitOn {
+		a.caller, a.result = gone, a.told
+		return w.judgeRelease(i)
+	}
+	return ""
+}
+
+// ends makes the caller of a waiting attempt leave, because its ctx has ended.
+func (w *world) ends(i int8) {
+	a := &w.actors[i]
+	a.ctx = true
+	a.leave(w.now)
+	a.inLine = false
+	a.detach(w.now+voidAfter, w.now)
+	a.caller = gone
+}
+
+// gives makes the holder give back.
+func (w *world) gives(i int8) string {
+	a := &w.actors[i]
+	a.rel, a.wasRev = w.now, w.redis.revoked[i]
+	was, _ := a.release(w.now, false)
+	if was != held {
+		a.caller = gone
+		if was == lost && a.safe && !w.spoilt && w.redis.expiry[i] > w.now+roundTrip {
+			return "" // it stopped in time, which is what the deadline is for
+		}
+		return ""
+	}
+	a.caller = releasing
+	w.put(flight{kind: leaveCall, who: i, sent: w.now, at: w.now + roundTrip/2, void: a.copiesUntil(w.now)})
+	return ""
+}
+
+// copiesUntil is what the driver keeps as void: until when a copy of the enter may run.
+func (a *life) copiesUntil(now moment) moment {
+	if a.runs > now {
+		return a.runs
+	}
+	return 0
+}
+
+// ticks does what is due of an attempt.
+func (w *world) ticks(i int8) string {
+	a := &w.actors[i]
+	pending := moment(0)
+	for _, f := range w.calls {
+		if f.who == i && f.stage != stray && (f.kind == renewCall && a.state == held || f.kind == leaveCall && a.state == leaving) {
+			pending = max(pending, f.sent+timeout)
+		}
+	}
+	do, _ := a.tick(w.now, pending)
+	switch do {
+	case toRenew:
+		w.put(flight{kind: renewCall, who: i, sent: w.now, at: w.now + roundTrip/2, term: worldTTL})
+	case toLeave:
+		w.put(flight{kind: leaveCall, who: i, sent: w.now, at: w.now + roundTrip/2, void: a.copiesUntil(w.now)})
+	}
+	return w.look(i)
+}
+
+// next returns what happens next in the usual course, and when. what < 0: nothing more does.
+func (w *world) next() (at moment, what int) {
+	at, what = never, -1
+	consider := func(t moment, id int) {
+		if t < at {
+			at, what = t, id
+		}
+	}
+	for i, f := range w.calls {
+		if f.kind != noCall {
+			consider(f.at, i)
+		}
+	}
+	for i := range w.n {
+		a := &w.actors[i]
+		id := 100 + int(i)
+		switch {
+		case a.caller == notBegun || a.caller == holding:
+			consider(a.until, id)
+		case a.caller == waiting && a.state == entering && !a.flying:
+			consider(max(w.now, a.life.next), id)
+		}
+		if t, _ := a.due(); t != never {
+			consider(max(t, w.now), 200+int(i))
+		}
+		if a.inLine {
+			consider(max(w.now, a.asking.next(0)), 300+int(i))
+		}
+	}
+	return at, what
+}
+
+// step does what happens next.
+func (w *world) step(what int) string {
+	switch i := int8(what % 100); {
+	case what < 100:
+		f := w.calls[i]
+		switch f.stage {
+		case request:
+			w.run(&f)
+			f.stage, f.at = reply, w.now+roundTrip/2
+			w.calls[i] = f
+			return ""
+		case stray:
+			w.calls[i] = flight{}
+			w.run(&f)
+			return ""
+		case silentFor:
+			f.code = Unanswered
+		}
+		w.calls[i] = flight{}
+		return w.answer(f)
+	case what < 200:
+		a := &w.actors[i]
+		if a.caller == holding {
+			return w.gives(i)
+		}
+		if a.caller == notBegun {
+			a.caller = waiting
+		}
+		return w.look(i)
+	case what < 300:
+		return w.ticks(i)
+	default:
+		a := &w.actors[i]
+		a.asked, a.hinted = w.now, 0
+		for j, f := range w.calls { // the group waits for an ask that is not late
+			if f.kind == askCall && f.who == i && f.stage != stray {
+				a.hint(max(w.now, w.calls[j].sent+timeout) + roundTrip)
+				return ""
+			}
+		}
+		w.put(flight{kind: askCall, who: i, sent: w.now, at: w.now + roundTrip/2})
+		return ""
+	}
+}
+
+// judgeRelease judges what a release is told.
+func (w *world) judgeRelease(i int8) string {
+	a := &w.actors[i]
+	switch {
+	case a.result == tellDone && a.wasRev:
+		return fmt.Sprintf("S4: the release of %c says nil; its lease was revoked before", 'A'+i)
+	case a.result == tellLost && !w.spoilt:
+		return fmt.Sprintf("S4: the release of %c, before its deadline, says that the lease was lost", 'A'+i)
+	case a.result == tellRevoked && !a.revokd:
+		return fmt.Sprintf("S4: the release of %c says revoked", 'A'+i)
+	}
+	return ""
+}
+
+// judge checks what holds in every state.
+func (w *world) judge() string {
+	used := int8(0)
+	for i := range w.n {
+		a, r := &w.actors[i], &w.redis
+		if a.caller == holding && a.state == held && w.now < a.deadline {
+			used++
+			if r.expiry[i] <= w.now && !w.spoilt {
+				return fmt.Sprintf("S3: %c counts on its lease; Redis does not have it", 'A'+i)
+			}
+		}
+		if a.state == over && a.settled && (r.expiry[i] > w.now || r.ticket[i] != 0 && r.alive[i] > w.now) && !w.spoilt {
+			return fmt.Sprintf("L2: %c is over, and Redis has a lease or a place of it for nobody", 'A'+i)
+		}
+		if a.caller == gone && a.state == held {
+			return fmt.Sprintf("L2: the caller of %c is gone, and its lease is renewed", 'A'+i)
+		}
+	}
+	if used > w.limit && !w.spoilt {
+		return fmt.Sprintf("S1: %d hold at once", used)
+	}
+	if w.now > epoch+worldLimit {
+		return "L1: it does not end"
+	}
+	return ""
+}
+
+// judgeEnd checks what holds when nothing more happens.
+func (w *world) judgeEnd() string {
+	for i := range w.n {
+		a := &w.actors[i]
+		switch {
+		case a.caller != gone:
+			return fmt.Sprintf("L1: %c waits for nothing, as %v", 'A'+i, a.caller)
+		case a.state != over && a.state != lost:
+			return fmt.Sprintf("L2: %c is left in state %d", 'A'+i, a.state)
+		case w.redis.expiry[i] > w.now+time.Second && !w.spoilt:
+			return fmt.Sprintf("L2: Redis keeps a lease of %c for nobody", 'A'+i)
+		}
+	}
+	return ""
+}
+
+// String shows where the world is.
+func (w *world) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%8.3fs ", (w.now - epoch).Seconds())
+	for i := range w.n {
+		a := &w.actors[i]
+		state := [...]string{"entering", "queued", "held", "lost", "leaving", "over"}[a.state]
+		fmt.Fprintf(&b, " %c:%s/%s", 'A'+i, state, [...]string{"-", "waits", "holds", "releases", "gone"}[a.caller])
+		if w.redis.expiry[i] > w.now {
+			fmt.Fprintf(&b, "(lease %.2fs)", (w.redis.expiry[i] - w.now).Seconds())
+		}
+		if w.redis.ticket[i] != 0 {
+			b.WriteString("(place)")
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,196 @@
+package lease
+
+import (
+	"fmt"
+	"hash/maphash"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The explorer walks the orders of events of a few attempts over a model of the scripts. The
+// usual course costs nothing: each call runs and is answered after a round trip, and time passes
+// until the next thing is due. Everything else is a deviation: a request or a reply is lost, a
+// request comes late, a message is lost, a ctx ends, a holder gives back early, a process stops,
+// an operator revokes, somebody flushes. The explorer walks all courses with up to a number of
+// deviations (LEASEHOLD_DEVIATIONS), and looks at each state once.
+
+// A deviation is something unusual that can happen in a state.
+type deviation struct {
+	name string
+	do   func(w *world) string
+}
+
+// deviations returns what may happen in w beside the usual course.
+func (w *world) deviations(all []deviation) []deviation {
+	all = all[:0]
+	for i := range w.calls {
+		f := &w.calls[i]
+		if f.kind == noCall || f.stage > reply {
+			continue
+		}
+		name := fmt.Sprintf("%s of %c", [...]string{"", "enter", "leave", "renewal", "ask", "message"}[f.kind], 'A'+f.who)
+		switch {
+		case f.kind == message:
+			all = append(all, deviation{name + ": lost", func(w *world) string { w.calls[i] = flight{}; return "" }},
+				deviation{name + ": late", func(w *world) string { w.calls[i].at += 1900 * time.Millisecond; return "" }})
+		case f.stage == request:
+			all = append(all, deviation{name + ": the request is lost", func(w *world) string { w.silence(i); return "" }},
+				deviation{name + ": the request comes late", func(w *world) string {
+					late := w.calls[i]
+					late.stage, late.at = stray, late.sent+lateBy
+					w.silence(i)
+					w.put(late)
+					return ""
+				}},
+				deviation{name + ": a copy comes late", func(w *world) string {
+					late := w.calls[i]
+					late.stage, late.at = stray, late.sent+lateBy
+					w.silence(i)
+					w.calls[i].stage, w.calls[i].at = request, w.now
+					w.calls[i].copied = true
+					w.put(late)
+					return ""
+				}})
+		default:
+			all = append(all, deviation{name + ": the reply is lost", func(w *world) string { w.silence(i); return "" }},
+				deviation{name + ": the reply comes late", func(w *world) string { w.calls[i].at += 800 * time.Millisecond; return "" }})
+		}
+	}
+	for i := range w.n {
+		a := &w.actors[i]
+		who := string(rune('A' + i))
+		if a.caller == waiting && !a.ctx {
+			all = append(all, deviation{"the ctx of " + who + " ends", func(w *world) string { w.ends(i); return "" }})
+		}
+		if a.caller == holding {
+			all = append(all, deviation{who + " gives back", func(w *world) string { return w.gives(i) }},
+				deviation{who + " holds on", func(w *world) string { w.actors[i].until += 2 * worldTTL; return "" }})
+		}
+		if r := &w.redis; !r.revoked[i] && (r.expiry[i] > w.now || r.ticket[i] != 0) {
+			all = append(all, deviation{who + " is revoked", func(w *world) string {
+				r := &w.redis
+				r.expiry[i], r.ticket[i], r.revoked[i], w.spoilt = 0, 0, true, true
+				r.tomb[i] = w.now + tombstone
+				w.actors[i].safe, w.actors[i].revokd = false, true
+				w.advance(-1)
+				w.put(flight{kind: message, stage: reply, who: i, code: Unanswered, sent: w.now - time.Hour, at: w.now + roundTrip})
+				return ""
+			}})
+		}
+	}
+	return append(all, deviation{"all processes stop", func(w *world) string { w.now += stopFor; return "" }},
+		deviation{"FLUSHALL", func(w *world) string { w.redis = serverKeys{}; w.spoilt = true; return "" }})
+}
+
+// silence makes the caller of a call hear nothing of it.
+func (w *world) silence(i int) {
+	f := &w.calls[i]
+	f.stage, f.at = silentFor, f.sent+timeout
+}
+
+// An explorer walks depth first, and keeps a hash of each state with the deviations that were
+// left there.
+type explorer struct {
+	seen   map[uint64]int8
+	seed   maphash.Seed
+	path   []string
+	states int
+	most   int
+	found  string
+}
+
+// walk follows the usual course from w with left deviations, and branches at each state. It
+// reports whether no violation was found.
+func (x *explorer) walk(w world, left int8) bool {
+	var all []deviation
+	depth := len(x.path)
+	defer func() { x.path = x.path[:depth] }()
+	for {
+		h := maphash.Comparable(x.seed, w)
+		if before, seen := x.seen[h]; seen && before >= left || w.full {
+			return true
+		}
+		x.seen[h] = left
+		if x.states++; x.states > x.most {
+			return true
+		}
+		if left > 0 {
+			all = w.deviations(all)
+			for _, d := range all {
+				next := w
+				x.path = append(x.path, fmt.Sprintf("%s  DEVIATION: %s", &next, d.name))
+				if x.fails(d.do(&next)) || x.fails(next.judge()) || !x.walk(next, left-1) {
+					return false
+				}
+				x.path = x.path[:len(x.path)-1]
+			}
+		}
+		at, what := w.next()
+		if what < 0 {
+			return !x.fails(w.judgeEnd())
+		}
+		w.now = max(w.now, at)
+		x.path = append(x.path, w.String()+w.describe(what))
+		if x.fails(w.step(what)) || x.fails(w.judge()) {
+			return false
+		}
+	}
+}
+
+// describe says in words what happens next.
+func (w *world) describe(what int) string {
+	if what >= 100 {
+		return fmt.Sprintf("  %c: %s", 'A'+what%100, [...]string{"", "its caller looks, or gives back", "is due", "asks"}[what/100])
+	}
+	f := w.calls[what]
+	name := [...]string{"", "enter", "leave", "renewal", "ask", "message"}[f.kind]
+	return fmt.Sprintf("  %s of %c: %s (%d)", name, 'A'+f.who, [...]string{"runs", "is answered", "had no answer", "runs late"}[f.stage], f.code)
+}
+
+func (x *explorer) fails(violation string) bool {
+	if violation != "" && x.found == "" {
+		x.found = violation + "\n" + strings.Join(x.path, "\n")
+	}
+	return violation != ""
+}
+
+// scenes are what the explorer begins with.
+var scenes = map[string]func() *world{
+	"one attempt":             func() *world { return newWorld(1, 1, nil) },
+	"one attempt that tries":  func() *world { return newWorld(1, 1, func(w *world) { w.actors[0].waits = false }) },
+	"two attempts":            func() *world { return newWorld(2, 1, nil) },
+	"three attempts, limit 2": func() *world { return newWorld(3, 2, nil) },
+	"MaxHold":                 func() *world { return newWorld(1, 1, func(w *world) { w.actors[0].maxHold = 200 * time.Millisecond }) },
+}
+
+// explore walks a scene with up to n deviations.
+func explore(scene func() *world, n int8, most int) (found string, states int) {
+	x := &explorer{seen: map[uint64]int8{}, seed: maphash.MakeSeed(), most: most}
+	x.walk(*scene(), n)
+	return x.found, x.states
+}
+
+// TestExplorer walks all scenes. LEASEHOLD_DEVIATIONS sets how far.
+func TestExplorer(t *testing.T) {
+	n := int8(2)
+	if text := os.Getenv("LEASEHOLD_DEVIATIONS"); text != "" {
+		more, err := strconv.ParseInt(text, 10, 8)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n = int8(more)
+	}
+	for name, scene := range scenes {
+		t.Run(name, func(t *testing.T) {
+			began := time.Now()
+			found, states := explore(scene, n, 1<<62)
+			t.Logf("%d states with %d deviations in %v", states, n, time.Since(began))
+			if found != "" {
+				t.Error(found)
+			}
+		})
+	}
+}
