@@ -45,7 +45,7 @@ type life struct {
 	taken    bool   // its caller has the lease
 	released bool   // the holder knows that it is over
 	flying   bool   // an enter is under way
-	asks     bool   // the group is to ask once it is queued
+	asks     bool   // a hint came: the group is to ask once it is queued, or a lease to renew
 	again    bool   // a new attempt is to follow, once the leave says that it was not revoked
 	late     bool   // a leave that finds a lease finds a grant that came too late
 	resent   bool   // an earlier leave may have run
@@ -390,6 +390,9 @@ func (a *life) grant(r *Result, sent, now moment) effect {
 	if a.confirms = a.confirms && !r.Confirmed; a.confirms {
 		a.renewAt, a.since = now, now // an own renewal has the grant confirmed first
 		return 0
+	}
+	if a.asks { // it may have been revoked meanwhile
+		a.asks, a.renewAt = false, now
 	}
 	return wake
 }

@@ -222,7 +222,7 @@ func (a *life) tick(now, pending moment) (do duty, fx effect) {
 		}
 	}
 	switch {
-	case a.state == held && now >= a.renewAt:
+	case a.state == held && now >= a.renewAt-a.renewSlack():
 		if pending > now {
 			a.renewAt = pending
 			return nothing, fx
@@ -251,6 +251,11 @@ func (a *life) retryRenewal(now moment) time.Duration {
 	return min(max((a.deadline-now)/4, 5*time.Millisecond), time.Second)
 }
 
+// renewSlack returns how much earlier a renewal may be sent to share a round trip.
+func (a *life) renewSlack() time.Duration {
+	return max(0, min(a.ttl/24, (a.renewAt-a.renewedAt)/4))
+}
+
 // never is the moment of something that is not due.
 const never moment = 1<<63 - 1
 
@@ -259,7 +264,7 @@ const never moment = 1<<63 - 1
 func (a *life) due() (at moment, slack time.Duration) {
 	switch a.state {
 	case held:
-		at, slack = a.renewAt, a.ttl/24
+		at, slack = a.renewAt, a.renewSlack()
 		if end := min(a.deadline, cmpOr(a.maxEnd, never)); end < at {
 			at, slack = end, 0
 		}
