@@ -184,6 +184,9 @@ func (a *attempt) ended(r *Result) endedLease {
 		a.m.running++
 		a.m.spawn(a.Turns.LeaseEnded)
 	}
+	if a.cancel == nil {
+		return endedLease{}
+	}
 	return endedLease{a.cancel, a.fail("hold")}
 }
 
