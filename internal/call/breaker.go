@@ -103,6 +103,25 @@ func (c *link) Heard(key string, began time.Time, err error) {
 	c.breakerOf(c.Node(key)).outcome(began, err)
 }
 
+// Suspect opens the breaker of the server that has key, for a caller that would rather be wrong
+// than wait for silenceBound: err says that a call of it had no answer.
+func (c *link) Suspect(key string, err error) {
+	b := c.breakerOf(c.Node(key))
+	b.mu.Lock()
+	if !b.troubled.Swap(true) {
+		b.link.troubles.Add(1)
+	}
+	var probe func()
+	if b.opened == nil {
+		b.why, b.opened = err, make(chan struct{})
+		probe = b.endWatched()
+	}
+	b.mu.Unlock()
+	if probe != nil {
+		probe()
+	}
+}
+
 // outcome notes the outcome of a call.
 func (b *breaker) outcome(began time.Time, err error) {
 	switch {
