@@ -12,8 +12,8 @@ const (
 	letters = 12 // of a night
 )
 
-// What a night has come to is in the database: a process that takes over sends
-// what is left of it. That a night is done is in Redis, in its slot.
+// The database records the letters of a night that were sent, so a process that takes over
+// sends the rest. The slot in Redis records that the night is done.
 //
 // The outbox stands for what a letter does. It has no key that would hide a
 // letter that is sent twice.

@@ -15,7 +15,7 @@ import (
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
-// What a mover reports.
+// The reports of a mover.
 const (
 	moved  = "moved"
 	gaveUp = "gave-up"

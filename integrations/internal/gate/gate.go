@@ -145,7 +145,7 @@ func (p Pass) Lost(parent, ctx context.Context) bool {
 
 // Leave gives the permits back. It returns when Redis has confirmed, at once if Redis is known
 // to be away, and after 100 ms at the latest. Otherwise a finished answer would wait for
-// seconds when Redis hangs. What is left to do goes on in the background, and the Close of the
+// seconds when Redis hangs. The Release goes on in the background then, and the Close of the
 // semaphore waits for it.
 //
 // The work of a moment does not pay for the goroutine: Redis answered when it began. If Redis

@@ -199,7 +199,7 @@ func TestTryAcquireTakesAllOrNothing(t *testing.T) {
 	})
 }
 
-// Whatever ends a call, nothing of it is left.
+// A call that fails leaves nothing behind, whatever its error.
 func TestNothingIsHeldAfterAnError(t *testing.T) {
 	each(t, func(f *fixture) {
 		for what, end := range map[string]func(p *process, cancel func(), w *waiting) error{

@@ -132,7 +132,7 @@ func TestNextLocalLoadBegins(t *testing.T) {
 	}
 }
 
-// Where all callers that wait for the next local load have left, there is none.
+// If all callers that wait for the next local load have left, that load does not begin.
 func TestNextLocalLoadThatNobodyWantsDoesNotBegin(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		g, wire := f.open(locally)
@@ -172,7 +172,7 @@ func TestCloseEndsTheWaitForTheNextLocalLoad(t *testing.T) {
 	})
 }
 
-// What one DoMany could not join is loaded together, as soon as it can be.
+// The keys that one DoMany could not join are loaded together, as soon as that is possible.
 func TestManyKeysBehindALocalLoad(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		g, wire := f.open(locally)
@@ -372,8 +372,8 @@ func TestCallerThatCannotLookAgain(t *testing.T) {
 	})
 }
 
-// What waits when Redis goes away does not wait for it under LoadLocally: neither for a permit
-// nor for the load of another process. Otherwise it outlasts a short outage.
+// Under LoadLocally, a wait for a permit or for the load of another process ends when Redis goes
+// away. Under Fail, such a wait outlasts a short outage.
 func TestWaitsWhenRedisGoesAway(t *testing.T) {
 	for policy, quick := range map[singleflight.Policy]bool{singleflight.LoadLocally: true, singleflight.Fail: false} {
 		for what, key := range map[string]string{"a permit": "l", "a load": "k"} {
