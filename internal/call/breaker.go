@@ -113,8 +113,8 @@ func (c *link) Suspect(key string, err error) {
 	}
 	var probe func()
 	if b.opened == nil {
-		b.why, b.opened = err, make(chan struct{})
-		probe = b.endWatched()
+		b.why = err
+		probe = b.open()
 	}
 	b.mu.Unlock()
 	if probe != nil {
@@ -180,9 +180,15 @@ func (b *breaker) onNoAnswer(began time.Time, err error) {
 	}
 	silent := time.Since(b.silentSince) >= silenceBound
 	if b.opened == nil && (silent || refused(err) && !answeredSince) {
-		b.opened = make(chan struct{})
-		probe = b.endWatched()
+		probe = b.open()
 	}
+}
+
+// open opens the breaker, and returns the function that sends a probe, if one is due. Called
+// with the lock.
+func (b *breaker) open() (probe func()) {
+	b.opened = make(chan struct{})
+	return b.endWatched()
 }
 
 // WhileReachable returns a ctx that ends with ctx, or when the server that has key has been
