@@ -10,8 +10,10 @@ import (
 
 // The code of the README, as a program runs it.
 func Example() {
-	rdb, stop := redistest.Connect()
+	server, stop := redistest.Connect()
 	defer stop()
+	rdb := boundedClient(server.Options().Addr)
+	defer rdb.Close()
 	ctx := context.Background()
 
 	exports, err := NewExports(rdb)
