@@ -34,16 +34,13 @@ func (o *origin) wantNoLoad(f *fixture) {
 // LoadLocally: a caller that begins after another process' Invalidate has returned gets
 // nothing that was loaded before. Callers that come during a local load share the next one.
 func TestCallersDuringALocalLoadShareTheNextOne(t *testing.T) {
-	for what, break_ := range map[string]func(w *harness.Wire){
-		"no lookup": (*harness.Wire).Cut,
-		"no lease":  func(w *harness.Wire) { w.CutOff("load enter") },
-	} {
+	for what, cut := range withoutRedis {
 		subBubble(t, what, func(f *fixture, _ *miniredis.Miniredis) {
 			g, wire := f.open(locally)
 			other, _ := f.open()
 			o := newOrigin(f)
 			fetch(f, f.Context(), g, "warm", gives("v")).got() // the server's clock is known
-			break_(wire)
+			cut(wire)
 			first := fetch(f, f.Context(), g, "k", o.load)
 			l := o.next(f)
 			if err := other.Invalidate(f.Context(), "k"); err != nil {
