@@ -2,44 +2,66 @@ package leaseholdotel_test
 
 import (
 	"context"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"go.opentelemetry.io/otel/codes"
-	"go.opentelemetry.io/otel/sdk/trace"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
 
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/integrations/httpcap"
 	"github.com/leasehold-go/leasehold/leaseholdotel"
 	"github.com/leasehold-go/leasehold/leaseholdtest"
 	"github.com/leasehold-go/leasehold/semaphore"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
+// recorded returns an observer whose spans are recorded, and a tracer for others beside them.
+func recorded(t *testing.T) (leasehold.Observer, *tracetest.SpanRecorder, trace.Tracer) {
+	t.Helper()
+	spans := tracetest.NewSpanRecorder()
+	tp := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
+	o, err := leaseholdotel.New(leaseholdotel.Config{TracerProvider: tp})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o, spans, tp.Tracer("test")
+}
+
+// slowWait takes the permit of k when a holder gives it back after two seconds.
+func slowWait(t *testing.T, s *semaphore.Semaphore, wait func()) {
+	t.Helper()
+	held, err := s.Acquire(t.Context(), "k") // at once: no span
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(2*time.Second, func() { _ = held.Release() })
+	wait()
+	_ = s.Close(context.Background())
+}
+
 func TestSpansOfSlowWaitsAloneWithTheirTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		spans := tracetest.NewSpanRecorder()
-		tp := trace.NewTracerProvider(trace.WithSpanProcessor(spans))
-		o, err := leaseholdotel.New(leaseholdotel.Config{TracerProvider: tp})
-		if err != nil {
-			t.Fatal(err)
-		}
+		o, spans, tracer := recorded(t)
 		s, err := semaphore.New(leaseholdtest.Client(t), semaphore.Config{Name: "caps", Limit: 1, Observer: o})
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, caller := tp.Tracer("test").Start(t.Context(), "caller")
-		l, err := s.Acquire(ctx, "k") // at once: no span
-		if err != nil {
-			t.Fatal(err)
-		}
-		began := time.Now()
-		time.AfterFunc(2*time.Second, func() { _ = l.Release() })
-		second, err := s.Acquire(ctx, "k")
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = second.Release()
+		ctx, caller := tracer.Start(t.Context(), "caller")
+		var began time.Time
+		slowWait(t, s, func() {
+			began = time.Now()
+			l, err := s.Acquire(ctx, "k")
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = l.Release()
+		})
 		ended := spans.Ended()
 		if len(ended) != 1 {
 			t.Fatalf("%d spans, want 1", len(ended))
@@ -51,27 +73,21 @@ func TestSpansOfSlowWaitsAloneWithTheirTimes(t *testing.T) {
 		if d := span.EndTime().Sub(span.StartTime()); d < 1900*time.Millisecond || span.StartTime().Before(began) {
 			t.Errorf("the span is %v long, and starts %v after the wait", d, span.StartTime().Sub(began))
 		}
-		_ = s.Close(context.Background())
 	})
 }
 
 func TestSpansOfALoaderLieBelowTheLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		spans := tracetest.NewSpanRecorder()
-		tp := trace.NewTracerProvider(trace.WithSpanProcessor(spans))
-		o, err := leaseholdotel.New(leaseholdotel.Config{TracerProvider: tp})
-		if err != nil {
-			t.Fatal(err)
-		}
+		o, spans, tracer := recorded(t)
 		g, err := singleflight.New(leaseholdtest.Client(t), singleflight.Config[string]{
 			Name: "pages", TTL: time.Minute, LoadTimeout: time.Second, Observer: o,
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, caller := tp.Tracer("test").Start(t.Context(), "caller")
+		ctx, caller := tracer.Start(t.Context(), "caller")
 		_, err = g.Do(ctx, "k", func(ctx context.Context) (string, error) {
-			_, query := tp.Tracer("test").Start(ctx, "query")
+			_, query := tracer.Start(ctx, "query")
 			query.End()
 			return "v", nil
 		})
@@ -94,5 +110,37 @@ func TestSpansOfALoaderLieBelowTheLoad(t *testing.T) {
 			t.Errorf("the load that took too long: %v", failed.Status())
 		}
 		_ = g.Close(context.Background())
+	})
+}
+
+// The span of a wait joins the span of the framework, which an adapter passes on in the ctx, and
+// so do the spans of the handler, whose ctx is the lease's.
+func TestSpansJoinTheRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, spans, tracer := recorded(t)
+		s, err := semaphore.New(leaseholdtest.Client(t), semaphore.Config{Name: "caps", Limit: 1, Observer: o})
+		if err != nil {
+			t.Fatal(err)
+		}
+		capped, err := httpcap.New(s, httpcap.Config{Key: func(*http.Request) string { return "k" }, Wait: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := capped(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			_, query := tracer.Start(r.Context(), "query")
+			query.End()
+		}))
+		ctx, request := tracer.Start(t.Context(), "request") // as otelhttp does, outside of the cap
+		slowWait(t, s, func() {
+			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
+		})
+		request.End()
+		parents := make(map[string]bool)
+		for _, span := range spans.Ended() {
+			parents[span.Name()] = span.Parent().SpanID() == request.SpanContext().SpanID()
+		}
+		if len(parents) != 3 || !parents["leasehold acquire"] || !parents["query"] {
+			t.Errorf("the spans, and whether the request is their parent: %v", parents)
+		}
 	})
 }

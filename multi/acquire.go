@@ -18,8 +18,8 @@ import (
 // Its errors name the item that ended the call, and mean what they mean for this item alone:
 // ctx's own, leasehold.ErrBusy when a MaxWait is over, leasehold.ErrQueueFull,
 // leasehold.ErrClosed, leasehold.ErrUnavailable, and leasehold.ErrLost or
-// leasehold.ErrRevoked if an item was lost while the call waited for another. Whatever the
-// error, nothing is held.
+// leasehold.ErrRevoked if an item was lost while the call waited for another. After
+// any error the caller holds nothing.
 //
 // leasehold.ErrInvalid is for no items, a bad key or number, the same name twice (also of two
 // handles or two servers), and two keys of one family with a Total.

@@ -5,28 +5,14 @@ import (
 	"fmt"
 	"log"
 
-	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/go-redis/v9"
-
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/multi"
 	"github.com/leasehold-go/leasehold/mutex"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
-// connect returns a client of an embedded server, so that the examples run anywhere. A program
-// uses a client of its own: redis.NewClient, NewFailoverClient or NewClusterClient.
-func connect() (*redis.Client, func()) {
-	srv := miniredis.NewMiniRedis()
-	srv.ClockTTL(true)
-	if err := srv.Start(); err != nil {
-		log.Fatal(err)
-	}
-	rdb := redis.NewClient(&redis.Options{Addr: srv.Addr()})
-	return rdb, func() { _ = rdb.Close(); srv.Close() }
-}
-
 func Example() {
-	rdb, stop := connect()
+	rdb, stop := redistest.Connect()
 	defer stop()
 	ctx := context.Background()
 
@@ -50,7 +36,7 @@ func Example() {
 }
 
 func ExampleTryAcquire() {
-	rdb, stop := connect()
+	rdb, stop := redistest.Connect()
 	defer stop()
 	ctx := context.Background()
 

@@ -7,27 +7,13 @@ import (
 	"log"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/go-redis/v9"
-
 	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
-// connect returns a client of an embedded server, so that the examples run anywhere. A program
-// uses a client of its own: redis.NewClient, NewFailoverClient or NewClusterClient.
-func connect() (*redis.Client, func()) {
-	srv := miniredis.NewMiniRedis()
-	srv.ClockTTL(true)
-	if err := srv.Start(); err != nil {
-		log.Fatal(err)
-	}
-	rdb := redis.NewClient(&redis.Options{Addr: srv.Addr()})
-	return rdb, func() { _ = rdb.Close(); srv.Close() }
-}
-
 func Example() {
-	rdb, stop := connect()
+	rdb, stop := redistest.Connect()
 	defer stop()
 	ctx := context.Background()
 
@@ -58,7 +44,7 @@ func Example() {
 }
 
 func ExampleMutex_Lock() {
-	rdb, stop := connect()
+	rdb, stop := redistest.Connect()
 	defer stop()
 	ctx := context.Background()
 	locks, err := mutex.New(rdb, mutex.Config{Name: "reports"})
@@ -86,7 +72,7 @@ func ExampleMutex_Lock() {
 }
 
 func ExampleGuard_Set() {
-	rdb, stop := connect()
+	rdb, stop := redistest.Connect()
 	defer stop()
 	ctx := context.Background()
 	locks, err := mutex.New(rdb, mutex.Config{Name: "orders"})

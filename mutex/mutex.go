@@ -55,10 +55,10 @@ func New(rdb redis.UniversalClient, cfg Config) (*Mutex, error) {
 //
 // Other errors are leasehold.ErrBusy when Config.MaxWait is over, leasehold.ErrQueueFull,
 // leasehold.ErrClosed, leasehold.ErrInvalid for a bad key, or if ctx descends from the Context
-// of the very lock that it would wait for, a *leasehold.RevokedError if the request
-// was revoked, and leasehold.ErrUnavailable. The last one has three causes: Redis
-// refused the call, too few of Config.Replicas confirmed the grant within Config.ReplicaWait,
-// or Redis did not answer for too long.
+// of the very lock that it would wait for, a *leasehold.RevokedError if the request was
+// revoked, and leasehold.ErrUnavailable. The last one has three causes: Redis refused the call,
+// too few of Config.Replicas confirmed the grant within Config.ReplicaWait, or Redis did not
+// answer for too long.
 //
 // If Redis does not answer before the request is queued, the last try begins within 3 s, and
 // Lock returns within about 6 s plus the client's ReadTimeout (5 s by default; 8 s if the
@@ -138,9 +138,9 @@ func (m *Mutex) do(ctx context.Context, op, key string, wait bool, fn func(ctx c
 }
 
 // Shutdown is [Mutex.Close] for deploys: the holders finish first. Waiting calls and new ones
-// get leasehold.ErrClosed at once. Shutdown waits until all that is held was given back or lost, and
-// renews it meanwhile. Then it closes the handle. If ctx ends first, it closes the handle as
-// Close does, and returns an error that matches ctx's.
+// get leasehold.ErrClosed at once. Shutdown waits until every lock was given back or lost, and
+// renews the locks meanwhile. Then it closes the handle. If ctx ends first, it closes the
+// handle as Close does, and returns an error that matches ctx's.
 func (m *Mutex) Shutdown(ctx context.Context) error {
 	call.NeedCtx(ctx)
 	return m.manager.Shutdown(ctx)

@@ -7,24 +7,10 @@ import (
 	"log"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/go-redis/v9"
-
 	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
-
-// connect returns a client of an embedded server, so that the examples run anywhere. A program
-// uses a client of its own: redis.NewClient, NewFailoverClient or NewClusterClient.
-func connect() (*redis.Client, func()) {
-	srv := miniredis.NewMiniRedis()
-	srv.ClockTTL(true)
-	if err := srv.Start(); err != nil {
-		log.Fatal(err)
-	}
-	rdb := redis.NewClient(&redis.Options{Addr: srv.Addr()})
-	return rdb, func() { _ = rdb.Close(); srv.Close() }
-}
 
 func export(ctx context.Context, tenant string) error {
 	fmt.Println("exporting for", tenant)
@@ -32,7 +18,7 @@ func export(ctx context.Context, tenant string) error {
 }
 
 func Example() {
-	rdb, stop := connect()
+	rdb, stop := redistest.Connect()
 	defer stop()
 	ctx := context.Background()
 
@@ -56,7 +42,7 @@ func Example() {
 }
 
 func ExampleSemaphore_Acquire() {
-	rdb, stop := connect()
+	rdb, stop := redistest.Connect()
 	defer stop()
 	ctx := context.Background()
 	caps, err := semaphore.New(rdb, semaphore.Config{
@@ -87,7 +73,7 @@ func ExampleSemaphore_Acquire() {
 }
 
 func ExampleSemaphore_TryAcquire() {
-	rdb, stop := connect()
+	rdb, stop := redistest.Connect()
 	defer stop()
 	ctx := context.Background()
 	caps, err := semaphore.New(rdb, semaphore.Config{Name: "uploads", Limit: 2})
@@ -113,7 +99,7 @@ func ExampleSemaphore_TryAcquire() {
 }
 
 func ExampleSemaphore_AcquireN() {
-	rdb, stop := connect()
+	rdb, stop := redistest.Connect()
 	defer stop()
 	ctx := context.Background()
 	memory, err := semaphore.New(rdb, semaphore.Config{Name: "gigabytes", Limit: 64})

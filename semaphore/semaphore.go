@@ -217,10 +217,10 @@ func (s *Semaphore) do(ctx context.Context, op, key string, n int, wait bool, fn
 	return fn(l.Context())
 }
 
-// Shutdown is [Semaphore.Close] for deploys: the holders finish first. Waiting calls and new ones
-// get leasehold.ErrClosed at once. Shutdown waits until all that is held was given back or lost, and
-// renews it meanwhile. Then it closes the handle. If ctx ends first, it closes the handle as
-// Close does, and returns an error that matches ctx's.
+// Shutdown is [Semaphore.Close] for deploys: the holders finish first. Waiting calls and new
+// ones get leasehold.ErrClosed at once. Shutdown waits until every lease was given back or
+// lost, and renews the leases meanwhile. Then it closes the handle. If ctx ends first, it
+// closes the handle as Close does, and returns an error that matches ctx's.
 func (s *Semaphore) Shutdown(ctx context.Context) error {
 	call.NeedCtx(ctx)
 	return s.manager.Shutdown(ctx)

@@ -9,23 +9,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/go-redis/v9"
-
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
-
-// connect returns a client of an embedded server, so that the examples run anywhere. A program
-// uses a client of its own: redis.NewClient, NewFailoverClient or NewClusterClient.
-func connect() (*redis.Client, func()) {
-	srv := miniredis.NewMiniRedis()
-	srv.ClockTTL(true)
-	if err := srv.Start(); err != nil {
-		log.Fatal(err)
-	}
-	rdb := redis.NewClient(&redis.Options{Addr: srv.Addr()})
-	return rdb, func() { _ = rdb.Close(); srv.Close() }
-}
 
 // A User is what the examples cache.
 type User struct {
@@ -59,7 +45,7 @@ func (db database) Users(_ context.Context, ids []string) (map[string]User, erro
 var db = database{"7": {"7", "Ada"}, "8": {"8", "Grace"}, "9": {"9", "Barbara"}}
 
 func ExampleGroup_Do() {
-	rdb, stop := connect()
+	rdb, stop := redistest.Connect()
 	defer stop()
 	ctx := context.Background()
 
@@ -90,7 +76,7 @@ func ExampleGroup_Do() {
 }
 
 func ExampleGroup_Fetch() {
-	rdb, stop := connect()
+	rdb, stop := redistest.Connect()
 	defer stop()
 	ctx := context.Background()
 	users, err := singleflight.New(rdb, singleflight.Config[User]{Name: "users", TTL: time.Minute})
@@ -113,7 +99,7 @@ func ExampleGroup_Fetch() {
 }
 
 func ExampleGroup_DoMany() {
-	rdb, stop := connect()
+	rdb, stop := redistest.Connect()
 	defer stop()
 	ctx := context.Background()
 	users, err := singleflight.New(rdb, singleflight.Config[User]{Name: "users", TTL: time.Minute})
@@ -143,7 +129,7 @@ func ExampleGroup_DoMany() {
 }
 
 func ExampleGroup_Invalidate() {
-	rdb, stop := connect()
+	rdb, stop := redistest.Connect()
 	defer stop()
 	ctx := context.Background()
 	users, err := singleflight.New(rdb, singleflight.Config[User]{Name: "users", TTL: time.Hour})
@@ -174,7 +160,7 @@ func ExampleGroup_Invalidate() {
 }
 
 func ExampleErrNotFound() {
-	rdb, stop := connect()
+	rdb, stop := redistest.Connect()
 	defer stop()
 	ctx := context.Background()
 	users, err := singleflight.New(rdb, singleflight.Config[User]{

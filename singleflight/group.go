@@ -60,9 +60,9 @@ type Group[T any] struct {
 // keeps rdb, and closes it after the handle.
 //
 // New refuses a Cluster client that reads from replicas, because a replica could return a
-// value that an Invalidate has already dropped. Without a Codec it also refuses a T that
-// cannot be encoded and decoded, if its type shows that, such as an interface. rdb may be wrapped: New finds a client that is
-// embedded in another type or that a method Unwrap returns.
+// value that an Invalidate has already dropped. Without a Codec it also refuses a T whose type
+// shows that it cannot be encoded and decoded, such as an interface. rdb may be wrapped: New
+// finds a client that is embedded in another type or that a method Unwrap returns.
 func New[T any](rdb redis.UniversalClient, cfg Config[T]) (*Group[T], error) {
 	var logger *slog.Logger // nil if there is none, so that no line is composed for it
 	if cfg.Logger != nil {

@@ -90,8 +90,11 @@ func (c *chart) panel(title, x, y string) *plot.Plot {
 	return p
 }
 
-// curve draws who's points in p and puts it into the legend.
+// curve draws who's points in p, if there are any, and puts it into the legend.
 func (c *chart) curve(p *plot.Plot, who string, points plotter.XYs) error {
+	if len(points) == 0 {
+		return nil
+	}
 	line, dots, err := plotter.NewLinePoints(points)
 	if err != nil {
 		return err
@@ -143,8 +146,7 @@ func (c *chart) save(dir, name string, height vg.Length) error {
 	return os.WriteFile(filepath.Join(dir, name+".svg"), text, 0o644)
 }
 
-// logarithmic makes an axis logarithmic, with ticks at 1, 2 and 5 of each decade
-// where that is little enough.
+// logarithmic makes an axis logarithmic.
 func logarithmic(a *plot.Axis, low, high float64) {
 	a.Scale, a.Min, a.Max = plot.LogScale{}, low, high
 	a.Tick.Marker = decades{}

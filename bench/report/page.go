@@ -15,11 +15,6 @@ import (
 //go:embed page.md.tmpl
 var pageText string
 
-// What there is to say of rows that fall short, also by hand.
-//
-//go:embed short.md
-var shortText string
-
 // Page is what the template sees.
 type Page struct {
 	in      *Input
@@ -29,7 +24,7 @@ type Page struct {
 
 // WritePage writes benchmarks.md into dir and the pictures into dir/bench.
 func WritePage(dir string, in *Input, figures []Figure) error {
-	drawn, err := drawAll(filepath.Join(dir, "bench"), in, figures)
+	drawn, err := drawAll(filepath.Join(dir, "bench"), in)
 	if err != nil {
 		return err
 	}
@@ -87,8 +82,8 @@ func (p Page) Repetitions() int {
 // Answers is the table of all rows with a bar.
 func (p Page) Answers() string { return answers(p.figures) }
 
-// Besides is a table of a question's other rows.
-func (p Page) Besides(question string) string { return besides(p.figures, question) }
+// Besides is a table of the rows of some questions that have no bar.
+func (p Page) Besides(questions ...string) string { return besides(p.figures, questions) }
 
 // Picture shows one, if it was drawn.
 func (p Page) Picture(name, alt string) string {
@@ -96,19 +91,4 @@ func (p Page) Picture(name, alt string) string {
 		return ""
 	}
 	return fmt.Sprintf("![%s](bench/%s.svg)", alt, name)
-}
-
-// Shortfalls is what is said of rows that fall short: which they are, and why.
-func (p Page) Shortfalls() string {
-	var short strings.Builder
-	for _, f := range p.figures {
-		if v := f.Verdict(); v != "" && v != "reached" {
-			fmt.Fprintf(&short, "- %s (`%s`): %s", f.Row.What, f.Row.Name, v)
-			if f.Err == nil {
-				fmt.Fprintf(&short, ", %s where the bar is %s", f.Ratio(), f.Row.Bar.with(f.Row.Unit))
-			}
-			short.WriteString(".\n")
-		}
-	}
-	return strings.TrimSpace(short.String() + "\n" + strings.TrimSpace(shortText))
 }

@@ -2,14 +2,9 @@ package main
 
 import "fmt"
 
-// Capacity is a table of the model: what one primary does, what was predicted,
-// and what follows for a Cluster whose keys are spread evenly.
+// Capacity is a table of the model: what one primary does and what was predicted.
 func (p Page) Capacity() string {
-	primaries := []float64{3, 6, 12}
 	cells := [][]string{{"a second", "measured", "the server's core was busy", "predicted", "apart"}}
-	for _, n := range primaries {
-		cells[0] = append(cells[0], fmt.Sprintf("%.0f primaries", n))
-	}
 	for _, c := range carried {
 		b := of(ours, "Capacity/"+c.sub)
 		measured, ok := p.in.Spread(b, c.metric+"/s")
@@ -23,9 +18,6 @@ func (p Page) Capacity() string {
 			busy = number(s.Median, "%")
 		}
 		row := []string{c.what, number(round(measured.Median), ""), busy, number(round(predicted.Median), ""), Figure{Spread: spread(factor)}.Ratio()}
-		for _, n := range primaries {
-			row = append(row, number(round(n*predicted.Median), ""))
-		}
 		cells = append(cells, row)
 	}
 	if len(cells) == 1 {

@@ -102,10 +102,10 @@ func contended() []Row {
 	const q = "contended"
 	own, beside := of(ours, "Contended"), of(peers, "Contended")
 	rows := []Row{
-		times("contended-turns", q, "one key, 64 goroutines, 1 ms each: turns a second to a local sync.Mutex's", ratio(own, "mutex-turns/s", "local-turns/s"), atLeast(0.88), atLeast(0.6)),
-		times("contended-longest", q, "one key, 64 goroutines, 1 ms each: longest wait to the mean one", metric(own, "mutex-longest/mean"), atMost(1.15), atMost(2)),
-		times("contended-fewest", q, "one key, 64 goroutines, 1 ms each: fewest turns of a goroutine to the most", metric(own, "mutex-fewest/most"), atLeast(0.9), atLeast(0.6)),
-		counted("contended-calls", q, "one key, 64 goroutines, 1 ms each: script calls a turn", metric(own, "mutex-calls/turn"), "", atMost(2.1)),
+		times("contended-turns", q, "one key, 64 goroutines: turns a second to a local sync.Mutex's", ratio(own, "mutex-turns/s", "local-turns/s"), atLeast(0.88), atLeast(0.6)),
+		times("contended-longest", q, "one key, 64 goroutines: longest wait to the mean one", metric(own, "mutex-longest/mean"), atMost(1.15), atMost(2)),
+		times("contended-fewest", q, "one key, 64 goroutines: fewest turns of a goroutine to the most", metric(own, "mutex-fewest/most"), atLeast(0.9), atLeast(0.6)),
+		counted("contended-calls", q, "one key, 64 goroutines: script calls a turn", metric(own, "mutex-calls/turn"), "", atMost(2.1)),
 	}
 	for _, who := range []string{"mutex", "redislock", "redsync", "rueidislock"} {
 		name := who
@@ -113,7 +113,7 @@ func contended() []Row {
 			name = "leasehold"
 		}
 		rows = append(rows,
-			times("contended-peers-"+who, q, "turns a second to a local sync.Mutex's, "+name+" beside its peers", ratio(beside, who+"-turns/s", "local-turns/s"), Limit{}, Limit{}))
+			times("contended-peers-"+who, q, "turns to a local sync.Mutex's, "+name+"", ratio(beside, who+"-turns/s", "local-turns/s"), Limit{}, Limit{}))
 	}
 	return rows
 }
@@ -144,7 +144,7 @@ func idle() []Row {
 	}
 	for _, who := range []string{"mutex", "redislock", "redsync", "rueidislock"} {
 		rows = append(rows, Row{
-			Name: "idle-peers-" + who, Question: q, What: "1,000 idle waiters of four clients, commands a second in all: " + who,
+			Name: "idle-peers-" + who, Question: q, What: "1,000 idle waiters, commands a second: " + who,
 			Formula: metric(beside, who+"-commands/s"),
 		})
 	}

@@ -7,18 +7,18 @@ func network() []Row {
 	lone, contended := of(peers, "NetworkLonePair"), of(peers, "NetworkContended")
 	handed, stampeded := of(peers, "NetworkHandover"), of(peers, "NetworkStampede")
 	rows := []Row{
-		times("network-contended", q, "round trip 1 ms; one key, 64 goroutines, 1 ms each: turns a second to those that the holding and one round trip allow",
+		times("network-contended", q, "one key, 64 goroutines: turns a second to those that the holding and one round trip allow",
 			ratio(contended, "mutex-turns/s", "floor-turns/s"), atLeast(0.95), atLeast(0.6)),
-		times("network-longest", q, "round trip 1 ms; the same: longest wait to the mean one", metric(contended, "mutex-longest/mean"), atMost(1.15), atMost(3)),
-		times("network-fewest", q, "round trip 1 ms; the same: fewest turns of a goroutine to the most", metric(contended, "mutex-fewest/most"), atLeast(0.9), atLeast(0.5)),
-		times("network-lone", q, "round trip 1 ms; lone lock + unlock, to two bare round trips", ratio(lone, "mutex-µs", "floor-µs"), atMost(1.02), atMost(1.5)),
-		times("network-lone-redislock", q, "round trip 1 ms; lone lock + unlock, beside redislock", ratio(lone, "mutex-µs", "redislock-µs"), Limit{}, Limit{}),
-		times("network-handover", q, "round trip 1 ms; hand-over, p50: to a PUBLISH that a bare subscriber waits for", ratio(handed, "mutex-p50-µs", "floor-p50-µs"), Limit{}, Limit{}),
+		times("network-longest", q, "the same: longest wait to the mean one", metric(contended, "mutex-longest/mean"), atMost(1.15), atMost(3)),
+		times("network-fewest", q, "the same: fewest turns of a goroutine to the most", metric(contended, "mutex-fewest/most"), atLeast(0.9), atLeast(0.5)),
+		times("network-lone", q, "lone lock + unlock, to two bare round trips", ratio(lone, "mutex-µs", "floor-µs"), atMost(1.02), atMost(1.5)),
+		times("network-lone-redislock", q, "lone lock + unlock, beside redislock", ratio(lone, "mutex-µs", "redislock-µs"), Limit{}, Limit{}),
+		times("network-handover", q, "hand-over, p50: to a PUBLISH that a bare subscriber waits for", ratio(handed, "mutex-p50-µs", "floor-p50-µs"), Limit{}, Limit{}),
 		{
-			Name: "network-stampede-loads", Question: q, What: "round trip 1 ms; cold key, 8 processes × 200 goroutines, 100 ms load: loads",
+			Name: "network-stampede-loads", Question: q, What: "cold key, 1,600 goroutines: loads",
 			Formula: metric(stampeded, "leasehold-loads"), Bar: exactly(1), Guard: exactly(1), Counted: true,
 		},
-		times("network-stampede", q, "round trip 1 ms; cold key: p99 of the followers after the load, to one PING in each process that wakes as many",
+		times("network-stampede", q, "cold key: p99 of the followers after the load, to one PING in each process that wakes as many",
 			ratio(stampeded, "leasehold-p99-ms", "ping-p99-ms"), Limit{}, Limit{}),
 	}
 	for _, who := range []string{"redislock", "redsync", "rueidislock"} {

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 )
@@ -31,25 +32,25 @@ func markdown(cells [][]string) string {
 
 // answers is the page's table of all rows that have a bar.
 func answers(figures []Figure) string {
-	cells := [][]string{{"row", "question", "measured", "figure", "bar", ""}}
+	cells := [][]string{{"row", "question", "figure", "bar", ""}}
 	for _, f := range figures {
 		if f.Row.Bar.Set() {
 			verdict := f.Verdict()
 			if verdict != "reached" {
 				verdict = "**" + verdict + "**"
 			}
-			cells = append(cells, []string{"`" + f.Row.Name + "`", f.Row.What, f.Behind(), f.Ratio(), f.Row.Bar.with(f.Row.Unit), verdict})
+			cells = append(cells, []string{"`" + f.Row.Name + "`", f.Row.What, f.Ratio(), f.Row.Bar.with(f.Row.Unit), verdict})
 		}
 	}
 	return markdown(cells)
 }
 
-// besides is a table of a question's rows that have no bar and were measured.
-func besides(figures []Figure, question string) string {
-	cells := [][]string{{"beside it", "measured", "figure"}}
+// besides is a table of some questions' rows that have no bar and were measured.
+func besides(figures []Figure, questions []string) string {
+	cells := [][]string{{"beside it", "figure"}}
 	for _, f := range figures {
-		if f.Row.Question == question && !f.Row.Bar.Set() && f.Err == nil {
-			cells = append(cells, []string{f.Row.What, f.Behind(), f.Ratio()})
+		if slices.Contains(questions, f.Row.Question) && !f.Row.Bar.Set() && f.Err == nil {
+			cells = append(cells, []string{f.Row.What, f.Ratio()})
 		}
 	}
 	if len(cells) == 1 {

@@ -1,24 +1,23 @@
 // Extend shows two ways to keep a lease through work of several steps: the
 // automatic renewal alone, and an explicit Extend before each step for as long
 // as that step may take. Redis is away for a while in a long step, and then both
-// kinds of holder are killed. What is left of each lease is drawn over time, in
-// the terminal and as a picture (SVG).
+// kinds of holder are killed.
 //
 //	go run ./examples/extend
 //
 // It uses the Redis or Valkey at REDIS_URL, or an embedded server where that is
-// not set. -svg names the file of the picture. It exits with 1 if a lease ended
-// otherwise than it should have.
+// not set. It exits with 1 if a lease ended otherwise than it should have.
 package main
 
 import (
 	"context"
-	"flag"
-	"os"
-	"path/filepath"
+	"fmt"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/leasehold-go/leasehold/examples/internal/demo"
+	"github.com/leasehold-go/leasehold/mutex"
 )
 
 var program = demo.Program{
@@ -28,38 +27,238 @@ var program = demo.Program{
 	Roles: map[string]demo.Role{"worker": worker, "heir": heir},
 }
 
-var svgFile = flag.String("svg", filepath.Join(os.TempDir(), "leasehold-extend.svg"), "the file of the picture")
+func main() { program.Main() }
 
-func main() {
-	program.RunIfChild()
-	flag.Parse()
-	program.Main()
+// leaseTTL is short because somebody is watching; the default is 30 s.
+const leaseTTL = 2 * time.Second
+
+// step is a part of the job.
+type step struct {
+	takes  time.Duration
+	extend time.Duration // how long the lease must last for it, with a reserve
+}
+
+var steps = []step{
+	{takes: 800 * time.Millisecond, extend: 2 * time.Second},
+	{takes: 5200 * time.Millisecond, extend: 8 * time.Second},
+	{takes: 600 * time.Millisecond, extend: 2 * time.Second},
+}
+
+// Both disturbances come in the long step.
+const (
+	awayAt  = time.Second             // into that step
+	awayFor = 3400 * time.Millisecond // longer than the TTL, shorter than what Extend asked for
+	killAt  = 1800 * time.Millisecond
+)
+
+// What the processes report.
+const (
+	began  = "began"  // Number is the step, from 1
+	sample = "sample" // Left is what is left of the lease
+	lost   = "lost"   // the lease's Context has ended: the job stops
+	done   = "done"   // all steps
+	locked = "locked" // the heir has the lock
+)
+
+const (
+	modeRenew  = "renew"
+	modeExtend = "extend"
+)
+
+// worker runs the job under the lock of a key.
+func worker(ctx context.Context, c *demo.Child) error {
+	key, mode := c.Args[0], c.Args[1]
+	locks, err := mutex.New(c.Redis, mutex.Config{Name: c.Run, TTL: leaseTTL})
+	if err != nil {
+		return err
+	}
+	defer demo.Close(ctx, locks)
+	lock, err := locks.Lock(ctx, key)
+	if err != nil {
+		return err
+	}
+	for i, s := range steps {
+		if mode == modeExtend {
+			// The renewals go on beside it, and never shorten what Extend set.
+			if err := lock.Extend(ctx, s.extend); err != nil {
+				return err
+			}
+		}
+		c.Report(demo.Event{Kind: began, Number: i + 1})
+		if !work(c, lock, s.takes) {
+			c.Report(demo.Event{Kind: lost, Number: i + 1})
+			return nil
+		}
+	}
+	c.Report(demo.Event{Kind: done})
+	return lock.Unlock()
+}
+
+// work stands for a step. It stops when the lease is lost.
+func work(c *demo.Child, lock *mutex.Lock, takes time.Duration) bool {
+	ticks := time.NewTicker(20 * time.Millisecond)
+	defer ticks.Stop()
+	for end := time.After(takes); ; {
+		c.Report(demo.Event{Kind: sample, Left: time.Until(lock.Deadline())})
+		select {
+		case <-lock.Context().Done():
+			return false
+		case <-end:
+			return true
+		case <-ticks.C:
+		}
+	}
+}
+
+// heir waits for the lock of a key, and reports when it has it.
+func heir(ctx context.Context, c *demo.Child) error {
+	locks, err := mutex.New(c.Redis, mutex.Config{Name: c.Run, TTL: leaseTTL})
+	if err != nil {
+		return err
+	}
+	defer demo.Close(ctx, locks)
+	return locks.Do(ctx, c.Args[0], func(context.Context, uint64) error {
+		c.Report(demo.Event{Kind: locked})
+		return nil
+	})
+}
+
+// record is what became of one worker.
+type record struct {
+	name, mode string
+	killed     bool // else Redis was away
+
+	lost, done bool
+	lostAfter  time.Duration // from the start of the outage
+	left       time.Duration // of the killed worker's lease, when it died
+	waited     time.Duration // from then until the next process had the lock
 }
 
 func run(ctx context.Context, out *demo.Output, srv *demo.Server) ([]string, error) {
 	out.Print("A job of %d steps under a lease of %v, on", len(steps), leaseTTL)
 	out.Print("%s.", srv.Label)
-	out.Print("Four processes run it at once, each with a key of its own, for some seconds.\n")
-	runs, err := play(ctx, srv)
-	if err != nil {
+	out.Print("Four processes run it at once, each with a key of its own, for some seconds.")
+	out.Print("For two of them Redis is away for %v, and two are killed.\n", awayFor)
+	fleet := demo.NewFleet(srv, demo.RunName("extend"))
+	defer fleet.Close()
+	records := []*record{
+		{name: "A", mode: modeRenew},
+		{name: "B", mode: modeExtend},
+		{name: "C", mode: modeRenew, killed: true},
+		{name: "D", mode: modeExtend, killed: true},
+	}
+	var plays errgroup.Group
+	for _, r := range records {
+		plays.Go(func() error { return r.play(ctx, srv, fleet) })
+	}
+	if err := plays.Wait(); err != nil {
 		return nil, err
 	}
-	for _, r := range runs {
-		out.Print("%s: %s", r.name, r.title())
-		for _, line := range r.chart() {
-			out.Print("%s", line)
-		}
-		out.Print("%s\n", r.outcome())
+	for _, r := range records {
+		out.Print("%s", r.outcome())
 	}
-	if err := os.WriteFile(*svgFile, []byte(picture(runs)), 0o644); err != nil {
-		return nil, err
-	}
-	out.Print("The picture is in %s.", *svgFile)
-	problems := verdict(runs)
+	problems := verdict(records)
 	if len(problems) == 0 {
 		out.Print("\nThe renewal alone frees a dead process's lease soon, and loses the lease when")
 		out.Print("Redis is away for longer than the TTL. Extend survives that, and its price is")
 		out.Print("that a dead process's lease stays taken for as long as it was extended.")
 	}
 	return problems, nil
+}
+
+// play disturbs a worker in its long step, and notes what becomes of it.
+func (r *record) play(ctx context.Context, srv *demo.Server, fleet *demo.Fleet) error {
+	link, err := demo.NewLink(srv)
+	if err != nil {
+		return err
+	}
+	defer link.Close()
+	key := "job-" + r.name
+	p, err := fleet.Start(demo.Spec{Name: r.name, Role: "worker", Args: []string{key, r.mode}, Link: link})
+	if err != nil {
+		return err
+	}
+	long, err := fleet.Await(ctx, r.name+"'s long step", func(e demo.Event) bool {
+		return e.From == r.name && e.Kind == began && e.Number == 2
+	})
+	if err != nil {
+		return err
+	}
+	if r.killed {
+		return r.kill(ctx, fleet, p, key, long.At.Add(killAt))
+	}
+	time.Sleep(time.Until(long.At.Add(awayAt)))
+	cut := time.Now()
+	link.Cut()
+	time.Sleep(awayFor)
+	link.Mend()
+	if _, err := fleet.AwaitFrom(ctx, r.name, demo.Ended); err != nil {
+		return err
+	}
+	for _, e := range fleet.Events() {
+		switch {
+		case e.From != r.name:
+		case e.Kind == lost:
+			r.lost, r.lostAfter = true, e.At.Sub(cut)
+		case e.Kind == done:
+			r.done = true
+		}
+	}
+	return nil
+}
+
+// kill kills a worker while another process waits for its lock.
+func (r *record) kill(ctx context.Context, fleet *demo.Fleet, p *demo.Process, key string, at time.Time) error {
+	heir := r.name + "'s heir"
+	if _, err := fleet.Start(demo.Spec{Name: heir, Role: "heir", Args: []string{key}}); err != nil {
+		return err
+	}
+	time.Sleep(time.Until(at))
+	killed := time.Now()
+	p.Kill()
+	has, err := fleet.AwaitFrom(ctx, heir, locked)
+	if err != nil {
+		return err
+	}
+	r.waited = has.At.Sub(killed)
+	for _, e := range fleet.Events() {
+		if e.From == r.name && e.Kind == sample { // the last one counts
+			r.left = e.Left - killed.Sub(e.At)
+		}
+	}
+	return nil
+}
+
+func (r *record) outcome() string {
+	how := map[string]string{modeRenew: "renewed ", modeExtend: "extended"}[r.mode]
+	switch {
+	case r.killed:
+		return fmt.Sprintf("%s, %s: killed; the next process had the lock %.1f s later.", r.name, how, r.waited.Seconds())
+	case r.lost:
+		return fmt.Sprintf("%s, %s: told %.1f s into the outage that its lease was lost, and stopped.", r.name, how, r.lostAfter.Seconds())
+	default:
+		return fmt.Sprintf("%s, %s: kept its lease and did all of its steps.", r.name, how)
+	}
+}
+
+// patience is how much later than at the lease's end the next process may have
+// the lock: the margin of the holder's belief, and a machine that is busy.
+const patience = 1500 * time.Millisecond
+
+func verdict(runs []*record) (problems []string) {
+	bad := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+	for _, r := range runs {
+		switch {
+		case r.killed && (r.waited < r.left || r.waited > r.left+patience):
+			bad("%s's lease had %v left when it was killed, and another process had the lock after %v", r.name, r.left, r.waited)
+		case r.killed && (r.left > leaseTTL) != (r.mode == modeExtend):
+			bad("%s's lease had %v left when it was killed, with a TTL of %v", r.name, r.left, leaseTTL)
+		case r.killed:
+		case r.mode == modeRenew && (r.done || !r.lost):
+			bad("%s was not told that its lease was lost, though Redis was away for %v", r.name, awayFor)
+		case r.mode == modeExtend && (!r.done || r.lost):
+			bad("%s lost its lease, though it was extended beyond the time that Redis was away", r.name)
+		}
+	}
+	return problems
 }

@@ -12,21 +12,24 @@ import (
 
 type User struct{ ID, Name string }
 
-// A user is loaded once for all processes. After a minute one process loads it
-// again, while the others are served the old value.
-func cachedUser(ctx context.Context, rdb redis.UniversalClient, id string) (User, error) {
-	users, err := singleflight.New(rdb, singleflight.Config[User]{
+// Users loads a user once for all processes. After a minute one process loads it again, while
+// the others are served the old value.
+type Users struct{ cache *singleflight.Group[User] }
+
+func NewUsers(rdb redis.UniversalClient) (*Users, error) {
+	cache, err := singleflight.New(rdb, singleflight.Config[User]{
 		Name:     "users",
 		TTL:      time.Minute,
 		StaleFor: 10 * time.Minute,
 	})
-	if err != nil {
-		return User{}, err
-	}
-	defer users.Close(ctx)
+	return &Users{cache}, err
+}
 
-	return users.Do(ctx, id, func(ctx context.Context) (User, error) {
+func (u *Users) Get(ctx context.Context, id string) (User, error) {
+	return u.cache.Do(ctx, id, func(ctx context.Context) (User, error) {
 		fmt.Println("asking the database for", id)
 		return User{ID: id, Name: "Ada"}, nil
 	})
 }
+
+func (u *Users) Close(ctx context.Context) error { return u.cache.Shutdown(ctx) }

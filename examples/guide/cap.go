@@ -9,17 +9,21 @@ import (
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
-// At most ten exports run per tenant, in all processes together.
-func exportUnderCap(ctx context.Context, rdb redis.UniversalClient, tenant string) error {
-	caps, err := semaphore.New(rdb, semaphore.Config{Name: "exports", Limit: 10})
-	if err != nil {
-		return err
-	}
-	defer caps.Close(ctx)
+// Exports runs at most ten exports per tenant, in all processes together.
+type Exports struct{ caps *semaphore.Semaphore }
 
-	return caps.Do(ctx, tenant, func(ctx context.Context) error {
+func NewExports(rdb redis.UniversalClient) (*Exports, error) {
+	caps, err := semaphore.New(rdb, semaphore.Config{Name: "exports", Limit: 10})
+	return &Exports{caps}, err
+}
+
+func (e *Exports) Run(ctx context.Context, tenant string) error {
+	return e.caps.Do(ctx, tenant, func(ctx context.Context) error {
 		// This ctx ends before another process can be granted this permit.
 		fmt.Println("exporting for", tenant)
 		return nil
 	})
 }
+
+// Close is called at the end of the program. It lets the exports that run finish.
+func (e *Exports) Close(ctx context.Context) error { return e.caps.Shutdown(ctx) }

@@ -5,37 +5,41 @@ import (
 	"fmt"
 	"log"
 
-	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/go-redis/v9"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
-// connect returns a client of an embedded server, so that the examples run
-// anywhere.
-func connect() (*redis.Client, func()) {
-	srv := miniredis.NewMiniRedis()
-	srv.ClockTTL(true)
-	if err := srv.Start(); err != nil {
-		log.Fatal(err)
-	}
-	rdb := boundedClient(srv.Addr())
-	return rdb, func() { _ = rdb.Close(); srv.Close() }
-}
-
-// The code of the README, as three programs would run it.
+// The code of the README, as a program runs it.
 func Example() {
-	rdb, stop := connect()
+	server, stop := redistest.Connect()
 	defer stop()
+	rdb := boundedClient(server.Options().Addr)
+	defer rdb.Close()
 	ctx := context.Background()
 
-	if err := exportUnderCap(ctx, rdb, "acme"); err != nil {
+	exports, err := NewExports(rdb)
+	if err != nil {
 		log.Fatal(err)
 	}
-	if err := shipOrder(ctx, rdb, "order-7"); err != nil {
+	defer exports.Close(ctx)
+	if err := exports.Run(ctx, "acme"); err != nil {
+		log.Fatal(err)
+	}
+	orders, err := NewOrders(rdb)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer orders.Close(ctx)
+	if err := orders.Ship(ctx, "order-7"); err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println(rdb.Get(ctx, "leasehold:grd:{order-states:order-7}:value").Val())
+	users, err := NewUsers(rdb)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer users.Close(ctx)
 	for range 2 {
-		user, err := cachedUser(ctx, rdb, "7")
+		user, err := users.Get(ctx, "7")
 		if err != nil {
 			log.Fatal(err)
 		}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold"
-	"github.com/leasehold-go/leasehold/examples/internal/demo"
 	"github.com/leasehold-go/leasehold/examples/internal/demotest"
 )
 
@@ -22,58 +20,10 @@ func TestMain(m *testing.M) {
 
 func TestModestTenantsAreLetInAtTheirTurn(t *testing.T) {
 	if os.Getenv("LEASEHOLD_REQUIRE_SERVERS") == "" {
-		t.Skip("it takes 25 s: make test runs it")
+		t.Skip("it takes 20 s: make test runs it")
 	}
 	t.Setenv("REDIS_URL", "")
 	demotest.Check(t, program.Show)
-}
-
-// The end of the standard input is no empty line: the live view goes on.
-func TestLiveViewWithoutInput(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it starts processes")
-	}
-	t.Setenv("REDIS_URL", "")
-	empty, err := os.Open(os.DevNull)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer empty.Close()
-	stdin := os.Stdin
-	os.Stdin = empty
-	defer func() { os.Stdin = stdin }()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	p := program
-	p.Run = live
-	view := make(screen, 1)
-	ended := make(chan error, 1)
-	go func() {
-		_, err := p.Show(ctx, view)
-		ended <- err
-	}()
-	for range 2 {
-		select {
-		case <-view:
-		case err := <-ended:
-			t.Fatalf("it ended: %v", err)
-		}
-	}
-	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
-}
-
-// screen tells of what is shown.
-type screen chan struct{}
-
-func (s screen) Write(p []byte) (int, error) {
-	select {
-	case s <- struct{}{}:
-	default:
-	}
-	return len(p), nil
 }
 
 // What is not let in is answered with a status that tells the client what to do.
@@ -95,37 +45,26 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// good is a show without fault.
+// good is a plain queue in which 40 requests pass each modest one, and a fair phase.
 func good() []*result {
-	began := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
-	var all []*result
-	for _, p := range []phase{{name: "plain"}, {name: "fair"}, {name: "raised", total: 16}, {name: "limited", total: 16, limited: 2}} {
-		r := newResult(p)
-		waited, rounds := 20*time.Millisecond, 5
-		if p.name == "plain" {
-			waited, rounds = 10*time.Second, 40
-		}
-		for _, name := range tenants {
-			for i := range rounds {
-				from := began.Add(time.Duration(i) * 100 * time.Millisecond)
-				if !isModest(name) || i >= rounds-3 {
-					came := from.Add(-waited)
-					r.add(name, came, answer{Came: came, From: from.Add(time.Duration(len(name)) * time.Millisecond), To: from.Add(50 * time.Millisecond)}, http.StatusOK)
-				}
+	at := func(ms int) time.Time { return time.UnixMilli(int64(ms)) }
+	plain := &result{phase: phase{name: "plain", total: total, limited: limit}, tenants: map[string]*tenant{}}
+	fair := &result{phase: phase{name: "fair", total: total, limited: limit}, tenants: map[string]*tenant{}}
+	for i, name := range tenants {
+		p, f := new(tenant), new(tenant)
+		for n := range 50 {
+			begin := 1000 * n
+			if !isModest(name) {
+				p.served = append(p.served, answer{at(begin), at(begin + 100), at(begin + 200)})
+				f.served = append(f.served, answer{at(begin), at(begin + 10), at(begin + 20)})
+			} else if n >= 45 {
+				p.served = append(p.served, answer{at(begin - 40_000), at(begin + 300), at(begin + 400)})
+				f.served = append(f.served, answer{at(begin), at(begin + 30 + i), at(begin + 32 + i)})
 			}
 		}
-		all = append(all, r)
+		plain.tenants[name], fair.tenants[name] = p, f
 	}
-	for _, r := range all[:2] { // ten tenants at once are more than the total
-		for i, name := range tenants {
-			for j := range r.tenants[name].spans {
-				a := &r.tenants[name].spans[j]
-				shift := time.Duration(i/5) * 50 * time.Millisecond
-				a.From, a.To = a.From.Add(shift), a.To.Add(shift)
-			}
-		}
-	}
-	return all
+	return []*result{plain, fair}
 }
 
 // The verdict must find fault with each of these.
@@ -133,39 +72,29 @@ func TestVerdictFindsFault(t *testing.T) {
 	if problems := verdict(good()); len(problems) > 0 {
 		t.Fatalf("fault is found with a good show: %q", problems)
 	}
-	crowd := func(r *result, name string, n int) {
-		for range n {
-			r.tenants[name].spans = append(r.tenants[name].spans, r.tenants[name].spans[0])
+	crowd := func(r *result, n int, names ...string) {
+		for _, name := range names {
+			for range n {
+				r.tenants[name].served = append(r.tenants[name].served, r.tenants[tenants[0]].served[0])
+			}
 		}
 	}
-	for want, spoil := range map[string]func([]*result){
-		"the total is 8": func(all []*result) {
-			crowd(all[1], "modest-1", 2)
-			crowd(all[1], "modest-2", 2)
-			crowd(all[1], "modest-3", 2)
+	for want, spoil := range map[string]func(plain, fair *result){
+		"the total is 8": func(_, fair *result) { crowd(fair, 3, "modest-1", "modest-2", "modest-3") },
+		"its limit is 4": func(_, fair *result) { crowd(fair, 4, "greedy-1") },
+		"its limit is 2": func(_, fair *result) { fair.limited = 2; crowd(fair, 2, "greedy-1") },
+		"were refused":   func(_, fair *result) { fair.tenants["modest-1"].refused = 1 },
+		"failed":         func(_, fair *result) { fair.tenants["greedy-1"].failed = 1 },
+		"did not fill":   func(plain, fair *result) { plain.tenants = fair.tenants },
+		"were served": func(_, fair *result) {
+			fair.tenants["modest-1"], fair.tenants["modest-2"], fair.tenants["modest-3"], fair.tenants["modest-4"], fair.tenants["modest-5"] = new(tenant), new(tenant), new(tenant), new(tenant), new(tenant)
 		},
-		"its limit is 4": func(all []*result) { crowd(all[2], "greedy-1", 4) },
-		"its limit is 2": func(all []*result) { crowd(all[3], "greedy-1", 2) },
-		"were refused":   func(all []*result) { all[1].tenants["modest-1"].refused = 1 },
-		"failed":         func(all []*result) { all[1].tenants["greedy-1"].failed = 1 },
-		"two turns are": func(all []*result) {
-			for _, name := range tenants[2:] {
-				spans := all[1].tenants[name].spans
-				spans[2].Came = spans[2].Came.Add(-10 * time.Second)
-			}
-		},
-		"did not fill": func(all []*result) { all[0] = all[1] },
-		"modest tenants were": func(all []*result) {
-			all[1].tenants["modest-1"] = new(tenant)
-			all[1].tenants["modest-2"] = new(tenant)
-		},
+		"two turns are 16": func(plain, fair *result) { fair.tenants = plain.tenants },
 	} {
 		all := good()
-		spoil(all)
+		spoil(all[0], all[1])
 		if problems := strings.Join(verdict(all), "\n"); !strings.Contains(problems, want) {
 			t.Errorf("the verdict is %q; want %q", problems, want)
 		}
 	}
 }
-
-var _ demo.Role = service

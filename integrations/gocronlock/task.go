@@ -59,9 +59,12 @@ func Every(period time.Duration) func(now time.Time) string {
 // takes a lock for each run, so two runs of a job never overlap, not even for different ticks.
 //
 // The ctx of fn descends from that of the gocron job, and ends when the lock is lost. token is
-// the fencing token, and SlotOf tells the slot. If fn fails, or the lock is lost, the tick stays open: a host that strikes
-// later runs it again. The error goes to the listeners of the gocron job. A tick that another
-// process runs or has completed is no error.
+// the fencing token, and SlotOf tells the slot. If fn fails, or the lock is lost, the tick stays
+// open: a host that strikes later runs it again. The error goes to the listeners of the gocron
+// job. A tick that another process runs or has completed is no error.
+//
+// gocron.WithLimitedRuns removes the job when any of its runs completes after the last one has
+// begun, and so ends the ctx of the last run. It suits jobs whose runs do not overlap.
 //
 // Task's error matches leasehold.ErrInvalid and names every bad field. A run costs two round
 // trips, and a tick that was completed before costs one.

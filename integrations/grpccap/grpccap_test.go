@@ -19,6 +19,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/integrations/grpccap"
+	"github.com/leasehold-go/leasehold/integrations/internal/captest"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
@@ -38,7 +39,7 @@ func TestNewNamesEveryBadField(t *testing.T) {
 
 func TestRefusalSaysWhenToComeBack(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, target redistest.Target) {
-		caps := newCaps(t, target.Client(t), semaphore.Config{Limit: 1})
+		caps := captest.New(t, target.Client(t), semaphore.Config{Limit: 1})
 		b := newBlocker()
 		_, client := start(t, caps, grpccap.Config{}, &service{unary: b.handle})
 		first := inBackground(t.Context(), client)
@@ -65,7 +66,7 @@ func TestRefusalSaysWhenToComeBack(t *testing.T) {
 		}
 		close(b.end)
 		wantCode(t, redistest.Get(t, "the first answer", first), codes.OK)
-		wantState(t, caps, 0, 0)
+		captest.WantState(t, caps, 0, 0)
 		wantCode(t, call(t.Context(), client), codes.OK)
 	})
 }
@@ -73,7 +74,7 @@ func TestRefusalSaysWhenToComeBack(t *testing.T) {
 // gRPC's own retries ignore RetryInfo: without the trailer all five tries are over before the
 // permit is free.
 func TestOwnRetriesAreServedOnTheSecondTry(t *testing.T) {
-	caps := newCaps(t, miniClient(t), semaphore.Config{Limit: 1})
+	caps := captest.New(t, captest.Client(t), semaphore.Config{Limit: 1})
 	held, err := caps.Acquire(t.Context(), tenant)
 	if err != nil {
 		t.Fatal(err)
@@ -98,7 +99,7 @@ func TestOwnRetriesAreServedOnTheSecondTry(t *testing.T) {
 
 func TestClientThatCancelsLeavesTheQueue(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, target redistest.Target) {
-		caps := newCaps(t, target.Client(t), semaphore.Config{Limit: 1})
+		caps := captest.New(t, target.Client(t), semaphore.Config{Limit: 1})
 		b := newBlocker()
 		_, client := start(t, caps, grpccap.Config{Wait: time.Minute, FailOpen: true}, &service{unary: b.handle})
 		working, cancelWorking := context.WithCancel(t.Context())
@@ -106,14 +107,14 @@ func TestClientThatCancelsLeavesTheQueue(t *testing.T) {
 		ctx := redistest.Get(t, "the first call", b.started)
 		waiting, cancelWaiting := context.WithCancel(t.Context())
 		second := inBackground(waiting, client)
-		wantState(t, caps, 1, 1)
+		captest.WantState(t, caps, 1, 1)
 		cancelWaiting()
 		wantCode(t, redistest.Get(t, "the second answer", second), codes.Canceled)
-		wantState(t, caps, 1, 0)
+		captest.WantState(t, caps, 1, 0)
 		cancelWorking()
 		wantCode(t, redistest.Get(t, "the first answer", first), codes.Canceled)
 		<-ctx.Done()
-		wantState(t, caps, 0, 0)
+		captest.WantState(t, caps, 0, 0)
 		if n := len(b.started); n != 0 {
 			t.Errorf("%d more calls were handled", n)
 		}
@@ -122,7 +123,7 @@ func TestClientThatCancelsLeavesTheQueue(t *testing.T) {
 
 // A server that stops serves the calls that wait for a permit first.
 func TestGracefulStopServesWaitingCalls(t *testing.T) {
-	caps := newCaps(t, miniClient(t), semaphore.Config{Limit: 1})
+	caps := captest.New(t, captest.Client(t), semaphore.Config{Limit: 1})
 	b := newBlocker()
 	server, client := start(t, caps, grpccap.Config{Wait: time.Minute}, &service{unary: b.handle})
 	calls := []<-chan error{inBackground(t.Context(), client)}
@@ -130,7 +131,7 @@ func TestGracefulStopServesWaitingCalls(t *testing.T) {
 	for range 3 {
 		calls = append(calls, inBackground(t.Context(), client))
 	}
-	wantState(t, caps, 1, 3)
+	captest.WantState(t, caps, 1, 3)
 	stopped := make(chan struct{})
 	go func() {
 		server.GracefulStop()
@@ -141,12 +142,12 @@ func TestGracefulStopServesWaitingCalls(t *testing.T) {
 		wantCode(t, redistest.Get(t, "an answer", c), codes.OK)
 	}
 	redistest.Get(t, "the stop", stopped)
-	wantState(t, caps, 0, 0)
+	captest.WantState(t, caps, 0, 0)
 }
 
 func TestLossEndsTheCall(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, target redistest.Target) {
-		caps := newCaps(t, target.Client(t), semaphore.Config{Limit: 1})
+		caps := captest.New(t, target.Client(t), semaphore.Config{Limit: 1})
 		b := newBlocker()
 		_, client := start(t, caps, grpccap.Config{}, &service{unary: b.handle})
 		answer := inBackground(t.Context(), client)
@@ -158,7 +159,7 @@ func TestLossEndsTheCall(t *testing.T) {
 }
 
 func TestMistakeIsInternal(t *testing.T) {
-	caps := newCaps(t, miniClient(t), semaphore.Config{Limit: 1})
+	caps := captest.New(t, captest.Client(t), semaphore.Config{Limit: 1})
 	for _, failOpen := range []bool{false, true} {
 		_, client := start(t, caps, grpccap.Config{
 			FailOpen: failOpen,
@@ -172,7 +173,7 @@ func TestMistakeIsInternal(t *testing.T) {
 }
 
 func TestKeyOfTheCall(t *testing.T) {
-	caps := newCaps(t, miniClient(t), semaphore.Config{Limit: 1})
+	caps := captest.New(t, captest.Client(t), semaphore.Config{Limit: 1})
 	var method string
 	b := newBlocker()
 	_, client := start(t, caps, grpccap.Config{Key: func(ctx context.Context, m string, req any) string {
@@ -207,7 +208,7 @@ func TestHungRedis(t *testing.T) {
 			t.Parallel()
 			p := redistest.NewProxy(t, redistest.Mini(t).Addr())
 			rdb := p.Client(func(o *redis.Options) { o.ReadTimeout = 500 * time.Millisecond })
-			caps := newCaps(t, rdb, semaphore.Config{Limit: 1})
+			caps := captest.New(t, rdb, semaphore.Config{Limit: 1})
 			_, client := start(t, caps, grpccap.Config{FailOpen: want == codes.OK}, &service{unary: func(context.Context) error { return nil }})
 			wantCode(t, call(t.Context(), client), codes.OK)
 			p.Cut(true, true)
@@ -229,7 +230,7 @@ func TestHungRedis(t *testing.T) {
 func TestStorm(t *testing.T) {
 	redistest.EachReal(t, func(t *testing.T, target redistest.Target) {
 		const limit = 5
-		caps := newCaps(t, target.Client(t), semaphore.Config{Limit: limit})
+		caps := captest.New(t, target.Client(t), semaphore.Config{Limit: limit})
 		var running, most atomic.Int64
 		work := func(ctx context.Context) error {
 			n := running.Add(1)
@@ -277,7 +278,7 @@ func TestStorm(t *testing.T) {
 			})
 		}
 		all.Wait()
-		wantState(t, caps, 0, 0)
+		captest.WantState(t, caps, 0, 0)
 		if most := most.Load(); most > limit {
 			t.Errorf("%d calls ran at the same time; the limit is %d", most, limit)
 		}

@@ -6,40 +6,21 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	pb "google.golang.org/grpc/interop/grpc_testing"
 
 	"github.com/leasehold-go/leasehold/integrations/grpccap"
+	"github.com/leasehold-go/leasehold/integrations/internal/captest"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-const tenant = "acme"
+const tenant = captest.Tenant
 
 func byTenant(context.Context, string, any) string { return tenant }
-
-func newCaps(t testing.TB, rdb redis.UniversalClient, cfg semaphore.Config) *semaphore.Semaphore {
-	t.Helper()
-	cfg.Name = redistest.Name(t)
-	caps, err := semaphore.New(rdb, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), redistest.Soon)
-		defer cancel()
-		_ = caps.Close(ctx)
-	})
-	return caps
-}
-
-func miniClient(t testing.TB) redis.UniversalClient {
-	return redistest.Target{Kind: redistest.KindMini, Mini: redistest.Mini(t)}.Client(t)
-}
 
 // service runs what a test wants.
 type service struct {
@@ -95,14 +76,6 @@ func inBackground(ctx context.Context, client pb.TestServiceClient) <-chan error
 	errs := make(chan error, 1)
 	go func() { errs <- call(ctx, client) }()
 	return errs
-}
-
-func wantState(t *testing.T, caps *semaphore.Semaphore, inUse, waiting int) {
-	t.Helper()
-	redistest.Eventually(t, "permits in use and waiting calls as they should be", func() bool {
-		s, err := caps.Inspect(context.Background(), tenant)
-		return err == nil && s.InUse == inUse && s.Waiting == waiting
-	})
 }
 
 // revoke takes away the only lease.

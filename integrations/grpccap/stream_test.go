@@ -9,6 +9,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/integrations/grpccap"
+	"github.com/leasehold-go/leasehold/integrations/internal/captest"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
@@ -17,7 +18,7 @@ import (
 // of that at its first Recv.
 func TestStream(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, target redistest.Target) {
-		caps := newCaps(t, target.Client(t), semaphore.Config{Limit: 1})
+		caps := captest.New(t, target.Client(t), semaphore.Config{Limit: 1})
 		started := make(chan struct{}, 1)
 		_, client := start(t, caps, grpccap.Config{Key: func(_ context.Context, _ string, req any) string {
 			if req != nil {
@@ -52,7 +53,7 @@ func TestStream(t *testing.T) {
 		if _, err := first.Recv(); err != nil {
 			t.Fatal(err)
 		}
-		wantState(t, caps, 0, 0)
+		captest.WantState(t, caps, 0, 0)
 	})
 }
 
@@ -60,7 +61,7 @@ func TestStream(t *testing.T) {
 // as the documentation says.
 func TestLossDoesNotWakeRecv(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, target redistest.Target) {
-		caps := newCaps(t, target.Client(t), semaphore.Config{Limit: 1})
+		caps := captest.New(t, target.Client(t), semaphore.Config{Limit: 1})
 		ctxs, received := make(chan context.Context, 1), make(chan struct{})
 		_, client := start(t, caps, grpccap.Config{}, &service{stream: func(stream pb.TestService_FullDuplexCallServer) error {
 			ctxs <- stream.Context()

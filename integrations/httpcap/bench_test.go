@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold/integrations/httpcap"
+	"github.com/leasehold-go/leasehold/integrations/internal/captest"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
@@ -23,7 +24,7 @@ import (
 // varies by more than that. Both are measured in turns, and of both the fastest tenth counts,
 // so that other programs do not.
 func BenchmarkCost(b *testing.B) {
-	caps := newCaps(b, echoing(b), semaphore.Config{Limit: 1000, TTL: time.Hour})
+	caps := captest.New(b, echoing(b), semaphore.Config{Limit: 1000, TTL: time.Hour})
 	ctx := b.Context()
 	bare := func() {
 		lease, err := caps.TryAcquire(ctx, tenant)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/integrations/httpcap"
+	"github.com/leasehold-go/leasehold/integrations/internal/captest"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
@@ -26,7 +27,7 @@ func TestNewNamesEveryBadField(t *testing.T) {
 
 func TestRefusalSaysWhenToComeBack(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, target redistest.Target) {
-		caps := newCaps(t, target.Client(t), semaphore.Config{Limit: 1})
+		caps := captest.New(t, target.Client(t), semaphore.Config{Limit: 1})
 		b := newBlocker(t)
 		url := serve(t, capped(t, caps, httpcap.Config{}, b.ServeHTTP))
 		first := inBackground(t.Context(), url)
@@ -51,33 +52,33 @@ func TestRefusalSaysWhenToComeBack(t *testing.T) {
 		if a := redistest.Get(t, "the first answer", first); a.err != nil || a.StatusCode != http.StatusOK {
 			t.Fatal(a.StatusCode, a.err)
 		}
-		wantInUse(t, caps, 0)
+		captest.WantState(t, caps, 0, 0)
 		wantStatus(t, url, http.StatusOK) // a client that comes back is served
 	})
 }
 
 func TestWaitingRequestIsServedInTime(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, target redistest.Target) {
-		caps := newCaps(t, target.Client(t), semaphore.Config{Limit: 1})
+		caps := captest.New(t, target.Client(t), semaphore.Config{Limit: 1})
 		b := newBlocker(t)
 		url := serve(t, capped(t, caps, httpcap.Config{Wait: time.Minute}, b.ServeHTTP))
 		first := inBackground(t.Context(), url)
 		redistest.Get(t, "the first request", b.started)
 		second := inBackground(t.Context(), url)
-		wantWaiting(t, caps, 1)
+		captest.WantState(t, caps, 1, 1)
 		b.release()
 		for _, answers := range []<-chan answer{first, second} {
 			if a := redistest.Get(t, "an answer", answers); a.err != nil || a.StatusCode != http.StatusOK {
 				t.Fatal(a.StatusCode, a.err)
 			}
 		}
-		wantInUse(t, caps, 0)
+		captest.WantState(t, caps, 0, 0)
 	})
 }
 
 func TestWaitIsBounded(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, target redistest.Target) {
-		caps := newCaps(t, target.Client(t), semaphore.Config{Limit: 1})
+		caps := captest.New(t, target.Client(t), semaphore.Config{Limit: 1})
 		b := newBlocker(t)
 		url := serve(t, capped(t, caps, httpcap.Config{Wait: 50 * time.Millisecond}, b.ServeHTTP))
 		first := inBackground(t.Context(), url)
@@ -92,12 +93,12 @@ func TestWaitIsBounded(t *testing.T) {
 		}
 		b.release()
 		redistest.Get(t, "the first answer", first)
-		wantInUse(t, caps, 0)
+		captest.WantState(t, caps, 0, 0)
 	})
 }
 
 func TestFullQueueRefuses(t *testing.T) {
-	caps := newCaps(t, miniClient(t), semaphore.Config{Limit: 1, MaxWaiters: 1})
+	caps := captest.New(t, captest.Client(t), semaphore.Config{Limit: 1, MaxWaiters: 1})
 	b := newBlocker(t)
 	var seen error
 	url := serve(t, capped(t, caps, httpcap.Config{
@@ -110,7 +111,7 @@ func TestFullQueueRefuses(t *testing.T) {
 	first := inBackground(t.Context(), url)
 	redistest.Get(t, "the first request", b.started)
 	second := inBackground(t.Context(), url)
-	wantWaiting(t, caps, 1)
+	captest.WantState(t, caps, 1, 1)
 	if a := wantStatus(t, url, http.StatusTeapot); a.Header.Get("Retry-After") == "" {
 		t.Error("there is no Retry-After")
 	}
@@ -121,7 +122,7 @@ func TestFullQueueRefuses(t *testing.T) {
 }
 
 func TestNoKeyNeedsNoPermit(t *testing.T) {
-	caps := newCaps(t, miniClient(t), semaphore.Config{Limit: 1})
+	caps := captest.New(t, captest.Client(t), semaphore.Config{Limit: 1})
 	b := newBlocker(t)
 	url := serve(t, capped(t, caps, httpcap.Config{Key: func(r *http.Request) string { return r.URL.Query().Get("tenant") }}, b.ServeHTTP))
 	var answers []<-chan answer
@@ -139,12 +140,12 @@ func TestNoKeyNeedsNoPermit(t *testing.T) {
 }
 
 func TestWeights(t *testing.T) {
-	caps := newCaps(t, miniClient(t), semaphore.Config{Limit: 3})
+	caps := captest.New(t, captest.Client(t), semaphore.Config{Limit: 3})
 	b := newBlocker(t)
 	url := serve(t, capped(t, caps, httpcap.Config{Permits: func(*http.Request) int { return 2 }}, b.ServeHTTP))
 	first := inBackground(t.Context(), url)
 	redistest.Get(t, "the first request", b.started)
-	wantInUse(t, caps, 2)
+	captest.WantState(t, caps, 2, 0)
 	wantStatus(t, url, http.StatusTooManyRequests)
 	b.release()
 	redistest.Get(t, "the first answer", first)
@@ -153,7 +154,7 @@ func TestWeights(t *testing.T) {
 // A request that can never be served is a mistake in the program. It is not let through, not
 // even with FailOpen, and the server's own log says which mistake it is.
 func TestMistakeIsAnError(t *testing.T) {
-	caps := newCaps(t, miniClient(t), semaphore.Config{Limit: 1})
+	caps := captest.New(t, captest.Client(t), semaphore.Config{Limit: 1})
 	for name, cfg := range map[string]httpcap.Config{
 		"n is 0":          {Permits: func(*http.Request) int { return 0 }},
 		"limit":           {Permits: func(*http.Request) int { return 2 }},
@@ -179,32 +180,32 @@ func TestMistakeIsAnError(t *testing.T) {
 // its place to the next one.
 func TestClientThatLeftIsNotServed(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, target redistest.Target) {
-		caps := newCaps(t, target.Client(t), semaphore.Config{Limit: 1})
+		caps := captest.New(t, target.Client(t), semaphore.Config{Limit: 1})
 		b := newBlocker(t)
 		url := serve(t, capped(t, caps, httpcap.Config{Wait: time.Minute, FailOpen: true}, b.ServeHTTP))
 		first := inBackground(t.Context(), url)
 		redistest.Get(t, "the first request", b.started)
 		ctx, leave := context.WithCancel(t.Context())
 		second := inBackground(ctx, url)
-		wantWaiting(t, caps, 1)
+		captest.WantState(t, caps, 1, 1)
 		leave()
 		if a := redistest.Get(t, "the second answer", second); !isLeft(a.err) {
 			t.Fatalf("%v", a.err)
 		}
-		wantWaiting(t, caps, 0)
+		captest.WantState(t, caps, 1, 0)
 		b.release()
 		redistest.Get(t, "the first answer", first)
-		wantInUse(t, caps, 0)
+		captest.WantState(t, caps, 0, 0)
 		if n := len(b.started); n != 0 {
 			t.Errorf("%d more requests were served", n)
 		}
 	})
 }
 
-// What the documentation says of HTTP/1: net/http does not see that the client left before the
-// body was read, so that only Wait ends the wait.
+// Over HTTP/1, net/http does not see that the client left before the body was read, so only Wait
+// ends the wait. The documentation says so.
 func TestWaitBoundsARequestWhoseBodyWasNotRead(t *testing.T) {
-	caps := newCaps(t, miniClient(t), semaphore.Config{Limit: 1})
+	caps := captest.New(t, captest.Client(t), semaphore.Config{Limit: 1})
 	held, err := caps.Acquire(t.Context(), tenant)
 	if err != nil {
 		t.Fatal(err)
@@ -221,7 +222,7 @@ func TestWaitBoundsARequestWhoseBodyWasNotRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	go func() { left <- do(req) }()
-	wantWaiting(t, caps, 1)
+	captest.WantState(t, caps, 1, 1)
 	leave()
 	redistest.Get(t, "the client's end", left)
 	if err := redistest.Get(t, "the end of the wait", refused); err != nil {
@@ -230,13 +231,13 @@ func TestWaitBoundsARequestWhoseBodyWasNotRead(t *testing.T) {
 	if err := held.Release(); err != nil {
 		t.Error(err)
 	}
-	wantInUse(t, caps, 0)
+	captest.WantState(t, caps, 0, 0)
 }
 
 // The ctx of a request ends with its lease.
 func TestContextEndsWithTheLease(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, target redistest.Target) {
-		caps := newCaps(t, target.Client(t), semaphore.Config{Limit: 1})
+		caps := captest.New(t, target.Client(t), semaphore.Config{Limit: 1})
 		causes := make(chan error, 1)
 		url := serve(t, capped(t, caps, httpcap.Config{}, func(_ http.ResponseWriter, r *http.Request) {
 			s, err := caps.Inspect(r.Context(), tenant)
@@ -259,7 +260,7 @@ func TestContextEndsWithTheLease(t *testing.T) {
 }
 
 func TestClosedHandleIsUnavailable(t *testing.T) {
-	caps := newCaps(t, miniClient(t), semaphore.Config{Limit: 1})
+	caps := captest.New(t, captest.Client(t), semaphore.Config{Limit: 1})
 	if err := caps.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -10,34 +10,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/leasehold-go/leasehold/integrations/httpcap"
+	"github.com/leasehold-go/leasehold/integrations/internal/captest"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-const tenant = "acme"
+const tenant = captest.Tenant
 
 func byTenant(*http.Request) string { return tenant }
-
-// newCaps makes a handle that is closed at the end of the test.
-func newCaps(t testing.TB, rdb redis.UniversalClient, cfg semaphore.Config) *semaphore.Semaphore {
-	t.Helper()
-	cfg.Name = redistest.Name(t)
-	caps, err := semaphore.New(rdb, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), redistest.Soon)
-		defer cancel()
-		_ = caps.Close(ctx)
-	})
-	return caps
-}
 
 func capped(t testing.TB, caps *semaphore.Semaphore, cfg httpcap.Config, next http.HandlerFunc) http.Handler {
 	t.Helper()
@@ -104,22 +87,6 @@ func wantStatus(t *testing.T, url string, want int) answer {
 	return a
 }
 
-func wantInUse(t *testing.T, caps *semaphore.Semaphore, want int) {
-	t.Helper()
-	redistest.Eventually(t, "permits in use and waiting requests as they should be", func() bool {
-		s, err := caps.Inspect(t.Context(), tenant)
-		return err == nil && s.InUse == want && s.Waiting == 0
-	})
-}
-
-func wantWaiting(t *testing.T, caps *semaphore.Semaphore, want int) {
-	t.Helper()
-	redistest.Eventually(t, "waiting requests as they should be", func() bool {
-		s, err := caps.Inspect(t.Context(), tenant)
-		return err == nil && s.Waiting == want
-	})
-}
-
 // blocker is a handler that runs until it is told to end.
 type blocker struct {
 	started chan *http.Request
@@ -154,7 +121,3 @@ func inBackground(ctx context.Context, url string) <-chan answer {
 }
 
 func isLeft(err error) bool { return errors.Is(err, context.Canceled) }
-
-func miniClient(t testing.TB) redis.UniversalClient {
-	return redistest.Target{Kind: redistest.KindMini, Mini: redistest.Mini(t)}.Client(t)
-}

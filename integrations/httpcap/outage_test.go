@@ -13,6 +13,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/integrations/httpcap"
+	"github.com/leasehold-go/leasehold/integrations/internal/captest"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
@@ -34,7 +35,7 @@ const (
 func TestAnswerLeavesWhileRedisHangs(t *testing.T) {
 	t.Parallel()
 	p, rdb := behindProxy(t)
-	caps := newCaps(t, rdb, semaphore.Config{Limit: 1})
+	caps := captest.New(t, rdb, semaphore.Config{Limit: 1})
 	began := make(chan time.Time, 1)
 	url := serve(t, capped(t, caps, httpcap.Config{}, func(w http.ResponseWriter, _ *http.Request) {
 		p.Cut(true, true)
@@ -47,13 +48,13 @@ func TestAnswerLeavesWhileRedisHangs(t *testing.T) {
 		t.Errorf("the answer came %v after the handler was done; want at most %v", took, soon)
 	}
 	p.Heal()
-	wantInUse(t, caps, 0) // it is given back in the background
+	captest.WantState(t, caps, 0, 0) // it is given back in the background
 }
 
 func TestHungRedisIs503AndThenKnown(t *testing.T) {
 	t.Parallel()
 	p, rdb := behindProxy(t)
-	caps := newCaps(t, rdb, semaphore.Config{Limit: 1})
+	caps := captest.New(t, rdb, semaphore.Config{Limit: 1})
 	url := serve(t, capped(t, caps, httpcap.Config{}, func(http.ResponseWriter, *http.Request) {}))
 	wantStatus(t, url, http.StatusOK)
 	p.Cut(true, true)
@@ -76,7 +77,7 @@ func TestHungRedisIs503AndThenKnown(t *testing.T) {
 func TestFailOpenLetsThrough(t *testing.T) {
 	t.Parallel()
 	p, rdb := behindProxy(t)
-	caps := newCaps(t, rdb, semaphore.Config{Limit: 1})
+	caps := captest.New(t, rdb, semaphore.Config{Limit: 1})
 	b := newBlocker(t)
 	url := serve(t, capped(t, caps, httpcap.Config{FailOpen: true}, b.ServeHTTP))
 	p.Cut(true, true)
@@ -117,7 +118,7 @@ func TestFailOpenLetsThrough(t *testing.T) {
 func TestClientThatLeftInAnOutageIsNotServed(t *testing.T) {
 	t.Parallel()
 	p, rdb := behindProxy(t)
-	caps := newCaps(t, rdb, semaphore.Config{Limit: 1})
+	caps := captest.New(t, rdb, semaphore.Config{Limit: 1})
 	served, asked := false, make(chan struct{})
 	h := capped(t, caps, httpcap.Config{
 		FailOpen: true, Wait: time.Minute,
@@ -143,7 +144,7 @@ func TestClientThatLeftInAnOutageIsNotServed(t *testing.T) {
 func TestWaitBoundsTheOutage(t *testing.T) {
 	t.Parallel()
 	p, rdb := behindProxy(t)
-	caps := newCaps(t, rdb, semaphore.Config{Limit: 1})
+	caps := captest.New(t, rdb, semaphore.Config{Limit: 1})
 	url := serve(t, capped(t, caps, httpcap.Config{Wait: 300 * time.Millisecond, FailOpen: true}, func(http.ResponseWriter, *http.Request) {}))
 	wantStatus(t, url, http.StatusOK)
 	p.Cut(true, true)
@@ -171,7 +172,7 @@ func TestWaitBoundsTheOutageWithoutAConnection(t *testing.T) {
 		},
 	})
 	t.Cleanup(func() { _ = rdb.Close() })
-	caps := newCaps(t, rdb, semaphore.Config{Limit: 1})
+	caps := captest.New(t, rdb, semaphore.Config{Limit: 1})
 	t.Cleanup(func() { close(stop) })
 	url := serve(t, capped(t, caps, httpcap.Config{Wait: 300 * time.Millisecond}, func(http.ResponseWriter, *http.Request) {}))
 	if a := wantStatus(t, url, http.StatusServiceUnavailable); a.took > 300*time.Millisecond+soon {
@@ -197,7 +198,7 @@ func TestLossEndsTheWorkUnlessFailOpen(t *testing.T) {
 			t.Parallel()
 			p, rdb := behindProxy(t)
 			lost := make(lossObserver)
-			caps := newCaps(t, rdb, semaphore.Config{Limit: 1, TTL: 300 * time.Millisecond, Observer: lost})
+			caps := captest.New(t, rdb, semaphore.Config{Limit: 1, TTL: 300 * time.Millisecond, Observer: lost})
 			causes := make(chan error, 1)
 			url := serve(t, capped(t, caps, httpcap.Config{FailOpen: failOpen}, func(_ http.ResponseWriter, r *http.Request) {
 				p.Cut(true, true)

@@ -13,11 +13,12 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/integrations/httpcap"
+	"github.com/leasehold-go/leasehold/integrations/internal/captest"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
-// What a request of the storm does.
+// The ways in which a request of the storm ends.
 var storm = []string{"answer", "panic", "abort", "goexit", "hijack", "stream", "client leaves", "never sent whole"}
 
 // However 1,000 requests at the same time end, no more run than the limit allows, each gives
@@ -25,7 +26,7 @@ var storm = []string{"answer", "panic", "abort", "goexit", "hijack", "stream", "
 func TestStorm(t *testing.T) {
 	redistest.EachReal(t, func(t *testing.T, target redistest.Target) {
 		const requests, limit = 1000, 8
-		caps := newCaps(t, target.Client(t), semaphore.Config{Limit: limit})
+		caps := captest.New(t, target.Client(t), semaphore.Config{Limit: limit})
 		var running, most, served atomic.Int64
 		work := func(w http.ResponseWriter, r *http.Request) {
 			n := running.Add(1)
@@ -50,7 +51,7 @@ func TestStorm(t *testing.T) {
 			})
 		}
 		all.Wait()
-		wantInUse(t, caps, 0)
+		captest.WantState(t, caps, 0, 0)
 		if most := most.Load(); most > limit {
 			t.Errorf("%d requests ran at the same time; the limit is %d", most, limit)
 		}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/leasehold-go/leasehold/integrations/httpcap"
+	"github.com/leasehold-go/leasehold/integrations/internal/captest"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
@@ -26,7 +27,7 @@ func TestUploadsLeaveNoFile(t *testing.T) {
 		}
 		return len(entries)
 	}
-	caps := newCaps(t, miniClient(t), semaphore.Config{Limit: 1})
+	caps := captest.New(t, captest.Client(t), semaphore.Config{Limit: 1})
 	var outside string
 	inside := capped(t, caps, httpcap.Config{}, func(_ http.ResponseWriter, r *http.Request) {
 		if err := r.ParseMultipartForm(1); err != nil {
@@ -65,7 +66,7 @@ func TestUploadsLeaveNoFile(t *testing.T) {
 
 // A log outside of the cap names the route that a mux inside has found.
 func TestOuterMiddlewareSeesThePattern(t *testing.T) {
-	caps := newCaps(t, miniClient(t), semaphore.Config{Limit: 1})
+	caps := captest.New(t, captest.Client(t), semaphore.Config{Limit: 1})
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /users/{id}", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("GET /panics/{id}", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
@@ -87,7 +88,7 @@ func TestOuterMiddlewareSeesThePattern(t *testing.T) {
 
 // With the standard mux, a key of path values works where the cap wraps the route's handler.
 func TestKeyOfThePath(t *testing.T) {
-	caps := newCaps(t, miniClient(t), semaphore.Config{Limit: 1})
+	caps := captest.New(t, captest.Client(t), semaphore.Config{Limit: 1})
 	b := newBlocker(t)
 	mux := http.NewServeMux()
 	mux.Handle("/tenants/{id}", capped(t, caps, httpcap.Config{Key: func(r *http.Request) string { return r.PathValue("id") }}, b.ServeHTTP))

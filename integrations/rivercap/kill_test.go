@@ -13,6 +13,7 @@ import (
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivertype"
 
+	"github.com/leasehold-go/leasehold/integrations/internal/captest"
 	"github.com/leasehold-go/leasehold/integrations/rivercap"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/semaphore"
@@ -61,7 +62,7 @@ func TestKilledWorker(t *testing.T) {
 	url, pool := newDatabase(t)
 	server := redistest.Shared(t, redistest.Newest(t))
 	family := redistest.Name(t)
-	caps := newCaps(t, server.Client(), family, semaphore.Config{Limit: 1, TTL: time.Second})
+	caps := captest.New(t, server.Client(), semaphore.Config{Name: family, Limit: 1, TTL: time.Second})
 	client := newClient(t, pool, caps, rivercap.Config{}, 5, func(context.Context, *river.Job[job]) error { return nil },
 		func(cfg *river.Config) { cfg.JobTimeout, cfg.RescueStuckJobsAfter = time.Second, time.Second })
 	row := insert(t, client, tenant, nil)
@@ -72,5 +73,5 @@ func TestKilledWorker(t *testing.T) {
 	if row := await(t, client, row.ID, rivertype.JobStateCompleted); row.Attempt != 2 {
 		t.Errorf("it took %d attempts; the documentation says that a kill uses up one", row.Attempt)
 	}
-	wantFree(t, caps)
+	captest.WantState(t, caps, 0, 0)
 }

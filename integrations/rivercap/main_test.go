@@ -13,12 +13,12 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver of package database
-	"github.com/redis/go-redis/v9"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivermigrate"
 	"github.com/riverqueue/river/rivertype"
 
+	"github.com/leasehold-go/leasehold/integrations/internal/captest"
 	"github.com/leasehold-go/leasehold/integrations/rivercap"
 	"github.com/leasehold-go/leasehold/internal/database"
 	"github.com/leasehold-go/leasehold/internal/redistest"
@@ -27,9 +27,9 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-const tenant = "acme"
+const tenant = captest.Tenant
 
-// job is a job of the tests. What it does is up to the worker.
+// job is a job of the tests. The worker decides its work.
 type job struct {
 	Tenant string `json:"tenant"`
 }
@@ -75,21 +75,6 @@ func open(t testing.TB, url string) *pgxpool.Pool {
 }
 
 func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
-
-func newCaps(t testing.TB, rdb redis.UniversalClient, name string, cfg semaphore.Config) *semaphore.Semaphore {
-	t.Helper()
-	cfg.Name = name
-	caps, err := semaphore.New(rdb, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), redistest.Soon)
-		defer cancel()
-		_ = caps.Close(ctx)
-	})
-	return caps
-}
 
 // newClient makes a client whose jobs are capped and run work.
 func newClient(t testing.TB, pool *pgxpool.Pool, caps *semaphore.Semaphore, cfg rivercap.Config, maxWorkers int,
@@ -164,15 +149,3 @@ func await(t testing.TB, client *river.Client[pgxTx], id int64, state rivertype.
 
 // snoozed reports whether a job has been snoozed.
 func snoozed(row *rivertype.JobRow) bool { return strings.Contains(string(row.Metadata), `"snoozes"`) }
-
-func miniClient(t testing.TB) redis.UniversalClient {
-	return redistest.Target{Kind: redistest.KindMini, Mini: redistest.Mini(t)}.Client(t)
-}
-
-func wantFree(t *testing.T, caps *semaphore.Semaphore) {
-	t.Helper()
-	redistest.Eventually(t, "no permit in use", func() bool {
-		s, err := caps.Inspect(context.Background(), tenant)
-		return err == nil && s.InUse == 0 && s.Waiting == 0
-	})
-}

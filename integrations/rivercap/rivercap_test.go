@@ -13,6 +13,7 @@ import (
 	"github.com/riverqueue/river/rivertype"
 
 	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/integrations/internal/captest"
 	"github.com/leasehold-go/leasehold/integrations/rivercap"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/semaphore"
@@ -31,7 +32,7 @@ var once = &river.InsertOpts{MaxAttempts: 1}
 // A refusal and a lost lease lose no job, and use up no attempt.
 func TestRefusedAndLostJobs(t *testing.T) {
 	_, pool := newDatabase(t)
-	caps := newCaps(t, miniClient(t), redistest.Name(t), semaphore.Config{Limit: 1})
+	caps := captest.New(t, captest.Client(t), semaphore.Config{Limit: 1})
 	started := make(chan *river.Job[job], 10)
 	end := make(chan struct{})
 	causes := make(chan error, 1)
@@ -73,13 +74,13 @@ func TestRefusedAndLostJobs(t *testing.T) {
 			t.Errorf("job %d: attempt %d, errors %v, metadata %s", row.ID, row.Attempt, row.Errors, row.Metadata)
 		}
 	}
-	wantFree(t, caps)
+	captest.WantState(t, caps, 0, 0)
 }
 
-// What a job returns by itself is none of the cap's business, and a mistake fails the job.
+// The cap passes on the error of a job unchanged. A mistake in the program fails the job.
 func TestErrorsOfJobs(t *testing.T) {
 	_, pool := newDatabase(t)
-	caps := newCaps(t, miniClient(t), redistest.Name(t), semaphore.Config{Limit: 1, MaxHold: 200 * time.Millisecond})
+	caps := captest.New(t, captest.Client(t), semaphore.Config{Limit: 1, MaxHold: 200 * time.Millisecond})
 	client := newClient(t, pool, caps, rivercap.Config{
 		Key:     func(row *rivertype.JobRow) string { return "k-" + tenantOf(row) },
 		Permits: func(row *rivertype.JobRow) int { return 1 + strings.Count(tenantOf(row), "two") },
@@ -131,7 +132,7 @@ func TestErrorsOfJobs(t *testing.T) {
 // up no attempt.
 func TestStops(t *testing.T) {
 	_, pool := newDatabase(t)
-	caps := newCaps(t, miniClient(t), redistest.Name(t), semaphore.Config{Limit: 1})
+	caps := captest.New(t, captest.Client(t), semaphore.Config{Limit: 1})
 	held, err := caps.Acquire(t.Context(), tenant)
 	if err != nil {
 		t.Fatal(err)
@@ -163,14 +164,14 @@ func TestStops(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(t, again, row.ID, rivertype.JobStateCompleted)
-	wantFree(t, caps)
+	captest.WantState(t, caps, 0, 0)
 }
 
 // While Redis is away each job is snoozed, and none is lost.
 func TestHungRedis(t *testing.T) {
 	_, pool := newDatabase(t)
 	p := redistest.NewProxy(t, redistest.Mini(t).Addr())
-	caps := newCaps(t, p.Client(func(o *redis.Options) { o.ReadTimeout = 300 * time.Millisecond }), redistest.Name(t),
+	caps := captest.New(t, p.Client(func(o *redis.Options) { o.ReadTimeout = 300 * time.Millisecond }),
 		semaphore.Config{Limit: 1, TTL: time.Second})
 	started := make(chan struct{}, 10)
 	work := func(ctx context.Context, j *river.Job[job]) error {

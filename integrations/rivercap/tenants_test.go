@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/riverqueue/river"
 
+	"github.com/leasehold-go/leasehold/integrations/internal/captest"
 	"github.com/leasehold-go/leasehold/integrations/rivercap"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/semaphore"
@@ -39,7 +40,7 @@ func TestManyJobsOfOneTenant(t *testing.T) {
 	all := make(chan struct{})
 	var clients []*river.Client[pgxTx]
 	for range 2 { // each like a process of its own
-		caps := newCaps(t, rdb, family, semaphore.Config{Limit: limit})
+		caps := captest.New(t, rdb, semaphore.Config{Name: family, Limit: limit})
 		clients = append(clients, newClient(t, pool, caps, rivercap.Config{}, 50, func(_ context.Context, j *river.Job[job]) error {
 			if j.Args.Tenant == tenant {
 				n := running.Add(1)

@@ -103,6 +103,25 @@ func (c *link) Heard(key string, began time.Time, err error) {
 	c.breakerOf(c.Node(key)).outcome(began, err)
 }
 
+// Suspect opens the breaker of the server that has key, for a caller that would rather be wrong
+// than wait for silenceBound: err says that a call of it had no answer.
+func (c *link) Suspect(key string, err error) {
+	b := c.breakerOf(c.Node(key))
+	b.mu.Lock()
+	if !b.troubled.Swap(true) {
+		b.link.troubles.Add(1)
+	}
+	var probe func()
+	if b.opened == nil {
+		b.why = err
+		probe = b.open()
+	}
+	b.mu.Unlock()
+	if probe != nil {
+		probe()
+	}
+}
+
 // outcome notes the outcome of a call.
 func (b *breaker) outcome(began time.Time, err error) {
 	switch {
@@ -161,9 +180,15 @@ func (b *breaker) onNoAnswer(began time.Time, err error) {
 	}
 	silent := time.Since(b.silentSince) >= silenceBound
 	if b.opened == nil && (silent || refused(err) && !answeredSince) {
-		b.opened = make(chan struct{})
-		probe = b.endWatched()
+		probe = b.open()
 	}
+}
+
+// open opens the breaker, and returns the function that sends a probe, if one is due. Called
+// with the lock.
+func (b *breaker) open() (probe func()) {
+	b.opened = make(chan struct{})
+	return b.endWatched()
 }
 
 // WhileReachable returns a ctx that ends with ctx, or when the server that has key has been

@@ -119,6 +119,31 @@ func TestBreakerIgnores(t *testing.T) {
 	})
 }
 
+// A caller's suspicion opens the breaker, and any answer closes it.
+func TestSuspect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client := redistest.Bubble(t)
+		link, err := NewClient(client())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			link.Suspect("k", io.EOF)
+			link.Suspect("k", io.EOF)
+			if !link.Away("k") || link.troubles.Load() != 1 {
+				t.Error("the breaker is closed")
+			}
+			if err := link.Reachable(t.Context(), "k"); err != nil {
+				t.Error("a server that answers the probe:", err)
+			}
+			if link.Away("k") || link.troubles.Load() != 0 {
+				t.Error("the breaker is open after an answer")
+			}
+			time.Sleep(time.Second)
+		}
+	})
+}
+
 // faulty is a hook whose commands fail while it is down, or hang.
 type faulty struct {
 	down atomic.Bool

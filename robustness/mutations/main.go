@@ -41,7 +41,7 @@ func main() {
 	}
 	if *list {
 		for _, m := range chosen {
-			fmt.Printf("%-45s %s\n", m.name, m.file)
+			fmt.Printf("%-60s %-45s %s %s\n", m.name, m.file, m.packages, m.tests)
 		}
 		return
 	}

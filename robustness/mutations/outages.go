@@ -124,8 +124,13 @@ var outages = []mutation{
 	},
 	{
 		name: "breaker: what is watched ends", file: "internal/call/breaker.go",
-		old: "make(chan struct{})\n		probe = b.endWatched()", new: "make(chan struct{})",
+		old: "make(chan struct{})\n	return b.endWatched()", new: "make(chan struct{})\n	return nil",
 		packages: cache, tests: "TestWaitsWhenRedisGoesAway",
+	},
+	{
+		name: "breaker: a suspicion opens it", file: "internal/call/breaker.go",
+		old: "		b.why = err\n		probe = b.open()", new: "		b.why = err",
+		packages: callTests, tests: "TestSuspect",
 	},
 	{
 		name: "breaker: a false alarm ends no wait", file: "internal/call/breaker.go",

@@ -1,24 +1,26 @@
 // Package gate is what the adapters for HTTP, gRPC and job queues have in common: a piece of
 // work comes in with a key, takes permits or is turned away, and gives them back.
 //
-// The gate also remembers that Redis is away, which the semaphore itself does not. Without
-// that, each request of an outage would find out anew, for up to several seconds.
+// The gate shares the semaphore's knowledge of a Redis that is away (internal/call/breaker.go),
+// and adds to it: one request without an answer is enough. Otherwise each request of an outage
+// would find out anew, for up to several seconds.
 package gate
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/internal/several"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
-// patience is how long work that is known to end soon waits for Redis: a finished answer for
-// its Release, and a new request for the reply that ends an outage.
+// patience is how long a finished answer waits for its Release, and the usual time of a round
+// trip.
 const patience = 100 * time.Millisecond
 
 // moment is how long work may take at the most to be released without a goroutine. That one
@@ -29,7 +31,6 @@ const moment = 10 * time.Millisecond
 type Gate struct {
 	sem      *semaphore.Semaphore
 	failOpen bool
-	away     atomic.Pointer[outage] // nil: Redis counts as reachable
 }
 
 // New returns a gate. adapter names the package in the error, which has each of problems.
@@ -63,6 +64,7 @@ func CheckAtLeastZero(field string, d time.Duration, zero string) error {
 type Pass struct {
 	gate   *Gate
 	lease  *semaphore.Lease
+	server server
 	began  time.Time          // before the lease was asked for
 	cancel context.CancelFunc // of the ctx of a wait; nil: there was none
 }
@@ -74,25 +76,22 @@ func (g *Gate) Enter(ctx context.Context, key string, n int, wait time.Duration)
 	if key == "" {
 		return Pass{}, nil
 	}
-	if o := g.away.Load(); o != nil {
-		if err := g.awaitEnd(ctx, o, key); err != nil {
-			return g.without(ctx, err)
-		}
-	}
-	p := Pass{gate: g, began: time.Now()}
-	var err error
-	if wait <= 0 {
+	p := Pass{gate: g, server: g.serverOf(key, n), began: time.Now()}
+	err := p.server.reachable(ctx)
+	switch {
+	case err != nil:
+		return g.without(ctx, err)
+	case wait <= 0:
 		p.lease, err = g.sem.TryAcquireN(ctx, key, n)
-	} else {
+	default:
 		p.lease, p.cancel, err = g.acquire(ctx, key, n, wait)
 	}
 	if err == nil {
-		g.heard(nil)
 		return p, nil
 	}
 	// A caller that left within the usual time of a round trip says nothing about Redis.
 	if ctx.Err() == nil || time.Since(p.began) >= patience {
-		g.heard(err)
+		p.server.heard(err)
 	}
 	return g.without(ctx, err)
 }
@@ -116,7 +115,7 @@ func (g *Gate) acquire(ctx context.Context, key string, n int, wait time.Duratio
 		return lease, cancel, nil
 	case err == nil:
 		// The grant and the end of the wait came together: the lease's ctx has ended.
-		Pass{gate: g, lease: lease, cancel: cancel}.Leave()
+		Pass{gate: g, lease: lease, server: g.serverOf(key, n), cancel: cancel}.Leave()
 		return nil, nil, fmt.Errorf("granted after the wait of %v: %w", wait, leasehold.ErrBusy)
 	case waiting.Err() != nil && ctx.Err() == nil:
 		if !errors.Is(err, leasehold.ErrClosed) && KindOf(err) == KindUnavailable {
@@ -146,7 +145,7 @@ func (p Pass) Lost(parent, ctx context.Context) bool {
 
 // Leave gives the permits back. It returns when Redis has confirmed, at once if Redis is known
 // to be away, and after 100 ms at the latest. Otherwise a finished answer would wait for
-// seconds when Redis hangs. What is left to do goes on in the background, and the Close of the
+// seconds when Redis hangs. The Release goes on in the background then, and the Close of the
 // semaphore waits for it.
 //
 // The work of a moment does not pay for the goroutine: Redis answered when it began. If Redis
@@ -155,7 +154,7 @@ func (p Pass) Leave() {
 	if p.lease == nil {
 		return
 	}
-	away := p.gate.away.Load() != nil
+	away := p.server.away()
 	if !away && time.Since(p.began) < moment {
 		p.release()
 		return
@@ -177,11 +176,47 @@ func (p Pass) Leave() {
 }
 
 func (p Pass) release() {
-	err := p.lease.Release()
-	if err == nil || errors.Is(err, leasehold.ErrUnavailable) {
-		p.gate.heard(err) // other errors are known without asking Redis
-	}
+	p.server.heard(p.lease.Release())
 	if p.cancel != nil {
 		p.cancel()
+	}
+}
+
+// server is what the semaphore's client knows of the server that has a key. The zero server is
+// that of a request that can never be served: nothing is sent for it.
+type server struct {
+	client *call.Client
+	key    string // in Redis
+}
+
+func (g *Gate) serverOf(key string, n int) server {
+	part := several.Permits(g.sem, key, n)
+	if part.Err != nil {
+		return server{}
+	}
+	res, err := part.Manager.Resource(key)
+	if err != nil {
+		return server{}
+	}
+	return server{part.Manager.Client(), res.FirstKey()}
+}
+
+// reachable costs nothing unless the server is known to be away, and 100 ms at most.
+func (s server) reachable(ctx context.Context) error {
+	if s.client == nil {
+		return nil
+	}
+	if err := s.client.Reachable(ctx, s.key); err != nil {
+		return errors.Join(leasehold.ErrUnavailable, err, ctx.Err())
+	}
+	return nil
+}
+
+func (s server) away() bool { return s.client != nil && s.client.Away(s.key) }
+
+// heard takes note of the error of a call.
+func (s server) heard(err error) {
+	if s.client != nil && errors.Is(err, leasehold.ErrUnavailable) {
+		s.client.Suspect(s.key, err)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/permits"
 )
 
-// What the reference of permits does for runs that are completed once.
+// The reference of permits, for runs that are completed once.
 
 // enterOnce is an enter for the slot.
 func (p *permitsModel) enterOnce(member string, o entering) []int64 {

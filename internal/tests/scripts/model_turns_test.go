@@ -13,10 +13,10 @@ import (
 	"github.com/leasehold-go/leasehold/internal/lease"
 )
 
-// What the reference of permits does for leases that serve several turns of a process.
+// The reference of permits, for leases that serve several turns of a process.
 
-// leaveTurns is a leave that brings the fence up to the last turn's token, where the
-// lease is still held.
+// leaveTurns is a leave that brings the fence up to the last turn's token, if the lease is still
+// held.
 func (p *permitsModel) leaveTurns(member string, void, last int64) []int64 {
 	issued, _ := strconv.ParseInt(p.word.text, 10, 64)
 	if p.left(member) > 0 && issued < last {

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	signals "os/signal"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"syscall"
@@ -43,6 +44,7 @@ Redis is a URL in $REDIS_URL or --redis: redis://host:6379/0, rediss:// with TLS
 redis+cluster://host:7000?addr=other:7000 for a Cluster,
 redis+sentinel://host:26379/0?master_name=main for Sentinel, or unix:///path.
 A password need not be in it: see --redis-file and --redis-password-file.`,
+		Version:      version(),
 		SilenceUsage: true, SilenceErrors: true,
 	}
 	root.SetOut(out)
@@ -188,4 +190,13 @@ func exit(code int) error {
 		return nil
 	}
 	return &run.Error{Code: code}
+}
+
+// version is that of the module, or of the commit that the command was built from.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	return info.Main.Version
 }

@@ -16,8 +16,8 @@ var (
 	errFailed   = errors.New("the program failed")
 )
 
-// takeOnce waits for the lock of a run that is completed once. What DoOnce runs under the lock
-// only waits for the program.
+// takeOnce waits for the lock of a run that is completed once. The function that DoOnce
+// runs under the lock only waits for the program.
 func takeOnce(ctx context.Context, m *mutex.Mutex, o Options, try bool) (*held, error) {
 	do := m.DoOnce
 	if try {

@@ -120,11 +120,7 @@ func TestNothingIsHeldBehindAnItemThatIsWaitedFor(t *testing.T) {
 		if err := b.Unlock(); err != nil {
 			f.Error(err)
 		}
-		redistest.Get(f, "all three", w.Done)
-		if w.Err != nil {
-			f.Fatal(w.Err)
-		}
-		f.release(w.Value)
+		f.release(w.Got())
 	})
 }
 
@@ -151,11 +147,7 @@ func TestNothingIsTriedBehindAKnownQueue(t *testing.T) {
 			f.Error(err)
 		}
 		for _, w := range []*waiting{first, second} {
-			redistest.Get(f, "its turn", w.Done)
-			if w.Err != nil {
-				f.Fatal(w.Err)
-			}
-			f.release(w.Value)
+			f.release(w.Got())
 		}
 	})
 }
@@ -176,11 +168,7 @@ func TestRefusedItemIsWaitedForAlone(t *testing.T) {
 		if err := b.Unlock(); err != nil {
 			f.Error(err)
 		}
-		redistest.Get(f, "all three", w.Done)
-		if w.Err != nil {
-			f.Fatal(w.Err)
-		}
-		f.release(w.Value)
+		f.release(w.Got())
 	})
 }
 
@@ -199,7 +187,7 @@ func TestTryAcquireTakesAllOrNothing(t *testing.T) {
 	})
 }
 
-// Whatever ends a call, nothing of it is left.
+// A call that fails leaves nothing behind, whatever its error.
 func TestNothingIsHeldAfterAnError(t *testing.T) {
 	each(t, func(f *fixture) {
 		for what, end := range map[string]func(p *process, cancel func(), w *waiting) error{
@@ -318,11 +306,7 @@ func TestLocalForIsPassedBy(t *testing.T) {
 			f.Error(err)
 		}
 		for _, w := range []*waiting{w, line} {
-			redistest.Get(f, "its turn", w.Done)
-			if w.Err != nil {
-				f.Fatal(w.Err)
-			}
-			f.release(w.Value)
+			f.release(w.Got())
 		}
 	})
 }
@@ -377,8 +361,7 @@ func TestObserversCountNoTries(t *testing.T) {
 		if err := a.Unlock(); err != nil {
 			f.Error(err)
 		}
-		redistest.Get(f, "all three", w.Done)
-		f.release(w.Value)
+		f.release(w.Got())
 		_, err := multi.TryAcquire(f.Context(), append(p.lockItems("a"), multi.Permits(p.caps, "a", 4))...)
 		redistest.WantErr(f, err, leasehold.ErrInvalid)
 		time.Sleep(time.Second)

@@ -100,8 +100,8 @@ func TestReleaseWhileRedisIsAway(t *testing.T) {
 	})
 }
 
-// What waits for its turn goes on waiting through a short outage: it never asks whether Redis
-// is away. The same is true for renewals.
+// A waiter keeps its turn through a short outage: it never asks whether Redis is away. Nor does
+// a renewal.
 func TestWaitsOutlastAnOutage(t *testing.T) {
 	for mode, local := range map[string]time.Duration{"": 0, "in turns": time.Second} {
 		t.Run(mode, func(t *testing.T) {

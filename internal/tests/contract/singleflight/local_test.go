@@ -34,16 +34,13 @@ func (o *origin) wantNoLoad(f *fixture) {
 // LoadLocally: a caller that begins after another process' Invalidate has returned gets
 // nothing that was loaded before. Callers that come during a local load share the next one.
 func TestCallersDuringALocalLoadShareTheNextOne(t *testing.T) {
-	for what, break_ := range map[string]func(w *harness.Wire){
-		"no lookup": (*harness.Wire).Cut,
-		"no lease":  func(w *harness.Wire) { w.CutOff("load enter") },
-	} {
+	for what, cut := range withoutRedis {
 		subBubble(t, what, func(f *fixture, _ *miniredis.Miniredis) {
 			g, wire := f.open(locally)
 			other, _ := f.open()
 			o := newOrigin(f)
 			fetch(f, f.Context(), g, "warm", gives("v")).got() // the server's clock is known
-			break_(wire)
+			cut(wire)
 			first := fetch(f, f.Context(), g, "k", o.load)
 			l := o.next(f)
 			if err := other.Invalidate(f.Context(), "k"); err != nil {
@@ -132,7 +129,7 @@ func TestNextLocalLoadBegins(t *testing.T) {
 	}
 }
 
-// Where all callers that wait for the next local load have left, there is none.
+// If all callers that wait for the next local load have left, that load does not begin.
 func TestNextLocalLoadThatNobodyWantsDoesNotBegin(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		g, wire := f.open(locally)
@@ -172,7 +169,7 @@ func TestCloseEndsTheWaitForTheNextLocalLoad(t *testing.T) {
 	})
 }
 
-// What one DoMany could not join is loaded together, as soon as it can be.
+// The keys that one DoMany could not join are loaded together, as soon as that is possible.
 func TestManyKeysBehindALocalLoad(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		g, wire := f.open(locally)
@@ -372,8 +369,8 @@ func TestCallerThatCannotLookAgain(t *testing.T) {
 	})
 }
 
-// What waits when Redis goes away does not wait for it under LoadLocally: neither for a permit
-// nor for the load of another process. Otherwise it outlasts a short outage.
+// Under LoadLocally, a wait for a permit or for the load of another process ends when Redis goes
+// away. Under Fail, such a wait outlasts a short outage.
 func TestWaitsWhenRedisGoesAway(t *testing.T) {
 	for policy, quick := range map[singleflight.Policy]bool{singleflight.LoadLocally: true, singleflight.Fail: false} {
 		for what, key := range map[string]string{"a permit": "l", "a load": "k"} {

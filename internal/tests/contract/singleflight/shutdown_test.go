@@ -22,7 +22,7 @@ func shutDown(ctx context.Context, g *singleflight.Group[string]) <-chan error {
 	return done
 }
 
-// A load goes on, for its callers here and elsewhere. Whoever waits for anything else is refused.
+// A load goes on, for its callers here and elsewhere. Shutdown refuses all other waiters.
 func TestShutdownLetsLoadsFinish(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		one := func(c *singleflight.Config[string]) { c.MaxLoads = 2 }

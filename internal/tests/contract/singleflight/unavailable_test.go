@@ -16,6 +16,12 @@ import (
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
+// withoutRedis are the steps of a load at which Redis can be away.
+var withoutRedis = map[string]func(w *harness.Wire){
+	"no lookup": (*harness.Wire).Cut,
+	"no lease":  func(w *harness.Wire) { w.CutOff("load enter") },
+}
+
 func locally(c *singleflight.Config[string]) { c.OnUnavailable = singleflight.LoadLocally }
 
 // Fail: what needs Redis says so, names the key and wraps the cause; nothing is
@@ -65,17 +71,14 @@ func TestUnavailableAfterTheLookup(t *testing.T) {
 // LoadLocally: loaded once in this process, each caller has a value of its own,
 // nothing is stored, and a failure is shared.
 func TestUnavailableLoadsLocally(t *testing.T) {
-	for what, break_ := range map[string]func(w *harness.Wire){
-		"no lookup": (*harness.Wire).Cut,
-		"no lease":  func(w *harness.Wire) { w.CutOff("load enter") },
-	} {
+	for what, cut := range withoutRedis {
 		subBubble(t, what, func(f *fixture, _ *miniredis.Miniredis) {
 			g, wire := f.open(locally)
 			o := newOrigin(f)
 			boom := errors.New("boom")
 			fetch(f, f.Context(), g, "warm", gives("v")).got() // the server's clock is known
 			for _, fail := range []bool{false, true} {
-				break_(wire)
+				cut(wire)
 				var all []*pending[string]
 				holds := fetch(f, f.Context(), g, "k", o.load)
 				before := o.next(f)
@@ -170,16 +173,13 @@ func TestLocalLoadEnds(t *testing.T) {
 // A load without a lease, since Redis could not be asked, is not joined by a
 // caller who could ask Redis: it may have been invalidated before that one came.
 func TestLocalLoadIsNotJoinedByACallerThatReachesRedis(t *testing.T) {
-	for what, break_ := range map[string]func(w *harness.Wire){
-		"no lookup": (*harness.Wire).Cut,
-		"no lease":  func(w *harness.Wire) { w.CutOff("load enter") },
-	} {
+	for what, cut := range withoutRedis {
 		subBubble(t, what, func(f *fixture, _ *miniredis.Miniredis) {
 			g, wire := f.open(locally)
 			other, _ := f.open()
 			o := newOrigin(f)
 			fetch(f, f.Context(), g, "warm", gives("v")).got()
-			break_(wire)
+			cut(wire)
 			first := fetch(f, f.Context(), g, "k", o.load)
 			l := o.next(f)
 			wire.Heal()

@@ -164,7 +164,7 @@ func TestCrowdUnderCuts(t *testing.T) {
 		if !killed {
 			t.Error("no process was killed")
 		}
-		// What the killed process held, and what was handed to its waiters, is free after a TTL.
+		// The locks of the killed process, and those handed to its waiters, are free after a TTL.
 		// Then the callers that piled up have their turns.
 		if d, most := time.Duration(longest.Load()), ttl+time.Second+2*time.Duration(usual.Load()); d > most {
 			t.Errorf("a caller waited %v; want %v at most", d, most)
