@@ -269,14 +269,14 @@ func (g *Group[T]) sendDrops(ctx context.Context, open []*drop) {
 			}
 			continue
 		}
-		one := g.resource(d.target).Invalidate()
+		one := g.resource(d.target).Invalidate(loads.Acknowledge{})
 		if d.put != nil {
 			now, err := g.putClock(d.target)
 			if err != nil {
 				d.err = err
 				continue
 			}
-			one = g.resource(d.target).Put(now+putArrivesWithin.Microseconds(), *d.put)
+			one = g.resource(d.target).Put(now+putArrivesWithin.Microseconds(), *d.put, loads.Acknowledge{})
 		}
 		one.Done = func(v []int64, err error) { g.onDropped(d, one, v, err) }
 		calls = append(calls, one)
@@ -345,7 +345,7 @@ func (g *Group[T]) onDropped(d *drop, one *call.Call, v []int64, err error) {
 
 // dropOther prepares the invalidation of another schema.
 func (g *Group[T]) dropOther(d *drop, schema uint32) *call.Call {
-	one := loads.NewResource(d.Resource, schema).Invalidate()
+	one := loads.NewResource(d.Resource, schema).Invalidate(loads.Acknowledge{})
 	one.Done = func(v []int64, err error) {
 		if err == nil {
 			_, err = loads.ReadInvalidate(v, one.Text)

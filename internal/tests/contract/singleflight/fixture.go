@@ -105,6 +105,7 @@ func (f *fixture) teach() {
 		for _, s := range []string{
 			luascripts.LoadsEnter(), luascripts.LoadsAsk(), luascripts.LoadsLeave(), luascripts.LoadsRenew(), luascripts.LoadsPublish(),
 			luascripts.LoadsInvalidate(), luascripts.LoadsInspect(),
+			luascripts.LoadsNearRead(), luascripts.LoadsNearTell(), luascripts.LoadsNearLeave(),
 		} {
 			if err := node.ScriptLoad(ctx, s).Err(); err != nil {
 				return err
