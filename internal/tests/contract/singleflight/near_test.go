@@ -215,6 +215,7 @@ func TestNearCloseTakesRegistrationsBack(t *testing.T) {
 	})
 	t.Run("near read under way", func(t *testing.T) {
 		eachProxy(t, func(f *fixture, p *redistest.Proxy) {
+			f.teach()
 			g := f.openVia(p, nearFor(hold))
 			put(f, g, "k", "v")
 			held := p.HoldReply(harness.Does("near read"), 1)
