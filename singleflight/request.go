@@ -81,15 +81,13 @@ func (g *Group[T]) fetch(ctx context.Context, op, key string, load func(ctx cont
 		return Result[T]{}, call.Fail(pkg, op, t.Label, leasehold.ErrClosed)
 	}
 	began := g.now()
-	if above := loadsOf(ctx); above != nil {
-		if above.isOwnKey(g.loadedKey(t)) {
-			g.returned(began, 0, []error{ErrLoadCycle})
-			return Result[T]{}, call.Fail(pkg, op, t.Label, ErrLoadCycle)
-		}
-		if g.near != nil {
-			if r, err, ok := g.fetchNear(ctx, op, key, load); ok {
-				return r, err
-			}
+	if loadsOf(ctx).isOwnKey(g.loadedKey(t)) {
+		g.returned(began, 0, []error{ErrLoadCycle})
+		return Result[T]{}, call.Fail(pkg, op, t.Label, ErrLoadCycle)
+	}
+	if g.near != nil && loadsOf(ctx) != nil {
+		if r, err, ok := g.fetchNear(ctx, op, key, load); ok {
+			return r, err
 		}
 	}
 	begun := g.called.Load()

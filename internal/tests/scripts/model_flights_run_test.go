@@ -32,9 +32,9 @@ func TestModelOfFlights(t *testing.T) {
 			rt.Repeat(map[string]func(*rapid.T){
 				"enter": m.enterNew, "enter more": m.enterNew, "enter again": m.enterAgain, "leave": m.leave, "ask": m.ask, "renew": m.renew,
 				"land": m.land, "land more": m.land, "invalidate": m.invalidate, "put": m.put, "inspect": m.inspect, "pass": m.pass, "lose": m.loseOne,
-				"revoke": func(t *rapid.T) { m.revoke(t, m.res.Resource, m.again(t)) },
+				"revoke":    func(t *rapid.T) { m.revoke(t, m.res.Resource, m.again(t)) },
 				"near read": m.nearRead, "near read more": m.nearRead, "near tell": m.nearTell, "near leave": m.nearLeave,
-				"fate":   func(t *rapid.T) { m.askFate(t, m.again(t)) },
+				"fate": func(t *rapid.T) { m.askFate(t, m.again(t)) },
 			})
 		})
 	})
