@@ -216,15 +216,22 @@ func TestNearSecondInvalidationWaitsToo(t *testing.T) {
 // later: neither a first one nor a renewal. The reader has acknowledged, so Invalidate has
 // returned.
 func TestNearReadUnderWayDoesNotOutliveAnInvalidation(t *testing.T) {
-	for name, renewal := range map[string]bool{"first": false, "renewal": true} {
+	for name, renewal := range map[string]bool{"first": false, "renewal": true, "renewal of a changed value": true} {
 		t.Run(name, func(t *testing.T) {
 			eachProxy(t, func(f *fixture, p *redistest.Proxy) {
 				f.teach()
 				const lasts = 2 * time.Second
 				g, writer := f.openVia(p, nearFor(lasts)), mustOpen(f)
+				put(f, writer, "k", "refreshed")
+				refreshed := f.RDB.Get(f.Context(), f.Part("k", "value")).Val()
 				put(f, writer, "k", "old")
 				if renewal {
 					warm(f, g, "k", "old")
+				}
+				if name == "renewal of a changed value" { // as a refresh changes it, which tells no reader
+					if err := f.RDB.Set(f.Context(), f.Part("k", "value"), refreshed, time.Minute).Err(); err != nil {
+						f.Fatal(err)
+					}
 				}
 				held := p.HoldReply(harness.Does("near read"), 1)
 				readUntil(f, g, "k", held.Fired())
