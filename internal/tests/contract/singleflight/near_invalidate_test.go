@@ -237,6 +237,7 @@ func TestNearReadUnderWayDoesNotOutliveAnInvalidation(t *testing.T) {
 				readUntil(f, g, "k", held.Fired())
 				invalidate(f, writer, "k")
 				held.Release()
+				time.Sleep(30 * time.Millisecond) // a read before the reply would outdate it, too
 				for range 20 {
 					if r, ok, err := g.Peek(f.Context(), "k"); ok || err != nil {
 						f.Fatalf("after the invalidation the reader has %+v, %v", r, err)
