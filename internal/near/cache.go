@@ -60,12 +60,13 @@ type slot struct {
 // times of the server are compared.
 type reading struct {
 	slot *slot
-	// outdated says that the reply must not be kept: the copy was dropped meanwhile, or a call
-	// got another value than the reply may have.
-	outdated bool
-	seen     string // the head of the value that calls got meanwhile; "": none
+	outdated bool   // the key was dropped meanwhile, so the reply must not be kept
+	seen     string // the head of the value that calls got meanwhile; "": none; several
 	known    string // the head of the copy when the near read was sent; "": there was none
 }
+
+// several is in reading.seen if calls got several values, or none: no head is like this.
+const several = "several"
 
 // NewCache makes the cache of the handle that line belongs to.
 func NewCache(client *call.Client, line *Line, cfg Config) *Cache {
@@ -132,8 +133,9 @@ func (c *Cache) Seen(k Key, head string, size int) {
 		if s.copy != nil && s.copy.head != head {
 			c.copies.remove(s.copy)
 		}
-		if r := s.reading; r != nil && r.seen != head {
-			r.outdated = r.outdated || head == "" || r.seen != ""
+		if r := s.reading; r != nil && (head == "" || r.seen != "" && r.seen != head) {
+			r.seen = several
+		} else if r != nil {
 			r.seen = head
 		}
 		c.tidy(s)
