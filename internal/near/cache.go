@@ -59,7 +59,7 @@ type slot struct {
 // reading is a near read under way. Whatever happens to the key meanwhile is noted here, so no
 // times of the server are compared.
 type reading struct {
-	slot *slot
+	slot     *slot
 	outdated bool   // the key was dropped meanwhile, so the reply must not be kept
 	seen     string // the head of the value that calls got meanwhile; "": none; several
 	known    string // the head of the copy when the near read was sent; "": there was none

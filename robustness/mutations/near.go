@@ -76,17 +76,17 @@ var near = []mutation{
 		packages: nearStore + " " + nearContract, tests: "TestWriter|TestNearSecond",
 	},
 	{
-		name: "near: the own copy goes", file: "singleflight/invalidate.go",
+		name: "near: the own copy goes", file: "singleflight/drop.go",
 		old: "	g.near.Outdate(d.key) // also", new: "	// also",
 		packages: nearContract, tests: "TestNear(OwnCopy|NothingOld)",
 	},
 	{
-		name: "near: the own copy goes with a failure, too", file: "singleflight/invalidate.go",
+		name: "near: the own copy goes with a failure, too", file: "singleflight/drop.go",
 		old: "	g.near.Outdate(d.key) // also", new: "	if err == nil {\n		g.near.Outdate(d.key)\n	} // also",
 		packages: nearContract, tests: "TestNearOwnCopy",
 	},
 	{
-		name: "near: each schema lists the readers anew", file: "singleflight/invalidate.go",
+		name: "near: each schema lists the readers anew", file: "singleflight/drop.go",
 		old: "		g.found(d, told, one, reply)\n		d.others[schema] = true", new: "		g.line.Writer().End(told)\n		_ = reply\n		d.others[schema] = true",
 		packages: nearContract, tests: "TestNearReadersOfAllSchemas",
 	},
