@@ -66,9 +66,9 @@ const (
 
 	// EventLookup is a key that Do, Fetch or DoMany served: OutcomeHit (also for a remembered
 	// ErrNotFound), OutcomeNear (from memory), OutcomeStale, OutcomeShared or OutcomeLoaded.
-	// OutcomeUnavailable is a key
-	// for which Do, Fetch, DoMany or Peek failed because Redis was away; Duration is then the
-	// time that the call took. A call that fails otherwise sends no EventLookup.
+	// OutcomeUnavailable is a key for which Do, Fetch, DoMany or Peek failed because Redis was
+	// away; Duration is then the time that the call took. A call that fails otherwise sends no
+	// EventLookup.
 	EventLookup
 
 	// EventPublished is the outcome of one publication of a load's result. OutcomeOK: the
