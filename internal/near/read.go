@@ -164,7 +164,7 @@ func (c *Cache) keep(r *reading, reply loads.NearValue, sent time.Duration, leas
 		c.copies.remove(s.copy)
 	}
 	env, err := envelope.Decode(text)
-	size := len(text) + 2*len(s.Name) + len(s.near) + len(s.Value) + overhead
+	size := sizeOf(s.Key, len(text))
 	switch {
 	case err != nil || env.Schema != c.cfg.Schema || len(env.Payload) > c.cfg.MaxValue,
 		env.Kind != envelope.Value && env.Kind != envelope.NotFound,
