@@ -65,9 +65,10 @@ const (
 	EventLoadEnded
 
 	// EventLookup is a key that Do, Fetch or DoMany served: OutcomeHit (also for a remembered
-	// ErrNotFound), OutcomeStale, OutcomeShared or OutcomeLoaded. OutcomeUnavailable is a key
-	// for which Do, Fetch, DoMany or Peek failed because Redis was away; Duration is then the
-	// time that the call took. A call that fails otherwise sends no EventLookup.
+	// ErrNotFound), OutcomeNear (from memory), OutcomeStale, OutcomeShared or OutcomeLoaded.
+	// OutcomeUnavailable is a key for which Do, Fetch, DoMany or Peek failed because Redis was
+	// away; Duration is then the time that the call took. A call that fails otherwise sends no
+	// EventLookup.
 	EventLookup
 
 	// EventPublished is the outcome of one publication of a load's result. OutcomeOK: the
@@ -106,6 +107,7 @@ const (
 	OutcomeRevoked     = "revoked"
 	OutcomeMaxHold     = "max_hold"
 	OutcomeHit         = "hit"
+	OutcomeNear        = "near"
 	OutcomeStale       = "stale"
 	OutcomeShared      = "shared"
 	OutcomeLoaded      = "loaded"

@@ -86,5 +86,11 @@ func LoadsPut() string        { return Whole("loads/put") }        // stores a v
 func LoadsRevoke() string     { return Whole("loads/revoke") }     // takes the right to load away from its owner
 func LoadsInspect() string    { return Whole("loads/inspect") }    // tells what is known of a key
 
+// The scripts of copies that processes serve from their own memory, under read leases.
+
+func LoadsNearRead() string  { return Whole("loads/near_read") }  // reads a value, and registers the reader
+func LoadsNearTell() string  { return Whole("loads/near_tell") }  // tells readers once more to drop their copies
+func LoadsNearLeave() string { return Whole("loads/near_leave") } // takes registrations back, and acknowledges a drop
+
 // GuardSet writes a value unless a holder with a newer token wrote before.
 func GuardSet() string { return Whole("guard/set") }

@@ -38,6 +38,7 @@ func TestEachScriptHasItsFunction(t *testing.T) {
 		"loads/enter": LoadsEnter, "loads/leave": LoadsLeave, "loads/ask": LoadsAsk, "loads/renew": LoadsRenew,
 		"loads/publish": LoadsPublish, "loads/put": LoadsPut, "loads/invalidate": LoadsInvalidate,
 		"loads/inspect": LoadsInspect, "loads/revoke": LoadsRevoke,
+		"loads/near_read": LoadsNearRead, "loads/near_tell": LoadsNearTell, "loads/near_leave": LoadsNearLeave,
 		"guard/set": GuardSet,
 	}
 	names := Names()

@@ -8,6 +8,7 @@ import (
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/near"
 )
 
 const (
@@ -121,6 +122,20 @@ type Config[T any] struct {
 	// another one needs: set a LoadTimeout, and heed the loader's ctx. 0: no bound.
 	MaxLoads int
 
+	// NearFor is how long this process may serve a value from its own memory after Redis
+	// confirmed it, 20 ms to 1 min. A value that is read often is then kept in memory under a
+	// read lease, which is renewed in the background while the value is read. Invalidate and
+	// Put, of any process, return only when no process can serve the old value any more. That
+	// costs them a round trip more, and up to NearFor if a process hangs. With StaleIfError, a
+	// value in memory is served as Stale while Redis cannot be asked. The client must not use
+	// go-redis's client-side caching. Before it is set in one process, all processes must run a
+	// version that knows it. 0: each hit asks Redis.
+	NearFor time.Duration
+
+	// NearBytes bounds the memory for NearFor: values, names and what belongs to them. It is at
+	// least 64 KiB. 0: 64 MiB.
+	NearBytes int
+
 	// OnUnavailable says what to do if Redis is unavailable. A Group may need 3 s to notice
 	// this if Redis answers but cannot coordinate (a read-only replica). The default is Fail.
 	OnUnavailable Policy
@@ -188,6 +203,9 @@ func (c Config[T]) withDefaults() Config[T] {
 	if c.MaxValueBytes == 0 {
 		c.MaxValueBytes = defaultMaxValue
 	}
+	if c.NearBytes == 0 {
+		c.NearBytes = near.DefaultBytes
+	}
 	if c.Schema == 0 {
 		c.Schema = schemaOf[T](c.Codec)
 	}
@@ -233,6 +251,12 @@ func (c Config[T]) check() []error {
 	}
 	if c.MaxLoads < 0 || c.MaxLoads > maxLoads {
 		bad("MaxLoads", "is %d; want 0 (no bound) to %d", c.MaxLoads, maxLoads)
+	}
+	if c.NearFor != 0 && (c.NearFor < near.MinFor || c.NearFor > near.MaxFor) {
+		bad("NearFor", "is %v; want 0 (off), or %v to %v", c.NearFor, near.MinFor, near.MaxFor)
+	}
+	if c.NearBytes < near.MinBytes {
+		bad("NearBytes", "is %d; want at least %d, or 0 for %d", c.NearBytes, near.MinBytes, near.DefaultBytes)
 	}
 	if c.Codec == nil {
 		if why := unstorable[T](); why != "" {

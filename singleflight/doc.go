@@ -15,8 +15,10 @@
 //
 // # What it costs
 //
-// A hit costs one GET and no script. It sends nothing at all if the client caches (with
-// go-redis's client-side caching).
+// A hit costs one GET and no script. With Config.NearFor a hot value is served from the memory
+// of the process, and a hit sends nothing; Invalidate then waits until no process can serve the
+// old value any more. A hit also sends nothing if the client caches (with go-redis's client-side
+// caching).
 //
 // A cold miss costs three round trips for the process that loads: the GET, a script that takes
 // the lease, and a script that publishes the result. It also costs three for a process that

@@ -16,6 +16,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/lease"
 	"github.com/leasehold-go/leasehold/internal/loads"
+	"github.com/leasehold-go/leasehold/internal/near"
 	"github.com/leasehold-go/leasehold/internal/permits"
 )
 
@@ -36,7 +37,10 @@ type Group[T any] struct {
 
 	ownCode       bool           // a Codec or methods of T decode values
 	sentinels     []sentinel     // those of Config.Errors
+	isString      bool           // T is string, and there is no Codec
 	invalidatedAt *invalidatedAt // nil: the client caches nothing by itself
+	line          *near.Line     // how processes with copies in memory reach the handle
+	near          *near.Cache    // nil: the handle keeps no copies
 	counts        counters
 	called        atomic.Int64 // how many loaders were called; raised with mu held
 
@@ -82,6 +86,9 @@ func New[T any](rdb redis.UniversalClient, cfg Config[T]) (*Group[T], error) {
 	if c, err := call.NewClient(rdb); err == nil && c.ReadsFromReplicas() {
 		errs = append(errs, keys.Bad("rdb", "reads from replicas (ReadOnly, RouteByLatency or RouteRandomly); want a client that reads from primaries"))
 	}
+	if c, err := call.NewClient(rdb); err == nil && cfg.NearFor != 0 && c.CachesLocally() {
+		errs = append(errs, keys.Bad("NearFor", "is %v on a client with client-side caching, which may return old values; want 0, or a client without it", cfg.NearFor))
+	}
 	ttl := max(cfg.LeaseTTL, lease.MinTTL)
 	m, err := lease.New(rdb, lease.Config{Package: pkg, Family: family, Protocol: loads.Family{Family: family, Schema: cfg.Schema}, TTL: ttl, Observer: cfg.Observer, Logger: logger, OwnEvents: true, FailsFast: true, Label: cfg.Label}, errs...)
 	if err != nil {
@@ -95,6 +102,10 @@ func New[T any](rdb redis.UniversalClient, cfg Config[T]) (*Group[T], error) {
 		live:               map[*flight[T]]struct{}{},
 		refreshPausedUntil: pauses{until: map[string]time.Time{}},
 	}
+	if _, isString := any(new(T)).(*string); isString && cfg.Codec == nil {
+		g.isString = true
+	}
+	g.openNear()
 	if m.Client().MayCacheLocally() {
 		g.invalidatedAt = newInvalidatedAt(g.kept(cfg.TTL + time.Duration(cfg.Jitter*float64(cfg.TTL))))
 	}
@@ -158,6 +169,7 @@ func (g *Group[T]) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		return call.Fail(pkg, "close", keys.Escape(g.cfg.Name), ctx.Err(), errStillLoading)
 	}
+	g.closeNear(ctx)
 	err := g.manager.Close(ctx)
 	if g.permits != nil {
 		if e := g.permits.Close(ctx); err == nil {

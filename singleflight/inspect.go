@@ -71,7 +71,7 @@ func (g *Group[T]) resource(t target) *loads.Resource {
 
 func (g *Group[T]) state(s loads.State) State {
 	since := func(us int64) time.Duration { return max(0, time.Duration(s.Now-us)*time.Microsecond) }
-	state := State{Waiting: s.Waiting, Invalidated: s.Invalidated, Bytes: s.Bytes, KeptFor: s.Kept}
+	state := State{Waiting: s.Waiting, Invalidated: s.Invalidated, Bytes: s.Bytes, KeptFor: s.Kept, Near: s.Near}
 	if s.LeaseEnds > 0 {
 		state.Loading, state.LoadID, state.LeaseEndsIn, state.LoadingFor = true, s.Loader, s.LeaseEnds, since(s.Since)
 		state.LoadLabel = s.LoaderLabel

@@ -3,7 +3,7 @@ package singleflight
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
+	"slices"
 	"time"
 
 	"github.com/leasehold-go/leasehold"
@@ -15,7 +15,8 @@ import (
 const (
 	// dropTriesFor is how long Invalidate and Put try.
 	dropTriesFor = 3 * time.Second
-	// dropBound is the longest time after which they return.
+	// dropBound is the longest time after which they return, unless they wait for processes with
+	// copies in memory.
 	dropBound = dropTriesFor + call.Bound
 	// putArrivesWithin is how long a put may take to arrive. One that arrives later does
 	// nothing.
@@ -28,14 +29,18 @@ const (
 // load gets its result, or a newer one. With client-side caching in go-redis, all this holds
 // in another process once the server's message has arrived there, some ms later.
 //
-// If ctx ends, Invalidate returns at once. Otherwise it tries for up to 3 s and returns within
-// 6 s. If it returns an error, each key that the error names may have been dropped or not:
-// call Invalidate again. For several keys the error is a *[KeysError]. Its errors are
+// If processes serve keys from their memory (Config.NearFor), Invalidate waits until each of
+// them has dropped its copy, or may not serve it any more: at most the longest NearFor.
+//
+// If ctx ends or the handle is closed, Invalidate returns at once. Otherwise it tries for up to
+// 3 s and returns within 6 s, plus that NearFor. If it returns an error, each key that the error
+// names may have been dropped or not, and copies in memory may be served for up to NearFor: call
+// Invalidate again. For several keys the error is a *[KeysError]. Its errors are
 // leasehold.ErrInvalid for a bad key, leasehold.ErrUnavailable, leasehold.ErrClosed and ctx's
 // own.
 //
 // Invalidate costs one round trip for any number of keys (in a Cluster one per node). Keys
-// with other schemas in use cost a second one.
+// with other schemas in use cost a second one, and so do keys that are served from memory.
 func (g *Group[T]) Invalidate(ctx context.Context, keys ...string) error {
 	call.NeedCtx(ctx)
 	const op = "invalidate"
@@ -63,12 +68,15 @@ func (g *Group[T]) Invalidate(ctx context.Context, keys ...string) error {
 // invalidates and returns [ErrNotStored]. In the second case the error also matches
 // [ErrTooLarge].
 //
-// If ctx ends, Put returns at once. Otherwise it returns within 6 s. After ctx's error or
+// Put waits for processes that serve key from their memory as Invalidate does. If ctx ends or
+// the handle is closed, Put returns at once. Otherwise it returns within 6 s, plus the longest
+// NearFor of these processes. After ctx's error or
 // leasehold.ErrUnavailable, v may have been stored or not, or may still be stored within 5 s:
 // call Put again. Other errors are leasehold.ErrInvalid for a bad key or a v that cannot be
 // encoded, leasehold.ErrClosed, and an error for a panic of Config.TTLFor.
 //
-// Put costs one round trip, and a second one if other schemas of key are in use.
+// Put costs one round trip, and a second one if other schemas of key are in use or key is
+// served from memory.
 func (g *Group[T]) Put(ctx context.Context, key string, v T) error {
 	call.NeedCtx(ctx)
 	const op = "put"
@@ -120,21 +128,6 @@ func (g *Group[T]) prepare(key string, v T) (data string, ttl time.Duration, err
 	}
 }
 
-// drop is what Invalidate or Put does to one key. It runs first for the group's own schema.
-// The reply names the other schemas, and it runs for these next. A load of another schema that
-// begins in between is not named. It may store its result, because it began after the call.
-type drop struct {
-	target
-	put *loads.Result // the result to store; nil: none
-
-	// Only one try at a time uses these.
-	own    bool            // done for the group's own schema
-	others map[uint32]bool // the other schemas, and whether each is done
-	err    error           // of the last try
-
-	done atomic.Bool // done for all schemas
-}
-
 // dropAll drops keys. It tries several times, and each try sends what is left to do.
 func (g *Group[T]) dropAll(ctx context.Context, op string, open []*drop) error {
 	if len(open) == 0 {
@@ -163,31 +156,46 @@ func (g *Group[T]) dropAll(ctx context.Context, op string, open []*drop) error {
 				some[n] = open[i]
 			}
 			g.tryDrops(context.WithoutCancel(ctx), some, stop)
+			g.awaitReaders(some, stop)
 		})
 	})
 	g.mu.Unlock()
 	defer close(stop)
 	bound := time.NewTimer(dropBound)
 	defer bound.Stop()
-	select {
-	case <-ended:
-		failed := map[string]error{}
-		for _, d := range open {
-			outcome := leasehold.OutcomeOK
-			if !d.done.Load() {
-				outcome = leasehold.OutcomeUnavailable
-			}
-			g.observe(leasehold.Event{Kind: leasehold.EventInvalidated, Outcome: outcome})
-			if !d.done.Load() {
-				failed[d.key] = call.Fail(pkg, op, d.Label, leasehold.ErrUnavailable, d.err)
+	for {
+		select {
+		case <-ended:
+			return g.dropsEnded(op, open)
+		case <-ctx.Done():
+			return failDrops(op, open, ctx.Err(), leasehold.ErrUnavailable)
+		case <-bound.C:
+			// Read leases bound the wait for processes with copies in memory.
+			if slices.ContainsFunc(open, func(d *drop) bool { return !d.dropped.Load() }) {
+				return failDrops(op, open, leasehold.ErrUnavailable, errDropSlow)
 			}
 		}
-		return ofDrops(open, failed)
-	case <-ctx.Done():
-		return failDrops(op, open, ctx.Err(), leasehold.ErrUnavailable)
-	case <-bound.C:
-		return failDrops(op, open, leasehold.ErrUnavailable, errDropSlow)
 	}
+}
+
+// dropsEnded returns what dropAll returns once nothing is left to try.
+func (g *Group[T]) dropsEnded(op string, open []*drop) error {
+	failed := map[string]error{}
+	for _, d := range open {
+		outcome := leasehold.OutcomeOK
+		if !d.done.Load() {
+			outcome = leasehold.OutcomeUnavailable
+		}
+		g.observe(leasehold.Event{Kind: leasehold.EventInvalidated, Outcome: outcome})
+		switch {
+		case d.done.Load():
+		case d.dropped.Load():
+			failed[d.key] = call.Fail(pkg, op, d.Label, leasehold.ErrClosed, errReaders)
+		default:
+			failed[d.key] = call.Fail(pkg, op, d.Label, leasehold.ErrUnavailable, d.err)
+		}
+	}
+	return ofDrops(open, failed)
 }
 
 var errDropSlow = fmt.Errorf("no answer within %v", dropBound)
@@ -196,7 +204,11 @@ var errDropSlow = fmt.Errorf("no answer within %v", dropBound)
 func failDrops(op string, all []*drop, errs ...error) error {
 	failed := map[string]error{}
 	for _, d := range all {
-		if !d.done.Load() {
+		switch {
+		case d.done.Load():
+		case d.dropped.Load() && len(errs) > 1: // Redis has answered, so errs[0] alone is right
+			failed[d.key] = call.Fail(pkg, op, d.Label, errs[0], errReaders)
+		default:
 			failed[d.key] = call.Fail(pkg, op, d.Label, errs...)
 		}
 	}
@@ -209,152 +221,4 @@ func ofDrops(all []*drop, failed map[string]error) error {
 		return failed[all[0].key]
 	}
 	return failedKeys(failed)
-}
-
-// tryDrops tries until each key is done or refused, the time for it is over, or the caller has
-// left.
-func (g *Group[T]) tryDrops(ctx context.Context, open []*drop, stop <-chan struct{}) {
-	until := time.Now().Add(dropTriesFor)
-	failures := 0
-	for len(open) > 0 {
-		g.sendDrops(ctx, open)
-		var again []*drop
-		failed := false
-		for _, d := range open {
-			switch {
-			case d.done.Load():
-			case d.err == nil: // the reply named other schemas
-				again = append(again, d)
-			case d.mayRetry() && time.Now().Before(until):
-				again = append(again, d)
-				failed = true
-			}
-		}
-		if open = again; !failed {
-			continue
-		}
-		failures++
-		select {
-		case <-time.After(call.Backoff(failures)):
-		case <-stop:
-			return
-		}
-	}
-}
-
-// mayRetry reports whether to try again after an error. An invalidation may run twice. A put
-// may not: its second run could undo another put that was answered in between.
-func (d *drop) mayRetry() bool {
-	switch call.Classify(d.err) {
-	case call.Refused:
-		return false
-	case call.NotNow:
-		return true
-	default:
-		return d.put == nil || d.own
-	}
-}
-
-// sendDrops sends what is left to do for each key, in one round trip per server.
-func (g *Group[T]) sendDrops(ctx context.Context, open []*drop) {
-	client := g.manager.Client()
-	var calls []*call.Call
-	for _, d := range open {
-		d.err = nil
-		if d.own {
-			for schema, done := range d.others {
-				if !done {
-					calls = append(calls, g.dropOther(d, schema))
-				}
-			}
-			continue
-		}
-		one := g.resource(d.target).Invalidate()
-		if d.put != nil {
-			now, err := g.putClock(d.target)
-			if err != nil {
-				d.err = err
-				continue
-			}
-			one = g.resource(d.target).Put(now+putArrivesWithin.Microseconds(), *d.put)
-		}
-		one.Done = func(v []int64, err error) { g.onDropped(d, one, v, err) }
-		calls = append(calls, one)
-	}
-	client.Send(ctx, calls)
-	for _, d := range open {
-		if d.err == nil && d.own && d.othersDone() {
-			d.done.Store(true)
-		}
-	}
-}
-
-func (d *drop) othersDone() bool {
-	for _, done := range d.others {
-		if !done {
-			return false
-		}
-	}
-	return true
-}
-
-// putClock returns the server's time, from which the time is computed after which a put is
-// void.
-func (g *Group[T]) putClock(t target) (int64, error) {
-	now, err := g.serverTime(t)
-	if err != nil {
-		// Whatever the error is, the put was not sent.
-		return 0, fmt.Errorf("%w: %w", call.ErrNotSent, err)
-	}
-	return now, nil
-}
-
-// errPutLate says that a put arrived too late and did nothing.
-var errPutLate = fmt.Errorf("the put arrived late, and did nothing: %w", call.ErrNotSent)
-
-// onDropped processes the reply for the group's own schema. It is called before Send returns,
-// and for one drop by one goroutine only.
-func (g *Group[T]) onDropped(d *drop, one *call.Call, v []int64, err error) {
-	var reply loads.Dropped
-	if err == nil && d.put != nil {
-		reply, err = loads.ReadPut(v, one.Text)
-	} else if err == nil {
-		reply, err = loads.ReadInvalidate(v, one.Text)
-	}
-	if err == nil && reply.Void {
-		err = errPutLate
-	}
-	if d.err = err; err != nil {
-		return
-	}
-	d.own, d.others = true, map[uint32]bool{}
-	for _, schema := range reply.Others {
-		d.others[schema] = false
-	}
-	before := reply.At
-	if d.put != nil {
-		before-- // the value that was put has exactly this stamp
-	}
-	g.invalidatedAt.raise(d.value, before)
-	g.mu.Lock()
-	if f := g.localFlights[d.key]; f != nil && f.called != 0 {
-		f.closeJoining() // it began before; whoever waits for it to end need not
-	}
-	g.mu.Unlock()
-}
-
-// dropOther prepares the invalidation of another schema.
-func (g *Group[T]) dropOther(d *drop, schema uint32) *call.Call {
-	one := loads.NewResource(d.Resource, schema).Invalidate()
-	one.Done = func(v []int64, err error) {
-		if err == nil {
-			_, err = loads.ReadInvalidate(v, one.Text)
-		}
-		if err != nil {
-			d.err = err
-			return
-		}
-		d.others[schema] = true
-	}
-	return one
 }

@@ -36,7 +36,7 @@ type look[T any] struct {
 func (g *Group[T]) lookUp(ctx context.Context, t target) look[T] {
 	raw, e, errs := g.read(ctx, t)
 	if errs != nil {
-		return look[T]{verdict: unobtainable, errs: errs}
+		return g.unobtained(ctx, t.key, errs)
 	}
 	return g.consider(ctx, t, raw, e)
 }
@@ -61,7 +61,9 @@ func (g *Group[T]) read(ctx context.Context, t target) (raw string, e entry, err
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return "", entry{}, unobtainableBecause(ctx, err)
 	}
-	return raw, g.judge(t, raw, now, false), nil
+	e = g.judge(t, raw, now, false)
+	g.seen(t, raw, e)
+	return raw, e, nil
 }
 
 // unobtainableBecause returns the errors of a call whose look-up failed with err.
@@ -79,7 +81,7 @@ func boundAsSlow(ctx context.Context, err error) error {
 }
 
 // lookUpMany is lookUp for several keys, in one round trip per server. It asks the servers at
-// the same time.
+// the same time, and none about keys that it finds in memory.
 func (g *Group[T]) lookUpMany(ctx context.Context, targets []target) []look[T] {
 	all := make([]look[T], len(targets))
 	if err := ctx.Err(); err != nil {
@@ -88,17 +90,27 @@ func (g *Group[T]) lookUpMany(ctx context.Context, targets []target) []look[T] {
 		}
 		return all
 	}
+	var names []string
+	var asked []int // indices of targets, in the order of names
+	for i, t := range targets {
+		if g.near != nil {
+			if seen, ok := g.inMemory(ctx, t.key); ok {
+				all[i] = seen
+				continue
+			}
+		}
+		names, asked = append(names, t.value), append(asked, i)
+	}
+	if len(names) == 0 {
+		return all
+	}
 	client := g.manager.Client()
 	bounded, cancel := client.WithBound(ctx)
 	defer cancel()
-	names := make([]string, len(targets))
-	for i, t := range targets {
-		names[i] = t.value
-	}
 	client.ByNode(names, func(which []int) {
 		some := make([]string, len(which))
 		for n, i := range which {
-			some[n] = names[i]
+			some[n], which[n] = names[i], asked[i]
 		}
 		var now int64
 		err := client.Reachable(ctx, some[0])
@@ -116,10 +128,12 @@ func (g *Group[T]) lookUpMany(ctx context.Context, targets []target) []look[T] {
 			}
 			g.reached(targets[i], err)
 			if err != nil && !errors.Is(err, redis.Nil) {
-				all[i] = look[T]{verdict: unobtainable, errs: unobtainableBecause(ctx, err)}
+				all[i] = g.unobtained(ctx, targets[i].key, unobtainableBecause(ctx, err))
 				continue
 			}
-			all[i] = g.consider(ctx, targets[i], raw, g.judge(targets[i], raw, now, false))
+			e := g.judge(targets[i], raw, now, false)
+			g.seen(targets[i], raw, e)
+			all[i] = g.consider(ctx, targets[i], raw, e)
 		}
 	})
 	return all

@@ -42,12 +42,14 @@ func (g *Group[T]) returned(began time.Time, from Source, errs []error) {
 	if g.cfg.Observer == nil {
 		return
 	}
-	if errs != nil && from != Cached {
+	if errs != nil && from != Cached && from != Near {
 		g.failed(began, errs)
 		return
 	}
 	outcome := leasehold.OutcomeHit // also for a remembered ErrNotFound
 	switch from {
+	case Near:
+		outcome = leasehold.OutcomeNear
 	case Stale:
 		outcome = leasehold.OutcomeStale
 	case Shared:

@@ -60,6 +60,11 @@ func (d *load[T]) publish(p product[T]) {
 		}
 	}
 	loads.Publish(d.g.manager, pubs, publishWithin)
+	for _, s := range shares {
+		if s.raised == nil && (s.failed == nil || s.failed.kind == envelope.NotFound) {
+			d.g.near.Outdate(s.f.key) // also if no caller waits
+		}
+	}
 	defer func() { // also if the Observer ends this goroutine
 		for _, s := range shares {
 			s.answer()

@@ -68,6 +68,11 @@ func (g *Group[T]) Fetch(ctx context.Context, key string, load func(ctx context.
 }
 
 func (g *Group[T]) fetch(ctx context.Context, op, key string, load func(ctx context.Context) (T, error)) (Result[T], error) {
+	if g.near != nil && loadsOf(ctx) == nil {
+		if r, err, ok := g.fetchNear(ctx, op, key, load); ok {
+			return r, err
+		}
+	}
 	t, err := g.target(op, key)
 	if err != nil {
 		return Result[T]{}, err
@@ -79,6 +84,11 @@ func (g *Group[T]) fetch(ctx context.Context, op, key string, load func(ctx cont
 	if loadsOf(ctx).isOwnKey(g.loadedKey(t)) {
 		g.returned(began, 0, []error{ErrLoadCycle})
 		return Result[T]{}, call.Fail(pkg, op, t.Label, ErrLoadCycle)
+	}
+	if g.near != nil && loadsOf(ctx) != nil {
+		if r, err, ok := g.fetchNear(ctx, op, key, load); ok {
+			return r, err
+		}
 	}
 	begun := g.called.Load()
 	seen := g.lookUp(ctx, t)
@@ -112,10 +122,21 @@ func (g *Group[T]) Peek(ctx context.Context, key string) (Result[T], bool, error
 	if g.closed.Load() {
 		return Result[T]{}, false, call.Fail(pkg, op, t.Label, leasehold.ErrClosed)
 	}
+	if g.near != nil && ctx.Err() == nil {
+		if seen, ok := g.inMemory(ctx, key); ok {
+			if seen.errs != nil {
+				return Result[T]{}, true, call.Fail(pkg, op, t.Label, seen.errs...)
+			}
+			return seen.result, true, nil
+		}
+	}
 	began := g.now()
 	_, e, errs := g.read(ctx, t)
 	switch {
 	case errs != nil:
+		if r, ok := g.staleInMemory(ctx, key); ok {
+			return r, true, nil
+		}
 		g.failed(began, errs)
 		return Result[T]{}, false, call.Fail(pkg, op, t.Label, errs...)
 	case e.fresh() && e.env.Kind == envelope.NotFound:
@@ -187,6 +208,9 @@ type outcome[T any] struct {
 // answer gives requests their outcome. No request is answered twice: before this, it is taken
 // out of its flight under the group's lock.
 func answer[T any](all []*request[T], o outcome[T]) {
+	if len(all) > 0 && all[0].g.near != nil && o.outdates() {
+		all[0].g.near.Outdate(all[0].key) // they are of one key
+	}
 	for _, q := range all {
 		q.outcomes <- o
 	}

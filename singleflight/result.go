@@ -12,13 +12,17 @@ type Source int
 const (
 	// Cached says that the value was in Redis and was fresh.
 	Cached Source = iota + 1
-	// Stale says that the value was in Redis and its TTL was over.
+	// Stale says that the value was in Redis and its TTL was over, or, while Redis cannot be
+	// asked, that it was in the memory of this process.
 	Stale
 	// Loaded says that this caller's own loader returned the value.
 	Loaded
 	// Shared says that another caller, in this process or in another one, loaded the value
 	// while this caller waited.
 	Shared
+	// Near says that the value was in the memory of this process, and that no Invalidate has
+	// returned since Redis confirmed it. See Config.NearFor.
+	Near
 )
 
 // String returns the name of the source, in lower case.
@@ -32,6 +36,8 @@ func (s Source) String() string {
 		return "loaded"
 	case Shared:
 		return "shared"
+	case Near:
+		return "near"
 	}
 	return "unknown"
 }
@@ -61,18 +67,21 @@ type State struct {
 	LeaseEndsIn time.Duration // until the lease ends if it is not renewed
 	Invalidated int           // running loads that may not store their result any more
 	Waiting     int           // processes that wait for a load; counted up to 250
+	Near        int           // handles that may serve a copy from their process's memory
 }
 
 // Stats counts what a Group has done since it was made. Each call of Fetch or Do and each key
-// of a DoMany counts once: among Hits, Stale, Loaded and Shared if it gets a value, and among
-// Errors if it gets an error. A remembered ErrNotFound counts among Hits. These five do not
-// count Peek, Put, Invalidate and Inspect, bad keys, and calls after Close.
+// of a DoMany counts once: among Hits, NearHits, Stale, Loaded and Shared if it gets a value, and
+// among Errors if it gets an error. A remembered ErrNotFound counts among Hits or NearHits. These
+// six do not count Peek, Put, Invalidate and Inspect, bad keys, and calls after Close.
 type Stats struct {
 	Hits   int64 // served a fresh value from Redis
-	Stale  int64 // served a stale value from Redis
+	Stale  int64 // served a stale value
 	Loaded int64 // served by the caller's own load
 	Shared int64 // served by another caller's load
 	Errors int64 // ended with an error
+
+	NearHits int64 // served from this process's memory, under NearFor
 
 	Loads          int64 // calls of a loader, refreshes included
 	Refreshes      int64 // loads in the background
@@ -83,7 +92,7 @@ type Stats struct {
 }
 
 type counters struct {
-	hits, stale, loaded, shared, errors                    atomic.Int64
+	hits, near, stale, loaded, shared, errors              atomic.Int64
 	loads, refreshes, early, failed, undecodable, tooLarge atomic.Int64
 }
 
@@ -91,7 +100,7 @@ type counters struct {
 func (g *Group[T]) Stats() Stats {
 	c := &g.counts
 	return Stats{
-		Hits: c.hits.Load(), Stale: c.stale.Load(), Loaded: c.loaded.Load(), Shared: c.shared.Load(), Errors: c.errors.Load(),
+		Hits: c.hits.Load(), NearHits: c.near.Load(), Stale: c.stale.Load(), Loaded: c.loaded.Load(), Shared: c.shared.Load(), Errors: c.errors.Load(),
 		Loads: c.loads.Load(), Refreshes: c.refreshes.Load(), EarlyRefreshes: c.early.Load(), FailedLoads: c.failed.Load(),
 		Undecodable: c.undecodable.Load(), TooLarge: c.tooLarge.Load(),
 	}
@@ -99,13 +108,15 @@ func (g *Group[T]) Stats() Stats {
 
 // add counts the outcome of a call for one key. A remembered ErrNotFound is a hit.
 func (c *counters) add(from Source, errs []error) {
-	if errs != nil && (from != Cached || !errors.Is(errors.Join(errs...), ErrNotFound)) {
+	if errs != nil && ((from != Cached && from != Near) || !errors.Is(errors.Join(errs...), ErrNotFound)) {
 		c.errors.Add(1)
 		return
 	}
 	switch from {
 	case Cached:
 		c.hits.Add(1)
+	case Near:
+		c.near.Add(1)
 	case Stale:
 		c.stale.Add(1)
 	case Loaded:

@@ -582,3 +582,29 @@ func TestWrappedClusterClientsAreListed(t *testing.T) {
 		}
 	}
 }
+
+// The handles that may serve a copy of a cached value from memory are counted, whatever their
+// schema; those whose time is over are not.
+func TestReadersOfACachedValueAreCounted(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, target redistest.Target) {
+		rdb, prefix := target.Client(t), redistest.Name(t)
+		g, err := singleflight.New(rdb, singleflight.Config[string]{Name: "n", Prefix: prefix, TTL: time.Minute, NearFor: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = g.Close(context.Background()) }()
+		for g.Stats().NearHits == 0 {
+			if _, err := g.Do(t.Context(), "k", func(context.Context) (string, error) { return "v", nil }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		key := listing.Of(prefix, keys.Flight, "n", "k", false)
+		over := redis.Z{Score: 1, Member: handle}
+		if err := rdb.ZAdd(t.Context(), key.Part("near"), over).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if s, err := listing.New(target.Admin(t), prefix).State(t.Context(), key, listing.Bounds{}); err != nil || s.Near != 1 {
+			t.Errorf("the state is %+v, %v; want one handle with a copy", s, err)
+		}
+	})
+}

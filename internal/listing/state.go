@@ -66,6 +66,7 @@ type State struct {
 
 	Value     *Value        // of a cached value; nil: there is none
 	FailedFor time.Duration // how long a failure is still remembered; 0: there is none
+	Near      int           // of a cached value: handles that may serve a copy from memory
 	Guarded   bool          // of a guard: there is a value
 	KeptFor   time.Duration // how long that value is kept; 0: without end
 }

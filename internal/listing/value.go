@@ -16,13 +16,14 @@ import (
 // headBytes is how much of a cached value is read, which is enough for its header.
 const headBytes = 128
 
-// cached reads a cached value's header, its remembered failure, and the invalidated loads that
-// still run.
+// cached reads a cached value's header, its remembered failure, the invalidated loads that still
+// run, and how many handles may serve a copy from memory.
 func (l *Lister) cached(ctx context.Context, s *State) error {
 	var head *redis.StringCmd
 	var size *redis.IntCmd
 	var kept, failed *redis.DurationCmd
 	var aside *redis.ZSliceCmd
+	var near *redis.IntCmd
 	now := s.At.UnixMilli()
 	err := retry(ctx, func() error {
 		pipe := l.rdb.Pipeline()
@@ -32,12 +33,14 @@ func (l *Lister) cached(ctx context.Context, s *State) error {
 		aside = pipe.ZRangeArgsWithScores(ctx, redis.ZRangeArgs{
 			Key: s.Part("aside"), Start: "(" + strconv.FormatInt(now, 10), Stop: "+inf", ByScore: true, Count: page,
 		})
+		near = pipe.ZCount(ctx, s.base+"near", "("+strconv.FormatInt(now, 10), "+inf") // of all schemas
 		_, err := pipe.Exec(ctx)
 		return err
 	})
 	if err != nil {
 		return err
 	}
+	s.Near = int(near.Val())
 	if kept.Val() > 0 && size.Val() > 0 {
 		s.Value = value(s.At, head.Val(), int(size.Val()), kept.Val())
 	}

@@ -11,7 +11,7 @@ import (
 var inspectScript = call.NewScript("load inspect", luascripts.LoadsInspect())
 
 // Inspect prepares the call that reads the state of a cached value.
-func (r *Resource) Inspect() *call.Call { return r.call(inspectScript).WithText() }
+func (r *Resource) Inspect() *call.Call { return r.callNear(inspectScript).WithText() }
 
 // State is the state of a cached value.
 type State struct {
@@ -23,6 +23,7 @@ type State struct {
 	Kept        time.Duration // until the value expires; 0: there is none
 	Bytes       int
 	Failed      time.Duration // how long the failure is still remembered; 0: there is none
+	Near        int           // handles that may serve a copy of the value from memory
 
 	Loader      string // Request.ID of the running load
 	LoaderLabel string
@@ -32,12 +33,12 @@ type State struct {
 
 // ReadInspect reads the reply to an inspect.
 func ReadInspect(v []int64, text []string) (State, error) {
-	if len(v) != 8 || len(text) != 3 {
+	if len(v) != 9 || len(text) != 3 {
 		return State{}, call.Malformed("load inspect", v)
 	}
 	return State{
 		Now: v[0], LeaseEnds: call.Duration(v[1]), Since: v[2], Waiting: int(v[3]), Invalidated: int(v[4]),
-		Kept: max(0, call.Duration(v[5])), Bytes: int(v[6]), Failed: max(0, call.Duration(v[7])),
+		Kept: max(0, call.Duration(v[5])), Bytes: int(v[6]), Failed: max(0, call.Duration(v[7])), Near: int(v[8]),
 		Loader: lease.ListedID(text[0]), LoaderLabel: lease.ListedLabel(text[0]), Head: text[1], Failure: text[2],
 	}, nil
 }

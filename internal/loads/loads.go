@@ -53,7 +53,7 @@ func (f Family) Resource(key string) (lease.Resource, error) {
 // and lease.
 type Resource struct {
 	label string
-	keys  [9]any // holders, queue, alive, fence, value, failure, landed, aside, schemas
+	keys  [10]any // holders, queue, alive, fence, value, failure, landed, aside, schemas, near
 }
 
 // Part returns the Redis name of a part that each schema has for itself. The parts of schema 0
@@ -71,7 +71,7 @@ func NewResource(r keys.Resource, schema uint32) *Resource {
 	for i, part := range []string{"holders", "queue", "alive", "fence", "value", "failure", "landed", "aside"} {
 		q.keys[i] = Part(r, part, schema)
 	}
-	q.keys[8] = r.Part("schemas")
+	q.keys[8], q.keys[9] = r.Part("schemas"), Near(r)
 	return q
 }
 
@@ -81,10 +81,21 @@ func (r *Resource) Label() string { return r.label }
 // FirstKey returns the Redis key of the holders.
 func (r *Resource) FirstKey() string { return r.keys[0].(string) }
 
+// own is how many of the keys each script needs. The last one is for those that have to do with
+// copies in the memory of processes.
+const own = 9
+
 // call prepares a script call with the nine keys.
-func (r *Resource) call(s *call.Script, words ...any) *call.Call {
-	all := make([]any, 0, len(r.keys)+len(words))
-	return call.New(s, len(r.keys), append(append(all, r.keys[:]...), words...)...)
+func (r *Resource) call(s *call.Script, words ...any) *call.Call { return r.callWith(own, s, words) }
+
+// callNear is call with the tenth key, too.
+func (r *Resource) callNear(s *call.Script, words ...any) *call.Call {
+	return r.callWith(len(r.keys), s, words)
+}
+
+func (r *Resource) callWith(keys int, s *call.Script, words []any) *call.Call {
+	all := make([]any, 0, keys+len(words))
+	return call.New(s, keys, append(append(all, r.keys[:keys]...), words...)...)
 }
 
 // Rejected names the bytes that a request cannot use. The script treats exactly these bytes as

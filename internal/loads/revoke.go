@@ -13,7 +13,7 @@ func (r *Resource) shared(part string) string { return keys.Beside(r.FirstKey(),
 
 // Revoke prepares the call that takes away the right to load, or a place in the queue.
 func (r *Resource) Revoke(member, id, reason string) *call.Call {
-	words := make([]any, 0, len(r.keys)+5)
-	words = append(append(words, r.keys[:]...), r.shared("revoked"), r.shared("audit"), member, id, reason)
-	return call.New(revokeScript, len(r.keys)+2, words...)
+	words := make([]any, 0, own+5)
+	words = append(append(words, r.keys[:own]...), r.shared("revoked"), r.shared("audit"), member, id, reason)
+	return call.New(revokeScript, own+2, words...)
 }

@@ -1,15 +1,16 @@
 -- Reports the state of a key. It changes nothing.
 --
--- KEYS  holders, queue, alive, fence, value, failure, published, invalidated, schemas
+-- KEYS  holders, queue, alive, fence, value, failure, published, invalidated, schemas, near
 --
 -- Reply
 --   now µs, lease end in ms (0 = no load runs), token of the last load,
 --   waiting processes (250 at most), invalidated loads that still run,
 --   ms that the value is kept (-2 = there is none), its bytes,
---   ms that the failure is remembered (-2 = there is none)
+--   ms that the failure is remembered (-2 = there is none),
+--   handles that may serve a copy from memory
 --   member that loads, first 128 bytes of the value, the failure ('' = none)
 --
--- Cost  twelve reads, O(log n).
+-- Cost  thirteen reads, O(log n).
 --
 -- Concurrency: it only reads, so any other call may run before or after it.
 
@@ -29,5 +30,6 @@ return {
   us, till and till - now or 0, last,
   waits, redis.call('ZCOUNT', invalidated, '(' .. now, '+inf'),
   redis.call('PTTL', value), redis.call('STRLEN', value), redis.call('PTTL', failure),
+  redis.call('ZCOUNT', KEYS[10], '(' .. now, '+inf'),
   member or '', redis.call('GETRANGE', value, 0, 127), redis.call('GET', failure) or '',
 }

@@ -1,13 +1,15 @@
 -- Stores a value that no load has made: an invalidation and a publication in one step. The
 -- cached value and failure are dropped, and a running load may not overwrite the new value.
 --
--- KEYS  holders, queue, alive, fence, value, failure, published, invalidated, schemas
+-- KEYS  holders, queue, alive, fence, value, failure, published, invalidated, schemas, near
 -- ARGV  1 void_from  server µs from which on this call does nothing
 --       2 prefix, 3 suffix  the envelope; the server's time goes between them
 --       4 store      ms to keep it
+--       5 number, 6 handle  as in invalidate
 --
 -- Reply
 --   1, now µs; or 6, now µs: it was void, and did nothing
+--   where processes may serve copies: as in invalidate
 --   and a string for each other schema of the key that is in use: the caller
 --   invalidates these
 --
@@ -28,6 +30,8 @@ if us >= void_from then return { 6, us } end
 -- include shared/keep
 -- include loads/shared/drop
 -- include loads/shared/list_schema
+local near = KEYS[10]
+-- include loads/shared/readers
 
 local envelope = ARGV[2] .. string.format('%016.0f', us) .. ARGV[3]
 -- Read every key that is written later: a wrong type ends the script here.
@@ -38,8 +42,15 @@ redis.call('GET', fence)
 redis.call('STRLEN', failure)
 redis.call('STRLEN', published)
 redis.call('ZCARD', schemas)
+local rest, lasts, members, scores = list_readers(ARGV[6])
 redis.call('SET', value, envelope, 'PX', store)
 local _, others = drop()
 redis.call('SET', value, envelope, 'PX', store)
 list_schema(now + store)
-return { 1, us, unpack(others) }
+if #members == 0 then return { 1, us, unpack(others) } end
+if ARGV[5] then tell_readers(members, scores, ARGV[5], ARGV[6]) end
+local reply = { 1, us, rest }
+for _, list in ipairs({ lasts, members, others }) do
+  for _, word in ipairs(list) do reply[#reply + 1] = word end
+end
+return reply

@@ -134,12 +134,12 @@ var flightScripts = []mutation{
 // flights are the guards of the Go code of cached values.
 var flights = []mutation{
 	{
-		name: "flight: an invalidation reaches other schemas", file: "singleflight/invalidate.go",
+		name: "flight: an invalidation reaches other schemas", file: "singleflight/drop.go",
 		old: "d.others[schema] = false", new: "d.others[schema] = true",
 		packages: cache,
 	},
 	{
-		name: "flight: a put that may have run is not sent again", file: "singleflight/invalidate.go",
+		name: "flight: a put that may have run is not sent again", file: "singleflight/drop.go",
 		old: "return d.put == nil || d.own", new: "return true",
 		packages: cache,
 	},

@@ -168,7 +168,7 @@ var outages = []mutation{
 		packages: cache, tests: "LocalLoad",
 	},
 	{
-		name: "local load: one's own invalidation starts the next one", file: "singleflight/invalidate.go",
+		name: "local load: one's own invalidation starts the next one", file: "singleflight/drop.go",
 		old: "f != nil && f.called != 0 {", new: "false {",
 		packages: cache, tests: "LocalLoad",
 	},

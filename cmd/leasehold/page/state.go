@@ -68,6 +68,7 @@ type detail struct {
 	row
 	Total    int      `json:"total,omitempty"`
 	NotFound bool     `json:"notFound,omitempty"`
+	Near     int      `json:"near,omitempty"` // handles that may serve a copy from memory
 	Holders  []entry  `json:"holders"`
 	Waiters  []entry  `json:"waiters"`
 	More     [2]int   `json:"more"` // holders and waiters beyond those
@@ -197,7 +198,7 @@ func (h *hub) detail(ctx context.Context, name string) *detail {
 	}
 	d.Total, d.InUse, d.Waiting, d.Token = s.Total, s.InUse, len(s.Waiters), s.Token
 	if s.Value != nil {
-		d.NotFound = s.Value.NotFound
+		d.NotFound, d.Near = s.Value.NotFound, s.Near
 	}
 	for _, x := range s.Holders[:min(len(s.Holders), detailsMost)] {
 		d.Holders = append(d.Holders, entry{

@@ -83,6 +83,10 @@ func FuzzReplies(f *testing.F) {
 		}
 		_, _ = loads.ReadInvalidate(v, texts)
 		_, _ = loads.ReadPut(v, texts)
+		if got, err := loads.ReadNearRead(v, texts); err == nil && got.Same && got.Text != "" {
+			t.Errorf("a near read answers %+v", got)
+		}
+		_, _ = loads.ReadNearTell(v, texts)
 		if got, err := loads.ReadInspect(v, texts); err == nil && (got.Kept < 0 || got.Failed < 0) {
 			t.Errorf("inspected %+v", got)
 		}
@@ -96,6 +100,7 @@ func FuzzMessages(f *testing.F) {
 		"1 1750000000000000 2000 7", "1 1750000000000000 -3 0", "1 1750000000000000 0 7 Svalue", "1 1 0 7 H", "1 1 0 7 A", "1 1 0 7 F",
 		"7 1 S", "7 2 Avalue", "1 1 1", "1  1 1 1", "-9223372036854775808 -9223372036854775808 -9223372036854775808 -1",
 		"9223372036854775808 1 1 1", "1 1 0 7 ", "1 1 0 7 X", "1 1 5 7 S", "NaN 1e3 0x10 +1",
+		"N 1 1750000000000 hhh leasehold:flt:{n:k}:near", "N 1 nan hhh {n:k}:near", "N 1  hhh }:", "A hhh 1 2", "A ", "A hhh",
 	} {
 		f.Add(s)
 	}
@@ -110,6 +115,10 @@ func FuzzMessages(f *testing.F) {
 		case notLoad == nil && len(record.Envelope) >= len(text):
 			t.Errorf("%q has an envelope of %d bytes", text, len(record.Envelope))
 		}
+		if d, ok := loads.ParseDrop(text); ok && (err == nil || notLoad == nil || d.Number == "" || d.Handle == "" || d.Score == "") {
+			t.Errorf("%q is also the drop %+v", text, d)
+		}
+		loads.ParseAck(text, func(string, string) {})
 		if token, r, err := loads.ParseRecord(text); err != nil && (token != 0 || r != loads.Record{}) {
 			t.Errorf("%q is %d, %+v and %v", text, token, r, err)
 		}

@@ -221,7 +221,7 @@ func FuzzPayloads(f *testing.F) {
 var sources = []string{
 	luascripts.PermitsEnter(), luascripts.PermitsLeave(), luascripts.PermitsAsk(), luascripts.PermitsRenew(), luascripts.LoadsEnter(), luascripts.LoadsAsk(),
 	luascripts.LoadsLeave(), luascripts.LoadsRenew(), luascripts.LoadsPublish(), luascripts.LoadsInvalidate(), luascripts.LoadsPut(), luascripts.LoadsInspect(),
-	luascripts.GuardSet(),
+	luascripts.LoadsNearRead(), luascripts.LoadsNearTell(), luascripts.LoadsNearLeave(), luascripts.GuardSet(),
 }
 
 // Arguments that no version sends may be refused, with an error of the server.
@@ -235,11 +235,11 @@ func FuzzRawArguments(f *testing.F) {
 		}
 	}
 	for i := range sources {
-		f.Add(byte(i), byte(9), strings.Join([]string{strings.Repeat("\x00\r\n{}", 2<<10), "7", "", "v", "\xff", "-1", "5"}, "\x01"))
-		f.Add(byte(i), byte(9), "")
+		f.Add(byte(i), byte(10), strings.Join([]string{strings.Repeat("\x00\r\n{}", 2<<10), "7", "", "v", "\xff", "-1", "5"}, "\x01"))
+		f.Add(byte(i), byte(10), "")
 	}
 	server := serve(f)
-	parts := []string{"holders", "queue", "alive", "fence", "value", "failure", "landed", "aside", "schemas"}
+	parts := []string{"holders", "queue", "alive", "fence", "value", "failure", "landed", "aside", "schemas", "near"}
 	f.Fuzz(func(t *testing.T, which, foreign byte, text string) {
 		z, ctx := server(t), context.Background()
 		source := sources[int(which)%len(sources)]
@@ -255,7 +255,7 @@ func FuzzRawArguments(f *testing.F) {
 			}
 		}
 		other := ""
-		if i := int(foreign) % 10; i < len(all) {
+		if i := int(foreign) % 11; i < len(all) {
 			other = all[i]
 			z.rdb.HSet(ctx, other, "somebody", "else's")
 		}

@@ -100,8 +100,10 @@ func (r *request) publish(token uint64, void int64, result loads.Result) *call.C
 }
 
 // invalidate and inspect prepare the calls that a cached value has.
-func (r *resource) invalidate() *call.Call { return r.Resource.(*loads.Resource).Invalidate() }
-func (r *resource) inspect() *call.Call    { return r.Resource.(*loads.Resource).Inspect() }
+func (r *resource) invalidate() *call.Call {
+	return r.Resource.(*loads.Resource).Invalidate(loads.Acknowledge{})
+}
+func (r *resource) inspect() *call.Call { return r.Resource.(*loads.Resource).Inspect() }
 
 func plain(all []*request) []lease.Request {
 	requests := make([]lease.Request, len(all))

@@ -27,11 +27,13 @@ func TestModelOfFlights(t *testing.T) {
 			for _, c := range m.model.common().cells {
 				m.names = append(m.names, named.Part(c.name))
 			}
+			flightOf(m.model).near.key = loads.Near(named)
 			m.read() // what a sequence that failed has left
 			rt.Repeat(map[string]func(*rapid.T){
 				"enter": m.enterNew, "enter more": m.enterNew, "enter again": m.enterAgain, "leave": m.leave, "ask": m.ask, "renew": m.renew,
 				"land": m.land, "land more": m.land, "invalidate": m.invalidate, "put": m.put, "inspect": m.inspect, "pass": m.pass, "lose": m.loseOne,
-				"revoke": func(t *rapid.T) { m.revoke(t, m.res.Resource, m.again(t)) },
+				"revoke":    func(t *rapid.T) { m.revoke(t, m.res.Resource, m.again(t)) },
+				"near read": m.nearRead, "near read more": m.nearRead, "near tell": m.nearTell, "near leave": m.nearLeave,
 			})
 		})
 	})
@@ -42,6 +44,7 @@ type loadMachine struct {
 	res    *resource
 	tokens map[uint64]int64 // of the load that a request leads or waits for
 	seen   []string         // values and failures
+	told   int              // the number of the last call that readers acknowledge
 }
 
 func flightOf(r reference) *flightModel { return r.(*flightModel) }
@@ -201,8 +204,10 @@ func (m *loadMachine) land(t *rapid.T) {
 	}
 }
 
-func (m *loadMachine) invalidate(*rapid.T) {
-	got := m.call("invalidate", m.res.invalidate(), 0, func(ref reference) outcome { return flightOf(ref).invalidate() })
+func (m *loadMachine) invalidate(t *rapid.T) {
+	ack := m.acknowledge(t)
+	c := m.res.Resource.(*loads.Resource).Invalidate(ack)
+	got := m.call(fmt.Sprintf("invalidate %+v", ack), c, 0, func(ref reference) outcome { return flightOf(ref).invalidate(ack) })
 	if _, err := loads.ReadInvalidate(got.ints, got.text); err != nil {
 		m.Fatal(err)
 	}
@@ -212,8 +217,9 @@ func (m *loadMachine) invalidate(*rapid.T) {
 func (m *loadMachine) put(t *rapid.T) {
 	void := m.model.common().us + rapid.Int64Range(-2_000_000, 4_000_000).Draw(t, "void")
 	v := loads.Result{Prefix: "p", Suffix: rapid.StringMatching("[a-z]{0,8}").Draw(t, "suffix"), Keep: time.Duration(rapid.IntRange(1, 9000).Draw(t, "keep")) * time.Millisecond}
-	got := m.call(fmt.Sprintf("put %+v, void %d", v, void), m.res.Resource.(*loads.Resource).Put(void, v), 1, func(ref reference) outcome {
-		return flightOf(ref).store(void, landing{v.Prefix, v.Suffix, v.Keep.Milliseconds(), 0})
+	ack := m.acknowledge(t)
+	got := m.call(fmt.Sprintf("put %+v, void %d, %+v", v, void, ack), m.res.Resource.(*loads.Resource).Put(void, v, ack), 1, func(ref reference) outcome {
+		return flightOf(ref).store(void, landing{v.Prefix, v.Suffix, v.Keep.Milliseconds(), 0}, ack)
 	})
 	if _, err := loads.ReadPut(got.ints, got.text); err != nil {
 		m.Fatal(err)
@@ -234,5 +240,5 @@ func (m *loadMachine) inspect(*rapid.T) {
 }
 
 func (m *loadMachine) loseOne(t *rapid.T) {
-	m.loses(rapid.IntRange(0, 10).Draw(t, "key"))
+	m.loses(rapid.IntRange(0, 11).Draw(t, "key"))
 }

@@ -16,7 +16,7 @@ type flightModel struct {
 	base
 	revocations
 	held, queue, alive, aside     *cell
-	schemas                       *cell
+	schemas, near                 *cell
 	fence, value, failure, landed *cell
 }
 
@@ -31,14 +31,14 @@ func newFlightModel(c constants) *flightModel {
 		{name: "landed"},
 		sortedSet("aside", true),
 		sortedSet("schemas", true),
-	}, revocationCells()...))
+	}, append(revocationCells(), sortedSet("near", true))...))
 	return f
 }
 
 func (f *flightModel) adopt(c []*cell) {
 	f.cells, f.held, f.queue, f.alive, f.fence = c, c[0], c[1], c[2], c[3]
 	f.value, f.failure, f.landed, f.aside, f.schemas = c[4], c[5], c[6], c[7], c[8]
-	f.marks, f.audit = c[9], c[10]
+	f.marks, f.audit, f.near = c[9], c[10], c[11]
 }
 
 func (f *flightModel) clone() *flightModel {

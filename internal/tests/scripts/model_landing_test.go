@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/leasehold-go/leasehold/internal/loads"
 )
 
 type landing struct {
@@ -68,14 +70,21 @@ func (f *flightModel) land(m, token string, void int64, l landing) outcome {
 	return answer(state)
 }
 
-func (f *flightModel) invalidate() outcome {
+func (f *flightModel) invalidate(ack loads.Acknowledge) outcome {
+	readers := f.tellReaders(ack)
+	running := f.drop()
+	return readers.after(f.us, running)
+}
+
+// drop is what an invalidation and a put have in common: 1 if a load was running.
+func (f *flightModel) drop() int64 {
 	m, ends := f.held.first(f.now)
 	f.value.clear()
 	f.failure.clear()
 	f.landed.clear()
 	f.schemas.drop("0")
 	if m == "" {
-		return outcome{ints: []int64{f.us, 0}}
+		return 0
 	}
 	f.held.drop(m)
 	f.aside.drop(f.aside.order(-forever, f.now)...)
@@ -83,18 +92,19 @@ func (f *flightModel) invalidate() outcome {
 		f.aside.scores[m+" "+f.fence.text] = ends
 		f.aside.keep(ends)
 	}
-	return outcome{ints: []int64{f.us, 1}}
+	return 1
 }
 
 // store is a put: an invalidation, and a value in the same step.
-func (f *flightModel) store(void int64, l landing) outcome {
+func (f *flightModel) store(void int64, l landing, ack loads.Acknowledge) outcome {
 	if f.us >= void {
 		return outcome{ints: []int64{6, f.us}}
 	}
-	f.invalidate()
+	readers := f.tellReaders(ack)
+	f.drop()
 	f.put(f.value, fmt.Sprintf("%s%016d%s", l.prefix, f.us, l.suffix), l.keep)
 	f.listSchema(f.now + l.keep)
-	return outcome{ints: []int64{1, f.us}}
+	return readers.after(1, f.us)
 }
 
 func (f *flightModel) inspect() outcome {
@@ -113,7 +123,7 @@ func (f *flightModel) inspect() outcome {
 	}
 	ints := []int64{
 		f.us, max(0, ends-f.now), f.last(), waits, int64(len(f.aside.order(f.now+1, forever))),
-		kept(f.value), int64(len(f.value.text)), kept(f.failure),
+		kept(f.value), int64(len(f.value.text)), kept(f.failure), int64(len(f.near.order(f.now+1, forever))),
 	}
 	return outcome{ints, []string{m, f.value.text[:min(128, len(f.value.text))], f.failure.text}}
 }

@@ -16,6 +16,7 @@ import (
 // holds something and its time has not come.
 type cell struct {
 	name     string
+	key      string            // its name in Redis, where a reference needs it
 	scores   map[string]int64  // of a sorted set; nil = it is none
 	fields   map[string]string // of a hash; nil = it is none
 	entries  []string          // of a stream: see auditEntry

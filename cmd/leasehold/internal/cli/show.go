@@ -177,6 +177,7 @@ type shown struct {
 	Waiters     []entry `json:"waiters"`
 	Cached      *cached `json:"cached,omitempty"`
 	FailedFor   int64   `json:"failedForMs,omitempty"`
+	Near        int     `json:"near,omitempty"` // handles that may serve a copy of a cached value from memory
 }
 
 type cached struct {
@@ -190,7 +191,7 @@ type cached struct {
 func stateOf(s listing.State) shown {
 	x := shown{
 		Kind: kinds[s.Kind], Family: s.Family, Key: s.Key, FamilyBytes: text.Base64(s.Family), KeyBytes: text.Base64(s.Key), Schema: s.Schema, InUse: s.InUse, Limit: s.Limit, StoredLimit: s.Stored, Configured: configured(s),
-		HasTotal: s.HasTotal, Total: s.Total, Token: s.Token, Holders: []entry{}, Waiters: []entry{}, FailedFor: millis(s.FailedFor),
+		HasTotal: s.HasTotal, Total: s.Total, Token: s.Token, Holders: []entry{}, Waiters: []entry{}, FailedFor: millis(s.FailedFor), Near: s.Near,
 	}
 	for _, h := range s.Holders {
 		x.Holders = append(x.Holders, entry{ID: h.ID, Tenant: h.Tenant, Bytes: text.Base64(h.Tenant), Label: h.Label, Permits: h.Permits, Since: h.Since.UTC(), ExpiresIn: millis(h.ExpiresIn), Overlong: h.Overlong(s.At), Aside: h.Aside})
@@ -269,6 +270,9 @@ func (a *app) state(s listing.State, oneOfSome bool) {
 	fmt.Fprintf(a.out, "%s %s: %s\n", kinds[s.Kind], of, summary(s))
 	if v := s.Value; v != nil {
 		fmt.Fprintln(a.out, valueLine(v))
+	}
+	if s.Near > 0 {
+		fmt.Fprintf(a.out, "Handles that may serve a copy from memory: %d.\n", s.Near)
 	}
 	if s.FailedFor > 0 {
 		fmt.Fprintf(a.out, "A failure is remembered for %s yet.\n", text.Duration(s.FailedFor))

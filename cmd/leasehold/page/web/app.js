@@ -300,6 +300,7 @@ function detailNote(d) {
 	if (d.hangs) all.push("A lease has been renewed for more than ten times its TTL: its holder may hang.");
 	if (d.stored) all.push("The limit was set by hand.");
 	if (d.bytes) all.push(`${bytes(d.bytes)}, ${d.fresh > 0 ? "fresh for " + duration(d.fresh) : "stale"}, kept for ${duration(d.kept)}.`);
+	if (d.near) all.push(`In the memory of ${count.format(d.near)} ${d.near === 1 ? "handle" : "handles"}.`);
 	if (d.token && d.kind === "mutex") all.push(`Last token ${d.token}.`);
 	if (d.schema) all.push(`Schema ${d.schema}.`);
 	if (d.failed) all.push(`A failure is remembered for ${duration(d.failed)}.`);

@@ -28,7 +28,7 @@ func TestNewNamesEveryBadField(t *testing.T) {
 	long := strings.Repeat("x", 513)
 	all := []string{
 		"Name", "TTL", "StaleFor", "StaleIfError", "ErrorTTL", "NotFoundTTL", "LoadTimeout", "SoftTimeout", "EarlyRefresh", "Jitter",
-		"LeaseTTL", "MaxValueBytes", "MaxLoads", "OnUnavailable", "Prefix",
+		"LeaseTTL", "MaxValueBytes", "MaxLoads", "NearFor", "NearBytes", "OnUnavailable", "Prefix",
 	}
 	for _, c := range []struct {
 		cfg  cfg
@@ -39,21 +39,23 @@ func TestNewNamesEveryBadField(t *testing.T) {
 			Name: long, TTL: time.Millisecond - 1, StaleFor: -time.Second, StaleIfError: -2 * time.Second,
 			ErrorTTL: -3 * time.Second, NotFoundTTL: -4 * time.Second, LoadTimeout: -5 * time.Second, SoftTimeout: -6 * time.Second,
 			EarlyRefresh: -1.5, Jitter: 0.51, LeaseTTL: 99 * time.Millisecond, MaxValueBytes: -1, MaxLoads: -7, OnUnavailable: 2,
+			NearFor: 19 * time.Millisecond, NearBytes: 65535,
 			Prefix: long + "{",
 		}, []string{
 			"Name", "513", "1 to 512", "TTL", "999.999µs", "StaleFor", "-1s", "0 to 87600h0m0s", "StaleIfError", "-2s",
 			"ErrorTTL", "-3s", "NotFoundTTL", "-4s", "LoadTimeout", "-5s", "SoftTimeout", "-6s",
 			"EarlyRefresh", "-1.5", "0 (off) to 100", "Jitter", "0.51", "up to 0.5", "LeaseTTL", "99ms", "100ms to 87600h0m0s", "0 for 10s",
 			"MaxValueBytes", "is -1", "1 to 268435456", "0 for 1048576", "MaxLoads", "is -7", "0 (no bound) to 100000",
+			"NearFor", "is 19ms", "0 (off), or 20ms to 1m0s", "NearBytes", "is 65535", "at least 65536, or 0 for 67108864",
 			"OnUnavailable", "is 2", "Fail or LoadLocally", "Prefix", "514", "at most 512", "{",
 		}},
 		{cfg{
 			Name: "n", TTL: tenYears + 1, StaleFor: tenYears + 1, StaleIfError: tenYears + 1, ErrorTTL: tenYears + 1, NotFoundTTL: tenYears + 1,
 			LoadTimeout: tenYears + 1, SoftTimeout: tenYears + 1, EarlyRefresh: 100.5, LeaseTTL: tenYears + 1,
-			MaxValueBytes: 256<<20 + 1, MaxLoads: 100_001, OnUnavailable: -1,
+			MaxValueBytes: 256<<20 + 1, MaxLoads: 100_001, OnUnavailable: -1, NearFor: time.Minute + 1, NearBytes: -1,
 		}, []string{
 			"TTL", "87600h0m0.000000001s", "StaleFor", "StaleIfError", "ErrorTTL", "NotFoundTTL", "LoadTimeout", "SoftTimeout",
-			"EarlyRefresh", "100.5", "LeaseTTL", "MaxValueBytes", "268435457", "MaxLoads", "100001", "OnUnavailable", "is -1",
+			"EarlyRefresh", "100.5", "LeaseTTL", "MaxValueBytes", "268435457", "MaxLoads", "100001", "OnUnavailable", "is -1", "NearFor", "1m0.000000001s", "NearBytes",
 		}},
 		{cfg{Name: "n", TTL: -time.Second, EarlyRefresh: math.NaN(), Jitter: math.NaN(), LeaseTTL: -time.Second}, []string{
 			"TTL", "-1s", "EarlyRefresh", "NaN", "Jitter", "NaN", "LeaseTTL",
@@ -107,6 +109,21 @@ func TestNewNamesABadClient(t *testing.T) {
 	}
 }
 
+// Client-side caching may return a value from before an invalidation, so NearFor could not
+// promise anything on it.
+func TestNewRefusesNearForBesideClientSideCaching(t *testing.T) {
+	t.Parallel()
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", Protocol: 3, ClientSideCacheConfig: &redis.ClientSideCacheConfig{}})
+	defer rdb.Close()
+	cfg := singleflight.Config[int]{Name: "n", TTL: time.Second, NearFor: time.Second}
+	_, err := singleflight.New(rdb, cfg)
+	redistest.WantText(t, err, "NearFor", "is 1s", "client-side caching")
+	cfg.NearFor = 0
+	if _, err := singleflight.New(rdb, cfg); err != nil {
+		t.Errorf("without NearFor: %v", err)
+	}
+}
+
 func TestNewTakesEveryBound(t *testing.T) {
 	t.Parallel()
 	for _, cfg := range []singleflight.Config[int]{
@@ -114,11 +131,11 @@ func TestNewTakesEveryBound(t *testing.T) {
 		{
 			Name: strings.Repeat("{", 512), TTL: tenYears, StaleFor: tenYears, StaleIfError: tenYears, ErrorTTL: tenYears,
 			NotFoundTTL: tenYears, EarlyRefresh: 100, Jitter: 0.5, LeaseTTL: tenYears, LoadTimeout: tenYears, SoftTimeout: tenYears,
-			MaxValueBytes: 256 << 20, MaxLoads: 100_000, OnUnavailable: singleflight.LoadLocally,
+			MaxValueBytes: 256 << 20, MaxLoads: 100_000, OnUnavailable: singleflight.LoadLocally, NearFor: time.Minute, NearBytes: math.MaxInt,
 		},
 		{
 			Name: "\x00:}", TTL: 1e6, StaleFor: 1, StaleIfError: 1, ErrorTTL: 1, NotFoundTTL: 1, EarlyRefresh: 1e-9,
-			Jitter: math.Inf(-1), LeaseTTL: 100 * time.Millisecond, LoadTimeout: 1, SoftTimeout: 1, MaxValueBytes: 1, MaxLoads: 1,
+			Jitter: math.Inf(-1), LeaseTTL: 100 * time.Millisecond, LoadTimeout: 1, SoftTimeout: 1, MaxValueBytes: 1, MaxLoads: 1, NearFor: 20 * time.Millisecond, NearBytes: 64 << 10,
 			Prefix: strings.Repeat("a:", 256), HashKeys: true, Schema: math.MaxUint32, Logger: slog.New(slog.DiscardHandler),
 		},
 	} {

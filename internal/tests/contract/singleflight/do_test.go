@@ -92,7 +92,7 @@ func TestSourceAndAge(t *testing.T) {
 func TestSourcesHaveNames(t *testing.T) {
 	t.Parallel()
 	for s, want := range map[singleflight.Source]string{
-		singleflight.Cached: "cached", singleflight.Stale: "stale", singleflight.Loaded: "loaded", singleflight.Shared: "shared", 0: "unknown", 5: "unknown",
+		singleflight.Cached: "cached", singleflight.Stale: "stale", singleflight.Loaded: "loaded", singleflight.Shared: "shared", singleflight.Near: "near", 0: "unknown", 6: "unknown",
 	} {
 		if s.String() != want {
 			t.Errorf("%d is %q, want %q", int(s), s, want)

@@ -104,7 +104,8 @@ func (f *fixture) teach() {
 	f.OnEachPrimary(func(ctx context.Context, node redis.Cmdable) error {
 		for _, s := range []string{
 			luascripts.LoadsEnter(), luascripts.LoadsAsk(), luascripts.LoadsLeave(), luascripts.LoadsRenew(), luascripts.LoadsPublish(),
-			luascripts.LoadsInvalidate(), luascripts.LoadsInspect(),
+			luascripts.LoadsInvalidate(), luascripts.LoadsPut(), luascripts.LoadsInspect(),
+			luascripts.LoadsNearRead(), luascripts.LoadsNearTell(), luascripts.LoadsNearLeave(),
 		} {
 			if err := node.ScriptLoad(ctx, s).Err(); err != nil {
 				return err

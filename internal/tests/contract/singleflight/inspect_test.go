@@ -213,7 +213,7 @@ func TestInspectWritesNothing(t *testing.T) {
 			first := fetch(f, f.Context(), g, "k", o.load)
 			l := o.next(f)
 			var keys []string
-			for _, p := range []string{"holders", "queue", "alive", "fence", "value", "failure", "landed", "aside"} {
+			for _, p := range []string{"holders", "queue", "alive", "fence", "value", "failure", "landed", "aside", "schemas", "near"} {
 				keys = append(keys, f.Part("k", p))
 			}
 			if err := f.RDB.EvalRO(f.Context(), luascripts.LoadsInspect(), keys).Err(); err != nil {

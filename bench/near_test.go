@@ -1,0 +1,198 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/bench/internal/harness"
+	"github.com/leasehold-go/leasehold/singleflight"
+)
+
+// nearCache is a cache with copies in memory.
+func nearCache[T any](b testing.TB, rdb redis.UniversalClient, lasts time.Duration, mod ...func(*singleflight.Config[T])) *singleflight.Group[T] {
+	b.Helper()
+	cfg := singleflight.Config[T]{Name: "bench", TTL: time.Hour, NearFor: lasts}
+	for _, m := range mod {
+		m(&cfg)
+	}
+	g, err := singleflight.New(rdb, cfg)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = g.Close(context.Background()) })
+	return g
+}
+
+// inMemory reads a key until it is served from memory.
+func inMemory[T any](b testing.TB, g *singleflight.Group[T], key string, v T) {
+	b.Helper()
+	for {
+		r, err := g.Fetch(context.Background(), key, func(context.Context) (T, error) { return v, nil })
+		if err != nil {
+			b.Fatal(err)
+		}
+		if r.Source == singleflight.Near {
+			return
+		}
+	}
+}
+
+// A hit in memory, by 1, 8 and 64 goroutines: ns/op is the wall time per hit of all of them
+// together, and CPU-ns/op what a hit takes of a core, which others on the machine change less.
+func BenchmarkNearHit(b *testing.B) {
+	rdb := harness.Start(b).Client()
+	text := nearCache(b, rdb, time.Minute, func(c *singleflight.Config[string]) { c.Name = "text" })
+	users := nearCache(b, rdb, time.Minute, func(c *singleflight.Config[member]) { c.Name = "users" })
+	for _, goroutines := range []int{1, 8, 64} {
+		b.Run(fmt.Sprintf("string/%d", goroutines), func(b *testing.B) { hits(b, text, goroutines, "a value of some bytes") })
+		b.Run(fmt.Sprintf("struct/%d", goroutines), func(b *testing.B) {
+			hits(b, users, goroutines, member{7, "Ada Lovelace", "ada@example.org", true, 36.5, "London"})
+		})
+	}
+}
+
+// member is a value of six fields.
+type member struct {
+	ID     int64
+	Name   string
+	Email  string
+	Active bool
+	Score  float64
+	City   string
+}
+
+func hits[T any](b *testing.B, g *singleflight.Group[T], goroutines int, v T) {
+	b.Helper()
+	ctx := context.Background()
+	load := func(context.Context) (T, error) { return v, nil }
+	inMemory(b, g, "k", v)
+	b.ReportAllocs()
+	b.ResetTimer()
+	cpu := harness.CPU(b)
+	var all sync.WaitGroup
+	for range goroutines {
+		all.Go(func() {
+			for range b.N / goroutines {
+				if _, err := g.Do(ctx, "k", load); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	b.ReportMetric(float64((harness.CPU(b)-cpu).Nanoseconds())/float64(b.N), "CPU-ns/op")
+}
+
+// An Invalidate of a key with copies in n handles, on the loopback and over a network with
+// 1 ms each way.
+func BenchmarkNearInvalidate(b *testing.B) {
+	for _, trip := range []time.Duration{0, 2 * time.Millisecond} {
+		for _, readers := range []int{0, 1, 8, 50} {
+			b.Run(fmt.Sprintf("%v/%d", trip, readers), func(b *testing.B) {
+				srv := harness.Start(b).Distant(b, trip)
+				writer := nearCache[string](b, srv.Client(), time.Minute)
+				var all []*singleflight.Group[string]
+				for range readers {
+					all = append(all, nearCache[string](b, srv.Client(), time.Minute))
+				}
+				var took []time.Duration
+				b.ResetTimer()
+				for range b.N {
+					b.StopTimer()
+					for _, g := range all {
+						inMemory(b, g, "k", "v")
+					}
+					b.StartTimer()
+					began := time.Now()
+					harness.Must(writer.Invalidate(context.Background(), "k"))
+					took = append(took, time.Since(began))
+				}
+				slices.Sort(took)
+				b.ReportMetric(float64(took[len(took)/2].Microseconds()), "p50-µs")
+				b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-µs")
+			})
+		}
+	}
+}
+
+// One Invalidate of 1000 keys with copies in 8 handles each.
+func BenchmarkNearInvalidateMany(b *testing.B) {
+	srv := harness.Start(b)
+	writer := nearCache[string](b, srv.Client(), time.Minute)
+	var keys []string
+	for i := range 1000 {
+		keys = append(keys, strconv.Itoa(i))
+	}
+	load := func(_ context.Context, missing []string) (map[string]string, error) {
+		all := map[string]string{}
+		for _, key := range missing {
+			all[key] = "value of " + key
+		}
+		return all, nil
+	}
+	var all []*singleflight.Group[string]
+	for range 8 {
+		all = append(all, nearCache[string](b, srv.Client(), time.Minute))
+	}
+	for b.Loop() {
+		b.StopTimer()
+		for _, g := range all {
+			for before := int64(-1); g.Stats().NearHits-before < int64(len(keys)); {
+				before = g.Stats().NearHits
+				_, err := g.DoMany(context.Background(), keys, load)
+				harness.Must(err)
+			}
+		}
+		runtime.GC()
+		b.StartTimer()
+		harness.Must(writer.Invalidate(context.Background(), keys...))
+	}
+}
+
+// What NearBytes of copies take of the heap, while keys come and go.
+func BenchmarkNearMemory(b *testing.B) {
+	const most = 16 << 20
+	for _, size := range []int{20, 1000, 50_000} {
+		b.Run(fmt.Sprintf("%dB", size), func(b *testing.B) {
+			srv := harness.Start(b)
+			g := nearCache(b, srv.Client(), time.Minute, func(c *singleflight.Config[string]) { c.NearBytes = most })
+			text := strings.Repeat("v", size)
+			load := func(_ context.Context, missing []string) (map[string]string, error) {
+				all := map[string]string{}
+				for _, key := range missing {
+					all[key] = strings.Clone(text)
+				}
+				return all, nil
+			}
+			before := harness.Heap()
+			most, n := 0.0, 0
+			for b.Loop() {
+				keys := make([]string, 100)
+				for range 30 {
+					for i := range keys {
+						keys[i] = fmt.Sprintf("%d-%d", n, i)
+					}
+					n++
+					for range 5 {
+						_, err := g.DoMany(context.Background(), keys, load)
+						harness.Must(err)
+					}
+				}
+				time.Sleep(50 * time.Millisecond) // near reads
+				most = max(most, harness.Heap()-before)
+			}
+			runtime.KeepAlive(g)
+			b.ReportMetric(most/(1<<20), "MiB")
+		})
+	}
+}

@@ -1,0 +1,158 @@
+package near
+
+import (
+	"context"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/call"
+	"github.com/leasehold-go/leasehold/internal/loads"
+)
+
+// acks are the acknowledgements that wait to be sent to one server. One goroutine sends them: the
+// first at once, and those that come meanwhile together.
+type acks struct{ waiting []loads.Drop }
+
+// onDrop drops the copy of a key because an invalidation of another handle says so. It first
+// marks the copy and the near read under way, and acknowledges then: from the acknowledgement
+// on, the invalidation may return.
+//
+// The message may be a repeated one, may concern a key that this handle holds no copy of any
+// more, or may be forged. It is acknowledged all the same: nothing is left that could be served.
+func (c *Cache) onDrop(d loads.Drop) {
+	node := c.client.Node(d.Near)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s := c.byNear[d.Near]; s != nil {
+		c.outdate(s)
+	}
+	q := c.acks[node]
+	if q != nil {
+		q.waiting = append(q.waiting, d)
+		return
+	}
+	if c.closed {
+		return // Close takes the registrations back
+	}
+	q = &acks{waiting: []loads.Drop{d}}
+	c.acks[node] = q
+	c.acking.Go(func() { c.acknowledge(node, q) })
+}
+
+// acknowledge sends acknowledgements until none waits. If one is lost, the reader is told again.
+func (c *Cache) acknowledge(node string, q *acks) {
+	for {
+		c.mu.Lock()
+		waiting := q.waiting
+		if q.waiting = nil; len(waiting) == 0 {
+			delete(c.acks, node)
+			c.mu.Unlock()
+			return
+		}
+		c.mu.Unlock()
+		byHandle := map[string][]loads.Drop{}
+		for _, d := range waiting {
+			byHandle[d.Handle] = append(byHandle[d.Handle], d)
+		}
+		var calls []*call.Call
+		for _, drops := range byHandle {
+			calls = append(calls, c.leaves(drops)...)
+		}
+		if len(calls) == 1 { // on this goroutine, which is quicker
+			_, _ = c.client.Do(context.Background(), calls[0])
+		} else {
+			c.client.Send(context.Background(), calls)
+		}
+	}
+}
+
+// leaves prepares the calls that acknowledge drops to one handle. On a Cluster each key is in a
+// slot of its own.
+func (c *Cache) leaves(drops []loads.Drop) (calls []*call.Call) {
+	most := loads.MostReaders
+	if c.client.IsCluster() {
+		most = 1
+	}
+	for len(drops) > 0 {
+		some := drops[:min(most, len(drops))]
+		drops = drops[len(some):]
+		near := make([]string, len(some))
+		for i, d := range some {
+			near[i] = d.Near
+		}
+		calls = append(calls, loads.NearLeave(near, c.line.handle, some))
+	}
+	return calls
+}
+
+// closeWithin is how long Close tries to take registrations back.
+const closeWithin = time.Second
+
+// Close drops all copies and takes their registrations back, so that no invalidation waits for
+// this handle. It first waits for the near reads under way, because they may register. If ctx
+// ends before, the registrations end by themselves, after NearFor at most.
+func (c *Cache) Close(ctx context.Context) {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c.reading.Wait()
+		c.acking.Wait()
+		c.takeBack()
+	}()
+	bound := time.NewTimer(closeWithin)
+	defer bound.Stop()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	case <-bound.C:
+	}
+	c.mu.Lock()
+	clear(c.watches)
+	c.mu.Unlock()
+}
+
+// takeBack removes all copies, and the registrations that may last.
+func (c *Cache) takeBack() {
+	c.mu.Lock()
+	now := c.now()
+	byNode := map[string][]string{}
+	add := func(near string, until int64) {
+		if now < until+int64(c.cfg.For)/drift {
+			node := c.client.Node(near)
+			byNode[node] = append(byNode[node], near)
+		}
+	}
+	for _, s := range c.slots {
+		if s.copy != nil {
+			add(s.near, s.copy.lease)
+		}
+		c.outdate(s)
+	}
+	for near, until := range c.loose {
+		add(near, until)
+	}
+	clear(c.loose)
+	c.mu.Unlock()
+	most := loads.MostReaders
+	if c.client.IsCluster() {
+		most = 1
+	}
+	var calls []*call.Call
+	for node, all := range byNode {
+		if c.client.Away(all[0]) {
+			continue
+		}
+		for len(all) > 0 {
+			some := all[:min(most, len(all))]
+			all = all[len(some):]
+			one := loads.NearLeave(some, c.line.handle, nil)
+			one.Node = node
+			calls = append(calls, one)
+		}
+	}
+	if len(calls) > 0 {
+		c.client.Send(context.Background(), calls)
+	}
+}

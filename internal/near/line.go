@@ -1,0 +1,86 @@
+package near
+
+import (
+	"context"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/call"
+	"github.com/leasehold-go/leasehold/internal/inbox"
+	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/internal/loads"
+)
+
+// A Line is how a handle is reached by others: its name among the readers of a key, and its
+// inbox. It has a subscription only while a copy is held or an invalidation waits.
+type Line struct {
+	client *call.Client
+	handle string // 128 random bits, then keys.InSlot on a Cluster, then the label
+	inbox  interface {
+		Watch(key string) (since time.Time)
+		Unwatch(key string)
+		Close()
+	}
+	cache  *Cache // nil: the handle keeps no copies
+	writer *Writer
+}
+
+// NewLine makes the line of a handle of the family. It sends nothing. suffix is the label's
+// part of the handle's name (keys.LabelSuffix).
+func NewLine(client *call.Client, family keys.Family, suffix string) *Line {
+	l := &Line{client: client, handle: newID()}
+	l.writer = newWriter(l)
+	if client.IsCluster() {
+		l.handle += keys.InSlot + suffix
+		channelOf := func(key string) string { return keys.InboxAt(key, l.handle) }
+		l.inbox = inbox.NewSharded(client, channelOf, l.message, l.subscribed)
+		return l
+	}
+	l.handle += suffix
+	subscribe := func(ctx context.Context) *redis.PubSub { return client.Subscribe(ctx, family.Inbox(l.handle)) }
+	l.inbox = inbox.New(subscribe, l.message, func() { l.subscribed("") })
+	return l
+}
+
+// Writer returns the side of the handle that invalidates.
+func (l *Line) Writer() *Writer { return l.writer }
+
+// watched returns the name under which a key is watched. On a single server one channel serves
+// all keys.
+func (l *Line) watched(near string) string {
+	if l.client.IsCluster() {
+		return near
+	}
+	return ""
+}
+
+// listens reports whether messages about a key that is being watched are heard now.
+func (l *Line) listens(near string) bool {
+	since := l.inbox.Watch(near)
+	l.inbox.Unwatch(near)
+	return !since.IsZero()
+}
+
+// message handles a message on the goroutine of the inbox.
+func (l *Line) message(text string) {
+	if d, ok := loads.ParseDrop(text); ok {
+		if l.cache != nil {
+			l.cache.onDrop(d)
+		}
+		return
+	}
+	loads.ParseAck(text, l.writer.acknowledged)
+}
+
+// subscribed is told that messages are heard from now on, and that earlier ones may have been
+// missed. watched is "" if it concerns all keys.
+func (l *Line) subscribed(watched string) {
+	if l.cache != nil {
+		l.cache.onSubscribed(watched)
+	}
+	l.writer.onSubscribed(watched)
+}
+
+// Close ends the subscription and waits for its goroutines.
+func (l *Line) Close() { l.inbox.Close() }

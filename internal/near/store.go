@@ -1,0 +1,119 @@
+package near
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/envelope"
+)
+
+// A Copy is a cached value in the memory of this process. Hits use it without a lock.
+type Copy struct {
+	Env envelope.Envelope
+	// Refreshing is set by the first call that refreshes the value early because of this copy.
+	Refreshing atomic.Bool
+
+	slot      *slot
+	head      string // tells this publication from others
+	published int64  // as a time of the cache
+	size      int
+
+	dropped  atomic.Bool  // it must not be served any more
+	until    atomic.Int64 // until when it may be served, as a time of the cache
+	renewAt  atomic.Int64 // from when on a hit renews the read lease
+	renewing atomic.Bool  // a renewal is under way
+	used     atomic.Bool  // since the hand of the store passed it
+	lease    int64        // the end of the read lease; guarded by the lock of the cache
+
+	next, prev *Copy // in the ring of the store
+}
+
+// overhead is what a copy takes besides its texts: the Copy, its slot, its nodes in the table
+// and the maps, and on a Cluster its channel.
+const overhead = 640
+
+// sizeOf returns what a copy takes of memory if its stored value has n bytes. The allocator
+// rounds sizes up by an eighth at most.
+func sizeOf(k Key, n int) int { return n + n/8 + 2*(len(k.Name)+len(k.Value)) + overhead }
+
+// A store holds copies within a number of bytes. If there is no room, the hand goes round and
+// takes the first copy that was not used since it came by the last time (second chance). The
+// lock of the cache guards it; hits read its table.
+type store struct {
+	*table
+	most, bytes int
+	hand        *Copy // nil: the store is empty
+}
+
+// add puts a copy in, in place of one with the same key, and takes out others if there is no
+// room. It reports each copy that it takes out.
+func (s *store) add(c *Copy, out func(*Copy)) {
+	if old := c.slot.copy; old != nil {
+		s.remove(old)
+	}
+	c.slot.copy = c
+	if s.hand == nil {
+		c.next, c.prev = c, c
+		s.hand = c
+	} else { // behind the hand, so that it comes there last
+		c.next, c.prev = s.hand, s.hand.prev
+		c.prev.next, c.next.prev = c, c
+	}
+	s.bytes += c.size
+	s.put(c.slot.Name, c)
+	for s.bytes > s.most {
+		switch victim := s.hand; {
+		case victim == c || victim.used.Swap(false):
+			s.hand = victim.next
+		default:
+			s.remove(victim)
+			out(victim)
+		}
+	}
+}
+
+// fits reports whether a copy of that size may be kept at all. One copy must not push out all
+// others.
+func (s *store) fits(size int) bool { return size <= s.most/4 }
+
+// remove takes a copy out. It is marked first: a call may have found it already.
+func (s *store) remove(c *Copy) {
+	c.dropped.Store(true)
+	s.table.remove(c.slot.Name)
+	c.slot.copy = nil
+	s.bytes -= c.size
+	if s.hand == c {
+		s.hand = c.next
+	}
+	if s.hand == c {
+		s.hand = nil
+		return
+	}
+	c.prev.next, c.next.prev = c.next, c.prev
+	c.next, c.prev = nil, nil
+}
+
+// each calls f for each copy. f may remove the copy.
+func (s *store) each(f func(*Copy)) {
+	if s.hand == nil {
+		return
+	}
+	last := s.hand.prev
+	for c := s.hand; ; {
+		next := c.next
+		f(c)
+		if c == last {
+			return
+		}
+		c = next
+	}
+}
+
+// Head tells the publication that the copy is of from others.
+func (c *Copy) Head() string { return c.head }
+
+// age returns how old the value is at a time of the cache.
+func (c *Copy) age(now int64) time.Duration { return time.Duration(now - c.published) }
+
+// freshUntil returns when the TTL of the value is over, as a time of the cache.
+func (c *Copy) freshUntil() int64 { return c.published + int64(c.Env.Fresh) }

@@ -1,0 +1,126 @@
+package near
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// A copy that is not in the table is never found without its mark, whatever goes on at the same
+// time.
+func TestTableFindsNothingThatWasTakenOut(t *testing.T) {
+	t.Parallel()
+	s := store{table: newTable(), most: 1 << 20}
+	const keys = 500
+	slots := make([]*slot, keys)
+	for i := range slots {
+		slots[i] = &slot{Key: Key{Name: strconv.Itoa(i)}}
+	}
+	var removed [keys]atomic.Pointer[Copy] // the last one taken out, of each key
+	var done atomic.Bool
+	var readers sync.WaitGroup
+	for range 4 {
+		readers.Go(func() {
+			for !done.Load() {
+				i := rand.IntN(keys)
+				gone := removed[i].Load()
+				if c := s.get(strconv.Itoa(i)); c != nil && c == gone && !c.dropped.Load() {
+					t.Errorf("key %d: a copy that was taken out is found without its mark", i)
+				}
+			}
+		})
+	}
+	for range 200_000 {
+		i := rand.IntN(keys)
+		if c := slots[i].copy; c != nil && rand.IntN(2) == 0 {
+			s.remove(c)
+			removed[i].Store(c)
+			continue
+		}
+		old := slots[i].copy
+		s.add(&Copy{slot: slots[i], size: overhead}, func(out *Copy) {})
+		if old != nil {
+			removed[i].Store(old)
+		}
+	}
+	done.Store(true)
+	readers.Wait()
+	n := 0
+	s.each(func(c *Copy) {
+		if n++; s.get(c.slot.Name) != c {
+			t.Errorf("the copy of %s is in the ring and not in the table", c.slot.Name)
+		}
+	})
+	if n != s.count || s.bytes != n*overhead {
+		t.Errorf("%d copies in the ring, %d in the table, %d bytes", n, s.count, s.bytes)
+	}
+}
+
+// The store stays within its bytes, and keeps what is used.
+func TestStoreKeepsWhatIsUsed(t *testing.T) {
+	t.Parallel()
+	s := store{table: newTable(), most: 100 * overhead}
+	hot := &Copy{slot: &slot{Key: Key{Name: "hot"}}, size: overhead}
+	s.add(hot, func(*Copy) {})
+	for i := range 10_000 {
+		hot.used.Store(true)
+		size := overhead * (1 + i%5)
+		s.add(&Copy{slot: &slot{Key: Key{Name: fmt.Sprint(i)}}, size: size}, func(out *Copy) {
+			if out == hot || !out.dropped.Load() || s.get(out.slot.Name) == out {
+				t.Fatalf("%s was taken out, marked %v", out.slot.Name, out.dropped.Load())
+			}
+		})
+		if s.bytes > s.most {
+			t.Fatalf("%d bytes; want at most %d", s.bytes, s.most)
+		}
+	}
+	if s.get("hot") != hot {
+		t.Error("a copy that was used all the time is gone")
+	}
+	if s.fits(s.most) {
+		t.Error("a copy as large as the store fits")
+	}
+}
+
+// Two keys of the same set that are read in turn do not hide each other.
+func TestDoorHasTwoSlots(t *testing.T) {
+	t.Parallel()
+	d := newDoor(MinBytes, time.Second)
+	const one, other = uint64(1) << 40, uint64(2) << 40 // of the same set
+	hot := map[uint64]int{}
+	for range registerAt {
+		for _, hash := range []uint64{one, other} {
+			if d.knock(hash, 0) {
+				hot[hash]++
+			}
+		}
+	}
+	if hot[one] != 1 || hot[other] != 1 {
+		t.Errorf("of two keys that were read %d times in turn these are hot: %v", registerAt, hot)
+	}
+}
+
+// Reads that are further apart than the window do not add up, and a key that is forgotten starts
+// anew.
+func TestDoorCountsWithinTheWindow(t *testing.T) {
+	t.Parallel()
+	d := newDoor(MinBytes, time.Second)
+	for i := range int64(100) {
+		if d.knock(7, i*int64(time.Second)*2/5) {
+			t.Fatalf("hot at three reads per window, at read %d", i)
+		}
+	}
+	for i := range registerAt {
+		if hot := d.knock(9, 0); hot != (i == registerAt-1) {
+			t.Errorf("hot at read %d: %v", i+1, hot)
+		}
+	}
+	d.forget(9)
+	if d.knock(9, 0) {
+		t.Error("hot at the first read after it was forgotten")
+	}
+}

@@ -1,0 +1,117 @@
+package near
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/loads"
+)
+
+// openInbox is an inbox that has been listening for long.
+type openInbox struct{}
+
+func (openInbox) Watch(string) time.Time { return time.Unix(1, 0) }
+func (openInbox) Unwatch(string)         {}
+func (openInbox) Close()                 {}
+
+func newTestWriter() *Writer {
+	l := &Line{handle: "writer", inbox: openInbox{}}
+	l.writer = newWriter(l)
+	return l.writer
+}
+
+// lasts is shorter than it takes until readers are told again.
+const lasts = tellAgain / 2
+
+func listed(readers ...string) (d loads.Dropped) {
+	for _, r := range readers {
+		d.Readers = append(d.Readers, loads.Reader{Handle: r, Lasts: lasts})
+	}
+	return d
+}
+
+// await returns how long an Await takes, in a bubble.
+func await(t *testing.T, w *Writer, all ...*Told) time.Duration {
+	t.Helper()
+	began := time.Now()
+	if !w.Await(all, nil, nil) {
+		t.Error("the wait ended before its time")
+	}
+	for _, told := range all {
+		w.End(told)
+	}
+	return time.Since(began)
+}
+
+// An acknowledgement counts for the call whose number it names, and for the reader that sent it;
+// also if it comes before the reply to the call.
+func TestWriterCountsByNumberAndReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTestWriter()
+		first, second := w.Begin(), w.Begin()
+		if first == second || first.Ack.Number == second.Ack.Number {
+			t.Fatal("two calls have one number")
+		}
+		w.acknowledged("b", second.Ack.Number)
+		for _, told := range []*Told{first, second} {
+			w.Replied(told, "k", time.Now(), listed("a", "b"))
+		}
+		w.acknowledged("a", first.Ack.Number)
+		w.acknowledged("b", first.Ack.Number)
+		if took := await(t, w, first); took != 0 {
+			t.Errorf("a wait for readers that had acknowledged took %v", took)
+		}
+		if took := await(t, w, second); took != lasts {
+			t.Errorf("a wait for a reader that had acknowledged an earlier call took %v; want %v", took, lasts)
+		}
+		third := w.Begin()
+		w.Replied(third, "k", time.Now(), listed("a", "b"))
+		go func() {
+			time.Sleep(time.Millisecond)
+			w.acknowledged("a", third.Ack.Number)
+			w.acknowledged("c", third.Ack.Number)
+			time.Sleep(time.Millisecond)
+			w.acknowledged("b", third.Ack.Number)
+		}()
+		if took := await(t, w, third); took != 2*time.Millisecond {
+			t.Errorf("the wait took %v; want until the last acknowledgement", took)
+		}
+		if len(w.calls) != 0 {
+			t.Errorf("%d calls are left", len(w.calls))
+		}
+	})
+}
+
+// Readers that are too many to be listed are waited out.
+func TestWriterWaitsForReadersThatAreNotListed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTestWriter()
+		told := w.Begin()
+		d := listed("a")
+		d.Rest = 2 * time.Second
+		w.Replied(told, "k", time.Now(), d)
+		w.acknowledged("a", told.Ack.Number)
+		if took := await(t, w, told); took != 2*time.Second {
+			t.Errorf("it took %v; want 2 s", took)
+		}
+	})
+}
+
+// The readers of a call that told them nothing are told by another one. A call that found none
+// leaves nothing to wait for.
+func TestWriterHasReadersTold(t *testing.T) {
+	t.Parallel()
+	w := newTestWriter()
+	if told := w.Replied(nil, "k", time.Now(), listed("a")); told == nil || !told.tell {
+		t.Errorf("a call without a number is %+v", told)
+	}
+	told := w.Begin()
+	if got := w.Replied(told, "k", time.Now(), listed("a")); got != told || told.tell {
+		t.Errorf("a call with a number is %+v", got)
+	}
+	w.End(told)
+	if got := w.Replied(w.Begin(), "k", time.Now(), loads.Dropped{}); got != nil || len(w.calls) != 1 {
+		t.Errorf("a call that found nobody is %+v, with %d calls", got, len(w.calls))
+	}
+}

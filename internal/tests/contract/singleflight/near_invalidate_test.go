@@ -1,0 +1,362 @@
+package singleflight
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
+	"github.com/leasehold-go/leasehold/singleflight"
+)
+
+// After Invalidate or Put has returned, no handle serves the value from before, whichever
+// handle called: one with copies of its own, or one without. It waits for messages and not for
+// the end of a read lease.
+func TestNearNothingOldAfterAnInvalidation(t *testing.T) {
+	each(t, func(f *fixture) {
+		var readers []*singleflight.Group[string]
+		for range 3 {
+			g, _ := f.open(nearFor(hold))
+			readers = append(readers, g)
+		}
+		plain, _ := f.open()
+		writers := map[string]*singleflight.Group[string]{"a reader": readers[0], "a handle without copies": plain}
+		for n := range 4 {
+			for who, writer := range writers {
+				old := fmt.Sprintf("%s %d", who, n)
+				put(f, writer, "k", old)
+				for _, g := range readers {
+					warm(f, g, "k", old)
+				}
+				took := invalidate(f, writer, "k")
+				for i, g := range readers {
+					if r, ok, err := g.Peek(f.Context(), "k"); ok || err != nil {
+						f.Fatalf("after an invalidation by %s reader %d has %+v, %v", who, i, r, err)
+					}
+				}
+				put(f, writer, "k", old)
+				for _, g := range readers {
+					warm(f, g, "k", old)
+				}
+				put(f, writer, "k", old+"!")
+				for i, g := range readers {
+					if r := peek(f, g, "k"); r.Value != old+"!" {
+						f.Fatalf("after a Put by %s reader %d has %+v", who, i, r)
+					}
+				}
+				if took > redistest.Soon {
+					f.Errorf("an invalidation by %s took %v", who, took)
+				}
+			}
+		}
+	})
+}
+
+// One call drops many hot keys of many handles.
+func TestNearInvalidatesManyKeysAtOnce(t *testing.T) {
+	each(t, func(f *fixture) {
+		var keys []string
+		for i := range 60 {
+			keys = append(keys, fmt.Sprint(i))
+		}
+		load := func(_ context.Context, missing []string) (map[string]string, error) {
+			all := map[string]string{}
+			for _, key := range missing {
+				all[key] = "v" + key
+			}
+			return all, nil
+		}
+		var readers []*singleflight.Group[string]
+		for range 2 {
+			g, _ := f.open(nearFor(hold))
+			readers = append(readers, g)
+			redistest.Eventually(f, "all keys in memory", func() bool {
+				before := g.Stats().NearHits
+				if _, err := g.DoMany(f.Context(), keys, load); err != nil {
+					f.Fatal(err)
+				}
+				return g.Stats().NearHits-before == int64(len(keys))
+			})
+		}
+		took := invalidate(f, readers[0], keys...)
+		for _, g := range readers {
+			for _, key := range keys {
+				if _, ok, err := g.Peek(f.Context(), key); ok || err != nil {
+					f.Fatalf("%s is still served, or %v", key, err)
+				}
+			}
+		}
+		if took > redistest.Soon {
+			f.Errorf("it took %v", took)
+		}
+	})
+}
+
+// A reader that hears nothing is waited out: Invalidate returns when its read lease is over. It
+// counts from before the near read was sent, so a reply that comes late makes it no longer.
+func TestNearWaitsForAReaderThatHearsNothing(t *testing.T) {
+	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
+		f.teach()
+		const lasts = 1500 * time.Millisecond
+		g, writer := f.openVia(p, nearFor(lasts)), mustOpen(f, nearFor(lasts))
+		put(f, writer, "k", "old")
+		late := p.HoldReply(harness.Does("near read"), 1)
+		readUntil(f, g, "k", late.Fired())
+		var stop atomic.Bool // the lease is not renewed
+		stop.Store(true)
+		p.SetHook(func(ev redistest.Event) redistest.Action {
+			if ev.Stage == redistest.OnMessage || stop.Load() && ev.Stage == redistest.OnRequest && harness.Script(ev.Cmd) == "near read" {
+				return redistest.Vanish
+			}
+			return redistest.Pass
+		})
+		done := harness.Go(func() (time.Duration, error) { return invalidate(f, writer, "k"), nil })
+		time.Sleep(lasts / 2)
+		late.Release()
+		for served := 0; ; {
+			select {
+			case r := <-done:
+				if r.Value < lasts/2 {
+					f.Errorf("the invalidation took %v, and the reader heard nothing", r.Value)
+				}
+			default:
+				if g.Stats().NearHits > 0 {
+					served++
+				}
+				continue
+			}
+			break
+		}
+		if r, ok, _ := g.Peek(f.Context(), "k"); ok {
+			f.Errorf("after the invalidation the reader has %+v", r)
+		}
+	})
+}
+
+// mustOpen is open without the wire.
+func mustOpen(f *fixture, mod ...config) *singleflight.Group[string] {
+	f.Helper()
+	g, _ := f.open(mod...)
+	return g
+}
+
+// readUntil reads a key until a channel is closed.
+func readUntil(f *fixture, g *singleflight.Group[string], key string, until <-chan struct{}) {
+	f.Helper()
+	redistest.Eventually(f, "what the reads are to bring about", func() bool {
+		peek(f, g, key)
+		select {
+		case <-until:
+			return true
+		default:
+			return false
+		}
+	})
+}
+
+// deaf makes a reader with a copy that hears no message from now on.
+func deaf(f *fixture, p *redistest.Proxy, lasts time.Duration) *singleflight.Group[string] {
+	f.Helper()
+	g := f.openVia(p, nearFor(lasts))
+	warm(f, g, "k", "old")
+	p.DropMessages(true)
+	return g
+}
+
+// The copy is served until the reader hears of the invalidation, and not longer than the
+// invalidation waits. ctx and Close end the wait at once, with an error.
+func TestNearWaitIsEndedByCtxAndClose(t *testing.T) {
+	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
+		f.teach()
+		writer, closing := mustOpen(f), mustOpen(f, nearFor(hold))
+		put(f, writer, "k", "old")
+		g := deaf(f, p, hold)
+		ctx, cancel := context.WithTimeout(f.Context(), 100*time.Millisecond)
+		defer cancel()
+		err := writer.Invalidate(ctx, "k")
+		redistest.WantErr(f, err, context.DeadlineExceeded)
+		redistest.WantNot(f, err, leasehold.ErrUnavailable)
+		redistest.WantText(f, err, f.Family+"/k", "memory")
+		if r := peek(f, g, "k"); r.Source != singleflight.Near || r.Value != "old" {
+			f.Errorf("the reader, which heard nothing, has %+v", r)
+		}
+		waits := harness.Start(f.T, func() (struct{}, error) { return struct{}{}, closing.Invalidate(f.Context(), "k") })
+		redistest.Eventually(f, "the wait", func() bool { return p.Dropped() > 1 })
+		harness.Close(f, closing)
+		redistest.WantErr(f, waits.Failed(), leasehold.ErrClosed)
+	})
+}
+
+// A second invalidation waits for a reader that has not heard the first one yet.
+func TestNearSecondInvalidationWaitsToo(t *testing.T) {
+	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
+		f.teach()
+		writer := mustOpen(f, nearFor(hold))
+		put(f, writer, "k", "old")
+		g := deaf(f, p, hold)
+		for range 2 {
+			ctx, cancel := context.WithTimeout(f.Context(), 100*time.Millisecond)
+			redistest.WantErr(f, writer.Invalidate(ctx, "k"), context.DeadlineExceeded)
+			cancel()
+		}
+		second := harness.Start(f.T, func() (struct{}, error) { return struct{}{}, writer.Invalidate(f.Context(), "k") })
+		p.DropMessages(false)
+		second.Got()
+		if r, ok, err := g.Peek(f.Context(), "k"); ok || err != nil {
+			f.Errorf("the reader has %+v, %v", r, err)
+		}
+	})
+}
+
+// A near read that is under way while its key is invalidated brings nothing that is served
+// later: neither a first one nor a renewal. The reader has acknowledged, so Invalidate has
+// returned.
+func TestNearReadUnderWayDoesNotOutliveAnInvalidation(t *testing.T) {
+	for name, renewal := range map[string]bool{"first": false, "renewal": true, "renewal of a changed value": true} {
+		t.Run(name, func(t *testing.T) {
+			eachProxy(t, func(f *fixture, p *redistest.Proxy) {
+				f.teach()
+				const lasts = 2 * time.Second
+				g, writer := f.openVia(p, nearFor(lasts)), mustOpen(f)
+				put(f, writer, "k", "refreshed")
+				refreshed := f.RDB.Get(f.Context(), f.Part("k", "value")).Val()
+				put(f, writer, "k", "old")
+				if renewal {
+					warm(f, g, "k", "old")
+				}
+				if name == "renewal of a changed value" { // as a refresh changes it, which tells no reader
+					if err := f.RDB.Set(f.Context(), f.Part("k", "value"), refreshed, time.Minute).Err(); err != nil {
+						f.Fatal(err)
+					}
+				}
+				held := p.HoldReply(harness.Does("near read"), 1)
+				readUntil(f, g, "k", held.Fired())
+				invalidate(f, writer, "k")
+				held.Release()
+				time.Sleep(30 * time.Millisecond) // a read before the reply would outdate it, too
+				for range 20 {
+					if r, ok, err := g.Peek(f.Context(), "k"); ok || err != nil {
+						f.Fatalf("after the invalidation the reader has %+v, %v", r, err)
+					}
+					time.Sleep(2 * time.Millisecond)
+				}
+			})
+		})
+	}
+}
+
+// A reader acknowledges after it has dropped the copy: the copy is gone when its message
+// leaves the process.
+func TestNearDropsBeforeItAcknowledges(t *testing.T) {
+	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
+		f.teach()
+		g, writer := f.openVia(p, nearFor(hold)), mustOpen(f)
+		for range 5 {
+			put(f, writer, "k", "old")
+			warm(f, g, "k", "old")
+			held := p.HoldRequest(harness.Does("near leave"), 1)
+			done := harness.Go(func() (time.Duration, error) { return invalidate(f, writer, "k"), nil })
+			held.Wait()
+			if r, ok, err := g.Peek(f.Context(), "k"); ok || err != nil {
+				f.Errorf("when it acknowledges, the reader has %+v, %v", r, err)
+			}
+			held.Release()
+			redistest.Get(f, "the invalidation", done)
+		}
+	})
+}
+
+// An acknowledgement that is lost is made up for: the reader is told again.
+func TestNearLostMessagesAreRepeated(t *testing.T) {
+	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
+		f.teach()
+		g, writer := f.openVia(p, nearFor(hold)), mustOpen(f)
+		put(f, writer, "k", "old")
+		warm(f, g, "k", "old")
+		lost := p.DropRequest(harness.Does("near leave"), 1)
+		if took := invalidate(f, writer, "k"); took > redistest.Soon {
+			f.Errorf("with a lost acknowledgement the invalidation took %v", took)
+		}
+		lost.Wait()
+		put(f, writer, "k", "old")
+		warm(f, g, "k", "old")
+		p.CloseAll() // the subscription ends, and with it every copy
+		if took := invalidate(f, writer, "k"); took > redistest.Soon {
+			f.Errorf("with a lost subscription the invalidation took %v", took)
+		}
+		if r, ok, err := g.Peek(f.Context(), "k"); ok || err != nil {
+			f.Errorf("the reader has %+v, %v", r, err)
+		}
+	})
+}
+
+// A reader of another schema may register after an invalidation ran for the caller's own
+// schema. The call for its schema finds it.
+func TestNearReadersOfAllSchemasAreFound(t *testing.T) {
+	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
+		f.teach()
+		schema := func(n uint32) config { return func(c *singleflight.Config[string]) { c.Schema = n } }
+		writer := f.openVia(p, schema(1))
+		g := mustOpen(f, schema(2), nearFor(hold))
+		for n := range 3 {
+			fetch(f, f.Context(), g, "k", gives("old")).got()
+			held := p.HoldRequest(harness.Does("load invalidate"), 2)
+			done := harness.Go(func() (time.Duration, error) { return invalidate(f, writer, "k"), nil })
+			held.Wait()
+			warm(f, g, "k", "old")
+			held.Release()
+			if took := redistest.Get(f, "the invalidation", done).Value; took > redistest.Soon {
+				f.Errorf("it took %v", took)
+			}
+			if r, ok, err := g.Peek(f.Context(), "k"); ok || err != nil {
+				f.Fatalf("round %d: the reader of another schema has %+v, %v", n, r, err)
+			}
+		}
+	})
+}
+
+// An invalidation whose reply is lost runs again. An acknowledgement of the first run says
+// nothing about the second: the reader may have read a newer value in between.
+func TestNearAcknowledgementsAreCountedByNumber(t *testing.T) {
+	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
+		f.teach()
+		writer, g := f.openVia(p, nearFor(hold)), mustOpen(f, nearFor(hold))
+		put(f, writer, "k", "old")
+		warm(f, writer, "k", "old") // so it listens
+		warm(f, g, "k", "old")
+		lost := p.EatReply(harness.Does("load invalidate"), 1)
+		again := p.HoldRequest(harness.Does("load invalidate"), 2)
+		done := harness.Go(func() (time.Duration, error) { return invalidate(f, writer, "k"), nil })
+		lost.Wait()
+		again.Wait()
+		other := mustOpen(f)
+		fetch(f, f.Context(), other, "k", gives("between")).got()
+		warm(f, g, "k", "between")
+		again.Release()
+		redistest.Get(f, "the invalidation", done)
+		if r, ok, err := g.Peek(f.Context(), "k"); ok || err != nil {
+			f.Errorf("the reader has %+v, %v", r, err)
+		}
+	})
+}
+
+// The own copy of the caller goes also if the call fails, since it may have run.
+func TestNearOwnCopyGoesWithAFailedInvalidation(t *testing.T) {
+	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
+		f.teach()
+		g := f.openVia(p, nearFor(hold))
+		put(f, g, "k", "old")
+		warm(f, g, "k", "old")
+		for n := range 50 { // each try
+			p.EatReply(harness.Does("load put"), n+1)
+		}
+		redistest.WantErr(f, g.Put(f.Context(), "k", "new"), leasehold.ErrUnavailable)
+		if r := peek(f, g, "k"); r.Value != "new" {
+			f.Errorf("after a Put without an answer its own handle has %+v", r)
+		}
+	})
+}

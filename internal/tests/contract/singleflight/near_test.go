@@ -1,0 +1,240 @@
+package singleflight
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
+	"github.com/leasehold-go/leasehold/singleflight"
+)
+
+// A hot value is served from memory by each way to read it. It is counted, and its age grows.
+func TestNearServesHotValues(t *testing.T) {
+	each(t, func(f *fixture) {
+		g, w := f.open(nearFor(hold))
+		put(f, g, "k", "v")
+		warm(f, g, "k", "v")
+		before, sent := g.Stats(), w.Sent()
+		first := fetch(f, f.Context(), g, "k", never(f)).got()
+		if first.Value != "v" || first.Source != singleflight.Near {
+			f.Errorf("fetched %+v", first)
+		}
+		if v, err := g.Do(f.Context(), "k", never(f)); v != "v" || err != nil {
+			f.Errorf("Do: %q, %v", v, err)
+		}
+		all, err := g.DoMany(f.Context(), []string{"k"}, nil)
+		if len(all) != 1 || all["k"] != "v" || err != nil {
+			f.Errorf("DoMany: %v, %v", all, err)
+		}
+		if later := peek(f, g, "k"); later.Source != singleflight.Near || later.Age <= first.Age {
+			f.Errorf("peeked %+v after %+v", later, first)
+		}
+		after := g.Stats()
+		if n := after.NearHits - before.NearHits; n != 3 || after.Hits != before.Hits {
+			f.Errorf("%d hits in memory; want 3: %+v", n, after)
+		}
+		if n := w.Sent() - sent; n != 0 {
+			f.Errorf("%d commands were sent for hits in memory", n)
+		}
+		if s := inspect(f, g, "k"); s.Near != 1 {
+			f.Errorf("inspected %+v; want one handle with a copy", s)
+		}
+	})
+}
+
+// A key that is read now and then costs one GET a time. It has no registration and no
+// subscription, so its invalidation finds nobody.
+func TestNearRegistersOnlyHotKeys(t *testing.T) {
+	each(t, func(f *fixture) {
+		g, w := f.open(nearFor(hold))
+		put(f, g, "k", "v")
+		for range 3 {
+			fetch(f, f.Context(), g, "k", never(f)).want("v", singleflight.Cached)
+		}
+		if n := w.Sent("near read"); n != 0 || f.readers("k") != 0 {
+			f.Errorf("%d near reads, %d readers after three reads", n, f.readers("k"))
+		}
+		warm(f, g, "k", "v")
+		invalidate(f, g, "k")
+		put(f, g, "k", "w")
+		sent := w.Sent("near read")
+		for range 3 {
+			peek(f, g, "k")
+		}
+		if n := w.Sent("near read") - sent; n != 0 {
+			f.Errorf("%d near reads of a key that was just invalidated", n)
+		}
+	})
+}
+
+// A copy of a remembered ErrNotFound is served, too.
+func TestNearServesNotFound(t *testing.T) {
+	each(t, func(f *fixture) {
+		g, _ := f.open(nearFor(hold), func(c *singleflight.Config[string]) { c.NotFoundTTL = time.Minute })
+		redistest.Eventually(f, "ErrNotFound in memory", func() bool {
+			_, err := g.Do(f.Context(), "k", fails(singleflight.ErrNotFound))
+			redistest.WantErr(f, err, singleflight.ErrNotFound)
+			return g.Stats().NearHits > 0
+		})
+		if r, ok, err := g.Peek(f.Context(), "k"); !ok || !errors.Is(err, singleflight.ErrNotFound) {
+			f.Errorf("peeked %+v, %v, %v", r, ok, err)
+		}
+		invalidate(f, g, "k")
+		if v, err := g.Do(f.Context(), "k", gives("v")); v != "v" || err != nil {
+			f.Errorf("after an invalidation: %q, %v", v, err)
+		}
+	})
+}
+
+// While a key is read, its read lease is renewed in the background: one command for three
+// quarters of NearFor, and no read waits. A value that is the same is not sent again.
+func TestNearRenewsInTheBackground(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		const lasts = time.Second
+		g, w := f.open(nearFor(lasts), func(c *singleflight.Config[string]) { c.TTL = time.Hour })
+		put(f, g, "k", "v")
+		warm(f, g, "k", "v")
+		reads, gets := w.Sent("near read"), w.Sent("get")
+		for began := time.Now(); time.Since(began) < 30*lasts; time.Sleep(5 * time.Millisecond) {
+			if r := peek(f, g, "k"); r.Source != singleflight.Near {
+				f.Fatalf("a read was served from %v", r.Source)
+			}
+			synctest.Wait()
+		}
+		if n := w.Sent("near read") - reads; n < 35 || n > 45 {
+			f.Errorf("%d renewals in 30 times NearFor; want about 40", n)
+		}
+		if n := w.Sent("get") - gets; n != 0 {
+			f.Errorf("%d GETs of a hot key", n)
+		}
+	})
+}
+
+// Nothing is left of a key that is not read any more: no command, no subscription, no key and
+// no goroutine.
+func TestNearLeavesNothingWhenIdle(t *testing.T) {
+	bubble(t, func(f *fixture, server *miniredis.Miniredis) {
+		const lasts = time.Second
+		g, w := f.open(nearFor(lasts), func(c *singleflight.Config[string]) { c.TTL = time.Hour })
+		put(f, g, "k", "v")
+		warm(f, g, "k", "v")
+		if n := len(f.Subscribed("leasehold")); n != 1 {
+			f.Errorf("%d subscriptions of a reader; want 1", n)
+		}
+		time.Sleep(2 * lasts)
+		synctest.Wait()
+		if all := f.Subscribed("leasehold"); len(all) != 0 || server.Exists(f.Part("k", "near")) {
+			f.Errorf("subscriptions %v, registrations %v after 2 NearFor", all, server.Exists(f.Part("k", "near")))
+		}
+		sent := w.Sent()
+		time.Sleep(time.Minute)
+		if n := w.Sent() - sent; n != 0 {
+			f.Errorf("%d commands of an idle handle", n)
+		}
+		warm(f, g, "k", "v")
+	})
+}
+
+// A copy ends with the value's TTL.
+func TestNearCopyEndsWithTheTTL(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		g, _ := f.open(nearFor(hold), func(c *singleflight.Config[string]) { c.TTL, c.Jitter = 3*time.Second, -1 })
+		put(f, g, "k", "v")
+		warm(f, g, "k", "v")
+		age := peek(f, g, "k").Age
+		time.Sleep(3*time.Second - age - 10*time.Millisecond)
+		if r := peek(f, g, "k"); r.Source != singleflight.Near {
+			f.Errorf("before its end the copy is %+v", r)
+		}
+		time.Sleep(20 * time.Millisecond)
+		fetch(f, f.Context(), g, "k", gives("w")).want("w", singleflight.Loaded)
+	})
+}
+
+// Hits in memory draw on early refresh, and a copy causes at most one.
+func TestNearRefreshesEarlyOnce(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		g, _ := f.open(nearFor(hold), func(c *singleflight.Config[string]) {
+			c.TTL, c.Jitter, c.EarlyRefresh = 30*time.Second, -1, 1
+		})
+		slow := func(context.Context) (string, error) { time.Sleep(5 * time.Second); return "v", nil }
+		fetch(f, f.Context(), g, "k", slow).got()
+		warm(f, g, "k", "v")
+		time.Sleep(25 * time.Second) // a refresh is likely from here on: the load took 5 s
+		loads := 0
+		for range 10 {
+			for range 100 {
+				r := fetch1(f, g, "k", func(context.Context) (string, error) { loads++; return "", errors.New("no") })
+				if r.Source != singleflight.Near {
+					f.Fatalf("read %+v", r)
+				}
+			}
+			time.Sleep(200 * time.Millisecond)
+		}
+		if s := g.Stats(); s.EarlyRefreshes != 1 || loads != 1 {
+			f.Errorf("%d refreshes and %d loads because of one copy; want one", s.EarlyRefreshes, loads)
+		}
+	})
+}
+
+// fetch1 is Fetch, on this goroutine.
+func fetch1(f *fixture, g *singleflight.Group[string], key string, load loader) singleflight.Result[string] {
+	r, err := g.Fetch(f.Context(), key, load)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return r
+}
+
+// Close takes the registrations back, so an invalidation does not wait for a handle that is
+// gone. That includes one whose near read is under way.
+func TestNearCloseTakesRegistrationsBack(t *testing.T) {
+	each(t, func(f *fixture) {
+		g, _ := f.open(nearFor(hold))
+		other, _ := f.open()
+		for i := range 3 {
+			put(f, g, fmt.Sprint(i), "v")
+			warm(f, g, fmt.Sprint(i), "v")
+		}
+		harness.Close(f, g)
+		for i := range 3 {
+			if n := f.readers(fmt.Sprint(i)); n != 0 {
+				f.Errorf("%d registrations after Close", n)
+			}
+		}
+		if took := invalidate(f, other, "0", "1", "2"); took > redistest.Soon {
+			f.Errorf("an invalidation took %v after the reader was closed", took)
+		}
+	})
+	t.Run("near read under way", func(t *testing.T) {
+		eachProxy(t, func(f *fixture, p *redistest.Proxy) {
+			f.teach()
+			g := f.openVia(p, nearFor(hold))
+			put(f, g, "k", "v")
+			held := p.HoldReply(harness.Does("near read"), 1)
+			redistest.Eventually(f, "a near read", func() bool {
+				peek(f, g, "k")
+				select {
+				case <-held.Fired():
+					return true
+				default:
+					return false
+				}
+			})
+			closed := harness.Start(f.T, func() (struct{}, error) { return struct{}{}, g.Close(context.Background()) })
+			time.Sleep(50 * time.Millisecond) // Close waits for the near read
+			held.Release()
+			closed.Got()
+			if n := f.readers("k"); n != 0 {
+				f.Errorf("%d registrations after Close", n)
+			}
+		})
+	})
+}

@@ -1,0 +1,154 @@
+package scripts_test
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/leasehold-go/leasehold/internal/loads"
+)
+
+// told is the part of a reply that lists the readers.
+type told struct {
+	lasts []int64
+	names []string
+}
+
+// after is the whole reply, with what comes before the readers.
+func (r told) after(ints ...int64) outcome {
+	if len(r.names) == 0 {
+		return outcome{ints: ints}
+	}
+	return outcome{ints: append(append(ints, 0), r.lasts...), text: r.names}
+}
+
+// longestRead bounds a read lease, whatever a clock that went back makes of its score.
+const longestRead = 60001
+
+// tellReaders lists the readers, those whose leases last longest first, and tells them.
+func (f *flightModel) tellReaders(ack loads.Acknowledge) (r told) {
+	all := f.near.order(f.now+1, forever)
+	slices.Reverse(all)
+	for _, m := range all {
+		if m == ack.Handle {
+			continue
+		}
+		r.names = append(r.names, m)
+		r.lasts = append(r.lasts, min(longestRead, f.near.scores[m]-f.now))
+		if ack.Number != "" {
+			f.tellReader(m, ack)
+		}
+	}
+	return r
+}
+
+func (f *flightModel) tellReader(m string, ack loads.Acknowledge) {
+	f.publish(m, fmt.Sprintf("N %s %d %s %s", ack.Number, f.near.scores[m], ack.Handle, f.near.key))
+}
+
+func (f *flightModel) nearRead(m string, lasts int64, known string) outcome {
+	if !f.value.set {
+		return outcome{ints: []int64{f.us, 0}}
+	}
+	score := f.now + 1 + lasts
+	if before, ok := f.near.scores[m]; ok {
+		score = max(score, before+1)
+	}
+	f.near.scores[m] = score
+	f.near.keep(score)
+	if f.us%32 == 0 {
+		f.near.drop(f.near.order(-forever, f.now)...)
+	}
+	if known != "" && head(f.value.text) == known {
+		return outcome{ints: []int64{f.us, 2}}
+	}
+	return outcome{ints: []int64{f.us, 1}, text: []string{f.value.text}}
+}
+
+func (f *flightModel) nearTell(ack loads.Acknowledge, readers []string) outcome {
+	ints := []int64{f.us}
+	for _, m := range readers {
+		if f.near.scores[m] > f.now {
+			ints = append(ints, 1)
+			f.tellReader(m, ack)
+		} else {
+			ints = append(ints, 0)
+		}
+	}
+	return outcome{ints: ints}
+}
+
+func (f *flightModel) nearLeave(m string, score string, ack loads.Acknowledge) outcome {
+	if has, ok := f.near.scores[m]; ok && (score == "" || strconv.FormatInt(has, 10) == score) {
+		f.near.drop(m)
+	}
+	if ack.Number != "" {
+		f.publish(ack.Handle, "A "+m+" "+ack.Number)
+	}
+	return outcome{ints: []int64{f.us}}
+}
+
+// acknowledge is nobody who listens, or one of the handles.
+func (m *loadMachine) acknowledge(t *rapid.T) loads.Acknowledge {
+	i := rapid.IntRange(0, len(modelHandles)).Draw(t, "listens")
+	if i == len(modelHandles) {
+		return loads.Acknowledge{}
+	}
+	m.told++
+	return loads.Acknowledge{Number: strconv.Itoa(m.told), Handle: modelHandles[i]}
+}
+
+func (m *loadMachine) handle(t *rapid.T) string {
+	return rapid.SampledFrom(modelHandles).Draw(t, "handle")
+}
+
+func (m *loadMachine) nearRead(t *rapid.T) {
+	reader := m.handle(t)
+	lasts := time.Duration(rapid.IntRange(20, 60_000).Draw(t, "lasts")) * time.Millisecond
+	known := ""
+	if rapid.Bool().Draw(t, "known") {
+		known = head(flightOf(m.model).value.text)
+	}
+	names := m.res.names
+	c := loads.NearRead(names.Part("value"), loads.Near(names), reader, lasts, known)
+	got := m.call(fmt.Sprintf("near read of %s for %v, known %q", reader[:1], lasts, known), c, 0, func(ref reference) outcome {
+		return flightOf(ref).nearRead(reader, lasts.Milliseconds(), known)
+	})
+	if _, err := loads.ReadNearRead(got.ints, got.text); err != nil {
+		m.Fatal(err)
+	}
+}
+
+func (m *loadMachine) nearTell(t *rapid.T) {
+	ack := m.acknowledge(t)
+	readers := rapid.SliceOfN(rapid.SampledFrom(modelHandles), 1, 3).Draw(t, "readers")
+	if ack.Number == "" {
+		t.Skip("nobody listens")
+	}
+	c := loads.NearTell(loads.Near(m.res.names), ack, readers)
+	got := m.call(fmt.Sprintf("near tell %q, %+v", readers, ack), c, 0, func(ref reference) outcome {
+		return flightOf(ref).nearTell(ack, readers)
+	})
+	if _, err := loads.ReadNearTell(got.ints, readers); err != nil {
+		m.Fatal(err)
+	}
+}
+
+// nearLeave names the score of the registration, or another one, or none.
+func (m *loadMachine) nearLeave(t *rapid.T) {
+	reader, ack := m.handle(t), m.acknowledge(t)
+	near := flightOf(m.model).near
+	var drops []loads.Drop
+	score := ""
+	if ack.Number != "" {
+		score = strconv.FormatInt(near.scores[reader]+int64(rapid.IntRange(-1, 0).Draw(t, "earlier")), 10)
+		drops = []loads.Drop{{Acknowledge: ack, Score: score, Near: near.key}}
+	}
+	c := loads.NearLeave([]string{near.key}, reader, drops)
+	m.call(fmt.Sprintf("near leave of %s, %+v, score %q", reader[:1], ack, score), c, 0, func(ref reference) outcome {
+		return flightOf(ref).nearLeave(reader, score, ack)
+	})
+}

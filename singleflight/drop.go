@@ -1,0 +1,186 @@
+package singleflight
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/call"
+	"github.com/leasehold-go/leasehold/internal/loads"
+	"github.com/leasehold-go/leasehold/internal/near"
+)
+
+// drop is what Invalidate or Put does to one key. It runs first for the group's own schema.
+// The reply names the other schemas, and it runs for these next. A load of another schema that
+// begins in between is not named. It may store its result, because it began after the call.
+type drop struct {
+	target
+	put *loads.Result // the result to store; nil: none
+
+	// Only one try at a time uses these.
+	own    bool            // done for the group's own schema
+	others map[uint32]bool // the other schemas, and whether each is done
+	err    error           // of the last try
+	told   []*near.Told    // the calls that found processes with copies in memory
+
+	dropped atomic.Bool // done in Redis, for all schemas
+	done    atomic.Bool // and no process can serve an old copy any more
+}
+
+// tryDrops tries until each key is done or refused, the time for it is over, or the caller has
+// left.
+func (g *Group[T]) tryDrops(ctx context.Context, open []*drop, stop <-chan struct{}) {
+	until := time.Now().Add(dropTriesFor)
+	failures := 0
+	for len(open) > 0 {
+		g.sendDrops(ctx, open)
+		var again []*drop
+		failed := false
+		for _, d := range open {
+			switch {
+			case d.dropped.Load():
+			case d.err == nil: // the reply named other schemas
+				again = append(again, d)
+			case d.mayRetry() && time.Now().Before(until):
+				again = append(again, d)
+				failed = true
+			}
+		}
+		if open = again; !failed {
+			continue
+		}
+		failures++
+		select {
+		case <-time.After(call.Backoff(failures)):
+		case <-stop:
+			return
+		}
+	}
+}
+
+// mayRetry reports whether to try again after an error. An invalidation may run twice. A put
+// may not: its second run could undo another put that was answered in between.
+func (d *drop) mayRetry() bool {
+	switch call.Classify(d.err) {
+	case call.Refused:
+		return false
+	case call.NotNow:
+		return true
+	default:
+		return d.put == nil || d.own
+	}
+}
+
+// sendDrops sends what is left to do for each key, in one round trip per server.
+func (g *Group[T]) sendDrops(ctx context.Context, open []*drop) {
+	client := g.manager.Client()
+	var calls []*call.Call
+	for _, d := range open {
+		d.err = nil
+		if d.own {
+			for schema, done := range d.others {
+				if !done {
+					calls = append(calls, g.dropOther(d, schema))
+				}
+			}
+			continue
+		}
+		told, ack := g.numbered()
+		one := g.resource(d.target).Invalidate(ack)
+		if d.put != nil {
+			now, err := g.putClock(d.target)
+			if err != nil {
+				g.line.Writer().End(told)
+				d.err = err
+				continue
+			}
+			one = g.resource(d.target).Put(now+putArrivesWithin.Microseconds(), *d.put, ack)
+		}
+		one.Done = func(v []int64, err error) { g.onDropped(d, told, one, v, err) }
+		calls = append(calls, one)
+	}
+	client.Send(ctx, calls)
+	for _, d := range open {
+		if d.err == nil && d.own && d.othersDone() {
+			d.dropped.Store(true)
+		}
+	}
+}
+
+func (d *drop) othersDone() bool {
+	for _, done := range d.others {
+		if !done {
+			return false
+		}
+	}
+	return true
+}
+
+// putClock returns the server's time, from which the time is computed after which a put is
+// void.
+func (g *Group[T]) putClock(t target) (int64, error) {
+	now, err := g.serverTime(t)
+	if err != nil {
+		// Whatever the error is, the put was not sent.
+		return 0, fmt.Errorf("%w: %w", call.ErrNotSent, err)
+	}
+	return now, nil
+}
+
+// errPutLate says that a put arrived too late and did nothing.
+var errPutLate = fmt.Errorf("the put arrived late, and did nothing: %w", call.ErrNotSent)
+
+// onDropped processes the reply for the group's own schema. It is called before Send returns,
+// and for one drop by one goroutine only.
+func (g *Group[T]) onDropped(d *drop, told *near.Told, one *call.Call, v []int64, err error) {
+	var reply loads.Dropped
+	if err == nil && d.put != nil {
+		reply, err = loads.ReadPut(v, one.Text)
+	} else if err == nil {
+		reply, err = loads.ReadInvalidate(v, one.Text)
+	}
+	if err == nil && reply.Void {
+		err = errPutLate
+	}
+	g.near.Outdate(d.key) // also after an error: the script may have run
+	if d.err = err; err != nil {
+		g.line.Writer().End(told)
+		return
+	}
+	g.found(d, told, one, reply)
+	d.own, d.others = true, map[uint32]bool{}
+	for _, schema := range reply.Others {
+		d.others[schema] = false
+	}
+	before := reply.At
+	if d.put != nil {
+		before-- // the value that was put has exactly this stamp
+	}
+	g.invalidatedAt.raise(d.value, before)
+	g.mu.Lock()
+	if f := g.localFlights[d.key]; f != nil && f.called != 0 {
+		f.closeJoining() // it began before; whoever waits for it to end need not
+	}
+	g.mu.Unlock()
+}
+
+// dropOther prepares the invalidation of another schema.
+func (g *Group[T]) dropOther(d *drop, schema uint32) *call.Call {
+	told, ack := g.numbered()
+	one := loads.NewResource(d.Resource, schema).Invalidate(ack)
+	one.Done = func(v []int64, err error) {
+		var reply loads.Dropped
+		if err == nil {
+			reply, err = loads.ReadInvalidate(v, one.Text)
+		}
+		if err != nil {
+			g.line.Writer().End(told)
+			d.err = err
+			return
+		}
+		g.found(d, told, one, reply)
+		d.others[schema] = true
+	}
+	return one
+}
