@@ -49,7 +49,7 @@ var scripts = []mutation{
 	},
 	{
 		name: "tombstone refuses a stray enter", file: "luascripts/permits/shared/enter.lua",
-		old: "if sign and not queued then return", new: "if false then return",
+		old: "if sign and not queued then\n", new: "if false then\n",
 		packages: scriptTests,
 	},
 	{
@@ -125,7 +125,7 @@ var scripts = []mutation{
 	},
 	{
 		name: "waiters are told of a spent fence", file: "luascripts/permits/ask.lua",
-		old: "if spent then return spent end", new: "spent = nil",
+		old: "if spent then return spent end -- the head", new: "spent = nil -- the head",
 		packages: lockFaults, tests: "TestFence",
 	},
 	{
@@ -258,38 +258,38 @@ var client = []mutation{
 		packages: leases,
 	},
 	{
-		name: "a deadline counts from the sending", file: "internal/lease/acquire.go",
-		old: "deadline(clock.Sent, r.Term)", new: "deadline(clock.Got, r.Term)",
-		packages: leases,
+		name: "a deadline counts from the sending", file: "internal/lease/life.go",
+		old: "a.deadline = sent + r.Term", new: "a.deadline = now + r.Term",
+		packages: "./internal/lease", tests: "TestExplorer|TestDeadlineCounts",
 	},
 	{
 		name: "a message's time is mapped", file: "internal/lease/group.go",
-		old: "from := g.clock.Earliest(v.GrantedAt)", new: "from := now",
-		packages: leases,
+		old: "\t\tfrom = min(from, m.moment(g.clock.Earliest(r.GrantedAt)))\n", new: "",
+		packages: "./internal/lease", tests: "TestDeadlineOfAMessage",
 	},
 	{
-		name: "a grant that comes too late is given back", file: "internal/lease/acquire.go",
-		old: "if !v.Deadline.After(now) {\n\t\treturn errLate\n\t}", new: "",
-		packages: "./internal/tests/faults/semaphore", tests: "Slower", servers: true,
+		name: "a grant that comes too late is given back", file: "internal/lease/life.go",
+		old: "if !a.taken { // between its grant and this look", new: "if false { // between its grant and this look",
+		packages: "./internal/lease ./internal/tests/faults/semaphore", tests: "TestExplorer|Slower", servers: true,
 	},
 	{
 		name: "a lease that Close gives back is not returned", file: "internal/lease/acquire.go",
-		old: "		into.abandon(leasehold.ErrClosed)\n		return w.fail(leasehold.ErrClosed)", new: "		return nil",
+		old: "\t\tinto.step(func(a *life, now moment) effect { return a.giveBack(byClose, now) })\n\t\treturn c.fail(leasehold.ErrClosed)", new: "\t\treturn nil",
 		packages: "./internal/tests/contract/semaphore", tests: "TestAcquireDoesNotReturnALease",
 	},
 	{
-		name: "a late grant of a try is no other holder", file: "internal/lease/acquire.go",
-		old: "			case !w.Wait:\n				// Another try", new: "			case false:\n				// Another try",
+		name: "a late grant of a try is no other holder", file: "internal/lease/life.go",
+		old: "\t\ta.told = tellLate\n", new: "\t\ta.told = tellAgain\n",
 		packages: "./internal/tests/contract/mutex", tests: "TestTryLockWhoseGrant",
 	},
 	{
-		name: "the lease ends at its deadline", file: "internal/lease/lease.go",
-		old: "case !now.Before(l.deadline):", new: "case false:",
-		packages: leases,
+		name: "the lease ends at its deadline", file: "internal/lease/life.go",
+		old: "if a.state == held && now >= a.deadline {", new: "if false {",
+		packages: "./internal/lease", tests: "TestExplorer",
 	},
 	{
-		name: "a lease that was lost before Close stays lost", file: "internal/lease/release.go",
-		old: "if was == held || why != leasehold.ErrClosed {", new: "if true {",
+		name: "a lease that was lost before Close stays lost", file: "internal/lease/life_held.go",
+		old: "case a.state == lost && why == byHolder:", new: "case a.state == lost:",
 		packages: localTests, tests: "TestLossBeforeClose",
 	},
 	{
@@ -308,38 +308,38 @@ var client = []mutation{
 		packages: localTests, tests: "TestGuardWritesTheBytes",
 	},
 	{
-		name: "nothing is given back at the deadline", file: "internal/lease/lease.go",
-		old: "l.lose(leasehold.ErrLost, l.noRenewal())\n\t\treturn calls, time.Time{}, 0", new: "l.lose(leasehold.ErrLost, l.noRenewal())\n\t\tl.m.giveBackLater(l.newGiveBack())\n\t\treturn calls, time.Time{}, 0",
-		packages: leases,
+		name: "nothing is given back at the deadline", file: "internal/lease/life.go",
+		old: "\t\treturn a.lose(byDeadline)\n", new: "\t\tfx := a.lose(byDeadline)\n\t\tif a.taken {\n\t\t\ta.state, a.next, a.told = leaving, now, tellDone\n\t\t}\n\t\treturn fx\n",
+		packages: "./internal/lease", tests: "TestNothingIsGivenBack",
 	},
 	{
-		name: "a waiter that leaves while its enter is under way gives back", file: "internal/lease/acquire.go",
-		old: "\tw.abandon()\n\tvar errs []error", new: "\tw.forget()\n\tvar errs []error",
-		packages: contractAndFaults, tests: "TestAcquireCancelled|TestCtxEnds|TestLate",
+		name: "a waiter that leaves while its enter is under way gives back", file: "internal/lease/life.go",
+		old: "a.state, a.late = leaving, true", new: "a.state, a.late = over, true",
+		packages: "./internal/lease", tests: "TestExplorer",
 	},
 	{
-		name: "a leave is repeated for a TTL after a late enter", file: "internal/lease/release.go",
-		old: "		lasts = voidAfter + m.cfg.TTL\n", new: "",
+		name: "a leave is repeated for a TTL after a late enter", file: "internal/lease/life_held.go",
+		old: "return max(a.until, a.runs+a.ttl)", new: "return max(a.until, a.runs)",
+		packages: "./internal/lease", tests: "TestExplorer|TestLeaveIsRepeated",
+	},
+	{
+		name: "a leave is repeated for the term of a late renewal", file: "internal/lease/life_held.go",
+		old: "\tcase Granted:\n\t\ta.until = max(a.until, now+r.Term)\n", new: "",
 		packages: "./internal/lease", tests: "TestLeaveIsRepeated",
 	},
 	{
-		name: "a leave is repeated for the term of a late renewal", file: "internal/lease/lease.go",
-		old: "	l.mayStand(stands)\n", new: "	_ = stands\n",
-		packages: "./internal/lease", tests: "TestLeaveIsRepeated",
-	},
-	{
-		name: "a leave is repeated for the term of an Extend without an answer", file: "internal/lease/release.go",
-		old: "			l.mayStand(ttl)\n", new: "			_ = ttl\n",
+		name: "a leave is repeated for the term of an Extend without an answer", file: "internal/lease/life_held.go",
+		old: "\tcase Unanswered:\n\t\ta.until = max(a.until, now+term)\n", new: "",
 		packages: "./internal/lease", tests: "TestLeaveIsRepeated",
 	},
 	{
 		name: "a request without an answer is not busy", file: "internal/lease/acquire.go",
-		old: "	if cause != nil && (w.failures > 0 || time.Since(w.asked) > silence) {", new: "	if false {",
+		old: "if cause != nil && (fails > 0 || time.Since(c.asked) > silence) {", new: "if false {",
 		packages: "./internal/tests/contract/semaphore", tests: "TestSilentRedis",
 	},
 	{
 		name: "a queued request of a silent server is not busy", file: "internal/lease/group.go",
-		old: "	return g.asked.After(g.clock.Sent) && time.Since", new: "	return g.asked.IsZero() && time.Since",
+		old: "return g.asked > g.sent && now-g.got", new: "return g.asked == 0 && now-g.got",
 		packages: "./internal/tests/contract/semaphore", tests: "TestSilentRedis",
 	},
 	{
@@ -354,22 +354,22 @@ var client = []mutation{
 	},
 	{
 		name: "a leave names until when an enter may arrive", file: "internal/lease/acquire.go",
-		old: "\t\tw.mayArriveUntil(e.void)\n\t\tw.m.askSoon(w.res) // the lost", new: "\t\tw.m.askSoon(w.res) // the lost",
+		old: "\tcase e != nil && at.flying:\n\t\tat.void = max(at.void, e.void)\n", new: "",
 		packages: contractAndFaults, tests: "TestLate|TestAcquireCancelled|TestRollback", servers: true,
 	},
 	{
-		name: "the last verdict counts", file: "internal/lease/acquire.go",
-		old: "\tw.verdict = v\n\tselect {\n\tcase w.wake <- struct{}{}:\n\tdefault: // it will wake for the verdict before, and hear this one\n\t}", new: "\tselect {\n\tcase w.wake <- struct{}{}:\n\t\tw.verdict = v\n\tdefault:\n\t}",
-		packages: "./internal/lease",
+		name: `a grant after "enter again" counts`, file: "internal/lease/life.go",
+		old: "if a.state != queued && (a.state != entering || asked) {", new: "if a.state != queued {",
+		packages: "./internal/lease", tests: "TestGrantThatFollows",
 	},
 	{
 		name: "a try without an answer is told of, though the next one was not sent", file: "internal/lease/acquire.go",
-		old: "return w.end(ctx, ev, w.lastFailure)", new: "return w.end(ctx, ev, nil)",
+		old: "\t\tcause = failure\n", new: "\t\tcause = nil\n",
 		packages: "./internal/tests/contract/mutex", tests: "TestCtxEndsBeforeTheNextTry",
 	},
 	{
-		name: "what was never sent is not given back", file: "internal/lease/acquire.go",
-		old: "\tif w.enters == 0 {\n\t\treturn\n\t}", new: "",
+		name: "what was never sent is not given back", file: "internal/lease/life.go",
+		old: "case a.enters == 0, a.runs == 0", new: "case a.runs == 0",
 		packages: "./internal/tests/faults/mutex", tests: "TestCtxEndsWhileACluster", servers: true,
 	},
 	{
@@ -383,18 +383,13 @@ var client = []mutation{
 		packages: "./internal/inbox",
 	},
 	{
-		name: "an unlock's own bound is no caller's deadline", file: "internal/lease/release.go",
-		old: "err = call.TooLate(err, began) // the ctx is not the caller's own", new: "_ = began",
-		packages: "./internal/tests/faults/mutex", tests: "TestBoundsWhereDials", servers: true,
-	},
-	{
 		name: "wrapped errors are classified", file: "internal/call/errors.go",
 		old: "if !errors.As(err, &answered) {\n\t\treturn \"\"", new: "if answered, _ = err.(redis.Error); answered == nil {\n\t\treturn \"\"",
 		packages: "./internal/tests/faults/mutex", tests: "TestHookThatWraps", servers: true,
 	},
 	{
-		name: "refused leaves are repeated", file: "internal/lease/release.go",
-		old: "\tcase call.Refused:\n\t\tg.refused.Add(1)", new: "\tcase call.Refused:\n\t\tg.over.Store(true)",
+		name: "refused leaves are repeated", file: "internal/lease/life_held.go",
+		old: "case NotSent, Unanswered, Refused, Foreign:", new: "case NotSent, Unanswered, Foreign:",
 		packages: "./internal/tests/faults/semaphore", tests: "TestRefusedLeaves", servers: true,
 	},
 	{
@@ -419,7 +414,7 @@ var client = []mutation{
 	},
 	{
 		name: "MaxWait ends the wait", file: "internal/lease/acquire.go",
-		old: "w.maxWait = limit.C", new: "_ = limit.C",
+		old: "c.maxWait = limit.C", new: "_ = limit.C",
 		packages: "./internal/tests/contract/semaphore", tests: "MaxWait",
 	},
 	{
@@ -428,7 +423,7 @@ var client = []mutation{
 		packages: callTests,
 	},
 	{
-		name: "a leave that stopped at a bound is sent again", file: "internal/lease/release.go",
+		name: "a leave that stopped at a bound is sent again", file: "internal/lease/attempt.go",
 		old: "if r.More {", new: "if false {",
 		packages: "./internal/tests/faults/mutex", tests: "TestUnlockGoesOn", servers: true,
 	},
@@ -438,9 +433,9 @@ var client = []mutation{
 		packages: "./internal/tests/faults/mutex", tests: "TestDeadWaiters", servers: true,
 	},
 	{
-		name: "an ask after a lost leave", file: "internal/lease/release.go",
-		old: "m.askSoon(l.res) // the lost reply may have carried grants to our own waiters", new: "",
-		packages: leases,
+		name: "an ask after a lost leave", file: "internal/lease/life_held.go",
+		old: "fx = ask // a lost reply may have carried grants to others", new: "fx = 0",
+		packages: "./internal/lease", tests: "TestGrantInALostReply",
 	},
 	{
 		name: "a new clock after a void reply", file: "internal/call/servers.go",
@@ -454,8 +449,8 @@ var client = []mutation{
 	},
 	{
 		name: "a message claims no more than the TTL", file: "internal/lease/group.go",
-		old: "min(v.Term, m.cfg.TTL)", new: "v.Term",
-		packages: leases,
+		old: "\t\tr.Term = min(r.Term, a.ttl)\n", new: "",
+		packages: "./internal/lease", tests: "TestForgedTerm",
 	},
 	{
 		name: "a sign of life keeps its key from living for ever", file: "luascripts/permits/ask.lua",
@@ -464,7 +459,7 @@ var client = []mutation{
 	},
 	{
 		name: "one ask for all waiters", file: "internal/lease/group.go",
-		old: "some := all[:min(len(all), MaxAsk)]", new: "some := all[:1]",
-		packages: leases,
+		old: "n := min(len(rest), MaxAsk)", new: "n := min(len(rest), 1)",
+		packages: "./internal/lease", tests: "TestOneAsk",
 	},
 }

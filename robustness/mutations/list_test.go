@@ -17,7 +17,8 @@ func TestMutationsApply(t *testing.T) {
 		names[m.name] = true
 		text, err := os.ReadFile(filepath.Join("../..", filepath.FromSlash(m.file)))
 		if err != nil {
-			t.Fatal(err)
+			t.Errorf("%s: %v", m.name, err)
+			continue
 		}
 		if n := strings.Count(string(text), m.old); n != 1 || m.old == m.new {
 			t.Errorf("%s: what is to be taken out of %s is there %d times", m.name, m.file, n)

@@ -13,20 +13,19 @@ var localTurns = []mutation{
 		packages: "./internal/localturns", tests: "TestFirstTurn",
 	},
 	{
-		name: "a lease is given back and asked for again in one step", file: "internal/lease/place.go",
+		name: "a lease is given back and asked for again in one step", file: "internal/lease/turns.go",
 		old: "if clock != nil {", new: "if clock == nil || clock != nil {",
-		packages: localTests, tests: turnTests,
+		packages: localTests,
 	},
 	{
-		name: "the enter goes before the leave", file: "internal/lease/place.go",
+		name: "the enter goes before the leave", file: "internal/lease/turns.go",
 		old: "replies, errs := m.client.DoBoth(m.client.Brief(), e.call, leave)\n", new: "replies, errs := m.client.DoBoth(m.client.Brief(), leave, e.call)\n\treplies[0], replies[1], errs[0], errs[1] = replies[1], replies[0], errs[1], errs[0]\n",
-		packages: localTests, tests: turnTests,
+		packages: localTests,
 	},
 	{
 		name: "a leave carries the last token", file: "internal/localturns/turn.go",
-		old:      "	v.lease.Request().(lease.TurnRequest).SetLastToken(v.lastToken)\n",
-		new:      "	_ = lease.TurnRequest.SetLastToken\n",
-		packages: localTests, tests: turnTests,
+		old: "\tv.lease.SetLastToken(v.lastToken)\n", new: "",
+		packages: localTests,
 	},
 	{
 		name: "the fence is set to the last token", file: "luascripts/permits/leave_turns.lua",
@@ -44,13 +43,13 @@ var localTurns = []mutation{
 		packages: "./internal/tests/contract/semaphore", tests: "TestATurnThatIsOver",
 	},
 	{
-		name: "a lease that the server forgot serves no more turns", file: "internal/lease/place.go",
-		old: "	if l.onRenewed(c, ints, err) {", new: "	if l.onRenewed(c, ints, err) && false {",
+		name: "a lease that the server forgot serves no more turns", file: "internal/lease/turns.go",
+		old: "if r.Code != Granted {", new: "if r.Code != Granted && false {",
 		packages: localTests, tests: "TestTurnsEndAfter",
 	},
 	{
-		name: "an unlock that enters again asks why its lease is gone", file: "internal/lease/place.go",
-		old: "		failed = l.onLeft(r, leave.Sent, leave.Copied())", new: "		if l.onLeft(r, leave.Sent, leave.Copied()) != nil {\n			failed = []error{leasehold.ErrLost, errGone}\n		}",
+		name: "an unlock that enters again tells why its lease is gone", file: "internal/lease/turns.go",
+		old: "\tonLeft(l.a.awaitLeave(op))\n", new: "\tleft := l.a.awaitLeave(op)\n\tif left != nil {\n\t\tleft = m.fail(op, res.Label(), leasehold.ErrLost, errGone)\n\t}\n\tonLeft(left)\n",
 		packages: localTests, tests: "TestUnlockOfARevokedTurn",
 	},
 	{
@@ -84,8 +83,8 @@ var localTurns = []mutation{
 		packages: "./internal/localturns",
 	},
 	{
-		name: "a stale release is told of, also by a process that queues again", file: "internal/lease/place.go",
-		old: "			m.events.staleRelease(l)\n", new: "",
+		name: "a stale release is told of, also by a process that queues again", file: "internal/lease/release.go",
+		old: "\t\tm.events.staleRelease(a)\n\t\treturn a.fail(op)\n", new: "\t\treturn a.fail(op)\n",
 		packages: localTests, tests: "TestReleaseOfALostTurn",
 	},
 	{
@@ -106,9 +105,9 @@ var localTurns = []mutation{
 		packages: localTests, tests: turnTests,
 	},
 	{
-		name: "MaxHold is each turn's", file: "internal/lease/acquire.go",
-		old: "if m.cfg.MaxHold > 0 && w.Turns == nil {", new: "if m.cfg.MaxHold > 0 {",
-		packages: localTests, tests: turnTests,
+		name: "MaxHold is each turn's", file: "internal/lease/attempt.go",
+		old: "if of.Turns == nil { // each turn", new: "if true { // each turn",
+		packages: localTests,
 	},
 	{
 		name: "an extended lease is not passed on", file: "internal/localturns/line.go",
@@ -122,9 +121,9 @@ var localTurns = []mutation{
 		packages: localTests, tests: turnTests,
 	},
 	{
-		name: "MaxWaiters does not refuse a process that queues again", file: "internal/lease/acquire.go",
-		old: "if w.ticket != 0 || w.queuesAgain {", new: "if w.ticket != 0 {",
-		packages: localTests, tests: turnTests,
+		name: "MaxWaiters does not refuse a process that queues again", file: "internal/lease/enter.go",
+		old: "if at.ticket != 0 || c.again {", new: "if at.ticket != 0 {",
+		packages: localTests,
 	},
 	{
 		name: "a process asks whether others wait", file: "internal/localturns/line.go",

@@ -16,8 +16,8 @@ var once = []mutation{
 		packages: onceTests, tests: "Slot",
 	},
 	{
-		name: "once: a grant that was queued may still be the enter's own", file: "internal/lease/acquire.go",
-		old: "Token: r.Token, ByEnter: true}", new: "Token: r.Token}",
+		name: "once: a grant that was queued may still be the enter's own", file: "internal/lease/enter.go",
+		old: "at.byEnter = at.byEnter || at.state == held && was == entering", new: "at.byEnter = false",
 		packages: onceTests, tests: "SlotIsRunOnce",
 	},
 	{
@@ -32,8 +32,7 @@ var once = []mutation{
 	},
 	{
 		name: "once: only a lease that is held here completes", file: "internal/lease/release.go",
-		old:      "\tswitch l.end(leasehold.ErrReleased) {\n\tcase released:\n\t\tif mark",
-		new:      "\tif mark != nil {\n\t\tl.completes = true\n\t\tmark()\n\t}\n\tswitch l.end(leasehold.ErrReleased) {\n\tcase released:\n\t\tif mark",
+		old: "if was == held && mark != nil {", new: "if mark != nil {",
 		packages: onceTests, tests: "Completes",
 	},
 	{
@@ -43,7 +42,7 @@ var once = []mutation{
 	},
 	{
 		name: "once: Close leaves the slot open", file: "internal/lease/release.go",
-		old: "if mark != nil {\n\t\t\treturn l.fail(op)\n\t\t}", new: "if mark != nil {\n\t\t\treturn nil\n\t\t}",
+		old: "\tif mark != nil {\n\t\treturn a.fail(op)\n\t}", new: "\tif mark != nil {\n\t\treturn nil\n\t}",
 		packages: onceTests, tests: "Slot",
 	},
 	{
@@ -77,8 +76,8 @@ var once = []mutation{
 		packages: onceTests, tests: "Shutdown",
 	},
 	{
-		name: "shutdown: the last holder ends it", file: "internal/lease/fate.go",
-		old: "\tm.closeIfDrained()\n}", new: "}",
+		name: "shutdown: the last holder ends it", file: "internal/lease/attempt.go",
+		old: "\t\t\tm.closeIfDrained()\n", new: "",
 		packages: onceTests, tests: "Shutdown",
 	},
 	{
@@ -98,7 +97,7 @@ var once = []mutation{
 	},
 	{
 		name: "nested: a lock that was given back is not waited for", file: "internal/lease/nested.go",
-		old: " || l.cond != held {", new: " {",
+		old: "if l.a.state != held {", new: "if false {",
 		packages: onceTests, tests: "LockAbove",
 	},
 	{

@@ -84,32 +84,32 @@ var outages = []mutation{
 	},
 	{
 		name: "breaker: waits do not ask", file: "internal/lease/acquire.go",
-		old: "	if !w.Wait {\n		if err := w.m", new: "	if true {\n		if err := w.m",
+		old: "\tif !of.Wait {\n\t\terr = m", new: "\tif true {\n\t\terr = m",
 		packages: localPermitTests, tests: "TestWaitsOutlastAnOutage",
 	},
 	{
-		name: "breaker: waits do not end with it", file: "internal/lease/acquire.go",
-		old: "(!w.Wait || w.m.cfg.FailsFast) && w.m", new: "w.m",
+		name: "breaker: waits do not end with it", file: "internal/lease/life.go",
+		old: "r.Away && (!a.waits || a.failsFast)", new: "r.Away",
 		packages: localPermitTests, tests: "TestWaitsOutlastAnOutage",
 	},
 	{
-		name: "breaker: a look-up's second step ends with it", file: "internal/lease/acquire.go",
-		old: "(!w.Wait || w.m.cfg.FailsFast) && w.m", new: "!w.Wait && w.m",
+		name: "breaker: a look-up's second step ends with it", file: "internal/lease/life.go",
+		old: "r.Away && (!a.waits || a.failsFast)", new: "r.Away && !a.waits",
 		packages: cache, tests: "TestRedisGoesAwayAfterTheLookUp",
 	},
 	{
 		name: "breaker: tries ask", file: "internal/lease/acquire.go",
-		old: "	if !w.Wait {\n		if err := w.m", new: "	if false {\n		if err := w.m",
+		old: "\tif !of.Wait {\n\t\terr = m", new: "\tif false {\n\t\terr = m",
 		packages: localPermitTests, tests: "TestRedisIsAway",
 	},
 	{
 		name: "breaker: a release asks", file: "internal/lease/release.go",
-		old: "if err := m.client.Reachable(ctx, l.res.FirstKey()); err != nil {", new: "if err := error(nil); err != nil {",
+		old: "if err := m.client.Reachable(context.Background(), l.a.res.FirstKey()); err != nil {", new: "if err := error(nil); err != nil {",
 		packages: localPermitTests, tests: "TestReleaseWhileRedisIsAway",
 	},
 	{
 		name: "breaker: a release goes on in the background", file: "internal/lease/release.go",
-		old: "err != nil {\n			l.leaveLater()\n			return []error{leasehold.ErrUnavailable, err}", new: "err != nil {\n			return []error{leasehold.ErrUnavailable, err}",
+		old: "\ta.after(was, a.onLeave(&r, a.m.now()), &r)\n", new: "\ta.state, a.told, a.heard = over, tellNoAnswer, &r\n\ta.after(was, 0, nil)\n",
 		packages: localPermitTests, tests: "TestReleaseWhileRedisIsAway",
 	},
 	{

@@ -93,8 +93,8 @@ var queue = []mutation{
 		packages: callTests, tests: "Void",
 	},
 	{
-		name: "queue: a renewal in the queue is not repeated", file: "internal/lease/lease.go",
-		old: "if l.renewing != nil {", new: "if false {",
+		name: "queue: a renewal in the queue is not repeated", file: "internal/lease/life_held.go",
+		old: "\t\t\ta.renewAt = pending\n\t\t\treturn nothing, fx\n", new: "",
 		packages: "./internal/lease", tests: "AtATime",
 	},
 	{
@@ -103,8 +103,8 @@ var queue = []mutation{
 		packages: "./internal/lease", tests: "AtATime",
 	},
 	{
-		name: "queue: a leave in the queue is not repeated", file: "internal/lease/release.go",
-		old: "if g.call != nil {", new: "if false {",
+		name: "queue: a leave in the queue is not repeated", file: "internal/lease/life_held.go",
+		old: "\t\t\ta.next = pending\n\t\t\treturn nothing, fx\n", new: "",
 		packages: "./internal/lease", tests: "AtATime",
 	},
 	{
@@ -113,13 +113,13 @@ var queue = []mutation{
 		packages: "./internal/lease", tests: "AtATime",
 	},
 	{
-		name: "hooks: an enter that was sent again leaves no phantom", file: "internal/lease/acquire.go",
-		old: "\tif e.call.Copied() {\n", new: "\tif false {\n",
+		name: "hooks: an enter that was sent again leaves no phantom", file: "internal/lease/enter.go",
+		old: "r.Copied = e.call.Copied()", new: "r.Copied = false",
 		packages: "./internal/tests/faults/mutex", tests: "AHookRepeated", servers: true,
 	},
 	{
-		name: "hooks: a leave that was sent again is no loss", file: "internal/lease/release.go",
-		old: "\t\tif c.Copied() {\n", new: "\t\tif false {\n",
+		name: "hooks: a leave that was sent again is no loss", file: "internal/lease/attempt.go",
+		old: "r.Copied = c.Copied()", new: "r.Copied = false",
 		packages: "./internal/tests/faults/mutex", tests: "AHookRepeated", servers: true,
 	},
 }

@@ -20,8 +20,8 @@ var telemetry = []mutation{
 		packages: "./internal/tests/contract/mutex", tests: "TestObserverThatIsTooSlow",
 	},
 	{
-		name: "events: a lease given back by a waiter that ended came too late", file: "internal/lease/release.go",
-		old: "if err == nil && r.Held && g.heldIsLate.Swap(false) {", new: "if false {",
+		name: "events: a lease given back by a waiter that ended came too late", file: "internal/lease/life_held.go",
+		old: "if a.late && !a.taken {", new: "if false {",
 		packages: events,
 	},
 	{
@@ -30,13 +30,13 @@ var telemetry = []mutation{
 		packages: events,
 	},
 	{
-		name: "events: a lost lease ends its hold", file: "internal/lease/lease.go",
-		old: "l.m.events.ended(l, why, true)", new: "l.m.events.ended(l, why, false)",
+		name: "events: a lost lease ends its hold", file: "internal/lease/attempt.go",
+		old: "a.m.events.ended(a, a.why, true)", new: "a.m.events.ended(a, a.why, false)",
 		packages: events,
 	},
 	{
 		name: "events: a release that finds its lease gone is stale", file: "internal/lease/release.go",
-		old: "if why := errs[0]; errors.Is(why, leasehold.ErrLost) {", new: "if why := errs[0]; why == nil {",
+		old: "if errors.Is(why, leasehold.ErrLost) {", new: "if errors.Is(why, leasehold.ErrLost) && false {",
 		packages: events,
 	},
 	{
