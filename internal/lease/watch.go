@@ -93,11 +93,12 @@ func (m *Manager) subscribed() { m.subscribedFor("") }
 func (m *Manager) subscribedFor(key string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for name := range m.groups {
-		if key == "" || key == name {
+	if key == "" {
+		for name := range m.groups {
 			m.askFor(name)
 		}
 	}
+	m.askFor(key)
 	w := &m.watch
 	if m.held == 0 {
 		return
