@@ -56,8 +56,9 @@ type flight struct {
 	code   Code // of the reply
 	sent   moment
 	at     moment
-	void   moment // of an enter: when it is void; of a leave: until when copies of the enter may run
-	term   moment // of a grant, or asked for
+	void   moment             // of an enter: when it is void; of a leave: until when copies of the enter may run
+	term   moment             // of a grant, or asked for
+	own    [mostActors]moment // terms of the grants to others of the handle that the reply tells
 }
 
 // serverKeys is what the server has of the key.
@@ -94,14 +95,17 @@ type actor struct {
 }
 
 type world struct {
-	now    moment
-	actors [mostActors]actor
-	calls  [mostCalls]flight
-	n      int8 // actors
-	limit  int8
-	redis  serverKeys
-	spoilt bool // FLUSH or a revocation: some promises do not hold
-	full   bool // more calls than the world has room for
+	now       moment
+	actors    [mostActors]actor
+	calls     [mostCalls]flight
+	n         int8 // actors
+	limit     int8
+	redis     serverKeys
+	own       [mostActors]moment // see flight.own; of the call that runs
+	missed    [mostActors]moment // by handle: when a reply was last lost that may have told of grants
+	oneHandle bool               // all attempts are of one handle
+	spoilt    bool               // FLUSH or a revocation: some promises do not hold
+	full      bool               // more calls than the world has room for
 }
 
 func newWorld(n, limit int, scene func(w *world)) *world {
@@ -131,6 +135,8 @@ func (w *world) put(f flight) {
 // run runs a call on the server.
 func (w *world) run(f *flight) {
 	r, i := &w.redis, f.who
+	w.own = [mostActors]moment{}
+	defer func() { f.own = w.own; f.own[i] = 0 }()
 	for j := range r.expiry { // what is over is not there
 		if r.expiry[j] != 0 && r.expiry[j] <= w.now {
 			r.expiry[j] = 0
@@ -224,8 +230,9 @@ func (w *world) advance(by int8) {
 			return
 		}
 		term := min(worldTTL, probation)
-		if first == by {
+		if first == by || w.oneHandle && by >= 0 {
 			term = worldTTL
+			w.own[first] = term
 		} else {
 			w.put(flight{kind: message, stage: reply, who: first, code: Granted, sent: w.now, at: w.now + roundTrip, term: term})
 		}
@@ -235,6 +242,24 @@ func (w *world) advance(by int8) {
 
 // answer hands the outcome of a call to its attempt.
 func (w *world) answer(f flight) (violation string) {
+	for j, term := range f.own {
+		if term > 0 && f.code != Unanswered {
+			o := &w.actors[j]
+			o.onNews(&Result{Code: Granted, Term: term}, false, f.sent, w.now)
+			o.inLine = o.inLine && o.state == queued
+			if violation := w.look(int8(j)); violation != "" {
+				return violation
+			}
+		}
+	}
+	if w.oneHandle && f.kind != message && (f.code == Unanswered || f.copied) {
+		w.missed[0] = w.now
+		for j := range w.n {
+			if o := &w.actors[j]; o.inLine {
+				o.hint(w.now)
+			}
+		}
+	}
 	a, res := &w.actors[f.who], Result{Code: f.code, Term: f.term, Copied: f.copied}
 	var fx effect
 	switch f.kind {
@@ -244,7 +269,7 @@ func (w *world) answer(f flight) (violation string) {
 			a.inLine = true
 			a.asking = asking{asked: f.sent}
 			a.heard(f.sent, w.now, 0)
-			if a.hinted == 0 && fx&ask != 0 {
+			if fx&ask != 0 || w.oneHandle && w.missed[0] >= f.sent {
 				a.hint(w.now)
 			}
 		}

@@ -162,6 +162,7 @@ var scenes = map[string]func() *world{
 	"one attempt":             func() *world { return newWorld(1, 1, nil) },
 	"one attempt that tries":  func() *world { return newWorld(1, 1, func(w *world) { w.actors[0].waits = false }) },
 	"two attempts":            func() *world { return newWorld(2, 1, nil) },
+	"two of one handle":       func() *world { return newWorld(2, 1, func(w *world) { w.oneHandle = true }) },
 	"three attempts, limit 2": func() *world { return newWorld(3, 2, nil) },
 	"MaxHold":                 func() *world { return newWorld(1, 1, func(w *world) { w.actors[0].maxHold = 200 * time.Millisecond }) },
 }
