@@ -146,6 +146,9 @@ func (c *caller) run(into *Lease) (isQueued bool, answer any, err error) {
 			at.wake = make(chan struct{}, 1)
 		}
 		end := at.after(was, fx, nil)
+		if !at.flying {
+			c.enter = nil // so that a waiter takes no memory for it
+		}
 		becameQueued := at.state == queued && c.was != queued
 		c.was = at.state
 		next, wake := at.next, at.wake
