@@ -110,4 +110,4 @@ func (b *blocker) handle(ctx context.Context) error {
 	}
 }
 
-const soon = 200 * time.Millisecond
+const soon = 600 * time.Millisecond
