@@ -148,3 +148,20 @@ func (m *Manager) LeavesDue(res Resource) (n int) {
 	}
 	return n
 }
+
+// AsksAfterJoin reports whether a waiter whose enter was sent before a reply was lost asks at once
+// when it joins its group.
+func (m *Manager) AsksAfterJoin(res Resource, lost bool) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := m.now()
+	a := m.newAttempt(res, Attempt{Permits: 1, Limit: 1, Wait: true})
+	a.state = queued
+	if lost {
+		m.replyLost(res)
+	}
+	a.join(&Reply{Now: time.Now().UnixMicro()}, now, m.now())
+	hinted := a.group.hinted != 0
+	a.leaveGroup()
+	return hinted
+}

@@ -121,3 +121,30 @@ func FuzzForgedMessages(f *testing.F) {
 		}
 	})
 }
+
+// A message that comes while an attempt enters is not believed: there is no sample of the
+// server's clock to judge it by.
+func TestMessageWhileItEntersIsNotBelieved(t *testing.T) {
+	z := newForged(t)
+	z.Asked(lease.Result{Code: lease.Gone})
+	z.Verdict()
+	z.m.Message(fmt.Sprintf("1 %d 2000 7", time.Now().UnixMicro()))
+	if v, _, told := z.Verdict(); told {
+		t.Errorf("the waiter wakes for %+v", v)
+	}
+}
+
+// The reply that was lost while a waiter entered may have carried its grant, and the ask that
+// followed ran before it joined its group.
+func TestWaiterThatJoinsAfterALossAsks(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		z := newForged(t)
+		res, err := z.m.Resource("other")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if asks := z.m.AsksAfterJoin(res, lost); asks != lost {
+			t.Errorf("a reply was lost: %v; the waiter asks at once: %v", lost, asks)
+		}
+	}
+}

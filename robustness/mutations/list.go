@@ -31,7 +31,7 @@ const (
 // together.
 var sampled = concat(scripts, totals, listed)
 
-var mutations = concat(scripts, client, flightScripts, flights, totals, listed, telemetry, replicas, localTurns, inboxes, revoked, commands, queue, outages, once, several, near)
+var mutations = concat(scripts, client, flightScripts, flights, totals, listed, telemetry, replicas, localTurns, inboxes, revoked, commands, queue, outages, once, several, near, core)
 
 func concat(all ...[]mutation) (list []mutation) {
 	for _, some := range all {
@@ -270,7 +270,7 @@ var client = []mutation{
 	{
 		name: "a grant that comes too late is given back", file: "internal/lease/life.go",
 		old: "if !a.taken { // between its grant and this look", new: "if false { // between its grant and this look",
-		packages: "./internal/lease ./internal/tests/faults/semaphore", tests: "TestExplorer|Slower", servers: true,
+		packages: "./internal/lease", tests: "TestDeadlineIsNoticed",
 	},
 	{
 		name: "a lease that Close gives back is not returned", file: "internal/lease/acquire.go",
@@ -285,7 +285,7 @@ var client = []mutation{
 	{
 		name: "the lease ends at its deadline", file: "internal/lease/life.go",
 		old: "if a.state == held && now >= a.deadline {", new: "if false {",
-		packages: "./internal/lease", tests: "TestExplorer",
+		packages: "./internal/lease", tests: "TestDeadlineIsNoticed",
 	},
 	{
 		name: "a lease that was lost before Close stays lost", file: "internal/lease/life_held.go",
