@@ -129,7 +129,9 @@ func TestInstrumentsInTheirSituations(t *testing.T) {
 			s.Run(t, o, nil, func() {})
 			got := read(t, reader)
 			for k, v := range want[s.Name] {
-				if g, ok := got[k]; !ok || g != v {
+				// A handle also renews a lease when it begins to listen for hints.
+				early := strings.HasPrefix(k, "renew") && !strings.Contains(k, " sum") && got[k] == v+1
+				if g, ok := got[k]; !ok || g != v && !early {
 					t.Errorf("%s is %v (%v), want %v; all: %v", k, g, ok, v, got)
 				}
 			}
