@@ -35,18 +35,18 @@ type attempt struct {
 	ticket int64         // place in the queue, once it had one
 
 	group     *group // that asks for it, while it is queued
-	place     int    // among the group's waiters
 	lastState *State // of its key, if its group has others, or if it left its group
 	leftGroup moment
 
 	token   uint64
-	grantAt time.Time // when the process learned of the grant
-	byEnter bool      // see Lease.ByEnter
-	watched bool      // hints are listened for
-	quiet   bool      // see Attempt.Quiet
-	failure error     // of the last enter or renewal; nil: it was answered
-	why     error     // why the lease is over; nil: it is not
-	cause   error     // what led to that, if known
+	grantAt moment // when the process learned of the grant
+	place   int32  // among the group's waiters
+	byEnter bool   // see Lease.ByEnter
+	watched bool   // hints are listened for
+	quiet   bool   // see Attempt.Quiet
+	failure error  // of the last enter or renewal; nil: it was answered
+	why     error  // why the lease is over; nil: it is not
+	cause   error  // what led to that, if known
 	cancel  context.CancelCauseFunc
 }
 
@@ -136,7 +136,7 @@ func (a *attempt) moved(was state, r *Result) {
 		a.leaveGroup()
 	}
 	if a.state == held {
-		a.token, a.grantAt, a.failure = r.Token, time.Now(), nil
+		a.token, a.grantAt, a.failure = r.Token, m.now(), nil
 		m.watch.add(a)
 	}
 	if was <= held && a.state > held {
@@ -272,7 +272,7 @@ func (a *attempt) noReply(err error) Result {
 // renewal prepares a call that renews the lease. Called with the lock, or with the caller's
 // own view of the deadline.
 func (a *attempt) renewal(now time.Time, o RenewOptions) *call.Call {
-	o.EnterMayArriveUntil, o.HeldFor = a.void, now.Sub(a.grantAt)
+	o.EnterMayArriveUntil, o.HeldFor = a.void, a.m.moment(now)-a.grantAt
 	c := a.req.Renew(o)
 	c.Rank, c.By, c.Confirm = call.KeepsLease, a.m.time(a.deadline), a.m.confirm
 	return c

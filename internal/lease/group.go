@@ -109,7 +109,7 @@ func (a *attempt) join(r *Reply, sent, got moment) {
 	if len(g.waiters) == 0 {
 		g.asked = sent // the attempt's enter was a sign of life
 	}
-	a.group, a.place = g, len(g.waiters)
+	a.group, a.place = g, int32(len(g.waiters))
 	g.waiters = append(g.waiters, a)
 	g.learn(r, sent, got)
 	if a.lastState = nil; r.State.Total > 0 {

@@ -144,7 +144,7 @@ func (l *Lease) Key() string { return l.a.Key }
 func (l *Lease) Token() uint64 { return l.a.token }
 
 // Since returns the time at which the process learned of the grant.
-func (l *Lease) Since() time.Time { return l.a.grantAt }
+func (l *Lease) Since() time.Time { return l.a.m.time(l.a.grantAt) }
 
 // ID returns the name of the lease in listings. It is not the owner id.
 func (l *Lease) ID() string { return l.a.req.ID() }

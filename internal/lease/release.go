@@ -67,7 +67,7 @@ func (l *Lease) end(op string, mark func()) error {
 	end.tell()
 	switch was {
 	case held:
-		m.holds.add(time.Since(a.grantAt))
+		m.holds.add(m.now() - a.grantAt)
 		return nil
 	case lost:
 		m.events.staleRelease(a)

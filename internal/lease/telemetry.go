@@ -245,7 +245,7 @@ func (t *telemetry) released(a *attempt, why error) {
 func (t *telemetry) holdEnded(a *attempt, outcome string) {
 	if !t.ownUse && a.Turns == nil && !a.quiet { // with turns, each of them is a hold
 		t.observe(leasehold.Event{
-			Kind: leasehold.EventHoldEnded, Outcome: outcome, Duration: time.Since(a.grantAt), Permits: a.Permits,
+			Kind: leasehold.EventHoldEnded, Outcome: outcome, Duration: a.m.now() - a.grantAt, Permits: a.Permits,
 		})
 	}
 }

@@ -143,7 +143,7 @@ func (l *Lease) SetLastToken(token uint64) { l.a.req.SetLastToken(token) }
 func (l *Lease) TokenAheadOfClock() bool {
 	const slack = 1000 // µs: shorter than any lease, so the clock has passed it by the next grant
 	now, unknown := l.a.m.client.Now(l.a.res.FirstKey())
-	return unknown == nil && l.a.token > uint64(now-time.Since(l.a.grantAt).Microseconds())+slack
+	return unknown == nil && l.a.token > uint64(now-(l.a.m.now()-l.a.grantAt).Microseconds())+slack
 }
 
 // Closing returns a channel that is closed when Close begins.

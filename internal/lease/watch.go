@@ -18,7 +18,7 @@ const (
 	// after a failover, all leases at once would get in the way of other calls. One round trip
 	// renews renewAtOnce leases.
 	renewEach   = time.Millisecond
-	renewAtOnce = 100
+	renewAtOnce = 500
 	// gatherMissed is how long a handle collects keys with new subscriptions before it looks
 	// through its leases once for all of them.
 	gatherMissed = 20 * time.Millisecond
@@ -41,7 +41,7 @@ type watch struct {
 func (w *watch) add(a *attempt) {
 	if !w.scheduled {
 		w.scheduled = true
-		w.m.loop.Put(&w.entry, w, a.grantAt.Add(watchAfter), watchAfter/4)
+		w.m.loop.Put(&w.entry, w, w.m.time(a.grantAt+watchAfter), watchAfter/4)
 	}
 }
 
@@ -50,7 +50,7 @@ func (w *watch) Due(t time.Time, calls []*call.Call) ([]*call.Call, time.Time, t
 	m := w.m
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var oldest time.Time // when the oldest lease that is still too young began
+	oldest := never // when the oldest lease that is still too young began
 	now := m.moment(t)
 	w.nextRenew = max(w.nextRenew, now)
 	for _, a := range m.attempts {
@@ -59,12 +59,12 @@ func (w *watch) Due(t time.Time, calls []*call.Call) ([]*call.Call, time.Time, t
 		case a.state != held:
 		case a.watched:
 			renew = w.missed[""] || w.missed[key]
-		case t.Sub(a.grantAt) >= watchAfter:
+		case now-a.grantAt >= watchAfter:
 			a.watched = true
 			from := m.inbox.Watch(key)
-			renew = !from.IsZero() && from.After(a.grantAt)
-		case oldest.IsZero() || a.grantAt.Before(oldest):
-			oldest = a.grantAt
+			renew = !from.IsZero() && from.After(m.time(a.grantAt))
+		default:
+			oldest = min(oldest, a.grantAt)
 		}
 		if renew {
 			at := w.nextRenew
@@ -77,10 +77,10 @@ func (w *watch) Due(t time.Time, calls []*call.Call) ([]*call.Call, time.Time, t
 		}
 	}
 	w.missed = nil
-	if w.scheduled = !oldest.IsZero(); !w.scheduled {
+	if w.scheduled = oldest != never; !w.scheduled {
 		return calls, time.Time{}, 0
 	}
-	return calls, oldest.Add(watchAfter), watchAfter / 4
+	return calls, m.time(oldest + watchAfter), watchAfter / 4
 }
 
 // subscribed is called on each new subscription. Messages may have been missed, so the handle

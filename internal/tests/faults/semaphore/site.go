@@ -47,7 +47,8 @@ func (s *site) closing(rdb redis.UniversalClient, cfg semaphore.Config) *semapho
 func (s *site) empty(limit int, within time.Duration) {
 	s.TB.Helper()
 	harness.Until(s.TB, within, func() error {
-		if n, q := s.InUse(), s.Queued(); n != 0 || q != 0 {
+		// A waiter that is granted moves from the queue to the holders, so the queue is read first.
+		if q, n := s.Queued(), s.InUse(); n != 0 || q != 0 {
 			return fmt.Errorf("%d permits in use and %d waiters are left", n, q)
 		}
 		return nil
