@@ -287,10 +287,6 @@ func margin(term time.Duration) time.Duration {
 	return max(12*time.Millisecond, term/40)
 }
 
-// deadline returns the time until which a lease is surely held that lasts for term on the
-// server, counted from a local time that is not later than the server's start.
-func deadline(from time.Time, term time.Duration) time.Time { return from.Add(term - margin(term)) }
-
 // TermWithin returns the term to ask for if the holder must stop after left: ttl, or left plus
 // twice the margin, so that the deadline does not come earlier. It is at least MinTTL.
 func TermWithin(ttl, left time.Duration) time.Duration { return max(MinTTL, capTerm(ttl, left)) }
