@@ -196,11 +196,6 @@ var core = []mutation{
 		packages: coreTests, tests: "TestCloseAndAGrant",
 	},
 	{
-		name: "core: nobody takes a lease of a closed handle", file: "internal/lease/acquire.go",
-		old: "if do == lookTake && m.closed {", new: "if false {",
-		packages: "./internal/tests/contract/semaphore", tests: "TestAcquire.*Close",
-	},
-	{
 		name: "core: a waiter that joined after a lost reply asks, too", file: "internal/lease/group.go",
 		old: "if m.missed >= sent {", new: "if false {",
 		packages: coreTests, tests: "TestWaiterThatJoinsAfter",
