@@ -271,3 +271,67 @@ func TestEnterIsNotWantedAfterAGrant(t *testing.T) {
 		t.Error("an enter is sent for an attempt that has a lease")
 	}
 }
+
+// A grant in the reply to another call finds an attempt whose enter is under way. Its caller
+// withdraws that enter or notes until when it may run, and only then takes the lease. So the
+// leave is repeated for a term after that.
+func TestGrantWhileAnEnterFlies(t *testing.T) {
+	now := epoch
+	a := aQueued(now)
+	a.onNews(&Result{Code: Gone}, true, now, now)
+	a.attached = true
+	a.send()
+	a.onNews(&Result{Code: Granted, Term: a.ttl}, false, now, now)
+	if do, _ := a.look(now); do != lookDetach {
+		t.Fatalf("look says %d; want a detach", do)
+	}
+	void := now + voidAfter
+	a.detach(void, now)
+	if do, _ := a.look(now); do != lookTake {
+		t.Fatalf("look says %d; want to take", do)
+	}
+	a.take(now)
+	a.release(now, false)
+	if a.gone() != void+a.ttl {
+		t.Errorf("leaves go on for %v; want a term after the enter is void", a.gone()-now)
+	}
+}
+
+// An answer without a lease leaves nothing behind, unless a copy of an earlier enter may run.
+func TestAnswerWithoutALease(t *testing.T) {
+	now := epoch
+	for code, want := range map[Code]verdict{Busy: tellAnswer, GivenUp: tellAgain, Revoked: tellRevoked} {
+		a := aLife()
+		a.send()
+		a.onEnter(&Result{Code: code}, now, now)
+		if a.detach(0, now); a.told != want || a.state != over || !a.settled {
+			t.Errorf("%d: told %d, state %d", code, a.told, a.state)
+		}
+		a = aLife()
+		a.send()
+		a.onEnter(&Result{Code: Unanswered}, now, now+second)
+		a.send()
+		a.onEnter(&Result{Code: code}, now+second, now+second)
+		if a.detach(0, now+second); a.told != want || a.state != leaving || a.gone() < now+voidAfter+a.ttl {
+			t.Errorf("%d after an enter without an answer: told %d, state %d", code, a.told, a.state)
+		}
+	}
+}
+
+// A renewal whose outcome comes when the leaves have ended without an answer may have prolonged
+// the lease, so they begin again.
+func TestRenewalAfterTheLeaves(t *testing.T) {
+	for _, code := range []Code{Granted, Unanswered} {
+		a := aHeld(epoch)
+		a.release(epoch, false)
+		a.onLeave(&Result{Code: Unanswered}, epoch+second)
+		end := a.gone()
+		if a.tick(end, 0); a.state != over {
+			t.Fatalf("state %d after the term", a.state)
+		}
+		a.onRenew(&Result{Code: code, Term: a.ttl}, a.ttl, epoch, end)
+		if do, _ := a.tick(end, 0); do != toLeave || a.gone() != end+a.ttl {
+			t.Errorf("a renewal (%d): duty %d, until %v", code, do, a.gone()-end)
+		}
+	}
+}

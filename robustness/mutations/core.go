@@ -21,11 +21,6 @@ var core = []mutation{
 		packages: coreTests, tests: "TestUntil",
 	},
 	{
-		name: "core: a grant in an enter's reply lasts from its receipt", file: lifeFile,
-		old: "\tcase r.Code == Granted:\n\t\ta.until = max(a.until, now+r.Term)\n", new: "",
-		packages: coreTests, tests: "TestExplorer",
-	},
-	{
 		name: "core: any other grant lasts from its receipt", file: lifeFile,
 		old: "a.until = max(a.until, now+r.Term)\n\ta.deadline", new: "a.until = max(a.until, sent+r.Term)\n\ta.deadline",
 		packages: coreTests, tests: "TestUntil",
@@ -43,7 +38,7 @@ var core = []mutation{
 	{
 		name: "core: a late renewal has the leaves begin again", file: heldFile,
 		old: "if a.state == over && !a.settled && a.until > now {", new: "if false {",
-		packages: coreTests, tests: "TestExplorer|TestLeaveIsRepeated",
+		packages: coreTests, tests: "TestRenewalAfterTheLeaves",
 	},
 	{
 		name: "core: an enter without an answer may run", file: lifeFile,
@@ -58,12 +53,12 @@ var core = []mutation{
 	{
 		name: "core: a caller whose enter flies is detached before it takes", file: lifeFile,
 		old: "case a.flying && a.attached:", new: "case false:",
-		packages: coreTests, tests: "TestExplorer",
+		packages: coreTests, tests: "TestGrantWhileAnEnterFlies",
 	},
 	{
 		name: "core: an answer ends nothing while a copy may run", file: lifeFile,
 		old: "a.runs == 0 && (a.told", new: "(a.told",
-		packages: coreTests, tests: "TestExplorer",
+		packages: coreTests, tests: "TestAnswerWithoutALease",
 	},
 	{
 		name: "core: a place may be granted until it is dead", file: lifeFile,
@@ -78,7 +73,7 @@ var core = []mutation{
 	{
 		name: "core: an enter that was given up begins a new attempt", file: lifeFile,
 		old: "return fx | a.drop(tellAgain)", new: "return fx | a.unanswered(r, sent, now)",
-		packages: coreTests, tests: "TestExplorer|TestPatience",
+		packages: coreTests, tests: "TestAnswerWithoutALease",
 	},
 	{
 		name: "core: a revoked waiter's enter is told so", file: lifeFile,
@@ -118,12 +113,12 @@ var core = []mutation{
 	{
 		name: "core: a deadline that has passed comes before a release", file: heldFile,
 		old: "\tfx = a.notice(now)\n\tswitch {\n\tcase a.released ||", new: "\tswitch {\n\tcase a.released ||",
-		packages: coreTests, tests: "TestExplorer|TestDeadlineIsNoticed",
+		packages: coreTests, tests: "TestDeadlineIsNoticed",
 	},
 	{
 		name: "core: a deadline that has passed comes before a look", file: lifeFile,
 		old: "\tfx = a.notice(now) &^ wake\n", new: "",
-		packages: coreTests, tests: "TestExplorer|TestDeadlineIsNoticed",
+		packages: coreTests, tests: "TestDeadlineIsNoticed",
 	},
 	{
 		name: "core: a deadline that has passed comes before Close", file: heldFile,
@@ -199,11 +194,6 @@ var core = []mutation{
 		name: "core: Close leaves what nobody has taken to its caller", file: heldFile,
 		old: "case a.state == held && a.taken:", new: "case a.state == held:",
 		packages: coreTests, tests: "TestCloseAndAGrant",
-	},
-	{
-		name: "core: nobody takes a lease of a closed handle", file: "internal/lease/acquire.go",
-		old: "if do == lookTake && m.closed {", new: "if false {",
-		packages: "./internal/tests/contract/semaphore", tests: "TestAcquire.*Close",
 	},
 	{
 		name: "core: a waiter that joined after a lost reply asks, too", file: "internal/lease/group.go",

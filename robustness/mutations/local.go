@@ -43,9 +43,9 @@ var localTurns = []mutation{
 		packages: "./internal/tests/contract/semaphore", tests: "TestATurnThatIsOver",
 	},
 	{
-		name: "a lease that the server forgot serves no more turns", file: "internal/lease/turns.go",
-		old: "if r.Code != Granted {", new: "if r.Code != Granted && false {",
-		packages: localTests, tests: "TestTurnsEndAfter",
+		name: "a lease that the server forgot serves no more turns", file: "internal/lease/attempt.go",
+		old: "if a.Turns != nil && a.life.why != byHolder {", new: "if false {",
+		packages: localTests, tests: "TestTurnsEndAfter|TestALostLease",
 	},
 	{
 		name: "an unlock that enters again tells why its lease is gone", file: "internal/lease/turns.go",

@@ -113,7 +113,7 @@ var revoked = []mutation{
 	{
 		name: "revoke: a hint before the lease begins is kept", file: "internal/lease/life.go",
 		old: "\t\ta.asks = true\n", new: "\t\t_ = a.asks\n",
-		packages: "./internal/tests/faults/mutex", tests: "HintBefore", servers: true,
+		packages: "./internal/lease ./internal/tests/faults/mutex", tests: "TestHintBrings|HintBefore", servers: true,
 	},
 	{
 		name: "revoke: a newcomer does not put a hint off", file: "internal/lease/group.go",
