@@ -122,7 +122,7 @@ var revoked = []mutation{
 	},
 	{
 		name: "revoke: old leases listen for hints", file: "internal/lease/watch.go",
-		old: "case t.Sub(a.grantAt) >= watchAfter:", new: "case t.Sub(a.grantAt) >= 100*watchAfter:",
+		old: "case now-a.grantAt >= watchAfter:", new: "case now-a.grantAt >= 100*watchAfter:",
 		packages: operators, tests: "Simulation",
 	},
 	{
