@@ -42,7 +42,8 @@ type attempt struct {
 	grantAt moment // when the process learned of the grant
 	place   int32  // among the group's waiters
 	byEnter bool   // see Lease.ByEnter
-	watched bool   // hints are listened for
+	watched bool   // its key is watched, so that hints are heard
+	listens bool   // and the subscription was there once
 	quiet   bool   // see Attempt.Quiet
 	failure error  // of the last enter or renewal; nil: it was answered
 	why     error  // why the lease is over; nil: it is not

@@ -137,7 +137,7 @@ var revoked = []mutation{
 	},
 	{
 		name: "revoke: a new subscription renews", file: "internal/lease/watch.go",
-		old: `renew = w.missed[""] || w.missed[key]`, new: "renew = false",
+		old: "renew, a.listens = a.listens, true", new: "a.listens = true",
 		packages: "./internal/tests/faults/mutex", tests: "RenewedTogether", servers: true,
 	},
 	{

@@ -89,12 +89,8 @@ func TestEventsTellHowLong(t *testing.T) {
 	})
 	r = &recorder{}
 	Leases[1].Run(t, r, nil, func() {
-		for i, e := range r.of(leasehold.EventRenewed) {
-			// After a third of 3 s, with the deadline 60 ms before the server's expiry. The first
-			// renewal may come when the holder begins to listen for hints, after a tenth of a second.
-			if i == 0 && e.Duration > 2700*time.Millisecond {
-				continue
-			}
+		for _, e := range r.of(leasehold.EventRenewed) {
+			// After a third of 3 s, with the deadline 60 ms before the server's expiry.
 			if e.Duration < 1900*time.Millisecond || e.Duration > 2100*time.Millisecond {
 				t.Errorf("the margin of a renewal is %v, want about 2 s", e.Duration)
 			}
