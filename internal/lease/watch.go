@@ -15,10 +15,9 @@ const (
 	// watchAfter is the age at which a lease is worth a subscription.
 	watchAfter = 100 * time.Millisecond
 	// renewEach spaces out the renewals that new subscriptions cause, to 1,000 leases a second:
-	// after a failover, all leases at once would get in the way of other calls. One round trip
-	// renews renewAtOnce leases.
-	renewEach   = time.Millisecond
-	renewAtOnce = 500
+	// after a failover, all leases at once would get in the way of other calls. Those that are due
+	// within a short part of the TTL share a round trip.
+	renewEach = time.Millisecond
 	// gatherMissed is how long a handle collects keys with new subscriptions before it looks
 	// through its leases once for all of them.
 	gatherMissed = 20 * time.Millisecond
@@ -71,13 +70,8 @@ func (w *watch) Due(t time.Time, calls []*call.Call) ([]*call.Call, time.Time, t
 			oldest = min(oldest, a.grantAt)
 		}
 		if renew {
-			at := w.nextRenew
-			if at > now { // with others
-				at += renewAtOnce*renewEach - 1
-				at -= at % (renewAtOnce * renewEach)
-			}
+			a.after(held, a.onHint(w.nextRenew), nil)
 			w.nextRenew += renewEach
-			a.after(held, a.onHint(at), nil)
 		}
 	}
 	w.missed = nil

@@ -140,9 +140,4 @@ var revoked = []mutation{
 		old: "renew, a.listens = a.listens, true", new: "a.listens = true",
 		packages: "./internal/tests/faults/mutex", tests: "RenewedTogether", servers: true,
 	},
-	{
-		name: "revoke: many leases are renewed in a round trip", file: "internal/lease/watch.go",
-		old: "\t\t\t\tat += renewAtOnce*renewEach - 1\n\t\t\t\tat -= at % (renewAtOnce * renewEach)\n", new: "\t\t\t\tat += 0\n",
-		packages: "./internal/tests/faults/mutex", tests: "RenewedTogether", servers: true,
-	},
 }

@@ -291,7 +291,7 @@ func TestLocksAreRenewedTogetherAfterACut(t *testing.T) {
 		}
 		h.on.Store(true)
 		rdb.AddHook(h)
-		m := s.handle(rdb, mutex.Config{})
+		m := s.handle(rdb, mutex.Config{TTL: time.Hour}) // no other renewal is due
 		const locks = 500
 		var held []*mutex.Lock
 		for i := range locks {
