@@ -43,7 +43,6 @@ type attempt struct {
 	place   int32  // among the group's waiters
 	byEnter bool   // see Lease.ByEnter
 	watched bool   // its key is watched, so that hints are heard
-	listens bool   // and the subscription was there once
 	quiet   bool   // see Attempt.Quiet
 	failure error  // of the last enter or renewal; nil: it was answered
 	why     error  // why the lease is over; nil: it is not
@@ -226,6 +225,7 @@ func (a *attempt) Due(t time.Time, calls []*call.Call) ([]*call.Call, time.Time,
 		}
 	}
 	was := a.state
+	probes := a.probes
 	do, fx := a.tick(now, pending)
 	at, slack := a.due()
 	a.dueAt = at // the schedule learns it from what Due returns
@@ -234,6 +234,9 @@ func (a *attempt) Due(t time.Time, calls []*call.Call) ([]*call.Call, time.Time,
 	switch do {
 	case toRenew:
 		term := a.term(t)
+		if probes {
+			term = probeTerm
+		}
 		c = a.renewal(t, RenewOptions{Term: term})
 		c.Done = func(ints []int64, err error) { _ = a.onRenewed(c, term, ints, err) }
 	case toLeave:
@@ -305,7 +308,9 @@ func (a *attempt) onRenewed(c *call.Call, term time.Duration, ints []int64, err 
 	now, was := m.now(), a.state
 	if was == held {
 		a.failure = r.Err
-		m.events.renewed(m.time(a.deadline), &r.Result)
+		if term != probeTerm || r.Code != Granted {
+			m.events.renewed(m.time(a.deadline), &r.Result)
+		}
 	}
 	end := a.after(was, a.onRenew(&r.Result, term, m.moment(c.Sent), now), &r.Result)
 	m.mu.Unlock()

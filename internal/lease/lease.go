@@ -56,7 +56,7 @@ func (l *Lease) End() { l.step((*life).end) }
 
 // RenewNow brings the next renewal forward if the lease is held.
 func (l *Lease) RenewNow() {
-	l.step(func(a *life, now moment) effect { a.renewAt = min(a.renewAt, now); return 0 })
+	l.step(func(a *life, now moment) effect { a.renewAt, a.probes = min(a.renewAt, now), false; return 0 })
 }
 
 // Context returns a child of the acquiring ctx that ends when the lease is lost or given back.

@@ -48,6 +48,7 @@ type life struct {
 	asks     bool   // a hint came: the group is to ask once it is queued, or a lease to renew
 	again    bool   // a new attempt is to follow, once the leave says that it was not revoked
 	late     bool   // a leave that finds a lease finds a grant that came too late
+	probes   bool   // the next renewal is there to hear of a revocation, and changes nothing
 	resent   bool   // an earlier leave may have run
 	complete bool   // its leave stores something only if the lease is held
 	settled  bool   // nothing of it is left: the leave was answered, or none was needed
@@ -138,6 +139,9 @@ const (
 	// hintPause is the shortest time between two renewals that hints cause. Replayed hints cost
 	// one call every 50 ms, and no more.
 	hintPause = 50 * time.Millisecond
+	// probeTerm is the term of a renewal that a hint causes. It is over before the lease is, so
+	// the renewal changes nothing: no write, and listings do not see it.
+	probeTerm = time.Millisecond
 	// refusedPause is the pause after a leave that the server refused maxTries times or more.
 	refusedPause = 500 * time.Millisecond
 )
@@ -368,7 +372,9 @@ func (a *life) onHint(now moment) effect {
 	case queued:
 		return ask
 	case held:
-		a.renewAt = min(a.renewAt, max(now, a.renewedAt+hintPause))
+		if at := max(now, a.renewedAt+hintPause); at < a.renewAt {
+			a.renewAt, a.probes = at, true
+		}
 	}
 	return 0
 }
@@ -392,7 +398,7 @@ func (a *life) grant(r *Result, sent, now moment) effect {
 		return 0
 	}
 	if a.asks { // it may have been revoked meanwhile
-		a.asks, a.renewAt = false, now
+		a.asks, a.renewAt, a.probes = false, now, true
 	}
 	return wake
 }

@@ -228,7 +228,7 @@ func (a *life) tick(now, pending moment) (do duty, fx effect) {
 			return nothing, fx
 		}
 		// If no answer comes, try again after a quarter of the time that is left.
-		a.renewAt, a.renewedAt = now+a.retryRenewal(now), now
+		a.renewAt, a.renewedAt, a.probes = now+a.retryRenewal(now), now, false
 		return toRenew, fx
 	case a.state == leaving && !a.attached && now >= a.next:
 		if pending > now {

@@ -23,9 +23,6 @@ const (
 	gatherMissed = 20 * time.Millisecond
 )
 
-// A lease that nobody listened for yet is not renewed when its subscription begins: a hint from
-// before that is rare, and the next renewal hears what it said.
-
 // A watch is the one schedule entry of a handle that makes sure that holders hear hints. It
 // subscribes to the keys of leases that are older than watchAfter, and renews leases whose
 // hints may have been missed. The manager's lock guards it.
@@ -60,12 +57,11 @@ func (w *watch) Due(t time.Time, calls []*call.Call) ([]*call.Call, time.Time, t
 		switch {
 		case a.state != held:
 		case a.watched:
-			if w.missed[""] || w.missed[key] {
-				renew, a.listens = a.listens, true
-			}
+			renew = w.missed[""] || w.missed[key]
 		case now-a.grantAt >= watchAfter:
 			a.watched = true
-			a.listens = !m.inbox.Watch(key).IsZero()
+			from := m.inbox.Watch(key)
+			renew = !from.IsZero() && from.After(m.time(a.grantAt))
 		default:
 			oldest = min(oldest, a.grantAt)
 		}

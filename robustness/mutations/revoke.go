@@ -137,7 +137,7 @@ var revoked = []mutation{
 	},
 	{
 		name: "revoke: a new subscription renews", file: "internal/lease/watch.go",
-		old: "renew, a.listens = a.listens, true", new: "a.listens = true",
+		old: `renew = w.missed[""] || w.missed[key]`, new: "renew = false",
 		packages: "./internal/tests/faults/mutex", tests: "RenewedTogether", servers: true,
 	},
 }
