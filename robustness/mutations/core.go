@@ -137,7 +137,7 @@ var core = []mutation{
 	},
 	{
 		name: "core: a hint ends no lease", file: lifeFile,
-		old: "\tcase held:\n\t\ta.renewAt = min(", new: "\tcase held:\n\t\ta.state = lost\n\t\ta.renewAt = min(",
+		old: "\tcase held:\n\t\tif at := max(", new: "\tcase held:\n\t\ta.state = lost\n\t\tif at := max(",
 		packages: coreTests, tests: "TestHintBrings",
 	},
 	{

@@ -102,7 +102,7 @@ var revoked = []mutation{
 	},
 	{
 		name: "revoke: a hint only makes the holder renew", file: "internal/lease/life.go",
-		old: "\t\ta.renewAt = min(a.renewAt, max(now, a.renewedAt+hintPause))\n", new: "\t\treturn a.lose(byServer)\n",
+		old: "\t\t\ta.renewAt, a.probes = at, true\n", new: "\t\t\treturn a.lose(byServer)\n",
 		packages: "./internal/lease " + operators, tests: "TestHint|Simulation",
 	},
 	{
