@@ -178,8 +178,17 @@ func (s *shop) set(ctx context.Context, warehouse string, token uint64, n int) e
 	return s.stock.Set(ctx, warehouse, token, strconv.Itoa(n), time.Hour)
 }
 
+// errMove is the error of a transfer that had its locks. It must not be repeated: the first half
+// may have been written.
+var errMove = errors.New("the transfer failed")
+
 // move takes one piece from a warehouse to the other. Its caller holds both locks.
-func (s *shop) move(ctx context.Context, from, to string, fromToken, toToken uint64) error {
+func (s *shop) move(ctx context.Context, from, to string, fromToken, toToken uint64) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("%w: %w", errMove, err)
+		}
+	}()
 	have, err := s.get(ctx, from)
 	if err != nil {
 		return err
@@ -227,9 +236,13 @@ func mover(ctx context.Context, c *demo.Child) error {
 		case err == nil:
 			n++
 			c.Report(demo.Event{Kind: moved})
-		case errors.Is(err, leasehold.ErrBusy): // each of two waits for what the other holds
+		case ctx.Err() != nil:
+		case errors.Is(err, errMove):
+			return err
+		case errors.Is(err, leasehold.ErrBusy), // each of two waits for what the other holds
+			errors.Is(err, leasehold.ErrUnavailable): // the wait was over before Redis answered
 			c.Report(demo.Event{Kind: gaveUp})
-		case ctx.Err() == nil:
+		default:
 			return err
 		}
 	}
