@@ -3,30 +3,99 @@ package main
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
 
+// Formula makes a figure of metrics of one line of output.
+type Formula struct {
+	Bench   Bench
+	metrics []string
+	sign    string // "" for one metric, else what stands between two: "/", "-" or "~"
+	times   float64
+}
+
+// parseFormula reads "bench LonePair/background" and "mutex-µs - floor-µs".
+func parseFormula(bench, text string) (f Formula, err error) {
+	var ok bool
+	if f.Bench.Module, f.Bench.Name, ok = strings.Cut(bench, " "); !ok {
+		return f, fmt.Errorf("%q names no module and benchmark", bench)
+	}
+	parts := strings.Fields(text)
+	f.times = 1
+	if n, err := strconv.ParseFloat(text[:strings.IndexByte(text+" ", ' ')], 64); err == nil {
+		f.times, parts = n, parts[1:]
+	}
+	switch {
+	case len(parts) == 1:
+		f.metrics = parts
+	case len(parts) == 3 && strings.Contains("/-~", parts[1]):
+		f.metrics, f.sign = []string{parts[0], parts[2]}, parts[1]
+	default:
+		return f, fmt.Errorf("%q is no formula", text)
+	}
+	return f, nil
+}
+
+func (f Formula) of(v []float64) float64 {
+	switch f.sign {
+	case "/":
+		return f.times * v[0] / v[1]
+	case "-":
+		return f.times * (v[0] - v[1])
+	case "~":
+		return max(v[0]/v[1], v[1]/v[0])
+	}
+	return f.times * v[0]
+}
+
 // Figure is what came of a row.
 type Figure struct {
 	Row    Row
-	Values []float64 // one a repetition
-	Spread Spread
-	Of     []Spread // of the row's metrics
-	Err    error    // it could not be computed
+	Values []float64 // one for each repetition
+	Of     []float64 // the medians of the formula's metrics
+	Err    error     // it could not be computed
 }
 
 // Figures computes the rows.
 func Figures(in *Input, rows []Row) (all []Figure) {
 	for _, r := range rows {
 		f := Figure{Row: r}
-		f.Values, f.Of, f.Err = r.Evaluate(in)
-		if f.Err == nil {
-			f.Spread = spread(f.Values)
-		}
+		f.Err = f.compute(in)
 		all = append(all, f)
 	}
 	return all
+}
+
+func (f *Figure) compute(in *Input) error {
+	var columns [][]float64
+	for _, metric := range f.Row.metrics {
+		column, err := in.Column(f.Row.Bench, metric)
+		if err != nil {
+			return err
+		}
+		columns = append(columns, column)
+		f.Of = append(f.Of, median(column))
+	}
+	for n := range columns[0] {
+		var v []float64
+		for _, column := range columns {
+			v = append(v, column[n])
+		}
+		figure := f.Row.of(v)
+		if math.IsNaN(figure) || math.IsInf(figure, 0) {
+			return fmt.Errorf("%v, repetition %d: no figure can be made of %v", f.Row.Bench, n+1, v)
+		}
+		f.Values = append(f.Values, figure)
+	}
+	return nil
+}
+
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	n := len(sorted)
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
 // Keeps reports whether the figure keeps a limit: the median of what a busy
@@ -36,20 +105,15 @@ func (f Figure) Keeps(l Limit) bool {
 		return false
 	}
 	if !f.Row.Counted {
-		return l.Keeps(f.Spread.Median)
+		return l.Keeps(median(f.Values))
 	}
-	for _, v := range f.Values {
-		if !l.Keeps(v) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(f.Values, func(v float64) bool { return !l.Keeps(v) })
 }
 
 // Verdict is whether the bar is reached, in a word.
 func (f Figure) Verdict() string {
 	switch {
-	case !f.Row.Bar.Set():
+	case f.Row.Bar == Limit{}:
 		return ""
 	case f.Err != nil:
 		return "not measured"
@@ -59,30 +123,30 @@ func (f Figure) Verdict() string {
 	return "not reached"
 }
 
-// Ratio is the figure: median, and the spread where there is one.
-func (f Figure) Ratio() string {
+// String is the figure: the median, and the spread where there is one.
+func (f Figure) String() string {
 	if f.Err != nil {
 		return "–"
 	}
-	s, unit := f.Spread, f.Row.Unit
-	if s.Min == s.Max {
-		return number(s.Median, unit)
+	text := number(median(f.Values), f.Row.Unit)
+	low, high := slices.Min(f.Values), slices.Max(f.Values)
+	switch {
+	case low == high:
+		return text
+	case low < 0: // a dash would look like another minus
+		return fmt.Sprintf("%s (%s to %s)", text, number(low, ""), number(high, ""))
 	}
-	if s.Min < 0 { // a dash would look like another minus
-		return fmt.Sprintf("%s (%s to %s)", number(s.Median, unit), number(s.Min, ""), number(s.Max, ""))
-	}
-	return fmt.Sprintf("%s (%s–%s)", number(s.Median, unit), number(s.Min, ""), number(s.Max, ""))
+	return fmt.Sprintf("%s (%s–%s)", text, number(low, ""), number(high, ""))
 }
 
-// Behind is what the figure was made of: the medians of its metrics.
+// Behind is what the figure was made of.
 func (f Figure) Behind() string {
 	if f.Err != nil {
 		return f.Err.Error()
 	}
 	var parts []string
-	for i, metric := range f.Row.Units {
-		who, unit := label(metric)
-		parts = append(parts, strings.TrimSpace(who+" "+number(f.Of[i].Median, unit)))
+	for i, metric := range f.Row.metrics {
+		parts = append(parts, metric+" "+number(f.Of[i], ""))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -91,9 +155,7 @@ func (f Figure) Behind() string {
 func number(v float64, unit string) string {
 	var s string
 	switch a := math.Abs(v); {
-	case v == math.Trunc(v) || a >= 1000:
-		s = commas(strconv.FormatFloat(v, 'f', 0, 64))
-	case a >= 100:
+	case v == math.Trunc(v) || a >= 100:
 		s = strconv.FormatFloat(v, 'f', 0, 64)
 	case a >= 10:
 		s = strconv.FormatFloat(v, 'f', 1, 64)
@@ -102,22 +164,13 @@ func number(v float64, unit string) string {
 	default:
 		s = strconv.FormatFloat(v, 'g', 2, 64)
 	}
-	switch {
-	case unit == "":
-		return s
-	case strings.HasPrefix(unit, "/"):
-		return s + unit
+	if a := math.Abs(v); a >= 1000 {
+		for i := len(s) - 3; i > len(s)-len(strings.TrimPrefix(s, "-")); i -= 3 {
+			s = s[:i] + "," + s[i:]
+		}
 	}
-	return s + " " + unit
-}
-
-func commas(digits string) string {
-	sign := ""
-	if rest, ok := strings.CutPrefix(digits, "-"); ok {
-		sign, digits = "-", rest
+	if unit != "" {
+		s += " " + unit
 	}
-	for i := len(digits) - 3; i > 0; i -= 3 {
-		digits = digits[:i] + "," + digits[i:]
-	}
-	return sign + digits
+	return s
 }

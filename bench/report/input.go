@@ -1,44 +1,28 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 
 	"golang.org/x/perf/benchfmt"
 )
 
-// The modules whose output is read: benchmarks of the same name in both are told
-// apart by the package that the output names.
-const (
-	ours  = "bench"
-	peers = "peers"
-)
-
-// Bench is one benchmark: its module and its name without "Benchmark" and
-// without the number of processors.
+// Bench is one benchmark: the last part of the package that the output names
+// ("bench" or "peers"), and its name without "Benchmark" and without the number of
+// processors.
 type Bench struct{ Module, Name string }
 
 func (b Bench) String() string { return b.Module + ": Benchmark" + b.Name }
 
-// Line is one line of output: one repetition of a benchmark. What is on one line
-// was measured in turns, so it may be compared.
-type Line struct {
-	Bench   Bench
-	Iters   int
-	Metrics map[string]float64
-}
-
-// Input is all that was read.
+// Input is all that was read. What is on one line of output was measured in turns, so
+// the metrics of a line may be compared.
 type Input struct {
-	Lines    []Line
-	Warnings []string // what looked like a benchmark's line and is none
+	Lines    map[Bench][]map[string]float64 // the metrics of each repetition
+	Warnings []string                       // what looked like a benchmark's line and is none
 
 	config map[string][]string // "cpu", "server", …: the different values
 }
@@ -47,11 +31,10 @@ type Input struct {
 func ReadFiles(names []string) (*Input, error) {
 	in := new(Input)
 	for _, name := range names {
-		f, err := os.Open(name)
-		if err != nil {
-			return nil, err
+		text, err := os.ReadFile(name)
+		if err == nil {
+			err = in.Read(name, string(text))
 		}
-		err = errors.Join(in.Read(name, f), f.Close())
 		if err != nil {
 			return nil, err
 		}
@@ -59,17 +42,22 @@ func ReadFiles(names []string) (*Input, error) {
 	return in, nil
 }
 
-// Read adds the output that r has. Units stay as they were printed. A run that
-// failed is refused as a whole: what it printed until then may be half of it.
-func (in *Input) Read(name string, r io.Reader) error {
-	text, err := io.ReadAll(r)
-	if err != nil {
-		return err
+// Read adds an output. Units stay as they were printed. A run that failed is refused as
+// a whole: what it printed until then may be half of it.
+func (in *Input) Read(name, text string) error {
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		for _, sign := range []string{"FAIL", "--- FAIL", "panic:", "fatal error:"} {
+			// What a benchmark was called stands before what became of it.
+			if strings.HasPrefix(line, sign) || strings.HasPrefix(line, "Benchmark") && strings.Contains(line, "--- FAIL") {
+				return fmt.Errorf("%s: the run failed: %s", name, line)
+			}
+		}
 	}
-	if line, failed := failure(string(text)); failed {
-		return fmt.Errorf("%s: the run failed: %s", name, line)
+	if in.Lines == nil {
+		in.Lines, in.config = map[Bench][]map[string]float64{}, map[string][]string{}
 	}
-	lines := benchfmt.NewReader(strings.NewReader(string(text)), name)
+	lines := benchfmt.NewReader(strings.NewReader(text), name)
 	for lines.Scan() {
 		switch rec := lines.Result().(type) {
 		case *benchfmt.Result:
@@ -81,42 +69,24 @@ func (in *Input) Read(name string, r io.Reader) error {
 	return lines.Err()
 }
 
-// failure finds the line by which go test says that a run failed.
-func failure(text string) (line string, found bool) {
-	for line := range strings.Lines(text) {
-		line = strings.TrimSpace(line)
-		for _, sign := range []string{"FAIL", "--- FAIL", "panic:", "fatal error:"} {
-			if strings.HasPrefix(line, sign) {
-				return line, true
-			}
-		}
-		// What a benchmark was called stands before what became of it.
-		if strings.HasPrefix(line, "Benchmark") && strings.Contains(line, "--- FAIL") {
-			return line, true
-		}
-	}
-	return "", false
-}
-
 func (in *Input) add(rec *benchfmt.Result) {
-	line := Line{Iters: rec.Iters, Metrics: map[string]float64{}}
-	line.Bench.Module = path.Base(rec.GetConfig("pkg"))
 	base, parts := rec.Name.Parts()
-	line.Bench.Name = string(base)
+	b := Bench{path.Base(rec.GetConfig("pkg")), string(base)}
 	for _, p := range parts {
 		if p[0] == '/' {
-			line.Bench.Name += string(p)
+			b.Name += string(p)
 		} else {
 			in.note("processors", string(p[1:]))
 		}
 	}
+	metrics := map[string]float64{}
 	for _, v := range rec.Values {
 		if v.OrigUnit != "" {
 			v.Value, v.Unit = v.OrigValue, v.OrigUnit
 		}
-		line.Metrics[v.Unit] = v.Value
+		metrics[v.Unit] = v.Value
 	}
-	in.Lines = append(in.Lines, line)
+	in.Lines[b] = append(in.Lines[b], metrics)
 	for _, c := range rec.Config {
 		if c.File {
 			in.note(c.Key, string(c.Value))
@@ -126,45 +96,27 @@ func (in *Input) add(rec *benchfmt.Result) {
 
 // note keeps what the output says of the machine.
 func (in *Input) note(key, value string) {
-	if in.config == nil {
-		in.config = map[string][]string{}
-	}
 	if !slices.Contains(in.config[key], value) {
 		in.config[key] = append(in.config[key], value)
 	}
 }
 
-// Of is the repetitions of b.
-func (in *Input) Of(b Bench) (all []Line) {
-	for _, l := range in.Lines {
-		if l.Bench == b {
-			all = append(all, l)
-		}
-	}
-	return all
-}
-
-// Sizes is the sub-benchmarks of b that are called after a size, "keys=100", the
-// smallest first.
-func (in *Input) Sizes(b Bench) (all []Bench) {
-	for _, l := range in.Lines {
-		if l.Bench.Module == b.Module && strings.HasPrefix(l.Bench.Name, b.Name+"/") && size(l.Bench) > 0 && !slices.Contains(all, l.Bench) {
-			all = append(all, l.Bench)
-		}
-	}
-	slices.SortStableFunc(all, func(a, b Bench) int { return cmp.Compare(size(a), size(b)) })
-	return all
-}
-
-// size is what a sub-benchmark is called after, or 0.
-func size(b Bench) int {
-	_, digits, _ := strings.Cut(b.Name, "=")
-	n, err := strconv.Atoi(digits)
-	if err != nil {
-		return 0
-	}
-	return n
-}
-
 // Config is what the output says of the machine under that key, or nothing.
 func (in *Input) Config(key string) string { return strings.Join(in.config[key], "; ") }
+
+var errMissing = errors.New("missing from the input")
+
+// Column is a metric of all repetitions. It is an error if one has it not.
+func (in *Input) Column(b Bench, metric string) (values []float64, err error) {
+	if len(in.Lines[b]) == 0 {
+		return nil, fmt.Errorf("%v: %w", b, errMissing)
+	}
+	for i, metrics := range in.Lines[b] {
+		v, ok := metrics[metric]
+		if !ok {
+			return nil, fmt.Errorf("%v, repetition %d: metric %s: %w", b, i+1, metric, errMissing)
+		}
+		values = append(values, v)
+	}
+	return values, nil
+}

@@ -3,11 +3,11 @@
 //
 //	go -C bench/report run . ../out/bench.txt ../out/peers.txt
 //
-// prints a table of all rows: the figure that a row asks for, median and spread
-// over the repetitions, what it was made of, and whether it reaches its bar.
+// prints the rows of rows.txt: the figure of each, median and spread over the
+// repetitions, what it was made of, and whether it reaches its bar.
 //
 //	-write DIR   also writes DIR/benchmarks.md and the pictures in DIR/bench
-//	-lead DIR    writes the first section of DIR/benchmarks.md anew, and nothing else
+//	-lead DIR    writes the first section of DIR/benchmarks.md anew, and the README's table
 //	-check       also demands the guard limits, and exits 1 where a row fails
 //	-rows LIST   only these rows: modules (bench, peers), questions or names of
 //	             rows, with commas between; "-" before one leaves it out
@@ -17,6 +17,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"text/tabwriter"
 )
 
 func main() {
@@ -26,7 +27,7 @@ func main() {
 	list := flag.String("rows", "", "only these rows: `modules, questions or names`")
 	flag.Parse()
 	if flag.NArg() == 0 {
-		fmt.Fprintln(os.Stderr, "usage: report [-write folder] [-check] [-rows list] output…")
+		fmt.Fprintln(os.Stderr, "usage: report [-write folder] [-lead folder] [-check] [-rows list] output…")
 		os.Exit(2)
 	}
 	if err := run(flag.Args(), *write, *lead, *check, *list); err != nil {
@@ -47,30 +48,34 @@ func run(files []string, write, lead string, check bool, list string) error {
 	for _, w := range in.Warnings {
 		fmt.Fprintln(os.Stderr, "report:", w)
 	}
-	figures := Figures(in, rows)
-	if err := print(os.Stdout, figures); err != nil {
+	page := Page{in, Figures(in, rows)}
+	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	for _, f := range page.figures {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", f.Row.Name, f.Row.What, f.Behind(), f, f.Row.Bar.With(f.Row.Unit), f.Verdict())
+	}
+	if err := table.Flush(); err != nil {
 		return err
 	}
 	if write != "" {
-		if err := WritePage(write, in, figures); err != nil {
+		if err := page.Write(write); err != nil {
 			return err
 		}
 	}
 	if lead != "" {
-		if err := WriteLead(lead, in, figures); err != nil {
+		if err := page.WriteLead(lead); err != nil {
 			return err
 		}
 	}
 	if !check {
 		return nil
 	}
-	failed := Check(figures)
+	failed := Check(page.figures)
 	for _, line := range failed {
 		fmt.Fprintln(os.Stderr, "FAILED", line)
 	}
 	if len(failed) > 0 {
-		return fmt.Errorf("%d of %d rows failed", len(failed), len(figures))
+		return fmt.Errorf("%d of %d rows failed", len(failed), len(page.figures))
 	}
-	fmt.Printf("all %d rows keep their guard limits\n", len(figures))
+	fmt.Printf("all %d rows keep their guard limits\n", len(page.figures))
 	return nil
 }

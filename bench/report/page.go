@@ -6,50 +6,69 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"text/template"
 )
 
-// The page is a template with prose written by hand.
+// The page is a template with prose written by hand. Its first section can be measured
+// and written by itself: the templates "lead" and "readme" in it.
 //
 //go:embed page.md.tmpl
 var pageText string
+
+var templates = template.Must(template.New("page").Parse(pageText))
 
 // Page is what the template sees.
 type Page struct {
 	in      *Input
 	figures []Figure
-	drawn   map[string]bool
 }
 
-// WritePage writes benchmarks.md into dir and the pictures into dir/bench.
-func WritePage(dir string, in *Input, figures []Figure) error {
-	drawn, err := drawAll(filepath.Join(dir, "bench"), in)
-	if err != nil {
-		return err
-	}
-	text, err := Page{in, figures, drawn}.render()
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(dir, "benchmarks.md"), text, 0o644)
-}
-
-func (p Page) render() ([]byte, error) {
-	t, err := template.New("page").Parse(pageText)
-	if err != nil {
-		return nil, err
-	}
+func (p Page) render(name string) (string, error) {
 	var out bytes.Buffer
-	if err := t.Execute(&out, p); err != nil {
-		return nil, err
+	err := templates.ExecuteTemplate(&out, name, p)
+	return out.String(), err
+}
+
+// Write writes benchmarks.md into dir and the pictures into dir/bench.
+func (p Page) Write(dir string) error {
+	if err := drawAll(filepath.Join(dir, "bench"), p.in); err != nil {
+		return err
 	}
-	// Where a picture or table has nothing to show, a gap would be left.
-	text := out.String()
-	for strings.Contains(text, "\n\n\n") {
-		text = strings.ReplaceAll(text, "\n\n\n", "\n\n")
+	text, err := p.render("page")
+	if err != nil {
+		return err
 	}
-	return []byte(strings.TrimRight(text, "\n") + "\n"), nil
+	return os.WriteFile(filepath.Join(dir, "benchmarks.md"), []byte(text), 0o644)
+}
+
+// WriteLead puts the first section into benchmarks.md of dir, in the place of the one that
+// is there, and its main figures into the README beside dir. The rest of both stays as it is.
+func (p Page) WriteLead(dir string) error {
+	if err := p.splice(filepath.Join(dir, "benchmarks.md"), "lead"); err != nil {
+		return err
+	}
+	return p.splice(filepath.Join(dir, "..", "README.md"), "readme")
+}
+
+// splice renders a template between the two comments of a file that are called after it.
+func (p Page) splice(name, section string) error {
+	text, err := p.render(section)
+	if err != nil {
+		return err
+	}
+	old, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	begin, end := "<!-- "+section+": begin -->\n", "<!-- "+section+": end -->\n"
+	before, rest, ok := strings.Cut(string(old), begin)
+	_, after, ended := strings.Cut(rest, end)
+	if !ok || !ended {
+		return fmt.Errorf("%s has no section from %q to %q", name, begin, end)
+	}
+	return os.WriteFile(name, []byte(before+begin+text+end+after), 0o644)
 }
 
 // Machine is what it ran on, as the output says it.
@@ -68,27 +87,82 @@ func (p Page) Machine() string {
 	return strings.Join(parts, ", ")
 }
 
-// Repetitions is how often a row was measured.
-func (p Page) Repetitions() int {
-	least := 0
+// Repetitions is how often the rows of some questions were measured at least.
+func (p Page) Repetitions(questions ...string) (least int) {
 	for _, f := range p.figures {
-		if n := len(f.Values); n > 0 && (least == 0 || n < least) {
+		if n := len(f.Values); slices.Contains(questions, f.Row.Question) && n > 0 && (least == 0 || n < least) {
 			least = n
 		}
 	}
 	return least
 }
 
-// Answers is the table of all rows with a bar.
-func (p Page) Answers() string { return answers(p.figures) }
-
-// Besides is a table of the rows of some questions that have no bar.
-func (p Page) Besides(questions ...string) string { return besides(p.figures, questions) }
-
-// Picture shows one, if it was drawn.
-func (p Page) Picture(name, alt string) string {
-	if !p.drawn[name] {
-		return ""
+// Answers is a table of those rows of some questions that have a bar.
+func (p Page) Answers(questions ...string) string {
+	s := "| row | question | figure | bar |  |\n|---|---|---|---|---|\n"
+	for _, f := range p.figures {
+		if !slices.Contains(questions, f.Row.Question) || f.Row.Bar == (Limit{}) {
+			continue
+		}
+		verdict := f.Verdict()
+		if verdict != "reached" {
+			verdict = "**" + verdict + "**"
+		}
+		s += fmt.Sprintf("| `%s` | %s | %v | %s | %s |\n", f.Row.Name, f.Row.What, f, f.Row.Bar.With(f.Row.Unit), verdict)
 	}
-	return fmt.Sprintf("![%s](bench/%s.svg)", alt, name)
+	return strings.TrimSuffix(s, "\n")
+}
+
+// Row is the figure of a row.
+func (p Page) Row(name string) (Figure, error) {
+	for _, f := range p.figures {
+		if f.Row.Name == name {
+			return f, nil
+		}
+	}
+	if !slices.ContainsFunc(Rows, func(r Row) bool { return r.Name == name }) {
+		return Figure{}, fmt.Errorf("there is no row %s", name)
+	}
+	return Figure{Err: errMissing}, nil // not selected
+}
+
+// Median is the median of a row's figure, without its spread.
+func (p Page) Median(name string) (string, error) {
+	f, err := p.Row(name)
+	if err != nil || f.Err != nil {
+		return "–", err
+	}
+	return number(median(f.Values), f.Row.Unit), nil
+}
+
+// Figure is the figure of a formula that is no row.
+func (p Page) Figure(bench, formula, unit string) (Figure, error) {
+	f, err := parseFormula(bench, formula)
+	return Figures(p.in, []Row{{Formula: f, Unit: unit}})[0], err
+}
+
+// About is the median of a metric with two digits: more would pretend.
+func (p Page) About(bench, metric, unit string) (string, error) {
+	f, err := p.Figure(bench, metric, unit)
+	if err != nil || f.Err != nil {
+		return "–", err
+	}
+	v, scale := median(f.Values), 1.0
+	for v/scale >= 100 {
+		scale *= 10
+	}
+	return number(float64(int(v/scale+0.5))*scale, unit), nil
+}
+
+// Growth is the cells of a size beside the smallest one, and the memory at that size.
+func (p Page) Growth(bench string) (string, error) {
+	var cells []string
+	for _, c := range [][2]string{{"pair-µs / base-pair-µs", ""}, {"server-µs / base-server-µs", ""}, {"server-B", "B"}, {"Go-B", "B"}} {
+		f, err := p.Figure(bench, c[0], c[1])
+		if err != nil {
+			return "", err
+		}
+		cells = append(cells, f.String())
+	}
+	return strings.Join(cells, " | "), nil
 }

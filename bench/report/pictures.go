@@ -1,178 +1,142 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"fmt"
-	"math"
+	"image/color"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 
 	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// pictures are the files of docs/bench: curves, which a reader would rather see than read. All
-// other figures are in tables.
-var pictures = []struct {
-	name   string
-	height vg.Length
-	draw   func(*chart, *Input) error // no panel: there is nothing to show
-}{
-	{"many", 10 * vg.Centimeter, drawMany},
-	{"waits", 9 * vg.Centimeter, drawWaits},
-	{"growth", 8 * vg.Centimeter, drawGrowth},
+func init() { plot.DefaultFont = font.Font{Typeface: "Liberation", Variant: "Sans"} }
+
+// competitor is one curve. The colours differ in lightness too, for those who can't tell
+// red from green. What is dashed is no library.
+type competitor struct {
+	metric, name string
+	color        color.NRGBA
+	dashed       bool
 }
 
-// drawAll writes the pictures into dir and says which there are. One of an
-// earlier run, for which the input has nothing now, is removed.
-func drawAll(dir string, in *Input) (map[string]bool, error) {
-	drawn := map[string]bool{}
-	for _, p := range pictures {
-		c := newChart()
-		if err := p.draw(c, in); err != nil {
-			return nil, fmt.Errorf("picture %s: %w", p.name, err)
-		}
-		if len(c.panels) == 0 {
-			if err := os.Remove(filepath.Join(dir, p.name+".svg")); err != nil && !os.IsNotExist(err) {
-				return nil, err
+var competitors = []competitor{
+	{"mutex", "leasehold", color.NRGBA{0x1a, 0x66, 0xc2, 0xff}, false},
+	{"semaphore", "leasehold, a permit", color.NRGBA{0x56, 0xb4, 0xe9, 0xff}, false},
+	{"redislock", "redislock", color.NRGBA{0xd5, 0x5e, 0x00, 0xff}, false},
+	{"redislock-piped", "redislock, AutoPipeline", color.NRGBA{0xe6, 0x9f, 0x00, 0xff}, false},
+	{"redsync", "redsync", color.NRGBA{0x7a, 0x2f, 0x8f, 0xff}, false},
+	{"rueidislock", "rueidislock", color.NRGBA{0x00, 0x7f, 0x5f, 0xff}, false},
+	{"floor", "bare round trips", color.NRGBA{0x80, 0x80, 0x80, 0xff}, true},
+	{"piped-floor", "bare, pipelined", color.NRGBA{0x30, 0x30, 0x30, 0xff}, true},
+	{"local", "local sync.Mutex", color.NRGBA{0x80, 0x80, 0x80, 0xff}, true},
+}
+
+// drawAll writes the two pictures, which a reader would rather see than read: all other
+// figures are in tables.
+func drawAll(dir string, in *Input) error {
+	ours, beside := newPanel("ours and the floors", "goroutines", "µs per pair"), newPanel("beside peers", "goroutines", "µs per pair")
+	waits := newPanel("", "ms from the call to the end of the turn", "% of turns")
+	for _, c := range competitors {
+		ours.add(c, bySize(in, Bench{"bench", "ManyKeys"}, c.metric+"-µs"))
+		beside.add(c, bySize(in, Bench{"peers", "ManyKeys"}, c.metric+"-µs"))
+		var percentiles plotter.XYs
+		for _, percent := range []int{0, 10, 25, 50, 75, 90, 99, 100} {
+			if column, err := in.Column(Bench{"peers", "Contended"}, c.metric+"-p"+strconv.Itoa(percent)+"-ms"); err == nil {
+				percentiles = append(percentiles, plotter.XY{X: median(column), Y: float64(percent)})
 			}
-			continue
 		}
-		if err := c.save(dir, p.name, p.height); err != nil {
-			return nil, err
-		}
-		drawn[p.name] = true
+		waits.add(c, percentiles)
 	}
-	return drawn, nil
-}
-
-// drawMany shows the time of a pair by the number of goroutines.
-func drawMany(c *chart, in *Input) error {
-	micros := func(b Bench, who string) (float64, bool) {
-		s, ok := in.Spread(b, who+"-µs")
-		return s.Median, ok
-	}
-	err := c.sizes(in, of(ours, "ManyKeys"), "ours and the floors", "goroutines", "µs a pair", micros, true, "mutex", "semaphore", "floor", "piped-floor")
-	if err != nil {
+	ours.Y.Scale, ours.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+	beside.Y.Scale, beside.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+	if err := save(filepath.Join(dir, "many.svg"), ours, beside); err != nil {
 		return err
 	}
-	return c.sizes(in, of(peers, "ManyKeys"), "beside peers", "goroutines", "µs a pair", micros, true, "mutex", "redislock", "redislock-piped", "redsync", "rueidislock", "piped-floor")
+	return save(filepath.Join(dir, "waits.svg"), waits)
 }
 
-// drawGrowth shows the cost of each size, to that of the smallest, which ran beside it.
-func drawGrowth(c *chart, in *Input) error {
-	for _, g := range grown {
-		err := c.sizes(in, of(ours, g.name), "", g.what, "× the smallest", func(b Bench, who string) (float64, bool) {
-			ratios, _, err := ratio(b, who+"-µs", "base-"+who+"-µs").Evaluate(in)
-			if err != nil {
-				return 0, false
-			}
-			return spread(ratios).Median, true
-		}, false, "pair", "server")
-		if err != nil {
-			return err
+// bySize is the median of a metric in each sub-benchmark of b that is called after a size,
+// "goroutines=16", the smallest first.
+func bySize(in *Input, b Bench, metric string) (points plotter.XYs) {
+	for sub := range in.Lines {
+		_, size, _ := strings.Cut(sub.Name, "=")
+		x, err := strconv.ParseFloat(size, 64)
+		if err != nil || sub.Module != b.Module || !strings.HasPrefix(sub.Name, b.Name+"/") {
+			continue
+		}
+		if column, err := in.Column(sub, metric); err == nil {
+			points = append(points, plotter.XY{X: x, Y: median(column)})
 		}
 	}
-	return nil
+	slices.SortFunc(points, func(a, b plotter.XY) int { return cmp.Compare(a.X, b.X) })
+	return points
 }
 
-// sizes adds a panel of a benchmark whose sub-benchmarks are sizes, "n=16": a curve of value
-// for each who.
-func (c *chart) sizes(in *Input, b Bench, title, x, y string, value func(Bench, string) (float64, bool), log bool, who ...string) error {
-	curves, points, least, most := map[string]plotter.XYs{}, plotter.XYs{}, math.Inf(1), 0.0
-	for _, sub := range in.Sizes(b) {
-		at := float64(size(sub))
-		points = append(points, plotter.XY{X: at})
-		for _, w := range who {
-			if v, ok := value(sub, w); ok && v > 0 {
-				curves[w] = append(curves[w], plotter.XY{X: at, Y: v})
-				least, most = min(least, v), max(most, v)
-			}
-		}
-	}
-	if len(points) < 2 || len(curves) == 0 {
-		return nil
-	}
-	p := c.panel(title, x, y)
-	for _, w := range who {
-		if err := c.curve(p, w, curves[w]); err != nil {
-			return err
-		}
-	}
-	var ticks plot.ConstantTicks
-	for _, at := range points {
-		label := tick(at.X)
-		if at.X >= 10_000 {
-			label = tick(at.X/1000) + "k"
-		}
-		ticks = append(ticks, plot.Tick{Value: at.X, Label: label})
-	}
-	logarithmic(&p.X, points[0].X/1.1, points[len(points)-1].X*1.1)
-	p.X.Tick.Marker = ticks
-	if log {
-		logarithmic(&p.Y, least/1.3, most*1.3)
-	} else {
-		p.Y.Min, p.Y.Max = 0, max(2, most*1.15)
-	}
-	return nil
+// panel is a plot with a logarithmic x-axis.
+type panel struct {
+	*plot.Plot
+	curves int
 }
 
-// drawWaits shows how many turns took at most how long, from the call to the end.
-func drawWaits(c *chart, in *Input) error {
-	b, who := of(peers, "Contended"), []string{"mutex", "redislock", "redsync", "rueidislock", "local"}
-	if len(in.Of(b)) == 0 {
-		b = of(ours, "Contended")
-	}
-	curves, least, most := map[string]plotter.XYs{}, math.Inf(1), 0.0
-	for _, w := range who {
-		for _, percent := range []int{0, 10, 25, 50, 75, 90, 99, 100} {
-			if s, ok := in.Spread(b, w+"-p"+strconv.Itoa(percent)+"-ms"); ok && s.Median > 0 {
-				curves[w] = append(curves[w], plotter.XY{X: s.Median, Y: float64(percent)})
-				least, most = min(least, s.Median), max(most, s.Median)
-			}
-		}
-	}
-	if len(curves) == 0 {
-		return nil
-	}
-	p := c.panel("", "ms from the call to the end of the turn", "% of turns")
-	for _, w := range who {
-		if err := c.curve(p, w, curves[w]); err != nil {
-			return err
-		}
-	}
-	logarithmic(&p.X, least/1.2, most*1.2)
-	p.Y.Min, p.Y.Max = 0, 102
-	return nil
+func newPanel(title, x, y string) *panel {
+	p := &panel{Plot: plot.New()}
+	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, x, y
+	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+	p.Legend.Top, p.Legend.Left = true, true
+	p.Add(plotter.NewGrid())
+	return p
 }
 
-// decades are the ticks of a logarithmic axis: 1, 2 and 5 of each decade where that is little
-// enough.
-type decades struct{}
-
-// Ticks implements plot.Ticker.
-func (decades) Ticks(low, high float64) (ticks []plot.Tick) {
-	span := math.Log10(high / low)
-	for e := math.Floor(math.Log10(low)); e <= math.Ceil(math.Log10(high)); e++ {
-		for m := 1; m < 10; m++ {
-			v := float64(m) * math.Pow(10, e)
-			if v < low*0.999 || v > high*1.001 {
-				continue
-			}
-			label := ""
-			if m == 1 || span < 2.2 && (m == 2 || m == 5) {
-				label = tick(v)
-			}
-			ticks = append(ticks, plot.Tick{Value: v, Label: label})
-		}
+// add draws a curve, if c was measured.
+func (p *panel) add(c competitor, points plotter.XYs) {
+	line, dots, err := plotter.NewLinePoints(points)
+	if err != nil {
+		return // no points
 	}
-	return ticks
+	line.Color, line.Width, dots.Color, dots.Shape = c.color, vg.Points(1.6), c.color, draw.CircleGlyph{}
+	if c.dashed {
+		line.Dashes = []vg.Length{vg.Points(4), vg.Points(3)}
+	}
+	p.Plot.Add(line, dots)
+	p.Legend.Add(c.name, line, dots)
+	p.curves++
 }
 
-func tick(v float64) string {
-	if v >= 1000 {
-		return number(math.Round(v), "")
+// save writes panels side by side as an SVG file.
+func save(name string, panels ...*panel) error {
+	var row []*plot.Plot
+	for _, p := range panels {
+		if p.curves == 0 {
+			return fmt.Errorf("nothing was measured that %s shows", filepath.Base(name))
+		}
+		row = append(row, p.Plot)
 	}
-	return strconv.FormatFloat(v, 'g', 6, 64)
+	canvas := vgsvg.New(25*vg.Centimeter, 10*vg.Centimeter)
+	all := draw.New(canvas)
+	all.SetColor(color.White) // of its own, for pages that are dark
+	all.Fill(all.Rectangle.Path())
+	tiles := draw.Tiles{Rows: 1, Cols: len(row), PadX: vg.Centimeter, PadTop: vg.Points(6), PadBottom: vg.Points(6), PadLeft: vg.Points(6), PadRight: vg.Points(18)}
+	for i, tile := range plot.Align([][]*plot.Plot{row}, tiles, all)[0] {
+		row[i].Draw(tile)
+	}
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return err
+	}
+	var svg bytes.Buffer
+	if _, err := canvas.WriteTo(&svg); err != nil {
+		return err
+	}
+	// Where the font is missing, one of the same widths.
+	text := bytes.ReplaceAll(svg.Bytes(), []byte("font-family:Liberation Sans;"), []byte("font-family:Liberation Sans,Arial,Helvetica,sans-serif;"))
+	return os.WriteFile(name, text, 0o644)
 }
