@@ -46,6 +46,7 @@ var competitors = []competitor{
 func drawAll(dir string, in *Input) error {
 	ours, beside := newPanel("ours and the floors", "goroutines", "µs per pair"), newPanel("beside peers", "goroutines", "µs per pair")
 	waits := newPanel("", "ms from the call to the end of the turn", "% of turns")
+	waits.Legend.Left = true
 	for _, c := range competitors {
 		ours.add(c, bySize(in, Bench{"bench", "ManyKeys"}, c.metric+"-µs"))
 		beside.add(c, bySize(in, Bench{"peers", "ManyKeys"}, c.metric+"-µs"))
@@ -92,7 +93,7 @@ func newPanel(title, x, y string) *panel {
 	p := &panel{Plot: plot.New()}
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, x, y
 	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
-	p.Legend.Top, p.Legend.Left = true, true
+	p.Legend.Top, p.Legend.Padding, p.Legend.TextStyle.Font.Size = true, vg.Points(4), vg.Points(10)
 	p.Add(plotter.NewGrid())
 	return p
 }
@@ -100,8 +101,8 @@ func newPanel(title, x, y string) *panel {
 // add draws a curve, if c was measured.
 func (p *panel) add(c competitor, points plotter.XYs) {
 	line, dots, err := plotter.NewLinePoints(points)
-	if err != nil {
-		return // no points
+	if err != nil || len(points) == 0 {
+		return
 	}
 	line.Color, line.Width, dots.Color, dots.Shape = c.color, vg.Points(1.6), c.color, draw.CircleGlyph{}
 	if c.dashed {
