@@ -81,30 +81,6 @@ func BenchmarkLocalPermits(b *testing.B) {
 	}
 }
 
-// Held for no time, by the goroutines of one client: turns a second.
-func BenchmarkLocalEmptyTurns(b *testing.B) {
-	for _, localFor := range []time.Duration{0, 20 * time.Millisecond} {
-		b.Run(fmt.Sprintf("localfor=%v", localFor), func(b *testing.B) {
-			m := localLocks(b, harness.StartOwn(b).Client(), localFor)
-			ctx := context.Background()
-			b.SetParallelism(8)
-			b.RunParallel(func(pb *testing.PB) {
-				for pb.Next() {
-					l, err := m.Lock(ctx, "k")
-					if err != nil {
-						b.Error(err)
-						return
-					}
-					if err := l.Unlock(); err != nil {
-						b.Error(err)
-						return
-					}
-				}
-			})
-		})
-	}
-}
-
 // What LocalFor costs a lone caller; and what of that is its own process's work: there each
 // script is answered from memory, with what the server answered the first time.
 func BenchmarkLocalLonePair(b *testing.B) {
