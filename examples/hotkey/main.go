@@ -1,7 +1,7 @@
-// Hotkey shows what package singleflight does for a key that everybody wants:
-// some server processes answer requests for one value, which a slow origin makes
-// and which is cached for a second. A page shows live what reaches the origin,
-// with a switch that turns the protection off.
+// Hotkey shows what package singleflight does for a key that everybody wants: some
+// servers answer requests for one value, which a slow origin makes and which is cached
+// for a second. A page shows live what reaches the origin, with a switch that turns the
+// protection off.
 //
 //	go run ./examples/hotkey
 //
@@ -9,13 +9,12 @@
 //
 //	go run ./examples/hotkey -headless
 //
-// needs no browser: it runs without the protection, with it, and with it and
-// stale values served during a rebuild, and prints what each came to. It exits
-// with 1 if with protection there was more than one load in an expiry, and also
-// if that could not be tried.
+// needs no browser: it runs without the protection, with it, and with stale values served
+// meanwhile, prints what each came to, and exits with 1 if with protection there was more
+// than one load in an expiry, or if that could not be tried.
 //
-// It uses the Redis or Valkey at REDIS_URL, or an embedded server where that is
-// not set. See -help for what can be set.
+// The servers are in this process, each with a client and a handle of its own: all that
+// they share is the Redis or Valkey at REDIS_URL, or an embedded one.
 package main
 
 import (
@@ -24,58 +23,228 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"os/signal"
-	"strings"
-	"syscall"
+	"sync"
+	"sync/atomic"
+	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
+
+	"github.com/leasehold-go/leasehold/examples/internal/demo"
+	"github.com/leasehold-go/leasehold/singleflight"
 )
 
+// mode is how the servers answer requests.
+type mode string
+
+const (
+	off   mode = "off"   // GET, load where that finds nothing, SET
+	on    mode = "on"    // singleflight
+	stale mode = "stale" // singleflight, which serves a stale value during a load
+)
+
+var modes = []mode{off, on, stale}
+
+// settings is what the flags say.
+type settings struct {
+	addr             string
+	headless         bool
+	servers, clients int // clients of each server
+	ttl, staleFor    time.Duration
+	load             time.Duration // how long the origin takes for one load alone
+	phase            time.Duration // of a headless run
+}
+
 func main() {
-	// What matters comes back as an error, too.
-	logging.Disable()
-	if len(os.Args) == 3 && os.Args[1] == childArg { // started by another hotkey
-		os.Exit(childMain(os.Args[2]))
-	}
-	os.Exit(parentMain(os.Args[1:], os.Stdout))
-}
-
-func parentMain(args []string, out io.Writer) int {
-	set, err := parse(args, os.Stderr)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return 0
-	case err != nil:
-		return 2 // it has been said
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	set := settings{}
+	flag.StringVar(&set.addr, "addr", "127.0.0.1:8090", "`address` of the page; port 0 takes any that is free")
+	flag.BoolVar(&set.headless, "headless", false, "no page: run with and without protection, and fail where it did not hold")
+	flag.IntVar(&set.servers, "servers", 3, "servers")
+	flag.IntVar(&set.clients, "clients", 40, "clients of each server, which ask some four times a second")
+	flag.DurationVar(&set.ttl, "ttl", time.Second, "how long a cached value is fresh")
+	flag.DurationVar(&set.staleFor, "stale", time.Second, "how long after that it is served during a load, where that is switched on")
+	flag.DurationVar(&set.load, "load", 250*time.Millisecond, "how long a load takes; others at the same time make it slower")
+	flag.DurationVar(&set.phase, "phase", 4*time.Second, "with -headless: how long each of the three phases lasts")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program whatever it does
-
-	if !set.headless {
-		if err := show(ctx, set, out); err != nil {
-			return fail("%v", err)
-		}
-		return 0 // interrupted: there is no other end
+	problems, err := run(ctx, set, os.Stdout)
+	if err != nil {
+		problems = append(problems, err.Error())
 	}
-	ctx, cancel := context.WithTimeout(ctx, set.timeLimit())
-	defer cancel()
-	problems, err := headless(ctx, set, out)
-	switch {
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return fail("not done after %v: gave up", set.timeLimit())
-	case ctx.Err() != nil:
-		return fail("interrupted")
-	case err != nil:
-		return fail("%v", err)
-	case len(problems) > 0:
-		return fail("%s", strings.Join(problems, "\nhotkey: "))
+	for _, p := range problems {
+		fmt.Fprintln(os.Stderr, "hotkey:", p)
 	}
-	return 0
+	if len(problems) > 0 {
+		os.Exit(1)
+	}
 }
 
-func fail(format string, args ...any) int {
-	fmt.Fprintf(os.Stderr, "hotkey: "+format+"\n", args...)
-	return 1
+func run(ctx context.Context, set settings, out io.Writer) (problems []string, err error) {
+	logging.Disable() // what matters comes back as an error, too
+	srv, err := demo.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer srv.Close()
+	s := &show{set: set, label: srv.Label, last: map[mode]*phase{}}
+	name := demo.RunName("hotkey") // everything that it leaves on the server expires
+	for range set.servers {
+		server, err := newServer(srv.URL, name, set)
+		if err != nil {
+			return nil, err
+		}
+		defer server.close()
+		s.servers = append(s.servers, server)
+	}
+	fmt.Fprintf(out, "hotkey: %d servers with %d clients each,\non %s\n", set.servers, set.clients, srv.Label)
+	if !set.headless {
+		return nil, s.serve(ctx, out)
+	}
+	fmt.Fprintf(out, "The value is fresh for %v. A load takes %v, and longer beside others.\nThree phases of %v:\n\n", set.ttl, set.load, set.phase)
+	fmt.Fprintf(out, tableRow, "", "requests", "expiries", "loads", "at once", "stale", "waits", "p99")
+	for _, m := range modes {
+		p := s.begin(m)
+		s.crowd(ctx, set.phase)
+		if ctx.Err() != nil {
+			return nil, errors.New("interrupted")
+		}
+		p.settle()
+		fmt.Fprint(out, p.row())
+		problems = append(problems, p.verdict()...)
+	}
+	if len(problems) == 0 {
+		fmt.Fprintln(out, "\nWith protection there was exactly one load in each expiry.")
+	}
+	return problems, nil
+}
+
+// show is the servers and what is counted of them.
+type show struct {
+	set     settings
+	label   string
+	servers []*server
+
+	now   atomic.Pointer[phase]
+	mu    sync.Mutex // one switch at a time
+	count int
+	last  map[mode]*phase // of each mode
+}
+
+// begin makes all servers answer in a mode from now on. Each phase has a key of its own,
+// so it begins with a cold cache, and what is counted in one has nothing to do with
+// another's.
+func (s *show) begin(m mode) *phase {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.count++
+	p := newPhase(m, fmt.Sprint("front-page-", s.count), s.set)
+	s.last[m] = p
+	s.now.Store(p)
+	return p
+}
+
+// crowd lets the clients ask for a while, each one server for the hot key, again and again.
+func (s *show) crowd(ctx context.Context, lasts time.Duration) {
+	const think = 250 * time.Millisecond
+	over := time.Now().Add(lasts)
+	var all sync.WaitGroup
+	for _, server := range s.servers {
+		for range s.set.clients {
+			all.Go(func() {
+				pause := rand.N(think) // they don't all come at once
+				for {
+					select {
+					case <-time.After(pause):
+					case <-ctx.Done():
+						return
+					}
+					if time.Now().After(over) {
+						return
+					}
+					p := s.now.Load() // this request keeps to it, whatever comes meanwhile
+					sent := p.at()
+					load, source, err := server.get(ctx, p.mode, p.key, p.load)
+					if ctx.Err() != nil {
+						return
+					}
+					p.answered(load, source, err, sent)
+					pause = think/2 + rand.N(think)
+				}
+			})
+		}
+	}
+	all.Wait()
+}
+
+// invalidate has one server do it: that is enough for all of them.
+func (s *show) invalidate(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.now.Load()
+	p.invalidate()
+	defer p.invalidate()
+	return s.servers[0].drop(ctx, p.mode, p.key)
+}
+
+// server answers requests, from one of its caches. What it caches is the number of the
+// load that made the value.
+type server struct {
+	rdb    *redis.Client
+	name   string
+	ttl    time.Duration
+	groups map[mode]*singleflight.Group[int64]
+}
+
+func newServer(url, name string, set settings) (*server, error) {
+	rdb, err := demo.Client(url)
+	if err != nil {
+		return nil, err
+	}
+	s := &server{rdb: rdb, name: name, ttl: set.ttl, groups: map[mode]*singleflight.Group[int64]{}}
+	for m, staleFor := range map[mode]time.Duration{on: 0, stale: set.staleFor} {
+		// Without jitter and early loads, which are good for real caches, every expiry
+		// comes exactly when the TTL is over, and can be counted.
+		s.groups[m], err = singleflight.New(rdb, singleflight.Config[int64]{Name: name, TTL: set.ttl, StaleFor: staleFor, Jitter: -1})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+func (s *server) close() {
+	for _, g := range s.groups {
+		demo.Close(context.Background(), g)
+	}
+	_ = s.rdb.Close()
+}
+
+type loader func(ctx context.Context) (int64, error)
+
+func (s *server) get(ctx context.Context, m mode, key string, load loader) (int64, singleflight.Source, error) {
+	if m != off {
+		r, err := s.groups[m].Fetch(ctx, key, load)
+		return r.Value, r.Source, err
+	}
+	// The cache that everybody writes first: nothing keeps two requests, of one server or
+	// of two, from finding nothing at the same time.
+	v, err := s.rdb.Get(ctx, s.name+":"+key).Int64()
+	if !errors.Is(err, redis.Nil) {
+		return v, singleflight.Cached, err
+	}
+	if v, err = load(ctx); err == nil {
+		err = s.rdb.Set(ctx, s.name+":"+key, v, s.ttl).Err()
+	}
+	return v, singleflight.Loaded, err
+}
+
+func (s *server) drop(ctx context.Context, m mode, key string) error {
+	if m != off {
+		return s.groups[m].Invalidate(ctx, key)
+	}
+	return s.rdb.Del(ctx, s.name+":"+key).Err()
 }

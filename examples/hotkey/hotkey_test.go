@@ -1,0 +1,265 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/leasehold-go/leasehold/examples/internal/demo"
+	"github.com/leasehold-go/leasehold/singleflight"
+)
+
+var quick = settings{
+	headless: true, servers: 3, clients: 15, ttl: 800 * time.Millisecond, staleFor: 400 * time.Millisecond,
+	load: 100 * time.Millisecond, phase: 3 * time.Second,
+}
+
+func TestHeadless(t *testing.T) {
+	t.Setenv("REDIS_URL", "") // embedded
+	var out strings.Builder
+	problems, err := run(t.Context(), quick, &out)
+	t.Log("\n" + out.String())
+	if err != nil || len(problems) > 0 {
+		t.Errorf("%v, %q", err, problems)
+	}
+	for _, want := range []string{`(?m)^off +\d+ +\d+ +\d+`, `(?m)^on +\d+ +\d+ +\d+ +1 +0`, `(?m)^stale +\d+ +\d+ +\d+ +1 `, `exactly one load`} {
+		if !regexp.MustCompile(want).MatchString(out.String()) {
+			t.Errorf("the output has no %s", want)
+		}
+	}
+	for line := range strings.Lines(out.String()) {
+		if utf8.RuneCountInString(line) > 81 {
+			t.Errorf("wider than 80 columns: %s", line)
+		}
+	}
+}
+
+func newShow(t *testing.T, set settings) *show {
+	t.Helper()
+	t.Setenv("REDIS_URL", "")
+	srv, err := demo.Connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(srv.Close)
+	s := &show{set: set, label: srv.Label, last: map[mode]*phase{}}
+	for range set.servers {
+		server, err := newServer(srv.URL, "hotkey", set)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(server.close)
+		s.servers = append(s.servers, server)
+	}
+	return s
+}
+
+func TestTheVerdictSeesThatProtectionIsMissing(t *testing.T) {
+	set := quick
+	set.servers, set.ttl, set.phase = 2, 400*time.Millisecond, time.Second
+	s := newShow(t, set)
+	p := s.begin(off)
+	s.crowd(t.Context(), set.phase)
+	p.settle()
+	p.mode = on // as though they had been protected
+	problems := strings.Join(p.verdict(), "\n")
+	for _, want := range []string{"loads in", "began while another ran", "ran at once"} {
+		if !strings.Contains(problems, want) {
+			t.Errorf("no word of %q in %q", want, problems)
+		}
+	}
+}
+
+// An error does not quote the URL, which may hold a password.
+func TestNoServer(t *testing.T) {
+	t.Setenv("REDIS_URL", "redis://:secret@127.0.0.1:1/0")
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if _, err := run(ctx, quick, io.Discard); err == nil || ctx.Err() != nil || strings.Contains(err.Error(), "secret") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestVerdict(t *testing.T) {
+	good := func(m mode) *phase {
+		p := newPhase(m, "k", quick)
+		p.tally.expiries, p.tally.loads, p.tally.most = 2, 2, 1
+		p.sources = map[singleflight.Source]int{singleflight.Cached: 9, singleflight.Stale: 2, singleflight.Shared: 3, singleflight.Loaded: 2}
+		p.seen[1], p.seen[2] = 0, 0
+		if m == off {
+			p.tally.loads = 40
+		}
+		return p
+	}
+	for _, m := range modes {
+		if problems := good(m).verdict(); len(problems) > 0 {
+			t.Errorf("nothing is wrong, but: %q", problems)
+		}
+	}
+	for want, c := range map[string]struct {
+		mode  mode
+		spoil func(p *phase)
+	}{
+		"3 loads in 2 expiries: [why]":   {on, func(p *phase) { p.tally.loads, p.seen[3], p.tally.surplus = 3, 0, []string{"why"} }},
+		"3 loads in 2 expiries":          {stale, func(p *phase) { p.tally.loads, p.seen[3] = 3, 0 }},
+		"2 loads ran at once":            {on, func(p *phase) { p.tally.most = 2 }},
+		"values of 1 loads, of 2":        {on, func(p *phase) { delete(p.seen, 2) }},
+		"values of 0 loads, of 2":        {stale, func(p *phase) { clear(p.seen) }},
+		"3 answers had a value as fresh": {on, func(p *phase) { p.overdue = 3 }},
+		"nothing expired":                {on, func(p *phase) { p.tally.expiries, p.tally.loads = 1, 1; delete(p.seen, 2) }},
+		"nothing was served from":        {on, func(p *phase) { p.sources[singleflight.Cached] = 0 }},
+		"nobody waited":                  {on, func(p *phase) { p.sources[singleflight.Shared] = 0 }},
+		"nothing was served stale":       {stale, func(p *phase) { p.sources[singleflight.Stale] = 0 }},
+		"3 loads in 2 expiries is no":    {off, func(p *phase) { p.tally.loads = 3 }},
+		"0 loads in 0 expiries is no":    {off, func(p *phase) { p.tally.loads, p.tally.expiries = 0, 0 }},
+		"no request was answered":        {off, func(p *phase) { clear(p.sources) }},
+		"2 requests failed, such as: x":  {on, func(p *phase) { p.errors, p.failed = 2, "x" }},
+	} {
+		p := good(c.mode)
+		c.spoil(p)
+		if problems := p.verdict(); len(problems) != 1 || !strings.Contains(problems[0], want) {
+			t.Errorf("got %q; want one line with %q", problems, want)
+		}
+	}
+}
+
+func TestAnswers(t *testing.T) {
+	p := newPhase(on, "k", settings{ttl: time.Second})
+	p.began = time.Now().Add(-10 * time.Second)
+	p.answered(1, singleflight.Loaded, nil, 0) // into a cold cache, for which everybody waits
+	if p.p99() != 0 || p.answers() != 1 {
+		t.Errorf("p99 %v of %d answers", p.p99(), p.answers())
+	}
+	p.answered(1, singleflight.Stale, nil, p.warm+9*time.Second) // doesn't say that it is fresh
+	p.answered(1, singleflight.Cached, nil, p.warm+time.Second)  // could still be
+	if p.overdue != 0 {
+		t.Errorf("%d overdue", p.overdue)
+	}
+	p.answered(1, singleflight.Cached, nil, p.warm+2*time.Second)
+	if p.overdue != 1 || p.answers() != 4 || len(p.latency) != 3 {
+		t.Errorf("%d overdue of %d answers, %d timed", p.overdue, p.answers(), len(p.latency))
+	}
+}
+
+// The verdict is only as good as the count of expiries: each of these says what happens at
+// the origin ("+ 7" a load begins, "- 7" it ends, "x 7" it fails, "!" an invalidation; times
+// in s), and how many loads were due. The TTL is 10 s.
+func TestTally(t *testing.T) {
+	type step struct {
+		what string
+		load int
+		at   float64
+	}
+	for name, c := range map[string]struct {
+		steps           []step
+		expiries, loads int
+		most            int
+		surplus         string
+	}{
+		"one load in each expiry":             {[]step{{"+", 1, 0}, {"-", 1, 2}, {"+", 2, 12}, {"-", 2, 14}, {"+", 3, 30}, {"-", 3, 31}}, 3, 3, 1, ""},
+		"two at once":                         {[]step{{"+", 1, 0}, {"+", 2, 1}, {"-", 1, 2}, {"-", 2, 3}, {"+", 3, 13}}, 2, 3, 2, "load 2 began while another ran"},
+		"after two at once the last counts":   {[]step{{"+", 1, 0}, {"+", 2, 1}, {"-", 1, 2}, {"-", 2, 6}, {"+", 3, 12}}, 1, 3, 2, "load 3 began while a value was fresh"},
+		"just after another":                  {[]step{{"+", 1, 0}, {"-", 1, 2}, {"+", 2, 2.001}}, 1, 2, 1, "fresh, for 9.999s more"},
+		"an early expiry":                     {[]step{{"+", 1, 0}, {"-", 1, 2}, {"+", 2, 9.5}}, 2, 2, 1, ""},
+		"a too early one":                     {[]step{{"+", 1, 0}, {"-", 1, 2}, {"+", 2, 9.499}}, 1, 2, 1, "while a value was fresh"},
+		"a failed load leaves nothing fresh":  {[]step{{"+", 1, 0}, {"x", 1, 1}, {"+", 2, 2}}, 2, 2, 1, ""},
+		"a stampede":                          {[]step{{"+", 1, 0}, {"+", 2, 0}, {"+", 3, 1}, {"+", 4, 1}, {"-", 1, 2}, {"-", 2, 2}}, 1, 4, 4, "load 4 began"},
+		"an invalidation makes a load due":    {[]step{{"+", 1, 0}, {"-", 1, 2}, {"!", 0, 2}, {"+", 2, 3}, {"-", 2, 5}, {"+", 3, 6}}, 2, 3, 1, "load 3 began while a value was fresh"},
+		"after an overtaken load one is due":  {[]step{{"+", 1, 0}, {"!", 0, 1}, {"-", 1, 2}, {"+", 2, 3}}, 2, 2, 1, ""},
+		"beside an overtaken load one is due": {[]step{{"+", 1, 0}, {"!", 0, 1}, {"+", 2, 2}, {"+", 3, 2}, {"-", 1, 3}, {"-", 2, 4}, {"-", 3, 4}}, 2, 3, 3, "load 3 began while another ran"},
+	} {
+		tally, running := tally{ttl: 10 * time.Second}, map[int]load{}
+		for _, s := range c.steps {
+			at := time.Duration(s.at * float64(time.Second))
+			switch s.what {
+			case "+":
+				running[s.load], _ = tally.begin(at)
+			case "!":
+				tally.invalidate()
+			default:
+				tally.end(running[s.load], at, s.what == "-")
+			}
+		}
+		if tally.expiries != c.expiries || tally.loads != c.loads || tally.most != c.most {
+			t.Errorf("%s: %d expiries, %d loads, %d at once; want %d, %d, %d", name, tally.expiries, tally.loads, tally.most, c.expiries, c.loads, c.most)
+		}
+		if said := strings.Join(tally.surplus, "; "); !strings.Contains(said, c.surplus) || c.surplus == "" && said != "" {
+			t.Errorf("%s: said %q; want %q", name, said, c.surplus)
+		}
+	}
+}
+
+func TestPage(t *testing.T) {
+	set := quick
+	set.ttl = 400 * time.Millisecond
+	s := newShow(t, set)
+	s.begin(on)
+	page := httptest.NewServer(s.handler())
+	defer page.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); s.crowd(ctx, time.Hour) }()
+	defer func() { cancel(); <-ended }()
+
+	do := func(method, path, form, origin string, want int) *http.Response {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), method, page.URL+path, strings.NewReader(form))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		req.Header.Set("Origin", origin)
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = res.Body.Close() })
+		if res.StatusCode != want || !strings.Contains(res.Header.Get("Content-Security-Policy"), "default-src 'none'") {
+			t.Errorf("%s %s %s: %s, %v", method, path, form, res.Status, res.Header)
+		}
+		return res
+	}
+	until := func(what string, m mode, wanted func(r row) bool) row {
+		t.Helper()
+		var now state
+		for limit := time.Now().Add(15 * time.Second); time.Now().Before(limit); time.Sleep(20 * time.Millisecond) {
+			if err := json.NewDecoder(do("GET", "/state", "", "", 200).Body).Decode(&now); err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range now.Rows {
+				if now.Mode == m && r.Mode == m && wanted(r) {
+					return r
+				}
+			}
+		}
+		t.Fatalf("never seen: %s; last: %+v", what, now)
+		return row{}
+	}
+	change := func(m string) string { return url.Values{"mode": {m}}.Encode() }
+	for _, path := range []string{"/", "/app.js", "/style.css"} {
+		do("GET", path, "", "", 200)
+	}
+	r := until("two expiries", on, func(r row) bool { return r.Expiries >= 2 && r.Waits > 0 })
+	if r.Loads != r.Expiries || r.Errors != 0 || len(r.Bars) != r.Expiries || r.P99 == 0 {
+		t.Errorf("protected: %+v", r)
+	}
+	do("POST", "/mode", change("off"), "http://elsewhere.example", 403)
+	do("POST", "/mode", change("sideways"), page.URL, 400)
+	do("POST", "/mode", change("off"), page.URL, 200)
+	until("a stampede", off, func(r row) bool { return r.Loads > 3*r.Expiries && r.Expiries > 0 })
+	do("POST", "/mode", change("stale"), page.URL, 200)
+	until("stale values", stale, func(r row) bool { return r.Stale > 0 })
+	do("POST", "/invalidate", "", page.URL, 200)
+	r = until("more expiries", stale, func(r row) bool { return r.Expiries > 4 })
+	if r.Loads != r.Expiries || r.Errors != 0 {
+		t.Errorf("invalidated: %+v", r)
+	}
+}
