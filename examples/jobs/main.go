@@ -1,14 +1,12 @@
-// Jobs shows worker processes that share a table of jobs. The database decides by
-// a conditional update to which worker a job belongs. A lease on each job is
-// the filter before it: a worker asks the database only for jobs that nobody
-// works on, and it learns from the lease that another worker has died. One lease
-// is lost and one worker is killed.
+// Jobs shows worker processes that share a table of jobs. The database decides by a
+// conditional update to which worker a job belongs. A lease on each job is the filter before
+// it: a worker asks the database only for jobs that nobody works on, and a free lease tells it
+// that another worker has died. One lease is lost and one worker is killed.
 //
 //	go -C examples/jobs run .
 //
-// It uses the PostgreSQL at DATABASE_URL, or starts one of its own, or uses an
-// embedded SQLite where there is none. It uses the Redis or Valkey at REDIS_URL,
-// or an embedded server where that is not set. It exits with 1 if a job was not
+// It uses the PostgreSQL at DATABASE_URL, or starts one, or uses an embedded SQLite. It uses
+// the Redis or Valkey at REDIS_URL, or an embedded server. It exits with 1 if a job was not
 // finished exactly once, and also if the faults could not be tried.
 package main
 
@@ -21,7 +19,6 @@ import (
 	"time"
 
 	_ "github.com/jackc/pgx/v5/stdlib"
-	"github.com/redis/go-redis/v9"
 	_ "modernc.org/sqlite"
 
 	"github.com/leasehold-go/leasehold"
@@ -39,90 +36,44 @@ var program = demo.Program{
 
 func main() { program.Main() }
 
-var workers = []string{"A", "B", "C"}
-
-func run(ctx context.Context, out *demo.Output, srv *demo.Server) ([]string, error) {
-	db, err := database.Connect(ctx, demo.RunName("jobs"))
-	if err != nil {
-		return nil, err
-	}
-	defer db.Close()
-	return show(ctx, out, srv, db)
-}
-
-// show is the whole show on a database.
-func show(ctx context.Context, out *demo.Output, srv *demo.Server, db *database.Database) ([]string, error) {
-	out.Print("A table of %d jobs, and %d worker processes.", jobs, len(workers))
-	db.Print(out.Print)
-	out.Print("The leases are on %s.", srv.Label)
-	out.Print("They last %v.\n", leaseTTL)
-
-	s, err := newStage(ctx, out, srv, db)
-	if err != nil {
-		return nil, err
-	}
-	defer s.close()
-	o, err := s.play(ctx)
-	if err != nil {
-		return nil, err
-	}
-	problems := o.verdict()
-	if len(problems) == 0 {
-		out.Print("\nEach of the %d jobs was finished exactly once.", jobs)
-	}
-	return problems, nil
-}
-
 const (
 	jobs = 24
 	// These two take long enough for a fault to be tried on them.
 	jobThatLosesItsLease   = 9
 	jobWhoseWorkerIsKilled = 15
+	shortSteps, longSteps  = 3, 40
 
-	shortSteps = 3
-	longSteps  = 40
+	leaseTTL  = time.Second // how long a dead worker's job waits; short, since somebody is watching
+	stepTakes = 50 * time.Millisecond
 )
 
-const createTable = `CREATE TABLE jobs (
-	id     BIGINT PRIMARY KEY,
-	steps  BIGINT NOT NULL,
-	state  TEXT NOT NULL,
-	owner  TEXT NOT NULL,
-	token  BIGINT NOT NULL)`
-
-// The two conditional updates decide. A worker owns a job if its token is the one
-// in the row: a later holder of the job's lease puts its own, higher token there,
-// and then the earlier one's updates touch no row. A token claims a job once, hence <;
-// the later update compares with = instead.
+// The two conditional updates decide. A worker owns a job if its token is the one in the
+// row: a later holder of the job's lease puts its own, higher token there, and then the earlier
+// one's updates touch no row. A token claims a job once, hence <; the later update compares
+// with = instead.
 const (
-	claimJob = `UPDATE jobs SET state = 'running', owner = $2, token = $3
-    WHERE id = $1 AND state <> 'done' AND token < $3`
-	finishJob = `UPDATE jobs SET state = 'done'
-    WHERE id = $1 AND state = 'running' AND token = $2`
+	createTable = `CREATE TABLE jobs (id BIGINT PRIMARY KEY, steps BIGINT NOT NULL, done BIGINT NOT NULL, owner TEXT NOT NULL, token BIGINT NOT NULL)`
+	insertJob   = `INSERT INTO jobs VALUES ($1, $2, 0, '', 0)`
+	claimJob    = `UPDATE jobs SET owner = $2, token = $3 WHERE id = $1 AND done = 0 AND token < $3`
+	finishJob   = `UPDATE jobs SET done = 1 WHERE id = $1 AND done = 0 AND token = $2`
 )
 
-func openTable(ctx context.Context, db *sql.DB) error {
-	if err := database.Exec(ctx, db, createTable); err != nil {
-		return err
+// touches reports whether a statement touched a row: that the job is the worker's, or was.
+func touches(ctx context.Context, db *sql.DB, statement string, args ...any) (bool, error) {
+	result, err := db.ExecContext(ctx, statement, args...)
+	if err != nil {
+		return false, err
 	}
-	for id := 1; id <= jobs; id++ {
-		steps := shortSteps
-		if id == jobThatLosesItsLease || id == jobWhoseWorkerIsKilled {
-			steps = longSteps
-		}
-		if _, err := db.ExecContext(ctx, `INSERT INTO jobs VALUES ($1, $2, 'ready', '', 0)`, id, steps); err != nil {
-			return err
-		}
-	}
-	return nil
+	n, err := result.RowsAffected()
+	return n > 0, err
 }
 
 type job struct{ id, steps int }
 
-// openJobs is the jobs that are not done, also those that somebody works on: in
-// the table a worker that has died looks like one that lives.
+// openJobs is the jobs that are not done, also those that somebody works on: in the table
+// a worker that has died looks like one that lives.
 func openJobs(ctx context.Context, db *sql.DB) (open []job, err error) {
-	rows, err := db.QueryContext(ctx, `SELECT id, steps FROM jobs WHERE state <> 'done' ORDER BY id`)
+	rows, err := db.QueryContext(ctx, `SELECT id, steps FROM jobs WHERE done = 0 ORDER BY id`)
 	if err != nil {
 		return nil, err
 	}
@@ -137,38 +88,12 @@ func openJobs(ctx context.Context, db *sql.DB) (open []job, err error) {
 	return open, rows.Err()
 }
 
-// claim reports whether the job is the worker's now.
-func claim(ctx context.Context, db *sql.DB, id int, owner string, token uint64) (bool, error) {
-	return touchesARow(db.ExecContext(ctx, claimJob, id, owner, int64(token)))
-}
-
-// finish reports whether the job was still the worker's, and is done now.
-func finish(ctx context.Context, db *sql.DB, id int, token uint64) (bool, error) {
-	return touchesARow(db.ExecContext(ctx, finishJob, id, int64(token)))
-}
-
-func touchesARow(result sql.Result, err error) (bool, error) {
-	if err != nil {
-		return false, err
-	}
-	n, err := result.RowsAffected()
-	return n > 0, err
-}
-
-// leaseTTL bounds how long a dead worker's job waits. It is short because
-// somebody is watching.
-const leaseTTL = time.Second
-
-// stepTakes is how long a step of a job takes.
-const stepTakes = 50 * time.Millisecond
-
 // What a worker reports. Number is the job.
 const (
 	busy     = "busy"     // another has the job's lease: the database is not asked
-	refused  = "refused"  // the lease was had, and the claim touched no row
 	claimed  = "claimed"  // Token
 	stopped  = "stopped"  // the lease was lost in the middle; Item is the steps done
-	finished = "finished" // by this worker: the update touched the row
+	finished = "finished" // the update touched the row
 	fenced   = "fenced"   // the work was done, and the update touched no row
 )
 
@@ -186,239 +111,179 @@ func worker(ctx context.Context, c *demo.Child) error {
 	defer demo.Close(ctx, locks)
 	for ctx.Err() == nil {
 		open, err := openJobs(ctx, db)
-		if err != nil {
+		if err != nil || len(open) == 0 {
 			return err
 		}
-		if len(open) == 0 {
-			return nil
-		}
-		worked, err := workOnOne(ctx, c, db, locks, open)
-		if err != nil {
-			return err
+		worked := false
+		for _, j := range open {
+			err := locks.TryDo(ctx, strconv.Itoa(j.id), func(ctx context.Context, token uint64) (err error) {
+				worked, err = workOn(ctx, c, db, j, token)
+				return err
+			})
+			switch {
+			case errors.Is(err, leasehold.ErrBusy):
+				c.Report(demo.Event{Kind: busy, Number: j.id})
+			case err != nil && !errors.Is(err, leasehold.ErrLost) && !errors.Is(err, leasehold.ErrUnavailable):
+				return fmt.Errorf("job %d: %w", j.id, err)
+			}
+			if worked {
+				break // look at the table again
+			}
 		}
 		if !worked {
-			pause(ctx, 100*time.Millisecond) // others work on all of them
+			time.Sleep(100 * time.Millisecond) // others work on all of them, or Redis is away
 		}
 	}
 	return nil
 }
 
-// workOnOne works on the first job whose lease is free.
-func workOnOne(ctx context.Context, c *demo.Child, db *sql.DB, locks *mutex.Mutex, open []job) (bool, error) {
-	for _, j := range open {
-		lock, err := locks.TryLock(ctx, strconv.Itoa(j.id))
-		switch {
-		case errors.Is(err, leasehold.ErrBusy):
-			c.Report(demo.Event{Kind: busy, Number: j.id})
-			continue
-		case errors.Is(err, leasehold.ErrUnavailable):
-			return false, nil // without Redis nothing is begun; later again
-		case err != nil:
-			return false, err
-		}
-		mine, err := claim(ctx, db, j.id, c.Name, lock.Token())
-		if err == nil && mine {
-			c.Report(demo.Event{Kind: claimed, Number: j.id, Token: lock.Token()})
-			err = workOn(c, db, lock, j)
-		} else if err == nil {
-			c.Report(demo.Event{Kind: refused, Number: j.id})
-		}
-		if unlock := lock.Unlock(); unlock != nil && !errors.Is(unlock, leasehold.ErrLost) {
-			err = errors.Join(err, unlock)
-		}
-		if err != nil {
-			return false, fmt.Errorf("job %d: %w", j.id, err)
-		}
-		if mine {
+// workOn does the steps of a job, if the database says that it is this worker's. It stops
+// when ctx ends, that is, when the lease is lost.
+func workOn(ctx context.Context, c *demo.Child, db *sql.DB, j job, token uint64) (mine bool, err error) {
+	if mine, err = touches(ctx, db, claimJob, j.id, c.Name, int64(token)); err != nil || !mine {
+		return mine, err
+	}
+	c.Report(demo.Event{Kind: claimed, Number: j.id, Token: token})
+	for step := range j.steps {
+		select {
+		case <-time.After(stepTakes): // stands for the work
+		case <-ctx.Done():
+			c.Report(demo.Event{Kind: stopped, Number: j.id, Item: step})
 			return true, nil
 		}
 	}
-	return false, nil
-}
-
-// workOn does the steps of a job, under the lease's Context: it stops when the
-// lease is lost.
-func workOn(c *demo.Child, db *sql.DB, lock *mutex.Lock, j job) error {
-	ctx := lock.Context()
-	for step := range j.steps {
-		if !pause(ctx, stepTakes) { // stands for the work
-			c.Report(demo.Event{Kind: stopped, Number: j.id, Item: step})
-			return nil
-		}
-	}
 	// The lease may be lost from here on, too: the condition decides.
-	done, err := finish(context.WithoutCancel(ctx), db, j.id, lock.Token())
-	if err != nil {
-		return err
+	done, err := touches(context.WithoutCancel(ctx), db, finishJob, j.id, int64(token))
+	if err == nil {
+		c.Report(demo.Event{Kind: map[bool]string{true: finished, false: fenced}[done], Number: j.id})
 	}
-	e := demo.Event{Kind: finished, Number: j.id}
-	if !done {
-		e.Kind = fenced
-	}
-	c.Report(e)
-	return nil
-}
-
-// pause reports false where ctx ends before d has passed.
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
-}
-
-type stage struct {
-	out       *demo.Output
-	run       string
-	rdb       *redis.Client
-	db        *sql.DB
-	fleet     *demo.Fleet
-	processes map[string]*demo.Process
-}
-
-func newStage(ctx context.Context, out *demo.Output, srv *demo.Server, d *database.Database) (s *stage, err error) {
-	s = &stage{out: out, run: demo.RunName("jobs"), processes: map[string]*demo.Process{}}
-	s.fleet = demo.NewFleet(srv, s.run)
-	defer func() {
-		if err != nil {
-			s.close()
-		}
-	}()
-	if s.rdb, err = demo.Client(srv.URL); err != nil {
-		return nil, err
-	}
-	if s.db, err = database.Open(d.URL); err != nil {
-		return nil, err
-	}
-	if err = openTable(ctx, s.db); err != nil {
-		return nil, err
-	}
-	for _, name := range workers {
-		s.processes[name], err = s.fleet.Start(demo.Spec{Name: name, Role: "worker", Env: d.Env()})
-		if err != nil {
-			return nil, err
-		}
-	}
-	return s, nil
-}
-
-func (s *stage) close() {
-	s.fleet.Close()
-	if s.db != nil {
-		_ = s.db.Close()
-	}
-	if s.rdb != nil {
-		_ = s.rdb.Close()
-	}
+	return true, err
 }
 
 // outcome is what became of the jobs.
 type outcome struct {
-	events      []demo.Event
-	undone      int // by the table
-	lost        demo.Event
-	lostAt      time.Time // when the lease was deleted
-	killed      demo.Event
-	killedAt    time.Time
-	killedHeir  demo.Event // the next claim of the killed worker's job
-	stoppedLate demo.Event // the report of the worker that lost its lease
+	events       []demo.Event
+	undone       int // by the table
+	lostBy       demo.Event
+	lostAt       time.Time  // when the lease was deleted
+	stopped      demo.Event // the last report of the worker that lost it
+	killed, heir demo.Event // the claim of the worker that was killed, and the next one
 }
 
-// play tries the two faults, one after the other, while the workers work.
-func (s *stage) play(ctx context.Context) (o outcome, err error) {
-	if o.lost, err = s.awaitClaim(ctx, jobThatLosesItsLease, -1); err != nil {
-		return o, err
-	}
-	time.Sleep(4 * stepTakes)
-	// As after a failover to a replica that had not got it: the lease is gone,
-	// and its holder does not know yet.
-	o.lostAt = time.Now()
-	key := fmt.Sprintf("leasehold:mtx:{%s:%d}:holders", s.run, jobThatLosesItsLease)
-	if err := s.rdb.Del(ctx, key).Err(); err != nil {
-		return o, err
-	}
-	s.out.Say("%s works on job %d. Its lease is deleted in Redis.", o.lost.From, jobThatLosesItsLease)
-	o.stoppedLate, err = s.fleet.Await(ctx, "the end of the work without a lease", func(e demo.Event) bool {
-		return e.From == o.lost.From && e.Number == jobThatLosesItsLease && (e.Kind == stopped || e.Kind == fenced)
-	})
+func run(ctx context.Context, out *demo.Output, srv *demo.Server) ([]string, error) {
+	d, db, err := database.Make(ctx, demo.RunName("jobs"), createTable)
 	if err != nil {
-		return o, err
+		return nil, err
 	}
-	s.out.Say("%s is told, and stops after %d of %d steps.", o.lost.From, o.stoppedLate.Item, longSteps)
+	defer d.Close()
+	defer db.Close()
+	for id := 1; id <= jobs; id++ {
+		steps := shortSteps
+		if id == jobThatLosesItsLease || id == jobWhoseWorkerIsKilled {
+			steps = longSteps
+		}
+		if _, err := db.ExecContext(ctx, insertJob, id, steps); err != nil {
+			return nil, err
+		}
+	}
+	rdb, err := demo.Client(srv.URL)
+	if err != nil {
+		return nil, err
+	}
+	defer rdb.Close()
+	name := demo.RunName("jobs")
+	fleet := demo.NewFleet(srv, name)
+	defer fleet.Close()
+	workers := map[string]*demo.Process{}
+	for _, who := range []string{"A", "B", "C"} {
+		if workers[who], err = fleet.Start(demo.Spec{Name: who, Role: "worker", Env: d.Env()}); err != nil {
+			return nil, err
+		}
+	}
+	out.Print("A table of %d jobs, and %d worker processes.", jobs, len(workers))
+	d.Print(out.Print)
+	out.Print("The leases are on %s.", srv.Label)
+	out.Print("They last %v.\n", leaseTTL)
 
-	if o.killed, err = s.awaitClaim(ctx, jobWhoseWorkerIsKilled, -1); err != nil {
-		return o, err
+	// await waits for an event of a job, after another event.
+	await := func(job, after int, kinds ...string) (demo.Event, error) {
+		e, err := fleet.Await(ctx, fmt.Sprintf("job %d: %v", job, kinds), func(e demo.Event) bool {
+			for _, kind := range kinds {
+				if e.Index > after && e.Number == job && e.Kind == kind {
+					return true
+				}
+			}
+			return false
+		})
+		return e, err
+	}
+	var o outcome
+	if o.lostBy, err = await(jobThatLosesItsLease, -1, claimed); err != nil {
+		return nil, err
 	}
 	time.Sleep(4 * stepTakes)
-	s.processes[o.killed.From].Kill()
-	o.killedAt = time.Now()
-	s.out.Say("%s works on job %d, and is killed.", o.killed.From, jobWhoseWorkerIsKilled)
-	if o.killedHeir, err = s.awaitClaim(ctx, jobWhoseWorkerIsKilled, o.killed.Index); err != nil {
-		return o, err
+	// As after a failover to a replica that had not got it: the lease is gone, and its
+	// holder does not know yet.
+	o.lostAt = time.Now()
+	if err := rdb.Del(ctx, fmt.Sprintf("leasehold:mtx:{%s:%d}:holders", name, jobThatLosesItsLease)).Err(); err != nil {
+		return nil, err
 	}
-	s.out.Say("%s has claimed job %d, %.1f s after the kill.", o.killedHeir.From, jobWhoseWorkerIsKilled,
-		o.killedHeir.At.Sub(o.killedAt).Seconds())
+	out.Say("%s works on job %d. Its lease is deleted in Redis.", o.lostBy.From, jobThatLosesItsLease)
+	if o.stopped, err = await(jobThatLosesItsLease, o.lostBy.Index, stopped, fenced); err != nil {
+		return nil, err
+	}
+	out.Say("%s is told, and stops after %d of %d steps.", o.lostBy.From, o.stopped.Item, longSteps)
 
-	for _, name := range workers {
-		if _, err := s.fleet.AwaitFrom(ctx, name, demo.Ended); err != nil {
-			return o, err
+	if o.killed, err = await(jobWhoseWorkerIsKilled, -1, claimed); err != nil {
+		return nil, err
+	}
+	time.Sleep(4 * stepTakes)
+	workers[o.killed.From].Kill()
+	killedAt := time.Now()
+	out.Say("%s works on job %d, and is killed.", o.killed.From, jobWhoseWorkerIsKilled)
+	if o.heir, err = await(jobWhoseWorkerIsKilled, o.killed.Index, claimed); err != nil {
+		return nil, err
+	}
+	out.Say("%s has claimed job %d, %.1f s after the kill.", o.heir.From, jobWhoseWorkerIsKilled, o.heir.At.Sub(killedAt).Seconds())
+	for who := range workers {
+		if _, err := fleet.AwaitFrom(ctx, who, demo.Ended); err != nil {
+			return nil, err
 		}
 	}
-	open, err := openJobs(ctx, s.db)
-	o.undone, o.events = len(open), s.fleet.Events()
-	return o, err
+	open, err := openJobs(ctx, db)
+	o.undone, o.events = len(open), fleet.Events()
+	problems := verdict(o)
+	if err == nil && len(problems) == 0 {
+		out.Print("\nEach of the %d jobs was finished exactly once.", jobs)
+	}
+	return problems, err
 }
 
-func (s *stage) awaitClaim(ctx context.Context, job, after int) (demo.Event, error) {
-	return s.fleet.Await(ctx, fmt.Sprintf("a claim of job %d", job), func(e demo.Event) bool {
-		return e.Index > after && e.Kind == claimed && e.Number == job
-	})
-}
-
-func (o outcome) count(kind, worker string) (n int) {
-	for _, e := range o.events {
-		if e.Kind == kind && (worker == "" || e.From == worker) {
-			n++
+func verdict(o outcome) (problems []string) {
+	bad := func(wrong bool, format string, args ...any) {
+		if wrong {
+			problems = append(problems, fmt.Sprintf(format, args...))
 		}
 	}
-	return n
-}
-
-func (o outcome) verdict() (problems []string) {
-	bad := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
-	finishes := map[int]int{}
-	token := map[int]uint64{}
+	finishes, token, waited := map[int]int{}, map[int]uint64{}, false
 	for _, e := range o.events {
 		switch e.Kind {
+		case busy:
+			waited = true
 		case finished:
 			finishes[e.Number]++
 		case claimed:
-			if e.Token <= token[e.Number] {
-				bad("job %d was claimed with token %d after %d", e.Number, e.Token, token[e.Number])
-			}
+			bad(e.Token <= token[e.Number], "job %d was claimed with token %d after %d", e.Number, e.Token, token[e.Number])
 			token[e.Number] = e.Token
 		}
 	}
 	for id := 1; id <= jobs; id++ {
-		if finishes[id] != 1 {
-			bad("job %d was finished %d times", id, finishes[id])
-		}
+		bad(finishes[id] != 1, "job %d was finished %d times", id, finishes[id])
 	}
-	if o.undone > 0 {
-		bad("%d jobs are not done by the table", o.undone)
-	}
-	if o.count(busy, "") == 0 {
-		bad("no lease ever kept a worker off a job, so the filter was not tried")
-	}
-	if o.stoppedLate.Kind != stopped || o.stoppedLate.Item >= longSteps {
-		bad("%s lost its lease and did all %d steps", o.lost.From, longSteps)
-	} else if late := o.stoppedLate.At.Sub(o.lostAt); late > 2*leaseTTL {
-		bad("%s was told only after %v that its lease was lost", o.lost.From, late)
-	}
-	if o.killedHeir.Kind != claimed || o.killedHeir.From == o.killed.From {
-		bad("nobody took over the killed worker's job")
-	}
+	bad(o.undone > 0, "%d jobs are not done by the table", o.undone)
+	bad(!waited, "no lease ever kept a worker off a job, so the filter was not tried")
+	bad(o.stopped.Kind != stopped, "%s lost its lease and did all %d steps", o.lostBy.From, longSteps)
+	bad(o.stopped.At.Sub(o.lostAt) > 2*leaseTTL, "%s was told only after %v that its lease was lost", o.lostBy.From, o.stopped.At.Sub(o.lostAt))
+	bad(o.heir.From == o.killed.From, "nobody took over the killed worker's job")
 	return problems
 }

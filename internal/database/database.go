@@ -53,14 +53,23 @@ func (d *Database) Print(print func(format string, args ...any)) {
 	}
 }
 
-// Exec runs statements one after the other.
-func Exec(ctx context.Context, db *sql.DB, statements ...string) error {
+// Make is Connect, a connection pool of that database, and these statements run there.
+func Make(ctx context.Context, run string, statements ...string) (*Database, *sql.DB, error) {
+	d, err := Connect(ctx, run)
+	if err != nil {
+		return nil, nil, err
+	}
+	db, err := Open(d.URL)
 	for _, statement := range statements {
-		if _, err := db.ExecContext(ctx, statement); err != nil {
-			return err
+		if err == nil {
+			_, err = db.ExecContext(ctx, statement)
 		}
 	}
-	return nil
+	if err != nil {
+		d.Close()
+		return nil, nil, err
+	}
+	return d, db, nil
 }
 
 // Close stops the database where Connect started it, and drops what it made.
@@ -123,7 +132,7 @@ func existing(ctx context.Context, address, run string) (*Database, error) {
 	where.RawQuery = query.Encode()
 	return &Database{
 		URL:   where.String(),
-		Label: version(ctx, db) + " at " + where.Host,
+		Label: strings.TrimSuffix(version(ctx, db)+" at "+where.Host, " at "), // "": by a socket
 		close: func() {
 			if db, err := Open(address); err == nil {
 				_, _ = db.Exec("DROP SCHEMA " + schema + " CASCADE") // else it stays, and is in nobody's way

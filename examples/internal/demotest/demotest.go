@@ -13,9 +13,10 @@ import (
 	"github.com/leasehold-go/leasehold/internal/database"
 )
 
-// OnEachDatabase runs a test on a PostgreSQL and on SQLite. Without a PostgreSQL
-// that half is skipped, or fails if LEASEHOLD_REQUIRE_POSTGRES is set.
-func OnEachDatabase(t *testing.T, test func(t *testing.T, db *database.Database)) {
+// OnEachDatabase runs a test on a PostgreSQL and on SQLite, which database.Connect then
+// finds. Without a PostgreSQL that half is skipped, or fails if LEASEHOLD_REQUIRE_POSTGRES is
+// set.
+func OnEachDatabase(t *testing.T, test func(t *testing.T)) {
 	t.Run("postgres", func(t *testing.T) {
 		db, err := database.StartPostgres(t.Context())
 		if errors.Is(err, database.ErrNoPostgres) && os.Getenv("LEASEHOLD_REQUIRE_POSTGRES") == "" {
@@ -24,16 +25,14 @@ func OnEachDatabase(t *testing.T, test func(t *testing.T, db *database.Database)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer db.Close()
-		test(t, db)
+		t.Cleanup(db.Close)
+		t.Setenv("DATABASE_URL", db.URL)
+		test(t)
 	})
 	t.Run("sqlite", func(t *testing.T) {
-		db, err := database.SQLite()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer db.Close()
-		test(t, db)
+		t.Setenv("DATABASE_URL", "")
+		t.Setenv(database.EnvPostgres, t.TempDir())
+		test(t)
 	})
 }
 
