@@ -18,11 +18,11 @@ import (
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
-// The README's rules for the server's user are enough for all that the packages
+// The documented rules for the server's user are enough for all that the packages
 // do, and say nothing that is not needed: without any one command something fails.
-func TestReadmeACL(t *testing.T) {
+func TestDocumentedACL(t *testing.T) {
 	redistest.NeedServers(t)
-	listed, err := redistest.ReadmeACL()
+	listed, err := redistest.DocumentedACL()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,11 +30,7 @@ func TestReadmeACL(t *testing.T) {
 	for _, rule := range listed {
 		rules = append(rules, rule)
 	}
-	// The tests use Replicas, too, which take more than the README's list.
-	readme, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	// The tests use Replicas, too, which take more than the list.
 	security, err := os.ReadFile("docs/security.md")
 	if err != nil {
 		t.Fatal(err)
@@ -45,10 +41,8 @@ func TestReadmeACL(t *testing.T) {
 		}
 	}
 	const replicas = "+wait +pexpire"
-	for name, text := range map[string][]byte{"README.md": readme, "docs/security.md": security} {
-		if !strings.Contains(string(text), "`"+replicas+"`") {
-			t.Errorf("%s does not name %s for Replicas", name, replicas)
-		}
+	if !strings.Contains(string(security), "`"+replicas+"`") {
+		t.Errorf("docs/security.md does not name %s for Replicas", replicas)
 	}
 	for _, rule := range strings.Fields(replicas) {
 		rules = append(rules, rule)
@@ -98,14 +92,14 @@ func TestReadmeACL(t *testing.T) {
 	}
 }
 
-// In a Cluster the README's further rules are enough together with the first ones, and
+// In a Cluster the further rules are enough together with the first ones, and
 // hand-overs fail without those that let scripts publish there.
-func TestReadmeACLInACluster(t *testing.T) {
-	single, err := redistest.ReadmeACL()
+func TestDocumentedACLInACluster(t *testing.T) {
+	single, err := redistest.DocumentedACL()
 	if err != nil {
 		t.Fatal(err)
 	}
-	more, err := redistest.ReadmeClusterACL()
+	more, err := redistest.DocumentedClusterACL()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -97,18 +97,19 @@ func (p Page) Repetitions(questions ...string) (least int) {
 	return least
 }
 
-// Answers is a table of those rows of some questions that have a bar.
+// Answers is a table of those rows of some questions that have a bar, in bold where the
+// figure does not reach it.
 func (p Page) Answers(questions ...string) string {
-	s := "| row | question | figure | bar |  |\n|---|---|---|---|---|\n"
+	s := "| row | question | figure | bar |\n|---|---|---|---|\n"
 	for _, f := range p.figures {
 		if !slices.Contains(questions, f.Row.Question) || f.Row.Bar == (Limit{}) {
 			continue
 		}
-		verdict := f.Verdict()
-		if verdict != "reached" {
-			verdict = "**" + verdict + "**"
+		bar := f.Row.Bar.With(f.Row.Unit)
+		if f.Verdict() != "reached" {
+			bar = "**" + bar + "**"
 		}
-		s += fmt.Sprintf("| `%s` | %s | %v | %s | %s |\n", f.Row.Name, f.Row.What, f, f.Row.Bar.With(f.Row.Unit), verdict)
+		s += fmt.Sprintf("| `%s` | %s | %v | %s |\n", f.Row.Name, f.Row.What, f, bar)
 	}
 	return strings.TrimSuffix(s, "\n")
 }

@@ -232,7 +232,7 @@ func TestToolWithoutARightToTheAudit(t *testing.T) {
 	}
 	addr, rdb := server(t)
 	name := redistest.Name(t)
-	rules, err := redistest.ReadmeACL()
+	rules, err := redistest.DocumentedACL()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ func TestClientSideCachingNeedsOneMoreRule(t *testing.T) {
 	for _, v := range redistest.NeedServers(t) {
 		t.Run(v.String(), func(t *testing.T) {
 			srv := redistest.StartServer(t, v)
-			rules, err := redistest.ReadmeACL()
+			rules, err := redistest.DocumentedACL()
 			if err != nil {
 				t.Fatal(err)
 			}

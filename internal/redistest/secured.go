@@ -14,7 +14,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -24,7 +23,7 @@ import (
 
 // secured is a server that is reached over TLS: its certificate and its
 // clients' come from a CA of its own, and its user "app" may do what the
-// README's rules say, under any prefix. The harness itself goes in by the plain
+// docs/security.md says, under any prefix. The harness itself goes in by the plain
 // port as the default user.
 type secured struct {
 	*instance
@@ -35,7 +34,7 @@ type secured struct {
 const appUser, appPassword = "app", "secret"
 
 func startSecured(v Version) (*secured, error) {
-	rules, err := ReadmeACL()
+	rules, err := DocumentedACL()
 	if err != nil {
 		return nil, err
 	}
@@ -86,43 +85,30 @@ func (s *secured) connect(opt *redis.UniversalOptions) {
 	opt.Dialer = redis.NewDialer(&redis.Options{TLSConfig: s.config, DialTimeout: 5 * time.Second, ReadTimeout: 3 * time.Second})
 }
 
-// ReadmeACL is the rules for the server's user that the README of the module
-// lists.
-func ReadmeACL() (rules []string, err error) {
-	rules, err = readmeRules("The server's user needs", "In a Cluster")
-	if err == nil && len(rules) < 15 {
-		err = fmt.Errorf("the README has %d rules: %q", len(rules), rules)
-	}
-	return rules, err
+// DocumentedACL is the rules for the server's user that docs/security.md lists.
+func DocumentedACL() (rules []string, err error) {
+	return documentedRules("ACL SETUSER app on >secret resetkeys", 15)
+}
+
+// DocumentedClusterACL is the rules that it lists in addition for a Cluster.
+func DocumentedClusterACL() (rules []string, err error) {
+	return documentedRules("ACL SETUSER app &leasehold:*:inbox:*", 4)
 }
 
 // RevokingACL is the rules that a user which revokes needs besides.
 func RevokingACL() (rules []string, err error) {
-	rules, err = readmeRules("A user that revokes needs", "\n")
-	if err == nil && len(rules) == 0 {
-		err = errors.New("the README has no rules for revoking")
-	}
-	return rules, err
+	return documentedRules("| `+zscan", 1)
 }
 
-// ReadmeClusterACL is the rules that the README lists in addition for a Cluster.
-func ReadmeClusterACL() (rules []string, err error) {
-	rules, err = readmeRules("In a Cluster also", "with `Replicas`")
-	if err == nil && len(rules) < 4 {
-		err = fmt.Errorf("the README has %d rules for a Cluster: %q", len(rules), rules)
-	}
-	return rules, err
-}
-
-// readmeRules is what stands in backquotes on a line of the README, between two texts.
-func readmeRules(from, to string) (rules []string, err error) {
+// documentedRules is the rules in the line of docs/security.md that begins so.
+func documentedRules(begin string, least int) (rules []string, err error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return nil, err
 	}
-	var readme []byte
+	var text []byte
 	for {
-		if readme, err = os.ReadFile(filepath.Join(dir, "README.md")); err == nil {
+		if text, err = os.ReadFile(filepath.Join(dir, "docs", "security.md")); err == nil {
 			break
 		}
 		if dir == filepath.Dir(dir) {
@@ -130,11 +116,17 @@ func readmeRules(from, to string) (rules []string, err error) {
 		}
 		dir = filepath.Dir(dir)
 	}
-	_, text, _ := strings.Cut(string(readme), from)
-	text, _, _ = strings.Cut(text, "\n")
-	text, _, _ = strings.Cut(text, to)
-	for _, part := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(text, -1) {
-		rules = append(rules, strings.Fields(part[1])...)
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, begin) {
+			for _, word := range strings.Fields(strings.ReplaceAll(line, "`", "")) {
+				if strings.ContainsRune("~&+", rune(word[0])) {
+					rules = append(rules, word)
+				}
+			}
+		}
+	}
+	if len(rules) < least {
+		return nil, fmt.Errorf("docs/security.md has %d rules after %q: %q", len(rules), begin, rules)
 	}
 	return rules, nil
 }

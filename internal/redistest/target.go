@@ -18,7 +18,7 @@ const (
 	KindMini     Kind = iota // an embedded server
 	KindSingle               // a real server
 	KindCluster              // three real primaries, each with a replica
-	KindTLS                  // a real server, over TLS and as a user who may do only what the README says
+	KindTLS                  // a real server, over TLS and as a user who may do only what docs/security.md says
 	KindSentinel             // a primary and two replicas, found by asking sentinels
 )
 

@@ -65,7 +65,7 @@ func KeyMemory(b testing.TB, rdb *redis.Client, keys ...string) (bytes float64) 
 }
 
 // scripted are the commands that the scripts of locks and permits call, as the
-// README lists them: commandstats counts those calls too. PUBLISH is sent by no
+// documents list them: commandstats counts those calls too. PUBLISH is sent by no
 // client of ours.
 var scripted = strings.Fields("exists get getrange set strlen del pexpireat pttl zadd zcard zcount zmscore zrange zrem zremrangebyrank zscore publish")
 

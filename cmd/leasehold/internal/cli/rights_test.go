@@ -80,7 +80,7 @@ func (d *deployment) as(user string, rules []string) (rdb redis.UniversalClient,
 
 // The lines of docs/operations.md are enough for services that use, people that read
 // and people that revoke, and say nothing that is not needed. That each rule of the
-// first is needed is shown by TestReadmeACL.
+// first is needed is shown by TestDocumentedACL.
 func TestRightsOfOperations(t *testing.T) {
 	t.Run("one server", func(t *testing.T) {
 		for _, v := range redistest.NeedServers(t) {
@@ -100,12 +100,12 @@ func tryRights(d *deployment, eachIsNeeded bool) {
 	t := d.t
 	cluster := len(d.addrs) > 1
 	documented := documentedRights(t, cluster)
-	if readme, err := redistest.ReadmeACL(); err != nil {
+	if readme, err := redistest.DocumentedACL(); err != nil {
 		t.Fatal(err)
 	} else if !cluster {
 		for _, rule := range readme {
 			if !slices.Contains(documented["app"], rule) {
-				t.Errorf("docs/operations.md lacks %s of the README", rule)
+				t.Errorf("docs/operations.md lacks %s of docs/security.md", rule)
 			}
 		}
 	}

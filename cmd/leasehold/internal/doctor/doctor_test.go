@@ -131,7 +131,7 @@ func TestMissingRightsAreListed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	rules, err := redistest.ReadmeACL()
+	rules, err := redistest.DocumentedACL()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,13 +155,13 @@ func TestMissingRightsAreListed(t *testing.T) {
 	want(t, look(t, as()), "rights", Bad, "&leasehold:inbox:* ~leasehold:*")
 }
 
-// What the README asks for is what doctor tries.
-func TestAllRightsOfTheReadmeAreTried(t *testing.T) {
-	rules, err := redistest.ReadmeACL()
+// What the documents ask for is what doctor tries.
+func TestAllDocumentedRightsAreTried(t *testing.T) {
+	rules, err := redistest.DocumentedACL()
 	if err != nil {
 		t.Fatal(err)
 	}
-	more, err := redistest.ReadmeClusterACL()
+	more, err := redistest.DocumentedClusterACL()
 	if err != nil {
 		t.Fatal(err)
 	}
