@@ -21,6 +21,7 @@ type client struct {
 	rdb    *redis.Client
 	line   *line
 	local  time.Duration // LocalFor
+	near   time.Duration // NearFor
 	sem    *semaphore.Semaphore
 	total  *semaphore.Semaphore // of a family with a total
 	mtx    *mutex.Mutex
@@ -65,6 +66,9 @@ func (w *world) newClient(number int) *client {
 		Name: "sim", TTL: valueTTL, LeaseTTL: flightTTL, Jitter: -1, Label: c.label,
 		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}
+	// Client 1 has StaleIfError: while Redis is away it would serve copies from before an invalidation.
+	c.near = []time.Duration{500 * time.Millisecond, 0, 150 * time.Millisecond, 2 * time.Second}[number%4]
+	cfg.NearFor = c.near
 	switch number % 4 {
 	case 0:
 		cfg.StaleFor, cfg.EarlyRefresh = time.Second, 1

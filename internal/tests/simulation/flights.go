@@ -183,6 +183,21 @@ func (w *world) ask(c *client, st step) {
 	w.note(what)
 }
 
+// poll reads a key again and again, so that it becomes hot.
+func (w *world) poll(c *client, st step) {
+	one := st
+	one.verb, one.span, one.by, one.wait = do, 0, 0, time.Second
+	for end := time.Now().Add(st.span); time.Now().Before(end) && !w.over() && !c.isDead(w); time.Sleep(st.by) {
+		w.mu.Lock()
+		closing := c.closing
+		w.mu.Unlock()
+		if closing {
+			return
+		}
+		w.ask(c, one)
+	}
+}
+
 // call calls the package.
 func (w *world) call(ctx context.Context, c *client, st step) (map[string]string, singleflight.Source, error) {
 	switch st.verb {

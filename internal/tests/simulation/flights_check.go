@@ -33,6 +33,11 @@ func (w *world) seen(a *asking, key string, n int, how string) {
 			a.st.verb, w.since(a.from), a.client.number, n, key, how, w.since(l.to), l.revoked.String(w))
 	}
 	for _, d := range w.flights.drops {
+		if d.key == "" && l.began.Before(d.done) && a.from.Before(d.done.Add(a.client.near)) {
+			return // a FLUSHALL takes the registrations of readers
+		}
+	}
+	for _, d := range w.flights.drops {
 		if (d.key == key || d.key == "") && !d.done.IsZero() && a.from.After(d.done) && l.began.Before(d.called) {
 			w.failLocked("S5", "%s at %v saw load %d of %s (%s), begun by client %d at %v, invalidated from %v to %v",
 				a.st.verb, w.since(a.from), n, key, how, l.client.number, w.since(l.began), w.since(d.called), w.since(d.done))

@@ -17,9 +17,41 @@ type generator struct {
 	all schedule
 }
 
-// generate makes a run: bursts of calls in which clients contend for few keys,
-// and quiet times between them, with faults in half of either.
+// generate makes a run: bursts of calls in which clients contend for few keys, and quiet times
+// between them, with faults in half of either. Now and then clients read a key so often that
+// they keep copies of it.
 func generate(seed uint64) schedule {
+	g := &generator{Rand: rand.New(rand.NewPCG(seed, 2)), all: calls(seed)}
+	for at := g.upTo(10 * time.Second); at < length-40*time.Second; at += 10*time.Second + g.short(90*time.Second) {
+		g.heat(at)
+	}
+	g.all.sort()
+	return g.all
+}
+
+// heat makes a key hot in some clients, and invalidates it meanwhile.
+func (g *generator) heat(at time.Duration) {
+	key, span := flightKeys[g.IntN(len(flightKeys))], 200*time.Millisecond+g.short(3*time.Second)
+	for _, c := range g.Perm(clients)[:1+g.IntN(clients)] {
+		g.add(step{
+			at: at + g.upTo(span/4), client: c, verb: poll, key: key, span: span,
+			by: 10*time.Millisecond + g.short(40*time.Millisecond), load: g.short(20 * time.Millisecond),
+		})
+	}
+	for range g.IntN(6) {
+		s := step{at: at + g.upTo(span), client: g.IntN(clients), verb: invalidate, key: key}
+		if g.chance(4) {
+			s.wait = time.Millisecond + g.short(3*time.Second)
+		}
+		g.add(s)
+	}
+	for range max(0, g.IntN(5)-1) {
+		g.fault(at - time.Second + g.upTo(span+time.Second))
+	}
+}
+
+// calls is generate without keys that are read again and again.
+func calls(seed uint64) schedule {
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, 1))}
 	flushes := g.chance(4)
 	for at := g.upTo(2 * time.Second); at < length-40*time.Second; {

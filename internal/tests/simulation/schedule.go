@@ -25,6 +25,7 @@ const (
 	many       verb = "many"       // all cached values: wait load fails obeys
 	peek       verb = "peek"       // a cached value, without loading: key
 	invalidate verb = "invalidate" // a cached value: key wait
+	poll       verb = "poll"       // a cached value, again and again: key load, for, every by
 	inspect    verb = "inspect"    // of any kind: key wait
 	revoke     verb = "revoke"     // of what an Inspect shows, after hold: key pick queued again wait hold
 	// What happens to clients.

@@ -58,7 +58,7 @@ func TestTurnIsOverBeforeItsCallerKnows(t *testing.T) {
 // revocation does not leave the turn's Context alive for a moment.
 func TestTurnThatWasRevokedIsOverAtOnce(t *testing.T) {
 	const seed = 7626387298222940801
-	s := generate(seed)
+	s := calls(seed)
 	if o := run(t, s); o.violation != nil {
 		report(t, seed, s, o.violation)
 	}

@@ -283,6 +283,8 @@ func (w *world) act(st step) {
 		w.ops.Go(func() { w.take(c, st) })
 	case do, many, peek, invalidate:
 		w.ops.Go(func() { w.ask(c, st) })
+	case poll:
+		w.ops.Go(func() { w.poll(c, st) })
 	default:
 		w.tb.Fatalf("no such step: %v", st)
 	}
