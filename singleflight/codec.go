@@ -2,6 +2,8 @@ package singleflight
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"reflect"
@@ -13,6 +15,27 @@ import (
 	"github.com/leasehold-go/leasehold/internal/envelope"
 )
 
+// isRaw reports whether values of T are stored as they are if there is no Codec.
+func isRaw[T any]() bool {
+	t := reflect.TypeFor[T]()
+	return t == reflect.TypeFor[[]byte]() || t == reflect.TypeFor[string]()
+}
+
+// schemaOf returns the fingerprint of T as own, or else msgpack, sees it. It is 0 if values are
+// stored as they are. It may differ although two versions of T can read each other's values:
+// that costs one load per version.
+func schemaOf[T any](own Codec) uint32 {
+	text := ""
+	switch {
+	case own != nil:
+		text = fmt.Sprintf("%T ", own)
+	case isRaw[T]():
+		return 0
+	}
+	sum := sha256.Sum256([]byte(text + codec.Fingerprint(reflect.TypeFor[T](), own != nil)))
+	return max(1, binary.BigEndian.Uint32(sum[:]))
+}
+
 // encode turns a value into bytes. []byte and string are taken as they are, unless there is a
 // Codec: it must see them, because it may encrypt.
 func (g *Group[T]) encode(c *callersCode, v T) (data string, err error) {
@@ -23,31 +46,21 @@ func (g *Group[T]) encode(c *callersCode, v T) (data string, err error) {
 		}
 	}()
 	var b []byte
-	raw, isRaw := rawBytes(&v)
-	switch {
-	case g.cfg.Codec != nil:
+	if g.cfg.Codec != nil {
 		b, err = g.cfg.Codec.Marshal(v)
-	case isRaw:
-		return raw, nil
-	default:
+	} else {
+		switch p := any(&v).(type) { // T says what to decode, and not what an interface holds
+		case *[]byte:
+			return string(*p), nil
+		case *string:
+			return *p, nil
+		}
 		b, err = codec.Msgpack{}.Marshal(&v) // a pointer, so that methods of *T are found
 	}
 	if err != nil {
 		return "", c.fix("the codec's error", err)
 	}
 	return string(b), nil
-}
-
-// rawBytes returns the bytes of a value whose type is []byte or string. It is not enough that
-// the value in an interface is one: T says what to decode.
-func rawBytes[T any](v *T) (string, bool) {
-	switch p := any(v).(type) {
-	case *[]byte:
-		return string(*p), true
-	case *string:
-		return *p, true
-	}
-	return "", false
 }
 
 // decode makes a new value from its bytes, so that no two callers share one. If callers' code
@@ -80,11 +93,6 @@ func (g *Group[T]) decode(ctx context.Context, data string) (T, error) {
 
 // unmarshal is decode on this goroutine.
 func (g *Group[T]) unmarshal(data string) (v T, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = errors.New("the codec panicked: " + panicText(p))
-		}
-	}()
 	if g.cfg.Codec == nil {
 		switch p := any(&v).(type) {
 		case *[]byte:

@@ -3,9 +3,11 @@ package singleflight
 import (
 	"log/slog"
 	"math"
+	"reflect"
 	"time"
 
 	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/codec"
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/lease"
 	"github.com/leasehold-go/leasehold/internal/near"
@@ -54,16 +56,14 @@ type Config[T any] struct {
 	// or the same Schema.
 	Name string
 
-	// TTL is how long a value is fresh, at least 1 ms. It is required. Jitter varies it. A
-	// process estimates the server's clock, and its estimate may be too late by the round trip
-	// of a question for it. It may then treat a value as stale that much too early.
+	// TTL is how long a value is fresh, at least 1 ms. It is required. Jitter varies it. The
+	// server's clock counts. A process may treat a value as stale too early, by up to the round
+	// trip of a question for the server's time.
 	TTL time.Duration
 
-	// TTLFor returns the TTL of a value. If it returns 0, TTL applies. If it returns a
-	// negative duration, the value is handed to all callers that wait for it and is not
-	// stored. It is called once for each value that is loaded or Put, on the goroutine of the
-	// loader. If it panics after a load, the loader counts as panicked. nil: TTL applies to
-	// every value.
+	// TTLFor returns the TTL of a value that was loaded or Put. 0: TTL applies. Negative: the value
+	// is handed to all callers that wait for it, and is not stored. If TTLFor panics after a load,
+	// the loader counts as panicked. nil: TTL applies to every value.
 	TTLFor func(key string, v T) time.Duration
 
 	// StaleFor is how long after its TTL a value is still served while one process rebuilds
@@ -83,11 +83,10 @@ type Config[T any] struct {
 	// NotFoundTTL is how long [ErrNotFound] is remembered. 0: as long as ErrorTTL.
 	NotFoundTTL time.Duration
 
-	// EarlyRefresh makes a caller now and then rebuild a value in the background before its
-	// TTL is over. This is more likely the nearer the end of the TTL is and the slower the
-	// load was. EarlyRefresh is the factor β of XFetch (Vattani, Chierichetti, Lowenstein,
-	// Optimal Probabilistic Cache Stampede Prevention, VLDB 2015). 1 is the usual value; a
-	// larger one, up to 100, refreshes earlier. 0: no early refresh.
+	// EarlyRefresh makes a caller now and then rebuild a value in the background before its TTL is
+	// over, the likelier the nearer the end and the slower the load. It is the factor β of XFetch
+	// (Vattani, Chierichetti, Lowenstein, Optimal Probabilistic Cache Stampede Prevention, VLDB
+	// 2015), up to 100. 1 is the usual value. 0: no early refresh.
 	EarlyRefresh float64
 
 	// Jitter shortens or lengthens each TTL at random by up to this fraction of it, at most
@@ -95,9 +94,8 @@ type Config[T any] struct {
 	// no jitter.
 	Jitter float64
 
-	// LeaseTTL is how long a process's right to load lasts without a renewal, at least 100 ms.
-	// It does not bound the load, because the lease is renewed until the result is published.
-	// It is how long other processes wait if a process dies during its load. 0: 10 s.
+	// LeaseTTL is how long a process's right to load lasts without a renewal, at least 100 ms. It
+	// does not bound the load. It is how long others wait if a process dies in its load. 0: 10 s.
 	LeaseTTL time.Duration
 
 	// LoadTimeout bounds one load. When it is over, the load counts as failed with
@@ -111,25 +109,23 @@ type Config[T any] struct {
 	SoftTimeout time.Duration
 
 	// MaxValueBytes bounds an encoded value, up to 256 MiB. A larger value is returned to the
-	// callers in the loader's process, is not cached, and is logged. Other processes then load
-	// by themselves. Put refuses such a value with [ErrTooLarge]. 0: 1 MiB.
+	// callers in the loader's process only, and is logged. Put refuses it with [ErrTooLarge].
+	// 0: 1 MiB.
 	MaxValueBytes int
 
-	// MaxLoads bounds how many loads of this family run at the same time in the whole fleet,
-	// up to 100000. Further loads wait, in order. A load counts until its loader has returned,
-	// also after LoadTimeout. It goes on if its permit is lost, for example because it was
-	// deleted in Redis. No process ever runs more, also while Redis is away. Nested loads of one family can deadlock if each holds a permit that
-	// another one needs: set a LoadTimeout, and heed the loader's ctx. 0: no bound.
+	// MaxLoads bounds how many loads of this family run at the same time in the whole fleet, up to
+	// 100000, and in each process also while Redis is away. Further loads wait, in order. A load
+	// counts until its loader has returned. If its permit is lost, it goes on. Nested loads of
+	// one family can deadlock: set a LoadTimeout, and heed the loader's ctx. 0: no bound.
 	MaxLoads int
 
 	// NearFor is how long this process may serve a value from its own memory after Redis
-	// confirmed it, 20 ms to 1 min. A value that is read often is then kept in memory under a
-	// read lease, which is renewed in the background while the value is read. Invalidate and
-	// Put, of any process, return only when no process can serve the old value any more. That
-	// costs them a round trip more, and up to NearFor if a process hangs. With StaleIfError, a
-	// value in memory is served as Stale while Redis cannot be asked. The client must not use
-	// go-redis's client-side caching. Before it is set in one process, all processes must run a
-	// version that knows it. 0: each hit asks Redis.
+	// confirmed it, 20 ms to 1 min. A value that is read often is then kept under a read lease,
+	// which reads renew in the background. Invalidate and Put, of any process, return only when no
+	// process can serve the old value any more: a round trip more, and up to NearFor if a process
+	// hangs. With StaleIfError, values in memory are served as Stale while Redis cannot be asked.
+	// Client-side caching must be off, and all processes must run a version that knows NearFor
+	// before it is set in one. 0: each hit asks Redis.
 	NearFor time.Duration
 
 	// NearBytes bounds the memory for NearFor: values, names and what belongs to them. It is at
@@ -145,19 +141,16 @@ type Config[T any] struct {
 	// value, a struct as a map and a small int as an int8.
 	Codec Codec
 
-	// Schema tells apart versions of T that cannot read each other's bytes. Each schema of a
-	// key has its own value, remembered failure and load. So two versions of a program can run
-	// side by side: each loads at most once per key and TTL, and Put and Invalidate reach
-	// both. 0: a fingerprint of T as the codec sees it, that is of the names and types of the
-	// fields. If Codec is set, its own type counts, too, and the names and hidden fields of all
-	// types in T. What only the methods of a type know does not count: set a Schema if the same
-	// type comes to write cents instead of euros.
+	// Schema tells apart versions of T that cannot read each other's bytes. Each schema of a key has
+	// its own value, remembered failure and load, so two versions of a program can run side by
+	// side; Put and Invalidate reach both. 0: a fingerprint of T as the codec sees it, of the names
+	// and types of the fields. If Codec is set, its type counts, too, and the names and hidden
+	// fields of all types in T. Set a Schema if the same type comes to write cents, not euros.
 	Schema uint32
 
-	// Errors lists sentinels that errors.Is finds in a loader's failure in every process that
-	// shares the failure, and not only in the process that ran the loader. Only their texts
-	// cross to other processes, so all processes must list them. There are at most 64, with
-	// different texts of 1 to 256 bytes without NUL.
+	// Errors lists sentinels that errors.Is finds in a loader's failure in every process that shares
+	// it. Only their texts cross, so all processes must list them: at most 64, with different texts
+	// of 1 to 256 bytes without NUL.
 	Errors []error
 
 	// Prefix starts every key in Redis and the names of the inbox channels. It has at most
@@ -169,20 +162,16 @@ type Config[T any] struct {
 	// hash. All processes of a family must use the same setting.
 	HashKeys bool
 
-	// Label says in listings which process runs a load. It has at most 64 bytes. "": the host
-	// and the process number, of which the last 20 bytes are kept. "-": no label. Consider
-	// that a label puts data about your machines into Redis.
+	// Label says in listings which process runs a load. It has at most 64 bytes, and is stored in
+	// Redis. "": the host and the process number, of which the last 20 bytes are kept. "-": none.
 	Label string
 
-	// Observer is told what the group does; see [leasehold.Observer]. If it panics, the group
-	// works on. If it calls [runtime.Goexit], it ends the goroutine of the event, which may be
-	// a caller's. nil: no observer.
+	// Observer is told what the group does; see [leasehold.Observer]. nil: no observer.
 	Observer leasehold.Observer
 
-	// Logger gets what cannot be reported to every caller: entries that cannot be decoded,
-	// values that are too large or cannot be encoded or stored, loaders that panicked (with the
-	// stack), refreshes that failed, leases of loads that were lost, and Redis going out of
-	// reach and coming back. nil: no log.
+	// Logger gets what cannot be reported to every caller: entries that cannot be decoded, values
+	// that are too large or cannot be encoded or stored, loaders that panicked (with the stack),
+	// refreshes that failed, lost leases of loads, and Redis going out of reach. nil: no log.
 	Logger *slog.Logger
 }
 
@@ -258,8 +247,8 @@ func (c Config[T]) check() []error {
 	if c.NearBytes < near.MinBytes {
 		bad("NearBytes", "is %d; want at least %d, or 0 for %d", c.NearBytes, near.MinBytes, near.DefaultBytes)
 	}
-	if c.Codec == nil {
-		if why := unstorable[T](); why != "" {
+	if c.Codec == nil && !isRaw[T]() {
+		if why := codec.Unstorable(reflect.TypeFor[T]()); why != "" {
 			bad("T", "can't be encoded: %s; want a type that msgpack encodes and decodes, or a Codec", why)
 		}
 	}

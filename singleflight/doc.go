@@ -16,20 +16,13 @@
 // # What it costs
 //
 // A hit costs one GET and no script. With Config.NearFor a hot value is served from the memory
-// of the process, and a hit sends nothing; Invalidate then waits until no process can serve the
-// old value any more. A hit also sends nothing if the client caches (with go-redis's client-side
-// caching).
+// of the process, and a hit sends nothing.
 //
 // A cold miss costs three round trips for the process that loads: the GET, a script that takes
-// the lease, and a script that publishes the result. It also costs three for a process that
-// waits: the GET, a script that queues, and the subscription to its inbox. The process does
-// not subscribe again if it already has a subscription. After subscribing it sends one more
-// script call, because it may have missed a message before. The result comes in a message if
-// it is at most 4 KiB, otherwise with one GET per process. One caller of a process asks Redis
-// for all callers of that process.
-//
-// No caller polls. A process that waits sends one script call each 1.5 s, for all its callers
-// on a key.
+// the lease, and a script that publishes the result. A process that waits sends the GET, a script
+// that queues, and, if it has no subscription yet, that and another script. The result comes in
+// a message if it is at most 4 KiB, otherwise with one GET per process. One caller of a process
+// asks Redis for all of them, and one call each 1.5 s is sent for as long as they wait.
 //
 // # What it promises
 //
@@ -42,7 +35,6 @@
 // when its ctx ends. The load goes on as long as a caller in any process waits for it.
 //
 // The package cannot promise this if Redis loses writes that it had acknowledged (an
-// asynchronous failover) or if the server's clock jumps. This is so for every package of this
-// module. A load that is cut off from Redis may still run when the next one begins. By then
-// its ctx has ended, and its result is not stored.
+// asynchronous failover) or if the server's clock jumps. A load that is cut off from Redis may
+// still run when the next one begins. Its ctx has ended then, and its result is not stored.
 package singleflight

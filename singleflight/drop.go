@@ -3,6 +3,8 @@ package singleflight
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -74,113 +76,87 @@ func (d *drop) mayRetry() bool {
 
 // sendDrops sends what is left to do for each key, in one round trip per server.
 func (g *Group[T]) sendDrops(ctx context.Context, open []*drop) {
-	client := g.manager.Client()
 	var calls []*call.Call
 	for _, d := range open {
 		d.err = nil
-		if d.own {
-			for schema, done := range d.others {
-				if !done {
-					calls = append(calls, g.dropOther(d, schema))
-				}
+		if !d.own {
+			if one := g.dropCall(d, d.schema); one != nil {
+				calls = append(calls, one)
 			}
 			continue
 		}
-		told, ack := g.numbered()
-		one := g.resource(d.target).Invalidate(ack)
-		if d.put != nil {
-			now, err := g.putClock(d.target)
-			if err != nil {
-				g.line.Writer().End(told)
-				d.err = err
-				continue
+		for schema, done := range d.others {
+			if !done {
+				calls = append(calls, g.dropCall(d, schema))
 			}
-			one = g.resource(d.target).Put(now+putArrivesWithin.Microseconds(), *d.put, ack)
 		}
-		one.Done = func(v []int64, err error) { g.onDropped(d, told, one, v, err) }
-		calls = append(calls, one)
 	}
-	client.Send(ctx, calls)
+	g.manager.Client().Send(ctx, calls)
 	for _, d := range open {
-		if d.err == nil && d.own && d.othersDone() {
+		if d.err == nil && d.own && !slices.Contains(slices.Collect(maps.Values(d.others)), false) {
 			d.dropped.Store(true)
 		}
 	}
 }
 
-func (d *drop) othersDone() bool {
-	for _, done := range d.others {
-		if !done {
-			return false
-		}
-	}
-	return true
-}
-
-// putClock returns the server's time, from which the time is computed after which a put is
-// void.
-func (g *Group[T]) putClock(t target) (int64, error) {
-	now, err := g.serverTime(t)
-	if err != nil {
-		// Whatever the error is, the put was not sent.
-		return 0, fmt.Errorf("%w: %w", call.ErrNotSent, err)
-	}
-	return now, nil
-}
-
 // errPutLate says that a put arrived too late and did nothing.
 var errPutLate = fmt.Errorf("the put arrived late, and did nothing: %w", call.ErrNotSent)
 
-// onDropped processes the reply for the group's own schema. It is called before Send returns,
-// and for one drop by one goroutine only.
-func (g *Group[T]) onDropped(d *drop, told *near.Told, one *call.Call, v []int64, err error) {
-	var reply loads.Dropped
-	if err == nil && d.put != nil {
-		reply, err = loads.ReadPut(v, one.Text)
-	} else if err == nil {
-		reply, err = loads.ReadInvalidate(v, one.Text)
-	}
-	if err == nil && reply.Void {
-		err = errPutLate
-	}
-	g.near.Outdate(d.key) // also after an error: the script may have run
-	if d.err = err; err != nil {
-		g.line.Writer().End(told)
-		return
-	}
-	g.found(d, told, one, reply)
-	d.own, d.others = true, map[uint32]bool{}
-	for _, schema := range reply.Others {
-		d.others[schema] = false
-	}
-	before := reply.At
-	if d.put != nil {
-		before-- // the value that was put has exactly this stamp
-	}
-	g.invalidatedAt.raise(d.value, before)
-	g.mu.Lock()
-	if f := g.localFlights[d.key]; f != nil && f.called != 0 {
-		f.closeJoining() // it began before; whoever waits for it to end need not
-	}
-	g.mu.Unlock()
-}
-
-// dropOther prepares the invalidation of another schema.
-func (g *Group[T]) dropOther(d *drop, schema uint32) *call.Call {
+// dropCall prepares the call that drops a key for one schema: a put for the group's own one, if
+// there is something to put. It returns nil if the put cannot be sent.
+func (g *Group[T]) dropCall(d *drop, schema uint32) *call.Call {
 	told, ack := g.numbered()
-	one := loads.NewResource(d.Resource, schema).Invalidate(ack)
+	own := schema == d.schema
+	put := own && d.put != nil
+	r := loads.NewResource(d.Resource, schema)
+	one := r.Invalidate(ack)
+	if put {
+		now, err := g.serverTime(d.target) // from it the time is computed after which the put is void
+		if err != nil {
+			g.line.Writer().End(told)
+			d.err = fmt.Errorf("%w: %w", call.ErrNotSent, err) // whatever the error is
+			return nil
+		}
+		one = r.Put(now+putArrivesWithin.Microseconds(), *d.put, ack)
+	}
+	// Done is called before Send returns, and for one drop by one goroutine only.
 	one.Done = func(v []int64, err error) {
 		var reply loads.Dropped
-		if err == nil {
+		switch {
+		case err != nil:
+		case put:
+			reply, err = loads.ReadPut(v, one.Text)
+		default:
 			reply, err = loads.ReadInvalidate(v, one.Text)
 		}
+		if reply.Void {
+			err = errPutLate
+		}
+		g.near.Outdate(d.key) // also after an error: the script may have run
 		if err != nil {
 			g.line.Writer().End(told)
 			d.err = err
 			return
 		}
 		g.found(d, told, one, reply)
-		d.others[schema] = true
+		if !own {
+			d.others[schema] = true
+			return
+		}
+		d.own, d.others = true, map[uint32]bool{}
+		for _, other := range reply.Others {
+			d.others[other] = false
+		}
+		before := reply.At
+		if put {
+			before-- // the value that was put has exactly this stamp
+		}
+		g.invalidatedAt.raise(d.value, before)
+		g.mu.Lock()
+		if f := g.localFlights[d.key]; f != nil && f.called != 0 {
+			f.closeJoining() // it began before; whoever waits for it to end need not
+		}
+		g.mu.Unlock()
 	}
 	return one
 }

@@ -31,6 +31,15 @@ var (
 	ErrTooLarge = errors.New("the value is larger than MaxValueBytes")
 )
 
+// ErrLoadCycle says that a loader asked for a key that its own load would have to wait for.
+// This is its own key, or a key whose load, in this process, already waits for it. Such a call
+// fails at once and sends nothing.
+//
+// The cycle is recognised by the loader's ctx, so the loader must pass it on. It is recognised
+// through every handle on the same cached values that has the same client. A cycle through
+// other processes is not detected. Its loads end when the callers that wanted them have left.
+var ErrLoadCycle = errors.New("the load would wait for itself")
+
 // RemoteError is a loader's failure in another process, or a remembered one. Its text is that
 // of the loader's error, up to 4 KiB. Of the loader's error chain, only [ErrLoadTimeout],
 // [ErrLoaderPanicked] and the sentinels of Config.Errors are kept.

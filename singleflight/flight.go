@@ -2,10 +2,12 @@ package singleflight
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/cycles"
 	"github.com/leasehold-go/leasehold/internal/lease"
 	"github.com/leasehold-go/leasehold/internal/loads"
 )
@@ -35,35 +37,25 @@ type flight[T any] struct {
 	joined     int   // how many requests have joined so far
 	background bool  // it goes on without a request
 	called     int64 // the number of its loader's call in the group; 0: it was not called
+	answered   bool  // Redis has answered, or cannot be asked
+	granted    bool  // the first answer was the right to load
+	ended      error // why its load ended for it before it returned; nil: it did not
 
 	// Of a local flight; see local.go. Guarded by the group's lock.
-	next    *flight[T]  // parked behind this one; nil: none
-	parking *parking[T] // of a flight that was parked
+	next     *flight[T]  // parked behind this one; nil: none
+	parkedBy *request[T] // the first one of the call that parked it; its flights load together
 
 	// These are set under the group's lock, before the load starts. They do not change
 	// afterwards, so the load reads them without the lock.
-	isEarlyRefresh bool     // it was started before the TTL was over
-	leased         bool     // the load runs under lease
-	load           *load[T] // nil: it does not load yet
+	isEarlyRefresh bool        // it was started before the TTL was over
+	leased         bool        // the load runs under lease
+	load           *load[T]    // nil: it does not load yet
+	own            *request[T] // its first request, whose caller gets the value itself; nil: it has none
 }
 
 // join puts each request into the group's flight of its key, or into a new flight. New flights
-// are launched together.
-func (g *Group[T]) join(all []*request[T]) []error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.closed.Load() {
-		return []error{leasehold.ErrClosed}
-	}
-	g.joinFlights(all)
-	return nil
-}
-
-// joinFlights is join for a group that is open. Called with the lock.
-func (g *Group[T]) joinFlights(all []*request[T]) {
-	if len(all) == 0 {
-		return
-	}
+// are launched together. Called with the lock; the group is open.
+func (g *Group[T]) join(all []*request[T]) {
 	var created []*flight[T]
 	for _, q := range all {
 		f := g.flights[q.key]
@@ -74,12 +66,15 @@ func (g *Group[T]) joinFlights(all []*request[T]) {
 		}
 		f.add(q)
 	}
-	g.launch(created, all[0])
+	g.launch(created, all[0]) // if there are any
 }
 
 // refresh starts flights without requests, for keys that have no flight. They load only if no
 // other process does. The requests in all tell what to load, and with which loader.
 func (g *Group[T]) refresh(all []*request[T], early bool) {
+	if len(all) == 0 {
+		return
+	}
 	now := time.Now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -88,7 +83,7 @@ func (g *Group[T]) refresh(all []*request[T], early bool) {
 	}
 	var created []*flight[T]
 	for _, q := range all {
-		if now.Before(g.refreshPausedUntil.of(q.key)) {
+		if now.Before(g.refreshPausedUntil[q.key]) {
 			continue
 		}
 		if g.flights[q.key] == nil {
@@ -99,7 +94,7 @@ func (g *Group[T]) refresh(all []*request[T], early bool) {
 		}
 	}
 	if len(created) > 0 {
-		all[0].ctx = underNoLoad(all[0].ctx) // its caller does not need this ctx any more
+		all[0].ctx = cycles.Without(all[0].ctx) // its caller does not need this ctx any more
 		g.launch(created, all[0])
 	}
 }
@@ -108,40 +103,17 @@ func (g *Group[T]) refresh(all []*request[T], early bool) {
 // most after it was told that another process rebuilds the value.
 const refreshPause = 100 * time.Millisecond
 
-// pauseRefresh keeps refreshes of a key from asking Redis for the time d. Called with the
-// lock.
+// pauseRefresh keeps refreshes of a key from asking Redis for the time d, which is at most
+// refreshPause. Called with the lock.
 func (g *Group[T]) pauseRefresh(key string, d time.Duration) {
-	g.refreshPausedUntil.add(key, time.Now(), d)
-}
-
-// pauses holds, by key, the time until which something is paused. A pause is removed once it
-// and all that began before it are over. So there are never more of them than pauses that
-// began within the longest one.
-type pauses struct {
-	until map[string]time.Time
-	order []pause // in the order in which they began
-}
-
-type pause struct {
-	key   string
-	until time.Time
-}
-
-func (p *pauses) of(key string) time.Time { return p.until[key] }
-
-func (p *pauses) add(key string, now time.Time, d time.Duration) {
-	for len(p.order) > 0 && !now.Before(p.order[0].until) {
-		if first := p.order[0]; p.until[first.key].Equal(first.until) { // else the pause was prolonged
-			delete(p.until, first.key)
-		}
-		p.order = p.order[1:]
+	now := time.Now()
+	if now.After(g.sweepPauses) { // so there are never more than those of two refreshPauses
+		maps.DeleteFunc(g.refreshPausedUntil, func(_ string, until time.Time) bool { return !now.Before(until) })
+		g.sweepPauses = now.Add(refreshPause)
 	}
-	until := now.Add(d)
-	if p.until[key].After(until) {
-		return
+	if until := now.Add(d); until.After(g.refreshPausedUntil[key]) {
+		g.refreshPausedUntil[key] = until
 	}
-	p.until[key] = until
-	p.order = append(p.order, pause{key, until})
 }
 
 // newFlight returns a new flight without requests. Called with the lock.
@@ -226,7 +198,7 @@ func (q *request[T]) leave(served bool) {
 		case f.load == nil:
 		case !leased:
 			f.load.endFor(f, loads.ErrUnwanted)
-		case f.load.running.isWaiting() && !f.load.hasCallers():
+		case f.load.running.IsWaiting() && !f.load.hasCallers():
 			// The load waits for another load, and would keep it alive. That one may in turn
 			// wait for this load.
 			f.load.endForAll(loads.ErrUnwanted)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/call"
+	"github.com/leasehold-go/leasehold/internal/codec"
+	"github.com/leasehold-go/leasehold/internal/cycles"
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/lease"
 	"github.com/leasehold-go/leasehold/internal/loads"
@@ -55,7 +58,8 @@ type Group[T any] struct {
 	localFlights       map[string]*flight[T]   // the same for flights that load without Redis
 	freed              []*flight[T]            // local flights that are about to start
 	live               map[*flight[T]]struct{} // all flights that may have requests to answer
-	refreshPausedUntil pauses                  // when a refresh may be offered again, by key
+	refreshPausedUntil map[string]time.Time    // when a refresh may be offered again, by key
+	sweepPauses        time.Time               // when those that are over are looked for
 	active             sync.WaitGroup          // flights, loads and calls under way
 }
 
@@ -73,9 +77,6 @@ func New[T any](rdb redis.UniversalClient, cfg Config[T]) (*Group[T], error) {
 		logger = slog.New(newHandler(cfg.Logger.Handler()))
 		cfg.Logger = logger
 	}
-	if cfg.Observer != nil {
-		cfg.Observer = observer{cfg.Observer}
-	}
 	cfg = cfg.withDefaults()
 	family := keys.Family{Prefix: cfg.Prefix, Kind: loads.Kind, Name: cfg.Name, Hash: cfg.HashKeys}
 	errs := cfg.check()
@@ -83,11 +84,13 @@ func New[T any](rdb redis.UniversalClient, cfg Config[T]) (*Group[T], error) {
 	for _, problem := range problems {
 		errs = append(errs, keys.Bad("Errors", "%s", problem))
 	}
-	if c, err := call.NewClient(rdb); err == nil && c.ReadsFromReplicas() {
-		errs = append(errs, keys.Bad("rdb", "reads from replicas (ReadOnly, RouteByLatency or RouteRandomly); want a client that reads from primaries"))
-	}
-	if c, err := call.NewClient(rdb); err == nil && cfg.NearFor != 0 && c.CachesLocally() {
-		errs = append(errs, keys.Bad("NearFor", "is %v on a client with client-side caching, which may return old values; want 0, or a client without it", cfg.NearFor))
+	if c, err := call.NewClient(rdb); err == nil {
+		if c.ReadsFromReplicas() {
+			errs = append(errs, keys.Bad("rdb", "reads from replicas (ReadOnly, RouteByLatency or RouteRandomly); want a client that reads from primaries"))
+		}
+		if cfg.NearFor != 0 && c.CachesLocally() {
+			errs = append(errs, keys.Bad("NearFor", "is %v on a client with client-side caching, which may return old values; want 0, or a client without it", cfg.NearFor))
+		}
 	}
 	ttl := max(cfg.LeaseTTL, lease.MinTTL)
 	m, err := lease.New(rdb, lease.Config{Package: pkg, Family: family, Protocol: loads.Family{Family: family, Schema: cfg.Schema}, TTL: ttl, Observer: cfg.Observer, Logger: logger, OwnEvents: true, FailsFast: true, Label: cfg.Label}, errs...)
@@ -96,15 +99,14 @@ func New[T any](rdb redis.UniversalClient, cfg Config[T]) (*Group[T], error) {
 	}
 	g := &Group[T]{
 		cfg: cfg, family: family, rdb: rdb, clientID: clientID(rdb), manager: m,
-		ownCode: cfg.Codec != nil || hasOwnMethods[T](), sentinels: sentinels,
+		ownCode: cfg.Codec != nil || !isRaw[T]() && codec.RunsMethods(reflect.TypeFor[T]()), sentinels: sentinels,
 		flights:            map[string]*flight[T]{},
 		localFlights:       map[string]*flight[T]{},
 		live:               map[*flight[T]]struct{}{},
-		refreshPausedUntil: pauses{until: map[string]time.Time{}},
+		refreshPausedUntil: map[string]time.Time{},
 	}
-	if _, isString := any(new(T)).(*string); isString && cfg.Codec == nil {
-		g.isString = true
-	}
+	_, isString := any(new(T)).(*string)
+	g.isString = isString && cfg.Codec == nil
 	g.openNear()
 	if m.Client().MayCacheLocally() {
 		g.invalidatedAt = newInvalidatedAt(g.kept(cfg.TTL + time.Duration(cfg.Jitter*float64(cfg.TTL))))
@@ -222,4 +224,30 @@ func (g *Group[T]) target(op, key string) (target, error) {
 		return target{}, call.Fail(pkg, op, keys.Escape(g.cfg.Name), err)
 	}
 	return target{Resource: r, key: key, schema: g.cfg.Schema, value: loads.Part(r, "value", g.cfg.Schema)}, nil
+}
+
+// loadedKey names the cached value of t in the graph of loads.
+func (g *Group[T]) loadedKey(t target) cycles.Key {
+	return cycles.Key{Client: g.clientID, Value: t.value}
+}
+
+// clientID returns a comparable value that is the same for handles with the same client. A
+// client, or a type that embeds one, is identified by its Options, which no other client has.
+// A type that hides its client is identified by itself. If it cannot be compared, each handle
+// on it gets a clientID of its own.
+func clientID(rdb redis.UniversalClient) any {
+	switch c := rdb.(type) {
+	case interface{ Options() *redis.Options }:
+		if o := c.Options(); o != nil {
+			return o
+		}
+	case interface{ Options() *redis.ClusterOptions }:
+		if o := c.Options(); o != nil {
+			return o
+		}
+	}
+	if reflect.ValueOf(rdb).Comparable() {
+		return rdb
+	}
+	return new(byte)
 }

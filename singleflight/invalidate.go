@@ -25,21 +25,20 @@ const (
 
 // Invalidate drops the cached values and the remembered errors of keys, in all schemas. Loads
 // that are running may not store their results any more. A caller that asks after Invalidate
-// returned gets nothing that was loaded before. A caller that was already waiting for such a
-// load gets its result, or a newer one. With client-side caching in go-redis, all this holds
-// in another process once the server's message has arrived there, some ms later.
+// returned gets nothing that was loaded before. A caller that already waited for such a load gets
+// its result, or a newer one. With go-redis's client-side caching, all this holds in another
+// process once the server's message has arrived there, some ms later.
 //
 // If processes serve keys from their memory (Config.NearFor), Invalidate waits until each of
 // them has dropped its copy, or may not serve it any more: at most the longest NearFor.
 //
-// If ctx ends or the handle is closed, Invalidate returns at once. Otherwise it tries for up to
-// 3 s and returns within 6 s, plus that NearFor. If it returns an error, each key that the error
-// names may have been dropped or not, and copies in memory may be served for up to NearFor: call
-// Invalidate again. For several keys the error is a *[KeysError]. Its errors are
-// leasehold.ErrInvalid for a bad key, leasehold.ErrUnavailable, leasehold.ErrClosed and ctx's
-// own.
+// If ctx ends or the handle is closed, Invalidate returns at once. Otherwise it returns within
+// 6 s, plus that NearFor. After an error, each key that it names may have been dropped or not, and
+// copies in memory may be served for up to NearFor: call Invalidate again. For several keys the
+// error is a *[KeysError]. Its errors are leasehold.ErrInvalid for a bad key,
+// leasehold.ErrUnavailable, leasehold.ErrClosed and ctx's own.
 //
-// Invalidate costs one round trip for any number of keys (in a Cluster one per node). Keys
+// Invalidate costs one round trip for any number of keys, in a Cluster one per node. Keys
 // with other schemas in use cost a second one, and so do keys that are served from memory.
 func (g *Group[T]) Invalidate(ctx context.Context, keys ...string) error {
 	call.NeedCtx(ctx)
@@ -60,20 +59,15 @@ func (g *Group[T]) Invalidate(ctx context.Context, keys ...string) error {
 }
 
 // Put stores v as if it had just been loaded. A caller that asks after Put returned gets v or
-// something newer. Put drops the cached values and remembered errors of key in all schemas. A
-// load that is running may not store its result over v, but the callers that already waited
-// for it get that result. Of two Puts the later one stays, by the server's clock.
+// something newer. Otherwise Put acts as [Group.Invalidate] does, in all schemas, and has its
+// bounds. Of two Puts the later one stays, by the server's clock.
 //
 // If Config.TTLFor says not to store v, or v is larger than Config.MaxValueBytes, Put only
-// invalidates and returns [ErrNotStored]. In the second case the error also matches
-// [ErrTooLarge].
+// invalidates and returns [ErrNotStored], in the second case with [ErrTooLarge].
 //
-// Put waits for processes that serve key from their memory as Invalidate does. If ctx ends or
-// the handle is closed, Put returns at once. Otherwise it returns within 6 s, plus the longest
-// NearFor of these processes. After ctx's error or
-// leasehold.ErrUnavailable, v may have been stored or not, or may still be stored within 5 s:
-// call Put again. Other errors are leasehold.ErrInvalid for a bad key or a v that cannot be
-// encoded, leasehold.ErrClosed, and an error for a panic of Config.TTLFor.
+// After ctx's error or leasehold.ErrUnavailable, v may have been stored or not, or may still be
+// stored within 5 s: call Put again. Other errors are leasehold.ErrInvalid for a bad key or a v
+// that cannot be encoded, leasehold.ErrClosed, and an error for a panic of Config.TTLFor.
 //
 // Put costs one round trip, and a second one if other schemas of key are in use or key is
 // served from memory.
@@ -166,7 +160,14 @@ func (g *Group[T]) dropAll(ctx context.Context, op string, open []*drop) error {
 	for {
 		select {
 		case <-ended:
-			return g.dropsEnded(op, open)
+			for _, d := range open {
+				outcome := leasehold.OutcomeOK
+				if !d.done.Load() {
+					outcome = leasehold.OutcomeUnavailable
+				}
+				g.observe(leasehold.Event{Kind: leasehold.EventInvalidated, Outcome: outcome})
+			}
+			return failDrops(op, open)
 		case <-ctx.Done():
 			return failDrops(op, open, ctx.Err(), leasehold.ErrUnavailable)
 		case <-bound.C:
@@ -178,45 +179,28 @@ func (g *Group[T]) dropAll(ctx context.Context, op string, open []*drop) error {
 	}
 }
 
-// dropsEnded returns what dropAll returns once nothing is left to try.
-func (g *Group[T]) dropsEnded(op string, open []*drop) error {
-	failed := map[string]error{}
-	for _, d := range open {
-		outcome := leasehold.OutcomeOK
-		if !d.done.Load() {
-			outcome = leasehold.OutcomeUnavailable
-		}
-		g.observe(leasehold.Event{Kind: leasehold.EventInvalidated, Outcome: outcome})
-		switch {
-		case d.done.Load():
-		case d.dropped.Load():
-			failed[d.key] = call.Fail(pkg, op, d.Label, leasehold.ErrClosed, errReaders)
-		default:
-			failed[d.key] = call.Fail(pkg, op, d.Label, leasehold.ErrUnavailable, d.err)
-		}
-	}
-	return ofDrops(open, failed)
-}
-
+// errDropSlow is why a drop is given up.
 var errDropSlow = fmt.Errorf("no answer within %v", dropBound)
 
-// failDrops returns the error for the keys that are not done.
+// failDrops returns the error for the keys that are not done; nil if all are. errs are the
+// errors of those that Redis has not answered; none: each has an error of its own. A call for
+// one key has a plain error.
 func failDrops(op string, all []*drop, errs ...error) error {
 	failed := map[string]error{}
 	for _, d := range all {
+		of := errs
 		switch {
 		case d.done.Load():
-		case d.dropped.Load() && len(errs) > 1: // Redis has answered, so errs[0] alone is right
-			failed[d.key] = call.Fail(pkg, op, d.Label, errs[0], errReaders)
-		default:
-			failed[d.key] = call.Fail(pkg, op, d.Label, errs...)
+			continue
+		case d.dropped.Load() && len(errs) > 0: // Redis has answered, so errs[0] alone is right
+			of = []error{errs[0], errReaders}
+		case d.dropped.Load():
+			of = []error{leasehold.ErrClosed, errReaders}
+		case len(errs) == 0:
+			of = []error{leasehold.ErrUnavailable, d.err}
 		}
+		failed[d.key] = call.Fail(pkg, op, d.Label, of...)
 	}
-	return ofDrops(all, failed)
-}
-
-// ofDrops returns the error for the keys that failed. A call for one key has a plain error.
-func ofDrops(all []*drop, failed map[string]error) error {
 	if len(all) == 1 {
 		return failed[all[0].key]
 	}

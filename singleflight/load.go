@@ -9,6 +9,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/call"
+	"github.com/leasehold-go/leasehold/internal/cycles"
 	"github.com/leasehold-go/leasehold/internal/loads"
 )
 
@@ -20,33 +21,18 @@ type load[T any] struct {
 	by *request[T] // the request that launched the flights
 
 	// Guarded by the group's lock, until the load starts.
-	launched []*flight[T]            // in the order in which the call named their keys
-	asking   map[*flight[T]]struct{} // those of them that have no first answer yet
-	granted  map[*flight[T]]struct{} // those of them that are to be loaded
+	launched []*flight[T] // in the order in which the call named their keys
+	asking   int          // how many of them have no first answer yet
 
 	// Set when the load starts.
 	flights []*flight[T]
 	keys    []string
-	firsts  map[*flight[T]]*request[T] // the first request of each flight: its caller gets the value itself
 	loader  loader[T]
-	running *runningLoad    // this load in the graph of loads
+	running *cycles.Load    // this load in the graph of loads
 	ctx     context.Context // of the loader
 	cancel  context.CancelCauseFunc
 
 	returned chan struct{} // closed when the loader has returned; nil: it was not called
-
-	// Guarded by the group's lock.
-	wanting map[*flight[T]]struct{} // the flights for which the load goes on
-	ended   map[*flight[T]]error    // for the other flights, why it does not go on
-}
-
-// newLoad returns a load without flights.
-func newLoad[T any](g *Group[T], by *request[T]) *load[T] {
-	return &load[T]{
-		g: g, by: by,
-		asking: map[*flight[T]]struct{}{}, granted: map[*flight[T]]struct{}{},
-		firsts: map[*flight[T]]*request[T]{}, wanting: map[*flight[T]]struct{}{}, ended: map[*flight[T]]error{},
-	}
 }
 
 // launch makes flights ask Redis, all in one round trip. Then one call of by's loader serves
@@ -55,14 +41,12 @@ func (g *Group[T]) launch(flights []*flight[T], by *request[T]) {
 	if len(flights) == 0 {
 		return
 	}
-	d := newLoad(g, by)
-	d.launched = flights
+	d := &load[T]{g: g, by: by, launched: flights, asking: len(flights)}
 	seats := make([]*call.Seat, len(flights)) // a single flight has no seat
 	if len(flights) > 1 {
 		seats = call.NewBatch(len(flights))
 	}
 	for i, f := range flights {
-		d.asking[f] = struct{}{}
 		g.active.Go(func() { f.run(d, seats[i]) })
 	}
 }
@@ -73,19 +57,15 @@ func (g *Group[T]) launch(flights []*flight[T], by *request[T]) {
 func (d *load[T]) answered(f *flight[T], granted bool) {
 	g := d.g
 	g.mu.Lock()
-	_, first := d.asking[f]
-	delete(d.asking, f)
 	var start []*flight[T]
 	switch {
-	case first && granted:
-		d.granted[f] = struct{}{}
-		fallthrough
-	case first:
-		if len(d.asking) == 0 {
-			start = slices.DeleteFunc(d.launched, func(f *flight[T]) bool { _, ok := d.granted[f]; return !ok })
+	case !f.answered:
+		f.answered, f.granted = true, granted
+		if d.asking--; d.asking == 0 {
+			start = slices.DeleteFunc(d.launched, func(f *flight[T]) bool { return !f.granted })
 		}
 	case granted:
-		d, start = newLoad(g, d.by), []*flight[T]{f}
+		d, start = &load[T]{g: g, by: d.by}, []*flight[T]{f}
 	}
 	g.mu.Unlock()
 	switch {
@@ -127,18 +107,12 @@ func (d *load[T]) run(flights []*flight[T]) {
 		defer stop()
 	}
 	defer d.cancel(errDone)
-	p := product[T]{refused: errObserverEnded}
-	defer func() { // also if the Observer ends this goroutine
-		d.running.end()
-		d.publish(p)
-	}()
-	p = d.callWithinMaxLoads()
+	p := d.callWithinMaxLoads()
+	d.running.End()
+	d.publish(p)
 }
 
-var (
-	errDone          = errors.New("the load is done")
-	errObserverEnded = errors.New("the Observer called runtime.Goexit")
-)
+var errDone = errors.New("the load is done")
 
 // start makes the ctx of the load, and ties the flights to the load.
 func (d *load[T]) start(flights []*flight[T]) {
@@ -149,19 +123,20 @@ func (d *load[T]) start(flights []*flight[T]) {
 	for _, f := range flights {
 		f.load = d
 		d.keys = append(d.keys, f.key)
-		d.wanting[f] = struct{}{}
-		d.firsts[f] = f.first()
+		f.own = f.first()
 	}
 	from := d.by
-	if first := d.firsts[flights[0]]; len(flights) == 1 && first != nil {
-		from = first
+	if own := flights[0].own; len(flights) == 1 && own != nil {
+		from = own
 	}
 	d.loader = from.load
-	d.running = &runningLoad{endIfUnwanted: d.endIfUnwanted}
+	var named []cycles.Key
 	for _, f := range flights {
-		d.running.keys = append(d.running.keys, g.loadedKey(f.target))
+		named = append(named, g.loadedKey(f.target))
 	}
-	d.ctx, d.cancel = context.WithCancelCause(d.running.begin(context.WithoutCancel(from.ctx)))
+	ctx, running := cycles.Begin(context.WithoutCancel(from.ctx), named, d.endIfUnwanted)
+	d.running = running
+	d.ctx, d.cancel = context.WithCancelCause(ctx)
 	for _, f := range flights {
 		if !f.leased && f.unwanted() {
 			d.endFor(f, loads.ErrUnwanted) // its last request has just left
@@ -174,12 +149,7 @@ func (d *load[T]) start(flights []*flight[T]) {
 
 // hasCallers reports whether anything in this process needs the load. Called with the lock.
 func (d *load[T]) hasCallers() bool {
-	for f := range d.wanting {
-		if !f.unwanted() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(d.flights, func(f *flight[T]) bool { return f.ended == nil && !f.unwanted() })
 }
 
 // endIfUnwanted ends the load if it has no callers in this process. Its leases are given back
@@ -194,7 +164,7 @@ func (d *load[T]) endIfUnwanted() {
 
 // endForAll ends the load for all flights. Called with the lock.
 func (d *load[T]) endForAll(why error) {
-	for f := range d.wanting {
+	for _, f := range d.flights {
 		d.endFor(f, why)
 	}
 }
@@ -203,11 +173,10 @@ func (d *load[T]) endForAll(why error) {
 // with the lock.
 func (d *load[T]) endFor(f *flight[T], why error) {
 	f.closeJoining()
-	delete(d.wanting, f)
-	if d.ended[f] == nil {
-		d.ended[f] = why
+	if f.ended == nil {
+		f.ended = why
 	}
-	if len(d.wanting) == 0 && d.cancel != nil {
+	if !slices.ContainsFunc(d.flights, func(f *flight[T]) bool { return f.ended == nil }) {
 		d.cancel(why)
 	}
 }

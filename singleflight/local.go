@@ -1,9 +1,6 @@
 package singleflight
 
-import (
-	"github.com/leasehold-go/leasehold"
-	"github.com/leasehold-go/leasehold/internal/loads"
-)
+import "github.com/leasehold-go/leasehold/internal/loads"
 
 // A local flight loads without Redis, for LoadLocally. Nobody tells it of an invalidation by
 // another process. So a call may join it only if the call began before the loader was called:
@@ -13,25 +10,11 @@ import (
 // Whether a call began before is told by a counter of the loaders' calls and not by a clock,
 // which may show the same time twice.
 
-// parking is the flights that one call parked. Those that are freed together load together.
-type parking[T any] struct{ by *request[T] }
-
-// joinLocally is join without Redis. Only requests that could not reach Redis use it.
-func (g *Group[T]) joinLocally(all []*request[T]) []error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.closed.Load() {
-		return []error{leasehold.ErrClosed}
-	}
-	g.shareLocally(all)
-	return nil
-}
-
-// shareLocally puts each request into the local flight of its key, into the one that is parked
-// behind that, or into a new one. New flights load together. Called with the lock.
-func (g *Group[T]) shareLocally(all []*request[T]) {
+// joinLocally puts each request into the local flight of its key, into the one that is parked
+// behind that, or into a new one. New flights load together. Only requests that could not reach
+// Redis use it. Called with the lock; the group is open.
+func (g *Group[T]) joinLocally(all []*request[T]) {
 	var created []*flight[T]
-	behind := &parking[T]{by: all[0]}
 	for _, q := range all {
 		f := g.localFlights[q.key]
 		switch {
@@ -42,7 +25,7 @@ func (g *Group[T]) shareLocally(all []*request[T]) {
 		case f.called != 0 && q.begun >= f.called:
 			if f.next == nil {
 				f.next = g.newFlight(q.target, loads.Rejected{}, true)
-				f.next.parking = behind
+				f.next.parkedBy = all[0]
 			}
 			f = f.next
 		}
@@ -52,13 +35,8 @@ func (g *Group[T]) shareLocally(all []*request[T]) {
 }
 
 // loadAlone makes requests load for themselves, because they cannot decode what others load.
-// No other request can join their flights.
-func (g *Group[T]) loadAlone(all []*request[T]) []error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.closed.Load() {
-		return []error{leasehold.ErrClosed}
-	}
+// No other request can join their flights. Called with the lock; the group is open.
+func (g *Group[T]) loadAlone(all []*request[T]) {
 	created := make([]*flight[T], len(all))
 	for i, q := range all {
 		created[i] = g.newFlight(q.target, loads.Rejected{}, true)
@@ -66,14 +44,13 @@ func (g *Group[T]) loadAlone(all []*request[T]) []error {
 		created[i].add(q)
 	}
 	g.loadWithoutRedis(created, all[0])
-	return nil
 }
 
 // loadWithoutRedis starts one load of flights that have no leases, and so store nothing. Called
 // with the lock.
 func (g *Group[T]) loadWithoutRedis(flights []*flight[T], by *request[T]) {
 	if len(flights) > 0 {
-		d := newLoad(g, by)
+		d := &load[T]{g: g, by: by}
 		g.active.Go(func() { d.run(flights) })
 	}
 }
@@ -102,19 +79,19 @@ func (g *Group[T]) loadFreed() {
 	if g.closed.Load() {
 		return // Close has answered their requests
 	}
-	together := map[*parking[T]][]*flight[T]{}
-	var order []*parking[T]
+	together := map[*request[T]][]*flight[T]{}
+	var order []*request[T]
 	for _, f := range freed {
 		if len(f.requests) == 0 {
 			f.takeRequests() // all of its callers have left
 			continue
 		}
-		if together[f.parking] == nil {
-			order = append(order, f.parking)
+		if together[f.parkedBy] == nil {
+			order = append(order, f.parkedBy)
 		}
-		together[f.parking] = append(together[f.parking], f)
+		together[f.parkedBy] = append(together[f.parkedBy], f)
 	}
-	for _, p := range order {
-		g.loadWithoutRedis(together[p], p.by)
+	for _, by := range order {
+		g.loadWithoutRedis(together[by], by)
 	}
 }

@@ -1,8 +1,14 @@
 package singleflight
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha1"
+	"encoding/hex"
 	"errors"
+	"math"
+	"math/rand/v2"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -10,6 +16,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/envelope"
 	"github.com/leasehold-go/leasehold/internal/loads"
+	"github.com/leasehold-go/leasehold/internal/near"
 )
 
 // verdict says what a look-up in the cache means for a call.
@@ -29,46 +36,32 @@ type look[T any] struct {
 	result   Result[T]      // what a hit returns
 	errs     []error        // or what is returned instead
 	rejected loads.Rejected // unless it is a hit: the entry that was found, which a load is to replace
-	stale    *Result[T]     // of a miss: a stale value that may still be served; nil: none
+	stale    *Result[T]     // instead of a hit: a stale value that may still be served; nil: none
+	copy     *near.Copy     // the copy in memory that was served; nil: none
 }
 
-// lookUp reads the cache and judges the entry.
+// lookUp reads the cache, with one GET, and judges the entry.
 func (g *Group[T]) lookUp(ctx context.Context, t target) look[T] {
-	raw, e, errs := g.read(ctx, t)
-	if errs != nil {
-		return g.unobtained(ctx, t.key, errs)
-	}
-	return g.consider(ctx, t, raw, e)
-}
-
-// read reads the cache, with one GET.
-func (g *Group[T]) read(ctx context.Context, t target) (raw string, e entry, errs []error) {
 	if err := ctx.Err(); err != nil {
-		return "", entry{}, []error{err}
+		return look[T]{verdict: unobtainable, errs: []error{err}}
 	}
-	client := g.manager.Client()
-	bounded, cancel := client.WithBound(ctx)
+	bounded, cancel := g.manager.Client().WithBound(ctx)
 	defer cancel()
-	var now int64
-	err := client.Reachable(ctx, t.value)
+	var raw string
+	now, err := g.reach(ctx, bounded, t.value)
 	if err == nil {
-		now, err = client.Time(bounded, t.value)
+		raw, err = g.manager.Client().Get(bounded, t.value)
 	}
-	if err == nil {
-		raw, err = client.Get(bounded, t.value)
-	}
-	g.reached(t, err)
-	if err != nil && !errors.Is(err, redis.Nil) {
-		return "", entry{}, unobtainableBecause(ctx, err)
-	}
-	e = g.judge(t, raw, now, false)
-	g.seen(t, raw, e)
-	return raw, e, nil
+	return g.consider(ctx, t, raw, now, err)
 }
 
-// unobtainableBecause returns the errors of a call whose look-up failed with err.
-func unobtainableBecause(ctx context.Context, err error) []error {
-	return []error{ctx.Err(), leasehold.ErrUnavailable, boundAsSlow(ctx, err)}
+// reach returns the server's time for a look-up, which does not wait for a server that is known
+// to be away.
+func (g *Group[T]) reach(ctx, bounded context.Context, key string) (now int64, err error) {
+	if err = g.manager.Client().Reachable(ctx, key); err == nil {
+		now, err = g.manager.Client().Time(bounded, key)
+	}
+	return now, err
 }
 
 // boundAsSlow returns err. If err is from the deadline that WithBound added to ctx, it returns
@@ -80,111 +73,79 @@ func boundAsSlow(ctx context.Context, err error) error {
 	return err
 }
 
-// lookUpMany is lookUp for several keys, in one round trip per server. It asks the servers at
-// the same time, and none about keys that it finds in memory.
-func (g *Group[T]) lookUpMany(ctx context.Context, targets []target) []look[T] {
-	all := make([]look[T], len(targets))
-	if err := ctx.Err(); err != nil {
-		for i := range all {
-			all[i] = look[T]{verdict: unobtainable, errs: []error{err}}
-		}
-		return all
-	}
+// lookUpMany is lookUp for several requests, in one round trip per server. It asks the servers
+// at the same time, and none about keys that it finds in memory.
+func (g *Group[T]) lookUpMany(ctx context.Context, open []*request[T]) []look[T] {
+	all := make([]look[T], len(open))
 	var names []string
-	var asked []int // indices of targets, in the order of names
-	for i, t := range targets {
-		if g.near != nil {
-			if seen, ok := g.inMemory(ctx, t.key); ok {
-				all[i] = seen
-				continue
-			}
+	var asked []int // indices of open, in the order of names
+	for i, q := range open {
+		if err := ctx.Err(); err != nil {
+			all[i] = look[T]{verdict: unobtainable, errs: []error{err}}
+		} else if seen, ok := g.inMemory(ctx, q.key); ok {
+			all[i] = seen
+		} else {
+			names, asked = append(names, q.value), append(asked, i)
 		}
-		names, asked = append(names, t.value), append(asked, i)
 	}
 	if len(names) == 0 {
 		return all
 	}
-	client := g.manager.Client()
-	bounded, cancel := client.WithBound(ctx)
+	bounded, cancel := g.manager.Client().WithBound(ctx)
 	defer cancel()
-	client.ByNode(names, func(which []int) {
+	g.manager.Client().ByNode(names, func(which []int) {
 		some := make([]string, len(which))
 		for n, i := range which {
-			some[n], which[n] = names[i], asked[i]
+			some[n] = names[i]
 		}
-		var now int64
-		err := client.Reachable(ctx, some[0])
+		now, err := g.reach(ctx, bounded, some[0])
+		found := make([]call.Found, len(some))
 		if err == nil {
-			now, err = client.Time(bounded, some[0])
-		}
-		var found []call.Found
-		if err == nil {
-			found = client.GetMany(bounded, some)
+			found = g.manager.Client().GetMany(bounded, some)
 		}
 		for n, i := range which {
-			raw, err := "", err
-			if err == nil {
-				raw, err = found[n].Text, found[n].Err
-			}
-			g.reached(targets[i], err)
-			if err != nil && !errors.Is(err, redis.Nil) {
-				all[i] = g.unobtained(ctx, targets[i].key, unobtainableBecause(ctx, err))
-				continue
-			}
-			e := g.judge(targets[i], raw, now, false)
-			g.seen(targets[i], raw, e)
-			all[i] = g.consider(ctx, targets[i], raw, e)
+			all[asked[i]] = g.consider(ctx, open[asked[i]].target, found[n].Text, now, cmp.Or(err, found[n].Err))
 		}
 	})
 	return all
 }
 
-// consider decides what the entry in raw means for a call.
-func (g *Group[T]) consider(ctx context.Context, t target, raw string, e entry) look[T] {
+// consider decides what the answer to a GET means for a call: the entry in raw, at the server's
+// time now, or an error.
+func (g *Group[T]) consider(ctx context.Context, t target, raw string, now int64, err error) look[T] {
+	g.reached(t, err)
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return g.unobtained(ctx, t.key, []error{ctx.Err(), leasehold.ErrUnavailable, boundAsSlow(ctx, err)})
+	}
+	e := g.judge(t, raw, now, false)
+	g.seen(t, raw, e)
+	from := Cached
 	switch {
 	case e.fresh() && e.env.Kind == envelope.NotFound:
-		return look[T]{verdict: hit, result: Result[T]{Source: Cached}, errs: []error{ErrNotFound}}
+		return look[T]{verdict: hit, result: Result[T]{Source: Cached}, errs: errsNotFound}
 	case e.fresh():
-		r, ok := g.serve(ctx, t, e, Cached)
-		switch {
-		case !ok && ctx.Err() != nil:
-			return look[T]{verdict: unobtainable, errs: []error{ctx.Err()}}
-		case !ok:
-			e.rejected.Value = sum(raw)
-		case g.refreshesEarly(e):
-			return look[T]{verdict: hitAndEarly, result: r, rejected: e.rejected}
-		default:
-			return look[T]{verdict: hit, result: r}
-		}
 	case e.stale(max(g.cfg.StaleFor, g.cfg.StaleIfError)):
-		r, ok := g.serve(ctx, t, e, Stale)
-		switch {
-		case !ok && ctx.Err() != nil:
-			return look[T]{verdict: unobtainable, errs: []error{ctx.Err()}}
-		case !ok:
-			e.rejected.Value = sum(raw)
-		case e.stale(g.cfg.StaleFor) && g.cfg.SoftTimeout == 0:
-			return look[T]{verdict: hitAndStale, result: r, rejected: e.rejected}
-		default:
-			old := r // a copy, so that r is allocated only here
-			return look[T]{rejected: e.rejected, stale: &old}
-		}
+		from = Stale
+	default:
+		return look[T]{rejected: e.rejected}
 	}
-	return look[T]{rejected: e.rejected}
-}
-
-// serve decodes the value of an entry. It returns false if the bytes cannot be decoded as a T,
-// or if ctx ended before they were. In the first case the scripts must be told the sum of these
-// bytes.
-func (g *Group[T]) serve(ctx context.Context, t target, e entry, from Source) (Result[T], bool) {
 	value, err := g.decode(ctx, e.env.Payload)
-	if err != nil {
-		if ctx.Err() == nil {
-			g.undecodable(ctx, t, err)
-		}
-		return Result[T]{}, false
+	r := Result[T]{Value: value, Source: from, Age: e.age}
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return look[T]{verdict: unobtainable, errs: []error{ctx.Err()}}
+	case err != nil:
+		g.undecodable(ctx, t, err)
+		return look[T]{rejected: loads.Rejected{Value: sum(raw)}}
+	case from == Stale && e.stale(g.cfg.StaleFor) && g.cfg.SoftTimeout == 0:
+		return look[T]{verdict: hitAndStale, result: r, rejected: e.rejected}
+	case from == Stale:
+		old := r // a copy, so that r is allocated only here
+		return look[T]{rejected: e.rejected, stale: &old}
+	case g.refreshesEarly(e):
+		return look[T]{verdict: hitAndEarly, result: r, rejected: e.rejected}
 	}
-	return Result[T]{Value: value, Source: from, Age: e.age}, true
+	return look[T]{verdict: hit, result: r}
 }
 
 // serverTime returns the server's present time, for work that no caller's ctx bounds. It asks
@@ -202,4 +163,123 @@ func (g *Group[T]) get(key string) (string, error) {
 	defer cancel()
 	text, err := g.manager.Client().Get(ctx, key)
 	return text, boundAsSlow(context.Background(), err)
+}
+
+const (
+	// minKept is how long a value stays in Redis after its TTL at least. A process that was
+	// told that the value has been published still finds it, however short the TTL.
+	minKept = time.Second
+	// tooLargeFor is how long a key counts as one whose values are too large.
+	tooLargeFor = time.Second
+)
+
+// entry describes what the cache holds for a key.
+type entry struct {
+	env      envelope.Envelope
+	usable   bool           // env may be served, if its age allows it
+	age      time.Duration  // since it was published
+	rejected loads.Rejected // names the entry to the scripts, for a request that it does not serve
+}
+
+// fresh reports whether the entry can be served and its TTL is not over.
+func (e entry) fresh() bool { return e.usable && e.age < e.env.Fresh }
+
+// stale reports whether the entry is a value whose TTL was over less than d ago.
+func (e entry) stale(d time.Duration) bool {
+	return e.usable && e.env.Kind == envelope.Value && e.age-e.env.Fresh < d
+}
+
+// judge decides whether the bytes in the cache can be served, at the server's time now.
+// fromScript says that a script has read them, so they are not a copy from the client's cache.
+func (g *Group[T]) judge(t target, raw string, now int64, fromScript bool) entry {
+	if raw == "" {
+		return entry{}
+	}
+	e := entry{rejected: loads.Rejected{Value: envelope.Head(raw)}}
+	env, err := envelope.Decode(raw)
+	switch {
+	case err == nil && env.Kind != envelope.Value && env.Kind != envelope.NotFound:
+		err = errNoValue
+	case err == nil && len(env.Payload) > g.cfg.MaxValueBytes:
+		err = ErrTooLarge
+	}
+	if err != nil {
+		g.undecodable(context.Background(), t, err)
+		e.rejected.Value = sum(raw)
+		return e
+	}
+	if env.Schema != g.cfg.Schema || (!fromScript && g.invalidatedAt.refuses(t.value, env.Published)) {
+		return e
+	}
+	e.env, e.usable = env, true
+	e.age = max(0, time.Duration(now-env.Published)*time.Microsecond)
+	return e
+}
+
+// judgeNow is like judge, at the server's present time. If that cannot be learned, the entry
+// counts as just published.
+func (g *Group[T]) judgeNow(t target, raw string, fromScript bool) entry {
+	now, _ := g.serverTime(t) // 0 after an error
+	return g.judge(t, raw, now, fromScript)
+}
+
+var (
+	errNoValue   = errors.New("the envelope holds no value")
+	errNoFailure = errors.New("the envelope holds no failure")
+)
+
+// isFailure reports whether an envelope of this kind holds a failure that may be remembered.
+func isFailure(k envelope.Kind) bool {
+	return k == envelope.Failure || k == envelope.Timeout
+}
+
+// sum names bytes that are not an envelope. The scripts can compute the same name.
+func sum(raw string) string {
+	h := sha1.Sum([]byte(raw))
+	return hex.EncodeToString(h[:])
+}
+
+// undecodable reports an entry that cannot be decoded and so is treated as absent. The end of
+// ctx, with which decoding ends, says nothing about the entry.
+func (g *Group[T]) undecodable(ctx context.Context, t target, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	g.counts.undecodable.Add(1)
+	g.observe(leasehold.Event{Kind: leasehold.EventDecodeFailed})
+	g.cfg.Logger.Warn("leasehold: singleflight: an entry in the cache is not a value of this group: it counts as absent",
+		"key", t.Label, "error", err)
+}
+
+// ttl returns how long a value is fresh, jitter included. Negative: it is not stored.
+func (g *Group[T]) ttl(key string, v T) time.Duration {
+	ttl := g.cfg.TTL
+	if g.cfg.TTLFor != nil {
+		switch d := g.cfg.TTLFor(key, v); {
+		case d < 0:
+			return -1
+		case d > 0:
+			ttl = min(d, maxLife)
+		}
+	}
+	return g.jittered(ttl)
+}
+
+func (g *Group[T]) jittered(ttl time.Duration) time.Duration {
+	return max(time.Millisecond, ttl+time.Duration(g.cfg.Jitter*(2*rand.Float64()-1)*float64(ttl)))
+}
+
+// kept returns how long a value that is fresh for ttl stays in Redis.
+func (g *Group[T]) kept(ttl time.Duration) time.Duration {
+	return ttl + max(g.cfg.StaleFor, g.cfg.StaleIfError, minKept)
+}
+
+// refreshesEarly reports, at random, whether a fresh value should already be rebuilt. It
+// implements XFetch.
+func (g *Group[T]) refreshesEarly(e entry) bool {
+	if g.cfg.EarlyRefresh == 0 || e.env.Kind != envelope.Value {
+		return false
+	}
+	ahead := float64(e.env.Took) * g.cfg.EarlyRefresh * -math.Log(1-rand.Float64())
+	return float64(e.env.Fresh-e.age) < ahead
 }

@@ -35,44 +35,23 @@ func (g *Group[T]) closeNear(ctx context.Context) {
 	g.line.Close()
 }
 
-// fetchNear serves a call from memory, if there is a copy that may be served.
-func (g *Group[T]) fetchNear(ctx context.Context, op, key string, load func(ctx context.Context) (T, error)) (r Result[T], err error, ok bool) {
-	if g.closed.Load() || ctx.Err() != nil {
-		return Result[T]{}, nil, false
+// inMemory looks for a copy in the memory of this process that may be served.
+func (g *Group[T]) inMemory(ctx context.Context, key string) (seen look[T], ok bool) {
+	if g.near == nil || ctx.Err() != nil || g.closed.Load() {
+		return look[T]{}, false
 	}
-	seen, ok := g.inMemory(ctx, key)
-	if !ok {
-		return Result[T]{}, nil, false
-	}
-	g.returned(g.now(), Near, seen.errs)
-	if seen.verdict == hit && seen.errs == nil {
-		return seen.result, nil, true
-	}
-	t, err := g.target(op, key)
-	switch {
-	case err != nil: // not possible: there is no copy of a bad key
-	case seen.errs != nil:
-		err = call.Fail(pkg, op, t.Label, seen.errs...)
-	default:
-		q := &request[T]{g: g, target: t, begun: g.called.Load(), ctx: ctx, load: loaderOfOne(load), rejected: seen.rejected}
-		g.refresh([]*request[T]{q}, true)
-	}
-	return seen.result, err, true
-}
-
-// inMemory looks for a copy in the memory of this process.
-func (g *Group[T]) inMemory(ctx context.Context, key string) (look[T], bool) {
 	found, age := g.near.Find(key)
 	if found == nil {
 		return look[T]{}, false
 	}
-	if found.Env.Kind == envelope.NotFound {
-		return look[T]{verdict: hit, result: Result[T]{Source: Near, Age: age}, errs: []error{ErrNotFound}}, true
-	}
-	seen := look[T]{verdict: hit, result: Result[T]{Source: Near, Age: age}}
-	if g.isString {
+	seen = look[T]{verdict: hit, result: Result[T]{Source: Near, Age: age}, copy: found}
+	switch {
+	case found.Env.Kind == envelope.NotFound:
+		seen.errs = errsNotFound
+		return seen, true
+	case g.isString:
 		seen.result.Value = fromString[T](found.Env.Payload)
-	} else {
+	default:
 		value, err := g.decode(ctx, found.Env.Payload)
 		if err != nil { // the call goes on to Redis, which reports it
 			g.near.Drop(found)
@@ -80,41 +59,36 @@ func (g *Group[T]) inMemory(ctx context.Context, key string) (look[T], bool) {
 		}
 		seen.result.Value = value
 	}
-	if g.cfg.EarlyRefresh > 0 && g.refreshesEarly(entry{env: found.Env, age: age}) && found.Refreshing.CompareAndSwap(false, true) {
+	if g.cfg.EarlyRefresh > 0 && !found.Refreshing.Load() && g.refreshesEarly(entry{env: found.Env, age: age}) {
 		seen.verdict, seen.rejected = hitAndEarly, loads.Rejected{Value: found.Head()}
 	}
 	return seen, true
 }
 
-// staleInMemory looks for a copy that may be served because Redis cannot be asked. An
-// invalidation by another process, made since this process last heard from Redis about the key,
-// is not known here.
-func (g *Group[T]) staleInMemory(ctx context.Context, key string) (r Result[T], ok bool) {
+// errsNotFound is allocated once.
+var errsNotFound = []error{ErrNotFound}
+
+// unobtained is the look of a call that could not ask Redis. A copy in memory is served as a
+// stale value; under LoadLocally only if the local load fails. An invalidation by another
+// process, made since this process last heard from Redis about the key, is not known here.
+func (g *Group[T]) unobtained(ctx context.Context, key string, errs []error) look[T] {
+	seen := look[T]{verdict: unobtainable, errs: errs}
 	if g.near == nil || ctx.Err() != nil {
-		return r, false
+		return seen
 	}
 	found, age := g.near.FindStale(key)
 	if found == nil {
-		return r, false
+		return seen
 	}
 	value, err := g.decode(ctx, found.Env.Payload)
-	if err != nil {
-		return r, false
-	}
-	return Result[T]{Value: value, Source: Stale, Age: age}, true
-}
-
-// unobtained is the look of a call that could not ask Redis. A copy in memory is served as a
-// stale value; under LoadLocally only if the local load fails.
-func (g *Group[T]) unobtained(ctx context.Context, key string, errs []error) look[T] {
-	old, ok := g.staleInMemory(ctx, key)
-	switch {
-	case !ok:
-		return look[T]{verdict: unobtainable, errs: errs}
+	switch old := (Result[T]{Value: value, Source: Stale, Age: age}); {
+	case err != nil:
 	case g.cfg.OnUnavailable == LoadLocally:
-		return look[T]{verdict: unobtainable, errs: errs, stale: &old}
+		seen.stale = &old
+	default:
+		return look[T]{verdict: hit, result: old}
 	}
-	return look[T]{verdict: hit, result: old}
+	return seen
 }
 
 // seen notes what a look-up found in Redis, before its call returns. raw is "" if there was

@@ -3,7 +3,9 @@ package singleflight
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -121,4 +123,61 @@ func (g *Group[T]) published(p *loads.Publication) {
 		}
 	}
 	g.observe(leasehold.Event{Kind: leasehold.EventPublished, Outcome: outcome})
+}
+
+const (
+	// lineWithin is how long a line of the log holds up what it is about.
+	lineWithin = 100 * time.Millisecond
+	// maxLines is how many lines may be on their way. Further lines are dropped.
+	maxLines = 64
+)
+
+// handler passes lines on to a handler of the caller's, each on a goroutine of its own. Usually
+// the line is written when Handle returns, so lines keep their order. A line is waited for only
+// if no other one is on its way, so a handler that hangs holds up the first line alone.
+type handler struct {
+	to    slog.Handler
+	lines *atomic.Int64 // how many are on their way
+}
+
+func newHandler(to slog.Handler) handler { return handler{to, new(atomic.Int64)} }
+
+// Enabled is true for all levels: Handle asks.
+func (h handler) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h handler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return handler{h.to.WithAttrs(attrs), h.lines}
+}
+
+func (h handler) WithGroup(name string) slog.Handler {
+	return handler{h.to.WithGroup(name), h.lines}
+}
+
+// Handle writes a line. It returns no error, as nobody reads it.
+func (h handler) Handle(ctx context.Context, r slog.Record) error {
+	lines := h.lines.Add(1)
+	if lines > maxLines {
+		h.lines.Add(-1)
+		return nil
+	}
+	written := make(chan struct{})
+	var c callersCode
+	c.run(func(f func()) { go f() }, func() {
+		if h.to.Enabled(ctx, r.Level) {
+			_ = h.to.Handle(ctx, r)
+		}
+	}, func(*raised) {
+		h.lines.Add(-1)
+		close(written)
+	})
+	if lines > 1 {
+		return nil
+	}
+	late := time.NewTimer(lineWithin)
+	defer late.Stop()
+	select {
+	case <-written:
+	case <-late.C:
+	}
+	return nil
 }

@@ -20,7 +20,7 @@ type share[T any] struct {
 	// others are the other requests. Those with joinedBeforeAsk joined before the flight asked
 	// Redis, and so before the load began.
 	others []*request[T]
-	ended  error // why the load ended for the flight before it returned; nil: it did not
+	ended  error // of the flight, as it was when the loader returned
 
 	part     part[T]
 	failed   *failure           // there is no value
@@ -65,13 +65,11 @@ func (d *load[T]) publish(p product[T]) {
 			d.g.near.Outdate(s.f.key) // also if no caller waits
 		}
 	}
-	defer func() { // also if the Observer ends this goroutine
-		for _, s := range shares {
-			s.answer()
-		}
-	}()
 	for _, p := range pubs {
 		d.g.published(p)
+	}
+	for _, s := range shares {
+		s.answer()
 	}
 }
 
@@ -82,11 +80,11 @@ func (d *load[T]) shares() []*share[T] {
 	all := make([]*share[T], len(d.flights))
 	for i, f := range d.flights {
 		s := &share[T]{g: d.g, f: f, others: f.takeRequests()}
-		if first := slices.Index(s.others, d.firsts[f]); first >= 0 {
-			s.first = d.firsts[f]
-			s.others = slices.Delete(s.others, first, first+1)
+		if own := slices.Index(s.others, f.own); own >= 0 {
+			s.first = f.own
+			s.others = slices.Delete(s.others, own, own+1)
 		}
-		s.ended = d.ended[f]
+		s.ended = f.ended
 		all[i] = s
 	}
 	return all
@@ -201,20 +199,23 @@ func (s *share[T]) wrapValue() {
 
 // answer answers the requests of one flight.
 func (s *share[T]) answer() {
-	switch {
-	case s.pub == nil && s.f.tooLargeMark != "":
-		s.answerUncoordinated()
-		return
-	case s.pub == nil:
-		// The load ran without Redis, so no process can know of an invalidation.
-		s.answerFirst()
-		s.answerOthers(s.others)
+	before, later := split(s.others)
+	if s.pub == nil {
+		// The load ran without coordination. If it did because the key's values are too large,
+		// an invalidation would have removed the mark of that. Without Redis no process can know
+		// of an invalidation.
+		if mark := s.f.tooLargeMark; mark != "" && len(later) > 0 {
+			if now, err := s.g.get(s.f.failure()); err != nil || now != mark {
+				s.hand(before, later)
+				return
+			}
+		}
+		s.hand(s.others, nil)
 		return
 	}
 	if s.pub.Unstored != nil {
 		s.g.cfg.Logger.Warn("leasehold: singleflight: the server refused to publish a value as it was", "key", s.f.Label, "error", s.pub.Unstored)
 	}
-	before, later := split(s.others)
 	switch {
 	case s.ended != nil || (s.pub.Err == nil && s.pub.State == loads.LeaseOver):
 		// The lease was lost. A failure may be due to the loss alone, so the requests try
@@ -223,75 +224,38 @@ func (s *share[T]) answer() {
 			s.startAnew(s.all())
 			return
 		}
-		s.answerFirst()
-		s.startAnew(s.others)
+		s.hand(nil, s.others)
 	case s.pub.Err != nil && s.g.cfg.OnUnavailable != LoadLocally:
-		s.answerFirst()
+		s.hand(nil, nil)
 		answer(s.others, outcome[T]{errs: []error{leasehold.ErrUnavailable, s.pub.Err}})
 	case s.pub.Err != nil || s.pub.State == loads.HandedOnly:
-		s.answerFirst()
-		s.answerOthers(before)
-		s.startAnew(later)
+		s.hand(before, later)
 	default:
-		s.answerFirst()
-		s.answerOthers(s.others)
+		s.hand(s.others, nil)
 	}
 }
 
-// answerUncoordinated answers the requests of a load that was not coordinated because the
-// values of its key are too large. Requests that joined later get the result only if the mark
-// is still there, because an invalidation would have removed it.
-func (s *share[T]) answerUncoordinated() {
-	before, later := split(s.others)
-	s.answerFirst()
-	s.answerOthers(before)
-	if len(later) == 0 {
-		return
-	}
-	if now, err := s.g.get(s.f.failure()); err == nil && now == s.f.tooLargeMark {
-		s.answerOthers(later)
-		return
-	}
-	s.startAnew(later)
-}
-
-// answerFirst gives the caller whose loader ran what that loader returned. A value goes
-// through the codec, as for every other caller.
-func (s *share[T]) answerFirst() {
-	if s.first == nil {
-		return
-	}
-	o := s.outcome(Loaded)
-	switch {
-	case s.raised != nil:
-		o = outcome[T]{raised: s.raised}
-	case s.failed != nil:
-		o.failed = s.failed
-	default:
-		o.raw = &s.part.value
-	}
-	answer([]*request[T]{s.first}, o)
-}
-
-// answerOthers gives other callers of this process the result. Each of them decodes it for
-// itself.
-func (s *share[T]) answerOthers(all []*request[T]) {
-	o := s.outcome(Shared)
-	switch {
-	case s.raised != nil:
-		o.errs = []error{&RemoteError{Text: s.env.Payload, kind: s.env.Kind}}
-	case s.failed != nil:
-		o.failed = s.failed
-	case s.encoding != nil:
-		o.failed = s.encoding
-	}
-	answer(all, o)
-}
-
-func (s *share[T]) outcome(from Source) outcome[T] {
-	o := outcome[T]{env: s.env, source: from}
+// hand gives the caller whose loader ran what that loader returned, and others of this process
+// the result. Each of them decodes it for itself, also the first one. The requests in again start
+// anew.
+func (s *share[T]) hand(others, again []*request[T]) {
+	o := outcome[T]{env: s.env, source: Shared, failed: s.failed}
 	if s.large != "" {
 		o.env.Payload = s.large
 	}
-	return o
+	own := o
+	own.source = Loaded
+	switch {
+	case s.raised != nil:
+		own.raised = s.raised
+		o.errs = []error{&RemoteError{Text: s.env.Payload, kind: s.env.Kind}}
+	case s.failed == nil:
+		own.raw = &s.part.value
+		o.failed = s.encoding
+	}
+	if s.first != nil {
+		answer([]*request[T]{s.first}, own)
+	}
+	answer(others, o)
+	s.startAnew(again)
 }

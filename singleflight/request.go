@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/leasehold-go/leasehold"
-	"github.com/leasehold-go/leasehold/internal/call"
+	"github.com/leasehold-go/leasehold/internal/cycles"
 	"github.com/leasehold-go/leasehold/internal/envelope"
 	"github.com/leasehold-go/leasehold/internal/loads"
 )
@@ -15,160 +16,6 @@ import (
 // maxLooks bounds how often one call looks for a value that it can decode. Then it loads
 // alone.
 const maxLooks = 4
-
-// Do returns the value of key, which is 1 to 512 arbitrary bytes. If the value is fresh in the
-// cache, it is returned from there. Otherwise one caller in the whole fleet calls its load,
-// and all callers that wait share the result. Each caller gets a decoded value of its own.
-//
-// load runs on a goroutine of its own. Its ctx carries the values of the first caller's ctx,
-// and the loads that this caller runs under. A refresh in the background runs under no load.
-// The ctx ends when no caller in the fleet waits any more, with leasehold.ErrLost if the
-// process was cut off from Redis or the lease was lost otherwise, after Config.LoadTimeout,
-// and on Close.
-//
-// All callers get what load returns. load returns [ErrNotFound] if the value does not exist.
-// If load panics or calls [runtime.Goexit], Do does the same in the first caller, and all
-// other callers get an error. If load asks for its own key, it gets [ErrLoadCycle]. If load
-// waits for another load and its own callers in this process have left, the load is given up,
-// and another process that waits for it takes over.
-//
-// An entry that cannot be decoded is a miss. If a caller still cannot decode what others load
-// after a few tries, it calls its own load, at the same time as others do, but within MaxLoads
-// and LoadTimeout. It gets what that load returns, unchanged, and nothing is stored.
-//
-// ctx bounds the wait. When it ends, Do returns at once, and the load goes on for the other
-// callers. If a GET was already sent, Do first waits for its answer, as [Group.Peek] does.
-//
-// Do asks Redis for the cached value for at most 3 s plus the client's WriteTimeout and
-// ReadTimeout. It then asks for the right to load the value: it begins tries for 3 s, and the
-// last one has the same bound. This holds for any number of callers. Only ctx and
-// Config.LoadTimeout bound the wait for a load while Redis answers. Once Redis is known to be
-// away (it refused a connection, or was silent for 3 s), a call waits for it for 100 ms at most.
-//
-// Its errors are the loader's; a *[RemoteError] with the text of the loader's error, if the
-// loader ran in another process, if the failure is remembered, or if the loader of another
-// caller panicked; an error if the value cannot be encoded; leasehold.ErrInvalid for a bad
-// key; leasehold.ErrUnavailable if Redis is unavailable (see Config.OnUnavailable);
-// [ErrLoadCycle]; leasehold.ErrClosed; and ctx's own.
-//
-// A hit costs one GET. A miss costs one more script call. The process that loads publishes
-// with a second script call. Do waits until Redis has answered that call, for at most 1 s. The
-// result is sent to the processes that wait. If it is larger than 4 KiB, each of them gets it
-// with one GET.
-func (g *Group[T]) Do(ctx context.Context, key string, load func(ctx context.Context) (T, error)) (T, error) {
-	call.NeedCtx(ctx)
-	r, err := g.fetch(ctx, "do", key, load)
-	return r.Value, err
-}
-
-// Fetch is like [Group.Do] but also returns the source and the age of the value.
-func (g *Group[T]) Fetch(ctx context.Context, key string, load func(ctx context.Context) (T, error)) (Result[T], error) {
-	call.NeedCtx(ctx)
-	return g.fetch(ctx, "fetch", key, load)
-}
-
-func (g *Group[T]) fetch(ctx context.Context, op, key string, load func(ctx context.Context) (T, error)) (Result[T], error) {
-	if g.near != nil && loadsOf(ctx) == nil {
-		if r, err, ok := g.fetchNear(ctx, op, key, load); ok {
-			return r, err
-		}
-	}
-	t, err := g.target(op, key)
-	if err != nil {
-		return Result[T]{}, err
-	}
-	if g.closed.Load() {
-		return Result[T]{}, call.Fail(pkg, op, t.Label, leasehold.ErrClosed)
-	}
-	began := g.now()
-	if loadsOf(ctx).isOwnKey(g.loadedKey(t)) {
-		g.returned(began, 0, []error{ErrLoadCycle})
-		return Result[T]{}, call.Fail(pkg, op, t.Label, ErrLoadCycle)
-	}
-	if g.near != nil && loadsOf(ctx) != nil {
-		if r, err, ok := g.fetchNear(ctx, op, key, load); ok {
-			return r, err
-		}
-	}
-	begun := g.called.Load()
-	seen := g.lookUp(ctx, t)
-	r, errs := seen.result, seen.errs
-	if seen.verdict != hit { // a hit needs no request
-		q := &request[T]{g: g, target: t, begun: begun, ctx: ctx, load: loaderOfOne(load)}
-		r, errs = q.run(seen)
-	}
-	g.returned(began, r.Source, errs)
-	if errs != nil {
-		return Result[T]{}, call.Fail(pkg, op, t.Label, errs...)
-	}
-	return r, nil
-}
-
-// Peek returns the cached value of key, fresh or stale, and never loads. The bool is false if
-// there is no value, or none that may still be served. For a remembered [ErrNotFound] the bool
-// is true and the error is ErrNotFound.
-//
-// Peek returns within 3 s plus the client's WriteTimeout and ReadTimeout. If ctx ends, Peek
-// returns at once, unless the GET was already sent: then it waits for the answer. Other errors
-// are leasehold.ErrInvalid, leasehold.ErrUnavailable, leasehold.ErrClosed and ctx's own. Peek
-// costs one GET.
-func (g *Group[T]) Peek(ctx context.Context, key string) (Result[T], bool, error) {
-	call.NeedCtx(ctx)
-	const op = "peek"
-	t, err := g.target(op, key)
-	if err != nil {
-		return Result[T]{}, false, err
-	}
-	if g.closed.Load() {
-		return Result[T]{}, false, call.Fail(pkg, op, t.Label, leasehold.ErrClosed)
-	}
-	if g.near != nil && ctx.Err() == nil {
-		if seen, ok := g.inMemory(ctx, key); ok {
-			if seen.errs != nil {
-				return Result[T]{}, true, call.Fail(pkg, op, t.Label, seen.errs...)
-			}
-			return seen.result, true, nil
-		}
-	}
-	began := g.now()
-	_, e, errs := g.read(ctx, t)
-	switch {
-	case errs != nil:
-		if r, ok := g.staleInMemory(ctx, key); ok {
-			return r, true, nil
-		}
-		g.failed(began, errs)
-		return Result[T]{}, false, call.Fail(pkg, op, t.Label, errs...)
-	case e.fresh() && e.env.Kind == envelope.NotFound:
-		return Result[T]{}, true, call.Fail(pkg, op, t.Label, ErrNotFound)
-	case e.fresh():
-		if r, ok := g.serve(ctx, t, e, Cached); ok {
-			return r, true, nil
-		}
-	case e.stale(max(g.cfg.StaleFor, g.cfg.StaleIfError)):
-		if r, ok := g.serve(ctx, t, e, Stale); ok {
-			return r, true, nil
-		}
-	}
-	if err := ctx.Err(); err != nil { // it may have ended the decoding
-		return Result[T]{}, false, call.Fail(pkg, op, t.Label, err)
-	}
-	return Result[T]{}, false, nil
-}
-
-// loader loads several keys.
-type loader[T any] func(ctx context.Context, keys []string) (map[string]T, error)
-
-// loaderOfOne turns a loader of one key into a loader of several keys.
-func loaderOfOne[T any](load func(ctx context.Context) (T, error)) loader[T] {
-	return func(ctx context.Context, keys []string) (map[string]T, error) {
-		v, err := load(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return map[string]T{keys[0]: v}, nil
-	}
-}
 
 // request is one call's request for one key, if the cache could not simply serve it.
 type request[T any] struct {
@@ -216,87 +63,151 @@ func answer[T any](all []*request[T], o outcome[T]) {
 	}
 }
 
-// run gets the value for the caller. seen is the result of its first look-up.
-func (q *request[T]) run(seen look[T]) (Result[T], []error) {
-	g := q.g
+// calling is a call of Do, Fetch or DoMany with the requests that the cache could not simply
+// serve.
+type calling[T any] struct {
+	g     *Group[T]
+	ctx   context.Context
+	began time.Time // zero: there is no Observer
+	done  func(q *request[T], r Result[T], errs []error)
+}
+
+// end ends one request with what the call returns for its key.
+func (c *calling[T]) end(q *request[T], r Result[T], errs []error) {
+	c.g.returned(c.began, r.Source, errs)
+	c.done(q, r, errs)
+}
+
+// run ends all requests. seen are the results of their first look-ups.
+func (c *calling[T]) run(open []*request[T], seen []look[T]) {
 	for n := 1; ; n++ {
+		missing, away := c.decide(open, seen)
+		waiting := c.join(missing, c.g.join)
+		waiting = append(waiting, c.join(away, c.g.joinLocally)...)
+		open = c.await(waiting)
+		if len(open) == 0 {
+			return
+		}
+		if n == maxLooks || len(away) > 0 { // another look-up would find nothing better
+			c.await(c.join(open, c.g.loadAlone))
+			return
+		}
+		seen = c.g.lookUpMany(c.ctx, open)
+	}
+}
+
+// decide ends the requests that a look-up serves. It returns those that are to join flights
+// with Redis (missing), and without it (away).
+func (c *calling[T]) decide(open []*request[T], all []look[T]) (missing, away []*request[T]) {
+	var stale, early []*request[T]
+	for i, seen := range all {
+		q := open[i]
 		q.rejected, q.stale = seen.rejected, seen.stale
-		var errs []error
-		switch seen.verdict {
-		case hit:
-			return seen.result, seen.errs
-		case hitAndEarly, hitAndStale:
-			g.refresh([]*request[T]{q}, seen.verdict == hitAndEarly)
-			return seen.result, seen.errs
-		case unobtainable:
-			if !q.mayLoadLocally() {
-				return Result[T]{}, seen.errs
-			}
-			errs = q.join(g.joinLocally)
-		default:
-			errs = q.join(g.join)
+		switch {
+		case seen.verdict == miss:
+			missing = append(missing, q)
+			continue
+		case seen.verdict == unobtainable && c.g.cfg.OnUnavailable == LoadLocally && c.ctx.Err() == nil:
+			away = append(away, q)
+			continue
+		case seen.verdict == hitAndStale:
+			stale = append(stale, q)
+		case seen.verdict == hitAndEarly && (seen.copy == nil || seen.copy.Refreshing.CompareAndSwap(false, true)):
+			early = append(early, q)
 		}
-		if errs != nil {
-			return Result[T]{}, errs
-		}
-		r, errs, lookAgain := q.await()
-		if !lookAgain {
-			return r, errs
-		}
-		if n == maxLooks || seen.verdict == unobtainable {
-			return q.loadAlone()
-		}
-		seen = g.lookUp(q.ctx, q.target)
+		c.end(q, seen.result, seen.errs)
 	}
+	c.g.refresh(stale, false)
+	c.g.refresh(early, true)
+	return missing, away
 }
 
-// loadAlone gets the caller the value of its own loader, which needs no decoding.
-func (q *request[T]) loadAlone() (Result[T], []error) {
-	if errs := q.join(q.g.loadAlone); errs != nil {
-		return Result[T]{}, errs
+// join puts requests into flights, with a function that is called with the group's lock, and
+// returns those that joined. A request is refused if the load that the caller runs in would then
+// wait for itself.
+func (c *calling[T]) join(all []*request[T], into func([]*request[T])) (some []*request[T]) {
+	above := cycles.Of(c.ctx)
+	for _, q := range all {
+		over, ok := above.Wait(c.g.loadedKey(q.target))
+		if !ok {
+			c.end(q, Result[T]{}, []error{ErrLoadCycle})
+			continue
+		}
+		q.waitOver = over
+		some = append(some, q)
 	}
-	r, errs, _ := q.await()
-	return r, errs
+	if len(some) == 0 {
+		return nil
+	}
+	c.g.mu.Lock()
+	closed := c.g.closed.Load()
+	if !closed {
+		into(some)
+	}
+	c.g.mu.Unlock()
+	if !closed {
+		return some
+	}
+	for _, q := range some {
+		q.waitOver()
+		c.end(q, Result[T]{}, []error{leasehold.ErrClosed})
+	}
+	return nil
 }
 
-// join makes the request join a flight, with the given join of the group. It refuses if the
-// load that the caller runs in would then wait for itself.
-func (q *request[T]) join(join func([]*request[T]) []error) []error {
-	over, ok := loadsOf(q.ctx).wait(q.g.loadedKey(q.target))
-	if !ok {
-		return []error{ErrLoadCycle}
+// await waits for the outcomes of all requests. It returns the requests that cannot decode
+// theirs.
+func (c *calling[T]) await(waiting []*request[T]) (lookAgain []*request[T]) {
+	left := make(map[*request[T]]bool, len(waiting)) // requests without an outcome yet
+	for _, q := range waiting {
+		left[q] = true
 	}
-	q.waitOver = over
-	errs := join([]*request[T]{q})
-	if errs != nil {
-		over()
-	}
-	return errs
-}
-
-// mayLoadLocally reports whether the caller is to be served without Redis.
-func (q *request[T]) mayLoadLocally() bool {
-	return q.g.cfg.OnUnavailable == LoadLocally && q.ctx.Err() == nil
-}
-
-// await waits for the request's outcome. lookAgain says that the caller cannot decode it.
-func (q *request[T]) await() (r Result[T], errs []error, lookAgain bool) {
-	defer q.waitOver() // this also runs if a loader's panic is raised again here
+	defer func() { // this also runs if the panic of a loader is raised again here
+		for _, q := range waiting {
+			q.waitOver()
+		}
+		for q := range left {
+			q.leave(false)
+		}
+	}()
 	var soft <-chan time.Time
-	if q.stale != nil && q.g.cfg.SoftTimeout > 0 {
-		timer := time.NewTimer(q.g.cfg.SoftTimeout)
+	if c.g.cfg.SoftTimeout > 0 && slices.ContainsFunc(waiting, func(q *request[T]) bool { return q.stale != nil }) {
+		timer := time.NewTimer(c.g.cfg.SoftTimeout)
 		defer timer.Stop()
 		soft = timer.C
 	}
-	select {
-	case o := <-q.outcomes:
-		return q.take(o)
-	case <-soft:
-		q.leave(true)
-		return *q.stale, nil, false
-	case <-q.ctx.Done():
-		q.leave(false)
-		return Result[T]{}, []error{q.ctx.Err()}, false
+	for _, q := range waiting {
+		for left[q] {
+			select {
+			case o := <-q.outcomes:
+				delete(left, q)
+				r, errs, again := q.take(o)
+				if again {
+					lookAgain = append(lookAgain, q)
+				} else {
+					c.end(q, r, errs)
+				}
+			case <-soft:
+				soft = nil
+				c.serveStale(left)
+			case <-c.ctx.Done():
+				delete(left, q)
+				q.leave(false)
+				c.end(q, Result[T]{}, []error{c.ctx.Err()})
+			}
+		}
+	}
+	return lookAgain
+}
+
+// serveStale serves the requests that have a stale value and no outcome yet.
+func (c *calling[T]) serveStale(left map[*request[T]]bool) {
+	for q := range left {
+		if q.stale != nil && len(q.outcomes) == 0 {
+			q.leave(true)
+			delete(left, q)
+			c.end(q, *q.stale, nil)
+		}
 	}
 }
 

@@ -27,17 +27,8 @@ const (
 
 // String returns the name of the source, in lower case.
 func (s Source) String() string {
-	switch s {
-	case Cached:
-		return "cached"
-	case Stale:
-		return "stale"
-	case Loaded:
-		return "loaded"
-	case Shared:
-		return "shared"
-	case Near:
-		return "near"
+	if names := [...]string{"cached", "stale", "loaded", "shared", "near"}; s >= 1 && int(s) <= len(names) {
+		return names[s-1]
 	}
 	return "unknown"
 }

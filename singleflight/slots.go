@@ -3,6 +3,7 @@ package singleflight
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,19 +30,17 @@ func (d *load[T]) callWithinMaxLoads() product[T] {
 			return product[T]{refused: err}
 		}
 		isBack, err := d.takeSlot(giveBack == nil)
-		switch {
-		case err == nil && !isBack:
+		if err == nil && !isBack {
 			return d.callInSlot(giveBack)
-		case giveBack != nil:
+		}
+		if giveBack != nil {
 			d.g.active.Go(giveBack)
 		}
-		switch {
-		case err != nil:
+		if err == nil && d.askAgain() {
+			err = errAskedAgain
+		}
+		if err != nil {
 			return product[T]{refused: err}
-		case d.mayAskAgain():
-			// Otherwise it would run without coordination long after the outage.
-			d.askAgain()
-			return product[T]{refused: errAskedAgain}
 		}
 	}
 }
@@ -147,29 +146,25 @@ func (d *load[T]) callInSlot(giveBack func()) product[T] {
 	return d.callLoader()
 }
 
-// mayAskAgain reports whether all requests of the load may ask Redis again: it runs only
-// because Redis could not be asked.
-func (d *load[T]) mayAskAgain() bool {
-	for _, f := range d.flights {
-		if f.leased || f.alone || f.tooLargeMark != "" {
-			return false
-		}
-	}
-	return true
-}
-
-// askAgain makes the requests of the load ask Redis, together.
-func (d *load[T]) askAgain() {
+// askAgain makes the requests of the load ask Redis, together. It returns false if the load does
+// not run only because Redis could not be asked. Otherwise it would run without coordination
+// long after the outage.
+func (d *load[T]) askAgain() bool {
 	g := d.g
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if slices.ContainsFunc(d.flights, func(f *flight[T]) bool { return f.leased || f.alone || f.tooLargeMark != "" }) {
+		return false
+	}
 	var open []*request[T]
 	for _, f := range d.flights {
 		open = append(open, f.takeRequests()...)
 	}
-	if g.closed.Load() {
+	switch {
+	case g.closed.Load():
 		answer(open, outcome[T]{errs: []error{leasehold.ErrClosed}})
-		return
+	case len(open) > 0:
+		g.join(open)
 	}
-	g.joinFlights(open)
+	return true
 }

@@ -80,7 +80,7 @@ func (f *flight[T]) onError(err error, d *load[T]) {
 		if first { // and the group is open, or Close had taken the requests
 			g.localFlights[f.key] = f
 		} else {
-			g.shareLocally(f.takeRequests())
+			g.joinLocally(f.takeRequests())
 		}
 		g.mu.Unlock()
 		d.answered(f, first)
@@ -154,16 +154,7 @@ func (f *flight[T]) onRememberedFailure(raw string, d *load[T]) {
 // load. If its value was too large to be passed on, the flight loads without coordination
 // instead.
 func (f *flight[T]) onPublished(token uint64, r loads.Record, d *load[T]) {
-	var env envelope.Envelope
-	atHand := false
-	if r.Envelope != "" {
-		var err error
-		if env, err = envelope.Decode(r.Envelope); err != nil || !f.acceptable(env) {
-			f.g.undecodable(context.Background(), f.target, errors.Join(err, errNoValue))
-		} else {
-			atHand = true
-		}
-	}
+	env, atHand := f.result(r)
 	if atHand && env.Kind == envelope.TooLarge {
 		f.tooLargeMark = r.Envelope
 		d.answered(f, true)
@@ -184,9 +175,18 @@ func (f *flight[T]) onPublished(token uint64, r loads.Record, d *load[T]) {
 	})
 }
 
-// acceptable reports whether a result from another process is one that this group can use.
-func (f *flight[T]) acceptable(e envelope.Envelope) bool {
-	return e.Kind != envelope.Value || (e.Schema == f.g.cfg.Schema && len(e.Payload) <= f.g.cfg.MaxValueBytes)
+// result returns the result of another process's load, if it is part of the record and this
+// group can use it.
+func (f *flight[T]) result(r loads.Record) (e envelope.Envelope, ok bool) {
+	if r.Envelope == "" {
+		return e, false
+	}
+	e, err := envelope.Decode(r.Envelope)
+	if err == nil && (e.Kind != envelope.Value || (e.Schema == f.g.cfg.Schema && len(e.Payload) <= f.g.cfg.MaxValueBytes)) {
+		return e, true
+	}
+	f.g.undecodable(context.Background(), f.target, errors.Join(err, errNoValue))
+	return e, false
 }
 
 // askAgain makes all requests start anew, with rejected as the entry that cannot be served.
@@ -254,15 +254,13 @@ func (f *flight[T]) answerFromRecord(open []*request[T], token uint64) []*reques
 		return f.answerUnavailable(open, err)
 	}
 	of, r, err := loads.ParseRecord(raw)
-	if err != nil || of != token || r.Envelope == "" {
+	if err != nil || of != token {
 		return open
 	}
-	env, err := envelope.Decode(r.Envelope)
-	if err != nil || !f.acceptable(env) {
-		f.g.undecodable(context.Background(), f.target, errors.Join(err, errNoValue))
-		return open
+	if env, ok := f.result(r); ok {
+		return f.answerWith(open, env, 0, Shared)
 	}
-	return f.answerWith(open, env, 0, Shared)
+	return open
 }
 
 // answerUnavailable tells requests that the result could not be read. Under LoadLocally they

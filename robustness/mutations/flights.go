@@ -135,7 +135,7 @@ var flightScripts = []mutation{
 var flights = []mutation{
 	{
 		name: "flight: an invalidation reaches other schemas", file: "singleflight/drop.go",
-		old: "d.others[schema] = false", new: "d.others[schema] = true",
+		old: "d.others[other] = false", new: "d.others[other] = true",
 		packages: cache,
 	},
 	{
@@ -144,13 +144,13 @@ var flights = []mutation{
 		packages: cache,
 	},
 	{
-		name: "flight: a loader does not wait for its own key", file: "singleflight/request.go",
-		old: "if loadsOf(ctx).isOwnKey(g.loadedKey(t)) {", new: "if false {",
+		name: "flight: a loader does not wait for its own key", file: "singleflight/do.go",
+		old: "if above.IsOwnKey(g.loadedKey(t)) {", new: "if false {",
 		packages: cache, tests: "TestLoaderThatAsks",
 	},
 	{
-		name: "flight: a wait that closes a cycle is refused", file: "singleflight/nested.go",
-		old: "if anyWaitsFor(k, r, map[*runningLoad]bool{}) {", new: "if false {",
+		name: "flight: a wait that closes a cycle is refused", file: "internal/cycles/cycles.go",
+		old: "if anyWaitsFor(k, r, map[*Load]bool{}) {", new: "if false {",
 		packages: cache, tests: "TestLoadsThatAsk",
 	},
 	{
@@ -180,7 +180,7 @@ var flights = []mutation{
 	},
 	{
 		name: "flight: late joiners of an invalidated load ask again", file: "singleflight/publish.go",
-		old: "\t\ts.startAnew(later)\n\tdefault:", new: "\t\ts.answerOthers(later)\n\tdefault:",
+		old: "\t\ts.hand(before, later)\n\tdefault:", new: "\t\ts.hand(s.others, nil)\n\tdefault:",
 		packages: cache,
 	},
 	{
@@ -195,7 +195,7 @@ var flights = []mutation{
 	},
 	{
 		name: "flight: a lost load's value is not shared", file: "singleflight/publish.go",
-		old: "s.answerFirst()\n\t\ts.startAnew(s.others)", new: "s.answerFirst()\n\t\ts.answerOthers(s.others)",
+		old: "s.hand(nil, s.others)", new: "s.hand(s.others, nil)",
 		packages: loadFaults, tests: "TestFault", servers: true,
 	},
 	{
@@ -210,7 +210,7 @@ var flights = []mutation{
 	},
 	{
 		name: "flight: the loader's ctx is nobody's own", file: "singleflight/load.go",
-		old: "d.running.begin(context.WithoutCancel(from.ctx))", new: "d.running.begin(from.ctx)",
+		old: "cycles.Begin(context.WithoutCancel(from.ctx),", new: "cycles.Begin(from.ctx,",
 		packages: cache,
 	},
 	{
@@ -239,17 +239,17 @@ var flights = []mutation{
 		packages: cache, tests: "TestDecoding",
 	},
 	{
-		name: "flight: a line of the log that does not end holds up nothing", file: "singleflight/logging.go",
+		name: "flight: a line of the log that does not end holds up nothing", file: "singleflight/observe.go",
 		old: "case <-late.C:", new: "case <-(chan time.Time)(nil):",
 		packages: cache, tests: "TestHostileLogger",
 	},
 	{
-		name: "flight: with a Codec the names of types count", file: "singleflight/schema.go",
+		name: "flight: with a Codec the names of types count", file: "internal/codec/types.go",
 		old: "f.all && named {", new: "f.all && named && false {",
 		packages: cache, tests: "TestVersions",
 	},
 	{
-		name: "flight: with a Codec hidden fields count", file: "singleflight/schema.go",
+		name: "flight: with a Codec hidden fields count", file: "internal/codec/types.go",
 		old: "\tcase f.all:\n\t\treturn true\n", new: "",
 		packages: cache, tests: "TestVersions",
 	},
@@ -264,13 +264,13 @@ var flights = []mutation{
 		packages: cache,
 	},
 	{
-		name: "flight: another schema is a miss", file: "singleflight/entry.go",
+		name: "flight: another schema is a miss", file: "singleflight/lookup.go",
 		old: "if env.Schema != g.cfg.Schema || (", new: "if (",
 		packages: cache,
 	},
 	{
 		name: "flight: refreshes are not offered again at once", file: "singleflight/flight.go",
-		old: "if now.Before(g.refreshPausedUntil.of(q.key)) {", new: "if false && now.IsZero() {",
+		old: "if now.Before(g.refreshPausedUntil[q.key]) {", new: "if false && now.IsZero() {",
 		packages: cache,
 	},
 	{

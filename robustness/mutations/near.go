@@ -87,7 +87,7 @@ var near = []mutation{
 	},
 	{
 		name: "near: each schema lists the readers anew", file: "singleflight/drop.go",
-		old: "		g.found(d, told, one, reply)\n		d.others[schema] = true", new: "		g.line.Writer().End(told)\n		_ = reply\n		d.others[schema] = true",
+		old: "		g.found(d, told, one, reply)\n", new: "		if own {\n			g.found(d, told, one, reply)\n		} else {\n			g.line.Writer().End(told)\n		}\n",
 		packages: nearContract, tests: "TestNearReadersOfAllSchemas",
 	},
 	{
@@ -116,8 +116,8 @@ var near = []mutation{
 		packages: nearContract, tests: "TestNearHitIsNeverOlder",
 	},
 	{
-		name: "near: one refresh per copy", file: "singleflight/near.go",
-		old: " && found.Refreshing.CompareAndSwap(false, true) {", new: " {",
+		name: "near: one refresh per copy", file: "singleflight/request.go",
+		old: " && (seen.copy == nil || seen.copy.Refreshing.CompareAndSwap(false, true)):", new: ":",
 		packages: nearContract, tests: "TestNearRefreshesEarlyOnce",
 	},
 	{

@@ -74,12 +74,12 @@ var outages = []mutation{
 	},
 	{
 		name: "breaker: look-ups ask", file: "singleflight/lookup.go",
-		old: "	err := client.Reachable(ctx, t.value)\n", new: "	var err error\n",
+		old: "now, err := g.reach(ctx, bounded, t.value)", new: "now, err := g.manager.Client().Time(bounded, t.value)",
 		packages: cache, tests: "TestRedisIsAway",
 	},
 	{
 		name: "breaker: look-ups of several keys ask", file: "singleflight/lookup.go",
-		old: "err := client.Reachable(ctx, some[0])", new: "var err error",
+		old: "now, err := g.reach(ctx, bounded, some[0])", new: "now, err := g.manager.Client().Time(bounded, some[0])",
 		packages: cache, tests: "TestRedisIsAway",
 	},
 	{
@@ -118,8 +118,8 @@ var outages = []mutation{
 		packages: localPermitTests, tests: "TestRedisIsAway",
 	},
 	{
-		name: "breaker: Inspect of a cached value asks", file: "singleflight/inspect.go",
-		old: "err := g.manager.Client().Reachable(ctx, t.value)", new: "var err error",
+		name: "breaker: Inspect of a cached value asks", file: "singleflight/operate.go",
+		old: "err := g.manager.Client().Reachable(ctx, r.FirstKey())", new: "err := error(nil)",
 		packages: cache, tests: "TestRedisIsAway",
 	},
 	{
@@ -179,7 +179,7 @@ var outages = []mutation{
 	},
 	{
 		name: "local load: what one call parked loads together", file: "singleflight/local.go",
-		old: "f.next.parking = behind", new: "f.next.parking = &parking[T]{by: behind.by}",
+		old: "f.next.parkedBy = all[0]", new: "f.next.parkedBy = q",
 		packages: cache, tests: "TestManyKeysBehindALocalLoad",
 	},
 	{
@@ -216,7 +216,7 @@ var outages = []mutation{
 	},
 	{
 		name: "slot: but not those that cannot use its answer", file: "singleflight/slots.go",
-		old: "if f.leased || f.alone ||", new: "if f.leased ||",
+		old: "return f.leased || f.alone ||", new: "return f.leased ||",
 		packages: cache, tests: "TestCallerThatCannotLookAgain",
 	},
 	{

@@ -168,6 +168,9 @@ func TestNearRefreshesEarlyOnce(t *testing.T) {
 		fetch(f, f.Context(), g, "k", slow).got()
 		warm(f, g, "k", "v")
 		time.Sleep(25 * time.Second) // a refresh is likely from here on: the load took 5 s
+		for range 100 {
+			peek(f, g, "k") // refreshes nothing, and leaves the refresh to a Fetch
+		}
 		loads := 0
 		for range 10 {
 			for range 100 {

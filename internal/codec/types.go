@@ -1,38 +1,19 @@
-package singleflight
+package codec
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
 	"fmt"
 	"reflect"
 	"slices"
 	"strings"
-
-	"github.com/leasehold-go/leasehold/internal/codec"
 )
 
-// schemaOf returns the fingerprint of T as own, or else msgpack, sees it. It is 0 if values are
-// stored as they are, without a codec. Two versions of a type have the same fingerprint only if
-// each can read what the other wrote, as far as types tell. The fingerprint may differ although
-// they can: that costs one load per version.
-func schemaOf[T any](own Codec) uint32 {
-	t := reflect.TypeFor[T]()
-	if own == nil && isRaw(t) {
-		return 0
-	}
-	f := &fingerprint{seen: map[reflect.Type]int{}}
-	if own != nil {
-		f.all = true
-		fmt.Fprintf(&f.text, "%T ", own)
-	}
+// Fingerprint returns a text that two versions of a type share only if each can read what the
+// other wrote, as far as types tell. all says that it is not known what the codec of the values
+// sees; otherwise it is Msgpack.
+func Fingerprint(t reflect.Type, all bool) string {
+	f := &fingerprint{all: all, seen: map[reflect.Type]int{}}
 	f.add(t)
-	sum := sha256.Sum256([]byte(f.text.String()))
-	return max(1, binary.BigEndian.Uint32(sum[:]))
-}
-
-// isRaw reports whether values of t are stored as they are if there is no codec.
-func isRaw(t reflect.Type) bool {
-	return t == reflect.TypeFor[[]byte]() || t == reflect.TypeFor[string]()
+	return f.text.String()
 }
 
 // fingerprint records what a codec sees of a type.
@@ -52,7 +33,7 @@ func (f *fingerprint) add(t reflect.Type) {
 	}
 	if named := t.Name() != "" && t.PkgPath() != ""; f.all && named {
 		fmt.Fprintf(&f.text, "%s.%s ", t.PkgPath(), t.Name())
-	} else if !f.all && codec.EncodesItself(t) {
+	} else if !f.all && EncodesItself(t) {
 		fmt.Fprintf(&f.text, "%s.%s", t.PkgPath(), t) // the type does not show what its methods write
 		return
 	}
@@ -121,22 +102,17 @@ func (f *fingerprint) isStored(field reflect.StructField) bool {
 	}
 }
 
-// unstorable says why values of T do not come back from msgpack as they were. It returns "" if
-// the type does not show a reason.
-func unstorable[T any]() string {
-	t := reflect.TypeFor[T]()
-	switch {
-	case isRaw(t):
-		return ""
-	case t.Kind() == reflect.Interface && t.NumMethod() == 0:
+// Unstorable says why values of a type do not come back from Msgpack as they were. It returns ""
+// if the type does not show a reason.
+func Unstorable(t reflect.Type) string {
+	if t.Kind() == reflect.Interface && t.NumMethod() == 0 {
 		return fmt.Sprintf("T is %s, and a struct in it would come back as a map, an int as an int8", t)
 	}
-	f := &fingerprint{seen: map[reflect.Type]int{}}
-	return f.unstorable(t, "T")
+	return (&fingerprint{seen: map[reflect.Type]int{}}).unstorable(t, "T")
 }
 
 func (f *fingerprint) unstorable(t reflect.Type, path string) string {
-	if _, ok := f.seen[t]; ok || codec.EncodesItself(t) {
+	if _, ok := f.seen[t]; ok || EncodesItself(t) {
 		return ""
 	}
 	f.seen[t] = 0
@@ -173,12 +149,9 @@ func (f *fingerprint) unstorable(t reflect.Type, path string) string {
 	return ""
 }
 
-// hasOwnMethods reports whether msgpack runs methods of callers' types for a T. Those of the
-// standard library are harmless.
-func hasOwnMethods[T any]() bool {
-	t := reflect.TypeFor[T]()
-	return !isRaw(t) && ownMethodsBelow(t, map[reflect.Type]bool{})
-}
+// RunsMethods reports whether Msgpack runs methods of users' types when it decodes a t. Those of
+// the standard library are harmless.
+func RunsMethods(t reflect.Type) bool { return ownMethodsBelow(t, map[reflect.Type]bool{}) }
 
 func ownMethodsBelow(t reflect.Type, seen map[reflect.Type]bool) bool {
 	if seen[t] {
@@ -188,7 +161,7 @@ func ownMethodsBelow(t reflect.Type, seen map[reflect.Type]bool) bool {
 	if slices.Contains([]string{"time", "net", "net/netip", "net/url", "math/big"}, t.PkgPath()) {
 		return false
 	}
-	if codec.DecodesItself(t) {
+	if DecodesItself(t) {
 		return true
 	}
 	switch t.Kind() {
