@@ -30,7 +30,7 @@ func TestHeadless(t *testing.T) {
 	if err != nil || len(problems) > 0 {
 		t.Errorf("%v, %q", err, problems)
 	}
-	for _, want := range []string{`(?m)^off +\d+ +\d+ +\d+`, `(?m)^on +\d+ +\d+ +\d+ +1 +0`, `(?m)^stale +\d+ +\d+ +\d+ +1 `, `exactly one load`} {
+	for _, want := range []string{`(?m)^off +\d+ +\d+ +\d+`, `(?m)^on +\d+ +\d+ +\d+ +1 +0`, `(?m)^stale +\d+ +\d+ +\d+ +1 `, `(?m)^near +\d+ +\d+ +\d+ +1 `, `exactly one load`} {
 		if !regexp.MustCompile(want).MatchString(out.String()) {
 			t.Errorf("the output has no %s", want)
 		}
@@ -92,7 +92,7 @@ func TestVerdict(t *testing.T) {
 	good := func(m mode) *phase {
 		p := newPhase(m, "k", quick)
 		p.tally.expiries, p.tally.loads, p.tally.most = 2, 2, 1
-		p.sources = map[singleflight.Source]int{singleflight.Cached: 9, singleflight.Stale: 2, singleflight.Shared: 3, singleflight.Loaded: 2}
+		p.sources = map[singleflight.Source]int{singleflight.Cached: 9, singleflight.Stale: 2, singleflight.Shared: 3, singleflight.Loaded: 2, singleflight.Near: 5}
 		p.seen[1], p.seen[2] = 0, 0
 		if m == off {
 			p.tally.loads = 40
@@ -115,8 +115,9 @@ func TestVerdict(t *testing.T) {
 		"values of 0 loads, of 2":        {stale, func(p *phase) { clear(p.seen) }},
 		"3 answers had a value as fresh": {on, func(p *phase) { p.overdue = 3 }},
 		"nothing expired":                {on, func(p *phase) { p.tally.expiries, p.tally.loads = 1, 1; delete(p.seen, 2) }},
-		"nothing was served from":        {on, func(p *phase) { p.sources[singleflight.Cached] = 0 }},
+		"nothing was served from the":    {on, func(p *phase) { p.sources[singleflight.Cached] = 0 }},
 		"nobody waited":                  {on, func(p *phase) { p.sources[singleflight.Shared] = 0 }},
+		"nothing was served from memory": {near, func(p *phase) { p.sources[singleflight.Near] = 0 }},
 		"nothing was served stale":       {stale, func(p *phase) { p.sources[singleflight.Stale] = 0 }},
 		"3 loads in 2 expiries is no":    {off, func(p *phase) { p.tally.loads = 3 }},
 		"0 loads in 0 expiries is no":    {off, func(p *phase) { p.tally.loads, p.tally.expiries = 0, 0 }},
@@ -257,6 +258,9 @@ func TestPage(t *testing.T) {
 	until("a stampede", off, func(r row) bool { return r.Loads > 3*r.Expiries && r.Expiries > 0 })
 	do("POST", "/mode", change("stale"), page.URL, 200)
 	until("stale values", stale, func(r row) bool { return r.Stale > 0 })
+	do("POST", "/mode", change("near"), page.URL, 200)
+	until("values from memory", near, func(r row) bool { return r.Memory > r.Hits })
+	do("POST", "/mode", change("stale"), page.URL, 200)
 	do("POST", "/invalidate", "", page.URL, 200)
 	r = until("more expiries", stale, func(r row) bool { return r.Expiries > 4 })
 	if r.Loads != r.Expiries || r.Errors != 0 {

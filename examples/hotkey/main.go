@@ -1,7 +1,7 @@
 // Hotkey shows what package singleflight does for a key that everybody wants: some
 // servers answer requests for one value, which a slow origin makes and which is cached
-// for a second. A page shows live what reaches the origin, with a switch that turns the
-// protection off.
+// for a second. A page shows live what reaches the origin, with switches that turn the
+// protection off, serve stale values during a load, and keep the value in the servers' memory.
 //
 //	go run ./examples/hotkey
 //
@@ -9,9 +9,8 @@
 //
 //	go run ./examples/hotkey -headless
 //
-// needs no browser: it runs without the protection, with it, and with stale values served
-// meanwhile, prints what each came to, and exits with 1 if with protection there was more
-// than one load in an expiry, or if that could not be tried.
+// needs no browser: it runs each of these for a while, prints what it came to, and exits with 1
+// if with protection there was more than one load in an expiry, or if that could not be tried.
 //
 // The servers are in this process, each with a client and a handle of its own: all that
 // they share is the Redis or Valkey at REDIS_URL, or an embedded one.
@@ -44,9 +43,10 @@ const (
 	off   mode = "off"   // GET, load where that finds nothing, SET
 	on    mode = "on"    // singleflight
 	stale mode = "stale" // singleflight, which serves a stale value during a load
+	near  mode = "near"  // singleflight, which keeps the value in the memory of each server
 )
 
-var modes = []mode{off, on, stale}
+var modes = []mode{off, on, stale, near}
 
 // settings is what the flags say.
 type settings struct {
@@ -67,7 +67,7 @@ func main() {
 	flag.DurationVar(&set.ttl, "ttl", time.Second, "how long a cached value is fresh")
 	flag.DurationVar(&set.staleFor, "stale", time.Second, "how long after that it is served during a load, where that is switched on")
 	flag.DurationVar(&set.load, "load", 250*time.Millisecond, "how long a load takes; others at the same time make it slower")
-	flag.DurationVar(&set.phase, "phase", 4*time.Second, "with -headless: how long each of the three phases lasts")
+	flag.DurationVar(&set.phase, "phase", 4*time.Second, "with -headless: how long each of the phases lasts")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -104,8 +104,8 @@ func run(ctx context.Context, set settings, out io.Writer) (problems []string, e
 	if !set.headless {
 		return nil, s.serve(ctx, out)
 	}
-	fmt.Fprintf(out, "The value is fresh for %v. A load takes %v, and longer beside others.\nThree phases of %v:\n\n", set.ttl, set.load, set.phase)
-	fmt.Fprintf(out, tableRow, "", "requests", "expiries", "loads", "at once", "stale", "waits", "p99")
+	fmt.Fprintf(out, "The value is fresh for %v. A load takes %v, and longer beside others.\nFour phases of %v:\n\n", set.ttl, set.load, set.phase)
+	fmt.Fprintf(out, tableRow, "", "requests", "expiries", "loads", "at once", "stale", "waits", "memory", "p99")
 	for _, m := range modes {
 		p := s.begin(m)
 		s.crowd(ctx, set.phase)
@@ -205,10 +205,11 @@ func newServer(url, name string, set settings) (*server, error) {
 		return nil, err
 	}
 	s := &server{rdb: rdb, name: name, ttl: set.ttl, groups: map[mode]*singleflight.Group[int64]{}}
-	for m, staleFor := range map[mode]time.Duration{on: 0, stale: set.staleFor} {
+	for m, cfg := range map[mode]singleflight.Config[int64]{on: {}, stale: {StaleFor: set.staleFor}, near: {NearFor: set.ttl}} {
 		// Without jitter and early loads, which are good for real caches, every expiry
 		// comes exactly when the TTL is over, and can be counted.
-		s.groups[m], err = singleflight.New(rdb, singleflight.Config[int64]{Name: name, TTL: set.ttl, StaleFor: staleFor, Jitter: -1})
+		cfg.Name, cfg.TTL, cfg.Jitter = name, set.ttl, -1
+		s.groups[m], err = singleflight.New(rdb, cfg)
 		if err != nil {
 			return nil, err
 		}

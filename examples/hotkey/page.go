@@ -76,6 +76,7 @@ type row struct {
 	Loads    int     `json:"loads"`
 	Most     int     `json:"most"`
 	Hits     int     `json:"hits"`
+	Memory   int     `json:"memory"`
 	Stale    int     `json:"stale"`
 	Waits    int     `json:"waits"`
 	Loaded   int     `json:"loaded"`
@@ -107,7 +108,7 @@ func (s *show) state(w http.ResponseWriter, _ *http.Request) {
 		p.mu.Lock()
 		now.Rows = append(now.Rows, row{
 			m, p.answers(), p.tally.expiries, p.tally.loads, p.tally.most,
-			p.sources[singleflight.Cached], p.sources[singleflight.Stale], p.sources[singleflight.Shared], p.sources[singleflight.Loaded],
+			p.sources[singleflight.Cached], p.sources[singleflight.Near], p.sources[singleflight.Stale], p.sources[singleflight.Shared], p.sources[singleflight.Loaded],
 			p.errors, float64(p.p99().Microseconds()) / 1000, slices.Clone(p.bars),
 		})
 		p.mu.Unlock()

@@ -98,7 +98,7 @@ func (p *phase) answered(load int64, from singleflight.Source, err error, sent t
 	first, known := p.seen[load]
 	if !known && len(p.seen) < 100_000 { // as after an hour without protection
 		p.seen[load] = at
-	} else if known && from == singleflight.Cached && sent > first+p.set.ttl+tolerance(p.set.ttl) {
+	} else if known && (from == singleflight.Cached || from == singleflight.Near) && sent > first+p.set.ttl+tolerance(p.set.ttl) {
 		p.overdue++
 	}
 }
@@ -131,14 +131,14 @@ func (p *phase) p99() time.Duration {
 	return all[len(all)*99/100]
 }
 
-const tableRow = "%-6s %9v %8v %6v %8v %6v %6v %9v\n"
+const tableRow = "%-6s %9v %8v %6v %8v %6v %6v %7v %9v\n"
 
 // row is a line of the table that a headless run prints.
 func (p *phase) row() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return fmt.Sprintf(tableRow, p.mode, p.answers(), p.tally.expiries, p.tally.loads, p.tally.most,
-		p.sources[singleflight.Stale], p.sources[singleflight.Shared], p.p99().Round(100*time.Microsecond))
+		p.sources[singleflight.Stale], p.sources[singleflight.Shared], p.sources[singleflight.Near], p.p99().Round(100*time.Microsecond))
 }
 
 // verdict lists what went against the promises, and what kept them from being tried: a run
@@ -169,6 +169,7 @@ func (p *phase) verdict() (problems []string) {
 	bad(p.sources[singleflight.Cached] == 0, "nothing was served from the cache, so nothing was tried")
 	bad(p.mode == on && p.sources[singleflight.Shared] == 0, "nobody waited for another's load, so nothing was tried")
 	bad(p.mode == stale && p.sources[singleflight.Stale] == 0, "nothing was served stale, so nothing was tried")
+	bad(p.mode == near && p.sources[singleflight.Near] == 0, "nothing was served from memory, so nothing was tried")
 	return problems
 }
 

@@ -3,6 +3,7 @@ const says = {
 	off: ["Unprotected.", "Whoever finds nothing loads."],
 	on: ["Protected.", "One loads, the others wait for it."],
 	stale: ["Protected.", "One loads, the others are served the old value."],
+	near: ["Protected.", "One loads, and each server serves the value from its memory."],
 };
 let mode = "";
 
@@ -13,7 +14,8 @@ function draw(s) {
 		[$("name").textContent, $("text").textContent] = says[mode];
 		$("protect").setAttribute("aria-checked", mode !== "off");
 		$("stale").setAttribute("aria-checked", mode === "stale");
-		$("stale").disabled = mode === "off";
+		$("near").setAttribute("aria-checked", mode === "near");
+		$("stale").disabled = $("near").disabled = mode === "off";
 	}
 	$("setup").textContent = s.setup;
 	const bars = s.rows.find((r) => r.mode === mode).bars ?? [];
@@ -29,7 +31,7 @@ function draw(s) {
 		const tr = document.createElement("tr");
 		tr.dataset.mode = r.mode;
 		const per = r.expiries ? (r.loads / r.expiries).toFixed(2) : "–";
-		for (const cell of [r.mode, r.requests, r.expiries, r.loads, per, r.most, r.hits, r.stale, r.waits, r.errors, `${r.p99.toFixed(1)} ms`]) {
+		for (const cell of [r.mode, r.requests, r.expiries, r.loads, per, r.most, r.hits, r.stale, r.waits, r.memory, r.errors, `${r.p99.toFixed(1)} ms`]) {
 			tr.insertCell().textContent = cell;
 		}
 		return tr;
@@ -49,6 +51,7 @@ async function post(path, body) {
 const change = (to) => post("mode", new URLSearchParams({ mode: to }));
 $("protect").addEventListener("click", () => change(mode === "off" ? "on" : "off"));
 $("stale").addEventListener("click", () => change(mode === "stale" ? "on" : "stale"));
+$("near").addEventListener("click", () => change(mode === "near" ? "on" : "near"));
 $("invalidate").addEventListener("click", () => post("invalidate"));
 
 for (;;) {

@@ -64,6 +64,8 @@ func TestHotkey(t *testing.T) {
 	b.until("stale values", mode+`"stale" && `+row+`stale`+cell+`[7] > 0`)
 	ask[bool](b, `(document.getElementById("invalidate").click(), true)`)
 	b.until("more expiries, with a load each", row+`stale`+cell+`[2] > 3 && `+row+`stale`+cell+`[3] === `+row+`stale`+cell+`[2]`)
+	ask[bool](b, `(document.getElementById("near").click(), true)`)
+	b.until("values from memory", mode+`"near" && `+row+`near`+cell+`[9] > 0`)
 	b.until("nothing to complain of", `document.getElementById("alert").hidden`)
 	b.noFaults()
 }
