@@ -13,24 +13,65 @@ import (
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
-// Clients that send their requests byte by byte keep no browser out, and do not stay.
-func TestSlowClientsKeepNoBrowserOut(t *testing.T) {
-	t.Parallel()
+// servePage serves the page in a process with files for so few connections.
+func servePage(t *testing.T, files int, args ...string) (url string) {
+	t.Helper()
 	addr, _ := server(t)
 	tool := command(t, "redis://"+addr)
-	// It has files for fewer connections than there are slow clients.
-	x := &wrapped{t: t, cmd: exec.Command("sh", "-c", `ulimit -n 150; exec "$@"`, "sh", tool.Path, "serve", "--listen", "127.0.0.1:0", "--allow-changes")}
+	x := &wrapped{t: t, cmd: exec.Command("sh", append([]string{"-c", fmt.Sprintf(`ulimit -n %d; exec "$@"`, files), "sh", tool.Path, "serve", "--listen", "127.0.0.1:0"}, args...)...)}
 	x.cmd.Env = tool.Env
 	out, err := x.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	x.start()
-	var url string
 	if _, err := fmt.Fscanf(out, "Serving %s\n", &url); err != nil {
 		t.Fatal(err)
 	}
 	url, _, _ = strings.Cut(url, "#")
+	return url
+}
+
+// A client that asks again and again gets nothing for a while, and others go on.
+func TestRequestsOfAClientAreBounded(t *testing.T) {
+	t.Parallel()
+	url := servePage(t, 1000)
+	ask := func(from string, n int) (answered int) {
+		t.Helper()
+		to := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+		client := http.Client{Transport: &http.Transport{DialContext: to.DialContext}}
+		defer client.CloseIdleConnections()
+		for range n {
+			r, err := client.Get(url + "style.css")
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.Copy(io.Discard, r.Body)
+			_ = r.Body.Close()
+			switch r.StatusCode {
+			case http.StatusOK:
+				answered++
+			case http.StatusTooManyRequests:
+				return answered
+			default:
+				t.Fatal(r.Status)
+			}
+		}
+		return answered
+	}
+	if n := ask("127.0.0.1", 5000); n < 100 || n == 5000 {
+		t.Errorf("%d of 5000 requests are answered", n)
+	}
+	if n := ask("127.0.0.2", 50); n != 50 {
+		t.Errorf("%d of 50 requests of another client are answered", n)
+	}
+	redistest.Eventually(t, "an answer", func() bool { return ask("127.0.0.1", 1) == 1 })
+}
+
+// Clients that send their requests byte by byte keep no browser out, and do not stay.
+func TestSlowClientsKeepNoBrowserOut(t *testing.T) {
+	t.Parallel()
+	url := servePage(t, 150, "--allow-changes") // fewer than there are slow clients
 	host := strings.Trim(strings.TrimPrefix(url, "http://"), "/")
 	var last net.Conn
 	for range 200 {

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	ptys "github.com/creack/pty"
 	"golang.org/x/sys/unix"
 
 	"github.com/leasehold-go/leasehold/internal/redistest"
@@ -36,31 +37,19 @@ func onTerminal(t *testing.T, url string, args ...string) *pty {
 // ptyOf starts a program in the foreground of a terminal of its own.
 func ptyOf(t *testing.T, cmd *exec.Cmd) *pty {
 	t.Helper()
-	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	master, err := ptys.StartWithAttrs(cmd, nil, &syscall.SysProcAttr{Setsid: true, Setctty: true})
 	if err != nil {
 		t.Skipf("no terminals here: %v", err)
 	}
-	t.Cleanup(func() { _ = master.Close() })
-	n, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
-	if err == nil {
-		err = unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	slave, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer slave.Close()
+	// One that is read without blocking, so that Close hangs up.
+	fd, err := unix.FcntlInt(master.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	redistest.WantErr(t, err)
+	redistest.WantErr(t, master.Close())
+	redistest.WantErr(t, unix.SetNonblock(fd, true))
+	master = os.NewFile(uintptr(fd), "terminal")
 	p := &pty{t: t, master: master, tool: &tool{t: t, cmd: cmd, done: make(chan struct{})}}
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
 	go func() { _ = cmd.Wait(); close(p.tool.done) }()
-	t.Cleanup(func() { _ = cmd.Process.Kill(); <-p.tool.done })
+	t.Cleanup(func() { _ = cmd.Process.Kill(); <-p.tool.done; _ = master.Close() })
 	go func() {
 		buf := make([]byte, 4096)
 		for {
@@ -235,6 +224,18 @@ func TestOrphanThatWantsTheTerminalEnds(t *testing.T) {
 	redistest.Eventually(t, "the lock to be free", func() bool { return rdb.Exists(t.Context(), holdersOf(name)).Val() == 0 })
 	p.types("exit\n")
 	p.tool.code()
+}
+
+// A terminal that goes away, as one of ssh that is cut, ends the program and the lock.
+func TestTerminalThatIsGoneEndsTheProgram(t *testing.T) {
+	t.Parallel()
+	addr, rdb := server(t)
+	p, run := shell(t, "redis://"+addr)
+	p.types(run + "bash -c 'echo as''ks; read x; read x; sleep 600'\n")
+	p.sees("asks")
+	_ = p.master.Close()
+	name := strings.Fields(run)[3]
+	redistest.Eventually(t, "the lock to be free", func() bool { return rdb.Exists(t.Context(), holdersOf(name)).Val() == 0 })
 }
 
 // The signal of Ctrl-C reaches the program once, and one to the tool alone, too.

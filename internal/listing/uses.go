@@ -44,17 +44,6 @@ func (u Use) Idle() bool {
 // oldest is how many leases of a resource are looked at for the oldest one.
 const oldest = 200
 
-// CompareHanging orders a resource with an overlong lease before one without.
-func CompareHanging(a, b Use) int {
-	switch {
-	case a.Overlong == b.Overlong:
-		return 0
-	case a.Overlong:
-		return -1
-	}
-	return 1
-}
-
 // heads is how many entries of a queue are checked to find the first live waiter.
 const heads = 10
 

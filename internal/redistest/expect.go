@@ -33,9 +33,23 @@ func Get[T any](tb testing.TB, what string, from <-chan T) T {
 	}
 }
 
-// WantErr fails the test unless err matches each of want.
+// Must returns what a call returned that may not fail: Must(call())(t).
+func Must[T any](v T, err error) func(tb testing.TB) T {
+	return func(tb testing.TB) T {
+		tb.Helper()
+		if err != nil {
+			tb.Fatal(err)
+		}
+		return v
+	}
+}
+
+// WantErr fails the test unless err matches each of want. If there is none, err must be nil.
 func WantErr(tb testing.TB, err error, want ...error) {
 	tb.Helper()
+	if len(want) == 0 && err != nil {
+		tb.Fatal(err)
+	}
 	for _, w := range want {
 		if !errors.Is(err, w) {
 			tb.Fatalf("error %v does not match %q", err, w)

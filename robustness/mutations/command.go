@@ -123,6 +123,16 @@ var commands = []mutation{
 		packages: "./cmd/leasehold", tests: "TestSlowClients",
 	},
 	{
+		name: "the page: requests of a client are bounded", file: "cmd/leasehold/internal/cli/connections.go",
+		old: "if !b.of(clientOf(r.RemoteAddr) + kind).Allow() {", new: "if false {",
+		packages: "./cmd/leasehold", tests: "TestRequestsOfAClient",
+	},
+	{
+		name: "ls: a holder that hangs is not usual", file: "internal/listing/since.go",
+		old: "if u.HeldFor > 0 && !u.Overlong &&", new: "if u.HeldFor > 0 &&",
+		packages: "./cmd/leasehold/internal/cli", tests: "TestLeaseThatIsHeldForLong",
+	},
+	{
 		name: "revoke: an ID is no flag", file: "cmd/leasehold/internal/cli/revoke.go",
 		old: "if i < 0 || err != nil ||", new: "if i < 0 || err == nil ||",
 		packages: "./cmd/leasehold/internal/cli", tests: "TestRevokeRefuses",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -40,6 +41,7 @@ type hub struct {
 	scanned time.Time
 	took    time.Duration
 	err     error
+	usual   func(listing.Resource) time.Duration // for how long a family's leases are held
 }
 
 func newHub(rdb redis.UniversalClient, opt Options) *hub {
@@ -149,6 +151,7 @@ func (h *hub) look(ctx context.Context, views map[view][]chan []byte) {
 	} else {
 		h.err = h.poll(ctx, views)
 	}
+	h.usual = listing.Usual(maps.Values(h.known))
 	if h.err == nil {
 		h.remember()
 	}

@@ -41,71 +41,26 @@ type family struct {
 	Past    [2][]int `json:"past"`
 }
 
+// row is a line of the list. Its names do nothing on a page or a terminal.
 type row struct {
-	ID      string `json:"id"`
-	Kind    string `json:"kind"`
-	Family  string `json:"family"`
-	Key     string `json:"key"`
-	Schema  string `json:"schema,omitempty"` // of a cached value
-	Scope   string `json:"scope,omitempty"`
-	InUse   int    `json:"inUse"`
-	Limit   int    `json:"limit"`
-	Stored  bool   `json:"stored,omitempty"`
-	Waiting int    `json:"waiting"`
-	Longest int64  `json:"longest"`
-	Held    int64  `json:"held,omitempty"`  // by the oldest lease
-	Hangs   bool   `json:"hangs,omitempty"` // a lease was renewed for more than ten times its TTL
-	Expires int64  `json:"expires"`
-	Token   uint64 `json:"token,omitempty,string"`
-	Bytes   int    `json:"bytes,omitempty"`
-	Fresh   int64  `json:"fresh,omitempty"`
-	Kept    int64  `json:"kept,omitempty"`
-	Failed  int64  `json:"failed,omitempty"`
-	Error   string `json:"error,omitempty"`
+	ID string `json:"id"`
+	text.Line
 }
 
+// detail is the key that is open.
 type detail struct {
-	row
-	Total    int      `json:"total,omitempty"`
-	NotFound bool     `json:"notFound,omitempty"`
-	Near     int      `json:"near,omitempty"` // handles that may serve a copy from memory
-	Holders  []entry  `json:"holders"`
-	Waiters  []entry  `json:"waiters"`
-	More     [2]int   `json:"more"` // holders and waiters beyond those
-	Past     [2][]int `json:"past"`
-}
-
-type entry struct {
-	ID      string `json:"id"`
-	Tenant  string `json:"tenant,omitempty"`
-	Label   string `json:"label,omitempty"`
-	Permits int    `json:"permits"`
-	For     int64  `json:"for"`               // held, or waited for
-	Expires int64  `json:"expires,omitempty"` // of a holder
-	Aside   bool   `json:"aside,omitempty"`   // an invalidated load
-	Hangs   bool   `json:"hangs,omitempty"`   // as in a row
+	ID string `json:"id"`
+	text.State
+	Waiting int      `json:"waiting"`
+	More    [2]int   `json:"more"` // holders and waiters beyond those
+	Past    [2][]int `json:"past"`
 }
 
 func ms(d time.Duration) int64 { return d.Milliseconds() }
 
-func rowOf(u listing.Use) row {
-	x := row{
-		ID: id(u.Resource), Kind: kindWord(u.Kind), Family: text.Safe(u.Family), Key: text.Safe(u.Key), Schema: u.Schema,
-		InUse: u.InUse, Limit: u.Limit, Stored: u.Stored, Waiting: u.Waiting, Longest: ms(u.LongestWait), Held: ms(u.HeldFor), Hangs: u.Overlong, Expires: ms(u.ExpiresIn),
-		Token: u.Token, Failed: ms(u.FailedFor),
-	}
-	switch {
-	case u.Whole:
-		x.Scope = "loads"
-	case u.HasTotal && u.Key == "":
-		x.Scope = "total"
-	}
-	if u.Value != nil {
-		x.Bytes, x.Fresh, x.Kept = u.Value.Bytes, ms(max(0, u.Value.FreshFor)), ms(u.Value.KeptFor)
-	}
-	if u.Err != nil {
-		x.Error = text.Safe(u.Err.Error())
-	}
+func (h *hub) row(u listing.Use) row {
+	x := row{id(u.Resource), text.LineOf(u, h.usual(u.Resource))}
+	x.Plain()
 	return x
 }
 
@@ -122,7 +77,7 @@ func (h *hub) found(v view) []listing.Use {
 			found = append(found, u)
 		}
 	}
-	v.sorted(found)
+	listing.SortUses(found, v.order)
 	return found
 }
 
@@ -136,7 +91,7 @@ func (h *hub) state(v view, d *detail) state {
 		s.Error = text.Safe(h.err.Error())
 	}
 	for _, u := range found[:min(len(found), v.rows)] {
-		s.Rows = append(s.Rows, rowOf(u))
+		s.Rows = append(s.Rows, h.row(u))
 	}
 	return s
 }
@@ -149,7 +104,7 @@ func (h *hub) families() []family {
 		key := familyID(u.Resource)
 		f := at[key]
 		if f == nil {
-			f = &family{Kind: kindWord(u.Kind), Name: text.Safe(u.Family), Past: h.past[key].series()}
+			f = &family{Kind: text.Kind(u.Kind), Name: text.Safe(u.Family), Past: h.past[key].series()}
 			at[key] = f
 		}
 		switch {
@@ -190,25 +145,25 @@ func (h *hub) detail(ctx context.Context, name string) *detail {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	d := &detail{row: rowOf(u), Holders: []entry{}, Waiters: []entry{}, Past: h.past[name].series()}
 	s, err := h.list.State(ctx, u.Resource, listing.Bounds{Entries: 5000})
 	if err != nil && !errors.Is(err, listing.ErrTooMany) {
-		d.Error = text.Safe(err.Error())
-		return d
+		s = listing.State{Resource: u.Resource}
+	} else {
+		err = nil
 	}
-	d.Total, d.InUse, d.Waiting, d.Token = s.Total, s.InUse, len(s.Waiters), s.Token
-	if s.Value != nil {
-		d.NotFound, d.Near = s.Value.NotFound, s.Near
-	}
-	for _, x := range s.Holders[:min(len(s.Holders), detailsMost)] {
-		d.Holders = append(d.Holders, entry{
-			ID: text.Safe(x.ID), Tenant: text.Safe(x.Tenant), Label: text.Safe(x.Label), Permits: x.Permits,
-			For: ms(s.At.Sub(x.Since)), Expires: ms(x.ExpiresIn), Aside: x.Aside, Hangs: x.Overlong(s.At),
-		})
-	}
-	for _, x := range s.Waiters[:min(len(s.Waiters), detailsMost)] {
-		d.Waiters = append(d.Waiters, entry{ID: text.Safe(x.ID), Tenant: text.Safe(x.Tenant), Label: text.Safe(x.Label), Permits: x.Permits, For: ms(x.WaitingFor)})
-	}
+	d := &detail{ID: name, State: text.StateOf(s, h.usual(u.Resource), detailsMost), Waiting: len(s.Waiters), Past: h.past[name].series()}
 	d.More = [2]int{len(s.Holders) - len(d.Holders), len(s.Waiters) - len(d.Waiters)}
+	if d.Scope == "total" {
+		d.Limit = d.Total
+	}
+	if err != nil {
+		d.Error = err.Error()
+	}
+	d.Plain()
+	for _, all := range [][]text.Entry{d.Holders, d.Waiters} {
+		for i, x := range all {
+			all[i].ID, all[i].Tenant, all[i].Label, all[i].Bytes = text.Safe(x.ID), text.Safe(x.Tenant), text.Safe(x.Label), ""
+		}
+	}
 	return d
 }

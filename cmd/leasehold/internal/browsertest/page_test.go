@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -308,9 +309,20 @@ func TestPhone(t *testing.T) {
 	prefix := redistest.Name(t)
 	rdb, url := serve(t, page.Options{Prefix: prefix})
 	busy(t, rdb, prefix, 40)
+	now := time.Now()
+	rdb.ZAdd(t.Context(), prefix+":mtx:{jobs:stuck}:holders", redis.Z{Score: float64(now.Add(10 * time.Minute).UnixMilli()), Member: "AbCdEfGh_-0123456789xy~node-9.1.1.30000.1"})
+	rdb.Set(t.Context(), prefix+":mtx:{jobs:stuck}:fence", now.Add(-65*time.Minute).UnixMicro(), time.Hour)
 	b := open(t, url)
+	fits := func(where string) {
+		t.Helper()
+		b.until("the holder that hangs, and what is usual, "+where, `[...document.querySelectorAll("#rows tr.hangs .held")].some(e => e.offsetWidth > 0 && e.innerText.startsWith("1 h ") && e.innerText.includes("usual"))`)
+		if wide := ask[[]string](b, `[...document.querySelectorAll("#list td.num, #list th.num")].filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.innerText)`); len(wide) > 0 {
+			t.Errorf("%s: figures do not fit their columns: %q", where, wide)
+		}
+	}
 	b.phone(true)
 	b.until("rows", rows+` > 10`)
+	fits("on a phone")
 	if wide := ask[int](b, `document.documentElement.scrollWidth`); wide > 390 {
 		t.Errorf("it is %d wide on a phone", wide)
 	}
@@ -330,9 +342,11 @@ func TestPhone(t *testing.T) {
 	b.shoot("phone-detail")
 	b.phone(false)
 	b.until("details beside", `document.getElementById("detail").offsetWidth === 440`)
+	fits("beside details")
 	b.shoot("detail")
 	ask[bool](b, `(document.getElementById("d-close").click(), true)`)
 	b.until("closed", `document.getElementById("detail").hidden`)
+	fits("alone")
 	b.shoot("page")
 	b.noFaults()
 }
@@ -348,4 +362,35 @@ func busy(t *testing.T, rdb *redis.Client, prefix string, keys int) {
 			t.Error(err)
 		}
 	})
+}
+
+// No label of a picture lies upon another one, or beyond the edge.
+func TestPicturesOfTheDocuments(t *testing.T) {
+	pictures, err := filepath.Glob("../../../../docs/*.svg")
+	more, _ := filepath.Glob("../../../../docs/*/*.svg")
+	if pictures = append(pictures, more...); err != nil || len(pictures) < 3 {
+		t.Fatalf("%v, %q", err, pictures)
+	}
+	for _, picture := range pictures {
+		path, err := filepath.Abs(picture)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := open(t, "file://"+path)
+		upon := ask[[]string](b, `(() => {
+			const edge = document.documentElement.getBoundingClientRect(), found = [];
+			const all = [...document.querySelectorAll("text")].filter(e => e.textContent.trim()).map(e => [e.textContent, e.getBoundingClientRect()]);
+			all.forEach(([text, r], i) => {
+				if (r.left < edge.left - 1 || r.right > edge.right + 1 || r.bottom > edge.bottom + 1) found.push(text + " beyond the edge");
+				for (const [other, o] of all.slice(0, i)) {
+					const wide = Math.min(r.right, o.right) - Math.max(r.left, o.left), high = Math.min(r.bottom, o.bottom) - Math.max(r.top, o.top);
+					if (wide > 2 && high > Math.min(r.height, o.height) / 2) found.push(text + " upon " + other);
+				}
+			});
+			return found;
+		})()`)
+		if len(upon) > 0 {
+			t.Errorf("%s: %q", picture, upon)
+		}
+	}
 }

@@ -2,17 +2,66 @@ package cli
 
 import (
 	"net"
+	"net/http"
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"golang.org/x/time/rate"
 )
 
-// The page's bounds on connections, of all clients and of one address. A request takes a
-// connection of its own.
+// The page's bounds on connections, of all clients and of one address, and on the requests of
+// one address: some at once, and so many a second. A browser makes six and then one for each
+// change of what it shows.
 const (
 	mostConnections = 512
 	mostOfAClient   = 64
+	mostRequests    = 100
+	requestsASecond = 20
+	mostClients     = 4096 // beyond that all are forgotten, and may begin anew
 )
+
+// bounds answers a client that asks too often with 429.
+type bounds struct {
+	http.Handler
+
+	mu      sync.Mutex
+	clients map[string]*rate.Limiter
+}
+
+func (b *bounds) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	// Logins and changes count apart: those of one who guesses tokens keep no browser out.
+	kind := " asks"
+	if r.Method == http.MethodPost {
+		kind = " posts"
+	}
+	if !b.of(clientOf(r.RemoteAddr) + kind).Allow() {
+		w.Header().Set("Retry-After", "1")
+		http.Error(w, "this address sends too many requests: wait a second", http.StatusTooManyRequests)
+		return
+	}
+	b.Handler.ServeHTTP(w, r)
+}
+
+func (b *bounds) of(client string) *rate.Limiter {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.clients == nil || len(b.clients) >= mostClients {
+		b.clients = map[string]*rate.Limiter{}
+	}
+	if b.clients[client] == nil {
+		b.clients[client] = rate.NewLimiter(requestsASecond, mostRequests)
+	}
+	return b.clients[client]
+}
+
+// clientOf is an address without its port.
+func clientOf(addr string) string {
+	if host, _, err := net.SplitHostPort(addr); err == nil {
+		return host
+	}
+	return addr
+}
 
 // bounded is a listener that keeps at most so many connections. Beyond that the oldest one
 // that was never answered is closed for a new one: clients that send their requests byte by
@@ -39,11 +88,7 @@ func (b *bounded) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		client, _, err := net.SplitHostPort(c.RemoteAddr().String())
-		if err != nil {
-			client = c.RemoteAddr().String()
-		}
-		if x := (&counted{Conn: c, of: b, client: client}); b.admit(x) {
+		if x := (&counted{Conn: c, of: b, client: clientOf(c.RemoteAddr().String())}); b.admit(x) {
 			return x, nil
 		}
 		_ = c.Close()

@@ -7,6 +7,7 @@ import (
 	"syscall"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/demo"
@@ -48,20 +49,14 @@ other commands reach it.`,
 				a.connect.URL = "redis://" + own.Addr()
 				fmt.Fprintf(a.out, "The demo has a server of its own. In another terminal type:\n\n  export REDIS_URL=%s\n\n", a.connect.URL)
 			}
-			rdb, err := a.dial(c.Context())
-			if err != nil {
-				return err
-			}
-			defer rdb.Close()
-			if _, err := rdb.Time(c.Context()).Result(); err != nil {
-				return withCode(err)
-			}
-			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
-			defer stop()
 			o.Prefix = a.prefix
-			fmt.Fprintln(a.out, "A fleet is at work, until it is interrupted.")
-			fmt.Fprint(a.out, demo.Trouble)
-			return demo.Run(ctx, rdb, o)
+			return a.with(c.Context(), func(rdb redis.UniversalClient) error {
+				ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
+				defer stop()
+				fmt.Fprintln(a.out, "A fleet is at work, until it is interrupted.")
+				fmt.Fprint(a.out, demo.Trouble)
+				return demo.Run(ctx, rdb, o)
+			})
 		},
 	}
 	c.Flags().IntVar(&o.Hosts, "hosts", 4, "processes that the fleet seems to have")

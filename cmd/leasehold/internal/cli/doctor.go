@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/doctor"
@@ -30,24 +31,21 @@ Exit codes: 0 all is well, or nothing worse than a note; 1 a promise does not ho
   leasehold doctor --json | jq '.findings[] | select(.grade == "problem")'`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			rdb, err := a.dial(c.Context())
-			if err != nil {
+			return a.with(c.Context(), func(rdb redis.UniversalClient) error {
+				report, err := doctor.Look(c.Context(), rdb, a.prefix)
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					err = a.json(report)
+				} else {
+					a.report(report)
+				}
+				if err == nil && report.Problems() > 0 {
+					return &run.Error{Code: codeProblems}
+				}
 				return err
-			}
-			defer rdb.Close()
-			report, err := doctor.Look(c.Context(), rdb, a.prefix)
-			if err != nil {
-				return withCode(err)
-			}
-			if asJSON {
-				err = a.json(report)
-			} else {
-				a.report(report)
-			}
-			if err == nil && report.Problems() > 0 {
-				return &run.Error{Code: codeProblems}
-			}
-			return err
+			})
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "one object")

@@ -12,9 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
-	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/changes"
-	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/run"
 	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/text"
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/listing"
@@ -60,25 +58,23 @@ set.`,
 			if x.Total && insists && !x.HasTotal {
 				return usagef("set-limit: --total is for a family with a total; --has-total=false says that it has none")
 			}
-			rdb, err := a.dial(c.Context())
-			if err != nil {
-				return err
-			}
-			defer rdb.Close()
-			if !insists {
-				if x.HasTotal, err = a.hasTotal(c.Context(), rdb, x); err != nil {
-					return err
+			return a.with(c.Context(), func(rdb redis.UniversalClient) error {
+				if !insists {
+					if x.HasTotal, err = a.hasTotal(c.Context(), rdb, x); err != nil {
+						return err
+					}
 				}
-			}
-			ctx, cancel := context.WithTimeout(c.Context(), 10*time.Second)
-			defer cancel()
-			of := listing.Of(a.prefix, keys.Semaphore, x.Family, keys.Shown(x.Key, x.Hashed), x.HasTotal || x.Total)
-			before, known := limitBefore(ctx, rdb, a.prefix, of)
-			if err := changes.Set(ctx, rdb, a.prefix, x); err != nil {
-				return settingFailed(err)
-			}
-			a.limitSet(x, before, known)
-			return nil
+				ctx, cancel := context.WithTimeout(c.Context(), 10*time.Second)
+				defer cancel()
+				of := listing.Of(a.prefix, keys.Semaphore, x.Family, keys.Shown(x.Key, x.Hashed), x.HasTotal || x.Total)
+				// A user who may set limits need not have the right to list.
+				before, unread := listing.New(rdb, a.prefix).State(ctx, of, listing.Bounds{Entries: 1000})
+				if err := changes.Set(ctx, rdb, a.prefix, x); err != nil {
+					return changeFailed(err, "it may have been set: run the same command again")
+				}
+				a.limitSet(x, before, unread == nil || errors.Is(unread, listing.ErrTooMany))
+				return nil
+			})
 		},
 	}
 	f := c.Flags()
@@ -96,7 +92,7 @@ func (a *app) hasTotal(ctx context.Context, rdb redis.UniversalClient, x changes
 	r := listing.Of(a.prefix, keys.Semaphore, x.Family, "", true)
 	n, err := rdb.Exists(ctx, r.Part("holders"), r.Part("queue"), r.Part("limits"), r.Part("turns")).Result()
 	if err != nil {
-		return false, withCode(err)
+		return false, err
 	}
 	total := n > 0
 	if total == x.Total {
@@ -106,7 +102,7 @@ func (a *app) hasTotal(ctx context.Context, rdb redis.UniversalClient, x changes
 	l := listing.New(rdb, a.prefix)
 	all, err := l.Resources(ctx)
 	if err != nil {
-		return false, withCode(err)
+		return false, err
 	}
 	all = slices.DeleteFunc(all, func(r listing.Resource) bool {
 		return r.Kind != keys.Semaphore || r.Family != x.Family || r.HasTotal
@@ -114,31 +110,13 @@ func (a *app) hasTotal(ctx context.Context, rdb redis.UniversalClient, x changes
 	uses, err := l.Uses(ctx, all)
 	switch {
 	case err != nil:
-		return false, withCode(err)
+		return false, err
 	case !slices.ContainsFunc(uses, func(u listing.Use) bool { return u.Stored || !u.Idle() }):
 		return true, nil
 	case x.Total:
 		return false, usagef("set-limit: Redis has only keys of %s without a total; a total would not count them. Say --has-total if its processes have a Total", text.Safe(x.Family))
 	}
 	return false, usagef("set-limit: Redis has keys of %s with a total and others without one; say --has-total or --has-total=false", text.Safe(x.Family))
-}
-
-func settingFailed(err error) error {
-	switch {
-	case errors.Is(err, leasehold.ErrInvalid), errors.Is(err, changes.ErrFamily):
-		return usage(err)
-	case redis.IsPermissionError(err): // nothing was done
-	case errors.Is(err, leasehold.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
-		return &run.Error{Code: run.CodeUnreachable, Err: fmt.Errorf("%w; it may have been set", err)}
-	}
-	return withCode(err)
-}
-
-// limitBefore reads what is in force, where the user may. A user who may set limits need not
-// have the right to list.
-func limitBefore(ctx context.Context, rdb redis.UniversalClient, prefix string, of listing.Resource) (s listing.State, known bool) {
-	s, err := listing.New(rdb, prefix).State(ctx, of, listing.Bounds{Entries: 1000})
-	return s, err == nil || errors.Is(err, listing.ErrTooMany)
 }
 
 // limitSet says what is in force now, what was before, where it is stored, and how to go back.
@@ -156,7 +134,7 @@ func (a *app) limitSet(x changes.Limit, before listing.State, known bool) {
 		flag += " --has-total"
 	}
 	was, of := "what it was before could not be read", ""
-	if n := configured(before); n > 0 {
+	if n := text.Configured(before); n > 0 {
 		of = " (" + strconv.Itoa(n) + ")"
 	}
 	switch limit := max(before.Limit, 0); {

@@ -86,9 +86,12 @@ func TestLeaseThatIsHeldForLongIsFound(t *testing.T) {
 	hold("quick", now.Add(-10*time.Second))
 	hold("slow", now.Add(-4*time.Minute))
 	hold("hangs", now.Add(-20*time.Minute))
+	for _, key := range []string{"a", "b", "c"} {
+		hold(key, now.Add(-2*time.Second))
+	}
 	out, err := do(t, "redis://"+addr, "ls", "--sort", "held")
 	hangs, slow, quick := strings.Index(out, "hangs"), strings.Index(out, "slow"), strings.Index(out, "quick")
-	if err != nil || !(0 < hangs && hangs < slow && slow < quick) || !strings.Contains(out, "20m0") || strings.Count(out, " !") != 1 {
+	if err != nil || !(0 < hangs && hangs < slow && slow < quick) || !strings.Contains(out, "20m0") || strings.Count(out, " !") != 1 || !strings.Contains(out, "USUAL") || strings.Count(out, "  10s") != 7 {
 		t.Errorf("by the time held: %v\n%s", err, out)
 	}
 	out, err = do(t, "redis://"+addr, "ls", "--held-longer", "3m")
@@ -96,7 +99,7 @@ func TestLeaseThatIsHeldForLongIsFound(t *testing.T) {
 		t.Errorf("longer than 3m: %v\n%s", err, out)
 	}
 	out, err = do(t, "redis://"+addr, "show", "--mutex", "jobs", "--key", "hangs")
-	if err != nil || strings.Count(out, " !") != 1 {
+	if err != nil || strings.Count(out, " !") != 1 || !strings.Contains(out, "usually held for 10s") {
 		t.Errorf("show: %v\n%s", err, out)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/run"
+	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/text"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
@@ -96,7 +97,7 @@ func TestBothKindsOfKeysOfOneName(t *testing.T) {
 				t.Errorf("show --json has %d lines: %v\n%s", n, err, out)
 			}
 			for line := range strings.Lines(out) {
-				var s shown
+				var s text.State
 				if err := json.Unmarshal([]byte(line), &s); err != nil || len(s.Holders) != 1 || s.HasTotal != (s.Total == 9) {
 					t.Errorf("a line is %s: %v", line, err)
 				}

@@ -51,30 +51,27 @@ revoked; 77 the user lacks a right, and nothing was revoked.`,
 			if all[0].Kind == keys.Guard || x.key == "" {
 				return usagef("revoke: want --mutex, --semaphore or --cache, and --key")
 			}
-			rdb, err := a.dial(c.Context())
-			if err != nil {
-				return err
-			}
-			defer rdb.Close()
-			ctx, cancel := context.WithTimeout(c.Context(), 10*time.Second)
-			defer cancel()
-			err = leasehold.ErrNoLease
-			for _, of := range all {
-				one := changes.Revoke(ctx, rdb, a.prefix, changes.Revocation{
-					Kind: of.Kind, Family: of.Family, Key: x.key, Hashed: x.hashed, HasTotal: of.HasTotal, ID: args[0], Reason: reason,
-				})
-				if one == nil || errors.Is(err, leasehold.ErrNoLease) { // what is not known of one outweighs that
-					err = one
+			return a.with(c.Context(), func(rdb redis.UniversalClient) error {
+				ctx, cancel := context.WithTimeout(c.Context(), 10*time.Second)
+				defer cancel()
+				err := leasehold.ErrNoLease
+				for _, of := range all {
+					one := changes.Revoke(ctx, rdb, a.prefix, changes.Revocation{
+						Kind: of.Kind, Family: of.Family, Key: x.key, Hashed: x.hashed, HasTotal: of.HasTotal, ID: args[0], Reason: reason,
+					})
+					if one == nil || errors.Is(err, leasehold.ErrNoLease) { // what is not known of one outweighs that
+						err = one
+					}
+					if one == nil || redis.IsPermissionError(one) {
+						break
+					}
 				}
-				if one == nil || redis.IsPermissionError(one) {
-					break
+				if err != nil {
+					return changeFailed(err, "it may have been revoked: run the same command again")
 				}
-			}
-			if err != nil {
-				return revokingFailed(err)
-			}
-			fmt.Fprintf(a.out, "%s of %s/%s is revoked.\n", text.Safe(args[0]), text.Safe(all[0].Family), text.Safe(x.key))
-			return nil
+				fmt.Fprintf(a.out, "%s of %s/%s is revoked.\n", text.Safe(args[0]), text.Safe(all[0].Family), text.Safe(x.key))
+				return nil
+			})
 		},
 	}
 	x.flags(c)
@@ -83,7 +80,9 @@ revoked; 77 the user lacks a right, and nothing was revoked.`,
 	return c
 }
 
-func revokingFailed(err error) error {
+// changeFailed gives the error of a change its exit code; unknown says what may be true of one
+// whose outcome is not known.
+func changeFailed(err error, unknown string) error {
 	switch {
 	case errors.Is(err, leasehold.ErrNoLease):
 		return fmt.Errorf("%w: it may have ended meanwhile; leasehold show lists the IDs that are there now", err)
@@ -91,9 +90,9 @@ func revokingFailed(err error) error {
 		return usage(err)
 	case redis.IsPermissionError(err): // nothing was done
 	case errors.Is(err, leasehold.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
-		return &run.Error{Code: run.CodeUnreachable, Err: fmt.Errorf("%w; it may have been revoked", err)}
+		return &run.Error{Code: run.CodeUnreachable, Err: fmt.Errorf("%w; %s", err, unknown)}
 	}
-	return withCode(err)
+	return err
 }
 
 // dashedID is an ID that reads as a flag: the characters of one handle in 64 begin

@@ -10,6 +10,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/run"
+	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/text"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/mutex"
 	"github.com/leasehold-go/leasehold/semaphore"
@@ -17,7 +18,7 @@ import (
 )
 
 // listed is what show says of a key.
-func listed(t *testing.T, to string, args ...string) (s shown) {
+func listed(t *testing.T, to string, args ...string) (s text.State) {
 	t.Helper()
 	out, err := do(t, to, append([]string{"show", "--json"}, args...)...)
 	if err != nil || json.Unmarshal([]byte(out), &s) != nil {

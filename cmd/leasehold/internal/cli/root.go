@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
@@ -104,12 +105,35 @@ func (a *app) dial(ctx context.Context) (redis.UniversalClient, error) {
 	return rdb, err
 }
 
+// firstWord bounds the first call of a command: it must not take a minute to say that Redis hangs.
+const firstWord = 4 * time.Second
+
+// with runs what a command does with Redis, once Redis has answered.
+func (a *app) with(ctx context.Context, do func(rdb redis.UniversalClient) error) error {
+	rdb, err := a.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer rdb.Close()
+	first, cancel := context.WithTimeout(ctx, firstWord)
+	defer cancel()
+	if err := rdb.Time(first).Err(); err != nil && !redis.IsPermissionError(err) {
+		if coded := withCode(err); coded != err {
+			return coded
+		}
+		return &run.Error{Code: run.CodeUnreachable, Err: fmt.Errorf("redis can't be used: %w; check its URL (--redis, $REDIS_URL)", err)}
+	}
+	return withCode(do(rdb))
+}
+
 // withCode gives an error of the network, and one of the user's rights, its exit code. The
 // server refuses a command before it does anything; what it refuses within a script is
 // another error.
 func withCode(err error) error {
 	var network net.Error
+	var coded *run.Error
 	switch {
+	case err == nil, errors.As(err, &coded):
 	case redis.IsAuthError(err):
 		return &run.Error{Code: run.CodeRefused, Err: fmt.Errorf("redis refuses the user name or the password: %w; see --redis-user and --redis-password-file", err)}
 	case redis.IsPermissionError(err):
@@ -149,15 +173,25 @@ func Execute(ctx context.Context, args []string) (code, signal int) {
 	return e.Code, e.Signal
 }
 
-// advised adds to an error of cobra's what to do.
+// advised puts cobra's errors of the arguments into words of ours.
 func advised(err error) error {
 	text := err.Error()
+	group := func() string {
+		_, names, _ := strings.Cut(text, "in the group [")
+		names, _, _ = strings.Cut(names, "]")
+		return "--" + strings.Join(strings.Fields(names), ", --")
+	}
 	switch {
 	case strings.HasPrefix(text, "unknown command"):
 		return fmt.Errorf("%w; leasehold help lists the commands", err)
-	case strings.HasPrefix(text, "at least one of the flags in the group ["):
-		names, _, _ := strings.Cut(strings.TrimPrefix(text, "at least one of the flags in the group ["), "]")
-		return fmt.Errorf("no family is given: want --%s, with its name", strings.Join(strings.Fields(names), " or --"))
+	case strings.HasPrefix(text, "at least one of the flags in the group"):
+		return fmt.Errorf("no family is given: want one of %s, with its name", group())
+	case strings.HasPrefix(text, "if any flags in the group"):
+		return fmt.Errorf("more than one family is given: want one of %s", group())
+	case strings.HasPrefix(text, "required flag(s)"):
+		return fmt.Errorf("a flag is missing: %w; leasehold help COMMAND lists them", err)
+	case strings.HasPrefix(text, "accepts "), strings.HasPrefix(text, "requires "):
+		return fmt.Errorf("the number of arguments is wrong: the command %w; leasehold help COMMAND shows an example", err)
 	}
 	return err
 }

@@ -48,7 +48,7 @@ show once a second; while nobody watches it asks nothing.`,
 			if tokenFile != "" {
 				text, err := os.ReadFile(tokenFile)
 				if err != nil {
-					return usage(err)
+					return usagef("serve: --token-file can't be read: %w", err)
 				}
 				opt.Token = strings.TrimSpace(string(text))
 			}
@@ -88,7 +88,7 @@ func (a *app) serving(ctx context.Context, p *page.Page, listen string, made boo
 	defer stop()
 	l, err := net.Listen("tcp", listen)
 	if err != nil {
-		return err
+		return fmt.Errorf("serve: the page can't be served there: %w; --listen takes another address", err)
 	}
 	url := "http://" + l.Addr().String() + "/"
 	if made {
@@ -96,7 +96,7 @@ func (a *app) serving(ctx context.Context, p *page.Page, listen string, made boo
 		url += "#token=" + token
 	}
 	fmt.Fprintf(a.out, "Serving %s\n", url)
-	s := &http.Server{Handler: p, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 1 << 16}
+	s := &http.Server{Handler: &bounds{Handler: p}, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 1 << 16}
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(&bounded{Listener: l, most: mostConnections, perClient: mostOfAClient}) }()
 	select {

@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
@@ -36,19 +37,13 @@ that they take at most half a percent of the time.`,
 				return usagef("top: --every is %v; want 200ms to 1h", every)
 			}
 			if !term.IsTerminal(int(os.Stdin.Fd())) || !term.IsTerminal(int(os.Stdout.Fd())) {
-				return usagef("top: it needs a terminal; ls writes lines")
+				return usagef("top: standard input or output is no terminal; leasehold ls writes lines")
 			}
-			rdb, err := a.dial(c.Context())
-			if err != nil {
-				return err
-			}
-			defer rdb.Close()
-			if _, err := rdb.Time(c.Context()).Result(); err != nil {
-				return withCode(err)
-			}
-			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGTERM, os.Interrupt)
-			defer stop()
-			return top.Run(ctx, listing.New(rdb, a.prefix), every)
+			return a.with(c.Context(), func(rdb redis.UniversalClient) error {
+				ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGTERM, os.Interrupt)
+				defer stop()
+				return top.Run(ctx, listing.New(rdb, a.prefix), every, nil)
+			})
 		},
 	}
 	c.Flags().DurationVar(&every, "every", time.Second, "how often what is shown is brought up to date")

@@ -3,6 +3,7 @@
 package connect
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -43,7 +44,7 @@ func (o Options) Named() bool {
 }
 
 // ErrUsage says that what was given can't be used, whatever Redis does.
-var ErrUsage = errors.New("bad connection settings")
+var ErrUsage = errors.New("the settings of the connection can't be used")
 
 // Client makes a client. A single server that turns out to be a node of a Cluster
 // is used as a Cluster.
@@ -81,7 +82,7 @@ func (o Options) universal() (*redis.UniversalOptions, error) {
 		return nil, err
 	}
 	if u.Username == "" {
-		u.Username = first(o.Username, os.Getenv("REDIS_USERNAME"))
+		u.Username = cmp.Or(o.Username, os.Getenv("REDIS_USERNAME"))
 	}
 	if u.Password == "" {
 		if u.Password, err = o.password(); err != nil {
@@ -99,14 +100,14 @@ func (o Options) url() (string, error) {
 	if o.URL != "" {
 		return o.URL, nil
 	}
-	if file := first(o.URLFile, os.Getenv("REDIS_URL_FILE")); file != "" {
+	if file := cmp.Or(o.URLFile, os.Getenv("REDIS_URL_FILE")); file != "" {
 		return secret(file)
 	}
-	return first(os.Getenv("REDIS_URL"), "redis://127.0.0.1:6379"), nil
+	return cmp.Or(os.Getenv("REDIS_URL"), "redis://127.0.0.1:6379"), nil
 }
 
 func (o Options) password() (string, error) {
-	if file := first(o.PasswordFile, os.Getenv("REDIS_PASSWORD_FILE")); file != "" {
+	if file := cmp.Or(o.PasswordFile, os.Getenv("REDIS_PASSWORD_FILE")); file != "" {
 		return secret(file)
 	}
 	return os.Getenv("REDIS_PASSWORD"), nil
@@ -119,8 +120,8 @@ func secret(file string) (string, error) {
 }
 
 func (o Options) tls(u *redis.UniversalOptions) error {
-	ca := first(o.CA, os.Getenv("REDIS_TLS_CA"))
-	cert, key := first(o.Cert, os.Getenv("REDIS_TLS_CERT")), first(o.Key, os.Getenv("REDIS_TLS_KEY"))
+	ca := cmp.Or(o.CA, os.Getenv("REDIS_TLS_CA"))
+	cert, key := cmp.Or(o.Cert, os.Getenv("REDIS_TLS_CERT")), cmp.Or(o.Key, os.Getenv("REDIS_TLS_KEY"))
 	if ca == "" && cert == "" && key == "" {
 		return nil
 	}
@@ -145,15 +146,6 @@ func (o Options) tls(u *redis.UniversalOptions) error {
 		u.TLSConfig.Certificates = []tls.Certificate{pair}
 	}
 	return nil
-}
-
-func first(all ...string) string {
-	for _, s := range all {
-		if s != "" {
-			return s
-		}
-	}
-	return ""
 }
 
 // parse reads a URL. redis and rediss (TLS) name a single server, with +cluster

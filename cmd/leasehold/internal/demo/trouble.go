@@ -3,10 +3,12 @@ package demo
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/mutex"
 	"github.com/leasehold-go/leasehold/semaphore"
 	"github.com/leasehold-go/leasehold/singleflight"
@@ -59,12 +61,25 @@ var errPrices = errors.New("the price service answers 503")
 func (f *fleet) misbehave(ctx context.Context) {
 	hung := make(chan struct{})
 	f.wg.Go(func() {
-		l, err := f.trouble.backups[0].Lock(ctx, "backup")
-		close(hung)
-		if err == nil {
-			<-ctx.Done() // also when it is revoked: it does not look at its Context
-			_ = l.Unlock()
-		}
+		began := sync.OnceFunc(func() { close(hung) })
+		defer began()
+		f.again(ctx, func() {
+			l, err := f.trouble.backups[0].Lock(ctx, "backup")
+			if err != nil {
+				return
+			}
+			began()
+			defer l.Unlock()
+			// It does not look at its Context when it is revoked. A lease that was lost, as on
+			// a machine that stood still, is not what the demo is to show: it is taken again.
+			select {
+			case <-l.Context().Done():
+				if errors.Is(context.Cause(l.Context()), leasehold.ErrRevoked) {
+					<-ctx.Done()
+				}
+			case <-ctx.Done():
+			}
+		})
 	})
 	for _, m := range f.trouble.backups[1:] {
 		f.wg.Go(func() {

@@ -114,7 +114,7 @@ func await(open func(context.Context) (*family, error), f *family, o Options, si
 				return nil, diedOf(sig)
 			}
 			if got.err != nil {
-				return nil, refused(got.err)
+				return nil, refused(got.err, o)
 			}
 			return got.l, nil
 		case s := <-signals:
@@ -129,7 +129,7 @@ func await(open func(context.Context) (*family, error), f *family, o Options, si
 			if sig != nil {
 				return nil, diedOf(sig)
 			}
-			return nil, failed(CodeUnreachable, fmt.Errorf("%w: Redis has not answered in time", leasehold.ErrUnavailable))
+			return nil, failed(CodeUnreachable, fmt.Errorf("%w: Redis has not answered in time, and the program did not run; check its address (--redis, $REDIS_URL) and the network", leasehold.ErrUnavailable))
 		}
 	}
 }
@@ -156,19 +156,26 @@ func take(ctx context.Context, f *family, o Options) (*held, error) {
 }
 
 // refused gives the reason why there is no lease its exit code.
-func refused(err error) error {
+func refused(err error, o Options) error {
 	var known *Error
 	switch {
 	case errors.As(err, &known), errors.Is(err, errComplete):
 		return err
 	case errors.Is(err, leasehold.ErrLost):
 		return failed(CodeLost, err)
-	case errors.Is(err, leasehold.ErrBusy), errors.Is(err, leasehold.ErrQueueFull):
-		return failed(CodeConflict, err)
+	case errors.Is(err, leasehold.ErrBusy), errors.Is(err, leasehold.ErrQueueFull), errors.Is(err, errWaitOver), errors.Is(err, context.Canceled):
+		why, kind := err.Error(), "mutex"
+		var busy *leasehold.BusyError
+		if errors.As(err, &busy) {
+			why = fmt.Sprintf("%d of %d in use, %d waiting", busy.InUse, busy.Limit, busy.Waiting)
+		}
+		if o.Mutex == "" {
+			kind = "semaphore"
+		}
+		return failed(CodeConflict, fmt.Errorf("%s %s/%s was not free in time, and the program did not run: %s; leasehold show --%[1]s %[2]s --key %[3]s says who holds it",
+			kind, o.Mutex+o.Semaphore, o.Key, why))
 	case errors.Is(err, leasehold.ErrUnavailable):
 		return failed(CodeUnreachable, err)
-	case errors.Is(err, errWaitOver), errors.Is(err, context.Canceled):
-		return failed(CodeConflict, leasehold.ErrBusy)
 	}
 	return failed(CodeTool, err)
 }

@@ -97,39 +97,42 @@ func Bytes(n int) string {
 	return fmt.Sprintf("%.1f MB", float64(n)/1e6)
 }
 
-// Table writes rows in columns, the first of which are the heads. Columns that
-// right names are aligned to the right. width bounds the line where it is not 0:
-// the column `long` is cut for that.
-func Table(rows [][]string, right map[int]bool, long, width int) string {
-	widths := make([]int, len(rows[0]))
-	for _, row := range rows {
-		for i, cell := range row {
-			widths[i] = max(widths[i], Width(cell))
+// Table writes rows in columns, the first of which are the heads. A column that has nothing
+// below its head is left out. sides has an l or an r for each column: where it is aligned.
+// width bounds the line where it is not 0: the column `long` is cut for that.
+func Table(rows [][]string, sides string, long, width int) string {
+	widths := make([]int, len(sides)) // 0: left out
+	for i := range widths {
+		for j, row := range rows {
+			if j > 0 && row[i] != "" {
+				widths[i] = max(widths[i], Width(row[i]), Width(rows[0][i]))
+			}
 		}
 	}
-	total := 2 * (len(widths) - 1)
+	total := -2
 	for _, w := range widths {
-		total += w
+		if w > 0 {
+			total += w + 2
+		}
 	}
-	if width > 0 && total > width {
+	if width > 0 && total > width && widths[long] > 0 {
 		widths[long] = max(8, widths[long]-(total-width))
 	}
 	var b strings.Builder
 	for _, row := range rows {
-		var line strings.Builder
-		for i, cell := range row {
-			cell = Cut(cell, widths[i])
-			pad := strings.Repeat(" ", widths[i]-Width(cell))
-			if i > 0 {
-				line.WriteString("  ")
+		var cells []string
+		for i, w := range widths {
+			if w == 0 {
+				continue
 			}
-			if right[i] {
-				line.WriteString(pad + cell)
-			} else {
-				line.WriteString(cell + pad)
+			cell := Cut(row[i], w)
+			pad := strings.Repeat(" ", w-Width(cell))
+			if sides[i] == 'r' {
+				cell, pad = pad, cell
 			}
+			cells = append(cells, cell+pad)
 		}
-		b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
+		b.WriteString(strings.TrimRight(strings.Join(cells, "  "), " ") + "\n")
 	}
 	return b.String()
 }

@@ -39,7 +39,7 @@ func TestDurations(t *testing.T) {
 }
 
 func TestTableKeepsToTheWidth(t *testing.T) {
-	out := text.Table([][]string{{"KEY", "USE"}, {strings.Repeat("x", 200), "1"}}, map[int]bool{1: true}, 0, 40)
+	out := text.Table([][]string{{"KEY", "USE"}, {strings.Repeat("x", 200), "1"}}, "lr", 0, 40)
 	for line := range strings.Lines(out) {
 		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 40 {
 			t.Errorf("%q has %d characters", line, n)

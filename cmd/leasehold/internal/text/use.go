@@ -1,12 +1,27 @@
 package text
 
 import (
+	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/listing"
 )
+
+// Kinds are the kinds of resources by their words.
+var Kinds = map[string]keys.Kind{"mutex": keys.Mutex, "semaphore": keys.Semaphore, "cache": keys.Flight, "guard": keys.Guard}
+
+// Kind is the word for a kind.
+func Kind(k keys.Kind) string {
+	for word, kind := range Kinds {
+		if kind == k {
+			return word
+		}
+	}
+	return string(k)
+}
 
 // Name is how a key is shown: of a resource without one, what it is.
 func Name(r listing.Resource) string {
@@ -19,8 +34,44 @@ func Name(r listing.Resource) string {
 	return Safe(r.Key)
 }
 
-// InUse is "3/5", or what there is instead of permits.
-func InUse(u listing.Use) string {
+// Title is the family and the key.
+func Title(r listing.Resource) string { return Safe(r.Family) + "/" + Name(r) }
+
+// Matches reports whether kind, family and key contain all words of a search.
+func Matches(r listing.Resource, search string) bool {
+	name := strings.ToLower(Kind(r.Kind) + " " + Safe(r.Family) + "/" + Safe(r.Key))
+	for _, word := range strings.Fields(strings.ToLower(search)) {
+		if !strings.Contains(name, word) {
+			return false
+		}
+	}
+	return true
+}
+
+// Heads are those of the columns of a listing, and Sides where each is aligned.
+var (
+	Heads = []string{"KIND", "FAMILY", "KEY", "USE", "HELD", "USUAL", "WAITING", "LONGEST", "NOTE"}
+	Sides = "lllrrrrrl"
+)
+
+// Row are the cells of a listing's line. usual is for how long the family's leases are
+// usually held.
+func Row(u listing.Use, usual time.Duration) []string {
+	row := []string{Kind(u.Kind), Safe(u.Family), Name(u.Resource), inUse(u), held(u.HeldFor, u.Overlong), "", "", "", Note(u)}
+	if u.HeldFor > 0 && usual > 0 {
+		row[5] = Duration(usual)
+	}
+	if u.Waiting > 0 {
+		row[6] = strconv.Itoa(u.Waiting)
+	}
+	if u.LongestWait > 0 {
+		row[7] = Duration(u.LongestWait)
+	}
+	return row
+}
+
+// inUse is "3/5", or what there is instead of permits.
+func inUse(u listing.Use) string {
 	switch {
 	case u.Err != nil:
 		return "?"
@@ -34,8 +85,8 @@ func InUse(u listing.Use) string {
 	return strconv.Itoa(u.InUse)
 }
 
-// Held is for how long a lease has been held; overlong marks one whose holder may hang.
-func Held(d time.Duration, overlong bool) string {
+// held is for how long a lease has been held; overlong marks one whose holder may hang.
+func held(d time.Duration, overlong bool) string {
 	switch {
 	case d <= 0:
 		return ""
@@ -43,4 +94,145 @@ func Held(d time.Duration, overlong bool) string {
 		return Duration(d) + " !"
 	}
 	return Duration(d)
+}
+
+// Note is what a line says beside the figures.
+func Note(u listing.Use) string {
+	var all []string
+	if u.Overlong {
+		all = append(all, "held past 10 TTLs")
+	}
+	if u.Stored {
+		all = append(all, "limit set by hand")
+	}
+	if v := u.Value; v != nil {
+		switch {
+		case !v.Known:
+			all = append(all, "unknown value")
+		case v.FreshFor > 0:
+			all = append(all, Bytes(v.Bytes)+" fresh "+Duration(v.FreshFor))
+		default:
+			all = append(all, Bytes(v.Bytes)+" stale")
+		}
+	}
+	if u.Schema != "" {
+		all = append(all, "schema "+u.Schema)
+	}
+	if u.FailedFor > 0 {
+		all = append(all, "failure "+Duration(u.FailedFor))
+	}
+	if u.Kind == keys.Guard && u.Token > 0 {
+		all = append(all, "token "+strconv.FormatUint(u.Token, 10))
+	}
+	if u.Err != nil {
+		all = append(all, Safe(u.Err.Error()))
+	}
+	return strings.Join(all, ", ")
+}
+
+// Summary is one sentence on a resource.
+func Summary(s listing.State, usual time.Duration) string {
+	if s.Kind == keys.Guard {
+		if s.Token == 0 {
+			return "nothing was written"
+		}
+		return "no token below " + strconv.FormatUint(s.Token, 10) + " is accepted"
+	}
+	limit, out := s.Limit, strconv.Itoa(s.InUse)
+	if s.HasTotal && s.Key == "" {
+		limit = s.Total
+	}
+	if limit > 0 {
+		out += " of " + strconv.Itoa(limit)
+	}
+	out += " in use"
+	if s.Stored {
+		out += " (" + byHand(s) + ")"
+	}
+	if n := len(s.Waiters); n > 0 {
+		out += fmt.Sprintf(", %d waiting", n)
+	}
+	if usual > 0 && s.InUse > 0 {
+		out += ", usually held for " + Duration(usual) + " at most"
+	}
+	if s.Token > 0 {
+		out += ", last token " + strconv.FormatUint(s.Token, 10)
+	}
+	return out
+}
+
+// Configured is the limit, or the total, that the processes have in their Configs; 0 = not known.
+func Configured(s listing.State) int {
+	if s.HasTotal && s.Key == "" {
+		return s.ConfiguredTotal
+	}
+	return s.Configured
+}
+
+// byHand says of a stored limit how it came about.
+func byHand(s listing.State) string {
+	what := "limit"
+	if s.HasTotal && s.Key == "" {
+		what = "total"
+	}
+	if n := Configured(s); n > 0 {
+		return fmt.Sprintf("%s set by hand; configured %d", what, n)
+	}
+	return what + " set by hand; configured: not known while nothing is held or waited for"
+}
+
+// Value is a sentence on a cached value.
+func Value(v *listing.Value) string {
+	what := "A value"
+	if v.NotFound {
+		what = `"Not found"`
+	}
+	if !v.Known {
+		return fmt.Sprintf("%d bytes of another form are kept for %s.", v.Bytes, Duration(v.KeptFor))
+	}
+	fresh := "is stale since " + Duration(-v.FreshFor)
+	if v.FreshFor > 0 {
+		fresh = "is fresh for " + Duration(v.FreshFor)
+	}
+	return fmt.Sprintf("%s of %s %s, and is kept for %s.", what, Bytes(v.Bytes), fresh, Duration(v.KeptFor))
+}
+
+// EntrySides is where the columns of Holders and Waiters are aligned; LabelColumn may be cut.
+const (
+	EntrySides  = "llrlrr"
+	LabelColumn = 3
+)
+
+// Holders are the rows of a table of holders, and Waiters those of waiters; nil: there are none.
+// Only of a family with a total they name tenants.
+func Holders(s listing.State) (rows [][]string) {
+	for i, h := range s.Holders {
+		if i == 0 {
+			rows = append(rows, []string{"HOLDER", "TENANT", "PERMITS", "LABEL", "HELD FOR", "EXPIRES IN"})
+		}
+		label := Safe(h.Label)
+		if h.Aside {
+			label = strings.TrimSpace(label + " (invalidated)")
+		}
+		rows = append(rows, []string{Safe(h.ID), tenant(s, h.Tenant), strconv.Itoa(h.Permits), label, held(s.At.Sub(h.Since), h.Overlong(s.At)), Duration(h.ExpiresIn)})
+	}
+	return rows
+}
+
+// Waiters: see Holders.
+func Waiters(s listing.State) (rows [][]string) {
+	for i, w := range s.Waiters {
+		if i == 0 {
+			rows = append(rows, []string{"WAITER", "TENANT", "PERMITS", "LABEL", "POSITION", "WAITING"})
+		}
+		rows = append(rows, []string{Safe(w.ID), tenant(s, w.Tenant), strconv.Itoa(w.Permits), Safe(w.Label), strconv.Itoa(w.Position), Duration(w.WaitingFor)})
+	}
+	return rows
+}
+
+func tenant(s listing.State, name string) string {
+	if s.HasTotal && s.Key == "" {
+		return Safe(name)
+	}
+	return ""
 }

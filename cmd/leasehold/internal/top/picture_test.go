@@ -10,98 +10,74 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mattn/go-runewidth"
-	"github.com/redis/go-redis/v9"
+	"github.com/gdamore/tcell/v2"
 
 	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/demo"
-	"github.com/leasehold-go/leasehold/internal/listing"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
-// The pictures of the documentation: terminals that look at the demo's fleet.
+// The pictures of the documentation: a terminal that looks at the demo's fleet.
 func TestPictures(t *testing.T) {
 	dir := os.Getenv("LEASEHOLD_SCREENSHOTS")
 	if dir == "" {
 		t.Skip("set LEASEHOLD_SCREENSHOTS to a folder")
 	}
-	rdb := redis.NewClient(&redis.Options{Addr: redistest.StartServer(t, redistest.Newest(t)).Addr()})
-	defer rdb.Close()
+	rdb := redistest.StartServer(t, redistest.Newest(t)).Client()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- demo.Run(ctx, rdb, demo.Options{Hosts: 4, Keys: 150, Pace: 1}) }()
+	go func() { done <- demo.Run(ctx, rdb, demo.Options{Hosts: 4, Pace: 1}) }()
 	defer func() {
 		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		redistest.WantErr(t, <-done)
 	}()
-	time.Sleep(8 * time.Second) // queues form
-	for name, size := range map[string][2]int{"top": {80, 24}, "top-wide": {140, 40}} {
-		m := model{ctx: t.Context(), list: listing.New(rdb, ""), every: time.Second}
-		m, _ = m.update(resized{size[0], size[1]})
-		m, _ = m.update(m.load()())
-		shoot(t, filepath.Join(dir, name+".svg"), m.view(), size[0])
-		m = press(m, "enter")
-		m, _ = m.update(m.load()())
-		if m.state == nil {
-			t.Fatal("no key opens")
-		}
-		shoot(t, filepath.Join(dir, name+"-key.svg"), m.view(), size[0])
-	}
+	x := opened(t, rdb, "", 100, 26)
+	time.Sleep(25 * time.Second) // until the holder hangs that is to
+	x.has("HELD", "backup", " !")
+	redistest.WantErr(t, os.MkdirAll(dir, 0o755))
+	x.draw(filepath.Join(dir, "top.svg"))
+	x.types("enter")
+	x.has("jobs/backup", "HOLDER")
+	x.draw(filepath.Join(dir, "top-key.svg"))
 }
 
-// colours are what a dark terminal makes of the looks.
-var colours = map[look]string{
-	plain: "#e3eae6", title: "#ffffff", soft: "#93a39b", use: "#6fc58f", queue: "#e0b04e", heads: "#93a39b", picked: "#141816", trouble: "#f0806b",
-}
-
-// shoot draws the lines as a terminal of so many columns.
-func shoot(t *testing.T, path string, lines []line, columns int) {
-	t.Helper()
+// draw draws the terminal, each word at its place, whatever the font's widths are.
+func (x *terminal) draw(path string) {
 	const wide, high, margin = 8.4, 18.0, 16.0
+	paint := map[tcell.Color]string{tcell.ColorMaroon: "#f0806b", tcell.ColorOlive: "#e0b04e"}
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	var b strings.Builder
-	w, h := float64(columns)*wide+2*margin, float64(len(lines))*high+margin+2*high
+	w, h := float64(x.width)*wide+2*margin, float64(len(x.cells)/x.width)*high+2*margin
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %.0f" font-family="ui-monospace, DejaVu Sans Mono, Menlo, Consolas, monospace" font-size="14">`, w, h)
-	fmt.Fprintf(&b, `<rect width="%.0f" height="%.0f" rx="8" fill="#141816"/><g fill="#3a4640"><circle cx="18" cy="16" r="5"/><circle cx="36" cy="16" r="5"/><circle cx="54" cy="16" r="5"/></g>`+"\n", w, h)
-	for y, line := range lines {
-		x, base := 0, 2*high+float64(y)*high+8
-		for _, part := range line {
-			cells := runewidth.StringWidth(part.text)
-			at := margin + float64(x)*wide
-			if part.look == picked {
-				fmt.Fprintf(&b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.0f" fill="#e3eae6"/>`+"\n", at, base-high+4, float64(cells)*wide, high)
-			}
-			if part.look == heads {
-				fmt.Fprintf(&b, `<line x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f" stroke="#93a39b"/>`+"\n", at, at+float64(cells)*wide, base+4, base+4)
-			}
-			// Each word has its place, whatever the font's widths are.
-			word, from := "", 0
-			flush := func(to int) {
-				if word != "" {
-					weight := ""
-					if part.look == title || part.look == trouble {
-						weight = ` font-weight="bold"`
-					}
-					fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" fill="%s" textLength="%.1f"%s>%s</text>`+"\n", margin+float64(from)*wide, base, colours[part.look], float64(to-from)*wide, weight, html.EscapeString(word))
-				}
-				word, from = "", to
-			}
-			for _, r := range part.text {
-				n := runewidth.RuneWidth(r)
-				if r == ' ' {
-					flush(x)
-					x++
-					from = x
-					continue
-				}
-				word += string(r)
-				x += n
-			}
-			flush(x)
+	fmt.Fprintf(&b, `<rect width="%.0f" height="%.0f" rx="8" fill="#141816"/>`+"\n", w, h)
+	for from := 0; from < len(x.cells); {
+		to := from
+		for to < len(x.cells) && to/x.width == from/x.width && x.cells[to].Style == x.cells[from].Style && string(x.cells[to].Runes) != " " {
+			to++
 		}
+		fg, _, how := x.cells[from].Style.Decompose()
+		colour := paint[fg]
+		switch {
+		case how&tcell.AttrReverse != 0:
+			colour = "#141816"
+		case colour == "" && how&tcell.AttrDim != 0:
+			colour = "#93a39b"
+		case colour == "":
+			colour = "#e3eae6"
+		}
+		left, top := margin+float64(from%x.width)*wide, margin+float64(from/x.width)*high
+		if how&tcell.AttrReverse != 0 {
+			fmt.Fprintf(&b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.0f" fill="#e3eae6"/>`+"\n", left, top, float64(max(1, to-from))*wide+.5, high)
+		}
+		word := ""
+		for _, c := range x.cells[from:to] {
+			word += string(c.Runes)
+		}
+		if word != "" {
+			fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" fill="%s" textLength="%.1f">%s</text>`+"\n", left, top+high-4, colour, float64(to-from)*wide, html.EscapeString(word))
+		}
+		from = max(to, from+1)
 	}
 	b.WriteString("</svg>\n")
-	if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	redistest.WantErr(x.t, os.WriteFile(path, []byte(b.String()), 0o644))
 }

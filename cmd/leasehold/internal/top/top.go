@@ -3,244 +3,348 @@
 package top
 
 import (
-	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"slices"
-	"strings"
 	"time"
-	"unicode/utf8"
+
+	"github.com/gdamore/tcell/v2"
+	"github.com/rivo/tview"
 
 	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/text"
 	"github.com/leasehold-go/leasehold/internal/listing"
 )
 
-// orders are the ways to sort, in the order in which a key walks through them.
-var orders = []string{"attention", "wait", "use", "name", "held"}
+const (
+	leastScan = 5 * time.Second // between two looks for keys that came or went
+	scanShare = 200             // a look may take that part of the time, at most
+	pollAll   = 500             // up to so many keys are polled whatever is shown
+	patience  = 20 * time.Second
+)
 
-// model is all that is shown.
-type model struct {
-	ctx   context.Context
-	list  *listing.Lister
-	every time.Duration
+const (
+	listHelp = "q quit  enter open  / filter  s sort  i idle  ↑↓ move"
+	keyHelp  = "q quit  esc back  ↑↓ scroll"
+)
 
-	width, height int // of the terminal; of the rows
+// top is all that is shown. Its fields belong to the goroutine of the screen.
+type top struct {
+	tview.TableContentReadOnly
+	list *listing.Lister
+	app  *tview.Application
+	quit context.CancelFunc
+	poke chan struct{} // it is to look at once
+
+	head, foot, entries *tview.TextView // entries: the holders and waiters of the open key
+	table               *tview.Table
+	filter              *tview.InputField
+	body, bottom        *tview.Pages
+	width               int
 
 	known   []listing.Use
-	ready   bool
+	rows    []listing.Use // those that are shown, in their order
+	usual   func(listing.Resource) time.Duration
 	scanned time.Time
 	took    time.Duration
 	err     error
-
-	order     int
-	idle      bool // also keys on which nothing happens
-	filter    string
-	filtering bool // the filter is being written
-	chosen    listing.Resource
-	at        int // where chosen is among the rows
-	from      int // the first row that is shown
-
-	open   *listing.Resource
-	state  *listing.State // of open, once it is there
-	scroll int
+	order   int
+	idle    bool             // also keys on which nothing happens
+	chosen  listing.Resource // by the user; none: the first row, whatever it is
+	open    *listing.Resource
 }
 
-// command is what is done beside; what it returns is given to update.
-type command func() any
-
-// quit ends it all.
-type quit struct{}
-
-// resized is a new size of the terminal.
-type resized struct{ width, height int }
-
-// key is a key that was pressed: "enter", "up", or the character.
-type key string
-
-// frame is how many lines are no rows: title, heads, and the line of keys.
-const frame = 4
-
-// update takes keys and what was loaded.
-func (m model) update(msg any) (model, command) {
-	switch msg := msg.(type) {
-	case resized:
-		m.width, m.height = msg.width, max(1, msg.height-frame)
-		return m.settled(), nil
-	case loaded:
-		return m.take(msg), m.later()
-	case opened:
-		if m.open != nil && msg.Resource == *m.open {
-			m.state = msg.State
-		}
-		return m.settled(), nil
-	case tick:
-		return m, m.load()
-	case key:
-		switch {
-		case msg == "ctrl+c":
-			return m, func() any { return quit{} }
-		case m.filtering:
-			return m.write(msg), nil
-		case m.open != nil:
-			return m.inside(msg)
-		}
-		return m.press(msg)
+// Run shows it until the user quits, or ctx ends. A nil screen is the terminal.
+func Run(ctx context.Context, list *listing.Lister, every time.Duration, screen tcell.Screen) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	t := newTop(list, cancel)
+	if screen != nil {
+		t.app.SetScreen(screen)
 	}
-	return m, nil
+	go func() {
+		// Nothing may be queued for a screen that is gone: it goes after the last look.
+		defer t.app.Stop()
+		for ctx.Err() == nil {
+			t.look(ctx)
+			select {
+			case <-time.After(every):
+			case <-t.poke:
+			case <-ctx.Done():
+			}
+		}
+	}()
+	return t.app.Run()
 }
 
-// write takes a key while the filter is written.
-func (m model) write(k key) model {
-	switch k {
-	case "enter":
-		m.filtering = false
-	case "esc":
-		m.filtering, m.filter = false, ""
-	case "backspace":
-		if r := []rune(m.filter); len(r) > 0 {
-			m.filter = string(r[:len(r)-1])
+func newTop(list *listing.Lister, quit context.CancelFunc) *top {
+	// The colours are the terminal's own, so that they suit a light and a dark one.
+	tview.Styles = tview.Theme{}
+	t := &top{
+		list: list, app: tview.NewApplication(), quit: quit, poke: make(chan struct{}, 1),
+		head: tview.NewTextView().SetTextStyle(tcell.StyleDefault.Bold(true)).SetWrap(false), foot: tview.NewTextView().SetTextStyle(soft).SetWrap(false),
+		entries: tview.NewTextView().SetWrap(false), filter: tview.NewInputField().SetLabel("filter: "),
+		usual: listing.Usual(slices.Values([]listing.Use(nil))),
+	}
+	t.table = tview.NewTable().SetFixed(1, 0).SetSelectable(true, false).SetSeparator(' ').SetSelectedStyle(tcell.StyleDefault.Reverse(true)).SetContent(t)
+	t.table.SetSelectionChangedFunc(func(row, _ int) {
+		if row > 0 && row <= len(t.rows) {
+			t.chosen = t.rows[row-1].Resource
 		}
-	case "ctrl+u":
-		m.filter = ""
-	default:
-		if utf8.RuneCountInString(string(k)) == 1 {
-			m.filter += string(k)
-		}
-	}
-	m.at = 0
-	m.chosen = listing.Resource{}
-	return m.settled()
-}
-
-// press takes a key of the list.
-func (m model) press(k key) (model, command) {
-	switch k {
-	case "q":
-		return m, func() any { return quit{} }
-	case "esc":
-		m.filter = ""
-	case "/":
-		m.filtering = true
-	case "s":
-		m.order = (m.order + 1) % len(orders)
-	case "i":
-		m.idle = !m.idle
-	case "up", "k":
-		return m.move(-1), nil
-	case "down", "j":
-		return m.move(1), nil
-	case "pgup", "b":
-		return m.move(-m.height), nil
-	case "pgdown", " ", "f":
-		return m.move(m.height), nil
-	case "home", "g":
-		return m.move(-len(m.known)), nil
-	case "end", "G":
-		return m.move(len(m.known)), nil
-	case "enter", "right", "l":
-		if rows := m.rows(); m.at < len(rows) {
-			r := rows[m.at].Resource
-			m.open, m.state, m.scroll = &r, nil, 0
-			return m, m.detail()
-		}
-	}
-	return m.settled(), nil
-}
-
-// detail reads what was opened at once, rather than with the next look.
-func (m model) detail() command {
-	r := *m.open
-	return func() any {
-		ctx, cancel := context.WithTimeout(m.ctx, patience)
-		defer cancel()
-		s, err := m.list.State(ctx, r, listing.Bounds{Entries: 5000})
-		if err != nil && err != listing.ErrTooMany {
-			return nil // the next look says so
-		}
-		return opened{&s}
-	}
-}
-
-// opened is the state of a key that was just opened.
-type opened struct{ *listing.State }
-
-// inside takes a key while holders and waiters of one key are shown.
-func (m model) inside(k key) (model, command) {
-	switch k {
-	case "q":
-		return m, func() any { return quit{} }
-	case "esc", "left", "h", "enter", "backspace":
-		m.open, m.state = nil, nil
-	case "up", "k":
-		m.scroll--
-	case "down", "j":
-		m.scroll++
-	case "pgup", "b":
-		m.scroll -= m.height
-	case "pgdown", " ", "f":
-		m.scroll += m.height
-	case "home", "g":
-		m.scroll = 0
-	case "end", "G":
-		m.scroll = 1 << 30
-	}
-	return m.settled(), nil
-}
-
-func (m model) move(by int) model {
-	rows := m.rows()
-	if len(rows) == 0 {
-		return m
-	}
-	m.at = min(max(m.at+by, 0), len(rows)-1)
-	m.chosen = rows[m.at].Resource
-	return m.settled()
-}
-
-// settled finds the chosen key where the rows have it now, and brings it into
-// sight.
-func (m model) settled() model {
-	rows := m.rows()
-	if i := slices.IndexFunc(rows, func(u listing.Use) bool { return u.Resource == m.chosen }); i >= 0 {
-		m.at = i
-	}
-	m.at = max(0, min(m.at, len(rows)-1))
-	if len(rows) > 0 && m.chosen == (listing.Resource{}) && m.at > 0 {
-		m.chosen = rows[m.at].Resource
-	}
-	m.from = min(m.from, m.at)
-	m.from = max(m.from, m.at-m.height+1, 0)
-	m.from = max(0, min(m.from, len(rows)-m.height))
-	m.scroll = max(0, min(m.scroll, len(m.entries())-m.height))
-	return m
-}
-
-// rows are the keys that are shown, in their order.
-func (m model) rows() []listing.Use {
-	var rows []listing.Use
-	words := strings.Fields(strings.ToLower(m.filter))
-	for _, u := range m.known {
-		if u.Idle() && !m.idle {
-			continue
-		}
-		name := strings.ToLower(kindWords[u.Kind] + " " + text.Safe(u.Family) + "/" + text.Safe(u.Key))
-		if slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(name, w) }) {
-			continue
-		}
-		rows = append(rows, u)
-	}
-	slices.SortStableFunc(rows, func(a, b listing.Use) int {
-		wait, waiting, use := cmp.Compare(b.LongestWait, a.LongestWait), cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(b.InUse, a.InUse)
-		switch orders[m.order] {
-		case "wait":
-			return cmp.Or(wait, waiting)
-		case "use":
-			return cmp.Or(use, waiting)
-		case "held":
-			return cmp.Compare(b.HeldFor, a.HeldFor)
-		case "name":
-			return 0
-		}
-		return cmp.Or(listing.CompareHanging(a, b), waiting, use)
 	})
-	return rows
+	t.table.SetSelectedFunc(func(row, _ int) {
+		if row > 0 && row <= len(t.rows) {
+			t.show(&t.rows[row-1].Resource)
+		}
+	})
+	t.filter.SetChangedFunc(func(string) { t.chosen = listing.Resource{}; t.settle() })
+	t.filter.SetDoneFunc(func(key tcell.Key) {
+		if key == tcell.KeyEscape {
+			t.filter.SetText("")
+		}
+		t.bottom.SwitchToPage("help")
+		t.app.SetFocus(t.table)
+	})
+	t.body = tview.NewPages().AddPage("key", t.entries, true, true).AddAndSwitchToPage("list", t.table, true)
+	t.bottom = tview.NewPages().AddPage("filter", t.filter, true, true).AddAndSwitchToPage("help", t.foot, true)
+	t.app.SetRoot(tview.NewFlex().SetDirection(tview.FlexRow).AddItem(t.head, 1, 0, false).AddItem(t.body, 0, 1, true).AddItem(t.bottom, 1, 0, false), true)
+	t.app.SetInputCapture(t.press)
+	t.app.SetBeforeDrawFunc(func(screen tcell.Screen) bool {
+		t.width, _ = screen.Size()
+		return false
+	})
+	t.settle()
+	return t
+}
+
+// press takes the keys that are neither the table's nor the filter's.
+func (t *top) press(e *tcell.EventKey) *tcell.EventKey {
+	switch k := e.Rune(); {
+	case e.Key() == tcell.KeyCtrlC, k == 'q' && !t.filter.HasFocus():
+		t.quit()
+		return nil
+	case t.filter.HasFocus():
+		return e
+	case t.open != nil && (e.Key() == tcell.KeyEscape || e.Key() == tcell.KeyLeft || e.Key() == tcell.KeyEnter):
+		t.show(nil)
+		return nil
+	case t.open != nil:
+		return e
+	case e.Key() == tcell.KeyEscape:
+		t.filter.SetText("")
+	case k == '/':
+		t.bottom.SwitchToPage("filter")
+		t.app.SetFocus(t.filter)
+		return nil
+	case k == 's':
+		t.order = (t.order + 1) % len(listing.Orders)
+	case k == 'i':
+		t.idle = !t.idle
+	default:
+		return e
+	}
+	t.settle()
+	return nil
+}
+
+// show opens a key, or with nil goes back to the list.
+func (t *top) show(r *listing.Resource) {
+	t.open = r
+	if r == nil {
+		t.body.SwitchToPage("list")
+		t.settle()
+		return
+	}
+	opened := *r // the rows change
+	t.open = &opened
+	t.head.SetText(text.Kind(r.Kind) + " " + text.Title(*r))
+	t.foot.SetText(keyHelp)
+	t.entries.SetText("reading …").ScrollToBeginning()
+	t.body.SwitchToPage("key")
+	select {
+	case t.poke <- struct{}{}:
+	default:
+	}
+}
+
+// look looks at Redis: for all keys where it is time for that, else at those that are shown.
+func (t *top) look(ctx context.Context) {
+	var some []listing.Resource
+	var scan bool
+	var open *listing.Resource
+	t.app.QueueUpdate(func() {
+		open, scan = t.open, time.Since(t.scanned) >= max(leastScan, scanShare*t.took)
+		shown := t.known
+		if len(shown) > pollAll {
+			from, _ := t.table.GetOffset()
+			_, _, _, height := t.table.GetInnerRect()
+			shown = t.rows[min(from, len(t.rows)):min(from+height, len(t.rows))]
+		}
+		for _, u := range shown {
+			some = append(some, u.Resource)
+		}
+	})
+	// A call that hangs must not keep the user from quitting.
+	found := make(chan func(), 1)
+	go func() { found <- t.read(ctx, scan, some, open) }()
+	select {
+	case take := <-found:
+		t.app.QueueUpdateDraw(take)
+	case <-ctx.Done():
+	}
+}
+
+// read returns what is to be done with what it read.
+func (t *top) read(ctx context.Context, scan bool, some []listing.Resource, open *listing.Resource) (take func()) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	began := time.Now()
+	var uses []listing.Use
+	var state listing.State
+	var err error
+	if scan {
+		some, err = t.list.Resources(ctx)
+	}
+	if err == nil {
+		uses, err = t.list.Uses(ctx, some)
+	}
+	took := time.Since(began)
+	if err == nil && open != nil {
+		if state, err = t.list.State(ctx, *open, listing.Bounds{Entries: 5000}); errors.Is(err, listing.ErrTooMany) {
+			err = nil
+		}
+	}
+	return func() {
+		if t.err = err; err == nil {
+			t.take(uses, scan, took)
+			if open != nil && t.open != nil && *open == *t.open {
+				t.take1(state)
+			}
+		}
+		t.settle()
+	}
+}
+
+func (t *top) take(uses []listing.Use, scan bool, took time.Duration) {
+	if scan {
+		t.known, t.scanned, t.took = uses, time.Now(), took
+	} else {
+		fresh := make(map[listing.Resource]listing.Use, len(uses))
+		for _, u := range uses {
+			fresh[u.Resource] = u
+		}
+		for i, u := range t.known {
+			if now, ok := fresh[u.Resource]; ok {
+				t.known[i] = now
+			}
+		}
+	}
+	t.usual = listing.Usual(slices.Values(t.known))
+}
+
+// take1 shows the state of the open key.
+func (t *top) take1(s listing.State) {
+	words := text.Summary(s, t.usual(s.Resource)) + "\n"
+	if s.Value != nil {
+		words += text.Value(s.Value) + "\n"
+	}
+	for _, rows := range [][][]string{text.Holders(s), text.Waiters(s)} {
+		if rows != nil {
+			words += "\n" + text.Table(rows, text.EntrySides, text.LabelColumn, t.width)
+		}
+	}
+	t.entries.SetText(words)
+}
+
+// settle finds the rows, and the chosen key among them.
+func (t *top) settle() {
+	t.rows = nil
+	for _, u := range t.known {
+		if (t.idle || !u.Idle()) && text.Matches(u.Resource, t.filter.GetText()) {
+			t.rows = append(t.rows, u)
+		}
+	}
+	listing.SortUses(t.rows, listing.Orders[t.order])
+	chosen := t.chosen
+	at := slices.IndexFunc(t.rows, func(u listing.Use) bool { return u.Resource == chosen })
+	if at < 0 && chosen != (listing.Resource{}) { // it is gone: the next one takes its place
+		row, _ := t.table.GetSelection()
+		at = min(row, len(t.rows)) - 1
+	}
+	t.table.Select(max(0, at)+1, 0)
+	t.chosen = chosen
+	if t.open == nil {
+		words := fmt.Sprintf("leasehold  %d of %d keys, by %s", len(t.rows), len(t.known), listing.Orders[t.order])
+		if t.filter.GetText() != "" {
+			words += ", with " + text.Safe(t.filter.GetText())
+		}
+		switch {
+		case t.scanned.IsZero():
+			words = "leasehold  looking at all keys …"
+		case len(t.rows) == 0:
+			words = "leasehold  nothing is held, waited for or cached: i shows idle keys, too"
+		default:
+			words += fmt.Sprintf(", scanned %d s ago", int(time.Since(t.scanned).Seconds()))
+		}
+		t.head.SetText(words)
+		t.foot.SetText(listHelp)
+	}
+	t.foot.SetTextStyle(soft)
+	if t.err != nil {
+		t.foot.SetTextStyle(trouble).SetText("Redis does not answer: " + text.Safe(t.err.Error()))
+	}
+}
+
+var (
+	soft    = tcell.StyleDefault.Dim(true)
+	queue   = tcell.StyleDefault.Foreground(tcell.ColorOlive)
+	trouble = tcell.StyleDefault.Foreground(tcell.ColorMaroon).Bold(true)
+)
+
+// columns are those of text.Row that have room.
+func (t *top) columns() []int {
+	switch {
+	case t.width < 60:
+		return []int{2, 3, 4, 6}
+	case t.width < 100:
+		return []int{0, 1, 2, 3, 4, 6, 7}
+	}
+	return []int{0, 1, 2, 3, 4, 5, 6, 7, 8}
+}
+
+// GetRowCount, GetColumnCount and GetCell are the table's content.
+func (t *top) GetRowCount() int    { return len(t.rows) + 1 }
+func (t *top) GetColumnCount() int { return len(t.columns()) }
+
+// GetCell makes a cell of the heads or of a row.
+func (t *top) GetCell(row, column int) *tview.TableCell {
+	columns := t.columns()
+	if row > len(t.rows) || column >= len(columns) {
+		return nil
+	}
+	column = columns[column]
+	c := tview.NewTableCell(text.Heads[column]).SetSelectable(false).SetStyle(soft.Underline(true))
+	if row > 0 {
+		u := t.rows[row-1]
+		style := tcell.StyleDefault
+		switch {
+		case u.Overlong:
+			style = trouble
+		case u.Waiting > 0:
+			style = queue
+		case u.InUse == 0:
+			style = soft
+		}
+		c = tview.NewTableCell(tview.Escape(text.Row(u, t.usual(u.Resource))[column])).SetStyle(style)
+	}
+	if text.Sides[column] == 'r' {
+		c.SetAlign(tview.AlignRight)
+	}
+	if column == 2 {
+		c.SetExpansion(1)
+	}
+	if column <= 2 { // names leave room for figures and the note
+		c.SetMaxWidth(max(9, (t.width-44-30*(len(columns)/9))/2))
+	}
+	return c
 }

@@ -102,10 +102,10 @@ function inUse(r) {
 function note(r) {
 	if (r.error) return r.error;
 	const all = [];
-	if (r.stored) all.push("limit set");
-	if (r.bytes) all.push(r.fresh > 0 ? `${bytes(r.bytes)}, fresh for ${duration(r.fresh)}` : `${bytes(r.bytes)}, stale`);
+	if (r.storedLimit) all.push("limit set");
+	if (r.cachedBytes) all.push(r.freshForMs > 0 ? `${bytes(r.cachedBytes)}, fresh for ${duration(r.freshForMs)}` : `${bytes(r.cachedBytes)}, stale`);
 	if (r.schema) all.push(`schema ${r.schema}`);
-	if (r.failed) all.push("failure remembered");
+	if (r.failedForMs) all.push("failure remembered");
 	return all.join(", ");
 }
 
@@ -207,7 +207,7 @@ function makeRow(r) {
 	const tr = el("tr", null,
 		el("td", {class: "name"}, name),
 		el("td", {class: "num use"}, el("span"), el("progress", {max: "1", value: "0", "aria-hidden": "true"})),
-		el("td", {class: "num held"}), el("td", {class: "num waiting"}), el("td", {class: "num longest"}), el("td", {class: "note"}));
+		el("td", {class: "num held"}, el("span"), el("small")), el("td", {class: "num waiting"}), el("td", {class: "num longest"}), el("td", {class: "note"}));
 	tr.addEventListener("click", () => open(r.id, name));
 	return tr;
 }
@@ -218,12 +218,13 @@ function updateRow(tr, r) {
 	bar.value = fill(r);
 	bar.hidden = !(r.limit > 0) || r.kind === "guard" || (r.kind === "cache" && !r.scope);
 	bar.classList.toggle("full", fill(r) >= 1 && r.waiting > 0);
-	set(tr.querySelector(".held"), held(r.held, r.hangs));
+	set(tr.querySelector(".held span"), held(r.heldForMs, r.overlong));
+	set(tr.querySelector(".held small"), r.usualHoldMs && r.heldForMs > r.usualHoldMs ? `usual ${duration(r.usualHoldMs)}` : "");
 	set(tr.querySelector(".waiting"), r.waiting ? count.format(r.waiting) : "");
-	set(tr.querySelector(".longest"), r.longest ? duration(r.longest) : "");
+	set(tr.querySelector(".longest"), r.longestWaitMs ? duration(r.longestWaitMs) : "");
 	set(tr.querySelector(".note"), note(r));
 	tr.classList.toggle("queue", r.waiting > 0);
-	tr.classList.toggle("hangs", Boolean(r.hangs));
+	tr.classList.toggle("hangs", Boolean(r.overlong));
 	tr.classList.toggle("chosen", r.id === view.key);
 	tr.querySelector(".open").setAttribute("aria-expanded", String(r.id === view.key));
 }
@@ -288,7 +289,7 @@ function details(s) {
 function summary(d) {
 	if (d.kind === "guard") return `Refuses writes with a token below ${d.token ?? 0}.`;
 	const all = [];
-	if (d.kind === "cache" && !d.scope) all.push(d.inUse ? "is being loaded" : d.bytes ? (d.notFound ? 'remembers "not found"' : "is cached") : "is not cached");
+	if (d.kind === "cache" && !d.scope) all.push(d.inUse ? "is being loaded" : d.cached ? (d.cached.notFound ? 'remembers "not found"' : "is cached") : "is not cached");
 	else if (d.scope === "total") all.push(d.total ? `${count.format(d.inUse)} of ${count.format(d.total)} in use` : `${count.format(d.inUse)} in use`);
 	else all.push(d.limit ? `${count.format(d.inUse)} of ${count.format(d.limit)} in use` : `${count.format(d.inUse)} in use`);
 	if (d.waiting) all.push(`${count.format(d.waiting)} waiting`);
@@ -297,13 +298,14 @@ function summary(d) {
 
 function detailNote(d) {
 	const all = [];
-	if (d.hangs) all.push("A lease has been renewed for more than ten times its TTL: its holder may hang.");
-	if (d.stored) all.push("The limit was set by hand.");
-	if (d.bytes) all.push(`${bytes(d.bytes)}, ${d.fresh > 0 ? "fresh for " + duration(d.fresh) : "stale"}, kept for ${duration(d.kept)}.`);
+	if (d.holders.some((h) => h.overlong)) all.push("A lease has been renewed for more than ten times its TTL: its holder may hang.");
+	if (d.usualHoldMs && d.inUse) all.push(`Usually held for ${duration(d.usualHoldMs)} at most.`);
+	if (d.storedLimit) all.push(d.configuredLimit ? `The limit was set by hand; configured ${count.format(d.configuredLimit)}.` : "The limit was set by hand.");
+	if (d.cached) all.push(`${bytes(d.cached.bytes)}, ${d.cached.freshForMs > 0 ? "fresh for " + duration(d.cached.freshForMs) : "stale"}, kept for ${duration(d.cached.keptForMs)}.`);
 	if (d.near) all.push(`In the memory of ${count.format(d.near)} ${d.near === 1 ? "handle" : "handles"}.`);
 	if (d.token && d.kind === "mutex") all.push(`Last token ${d.token}.`);
 	if (d.schema) all.push(`Schema ${d.schema}.`);
-	if (d.failed) all.push(`A failure is remembered for ${duration(d.failed)}.`);
+	if (d.failedForMs) all.push(`A failure is remembered for ${duration(d.failedForMs)}.`);
 	if (d.error) all.push(d.error);
 	return all.join(" ");
 }
@@ -312,9 +314,9 @@ function entries(table, all, since, holders, revocable) {
 	const tenants = all.some((e) => e.tenant), labels = all.some((e) => e.label), permits = all.some((e) => e.permits > 1);
 	const heads = [holders ? "Lease" : "Place", ...(tenants ? ["Tenant"] : []), ...(labels ? ["Where"] : []), ...(permits ? ["Permits"] : []), since, ...(holders ? ["ends in"] : []), ...(revocable ? [""] : [])];
 	const text = (e, i) => [
-		holders ? e.id + (e.aside ? " (invalidated)" : "") : `${i + 1}. ${e.id}`,
+		holders ? e.id + (e.invalidated ? " (invalidated)" : "") : `${i + 1}. ${e.id}`,
 		...(tenants ? [e.tenant] : []), ...(labels ? [e.label] : []), ...(permits ? [count.format(e.permits)] : []),
-		holders ? held(e.for, e.hangs) || duration(e.for) : duration(e.for), ...(holders ? [duration(e.expires ?? 0)] : []),
+		holders ? held(e.heldForMs, e.overlong) || duration(0) : duration(e.waitingForMs ?? 0), ...(holders ? [duration(e.expiresInMs ?? 0)] : []),
 	];
 	if (all.length === 0) {
 		table.replaceChildren();
