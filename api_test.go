@@ -44,8 +44,38 @@ func TestAPI(t *testing.T) {
 	t.Errorf("if that is wanted: LEASEHOLD_API=write go test -run %s .", t.Name())
 }
 
-// exportedAPI is the exported declarations by package, without comments and bodies.
-func exportedAPI(t *testing.T) string {
+// The comment of an exported declaration or field has at most 20 lines: who reads more?
+func TestDocCommentsAreShort(t *testing.T) {
+	seen := 0
+	for _, names := range apiFiles(t) {
+		for _, name := range names {
+			files := token.NewFileSet()
+			file, err := parser.ParseFile(files, name, nil, parser.ParseComments)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if file.Name.Name == "main" || !ast.FileExports(file) {
+				continue
+			}
+			file.Doc = nil // of the package: usage, costs and promises
+			ast.Inspect(file, func(n ast.Node) bool {
+				if group, ok := n.(*ast.CommentGroup); ok {
+					seen++
+					if lines := files.Position(group.End()).Line - files.Position(group.Pos()).Line + 1; lines > 20 {
+						t.Errorf("%v: a comment of %d lines", files.Position(group.Pos()), lines)
+					}
+				}
+				return true
+			})
+		}
+	}
+	if seen < 200 {
+		t.Errorf("%d comments were looked at", seen)
+	}
+}
+
+// apiFiles is the files of the packages that users import, by folder.
+func apiFiles(t *testing.T) map[string][]string {
 	t.Helper()
 	dirs := map[string][]string{}
 	for _, name := range glob(t, "**.go") {
@@ -56,6 +86,13 @@ func exportedAPI(t *testing.T) string {
 		}
 		dirs[dir] = append(dirs[dir], name)
 	}
+	return dirs
+}
+
+// exportedAPI is the exported declarations by package, without comments and bodies.
+func exportedAPI(t *testing.T) string {
+	t.Helper()
+	dirs := apiFiles(t)
 	var packages []string
 	for dir, names := range dirs {
 		if text := exportedOf(t, names); text != "" {

@@ -20,9 +20,22 @@
 //
 // # Errors
 //
-// Each error that the packages make matches one of the sentinels below with [errors.Is], or
-// the error of ctx if ctx ended the call. The text names the operation, the family and the
-// key. It never contains an owner id or a payload.
+// Each error that the packages make matches one of these with [errors.Is], or the error of ctx
+// if ctx ended the call. The text names the operation, the family and the key. It never contains
+// an owner id or a payload.
+//
+//	errors.Is       says                                     errors.As
+//	ErrBusy         nothing was free in time                 *BusyError: how busy, RetryAfter
+//	ErrQueueFull    too many requests wait already
+//	ErrLost         the lease ended before it was released
+//	ErrRevoked      an operator took it; matches ErrLost     *RevokedError: the reason
+//	ErrMaxHold      MaxHold was reached; matches ErrLost
+//	ErrReleased     it was given back before
+//	ErrFenced       a newer token was accepted before
+//	ErrUnavailable  Redis could not confirm                  the client's error is wrapped
+//	ErrClosed       the handle is closed
+//	ErrInvalid      the arguments can never be served
+//	ErrNoLease      Revoke found nothing with that ID
 //
 // Errors of the caller's own functions (the fn of Do, a loader) are returned as they are or
 // wrapped. Package singleflight has more sentinels of its own.

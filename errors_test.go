@@ -3,9 +3,11 @@ package leasehold_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/singleflight"
 )
 
 func TestSentinels(t *testing.T) {
@@ -55,5 +57,28 @@ func TestSentinelsAreDistinct(t *testing.T) {
 				t.Errorf("errors.Is(%q, %q) is %v", a, b, errors.Is(a, b))
 			}
 		}
+	}
+}
+
+// What a user prints has a name.
+func TestNamesOfConstants(t *testing.T) {
+	seen := map[string]bool{}
+	for k := leasehold.EventAcquired; k <= leasehold.EventAvailable; k++ {
+		name := k.String()
+		if seen[name] || strings.Contains(name, "(") {
+			t.Errorf("kind %d is called %q", int(k), name)
+		}
+		seen[name] = true
+	}
+	for k, want := range map[leasehold.EventKind]string{
+		0: "EventKind(0)", leasehold.EventAvailable + 1: "EventKind(16)",
+		leasehold.EventGuardRefused: "guard_refused", leasehold.EventInvalidated: "invalidated", leasehold.EventAvailable: "available",
+	} {
+		if got := k.String(); got != want {
+			t.Errorf("kind %d is called %q; want %q", int(k), got, want)
+		}
+	}
+	if got := fmt.Sprint(singleflight.Fail, singleflight.LoadLocally, singleflight.Policy(7)); got != "fail load locally Policy(7)" {
+		t.Errorf("the policies are called %s", got)
 	}
 }

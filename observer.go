@@ -2,6 +2,7 @@ package leasehold
 
 import (
 	"context"
+	"fmt"
 	"time"
 )
 
@@ -22,9 +23,10 @@ type EventKind int
 // The kinds of events. The Type and Family of an [Event] are always set.
 const (
 	// EventAcquired is the end of an acquisition by Acquire, Lock, their tries, Do, DoOnce or
-	// Lead. With DoOnce, OutcomeComplete says that there was nothing to do. In a cache it is the end of the wait for a permit of MaxLoads. Outcome is
-	// OutcomeGranted, or says why there was no grant. Duration is the time that the call took.
-	// Waited says whether it was queued. Permits and Context are set.
+	// Lead, and in a cache of the wait for a permit of MaxLoads. Outcome is OutcomeGranted,
+	// OutcomeComplete if DoOnce had nothing to do, or says why there was no grant. Duration is
+	// the time that the call took. Waited says whether it was queued. Permits and Context are
+	// set.
 	EventAcquired EventKind = iota + 1
 
 	// EventHoldEnded is the end of a hold. Outcome says what ended it first: OutcomeReleased,
@@ -91,31 +93,48 @@ const (
 	EventAvailable
 )
 
-// The outcomes of events. They are few and short, and they contain no key.
+// String returns the name of the kind, in lower case with underscores: "hold_ended".
+func (k EventKind) String() string {
+	if k < EventAcquired || int(k) > len(eventKinds) {
+		return fmt.Sprintf("EventKind(%d)", int(k))
+	}
+	return eventKinds[k-EventAcquired]
+}
+
+var eventKinds = [...]string{
+	"acquired", "hold_ended", "renewed", "lease_ended", "late_grant", "stale_release", "guard_refused",
+	"load_started", "load_ended", "lookup", "published", "decode_failed", "invalidated", "unavailable", "available",
+}
+
+// Outcome says how what an [Event] tells of ended. It is a string, so an Observer can pass it on
+// as a label: the outcomes are few and short, and contain no key.
+type Outcome = string
+
+// The outcomes of events.
 const (
-	OutcomeOK          = "ok"
-	OutcomeGranted     = "granted"
-	OutcomeComplete    = "complete" // DoOnce: there was nothing to do
-	OutcomeBusy        = "busy"
-	OutcomeQueueFull   = "queue_full"
-	OutcomeCanceled    = "canceled" // ctx ended
-	OutcomeInvalid     = "invalid"
-	OutcomeUnavailable = "unavailable"
-	OutcomeClosed      = "closed"
-	OutcomeReleased    = "released"
-	OutcomeLost        = "lost"
-	OutcomeRevoked     = "revoked"
-	OutcomeMaxHold     = "max_hold"
-	OutcomeHit         = "hit"
-	OutcomeNear        = "near"
-	OutcomeStale       = "stale"
-	OutcomeShared      = "shared"
-	OutcomeLoaded      = "loaded"
-	OutcomeInvalidated = "invalidated"
-	OutcomeNotFound    = "not_found"
-	OutcomeError       = "error"
-	OutcomePanic       = "panic"
-	OutcomeTimeout     = "timeout"
+	OutcomeOK          Outcome = "ok"
+	OutcomeGranted     Outcome = "granted"
+	OutcomeComplete    Outcome = "complete" // DoOnce: there was nothing to do
+	OutcomeBusy        Outcome = "busy"
+	OutcomeQueueFull   Outcome = "queue_full"
+	OutcomeCanceled    Outcome = "canceled" // ctx ended
+	OutcomeInvalid     Outcome = "invalid"
+	OutcomeUnavailable Outcome = "unavailable"
+	OutcomeClosed      Outcome = "closed"
+	OutcomeReleased    Outcome = "released"
+	OutcomeLost        Outcome = "lost"
+	OutcomeRevoked     Outcome = "revoked"
+	OutcomeMaxHold     Outcome = "max_hold"
+	OutcomeHit         Outcome = "hit"
+	OutcomeNear        Outcome = "near"
+	OutcomeStale       Outcome = "stale"
+	OutcomeShared      Outcome = "shared"
+	OutcomeLoaded      Outcome = "loaded"
+	OutcomeInvalidated Outcome = "invalidated"
+	OutcomeNotFound    Outcome = "not_found"
+	OutcomeError       Outcome = "error"
+	OutcomePanic       Outcome = "panic"
+	OutcomeTimeout     Outcome = "timeout"
 )
 
 // Event is one event of a handle. It contains no owner id and no value, and a key only if its
@@ -124,7 +143,7 @@ type Event struct {
 	Kind     EventKind
 	Type     string          // the package: "semaphore", "mutex" or "singleflight"
 	Family   string          // Config.Name
-	Outcome  string          // one of the constants; "" if the kind has no outcome
+	Outcome  Outcome         // one of the constants; "" if the kind has no outcome
 	Context  context.Context // EventAcquired: the ctx of the call; else nil
 	Duration time.Duration   // the time until now, from a start that depends on the kind
 	Permits  int             // EventAcquired, EventHoldEnded

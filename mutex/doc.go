@@ -30,4 +30,10 @@
 // The package cannot promise exclusion if Redis loses writes that it had acknowledged (an
 // asynchronous failover, a restart without persistence, an evicted key) or if the server's
 // clock jumps. In these cases the token decides whose write counts.
+//
+// # Errors
+//
+// Package [leasehold] lists what [errors.Is] matches. [errors.As] finds a *leasehold.BusyError
+// behind ErrBusy, and a *leasehold.RevokedError behind ErrRevoked. A [Guard] refuses a stale
+// write with leasehold.ErrFenced.
 package mutex

@@ -40,35 +40,24 @@ func New(rdb redis.UniversalClient, cfg Config) (*Mutex, error) {
 }
 
 // Lock takes the lock of key. If another caller holds it, Lock waits for its turn: first come,
-// first served, across the fleet. A key is 1 to 512 arbitrary bytes. The caller must Unlock
-// the lock, even after it was lost. The lock is not reentrant.
+// first served, across the fleet. A key is 1 to 512 arbitrary bytes. The caller must Unlock the
+// lock, even after it was lost. The lock is not reentrant. ctx bounds the wait, and is the
+// parent of the lock's Context. To bound only the wait, set Config.MaxWait.
 //
-// ctx bounds the wait. When it ends, Lock returns at once with ctx's error:
+// When ctx ends, Lock returns at once with ctx's error: alone, if nothing had been sent yet;
+// joined with leasehold.ErrBusy, if Redis had answered that the caller is queued; joined with
+// leasehold.ErrUnavailable, if a call was under way or had failed, or if Redis has fallen
+// silent. A lock that is granted too late is given back in the background.
 //
-//   - alone, if nothing had been sent yet;
-//   - joined with leasehold.ErrBusy, if Redis had answered that the caller is queued;
-//   - joined with leasehold.ErrUnavailable, if a call was under way or had failed, or if Redis
-//     has fallen silent since it queued the caller.
+// Other errors are leasehold.ErrBusy when MaxWait is over, ErrQueueFull, ErrClosed, a
+// *leasehold.RevokedError if the request was revoked, ErrInvalid for a bad key or a ctx that
+// descends from the Context of the very lock, and leasehold.ErrUnavailable if Redis refused,
+// too few of Config.Replicas confirmed, or Redis did not answer. The last takes about 6 s plus
+// the client's ReadTimeout (5 s by default; 8 s if the client has none), and up to 8 s more for
+// a handle's first call; a queued request keeps its place until 10 s after a first call failed.
 //
-// A lock that is granted too late for the caller is given back in the background. ctx is also
-// the parent of the lock's Context. To bound only the wait, set Config.MaxWait.
-//
-// Other errors are leasehold.ErrBusy when Config.MaxWait is over, leasehold.ErrQueueFull,
-// leasehold.ErrClosed, leasehold.ErrInvalid for a bad key, or if ctx descends from the Context
-// of the very lock that it would wait for, a *leasehold.RevokedError if the request was
-// revoked, and leasehold.ErrUnavailable. The last one has three causes: Redis refused the call,
-// too few of Config.Replicas confirmed the grant within Config.ReplicaWait, or Redis did not
-// answer for too long.
-//
-// If Redis does not answer before the request is queued, the last try begins within 3 s, and
-// Lock returns within about 6 s plus the client's ReadTimeout (5 s by default; 8 s if the
-// client has none). The first call of a handle asks for the server's version before that, for
-// up to 8 s. Once the request is queued, Lock returns if Redis still does not answer 10 s
-// after a first call failed. Until then the request keeps its place.
-//
-// Lock costs one round trip. While it waits it costs nothing more than its share in the calls
-// that the process sends for all its waiters. If many goroutines call at the same time, they
-// share round trips: a hook of the client then sees pipelines, with a ctx of their own.
+// Lock costs one round trip, and while it waits its share in the calls for all waiters of the
+// process. Many callers at a time share pipelines, which have a ctx of their own.
 func (m *Mutex) Lock(ctx context.Context, key string) (*Lock, error) {
 	call.NeedCtx(ctx)
 	return m.lock(ctx, "lock", key, true)

@@ -10,26 +10,22 @@ import (
 
 // Revoke takes the lock of key away from its holder, in any process. The lock is granted to
 // the next waiter in the same step. lockID is the ID that [Mutex.Inspect] lists and [Lock.ID]
-// returns. If lockID names a waiter, the waiter loses its place in the queue. reason is shown
-// to the holder and kept in the audit: 1 to 200 printable bytes.
+// returns; that of a waiter takes its place in the queue. reason is shown to the holder and
+// kept in the audit: 1 to 200 printable bytes.
 //
 // The holder's Context ends with a *leasehold.RevokedError, and its Unlock returns that error.
-// It matches leasehold.ErrRevoked and leasehold.ErrLost. A message tells the holder. If the
-// message is lost, the holder learns of it from its next renewal, which comes after a third of
-// its TTL. The holder's work may go on until it looks at its Context. A [Guard] refuses its
-// writes once the successor has written. If a waiter is revoked, its Lock returns the
-// RevokedError, and its Do returns it without running fn.
+// It matches leasehold.ErrRevoked and leasehold.ErrLost. A message tells the holder, or else its
+// next renewal, after a third of its TTL. Its work may go on until it looks at its Context. A
+// [Guard] refuses its writes once the successor has written. The Lock or Do of a revoked waiter
+// returns the RevokedError.
 //
-// Each revocation is recorded in Redis, in the stream <prefix>:mtx:{<name>:<key>}:audit. The
-// stream keeps the last 1000 revocations for 30 days. During that time a second Revoke of the
-// same ID returns nil.
+// The stream <prefix>:mtx:{<name>:<key>}:audit keeps the last 1000 revocations for 30 days.
+// During that time a second Revoke of the same ID returns nil.
 //
-// Its errors are leasehold.ErrNoLease if there is no such lock or waiter, leasehold.ErrInvalid
-// for a bad key or reason, leasehold.ErrUnavailable, leasehold.ErrClosed and ctx's own. After
-// leasehold.ErrUnavailable the lock may have been revoked; it is safe to call Revoke again.
-//
-// Revoke costs three round trips, or two for a waiter, and one more per 1000 waiters. It takes
-// at most 10 s.
+// Its errors are leasehold.ErrNoLease if there is no such lock or waiter, ErrInvalid for a bad
+// key or reason, ErrUnavailable, after which the lock may have been revoked and Revoke may be
+// called again, ErrClosed and ctx's own. It costs three round trips, or two for a waiter, and
+// one more per 1000 waiters, and takes at most 10 s.
 func (m *Mutex) Revoke(ctx context.Context, key, lockID, reason string) error {
 	call.NeedCtx(ctx)
 	return permits.Revoke(ctx, m.manager, m.rdb, m.family, key, lockID, reason, false)

@@ -36,4 +36,9 @@
 // asynchronous failover, a restart without persistence, an evicted key) or if the server's
 // clock jumps. Work that must not run twice even then needs a fencing token: see package
 // mutex.
+//
+// # Errors
+//
+// Package [leasehold] lists what [errors.Is] matches. [errors.As] finds a *leasehold.BusyError
+// behind ErrBusy, and a *leasehold.RevokedError behind ErrRevoked.
 package semaphore

@@ -1,6 +1,7 @@
 package singleflight
 
 import (
+	"fmt"
 	"log/slog"
 	"math"
 	"reflect"
@@ -39,6 +40,17 @@ const (
 	// each process.
 	LoadLocally
 )
+
+// String returns the name of the policy.
+func (p Policy) String() string {
+	switch p {
+	case Fail:
+		return "fail"
+	case LoadLocally:
+		return "load locally"
+	}
+	return fmt.Sprintf("Policy(%d)", int(p))
+}
 
 // Codec turns values into bytes and back. Unmarshal must not trust its input: anyone who can
 // write to Redis may have written these bytes. If a method panics or calls [runtime.Goexit],

@@ -37,4 +37,18 @@
 // The package cannot promise this if Redis loses writes that it had acknowledged (an
 // asynchronous failover) or if the server's clock jumps. A load that is cut off from Redis may
 // still run when the next one begins. Its ctx has ended then, and its result is not stored.
+//
+// # Errors
+//
+// Package [leasehold] lists what [errors.Is] matches. Of this package come
+//
+//	errors.Is         says                                        errors.As
+//	ErrNotFound       the loader said that there is no such value
+//	ErrLoadTimeout    a load took longer than LoadTimeout
+//	ErrLoaderPanicked the loader of another call panicked
+//	ErrLoadCycle      the load would wait for itself
+//	ErrNotStored      Put has only invalidated
+//	ErrTooLarge       the value is larger than MaxValueBytes
+//	Config.Errors     the loader of any process returned it       *RemoteError: its text
+//	                  of several keys some failed                 *KeysError: by key
 package singleflight

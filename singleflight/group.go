@@ -151,8 +151,8 @@ func (g *Group[T]) Shutdown(ctx context.Context) error {
 // Close ends all waits with leasehold.ErrClosed and cancels the ctx of the loads that run. It
 // gives their leases to the processes that wait for them. Close returns when the loaders have
 // returned and Redis has confirmed, or the leases have expired. If ctx ends first, Close
-// returns ctx's error, and the rest ends by itself. A second Close does no harm. Close does not
-// close the client.
+// returns ctx's error, joined with leasehold.ErrUnavailable unless a loader still runs, and the
+// rest ends by itself. A second Close does no harm. Close does not close the client.
 func (g *Group[T]) Close(ctx context.Context) error {
 	call.NeedCtx(ctx)
 	g.mu.Lock()
