@@ -18,6 +18,8 @@ type Holder struct {
 	Since time.Time
 	// ExpiresIn is how long the lease still lasts if its holder does not renew it.
 	ExpiresIn time.Duration
+	// Keeps says that the holder's process keeps leases (Config.KeepFor), so this one may be idle.
+	Keeps bool
 }
 
 // Waiter describes one request in a queue in a listing.

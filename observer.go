@@ -148,6 +148,7 @@ type Event struct {
 	Duration time.Duration   // the time until now, from a start that depends on the kind
 	Permits  int             // EventAcquired, EventHoldEnded
 	Waited   bool            // EventAcquired: the request was queued
+	Kept     bool            // EventAcquired: a lease that the process kept was granted, without a call
 	Load     *Load           // EventLoadStarted, EventLoadEnded
 	Key      string          // EventGuardRefused: as errors show it, so hashed with HashKeys
 }

@@ -58,6 +58,7 @@ func PermitsSetLimit() string { return Whole("permits/set_limit") } // sets a ke
 
 func PermitsLeaveTurns() string { return Whole("permits/leave_turns") } // gives a lock back and sets the fence to the last turn's token
 func PermitsRenewCount() string { return Whole("permits/renew_count") } // extends a lease and counts the waiters
+func PermitsRenewKeep() string  { return Whole("permits/renew_keep") }  // extends a lease that is kept, and asks whether it was recalled
 
 // The scripts of a lock for one run of a job, which is done once.
 

@@ -31,7 +31,7 @@ func TestEachScriptHasItsFunction(t *testing.T) {
 	functions := map[string]func() string{
 		"permits/enter": PermitsEnter, "permits/leave": PermitsLeave, "permits/ask": PermitsAsk, "permits/renew": PermitsRenew,
 		"permits/set_limit": PermitsSetLimit, "permits/revoke": PermitsRevoke,
-		"permits/leave_turns": PermitsLeaveTurns, "permits/renew_count": PermitsRenewCount,
+		"permits/leave_turns": PermitsLeaveTurns, "permits/renew_count": PermitsRenewCount, "permits/renew_keep": PermitsRenewKeep,
 		"permits/enter_once": PermitsEnterOnce, "permits/complete": PermitsComplete, "permits/is_complete": PermitsIsComplete,
 		"totals/enter": TotalsEnter, "totals/leave": TotalsLeave, "totals/ask": TotalsAsk,
 		"totals/renew": TotalsRenew, "totals/set_limit": TotalsSetLimit, "totals/revoke": TotalsRevoke,

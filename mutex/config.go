@@ -47,6 +47,14 @@ type Config struct {
 	// process want at a time: see docs/local.md. 0: strict order across the fleet.
 	LocalFor time.Duration
 
+	// KeepFor is how long a lease stays in this process after its last use, in case the process
+	// wants it again. The next request for the same key then takes it from
+	// memory, without a call to Redis, and a release returns it there. Redis asks for it as soon as
+	// another request finds no room. KeepFor is 1 ms to half of TTL, and at most 10 s; 1 s is a
+	// good first choice, with a TTL of 5 to 10 s, because a crashed process's idle leases stay
+	// taken for a TTL: see docs/keep.md. 0: a lease is given back at once.
+	KeepFor time.Duration
+
 	// Replicas is how many replicas of the server must confirm a grant (with WAIT) before it
 	// counts. If fewer confirm within ReplicaWait, the grant is given back and the call
 	// returns leasehold.ErrUnavailable with their number. A renewal that fewer confirm does
@@ -94,7 +102,7 @@ type Config struct {
 
 // local returns the configuration of the turns of this process.
 func (c Config) local() localturns.Config {
-	return localturns.Config{LocalFor: c.LocalFor, MaxHold: c.MaxHold, MaxWaiters: c.MaxWaiters, MaxWait: c.MaxWait}
+	return localturns.Config{LocalFor: c.LocalFor, KeepFor: c.KeepFor, MaxHold: c.MaxHold, MaxWaiters: c.MaxWaiters, MaxWait: c.MaxWait}
 }
 
 func (c Config) manager() lease.Config {
@@ -102,7 +110,7 @@ func (c Config) manager() lease.Config {
 	return lease.Config{
 		Package:     "mutex",
 		Family:      family,
-		Protocol:    permits.Family{Family: family, Fenced: true},
+		Protocol:    permits.Family{Family: family, Fenced: true, Keeps: c.KeepFor > 0},
 		TTL:         c.TTL,
 		MaxHold:     c.MaxHold,
 		MaxWaiters:  c.MaxWaiters,
@@ -112,5 +120,6 @@ func (c Config) manager() lease.Config {
 		Label:       c.Label,
 		Observer:    c.Observer,
 		Logger:      c.Logger,
+		Keeps:       c.KeepFor > 0,
 	}
 }

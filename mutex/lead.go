@@ -45,6 +45,7 @@ func (m *Mutex) Lead(ctx context.Context, key string, fn func(ctx context.Contex
 	const op = "lead"
 	a := attempt(op, key, true)
 	a.NoMaxWait = true
+	m.beside(ctx, &a)
 	pause := leastStandPause
 	for {
 		l := new(lease.Lease)

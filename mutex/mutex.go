@@ -20,7 +20,7 @@ type Mutex struct {
 	family  keys.Family
 	rdb     redis.UniversalClient
 	manager *lease.Manager
-	local   *localturns.Handle // nil: no LocalFor
+	local   *localturns.Handle // nil: neither LocalFor nor KeepFor
 }
 
 // New checks cfg and returns a handle. Its error names every bad field, with its value and its
@@ -28,12 +28,12 @@ type Mutex struct {
 // keeps rdb, and closes it after the handle.
 func New(rdb redis.UniversalClient, cfg Config) (*Mutex, error) {
 	settings := cfg.manager()
-	m, err := lease.New(rdb, settings, localturns.Check(cfg.LocalFor, cfg.TTL)...)
+	m, err := lease.New(rdb, settings, append(localturns.Check(cfg.LocalFor, cfg.TTL), localturns.CheckKeep(cfg.KeepFor, cfg.TTL)...)...)
 	if err != nil {
 		return nil, err
 	}
 	mu := &Mutex{family: settings.Family, rdb: rdb, manager: m}
-	if cfg.LocalFor > 0 {
+	if cfg.LocalFor > 0 || cfg.KeepFor > 0 {
 		mu.local = localturns.New(m, cfg.local())
 	}
 	return mu, nil
@@ -83,7 +83,7 @@ func init() {
 
 // attempt returns what is asked of Redis for the lock of key.
 func attempt(op, key string, wait bool) lease.Attempt {
-	return lease.Attempt{Op: op, Key: key, Permits: 1, Limit: 1, Wait: wait}
+	return lease.Attempt{Op: op, Key: key, Permits: 1, Limit: 1, Wait: wait, AwaitsKept: !wait}
 }
 
 func (m *Mutex) lock(ctx context.Context, op, key string, wait bool) (*Lock, error) {
@@ -132,6 +132,7 @@ func (m *Mutex) do(ctx context.Context, op, key string, wait bool, fn func(ctx c
 // handle as Close does, and returns an error that matches ctx's.
 func (m *Mutex) Shutdown(ctx context.Context) error {
 	call.NeedCtx(ctx)
+	m.stopKeeping()
 	return m.manager.Shutdown(ctx)
 }
 
@@ -143,5 +144,25 @@ func (m *Mutex) Shutdown(ctx context.Context) error {
 // close the client.
 func (m *Mutex) Close(ctx context.Context) error {
 	call.NeedCtx(ctx)
+	m.stopKeeping()
 	return m.manager.Close(ctx)
+}
+
+// stopKeeping gives back what nobody uses, which Shutdown would wait for.
+func (m *Mutex) stopKeeping() {
+	if m.local != nil {
+		m.local.StopKeeping()
+	}
+}
+
+// beside prepares an attempt that is not served from memory: what rests there goes back first if
+// it does not wait, and else when it waits.
+func (m *Mutex) beside(ctx context.Context, a *lease.Attempt) {
+	switch {
+	case m.local == nil:
+	case a.Wait:
+		a.OnWait = func() { m.local.Recall(a.Key) }
+	default:
+		m.local.GiveBack(ctx, a.Op, a.Key)
+	}
 }

@@ -58,6 +58,7 @@ func (m *Mutex) once(ctx context.Context, op string, r run, wait bool) (ran bool
 	}
 	a := attempt(op, r.key, wait)
 	a.Want = once
+	m.beside(ctx, &a)
 	l := new(lease.Lease)
 	complete, err := m.manager.Acquire(ctx, a, l)
 	if err != nil || complete != nil {

@@ -85,6 +85,14 @@ type Config struct {
 	// 0: strict order across the fleet.
 	LocalFor time.Duration
 
+	// KeepFor is how long a lease stays in this process after its last use, in case the process
+	// wants it again. The next request for the same key, number of permits and limit then takes it from
+	// memory, without a call to Redis, and a release returns it there. Redis asks for it as soon as
+	// another request finds no room. KeepFor is 1 ms to half of TTL, and at most 10 s; 1 s is a
+	// good first choice, with a TTL of 5 to 10 s, because a crashed process's idle leases stay
+	// taken for a TTL: see docs/keep.md. A family with a Total cannot have a KeepFor. 0: a lease is given back at once.
+	KeepFor time.Duration
+
 	// Replicas is how many replicas of the server must confirm a grant (with WAIT) before it
 	// counts. If fewer confirm within ReplicaWait, the grant is given back and the call
 	// returns leasehold.ErrUnavailable with their number. A renewal that fewer confirm does
@@ -149,12 +157,17 @@ func (c Config) check() []error {
 		errs = append(errs, keys.Bad("LocalFor", "is %v, and Total is %d; want one of them to be 0: "+
 			"a permit that stays in this process would not count as a grant to its key, and keys would not get their shares", c.LocalFor, c.Total))
 	}
-	return append(errs, localturns.Check(c.LocalFor, c.TTL)...)
+	if c.KeepFor != 0 && c.Total != 0 {
+		errs = append(errs, keys.Bad("KeepFor", "is %v, and Total is %d; want one of them to be 0: "+
+			"a permit that nobody uses would take room from other keys", c.KeepFor, c.Total))
+	}
+	errs = append(errs, localturns.Check(c.LocalFor, c.TTL)...)
+	return append(errs, localturns.CheckKeep(c.KeepFor, c.TTL)...)
 }
 
 // local returns the configuration of the turns of this process.
 func (c Config) local() localturns.Config {
-	return localturns.Config{LocalFor: c.LocalFor, MaxHold: c.MaxHold, MaxWaiters: c.MaxWaiters, MaxWait: c.MaxWait}
+	return localturns.Config{LocalFor: c.LocalFor, KeepFor: c.KeepFor, MaxHold: c.MaxHold, MaxWaiters: c.MaxWaiters, MaxWait: c.MaxWait}
 }
 
 func (c Config) family() keys.Family {
@@ -164,7 +177,7 @@ func (c Config) family() keys.Family {
 // manager returns the configuration of the manager. withTotal is nil without a Total.
 func (c Config) manager(withTotal *totals.Family) lease.Config {
 	family := c.family()
-	var protocol lease.Protocol = permits.Family{Family: family}
+	var protocol lease.Protocol = permits.Family{Family: family, Keeps: c.KeepFor > 0}
 	if withTotal != nil {
 		protocol = withTotal
 	}
@@ -181,5 +194,6 @@ func (c Config) manager(withTotal *totals.Family) lease.Config {
 		Label:       c.Label,
 		Observer:    c.Observer,
 		Logger:      c.Logger,
+		Keeps:       c.KeepFor > 0,
 	}
 }

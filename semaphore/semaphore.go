@@ -22,7 +22,7 @@ type Semaphore struct {
 	rdb     redis.UniversalClient
 	manager *lease.Manager
 	family  *totals.Family     // nil: no Total
-	local   *localturns.Handle // nil: no LocalFor
+	local   *localturns.Handle // nil: neither LocalFor nor KeepFor
 }
 
 // New checks cfg and returns a handle. Its error names every bad field, with its value and its
@@ -38,7 +38,7 @@ func New(rdb redis.UniversalClient, cfg Config) (*Semaphore, error) {
 		return nil, err
 	}
 	s := &Semaphore{cfg: cfg, rdb: rdb, manager: m, family: family}
-	if cfg.LocalFor > 0 {
+	if cfg.LocalFor > 0 || cfg.KeepFor > 0 {
 		s.local = localturns.New(m, cfg.local())
 	}
 	return s, nil
@@ -121,7 +121,7 @@ func (s *Semaphore) attempt(op, key string, n int, wait bool) (a lease.Attempt, 
 	if n < 1 || n > maxPermits {
 		return a, s.manager.Reject(op, key, keys.Invalid("n is %d; want 1 to %d", n, maxPermits))
 	}
-	a = lease.Attempt{Op: op, Key: key, Permits: n, Limit: limit, Wait: wait}
+	a = lease.Attempt{Op: op, Key: key, Permits: n, Limit: limit, Wait: wait, AwaitsKept: !wait}
 	if s.cfg.Total > 0 {
 		a.Want = share
 	}
@@ -212,6 +212,7 @@ func (s *Semaphore) do(ctx context.Context, op, key string, n int, wait bool, fn
 // closes the handle as Close does, and returns an error that matches ctx's.
 func (s *Semaphore) Shutdown(ctx context.Context) error {
 	call.NeedCtx(ctx)
+	s.stopKeeping()
 	return s.manager.Shutdown(ctx)
 }
 
@@ -223,5 +224,13 @@ func (s *Semaphore) Shutdown(ctx context.Context) error {
 // close the client.
 func (s *Semaphore) Close(ctx context.Context) error {
 	call.NeedCtx(ctx)
+	s.stopKeeping()
 	return s.manager.Close(ctx)
+}
+
+// stopKeeping gives back what nobody uses, which Shutdown would wait for.
+func (s *Semaphore) stopKeeping() {
+	if s.local != nil {
+		s.local.StopKeeping()
+	}
 }

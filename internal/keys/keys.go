@@ -104,6 +104,10 @@ func (f Family) Inbox(handle string) string { return f.prefix() + ":inbox:" + ha
 // the handle, and so know where to publish.
 const InSlot = "@"
 
+// Keeps comes after the random characters and InSlot in the id of a handle that may keep leases
+// which nobody uses.
+const Keeps = "^"
+
 // InboxAt returns the channel in the slot of a Redis key on which a handle that listens there
 // is told of its grants.
 func InboxAt(key, handle string) string {

@@ -27,6 +27,10 @@ type Attempt struct {
 	Seat   *call.Seat      // sends the first enter together with others; nil: it is sent by itself
 
 	Turns Turns // set if the lease serves several turns; nil: it serves its caller alone
+	Own   bool  // with Turns: the attempt is its caller's, although others may use the lease later
+	Keeps bool  // the lease may be kept when nobody uses it
+
+	AwaitsKept bool // without Wait: wait for a moment if permits that were kept may be on their way
 
 	NoMaxWait bool // MaxWait does not end this wait
 	Quiet     bool // the Observer is told nothing before Report
@@ -50,7 +54,7 @@ func (m *Manager) Acquire(ctx context.Context, of Attempt, into *Lease) (answer 
 	defer m.done()
 	into.check()
 	c := caller{m: m, ctx: ctx, at: m.newAttempt(res, of)}
-	if m.cfg.MaxWait > 0 && of.Wait && !of.NoMaxWait && of.Turns == nil {
+	if m.cfg.MaxWait > 0 && of.Wait && !of.NoMaxWait && (of.Turns == nil || of.Own) {
 		limit := time.NewTimer(m.cfg.MaxWait)
 		defer limit.Stop()
 		c.maxWait = limit.C
@@ -151,11 +155,13 @@ func (c *caller) run(into *Lease) (isQueued bool, answer any, err error) {
 		}
 		becameQueued := at.state == queued && c.was != queued
 		c.was = at.state
-		next, wake := at.next, at.wake
+		next, wake, trip := at.next, at.wake, at.trip
 		m.mu.Unlock()
 		end.tell()
 		if becameQueued {
-			if err := c.mayWait(); err != nil {
+			if !at.Wait {
+				c.maxWait = time.After(awaitKept(trip))
+			} else if err := c.mayWait(); err != nil {
 				c.leave()
 				return false, nil, err
 			}
@@ -188,6 +194,12 @@ func (c *caller) run(into *Lease) (isQueued bool, answer any, err error) {
 			return false, nil, c.end(ev)
 		}
 	}
+}
+
+// awaitKept returns how long an attempt that does not wait is queued for permits that other
+// processes keep: the time that a recall takes, with some time for a busy machine.
+func awaitKept(trip time.Duration) time.Duration {
+	return min(50*time.Millisecond+4*trip, 250*time.Millisecond)
 }
 
 func (c *caller) onWait() {

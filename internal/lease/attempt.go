@@ -38,12 +38,15 @@ type attempt struct {
 	lastState *State // of its key, if its group has others, or if it left its group
 	leftGroup moment
 
+	trip    time.Duration // round trip of its last enter
 	token   uint64
 	grantAt moment // when the process learned of the grant
 	place   int32  // among the group's waiters
 	byEnter bool   // see Lease.ByEnter
+	grantBy Grant  // see Lease.Grant
 	watched bool   // its key is watched, so that hints are heard
 	quiet   bool   // see Attempt.Quiet
+	turned  bool   // see Lease.ServeTurns
 	failure error  // of the last enter or renewal; nil: it was answered
 	why     error  // why the lease is over; nil: it is not
 	cause   error  // what led to that, if known
@@ -66,7 +69,7 @@ func (m *Manager) newAttempt(res Resource, of Attempt) *attempt {
 	if of.Turns == nil { // each turn has its own MaxHold
 		a.maxHold = m.cfg.MaxHold
 	}
-	a.req = res.Request(Terms{Handle: m.handle, Seq: a.seq, Permits: of.Permits, TTL: m.cfg.TTL, Limit: of.Limit, Want: of.Want})
+	a.req = res.Request(Terms{Handle: m.handle, Seq: a.seq, Permits: of.Permits, TTL: m.cfg.TTL, Limit: of.Limit, Keeps: of.Keeps, Want: of.Want})
 	return a
 }
 
@@ -175,9 +178,11 @@ func (a *attempt) ended(r *Result) endedLease {
 	case byForeign:
 		a.why, a.cause = leasehold.ErrLost, r.Err
 	}
-	if inHand {
+	switch {
+	case a.idle: // nobody used it, so nobody was harmed
+	case inHand:
 		a.m.events.ended(a, a.why, true)
-	} else {
+	default:
 		a.m.events.released(a, a.why)
 	}
 	if a.Turns != nil && a.life.why != byHolder {

@@ -21,7 +21,7 @@ type enter struct {
 func (c *caller) prepare(us int64) *enter {
 	at := c.at
 	e := &enter{at: at, seat: at.Seat, made: time.Now(), void: us + voidAfter.Microseconds()}
-	o := EnterOptions{VoidAfter: &e.void, Wait: at.Wait, Ticket: at.ticket, MaxWaiters: c.m.cfg.MaxWaiters}
+	o := EnterOptions{VoidAfter: &e.void, Wait: at.Wait, Ticket: at.ticket, MaxWaiters: c.m.cfg.MaxWaiters, AwaitsKept: at.AwaitsKept}
 	if at.ticket != 0 || c.again {
 		o.MaxWaiters = 0 // it has a place in the queue already
 	}
@@ -92,7 +92,11 @@ func (e *enter) onDone(ints []int64, err error) {
 	if joins {
 		at.join(&r, m.moment(sent), m.moment(got))
 	}
-	at.byEnter = at.byEnter || at.state == held && was == entering
+	if at.state == held && was == entering {
+		at.byEnter = true
+		at.grantBy = Grant{Sent: sent, Keepable: at.Keeps && !r.Contended && at.ticket == 0, Added: r.Added}
+	}
+	at.trip = got.Sub(sent)
 	end := at.after(was, fx, &r.Result)
 	m.mu.Unlock()
 	end.tell()

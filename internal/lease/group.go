@@ -300,6 +300,12 @@ func (m *Manager) deliver(grants []Result, sent moment) {
 // message handles a message from the inbox. Its first word is the sequence number of the
 // attempt that it is for. A hint of a revocation has "R" before that number.
 func (m *Manager) message(text string) {
+	if key, recalled := strings.CutPrefix(text, "^ "); recalled {
+		if m.keeper != nil {
+			m.keeper.Recalled(key)
+		}
+		return
+	}
 	text, revoked := strings.CutPrefix(text, "R ")
 	word, _, _ := strings.Cut(text, " ")
 	seq, err := strconv.ParseUint(word, 10, 64)

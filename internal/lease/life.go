@@ -51,6 +51,7 @@ type life struct {
 	probes   bool   // the next renewal is there to hear of a revocation, and changes nothing
 	resent   bool   // an earlier leave may have run
 	complete bool   // its leave stores something only if the lease is held
+	idle     bool   // it is kept, and nobody uses it
 	settled  bool   // nothing of it is left: the leave was answered, or none was needed
 	underWay uint8  // leaves without an outcome
 	refused  uint8  // answers that refused the leave
@@ -289,7 +290,7 @@ func (a *life) onEnter(r *Result, sent, now moment) (fx effect) {
 	a.flying = false
 	switch {
 	case a.state == held && r.Code == Revoked:
-		return fx | a.lose(byRevoker)
+		return fx | a.lose(byRevoker, now)
 	case a.state != entering:
 		return fx // the leave is repeated for as long as this enter can have an effect
 	}
@@ -424,14 +425,18 @@ func (a *life) plan(now moment) {
 // to a renewal. Nothing is given back here, because the holder may need the margin to stop.
 func (a *life) notice(now moment) effect {
 	if a.state == held && now >= a.deadline {
-		return a.lose(byDeadline)
+		return a.lose(byDeadline, now)
 	}
 	return 0
 }
 
-// lose ends a lease that is gone, or may be.
-func (a *life) lose(why ending) effect {
+// lose ends a lease that is gone, or may be. One that is idle has no holder that needs time to
+// stop, so it is given back at once, in case the server still has it.
+func (a *life) lose(why ending, now moment) effect {
 	a.state, a.why = lost, why
+	if a.idle {
+		a.state, a.released, a.next, a.told = leaving, true, now, tellDone
+	}
 	if !a.taken {
 		return wake
 	}

@@ -27,7 +27,7 @@ func (a *life) onRenew(r *Result, term time.Duration, sent, now moment) effect {
 	case Gone:
 		return a.lostUntaken(tellAgain, byServer, now)
 	case Ended:
-		return a.lose(byProtocol)
+		return a.lose(byProtocol, now)
 	case Foreign:
 		return a.lostUntaken(tellNoAnswer, byForeign, now)
 	}
@@ -68,7 +68,7 @@ func (a *life) renewed(r *Result, sent, now moment) (fx effect) {
 // lostUntaken ends a lease that is gone. A caller that has not got it is told v.
 func (a *life) lostUntaken(v verdict, why ending, now moment) effect {
 	if a.taken {
-		return a.lose(why)
+		return a.lose(why, now)
 	}
 	return a.drop(v)
 }
@@ -104,6 +104,22 @@ func (a *life) giveBack(why ending, now moment) (fx effect) {
 		a.state, a.released, a.next, a.told = leaving, true, now, tellDone
 	}
 	return fx
+}
+
+// rest makes a lease idle: its holder has let go of it, and it is kept and renewed for the next
+// one. It reports whether the lease is held.
+func (a *life) rest(now moment) bool {
+	a.idle = a.state == held && a.taken && now < a.deadline
+	return a.idle
+}
+
+// resume gives an idle lease to a holder. It reports whether the lease is held.
+func (a *life) resume(now moment) bool {
+	if a.state != held || now >= a.deadline {
+		return false
+	}
+	a.idle = false
+	return true
 }
 
 // end ends a lease that another call than a leave has given back.

@@ -58,6 +58,7 @@ type Config struct {
 	OwnEvents   bool         // the package itself tells the Observer how its leases are used
 	Shares      *Manager     // whose connection to the servers the handle shares; nil: it has its own
 	FailsFast   bool         // an attempt without an answer ends once its server is known to be away
+	Keeps       bool         // leases may be kept when nobody uses them: see Keeper
 }
 
 // A Manager serves one handle: it keeps the handle's id, leases and waiters.
@@ -66,13 +67,15 @@ type Manager struct {
 	client  *call.Client
 	confirm call.Confirm // the zero Confirm: calls wait for no replica
 	// handle is 128 random bits in 22 characters, then keys.InSlot if the handle listens in
-	// each key's slot, then '~' and the label if it has one.
+	// each key's slot, then keys.Keeps if it may keep leases, then '~' and the label if it has one.
 	handle string
 	seq    atomic.Uint64
 	loop   *schedule.Loop
 	inbox  messages
 	holds  holdTimes
 	events *telemetry // nil: none
+
+	keeper Keeper // nil: none; set before the first attempt
 
 	born    time.Time     // the moment 0
 	closing chan struct{} // closed when Close begins
@@ -147,6 +150,9 @@ func New(rdb redis.UniversalClient, cfg Config, extra ...error) (*Manager, error
 	m.watch.m = m
 	m.events = newTelemetry(cfg)
 	m.loop = schedule.New(client)
+	if cfg.Keeps {
+		label = keys.Keeps + label
+	}
 	if client.IsCluster() {
 		m.handle += keys.InSlot + label
 		channelOf := func(key string) string { return keys.InboxAt(key, m.handle) }

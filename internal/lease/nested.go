@@ -66,7 +66,7 @@ func (l *Lease) PermitsOf(m *Manager, key string) int {
 // permits that are given back only after it has returned.
 func (c *caller) mayWait() error {
 	m, at, above := c.m, c.at, 0
-	if at.Turns == nil {
+	if at.Turns == nil || at.Own {
 		above = m.HeldAbove(c.ctx, at.Key)
 	}
 	if above == 0 {

@@ -83,7 +83,8 @@ type Terms struct {
 	Permits int
 	TTL     time.Duration
 	Limit   int
-	Want    any // for the protocol alone
+	Keeps   bool // the lease may be kept when nobody uses it
+	Want    any  // for the protocol alone
 }
 
 // EnterOptions are the options of an enter.
@@ -92,6 +93,7 @@ type EnterOptions struct {
 	Wait       bool   // take a place in the queue if nothing is free
 	Ticket     int64  // place in the queue, server µs; 0: behind all others
 	MaxWaiters int    // 0: no bound
+	AwaitsKept bool   // without Wait: queue if permits that were kept may be on their way
 }
 
 // Void returns VoidAfter as an argument of a call.
@@ -108,6 +110,7 @@ type RenewOptions struct {
 	EnterMayArriveUntil int64         // as in Leave, if the renewal ends the lease
 	HeldFor             time.Duration // how long the lease has been held, for listings
 	Counts              bool          // the reply also says how the resource is used
+	Keeps               bool          // with Counts: and whether the lease was recalled
 }
 
 // A Code is what an answer says of an attempt.
@@ -139,6 +142,8 @@ type Result struct {
 	TooFew    bool          // too few replicas confirmed the call: Err
 	Confirmed bool          // as many as the handle wants did
 	Away      bool          // the server is known not to answer
+	Contended bool          // of Granted by an enter: the lease must not be kept
+	Added     bool          // of Granted by an enter: leases of earlier enters may have been recalled
 	Seq       uint64        // of the attempt, where a reply is about several
 	Term      time.Duration // that is left of its lease
 	Token     uint64
@@ -162,7 +167,10 @@ type Reply struct {
 }
 
 // Use tells how a resource is used.
-type Use struct{ Waiting, InUse, Limit int } // waiting requests; permits
+type Use struct {
+	Waiting, InUse, Limit int  // waiting requests; permits
+	Recalled              bool // somebody has asked for what the handle keeps
+}
 
 // State tells how busy a resource was.
 type State struct {

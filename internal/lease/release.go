@@ -67,7 +67,9 @@ func (l *Lease) end(op string, mark func()) error {
 	end.tell()
 	switch was {
 	case held:
-		m.holds.add(m.now() - a.grantAt)
+		if !a.Keeps { // else each turn is added
+			m.holds.add(m.now() - a.grantAt)
+		}
 		return nil
 	case lost:
 		m.events.staleRelease(a)

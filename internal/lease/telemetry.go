@@ -147,7 +147,7 @@ func (t *telemetry) now() time.Time {
 
 // acquired reports the outcome of an acquisition that began at began.
 func (t *telemetry) acquired(ctx context.Context, w *attempt, began time.Time, answer any, err error) {
-	if t == nil || t.ownUse || w.Turns != nil || w.Quiet {
+	if t == nil || t.ownUse || w.Turns != nil && !w.Own || w.Quiet {
 		return
 	}
 	outcome := acquireOutcome(ctx, err)
@@ -243,7 +243,7 @@ func (t *telemetry) released(a *attempt, why error) {
 }
 
 func (t *telemetry) holdEnded(a *attempt, outcome string) {
-	if !t.ownUse && a.Turns == nil && !a.quiet { // with turns, each of them is a hold
+	if !t.ownUse && (a.Turns == nil || a.Own && !a.turned) && !a.quiet { // with turns, each of them is a hold
 		t.observe(leasehold.Event{
 			Kind: leasehold.EventHoldEnded, Outcome: outcome, Duration: a.m.now() - a.grantAt, Permits: a.Permits,
 		})

@@ -118,12 +118,13 @@ func (l *Lease) GiveBackAndEnter(ctx context.Context, op string, of Attempt, int
 	return c.untilQueued(into)
 }
 
-// RenewAndCount renews the lease and asks how its resource is used. After an error the lease
-// may not be held any more: it has ended, or its state is unknown.
-func (l *Lease) RenewAndCount() (Use, error) {
+// RenewAndCount renews the lease and asks how its resource is used, and, if the lease is kept,
+// whether it was recalled. After an error the lease may not be held any more: it has ended, or
+// its state is unknown.
+func (l *Lease) RenewAndCount(kept bool) (Use, error) {
 	a := l.a
 	a.m.mu.Lock()
-	c := a.renewal(time.Now(), RenewOptions{Term: a.ttl, Counts: true})
+	c := a.renewal(time.Now(), RenewOptions{Term: a.ttl, Counts: true, Keeps: kept})
 	a.m.mu.Unlock()
 	ints, err := a.m.client.Do(a.m.client.Brief(), c)
 	r := a.onRenewed(c, a.ttl, ints, err)
@@ -158,10 +159,19 @@ func (m *Manager) EventTime() time.Time { return m.events.now() }
 // TurnAcquired reports the outcome of a request for a turn on a shared lease to the Observer.
 func (m *Manager) TurnAcquired(ctx context.Context, permits int, waited bool, began time.Time, err error) {
 	if m.events != nil {
-		m.Observe(leasehold.Event{
-			Kind: leasehold.EventAcquired, Outcome: acquireOutcome(ctx, err), Context: ctx,
-			Duration: time.Since(began), Permits: permits, Waited: waited,
-		})
+		m.turnAcquired(ctx, permits, began, leasehold.Event{Outcome: acquireOutcome(ctx, err), Waited: waited})
+	}
+}
+
+func (m *Manager) turnAcquired(ctx context.Context, permits int, began time.Time, e leasehold.Event) {
+	e.Kind, e.Context, e.Duration, e.Permits = leasehold.EventAcquired, ctx, time.Since(began), permits
+	m.Observe(e)
+}
+
+// TurnFromMemory reports that a kept lease served a request.
+func (m *Manager) TurnFromMemory(ctx context.Context, permits int, began time.Time) {
+	if m.events != nil {
+		m.turnAcquired(ctx, permits, began, leasehold.Event{Outcome: leasehold.OutcomeGranted, Kept: true})
 	}
 }
 

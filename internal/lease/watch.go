@@ -85,6 +85,9 @@ func (m *Manager) subscribed() { m.subscribedFor("") }
 // subscription for each key, and thousands may be new at once, so keys are collected for a
 // moment before the leases are looked through.
 func (m *Manager) subscribedFor(key string) {
+	if m.keeper != nil {
+		m.keeper.Listens(key)
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if key == "" {

@@ -16,6 +16,7 @@ type member struct {
 	tenant  string // in a family with a total
 	id      string // lease.Request.ID
 	label   string
+	keeps   bool // its handle may keep leases that nobody uses
 	permits int
 	ttl     time.Duration
 	limit   int
@@ -31,8 +32,8 @@ func waitingFor(now time.Time, score float64) time.Duration {
 	return max(0, time.Duration(now.UnixMicro()-int64(score)%parked)*time.Microsecond)
 }
 
-// handleLen is the number of random characters of a handle. keys.InSlot and a label may
-// follow.
+// handleLen is the number of random characters of a handle. keys.InSlot, keys.Keeps and a label
+// may follow.
 const handleLen = 22
 
 // parseMember reads <handle>.<seq>.<permits>.<ttl ms>.<limit>. With total, a tenant comes
@@ -60,6 +61,7 @@ func parseMember(text string, total bool) (m member, ok bool) {
 		return member{}, false
 	}
 	handle, label, labelled := strings.Cut(words[0], "~")
+	handle, m.keeps = strings.CutSuffix(handle, keys.Keeps)
 	if len(strings.TrimSuffix(handle, keys.InSlot)) != handleLen {
 		return member{}, false
 	}

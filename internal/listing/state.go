@@ -308,7 +308,7 @@ func (s *State) holders(held []redis.Z) {
 		at[m.first] = len(s.Holders)
 		s.Holders = append(s.Holders, Holder{Tenant: m.tenant, TTL: m.ttl, limit: m.limit, Holder: leasehold.Holder{
 			ID: m.id, Permits: 1, Label: m.label, Since: s.since(m, z.Score),
-			ExpiresIn: time.Duration(ends-now) * time.Millisecond,
+			ExpiresIn: time.Duration(ends-now) * time.Millisecond, Keeps: m.keeps,
 		}})
 		if ends > latest {
 			s.asked(m)

@@ -3,7 +3,6 @@ package localturns
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/leasehold-go/leasehold"
@@ -13,17 +12,16 @@ import (
 // line holds the requests of a process for one key, number of permits and limit, and the
 // leases and places that serve them.
 type line struct {
-	h    *Handle
-	name lineName
-
-	mu sync.Mutex // guards the fields below, and the line's turns and visits
+	*desk // its lock guards the fields below
+	name  lineName
 
 	// most bounds places and visits together: the limit in force has room for so many leases.
 	most        int
-	first, last *Turn // the waiting turns, in order of arrival
-	length      int   // number of waiting turns
-	visits      int   // number of leases that serve turns
-	tries       int   // number of TryAcquire calls that are waiting for Redis
+	first, last *Turn    // the waiting turns, in order of arrival
+	length      int      // number of waiting turns
+	visits      int      // number of leases that serve turns, or rest
+	tries       int      // number of calls that ask Redis without a place
+	idle        []*visit // those that rest, the one that was used last at the end
 	places      []*place
 	heard       time.Time   // when Redis last queued or granted a place, or a lease was given back that was held until then
 	state       lease.State // of the resource, as Redis last told it
@@ -34,8 +32,9 @@ type line struct {
 	pausedUntil time.Time
 }
 
-func (ln *line) idle() bool {
-	return ln.length == 0 && ln.visits == 0 && ln.tries == 0 && len(ln.places) == 0
+// busyNow reports whether anybody uses the line.
+func (ln *line) busyNow() bool {
+	return ln.length > 0 || ln.visits > 0 || ln.tries > 0 || len(ln.places) > 0
 }
 
 // waiting returns how many turns count for MaxWaiters. For each place that Redis has not
@@ -96,10 +95,14 @@ func (ln *line) busy() *leasehold.BusyError {
 
 // attempt returns what to ask Redis for to get the lease of v.
 func (ln *line) attempt(op string, wait bool, v *visit) lease.Attempt {
-	return lease.Attempt{
-		Op: op, Key: ln.name.key, Permits: ln.name.permits, Limit: ln.name.limit, Wait: wait,
+	a := lease.Attempt{
+		Op: op, Key: ln.key, Permits: ln.name.permits, Limit: ln.name.limit, Wait: wait, AwaitsKept: !wait,
 		Parent: context.Background(), Turns: v,
 	}
+	if ln.h.cfg.KeepFor > 0 {
+		a.Keeps, a.OnWait = true, ln.ownRecall
+	}
+	return a
 }
 
 // try takes a turn without waiting for one. Its lease is stored in into. The line is locked,
@@ -107,16 +110,18 @@ func (ln *line) attempt(op string, wait bool, v *visit) lease.Attempt {
 func (ln *line) try(ctx context.Context, op string, into *lease.Lease) (*Turn, error) {
 	m := ln.h.m
 	if ln.length > 0 {
-		return nil, m.Reject(op, ln.name.key, ln.busy())
+		return nil, m.Reject(op, ln.key, ln.busy())
 	}
 	v := &visit{line: ln, lease: into}
 	ln.tries++
+	others := ln.others()
 	err := func() error {
 		ln.mu.Unlock()
 		defer func() {
 			ln.mu.Lock()
 			ln.tries--
 		}()
+		ln.h.giveBackAll(ctx, op, others)
 		_, err := m.Acquire(ctx, ln.attempt(op, false, v), v.lease)
 		return err
 	}()
@@ -134,7 +139,7 @@ func (ln *line) try(ctx context.Context, op string, into *lease.Lease) (*Turn, e
 // whyOver returns the error of a request whose lease ended before its first turn. It gives the
 // lease back, because the server may still have it. Close gives back what it ended by itself.
 func (v *visit) whyOver(op string) error {
-	m, key := v.line.h.m, v.line.name.key
+	m, key := v.line.h.m, v.line.key
 	select {
 	case <-m.Closing():
 		return m.Reject(op, key, leasehold.ErrClosed)
@@ -156,18 +161,29 @@ func (ln *line) admit(v *visit, alone bool) bool {
 	v.until = v.lease.Since().Add(ln.h.cfg.LocalFor)
 	v.alone = alone
 	ln.lastErr = nil
-	ln.visits++
 	ln.heard = time.Now()
-	v.counted = true
+	ln.count(v)
+	ln.granted(v)
 	return true
+}
+
+// count counts the visit in. The line is locked.
+func (ln *line) count(v *visit) {
+	ln.visits++
+	ln.leases++
+	v.counted = true
 }
 
 // drop takes a visit out of the line. The line is locked.
 func (ln *line) drop(v *visit) {
 	v.over = true
-	if v.counted {
-		ln.visits--
-		v.counted = false
+	if !v.counted {
+		return
+	}
+	v.counted = false
+	ln.visits--
+	if ln.leases--; ln.leases == 0 {
+		ln.unlisten()
 	}
 }
 
@@ -194,10 +210,10 @@ func (ln *line) abandon(t *Turn) {
 	}
 }
 
-// passOn passes the visit to the next turn, or gives it back in the background. The line
-// is locked.
+// passOn passes the visit to the next turn, lets it rest, or gives it back in the background. The
+// line is locked.
 func (ln *line) passOn(v *visit) {
-	if v.over || ln.pass(v) {
+	if v.over || ln.pass(v) || ln.rest(v) {
 		return
 	}
 	ctx, p := ln.retire(v)
@@ -213,7 +229,7 @@ func (ln *line) pass(v *visit) bool {
 		return false
 	}
 	now := time.Now()
-	if now.After(v.until) || !v.lease.HeldAt(now) { // also before the first turn, if this process was held up
+	if now.After(v.until) && !ln.mayRest(v, now) || !v.lease.HeldAt(now) { // also before the first turn, if this process was held up
 		return false
 	}
 	ln.remove(t)
@@ -258,5 +274,5 @@ func (v *visit) askOthers() {
 		}
 		ln.takePlaces() // the limit may have been raised
 	}()
-	use, err = v.lease.RenewAndCount()
+	use, err = v.lease.RenewAndCount(false)
 }

@@ -1,24 +1,27 @@
 // Package localturns passes a lease from one waiter of a process to the next, without
 // a call to Redis, for a bounded time. The idea is that of lock cohorting (Dice, Marathe
-// and Shavit, 2012), applied to a lease. The package lies above internal/lease, and only
-// handles with a LocalFor use it.
+// and Shavit, 2012), applied to a lease. It also keeps leases that nobody uses for the next
+// caller. The package lies above internal/lease, and only handles with a LocalFor or a KeepFor
+// use it.
 //
 // Requests of one process for the same key, number of permits and limit wait in one line
 // (line.go), each for a turn: one caller's use of a lease. A place is a place of the process
 // in the queue in Redis (places.go). Once Redis has granted it, it becomes a visit: a lease
 // that serves one turn after the other (turn.go). When LocalFor is over, the process gives
-// the lease back and takes a new place, both in one pipeline.
+// the lease back and takes a new place, both in one pipeline. With KeepFor a visit may rest
+// between two turns (keep.go), and a request that finds none goes its own way (own.go).
 //
-// Locks: the handle's lock is taken before a line's lock, and a line's lock before those
-// of internal/lease. No call is sent while either is held.
+// Locks: a desk (desk.go) has the lines of a key. Its lock is taken before those of the shelf, of
+// internal/lease and of the inbox. The handle's lock is held while a desk's is tried, never while
+// one is waited for. No call is sent while any is held.
 package localturns
 
 import (
 	"cmp"
 	"context"
 	"errors"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/leasehold-go/leasehold"
@@ -46,76 +49,32 @@ func Check(localFor, ttl time.Duration) []error {
 
 // Config is the part of a handle's Config that is used here. The bounds apply to each turn.
 type Config struct {
-	LocalFor   time.Duration
+	LocalFor   time.Duration // 0: no turn is passed on to a caller that waits
+	KeepFor    time.Duration // 0: nothing is kept
 	MaxHold    time.Duration // 0 = no bound
 	MaxWaiters int           // 0 = no bound
 	MaxWait    time.Duration // 0 = as long as ctx allows
 }
 
-// Handle holds the lines of one mutex or semaphore handle.
+// Handle holds the desks of one mutex or semaphore handle.
 type Handle struct {
-	m   *lease.Manager
-	cfg Config
+	m       *lease.Manager
+	cfg     Config
+	stopped atomic.Bool // nothing is kept any more
+	shelf   shelf
 
 	mu    sync.Mutex
-	lines map[lineName]*line
-}
-
-// lineName identifies a line. Requests with another number of permits, or with another limit,
-// wait in another line.
-type lineName struct {
-	key            string
-	permits, limit int
+	desks map[string]*desk // by key
+	named map[string]*desk // by lease.Resource.FirstKey, with KeepFor
 }
 
 // New returns a Handle that takes its leases from m.
 func New(m *lease.Manager, cfg Config) *Handle {
-	return &Handle{m: m, cfg: cfg, lines: map[lineName]*line{}}
-}
-
-// maxIdleLines is how many lines may exist before idle ones are dropped.
-const maxIdleLines = 256
-
-// lock returns the line of a request, and locks it. It fails if the key is not valid.
-func (h *Handle) lock(key string, permits, limit int) (*line, error) {
-	name := lineName{key, permits, limit}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	ln := h.lines[name]
-	if ln != nil {
-		ln.mu.Lock()
-		return ln, nil
+	h := &Handle{m: m, cfg: cfg, desks: map[string]*desk{}, named: map[string]*desk{}}
+	if cfg.KeepFor > 0 {
+		m.SetKeeper(h)
 	}
-	if _, err := h.m.Resource(key); err != nil {
-		return nil, err
-	}
-	h.dropIdle()
-	name.key = strings.Clone(key)
-	ln = &line{h: h, name: name, most: max(1, limit/permits)}
-	h.lines[name] = ln
-	ln.mu.Lock()
-	return ln, nil
-}
-
-// dropIdle drops a few idle lines if there are many. A line that is dropped has no user
-// on the way to it, because lock locks the line before it unlocks the handle. The handle
-// is locked.
-func (h *Handle) dropIdle() {
-	if len(h.lines) < maxIdleLines {
-		return
-	}
-	looks := 8
-	for name, ln := range h.lines {
-		if ln.mu.TryLock() {
-			if ln.idle() {
-				delete(h.lines, name)
-			}
-			ln.mu.Unlock()
-		}
-		if looks--; looks == 0 {
-			return
-		}
-	}
+	return h
 }
 
 // Acquire waits for a turn and returns it. Its errors are those of [lease.Manager.Acquire].
@@ -123,6 +82,14 @@ func (h *Handle) dropIdle() {
 // idle, the caller's lease is stored in into. That lease may outlive the
 // call and the turn, because it may serve later turns too.
 func (h *Handle) Acquire(ctx context.Context, a lease.Attempt, into *lease.Lease) (*Turn, error) {
+	if h.cfg.KeepFor > 0 {
+		if t, err := h.fromMemory(ctx, a); t != nil || err != nil {
+			return t, err
+		}
+	}
+	if h.cfg.LocalFor == 0 {
+		return h.acquireOwn(ctx, a, into)
+	}
 	if a.Wait && h.m.HeldAbove(ctx, a.Key) > 0 {
 		// The turn that ctx descends from may be the one that the caller would wait behind.
 		_, err := h.m.Acquire(ctx, a, into)
@@ -182,7 +149,7 @@ func (h *Handle) acquire(ctx context.Context, a lease.Attempt, into *lease.Lease
 		maxWait = limit.C
 	}
 	var t *Turn
-	if ln.idle() {
+	if !ln.busyNow() {
 		// The first caller enters on its own goroutine, which is fastest if nobody
 		// competes. It waits at the front of the line.
 		first := &firstTurn{turn: Turn{line: ln, op: a.Op, parent: lease.Hold{Context: ctx}}, visit: visit{line: ln, lease: into}}
@@ -270,11 +237,11 @@ func (ln *line) leave(t *Turn, why error) error {
 	ln.abandon(t)
 	switch {
 	case errors.Is(why, leasehold.ErrClosed):
-		return m.Reject(t.op, ln.name.key, why)
+		return m.Reject(t.op, ln.key, why)
 	case answered:
-		return m.Reject(t.op, ln.name.key, why, busy)
+		return m.Reject(t.op, ln.key, why, busy)
 	default:
-		return m.Reject(t.op, ln.name.key, why, leasehold.ErrUnavailable, cmp.Or(ln.lastErr, errNoAnswer))
+		return m.Reject(t.op, ln.key, why, leasehold.ErrUnavailable, cmp.Or(ln.lastErr, errNoAnswer))
 	}
 }
 

@@ -221,7 +221,7 @@ func (ln *line) giveBackAndEnter(ctx context.Context, old *visit, p *place, op s
 	defer func() {
 		if err != nil {
 			select {
-			case left <- ln.h.m.Reject(op, ln.name.key, leasehold.ErrUnavailable, err):
+			case left <- ln.h.m.Reject(op, ln.key, leasehold.ErrUnavailable, err):
 			default: // the caller of Release has its result already
 			}
 		}
@@ -229,7 +229,7 @@ func (ln *line) giveBackAndEnter(ctx context.Context, old *visit, p *place, op s
 		if queued == nil {
 			defer ln.mu.Unlock()
 			if err == errGoroutineEnded {
-				err = ln.h.m.Reject(p.op, ln.name.key, leasehold.ErrUnavailable, err)
+				err = ln.h.m.Reject(p.op, ln.key, leasehold.ErrUnavailable, err)
 			}
 			ln.onPlaceDone(p, v, err, true)
 			return

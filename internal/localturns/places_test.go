@@ -25,7 +25,7 @@ func TestFirstTurnDoesNotBeginAfterLocalFor(t *testing.T) {
 			heldUp time.Duration
 			begins bool
 		}{"soon": {time.Second, true}, "late": {time.Second + 1, false}} {
-			ln := &line{h: &Handle{m: m, cfg: Config{LocalFor: time.Second}}}
+			ln := &line{desk: &desk{h: &Handle{m: m, cfg: Config{LocalFor: time.Second}}}}
 			v := &visit{line: ln, lease: new(lease.Lease)}
 			a := lease.Attempt{Op: "lock", Key: key, Permits: 1, Limit: 1, Turns: v}
 			if _, err := m.Acquire(t.Context(), a, v.lease); err != nil {
@@ -60,7 +60,7 @@ func TestCancelExcessCountsLivePlaces(t *testing.T) {
 		"one of two is too many":     {[]bool{false, true, false}, 1, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ln := &line{length: c.turns}
+			ln := &line{desk: &desk{}, length: c.turns}
 			for _, cancelled := range c.cancelled {
 				ln.places = append(ln.places, &place{cancel: func() {}, cancelled: cancelled})
 			}

@@ -77,7 +77,7 @@ func (t *Turn) tell() {
 func (t *Turn) PermitsOf(m *lease.Manager, key string) int {
 	t.line.mu.Lock()
 	defer t.line.mu.Unlock()
-	if t.noticeEnd(); t.line.h.m != m || t.line.name.key != key || t.cond != running {
+	if t.noticeEnd(); t.line.h.m != m || t.line.key != key || t.cond != running {
 		return 0
 	}
 	return t.line.name.permits
@@ -107,6 +107,9 @@ func (t *Turn) end(cond condition, why error) {
 	if t.loss != nil {
 		why = t.loss
 	}
+	if t.line.h.cfg.KeepFor > 0 {
+		t.line.h.m.HeldFor(time.Since(t.since))
+	}
 	if t.handed {
 		t.line.h.m.TurnEnded(t.line.name.permits, t.since, why)
 	}
@@ -117,7 +120,7 @@ func (t *Turn) cause() error {
 	if t.loss != nil {
 		return t.loss
 	}
-	return t.line.h.m.Reject("hold", t.line.name.key, t.why)
+	return t.line.h.m.Reject("hold", t.line.key, t.why)
 }
 
 // maxHold ends the turn because MaxHold is over. The lease goes on to the next turn, because
@@ -150,18 +153,18 @@ func (t *Turn) Release(op string) error {
 	switch {
 	case was == released:
 		ln.mu.Unlock()
-		return m.Reject(op, ln.name.key, leasehold.ErrReleased)
+		return m.Reject(op, ln.key, leasehold.ErrReleased)
 	case was == lost && t.maxHeld:
 		ln.mu.Unlock()
 		t.visit.lease.TurnReleasedLate()
-		return m.Reject(op, ln.name.key, leasehold.ErrMaxHold)
+		return m.Reject(op, ln.key, leasehold.ErrMaxHold)
 	case was == lost:
 		ln.mu.Unlock()
 		return t.visit.lease.Release(op) // gives back what the server may still have
 	}
 	v := t.visit
 	t.end(released, leasehold.ErrReleased)
-	if ln.pass(v) {
+	if ln.pass(v) || ln.rest(v) {
 		ln.mu.Unlock()
 		return nil
 	}
@@ -189,9 +192,9 @@ func (t *Turn) Extend(ctx context.Context, ttl time.Duration) error {
 	ln.mu.Unlock()
 	switch {
 	case cond == released:
-		return m.Reject(op, ln.name.key, leasehold.ErrReleased)
+		return m.Reject(op, ln.key, leasehold.ErrReleased)
 	case cond == lost && t.maxHeld:
-		return m.Reject(op, ln.name.key, leasehold.ErrMaxHold)
+		return m.Reject(op, ln.key, leasehold.ErrMaxHold)
 	}
 	return t.visit.lease.Extend(ctx, ttl)
 }
@@ -232,7 +235,7 @@ func (t *Turn) Deadline() time.Time {
 func (t *Turn) Token() uint64 { return t.token }
 
 // Key returns the key as the caller of Acquire wrote it.
-func (t *Turn) Key() string { return t.line.name.key }
+func (t *Turn) Key() string { return t.line.key }
 
 // ID returns the ID of the turn's lease in listings. All turns of a lease have the same ID.
 func (t *Turn) ID() string { return t.visit.lease.ID() }
@@ -251,6 +254,11 @@ type visit struct {
 	served    bool      // a turn has begun
 	oneTurn   bool      // it must not be passed on: it was extended, or its token is ahead of the clock
 	looked    bool      // mayServeAgain has looked at its token
+
+	grant        lease.Grant // with KeepFor
+	rested       bool        // it is counted in the desk's kept leases
+	idleSince    time.Time   // zero: it does not rest
+	older, newer *visit      // its neighbours on the shelf; the shelf's lock guards them
 
 	// askOthers asks once before until, as long as nobody else is known to wait.
 	alone     bool          // nobody else was waiting when Redis last told
@@ -325,7 +333,13 @@ func (v *visit) leaseEnded() {
 	if v.over {
 		return
 	}
+	if !v.idleSince.IsZero() {
+		ln.eachIdle(func(other *visit) bool { return other == v })
+	}
 	ln.drop(v)
+	if why := v.lease.Ended(); ln.h.cfg.KeepFor > 0 && errors.Is(why, leasehold.ErrLost) && !errors.Is(why, leasehold.ErrRevoked) {
+		ln.unheard() // what Redis has lost of one, it may have lost of the others
+	}
 	if t := v.turn; t != nil {
 		cond := lost
 		if t.loss = v.lease.Ended(); errors.Is(t.loss, leasehold.ErrClosed) {

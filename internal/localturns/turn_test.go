@@ -62,7 +62,7 @@ func TestTurnEndsInTheStepOfItsLease(t *testing.T) {
 				server.SetError("")
 			},
 		} {
-			ln := &line{h: &Handle{m: m, cfg: Config{LocalFor: time.Second / 2}}, name: lineName{key: name, permits: 1, limit: 1}, most: 1}
+			ln := &line{desk: &desk{h: &Handle{m: m, cfg: Config{LocalFor: time.Second / 2}}, key: name}, name: lineName{permits: 1, limit: 1}, most: 1}
 			v := &visit{line: ln, lease: new(lease.Lease)}
 			a := lease.Attempt{Op: "lock", Key: name, Permits: 1, Limit: 1, Parent: context.Background(), Turns: deaf{}}
 			if _, err := m.Acquire(t.Context(), a, v.lease); err != nil {

@@ -27,6 +27,7 @@ var (
 type Family struct {
 	keys.Family
 	Fenced bool // each grant issues a fencing token, and the limit is 1
+	Keeps  bool // leases may be kept when nobody uses them
 }
 
 // Resource returns the Resource of key.
@@ -35,14 +36,19 @@ func (f Family) Resource(key string) (lease.Resource, error) {
 	if err != nil {
 		return nil, err
 	}
-	return NewResource(r, f.Fenced), nil
+	res := NewResource(r, f.Fenced)
+	if f.Keeps {
+		res.keepers = r.Part("keepers")
+	}
+	return res, nil
 }
 
 // A Resource is one key with its permits.
 type Resource struct {
-	label  string
-	fenced bool
-	keys   [4]any // holders, queue, alive, limit (or fence, if fenced)
+	label   string
+	fenced  bool
+	keys    [4]any // holders, queue, alive, limit (or fence, if fenced)
+	keepers any    // of a family that keeps leases
 }
 
 // NewResource returns a Resource with its Redis keys.
@@ -68,7 +74,9 @@ func (r *Resource) Request(t lease.Terms) lease.Request { return r.NewRequest(t)
 
 // NewRequest is Request with its concrete type.
 func (r *Resource) NewRequest(t lease.Terms) *Request {
-	q := &Request{res: r, ownerID: t.OwnerID(), permits: t.Permits, counted: t.Permits, ttl: call.Milliseconds(t.TTL), limit: t.Limit}
+	q := &Request{
+		res: r, ownerID: t.OwnerID(), permits: t.Permits, counted: t.Permits, ttl: call.Milliseconds(t.TTL), limit: t.Limit, keeps: t.Keeps,
+	}
 	if r.fenced {
 		q.counted = 0
 	}
@@ -143,6 +151,7 @@ type Request struct {
 	counted int   // permits as enter and leave take them; 0: one, fenced
 	ttl     int64 // ms
 	limit   int
+	keeps   bool // the lease may be kept when nobody uses it
 
 	once      *Once         // the run that the lock is for; nil: none
 	completes atomic.Bool   // its leave stores that the run is complete
@@ -155,22 +164,29 @@ func (q *Request) ID() string { return lease.ListedID(q.ownerID) }
 // OwnerID returns the member of the request in the sorted sets.
 func (q *Request) OwnerID() string { return q.ownerID }
 
-// The usual values of the script's argument "wait", made once: do not wait, and wait behind
-// everybody with no bound.
-var dontWait, waitAsLast any = "", "0 0"
+// The usual values of the script's argument "wait", made once: do not wait, do not wait but for
+// permits that were kept, and wait behind everybody with no bound.
+var dontWait, awaitKept, waitAsLast any = "", "?0", "0 0"
 
 // Enter prepares the call that takes permits or a place in the queue.
 func (q *Request) Enter(o lease.EnterOptions) *call.Call {
 	wait := waitAsLast
 	switch {
-	case !o.Wait:
+	case !o.Wait && !o.AwaitsKept:
 		wait = dontWait
+	case !o.Wait && o.MaxWaiters == 0:
+		wait = awaitKept
+	case !o.Wait:
+		wait = "?" + strconv.Itoa(o.MaxWaiters)
 	case o.Ticket != 0 || o.MaxWaiters != 0:
 		wait = strconv.FormatInt(o.Ticket, 10) + " " + strconv.Itoa(o.MaxWaiters)
 	}
 	k := &q.res.keys
 	if q.once != nil {
 		return call.New(enterOnceScript, 5, k[0], k[1], k[2], k[3], q.once.done, &q.ownerID, &q.counted, &q.ttl, &q.limit, o.Void(), wait)
+	}
+	if q.keeps {
+		return call.New(enterScript, 5, k[0], k[1], k[2], k[3], q.res.keepers, &q.ownerID, &q.counted, &q.ttl, &q.limit, o.Void(), wait)
 	}
 	return call.New(enterScript, 4, k[0], k[1], k[2], k[3], &q.ownerID, &q.counted, &q.ttl, &q.limit, o.Void(), wait)
 }
@@ -198,6 +214,7 @@ func (q *Request) ReadEnter(_ *call.Call, v []int64) (r lease.Reply, err error) 
 	switch r.Code {
 	case lease.Granted:
 		r.Term, r.Token = call.Duration(v[2]), uint64(v[3])
+		r.Contended, r.Added = v[4] != 0, v[5] != 0
 	case lease.Queued, lease.Busy, lease.TooMany, lease.QueueFull:
 		r.State = readState(v[2:6])
 	case lease.Answered:
@@ -235,6 +252,10 @@ func (q *Request) ReadLeave(v []int64) (r lease.Reply, err error) {
 func (q *Request) Renew(o lease.RenewOptions) *call.Call {
 	k, ms, held := &q.res.keys, call.Milliseconds(o.Term), max(0, o.HeldFor.Milliseconds())
 	switch {
+	case o.Keeps && q.res.fenced:
+		return call.New(renewKeepScript, 4, k[0], k[1], k[2], q.res.keepers, &q.ownerID, &q.permits, ms, &q.limit)
+	case o.Keeps:
+		return call.New(renewKeepScript, 5, k[0], k[1], k[2], q.res.keepers, k[3], &q.ownerID, &q.permits, ms, &q.limit, held)
 	case o.Counts && q.res.fenced:
 		return call.New(renewCountScript, 2, k[0], k[1], &q.ownerID, &q.permits, ms, &q.limit)
 	case o.Counts:
@@ -247,8 +268,8 @@ func (q *Request) Renew(o lease.RenewOptions) *call.Call {
 
 // ReadRenew reads the reply to a renewal.
 func (q *Request) ReadRenew(v []int64) (r lease.Reply, err error) {
-	if r.Result, err = ReadRenew("renew", v); len(v) == 4 {
-		r.Use = lease.Use{Waiting: int(v[1]), InUse: int(v[2]), Limit: int(v[3])}
+	if r.Result, err = ReadRenew("renew", v); len(v) >= 4 {
+		r.Use = lease.Use{Waiting: int(v[1]), InUse: int(v[2]), Limit: int(v[3]), Recalled: len(v) > 4 && v[4] != 0}
 	}
 	return r, err
 }

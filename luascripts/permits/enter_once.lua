@@ -20,4 +20,5 @@ if redis.call('EXISTS', KEYS[5]) == 1 then
   local time = redis.call('TIME')
   return { 8, time[1] * 1000000 + time[2], 0, 0, 0, 0 }
 end
+local keepers = nil
 -- include permits/shared/enter

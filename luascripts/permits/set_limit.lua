@@ -1,6 +1,7 @@
 -- Sets the limit of a semaphore's key while it is in use. Waiters of any process that now have
--- room are granted at once; nobody loses a permit. Of two settings the one that was called
--- later counts, of any handle. A copy changes nothing that came after its call.
+-- room are granted at once; nobody loses a permit. If more are in use than the limit allows,
+-- those that are kept are recalled. Of two settings the one that was called later counts, of any
+-- handle. A copy changes nothing that came after its call.
 --
 -- KEYS  holders, queue, alive, limit
 -- ARGV  1 limit, 0 = back to the limit that each process has configured
@@ -35,6 +36,9 @@ local fenced = false
 
 -- include shared/check_setting
 
+local recalled_until, coming_until
+-- include permits/shared/recall
+
 -- Reads come first, of every key that is written later: a wrong type ends the script here.
 redis.call('GET', stored_limit)
 redis.call('ZCARD', holders)
@@ -50,4 +54,8 @@ else
 end
 purge()
 advance()
+if limit == '0' or in_use() > tonumber(limit) then
+  recalled_until = tonumber(redis.call('ZSCORE', alive, '^') or '')
+  recall()
+end
 return with_own_outcomes({ 1, us, 0 })

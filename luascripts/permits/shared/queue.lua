@@ -43,16 +43,27 @@ local function in_use()
   return counted
 end
 
--- Returns the ms until the earliest lease ends, 0 if none is held.
-local function until_earliest_expiry()
-  local first = redis.call('ZRANGE', holders, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
-  return first[2] and math.ceil(first[2]) - now or 0 -- see held_since
+-- Returns the member of the permit that ends first and its score, or nothing. It is looked up
+-- once; after that only a grant of this call changes it.
+local first
+local function earliest()
+  first = first or redis.call('ZRANGE', holders, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
+  return first
 end
 
--- Returns the limit that applies to a request: the stored one, or else its own.
+-- Returns the ms until the earliest lease ends, 0 if none is held.
+local function until_earliest_expiry()
+  local ends = earliest()[2]
+  return ends and math.ceil(ends) - now or 0 -- see held_since
+end
+
+-- Returns the limit that applies to a request: the stored one, or else its own. A script that
+-- stores one does so before.
+local stored
 local function limit_in_force(own_limit)
   if fenced then return own_limit end
-  return tonumber(redis.call('GET', stored_limit) or '') or own_limit
+  stored = stored or redis.call('GET', stored_limit) or ''
+  return tonumber(stored) or own_limit
 end
 
 -- The error of a fence that leaves no greater token; nil: the call has met none.
@@ -96,7 +107,7 @@ local function grant(member, n, term, is_first_term)
   else
     keep(holders, now + term)
   end
-  counted = before + n
+  counted, first = before + n, nil
   return token
 end
 

@@ -1,0 +1,360 @@
+package semaphore
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/call"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
+	"github.com/leasehold-go/leasehold/luascripts"
+	"github.com/leasehold-go/leasehold/semaphore"
+)
+
+// acquire starts an Acquire that waits for its turn.
+func (f *fixture) acquire(s *semaphore.Semaphore, key string) *waiting {
+	return harness.Start(f.T, func() (*semaphore.Lease, error) { return s.Acquire(f.Context(), key) })
+}
+
+// listens waits until somebody is subscribed.
+func (f *fixture) listens(n int) {
+	f.Helper()
+	redistest.Eventually(f, "a subscription", func() bool { return len(f.Subscribed("leasehold")) >= n })
+}
+
+// A request that finds no room recalls what rests, whether its own process keeps leases or not.
+func TestKeptPermitsAreRecalled(t *testing.T) {
+	each(t, func(f *fixture) {
+		a, w := f.keeper(limit(2))
+		b, _ := f.open(limit(2))
+		c, _ := f.keeper(limit(2))
+		for _, other := range []*semaphore.Semaphore{b, c} {
+			f.keep(a, "k", 2)
+			first, second := f.acquire(other, "k").Got(), f.acquire(other, "k").Got()
+			_, err := a.TryAcquire(f.Context(), "k")
+			redistest.WantErr(f, err, leasehold.ErrBusy)
+			if err := first.Extend(f.Context(), time.Minute); err != nil { // so that it is not kept
+				f.Fatal(err)
+			}
+			if err := second.Extend(f.Context(), time.Minute); err != nil {
+				f.Fatal(err)
+			}
+			release(f, first)
+			release(f, second)
+			time.Sleep(200 * time.Millisecond) // the mark, and the keeper's own pause
+		}
+		if n := w.Ran(luascripts.PermitsLeave()); n < 4 {
+			f.Errorf("%d leaves were sent; want 4 at least", n)
+		}
+	})
+}
+
+// With a subscription, the recall takes no time but that of its messages.
+func TestRecallTakesNoTime(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		a, _ := f.keeper(limit(2))
+		b, _ := f.open(limit(2))
+		f.keep(a, "k", 2)
+		synctest.Wait()
+		began := time.Now()
+		release(f, f.acquire(b, "k").Got())
+		if took := time.Since(began); took > time.Millisecond {
+			f.Errorf("the recall took %v", took)
+		}
+	})
+}
+
+// TryAcquire waits a moment for permits that rest elsewhere, and so does a second one right after
+// it. While refusals follow each other, only the first one waits.
+func TestTryAcquireAwaitsKeptPermits(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		a, _ := f.keeper(limit(2))
+		b, _ := f.open(limit(2))
+		f.keep(a, "k", 2)
+		synctest.Wait()
+		try := func() *waiting {
+			return harness.Start(f.T, func() (*semaphore.Lease, error) { return b.TryAcquire(f.Context(), "k") })
+		}
+		first, second := try(), try()
+		l := first.Got()
+		release(f, second.Got())
+		release(f, l)
+
+		// In use, they do not come.
+		time.Sleep(time.Second)
+		used := []*semaphore.Lease{f.take(a, "k", 1), f.take(a, "k", 1)}
+		refused := func() time.Duration {
+			began := time.Now()
+			redistest.WantErr(f, try().Failed(), leasehold.ErrBusy)
+			return time.Since(began)
+		}
+		if took := refused(); took < 50*time.Millisecond || took > 250*time.Millisecond {
+			f.Errorf("the first refusal took %v; want 50 to 250 ms", took)
+		}
+		for range 20 {
+			if took := refused(); took > time.Millisecond {
+				f.Errorf("a refusal right after another took %v", took)
+			}
+			time.Sleep(90 * time.Millisecond)
+		}
+		for _, l := range used {
+			release(f, l)
+		}
+		synctest.Wait()
+		f.WantHeld("k", 0) // they were recalled
+	})
+}
+
+// The second of two tries waits, too, although the first one has sent the recall: its permits are
+// on their way.
+func TestSecondTryWaitsForTheSameRecall(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		a, w := f.keeper(limit(2))
+		b, _ := f.open(limit(2))
+		f.keep(a, "k", 2)
+		synctest.Wait()
+		w.Stall(call.ScriptName(luascripts.PermitsLeave())) // the permits are on their way for a while
+		var tries []*waiting
+		for range 2 {
+			tries = append(tries, harness.Start(f.T, func() (*semaphore.Lease, error) { return b.TryAcquire(f.Context(), "k") }))
+			time.Sleep(5 * time.Millisecond)
+		}
+		w.Unstall()
+		for _, try := range tries {
+			release(f, try.Got())
+		}
+	})
+}
+
+// A lease in use when the recall comes is given back at its release.
+func TestRecalledPermitInUseIsNotKept(t *testing.T) {
+	each(t, func(f *fixture) {
+		a, _ := f.keeper()
+		b, _ := f.open()
+		f.keep(a, "k", 1)
+		used := f.take(a, "k", 1)
+		f.listens(1)
+		_, err := b.TryAcquire(f.Context(), "k")
+		redistest.WantErr(f, err, leasehold.ErrBusy)
+		redistest.Eventually(f, "the recall to arrive", func() bool { return f.RDB.ZCard(f.Context(), f.Part("k", "queue")).Val() == 0 })
+		time.Sleep(20 * time.Millisecond)
+		release(f, used)
+		f.WantHeld("k", 0)
+	})
+}
+
+// A lease that was waited for is not kept, and neither is one that was granted while others have
+// just found no room.
+func TestContendedPermitIsNotKept(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		a, _ := f.keeper()
+		b, _ := f.keeper()
+		other := f.take(b, "k", 1)
+		waited := f.wait(f.Context(), a, "k", 1)
+		release(f, other)
+		release(f, waited.Got())
+		f.WantHeld("k", 0)
+
+		time.Sleep(time.Second) // the mark is over
+		l := f.take(a, "k", 1)
+		_, err := b.TryAcquire(f.Context(), "k")
+		redistest.WantErr(f, err, leasehold.ErrBusy)
+		synctest.Wait()
+		release(f, l)
+		synctest.Wait()
+		f.keep(b, "k", 1) // under the mark
+		f.WantHeld("k", 0)
+		time.Sleep(time.Second)
+		f.keep(b, "k", 1)
+		f.WantHeld("k", 1)
+	})
+}
+
+// A recall whose message is lost costs a second.
+func TestLostRecall(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		for name, ask := range map[string]func(b *semaphore.Semaphore) *waiting{
+			"Acquire": func(b *semaphore.Semaphore) *waiting { return f.acquire(b, "Acquire") },
+			"TryAcquire": func(b *semaphore.Semaphore) *waiting {
+				_, err := b.TryAcquire(f.Context(), "TryAcquire")
+				redistest.WantErr(f, err, leasehold.ErrBusy)
+				return harness.Start(f.T, func() (l *semaphore.Lease, err error) {
+					for {
+						if l, err = b.TryAcquire(f.Context(), "TryAcquire"); err == nil {
+							return l, nil
+						}
+						time.Sleep(10 * time.Millisecond)
+					}
+				})
+			},
+		} {
+			a, w := f.keeper(keepFor(2 * time.Second))
+			b, _ := f.open()
+			if _, err := a.Inspect(f.Context(), name); err != nil { // so that it has a connection
+				f.Fatal(err)
+			}
+			letDial := w.HoldDials() // it never has a subscription
+			id := f.keep(a, name, 1)[0]
+			synctest.Wait()
+			began := time.Now()
+			l := ask(b).Got()
+			if took := time.Since(began); took > 1100*time.Millisecond {
+				f.Errorf("%s was served after %v", name, took)
+			}
+			release(f, l)
+			letDial()
+			if next := f.take(a, name, 1); next.ID() == id {
+				f.Error("the lease that was given back serves another turn")
+			} else {
+				release(f, next)
+			}
+		}
+	})
+}
+
+// While Redis is silent, nothing is kept for longer than 2 s.
+func TestNothingIsKeptWhileRedisIsSilent(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		a, w := f.keeper(keepFor(2500 * time.Millisecond))
+		f.keep(a, "k", 1)
+		synctest.Wait()
+		w.Refuse()
+		for range 19 {
+			time.Sleep(100 * time.Millisecond)
+			release(f, f.take(a, "k", 1))
+		}
+		time.Sleep(150 * time.Millisecond)
+		_, err := a.TryAcquire(f.Context(), "k")
+		redistest.WantErr(f, err, leasehold.ErrUnavailable)
+	})
+}
+
+// Leases of another weight of the same process are given back for a request that needs their
+// permits.
+func TestOwnPermitsOfAnotherWeightAreRecalled(t *testing.T) {
+	each(t, func(f *fixture) {
+		s, _ := f.keeper(limit(4))
+		for range 2 {
+			f.keep(s, "k", 4)
+			release(f, f.take(s, "k", 3)) // a try
+			f.WantHeld("k", 3)
+			waited := harness.Start(f.T, func() (*semaphore.Lease, error) { return s.AcquireN(f.Context(), "k", 2) })
+			l := waited.Got()
+			f.WantHeld("k", 2)
+			if err := l.Extend(f.Context(), time.Minute); err != nil {
+				f.Fatal(err)
+			}
+			release(f, l)
+			time.Sleep(200 * time.Millisecond) // the mark, and the pause
+		}
+	})
+}
+
+// A limit that is set below what is in use recalls what rests.
+func TestLoweredLimitRecallsKeptPermits(t *testing.T) {
+	each(t, func(f *fixture) {
+		a, _ := f.keeper(limit(4), keepFor(2*time.Second))
+		b, _ := f.open(limit(4))
+		f.keep(a, "k", 3)
+		f.listens(1)
+		if err := b.SetLimit(f.Context(), "k", 3); err != nil {
+			f.Fatal(err)
+		}
+		f.WantHeld("k", 3)
+		if err := b.SetLimit(f.Context(), "k", 2); err != nil {
+			f.Fatal(err)
+		}
+		redistest.Eventually(f, "the permits to be given back", func() bool { return len(f.Held("k")) == 0 })
+	})
+}
+
+// Revoke takes a lease that rests for good, and nobody is told of a loss.
+func TestKeptPermitIsRevoked(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		var events []leasehold.Event
+		a, _ := f.keeper(limit(2), keepFor(2*time.Second), func(c *semaphore.Config) {
+			c.Observer = observerFunc(func(e leasehold.Event) { events = append(events, e) })
+		})
+		b, _ := f.open(limit(2))
+		ids := f.keep(a, "k", 2)
+		time.Sleep(200 * time.Millisecond)
+		if err := b.Revoke(f.Context(), "k", ids[1], "a test"); err != nil {
+			f.Fatal(err)
+		}
+		synctest.Wait()
+		l := f.take(a, "k", 1)
+		if l.ID() != ids[0] {
+			f.Errorf("the next turn has lease %s; want %s", l.ID(), ids[0])
+		}
+		release(f, l)
+		for _, e := range events {
+			if e.Kind == leasehold.EventLeaseEnded || e.Outcome == leasehold.OutcomeRevoked {
+				f.Errorf("told of %+v", e)
+			}
+		}
+	})
+}
+
+// When Redis has forgotten one lease, the process gives back its others of that key. Nobody is
+// told of the loss of a lease that rests.
+func TestKeptPermitsThatRedisForgets(t *testing.T) {
+	bubble(t, func(f *fixture, server *miniredis.Miniredis) {
+		var events []leasehold.Event
+		a, w := f.keeper(limit(4), keepFor(2*time.Second), func(c *semaphore.Config) {
+			c.Observer = observerFunc(func(e leasehold.Event) { events = append(events, e) })
+		})
+		ids := f.keep(a, "k", 4)
+		synctest.Wait()
+		server.FlushAll()
+		time.Sleep(1100 * time.Millisecond) // it has asked
+		enters := w.Ran(luascripts.PermitsEnter())
+		l := f.take(a, "k", 1)
+		for _, id := range ids {
+			if l.ID() == id {
+				f.Error("a turn began on a lease that Redis has forgotten")
+			}
+		}
+		if n := w.Ran(luascripts.PermitsEnter()) - enters; n != 1 {
+			f.Errorf("%d enters; want 1", n)
+		}
+		release(f, l)
+		for _, e := range events {
+			if e.Kind == leasehold.EventLeaseEnded || e.Outcome == leasehold.OutcomeLost && e.Kind != leasehold.EventRenewed {
+				f.Errorf("told of %+v", e)
+			}
+		}
+	})
+}
+
+// After recalls before which keeping has saved nothing, the process keeps nothing for a while,
+// which doubles up to 3.2 s.
+func TestKeepingPausesAfterUselessRecalls(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		a, _ := f.keeper()
+		b, _ := f.open()
+		pause := 100 * time.Millisecond
+		for range 7 {
+			f.keep(a, "k", 1)
+			f.WantHeld("k", 1)
+			synctest.Wait()
+			release(f, f.acquire(b, "k").Got())
+			time.Sleep(pause - time.Millisecond)
+			f.keep(a, "k", 1)
+			f.WantHeld("k", 0)
+			time.Sleep(10 * time.Millisecond)
+			pause = min(2*pause, 3200*time.Millisecond)
+		}
+		f.keep(a, "k", 1)
+		f.keep(a, "k", 1)
+		f.keep(a, "k", 1)
+		synctest.Wait()
+		release(f, f.acquire(b, "k").Got())
+		time.Sleep(150 * time.Millisecond) // the mark is over, and keeping has paid
+		f.keep(a, "k", 1)
+		f.WantHeld("k", 1)
+	})
+}

@@ -1,0 +1,349 @@
+package semaphore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
+	"github.com/leasehold-go/leasehold/luascripts"
+	"github.com/leasehold-go/leasehold/semaphore"
+)
+
+func keepFor(d time.Duration) func(*semaphore.Config) {
+	return func(c *semaphore.Config) { c.KeepFor = d }
+}
+
+// keeper opens a handle that keeps permits for a second.
+func (f *fixture) keeper(mod ...func(*semaphore.Config)) (*semaphore.Semaphore, *harness.Wire) {
+	f.Helper()
+	return f.open(append([]func(*semaphore.Config){keepFor(time.Second), ttl(5 * time.Second)}, mod...)...)
+}
+
+// keep makes a handle keep n leases of one permit, and returns their IDs.
+func (f *fixture) keep(s *semaphore.Semaphore, key string, n int) (ids []string) {
+	f.Helper()
+	var leases []*semaphore.Lease
+	for range n {
+		l := f.take(s, key, 1)
+		leases, ids = append(leases, l), append(ids, l.ID())
+	}
+	for _, l := range leases {
+		release(f, l)
+	}
+	return ids
+}
+
+func TestKeepForIsChecked(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{})
+	defer rdb.Close()
+	for text, cfg := range map[string]semaphore.Config{
+		"KeepFor is 1s, and Total is 2; want one of them to be 0": {Total: 2, KeepFor: time.Second},
+		"KeepFor is -1ns; want 1ms to 10s":                        {KeepFor: -1},
+		"KeepFor is 1µs; want 1ms to 10s":                         {KeepFor: time.Microsecond},
+		"KeepFor is 10.000000001s; want 1ms to 10s":               {KeepFor: 10*time.Second + 1},
+		"KeepFor is 501ms; want 1ms to 500ms (half of TTL":        {TTL: time.Second, KeepFor: 501 * time.Millisecond},
+	} {
+		cfg.Name, cfg.Limit = "f", 1
+		_, err := semaphore.New(rdb, cfg)
+		redistest.WantText(t, err, text)
+	}
+	if _, err := semaphore.New(rdb, semaphore.Config{Name: "f", Limit: 1, TTL: time.Second, KeepFor: 500 * time.Millisecond}); err != nil {
+		t.Error(err)
+	}
+}
+
+// A permit that was used a moment ago is taken again, and given back, without a call.
+func TestKeptPermitsCostNoCall(t *testing.T) {
+	each(t, func(f *fixture) {
+		s, w := f.keeper(limit(3))
+		kept := f.keep(s, "k", 2)
+		enters := w.Ran(luascripts.PermitsEnter())
+		for n := range 20 {
+			l, err := s.Acquire(f.Context(), "k")
+			if err != nil {
+				f.Fatal(err)
+			}
+			if l.ID() != kept[1] {
+				f.Fatalf("turn %d has lease %s; want that which was used last, %s", n, l.ID(), kept[1])
+			}
+			release(f, l)
+			redistest.WantErr(f, l.Release(), leasehold.ErrReleased)
+			if err := s.Do(f.Context(), "k", func(ctx context.Context) error { return ctx.Err() }); err != nil {
+				f.Fatal(err)
+			}
+			release(f, f.take(s, "k", 1))
+		}
+		if n, leaves := w.Ran(luascripts.PermitsEnter())-enters, w.Ran(luascripts.PermitsLeave()); n != 0 || leaves != 0 {
+			f.Errorf("%d enters and %d leaves were sent; want none", n, leaves)
+		}
+		f.WantHeld("k", 2)
+	})
+}
+
+// A lease is given back KeepFor after its last use. A second later nothing of the handle is left.
+func TestKeptPermitsGoBackAfterKeepFor(t *testing.T) {
+	bubble(t, func(f *fixture, server *miniredis.Miniredis) {
+		s, _ := f.keeper(limit(2))
+		f.keep(s, "k", 2)
+		for range 3 { // one of them is used, the other one is not
+			time.Sleep(400 * time.Millisecond)
+			f.keep(s, "k", 1)
+		}
+		f.WantHeld("k", 1)
+		time.Sleep(999 * time.Millisecond)
+		synctest.Wait()
+		f.WantHeld("k", 1)
+		time.Sleep(2 * time.Millisecond)
+		synctest.Wait()
+		f.WantHeld("k", 0)
+		time.Sleep(time.Second)
+		if all := f.Subscribed("leasehold"); len(all) != 0 {
+			f.Errorf("still subscribed to %v", all)
+		}
+		time.Sleep(2 * time.Second) // the register of those that keep
+		if all := server.Keys(); len(all) != 0 {
+			f.Errorf("left: %v", all)
+		}
+	})
+}
+
+// No turn begins on a lease that has rested for KeepFor, even if the timer is late.
+func TestKeptPermitIsNotUsedAfterKeepFor(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		s, w := f.keeper()
+		f.keep(s, "k", 1)
+		enters := w.Ran(luascripts.PermitsEnter())
+		time.Sleep(time.Second) // both are due at this moment, in any order
+		release(f, f.take(s, "k", 1))
+		if n := w.Ran(luascripts.PermitsEnter()) - enters; n != 1 {
+			f.Errorf("%d enters were sent; want 1", n)
+		}
+	})
+}
+
+// Leases that rest are renewed.
+func TestKeptPermitsAreRenewed(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		s, w := f.open(keepFor(200*time.Millisecond), ttl(400*time.Millisecond))
+		id := f.keep(s, "k", 1)[0]
+		for range 20 {
+			time.Sleep(190 * time.Millisecond)
+			l := f.take(s, "k", 1)
+			if l.ID() != id {
+				f.Fatal("the lease was not kept")
+			}
+			release(f, l)
+		}
+		if n := w.Ran(luascripts.PermitsRenew()); n == 0 {
+			f.Error("it was never renewed")
+		}
+	})
+}
+
+// MaxHold, Deadline and Context belong to each turn. A lease that MaxHold has ended once is
+// handed out again.
+func TestTurnsOfAKeptPermitAreTheirOwn(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		s, _ := f.keeper(func(c *semaphore.Config) { c.MaxHold = 300 * time.Millisecond; c.KeepFor = 150 * time.Millisecond })
+		type name struct{}
+		for n := range 5 {
+			ctx, cancel := context.WithCancel(context.WithValue(f.Context(), name{}, n))
+			l, err := s.Acquire(ctx, "k")
+			if err != nil {
+				f.Fatal(err)
+			}
+			if got := l.Context().Value(name{}); got != n {
+				f.Fatalf("turn %d has the Context of turn %v", n, got)
+			}
+			if left := time.Until(l.Deadline()); left > 300*time.Millisecond || left < 150*time.Millisecond {
+				f.Fatalf("turn %d has %v; want MaxHold, or what is left of the lease", n, left)
+			}
+			time.Sleep(250 * time.Millisecond)
+			if err := l.Context().Err(); err != nil {
+				f.Fatalf("turn %d ended within MaxHold: %v", n, context.Cause(l.Context()))
+			}
+			release(f, l)
+			redistest.WantErr(f, context.Cause(l.Context()), leasehold.ErrReleased)
+			cancel()
+		}
+		l := f.take(s, "k", 1)
+		time.Sleep(301 * time.Millisecond)
+		redistest.WantErr(f, context.Cause(l.Context()), leasehold.ErrMaxHold)
+		redistest.WantErr(f, l.Release(), leasehold.ErrMaxHold)
+		release(f, f.take(s, "k", 1))
+	})
+}
+
+// A lease that was extended is given back.
+func TestExtendedPermitIsNotKept(t *testing.T) {
+	each(t, func(f *fixture) {
+		s, _ := f.keeper()
+		f.keep(s, "k", 1)
+		l := f.take(s, "k", 1)
+		if err := l.Extend(f.Context(), time.Hour); err != nil {
+			f.Fatal(err)
+		}
+		release(f, l)
+		f.WantHeld("k", 0)
+	})
+}
+
+// A handle keeps at most 1000 leases. Beyond that, those that were used least recently go.
+func TestKeptPermitsAreBounded(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		s, _ := f.keeper(keepFor(2 * time.Second))
+		key := func(n int) string { return fmt.Sprint("k", n) }
+		for n := range 1000 {
+			f.keep(s, key(n), 1)
+		}
+		f.keep(s, key(0), 1)
+		for n := range 10 {
+			f.keep(s, key(1000+n), 1)
+		}
+		synctest.Wait()
+		for n := range 1010 {
+			want := 1
+			if n > 0 && n <= 10 {
+				want = 0
+			}
+			f.WantHeld(key(n), want)
+		}
+	})
+}
+
+// Close gives back what rests at once, and so does Shutdown, which waits for nobody.
+func TestCloseGivesKeptPermitsBack(t *testing.T) {
+	each(t, func(f *fixture) {
+		for name, end := range map[string]func(*semaphore.Semaphore, context.Context) error{
+			"Close": (*semaphore.Semaphore).Close, "Shutdown": (*semaphore.Semaphore).Shutdown,
+		} {
+			s, _ := f.keeper(limit(3), keepFor(2*time.Second))
+			f.keep(s, name, 3)
+			began := time.Now()
+			if err := end(s, f.Context()); err != nil {
+				f.Fatalf("%s: %v", name, err)
+			}
+			if took := time.Since(began); took > time.Second {
+				f.Errorf("%s took %v", name, took)
+			}
+			f.WantHeld(name, 0)
+			_, err := s.TryAcquire(f.Context(), name)
+			redistest.WantErr(f, err, leasehold.ErrClosed)
+		}
+	})
+}
+
+// A lease in use is not kept once Shutdown has begun, so that Shutdown ends.
+func TestShutdownWaitsForUsersOfKeptPermits(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		s, _ := f.keeper(limit(2))
+		f.keep(s, "k", 2)
+		l := f.take(s, "k", 1)
+		ended := harness.Start(f.T, func() (struct{}, error) { return struct{}{}, s.Shutdown(f.Context()) })
+		synctest.Wait()
+		f.WantHeld("k", 1)
+		if ended.Ended() {
+			f.Fatal("Shutdown did not wait for a holder")
+		}
+		release(f, l)
+		ended.Got()
+		f.WantHeld("k", 0)
+	})
+}
+
+// An acquisition from memory in the moment of Close returns ErrClosed, or a lease that Close ends
+// after that.
+func TestCloseDuringAcquisitionsFromMemory(t *testing.T) {
+	each(t, func(f *fixture) {
+		for n := range 30 {
+			key := fmt.Sprint("k", n)
+			s, _ := f.keeper(limit(4))
+			f.keep(s, key, 4)
+			var users sync.WaitGroup
+			started := make(chan struct{}, 4)
+			for range 4 {
+				users.Go(func() {
+					for first := true; ; first = false {
+						l, err := s.Acquire(context.Background(), key)
+						if err != nil {
+							if !errors.Is(err, leasehold.ErrClosed) {
+								f.Errorf("Acquire: %v; want ErrClosed", err)
+							}
+							return
+						}
+						if first {
+							started <- struct{}{}
+						}
+						if err := l.Release(); err != nil && !errors.Is(err, leasehold.ErrReleased) {
+							f.Errorf("Release: %v", err)
+						}
+					}
+				})
+			}
+			<-started
+			harness.Close(f.T, s)
+			users.Wait()
+			f.WantHeld(key, 0)
+		}
+	})
+}
+
+// Listings say which process keeps leases, and the Observer which grants came from memory.
+func TestKeptPermitsAreShown(t *testing.T) {
+	each(t, func(f *fixture) {
+		var mu sync.Mutex
+		var events []leasehold.Event
+		observe := observerFunc(func(e leasehold.Event) {
+			mu.Lock()
+			defer mu.Unlock()
+			if e.Kind != leasehold.EventRenewed {
+				events = append(events, e)
+			}
+		})
+		a, _ := f.keeper(limit(4), func(c *semaphore.Config) { c.Observer, c.Label = observe, "a" })
+		b, _ := f.open(limit(4), func(c *semaphore.Config) { c.Label = "b" })
+		f.keep(a, "k", 1)
+		f.keep(a, "k", 1)
+		l := f.take(b, "k", 1)
+		seen, err := b.Inspect(f.Context(), "k")
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, h := range seen.Holders {
+			if h.Keeps != (h.Label == "a") {
+				f.Errorf("holder %+v", h)
+			}
+		}
+		if len(seen.Holders) != 2 {
+			f.Errorf("%d holders; want 2", len(seen.Holders))
+		}
+		release(f, l)
+		mu.Lock()
+		defer mu.Unlock()
+		var told []string
+		for _, e := range events {
+			told = append(told, fmt.Sprint(e.Kind, e.Outcome, e.Kept))
+		}
+		want := fmt.Sprint([]string{
+			fmt.Sprint(leasehold.EventAcquired, "granted", false), fmt.Sprint(leasehold.EventHoldEnded, "released", false),
+			fmt.Sprint(leasehold.EventAcquired, "granted", true), fmt.Sprint(leasehold.EventHoldEnded, "released", false),
+		})
+		if fmt.Sprint(told) != want {
+			f.Errorf("told %v; want %v", told, want)
+		}
+	})
+}
+
+type observerFunc func(leasehold.Event)
+
+func (fn observerFunc) Observe(e leasehold.Event) { fn(e) }
