@@ -36,11 +36,7 @@ func (f Family) Resource(key string) (lease.Resource, error) {
 	if err != nil {
 		return nil, err
 	}
-	res := NewResource(r, f.Fenced)
-	if f.Keeps {
-		res.keepers = r.Part("keepers")
-	}
-	return res, nil
+	return NewResource(r, f.Fenced, f.Keeps), nil
 }
 
 // A Resource is one key with its permits.
@@ -52,15 +48,19 @@ type Resource struct {
 }
 
 // NewResource returns a Resource with its Redis keys.
-func NewResource(r keys.Resource, fenced bool) *Resource {
+func NewResource(r keys.Resource, fenced, keeps bool) *Resource {
 	last := "limit"
 	if fenced {
 		last = "fence"
 	}
-	return &Resource{
+	res := &Resource{
 		label: r.Label, fenced: fenced,
 		keys: [4]any{r.Part("holders"), r.Part("queue"), r.Part("alive"), r.Part(last)},
 	}
+	if keeps {
+		res.keepers = r.Part("keepers")
+	}
+	return res
 }
 
 // Label returns the family and the key.

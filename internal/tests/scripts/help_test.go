@@ -3,6 +3,7 @@ package scripts_test
 import (
 	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -23,7 +24,12 @@ func constant(t *testing.T, name string) time.Duration {
 // number is a number that the scripts set.
 func number(t *testing.T, name string) int64 {
 	t.Helper()
-	m := regexp.MustCompile(`(?m)^ *local ` + name + ` = (\d+)`).FindStringSubmatch(luascripts.PermitsRevoke())
+	return numberIn(t, luascripts.PermitsRevoke(), name)
+}
+
+func numberIn(t *testing.T, script, name string) int64 {
+	t.Helper()
+	m := regexp.MustCompile(`(?m)^ *local ` + name + ` = (\d+)`).FindStringSubmatch(script)
 	if m == nil {
 		t.Fatalf("the scripts set no %s", name)
 	}
@@ -41,7 +47,7 @@ type resource struct {
 }
 
 func newPermitsResource(r keys.Resource, fenced bool) *resource {
-	return &resource{permits.NewResource(r, fenced), r}
+	return &resource{permits.NewResource(r, fenced, true), r}
 }
 
 func newLoadsResource(r keys.Resource) *resource { return &resource{loads.NewResource(r, 0), r} }
@@ -55,7 +61,7 @@ func (r *resource) attempt(handle string, seq uint64, n int, ttl time.Duration, 
 }
 
 func (r *resource) attemptFor(rejected loads.Rejected, handle string, seq uint64, n int, ttl time.Duration, limit int) *request {
-	t := lease.Terms{Handle: handle, Seq: seq, Permits: n, TTL: ttl, Limit: limit, Want: rejected}
+	t := lease.Terms{Handle: handle, Seq: seq, Permits: n, TTL: ttl, Limit: limit, Keeps: mayKeep(handle), Want: rejected}
 	return &request{Request: r.Request(t), Seq: seq, TTL: ttl, Permits: n, Limit: limit, member: t.OwnerID(), res: r, terms: t}
 }
 
@@ -69,6 +75,9 @@ type request struct {
 	res            *resource
 	terms          lease.Terms
 }
+
+// mayKeep reports whether a handle may keep leases that nobody uses.
+func mayKeep(handle string) bool { return strings.HasPrefix(handle[22:], keys.Keeps) }
 
 // Member is the owner id as the scripts know it.
 func (r *request) Member() string { return r.member }

@@ -12,11 +12,14 @@ import (
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/lease"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/luascripts"
 )
 
 func scriptConstants(t *testing.T) constants {
 	ms := func(name string) int64 { return constant(t, name).Milliseconds() }
+	kept := func(name string) int64 { return numberIn(t, luascripts.PermitsEnter(), name) }
 	return constants{
+		recalled: kept("RECALLED"), coming: kept("COMING"), keeper: kept("KEEPER"),
 		probation: ms("PROBATION"), alive: ms("ALIVE"), overdue: ms("OVERDUE"), silence: ms("SILENCE"),
 		few: number(t, "FEW"), batch: number(t, "BATCH"), parked: number(t, "PARKED"), fence: ms("FENCE_KEPT"),
 		record: (5 * time.Second).Milliseconds(), tombstone: ms("TOMBSTONE"), markKept: ms("MARK_KEPT"),
@@ -42,15 +45,17 @@ func TestModelOfPermits(t *testing.T) {
 					}
 					m := &permitMachine{res: res, tickets: map[uint64]int64{}, last: map[uint64]uint64{}, slots: map[uint64]*slot{}}
 					m.machine = machine{modelServer: s, T: rt, model: newPermitsModel(fenced, c), revoked: map[uint64]buried{}}
-					for _, part := range []string{"holders", "queue", "alive", word, "revoked", "audit", "done:slot"} {
+					for _, part := range []string{"holders", "queue", "alive", word, "revoked", "audit", "done:slot", "keepers"} {
 						m.names = append(m.names, named.Part(part))
 					}
+					on(m.model).held.key = named.Part("holders")
 					m.read() // what a sequence that failed has left
 					rt.Repeat(map[string]func(*rapid.T){
 						"enter": m.enterNew, "enter again": m.enterAgain, "leave": m.leave, "ask": m.ask, "renew": m.renew,
 						"pass": m.pass, "pass some": m.pass, "enter more": m.enterNew, "leave more": m.leave, "word": m.setWord, "set": m.setLimit, "set again": m.setLimit, "lose": m.loseOne,
 						"revoke":   func(t *rapid.T) { m.revoke(t, res.Resource, m.again(t)) },
 						"complete": m.complete, "leave turns": m.leaveTurns, "renew and count": m.renewAndCount,
+						"renew kept": m.renewKept, "enter and try": m.enterNew,
 					})
 				})
 			})
@@ -92,6 +97,7 @@ func (m *permitMachine) enter(t *rapid.T, r *request) {
 	o := lease.EnterOptions{
 		Wait:       rapid.IntRange(0, 3).Draw(t, "tries") < 3,
 		MaxWaiters: max(0, rapid.IntRange(-3, 3).Draw(t, "max")),
+		AwaitsKept: rapid.Bool().Draw(t, "awaits kept"),
 	}
 	if rapid.IntRange(0, 5).Draw(t, "void") == 5 {
 		o.VoidAfter = new(m.clock() + rapid.SampledFrom([]int64{0, -1, 1, 5_000_000}).Draw(t, "void"))
@@ -101,7 +107,10 @@ func (m *permitMachine) enter(t *rapid.T, r *request) {
 	}
 	what := fmt.Sprintf("enter %s: %d of %d for %v, %+v", name(r), r.Permits, r.Limit, r.TTL, o)
 	got := m.call(what, r.Enter(o), 1, func(ref reference) outcome {
-		e := entering{void: *o.Void(), ticket: o.Ticket, wait: o.Wait, max: o.MaxWaiters}
+		e := entering{void: *o.Void(), ticket: o.Ticket, wait: o.Wait, awaits: o.AwaitsKept, max: o.MaxWaiters, keeps: r.terms.Keeps && m.slots[r.Seq] == nil}
+		if !o.Wait && !o.AwaitsKept {
+			e.max = 0 // such a try does not tell it
+		}
 		if m.slots[r.Seq] != nil {
 			return on(ref).unlessRevoked(r.Member(), 7, on(ref).enterOnce(r.Member(), e))
 		}
@@ -245,5 +254,5 @@ func (m *permitMachine) setLimit(t *rapid.T) {
 }
 
 func (m *permitMachine) loseOne(t *rapid.T) {
-	m.loses(rapid.IntRange(0, 6).Draw(t, "key"))
+	m.loses(rapid.IntRange(0, 7).Draw(t, "key"))
 }

@@ -17,6 +17,7 @@ type permitsModel struct {
 	held, queue, alive *cell
 	word               *cell // the last token, or the stored limit
 	done               *cell // says that the slot is complete
+	keepers            *cell // the handles that may keep leases
 	own                string
 	told               []int64 // what the reply says of the caller's other waiters
 }
@@ -29,13 +30,13 @@ func newPermitsModel(fenced bool, c constants) *permitsModel {
 	p := &permitsModel{fenced: fenced}
 	p.c = c
 	cells := []*cell{sortedSet("holders", true), sortedSet("queue", false), sortedSet("alive", true), {name: word}}
-	p.adopt(append(append(cells, revocationCells()...), &cell{name: "done:slot"}))
+	p.adopt(append(append(cells, revocationCells()...), &cell{name: "done:slot"}, sortedSet("keepers", true)))
 	return p
 }
 
 func (p *permitsModel) adopt(cells []*cell) {
 	p.cells, p.held, p.queue, p.alive, p.word = cells, cells[0], cells[1], cells[2], cells[3]
-	p.marks, p.audit, p.done = cells[4], cells[5], cells[6]
+	p.marks, p.audit, p.done, p.keepers = cells[4], cells[5], cells[6], cells[7]
 }
 
 func (p *permitsModel) clone() *permitsModel {
@@ -211,8 +212,9 @@ func (p *permitsModel) busy(code int64, limit int) []int64 {
 
 type entering struct {
 	void, ticket int64
-	wait         bool
+	wait, awaits bool
 	max          int
+	keeps        bool
 }
 
 func (p *permitsModel) enter(member string, o entering) []int64 {
@@ -223,7 +225,7 @@ func (p *permitsModel) enter(member string, o entering) []int64 {
 	}
 	limit, queued := p.limit(t), p.queue.has(member)
 	if left := p.left(member); left > 0 {
-		return []int64{1, p.us, left, p.token(), 0, 0}
+		return []int64{1, p.us, left, p.token(), 1, 1}
 	}
 	if p.alive.has(member) && !queued {
 		return []int64{7, p.us, 0, 0, 0, 0} // given up
@@ -244,6 +246,16 @@ func (p *permitsModel) enter(member string, o entering) []int64 {
 			quick = quick && !p.word.set && len(p.held.scores) < limit && !p.held.has(member)
 		}
 		until := p.held.until
+		contended, added := p.recalled(), int64(0)
+		if o.keeps && !contended {
+			// The quickest way registers, and may then find that it cannot be gone.
+			if !p.fenced && t.permits == 1 && !p.queue.exists() && !p.alive.exists() && !p.word.set && len(p.held.scores) < limit {
+				added = p.register(t.handle)
+			}
+			if !quick || p.fenced {
+				added = p.register(t.handle)
+			}
+		}
 		token := p.grant(t, t.ttl)
 		if quick { // leases that are over, in the key, are not looked at
 			p.held.keep(until)
@@ -251,10 +263,13 @@ func (p *permitsModel) enter(member string, o entering) []int64 {
 			p.held.drop(p.held.order(-forever, p.now)...)
 			p.forget(p.queue, p.alive)
 		}
-		return []int64{1, p.us, t.ttl, token, 0, 0}
+		return []int64{1, p.us, t.ttl, token, oneIf(contended), added}
 	}
 	if !o.wait {
-		return p.busy(3, limit)
+		if coming := p.recall(); !(coming && o.awaits || queued) {
+			return p.busy(3, limit)
+		}
+		o.ticket = 0
 	}
 	if !queued {
 		place := o.ticket
@@ -273,7 +288,7 @@ func (p *permitsModel) enter(member string, o entering) []int64 {
 	p.alive.keep(p.now + p.c.alive)
 	p.tidy()
 	if left := p.left(member); left > 0 {
-		reply, others := []int64{1, p.us, left, 0, 0, 0}, []int64(nil)
+		reply, others := []int64{1, p.us, left, 0, 1, 0}, []int64(nil)
 		for i := 0; i < len(p.told); i += 3 {
 			if p.told[i] == t.seq {
 				reply[3] = p.told[i+2]
@@ -283,8 +298,14 @@ func (p *permitsModel) enter(member string, o entering) []int64 {
 		}
 		return append(reply, others...)
 	}
+	if o.wait {
+		p.recall()
+	}
 	if !queued && o.max > 0 && len(p.queue.scores) > o.max {
 		p.unqueue(member)
+		if !o.wait {
+			return p.busy(3, limit)
+		}
 		return p.busy(5, limit)
 	}
 	return p.busy(2, limit)
@@ -380,6 +401,9 @@ func (p *permitsModel) set(s settingCall) []int64 {
 		p.word.text, p.word.set, p.word.until = strconv.Itoa(s.limit), true, immortal
 	}
 	p.tidy()
+	if s.limit == 0 || p.used() > s.limit {
+		p.recall()
+	}
 	return append([]int64{1, p.us, 0}, p.told...)
 }
 

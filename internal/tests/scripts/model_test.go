@@ -125,7 +125,7 @@ type base struct {
 	c     constants
 }
 
-type constants struct{ probation, alive, overdue, silence, few, batch, parked, fence, record, tombstone, markKept int64 }
+type constants struct{ probation, alive, overdue, silence, few, batch, parked, fence, record, tombstone, markKept, recalled, coming, keeper int64 }
 
 // begin starts a call: keys whose time has come are gone.
 func (b *base) begin(at moment, gone func(until int64, at moment) bool) {

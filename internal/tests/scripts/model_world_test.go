@@ -53,7 +53,7 @@ type modelServer struct {
 	checks int
 }
 
-var modelHandles = []string{strings.Repeat("a", 22), strings.Repeat("b", 22), strings.Repeat("c", 22) + "~host"}
+var modelHandles = []string{strings.Repeat("a", 22), strings.Repeat("b", 22), strings.Repeat("c", 22) + "~host", strings.Repeat("d", 22) + "^", strings.Repeat("e", 22) + "^~keeps"}
 
 func newModelServer(t *testing.T, target redistest.Target) *modelServer {
 	t.Helper()

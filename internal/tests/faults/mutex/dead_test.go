@@ -154,7 +154,7 @@ func newDeadProcess(t *testing.T, rdb redis.UniversalClient, n int) *deadProcess
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &deadProcess{t: t, names: named, res: permits.NewResource(named, true)}
+	d := &deadProcess{t: t, names: named, res: permits.NewResource(named, true, false)}
 	if d.client, err = call.NewClient(rdb); err != nil {
 		t.Fatal(err)
 	}

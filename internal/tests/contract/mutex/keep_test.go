@@ -1,0 +1,181 @@
+package mutex
+
+import (
+	"context"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
+	"github.com/leasehold-go/leasehold/luascripts"
+	"github.com/leasehold-go/leasehold/mutex"
+)
+
+// keeper opens a handle that keeps locks for a second.
+func (f *fixture) keeper(mod ...func(*mutex.Config)) (*mutex.Mutex, *harness.Wire) {
+	f.Helper()
+	return f.open(append([]func(*mutex.Config){func(c *mutex.Config) { c.KeepFor, c.TTL = time.Second, 5*time.Second }}, mod...)...)
+}
+
+// turn locks and unlocks, and returns the token.
+func (f *fixture) turn(m *mutex.Mutex, key string) uint64 {
+	f.Helper()
+	l, err := m.Lock(f.Context(), key)
+	if err != nil {
+		f.Fatal(err)
+	}
+	unlock(f, l)
+	return l.Token()
+}
+
+func TestKeepForOfALockIsChecked(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{})
+	defer rdb.Close()
+	_, err := mutex.New(rdb, mutex.Config{Name: "f", TTL: time.Second, KeepFor: 501 * time.Millisecond})
+	redistest.WantText(t, err, "KeepFor is 501ms; want 1ms to 500ms (half of TTL")
+}
+
+// Tokens rise from turn to turn of a kept lock, and from process to process: the fence knows the
+// last of them before the lock is handed on.
+func TestTokensOfKeptLocksRise(t *testing.T) {
+	each(t, func(f *fixture) {
+		a, w := f.keeper()
+		b, _ := f.open()
+		last := f.turn(a, "k")
+		enters := w.Ran(luascripts.PermitsEnter())
+		for range 20 {
+			token := f.turn(a, "k")
+			if token <= last {
+				f.Fatalf("token %d after %d", token, last)
+			}
+			last = token
+		}
+		if n := w.Ran(luascripts.PermitsEnter()) - enters; n != 0 {
+			f.Errorf("%d enters were sent; want none", n)
+		}
+		l, err := b.Lock(f.Context(), "k")
+		if err != nil {
+			f.Fatal(err)
+		}
+		if l.Token() <= last {
+			f.Errorf("token %d after %d", l.Token(), last)
+		}
+		unlock(f, l)
+		if n := w.Ran(luascripts.PermitsLeaveTurns()); n == 0 {
+			f.Error("the leave did not tell the last turn's token")
+		}
+	})
+}
+
+// The leave of a kept lock sets the fence to the last turn's token.
+func TestFenceOfAKeptLockIsItsLastTurns(t *testing.T) {
+	bubble(t, func(f *fixture, server *miniredis.Miniredis) {
+		a, _ := f.keeper()
+		last := f.turn(a, "k")
+		for range 5 {
+			time.Sleep(time.Microsecond) // a token is not ahead of the clock
+			last = f.turn(a, "k")
+		}
+		time.Sleep(1100 * time.Millisecond)
+		synctest.Wait()
+		got, err := server.Get(f.Part("k", "fence"))
+		if err != nil || got != strconv.FormatUint(last, 10) {
+			f.Errorf("the fence is %s, %v; want %d", got, err, last)
+		}
+	})
+}
+
+// DoOnce and Lead are not served from memory, and the process gives back what it keeps for them.
+func TestKeptLockDoesNotHoldUpItsOwnProcess(t *testing.T) {
+	each(t, func(f *fixture) {
+		a, _ := f.keeper(func(c *mutex.Config) { c.KeepFor = 2 * time.Second })
+		nothing := func(context.Context, uint64) error { return nil }
+		f.turn(a, "try")
+		if ran, err := a.TryDoOnce(f.Context(), "try", "s", time.Minute, nothing); !ran || err != nil {
+			f.Errorf("TryDoOnce: %v, %v", ran, err)
+		}
+		f.turn(a, "once")
+		if ran, err := a.DoOnce(f.Context(), "once", "s", time.Minute, nothing); !ran || err != nil {
+			f.Errorf("DoOnce: %v, %v", ran, err)
+		}
+		f.turn(a, "lead")
+		ctx, cancel := context.WithCancel(f.Context())
+		err := a.Lead(ctx, "lead", func(context.Context, uint64) error { cancel(); return nil })
+		redistest.WantErr(f, err, context.Canceled)
+		for _, key := range []string{"try", "once", "lead"} {
+			f.wantHeld(key, false)
+		}
+	})
+}
+
+func TestInspectShowsAKeptLock(t *testing.T) {
+	each(t, func(f *fixture) {
+		a, _ := f.keeper()
+		f.turn(a, "k")
+		seen, err := a.Inspect(f.Context(), "k")
+		if err != nil || seen.Holder == nil || !seen.Holder.Keeps {
+			f.Errorf("%+v, %v", seen.Holder, err)
+		}
+		// The same with a label, which follows the mark in the name.
+		b, _ := f.open(func(c *mutex.Config) { c.Label = "b^" })
+		l := f.take(b, "other")
+		if seen, err = b.Inspect(f.Context(), "other"); err != nil || seen.Holder == nil || seen.Holder.Keeps || seen.Holder.Label != "b^" {
+			f.Errorf("%+v, %v", seen.Holder, err)
+		}
+		unlock(f, l)
+	})
+}
+
+// With LocalFor, callers of the process that wait are served from a kept lease for as long as
+// nobody else wants it.
+func TestKeptLockServesCallersThatWait(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		a, w := f.keeper(localFor(5 * time.Millisecond))
+		b, _ := f.open()
+		f.turn(a, "k")
+		time.Sleep(300 * time.Millisecond) // LocalFor is over
+		l := f.take(a, "k")
+		var waiters []*harness.Call[*mutex.Lock]
+		for range 3 {
+			waiters = append(waiters, harness.Start(f.T, func() (*mutex.Lock, error) { return a.Lock(f.Context(), "k") }))
+			synctest.Wait()
+		}
+		time.Sleep(20 * time.Millisecond)
+		unlock(f, l)
+		unlock(f, waiters[0].Got())
+		time.Sleep(time.Millisecond)
+		l = waiters[1].Got()
+		if n := w.Ran(luascripts.PermitsLeave()) + w.Ran(luascripts.PermitsLeaveTurns()); n != 0 {
+			f.Errorf("%d leaves were sent; want none", n)
+		}
+		other := line(f.Context(), b, f)
+		synctest.Wait()
+		unlock(f, l)
+		unlock(f, other.Got()) // before the last waiter of a
+		unlock(f, waiters[2].Got())
+	})
+}
+
+// With Wait, a lock that is kept elsewhere is handed over in the order of the queue.
+func TestKeptLockGoesToTheHeadOfTheQueue(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		a, _ := f.keeper()
+		b, _ := f.keeper()
+		f.turn(a, "k")
+		l := f.take(a, "k")
+		first := line(f.Context(), b, f)
+		second := line(f.Context(), a, f)
+		unlock(f, l)
+		next := first.Got()
+		if second.Ended() {
+			f.Fatal("the process that kept the lock passed the queue")
+		}
+		unlock(f, next)
+		unlock(f, second.Got())
+	})
+}
