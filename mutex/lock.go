@@ -54,7 +54,7 @@ func (l *Lock) Context() context.Context { return l.holding().Context() }
 // is known to be away, it returns leasehold.ErrUnavailable within 100 ms.
 //
 // It costs one round trip. With Config.LocalFor it costs none if the next turn belongs to this
-// process. If the process queues again, it gives back and queues in one pipeline. If that
+// process, and with Config.KeepFor none if the lock stays in it. If the process queues again, it gives back and queues in one pipeline. If that
 // pipeline fails, Unlock gives back once more by itself, and may take twice as long.
 func (l *Lock) Unlock() error { return l.holding().Release("unlock") }
 

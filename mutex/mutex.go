@@ -56,8 +56,8 @@ func New(rdb redis.UniversalClient, cfg Config) (*Mutex, error) {
 // the client's ReadTimeout (5 s by default; 8 s if the client has none), and up to 8 s more for
 // a handle's first call; a queued request keeps its place until 10 s after a first call failed.
 //
-// Lock costs one round trip, and while it waits its share in the calls for all waiters of the
-// process. Many callers at a time share pipelines, which have a ctx of their own.
+// Lock costs one round trip, or none if Config.KeepFor has left the lock in the process, and
+// while it waits its share in the calls for all waiters of the process. Many callers at a time share pipelines, which have a ctx of their own.
 func (m *Mutex) Lock(ctx context.Context, key string) (*Lock, error) {
 	call.NeedCtx(ctx)
 	return m.lock(ctx, "lock", key, true)
@@ -69,7 +69,8 @@ func (m *Mutex) Lock(ctx context.Context, key string) (*Lock, error) {
 // away, TryLock returns leasehold.ErrUnavailable within 100 ms.
 //
 // It costs one round trip. With Config.LocalFor it costs none while a caller of this process
-// waits.
+// waits, and with Config.KeepFor none if the lock was left in the process. If a lock that another
+// process keeps may be on its way, TryLock waits for it, for at most 250 ms: see docs/keep.md.
 func (m *Mutex) TryLock(ctx context.Context, key string) (*Lock, error) {
 	call.NeedCtx(ctx)
 	return m.lock(ctx, "try lock", key, false)

@@ -86,11 +86,12 @@ type Config struct {
 	LocalFor time.Duration
 
 	// KeepFor is how long a lease stays in this process after its last use, in case the process
-	// wants it again. The next request for the same key, number of permits and limit then takes it from
-	// memory, without a call to Redis, and a release returns it there. Redis asks for it as soon as
-	// another request finds no room. KeepFor is 1 ms to half of TTL, and at most 10 s; 1 s is a
-	// good first choice, with a TTL of 5 to 10 s, because a crashed process's idle leases stay
-	// taken for a TTL: see docs/keep.md. A family with a Total cannot have a KeepFor. 0: a lease is given back at once.
+	// wants it again. The next request for the same key, number of permits and limit then takes
+	// it from memory, without a call to Redis, and its release returns it there. Redis asks for
+	// it as soon as another request finds no room. KeepFor is 1 ms to half of TTL, and at most
+	// 10 s; 1 s is a good first choice, with a TTL of 5 to 10 s, because the idle leases of a
+	// process that crashes stay taken for a TTL: see docs/keep.md. A family with a Total cannot
+	// have a KeepFor. 0: a lease is given back at once.
 	KeepFor time.Duration
 
 	// Replicas is how many replicas of the server must confirm a grant (with WAIT) before it

@@ -50,7 +50,7 @@ func (l *Lease) Context() context.Context { return l.holding().Context() }
 // is known to be away, it returns leasehold.ErrUnavailable within 100 ms.
 //
 // It costs one round trip. With Config.LocalFor it costs none if the next turn belongs to this
-// process. If the process queues again, it gives back and queues in one pipeline. If that
+// process, and with Config.KeepFor none if the permits stay in it. If the process queues again, it gives back and queues in one pipeline. If that
 // pipeline fails, Release gives back once more by itself, and may take twice as long.
 func (l *Lease) Release() error { return l.holding().Release("release") }
 

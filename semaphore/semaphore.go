@@ -62,8 +62,8 @@ func New(rdb redis.UniversalClient, cfg Config) (*Semaphore, error) {
 // client has none), and up to 8 s more for a handle's first call; a queued request keeps its
 // place until 10 s after a first call failed.
 //
-// Acquire costs one round trip, and while it waits its share in the calls for all waiters of
-// the process. Many callers at a time share pipelines, which have a ctx of their own.
+// Acquire costs one round trip, or none if Config.KeepFor has left a permit in the process, and
+// while it waits its share in the calls for all waiters of the process. Many callers at a time share pipelines, which have a ctx of their own.
 func (s *Semaphore) Acquire(ctx context.Context, key string) (*Lease, error) {
 	call.NeedCtx(ctx)
 	return s.acquire(ctx, "acquire", key, 1, true)
@@ -86,7 +86,9 @@ func (s *Semaphore) AcquireN(ctx context.Context, key string, n int) (*Lease, er
 // is known to be away, TryAcquire returns leasehold.ErrUnavailable within 100 ms.
 //
 // It costs one round trip. With Config.LocalFor it costs none while a caller of this process
-// waits.
+// waits, and with Config.KeepFor none if a permit was left in the process. If permits that other
+// processes keep may be on their way, TryAcquire waits for them, for at most 250 ms: see
+// docs/keep.md.
 func (s *Semaphore) TryAcquire(ctx context.Context, key string) (*Lease, error) {
 	call.NeedCtx(ctx)
 	return s.acquire(ctx, "try acquire", key, 1, false)
