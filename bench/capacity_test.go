@@ -193,7 +193,7 @@ type attempt struct {
 }
 
 func newAttempt(named keys.Resource, fenced bool, seq int) *attempt {
-	res := protocol.NewResource(named, fenced)
+	res := protocol.NewResource(named, fenced, false)
 	t := lease.Terms{Handle: "handle0000000000000000", Seq: uint64(seq) + 1, Permits: 1, TTL: attemptTTL, Limit: 1}
 	return &attempt{res.Request(t), res}
 }
