@@ -195,8 +195,13 @@ var flights = []mutation{
 	},
 	{
 		name: "flight: a lost load's value is not shared", file: "singleflight/publish.go",
+<<<<<<< HEAD
 		old: "s.hand(nil, s.others)", new: "s.hand(s.others, nil)",
 		packages: loadFaults, tests: "TestFault", servers: true,
+=======
+		old: "s.answerFirst()\n\t\ts.startAnew(s.others)", new: "s.answerFirst()\n\t\ts.answerOthers(s.others)",
+		packages: cache, tests: "AfterALostLease",
+>>>>>>> 630b656 (What the explorer, the simulation and the histories walk has no fault test of its own)
 	},
 	{
 		name: "flight: a load without callers is not watched", file: "singleflight/flight.go",
@@ -281,7 +286,7 @@ var flights = []mutation{
 	{
 		name: "flight: without Redis no caller joins that can reach it", file: "singleflight/wait.go",
 		old: "\t\tf.closeJoining()\n\t\tfirst :=", new: "\t\tfirst :=",
-		packages: cache + " " + loadFaults, tests: "Test[^F]|TestFaultLocal",
+		packages: cache, tests: "LocalLoad",
 	},
 	{
 		name: "flight: a slow call doesn't age values", file: "internal/call/servers.go",

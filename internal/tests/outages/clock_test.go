@@ -21,7 +21,7 @@ func TestServerClockJumps(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			srv, clock := redistest.StartWithClock(t, redistest.Newest(t))
-			c := newCrowd(t, clientsOf(srv))
+			c := newCrowd(t, func() redis.UniversalClient { return srv.Client() })
 			h := c.hold()
 			c.work()
 			clock.Shift(far)

@@ -66,17 +66,9 @@ type turn struct {
 	called, got, end, deadline time.Time
 	token                      uint64
 	key                        string // of a permit
-	lease                      string // of a lock: turns of a process may share it
 }
 
 func newCrowd(t *testing.T, connect func() redis.UniversalClient) *crowd {
-	t.Helper()
-	return newCrowdOf(t, connect, 0, 0, 0)
-}
-
-// newCrowdOf has a handle of each package for each of localFors, which is the LocalFor of
-// the mutex and of the semaphore.
-func newCrowdOf(t *testing.T, connect func() redis.UniversalClient, localFors ...time.Duration) *crowd {
 	t.Helper()
 	c := &crowd{T: t, family: redistest.Name(t), connect: connect, admin: connect(), errs: map[string]int{}, seed: redistest.Seed(t)}
 	guard, err := mutex.NewGuard(redistest.Shared(t, redistest.Newest(t)).Client(), mutex.GuardConfig{Name: c.family})
@@ -84,8 +76,8 @@ func newCrowdOf(t *testing.T, connect func() redis.UniversalClient, localFors ..
 		t.Fatal(err)
 	}
 	c.guard = guard
-	for _, localFor := range localFors {
-		m, s, g, f := c.localMutex(localFor), c.localSemaphore(localFor), c.group(), c.withTotal()
+	for range 3 { // processes
+		m, s, g, f := c.mutex(ttl), c.semaphore(ttl), c.group(), c.withTotal()
 		for i := range 2 {
 			c.every(func(r *rand.Rand) error { return c.lock(m, r) })
 			c.every(func(r *rand.Rand) error { return c.acquire(s, key, &c.permits, r) })
@@ -149,18 +141,7 @@ func (c *crowd) count(what string) {
 
 func (c *crowd) mutex(ttl time.Duration) *mutex.Mutex {
 	c.Helper()
-	return c.newMutex(mutex.Config{TTL: ttl})
-}
-
-func (c *crowd) localMutex(localFor time.Duration) *mutex.Mutex {
-	c.Helper()
-	return c.newMutex(mutex.Config{TTL: ttl, LocalFor: localFor})
-}
-
-func (c *crowd) newMutex(cfg mutex.Config) *mutex.Mutex {
-	c.Helper()
-	cfg.Name = c.family
-	m, err := mutex.New(c.connect(), cfg)
+	m, err := mutex.New(c.connect(), mutex.Config{Name: c.family, TTL: ttl})
 	if err != nil {
 		c.Fatal(err)
 	}
@@ -170,18 +151,7 @@ func (c *crowd) newMutex(cfg mutex.Config) *mutex.Mutex {
 
 func (c *crowd) semaphore(ttl time.Duration) *semaphore.Semaphore {
 	c.Helper()
-	return c.newSemaphore(semaphore.Config{TTL: ttl})
-}
-
-func (c *crowd) localSemaphore(localFor time.Duration) *semaphore.Semaphore {
-	c.Helper()
-	return c.newSemaphore(semaphore.Config{TTL: ttl, LocalFor: localFor})
-}
-
-func (c *crowd) newSemaphore(cfg semaphore.Config) *semaphore.Semaphore {
-	c.Helper()
-	cfg.Name, cfg.Limit = c.family, limit
-	s, err := semaphore.New(c.connect(), cfg)
+	s, err := semaphore.New(c.connect(), semaphore.Config{Name: c.family, Limit: limit, TTL: ttl})
 	if err != nil {
 		c.Fatal(err)
 	}
@@ -237,7 +207,7 @@ func (c *crowd) lock(m *mutex.Mutex, random *rand.Rand) error {
 	if err != nil {
 		return err
 	}
-	t.got, t.deadline, t.token, t.lease = time.Now(), l.Deadline(), l.Token(), l.ID()
+	t.got, t.deadline, t.token = time.Now(), l.Deadline(), l.Token()
 	if random.IntN(2) == 0 {
 		c.write(t.token)
 	}

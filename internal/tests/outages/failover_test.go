@@ -1,10 +1,7 @@
 package outages
 
 import (
-	"context"
 	"errors"
-	"net"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,44 +9,6 @@ import (
 
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
-
-// A replica that has heard nothing for a while is promoted after the primary was
-// killed: what was granted meanwhile is forgotten. Tokens rise all the same. The
-// holders are told by their next renewal, and what they write is refused.
-func TestFailoverToALaggingReplica(t *testing.T) {
-	t.Parallel()
-	primary, replica := redistest.StartPair(t, redistest.Newest(t))
-	var current atomic.Pointer[redistest.Server]
-	current.Store(primary)
-	c := newCrowd(t, func() redis.UniversalClient {
-		return primary.Client(func(o *redis.Options) {
-			o.Dialer = func(ctx context.Context, network, _ string) (net.Conn, error) {
-				return new(net.Dialer).DialContext(ctx, network, current.Load().Addr())
-			}
-		})
-	})
-	c.work()
-	follower := replica.Client()
-	// Where nobody listens: it keeps what it has and hears nothing more.
-	if err := follower.ReplicaOf(t.Context(), "127.0.0.1", "1").Err(); err != nil {
-		t.Fatal(err)
-	}
-	h := c.hold()
-	c.work()
-	primary.Kill()
-	if err := follower.ReplicaOf(t.Context(), "NO", "ONE").Err(); err != nil {
-		t.Fatal(err)
-	}
-	promoted := time.Now()
-	current.Store(replica)
-	c.recovered(promoted)
-	h.allTold(promoted)
-	if kept := h.keptOrTold(); kept != 0 {
-		t.Errorf("%d leases were kept that the new primary can't know of", kept)
-	}
-	c.work()
-	c.check()
-}
 
 // The sentinels put another primary in the place of one that was killed, or that
 // runs and is to be replaced.

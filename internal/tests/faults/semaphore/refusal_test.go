@@ -15,6 +15,9 @@ import (
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
+// lastingTTL is that of leases that have to stay held, on a busy machine too.
+const lastingTTL = 3 * time.Second
+
 // ownServers runs fn on a server of each version that is the test's own, all at
 // once.
 func ownServers(t *testing.T, fn func(t *testing.T, srv *redistest.Server)) {

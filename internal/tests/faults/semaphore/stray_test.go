@@ -3,7 +3,6 @@ package semaphore
 import (
 	"context"
 	"errors"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -126,33 +125,6 @@ func TestLateEnterOfCancelledCallTakesNothing(t *testing.T) {
 	})
 }
 
-// The caller gave up with all others' permits in use: the late enter takes no
-// place in the queue either.
-func TestLateEnterTakesNoPlace(t *testing.T) {
-	harness.EachServerAtOnce(t, func(t *testing.T, srv *redistest.Server) {
-		x := newStrays(t, srv)
-		other := x.closing(x.RDB, semaphore.Config{Limit: 2})
-		all, err := other.AcquireN(t.Context(), x.Key, 2)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := harness.Go(func() (*semaphore.Lease, error) { return x.h.Acquire(ctx, x.Key) })
-		x.enter.Wait()
-		cancel()
-		harness.IsErr(t, "acquire", harness.Got(t, harness.Slack, "an acquisition", done).Err, context.Canceled)
-		x.awaitLeave()
-		x.deliver()
-		if n := x.Queued(); n != 0 {
-			t.Errorf("%d wait", n)
-		}
-		if err := all.Release(); err != nil {
-			t.Error(err)
-		}
-		x.nothing()
-	})
-}
-
 // The enter's connection timed out; the retry was granted and given back before
 // the first copy arrived.
 func TestLateEnterAfterItsRetryWasReleasedTakesNothing(t *testing.T) {
@@ -174,41 +146,6 @@ func TestLateEnterAfterItsRetryWasReleasedTakesNothing(t *testing.T) {
 		if code := x.deliver(); code != enterGivenUp {
 			t.Errorf("the late enter was answered with %d; want %d", code, enterGivenUp)
 		}
-		x.nothing()
-	})
-}
-
-// The first copy arrives while what its retry was granted is held.
-func TestLateEnterBesideItsRetryTakesNothingMore(t *testing.T) {
-	harness.EachServerAtOnce(t, func(t *testing.T, srv *redistest.Server) {
-		x := newStrays(t, srv, func(o *redis.Options) { o.ReadTimeout = 200 * time.Millisecond })
-		l, err := x.h.Acquire(t.Context(), x.Key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		x.answer(x.enters)
-		if code := x.deliver(); code != 1 {
-			t.Errorf("the late enter was answered with %d; want 1, granted as before", code)
-		}
-		x.holds(1)
-		if err := l.Release(); err != nil {
-			t.Fatal(err)
-		}
-		x.nothing()
-	})
-}
-
-// The handle is closed while an enter is on its way.
-func TestLateEnterOfClosedHandleTakesNothing(t *testing.T) {
-	harness.EachServerAtOnce(t, func(t *testing.T, srv *redistest.Server) {
-		x := newStrays(t, srv)
-		done := harness.Go(func() (*semaphore.Lease, error) { return x.h.Acquire(t.Context(), x.Key) })
-		x.enter.Wait()
-		var closing sync.WaitGroup
-		closing.Go(func() { harness.CloseWithin(t, closeBound, x.h) })
-		harness.IsErr(t, "acquire", harness.Got(t, harness.Slack, "an acquisition", done).Err, leasehold.ErrClosed)
-		x.enter.Release()
-		closing.Wait()
 		x.nothing()
 	})
 }

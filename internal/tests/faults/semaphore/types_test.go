@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -40,16 +39,6 @@ func (s *site) foreign(part string) (stays func()) {
 	}
 }
 
-// others says that none of the site's keys is there, but one.
-func (s *site) others(part string) {
-	s.TB.Helper()
-	for _, other := range []string{"holders", "queue", "alive", "limit"} {
-		if n, err := s.RDB.Exists(context.Background(), s.Part(other)).Result(); other != part && (err != nil || n != 0) {
-			s.TB.Errorf("%s was written beside a foreign %s", other, part)
-		}
-	}
-}
-
 func isWrongType(tb interface{ Errorf(string, ...any) }, what string, err error, want error) {
 	if err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
 		tb.Errorf("%s: error %v; want WRONGTYPE", what, err)
@@ -60,34 +49,6 @@ func isWrongType(tb interface{ Errorf(string, ...any) }, what string, err error,
 }
 
 var semaphoreParts = []string{"holders", "queue", "alive", "limit"}
-
-// A key of another type stands in the place of each of ours: the caller that acquires is
-// told at once, and nothing is written, there or beside it.
-func TestAcquireFindsAForeignKey(t *testing.T) {
-	redistest.EachReal(t, func(t *testing.T, target redistest.Target) {
-		rdb := target.Client(t)
-		for _, part := range semaphoreParts {
-			t.Run(part, func(t *testing.T) {
-				s := newSite(t, rdb)
-				h := s.closing(rdb, semaphore.Config{Limit: 2})
-				stays := s.foreign(part)
-				for name, acquire := range map[string]func(context.Context, string, int) (*semaphore.Lease, error){
-					"acquire": h.AcquireN, "try acquire": h.TryAcquireN,
-				} {
-					for n := 1; n <= 2; n++ {
-						_, err := acquire(t.Context(), s.Key, n)
-						harness.IsErr(t, name, err, leasehold.ErrUnavailable)
-						isWrongType(t, name, err, nil)
-						stays()
-						s.others(part)
-					}
-				}
-				// What was refused is given back nevertheless, until that works.
-				s.RDB.Del(context.Background(), s.Part(part))
-			})
-		}
-	})
-}
 
 // The key turns foreign, or is deleted, under a lease: the holder is told within
 // a renewal.
@@ -171,37 +132,6 @@ func TestForeignKeyBesideALeaseHarmsNeither(t *testing.T) {
 				s.holds(0)
 				stays()
 				s.RDB.Del(context.Background(), s.Part(part))
-			})
-		}
-	})
-}
-
-// A waiter's keys turn foreign: it is told, rather than wait for ever.
-func TestWaiterIsToldOfAForeignKey(t *testing.T) {
-	redistest.EachReal(t, func(t *testing.T, target redistest.Target) {
-		rdb := target.Client(t)
-		var all sync.WaitGroup
-		defer all.Wait()
-		for _, part := range semaphoreParts {
-			all.Go(func() {
-				t.Run(part, func(t *testing.T) {
-					s := newSite(t, rdb)
-					first, err := s.closing(rdb, semaphore.Config{Limit: 1}).Acquire(t.Context(), s.Key)
-					if err != nil {
-						t.Fatal(err)
-					}
-					h := s.closing(target.Client(t), semaphore.Config{Limit: 1})
-					waiter := harness.Go(func() (*semaphore.Lease, error) { return h.Acquire(t.Context(), s.Key) })
-					harness.WaitCount(t, "waiters", 1, s.Queued)
-					stays := s.foreign(part)
-					next := harness.Got(t, 2*overtime, "an acquisition", waiter)
-					harness.IsErr(t, "wait", next.Err, leasehold.ErrUnavailable)
-					isWrongType(t, "wait", next.Err, nil)
-					stays()
-					s.RDB.Del(context.Background(), s.Part(part))
-					_ = first.Release()
-					s.empty(1, 5*time.Second)
-				})
 			})
 		}
 	})
