@@ -2,7 +2,6 @@ package redistest
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -11,7 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 func init() {
@@ -59,23 +57,6 @@ func TestChildTalksAndEnds(t *testing.T) {
 	}
 	if line, err := c.Line(); err != io.EOF {
 		t.Fatalf("after the end: %q, %v", line, err)
-	}
-}
-
-func TestChildPausesAndResumes(t *testing.T) {
-	c := StartChild(t, "echo")
-	c.Expect("args")
-	c.Pause()
-	c.Send("hello")
-	if line, err := c.LineWithin(20 * time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Fatalf("a stopped child prints %q, %v", line, err)
-	}
-	c.Resume()
-	c.Expect("echo hello")
-	c.Pause()
-	c.Kill()
-	if code := c.Wait(); code != -1 {
-		t.Fatalf("exit code %d", code)
 	}
 }
 

@@ -1,7 +1,6 @@
 package redistest
 
 import (
-	"errors"
 	"testing"
 	"time"
 
@@ -44,58 +43,6 @@ func TestKilledServerIsGoneAndRestartsEmpty(t *testing.T) {
 	})
 }
 
-func TestServerWithAppendOnlyFileKeepsItsData(t *testing.T) {
-	eachVersion(t, func(t *testing.T, v Version) {
-		s := StartServer(t, v, "--appendonly", "yes", "--appendfsync", "always")
-		if err := s.Client().Set(t.Context(), "k", "v", 0).Err(); err != nil {
-			t.Fatal(err)
-		}
-		s.Kill()
-		s.Restart()
-		if got, err := s.Client().Get(t.Context(), "k").Result(); err != nil || got != "v" {
-			t.Fatalf("the key: %q, %v", got, err)
-		}
-	})
-}
-
-func TestPausedServerKeepsConnectionsAndAnswersNothing(t *testing.T) {
-	eachVersion(t, func(t *testing.T, v Version) {
-		s := StartServer(t, v)
-		rdb := s.Client(hasty)
-		if err := rdb.Ping(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
-		s.Pause()
-		if err := rdb.Ping(t.Context()).Err(); err == nil {
-			t.Fatal("a stopped server answers")
-		}
-		s.Resume()
-		if err := s.Client().Ping(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
-	})
-}
-
-func TestServerRefusesBadArguments(t *testing.T) {
-	v := Newest(t)
-	if in, err := startInstance(v, "--no-such-option", "x"); err == nil {
-		in.stop()
-		t.Fatal("it started")
-	} else if errors.Is(err, errPortTaken) {
-		t.Fatal(err)
-	}
-}
-
-func TestServerThatFindsItsPortTakenTellsIt(t *testing.T) {
-	eachVersion(t, func(t *testing.T, v Version) {
-		s := StartServer(t, v)
-		in := &instance{version: v, dir: t.TempDir(), port: s.port}
-		if err := in.launch(); !errors.Is(err, errPortTaken) {
-			t.Fatalf("error %v", err)
-		}
-	})
-}
-
 func TestSharedServerIsOneAndCannotBeKilled(t *testing.T) {
 	v := Newest(t)
 	a, b := Shared(t, v), Shared(t, v)
@@ -118,17 +65,3 @@ type recorder struct {
 }
 
 func (r *recorder) Errorf(string, ...any) { r.errors++ }
-
-func TestCommandstatsCountsCalls(t *testing.T) {
-	eachVersion(t, func(t *testing.T, v Version) {
-		rdb := StartServer(t, v).Client()
-		for range 3 {
-			if err := rdb.Eval(t.Context(), `return redis.call('INCR', KEYS[1])`, []string{"k"}).Err(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if calls := Commandstats(t, rdb); calls["eval"] != 3 || calls["incr"] != 3 {
-			t.Fatalf("calls: %v", calls)
-		}
-	})
-}

@@ -2,6 +2,7 @@ package redistest
 
 import (
 	"fmt"
+	"hash/fnv"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -114,23 +115,47 @@ func EachReal(t *testing.T, fn func(t *testing.T, target Target)) {
 	}
 }
 
-// Matrix is Each on all there is, for what the packages promise everywhere: on
-// a Cluster of every version, on the newest version over TLS as a restricted
-// user, and on the version before that behind sentinels. Each of these costs a
-// package's tests about as much as a server alone.
+// Matrix is Each, over TLS on the newest version as a restricted user, and on the version
+// before that behind sentinels. Its Cluster is of one version, by turns.
 func Matrix(t *testing.T, fn func(t *testing.T, target Target)) {
 	t.Helper()
-	Each(t, fn)
+	eachMini(t, fn)
+	eachServer(t, fn)
 	versions := Installed()
 	last := len(versions) - 1
 	if last < 0 {
 		return
 	}
-	for _, v := range versions[:last] {
-		onCluster(t, v, fn)
-	}
+	onCluster(t, byTurns(t), fn)
 	run(t, KindTLS, versions[last], fn, func(t *testing.T, x *Target) { x.Server, x.secure = sharedSecured(t, x.Version) })
 	run(t, KindSentinel, versions[max(0, last-1)], fn, func(t *testing.T, x *Target) { x.Sentinel = sharedSentinel(t, x.Version) })
+}
+
+// Some runs fn on an embedded server, and on one server and one Cluster, of versions by
+// turns: for what depends on the client alone, or takes long.
+func Some(t *testing.T, fn func(t *testing.T, target Target)) {
+	t.Helper()
+	SomeSingle(t, fn)
+	if len(Installed()) > 0 {
+		onCluster(t, byTurns(t), fn)
+	}
+}
+
+// SomeSingle is Some without the Cluster.
+func SomeSingle(t *testing.T, fn func(t *testing.T, target Target)) {
+	t.Helper()
+	eachMini(t, fn)
+	if needed(t) {
+		onServer(t, byTurns(t), fn)
+	}
+}
+
+// byTurns is one of the installed versions, for each test always the same.
+func byTurns(t *testing.T) Version {
+	sum := fnv.New32a()
+	_, _ = sum.Write([]byte(t.Name()))
+	versions := Installed()
+	return versions[sum.Sum32()%uint32(len(versions))]
 }
 
 func onCluster(t *testing.T, v Version, fn func(t *testing.T, target Target)) {
@@ -165,14 +190,28 @@ func eachMini(t *testing.T, fn func(t *testing.T, target Target)) {
 
 func eachServer(t *testing.T, fn func(t *testing.T, target Target)) {
 	t.Helper()
-	if f := installed(); len(f.versions) == 0 || len(f.broken) > 0 {
+	needed(t)
+	for _, v := range Installed() {
+		onServer(t, v, fn)
+	}
+}
+
+// needed reports whether there are servers. Where one is missing, a subtest "servers" is
+// skipped, or fails, as [NeedServers] has it.
+func needed(t *testing.T) bool {
+	t.Helper()
+	f := installed()
+	if len(f.versions) == 0 || len(f.broken) > 0 {
 		t.Run("servers", func(t *testing.T) { NeedServers(t) })
 	}
-	for _, v := range Installed() {
-		t.Run(v.Name, func(t *testing.T) {
-			fn(t, Target{Name: v.Name, Kind: KindSingle, Version: v, Server: Shared(t, v)})
-		})
-	}
+	return len(f.versions) > 0
+}
+
+func onServer(t *testing.T, v Version, fn func(t *testing.T, target Target)) {
+	t.Helper()
+	t.Run(v.Name, func(t *testing.T) {
+		fn(t, Target{Name: v.Name, Kind: KindSingle, Version: v, Server: Shared(t, v)})
+	})
 }
 
 // Name makes a name that no other test uses, of lower-case letters, digits and

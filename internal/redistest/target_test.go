@@ -43,7 +43,7 @@ func TestMatrixReachesItsTargets(t *testing.T) {
 			t.Fatalf("kind %s with a client of type %T", target.Kind, rdb)
 		}
 	})
-	if n := len(Installed()); n > 0 && (kinds[KindSingle] != n || kinds[KindCluster] != n || kinds[KindTLS] != 1 || kinds[KindSentinel] != 1) {
+	if n := len(Installed()); n > 0 && (kinds[KindSingle] != n || kinds[KindCluster] != 1 || kinds[KindTLS] != 1 || kinds[KindSentinel] != 1) {
 		t.Errorf("of %d versions: %v", n, kinds)
 	}
 }

@@ -42,10 +42,20 @@ func Each(t *testing.T, kind string, fn func(f *Fixture)) {
 	})
 }
 
-// EachProxy is Each for tests with a proxy, which stands before one server.
-func EachProxy(t *testing.T, kind string, fn func(f *Fixture, p *redistest.Proxy)) {
+// Some runs fn on an embedded server, one server and one Cluster: for what depends on the
+// client alone, or takes long.
+func Some(t *testing.T, kind string, fn func(f *Fixture)) {
 	t.Parallel()
-	redistest.EachSingle(t, func(t *testing.T, target redistest.Target) {
+	redistest.Some(t, func(t *testing.T, target redistest.Target) {
+		t.Parallel()
+		fn(New(t, kind, target))
+	})
+}
+
+// WithProxy is Some for tests with a proxy, which stands before one server.
+func WithProxy(t *testing.T, kind string, fn func(f *Fixture, p *redistest.Proxy)) {
+	t.Parallel()
+	redistest.SomeSingle(t, func(t *testing.T, target redistest.Target) {
 		t.Parallel()
 		f := New(t, kind, target)
 		fn(f, redistest.NewProxy(t, f.Addr))

@@ -169,53 +169,6 @@ func TestWaiterWhoseKeyGetsAWrongType(t *testing.T) {
 	})
 }
 
-// A primary that became a replica answers READONLY until somebody finds the new
-// one.
-func TestReadOnlyServerIsTold(t *testing.T) {
-	t.Parallel()
-	_, replica := redistest.StartPair(t, redistest.Newest(t))
-	p := redistest.NewProxy(t, replica.Addr())
-	f := &fixture{harness.NewOn(t, harness.Locks, replica.Client())}
-	m := f.openVia(p, ttl(time.Second))
-	began := time.Now()
-	_, err := m.Lock(t.Context(), "k")
-	redistest.WantErr(t, err, leasehold.ErrUnavailable)
-	redistest.WantText(t, err, "READONLY")
-	if took := time.Since(began); took > redistest.Soon {
-		t.Fatalf("it ended after %v", took)
-	}
-	if n := p.Count("EVALSHA") + p.Count("EVAL"); n > few {
-		t.Fatalf("%d commands were sent", n)
-	}
-}
-
-// Nobody there at all.
-func TestServerIsDown(t *testing.T) {
-	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
-		m := f.openVia(p)
-		p.Refuse(true)
-		began := time.Now()
-		_, err := m.TryLock(f.Context(), "k")
-		redistest.WantErr(f, err, leasehold.ErrUnavailable)
-		redistest.WantNot(f, err, leasehold.ErrBusy)
-		ctx, cancel := context.WithTimeout(f.Context(), 300*time.Millisecond)
-		defer cancel()
-		_, err = m.Lock(ctx, "k")
-		redistest.WantErr(f, err, context.DeadlineExceeded, leasehold.ErrUnavailable)
-		if took := time.Since(began); took > 2*redistest.Soon {
-			f.Fatalf("both ended after %v", took)
-		}
-		p.Refuse(false)
-		redistest.Eventually(f, "the server to be used again", func() bool {
-			l, err := m.TryLock(f.Context(), "k")
-			if err == nil {
-				unlock(f, l)
-			}
-			return err == nil
-		})
-	})
-}
-
 // A call without an answer is told of, though the try that followed it had not been sent
 // when ctx ended: the lock may be held.
 func TestCtxEndsBeforeTheNextTryIsSent(t *testing.T) {

@@ -96,7 +96,7 @@ func TestGuardComparesTokensExactly(t *testing.T) {
 }
 
 func TestGuardRefusesBadCallsAndSendsNothing(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		w := &harness.Wire{}
 		rdb := f.Connect(w)
 		rdb.AddHook(w)
@@ -208,7 +208,7 @@ func TestGuardSeenOutlivesTheValue(t *testing.T) {
 }
 
 func TestGuardPrefixesAndNames(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		g, err := mutex.NewGuard(f.RDB, mutex.GuardConfig{Name: "a:b", Prefix: f.Family})
 		if err != nil {
 			f.Fatal(err)
@@ -227,7 +227,7 @@ func TestGuardPrefixesAndNames(t *testing.T) {
 // NewGuard names each bad field, and no key appears in Redis or in an error with
 // HashKeys.
 func TestGuardConfig(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		for _, bad := range []struct {
 			cfg  mutex.GuardConfig
 			want []string
@@ -261,7 +261,7 @@ func TestGuardConfig(t *testing.T) {
 
 // Where the answer is lost, writing again with the same token is safe.
 func TestGuardWhoseReplyIsLost(t *testing.T) {
-	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
+	withProxy(t, func(f *fixture, p *redistest.Proxy) {
 		g := newGuard(f, p.Client(func(o *redis.Options) { o.MaxRetries = -1 }), f.Family)
 		set(f, g, "warm", 1, "v")
 		fault := p.EatReply(redistest.Runs(luascripts.GuardSet()), 1)
@@ -286,7 +286,7 @@ func TestGuardWhoseReplyIsLost(t *testing.T) {
 
 // A value under a key of another type is no reason to overwrite it.
 func TestGuardOnKeysOfAWrongType(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		g := newGuard(f, f.RDB, f.Family)
 		f.RDB.LPush(f.Context(), f.grd("k", "seen"), "theirs")
 		err := g.Set(f.Context(), "k", 2, "v", time.Minute)
@@ -331,7 +331,7 @@ func (r refusals) Observe(e leasehold.Event) { r <- e }
 // An Observer is told of a write that the guard refused, and of no other, also if the caller
 // has left before the answer. The key is as errors show it.
 func TestGuardTellsItsObserver(t *testing.T) {
-	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
+	withProxy(t, func(f *fixture, p *redistest.Proxy) {
 		told := make(refusals, 16)
 		rdb := p.Client(func(o *redis.Options) { o.MaxRetries = -1 })
 		for _, hash := range []bool{false, true} {

@@ -10,9 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
-	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
@@ -69,68 +67,6 @@ func TestKeyNamesAreAsDocumentedAndExpire(t *testing.T) {
 	})
 }
 
-func TestMutexHashKeysShowsTheKeyNowhere(t *testing.T) {
-	each(t, func(f *fixture) {
-		const secret = "alice@example.com"
-		m, _ := f.open(func(c *mutex.Config) { c.Prefix, c.HashKeys = f.Family, true })
-		l := f.take(m, secret)
-		_, busy := m.TryLock(f.Context(), secret)
-		shown := append(f.keys(), fmt.Sprint(busy))
-		unlock(f, l)
-		shown = append(shown, fmt.Sprint(l.Unlock()), fmt.Sprint(context.Cause(l.Context())))
-		if l.Key() != secret {
-			f.Fatalf("Key is %q", l.Key())
-		}
-		for _, text := range shown {
-			if strings.Contains(text, "alice") || strings.Contains(text, "example") {
-				f.Errorf("%q shows the key", text)
-			}
-		}
-	})
-}
-
-func TestMutexMaxWaiters(t *testing.T) {
-	each(t, func(f *fixture) {
-		m, _ := f.open(func(c *mutex.Config) { c.MaxWaiters = 1 })
-		l := f.take(m, "k")
-		w := f.wait(f.Context(), m, "k")
-		_, err := m.Lock(f.Context(), "k")
-		redistest.WantErr(f, err, leasehold.ErrQueueFull)
-		unlock(f, l)
-		unlock(f, w.Got())
-	})
-}
-
-func TestMutexClose(t *testing.T) {
-	each(t, func(f *fixture) {
-		m, wire := f.open()
-		other, _ := f.open()
-		mine, theirs := f.take(m, "mine"), f.take(other, "theirs")
-		w := f.wait(f.Context(), m, "theirs")
-		harness.Close(f, m)
-		redistest.WantErr(f, w.Failed(), leasehold.ErrClosed)
-		f.wantHeld("mine", false)
-		f.wantHeld("theirs", true)
-		if n := f.Queued("theirs"); n != 0 {
-			f.Fatalf("%d waiters are left", n)
-		}
-		redistest.WantErr(f, context.Cause(mine.Context()), leasehold.ErrClosed)
-		err := mine.Unlock()
-		redistest.WantErr(f, err, leasehold.ErrReleased)
-		redistest.WantNot(f, err, leasehold.ErrLost)
-		sent := wire.Sent()
-		_, err = m.Lock(f.Context(), "k")
-		redistest.WantErr(f, err, leasehold.ErrClosed)
-		_, err = m.TryLock(f.Context(), "k")
-		redistest.WantErr(f, err, leasehold.ErrClosed)
-		redistest.WantErr(f, m.Do(f.Context(), "k", nil), leasehold.ErrClosed)
-		if n := wire.Sent() - sent; n != 0 {
-			f.Fatalf("%d commands were sent after Close", n)
-		}
-		unlock(f, theirs)
-	})
-}
-
 func TestMutexNewNamesEveryBadField(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	defer rdb.Close()
@@ -147,24 +83,4 @@ func TestMutexNewNamesEveryBadField(t *testing.T) {
 	if _, err = mutex.New(rdb, mutex.Config{Name: "n", TTL: 100 * time.Millisecond}); err != nil {
 		t.Fatal(err)
 	}
-}
-
-func TestMutexBadCallsSendNothing(t *testing.T) {
-	each(t, func(f *fixture) {
-		m, wire := f.open()
-		ended, cancel := context.WithCancel(f.Context())
-		cancel()
-		for _, lock := range []func(context.Context, string) (*mutex.Lock, error){m.Lock, m.TryLock} {
-			_, err := lock(f.Context(), "")
-			redistest.WantText(f, err, "key is empty", "1 to 512", f.Family)
-			_, err = lock(f.Context(), strings.Repeat("x", 513))
-			redistest.WantText(f, err, "key has 513 bytes", "1 to 512", f.Family)
-			_, err = lock(ended, "k")
-			redistest.WantErr(f, err, context.Canceled)
-			redistest.WantNot(f, err, leasehold.ErrUnavailable)
-		}
-		if n := wire.Sent(); n != 0 {
-			f.Fatalf("%d commands were sent", n)
-		}
-	})
 }

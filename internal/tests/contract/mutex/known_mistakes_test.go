@@ -3,7 +3,6 @@ package mutex
 import (
 	"context"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
@@ -22,7 +21,7 @@ import (
 // A retried lock must find itself, not "taken", and with the token that it got
 // the first time.
 func TestLockWhoseReplyIsLost(t *testing.T) {
-	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
+	withProxy(t, func(f *fixture, p *redistest.Proxy) {
 		m, other := f.openVia(p), f.openVia(p)
 		unlock(f, f.take(m, "warm")) // the script is known from here on
 		ran := redistest.Watch(p)
@@ -66,59 +65,10 @@ func TestLockWhoseReplyIsLost(t *testing.T) {
 	})
 }
 
-// An unlock that ran and whose reply was lost is a success.
-func TestUnlockWhoseReplyIsLost(t *testing.T) {
-	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
-		m, other := f.openVia(p), f.openVia(p)
-		unlock(f, f.take(m, "warm"))
-		for lost := 1; lost <= 2; lost++ {
-			key := fmt.Sprint("k", lost)
-			l := f.take(m, key)
-			w := f.wait(f.Context(), other, key)
-			for k := 1; k <= lost; k++ {
-				defer p.EatReply(redistest.Runs(luascripts.PermitsLeave()), k).Wait()
-			}
-			unlock(f, l)
-			next := w.Got()
-			f.wantHeld(key, true)
-			unlock(f, next)
-			f.wantHeld(key, false)
-		}
-	})
-}
-
-// Whatever ends a later attempt, its rollback leaves the holder alone.
-func TestRollbackOfAFailedLock(t *testing.T) {
-	each(t, func(f *fixture) {
-		holder, _ := f.open()
-		l := f.take(holder, "k")
-		before := fmt.Sprint(f.Held("k"))
-		other, wire := f.open()
-		for _, m := range []*mutex.Mutex{holder, other} {
-			_, err := m.TryLock(f.Context(), "k")
-			redistest.WantErr(f, err, leasehold.ErrBusy)
-			ctx, cancel := context.WithCancel(f.Context())
-			w := f.wait(ctx, m, "k")
-			cancel()
-			redistest.WantErr(f, w.Failed(), context.Canceled)
-			redistest.Eventually(f, "the waiter to leave", func() bool { return f.Queued("k") == 0 })
-		}
-		wire.Cut()
-		_, err := other.TryLock(f.Context(), "k")
-		redistest.WantErr(f, err, leasehold.ErrUnavailable)
-		wire.Heal()
-		harness.Close(f, other)
-		if after := fmt.Sprint(f.Held("k")); after != before {
-			f.Fatalf("held as %s, before as %s", after, before)
-		}
-		unlock(f, l)
-	})
-}
-
 // What has ended stays ended: an Extend or a renewal that comes late takes
 // nothing back, whether somebody holds the key by then, did, or never will.
 func TestExtendAfterTheEnd(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		m, wire := f.open(ttl(time.Second))
 		other, _ := f.open()
 		third, _ := f.open()
@@ -157,7 +107,7 @@ func TestExtendAfterTheEnd(t *testing.T) {
 // after a renewal it was cut. The machine may be late in waking the test, not
 // a dozen times.
 func TestCutOffIsToldBeforeTheExpiry(t *testing.T) {
-	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
+	withProxy(t, func(f *fixture, p *redistest.Proxy) {
 		m := f.openVia(p, ttl(600*time.Millisecond))
 		f.Cleanup(p.Heal) // before the handle is closed
 		var late time.Duration
@@ -222,7 +172,7 @@ func TestCutOffAtAnyMoment(t *testing.T) {
 // A renewal that was sent before the unlock and arrives after it renews nothing:
 // neither a lock that nobody holds nor the next owner's.
 func TestRenewalArrivesAfterTheRelease(t *testing.T) {
-	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
+	withProxy(t, func(f *fixture, p *redistest.Proxy) {
 		m := f.openVia(p, ttl(3*time.Second))
 		other, _ := f.open()
 		warm := f.take(m, "warm")
@@ -278,64 +228,4 @@ func TestTokenIsTheGrantsOwn(t *testing.T) {
 		}
 		unlock(f, next)
 	})
-}
-
-// Taking and giving back in a tight loop gives nobody more than its turn. A
-// machine that stands still for seconds makes waiters look dead, which costs
-// them turns: so the best of three.
-func TestLockInATightLoopStarvesNobody(t *testing.T) {
-	each(t, func(f *fixture) {
-		var counts []int
-		for round := range 3 {
-			counts = tightLoop(f, fmt.Sprint("k", round))
-			least, most := counts[0], counts[0]
-			for _, n := range counts {
-				least, most = min(least, n), max(most, n)
-			}
-			if least >= most/2 {
-				return
-			}
-		}
-		f.Fatalf("turns of each: %v", counts)
-	})
-}
-
-// tightLoop has the goroutines of several handles take turns, and counts those
-// that each had from the moment when all had had one.
-func tightLoop(f *fixture, key string) []int {
-	const handles, each, turns = 4, 4, 12
-	var (
-		mu     sync.Mutex
-		came   = map[int]bool{}
-		counts = make([]int, handles*each)
-		total  int
-		wg     sync.WaitGroup
-	)
-	ctx, cancel := context.WithTimeout(f.Context(), time.Minute)
-	defer cancel()
-	for h := range handles {
-		m, _ := f.open()
-		for i := range each {
-			wg.Go(func() {
-				for over := false; !over; {
-					err := m.Do(ctx, key, func(context.Context, uint64) error {
-						mu.Lock()
-						defer mu.Unlock()
-						if came[h*each+i] = true; len(came) == handles*each {
-							counts[h*each+i]++
-							total++
-						}
-						over = total >= handles*each*turns
-						return nil
-					})
-					if err != nil {
-						f.Errorf("do: %v", err)
-						return
-					}
-				}
-			})
-		}
-	}
-	wg.Wait()
-	return counts
 }

@@ -28,7 +28,7 @@ func lead(ctx context.Context, m *mutex.Mutex, terms chan<- uint64) <-chan error
 }
 
 func TestLeadersFollowEachOther(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		short := func(c *mutex.Config) { c.TTL, c.MaxWait = 3*time.Second, 20*time.Millisecond }
 		first, _ := f.open(short)
 		second, wire := f.open(short)
@@ -71,7 +71,7 @@ func TestLeadersFollowEachOther(t *testing.T) {
 }
 
 func TestLeadEnds(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		m, _ := f.open()
 		oops := errors.New("oops")
 		redistest.WantErr(f, m.Lead(f.Context(), "leader", func(context.Context, uint64) error { return oops }), oops)

@@ -135,7 +135,7 @@ func TestSlotStaysOpen(t *testing.T) {
 
 // A lock that has expired completes nothing, although its member may still be there.
 func TestExpiredLockCompletesNothing(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		m, wire := f.open(ttl(500 * time.Millisecond))
 		next, _ := f.open()
 		got := <-doOnce(f.Context(), m, "s", func(ctx context.Context, _ uint64) error {
@@ -161,7 +161,7 @@ func TestExpiredLockCompletesNothing(t *testing.T) {
 // A process that is cut off believes its lock lost before the server does. Its leave, which comes
 // when the way is free again, completes nothing.
 func TestLostLockCompletesNothing(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		m, wire := f.open(ttl(500 * time.Millisecond))
 		got := <-doOnce(f.Context(), m, "s", func(ctx context.Context, _ uint64) error {
 			wire.CutOff("renew")
@@ -179,7 +179,7 @@ func TestLostLockCompletesNothing(t *testing.T) {
 
 // The reply to a call is lost, and the call is sent again.
 func TestSlotIsCompletedDespiteLostReplies(t *testing.T) {
-	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
+	withProxy(t, func(f *fixture, p *redistest.Proxy) {
 		m := f.openVia(p)
 		f.wantRan(doOnce(f.Context(), m, "warm", nothing), true)
 		for _, script := range []string{"enter once", "complete"} {
@@ -226,7 +226,7 @@ func TestCrowdRunsEachSlotOnce(t *testing.T) {
 }
 
 func TestSlotsAreChecked(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		m, wire := f.open(func(c *mutex.Config) { c.HashKeys = true })
 		before := wire.Sent()
 		for what, call := range map[string]func() (bool, error){

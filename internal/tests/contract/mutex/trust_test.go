@@ -22,41 +22,6 @@ import (
 
 // What anybody checks first before they trust a lock.
 
-func TestOneOfAHundredWins(t *testing.T) {
-	each(t, func(f *fixture) {
-		var handles [4]*mutex.Mutex
-		for i := range handles {
-			handles[i], _ = f.open()
-		}
-		var won atomic.Pointer[mutex.Lock]
-		var wins atomic.Int32
-		begin := make(chan struct{})
-		var wg sync.WaitGroup
-		for i := range 100 {
-			wg.Go(func() {
-				<-begin
-				l, err := handles[i%len(handles)].TryLock(f.Context(), "k")
-				switch {
-				case err == nil:
-					wins.Add(1)
-					won.Store(l)
-				case !errors.Is(err, leasehold.ErrBusy):
-					f.Errorf("try lock: %v", err)
-				}
-			})
-		}
-		close(begin)
-		wg.Wait()
-		if n := wins.Load(); n != 1 {
-			f.Fatalf("%d of 100 won", n)
-		}
-		if got, last := won.Load().Token(), f.fence("k"); got != last {
-			f.Fatalf("the winner's token is %d, last issued %d", got, last)
-		}
-		unlock(f, won.Load())
-	})
-}
-
 func TestAHundredTakeTurnsAndTheirTokensRise(t *testing.T) {
 	each(t, func(f *fixture) {
 		var handles [4]*mutex.Mutex
@@ -122,25 +87,6 @@ func TestNonOwnersReleaseChangesNothing(t *testing.T) {
 	})
 }
 
-func TestExpiryFreesTheLock(t *testing.T) {
-	each(t, func(f *fixture) {
-		m, wire := f.open(ttl(800 * time.Millisecond))
-		other, _ := f.open()
-		l := f.take(m, "k")
-		w := f.wait(f.Context(), other, "k")
-		wire.Cut()
-		next := w.Got() // long before its own TTL
-		if next.Token() <= l.Token() {
-			f.Fatalf("token %d after %d", next.Token(), l.Token())
-		}
-		redistest.Get(f, "the loss", l.Context().Done())
-		wire.Heal()
-		redistest.WantErr(f, l.Unlock(), leasehold.ErrLost)
-		f.wantHeld("k", true)
-		unlock(f, next)
-	})
-}
-
 func TestFailedAttemptIssuesNoToken(t *testing.T) {
 	each(t, func(f *fixture) {
 		m, _ := f.open(func(c *mutex.Config) { c.MaxWaiters = 1 })
@@ -196,22 +142,6 @@ func rising(f *fixture, disturb ...func()) {
 		}
 		d()
 	}
-}
-
-func TestTokensRise(t *testing.T) {
-	each(t, func(f *fixture) {
-		rising(f, func() {
-			f.RDB.Del(context.Background(), f.Part("k", "fence"))
-		}, func() {
-			for _, part := range []string{"holders", "queue", "alive", "fence"} {
-				f.RDB.Del(context.Background(), f.Part("k", part))
-			}
-		}, func() {
-			// The last token was ahead of the clock: it counts on from there.
-			ahead := uint64(time.Now().Add(time.Minute).UnixMicro())
-			f.RDB.Set(context.Background(), f.Part("k", "fence"), ahead, time.Hour)
-		})
-	})
 }
 
 func TestTokensRiseAcrossFlushAndRestart(t *testing.T) {
@@ -318,33 +248,5 @@ func TestStoppedProcessIsFenced(t *testing.T) {
 			t.Fatalf("the value is %q, %v", v, err)
 		}
 		unlock(t, l)
-	})
-}
-
-// The same where the holder's network is cut.
-func TestCutOffHolderIsFenced(t *testing.T) {
-	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
-		m := f.openVia(p, ttl(500*time.Millisecond))
-		other, _ := f.open()
-		guard := newGuard(f, f.RDB, f.Family)
-		l := f.take(m, "k")
-		if err := guard.Set(f.Context(), "k", l.Token(), "first", time.Minute); err != nil {
-			f.Fatal(err)
-		}
-		w := f.wait(f.Context(), other, "k")
-		p.Cut(true, true)
-		next := w.Got()
-		if next.Token() <= l.Token() {
-			f.Fatalf("token %d after %d", next.Token(), l.Token())
-		}
-		// Before the new owner has written, the guard cannot know better.
-		if err := guard.Set(f.Context(), "k", next.Token(), "second", time.Minute); err != nil {
-			f.Fatal(err)
-		}
-		redistest.WantErr(f, guard.Set(f.Context(), "k", l.Token(), "stale", time.Minute), leasehold.ErrFenced)
-		p.Heal()
-		redistest.WantErr(f, l.Unlock(), leasehold.ErrLost)
-		f.wantHeld("k", true)
-		unlock(f, next)
 	})
 }

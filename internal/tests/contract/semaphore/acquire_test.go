@@ -127,7 +127,7 @@ func TestHeavyRequestAtTheHeadIsNotStarved(t *testing.T) {
 
 // A heavy request that gives up lets those behind it pass at once.
 func TestCancelledHeadLetsOthersPass(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		s, _ := f.open(limit(3))
 		other, _ := f.open(limit(3))
 		l := f.take(s, "k", 1)
@@ -199,7 +199,7 @@ func TestCtxEndsWhileQueued(t *testing.T) {
 }
 
 func TestCtxEndsWithoutAnAnswer(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		s, wire := f.open()
 		release(f, f.take(s, "warm", 1))
 		wire.Stall()
@@ -228,7 +228,7 @@ func TestCtxEndsWithoutAnAnswer(t *testing.T) {
 }
 
 func TestCtxThatHasEndedSendsNothing(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		s, wire := f.open()
 		ctx, cancel := context.WithCancel(f.Context())
 		cancel()
@@ -267,7 +267,7 @@ func TestLimitForSetsTheLimitOfAKey(t *testing.T) {
 // Processes that differ about the limit evict nobody: each judges its own
 // requests.
 func TestEachRequestIsJudgedByItsOwnLimit(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		wide, _ := f.open(limit(3))
 		narrow, _ := f.open(limit(1))
 		a, b := f.take(wide, "k", 1), f.take(wide, "k", 1)

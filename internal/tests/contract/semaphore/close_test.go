@@ -77,7 +77,7 @@ func TestAcquireDoesNotReturnALeaseThatCloseGivesBack(t *testing.T) {
 }
 
 func TestAcquireInFlightAtCloseNeverReturnsALease(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		for round := range 10 {
 			key := fmt.Sprint("k", round)
 			s, _ := f.open(limit(10))
@@ -129,7 +129,7 @@ func TestAcquireInFlightAtCloseNeverReturnsALease(t *testing.T) {
 
 // Close waits for Redis as long as its ctx says; the rest goes on by itself.
 func TestCloseIsBoundByItsCtx(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		s, wire := f.open(limit(2))
 		f.take(s, "k", 2)
 		wire.Stall()

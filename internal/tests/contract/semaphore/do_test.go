@@ -14,7 +14,7 @@ import (
 var errWork = errors.New("work failed")
 
 func TestDoHoldsAPermitAndReturnsWhatFnDid(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		s, _ := f.open()
 		for _, want := range []error{nil, errWork} {
 			parent := context.WithValue(f.Context(), ctxKey{}, "v")
@@ -38,7 +38,7 @@ func TestDoHoldsAPermitAndReturnsWhatFnDid(t *testing.T) {
 }
 
 func TestDoReleasesOnPanicAndGoexit(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		s, _ := f.open()
 		func() {
 			defer func() {
@@ -67,7 +67,7 @@ func TestDoReleasesOnPanicAndGoexit(t *testing.T) {
 }
 
 func TestDoJoinsTheLoss(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		s, wire := f.open(ttl(400 * time.Millisecond))
 		for _, want := range []error{nil, errWork} {
 			err := s.Do(f.Context(), "k", func(ctx context.Context) error {
@@ -89,7 +89,7 @@ func TestDoJoinsTheLoss(t *testing.T) {
 // Where Redis could not confirm the release, the work was done under the lease
 // all the same: that is no failure of it.
 func TestDoThatCannotReleaseReturnsWhatFnDid(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		s, wire := f.open()
 		err := s.Do(f.Context(), "k", func(context.Context) error {
 			wire.Cut()
@@ -102,7 +102,7 @@ func TestDoThatCannotReleaseReturnsWhatFnDid(t *testing.T) {
 }
 
 func TestDoThatGetsNoPermitDoesNotRunFn(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		s, _ := f.open()
 		l := f.take(s, "k", 1)
 		ctx, cancel := context.WithTimeout(f.Context(), 50*time.Millisecond)

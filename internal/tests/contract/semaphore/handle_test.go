@@ -97,7 +97,7 @@ func TestKeyNamesAreAsDocumentedAndExpire(t *testing.T) {
 
 // Other families, other packages and the default prefix have keys of their own.
 func TestFamiliesDoNotMeet(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		a, _ := f.open()
 		b, _ := f.open(func(c *semaphore.Config) { c.Name += "x" })
 		c, _ := f.open(prefixed(f))
@@ -166,7 +166,7 @@ func TestHashKeysShowsTheKeyNowhere(t *testing.T) {
 }
 
 func TestErrorsNameOperationFamilyAndKeyAndNoOwner(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		s, wire := f.open(func(c *semaphore.Config) { c.MaxWaiters = 1 })
 		l := f.take(s, "a/b c", 1)
 		owner, _, _ := strings.Cut(fmt.Sprint(f.Held("a/b c")), ".")

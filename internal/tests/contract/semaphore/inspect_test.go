@@ -79,7 +79,7 @@ func TestInspectListsHoldersAndWaiters(t *testing.T) {
 
 // The label is by default the end of host and process number.
 func TestLabelIsHostAndProcessByDefault(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		s, _ := f.open()
 		l := f.take(s, "k", 1)
 		host, err := os.Hostname()
@@ -98,7 +98,7 @@ func TestLabelIsHostAndProcessByDefault(t *testing.T) {
 // Handles with and without a label hand permits to each other: the inbox is the whole
 // handle.
 func TestLabelsDoNotDisturbHandOver(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		a, _ := f.open(label("100% {of} a.b+c:1"))
 		b, _ := f.open(label(strings.Repeat("~", 64)))
 		l := f.take(a, "k", 1)
@@ -162,7 +162,7 @@ func sinceSurvivesRenewals(t *testing.T, settings ...func(*semaphore.Config)) {
 
 // Expired entries of holders and of the queue are not listed.
 func TestInspectShowsNoExpiredEntry(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		s, _ := f.open(limit(5), label("-"))
 		l := f.take(s, "k", 1)
 		dead := strings.Repeat("d", 22) + ".1.1.30000.5"
@@ -180,7 +180,7 @@ func TestInspectShowsNoExpiredEntry(t *testing.T) {
 // Of 10,000 holders that are renewed all the time, each is listed once.
 func TestInspectIsCompleteWhileRenewalsRun(t *testing.T) {
 	const n = 10_000
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		if f.Addr == "" {
 			f.Skip("what is tested does not depend on the topology")
 		}
@@ -238,7 +238,7 @@ func TestInspectIsCompleteWhileRenewalsRun(t *testing.T) {
 // Inspect refuses a bad key, tells an outage from a ctx that ended, and ends with its
 // handle.
 func TestInspectErrors(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		s, _ := f.open()
 		_, err := s.Inspect(f.Context(), "")
 		redistest.WantErr(f, err, leasehold.ErrInvalid)

@@ -19,7 +19,7 @@ import (
 // A retried acquire must find itself, not "full": the server ran the first one
 // and only its reply was lost.
 func TestAcquireWhoseReplyIsLost(t *testing.T) {
-	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
+	withProxy(t, func(f *fixture, p *redistest.Proxy) {
 		s, other := f.openVia(p, limit(3)), f.openVia(p, limit(3))
 		release(f, f.take(s, "warm", 1)) // the script is known from here on
 		for _, n := range []int{1, 3} {
@@ -47,7 +47,7 @@ func TestAcquireWhoseReplyIsLost(t *testing.T) {
 // A release that ran and whose reply was lost is a success, and its retry leaves
 // alone the waiter that got the permit by it.
 func TestReleaseWhoseReplyIsLost(t *testing.T) {
-	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
+	withProxy(t, func(f *fixture, p *redistest.Proxy) {
 		s, other := f.openVia(p), f.openVia(p)
 		release(f, f.take(s, "warm", 1))
 		for lost := 1; lost <= 2; lost++ {
@@ -113,7 +113,7 @@ func TestTwoTTLsOnOneKey(t *testing.T) {
 // Owners whose ids begin alike are different owners: releasing, extending and
 // losing the first one touches neither the tenth nor its weights.
 func TestOwnersThatShareAPrefix(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		s, _ := f.open(limit(30))
 		const key = "k"
 		var leases []*semaphore.Lease // of one handle: numbered 1 to 12
@@ -149,7 +149,7 @@ func TestOwnersThatShareAPrefix(t *testing.T) {
 // is given back although its ctx is dead; so is what it will be granted, where
 // its request is overtaken by the giving back.
 func TestAcquireCancelledMidCall(t *testing.T) {
-	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
+	withProxy(t, func(f *fixture, p *redistest.Proxy) {
 		other, _ := f.open(limit(2))
 		s := f.openVia(p, limit(2))
 		release(f, f.take(s, "warm", 1))
@@ -196,7 +196,7 @@ func TestAcquireCancelledMidCall(t *testing.T) {
 // Whatever ends a later attempt, its rollback takes away nothing from the first
 // holder.
 func TestRollbackOfAFailedAcquire(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		holder, _ := f.open(limit(2))
 		const key = "k"
 		first := f.take(holder, key, 2)

@@ -233,7 +233,7 @@ func TestATurnThatIsOverIsNotHandedOut(t *testing.T) {
 // busy meanwhile are told how busy the key is: both happen at the same time, under the race
 // detector.
 func TestBusyWhileAPlaceIsTakenAnew(t *testing.T) {
-	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
+	withProxy(t, func(f *fixture, p *redistest.Proxy) {
 		holder, _ := f.open()
 		held := f.take(holder, "k", 1)
 		s := f.openVia(p, localFor(20*time.Millisecond))

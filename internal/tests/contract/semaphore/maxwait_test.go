@@ -20,7 +20,7 @@ func maxWait(d time.Duration) func(*semaphore.Config) {
 // MaxWait bounds the wait of each call that waits: its end is busy, and neither an
 // outage nor a ctx that ended. It leaves nothing behind.
 func TestMaxWaitEndsTheWait(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		const bound = 500 * time.Millisecond
 		s, _ := f.open(limit(1), maxWait(bound))
 		holder := f.take(s, "k", 1)
@@ -53,7 +53,7 @@ func TestMaxWaitEndsTheWait(t *testing.T) {
 // A permit that comes right when MaxWait is over is either held, with a Context that
 // lives on, or on its way back: nobody has a dead one.
 func TestGrantNearMaxWaitIsWhole(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		const bound = 20 * time.Millisecond
 		s, _ := f.open(limit(1), maxWait(bound))
 		var granted, busy atomic.Int64
@@ -95,7 +95,7 @@ func TestGrantNearMaxWaitIsWhole(t *testing.T) {
 // RetryAfter is made of what was observed: at most 1 s where nothing was, else of the
 // time that others held, and never beyond the first expiry.
 func TestRetryAfterFitsAHeader(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		s, _ := f.open(limit(1), ttl(30*time.Second))
 		retry := func() time.Duration {
 			f.Helper()

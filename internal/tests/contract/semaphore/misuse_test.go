@@ -49,7 +49,7 @@ func TestReleaseOfACopyNamesTheMisuse(t *testing.T) {
 // The user closed the client first: Close cannot give back what is held, and does not
 // say that it did.
 func TestCloseAfterTheClientSaysWhatItLeft(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		rdb := f.Connect(&harness.Wire{})
 		s, err := semaphore.New(rdb, semaphore.Config{Name: f.Family, Limit: 1, TTL: 2 * time.Second})
 		if err != nil {

@@ -11,7 +11,7 @@ import (
 
 // A caller that holds permits may take more of them, but not more than the limit in force.
 func TestPermitsTakenTwice(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		for _, turns := range []time.Duration{0, 20 * time.Millisecond} {
 			s, _ := f.open(limit(3), localFor(turns))
 			ctx, cancel := context.WithTimeout(f.Context(), 20*time.Second)

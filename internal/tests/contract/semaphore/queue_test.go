@@ -19,7 +19,7 @@ import (
 // A waiter asks by itself now and then: it gets its permit although the message
 // about it was lost, or was published before its subscription stood.
 func TestMissedMessageIsAskedFor(t *testing.T) {
-	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
+	withProxy(t, func(f *fixture, p *redistest.Proxy) {
 		holder, _ := f.open()
 		late := redistest.NewProxy(f.T, f.Addr)
 		p.DropMessages(true)
@@ -115,7 +115,7 @@ func TestLivingWaiterThatWasAway(t *testing.T) {
 // machine that stands still for seconds makes waiters look dead, which costs
 // them turns: so the best of three.
 func TestAcquireInATightLoopStarvesNobody(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		var counts []int
 		for round := range 3 {
 			counts = tightLoop(f, fmt.Sprint("k", round))

@@ -42,7 +42,7 @@ func TestReleaseIsNilOnce(t *testing.T) {
 
 // A second release must not take away what the same handle got since.
 func TestReleaseAgainLeavesTheNextLeaseAlone(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		s, _ := f.open()
 		old := f.take(s, "k", 1)
 		release(f, old)
@@ -71,7 +71,7 @@ func TestReleaseOfWhatIsGoneIsErrLost(t *testing.T) {
 // Where Redis could not confirm, nobody knows: that is not a loss, and the permit
 // is given back as soon as Redis is there again.
 func TestReleaseWithoutAnAnswerIsErrUnavailable(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		s, wire := f.open(limit(2))
 		l := f.take(s, "k", 2)
 		wire.Cut()
@@ -105,7 +105,7 @@ func TestReleaseWithoutAnAnswerAfterExtend(t *testing.T) {
 // A release takes no ctx, so it has to end by itself where the network swallows
 // everything, whatever the client's own time-outs are.
 func TestReleaseBoundsItself(t *testing.T) {
-	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
+	withProxy(t, func(f *fixture, p *redistest.Proxy) {
 		var leases []*semaphore.Lease
 		for i, timeout := range []time.Duration{500 * time.Millisecond, -1} {
 			s := f.openOn(p.Client(func(o *redis.Options) { o.ReadTimeout = timeout }), &harness.Wire{}, ttl(time.Hour))
@@ -126,7 +126,7 @@ func TestReleaseBoundsItself(t *testing.T) {
 }
 
 func TestReleaseWorksAfterItsCtxWasCancelled(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		s, _ := f.open()
 		ctx, cancel := context.WithCancel(f.Context())
 		l, err := s.Acquire(ctx, "k")

@@ -17,7 +17,7 @@ import (
 // Close ends all waits with ErrClosed, those of the load's own caller too, and the
 // load's ctx; its lease is free at once for a process that waits.
 func TestClose(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		g, _ := f.open()
 		other, _ := f.open()
 		o := newOrigin(f)
@@ -46,7 +46,7 @@ func TestClose(t *testing.T) {
 }
 
 func TestAfterClose(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		g, wire := f.open(func(c *singleflight.Config[string]) { c.MaxLoads = 1 })
 		other, _ := f.open()
 		fetch(f, f.Context(), g, "k", gives("v")).got()

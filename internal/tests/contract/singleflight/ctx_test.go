@@ -91,7 +91,7 @@ func TestCtxEndsWhereverACallIs(t *testing.T) {
 
 // A ctx that has ended sends nothing.
 func TestCtxThatHasEnded(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		g, wire := f.open(locally)
 		ctx, cancel := context.WithCancel(f.Context())
 		cancel()

@@ -89,20 +89,9 @@ func TestSourceAndAge(t *testing.T) {
 	})
 }
 
-func TestSourcesHaveNames(t *testing.T) {
-	t.Parallel()
-	for s, want := range map[singleflight.Source]string{
-		singleflight.Cached: "cached", singleflight.Stale: "stale", singleflight.Loaded: "loaded", singleflight.Shared: "shared", singleflight.Near: "near", 0: "unknown", 6: "unknown",
-	} {
-		if s.String() != want {
-			t.Errorf("%d is %q, want %q", int(s), s, want)
-		}
-	}
-}
-
 // What a caller does to its value shows in no other's, nor in the cache.
 func TestEachCallerGetsItsOwnValue(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		type value = map[string][]int
 		fresh := func() value { return value{"a": {1, 2, 3}} }
 		g, _ := openOf[value](f)
@@ -214,7 +203,7 @@ func knowClocks[T any](f *fixture, g *singleflight.Group[T], keys ...string) {
 // use it at the same time after. In a Cluster each node is asked, and one of them
 // twice where it was asked before the topology was known.
 func TestClockIsAskedForOnce(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		g, wire := f.open()
 		fetch(f, f.Context(), g, "k", gives("v")).got()
 		var all sync.WaitGroup
@@ -232,24 +221,6 @@ func TestClockIsAskedForOnce(t *testing.T) {
 		}
 		if n := wire.Sent("time"); n < 1 || n > most {
 			f.Errorf("asked %d times, want %d at most", n, most)
-		}
-	})
-}
-
-// Commands of a hit, as a server behind a network sees them.
-func TestHitIsOneGet(t *testing.T) {
-	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
-		g := f.openVia(p)
-		// Stored without a load: the handle would listen for a load of more than 100 ms.
-		if err := g.Put(f.Context(), "k", "v"); err != nil {
-			f.Fatal(err)
-		}
-		p.ResetCounts()
-		for range 10 {
-			fetch(f, f.Context(), g, "k", never(f)).got()
-		}
-		if all := p.Commands(); p.Count("GET") != 10 || all["EVALSHA"]+all["EVAL"]+all["TIME"]+all["SUBSCRIBE"] != 0 {
-			f.Errorf("%v", all)
 		}
 	})
 }

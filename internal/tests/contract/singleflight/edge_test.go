@@ -146,7 +146,7 @@ func TestDoManyOfEverything(t *testing.T) {
 // What a caller sees last: the load's own error, where the load of another process
 // that it waited for was given up.
 func TestWaiterTakesOverFromOneThatLeft(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		g, _ := f.open()
 		other, _ := f.open()
 		o := newOrigin(f)

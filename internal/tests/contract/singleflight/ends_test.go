@@ -22,51 +22,6 @@ func (f *fixture) freed(key string) bool {
 	return f.RDB.ZCard(context.Background(), f.Part(key, "holders")).Val() == 0
 }
 
-// A caller whose ctx ends returns at once; the nine others have their value from
-// the same load.
-func TestOneOfTenLeaves(t *testing.T) {
-	for _, leaver := range []int{0, 4} {
-		subBubble(t, map[int]string{0: "first", 4: "fifth"}[leaver], func(f *fixture, _ *miniredis.Miniredis) {
-			g, _ := f.open()
-			o := newOrigin(f)
-			cause := errors.New("enough")
-			var all []*pending[string]
-			var leave context.CancelCauseFunc
-			for i := range 10 {
-				ctx, cancel := context.WithCancelCause(f.Context())
-				defer cancel(nil)
-				if i == leaver {
-					leave = cancel
-				}
-				all = append(all, fetch(f, ctx, g, "k", o.obedient))
-				synctest.Wait()
-			}
-			l, began := o.next(f), time.Now()
-			time.Sleep(time.Second)
-			leave(cause)
-			err := all[leaver].failed()
-			redistest.WantErr(f, err, context.Canceled)
-			redistest.WantNot(f, err, leasehold.ErrBusy, leasehold.ErrUnavailable)
-			if d := time.Since(began); d != time.Second {
-				f.Errorf("returned after %v", d)
-			}
-			time.Sleep(time.Minute)
-			if l.over() {
-				f.Fatal("the load's ctx ended")
-			}
-			l.returns("v")
-			for i, p := range all {
-				if r := p; i != leaver && r.got().Value != "v" {
-					f.Errorf("%+v", r.result)
-				}
-			}
-			if n := o.loads.Load(); n != 1 {
-				f.Errorf("%d loads", n)
-			}
-		})
-	}
-}
-
 type ctxKey struct{}
 
 // A load's ctx has the first caller's values, and neither its deadline nor its

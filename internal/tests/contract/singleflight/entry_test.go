@@ -87,7 +87,7 @@ func TestGarbageReplacedMeanwhileIsServed(t *testing.T) {
 
 // A remembered failure that is none doesn't stand in the way for ever.
 func TestUndecodableFailureIsReplaced(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		g, _ := f.open(func(c *singleflight.Config[string]) { c.ErrorTTL = time.Minute })
 		for i, raw := range []string{"garbage", strings.Repeat("x", 100_000)} {
 			key := fmt.Sprint(i)

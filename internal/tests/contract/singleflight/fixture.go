@@ -45,8 +45,12 @@ func each(t *testing.T, fn func(f *fixture)) {
 	harness.Each(t, harness.Loads, func(f *harness.Fixture) { fn(&fixture{f}) })
 }
 
-func eachProxy(t *testing.T, fn func(f *fixture, p *redistest.Proxy)) {
-	harness.EachProxy(t, harness.Loads, func(f *harness.Fixture, p *redistest.Proxy) { fn(&fixture{f}, p) })
+func some(t *testing.T, fn func(f *fixture)) {
+	harness.Some(t, harness.Loads, func(f *harness.Fixture) { fn(&fixture{f}) })
+}
+
+func withProxy(t *testing.T, fn func(f *fixture, p *redistest.Proxy)) {
+	harness.WithProxy(t, harness.Loads, func(f *harness.Fixture, p *redistest.Proxy) { fn(&fixture{f}, p) })
 }
 
 func newFixture(t *testing.T, target redistest.Target) *fixture {

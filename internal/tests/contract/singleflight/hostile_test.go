@@ -183,7 +183,7 @@ func TestDecodingThatExits(t *testing.T) {
 	t.Cleanup(func() { close(over) })
 	for name, way := range map[string]func(){"panics": panics, "exits": runtime.Goexit, "hangs": func() { <-over }} {
 		t.Run(name, func(t *testing.T) {
-			each(t, func(f *fixture) {
+			some(t, func(f *fixture) {
 				codec := &jsonCodec{}
 				mod := func(c *singleflight.Config[string]) { c.Codec = codec }
 				good, _ := f.open(func(c *singleflight.Config[string]) { c.Codec = &jsonCodec{} })

@@ -152,7 +152,7 @@ func TestInspect(t *testing.T) {
 // Waiting counts the callers that wait: not the trace of a caller that gave up before
 // it was answered.
 func TestInspectCountsWhoWaits(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		g, _ := f.open()
 		other, wire := f.open()
 		o := newOrigin(f)
@@ -176,7 +176,7 @@ func TestInspectCountsWhoWaits(t *testing.T) {
 }
 
 func TestInspectCostsAndFailures(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		f.teach()
 		g, wire := f.open()
 		inspect(f, g, "k") // the server's version is known

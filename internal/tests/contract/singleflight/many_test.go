@@ -129,7 +129,7 @@ func keysError(t testing.TB, err error, keys ...string) map[string]error {
 
 // What load leaves out is ErrNotFound, or its error if it returns one; what was found comes all the same.
 func TestDoManyPartial(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		g, _ := f.open()
 		b := newBatches()
 		b.value = func(key string) (string, bool) { return key, key != "b" && key != "d" }
@@ -162,7 +162,7 @@ func TestDoManyPartial(t *testing.T) {
 // What others load is waited for, and not loaded again; extra keys of a loader's
 // map are none of ours.
 func TestDoManyWaitsForOthers(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		g, _ := f.open()
 		other, _ := f.open()
 		o, b := newOrigin(f), newBatches()
@@ -192,7 +192,7 @@ func TestDoManyWaitsForOthers(t *testing.T) {
 // Two calls of which each has the lease of a key that the other waits for:
 // each loads and publishes its own key before it waits, so neither waits for ever.
 func TestDoManyCrossedCallsEnd(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		f.teach()
 		x, y := "x", "y"
 		if cluster, ok := f.RDB.(*redis.ClusterClient); ok {
@@ -291,7 +291,7 @@ func TestDoManyRoundTrips(t *testing.T) {
 }
 
 func TestDoManyAfterItsCtxEnded(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		g, _ := f.open()
 		o, b := newOrigin(f), newBatches()
 		b.gate = make(chan struct{})

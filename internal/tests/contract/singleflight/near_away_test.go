@@ -149,7 +149,7 @@ func TestNearReadsThatFail(t *testing.T) {
 // A call that read a newer value outdates copies and near reads under way: a later hit in memory
 // is never older.
 func TestNearHitIsNeverOlderThanWhatACallGot(t *testing.T) {
-	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
+	withProxy(t, func(f *fixture, p *redistest.Proxy) {
 		f.teach()
 		g := f.openVia(p, nearFor(hold))
 		put(f, g, "k", "v2")

@@ -58,7 +58,7 @@ func TestNearNothingOldAfterAnInvalidation(t *testing.T) {
 
 // One call drops many hot keys of many handles.
 func TestNearInvalidatesManyKeysAtOnce(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		var keys []string
 		for i := range 60 {
 			keys = append(keys, fmt.Sprint(i))
@@ -99,7 +99,7 @@ func TestNearInvalidatesManyKeysAtOnce(t *testing.T) {
 // A reader that hears nothing is waited out: Invalidate returns when its read lease is over. It
 // counts from before the near read was sent, so a reply that comes late makes it no longer.
 func TestNearWaitsForAReaderThatHearsNothing(t *testing.T) {
-	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
+	withProxy(t, func(f *fixture, p *redistest.Proxy) {
 		f.teach()
 		const lasts = 1500 * time.Millisecond
 		g, writer := f.openVia(p, nearFor(lasts)), mustOpen(f, nearFor(lasts))
@@ -170,7 +170,7 @@ func deaf(f *fixture, p *redistest.Proxy, lasts time.Duration) *singleflight.Gro
 // The copy is served until the reader hears of the invalidation, and not longer than the
 // invalidation waits. ctx and Close end the wait at once, with an error.
 func TestNearWaitIsEndedByCtxAndClose(t *testing.T) {
-	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
+	withProxy(t, func(f *fixture, p *redistest.Proxy) {
 		f.teach()
 		writer, closing := mustOpen(f), mustOpen(f, nearFor(hold))
 		put(f, writer, "k", "old")
@@ -193,7 +193,7 @@ func TestNearWaitIsEndedByCtxAndClose(t *testing.T) {
 
 // A second invalidation waits for a reader that has not heard the first one yet.
 func TestNearSecondInvalidationWaitsToo(t *testing.T) {
-	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
+	withProxy(t, func(f *fixture, p *redistest.Proxy) {
 		f.teach()
 		writer := mustOpen(f, nearFor(hold))
 		put(f, writer, "k", "old")
@@ -218,7 +218,7 @@ func TestNearSecondInvalidationWaitsToo(t *testing.T) {
 func TestNearReadUnderWayDoesNotOutliveAnInvalidation(t *testing.T) {
 	for name, renewal := range map[string]bool{"first": false, "renewal": true, "renewal of a changed value": true} {
 		t.Run(name, func(t *testing.T) {
-			eachProxy(t, func(f *fixture, p *redistest.Proxy) {
+			withProxy(t, func(f *fixture, p *redistest.Proxy) {
 				f.teach()
 				const lasts = 2 * time.Second
 				g, writer := f.openVia(p, nearFor(lasts)), mustOpen(f)
@@ -252,7 +252,7 @@ func TestNearReadUnderWayDoesNotOutliveAnInvalidation(t *testing.T) {
 // A reader acknowledges after it has dropped the copy: the copy is gone when its message
 // leaves the process.
 func TestNearDropsBeforeItAcknowledges(t *testing.T) {
-	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
+	withProxy(t, func(f *fixture, p *redistest.Proxy) {
 		f.teach()
 		g, writer := f.openVia(p, nearFor(hold)), mustOpen(f)
 		for range 5 {
@@ -272,7 +272,7 @@ func TestNearDropsBeforeItAcknowledges(t *testing.T) {
 
 // An acknowledgement that is lost is made up for: the reader is told again.
 func TestNearLostMessagesAreRepeated(t *testing.T) {
-	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
+	withProxy(t, func(f *fixture, p *redistest.Proxy) {
 		f.teach()
 		g, writer := f.openVia(p, nearFor(hold)), mustOpen(f)
 		put(f, writer, "k", "old")
@@ -297,7 +297,7 @@ func TestNearLostMessagesAreRepeated(t *testing.T) {
 // A reader of another schema may register after an invalidation ran for the caller's own
 // schema. The call for its schema finds it.
 func TestNearReadersOfAllSchemasAreFound(t *testing.T) {
-	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
+	withProxy(t, func(f *fixture, p *redistest.Proxy) {
 		f.teach()
 		schema := func(n uint32) config { return func(c *singleflight.Config[string]) { c.Schema = n } }
 		writer := f.openVia(p, schema(1))
@@ -322,7 +322,7 @@ func TestNearReadersOfAllSchemasAreFound(t *testing.T) {
 // An invalidation whose reply is lost runs again. An acknowledgement of the first run says
 // nothing about the second: the reader may have read a newer value in between.
 func TestNearAcknowledgementsAreCountedByNumber(t *testing.T) {
-	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
+	withProxy(t, func(f *fixture, p *redistest.Proxy) {
 		f.teach()
 		writer, g := f.openVia(p, nearFor(hold)), mustOpen(f, nearFor(hold))
 		put(f, writer, "k", "old")
@@ -346,7 +346,7 @@ func TestNearAcknowledgementsAreCountedByNumber(t *testing.T) {
 
 // The own copy of the caller goes also if the call fails, since it may have run.
 func TestNearOwnCopyGoesWithAFailedInvalidation(t *testing.T) {
-	eachProxy(t, func(f *fixture, p *redistest.Proxy) {
+	withProxy(t, func(f *fixture, p *redistest.Proxy) {
 		f.teach()
 		g := f.openVia(p, nearFor(hold))
 		put(f, g, "k", "old")

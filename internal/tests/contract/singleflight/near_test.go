@@ -52,7 +52,7 @@ func TestNearServesHotValues(t *testing.T) {
 // A key that is read now and then costs one GET a time. It has no registration and no
 // subscription, so its invalidation finds nobody.
 func TestNearRegistersOnlyHotKeys(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		g, w := f.open(nearFor(hold))
 		put(f, g, "k", "v")
 		for range 3 {
@@ -76,7 +76,7 @@ func TestNearRegistersOnlyHotKeys(t *testing.T) {
 
 // A copy of a remembered ErrNotFound is served, too.
 func TestNearServesNotFound(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		g, _ := f.open(nearFor(hold), func(c *singleflight.Config[string]) { c.NotFoundTTL = time.Minute })
 		redistest.Eventually(f, "ErrNotFound in memory", func() bool {
 			_, err := g.Do(f.Context(), "k", fails(singleflight.ErrNotFound))
@@ -199,7 +199,7 @@ func fetch1(f *fixture, g *singleflight.Group[string], key string, load loader) 
 // Close takes the registrations back, so an invalidation does not wait for a handle that is
 // gone. That includes one whose near read is under way.
 func TestNearCloseTakesRegistrationsBack(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		g, _ := f.open(nearFor(hold))
 		other, _ := f.open()
 		for i := range 3 {
@@ -217,7 +217,7 @@ func TestNearCloseTakesRegistrationsBack(t *testing.T) {
 		}
 	})
 	t.Run("near read under way", func(t *testing.T) {
-		eachProxy(t, func(f *fixture, p *redistest.Proxy) {
+		withProxy(t, func(f *fixture, p *redistest.Proxy) {
 			f.teach()
 			g := f.openVia(p, nearFor(hold))
 			put(f, g, "k", "v")

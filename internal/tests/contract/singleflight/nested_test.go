@@ -20,7 +20,7 @@ import (
 
 // A loader that asks for its own key gets an error at once, however it asks.
 func TestLoaderThatAsksForItsOwnKey(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		g, _ := f.open()
 		r := fetch(f, f.Context(), g, "k", func(ctx context.Context) (string, error) {
 			_, err := g.Do(ctx, "k", never(f))
@@ -56,7 +56,7 @@ func embedding(rdb redis.UniversalClient) redis.UniversalClient {
 // A loader's own key is known through each handle on the same cached values: at once,
 // and before anything is sent.
 func TestLoaderThatAsksForItsOwnKeyThroughAnotherHandle(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		for what, wrap := range map[string]func(rdb redis.UniversalClient) redis.UniversalClient{
 			"one client":  func(rdb redis.UniversalClient) redis.UniversalClient { return rdb },
 			"embedded":    embedding,
@@ -94,7 +94,7 @@ func TestLoaderThatAsksForItsOwnKeyThroughAnotherHandle(t *testing.T) {
 // The same key is no cycle where it is of other cached values: of another schema, or on
 // another client, which may be one of another server.
 func TestLoaderThatAsksForItsKeyElsewhere(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		rdb := f.Connect(&harness.Wire{})
 		schema := func(n uint32) config { return func(c *singleflight.Config[string]) { c.Schema = n } }
 		outer, inner := openOn(f, rdb, schema(1)), openOn(f, rdb, schema(2))
@@ -110,7 +110,7 @@ func TestLoaderThatAsksForItsKeyElsewhere(t *testing.T) {
 // A client of a type that can't be compared is served like others. Its handle knows its
 // own loads.
 func TestLoaderOfAClientThatCannotBeCompared(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		g := openOn[string](f, incomparable{f.RDB, []func(){func() {}}})
 		fetch(f, f.Context(), g, "k", func(ctx context.Context) (string, error) {
 			_, err := g.Do(ctx, "k", never(f))
@@ -123,7 +123,7 @@ func TestLoaderOfAClientThatCannotBeCompared(t *testing.T) {
 // Two loads of a process ask for each other's key: whichever asks last gets an error at
 // once, and the other one its value.
 func TestLoadsThatAskForEachOther(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		g, _ := f.open()
 		var runs sync.WaitGroup
 		runs.Add(2)
@@ -149,7 +149,7 @@ func TestLoadsThatAskForEachOther(t *testing.T) {
 // A cycle through another process ends once the callers have left, and the keys can be
 // loaded again.
 func TestCycleThroughAnotherProcessUnwinds(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		one, _ := f.open()
 		two, _ := f.open()
 		runs := make(chan struct{}, 2)

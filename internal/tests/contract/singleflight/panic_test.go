@@ -31,7 +31,7 @@ var ways = map[string]struct {
 // that says so for all others, everywhere; never remembered, and the lease is free
 // at once.
 func TestPanicAndGoexitReachAllCallers(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		for what, way := range ways {
 			mod := func(c *singleflight.Config[string]) { c.ErrorTTL, c.StaleFor = time.Minute, time.Minute }
 			g, _ := f.open(mod)

@@ -18,7 +18,7 @@ import (
 // After the publish nobody passes through the lock: all who wait have the value by
 // one message each, at the same time.
 func TestNoConvoyAfterThePublish(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		f.teach()
 		g, _ := f.open()
 		o := newOrigin(f)
@@ -53,7 +53,7 @@ func TestNoConvoyAfterThePublish(t *testing.T) {
 
 // No value that a user can have is taken for "nothing", "not found" or a failure.
 func TestNoPlaceholderIsServed(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		g, _ := f.open(func(c *singleflight.Config[string]) { c.NotFoundTTL, c.ErrorTTL = time.Minute, time.Minute })
 		other, _ := f.open()
 		values := []string{"", "null", "nil", "*", "-", "\x00", "not found", "NOT_FOUND", "__null__", "\xc0", "{}", "0", "false", singleflight.ErrNotFound.Error()}
@@ -76,7 +76,7 @@ func TestNoPlaceholderIsServed(t *testing.T) {
 // What can't be decoded costs one load and is over, and one that no load can mend
 // ends in bounded rounds.
 func TestUndecodableEntryIsReplacedOnce(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		g, _ := f.open()
 		f.RDB.Set(f.Context(), f.Part("k", "value"), strings.Repeat("garbage", 100), time.Hour)
 		fetch(f, f.Context(), g, "k", gives("v")).want("v", singleflight.Loaded)
@@ -105,7 +105,7 @@ func TestUndecodableEntryIsReplacedOnce(t *testing.T) {
 
 // In a batch the key that is invalidated isn't stored, and the others are.
 func TestDoManyOneOfABatchIsInvalidated(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		g, _ := f.open()
 		other, _ := f.open()
 		b := newBatches()

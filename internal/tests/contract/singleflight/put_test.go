@@ -74,7 +74,7 @@ func TestPutReachesAllSchemas(t *testing.T) {
 
 // A value that may not be stored ends what was cached, and Put says so.
 func TestPutThatIsNotStored(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		g, _ := f.open(func(c *singleflight.Config[string]) {
 			c.MaxValueBytes = 100
 			c.TTLFor = func(_ string, v string) time.Duration {
@@ -102,7 +102,7 @@ func TestPutThatIsNotStored(t *testing.T) {
 
 // Sentinels of Config.Errors are found in every process that shares a failure.
 func TestSentinelsCross(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		gone, broken := errors.New("sql: no rows"), errors.New("broken")
 		mod := func(c *singleflight.Config[string]) { c.Errors, c.ErrorTTL = []error{gone, broken}, time.Minute }
 		g, _ := f.open(mod)
@@ -130,7 +130,7 @@ func TestVersionsOfATypeSideBySide(t *testing.T) {
 		S string
 	}
 	type b struct{ Name string }
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		ga, _ := openOf[a](f)
 		gb, _ := openOf[b](f)
 		for range 2 {

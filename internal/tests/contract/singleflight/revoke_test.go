@@ -68,7 +68,7 @@ func TestRevokeOfALoad(t *testing.T) {
 
 // A load that was invalidated can be revoked, too.
 func TestRevokeOfAnInvalidatedLoad(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		a, _ := f.open()
 		o := newOrigin(f)
 		first := fetch(f, f.Context(), a, "k", o.obedient)

@@ -251,7 +251,7 @@ func TestStaleIfError(t *testing.T) {
 // A caller is served the stale value that it read itself: one that has been
 // invalidated since it was stored is not served to a caller that asked after that.
 func TestStaleThatWasInvalidated(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		short := func(c *singleflight.Config[string]) { c.TTL, c.StaleIfError = time.Millisecond, time.Minute }
 		g, _ := f.open(short)
 		fetch(f, f.Context(), g, "k", gives("old")).got()

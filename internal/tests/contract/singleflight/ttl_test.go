@@ -148,7 +148,7 @@ func TestTTLFor(t *testing.T) {
 // process and of any size that could be stored, and loaded again by the caller that comes
 // later.
 func TestValueThatTTLForForbidsToStoreIsHandedOut(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		for key, value := range map[string]string{"small": "v", "large": strings.Repeat("v", 100_000)} {
 			mod := func(c *singleflight.Config[string]) { c.TTLFor = func(string, string) time.Duration { return -1 } }
 			g, _ := f.open(mod)
@@ -245,7 +245,7 @@ func TestTooLargeValueStaysInItsProcess(t *testing.T) {
 // Invalidate ends the mark: loads are coordinated again at once. What stood
 // there before a value that is too large goes with it.
 func TestInvalidateEndsTheTooLargeMark(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		mod := func(c *singleflight.Config[string]) {
 			c.MaxValueBytes, c.TTL, c.StaleFor = 10, time.Millisecond, time.Minute
 		}

@@ -27,7 +27,7 @@ func locally(c *singleflight.Config[string]) { c.OnUnavailable = singleflight.Lo
 // Fail: what needs Redis says so, names the key and wraps the cause; nothing is
 // loaded. What is cached elsewhere is untouched.
 func TestUnavailableFails(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		g, wire := f.open()
 		b := newBatches()
 		fetch(f, f.Context(), g, "k", gives("v")).got()
