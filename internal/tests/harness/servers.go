@@ -1,7 +1,6 @@
 package harness
 
 import (
-	"math/rand/v2"
 	"os"
 	"strconv"
 	"sync"
@@ -27,21 +26,6 @@ func EachServerAtOnce(t *testing.T, fn func(t *testing.T, srv *redistest.Server)
 		all.Go(func() { t.Run(v.Name, func(t *testing.T) { fn(t, redistest.Shared(t, v)) }) })
 	}
 	all.Wait()
-}
-
-// OnNewest runs fn on the newest server alone, for tests that take long.
-func OnNewest(t *testing.T, fn func(t *testing.T, target redistest.Target)) {
-	t.Helper()
-	v := redistest.Newest(t)
-	target := redistest.Target{Name: v.Name, Kind: redistest.KindSingle, Version: v, Server: redistest.Shared(t, v)}
-	t.Run(v.Name, func(t *testing.T) { fn(t, target) })
-}
-
-// Seeded is redistest.Seed and a source of random choices made from it.
-func Seeded(tb testing.TB) (uint64, *rand.Rand) {
-	tb.Helper()
-	seed := redistest.Seed(tb)
-	return seed, rand.New(rand.NewPCG(seed, seed))
 }
 
 // Soak is how long a test runs that gets better with time: LEASEHOLD_SOAK, where

@@ -125,7 +125,7 @@ func TestSinceSurvivesRenewalsInAFamilyWithATotal(t *testing.T) {
 }
 
 func sinceSurvivesRenewals(t *testing.T, settings ...func(*semaphore.Config)) {
-	// A long TTL, so that 30 hours have a thousand renewals, and not ten thousand.
+	// A long TTL, so that six hours have two hundred renewals, and not two thousand.
 	settings = append(settings, limit(2), ttl(5*time.Minute))
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		a, _ := f.open(settings...)
@@ -137,7 +137,7 @@ func sinceSurvivesRenewals(t *testing.T, settings ...func(*semaphore.Config)) {
 		release(f, two)
 		three := w.Got()
 		granted := map[string]time.Time{one.ID(): time.Now().Add(-time.Second), three.ID(): time.Now()}
-		for _, age := range []time.Duration{0, time.Second, 15 * time.Second, time.Minute, 10 * time.Minute, time.Hour, 30 * time.Hour} {
+		for _, age := range []time.Duration{0, time.Second, 15 * time.Second, time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour} {
 			time.Sleep(age)
 			state := f.inspect(a, "k")
 			if len(state.Holders) != 2 || (age <= time.Minute && state.Holders[0].ID != one.ID()) {

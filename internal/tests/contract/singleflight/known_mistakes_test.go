@@ -160,7 +160,7 @@ func TestWaitersDoNotLoadAfterATimeOut(t *testing.T) {
 			synctest.Wait()
 		}
 		l := o.next(f)
-		time.Sleep(10 * time.Minute)
+		time.Sleep(2 * time.Minute)
 		for _, p := range short {
 			redistest.WantErr(f, p.failed(), context.DeadlineExceeded)
 		}

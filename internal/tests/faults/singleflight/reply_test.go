@@ -3,14 +3,10 @@ package singleflight
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
@@ -18,59 +14,22 @@ import (
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
-// replyLoser has a proxy lose the k-th reply of all, whatever it answers.
+// replyLoser is a site at which one reply is lost.
 type replyLoser struct {
 	*groupSite
-	p     *redistest.Proxy
-	k     int // 0 = none
-	act   redistest.Action
+	*harness.Loser
 	loads atomic.Int32
-
-	mu         sync.Mutex
-	seen       int
-	lost       string // what the lost reply answered
-	subscribed chan struct{}
-	asked      chan struct{}
 }
 
-func (x *replyLoser) hook(ev redistest.Event) redistest.Action {
-	if ev.Stage != redistest.OnReply {
-		return redistest.Pass
-	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	switch harness.Script(ev.Cmd) {
-	case "SUBSCRIBE":
-		closeOnce(x.subscribed)
-	case "load ask":
-		if !ev.Failed() {
-			closeOnce(x.asked)
-		}
-	}
-	if x.seen++; x.seen != x.k {
-		return redistest.Pass
-	}
-	x.lost = harness.Script(ev.Cmd)
-	return x.act
-}
-
-func closeOnce(c chan struct{}) {
-	select {
-	case <-c:
-	default:
-		close(c)
-	}
-}
+// lastingLease is for a process whose replies are not lost: it keeps its lease on a busy
+// machine, too.
+func lastingLease(c *singleflight.Config[string]) { c.LeaseTTL = 10 * time.Second }
 
 func shortLease(c *singleflight.Config[string]) { c.LeaseTTL = 1500 * time.Millisecond }
 
 // open makes a group whose replies are lost.
 func (x *replyLoser) open() *singleflight.Group[string] {
-	return x.group(x.p.Client(func(o *redis.Options) {
-		if x.act == redistest.Vanish {
-			o.ReadTimeout = 400 * time.Millisecond // else 3 s
-		}
-	}), shortLease)
+	return x.group(x.Client(), shortLease)
 }
 
 // fetch calls Fetch. A time-out while it opens a connection is the one failure
@@ -79,19 +38,12 @@ func (x *replyLoser) fetch(ctx context.Context, g *singleflight.Group[string], l
 	done := make(chan fetchResult, 1)
 	go func() {
 		r, err := g.Fetch(ctx, x.Key, load)
-		if errors.Is(err, leasehold.ErrUnavailable) && x.act == redistest.Vanish && x.opening() {
+		if errors.Is(err, leasehold.ErrUnavailable) && x.Silent && (x.Lost() == "HELLO" || x.Lost() == "CLIENT") {
 			r, err = g.Fetch(ctx, x.Key, load)
 		}
 		done <- fetchResult{r, err, time.Now()}
 	}()
 	return done
-}
-
-// opening reports whether what was lost is of the opening of a connection.
-func (x *replyLoser) opening() bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.lost == "HELLO" || x.lost == "CLIENT"
 }
 
 // gives is a loader that returns v when gate is closed.
@@ -115,16 +67,6 @@ func (x *replyLoser) wants(what string, done <-chan fetchResult, within time.Dur
 	x.TB.Errorf("%s got %.10q (%v), %v; want one of %.10q", what, r.Value, r.Source, r.err, values)
 }
 
-// waitsFor waits for the subscription of the waiting caller, and, where nothing is lost,
-// for the sign of life.
-func (x *replyLoser) waitsFor() {
-	last := x.subscribed
-	if x.k == 0 {
-		last = x.asked
-	}
-	harness.Got(x.TB, 10*time.Second, "a subscription", last)
-}
-
 // groupLives are uses of a key from the first command to the last; most loads of
 // each is what it may come to wherever in it a reply is lost.
 var groupLives = []struct {
@@ -138,57 +80,22 @@ var groupLives = []struct {
 	{"gives up", lifeThatGivesUp, 1},
 }
 
-// A reply is lost at each command of a life in turn, once with the connection
-// and once with the connection left open and silent: the value comes all the
-// same, and nothing is left.
+// A reply is lost at each command of a life in turn: the value comes all the same, and
+// nothing is left.
 func TestFaultLostReplyAtEveryCommand(t *testing.T) {
-	srv := redistest.Shared(t, redistest.Newest(t))
-	var lost sync.Map // which replies were
-	var all sync.WaitGroup
-	places := make(chan struct{}, 24) // what two processors carry without being late
+	var all []harness.Life
 	for _, l := range groupLives {
-		for how, act := range map[string]redistest.Action{"closed": redistest.Close, "silent": redistest.Vanish} {
-			live := func(t *testing.T, k int) int {
-				places <- struct{}{}
-				defer func() { <-places }()
-				p := redistest.NewProxy(t, srv.Addr())
-				x := &replyLoser{
-					groupSite: newFaultSite(t, srv.Client()), p: p, k: k, act: act,
-					subscribed: make(chan struct{}), asked: make(chan struct{}),
-				}
-				p.SetHook(x.hook)
-				l.run(x)
-				x.clean(8 * time.Second)
-				if n := x.loads.Load(); n > l.loads {
-					t.Errorf("%d loads; want at most %d", n, l.loads)
-				}
-				x.mu.Lock()
-				defer x.mu.Unlock()
-				if k > 0 {
-					t.Logf("lost the reply to %q", x.lost)
-					lost.Store(x.lost, true)
-				}
-				return x.seen
+		all = append(all, harness.Life{Name: l.name, Run: func(lost *harness.Loser) {
+			x := &replyLoser{groupSite: &groupSite{lost.Site}, Loser: lost}
+			l.run(x)
+			x.clean(8 * time.Second)
+			if n := x.loads.Load(); n > l.loads {
+				x.TB.Errorf("%d loads; want at most %d", n, l.loads)
 			}
-			all.Go(func() {
-				t.Run(l.name+", "+how, func(t *testing.T) {
-					var all sync.WaitGroup
-					for k := range live(t, 0) + 4 { // some have more connections to open
-						all.Go(func() { t.Run(fmt.Sprint(k+1), func(t *testing.T) { live(t, k+1) }) })
-					}
-					all.Wait()
-				})
-			})
-		}
+		}})
 	}
-	all.Wait()
-	for _, name := range []string{
-		"time", "GET", "load enter", "load renew", "load publish", "load invalidate", "SUBSCRIBE",
-	} {
-		if _, ok := lost.Load(name); !ok {
-			t.Errorf("no reply to %s was lost", name)
-		}
-	}
+	lost := harness.LoseEach(t, redistest.Shared(t, redistest.Newest(t)), harness.Loads, "load ask", all)
+	harness.WantLost(t, lost, "time", "GET", "load enter", "load renew", "load publish", "load invalidate", "SUBSCRIBE")
 }
 
 // lifeThatLoads loads, for so long that the lease is renewed, hits, invalidates
@@ -220,7 +127,7 @@ func lifeThatFails(x *replyLoser) {
 
 // lifeThatWaits waits for what another process loads.
 func lifeThatWaits(x *replyLoser) {
-	g, other := x.open(), x.group(x.RDB, shortLease)
+	g, other := x.open(), x.group(x.RDB, lastingLease)
 	gate, long := make(chan struct{}), strings.Repeat("one", 2000)
 	leads := x.fetch(context.Background(), other, x.gives(long, gate))
 	harness.Until(x.TB, 10*time.Second, func() error {
@@ -230,7 +137,7 @@ func lifeThatWaits(x *replyLoser) {
 		return nil
 	})
 	follows := x.fetch(context.Background(), g, x.gives("two", gate))
-	x.waitsFor()
+	x.AwaitSubscription()
 	close(gate)
 	x.wants("the loading caller", leads, 3*time.Second, long)
 	x.wants("the waiting caller", follows, 4*time.Second, long)
@@ -238,7 +145,7 @@ func lifeThatWaits(x *replyLoser) {
 
 // lifeThatGivesUp leaves a load that another process goes on with.
 func lifeThatGivesUp(x *replyLoser) {
-	g, other := x.open(), x.group(x.RDB, shortLease)
+	g, other := x.open(), x.group(x.RDB, lastingLease)
 	gate := make(chan struct{})
 	leads := x.fetch(context.Background(), other, x.gives("one", gate))
 	harness.Until(x.TB, 10*time.Second, func() error {
