@@ -10,15 +10,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
-// EachServer runs fn on every installed server: a proxy stands before one, so a
-// Cluster is none.
-func EachServer(t *testing.T, fn func(t *testing.T, srv *redistest.Server)) {
-	for _, v := range redistest.NeedServers(t) {
-		t.Run(v.Name, func(t *testing.T) { fn(t, redistest.Shared(t, v)) })
-	}
-}
-
-// EachServerAtOnce is EachServer for tests that mostly wait: all at the same time,
+// EachServerAtOnce runs fn on every installed server, all at the same time,
 // however few processors there are.
 func EachServerAtOnce(t *testing.T, fn func(t *testing.T, srv *redistest.Server)) {
 	var all sync.WaitGroup

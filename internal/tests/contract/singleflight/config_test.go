@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
@@ -76,6 +77,19 @@ func TestNewNamesEveryBadField(t *testing.T) {
 				t.Errorf("%q names %s: %v, which is bad: %v", err, field, named, bad)
 			}
 		}
+	}
+}
+
+// A type that msgpack does not bring back needs a Codec: singleflight/schema_test.go has which.
+func TestNewRefusesATypeThatNeedsACodec(t *testing.T) {
+	t.Parallel()
+	cfg := singleflight.Config[any]{Name: "n", TTL: time.Minute}
+	_, err := singleflight.New(nowhere(t), cfg)
+	redistest.WantErr(t, err, leasehold.ErrInvalid)
+	redistest.WantText(t, err, "T can't be encoded", "T is interface {}", "want a type", "a Codec")
+	cfg.Codec = &jsonCodec{}
+	if _, err := singleflight.New(nowhere(t), cfg); err != nil {
+		t.Error(err)
 	}
 }
 

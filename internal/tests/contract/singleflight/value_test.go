@@ -27,19 +27,14 @@ type user struct {
 	When time.Time
 }
 
-// A value comes out of the cache as it went in, of any type.
+// A value comes out of the cache as it went in. Each type here costs the compiler a Group; the
+// tests of internal/codec have more types.
 func TestValuesOfAnyType(t *testing.T) {
 	some(t, func(f *fixture) {
-		through(f, 42, func(a, b int) bool { return a == b })
-		through(f, math.Inf(-1), func(a, b float64) bool { return a == b })
-		through(f, true, func(a, b bool) bool { return a == b })
 		through(f, user{7, "Ada", []string{"x"}, time.Unix(1, 5)}, func(a, b user) bool {
 			return a.ID == b.ID && a.Name == b.Name && a.Tags[0] == b.Tags[0] && a.When.Equal(b.When)
 		})
-		through(f, &user{ID: 7}, func(a, b *user) bool { return a != b && a.ID == b.ID })
 		through(f, (*user)(nil), func(_, b *user) bool { return b == nil })
-		through(f, map[string]any{"a": int8(1)}, func(_, b map[string]any) bool { return b["a"] == int8(1) })
-		through(f, struct{}{}, func(_, _ struct{}) bool { return true })
 		through(f, "", func(a, b string) bool { return a == b })
 		through(f, []byte("\x00\xff"), func(a, b []byte) bool { return string(a) == string(b) })
 	})

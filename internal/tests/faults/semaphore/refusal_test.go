@@ -3,7 +3,6 @@ package semaphore
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -169,77 +168,6 @@ func TestServerOutOfMemory(t *testing.T) {
 		s.holds(0)
 		if err := s.RDB.ConfigSet(t.Context(), "maxmemory", "0").Err(); err != nil {
 			t.Fatal(err)
-		}
-		s.empty(2, time.Second)
-	})
-}
-
-// The server forgets its scripts again and again: nobody notices. Between two flushes there
-// is time to send a pipeline of unknown scripts in full.
-func TestServerThatForgetsScripts(t *testing.T) {
-	ownServers(t, func(t *testing.T, srv *redistest.Server) {
-		s := newSite(t, srv.Client())
-		h := s.closing(srv.Client(), semaphore.Config{Limit: 2, TTL: lastingTTL})
-		stop := make(chan struct{})
-		var all sync.WaitGroup
-		all.Go(func() {
-			for flushes := 0; ; flushes++ {
-				asked := time.Now()
-				if err := s.RDB.Ping(context.Background()).Err(); err != nil {
-					t.Error(err)
-				}
-				select {
-				case <-stop:
-					t.Logf("%d flushes", flushes)
-					return
-				case <-time.After(max(5*time.Millisecond, 5*time.Since(asked))):
-					if err := s.RDB.ScriptFlush(context.Background()).Err(); err != nil {
-						t.Error(err)
-					}
-				}
-			}
-		})
-		var held []*semaphore.Lease
-		var first []time.Time
-		for i := range 50 { // renewals in one pipeline
-			l, err := h.Acquire(t.Context(), fmt.Sprint("held", i))
-			if err != nil {
-				t.Fatal(err)
-			}
-			held, first = append(held, l), append(first, l.Deadline())
-		}
-		turns := make([]int, 8)
-		end := time.Now().Add(lastingTTL)
-		for i := range turns {
-			all.Go(func() {
-				for time.Now().Before(end) {
-					l, err := h.Acquire(t.Context(), s.Key)
-					if err != nil {
-						t.Errorf("acquire: %v", err)
-						return
-					}
-					if err := l.Release(); err != nil {
-						t.Errorf("release: %v", err)
-						return
-					}
-					turns[i]++
-				}
-			})
-		}
-		time.Sleep(time.Until(end))
-		for i, l := range held {
-			renewed(t, l, first[i].Add(lastingTTL/2)) // a second time
-		}
-		close(stop)
-		all.Wait()
-		t.Logf("turns: %v", turns)
-		for _, l := range held {
-			if err := context.Cause(l.Context()); err != nil {
-				t.Errorf("a lease was lost: %v", err)
-			}
-			if err := l.Release(); err != nil {
-				t.Errorf("release: %v", err)
-			}
 		}
 		s.empty(2, time.Second)
 	})
