@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -77,18 +76,12 @@ func TestTokensInALogNeverFall(t *testing.T) {
 	for _, lost := range []string{"term", "kill"} {
 		t.Run(lost, func(t *testing.T) {
 			t.Parallel()
-			addr, rdb := server(t)
-			name := redistest.Name(t)
-			locks, err := mutex.New(rdb, mutex.Config{Name: name})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = locks.Close(context.Background()) })
+			s := newSite(t)
 			f := &fleet{
-				t: t, url: "redis://" + addr, lost: lost, name: name, proxy: redistest.NewProxy(t, addr), locks: locks, dir: t.TempDir(),
+				site: s, lost: lost, proxy: redistest.NewProxy(t, s.addr), handle: s.locks(0), dir: t.TempDir(),
 				random: rand.New(rand.NewPCG(redistest.Seed(t), 0)), revoked: map[uint64]time.Time{},
 			}
-			f.run()
+			f.play()
 		})
 	}
 }
@@ -96,12 +89,12 @@ func TestTokensInALogNeverFall(t *testing.T) {
 const fleetTTL = time.Second
 
 type fleet struct {
-	t               *testing.T
-	url, lost, name string
-	proxy           *redistest.Proxy
-	locks           *mutex.Mutex
-	dir             string
-	random          *rand.Rand
+	*site
+	lost   string
+	proxy  *redistest.Proxy
+	handle *mutex.Mutex
+	dir    string
+	random *rand.Rand
 
 	tools   []*tool
 	stopped []*tool
@@ -109,11 +102,12 @@ type fleet struct {
 }
 
 func (f *fleet) join() *tool {
-	return startWith(f.t, "redis://"+f.proxy.Addr()+"?read_timeout=300ms", []string{asWriter + "=" + f.dir},
-		"run", "--mutex", f.name, "--key", "k", "--ttl", fleetTTL.String(), "--lost", f.lost, "--", os.Args[0])
+	cmd := command(f.t, "redis://"+f.proxy.Addr()+"?read_timeout=300ms", f.args("--ttl", fleetTTL.String(), "--lost", f.lost, "--", os.Args[0])...)
+	cmd.Env = append(cmd.Env, asWriter+"="+f.dir)
+	return started(f.t, cmd)
 }
 
-func (f *fleet) run() {
+func (f *fleet) play() {
 	rounds := 24
 	if testing.Short() {
 		rounds = 12
@@ -194,23 +188,18 @@ func (f *fleet) strike(fault string) {
 // revoke takes the lock away from its holder, by the package or by the command.
 func (f *fleet) revoke() {
 	f.t.Helper()
-	before, err := f.locks.Inspect(f.t.Context(), "k")
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	after, err := f.locks.Inspect(f.t.Context(), "k")
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	before := redistest.Must(f.handle.Inspect(f.t.Context(), "k"))(f.t)
+	after := redistest.Must(f.handle.Inspect(f.t.Context(), "k"))(f.t)
 	// Between two looks that show the same token nothing was granted: it is the
 	// holder's.
 	if !before.Held || !after.Held || before.LastToken != after.LastToken || before.Holder.ID != after.Holder.ID {
 		return
 	}
 	id := after.Holder.ID
+	var err error
 	if f.random.IntN(2) == 0 {
-		err = f.locks.Revoke(f.t.Context(), "k", id, "it is time")
-	} else if x := start(f.t, f.url, "revoke", "--mutex", f.name, "--key", "k", "--reason", "it is time", id); x.code() == 1 {
+		err = f.handle.Revoke(f.t.Context(), "k", id, "it is time")
+	} else if x := f.revokes(id); x.code() == 1 {
 		err = leasehold.ErrNoLease
 	} else if x.code() != 0 {
 		f.t.Fatalf("revoke ends with %d: %s", x.code(), x.stderr.String())
@@ -260,10 +249,7 @@ func (f *fleet) judge() (holders int) {
 			f.t.Fatalf("token %d is written after %d; it was revoked %v before", e.token, highest, e.at.Sub(f.revoked[e.token]))
 		}
 	}
-	text, err := os.ReadFile(filepath.Join(f.dir, fencedLog))
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	text := redistest.Must(os.ReadFile(filepath.Join(f.dir, fencedLog)))(f.t)
 	last := ""
 	for line := range strings.Lines(string(text)) {
 		if line < last {

@@ -3,15 +3,20 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/mutex"
 )
 
 // asTool, set, makes the test's binary the tool itself.
@@ -24,11 +29,8 @@ const (
 )
 
 // adoptOrphans makes this process the parent of its descendants' orphans, as the first
-// process of a container is. Only Linux can.
-var adoptOrphans = func() {}
-
-// helper is what asHelper does.
-var helper = func() {}
+// process of a container is, and helper is what asHelper does. Only Linux can.
+var adoptOrphans, helper = func() {}, func() {}
 
 func TestMain(m *testing.M) {
 	if code, ok := inner(os.Args[1:]); ok {
@@ -36,16 +38,15 @@ func TestMain(m *testing.M) {
 	}
 	if as := os.Getenv(asTool); as != "" {
 		_ = os.Unsetenv(asTool)
-		if as == asInit {
+		if as == asInit || as == asFirst {
 			adoptOrphans()
+		}
+		if as == asInit {
 			cmd := exec.Command(os.Args[0], os.Args[1:]...)
 			cmd.Env = append(os.Environ(), asTool+"=1")
 			cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 			_ = cmd.Run()
 			os.Exit(cmd.ProcessState.ExitCode())
-		}
-		if as == asFirst {
-			adoptOrphans()
 		}
 		main()
 	}
@@ -60,7 +61,85 @@ func TestMain(m *testing.M) {
 	redistest.Main(m)
 }
 
-// tool is the tool in a process of its own.
+func itoa(n int) string { return strconv.Itoa(n) }
+
+// site is a server with a family of its own: a real server where tests on servers are asked
+// for, else an embedded one.
+type site struct {
+	t               testing.TB
+	rdb             *redis.Client
+	addr, url, name string
+}
+
+func newSite(t testing.TB) *site {
+	t.Helper()
+	s := &site{t: t, name: redistest.Name(t)}
+	if os.Getenv("LEASEHOLD_REQUIRE_SERVERS") == "1" {
+		s.addr = redistest.Shared(t, redistest.Newest(t)).Addr()
+	} else {
+		s.addr = redistest.Mini(t).Addr()
+	}
+	s.rdb, s.url = redis.NewClient(&redis.Options{Addr: s.addr}), "redis://"+s.addr
+	t.Cleanup(func() { _ = s.rdb.Close() })
+	return s
+}
+
+// locks is a handle of the family.
+func (s *site) locks(ttl time.Duration) *mutex.Mutex {
+	s.t.Helper()
+	m := redistest.Must(mutex.New(s.rdb, mutex.Config{Name: s.name, TTL: ttl}))(s.t)
+	s.t.Cleanup(func() { _ = m.Close(context.Background()) })
+	return m
+}
+
+// args are those of a run under the lock of key k.
+func (s *site) args(more ...string) []string {
+	return append([]string{"run", "--mutex", s.name, "--key", "k"}, more...)
+}
+
+// run runs a program under the lock, after flags and "--".
+func (s *site) run(more ...string) *tool {
+	s.t.Helper()
+	return start(s.t, s.url, s.args(more...)...)
+}
+
+// sh runs a script under the lock.
+func (s *site) sh(script string, flags ...string) *tool {
+	s.t.Helper()
+	return s.run(append(flags, "--", "sh", "-c", script)...)
+}
+
+// holds runs one that holds the lock until it is ended.
+func (s *site) holds(flags ...string) *tool {
+	s.t.Helper()
+	x := s.sh("echo on; sleep 600", flags...)
+	x.says("on")
+	return x
+}
+
+// revokes revokes a lease or a waiter's place by the command.
+func (s *site) revokes(id string) *tool {
+	s.t.Helper()
+	return start(s.t, s.url, "revoke", "--mutex", s.name, "--key", "k", "--reason", "a test", id)
+}
+
+func (s *site) part(part string) string { return "leasehold:mtx:{" + s.name + ":k}:" + part }
+
+func (s *site) isFree() bool { return s.rdb.Exists(s.t.Context(), s.part("holders")).Val() == 0 }
+
+func (s *site) wantFree() {
+	s.t.Helper()
+	if !s.isFree() {
+		s.t.Error("the lock is still held")
+	}
+}
+
+func (s *site) awaitWaiter() {
+	s.t.Helper()
+	redistest.Eventually(s.t, "a waiter", func() bool { return s.rdb.ZCard(s.t.Context(), s.part("queue")).Val() == 1 })
+}
+
+// tool is the tool in a process of its own, or something that starts it.
 type tool struct {
 	t      testing.TB
 	cmd    *exec.Cmd
@@ -71,35 +150,35 @@ type tool struct {
 
 // command prepares the tool; url is Redis.
 func command(t testing.TB, url string, args ...string) *exec.Cmd {
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(self, args...)
+	cmd := exec.Command(redistest.Must(os.Executable())(t), args...)
 	cmd.Env = append(os.Environ(), asTool+"=1", "REDIS_URL="+url)
 	return cmd
 }
 
 func start(t testing.TB, url string, args ...string) *tool {
 	t.Helper()
-	return startWith(t, url, nil, args...)
+	return started(t, command(t, url, args...))
 }
 
-// startWith is start with more in the environment.
-func startWith(t testing.TB, url string, env []string, args ...string) *tool {
+// under prepares the tool as a shell starts it that runs first before.
+func under(first string, cmd *exec.Cmd) *exec.Cmd {
+	shell := exec.Command("sh", append([]string{"-c", first + `; exec "$@"`, "sh"}, append([]string{cmd.Path}, cmd.Args[1:]...)...)...)
+	shell.Env = cmd.Env
+	return shell
+}
+
+// started starts a process whose output the test reads.
+func started(t testing.TB, cmd *exec.Cmd) *tool {
 	t.Helper()
-	x := &tool{t: t, cmd: command(t, url, args...), done: make(chan struct{})}
-	x.cmd.Env = append(x.cmd.Env, env...)
+	x := &tool{t: t, cmd: cmd, done: make(chan struct{})}
 	x.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	x.cmd.Stderr = &x.stderr
+	if x.cmd.Stderr == nil {
+		x.cmd.Stderr = &x.stderr
+	}
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	redistest.WantErr(t, err)
 	x.cmd.Stdout, x.stdout = w, bufio.NewReader(r)
-	if err := x.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	redistest.WantErr(t, x.cmd.Start())
 	_ = w.Close()
 	go func() { _ = x.cmd.Wait(); close(x.done) }()
 	t.Cleanup(func() {
@@ -128,11 +207,16 @@ func (x *tool) line() string {
 	}
 }
 
+func (x *tool) says(want string) {
+	x.t.Helper()
+	if got := x.line(); got != want {
+		x.t.Fatalf("%q says %q; want %q: %s", x.cmd.Args[1:], got, want, x.stderr.String())
+	}
+}
+
 func (x *tool) signal(sig syscall.Signal) {
 	x.t.Helper()
-	if err := x.cmd.Process.Signal(sig); err != nil {
-		x.t.Fatal(err)
-	}
+	redistest.WantErr(x.t, x.cmd.Process.Signal(sig))
 }
 
 // code is the exit code, or minus the signal that ended the tool.
@@ -150,6 +234,20 @@ func (x *tool) code() int {
 	return status.ExitStatus()
 }
 
+// ends waits for the exit code, and for words on standard error.
+func (x *tool) ends(want int, words ...string) {
+	x.t.Helper()
+	got, said := x.code(), x.stderr.String()
+	for _, word := range words {
+		if !strings.Contains(said, word) {
+			x.t.Errorf("%q does not say %q: %s", x.cmd.Args[1:], word, said)
+		}
+	}
+	if got != want {
+		x.t.Errorf("%q ends with %d; want %d: %s", x.cmd.Args[1:], got, want, said)
+	}
+}
+
 // alive says whether a process runs: a zombie does not.
 func alive(pid int) bool {
 	stat, err := os.ReadFile("/proc/" + itoa(pid) + "/stat")
@@ -158,4 +256,35 @@ func alive(pid int) bool {
 	}
 	_, behind, _ := strings.Cut(string(stat), ") ")
 	return err == nil && !strings.HasPrefix(behind, "Z") && !strings.HasPrefix(behind, "X")
+}
+
+// awaitEnd waits for the ends of processes.
+func awaitEnd(t testing.TB, pids ...int) {
+	t.Helper()
+	for _, pid := range pids {
+		redistest.Eventually(t, "the end of "+itoa(pid), func() bool { return !alive(pid) })
+	}
+}
+
+// pids are the numbers in a line.
+func pids(t testing.TB, line string, n int) (all []int) {
+	t.Helper()
+	for _, word := range strings.Fields(line) {
+		all = append(all, redistest.Must(strconv.Atoi(word))(t))
+	}
+	if len(all) != n {
+		t.Fatalf("%q are not %d pids", line, n)
+	}
+	return all
+}
+
+// guard is the pid of the tool's guard.
+func (x *tool) guard() int {
+	x.t.Helper()
+	out, err := exec.Command("pgrep", "-P", itoa(x.cmd.Process.Pid), "-f", "run-guard").Output()
+	if errors.Is(err, exec.ErrNotFound) {
+		x.t.Skip("no pgrep")
+	}
+	redistest.WantErr(x.t, err)
+	return pids(x.t, string(out), 1)[0]
 }

@@ -1,242 +1,156 @@
 package main
 
 import (
-	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
-func itoa(n int) string { return strconv.Itoa(n) }
-
-// server is a server that all tests of the file share: a real one where tests on
-// servers are asked for, else an embedded one.
-func server(t testing.TB) (addr string, rdb *redis.Client) {
-	t.Helper()
-	addr = ""
-	if os.Getenv("LEASEHOLD_REQUIRE_SERVERS") == "1" {
-		addr = redistest.Shared(t, redistest.Newest(t)).Addr()
-	} else {
-		addr = redistest.Mini(t).Addr()
-	}
-	rdb = redis.NewClient(&redis.Options{Addr: addr})
-	t.Cleanup(func() { _ = rdb.Close() })
-	return addr, rdb
-}
-
 func TestExitCodes(t *testing.T) {
-	addr, rdb := server(t)
-	url := "redis://" + addr
-	name := redistest.Name(t)
-	busy := start(t, url, "run", "--mutex", name, "--key", "busy", "--", "sh", "-c", "echo on; sleep 600")
-	busy.line()
+	s := newSite(t)
+	busy := s.holds()
 	plain := filepath.Join(t.TempDir(), "plain")
-	if err := os.WriteFile(plain, []byte("no program"), 0o644); err != nil {
-		t.Fatal(err)
+	redistest.WantErr(t, os.WriteFile(plain, []byte("no program"), 0o644))
+	of := func(key string, more ...string) []string {
+		return append([]string{"run", "--mutex", s.name, "--key", key}, more...)
 	}
-	lock := func(key string, more ...string) []string {
-		return append([]string{"run", "--mutex", name, "--key", key}, more...)
+	permit := func(more ...string) []string {
+		return append([]string{"run", "--semaphore", s.name, "--key", "k"}, more...)
 	}
 	for about, c := range map[string]struct {
-		url  string
 		args []string
 		code int
 	}{
-		"the program's own":          {url, lock("a", "--", "sh", "-c", "exit 7"), 7},
-		"success":                    {url, lock("b", "--", "true"), 0},
-		"a signal":                   {url, lock("c", "--", "sh", "-c", "kill -KILL $$"), 137},
-		"a permit":                   {url, []string{"run", "--semaphore", name, "--limit", "2", "--key", "k", "--", "sh", "-c", "exit 3"}, 3},
-		"busy":                       {url, lock("busy", "--wait", "0", "--", "true"), 75},
-		"busy for a while":           {url, lock("busy", "--wait", "300ms", "--", "true"), 75},
-		"busy, and that's fine":      {url, lock("busy", "--wait", "0", "--conflict-exit-code", "0", "--", "true"), 0},
-		"busy, with another code":    {url, lock("busy", "--wait", "0", "--conflict-exit-code", "9", "--", "true"), 9},
-		"not found":                  {url, lock("busy", "--", "no-such-program-here"), 127},
-		"not found, by path":         {url, lock("busy", "--", "/no/such/program"), 127},
-		"can't be run":               {url, lock("busy", "--", plain), 126},
-		"a folder":                   {url, lock("busy", "--", "/tmp"), 126},
-		"Redis is away":              {"redis://127.0.0.1:1", lock("k", "--", "true"), 69},
-		"no program":                 {url, lock("k"), 64},
-		"no key":                     {url, []string{"run", "--mutex", name, "--", "true"}, 64},
-		"no family":                  {url, []string{"run", "--key", "k", "--", "true"}, 64},
-		"both":                       {url, lock("k", "--semaphore", "x", "--", "true"), 64},
-		"no limit":                   {url, []string{"run", "--semaphore", name, "--key", "k", "--", "true"}, 64},
-		"a grace beyond the third":   {url, lock("k", "--ttl", "30s", "--grace", "11s", "--", "true"), 64},
-		"a short ttl":                {url, lock("k", "--ttl", "99ms", "--", "true"), 64},
-		"a flag that does not exist": {url, lock("k", "--nope", "--", "true"), 64},
-		"a bad URL":                  {"http://localhost", lock("k", "--", "true"), 64},
-		"a command that is none":     {url, []string{"runn"}, 64},
-		"an empty slot":              {url, lock("k", "--once", "", "--keep", "1h", "--", "true"), 64},
-		"a slot without keep":        {url, lock("k", "--once", "s", "--", "true"), 64},
-		"a short keep":               {url, lock("k", "--once", "s", "--keep", "999ms", "--", "true"), 64},
-		"keep without a slot":        {url, lock("k", "--keep", "1h", "--", "true"), 64},
-		"a slot of permits":          {url, []string{"run", "--semaphore", name, "--limit", "2", "--key", "k", "--once", "s", "--keep", "1h", "--", "true"}, 64},
+		"the program's own":          {of("a", "--", "sh", "-c", "exit 7"), 7},
+		"success":                    {of("b", "--", "true"), 0},
+		"a signal":                   {of("c", "--", "sh", "-c", "kill -KILL $$"), 137},
+		"a permit":                   {permit("--limit", "2", "--", "sh", "-c", "exit 3"), 3},
+		"busy":                       {s.args("--wait", "0", "--", "true"), 75},
+		"busy for a while":           {s.args("--wait", "300ms", "--", "true"), 75},
+		"busy, and that's fine":      {s.args("--wait", "0", "--conflict-exit-code", "0", "--", "true"), 0},
+		"busy, with another code":    {s.args("--wait", "0", "--conflict-exit-code", "9", "--", "true"), 9},
+		"not found":                  {s.args("--", "no-such-program-here"), 127},
+		"not found, by path":         {s.args("--", "/no/such/program"), 127},
+		"can't be run":               {s.args("--", plain), 126},
+		"a folder":                   {s.args("--", "/tmp"), 126},
+		"Redis is away":              {s.args("--redis", "redis://127.0.0.1:1", "--", "true"), 69},
+		"no program":                 {s.args(), 64},
+		"no key":                     {[]string{"run", "--mutex", s.name, "--", "true"}, 64},
+		"no family":                  {[]string{"run", "--key", "k", "--", "true"}, 64},
+		"both":                       {s.args("--semaphore", "x", "--", "true"), 64},
+		"no limit":                   {permit("--", "true"), 64},
+		"a grace beyond the third":   {s.args("--ttl", "30s", "--grace", "11s", "--", "true"), 64},
+		"a short ttl":                {s.args("--ttl", "99ms", "--", "true"), 64},
+		"a flag that does not exist": {s.args("--nope", "--", "true"), 64},
+		"a bad URL":                  {s.args("--redis", "http://localhost", "--", "true"), 64},
+		"a command that is none":     {[]string{"runn"}, 64},
+		"an empty slot":              {s.args("--once", "", "--keep", "1h", "--", "true"), 64},
+		"a slot without keep":        {s.args("--once", "s", "--", "true"), 64},
+		"a short keep":               {s.args("--once", "s", "--keep", "999ms", "--", "true"), 64},
+		"keep without a slot":        {s.args("--keep", "1h", "--", "true"), 64},
+		"a slot of permits":          {permit("--limit", "2", "--once", "s", "--keep", "1h", "--", "true"), 64},
 	} {
-		x := start(t, c.url, c.args...)
-		if got := x.code(); got != c.code {
-			t.Errorf("%s: exit code %d, want %d; standard error: %s", about, got, c.code, x.stderr.String())
+		if x := start(t, s.url, c.args...); x.code() != c.code {
+			t.Errorf("%s: exit code %d, want %d; standard error: %s", about, x.code(), c.code, x.stderr.String())
 		}
 	}
+	s.run("--wait", "50ms", "--", "true").ends(75, "mutex "+s.name+"/k was not free in time", "the program did not run", "leasehold show --mutex "+s.name+" --key k")
 	busy.signal(syscall.SIGTERM)
-	if got := busy.code(); got != 128+15 {
-		t.Errorf("the holder that got SIGTERM ends with %d", got)
-	}
-	for _, key := range []string{"a", "b", "c", "busy"} {
-		if n := rdb.Exists(t.Context(), "leasehold:mtx:{"+name+":"+key+"}:holders").Val(); n != 0 {
+	busy.ends(128 + 15)
+	for _, key := range []string{"a", "b", "c", "k"} {
+		if n := s.rdb.Exists(t.Context(), "leasehold:mtx:{"+s.name+":"+key+"}:holders").Val(); n != 0 {
 			t.Errorf("the lock of %q is still held", key)
 		}
 	}
 }
 
 func TestProgramGetsKeyTokenAndInput(t *testing.T) {
-	addr, _ := server(t)
-	name := redistest.Name(t)
+	s := newSite(t)
 	run := func(args ...string) string {
 		t.Helper()
-		cmd := command(t, "redis://"+addr, append([]string{"run"}, args...)...)
+		cmd := command(t, s.url, append([]string{"run"}, args...)...)
 		cmd.Env = append(cmd.Env, "LEASEHOLD_TOKEN=1", "LEASEHOLD_KEY=of another run")
 		cmd.Stdin = strings.NewReader("input\n")
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
-		return string(out)
+		return strings.TrimSpace(string(redistest.Must(cmd.Output())(t)))
 	}
 	script := `read x; echo "$x|$LEASEHOLD_KEY|$LEASEHOLD_TOKEN|$0|$1"`
-	words := strings.Split(strings.TrimSpace(run("--mutex", name, "--key", "a b", "--", "sh", "-c", script, "zero", "--wait")), "|")
+	words := strings.Split(run("--mutex", s.name, "--key", "a b", "--", "sh", "-c", script, "zero", "--wait"), "|")
 	if len(words) != 5 || words[0] != "input" || words[1] != "a b" || words[3] != "zero" || words[4] != "--wait" {
 		t.Fatalf("the program sees %q", words)
 	}
 	if token, err := strconv.ParseUint(words[2], 10, 64); err != nil || token < 1e15 {
 		t.Fatalf("its token is %q", words[2])
 	}
-	if got := strings.TrimSpace(run("--semaphore", name, "--limit", "1", "--key", "k", "--", "sh", "-c", script)); got != "input|k||sh|" {
+	if got := run("--semaphore", s.name, "--limit", "1", "--key", "k", "--", "sh", "-c", script); got != "input|k||sh|" {
 		t.Fatalf("under a permit it sees %q", got)
 	}
 }
 
-// group starts a program with a child of its own that outlives signals to itself,
-// and returns the pids of both.
+// group is a program with a child of its own that outlives signals to itself; it prints the
+// pids of both.
 const group = `(trap "" TERM HUP; while :; do sleep 0.05; done) & echo $! $$; wait`
 
-func pids(t *testing.T, line string, n int) (all []int) {
-	t.Helper()
-	for _, word := range strings.Fields(line) {
-		pid, err := strconv.Atoi(word)
-		if err != nil {
-			t.Fatalf("%q is no pid", word)
-		}
-		all = append(all, pid)
-	}
-	if len(all) != n {
-		t.Fatalf("%q are not %d pids", line, n)
-	}
-	return all
-}
-
-// guardOf is the pid of a tool's guard.
-func guardOf(t *testing.T, x *tool) int {
-	t.Helper()
-	out, err := exec.Command("pgrep", "-P", itoa(x.cmd.Process.Pid), "-f", "run-guard").Output()
-	if errors.Is(err, exec.ErrNotFound) {
-		t.Skip("no pgrep")
-	}
-	if err != nil {
-		t.Fatalf("pgrep finds no guard: %v", err)
-	}
-	return pids(t, string(out), 1)[0]
-}
-
 func TestKilledToolTakesTheProgramsGroupAlong(t *testing.T) {
-	addr, _ := server(t)
-	x := start(t, "redis://"+addr, "run", "--mutex", redistest.Name(t), "--key", "k", "--", "sh", "-c", group)
+	x := newSite(t).sh(group)
 	all := pids(t, x.line(), 2)
 	x.signal(syscall.SIGKILL)
-	for _, pid := range all {
-		redistest.Eventually(t, "the end of "+itoa(pid), func() bool { return !alive(pid) })
-	}
+	awaitEnd(t, all...)
 }
 
 // A tool that is stopped renews nothing: the next holder gets the lock at its
 // end, and by then the program is gone.
 func TestStoppedToolsProgramEndsBeforeTheLease(t *testing.T) {
-	addr, _ := server(t)
-	url, name := "redis://"+addr, redistest.Name(t)
 	for _, how := range []string{"term", "kill"} {
-		x := start(t, url, "run", "--mutex", name, "--key", "k", "--ttl", "4s", "--lost", how, "--", "sh", "-c", group)
+		s := newSite(t)
+		x := s.sh(group, "--ttl", "4s", "--lost", how)
 		all := pids(t, x.line(), 2)
 		x.signal(syscall.SIGSTOP)
-		next := start(t, url, "run", "--mutex", name, "--key", "k", "--", "sh", "-c",
-			"for p in "+itoa(all[0])+" "+itoa(all[1])+"; do kill -0 $p 2>/dev/null && ps -o stat= -p $p; done; echo over")
-		for {
-			line := next.line()
-			if line == "over" {
-				break
-			}
+		next := s.sh("for p in " + itoa(all[0]) + " " + itoa(all[1]) + "; do kill -0 $p 2>/dev/null && ps -o stat= -p $p; done; echo over")
+		for line := next.line(); line != "over"; line = next.line() {
 			if !strings.HasPrefix(line, "Z") { // what the stopped tool has not reaped
 				t.Fatalf("%s: the next holder sees the program, in state %q", how, line)
 			}
 		}
 		x.signal(syscall.SIGCONT)
-		if got := x.code(); got != 124 {
-			t.Errorf("%s: the tool that went on ends with %d: %s", how, got, x.stderr.String())
-		}
+		x.ends(124)
 	}
 }
 
 func TestCutNetworkStopsTheProgramInTime(t *testing.T) {
-	addr, rdb := server(t)
-	p := redistest.NewProxy(t, addr)
-	name := redistest.Name(t)
-	x := start(t, "redis://"+p.Addr(), "run", "--mutex", name, "--key", "k", "--ttl", "3s", "--grace", "1s", "--", "sh", "-c",
-		`trap "echo told" TERM; echo on; while :; do sleep 0.02; done`)
-	x.line()
+	s := newSite(t)
+	p := redistest.NewProxy(t, s.addr)
+	x := s.sh(`trap "echo told" TERM; echo on; while :; do sleep 0.02; done`, "--redis", "redis://"+p.Addr(), "--ttl", "3s", "--grace", "1s")
+	x.says("on")
 	p.Cut(true, true)
-	if line := x.line(); line != "told" {
-		t.Fatalf("it says %q", line)
-	}
-	held := "leasehold:mtx:{" + name + ":k}:holders"
-	if left := rdb.PTTL(t.Context(), held).Val(); left <= 0 {
+	x.says("told")
+	if left := s.rdb.PTTL(t.Context(), s.part("holders")).Val(); left <= 0 {
 		t.Error("SIGTERM came after the lease's end")
 	}
-	if got := x.code(); got != 124 {
-		t.Errorf("it ends with %d: %s", got, x.stderr.String())
-	}
+	x.ends(124)
 }
 
 func TestDeletedLeaseStopsTheProgram(t *testing.T) {
-	addr, rdb := server(t)
-	name := redistest.Name(t)
-	x := start(t, "redis://"+addr, "run", "--mutex", name, "--key", "k", "--ttl", "1s", "--", "sh", "-c", "echo on; sleep 600")
-	x.line()
-	rdb.Del(t.Context(), "leasehold:mtx:{"+name+":k}:holders")
-	if got := x.code(); got != 124 {
-		t.Errorf("it ends with %d: %s", got, x.stderr.String())
-	}
+	s := newSite(t)
+	x := s.holds("--ttl", "1s")
+	s.rdb.Del(t.Context(), s.part("holders"))
+	x.ends(124)
 }
 
 func TestSignalWhileWaitingLeavesNoWaiter(t *testing.T) {
-	addr, rdb := server(t)
-	url, name := "redis://"+addr, redistest.Name(t)
-	holder := start(t, url, "run", "--mutex", name, "--key", "k", "--", "sh", "-c", "echo on; sleep 600")
-	holder.line()
-	queue := "leasehold:mtx:{" + name + ":k}:queue"
+	s := newSite(t)
+	s.holds()
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
-		x := start(t, url, "run", "--mutex", name, "--key", "k", "--", "true")
-		redistest.Eventually(t, "a waiter", func() bool { return rdb.ZCard(t.Context(), queue).Val() == 1 })
+		x := s.run("--", "true")
+		s.awaitWaiter()
 		x.signal(sig)
-		if got := x.code(); got != -int(sig) {
-			t.Errorf("after %v it ends with %d: %s", sig, got, x.stderr.String())
-		}
-		if n := rdb.ZCard(t.Context(), queue).Val(); n != 0 {
+		x.ends(-int(sig))
+		if n := s.rdb.ZCard(t.Context(), s.part("queue")).Val(); n != 0 {
 			t.Errorf("after %v %d wait", sig, n)
 		}
 	}
@@ -245,108 +159,108 @@ func TestSignalWhileWaitingLeavesNoWaiter(t *testing.T) {
 // A lease that another process hands over is short at first, shorter than the grace
 // may be.
 func TestProgramThatWaitedRuns(t *testing.T) {
-	addr, rdb := server(t)
-	url, name := "redis://"+addr, redistest.Name(t)
-	for _, how := range [][]string{{"--mutex", name}, {"--semaphore", name, "--limit", "1"}} {
+	s := newSite(t)
+	for kind, how := range map[string][]string{"mtx": {"--mutex", s.name}, "sem": {"--semaphore", s.name, "--limit", "1"}} {
 		args := append([]string{"run", "--key", "k", "--ttl", "1m", "--grace", "20s"}, how...)
-		holder := start(t, url, append(args, "--", "sh", "-c", "echo on; sleep 600")...)
-		holder.line()
-		next := start(t, url, append(args, "--", "sh", "-c", "echo on; exit 4")...)
-		kind := map[string]string{"--mutex": "mtx", "--semaphore": "sem"}[how[0]]
+		holder := start(t, s.url, append(args, "--", "sh", "-c", "echo on; sleep 600")...)
+		holder.says("on")
+		next := start(t, s.url, append(args, "--", "sh", "-c", "echo on; exit 4")...)
 		redistest.Eventually(t, "a waiter", func() bool {
-			return rdb.ZCard(t.Context(), "leasehold:"+kind+":{"+name+":k}:queue").Val() == 1
+			return s.rdb.ZCard(t.Context(), "leasehold:"+kind+":{"+s.name+":k}:queue").Val() == 1
 		})
 		holder.signal(syscall.SIGTERM)
-		if got := next.code(); got != 4 {
-			t.Errorf("%s: it ends with %d: %s", how[0], got, next.stderr.String())
-		}
+		next.ends(4)
 	}
 }
 
 // A permit of run is none of a family of that name with a total: docs/run.md says so.
 func TestPermitCountsBesideATotal(t *testing.T) {
-	addr, rdb := server(t)
-	name := redistest.Name(t)
-	s, err := semaphore.New(rdb, semaphore.Config{Name: name, Limit: 1, Total: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := s.TryAcquire(t.Context(), "k")
-	if err != nil {
-		t.Fatal(err)
-	}
-	x := start(t, "redis://"+addr, "run", "--semaphore", name, "--key", "k", "--limit", "1", "--wait", "0", "--", "sh", "-c", "exit 4")
-	if got := x.code(); got != 4 {
-		t.Errorf("it ends with %d: %s", got, x.stderr.String())
-	}
+	s := newSite(t)
+	permits := redistest.Must(semaphore.New(s.rdb, semaphore.Config{Name: s.name, Limit: 1, Total: 1}))(t)
+	l := redistest.Must(permits.TryAcquire(t.Context(), "k"))(t)
+	start(t, s.url, "run", "--semaphore", s.name, "--key", "k", "--limit", "1", "--wait", "0", "--", "sh", "-c", "exit 4").ends(4)
 	redistest.WantErr(t, l.Release())
-	redistest.WantErr(t, s.Close(t.Context()))
+	redistest.WantErr(t, permits.Close(t.Context()))
 }
 
 // A signal goes to the program alone: it decides about its children.
 func TestSignalsArePassedToTheProgramAlone(t *testing.T) {
-	addr, _ := server(t)
-	x := start(t, "redis://"+addr, "run", "--mutex", redistest.Name(t), "--key", "k", "--", "sh", "-c",
-		`trap "echo program" USR1; trap 'echo bye; kill $!; wait; exit 5' TERM
+	x := newSite(t).sh(`trap "echo program" USR1; trap 'echo bye; kill $!; wait; exit 5' TERM
 		 sh -c 'trap "echo child; exit" USR1 TERM; echo ready; while :; do sleep 0.02; done' &
 		 while :; do wait; done`)
-	x.line()
+	x.says("ready")
 	x.signal(syscall.SIGUSR1)
-	if line := x.line(); line != "program" {
-		t.Fatalf("USR1 reaches %q", line)
-	}
+	x.says("program")
 	x.signal(syscall.SIGTERM)
-	if first, then := x.line(), x.line(); first != "bye" || then != "child" {
-		t.Fatalf("TERM leads to %q and %q", first, then)
-	}
-	if got := x.code(); got != 5 {
-		t.Errorf("it ends with %d", got)
-	}
+	x.says("bye")
+	x.says("child")
+	x.ends(5)
 }
 
 func TestWhatAProgramLeavesBehindEndsWithTheLease(t *testing.T) {
-	addr, rdb := server(t)
-	name := redistest.Name(t)
-	x := start(t, "redis://"+addr, "run", "--mutex", name, "--key", "k", "--ttl", "3s", "--", "sh", "-c",
-		`(trap "" TERM; while :; do sleep 0.05; done) >/dev/null 2>&1 & echo $!`)
+	s := newSite(t)
+	x := s.sh(`(trap "" TERM; while :; do sleep 0.05; done) >/dev/null 2>&1 & echo $!`, "--ttl", "3s")
 	left := pids(t, x.line(), 1)[0]
-	if got := x.code(); got != 0 {
-		t.Errorf("it ends with %d: %s", got, x.stderr.String())
-	}
+	x.ends(0)
 	if alive(left) {
 		t.Error("a process of the program's still runs")
 	}
-	if n := rdb.Exists(t.Context(), "leasehold:mtx:{"+name+":k}:holders").Val(); n != 0 {
-		t.Error("the lock is still held")
-	}
+	s.wantFree()
 }
 
 // No process is left: the guard ends with the tool.
 func TestGuardEndsWithTheTool(t *testing.T) {
-	addr, _ := server(t)
 	for _, sig := range []syscall.Signal{0, syscall.SIGTERM, syscall.SIGKILL} {
 		end := filepath.Join(t.TempDir(), "end") // the program waits for this file
-		x := start(t, "redis://"+addr, "run", "--mutex", redistest.Name(t), "--key", "k", "--", "sh", "-c",
-			`echo on; until [ -e "$0" ]; do sleep 0.02; done`, end)
-		x.line()
-		guard := guardOf(t, x)
+		x := newSite(t).run("--", "sh", "-c", `echo on; until [ -e "$0" ]; do sleep 0.02; done`, end)
+		x.says("on")
+		guard := x.guard()
 		if sig != 0 {
 			x.signal(sig)
-		} else if err := os.WriteFile(end, nil, 0o600); err != nil {
-			t.Fatal(err)
+		} else {
+			redistest.WantErr(t, os.WriteFile(end, nil, 0o600))
 		}
 		x.code()
-		redistest.Eventually(t, "the guard's end", func() bool { return !alive(guard) })
+		awaitEnd(t, guard)
 	}
 }
 
 // Without the guard the program has no protection: it does not go on.
 func TestProgramEndsWithTheGuard(t *testing.T) {
-	addr, _ := server(t)
-	x := start(t, "redis://"+addr, "run", "--mutex", redistest.Name(t), "--key", "k", "--", "sh", "-c", "echo on; sleep 600")
-	x.line()
-	_ = syscall.Kill(guardOf(t, x), syscall.SIGKILL)
-	if got := x.code(); got != 125 {
-		t.Errorf("it ends with %d: %s", got, x.stderr.String())
+	x := newSite(t).holds()
+	_ = syscall.Kill(x.guard(), syscall.SIGKILL)
+	x.ends(125)
+}
+
+func TestProgramRunsOncePerSlot(t *testing.T) {
+	s, file := newSite(t), filepath.Join(t.TempDir(), "runs")
+	begin := func(slot, script string) *tool {
+		return s.sh("echo "+slot+" >> "+file+"; "+script, "--once", slot, "--keep", "1h")
 	}
+	// wantRuns is called when no program runs.
+	wantRuns := func(slot string, want int) {
+		t.Helper()
+		if n := strings.Count(string(redistest.Must(os.ReadFile(file))(t)), slot+"\n"); n != want {
+			t.Errorf("the program ran %d times for slot %q; want %d", n, slot, want)
+		}
+	}
+	begin("in-turn", "exit 3").ends(3) // fails, and leaves the slot open
+	begin("in-turn", "exit 0").ends(0)
+	begin("in-turn", "exit 0").ends(0)
+	wantRuns("in-turn", 2)
+
+	// Several hosts at once: the others wait for the first.
+	for _, host := range []*tool{begin("at-once", "sleep 0.3"), begin("at-once", "sleep 0.3"), begin("at-once", "sleep 0.3")} {
+		host.ends(0)
+	}
+	wantRuns("at-once", 1)
+
+	// A program whose lock is lost completes nothing, and neither does one that a signal ends.
+	lost := begin("lost", "echo on; sleep 600")
+	lost.says("on")
+	s.rdb.Del(t.Context(), s.part("holders"))
+	lost.ends(124)
+	begin("lost", "kill -TERM $$").ends(128 + 15)
+	begin("lost", "exit 0").ends(0)
+	wantRuns("lost", 3)
 }

@@ -29,9 +29,11 @@ type pty struct {
 	seen bytes.Buffer
 }
 
-func onTerminal(t *testing.T, url string, args ...string) *pty {
+// onTerminal runs a program under the lock of a site of its own.
+func onTerminal(t *testing.T, program ...string) *pty {
 	t.Helper()
-	return ptyOf(t, command(t, url, args...))
+	s := newSite(t)
+	return ptyOf(t, command(t, s.url, s.args(append([]string{"--"}, program...)...)...))
 }
 
 // ptyOf starts a program in the foreground of a terminal of its own.
@@ -82,8 +84,7 @@ func (p *pty) types(text string) {
 }
 
 func TestInteractiveProgramHasTheTerminal(t *testing.T) {
-	addr, _ := server(t)
-	p := onTerminal(t, "redis://"+addr, "run", "--mutex", redistest.Name(t), "--key", "k", "--", "sh", "-c",
+	p := onTerminal(t, "sh", "-c",
 		`echo ask; read x; echo "got $x"; stty -echo raw; echo waits; sleep 60`)
 	p.sees("ask")
 	p.types("word\n")
@@ -92,41 +93,30 @@ func TestInteractiveProgramHasTheTerminal(t *testing.T) {
 	// A raw terminal makes no signals: the tool gets one from elsewhere, and leaves
 	// the terminal as it found it.
 	p.tool.signal(syscall.SIGTERM)
-	if got := p.tool.code(); got != 128+15 {
-		t.Errorf("it ends with %d", got)
-	}
-	state, err := unix.IoctlGetTermios(int(p.master.Fd()), unix.TCGETS)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p.tool.ends(128 + 15)
+	state := redistest.Must(unix.IoctlGetTermios(int(p.master.Fd()), unix.TCGETS))(t)
 	if state.Lflag&unix.ECHO == 0 || state.Lflag&unix.ICANON == 0 {
 		t.Error("the terminal is left raw")
 	}
 }
 
 func TestInterruptFromTheTerminalReachesTheProgram(t *testing.T) {
-	addr, _ := server(t)
-	p := onTerminal(t, "redis://"+addr, "run", "--mutex", redistest.Name(t), "--key", "k", "--", "sh", "-c",
+	p := onTerminal(t, "sh", "-c",
 		`trap "echo interrupted; exit 3" INT; echo on; while :; do sleep 0.02; done`)
 	p.sees("on")
 	p.types("\x03")
 	p.sees("interrupted")
-	if got := p.tool.code(); got != 3 {
-		t.Errorf("it ends with %d", got)
-	}
+	p.tool.ends(3)
 }
 
 // Bash moves itself into the foreground, and its jobs into groups of their own:
 // the program has to be the leader of its group for that.
 func TestShellOnTheTerminal(t *testing.T) {
-	addr, _ := server(t)
-	p := onTerminal(t, "redis://"+addr, "run", "--mutex", redistest.Name(t), "--key", "k", "--", "bash", "--norc", "-i")
+	p := onTerminal(t, "bash", "--norc", "-i")
 	p.types("echo to''ken $LEASEHOLD_KEY\n")
 	p.sees("token k")
 	p.types("(exit 4)\nexit\n")
-	if got := p.tool.code(); got != 4 {
-		t.Errorf("it ends with %d", got)
-	}
+	p.tool.ends(4)
 }
 
 // Ctrl-Z stops the program and gives the shell its terminal; fg lets both go on,
@@ -134,13 +124,9 @@ func TestShellOnTheTerminal(t *testing.T) {
 // its own: Ctrl-Z in the moment of a vfork stops the child and leaves its parent waiting for
 // it, under any shell.
 func TestStoppedFromTheTerminalAndGoesOn(t *testing.T) {
-	addr, _ := server(t)
-	shell := exec.Command("bash", "--norc", "-i")
-	tool := command(t, "redis://"+addr)
+	_, p, run := shell(t)
 	log := filepath.Join(t.TempDir(), "log")
-	shell.Env = append(tool.Env, "PS1=> ")
-	p := ptyOf(t, shell)
-	p.types(fmt.Sprintf("%s run --mutex %s --key k -- bash -c 'exec 3<> <(:); trap \"echo bye; exit 6\" INT; while :; do echo x >>%s; read -t 0.02 -u 3; done'\n", tool.Path, redistest.Name(t), log))
+	p.types(fmt.Sprintf("%s bash -c 'exec 3<> <(:); trap \"echo bye; exit 6\" INT; while :; do echo x >>%s; read -t 0.02 -u 3; done'\n", run, log))
 	size := func() int64 {
 		info, err := os.Stat(log)
 		if err != nil {
@@ -170,12 +156,13 @@ func TestStoppedFromTheTerminalAndGoesOn(t *testing.T) {
 }
 
 // shell is an interactive shell on a terminal, and a tool's command line for it.
-func shell(t *testing.T, url string) (p *pty, run string) {
+func shell(t *testing.T) (s *site, p *pty, run string) {
 	t.Helper()
-	tool := command(t, url)
+	s = newSite(t)
+	tool := command(t, s.url)
 	cmd := exec.Command("bash", "--norc", "-i")
 	cmd.Env = append(tool.Env, "PS1=> ")
-	return ptyOf(t, cmd), fmt.Sprintf("%s run --mutex %s --key k --ttl 1m -- ", tool.Path, redistest.Name(t))
+	return s, ptyOf(t, cmd), tool.Path + " " + strings.Join(s.args("--ttl", "1m", "--", ""), " ")
 }
 
 // A program in a pipeline, and one in the background, gets the terminal when the shell gives
@@ -191,8 +178,7 @@ func TestPipelinesAndBackgroundJobsHaveTheTerminal(t *testing.T) {
 	} {
 		t.Run(about, func(t *testing.T) {
 			t.Parallel()
-			addr, _ := server(t)
-			p, run := shell(t, "redis://"+addr)
+			_, p, run := shell(t)
 			p.types(run + "bash -c 'echo as''ks >&2; read x; echo g''ot $x' " + c.line)
 			p.sees("asks")
 			p.types(c.stop)
@@ -208,7 +194,7 @@ func TestPipelinesAndBackgroundJobsHaveTheTerminal(t *testing.T) {
 			p.sees("got word")
 			p.types("echo st''ill; exit\n")
 			p.sees("still")
-			p.tool.code()
+			<-p.tool.done
 		})
 	}
 }
@@ -216,42 +202,35 @@ func TestPipelinesAndBackgroundJobsHaveTheTerminal(t *testing.T) {
 // A program that no shell can give the terminal to any more ends, and with it the lock.
 func TestOrphanThatWantsTheTerminalEnds(t *testing.T) {
 	t.Parallel()
-	addr, rdb := server(t)
-	p, run := shell(t, "redis://"+addr)
+	s, p, run := shell(t)
 	p.types("(" + run + `bash -c 'trap "" HUP; echo as''ks; read x </dev/tty; echo more; read x </dev/tty; sleep 600' &)` + "\n")
 	p.sees("asks")
-	name := strings.Fields(run)[3]
-	redistest.Eventually(t, "the lock to be free", func() bool { return rdb.Exists(t.Context(), holdersOf(name)).Val() == 0 })
+	redistest.Eventually(t, "the lock to be free", s.isFree)
 	p.types("exit\n")
-	p.tool.code()
+	<-p.tool.done
 }
 
 // A terminal that goes away, as one of ssh that is cut, ends the program and the lock.
 func TestTerminalThatIsGoneEndsTheProgram(t *testing.T) {
 	t.Parallel()
-	addr, rdb := server(t)
-	p, run := shell(t, "redis://"+addr)
+	s, p, run := shell(t)
 	p.types(run + "bash -c 'echo as''ks; read x; read x; sleep 600'\n")
 	p.sees("asks")
 	_ = p.master.Close()
-	name := strings.Fields(run)[3]
-	redistest.Eventually(t, "the lock to be free", func() bool { return rdb.Exists(t.Context(), holdersOf(name)).Val() == 0 })
+	redistest.Eventually(t, "the lock to be free", s.isFree)
 }
 
 // The signal of Ctrl-C reaches the program once, and one to the tool alone, too.
 func TestSignalOfTheTerminalComesOnce(t *testing.T) {
 	t.Parallel()
-	addr, _ := server(t)
-	p := onTerminal(t, "redis://"+addr, "run", "--mutex", redistest.Name(t), "--key", "k", "--", "bash", "-c",
+	p := onTerminal(t, "bash", "-c",
 		`exec 3<> <(:); trap "echo one interrupt" INT; trap "echo user; exit 3" USR1; echo asks; while :; do read -t 0.02 -u 3; done`)
 	p.sees("asks")
 	p.types("\x03")
 	p.sees("one interrupt")
 	p.tool.signal(syscall.SIGUSR1)
 	p.sees("user")
-	if got := p.tool.code(); got != 3 {
-		t.Errorf("it ends with %d", got)
-	}
+	p.tool.ends(3)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if n := strings.Count(p.seen.String(), "one interrupt"); n != 1 {
@@ -263,13 +242,12 @@ func TestSignalOfTheTerminalComesOnce(t *testing.T) {
 // one process group.
 func TestScriptOutlivesALostLease(t *testing.T) {
 	t.Parallel()
-	addr, rdb := server(t)
-	name := redistest.Name(t)
-	tool := command(t, "redis://"+addr)
-	script := exec.Command("sh", "-c", tool.Path+" run --mutex "+name+" --key k --ttl 1s -- sh -c 'echo on; sleep 600'; echo script $?")
+	s := newSite(t)
+	tool := command(t, s.url)
+	script := exec.Command("sh", "-c", tool.Path+" "+strings.Join(s.args("--ttl", "1s", "--", "sh", "-c", "'echo on; sleep 600'"), " ")+"; echo script $?")
 	script.Env = tool.Env
 	p := ptyOf(t, script)
 	p.sees("on")
-	rdb.Del(t.Context(), holdersOf(name))
+	s.rdb.Del(t.Context(), s.part("holders"))
 	p.sees("script 124")
 }

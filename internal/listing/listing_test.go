@@ -35,14 +35,8 @@ func find(t *testing.T, uses []listing.Use, kind keys.Kind, key string) listing.
 // uses lists the prefix, as a reader does that knows nothing of it.
 func uses(t *testing.T, l *listing.Lister) []listing.Use {
 	t.Helper()
-	all, err := l.Resources(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	some, err := l.Uses(t.Context(), all)
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := redistest.Must(l.Resources(t.Context()))(t)
+	some := redistest.Must(l.Uses(t.Context(), all))(t)
 	return some
 }
 
@@ -54,26 +48,11 @@ func TestWhatThePackagesHoldIsListed(t *testing.T) {
 		if some := uses(t, l); len(some) != 0 {
 			t.Fatalf("a prefix that nobody uses has %+v", some)
 		}
-		sem, err := semaphore.New(rdb, semaphore.Config{Name: "exp:orts", Prefix: prefix, Limit: 5})
-		if err != nil {
-			t.Fatal(err)
-		}
-		mtx, err := mutex.New(rdb, mutex.Config{Name: "jobs", Prefix: prefix})
-		if err != nil {
-			t.Fatal(err)
-		}
-		two, err := sem.AcquireN(ctx, "acme {1}", 2)
-		if err != nil {
-			t.Fatal(err)
-		}
-		three, err := sem.AcquireN(ctx, "acme {1}", 3)
-		if err != nil {
-			t.Fatal(err)
-		}
-		lock, err := mtx.Lock(ctx, "nightly")
-		if err != nil {
-			t.Fatal(err)
-		}
+		sem := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: "exp:orts", Prefix: prefix, Limit: 5}))(t)
+		mtx := redistest.Must(mutex.New(rdb, mutex.Config{Name: "jobs", Prefix: prefix}))(t)
+		two := redistest.Must(sem.AcquireN(ctx, "acme {1}", 2))(t)
+		three := redistest.Must(sem.AcquireN(ctx, "acme {1}", 3))(t)
+		lock := redistest.Must(mtx.Lock(ctx, "nightly"))(t)
 		waitCtx, cancel := context.WithCancel(ctx)
 		ended := make(chan error, 2)
 		waits := func(n int) {
@@ -87,10 +66,7 @@ func TestWhatThePackagesHoldIsListed(t *testing.T) {
 			}()
 			waits(n + 1)
 		}
-		grp, err := singleflight.New(rdb, singleflight.Config[string]{Name: "pages", Prefix: prefix, TTL: time.Minute, MaxLoads: 3})
-		if err != nil {
-			t.Fatal(err)
-		}
+		grp := redistest.Must(singleflight.New(rdb, singleflight.Config[string]{Name: "pages", Prefix: prefix, TTL: time.Minute, MaxLoads: 3}))(t)
 		if _, err := grp.Do(ctx, "home", func(context.Context) (string, error) { return "v", nil }); err != nil {
 			t.Fatal(err)
 		}
@@ -117,10 +93,7 @@ func TestWhatThePackagesHoldIsListed(t *testing.T) {
 		if u.Family != "exp:orts" || u.InUse != 5 || u.Limit != 5 || u.Stored || u.Waiting != 2 || u.LongestWait <= 0 || u.ExpiresIn <= 20*time.Second || u.Idle() {
 			t.Errorf("the semaphore is %+v", u)
 		}
-		s, err := l.State(ctx, u.Resource, listing.Bounds{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := redistest.Must(l.State(ctx, u.Resource, listing.Bounds{}))(t)
 		if len(s.Holders) != 2 || s.InUse != 5 || s.Holders[0].ID != two.ID() || s.Holders[0].Permits != 2 ||
 			s.Holders[1].ID != three.ID() || s.Holders[1].Permits != 3 || s.Limit != 5 {
 			t.Errorf("its holders are %+v, want %s and %s", s, two.ID(), three.ID())
@@ -166,14 +139,10 @@ func TestWhatThePackagesHoldIsListed(t *testing.T) {
 			redistest.Get(t, "an end", ended)
 		}
 		for _, release := range []func() error{two.Release, three.Release, lock.Unlock} {
-			if err := release(); err != nil {
-				t.Error(err)
-			}
+			redistest.WantErr(t, release())
 		}
 		for _, closer := range []interface{ Close(context.Context) error }{sem, mtx, grp} {
-			if err := closer.Close(ctx); err != nil {
-				t.Error(err)
-			}
+			redistest.WantErr(t, closer.Close(ctx))
 		}
 		for _, u := range uses(t, l) {
 			if u.Kind == keys.Semaphore && !u.Idle() || u.Kind == keys.Mutex && (!u.Idle() || u.Token == 0) {
@@ -305,15 +274,9 @@ func TestAllKeysOfALargeFleetAreListed(t *testing.T) {
 		}
 		began := time.Now()
 		l := listing.New(rdb, "")
-		all, err := l.Resources(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		all := redistest.Must(l.Resources(t.Context()))(t)
 		found := time.Since(began)
-		some, err := l.Uses(t.Context(), all)
-		if err != nil {
-			t.Fatal(err)
-		}
+		some := redistest.Must(l.Uses(t.Context(), all))(t)
 		t.Logf("found in %v, read in %v", found, time.Since(began)-found)
 		held := 0
 		for _, u := range some {
@@ -541,10 +504,7 @@ func TestLeaseThatIsRenewedDuringASlowListingIsListed(t *testing.T) {
 					time.Sleep(1100 * time.Millisecond)
 				},
 			}})
-			s, err := listing.New(rdb, prefix).State(t.Context(), r, listing.Bounds{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := redistest.Must(listing.New(rdb, prefix).State(t.Context(), r, listing.Bounds{}))(t)
 			if len(s.Holders) != 1 || s.Holders[0].ID != handle[:8]+"-1" {
 				t.Errorf("%s: listed are %+v", kind, s.Holders)
 			}
@@ -588,10 +548,7 @@ func TestWrappedClusterClientsAreListed(t *testing.T) {
 func TestReadersOfACachedValueAreCounted(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, target redistest.Target) {
 		rdb, prefix := target.Client(t), redistest.Name(t)
-		g, err := singleflight.New(rdb, singleflight.Config[string]{Name: "n", Prefix: prefix, TTL: time.Minute, NearFor: time.Minute})
-		if err != nil {
-			t.Fatal(err)
-		}
+		g := redistest.Must(singleflight.New(rdb, singleflight.Config[string]{Name: "n", Prefix: prefix, TTL: time.Minute, NearFor: time.Minute}))(t)
 		defer func() { _ = g.Close(context.Background()) }()
 		for g.Stats().NearHits == 0 {
 			if _, err := g.Do(t.Context(), "k", func(context.Context) (string, error) { return "v", nil }); err != nil {
@@ -600,9 +557,7 @@ func TestReadersOfACachedValueAreCounted(t *testing.T) {
 		}
 		key := listing.Of(prefix, keys.Flight, "n", "k", false)
 		over := redis.Z{Score: 1, Member: handle}
-		if err := rdb.ZAdd(t.Context(), key.Part("near"), over).Err(); err != nil {
-			t.Fatal(err)
-		}
+		redistest.WantErr(t, rdb.ZAdd(t.Context(), key.Part("near"), over).Err())
 		if s, err := listing.New(target.Admin(t), prefix).State(t.Context(), key, listing.Bounds{}); err != nil || s.Near != 1 {
 			t.Errorf("the state is %+v, %v; want one handle with a copy", s, err)
 		}

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/leasehold-go/leasehold/internal/redistest"
+
 	"github.com/leasehold-go/leasehold/internal/keys"
 )
 
@@ -13,10 +15,7 @@ func TestNamesOfKeysAreReadBack(t *testing.T) {
 		for _, kind := range []keys.Kind{keys.Semaphore, keys.Mutex, keys.Flight, keys.Guard} {
 			for _, name := range []string{"n", hostile} {
 				f := keys.Family{Prefix: prefix, Kind: kind, Name: name}
-				of, err := f.Resource(hostile)
-				if err != nil {
-					t.Fatal(err)
-				}
+				of := redistest.Must(f.Resource(hostile))(t)
 				shown := prefix
 				if shown == "" {
 					shown = keys.DefaultPrefix

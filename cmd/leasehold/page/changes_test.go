@@ -19,14 +19,8 @@ func TestLimitsAreSetOnlyWhereThatIsAllowed(t *testing.T) {
 	if _, err := page.New(rdb, page.Options{Changes: true}); err == nil {
 		t.Error("changes without a token are allowed")
 	}
-	s, err := semaphore.New(rdb, semaphore.Config{Name: "exports", Limit: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := s.Acquire(t.Context(), "acme")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: "exports", Limit: 1}))(t)
+	l := redistest.Must(s.Acquire(t.Context(), "acme"))(t)
 	set := func(at *httptest.Server, key, limit string, header ...string) int {
 		t.Helper()
 		resp, _ := post(t, at.URL+"/limit", url.Values{"key": {key}, "limit": {limit}}, header...)
@@ -59,9 +53,7 @@ func TestLimitsAreSetOnlyWhereThatIsAllowed(t *testing.T) {
 		t.Fatalf("after the raise: %v", err)
 	}
 	_, _ = l.Release(), second.Release()
-	if err := s.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	redistest.WantErr(t, s.Close(t.Context()))
 }
 
 // A row of a key without a total is of that key, though there is a family of that name
@@ -69,17 +61,9 @@ func TestLimitsAreSetOnlyWhereThatIsAllowed(t *testing.T) {
 func TestChangesAreOfTheRow(t *testing.T) {
 	const token = "0123456789abcdef"
 	rdb := mini(t)
-	if err := rdb.HSet(t.Context(), "leasehold:sem:{exports}:limits", "", 200).Err(); err != nil {
-		t.Fatal(err)
-	}
-	sem, err := semaphore.New(rdb, semaphore.Config{Name: "exports", Limit: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := sem.Acquire(t.Context(), "acme")
-	if err != nil {
-		t.Fatal(err)
-	}
+	redistest.WantErr(t, rdb.HSet(t.Context(), "leasehold:sem:{exports}:limits", "", 200).Err())
+	sem := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: "exports", Limit: 1}))(t)
+	l := redistest.Must(sem.Acquire(t.Context(), "acme"))(t)
 	s := serve(t, rdb, page.Options{Token: token, Changes: true})
 	rows := redistest.Get(t, "a state", watchAs(t, s.URL+"/events", token))["rows"].([]any)
 	if len(rows) != 1 {
@@ -97,9 +81,7 @@ func TestChangesAreOfTheRow(t *testing.T) {
 		t.Errorf("the limit of the key is %q, want 5", limit)
 	}
 	redistest.Get(t, "the end of the Context", l.Context().Done())
-	if err := sem.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	redistest.WantErr(t, sem.Close(t.Context()))
 }
 
 func TestLeasesAreRevokedOnlyWhereThatIsAllowed(t *testing.T) {
@@ -107,14 +89,8 @@ func TestLeasesAreRevokedOnlyWhereThatIsAllowed(t *testing.T) {
 	rdb := mini(t)
 	for name, total := range map[string]int{"exports": 0, "shared": 9} {
 		t.Run(name, func(t *testing.T) {
-			s, err := semaphore.New(rdb, semaphore.Config{Name: name, Limit: 1, Total: total})
-			if err != nil {
-				t.Fatal(err)
-			}
-			l, err := s.Acquire(t.Context(), "acme")
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: name, Limit: 1, Total: total}))(t)
+			l := redistest.Must(s.Acquire(t.Context(), "acme"))(t)
 			closed, open := serve(t, rdb, page.Options{Token: token}), serve(t, rdb, page.Options{Token: token, Changes: true})
 			revoke := func(at *httptest.Server, key, id, reason string, header ...string) int {
 				t.Helper()
@@ -152,9 +128,7 @@ func TestLeasesAreRevokedOnlyWhereThatIsAllowed(t *testing.T) {
 			if why := context.Cause(l.Context()); !strings.Contains(why.Error(), "host is gone") {
 				t.Errorf("the cause is %v", why)
 			}
-			if err := s.Close(t.Context()); err != nil {
-				t.Error(err)
-			}
+			redistest.WantErr(t, s.Close(t.Context()))
 		})
 	}
 }

@@ -25,10 +25,7 @@ func TestMain(m *testing.M) { redistest.Main(m) }
 
 func serve(t *testing.T, rdb redis.UniversalClient, opt page.Options) *httptest.Server {
 	t.Helper()
-	p, err := page.New(rdb, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := redistest.Must(page.New(rdb, opt))(t)
 	s := httptest.NewServer(p)
 	t.Cleanup(func() { p.Close(); s.Close() })
 	return s
@@ -48,19 +45,13 @@ func watch(t *testing.T, address string) <-chan map[string]any {
 
 func watchAs(t *testing.T, address, token string) <-chan map[string]any {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := redistest.Must(http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil))(t)
 	if token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)
 	}
 	client := &http.Client{Transport: &http.Transport{}}
 	t.Cleanup(client.CloseIdleConnections)
-	resp, err := client.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := redistest.Must(client.Do(r))(t)
 	t.Cleanup(func() { _ = resp.Body.Close() })
 	if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "text/event-stream" {
 		t.Fatalf("%s: %s", address, resp.Status)
@@ -86,10 +77,7 @@ func watchAs(t *testing.T, address, token string) <-chan map[string]any {
 
 func status(t *testing.T, r *http.Request) (*http.Response, string) {
 	t.Helper()
-	resp, err := http.DefaultTransport.RoundTrip(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := redistest.Must(http.DefaultTransport.RoundTrip(r))(t)
 	defer resp.Body.Close()
 	var b strings.Builder
 	_, _ = bufio.NewReader(resp.Body).WriteTo(&b)
@@ -98,10 +86,7 @@ func status(t *testing.T, r *http.Request) (*http.Response, string) {
 
 func post(t *testing.T, address string, form url.Values, header ...string) (*http.Response, string) {
 	t.Helper()
-	r, err := http.NewRequest(http.MethodPost, address, strings.NewReader(form.Encode()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := redistest.Must(http.NewRequest(http.MethodPost, address, strings.NewReader(form.Encode())))(t)
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
@@ -111,10 +96,7 @@ func post(t *testing.T, address string, form url.Values, header ...string) (*htt
 
 func get(t *testing.T, address string, header ...string) (*http.Response, string) {
 	t.Helper()
-	r, err := http.NewRequest(http.MethodGet, address, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := redistest.Must(http.NewRequest(http.MethodGet, address, nil))(t)
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}
@@ -193,10 +175,7 @@ func TestOtherNamesAreRefused(t *testing.T) {
 		"localhost:80": http.StatusOK, "127.0.0.1": http.StatusOK, "[::1]:1": http.StatusOK, "LOCALHOST": http.StatusOK,
 		"evil.example": http.StatusMisdirectedRequest, "127.0.0.1.evil.example:80": http.StatusMisdirectedRequest,
 	} {
-		r, err := http.NewRequest(http.MethodGet, s.URL, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := redistest.Must(http.NewRequest(http.MethodGet, s.URL, nil))(t)
 		r.Host = host
 		if resp, _ := status(t, r); resp.StatusCode != want {
 			t.Errorf("%s: %s", host, resp.Status)
@@ -205,10 +184,7 @@ func TestOtherNamesAreRefused(t *testing.T) {
 }
 
 func TestMountedBelowAPath(t *testing.T) {
-	p, err := page.New(mini(t), page.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := redistest.Must(page.New(mini(t), page.Options{}))(t)
 	defer p.Close()
 	mux := http.NewServeMux()
 	mux.Handle("/leases/", http.StripPrefix("/leases", p))
@@ -311,16 +287,10 @@ func TestTenBrowsersCostWhatOneCosts(t *testing.T) {
 func TestStatesFollowTheLeases(t *testing.T) {
 	redistest.Matrix(t, func(t *testing.T, target redistest.Target) {
 		rdb, prefix := target.Client(t), redistest.Name(t)
-		m, err := mutex.New(rdb, mutex.Config{Name: "jobs", Prefix: prefix})
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := redistest.Must(mutex.New(rdb, mutex.Config{Name: "jobs", Prefix: prefix}))(t)
 		var locks []*mutex.Lock
 		for i := range 12 { // over all primaries
-			l, err := m.Lock(t.Context(), fmt.Sprintf("job-%02d", i))
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := redistest.Must(m.Lock(t.Context(), fmt.Sprintf("job-%02d", i)))(t)
 			locks = append(locks, l)
 		}
 		s := serve(t, target.Admin(t), page.Options{Prefix: prefix})
@@ -335,14 +305,10 @@ func TestStatesFollowTheLeases(t *testing.T) {
 			t.Fatalf("the first state is %v", first)
 		}
 		for _, l := range locks {
-			if err := l.Unlock(); err != nil {
-				t.Fatal(err)
-			}
+			redistest.WantErr(t, l.Unlock())
 		}
 		redistest.Eventually(t, "the locks to be free", func() bool { return held(redistest.Get(t, "a state", states)) == 0 })
-		if err := m.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		redistest.WantErr(t, m.Close(t.Context()))
 	})
 }
 
@@ -353,14 +319,8 @@ func TestIdleTenantsHoldNothing(t *testing.T) {
 		t.Run(about, func(t *testing.T) {
 			rdb := mini(t)
 			fill(t, rdb, "leasehold", others)
-			sem, err := semaphore.New(rdb, semaphore.Config{Name: "exports", Limit: 5, Total: 5})
-			if err != nil {
-				t.Fatal(err)
-			}
-			acme, err := sem.AcquireN(t.Context(), "acme", 5)
-			if err != nil {
-				t.Fatal(err)
-			}
+			sem := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: "exports", Limit: 5, Total: 5}))(t)
+			acme := redistest.Must(sem.AcquireN(t.Context(), "acme", 5))(t)
 			s := serve(t, rdb, page.Options{})
 			states := watch(t, s.URL+"/events?family=exports&rows=1")
 			var inUse, waiting float64
@@ -383,9 +343,7 @@ func TestIdleTenantsHoldNothing(t *testing.T) {
 				granted <- l
 			}()
 			redistest.Eventually(t, "a waiter", func() bool { look(); return waiting == 1 })
-			if err := acme.Release(); err != nil {
-				t.Fatal(err)
-			}
+			redistest.WantErr(t, acme.Release())
 			globex := redistest.Get(t, "the other tenant's turn", granted)
 			for range 3 { // a state may be from before
 				look()
@@ -394,9 +352,7 @@ func TestIdleTenantsHoldNothing(t *testing.T) {
 				t.Errorf("%v permits of 5 are in use, and %v wait; want 4 and none", inUse, waiting)
 			}
 			_ = globex.Release()
-			if err := sem.Close(t.Context()); err != nil {
-				t.Error(err)
-			}
+			redistest.WantErr(t, sem.Close(t.Context()))
 		})
 	}
 }
@@ -420,10 +376,7 @@ func TestOutageIsSaid(t *testing.T) {
 // Close ends what browsers watch, and its goroutines.
 func TestCloseEndsAll(t *testing.T) {
 	rdb := mini(t)
-	p, err := page.New(rdb, page.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := redistest.Must(page.New(rdb, page.Options{}))(t)
 	s := httptest.NewServer(p)
 	states := watch(t, s.URL+"/events")
 	redistest.Get(t, "a state", states)

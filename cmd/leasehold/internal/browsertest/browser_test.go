@@ -18,6 +18,8 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
 // chromium finds a browser.
@@ -67,14 +69,9 @@ func open(t *testing.T, address string) *browser {
 		_ = chromedp.Cancel(ctx) // waits until it is gone, with its files
 		cancel()
 	})
-	to, err := url.Parse(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	to := redistest.Must(url.Parse(address))(t)
 	b := &browser{t: t, ctx: ctx, host: to.Host}
-	if err := chromedp.Listen(ctx, b.note); err != nil {
-		t.Fatal(err)
-	}
+	redistest.WantErr(t, chromedp.Listen(ctx, b.note))
 	b.do(chromedp.Navigate(address))
 	return b
 }

@@ -22,13 +22,8 @@ func TestHotkey(t *testing.T) {
 	}
 	cmd := exec.Command(bin, "-addr", "127.0.0.1:0")
 	cmd.Stderr = os.Stderr
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	stdout := redistest.Must(cmd.StdoutPipe())(t)
+	redistest.WantErr(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Signal(os.Interrupt)
 		kill := time.AfterFunc(15*time.Second, func() { _ = cmd.Process.Kill() })

@@ -35,10 +35,7 @@ func serve(t *testing.T, opt page.Options) (rdb *redis.Client, url string) {
 		rdb = redis.NewClient(&redis.Options{Addr: redistest.Mini(t).Addr()})
 		t.Cleanup(func() { _ = rdb.Close() })
 	}
-	p, err := page.New(rdb, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := redistest.Must(page.New(rdb, opt))(t)
 	s := httptest.NewServer(p)
 	t.Cleanup(func() { p.Close(); s.Close() })
 	return rdb, s.URL + "/"
@@ -56,26 +53,14 @@ const (
 func TestFindingWhoHoldsAKey(t *testing.T) {
 	prefix := redistest.Name(t)
 	rdb, url := serve(t, page.Options{Prefix: prefix})
-	s, err := semaphore.New(rdb, semaphore.Config{Name: "exports", Prefix: prefix, Limit: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := mutex.New(rdb, mutex.Config{Name: "jobs", Prefix: prefix})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: "exports", Prefix: prefix, Limit: 3}))(t)
+	m := redistest.Must(mutex.New(rdb, mutex.Config{Name: "jobs", Prefix: prefix}))(t)
 	var held []*semaphore.Lease
 	for _, key := range []string{"acme", "acme", "acme", "globex"} {
-		l, err := s.Acquire(t.Context(), key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := redistest.Must(s.Acquire(t.Context(), key))(t)
 		held = append(held, l)
 	}
-	lock, err := m.Lock(t.Context(), "nightly")
-	if err != nil {
-		t.Fatal(err)
-	}
+	lock := redistest.Must(m.Lock(t.Context(), "nightly"))(t)
 	defer lock.Unlock()
 	ctx, cancel := context.WithCancel(t.Context())
 	waited := make(chan error, 1)
@@ -104,9 +89,7 @@ func TestFindingWhoHoldsAKey(t *testing.T) {
 	}
 	cancel()
 	<-waited
-	if err := held[0].Release(); err != nil {
-		t.Fatal(err)
-	}
+	redistest.WantErr(t, held[0].Release())
 	b.until("two holders and no waiter", `document.querySelectorAll("#d-holders tbody tr").length === 2 && document.querySelectorAll("#d-waiters tbody tr").length === 0`)
 	b.press(escape)
 	b.until("closed details", `document.getElementById("detail").hidden`)
@@ -141,15 +124,9 @@ func contains(text string, all ...string) bool {
 func TestHostileNamesAreShownHarmlessly(t *testing.T) {
 	prefix := redistest.Name(t)
 	rdb, url := serve(t, page.Options{Prefix: prefix})
-	s, err := semaphore.New(rdb, semaphore.Config{Name: `<script>alert(1)</script>`, Prefix: prefix, Limit: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: `<script>alert(1)</script>`, Prefix: prefix, Limit: 2}))(t)
 	for _, key := range []string{`<img src=x onerror="document.title='owned'">`, `"><svg/onload=alert(1)>`, "\u202eesrever", "\x1b[31m\x00", "' onmouseover='x"} {
-		l, err := s.Acquire(t.Context(), key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := redistest.Must(s.Acquire(t.Context(), key))(t)
 		defer l.Release()
 	}
 	label := "AbCdEfGh_-0123456789xy~<img%20src=x%20onerror=alert(1)>.1.1.60000.2"
@@ -194,14 +171,8 @@ func TestLimitIsSetAfterAQuestion(t *testing.T) {
 	const token = "0123456789abcdefg"
 	prefix := redistest.Name(t)
 	rdb, url := serve(t, page.Options{Prefix: prefix, Token: token, Changes: true})
-	s, err := semaphore.New(rdb, semaphore.Config{Name: "exports", Prefix: prefix, Limit: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := s.Acquire(t.Context(), "acme")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: "exports", Prefix: prefix, Limit: 3}))(t)
+	l := redistest.Must(s.Acquire(t.Context(), "acme"))(t)
 	defer l.Release()
 	b := open(t, url+"#token="+token)
 	b.until("a row", ready+` && `+rows+` === 1`)
@@ -228,14 +199,8 @@ func TestLeaseIsRevokedAfterAQuestion(t *testing.T) {
 	const token = "0123456789abcdefg"
 	prefix := redistest.Name(t)
 	rdb, url := serve(t, page.Options{Prefix: prefix, Token: token, Changes: true})
-	m, err := mutex.New(rdb, mutex.Config{Name: "jobs", Prefix: prefix})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := m.Lock(t.Context(), "nightly")
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := redistest.Must(mutex.New(rdb, mutex.Config{Name: "jobs", Prefix: prefix}))(t)
+	l := redistest.Must(m.Lock(t.Context(), "nightly"))(t)
 	b := open(t, url+"#token="+token)
 	b.until("a row", ready+` && `+rows+` === 1`)
 	ask[bool](b, `(document.querySelector("#rows .open").click(), true)`)
@@ -358,9 +323,7 @@ func busy(t *testing.T, rdb *redis.Client, prefix string, keys int) {
 	go func() { done <- demo.Run(ctx, rdb, demo.Options{Prefix: prefix, Hosts: 3, Keys: keys, Pace: 1}) }()
 	t.Cleanup(func() {
 		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		redistest.WantErr(t, <-done)
 	})
 }
 
@@ -372,10 +335,7 @@ func TestPicturesOfTheDocuments(t *testing.T) {
 		t.Fatalf("%v, %q", err, pictures)
 	}
 	for _, picture := range pictures {
-		path, err := filepath.Abs(picture)
-		if err != nil {
-			t.Fatal(err)
-		}
+		path := redistest.Must(filepath.Abs(picture))(t)
 		b := open(t, "file://"+path)
 		upon := ask[[]string](b, `(() => {
 			const edge = document.documentElement.getBoundingClientRect(), found = [];

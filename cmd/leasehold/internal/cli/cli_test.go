@@ -36,25 +36,13 @@ func TestLsAndShowOnAllDeployments(t *testing.T) {
 	redistest.Matrix(t, func(t *testing.T, target redistest.Target) {
 		rdb, to := target.Client(t), target.URL(t)
 		family := redistest.Name(t)
-		sem, err := semaphore.New(rdb, semaphore.Config{Name: family, Limit: 3})
-		if err != nil {
-			t.Fatal(err)
-		}
-		mtx, err := mutex.New(rdb, mutex.Config{Name: family})
-		if err != nil {
-			t.Fatal(err)
-		}
-		lock, err := mtx.Lock(t.Context(), "nightly")
-		if err != nil {
-			t.Fatal(err)
-		}
+		sem := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: family, Limit: 3}))(t)
+		mtx := redistest.Must(mutex.New(rdb, mutex.Config{Name: family}))(t)
+		lock := redistest.Must(mtx.Lock(t.Context(), "nightly"))(t)
 		defer lock.Unlock()
 		const hostile = "a\x1b[2J<b>"
 		for i := range 12 {
-			l, err := sem.AcquireN(t.Context(), fmt.Sprint(hostile, i), 2)
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := redistest.Must(sem.AcquireN(t.Context(), fmt.Sprint(hostile, i), 2))(t)
 			defer l.Release()
 		}
 		out, err := do(t, to, "ls", "--family", family)
@@ -100,15 +88,9 @@ func TestLsAndShowOnAllDeployments(t *testing.T) {
 func TestNodeOfAClusterIsUsedAsACluster(t *testing.T) {
 	c := redistest.SharedCluster(t, redistest.Newest(t))
 	rdb, family := c.Client(), redistest.Name(t)
-	mtx, err := mutex.New(rdb, mutex.Config{Name: family})
-	if err != nil {
-		t.Fatal(err)
-	}
+	mtx := redistest.Must(mutex.New(rdb, mutex.Config{Name: family}))(t)
 	for i := range 20 {
-		l, err := mtx.Lock(t.Context(), fmt.Sprint(i))
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := redistest.Must(mtx.Lock(t.Context(), fmt.Sprint(i)))(t)
 		defer l.Unlock()
 	}
 	out, err := do(t, "redis://"+c.Nodes[0].Addr(), "ls", "--family", family)

@@ -23,14 +23,8 @@ func TestSetLimitIsObeyed(t *testing.T) {
 			if total > 0 {
 				family += "-total"
 			}
-			s, err := semaphore.New(rdb, semaphore.Config{Name: family, Limit: 1, Total: total})
-			if err != nil {
-				t.Fatal(err)
-			}
-			l, err := s.TryAcquire(t.Context(), "acme")
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: family, Limit: 1, Total: total}))(t)
+			l := redistest.Must(s.TryAcquire(t.Context(), "acme"))(t)
 			granted := make(chan *semaphore.Lease, 1)
 			go func() {
 				l, err := s.Acquire(t.Context(), "acme")
@@ -65,16 +59,12 @@ func TestSetLimitIsObeyed(t *testing.T) {
 			if out, err := do(t, to, "set-limit", "--semaphore", family, "--key", "acme", "0"); err != nil {
 				t.Fatalf("set-limit 0: %v %s", err, out)
 			}
-			if l, err = s.TryAcquire(t.Context(), "acme"); err != nil {
-				t.Fatal(err)
-			}
+			l = redistest.Must(s.TryAcquire(t.Context(), "acme"))(t)
 			if _, err := s.TryAcquire(t.Context(), "acme"); !errors.Is(err, leasehold.ErrBusy) {
 				t.Errorf("beyond the configured limit: %v", err)
 			}
 			_ = l.Release()
-			if err := s.Close(context.Background()); err != nil {
-				t.Error(err)
-			}
+			redistest.WantErr(t, s.Close(context.Background()))
 		}
 	})
 }
@@ -115,10 +105,7 @@ func TestSetLimitSaysWhatItChanged(t *testing.T) {
 			if total > 0 {
 				args = append(args, "--has-total")
 			}
-			out, err := do(t, to, args...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			out := redistest.Must(do(t, to, args...))(t)
 			for _, text := range says {
 				if !strings.Contains(out, text) {
 					t.Errorf("set-limit %s does not say %q: %s", n, text, out)
@@ -127,14 +114,8 @@ func TestSetLimitSaysWhatItChanged(t *testing.T) {
 		}
 		set("3", "is 3 for all processes", "before it was what each process is configured with", part, "without an expiry", "not known here",
 			"leasehold set-limit --semaphore "+family+" --key 'a b'"+more+"0")
-		s, err := semaphore.New(rdb, semaphore.Config{Name: family, Limit: 10, Total: total})
-		if err != nil {
-			t.Fatal(err)
-		}
-		l, err := s.TryAcquire(t.Context(), "a b")
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: family, Limit: 10, Total: total}))(t)
+		l := redistest.Must(s.TryAcquire(t.Context(), "a b"))(t)
 		set("5", "is 5", "before it was 3, set by hand", "figure (10)")
 		if out, err := do(t, to, "show", "--semaphore", family, "--key", "a b"); err != nil || !strings.Contains(out, "1 of 5 in use (limit set by hand; configured 10)") {
 			t.Errorf("show: %v\n%s", err, out)

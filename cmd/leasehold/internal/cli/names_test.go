@@ -19,10 +19,7 @@ func TestNamesInJSONAreReversibleAndHarmless(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	defer rdb.Close()
 	family := redistest.Name(t)
-	m, err := mutex.New(rdb, mutex.Config{Name: family, Label: "l\u009bl"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := redistest.Must(mutex.New(rdb, mutex.Config{Name: family, Label: "l\u009bl"}))(t)
 	defer func() { _ = m.Close(t.Context()) }()
 	names := map[string]bool{"a\xff": true, "a\xfe": true, "a\ufffd": true, "a\u009b2J": true, "a\u202eb": true, "a\x1b[2J": true, "a\U000e0001\u2028\x7f": true}
 	for name := range names {
@@ -50,10 +47,7 @@ func TestNamesInJSONAreReversibleAndHarmless(t *testing.T) {
 		}
 		return x.Key
 	}
-	out, err := do(t, "redis://"+addr, "ls", "--json", "--family", family)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := redistest.Must(do(t, "redis://"+addr, "ls", "--json", "--family", family))(t)
 	found := map[string]bool{}
 	for line := range strings.Lines(out) {
 		found[check(line)] = true

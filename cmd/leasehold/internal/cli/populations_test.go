@@ -17,15 +17,9 @@ import (
 // take takes a permit of acme in a family with a total, or without one.
 func take(t *testing.T, target redistest.Target, family string, total int) *semaphore.Lease {
 	t.Helper()
-	s, err := semaphore.New(target.Client(t), semaphore.Config{Name: family, Limit: 2, Total: total})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := redistest.Must(semaphore.New(target.Client(t), semaphore.Config{Name: family, Limit: 2, Total: total}))(t)
 	t.Cleanup(func() { _ = s.Close(context.Background()) })
-	l, err := s.TryAcquire(t.Context(), "acme")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := redistest.Must(s.TryAcquire(t.Context(), "acme"))(t)
 	return l
 }
 
@@ -114,12 +108,8 @@ func TestBothKindsOfKeysOfOneName(t *testing.T) {
 func TestIdleFamilyWithATotal(t *testing.T) {
 	redistest.Matrix(t, func(t *testing.T, target redistest.Target) {
 		to, family := target.URL(t), redistest.Name(t)
-		if err := setLimit(t, to, family, "--total", "9"); err != nil {
-			t.Fatal(err)
-		}
-		if err := setLimit(t, to, family, "--key", "acme", "1"); err != nil {
-			t.Fatal(err)
-		}
+		redistest.WantErr(t, setLimit(t, to, family, "--total", "9"))
+		redistest.WantErr(t, setLimit(t, to, family, "--key", "acme", "1"))
 		if s := listed(t, to, "--semaphore", family, "--key", "acme"); !s.HasTotal || s.Total != 9 || s.Limit != 1 || !s.StoredLimit {
 			t.Errorf("show lists %+v", s)
 		}
@@ -141,9 +131,7 @@ func TestNoLeaseIsSaidOnlyWhereAllWasRead(t *testing.T) {
 			if total > 0 {
 				broken = "leasehold:sem:{" + family + ":acme}:queue"
 			}
-			if err := rdb.Set(t.Context(), broken, "text", 0).Err(); err != nil {
-				t.Fatal(err)
-			}
+			redistest.WantErr(t, rdb.Set(t.Context(), broken, "text", 0).Err())
 			revoke := []string{"revoke", "--semaphore", family, "--key", "acme", "--reason", "host is gone"}
 			var e *run.Error
 			if _, err := do(t, to, append(revoke, "AAAAAAAA-1")...); !errors.As(err, &e) || e.Code != run.CodeUnreachable || errors.Is(err, leasehold.ErrNoLease) {

@@ -53,14 +53,8 @@ func TestRevokeTakesWhatShowLists(t *testing.T) {
 		for name, total := range map[string]int{"permits": 0, "total": 50} {
 			t.Run(name, func(t *testing.T) {
 				family := redistest.Name(t)
-				s, err := semaphore.New(rdb, semaphore.Config{Name: family, Limit: 2, Total: total})
-				if err != nil {
-					t.Fatal(err)
-				}
-				l, err := s.AcquireN(t.Context(), "acme", 2)
-				if err != nil {
-					t.Fatal(err)
-				}
+				s := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: family, Limit: 2, Total: total}))(t)
+				l := redistest.Must(s.AcquireN(t.Context(), "acme", 2))(t)
 				failed := make(chan error, 1)
 				go func() {
 					_, err := s.Acquire(t.Context(), "acme")
@@ -80,34 +74,21 @@ func TestRevokeTakesWhatShowLists(t *testing.T) {
 				if n := listed(t, to, of...).InUse; n != 0 {
 					t.Errorf("%d permits are in use yet", n)
 				}
-				if err := s.Close(context.Background()); err != nil {
-					t.Error(err)
-				}
+				redistest.WantErr(t, s.Close(context.Background()))
 			})
 		}
 		t.Run("lock", func(t *testing.T) {
 			family := redistest.Name(t)
-			m, err := mutex.New(rdb, mutex.Config{Name: family, HashKeys: true})
-			if err != nil {
-				t.Fatal(err)
-			}
-			l, err := m.Lock(t.Context(), "nightly")
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := redistest.Must(mutex.New(rdb, mutex.Config{Name: family, HashKeys: true}))(t)
+			l := redistest.Must(m.Lock(t.Context(), "nightly"))(t)
 			of := []string{"--mutex", family, "--key", "nightly", "--hashed"}
 			revoke(t, listed(t, to, of...).Holders[0].ID, of...)
 			wantRevoked(t, l.Context())
-			if err := m.Close(context.Background()); err != nil {
-				t.Error(err)
-			}
+			redistest.WantErr(t, m.Close(context.Background()))
 		})
 		t.Run("load", func(t *testing.T) {
 			family := redistest.Name(t)
-			g, err := singleflight.New(rdb, singleflight.Config[int]{Name: family, TTL: time.Minute})
-			if err != nil {
-				t.Fatal(err)
-			}
+			g := redistest.Must(singleflight.New(rdb, singleflight.Config[int]{Name: family, TTL: time.Minute}))(t)
 			loads, done := make(chan context.Context, 1), make(chan int, 1)
 			go func() {
 				n, _ := g.Do(t.Context(), "acme", func(ctx context.Context) (int, error) {
@@ -127,9 +108,7 @@ func TestRevokeTakesWhatShowLists(t *testing.T) {
 			if s := listed(t, to, of...); s.Cached != nil {
 				t.Errorf("the value of a revoked load is stored: %+v", s.Cached)
 			}
-			if err := g.Close(context.Background()); err != nil {
-				t.Error(err)
-			}
+			redistest.WantErr(t, g.Close(context.Background()))
 		})
 	})
 }

@@ -26,10 +26,7 @@ type rights map[string][]string
 // documentedRights reads them; the lines are as a person would paste them.
 func documentedRights(t *testing.T, cluster bool) rights {
 	t.Helper()
-	text, err := os.ReadFile("../../../../docs/operations.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := redistest.Must(os.ReadFile("../../../../docs/operations.md"))(t)
 	r := rights{}
 	for _, line := range regexp.MustCompile(`(?m)^ACL SETUSER (\w+) (.+)$`).FindAllStringSubmatch(string(text), -1) {
 		r[line[1]] = strings.Fields(line[2])
@@ -145,18 +142,12 @@ func tryRights(d *deployment, eachIsNeeded bool) {
 				t.Errorf("nothing fails for a viewer without %s", rule)
 			}
 		}
-		m, err := mutex.New(app, mutex.Config{Name: "jobs"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := redistest.Must(mutex.New(app, mutex.Config{Name: "jobs"}))(t)
 		defer m.Close(t.Context())
 		// +xrange reads the streams, and only a full one is read for a revocation.
 		for _, rule := range []string{"+zscan", "+xadd", "+xlen"} {
 			// A lock for each: a script that is refused in its middle has taken it.
-			l, err := m.Lock(t.Context(), "without "+rule)
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := redistest.Must(m.Lock(t.Context(), "without "+rule))(t)
 			_, url := d.as("less", without(documented["oncall"], rule))
 			if out, err := do(t, url, "revoke", "--mutex", "jobs", "--key", "without "+rule, "--reason", "a test", l.ID()); err == nil {
 				t.Errorf("nothing fails for an engineer on call without %s: %s", rule, out)
@@ -237,16 +228,10 @@ func read(t *testing.T, rdb redis.UniversalClient, url string, families []string
 			all = append(all, fmt.Errorf("show %s: %w\n%s", family, err, out))
 		}
 	}
-	m, err := mutex.New(rdb, mutex.Config{Name: "jobs"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := redistest.Must(mutex.New(rdb, mutex.Config{Name: "jobs"}))(t)
 	_, err = m.Inspect(t.Context(), "nightly")
 	all = append(all, err, m.Close(t.Context()))
-	s, err := semaphore.New(rdb, semaphore.Config{Name: "exports-2", Limit: 1, Total: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: "exports-2", Limit: 1, Total: 2}))(t)
 	_, err = s.Inspect(t.Context(), "acme")
 	all = append(all, err, s.Close(t.Context()))
 	all = append(all, rdb.XRange(t.Context(), "leasehold:mtx:{jobs:nightly}:audit", "-", "+").Err())

@@ -23,27 +23,16 @@ import (
 // certificate writes a certificate for 127.0.0.1 that vouches for itself.
 func certificate(t *testing.T) (cert, key string) {
 	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	private := redistest.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	of := &x509.Certificate{
 		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 	}
-	der, err := x509.CreateCertificate(rand.Reader, of, of, &private.PublicKey, private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalECPrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := redistest.Must(x509.CreateCertificate(rand.Reader, of, of, &private.PublicKey, private))(t)
+	keyDER := redistest.Must(x509.MarshalECPrivateKey(private))(t)
 	write := func(name, kind string, der []byte) string {
 		file := filepath.Join(t.TempDir(), name)
-		if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		redistest.WantErr(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
 		return file
 	}
 	return write("cert.pem", "CERTIFICATE", der), write("key.pem", "EC PRIVATE KEY", keyDER)
@@ -51,10 +40,7 @@ func certificate(t *testing.T) (cert, key string) {
 
 func TestTLSAndPasswordByFile(t *testing.T) {
 	cert, key := certificate(t)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := redistest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	_ = l.Close()
 	redistest.StartServer(t, redistest.Newest(t), "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key,
@@ -62,9 +48,7 @@ func TestTLSAndPasswordByFile(t *testing.T) {
 	to := "rediss://127.0.0.1:" + port
 	file := func(text string) string {
 		name := filepath.Join(t.TempDir(), "secret")
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		redistest.WantErr(t, os.WriteFile(name, []byte(text), 0o600))
 		return name
 	}
 	certs := []string{"--tls-ca", cert, "--tls-cert", cert, "--tls-key", key}
@@ -108,10 +92,7 @@ func TestErrorsShowNoPassword(t *testing.T) {
 
 // The rights that docs/command.md names are enough to read, and no more is used.
 func TestReadersNeedNoMoreThanIsSaid(t *testing.T) {
-	said, err := os.ReadFile("../../../../docs/command.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	said := redistest.Must(os.ReadFile("../../../../docs/command.md"))(t)
 	line := regexp.MustCompile("The user needs `([^`]+)`").FindSubmatch(said)
 	if line == nil {
 		t.Fatal("docs/command.md names no rights")
@@ -123,9 +104,7 @@ func TestReadersNeedNoMoreThanIsSaid(t *testing.T) {
 	for _, rule := range strings.Fields(rules) {
 		args = append(args, rule)
 	}
-	if err := rdb.Do(t.Context(), args...).Err(); err != nil {
-		t.Fatal(err)
-	}
+	redistest.WantErr(t, rdb.Do(t.Context(), args...).Err())
 	ends := float64(time.Now().Add(time.Minute).UnixMilli())
 	const member = "AbCdEfGh_-0123456789xy.1.1.30000.5"
 	for _, key := range []string{"leasehold:sem:{n:k}:", "leasehold:mtx:{n:k}:", "leasehold:flt:{n:k}:", "leasehold:sem:{total}:"} {

@@ -18,9 +18,7 @@ func TestOneNodeIsEnoughForACluster(t *testing.T) {
 		t.Run(v.String(), func(t *testing.T) {
 			cluster := redistest.SharedCluster(t, v)
 			for _, node := range cluster.Nodes {
-				if err := node.Client().Do(t.Context(), "acl", "setuser", "nobody", "on", ">secret").Err(); err != nil {
-					t.Fatal(err)
-				}
+				redistest.WantErr(t, node.Client().Do(t.Context(), "acl", "setuser", "nobody", "on", ">secret").Err())
 			}
 			for _, url := range []string{
 				"redis://" + cluster.Addrs()[0],
@@ -46,10 +44,7 @@ func TestSingleServersAreNoCluster(t *testing.T) {
 
 func client(t *testing.T, url string) redis.UniversalClient {
 	t.Helper()
-	rdb, err := Options{URL: url}.Client(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdb := redistest.Must(Options{URL: url}.Client(t.Context()))(t)
 	t.Cleanup(func() { _ = rdb.Close() })
 	return rdb
 }

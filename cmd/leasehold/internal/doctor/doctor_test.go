@@ -30,10 +30,7 @@ func graded(r Report, check string) (Grade, string) {
 
 func look(t *testing.T, rdb redis.UniversalClient) Report {
 	t.Helper()
-	r, err := Look(t.Context(), rdb, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := redistest.Must(Look(t.Context(), rdb, ""))(t)
 	return r
 }
 
@@ -127,14 +124,9 @@ func TestMissingRightsAreListed(t *testing.T) {
 	admin := s.Client()
 	set := func(rules ...any) {
 		t.Helper()
-		if err := admin.Do(t.Context(), append([]any{"ACL", "SETUSER", "app", "reset", "on", ">secret"}, rules...)...).Err(); err != nil {
-			t.Fatal(err)
-		}
+		redistest.WantErr(t, admin.Do(t.Context(), append([]any{"ACL", "SETUSER", "app", "reset", "on", ">secret"}, rules...)...).Err())
 	}
-	rules, err := redistest.DocumentedACL()
-	if err != nil {
-		t.Fatal(err)
-	}
+	rules := redistest.Must(redistest.DocumentedACL())(t)
 	var all []any
 	for _, rule := range rules {
 		all = append(all, rule)
@@ -157,14 +149,8 @@ func TestMissingRightsAreListed(t *testing.T) {
 
 // What the documents ask for is what doctor tries.
 func TestAllDocumentedRightsAreTried(t *testing.T) {
-	rules, err := redistest.DocumentedACL()
-	if err != nil {
-		t.Fatal(err)
-	}
-	more, err := redistest.DocumentedClusterACL()
-	if err != nil {
-		t.Fatal(err)
-	}
+	rules := redistest.Must(redistest.DocumentedACL())(t)
+	more := redistest.Must(redistest.DocumentedClusterACL())(t)
 	tried := Needed("k", "c")
 	maps.Copy(tried, Needed("{k}", "{k}"))
 	for _, rule := range append(rules, more...) {

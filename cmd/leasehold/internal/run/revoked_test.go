@@ -36,10 +36,7 @@ func TestNoAnswerIsNotBusy(t *testing.T) {
 	defer rdb.Close()
 	hook := &silent{left: 2}
 	rdb.AddHook(hook)
-	p, err := predecessorsOf(rdb, Options{Mutex: redistest.Name(t), Key: "k"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := redistest.Must(predecessorsOf(rdb, Options{Mutex: redistest.Name(t), Key: "k"}))(t)
 	if err := p.await(t.Context(), &handle{}, true); err != nil || hook.left > 0 {
 		t.Errorf("%v, with %d silent pipelines left", err, hook.left)
 	}
@@ -58,17 +55,14 @@ func TestLeaseThatComesTooLateIsGivenBack(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: redistest.Mini(t).Addr()})
 	defer rdb.Close()
 	o := Options{Mutex: redistest.Name(t), Key: "k", Wait: time.Millisecond, TTL: time.Second}
-	p, err := predecessorsOf(rdb, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := redistest.Must(predecessorsOf(rdb, o))(t)
 	gave := 0
 	h := &handle{acquire: func(ctx context.Context, _ bool) (*held, error) {
 		<-ctx.Done()
 		return &held{lease: always{}, release: func() error { gave++; return nil }}, nil
 	}, close: func(context.Context) error { return nil }}
 	f := &family{}
-	_, err = await(func(context.Context) (*family, error) { return &family{handle: h, before: p}, nil }, f, o, nil)
+	_, err := await(func(context.Context) (*family, error) { return &family{handle: h, before: p}, nil }, f, o, nil)
 	if failure := (*Error)(nil); !errors.As(err, &failure) || failure.Code != CodeConflict || gave != 1 {
 		t.Errorf("%v; it was given back %d times", err, gave)
 	}

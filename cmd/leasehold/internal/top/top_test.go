@@ -186,14 +186,8 @@ func TestKeysMoveSortAndFilter(t *testing.T) {
 func TestLooksFollowTheLeases(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, target redistest.Target) {
 		rdb, prefix := target.Client(t), redistest.Name(t)
-		mtx, err := mutex.New(rdb, mutex.Config{Name: "jobs", Prefix: prefix, Label: "web-1:17"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		lock, err := mtx.Lock(t.Context(), "nightly")
-		if err != nil {
-			t.Fatal(err)
-		}
+		mtx := redistest.Must(mutex.New(rdb, mutex.Config{Name: "jobs", Prefix: prefix, Label: "web-1:17"}))(t)
+		lock := redistest.Must(mtx.Lock(t.Context(), "nightly"))(t)
 		waited := make(chan *mutex.Lock, 1)
 		go func() {
 			l, err := mtx.Lock(t.Context(), "nightly")
@@ -221,14 +215,8 @@ func TestLooksFollowTheLeases(t *testing.T) {
 // A tenant of a family with a total that has gone idle holds nothing any more.
 func TestIdleTenantsHoldNothing(t *testing.T) {
 	rdb := mini(t)
-	sem, err := semaphore.New(rdb, semaphore.Config{Name: "exports", Limit: 5, Total: 5})
-	if err != nil {
-		t.Fatal(err)
-	}
-	lease, err := sem.AcquireN(t.Context(), "acme", 5)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sem := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: "exports", Limit: 5, Total: 5}))(t)
+	lease := redistest.Must(sem.AcquireN(t.Context(), "acme", 5))(t)
 	x := opened(t, rdb, "", 120, 24)
 	x.has("(total)", "5/5", "acme", "5/5")
 	redistest.WantErr(t, lease.Release())

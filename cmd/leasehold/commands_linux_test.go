@@ -1,0 +1,237 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
+)
+
+// An answer that can't be written is no answer, whether the disk is full or the reader gone.
+func TestAnswerThatCannotBeWrittenIsAnError(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	l := redistest.Must(s.locks(0).Lock(t.Context(), "k"))(t)
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip("no full disk here")
+	}
+	defer full.Close()
+	r, closed, err := os.Pipe()
+	redistest.WantErr(t, err)
+	_ = r.Close()
+	defer closed.Close()
+	show := []string{"show", "--mutex", s.name, "--key", "k"}
+	for _, args := range [][]string{{"ls"}, {"ls", "--json"}, show, append(show, "--json"), {"help"}, {"run", "--help"}} {
+		for about, out := range map[string]*os.File{"a full disk": full, "a reader that has gone": closed} {
+			cmd := command(t, s.url, args...)
+			var errs strings.Builder
+			cmd.Stdout, cmd.Stderr = out, &errs
+			_ = cmd.Run()
+			if code := cmd.ProcessState.ExitCode(); code != 74 || !strings.Contains(errs.String(), "standard output") {
+				t.Errorf("%v with %s ends with %d: %s", args, about, code, errs.String())
+			}
+		}
+	}
+	redistest.WantErr(t, l.Unlock())
+}
+
+// A URL in the wrong place is quoted in no error.
+func TestURLInTheWrongPlaceIsNotShown(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"redis://:S3cr3t@h"}, {"ls", "a", "redis://:S3cr3t@h"}, {"ls", "--sort", "redis://:S3cr3t\"@h"}, {"--redi=redis://:S3cr3t@h", "ls"}} {
+		x := start(t, "redis://127.0.0.1:1", args...)
+		if code := x.code(); code != 64 || strings.Contains(x.stderr.String(), "S3c") {
+			t.Errorf("%v ends with %d: %s", args, code, x.stderr.String())
+		}
+	}
+}
+
+// The demo without a Redis has one of its own, and all in it that an engineer on call has to
+// put right: a holder that hangs, a tenant that crowds the others out and a load that fails.
+func TestDemoHasSomethingToPutRight(t *testing.T) {
+	t.Parallel()
+	x := start(t, "", "demo", "--hosts", "1", "--pace", "0.2")
+	url := ""
+	for url == "" {
+		line := x.line()
+		if _, behind, ok := strings.Cut(line, "export REDIS_URL="); ok {
+			url = behind
+		} else if line == "" && !alive(x.cmd.Process.Pid) {
+			t.Fatalf("the demo ends: %s", x.stderr.String())
+		}
+	}
+	type use struct {
+		Key, ID        string
+		InUse, Waiting int
+		FailedForMs    int
+		Holders        []struct{ ID, Label string }
+	}
+	ask := func(args ...string) (all []use) {
+		t.Helper()
+		cmd := command(t, url, args...)
+		cmd.Stderr = os.Stderr
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("%v: %v", args, err)
+		}
+		for line := range strings.Lines(string(out)) {
+			var u use
+			if err := json.Unmarshal([]byte(line), &u); err != nil {
+				t.Fatalf("%v: %v: %s", args, err, line)
+			}
+			all = append(all, u)
+		}
+		return all
+	}
+	find := func(family, key string, is func(use) bool) {
+		t.Helper()
+		redistest.Eventually(t, family+"/"+key, func() bool {
+			for _, u := range ask("ls", "--json", "--family", family) {
+				if u.Key == key && is(u) {
+					return true
+				}
+			}
+			return false
+		})
+	}
+	find("imports", "acme", func(u use) bool { return u.InUse >= 5 && u.Waiting > 0 })
+	find("prices", "eur", func(u use) bool { return u.FailedForMs > 0 })
+	find("jobs", "backup", func(u use) bool { return u.Waiting == 2 })
+	holder := func() (id, label string) {
+		for _, h := range ask("show", "--json", "--mutex", "jobs", "--key", "backup")[0].Holders {
+			return h.ID, h.Label
+		}
+		return "", ""
+	}
+	lost, _ := holder()
+	rdb := redis.NewClient(&redis.Options{Addr: strings.TrimPrefix(url, "redis://")})
+	defer rdb.Close()
+	redistest.WantErr(t, rdb.Del(t.Context(), "leasehold:mtx:{jobs:backup}:holders").Err())
+	redistest.Eventually(t, "node-3 to hang again", func() bool {
+		id, label := holder()
+		return id != lost && label == "node-3"
+	})
+	typed := typedOnCall(t)
+	for _, line := range typed {
+		if strings.Contains(line, " ID") {
+			id, _ := holder()
+			line = strings.Replace(line, " ID", " -- "+id, 1)
+		}
+		cmd := exec.Command("sh", "-c", strings.Replace(line, "leasehold", `"$0"`, 1), command(t, url).Path)
+		cmd.Env = command(t, url).Env
+		if out, err := cmd.CombinedOutput(); err != nil || len(out) == 0 {
+			t.Errorf("%s: %v: %s", line, err, out)
+		}
+	}
+	if len(typed) < 8 {
+		t.Errorf("docs/operations.md says only %q", typed)
+	}
+	find("jobs", "backup", func(u use) bool { return u.Waiting <= 1 })
+	x.signal(syscall.SIGTERM)
+	x.ends(0)
+}
+
+// typedOnCall are the commands of the table that docs/operations.md begins with; not doctor,
+// which finds fault with the demo's server.
+func typedOnCall(t *testing.T) (lines []string) {
+	t.Helper()
+	text := redistest.Must(os.ReadFile("../../docs/operations.md"))(t)
+	table, _, _ := strings.Cut(string(text), "\n## ")
+	for _, found := range regexp.MustCompile("`(leasehold (?:ls|show|set-limit|revoke) --[^`]+)`").FindAllStringSubmatch(table, -1) {
+		lines = append(lines, found[1])
+	}
+	return lines
+}
+
+// servePage serves the page in a process with files for so few connections.
+func servePage(t *testing.T, files int, args ...string) (url string) {
+	t.Helper()
+	x := started(t, under("ulimit -n "+itoa(files), command(t, newSite(t).url, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)))
+	url, _, _ = strings.Cut(strings.TrimPrefix(x.line(), "Serving "), "#")
+	return url
+}
+
+// A client that asks again and again gets nothing for a while, and others go on.
+func TestRequestsOfAClientAreBounded(t *testing.T) {
+	t.Parallel()
+	url := servePage(t, 1000)
+	ask := func(from string, n int) (answered int) {
+		t.Helper()
+		to := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+		client := http.Client{Transport: &http.Transport{DialContext: to.DialContext}}
+		defer client.CloseIdleConnections()
+		for range n {
+			r := redistest.Must(client.Get(url + "style.css"))(t)
+			_, _ = io.Copy(io.Discard, r.Body)
+			_ = r.Body.Close()
+			switch r.StatusCode {
+			case http.StatusOK:
+				answered++
+			case http.StatusTooManyRequests:
+				return answered
+			default:
+				t.Fatal(r.Status)
+			}
+		}
+		return answered
+	}
+	if n := ask("127.0.0.1", 5000); n < 100 || n == 5000 {
+		t.Errorf("%d of 5000 requests are answered", n)
+	}
+	if n := ask("127.0.0.2", 50); n != 50 {
+		t.Errorf("%d of 50 requests of another client are answered", n)
+	}
+	redistest.Eventually(t, "an answer", func() bool { return ask("127.0.0.1", 1) == 1 })
+}
+
+// Clients that send their requests byte by byte keep no browser out, and do not stay.
+func TestSlowClientsKeepNoBrowserOut(t *testing.T) {
+	t.Parallel()
+	url := servePage(t, 150, "--allow-changes") // fewer than there are slow clients
+	host := strings.Trim(strings.TrimPrefix(url, "http://"), "/")
+	var last net.Conn
+	for range 200 {
+		c := redistest.Must(net.Dial("tcp", host))(t)
+		defer c.Close()
+		fmt.Fprintf(c, "POST /login HTTP/1.1\r\nHost: %s\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 1000\r\n\r\ntoken=", host)
+		last = c
+	}
+	// The slow clients that were let in stay for 5 s: the browser does not wait for their end.
+	browser := http.Client{Timeout: 4 * time.Second}
+	r, err := browser.Get(url)
+	if err != nil {
+		t.Fatalf("a browser is kept out: %v", err)
+	}
+	_ = r.Body.Close()
+	if r.StatusCode != http.StatusOK {
+		t.Errorf("a browser gets %s", r.Status)
+	}
+	// The last of them, which made nobody room, goes on sending.
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		_, _ = io.Copy(io.Discard, last)
+	}()
+	redistest.Eventually(t, "the end of a slow client", func() bool {
+		_, _ = last.Write([]byte("x"))
+		select {
+		case <-gone:
+			return true
+		default:
+			return false
+		}
+	})
+}
