@@ -3,9 +3,12 @@ package singleflight
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/leasehold-go/leasehold/internal/codec"
 )
 
 // Msgpack does not say which type is in an interface, and writes no hidden field. So such a
@@ -26,26 +29,26 @@ func TestTypesThatDoNotComeBackAreRefused(t *testing.T) {
 	)
 	_, _ = hidden{n: 1}, skips{shape: nil}
 	for why, want := range map[string]string{
-		unstorable[withFunc]():         "T.F is a func()",
-		unstorable[chan int]():         "T is a chan int",
-		unstorable[hidden]():           "no exported field",
-		unstorable[any]():              "T is interface {}",
-		unstorable[error]():            "T is the interface error",
-		unstorable[fmt.Stringer]():     "T is the interface fmt.Stringer",
-		unstorable[inside]():           "T.Shape is the interface fmt.Stringer",
-		unstorable[[]*inside]():        "T.Shape is the interface fmt.Stringer,",
-		unstorable[map[string]error](): "a value of T is the interface error",
+		codec.Unstorable(reflect.TypeFor[withFunc]()):         "T.F is a func()",
+		codec.Unstorable(reflect.TypeFor[chan int]()):         "T is a chan int",
+		codec.Unstorable(reflect.TypeFor[hidden]()):           "no exported field",
+		codec.Unstorable(reflect.TypeFor[any]()):              "T is interface {}",
+		codec.Unstorable(reflect.TypeFor[error]()):            "T is the interface error",
+		codec.Unstorable(reflect.TypeFor[fmt.Stringer]()):     "T is the interface fmt.Stringer",
+		codec.Unstorable(reflect.TypeFor[inside]()):           "T.Shape is the interface fmt.Stringer",
+		codec.Unstorable(reflect.TypeFor[[]*inside]()):        "T.Shape is the interface fmt.Stringer,",
+		codec.Unstorable(reflect.TypeFor[map[string]error]()): "a value of T is the interface error",
 	} {
 		if !strings.Contains(why, strings.TrimSuffix(want, ",")) {
 			t.Errorf("it is refused since %q; want %q", why, want)
 		}
 	}
 	for what, why := range map[string]string{
-		"a map of pointers to a hidden struct": unstorable[map[string]*hidden](),
-		"a time":                               unstorable[time.Time](),
-		"a field that is not stored":           unstorable[skips](),
-		"an any in a map":                      unstorable[map[string]any](),
-		"bytes":                                unstorable[[]byte](),
+		"a map of pointers to a hidden struct": codec.Unstorable(reflect.TypeFor[map[string]*hidden]()),
+		"a time":                               codec.Unstorable(reflect.TypeFor[time.Time]()),
+		"a field that is not stored":           codec.Unstorable(reflect.TypeFor[skips]()),
+		"an any in a map":                      codec.Unstorable(reflect.TypeFor[map[string]any]()),
+		"bytes":                                codec.Unstorable(reflect.TypeFor[[]byte]()),
 	} {
 		if why != "" {
 			t.Errorf("%s is refused: %s", what, why)

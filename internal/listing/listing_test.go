@@ -109,9 +109,9 @@ func TestWhatThePackagesHoldIsListed(t *testing.T) {
 		if u.InUse != 1 || u.Limit != 1 || u.Token != lock.Token() {
 			t.Errorf("the lock is %+v, want the token %d", u, lock.Token())
 		}
-		s, err = l.State(ctx, u.Resource, listing.Bounds{})
-		if err != nil || len(s.Holders) != 1 || s.Holders[0].ID != lock.ID() || s.Holders[0].Since.UnixMicro() != int64(lock.Token()) {
-			t.Errorf("its holder is %+v, %v", s, err)
+		s = redistest.Must(l.State(ctx, u.Resource, listing.Bounds{}))(t)
+		if len(s.Holders) != 1 || s.Holders[0].ID != lock.ID() || s.Holders[0].Since.UnixMicro() != int64(lock.Token()) {
+			t.Errorf("its holder is %+v", s)
 		}
 		u = find(t, some, keys.Flight, "home")
 		if u.Value == nil || !u.Value.Known || u.Value.NotFound || u.Value.FreshFor <= 0 || u.Value.Bytes == 0 || u.InUse != 0 {
@@ -129,8 +129,8 @@ func TestWhatThePackagesHoldIsListed(t *testing.T) {
 		if !u.Guarded || u.Token != lock.Token() {
 			t.Errorf("the guard is %+v", u)
 		}
-		if s, err = l.State(ctx, u.Resource, listing.Bounds{}); err != nil || !s.Guarded || s.KeptFor <= 0 || s.Token != lock.Token() {
-			t.Errorf("the guard's state is %+v, %v", s, err)
+		if s = redistest.Must(l.State(ctx, u.Resource, listing.Bounds{}))(t); !s.Guarded || s.KeptFor <= 0 || s.Token != lock.Token() {
+			t.Errorf("the guard's state is %+v", s)
 		}
 
 		cancel()

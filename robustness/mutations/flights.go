@@ -195,13 +195,8 @@ var flights = []mutation{
 	},
 	{
 		name: "flight: a lost load's value is not shared", file: "singleflight/publish.go",
-<<<<<<< HEAD
 		old: "s.hand(nil, s.others)", new: "s.hand(s.others, nil)",
-		packages: loadFaults, tests: "TestFault", servers: true,
-=======
-		old: "s.answerFirst()\n\t\ts.startAnew(s.others)", new: "s.answerFirst()\n\t\ts.answerOthers(s.others)",
 		packages: cache, tests: "AfterALostLease",
->>>>>>> 630b656 (What the explorer, the simulation and the histories walk has no fault test of its own)
 	},
 	{
 		name: "flight: a load without callers is not watched", file: "singleflight/flight.go",
