@@ -70,7 +70,7 @@ var scripts = []mutation{
 	},
 	{
 		name: "the limit, on the fast path", file: "luascripts/permits/shared/enter.lua",
-		old: "if held < tonumber(ARGV[4]) and", new: "if",
+		old: "if held < tonumber(ARGV[4]) then", new: "if true then",
 		packages: leases,
 	},
 	{
@@ -95,7 +95,7 @@ var scripts = []mutation{
 	},
 	{
 		name: "the stored limit goes first", file: "luascripts/permits/shared/queue.lua",
-		old: "return tonumber(redis.call('GET', stored_limit) or '') or own_limit", new: "return own_limit",
+		old: "return tonumber(stored) or own_limit", new: "return own_limit",
 		packages: scriptTests,
 	},
 	{
@@ -309,7 +309,7 @@ var client = []mutation{
 	},
 	{
 		name: "nothing is given back at the deadline", file: "internal/lease/life.go",
-		old: "\t\treturn a.lose(byDeadline)\n", new: "\t\tfx := a.lose(byDeadline)\n\t\tif a.taken {\n\t\t\ta.state, a.next, a.told = leaving, now, tellDone\n\t\t}\n\t\treturn fx\n",
+		old: "\t\treturn a.lose(byDeadline, now)\n", new: "\t\tfx := a.lose(byDeadline, now)\n\t\tif a.taken {\n\t\t\ta.state, a.next, a.told = leaving, now, tellDone\n\t\t}\n\t\treturn fx\n",
 		packages: "./internal/lease", tests: "TestNothingIsGivenBack",
 	},
 	{

@@ -4,12 +4,12 @@ package main
 var localTurns = []mutation{
 	{
 		name: "turns stay no longer than LocalFor", file: "internal/localturns/line.go",
-		old: "now.After(v.until) || ", new: "",
+		old: "now.After(v.until) && !ln.mayRest(v, now) || ", new: "",
 		packages: localTests, tests: turnTests,
 	},
 	{
 		name: "the first turn, too, begins within LocalFor", file: "internal/localturns/line.go",
-		old: "now.After(v.until) ||", new: "v.served && now.After(v.until) ||",
+		old: "now.After(v.until) && !ln.mayRest", new: "v.served && now.After(v.until) && !ln.mayRest",
 		packages: "./internal/localturns", tests: "TestFirstTurn",
 	},
 	{
@@ -74,7 +74,7 @@ var localTurns = []mutation{
 	},
 	{
 		name: "the line of a TryLock under way is kept", file: "internal/localturns/line.go",
-		old: "ln.tries == 0 && ", new: "",
+		old: "ln.tries > 0 || ", new: "",
 		packages: localTests, tests: "TestLineOfATryLock",
 	},
 	{
@@ -89,7 +89,7 @@ var localTurns = []mutation{
 	},
 	{
 		name: "waiters are told in the package's errors that a goroutine was ended", file: "internal/localturns/places.go",
-		old: "				err = ln.h.m.Reject(p.op, ln.name.key, leasehold.ErrUnavailable, err)", new: "				_ = p",
+		old: "				err = ln.h.m.Reject(p.op, ln.key, leasehold.ErrUnavailable, err)", new: "				_ = p",
 		packages: localTests, tests: "TestGoroutineThatQueuesAgain",
 	},
 	{

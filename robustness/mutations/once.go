@@ -17,7 +17,7 @@ var once = []mutation{
 	},
 	{
 		name: "once: a grant that was queued may still be the enter's own", file: "internal/lease/enter.go",
-		old: "at.byEnter = at.byEnter || at.state == held && was == entering", new: "at.byEnter = false",
+		old: "at.byEnter = true", new: "at.byEnter = false",
 		packages: onceTests, tests: "SlotIsRunOnce",
 	},
 	{

@@ -177,7 +177,7 @@ var totals = []mutation{
 	},
 	{
 		name: "limit: a raise is granted at once", file: "luascripts/permits/set_limit.lua",
-		old: "purge()\nadvance()\nreturn", new: "purge()\nreturn",
+		old: "purge()\nadvance()\nif limit", new: "purge()\nif limit",
 		packages: scriptTests, tests: "ModelOfPermits",
 	},
 	{
