@@ -2,6 +2,9 @@
 
 GO ?= go
 
+# Each module is tested on the versions of its own go.mod.
+export GOWORK = off
+
 # More flags for make test, such as GOTESTFLAGS='-v -run TestName'.
 GOTESTFLAGS ?=
 

@@ -40,4 +40,7 @@ go build -o program .
 ./program
 CGO_ENABLED=0 go install -trimpath "$module/cmd/leasehold@$version"
 "$GOBIN/leasehold" --version | grep -F -- "$version"
+# Without C it is one static file, which says how it was built.
+go version -m "$GOBIN/leasehold" | grep -E 'CGO_ENABLED=0|-trimpath=true'
+[ "$(go version -m "$GOBIN/leasehold" | grep -cE 'CGO_ENABLED=0|-trimpath=true')" = 2 ]
 echo "rehearsed: $version"
