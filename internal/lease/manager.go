@@ -9,8 +9,7 @@
 //
 // Locks: the lock of the telemetry is taken before the manager's. The locks of the schedule,
 // the inbox, the clocks and the queues are leaves: while one is held, no other lock is taken.
-// No call is sent, and no code of a caller runs, under any lock. docs/architecture.md has the
-// table.
+// No call is sent, and no code of a caller runs, under any lock: see docs/architecture.md.
 package lease
 
 import (
