@@ -1,13 +1,10 @@
 package httpcap_test
 
 import (
-	"bytes"
 	"context"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -59,61 +56,41 @@ func BenchmarkCost(b *testing.B) {
 }
 
 // echoing returns a client of an embedded server, which answers each script once. After that
-// the connections give the same reply from memory.
+// a hook gives the same reply from memory.
 func echoing(t testing.TB) *redis.Client {
-	replies := new(replies)
-	rdb := redis.NewClient(&redis.Options{
-		Addr: redistest.Mini(t).Addr(), PoolSize: 1,
-		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			conn, err := new(net.Dialer).DialContext(ctx, network, addr)
-			return &echo{Conn: conn, replies: replies}, err
-		},
-	})
+	rdb := redis.NewClient(&redis.Options{Addr: redistest.Mini(t).Addr()})
+	rdb.AddHook(firstReplies{})
 	t.Cleanup(func() { _ = rdb.Close() })
 	return rdb
 }
 
-type replies struct {
-	mu     sync.Mutex
-	byHash map[string][]byte
+// firstReplies has the first reply to each script, by its hash. One call at a time is made.
+type firstReplies map[any][]int64
+
+func (firstReplies) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (firstReplies) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
 }
 
-// echo is a connection on which one command at a time is under way.
-type echo struct {
-	net.Conn
-	*replies
-	hash  string // of the script that was called last
-	reply []byte // what is to be read
-}
-
-func (e *echo) Write(p []byte) (int, error) {
-	e.hash = ""
-	if bytes.Contains(p, []byte("evalsha")) {
-		e.hash = string(p[bytes.Index(p, []byte("$40\r\n")):][:45])
-	}
-	e.mu.Lock()
-	e.reply = e.byHash[e.hash]
-	e.mu.Unlock()
-	if e.reply != nil {
-		return len(p), nil
-	}
-	return e.Conn.Write(p)
-}
-
-func (e *echo) Read(p []byte) (int, error) {
-	if e.reply != nil {
-		n := copy(p, e.reply)
-		e.reply = e.reply[n:]
-		return n, nil
-	}
-	n, err := e.Conn.Read(p)
-	if e.hash != "" && err == nil && p[0] != '-' {
-		e.mu.Lock()
-		if e.byHash == nil {
-			e.byHash = make(map[string][]byte)
+func (known firstReplies) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		script, ok := cmd.(interface {
+			Val() []int64
+			SetVal(reply []int64)
+		})
+		if !ok || cmd.Name() != "evalsha" {
+			return next(ctx, cmd)
 		}
-		e.byHash[e.hash] = bytes.Clone(p[:n])
-		e.mu.Unlock()
+		hash := cmd.Args()[1]
+		if reply, ok := known[hash]; ok {
+			script.SetVal(reply)
+			return nil
+		}
+		err := next(ctx, cmd)
+		if err == nil {
+			known[hash] = script.Val()
+		}
+		return err
 	}
-	return n, err
 }
