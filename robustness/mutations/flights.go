@@ -246,12 +246,12 @@ var flights = []mutation{
 	{
 		name: "flight: with a Codec the names of types count", file: "internal/codec/types.go",
 		old: "f.all && named {", new: "f.all && named && false {",
-		packages: "./singleflight", tests: "TestVersions",
+		packages: "./internal/codec", tests: "TestVersions",
 	},
 	{
 		name: "flight: with a Codec hidden fields count", file: "internal/codec/types.go",
 		old: "\tcase f.all:\n\t\treturn true\n", new: "",
-		packages: "./singleflight", tests: "TestVersions",
+		packages: "./internal/codec", tests: "TestVersions",
 	},
 	{
 		name: "flight: a time-out doesn't read as the caller's deadline", file: "singleflight/callers.go",

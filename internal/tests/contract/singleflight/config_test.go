@@ -80,7 +80,7 @@ func TestNewNamesEveryBadField(t *testing.T) {
 	}
 }
 
-// A type that msgpack does not bring back needs a Codec: singleflight/schema_test.go has which.
+// A type that msgpack does not bring back needs a Codec: internal/codec has which.
 func TestNewRefusesATypeThatNeedsACodec(t *testing.T) {
 	t.Parallel()
 	cfg := singleflight.Config[any]{Name: "n", TTL: time.Minute}
