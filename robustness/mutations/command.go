@@ -135,6 +135,6 @@ var commands = []mutation{
 	{
 		name: "revoke: an ID is no flag", file: "cmd/leasehold/internal/cli/revoke.go",
 		old: "if i < 0 || err != nil ||", new: "if i < 0 || err == nil ||",
-		packages: "./cmd/leasehold/internal/cli", tests: "TestRevokeRefuses",
+		packages: "./cmd/leasehold/internal/cli", tests: "TestRevokeTakesIDs",
 	},
 }

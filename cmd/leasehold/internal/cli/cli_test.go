@@ -32,6 +32,30 @@ func do(t *testing.T, url string, args ...string) (string, error) {
 	return out.String(), err
 }
 
+// ok runs a command that succeeds, and says some words in their order.
+func ok(t *testing.T, url, says string, args ...string) (out string) {
+	t.Helper()
+	out, err := do(t, url, args...)
+	rest, found := out, true
+	for word := range strings.SplitSeq(says, "…") {
+		if _, rest, found = strings.Cut(rest, word); !found {
+			break
+		}
+	}
+	if err != nil || !found {
+		t.Fatalf("%q does not say %q: %v\n%s", args, says, err, out)
+	}
+	return out
+}
+
+// mini is an embedded server.
+func mini(t *testing.T) (rdb *redis.Client, url string) {
+	addr := redistest.Mini(t).Addr()
+	rdb = redis.NewClient(&redis.Options{Addr: addr})
+	t.Cleanup(func() { _ = rdb.Close() })
+	return rdb, "redis://" + addr
+}
+
 func TestLsAndShowOnAllDeployments(t *testing.T) {
 	redistest.Matrix(t, func(t *testing.T, target redistest.Target) {
 		rdb, to := target.Client(t), target.URL(t)
@@ -45,13 +69,12 @@ func TestLsAndShowOnAllDeployments(t *testing.T) {
 			l := redistest.Must(sem.AcquireN(t.Context(), fmt.Sprint(hostile, i), 2))(t)
 			defer l.Release()
 		}
-		out, err := do(t, to, "ls", "--family", family)
-		if err != nil || strings.Count(out, "\n") != 14 || strings.Contains(out, "\x1b") || !strings.Contains(out, `a\x1b[2J<b>7`) || !strings.Contains(out, "2/3") {
-			t.Fatalf("ls: %v\n%s", err, out)
+		if out := ok(t, to, `a\x1b[2J<b>7…2/3`, "ls", "--family", family); strings.Count(out, "\n") != 14 || strings.Contains(out, "\x1b") {
+			t.Fatalf("ls:\n%s", out)
 		}
-		out, err = do(t, to, "ls", "--json", "--family", family, "--kind", "semaphore", "b>1")
-		if err != nil || strings.Count(out, "\n") != 3 {
-			t.Fatalf("ls --json: %v\n%s", err, out)
+		out := ok(t, to, "", "ls", "--json", "--family", family, "--kind", "semaphore", "b>1")
+		if strings.Count(out, "\n") != 3 {
+			t.Fatalf("ls --json:\n%s", out)
 		}
 		for line := range strings.Lines(out) {
 			var x struct {
@@ -62,25 +85,9 @@ func TestLsAndShowOnAllDeployments(t *testing.T) {
 				t.Errorf("a line is %s: %v", line, err)
 			}
 		}
-		out, err = do(t, to, "show", "--mutex", family, "--key", "nightly")
-		if err != nil || !strings.Contains(out, "1 of 1 in use") || !strings.Contains(out, lock.ID()) {
-			t.Fatalf("show: %v\n%s", err, out)
-		}
-		out, err = do(t, to, "show", "--semaphore", family, "--key", hostile+"3", "--json")
-		var x struct {
-			InUse   int
-			Holders []struct{ ID string }
-		}
-		if err := json.Unmarshal([]byte(out), &x); err != nil || x.InUse != 2 || len(x.Holders) != 1 {
-			t.Fatalf("show --json: %v\n%s", err, out)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		out, err = do(t, to, "show", "--mutex", family, "--key", "nobody's")
-		if err != nil || !strings.Contains(out, "0 of 1 in use") {
-			t.Fatalf("show of nothing: %v\n%s", err, out)
-		}
+		ok(t, to, "1 of 1 in use…"+lock.ID(), "show", "--mutex", family, "--key", "nightly")
+		ok(t, to, `"inUse":2,…"holders":[{"id":"…"waiters":[]`, "show", "--semaphore", family, "--key", hostile+"3", "--json")
+		ok(t, to, "0 of 1 in use", "show", "--mutex", family, "--key", "nobody's")
 	})
 }
 
@@ -93,9 +100,8 @@ func TestNodeOfAClusterIsUsedAsACluster(t *testing.T) {
 		l := redistest.Must(mtx.Lock(t.Context(), fmt.Sprint(i)))(t)
 		defer l.Unlock()
 	}
-	out, err := do(t, "redis://"+c.Nodes[0].Addr(), "ls", "--family", family)
-	if err != nil || strings.Count(out, "\n") != 21 {
-		t.Fatalf("%v\n%s", err, out)
+	if out := ok(t, "redis://"+c.Nodes[0].Addr(), "", "ls", "--family", family); strings.Count(out, "\n") != 21 {
+		t.Fatal(out)
 	}
 }
 
@@ -122,21 +128,16 @@ func TestHelpFitsTheTerminal(t *testing.T) {
 	}
 }
 
-func TestManPagesAreWritten(t *testing.T) {
+func TestManPagesAndCompletionAreWritten(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "man1")
-	if out, err := do(t, "", "man", dir); err != nil {
-		t.Fatal(err, out)
+	ok(t, "", "", "man", dir)
+	page := string(redistest.Must(os.ReadFile(filepath.Join(dir, "leasehold-run.1")))(t))
+	if !strings.Contains(page, "conflict") || !strings.Contains(page, "124") {
+		t.Errorf("the page of run:\n%s", page)
 	}
-	page, err := os.ReadFile(filepath.Join(dir, "leasehold-run.1"))
-	if err != nil || !strings.Contains(string(page), "conflict") || !strings.Contains(string(page), "124") {
-		t.Fatalf("the page of run: %v\n%s", err, page)
-	}
-}
-
-func TestCompletion(t *testing.T) {
 	for _, shell := range []string{"bash", "zsh", "fish"} {
-		if out, err := do(t, "", "completion", shell); err != nil || len(out) < 1000 {
-			t.Errorf("%s: %v, %d bytes", shell, err, len(out))
+		if out := ok(t, "", "", "completion", shell); len(out) < 1000 {
+			t.Errorf("%s: %d bytes", shell, len(out))
 		}
 	}
 }
@@ -152,22 +153,14 @@ func TestManyKeysAreListedSoon(t *testing.T) {
 		} else {
 			pipe.Set(t.Context(), fmt.Sprint("other:", i), i, 0)
 		}
-		if i%5000 == 4999 {
-			if _, err := pipe.Exec(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			pipe = rdb.Pipeline()
-		}
 	}
+	redistest.Must(pipe.Exec(t.Context()))(t)
 	began := time.Now()
-	out, err := do(t, "redis://"+s.Addr(), "ls")
-	if err != nil || strings.Count(out, "\n") != 10_001 {
-		t.Fatalf("%v, %d lines", err, strings.Count(out, "\n"))
+	if out := ok(t, "redis://"+s.Addr(), "", "ls"); strings.Count(out, "\n") != 10_001 {
+		t.Fatalf("%d lines", strings.Count(out, "\n"))
 	}
 	t.Logf("10,000 keys among 100,000 others: %v", time.Since(began))
 	began = time.Now()
-	if out, err = do(t, "redis://"+s.Addr(), "show", "--semaphore", "exports", "--key", "4711"); err != nil || !strings.Contains(out, "1 of 5 in use") {
-		t.Fatalf("show: %v\n%s", err, out)
-	}
+	ok(t, "redis://"+s.Addr(), "1 of 5 in use", "show", "--semaphore", "exports", "--key", "4711")
 	t.Logf("one of them: %v", time.Since(began))
 }

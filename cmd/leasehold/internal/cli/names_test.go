@@ -15,17 +15,13 @@ import (
 
 // Names of any bytes come back from JSON as they are, and none acts on a terminal.
 func TestNamesInJSONAreReversibleAndHarmless(t *testing.T) {
-	addr := redistest.Mini(t).Addr()
-	rdb := redis.NewClient(&redis.Options{Addr: addr})
-	defer rdb.Close()
+	rdb, url := mini(t)
 	family := redistest.Name(t)
 	m := redistest.Must(mutex.New(rdb, mutex.Config{Name: family, Label: "l\u009bl"}))(t)
 	defer func() { _ = m.Close(t.Context()) }()
 	names := map[string]bool{"a\xff": true, "a\xfe": true, "a\ufffd": true, "a\u009b2J": true, "a\u202eb": true, "a\x1b[2J": true, "a\U000e0001\u2028\x7f": true}
 	for name := range names {
-		if _, err := m.Lock(t.Context(), name); err != nil {
-			t.Fatal(err)
-		}
+		redistest.Must(m.Lock(t.Context(), name))(t)
 	}
 	check := func(out string) (key string) {
 		t.Helper()
@@ -47,7 +43,7 @@ func TestNamesInJSONAreReversibleAndHarmless(t *testing.T) {
 		}
 		return x.Key
 	}
-	out := redistest.Must(do(t, "redis://"+addr, "ls", "--json", "--family", family))(t)
+	out := ok(t, url, "", "ls", "--json", "--family", family)
 	found := map[string]bool{}
 	for line := range strings.Lines(out) {
 		found[check(line)] = true
@@ -59,18 +55,15 @@ func TestNamesInJSONAreReversibleAndHarmless(t *testing.T) {
 		if !found[name] {
 			t.Errorf("%q is not listed", name)
 		}
-		out, err := do(t, "redis://"+addr, "show", "--json", "--mutex", family, "--key", name)
-		if err != nil || check(out) != name {
-			t.Errorf("show of %q: %v, %s", name, err, out)
+		if out := ok(t, url, "", "show", "--json", "--mutex", family, "--key", name); check(out) != name {
+			t.Errorf("show of %q: %s", name, out)
 		}
 	}
 }
 
 // ls and show say for how long a lease has been held, and point at one that may hang.
 func TestLeaseThatIsHeldForLongIsFound(t *testing.T) {
-	addr := redistest.Mini(t).Addr()
-	rdb := redis.NewClient(&redis.Options{Addr: addr})
-	defer rdb.Close()
+	rdb, url := mini(t)
 	now := time.Now()
 	hold := func(key string, since time.Time) {
 		base := "leasehold:mtx:{jobs:" + key + "}:"
@@ -83,17 +76,12 @@ func TestLeaseThatIsHeldForLongIsFound(t *testing.T) {
 	for _, key := range []string{"a", "b", "c"} {
 		hold(key, now.Add(-2*time.Second))
 	}
-	out, err := do(t, "redis://"+addr, "ls", "--sort", "held")
-	hangs, slow, quick := strings.Index(out, "hangs"), strings.Index(out, "slow"), strings.Index(out, "quick")
-	if err != nil || !(0 < hangs && hangs < slow && slow < quick) || !strings.Contains(out, "20m0") || strings.Count(out, " !") != 1 || !strings.Contains(out, "USUAL") || strings.Count(out, "  10s") != 7 {
-		t.Errorf("by the time held: %v\n%s", err, out)
+	out := ok(t, url, "USUAL…hangs…20m0… !…slow…quick", "ls", "--sort", "held")
+	if strings.Count(out, " !") != 1 || strings.Count(out, "  10s") != 7 { // of quick, and what is usual of each
+		t.Errorf("by the time held:\n%s", out)
 	}
-	out, err = do(t, "redis://"+addr, "ls", "--held-longer", "3m")
-	if err != nil || !strings.Contains(out, "hangs") || !strings.Contains(out, "slow") || strings.Contains(out, "quick") {
-		t.Errorf("longer than 3m: %v\n%s", err, out)
+	if out = ok(t, url, "hangs…slow", "ls", "--held-longer", "3m"); strings.Contains(out, "quick") {
+		t.Errorf("longer than 3m:\n%s", out)
 	}
-	out, err = do(t, "redis://"+addr, "show", "--mutex", "jobs", "--key", "hangs")
-	if err != nil || strings.Count(out, " !") != 1 || !strings.Contains(out, "usually held for 10s") {
-		t.Errorf("show: %v\n%s", err, out)
-	}
+	ok(t, url, "usually held for 10s… !", "show", "--mutex", "jobs", "--key", "hangs")
 }

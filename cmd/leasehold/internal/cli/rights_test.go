@@ -97,13 +97,9 @@ func tryRights(d *deployment, eachIsNeeded bool) {
 	t := d.t
 	cluster := len(d.addrs) > 1
 	documented := documentedRights(t, cluster)
-	if readme, err := redistest.DocumentedACL(); err != nil {
-		t.Fatal(err)
-	} else if !cluster {
-		for _, rule := range readme {
-			if !slices.Contains(documented["app"], rule) {
-				t.Errorf("docs/operations.md lacks %s of docs/security.md", rule)
-			}
+	for _, rule := range redistest.Must(redistest.DocumentedACL())(t) {
+		if !cluster && !slices.Contains(documented["app"], rule) {
+			t.Errorf("docs/operations.md lacks %s of docs/security.md", rule)
 		}
 	}
 	app, _ := d.as("app", documented["app"])
@@ -122,13 +118,9 @@ func tryRights(d *deployment, eachIsNeeded bool) {
 			t.Errorf("a viewer: %q: %v", args, err)
 		}
 	}
-	if err := read(t, viewer, url, seen); err != nil {
-		t.Errorf("a viewer: %v", err)
-	}
+	redistest.WantErr(t, read(t, viewer, url, seen))
 	oncall, url := d.as("oncall", documented["oncall"])
-	if err := read(t, oncall, url, seen); err != nil {
-		t.Errorf("an engineer on call who reads: %v", err)
-	}
+	redistest.WantErr(t, read(t, oncall, url, seen))
 	if eachIsNeeded {
 		for _, rule := range documented["viewer"] {
 			switch {
@@ -154,9 +146,7 @@ func tryRights(d *deployment, eachIsNeeded bool) {
 			}
 		}
 	}
-	if out, err := do(t, url, "revoke", "--mutex", "jobs", "--key", "nightly", "--reason", "host is gone", lock.ID()); err != nil {
-		t.Fatalf("revoke: %v %s", err, out)
-	}
+	ok(t, url, "", "revoke", "--mutex", "jobs", "--key", "nightly", "--reason", "host is gone", lock.ID())
 	wantRevoked(t, lock.Context())
 	if entries, err := oncall.XRange(t.Context(), "leasehold:mtx:{jobs:nightly}:audit", "-", "+").Result(); err != nil || len(entries) == 0 {
 		t.Errorf("the audit stream has %v, %v", entries, err)
@@ -179,35 +169,21 @@ func use(t *testing.T, rdb redis.UniversalClient) (families []string, lock *mute
 			_ = h.Close(context.Background())
 		}
 	})
-	ok := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	m, err := mutex.New(rdb, mutex.Config{Name: "jobs"})
-	ok(err)
-	handles = append(handles, m)
-	lock, err = m.Lock(ctx, "nightly")
-	ok(err)
+	m := redistest.Must(mutex.New(rdb, mutex.Config{Name: "jobs"}))(t)
+	lock = redistest.Must(m.Lock(ctx, "nightly"))(t)
 	go m.Lock(ctx, "nightly")
-	guard, err := mutex.NewGuard(rdb, mutex.GuardConfig{Name: "jobs"})
-	ok(err)
-	ok(guard.Set(ctx, "nightly", lock.Token(), "v", time.Minute))
+	guard := redistest.Must(mutex.NewGuard(rdb, mutex.GuardConfig{Name: "jobs"}))(t)
+	redistest.WantErr(t, guard.Set(ctx, "nightly", lock.Token(), "v", time.Minute))
 	for _, total := range []int{0, 2} {
-		s, err := semaphore.New(rdb, semaphore.Config{Name: fmt.Sprint("exports-", total), Limit: 1, Total: total})
-		ok(err)
+		s := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: fmt.Sprint("exports-", total), Limit: 1, Total: total}))(t)
 		handles = append(handles, s)
-		ok(s.SetLimit(ctx, "acme", 2))
-		_, err = s.AcquireN(ctx, "acme", 2)
-		ok(err)
+		redistest.WantErr(t, s.SetLimit(ctx, "acme", 2))
+		redistest.Must(s.AcquireN(ctx, "acme", 2))(t)
 		go s.Acquire(ctx, "acme")
 	}
-	g, err := singleflight.New(rdb, singleflight.Config[string]{Name: "pages", TTL: time.Minute})
-	ok(err)
-	handles = append(handles, g)
-	_, err = g.Do(ctx, "acme", func(context.Context) (string, error) { return "v", nil })
-	ok(err)
+	g := redistest.Must(singleflight.New(rdb, singleflight.Config[string]{Name: "pages", TTL: time.Minute}))(t)
+	handles = append(handles, m, g)
+	redistest.Must(g.Do(ctx, "acme", func(context.Context) (string, error) { return "v", nil }))(t)
 	for _, queue := range []string{"leasehold:mtx:{jobs:nightly}:queue", "leasehold:sem:{exports-0:acme}:queue", "leasehold:sem:{exports-2}:queue"} {
 		redistest.Eventually(t, "a waiter in "+queue, func() bool { return rdb.ZCard(ctx, queue).Val() == 1 })
 	}

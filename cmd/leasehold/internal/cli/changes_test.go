@@ -1,0 +1,352 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/run"
+	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/text"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/mutex"
+	"github.com/leasehold-go/leasehold/semaphore"
+	"github.com/leasehold-go/leasehold/singleflight"
+)
+
+// place is the key acme of a family of permits, as the command reaches it.
+type place struct {
+	t      *testing.T
+	target redistest.Target
+	url    string
+	family string
+	flags  []string
+}
+
+func newPlace(t *testing.T, target redistest.Target) *place {
+	family := redistest.Name(t)
+	return &place{t, target, target.URL(t), family, []string{"--semaphore", family, "--key", "acme"}}
+}
+
+// each runs fn on all deployments, for a family without a total and one with it.
+func each(t *testing.T, fn func(p *place, total int)) {
+	redistest.Matrix(t, func(t *testing.T, target redistest.Target) {
+		for name, total := range map[string]int{"permits": 0, "total": 50} {
+			t.Run(name, func(t *testing.T) { fn(newPlace(t, target), total) })
+		}
+	})
+}
+
+func (p *place) open(cfg semaphore.Config) *semaphore.Semaphore {
+	p.t.Helper()
+	cfg.Name = p.family
+	s := redistest.Must(semaphore.New(p.target.Client(p.t), cfg))(p.t)
+	p.t.Cleanup(func() { redistest.WantErr(p.t, s.Close(context.Background())) })
+	return s
+}
+
+// take takes a permit of acme in a family with a total, or without one.
+func (p *place) take(total int) *semaphore.Lease {
+	p.t.Helper()
+	return redistest.Must(p.open(semaphore.Config{Limit: 2, Total: total}).TryAcquire(p.t.Context(), "acme"))(p.t)
+}
+
+// set sets a limit or a total of the family.
+func (p *place) set(says string, args ...string) {
+	p.t.Helper()
+	ok(p.t, p.url, says, append([]string{"set-limit", "--semaphore", p.family}, args...)...)
+}
+
+// mustInsist wants a setting to be refused until somebody says which keys are meant.
+func (p *place) mustInsist(args ...string) {
+	p.t.Helper()
+	refused(p.t, p.url, "--has-total", append([]string{"set-limit", "--semaphore", p.family}, args...)...)
+}
+
+func (p *place) revoke(id string) {
+	p.t.Helper()
+	ok(p.t, p.url, "is revoked", append([]string{"revoke", "--reason", "host is gone", id}, p.flags...)...)
+}
+
+// listed is what show says of the key.
+func (p *place) listed() (s text.State) {
+	p.t.Helper()
+	redistest.WantErr(p.t, json.Unmarshal([]byte(ok(p.t, p.url, "", append([]string{"show", "--json"}, p.flags...)...)), &s))
+	return s
+}
+
+// wantHolder wants one holder, with the figures of its key.
+func (p *place) wantHolder(l *semaphore.Lease, limit int, stored, hasTotal bool) {
+	p.t.Helper()
+	if s := p.listed(); len(s.Holders) != 1 || s.InUse != 1 || s.Holders[0].ID != l.ID() || s.Limit != limit || s.StoredLimit != stored || s.HasTotal != hasTotal {
+		p.t.Errorf("show lists %+v; the lease is %s", s, l.ID())
+	}
+}
+
+// refused wants an error of the arguments.
+func refused(t *testing.T, url, says string, args ...string) {
+	t.Helper()
+	var e *run.Error
+	out, err := do(t, url, args...)
+	if err == nil || !strings.Contains(err.Error(), says) || !isUsage(err) && (!errors.As(err, &e) || e.Code != run.CodeUsage) {
+		t.Errorf("%q: %v\n%s", args, err, out)
+	}
+}
+
+// wantRevoked waits for the end of a ctx, whose cause has the reason.
+func wantRevoked(t *testing.T, ctx context.Context) {
+	t.Helper()
+	redistest.Get(t, "the end of the Context", ctx.Done())
+	var why *leasehold.RevokedError
+	if cause := context.Cause(ctx); !errors.As(cause, &why) || why.Reason != "host is gone" {
+		t.Errorf("the cause is %v; want the reason", cause)
+	}
+}
+
+// A limit that is set here is obeyed by handles that were there before.
+func TestSetLimitIsObeyed(t *testing.T) {
+	each(t, func(p *place, total int) {
+		t := p.t
+		s := p.open(semaphore.Config{Limit: 1, Total: total})
+		l := redistest.Must(s.TryAcquire(t.Context(), "acme"))(t)
+		granted := make(chan *semaphore.Lease, 1)
+		go func() {
+			l, err := s.Acquire(t.Context(), "acme")
+			if err != nil {
+				t.Error(err)
+			}
+			granted <- l
+		}()
+		redistest.Eventually(t, "a waiter", func() bool { return len(p.listed().Waiters) == 1 })
+		p.set("/acme is 2", "--key", "acme", "2")
+		second := redistest.Get(t, "the raise", granted)
+		ok(t, p.url, "2/2…limit set", "ls", "--family", p.family)
+		if total > 0 {
+			p.set("", "--total", "2")
+			_, err := s.TryAcquire(t.Context(), "globex")
+			redistest.WantErr(t, err, leasehold.ErrBusy)
+			ok(t, p.url, "2 of 2 in use", "show", "--semaphore", p.family)
+		}
+		redistest.WantErr(t, errors.Join(l.Release(), second.Release()))
+		p.set("", "--key", "acme", "0")
+		l = redistest.Must(s.TryAcquire(t.Context(), "acme"))(t)
+		_, err := s.TryAcquire(t.Context(), "acme")
+		redistest.WantErr(t, err, leasehold.ErrBusy)
+		redistest.WantErr(t, l.Release())
+	})
+}
+
+// The answer says what is in force, what was before, where it is stored and how to go back, of
+// a family that is idle, too.
+func TestSetLimitSaysWhatItChanged(t *testing.T) {
+	rdb, url := mini(t)
+	for _, total := range []int{0, 50} {
+		family := redistest.Name(t)
+		part, more, flags := "leasehold:sem:{"+family+":a b}:limit", " ", []string{}
+		if total > 0 {
+			part, more, flags = "leasehold:sem:{"+family+"}:limits", " --has-total ", []string{"--has-total"}
+		}
+		set := func(n, says string) {
+			t.Helper()
+			ok(t, url, says, append([]string{"set-limit", "--semaphore", family, "--key", "a b", n}, flags...)...)
+		}
+		show := []string{"show", "--semaphore", family, "--key", "a b"}
+		set("3", "is 3 for all processes…before it was what each process is configured with…"+part+"…without an expiry…not known here"+
+			"…leasehold set-limit --semaphore "+family+" --key 'a b'"+more+"0")
+		s := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: family, Limit: 10, Total: total}))(t)
+		l := redistest.Must(s.TryAcquire(t.Context(), "a b"))(t)
+		set("5", "is 5…before it was 3, set by hand…figure (10)")
+		ok(t, url, "1 of 5 in use (limit set by hand; configured 10)", show...)
+		set("0", "what each process is configured with (10)…before it was 5, set by hand")
+		if out := ok(t, url, "1 of 10 in use", show...); strings.Contains(out, "by hand") {
+			t.Errorf("show: %s", out)
+		}
+		redistest.WantErr(t, l.Release())
+		redistest.WantErr(t, s.Close(t.Context()))
+	}
+}
+
+// A total that was set by mistake hides no permit of a family that has none.
+func TestStoredTotalOfAFamilyWithoutOne(t *testing.T) {
+	redistest.Matrix(t, func(t *testing.T, target redistest.Target) {
+		p := newPlace(t, target)
+		l := p.take(0)
+		p.mustInsist("--total", "200")
+		p.set("", "--total", "200", "--has-total")
+		p.wantHolder(l, 2, false, false)
+		p.mustInsist("--key", "acme", "5")
+		p.set("", "--key", "acme", "5", "--has-total=false")
+		p.wantHolder(l, 5, true, false)
+		p.revoke(l.ID())
+		wantRevoked(t, l.Context())
+		p.set("", "--total", "0")
+		p.set("", "--key", "acme", "6") // keys without a total are all that is left
+	})
+}
+
+// The keys of a family with a total and those of the same name without one are shown
+// beside each other, and revoked by their ids.
+func TestBothKindsOfKeysOfOneName(t *testing.T) {
+	redistest.Matrix(t, func(t *testing.T, target redistest.Target) {
+		p := newPlace(t, target)
+		for i, l := range []*semaphore.Lease{p.take(9), p.take(0)} {
+			out := ok(t, p.url, l.ID(), append([]string{"show"}, p.flags...)...)
+			both := strings.Contains(out, "(with a total)") && strings.Contains(out, "(without a total)")
+			if both != (i == 0) { // the first one is revoked then
+				t.Errorf("show says\n%s", out)
+			}
+			out = ok(t, p.url, "", append([]string{"show", "--json"}, p.flags...)...)
+			if n := strings.Count(out, "\n"); both != (n == 2) {
+				t.Errorf("show --json has %d lines:\n%s", n, out)
+			}
+			for line := range strings.Lines(out) {
+				var s text.State
+				if err := json.Unmarshal([]byte(line), &s); err != nil || len(s.Holders) != 1 || s.HasTotal != (s.Total == 9) {
+					t.Errorf("a line is %s: %v", line, err)
+				}
+			}
+			p.revoke(l.ID())
+			wantRevoked(t, l.Context())
+		}
+	})
+}
+
+// A family with a total on which nothing happens is known by what is stored of it.
+func TestIdleFamilyWithATotal(t *testing.T) {
+	redistest.Matrix(t, func(t *testing.T, target redistest.Target) {
+		p := newPlace(t, target)
+		p.set("", "--total", "9")
+		p.set("", "--key", "acme", "1")
+		if s := p.listed(); !s.HasTotal || s.Total != 9 || s.Limit != 1 || !s.StoredLimit {
+			t.Errorf("show lists %+v", s)
+		}
+		p.wantHolder(p.take(9), 1, true, true)
+	})
+}
+
+// Where one kind of keys cannot be read, a lease that is not among the others may be there.
+func TestNoLeaseIsSaidOnlyWhereAllWasRead(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, target redistest.Target) {
+		for _, total := range []int{9, 0} {
+			p := newPlace(t, target)
+			l := p.take(total)
+			broken := "leasehold:sem:{" + p.family + "}:queue"
+			if total > 0 {
+				broken = "leasehold:sem:{" + p.family + ":acme}:queue"
+			}
+			redistest.WantErr(t, target.Client(t).Set(t.Context(), broken, "text", 0).Err())
+			var e *run.Error
+			if _, err := do(t, p.url, append([]string{"revoke", "--reason", "r", "AAAAAAAA-1"}, p.flags...)...); !errors.As(err, &e) || e.Code != run.CodeUnreachable || errors.Is(err, leasehold.ErrNoLease) {
+				t.Errorf("total %d: the revocation of an unknown lease: %v", total, err)
+			}
+			p.revoke(l.ID())
+			wantRevoked(t, l.Context())
+		}
+	})
+}
+
+// A lease and a waiter's place that show lists are revoked by their ids; again is no error.
+func TestRevokeTakesWhatShowLists(t *testing.T) {
+	each(t, func(p *place, total int) {
+		t := p.t
+		s := p.open(semaphore.Config{Limit: 2, Total: total})
+		l := redistest.Must(s.AcquireN(t.Context(), "acme", 2))(t)
+		failed := make(chan error, 1)
+		go func() {
+			_, err := s.Acquire(t.Context(), "acme")
+			failed <- err
+		}()
+		redistest.Eventually(t, "a waiter", func() bool { return len(p.listed().Waiters) == 1 })
+		waiter := p.listed().Waiters[0].ID
+		p.revoke(waiter)
+		p.revoke(waiter)
+		redistest.WantErr(t, redistest.Get(t, "the waiter's error", failed), leasehold.ErrRevoked)
+		if id := p.listed().Holders[0].ID; id != l.ID() {
+			t.Errorf("show lists %s; the lease is %s", id, l.ID())
+		}
+		p.revoke(l.ID())
+		p.revoke(l.ID())
+		wantRevoked(t, l.Context())
+		if n := p.listed().InUse; n != 0 {
+			t.Errorf("%d permits are in use yet", n)
+		}
+	})
+}
+
+// So are a lock of a family with hashed keys, and a load, whose value is not stored.
+func TestLocksAndLoadsAreRevoked(t *testing.T) {
+	redistest.Matrix(t, func(t *testing.T, target redistest.Target) {
+		rdb, p := target.Client(t), newPlace(t, target)
+		m := redistest.Must(mutex.New(rdb, mutex.Config{Name: p.family, HashKeys: true}))(t)
+		l := redistest.Must(m.Lock(t.Context(), "acme"))(t)
+		p.flags = []string{"--mutex", p.family, "--key", "acme", "--hashed"}
+		p.revoke(p.listed().Holders[0].ID)
+		wantRevoked(t, l.Context())
+		redistest.WantErr(t, m.Close(context.Background()))
+
+		g := redistest.Must(singleflight.New(rdb, singleflight.Config[int]{Name: p.family, TTL: time.Minute}))(t)
+		loads, done := make(chan context.Context, 1), make(chan int, 1)
+		go func() {
+			n, _ := g.Do(t.Context(), "acme", func(ctx context.Context) (int, error) {
+				loads <- ctx
+				<-ctx.Done()
+				return 7, nil
+			})
+			done <- n
+		}()
+		ctx := redistest.Get(t, "a load", loads)
+		p.flags = []string{"--cache", p.family, "--key", "acme"}
+		p.revoke(p.listed().Holders[0].ID)
+		wantRevoked(t, ctx)
+		if n := redistest.Get(t, "the caller's value", done); n != 7 {
+			t.Errorf("the caller got %d; want what its loader made", n)
+		}
+		if s := p.listed(); s.Cached != nil {
+			t.Errorf("the value of a revoked load is stored: %+v", s.Cached)
+		}
+		redistest.WantErr(t, g.Close(context.Background()))
+	})
+}
+
+func TestChangesRefuseWhatCannotBe(t *testing.T) {
+	_, url := mini(t)
+	lease := "AAAAAAAAAAAAAAAAAAAAAA.1"
+	for _, args := range [][]string{
+		{"set-limit", "--semaphore", "n", "--key", "k", "100001"},
+		{"set-limit", "--semaphore", "n", "--key", "k", "many"},
+		{"set-limit", "--semaphore", "n", "5"},
+		{"set-limit", "--key", "k", "5"},
+		{"set-limit", "--semaphore", "n", "--key", "k", "--total", "5"},
+		{"set-limit", "--semaphore", "n", "--total", "1000001"},
+		{"set-limit", "--semaphore", "n", "--total", "5", "--has-total=false"},
+		{"revoke", "--mutex", "n", "--key", "k", "--reason", "r"},
+		{"revoke", "--mutex", "n", "--key", "k", "id.1"},
+		{"revoke", "--mutex", "n", "--reason", "r", "id.1"},
+		{"revoke", "--semaphore", "n", "--reason", "r", "id.1"},
+		{"revoke", "--guard", "n", "--key", "k", "--reason", "r", "id.1"},
+		{"revoke", "--mutex", "n", "--key", "k", "--reason", strings.Repeat("r", 201), lease},
+		{"revoke", "--mutex", "n", "--key", "k", "--reason", "", lease},
+	} {
+		refused(t, url, "", args...)
+	}
+}
+
+// IDs are taken as they are listed, also those that read as flags.
+func TestRevokeTakesIDsThatReadAsFlags(t *testing.T) {
+	_, url := mini(t)
+	for _, id := range []string{"AAAAAAAA-1", "-hAAAAAA-1", "--reason-22", "---------3", "-v-A-_AA-18446744073709551615"} {
+		for _, args := range [][]string{
+			{"revoke", "--mutex", "n", "--key", "k", "--reason", "r", id},
+			{"revoke", id, "--mutex", "n", "--key=k", "--reason=r"},
+			{"--redis", url, "revoke", "--mutex", "n", id, "--key", "k", "--reason", id},
+			{"revoke", "--mutex", "n", "--key", "k", "--reason", "r", "--", id},
+		} {
+			if out, err := do(t, url, args...); !errors.Is(err, leasehold.ErrNoLease) {
+				t.Errorf("%q: %v, %s", args, err, out)
+			}
+		}
+	}
+}
