@@ -2,133 +2,104 @@ package page_test
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"strings"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/cmd/leasehold/page"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
-func TestLimitsAreSetOnlyWhereThatIsAllowed(t *testing.T) {
-	const token = "0123456789abcdef"
+const token = "0123456789abcdef"
+
+var bearer = []string{"Authorization", "Bearer " + token}
+
+// change posts a change, with pairs of words as its form, and wants a code.
+func change(t *testing.T, about string, want int, at *httptest.Server, path string, header []string, form ...string) {
+	t.Helper()
+	values := url.Values{}
+	for i := 0; i < len(form); i += 2 {
+		values.Set(form[i], form[i+1])
+	}
+	if resp, text := post(t, at.URL+path, values, header...); resp.StatusCode != want {
+		t.Errorf("%s%s: %s, want %d: %s", path, about, resp.Status, want, text)
+	}
+}
+
+// hold makes a family of permits with one that is held, and the id of the row to change: of a
+// family with a total that of the total, which does not say of which key the lease is.
+func hold(t *testing.T, rdb *redis.Client, at *httptest.Server, name string, total int) (s *semaphore.Semaphore, l *semaphore.Lease, row string) {
+	t.Helper()
+	s = redistest.Must(semaphore.New(rdb, semaphore.Config{Name: name, Limit: 1, Total: total}))(t)
+	l = redistest.Must(s.Acquire(t.Context(), "acme"))(t)
+	for _, x := range redistest.Get(t, "a state", watchAs(t, at.URL+"/events?family="+name, token))["rows"].([]any) {
+		if x := x.(map[string]any); total == 0 || x["scope"] == "total" {
+			row = x["id"].(string)
+		}
+	}
+	return s, l, row
+}
+
+func TestChangesAreMadeOnlyWhereThatIsAllowed(t *testing.T) {
 	rdb := mini(t)
 	if _, err := page.New(rdb, page.Options{Changes: true}); err == nil {
 		t.Error("changes without a token are allowed")
 	}
-	s := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: "exports", Limit: 1}))(t)
-	l := redistest.Must(s.Acquire(t.Context(), "acme"))(t)
-	set := func(at *httptest.Server, key, limit string, header ...string) int {
-		t.Helper()
-		resp, _ := post(t, at.URL+"/limit", url.Values{"key": {key}, "limit": {limit}}, header...)
-		return resp.StatusCode
+	for name, total := range map[string]int{"exports": 0, "shared": 9} {
+		t.Run(name, func(t *testing.T) {
+			closed, open := serve(t, rdb, page.Options{Token: token}), serve(t, rdb, page.Options{Token: token, Changes: true})
+			s, l, row := hold(t, rdb, open, name, total)
+			for path, form := range map[string][]string{"/limit": {"limit", "2"}, "/revoke": {"id", l.ID(), "reason", "r"}} {
+				of := append([]string{"key", row}, form...)
+				change(t, " of a page that only reads", http.StatusNotFound, closed, path, bearer, of...)
+				change(t, " without a token", http.StatusUnauthorized, open, path, nil, of...)
+				change(t, " from another site", http.StatusForbidden, open, path, append(bearer, "Sec-Fetch-Site", "cross-site"), of...)
+				change(t, " of an unknown key", http.StatusNotFound, open, path, bearer, append([]string{"key", "nope"}, form...)...)
+			}
+			change(t, " that is no number", http.StatusBadRequest, open, "/limit", bearer, "key", row, "limit", "x")
+			change(t, " that is too high", http.StatusBadRequest, open, "/limit", bearer, "key", row, "limit", "1000001")
+			change(t, " of an unknown lease", http.StatusNotFound, open, "/revoke", bearer, "key", row, "id", "AAAAAAAAAAAAAAAAAAAAAA.1", "reason", "r")
+			change(t, " without a reason", http.StatusBadRequest, open, "/revoke", bearer, "key", row, "id", l.ID(), "reason", "")
+			if _, err := s.TryAcquire(t.Context(), "acme"); err == nil || l.Context().Err() != nil {
+				t.Fatalf("a change was made all the same: %v, %v", err, l.Context().Err())
+			}
+			change(t, "", http.StatusNoContent, open, "/limit", bearer, "key", row, "limit", "7")
+			if total > 0 {
+				if state := redistest.Must(s.Inspect(t.Context(), "acme"))(t); state.Total != 7 {
+					t.Errorf("the total is %d", state.Total)
+				}
+			} else {
+				redistest.WantErr(t, redistest.Must(s.TryAcquire(t.Context(), "acme"))(t).Release())
+			}
+			change(t, "", http.StatusNoContent, open, "/revoke", bearer, "key", row, "id", l.ID(), "reason", "host is gone")
+			redistest.Get(t, "the end of the Context", l.Context().Done())
+			var why *leasehold.RevokedError
+			if !errors.As(context.Cause(l.Context()), &why) || why.Reason != "host is gone" {
+				t.Errorf("the cause is %v", context.Cause(l.Context()))
+			}
+			redistest.WantErr(t, s.Close(t.Context()))
+		})
 	}
-	closed, open := serve(t, rdb, page.Options{Token: token}), serve(t, rdb, page.Options{Token: token, Changes: true})
-	bearer := []string{"Authorization", "Bearer " + token}
-	states := watchAs(t, open.URL+"/events", token)
-	key := redistest.Get(t, "a state", states)["rows"].([]any)[0].(map[string]any)["id"].(string)
-	for about, c := range map[string]struct{ got, want int }{
-		"a page that only reads": {set(closed, key, "2", bearer...), http.StatusNotFound},
-		"without a token":        {set(open, key, "2"), http.StatusUnauthorized},
-		"from another site":      {set(open, key, "2", append(bearer, "Sec-Fetch-Site", "cross-site")...), http.StatusForbidden},
-		"an unknown key":         {set(open, "nope", "2", bearer...), http.StatusNotFound},
-		"no number":              {set(open, key, "x", bearer...), http.StatusBadRequest},
-		"too many":               {set(open, key, "100001", bearer...), http.StatusBadRequest},
-	} {
-		if c.got != c.want {
-			t.Errorf("%s: %d, want %d", about, c.got, c.want)
-		}
-	}
-	if _, err := s.TryAcquire(t.Context(), "acme"); err == nil {
-		t.Fatal("the limit was set all the same")
-	}
-	if got := set(open, key, "2", bearer...); got != http.StatusNoContent {
-		t.Fatalf("setting it: %d", got)
-	}
-	second, err := s.TryAcquire(t.Context(), "acme")
-	if err != nil {
-		t.Fatalf("after the raise: %v", err)
-	}
-	_, _ = l.Release(), second.Release()
-	redistest.WantErr(t, s.Close(t.Context()))
 }
 
 // A row of a key without a total is of that key, though there is a family of that name
 // with a total.
 func TestChangesAreOfTheRow(t *testing.T) {
-	const token = "0123456789abcdef"
 	rdb := mini(t)
 	redistest.WantErr(t, rdb.HSet(t.Context(), "leasehold:sem:{exports}:limits", "", 200).Err())
-	sem := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: "exports", Limit: 1}))(t)
-	l := redistest.Must(sem.Acquire(t.Context(), "acme"))(t)
-	s := serve(t, rdb, page.Options{Token: token, Changes: true})
-	rows := redistest.Get(t, "a state", watchAs(t, s.URL+"/events", token))["rows"].([]any)
-	if len(rows) != 1 {
-		t.Fatalf("the rows are %v", rows)
-	}
-	key := rows[0].(map[string]any)["id"].(string)
-	for path, form := range map[string]url.Values{
-		"/limit": {"key": {key}, "limit": {"5"}}, "/revoke": {"key": {key}, "id": {l.ID()}, "reason": {"a test"}},
-	} {
-		if resp, text := post(t, s.URL+path, form, "Authorization", "Bearer "+token); resp.StatusCode != http.StatusNoContent {
-			t.Errorf("%s: %s %s", path, resp.Status, text)
-		}
-	}
+	at := serve(t, rdb, page.Options{Token: token, Changes: true})
+	s, l, row := hold(t, rdb, at, "exports", 0)
+	change(t, "", http.StatusNoContent, at, "/limit", bearer, "key", row, "limit", "5")
+	change(t, "", http.StatusNoContent, at, "/revoke", bearer, "key", row, "id", l.ID(), "reason", "a test")
 	if limit := rdb.Get(t.Context(), "leasehold:sem:{exports:acme}:limit").Val(); limit != "5" {
 		t.Errorf("the limit of the key is %q, want 5", limit)
 	}
 	redistest.Get(t, "the end of the Context", l.Context().Done())
-	redistest.WantErr(t, sem.Close(t.Context()))
-}
-
-func TestLeasesAreRevokedOnlyWhereThatIsAllowed(t *testing.T) {
-	const token = "0123456789abcdef"
-	rdb := mini(t)
-	for name, total := range map[string]int{"exports": 0, "shared": 9} {
-		t.Run(name, func(t *testing.T) {
-			s := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: name, Limit: 1, Total: total}))(t)
-			l := redistest.Must(s.Acquire(t.Context(), "acme"))(t)
-			closed, open := serve(t, rdb, page.Options{Token: token}), serve(t, rdb, page.Options{Token: token, Changes: true})
-			revoke := func(at *httptest.Server, key, id, reason string, header ...string) int {
-				t.Helper()
-				resp, _ := post(t, at.URL+"/revoke", url.Values{"key": {key}, "id": {id}, "reason": {reason}}, header...)
-				return resp.StatusCode
-			}
-			bearer := []string{"Authorization", "Bearer " + token}
-			// Of a family with a total the lease is revoked on the row of the total, which
-			// does not say of which key it is.
-			key := ""
-			for _, row := range redistest.Get(t, "a state", watchAs(t, open.URL+"/events?family="+name, token))["rows"].([]any) {
-				if row := row.(map[string]any); total == 0 || row["scope"] == "total" {
-					key = row["id"].(string)
-				}
-			}
-			for about, c := range map[string]struct{ got, want int }{
-				"a page that only reads": {revoke(closed, key, l.ID(), "r", bearer...), http.StatusNotFound},
-				"without a token":        {revoke(open, key, l.ID(), "r"), http.StatusUnauthorized},
-				"from another site":      {revoke(open, key, l.ID(), "r", append(bearer, "Sec-Fetch-Site", "cross-site")...), http.StatusForbidden},
-				"an unknown key":         {revoke(open, "nope", l.ID(), "r", bearer...), http.StatusNotFound},
-				"an unknown lease":       {revoke(open, key, "AAAAAAAAAAAAAAAAAAAAAA.1", "r", bearer...), http.StatusNotFound},
-				"no reason":              {revoke(open, key, l.ID(), "", bearer...), http.StatusBadRequest},
-			} {
-				if c.got != c.want {
-					t.Errorf("%s: %d, want %d", about, c.got, c.want)
-				}
-			}
-			if err := l.Context().Err(); err != nil {
-				t.Fatal("the lease was revoked all the same")
-			}
-			if got := revoke(open, key, l.ID(), "host is gone", bearer...); got != http.StatusNoContent {
-				t.Fatalf("revoking it: %d", got)
-			}
-			redistest.Get(t, "the end of the Context", l.Context().Done())
-			if why := context.Cause(l.Context()); !strings.Contains(why.Error(), "host is gone") {
-				t.Errorf("the cause is %v", why)
-			}
-			redistest.WantErr(t, s.Close(t.Context()))
-		})
-	}
+	redistest.WantErr(t, s.Close(t.Context()))
 }

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"testing"
 	"time"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
 // One goes through the page of examples/hotkey as somebody who sees it for the first time

@@ -166,58 +166,40 @@ func TestTokenIsAskedFor(t *testing.T) {
 	linked.noFaults()
 }
 
-// A limit is set after a question, and not where the answer is no.
-func TestLimitIsSetAfterAQuestion(t *testing.T) {
+// A limit is set, and a lease revoked for a reason, after a question, and not where the answer is no.
+func TestChangesAreMadeAfterAQuestion(t *testing.T) {
 	const token = "0123456789abcdefg"
 	prefix := redistest.Name(t)
 	rdb, url := serve(t, page.Options{Prefix: prefix, Token: token, Changes: true})
 	s := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: "exports", Prefix: prefix, Limit: 3}))(t)
 	l := redistest.Must(s.Acquire(t.Context(), "acme"))(t)
-	defer l.Release()
 	b := open(t, url+"#token="+token)
 	b.until("a row", ready+` && `+rows+` === 1`)
 	ask[bool](b, `(document.querySelector("#rows .open").click(), true)`)
-	b.until("the limit", detailed+` && document.getElementById("d-limit-n").value === "3"`)
-	answer := func(with string) {
-		ask[bool](b, `(document.getElementById("d-limit-n").value = "7", document.getElementById("d-limit").requestSubmit(), true)`)
-		b.until("the question", `document.getElementById("sure").open && document.getElementById("sure-what").innerText === "Set the limit of exports / acme to 7?"`)
-		b.shoot("question")
-		ask[bool](b, `(document.querySelector('#sure button[value="`+with+`"]').click(), true)`)
-		b.until("no question", `!document.getElementById("sure").open`)
-	}
-	answer("no")
-	if n := rdb.Exists(t.Context(), prefix+":sem:{exports:acme}:limit").Val(); n != 0 {
-		t.Fatal("the limit is set without a yes")
-	}
-	answer("yes")
-	b.until("that it is set", `document.getElementById("d-limit-said").innerText === "It is set." && document.getElementById("d-summary").innerText.includes("1 of 7")`)
-	b.noFaults()
-}
-
-// A lease is revoked after a question, with a reason, and not where the answer is no.
-func TestLeaseIsRevokedAfterAQuestion(t *testing.T) {
-	const token = "0123456789abcdefg"
-	prefix := redistest.Name(t)
-	rdb, url := serve(t, page.Options{Prefix: prefix, Token: token, Changes: true})
-	m := redistest.Must(mutex.New(rdb, mutex.Config{Name: "jobs", Prefix: prefix}))(t)
-	l := redistest.Must(m.Lock(t.Context(), "nightly"))(t)
-	b := open(t, url+"#token="+token)
-	b.until("a row", ready+` && `+rows+` === 1`)
-	ask[bool](b, `(document.querySelector("#rows .open").click(), true)`)
-	b.until("the button", detailed+` && document.querySelectorAll("#d-holders .revoke").length === 1`)
-	answer := func(with string) {
-		ask[bool](b, `(document.querySelector("#d-holders .revoke").click(), true)`)
-		b.until("the question", `document.getElementById("sure").open && document.getElementById("sure-what").innerText.startsWith("Revoke the lock ")`)
+	b.until("the limit and the button", detailed+` && document.getElementById("d-limit-n").value === "3" && document.querySelectorAll("#d-holders .revoke").length === 1`)
+	answer := func(picture, begin, question, with string) {
+		t.Helper()
+		ask[bool](b, `(`+begin+`, true)`)
+		b.until("the question", `document.getElementById("sure").open && document.getElementById("sure-what").innerText.startsWith("`+question+`")`)
 		ask[bool](b, `(document.getElementById("sure-reason").value = "host is gone", true)`)
-		b.shoot("revoke")
+		b.shoot(picture)
 		ask[bool](b, `(document.querySelector('#sure button[value="`+with+`"]').click(), true)`)
 		b.until("no question", `!document.getElementById("sure").open`)
 	}
-	answer("no")
-	if l.Context().Err() != nil {
-		t.Fatal("the lock is revoked without a yes")
+	limit := func(with string) {
+		answer("question", `document.getElementById("d-limit-n").value = "7", document.getElementById("d-limit").requestSubmit()`, "Set the limit of exports / acme to 7?", with)
 	}
-	answer("yes")
+	revoke := func(with string) {
+		answer("revoke", `document.querySelector("#d-holders .revoke").click()`, "Revoke the ", with)
+	}
+	limit("no")
+	revoke("no")
+	if n := rdb.Exists(t.Context(), prefix+":sem:{exports:acme}:limit").Val(); n != 0 || l.Context().Err() != nil {
+		t.Fatalf("a change is made without a yes: %d, %v", n, l.Context().Err())
+	}
+	limit("yes")
+	b.until("that it is set", `document.getElementById("d-limit-said").innerText === "It is set." && document.getElementById("d-summary").innerText.includes("1 of 7")`)
+	revoke("yes")
 	b.until("that it is revoked", `document.getElementById("d-revoke-said").innerText.endsWith("is revoked.")`)
 	redistest.Get(t, "the end of the Context", l.Context().Done())
 	var why *leasehold.RevokedError
@@ -234,17 +216,12 @@ func TestTenThousandKeysAreUsable(t *testing.T) {
 	}
 	prefix := redistest.Name(t)
 	rdb, url := serve(t, page.Options{Prefix: prefix})
-	const n = 10_000
 	ends := float64(time.Now().Add(5 * time.Minute).UnixMilli())
-	for from := 0; from < n; from += 1000 {
-		pipe := rdb.Pipeline()
-		for i := from; i < from+1000; i++ {
-			pipe.ZAdd(t.Context(), fmt.Sprintf("%s:sem:{tenants:tenant-%05d}:holders", prefix, i), redis.Z{Score: ends, Member: "AbCdEfGh_-0123456789xy.1.1.300000.4"})
-		}
-		if _, err := pipe.Exec(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+	pipe := rdb.Pipeline()
+	for i := range 10_000 {
+		pipe.ZAdd(t.Context(), fmt.Sprintf("%s:sem:{tenants:tenant-%05d}:holders", prefix, i), redis.Z{Score: ends, Member: "AbCdEfGh_-0123456789xy.1.1.300000.4"})
 	}
+	redistest.Must(pipe.Exec(t.Context()))(t)
 	began := time.Now()
 	b := open(t, url)
 	b.until("rows", rows+` === 50`)

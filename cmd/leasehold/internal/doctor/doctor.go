@@ -141,6 +141,17 @@ func parse(text string) map[string]string {
 	return info
 }
 
+// each runs a check on each primary that tells of itself; what is of one that does not.
+func (v *visit) each(check, what string, look func(n node)) {
+	for _, n := range v.nodes {
+		if n.info == nil {
+			v.find(n.untold(check, what))
+		} else {
+			look(n)
+		}
+	}
+}
+
 // untold is the finding of a check that needs INFO.
 func (n node) untold(check, what string) Finding {
 	if n.err != nil && !strings.HasPrefix(n.err.Error(), "NOPERM") {
@@ -172,11 +183,7 @@ func rank(g Grade) int { return map[Grade]int{Good: 0, Note: 1, Unknown: 2, Bad:
 
 func (v *visit) version() {
 	const check = "version"
-	for _, n := range v.nodes {
-		if n.info == nil {
-			v.find(n.untold(check, "its version"))
-			continue
-		}
+	v.each(check, "its version", func(n node) {
 		flavour, version := "Redis", n.info["redis_version"]
 		if n.info["valkey_version"] != "" {
 			flavour, version = "Valkey", n.info["valkey_version"]
@@ -194,16 +201,12 @@ func (v *visit) version() {
 		default:
 			v.find(Finding{check, Good, says, "", ""})
 		}
-	}
+	})
 }
 
 func (v *visit) eviction() {
 	const check = "eviction"
-	for _, n := range v.nodes {
-		if n.info == nil {
-			v.find(n.untold(check, "its eviction policy"))
-			continue
-		}
+	v.each(check, "its eviction policy", func(n node) {
 		policy, most := n.info["maxmemory_policy"], n.info["maxmemory"]
 		switch says := fmt.Sprintf("%s has maxmemory-policy %s, maxmemory %s", n.name, policy, human(most)); {
 		case policy == "":
@@ -225,7 +228,7 @@ func (v *visit) eviction() {
 				"Set maxmemory-policy noeviction, or use a server of its own for leases.",
 			})
 		}
-	}
+	})
 }
 
 func human(bytes string) string {
@@ -243,11 +246,7 @@ func human(bytes string) string {
 
 func (v *visit) persistence(ctx context.Context) {
 	const check = "persistence"
-	for _, n := range v.nodes {
-		if n.info == nil {
-			v.find(n.untold(check, "what it keeps on disk"))
-			continue
-		}
+	v.each(check, "what it keeps on disk", func(n node) {
 		f := Finding{Check: check, Grade: Good}
 		save, known := setting(ctx, n, "save")
 		sync, _ := setting(ctx, n, "appendfsync")
@@ -279,7 +278,7 @@ func (v *visit) persistence(ctx context.Context) {
 				v.find(Finding{check, Bad, n.name + " says " + name + ": " + status, "It may refuse writes: nothing is granted then.", "See the server's log: often its disk is full."})
 			}
 		}
-	}
+	})
 }
 
 func when(text, before string) string {

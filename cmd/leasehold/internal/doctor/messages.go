@@ -81,39 +81,34 @@ func (v *visit) promises() {
 	if v.grade("version") == Unknown || v.grade("rights") == Unknown {
 		add("Anything at all", Unknown, "the server's version or the user's rights could not be found out")
 	}
-	single := Promise{"Never more holders than the limit", Good, "while the server runs"}
+	const limit = "Never more holders than the limit"
 	switch {
 	case v.grade("eviction") == Bad:
-		single.Grade, single.Because = Bad, "the server may evict leases"
+		add(limit, Bad, "the server may evict leases")
 	case v.grade("persistence") == Bad:
-		single.Grade, single.Because = Bad, "a restart forgets them all"
+		add(limit, Bad, "a restart forgets them all")
 	case v.grade("persistence") == Note || v.followed():
-		single.Grade, single.Because = Note, "but for the last grants before a crash or a failover"
+		add(limit, Note, "but for the last grants before a crash or a failover")
 	case v.grade("persistence") == Unknown || v.grade("eviction") == Unknown:
-		single.Grade, single.Because = Unknown, "the server does not tell its settings"
+		add(limit, Unknown, "the server does not tell its settings")
+	default:
+		add(limit, Good, "while the server runs")
 	}
-	v.Promises = append(v.Promises, single)
-	if v.grade("clock") == Bad {
-		add("Tokens never fall", Note, "as long as clocks do not go back by more than the time since the last grant; they are apart")
-	} else if v.grade("clock") == Unknown {
-		add("Tokens never fall", Unknown, "a server does not tell its clock")
-	} else {
-		add("Tokens never fall", Good, "through restart, eviction and failover, by the servers' clocks")
+	// by says of a promise what a check means for it.
+	by := func(promise, check string, bad Grade, ifBad, ifUnknown, ifGood string) {
+		switch v.grade(check) {
+		case Bad:
+			add(promise, bad, ifBad)
+		case Unknown:
+			add(promise, Unknown, ifUnknown)
+		default:
+			add(promise, Good, ifGood)
+		}
 	}
-	if v.grade("messages") == Bad {
-		add("Waiters are served in order, at once", Bad, "in order yes, but only by asking, every 1.5 s")
-	} else if v.grade("messages") == Unknown {
-		add("Waiters are served in order, at once", Unknown, "no message could be sent")
-	} else {
-		add("Waiters are served in order, at once", Good, "")
-	}
-	if v.grade("clock") == Bad {
-		add("A dead holder is missed for its TTL", Bad, "after a failover it may be more or less")
-	} else if v.grade("clock") == Unknown {
-		add("A dead holder is missed for its TTL", Unknown, "a server does not tell its clock")
-	} else {
-		add("A dead holder is missed for its TTL", Good, "")
-	}
+	const untold = "a server does not tell its clock"
+	by("Tokens never fall", "clock", Note, "as long as clocks do not go back by more than the time since the last grant; they are apart", untold, "through restart, eviction and failover, by the servers' clocks")
+	by("Waiters are served in order, at once", "messages", Bad, "in order yes, but only by asking, every 1.5 s", "no message could be sent", "")
+	by("A dead holder is missed for its TTL", "clock", Bad, "after a failover it may be more or less", untold, "")
 }
 
 // followed says that a primary has a replica.

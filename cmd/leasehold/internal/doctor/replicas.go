@@ -43,19 +43,15 @@ func (n node) replicas() (all []replica) {
 
 func (v *visit) replicas() {
 	const check = "replicas"
-	for _, n := range v.nodes {
-		if n.info == nil {
-			v.find(n.untold(check, "its replicas"))
-			continue
-		}
+	v.each(check, "its replicas", func(n node) {
 		if role := n.info["role"]; role != "master" && role != "" {
 			v.find(Finding{check, Bad, n.name + " is a replica itself", "It refuses writes: nothing is granted.", "Connect to the primary, or by redis+sentinel:// or redis+cluster://."})
-			continue
+			return
 		}
 		all := n.replicas()
 		if len(all) == 0 {
 			v.find(Finding{check, Note, n.name + " has no replica", "Nothing can be lost in a failover, since there is none: while the server is away nothing is granted, and leases end by themselves.", ""})
-			continue
+			return
 		}
 		for _, r := range all {
 			switch {
@@ -74,7 +70,7 @@ func (v *visit) replicas() {
 				})
 			}
 		}
-	}
+	})
 }
 
 // clocks compares the clocks of all servers with this machine's.
