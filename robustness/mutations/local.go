@@ -9,7 +9,7 @@ var localTurns = []mutation{
 	},
 	{
 		name: "the first turn, too, begins within LocalFor", file: "internal/localturns/line.go",
-		old: "now.After(v.until) && !ln.mayRest", new: "v.served && now.After(v.until) && !ln.mayRest",
+		old: "now.After(v.until) &&", new: "v.served && now.After(v.until) &&",
 		packages: "./internal/localturns", tests: "TestFirstTurn",
 	},
 	{

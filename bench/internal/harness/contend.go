@@ -57,7 +57,7 @@ func Contend(b *testing.B, stats *redis.Client, n int, all ...Contenders) {
 	b.Helper()
 	span := time.Duration(b.N) * 100 * time.Millisecond
 	for _, c := range all {
-		counts, turns, holds, calls, span := contend(c, n, span, func() float64 { return scripts(b, stats) })
+		counts, turns, holds, calls, span := contend(c, n, span, func() float64 { return Scripts(b, stats) })
 		total := Sum(counts)
 		b.ReportMetric(float64(total)/span.Seconds(), c.Name+"-turns/s")
 		b.ReportMetric(float64(slices.Min(counts))/float64(max(1, slices.Max(counts))), c.Name+"-fewest/most")
@@ -164,8 +164,8 @@ func UseOfCap(b *testing.B, n int, hold time.Duration, turn func(context.Context
 	return float64(held.Load()) / float64(span)
 }
 
-// scripts is how many scripts the server has run.
-func scripts(b testing.TB, stats *redis.Client) float64 {
+// Scripts is how many scripts the server has run.
+func Scripts(b testing.TB, stats *redis.Client) float64 {
 	b.Helper()
 	_, one := ServerMicros(b, stats, "evalsha")
 	_, other := ServerMicros(b, stats, "eval")

@@ -242,6 +242,9 @@ func TestOwnPermitsOfAnotherWeightAreRecalled(t *testing.T) {
 			f.keep(s, "k", 4)
 			release(f, f.take(s, "k", 3)) // a try
 			f.WantHeld("k", 3)
+			if f.RDB.Exists(f.Context(), f.Part("k", "alive")).Val() != 0 {
+				f.Error("the try found no room before the process had given back its other leases")
+			}
 			waited := harness.Start(f.T, func() (*semaphore.Lease, error) { return s.AcquireN(f.Context(), "k", 2) })
 			l := waited.Got()
 			f.WantHeld("k", 2)

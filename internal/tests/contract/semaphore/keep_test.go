@@ -255,8 +255,12 @@ func TestShutdownWaitsForUsersOfKeptPermits(t *testing.T) {
 		if ended.Ended() {
 			f.Fatal("Shutdown did not wait for a holder")
 		}
+		began := time.Now()
 		release(f, l)
 		ended.Got()
+		if took := time.Since(began); took > 100*time.Millisecond {
+			f.Errorf("Shutdown took %v longer than its last holder", took)
+		}
 		f.WantHeld("k", 0)
 	})
 }
