@@ -13,6 +13,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/internal/codec"
 	"github.com/leasehold-go/leasehold/internal/envelope"
+	"github.com/leasehold-go/leasehold/internal/keys"
 )
 
 // isRaw reports whether values of T are stored as they are if there is no Codec.
@@ -131,12 +132,12 @@ type sentinel struct {
 }
 
 // readSentinels returns sentinels with their texts, and what is wrong with them.
-func readSentinels(errs []error) (all []sentinel, problems []string) {
+func readSentinels(errs []error) (all []sentinel, problems []error) {
 	if len(errs) > maxSentinels {
-		return nil, []string{fmt.Sprintf("has %d; want at most %d", len(errs), maxSentinels)}
+		return nil, []error{keys.Bad("Errors", "has %d; want at most %d", len(errs), maxSentinels)}
 	}
 	bad := func(i int, what string, args ...any) {
-		problems = append(problems, fmt.Sprintf("[%d] ", i)+fmt.Sprintf(what, args...))
+		problems = append(problems, keys.Bad("Errors", fmt.Sprintf("[%d] ", i)+what, args...))
 	}
 	texts := map[string]bool{}
 	for i, err := range errs {

@@ -1,9 +1,9 @@
 package singleflight
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
-	"math"
 	"reflect"
 	"time"
 
@@ -189,24 +189,11 @@ type Config[T any] struct {
 
 // withDefaults replaces zero fields with their defaults.
 func (c Config[T]) withDefaults() Config[T] {
-	if c.NotFoundTTL == 0 {
-		c.NotFoundTTL = c.ErrorTTL
-	}
-	switch {
-	case c.Jitter == 0:
-		c.Jitter = defaultJitter
-	case c.Jitter < 0:
-		c.Jitter = 0
-	}
-	if c.LeaseTTL == 0 {
-		c.LeaseTTL = defaultLeaseTTL
-	}
-	if c.MaxValueBytes == 0 {
-		c.MaxValueBytes = defaultMaxValue
-	}
-	if c.NearBytes == 0 {
-		c.NearBytes = near.DefaultBytes
-	}
+	c.NotFoundTTL = cmp.Or(c.NotFoundTTL, c.ErrorTTL)
+	c.Jitter = max(0, cmp.Or(c.Jitter, defaultJitter))
+	c.LeaseTTL = cmp.Or(c.LeaseTTL, defaultLeaseTTL)
+	c.MaxValueBytes = cmp.Or(c.MaxValueBytes, defaultMaxValue)
+	c.NearBytes = cmp.Or(c.NearBytes, near.DefaultBytes)
 	if c.Schema == 0 {
 		c.Schema = schemaOf[T](c.Codec)
 	}
@@ -219,10 +206,12 @@ func (c Config[T]) withDefaults() Config[T] {
 // check returns one error for each bad field. c must have its defaults.
 func (c Config[T]) check() []error {
 	var errs []error
-	bad := func(field, what string, args ...any) { errs = append(errs, keys.Bad(field, what, args...)) }
-	if c.TTL < time.Millisecond || c.TTL > maxLife {
-		bad("TTL", "is %v; want %v to %v", c.TTL, time.Millisecond, maxLife)
+	want := func(ok bool, field, what string, args ...any) {
+		if !ok {
+			errs = append(errs, keys.Bad(field, what, args...))
+		}
 	}
+	want(c.TTL >= time.Millisecond && c.TTL <= maxLife, "TTL", "is %v; want %v to %v", c.TTL, time.Millisecond, maxLife)
 	for _, d := range []struct {
 		field string
 		value time.Duration
@@ -234,38 +223,20 @@ func (c Config[T]) check() []error {
 		{"LoadTimeout", c.LoadTimeout},
 		{"SoftTimeout", c.SoftTimeout},
 	} {
-		if d.value < 0 || d.value > maxLife {
-			bad(d.field, "is %v; want 0 to %v", d.value, maxLife)
-		}
+		want(d.value >= 0 && d.value <= maxLife, d.field, "is %v; want 0 to %v", d.value, maxLife)
 	}
-	if math.IsNaN(c.EarlyRefresh) || c.EarlyRefresh < 0 || c.EarlyRefresh > 100 {
-		bad("EarlyRefresh", "is %v; want 0 (off) to 100", c.EarlyRefresh)
-	}
-	if math.IsNaN(c.Jitter) || c.Jitter > maxJitter {
-		bad("Jitter", "is %v; want up to %v, or negative for none", c.Jitter, maxJitter)
-	}
-	if c.LeaseTTL < lease.MinTTL || c.LeaseTTL > maxLife {
-		bad("LeaseTTL", "is %v; want %v to %v, or 0 for %v", c.LeaseTTL, lease.MinTTL, maxLife, defaultLeaseTTL)
-	}
-	if c.MaxValueBytes < 1 || c.MaxValueBytes > maxValue {
-		bad("MaxValueBytes", "is %d; want 1 to %d, or 0 for %d", c.MaxValueBytes, maxValue, defaultMaxValue)
-	}
-	if c.MaxLoads < 0 || c.MaxLoads > maxLoads {
-		bad("MaxLoads", "is %d; want 0 (no bound) to %d", c.MaxLoads, maxLoads)
-	}
-	if c.NearFor != 0 && (c.NearFor < near.MinFor || c.NearFor > near.MaxFor) {
-		bad("NearFor", "is %v; want 0 (off), or %v to %v", c.NearFor, near.MinFor, near.MaxFor)
-	}
-	if c.NearBytes < near.MinBytes {
-		bad("NearBytes", "is %d; want at least %d, or 0 for %d", c.NearBytes, near.MinBytes, near.DefaultBytes)
-	}
+	// Comparisons with NaN are false.
+	want(c.EarlyRefresh >= 0 && c.EarlyRefresh <= 100, "EarlyRefresh", "is %v; want 0 (off) to 100", c.EarlyRefresh)
+	want(c.Jitter <= maxJitter, "Jitter", "is %v; want up to %v, or negative for none", c.Jitter, maxJitter)
+	want(c.LeaseTTL >= lease.MinTTL && c.LeaseTTL <= maxLife, "LeaseTTL", "is %v; want %v to %v, or 0 for %v", c.LeaseTTL, lease.MinTTL, maxLife, defaultLeaseTTL)
+	want(c.MaxValueBytes >= 1 && c.MaxValueBytes <= maxValue, "MaxValueBytes", "is %d; want 1 to %d, or 0 for %d", c.MaxValueBytes, maxValue, defaultMaxValue)
+	want(c.MaxLoads >= 0 && c.MaxLoads <= maxLoads, "MaxLoads", "is %d; want 0 (no bound) to %d", c.MaxLoads, maxLoads)
+	want(c.NearFor == 0 || c.NearFor >= near.MinFor && c.NearFor <= near.MaxFor, "NearFor", "is %v; want 0 (off), or %v to %v", c.NearFor, near.MinFor, near.MaxFor)
+	want(c.NearBytes >= near.MinBytes, "NearBytes", "is %d; want at least %d, or 0 for %d", c.NearBytes, near.MinBytes, near.DefaultBytes)
 	if c.Codec == nil && !isRaw[T]() {
-		if why := codec.Unstorable(reflect.TypeFor[T]()); why != "" {
-			bad("T", "can't be encoded: %s; want a type that msgpack encodes and decodes, or a Codec", why)
-		}
+		why := codec.Unstorable(reflect.TypeFor[T]())
+		want(why == "", "T", "can't be encoded: %s; want a type that msgpack encodes and decodes, or a Codec", why)
 	}
-	if c.OnUnavailable != Fail && c.OnUnavailable != LoadLocally {
-		bad("OnUnavailable", "is %d; want Fail or LoadLocally", c.OnUnavailable)
-	}
+	want(c.OnUnavailable == Fail || c.OnUnavailable == LoadLocally, "OnUnavailable", "is %d; want Fail or LoadLocally", c.OnUnavailable)
 	return errs
 }

@@ -103,6 +103,17 @@ func (g *Group[T]) refresh(all []*request[T], early bool) {
 // most after it was told that another process rebuilds the value.
 const refreshPause = 100 * time.Millisecond
 
+// pauseIfRefresh pauses refreshes of the key, so that a refresh that failed is not repeated at
+// once. It reports whether the flight is a refresh, or became one.
+func (f *flight[T]) pauseIfRefresh() bool {
+	f.g.mu.Lock()
+	defer f.g.mu.Unlock()
+	if f.background {
+		f.g.pauseRefresh(f.key, refreshPause)
+	}
+	return f.background
+}
+
 // pauseRefresh keeps refreshes of a key from asking Redis for the time d, which is at most
 // refreshPause. Called with the lock.
 func (g *Group[T]) pauseRefresh(key string, d time.Duration) {
@@ -149,26 +160,19 @@ func (f *flight[T]) closeJoining() {
 // request can join any more. Called with the lock.
 func (f *flight[T]) takeRequests() []*request[T] {
 	f.closeJoining()
-	all := make([]*request[T], 0, len(f.requests))
-	for q := range f.requests {
-		all = append(all, q)
-	}
+	all := slices.SortedFunc(maps.Keys(f.requests), func(a, b *request[T]) int { return a.place - b.place })
 	clear(f.requests)
 	delete(f.g.live, f)
-	slices.SortFunc(all, func(a, b *request[T]) int { return a.place - b.place })
 	return all
 }
 
 // first returns the request that has waited longest, or nil if there is none. Called with the
 // lock.
 func (f *flight[T]) first() *request[T] {
-	var first *request[T]
-	for q := range f.requests {
-		if first == nil || q.place < first.place {
-			first = q
-		}
+	if len(f.requests) == 0 {
+		return nil
 	}
-	return first
+	return slices.MinFunc(slices.Collect(maps.Keys(f.requests)), func(a, b *request[T]) int { return a.place - b.place })
 }
 
 // unwanted reports whether nothing in this process needs the flight. Called with the lock.

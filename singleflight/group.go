@@ -74,16 +74,14 @@ type Group[T any] struct {
 func New[T any](rdb redis.UniversalClient, cfg Config[T]) (*Group[T], error) {
 	var logger *slog.Logger // nil if there is none, so that no line is composed for it
 	if cfg.Logger != nil {
-		logger = slog.New(newHandler(cfg.Logger.Handler()))
+		logger = slog.New(handler{cfg.Logger.Handler(), new(atomic.Int64)})
 		cfg.Logger = logger
 	}
 	cfg = cfg.withDefaults()
 	family := keys.Family{Prefix: cfg.Prefix, Kind: loads.Kind, Name: cfg.Name, Hash: cfg.HashKeys}
 	errs := cfg.check()
 	sentinels, problems := readSentinels(cfg.Errors)
-	for _, problem := range problems {
-		errs = append(errs, keys.Bad("Errors", "%s", problem))
-	}
+	errs = append(errs, problems...)
 	if c, err := call.NewClient(rdb); err == nil {
 		if c.ReadsFromReplicas() {
 			errs = append(errs, keys.Bad("rdb", "reads from replicas (ReadOnly, RouteByLatency or RouteRandomly); want a client that reads from primaries"))
@@ -139,12 +137,7 @@ func (g *Group[T]) Shutdown(ctx context.Context) error {
 	if g.permits != nil {
 		g.permits.Refuse()
 	}
-	var err error
-	select {
-	case <-g.idle():
-	case <-ctx.Done():
-		err = call.Fail(pkg, "shutdown", keys.Escape(g.cfg.Name), ctx.Err(), errStillLoading)
-	}
+	err := g.awaitIdle(ctx, "shutdown")
 	return cmp.Or(g.Close(ctx), err)
 }
 
@@ -166,17 +159,14 @@ func (g *Group[T]) Close(ctx context.Context) error {
 	if g.permits != nil {
 		g.permits.Stop()
 	}
-	select {
-	case <-g.idle():
-	case <-ctx.Done():
-		return call.Fail(pkg, "close", keys.Escape(g.cfg.Name), ctx.Err(), errStillLoading)
+	if err := g.awaitIdle(ctx, "close"); err != nil {
+		return err
 	}
-	g.closeNear(ctx)
+	g.near.Close(ctx)
+	g.line.Close()
 	err := g.manager.Close(ctx)
 	if g.permits != nil {
-		if e := g.permits.Close(ctx); err == nil {
-			err = e
-		}
+		err = cmp.Or(err, g.permits.Close(ctx))
 	}
 	return err
 }
@@ -196,15 +186,17 @@ func (g *Group[T]) end(which func(f *flight[T]) bool) {
 	answer(open, outcome[T]{errs: []error{leasehold.ErrClosed}})
 }
 
-// idle returns a channel that is closed when nothing is under way. The handle is closed, so
-// nothing begins any more.
-func (g *Group[T]) idle() <-chan struct{} {
+// awaitIdle waits until nothing is under way. The handle is closed, so nothing begins any more.
+func (g *Group[T]) awaitIdle(ctx context.Context, op string) error {
 	idle := make(chan struct{})
 	go func() { g.active.Wait(); close(idle) }()
-	return idle
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return call.Fail(pkg, op, keys.Escape(g.cfg.Name), ctx.Err(), errors.New("a loader has not returned yet"))
+	}
 }
-
-var errStillLoading = errors.New("a loader has not returned yet")
 
 // target is a key together with its other names.
 type target struct {

@@ -26,15 +26,6 @@ func (g *Group[T]) openNear() {
 	})
 }
 
-// closeNear takes back the registrations of the handle, and ends its subscription. No call uses
-// the handle any more.
-func (g *Group[T]) closeNear(ctx context.Context) {
-	if g.near != nil {
-		g.near.Close(ctx)
-	}
-	g.line.Close()
-}
-
 // inMemory looks for a copy in the memory of this process that may be served.
 func (g *Group[T]) inMemory(ctx context.Context, key string) (seen look[T], ok bool) {
 	if g.near == nil || ctx.Err() != nil || g.closed.Load() {

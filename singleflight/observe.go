@@ -48,18 +48,13 @@ func (g *Group[T]) returned(began time.Time, from Source, errs []error) {
 		g.failed(began, errs)
 		return
 	}
-	outcome := leasehold.OutcomeHit // also for a remembered ErrNotFound
-	switch from {
-	case Near:
-		outcome = leasehold.OutcomeNear
-	case Stale:
-		outcome = leasehold.OutcomeStale
-	case Shared:
-		outcome = leasehold.OutcomeShared
-	case Loaded:
-		outcome = leasehold.OutcomeLoaded
-	}
-	g.observe(leasehold.Event{Kind: leasehold.EventLookup, Outcome: outcome})
+	g.observe(leasehold.Event{Kind: leasehold.EventLookup, Outcome: outcomes[from]})
+}
+
+// outcomes are those of look-ups. A remembered ErrNotFound is a hit.
+var outcomes = map[Source]leasehold.Outcome{
+	Cached: leasehold.OutcomeHit, Near: leasehold.OutcomeNear, Stale: leasehold.OutcomeStale,
+	Shared: leasehold.OutcomeShared, Loaded: leasehold.OutcomeLoaded,
 }
 
 // failed tells the Observer of a call that failed because Redis was away, unless its caller
@@ -111,16 +106,14 @@ func loadOutcome[T any](p product[T], ctx context.Context) string {
 
 // published tells the Observer the outcome of a publication.
 func (g *Group[T]) published(p *loads.Publication) {
-	outcome := leasehold.OutcomeUnavailable
-	if p.Err == nil {
-		switch p.State {
-		case loads.Published:
-			outcome = leasehold.OutcomeOK
-		case loads.HandedOnly:
-			outcome = leasehold.OutcomeInvalidated
-		default:
-			outcome = leasehold.OutcomeLost
-		}
+	outcome := leasehold.OutcomeLost
+	switch {
+	case p.Err != nil:
+		outcome = leasehold.OutcomeUnavailable
+	case p.State == loads.Published:
+		outcome = leasehold.OutcomeOK
+	case p.State == loads.HandedOnly:
+		outcome = leasehold.OutcomeInvalidated
 	}
 	g.observe(leasehold.Event{Kind: leasehold.EventPublished, Outcome: outcome})
 }
@@ -134,24 +127,15 @@ const (
 
 // handler passes lines on to a handler of the caller's, each on a goroutine of its own. Usually
 // the line is written when Handle returns, so lines keep their order. A line is waited for only
-// if no other one is on its way, so a handler that hangs holds up the first line alone.
+// if no other one is on its way, so a handler that hangs holds up the first line alone. Nobody
+// calls WithAttrs and WithGroup.
 type handler struct {
-	to    slog.Handler
+	slog.Handler
 	lines *atomic.Int64 // how many are on their way
 }
 
-func newHandler(to slog.Handler) handler { return handler{to, new(atomic.Int64)} }
-
 // Enabled is true for all levels: Handle asks.
 func (h handler) Enabled(context.Context, slog.Level) bool { return true }
-
-func (h handler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return handler{h.to.WithAttrs(attrs), h.lines}
-}
-
-func (h handler) WithGroup(name string) slog.Handler {
-	return handler{h.to.WithGroup(name), h.lines}
-}
 
 // Handle writes a line. It returns no error, as nobody reads it.
 func (h handler) Handle(ctx context.Context, r slog.Record) error {
@@ -163,8 +147,8 @@ func (h handler) Handle(ctx context.Context, r slog.Record) error {
 	written := make(chan struct{})
 	var c callersCode
 	c.run(func(f func()) { go f() }, func() {
-		if h.to.Enabled(ctx, r.Level) {
-			_ = h.to.Handle(ctx, r)
+		if h.Handler.Enabled(ctx, r.Level) {
+			_ = h.Handler.Handle(ctx, r)
 		}
 	}, func(*raised) {
 		h.lines.Add(-1)

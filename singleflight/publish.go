@@ -102,12 +102,12 @@ func (s *share[T]) abandon(why error) {
 	answer(s.all(), outcome[T]{errs: inner(why)})
 }
 
-// all returns all requests, the first one first.
+// all returns all requests, in any order.
 func (s *share[T]) all() []*request[T] {
 	if s.first == nil {
 		return s.others
 	}
-	return append([]*request[T]{s.first}, s.others...)
+	return append(s.others, s.first)
 }
 
 func (s *share[T]) startAnew(all []*request[T]) { s.f.startAnew(s.f.rejected, all) }
@@ -157,20 +157,9 @@ func (s *share[T]) wrapFailure() {
 	}
 	s.env.Payload, s.remember = s.failed.payload, g.cfg.ErrorTTL
 	g.counts.failed.Add(1)
-	if s.pausesRefresh() && s.ended == nil {
+	if s.f.pauseIfRefresh() && s.ended == nil {
 		g.cfg.Logger.Warn("leasehold: singleflight: a refresh failed", "key", s.f.Label, "error", s.failed.err.Error())
 	}
-}
-
-// pausesRefresh reports whether the flight is a refresh, or became one. It pauses further
-// refreshes of the key, so that a failed refresh is not repeated at once.
-func (s *share[T]) pausesRefresh() bool {
-	s.g.mu.Lock()
-	defer s.g.mu.Unlock()
-	if s.f.background {
-		s.g.pauseRefresh(s.f.key, refreshPause)
-	}
-	return s.f.background
 }
 
 // wrapValue is wrap for a value. A value that is not stored still removes the stored one,

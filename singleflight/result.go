@@ -83,15 +83,16 @@ type Stats struct {
 }
 
 type counters struct {
-	hits, near, stale, loaded, shared, errors              atomic.Int64
-	loads, refreshes, early, failed, undecodable, tooLarge atomic.Int64
+	served                                                         [Near + 1]atomic.Int64 // by source
+	errors, loads, refreshes, early, failed, undecodable, tooLarge atomic.Int64
 }
 
 // Stats returns the counts so far.
 func (g *Group[T]) Stats() Stats {
 	c := &g.counts
 	return Stats{
-		Hits: c.hits.Load(), NearHits: c.near.Load(), Stale: c.stale.Load(), Loaded: c.loaded.Load(), Shared: c.shared.Load(), Errors: c.errors.Load(),
+		Hits: c.served[Cached].Load(), NearHits: c.served[Near].Load(), Stale: c.served[Stale].Load(),
+		Loaded: c.served[Loaded].Load(), Shared: c.served[Shared].Load(), Errors: c.errors.Load(),
 		Loads: c.loads.Load(), Refreshes: c.refreshes.Load(), EarlyRefreshes: c.early.Load(), FailedLoads: c.failed.Load(),
 		Undecodable: c.undecodable.Load(), TooLarge: c.tooLarge.Load(),
 	}
@@ -103,16 +104,5 @@ func (c *counters) add(from Source, errs []error) {
 		c.errors.Add(1)
 		return
 	}
-	switch from {
-	case Cached:
-		c.hits.Add(1)
-	case Near:
-		c.near.Add(1)
-	case Stale:
-		c.stale.Add(1)
-	case Loaded:
-		c.loaded.Add(1)
-	case Shared:
-		c.shared.Add(1)
-	}
+	c.served[from].Add(1)
 }

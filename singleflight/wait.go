@@ -133,11 +133,7 @@ func (f *flight[T]) onRememberedFailure(raw string, d *load[T]) {
 		f.askAgain(rejected)
 		return
 	}
-	f.g.mu.Lock()
-	if f.background {
-		f.g.pauseRefresh(f.key, refreshPause)
-	}
-	f.g.mu.Unlock()
+	f.pauseIfRefresh()
 	f.conclude(func(before bool, open []*request[T]) []*request[T] {
 		if !before {
 			// If the failure is still remembered, it has not been invalidated since.
@@ -229,11 +225,8 @@ func (f *flight[T]) answerWith(open []*request[T], e envelope.Envelope, age time
 // has not been invalidated, because it is still there.
 func (f *flight[T]) answerFromCache(open []*request[T], from Source) []*request[T] {
 	raw, err := f.g.get(f.value)
-	switch {
-	case errors.Is(err, redis.Nil):
-		return open
-	case err != nil:
-		return f.answerUnavailable(open, err)
+	if err != nil {
+		return f.onGetError(open, err)
 	}
 	// The GET may be answered from the client's own cache, with the entry that was already
 	// rejected.
@@ -247,11 +240,8 @@ func (f *flight[T]) answerFromCache(open []*request[T], from Source) []*request[
 // answerFromRecord serves requests with the recorded result of the load with this token.
 func (f *flight[T]) answerFromRecord(open []*request[T], token uint64) []*request[T] {
 	raw, err := f.g.get(f.landed())
-	switch {
-	case errors.Is(err, redis.Nil):
-		return open
-	case err != nil:
-		return f.answerUnavailable(open, err)
+	if err != nil {
+		return f.onGetError(open, err)
 	}
 	of, r, err := loads.ParseRecord(raw)
 	if err != nil || of != token {
@@ -263,10 +253,10 @@ func (f *flight[T]) answerFromRecord(open []*request[T], token uint64) []*reques
 	return open
 }
 
-// answerUnavailable tells requests that the result could not be read. Under LoadLocally they
-// start anew, and load.
-func (f *flight[T]) answerUnavailable(open []*request[T], err error) []*request[T] {
-	if f.g.cfg.OnUnavailable == LoadLocally {
+// onGetError tells requests that the result could not be read. They start anew if it is not
+// there, and under LoadLocally, where they load.
+func (f *flight[T]) onGetError(open []*request[T], err error) []*request[T] {
+	if errors.Is(err, redis.Nil) || f.g.cfg.OnUnavailable == LoadLocally {
 		return open
 	}
 	answer(open, outcome[T]{errs: []error{leasehold.ErrUnavailable, err}})

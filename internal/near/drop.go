@@ -89,8 +89,11 @@ const closeWithin = time.Second
 
 // Close drops all copies and takes their registrations back, so that no invalidation waits for
 // this handle. It first waits for the near reads under way, because they may register. If ctx
-// ends before, the registrations end by themselves, after NearFor at most.
+// ends before, the registrations end by themselves, after NearFor at most. c may be nil.
 func (c *Cache) Close(ctx context.Context) {
+	if c == nil {
+		return
+	}
 	c.mu.Lock()
 	c.closed = true
 	c.mu.Unlock()
