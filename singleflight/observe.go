@@ -87,7 +87,7 @@ func (d *load[T]) observed() (base context.Context, ended func(p product[T], ctx
 	}
 }
 
-func loadOutcome[T any](p product[T], ctx context.Context) string {
+func loadOutcome[T any](p product[T], ctx context.Context) leasehold.Outcome {
 	switch {
 	case p.raised != nil:
 		return leasehold.OutcomePanic
