@@ -25,12 +25,22 @@ func Inner(args []string) (code int, ok bool) {
 	return 0, false
 }
 
-// self is the running program's file, also where another version was installed
-// in its place since.
-func self() (string, error) {
-	const proc = "/proc/self/exe"
-	if _, err := os.Readlink(proc); err == nil {
-		return proc, nil
+// startSelf starts the running program's file, also where another version was installed in its
+// place since.
+func startSelf(args []string, attr *os.ProcAttr) (*os.Process, error) {
+	self := "/proc/self/exe"
+	if _, err := os.Readlink(self); err != nil {
+		if self, err = os.Executable(); err != nil {
+			return nil, err
+		}
 	}
-	return os.Executable()
+	return os.StartProcess(self, append([]string{"leasehold"}, args...), attr)
+}
+
+// pipes are one to a process, from to in, and one back, from out to words.
+func pipes() (in, to, words, out *os.File, err error) {
+	if in, to, err = os.Pipe(); err == nil {
+		words, out, err = os.Pipe()
+	}
+	return in, to, words, out, err
 }

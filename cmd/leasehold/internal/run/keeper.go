@@ -32,20 +32,12 @@ type answer struct {
 
 // startGuard starts the guard, which starts the program once it is told a deadline.
 func startGuard(path string, o Options, env []string, group int) (*keeper, error) {
-	in, lines, err := os.Pipe()
+	in, lines, words, out, err := pipes()
 	if err != nil {
 		return nil, err
 	}
 	defer in.Close()
-	words, out, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
 	defer out.Close()
-	self, err := self()
-	if err != nil {
-		return nil, err
-	}
 	t := task{Path: path, Argv: o.Program, Grace: o.Grace, Lost: o.Lost, Group: group, Lines: int(in.Fd()), Answer: int(out.Fd())}
 	text, err := json.Marshal(t)
 	if err != nil {
@@ -58,7 +50,7 @@ func startGuard(path string, o Options, env []string, group int) (*keeper, error
 			return nil, err
 		}
 	}
-	p, err := os.StartProcess(self, []string{"leasehold", guardCommand, string(text)}, &os.ProcAttr{
+	p, err := startSelf([]string{guardCommand, string(text)}, &os.ProcAttr{
 		Env: env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Sys: &syscall.SysProcAttr{Setpgid: true},
 	})
 	if err != nil {

@@ -2,7 +2,9 @@ package run
 
 import (
 	"context"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -101,22 +103,15 @@ func open(rdb redis.UniversalClient, o Options) (*handle, error) {
 	}}, nil
 }
 
-// environment is the program's: this process's, and what the lease says.
+// environment is the program's: this process's, and what the lease says. What a run around this
+// one said does not hold for this lease.
 func (l *held) environment(env []string, key string) []string {
-	kept := make([]string, 0, len(env)+2)
-	for _, e := range env {
-		// What a run around this one said does not hold for this lease.
-		if !hasName(e, "LEASEHOLD_TOKEN") && !hasName(e, "LEASEHOLD_KEY") {
-			kept = append(kept, e)
-		}
-	}
-	kept = append(kept, "LEASEHOLD_KEY="+key)
+	env = slices.DeleteFunc(slices.Clone(env), func(e string) bool {
+		return strings.HasPrefix(e, "LEASEHOLD_TOKEN=") || strings.HasPrefix(e, "LEASEHOLD_KEY=")
+	})
+	env = append(env, "LEASEHOLD_KEY="+key)
 	if l.token != 0 {
-		kept = append(kept, "LEASEHOLD_TOKEN="+strconv.FormatUint(l.token, 10))
+		env = append(env, "LEASEHOLD_TOKEN="+strconv.FormatUint(l.token, 10))
 	}
-	return kept
-}
-
-func hasName(e, name string) bool {
-	return len(e) > len(name) && e[len(name)] == '=' && e[:len(name)] == name
+	return env
 }

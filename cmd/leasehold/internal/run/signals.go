@@ -86,23 +86,13 @@ type listener struct {
 
 // startListener returns when the listener hears.
 func startListener() (*listener, error) {
-	in, stop, err := os.Pipe()
+	in, stop, words, out, err := pipes()
 	if err != nil {
 		return nil, err
 	}
 	defer in.Close()
-	words, out, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
 	defer out.Close()
-	self, err := self()
-	if err != nil {
-		return nil, err
-	}
-	p, err := os.StartProcess(self, []string{"leasehold", listenerCommand}, &os.ProcAttr{
-		Dir: "/", Env: []string{}, Files: []*os.File{in, out},
-	})
+	p, err := startSelf([]string{listenerCommand}, &os.ProcAttr{Dir: "/", Env: []string{}, Files: []*os.File{in, out}})
 	if err != nil {
 		return nil, err
 	}
