@@ -10,9 +10,11 @@ import (
 
 // A Call is one run of a script. It is sent once. A caller that repeats it makes a new Call.
 type Call struct {
-	script *Script
-	args   []any // "evalsha", digest, number of keys, keys…, arguments…
-	mixed  bool  // the reply also has strings
+	script    *Script
+	args      []any                                                                                        // "evalsha", digest, number of keys, keys…, arguments…
+	mixed     bool                                                                                         // the reply also has strings
+	joint     func(ctx context.Context, sent time.Time, end func(reply []int64, text []string, err error)) // see NewJoint; nil: one script
+	inFullArg int                                                                                          // see WhenInFull; 0: none
 
 	// Rank and By say when the call is sent if a queue has formed. By counts only among calls
 	// that keep a lease: the one whose lease ends first goes first.
@@ -89,6 +91,13 @@ func (c *Call) WithText() *Call {
 	return c
 }
 
+// WhenInFull makes the argument at position i (from 1) be 1 if the call is sent with the text of
+// its script: its server may be a new process, which knows no script yet.
+func (c *Call) WhenInFull(i int) *Call {
+	c.inFullArg = 2 + c.args[2].(int) + i
+	return c
+}
+
 // Key returns the first key of the call.
 func (c *Call) Key() string { key, _ := c.args[3].(string); return key }
 
@@ -152,7 +161,11 @@ func (c *Call) Pending(now time.Time, patience, longest time.Duration) (until ti
 	case endedCall:
 		return now, false
 	}
-	until = c.Sent.Add(max(patience, min(longest, c.queue.Load().late())))
+	var late time.Duration
+	if q := c.queue.Load(); q != nil {
+		late = q.late()
+	}
+	until = c.Sent.Add(max(patience, min(longest, late)))
 	return until, until.After(now)
 }
 
@@ -326,6 +339,9 @@ func (c *link) sendOnce(ctx context.Context, one *Call) (o outcome) {
 func (c *Call) inFull() *Call {
 	args := append([]any(nil), c.args...)
 	args[0], args[1] = "eval", c.script.source
+	if c.inFullArg > 0 {
+		args[c.inFullArg] = 1
+	}
 	c.args = args
 	return c
 }

@@ -39,7 +39,7 @@ func (e *enter) start(ctx context.Context) {
 		m.Go(func() {
 			ints, err := []int64(nil), errNoAnswer // stays if a hook ends the goroutine
 			defer func() { e.onDone(ints, err) }()
-			ints, err = e.seat.Do(ctx, m.client, e.call)
+			ints, err = e.seat.Do(ctx, m.single, e.call)
 		})
 		return
 	}

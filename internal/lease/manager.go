@@ -58,19 +58,21 @@ type Config struct {
 	Shares      *Manager     // whose connection to the servers the handle shares; nil: it has its own
 	FailsFast   bool         // an attempt without an answer ends once its server is known to be away
 	Keeps       bool         // leases may be kept when nobody uses them: see Keeper
+	Quorum      Quorum       // the servers that decide together, instead of rdb; nil: rdb decides
 }
 
 // A Manager serves one handle: it keeps the handle's id, leases and waiters.
 type Manager struct {
 	cfg     Config
-	client  *call.Client
+	client  Servers
+	single  *call.Client // the client, if rdb decides; nil: a quorum does
 	confirm call.Confirm // the zero Confirm: calls wait for no replica
 	// handle is 128 random bits in 22 characters, then keys.InSlot if the handle listens in
 	// each key's slot, then keys.Keeps if it may keep leases, then '~' and the label if it has one.
 	handle string
 	seq    atomic.Uint64
 	loop   *schedule.Loop
-	inbox  messages
+	inbox  Messages
 	holds  holdTimes
 	events *telemetry // nil: none
 
@@ -99,9 +101,14 @@ type Manager struct {
 // fields. New sends nothing.
 func New(rdb redis.UniversalClient, cfg Config, extra ...error) (*Manager, error) {
 	errs := append(cfg.Family.Check(), extra...)
-	client, err := cfg.client(rdb)
-	if err != nil {
-		errs = append(errs, keys.Invalid("%v", err))
+	var client Servers = cfg.Quorum
+	var single *call.Client
+	if cfg.Quorum == nil {
+		var err error
+		if single, err = cfg.client(rdb); err != nil {
+			errs = append(errs, keys.Invalid("%v", err))
+		}
+		client = single
 	}
 	if cfg.TTL == 0 {
 		cfg.TTL = DefaultTTL
@@ -122,7 +129,7 @@ func New(rdb redis.UniversalClient, cfg Config, extra ...error) (*Manager, error
 	if err != nil {
 		errs = append(errs, err)
 	}
-	confirm, bad := cfg.confirm(client)
+	confirm, bad := cfg.confirm(single)
 	if errs = append(errs, bad...); len(errs) > 0 {
 		return nil, fmt.Errorf("leasehold: %s: bad configuration: %w", cfg.Package, errors.Join(errs...))
 	}
@@ -135,6 +142,7 @@ func New(rdb redis.UniversalClient, cfg Config, extra ...error) (*Manager, error
 	m := &Manager{
 		cfg:       cfg,
 		client:    client,
+		single:    single,
 		confirm:   confirm,
 		handle:    base64.RawURLEncoding.EncodeToString(id),
 		born:      time.Now().Add(-time.Hour), // so that no moment of its life is 0
@@ -145,21 +153,26 @@ func New(rdb redis.UniversalClient, cfg Config, extra ...error) (*Manager, error
 		goingOn:   map[string]bool{},
 	}
 	m.idle = sync.NewCond(&m.mu)
-	client.CountQuestions(m.Go)
 	m.watch.m = m
 	m.events = newTelemetry(cfg)
 	m.loop = schedule.New(client)
 	if cfg.Keeps {
 		label = keys.Keeps + label
 	}
-	if client.IsCluster() {
+	switch {
+	case cfg.Quorum != nil:
+		m.handle += label
+		m.inbox = cfg.Quorum.Open(m.handle, cfg.TTL, m.Go, m.message, m.subscribed)
+	case single.IsCluster():
+		single.CountQuestions(m.Go)
 		m.handle += keys.InSlot + label
 		channelOf := func(key string) string { return keys.InboxAt(key, m.handle) }
-		m.inbox = inbox.NewSharded(client, channelOf, m.message, m.subscribedFor)
-	} else {
+		m.inbox = inbox.NewSharded(single, channelOf, m.message, m.subscribedFor)
+	default:
+		single.CountQuestions(m.Go)
 		m.handle += label
 		m.inbox = inbox.New(
-			func(ctx context.Context) *redis.PubSub { return client.Subscribe(ctx, cfg.Family.Inbox(m.handle)) },
+			func(ctx context.Context) *redis.PubSub { return single.Subscribe(ctx, cfg.Family.Inbox(m.handle)) },
 			m.message, m.subscribed)
 	}
 	return m, nil
@@ -169,15 +182,15 @@ func New(rdb redis.UniversalClient, cfg Config, extra ...error) (*Manager, error
 // time that a server does not answer.
 func (cfg *Config) client(rdb redis.UniversalClient) (*call.Client, error) {
 	if cfg.Shares != nil {
-		return cfg.Shares.client.Another(), nil
+		return cfg.Shares.single.Another(), nil
 	}
 	return call.NewClient(rdb)
 }
 
-// messages is the inbox on which a handle learns which leases other processes grant to it. It
+// Messages is the inbox on which a handle learns which leases other processes grant to it. It
 // calls Manager.message for each message. On each new subscription it calls subscribed or
 // subscribedFor, because messages may have been missed before.
-type messages interface {
+type Messages interface {
 	// Watch starts to listen for messages about key (a Resource.FirstKey) and does not wait
 	// for the subscription. It returns the time since which messages are heard. A zero time
 	// means not yet; the manager is then told once they are.
@@ -187,8 +200,8 @@ type messages interface {
 	Close()
 }
 
-// Client returns the client that the manager sends its calls with.
-func (m *Manager) Client() *call.Client { return m.client }
+// Client returns the client that the manager sends its calls with; nil for a quorum.
+func (m *Manager) Client() *call.Client { return m.single }
 
 // Stop starts to give back all leases and ends all waits. It waits for nothing. Call Close
 // afterwards, when nobody uses the leases any more.
@@ -268,6 +281,9 @@ func (m *Manager) Close(ctx context.Context) error {
 		m.mu.Unlock()
 		m.inbox.Close()
 		m.loop.Close()
+		if m.cfg.Quorum != nil {
+			m.cfg.Quorum.Close()
+		}
 	}()
 	select {
 	case <-done:

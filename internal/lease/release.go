@@ -15,6 +15,10 @@ func (l *Lease) Release(op string) error { return l.release(op, nil) }
 // ReleaseTogether is Release together with the other calls of a batch. Each lease of the batch
 // is released by a goroutine of its own.
 func (l *Lease) ReleaseTogether(op string, seat *call.Seat) error {
+	if l.a.m.single == nil {
+		seat.Leave() // a joint call has no part in the pipelines of others
+		return l.release(op, nil)
+	}
 	defer seat.Leave()
 	l.seat = seat
 	return l.release(op, nil)
@@ -85,7 +89,7 @@ func (l *Lease) end(op string, mark func()) error {
 func (l *Lease) send(c *call.Call) ([]int64, error) {
 	if seat := l.seat; seat != nil {
 		l.seat = nil
-		return seat.Do(context.Background(), l.a.m.client, c)
+		return seat.Do(context.Background(), l.a.m.single, c)
 	}
 	return l.a.m.client.Do(context.Background(), c) // while the server answers, it waits in its queue
 }

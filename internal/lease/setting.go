@@ -78,7 +78,7 @@ type setter struct {
 func (s *setter) run(ctx context.Context) []error {
 	m := s.m
 	for tries := 1; ; tries++ {
-		now, err := m.client.Time(ctx, s.res.FirstKey())
+		now, err := m.single.Time(ctx, s.res.FirstKey())
 		var r SetReply
 		if err == nil {
 			if s.number == 0 {

@@ -109,7 +109,7 @@ func (l *Lease) GiveBackAndEnter(ctx context.Context, op string, of Attempt, int
 	m.mu.Unlock()
 	e := c.prepare(us)
 	e.call.Confirm = call.Confirm{} // confirming needs a pipeline of its own; a grant is confirmed later
-	replies, errs := m.client.DoBoth(m.client.Brief(), e.call, leave)
+	replies, errs := m.single.DoBoth(m.client.Brief(), e.call, leave)
 	// Process the leave first. A grant in its reply then finds an attempt that has not joined a
 	// group, and no subscription is opened for it.
 	l.a.onLeft(leave, replies[1], errs[1])

@@ -1,0 +1,33 @@
+package lease
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/call"
+)
+
+// Servers carries the calls of a handle. A call.Client carries them to one server or Cluster, a
+// Quorum to several servers that decide together.
+type Servers interface {
+	Do(ctx context.Context, c *call.Call) ([]int64, error)
+	Start(ctx context.Context, active *sync.WaitGroup, calls ...*call.Call)
+	Brief() context.Context
+	Now(key string) (us int64, wait *call.Question)
+	Learn(key string, s call.Sample)
+	Node(key string) string
+	Reachable(ctx context.Context, key string) error
+	Away(key string) bool
+}
+
+// A Quorum is several servers that decide together. Its protocol prepares joint calls, which
+// Do and Start begin.
+type Quorum interface {
+	Servers
+	// Open tells the Quorum the id and the TTL of its handle, how to start a goroutine that Close
+	// waits for, and where messages and new subscriptions go. It returns the inbox.
+	Open(handle string, ttl time.Duration, spawn func(func()), message func(string), subscribed func()) Messages
+	// Close ends all that the Quorum runs, and waits for it.
+	Close()
+}
