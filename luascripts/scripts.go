@@ -2,7 +2,7 @@
 // script names its KEYS, its ARGV with units, its reply and its cost, and says which
 // other actors may be at which step.
 //
-// A script is written in permits, totals, loads or guard. A line "-- include <path>" stands
+// A script is written in permits, totals, quorum, loads or guard. A line "-- include <path>" stands
 // for a piece that several scripts share; pieces lie in the folders named shared. The whole
 // scripts are put together when a program starts. The server names a script by its SHA1 and a
 // line of the whole text; the command print shows that text:
@@ -74,6 +74,14 @@ func TotalsAsk() string      { return Whole("totals/ask") }       // brings wait
 func TotalsRenew() string    { return Whole("totals/renew") }     // extends a lease
 func TotalsRevoke() string   { return Whole("totals/revoke") }    // takes a lease or a place away from its owner
 func TotalsSetLimit() string { return Whole("totals/set_limit") } // sets a key's limit, or the total
+
+// The scripts of quorums: each server has one vote for a lock.
+
+func QuorumEnter() string  { return Whole("quorum/enter") }  // asks for the vote, or a place in the queue; renews
+func QuorumLeave() string  { return Whole("quorum/leave") }  // gives the vote back, or leaves the queue
+func QuorumYield() string  { return Whole("quorum/yield") }  // lets an earlier ticket have the vote
+func QuorumLook() string   { return Whole("quorum/look") }   // says whether the server votes; ends its abstention
+func QuorumRevoke() string { return Whole("quorum/revoke") } // takes a vote or a place away from its owner
 
 // The scripts of loads: cached values.
 

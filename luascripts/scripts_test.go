@@ -35,6 +35,7 @@ func TestEachScriptHasItsFunction(t *testing.T) {
 		"permits/enter_once": PermitsEnterOnce, "permits/complete": PermitsComplete, "permits/is_complete": PermitsIsComplete,
 		"totals/enter": TotalsEnter, "totals/leave": TotalsLeave, "totals/ask": TotalsAsk,
 		"totals/renew": TotalsRenew, "totals/set_limit": TotalsSetLimit, "totals/revoke": TotalsRevoke,
+		"quorum/enter": QuorumEnter, "quorum/leave": QuorumLeave, "quorum/yield": QuorumYield, "quorum/look": QuorumLook, "quorum/revoke": QuorumRevoke,
 		"loads/enter": LoadsEnter, "loads/leave": LoadsLeave, "loads/ask": LoadsAsk, "loads/renew": LoadsRenew,
 		"loads/publish": LoadsPublish, "loads/put": LoadsPut, "loads/invalidate": LoadsInvalidate,
 		"loads/inspect": LoadsInspect, "loads/revoke": LoadsRevoke,

@@ -8,6 +8,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/lease"
 	"github.com/leasehold-go/leasehold/internal/localturns"
+	"github.com/leasehold-go/leasehold/internal/quorum"
 	"github.com/leasehold-go/leasehold/internal/several"
 
 	"github.com/leasehold-go/leasehold/internal/call"
@@ -21,6 +22,7 @@ type Mutex struct {
 	rdb     redis.UniversalClient
 	manager *lease.Manager
 	local   *localturns.Handle // nil: neither LocalFor nor KeepFor
+	quorum  *quorum.Family     // the servers of NewQuorum, instead of rdb; nil: one server or Cluster
 }
 
 // New checks cfg and returns a handle. Its error names every bad field, with its value and its

@@ -9,6 +9,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/lease"
 	"github.com/leasehold-go/leasehold/internal/permits"
+	"github.com/leasehold-go/leasehold/internal/quorum"
 )
 
 // minKeep is the shortest time for which the completion of a slot is remembered.
@@ -56,8 +57,13 @@ func (m *Mutex) once(ctx context.Context, op string, r run, wait bool) (ran bool
 	if err != nil {
 		return false, m.manager.Reject(op, r.key, err)
 	}
+	if m.quorum != nil { // its enters do not look
+		if complete, err := once.isComplete(ctx); err != nil || complete {
+			return false, m.notComplete(ctx, op, r.key, err)
+		}
+	}
 	a := attempt(op, r.key, wait)
-	a.Want = once
+	a.Want = once.want
 	m.beside(ctx, &a)
 	l := new(lease.Lease)
 	complete, err := m.manager.Acquire(ctx, a, l)
@@ -68,7 +74,7 @@ func (m *Mutex) once(ctx context.Context, op string, r run, wait bool) (ran bool
 	defer func() {
 		switch {
 		case succeeded:
-			err = l.Complete(op, l.Request().(*permits.Request).SetCompletes)
+			err = l.Complete(op, l.Request().(interface{ SetCompletes() }).SetCompletes)
 		case ran:
 			err = lease.JoinLoss(err, l.Release(op)) // also after a panic or Goexit
 		default:
@@ -78,11 +84,9 @@ func (m *Mutex) once(ctx context.Context, op string, r run, wait bool) (ran bool
 	// A grant by the reply to the enter says that the slot is open: that call has looked, and
 	// only a holder completes it. Any other grant may be newer than the look. The former holder
 	// may have completed the slot in the very call that granted.
-	if !l.ByEnter() {
-		if complete, err := m.isComplete(ctx, once); err != nil {
-			return false, m.manager.Reject(op, r.key, ctx.Err(), leasehold.ErrUnavailable, err)
-		} else if complete {
-			return false, nil
+	if !l.ByEnter() || m.quorum != nil {
+		if complete, err := once.isComplete(ctx); err != nil || complete {
+			return false, m.notComplete(ctx, op, r.key, err)
 		}
 	}
 	ran = true
@@ -91,22 +95,42 @@ func (m *Mutex) once(ctx context.Context, op string, r run, wait bool) (ran bool
 	return ran, err
 }
 
-// slot checks the arguments of a run, and returns what its attempt asks for.
-func (m *Mutex) slot(r run) (*permits.Once, error) {
+// A slot is one run of a job: what its attempt asks for, and the question whether it is complete.
+type slot struct {
+	want       any
+	isComplete func(ctx context.Context) (bool, error)
+}
+
+// notComplete returns the error of a question that had no answer, if err is not nil.
+func (m *Mutex) notComplete(ctx context.Context, op, key string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return m.manager.Reject(op, key, ctx.Err(), leasehold.ErrUnavailable, err)
+}
+
+// slot checks the arguments of a run.
+func (m *Mutex) slot(r run) (slot, error) {
 	resource, err := m.family.Resource(r.key)
 	switch n := len(r.slot); {
 	case err != nil:
-		return nil, err
+		return slot{}, err
 	case n == 0:
-		return nil, keys.Invalid("slot is empty; want 1 to %d bytes", keys.MaxLen)
+		return slot{}, keys.Invalid("slot is empty; want 1 to %d bytes", keys.MaxLen)
 	case n > keys.MaxLen:
-		return nil, keys.Invalid("slot has %d bytes; want 1 to %d", n, keys.MaxLen)
+		return slot{}, keys.Invalid("slot has %d bytes; want 1 to %d", n, keys.MaxLen)
 	case r.keep < minKeep:
-		return nil, keys.Invalid("keep is %v; want at least %v", r.keep, minKeep)
+		return slot{}, keys.Invalid("keep is %v; want at least %v", r.keep, minKeep)
 	case r.fn == nil:
-		return nil, keys.Invalid("fn is nil; want a function")
+		return slot{}, keys.Invalid("fn is nil; want a function")
 	}
-	return permits.NewOnce(resource, keys.Shown(r.slot, m.family.Hash), r.keep), nil
+	name := keys.Shown(r.slot, m.family.Hash)
+	if m.quorum != nil {
+		once := quorum.NewOnce(resource, name, r.keep)
+		return slot{once, func(ctx context.Context) (bool, error) { return m.quorum.IsComplete(ctx, once) }}, nil
+	}
+	once := permits.NewOnce(resource, name, r.keep)
+	return slot{once, func(ctx context.Context) (bool, error) { return m.isComplete(ctx, once) }}, nil
 }
 
 // isComplete asks Redis whether the slot is complete.

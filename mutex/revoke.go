@@ -28,5 +28,8 @@ import (
 // one more per 1000 waiters, and takes at most 10 s.
 func (m *Mutex) Revoke(ctx context.Context, key, lockID, reason string) error {
 	call.NeedCtx(ctx)
+	if m.quorum != nil {
+		return m.quorum.Revoke(ctx, m.manager, key, lockID, reason)
+	}
 	return permits.Revoke(ctx, m.manager, m.rdb, m.family, key, lockID, reason, false)
 }

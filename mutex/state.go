@@ -30,6 +30,9 @@ type State struct {
 // Inspect costs a few round trips, and one more per 1000 waiters. It takes at most 10 s.
 func (m *Mutex) Inspect(ctx context.Context, key string) (State, error) {
 	call.NeedCtx(ctx)
+	if m.quorum != nil {
+		return m.inspectQuorum(ctx, key)
+	}
 	seen, err := permits.Inspect(ctx, m.manager, m.rdb, m.family, key, false)
 	if err != nil {
 		return State{}, err

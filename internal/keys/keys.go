@@ -26,6 +26,7 @@ type Kind string
 const (
 	Semaphore Kind = "sem"
 	Mutex     Kind = "mtx"
+	Quorum    Kind = "qmx" // a mutex that several servers decide
 	Guard     Kind = "grd"
 	Flight    Kind = "flt" // cached values
 )

@@ -73,7 +73,7 @@ func parse(prefix, name string) (r Resource, part string, ok bool) {
 	}
 	r.Kind = keys.Kind(rest[:3])
 	switch r.Kind {
-	case keys.Semaphore, keys.Mutex, keys.Flight, keys.Guard:
+	case keys.Semaphore, keys.Mutex, keys.Quorum, keys.Flight, keys.Guard:
 	default:
 		return Resource{}, "", false
 	}

@@ -143,7 +143,7 @@ func (l *Lister) leases(ctx context.Context, s *State, most int) error {
 
 // fenced reports whether grants of the resource issue tokens.
 func (r Resource) fenced() bool {
-	return r.Kind == keys.Mutex || r.Kind == keys.Flight && !r.Whole
+	return r.Kind == keys.Mutex || r.Kind == keys.Quorum || r.Kind == keys.Flight && !r.Whole
 }
 
 // held reads the holders, and the token of a lock or a load. The token belongs to the holder

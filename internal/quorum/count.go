@@ -1,0 +1,331 @@
+package quorum
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/call"
+	"github.com/leasehold-go/leasehold/internal/lease"
+)
+
+// A round is a joint call of internal/lease that has no outcome yet.
+type round struct {
+	kind    roundKind
+	sent    time.Time
+	term    time.Duration
+	pending []bool // servers that have not answered in this round
+	timer   *time.Timer
+	end     func(o outcome)
+}
+
+type roundKind uint8
+
+const (
+	entering roundKind = iota
+	asking
+	renewing
+	probing // a renewal that changes nothing
+)
+
+// An outcome is what a round has come to.
+type outcome struct {
+	code     lease.Code
+	deadline time.Time // of Granted
+	err      error
+}
+
+// open begins a round. Called with the lock.
+func (v *voter) open(k roundKind, sent time.Time, end func(outcome)) *round {
+	r := &round{kind: k, sent: sent, pending: make([]bool, len(v.seats)), end: end}
+	for i := range r.pending {
+		r.pending[i] = true
+	}
+	v.rounds = append(v.rounds, r)
+	v.f.active.Add(1)
+	r.timer = time.AfterFunc(late, func() {
+		defer v.f.active.Done()
+		v.expire(r)
+	})
+	return r
+}
+
+// expire ends the wait of a round for servers that have not answered.
+func (v *voter) expire(r *round) {
+	var t todo
+	v.mu.Lock()
+	if slices.Contains(v.rounds, r) {
+		for i, pending := range r.pending {
+			if r.pending[i] = false; pending && v.seats[i].stand != held {
+				v.seats[i].stand = failed
+				v.seats[i].err = cmp.Or(v.seats[i].err, errNotYet)
+			}
+		}
+		v.step(&t)
+		if slices.Contains(v.rounds, r) { // the votes are there, but not with one token yet
+			o := outcome{code: lease.Queued}
+			if !v.waits {
+				o.err = &noMajority{0, v.f.need, errNotYet}
+				v.abandon(&t)
+			}
+			v.close(r, o, &t)
+		}
+	}
+	v.mu.Unlock()
+	t.do()
+}
+
+// note notes that a server has answered, or has failed to. Called with the lock.
+func (v *voter) note(i int) {
+	for _, r := range v.rounds {
+		r.pending[i] = false
+	}
+}
+
+// close ends a round. Called with the lock.
+func (v *voter) close(r *round, o outcome, t *todo) {
+	v.rounds = slices.DeleteFunc(v.rounds, func(other *round) bool { return other == r })
+	if r.timer.Stop() {
+		v.f.active.Done()
+	}
+	t.add(func() { r.end(o) })
+}
+
+// step decides what follows from what is known. Called with the lock.
+func (v *voter) step(t *todo) {
+	if v.phase == wanting && v.revoked == nil {
+		v.count(t)
+	}
+	for _, r := range slices.Clone(v.rounds) {
+		if o, over := v.judge(r); over {
+			v.close(r, o, t)
+			if v.phase == wanting && (o.err != nil || r.kind == entering && o.code != lease.Queued) {
+				v.abandon(t)
+			}
+		}
+	}
+	if v.phase == wanting {
+		v.keep(t)
+	}
+}
+
+// count counts votes, and makes the voter the holder once a majority has given its vote with one and
+// the same token. A server whose fence is lower is asked to raise it.
+//
+// Two majorities share a server. There, the vote of the second was given after that of the first
+// had ended, with a greater fence. So the token of the second, which is that fence, is greater. The
+// servers whose fence is higher are not counted: an earlier holder may have had a higher token than
+// this one there, and only there.
+func (v *voter) count(t *todo) {
+	now := time.Now()
+	fences := make([]uint64, 0, len(v.seats))
+	for i := range v.seats {
+		if s := &v.seats[i]; s.stand == held && s.until.After(now) {
+			fences = append(fences, s.fence)
+		}
+	}
+	if len(fences) < v.f.need {
+		for i := range v.seats {
+			if s := &v.seats[i]; s.stand == held && s.earlier && v.waits {
+				v.yield(i, t)
+			}
+		}
+		return
+	}
+	slices.Sort(fences)
+	token := fences[v.f.need-1]
+	for i := range fences[:len(fences)-v.f.need+1] {
+		if fences[i] == fences[i+v.f.need-1] {
+			token = fences[i]
+		}
+	}
+	equal := 0
+	for _, fence := range fences {
+		if fence == token {
+			equal++
+		}
+	}
+	if equal < v.f.need {
+		for i := range v.seats {
+			if s := &v.seats[i]; s.stand == held && s.until.After(now) && s.fence < token {
+				v.raise(i, token, t)
+			}
+		}
+		return
+	}
+	v.token, v.phase = token, holding
+	for i := range v.seats {
+		if s := &v.seats[i]; s.stand == held && s.fence != token {
+			s.stand = gone // the next renewal heals it, or finds that its fence is higher
+		}
+	}
+	v.stopTimer()
+	if !slices.ContainsFunc(v.rounds, func(r *round) bool { return r.kind == entering }) {
+		v.tell(now, t)
+	}
+}
+
+// tell tells the manager of the majority, as a message of a grant would.
+func (v *voter) tell(now time.Time, t *todo) {
+	left := v.deadline().Sub(now)
+	text := fmt.Sprintf("%d %d %d %d", v.terms.Seq, v.f.micros(now), left.Milliseconds(), v.token)
+	t.add(func() { v.f.message(text) })
+}
+
+// deadline returns the time until which a majority of votes is surely held: the last time at which so
+// many are. The vote of a server counts from the sending of the call that it answered. Called with
+// the lock.
+func (v *voter) deadline() time.Time {
+	untils := make([]time.Time, 0, len(v.seats))
+	for i := range v.seats {
+		if s := &v.seats[i]; s.stand == held && s.fence >= v.token {
+			untils = append(untils, s.until)
+		}
+	}
+	if len(untils) < v.f.need {
+		return time.Time{}
+	}
+	slices.SortFunc(untils, time.Time.Compare)
+	return untils[len(untils)-v.f.need]
+}
+
+// judge says whether a round is over, and what has come of it. Called with the lock.
+func (v *voter) judge(r *round) (o outcome, over bool) {
+	var open, votes, refused, lost, tooMany int
+	var why error
+	for i := range v.seats {
+		s := &v.seats[i]
+		if r.pending[i] {
+			open++
+			continue
+		}
+		why = worse(why, s.err)
+		switch s.stand {
+		case held:
+			votes++
+		case failed, gone:
+			refused++
+		case full:
+			tooMany++
+		}
+		if s.stand != held && !errors.Is(s.err, errNotYet) && (s.err == nil || surelyNotRun(s.err)) {
+			lost++
+		}
+	}
+	all, need := len(v.seats), v.f.need
+	none := &noMajority{all - refused, need, cmp.Or(why, errForgotten)}
+	switch {
+	case v.revoked != nil:
+		return outcome{err: v.revoked}, true
+	case r.kind == renewing || r.kind == probing:
+		switch {
+		case v.phase != holding:
+			return outcome{code: lease.Gone}, true
+		case v.fresh(r) >= need:
+			return outcome{code: lease.Granted, deadline: v.deadline()}, true
+		case open > 0:
+			return outcome{}, false
+		case lost > all-need:
+			return outcome{code: lease.Gone}, true
+		}
+		return outcome{err: none}, true
+	case v.phase == holding:
+		return outcome{code: lease.Granted, deadline: v.deadline()}, true
+	case refused > all-need:
+		return outcome{err: none}, true
+	case tooMany > all-need:
+		return outcome{code: lease.QueueFull}, true
+	case votes >= need:
+		return outcome{}, false // the fences are being raised
+	case r.kind == entering && !v.waits && votes+open < need:
+		return outcome{code: lease.Busy}, true
+	case r.kind == entering && v.waits && votes+open < need && all-open-refused >= need:
+		return outcome{code: lease.Queued}, true
+	case r.kind == asking && all-open-refused >= need, open == 0 && v.waits:
+		return outcome{code: lease.Queued}, true
+	}
+	return outcome{}, false
+}
+
+// fresh returns how many servers have prolonged the vote in this round. Called with the lock.
+func (v *voter) fresh(r *round) (n int) {
+	for i := range v.seats {
+		if s := &v.seats[i]; !r.pending[i] && s.stand == held && s.fence >= v.token && (r.kind == probing || !s.until.Before(r.sent.Add(r.term))) {
+			n++
+		}
+	}
+	return n
+}
+
+// worse returns the error that says more: a refusal, then that the call may have run.
+func worse(a, b error) error {
+	rank := func(err error) int {
+		switch {
+		case err == nil:
+			return 0
+		case call.Classify(err) == call.NotNow:
+			return 1
+		case call.Classify(err) == call.Unknown:
+			return 2
+		}
+		return 3
+	}
+	if rank(b) > rank(a) {
+		return b
+	}
+	return a
+}
+
+// keep has votes that would expire before the next sign of life asked for again. Called with the
+// lock.
+func (v *voter) keep(t *todo) {
+	now := time.Now()
+	for i := range v.seats {
+		s := &v.seats[i]
+		if s.stand != held {
+			continue
+		}
+		if half := s.until.Add(-v.terms.TTL / 2); half.After(now) {
+			if v.terms.TTL < 2*lease.AskEvery {
+				v.wakeAt(half)
+			}
+		} else if s.asked.IsZero() && s.err == nil { // after an error, the next sign of life asks
+			v.ask(i, t)
+		}
+	}
+}
+
+// wakeAt has the voter look again at a time. Called with the lock.
+func (v *voter) wakeAt(at time.Time) {
+	if v.timer != nil && !v.timerAt.IsZero() && !at.Before(v.timerAt) {
+		return
+	}
+	v.stopTimer()
+	v.timerAt = at
+	v.f.active.Add(1)
+	v.timer = time.AfterFunc(time.Until(at), func() {
+		defer v.f.active.Done()
+		var t todo
+		v.mu.Lock()
+		v.timerAt = time.Time{}
+		if v.phase == wanting {
+			for i := range v.seats {
+				if v.seats[i].stand == yielding && v.seats[i].asked.IsZero() {
+					v.ask(i, &t)
+				}
+			}
+			v.keep(&t)
+		}
+		v.mu.Unlock()
+		t.do()
+	})
+}
+
+func (v *voter) stopTimer() {
+	if v.timer != nil && v.timer.Stop() {
+		v.f.active.Done()
+	}
+	v.timer, v.timerAt = nil, time.Time{}
+}

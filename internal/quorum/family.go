@@ -1,0 +1,304 @@
+// Package quorum implements the protocol of a lock that several independent servers decide: each
+// server has one vote for it, and the lock belongs to the request that has the votes of a
+// majority. internal/lease uses the package as it uses a single server: it waits for leases, and
+// holds, renews and gives them back, and knows nothing of votes.
+//
+// A [Family] is the servers of one handle. A voter (voter.go) is one attempt: it asks each server
+// for its vote (calls.go), counts the votes (count.go), and lets earlier tickets go first. The
+// protocol (protocol.go) translates between the two: a call of internal/lease is a joint call, a
+// round of calls to the servers. A server that has forgotten what it voted for abstains
+// (memory.go).
+//
+// Locks: voter.mu comes before Family.mu and memory.mu, which are leaves. While one is held, nothing is
+// sent, and nothing of internal/lease is called: what is to be done is collected, and done once the
+// lock is free.
+package quorum
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/call"
+	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/internal/lease"
+)
+
+// A Family is the servers that decide the locks of one handle.
+type Family struct {
+	keys    keys.Family
+	servers []*server
+	need    int       // votes that are a majority
+	born    string    // the Redis key that tells whether a server may vote
+	epoch   time.Time // of the clock that stands for all servers; see micros
+
+	// Set by Open, before anything is sent.
+	handle     string
+	ttl        time.Duration
+	message    func(string)
+	subscribed func()
+
+	active sync.WaitGroup // calls without an outcome, timers and goroutines
+	closed chan struct{}
+
+	memory memory
+
+	mu     sync.Mutex
+	voters map[uint64]*voter // by their sequence number
+}
+
+// New makes the servers of a handle. It asks each server who it is, for a moment, so that the same
+// server is not counted twice.
+func New(rdbs []redis.UniversalClient, family keys.Family) (*Family, []error) {
+	f := &Family{
+		keys: family, need: len(rdbs)/2 + 1, born: family.Together().Part("born"),
+		epoch: time.Now(), closed: make(chan struct{}), voters: map[uint64]*voter{},
+	}
+	if n := len(rdbs); n != 3 && n != 5 && n != 7 && n != 9 {
+		return f, []error{keys.Bad("rdbs", "has %d clients; want those of 3, 5, 7 or 9 servers", n)}
+	}
+	var errs []error
+	for i, rdb := range rdbs {
+		client, err := call.NewClient(rdb)
+		switch {
+		case err != nil:
+			errs = append(errs, keys.Bad(field(i), "cannot be used: %v", err))
+		case client.IsCluster():
+			errs = append(errs, keys.Bad(field(i), "is a %T, a Cluster client; want the client of one server", rdb))
+		case slices.Contains(rdbs[:i], rdb):
+			errs = append(errs, keys.Bad(field(i), "is the client %s again; want one client for each server", field(slices.Index(rdbs, rdb))))
+		}
+		f.servers = append(f.servers, &server{f: f, i: i, rdb: rdb, client: client})
+	}
+	if len(errs) > 0 {
+		return f, errs
+	}
+	return f, f.twice()
+}
+
+// field is the name of a server's client in errors.
+func field(i int) string { return fmt.Sprintf("rdbs[%d]", i) }
+
+// askWithin bounds the question who the servers are, when a handle is made.
+const askWithin = time.Second
+
+// twice returns an error for each server that is there twice. A server that does not answer in
+// time is asked again before its first vote counts.
+func (f *Family) twice() (errs []error) {
+	ctx, cancel := context.WithTimeout(context.Background(), askWithin)
+	defer cancel()
+	type answer struct {
+		i   int
+		run string
+	}
+	answers := make(chan answer, len(f.servers))
+	for i, s := range f.servers {
+		go func() {
+			run := ""
+			defer func() { // also if a hook panics or ends this goroutine
+				_ = recover()
+				answers <- answer{i, run}
+			}()
+			run = runID(s.rdb.Info(ctx, "server").Val())
+		}()
+	}
+	runs := make([]string, len(f.servers))
+	for range f.servers {
+		select {
+		case a := <-answers:
+			runs[a.i] = a.run
+		case <-ctx.Done():
+		}
+	}
+	for i, run := range runs {
+		if j := slices.Index(runs, run); run != "" && j < i {
+			errs = append(errs, keys.Bad(field(i), "is the same server as %s (run id %.8s…); want different servers", field(j), run))
+		}
+	}
+	return errs
+}
+
+// Open begins the life of the handle: see lease.Quorum.
+func (f *Family) Open(handle string, ttl time.Duration, spawn func(func()), message func(string), subscribed func()) lease.Messages {
+	f.handle, f.ttl, f.message, f.subscribed = handle, ttl, message, subscribed
+	for _, s := range f.servers {
+		s.client.CountQuestions(spawn)
+	}
+	return newInboxes(f)
+}
+
+// Close ends what still runs. Votes of servers that do not answer end by themselves.
+func (f *Family) Close() {
+	close(f.closed)
+	f.active.Wait()
+}
+
+// Do begins a joint call and waits for it.
+func (f *Family) Do(ctx context.Context, c *call.Call) ([]int64, error) { return c.DoJointly(ctx) }
+
+// Start begins joint calls.
+func (f *Family) Start(ctx context.Context, active *sync.WaitGroup, calls ...*call.Call) {
+	for _, c := range calls {
+		c.Begin(ctx, active)
+	}
+}
+
+// Brief returns a ctx for several calls that must end within one bound.
+func (f *Family) Brief() context.Context { return f.servers[0].client.Brief() }
+
+// Now returns the time of the clock that stands for all servers, which is the local one: the
+// replies of joint calls tell it. The clocks of the servers are the concern of the voters.
+func (f *Family) Now(string) (us int64, wait *call.Question) { return f.micros(time.Now()), nil }
+
+// Learn has nothing to learn.
+func (f *Family) Learn(string, call.Sample) {}
+
+// Node returns the name of the servers together.
+func (f *Family) Node(string) string { return "" }
+
+// micros returns t by the clock that stands for all servers.
+func (f *Family) micros(t time.Time) int64 {
+	return f.epoch.UnixMicro() + t.Sub(f.epoch).Microseconds()
+}
+
+// Away reports whether so many servers are known not to answer that the others are no majority.
+func (f *Family) Away(key string) bool {
+	away := 0
+	for _, s := range f.servers {
+		if s.client.Away(key) {
+			away++
+		}
+	}
+	return away > len(f.servers)-f.need
+}
+
+// Reachable returns nil unless Away. Then it waits for a probe of each server that is away.
+func (f *Family) Reachable(ctx context.Context, key string) error {
+	if !f.Away(key) {
+		return nil
+	}
+	errs := make([]error, len(f.servers))
+	var all sync.WaitGroup
+	for i, s := range f.servers {
+		all.Go(func() { errs[i] = s.client.Reachable(ctx, key) })
+	}
+	all.Wait()
+	reached := 0
+	var why error
+	for _, err := range errs {
+		if err == nil {
+			reached++
+		}
+		why = cmp.Or(why, err)
+	}
+	if reached >= f.need {
+		return nil
+	}
+	return &noMajority{reached, f.need, why}
+}
+
+// median returns the time (µs) that the clock in the middle shows now, of those that are known, and
+// how many are known. It asks for those that are not; see clocks.
+func (f *Family) median(key string) (us int64, known int, unknown []*call.Question) {
+	all := make([]int64, 0, len(f.servers))
+	for _, s := range f.servers {
+		us, wait := s.client.Now(key)
+		if us != 0 {
+			all = append(all, us)
+		} else {
+			unknown = append(unknown, wait)
+		}
+	}
+	if len(all) == 0 {
+		return 0, 0, unknown
+	}
+	slices.Sort(all)
+	return all[(len(all)-1)/2], len(all), unknown
+}
+
+// clocks calls then once the clocks of a majority are known, or with an error.
+func (f *Family) clocks(key string, then func(error)) {
+	_, known, unknown := f.median(key)
+	if known >= f.need {
+		then(nil)
+		return
+	}
+	f.active.Go(func() {
+		bound := time.NewTimer(call.Bound)
+		defer bound.Stop()
+		answered := make(chan error, len(unknown))
+		for _, q := range unknown {
+			go func() { // ends with the question, which is bounded
+				<-q.Answered()
+				answered <- q.Err()
+			}()
+		}
+		var why error
+		for range unknown {
+			select {
+			case err := <-answered:
+				if err != nil {
+					why = cmp.Or(why, err)
+				} else if known++; known >= f.need {
+					then(nil)
+					return
+				}
+			case <-bound.C:
+				then(&noMajority{known, f.need, cmp.Or(why, errNotYet)})
+				return
+			}
+		}
+		then(&noMajority{known, f.need, why})
+	})
+}
+
+// each calls fn for all voters, without the lock.
+func (f *Family) each(fn func(v *voter)) {
+	f.mu.Lock()
+	all := make([]*voter, 0, len(f.voters))
+	for _, v := range f.voters {
+		all = append(all, v)
+	}
+	f.mu.Unlock()
+	for _, v := range all {
+		fn(v)
+	}
+}
+
+var (
+	errNotYet    = errors.New("no answer yet")
+	errForgotten = errors.New("has forgotten the vote")
+)
+
+// A noMajority says why fewer servers than a majority can be counted.
+type noMajority struct {
+	have, need int
+	cause      error
+}
+
+func (e *noMajority) Error() string {
+	return fmt.Sprintf("%d servers can be counted, of the %d that are needed: %v", e.have, e.need, e.cause)
+}
+
+func (e *noMajority) Unwrap() error { return e.cause }
+
+// An abstention is the answer of a server that does not vote. Its script has done nothing.
+type abstention struct {
+	server string
+	left   time.Duration
+}
+
+func (e *abstention) Error() string {
+	if e.left > 0 {
+		return fmt.Sprintf("%s was restarted or flushed, and abstains for another %v", e.server, e.left)
+	}
+	return e.server + " was restarted or flushed, and must hear the highest token of a majority"
+}
+
+func (e *abstention) Is(target error) bool { return target == call.ErrNotSent }

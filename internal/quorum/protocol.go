@@ -1,0 +1,365 @@
+package quorum
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/call"
+	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/permits"
+	"github.com/leasehold-go/leasehold/luascripts"
+)
+
+var (
+	enterScript  = call.NewScript("quorum enter", luascripts.QuorumEnter())
+	leaveScript  = call.NewScript("quorum leave", luascripts.QuorumLeave())
+	yieldScript  = call.NewScript("quorum yield", luascripts.QuorumYield())
+	lookScript   = call.NewScript("quorum look", luascripts.QuorumLook())
+	revokeScript = call.NewScript("quorum revoke", luascripts.QuorumRevoke())
+)
+
+// Resource returns the Resource of key.
+func (f *Family) Resource(key string) (lease.Resource, error) {
+	r, err := f.keys.Resource(key)
+	if err != nil {
+		return nil, err
+	}
+	return &Resource{f: f, label: r.Label, keys: [5]any{r.Part("holders"), r.Part("queue"), r.Part("alive"), r.Part("fence"), f.born}}, nil
+}
+
+// A Resource is one lock.
+type Resource struct {
+	f     *Family
+	label string
+	keys  [5]any // holders, queue, alive, fence, born
+}
+
+// Label returns the family and the key.
+func (r *Resource) Label() string { return r.label }
+
+// FirstKey returns the Redis key of the holders.
+func (r *Resource) FirstKey() string { return r.keys[0].(string) }
+
+// Request makes a new attempt.
+func (r *Resource) Request(t lease.Terms) lease.Request {
+	v := newVoter(r.f, r, t)
+	if once, ok := t.Want.(*Once); ok {
+		v.once = once
+	}
+	return &Request{v: v}
+}
+
+// Ask prepares the sign of life of waiters on all servers.
+func (r *Resource) Ask(waiters []lease.Request) *call.Call {
+	return call.NewJoint(func(_ context.Context, sent time.Time, end func([]int64, []string, error)) {
+		var mu sync.Mutex
+		left, failed := len(waiters), error(nil)
+		outcomes := make([]outcome, len(waiters))
+		for i, w := range waiters {
+			w.(*Request).v.wake(sent, func(o outcome) {
+				mu.Lock()
+				if outcomes[i] = o; o.err != nil && !isRevoked(o.err) {
+					failed = cmp.Or(failed, o.err)
+				}
+				left--
+				last := left == 0
+				mu.Unlock()
+				if last {
+					r.told(waiters, sent, outcomes, failed, end)
+				}
+			})
+		}
+	})
+}
+
+// told ends an ask once all waiters have their outcome: now µs, the state, and for each waiter its
+// standing, the term of its lease in ms, and its token.
+func (r *Resource) told(waiters []lease.Request, sent time.Time, outcomes []outcome, failed error, end func([]int64, []string, error)) {
+	granted := slices.ContainsFunc(outcomes, func(o outcome) bool { return o.code == lease.Granted })
+	if failed != nil && !granted {
+		end(nil, nil, failed)
+		return
+	}
+	reply := append([]int64{r.f.micros(sent)}, waiters[0].(*Request).v.stateWords()...)
+	var reasons []string
+	for i, o := range outcomes {
+		reason, revoked := "", false
+		if o.err != nil {
+			reason, revoked = call.Revoked(o.err)
+		}
+		switch {
+		case revoked:
+			reply = append(reply, 3, 0, 0)
+			reasons = append(reasons, reason)
+		case o.code == lease.Granted:
+			reply = append(reply, 1, o.deadline.Sub(sent).Milliseconds(), int64(waiters[i].(*Request).v.tokenOf()))
+		default:
+			reply = append(reply, 2, 0, 0)
+		}
+	}
+	end(reply, reasons, nil)
+}
+
+// ReadAsk reads the reply to an ask.
+func (r *Resource) ReadAsk(c *call.Call, v []int64, waiters []lease.Request) (lease.Reply, error) {
+	if len(v) != 5+3*len(waiters) {
+		return lease.Reply{}, call.Malformed("ask", v)
+	}
+	reply, reasons := lease.Reply{Now: v[0], State: readState(v[1:5])}, c.Text
+	for v = v[5:]; len(v) > 0; v = v[3:] {
+		var one lease.Result
+		one, reasons = permits.Standing(v[0], v[1], reasons)
+		one.Token = uint64(v[2])
+		reply.Waiters = append(reply.Waiters, one)
+	}
+	return reply, nil
+}
+
+func readState(v []int64) lease.State {
+	return lease.State{Earliest: call.Duration(v[0]), InUse: int(v[1]), Limit: int(v[2]), Waiting: int(v[3])}
+}
+
+// GoOn returns nil: no call stops at a bound.
+func (r *Resource) GoOn(string) *call.Call { return nil }
+
+// Set returns nil: a lock has no limit that can be set.
+func (r *Resource) Set(lease.SetOptions) *call.Call { return nil }
+
+// ReadSet is not called.
+func (r *Resource) ReadSet(v []int64) (lease.SetReply, error) {
+	return lease.SetReply{}, call.Malformed("set", v)
+}
+
+// leave prepares the call that gives back what one server may have given to a member.
+func (r *Resource) leave(member string, ttl time.Duration, copies int64, lead int64, once *Once) *call.Call {
+	k := &r.keys
+	words := []any{k[0], k[1], k[2], k[3], k[4]}
+	keep := int64(0)
+	if once != nil {
+		words, keep = append(words, once.done), once.keep
+	}
+	n := len(words)
+	words = append(words, member, 0, call.Milliseconds(ttl), call.MillisecondsUp(copies), lead, keep)
+	c := call.New(leaveScript, n, words...).WhenInFull(2)
+	c.Rank = call.GivesBack
+	return c
+}
+
+// A Request is one attempt.
+type Request struct{ v *voter }
+
+// ID returns the attempt's name in listings.
+func (q *Request) ID() string { return lease.ListedID(q.v.terms.OwnerID()) }
+
+// Enter prepares the joint call that asks all servers for their votes.
+func (q *Request) Enter(o lease.EnterOptions) *call.Call {
+	return call.NewJoint(func(_ context.Context, sent time.Time, end func([]int64, []string, error)) { q.v.enter(sent, o, end) })
+}
+
+// ReadEnter reads the reply to an enter: what it says, now µs; then the term in ms and the token, or
+// the state.
+func (q *Request) ReadEnter(_ *call.Call, v []int64) (r lease.Reply, err error) {
+	if len(v) != 6 {
+		return r, call.Malformed("enter", v)
+	}
+	if r.Code, r.Now = lease.Code(v[0]), v[1]; r.Code == lease.Granted {
+		r.Term, r.Token = call.Duration(v[2]), uint64(v[3])
+	} else {
+		r.State = readState(v[2:6])
+	}
+	return r, nil
+}
+
+// Leave prepares the joint call that gives back all votes and places. Until when copies of calls may
+// arrive is known for each server.
+func (q *Request) Leave(int64) *call.Call {
+	return call.NewJoint(func(_ context.Context, sent time.Time, end func([]int64, []string, error)) { q.v.leave(sent, end) })
+}
+
+// ReadLeave reads the reply to a leave.
+func (q *Request) ReadLeave(v []int64) (r lease.Reply, err error) {
+	if len(v) != 1 {
+		return r, call.Malformed("leave", v)
+	}
+	r.Code = lease.LeaveCode(v[0])
+	return r, nil
+}
+
+// Renew prepares the joint call that prolongs the votes, and asks for those that are missing.
+func (q *Request) Renew(o lease.RenewOptions) *call.Call {
+	return call.NewJoint(func(_ context.Context, sent time.Time, end func([]int64, []string, error)) {
+		q.v.renew(sent, o.Term, end)
+	})
+}
+
+// ReadRenew reads the reply to a renewal.
+func (q *Request) ReadRenew(v []int64) (r lease.Reply, err error) {
+	r.Result, err = permits.ReadRenew("renew", v)
+	return r, err
+}
+
+// ReadMessage reads what the voter says of a majority.
+func (q *Request) ReadMessage(text string) (lease.Result, bool) {
+	r, err := permits.ParseMessage(text)
+	return r, err == nil
+}
+
+// SetLastToken has no use: no lease of a quorum serves several turns.
+func (q *Request) SetLastToken(uint64) {}
+
+// SetCompletes makes the leave store that the run is complete.
+func (q *Request) SetCompletes() {
+	q.v.mu.Lock()
+	defer q.v.mu.Unlock()
+	q.v.completes = true
+}
+
+// enter begins a round of enters.
+func (v *voter) enter(sent time.Time, o lease.EnterOptions, end func([]int64, []string, error)) {
+	v.f.clocks(v.res.FirstKey(), func(err error) {
+		if err != nil {
+			end(nil, nil, &unsent{err})
+			return
+		}
+		us, _, _ := v.f.median(v.res.FirstKey())
+		var t todo
+		v.mu.Lock()
+		if v.phase == leaving {
+			v.mu.Unlock()
+			end(nil, nil, &unsent{errNotYet})
+			return
+		}
+		v.waits, v.most = o.Wait, o.MaxWaiters
+		if v.base == 0 {
+			v.base = cmp.Or(o.Ticket, v.f.micros(sent))
+			v.ticket = us + v.base - v.f.micros(time.Now())
+		}
+		if v.phase == resting {
+			v.begin()
+		}
+		v.open(entering, sent, func(out outcome) {
+			if out.err != nil {
+				end(nil, nil, out.err)
+				return
+			}
+			reply := []int64{int64(out.code), v.f.micros(sent)}
+			if out.code == lease.Granted {
+				reply = append(reply, out.deadline.Sub(sent).Milliseconds(), int64(v.tokenOf()), 0, 0)
+			} else {
+				reply = append(reply, v.stateWords()...)
+			}
+			end(reply, nil, nil)
+		})
+		for i := range v.seats {
+			v.ask(i, &t)
+		}
+		v.step(&t)
+		v.mu.Unlock()
+		t.do()
+	})
+}
+
+// wake begins a round of signs of life.
+func (v *voter) wake(sent time.Time, end func(outcome)) {
+	var t todo
+	v.mu.Lock()
+	switch {
+	case v.phase == leaving:
+		t.add(func() { end(outcome{code: lease.Gone}) })
+	case v.phase == holding:
+		deadline := v.deadline()
+		t.add(func() { end(outcome{code: lease.Granted, deadline: deadline}) })
+	default:
+		if v.most = 0; v.phase == resting {
+			v.begin()
+		}
+		v.open(asking, sent, end)
+		for i := range v.seats {
+			v.ask(i, &t)
+		}
+		v.step(&t)
+	}
+	v.mu.Unlock()
+	t.do()
+}
+
+// renew begins a round of renewals.
+func (v *voter) renew(sent time.Time, term time.Duration, end func([]int64, []string, error)) {
+	var t todo
+	v.mu.Lock()
+	k := renewing
+	if term < lease.MinTTL {
+		k = probing
+	}
+	r := v.open(k, sent, func(o outcome) {
+		switch {
+		case o.err != nil:
+			end(nil, nil, o.err)
+		case o.code == lease.Granted:
+			end([]int64{max(1, o.deadline.Sub(sent).Milliseconds())}, nil, nil)
+		default:
+			end([]int64{0}, nil, nil)
+		}
+	})
+	r.term = term
+	if v.phase == holding {
+		for i := range v.seats {
+			switch s := &v.seats[i]; {
+			case s.stand == held:
+				v.sendEnter(i, renews, term, v.token, &t)
+			case k == renewing:
+				v.heal(i, max(term, lease.MinTTL), &t)
+			default:
+				r.pending[i] = false
+			}
+		}
+	}
+	v.step(&t)
+	v.mu.Unlock()
+	t.do()
+}
+
+func (v *voter) tokenOf() uint64 {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.token
+}
+
+// stateWords returns how busy the lock is, as a majority sees it: ms until a majority of votes may be
+// free, in use, limit, waiting.
+func (v *voter) stateWords() []int64 {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var ends, waiting []int64
+	used := int64(0)
+	for i := range v.seats {
+		if s := &v.seats[i]; s.stand == queued || s.stand == busy || s.stand == full {
+			ends, waiting = append(ends, s.state[0]), append(waiting, s.state[2])
+			used = max(used, s.state[1])
+		}
+	}
+	words := []int64{0, used, 1, 0}
+	if n := len(ends); n > 0 {
+		slices.Sort(ends)
+		slices.Sort(waiting)
+		words[0], words[3] = ends[min(n, v.f.need)-1], waiting[n-1]
+	}
+	return words
+}
+
+var _ lease.Quorum = (*Family)(nil)
+
+// A Once is one run of a job: see mutex.DoOnce.
+type Once struct {
+	done string // the Redis key that exists on a server once the run is complete
+	keep int64  // ms
+}
+
+// NewOnce returns the run named slot of the resource r.
+func NewOnce(r keys.Resource, slot string, keep time.Duration) *Once {
+	return &Once{done: r.Part("done:" + keys.Escape(slot)), keep: call.Milliseconds(keep)}
+}

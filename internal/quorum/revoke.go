@@ -1,0 +1,148 @@
+package quorum
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/call"
+	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/listing"
+)
+
+// Revoke takes the lock of key, or a waiter's place, away on all servers. It is done once a majority
+// has done it: the owner's next renewal hears it from one of them.
+func (f *Family) Revoke(ctx context.Context, m *lease.Manager, key, id, reason string) error {
+	return m.Revoke(ctx, key, id, reason, func(ctx context.Context, r lease.Resource) (lease.Resource, string, error) {
+		named := f.listed(key)
+		members, err := ask(ctx, f, func(ctx context.Context, s *server) (string, error) {
+			// Search the queue first: a waiter that gets the vote meanwhile moves from there.
+			return listing.New(s.rdb, f.keys.Prefix).Find(ctx, named, id, "queue", "holders")
+		})
+		return &target{r.(*Resource), members}, "", err
+	})
+}
+
+// A target is a Resource with the names that the attempt to revoke has on the servers. They differ
+// while it gives back what an earlier name had.
+type target struct {
+	*Resource
+	members map[int]string // by server
+}
+
+// Revoke prepares the joint call that takes the votes and places away.
+func (t *target) Revoke(_, id, reason string) *call.Call {
+	f := t.f
+	return call.NewJoint(func(_ context.Context, _ time.Time, end func([]int64, []string, error)) {
+		type answer struct {
+			state int64
+			err   error
+		}
+		answers := make(chan answer, len(f.servers))
+		member := ""
+		for _, m := range t.members {
+			if m != "" {
+				member = m
+			}
+		}
+		for i, s := range f.servers {
+			member := cmp.Or(t.members[i], member)
+			if err := s.away(t.FirstKey()); err != nil {
+				answers <- answer{err: err}
+				continue
+			}
+			k := &t.keys
+			c := call.New(revokeScript, 7, k[0], k[1], k[2], k[3], k[4], keys.Beside(t.FirstKey(), "revoked"), keys.Beside(t.FirstKey(), "audit"),
+				member, 0, call.Milliseconds(f.ttl), id, reason).WhenInFull(2)
+			c.Done = func(v []int64, err error) {
+				if err == nil && len(v) != 2 {
+					err = call.Malformed("revoke", v)
+				}
+				if err != nil {
+					answers <- answer{err: err}
+					return
+				}
+				answers <- answer{state: v[0]}
+			}
+			s.start(context.Background(), c)
+		}
+		f.active.Go(func() {
+			done, revoked := 0, [3]bool{}
+			var why error
+			for range f.servers {
+				a := <-answers
+				if a.err != nil {
+					why = worse(why, a.err)
+					continue
+				}
+				done++
+				revoked[a.state] = true
+				if done >= f.need && (revoked[1] || revoked[2]) {
+					break
+				}
+			}
+			switch {
+			case done < f.need:
+				end(nil, nil, &noMajority{done, f.need, why})
+			case revoked[1]:
+				end([]int64{1, 0, 0}, nil, nil)
+			case revoked[2]:
+				end([]int64{2, 0, 0}, nil, nil)
+			default:
+				end([]int64{0, 0, 0}, nil, nil)
+			}
+		})
+	})
+}
+
+// Revoke is not called: see target.
+func (r *Resource) Revoke(string, string, string) *call.Call {
+	return call.NewJoint(func(_ context.Context, _ time.Time, end func([]int64, []string, error)) {
+		end(nil, nil, errors.New("no member was looked up"))
+	})
+}
+
+// ask runs read for each server. It returns once all have answered, or after a while without those
+// that have not. It fails if fewer than a majority have.
+func ask[T any](ctx context.Context, f *Family, read func(ctx context.Context, s *server) (T, error)) (got map[int]T, err error) {
+	within, cancel := context.WithTimeout(ctx, late)
+	defer cancel()
+	type answer struct {
+		i   int
+		v   T
+		err error
+	}
+	answers := make(chan answer, len(f.servers))
+	for _, s := range f.servers {
+		if err := s.away(f.born); err != nil {
+			answers <- answer{err: err}
+			continue
+		}
+		f.active.Go(func() {
+			a := answer{i: s.i, err: errNotYet} // stays if a hook ends this goroutine
+			defer func() { answers <- a }()
+			a.v, a.err = read(within, s)
+		})
+	}
+	got = map[int]T{}
+	why := error(nil)
+	for range f.servers {
+		select {
+		case a := <-answers:
+			if a.err != nil {
+				why = worse(why, a.err)
+			} else {
+				got[a.i] = a.v
+			}
+			continue
+		case <-within.Done():
+		}
+		break
+	}
+	if len(got) < f.need {
+		return nil, &noMajority{len(got), f.need, errors.Join(ctx.Err(), cmp.Or(why, errNotYet))}
+	}
+	return got, nil
+}

@@ -1,0 +1,182 @@
+package quorum
+
+import (
+	"context"
+	"regexp"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/call"
+	"github.com/leasehold-go/leasehold/internal/inbox"
+	"github.com/leasehold-go/leasehold/internal/keys"
+)
+
+// A server has one vote for each lock.
+type server struct {
+	f      *Family
+	i      int
+	rdb    redis.UniversalClient
+	client *call.Client
+	inbox  *inbox.Inbox
+
+	mu         sync.Mutex // guards the fields below
+	run        string     // its run id; "": not known yet
+	same       error      // it is the same server as another one
+	stragglers []straggler
+	sweeping   bool // a goroutine repeats the stragglers
+}
+
+// A straggler is a leave that a server has not answered. Nobody waits for it.
+type straggler struct {
+	key     string
+	prepare func() *call.Call
+	until   time.Time // when nothing can be left to give back
+}
+
+var runIDField = regexp.MustCompile(`(?m)^run_id:(\S+)`)
+
+// runID returns the run id in the text of INFO, or "".
+func runID(info string) string {
+	if m := runIDField.FindStringSubmatch(info); m != nil {
+		return m[1]
+	}
+	return ""
+}
+
+// known reports whether the process has told its run id.
+func (s *server) known() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.run != ""
+}
+
+// meet notes the run id that a reply told. All of the embedded servers for tests are called
+// "embedded".
+func (s *server) meet(run string) {
+	if run == "" {
+		return
+	}
+	s.mu.Lock()
+	s.run, s.same = run, nil
+	s.mu.Unlock()
+	for _, other := range s.f.servers {
+		if other == s || run == "embedded" {
+			continue
+		}
+		other.mu.Lock()
+		twice := other.run == run
+		other.mu.Unlock()
+		if twice {
+			s.mu.Lock()
+			s.same = keys.Bad(field(s.i), "is the same server as %s (run id %.8s…); want different servers", field(other.i), run)
+			s.mu.Unlock()
+		}
+	}
+}
+
+// twice returns an error if the server is the same as another one, so that its vote does not count.
+func (s *server) twice() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.same
+}
+
+// away reports whether the server is known not to answer. Then it makes sure that probes are sent.
+func (s *server) away(key string) error {
+	if !s.client.Away(key) {
+		return nil
+	}
+	return s.client.Reachable(endedCtx, key) // it does not wait
+}
+
+// endedCtx is already cancelled.
+var endedCtx = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+// start sends a call and does not wait.
+func (s *server) start(ctx context.Context, c *call.Call) { s.client.Start(ctx, &s.f.active, c) }
+
+const (
+	// sweepEvery is the interval at which leaves that a server has not answered are repeated: as
+	// often as a server that is away gets a probe.
+	sweepEvery = 250 * time.Millisecond
+	// maxStragglers bounds the leaves that are kept for a server. Votes that are not given back end
+	// with their term.
+	maxStragglers = 100_000
+)
+
+// leaveLater repeats a leave until the server has answered it. All leaves that a server has not
+// answered wait in one line, so that one that hangs costs one goroutine.
+func (s *server) leaveLater(l straggler) {
+	select {
+	case <-s.f.closed:
+		return
+	default:
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.stragglers) >= maxStragglers {
+		return
+	}
+	s.stragglers = append(s.stragglers, l)
+	if !s.sweeping {
+		s.sweeping = true
+		s.f.active.Go(s.sweep)
+	}
+}
+
+func (s *server) sweep() {
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.f.closed:
+			s.mu.Lock()
+			s.stragglers, s.sweeping = nil, false
+			s.mu.Unlock()
+			return
+		case <-tick.C:
+		}
+		s.mu.Lock()
+		now, kept := time.Now(), s.stragglers[:0]
+		for _, l := range s.stragglers {
+			if l.until.After(now) {
+				kept = append(kept, l)
+			}
+		}
+		if s.stragglers = kept; len(kept) == 0 {
+			s.sweeping = false
+			s.mu.Unlock()
+			return
+		}
+		all := kept
+		if s.client.Away(all[0].key) {
+			all = nil
+		}
+		key := kept[0].key
+		if all != nil {
+			s.stragglers = nil
+		}
+		s.mu.Unlock()
+		_ = s.away(key) // a probe
+		for _, l := range all {
+			c := l.prepare()
+			c.Done = func(_ []int64, err error) {
+				if err != nil && !isRevoked(err) {
+					s.leaveLater(l)
+				}
+			}
+			s.start(context.Background(), c)
+		}
+	}
+}
+
+func isRevoked(err error) bool {
+	_, revoked := call.Revoked(err)
+	return revoked
+}

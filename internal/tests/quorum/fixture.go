@@ -1,0 +1,184 @@
+// Package quorum holds what the documentation of mutex.NewQuorum promises, as tests on three and
+// five servers, and what becomes of it when some of them fail.
+package quorum
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/mutex"
+)
+
+// A fleet is the servers of a quorum, and a family of locks on them.
+type fleet struct {
+	*testing.T
+	family string
+	minis  []*miniredis.Miniredis // embedded servers; nil: real ones
+	reals  []*redistest.Server
+	// proxies stand before the servers; nil: there are none.
+	proxies []*redistest.Proxy
+}
+
+// each runs fn on n embedded servers, and on n processes of each installed version.
+func each(t *testing.T, n int, fn func(f *fleet)) {
+	t.Parallel()
+	t.Run("mini", func(t *testing.T) {
+		t.Parallel()
+		f := &fleet{T: t, family: redistest.Name(t)}
+		for range n {
+			f.minis = append(f.minis, redistest.Mini(t))
+		}
+		fn(f)
+	})
+	eachReal(t, n, fn)
+}
+
+// eachReal is each without embedded servers.
+func eachReal(t *testing.T, n int, fn func(f *fleet), args ...string) {
+	versions := redistest.Installed()
+	if len(versions) == 0 {
+		t.Run("servers", func(t *testing.T) { redistest.NeedServers(t) })
+	}
+	for _, v := range versions {
+		t.Run(v.Name, func(t *testing.T) {
+			t.Parallel()
+			fn(newFleet(t, v, n, args...))
+		})
+	}
+}
+
+// newest runs fn on n processes of the newest installed version, with a proxy before each.
+func newest(t *testing.T, n int, fn func(f *fleet), args ...string) {
+	t.Parallel()
+	versions := redistest.Installed()
+	if len(versions) == 0 {
+		redistest.NeedServers(t)
+		return
+	}
+	f := newFleet(t, versions[len(versions)-1], n, args...)
+	for _, s := range f.reals {
+		f.proxies = append(f.proxies, redistest.NewProxy(t, s.Addr()))
+	}
+	fn(f)
+}
+
+func newFleet(t *testing.T, v redistest.Version, n int, args ...string) *fleet {
+	f := &fleet{T: t, family: redistest.Name(t)}
+	for range n {
+		f.reals = append(f.reals, redistest.StartServer(t, v, args...))
+	}
+	return f
+}
+
+func (f *fleet) size() int { return max(len(f.minis), len(f.reals)) }
+
+func (f *fleet) addr(i int) string {
+	if f.minis != nil {
+		return f.minis[i].Addr()
+	}
+	return f.reals[i].Addr()
+}
+
+// clients makes a client for each server, through its proxy if there is one.
+func (f *fleet) clients() (all []redis.UniversalClient) {
+	for i := range f.size() {
+		if f.proxies != nil {
+			all = append(all, f.proxies[i].Client())
+			continue
+		}
+		rdb := redis.NewClient(&redis.Options{Addr: f.addr(i)})
+		f.Cleanup(func() { _ = rdb.Close() })
+		all = append(all, rdb)
+	}
+	return all
+}
+
+// direct makes a client of one server that no proxy disturbs.
+func (f *fleet) direct(i int) *redis.Client {
+	rdb := redis.NewClient(&redis.Options{Addr: f.addr(i)})
+	f.Cleanup(func() { _ = rdb.Close() })
+	return rdb
+}
+
+// open makes a handle with clients of its own.
+func (f *fleet) open(mod ...func(*mutex.Config)) *mutex.Mutex {
+	f.Helper()
+	cfg := mutex.Config{Name: f.family}
+	for _, change := range mod {
+		change(&cfg)
+	}
+	m, err := mutex.NewQuorum(f.clients(), cfg)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		if err := m.Close(ctx); err != nil {
+			f.Errorf("close: %v", err)
+		}
+	})
+	return m
+}
+
+// ttl sets the TTL of a handle.
+func ttl(d time.Duration) func(*mutex.Config) { return func(c *mutex.Config) { c.TTL = d } }
+
+// part is the documented name of one of the Redis keys of key.
+func (f *fleet) part(key, part string) string {
+	return fmt.Sprintf("leasehold:qmx:{%s:%s}:%s", f.family, key, part)
+}
+
+// born is the name of the Redis key that tells whether a server may vote.
+func (f *fleet) born() string { return fmt.Sprintf("leasehold:qmx:{%s}:born", f.family) }
+
+func (f *fleet) lock(m *mutex.Mutex, key string) *mutex.Lock {
+	f.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	f.Cleanup(cancel)
+	l, err := m.Lock(ctx, key)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return l
+}
+
+func (f *fleet) unlock(l *mutex.Lock) {
+	f.Helper()
+	if err := l.Unlock(); err != nil {
+		f.Fatal(err)
+	}
+}
+
+// A judge watches the turns of one key: they must not overlap, and their tokens must rise.
+type judge struct {
+	tb     testing.TB
+	inside atomic.Int32
+	mu     sync.Mutex
+	last   uint64
+	turns  int
+}
+
+// enter is called by a holder, before it has done anything.
+func (j *judge) enter(token uint64) {
+	if n := j.inside.Add(1); n != 1 {
+		j.tb.Errorf("%d holders at once, with token %d", n, token)
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if token <= j.last {
+		j.tb.Errorf("token %d after %d", token, j.last)
+	}
+	j.last, j.turns = max(j.last, token), j.turns+1
+}
+
+// leave is called by a holder, before it gives back or once its lock has ended.
+func (j *judge) leave() { j.inside.Add(-1) }

@@ -1,0 +1,124 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/mutex"
+)
+
+func TestOneHolderAtATimeAndTokensRise(t *testing.T) {
+	for _, n := range []int{3, 5} {
+		t.Run(map[int]string{3: "three", 5: "five"}[n], func(t *testing.T) {
+			each(t, n, func(f *fleet) {
+				j := &judge{tb: f}
+				const handles, workers, turns = 3, 3, 15
+				var all sync.WaitGroup
+				for range handles {
+					m := f.open()
+					for range workers {
+						all.Go(func() {
+							for range turns {
+								l, err := m.Lock(context.Background(), "k")
+								if err != nil {
+									f.Error(err)
+									return
+								}
+								j.enter(l.Token())
+								if l.Context().Err() != nil {
+									f.Error("the lock was lost")
+								}
+								j.leave()
+								if err := l.Unlock(); err != nil {
+									f.Error(err)
+								}
+							}
+						})
+					}
+				}
+				began := time.Now()
+				all.Wait()
+				f.Logf("%d turns, %v each", j.turns, time.Since(began)/time.Duration(max(1, j.turns)))
+			})
+		})
+	}
+}
+
+func TestTryLock(t *testing.T) {
+	each(t, 3, func(f *fleet) {
+		a, b := f.open(), f.open()
+		l, err := a.TryLock(f.Context(), "k")
+		if err != nil {
+			f.Fatal(err)
+		}
+		var busy *leasehold.BusyError
+		if _, err := b.TryLock(f.Context(), "k"); !errors.Is(err, leasehold.ErrBusy) || !errors.As(err, &busy) || busy.InUse != 1 {
+			f.Errorf("a second TryLock: %v", err)
+		}
+		f.unlock(l)
+		again, err := b.TryLock(f.Context(), "k")
+		if err != nil {
+			f.Fatal(err)
+		}
+		if again.Token() <= l.Token() {
+			f.Errorf("token %d after %d", again.Token(), l.Token())
+		}
+		f.unlock(again)
+		if err := again.Unlock(); !errors.Is(err, leasehold.ErrReleased) {
+			f.Errorf("a second Unlock: %v", err)
+		}
+	})
+}
+
+// The waiters get the lock in the order in which they came. Nothing is asked in between but signs of
+// life, so each hand-over takes a message and a round of calls.
+func TestWaitersInTheirOrder(t *testing.T) {
+	each(t, 5, func(f *fleet) {
+		first := f.lock(f.open(), "k")
+		order := make(chan int, 6)
+		var all sync.WaitGroup
+		for i := range 6 {
+			m := f.open()
+			all.Go(func() {
+				l, err := m.Lock(context.Background(), "k")
+				if err != nil {
+					f.Error(err)
+					return
+				}
+				order <- i
+				if err := l.Unlock(); err != nil {
+					f.Error(err)
+				}
+			})
+			f.waiting(m, "k", i+1)
+		}
+		began := time.Now()
+		f.unlock(first)
+		all.Wait()
+		took := time.Since(began)
+		for i := range 6 {
+			if got := <-order; got != i {
+				f.Errorf("turn %d is that of waiter %d", i, got)
+			}
+		}
+		f.Logf("six hand-overs took %v", took)
+		if took > 1400*time.Millisecond {
+			f.Errorf("six hand-overs took %v: some waiter was only told by its sign of life", took)
+		}
+	})
+}
+
+// waiting waits until n requests wait for key.
+func (f *fleet) waiting(m *mutex.Mutex, key string, n int) {
+	f.Helper()
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		if state, err := m.Inspect(context.Background(), key); err == nil && state.Waiting == n {
+			return
+		}
+	}
+	f.Fatalf("there are never %d waiters", n)
+}

@@ -1,0 +1,135 @@
+-- Asks for the vote of this server, or for a place in the queue, and is a sign of life, a renewal
+-- and a confirmation in one. Idempotent by member: a call that is sent again answers as the first
+-- one did, with the same token.
+--
+-- KEYS  holders, queue, alive, fence, born
+-- ARGV  1 member   2 checks: 1 = find out which process this is (see process.lua)
+--       3 ttl (ms) of the family
+--       4 void_from  server µs from which on this call does nothing, 0 = never
+--       5 term (ms) of the vote
+--       6 mode  wait = take a place in the queue; try = do not;
+--               renew = only prolong a vote; heal = take the vote if it is free, before all waiters,
+--               for a member that holds the votes of a majority
+--       7 token  of renew and heal, and to raise the fence to: the token of the lease; else a token
+--               to give the vote with, 0 = none
+--       8 max waiters, 0 = no bound   9 raises  1 = raise the fence to token if the vote is held
+--
+-- Reply (integers, then the run id if it was asked for)
+--   1, now µs, remaining ms, fence, 1 if a live waiter has an earlier ticket
+--   2|3|5, now µs, ms until the vote ends, in use, waiting
+--                     queued; not free, or others wait; queue full
+--   0|6|7, now µs, 0, 0, 0
+--                     has no vote (renew); void; given up before
+--   9, now µs, birth µs, ms for which it abstains, 1 if it has no memory at all
+--   error REVOKED <reason>
+--   error FENCESPENT  no greater token can be issued; nothing was taken
+--
+-- Cost  if the vote is free and nobody waits: TIME, HMGET, EXISTS, GET, SET, HSET, DEL, ZADD,
+--       PEXPIREAT. Otherwise O(log n).
+--
+-- Concurrency: another copy of this call may run before this one, after it, or never; what it may do
+-- ends at void_from. A leave of the same member may have run before it (tombstone). A yield of the
+-- member may run before or after: its client counts no reply to a call that was sent before.
+
+-- include quorum/shared/constants
+-- include quorum/shared/keys
+-- include shared/clock
+-- include quorum/shared/process
+local member, void_from, term, mode, token = ARGV[1], tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7])
+local caller = member
+-- include quorum/shared/queue
+
+local function answer(...)
+  local reply = { ... }
+  if checks then reply[#reply + 1] = run end
+  return reply
+end
+
+if void_from > 0 and us >= void_from then return answer(6, us, 0, 0, 0) end
+if not votes then return answer(9, us, birth, abstains, fresh and 1 or 0) end
+
+local asks = mode == 'wait' or mode == 'try'
+if asks and redis.call('EXISTS', holders, queue, alive) == 0 then
+  -- The vote is free, so no copy of this call can have taken it.
+  local issued = issue_token(token)
+  if not issued then return spent end
+  give(member, term)
+  return answer(1, us, term, issued, 0)
+end
+
+-- Reads come first, of every key that is written later: a wrong type ends the script here.
+local expiry = tonumber(redis.call('ZSCORE', holders, member) or 0)
+local queued = redis.call('ZSCORE', queue, member)
+local sign = redis.call('ZSCORE', alive, member)
+local last = last_token()
+
+if expiry > now then
+  local till = now + term
+  if till > expiry then
+    redis.call('PEXPIREAT', holders, till, 'GT') -- first, because it is allowed when memory has run out
+    redis.call('ZADD', holders, 'XX', 'GT', till, member)
+  else
+    till = expiry
+  end
+  if ARGV[9] == '1' and token > (last or 0) then
+    set_fence(token)
+    last = token
+  end
+  local earlier = 0
+  if asks then
+    local _, ticket = first_waiter()
+    if ticket and ticket < ticket_of(member) then earlier = 1 end
+  end
+  return answer(1, us, till - now, last or 0, earlier)
+end
+if mode == 'renew' or sign and not queued then
+  local owner = member
+  -- include shared/why_gone
+  if gone then return gone end
+  if mode == 'renew' then return answer(0, us, 0, 0, 0) end
+  return answer(7, us, 0, 0, 0)
+end
+
+local function busy(code)
+  local held, till = holder()
+  return answer(code, us, held and till - now or 0, held and 1 or 0, redis.call('ZCARD', queue))
+end
+
+if mode == 'heal' then
+  if holder() then return busy(3) end
+  set_fence(math.max(last or 0, token))
+  give(member, term)
+  dequeue(member)
+  return answer(1, us, term, math.max(last or 0, token), 0)
+end
+
+if not queued and not holder() and not first_waiter() then
+  local issued = issue_token(token)
+  if not issued then return spent end
+  give(member, term)
+  purge_waiters()
+  return answer(1, us, term, issued, 0)
+end
+if mode == 'try' then return busy(3) end
+
+redis.call('ZADD', queue, ticket_of(member), member)
+redis.call('ZADD', alive, now + ALIVE, member)
+keep(queue, now + ALIVE)
+keep(alive, now + ALIVE)
+purge_waiters()
+local given, given_term, issued = advance()
+if spent then
+  dequeue(member)
+  return spent
+end
+if given == member then return answer(1, us, given_term, issued, 0) end
+if not queued then
+  local most = tonumber(ARGV[8])
+  if most > 0 and redis.call('ZCARD', queue) > most then
+    dequeue(member)
+    return busy(5)
+  end
+  local held = holder()
+  if held and (ticket_of(held) or 0) > ticket_of(member) then hint(held) end -- it yields, without a majority
+end
+return busy(2)

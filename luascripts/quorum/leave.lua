@@ -1,0 +1,55 @@
+-- Gives the vote back, or leaves the queue, and gives the vote to the next waiter. Idempotent by
+-- member.
+--
+-- KEYS  holders, queue, alive, fence, born, and done, if a run is complete
+-- ARGV  1 member   2 checks   3 ttl (ms)   as in enter
+--       4 copies_until  server ms until which a copy of the member's enter may still arrive, 0 =
+--                       none can. A tombstone refuses it.
+--       5 lead          token for the next owner, the same on all servers; 0 = the one after the last
+--       6 keep (ms)     if the vote is held, store in done that the run is complete; 0 = nothing
+--
+-- Reply (integers)
+--   1|2|0, now µs     it had the vote; was queued; neither
+--   error REVOKED <reason>  neither, because it was revoked
+--
+-- Cost  if nobody waits: TIME, HMGET, ZSCORE, ZREM, EXISTS.
+--
+-- Concurrency: the vote may have expired and gone to another member, which keeps it. A copy of the
+-- member's enter may be under way (tombstone). The next owner may be dead (probation).
+--
+-- ZREM comes first because it is allowed when memory has run out. Redis checks the memory limit
+-- only until the first write of a script.
+
+-- include quorum/shared/constants
+-- include quorum/shared/keys
+-- include shared/clock
+-- include quorum/shared/process
+local member, copies_until, lead, keep_for = ARGV[1], tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local till = tonumber(redis.call('ZSCORE', holders, member) or 0)
+local had = redis.call('ZREM', holders, member) == 1 and till > now
+if keep_for > 0 then
+  if had then
+    redis.call('SET', KEYS[6], member, 'PX', keep_for)
+  elseif redis.call('GET', KEYS[6]) == member then -- an earlier copy of this call has stored it
+    had = true
+  end
+end
+if had and copies_until == 0 and redis.call('EXISTS', queue) == 0 then return { 1, us } end
+
+local caller = member
+-- include quorum/shared/queue
+-- include shared/bury
+local state, why = 0, nil
+if had then
+  state = 1
+elseif redis.call('ZREM', queue, member) == 1 then
+  redis.call('ZREM', alive, member)
+  state = 2
+else
+  local owner = member
+  -- include shared/why_gone
+  why = gone
+end
+if copies_until > now then bury(member, copies_until) end
+advance(lead)
+return why or { state, us }
