@@ -163,7 +163,9 @@ func (v *voter) onEntered(fl *flight, reply []int64, t *todo) {
 		s.stand, s.err = failed, errTombstone
 	case 9:
 		left := call.Duration(reply[3])
-		s.stand, s.err = failed, &abstention{field(i), left}
+		if s.err = (&abstention{field(i), left}); v.phase != holding || s.stand != held {
+			s.stand = failed
+		} // else nobody gets this vote before its time is over
 		if wait := v.f.remind(i, reply[2], left, reply[4] == 1); wait {
 			return // the voter hears what came of it
 		}
@@ -179,7 +181,7 @@ const maxVoids = 4
 func (v *voter) onMemory(i int, votes bool) {
 	var t todo
 	v.mu.Lock()
-	if s := &v.seats[i]; s.stand == failed {
+	if s := &v.seats[i]; s.stand == failed || s.stand == held && isAbstention(s.err) {
 		switch {
 		case votes && v.phase == wanting:
 			v.ask(i, &t)

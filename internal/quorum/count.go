@@ -2,7 +2,6 @@ package quorum
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -193,10 +192,14 @@ func (v *voter) deadline() time.Time {
 
 // judge says whether a round is over, and what has come of it. Called with the lock.
 func (v *voter) judge(r *round) (o outcome, over bool) {
-	var open, votes, refused, lost, tooMany int
+	var open, votes, refused, valid, tooMany int
 	var why error
+	now := time.Now()
 	for i := range v.seats {
 		s := &v.seats[i]
+		if s.stand == held && s.fence >= v.token && s.until.After(now) {
+			valid++
+		}
 		if r.pending[i] {
 			open++
 			continue
@@ -209,9 +212,6 @@ func (v *voter) judge(r *round) (o outcome, over bool) {
 			refused++
 		case full:
 			tooMany++
-		}
-		if s.stand != held && !errors.Is(s.err, errNotYet) && (s.err == nil || surelyNotRun(s.err)) {
-			lost++
 		}
 	}
 	all, need := len(v.seats), v.f.need
@@ -227,7 +227,7 @@ func (v *voter) judge(r *round) (o outcome, over bool) {
 			return outcome{code: lease.Granted, deadline: v.deadline()}, true
 		case open > 0:
 			return outcome{}, false
-		case lost > all-need:
+		case valid < need:
 			return outcome{code: lease.Gone}, true
 		}
 		return outcome{err: none}, true
@@ -239,7 +239,7 @@ func (v *voter) judge(r *round) (o outcome, over bool) {
 		return outcome{code: lease.QueueFull}, true
 	case votes >= need:
 		return outcome{}, false // the fences are being raised
-	case r.kind == entering && !v.waits && votes+open < need:
+	case r.kind == entering && !v.waits && votes+open < need && all-open-refused >= need:
 		return outcome{code: lease.Busy}, true
 	case r.kind == entering && v.waits && votes+open < need && all-open-refused >= need:
 		return outcome{code: lease.Queued}, true

@@ -301,4 +301,9 @@ func (e *abstention) Error() string {
 	return e.server + " was restarted or flushed, and must hear the highest token of a majority"
 }
 
+func isAbstention(err error) bool {
+	_, is := err.(*abstention)
+	return is
+}
+
 func (e *abstention) Is(target error) bool { return target == call.ErrNotSent }

@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -9,7 +10,7 @@ import (
 
 // A leaveRound is a joint leave without an outcome.
 type leaveRound struct {
-	answers   []int8 // by server: 0 none yet, 1 it had the vote, 2 it had not, 3 no answer came
+	answers   []int8 // by server: 0 none yet, 1 it had the vote, 2 it had not, 3 no answer came, 4 it has forgotten
 	valid     []bool // the vote was held when the leave began
 	completes bool
 	over      bool
@@ -42,10 +43,7 @@ func (v *voter) leave(_ time.Time, end func([]int64, []string, error)) {
 	for i := range v.seats {
 		s := &v.seats[i]
 		if l.valid[i] = s.had; s.left {
-			l.answers[i] = 2
-			if s.hadLeft {
-				l.answers[i] = 1
-			}
+			l.answers[i] = cmp.Or(s.answer, 2)
 			continue
 		}
 		t.add(func() { v.leaveServer(i, us, l) })
@@ -130,10 +128,14 @@ func (v *voter) onLeft(i int, l *leaveRound, reply []int64, err error) {
 		}
 		v.leaveErr = worse(v.leaveErr, err)
 	default:
-		s.left, l.answers[i] = true, 2
-		if reply[0] == 1 {
-			s.hadLeft, l.answers[i] = true, 1
+		s.left, s.answer = true, 2
+		switch reply[0] {
+		case 1:
+			s.answer = 1
+		case 3:
+			s.answer = 4
 		}
+		l.answers[i] = s.answer
 	}
 	v.judgeLeave(l, &t)
 	v.mu.Unlock()
@@ -156,9 +158,12 @@ func (v *voter) judgeLeave(l *leaveRound, t *todo) {
 			answered++
 		case 2:
 			answered++
-		case 3:
+		case 3, 4:
+			if a == 4 {
+				answered++
+			}
 			if l.valid[i] && !l.completes {
-				may++ // nothing says that this vote was lost before its time
+				may++ // nothing says that another one got this vote before its time was over
 			}
 		}
 	}

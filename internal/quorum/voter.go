@@ -85,7 +85,7 @@ type seat struct {
 	copies    int64 // server time (µs) until which a copy of an enter may arrive
 	had       bool  // the vote was held when the voter began to leave
 	left      bool  // a leave was answered, or none is needed
-	hadLeft   bool  // it found the vote
+	answer    int8  // what it said: see leaveRound
 	state     [3]int64
 }
 

@@ -9,7 +9,8 @@
 --       6 keep (ms)     if the vote is held, store in done that the run is complete; 0 = nothing
 --
 -- Reply (integers)
---   1|2|0, now µs     it had the vote; was queued; neither
+--   1|2|3|0, now µs   it had the vote; was queued; this server abstains, so it may have forgotten
+--                     the vote, and gives it to nobody else; none of these
 --   error REVOKED <reason>  neither, because it was revoked
 --
 -- Cost  if nobody waits: TIME, HMGET, ZSCORE, ZREM, EXISTS.
@@ -49,6 +50,7 @@ else
   local owner = member
   -- include shared/why_gone
   why = gone
+  if not votes then state = 3 end
 end
 if copies_until > now then bury(member, copies_until) end
 advance(lead)

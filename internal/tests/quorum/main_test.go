@@ -1,0 +1,9 @@
+package quorum
+
+import (
+	"testing"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }

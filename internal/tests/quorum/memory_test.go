@@ -1,0 +1,181 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/mutex"
+)
+
+// restartEmpty restarts a server without anything that it had stored.
+func (f *fleet) restartEmpty(i int) {
+	f.reals[i].Kill()
+	_ = os.Remove(filepath.Join(f.reals[i].Dir(), "dump.rdb"))
+	f.reals[i].Restart()
+}
+
+// votes reports whether a server votes for the family.
+func (f *fleet) votes(i int) bool {
+	return f.direct(i).HGet(context.Background(), f.born(), "votes").Val() == "1"
+}
+
+// begin has the family begin on all servers.
+func (f *fleet) begin(m *mutex.Mutex) {
+	f.Helper()
+	f.unlock(f.lock(m, "begin"))
+	for i := range f.size() {
+		for !f.votes(i) {
+			if f.Context().Err() != nil {
+				f.Fatal("the family does not begin")
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
+// must is lock by a deadline: it fails if the lock is not there in time.
+func (f *fleet) lockWithin(m *mutex.Mutex, key string, within time.Duration) *mutex.Lock {
+	f.Helper()
+	began := time.Now()
+	l := f.lock(m, key)
+	if took := time.Since(began); took > within {
+		f.Errorf("a lock took %v, want at most %v", took, within)
+	}
+	return l
+}
+
+// A server that restarts empty while the lock is held would vote again, for another, and make a
+// second majority with a server that has never voted for the holder.
+func TestAnEmptyServerAbstains(t *testing.T) {
+	forgets(t, func(f *fleet) { f.restartEmpty(1) })
+}
+
+// So would one that restarts with a snapshot of a time before the lock.
+func TestAServerWithAnOldSnapshotAbstains(t *testing.T) {
+	forgets(t, func(f *fleet) {
+		f.reals[1].Kill()
+		f.reals[1].Restart()
+		if n := f.direct(1).Exists(context.Background(), f.born()).Val(); n != 1 {
+			f.Fatal("the snapshot is not there")
+		}
+	})
+}
+
+func TestAFlushedServerAbstains(t *testing.T) {
+	forgets(t, func(f *fleet) { f.direct(1).FlushAll(context.Background()) })
+}
+
+func forgets(t *testing.T, forget func(f *fleet)) {
+	newest(t, 3, func(f *fleet) {
+		const term = 2 * time.Second
+		a, b := f.open(ttl(term)), f.open(ttl(term))
+		f.begin(a)
+		f.begin(b)
+		if err := f.direct(1).Save(context.Background()).Err(); err != nil {
+			f.Fatal(err)
+		}
+		f.proxies[2].Refuse(true)
+		f.proxies[2].CloseAll()
+		l := f.lock(a, "k") // with the votes of 0 and 1
+		forget(f)
+		forgot := time.Now()
+		f.proxies[2].Refuse(false) // it has never heard of this lock
+		l2, err := b.TryLock(f.Context(), "k")
+		if err == nil {
+			f.Errorf("a second holder, with token %d, beside %d, which lasts for another %v", l2.Token(), l.Token(), time.Until(l.Deadline()))
+			_ = l2.Unlock()
+		} else if !errors.Is(err, leasehold.ErrUnavailable) && !errors.Is(err, leasehold.ErrBusy) {
+			f.Errorf("TryLock: %v", err)
+		}
+		f.unlock(l)
+		next := f.lock(b, "k")
+		f.Logf("the next lock came after %v", time.Since(forgot))
+		if next.Token() <= l.Token() {
+			f.Errorf("token %d after %d", next.Token(), l.Token())
+		}
+		f.unlock(next)
+	})
+}
+
+// A majority that restarts empty grants nothing for one TTL. Tokens still rise.
+func TestAMajorityForgets(t *testing.T) {
+	newest(t, 5, func(f *fleet) {
+		const term = 2 * time.Second
+		a := f.open(ttl(term))
+		f.begin(a)
+		l := f.lock(a, "k")
+		f.unlock(l)
+		for _, i := range []int{0, 2, 4} {
+			f.restartEmpty(i)
+		}
+		forgot := time.Now()
+		next := f.lock(a, "k")
+		if took := time.Since(forgot); took < term-100*time.Millisecond || took > term+3*time.Second {
+			f.Errorf("a majority had forgotten, and granted after %v", took)
+		}
+		if next.Token() <= l.Token() {
+			f.Errorf("token %d after %d", next.Token(), l.Token())
+		}
+		f.unlock(next)
+	})
+}
+
+// A server that has forgotten its fence votes again only with tokens above those that the others
+// know, even where its clock is behind (here: the tokens are ahead).
+func TestAFloorKeepsTokensRising(t *testing.T) {
+	newest(t, 3, func(f *fleet) {
+		const term = time.Second
+		a := f.open(ttl(term))
+		f.begin(a)
+		ahead := uint64(time.Now().Add(time.Hour).UnixMicro())
+		for i := range 3 { // as if a clock had been an hour ahead
+			if err := f.direct(i).Set(f.Context(), f.part("k", "fence"), ahead, time.Hour).Err(); err != nil {
+				f.Fatal(err)
+			}
+		}
+		l := f.lock(a, "k")
+		if l.Token() <= ahead {
+			f.Fatalf("token %d after %d", l.Token(), ahead)
+		}
+		f.unlock(l)
+		// One after the other forgets, and comes back.
+		last := l.Token()
+		for i := range 3 {
+			f.restartEmpty(i)
+			for deadline := time.Now().Add(20 * time.Second); !f.votes(i); {
+				if time.Now().After(deadline) {
+					f.Fatalf("server %d never votes again", i)
+				}
+				l := f.lock(a, "k")
+				if l.Token() <= last {
+					f.Errorf("token %d after %d", l.Token(), last)
+				}
+				last = l.Token()
+				f.unlock(l)
+			}
+		}
+		l = f.lock(a, "k")
+		if l.Token() <= last {
+			f.Errorf("token %d after %d", l.Token(), last)
+		}
+		f.unlock(l)
+	})
+}
+
+// The first lock of a family needs all servers: one that is away may have voted before.
+func TestAFamilyBeginsWithAllServers(t *testing.T) {
+	newest(t, 3, func(f *fleet) {
+		f.reals[1].Kill()
+		a := f.open()
+		if l, err := a.Lock(f.Context(), "k"); !errors.Is(err, leasehold.ErrUnavailable) {
+			f.Errorf("the family began without a server: %v, %v", l, err)
+		}
+		f.reals[1].Restart()
+		f.unlock(f.lockWithin(a, "k", 5*time.Second))
+	})
+}

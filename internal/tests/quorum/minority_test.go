@@ -1,0 +1,159 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/luascripts"
+)
+
+var sizes = map[string]int{"three": 3, "five": 5}
+
+// While a minority is away, in whatever manner, locks are granted, renewed, handed over and given
+// back as before.
+func TestAMinorityIsAway(t *testing.T) {
+	ways := map[string]func(f *fleet, i int){
+		"killed": func(f *fleet, i int) { f.reals[i].Kill() },
+		"hung":   func(f *fleet, i int) { f.reals[i].Pause(); f.Cleanup(f.reals[i].Resume) },
+		"cut":    func(f *fleet, i int) { f.proxies[i].Cut(true, true); f.Cleanup(f.proxies[i].Heal) },
+		"deaf":   func(f *fleet, i int) { f.proxies[i].Cut(false, true); f.Cleanup(f.proxies[i].Heal) },
+	}
+	t.Parallel()
+	for size, n := range sizes {
+		for way, away := range ways {
+			t.Run(size+"/"+way, func(t *testing.T) {
+				newest(t, n, func(f *fleet) {
+					const term = time.Second
+					a, b, c := f.open(ttl(term)), f.open(ttl(term)), f.open(ttl(term))
+					f.begin(a)
+					held := f.lock(a, "held")
+					for i := range n / 2 {
+						away(f, i)
+					}
+					// A lock that is held stays held for several terms, by renewals.
+					time.Sleep(3 * term)
+					if err := held.Context().Err(); err != nil {
+						f.Errorf("the lock was lost: %v", context.Cause(held.Context()))
+					}
+					if _, err := b.TryLock(f.Context(), "held"); !errors.Is(err, leasehold.ErrBusy) {
+						f.Errorf("TryLock of a held lock: %v", err)
+					}
+					// It is handed over.
+					got := make(chan error, 1)
+					go func() {
+						l, err := b.Lock(context.Background(), "held")
+						if err == nil && l.Token() <= held.Token() {
+							err = fmt.Errorf("token %d after %d", l.Token(), held.Token())
+						}
+						if err == nil {
+							err = l.Unlock()
+						}
+						got <- err
+					}()
+					f.waiting(c, "held", 1)
+					began := time.Now()
+					f.unlock(held)
+					if err := <-got; err != nil {
+						f.Error(err)
+					}
+					f.Logf("unlock and hand-over took %v", time.Since(began))
+					// Others come and go.
+					began = time.Now()
+					for range 10 {
+						f.unlock(f.lock(c, "free"))
+					}
+					f.Logf("ten pairs took %v", time.Since(began))
+					if took := time.Since(began); took > 4*time.Second {
+						f.Errorf("ten pairs took %v", took)
+					}
+				})
+			})
+		}
+	}
+}
+
+// Without a majority nothing is granted, and the caller hears why.
+func TestNoMajority(t *testing.T) {
+	newest(t, 3, func(f *fleet) {
+		a := f.open(ttl(2 * time.Second))
+		f.begin(a)
+		l := f.lock(a, "held")
+		f.reals[0].Kill()
+		f.reals[2].Kill()
+		began := time.Now()
+		if l, err := a.Lock(f.Context(), "k"); !errors.Is(err, leasehold.ErrUnavailable) {
+			f.Errorf("Lock without a majority: %v, %v", l, err)
+		}
+		if l, err := a.TryLock(f.Context(), "k"); !errors.Is(err, leasehold.ErrUnavailable) {
+			f.Errorf("TryLock without a majority: %v, %v", l, err)
+		}
+		f.Logf("both took %v", time.Since(began))
+		select {
+		case <-l.Context().Done():
+			if cause := context.Cause(l.Context()); !errors.Is(cause, leasehold.ErrLost) {
+				f.Errorf("the lock ended with %v", cause)
+			}
+		case <-time.After(10 * time.Second):
+			f.Error("the lock is held without a majority")
+		}
+		if err := l.Unlock(); !errors.Is(err, leasehold.ErrLost) {
+			f.Errorf("Unlock: %v", err)
+		}
+	})
+}
+
+// Whatever reply is lost, of whatever call, at whatever server: no turns overlap, tokens rise, and
+// everybody is served.
+func TestLostReplies(t *testing.T) {
+	t.Parallel()
+	scripts := map[string]string{
+		"enter": luascripts.QuorumEnter(), "leave": luascripts.QuorumLeave(), "yield": luascripts.QuorumYield(), "look": luascripts.QuorumLook(),
+	}
+	for name, script := range scripts {
+		for k := range 4 {
+			for size, n := range sizes {
+				t.Run(fmt.Sprintf("%s/%s %d", size, name, k+1), func(t *testing.T) {
+					newest(t, n, func(f *fleet) {
+						var faults []*redistest.Fault
+						for i := range n {
+							faults = append(faults, f.proxies[i].EatReply(redistest.Runs(script), k+1+i))
+						}
+						j := &judge{tb: f}
+						var all sync.WaitGroup
+						for range 3 {
+							m := f.open(ttl(3 * time.Second))
+							for range 2 {
+								all.Go(func() {
+									for range 4 {
+										l, err := m.Lock(context.Background(), "k")
+										if err != nil {
+											f.Error(err)
+											return
+										}
+										j.enter(l.Token())
+										j.leave()
+										if err := l.Unlock(); err != nil && !errors.Is(err, leasehold.ErrUnavailable) {
+											f.Error(err)
+										}
+									}
+								})
+							}
+						}
+						all.Wait()
+						if name == "enter" || name == "leave" {
+							for _, fault := range faults {
+								fault.Wait()
+							}
+						}
+					})
+				})
+			}
+		}
+	}
+}
