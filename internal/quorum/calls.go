@@ -163,7 +163,7 @@ func (v *voter) onEntered(fl *flight, reply []int64, t *todo) {
 		s.stand, s.err = failed, errTombstone
 	case 9:
 		left := call.Duration(reply[3])
-		if s.err = (&abstention{field(i), left}); v.phase != holding || s.stand != held {
+		if s.err = (&abstention{left}); v.phase != holding || s.stand != held {
 			s.stand = failed
 		} // else nobody gets this vote before its time is over
 		if wait := v.f.remind(i, reply[2], left, reply[4] == 1); wait {

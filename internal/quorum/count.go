@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/leasehold-go/leasehold/internal/call"
@@ -66,7 +67,7 @@ func (v *voter) expire(r *round) {
 		if slices.Contains(v.rounds, r) { // the votes are there, but not with one token yet
 			o := outcome{code: lease.Queued}
 			if !v.waits {
-				o.err = &noMajority{0, v.f.need, errNotYet}
+				o.err = &noMajority{have: 0, need: v.f.need, cause: errNotYet}
 				v.abandon(&t)
 			}
 			v.close(r, o, &t)
@@ -140,6 +141,7 @@ func (v *voter) count(t *todo) {
 			token = fences[i]
 		}
 	}
+	token = max(token, v.target) // no fence is above the token because of a call that is under way
 	equal := 0
 	for _, fence := range fences {
 		if fence == token {
@@ -147,6 +149,7 @@ func (v *voter) count(t *todo) {
 		}
 	}
 	if equal < v.f.need {
+		v.target = token
 		for i := range v.seats {
 			if s := &v.seats[i]; s.stand == held && s.until.After(now) && s.fence < token {
 				v.raise(i, token, t)
@@ -215,7 +218,9 @@ func (v *voter) judge(r *round) (o outcome, over bool) {
 		}
 	}
 	all, need := len(v.seats), v.f.need
-	none := &noMajority{all - refused, need, cmp.Or(why, errForgotten)}
+	none := func() error {
+		return &noMajority{have: all - refused, need: need, cause: cmp.Or(why, errForgotten), each: v.complaints()}
+	}
 	switch {
 	case v.revoked != nil:
 		return outcome{err: v.revoked}, true
@@ -230,11 +235,11 @@ func (v *voter) judge(r *round) (o outcome, over bool) {
 		case valid < need:
 			return outcome{code: lease.Gone}, true
 		}
-		return outcome{err: none}, true
+		return outcome{err: none()}, true
 	case v.phase == holding:
 		return outcome{code: lease.Granted, deadline: v.deadline()}, true
 	case refused > all-need:
-		return outcome{err: none}, true
+		return outcome{err: none()}, true
 	case tooMany > all-need:
 		return outcome{code: lease.QueueFull}, true
 	case votes >= need:
@@ -247,6 +252,17 @@ func (v *voter) judge(r *round) (o outcome, over bool) {
 		return outcome{code: lease.Queued}, true
 	}
 	return outcome{}, false
+}
+
+// complaints returns what the servers said that cannot be counted. Called with the lock.
+func (v *voter) complaints() string {
+	var all []string
+	for i := range v.seats {
+		if err := v.seats[i].err; err != nil {
+			all = append(all, fmt.Sprintf("%s: %v", field(i), err))
+		}
+	}
+	return strings.Join(all, "; ")
 }
 
 // fresh returns how many servers have prolonged the vote in this round. Called with the lock.

@@ -19,6 +19,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -36,7 +37,7 @@ type Family struct {
 	servers []*server
 	need    int       // votes that are a majority
 	born    string    // the Redis key that tells whether a server may vote
-	epoch   time.Time // of the clock that stands for all servers; see micros
+	epoch   time.Time // an hour before its birth, so that no time of its life is 0; see micros
 
 	// Set by Open, before anything is sent.
 	handle     string
@@ -44,8 +45,9 @@ type Family struct {
 	message    func(string)
 	subscribed func()
 
-	active sync.WaitGroup // calls without an outcome, timers and goroutines
-	closed chan struct{}
+	active  sync.WaitGroup // calls without an outcome, timers and goroutines
+	closed  chan struct{}
+	closing sync.Once
 
 	memory memory
 
@@ -58,7 +60,7 @@ type Family struct {
 func New(rdbs []redis.UniversalClient, family keys.Family) (*Family, []error) {
 	f := &Family{
 		keys: family, need: len(rdbs)/2 + 1, born: family.Together().Part("born"),
-		epoch: time.Now(), closed: make(chan struct{}), voters: map[uint64]*voter{},
+		epoch: time.Now().Add(-time.Hour), closed: make(chan struct{}), voters: map[uint64]*voter{},
 	}
 	if n := len(rdbs); n != 3 && n != 5 && n != 7 && n != 9 {
 		return f, []error{keys.Bad("rdbs", "has %d clients; want those of 3, 5, 7 or 9 servers", n)}
@@ -71,7 +73,7 @@ func New(rdbs []redis.UniversalClient, family keys.Family) (*Family, []error) {
 			errs = append(errs, keys.Bad(field(i), "cannot be used: %v", err))
 		case client.IsCluster():
 			errs = append(errs, keys.Bad(field(i), "is a %T, a Cluster client; want the client of one server", rdb))
-		case slices.Contains(rdbs[:i], rdb):
+		case reflect.TypeOf(rdb).Comparable() && slices.Contains(rdbs[:i], rdb):
 			errs = append(errs, keys.Bad(field(i), "is the client %s again; want one client for each server", field(slices.Index(rdbs, rdb))))
 		}
 		f.servers = append(f.servers, &server{f: f, i: i, rdb: rdb, client: client})
@@ -135,7 +137,7 @@ func (f *Family) Open(handle string, ttl time.Duration, spawn func(func()), mess
 
 // Close ends what still runs. Votes of servers that do not answer end by themselves.
 func (f *Family) Close() {
-	close(f.closed)
+	f.closing.Do(func() { close(f.closed) })
 	f.active.Wait()
 }
 
@@ -164,7 +166,7 @@ func (f *Family) Node(string) string { return "" }
 
 // micros returns t by the clock that stands for all servers.
 func (f *Family) micros(t time.Time) int64 {
-	return f.epoch.UnixMicro() + t.Sub(f.epoch).Microseconds()
+	return t.Sub(f.epoch).Microseconds()
 }
 
 // Away reports whether so many servers are known not to answer that the others are no majority.
@@ -200,7 +202,7 @@ func (f *Family) Reachable(ctx context.Context, key string) error {
 	if reached >= f.need {
 		return nil
 	}
-	return &noMajority{reached, f.need, why}
+	return &noMajority{have: reached, need: f.need, cause: why}
 }
 
 // median returns the time (µs) that the clock in the middle shows now, of those that are known, and
@@ -250,11 +252,11 @@ func (f *Family) clocks(key string, then func(error)) {
 					return
 				}
 			case <-bound.C:
-				then(&noMajority{known, f.need, cmp.Or(why, errNotYet)})
+				then(&noMajority{have: known, need: f.need, cause: cmp.Or(why, errNotYet)})
 				return
 			}
 		}
-		then(&noMajority{known, f.need, why})
+		then(&noMajority{have: known, need: f.need, cause: why})
 	})
 }
 
@@ -279,26 +281,24 @@ var (
 // A noMajority says why fewer servers than a majority can be counted.
 type noMajority struct {
 	have, need int
-	cause      error
+	cause      error  // the one that says most
+	each       string // what each server said; "": only cause is known
 }
 
 func (e *noMajority) Error() string {
-	return fmt.Sprintf("%d servers can be counted, of the %d that are needed: %v", e.have, e.need, e.cause)
+	return fmt.Sprintf("%d servers can be counted, of the %d that are needed: %s", e.have, e.need, cmp.Or(e.each, fmt.Sprint(e.cause)))
 }
 
 func (e *noMajority) Unwrap() error { return e.cause }
 
 // An abstention is the answer of a server that does not vote. Its script has done nothing.
-type abstention struct {
-	server string
-	left   time.Duration
-}
+type abstention struct{ left time.Duration }
 
 func (e *abstention) Error() string {
 	if e.left > 0 {
-		return fmt.Sprintf("%s was restarted or flushed, and abstains for another %v", e.server, e.left)
+		return fmt.Sprintf("it was restarted or flushed, and abstains for another %v", e.left)
 	}
-	return e.server + " was restarted or flushed, and must hear the highest token of a majority"
+	return "it was restarted or flushed, and must hear the highest token of a majority"
 }
 
 func isAbstention(err error) bool {

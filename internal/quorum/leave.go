@@ -180,11 +180,11 @@ func (v *voter) judgeLeave(l *leaveRound, t *todo) {
 	case open > 0:
 		return
 	case answered < need:
-		err = &noMajority{answered, need, worse(v.leaveErr, errNotYet)}
+		err = &noMajority{have: answered, need: need, cause: worse(v.leaveErr, errNotYet)}
 	case had+may >= need:
 		reply = []int64{1}
 	case l.completes && had+len(l.answers)-answered >= need:
-		err = &noMajority{had, need, worse(v.leaveErr, errNotYet)}
+		err = &noMajority{have: had, need: need, cause: worse(v.leaveErr, errNotYet)}
 	default:
 		reply = []int64{0}
 	}

@@ -238,7 +238,7 @@ func (v *voter) enter(sent time.Time, o lease.EnterOptions, end func([]int64, []
 			v.base = cmp.Or(o.Ticket, v.f.micros(sent))
 			v.ticket = us + v.base - v.f.micros(time.Now())
 		}
-		if v.phase == resting {
+		if v.lead = uint64(max(0, us)); v.phase == resting {
 			v.begin()
 		}
 		v.open(entering, sent, func(out outcome) {
@@ -265,8 +265,10 @@ func (v *voter) enter(sent time.Time, o lease.EnterOptions, end func([]int64, []
 
 // wake begins a round of signs of life.
 func (v *voter) wake(sent time.Time, end func(outcome)) {
+	us, _, _ := v.f.median(v.res.FirstKey())
 	var t todo
 	v.mu.Lock()
+	v.lead = uint64(max(0, us))
 	switch {
 	case v.phase == leaving:
 		t.add(func() { end(outcome{code: lease.Gone}) })

@@ -85,7 +85,7 @@ func (t *target) Revoke(_, id, reason string) *call.Call {
 			}
 			switch {
 			case done < f.need:
-				end(nil, nil, &noMajority{done, f.need, why})
+				end(nil, nil, &noMajority{have: done, need: f.need, cause: why})
 			case revoked[1]:
 				end([]int64{1, 0, 0}, nil, nil)
 			case revoked[2]:
@@ -107,8 +107,10 @@ func (r *Resource) Revoke(string, string, string) *call.Call {
 // ask runs read for each server. It returns once all have answered, or after a while without those
 // that have not. It fails if fewer than a majority have.
 func ask[T any](ctx context.Context, f *Family, read func(ctx context.Context, s *server) (T, error)) (got map[int]T, err error) {
-	within, cancel := context.WithTimeout(ctx, late)
+	within, cancel := context.WithCancel(ctx) // which ends those that nobody waits for any more
 	defer cancel()
+	patience := time.NewTimer(late)
+	defer patience.Stop()
 	type answer struct {
 		i   int
 		v   T
@@ -128,21 +130,22 @@ func ask[T any](ctx context.Context, f *Family, read func(ctx context.Context, s
 	}
 	got = map[int]T{}
 	why := error(nil)
-	for range f.servers {
+	tooLong := false
+	for open := len(f.servers); open > 0 && ctx.Err() == nil && !(tooLong && len(got) >= f.need); {
 		select {
 		case a := <-answers:
-			if a.err != nil {
+			if open--; a.err != nil {
 				why = worse(why, a.err)
 			} else {
 				got[a.i] = a.v
 			}
-			continue
-		case <-within.Done():
+		case <-patience.C:
+			tooLong = true
+		case <-ctx.Done():
 		}
-		break
 	}
 	if len(got) < f.need {
-		return nil, &noMajority{len(got), f.need, errors.Join(ctx.Err(), cmp.Or(why, errNotYet))}
+		return nil, &noMajority{have: len(got), need: f.need, cause: errors.Join(ctx.Err(), cmp.Or(why, errNotYet))}
 	}
 	return got, nil
 }

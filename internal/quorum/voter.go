@@ -45,6 +45,8 @@ type voter struct {
 	seats   []seat // one for each server
 	rounds  []*round
 	revoked error // some server said that it was revoked
+	lead    uint64 // the token that a free server is to give its vote with: the same for all
+	target  uint64 // the highest token that a fence was to be raised to
 	token   uint64
 	timer   *time.Timer
 	timerAt time.Time
@@ -129,7 +131,7 @@ func newVoter(f *Family, res *Resource, t lease.Terms) *voter {
 
 // begin gives the voter a new name, and the ticket that it had. Called with the lock.
 func (v *voter) begin() {
-	v.phase = wanting
+	v.phase, v.target = wanting, 0
 	v.try++
 	t := v.terms
 	t.Limit = 1
@@ -218,8 +220,7 @@ func (v *voter) sendEnter(i int, k kind, term time.Duration, token uint64, t *to
 	case token > 0:
 		raises = 1
 	default:
-		us, _, _ := v.f.median(v.res.FirstKey())
-		lead = uint64(max(0, us))
+		lead = v.lead
 	}
 	if k == asks && !v.waits {
 		mode = "try"

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,9 +20,11 @@ func (f *fleet) restartEmpty(i int) {
 	f.reals[i].Restart()
 }
 
-// votes reports whether a server votes for the family.
+// votes reports whether a server votes for the family, and knows that it may.
 func (f *fleet) votes(i int) bool {
-	return f.direct(i).HGet(context.Background(), f.born(), "votes").Val() == "1"
+	rdb := f.direct(i)
+	born := rdb.HGetAll(context.Background(), f.born()).Val()
+	return born["votes"] == "1" && (f.reals == nil || strings.Contains(rdb.Info(context.Background(), "server").Val(), born["run"]))
 }
 
 // begin has the family begin on all servers.

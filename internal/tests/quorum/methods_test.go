@@ -1,0 +1,324 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/mutex"
+)
+
+func TestInspectGoesByTheMajority(t *testing.T) {
+	each(t, 5, func(f *fleet) {
+		a, b := f.open(func(c *mutex.Config) { c.Label = "first" }), f.open(func(c *mutex.Config) { c.Label = "second" })
+		state, err := a.Inspect(f.Context(), "k")
+		if err != nil || state.Held || state.Holder != nil || state.Waiting != 0 {
+			f.Errorf("a free lock: %+v, %v", state, err)
+		}
+		l := f.lock(a, "k")
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error, 1)
+		go func() {
+			_, err := b.Lock(ctx, "k")
+			done <- err
+		}()
+		f.waiting(a, "k", 1)
+		state, err = b.Inspect(f.Context(), "k")
+		if err != nil || !state.Held || state.Holder.ID != l.ID() || state.Holder.Label != "first" || state.LastToken != l.Token() {
+			f.Errorf("a held lock: %+v, %v", state, err)
+			for i := range 5 {
+				f.Log(l.ID(), l.Token(), f.direct(i).Get(f.Context(), f.part("k", "fence")), f.direct(i).ZRangeWithScores(f.Context(), f.part("k", "holders"), 0, -1), f.direct(i).HGetAll(f.Context(), f.born()))
+			}
+		}
+		if w := state.Waiters; len(w) != 1 || w[0].Label != "second" || w[0].Position != 1 {
+			f.Errorf("its waiters: %+v", w)
+		}
+		if left := state.Holder.ExpiresIn; left <= 0 || left > 30*time.Second {
+			f.Errorf("it expires in %v", left)
+		}
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			f.Errorf("a wait that its ctx ended: %v", err)
+		}
+		f.waiting(a, "k", 0)
+		f.unlock(l)
+	})
+}
+
+func TestRevoke(t *testing.T) {
+	each(t, 3, func(f *fleet) {
+		a, b := f.open(), f.open()
+		l := f.lock(a, "k")
+		next := make(chan *mutex.Lock, 1)
+		go func() {
+			l, err := b.Lock(context.Background(), "k")
+			if err != nil {
+				f.Error(err)
+			}
+			next <- l
+		}()
+		f.waiting(a, "k", 1)
+		if err := b.Revoke(f.Context(), "k", l.ID(), "a test"); err != nil {
+			f.Fatal(err)
+		}
+		if err := b.Revoke(f.Context(), "k", l.ID(), "a test"); err != nil {
+			f.Errorf("a second time: %v", err)
+		}
+		l2 := <-next
+		var revoked *leasehold.RevokedError
+		if err := l.Unlock(); !errors.As(err, &revoked) || revoked.Reason != "a test" {
+			f.Errorf("Unlock of a lock that was revoked: %v", err)
+		}
+		if l2.Token() <= l.Token() {
+			f.Errorf("token %d after %d", l2.Token(), l.Token())
+		}
+		waiting := make(chan error, 1)
+		go func() {
+			_, err := a.Lock(context.Background(), "k")
+			waiting <- err
+		}()
+		f.waiting(a, "k", 1)
+		state, err := a.Inspect(f.Context(), "k")
+		if err != nil {
+			f.Fatal(err)
+		}
+		if err := a.Revoke(f.Context(), "k", state.Waiters[0].ID, "not you"); err != nil {
+			f.Fatal(err)
+		}
+		if err := <-waiting; !errors.Is(err, leasehold.ErrRevoked) {
+			f.Errorf("a waiter that was revoked: %v", err)
+		}
+		if err := a.Revoke(f.Context(), "k", "AAAAAAAA-1", "nobody"); !errors.Is(err, leasehold.ErrNoLease) {
+			f.Errorf("nobody's lock: %v", err)
+		}
+		f.unlock(l2)
+	})
+}
+
+// A holder whose lock was revoked hears of it by itself.
+func TestAHolderHearsThatItWasRevoked(t *testing.T) {
+	each(t, 3, func(f *fleet) {
+		a, b := f.open(ttl(2*time.Second)), f.open(ttl(2*time.Second))
+		l := f.lock(a, "k")
+		time.Sleep(200 * time.Millisecond) // it listens for hints then
+		if err := b.Revoke(f.Context(), "k", l.ID(), "a test"); err != nil {
+			f.Fatal(err)
+		}
+		select {
+		case <-l.Context().Done():
+			if cause := context.Cause(l.Context()); !errors.Is(cause, leasehold.ErrRevoked) {
+				f.Errorf("the lock ended with %v", cause)
+			}
+		case <-time.After(3 * time.Second):
+			f.Error("the holder never hears of it")
+		}
+		_ = l.Unlock()
+	})
+}
+
+func TestExtend(t *testing.T) {
+	each(t, 3, func(f *fleet) {
+		m := f.open(ttl(3*time.Second), func(c *mutex.Config) { c.MaxHold = time.Minute })
+		l := f.lock(m, "k")
+		time.Sleep(300 * time.Millisecond)
+		before := l.Deadline()
+		if err := l.Extend(f.Context(), 3*time.Second); err != nil {
+			f.Fatal(err)
+		}
+		if moved := l.Deadline().Sub(before); moved < 100*time.Millisecond {
+			f.Errorf("Extend moved the deadline by %v", moved)
+		}
+		if err := l.Extend(f.Context(), 4*time.Second); !errors.Is(err, leasehold.ErrInvalid) || !strings.Contains(err.Error(), "at most 3s") {
+			f.Errorf("an Extend beyond the TTL: %v", err)
+		}
+		f.unlock(l)
+	})
+}
+
+func TestMaxWaitersAndMaxWait(t *testing.T) {
+	each(t, 3, func(f *fleet) {
+		m := f.open(func(c *mutex.Config) { c.MaxWaiters, c.MaxWait = 1, 2*time.Second })
+		l := f.lock(m, "k")
+		done := make(chan error, 1)
+		go func() {
+			_, err := m.Lock(context.Background(), "k")
+			done <- err
+		}()
+		f.waiting(m, "k", 1)
+		if _, err := m.Lock(f.Context(), "k"); !errors.Is(err, leasehold.ErrQueueFull) {
+			f.Errorf("one waiter too many: %v", err)
+		}
+		if err := <-done; !errors.Is(err, leasehold.ErrBusy) || errors.Is(err, leasehold.ErrUnavailable) {
+			f.Errorf("a wait beyond MaxWait: %v", err)
+		}
+		f.unlock(l)
+	})
+}
+
+func TestDoOnceRunsOnce(t *testing.T) {
+	each(t, 3, func(f *fleet) {
+		a, b := f.open(), f.open()
+		runs := 0
+		once := func(m *mutex.Mutex, slot string, fail error) (bool, error) {
+			return m.DoOnce(f.Context(), "job", slot, time.Minute, func(context.Context, uint64) error { runs++; return fail })
+		}
+		failed := errors.New("no")
+		if ran, err := once(a, "1", failed); !ran || !errors.Is(err, failed) {
+			f.Errorf("a run that fails: %v, %v", ran, err)
+		}
+		if ran, err := once(b, "1", nil); !ran || err != nil {
+			f.Errorf("the first run: %v, %v", ran, err)
+		}
+		if ran, err := once(a, "1", nil); ran || err != nil {
+			f.Errorf("the second run: %v, %v", ran, err)
+		}
+		if ran, err := once(a, "2", nil); !ran || err != nil {
+			f.Errorf("another slot: %v, %v", ran, err)
+		}
+		if runs != 3 {
+			f.Errorf("%d runs", runs)
+		}
+		if _, err := a.DoOnce(f.Context(), "job", "", time.Minute, func(context.Context, uint64) error { return nil }); !errors.Is(err, leasehold.ErrInvalid) {
+			f.Errorf("no slot: %v", err)
+		}
+	})
+}
+
+func TestLeadAndShutdown(t *testing.T) {
+	each(t, 3, func(f *fleet) {
+		a, b := f.open(), f.open()
+		ctx, cancel := context.WithCancel(context.Background())
+		led := make(chan string, 2)
+		lead := func(m *mutex.Mutex, name string) chan error {
+			done := make(chan error, 1)
+			go func() {
+				done <- m.Lead(ctx, "leader", func(ctx context.Context, _ uint64) error {
+					led <- name
+					<-ctx.Done()
+					return nil
+				})
+			}()
+			return done
+		}
+		doneA := lead(a, "a")
+		<-led
+		doneB := lead(b, "b")
+		f.waiting(a, "leader", 1)
+		if err := a.Close(f.Context()); err != nil {
+			f.Fatal(err)
+		}
+		if err := <-doneA; !errors.Is(err, leasehold.ErrClosed) {
+			f.Errorf("the first leader: %v", err)
+		}
+		if name := <-led; name != "b" {
+			f.Errorf("%s leads", name)
+		}
+		cancel()
+		if err := <-doneB; !errors.Is(err, context.Canceled) {
+			f.Errorf("the second leader: %v", err)
+		}
+		if err := b.Shutdown(f.Context()); err != nil {
+			f.Fatal(err)
+		}
+		if _, err := b.Lock(f.Context(), "k"); !errors.Is(err, leasehold.ErrClosed) {
+			f.Errorf("a lock after Shutdown: %v", err)
+		}
+	})
+}
+
+// A Guard refuses the write of a holder whose successor has written.
+func TestGuard(t *testing.T) {
+	each(t, 3, func(f *fleet) {
+		m := f.open()
+		g, err := mutex.NewGuard(f.direct(0), mutex.GuardConfig{Name: f.family})
+		if err != nil {
+			f.Fatal(err)
+		}
+		l := f.lock(m, "k")
+		old := l.Token()
+		if err := g.Set(f.Context(), "k", old, "old", time.Minute); err != nil {
+			f.Fatal(err)
+		}
+		f.unlock(l)
+		l = f.lock(m, "k")
+		if err := g.Set(f.Context(), "k", l.Token(), "new", time.Minute); err != nil {
+			f.Fatal(err)
+		}
+		f.unlock(l)
+		if err := g.Set(f.Context(), "k", old, "old", time.Minute); !errors.Is(err, leasehold.ErrFenced) {
+			f.Errorf("the write of an old holder: %v", err)
+		}
+	})
+}
+
+func TestWhatNewQuorumRefuses(t *testing.T) {
+	each(t, 3, func(f *fleet) {
+		all := f.clients()
+		cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{f.addr(0)}})
+		ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": f.addr(0)}})
+		defer cluster.Close()
+		defer ring.Close()
+		for name, c := range map[string]struct {
+			rdbs []redis.UniversalClient
+			cfg  mutex.Config
+			want []string
+		}{
+			"none":               {nil, mutex.Config{}, []string{"rdbs has 0 clients; want those of 3, 5, 7 or 9 servers"}},
+			"two":                {all[:2], mutex.Config{}, []string{"rdbs has 2 clients; want those of 3, 5, 7 or 9 servers"}},
+			"four":               {append(f.clients(), all[0]), mutex.Config{}, []string{"rdbs has 4 clients"}},
+			"nil":                {[]redis.UniversalClient{all[0], nil, all[2]}, mutex.Config{}, []string{"rdbs[1] ", "nil"}},
+			"a client twice":     {[]redis.UniversalClient{all[0], all[1], all[0]}, mutex.Config{}, []string{"rdbs[2] is the client rdbs[0] again"}},
+			"a Cluster":          {[]redis.UniversalClient{all[0], cluster, all[2]}, mutex.Config{}, []string{"rdbs[1] is a *redis.ClusterClient", "want the client of one server"}},
+			"a Ring":             {[]redis.UniversalClient{all[0], all[1], ring}, mutex.Config{}, []string{"rdbs[2] ", "Ring"}},
+			"several bad fields": {all, mutex.Config{LocalFor: 5 * time.Millisecond, Replicas: 1, TTL: 1}, []string{"LocalFor is 5ms; want 0", "Replicas is 1; want 0", "TTL is 1ns"}},
+		} {
+			c.cfg.Name = f.family
+			if m, err := mutex.NewQuorum(c.rdbs, c.cfg); m != nil || !errors.Is(err, leasehold.ErrInvalid) {
+				f.Errorf("%s: %v, %v", name, m, err)
+			} else {
+				for _, want := range c.want {
+					if !strings.Contains(err.Error(), want) {
+						f.Errorf("%s: %q; want %q in it", name, err, want)
+					}
+				}
+			}
+		}
+	})
+}
+
+// Two clients of one server would be two votes of one.
+func TestTheSameServerTwice(t *testing.T) {
+	t.Parallel()
+	eachReal(t, 3, func(f *fleet) {
+		twice := []redis.UniversalClient{f.direct(0), f.direct(1), f.direct(0)}
+		if m, err := mutex.NewQuorum(twice, mutex.Config{Name: f.family}); m != nil || !errors.Is(err, leasehold.ErrInvalid) ||
+			!strings.Contains(err.Error(), "rdbs[2] is the same server as rdbs[0]") {
+			f.Errorf("the same server twice: %v, %v", m, err)
+		}
+	})
+}
+
+// A server that did not answer when the handle was made is recognised before its vote counts.
+func TestTheSameServerTwiceLater(t *testing.T) {
+	newest(t, 3, func(f *fleet) {
+		f.proxies[2].SetUpstream(f.addr(0))
+		f.proxies[2].Refuse(true)
+		m, err := mutex.NewQuorum(f.clients(), mutex.Config{Name: f.family})
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.proxies[2].Refuse(false)
+		f.reals[1].Kill()
+		if l, err := m.Lock(f.Context(), "k"); err == nil {
+			f.Errorf("a lock with two votes of one server, token %d", l.Token())
+		}
+		if err := m.Close(f.Context()); err != nil {
+			f.Fatal(err)
+		}
+	})
+}
