@@ -44,7 +44,7 @@ type voter struct {
 	member  string
 	seats   []seat // one for each server
 	rounds  []*round
-	revoked error // some server said that it was revoked
+	revoked error  // some server said that it was revoked
 	lead    uint64 // the token that a free server is to give its vote with: the same for all
 	target  uint64 // the highest token that a fence was to be raised to
 	token   uint64

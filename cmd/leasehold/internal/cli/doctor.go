@@ -16,23 +16,25 @@ const codeProblems = 1
 
 func (a *app) doctor() *cobra.Command {
 	var asJSON bool
+	var quorum []string
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Say what the server's settings mean for the leases",
 		Long: `doctor looks at the version, the user's rights, eviction, persistence, replicas,
 clocks and messages of the server, or of each primary of a Cluster. It says which
-of leasehold's promises hold there, and what to change.
+of leasehold's promises hold there, and what to change. With --quorum it looks at
+each of the servers, and whether one of them is there twice.
 
 It writes no key. Rights are tried with commands that change nothing.
 
 Exit codes: 0 all is well, or nothing worse than a note; 1 a promise does not hold;
 64 bad arguments; 69 Redis is out of reach.`,
 		Example: `  leasehold doctor
+  leasehold doctor --quorum redis://a,redis://b,redis://c
   leasehold doctor --json | jq '.findings[] | select(.grade == "problem")'`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.with(c.Context(), func(rdb redis.UniversalClient) error {
-				report, err := doctor.Look(c.Context(), rdb, a.prefix)
+			tell := func(report doctor.Report, err error) error {
 				if err != nil {
 					return err
 				}
@@ -45,10 +47,24 @@ Exit codes: 0 all is well, or nothing worse than a note; 1 a promise does not ho
 					return &run.Error{Code: codeProblems}
 				}
 				return err
+			}
+			if len(quorum) > 0 {
+				rdbs, err := a.dialAll(c.Context(), quorum)
+				if err != nil {
+					return err
+				}
+				for _, rdb := range rdbs {
+					defer rdb.Close()
+				}
+				return withCode(tell(doctor.LookQuorum(c.Context(), rdbs, a.prefix)))
+			}
+			return a.with(c.Context(), func(rdb redis.UniversalClient) error {
+				return tell(doctor.Look(c.Context(), rdb, a.prefix))
 			})
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "one object")
+	c.Flags().StringSliceVar(&quorum, "quorum", nil, "URLs of the servers of a quorum, instead of --redis, separated by commas")
 	return c
 }
 

@@ -126,6 +126,27 @@ func (a *app) with(ctx context.Context, do func(rdb redis.UniversalClient) error
 	return withCode(do(rdb))
 }
 
+// dialAll makes the clients of the servers of a quorum, or, without URLs, that of the command.
+func (a *app) dialAll(ctx context.Context, urls []string) (all []redis.UniversalClient, err error) {
+	if len(urls) == 0 {
+		rdb, err := a.dial(ctx)
+		return []redis.UniversalClient{rdb}, err
+	}
+	for _, url := range urls {
+		one := *a
+		one.connect.URL = url
+		rdb, err := one.dial(ctx)
+		if err != nil {
+			for _, rdb := range all {
+				_ = rdb.Close()
+			}
+			return nil, err
+		}
+		all = append(all, rdb)
+	}
+	return all, nil
+}
+
 // withCode gives an error of the network, and one of the user's rights, its exit code. The
 // server refuses a command before it does anything; what it refuses within a script is
 // another error.

@@ -3,10 +3,12 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/run"
@@ -20,6 +22,7 @@ func (a *app) commands() []*cobra.Command { return append(a.everywhere(), a.run(
 func (a *app) run() *cobra.Command {
 	var o run.Options
 	var wait string
+	var quorum []string
 	conflict := run.CodeConflict
 	c := &cobra.Command{
 		Use:                   "run (--mutex | --semaphore) NAME --key KEY [flags] -- PROGRAM…",
@@ -64,11 +67,11 @@ Exit codes: the program's own, or 128 + the number of the signal that ended it;
   # at most three exports of this customer in the fleet, others wait
   leasehold run --semaphore exports --key acme --limit 3 -- ./export acme`,
 		RunE: func(c *cobra.Command, args []string) error {
-			o.Program, o.Prefix = args, a.prefix
+			o.Program, o.Prefix, o.Quorum = args, a.prefix, len(quorum) > 0
 			if err := checkRun(c, &o, wait, conflict); err != nil {
 				return usage(err)
 			}
-			code, err := run.Run(a.dial, o)
+			code, err := run.Run(func(ctx context.Context) ([]redis.UniversalClient, error) { return a.dialAll(ctx, quorum) }, o)
 			var e *run.Error
 			if errors.As(err, &e) && e.Code == run.CodeConflict {
 				e.Code = conflict
@@ -87,6 +90,7 @@ Exit codes: the program's own, or 128 + the number of the signal that ended it;
 	f.SetInterspersed(false) // what follows the program's name is the program's
 	f.StringVar(&o.Mutex, "mutex", "", "name of the family of locks")
 	f.StringVar(&o.Semaphore, "semaphore", "", "name of the family of permits; wants --limit")
+	f.StringSliceVar(&quorum, "quorum", nil, "URLs of 3, 5, 7 or 9 servers that decide the lock together, instead of --redis, separated by commas; wants --mutex")
 	f.StringVar(&o.Key, "key", "", "key of the lock or the permit, 1 to 512 bytes")
 	f.IntVar(&o.Limit, "limit", 0, "permits of the key, 1 to 100000, of a semaphore")
 	f.StringVar(&wait, "wait", "", "longest time until the program starts, such as 30s; 0 = don't wait for a turn (default without end)")
@@ -104,6 +108,8 @@ func checkRun(c *cobra.Command, o *run.Options, wait string, conflict int) error
 	switch {
 	case (o.Mutex == "") == (o.Semaphore == ""):
 		return errors.New("run: want --mutex NAME or --semaphore NAME")
+	case o.Quorum && o.Mutex == "":
+		return errors.New("run: --quorum is for --mutex")
 	case o.Key == "" || len(o.Key) > 512:
 		return fmt.Errorf("run: --key has %d bytes; want 1 to 512", len(o.Key))
 	case o.Semaphore != "" && !c.Flags().Changed("limit"):

@@ -16,6 +16,7 @@ import (
 // Options say what to run, and under which lease.
 type Options struct {
 	Mutex, Semaphore string // the family: one of both
+	Quorum           bool   // several servers decide the lock
 	Key              string
 	Once             string        // the slot of a run that is completed once, under a lock; "": none
 	Keep             time.Duration // how long the slot's completion is remembered
@@ -61,9 +62,16 @@ type handle struct {
 }
 
 // open makes the handle. Its errors are the user's.
-func open(rdb redis.UniversalClient, o Options) (*handle, error) {
+func open(rdbs []redis.UniversalClient, o Options) (*handle, error) {
 	if o.Mutex != "" {
-		m, err := mutex.New(rdb, mutex.Config{Name: o.Mutex, Prefix: o.Prefix, TTL: o.TTL})
+		cfg := mutex.Config{Name: o.Mutex, Prefix: o.Prefix, TTL: o.TTL}
+		var m *mutex.Mutex
+		var err error
+		if o.Quorum {
+			m, err = mutex.NewQuorum(rdbs, cfg)
+		} else {
+			m, err = mutex.New(rdbs[0], cfg)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -82,7 +90,7 @@ func open(rdb redis.UniversalClient, o Options) (*handle, error) {
 			return &held{lease: l, token: l.Token(), release: l.Unlock}, nil
 		}}, nil
 	}
-	s, err := semaphore.New(rdb, semaphore.Config{Name: o.Semaphore, Prefix: o.Prefix, TTL: o.TTL, Limit: o.Limit})
+	s, err := semaphore.New(rdbs[0], semaphore.Config{Name: o.Semaphore, Prefix: o.Prefix, TTL: o.TTL, Limit: o.Limit})
 	if err != nil {
 		return nil, err
 	}

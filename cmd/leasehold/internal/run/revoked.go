@@ -20,8 +20,11 @@ import (
 // stream that the program has ended; until then, or until the lease would have ended, the
 // next program does not start. Programs under permits run beside each other: there the next
 // one waits only where the revoked ones and those that hold permits are more than the limit.
+//
+// The servers of a quorum each have such a stream. What one of them says counts, and a majority must
+// answer: so many have noted the revocation.
 type predecessors struct {
-	rdb    redis.UniversalClient
+	rdbs   []redis.UniversalClient
 	stream string
 }
 
@@ -34,13 +37,16 @@ const (
 	noteBound = 5 * time.Second
 )
 
-func predecessorsOf(rdb redis.UniversalClient, o Options) (predecessors, error) {
+func predecessorsOf(rdbs []redis.UniversalClient, o Options) (predecessors, error) {
 	f := keys.Family{Prefix: o.Prefix, Kind: keys.Mutex, Name: o.Mutex}
+	if o.Quorum {
+		f.Kind = keys.Quorum
+	}
 	if o.Mutex == "" {
 		f.Kind, f.Name = keys.Semaphore, o.Semaphore
 	}
 	res, err := f.Resource(o.Key)
-	return predecessors{rdb, res.Part("audit")}, err
+	return predecessors{rdbs, res.Part("audit")}, err
 }
 
 // running says how many permits were revoked under which programs may still run, and for
@@ -48,21 +54,50 @@ func predecessorsOf(rdb redis.UniversalClient, o Options) (predecessors, error) 
 func (p predecessors) running(ctx context.Context) (permits int, longest time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, noteBound)
 	defer cancel()
-	pipe := p.rdb.Pipeline()
-	clock, latest := pipe.Time(ctx), pipe.XRevRangeN(ctx, p.stream, "+", "-", mostRevoked)
-	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) { // nil: miniredis says so of no stream
-		return 0, 0, err
+	type read struct {
+		entries []redis.XMessage
+		clock   time.Time
+		err     error
 	}
-	over := map[any]bool{}
-	for _, entry := range latest.Val() {
-		switch id := entry.Values["id"]; entry.Values["what"] {
-		case ended:
-			over[id] = true
-		case "lease":
-			if lasts := ends(entry).Sub(clock.Val()); lasts > 0 && !over[id] {
-				permits += int(number(entry.Values["permits"]))
-				longest = max(longest, lasts)
+	reads := make(chan read, len(p.rdbs))
+	for _, rdb := range p.rdbs {
+		go func() {
+			pipe := rdb.Pipeline()
+			clock, latest := pipe.Time(ctx), pipe.XRevRangeN(ctx, p.stream, "+", "-", mostRevoked)
+			_, err := pipe.Exec(ctx)
+			if errors.Is(err, redis.Nil) { // miniredis says so of no stream
+				err = nil
 			}
+			reads <- read{latest.Val(), clock.Val(), err}
+		}()
+	}
+	need := len(p.rdbs)/2 + 1
+	over, revoked := map[any]bool{}, map[any]redis.XMessage{}
+	lasts := map[any]time.Duration{}
+	for answered, open := 0, len(p.rdbs); answered < need; open-- {
+		if open == 0 {
+			return 0, 0, err
+		}
+		r := <-reads
+		if r.err != nil {
+			err = r.err
+			continue
+		}
+		answered++
+		for _, entry := range r.entries {
+			switch id := entry.Values["id"]; entry.Values["what"] {
+			case ended:
+				over[id] = true
+			case "lease":
+				revoked[id] = entry
+				lasts[id] = max(lasts[id], ends(entry).Sub(r.clock))
+			}
+		}
+	}
+	for id, entry := range revoked {
+		if lasts[id] > 0 && !over[id] {
+			permits += int(number(entry.Values["permits"]))
+			longest = max(longest, lasts[id])
 		}
 	}
 	return permits, longest, nil
@@ -122,11 +157,26 @@ func (p predecessors) giveBack(l *held) error {
 func (p predecessors) noteEnded(id string) {
 	ctx, cancel := context.WithTimeout(context.Background(), noteBound)
 	defer cancel()
-	err := p.rdb.XAdd(ctx, &redis.XAddArgs{
-		Stream: p.stream, NoMkStream: true, Values: []string{"id", id, "what", ended},
-	}).Err()
-	if err != nil && !errors.Is(err, redis.Nil) { // nil: there is no stream any more
-		warn("the next program waits until the revoked lease would have ended: %v", err)
+	noted := make(chan error, len(p.rdbs))
+	for _, rdb := range p.rdbs {
+		go func() {
+			err := rdb.XAdd(ctx, &redis.XAddArgs{
+				Stream: p.stream, NoMkStream: true, Values: []string{"id", id, "what", ended},
+			}).Err()
+			if errors.Is(err, redis.Nil) { // there is no stream any more, or none came to be there
+				err = nil
+			}
+			noted <- err
+		}()
+	}
+	var failed []error
+	for range p.rdbs {
+		if err := <-noted; err != nil {
+			failed = append(failed, err)
+		}
+	}
+	if len(failed) > (len(p.rdbs)-1)/2 { // else each majority has a server that noted it
+		warn("the next program waits until the revoked lease would have ended: %v", failed[0])
 	}
 }
 

@@ -36,7 +36,7 @@ func TestNoAnswerIsNotBusy(t *testing.T) {
 	defer rdb.Close()
 	hook := &silent{left: 2}
 	rdb.AddHook(hook)
-	p := redistest.Must(predecessorsOf(rdb, Options{Mutex: redistest.Name(t), Key: "k"}))(t)
+	p := redistest.Must(predecessorsOf([]redis.UniversalClient{rdb}, Options{Mutex: redistest.Name(t), Key: "k"}))(t)
 	if err := p.await(t.Context(), &handle{}, true); err != nil || hook.left > 0 {
 		t.Errorf("%v, with %d silent pipelines left", err, hook.left)
 	}
@@ -55,7 +55,7 @@ func TestLeaseThatComesTooLateIsGivenBack(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: redistest.Mini(t).Addr()})
 	defer rdb.Close()
 	o := Options{Mutex: redistest.Name(t), Key: "k", Wait: time.Millisecond, TTL: time.Second}
-	p := redistest.Must(predecessorsOf(rdb, o))(t)
+	p := redistest.Must(predecessorsOf([]redis.UniversalClient{rdb}, o))(t)
 	gave := 0
 	h := &handle{acquire: func(ctx context.Context, _ bool) (*held, error) {
 		<-ctx.Done()

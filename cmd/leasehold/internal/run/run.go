@@ -22,7 +22,7 @@ const closeBound = 5 * time.Second
 
 // Run takes the lease, runs the program under it, and gives the lease back. It
 // returns the exit code; an *Error says what went wrong.
-func Run(dial func(context.Context) (redis.UniversalClient, error), o Options) (exit int, err error) {
+func Run(dial func(context.Context) ([]redis.UniversalClient, error), o Options) (exit int, err error) {
 	path, err := lookUp(o.Program[0])
 	if err != nil {
 		return 0, err

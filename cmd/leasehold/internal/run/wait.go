@@ -26,23 +26,23 @@ const (
 
 // family is what a tool uses of Redis.
 type family struct {
-	rdb    redis.UniversalClient
+	rdbs   []redis.UniversalClient
 	handle *handle
 	before predecessors
 }
 
-func openFamily(ctx context.Context, dial func(context.Context) (redis.UniversalClient, error), o Options) (*family, error) {
-	rdb, err := dial(ctx)
+func openFamily(ctx context.Context, dial func(context.Context) ([]redis.UniversalClient, error), o Options) (*family, error) {
+	rdbs, err := dial(ctx)
 	if err != nil {
 		return nil, err
 	}
-	f := &family{rdb: rdb}
-	f.handle, err = open(rdb, o)
+	f := &family{rdbs: rdbs}
+	f.handle, err = open(rdbs, o)
 	if err == nil {
-		f.before, err = predecessorsOf(rdb, o)
+		f.before, err = predecessorsOf(rdbs, o)
 	}
 	if err != nil {
-		_ = rdb.Close()
+		f.closeClients()
 		return nil, failed(CodeUsage, err)
 	}
 	return f, nil
@@ -60,8 +60,12 @@ func (f *family) close(o Options) {
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()
 	_ = f.handle.close(ctx)
-	if f.rdb != nil {
-		_ = f.rdb.Close()
+	f.closeClients()
+}
+
+func (f *family) closeClients() {
+	for _, rdb := range f.rdbs {
+		_ = rdb.Close()
 	}
 }
 

@@ -1,0 +1,56 @@
+package doctor
+
+import (
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
+)
+
+func TestServersOfAQuorumAreJudgedTogether(t *testing.T) {
+	v := redistest.Newest(t)
+	var servers []*redistest.Server
+	var rdbs []redis.UniversalClient
+	for range 3 {
+		s := redistest.StartServer(t, v, "--maxmemory-policy", "noeviction")
+		servers, rdbs = append(servers, s), append(rdbs, s.Client())
+	}
+	look := func(rdbs ...redis.UniversalClient) Report {
+		t.Helper()
+		r, err := LookQuorum(t.Context(), rdbs, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	r := look(rdbs...)
+	want(t, r, "quorum", Good, "3 different servers answer", "1 of them may be lost")
+	want(t, r, "persistence", Note, "abstains for one TTL")
+	want(t, r, "messages", Good, servers[2].Addr()+": a message takes")
+	if r.Problems() > 0 || r.Promises[0].Grade != Good {
+		t.Errorf("%+v", r)
+	}
+
+	r = look(rdbs[0], rdbs[1], servers[0].Client())
+	want(t, r, "quorum", Bad, "are the same server")
+	if r.Promises[0].Grade != Bad {
+		t.Errorf("promised with one server twice: %+v", r.Promises)
+	}
+	want(t, look(rdbs[0], rdbs[1]), "quorum", Bad, "there are 2 servers")
+
+	if err := rdbs[1].ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := rdbs[1].ConfigSet(t.Context(), "maxmemory", "100mb").Err(); err != nil {
+		t.Fatal(err)
+	}
+	want(t, look(rdbs...), "eviction", Bad, servers[1].Addr()+" has maxmemory-policy allkeys-lru")
+
+	servers[2].Kill()
+	want(t, look(rdbs...), "quorum", Bad, servers[2].Addr()+" does not answer")
+	servers[1].Kill()
+	if _, err := LookQuorum(t.Context(), rdbs, ""); err == nil {
+		t.Error("no error without a majority")
+	}
+}

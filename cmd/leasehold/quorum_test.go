@@ -1,0 +1,68 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/mutex"
+)
+
+// run takes a lock that several servers decide, and does without one of them.
+func TestRunUnderALockOfAQuorum(t *testing.T) {
+	versions := redistest.NeedServers(t)
+	var servers []*redistest.Server
+	var rdbs []redis.UniversalClient
+	var urls []string
+	for range 3 {
+		s := redistest.StartServer(t, versions[len(versions)-1])
+		servers, rdbs, urls = append(servers, s), append(rdbs, s.Client()), append(urls, "redis://"+s.Addr())
+	}
+	name, file := redistest.Name(t), filepath.Join(t.TempDir(), "order")
+	run := func(script string) *tool {
+		return start(t, "", "run", "--quorum", strings.Join(urls, ","), "--mutex", name, "--key", "k", "--wait", "10s", "--", "sh", "-c", script)
+	}
+	m, err := mutex.NewQuorum(rdbs, mutex.Config{Name: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close(t.Context())
+	l, err := m.Lock(t.Context(), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	waits := run("echo $LEASEHOLD_TOKEN")
+	redistest.Eventually(t, "the tool waits", func() bool {
+		state, err := m.Inspect(t.Context(), "k")
+		return err == nil && state.Waiting == 1
+	})
+	servers[1].Kill()
+	if err := l.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+	if token := waits.line(); token <= itoa(int(l.Token())) {
+		t.Errorf("the program has the token %q, after %d", token, l.Token())
+	}
+	if got := waits.code(); got != 0 {
+		t.Errorf("the tool ended with %d: %s", got, waits.stderr.String())
+	}
+	one, other := run("echo begin >> "+file+"; sleep 0.2; echo end >> "+file), run("echo begin >> "+file+"; sleep 0.2; echo end >> "+file)
+	for _, x := range []*tool{one, other} {
+		if got := x.code(); got != 0 {
+			t.Errorf("a tool ended with %d: %s", got, x.stderr.String())
+		}
+	}
+	if text, err := os.ReadFile(file); err != nil || string(text) != "begin\nend\nbegin\nend\n" {
+		t.Errorf("the programs ran beside each other: %q, %v", text, err)
+	}
+	if got := start(t, "", "run", "--quorum", strings.Join(urls[:2], ","), "--mutex", name, "--key", "k", "--", "true").code(); got != 64 {
+		t.Errorf("two servers: the tool ended with %d", got)
+	}
+	if got := start(t, "", "run", "--quorum", strings.Join(urls, ","), "--semaphore", name, "--limit", "1", "--key", "k", "--", "true").code(); got != 64 {
+		t.Errorf("a semaphore: the tool ended with %d", got)
+	}
+}
