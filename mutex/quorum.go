@@ -14,27 +14,28 @@ import (
 // with one vote. A lock is held by the request that has the votes of a majority. There is at most
 // one holder, and tokens rise, as long as no majority of the servers forgets at the same time or
 // has a clock that jumps. A server that was restarted, empty or with an old snapshot, or was
-// flushed, is recognised, and abstains for one TTL. docs/quorum.md says who needs that, and what
-// else there is.
+// flushed, abstains for one TTL. docs/quorum.md says who needs that, and what else there is.
 //
-// The methods are those of [New]'s handle, and cost about as many round trips, to all servers at
-// the same time. The rules that differ:
+// The methods are those of [New]'s handle. The rules that differ:
 //
-//   - The clients are those of single servers. cfg.Replicas and cfg.LocalFor must be 0. All handles
-//     of a family have the same TTL; to change it, let all locks end first.
-//   - [Lock.Extend] sets at most TTL.
-//   - [Mutex.Inspect] and [Mutex.Revoke] go by what a majority says.
-//   - The user needs the right +info, too. Keys are <prefix>:qmx:{<name>:<key>}:<part>, and
+//   - The clients are those of single servers, and Replicas, LocalFor and KeepFor are 0. All
+//     handles of a family have the same TTL; to change it, let all locks end first.
+//   - [Lock.Extend] sets at most TTL. [Mutex.Inspect] and [Mutex.Revoke] go by the majority.
+//   - The user needs +info, too. Keys are <prefix>:qmx:{<name>:<key>}:<part>, and
 //     <prefix>:qmx:{<name>}:born, which has no expiry.
 //
 // NewQuorum asks each server for its run id, for at most 1 s, and refuses a server that is there
-// twice. The first lock of a family on new servers needs all of them.
+// twice. The first lock of a family on new servers needs all of them. A free lock costs one round
+// trip to all servers at the same time, or two.
 func NewQuorum(rdbs []redis.UniversalClient, cfg Config) (*Mutex, error) {
 	settings := cfg.manager()
 	settings.Family.Kind = keys.Quorum
 	servers, errs := quorum.New(rdbs, settings.Family)
 	if cfg.LocalFor != 0 {
 		errs = append(errs, keys.Bad("LocalFor", "is %v; want 0: a lock of a quorum does not stay in a process", cfg.LocalFor))
+	}
+	if cfg.KeepFor != 0 {
+		errs = append(errs, keys.Bad("KeepFor", "is %v; want 0: a lock of a quorum is not kept after its use", cfg.KeepFor))
 	}
 	if cfg.Replicas != 0 {
 		errs = append(errs, keys.Bad("Replicas", "is %d; want 0: the servers of a quorum are independent", cfg.Replicas))

@@ -275,7 +275,7 @@ func TestWhatNewQuorumRefuses(t *testing.T) {
 			"a client twice":     {[]redis.UniversalClient{all[0], all[1], all[0]}, mutex.Config{}, []string{"rdbs[2] is the client rdbs[0] again"}},
 			"a Cluster":          {[]redis.UniversalClient{all[0], cluster, all[2]}, mutex.Config{}, []string{"rdbs[1] is a *redis.ClusterClient", "want the client of one server"}},
 			"a Ring":             {[]redis.UniversalClient{all[0], all[1], ring}, mutex.Config{}, []string{"rdbs[2] ", "Ring"}},
-			"several bad fields": {all, mutex.Config{LocalFor: 5 * time.Millisecond, Replicas: 1, TTL: 1}, []string{"LocalFor is 5ms; want 0", "Replicas is 1; want 0", "TTL is 1ns"}},
+			"several bad fields": {all, mutex.Config{LocalFor: 5 * time.Millisecond, KeepFor: time.Second, Replicas: 1, TTL: 1}, []string{"LocalFor is 5ms; want 0", "KeepFor is 1s; want 0", "Replicas is 1; want 0", "TTL is 1ns"}},
 		} {
 			c.cfg.Name = f.family
 			if m, err := mutex.NewQuorum(c.rdbs, c.cfg); m != nil || !errors.Is(err, leasehold.ErrInvalid) {
