@@ -205,6 +205,8 @@ func (m mutation) test(ctx context.Context, work, pkg string) (by string, err er
 	switch {
 	case err == nil:
 		return "", nil
+	case ctx.Err() != nil: // nobody noticed anything: it was stopped
+		return "", fmt.Errorf("its tests were stopped: %w", ctx.Err())
 	case !errors.As(err, &exit):
 		return "", err
 	case bytes.Contains(out, []byte("[build failed]")) || bytes.Contains(out, []byte("[setup failed]")):
