@@ -73,18 +73,19 @@ func (g *Group[T]) fetch(ctx context.Context, op, key string, load func(ctx cont
 	if !inMemory {
 		seen = g.lookUp(ctx, t)
 	}
-	r, errs := seen.result, seen.errs
 	if seen.verdict == hit { // needs no request
-		g.returned(began, r.Source, errs)
+		g.returned(began, seen.result.Source, seen.errs)
 	} else {
-		c := &calling[T]{g: g, ctx: ctx, began: began, done: func(_ *request[T], got Result[T], failed []error) { r, errs = got, failed }}
+		var got look[T] // seen must not escape to the heap
+		c := &calling[T]{g: g, ctx: ctx, began: began, done: func(_ *request[T], r Result[T], errs []error) { got.result, got.errs = r, errs }}
 		q := &request[T]{g: g, target: t, begun: begun, ctx: ctx, load: loaderOfOne(load)}
 		c.run([]*request[T]{q}, []look[T]{seen})
+		seen = got
 	}
-	if errs != nil {
-		return Result[T]{}, call.Fail(pkg, op, t.Label, errs...)
+	if seen.errs != nil {
+		return Result[T]{}, call.Fail(pkg, op, t.Label, seen.errs...)
 	}
-	return r, nil
+	return seen.result, nil
 }
 
 // DoMany is like [Group.Do] for several keys. It calls load once, for the keys that are not

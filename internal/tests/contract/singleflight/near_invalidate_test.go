@@ -274,7 +274,9 @@ func TestNearDropsBeforeItAcknowledges(t *testing.T) {
 func TestNearLostMessagesAreRepeated(t *testing.T) {
 	withProxy(t, func(f *fixture, p *redistest.Proxy) {
 		f.teach()
-		g, writer := f.openVia(p, nearFor(hold)), mustOpen(f)
+		g, writer := f.openVia(p, nearFor(hold)), mustOpen(f, nearFor(hold))
+		put(f, writer, "own", "v")
+		warm(f, writer, "own", "v") // the writer listens, so no new subscription has the reader told again
 		put(f, writer, "k", "old")
 		warm(f, g, "k", "old")
 		lost := p.DropRequest(harness.Does("near leave"), 1)
