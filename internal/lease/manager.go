@@ -159,17 +159,18 @@ func New(rdb redis.UniversalClient, cfg Config, extra ...error) (*Manager, error
 	if cfg.Keeps {
 		label = keys.Keeps + label
 	}
+	if single != nil {
+		single.CountQuestions(m.Go)
+	}
 	switch {
 	case cfg.Quorum != nil:
 		m.handle += label
 		m.inbox = cfg.Quorum.Open(m.handle, cfg.TTL, m.Go, m.message, m.subscribed)
 	case single.IsCluster():
-		single.CountQuestions(m.Go)
 		m.handle += keys.InSlot + label
 		channelOf := func(key string) string { return keys.InboxAt(key, m.handle) }
 		m.inbox = inbox.NewSharded(single, channelOf, m.message, m.subscribedFor)
 	default:
-		single.CountQuestions(m.Go)
 		m.handle += label
 		m.inbox = inbox.New(
 			func(ctx context.Context) *redis.PubSub { return single.Subscribe(ctx, cfg.Family.Inbox(m.handle)) },

@@ -70,7 +70,7 @@ var scripts = []mutation{
 	},
 	{
 		name: "the limit, on the fast path", file: "luascripts/permits/shared/enter.lua",
-		old: "if held < tonumber(ARGV[4]) then", new: "if true then",
+		old: "if held < tonumber(ARGV[4]) and", new: "if",
 		packages: leases,
 	},
 	{
@@ -394,7 +394,7 @@ var client = []mutation{
 	},
 	{
 		name: "Close waits for the question for the time", file: "internal/lease/manager.go",
-		old: "	client.CountQuestions(m.Go)\n", new: "",
+		old: "		single.CountQuestions(m.Go)\n", new: "",
 		packages: leases, tests: "TestClose",
 	},
 	{

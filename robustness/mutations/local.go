@@ -19,7 +19,7 @@ var localTurns = []mutation{
 	},
 	{
 		name: "the enter goes before the leave", file: "internal/lease/turns.go",
-		old: "replies, errs := m.client.DoBoth(m.client.Brief(), e.call, leave)\n", new: "replies, errs := m.client.DoBoth(m.client.Brief(), leave, e.call)\n\treplies[0], replies[1], errs[0], errs[1] = replies[1], replies[0], errs[1], errs[0]\n",
+		old: "replies, errs := m.single.DoBoth(m.client.Brief(), e.call, leave)\n", new: "replies, errs := m.single.DoBoth(m.client.Brief(), leave, e.call)\n\treplies[0], replies[1], errs[0], errs[1] = replies[1], replies[0], errs[1], errs[0]\n",
 		packages: localTests,
 	},
 	{

@@ -57,7 +57,9 @@ func LoseEach(t *testing.T, srv *redistest.Server, kind, ask string, lives []Lif
 		mu.Lock()
 		defer mu.Unlock()
 		lost[x.Lost()] = true
-		return x.seen
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		return x.seen // a late reply may still come
 	}
 	var all sync.WaitGroup
 	for _, l := range lives {

@@ -25,7 +25,8 @@ if fenced then
 elseif ARGV[2] == '1' and redis.call('EXISTS', queue, alive, stored_limit) == 0 then
   bare = true
   local held = redis.call('ZCARD', holders)
-  if held < tonumber(ARGV[4]) then
+  -- A copy of a call that was granted must not register: a recall may have come since.
+  if held < tonumber(ARGV[4]) and not (keepers and redis.call('ZSCORE', holders, member)) then
     -- include permits/shared/register
     if redis.call('ZADD', holders, 'NX', now + ttl, member) == 1 then
       if held == 0 then
