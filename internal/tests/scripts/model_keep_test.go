@@ -76,7 +76,7 @@ func (m *permitMachine) renewKept(t *rapid.T) {
 	got := m.call(fmt.Sprintf("renew %s for %v, kept", name(r), ttl), r.Renew(lease.RenewOptions{Term: ttl, Counts: true, Keeps: true}), -1, func(ref reference) outcome {
 		return on(ref).unlessRevoked(r.Member(), 0, on(ref).renewKept(r.Member(), ttl.Milliseconds()))
 	})
-	if m.wasRevoked(r, got) {
+	if m.renewalWasRevoked(r, got) {
 		return
 	}
 	reply, err := r.ReadRenew(got.ints)

@@ -209,7 +209,7 @@ func (m *permitMachine) renew(t *rapid.T) {
 	got := m.call(fmt.Sprintf("renew %s for %v", name(r), ttl), r.Renew(lease.RenewOptions{Term: ttl}), -1, func(ref reference) outcome {
 		return on(ref).unlessRevoked(r.Member(), 0, on(ref).renew(r.Member(), ttl.Milliseconds()))
 	})
-	if m.wasRevoked(r, got) {
+	if m.renewalWasRevoked(r, got) {
 		return
 	}
 	if _, err := r.ReadRenew(got.ints); err != nil {

@@ -168,11 +168,21 @@ func (m *machine) revoke(t *rapid.T, target lease.Resource, r *request) {
 
 // wasRevoked reports whether a call was answered with a revocation, which has the first reason.
 func (m *machine) wasRevoked(r *request, got outcome) bool {
+	return m.toldRevoked(r, got, m.model.(revoking).stands(r.Member()))
+}
+
+// renewalWasRevoked is wasRevoked for a renewal, which looks for a lease alone. A request that was
+// revoked, and is made again after its tombstone, may wait meanwhile.
+func (m *permitMachine) renewalWasRevoked(r *request, got outcome) bool {
+	return m.toldRevoked(r, got, on(m.model).left(r.Member()) > 0)
+}
+
+func (m *machine) toldRevoked(r *request, got outcome, there bool) bool {
 	if got.ints != nil {
 		return false
 	}
-	if b := m.revoked[r.Seq]; got.text[0] != "REVOKED "+b.reason || m.model.(revoking).stands(r.Member()) {
-		m.Fatalf("%s was told %q; it was revoked for %q, and is there: %v", name(r), got.text, b.reason, m.model.(revoking).stands(r.Member()))
+	if b := m.revoked[r.Seq]; got.text[0] != "REVOKED "+b.reason || there {
+		m.Fatalf("%s was told %q; it was revoked for %q, and is there: %v", name(r), got.text, b.reason, there)
 	}
 	return true
 }

@@ -133,7 +133,7 @@ func (m *permitMachine) renewAndCount(t *rapid.T) {
 	got := m.call(fmt.Sprintf("renew %s for %v and count", name(r), ttl), r.Renew(lease.RenewOptions{Term: ttl, HeldFor: heldFor, Counts: true}), -1, func(ref reference) outcome {
 		return on(ref).unlessRevoked(r.Member(), 0, on(ref).renewAndCount(r.Member(), ttl.Milliseconds()))
 	})
-	if m.wasRevoked(r, got) {
+	if m.renewalWasRevoked(r, got) {
 		return
 	}
 	left, err := r.ReadRenew(got.ints)
