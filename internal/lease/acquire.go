@@ -20,13 +20,13 @@ type Attempt struct {
 	Key     string
 	Permits int
 	Limit   int
-	Wait    bool
 	Want    any // passed to the Protocol, in Terms
 
 	Parent context.Context // of the lease's Context; nil: the ctx of Acquire
 	Seat   *call.Seat      // sends the first enter together with others; nil: it is sent by itself
 
 	Turns Turns // set if the lease serves several turns; nil: it serves its caller alone
+	Wait  bool  // for a turn
 	Own   bool  // with Turns: the attempt is its caller's, although others may use the lease later
 	Keeps bool  // the lease may be kept when nobody uses it
 
@@ -159,7 +159,7 @@ func (c *caller) run(into *Lease) (isQueued bool, answer any, err error) {
 		}
 		becameQueued := at.state == queued && c.was != queued
 		c.was = at.state
-		next, wake, trip := at.next, at.wake, at.trip
+		next, wake, trip := at.next, at.wake, at.kept.roundTrip()
 		m.mu.Unlock()
 		end.tell()
 		if becameQueued {

@@ -38,15 +38,14 @@ type attempt struct {
 	lastState *State // of its key, if its group has others, or if it left its group
 	leftGroup moment
 
-	trip    time.Duration // round trip of its last enter
 	token   uint64
 	grantAt moment // when the process learned of the grant
 	place   int32  // among the group's waiters
 	byEnter bool   // see Lease.ByEnter
-	grantBy Grant  // see Lease.Grant
 	watched bool   // its key is watched, so that hints are heard
 	quiet   bool   // see Attempt.Quiet
 	turned  bool   // see Lease.ServeTurns
+	kept    *kept  // what matters for kept leases alone; nil: nothing
 	failure error  // of the last enter or renewal; nil: it was answered
 	why     error  // why the lease is over; nil: it is not
 	cause   error  // what led to that, if known

@@ -94,9 +94,13 @@ func (e *enter) onDone(ints []int64, err error) {
 	}
 	if at.state == held && was == entering {
 		at.byEnter = true
-		at.grantBy = Grant{Sent: sent, Keepable: at.Keeps && !r.Contended && at.ticket == 0, Added: r.Added}
+		if at.Keeps {
+			at.kept = &kept{grant: Grant{Sent: sent, Keepable: !r.Contended && at.ticket == 0, Added: r.Added}}
+		}
 	}
-	at.trip = got.Sub(sent)
+	if joins && at.AwaitsKept {
+		at.kept = &kept{trip: got.Sub(sent)}
+	}
 	end := at.after(was, fx, &r.Result)
 	m.mu.Unlock()
 	end.tell()

@@ -36,7 +36,25 @@ type Grant struct {
 
 // Grant returns how the lease was granted. A lease that another call granted is not Keepable:
 // it was waited for.
-func (l *Lease) Grant() Grant { return l.a.grantBy }
+func (l *Lease) Grant() Grant {
+	if l.a.kept == nil {
+		return Grant{}
+	}
+	return l.a.kept.grant
+}
+
+// kept is what an attempt notes only if kept leases matter to it.
+type kept struct {
+	grant Grant         // once its own enter was granted
+	trip  time.Duration // of the enter that queued it for permits that may be on their way
+}
+
+func (k *kept) roundTrip() time.Duration {
+	if k == nil {
+		return 0
+	}
+	return k.trip
+}
 
 // Rest makes the lease idle, if it is held at the time now. It is renewed as before. If it is
 // lost, it is given back, and nobody is told but its Turns.

@@ -19,7 +19,7 @@ var kept = []mutation{
 	},
 	{
 		name: "a lease that was waited for is not kept", file: "internal/lease/kept.go",
-		old: "{ return l.a.grantBy }", new: "{ return Grant{Sent: l.Since(), Keepable: true} }",
+		old: "\tif l.a.kept == nil {\n\t\treturn Grant{}\n\t}\n\treturn l.a.kept.grant\n", new: "\treturn Grant{Sent: l.Since(), Keepable: true}\n",
 		packages: keepTests, tests: "TestContendedPermit",
 	},
 	{
