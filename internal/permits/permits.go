@@ -43,8 +43,8 @@ func (f Family) Resource(key string) (lease.Resource, error) {
 type Resource struct {
 	label   string
 	fenced  bool
-	keys    [4]any // holders, queue, alive, limit (or fence, if fenced)
-	keepers any    // of a family that keeps leases
+	keys    [4]any  // holders, queue, alive, limit (or fence, if fenced)
+	keepers *string // of a family that keeps leases; nil: it keeps none
 }
 
 // NewResource returns a Resource with its Redis keys.
@@ -58,7 +58,8 @@ func NewResource(r keys.Resource, fenced, keeps bool) *Resource {
 		keys: [4]any{r.Part("holders"), r.Part("queue"), r.Part("alive"), r.Part(last)},
 	}
 	if keeps {
-		res.keepers = r.Part("keepers")
+		keepers := r.Part("keepers")
+		res.keepers = &keepers
 	}
 	return res
 }
@@ -151,9 +152,9 @@ type Request struct {
 	counted int   // permits as enter and leave take them; 0: one, fenced
 	ttl     int64 // ms
 	limit   int
-	keeps   bool // the lease may be kept when nobody uses it
 
 	once      *Once         // the run that the lock is for; nil: none
+	keeps     bool          // the lease may be kept when nobody uses it
 	completes atomic.Bool   // its leave stores that the run is complete
 	lastToken atomic.Uint64 // token of the last of several turns (see turns.go); 0: the lease served one
 }
