@@ -18,6 +18,11 @@ var kept = []mutation{
 		packages: keepTests + " " + scriptTests, tests: "TestContendedPermit|TestModelOfPermits",
 	},
 	{
+		name: "a copy of an enter registers no keeper", file: "luascripts/permits/shared/enter.lua",
+		old: " and not (keepers and redis.call('ZSCORE', holders, member))", new: "",
+		packages: scriptTests, tests: "TestModelOfPermits",
+	},
+	{
 		name: "a lease that was waited for is not kept", file: "internal/lease/kept.go",
 		old: "\tif l.a.kept == nil {\n\t\treturn Grant{}\n\t}\n\treturn l.a.kept.grant\n", new: "\treturn Grant{Sent: l.Since(), Keepable: true}\n",
 		packages: keepTests, tests: "TestContendedPermit",
