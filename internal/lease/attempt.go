@@ -229,16 +229,15 @@ func (a *attempt) Due(t time.Time, calls []*call.Call) ([]*call.Call, time.Time,
 		}
 	}
 	was := a.state
-	probes := a.probes
 	do, fx := a.tick(now, pending)
 	at, slack := a.due()
 	a.dueAt = at // the schedule learns it from what Due returns
 	end := a.after(was, fx, nil)
 	var c *call.Call
 	switch do {
-	case toRenew:
+	case toRenew, toProbe:
 		term := a.term(t)
-		if probes {
+		if do == toProbe {
 			term = probeTerm
 		}
 		c = a.renewal(t, RenewOptions{Term: term})

@@ -58,6 +58,7 @@ type flight struct {
 	at     moment
 	void   moment             // of an enter: when it is void; of a leave: until when copies of the enter may run
 	term   moment             // of a grant, or asked for
+	asked  moment             // the term that a renewal asks for
 	own    [mostActors]moment // terms of the grants to others of the handle that the reply tells
 }
 
@@ -186,7 +187,7 @@ func (w *world) run(f *flight) {
 	case renewCall:
 		f.code = w.unlessRevoked(i, Gone)
 		if r.expiry[i] != 0 {
-			r.expiry[i] = max(r.expiry[i], w.now+f.term)
+			r.expiry[i] = max(r.expiry[i], w.now+f.asked)
 			f.code, f.term = Granted, r.expiry[i]-w.now
 		}
 	case askCall:
@@ -276,7 +277,7 @@ func (w *world) answer(f flight) (violation string) {
 	case leaveCall:
 		fx = a.onLeave(&res, w.now)
 	case renewCall:
-		fx = a.onRenew(&res, worldTTL, f.sent, w.now)
+		fx = a.onRenew(&res, f.asked, f.sent, w.now)
 	case askCall:
 		if f.code == Unanswered {
 			if a.failed(false, w.now) {
@@ -385,7 +386,9 @@ func (w *world) ticks(i int8) string {
 	do, _ := a.tick(w.now, pending)
 	switch do {
 	case toRenew:
-		w.put(flight{kind: renewCall, who: i, sent: w.now, at: w.now + roundTrip/2, term: worldTTL})
+		w.put(flight{kind: renewCall, who: i, sent: w.now, at: w.now + roundTrip/2, asked: worldTTL})
+	case toProbe:
+		w.put(flight{kind: renewCall, who: i, sent: w.now, at: w.now + roundTrip/2, asked: probeTerm})
 	case toLeave:
 		w.put(flight{kind: leaveCall, who: i, sent: w.now, at: w.now + roundTrip/2, void: a.copiesUntil(w.now)})
 	}

@@ -393,7 +393,7 @@ func (a *life) grant(r *Result, sent, now moment) effect {
 	case a.deadline <= now:
 		return a.giveBackLate(now)
 	}
-	a.plan(now)
+	a.plan(false, now)
 	if a.confirms = a.confirms && !r.Confirmed; a.confirms {
 		a.renewAt, a.since = now, now // an own renewal has the grant confirmed first
 		return 0
@@ -415,10 +415,16 @@ func (a *life) giveBackLate(now moment) effect {
 	return wake | late
 }
 
-// plan sets the next renewal to a third of the time that is left, less up to a tenth of that.
-func (a *life) plan(now moment) {
+// plan sets the next renewal to a third of the time that is left, less up to a tenth of that. A
+// probe changes nothing, so after one the renewal is due when two thirds of the TTL are left, as
+// before: hints may come all the time, and must not put it off.
+func (a *life) plan(probed bool, now moment) {
 	left := max(0, min(a.deadline-now, a.ttl))
-	a.renewAt = now + left/3 - a.spread(left/30+1)
+	in := left / 3
+	if probed {
+		in = max(0, left-2*a.ttl/3)
+	}
+	a.renewAt = now + in - a.spread(in/10+1)
 }
 
 // notice ends a lease whose deadline has passed: that counts before every event but the answer

@@ -21,7 +21,7 @@ func (a *life) onRenew(r *Result, term time.Duration, sent, now moment) effect {
 	}
 	switch r.Code {
 	case Granted:
-		return a.renewed(r, sent, now)
+		return a.renewed(r, term == probeTerm, sent, now)
 	case Revoked:
 		return a.lostUntaken(tellRevoked, byRevoker, now)
 	case Gone:
@@ -45,7 +45,7 @@ func (a *life) onRenew(r *Result, term time.Duration, sent, now moment) effect {
 // renewed moves the deadline, unless too few replicas confirmed the renewal: a replica that
 // takes over from the primary may never have received it. No renewal shortens a lease on the
 // server, so an older answer with an earlier end is ignored.
-func (a *life) renewed(r *Result, sent, now moment) (fx effect) {
+func (a *life) renewed(r *Result, probed bool, sent, now moment) (fx effect) {
 	switch {
 	case !r.TooFew:
 		a.deadline = max(a.deadline, sent+r.Term-margin(r.Term))
@@ -57,7 +57,7 @@ func (a *life) renewed(r *Result, sent, now moment) (fx effect) {
 		return fx
 	}
 	a.fails = 0
-	a.plan(now)
+	a.plan(probed, now)
 	if a.confirms {
 		a.confirms = false
 		return fx | wake
@@ -219,6 +219,7 @@ type duty uint8
 const (
 	nothing duty = iota
 	toRenew
+	toProbe // a renewal that is there to hear of a revocation, and changes nothing
 	toLeave
 )
 
@@ -243,9 +244,12 @@ func (a *life) tick(now, pending moment) (do duty, fx effect) {
 			a.renewAt = pending
 			return nothing, fx
 		}
+		if do = toRenew; a.probes {
+			do = toProbe
+		}
 		// If no answer comes, try again after a quarter of the time that is left.
 		a.renewAt, a.renewedAt, a.probes = now+a.retryRenewal(now), now, false
-		return toRenew, fx
+		return do, fx
 	case a.state == leaving && !a.attached && now >= a.next:
 		if pending > now {
 			a.next = pending

@@ -57,6 +57,54 @@ func TestHintBringsACallForward(t *testing.T) {
 	}
 }
 
+// Hints that come all the time put no renewal off that makes the lease longer. Anybody who may
+// publish can send them, and new subscriptions cause them, too.
+func TestHintsPutNoRenewalOff(t *testing.T) {
+	a := aHeld(epoch)
+	serverEnd := epoch + a.ttl // when the lease ends in Redis
+	renewals, probes := 0, 0
+	for now := epoch; now < epoch+10*a.ttl; now += 10 * time.Millisecond {
+		a.onHint(now)
+		do, fx := a.tick(now, 0)
+		if fx != 0 || a.state != held {
+			t.Fatalf("after %v: effect %b, state %d, %d renewals and %d questions", now-epoch, fx, a.state, renewals, probes)
+		}
+		term := a.ttl
+		switch do {
+		case nothing:
+			continue
+		case toProbe:
+			probes++
+			term = probeTerm
+		case toRenew:
+			renewals++
+			if left := a.deadline - now; left < a.ttl/2 {
+				t.Errorf("after %v: renewed with %v of %v left", now-epoch, left, a.ttl)
+			}
+		}
+		serverEnd = max(serverEnd, now+term)
+		a.onRenew(&Result{Code: Granted, Term: serverEnd - now}, term, now, now)
+	}
+	if renewals < 20 || renewals > 45 || probes < 100 {
+		t.Errorf("%d renewals and %d questions in ten terms", renewals, probes)
+	}
+}
+
+// After a question the lease is renewed when it would have been without it.
+func TestQuestionMovesNoRenewal(t *testing.T) {
+	a := aHeld(epoch)
+	due := a.renewAt
+	now := epoch + a.ttl/4
+	a.onHint(now)
+	if do, _ := a.tick(now, 0); do != toProbe {
+		t.Fatalf("the hint causes %d, want a question", do)
+	}
+	a.onRenew(&Result{Code: Granted, Term: epoch + a.ttl - now}, probeTerm, now, now)
+	if off := due - a.renewAt; off < 0 || off > a.ttl/30 {
+		t.Errorf("it is renewed %v after the grant, before the hint %v", a.renewAt-epoch, due-epoch)
+	}
+}
+
 // No answer to a leave is never success, however long it takes.
 func TestLeaveWithoutAnAnswerIsNoSuccess(t *testing.T) {
 	now := epoch

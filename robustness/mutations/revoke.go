@@ -102,12 +102,17 @@ var revoked = []mutation{
 	},
 	{
 		name: "revoke: a hint only makes the holder renew", file: "internal/lease/life.go",
-		old: "\t\t\ta.renewAt, a.probes = at, true\n", new: "\t\t\treturn a.lose(byServer)\n",
+		old: "\t\t\ta.renewAt, a.probes = at, true\n", new: "\t\t\treturn a.lose(byServer, now)\n",
 		packages: "./internal/lease " + operators, tests: "TestHint|Simulation",
 	},
 	{
+		name: "hints put no renewal off", file: "internal/lease/life.go",
+		old: "\tif probed {\n", new: "\tif false {\n",
+		packages: "./internal/lease", tests: "TestHintsPut|TestQuestion",
+	},
+	{
 		name: "revoke: forged messages end none of many leases", file: "internal/lease/group.go",
-		old: "\t\ta.after(a.state, a.onHint(m.now()), nil)\n", new: "\t\tif was := a.state; was == held {\n\t\t\ta.after(was, a.lose(byServer), nil)\n\t\t}\n",
+		old: "\t\ta.after(a.state, a.onHint(m.now()), nil)\n", new: "\t\tif was := a.state; was == held {\n\t\t\ta.after(was, a.lose(byServer, m.now()), nil)\n\t\t}\n",
 		packages: "./internal/tests/faults/mutex", tests: "InNumbers", servers: true,
 	},
 	{
