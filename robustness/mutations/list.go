@@ -31,7 +31,7 @@ const (
 // together.
 var sampled = concat(scripts, totals, listed)
 
-var mutations = concat(scripts, client, flightScripts, flights, totals, listed, telemetry, replicas, localTurns, inboxes, revoked, commands, queue, outages, once, several, near, kept, core)
+var mutations = concat(scripts, client, flightScripts, flights, totals, listed, telemetry, replicas, localTurns, inboxes, revoked, commands, queue, outages, once, several, near, kept, votes, core)
 
 func concat(all ...[]mutation) (list []mutation) {
 	for _, some := range all {

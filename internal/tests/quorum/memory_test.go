@@ -128,6 +128,33 @@ func TestAMajorityForgets(t *testing.T) {
 	})
 }
 
+// If a majority has forgotten, the servers that remember may be the only ones that know the last
+// token. So all must answer, however long ago the others forgot.
+func TestAllMustAnswerIfAMajorityForgot(t *testing.T) {
+	newest(t, 3, func(f *fleet) {
+		const term = time.Second
+		a := f.open(ttl(term))
+		f.begin(a)
+		l := f.lock(a, "k")
+		f.unlock(l)
+		f.proxies[2].Refuse(true)
+		f.proxies[2].CloseAll()
+		f.restartEmpty(0)
+		f.restartEmpty(1)
+		for begin := time.Now(); time.Since(begin) < 3*term; {
+			if l, err := a.TryLock(f.Context(), "k"); !errors.Is(err, leasehold.ErrUnavailable) {
+				f.Fatalf("two servers that have forgotten decide after %v: %v, %v", time.Since(begin), l, err)
+			}
+		}
+		f.proxies[2].Refuse(false)
+		next := f.lockWithin(a, "k", 5*time.Second)
+		if next.Token() <= l.Token() {
+			f.Errorf("token %d after %d", next.Token(), l.Token())
+		}
+		f.unlock(next)
+	})
+}
+
 // A server that has forgotten its fence votes again only with tokens above those that the others
 // know, even where its clock is behind (here: the tokens are ahead).
 func TestAFloorKeepsTokensRising(t *testing.T) {

@@ -1,0 +1,110 @@
+package quorum
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/call"
+	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/internal/lease"
+)
+
+// aVoter returns one of three servers' voters that wants the lock. Nothing is sent.
+func aVoter(t *testing.T) *voter {
+	t.Helper()
+	family := keys.Family{Kind: keys.Quorum, Name: "f", Prefix: "p"}
+	f := &Family{
+		keys: family, need: 2, born: "born", epoch: time.Now().Add(-time.Hour), ttl: 10 * time.Second,
+		closed: make(chan struct{}), voters: map[uint64]*voter{}, message: func(string) {},
+	}
+	for i := range 3 {
+		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+		t.Cleanup(func() { _ = rdb.Close() })
+		client, err := call.NewClient(rdb)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.servers = append(f.servers, &server{f: f, i: i, rdb: rdb, client: client})
+	}
+	res := &Resource{f: f, label: "f/k"}
+	for i, part := range []string{"holders", "queue", "alive", "fence", "born"} {
+		res.keys[i] = part
+	}
+	v := newVoter(f, res, lease.Terms{Handle: "handle", Seq: 1, Permits: 1, TTL: f.ttl, Limit: 1})
+	v.waits = true
+	v.begin()
+	t.Cleanup(v.stopTimer)
+	return v
+}
+
+// votes gives the voter the votes of the servers in turn, with these fences, for ever longer.
+func (v *voter) votes(fences ...uint64) {
+	for i, fence := range fences {
+		v.seats[i] = seat{stand: held, fence: fence, until: time.Now().Add(time.Duration(i+1) * time.Second)}
+	}
+}
+
+func TestDeadlineIsThatOfAMajority(t *testing.T) {
+	v := aVoter(t)
+	v.votes(5, 5, 5)
+	v.token = 5
+	if at := v.deadline(); at != v.seats[1].until {
+		t.Errorf("it ends %v before the second of three votes does", v.seats[1].until.Sub(at))
+	}
+	v.seats[2].fence = 4 // a vote with a lower token does not count
+	if at := v.deadline(); at != v.seats[0].until {
+		t.Errorf("with two votes it ends %v before the first of them does", v.seats[0].until.Sub(at))
+	}
+	v.seats[1].fence = 4
+	if at := v.deadline(); !at.IsZero() {
+		t.Errorf("with one vote it ends %v from now", time.Until(at))
+	}
+}
+
+func TestOneTokenForAMajority(t *testing.T) {
+	v := aVoter(t)
+	v.votes(5, 7)
+	var todo todo
+	v.count(&todo)
+	if v.phase != wanting || v.target != 7 || v.seats[0].raising != 7 || v.seats[1].raising != 0 || len(todo) != 1 {
+		t.Errorf("phase %d, target %d, %d calls; want the first server to be asked for the token 7", v.phase, v.target, len(todo))
+	}
+	v.seats[0].fence = 7
+	if v.count(&todo); v.phase != holding || v.token != 7 {
+		t.Errorf("phase %d, token %d; want it to hold with the token 7", v.phase, v.token)
+	}
+}
+
+// A vote that is yielded counts for nothing until the yield is answered, or void. An enter that was
+// sent before may have run before it. A yield without an answer may still run.
+func TestYieldedVoteDoesNotCount(t *testing.T) {
+	const void = 5_000_000 // µs
+	v := aVoter(t)
+	v.votes(5)
+	var todo todo
+	v.ask(0, &todo)
+	enter := v.seats[0].flights[0]
+	v.yield(0, &todo)
+	yield := v.seats[0].flights[1]
+	yield.void = void
+	granted := func(at int64) []int64 { return []int64{1, at, 9000, 5, 0} }
+	if v.apply(enter, granted(void-2000), nil, &todo); v.seats[0].stand != yielding {
+		t.Fatalf("an enter from before the yield counts: %d", v.seats[0].stand)
+	}
+	v.apply(yield, nil, errors.New("i/o timeout"), &todo)
+	again := v.seats[0].flights[len(v.seats[0].flights)-1]
+	if again == enter || again == yield {
+		t.Fatal("nothing asks once the yield has had no answer")
+	}
+	if v.apply(again, granted(void-1), nil, &todo); v.seats[0].stand != yielding {
+		t.Fatalf("a vote counts though a copy of the yield may still come: %d", v.seats[0].stand)
+	}
+	v.ask(0, &todo)
+	again = v.seats[0].flights[len(v.seats[0].flights)-1]
+	if v.apply(again, granted(void), nil, &todo); v.seats[0].stand != held {
+		t.Fatalf("the vote does not count though the yield is void: %d", v.seats[0].stand)
+	}
+}
