@@ -44,7 +44,7 @@ func TestAPI(t *testing.T) {
 	t.Errorf("if that is wanted: LEASEHOLD_API=write go test -run %s .", t.Name())
 }
 
-// The comment of an exported declaration or field has at most 20 lines: who reads more?
+// The comment of an exported declaration or field has at most 20 lines. A longer one is not read.
 func TestDocCommentsAreShort(t *testing.T) {
 	seen := 0
 	for _, names := range apiFiles(t) {

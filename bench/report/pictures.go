@@ -21,7 +21,7 @@ import (
 
 func init() { plot.DefaultFont = font.Font{Typeface: "Liberation", Variant: "Sans"} }
 
-// competitor is one curve. The colours differ in lightness too, for those who can't tell
+// competitor is one curve. The colours differ in lightness too, for readers who can't tell
 // red from green. What is dashed is no library.
 type competitor struct {
 	metric, name string

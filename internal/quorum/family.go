@@ -55,7 +55,7 @@ type Family struct {
 	voters map[uint64]*voter // by their sequence number
 }
 
-// New makes the servers of a handle. It asks each server who it is, for a moment, so that the same
+// New makes the servers of a handle. It asks each server for its run id, for a moment, so that the same
 // server is not counted twice.
 func New(rdbs []redis.UniversalClient, family keys.Family) (*Family, []error) {
 	f := &Family{
@@ -87,7 +87,7 @@ func New(rdbs []redis.UniversalClient, family keys.Family) (*Family, []error) {
 // field is the name of a server's client in errors.
 func field(i int) string { return fmt.Sprintf("rdbs[%d]", i) }
 
-// askWithin bounds the question who the servers are, when a handle is made.
+// askWithin bounds the question for the servers' run ids, when a handle is made.
 const askWithin = time.Second
 
 // twice returns an error for each server that is there twice. A server that does not answer in

@@ -8,7 +8,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/call"
 )
 
-// A server that was restarted, or flushed, may have forgotten whom it gave its vote. It abstains for
+// A server that was restarted, or flushed, may have forgotten the vote that it gave. It abstains for
 // one TTL (luascripts/quorum/shared/process.lua): by then all votes that it may have forgotten have
 // expired. It must not vote with a lower token than before either. So it votes again only once a
 // client has told it a floor:

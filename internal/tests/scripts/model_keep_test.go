@@ -30,7 +30,7 @@ func (p *permitsModel) register(handle string) (added int64) {
 	return added
 }
 
-// recall tells all who keep, unless they were told a moment ago. It says whether permits may be
+// recall tells all keepers, unless they were told a moment ago. It says whether permits may be
 // on their way.
 func (p *permitsModel) recall() bool {
 	if p.recalled() {

@@ -176,7 +176,7 @@ func refused(err error, o Options) error {
 		if o.Mutex == "" {
 			kind = "semaphore"
 		}
-		return failed(CodeConflict, fmt.Errorf("%s %s/%s was not free in time, and the program did not run: %s; leasehold show --%[1]s %[2]s --key %[3]s says who holds it",
+		return failed(CodeConflict, fmt.Errorf("%s %s/%s was not free in time, and the program did not run: %s; leasehold show --%[1]s %[2]s --key %[3]s names its holder",
 			kind, o.Mutex+o.Semaphore, o.Key, why))
 	case errors.Is(err, leasehold.ErrUnavailable):
 		return failed(CodeUnreachable, err)

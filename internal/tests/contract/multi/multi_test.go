@@ -157,12 +157,12 @@ func TestNothingIsTriedBehindAKnownQueue(t *testing.T) {
 func TestRefusedItemIsWaitedForAlone(t *testing.T) {
 	each(t, func(f *fixture) {
 		p, other := f.open(), f.open()
-		f.release(p.take(p.lockItems("a")...)) // the script is known
+		f.release(p.take(p.lockItems("a", "b", "c")...)) // the script is known, on a Cluster to the node of each key
 		b := other.takeLock("b")
 		before := p.wire.Sent("enter")
 		w := p.wait(f.Context(), "b", p.lockItems("a", "b", "c")...)
 		redistest.Eventually(f, "the answers", func() bool { return p.wire.Answered("enter") == p.wire.Sent("enter") })
-		if n := p.wire.Sent("enter") - before; n != 4 { // on a Cluster, too: its nodes share the knowledge
+		if n := p.wire.Sent("enter") - before; n != 4 {
 			f.Errorf("%d enters; want that of each item, and one more of the refused item", n)
 		}
 		if err := b.Unlock(); err != nil {
