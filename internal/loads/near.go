@@ -51,7 +51,8 @@ func ReadNearRead(v []int64, text []string) (NearValue, error) {
 	return r, nil
 }
 
-// NearTell prepares the call that tells readers once more to drop their copies.
+// NearTell prepares the call that tells readers once more to drop their copies, or with no
+// number of an acknowledgement only asks which of them are still registered.
 func NearTell(near string, ack Acknowledge, readers []string) *call.Call {
 	words := make([]any, 0, 3+len(readers))
 	words = append(words, near, ack.Number, ack.Handle)

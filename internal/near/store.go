@@ -32,9 +32,17 @@ type Copy struct {
 // and the maps, and on a Cluster its channel.
 const overhead = 640
 
-// sizeOf returns what a copy takes of memory if its stored value has n bytes. The allocator
-// rounds sizes up by an eighth at most.
-func sizeOf(k Key, n int) int { return n + n/8 + 2*(len(k.Name)+len(k.Value)) + overhead }
+// sizeOf returns what a copy takes of memory if its stored value has n bytes. Go's allocator
+// rounds small sizes up by an eighth at most, and those above 32 KiB to whole pages.
+func sizeOf(k Key, n int) int {
+	const large, page = 32 << 10, 8 << 10
+	if n > large {
+		n = (n + page - 1) / page * page
+	} else {
+		n += n / 8
+	}
+	return n + 2*(len(k.Name)+len(k.Value)) + overhead
+}
 
 // A store holds copies within a number of bytes. If there is no room, the hand goes round and
 // takes the first copy that was not used since it came by the last time (second chance). The

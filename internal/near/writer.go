@@ -16,6 +16,8 @@ const (
 	// pause then doubles, up to tellAgainMost.
 	tellAgain     = 50 * time.Millisecond
 	tellAgainMost = 500 * time.Millisecond
+	// askFirst is the least time until a writer that does not listen yet asks who is left.
+	askFirst = 100 * time.Microsecond
 )
 
 // A Writer is the side of a handle that invalidates: it waits until no reader can serve an old
@@ -40,6 +42,7 @@ type Told struct {
 
 	near string
 	sent time.Time
+	took time.Duration // until the reply came
 
 	// Guarded by the lock of the writer.
 	acked   map[string]bool      // readers that acknowledged before the reply came
@@ -99,7 +102,7 @@ func (w *Writer) Replied(t *Told, near string, sent time.Time, d loads.Dropped) 
 	now := time.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	t.near, t.sent, t.replied, t.tell = near, sent, true, untold
+	t.near, t.sent, t.took, t.replied, t.tell = near, sent, now.Sub(sent), true, untold
 	t.readers = make(map[string]time.Time, len(d.Readers))
 	for _, r := range d.Readers {
 		if !t.acked[r.Handle] {
@@ -161,27 +164,31 @@ func (w *Writer) onSubscribed(watched string) {
 // closing was closed before.
 //
 // It need not have listened when the calls were made. It listens from now on, and has the
-// readers told again once it does.
+// readers told again once it does. To connect may take longer than the readers take, so it
+// meanwhile asks who is still registered, for the first time when they may be done.
 func (w *Writer) Await(all []*Told, stop, closing <-chan struct{}) bool {
 	g := &waiting{changed: make(chan struct{}, 1)}
 	open := w.begin(g, all)
+	pause := tellAgain
+	loud := time.Now().Add(tellAgain) // from when on readers are told, and not only asked for
 	for _, t := range open {
 		since := w.line.inbox.Watch(t.near)
 		defer w.line.inbox.Unwatch(t.near)
-		if !since.IsZero() && since.After(t.sent) {
+		if since.IsZero() {
+			pause = max(askFirst, t.took/4)
+		} else if since.After(t.sent) {
 			w.mu.Lock()
 			t.tell = true
 			w.mu.Unlock()
 		}
 	}
-	pause := tellAgain
 	again := time.NewTimer(pause)
 	defer again.Stop()
 	due := false
 	for {
 		var tell []*Told
 		var next time.Time
-		open, tell, next = w.left(g, open, due)
+		open, tell, next = w.left(g, open, due, time.Now().Before(loud))
 		if len(open) == 0 {
 			return true
 		}
@@ -219,8 +226,9 @@ func (w *Writer) begin(g *waiting, all []*Told) (open []*Told) {
 }
 
 // left returns the calls that still have readers, those of them whose readers are to be told
-// again, and when the next read lease is over. due says that all are to be told.
-func (w *Writer) left(g *waiting, all []*Told, due bool) (open, tell []*Told, next time.Time) {
+// again or asked for, and when the next read lease is over. due says that this concerns all;
+// if quiet, they are only asked for.
+func (w *Writer) left(g *waiting, all []*Told, due, quiet bool) (open, tell []*Told, next time.Time) {
 	now := time.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -244,16 +252,17 @@ func (w *Writer) left(g *waiting, all []*Told, due bool) (open, tell []*Told, ne
 		if len(t.readers) > 0 {
 			g.left++
 		}
-		if t.tell = t.tell || due; t.tell && !t.asked && len(t.readers) > 0 {
-			t.tell, t.asked = false, true
+		t.tell = t.tell || due && !quiet
+		if (t.tell || due) && !t.asked && len(t.readers) > 0 {
+			t.asked = true
 			tell = append(tell, t)
 		}
 	}
 	return open, tell, next
 }
 
-// tell has the readers of calls told once more. It does not wait: the leases may be over
-// before the server answers.
+// tell has the readers of calls told once more, or asks which are left. It does not wait: the
+// leases may be over before the server answers.
 func (w *Writer) tell(all []*Told) {
 	var calls []*call.Call
 	w.mu.Lock()
@@ -266,7 +275,11 @@ func (w *Writer) tell(all []*Told) {
 			t.asked = false
 			continue
 		}
-		one := loads.NearTell(t.near, t.Ack, readers)
+		var ack loads.Acknowledge // none: only ask
+		if t.tell {
+			t.tell, ack = false, t.Ack
+		}
+		one := loads.NearTell(t.near, ack, readers)
 		one.Done = func(v []int64, err error) { w.onTold(t, readers, v, err) }
 		calls = append(calls, one)
 	}

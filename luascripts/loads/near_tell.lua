@@ -1,8 +1,9 @@
--- Tells readers once more to drop their copies: for a handle that did not listen when an
--- invalidation told them, and against lost messages.
+-- Tells readers once more to drop their copies, and says which are still registered: for a
+-- handle that did not listen when an invalidation told them, and against lost messages.
 --
 -- KEYS  near
--- ARGV  1 number of the invalidation   2 handle that listens for acknowledgements
+-- ARGV  1 number of the invalidation, '' = tell nobody   2 handle that listens for
+--       acknowledgements
 --       3… handles of readers, at most 250
 --
 -- Reply (integers)  now µs; then for each reader, in order, 1 if it is still registered
@@ -28,5 +29,5 @@ for i, score in ipairs(redis.call('ZMSCORE', near, unpack(asked))) do
   reply[#reply + 1] = lasts and 1 or 0
   if lasts then members[#members + 1], scores[#scores + 1] = asked[i], score end
 end
-tell_readers(members, scores, ARGV[1], ARGV[2])
+if ARGV[1] ~= '' then tell_readers(members, scores, ARGV[1], ARGV[2]) end
 return reply

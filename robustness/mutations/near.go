@@ -132,12 +132,17 @@ var near = []mutation{
 	},
 	{
 		name: "near: the handle is told again", file: nearWriter,
-		old: "if t.tell = t.tell || due; t.tell", new: "if t.tell",
+		old: "t.tell = t.tell || due && !quiet\n		if (t.tell || due)", new: "if t.tell",
 		packages: nearContract, tests: "TestNear(Lost|SecondInvalidation)",
 	},
 	{
 		name: "near: a handle without copies listens and tells", file: nearWriter,
-		old: "t.near, t.sent, t.replied, t.tell = near, sent, true, untold", new: "t.near, t.sent, t.replied = near, sent, true",
+		old: "t.replied, t.tell = near, sent, now.Sub(sent), true, untold", new: "t.replied = near, sent, now.Sub(sent), true",
 		packages: nearStore, tests: "TestWriter",
+	},
+	{
+		name: "near: a reader that is still registered is not done", file: "luascripts/loads/near_tell.lua",
+		old: "lasts and 1 or 0", new: "0",
+		packages: nearContract, tests: "TestNear(Lost|SecondInvalidation)",
 	},
 }
