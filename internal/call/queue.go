@@ -45,6 +45,11 @@ const (
 	// maxInFlight is the number of round trips that a queue makes at once before calls wait for
 	// each other. A client with fewer connections makes no more than it has.
 	maxInFlight = 8
+	// Over a long way a queue makes up to maxSpread, one after the other with a pause of a
+	// sixteenth of a trip. All that are under way may have begun at once with a call each, and
+	// what comes just after would wait for a whole trip, again and again.
+	maxSpread = 16
+	minSpread = time.Millisecond
 	// maxHanging bounds the round trips if some of them hang. Hanging ones must not hold up
 	// the rest, but their number must stay limited.
 	maxHanging = 32
@@ -94,7 +99,7 @@ func (q *serverQueue) most(usual int) int {
 	if q.way.Confirm != (Confirm{}) {
 		usual = maxConfirming
 	}
-	if n := q.link.connections; n > 0 && usual <= maxInFlight {
+	if n := q.link.connections; n > 0 && usual <= maxSpread {
 		return min(usual, n)
 	}
 	return usual
@@ -469,9 +474,17 @@ func (q *serverQueue) expire(now time.Time) {
 	}()
 }
 
+// spreads reports whether one more round trip may begin over a long way before one ends.
+func (q *serverQueue) spreads() bool {
+	return !q.pace.quick() && q.way.Confirm == (Confirm{}) && q.trips < q.most(maxSpread)
+}
+
 // awaitRelief starts the timer for one more round trip.
 func (q *serverQueue) awaitRelief() {
 	after := min(max(minRelief, 2*q.pace.average)<<min(q.relieved, 5), maxRelief)
+	if q.spreads() {
+		after = max(minSpread, q.pace.average/16)
+	}
 	if q.relief == nil {
 		q.relief = time.AfterFunc(after, q.relieve)
 	} else {
@@ -490,6 +503,8 @@ func (q *serverQueue) relieve() {
 	}
 	switch {
 	case q.waiting() == 0:
+	case q.spreads():
+		q.trip(q.pace.bytes, q.share())
 	case q.trips < q.most(maxHanging):
 		q.relieved++
 		q.renewing = 0

@@ -3,6 +3,7 @@ package call
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -105,6 +106,55 @@ func TestShortWayHasOneTripOfRenewals(t *testing.T) {
 		defer q.mu.Unlock()
 		if q.renewing != 0 {
 			t.Errorf("%d trips of renewals after the last one", q.renewing)
+		}
+	})
+}
+
+// Over a long way calls that come while all usual round trips are under way do not wait for one
+// of them to end, and no more than maxSpread are made.
+func TestLongWayIsSharedByMoreRoundTrips(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const trip = 160 * time.Millisecond
+		h := newHeld(t)
+		h.open()
+		var mu sync.Mutex
+		var under, most int
+		travel := func() {
+			mu.Lock()
+			under++
+			most = max(most, under)
+			mu.Unlock()
+			time.Sleep(trip)
+			mu.Lock()
+			under--
+			mu.Unlock()
+		}
+		h.hook.process = func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+			travel()
+			return next(ctx, cmd)
+		}
+		h.hook.pipeline = func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
+			travel()
+			return next(ctx, cmds)
+		}
+		for range 2 { // trips that took no time are forgotten
+			time.Sleep(shortestOver + time.Second)
+			h.echoes(t, 1)
+			h.done.Wait()
+		}
+		most = 0
+		began := time.Now()
+		h.echoes(t, maxInFlight)
+		synctest.Wait()
+		h.echoes(t, 20)
+		h.done.Wait()
+		if took := time.Since(began); took > trip*3/2 {
+			t.Errorf("calls that came just after others took %v; want little more than a trip of %v", took, trip)
+		}
+		h.echoes(t, 600)
+		h.done.Wait()
+		if limit := min(maxSpread, h.queueOf(echoed("k", 1)).link.connections); most != limit {
+			t.Errorf("%d round trips were under way; want %d", most, limit)
 		}
 	})
 }

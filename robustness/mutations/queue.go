@@ -23,6 +23,11 @@ var queue = []mutation{
 		packages: callTests, tests: "ByRank",
 	},
 	{
+		name: "queue: a long way is shared by more round trips", file: "internal/call/queue.go",
+		old: "	if q.spreads() {\n", new: "	if false {\n",
+		packages: callTests, tests: "LongWay",
+	},
+	{
 		name: "queue: round trips that hang hold up no other", file: "internal/call/queue.go",
 		old: "case q.trips < q.most(maxHanging):", new: "case false:",
 		packages: callTests, tests: "HangingRoundTrips",

@@ -55,7 +55,12 @@ func Local() Contenders {
 // on the average.
 func Contend(b *testing.B, stats *redis.Client, n int, all ...Contenders) {
 	b.Helper()
-	span := time.Duration(b.N) * 100 * time.Millisecond
+	ContendFor(b, time.Duration(b.N)*100*time.Millisecond, stats, n, all...)
+}
+
+// ContendFor is Contend, for span each.
+func ContendFor(b *testing.B, span time.Duration, stats *redis.Client, n int, all ...Contenders) {
+	b.Helper()
 	for _, c := range all {
 		counts, turns, holds, calls, span := contend(c, n, span, func() float64 { return Scripts(b, stats) })
 		total := Sum(counts)

@@ -411,7 +411,7 @@ func TestManyWaitersOfManyKeys(t *testing.T) {
 				}
 				s.awaitPlaces(keys, keys)
 				s.Logf("%d callers had a place within %v", keys, time.Since(began).Round(time.Millisecond))
-				s.Logf("a waiter takes %d bytes, besides the stack of its caller", (heap()-before)/keys)
+				s.Logf("a waiter takes %d bytes, besides the goroutine of its caller", (heap()-before)/keys-goroutineBytes(keys))
 				s.bystander(m, either(15*time.Second, 4*time.Second))
 				if n := s.places(keys); n != keys {
 					s.Errorf("%d of %d waiters have their place", n, keys)
@@ -433,9 +433,32 @@ func TestManyWaitersOfManyKeys(t *testing.T) {
 // heap returns how many bytes are in use, without the stacks of goroutines.
 func heap() int {
 	runtime.GC()
+	runtime.GC() // what pools let go of in the first
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int(m.HeapAlloc)
+}
+
+// goroutineBytes returns what a goroutine takes besides its stack that waits for the first of
+// three channels, as the caller of Lock does. n of them are measured.
+func goroutineBytes(n int) int {
+	before := heap()
+	done, never, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	var all sync.WaitGroup
+	for range n {
+		all.Go(func() {
+			select {
+			case <-done:
+			case <-never:
+			case <-ended:
+			}
+		})
+	}
+	time.Sleep(100 * time.Millisecond) // until all wait
+	size := (heap() - before) / n
+	close(done)
+	all.Wait()
+	return size
 }
 
 // bystander takes and gives back a lock of its own again and again, and reports how long that
