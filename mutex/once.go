@@ -2,6 +2,7 @@ package mutex
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/leasehold-go/leasehold"
@@ -27,7 +28,7 @@ const minKeep = time.Second
 //   - (false, nil): the slot was complete. fn did not run.
 //   - fn's error, a panic or Goexit leaves the slot open; the next caller runs fn. If the lock
 //     was lost, the error matches leasehold.ErrLost, after Close leasehold.ErrClosed.
-//   - (true, leasehold.ErrUnavailable): fn ran, and the slot may still become complete.
+//   - (true, leasehold.ErrUnavailable): fn ran, and the slot may be complete, or become so.
 //   - (false, err): as in Lock, and leasehold.ErrInvalid for a bad slot or keep.
 //
 // So fn runs at least once until it succeeds, and is completed at most once. It costs one round
@@ -52,6 +53,8 @@ type run struct {
 	fn        func(ctx context.Context, token uint64) error
 }
 
+var errForgotten = errors.New("no answer came within keep, so it is not known whether the slot was completed")
+
 func (m *Mutex) once(ctx context.Context, op string, r run, wait bool) (ran bool, err error) {
 	once, err := m.slot(r)
 	if err != nil {
@@ -74,7 +77,13 @@ func (m *Mutex) once(ctx context.Context, op string, r run, wait bool) (ran bool
 	defer func() {
 		switch {
 		case succeeded:
+			began := time.Now()
 			err = l.Complete(op, l.Request().(interface{ SetCompletes() }).SetCompletes)
+			if errors.Is(err, leasehold.ErrLost) && time.Since(began) >= r.keep {
+				// A copy of the leave may have completed the slot. What it stored, by which the
+				// next copy knows it, is forgotten by now.
+				err = m.manager.Reject(op, r.key, leasehold.ErrUnavailable, errForgotten)
+			}
 		case ran:
 			err = lease.JoinLoss(err, l.Release(op)) // also after a panic or Goexit
 		default:

@@ -22,6 +22,7 @@ type client struct {
 	line   *line
 	local  time.Duration // LocalFor
 	near   time.Duration // NearFor
+	keep   time.Duration // KeepFor
 	sem    *semaphore.Semaphore
 	total  *semaphore.Semaphore // of a family with a total
 	mtx    *mutex.Mutex
@@ -45,8 +46,9 @@ func (w *world) newClient(number int) *client {
 		o.ReadTimeout = []time.Duration{0, 700 * time.Millisecond, 1700 * time.Millisecond, 4 * time.Second}[number%4]
 	})
 	c.local = []time.Duration{0, 20 * time.Millisecond, 200 * time.Millisecond}[number%3]
+	c.keep = w.keepFor(number)
 	var err error
-	if c.sem, err = semaphore.New(c.rdb, semaphore.Config{Name: "sim", Limit: permits, TTL: semTTL, LocalFor: c.local, Label: c.label}); err != nil {
+	if c.sem, err = semaphore.New(c.rdb, semaphore.Config{Name: "sim", Limit: permits, TTL: semTTL, LocalFor: c.local, KeepFor: c.keep, Label: c.label}); err != nil {
 		w.tb.Fatal(err)
 	}
 	cfgTotal := semaphore.Config{
@@ -59,7 +61,7 @@ func (w *world) newClient(number int) *client {
 	if c.total, err = semaphore.New(c.rdb, cfgTotal); err != nil {
 		w.tb.Fatal(err)
 	}
-	if c.mtx, err = mutex.New(c.rdb, mutex.Config{Name: "sim", TTL: mtxTTL, LocalFor: c.local, Label: c.label}); err != nil {
+	if c.mtx, err = mutex.New(c.rdb, mutex.Config{Name: "sim", TTL: mtxTTL, LocalFor: c.local, KeepFor: c.keep, Label: c.label}); err != nil {
 		w.tb.Fatal(err)
 	}
 	cfg := singleflight.Config[string]{
@@ -124,6 +126,9 @@ func (w *world) shut(c *client) {
 	}
 	if d := time.Since(began); d > 15*time.Second && good && w.calm(began, time.Now()) && !w.over() {
 		w.fail("L2", "client %d: closing took %v", c.number, d)
+	}
+	if good && !c.isDead(w) && w.calm(began, time.Now()) && !w.over() {
+		w.wantNothingOf(c)
 	}
 	_ = c.rdb.Close()
 }

@@ -90,7 +90,7 @@ func calls(seed uint64) schedule {
 // add adds a step. Its times are whole microseconds, for those who read them.
 func (g *generator) add(s step) {
 	s.at = max(s.at, 0)
-	for _, d := range []*time.Duration{&s.at, &s.wait, &s.hold, &s.extend, &s.load, &s.span, &s.by} {
+	for _, d := range []*time.Duration{&s.at, &s.wait, &s.hold, &s.extend, &s.load, &s.span, &s.by, &s.keep} {
 		*d = d.Truncate(time.Microsecond)
 	}
 	if s.verb == slow || s.verb == lose {

@@ -64,6 +64,13 @@ func (j *judge) run(c *server.Peer, cmd string, args ...string) (done bool) {
 			j.revoked(r, before, j.w.standing(r.kind, r.key))
 		}
 	}
+	if scripted {
+		for _, name := range doneOf(args) {
+			run := dispatch
+			before, _ := j.w.mini.Get(name)
+			dispatch = func() { run(); j.completes(name, before) }
+		}
+	}
 	if scripted && args[2] != redisKey("tot", "", "holders") {
 		dispatch()
 		return true

@@ -32,7 +32,7 @@ func (w *world) take(c *client, st step) {
 		ctx = context.Background() // nothing ends the call but the handle's end
 	}
 	w.mu.Lock()
-	b.enterAt = w.leases.enterSince(b)
+	w.leases.asks(b)
 	p.enterAt = b.enterAt
 	w.leases.waiting[p] = struct{}{}
 	w.mu.Unlock()
@@ -41,7 +41,7 @@ func (w *world) take(c *client, st step) {
 	stopped := patience != nil && !patience.Stop()
 	w.mu.Lock()
 	delete(w.leases.waiting, p)
-	w.leases.used[b.kind+b.key] = b.from
+	w.leases.uses(c, b.kind, b.key, b.from)
 	if err != nil {
 		w.leases.returned[c.label+b.kind+b.key] = b.from
 	}
@@ -149,6 +149,7 @@ func (w *world) refused(b *belief, st step, err error, good, stopped, ending boo
 		if !st.try {
 			w.fail("S4", "%s: %v, of a call that waits", st, err)
 		}
+		w.refusedByKept(b, good, waited)
 	case strings.Contains(err.Error(), "the limit is") && least < b.permits:
 		w.note("limited")
 	default:
@@ -158,11 +159,14 @@ func (w *world) refused(b *belief, st step, err error, good, stopped, ending boo
 
 // begin checks what a client came to believe: S1, S2.
 func (w *world) begin(b *belief) {
+	l := &w.leases
+	w.mu.Lock()
+	l.turnOf(b)
+	w.mu.Unlock()
 	w.lookAt(b)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	l := &w.leases
-	l.turnOf(b)
+	w.resumes(b)
 	if l.flushedSince(b.counts()) {
 		b.unsure = true // nobody can tell
 	}
@@ -170,6 +174,11 @@ func (w *world) begin(b *belief) {
 		b.unsure = true
 		if rec.waits && !l.flushedSince(rec.at) {
 			w.failLocked("revoke", "%s was granted to %s", b.String(w), rec.String(w))
+		}
+	}
+	for _, rec := range l.revoked {
+		if rec.concerns(b) && !rec.at.Before(b.asked) {
+			b.unsure = true // perhaps: before it was known to be granted
 		}
 	}
 	l.beliefs[b] = struct{}{}
@@ -236,7 +245,7 @@ func (w *world) end(b *belief, release func() error, good bool) {
 	unsure, rec := b.unsure, w.leases.revoked[b.lease.ID()]
 	flushed := rec != nil && w.leases.flushedSince(rec.at)
 	delete(w.leases.beliefs, b)
-	w.leases.used[b.kind+b.key] = now
+	w.leases.uses(b.client, b.kind, b.key, now)
 	w.mu.Unlock()
 	if w.over() {
 		_ = release()
@@ -267,7 +276,7 @@ func (w *world) end(b *belief, release func() error, good bool) {
 	}
 	err := release()
 	w.mu.Lock()
-	w.leases.used[b.kind+b.key] = time.Now()
+	w.leases.uses(b.client, b.kind, b.key, time.Now())
 	w.mu.Unlock()
 	if w.over() || b.client.isDead(w) {
 		return

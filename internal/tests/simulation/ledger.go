@@ -27,6 +27,13 @@ type belief struct {
 	enterAt time.Time // since when the lease may have been asked for: see enterSince
 	orphan  time.Time // when its keys were lost, through FLUSHALL; zero = they were not
 	unsure  bool      // they were, or it was granted after that, or it was revoked
+	alone   bool      // it is no turn, and its ID is not known: of a DoOnce, or one of several
+	resumed bool      // it is a turn on a lease that an earlier turn was seen to have
+	// unusedSince is since when its client had not used the key when it was asked for; zero: it
+	// did so at that moment.
+	unusedSince time.Time
+	askedInUse  bool // somebody used the key when it was asked for, or just before
+	call        int  // that it was asked for by: see ledger.calls
 }
 
 // waiting is an Acquire under way.
@@ -36,6 +43,7 @@ type waiting struct {
 	since     time.Time
 	enterAt   time.Time // see enterSince
 	waits     bool
+	together  bool // with others: it may hold the key while it waits for another
 }
 
 // ledger is what the fleet believes to hold, and what it waits for.
@@ -47,6 +55,9 @@ type ledger struct {
 	flushes []time.Time          // when FLUSHALL was sent
 	limits  map[string][]step    // set at run time, by key
 	enterAt map[string]time.Time // of leases that serve turns, by ID: see enterSince
+	firstAt map[string]time.Time // when the first turn was seen to begin on them, by ID
+	usedBy  map[string]time.Time // as used, by label, kind and key
+	calls   map[string]int       // how often somebody has begun to want it, by kind and key
 
 	asked    map[string]bool        // by label, kind, key and permits
 	returned map[string]time.Time   // when an Acquire returned without a lease, by label, kind and key
@@ -61,6 +72,7 @@ func newLedger(s schedule) ledger {
 	l := ledger{
 		beliefs: map[*belief]struct{}{}, waiting: map[*waiting]struct{}{},
 		last: map[string]*belief{}, used: map[string]time.Time{}, limits: map[string][]step{}, enterAt: map[string]time.Time{},
+		firstAt: map[string]time.Time{}, usedBy: map[string]time.Time{}, calls: map[string]int{},
 		asked: map[string]bool{}, returned: map[string]time.Time{},
 		revoked: map[string]*revocation{}, reasons: map[string]*revocation{},
 	}
@@ -98,8 +110,14 @@ func (l *ledger) flushed(now time.Time) {
 }
 
 // counts is since when the lease of b counts: a turn may be on a lease that its process
-// was granted up to LocalFor before.
-func (b *belief) counts() time.Time { return b.asked.Add(-b.client.local) }
+// was granted up to LocalFor before, or that it has kept since.
+func (b *belief) counts() time.Time {
+	since := b.asked.Add(-b.client.local)
+	if b.client.keep > 0 && b.enterAt.Before(since) {
+		return b.enterAt
+	}
+	return since
+}
 
 // enterSince is since when the enter of a lease that b gets may have been sent: since b was
 // asked for, or in turns since an earlier call of the process was, which was under way
@@ -124,6 +142,40 @@ func (l *ledger) turnOf(b *belief) {
 		b.enterAt = first
 	}
 	l.enterAt[b.lease.ID()] = b.enterAt
+	if _, b.resumed = l.firstAt[b.lease.ID()]; !b.resumed {
+		l.firstAt[b.lease.ID()] = b.from
+	}
+}
+
+// asks notes that b is asked for. The world's lock is held.
+func (l *ledger) asks(b *belief) {
+	b.enterAt = l.enterSince(b)
+	b.unusedSince = l.unusedSince(b)
+	b.askedInUse = l.inUse(b.kind, b.key) || b.asked.Sub(l.used[b.kind+b.key]) < time.Second/2
+	l.calls[b.kind+b.key]++
+	b.call = l.calls[b.kind+b.key]
+	l.uses(b.client, b.kind, b.key, b.asked)
+}
+
+// unusedSince is since when the client of b has not used its key; zero: it does so now. The
+// world's lock is held.
+func (l *ledger) unusedSince(b *belief) time.Time {
+	for o := range l.beliefs {
+		if o.client == b.client && o.kind == b.kind && o.key == b.key {
+			return time.Time{}
+		}
+	}
+	for p := range l.waiting {
+		if p.client == b.client && p.kind == b.kind && p.key == b.key {
+			return time.Time{}
+		}
+	}
+	return l.usedBy[b.client.label+b.kind+b.key]
+}
+
+// uses notes that a client wants a key, holds it, or has given it back. The world's lock is held.
+func (l *ledger) uses(c *client, kind, key string, now time.Time) {
+	l.used[kind+key], l.usedBy[c.label+kind+key] = now, now
 }
 
 // flushedSince reports a FLUSHALL.

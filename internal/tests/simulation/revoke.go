@@ -33,6 +33,11 @@ func (r *revocation) String(w *world) string {
 	return fmt.Sprintf("%s %s of client %d on %s %s, revoked at %v because %q", what, r.id, r.client.number, r.kind, r.key, w.since(r.at), r.reason)
 }
 
+// concerns reports whether it may be the lease of b, whose ID is not known, that was revoked.
+func (r *revocation) concerns(b *belief) bool {
+	return b.alone && b.client == r.client && b.kind == r.kind && b.key == r.key
+}
+
 const (
 	// toldWithin is how soon a process learns of a revocation on a good network: by a hint.
 	toldWithin = 500 * time.Millisecond
@@ -237,7 +242,9 @@ func (w *world) revokedWaiter(b *belief, st step, told *leasehold.RevokedError) 
 }
 
 // turns reports whether several callers may share the lease.
-func (b *belief) turns() bool { return b.client.local > 0 && b.kind != "tot" }
+func (b *belief) turns() bool { return !b.alone && b.client.turns(b.kind) }
+
+func (c *client) turns(kind string) bool { return (c.local > 0 || c.keep > 0) && kind != "tot" }
 
 // loadEnded judges why a loader's ctx ended: its load was revoked, and by the call that
 // did it; and it is lost through faults alone. The world's lock is held.
@@ -292,7 +299,7 @@ func (w *world) watchRevocation(rec *revocation, now time.Time) {
 	case rec.kind == "flt":
 		w.watchRevokedLoad(rec)
 	case rec.waits:
-		if ended := w.leases.returned[c.label+rec.kind+rec.key]; !rec.told && ended.Before(rec.at) && (c.local == 0 || rec.kind == "tot") {
+		if ended := w.leases.returned[c.label+rec.kind+rec.key]; !rec.told && ended.Before(rec.at) && !c.turns(rec.kind) {
 			w.failLocked("revoke", "nobody was told: %s", rec.String(w))
 		}
 	default:

@@ -129,7 +129,7 @@ func (j *judge) noteRevocation(r revokeCall, before standing, now time.Time) {
 	l.revoked[r.id], l.reasons[r.reason] = rec, rec
 	l.untold = append(l.untold, rec)
 	for b := range l.beliefs {
-		if b.lease.ID() == r.id {
+		if b.lease.ID() == r.id || rec.concerns(b) {
 			b.unsure = true
 		}
 	}

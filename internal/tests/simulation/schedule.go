@@ -21,6 +21,8 @@ const (
 	setLimit   verb = "setlimit"   // of a key of that family, by a client; 0 = back to the configured one: key permits wait
 	setTotal   verb = "settotal"   // of that family: permits wait
 	lock       verb = "lock"       // a mutex: key try wait hold extend
+	once       verb = "once"       // a slot of a mutex: key slot keep try wait hold fails obeys
+	several    verb = "several"    // permits and locks together: key try wait hold; key is as in "n,a*2"
 	do         verb = "do"         // a cached value: key wait load fails obeys big
 	many       verb = "many"       // all cached values: wait load fails obeys
 	peek       verb = "peek"       // a cached value, without loading: key
@@ -29,6 +31,7 @@ const (
 	inspect    verb = "inspect"    // of any kind: key wait
 	revoke     verb = "revoke"     // of what an Inspect shows, after hold: key pick queued again wait hold
 	// What happens to clients.
+	keeps   verb = "keeps"   // they have a KeepFor: keep; at the beginning
 	restart verb = "restart" // closes its handles, and goes on with new ones
 	die     verb = "die"     // is gone at once; a new one takes its place after for
 	// What the network does, to one client or to all.
@@ -64,10 +67,11 @@ type step struct {
 	permits int
 	pick    int // which of what is shown
 	dir     string
+	slot    string
 
-	wait, hold, extend, load, span, by time.Duration
-	try, fails, obeys, big, silent     bool
-	queued, again                      bool
+	wait, hold, extend, load, span, by, keep time.Duration
+	try, fails, obeys, big, silent           bool
+	queued, again                            bool
 }
 
 // schedule is a run, in order of time.
@@ -75,10 +79,10 @@ type schedule []step
 
 // words are the fields of a step by the names that they have in its text.
 func (s *step) words() ([]string, map[string]any) {
-	order := []string{"client", "key", "permits", "pick", "dir", "wait", "hold", "extend", "load", "for", "by", "try", "fails", "obeys", "big", "silent", "queued", "again"}
+	order := []string{"client", "key", "slot", "permits", "pick", "dir", "wait", "hold", "keep", "extend", "load", "for", "by", "try", "fails", "obeys", "big", "silent", "queued", "again"}
 	return order, map[string]any{
-		"client": &s.client, "key": &s.key, "permits": &s.permits, "dir": &s.dir,
-		"wait": &s.wait, "hold": &s.hold, "extend": &s.extend, "load": &s.load, "for": &s.span, "by": &s.by,
+		"client": &s.client, "key": &s.key, "slot": &s.slot, "permits": &s.permits, "dir": &s.dir,
+		"wait": &s.wait, "hold": &s.hold, "extend": &s.extend, "load": &s.load, "for": &s.span, "by": &s.by, "keep": &s.keep,
 		"try": &s.try, "fails": &s.fails, "obeys": &s.obeys, "big": &s.big, "silent": &s.silent,
 		"pick": &s.pick, "queued": &s.queued, "again": &s.again,
 	}

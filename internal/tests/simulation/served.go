@@ -33,6 +33,25 @@ func (w *world) served() {
 		if !w.over() {
 			w.serves(c)
 		}
+		if !w.over() {
+			w.runsSlots(c)
+		}
+	}
+}
+
+// try is a call by a client that must succeed now.
+func (w *world) try(what string, c *client, call func(ctx context.Context) error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	var err error
+	for range 40 { // the first tries may meet dead connections, and the last load's failure
+		if err = call(ctx); !errors.Is(err, leasehold.ErrUnavailable) && (err == nil || !strings.Contains(err.Error(), errOrigin.Error())) {
+			break
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	if err != nil {
+		w.fail("L1", "after the faults %s by client %d: %v", what, c.number, err)
 	}
 }
 
@@ -43,44 +62,33 @@ func (w *world) serves(c *client) {
 			w.fail("L1", "after the faults %s by client %d took %v", what, c.number, d)
 		}
 	}
-	try := func(what string, call func(ctx context.Context) error) {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		var err error
-		for range 40 { // the first tries may meet dead connections, and the last load's failure
-			if err = call(ctx); !errors.Is(err, leasehold.ErrUnavailable) && (err == nil || !strings.Contains(err.Error(), errOrigin.Error())) {
-				break
-			}
-			time.Sleep(50 * time.Millisecond)
-		}
-		if err != nil {
-			w.fail("L1", "after the faults %s by client %d: %v", what, c.number, err)
-		}
-	}
+	try := func(what string, call func(ctx context.Context) error) { w.try(what, c, call) }
 	for _, key := range semKeys {
-		began := w.uses("sem", key)
+		began := w.uses(c, "sem", key)
 		try("acquire "+key, func(ctx context.Context) error {
 			l, err := c.sem.Acquire(ctx, key)
 			if err != nil {
 				return err
 			}
+			defer w.uses(c, "sem", key)
 			return l.Release()
 		})
 		took("acquire "+key, began, semTTL+10*time.Second+late)
 	}
 	for _, key := range totKeys {
-		began := w.uses("tot", key)
+		began := w.uses(c, "tot", key)
 		try("acquire "+key+" of a total", func(ctx context.Context) error {
 			l, err := c.total.Acquire(ctx, key)
 			if err != nil {
 				return err
 			}
+			defer w.uses(c, "tot", key)
 			return l.Release()
 		})
 		took("acquire "+key+" of a total", began, semTTL+10*time.Second+late)
 	}
 	for _, key := range mtxKeys {
-		began := w.uses("mtx", key)
+		began := w.uses(c, "mtx", key)
 		try("lock "+key, func(ctx context.Context) error {
 			l, err := c.mtx.Lock(ctx, key)
 			if err != nil {
@@ -91,6 +99,7 @@ func (w *world) serves(c *client) {
 				w.failLocked("S2", "mtx %s: token %d was granted after %s", key, l.Token(), last.String(w))
 			}
 			w.mu.Unlock()
+			defer w.uses(c, "mtx", key)
 			return l.Unlock()
 		})
 		took("lock "+key, began, mtxTTL+10*time.Second+late)
@@ -105,12 +114,12 @@ func (w *world) serves(c *client) {
 	}
 }
 
-// uses notes that a key is used now.
-func (w *world) uses(kind, key string) time.Time {
+// uses notes that a client uses a key now.
+func (w *world) uses(c *client, kind, key string) time.Time {
 	now := time.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.leases.used[kind+key] = now
+	w.leases.uses(c, kind, key, now)
 	return now
 }
 
@@ -141,6 +150,9 @@ func (w *world) clean() {
 			if all, err := w.mini.Stream(key); err == nil && len(w.leases.flushes) == 0 && len(all) != n {
 				w.fail("revoke", "%s has %d entries after %d revocations", key, len(all), n)
 			}
+			continue
+		}
+		if w.isOfSlot(key) {
 			continue
 		}
 		if strings.HasPrefix(key, "leasehold:mtx:") && strings.HasSuffix(key, ":fence") {

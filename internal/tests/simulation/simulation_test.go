@@ -25,8 +25,22 @@ func TestSimulation(t *testing.T) {
 		}
 		return
 	}
-	redistest.Seeds(t, 4, func(t *testing.T, seed uint64) {
-		s := generate(seed)
+	walk(t, 4, plan)
+}
+
+// Clients want slots of DoOnce, also with a KeepFor, on a bad network.
+func TestSimulationOfSlots(t *testing.T) { walk(t, 2, slotsOf) }
+
+// They take several things at once, in any order.
+func TestSimulationOfSeveral(t *testing.T) { walk(t, 2, severalOf) }
+
+// They keep leases that nobody uses.
+func TestSimulationOfKeptLeases(t *testing.T) { walk(t, 2, keptOf) }
+
+// walk plays what is made from seeds: n of them, if the environment does not say otherwise.
+func walk(t *testing.T, n int, plan func(seed uint64) schedule) {
+	redistest.Seeds(t, n, func(t *testing.T, seed uint64) {
+		s := plan(seed)
 		o := run(t, s)
 		if o.violation != nil {
 			report(t, seed, s, o.violation)
@@ -34,6 +48,25 @@ func TestSimulation(t *testing.T) {
 		}
 		t.Logf("%d steps, %v", len(s), o.tally)
 	})
+}
+
+// The answer to a completion is lost for longer than the completion is remembered. Then no copy
+// of the call finds its mark, and the caller is not told that the slot is open.
+func TestCompletionIsForgottenBeforeItsAnswer(t *testing.T) {
+	s, err := parse(strings.NewReader(`2s once client=2 key=n slot=earlier hold=5.8s keep=30m0s
+16.381955s once client=2 key=m slot=short hold=18.979ms keep=1.015s
+16.400716s lose client=2 dir=replies for=2ms silent
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := run(t, s)
+	if o.violation != nil {
+		t.Errorf("%v", o.violation)
+	}
+	if o.tally["slots of unknown completion"] != 1 {
+		t.Errorf("the run came to %v, want one slot of unknown completion", o.tally)
+	}
 }
 
 // A caller whose turn came by another lease of its process waits for the reply to its own

@@ -246,7 +246,7 @@ func (w *world) believed(kind, key string) map[string]*belief {
 	defer w.mu.Unlock()
 	all := map[string]*belief{}
 	for b := range w.leases.beliefs {
-		if b.kind == kind && b.key == key && !b.unsure && b.lease.Context().Err() == nil {
+		if b.kind == kind && b.key == key && !b.unsure && !b.alone && b.lease.Context().Err() == nil {
 			all[b.lease.ID()] = b
 		}
 	}

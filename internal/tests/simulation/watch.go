@@ -60,7 +60,7 @@ func (w *world) lookAt(b *belief) {
 	w.mu.Lock()
 	flushed := w.leases.flushedSince(b.counts())
 	w.mu.Unlock()
-	if flushed {
+	if flushed || b.alone {
 		return
 	}
 	id := b.lease.ID() // the start of the handle, which may hold dashes, and a number
@@ -99,7 +99,7 @@ type heads struct {
 
 // watch looks at the server now and then, all through the run.
 func (w *world) watch() {
-	seen := map[string]*heads{}
+	seen, rests := map[string]*heads{}, map[string]*blocked{}
 	tick := time.NewTicker(aTick)
 	defer tick.Stop()
 	for {
@@ -119,6 +119,7 @@ func (w *world) watch() {
 		for _, key := range mtxKeys {
 			w.watchLeases(seen, "mtx", key)
 		}
+		w.watchKept(rests)
 		w.watchBeliefs()
 		w.watchRevoked()
 		w.watchFlights()

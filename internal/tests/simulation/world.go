@@ -100,6 +100,7 @@ type world struct {
 	labels    map[string]*client         // all there were, by what listings show
 	messages  []miniredis.PubsubPmessage // the latest
 	flights   cache
+	slots     map[string]*slotState // by key and slot
 }
 
 func newWorld(t *testing.T, s schedule) *world {
@@ -108,7 +109,7 @@ func newWorld(t *testing.T, s schedule) *world {
 		tb: t, script: s, start: time.Now(), mini: mini, client: connect, direct: connect(),
 		net: newNetwork(s, mini.Dial), fleet: make([]*client, clients),
 		failed: make(chan struct{}), ended: make(chan struct{}), tally: map[string]int{},
-		leases: newLedger(s), flights: newCache(), labels: map[string]*client{},
+		leases: newLedger(s), flights: newCache(), labels: map[string]*client{}, slots: map[string]*slotState{},
 	}
 	w.judge = newJudge(w)
 	for _, st := range s {
@@ -279,8 +280,14 @@ func (w *world) act(st step) {
 		w.ops.Go(func() { w.inspect(c, st) })
 	case revoke:
 		w.ops.Go(func() { w.revoke(c, st) })
+	case keeps:
+		// It is in the clients' Config.
 	case acquire, lock, compete:
 		w.ops.Go(func() { w.take(c, st) })
+	case once:
+		w.ops.Go(func() { w.doOnce(c, st) })
+	case several:
+		w.ops.Go(func() { w.takeSeveral(c, st) })
 	case do, many, peek, invalidate:
 		w.ops.Go(func() { w.ask(c, st) })
 	case poll:

@@ -1,0 +1,309 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/leasehold-go/leasehold"
+)
+
+// errJob is what a job says that fails.
+var errJob = errors.New("the job failed")
+
+// slotState is what happened to a slot of DoOnce: S6.
+type slotState struct {
+	key, name string
+	keep      time.Duration // of all calls
+	runs      []*slotRun
+	done      []completion
+}
+
+// completion is when a slot was stored as complete, and until when that is remembered.
+type completion struct{ at, until time.Time }
+
+// slotRun is a call of the function that DoOnce runs.
+type slotRun struct {
+	client *client
+	began  time.Time
+	over   bool
+	err    error // what it returned
+	stored bool  // as the one that completed the slot
+	open   bool  // its DoOnce said that it did not complete it
+}
+
+// slot returns the state of a slot that a step names. The world's lock is held.
+func (w *world) slot(st step) *slotState {
+	s := w.slots[st.key+"/"+st.slot]
+	if s == nil {
+		s = &slotState{key: st.key, name: st.slot, keep: st.keep}
+		w.slots[st.key+"/"+st.slot] = s
+	}
+	return s
+}
+
+// completeAt returns whether the slot was complete at some moment from one time to another. The
+// world's lock is held.
+func (w *world) completeAt(s *slotState, from, to time.Time) bool {
+	return slices.ContainsFunc(s.done, func(d completion) bool {
+		until := d.until
+		for _, f := range w.leases.flushes {
+			if f.After(d.at) && f.Before(until) {
+				until = f
+			}
+		}
+		return !d.at.After(to) && until.After(from)
+	})
+}
+
+// held of a DoOnce: the function is told a ctx and a token.
+type slotLease struct{ ctx context.Context }
+
+func (l slotLease) Context() context.Context                  { return l.ctx }
+func (slotLease) Deadline() time.Time                         { return time.Time{} }
+func (slotLease) ID() string                                  { return "" }
+func (slotLease) Extend(context.Context, time.Duration) error { return errors.ErrUnsupported }
+
+// doOnce is a DoOnce or TryDoOnce.
+func (w *world) doOnce(c *client, st step) {
+	b := &belief{client: c, kind: "mtx", key: st.key, permits: 1, asked: time.Now(), alone: true}
+	w.asks(c, "mtx", st.key, 1)
+	good := w.good(c, b.asked)
+	p := &waiting{client: c, kind: "mtx", key: st.key, since: b.asked, waits: !st.try}
+	ctx, cancel := context.WithCancel(c.ctx)
+	defer cancel()
+	patience := time.NewTimer(time.Hour)
+	if patience.Stop(); st.wait > 0 {
+		patience = time.AfterFunc(st.wait, cancel)
+	}
+	w.mu.Lock()
+	slot := w.slot(st)
+	w.leases.asks(b)
+	p.enterAt = b.enterAt
+	w.leases.waiting[p] = struct{}{}
+	w.mu.Unlock()
+	call := c.mtx.DoOnce
+	if st.try {
+		call = c.mtx.TryDoOnce
+	}
+	var r *slotRun
+	patient := true
+	ran, err := call(ctx, st.key, st.slot, st.keep, func(ctx context.Context, token uint64) error {
+		patient = st.wait == 0 || patience.Stop()
+		r = w.runSlot(ctx, b, p, slot, st, token)
+		return r.err
+	})
+	now := time.Now()
+	stopped := st.wait > 0 && (!patient || r == nil && !patience.Stop())
+	w.mu.Lock()
+	delete(w.leases.waiting, p)
+	w.leases.uses(c, "mtx", st.key, now)
+	if err != nil {
+		w.leases.returned[c.label+"mtx"+st.key] = now
+	}
+	ending := c.closing || c.dead
+	w.mu.Unlock()
+	if w.over() || c.isDead(w) {
+		return
+	}
+	switch {
+	case ran != (r != nil):
+		w.fail("S6", "%s says %v, %v; that it was run is %v", st, ran, err, r != nil)
+	case ran:
+		w.ranSlot(b, slot, r, st, err, good && w.calm(b.asked, now), ending)
+	case err != nil:
+		w.refused(b, st, err, good, stopped, ending)
+	default:
+		w.note("slots found complete")
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if !w.completeAt(slot, b.asked, now) {
+			w.failLocked("S6", "%s says that the slot is complete, and it is not", st)
+		}
+	}
+}
+
+// runSlot is the function that a DoOnce runs.
+func (w *world) runSlot(ctx context.Context, b *belief, p *waiting, slot *slotState, st step, token uint64) *slotRun {
+	r := &slotRun{client: b.client, began: time.Now()}
+	b.lease, b.token, b.from = slotLease{ctx}, token, r.began
+	w.mu.Lock()
+	delete(w.leases.waiting, p)
+	w.leases.uses(b.client, b.kind, b.key, r.began)
+	if !b.client.dead && w.completeAt(slot, r.began, r.began) && ctx.Err() == nil {
+		w.failLocked("S6", "%s is run at %v, after it was completed", st, w.since(r.began))
+	}
+	slot.runs = append(slot.runs, r)
+	w.mu.Unlock()
+	w.note("runs of slots")
+	if ctx.Err() == nil && !b.client.isDead(w) {
+		w.begin(b)
+	}
+	timer := time.NewTimer(st.hold)
+	defer timer.Stop()
+	lost := ctx.Done()
+	for waits := true; waits; {
+		select {
+		case <-timer.C:
+			waits = false
+		case <-lost:
+			lost = nil
+			w.mu.Lock()
+			delete(w.leases.beliefs, b)
+			w.mu.Unlock()
+			waits = !st.obeys // else it goes on, although it holds nothing
+		case <-w.failed:
+			waits = false
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.leases.beliefs, b)
+	w.leases.uses(b.client, b.kind, b.key, time.Now())
+	r.over = true
+	switch {
+	case st.fails:
+		r.err = errJob
+	case lost == nil && st.obeys:
+		r.err = context.Cause(ctx)
+	}
+	return r
+}
+
+// ranSlot judges what a DoOnce says that ran its function.
+func (w *world) ranSlot(b *belief, slot *slotState, r *slotRun, st step, err error, good, ending bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	unsure := b.unsure
+	switch {
+	case err == nil:
+		w.tally["slots completed"]++
+		if !r.stored {
+			w.failLocked("S6", "%s says that it completed the slot, and that is not stored", st)
+		}
+		return
+	case errors.Is(err, leasehold.ErrUnavailable) && r.err == nil && !errors.Is(err, leasehold.ErrLost):
+		w.tally["slots of unknown completion"]++
+		if good && !ending {
+			w.failLocked("S4", "%s: %v, on a good network", st, err)
+		}
+		return
+	}
+	r.open = true
+	if r.stored {
+		w.failLocked("S6", "%s says %v, and the slot was completed by it", st, err)
+	}
+	switch {
+	case errors.Is(err, leasehold.ErrLost):
+		w.tally["runs of slots that lost their lock"]++
+		if good && !unsure {
+			w.failLocked("S4", "%s: %v, on a good network", st, err)
+		}
+	case errors.Is(err, leasehold.ErrClosed), errors.Is(err, leasehold.ErrReleased):
+		w.tally["runs of slots that were closed"]++
+		if !ending {
+			w.failLocked("S4", "%s: %v, of a handle that is not closed", st, err)
+		}
+	case r.err != nil && errors.Is(err, r.err):
+		w.tally["runs of slots that failed"]++
+	default:
+		w.failLocked("S4", "%s: %v", st, err)
+	}
+}
+
+// doneOf returns the names in Redis of the slots that a script call may complete.
+func doneOf(args []string) (names []string) {
+	n, _ := strconv.Atoi(args[1])
+	for _, name := range args[2:min(len(args), 2+n)] {
+		if strings.Contains(name, ":done:") {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// completes judges what a script call did to a slot: nothing, or it completed it. That is done
+// once, by the run that began last, which has succeeded and was told nothing else.
+func (j *judge) completes(name string, before string) {
+	w := j.w
+	after, _ := w.mini.Get(name)
+	if after == before {
+		return
+	}
+	now := time.Now()
+	_, rest, _ := strings.Cut(name, "{sim:")
+	key, slot, _ := strings.Cut(rest, "}:done:")
+	_, a, _ := readAttempt("mtx", key, after)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := w.slots[key+"/"+slot]
+	if before != "" || s == nil || w.completeAt(s, now, now) {
+		w.failLocked("S6", "%s became %q, and was %q", name, after, before)
+		return
+	}
+	s.done = append(s.done, completion{now, now.Add(s.keep)})
+	c := w.labels[a.label]
+	if len(s.runs) == 0 || s.runs[len(s.runs)-1].client != c {
+		w.failLocked("S6", "%s was completed by %q, which does not run it", name, after)
+		return
+	}
+	r := s.runs[len(s.runs)-1]
+	if !r.over || r.err != nil || r.open || r.stored {
+		w.failLocked("S6", "%s was completed by %q: its run of %v has returned %v, %v; it is known as open %v, as complete %v", name, after, w.since(r.began), r.over, r.err, r.open, r.stored)
+	}
+	if ttl := w.mini.TTL(name); ttl != s.keep {
+		w.failLocked("S6", "%s is remembered for %v, want %v", name, ttl, s.keep)
+	}
+	r.stored = true
+}
+
+// runsSlots checks that a client can run each slot that is open, and finds the others complete.
+func (w *world) runsSlots(c *client) {
+	w.mu.Lock()
+	all := make([]*slotState, 0, len(w.slots))
+	for _, s := range w.slots {
+		all = append(all, s)
+	}
+	w.mu.Unlock()
+	slices.SortFunc(all, func(a, b *slotState) int { return strings.Compare(a.key+a.name, b.key+b.name) })
+	for _, s := range all {
+		now := time.Now()
+		w.mu.Lock()
+		complete := w.completeAt(s, now, now)
+		sure := complete == w.completeAt(s, now, now.Add(time.Minute)) && !slices.ContainsFunc(s.done, func(d completion) bool {
+			return d.until.After(now) && d.until.Before(now.Add(time.Minute))
+		})
+		w.mu.Unlock()
+		if !sure {
+			continue
+		}
+		st := step{verb: once, client: c.number, key: s.key, slot: s.name, keep: s.keep, hold: time.Millisecond}
+		w.try("once "+s.key+" "+s.name, c, func(ctx context.Context) error {
+			b := &belief{client: c, kind: "mtx", key: s.key, permits: 1, asked: time.Now(), alone: true}
+			w.asks(c, "mtx", s.key, 1)
+			w.mu.Lock()
+			w.leases.asks(b)
+			w.mu.Unlock()
+			ran, err := c.mtx.DoOnce(ctx, s.key, s.name, s.keep, func(ctx context.Context, token uint64) error {
+				return w.runSlot(ctx, b, nil, s, st, token).err
+			})
+			if err == nil && ran == complete {
+				w.fail("S6", "after the faults client %d is told %v of a slot of %s for which complete was %v: %s", c.number, ran, s.key, complete, s.name)
+			}
+			return err
+		})
+	}
+}
+
+// isOfSlot reports whether a key in Redis is the completion of a slot that is remembered.
+func (w *world) isOfSlot(name string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, rest, _ := strings.Cut(name, "{sim:")
+	key, slot, ok := strings.Cut(rest, "}:done:")
+	s, now := w.slots[key+"/"+slot], time.Now()
+	return ok && s != nil && w.completeAt(s, now, now)
+}

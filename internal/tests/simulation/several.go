@@ -1,0 +1,202 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/multi"
+)
+
+// items reads the key of a step of package multi: "n,a*2" are the lock of n and two permits of a.
+func (c *client) items(st step, asked time.Time) (all []multi.Item, beliefs []*belief) {
+	for _, word := range strings.Split(st.key, ",") {
+		key, times, _ := strings.Cut(word, "*")
+		n, _ := strconv.Atoi(times)
+		b := &belief{client: c, kind: kindOf(key), key: key, permits: max(1, n), asked: asked, alone: true}
+		beliefs = append(beliefs, b)
+		switch b.kind {
+		case "mtx":
+			all = append(all, multi.Lock(c.mtx, key))
+		case "tot":
+			all = append(all, multi.Permits(c.total, key, b.permits))
+		default:
+			all = append(all, multi.Permits(c.sem, key, b.permits))
+		}
+	}
+	return all, beliefs
+}
+
+// together is the lease of several, as that of one of them.
+type together struct{ *multi.Lease }
+
+func (together) ID() string                                  { return "" }
+func (together) Extend(context.Context, time.Duration) error { return errors.ErrUnsupported }
+
+// takeSeveral takes several things at once, holds them and gives them back.
+func (w *world) takeSeveral(c *client, st step) {
+	asked := time.Now()
+	items, all := c.items(st, asked)
+	good := w.good(c, asked)
+	ctx, cancel := context.WithCancel(c.ctx)
+	defer cancel()
+	var patience *time.Timer
+	if st.wait > 0 {
+		patience = time.AfterFunc(st.wait, cancel)
+	}
+	places := make([]*waiting, len(all))
+	for i, b := range all {
+		w.asks(c, b.kind, b.key, b.permits)
+		places[i] = &waiting{client: c, kind: b.kind, key: b.key, since: asked, enterAt: asked, together: true}
+	}
+	w.mu.Lock()
+	for i, b := range all {
+		w.leases.asks(b)
+		w.leases.waiting[places[i]] = struct{}{}
+	}
+	w.mu.Unlock()
+	take := multi.Acquire
+	if st.try {
+		take = multi.TryAcquire
+	}
+	l, err := take(ctx, items...)
+	now := time.Now()
+	stopped := patience != nil && !patience.Stop()
+	w.mu.Lock()
+	for i, b := range all {
+		delete(w.leases.waiting, places[i])
+		w.leases.uses(c, b.kind, b.key, now)
+		if err != nil {
+			w.leases.returned[c.label+b.kind+b.key] = now
+		}
+	}
+	ending := c.closing || c.dead
+	w.mu.Unlock()
+	if w.over() || c.isDead(w) {
+		return
+	}
+	if err != nil {
+		w.refusedSeveral(all, st, err, good && w.calm(asked, now), stopped, ending)
+		return
+	}
+	w.note("held together")
+	for _, b := range all {
+		b.lease, b.from = together{l}, now
+		if b.kind == "mtx" {
+			b.token = l.Token(c.mtx, b.key)
+		}
+		w.begin(b)
+	}
+	timer := time.NewTimer(st.hold)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-l.Context().Done():
+	case <-c.ctx.Done():
+		if c.isDead(w) {
+			return
+		}
+	case <-w.failed:
+	}
+	w.endSeveral(c, l, all, st, good)
+}
+
+// refusedSeveral checks the error of a call that wanted several things: S4. What is then still
+// held the watch finds.
+func (w *world) refusedSeveral(all []*belief, st step, err error, good, stopped, ending bool) {
+	now, c := time.Now(), all[0].client
+	var revoked *leasehold.RevokedError
+	switch {
+	case errors.As(err, &revoked):
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		rec := w.leases.reasons[revoked.Reason]
+		if rec == nil || rec.client != c {
+			w.failLocked("revoke", "%s returned %v, and nobody revoked that", st, err)
+			return
+		}
+		rec.told = true
+		w.tally["revoked while waiting together"]++
+	case errors.Is(err, leasehold.ErrLost):
+		w.note("lost while waiting together")
+		if good {
+			w.fail("S4", "%s: %v, on a good network", st, err)
+		}
+	case errors.Is(err, context.Canceled):
+		w.note("gave up together")
+		if late := now.Sub(all[0].asked) - st.wait; !stopped || late > time.Millisecond {
+			w.fail("ctx", "%s: %v, %v after its ctx had ended", st, err, late)
+		}
+	default:
+		// As for the item that ended the call; of a total, another limit may be in force.
+		b := *all[0]
+		for _, o := range all {
+			least, _ := w.limitAt(o.kind, o.key, o.asked, now)
+			if o.kind == "tot" {
+				total, _ := w.limitAt(o.kind, "", o.asked, now)
+				least = min(least, total)
+			}
+			if least < o.permits {
+				b = *o
+			}
+		}
+		b.askedInUse = true
+		w.refused(&b, st, err, good, stopped, ending)
+	}
+}
+
+// endSeveral gives back, and checks what that says: S3, S4.
+func (w *world) endSeveral(c *client, l *multi.Lease, all []*belief, st step, good bool) {
+	now, deadline, ended := time.Now(), l.Deadline(), l.Context().Err() != nil
+	why := context.Cause(l.Context())
+	w.mu.Lock()
+	ending, unsure := c.closing, false
+	for _, b := range all {
+		unsure = unsure || b.unsure
+		delete(w.leases.beliefs, b)
+		w.leases.uses(c, b.kind, b.key, now)
+	}
+	w.mu.Unlock()
+	if now.After(deadline) && !ended && !w.over() {
+		w.fail("S3", "%s was believed beyond its deadline %v", st, w.since(deadline))
+	}
+	err := l.Release()
+	over := time.Now()
+	w.mu.Lock()
+	for _, b := range all {
+		w.leases.uses(c, b.kind, b.key, over)
+	}
+	ending = ending || c.closing
+	w.mu.Unlock()
+	if w.over() || c.isDead(w) {
+		return
+	}
+	good = good && w.calm(all[0].asked, over)
+	lost := ended && errors.Is(why, leasehold.ErrLost)
+	switch {
+	case lost && !errors.Is(err, leasehold.ErrLost) && !errors.Is(err, leasehold.ErrUnavailable):
+		w.fail("S4", "%s was lost, and Release says %v", st, err)
+	case errors.Is(err, leasehold.ErrLost):
+		w.note("lost together")
+		if good && !unsure && !w.flushedAfter(all[0].asked) {
+			w.fail("S4", "%s was lost on a good network: %v, %v", st, why, err)
+		}
+	case errors.Is(err, leasehold.ErrUnavailable):
+		w.note("release unavailable")
+		if good {
+			w.fail("S4", "%s: Release: %v, on a good network", st, err)
+		}
+	case errors.Is(err, leasehold.ErrReleased) || ended:
+		w.note("closed while held")
+		if !ending {
+			w.fail("S4", "%s: Release: %v; it ended by %v", st, err, why)
+		}
+	case err == nil:
+		w.note("released together")
+	default:
+		w.fail("S4", "%s: Release: %v", st, err)
+	}
+}
