@@ -8,6 +8,7 @@ type mutation struct {
 	packages string // whose tests should notice, tried in this order
 	tests    string // which of them, a regular expression; "" = all
 	servers  bool   // they need real ones
+	seeds    int    // of a randomised test; 0 = 10
 }
 
 const (
@@ -31,7 +32,7 @@ const (
 // together.
 var sampled = concat(scripts, totals, listed)
 
-var mutations = concat(scripts, client, flightScripts, flights, totals, listed, telemetry, replicas, localTurns, inboxes, revoked, commands, queue, outages, once, several, near, kept, votes, core)
+var mutations = concat(scripts, client, flightScripts, flights, totals, listed, telemetry, replicas, localTurns, inboxes, revoked, commands, queue, outages, once, several, near, kept, votes, walked, core)
 
 func concat(all ...[]mutation) (list []mutation) {
 	for _, some := range all {

@@ -13,6 +13,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -24,6 +25,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -189,7 +191,7 @@ func (m mutation) test(ctx context.Context, work, pkg string) (by string, err er
 	module, pkg := moduleOf(work, pkg)
 	cmd := exec.CommandContext(ctx, "go", append(args, pkg)...)
 	cmd.Dir = module
-	cmd.Env = append(os.Environ(), "LEASEHOLD_SEEDS=10", "LEASEHOLD_SHRINK=0", "LEASEHOLD_REQUIRE_SERVERS=")
+	cmd.Env = append(os.Environ(), "LEASEHOLD_SEEDS="+strconv.Itoa(cmp.Or(m.seeds, 10)), "LEASEHOLD_SHRINK=0", "LEASEHOLD_REQUIRE_SERVERS=")
 	servers := filepath.Join(work, "none") // the embedded one will do, and is quicker
 	if m.servers {
 		if servers = os.Getenv("LEASEHOLD_SERVERS"); servers == "" {

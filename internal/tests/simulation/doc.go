@@ -8,8 +8,12 @@
 // so that a schedule means the same without some of its steps. That is what lets
 // a schedule that breaks a promise be shrunk to the few steps that do.
 //
+// Four of five seeds make a run of single leases, loads and settings. The others make a shorter
+// one of slots of DoOnce, of several things at once, or of leases that are kept.
+//
 //	LEASEHOLD_SEEDS=500 go test -timeout 20m ./internal/tests/simulation        # the seeds 1 to 500
 //	LEASEHOLD_SEED=fresh go test -v ./internal/tests/simulation                 # four fresh ones
 //	LEASEHOLD_SEED=<seed> go test -v ./internal/tests/simulation                # one again
+//	LEASEHOLD_SEEDS=500 go test -run TestSimulationOf ./internal/tests/simulation # of the shorter ones alone
 //	LEASEHOLD_SCHEDULE=<file> go test -v ./internal/tests/simulation            # a schedule, as a failure prints it
 package simulation

@@ -32,6 +32,7 @@ type Report struct {
 	Accepted int // guarded writes
 	Refused  int
 	Listings int           // judged
+	Slots    int           // of DoOnce that the server cannot have forgotten
 	Revoked  int           // leases and waiters
 	Stale    int           // accepted though a newer token had been
 	Late     time.Duration // longest belief beyond the deadline, by processes that did not run
@@ -96,6 +97,7 @@ func (r *Report) sweep(h *history.History) {
 	r.served(h)
 	r.outcomes(h)
 	r.revocations(h)
+	r.slots(h)
 }
 
 func (r *Report) model(key string, m porcupine.NondeterministicModel, ops []porcupine.Operation, patience time.Duration) {

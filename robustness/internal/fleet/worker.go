@@ -70,7 +70,7 @@ func work(args []string) int {
 	}
 	var clients sync.WaitGroup
 	turns := []func(*client){
-		(*client).useSemaphore, (*client).useSemaphore, (*client).useTotal, (*client).useTotal, (*client).useMutex, (*client).useMutex, (*client).useValue, (*client).useValue,
+		(*client).useSemaphore, (*client).useSemaphore, (*client).useTotal, (*client).useTotal, (*client).useMutex, (*client).useMutex, (*client).useValue, (*client).useValue, (*client).useSlot,
 	}
 	if w.Operated {
 		turns = append(turns, (*client).operate)

@@ -47,7 +47,7 @@ const (
 )
 
 // The operations. Acquire and Lock get a lease, which Release, Unlock and Write
-// name by its ID; a Load names the Read whose loader runs.
+// name by its ID; a Load names the Read whose loader runs, a Run the Once.
 const (
 	Acquire    = "acquire"
 	Release    = "release"
@@ -60,6 +60,8 @@ const (
 	Close      = "close"
 	Inspect    = "inspect"
 	Revoke     = "revoke" // names its target by Lease
+	Once       = "once"   // a DoOnce; its key is that of the lock, a slash and the slot
+	Run        = "run"    // of the function of a Once
 )
 
 // The classes of outcome.
@@ -102,6 +104,7 @@ type Event struct {
 	Values   map[string]string `json:"values,omitempty"` // what was read: key → load
 	Shown    map[string]int    `json:"shown,omitempty"`  // by Inspect: the ID of a lease → its permits
 	Revives  bool              `json:"revives,omitempty"`
+	Ran      bool              `json:"ran,omitempty"` // by Once
 	Fault    string            `json:"fault,omitempty"`
 	Usage    *Usage            `json:"usage,omitempty"` // of a Gauge
 }

@@ -39,6 +39,7 @@ type Operation struct {
 	Last    int64  // Deadline of the lease at that moment
 	Why     string // it ended by itself
 	Shown   map[string]int
+	Ran     bool // a Once ran its function
 }
 
 // Succeeded reports whether it returned without an error.
@@ -109,7 +110,7 @@ func New(terms Terms, events []Event) (*History, error) {
 			continue
 		}
 		op.Return, op.Class, op.Text, op.Token, op.Lease, op.Values, op.Expires = e.At, e.Class, e.Text, e.Token, e.Lease, e.Values, e.Deadline
-		op.Shown = e.Shown
+		op.Shown, op.Ran = e.Shown, e.Ran
 	}
 	slices.SortStableFunc(h.Ops, func(a, b *Operation) int { return cmp.Compare(a.At, b.At) })
 	return h, nil
