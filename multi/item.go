@@ -30,7 +30,8 @@ func Permits(s *semaphore.Semaphore, key string, n int) Item {
 	return Item{part: several.Permits(s, key, n)}
 }
 
-// Lock is the lock of a key of m. Config.LocalFor is passed by, as for [Permits].
+// Lock is the lock of a key of m. Config.LocalFor is passed by, as for [Permits]. Locks of
+// mutex.NewQuorum are refused.
 func Lock(m *mutex.Mutex, key string) Item {
 	if m == nil {
 		return Item{part: several.Part{Err: keys.Invalid("the mutex of key %q is nil", key)}}

@@ -80,7 +80,12 @@ func (m *Mutex) TryLock(ctx context.Context, key string) (*Lock, error) {
 
 func init() {
 	several.Lock = func(handle any, key string) several.Part {
-		return several.Part{Manager: handle.(*Mutex).manager, Attempt: attempt("lock", key, true)}
+		m := handle.(*Mutex)
+		if m.quorum != nil { // no pipeline takes its lock together with others in one step
+			why := keys.Invalid("is decided by several servers; multi takes locks of one server or Cluster")
+			return several.Part{Err: m.manager.Reject("lock", key, why)}
+		}
+		return several.Part{Manager: m.manager, Attempt: attempt("lock", key, true)}
 	}
 }
 

@@ -46,10 +46,6 @@ type Attempt struct {
 func (m *Manager) Acquire(ctx context.Context, of Attempt, into *Lease) (answer any, err error) {
 	if of.Seat != nil {
 		defer of.Seat.Leave() // so that the others do not wait for a seat that sends nothing
-		if m.single == nil {
-			of.Seat.Leave() // a joint call has no part in the pipelines of others
-			of.Seat = nil
-		}
 	}
 	res, err := m.begin(ctx, of.Op, of.Key)
 	if err != nil {

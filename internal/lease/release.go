@@ -15,10 +15,6 @@ func (l *Lease) Release(op string) error { return l.release(op, nil) }
 // ReleaseTogether is Release together with the other calls of a batch. Each lease of the batch
 // is released by a goroutine of its own.
 func (l *Lease) ReleaseTogether(op string, seat *call.Seat) error {
-	if l.a.m.single == nil {
-		seat.Leave() // a joint call has no part in the pipelines of others
-		return l.release(op, nil)
-	}
 	defer seat.Leave()
 	l.seat = seat
 	return l.release(op, nil)

@@ -10,6 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/multi"
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
@@ -287,6 +289,34 @@ func TestWhatNewQuorumRefuses(t *testing.T) {
 					}
 				}
 			}
+		}
+	})
+}
+
+// No pipeline takes a lock of several servers together with others.
+func TestMultiRefusesAQuorum(t *testing.T) {
+	each(t, 3, func(f *fleet) {
+		m := f.open()
+		single, err := mutex.New(f.direct(0), mutex.Config{Name: f.family})
+		if err != nil {
+			f.Fatal(err)
+		}
+		items := []multi.Item{multi.Lock(single, "a"), multi.Lock(m, "b")}
+		for _, take := range []func(context.Context, ...multi.Item) (*multi.Lease, error){multi.Acquire, multi.TryAcquire} {
+			_, err := take(f.Context(), items...)
+			redistest.WantErr(f, err, leasehold.ErrInvalid)
+			redistest.WantText(f, err, f.family+"/b")
+			redistest.WantText(f, err, "decided by several servers")
+		}
+		for _, free := range []func() (*mutex.Lock, error){
+			func() (*mutex.Lock, error) { return single.TryLock(f.Context(), "a") },
+			func() (*mutex.Lock, error) { return m.TryLock(f.Context(), "b") },
+		} {
+			l, err := free()
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.unlock(l)
 		}
 	})
 }
