@@ -23,13 +23,13 @@ type member struct {
 	total   int // in a family with a total: the total that the request was made under
 }
 
-// parked is added to the ticket in the score of a waiter that is overdue with its call. It is
-// PARKED in luascripts.
+// parked is added to the ticket in the score of a waiter that is overdue with its call: PARKED in
+// luascripts. In a queue of a quorum it is subtracted from that of a holder: FIRST.
 const parked = 1 << 52
 
 // waitingFor returns how long a waiter with this score has been in a queue.
 func waitingFor(now time.Time, score float64) time.Duration {
-	return max(0, time.Duration(now.UnixMicro()-int64(score)%parked)*time.Microsecond)
+	return max(0, time.Duration(now.UnixMicro()-(int64(score)+parked)%parked)*time.Microsecond)
 }
 
 // handleLen is the number of random characters of a handle. keys.InSlot, keys.Keeps and a label

@@ -216,7 +216,7 @@ func (v *voter) sendEnter(i int, k kind, term time.Duration, token uint64, t *to
 	case k == renews:
 		mode, raises = "renew", 1
 	case k == heals:
-		mode = "heal"
+		mode, raises = "heal", 1
 	case token > 0:
 		raises = 1
 	default:
@@ -282,11 +282,7 @@ func (v *voter) send(i int, k kind, c *call.Call, fl *flight, t *todo) {
 	server, key := v.f.servers[i], v.res.FirstKey()
 	c.Done = func(reply []int64, err error) { v.onReply(fl, reply, err) }
 	t.add(func() {
-		err := server.away(key)
-		if err == nil {
-			err = server.twice()
-		}
-		if err != nil {
+		if err := server.away(key); err != nil {
 			v.onReply(fl, nil, &unsent{err})
 			return
 		}

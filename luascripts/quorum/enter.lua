@@ -8,8 +8,8 @@
 --       4 void_from  server µs from which on this call does nothing, 0 = never
 --       5 term (ms) of the vote
 --       6 mode  wait = take a place in the queue; try = do not;
---               renew = only prolong a vote; heal = take the vote if it is free, before all waiters,
---               for a member that holds the votes of a majority
+--               renew = only prolong a vote; heal = take the vote, or the first place in the
+--               queue, for a member that holds the votes of a majority
 --       7 token  of renew and heal, and to raise the fence to: the token of the lease; else a token
 --               to give the vote with, 0 = none
 --       8 max waiters, 0 = no bound   9 raises  1 = raise the fence to token if the vote is held
@@ -96,7 +96,16 @@ local function busy(code)
 end
 
 if mode == 'heal' then
-  if holder() then return busy(3) end
+  local held = holder()
+  if held then
+    -- Its owner has no majority, because this member has one. So it yields, and this member is next.
+    redis.call('ZADD', queue, ticket_of(member) - FIRST, member)
+    redis.call('ZADD', alive, now + ALIVE, member)
+    keep(queue, now + ALIVE)
+    keep(alive, now + ALIVE)
+    hint(held)
+    return busy(2)
+  end
   set_fence(math.max(last or 0, token))
   give(member, term)
   dequeue(member)

@@ -5,6 +5,10 @@ package quorum
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -25,6 +29,7 @@ type fleet struct {
 	reals  []*redistest.Server
 	// proxies stand before the servers; nil: there are none.
 	proxies []*redistest.Proxy
+	clocks  []*redistest.Clock // of the servers; nil: they have this machine's
 }
 
 // each runs fn on n embedded servers, and on n processes of each installed version.
@@ -42,7 +47,7 @@ func each(t *testing.T, n int, fn func(f *fleet)) {
 }
 
 // eachReal is each without embedded servers.
-func eachReal(t *testing.T, n int, fn func(f *fleet), args ...string) {
+func eachReal(t *testing.T, n int, fn func(f *fleet)) {
 	versions := redistest.Installed()
 	if len(versions) == 0 {
 		t.Run("servers", func(t *testing.T) { redistest.NeedServers(t) })
@@ -50,32 +55,44 @@ func eachReal(t *testing.T, n int, fn func(f *fleet), args ...string) {
 	for _, v := range versions {
 		t.Run(v.Name, func(t *testing.T) {
 			t.Parallel()
-			fn(newFleet(t, v, n, args...))
+			fn(newFleet(t, v, n))
 		})
 	}
 }
 
 // newest runs fn on n processes of the newest installed version, with a proxy before each.
-func newest(t *testing.T, n int, fn func(f *fleet), args ...string) {
+func newest(t *testing.T, n int, fn func(f *fleet)) { newestWith(t, n, false, fn) }
+
+// newestWith is newest, perhaps with a clock for each server.
+func newestWith(t *testing.T, n int, clocks bool, fn func(f *fleet)) {
 	t.Parallel()
-	versions := redistest.Installed()
-	if len(versions) == 0 {
-		redistest.NeedServers(t)
-		return
+	v := redistest.Newest(t)
+	f := &fleet{T: t, family: redistest.Name(t)}
+	if clocks {
+		for range n {
+			s, c := redistest.StartWithClock(t, v)
+			f.reals, f.clocks = append(f.reals, s), append(f.clocks, c)
+		}
+	} else {
+		f = newFleet(t, v, n)
 	}
-	f := newFleet(t, versions[len(versions)-1], n, args...)
 	for _, s := range f.reals {
 		f.proxies = append(f.proxies, redistest.NewProxy(t, s.Addr()))
 	}
 	fn(f)
 }
 
-func newFleet(t *testing.T, v redistest.Version, n int, args ...string) *fleet {
+func newFleet(t *testing.T, v redistest.Version, n int) *fleet {
 	f := &fleet{T: t, family: redistest.Name(t)}
 	for range n {
-		f.reals = append(f.reals, redistest.StartServer(t, v, args...))
+		f.reals = append(f.reals, redistest.StartServer(t, v))
 	}
 	return f
+}
+
+// jump sets the clock of a server anew, up to 3 s from this machine's.
+func (f *fleet) jump(i int, dice *rand.Rand) {
+	f.clocks[i].Shift(time.Duration(dice.IntN(6001)-3000) * time.Millisecond)
 }
 
 func (f *fleet) size() int { return max(len(f.minis), len(f.reals)) }
@@ -155,6 +172,34 @@ func (f *fleet) unlock(l *mutex.Lock) {
 	f.Helper()
 	if err := l.Unlock(); err != nil {
 		f.Fatal(err)
+	}
+}
+
+// restartEmpty restarts a server without anything that it had stored.
+func (f *fleet) restartEmpty(i int) {
+	f.reals[i].Kill()
+	_ = os.Remove(filepath.Join(f.reals[i].Dir(), "dump.rdb"))
+	f.reals[i].Restart()
+}
+
+// votes reports whether a server votes for the family, and knows that it may.
+func (f *fleet) votes(i int) bool {
+	rdb := f.direct(i)
+	born := rdb.HGetAll(context.Background(), f.born()).Val()
+	return born["votes"] == "1" && (f.reals == nil || strings.Contains(rdb.Info(context.Background(), "server").Val(), born["run"]))
+}
+
+// begin has the family begin on all servers.
+func (f *fleet) begin(m *mutex.Mutex) {
+	f.Helper()
+	f.unlock(f.lock(m, "begin"))
+	for i := range f.size() {
+		for !f.votes(i) {
+			if f.Context().Err() != nil {
+				f.Fatal("the family does not begin")
+			}
+			time.Sleep(time.Millisecond)
+		}
 	}
 }
 

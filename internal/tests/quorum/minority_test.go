@@ -78,25 +78,6 @@ func TestAMinorityIsAway(t *testing.T) {
 	}
 }
 
-// A server that was away when the lock was granted gives its vote with a renewal, once it is back.
-func TestAVoteThatIsMissingIsHealed(t *testing.T) {
-	newest(t, 3, func(f *fleet) {
-		a := f.open(ttl(time.Second))
-		f.begin(a)
-		f.proxies[2].Refuse(true)
-		f.proxies[2].CloseAll()
-		l := f.lock(a, "k")
-		third := f.direct(2)
-		voted := func() bool { return third.ZCard(context.Background(), f.part("k", "holders")).Val() == 1 }
-		if voted() {
-			f.Fatal("the server that is away has voted")
-		}
-		f.proxies[2].Refuse(false)
-		redistest.Eventually(f, "the vote that was missing", voted)
-		f.unlock(l)
-	})
-}
-
 // Without a majority nothing is granted, and the caller hears why.
 func TestNoMajority(t *testing.T) {
 	newest(t, 3, func(f *fleet) {

@@ -1,5 +1,5 @@
 -- holders  sorted set: the member that has this server's vote, score = expiry (ms)
--- queue    sorted set: a member per waiter, score = ticket (µs)
+-- queue    sorted set: a member per waiter, score = ticket (µs), or FIRST less
 -- alive    sorted set: the same waiters, score = alive until (ms); and tombstones
 -- fence    string: the last token that a vote was given with
 -- born     hash of the family, without an expiry: see process.lua

@@ -67,7 +67,7 @@ local function dequeue(member)
   redis.call('ZREM', alive, member)
 end
 
--- Returns the first waiter whose sign of life is not overdue, its ticket, and for how long its
+-- Returns the first waiter whose sign of life is not overdue, its place, and for how long its
 -- sign counts. It looks at BATCH waiters at most, and drops those whose sign has run out.
 local function first_waiter()
   local from, count, looked_at = 0, FEW, 0
@@ -78,12 +78,11 @@ local function first_waiter()
     local signs = redis.call('ZMSCORE', alive, unpack(heads))
     for i, member in ipairs(heads) do
       local alive_for = tonumber(signs[i] or 0) - now
-      local ticket = ticket_of(member)
-      if alive_for <= 0 or not ticket then
+      if alive_for <= 0 or not ticket_of(member) then
         dequeue(member)
         from = from - 1
       elseif alive_for > OVERDUE then
-        return member, ticket, alive_for
+        return member, tonumber(redis.call('ZSCORE', queue, member)), alive_for
       end
     end
     from, count = from + #heads, BATCH - FEW

@@ -1,0 +1,126 @@
+package quorum
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/mutex"
+)
+
+// voter reports whether a server's vote belongs to a lock.
+func (f *fleet) votedFor(i int, l *mutex.Lock) bool {
+	members := f.direct(i).ZRange(context.Background(), f.part("k", "holders"), 0, -1).Val()
+	return len(members) == 1 && strings.HasPrefix(members[0], l.ID()[:8])
+}
+
+// own returns the fleet as another process sees it, with proxies of its own.
+func (f *fleet) own() *fleet {
+	other := *f
+	other.proxies = nil
+	for i := range f.size() {
+		other.proxies = append(other.proxies, redistest.NewProxy(f, f.addr(i)))
+	}
+	return &other
+}
+
+func (f *fleet) refuse(i int, refuse bool) {
+	f.proxies[i].Refuse(refuse)
+	if refuse {
+		f.proxies[i].CloseAll()
+	}
+}
+
+// stays fails unless a lock stays held for some terms.
+func (f *fleet) stays(l *mutex.Lock, term time.Duration) {
+	f.Helper()
+	select {
+	case <-l.Context().Done():
+		f.Errorf("the lock was lost: %v", context.Cause(l.Context()))
+	case <-time.After(3 * term):
+	}
+}
+
+// A server that was away when the lock was granted gives its vote with a renewal, once it is back.
+func TestAVoteThatIsMissingIsHealed(t *testing.T) {
+	newest(t, 3, func(f *fleet) {
+		a := f.open(ttl(time.Second))
+		f.begin(a)
+		f.refuse(2, true)
+		l := f.lock(a, "k")
+		if f.votedFor(2, l) {
+			f.Fatal("the server that is away has voted")
+		}
+		f.refuse(2, false)
+		redistest.Eventually(f, "the vote that was missing", func() bool { return f.votedFor(2, l) })
+		f.unlock(l)
+	})
+}
+
+// A waiter that came earlier may have the vote of a server that the holder did not need. It yields
+// to the holder: else one more server that forgets would end the lock.
+func TestAVoteThatAWaiterHasIsHealed(t *testing.T) {
+	newest(t, 3, func(f *fleet) {
+		const term = 2 * time.Second
+		slow := f.own()
+		a, b := f.open(ttl(term)), slow.open(ttl(term))
+		f.begin(a)
+		f.begin(b)
+		for _, i := range []int{0, 1} {
+			slow.proxies[i].Delay(300*time.Millisecond, 0)
+		}
+		next := make(chan error, 1)
+		go func() {
+			l, err := b.Lock(context.Background(), "k")
+			if err == nil {
+				err = l.Unlock()
+			}
+			next <- err
+		}()
+		third := f.direct(2)
+		redistest.Eventually(f, "the waiter to have a vote", func() bool { return third.ZCard(context.Background(), f.part("k", "holders")).Val() == 1 })
+		l := f.lock(a, "k")
+		if f.votedFor(2, l) {
+			f.Fatal("the third vote is the holder's already")
+		}
+		f.waiting(a, "k", 1)
+		if err := l.Extend(f.Context(), term); err != nil { // a renewal
+			f.Fatal(err)
+		}
+		for asked := time.Now(); !f.votedFor(2, l); time.Sleep(time.Millisecond) {
+			if time.Since(asked) > 700*time.Millisecond { // the waiter's next sign of life is later
+				f.Fatal("the waiter does not yield its vote")
+			}
+		}
+		f.direct(1).FlushAll(context.Background())
+		f.stays(l, term)
+		f.unlock(l)
+		if err := <-next; err != nil {
+			f.Error(err)
+		}
+	})
+}
+
+// A vote that ended early, as by a clock that jumped, is asked for again by the renewal that finds
+// that out, and not only by the next one.
+func TestAVoteThatEndedEarlyIsHealed(t *testing.T) {
+	each(t, 3, func(f *fleet) {
+		m := f.open()
+		l := f.lock(m, "k")
+		redistest.Eventually(f, "the third vote", func() bool { return f.votedFor(2, l) })
+		if n := f.direct(2).Del(f.Context(), f.part("k", "holders")).Val(); n != 1 {
+			f.Fatal("there was no vote")
+		}
+		if err := l.Extend(f.Context(), 20*time.Second); err != nil { // a renewal
+			f.Fatal(err)
+		}
+		for asked := time.Now(); !f.votedFor(2, l); time.Sleep(time.Millisecond) {
+			if time.Since(asked) > 2*time.Second {
+				f.Fatal("the renewal did not ask for the vote")
+			}
+		}
+		f.unlock(l)
+	})
+}
