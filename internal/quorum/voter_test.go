@@ -108,3 +108,60 @@ func TestYieldedVoteDoesNotCount(t *testing.T) {
 		t.Fatalf("the vote does not count though the yield is void: %d", v.seats[0].stand)
 	}
 }
+
+// The vote of a server counts from the sending of the call that it answers.
+func TestVoteCountsFromTheSending(t *testing.T) {
+	v := aVoter(t)
+	var todo todo
+	v.ask(0, &todo)
+	enter := v.seats[0].flights[0]
+	enter.c.Sent = time.Now().Add(-4 * time.Second)
+	v.apply(enter, []int64{1, 1, 9000, 5, 0}, nil, &todo)
+	if until := v.seats[0].until; until != enter.c.Sent.Add(9*time.Second) {
+		t.Errorf("a vote for 9 s lasts until %v after the sending", until.Sub(enter.c.Sent))
+	}
+}
+
+// A server that is known not to answer gets probes only. What is to be given back there waits in
+// one line.
+func TestServerThatIsAwayGetsProbes(t *testing.T) {
+	v := aVoter(t)
+	s := v.f.servers[0]
+	v.ask(0, &todo{})
+	s.client.Suspect(v.res.FirstKey(), errors.New("connection refused"))
+	v.seats[0].asked = time.Time{}
+	var sends todo
+	v.ask(0, &sends)
+	sends.do()
+	if v.seats[0].stand != failed || !errors.Is(v.seats[0].err, call.ErrNotSent) {
+		t.Errorf("its server is away, and the voter waits for it: %v", v.seats[0].err)
+	}
+	for range 3 {
+		var leaves todo
+		v.mu.Lock()
+		v.leaveAlone(0, v.member, v.try, &leaves)
+		v.mu.Unlock()
+		leaves.do()
+	}
+	s.mu.Lock()
+	if n := len(s.stragglers); n != 3 || !s.sweeping {
+		t.Errorf("%d leaves wait in its line; want 3", n)
+	}
+	s.mu.Unlock()
+	close(v.f.closed)
+	v.f.active.Wait()
+}
+
+// A server that has forgotten is told the highest token only once it was seen that its abstention
+// is over: before that, a vote that it forgot may still count.
+func TestFloorIsReadAfterTheAbstention(t *testing.T) {
+	v := aVoter(t)
+	votes := look{ok: true, votes: true, top: 7}
+	over := look{ok: true, birth: 5}
+	if e := v.f.mayVote([]look{votes, votes, over}, []int64{0, 0, 0}); e != nil {
+		t.Errorf("it may vote by what was read at the end of its abstention: %+v", e)
+	}
+	if e := v.f.mayVote([]look{votes, votes, over}, []int64{0, 0, 5}); e == nil || e.births[2] != 5 || e.floor != 7 {
+		t.Errorf("it may not vote with the floor 7: %+v", e)
+	}
+}

@@ -7,7 +7,7 @@ var votes = []mutation{
 	{
 		name: "quorum: a vote is yielded to an earlier ticket", file: "internal/quorum/count.go",
 		old: "s.stand == held && s.earlier && v.waits {", new: "false && s.earlier && v.waits {",
-		packages: quorumTests, tests: "TestOneHolder|TestWaitersIn",
+		packages: quorumTests, tests: "TestSplitVotes", servers: true,
 	},
 	{
 		name: "quorum: no reply to a call before a yield counts", file: "internal/quorum/voter.go",
@@ -22,7 +22,7 @@ var votes = []mutation{
 	{
 		name: "quorum: without a majority all is given back", file: "internal/quorum/voter.go",
 		old: "\tif v.phase != wanting {\n\t\treturn\n\t}\n\tv.phase = resting\n", new: "\treturn\n\tv.phase = resting\n",
-		packages: quorumTests, tests: "TestNoMajority|TestTryLock",
+		packages: quorumTests, tests: "TestNothingIsKept", servers: true,
 	},
 	{
 		name: "quorum: the deadline is that of a majority", file: "internal/quorum/count.go",
@@ -67,12 +67,12 @@ var votes = []mutation{
 	{
 		name: "quorum: a renewal heals a vote that is missing", file: "internal/quorum/calls.go",
 		old: "if v.phase == holding && fl.kind == renews {", new: "if false {",
-		packages: quorumTests, tests: "TestAVoteThatIsMissing",
+		packages: quorumTests, tests: "TestAVoteThatEnded",
 	},
 	{
 		name: "quorum: a leave without an answer is repeated", file: "internal/quorum/leave.go",
 		old: "if !once.wanted() {", new: "if false {",
-		packages: quorumTests, tests: "TestAMinorityIsAway|TestLostReplies", servers: true,
+		packages: quorumTests, tests: "TestALeaveIsRepeated", servers: true,
 	},
 	{
 		name: "quorum: Extend is at most the TTL", file: "internal/lease/lease.go",
@@ -80,8 +80,63 @@ var votes = []mutation{
 		packages: quorumTests, tests: "TestExtend",
 	},
 	{
-		name: "quorum: one server does not vote twice", file: "internal/quorum/voter.go",
-		old: "\t\t\terr = server.twice()\n\t\t}\n\t\tif err != nil {\n\t\t\tv.onReply(fl, nil", new: "\t\t}\n\t\tif err != nil {\n\t\t\tv.onReply(fl, nil",
+		name: "quorum: one server does not vote twice", file: "internal/quorum/calls.go",
+		old: "err = server.twice()", new: "_ = server.twice()",
 		packages: quorumTests, tests: "TestTheSameServer", servers: true,
+	},
+	{
+		name: "quorum: a ticket is a time of the servers", file: "internal/quorum/protocol.go",
+		old: "v.ticket = us + v.base - v.f.micros(time.Now())", new: "v.ticket = v.base",
+		packages: quorumTests, tests: "TestWaitersIn",
+	},
+	{
+		name: "quorum: a voter that comes again has its ticket", file: "internal/quorum/protocol.go",
+		old: "if v.base == 0 {", new: "if v.phase == resting {",
+		packages: quorumTests, tests: "TestAWaiterKeeps", servers: true,
+	},
+	{
+		name: "quorum: a vote counts from the sending", file: "internal/quorum/calls.go",
+		old: "until := sent.Add(call.Duration(ms))", new: "until := time.Now().Add(call.Duration(ms))",
+		packages: "./internal/quorum", tests: "TestVoteCounts",
+	},
+	{
+		name: "quorum: a vote with a lower fence does not count", file: "internal/quorum/count.go",
+		old: "if s := &v.seats[i]; s.stand == held && s.fence >= v.token {", new: "if s := &v.seats[i]; s.stand == held {",
+		packages: "./internal/quorum", tests: "TestDeadline",
+	},
+	{
+		name: "quorum: the floor is read after the abstention", file: "internal/quorum/memory.go",
+		old: "if l.ok && !l.votes && (e.begins || l.left == 0 && before[i] == l.birth) {", new: "if l.ok && !l.votes && (e.begins || l.left == 0) {",
+		packages: "./internal/quorum", tests: "TestFloor",
+	},
+	{
+		name: "quorum: a renewal asks for votes that are missing", file: "internal/quorum/protocol.go",
+		old: "\t\t\tcase k == renewing:\n\t\t\t\tv.heal(i, max(term, lease.MinTTL), &t)\n", new: "",
+		packages: quorumTests, tests: "TestAVoteThatIsMissing", servers: true,
+	},
+	{
+		name: "quorum: a waiter yields its vote to the holder", file: "luascripts/quorum/enter.lua",
+		old: "    hint(held)\n    return busy(2)\n", new: "    return busy(2)\n",
+		packages: quorumTests, tests: "TestAVoteThatAWaiter", servers: true,
+	},
+	{
+		name: "quorum: the holder is before earlier tickets", file: "luascripts/quorum/enter.lua",
+		old: "ticket_of(member) - FIRST", new: "ticket_of(member)",
+		packages: quorumTests, tests: "TestAVoteThatAWaiter", servers: true,
+	},
+	{
+		name: "quorum: nothing is sent to a server that is away", file: "internal/quorum/voter.go",
+		old: "if err := server.away(key); err != nil {", new: "if err := server.away(key); false {",
+		packages: "./internal/quorum", tests: "TestServerThatIsAway",
+	},
+	{
+		name: "quorum: leaves wait for a server that is away", file: "internal/quorum/voter.go",
+		old: "if server.client.Away(l.key) {", new: "if false {",
+		packages: "./internal/quorum", tests: "TestServerThatIsAway",
+	},
+	{
+		name: "quorum: multi refuses it", file: "mutex/mutex.go",
+		old: "if m.quorum != nil { // no pipeline", new: "if false { // no pipeline",
+		packages: quorumTests, tests: "TestMulti",
 	},
 }

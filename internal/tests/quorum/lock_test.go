@@ -81,8 +81,15 @@ func TestWaitersInTheirOrder(t *testing.T) {
 		first := f.lock(f.open(), "k")
 		order := make(chan int, 6)
 		var all sync.WaitGroup
+		old := []*mutex.Mutex{f.open(), f.open(), f.open()}
+		time.Sleep(100 * time.Millisecond) // their place does not depend on the age of their handle
 		for i := range 6 {
-			m := f.open()
+			var m *mutex.Mutex
+			if i < len(old) {
+				m = old[i]
+			} else {
+				m = f.open()
+			}
 			all.Go(func() {
 				l, err := m.Lock(context.Background(), "k")
 				if err != nil {
