@@ -1,0 +1,34 @@
+package simulation
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
+)
+
+// Locks of three and five servers, by turns, of which a minority is in trouble at any time: nobody
+// holds a lock beside another one, tokens rise, no lock is lost, every waiter is served, and all
+// can be closed.
+func TestQuorumSimulation(t *testing.T) {
+	redistest.Seeds(t, 4, func(t *testing.T, seed uint64) {
+		var w *quorumWorld
+		n := 3 + 2*int(seed%2)
+		func() {
+			defer func() { // a bubble in which nothing can happen any more panics
+				if p := recover(); p != nil {
+					if w == nil || w.failed == nil {
+						t.Errorf("the bubble: %v", p)
+					}
+				}
+			}()
+			synctest.Test(t, func(t *testing.T) { w = playQuorum(t, seed, n) })
+		}()
+		if w != nil && w.failed != nil {
+			t.Errorf("%d servers: %v\n%s", n, w.failed, w.describe())
+			return
+		}
+		t.Log(fmt.Sprintf("%d servers, %d troubles, %v, longest wait %v", n, len(w.script), w.tally, w.longest))
+	})
+}
