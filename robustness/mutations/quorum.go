@@ -112,7 +112,7 @@ var votes = []mutation{
 	{
 		name: "quorum: a renewal asks for votes that are missing", file: "internal/quorum/protocol.go",
 		old: "\t\t\tcase k == renewing:\n\t\t\t\tv.heal(i, max(term, lease.MinTTL), &t)\n", new: "",
-		packages: quorumTests, tests: "TestAVoteThatIsMissing", servers: true,
+		packages: quorumTests, tests: "TestEachRenewal",
 	},
 	{
 		name: "quorum: a waiter yields its vote to the holder", file: "luascripts/quorum/enter.lua",

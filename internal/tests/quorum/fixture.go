@@ -30,6 +30,8 @@ type fleet struct {
 	// proxies stand before the servers; nil: there are none.
 	proxies []*redistest.Proxy
 	clocks  []*redistest.Clock // of the servers; nil: they have this machine's
+
+	directs *sync.Map // by server: its client that no proxy disturbs
 }
 
 // each runs fn on n embedded servers, and on n processes of each installed version.
@@ -37,7 +39,7 @@ func each(t *testing.T, n int, fn func(f *fleet)) {
 	t.Parallel()
 	t.Run("mini", func(t *testing.T) {
 		t.Parallel()
-		f := &fleet{T: t, family: redistest.Name(t)}
+		f := &fleet{T: t, family: redistest.Name(t), directs: &sync.Map{}}
 		for range n {
 			f.minis = append(f.minis, redistest.Mini(t))
 		}
@@ -67,7 +69,7 @@ func newest(t *testing.T, n int, fn func(f *fleet)) { newestWith(t, n, false, fn
 func newestWith(t *testing.T, n int, clocks bool, fn func(f *fleet)) {
 	t.Parallel()
 	v := redistest.Newest(t)
-	f := &fleet{T: t, family: redistest.Name(t)}
+	f := &fleet{T: t, family: redistest.Name(t), directs: &sync.Map{}}
 	if clocks {
 		for range n {
 			s, c := redistest.StartWithClock(t, v)
@@ -83,7 +85,7 @@ func newestWith(t *testing.T, n int, clocks bool, fn func(f *fleet)) {
 }
 
 func newFleet(t *testing.T, v redistest.Version, n int) *fleet {
-	f := &fleet{T: t, family: redistest.Name(t)}
+	f := &fleet{T: t, family: redistest.Name(t), directs: &sync.Map{}}
 	for range n {
 		f.reals = append(f.reals, redistest.StartServer(t, v))
 	}
@@ -118,10 +120,14 @@ func (f *fleet) clients() (all []redis.UniversalClient) {
 	return all
 }
 
-// direct makes a client of one server that no proxy disturbs.
+// direct returns a client of one server that no proxy disturbs.
 func (f *fleet) direct(i int) *redis.Client {
+	if rdb, made := f.directs.Load(i); made {
+		return rdb.(*redis.Client)
+	}
 	rdb := redis.NewClient(&redis.Options{Addr: f.addr(i)})
 	f.Cleanup(func() { _ = rdb.Close() })
+	f.directs.Store(i, rdb)
 	return rdb
 }
 

@@ -2,15 +2,18 @@ package quorum
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
-// voter reports whether a server's vote belongs to a lock.
+// votedFor reports whether a server's vote belongs to a lock.
 func (f *fleet) votedFor(i int, l *mutex.Lock) bool {
 	members := f.direct(i).ZRange(context.Background(), f.part("k", "holders"), 0, -1).Val()
 	return len(members) == 1 && strings.HasPrefix(members[0], l.ID()[:8])
@@ -43,7 +46,7 @@ func (f *fleet) stays(l *mutex.Lock, term time.Duration) {
 	}
 }
 
-// A server that was away when the lock was granted gives its vote with a renewal, once it is back.
+// A server that was away when the lock was granted gives its vote once it is back.
 func TestAVoteThatIsMissingIsHealed(t *testing.T) {
 	newest(t, 3, func(f *fleet) {
 		a := f.open(ttl(time.Second))
@@ -57,6 +60,43 @@ func TestAVoteThatIsMissingIsHealed(t *testing.T) {
 		redistest.Eventually(f, "the vote that was missing", func() bool { return f.votedFor(2, l) })
 		f.unlock(l)
 	})
+}
+
+// A vote that a request has which never yields is asked for by each renewal.
+func TestEachRenewalAsksForAVoteThatIsMissing(t *testing.T) {
+	each(t, 3, func(f *fleet) {
+		m := f.open(ttl(time.Second))
+		l := f.lock(m, "k")
+		f.listens(2, 1)
+		holders := f.part("k", "holders")
+		mine := f.direct(2).ZRange(f.Context(), holders, 0, -1).Val()
+		if len(mine) != 1 {
+			f.Fatalf("the votes of a server: %v", mine)
+		}
+		other := strings.Replace(mine[0], l.ID()[:8], "nobodyZZ", 1)
+		until := time.Now().Add(1500 * time.Millisecond)
+		f.direct(2).ZAdd(f.Context(), holders, redis.Z{Score: float64(until.UnixMilli()), Member: other})
+		f.direct(2).PExpireAt(f.Context(), holders, until.Add(time.Minute))
+		f.direct(2).ZRem(f.Context(), holders, mine[0])
+		redistest.Eventually(f, "the vote that was missing", func() bool {
+			f.direct(2).ZRemRangeByScore(f.Context(), holders, "-inf", fmt.Sprint(time.Now().UnixMilli()))
+			return f.votedFor(2, l)
+		})
+		if time.Now().Before(until) {
+			f.Error("the vote of another request was taken")
+		}
+		f.unlock(l)
+	})
+}
+
+// listens waits until n handles have subscribed to a server: after a subscription they ask for what is
+// missing there, too.
+func (f *fleet) listens(i, n int) {
+	f.Helper()
+	redistest.Eventually(f, "the handles to listen", func() bool {
+		return len(f.direct(i).PubSubChannels(f.Context(), "leasehold:inbox:*").Val()) == n
+	})
+	time.Sleep(50 * time.Millisecond) // what the subscription asks for is over
 }
 
 // A waiter that came earlier may have the vote of a server that the holder did not need. It yields
@@ -86,6 +126,7 @@ func TestAVoteThatAWaiterHasIsHealed(t *testing.T) {
 			f.Fatal("the third vote is the holder's already")
 		}
 		f.waiting(a, "k", 1)
+		f.listens(2, 2)
 		if err := l.Extend(f.Context(), term); err != nil { // a renewal
 			f.Fatal(err)
 		}
@@ -110,6 +151,7 @@ func TestAVoteThatEndedEarlyIsHealed(t *testing.T) {
 		m := f.open()
 		l := f.lock(m, "k")
 		redistest.Eventually(f, "the third vote", func() bool { return f.votedFor(2, l) })
+		f.listens(2, 1)
 		if n := f.direct(2).Del(f.Context(), f.part("k", "holders")).Val(); n != 1 {
 			f.Fatal("there was no vote")
 		}

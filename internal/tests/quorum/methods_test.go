@@ -325,7 +325,7 @@ func TestMultiRefusesAQuorum(t *testing.T) {
 func TestTheSameServerTwice(t *testing.T) {
 	t.Parallel()
 	eachReal(t, 3, func(f *fleet) {
-		twice := []redis.UniversalClient{f.direct(0), f.direct(1), f.direct(0)}
+		twice := append(f.clients()[:2], f.clients()[0])
 		if m, err := mutex.NewQuorum(twice, mutex.Config{Name: f.family}); m != nil || !errors.Is(err, leasehold.ErrInvalid) ||
 			!strings.Contains(err.Error(), "rdbs[2] is the same server as rdbs[0]") {
 			f.Errorf("the same server twice: %v, %v", m, err)
@@ -336,13 +336,14 @@ func TestTheSameServerTwice(t *testing.T) {
 // A server that did not answer when the handle was made is recognised before its vote counts.
 func TestTheSameServerTwiceLater(t *testing.T) {
 	newest(t, 3, func(f *fleet) {
+		f.begin(f.open())
 		f.proxies[2].SetUpstream(f.addr(0))
-		f.proxies[2].Refuse(true)
+		f.refuse(2, true)
 		m, err := mutex.NewQuorum(f.clients(), mutex.Config{Name: f.family})
 		if err != nil {
 			f.Fatal(err)
 		}
-		f.proxies[2].Refuse(false)
+		f.refuse(2, false)
 		f.reals[1].Kill()
 		if l, err := m.Lock(f.Context(), "k"); err == nil {
 			f.Errorf("a lock with two votes of one server, token %d", l.Token())

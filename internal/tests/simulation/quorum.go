@@ -27,9 +27,9 @@ const (
 	quorumTTL  = 3 * time.Second
 	quorumSpan = 25 * time.Second
 	processes  = 3
-	// cured is how long a server counts as sick after its trouble is over: connections are made
-	// anew, and votes that are missing are asked for.
-	cured = 500 * time.Millisecond
+	// cured is how long a server counts as sick after its trouble is over: votes that are missing
+	// are asked for by renewals, and a connection that has become silent is found by a time-out.
+	cured = quorumTTL
 	// patient is how long a waiter may wait: for dead holders, abstentions and the others' turns.
 	patient = 30 * time.Second
 )
@@ -138,7 +138,7 @@ func troubles(dice *rand.Rand, n int) (all []trouble) {
 		}
 		all = append(all, t)
 		free[slot] = at + t.span + cured
-		if t.amnesia {
+		if t.amnesia || t.silent {
 			free[slot] += quorumTTL
 		}
 		busy[t.server] = free[slot]
