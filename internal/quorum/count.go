@@ -328,11 +328,14 @@ func (v *voter) wakeAt(at time.Time) {
 		v.timerAt = time.Time{}
 		if v.phase == wanting {
 			for i := range v.seats {
-				if v.seats[i].stand == yielding && v.seats[i].asked.IsZero() {
+				switch s := &v.seats[i]; {
+				case s.stand == yielding && s.asked.IsZero():
 					v.ask(i, &t)
+				case s.stand == held:
+					s.err = nil // its fence may be raised again
 				}
 			}
-			v.keep(&t)
+			v.step(&t)
 		}
 		v.mu.Unlock()
 		t.do()

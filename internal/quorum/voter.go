@@ -180,6 +180,9 @@ func (v *voter) onHint(i int) {
 // It is less than the time after which a waiter's sign of life is overdue (2 s).
 const late = 1500 * time.Millisecond
 
+// raiseAgain is the pause before a fence is raised again.
+const raiseAgain = 50 * time.Millisecond
+
 // ask asks a server for its vote, unless a call that does is under way. Then it asks once more
 // afterwards: that call may have run already. Called with the lock.
 func (v *voter) ask(i int, t *todo) {
@@ -194,12 +197,19 @@ func (v *voter) ask(i int, t *todo) {
 	v.sendEnter(i, asks, v.terms.TTL, 0, t)
 }
 
-// raise asks a server to set the fence of the vote to a token. Called with the lock.
+// raise asks a server to set the fence of the vote to a token. After an error it does so a moment
+// later: a server that is away fails at once, so that its voter would go round without end. Called
+// with the lock.
 func (v *voter) raise(i int, token uint64, t *todo) {
-	if v.seats[i].raising >= token {
+	s := &v.seats[i]
+	if s.raising >= token {
 		return
 	}
-	v.seats[i].raising = token
+	if s.err != nil {
+		v.wakeAt(time.Now().Add(raiseAgain))
+		return
+	}
+	s.raising = token
 	v.sendEnter(i, asks, v.terms.TTL, token, t)
 }
 

@@ -165,3 +165,20 @@ func TestFloorIsReadAfterTheAbstention(t *testing.T) {
 		t.Errorf("it may not vote with the floor 7: %+v", e)
 	}
 }
+
+// A server that is away while its fence is to be raised does not send its voter round without end.
+func TestFenceOfAServerThatIsAwayIsRaisedLater(t *testing.T) {
+	v := aVoter(t)
+	v.votes(5, 7)
+	v.f.servers[0].client.Suspect(v.res.FirstKey(), errors.New("connection refused"))
+	var todo todo
+	v.mu.Lock()
+	v.step(&todo)
+	v.mu.Unlock()
+	todo.do()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.phase != wanting || v.seats[0].sent != 1 || v.timerAt.IsZero() {
+		t.Errorf("phase %d, %d calls, the next at %v; want one call, and another one later", v.phase, v.seats[0].sent, v.timerAt)
+	}
+}

@@ -130,6 +130,11 @@ var votes = []mutation{
 		packages: "./internal/quorum", tests: "TestServerThatIsAway",
 	},
 	{
+		name: "quorum: a fence is raised again after a pause", file: "internal/quorum/voter.go",
+		old: "\tif s.err != nil {\n\t\tv.wakeAt", new: "\tif false {\n\t\tv.wakeAt",
+		packages: "./internal/quorum", tests: "TestFenceOf",
+	},
+	{
 		name: "quorum: leaves wait for a server that is away", file: "internal/quorum/voter.go",
 		old: "if server.client.Away(l.key) {", new: "if false {",
 		packages: "./internal/quorum", tests: "TestServerThatIsAway",
