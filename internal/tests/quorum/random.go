@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/mutex"
 )
@@ -96,6 +98,24 @@ func Random(t *testing.T, r Run) {
 		if r.Ends != nil {
 			r.Ends(&s)
 		}
+	})
+}
+
+// Faults has the faults of a Run strike while compete runs, for whatever library. Each call of clients
+// makes a client for each server.
+func Faults(t *testing.T, r Run, compete func(ctx context.Context, clients func() []redis.UniversalClient)) {
+	newest(t, r.Servers, func(f *fleet) {
+		in := newInjector(f, rand.New(rand.NewPCG(r.Seed, uint64(r.Servers))), RunTTL, func(string, ...any) {})
+		in.plain = true
+		ctx, stop := context.WithTimeout(context.Background(), r.For)
+		defer stop()
+		var all sync.WaitGroup
+		all.Go(func() { compete(ctx, f.clients) })
+		for ctx.Err() == nil {
+			in.strike()
+		}
+		in.mend()
+		all.Wait()
 	})
 }
 
