@@ -5,6 +5,10 @@
 //	go test ./histories                                    # ten runs, each of another fault
 //	LEASEHOLD_RUNS=200 go test -v -timeout 2h ./histories   # 200 runs, the faults in turn
 //
+// TestQuorumHistories does the same with locks that several servers decide:
+//
+//	LEASEHOLD_QUORUM_FOR=30m go test -v -timeout 1h -run TestQuorumHistories/5 ./histories
+//
 // Environment variables, beside those of redistest:
 //
 //	LEASEHOLD_RUNS     how many runs, of some ten histories each

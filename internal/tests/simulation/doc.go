@@ -16,4 +16,7 @@
 //	LEASEHOLD_SEED=<seed> go test -v ./internal/tests/simulation                # one again
 //	LEASEHOLD_SEEDS=500 go test -run TestSimulationOf ./internal/tests/simulation # of the shorter ones alone
 //	LEASEHOLD_SCHEDULE=<file> go test -v ./internal/tests/simulation            # a schedule, as a failure prints it
+//
+// TestQuorumSimulation does the same with locks that several servers decide, of which a minority is in
+// trouble at any time.
 package simulation
