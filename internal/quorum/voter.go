@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -328,7 +329,7 @@ func (v *voter) abandon(t *todo) {
 // answer. Called with the lock.
 func (v *voter) leaveAlone(i int, member string, try int, t *todo) {
 	s := &v.seats[i]
-	flights, copies := s.flights, s.copies
+	flights, copies := slices.Clone(s.flights), s.copies // a late reply takes its flight off the list
 	for _, fl := range flights {
 		fl.cut = true
 	}

@@ -182,3 +182,33 @@ func TestFenceOfAServerThatIsAwayIsRaisedLater(t *testing.T) {
 		t.Errorf("phase %d, %d calls, the next at %v; want one call, and another one later", v.phase, v.seats[0].sent, v.timerAt)
 	}
 }
+
+// A leave that waits for its server names the calls that were under way when it was made, whatever
+// their replies change meanwhile.
+func TestLeaveThatWaitsOutlivesLateReplies(t *testing.T) {
+	v := aVoter(t)
+	s := v.f.servers[0]
+	v.ask(0, &todo{})
+	v.seats[0].asked = time.Time{}
+	v.ask(0, &todo{})
+	first := v.seats[0].flights[0]
+	s.client.Suspect(v.res.FirstKey(), errors.New("connection refused"))
+	var leaves todo
+	v.mu.Lock()
+	v.abandon(&leaves)
+	v.mu.Unlock()
+	leaves.do()
+	v.leave(time.Now(), func([]int64, []string, error) {})
+	v.onReply(first, nil, errors.New("i/o timeout"))
+	s.mu.Lock()
+	waiting := s.stragglers
+	s.mu.Unlock()
+	if len(waiting) != 1 {
+		t.Fatalf("%d leaves wait; want 1", len(waiting))
+	}
+	if c := waiting[0].prepare(); c == nil {
+		t.Error("there is no leave")
+	}
+	close(v.f.closed)
+	v.f.active.Wait()
+}

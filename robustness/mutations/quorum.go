@@ -135,6 +135,11 @@ var votes = []mutation{
 		packages: "./internal/quorum", tests: "TestFenceOf",
 	},
 	{
+		name: "quorum: a leave that waits has its own list of calls", file: "internal/quorum/voter.go",
+		old: "slices.Clone(s.flights), s.copies //", new: "s.flights[:len(s.flights):len(slices.Clone(s.flights))], s.copies //",
+		packages: "./internal/quorum", tests: "TestLeaveThatWaits",
+	},
+	{
 		name: "quorum: leaves wait for a server that is away", file: "internal/quorum/voter.go",
 		old: "if server.client.Away(l.key) {", new: "if false {",
 		packages: "./internal/quorum", tests: "TestServerThatIsAway",
