@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -92,8 +93,9 @@ func (t trouble) String() string {
 	return fmt.Sprintf("server %d: %v amnesia=%v restarts=%v jumps=%v", t.server, t.step, t.amnesia, t.restarts, t.jumps)
 }
 
-// troubles makes those of a run: at any time a minority of n servers is sick.
-func troubles(dice *rand.Rand, n int) (all []trouble) {
+// troubles makes those of a run: at any time a minority of n servers is sick. If the run is harsh,
+// a server counts as cured at once, unless it has forgotten, or its clock has jumped.
+func troubles(dice *rand.Rand, n int, harsh bool) (all []trouble) {
 	free := make([]time.Duration, n/2) // when the next one may begin, for each of the minority
 	busy := make([]time.Duration, n)   // until when a server is sick
 	for {
@@ -135,8 +137,11 @@ func troubles(dice *rand.Rand, n int) (all []trouble) {
 			t.by = time.Duration(dice.IntN(6001)-3000) * time.Millisecond
 		}
 		all = append(all, t)
-		free[slot] = at + t.span + cured
-		if t.amnesia || t.silent {
+		free[slot] = at + t.span
+		if !harsh || t.amnesia || t.jumps {
+			free[slot] += cured
+		}
+		if t.amnesia || t.silent && !harsh {
 			free[slot] += quorumTTL
 		}
 		busy[t.server] = free[slot]
@@ -149,6 +154,8 @@ type quorumWorld struct {
 	start   time.Time
 	servers []*voterServer
 	script  []trouble
+	harsh   bool   // a lock may be lost, and a majority out of reach for a moment
+	cutOffs []step // of a process from all servers, which may lose its locks then
 
 	mu      sync.Mutex
 	failed  error
@@ -161,12 +168,21 @@ type quorumWorld struct {
 // playQuorum plays the run of a seed. It returns what broke a promise.
 func playQuorum(t *testing.T, seed uint64, n int) (w *quorumWorld) {
 	dice := rand.New(rand.NewPCG(seed, uint64(n)))
-	w = &quorumWorld{tb: t, start: time.Now(), script: troubles(dice, n), held: map[string]*mutex.Lock{}, last: map[string]uint64{}, tally: map[string]int{}}
+	w = &quorumWorld{tb: t, start: time.Now(), held: map[string]*mutex.Lock{}, last: map[string]uint64{}, tally: map[string]int{}}
+	w.harsh = seed%4 >= 2
+	w.script = troubles(dice, n, w.harsh)
+	for range 3 {
+		x := step{verb: stall, client: dice.IntN(processes), at: time.Duration(dice.IntN(20000)) * time.Millisecond, span: time.Duration(1+dice.IntN(6)) * time.Second}
+		if dice.IntN(2) == 0 {
+			x.verb, x.dir, x.silent = lose, replies, true
+		}
+		w.cutOffs = append(w.cutOffs, x)
+	}
 	for i := range n {
 		mini, connect := redistest.Bubble(t)
 		s := &voterServer{mini: mini, connect: connect, direct: connect(), shift: time.Duration(dice.IntN(6001)-3000) * time.Millisecond}
 		mini.Server().SetPreHook(s.tick)
-		var faults schedule
+		faults := slices.Clone(schedule(w.cutOffs))
 		for _, x := range w.script {
 			if x.server == i && x.verb != "" {
 				faults = append(faults, x.step)
@@ -187,10 +203,23 @@ func (w *quorumWorld) fail(format string, args ...any) {
 	w.failLocked(format, args...)
 }
 
+func (w *quorumWorld) count(what string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.tally[what]++
+}
+
 func (w *quorumWorld) failLocked(format string, args ...any) {
 	if w.failed == nil {
 		w.failed = fmt.Errorf("at %v: %w", w.since(), fmt.Errorf(format, args...))
 	}
+}
+
+// disturbed reports whether a process may meet no majority, and lose a lock, in the time before now.
+func (w *quorumWorld) disturbed(process int) bool {
+	return w.harsh || slices.ContainsFunc(w.cutOffs, func(x step) bool {
+		return x.client == process && x.at <= w.since() && w.since() < x.at+x.span+settled
+	})
 }
 
 func (w *quorumWorld) over() bool {
@@ -234,6 +263,9 @@ func (w *quorumWorld) describe() string {
 	var b strings.Builder
 	for _, x := range w.script {
 		fmt.Fprintln(&b, x)
+	}
+	for _, x := range w.cutOffs {
+		fmt.Fprintln(&b, "all servers:", x)
 	}
 	return b.String()
 }

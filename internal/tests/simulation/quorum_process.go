@@ -105,6 +105,8 @@ func (p *quorumProcess) work(dice *rand.Rand, until time.Duration) {
 		case err == nil:
 			p.hold(l, time.Since(began), dice)
 		case try && (errors.Is(err, leasehold.ErrBusy) || errors.Is(err, leasehold.ErrUnavailable)):
+		case w.disturbed(p.number) && errors.Is(err, leasehold.ErrUnavailable) && time.Since(began) < patient:
+			w.count("unavailable")
 		default:
 			w.fail("process %d: after %v: %v", p.number, time.Since(began), err)
 		}
@@ -149,12 +151,13 @@ func (p *quorumProcess) hold(l *mutex.Lock, waited time.Duration, dice *rand.Ran
 	err := l.Unlock()
 	switch {
 	case p.dead():
+	case w.disturbed(p.number) && (err == nil || errors.Is(err, leasehold.ErrLost) || errors.Is(err, leasehold.ErrUnavailable)):
+		if lost || err != nil {
+			w.count("lost")
+		}
 	case lost || errors.Is(err, leasehold.ErrLost):
 		w.fail("%s: process %d lost its lock with token %d after %v of %v: %v; %v", l.Key(), p.number, l.Token(), w.since(), span, cause, err)
-	case err == nil:
-	case errors.Is(err, leasehold.ErrUnavailable):
-		w.fail("%s: process %d: unlock: %v", l.Key(), p.number, err)
-	default:
+	case err != nil:
 		w.fail("%s: process %d: unlock: %v", l.Key(), p.number, err)
 	}
 }
