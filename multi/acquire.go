@@ -187,7 +187,7 @@ func giveBack(all []answer) {
 func (one *taken) fails(ctx context.Context, err error) error {
 	m := one.part.Manager
 	_ = m.Report(ctx, one.part.Attempt, nil, one.began, one.wait, err)
-	m.Observed()
+	m.Events().Observed()
 	return err
 }
 
@@ -216,7 +216,7 @@ func (t *taking) done() (*Lease, error) {
 	}
 	l := &Lease{items: t.held, ctx: t.ctx}
 	for _, one := range t.held {
-		one.part.Manager.Observed()
+		one.part.Manager.Events().Observed()
 		l.ctx = &lease.Hold{Context: l.ctx, By: one.lease}
 	}
 	return l, nil

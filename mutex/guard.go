@@ -14,8 +14,8 @@ import (
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/keys"
-	"github.com/leasehold-go/leasehold/internal/lease"
 	"github.com/leasehold-go/leasehold/internal/permits"
+	"github.com/leasehold-go/leasehold/internal/report"
 )
 
 // maxToken is the highest token that Redis's own numbers hold exactly.
@@ -49,7 +49,7 @@ type GuardConfig struct {
 type Guard struct {
 	client *call.Client
 	family keys.Family
-	events *lease.Reporter // nil: no Observer
+	events *report.Reporter // nil: no Observer
 }
 
 // NewGuard checks cfg and returns a guard. Its error names every bad field, with its value and
@@ -64,7 +64,7 @@ func NewGuard(rdb redis.UniversalClient, cfg GuardConfig) (*Guard, error) {
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("leasehold: mutex: guard: bad configuration: %w", errors.Join(errs...))
 	}
-	return &Guard{client: client, family: family, events: lease.NewReporter("mutex", cfg.Name, cfg.Observer)}, nil
+	return &Guard{client: client, family: family, events: report.New("mutex", cfg.Name, cfg.Observer, nil)}, nil
 }
 
 // Set writes value under key for ttl, at least 1 ms. With a ttl of 0 the value does not

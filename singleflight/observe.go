@@ -18,7 +18,7 @@ import (
 // observe passes an event to the Observer, if there is one. It reports whether the Observer has
 // it.
 func (g *Group[T]) observe(e leasehold.Event) bool {
-	return g.cfg.Observer != nil && g.manager.Observe(e)
+	return g.cfg.Observer != nil && g.manager.Events().Observe(e)
 }
 
 // reached records, from the outcome of a GET, whether the server of t answered.

@@ -59,7 +59,7 @@ func (m *Manager) Acquire(ctx context.Context, of Attempt, into *Lease) (answer 
 		defer limit.Stop()
 		c.maxWait = limit.C
 	}
-	began := m.events.now()
+	began := m.events.Now()
 	if !of.Wait {
 		err = m.client.Reachable(ctx, res.FirstKey())
 	}
@@ -68,8 +68,8 @@ func (m *Manager) Acquire(ctx context.Context, of Attempt, into *Lease) (answer 
 	} else {
 		_, answer, err = c.run(into)
 	}
-	m.events.acquired(ctx, c.at, began, answer, err)
-	m.events.observed()
+	c.at.tellAcquired(ctx, began, answer, err)
+	m.events.Observed()
 	if answer == nil {
 		err = c.unlessClosed(into, err)
 	}

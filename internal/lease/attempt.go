@@ -113,7 +113,7 @@ func (a *attempt) after(was state, fx effect, r *Result) (end endedLease) {
 		*a.heard = *r
 	}
 	if fx&late != 0 {
-		m.events.lateGrant(a)
+		a.tellLate()
 	}
 	if fx&ended != 0 {
 		end = a.ended(r)
@@ -158,12 +158,11 @@ func (a *attempt) moved(was state, r *Result) {
 
 // ended notes why a lease ended for its holder.
 func (a *attempt) ended(r *Result) endedLease {
-	inHand := true
 	switch a.life.why {
 	case byHolder:
-		a.why, inHand = leasehold.ErrReleased, false
+		a.why = leasehold.ErrReleased
 	case byClose:
-		a.why, inHand = leasehold.ErrClosed, false
+		a.why = leasehold.ErrClosed
 	case byMaxHold:
 		a.why = leasehold.ErrMaxHold
 	case byDeadline:
@@ -177,12 +176,8 @@ func (a *attempt) ended(r *Result) endedLease {
 	case byForeign:
 		a.why, a.cause = leasehold.ErrLost, r.Err
 	}
-	switch {
-	case a.idle: // nobody used it, so nobody was harmed
-	case inHand:
-		a.m.events.ended(a, a.why, true)
-	default:
-		a.m.events.released(a, a.why)
+	if !a.idle { // else nobody used it, so nobody was harmed
+		a.tellEnded(a.why, true)
 	}
 	if a.Turns != nil && a.life.why != byHolder {
 		a.m.running++
@@ -312,7 +307,7 @@ func (a *attempt) onRenewed(c *call.Call, term time.Duration, ints []int64, err 
 	if was == held {
 		a.failure = r.Err
 		if term != probeTerm || r.Code != Granted {
-			m.events.renewed(m.time(a.deadline), &r.Result)
+			m.tellRenewed(m.time(a.deadline), &r.Result)
 		}
 	}
 	end := a.after(was, a.onRenew(&r.Result, term, m.moment(c.Sent), now), &r.Result)

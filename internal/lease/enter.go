@@ -68,7 +68,7 @@ func (e *enter) onDone(ints []int64, err error) {
 		r.Result = at.noReply(err)
 	} else {
 		m.client.Learn(at.res.FirstKey(), call.Sample{Micros: r.Now, Sent: sent, Got: got})
-		m.events.roundTrip(m.cfg.TTL, got.Sub(sent))
+		m.events.RoundTrip(m.cfg.TTL, got.Sub(sent))
 	}
 	r.Copied = e.call.Copied()
 	if r.Code == Granted && m.replicated() && e.call.Confirm == m.confirm {

@@ -7,7 +7,7 @@
 // (group.go) until a grant wakes its caller, which gets a Lease (lease.go). The handle's
 // schedule renews it (attempt.go) until [Lease.Release] (release.go).
 //
-// Locks: the lock of the telemetry is taken before the manager's. The locks of the schedule,
+// Locks: the lock of internal/report is taken before the manager's. The locks of the schedule,
 // the inbox, the clocks and the queues are leaves: while one is held, no other lock is taken.
 // No call is sent, and no code of a caller runs, under any lock: see docs/architecture.md.
 package lease
@@ -30,6 +30,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/inbox"
 	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/internal/report"
 	"github.com/leasehold-go/leasehold/internal/schedule"
 )
 
@@ -74,7 +75,7 @@ type Manager struct {
 	loop   *schedule.Loop
 	inbox  Messages
 	holds  holdTimes
-	events *telemetry // nil: none
+	events *report.Reporter // nil: none
 
 	keeper Keeper // nil: none; set before the first attempt
 
@@ -154,7 +155,7 @@ func New(rdb redis.UniversalClient, cfg Config, extra ...error) (*Manager, error
 	}
 	m.idle = sync.NewCond(&m.mu)
 	m.watch.m = m
-	m.events = newTelemetry(cfg)
+	m.events = report.New(cfg.Package, cfg.Family.Name, cfg.Observer, cfg.Logger)
 	m.loop = schedule.New(client)
 	if cfg.Keeps {
 		label = keys.Keeps + label
@@ -288,7 +289,7 @@ func (m *Manager) Close(ctx context.Context) error {
 	}()
 	select {
 	case <-done:
-		m.events.end()
+		m.events.End()
 		return nil
 	case <-ctx.Done():
 		return m.fail("close", keys.Escape(m.cfg.Family.Name), ctx.Err(), leasehold.ErrUnavailable, errLeft)

@@ -31,7 +31,7 @@ func (l *Lease) release(op string, mark func()) error {
 		panic("leasehold: " + op + " of a lease that was not acquired, or of a copy of one: pass the pointer on")
 	}
 	m := l.a.m
-	defer m.events.observed()
+	defer m.events.Observed()
 	defer m.done()
 	if err := l.end(op, mark); err != nil {
 		return err
@@ -72,7 +72,7 @@ func (l *Lease) end(op string, mark func()) error {
 		}
 		return nil
 	case lost:
-		m.events.staleRelease(a)
+		a.tellStale()
 		return a.fail(op)
 	}
 	if mark != nil {
@@ -143,8 +143,8 @@ func (a *attempt) releaseError(op string, v verdict, r *Result) error {
 		}
 	}
 	if errors.Is(why, leasehold.ErrLost) {
-		m.events.ended(a, why, false)
-		m.events.staleRelease(a)
+		a.tellEnded(why, false)
+		a.tellStale()
 	}
 	return m.fail(op, a.res.Label(), why, cause)
 }

@@ -152,38 +152,3 @@ func (m *Manager) Closing() <-chan struct{} { return m.closing }
 
 // BusyError returns the error of a request that found a resource in state s.
 func (m *Manager) BusyError(s State) *leasehold.BusyError { return m.busyError(s) }
-
-// EventTime returns the current time if there is an Observer or a Logger, else the zero time.
-func (m *Manager) EventTime() time.Time { return m.events.now() }
-
-// TurnAcquired reports the outcome of a request for a turn on a shared lease to the Observer.
-func (m *Manager) TurnAcquired(ctx context.Context, permits int, waited bool, began time.Time, err error) {
-	if m.events != nil {
-		m.turnAcquired(ctx, permits, began, leasehold.Event{Outcome: acquireOutcome(ctx, err), Waited: waited})
-	}
-}
-
-func (m *Manager) turnAcquired(ctx context.Context, permits int, began time.Time, e leasehold.Event) {
-	e.Kind, e.Context, e.Duration, e.Permits = leasehold.EventAcquired, ctx, time.Since(began), permits
-	m.Observe(e)
-}
-
-// TurnFromMemory reports that a kept lease served a request.
-func (m *Manager) TurnFromMemory(ctx context.Context, permits int, began time.Time) {
-	if m.events != nil {
-		m.turnAcquired(ctx, permits, began, leasehold.Event{Outcome: leasehold.OutcomeGranted, Kept: true})
-	}
-}
-
-// TurnEnded reports to the Observer that a turn on a shared lease ended because of why.
-func (m *Manager) TurnEnded(permits int, began time.Time, why error) {
-	if m.events != nil {
-		m.events.observe(leasehold.Event{Kind: leasehold.EventHoldEnded, Outcome: holdOutcome(why), Duration: time.Since(began), Permits: permits})
-	}
-}
-
-// TurnHeldTooLong reports that MaxHold ended a turn. The lease then serves the next turn.
-func (l *Lease) TurnHeldTooLong() { l.a.m.events.ended(l.a, leasehold.ErrMaxHold, false) }
-
-// TurnReleasedLate reports that a turn was released after MaxHold had ended it.
-func (l *Lease) TurnReleasedLate() { l.a.m.events.staleRelease(l.a) }

@@ -27,6 +27,7 @@ import (
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/report"
 )
 
 // The bounds of LocalFor.
@@ -95,7 +96,7 @@ func (h *Handle) Acquire(ctx context.Context, a lease.Attempt, into *lease.Lease
 		_, err := h.m.Acquire(ctx, a, into)
 		return nil, err
 	}
-	began := h.m.EventTime()
+	began := h.m.Events().Now()
 	var giveUpAt time.Time // when MaxWait is over; zero = never
 	if h.cfg.MaxWait > 0 {
 		giveUpAt = time.Now().Add(h.cfg.MaxWait)
@@ -108,7 +109,9 @@ func (h *Handle) Acquire(ctx context.Context, a lease.Attempt, into *lease.Lease
 		}
 		t, waited, err = h.acquire(ctx, a, new(lease.Lease), giveUpAt)
 	}
-	h.m.TurnAcquired(ctx, a.Permits, waited, began, err)
+	if events := h.m.Events(); events != nil {
+		events.Observe(report.Acquired(ctx, a.Permits, waited, began, err))
+	}
 	return t, err
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/report"
 )
 
 // fromMemory returns a turn on a lease that rests; nil: there is none.
@@ -17,7 +18,7 @@ func (h *Handle) fromMemory(ctx context.Context, a lease.Attempt) (*Turn, error)
 	if d == nil || ctx.Err() != nil {
 		return nil, nil
 	}
-	began := h.m.EventTime()
+	began := h.m.Events().Now()
 	d.mu.Lock()
 	ln := d.find(lineName{a.Permits, a.Limit})
 	if ln == nil || len(ln.idle) == 0 {
@@ -38,7 +39,11 @@ func (h *Handle) fromMemory(ctx context.Context, a lease.Attempt) (*Turn, error)
 	default:
 	}
 	d.mu.Unlock()
-	h.m.TurnFromMemory(ctx, a.Permits, began)
+	if events := h.m.Events(); events != nil {
+		e := report.Acquired(ctx, a.Permits, false, began, nil)
+		e.Kept = true
+		events.Observe(e)
+	}
 	return t, nil
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/report"
 )
 
 type condition int
@@ -111,7 +112,7 @@ func (t *Turn) end(cond condition, why error) {
 		t.line.h.m.HeldFor(time.Since(t.since))
 	}
 	if t.handed {
-		t.line.h.m.TurnEnded(t.line.name.permits, t.since, why)
+		t.line.h.m.Events().Tell(report.Ended(t.line.name.permits, time.Since(t.since), why))
 	}
 }
 
@@ -145,7 +146,7 @@ func (t *Turn) maxHold() {
 func (t *Turn) Release(op string) error {
 	ln := t.line
 	m := ln.h.m
-	defer m.Observed()
+	defer m.Events().Observed()
 	ln.mu.Lock()
 	t.noticeEnd()
 	was := t.cond
