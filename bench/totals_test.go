@@ -16,6 +16,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/lease"
 	protocol "github.com/leasehold-go/leasehold/internal/permits"
+	"github.com/leasehold-go/leasehold/internal/setting"
 	"github.com/leasehold-go/leasehold/internal/totals"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
@@ -257,7 +258,7 @@ func BenchmarkRaise(b *testing.B) {
 		// A key of the family alone takes the setting: the total is "" there.
 		raise := func() bool {
 			c := d.family.Whole().Set(lease.SetOptions{Handle: "another000000000000000", Limit: 100_000, Number: time.Now().UnixMicro()})
-			r, err := d.family.Whole().ReadSet(d.do(c))
+			r, err := setting.Read(d.do(c))
 			if err != nil || !r.Stored {
 				b.Fatalf("set: %+v, %v", r, err)
 			}

@@ -9,6 +9,7 @@ import (
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/nested"
 )
 
 // Acquire waits until it has all items. ctx bounds the wait, and is the parent of the Lease's
@@ -217,7 +218,7 @@ func (t *taking) done() (*Lease, error) {
 	l := &Lease{items: t.held, ctx: t.ctx}
 	for _, one := range t.held {
 		one.part.Manager.Events().Observed()
-		l.ctx = &lease.Hold{Context: l.ctx, By: one.lease}
+		l.ctx = &nested.Hold{Context: l.ctx, By: one.lease}
 	}
 	return l, nil
 }

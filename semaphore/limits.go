@@ -37,7 +37,7 @@ func (s *Semaphore) SetLimit(ctx context.Context, key string, n int) error {
 	if err != nil {
 		return s.manager.Reject(op, key, err)
 	}
-	return s.manager.Set(ctx, op, r, n)
+	return s.setter.Set(ctx, op, r, n)
 }
 
 // SetTotal is like [Semaphore.SetLimit], but sets the total of the family, 1 to 1000000. 0
@@ -52,5 +52,5 @@ func (s *Semaphore) SetTotal(ctx context.Context, n int) error {
 	case n < 0 || n > maxTotal:
 		return s.manager.Reject(op, "", keys.Invalid("total is %d; want 1 to %d, or 0 for the configured one", n, maxTotal))
 	}
-	return s.manager.Set(ctx, op, s.family.Whole(), n)
+	return s.setter.Set(ctx, op, s.family.Whole(), n)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/lease"
 	"github.com/leasehold-go/leasehold/internal/listing"
 	"github.com/leasehold-go/leasehold/internal/loads"
+	"github.com/leasehold-go/leasehold/internal/revoke"
 )
 
 // Inspect returns the state of key in the whole fleet. It changes nothing.
@@ -84,7 +85,7 @@ func (g *Group[T]) state(s loads.State) State {
 // Revoke again. Revoke costs three round trips or more, and takes at most 10 s.
 func (g *Group[T]) Revoke(ctx context.Context, key, loadID, reason string) error {
 	call.NeedCtx(ctx)
-	return g.manager.Revoke(ctx, key, loadID, reason, func(ctx context.Context, own lease.Resource) (lease.Resource, string, error) {
+	return revoke.Revoke(ctx, g.manager, key, loadID, reason, func(ctx context.Context, own lease.Resource) (lease.Resource, string, error) {
 		return g.findLoad(ctx, key, loadID, own)
 	})
 }

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -157,10 +159,28 @@ func OutOfReach(err error) bool {
 	return network(err) && !errors.Is(err, errWithdrawn) && !errors.As(err, &bad)
 }
 
-// Revoked returns the reason if err is the answer of a script that an attempt was revoked. The
+// Revoked returns the reason, as it may be shown, if err is the answer of a script that an attempt was revoked. The
 // script did what it could for others, and nothing for the attempt.
 func Revoked(err error) (reason string, revoked bool) {
-	return strings.CutPrefix(serverError(err), "REVOKED ")
+	reason, revoked = strings.CutPrefix(serverError(err), "REVOKED ")
+	return CleanReason(reason), revoked
+}
+
+// MaxReason is the greatest length of the reason of a revocation, in bytes.
+const MaxReason = 200
+
+// CleanReason returns the part of a reason from Redis that may be shown.
+func CleanReason(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if r == utf8.RuneError || !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, text)
+	if len(text) > MaxReason {
+		text = strings.ToValidUTF8(text[:MaxReason], "")
+	}
+	return text
 }
 
 // lasting lists the beginnings of server errors that nothing but a person ends: missing rights,

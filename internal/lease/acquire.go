@@ -9,6 +9,7 @@ import (
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/internal/nested"
 )
 
 // silence is how long a call without an answer does not yet mean that Redis has fallen silent.
@@ -200,6 +201,25 @@ func (c *caller) run(into *Lease) (isQueued bool, answer any, err error) {
 // processes keep: the time that a recall takes, with some time for a busy machine.
 func awaitKept(trip time.Duration) time.Duration {
 	return min(50*time.Millisecond+4*trip, 250*time.Millisecond)
+}
+
+// mayWait returns an error if the caller, which is queued, would wait for itself: it needs
+// permits that are given back only after it has returned.
+func (c *caller) mayWait() error {
+	m, at, above := c.m, c.at, 0
+	if at.Turns == nil || at.Own {
+		above = nested.Permits(c.ctx, m, at.Key)
+	}
+	if above == 0 {
+		return nil
+	}
+	m.mu.Lock()
+	state := at.seen()
+	m.mu.Unlock()
+	if state == nil || above+at.Permits <= state.Limit {
+		return nil
+	}
+	return c.fail(keys.Invalid("ctx descends from a lease of this key, for which the call would wait: it asks for %d, that lease holds %d, and the limit is %d", at.Permits, above, state.Limit))
 }
 
 func (c *caller) onWait() {

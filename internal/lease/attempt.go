@@ -259,7 +259,7 @@ func (a *attempt) noReply(err error) Result {
 	reason, revoked := call.Revoked(err)
 	switch class := call.Classify(err); {
 	case revoked:
-		return Result{Code: Revoked, Reason: cleanReason(reason)}
+		return Result{Code: Revoked, Reason: reason}
 	case strings.Contains(err.Error(), "WRONGTYPE"):
 		r.Code = Foreign // the scripts check the types of all keys before they write
 	case class == call.Refused:

@@ -10,9 +10,6 @@ import (
 
 const VoidAfter = voidAfter
 
-// SettingNumber is the number of a setting that is called when the server's clock shows at, in µs.
-func (m *Manager) SettingNumber(at int64) int64 { return m.settingNumber(at) }
-
 func Margin(term time.Duration) time.Duration { return margin(term) }
 
 // Queued is how many waiters the handle has in queues.
@@ -42,7 +39,6 @@ func (m *Manager) AskAll() { m.subscribed() }
 
 func (m *Manager) Message(text string) { m.message(text) }
 func (m *Manager) LastSeq() uint64     { return m.seq.Load() }
-func (m *Manager) Handle() string      { return m.handle }
 func (m *Manager) MissClock(at time.Time) {
 	now := time.Now()
 	m.client.Learn("", call.Sample{Micros: at.UnixMicro(), Sent: now, Got: now})

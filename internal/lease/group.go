@@ -270,8 +270,8 @@ func (m *Manager) replyLost(res Resource) {
 	m.askFor(res.FirstKey())
 }
 
-// askSoon is replyLost without the lock.
-func (m *Manager) askSoon(res Resource) {
+// ReplyLost is replyLost without the lock.
+func (m *Manager) ReplyLost(res Resource) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.replyLost(res)
@@ -295,6 +295,13 @@ func (m *Manager) deliver(grants []Result, sent moment) {
 			a.after(was, a.onNews(&grants[i], false, sent, m.now()), &grants[i])
 		}
 	}
+}
+
+// Granted passes on the grants in the reply to a call that no attempt has sent.
+func (m *Manager) Granted(grants []Result, sent time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.deliver(grants, m.moment(sent))
 }
 
 // message handles a message from the inbox. Its first word is the sequence number of the
@@ -378,7 +385,7 @@ func (m *Manager) Waits(key string) bool {
 func (m *Manager) goOn(res Resource) {
 	name := res.FirstKey()
 	if res.GoOn(m.handle) == nil {
-		m.askSoon(res)
+		m.ReplyLost(res)
 		return
 	}
 	m.mu.Lock()

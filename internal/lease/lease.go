@@ -7,6 +7,7 @@ import (
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/internal/nested"
 )
 
 // A Lease is one thing held: permits of a key, or a lock. Acquire fills it in in place, so
@@ -14,7 +15,7 @@ import (
 type Lease struct {
 	self   *Lease // differs from the address of a copy
 	a      *attempt
-	parent Hold            // of Context
+	parent nested.Hold     // of Context
 	ctx    context.Context // nil: nobody has asked for it; guarded by the manager's lock
 	seat   *call.Seat      // of its leave; nil: none. Only its Release uses it
 }
@@ -33,7 +34,7 @@ func (l *Lease) begin(ctx context.Context, a *attempt, now moment) {
 		ctx = a.Parent
 	}
 	a.take(now)
-	l.self, l.a, l.parent = l, a, Hold{ctx, l}
+	l.self, l.a, l.parent = l, a, nested.Hold{Context: ctx, By: l}
 }
 
 // step locks the handle and makes a step of the lease's life.
@@ -162,6 +163,26 @@ func (l *Lease) EnterMayArriveUntil() int64 {
 	l.a.m.mu.Lock()
 	defer l.a.m.mu.Unlock()
 	return l.a.void
+}
+
+// Above returns the lease whose Context ctx descends from, the nearest one; nil: there is none.
+func Above(ctx context.Context) *Lease {
+	l, _ := nested.Above(ctx).(*Lease)
+	return l
+}
+
+// PermitsOf implements [nested.Hold].
+func (l *Lease) PermitsOf(handle any, key string) int {
+	m := l.a.m
+	if handle != any(m) || l.a.Key != key {
+		return 0
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if l.a.state != held {
+		return 0
+	}
+	return l.a.Permits
 }
 
 // Held returns nil while the lease is held. Afterwards it returns an error of the operation op

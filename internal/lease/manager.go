@@ -94,8 +94,6 @@ type Manager struct {
 	missed    moment // when a reply that may have carried grants was last lost
 	resources map[string]Resource
 	goingOn   map[string]bool // by Resource.FirstKey: a continuation is scheduled or under way
-	// lastSetting is the highest number of a setting: see SetOptions.
-	lastSetting int64
 }
 
 // New checks cfg and makes a Manager. extra holds the errors that the package found in its own
@@ -202,8 +200,14 @@ type Messages interface {
 	Close()
 }
 
+// Handle returns the handle's id, as the scripts know it.
+func (m *Manager) Handle() string { return m.handle }
+
 // Client returns the client that the manager sends its calls with; nil for a quorum.
 func (m *Manager) Client() *call.Client { return m.single }
+
+// Do sends a call that is about no attempt, and waits for its outcome.
+func (m *Manager) Do(ctx context.Context, c *call.Call) ([]int64, error) { return m.client.Do(ctx, c) }
 
 // Stop starts to give back all leases and ends all waits. It waits for nothing. Call Close
 // afterwards, when nobody uses the leases any more.
@@ -305,14 +309,19 @@ func (m *Manager) begin(ctx context.Context, op, key string) (Resource, error) {
 	if err != nil {
 		return nil, m.fail(op, keys.Escape(m.cfg.Family.Name), err)
 	}
+	return res, m.beginOn(ctx, op, res)
+}
+
+// beginOn is begin on the resource res.
+func (m *Manager) beginOn(ctx context.Context, op string, res Resource) error {
 	if err := ctx.Err(); err != nil {
-		return nil, m.fail(op, res.Label(), err)
+		return m.fail(op, res.Label(), err)
 	}
 	if !m.count() {
 		m.done()
-		return nil, m.fail(op, res.Label(), leasehold.ErrClosed)
+		return m.fail(op, res.Label(), leasehold.ErrClosed)
 	}
-	return res, nil
+	return nil
 }
 
 // count counts an operation in, so that Close waits until done is called for it. It counts
@@ -348,10 +357,20 @@ func (m *Manager) spawn(send func()) {
 	}()
 }
 
-// Run calls fn for an operation on key, and waits for it until ctx ends or bound is over.
-// Errors of fn match leasehold.ErrUnavailable, unless they match ErrInvalid or ErrNoLease.
+// Run is RunOn for the resource of key.
 func (m *Manager) Run(ctx context.Context, op, key string, bound time.Duration, fn func(ctx context.Context, r Resource) error) error {
-	res, err := m.begin(ctx, op, key)
+	res, err := m.Resource(key)
+	if err != nil {
+		return m.Reject(op, key, err)
+	}
+	return m.RunOn(ctx, op, res, bound, func(ctx context.Context) error { return fn(ctx, res) })
+}
+
+// RunOn calls fn for an operation on res, and waits for it until ctx ends or bound is over.
+// Errors of fn match leasehold.ErrUnavailable, unless they match ErrInvalid, ErrNoLease or
+// ErrClosed.
+func (m *Manager) RunOn(ctx context.Context, op string, res Resource, bound time.Duration, fn func(ctx context.Context) error) error {
+	err := m.beginOn(ctx, op, res)
 	if err != nil {
 		return err
 	}
@@ -359,18 +378,18 @@ func (m *Manager) Run(ctx context.Context, op, key string, bound time.Duration, 
 	within, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	outcome := make(chan error, 1)
-	m.Go(func() { outcome <- fn(within, res) })
+	m.Go(func() { outcome <- fn(within) })
 	select {
 	case err = <-outcome:
 	case <-within.Done():
-		err = fmt.Errorf("no answer within %v", bound)
+		err = errNoAnswer
 	case <-m.closing:
 		return m.fail(op, res.Label(), leasehold.ErrClosed)
 	}
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, leasehold.ErrInvalid) || errors.Is(err, leasehold.ErrNoLease):
+	case errors.Is(err, leasehold.ErrInvalid), errors.Is(err, leasehold.ErrNoLease), errors.Is(err, leasehold.ErrClosed):
 		return m.fail(op, res.Label(), err)
 	}
 	return m.fail(op, res.Label(), ctx.Err(), leasehold.ErrUnavailable, err)

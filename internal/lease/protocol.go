@@ -42,7 +42,6 @@ type Resource interface {
 	// If it is sent again, it stores nothing and only continues to grant. nil: the resource has
 	// no limit that can be set.
 	Set(o SetOptions) *call.Call
-	ReadSet(reply []int64) (SetReply, error)
 }
 
 // A Request is one attempt, identified by its owner id. A copy of it takes nothing twice.
@@ -111,6 +110,16 @@ type RenewOptions struct {
 	HeldFor             time.Duration // how long the lease has been held, for listings
 	Counts              bool          // the reply also says how the resource is used
 	Keeps               bool          // with Counts: and whether the lease was recalled
+}
+
+// SetOptions describe a setting: see internal/setting.
+type SetOptions struct {
+	Handle string
+	Limit  int // 0: back to the limit that each process has configured
+	// Number is the latest that the server's time (µs) can have been when the setting was
+	// called. Of two settings, the one with the higher number counts. Redis does nothing if the
+	// setting arrives more than 5 s later.
+	Number int64
 }
 
 // A Code is what an answer says of an attempt.

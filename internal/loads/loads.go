@@ -291,9 +291,6 @@ func (r *Resource) GoOn(string) *call.Call { return nil }
 // Set returns nil: a load has no limit that can be set.
 func (r *Resource) Set(lease.SetOptions) *call.Call { return nil }
 
-// ReadSet reads nothing: see Set.
-func (r *Resource) ReadSet(v []int64) (lease.SetReply, error) { return lease.ReadSet("set", v) }
-
 // ReadMessage reads "<seq> <server µs> 0 <token of the load> <record>". It ignores a message
 // about a load other than the one that the request waits for.
 func (q *Request) ReadMessage(text string) (lease.Result, bool) {

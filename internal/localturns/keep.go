@@ -7,6 +7,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/nested"
 )
 
 // Kept leases. A visit whose turn has ended may rest: its lease is idle, is renewed, and serves
@@ -174,7 +175,7 @@ func (ln *line) resume(ctx context.Context, op string) *Turn {
 		}
 		ln.kept.saved++
 		ln.askIfDue(v, now)
-		t := &Turn{line: ln, op: op, parent: lease.Hold{Context: ctx}, handed: true}
+		t := &Turn{line: ln, op: op, parent: nested.Hold{Context: ctx}, handed: true}
 		t.begin(v, now)
 		return t
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/nested"
 )
 
 // line holds the requests of a process for one key, number of permits and limit, and the
@@ -131,7 +132,7 @@ func (ln *line) try(ctx context.Context, op string, into *lease.Lease) (*Turn, e
 	if !ln.admit(v, true) {
 		return nil, v.whyOver(op)
 	}
-	t := &Turn{line: ln, op: op, parent: lease.Hold{Context: ctx}, handed: true}
+	t := &Turn{line: ln, op: op, parent: nested.Hold{Context: ctx}, handed: true}
 	t.begin(v, time.Now())
 	return t, nil
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/nested"
 	"github.com/leasehold-go/leasehold/internal/report"
 )
 
@@ -91,7 +92,7 @@ func (h *Handle) Acquire(ctx context.Context, a lease.Attempt, into *lease.Lease
 	if h.cfg.LocalFor == 0 {
 		return h.acquireOwn(ctx, a, into)
 	}
-	if a.Wait && h.m.HeldAbove(ctx, a.Key) > 0 {
+	if a.Wait && nested.Permits(ctx, h.m, a.Key) > 0 {
 		// The turn that ctx descends from may be the one that the caller would wait behind.
 		_, err := h.m.Acquire(ctx, a, into)
 		return nil, err
@@ -155,7 +156,7 @@ func (h *Handle) acquire(ctx context.Context, a lease.Attempt, into *lease.Lease
 	if !ln.busyNow() {
 		// The first caller enters on its own goroutine, which is fastest if nobody
 		// competes. It waits at the front of the line.
-		first := &firstTurn{turn: Turn{line: ln, op: a.Op, parent: lease.Hold{Context: ctx}}, visit: visit{line: ln, lease: into}}
+		first := &firstTurn{turn: Turn{line: ln, op: a.Op, parent: nested.Hold{Context: ctx}}, visit: visit{line: ln, lease: into}}
 		t = &first.turn
 		ln.push(t)
 		if err := ln.enterFirst(ctx, first, maxWait, giveUpAt); err != nil {
@@ -163,7 +164,7 @@ func (h *Handle) acquire(ctx context.Context, a lease.Attempt, into *lease.Lease
 		}
 		waited = !t.decided()
 	} else {
-		t, waited = &Turn{line: ln, op: a.Op, parent: lease.Hold{Context: ctx}}, true
+		t, waited = &Turn{line: ln, op: a.Op, parent: nested.Hold{Context: ctx}}, true
 		ln.push(t)
 		ln.takePlaces()
 	}

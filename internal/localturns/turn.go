@@ -7,6 +7,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/nested"
 	"github.com/leasehold-go/leasehold/internal/report"
 )
 
@@ -39,7 +40,7 @@ var (
 type Turn struct {
 	line   *line
 	op     string
-	parent lease.Hold // of Context
+	parent nested.Hold // of Context
 
 	// These are set once, under the line's lock, before Acquire returns the turn.
 	err    error // why the turn never comes
@@ -74,11 +75,11 @@ func (t *Turn) tell() {
 	}
 }
 
-// PermitsOf implements [lease.Hold].
-func (t *Turn) PermitsOf(m *lease.Manager, key string) int {
+// PermitsOf implements [nested.Hold].
+func (t *Turn) PermitsOf(handle any, key string) int {
 	t.line.mu.Lock()
 	defer t.line.mu.Unlock()
-	if t.noticeEnd(); t.line.h.m != m || t.line.key != key || t.cond != running {
+	if t.noticeEnd(); handle != any(t.line.h.m) || t.line.key != key || t.cond != running {
 		return 0
 	}
 	return t.line.name.permits

@@ -11,6 +11,7 @@ import (
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/nested"
 	"github.com/leasehold-go/leasehold/internal/permits"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
@@ -69,7 +70,7 @@ func TestTurnEndsInTheStepOfItsLease(t *testing.T) {
 				t.Fatal(err)
 			}
 			ln.admit(v, true)
-			asked := &Turn{line: ln, parent: lease.Hold{Context: t.Context()}, handed: true}
+			asked := &Turn{line: ln, parent: nested.Hold{Context: t.Context()}, handed: true}
 			asked.begin(v, time.Now())
 			ctx := asked.Context()
 			end(t, asked)
@@ -84,7 +85,7 @@ func TestTurnEndsInTheStepOfItsLease(t *testing.T) {
 				t.Errorf("%s: the Observer was told %v; want that the turn was lost", name, told.outcomes)
 			}
 			// A Context that is asked for after the end has ended.
-			unasked := &Turn{line: ln, parent: lease.Hold{Context: t.Context()}}
+			unasked := &Turn{line: ln, parent: nested.Hold{Context: t.Context()}}
 			v.over = false
 			unasked.begin(v, time.Now())
 			if unasked.Context().Err() == nil {

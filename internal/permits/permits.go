@@ -141,9 +141,6 @@ func (r *Resource) Set(o lease.SetOptions) *call.Call {
 	return call.New(setLimitScript, 4, r.keys[0], r.keys[1], r.keys[2], r.keys[3], o.Limit, o.Handle, o.Number)
 }
 
-// ReadSet reads the reply to a set.
-func (r *Resource) ReadSet(v []int64) (lease.SetReply, error) { return lease.ReadSet("set limit", v) }
-
 // A Request is one attempt to take permits.
 type Request struct {
 	res     *Resource

@@ -129,11 +129,6 @@ func (r *Resource) GoOn(string) *call.Call { return nil }
 // Set returns nil: a lock has no limit that can be set.
 func (r *Resource) Set(lease.SetOptions) *call.Call { return nil }
 
-// ReadSet is not called.
-func (r *Resource) ReadSet(v []int64) (lease.SetReply, error) {
-	return lease.SetReply{}, call.Malformed("set", v)
-}
-
 // leave prepares the call that gives back what one server may have given to a member.
 func (r *Resource) leave(member string, ttl time.Duration, copies int64, lead int64, once *Once) *call.Call {
 	k := &r.keys

@@ -132,11 +132,6 @@ func (r *Resource) Set(o lease.SetOptions) *call.Call {
 	return r.family.call(setLimitScript, r.key, o.Limit, o.Handle, o.Number, r.family.total)
 }
 
-// ReadSet reads the reply to a set.
-func (r *Resource) ReadSet(v []int64) (lease.SetReply, error) {
-	return lease.ReadSet("totals set limit", v)
-}
-
 // A Request is one attempt to take permits.
 type Request struct {
 	family  *Family

@@ -64,7 +64,7 @@ var localTurns = []mutation{
 	},
 	{
 		name: "the Observer is told the end of turns that began", file: "internal/localturns/turn.go",
-		old: "	if t.handed {\n		t.line.h.m.TurnEnded", new: "	if true {\n		t.line.h.m.TurnEnded",
+		old: "	if t.handed {\n		t.line.h.m.Events().Tell", new: "	if true {\n		t.line.h.m.Events().Tell",
 		packages: localTests, tests: "TestEachTurnThatBegins",
 	},
 	{
@@ -84,7 +84,7 @@ var localTurns = []mutation{
 	},
 	{
 		name: "a stale release is told of, also by a process that queues again", file: "internal/lease/release.go",
-		old: "\t\tm.events.staleRelease(a)\n\t\treturn a.fail(op)\n", new: "\t\treturn a.fail(op)\n",
+		old: "\t\ta.tellStale()\n\t\treturn a.fail(op)\n", new: "\t\treturn a.fail(op)\n",
 		packages: localTests, tests: "TestReleaseOfALostTurn",
 	},
 	{

@@ -91,23 +91,23 @@ var once = []mutation{
 		packages: "./internal/tests/contract/singleflight", tests: "Shutdown",
 	},
 	{
-		name: "nested: nobody waits for a lock that its ctx descends from", file: "internal/lease/nested.go",
+		name: "nested: nobody waits for a lock that its ctx descends from", file: "internal/lease/acquire.go",
 		old: "if above == 0 {", new: "if true {",
 		packages: onceTests, tests: "Twice",
 	},
 	{
-		name: "nested: a lock that was given back is not waited for", file: "internal/lease/nested.go",
+		name: "nested: a lock that was given back is not waited for", file: "internal/lease/lease.go",
 		old: "if l.a.state != held {", new: "if false {",
 		packages: onceTests, tests: "LockAbove",
 	},
 	{
-		name: "nested: locks above the nearest one count", file: "internal/lease/nested.go",
+		name: "nested: locks above the nearest one count", file: "internal/nested/nested.go",
 		old: "ctx = h.Context\n", new: "return permits\n",
 		packages: onceTests, tests: "Twice",
 	},
 	{
 		name: "nested: a process's line is passed by", file: "internal/localturns/localturns.go",
-		old: "if a.Wait && h.m.HeldAbove(ctx, a.Key) > 0 {", new: "if false {",
+		old: "if a.Wait && nested.Permits(ctx, h.m, a.Key) > 0 {", new: "if false {",
 		packages: onceTests, tests: "Twice",
 	},
 }

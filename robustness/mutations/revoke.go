@@ -16,7 +16,7 @@ var revoked = []mutation{
 		packages: permitModel, tests: "RevokedAttempt|Model",
 	},
 	{
-		name: "revoke: a call without an answer is no success", file: "internal/lease/revoke.go",
+		name: "revoke: a call without an answer is no success", file: "internal/revoke/revoke.go",
 		old: "			case err != nil:\n				return err", new: "			case err != nil:\n				return nil",
 		packages: "./internal/tests/contract/semaphore", tests: "TestRevokeWithout",
 	},

@@ -166,12 +166,12 @@ var totals = []mutation{
 		packages: totalsTests, tests: "LateSettings|Model",
 	},
 	{
-		name: "setting: numbers rise within a handle", file: "internal/lease/setting.go",
-		old: "		at = m.lastSetting + 1\n", new: "",
-		packages: "./internal/lease", tests: "SettingNumber",
+		name: "setting: numbers rise within a handle", file: "internal/setting/setting.go",
+		old: "		at = s.last + 1\n", new: "",
+		packages: "./internal/setting", tests: "SettingNumber",
 	},
 	{
-		name: "setting: the caller waits for the clock", file: "internal/lease/setting.go",
+		name: "setting: the caller waits for the clock", file: "internal/setting/setting.go",
 		old: "				s.awaitClock(ctx, r.Now)\n", new: "",
 		packages: "./internal/tests/contract/semaphore", tests: "WaitsForTheClock",
 	},

@@ -12,6 +12,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/lease"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/setting"
 	"github.com/leasehold-go/leasehold/luascripts"
 )
 
@@ -248,7 +249,7 @@ func (m *permitMachine) setLimit(t *rapid.T) {
 	res := m.res.Resource
 	c := res.Set(lease.SetOptions{Handle: s.handle, Limit: s.limit, Number: s.number})
 	got := m.call(fmt.Sprintf("set %+v", s), c, 1, func(ref reference) outcome { return ints(on(ref).set(s)) })
-	if _, err := res.ReadSet(got.ints); err != nil {
+	if _, err := setting.Read(got.ints); err != nil {
 		m.Fatal(err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/setting"
 )
 
 // A renewal never brings a lease back: not after a leave, not after expiry
@@ -243,18 +244,18 @@ func TestLateSettingsUndoNothing(t *testing.T) {
 	each(t, false, func(w *world) {
 		res, called := w.res.Resource, w.now()
 		stored := func() string { return w.rdb.Get(w.Context(), w.res.Part("limit")).Val() }
-		set := func(what, handle string, number int64, limit int, want lease.SetReply, then string) {
+		set := func(what, handle string, number int64, limit int, want setting.Reply, then string) {
 			w.Helper()
 			v, err := w.client.Do(w.Context(), res.Set(lease.SetOptions{Handle: handle, Number: number, Limit: limit}))
 			if err != nil {
 				w.Fatal(err)
 			}
-			reply, err := res.ReadSet(v)
+			reply, err := setting.Read(v)
 			if err != nil || reply.Stored != want.Stored || reply.Overtaken != want.Overtaken || stored() != then {
 				w.Errorf("%s: %+v, %v, and the limit is %q; want %+v and %q", what, reply, err, stored(), want, then)
 			}
 		}
-		counts, overtaken, void := lease.SetReply{Stored: true}, lease.SetReply{Overtaken: true}, lease.SetReply{}
+		counts, overtaken, void := setting.Reply{Stored: true}, setting.Reply{Overtaken: true}, setting.Reply{}
 		set("the first", hereHandle, called-100, 5, counts, "5")
 		set("sent again", hereHandle, called-100, 5, counts, "5")
 		set("a later one", thereHandle, called-99, 3, counts, "3")

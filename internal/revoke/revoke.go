@@ -1,42 +1,42 @@
-package lease
+// Package revoke takes a lease or a place in the queue away from its owner.
+package revoke
 
 import (
 	"context"
 	"strconv"
-	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/internal/lease"
 )
 
 const (
-	maxReason = 200 // bytes
-	// revokeWithin bounds the duration of one Revoke.
-	revokeWithin = 10 * time.Second
-	// maxRevokes bounds how often one Revoke continues after a call that stopped at a bound.
-	maxRevokes = 1000
+	// longest bounds the duration of one Revoke.
+	longest = 10 * time.Second
+	// patience is how long a call without an answer is repeated.
+	patience = 3 * time.Second
+	// maxCalls bounds how often one Revoke continues after a call that stopped at a bound.
+	maxCalls = 1000
 )
 
-// Revoke takes the lease or the place of id away. find looks up its member.
-func (m *Manager) Revoke(ctx context.Context, key, id, reason string, find func(context.Context, Resource) (Resource, string, error)) error {
+// Revoke takes the lease or the place of id in a handle's family away. find looks up its member.
+func Revoke(ctx context.Context, m *lease.Manager, key, id, reason string, find func(context.Context, lease.Resource) (lease.Resource, string, error)) error {
 	const op = "revoke"
 	if why := badReason(reason); why != "" {
-		return m.Reject(op, key, keys.Invalid("reason %s; want 1 to %d printable bytes", why, maxReason))
+		return m.Reject(op, key, keys.Invalid("reason %s; want 1 to %d printable bytes", why, call.MaxReason))
 	}
 	if !isListedID(id) {
 		return m.Reject(op, key, leasehold.ErrNoLease)
 	}
-	return m.Run(ctx, op, key, revokeWithin, func(ctx context.Context, res Resource) error {
+	return m.Run(ctx, op, key, longest, func(ctx context.Context, res lease.Resource) error {
 		target, member, err := find(ctx, res)
 		if err != nil {
 			return err
 		}
-		for range maxRevokes {
-			state, more, err := m.revoke(ctx, func() *call.Call { return target.Revoke(member, id, reason) })
+		for range maxCalls {
+			state, more, err := send(ctx, m, func() *call.Call { return target.Revoke(member, id, reason) })
 			switch {
 			case err != nil:
 				return err
@@ -50,12 +50,12 @@ func (m *Manager) Revoke(ctx context.Context, key, id, reason string, find func(
 	})
 }
 
-// revoke sends calls made by prepare until one is answered. A repeated call finds the mark of
-// an earlier one.
-func (m *Manager) revoke(ctx context.Context, prepare func() *call.Call) (state int64, more bool, err error) {
+// send sends calls made by prepare until one is answered. A repeated call finds the mark of an
+// earlier one.
+func send(ctx context.Context, m *lease.Manager, prepare func() *call.Call) (state int64, more bool, err error) {
 	began := time.Now()
 	for n := 1; ; n++ {
-		v, err := m.client.Do(ctx, prepare())
+		v, err := m.Do(ctx, prepare())
 		if err == nil {
 			if len(v) != 3 {
 				return 0, false, call.Malformed("revoke", v)
@@ -79,26 +79,12 @@ func badReason(reason string) string {
 	switch {
 	case reason == "":
 		return "is empty"
-	case len(reason) > maxReason:
+	case len(reason) > call.MaxReason:
 		return "has " + strconv.Itoa(len(reason)) + " bytes"
-	case reason != cleanReason(reason):
+	case reason != call.CleanReason(reason):
 		return "has bytes that cannot be printed"
 	}
 	return ""
-}
-
-// cleanReason returns the part of a reason from Redis that may be shown.
-func cleanReason(text string) string {
-	text = strings.Map(func(r rune) rune {
-		if r == utf8.RuneError || !unicode.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, text)
-	if len(text) > maxReason {
-		text = strings.ToValidUTF8(text[:maxReason], "")
-	}
-	return text
 }
 
 // isListedID reports whether text has the form of an id in a listing.

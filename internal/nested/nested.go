@@ -1,0 +1,46 @@
+// Package nested tells from a ctx what its caller holds already, so that nobody waits for
+// permits that are given back only after the wait.
+package nested
+
+import "context"
+
+type holdKey struct{}
+
+// Hold is the parent of the Context of something held. All contexts that descend from it tell
+// what is held.
+type Hold struct {
+	context.Context // that of the acquiring call
+	By              interface {
+		// PermitsOf returns how many permits of the key of a handle it holds now.
+		PermitsOf(handle any, key string) int
+	}
+}
+
+// Value makes the Hold known, besides the values of the acquiring call.
+func (h *Hold) Value(key any) any {
+	if key == (holdKey{}) {
+		return h
+	}
+	return h.Context.Value(key)
+}
+
+// Above returns what the Context that ctx descends from belongs to, the nearest one; nil: nothing.
+func Above(ctx context.Context) any {
+	if h, _ := ctx.Value(holdKey{}).(*Hold); h != nil {
+		return h.By
+	}
+	return nil
+}
+
+// Permits returns how many permits of the key of a handle ctx descends from. As long as the
+// caller waits under ctx, they are not given back.
+func Permits(ctx context.Context, handle any, key string) (permits int) {
+	for {
+		h, _ := ctx.Value(holdKey{}).(*Hold)
+		if h == nil {
+			return permits
+		}
+		permits += h.By.PermitsOf(handle, key)
+		ctx = h.Context
+	}
+}
