@@ -85,7 +85,7 @@ func (c *caller) unlessClosed(into *Lease, err error) error {
 	}
 	select {
 	case <-c.m.closing:
-		into.step(func(a *life, now moment) effect { return a.giveBack(byClose, now) })
+		into.a.step(nil, func(now moment) effect { return into.a.giveBack(byClose, now) })
 		return c.fail(leasehold.ErrClosed)
 	default:
 		return nil
@@ -279,13 +279,12 @@ func (a *attempt) wakes() <-chan struct{} {
 
 // onNoClock notes that an enter could not be sent, because the server did not tell its time.
 func (a *attempt) onNoClock(err error, sent time.Time) {
-	a.m.mu.Lock()
 	r := a.noReply(err)
 	r.Code = NotSent
-	was := a.state
-	a.failure = err
-	a.after(was, a.unanswered(&r, a.m.moment(sent), a.m.now()), &r)
-	a.m.mu.Unlock()
+	a.step(&r, func(now moment) effect {
+		a.failure = err
+		return a.unanswered(&r, a.m.moment(sent), now)
+	})
 }
 
 // detach withdraws the enter, if it is not sent yet. Otherwise it may run until it is void, and
@@ -294,29 +293,23 @@ func (c *caller) detach() (withdrawn bool) {
 	at, e := c.at, c.enter
 	c.enter = nil
 	withdrawn = e != nil && e.call.Withdraw()
-	at.m.mu.Lock()
-	defer at.m.mu.Unlock()
-	switch {
-	case withdrawn:
-		at.withdraw()
-	case e != nil && at.flying:
-		at.void = max(at.void, e.void)
-	}
-	was, now := at.state, at.m.now()
-	at.life.detach(now+voidAfter, now)
-	at.after(was, 0, nil)
+	at.step(nil, func(now moment) effect {
+		switch {
+		case withdrawn:
+			at.withdraw()
+		case e != nil && at.flying:
+			at.void = max(at.void, e.void)
+		}
+		at.life.detach(now+voidAfter, now)
+		return 0
+	})
 	return withdrawn
 }
 
 // leave ends the attempt for its caller, and gives back in the background whatever it was or
 // may still be granted.
 func (c *caller) leave() (withdrawn bool) {
-	at := c.at
-	at.m.mu.Lock()
-	was := at.state
-	end := at.after(was, at.life.leave(at.m.now()), nil)
-	at.m.mu.Unlock()
-	end.tell()
+	c.at.step(nil, c.at.life.leave)
 	return c.detach()
 }
 

@@ -99,9 +99,27 @@ func (e endedLease) tell() {
 	}
 }
 
+// step locks the handle, makes a step of the life, and does what follows from it. r is what the
+// step is about; nil: time, or a wish of the user.
+func (a *attempt) step(r *Result, do func(now moment) effect) {
+	a.m.mu.Lock()
+	was := a.state
+	end := a.after(was, do(a.m.now()), r)
+	a.m.mu.Unlock()
+	end.tell()
+}
+
+// news makes the step of a waiting attempt for what another call than its own enter says, sent
+// at the moment sent: the ask of its group (asked), or a call that granted to it. Called with the
+// lock.
+func (a *attempt) news(r *Result, asked bool, sent moment) {
+	was := a.state
+	a.after(was, a.onNews(r, asked, sent, a.m.now()), r)
+}
+
 // after does what follows from a step of the life. was is the state before it, and r what the
-// step was about; nil: time, or a wish of the user. Called with the lock. Its caller frees the
-// lock and then calls tell of the result.
+// step was about. Called with the lock. Its caller frees the lock and then calls tell of the
+// result.
 func (a *attempt) after(was state, fx effect, r *Result) (end endedLease) {
 	m := a.m
 	if a.state != was {
@@ -253,6 +271,27 @@ func (a *attempt) Due(t time.Time, calls []*call.Call) ([]*call.Call, time.Time,
 	return calls, m.time(at), slack
 }
 
+// hear reads the outcome of a call about the attempt: what the server says, or why there is no
+// answer, whether a copy of the call may still run, and whether replicas confirmed it. Grants to
+// others in it are passed on.
+func (a *attempt) hear(c *call.Call, ints []int64, err error, read func(reply []int64) (Reply, error)) (r Reply) {
+	if err == nil {
+		r, err = read(ints)
+	}
+	a.m.reached(a.res, err)
+	if err != nil {
+		r.Result = a.noReply(err)
+	} else if len(r.Grants) > 0 {
+		a.m.Granted(r.Grants, c.Sent)
+	}
+	if r.Copied = c.Copied(); r.Code == Granted || r.Code == Held {
+		missing := c.Unconfirmed()
+		r.TooFew, r.Confirmed = missing != nil, missing == nil && c.Confirm == a.m.confirm
+		r.Err = cmp.Or(missing, r.Err)
+	}
+	return r
+}
+
 // noReply returns the Result of a call that failed with err.
 func (a *attempt) noReply(err error) Result {
 	r := Result{Code: Unanswered, Err: err}
@@ -290,29 +329,18 @@ func (a *attempt) term(now time.Time) time.Duration {
 }
 
 // onRenewed processes the outcome of the renewal c for term, and returns its Result.
-func (a *attempt) onRenewed(c *call.Call, term time.Duration, ints []int64, err error) (r Reply) {
+func (a *attempt) onRenewed(c *call.Call, term time.Duration, ints []int64, err error) Reply {
 	m := a.m
-	if err == nil {
-		r, err = a.req.ReadRenew(ints)
-	}
-	m.reached(a.res, err)
-	if err != nil {
-		r.Result = a.noReply(err)
-	} else if r.Code == Granted {
-		r.Err = c.Unconfirmed()
-		r.TooFew = r.Err != nil
-	}
-	m.mu.Lock()
-	now, was := m.now(), a.state
-	if was == held {
-		a.failure = r.Err
-		if term != probeTerm || r.Code != Granted {
-			m.tellRenewed(m.time(a.deadline), &r.Result)
+	r := a.hear(c, ints, err, a.req.ReadRenew)
+	a.step(&r.Result, func(now moment) effect {
+		if a.state == held {
+			a.failure = r.Err
+			if term != probeTerm || r.Code != Granted {
+				m.tellRenewed(m.time(a.deadline), &r.Result)
+			}
 		}
-	}
-	end := a.after(was, a.onRenew(&r.Result, term, m.moment(c.Sent), now), &r.Result)
-	m.mu.Unlock()
-	end.tell()
+		return a.onRenew(&r.Result, term, m.moment(c.Sent), now)
+	})
 	return r
 }
 
@@ -329,54 +357,45 @@ func (a *attempt) leaveCall() *call.Call {
 
 // onLeft processes the outcome of the leave c.
 func (a *attempt) onLeft(c *call.Call, ints []int64, err error) {
-	m := a.m
-	var r Reply
-	if err == nil {
-		r, err = a.req.ReadLeave(ints)
-	}
-	m.reached(a.res, err)
-	if err != nil {
-		r.Result = a.noReply(err)
-	} else if r.Err = c.Unconfirmed(); r.Err != nil {
-		r.TooFew = true
-	}
-	r.Copied = c.Copied()
-	m.mu.Lock()
-	m.deliver(r.Grants, m.moment(c.Sent))
-	was := a.state
-	fx := a.onLeave(&r.Result, m.now())
-	if r.Code == Revoked {
-		fx |= ask // the answer did not tell of the grants that the call made
-	}
-	end := a.after(was, fx, &r.Result)
-	m.mu.Unlock()
-	end.tell()
+	r := a.hear(c, ints, err, a.req.ReadLeave)
+	a.step(&r.Result, func(now moment) effect {
+		fx := a.onLeave(&r.Result, now)
+		if r.Code == Revoked {
+			fx |= ask // the answer did not tell of the grants that the call made
+		}
+		return fx
+	})
 	if r.More {
-		m.Go(a.handOn)
+		a.m.Go(a.handOn)
 	}
 }
 
-// handOn goes on where a leave stopped at a bound: a leave that is sent again hands on more. If
-// one has no answer, the signs of life of the waiters do the same.
+// handOn goes on where a leave stopped at a bound: a leave that is sent again hands on more.
 func (a *attempt) handOn() {
-	for {
+	_ = a.m.goOn(func() *call.Call {
 		a.m.mu.Lock()
+		defer a.m.mu.Unlock()
 		c := a.leaveCall()
-		a.m.mu.Unlock()
 		c.Confirm = call.Confirm{}
-		ints, err := a.m.client.Do(a.m.client.Brief(), c)
+		return c
+	}, func(_ *call.Call, reply []int64) (Reply, error) { return a.req.ReadLeave(reply) })
+}
+
+// goOn goes on where a call stopped at a bound, until all is done or a call has no answer. The
+// next call of any process then goes on, at the latest a sign of life.
+func (m *Manager) goOn(next func() *call.Call, read func(c *call.Call, reply []int64) (Reply, error)) error {
+	for {
+		c := next()
+		ints, err := m.client.Do(m.client.Brief(), c)
 		var r Reply
 		if err == nil {
-			r, err = a.req.ReadLeave(ints)
+			r, err = read(c, ints)
 		}
 		if err != nil {
-			return
+			return err
 		}
-		a.m.mu.Lock()
-		a.m.deliver(r.Grants, a.m.moment(c.Sent))
-		a.m.mu.Unlock()
-		if !r.More {
-			return
+		if m.Granted(r.Grants, c.Sent); !r.More {
+			return nil
 		}
 	}
 }

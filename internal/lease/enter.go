@@ -55,56 +55,43 @@ func (e *enter) start(ctx context.Context) {
 func (e *enter) onDone(ints []int64, err error) {
 	at := e.at
 	m := at.m
-	var r Reply
-	if err == nil {
-		r, err = at.req.ReadEnter(e.call, ints)
+	r := at.hear(e.call, ints, err, func(reply []int64) (Reply, error) { return at.req.ReadEnter(e.call, reply) })
+	sentAt, gotAt := e.call.Sent, time.Now()
+	if sentAt.IsZero() {
+		sentAt = e.made
 	}
-	m.reached(at.res, err)
-	sent, got := e.call.Sent, time.Now()
-	if sent.IsZero() {
-		sent = e.made
-	}
-	if err != nil {
-		r.Result = at.noReply(err)
-	} else {
-		m.client.Learn(at.res.FirstKey(), call.Sample{Micros: r.Now, Sent: sent, Got: got})
-		m.events.RoundTrip(m.cfg.TTL, got.Sub(sent))
-	}
-	r.Copied = e.call.Copied()
-	if r.Code == Granted && m.replicated() && e.call.Confirm == m.confirm {
-		r.Err = e.call.Unconfirmed()
-		r.TooFew, r.Confirmed = r.Err != nil, r.Err == nil
+	if r.Now > 0 {
+		m.client.Learn(at.res.FirstKey(), call.Sample{Micros: r.Now, Sent: sentAt, Got: gotAt})
+		m.events.RoundTrip(m.cfg.TTL, gotAt.Sub(sentAt))
 	}
 	if r.Code == Busy || r.Code == TooMany || r.Code == QueueFull {
 		state := r.State // a copy, so that the reply can be freed
 		r.Result.State = &state
 		r.Limit = state.Limit
 	}
-	m.mu.Lock()
-	m.deliver(r.Grants, m.moment(sent))
-	if r.Copied || r.Code == Unanswered {
-		at.void = max(at.void, e.void)
-	}
-	at.failure = err
-	was := at.state
-	fx := at.onEnter(&r.Result, m.moment(sent), m.moment(got))
-	joins := at.state == queued && was != queued
-	if joins {
-		at.join(&r, m.moment(sent), m.moment(got))
-	}
-	if at.state == held && was == entering {
-		at.byEnter = true
-		if at.Keeps {
-			at.kept = &kept{grant: Grant{Sent: sent, Keepable: !r.Contended && at.ticket == 0, Added: r.Added}}
+	at.step(&r.Result, func(moment) effect {
+		if r.Copied || r.Code == Unanswered {
+			at.void = max(at.void, e.void)
 		}
-	}
-	if joins && at.AwaitsKept {
-		at.kept = &kept{trip: got.Sub(sent)}
-	}
-	end := at.after(was, fx, &r.Result)
-	m.mu.Unlock()
-	end.tell()
+		at.failure = r.Err
+		was, sent, got := at.state, m.moment(sentAt), m.moment(gotAt)
+		fx := at.onEnter(&r.Result, sent, got)
+		switch {
+		case was != entering:
+		case at.state == queued:
+			at.join(&r, sent, got)
+			if at.AwaitsKept {
+				at.kept = &kept{trip: got - sent}
+			}
+		case at.state == held:
+			at.byEnter = true
+			if at.Keeps {
+				at.kept = &kept{grant: Grant{Sent: sentAt, Keepable: !r.Contended && at.ticket == 0, Added: r.Added}}
+			}
+		}
+		return fx
+	})
 	if r.More {
-		m.goOn(at.res)
+		m.goOnEntering(at.res)
 	}
 }

@@ -206,8 +206,7 @@ func (g *group) ask(waiters []*attempt) *call.Call {
 		if err == nil {
 			r, err = g.res.ReadAsk(c, ints, requests)
 		}
-		g.m.reached(g.res, err)
-		if err != nil {
+		if g.m.reached(g.res, err); err != nil {
 			g.onAskFailed(err)
 			return
 		}
@@ -235,8 +234,7 @@ func (g *group) onAsked(waiters []*attempt, sentAt time.Time, r *Reply) {
 			a.lastState = s.State
 			a.lastState.AsOf = got
 		}
-		was := a.state
-		a.after(was, a.onNews(s, true, sent, now), s)
+		a.news(s, true, sent)
 	}
 	if r.More {
 		g.hint(now)
@@ -254,9 +252,7 @@ func (g *group) onAskFailed(err error) {
 	if g.failed(call.Classify(err) == call.Refused, now) {
 		r := Result{Code: Unanswered, Err: err}
 		for len(g.waiters) > 0 {
-			a := g.waiters[0]
-			was := a.state
-			a.after(was, a.onNews(&r, true, now, now), &r)
+			g.waiters[0].news(&r, true, now)
 		}
 		return
 	}
@@ -291,8 +287,7 @@ func (m *Manager) askFor(key string) {
 func (m *Manager) deliver(grants []Result, sent moment) {
 	for i := range grants {
 		if a := m.attempts[grants[i].Seq]; a != nil {
-			was := a.state
-			a.after(was, a.onNews(&grants[i], false, sent, m.now()), &grants[i])
+			a.news(&grants[i], false, sent)
 		}
 	}
 }
@@ -357,8 +352,7 @@ func (a *attempt) believe(text string) {
 			return
 		}
 	}
-	was := a.state
-	a.after(was, a.onNews(&r, false, from, now), &r)
+	a.news(&r, false, from)
 }
 
 // Waits reports whether a caller of this handle waits in the queue of key.
@@ -379,10 +373,9 @@ func (m *Manager) Waits(key string) bool {
 	return false
 }
 
-// goOn continues the work of an enter of this handle that stopped at a bound, once at a time for
-// all resources with the same first key. If a call has no answer, the next call of any process
-// continues, at the latest a sign of life.
-func (m *Manager) goOn(res Resource) {
+// goOnEntering continues the work of an enter of this handle that stopped at a bound, once at a
+// time for all resources with the same first key.
+func (m *Manager) goOnEntering(res Resource) {
 	name := res.FirstKey()
 	if res.GoOn(m.handle) == nil {
 		m.ReplyLost(res)
@@ -396,23 +389,15 @@ func (m *Manager) goOn(res Resource) {
 		return
 	}
 	m.Go(func() {
-		for more := true; more; {
+		err := m.goOn(func() *call.Call {
 			c := res.GoOn(m.handle)
 			c.Rank = call.SignOfLife
-			var r Reply
-			ints, err := m.client.Do(m.client.Brief(), c)
-			if err == nil {
-				r, err = res.ReadAsk(c, ints, nil)
-			}
-			m.mu.Lock()
-			m.deliver(r.Grants, m.moment(c.Sent))
-			if more = err == nil && r.More; !more {
-				delete(m.goingOn, name)
-			}
-			if err != nil {
-				m.replyLost(res) // the lost reply may have carried grants to our own waiters
-			}
-			m.mu.Unlock()
+			return c
+		}, func(c *call.Call, reply []int64) (Reply, error) { return res.ReadAsk(c, reply, nil) })
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if delete(m.goingOn, name); err != nil {
+			m.replyLost(res) // the lost reply may have carried grants to our own waiters
 		}
 	})
 }

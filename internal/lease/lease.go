@@ -37,27 +37,17 @@ func (l *Lease) begin(ctx context.Context, a *attempt, now moment) {
 	l.self, l.a, l.parent = l, a, nested.Hold{Context: ctx, By: l}
 }
 
-// step locks the handle and makes a step of the lease's life.
-func (l *Lease) step(do func(a *life, now moment) effect) {
-	a := l.a
-	a.m.mu.Lock()
-	was := a.state
-	end := a.after(was, do(&a.life, a.m.now()), nil)
-	a.m.mu.Unlock()
-	end.tell()
-}
-
 // GiveBack gives the lease back in the background.
 func (l *Lease) GiveBack() {
-	l.step(func(a *life, now moment) effect { return a.giveBack(byHolder, now) })
+	l.a.step(nil, func(now moment) effect { return l.a.giveBack(byHolder, now) })
 }
 
 // End ends the lease after a call other than Leave has given it back.
-func (l *Lease) End() { l.step((*life).end) }
+func (l *Lease) End() { l.a.step(nil, l.a.life.end) }
 
 // RenewNow brings the next renewal forward if the lease is held.
 func (l *Lease) RenewNow() {
-	l.step(func(a *life, now moment) effect { a.renewAt, a.probes = min(a.renewAt, now), false; return 0 })
+	l.a.step(nil, func(now moment) effect { l.a.renewAt, l.a.probes = min(l.a.renewAt, now), false; return 0 })
 }
 
 // Context returns a child of the acquiring ctx that ends when the lease is lost or given back.

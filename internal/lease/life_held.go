@@ -4,6 +4,75 @@ import "time"
 
 // The life of an attempt from its grant on.
 
+// grant takes a grant. Its term is counted from the sending of the call that says so, because
+// the server cannot have counted it from earlier.
+func (a *life) grant(r *Result, sent, now moment) effect {
+	a.until = max(a.until, now+r.Term)
+	a.deadline = sent + r.Term - margin(r.Term)
+	a.state, a.fails = held, 0
+	switch {
+	case r.TooFew:
+		a.confirms = false
+		return a.drop(tellNoAnswer)
+	case a.deadline <= now:
+		return a.giveBackLate(now)
+	}
+	a.plan(false, now)
+	if a.confirms = a.confirms && !r.Confirmed; a.confirms {
+		a.renewAt, a.since = now, now // an own renewal has the grant confirmed first
+		return 0
+	}
+	if a.asks { // it may have been revoked meanwhile
+		a.asks, a.renewAt, a.probes = false, now, true
+	}
+	return wake
+}
+
+// giveBackLate gives back a grant that came too late. A caller that waits is told "again" only
+// when the leave is answered, because the answer may say that the attempt was revoked. One that
+// does not wait might find the permits of this attempt taken, and take them for others'.
+func (a *life) giveBackLate(now moment) effect {
+	a.state, a.told, a.again, a.since, a.fails = leaving, waitOn, a.waits, now, 0
+	if !a.waits {
+		a.told = tellLate
+	}
+	return wake | late
+}
+
+// plan sets the next renewal to a third of the time that is left, less up to a tenth of that. A
+// probe changes nothing, so after one the renewal is due when two thirds of the TTL are left, as
+// before: hints may come all the time, and must not put it off.
+func (a *life) plan(probed bool, now moment) {
+	left := max(0, min(a.deadline-now, a.ttl))
+	in := left / 3
+	if probed {
+		in = max(0, left-2*a.ttl/3)
+	}
+	a.renewAt = now + in - a.spread(in/10+1)
+}
+
+// notice ends a lease whose deadline has passed: that counts before every event but the answer
+// to a renewal. Nothing is given back here, because the holder may need the margin to stop.
+func (a *life) notice(now moment) effect {
+	if a.state == held && now >= a.deadline {
+		return a.lose(byDeadline, now)
+	}
+	return 0
+}
+
+// lose ends a lease that is gone, or may be. One that is idle has no holder that needs time to
+// stop, so it is given back at once, in case the server still has it.
+func (a *life) lose(why ending, now moment) effect {
+	a.state, a.why = lost, why
+	if a.idle {
+		a.state, a.released, a.next, a.told = leaving, true, now, tellDone
+	}
+	if !a.taken {
+		return wake
+	}
+	return ended
+}
+
 // onRenew takes the outcome of a renewal for term that was sent at the moment sent. A renewal
 // has no time from which on it does nothing, so one without an answer may have run just now.
 func (a *life) onRenew(r *Result, term time.Duration, sent, now moment) effect {

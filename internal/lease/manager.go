@@ -15,52 +15,17 @@ package lease
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/base64"
 	"errors"
-	"fmt"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/call"
-	"github.com/leasehold-go/leasehold/internal/inbox"
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/report"
 	"github.com/leasehold-go/leasehold/internal/schedule"
 )
-
-// Bounds that the Configs of the packages share.
-const (
-	DefaultTTL         = 30 * time.Second
-	MinTTL             = 100 * time.Millisecond
-	DefaultReplicaWait = time.Second
-)
-
-// Config holds the settings that the Configs of the packages have in common.
-type Config struct {
-	Package     string // for errors
-	Family      keys.Family
-	Protocol    Protocol
-	TTL         time.Duration // 0: DefaultTTL
-	MaxHold     time.Duration // 0: no bound
-	MaxWaiters  int           // 0: no bound
-	MaxWait     time.Duration // 0: no bound but ctx
-	Replicas    int           // how many confirm each grant; 0: none
-	ReplicaWait time.Duration // how long they may take; 0: DefaultReplicaWait, or less if the bound is lower
-	Label       string        // of the handle, in listings; see keys.LabelSuffix
-	Observer    leasehold.Observer
-	Logger      *slog.Logger // nil: none
-	OwnEvents   bool         // the package itself tells the Observer how its leases are used
-	Shares      *Manager     // whose connection to the servers the handle shares; nil: it has its own
-	FailsFast   bool         // an attempt without an answer ends once its server is known to be away
-	Keeps       bool         // leases may be kept when nobody uses them: see Keeper
-	Quorum      Quorum       // the servers that decide together, instead of rdb; nil: rdb decides
-}
 
 // A Manager serves one handle: it keeps the handle's id, leases and waiters.
 type Manager struct {
@@ -94,110 +59,6 @@ type Manager struct {
 	missed    moment // when a reply that may have carried grants was last lost
 	resources map[string]Resource
 	goingOn   map[string]bool // by Resource.FirstKey: a continuation is scheduled or under way
-}
-
-// New checks cfg and makes a Manager. extra holds the errors that the package found in its own
-// fields. New sends nothing.
-func New(rdb redis.UniversalClient, cfg Config, extra ...error) (*Manager, error) {
-	errs := append(cfg.Family.Check(), extra...)
-	var client Servers = cfg.Quorum
-	var single *call.Client
-	if cfg.Quorum == nil {
-		var err error
-		if single, err = cfg.client(rdb); err != nil {
-			errs = append(errs, keys.Invalid("%v", err))
-		}
-		client = single
-	}
-	if cfg.TTL == 0 {
-		cfg.TTL = DefaultTTL
-	}
-	if cfg.TTL < MinTTL {
-		errs = append(errs, keys.Bad("TTL", "is %v; want at least %v, or 0 for %v", cfg.TTL, MinTTL, DefaultTTL))
-	}
-	if cfg.MaxHold < 0 {
-		errs = append(errs, keys.Bad("MaxHold", "is %v; want 0 (no bound) or more", cfg.MaxHold))
-	}
-	if cfg.MaxWaiters < 0 {
-		errs = append(errs, keys.Bad("MaxWaiters", "is %d; want 0 (no bound) or more", cfg.MaxWaiters))
-	}
-	if cfg.MaxWait < 0 {
-		errs = append(errs, keys.Bad("MaxWait", "is %v; want 0 (as long as ctx lives) or more", cfg.MaxWait))
-	}
-	label, err := keys.LabelSuffix(cfg.Label)
-	if err != nil {
-		errs = append(errs, err)
-	}
-	confirm, bad := cfg.confirm(single)
-	if errs = append(errs, bad...); len(errs) > 0 {
-		return nil, fmt.Errorf("leasehold: %s: bad configuration: %w", cfg.Package, errors.Join(errs...))
-	}
-	if cfg.MaxHold > 0 {
-		// A crashed holder cannot give back at MaxHold, so its lease is over by then, too.
-		cfg.TTL = TermWithin(cfg.TTL, cfg.MaxHold)
-	}
-	id := make([]byte, 16)
-	_, _ = rand.Read(id) // never fails
-	m := &Manager{
-		cfg:       cfg,
-		client:    client,
-		single:    single,
-		confirm:   confirm,
-		handle:    base64.RawURLEncoding.EncodeToString(id),
-		born:      time.Now().Add(-time.Hour), // so that no moment of its life is 0
-		closing:   make(chan struct{}),
-		attempts:  map[uint64]*attempt{},
-		groups:    map[string]*group{},
-		resources: map[string]Resource{},
-		goingOn:   map[string]bool{},
-	}
-	m.idle = sync.NewCond(&m.mu)
-	m.watch.m = m
-	m.events = report.New(cfg.Package, cfg.Family.Name, cfg.Observer, cfg.Logger)
-	m.loop = schedule.New(client)
-	if cfg.Keeps {
-		label = keys.Keeps + label
-	}
-	if single != nil {
-		single.CountQuestions(m.Go)
-	}
-	switch {
-	case cfg.Quorum != nil:
-		m.handle += label
-		m.inbox = cfg.Quorum.Open(m.handle, cfg.TTL, m.Go, m.message, m.subscribed)
-	case single.IsCluster():
-		m.handle += keys.InSlot + label
-		channelOf := func(key string) string { return keys.InboxAt(key, m.handle) }
-		m.inbox = inbox.NewSharded(single, channelOf, m.message, m.subscribedFor)
-	default:
-		m.handle += label
-		m.inbox = inbox.New(
-			func(ctx context.Context) *redis.PubSub { return single.Subscribe(ctx, cfg.Family.Inbox(m.handle)) },
-			m.message, m.subscribed)
-	}
-	return m, nil
-}
-
-// client returns the handle's client. A Manager that shares another's also learns at the same
-// time that a server does not answer.
-func (cfg *Config) client(rdb redis.UniversalClient) (*call.Client, error) {
-	if cfg.Shares != nil {
-		return cfg.Shares.single.Another(), nil
-	}
-	return call.NewClient(rdb)
-}
-
-// Messages is the inbox on which a handle learns which leases other processes grant to it. It
-// calls Manager.message for each message. On each new subscription it calls subscribed or
-// subscribedFor, because messages may have been missed before.
-type Messages interface {
-	// Watch starts to listen for messages about key (a Resource.FirstKey) and does not wait
-	// for the subscription. It returns the time since which messages are heard. A zero time
-	// means not yet; the manager is then told once they are.
-	Watch(key string) (since time.Time)
-	// Unwatch ends one Watch of key.
-	Unwatch(key string)
-	Close()
 }
 
 // Handle returns the handle's id, as the scripts know it.

@@ -54,17 +54,15 @@ func (l *Lease) release(op string, mark func()) error {
 func (l *Lease) end(op string, mark func()) error {
 	a := l.a
 	m := a.m
-	m.mu.Lock()
-	m.running++
-	before := a.state
-	was, fx := a.release(m.now(), m.closed)
-	if was == held && mark != nil {
-		a.complete = true
-		mark()
-	}
-	end := a.after(before, fx, nil)
-	m.mu.Unlock()
-	end.tell()
+	var was state
+	a.step(nil, func(now moment) (fx effect) {
+		m.running++
+		if was, fx = a.release(now, m.closed); was == held && mark != nil {
+			a.complete = true
+			mark()
+		}
+		return fx
+	})
 	switch was {
 	case held:
 		if !a.Keeps { // else each turn is added
@@ -93,11 +91,8 @@ func (l *Lease) send(c *call.Call) ([]int64, error) {
 // notLeft notes that no leave was sent, because the server is known to be away. The schedule
 // sends it.
 func (a *attempt) notLeft(err error) {
-	a.m.mu.Lock()
 	r := Result{Code: NotSent, Away: true, Err: err}
-	was := a.state
-	a.after(was, a.onLeave(&r, a.m.now()), &r)
-	a.m.mu.Unlock()
+	a.step(&r, func(now moment) effect { return a.onLeave(&r, now) })
 }
 
 // awaitLeave waits until the leave is answered, or has had no answer for too long, and returns

@@ -31,3 +31,16 @@ type Quorum interface {
 	// Close ends all that the Quorum runs, and waits for it.
 	Close()
 }
+
+// Messages is the inbox on which a handle learns which leases other processes grant to it. It
+// calls Manager.message for each message. On each new subscription it calls subscribed or
+// subscribedFor, because messages may have been missed before.
+type Messages interface {
+	// Watch starts to listen for messages about key (a Resource.FirstKey) and does not wait
+	// for the subscription. It returns the time since which messages are heard. A zero time
+	// means not yet; the manager is then told once they are.
+	Watch(key string) (since time.Time)
+	// Unwatch ends one Watch of key.
+	Unwatch(key string)
+	Close()
+}

@@ -21,7 +21,7 @@ var core = []mutation{
 		packages: coreTests, tests: "TestUntil",
 	},
 	{
-		name: "core: any other grant lasts from its receipt", file: lifeFile,
+		name: "core: any other grant lasts from its receipt", file: heldFile,
 		old: "a.until = max(a.until, now+r.Term)\n\ta.deadline", new: "a.until = max(a.until, sent+r.Term)\n\ta.deadline",
 		packages: coreTests, tests: "TestUntil",
 	},
@@ -91,7 +91,7 @@ var core = []mutation{
 		packages: coreTests, tests: "TestRevokedIsTold",
 	},
 	{
-		name: "core: a late grant is followed by a new attempt once its leave is answered", file: lifeFile,
+		name: "core: a late grant is followed by a new attempt once its leave is answered", file: heldFile,
 		old: "leaving, waitOn, a.waits, now, 0", new: "leaving, tellAgain, a.waits, now, 0",
 		packages: coreTests, tests: "TestRevokedIsTold",
 	},

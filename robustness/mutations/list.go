@@ -259,7 +259,7 @@ var client = []mutation{
 		packages: leases,
 	},
 	{
-		name: "a deadline counts from the sending", file: "internal/lease/life.go",
+		name: "a deadline counts from the sending", file: "internal/lease/life_held.go",
 		old: "a.deadline = sent + r.Term", new: "a.deadline = now + r.Term",
 		packages: "./internal/lease", tests: "TestExplorer|TestDeadlineCounts",
 	},
@@ -275,16 +275,16 @@ var client = []mutation{
 	},
 	{
 		name: "a lease that Close gives back is not returned", file: "internal/lease/acquire.go",
-		old: "\t\tinto.step(func(a *life, now moment) effect { return a.giveBack(byClose, now) })\n\t\treturn c.fail(leasehold.ErrClosed)", new: "\t\treturn nil",
+		old: "\t\tinto.a.step(nil, func(now moment) effect { return into.a.giveBack(byClose, now) })\n\t\treturn c.fail(leasehold.ErrClosed)", new: "\t\treturn nil",
 		packages: "./internal/tests/contract/semaphore", tests: "TestAcquireDoesNotReturnALease",
 	},
 	{
-		name: "a late grant of a try is no other holder", file: "internal/lease/life.go",
+		name: "a late grant of a try is no other holder", file: "internal/lease/life_held.go",
 		old: "\t\ta.told = tellLate\n", new: "\t\ta.told = tellAgain\n",
 		packages: "./internal/tests/contract/mutex", tests: "TestTryLockWhoseGrant",
 	},
 	{
-		name: "the lease ends at its deadline", file: "internal/lease/life.go",
+		name: "the lease ends at its deadline", file: "internal/lease/life_held.go",
 		old: "if a.state == held && now >= a.deadline {", new: "if false {",
 		packages: "./internal/lease", tests: "TestDeadlineIsNoticed",
 	},
@@ -309,7 +309,7 @@ var client = []mutation{
 		packages: localTests, tests: "TestGuardWritesTheBytes",
 	},
 	{
-		name: "nothing is given back at the deadline", file: "internal/lease/life.go",
+		name: "nothing is given back at the deadline", file: "internal/lease/life_held.go",
 		old: "\t\treturn a.lose(byDeadline, now)\n", new: "\t\tfx := a.lose(byDeadline, now)\n\t\tif a.taken {\n\t\t\ta.state, a.next, a.told = leaving, now, tellDone\n\t\t}\n\t\treturn fx\n",
 		packages: "./internal/lease", tests: "TestNothingIsGivenBack",
 	},
@@ -355,7 +355,7 @@ var client = []mutation{
 	},
 	{
 		name: "a leave names until when an enter may arrive", file: "internal/lease/acquire.go",
-		old: "\tcase e != nil && at.flying:\n\t\tat.void = max(at.void, e.void)\n", new: "",
+		old: "\t\tcase e != nil && at.flying:\n\t\t\tat.void = max(at.void, e.void)\n", new: "",
 		packages: contractAndFaults, tests: "TestLate|TestAcquireCancelled|TestRollback", servers: true,
 	},
 	{
@@ -394,7 +394,7 @@ var client = []mutation{
 		packages: "./internal/tests/faults/semaphore", tests: "TestRefusedLeaves", servers: true,
 	},
 	{
-		name: "Close waits for the question for the time", file: "internal/lease/manager.go",
+		name: "Close waits for the question for the time", file: "internal/lease/config.go",
 		old: "		single.CountQuestions(m.Go)\n", new: "",
 		packages: leases, tests: "TestClose",
 	},

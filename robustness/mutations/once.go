@@ -32,7 +32,7 @@ var once = []mutation{
 	},
 	{
 		name: "once: only a lease that is held here completes", file: "internal/lease/release.go",
-		old: "if was == held && mark != nil {", new: "if mark != nil {",
+		old: "m.closed); was == held && mark != nil {", new: "m.closed); mark != nil {",
 		packages: onceTests, tests: "Completes",
 	},
 	{

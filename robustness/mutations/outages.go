@@ -109,7 +109,7 @@ var outages = []mutation{
 	},
 	{
 		name: "breaker: a release goes on in the background", file: "internal/lease/release.go",
-		old: "\ta.after(was, a.onLeave(&r, a.m.now()), &r)\n", new: "\ta.state, a.told, a.heard = over, tellNoAnswer, &r\n\ta.after(was, 0, nil)\n",
+		old: "\ta.step(&r, func(now moment) effect { return a.onLeave(&r, now) })\n", new: "\ta.step(nil, func(moment) effect { a.state, a.told, a.heard = over, tellNoAnswer, &r; return 0 })\n",
 		packages: localPermitTests, tests: "TestReleaseWhileRedisIsAway",
 	},
 	{

@@ -30,12 +30,12 @@ var replicas = []mutation{
 		packages: replicaTests, tests: "ManyCallers|NobodyElseWaits", servers: true,
 	},
 	{
-		name: "replicas: an enter is granted once they confirmed it", file: "internal/lease/enter.go",
-		old: "r.TooFew, r.Confirmed = r.Err != nil, r.Err == nil", new: "r.TooFew, r.Confirmed = false, true",
+		name: "replicas: an enter is granted once they confirmed it", file: "internal/lease/attempt.go",
+		old: "r.TooFew, r.Confirmed = missing != nil, missing == nil && c.Confirm == a.m.confirm", new: "r.TooFew, r.Confirmed = false, true",
 		packages: replicaTests, tests: "NothingIsGranted", servers: true,
 	},
 	{
-		name: "replicas: a grant by message is confirmed first", file: "internal/lease/life.go",
+		name: "replicas: a grant by message is confirmed first", file: "internal/lease/life_held.go",
 		old: "if a.confirms = a.confirms && !r.Confirmed; a.confirms {", new: "if a.confirms = false; a.confirms {",
 		packages: replicaTests, tests: "NothingIsHandedOver", servers: true,
 	},
@@ -55,7 +55,7 @@ var replicas = []mutation{
 		packages: replicaTests, tests: "UnconfirmedExtend", servers: true,
 	},
 	{
-		name: "replicas: WAIT ends before the client stops reading", file: "internal/lease/confirm.go",
+		name: "replicas: WAIT ends before the client stops reading", file: "internal/lease/config.go",
 		old: "client.LongestWait() < longest", new: "false",
 		packages: replicaTests, tests: "Config|DefaultWait", servers: true,
 	},

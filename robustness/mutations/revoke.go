@@ -106,7 +106,7 @@ var revoked = []mutation{
 		packages: "./internal/lease " + operators, tests: "TestHint|Simulation",
 	},
 	{
-		name: "hints put no renewal off", file: "internal/lease/life.go",
+		name: "hints put no renewal off", file: "internal/lease/life_held.go",
 		old: "\tif probed {\n", new: "\tif false {\n",
 		packages: "./internal/lease", tests: "TestHintsPut|TestQuestion",
 	},

@@ -1,0 +1,181 @@
+package lease
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/call"
+	"github.com/leasehold-go/leasehold/internal/inbox"
+	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/internal/report"
+	"github.com/leasehold-go/leasehold/internal/schedule"
+)
+
+// Bounds that the Configs of the packages share.
+const (
+	DefaultTTL         = 30 * time.Second
+	MinTTL             = 100 * time.Millisecond
+	DefaultReplicaWait = time.Second
+)
+
+// Config holds the settings that the Configs of the packages have in common.
+type Config struct {
+	Package     string // for errors
+	Family      keys.Family
+	Protocol    Protocol
+	TTL         time.Duration // 0: DefaultTTL
+	MaxHold     time.Duration // 0: no bound
+	MaxWaiters  int           // 0: no bound
+	MaxWait     time.Duration // 0: no bound but ctx
+	Replicas    int           // how many confirm each grant; 0: none
+	ReplicaWait time.Duration // how long they may take; 0: DefaultReplicaWait, or less if the bound is lower
+	Label       string        // of the handle, in listings; see keys.LabelSuffix
+	Observer    leasehold.Observer
+	Logger      *slog.Logger // nil: none
+	OwnEvents   bool         // the package itself tells the Observer how its leases are used
+	Shares      *Manager     // whose connection to the servers the handle shares; nil: it has its own
+	FailsFast   bool         // an attempt without an answer ends once its server is known to be away
+	Keeps       bool         // leases may be kept when nobody uses them: see Keeper
+	Quorum      Quorum       // the servers that decide together, instead of rdb; nil: rdb decides
+}
+
+// New checks cfg and makes a Manager. extra holds the errors that the package found in its own
+// fields. New sends nothing.
+func New(rdb redis.UniversalClient, cfg Config, extra ...error) (*Manager, error) {
+	errs := append(cfg.Family.Check(), extra...)
+	var client Servers = cfg.Quorum
+	var single *call.Client
+	if cfg.Quorum == nil {
+		var err error
+		if single, err = cfg.client(rdb); err != nil {
+			errs = append(errs, keys.Invalid("%v", err))
+		}
+		client = single
+	}
+	if cfg.TTL == 0 {
+		cfg.TTL = DefaultTTL
+	}
+	if cfg.TTL < MinTTL {
+		errs = append(errs, keys.Bad("TTL", "is %v; want at least %v, or 0 for %v", cfg.TTL, MinTTL, DefaultTTL))
+	}
+	if cfg.MaxHold < 0 {
+		errs = append(errs, keys.Bad("MaxHold", "is %v; want 0 (no bound) or more", cfg.MaxHold))
+	}
+	if cfg.MaxWaiters < 0 {
+		errs = append(errs, keys.Bad("MaxWaiters", "is %d; want 0 (no bound) or more", cfg.MaxWaiters))
+	}
+	if cfg.MaxWait < 0 {
+		errs = append(errs, keys.Bad("MaxWait", "is %v; want 0 (as long as ctx lives) or more", cfg.MaxWait))
+	}
+	label, err := keys.LabelSuffix(cfg.Label)
+	if err != nil {
+		errs = append(errs, err)
+	}
+	confirm, bad := cfg.confirm(single)
+	if errs = append(errs, bad...); len(errs) > 0 {
+		return nil, fmt.Errorf("leasehold: %s: bad configuration: %w", cfg.Package, errors.Join(errs...))
+	}
+	if cfg.MaxHold > 0 {
+		// A crashed holder cannot give back at MaxHold, so its lease is over by then, too.
+		cfg.TTL = TermWithin(cfg.TTL, cfg.MaxHold)
+	}
+	id := make([]byte, 16)
+	_, _ = rand.Read(id) // never fails
+	m := &Manager{
+		cfg:       cfg,
+		client:    client,
+		single:    single,
+		confirm:   confirm,
+		handle:    base64.RawURLEncoding.EncodeToString(id),
+		born:      time.Now().Add(-time.Hour), // so that no moment of its life is 0
+		closing:   make(chan struct{}),
+		attempts:  map[uint64]*attempt{},
+		groups:    map[string]*group{},
+		resources: map[string]Resource{},
+		goingOn:   map[string]bool{},
+	}
+	m.idle = sync.NewCond(&m.mu)
+	m.watch.m = m
+	m.events = report.New(cfg.Package, cfg.Family.Name, cfg.Observer, cfg.Logger)
+	m.loop = schedule.New(client)
+	if cfg.Keeps {
+		label = keys.Keeps + label
+	}
+	if single != nil {
+		single.CountQuestions(m.Go)
+	}
+	switch {
+	case cfg.Quorum != nil:
+		m.handle += label
+		m.inbox = cfg.Quorum.Open(m.handle, cfg.TTL, m.Go, m.message, m.subscribed)
+	case single.IsCluster():
+		m.handle += keys.InSlot + label
+		channelOf := func(key string) string { return keys.InboxAt(key, m.handle) }
+		m.inbox = inbox.NewSharded(single, channelOf, m.message, m.subscribedFor)
+	default:
+		m.handle += label
+		m.inbox = inbox.New(
+			func(ctx context.Context) *redis.PubSub { return single.Subscribe(ctx, cfg.Family.Inbox(m.handle)) },
+			m.message, m.subscribed)
+	}
+	return m, nil
+}
+
+// client returns the handle's client. A Manager that shares another's also learns at the same
+// time that a server does not answer.
+func (cfg *Config) client(rdb redis.UniversalClient) (*call.Client, error) {
+	if cfg.Shares != nil {
+		return cfg.Shares.single.Another(), nil
+	}
+	return call.NewClient(rdb)
+}
+
+// Replicas: if a Config asks for them, a grant counts only after that many of the primary's
+// replicas have confirmed it, and only a confirmed renewal moves the deadline. The enter and
+// the renewals of such a handle ask for the confirmation themselves (call.Confirm). A grant
+// that arrived in another way, by a message or in the reply to another call, has no
+// confirmation: an own renewal has it confirmed before Acquire returns.
+
+// confirm checks Replicas and ReplicaWait and returns the Confirm for the handle's calls, which
+// is zero without replicas. client is nil if the Config has no valid client.
+func (c Config) confirm(client *call.Client) (none call.Confirm, errs []error) {
+	if c.Replicas < 0 {
+		errs = append(errs, keys.Bad("Replicas", "is %d; want 0 (none) or more", c.Replicas))
+	}
+	term := max(MinTTL, c.TTL)
+	if c.MaxHold > 0 {
+		term = TermWithin(term, c.MaxHold)
+	}
+	longest, of := term/4, "a quarter of the TTL"
+	if c.MaxHold > 0 {
+		of += ", or of MaxHold"
+	}
+	// How long the client waits for an answer matters only if there are replicas.
+	if client != nil && c.Replicas > 0 && client.LongestWait() < longest {
+		longest, of = client.LongestWait(), "three quarters of the client's ReadTimeout"
+	}
+	if c.ReplicaWait != 0 && (c.ReplicaWait < time.Millisecond || c.ReplicaWait > longest) {
+		errs = append(errs, keys.Bad("ReplicaWait", "is %v; want 1ms to %v (%s), or 0 for %v or less",
+			c.ReplicaWait, longest, of, DefaultReplicaWait))
+	}
+	if len(errs) > 0 || c.Replicas == 0 {
+		return none, errs
+	}
+	wait := c.ReplicaWait
+	if wait == 0 {
+		wait = max(time.Millisecond, min(DefaultReplicaWait, longest))
+	}
+	return call.Confirm{Replicas: c.Replicas, Wait: wait, TTL: term}, nil
+}
+
+// replicated reports whether replicas must confirm the grants of the handle.
+func (m *Manager) replicated() bool { return m.confirm != call.Confirm{} }
