@@ -30,7 +30,7 @@ type Mutex struct {
 // keeps rdb, and closes it after the handle.
 func New(rdb redis.UniversalClient, cfg Config) (*Mutex, error) {
 	settings := cfg.manager()
-	m, err := lease.New(rdb, settings, append(localturns.Check(cfg.LocalFor, cfg.TTL), localturns.CheckKeep(cfg.KeepFor, cfg.TTL)...)...)
+	m, err := lease.New(rdb, settings, localturns.Check(cfg.LocalFor, cfg.KeepFor, cfg.TTL)...)
 	if err != nil {
 		return nil, err
 	}

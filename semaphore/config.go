@@ -162,8 +162,7 @@ func (c Config) check() []error {
 		errs = append(errs, keys.Bad("KeepFor", "is %v, and Total is %d; want one of them to be 0: "+
 			"a permit that nobody uses would take room from other keys", c.KeepFor, c.Total))
 	}
-	errs = append(errs, localturns.Check(c.LocalFor, c.TTL)...)
-	return append(errs, localturns.CheckKeep(c.KeepFor, c.TTL)...)
+	return append(errs, localturns.Check(c.LocalFor, c.KeepFor, c.TTL)...)
 }
 
 // local returns the configuration of the turns of this process.

@@ -24,7 +24,7 @@ type Semaphore struct {
 	manager *lease.Manager
 	family  *totals.Family     // nil: no Total
 	local   *localturns.Handle // nil: neither LocalFor nor KeepFor
-	setter  *setting.Setter
+	setter  setting.Setter
 }
 
 // New checks cfg and returns a handle. Its error names every bad field, with its value and its
@@ -39,7 +39,7 @@ func New(rdb redis.UniversalClient, cfg Config) (*Semaphore, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Semaphore{cfg: cfg, rdb: rdb, manager: m, family: family, setter: setting.New(m)}
+	s := &Semaphore{cfg: cfg, rdb: rdb, manager: m, family: family, setter: setting.Setter{M: m}}
 	if cfg.LocalFor > 0 || cfg.KeepFor > 0 {
 		s.local = localturns.New(m, cfg.local())
 	}

@@ -3,6 +3,7 @@ package call
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -100,6 +101,15 @@ func (c *Call) WhenInFull(i int) *Call {
 
 // Key returns the first key of the call.
 func (c *Call) Key() string { key, _ := c.args[3].(string); return key }
+
+// Unconfirmed returns an error if too few replicas confirmed an answered call, and nil if
+// enough did or none had to.
+func (c *Call) Unconfirmed() error {
+	if c.Confirm == (Confirm{}) || int(c.confirmed) >= c.Confirm.Replicas {
+		return nil
+	}
+	return fmt.Errorf("%d of %d replicas confirmed it within %v", c.confirmed, c.Confirm.Replicas, c.Confirm.Wait)
+}
 
 // A Way is how calls reach a server. Calls that replicas confirm have a queue of their own, for
 // two reasons: other calls, above all those that give something back, must not wait for

@@ -22,15 +22,6 @@ type Confirm struct {
 // client's ReadTimeout would be lost. A quarter of that timeout is left for the network.
 func (c *link) LongestWait() time.Duration { return c.longestReply * 3 / 4 }
 
-// Unconfirmed returns an error if too few replicas confirmed an answered call, and nil if
-// enough did or none had to.
-func (c *Call) Unconfirmed() error {
-	if c.Confirm == (Confirm{}) || int(c.confirmed) >= c.Confirm.Replicas {
-		return nil
-	}
-	return fmt.Errorf("%d of %d replicas confirmed it within %v", c.confirmed, c.Confirm.Replicas, c.Confirm.Wait)
-}
-
 // confirmedPipeline sends some of calls in one pipeline in which the replicas confirm them.
 // After the scripts come the marker and WAIT:
 //

@@ -156,12 +156,12 @@ func (c *caller) run(into *Lease) (isQueued bool, answer any, err error) {
 		}
 		becameQueued := at.state == queued && c.was != queued
 		c.was = at.state
-		next, wake, trip := at.next, at.wake, at.kept.roundTrip()
+		next, wake, kept := at.next, at.wake, at.kept
 		m.mu.Unlock()
 		end.tell()
 		if becameQueued {
 			if !at.Wait {
-				c.maxWait = time.After(awaitKept(trip))
+				c.maxWait = time.After(kept.await())
 			} else if err := c.mayWait(); err != nil {
 				c.leave()
 				return false, nil, err
@@ -197,12 +197,6 @@ func (c *caller) run(into *Lease) (isQueued bool, answer any, err error) {
 	}
 }
 
-// awaitKept returns how long an attempt that does not wait is queued for permits that other
-// processes keep: the time that a recall takes, with some time for a busy machine.
-func awaitKept(trip time.Duration) time.Duration {
-	return min(50*time.Millisecond+4*trip, 250*time.Millisecond)
-}
-
 // mayWait returns an error if the caller, which is queued, would wait for itself: it needs
 // permits that are given back only after it has returned.
 func (c *caller) mayWait() error {
@@ -226,84 +220,6 @@ func (c *caller) onWait() {
 	if c.at.OnWait != nil {
 		c.at.OnWait()
 	}
-}
-
-// send sends the enter. Before that it waits until the clock of the server is known.
-func (c *caller) send() event {
-	m, at := c.m, c.at
-	c.asked = time.Now()
-	us, clock := m.client.Now(at.res.FirstKey())
-	if clock != nil {
-		ev := sleep(c, at.wakes(), clock.Answered())
-		select {
-		case <-clock.Answered():
-			if err := clock.Err(); err != nil && ev == answered {
-				at.onNoClock(err, c.asked)
-			}
-		default: // it was woken, and looks
-		}
-		return ev
-	}
-	if at.BeforeEnter != nil {
-		at.BeforeEnter()
-	}
-	m.mu.Lock()
-	sends := at.send()
-	if sends {
-		m.attempts[at.seq] = at // a grant may come before the reply
-	}
-	m.mu.Unlock()
-	if !sends {
-		return answered // a grant came meanwhile
-	}
-	e := c.prepare(us)
-	if c.ctx.Done() == nil && c.maxWait == nil && at.Seat == nil {
-		ints, err := m.client.Do(c.ctx, e.call) // nothing can end the call early, so save the switch to another goroutine
-		e.onDone(ints, err)
-		return answered
-	}
-	c.enter = e
-	e.start(c.ctx)
-	return answered
-}
-
-// wakes returns the channel on which the attempt wakes its caller.
-func (a *attempt) wakes() <-chan struct{} {
-	a.m.mu.Lock()
-	defer a.m.mu.Unlock()
-	if a.wake == nil {
-		a.wake = make(chan struct{}, 1)
-	}
-	return a.wake
-}
-
-// onNoClock notes that an enter could not be sent, because the server did not tell its time.
-func (a *attempt) onNoClock(err error, sent time.Time) {
-	r := a.noReply(err)
-	r.Code = NotSent
-	a.step(&r, func(now moment) effect {
-		a.failure = err
-		return a.unanswered(&r, a.m.moment(sent), now)
-	})
-}
-
-// detach withdraws the enter, if it is not sent yet. Otherwise it may run until it is void, and
-// then takes what the leave must give back. It reports whether it was withdrawn.
-func (c *caller) detach() (withdrawn bool) {
-	at, e := c.at, c.enter
-	c.enter = nil
-	withdrawn = e != nil && e.call.Withdraw()
-	at.step(nil, func(now moment) effect {
-		switch {
-		case withdrawn:
-			at.withdraw()
-		case e != nil && at.flying:
-			at.void = max(at.void, e.void)
-		}
-		at.life.detach(now+voidAfter, now)
-		return 0
-	})
-	return withdrawn
 }
 
 // leave ends the attempt for its caller, and gives back in the background whatever it was or

@@ -369,33 +369,3 @@ func (a *attempt) onLeft(c *call.Call, ints []int64, err error) {
 		a.m.Go(a.handOn)
 	}
 }
-
-// handOn goes on where a leave stopped at a bound: a leave that is sent again hands on more.
-func (a *attempt) handOn() {
-	_ = a.m.goOn(func() *call.Call {
-		a.m.mu.Lock()
-		defer a.m.mu.Unlock()
-		c := a.leaveCall()
-		c.Confirm = call.Confirm{}
-		return c
-	}, func(_ *call.Call, reply []int64) (Reply, error) { return a.req.ReadLeave(reply) })
-}
-
-// goOn goes on where a call stopped at a bound, until all is done or a call has no answer. The
-// next call of any process then goes on, at the latest a sign of life.
-func (m *Manager) goOn(next func() *call.Call, read func(c *call.Call, reply []int64) (Reply, error)) error {
-	for {
-		c := next()
-		ints, err := m.client.Do(m.client.Brief(), c)
-		var r Reply
-		if err == nil {
-			r, err = read(c, ints)
-		}
-		if err != nil {
-			return err
-		}
-		if m.Granted(r.Grants, c.Sent); !r.More {
-			return nil
-		}
-	}
-}

@@ -372,32 +372,3 @@ func (m *Manager) Waits(key string) bool {
 	}
 	return false
 }
-
-// goOnEntering continues the work of an enter of this handle that stopped at a bound, once at a
-// time for all resources with the same first key.
-func (m *Manager) goOnEntering(res Resource) {
-	name := res.FirstKey()
-	if res.GoOn(m.handle) == nil {
-		m.ReplyLost(res)
-		return
-	}
-	m.mu.Lock()
-	under := m.goingOn[name]
-	m.goingOn[name] = true
-	m.mu.Unlock()
-	if under {
-		return
-	}
-	m.Go(func() {
-		err := m.goOn(func() *call.Call {
-			c := res.GoOn(m.handle)
-			c.Rank = call.SignOfLife
-			return c
-		}, func(c *call.Call, reply []int64) (Reply, error) { return res.ReadAsk(c, reply, nil) })
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		if delete(m.goingOn, name); err != nil {
-			m.replyLost(res) // the lost reply may have carried grants to our own waiters
-		}
-	})
-}

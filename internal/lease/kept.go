@@ -49,11 +49,14 @@ type kept struct {
 	trip  time.Duration // of the enter that queued it for permits that may be on their way
 }
 
-func (k *kept) roundTrip() time.Duration {
-	if k == nil {
-		return 0
+// await returns how long an attempt that does not wait is queued for permits that other
+// processes keep: the time that a recall takes, with some time for a busy machine.
+func (k *kept) await() time.Duration {
+	var trip time.Duration
+	if k != nil {
+		trip = k.trip
 	}
-	return k.trip
+	return min(50*time.Millisecond+4*trip, 250*time.Millisecond)
 }
 
 // Rest makes the lease idle, if it is held at the time now. It is renewed as before. If it is

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/lease"
 	"github.com/leasehold-go/leasehold/internal/nested"
 )
@@ -32,12 +31,6 @@ import (
 // moment: nothing rests after StopKeeping, and a turn that begins from memory looks for Close once
 // it has begun.
 
-// The bounds of KeepFor.
-const (
-	minKeepFor = time.Millisecond
-	maxKeepFor = 10 * time.Second
-)
-
 const (
 	// askAfter is how old the last answer of Redis may be before the process asks again, and
 	// silentAfter how old it may be for leases to be kept.
@@ -51,18 +44,6 @@ const (
 	minPause   = 100 * time.Millisecond
 	maxPause   = 3200 * time.Millisecond
 )
-
-// CheckKeep returns what is wrong with a KeepFor in a Config that has this ttl.
-func CheckKeep(keepFor, ttl time.Duration) []error {
-	if ttl == 0 {
-		ttl = lease.DefaultTTL
-	}
-	most := min(ttl/2, maxKeepFor)
-	if keepFor == 0 || keepFor >= minKeepFor && keepFor <= most || ttl < lease.MinTTL {
-		return nil // a bad TTL has an error of its own
-	}
-	return []error{keys.Bad("KeepFor", "is %v; want %v to %v (half of TTL, and at most %v), or 0 to keep nothing", keepFor, minKeepFor, most, maxKeepFor)}
-}
 
 // kept is what a desk knows of the leases that it keeps. The desk's lock guards it.
 type kept struct {

@@ -31,22 +31,28 @@ import (
 	"github.com/leasehold-go/leasehold/internal/report"
 )
 
-// The bounds of LocalFor.
+// The bounds of LocalFor and KeepFor.
 const (
 	minLocalFor = time.Millisecond
 	maxLocalFor = time.Second
+	minKeepFor  = time.Millisecond
+	maxKeepFor  = 10 * time.Second
 )
 
-// Check returns what is wrong with a LocalFor in a Config that has this ttl.
-func Check(localFor, ttl time.Duration) []error {
-	if ttl == 0 {
-		ttl = lease.DefaultTTL
+// Check returns what is wrong with a LocalFor and a KeepFor in a Config that has this ttl.
+func Check(localFor, keepFor, ttl time.Duration) []error {
+	if ttl = cmp.Or(ttl, lease.DefaultTTL); ttl < lease.MinTTL {
+		return nil // it has an error of its own
 	}
-	most := min(ttl/2, maxLocalFor)
-	if localFor == 0 || localFor >= minLocalFor && localFor <= most || ttl < lease.MinTTL {
-		return nil // a bad TTL has an error of its own
+	return append(check("LocalFor", localFor, minLocalFor, min(ttl/2, maxLocalFor), "for strict order across the fleet"),
+		check("KeepFor", keepFor, minKeepFor, min(ttl/2, maxKeepFor), "to keep nothing")...)
+}
+
+func check(field string, is, least, most time.Duration, zero string) []error {
+	if is == 0 || is >= least && is <= most {
+		return nil
 	}
-	return []error{keys.Bad("LocalFor", "is %v; want %v to %v (half of TTL, and at most %v), or 0 for strict order across the fleet", localFor, minLocalFor, most, maxLocalFor)}
+	return []error{keys.Bad(field, "is %v; want %v to %v (half of TTL, and at most %v), or 0 %s", is, least, most, most, zero)}
 }
 
 // Config is the part of a handle's Config that is used here. The bounds apply to each turn.

@@ -42,21 +42,18 @@ func Read(v []int64) (Reply, error) {
 
 // A Setter stores the limits that one handle sets.
 type Setter struct {
-	m *lease.Manager
+	M *lease.Manager
 
 	mu   sync.Mutex
 	last int64 // the highest number of a setting: see lease.SetOptions
 }
-
-// New makes the Setter of a handle.
-func New(m *lease.Manager) *Setter { return &Setter{m: m} }
 
 // Set stores a limit for res. It returns when that is confirmed, when ctx ends, or when Redis
 // has not answered for too long. In the last two cases the limit may have been stored, or may
 // be stored up to voidAfter later, but never over a setting of any handle that was called later.
 func (s *Setter) Set(ctx context.Context, op string, res lease.Resource, limit int) error {
 	one := &setting{Setter: s, res: res, limit: limit, called: time.Now()}
-	return s.m.RunOn(ctx, op, res, longest, one.run)
+	return s.M.RunOn(ctx, op, res, longest, one.run)
 }
 
 // A setting is one Set under way.
@@ -73,7 +70,7 @@ var errLate = errors.New("it came too late to count")
 // run sends the setting until it is answered.
 func (s *setting) run(ctx context.Context) error {
 	for tries := 1; ; tries++ {
-		now, err := s.m.Client().Time(ctx, s.res.FirstKey())
+		now, err := s.M.Client().Time(ctx, s.res.FirstKey())
 		var r Reply
 		if err == nil {
 			if s.number == 0 {
@@ -84,7 +81,7 @@ func (s *setting) run(ctx context.Context) error {
 		switch {
 		case err == nil && (r.Stored || r.Overtaken):
 			if r.More {
-				s.m.Go(s.goOn)
+				s.M.Go(s.goOn)
 			}
 			if r.Stored {
 				s.awaitClock(ctx, r.Now)
@@ -93,7 +90,7 @@ func (s *setting) run(ctx context.Context) error {
 		case err == nil: // void: the reply has corrected the estimate of the server's clock
 			s.number, err = 0, errLate
 		case call.Classify(err) == call.Unknown:
-			s.m.ReplyLost(s.res) // it may have carried grants to our own waiters
+			s.M.ReplyLost(s.res) // it may have carried grants to our own waiters
 		}
 		pause := call.Backoff(tries)
 		if ctx.Err() != nil || call.Classify(err) == call.Refused && err != errLate || time.Since(s.called)+pause > patience {
@@ -103,7 +100,7 @@ func (s *setting) run(ctx context.Context) error {
 		case <-time.After(pause):
 		case <-ctx.Done():
 			return err
-		case <-s.m.Closing():
+		case <-s.M.Closing():
 			return leasehold.ErrClosed
 		}
 	}
@@ -133,21 +130,21 @@ func (s *setting) awaitClock(ctx context.Context, now int64) {
 	select {
 	case <-time.After(ahead + time.Microsecond): // at most voidAfter, or the setting would be void
 	case <-ctx.Done():
-	case <-s.m.Closing():
+	case <-s.M.Closing():
 	}
 }
 
 // send sends the setting once.
 func (s *setting) send(ctx context.Context) (Reply, error) {
-	client, sent := s.m.Client(), time.Now()
-	ints, err := client.Do(ctx, s.res.Set(lease.SetOptions{Handle: s.m.Handle(), Limit: s.limit, Number: s.number}))
+	client, sent := s.M.Client(), time.Now()
+	ints, err := client.Do(ctx, s.res.Set(lease.SetOptions{Handle: s.M.Handle(), Limit: s.limit, Number: s.number}))
 	if err != nil {
 		return Reply{}, err
 	}
 	r, err := Read(ints)
 	if err == nil {
 		client.Learn(s.res.FirstKey(), call.Sample{Micros: r.Now, Sent: sent, Got: time.Now()})
-		s.m.Granted(r.Grants, sent)
+		s.M.Granted(r.Grants, sent)
 	}
 	return r, err
 }
@@ -156,7 +153,7 @@ func (s *setting) send(ctx context.Context) (Reply, error) {
 // answer, the waiters' signs of life do the same.
 func (s *setting) goOn() {
 	for {
-		r, err := s.send(s.m.Client().Brief())
+		r, err := s.send(s.M.Client().Brief())
 		if err != nil || !r.Stored || !r.More {
 			return
 		}

@@ -299,7 +299,7 @@ var client = []mutation{
 		packages: localTests, tests: "TestDeadlineIsNotAfter",
 	},
 	{
-		name: "RetryAfter counts from when the error is made", file: "internal/lease/busy.go",
+		name: "RetryAfter counts from when the error is made", file: "internal/lease/manager.go",
 		old: "if !s.AsOf.IsZero() {", new: "if false {",
 		packages: localTests, tests: "TestRetryAfterIsNotAfter",
 	},
@@ -354,7 +354,7 @@ var client = []mutation{
 		packages: "./internal/call", tests: "TestErrorsThatStay|TestWrongPassword|TestClasses",
 	},
 	{
-		name: "a leave names until when an enter may arrive", file: "internal/lease/acquire.go",
+		name: "a leave names until when an enter may arrive", file: "internal/lease/enter.go",
 		old: "\t\tcase e != nil && at.flying:\n\t\t\tat.void = max(at.void, e.void)\n", new: "",
 		packages: contractAndFaults, tests: "TestLate|TestAcquireCancelled|TestRollback", servers: true,
 	},

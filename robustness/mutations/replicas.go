@@ -15,7 +15,7 @@ var replicas = []mutation{
 		packages: replicaTests, tests: "WithoutMemory", servers: true,
 	},
 	{
-		name: "replicas: they are counted", file: "internal/call/confirm.go",
+		name: "replicas: they are counted", file: "internal/call/call.go",
 		old: "int(c.confirmed) >= c.Confirm.Replicas", new: "int(c.confirmed) >= 1",
 		packages: replicaTests, tests: "ReplicasAreCounted", servers: true,
 	},

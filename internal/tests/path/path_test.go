@@ -14,6 +14,9 @@ import (
 
 func handle(t *testing.T, addr string) *semaphore.Semaphore {
 	t.Helper()
+	if testing.CoverMode() == "" {
+		t.Skip("scripts/path.sh runs this, to count what it runs")
+	}
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	t.Cleanup(func() { _ = rdb.Close() })
 	s, err := semaphore.New(rdb, semaphore.Config{Name: "n", Limit: 1, TTL: time.Second})

@@ -30,7 +30,7 @@ type valve struct {
 }
 
 var enterSHA = func() []byte {
-	sum := sha1.Sum([]byte(luascripts.PermitsEnter()))
+	sum := sha1.Sum([]byte(luascripts.PermitsEnter.Text()))
 	return []byte(hex.EncodeToString(sum[:]))
 }()
 
