@@ -36,16 +36,6 @@ func (f *fleet) refuse(i int, refuse bool) {
 	}
 }
 
-// stays fails unless a lock stays held for some terms.
-func (f *fleet) stays(l *mutex.Lock, term time.Duration) {
-	f.Helper()
-	select {
-	case <-l.Context().Done():
-		f.Errorf("the lock was lost: %v", context.Cause(l.Context()))
-	case <-time.After(3 * term):
-	}
-}
-
 // A server that was away when the lock was granted gives its vote once it is back.
 func TestAVoteThatIsMissingIsHealed(t *testing.T) {
 	newest(t, 3, func(f *fleet) {
@@ -103,7 +93,7 @@ func (f *fleet) listens(i, n int) {
 // to the holder: else one more server that forgets would end the lock.
 func TestAVoteThatAWaiterHasIsHealed(t *testing.T) {
 	newest(t, 3, func(f *fleet) {
-		const term = 2 * time.Second
+		const term = 4 * time.Second
 		slow := f.own()
 		a, b := f.open(ttl(term)), slow.open(ttl(term))
 		f.begin(a)
@@ -136,7 +126,11 @@ func TestAVoteThatAWaiterHasIsHealed(t *testing.T) {
 			}
 		}
 		f.direct(1).FlushAll(context.Background())
-		f.stays(l, term)
+		select {
+		case <-l.Context().Done():
+			f.Errorf("the lock was lost: %v", context.Cause(l.Context()))
+		case <-time.After(3 * term / 2):
+		}
 		f.unlock(l)
 		if err := <-next; err != nil {
 			f.Error(err)
