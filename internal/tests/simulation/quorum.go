@@ -237,7 +237,8 @@ func (w *quorumWorld) run(dice *rand.Rand) {
 	}
 	var all sync.WaitGroup
 	for c := range processes {
-		all.Go(func() { w.process(c, rand.New(rand.NewPCG(dice.Uint64(), 0))) })
+		seed := dice.Uint64()
+		all.Go(func() { w.process(c, rand.New(rand.NewPCG(seed, 0))) })
 		time.Sleep(time.Millisecond)
 	}
 	for _, x := range w.script {
