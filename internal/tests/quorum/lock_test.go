@@ -51,6 +51,7 @@ func TestOneHolderAtATimeAndTokensRise(t *testing.T) {
 func TestTryLock(t *testing.T) {
 	each(t, 3, func(f *fleet) {
 		a, b := f.open(), f.open()
+		f.begin(a) // which takes longer than a TryLock waits, on a busy machine
 		l, err := a.TryLock(f.Context(), "k")
 		if err != nil {
 			f.Fatal(err)

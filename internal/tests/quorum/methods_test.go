@@ -310,7 +310,7 @@ func TestMultiRefusesAQuorum(t *testing.T) {
 		}
 		for _, free := range []func() (*mutex.Lock, error){
 			func() (*mutex.Lock, error) { return single.TryLock(f.Context(), "a") },
-			func() (*mutex.Lock, error) { return m.TryLock(f.Context(), "b") },
+			func() (*mutex.Lock, error) { return m.Lock(f.Context(), "b") },
 		} {
 			l, err := free()
 			if err != nil {
