@@ -318,6 +318,9 @@ func TestMultiRefusesAQuorum(t *testing.T) {
 			}
 			f.unlock(l)
 		}
+		if err := single.Close(f.Context()); err != nil {
+			f.Error(err)
+		}
 	})
 }
 
