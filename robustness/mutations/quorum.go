@@ -115,11 +115,6 @@ var votes = []mutation{
 		packages: quorumTests, tests: "TestEachRenewal",
 	},
 	{
-		name: "quorum: a waiter yields its vote to the holder", file: "luascripts/quorum/enter.lua",
-		old: "    hint(held)\n    return busy(2)\n", new: "    return busy(2)\n",
-		packages: quorumTests, tests: "TestAVoteThatAWaiter", servers: true,
-	},
-	{
 		name: "quorum: the holder is before earlier tickets", file: "luascripts/quorum/enter.lua",
 		old: "ticket_of(member) - FIRST", new: "ticket_of(member)",
 		packages: quorumTests, tests: "TestAVoteThatAWaiter", servers: true,
