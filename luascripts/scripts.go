@@ -10,17 +10,15 @@
 //	go run ./luascripts/print f739cd1e
 //
 // The file hashes has the SHA1 of each whole script, so that nobody changes one unknowingly. To
-// add a script, write its file, add its name below, and write the list anew:
+// add a script, write its file, add its function below, and write the list anew:
 //
 //	go run ./luascripts/print > luascripts/hashes
 package luascripts
 
 import (
 	"embed"
-	"fmt"
 	"io/fs"
 	"path"
-	"slices"
 	"strings"
 )
 
@@ -42,129 +40,66 @@ func Names() (names []string) {
 func Whole(name string) string {
 	text, err := expand(tree, name)
 	if err != nil {
-		panic("leasehold: " + err.Error()) // a test asks for each of them
+		panic("leasehold: " + err.Error()) // a test calls each of the functions below
 	}
 	return text
 }
 
-// A Script is the name of a script.
-type Script string
-
-// Text returns the whole text of the script.
-func (s Script) Text() string { return Whole(string(s)) }
-
 // The scripts of permits: semaphores and mutexes.
 
-const (
-	PermitsEnter    Script = "permits/enter"     // takes permits, or a place in the queue
-	PermitsLeave    Script = "permits/leave"     // gives permits back, or leaves the queue
-	PermitsAsk      Script = "permits/ask"       // brings waiters' sign of life; asks what became of them
-	PermitsRenew    Script = "permits/renew"     // extends a lease
-	PermitsRevoke   Script = "permits/revoke"    // takes a lease or a place away from its owner
-	PermitsSetLimit Script = "permits/set_limit" // sets a key's limit
-)
+func PermitsEnter() string    { return Whole("permits/enter") }     // takes permits, or a place in the queue
+func PermitsLeave() string    { return Whole("permits/leave") }     // gives permits back, or leaves the queue
+func PermitsAsk() string      { return Whole("permits/ask") }       // brings waiters' sign of life; asks what became of them
+func PermitsRenew() string    { return Whole("permits/renew") }     // extends a lease
+func PermitsRevoke() string   { return Whole("permits/revoke") }    // takes a lease or a place away from its owner
+func PermitsSetLimit() string { return Whole("permits/set_limit") } // sets a key's limit
 
 // The scripts of a lease that serves several turns of one process.
 
-const (
-	PermitsLeaveTurns Script = "permits/leave_turns" // gives a lock back and sets the fence to the last turn's token
-	PermitsRenewCount Script = "permits/renew_count" // extends a lease and counts the waiters
-	PermitsRenewKeep  Script = "permits/renew_keep"  // extends a lease that is kept, and asks whether it was recalled
-)
+func PermitsLeaveTurns() string { return Whole("permits/leave_turns") } // gives a lock back and sets the fence to the last turn's token
+func PermitsRenewCount() string { return Whole("permits/renew_count") } // extends a lease and counts the waiters
+func PermitsRenewKeep() string  { return Whole("permits/renew_keep") }  // extends a lease that is kept, and asks whether it was recalled
 
 // The scripts of a lock for one run of a job, which is done once.
 
-const (
-	PermitsEnterOnce  Script = "permits/enter_once"  // takes a lock, or a place in the queue, unless the run is complete
-	PermitsComplete   Script = "permits/complete"    // gives a lock back and stores that the run is complete
-	PermitsIsComplete Script = "permits/is_complete" // says whether the run is complete
-)
+func PermitsEnterOnce() string  { return Whole("permits/enter_once") }  // takes a lock, or a place in the queue, unless the run is complete
+func PermitsComplete() string   { return Whole("permits/complete") }    // gives a lock back and stores that the run is complete
+func PermitsIsComplete() string { return Whole("permits/is_complete") } // says whether the run is complete
 
 // The scripts of families with a total: semaphores whose keys share a number of permits.
 
-const (
-	TotalsEnter    Script = "totals/enter"     // takes permits, or a place in the queue
-	TotalsLeave    Script = "totals/leave"     // gives permits back, or leaves the queue
-	TotalsAsk      Script = "totals/ask"       // brings waiters' sign of life; goes on where a call stopped
-	TotalsRenew    Script = "totals/renew"     // extends a lease
-	TotalsRevoke   Script = "totals/revoke"    // takes a lease or a place away from its owner
-	TotalsSetLimit Script = "totals/set_limit" // sets a key's limit, or the total
-)
+func TotalsEnter() string    { return Whole("totals/enter") }     // takes permits, or a place in the queue
+func TotalsLeave() string    { return Whole("totals/leave") }     // gives permits back, or leaves the queue
+func TotalsAsk() string      { return Whole("totals/ask") }       // brings waiters' sign of life; goes on where a call stopped
+func TotalsRenew() string    { return Whole("totals/renew") }     // extends a lease
+func TotalsRevoke() string   { return Whole("totals/revoke") }    // takes a lease or a place away from its owner
+func TotalsSetLimit() string { return Whole("totals/set_limit") } // sets a key's limit, or the total
 
 // The scripts of quorums: each server has one vote for a lock.
 
-const (
-	QuorumEnter  Script = "quorum/enter"  // asks for the vote, or a place in the queue; renews
-	QuorumLeave  Script = "quorum/leave"  // gives the vote back, or leaves the queue
-	QuorumYield  Script = "quorum/yield"  // lets an earlier ticket have the vote
-	QuorumLook   Script = "quorum/look"   // says whether the server votes; ends its abstention
-	QuorumRevoke Script = "quorum/revoke" // takes a vote or a place away from its owner
-)
+func QuorumEnter() string  { return Whole("quorum/enter") }  // asks for the vote, or a place in the queue; renews
+func QuorumLeave() string  { return Whole("quorum/leave") }  // gives the vote back, or leaves the queue
+func QuorumYield() string  { return Whole("quorum/yield") }  // lets an earlier ticket have the vote
+func QuorumLook() string   { return Whole("quorum/look") }   // says whether the server votes; ends its abstention
+func QuorumRevoke() string { return Whole("quorum/revoke") } // takes a vote or a place away from its owner
 
 // The scripts of loads: cached values.
 
-const (
-	LoadsEnter      Script = "loads/enter"      // takes a value, the lease to load it, or a place in the queue
-	LoadsLeave      Script = "loads/leave"      // gives the lease back without a result, or leaves the queue
-	LoadsAsk        Script = "loads/ask"        // brings waiters' sign of life; asks what became of their loads
-	LoadsRenew      Script = "loads/renew"      // extends a load's lease, or ends it where nobody waits
-	LoadsPublish    Script = "loads/publish"    // stores a result and tells the waiters
-	LoadsInvalidate Script = "loads/invalidate" // drops a value and the right to store of a running load
-	LoadsPut        Script = "loads/put"        // stores a value that no load has made
-	LoadsRevoke     Script = "loads/revoke"     // takes the right to load away from its owner
-	LoadsInspect    Script = "loads/inspect"    // tells what is known of a key
-)
+func LoadsEnter() string      { return Whole("loads/enter") }      // takes a value, the lease to load it, or a place in the queue
+func LoadsLeave() string      { return Whole("loads/leave") }      // gives the lease back without a result, or leaves the queue
+func LoadsAsk() string        { return Whole("loads/ask") }        // brings waiters' sign of life; asks what became of their loads
+func LoadsRenew() string      { return Whole("loads/renew") }      // extends a load's lease, or ends it where nobody waits
+func LoadsPublish() string    { return Whole("loads/publish") }    // stores a result and tells the waiters
+func LoadsInvalidate() string { return Whole("loads/invalidate") } // drops a value and the right to store of a running load
+func LoadsPut() string        { return Whole("loads/put") }        // stores a value that no load has made
+func LoadsRevoke() string     { return Whole("loads/revoke") }     // takes the right to load away from its owner
+func LoadsInspect() string    { return Whole("loads/inspect") }    // tells what is known of a key
 
 // The scripts of copies that processes serve from their own memory, under read leases.
 
-const (
-	LoadsNearRead  Script = "loads/near_read"  // reads a value, and registers the reader
-	LoadsNearTell  Script = "loads/near_tell"  // tells readers once more to drop their copies
-	LoadsNearLeave Script = "loads/near_leave" // takes registrations back, and acknowledges a drop
-)
+func LoadsNearRead() string  { return Whole("loads/near_read") }  // reads a value, and registers the reader
+func LoadsNearTell() string  { return Whole("loads/near_tell") }  // tells readers once more to drop their copies
+func LoadsNearLeave() string { return Whole("loads/near_leave") } // takes registrations back, and acknowledges a drop
 
 // GuardSet writes a value unless a holder with a newer token wrote before.
-const (
-	GuardSet Script = "guard/set"
-)
-
-const includes = "-- include "
-
-// expand returns the text of a script or piece of tree with all that it includes. within names
-// the files that are being expanded around it.
-func expand(tree fs.FS, name string, within ...string) (string, error) {
-	if slices.Contains(within, name) {
-		return "", fmt.Errorf("%s.lua: includes itself", name)
-	}
-	text, err := fs.ReadFile(tree, name+".lua")
-	if err != nil {
-		return "", err
-	}
-	within = append(slices.Clone(within), name)
-	var out strings.Builder
-	for n, line := range strings.Split(strings.TrimSuffix(string(text), "\n"), "\n") {
-		blanks, what, found := strings.Cut(line, includes)
-		if !found || strings.TrimSpace(blanks) != "" {
-			out.WriteString(line + "\n")
-			continue
-		}
-		if !isPiece(what) {
-			return "", fmt.Errorf("%s.lua:%d: %q is not a piece: those are in folders named shared", name, n+1, what)
-		}
-		piece, err := expand(tree, what, within...)
-		if err != nil {
-			return "", fmt.Errorf("%s.lua:%d: %w", name, n+1, err)
-		}
-		for _, line := range strings.SplitAfter("-- from "+what+".lua\n"+strings.TrimSuffix(piece, "\n"), "\n") {
-			if line != "" && line != "\n" {
-				line = blanks + line
-			}
-			out.WriteString(line)
-		}
-		out.WriteString("\n")
-	}
-	return out.String(), nil
-}
-
-// isPiece reports whether a file holds a piece that scripts include, and no script.
-func isPiece(name string) bool { return path.Base(path.Dir(name)) == "shared" }
+func GuardSet() string { return Whole("guard/set") }

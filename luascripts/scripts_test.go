@@ -26,9 +26,9 @@ func TestHashes(t *testing.T) {
 	}
 }
 
-// Each script has its constant.
-func TestEachScriptHasItsConstant(t *testing.T) {
-	constants := map[string]Script{
+// Each script has a function that returns it, and only it.
+func TestEachScriptHasItsFunction(t *testing.T) {
+	functions := map[string]func() string{
 		"permits/enter": PermitsEnter, "permits/leave": PermitsLeave, "permits/ask": PermitsAsk, "permits/renew": PermitsRenew,
 		"permits/set_limit": PermitsSetLimit, "permits/revoke": PermitsRevoke,
 		"permits/leave_turns": PermitsLeaveTurns, "permits/renew_count": PermitsRenewCount, "permits/renew_keep": PermitsRenewKeep,
@@ -44,12 +44,14 @@ func TestEachScriptHasItsConstant(t *testing.T) {
 	}
 	names := Names()
 	for _, name := range names {
-		if string(constants[name]) != name {
-			t.Errorf("%s has the constant %q", name, constants[name])
+		if functions[name] == nil {
+			t.Errorf("no function returns %s", name)
+		} else if functions[name]() != Whole(name) {
+			t.Errorf("the function of %s returns another text", name)
 		}
 	}
-	if len(names) != len(constants) {
-		t.Errorf("there are %d scripts and %d constants", len(names), len(constants))
+	if len(names) != len(functions) {
+		t.Errorf("there are %d scripts and %d functions", len(names), len(functions))
 	}
 }
 

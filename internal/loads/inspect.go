@@ -8,7 +8,7 @@ import (
 	"github.com/leasehold-go/leasehold/luascripts"
 )
 
-var inspectScript = call.NewScript("load inspect", luascripts.LoadsInspect.Text())
+var inspectScript = call.NewScript("load inspect", luascripts.LoadsInspect())
 
 // Inspect prepares the call that reads the state of a cached value.
 func (r *Resource) Inspect() *call.Call { return r.callNear(inspectScript).WithText() }

@@ -9,8 +9,8 @@ import (
 )
 
 var (
-	invalidateScript = call.NewScript("load invalidate", luascripts.LoadsInvalidate.Text())
-	putScript        = call.NewScript("load put", luascripts.LoadsPut.Text())
+	invalidateScript = call.NewScript("load invalidate", luascripts.LoadsInvalidate())
+	putScript        = call.NewScript("load put", luascripts.LoadsPut())
 )
 
 // Invalidate prepares the call that drops the value, and that takes from a running load the

@@ -25,10 +25,10 @@ import (
 const Kind keys.Kind = "flt"
 
 var (
-	enterScript = call.NewScript("load enter", luascripts.LoadsEnter.Text())
-	leaveScript = call.NewScript("load leave", luascripts.LoadsLeave.Text())
-	askScript   = call.NewScript("load ask", luascripts.LoadsAsk.Text())
-	renewScript = call.NewScript("load renew", luascripts.LoadsRenew.Text())
+	enterScript = call.NewScript("load enter", luascripts.LoadsEnter())
+	leaveScript = call.NewScript("load leave", luascripts.LoadsLeave())
+	askScript   = call.NewScript("load ask", luascripts.LoadsAsk())
+	renewScript = call.NewScript("load renew", luascripts.LoadsRenew())
 )
 
 // ErrUnwanted says that a lease was given back because no caller waited for its load any more.

@@ -11,9 +11,9 @@ import (
 )
 
 var (
-	nearReadScript  = call.NewScript("near read", luascripts.LoadsNearRead.Text())
-	nearTellScript  = call.NewScript("near tell", luascripts.LoadsNearTell.Text())
-	nearLeaveScript = call.NewScript("near leave", luascripts.LoadsNearLeave.Text())
+	nearReadScript  = call.NewScript("near read", luascripts.LoadsNearRead())
+	nearTellScript  = call.NewScript("near tell", luascripts.LoadsNearTell())
+	nearLeaveScript = call.NewScript("near leave", luascripts.LoadsNearLeave())
 )
 
 // Near returns the Redis key of the registrations of a resource: the handles that may serve a

@@ -10,7 +10,7 @@ import (
 	"github.com/leasehold-go/leasehold/luascripts"
 )
 
-var publishScript = call.NewScript("load publish", luascripts.LoadsPublish.Text())
+var publishScript = call.NewScript("load publish", luascripts.LoadsPublish())
 
 // Result is the result of a load in the form in which it is published.
 type Result struct {

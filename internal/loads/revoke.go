@@ -6,7 +6,7 @@ import (
 	"github.com/leasehold-go/leasehold/luascripts"
 )
 
-var revokeScript = call.NewScript("load revoke", luascripts.LoadsRevoke.Text())
+var revokeScript = call.NewScript("load revoke", luascripts.LoadsRevoke())
 
 // shared returns the name of a key that the schemas of a cached value share.
 func (r *Resource) shared(part string) string { return keys.Beside(r.FirstKey(), part) }

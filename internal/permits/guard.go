@@ -7,7 +7,7 @@ import (
 	"github.com/leasehold-go/leasehold/luascripts"
 )
 
-var guardSetScript = call.NewScript("guard set", luascripts.GuardSet.Text())
+var guardSetScript = call.NewScript("guard set", luascripts.GuardSet())
 
 // GuardSet prepares a guarded write: it writes value to the key valueKey unless the key
 // seenKey has a newer token than token.

@@ -9,9 +9,9 @@ import (
 )
 
 var (
-	enterOnceScript  = call.NewScript("enter once", luascripts.PermitsEnterOnce.Text())
-	completeScript   = call.NewScript("complete", luascripts.PermitsComplete.Text())
-	isCompleteScript = call.NewScript("is complete", luascripts.PermitsIsComplete.Text())
+	enterOnceScript  = call.NewScript("enter once", luascripts.PermitsEnterOnce())
+	completeScript   = call.NewScript("complete", luascripts.PermitsComplete())
+	isCompleteScript = call.NewScript("is complete", luascripts.PermitsIsComplete())
 )
 
 // Once is one run of a job, which is to be completed once. It is the Want of an attempt to take

@@ -16,11 +16,11 @@ import (
 )
 
 var (
-	enterScript    = call.NewScript("enter", luascripts.PermitsEnter.Text())
-	leaveScript    = call.NewScript("leave", luascripts.PermitsLeave.Text())
-	askScript      = call.NewScript("ask", luascripts.PermitsAsk.Text())
-	setLimitScript = call.NewScript("set limit", luascripts.PermitsSetLimit.Text())
-	renewScript    = call.NewScript("renew", luascripts.PermitsRenew.Text())
+	enterScript    = call.NewScript("enter", luascripts.PermitsEnter())
+	leaveScript    = call.NewScript("leave", luascripts.PermitsLeave())
+	askScript      = call.NewScript("ask", luascripts.PermitsAsk())
+	setLimitScript = call.NewScript("set limit", luascripts.PermitsSetLimit())
+	renewScript    = call.NewScript("renew", luascripts.PermitsRenew())
 )
 
 // Family implements the protocol for one family of semaphores or mutexes.

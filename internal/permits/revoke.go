@@ -13,7 +13,7 @@ import (
 	"github.com/leasehold-go/leasehold/luascripts"
 )
 
-var revokeScript = call.NewScript("revoke", luascripts.PermitsRevoke.Text())
+var revokeScript = call.NewScript("revoke", luascripts.PermitsRevoke())
 
 // Revoke prepares the call that takes a lease or a place away.
 func (r *Resource) Revoke(member, id, reason string) *call.Call {

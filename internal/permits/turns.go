@@ -6,9 +6,9 @@ import (
 )
 
 var (
-	leaveTurnsScript = call.NewScript("leave turns", luascripts.PermitsLeaveTurns.Text())
-	renewCountScript = call.NewScript("renew and count", luascripts.PermitsRenewCount.Text())
-	renewKeepScript  = call.NewScript("renew kept", luascripts.PermitsRenewKeep.Text())
+	leaveTurnsScript = call.NewScript("leave turns", luascripts.PermitsLeaveTurns())
+	renewCountScript = call.NewScript("renew and count", luascripts.PermitsRenewCount())
+	renewKeepScript  = call.NewScript("renew kept", luascripts.PermitsRenewKeep())
 )
 
 // SetLastToken sets the token of the last turn on the lease: see lease.Request.

@@ -15,11 +15,11 @@ import (
 )
 
 var (
-	enterScript  = call.NewScript("quorum enter", luascripts.QuorumEnter.Text())
-	leaveScript  = call.NewScript("quorum leave", luascripts.QuorumLeave.Text())
-	yieldScript  = call.NewScript("quorum yield", luascripts.QuorumYield.Text())
-	lookScript   = call.NewScript("quorum look", luascripts.QuorumLook.Text())
-	revokeScript = call.NewScript("quorum revoke", luascripts.QuorumRevoke.Text())
+	enterScript  = call.NewScript("quorum enter", luascripts.QuorumEnter())
+	leaveScript  = call.NewScript("quorum leave", luascripts.QuorumLeave())
+	yieldScript  = call.NewScript("quorum yield", luascripts.QuorumYield())
+	lookScript   = call.NewScript("quorum look", luascripts.QuorumLook())
+	revokeScript = call.NewScript("quorum revoke", luascripts.QuorumRevoke())
 )
 
 // Resource returns the Resource of key.

@@ -184,7 +184,7 @@ func (m *machine) lose(t *rapid.T) {
 
 // The reference counts with the constants of the scripts.
 func TestConstantsOfTheReference(t *testing.T) {
-	text := luascripts.TotalsAsk.Text() + luascripts.TotalsRevoke.Text()
+	text := luascripts.TotalsAsk() + luascripts.TotalsRevoke()
 	for name, want := range map[string]float64{
 		"PROBATION": probation, "ALIVE": aliveFor, "OVERDUE": overdue, "SILENCE": silence, "MOST_GRANTS": mostGrants, "MOST_STEPS": mostSteps,
 		"MOST_PURGED": mostPurged, "HELD_UP": heldUp, "MOST_ASIDE": mostAside, "HOLDS": holds, "HARMS": harms, "CHARGES": charges,

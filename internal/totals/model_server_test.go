@@ -40,9 +40,9 @@ func init() {
 }
 
 var scripts = map[string]*redis.Script{
-	"enter": redis.NewScript(luascripts.TotalsEnter.Text()), "leave": redis.NewScript(luascripts.TotalsLeave.Text()),
-	"ask": redis.NewScript(luascripts.TotalsAsk.Text()), "renew": redis.NewScript(luascripts.TotalsRenew.Text()),
-	"set": redis.NewScript(luascripts.TotalsSetLimit.Text()), "revoke": redis.NewScript(luascripts.TotalsRevoke.Text()),
+	"enter": redis.NewScript(luascripts.TotalsEnter()), "leave": redis.NewScript(luascripts.TotalsLeave()),
+	"ask": redis.NewScript(luascripts.TotalsAsk()), "renew": redis.NewScript(luascripts.TotalsRenew()),
+	"set": redis.NewScript(luascripts.TotalsSetLimit()), "revoke": redis.NewScript(luascripts.TotalsRevoke()),
 }
 
 // moment is the server's clock as a script may have seen it: in µs by TIME, and

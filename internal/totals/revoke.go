@@ -6,7 +6,7 @@ import (
 	"github.com/leasehold-go/leasehold/luascripts"
 )
 
-var revokeScript = call.NewScript("totals revoke", luascripts.TotalsRevoke.Text())
+var revokeScript = call.NewScript("totals revoke", luascripts.TotalsRevoke())
 
 // Revoke prepares the call that takes a lease or a place away.
 func (r *Resource) Revoke(member, id, reason string) *call.Call {

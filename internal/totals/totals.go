@@ -16,11 +16,11 @@ import (
 )
 
 var (
-	enterScript    = call.NewScript("totals enter", luascripts.TotalsEnter.Text())
-	leaveScript    = call.NewScript("totals leave", luascripts.TotalsLeave.Text())
-	askScript      = call.NewScript("totals ask", luascripts.TotalsAsk.Text())
-	renewScript    = call.NewScript("totals renew", luascripts.TotalsRenew.Text())
-	setLimitScript = call.NewScript("totals set limit", luascripts.TotalsSetLimit.Text())
+	enterScript    = call.NewScript("totals enter", luascripts.TotalsEnter())
+	leaveScript    = call.NewScript("totals leave", luascripts.TotalsLeave())
+	askScript      = call.NewScript("totals ask", luascripts.TotalsAsk())
+	renewScript    = call.NewScript("totals renew", luascripts.TotalsRenew())
+	setLimitScript = call.NewScript("totals set limit", luascripts.TotalsSetLimit())
 )
 
 // Family implements the protocol for one family with a total.

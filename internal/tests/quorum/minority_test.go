@@ -113,7 +113,7 @@ func TestNoMajority(t *testing.T) {
 func TestLostReplies(t *testing.T) {
 	t.Parallel()
 	scripts := map[string]string{
-		"enter": luascripts.QuorumEnter.Text(), "leave": luascripts.QuorumLeave.Text(), "yield": luascripts.QuorumYield.Text(), "look": luascripts.QuorumLook.Text(),
+		"enter": luascripts.QuorumEnter(), "leave": luascripts.QuorumLeave(), "yield": luascripts.QuorumYield(), "look": luascripts.QuorumLook(),
 	}
 	for name, script := range scripts {
 		for k := range 4 {

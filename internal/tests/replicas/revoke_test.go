@@ -45,7 +45,7 @@ func TestRevokedBeforeItIsConfirmed(t *testing.T) {
 		state, err := b.Inspect(t.Context(), "k")
 		return err == nil && state.Waiting == 1
 	})
-	sum := sha1.Sum([]byte(luascripts.PermitsRenew.Text()))
+	sum := sha1.Sum([]byte(luascripts.PermitsRenew()))
 	renew := hex.EncodeToString(sum[:])
 	confirming := p.HoldRequest(func(cmd []string) bool { return cmd[0] == "EVALSHA" && cmd[1] == renew }, 1)
 	if err := held.Unlock(); err != nil {

@@ -219,9 +219,9 @@ func FuzzPayloads(f *testing.F) {
 }
 
 var sources = []string{
-	luascripts.PermitsEnter.Text(), luascripts.PermitsLeave.Text(), luascripts.PermitsAsk.Text(), luascripts.PermitsRenew.Text(), luascripts.LoadsEnter.Text(), luascripts.LoadsAsk.Text(),
-	luascripts.LoadsLeave.Text(), luascripts.LoadsRenew.Text(), luascripts.LoadsPublish.Text(), luascripts.LoadsInvalidate.Text(), luascripts.LoadsPut.Text(), luascripts.LoadsInspect.Text(),
-	luascripts.LoadsNearRead.Text(), luascripts.LoadsNearTell.Text(), luascripts.LoadsNearLeave.Text(), luascripts.GuardSet.Text(),
+	luascripts.PermitsEnter(), luascripts.PermitsLeave(), luascripts.PermitsAsk(), luascripts.PermitsRenew(), luascripts.LoadsEnter(), luascripts.LoadsAsk(),
+	luascripts.LoadsLeave(), luascripts.LoadsRenew(), luascripts.LoadsPublish(), luascripts.LoadsInvalidate(), luascripts.LoadsPut(), luascripts.LoadsInspect(),
+	luascripts.LoadsNearRead(), luascripts.LoadsNearTell(), luascripts.LoadsNearLeave(), luascripts.GuardSet(),
 }
 
 // Arguments that no version sends may be refused, with an error of the server.
@@ -248,7 +248,7 @@ func FuzzRawArguments(f *testing.F) {
 			t.Fatal(err)
 		}
 		all := []string{"guard:{g}:value", "guard:{g}:seen"}
-		if source != luascripts.GuardSet.Text() {
+		if source != luascripts.GuardSet() {
 			all = nil
 			for _, part := range parts {
 				all = append(all, named.Part(part))

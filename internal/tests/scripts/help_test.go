@@ -24,7 +24,7 @@ func constant(t *testing.T, name string) time.Duration {
 // number is a number that the scripts set.
 func number(t *testing.T, name string) int64 {
 	t.Helper()
-	return numberIn(t, luascripts.PermitsRevoke.Text(), name)
+	return numberIn(t, luascripts.PermitsRevoke(), name)
 }
 
 func numberIn(t *testing.T, script, name string) int64 {

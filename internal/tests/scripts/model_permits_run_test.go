@@ -18,7 +18,7 @@ import (
 
 func scriptConstants(t *testing.T) constants {
 	ms := func(name string) int64 { return constant(t, name).Milliseconds() }
-	kept := func(name string) int64 { return numberIn(t, luascripts.PermitsEnter.Text(), name) }
+	kept := func(name string) int64 { return numberIn(t, luascripts.PermitsEnter(), name) }
 	return constants{
 		recalled: kept("RECALLED"), coming: kept("COMING"), keeper: kept("KEEPER"),
 		probation: ms("PROBATION"), alive: ms("ALIVE"), overdue: ms("OVERDUE"), silence: ms("SILENCE"),

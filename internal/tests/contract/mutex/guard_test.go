@@ -264,7 +264,7 @@ func TestGuardWhoseReplyIsLost(t *testing.T) {
 	withProxy(t, func(f *fixture, p *redistest.Proxy) {
 		g := newGuard(f, p.Client(func(o *redis.Options) { o.MaxRetries = -1 }), f.Family)
 		set(f, g, "warm", 1, "v")
-		fault := p.EatReply(redistest.Runs(luascripts.GuardSet.Text()), 1)
+		fault := p.EatReply(redistest.Runs(luascripts.GuardSet()), 1)
 		err := g.Set(f.Context(), "k", 2, "v", time.Minute)
 		fault.Wait()
 		if err != nil {
@@ -272,7 +272,7 @@ func TestGuardWhoseReplyIsLost(t *testing.T) {
 			redistest.WantNot(f, err, leasehold.ErrFenced)
 		}
 		set(f, g, "k", 2, "v")
-		hold := p.HoldReply(redistest.Runs(luascripts.GuardSet.Text()), 1)
+		hold := p.HoldReply(redistest.Runs(luascripts.GuardSet()), 1)
 		defer hold.Release()
 		ctx, cancel := context.WithCancel(f.Context())
 		ended := make(chan error, 1)
@@ -356,7 +356,7 @@ func TestGuardTellsItsObserver(t *testing.T) {
 				f.Errorf("told %+v; want the key as in %q", e, err)
 			}
 
-			hold := p.HoldReply(redistest.Runs(luascripts.GuardSet.Text()), 1)
+			hold := p.HoldReply(redistest.Runs(luascripts.GuardSet()), 1)
 			ctx, cancel := context.WithCancel(f.Context())
 			left := make(chan error, 1)
 			go func() { left <- g.Set(ctx, "k:1", 5, "older", time.Minute) }()

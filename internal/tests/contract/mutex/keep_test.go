@@ -47,7 +47,7 @@ func TestTokensOfKeptLocksRise(t *testing.T) {
 		a, w := f.keeper()
 		b, _ := f.open()
 		last := f.turn(a, "k")
-		enters := w.Ran(luascripts.PermitsEnter.Text())
+		enters := w.Ran(luascripts.PermitsEnter())
 		for range 20 {
 			token := f.turn(a, "k")
 			if token <= last {
@@ -55,7 +55,7 @@ func TestTokensOfKeptLocksRise(t *testing.T) {
 			}
 			last = token
 		}
-		if n := w.Ran(luascripts.PermitsEnter.Text()) - enters; n != 0 {
+		if n := w.Ran(luascripts.PermitsEnter()) - enters; n != 0 {
 			f.Errorf("%d enters were sent; want none", n)
 		}
 		l, err := b.Lock(f.Context(), "k")
@@ -66,7 +66,7 @@ func TestTokensOfKeptLocksRise(t *testing.T) {
 			f.Errorf("token %d after %d", l.Token(), last)
 		}
 		unlock(f, l)
-		if n := w.Ran(luascripts.PermitsLeaveTurns.Text()); n == 0 {
+		if n := w.Ran(luascripts.PermitsLeaveTurns()); n == 0 {
 			f.Error("the leave did not tell the last turn's token")
 		}
 	})
@@ -150,7 +150,7 @@ func TestKeptLockServesCallersThatWait(t *testing.T) {
 		unlock(f, waiters[0].Got())
 		time.Sleep(time.Millisecond)
 		l = waiters[1].Got()
-		if n := w.Ran(luascripts.PermitsLeave.Text()) + w.Ran(luascripts.PermitsLeaveTurns.Text()); n != 0 {
+		if n := w.Ran(luascripts.PermitsLeave()) + w.Ran(luascripts.PermitsLeaveTurns()); n != 0 {
 			f.Errorf("%d leaves were sent; want none", n)
 		}
 		other := line(f.Context(), b, f)

@@ -33,7 +33,7 @@ func TestLockWhoseReplyIsLost(t *testing.T) {
 				// The first reply is lost when the token in it is known.
 				first := make(chan uint64, 1)
 				p.EatReply(func(cmd []string) bool {
-					if !redistest.Runs(luascripts.PermitsEnter.Text())(cmd) {
+					if !redistest.Runs(luascripts.PermitsEnter())(cmd) {
 						return false
 					}
 					token, _ := f.RDB.Get(context.Background(), f.Part(key, "fence")).Uint64()
@@ -41,7 +41,7 @@ func TestLockWhoseReplyIsLost(t *testing.T) {
 					return true
 				}, 1)
 				if lost == 2 {
-					defer p.EatReply(redistest.Runs(luascripts.PermitsEnter.Text()), 2).Wait()
+					defer p.EatReply(redistest.Runs(luascripts.PermitsEnter()), 2).Wait()
 				}
 				l, err := lock(f.Context(), key)
 				if err != nil {
@@ -50,7 +50,7 @@ func TestLockWhoseReplyIsLost(t *testing.T) {
 				if issued := <-first; l.Token() != issued {
 					f.Fatalf("token %d, at first %d", l.Token(), issued)
 				}
-				if n := ran(luascripts.PermitsEnter.Text(), f.Part(key, "holders")); n != lost+1 {
+				if n := ran(luascripts.PermitsEnter(), f.Part(key, "holders")); n != lost+1 {
 					f.Fatalf("the server ran %d enters", n)
 				}
 				if last := f.fence(key); l.Token() == 0 || l.Token() != last {
@@ -184,7 +184,7 @@ func TestRenewalArrivesAfterTheRelease(t *testing.T) {
 		for _, taken := range []bool{false, true} {
 			key := fmt.Sprint("taken-", taken)
 			renewal := p.HoldRequest(func(cmd []string) bool {
-				return redistest.Runs(luascripts.PermitsRenew.Text())(cmd) && cmd[3] == f.Part(key, "holders")
+				return redistest.Runs(luascripts.PermitsRenew())(cmd) && cmd[3] == f.Part(key, "holders")
 			}, 1)
 			defer renewal.Release()
 			l := f.take(m, key)
@@ -196,7 +196,7 @@ func TestRenewalArrivesAfterTheRelease(t *testing.T) {
 			}
 			before := fmt.Sprint(f.Held(key))
 			renewal.Release()
-			redistest.Eventually(f, "the late renewal", func() bool { return ran(luascripts.PermitsRenew.Text(), f.Part(key, "holders")) > 0 })
+			redistest.Eventually(f, "the late renewal", func() bool { return ran(luascripts.PermitsRenew(), f.Part(key, "holders")) > 0 })
 			if after := fmt.Sprint(f.Held(key)); after != before {
 				f.Fatalf("held as %s, before as %s", after, before)
 			}

@@ -47,7 +47,7 @@ func TestKeptPermitsAreRecalled(t *testing.T) {
 			release(f, second)
 			time.Sleep(200 * time.Millisecond) // the mark, and the keeper's own pause
 		}
-		if n := w.Ran(luascripts.PermitsLeave.Text()); n < 4 {
+		if n := w.Ran(luascripts.PermitsLeave()); n < 4 {
 			f.Errorf("%d leaves were sent; want 4 at least", n)
 		}
 	})
@@ -117,7 +117,7 @@ func TestSecondTryWaitsForTheSameRecall(t *testing.T) {
 		b, _ := f.open(limit(2))
 		f.keep(a, "k", 2)
 		synctest.Wait()
-		w.Stall(call.ScriptName(luascripts.PermitsLeave.Text())) // the permits are on their way for a while
+		w.Stall(call.ScriptName(luascripts.PermitsLeave())) // the permits are on their way for a while
 		var tries []*waiting
 		for range 2 {
 			tries = append(tries, harness.Start(f.T, func() (*semaphore.Lease, error) { return b.TryAcquire(f.Context(), "k") }))
@@ -314,14 +314,14 @@ func TestKeptPermitsThatRedisForgets(t *testing.T) {
 		synctest.Wait()
 		server.FlushAll()
 		time.Sleep(1100 * time.Millisecond) // it has asked
-		enters := w.Ran(luascripts.PermitsEnter.Text())
+		enters := w.Ran(luascripts.PermitsEnter())
 		l := f.take(a, "k", 1)
 		for _, id := range ids {
 			if l.ID() == id {
 				f.Error("a turn began on a lease that Redis has forgotten")
 			}
 		}
-		if n := w.Ran(luascripts.PermitsEnter.Text()) - enters; n != 1 {
+		if n := w.Ran(luascripts.PermitsEnter()) - enters; n != 1 {
 			f.Errorf("%d enters; want 1", n)
 		}
 		release(f, l)

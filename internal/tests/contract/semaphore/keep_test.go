@@ -67,7 +67,7 @@ func TestKeptPermitsCostNoCall(t *testing.T) {
 	each(t, func(f *fixture) {
 		s, w := f.keeper(limit(3))
 		kept := f.keep(s, "k", 2)
-		enters := w.Ran(luascripts.PermitsEnter.Text())
+		enters := w.Ran(luascripts.PermitsEnter())
 		for n := range 20 {
 			l, err := s.Acquire(f.Context(), "k")
 			if err != nil {
@@ -83,7 +83,7 @@ func TestKeptPermitsCostNoCall(t *testing.T) {
 			}
 			release(f, f.take(s, "k", 1))
 		}
-		if n, leaves := w.Ran(luascripts.PermitsEnter.Text())-enters, w.Ran(luascripts.PermitsLeave.Text()); n != 0 || leaves != 0 {
+		if n, leaves := w.Ran(luascripts.PermitsEnter())-enters, w.Ran(luascripts.PermitsLeave()); n != 0 || leaves != 0 {
 			f.Errorf("%d enters and %d leaves were sent; want none", n, leaves)
 		}
 		f.WantHeld("k", 2)
@@ -122,10 +122,10 @@ func TestKeptPermitIsNotUsedAfterKeepFor(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		s, w := f.keeper()
 		f.keep(s, "k", 1)
-		enters := w.Ran(luascripts.PermitsEnter.Text())
+		enters := w.Ran(luascripts.PermitsEnter())
 		time.Sleep(time.Second) // both are due at this moment, in any order
 		release(f, f.take(s, "k", 1))
-		if n := w.Ran(luascripts.PermitsEnter.Text()) - enters; n != 1 {
+		if n := w.Ran(luascripts.PermitsEnter()) - enters; n != 1 {
 			f.Errorf("%d enters were sent; want 1", n)
 		}
 	})
@@ -144,7 +144,7 @@ func TestKeptPermitsAreRenewed(t *testing.T) {
 			}
 			release(f, l)
 		}
-		if n := w.Ran(luascripts.PermitsRenew.Text()); n == 0 {
+		if n := w.Ran(luascripts.PermitsRenew()); n == 0 {
 			f.Error("it was never renewed")
 		}
 	})

@@ -26,7 +26,7 @@ func TestAcquireWhoseReplyIsLost(t *testing.T) {
 			for lost := 1; lost <= 2; lost++ {
 				key := fmt.Sprintf("%d-%d", n, lost)
 				for k := 1; k <= lost; k++ {
-					defer p.EatReply(redistest.Runs(luascripts.PermitsEnter.Text()), k).Wait()
+					defer p.EatReply(redistest.Runs(luascripts.PermitsEnter()), k).Wait()
 				}
 				l := f.take(s, key, n)
 				f.WantHeld(key, n)
@@ -59,7 +59,7 @@ func TestReleaseWhoseReplyIsLost(t *testing.T) {
 					w = f.wait(f.Context(), next, key, 1)
 				}
 				for k := 1; k <= lost; k++ {
-					defer p.EatReply(redistest.Runs(luascripts.PermitsLeave.Text()), k).Wait()
+					defer p.EatReply(redistest.Runs(luascripts.PermitsLeave()), k).Wait()
 				}
 				if err := l.Release(); err != nil {
 					f.Fatalf("%s waits: release: %v", name, err)
@@ -162,7 +162,7 @@ func TestAcquireCancelledMidCall(t *testing.T) {
 					"reply": p.HoldReply, "request": p.HoldRequest,
 				} {
 					key := fmt.Sprintf("%s-%d-%s", name, n, hold)
-					fault := stop(redistest.Runs(luascripts.PermitsEnter.Text()), 1)
+					fault := stop(redistest.Runs(luascripts.PermitsEnter()), 1)
 					defer fault.Release()
 					holders := f.Part(key, "holders")
 					ctx, cancel := context.WithCancel(f.Context())
@@ -176,11 +176,11 @@ func TestAcquireCancelledMidCall(t *testing.T) {
 					err := redistest.Get(f, "the cancelled "+name, ended)
 					redistest.WantErr(f, err, context.Canceled, leasehold.ErrUnavailable)
 					redistest.WantNot(f, err, leasehold.ErrBusy)
-					redistest.Eventually(f, "the leave", func() bool { return ran(luascripts.PermitsLeave.Text(), holders) > 0 })
+					redistest.Eventually(f, "the leave", func() bool { return ran(luascripts.PermitsLeave(), holders) > 0 })
 					f.WantHeld(key, 0)
 					fault.Release()
 					if hold == "request" {
-						redistest.Eventually(f, "the late enter", func() bool { return ran(luascripts.PermitsEnter.Text(), holders) > 0 })
+						redistest.Eventually(f, "the late enter", func() bool { return ran(luascripts.PermitsEnter(), holders) > 0 })
 						f.WantHeld(key, 0)
 					}
 					if queued := f.Queued(key); queued != 0 {

@@ -133,7 +133,7 @@ func TestRenewalsKeepTheLeaseAndMoveItsDeadline(t *testing.T) {
 		s, wire := f.open(limit(3), ttl(term))
 		l := f.take(s, "k", 3)
 		first := l.Deadline()
-		redistest.Eventually(f, "two renewals", func() bool { return wire.Ran(luascripts.PermitsRenew.Text()) >= 2 })
+		redistest.Eventually(f, "two renewals", func() bool { return wire.Ran(luascripts.PermitsRenew()) >= 2 })
 		redistest.Eventually(f, "the Deadline to move", func() bool { return l.Deadline().After(first) })
 		f.wantDeadline(l, "k", first.Add(-term), term)
 		release(f, l) // nil: it was held all the time
@@ -171,11 +171,11 @@ func TestExtendNeverShortens(t *testing.T) {
 				f.Fatalf("%s ends in %v ms", member, ends-harness.Now())
 			}
 		}
-		renewals := wire.Ran(luascripts.PermitsRenew.Text())
+		renewals := wire.Ran(luascripts.PermitsRenew())
 		if err := l.Extend(f.Context(), time.Second); err != nil {
 			f.Fatal(err)
 		}
-		redistest.Eventually(f, "two renewals", func() bool { return wire.Ran(luascripts.PermitsRenew.Text()) >= renewals+3 })
+		redistest.Eventually(f, "two renewals", func() bool { return wire.Ran(luascripts.PermitsRenew()) >= renewals+3 })
 		for member, ends := range f.Held("k") {
 			if ends < far[member] {
 				f.Fatalf("%s was shortened by %v ms", member, far[member]-ends)

@@ -47,7 +47,7 @@ func TestGrantBeforeTheSubscriptionStands(t *testing.T) {
 		subscribe := wire.HoldDials()
 		w1 := f.wait(f.Context(), s, "k", 1)
 		synctest.Wait() // until its answer has come
-		answer := wire.StallReplies(call.ScriptName(luascripts.PermitsEnter.Text()))
+		answer := wire.StallReplies(call.ScriptName(luascripts.PermitsEnter()))
 		w2 := f.wait(f.Context(), s, "k", 1)
 		release(f, a)
 		release(f, b)

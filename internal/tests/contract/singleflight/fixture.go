@@ -107,9 +107,9 @@ func (f *fixture) teach() {
 	f.Helper()
 	f.OnEachPrimary(func(ctx context.Context, node redis.Cmdable) error {
 		for _, s := range []string{
-			luascripts.LoadsEnter.Text(), luascripts.LoadsAsk.Text(), luascripts.LoadsLeave.Text(), luascripts.LoadsRenew.Text(), luascripts.LoadsPublish.Text(),
-			luascripts.LoadsInvalidate.Text(), luascripts.LoadsPut.Text(), luascripts.LoadsInspect.Text(),
-			luascripts.LoadsNearRead.Text(), luascripts.LoadsNearTell.Text(), luascripts.LoadsNearLeave.Text(),
+			luascripts.LoadsEnter(), luascripts.LoadsAsk(), luascripts.LoadsLeave(), luascripts.LoadsRenew(), luascripts.LoadsPublish(),
+			luascripts.LoadsInvalidate(), luascripts.LoadsPut(), luascripts.LoadsInspect(),
+			luascripts.LoadsNearRead(), luascripts.LoadsNearTell(), luascripts.LoadsNearLeave(),
 		} {
 			if err := node.ScriptLoad(ctx, s).Err(); err != nil {
 				return err

@@ -213,12 +213,12 @@ func TestInspectWritesNothing(t *testing.T) {
 			for _, p := range []string{"holders", "queue", "alive", "fence", "value", "failure", "landed", "aside", "schemas", "near"} {
 				keys = append(keys, f.Part("k", p))
 			}
-			if err := f.RDB.EvalRO(f.Context(), luascripts.LoadsInspect.Text(), keys).Err(); err != nil {
+			if err := f.RDB.EvalRO(f.Context(), luascripts.LoadsInspect(), keys).Err(); err != nil {
 				f.Error(err)
 			}
 			l.returns("v")
 			first.got()
-			if err := f.RDB.EvalRO(f.Context(), luascripts.LoadsInspect.Text(), keys).Err(); err != nil {
+			if err := f.RDB.EvalRO(f.Context(), luascripts.LoadsInspect(), keys).Err(); err != nil {
 				f.Error(err)
 			}
 			if err := g.Invalidate(f.Context(), "k"); err != nil {

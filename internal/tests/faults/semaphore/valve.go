@@ -30,7 +30,7 @@ type valve struct {
 }
 
 var enterSHA = func() []byte {
-	sum := sha1.Sum([]byte(luascripts.PermitsEnter.Text()))
+	sum := sha1.Sum([]byte(luascripts.PermitsEnter()))
 	return []byte(hex.EncodeToString(sum[:]))
 }()
 
