@@ -67,18 +67,22 @@ const (
 	attrType    = attribute.Key("leasehold.type")
 	attrFamily  = attribute.Key("leasehold.family")
 	attrOutcome = attribute.Key("leasehold.outcome")
+	attrKept    = attribute.Key("leasehold.kept") // true of a grant that took no call; else absent
 )
 
 // otherFamily stands for all families beyond MaxFamilies.
 const otherFamily = "_other"
 
-type setKey struct{ typ, family, outcome string }
+type setKey struct {
+	typ, family, outcome string
+	kept                 bool
+}
 
 // set holds the options for one set of attributes. They are made once.
 type set struct {
 	record []metric.RecordOption
 	add    []metric.AddOption
-	family []metric.AddOption // without the outcome
+	family []metric.AddOption // of type and family alone
 }
 
 // sets holds the options for all events so far. A reader takes no lock.
@@ -90,8 +94,7 @@ type sets struct {
 	families map[string]struct{}
 }
 
-func (s *sets) of(typ, family, outcome string) *set {
-	k := setKey{typ, family, outcome}
+func (s *sets) of(k setKey) *set {
 	if known := s.known.Load(); known != nil {
 		if one := (*known)[k]; one != nil {
 			return one
@@ -114,6 +117,9 @@ func (s *sets) learn(k setKey) *set {
 	family := metric.WithAttributeSet(attribute.NewSet(of...))
 	if k.outcome != "" {
 		of = append(of, attrOutcome.String(k.outcome))
+	}
+	if k.kept {
+		of = append(of, attrKept.Bool(true))
 	}
 	full := metric.WithAttributeSet(attribute.NewSet(of...))
 	one := &set{record: []metric.RecordOption{full}, add: []metric.AddOption{full}, family: []metric.AddOption{family}}

@@ -64,20 +64,28 @@ func read(t *testing.T, reader *sdk.ManualReader) map[string]float64 {
 	return got
 }
 
-// name is "instrument[unit]{type outcome}", and checks the attributes.
-func name(t *testing.T, m metricdata.Metrics, of []attribute.KeyValue) string {
+// name is "instrument[unit]{type outcome}", with "kept" behind the outcome of a grant that took no
+// call, and checks the attributes.
+func name(t *testing.T, m metricdata.Metrics, all []attribute.KeyValue) string {
 	t.Helper()
 	values := map[string]string{}
-	for _, a := range of {
-		values[string(a.Key)] = a.Value.AsString()
+	for _, a := range all {
+		values[string(a.Key)] = a.Value.Emit()
 	}
-	n := strings.TrimPrefix(m.Name, "leasehold.") + "[" + m.Unit + "]{" + strings.TrimSpace(values["leasehold.type"]+" "+values["leasehold.outcome"]) + "}"
+	of := strings.Fields(values["leasehold.type"] + " " + values["leasehold.outcome"])
+	if values["leasehold.kept"] == "true" {
+		of = append(of, "kept")
+	}
+	n := strings.TrimPrefix(m.Name, "leasehold.") + "[" + m.Unit + "]{" + strings.Join(of, " ") + "}"
 	if values["leasehold.type"] == "" || values["leasehold.family"] == "" {
 		t.Errorf("%s has the attributes %v", n, values)
 	}
 	delete(values, "leasehold.type")
 	delete(values, "leasehold.family")
 	delete(values, "leasehold.outcome")
+	if strings.HasPrefix(m.Name, "leasehold.acquire") {
+		delete(values, "leasehold.kept")
+	}
 	if len(values) > 0 {
 		t.Errorf("%s has other attributes, too: %v", n, values)
 	}
@@ -147,6 +155,40 @@ func TestRevokedLeasesAreCounted(t *testing.T) {
 	if got := read(t, reader)["leases.ended[{lease}]{mutex revoked}"]; got != 1 {
 		t.Errorf("%v revoked leases, want 1", got)
 	}
+}
+
+// A grant from memory is told apart from one that took a call.
+func TestGrantsFromMemoryAreMarked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, reader := meter(t, leaseholdotel.Config{})
+		s, err := semaphore.New(leaseholdtest.Client(t), semaphore.Config{Name: "caps", Limit: 2, KeepFor: time.Second, Observer: o})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			l, err := s.Acquire(t.Context(), "a")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := l.Release(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+		got := read(t, reader)
+		for k, v := range map[string]float64{
+			"acquire.duration[s]{semaphore granted}":      1,
+			"acquire.duration[s]{semaphore granted kept}": 2,
+			"hold.duration[s]{semaphore released}":        3,
+			"permit.held[{permit}]{semaphore}":            0,
+		} {
+			if got[k] != v {
+				t.Errorf("%s is %v, want %v; all: %v", k, got[k], v, got)
+			}
+		}
+	})
 }
 
 func TestHeldPermitsAndWatchedKeys(t *testing.T) {

@@ -107,7 +107,7 @@ func (o *Observer) Observe(e leasehold.Event) {
 	case leasehold.EventRenewed:
 		o.add(o.renewals, e)
 		if e.Outcome == leasehold.OutcomeOK {
-			o.margin.Record(context.Background(), e.Duration.Seconds(), o.sets.of(e.Type, e.Family, "").record...)
+			o.margin.Record(context.Background(), e.Duration.Seconds(), o.sets.of(setKey{typ: e.Type, family: e.Family}).record...)
 		}
 	case leasehold.EventLeaseEnded:
 		o.add(o.ended, e)
@@ -120,7 +120,7 @@ func (o *Observer) Observe(e leasehold.Event) {
 	case leasehold.EventLoadStarted:
 		o.loadStarted(e)
 	case leasehold.EventLoadEnded:
-		o.load.Record(e.Load.Context, e.Duration.Seconds(), o.sets.of(e.Type, e.Family, e.Outcome).record...)
+		o.load.Record(e.Load.Context, e.Duration.Seconds(), o.sets.of(keyOf(e)).record...)
 		o.loadEnded(e)
 	case leasehold.EventLookup:
 		o.add(o.lookups, e)
@@ -133,13 +133,15 @@ func (o *Observer) Observe(e leasehold.Event) {
 	}
 }
 
+func keyOf(e leasehold.Event) setKey { return setKey{e.Type, e.Family, e.Outcome, e.Kept} }
+
 func (o *Observer) add(c metric.Int64Counter, e leasehold.Event) {
-	c.Add(context.Background(), 1, o.sets.of(e.Type, e.Family, e.Outcome).add...)
+	c.Add(context.Background(), 1, o.sets.of(keyOf(e)).add...)
 }
 
 // recordUse records an acquisition or the end of a hold.
 func (o *Observer) recordUse(e leasehold.Event) {
-	s := o.sets.of(e.Type, e.Family, e.Outcome)
+	s := o.sets.of(keyOf(e))
 	switch {
 	case e.Kind == leasehold.EventHoldEnded:
 		o.hold.Record(context.Background(), e.Duration.Seconds(), s.record...)

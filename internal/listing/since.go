@@ -12,9 +12,10 @@ import (
 // is renewed for so long may hang.
 const overlong = 10
 
-// Overlong reports whether the lease has been renewed for more than ten times its TTL.
+// Overlong reports whether the lease has been renewed for more than ten times its TTL. A lease of a
+// process that keeps leases is no such one: it may have served many callers.
 func (h Holder) Overlong(now time.Time) bool {
-	return h.TTL > 0 && now.Sub(h.Since) > overlong*h.TTL
+	return h.TTL > 0 && !h.Keeps && now.Sub(h.Since) > overlong*h.TTL
 }
 
 // since returns the time since which a lease has been held.
@@ -46,12 +47,12 @@ const (
 )
 
 // Usual tells for how long the leases of a family are usually held: nine in ten of its keys that
-// are held now, and whose holder does not seem to hang, have been held for no longer. 0: too few
-// are held.
+// are held now, by a holder that does not seem to hang nor keeps leases for several callers, have
+// been held for no longer. 0: too few are held.
 func Usual(uses iter.Seq[Use]) func(Resource) time.Duration {
 	held := map[Resource][]time.Duration{}
 	for u := range uses {
-		if u.HeldFor > 0 && !u.Overlong && u.Key != "" {
+		if u.HeldFor > 0 && !u.Overlong && !u.Keeps && u.Key != "" {
 			held[u.family()] = append(held[u.family()], u.HeldFor)
 		}
 	}

@@ -27,6 +27,7 @@ type Use struct {
 	ExpiresIn   time.Duration // of the lease that ends first if it is not renewed
 	HeldFor     time.Duration // of the oldest lease, among the 200 that end first
 	Overlong    bool          // one of them was renewed for more than ten times its TTL
+	Keeps       bool          // the process of one of them keeps leases, so it may be idle
 	Token       uint64
 	Value       *Value        // of a cached value
 	FailedFor   time.Duration // of a cached value
@@ -192,13 +193,14 @@ func (u *Use) held(z redis.Z, now time.Time) {
 	name, _ := z.Member.(string)
 	if m, ok := parseMember(name, false); ok {
 		s := State{Resource: u.Resource, At: now, Token: u.Token}
-		u.oldest(Holder{TTL: m.ttl, Holder: leasehold.Holder{Since: s.since(m, z.Score)}}, now)
+		u.heldBy(Holder{TTL: m.ttl, Holder: leasehold.Holder{Since: s.since(m, z.Score), Keeps: m.keeps}}, now)
 	}
 }
 
-func (u *Use) oldest(h Holder, now time.Time) {
+func (u *Use) heldBy(h Holder, now time.Time) {
 	u.HeldFor = max(u.HeldFor, now.Sub(h.Since))
 	u.Overlong = u.Overlong || h.Overlong(now)
+	u.Keeps = u.Keeps || h.Keeps
 }
 
 // waits counts the waiters, and finds out how long the first live one has waited.
@@ -274,7 +276,7 @@ func (s *State) tenants(asked []string, err error) []Use {
 		u.InUse += h.Permits
 		u.asked(h.limit)
 		for _, some := range []*Use{u, &family} {
-			some.oldest(h, s.At)
+			some.heldBy(h, s.At)
 			if some.ExpiresIn == 0 || h.ExpiresIn < some.ExpiresIn {
 				some.ExpiresIn = h.ExpiresIn
 			}

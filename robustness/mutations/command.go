@@ -133,6 +133,11 @@ var commands = []mutation{
 		packages: "./cmd/leasehold/internal/cli", tests: "TestLeaseThatIsHeldForLong",
 	},
 	{
+		name: "ls: a lease that is kept does not hang", file: "internal/listing/since.go",
+		old: "h.TTL > 0 && !h.Keeps &&", new: "h.TTL > 0 &&",
+		packages: "./cmd/leasehold/internal/cli", tests: "TestLeaseThatMayBeIdle",
+	},
+	{
 		name: "revoke: an ID is no flag", file: "cmd/leasehold/internal/cli/revoke.go",
 		old: "if i < 0 || err != nil ||", new: "if i < 0 || err == nil ||",
 		packages: "./cmd/leasehold/internal/cli", tests: "TestRevokeTakesIDs",

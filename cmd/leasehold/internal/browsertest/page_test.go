@@ -54,7 +54,8 @@ func TestFindingWhoHoldsAKey(t *testing.T) {
 	prefix := redistest.Name(t)
 	rdb, url := serve(t, page.Options{Prefix: prefix})
 	s := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: "exports", Prefix: prefix, Limit: 3}))(t)
-	m := redistest.Must(mutex.New(rdb, mutex.Config{Name: "jobs", Prefix: prefix}))(t)
+	m := redistest.Must(mutex.New(rdb, mutex.Config{Name: "jobs", Prefix: prefix, KeepFor: time.Second}))(t)
+	t.Cleanup(func() { _ = m.Close(context.Background()) })
 	var held []*semaphore.Lease
 	for _, key := range []string{"acme", "acme", "acme", "globex"} {
 		l := redistest.Must(s.Acquire(t.Context(), key))(t)
@@ -104,7 +105,9 @@ func TestFindingWhoHoldsAKey(t *testing.T) {
 	b.press(enter)
 	b.until("details by keyboard", detailed)
 	ask[bool](b, `(document.querySelector('#kinds [data-kind="mutex"]').click(), true)`)
-	b.until("the lock alone", rows+` === 1 && `+rowText+`.includes("nightly")`)
+	b.until("the lock alone", rows+` === 1 && `+rowText+`.includes("nightly") && document.querySelector("#rows .note").textContent === "may be idle"`)
+	ask[bool](b, `(document.querySelector("#rows .open").click(), true)`)
+	b.until("the details of the lock", detailed+` && document.getElementById("d-holders").innerText.includes("(may be idle)")`)
 	b.noFaults()
 	for _, l := range held[1:] {
 		_ = l.Release()

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/mutex"
+	"github.com/leasehold-go/leasehold/semaphore"
 )
 
 // Names of any bytes come back from JSON as they are, and none acts on a terminal.
@@ -84,4 +86,40 @@ func TestLeaseThatIsHeldForLongIsFound(t *testing.T) {
 		t.Errorf("longer than 3m:\n%s", out)
 	}
 	ok(t, url, "usually held for 10s… !", "show", "--mutex", "jobs", "--key", "hangs")
+}
+
+// ls and show say which leases may be idle, because their process keeps them. Such a lease may have
+// served many callers, so nothing is concluded from how long it has been held.
+func TestLeaseThatMayBeIdleIsMarked(t *testing.T) {
+	rdb, url := mini(t)
+	open := func(label string, keepFor time.Duration) *semaphore.Semaphore {
+		s := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: "exports", Limit: 3, TTL: 20 * time.Second, KeepFor: keepFor, Label: label}))(t)
+		t.Cleanup(func() { _ = s.Close(context.Background()) })
+		return s
+	}
+	keeper, strict := open("keeper", 10*time.Second), open("strict", 0)
+	redistest.WantErr(t, redistest.Must(keeper.Acquire(t.Context(), "acme"))(t).Release())
+	defer redistest.Must(strict.Acquire(t.Context(), "acme"))(t).Release()
+	defer redistest.Must(strict.Acquire(t.Context(), "globex"))(t).Release()
+	out := ok(t, url, "acme…2/3…may be idle\n", "ls")
+	out += ok(t, url, "2 of 3 in use…keeper (may be idle)", "show", "--semaphore", "exports", "--key", "acme")
+	if strings.Count(out, "may be idle") != 2 {
+		t.Errorf("more is marked than what is kept:\n%s", out)
+	}
+	out = ok(t, url, `"key":"acme"…"keeps":true`, "ls", "--json", "acme")
+	out += ok(t, url, `"label":"keeper"…"keeps":true`, "show", "--semaphore", "exports", "--key", "acme", "--json")
+	if out += ok(t, url, "", "ls", "--json", "globex"); strings.Count(out, "keeps") != 2 {
+		t.Errorf("more is marked than what is kept:\n%s", out)
+	}
+	for _, key := range []string{"a", "b", "c", "d", "e"} { // held for longer than ten TTLs
+		base := "leasehold:mtx:{busy:" + key + "}:"
+		rdb.ZAdd(t.Context(), base+"holders", redis.Z{Score: float64(time.Now().Add(time.Minute).UnixMilli()), Member: "AbCdEfGh_-0123456789xy^~host:1.1.1.5000.1"})
+		rdb.Set(t.Context(), base+"fence", time.Now().Add(-time.Hour).UnixMicro(), time.Hour)
+	}
+	if out = ok(t, url, "1h00m…may be idle", "ls", "--family", "busy"); strings.Contains(out, "!") {
+		t.Errorf("a lease that is kept is said to hang:\n%s", out)
+	}
+	if out = ok(t, url, "1h00m", "show", "--mutex", "busy", "--key", "a"); strings.Contains(out, "!") || strings.Contains(out, "usually") {
+		t.Errorf("a lease that is kept is said to hang, or its time to be usual:\n%s", out)
+	}
 }

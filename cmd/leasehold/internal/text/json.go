@@ -87,6 +87,7 @@ type Line struct {
 	ExpiresIn   int64 `json:"expiresInMs,omitempty"`
 	HeldFor     int64 `json:"heldForMs,omitempty"` // by the oldest lease
 	Overlong    bool  `json:"overlong,omitempty"`  // a lease was renewed for more than ten times its TTL
+	Keeps       bool  `json:"keeps,omitempty"`     // the process of a holder keeps leases: it may be idle
 	CachedBytes int   `json:"cachedBytes,omitempty"`
 	FreshFor    int64 `json:"freshForMs,omitempty"`
 	KeptFor     int64 `json:"keptForMs,omitempty"`
@@ -96,7 +97,7 @@ type Line struct {
 func LineOf(u listing.Use, usual time.Duration) Line {
 	x := Line{
 		Named: named(u.Resource, usual), Waiting: u.Waiting, LongestWait: ms(u.LongestWait),
-		ExpiresIn: ms(u.ExpiresIn), HeldFor: ms(u.HeldFor), Overlong: u.Overlong,
+		ExpiresIn: ms(u.ExpiresIn), HeldFor: ms(u.HeldFor), Overlong: u.Overlong, Keeps: u.Keeps,
 	}
 	x.InUse, x.Limit, x.StoredLimit, x.Token, x.FailedFor = u.InUse, u.Limit, u.Stored, u.Token, ms(u.FailedFor)
 	if v := u.Value; v != nil {
@@ -119,6 +120,7 @@ type Entry struct {
 	HeldFor    int64     `json:"heldForMs,omitempty"`
 	ExpiresIn  int64     `json:"expiresInMs,omitempty"`
 	Overlong   bool      `json:"overlong,omitempty"` // renewed for more than ten times its TTL
+	Keeps      bool      `json:"keeps,omitempty"`    // its process keeps leases: it may be idle
 	Position   int       `json:"position,omitempty"`
 	WaitingFor int64     `json:"waitingForMs,omitempty"`
 	Aside      bool      `json:"invalidated,omitempty"`
@@ -155,7 +157,7 @@ func StateOf(s listing.State, usual time.Duration, most int) State {
 	for _, h := range s.Holders[:min(len(s.Holders), most)] {
 		x.Holders = append(x.Holders, Entry{
 			ID: h.ID, Tenant: h.Tenant, Bytes: inBase64(h.Tenant), Label: h.Label, Permits: h.Permits, Since: h.Since.UTC(),
-			HeldFor: ms(s.At.Sub(h.Since)), ExpiresIn: ms(h.ExpiresIn), Overlong: h.Overlong(s.At), Aside: h.Aside,
+			HeldFor: ms(s.At.Sub(h.Since)), ExpiresIn: ms(h.ExpiresIn), Overlong: h.Overlong(s.At), Keeps: h.Keeps, Aside: h.Aside,
 		})
 	}
 	for _, w := range s.Waiters[:min(len(s.Waiters), most)] {

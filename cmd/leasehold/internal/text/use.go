@@ -102,6 +102,9 @@ func Note(u listing.Use) string {
 	if u.Overlong {
 		all = append(all, "held past 10 TTLs")
 	}
+	if u.Keeps {
+		all = append(all, "may be idle")
+	}
 	if u.Stored {
 		all = append(all, "limit set by hand")
 	}
@@ -213,6 +216,9 @@ func Holders(s listing.State) (rows [][]string) {
 		label := Safe(h.Label)
 		if h.Aside {
 			label = strings.TrimSpace(label + " (invalidated)")
+		}
+		if h.Keeps {
+			label = strings.TrimSpace(label + " (may be idle)")
 		}
 		rows = append(rows, []string{Safe(h.ID), tenant(s, h.Tenant), strconv.Itoa(h.Permits), label, held(s.At.Sub(h.Since), h.Overlong(s.At)), Duration(h.ExpiresIn)})
 	}

@@ -243,6 +243,18 @@ func TestHolderThatHangsIsMarked(t *testing.T) {
 	x.has("jobs/job-5", "usually held for 1", "1h00m !")
 }
 
+// A lease that may be idle is marked, because its process keeps leases.
+func TestLeaseThatMayBeIdleIsMarked(t *testing.T) {
+	rdb := mini(t)
+	sem := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: "exports", Limit: 5, TTL: 20 * time.Second, KeepFor: 10 * time.Second}))(t)
+	redistest.WantErr(t, redistest.Must(sem.Acquire(t.Context(), "acme"))(t).Release())
+	x := opened(t, rdb, "", 120, 24)
+	x.has("acme", "1/5", "may be idle")
+	x.types("enter")
+	x.has("exports/acme", "1 of 5 in use", "(may be idle)")
+	redistest.WantErr(t, sem.Close(t.Context()))
+}
+
 // Neither a Redis that hangs nor one that is away keeps the user.
 func TestUserCanQuit(t *testing.T) {
 	for _, key := range []string{"q", "ctrl-c"} {

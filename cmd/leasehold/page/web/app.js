@@ -102,6 +102,7 @@ function inUse(r) {
 function note(r) {
 	if (r.error) return r.error;
 	const all = [];
+	if (r.keeps) all.push("may be idle");
 	if (r.storedLimit) all.push("limit set");
 	if (r.cachedBytes) all.push(r.freshForMs > 0 ? `${bytes(r.cachedBytes)}, fresh for ${duration(r.freshForMs)}` : `${bytes(r.cachedBytes)}, stale`);
 	if (r.schema) all.push(`schema ${r.schema}`);
@@ -299,6 +300,7 @@ function summary(d) {
 function detailNote(d) {
 	const all = [];
 	if (d.holders.some((h) => h.overlong)) all.push("A lease has been renewed for more than ten times its TTL: its holder may hang.");
+	if (d.holders.some((h) => h.keeps)) all.push("A process keeps leases that nobody uses (KeepFor): those marked may be idle.");
 	if (d.usualHoldMs && d.inUse) all.push(`Usually held for ${duration(d.usualHoldMs)} at most.`);
 	if (d.storedLimit) all.push(d.configuredLimit ? `The limit was set by hand; configured ${count.format(d.configuredLimit)}.` : "The limit was set by hand.");
 	if (d.cached) all.push(`${bytes(d.cached.bytes)}, ${d.cached.freshForMs > 0 ? "fresh for " + duration(d.cached.freshForMs) : "stale"}, kept for ${duration(d.cached.keptForMs)}.`);
@@ -314,7 +316,7 @@ function entries(table, all, since, holders, revocable) {
 	const tenants = all.some((e) => e.tenant), labels = all.some((e) => e.label), permits = all.some((e) => e.permits > 1);
 	const heads = [holders ? "Lease" : "Place", ...(tenants ? ["Tenant"] : []), ...(labels ? ["Where"] : []), ...(permits ? ["Permits"] : []), since, ...(holders ? ["ends in"] : []), ...(revocable ? [""] : [])];
 	const text = (e, i) => [
-		holders ? e.id + (e.invalidated ? " (invalidated)" : "") : `${i + 1}. ${e.id}`,
+		holders ? e.id + (e.invalidated ? " (invalidated)" : e.keeps ? " (may be idle)" : "") : `${i + 1}. ${e.id}`,
 		...(tenants ? [e.tenant] : []), ...(labels ? [e.label] : []), ...(permits ? [count.format(e.permits)] : []),
 		holders ? held(e.heldForMs, e.overlong) || duration(0) : duration(e.waitingForMs ?? 0), ...(holders ? [duration(e.expiresInMs ?? 0)] : []),
 	];
