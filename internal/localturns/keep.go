@@ -111,9 +111,10 @@ func (d *desk) mayRest(v *visit, now time.Time) bool {
 }
 
 // rest makes a visit idle whose turn has ended. It returns false if the lease must be given back
-// instead. The desk is locked.
+// instead: also if turns wait that it cannot serve, because its next token is not due. The desk is
+// locked.
 func (ln *line) rest(v *visit) bool {
-	if !v.grant.Keepable {
+	if !v.grant.Keepable || ln.length > 0 {
 		return false
 	}
 	now := time.Now()

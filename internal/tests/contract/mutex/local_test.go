@@ -226,38 +226,45 @@ func TestGivingBackAndQueueingAgainIsOneRoundTrip(t *testing.T) {
 // No token is ahead of the server's clock, however fast the turns are: else the grant
 // after a crash could have a lower one.
 func TestTokensOfTurnsAreNotAheadOfTheClock(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
-		m, _ := f.open(localFor(time.Second))
-		l := f.take(m, "k")
-		time.Sleep(50 * time.Microsecond)
-		first := l.ID()
-		local := 0
-		var all sync.WaitGroup
-		for range 200 {
-			all.Go(func() {
-				l, err := m.Lock(f.Context(), "k")
-				if err != nil {
-					f.Error(err)
-					return
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) { tokensOfTurns(f) })
+}
+
+// Turns that wait for a token that is not due wait for no lease that rests.
+func TestTokensOfTurnsOnKeptLocks(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) { tokensOfTurns(f, func(c *mutex.Config) { c.KeepFor = time.Second }) })
+}
+
+func tokensOfTurns(f *fixture, mod ...func(*mutex.Config)) {
+	m, _ := f.open(append(mod, localFor(time.Second))...)
+	l := f.take(m, "k")
+	time.Sleep(50 * time.Microsecond)
+	first := l.ID()
+	local := 0
+	var all sync.WaitGroup
+	for range 200 {
+		all.Go(func() {
+			l, err := m.Lock(f.Context(), "k")
+			if err != nil {
+				f.Error(err)
+				return
+			}
+			if l.ID() == first {
+				local++
+				if ahead := time.Until(time.UnixMicro(int64(l.Token()))); ahead > 0 {
+					f.Errorf("token %d is %v ahead of the clock", l.Token(), ahead)
 				}
-				if l.ID() == first {
-					local++
-					if ahead := time.Until(time.UnixMicro(int64(l.Token()))); ahead > 0 {
-						f.Errorf("token %d is %v ahead of the clock", l.Token(), ahead)
-					}
-				}
-				if err := l.Unlock(); err != nil {
-					f.Error(err)
-				}
-			})
-		}
-		synctest.Wait() // no time has passed
-		unlock(f, l)
-		all.Wait()
-		if local != 50 {
-			f.Errorf("%d turns followed on the lease, one for each microsecond that it was held; want 50", local)
-		}
-	})
+			}
+			if err := l.Unlock(); err != nil {
+				f.Error(err)
+			}
+		})
+	}
+	synctest.Wait() // no time has passed
+	unlock(f, l)
+	all.Wait()
+	if local != 50 {
+		f.Errorf("%d turns followed on the lease, one for each microsecond that it was held; want 50", local)
+	}
 }
 
 // No more than one process holds a lock, and tokens rise, with processes of different
