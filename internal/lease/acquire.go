@@ -253,6 +253,11 @@ func (c *caller) end(ev event) error {
 	if cause != nil && (fails > 0 || time.Since(c.asked) > silence) {
 		silent = true
 	}
+	if state != nil && !at.Wait { // a try that awaits kept permits is none of those who wait
+		others := *state
+		others.Waiting = max(0, others.Waiting-1)
+		state = &others
+	}
 	var errs []error
 	if ev == ctxEnded {
 		errs = append(errs, c.ctx.Err())

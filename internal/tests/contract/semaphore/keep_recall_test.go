@@ -1,6 +1,7 @@
 package semaphore
 
 import (
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -88,8 +89,13 @@ func TestTryAcquireAwaitsKeptPermits(t *testing.T) {
 		time.Sleep(time.Second)
 		used := []*semaphore.Lease{f.take(a, "k", 1), f.take(a, "k", 1)}
 		refused := func() time.Duration {
+			synctest.Wait() // the try before has left the queue
 			began := time.Now()
-			redistest.WantErr(f, try().Failed(), leasehold.ErrBusy)
+			err := try().Failed()
+			redistest.WantErr(f, err, leasehold.ErrBusy)
+			if busy, ok := errors.AsType[*leasehold.BusyError](err); !ok || busy.InUse != 2 || busy.Waiting != 0 {
+				f.Errorf("%v; want 2 in use, and that nobody waits", err)
+			}
 			return time.Since(began)
 		}
 		if took := refused(); took < 50*time.Millisecond || took > 250*time.Millisecond {
