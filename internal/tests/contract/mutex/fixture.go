@@ -19,14 +19,17 @@ import (
 type fixture struct{ *harness.Fixture }
 
 func each(t *testing.T, fn func(f *fixture)) {
+	harness.StrictOnly(t, strictOnly)
 	harness.Each(t, harness.Locks, func(f *harness.Fixture) { fn(&fixture{f}) })
 }
 
 func some(t *testing.T, fn func(f *fixture)) {
+	harness.StrictOnly(t, strictOnly)
 	harness.Some(t, harness.Locks, func(f *harness.Fixture) { fn(&fixture{f}) })
 }
 
 func withProxy(t *testing.T, fn func(f *fixture, p *redistest.Proxy)) {
+	harness.StrictOnly(t, strictOnly)
 	harness.WithProxy(t, harness.Locks, func(f *harness.Fixture, p *redistest.Proxy) { fn(&fixture{f}, p) })
 }
 
@@ -35,6 +38,7 @@ func newFixture(t *testing.T, target redistest.Target) *fixture {
 }
 
 func bubble(t *testing.T, fn func(f *fixture, server *miniredis.Miniredis)) {
+	harness.StrictOnly(t, strictOnly)
 	harness.Bubble(t, harness.Locks, func(f *harness.Fixture, server *miniredis.Miniredis) { fn(&fixture{f}, server) })
 }
 
@@ -57,6 +61,9 @@ func (f *fixture) openOn(rdb redis.UniversalClient, w *harness.Wire, mod ...func
 	cfg := mutex.Config{Name: f.Family}
 	for _, change := range mod {
 		change(&cfg)
+	}
+	if cfg.KeepFor == 0 {
+		cfg.KeepFor = harness.KeepFor(cfg.TTL)
 	}
 	rdb.AddHook(w)
 	m, err := mutex.New(rdb, cfg)
@@ -97,7 +104,7 @@ func (f *fixture) fence(key string) uint64 {
 // take locks what is free.
 func (f *fixture) take(m *mutex.Mutex, key string) *mutex.Lock {
 	f.Helper()
-	l, err := m.TryLock(context.Background(), key)
+	l, err := harness.Take(func() (*mutex.Lock, error) { return m.TryLock(context.Background(), key) })
 	if err != nil {
 		f.Fatalf("take: %v", err)
 	}

@@ -231,7 +231,9 @@ func TestTokensOfTurnsAreNotAheadOfTheClock(t *testing.T) {
 
 // Turns that wait for a token that is not due wait for no lease that rests.
 func TestTokensOfTurnsOnKeptLocks(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) { tokensOfTurns(f, func(c *mutex.Config) { c.KeepFor = time.Second }) })
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		tokensOfTurns(f, func(c *mutex.Config) { c.KeepFor = time.Second })
+	})
 }
 
 func tokensOfTurns(f *fixture, mod ...func(*mutex.Config)) {

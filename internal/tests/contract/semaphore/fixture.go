@@ -19,18 +19,22 @@ import (
 type fixture struct{ *harness.Fixture }
 
 func each(t *testing.T, fn func(f *fixture)) {
+	harness.StrictOnly(t, strictOnly)
 	harness.Each(t, harness.Permits, func(f *harness.Fixture) { fn(&fixture{f}) })
 }
 
 func some(t *testing.T, fn func(f *fixture)) {
+	harness.StrictOnly(t, strictOnly)
 	harness.Some(t, harness.Permits, func(f *harness.Fixture) { fn(&fixture{f}) })
 }
 
 func withProxy(t *testing.T, fn func(f *fixture, p *redistest.Proxy)) {
+	harness.StrictOnly(t, strictOnly)
 	harness.WithProxy(t, harness.Permits, func(f *harness.Fixture, p *redistest.Proxy) { fn(&fixture{f}, p) })
 }
 
 func bubble(t *testing.T, fn func(f *fixture, server *miniredis.Miniredis)) {
+	harness.StrictOnly(t, strictOnly)
 	harness.Bubble(t, harness.Permits, func(f *harness.Fixture, server *miniredis.Miniredis) { fn(&fixture{f}, server) })
 }
 
@@ -53,6 +57,9 @@ func (f *fixture) openOn(rdb redis.UniversalClient, w *harness.Wire, mod ...func
 	cfg := semaphore.Config{Name: f.Family, Limit: 1}
 	for _, m := range mod {
 		m(&cfg)
+	}
+	if cfg.KeepFor == 0 && cfg.Total == 0 {
+		cfg.KeepFor = harness.KeepFor(cfg.TTL)
 	}
 	rdb.AddHook(w)
 	s, err := semaphore.New(rdb, cfg)
@@ -77,7 +84,7 @@ func ttl(d time.Duration) func(*semaphore.Config) {
 // take acquires n permits that are free.
 func (f *fixture) take(s *semaphore.Semaphore, key string, n int) *semaphore.Lease {
 	f.Helper()
-	l, err := s.TryAcquireN(context.Background(), key, n)
+	l, err := harness.Take(func() (*semaphore.Lease, error) { return s.TryAcquireN(context.Background(), key, n) })
 	if err != nil {
 		f.Fatalf("take %d: %v", n, err)
 	}

@@ -200,7 +200,7 @@ func TestATurnThatIsOverIsNotHandedOut(t *testing.T) {
 		s := f.openOn(rdb, w, limit(2), localFor(time.Second), func(c *semaphore.Config) { c.Observer = seen })
 		operator, _ := f.open(limit(2))
 		acquire := func() (*semaphore.Lease, error) { return s.Acquire(f.Context(), "k") }
-		release(f, f.take(s, "k", 1)) // the server knows the script
+		release(f, f.take(s, "warm", 1)) // the server knows the script
 		late.armed.Store(true)
 		first := harness.Start(f.T, acquire)
 		synctest.Wait()
@@ -219,7 +219,7 @@ func TestATurnThatIsOverIsNotHandedOut(t *testing.T) {
 			}
 			release(f, l)
 		}
-		time.Sleep(time.Second)
+		time.Sleep(2 * time.Second)
 		if state, err = operator.Inspect(f.Context(), "k"); err != nil || state.InUse+state.Waiting != 0 {
 			f.Errorf("%+v, %v; want that nobody holds or waits", state, err)
 		}

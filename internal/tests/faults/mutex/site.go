@@ -23,6 +23,9 @@ func newSite(tb testing.TB, rdb redis.UniversalClient) *site {
 func (s *site) handle(rdb redis.UniversalClient, cfg mutex.Config) *mutex.Mutex {
 	s.TB.Helper()
 	cfg.Name = s.Family
+	if cfg.KeepFor == 0 {
+		cfg.KeepFor = harness.KeepFor(cfg.TTL)
+	}
 	h, err := mutex.New(rdb, cfg)
 	if err != nil {
 		s.TB.Fatal(err)

@@ -24,6 +24,9 @@ func newSite(tb testing.TB, rdb redis.UniversalClient) *site {
 func (s *site) handle(rdb redis.UniversalClient, cfg semaphore.Config) *semaphore.Semaphore {
 	s.TB.Helper()
 	cfg.Name = s.Family
+	if cfg.KeepFor == 0 && cfg.Total == 0 {
+		cfg.KeepFor = harness.KeepFor(cfg.TTL)
+	}
 	h, err := semaphore.New(rdb, cfg)
 	if err != nil {
 		s.TB.Fatal(err)

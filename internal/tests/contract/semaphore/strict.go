@@ -1,0 +1,35 @@
+package semaphore
+
+// strictOnly are the tests that differ by contract if their handles have a KeepFor
+// (LEASEHOLD_KEEP_FOR), and how.
+var strictOnly = map[string]string{
+	"TestAcquireNTakesAllOrNone":                 stays,
+	"TestDoHoldsAPermitAndReturnsWhatFnDid":      stays,
+	"TestDoReleasesOnPanicAndGoexit":             stays,
+	"TestTwoTTLsOnOneKey":                        stays,
+	"TestPermitsTakenTwice":                      stays,
+	"TestReleaseIsNilOnce":                       stays,
+	"TestReleaseWhoseReplyIsLost":                stays,
+	"TestReleaseWorksAfterItsCtxWasCancelled":    stays,
+	"TestRevokeErrors":                           stays + ", and can be revoked there",
+	"TestRedisIsAway":                            noCall,
+	"TestReleaseBoundsItself":                    noCall,
+	"TestReleaseOfWhatIsGoneIsErrLost":           noCall,
+	"TestReleaseWithoutAnAnswerIsErrUnavailable": noCall,
+	"TestRevocationsAreNoted":                    noCall,
+	"TestTryEndsWhenRedisGoesAway":               noCall,
+	"TestHashKeysShowsTheKeyNowhere":             register,
+	"TestKeyNamesAreAsDocumentedAndExpire":       register,
+	"TestInspectListsHoldersAndWaiters":          "Holder.Keeps is true",
+	"TestKeptPermitsAreShown":                    "one of its handles keeps nothing",
+	"TestReleaseOfACopyNamesTheMisuse":           "a copy of a lease has the same turn",
+	"TestRollbackOfAFailedAcquire":               leaves,
+	"TestEachRequestIsJudgedByItsOwnLimit":       leaves,
+}
+
+const (
+	stays    = "what was given back stays in the process"
+	noCall   = "an acquisition or a release makes no call"
+	leaves   = "a try that awaits kept permits leaves the queue in the background"
+	register = "there is a register of keepers, too"
+)
