@@ -35,7 +35,9 @@ const (
 	leaveCall
 	renewCall
 	askCall
+	keepCall // a renewal that asks whether the lease was recalled
 	message
+	recallMessage
 )
 
 type stage uint8
@@ -60,6 +62,7 @@ type flight struct {
 	term   moment             // of a grant, or asked for
 	asked  moment             // the term that a renewal asks for
 	own    [mostActors]moment // terms of the grants to others of the handle that the reply tells
+	kept   keptReply
 }
 
 // serverKeys is what the server has of the key.
@@ -69,6 +72,8 @@ type serverKeys struct {
 	alive   [mostActors]moment
 	tomb    [mostActors]moment
 	revoked [mostActors]bool
+	keepers [mostActors]moment // until when its process is registered; 0: it is not
+	mark    moment             // until when the mark of a recall stands
 }
 
 type callerState uint8
@@ -78,6 +83,7 @@ const (
 	waiting
 	holding
 	releasing
+	resting // it has given back, and its process keeps the lease
 	gone
 )
 
@@ -93,6 +99,7 @@ type actor struct {
 	revokd bool // it was revoked
 	wasRev bool // it was revoked before it was given back
 	safe   bool // nothing has touched its lease but its own calls
+	keeper
 }
 
 type world struct {
@@ -107,6 +114,7 @@ type world struct {
 	oneHandle bool               // all attempts are of one handle
 	spoilt    bool               // FLUSH or a revocation: some promises do not hold
 	full      bool               // more calls than the world has room for
+	stopped   moment             // when the processes last stood still
 }
 
 func newWorld(n, limit int, scene func(w *world)) *world {
@@ -160,7 +168,8 @@ func (w *world) run(f *flight) {
 		case r.tomb[i] != 0 && r.ticket[i] == 0:
 			f.code = w.unlessRevoked(i, GivenUp)
 		default:
-			if r.ticket[i] == 0 {
+			first := r.ticket[i] == 0
+			if first {
 				r.ticket[i] = w.now
 			}
 			r.alive[i] = w.now + aliveFor
@@ -168,6 +177,11 @@ func (w *world) run(f *flight) {
 			f.code = Queued
 			if r.expiry[i] != 0 {
 				f.code, f.term = Granted, r.expiry[i]-w.now
+				if first && w.actors[i].keeps && r.mark <= w.now {
+					f.kept.keepable, f.kept.added = true, r.register(i, w.now)
+				}
+			} else {
+				w.recall()
 			}
 		}
 	case leaveCall:
@@ -184,8 +198,13 @@ func (w *world) run(f *flight) {
 			r.tomb[i] = max(r.tomb[i], f.void)
 		}
 		w.advance(i)
-	case renewCall:
+	case renewCall, keepCall:
 		f.code = w.unlessRevoked(i, Gone)
+		if f.kind == keepCall {
+			if f.kept.recalled = r.mark > w.now || r.keepers[i] <= w.now; !f.kept.recalled && r.expiry[i] != 0 {
+				r.register(i, w.now)
+			}
+		}
 		if r.expiry[i] != 0 {
 			r.expiry[i] = max(r.expiry[i], w.now+f.asked)
 			f.code, f.term = Granted, r.expiry[i]-w.now
@@ -265,7 +284,11 @@ func (w *world) answer(f flight) (violation string) {
 	var fx effect
 	switch f.kind {
 	case enterCall:
+		before := a.state
 		fx = a.onEnter(&res, f.sent, w.now)
+		if before == entering && a.state == held {
+			w.granted(a, f)
+		}
 		if a.state == queued && !a.inLine {
 			a.inLine = true
 			a.asking = asking{asked: f.sent}
@@ -278,6 +301,11 @@ func (w *world) answer(f flight) (violation string) {
 		fx = a.onLeave(&res, w.now)
 	case renewCall:
 		fx = a.onRenew(&res, f.asked, f.sent, w.now)
+	case keepCall:
+		fx = a.onRenew(&res, f.asked, f.sent, w.now)
+		w.asked(a, f)
+	case recallMessage:
+		w.recalled(a)
 	case askCall:
 		if f.code == Unanswered {
 			if a.failed(false, w.now) {
@@ -332,6 +360,9 @@ func (w *world) look(i int8) (violation string) {
 			return ""
 		}
 	}
+	if a.caller == resting && a.state != held {
+		a.caller = gone
+	}
 	if a.caller == releasing && a.told != waitOn {
 		a.caller, a.result = gone, a.told
 		return w.judgeRelease(i)
@@ -352,6 +383,10 @@ func (w *world) ends(i int8) {
 // gives makes the holder give back.
 func (w *world) gives(i int8) string {
 	a := &w.actors[i]
+	if a.mayRest(w.now) && a.rest(w.now) {
+		a.caller, a.until = resting, w.now+keepFor
+		return ""
+	}
 	a.rel, a.wasRev = w.now, w.redis.revoked[i]
 	was, _ := a.release(w.now, false)
 	if was != held {
@@ -416,6 +451,8 @@ func (w *world) next() (at moment, what int) {
 			consider(a.until, id)
 		case a.caller == waiting && a.state == entering && !a.flying:
 			consider(max(w.now, a.life.next), id)
+		case a.caller == resting:
+			consider(max(w.now, a.wakesAt()), id)
 		}
 		if t, _ := a.due(); t != never {
 			consider(max(t, w.now), 200+int(i))
@@ -449,8 +486,11 @@ func (w *world) step(what int) string {
 		return w.answer(f)
 	case what < 200:
 		a := &w.actors[i]
-		if a.caller == holding {
+		switch a.caller {
+		case holding:
 			return w.gives(i)
+		case resting:
+			return w.rests(i)
 		}
 		if a.caller == notBegun {
 			a.caller = waiting
@@ -504,6 +544,9 @@ func (w *world) judge() string {
 			return fmt.Sprintf("L2: the caller of %c is gone, and its lease is renewed", 'A'+i)
 		}
 	}
+	if violation := w.judgeKept(); violation != "" {
+		return violation
+	}
 	if used > w.limit && !w.spoilt {
 		return fmt.Sprintf("S1: %d hold at once", used)
 	}
@@ -536,7 +579,7 @@ func (w *world) String() string {
 	for i := range w.n {
 		a := &w.actors[i]
 		state := [...]string{"entering", "queued", "held", "lost", "leaving", "over"}[a.state]
-		fmt.Fprintf(&b, " %c:%s/%s", 'A'+i, state, [...]string{"-", "waits", "holds", "releases", "gone"}[a.caller])
+		fmt.Fprintf(&b, " %c:%s/%s", 'A'+i, state, [...]string{"-", "waits", "holds", "releases", "rests", "gone"}[a.caller])
 		if w.redis.expiry[i] > w.now {
 			fmt.Fprintf(&b, "(lease %.2fs)", (w.redis.expiry[i] - w.now).Seconds())
 		}

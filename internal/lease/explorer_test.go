@@ -17,6 +17,8 @@ import (
 // an operator revokes, somebody flushes. The explorer walks all courses with up to a number of
 // deviations (LEASEHOLD_DEVIATIONS), and looks at each state once.
 
+var callNames = [...]string{"", "enter", "leave", "renewal", "ask", "renewal that asks", "message", "recall"}
+
 // A deviation is something unusual that can happen in a state.
 type deviation struct {
 	name string
@@ -31,9 +33,9 @@ func (w *world) deviations(all []deviation) []deviation {
 		if f.kind == noCall || f.stage > reply {
 			continue
 		}
-		name := fmt.Sprintf("%s of %c", [...]string{"", "enter", "leave", "renewal", "ask", "message"}[f.kind], 'A'+f.who)
+		name := fmt.Sprintf("%s of %c", callNames[f.kind], 'A'+f.who)
 		switch {
-		case f.kind == message:
+		case f.kind >= message:
 			all = append(all, deviation{name + ": lost", func(w *world) string { w.calls[i] = flight{}; return "" }},
 				deviation{name + ": late", func(w *world) string { w.calls[i].at += 1900 * time.Millisecond; return "" }})
 		case f.stage == request:
@@ -69,6 +71,9 @@ func (w *world) deviations(all []deviation) []deviation {
 			all = append(all, deviation{who + " gives back", func(w *world) string { return w.gives(i) }},
 				deviation{who + " holds on", func(w *world) string { w.actors[i].until += 2 * worldTTL; return "" }})
 		}
+		if a.caller == resting {
+			all = append(all, deviation{who + " is used again", func(w *world) string { return w.resumes(i) }})
+		}
 		if r := &w.redis; !r.revoked[i] && (r.expiry[i] > w.now || r.ticket[i] != 0) {
 			all = append(all, deviation{who + " is revoked", func(w *world) string {
 				r := &w.redis
@@ -81,7 +86,7 @@ func (w *world) deviations(all []deviation) []deviation {
 			}})
 		}
 	}
-	return append(all, deviation{"all processes stop", func(w *world) string { w.now += stopFor; return "" }},
+	return append(all, deviation{"all processes stop", func(w *world) string { w.now += stopFor; w.stopped = w.now; return "" }},
 		deviation{"FLUSHALL", func(w *world) string { w.redis = serverKeys{}; w.spoilt = true; return "" }})
 }
 
@@ -146,7 +151,7 @@ func (w *world) describe(what int) string {
 		return fmt.Sprintf("  %c: %s", 'A'+what%100, [...]string{"", "its caller looks, or gives back", "is due", "asks"}[what/100])
 	}
 	f := w.calls[what]
-	name := [...]string{"", "enter", "leave", "renewal", "ask", "message"}[f.kind]
+	name := callNames[f.kind]
 	return fmt.Sprintf("  %s of %c: %s (%d)", name, 'A'+f.who, [...]string{"runs", "is answered", "had no answer", "runs late"}[f.stage], f.code)
 }
 
@@ -159,12 +164,15 @@ func (x *explorer) fails(violation string) bool {
 
 // scenes are what the explorer begins with.
 var scenes = map[string]func() *world{
-	"one attempt":             func() *world { return newWorld(1, 1, nil) },
-	"one attempt that tries":  func() *world { return newWorld(1, 1, func(w *world) { w.actors[0].waits = false }) },
-	"two attempts":            func() *world { return newWorld(2, 1, nil) },
-	"two of one handle":       func() *world { return newWorld(2, 1, func(w *world) { w.oneHandle = true }) },
-	"three attempts, limit 2": func() *world { return newWorld(3, 2, nil) },
-	"MaxHold":                 func() *world { return newWorld(1, 1, func(w *world) { w.actors[0].maxHold = 200 * time.Millisecond }) },
+	"one attempt":                 func() *world { return newWorld(1, 1, nil) },
+	"one attempt that tries":      func() *world { return newWorld(1, 1, func(w *world) { w.actors[0].waits = false }) },
+	"two attempts":                func() *world { return newWorld(2, 1, nil) },
+	"two of one handle":           func() *world { return newWorld(2, 1, func(w *world) { w.oneHandle = true }) },
+	"three attempts, limit 2":     func() *world { return newWorld(3, 2, nil) },
+	"one that keeps":              func() *world { return newWorld(1, 1, keeping(1)) },
+	"one that keeps, and another": func() *world { return newWorld(2, 1, keeping(1)) },
+	"two that keep":               func() *world { return newWorld(2, 1, keeping(2)) },
+	"MaxHold":                     func() *world { return newWorld(1, 1, func(w *world) { w.actors[0].maxHold = 200 * time.Millisecond }) },
 }
 
 // explore walks a scene with up to n deviations.

@@ -43,6 +43,26 @@ var kept = []mutation{
 		packages: "./internal/lease", tests: "TestLifeOfAnIdleLease",
 	},
 	{
+		name: "an idle lease that serves a turn is not idle", file: "internal/lease/life_held.go",
+		old: "\ta.idle = false\n", new: "",
+		packages: "./internal/lease", tests: "TestExplorer",
+	},
+	{
+		name: "an idle lease that is lost is given back", file: "internal/lease/life.go",
+		old: "\tif a.idle {\n\t\ta.state, a.released", new: "\tif false {\n\t\ta.state, a.released",
+		packages: "./internal/lease", tests: "TestExplorer|TestLifeOfAnIdleLease",
+	},
+	{
+		name: "a lease does not rest while turns wait", file: "internal/localturns/keep.go",
+		old: "!v.grant.Keepable || ln.length > 0 {", new: "!v.grant.Keepable {",
+		packages: keepLockTests, tests: "TestTokensOfTurnsOnKeptLocks",
+	},
+	{
+		name: "a try that awaits kept permits is none of those who wait", file: "internal/lease/acquire.go",
+		old: "\t\tothers.Waiting = max(0, others.Waiting-1)\n", new: "",
+		packages: keepTests, tests: "TestTryAcquireAwaitsKept",
+	},
+	{
 		name: "an idle lease serves nobody after KeepFor", file: "internal/localturns/keep.go",
 		old: "if now.Sub(since) >= ln.h.cfg.KeepFor || ", new: "if _ = since; ",
 		packages: "./internal/localturns", tests: "TestNoTurnBeginsAfterKeepFor",
