@@ -38,6 +38,8 @@ const (
 	silentAfter = 2 * time.Second
 	// retryAsk is the pause after an ask without an answer.
 	retryAsk = 250 * time.Millisecond
+	// soonOver is how long before the end of the last lease that rests nobody asks any more.
+	soonOver = 100 * time.Millisecond
 	// worthwhile is how many turns a lease must have saved for a recall to cause no pause. The
 	// pause is minPause at first, and doubles up to maxPause.
 	worthwhile = 2
@@ -265,11 +267,12 @@ func (d *desk) arm(now, at time.Time) {
 }
 
 // tidy gives back what has rested for KeepFor, and everything if Redis is silent. While anything
-// rests, it asks when that is due. The desk is locked.
+// rests, it asks when that is due, unless all will be given back soon. The desk is locked.
 func (d *desk) tidy(now time.Time) {
 	k := &d.kept
 	silent := now.Sub(k.heard) >= silentAfter
 	next := k.heard.Add(silentAfter)
+	var last time.Time
 	d.eachIdle(func(v *visit) bool {
 		end := v.idleSince.Add(d.h.cfg.KeepFor)
 		if silent || !now.Before(end) {
@@ -279,10 +282,17 @@ func (d *desk) tidy(now time.Time) {
 		if end.Before(next) {
 			next = end
 		}
+		if end.After(last) {
+			last = end
+		}
 		return false
 	})
 	v := d.anyIdle()
 	if v == nil {
+		return
+	}
+	if last.Sub(now) < soonOver {
+		d.arm(now, next)
 		return
 	}
 	if d.askIfDue(v, now); !k.asking {

@@ -117,6 +117,27 @@ func TestKeptPermitsGoBackAfterKeepFor(t *testing.T) {
 	})
 }
 
+// A permit that is kept in vain costs an enter and a leave, as without KeepFor.
+func TestKeptPermitThatNobodyUsesCostsNoFurtherCall(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		s, w := f.keeper()
+		used := f.take(s, "used", 1) // so that the process listens already
+		time.Sleep(time.Second)
+		release(f, f.take(s, "warm", 1))
+		time.Sleep(200 * time.Millisecond)
+		before := w.Ran(luascripts.PermitsRenewKeep())
+		l := f.take(s, "k", 1)
+		time.Sleep(20 * time.Millisecond)
+		release(f, l)
+		time.Sleep(2 * time.Second)
+		if n := w.Ran(luascripts.PermitsRenewKeep()) - before; n != 0 {
+			f.Errorf("%d renewals asked whether the permit was recalled; want none", n)
+		}
+		f.WantHeld("k", 0)
+		release(f, used)
+	})
+}
+
 // No turn begins on a lease that has rested for KeepFor, even if the timer is late.
 func TestKeptPermitIsNotUsedAfterKeepFor(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
