@@ -20,7 +20,7 @@ var kept = []mutation{
 	{
 		name: "a copy of an enter registers no keeper", file: "luascripts/permits/shared/enter.lua",
 		old: " and not (keepers and redis.call('ZSCORE', holders, member))", new: "",
-		packages: scriptTests, tests: "TestModelOfPermits",
+		packages: scriptTests, tests: "TestCopyOfAnEnterRegisters|TestModelOfPermits",
 	},
 	{
 		name: "a lease that was waited for is not kept", file: "internal/lease/kept.go",

@@ -129,6 +129,26 @@ func TestTicketsRise(t *testing.T) {
 	})
 }
 
+// A copy of an enter that was granted registers no keeper: a recall may have come since, of which
+// the process must still be told.
+func TestCopyOfAnEnterRegistersNoKeeper(t *testing.T) {
+	each(t, false, func(w *world) {
+		ctx, keepers := context.Background(), w.res.Part("keepers")
+		r := w.request(hereHandle+"^", 1, 2, time.Minute)
+		w.enter(r, lease.Granted)
+		if n := w.rdb.ZCard(ctx, keepers).Val(); n != 1 {
+			w.Fatalf("%d keepers are registered; want 1", n)
+		}
+		w.rdb.Del(ctx, keepers) // as a recall does, whose mark is over
+		if again := w.enter(r, lease.Granted); !again.Contended {
+			w.Error("the copy says that the lease may be kept")
+		}
+		if n := w.rdb.ZCard(ctx, keepers).Val(); n != 0 {
+			w.Errorf("a copy registered %d keepers; want none", n)
+		}
+	})
+}
+
 // A waiter that enters again takes the place that it had.
 func TestOldTicketKeepsThePlace(t *testing.T) {
 	each(t, true, func(w *world) {
