@@ -48,7 +48,7 @@ var kept = []mutation{
 		packages: "./internal/lease", tests: "TestExplorer",
 	},
 	{
-		name: "an idle lease that is lost is given back", file: "internal/lease/life.go",
+		name: "an idle lease that is lost is given back", file: "internal/lease/life_held.go",
 		old: "\tif a.idle {\n\t\ta.state, a.released", new: "\tif false {\n\t\ta.state, a.released",
 		packages: "./internal/lease", tests: "TestExplorer|TestLifeOfAnIdleLease",
 	},
