@@ -48,4 +48,14 @@ var walked = []mutation{
 		old: "\t\tgiveBack(answers())\n\t\tanswers = func() []answer { return nil }\n", new: "",
 		packages: simulation, tests: "TestSimulationOfSeveral", seeds: 60,
 	},
+	{
+		name: "simulation: a loss of one ends the Context of all", file: "multi/acquire.go",
+		old: "\t\t\ta.of.lease.CancelAtEnd(t.cancel)\n", new: "",
+		packages: simulation, tests: "TestSimulationOfSeveral", seeds: 60,
+	},
+	{
+		name: "simulation: a process that keeps leases hears recalls", file: "internal/lease/group.go",
+		old: "\t\t\tm.keeper.Recalled(key)\n", new: "\t\t\t_ = key\n",
+		packages: simulation, tests: "TestSimulationOfKeptLeases", seeds: 60,
+	},
 }
