@@ -247,7 +247,7 @@ func (g *Group[T]) undecodable(ctx context.Context, t target, err error) {
 	}
 	g.counts.undecodable.Add(1)
 	g.observe(leasehold.Event{Kind: leasehold.EventDecodeFailed})
-	g.cfg.Logger.Warn("leasehold: singleflight: an entry in the cache is not a value of this group: it counts as absent",
+	g.cfg.Logger.Warn("leasehold: singleflight: an entry in the cache is not a value of this group; it counts as absent and is loaded anew; another program or type may use its key",
 		"key", t.Label, "error", err)
 }
 

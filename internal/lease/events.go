@@ -57,7 +57,7 @@ func (m *Manager) Report(ctx context.Context, a Attempt, l *Lease, began time.Ti
 func (a *attempt) tellLate() {
 	if a.m.events != nil {
 		a.m.events.Tell(leasehold.Event{Kind: leasehold.EventLateGrant})
-		a.m.events.Log(slog.LevelInfo, "a grant came too late, and is given back", a.logged()...)
+		a.m.events.Log(slog.LevelInfo, "a grant came after its caller had left, or after its term, and is given back; nothing is to be done", a.logged()...)
 	}
 }
 
@@ -77,7 +77,7 @@ func (a *attempt) tellEnded(why error, inHand bool) {
 		events.Tell(report.Ended(a.Permits, a.m.now()-a.grantAt, why))
 	}
 	if lost {
-		events.Log(slog.LevelWarn, "a lease ended before it was given back", append(a.logged(), slog.String("cause", outcome))...)
+		events.Log(slog.LevelWarn, "a lease ended before it was given back; its holder has to stop, since another may hold it now", append(a.logged(), slog.String("cause", outcome))...)
 	}
 }
 

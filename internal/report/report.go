@@ -50,7 +50,7 @@ func New(typ, family string, observer leasehold.Observer, logger *slog.Logger) *
 		write := func(l line) { logger.LogAttrs(context.Background(), l.level, l.text, l.attrs...) }
 		r.logger = &courier[line]{hand: write, trouble: func(dropped int, _ any) {
 			if dropped > 0 { // nobody can be told of a Logger that panics
-				write(r.line(slog.LevelWarn, "the Logger was too slow; lines were dropped", slog.Int("dropped", dropped)))
+				write(r.line(slog.LevelWarn, "the Logger was too slow; lines were dropped; make its Handler faster", slog.Int("dropped", dropped)))
 			}
 		}}
 	}
@@ -60,9 +60,9 @@ func New(typ, family string, observer leasehold.Observer, logger *slog.Logger) *
 func (r *Reporter) observerInTrouble(dropped int, panicked any) {
 	switch {
 	case dropped > 0:
-		r.Log(slog.LevelError, "the Observer was too slow; events were dropped", slog.Int("dropped", dropped))
+		r.Log(slog.LevelError, "the Observer was too slow; events were dropped, so what it counts is too low; make it faster", slog.Int("dropped", dropped))
 	case !r.panicked.Swap(true):
-		r.Log(slog.LevelError, "the Observer panicked", slog.Any("panic", panicked))
+		r.Log(slog.LevelError, "the Observer panicked; it goes on, and further panics are not logged; mend it", slog.Any("panic", panicked))
 	}
 }
 
@@ -177,7 +177,7 @@ func (r *Reporter) RoundTrip(ttl, took time.Duration) {
 	if r == nil || took <= ttl/tripsInTTL || r.slow.Swap(true) {
 		return
 	}
-	r.Log(slog.LevelWarn, "a round trip took longer than a third of the TTL; leases with so short a TTL will be lost",
+	r.Log(slog.LevelWarn, "a round trip took longer than a third of the TTL; leases with so short a TTL will be lost; raise the TTL, or look at the network and the server",
 		slog.Duration("ttl", ttl), slog.Duration("round_trip", took))
 }
 
@@ -197,7 +197,7 @@ func (r *Reporter) Reached(servers interface{ Node(key string) string }, key str
 			r.away[name] = key
 			r.awayNow.Add(1)
 			r.Tell(leasehold.Event{Kind: leasehold.EventUnavailable})
-			r.Log(slog.LevelWarn, "redis is out of reach")
+			r.Log(slog.LevelWarn, "Redis is out of reach; calls wait or fail until it answers; check the server and the network")
 		}
 	case err == nil:
 		for other, had := range r.away {
@@ -206,7 +206,7 @@ func (r *Reporter) Reached(servers interface{ Node(key string) string }, key str
 				delete(r.away, other)
 				r.awayNow.Add(-1)
 				r.Tell(leasehold.Event{Kind: leasehold.EventAvailable})
-				r.Log(slog.LevelInfo, "redis is back")
+				r.Log(slog.LevelInfo, "Redis is back; calls go on")
 			}
 		}
 	}

@@ -138,8 +138,8 @@ func TestLoaderGetsTheObserversContext(t *testing.T) {
 
 func TestLoggerIsToldAndNamesNoKeyAndNoOwner(t *testing.T) {
 	for name, want := range map[string][]string{
-		"cut off from Redis for longer than the TTL": {"mutex: a lease ended before it was given back", "mutex: redis is out of reach", "mutex: redis is back"},
-		"granted after its caller has gone":          {"semaphore: a grant came too late"},
+		"cut off from Redis for longer than the TTL": {"mutex: a lease ended before it was given back", "mutex: Redis is out of reach", "mutex: Redis is back"},
+		"granted after its caller has gone":          {"semaphore: a grant came after its caller had left"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, s := range All {
