@@ -125,12 +125,12 @@ func TestKeptPermitThatNobodyUsesCostsNoFurtherCall(t *testing.T) {
 		time.Sleep(time.Second)
 		release(f, f.take(s, "warm", 1))
 		time.Sleep(200 * time.Millisecond)
-		before := w.Ran(luascripts.PermitsRenewKeep.Text())
+		before := w.Ran(luascripts.PermitsRenewKeep())
 		l := f.take(s, "k", 1)
 		time.Sleep(20 * time.Millisecond)
 		release(f, l)
 		time.Sleep(2 * time.Second)
-		if n := w.Ran(luascripts.PermitsRenewKeep.Text()) - before; n != 0 {
+		if n := w.Ran(luascripts.PermitsRenewKeep()) - before; n != 0 {
 			f.Errorf("%d renewals asked whether the permit was recalled; want none", n)
 		}
 		f.WantHeld("k", 0)
