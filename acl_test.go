@@ -22,28 +22,21 @@ import (
 // do, and say nothing that is not needed: without any one command something fails.
 func TestDocumentedACL(t *testing.T) {
 	redistest.NeedServers(t)
-	listed, err := redistest.DocumentedACL()
-	if err != nil {
-		t.Fatal(err)
-	}
+	listed := redistest.Must(redistest.DocumentedACL())(t)
 	var rules []any
 	for _, rule := range listed {
 		rules = append(rules, rule)
 	}
 	// The tests use Replicas, too, which take more than the list.
-	security, err := os.ReadFile("docs/security.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	security := redistest.Must(os.ReadFile("docs/security.md"))(t)
 	for _, rule := range rules {
 		if n := strings.Count(string(security), rule.(string)); n < 2 {
 			t.Errorf("docs/security.md names %s %d times; want it in its table and in its command", rule, n)
 		}
 	}
 	const replicas = "+wait +pexpire"
-	if !strings.Contains(string(security), "`"+replicas+"`") {
-		t.Errorf("docs/security.md does not name %s for Replicas", replicas)
-	}
+	redistest.Check(t, strings.Contains(string(security), "`"+replicas+"`"),
+		"docs/security.md does not name %s for Replicas", replicas)
 	for _, rule := range strings.Fields(replicas) {
 		rules = append(rules, rule)
 	}
@@ -53,14 +46,10 @@ func TestDocumentedACL(t *testing.T) {
 			admin := srv.Client()
 			as := func(name string, rules []any) *redis.Client {
 				args := append([]any{"acl", "setuser", name, "reset", "on", ">secret"}, rules...)
-				if err := admin.Do(t.Context(), args...).Err(); err != nil {
-					t.Fatal(err)
-				}
+				redistest.WantErr(t, admin.Do(t.Context(), args...).Err())
 				return srv.Client(func(o *redis.Options) { o.Username, o.Password = name, "secret" })
 			}
-			if err := useAll(t, 30*time.Second, admin, as("app", rules), as("app2", rules)); err != nil {
-				t.Fatal(err)
-			}
+			redistest.WantErr(t, useAll(t, 30*time.Second, admin, as("app", rules), as("app2", rules)))
 			if v != redistest.Newest(t) {
 				return
 			}
@@ -81,9 +70,7 @@ func TestDocumentedACL(t *testing.T) {
 					continue
 				}
 				without := append(append([]any{}, rules[:i]...), rules[i+1:]...)
-				if err := admin.FlushAll(t.Context()).Err(); err != nil {
-					t.Fatal(err)
-				}
+				redistest.WantErr(t, admin.FlushAll(t.Context()).Err())
 				if err := useAll(t, 5*time.Second, admin, as("less", without), as("less2", without)); err == nil {
 					t.Errorf("nothing fails without %s", rule)
 				}
@@ -95,18 +82,10 @@ func TestDocumentedACL(t *testing.T) {
 // In a Cluster the further rules are enough together with the first ones, and
 // hand-overs fail without those that let scripts publish there.
 func TestDocumentedACLInACluster(t *testing.T) {
-	single, err := redistest.DocumentedACL()
-	if err != nil {
-		t.Fatal(err)
-	}
-	more, err := redistest.DocumentedClusterACL()
-	if err != nil {
-		t.Fatal(err)
-	}
+	single := redistest.Must(redistest.DocumentedACL())(t)
+	more := redistest.Must(redistest.DocumentedClusterACL())(t)
 	security, err := os.ReadFile("docs/security.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	redistest.WantErr(t, err)
 	for _, rule := range more {
 		if shown := strings.ReplaceAll(string(security), "\\|", "|"); strings.Count(shown, rule) < 2 {
 			t.Errorf("docs/security.md wants %s in its table and in its command", rule)
@@ -121,16 +100,12 @@ func TestDocumentedACLInACluster(t *testing.T) {
 			}
 		}
 		for _, node := range c.Nodes {
-			if err := node.Client().Do(t.Context(), args...).Err(); err != nil {
-				t.Fatal(err)
-			}
+			redistest.WantErr(t, node.Client().Do(t.Context(), args...).Err())
 		}
 		return c.Client(func(o *redis.ClusterOptions) { o.Username, o.Password = name, "secret" })
 	}
 	// A channel for all keys is of single servers.
-	if err := useAll(t, 30*time.Second, c.Client(), as("app", "&leasehold:inbox:*"), as("app2", "&leasehold:inbox:*")); err != nil {
-		t.Fatal(err)
-	}
+	redistest.WantErr(t, useAll(t, 30*time.Second, c.Client(), as("app", "&leasehold:inbox:*"), as("app2", "&leasehold:inbox:*")))
 	for _, rule := range []string{"+spublish", "&leasehold:*:inbox:*"} {
 		if err := useAll(t, 5*time.Second, c.Client(), as("less", rule), as("less2", rule)); err == nil {
 			t.Errorf("nothing fails without %s", rule)

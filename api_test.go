@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
 // The exported declarations of all packages that users import are those of api.txt: a change of
@@ -19,27 +21,18 @@ func TestAPI(t *testing.T) {
 	const golden = "api.txt"
 	got := exportedAPI(t)
 	if os.Getenv("LEASEHOLD_API") == "write" {
-		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		redistest.WantErr(t, os.WriteFile(golden, []byte(got), 0o644))
 	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := redistest.Must(os.ReadFile(golden))(t)
 	if got == string(want) {
 		return
 	}
 	before, now := strings.Split(string(want), "\n"), strings.Split(got, "\n")
 	for _, line := range before {
-		if !slices.Contains(now, line) {
-			t.Errorf("gone from the API: %s", line)
-		}
+		redistest.Check(t, slices.Contains(now, line), "gone from the API: %s", line)
 	}
 	for _, line := range now {
-		if !slices.Contains(before, line) {
-			t.Errorf("new in the API: %s", line)
-		}
+		redistest.Check(t, slices.Contains(before, line), "new in the API: %s", line)
 	}
 	t.Errorf("if that is wanted: LEASEHOLD_API=write go test -run %s .", t.Name())
 }
@@ -50,10 +43,7 @@ func TestDocCommentsAreShort(t *testing.T) {
 	for _, names := range apiFiles(t) {
 		for _, name := range names {
 			files := token.NewFileSet()
-			file, err := parser.ParseFile(files, name, nil, parser.ParseComments)
-			if err != nil {
-				t.Fatal(err)
-			}
+			file := redistest.Must(parser.ParseFile(files, name, nil, parser.ParseComments))(t)
 			if file.Name.Name == "main" || !ast.FileExports(file) {
 				continue
 			}
@@ -69,9 +59,7 @@ func TestDocCommentsAreShort(t *testing.T) {
 			})
 		}
 	}
-	if seen < 200 {
-		t.Errorf("%d comments were looked at", seen)
-	}
+	redistest.Check(t, seen >= 200, "%d comments were looked at", seen)
 }
 
 // apiFiles is the files of the packages that users import, by folder.
@@ -108,10 +96,7 @@ func exportedOf(t *testing.T, names []string) string {
 	var all []string
 	for _, name := range names {
 		files := token.NewFileSet()
-		file, err := parser.ParseFile(files, name, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		file := redistest.Must(parser.ParseFile(files, name, nil, 0))(t)
 		if file.Name.Name == "main" || !ast.FileExports(file) {
 			continue
 		}
@@ -126,9 +111,7 @@ func exportedOf(t *testing.T, names []string) string {
 			}
 			var text bytes.Buffer
 			plain := printer.Config{Mode: printer.UseSpaces, Tabwidth: 4}
-			if err := plain.Fprint(&text, files, decl); err != nil {
-				t.Fatal(err)
-			}
+			redistest.WantErr(t, plain.Fprint(&text, files, decl))
 			all = append(all, strings.ReplaceAll(text.String(), "\n\n", "\n")+"\n")
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
 // The Go code of the documents for users is the code of examples, which are
@@ -18,22 +20,14 @@ func TestSnippetsAreExamples(t *testing.T) {
 	var examples strings.Builder
 	for _, pattern := range []string{"*/example*_test.go", "integrations/*/example*_test.go", "integrations/asynqrecipe/*.go", "examples/guide/*.go"} {
 		for _, name := range glob(t, pattern) {
-			text, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := redistest.Must(os.ReadFile(name))(t)
 			examples.WriteString(unindent(string(text)))
 		}
 	}
 	for _, name := range []string{"README.md", "docs/guide.md", "docs/production.md", "docs/testing.md", "docs/integrations.md"} {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := redistest.Must(os.ReadFile(name))(t)
 		snippets := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(text), -1)
-		if len(snippets) < 2 {
-			t.Errorf("%s has %d snippets; want at least 2", name, len(snippets))
-		}
+		redistest.Check(t, len(snippets) >= 2, "%s has %d snippets; want at least 2", name, len(snippets))
 		for _, s := range snippets {
 			if !strings.Contains(examples.String(), unindent(s[1])) {
 				t.Errorf("no example has this snippet of %s:\n%s", name, s[1])
@@ -50,10 +44,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	documents := slices.Concat(glob(t, "*.md"), glob(t, "docs/*.md"), glob(t, "docs/migration/*.md"))
 	checked := 0
 	for _, name := range documents {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := redistest.Must(os.ReadFile(name))(t)
 		for _, link := range regexp.MustCompile(`\]\(([^)\s]+)\)`).FindAllStringSubmatch(string(text), -1) {
 			path, heading, _ := strings.Cut(link[1], "#")
 			if strings.Contains(path, "://") {
@@ -73,9 +64,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 			}
 		}
 	}
-	if checked < 10 {
-		t.Fatalf("%d links were found in %q", checked, documents)
-	}
+	redistest.CheckNow(t, checked >= 10, "%d links were found in %q", checked, documents)
 }
 
 // A test that a document names is there; of a pattern ("TestGarbage*", "TestLateEnter…",
@@ -83,20 +72,14 @@ func TestLinksLeadSomewhere(t *testing.T) {
 func TestNamedTestsExist(t *testing.T) {
 	var tests []string
 	for _, name := range glob(t, "**_test.go") {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := redistest.Must(os.ReadFile(name))(t)
 		for _, f := range regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)\(`).FindAllStringSubmatch(string(text), -1) {
 			tests = append(tests, f[1])
 		}
 	}
 	checked := 0
 	for _, name := range slices.Concat(glob(t, "README.md"), glob(t, "docs/*.md"), glob(t, "docs/migration/*.md")) {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := redistest.Must(os.ReadFile(name))(t)
 		for _, named := range regexp.MustCompile(`(-run )?\b((?:Test|Fuzz|Benchmark)[A-Z]\w*)([*…]?)`).FindAllStringSubmatch(string(text), -1) {
 			checked++
 			pattern := named[1] != "" || named[3] != ""
@@ -107,18 +90,13 @@ func TestNamedTestsExist(t *testing.T) {
 			}
 		}
 	}
-	if checked < 100 {
-		t.Fatalf("%d names of tests were found", checked)
-	}
+	redistest.CheckNow(t, checked >= 100, "%d names of tests were found", checked)
 }
 
 // headings lists the anchors that GitHub gives to the headings of a document.
 func headings(t *testing.T, name string) (anchors []string) {
 	t.Helper()
-	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := redistest.Must(os.ReadFile(name))(t)
 	for _, h := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(string(text), -1) {
 		anchor := regexp.MustCompile(`[^\p{L}\p{N} _-]`).ReplaceAllString(strings.ToLower(h[1]), "")
 		anchors = append(anchors, strings.ReplaceAll(anchor, " ", "-"))
@@ -165,19 +143,15 @@ func TestImportsRunOneWay(t *testing.T) {
 			continue // modules of their own
 		}
 		test := strings.HasSuffix(name, "_test.go")
-		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
-		if err != nil {
-			t.Fatal(err)
-		}
+		file := redistest.Must(parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly))(t)
 		from := filepath.ToSlash(filepath.Dir(name))
 		if from == "." {
 			from = ""
 		}
 		for _, imp := range file.Imports {
 			path := strings.Trim(imp.Path.Value, `"`)
-			if from == "" && !test && strings.Contains(path, ".") {
-				t.Errorf("%s imports %s; the root package has the standard library only", name, path)
-			}
+			redistest.Check(t, from != "" || test || !strings.Contains(path, "."),
+				"%s imports %s; the root package has the standard library only", name, path)
 			to, ours := strings.CutPrefix(path, module)
 			if !ours || test {
 				continue
@@ -185,31 +159,22 @@ func TestImportsRunOneWay(t *testing.T) {
 			seen++
 			to = strings.TrimPrefix(to, "/")
 			up, same := layer(to) > layer(from), layer(to) == layer(from)
-			if up || (same && layer(from) != 2 && from != to) {
-				t.Errorf("%s imports %s, which is not below it", name, path)
-			}
-			if to == "internal/embedded" && from != "leaseholdtest" && from != "internal/redistest" {
-				t.Errorf("%s imports the embedded server, which is for tests", name)
-			}
+			redistest.Check(t, !up && (!same || layer(from) == 2 || from == to), "%s imports %s, which is not below it", name, path)
+			redistest.Check(t, to != "internal/embedded" || from == "leaseholdtest" || from == "internal/redistest",
+				"%s imports the embedded server, which is for tests", name)
 			if to == "internal/redistest" && !strings.HasPrefix(from, "bench/internal/") && !strings.HasPrefix(from, "internal/tests/") && from != "integrations/internal/captest" {
 				t.Errorf("%s imports the test harness", name)
 			}
 		}
 	}
-	if seen == 0 {
-		t.Fatal("no import was looked at")
-	}
+	redistest.CheckNow(t, seen != 0, "no import was looked at")
 }
 
 // glob lists files of the module: "**.go" means all Go files below it.
 func glob(t *testing.T, pattern string) []string {
 	t.Helper()
 	if !strings.HasPrefix(pattern, "**") {
-		names, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return names
+		return redistest.Must(filepath.Glob(pattern))(t)
 	}
 	var names []string
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
@@ -223,8 +188,6 @@ func glob(t *testing.T, pattern string) []string {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	redistest.WantErr(t, err)
 	return names
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
@@ -16,19 +17,14 @@ func TestSentinels(t *testing.T) {
 			t.Errorf("%v must match itself and ErrLost", err)
 		}
 		for _, loss := range []error{leasehold.ErrLost} {
-			if errors.Is(loss, err) {
-				t.Errorf("%v must not match %v", loss, err)
-			}
+			redistest.Check(t, !errors.Is(loss, err), "%v must not match %v", loss, err)
 		}
 	}
-	if errors.Is(leasehold.ErrRevoked, leasehold.ErrMaxHold) {
-		t.Error("ErrRevoked must not match ErrMaxHold")
-	}
+	redistest.Check(t, !errors.Is(leasehold.ErrRevoked, leasehold.ErrMaxHold), "ErrRevoked must not match ErrMaxHold")
 	err := fmt.Errorf("acquire: %w", &leasehold.BusyError{InUse: 2, Limit: 3, Waiting: 1})
 	var busy *leasehold.BusyError
-	if !errors.Is(err, leasehold.ErrBusy) || !errors.As(err, &busy) || busy.Limit != 3 {
-		t.Errorf("%v must be an ErrBusy that tells how busy", err)
-	}
+	redistest.Check(t, errors.Is(err, leasehold.ErrBusy) && errors.As(err, &busy) && busy.Limit == 3,
+		"%v must be an ErrBusy that tells how busy", err)
 	if got, want := err.Error(), "acquire: busy (2 of 3 in use, 1 waiting)"; got != want {
 		t.Errorf("got %q; want %q", got, want)
 	}
@@ -37,9 +33,7 @@ func TestSentinels(t *testing.T) {
 	if !errors.Is(revoked, leasehold.ErrRevoked) || !errors.Is(revoked, leasehold.ErrLost) || !errors.As(revoked, &why) || why.Reason != "maintenance" {
 		t.Errorf("%v must be an ErrRevoked and an ErrLost with its reason", revoked)
 	}
-	if errors.Is(revoked, leasehold.ErrMaxHold) {
-		t.Error("a RevokedError must not match ErrMaxHold")
-	}
+	redistest.Check(t, !errors.Is(revoked, leasehold.ErrMaxHold), "a RevokedError must not match ErrMaxHold")
 	if got, want := revoked.Error(), "hold: lease revoked: maintenance"; got != want {
 		t.Errorf("got %q; want %q", got, want)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/leaseholdtest"
 	"github.com/leasehold-go/leasehold/mutex"
 	"github.com/leasehold-go/leasehold/semaphore"
@@ -22,28 +23,15 @@ func TestInvalidArgumentsMatchErrInvalid(t *testing.T) {
 		Name: "exports", Limit: 3,
 		LimitFor: func(key string) int { return map[string]int{"negative": -1}[key] },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	redistest.WantErr(t, err)
 	defer caps.Close(ctx)
-	locks, err := mutex.New(rdb, mutex.Config{Name: "orders"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	locks := redistest.Must(mutex.New(rdb, mutex.Config{Name: "orders"}))(t)
 	defer locks.Close(ctx)
-	guard, err := mutex.NewGuard(rdb, mutex.GuardConfig{Name: "orders"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	users, err := singleflight.New(rdb, singleflight.Config[string]{Name: "users", TTL: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	guard := redistest.Must(mutex.NewGuard(rdb, mutex.GuardConfig{Name: "orders"}))(t)
+	users := redistest.Must(singleflight.New(rdb, singleflight.Config[string]{Name: "users", TTL: time.Minute}))(t)
 	defer users.Close(ctx)
 	lease, err := caps.Acquire(ctx, "acme")
-	if err != nil {
-		t.Fatal(err)
-	}
+	redistest.WantErr(t, err)
 	defer lease.Release()
 
 	long := strings.Repeat("k", 513)
@@ -66,8 +54,7 @@ func TestInvalidArgumentsMatchErrInvalid(t *testing.T) {
 		},
 	} {
 		err := call()
-		if !errors.Is(err, leasehold.ErrInvalid) || errors.Is(err, leasehold.ErrUnavailable) {
-			t.Errorf("%s: %v; want ErrInvalid alone", what, err)
-		}
+		redistest.Check(t, errors.Is(err, leasehold.ErrInvalid) && !errors.Is(err, leasehold.ErrUnavailable),
+			"%s: %v; want ErrInvalid alone", what, err)
 	}
 }

@@ -16,30 +16,12 @@ import (
 // Each public method that takes a ctx refuses a nil one at the call, by one sentence.
 func TestNilCtxIsRefused(t *testing.T) {
 	rdb := redistest.NewProxy(t, redistest.Mini(t).Addr()).Client()
-	sem, err := semaphore.New(rdb, semaphore.Config{Name: "f", Limit: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	mtx, err := mutex.New(rdb, mutex.Config{Name: "f"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	flight, err := singleflight.New(rdb, singleflight.Config[string]{Name: "f", TTL: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	guard, err := mutex.NewGuard(rdb, mutex.GuardConfig{Name: "f"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	lease, err := sem.Acquire(t.Context(), "k")
-	if err != nil {
-		t.Fatal(err)
-	}
-	lock, err := mtx.Lock(t.Context(), "k")
-	if err != nil {
-		t.Fatal(err)
-	}
+	sem := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: "f", Limit: 1}))(t)
+	mtx := redistest.Must(mutex.New(rdb, mutex.Config{Name: "f"}))(t)
+	flight := redistest.Must(singleflight.New(rdb, singleflight.Config[string]{Name: "f", TTL: time.Minute}))(t)
+	guard := redistest.Must(mutex.NewGuard(rdb, mutex.GuardConfig{Name: "f"}))(t)
+	lease := redistest.Must(sem.Acquire(t.Context(), "k"))(t)
+	lock := redistest.Must(mtx.Lock(t.Context(), "k"))(t)
 	ctxType := reflect.TypeFor[context.Context]()
 	n := 0
 	for _, on := range []any{sem, mtx, flight, guard, lease, lock} {
@@ -68,17 +50,11 @@ func TestNilCtxIsRefused(t *testing.T) {
 			}()
 		}
 	}
-	if n < 20 {
-		t.Errorf("%d methods take a ctx", n)
-	}
+	redistest.Check(t, n >= 20, "%d methods take a ctx", n)
 	for _, end := range []func() error{lease.Release, lock.Unlock} {
-		if err := end(); err != nil {
-			t.Error(err)
-		}
+		redistest.NoError(t, end())
 	}
 	for _, h := range []interface{ Close(context.Context) error }{sem, mtx, flight} {
-		if err := h.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
+		redistest.NoError(t, h.Close(t.Context()))
 	}
 }

@@ -23,30 +23,21 @@ func TestMain(m *testing.M) { redistest.Main(m) }
 
 func locks(b testing.TB, rdb redis.UniversalClient) *mutex.Mutex {
 	b.Helper()
-	m, err := mutex.New(rdb, mutex.Config{Name: "bench"})
-	if err != nil {
-		b.Fatal(err)
-	}
+	m := redistest.Must(mutex.New(rdb, mutex.Config{Name: "bench"}))(b)
 	b.Cleanup(func() { _ = m.Close(context.Background()) })
 	return m
 }
 
 func permits(b testing.TB, rdb redis.UniversalClient, limit int) *semaphore.Semaphore {
 	b.Helper()
-	s, err := semaphore.New(rdb, semaphore.Config{Name: "bench", Limit: limit})
-	if err != nil {
-		b.Fatal(err)
-	}
+	s := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: "bench", Limit: limit}))(b)
 	b.Cleanup(func() { _ = s.Close(context.Background()) })
 	return s
 }
 
 func cache[T any](b testing.TB, rdb redis.UniversalClient) *singleflight.Group[T] {
 	b.Helper()
-	g, err := singleflight.New(rdb, singleflight.Config[T]{Name: "bench", TTL: time.Hour})
-	if err != nil {
-		b.Fatal(err)
-	}
+	g := redistest.Must(singleflight.New(rdb, singleflight.Config[T]{Name: "bench", TTL: time.Hour}))(b)
 	b.Cleanup(func() { _ = g.Close(context.Background()) })
 	return g
 }

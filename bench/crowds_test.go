@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/bench/internal/harness"
 	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
@@ -144,9 +145,7 @@ func openHandles(b *testing.B, n int) opened {
 	own := func(i int) string { return fmt.Sprint("own-", i%n) }
 	for i := range all {
 		all[i] = locks(b, rdb)
-		if _, err := all[i].Lock(ctx, own(i)); err != nil {
-			b.Fatal(err)
-		}
+		redistest.Must(all[i].Lock(ctx, own(i)))(b)
 	}
 	for i, m := range all {
 		// Ends with the handle, with the lock or without.
@@ -170,9 +169,7 @@ func openHandles(b *testing.B, n int) opened {
 		if err == nil {
 			err = l.Unlock()
 		}
-		if err != nil {
-			b.Fatal(err)
-		}
+		redistest.WantErr(b, err)
 		return time.Since(began)
 	}}
 	return o
@@ -187,9 +184,7 @@ func dial(b *testing.B, rdb *redis.Client) {
 	all := make([]*redis.Conn, rdb.Options().PoolSize)
 	for i := range all {
 		all[i] = rdb.Conn()
-		if err := all[i].Ping(ctx).Err(); err != nil {
-			b.Fatal(err)
-		}
+		redistest.WantErr(b, all[i].Ping(ctx).Err())
 	}
 	for _, conn := range all { // back to the pool
 		_ = conn.Close()

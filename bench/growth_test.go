@@ -10,6 +10,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/bench/internal/harness"
 	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
@@ -84,9 +85,7 @@ func BenchmarkGrowHolders(b *testing.B) {
 				if err == nil {
 					err = l.Release()
 				}
-				if err != nil {
-					b.Fatal(err)
-				}
+				redistest.WantErr(b, err)
 				return time.Since(began)
 			}
 		}
@@ -108,9 +107,7 @@ func hold(b *testing.B, rdb *redis.Client, key string, n, limit int) {
 		pipe.ZAdd(b.Context(), holders, redis.Z{Score: float64(first.UnixMilli() + int64(i)), Member: member})
 		if i%1000 == 999 || i == n-1 {
 			pipe.PExpireAt(b.Context(), holders, first.Add(time.Duration(i)*time.Millisecond))
-			if _, err := pipe.Exec(b.Context()); err != nil {
-				b.Fatal(err)
-			}
+			redistest.Must(pipe.Exec(b.Context()))(b)
 		}
 	}
 	if got, err := rdb.ZCard(b.Context(), holders).Result(); err != nil || got != int64(n) {
@@ -140,9 +137,7 @@ func heldKeys(b *testing.B, n int) (_ side, server, heap float64) {
 	stats := srv.Client()
 	// Too long to be renewed while the pairs are timed.
 	m, err := mutex.New(srv.Client(harness.Pool(filling)), mutex.Config{Name: "bench", TTL: 10 * time.Minute})
-	if err != nil {
-		b.Fatal(err)
-	}
+	redistest.WantErr(b, err)
 	b.Cleanup(func() { closed(b, m) })
 	pair := func(key string) error {
 		l, err := m.Lock(ctx, key)
@@ -157,9 +152,7 @@ func heldKeys(b *testing.B, n int) (_ side, server, heap float64) {
 	server, heap = harness.ServerMemory(b, stats)-server, harness.Heap()-heap
 	return side{stats, func() time.Duration {
 		began := time.Now()
-		if err := pair("pair"); err != nil {
-			b.Fatal(err)
-		}
+		redistest.WantErr(b, pair("pair"))
 		return time.Since(began)
 	}}, server / float64(n), heap / float64(n)
 }

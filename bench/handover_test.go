@@ -20,10 +20,7 @@ func init() { redistest.RegisterChild("bench-handover", handoverChild) }
 // part names a key of Redis that belongs to one key of the benchmarks' family.
 func part(b testing.TB, kind keys.Kind, key, part string) string {
 	b.Helper()
-	r, err := keys.Family{Kind: kind, Name: "bench"}.Resource(key)
-	if err != nil {
-		b.Fatal(err)
-	}
+	r := redistest.Must(keys.Family{Kind: kind, Name: "bench"}.Resource(key))(b)
 	return r.Part(part)
 }
 
@@ -98,11 +95,7 @@ func BenchmarkHandover(b *testing.B) {
 	two := harness.Children(b, 2, "bench-handover", srv.URL(), key)
 	channels := []string{two[0].Expect("channel"), two[1].Expect("channel")}
 	at := func(c *redistest.Child, what string) int64 {
-		n, err := strconv.ParseInt(c.Expect(what), 10, 64)
-		if err != nil {
-			b.Fatal(err)
-		}
-		return n
+		return redistest.Must(strconv.ParseInt(c.Expect(what), 10, 64))(b)
 	}
 	// The other process is asleep in its read before the clock starts, of a lock
 	// as of the floor.

@@ -48,14 +48,9 @@ func BenchmarkIdleWaiters(b *testing.B) {
 	for i, s := range settings {
 		srv := harness.StartOwn(b)
 		stats[i] = srv.Client()
-		m, err := mutex.New(stats[i], mutex.Config{Name: "bench", TTL: time.Hour})
-		if err != nil {
-			b.Fatal(err)
-		}
+		m := redistest.Must(mutex.New(stats[i], mutex.Config{Name: "bench", TTL: time.Hour}))(b)
 		b.Cleanup(func() { _ = m.Close(context.Background()) })
-		if _, err := m.Lock(context.Background(), "k"); err != nil {
-			b.Fatal(err)
-		}
+		redistest.Must(m.Lock(context.Background(), "k"))(b)
 		harness.Children(b, s.processes, "bench-waiters", srv.URL(), strconv.Itoa(waiters/s.processes))
 		waiting(b, stats[i], keys.Mutex, "k", waiters)
 	}

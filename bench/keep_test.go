@@ -13,16 +13,14 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/bench/internal/harness"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
 // keeper opens a semaphore that keeps permits for so long.
 func keeper(b testing.TB, rdb redis.UniversalClient, limit int, keepFor time.Duration) *semaphore.Semaphore {
 	b.Helper()
-	s, err := semaphore.New(rdb, semaphore.Config{Name: "bench", Limit: limit, TTL: 5 * time.Second, KeepFor: keepFor})
-	if err != nil {
-		b.Fatal(err)
-	}
+	s := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: "bench", Limit: limit, TTL: 5 * time.Second, KeepFor: keepFor}))(b)
 	b.Cleanup(func() { _ = s.Close(context.Background()) })
 	return s
 }
@@ -107,14 +105,9 @@ func BenchmarkKeepInTurn(b *testing.B) {
 				for _, s := range pairs[i] {
 					time.Sleep(time.Millisecond)
 					began := time.Now()
-					l, err := s.Acquire(context.Background(), k.name)
-					if err != nil {
-						b.Fatal(err)
-					}
+					l := redistest.Must(s.Acquire(context.Background(), k.name))(b)
 					times[i] = append(times[i], time.Since(began))
-					if err := l.Release(); err != nil {
-						b.Fatal(err)
-					}
+					redistest.WantErr(b, l.Release())
 				}
 			}
 		}

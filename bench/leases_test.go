@@ -16,6 +16,7 @@ import (
 	"github.com/leasehold-go/leasehold/bench/internal/harness"
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/mutex"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
@@ -100,9 +101,7 @@ func BenchmarkHeldLeases(b *testing.B) {
 func memory(b *testing.B, n int) {
 	srv := harness.StartOwn(b)
 	s, err := semaphore.New(srv.Client(harness.Pool(filling)), semaphore.Config{Name: "bench", Limit: n})
-	if err != nil {
-		b.Fatal(err)
-	}
+	redistest.WantErr(b, err)
 	held := make([]*semaphore.Lease, n)
 	fill(b, n, func(i int) (err error) { // everything dialled and grown that a handle needs
 		held[i], err = s.TryAcquire(context.Background(), "k")
@@ -178,25 +177,15 @@ const mutexTTL = 30 * time.Second
 // warmRenewals lets the server know the script of renewals.
 func warmRenewals(b *testing.B, rdb *redis.Client) {
 	b.Helper()
-	m, err := mutex.New(rdb, mutex.Config{Name: "warm", TTL: 100 * time.Millisecond})
-	if err != nil {
-		b.Fatal(err)
-	}
-	l, err := m.Lock(context.Background(), "k")
-	if err != nil {
-		b.Fatal(err)
-	}
+	m := redistest.Must(mutex.New(rdb, mutex.Config{Name: "warm", TTL: 100 * time.Millisecond}))(b)
+	l := redistest.Must(m.Lock(context.Background(), "k"))(b)
 	time.Sleep(200 * time.Millisecond)
-	if err := l.Unlock(); err != nil {
-		b.Fatal(err)
-	}
+	redistest.WantErr(b, l.Unlock())
 	closed(b, m)
 }
 
 // closed closes a handle now.
 func closed(b testing.TB, handle interface{ Close(context.Context) error }) {
 	b.Helper()
-	if err := handle.Close(context.Background()); err != nil {
-		b.Fatal(err)
-	}
+	redistest.WantErr(b, handle.Close(context.Background()))
 }

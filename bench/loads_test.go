@@ -54,10 +54,7 @@ func loaderChild(args []string) int {
 func begun(b testing.TB, c *redistest.Child) (loads []int64) {
 	b.Helper()
 	for {
-		line, err := c.Line()
-		if err != nil {
-			b.Fatal(err)
-		}
+		line := redistest.Must(c.Line())(b)
 		if line == "done" {
 			return loads
 		}
@@ -94,10 +91,7 @@ func BenchmarkLongLoad(b *testing.B) {
 func BenchmarkKilledLoader(b *testing.B) {
 	srv := harness.Start(b)
 	waiters := harness.Children(b, 2, "bench-loader", srv.URL())
-	state, err := singleflight.New(srv.Client(), singleflight.Config[string]{Name: "bench", TTL: time.Hour})
-	if err != nil {
-		b.Fatal(err)
-	}
+	state := redistest.Must(singleflight.New(srv.Client(), singleflight.Config[string]{Name: "bench", TTL: time.Hour}))(b)
 	successors, values := 0, 0
 	var took []time.Duration
 	for b.Loop() {
@@ -115,9 +109,7 @@ func BenchmarkKilledLoader(b *testing.B) {
 		for _, c := range waiters {
 			loads = append(loads, begun(b, c)...)
 		}
-		if len(loads) == 0 {
-			b.Fatal("nobody has taken over")
-		}
+		redistest.CheckNow(b, len(loads) != 0, "nobody has taken over")
 		took = append(took, time.Duration(slices.Min(loads)-killed))
 		successors += len(loads)
 		values++

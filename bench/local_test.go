@@ -9,16 +9,14 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold/bench/internal/harness"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/mutex"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
 func localLocks(b testing.TB, rdb redis.UniversalClient, localFor time.Duration) *mutex.Mutex {
 	b.Helper()
-	m, err := mutex.New(rdb, mutex.Config{Name: "bench", LocalFor: localFor})
-	if err != nil {
-		b.Fatal(err)
-	}
+	m := redistest.Must(mutex.New(rdb, mutex.Config{Name: "bench", LocalFor: localFor}))(b)
 	b.Cleanup(func() { _ = m.Close(context.Background()) })
 	return m
 }
@@ -60,10 +58,7 @@ func BenchmarkLocalPermits(b *testing.B) {
 	for _, localFor := range []time.Duration{0, 20 * time.Millisecond} {
 		b.Run(fmt.Sprintf("localfor=%v", localFor), func(b *testing.B) {
 			turn := harness.Spread(clients, func(int) func(context.Context, func()) error {
-				s, err := semaphore.New(far.Client(), semaphore.Config{Name: "bench", Limit: limit, LocalFor: localFor})
-				if err != nil {
-					b.Fatal(err)
-				}
+				s := redistest.Must(semaphore.New(far.Client(), semaphore.Config{Name: "bench", Limit: limit, LocalFor: localFor}))(b)
 				b.Cleanup(func() { _ = s.Close(context.Background()) })
 				return func(ctx context.Context, hold func()) error {
 					l, err := s.Acquire(ctx, "k")

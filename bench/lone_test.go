@@ -7,6 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold/bench/internal/harness"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
 // pairs are the competitors of a lone caller: two round trips that run an empty
@@ -51,12 +52,7 @@ func BenchmarkLoneAllocs(b *testing.B) {
 	ctx := context.Background()
 	b.ReportAllocs()
 	for b.Loop() {
-		l, err := m.Lock(ctx, "k")
-		if err != nil {
-			b.Fatal(err)
-		}
-		if err := l.Unlock(); err != nil {
-			b.Fatal(err)
-		}
+		l := redistest.Must(m.Lock(ctx, "k"))(b)
+		redistest.WantErr(b, l.Unlock())
 	}
 }

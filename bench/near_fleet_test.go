@@ -68,10 +68,7 @@ func BenchmarkNearFleet(b *testing.B) {
 					c.Send(fmt.Sprintf("%v %v", length, pause))
 				}
 				for _, c := range all {
-					n, err := strconv.ParseFloat(c.Expect("read "), 64)
-					if err != nil {
-						b.Fatal(err)
-					}
+					n := redistest.Must(strconv.ParseFloat(c.Expect("read "), 64))(b)
 					reads += n
 				}
 				return reads

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold/bench/internal/harness"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
@@ -24,10 +25,7 @@ func nearCache[T any](b testing.TB, rdb redis.UniversalClient, lasts time.Durati
 	for _, m := range mod {
 		m(&cfg)
 	}
-	g, err := singleflight.New(rdb, cfg)
-	if err != nil {
-		b.Fatal(err)
-	}
+	g := redistest.Must(singleflight.New(rdb, cfg))(b)
 	b.Cleanup(func() { _ = g.Close(context.Background()) })
 	return g
 }
@@ -36,10 +34,7 @@ func nearCache[T any](b testing.TB, rdb redis.UniversalClient, lasts time.Durati
 func inMemory[T any](b testing.TB, g *singleflight.Group[T], key string, v T) {
 	b.Helper()
 	for {
-		r, err := g.Fetch(context.Background(), key, func(context.Context) (T, error) { return v, nil })
-		if err != nil {
-			b.Fatal(err)
-		}
+		r := redistest.Must(g.Fetch(context.Background(), key, func(context.Context) (T, error) { return v, nil }))(b)
 		if r.Source == singleflight.Near {
 			return
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
 // What a pair costs the server, by its own account: the time of EVALSHA, which
@@ -24,17 +25,12 @@ func BenchmarkServerTime(b *testing.B) {
 	srv := harness.StartOwn(b)
 	rdb, stats := srv.Client(), srv.Client()
 	client, err := call.NewClient(rdb)
-	if err != nil {
-		b.Fatal(err)
-	}
+	redistest.WantErr(b, err)
 	noop := harness.Noops(b, rdb, n)
 	pairs := func(kind keys.Kind) func() error {
 		all := make([]*attempt, n)
 		for i := range all {
-			named, err := keys.Family{Kind: kind, Name: "bench"}.Resource(fmt.Sprint("key-", i))
-			if err != nil {
-				b.Fatal(err)
-			}
+			named := redistest.Must(keys.Family{Kind: kind, Name: "bench"}.Resource(fmt.Sprint("key-", i)))(b)
 			all[i] = newAttempt(named, kind == keys.Mutex, i)
 		}
 		return func() error {

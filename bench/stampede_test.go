@@ -129,10 +129,7 @@ func words(numbers []int64) string { return strings.Trim(fmt.Sprint(numbers), "[
 func numbers(b testing.TB, text string) (all []int64) {
 	b.Helper()
 	for _, word := range strings.Fields(text) {
-		n, err := strconv.ParseInt(word, 10, 64)
-		if err != nil {
-			b.Fatal(err)
-		}
+		n := redistest.Must(strconv.ParseInt(word, 10, 64))(b)
 		all = append(all, n)
 	}
 	return all
@@ -169,9 +166,7 @@ func BenchmarkStampede(b *testing.B) {
 			pings = append(pings, time.Duration(numbers(b, c.Expect("ping"))[0]))
 			times[i] = numbers(b, c.Expect("times"))
 		}
-		if leader < 0 {
-			b.Fatal("nobody has loaded")
-		}
+		redistest.CheckNow(b, leader >= 0, "nobody has loaded")
 		followers = append(followers, after(published, leader, times)...)
 	}
 	bare := func(publisher int) {

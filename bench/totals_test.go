@@ -16,6 +16,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/lease"
 	protocol "github.com/leasehold-go/leasehold/internal/permits"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/setting"
 	"github.com/leasehold-go/leasehold/internal/totals"
 	"github.com/leasehold-go/leasehold/semaphore"
@@ -42,9 +43,7 @@ var nextDesk int
 func newDesk(b *testing.B, rdb, stats *redis.Client, total, limit int) *desk {
 	b.Helper()
 	client, err := call.NewClient(rdb)
-	if err != nil {
-		b.Fatal(err)
-	}
+	redistest.WantErr(b, err)
 	nextDesk++
 	family := keys.Family{Kind: keys.Semaphore, Name: "desk" + strconv.Itoa(nextDesk)}
 	d := &desk{b: b, client: client, stats: stats, limit: limit, keyOf: map[uint64]string{}, waiting: map[uint64]lease.Request{}}
@@ -63,9 +62,7 @@ func newDesk(b *testing.B, rdb, stats *redis.Client, total, limit int) *desk {
 		} else {
 			r, err = protocol.Family{Family: family}.Resource(key)
 		}
-		if err != nil {
-			b.Fatal(err)
-		}
+		redistest.WantErr(b, err)
 		known[key] = r
 		return r
 	}
@@ -245,9 +242,7 @@ func BenchmarkRaise(b *testing.B) {
 	rdb, stats := srv.Client(), srv.Client()
 	ctx := context.Background()
 	for name, value := range map[string]string{"slowlog-log-slower-than": "0", "slowlog-max-len": "10000"} {
-		if err := stats.ConfigSet(ctx, name, value).Err(); err != nil {
-			b.Fatal(err)
-		}
+		redistest.WantErr(b, stats.ConfigSet(ctx, name, value).Err())
 	}
 	var longest, all, cpu []time.Duration
 	calls := 0
@@ -259,14 +254,10 @@ func BenchmarkRaise(b *testing.B) {
 		raise := func() bool {
 			c := d.family.Whole().Set(lease.SetOptions{Handle: "another000000000000000", Limit: 100_000, Number: time.Now().UnixMicro()})
 			r, err := setting.Read(d.do(c))
-			if err != nil || !r.Stored {
-				b.Fatalf("set: %+v, %v", r, err)
-			}
+			redistest.CheckNow(b, err == nil && r.Stored, "set: %+v, %v", r, err)
 			return r.More
 		}
-		if err := stats.Do(ctx, "SLOWLOG", "RESET").Err(); err != nil {
-			b.Fatal(err)
-		}
+		redistest.WantErr(b, stats.Do(ctx, "SLOWLOG", "RESET").Err())
 		before, began := harness.ServerCPU(b, stats), time.Now()
 		calls = 1
 		for raise() {
@@ -274,10 +265,7 @@ func BenchmarkRaise(b *testing.B) {
 		}
 		all = append(all, time.Since(began))
 		cpu = append(cpu, time.Duration((harness.ServerCPU(b, stats)-before)*float64(time.Second))/time.Duration(calls))
-		log, err := stats.SlowLogGet(ctx, 10_000).Result()
-		if err != nil {
-			b.Fatal(err)
-		}
+		log := redistest.Must(stats.SlowLogGet(ctx, 10_000).Result())(b)
 		var most time.Duration
 		for _, entry := range log {
 			if entry.Args[0] == "evalsha" {
@@ -308,10 +296,7 @@ func BenchmarkTotalsSlot(b *testing.B) {
 		b.Run(r.name, func(b *testing.B) {
 			var handles []*semaphore.Semaphore
 			for range 2 {
-				h, err := semaphore.New(srv.Client(), semaphore.Config{Name: r.name, Limit: r.limit, Total: r.total})
-				if err != nil {
-					b.Fatal(err)
-				}
+				h := redistest.Must(semaphore.New(srv.Client(), semaphore.Config{Name: r.name, Limit: r.limit, Total: r.total}))(b)
 				handles = append(handles, h)
 			}
 			var next, failed atomic.Int64
@@ -334,9 +319,7 @@ func BenchmarkTotalsSlot(b *testing.B) {
 				b.Errorf("%d of %d turns failed", n, b.N)
 			}
 			for _, h := range handles {
-				if err := h.Close(context.Background()); err != nil {
-					b.Error(err)
-				}
+				redistest.NoError(b, h.Close(context.Background()))
 			}
 			b.ReportMetric(0, "ns/op")
 			b.ReportMetric(float64(b.N)/took.Seconds(), "turns/s")

@@ -32,10 +32,7 @@ func cpu() int64 {
 
 // BenchmarkMetricsOfAPair is what metrics add to an Acquire and a Release: its two events.
 func BenchmarkMetricsOfAPair(b *testing.B) {
-	o, err := leaseholdotel.New(leaseholdotel.Config{MeterProvider: sdk.NewMeterProvider(sdk.WithReader(sdk.NewManualReader()))})
-	if err != nil {
-		b.Fatal(err)
-	}
+	o := redistest.Must(leaseholdotel.New(leaseholdotel.Config{MeterProvider: sdk.NewMeterProvider(sdk.WithReader(sdk.NewManualReader()))}))(b)
 	ctx := context.Background()
 	pair := func() {
 		o.Observe(leasehold.Event{
@@ -75,9 +72,7 @@ func BenchmarkPairsBeside(b *testing.B) {
 	rdb := redistest.Shared(b, redistest.Newest(b)).Client()
 	reader := sdk.NewManualReader()
 	o, err := leaseholdotel.New(leaseholdotel.Config{MeterProvider: sdk.NewMeterProvider(sdk.WithReader(reader))})
-	if err != nil {
-		b.Fatal(err)
-	}
+	redistest.WantErr(b, err)
 	var collected metricdata.ResourceMetrics
 	type runner struct {
 		caps   *semaphore.Semaphore

@@ -16,6 +16,7 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/metric"
 
 	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/situations"
 	"github.com/leasehold-go/leasehold/leaseholdotel"
 	"github.com/leasehold-go/leasehold/leaseholdtest"
@@ -25,14 +26,8 @@ import (
 // every series that the dashboard and the alert rules ask for.
 func TestPrometheusRecipeServesTheDashboardAndTheAlerts(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	e, err := exporter.New(exporter.WithRegisterer(registry))
-	if err != nil {
-		t.Fatal(err)
-	}
-	telemetry, err := leaseholdotel.New(leaseholdotel.Config{MeterProvider: sdk.NewMeterProvider(sdk.WithReader(e))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := redistest.Must(exporter.New(exporter.WithRegisterer(registry)))(t)
+	telemetry := redistest.Must(leaseholdotel.New(leaseholdotel.Config{MeterProvider: sdk.NewMeterProvider(sdk.WithReader(e))}))(t)
 	for _, s := range situations.All {
 		t.Run(s.Name, func(t *testing.T) { s.Run(t, telemetry, nil, func() {}) })
 	}
@@ -50,13 +45,8 @@ func TestPrometheusRecipeServesTheDashboardAndTheAlerts(t *testing.T) {
 	series := regexp.MustCompile(`leasehold_[a-z_]+`)
 	asked := map[string]bool{}
 	for _, file := range []string{"../docs/telemetry/dashboard.json", "../docs/telemetry/alerts.yml", "../docs/telemetry.md"} {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if strings.HasSuffix(file, ".json") && !json.Valid(text) {
-			t.Errorf("%s is no JSON", file)
-		}
+		text := redistest.Must(os.ReadFile(file))(t)
+		redistest.Check(t, !strings.HasSuffix(file, ".json") || json.Valid(text), "%s is no JSON", file)
 		for _, name := range series.FindAllString(string(text), -1) {
 			switch name {
 			case "leasehold_type", "leasehold_family", "leasehold_outcome": // the labels
@@ -65,9 +55,7 @@ func TestPrometheusRecipeServesTheDashboardAndTheAlerts(t *testing.T) {
 			}
 		}
 	}
-	if len(asked) < 15 {
-		t.Errorf("the dashboard and the alerts ask for %d series only: %v", len(asked), asked)
-	}
+	redistest.Check(t, len(asked) >= 15, "the dashboard and the alerts ask for %d series only: %v", len(asked), asked)
 	for name := range asked {
 		if !strings.Contains(string(scraped), "\n"+name+"{") {
 			t.Errorf("no series %s is scraped", name)

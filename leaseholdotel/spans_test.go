@@ -15,6 +15,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/integrations/httpcap"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/leaseholdotel"
 	"github.com/leasehold-go/leasehold/leaseholdtest"
 	"github.com/leasehold-go/leasehold/semaphore"
@@ -26,10 +27,7 @@ func recorded(t *testing.T) (leasehold.Observer, *tracetest.SpanRecorder, trace.
 	t.Helper()
 	spans := tracetest.NewSpanRecorder()
 	tp := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
-	o, err := leaseholdotel.New(leaseholdotel.Config{TracerProvider: tp})
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := redistest.Must(leaseholdotel.New(leaseholdotel.Config{TracerProvider: tp}))(t)
 	return o, spans, tp.Tracer("test")
 }
 
@@ -37,9 +35,7 @@ func recorded(t *testing.T) (leasehold.Observer, *tracetest.SpanRecorder, trace.
 func slowWait(t *testing.T, s *semaphore.Semaphore, wait func()) {
 	t.Helper()
 	held, err := s.Acquire(t.Context(), "k") // at once: no span
-	if err != nil {
-		t.Fatal(err)
-	}
+	redistest.WantErr(t, err)
 	time.AfterFunc(2*time.Second, func() { _ = held.Release() })
 	wait()
 	_ = s.Close(context.Background())
@@ -48,24 +44,16 @@ func slowWait(t *testing.T, s *semaphore.Semaphore, wait func()) {
 func TestSpansOfSlowWaitsAloneWithTheirTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, spans, tracer := recorded(t)
-		s, err := semaphore.New(leaseholdtest.Client(t), semaphore.Config{Name: "caps", Limit: 1, Observer: o})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := redistest.Must(semaphore.New(leaseholdtest.Client(t), semaphore.Config{Name: "caps", Limit: 1, Observer: o}))(t)
 		ctx, caller := tracer.Start(t.Context(), "caller")
 		var began time.Time
 		slowWait(t, s, func() {
 			began = time.Now()
-			l, err := s.Acquire(ctx, "k")
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := redistest.Must(s.Acquire(ctx, "k"))(t)
 			_ = l.Release()
 		})
 		ended := spans.Ended()
-		if len(ended) != 1 {
-			t.Fatalf("%d spans, want 1", len(ended))
-		}
+		redistest.Require(t, len(ended), 1, "%d spans")
 		span := ended[0]
 		if span.Name() != "leasehold acquire" || span.Parent().SpanID() != caller.SpanContext().SpanID() {
 			t.Errorf("span %q with parent %v", span.Name(), span.Parent())
@@ -82,23 +70,17 @@ func TestSpansOfALoaderLieBelowTheLoad(t *testing.T) {
 		g, err := singleflight.New(leaseholdtest.Client(t), singleflight.Config[string]{
 			Name: "pages", TTL: time.Minute, LoadTimeout: time.Second, Observer: o,
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		redistest.WantErr(t, err)
 		ctx, caller := tracer.Start(t.Context(), "caller")
 		_, err = g.Do(ctx, "k", func(ctx context.Context) (string, error) {
 			_, query := tracer.Start(ctx, "query")
 			query.End()
 			return "v", nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		redistest.WantErr(t, err)
 		_, _ = g.Do(ctx, "slow", func(ctx context.Context) (string, error) { <-ctx.Done(); return "", ctx.Err() })
 		ended := spans.Ended()
-		if len(ended) != 3 {
-			t.Fatalf("%d spans, want query, load and the failed load", len(ended))
-		}
+		redistest.Require(t, len(ended), 3, "%d spans, want query, load and the failed load")
 		query, load, failed := ended[0], ended[1], ended[2]
 		if load.Name() != "leasehold load" || query.Parent().SpanID() != load.SpanContext().SpanID() {
 			t.Errorf("the query's parent is %v, the load is %q %v", query.Parent(), load.Name(), load.SpanContext())
@@ -118,14 +100,8 @@ func TestSpansOfALoaderLieBelowTheLoad(t *testing.T) {
 func TestSpansJoinTheRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, spans, tracer := recorded(t)
-		s, err := semaphore.New(leaseholdtest.Client(t), semaphore.Config{Name: "caps", Limit: 1, Observer: o})
-		if err != nil {
-			t.Fatal(err)
-		}
-		capped, err := httpcap.New(s, httpcap.Config{Key: func(*http.Request) string { return "k" }, Wait: time.Minute})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := redistest.Must(semaphore.New(leaseholdtest.Client(t), semaphore.Config{Name: "caps", Limit: 1, Observer: o}))(t)
+		capped := redistest.Must(httpcap.New(s, httpcap.Config{Key: func(*http.Request) string { return "k" }, Wait: time.Minute}))(t)
 		h := capped(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			_, query := tracer.Start(r.Context(), "query")
 			query.End()
@@ -139,8 +115,7 @@ func TestSpansJoinTheRequests(t *testing.T) {
 		for _, span := range spans.Ended() {
 			parents[span.Name()] = span.Parent().SpanID() == request.SpanContext().SpanID()
 		}
-		if len(parents) != 3 || !parents["leasehold acquire"] || !parents["query"] {
-			t.Errorf("the spans, and whether the request is their parent: %v", parents)
-		}
+		redistest.Check(t, len(parents) == 3 && parents["leasehold acquire"] && parents["query"],
+			"the spans, and whether the request is their parent: %v", parents)
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/leaseholdtest"
 	"github.com/leasehold-go/leasehold/mutex"
 	"github.com/leasehold-go/leasehold/semaphore"
@@ -29,10 +30,7 @@ func both(t *testing.T, fn func(t *testing.T)) {
 
 func newMutex(t *testing.T, rdb redis.UniversalClient, cfg mutex.Config) *mutex.Mutex {
 	t.Helper()
-	m, err := mutex.New(rdb, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := redistest.Must(mutex.New(rdb, cfg))(t)
 	// Not t.Context(), which has ended by then.
 	t.Cleanup(func() { _ = m.Close(context.Background()) })
 	return m
@@ -43,12 +41,8 @@ func TestClientIsClosedAtTheEndOfTheTest(t *testing.T) {
 	var used redis.UniversalClient
 	t.Run("first", func(t *testing.T) {
 		used = leaseholdtest.Client(t)
-		if err := used.Set(t.Context(), "k", "v", 0).Err(); err != nil {
-			t.Fatal(err)
-		}
-		if n := leaseholdtest.Client(t).Exists(t.Context(), "k").Val(); n != 0 {
-			t.Error("the key is on another server, too")
-		}
+		redistest.WantErr(t, used.Set(t.Context(), "k", "v", 0).Err())
+		redistest.Expect(t, leaseholdtest.Client(t).Exists(t.Context(), "k").Val(), 0, "the key is on another server, too")
 	})
 	if err := used.Ping(t.Context()).Err(); !errors.Is(err, redis.ErrClosed) {
 		t.Errorf("after the test: %v; want the client closed", err)
@@ -58,13 +52,9 @@ func TestClientIsClosedAtTheEndOfTheTest(t *testing.T) {
 func TestKeysExpireByThemselves(t *testing.T) {
 	both(t, func(t *testing.T) {
 		rdb := leaseholdtest.Client(t)
-		if err := rdb.Set(t.Context(), "k", "v", 20*time.Millisecond).Err(); err != nil {
-			t.Fatal(err)
-		}
+		redistest.WantErr(t, rdb.Set(t.Context(), "k", "v", 20*time.Millisecond).Err())
 		for began := time.Now(); rdb.Exists(t.Context(), "k").Val() == 1; time.Sleep(time.Millisecond) {
-			if time.Since(began) > 10*time.Second {
-				t.Fatal("the key never expired")
-			}
+			redistest.CheckNow(t, time.Since(began) <= 10*time.Second, "the key never expired")
 		}
 	})
 }
@@ -74,27 +64,16 @@ func TestTenMinutesOfHoldingInABubble(t *testing.T) {
 	began := time.Now()
 	synctest.Test(t, func(t *testing.T) {
 		m := newMutex(t, leaseholdtest.Client(t), mutex.Config{Name: "reports"})
-		lock, err := m.Lock(t.Context(), "daily")
-		if err != nil {
-			t.Fatal(err)
-		}
+		lock := redistest.Must(m.Lock(t.Context(), "daily"))(t)
 		bubbleBegan := time.Now()
 		time.Sleep(10 * time.Minute)
-		if held := time.Since(bubbleBegan); held != 10*time.Minute {
-			t.Errorf("held for %v", held)
-		}
-		if err := context.Cause(lock.Context()); err != nil {
-			t.Errorf("the lock ended: %v", err)
-		}
-		if err := lock.Unlock(); err != nil {
-			t.Error(err)
-		}
+		redistest.Expect(t, time.Since(bubbleBegan), 10*time.Minute, "held for %v")
+		redistest.Expect(t, context.Cause(lock.Context()), nil, "the lock ended: %v")
+		redistest.NoError(t, lock.Unlock())
 	})
 	took := time.Since(began)
 	t.Logf("ten minutes took %v", took)
-	if took > time.Minute {
-		t.Errorf("ten minutes took %v", took)
-	}
+	redistest.Check(t, took <= time.Minute, "ten minutes took %v", took)
 }
 
 // A process that crashes cannot give back. The waiter gets the lock when the
@@ -104,16 +83,10 @@ func TestLeaseOfACrashedProcessExpires(t *testing.T) {
 		processes := leaseholdtest.Clients(t, 2)
 		crashes := newMutex(t, processes[0], mutex.Config{Name: "reports", TTL: 30 * time.Second})
 		waits := newMutex(t, processes[1], mutex.Config{Name: "reports"})
-		old, err := crashes.Lock(t.Context(), "daily")
-		if err != nil {
-			t.Fatal(err)
-		}
+		old := redistest.Must(crashes.Lock(t.Context(), "daily"))(t)
 		_ = processes[0].Close()
 		began := time.Now()
-		next, err := waits.Lock(t.Context(), "daily")
-		if err != nil {
-			t.Fatal(err)
-		}
+		next := redistest.Must(waits.Lock(t.Context(), "daily"))(t)
 		if waited := time.Since(began); waited < 29*time.Second || waited > 31*time.Second {
 			t.Errorf("waited %v for a lease of 30s", waited)
 		}
@@ -123,9 +96,7 @@ func TestLeaseOfACrashedProcessExpires(t *testing.T) {
 		if next.Token() <= old.Token() {
 			t.Errorf("token %d after %d", next.Token(), old.Token())
 		}
-		if err := next.Unlock(); err != nil {
-			t.Error(err)
-		}
+		redistest.NoError(t, next.Unlock())
 	})
 }
 
@@ -138,10 +109,7 @@ func TestTwoHandlesContend(t *testing.T) {
 		var mu sync.Mutex
 		var done sync.WaitGroup
 		for _, rdb := range processes {
-			caps, err := semaphore.New(rdb, semaphore.Config{Name: "exports", Limit: 1})
-			if err != nil {
-				t.Fatal(err)
-			}
+			caps := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: "exports", Limit: 1}))(t)
 			defer caps.Close(t.Context())
 			done.Go(func() {
 				for range turns {
@@ -156,16 +124,12 @@ func TestTwoHandlesContend(t *testing.T) {
 						mu.Unlock()
 						return nil
 					})
-					if err != nil {
-						t.Error(err)
-					}
+					redistest.NoError(t, err)
 				}
 			})
 		}
 		done.Wait()
-		if most != 1 {
-			t.Errorf("%d were inside at once; want 1", most)
-		}
+		redistest.Expect(t, most, 1, "%d were inside at once")
 	})
 }
 
@@ -175,10 +139,7 @@ func TestOneLoadForTheFleet(t *testing.T) {
 		loads := 0
 		var done sync.WaitGroup
 		for _, rdb := range leaseholdtest.Clients(t, 2) {
-			prices, err := singleflight.New(rdb, singleflight.Config[string]{Name: "prices", TTL: time.Minute})
-			if err != nil {
-				t.Fatal(err)
-			}
+			prices := redistest.Must(singleflight.New(rdb, singleflight.Config[string]{Name: "prices", TTL: time.Minute}))(t)
 			defer prices.Close(t.Context())
 			for range 50 {
 				done.Go(func() {
@@ -187,16 +148,12 @@ func TestOneLoadForTheFleet(t *testing.T) {
 						time.Sleep(100 * time.Millisecond)
 						return fmt.Sprint("price ", loads), nil
 					})
-					if err != nil || v != "price 1" {
-						t.Errorf("got %q, %v", v, err)
-					}
+					redistest.Check(t, err == nil && v == "price 1", "got %q, %v", v, err)
 				})
 			}
 		}
 		done.Wait()
-		if loads != 1 {
-			t.Errorf("%d loads; want 1", loads)
-		}
+		redistest.Expect(t, loads, 1, "%d loads")
 	})
 }
 
@@ -207,10 +164,7 @@ func TestOutage(t *testing.T) {
 		clients := leaseholdtest.Clients(t, 2)
 		rdb, other := clients[0], clients[1]
 		m := newMutex(t, rdb, mutex.Config{Name: "reports", TTL: 30 * time.Second})
-		lock, err := m.Lock(t.Context(), "daily")
-		if err != nil {
-			t.Fatal(err)
-		}
+		lock := redistest.Must(m.Lock(t.Context(), "daily"))(t)
 		began, end := time.Now(), leaseholdtest.Outage(rdb)
 		if _, err := m.TryLock(t.Context(), "weekly"); !errors.Is(err, leasehold.ErrUnavailable) {
 			t.Errorf("error %v; want ErrUnavailable", err)
@@ -218,21 +172,15 @@ func TestOutage(t *testing.T) {
 		if _, err := rdb.Pipelined(t.Context(), func(p redis.Pipeliner) error { p.Get(t.Context(), "k"); return nil }); err == nil {
 			t.Error("a pipeline succeeds")
 		}
-		if err := other.Ping(t.Context()).Err(); err != nil {
-			t.Errorf("another client: %v", err)
-		}
+		redistest.Expect(t, other.Ping(t.Context()).Err(), nil, "another client: %v")
 		<-lock.Context().Done()
 		if err := context.Cause(lock.Context()); !errors.Is(err, leasehold.ErrLost) || time.Since(began) > 30*time.Second {
 			t.Errorf("after %v: %v; want ErrLost within 30s", time.Since(began), err)
 		}
 		end()
 		again, err := m.Lock(t.Context(), "daily")
-		if err != nil {
-			t.Fatalf("after the outage: %v", err)
-		}
-		if err := again.Unlock(); err != nil {
-			t.Error(err)
-		}
+		redistest.CheckNow(t, err == nil, "after the outage: %v", err)
+		redistest.NoError(t, again.Unlock())
 	})
 }
 
@@ -244,12 +192,8 @@ func TestClockMovesBetweenCommands(t *testing.T) {
 		popped := make(chan error)
 		go func() { popped <- rdb.BLPop(t.Context(), time.Minute, "list").Err() }()
 		time.Sleep(time.Millisecond) // so that BLPOP usually waits
-		if err := rdb.RPush(t.Context(), "list", "v").Err(); err != nil {
-			t.Fatal(err)
-		}
-		if err := <-popped; err != nil {
-			t.Errorf("BLPOP: %v", err)
-		}
+		redistest.WantErr(t, rdb.RPush(t.Context(), "list", "v").Err())
+		redistest.Expect(t, <-popped, nil, "BLPOP: %v")
 		const script = `
 			local began = redis.call('TIME')
 			for _ = 1, 1000 do redis.call('GET', 'k') end
@@ -258,9 +202,7 @@ func TestClockMovesBetweenCommands(t *testing.T) {
 		var last string
 		for range 2 {
 			times, err := rdb.Eval(t.Context(), script, nil).StringSlice()
-			if err != nil || times[0]+times[1] != times[2]+times[3] {
-				t.Fatalf("times in a script: %v, %v", times, err)
-			}
+			redistest.CheckNow(t, err == nil && times[0]+times[1] == times[2]+times[3], "times in a script: %v, %v", times, err)
 			if now := times[0] + "." + times[1]; now == last {
 				t.Errorf("the clock stands at %s", now)
 			} else {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/leaseholdtest"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
@@ -61,10 +62,7 @@ func TestManyKeysInOneCall(t *testing.T) {
 		}
 		var groups []*singleflight.Group[string]
 		for _, rdb := range leaseholdtest.Clients(t, 2) {
-			g, err := singleflight.New(rdb, singleflight.Config[string]{Name: "prices", TTL: time.Minute})
-			if err != nil {
-				t.Fatal(err)
-			}
+			g := redistest.Must(singleflight.New(rdb, singleflight.Config[string]{Name: "prices", TTL: time.Minute}))(t)
 			defer g.Close(t.Context())
 			groups = append(groups, g)
 		}
@@ -79,16 +77,11 @@ func TestManyKeysInOneCall(t *testing.T) {
 		}
 		for _, g := range groups {
 			got, err := g.DoMany(t.Context(), keys, load)
-			if err != nil || len(got) != len(keys) || got["article 99"] != strings.Repeat("article 99", 10) {
-				t.Fatalf("got %d values, %v", len(got), err)
-			}
+			redistest.CheckNow(t, err == nil && len(got) == len(keys) && got["article 99"] == strings.Repeat("article 99", 10),
+				"got %d values, %v", len(got), err)
 		}
-		if loads != 1 {
-			t.Errorf("%d loads; want 1", loads)
-		}
-		if err := groups[0].Invalidate(t.Context(), keys...); err != nil {
-			t.Fatal(err)
-		}
+		redistest.Expect(t, loads, 1, "%d loads")
+		redistest.WantErr(t, groups[0].Invalidate(t.Context(), keys...))
 		if _, ok, err := groups[1].Peek(t.Context(), "article 99"); ok || err != nil {
 			t.Errorf("after Invalidate: found %v, %v", ok, err)
 		}
@@ -99,10 +92,7 @@ func TestManyKeysInOneCall(t *testing.T) {
 func TestManyCallersAtOnce(t *testing.T) {
 	bothWith(t, func(t *testing.T, n int) {
 		callers := 5 * n
-		prices, err := singleflight.New(leaseholdtest.Client(t), singleflight.Config[string]{Name: "prices", TTL: time.Minute})
-		if err != nil {
-			t.Fatal(err)
-		}
+		prices := redistest.Must(singleflight.New(leaseholdtest.Client(t), singleflight.Config[string]{Name: "prices", TTL: time.Minute}))(t)
 		defer prices.Close(t.Context())
 		var done sync.WaitGroup
 		errs := make([]error, callers)
@@ -120,8 +110,6 @@ func TestManyCallersAtOnce(t *testing.T) {
 		}
 		close(start)
 		done.Wait()
-		if err := errors.Join(slices.DeleteFunc(errs, func(err error) bool { return err == nil })...); err != nil {
-			t.Error(err)
-		}
+		redistest.NoError(t, errors.Join(slices.DeleteFunc(errs, func(err error) bool { return err == nil })...))
 	})
 }

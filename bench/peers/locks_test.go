@@ -15,6 +15,7 @@ import (
 	"github.com/redis/rueidis/rueidislock"
 
 	"github.com/leasehold-go/leasehold/bench/internal/harness"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
@@ -31,10 +32,7 @@ type opener func(b testing.TB, srv *harness.Server, rdb *redis.Client) turn
 // fencing token, turns in the order of arrival.
 func openMutex(b testing.TB, _ *harness.Server, rdb *redis.Client) turn {
 	b.Helper()
-	m, err := mutex.New(rdb, mutex.Config{Name: "bench"})
-	if err != nil {
-		b.Fatal(err)
-	}
+	m := redistest.Must(mutex.New(rdb, mutex.Config{Name: "bench"}))(b)
 	b.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
@@ -108,19 +106,14 @@ func openRedsync(_ testing.TB, _ *harness.Server, rdb *redis.Client) turn {
 // machine, after which WithContext waits for a message that nobody sends.
 func openRueidislock(b testing.TB, srv *harness.Server, _ *redis.Client) turn {
 	b.Helper()
-	o, err := rueidis.ParseURL(srv.URL())
-	if err != nil {
-		b.Fatal(err)
-	}
+	o := redistest.Must(rueidis.ParseURL(srv.URL()))(b)
 	locker, err := rueidislock.NewLocker(rueidislock.LockerOption{
 		ClientOption:   o,
 		KeyMajority:    1,
 		NoLoopTracking: true,
 		TryNextAfter:   5 * time.Second,
 	})
-	if err != nil {
-		b.Fatal(err)
-	}
+	redistest.WantErr(b, err)
 	b.Cleanup(locker.Close)
 	return func(ctx context.Context, key string, hold func()) error {
 		_, unlock, err := locker.WithContext(ctx, key)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/bench/internal/harness"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
 // Production has a network between the clients and the server. The benchmarks below have
@@ -88,16 +89,12 @@ func handOver(b *testing.B, one, other turn, ctx context.Context, key string, sh
 	held, release := make(chan struct{}), make(chan struct{})
 	var all sync.WaitGroup
 	all.Go(func() {
-		if err := one(ctx, key, func() { close(held); <-release }); err != nil {
-			b.Error(err)
-		}
+		redistest.NoError(b, one(ctx, key, func() { close(held); <-release }))
 	})
 	<-held
 	var got time.Time
 	all.Go(func() {
-		if err := other(ctx, key, func() { got = time.Now() }); err != nil {
-			b.Error(err)
-		}
+		redistest.NoError(b, other(ctx, key, func() { got = time.Now() }))
 	})
 	time.Sleep(20*time.Millisecond + shift)
 	began := time.Now()
@@ -111,9 +108,7 @@ func publishTo(b *testing.B, srv *harness.Server) func() time.Duration {
 	ctx := context.Background()
 	inbox := srv.Client().Subscribe(ctx, "floor")
 	b.Cleanup(func() { _ = inbox.Close() })
-	if _, err := inbox.Receive(ctx); err != nil {
-		b.Fatal(err)
-	}
+	redistest.Must(inbox.Receive(ctx))(b)
 	rdb := srv.Client()
 	return func() time.Duration {
 		got := make(chan time.Time, 1)
@@ -125,9 +120,7 @@ func publishTo(b *testing.B, srv *harness.Server) func() time.Duration {
 		}()
 		time.Sleep(5 * time.Millisecond)
 		began := time.Now()
-		if err := rdb.Publish(ctx, "floor", "123456789012345678901234567890123456789012345678").Err(); err != nil {
-			b.Fatal(err)
-		}
+		redistest.WantErr(b, rdb.Publish(ctx, "floor", "123456789012345678901234567890123456789012345678").Err())
 		return (<-got).Sub(began)
 	}
 }

@@ -84,9 +84,7 @@ func TestDemoHasSomethingToPutRight(t *testing.T) {
 		cmd := command(t, url, args...)
 		cmd.Stderr = os.Stderr
 		out, err := cmd.Output()
-		if err != nil {
-			t.Fatalf("%v: %v", args, err)
-		}
+		redistest.CheckNow(t, err == nil, "%v: %v", args, err)
 		for line := range strings.Lines(string(out)) {
 			var u use
 			if err := json.Unmarshal([]byte(line), &u); err != nil {
@@ -136,9 +134,7 @@ func TestDemoHasSomethingToPutRight(t *testing.T) {
 			t.Errorf("%s: %v: %s", line, err, out)
 		}
 	}
-	if len(typed) < 8 {
-		t.Errorf("docs/operations.md says only %q", typed)
-	}
+	redistest.Check(t, len(typed) >= 8, "docs/operations.md says only %q", typed)
 	find("jobs", "backup", func(u use) bool { return u.Waiting <= 1 })
 	x.signal(syscall.SIGTERM)
 	x.ends(0)
@@ -191,9 +187,7 @@ func TestRequestsOfAClientAreBounded(t *testing.T) {
 	if n := ask("127.0.0.1", 5000); n < 100 || n == 5000 {
 		t.Errorf("%d of 5000 requests are answered", n)
 	}
-	if n := ask("127.0.0.2", 50); n != 50 {
-		t.Errorf("%d of 50 requests of another client are answered", n)
-	}
+	redistest.Expect(t, ask("127.0.0.2", 50), 50, "%d of 50 requests of another client are answered")
 	redistest.Eventually(t, "an answer", func() bool { return ask("127.0.0.1", 1) == 1 })
 }
 
@@ -212,13 +206,9 @@ func TestSlowClientsKeepNoBrowserOut(t *testing.T) {
 	// The slow clients that were let in stay for 5 s: the browser does not wait for their end.
 	browser := http.Client{Timeout: 4 * time.Second}
 	r, err := browser.Get(url)
-	if err != nil {
-		t.Fatalf("a browser is kept out: %v", err)
-	}
+	redistest.CheckNow(t, err == nil, "a browser is kept out: %v", err)
 	_ = r.Body.Close()
-	if r.StatusCode != http.StatusOK {
-		t.Errorf("a browser gets %s", r.Status)
-	}
+	redistest.Check(t, r.StatusCode == http.StatusOK, "a browser gets %s", r.Status)
 	// The last of them, which made nobody room, goes on sending.
 	gone := make(chan struct{})
 	go func() {

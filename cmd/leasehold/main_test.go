@@ -272,9 +272,7 @@ func pids(t testing.TB, line string, n int) (all []int) {
 	for _, word := range strings.Fields(line) {
 		all = append(all, redistest.Must(strconv.Atoi(word))(t))
 	}
-	if len(all) != n {
-		t.Fatalf("%q are not %d pids", line, n)
-	}
+	redistest.CheckNow(t, len(all) == n, "%q are not %d pids", line, n)
 	return all
 }
 

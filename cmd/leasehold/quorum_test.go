@@ -26,24 +26,16 @@ func TestRunUnderALockOfAQuorum(t *testing.T) {
 	run := func(script string) *tool {
 		return start(t, "", "run", "--quorum", strings.Join(urls, ","), "--mutex", name, "--key", "k", "--wait", "10s", "--", "sh", "-c", script)
 	}
-	m, err := mutex.NewQuorum(rdbs, mutex.Config{Name: name})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := redistest.Must(mutex.NewQuorum(rdbs, mutex.Config{Name: name}))(t)
 	defer m.Close(t.Context())
-	l, err := m.Lock(t.Context(), "k")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := redistest.Must(m.Lock(t.Context(), "k"))(t)
 	waits := run("echo $LEASEHOLD_TOKEN")
 	redistest.Eventually(t, "the tool waits", func() bool {
 		state, err := m.Inspect(t.Context(), "k")
 		return err == nil && state.Waiting == 1
 	})
 	servers[1].Kill()
-	if err := l.Unlock(); err != nil {
-		t.Fatal(err)
-	}
+	redistest.WantErr(t, l.Unlock())
 	if token := waits.line(); token <= itoa(int(l.Token())) {
 		t.Errorf("the program has the token %q, after %d", token, l.Token())
 	}

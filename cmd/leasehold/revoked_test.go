@@ -174,9 +174,7 @@ func TestRunOnAllDeployments(t *testing.T) {
 			state = redistest.Must(locks.Inspect(t.Context(), "k"))(t)
 			return state.Waiting == 1
 		})
-		if !state.Held || state.LastToken != low {
-			t.Fatalf("%+v", state)
-		}
+		redistest.CheckNow(t, state.Held && state.LastToken == low, "%+v", state)
 		s.revokes(state.Holder.ID).ends(0)
 		first.ends(124)
 		if high := token(second); high <= low {

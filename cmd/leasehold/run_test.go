@@ -81,9 +81,8 @@ func TestProgramGetsKeyTokenAndInput(t *testing.T) {
 	}
 	script := `read x; echo "$x|$LEASEHOLD_KEY|$LEASEHOLD_TOKEN|$0|$1"`
 	words := strings.Split(run("--mutex", s.name, "--key", "a b", "--", "sh", "-c", script, "zero", "--wait"), "|")
-	if len(words) != 5 || words[0] != "input" || words[1] != "a b" || words[3] != "zero" || words[4] != "--wait" {
-		t.Fatalf("the program sees %q", words)
-	}
+	redistest.CheckNow(t, len(words) == 5 && words[0] == "input" && words[1] == "a b" && words[3] == "zero" && words[4] == "--wait",
+		"the program sees %q", words)
 	if token, err := strconv.ParseUint(words[2], 10, 64); err != nil || token < 1e15 {
 		t.Fatalf("its token is %q", words[2])
 	}
@@ -150,9 +149,7 @@ func TestSignalWhileWaitingLeavesNoWaiter(t *testing.T) {
 		s.awaitWaiter()
 		x.signal(sig)
 		x.ends(-int(sig))
-		if n := s.rdb.ZCard(t.Context(), s.part("queue")).Val(); n != 0 {
-			t.Errorf("after %v %d wait", sig, n)
-		}
+		redistest.Expect(t, s.rdb.ZCard(t.Context(), s.part("queue")).Val(), 0, "after %v %d wait", sig)
 	}
 }
 
@@ -202,9 +199,7 @@ func TestWhatAProgramLeavesBehindEndsWithTheLease(t *testing.T) {
 	x := s.sh(`(trap "" TERM; while :; do sleep 0.05; done) >/dev/null 2>&1 & echo $!`, "--ttl", "3s")
 	left := pids(t, x.line(), 1)[0]
 	x.ends(0)
-	if alive(left) {
-		t.Error("a process of the program's still runs")
-	}
+	redistest.Check(t, !alive(left), "a process of the program's still runs")
 	s.wantFree()
 }
 

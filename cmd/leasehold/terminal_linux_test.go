@@ -95,9 +95,7 @@ func TestInteractiveProgramHasTheTerminal(t *testing.T) {
 	p.tool.signal(syscall.SIGTERM)
 	p.tool.ends(128 + 15)
 	state := redistest.Must(unix.IoctlGetTermios(int(p.master.Fd()), unix.TCGETS))(t)
-	if state.Lflag&unix.ECHO == 0 || state.Lflag&unix.ICANON == 0 {
-		t.Error("the terminal is left raw")
-	}
+	redistest.Check(t, state.Lflag&unix.ECHO != 0 && state.Lflag&unix.ICANON != 0, "the terminal is left raw")
 }
 
 func TestInterruptFromTheTerminalReachesTheProgram(t *testing.T) {

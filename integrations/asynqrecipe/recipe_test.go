@@ -31,9 +31,7 @@ func run(t *testing.T, n, maxRetry int, maxWait time.Duration, work func(id stri
 	server := redistest.StartServer(t, redistest.Newest(t))
 	opt := asynq.RedisClientOpt{Addr: server.Addr()}
 	caps, err := semaphore.New(server.Client(), semaphore.Config{Name: "tasks", Limit: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
+	redistest.WantErr(t, err)
 	var running, most, done, all atomic.Int64
 	enough := make(chan struct{})
 	mux := asynq.NewServeMux()
@@ -67,16 +65,12 @@ func run(t *testing.T, n, maxRetry int, maxWait time.Duration, work func(id stri
 		return min(delay(n, err, task), 2*time.Second) // asynq's own begins with half a minute
 	}
 	srv := asynq.NewServer(opt, cfg)
-	if err := srv.Start(mux); err != nil {
-		t.Fatal(err)
-	}
+	redistest.WantErr(t, srv.Start(mux))
 	client, inspector := asynq.NewClient(opt), asynq.NewInspector(opt)
 	defer client.Close()
 	defer inspector.Close()
 	for range n {
-		if _, err := client.Enqueue(asynq.NewTask("work", nil), asynq.MaxRetry(maxRetry), asynq.Timeout(5*time.Minute)); err != nil {
-			t.Fatal(err)
-		}
+		redistest.Must(client.Enqueue(asynq.NewTask("work", nil), asynq.MaxRetry(maxRetry), asynq.Timeout(5*time.Minute)))(t)
 	}
 	select {
 	case <-enough:
@@ -90,13 +84,9 @@ func run(t *testing.T, n, maxRetry int, maxWait time.Duration, work func(id stri
 	if s, err := caps.Inspect(t.Context(), "acme"); err != nil || s.InUse != 0 || s.Waiting != 0 {
 		t.Errorf("%+v, %v", s, err)
 	}
-	if err := caps.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	redistest.NoError(t, caps.Close(t.Context()))
 	info, err = inspector.GetQueueInfo("default")
-	if err != nil {
-		t.Fatal(err)
-	}
+	redistest.WantErr(t, err)
 	return info, all.Load()
 }
 
@@ -108,9 +98,8 @@ func TestLastAttemptWaits(t *testing.T) {
 		<-time.After(10 * time.Millisecond)
 		return nil
 	})
-	if info.Archived != 0 || info.Size != 0 || attempts != 500 {
-		t.Errorf("%d archived, %d left, %d attempts; want 500 attempts and no more", info.Archived, info.Size, attempts)
-	}
+	redistest.Check(t, info.Archived == 0 && info.Size == 0 && attempts == 500,
+		"%d archived, %d left, %d attempts; want 500 attempts and no more", info.Archived, info.Size, attempts)
 }
 
 // Refusals use up no attempt: of 30 tasks with one retry, most are refused first, then each fails
@@ -125,10 +114,6 @@ func TestRefusalUsesUpNoAttempt(t *testing.T) {
 		}
 		return nil
 	})
-	if info.Archived != 0 || info.Size != 0 {
-		t.Errorf("%d archived, %d left", info.Archived, info.Size)
-	}
-	if attempts < 80 {
-		t.Errorf("%d attempts of 30 tasks: too few were refused to show anything", attempts)
-	}
+	redistest.Check(t, info.Archived == 0 && info.Size == 0, "%d archived, %d left", info.Archived, info.Size)
+	redistest.Check(t, attempts >= 80, "%d attempts of 30 tasks: too few were refused to show anything", attempts)
 }

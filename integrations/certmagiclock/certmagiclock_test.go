@@ -34,15 +34,11 @@ func TestTenServersObtainOneCertificate(t *testing.T) {
 			mutexes = append(mutexes, m)
 			magic := instance(t, newStorage(t, dir, m), issuer)
 			all.Go(func() {
-				if err := magic.ObtainCertSync(t.Context(), name); err != nil {
-					t.Error(err)
-				}
+				redistest.NoError(t, magic.ObtainCertSync(t.Context(), name))
 			})
 		}
 		all.Wait()
-		if n := issuer.issued.Load(); n != 1 {
-			t.Errorf("%d certificates were issued; want 1", n)
-		}
+		redistest.Expect(t, issuer.issued.Load(), 1, "%d certificates were issued")
 		if s, err := mutexes[0].Inspect(t.Context(), "issue_cert_"+name); err != nil || s.Held || s.Waiting != 0 || s.LastToken == 0 {
 			t.Errorf("%+v, %v", s, err) // it was used, and is given back
 		}
@@ -81,35 +77,25 @@ func TestCrashedHolder(t *testing.T) {
 	}
 	child.Kill()
 	began := time.Now()
-	if err := s.Lock(t.Context(), name); err != nil {
-		t.Fatal(err)
-	}
+	redistest.WantErr(t, s.Lock(t.Context(), name))
 	if took := time.Since(began); took > 3*time.Second {
 		t.Errorf("the name was free after %v; want about 1s", took)
 	}
-	if err := s.Unlock(t.Context(), name); err != nil {
-		t.Error(err)
-	}
+	redistest.NoError(t, s.Unlock(t.Context(), name))
 }
 
 // lose takes the lock away from its holder.
 func lose(t *testing.T, m *mutex.Mutex) {
 	t.Helper()
 	s, err := m.Inspect(t.Context(), name)
-	if err != nil || s.Holder == nil {
-		t.Fatalf("%+v, %v", s, err)
-	}
-	if err := m.Revoke(t.Context(), name, s.Holder.ID, "a test"); err != nil {
-		t.Fatal(err)
-	}
+	redistest.CheckNow(t, err == nil && s.Holder != nil, "%+v, %v", s, err)
+	redistest.WantErr(t, m.Revoke(t.Context(), name, s.Holder.ID, "a test"))
 }
 
 func wantHeld(t *testing.T, m *mutex.Mutex, want bool) {
 	t.Helper()
 	s, err := m.Inspect(t.Context(), name)
-	if err != nil || s.Held != want {
-		t.Fatalf("held: %v, %v; want %v", s.Held, err, want)
-	}
+	redistest.CheckNow(t, err == nil && s.Held == want, "held: %v, %v; want %v", s.Held, err, want)
 }
 
 func TestLockLostBetweenTwoAttemptsIsTakenAgain(t *testing.T) {
@@ -117,13 +103,9 @@ func TestLockLostBetweenTwoAttemptsIsTakenAgain(t *testing.T) {
 		rdb, family := target.Client(t), redistest.Name(t)
 		m := newMutex(t, rdb, family, 0)
 		s, other := newStorage(t, t.TempDir(), m), newStorage(t, t.TempDir(), newMutex(t, rdb, family, 0))
-		if err := s.Lock(t.Context(), name); err != nil {
-			t.Fatal(err)
-		}
+		redistest.WantErr(t, s.Lock(t.Context(), name))
 		renew := func() error { return s.RenewLockLease(t.Context(), name, time.Minute) }
-		if err := renew(); err != nil {
-			t.Fatal(err)
-		}
+		redistest.WantErr(t, renew())
 		lose(t, m)
 		if err := renew(); err != nil {
 			t.Fatal("the lock is free, but is not taken again:", err)
@@ -141,9 +123,7 @@ func TestLockLostBetweenTwoAttemptsIsTakenAgain(t *testing.T) {
 		wantHeld(t, m, true)
 		redistest.WantErr(t, s.Unlock(t.Context(), name), leasehold.ErrReleased)
 		redistest.WantErr(t, renew(), leasehold.ErrReleased)
-		if err := other.Unlock(t.Context(), name); err != nil {
-			t.Error(err)
-		}
+		redistest.NoError(t, other.Unlock(t.Context(), name))
 		wantHeld(t, m, false)
 	})
 }
@@ -153,17 +133,13 @@ func TestLockLostBetweenTwoAttemptsIsTakenAgain(t *testing.T) {
 func TestUnlockGivesBackTheOldest(t *testing.T) {
 	m := newMutex(t, redistest.Target{Kind: redistest.KindMini, Mini: redistest.Mini(t)}.Client(t), redistest.Name(t), 0)
 	s := newStorage(t, t.TempDir(), m)
-	if err := s.Lock(t.Context(), name); err != nil {
-		t.Fatal(err)
-	}
+	redistest.WantErr(t, s.Lock(t.Context(), name))
 	lose(t, m)
 	if ok, err := s.TryLock(t.Context(), name); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
 	for _, held := range []bool{true, false} {
-		if err := s.Unlock(t.Context(), name); err != nil {
-			t.Error(err)
-		}
+		redistest.NoError(t, s.Unlock(t.Context(), name))
 		wantHeld(t, m, held)
 	}
 }
@@ -177,9 +153,7 @@ func TestCertMagicRenews(t *testing.T) {
 	magic := instance(t, &counting{Storage: s, renewed: &renewed}, issuer)
 	attempt := 0
 	ctx := context.WithValue(t.Context(), certmagic.AttemptsCtxKey, &attempt)
-	if err := magic.ObtainCertSync(ctx, name); err != nil {
-		t.Fatal(err)
-	}
+	redistest.WantErr(t, magic.ObtainCertSync(ctx, name))
 	if renewed != 1 || issuer.issued.Load() != 1 {
 		t.Errorf("renewed %d times, issued %d certificates; want 1 of each", renewed, issuer.issued.Load())
 	}
@@ -206,20 +180,10 @@ func TestRevokedInTheMiddle(t *testing.T) {
 	go func() { done <- magic.ObtainCertSync(context.Background(), name) }()
 	redistest.Get(t, "the first attempt", first.begun)
 	s, err := m.Inspect(t.Context(), "issue_cert_"+name)
-	if err != nil || s.Holder == nil {
-		t.Fatalf("%+v, %v", s, err)
-	}
-	if err := m.Revoke(t.Context(), "issue_cert_"+name, s.Holder.ID, "a test"); err != nil {
-		t.Fatal(err)
-	}
-	if err := instance(t, newStorage(t, dir, newMutex(t, rdb, family, 0)), second).ObtainCertSync(t.Context(), name); err != nil {
-		t.Fatal(err)
-	}
+	redistest.CheckNow(t, err == nil && s.Holder != nil, "%+v, %v", s, err)
+	redistest.WantErr(t, m.Revoke(t.Context(), "issue_cert_"+name, s.Holder.ID, "a test"))
+	redistest.WantErr(t, instance(t, newStorage(t, dir, newMutex(t, rdb, family, 0)), second).ObtainCertSync(t.Context(), name))
 	close(first.end)
-	if err := redistest.Get(t, "the end of the first attempt", done); err != nil {
-		t.Error(err)
-	}
-	if n := first.issued.Load() + second.issued.Load(); n != 2 {
-		t.Errorf("%d certificates; the documentation says 2", n)
-	}
+	redistest.NoError(t, redistest.Get(t, "the end of the first attempt", done))
+	redistest.Expect(t, first.issued.Load()+second.issued.Load(), 2, "%d certificates; the documentation says 2")
 }

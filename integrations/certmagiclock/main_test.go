@@ -28,10 +28,7 @@ const name = "example.com"
 
 func newMutex(t testing.TB, rdb redis.UniversalClient, family string, ttl time.Duration) *mutex.Mutex {
 	t.Helper()
-	m, err := mutex.New(rdb, mutex.Config{Name: family, TTL: ttl})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := redistest.Must(mutex.New(rdb, mutex.Config{Name: family, TTL: ttl}))(t)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), redistest.Soon)
 		defer cancel()
@@ -42,11 +39,7 @@ func newMutex(t testing.TB, rdb redis.UniversalClient, family string, ttl time.D
 
 func newStorage(t testing.TB, dir string, m *mutex.Mutex) *certmagiclock.Storage {
 	t.Helper()
-	s, err := certmagiclock.New(&certmagic.FileStorage{Path: dir}, m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return redistest.Must(certmagiclock.New(&certmagic.FileStorage{Path: dir}, m))(t)
 }
 
 // authority issues certificates, and counts them.
@@ -57,10 +50,7 @@ type authority struct {
 
 func newAuthority(t testing.TB) *authority {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := redistest.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	return &authority{key: key}
 }
 

@@ -23,10 +23,7 @@ func TestMain(m *testing.M) { redistest.Main(m) }
 
 func newMutex(t testing.TB, rdb redis.UniversalClient, family string) *mutex.Mutex {
 	t.Helper()
-	m, err := mutex.New(rdb, mutex.Config{Name: family})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := redistest.Must(mutex.New(rdb, mutex.Config{Name: family}))(t)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), redistest.Soon)
 		defer cancel()
@@ -56,15 +53,10 @@ func miniClient(t testing.TB) redis.UniversalClient {
 // startJob starts a scheduler by that clock with one job, which strikes at multiples of period.
 func startJob(t testing.TB, clock shifted, period time.Duration, task gocron.Task, opts ...gocron.JobOption) {
 	t.Helper()
-	s, err := gocron.NewScheduler(gocron.WithClock(clock))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := redistest.Must(gocron.NewScheduler(gocron.WithClock(clock)))(t)
 	t.Cleanup(func() { _ = s.Shutdown() })
 	opts = append(opts, gocron.WithStartAt(gocron.WithStartDateTime(clock.next(period))))
-	if _, err := s.NewJob(gocron.DurationJob(period), task, opts...); err != nil {
-		t.Fatal(err)
-	}
+	redistest.Must(s.NewJob(gocron.DurationJob(period), task, opts...))(t)
 	s.Start()
 }
 
@@ -101,13 +93,8 @@ func (ts *ticks) check(t *testing.T, period time.Duration) {
 	defer ts.mu.Unlock()
 	var slots []time.Time
 	for slot, n := range ts.runs {
-		if n != 1 {
-			t.Errorf("tick %s ran %d times", slot, n)
-		}
-		at, err := time.Parse(time.RFC3339Nano, slot)
-		if err != nil {
-			t.Fatal(err)
-		}
+		redistest.Check(t, n == 1, "tick %s ran %d times", slot, n)
+		at := redistest.Must(time.Parse(time.RFC3339Nano, slot))(t)
 		slots = append(slots, at)
 	}
 	slices.SortFunc(slots, time.Time.Compare)
@@ -115,9 +102,7 @@ func (ts *ticks) check(t *testing.T, period time.Duration) {
 	for i := range slots[1:] {
 		missed += int(slots[i+1].Sub(slots[i])/period) - 1
 	}
-	if missed > 0 {
-		t.Errorf("%d ticks were left out, of %d", missed, len(slots))
-	}
+	redistest.Check(t, missed <= 0, "%d ticks were left out, of %d", missed, len(slots))
 }
 
 // However the clocks of three hosts differ, each tick runs once.
@@ -144,9 +129,7 @@ func TestEachTickRunsOnce(t *testing.T) {
 					all.add(gocronlock.SlotOf(ctx))
 					return nil
 				})
-				if err != nil {
-					t.Fatal(err)
-				}
+				redistest.WantErr(t, err)
 				startJob(t, clock, c.period, task)
 			}
 			all.check(t, c.period)
@@ -169,26 +152,18 @@ func TestFailedTickStaysOpen(t *testing.T) {
 			}
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		redistest.WantErr(t, err)
 		startJob(t, newClock(0), 20*time.Millisecond, task, gocron.WithEventListeners(
 			gocron.AfterJobRunsWithError(func(_ uuid.UUID, _ string, err error) { failed <- err })))
-		if redistest.Get(t, "a run", ran) != host {
-			t.Fatalf("host %d did not run", host)
-		}
+		redistest.CheckNow(t, redistest.Get(t, "a run", ran) == host, "host %d did not run", host)
 		if host == 0 {
 			redistest.WantText(t, redistest.Get(t, "the failure", failed), "the first run fails")
-			if redistest.Get(t, "the second run", ran) != 0 {
-				t.Fatal("no second run")
-			}
+			redistest.Require(t, redistest.Get(t, "the second run", ran), 0, "no second run")
 			break // the tick is complete
 		}
 	}
 	<-time.After(100 * time.Millisecond) // five more strikes
-	if len(ran) != 0 || len(failed) != 0 {
-		t.Errorf("%d more runs, %d more errors", len(ran), len(failed))
-	}
+	redistest.Check(t, len(ran) == 0 && len(failed) == 0, "%d more runs, %d more errors", len(ran), len(failed))
 }
 
 // The bound of the wait is none of the job.
@@ -205,13 +180,9 @@ func TestWaitDoesNotCutTheJob(t *testing.T) {
 		causes <- context.Cause(ctx)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	redistest.WantErr(t, err)
 	startJob(t, newClock(0), 20*time.Millisecond, task)
-	if err := redistest.Get(t, "the end of the job", causes); err != nil {
-		t.Error(err)
-	}
+	redistest.NoError(t, redistest.Get(t, "the end of the job", causes))
 }
 
 // A job ends with its lock, and is told why.
@@ -225,16 +196,12 @@ func TestLossEndsTheJob(t *testing.T) {
 			t.Errorf("%+v, %v; the token is %d", s, err, token)
 			return nil
 		}
-		if err := m.Revoke(ctx, "job", s.Holder.ID, "a test"); err != nil {
-			t.Error(err)
-		}
+		redistest.NoError(t, m.Revoke(ctx, "job", s.Holder.ID, "a test"))
 		<-ctx.Done()
 		causes <- context.Cause(ctx)
 		return ctx.Err()
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	redistest.WantErr(t, err)
 	startJob(t, newClock(0), time.Second, task, gocron.WithEventListeners(
 		gocron.AfterJobRunsWithError(func(_ uuid.UUID, _ string, err error) { failed <- err })))
 	redistest.WantErr(t, redistest.Get(t, "the loss", causes), leasehold.ErrRevoked)
@@ -243,17 +210,11 @@ func TestLossEndsTheJob(t *testing.T) {
 
 func TestEvery(t *testing.T) {
 	at := func(s string) time.Time {
-		at, err := time.Parse(time.RFC3339Nano, s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return at
+		return redistest.Must(time.Parse(time.RFC3339Nano, s))(t)
 	}
 	minute := gocronlock.Every(time.Minute)
 	for _, early := range []string{"2026-11-23T11:59:59.1Z", "2026-11-23T12:00:00Z", "2026-11-23T12:00:58Z", "2026-11-23T13:00:01+01:00"} {
-		if got := minute(at(early)); got != "2026-11-23T12:00:00Z" {
-			t.Errorf("the slot at %s is %s", early, got)
-		}
+		redistest.Expect(t, minute(at(early)), "2026-11-23T12:00:00Z", "the slot at %s is %s", early)
 	}
 }
 

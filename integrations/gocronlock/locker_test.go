@@ -21,10 +21,7 @@ func TestMinHold(t *testing.T) {
 	slot := gocronlock.Every(period)
 	for _, shift := range []time.Duration{0, 200 * time.Millisecond, -150 * time.Millisecond} {
 		clock := newClock(shift)
-		l, err := gocronlock.Locker(newMutex(t, rdb, family), gocronlock.LockerConfig{MinHold: 600 * time.Millisecond})
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := redistest.Must(gocronlock.Locker(newMutex(t, rdb, family), gocronlock.LockerConfig{MinHold: 600 * time.Millisecond}))(t)
 		startJob(t, clock, period, gocron.NewTask(func() { all.add(slot(clock.Now())) }),
 			gocron.WithName("job"), gocron.WithDistributedJobLocker(l))
 	}
@@ -37,24 +34,17 @@ func TestLockerDoesNotWait(t *testing.T) {
 		rdb, family := target.Client(t), redistest.Name(t)
 		lockers := make([]gocron.Locker, 2)
 		for i := range lockers {
-			l, err := gocronlock.Locker(newMutex(t, rdb, family), gocronlock.LockerConfig{MinHold: time.Millisecond})
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := redistest.Must(gocronlock.Locker(newMutex(t, rdb, family), gocronlock.LockerConfig{MinHold: time.Millisecond}))(t)
 			lockers[i] = l
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), redistest.Soon)
 		defer cancel()
 		held, err := lockers[0].Lock(ctx, "job")
-		if err != nil {
-			t.Fatal(err)
-		}
+		redistest.WantErr(t, err)
 		_, err = lockers[1].Lock(ctx, "job")
 		redistest.WantErr(t, err, leasehold.ErrBusy)
 		redistest.WantNot(t, err, context.DeadlineExceeded)
-		if err := held.Unlock(ctx); err != nil {
-			t.Error(err)
-		}
+		redistest.NoError(t, held.Unlock(ctx))
 		redistest.Eventually(t, "the lock is free", func() bool {
 			held, err := lockers[1].Lock(ctx, "job")
 			if err == nil {
@@ -69,10 +59,7 @@ func work() {}
 
 // gocron names a job without a name after its function, and so two jobs alike.
 func TestUnnamedJobIsRefused(t *testing.T) {
-	l, err := gocronlock.Locker(newMutex(t, miniClient(t), redistest.Name(t)), gocronlock.LockerConfig{MinHold: time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := redistest.Must(gocronlock.Locker(newMutex(t, miniClient(t), redistest.Name(t)), gocronlock.LockerConfig{MinHold: time.Millisecond}))(t)
 	for _, fn := range []any{work, func() {}, (&ticks{}).check} {
 		errs := make(chan error, 10)
 		var params []any

@@ -26,9 +26,7 @@ import (
 
 func wantCode(t *testing.T, err error, want codes.Code) {
 	t.Helper()
-	if status.Code(err) != want {
-		t.Fatalf("%v; want %v", err, want)
-	}
+	redistest.CheckNow(t, status.Code(err) == want, "%v; want %v", err, want)
 }
 
 func TestNewNamesEveryBadField(t *testing.T) {
@@ -54,13 +52,9 @@ func TestRefusalSaysWhenToComeBack(t *testing.T) {
 				after = info.RetryDelay.AsDuration()
 			}
 		}
-		if after <= 0 || after > 30*time.Second {
-			t.Errorf("RetryInfo says %v", after)
-		}
+		redistest.Check(t, after > 0 && after <= 30*time.Second, "RetryInfo says %v", after)
 		pushback := trailer.Get("grpc-retry-pushback-ms")
-		if len(pushback) != 1 {
-			t.Fatalf("the trailers are %v", trailer)
-		}
+		redistest.CheckNow(t, len(pushback) == 1, "the trailers are %v", trailer)
 		if ms, err := strconv.Atoi(pushback[0]); err != nil || ms < 1 {
 			t.Errorf("the push-back is %q", pushback[0])
 		}
@@ -75,10 +69,7 @@ func TestRefusalSaysWhenToComeBack(t *testing.T) {
 // permit is free.
 func TestOwnRetriesAreServedOnTheSecondTry(t *testing.T) {
 	caps := captest.New(t, captest.Client(t), semaphore.Config{Limit: 1})
-	held, err := caps.Acquire(t.Context(), tenant)
-	if err != nil {
-		t.Fatal(err)
-	}
+	held := redistest.Must(caps.Acquire(t.Context(), tenant))(t)
 	var tries atomic.Int32
 	key := func(context.Context, string, any) string {
 		if tries.Add(1) == 1 {
@@ -92,9 +83,7 @@ func TestOwnRetriesAreServedOnTheSecondTry(t *testing.T) {
 	_, client := start(t, caps, grpccap.Config{Key: key}, &service{unary: func(context.Context) error { return nil }},
 		grpc.WithDefaultServiceConfig(policy))
 	wantCode(t, call(t.Context(), client), codes.OK)
-	if n := tries.Load(); n != 2 {
-		t.Errorf("%d tries; want 2", n)
-	}
+	redistest.Expect(t, tries.Load(), 2, "%d tries")
 }
 
 func TestClientThatCancelsLeavesTheQueue(t *testing.T) {
@@ -115,9 +104,7 @@ func TestClientThatCancelsLeavesTheQueue(t *testing.T) {
 		wantCode(t, redistest.Get(t, "the first answer", first), codes.Canceled)
 		<-ctx.Done()
 		captest.WantState(t, caps, 0, 0)
-		if n := len(b.started); n != 0 {
-			t.Errorf("%d more calls were handled", n)
-		}
+		redistest.Expect(t, len(b.started), 0, "%d more calls were handled")
 	})
 }
 
@@ -190,9 +177,7 @@ func TestKeyOfTheCall(t *testing.T) {
 	first := inBackground(of("acme"), client)
 	redistest.Get(t, "the first call", b.started)
 	wantCode(t, call(of("acme"), client), codes.ResourceExhausted)
-	if method != "/grpc.testing.TestService/UnaryCall" {
-		t.Errorf("the method is %q", method)
-	}
+	redistest.Expect(t, method, "/grpc.testing.TestService/UnaryCall", "the method is %q")
 	none := inBackground(of(""), client)
 	redistest.Get(t, "a call without a key", b.started)
 	close(b.end)
@@ -272,9 +257,7 @@ func TestStorm(t *testing.T) {
 						err = nil // the handler returns the io.EOF of its Recv
 					}
 				}
-				if err != nil && i%4 != 3 {
-					t.Errorf("call %d: %v", i, err)
-				}
+				redistest.Check(t, err == nil || i%4 == 3, "call %d: %v", i, err)
 			})
 		}
 		all.Wait()

@@ -43,22 +43,13 @@ func start(t testing.TB, caps *semaphore.Semaphore, cfg grpccap.Config, s *servi
 	if cfg.Key == nil {
 		cfg.Key = byTenant
 	}
-	capped, err := grpccap.New(caps, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	capped := redistest.Must(grpccap.New(caps, cfg))(t)
 	server := grpc.NewServer(grpc.UnaryInterceptor(capped.Unary()), grpc.StreamInterceptor(capped.Stream()))
 	pb.RegisterTestServiceServer(server, s)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := redistest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
-	conn, err := grpc.NewClient(l.Addr().String(), append(opts, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := redistest.Must(grpc.NewClient(l.Addr().String(), append(opts, grpc.WithTransportCredentials(insecure.NewCredentials()))...))(t)
 	t.Cleanup(func() {
 		_ = conn.Close()
 		server.Stop()
@@ -82,12 +73,8 @@ func inBackground(ctx context.Context, client pb.TestServiceClient) <-chan error
 func revoke(t *testing.T, caps *semaphore.Semaphore) {
 	t.Helper()
 	s, err := caps.Inspect(t.Context(), tenant)
-	if err != nil || len(s.Holders) != 1 {
-		t.Fatalf("%+v, %v", s, err)
-	}
-	if err := caps.Revoke(t.Context(), tenant, s.Holders[0].ID, "a test"); err != nil {
-		t.Fatal(err)
-	}
+	redistest.CheckNow(t, err == nil && len(s.Holders) == 1, "%+v, %v", s, err)
+	redistest.WantErr(t, caps.Revoke(t.Context(), tenant, s.Holders[0].ID, "a test"))
 }
 
 // blocker is a unary handler that runs until it is told to end, or its ctx ends.

@@ -21,9 +21,7 @@ func TestStream(t *testing.T) {
 		caps := captest.New(t, target.Client(t), semaphore.Config{Limit: 1})
 		started := make(chan struct{}, 1)
 		_, client := start(t, caps, grpccap.Config{Key: func(_ context.Context, _ string, req any) string {
-			if req != nil {
-				t.Errorf("the request of a stream is %v", req)
-			}
+			redistest.Check(t, req == nil, "the request of a stream is %v", req)
 			return tenant
 		}}, &service{stream: func(stream pb.TestService_FullDuplexCallServer) error {
 			started <- struct{}{}
@@ -33,10 +31,7 @@ func TestStream(t *testing.T) {
 			}
 			return stream.Send(&pb.StreamingOutputCallResponse{})
 		}})
-		first, err := client.FullDuplexCall(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		first := redistest.Must(client.FullDuplexCall(t.Context()))(t)
 		redistest.Get(t, "the first stream", started)
 		second, err := client.FullDuplexCall(t.Context())
 		if err != nil {
@@ -47,12 +42,8 @@ func TestStream(t *testing.T) {
 		if got := second.Trailer().Get("grpc-retry-pushback-ms"); len(got) != 1 {
 			t.Errorf("the trailers are %v", second.Trailer())
 		}
-		if err := first.Send(&pb.StreamingOutputCallRequest{}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := first.Recv(); err != nil {
-			t.Fatal(err)
-		}
+		redistest.WantErr(t, first.Send(&pb.StreamingOutputCallRequest{}))
+		redistest.Must(first.Recv())(t)
 		captest.WantState(t, caps, 0, 0)
 	})
 }
@@ -73,9 +64,7 @@ func TestLossDoesNotWakeRecv(t *testing.T) {
 			return stream.Context().Err()
 		}})
 		stream, err := client.FullDuplexCall(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		redistest.WantErr(t, err)
 		ctx := redistest.Get(t, "the stream", ctxs)
 		revoke(t, caps)
 		<-ctx.Done()
@@ -85,9 +74,7 @@ func TestLossDoesNotWakeRecv(t *testing.T) {
 			t.Error("Recv returned: the documentation says otherwise")
 		default:
 		}
-		if err := stream.Send(&pb.StreamingOutputCallRequest{}); err != nil {
-			t.Fatal(err)
-		}
+		redistest.WantErr(t, stream.Send(&pb.StreamingOutputCallRequest{}))
 		_, err = stream.Recv()
 		wantCode(t, err, codes.Aborted)
 	})

@@ -24,13 +24,8 @@ func BenchmarkCost(b *testing.B) {
 	caps := captest.New(b, echoing(b), semaphore.Config{Limit: 1000, TTL: time.Hour})
 	ctx := b.Context()
 	bare := func() {
-		lease, err := caps.TryAcquire(ctx, tenant)
-		if err != nil {
-			b.Fatal(err)
-		}
-		if err := lease.Release(); err != nil {
-			b.Fatal(err)
-		}
+		lease := redistest.Must(caps.TryAcquire(ctx, tenant))(b)
+		redistest.WantErr(b, lease.Release())
 	}
 	h := capped(b, caps, httpcap.Config{}, func(http.ResponseWriter, *http.Request) {})
 	r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)

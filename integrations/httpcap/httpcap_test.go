@@ -38,9 +38,7 @@ func TestRefusalSaysWhenToComeBack(t *testing.T) {
 		if err != nil || seconds < 1 || seconds > 30 {
 			t.Errorf("Retry-After is %q; want whole seconds, 1 to the TTL", a.Header.Get("Retry-After"))
 		}
-		if got := a.Header.Get("Content-Type"); got != "application/problem+json" {
-			t.Errorf("the content type is %q", got)
-		}
+		redistest.Expect(t, a.Header.Get("Content-Type"), "application/problem+json", "the content type is %q")
 		var problem struct {
 			Title  string
 			Status int
@@ -199,9 +197,7 @@ func TestClientThatLeftIsNotServed(t *testing.T) {
 		b.release()
 		redistest.Get(t, "the first answer", first)
 		captest.WantState(t, caps, 0, 0)
-		if n := len(b.started); n != 0 {
-			t.Errorf("%d more requests were served", n)
-		}
+		redistest.Expect(t, len(b.started), 0, "%d more requests were served")
 	})
 }
 
@@ -209,10 +205,7 @@ func TestClientThatLeftIsNotServed(t *testing.T) {
 // ends the wait. The documentation says so.
 func TestWaitBoundsARequestWhoseBodyWasNotRead(t *testing.T) {
 	caps := captest.New(t, captest.Client(t), semaphore.Config{Limit: 1})
-	held, err := caps.Acquire(t.Context(), tenant)
-	if err != nil {
-		t.Fatal(err)
-	}
+	held := redistest.Must(caps.Acquire(t.Context(), tenant))(t)
 	refused := make(chan error, 1)
 	url := serve(t, capped(t, caps, httpcap.Config{
 		Wait:    2 * time.Second,
@@ -220,10 +213,7 @@ func TestWaitBoundsARequestWhoseBodyWasNotRead(t *testing.T) {
 	}, newBlocker(t).ServeHTTP))
 	ctx, leave := context.WithCancel(t.Context())
 	left := make(chan answer, 1)
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(strings.Repeat("b", 100_000)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := redistest.Must(http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(strings.Repeat("b", 100_000))))(t)
 	go func() { left <- do(req) }()
 	captest.WantState(t, caps, 1, 1)
 	leave()
@@ -231,9 +221,7 @@ func TestWaitBoundsARequestWhoseBodyWasNotRead(t *testing.T) {
 	if err := redistest.Get(t, "the end of the wait", refused); err != nil {
 		t.Errorf("net/http noticed that the client left (%v): the documentation says otherwise", err)
 	}
-	if err := held.Release(); err != nil {
-		t.Error(err)
-	}
+	redistest.NoError(t, held.Release())
 	captest.WantState(t, caps, 0, 0)
 }
 
@@ -248,9 +236,7 @@ func TestContextEndsWithTheLease(t *testing.T) {
 				t.Errorf("%+v, %v", s, err)
 				return
 			}
-			if err := caps.Revoke(r.Context(), tenant, s.Holders[0].ID, "a test"); err != nil {
-				t.Error(err)
-			}
+			redistest.NoError(t, caps.Revoke(r.Context(), tenant, s.Holders[0].ID, "a test"))
 			select {
 			case <-r.Context().Done():
 			case <-time.After(redistest.Soon):
@@ -264,9 +250,7 @@ func TestContextEndsWithTheLease(t *testing.T) {
 
 func TestClosedHandleIsUnavailable(t *testing.T) {
 	caps := captest.New(t, captest.Client(t), semaphore.Config{Limit: 1})
-	if err := caps.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	redistest.WantErr(t, caps.Close(t.Context()))
 	var seen error
 	h := capped(t, caps, httpcap.Config{Unavailable: func(w http.ResponseWriter, _ *http.Request, err error) {
 		seen = err

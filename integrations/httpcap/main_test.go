@@ -27,10 +27,7 @@ func capped(t testing.TB, caps *semaphore.Semaphore, cfg httpcap.Config, next ht
 	if cfg.Key == nil {
 		cfg.Key = byTenant
 	}
-	middleware, err := httpcap.New(caps, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	middleware := redistest.Must(httpcap.New(caps, cfg))(t)
 	return middleware(next)
 }
 
@@ -81,9 +78,7 @@ func wantStatus(t *testing.T, url string, want int) answer {
 	if a.err != nil {
 		t.Fatal(a.err)
 	}
-	if a.StatusCode != want {
-		t.Fatalf("status %d; want %d", a.StatusCode, want)
-	}
+	redistest.Require(t, a.StatusCode, want, "status %d")
 	return a
 }
 

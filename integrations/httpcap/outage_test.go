@@ -109,9 +109,7 @@ func TestFailOpenLetsThrough(t *testing.T) {
 	redistest.Eventually(t, "a request is refused again", func() bool {
 		return get(t.Context(), url).StatusCode == http.StatusTooManyRequests
 	})
-	if err := held.Release(); err != nil {
-		t.Error(err)
-	}
+	redistest.NoError(t, held.Release())
 }
 
 // A request whose client left while Redis was asked is not served, not even with FailOpen.
@@ -134,9 +132,7 @@ func TestClientThatLeftInAnOutageIsNotServed(t *testing.T) {
 	redistest.Get(t, "the request", asked)
 	leave()
 	redistest.Get(t, "the answer", answered)
-	if served || w.Code != http.StatusServiceUnavailable {
-		t.Errorf("served: %v, status %d", served, w.Code)
-	}
+	redistest.Check(t, !served && w.Code == http.StatusServiceUnavailable, "served: %v, status %d", served, w.Code)
 	p.Heal()
 }
 
@@ -210,9 +206,7 @@ func TestLossEndsTheWorkUnlessFailOpen(t *testing.T) {
 			}))
 			a := wantStatus(t, url, http.StatusOK)
 			cause := redistest.Get(t, "the cause", causes)
-			if failOpen && cause != nil {
-				t.Errorf("an outage cut the work: %v", cause)
-			}
+			redistest.Check(t, !failOpen || cause == nil, "an outage cut the work: %v", cause)
 			if !failOpen {
 				redistest.WantErr(t, cause, leasehold.ErrLost)
 			}

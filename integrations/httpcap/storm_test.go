@@ -45,9 +45,7 @@ func TestStorm(t *testing.T) {
 		for i := range requests {
 			all.Go(func() {
 				kind := storm[i%len(storm)]
-				if err := send(t.Context(), client, url, kind); err != nil {
-					t.Errorf("request %d (%s): %v", i, kind, err)
-				}
+				redistest.Expect(t, send(t.Context(), client, url, kind), nil, "request %d (%s): %v", i, kind)
 			})
 		}
 		all.Wait()

@@ -21,21 +21,14 @@ func TestUploadsLeaveNoFile(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
 	files := func() int {
-		entries, err := os.ReadDir(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		entries := redistest.Must(os.ReadDir(dir))(t)
 		return len(entries)
 	}
 	caps := captest.New(t, captest.Client(t), semaphore.Config{Limit: 1})
 	var outside string
 	inside := capped(t, caps, httpcap.Config{}, func(_ http.ResponseWriter, r *http.Request) {
-		if err := r.ParseMultipartForm(1); err != nil {
-			t.Error(err)
-		}
-		if files() == 0 {
-			t.Error("the upload is in no file: this test tests nothing")
-		}
+		redistest.NoError(t, r.ParseMultipartForm(1))
+		redistest.Check(t, files() != 0, "the upload is in no file: this test tests nothing")
 	})
 	url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		inside.ServeHTTP(w, r)
@@ -44,24 +37,16 @@ func TestUploadsLeaveNoFile(t *testing.T) {
 	var body bytes.Buffer
 	form := multipart.NewWriter(&body)
 	_ = form.WriteField("name", "value")
-	part, err := form.CreateFormFile("file", "large.bin")
-	if err != nil {
-		t.Fatal(err)
-	}
+	part := redistest.Must(form.CreateFormFile("file", "large.bin"))(t)
 	_, _ = io.Copy(part, strings.NewReader(strings.Repeat("x", 1<<20)))
 	_ = form.Close()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, &body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := redistest.Must(http.NewRequestWithContext(t.Context(), http.MethodPost, url, &body))(t)
 	req.Header.Set("Content-Type", form.FormDataContentType())
 	if a := do(req); a.err != nil || a.StatusCode != http.StatusOK {
 		t.Fatal(a.Response, a.err)
 	}
 	redistest.Eventually(t, "no temporary file left", func() bool { return files() == 0 })
-	if outside != "value" {
-		t.Errorf("a middleware outside sees the field as %q", outside)
-	}
+	redistest.Expect(t, outside, "value", "a middleware outside sees the field as %q")
 }
 
 // A log outside of the cap names the route that a mux inside has found.
@@ -77,13 +62,9 @@ func TestOuterMiddlewareSeesThePattern(t *testing.T) {
 		inside.ServeHTTP(w, r)
 	}))
 	wantStatus(t, url+"/users/7", http.StatusOK)
-	if got := <-patterns; got != "GET /users/{id}" {
-		t.Errorf("the pattern is %q outside", got)
-	}
+	redistest.Expect(t, <-patterns, "GET /users/{id}", "the pattern is %q outside")
 	get(t.Context(), url+"/panics/7")
-	if got := <-patterns; got != "GET /panics/{id}" {
-		t.Errorf("the pattern is %q outside after a panic", got)
-	}
+	redistest.Expect(t, <-patterns, "GET /panics/{id}", "the pattern is %q outside after a panic")
 }
 
 // With the standard mux, a key of path values works where the cap wraps the route's handler.

@@ -49,27 +49,17 @@ func newDatabase(t *testing.T) (string, *pgxpool.Pool) {
 	if errors.Is(err, database.ErrNoPostgres) && os.Getenv("LEASEHOLD_REQUIRE_POSTGRES") == "" {
 		t.Skip(err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	redistest.WantErr(t, err)
 	t.Cleanup(db.Close)
 	pool := open(t, db.URL)
-	migrator, err := rivermigrate.New(riverpgxv5.New(pool), &rivermigrate.Config{Logger: quiet()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := migrator.Migrate(t.Context(), rivermigrate.DirectionUp, nil); err != nil {
-		t.Fatal(err)
-	}
+	migrator := redistest.Must(rivermigrate.New(riverpgxv5.New(pool), &rivermigrate.Config{Logger: quiet()}))(t)
+	redistest.Must(migrator.Migrate(t.Context(), rivermigrate.DirectionUp, nil))(t)
 	return db.URL, pool
 }
 
 func open(t testing.TB, url string) *pgxpool.Pool {
 	t.Helper()
-	pool, err := pgxpool.New(context.Background(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pool := redistest.Must(pgxpool.New(context.Background(), url))(t)
 	t.Cleanup(pool.Close)
 	return pool
 }
@@ -84,10 +74,7 @@ func newClient(t testing.TB, pool *pgxpool.Pool, caps *semaphore.Semaphore, cfg 
 	if cfg.Key == nil {
 		cfg.Key = tenantOf
 	}
-	capped, err := rivercap.New(caps, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	capped := redistest.Must(rivercap.New(caps, cfg))(t)
 	workers := river.NewWorkers()
 	river.AddWorker(workers, river.WorkFunc(work))
 	config := &river.Config{
@@ -99,19 +86,13 @@ func newClient(t testing.TB, pool *pgxpool.Pool, caps *semaphore.Semaphore, cfg 
 	for _, m := range mod {
 		m(config)
 	}
-	client, err := river.NewClient(riverpgxv5.New(pool), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return client
+	return redistest.Must(river.NewClient(riverpgxv5.New(pool), config))(t)
 }
 
 // start starts a client, which stops at the end of the test.
 func start(t testing.TB, client *river.Client[pgxTx]) {
 	t.Helper()
-	if err := client.Start(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	redistest.WantErr(t, client.Start(context.Background()))
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), redistest.Soon)
 		defer cancel()
@@ -121,10 +102,7 @@ func start(t testing.TB, client *river.Client[pgxTx]) {
 
 func insert(t testing.TB, client *river.Client[pgxTx], tenant string, opts *river.InsertOpts) *rivertype.JobRow {
 	t.Helper()
-	res, err := client.Insert(t.Context(), job{tenant}, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := redistest.Must(client.Insert(t.Context(), job{tenant}, opts))(t)
 	return res.Job
 }
 
@@ -133,10 +111,7 @@ func await(t testing.TB, client *river.Client[pgxTx], id int64, state rivertype.
 	t.Helper()
 	deadline := time.Now().Add(30 * time.Second)
 	for {
-		row, err := client.JobGet(t.Context(), id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		row := redistest.Must(client.JobGet(t.Context(), id))(t)
 		if row.State == state {
 			return row
 		}

@@ -61,12 +61,8 @@ func TestRefusedAndLostJobs(t *testing.T) {
 	}
 
 	s, err := caps.Inspect(t.Context(), tenant)
-	if err != nil || len(s.Holders) != 1 {
-		t.Fatalf("%+v, %v", s, err)
-	}
-	if err := caps.Revoke(t.Context(), tenant, s.Holders[0].ID, "a test"); err != nil {
-		t.Fatal(err)
-	}
+	redistest.CheckNow(t, err == nil && len(s.Holders) == 1, "%+v, %v", s, err)
+	redistest.WantErr(t, caps.Revoke(t.Context(), tenant, s.Holders[0].ID, "a test"))
 	redistest.WantErr(t, redistest.Get(t, "the loss", causes), leasehold.ErrLost)
 	close(end)
 	for _, row := range []*rivertype.JobRow{first, second} {
@@ -122,9 +118,7 @@ func TestErrorsOfJobs(t *testing.T) {
 			t.Errorf("%s: errors %+v", tenant, row.Errors)
 		}
 		s, err := caps.Inspect(t.Context(), "k-"+tenant)
-		if err != nil || s.InUse != 0 {
-			t.Errorf("%s: %d permits in use, %v", tenant, s.InUse, err)
-		}
+		redistest.Check(t, err == nil && s.InUse == 0, "%s: %d permits in use, %v", tenant, s.InUse, err)
 	}
 }
 
@@ -134,9 +128,7 @@ func TestStops(t *testing.T) {
 	_, pool := newDatabase(t)
 	caps := captest.New(t, captest.Client(t), semaphore.Config{Limit: 1})
 	held, err := caps.Acquire(t.Context(), tenant)
-	if err != nil {
-		t.Fatal(err)
-	}
+	redistest.WantErr(t, err)
 	cfg := rivercap.Config{MaxWait: time.Minute}
 	client := newClient(t, pool, caps, cfg, 10, func(ctx context.Context, j *river.Job[job]) error { return nil })
 	start(t, client)
@@ -146,9 +138,7 @@ func TestStops(t *testing.T) {
 		return err == nil && s.Waiting == 1
 	}
 	redistest.Eventually(t, "the job waits", waiting)
-	if err := client.StopAndCancel(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	redistest.WantErr(t, client.StopAndCancel(t.Context()))
 	if row := await(t, client, row.ID, rivertype.JobStateAvailable); row.Attempt != 0 || len(row.Errors) != 0 {
 		t.Errorf("attempt %d, errors %v", row.Attempt, row.Errors)
 	}
@@ -157,12 +147,8 @@ func TestStops(t *testing.T) {
 	redistest.Eventually(t, "the job waits again", waiting)
 	stopped := make(chan error, 1)
 	go func() { stopped <- again.Stop(context.Background()) }()
-	if err := held.Release(); err != nil {
-		t.Fatal(err)
-	}
-	if err := redistest.Get(t, "the stop", stopped); err != nil {
-		t.Fatal(err)
-	}
+	redistest.WantErr(t, held.Release())
+	redistest.WantErr(t, redistest.Get(t, "the stop", stopped))
 	await(t, again, row.ID, rivertype.JobStateCompleted)
 	captest.WantState(t, caps, 0, 0)
 }

@@ -63,9 +63,7 @@ func TestManyJobsOfOneTenant(t *testing.T) {
 	for range jobs {
 		params = append(params, river.InsertManyParams{Args: job{tenant}})
 	}
-	if _, err := clients[0].InsertMany(t.Context(), params); err != nil {
-		t.Fatal(err)
-	}
+	redistest.Must(clients[0].InsertMany(t.Context(), params))(t)
 	began := time.Now()
 	for _, client := range clients {
 		start(t, client)
@@ -83,24 +81,15 @@ func TestManyJobsOfOneTenant(t *testing.T) {
 	took := time.Since(began)
 
 	var snoozes, attempts int
-	err := pool.QueryRow(t.Context(), `SELECT coalesce(sum((metadata->>'snoozes')::int), 0), max(attempt) FROM river_job`).Scan(&snoozes, &attempts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	redistest.WantErr(t, pool.QueryRow(t.Context(), `SELECT coalesce(sum((metadata->>'snoozes')::int), 0), max(attempt) FROM river_job`).Scan(&snoozes, &attempts))
 	slices.Sort(late)
 	t.Logf("%v, ideal %v; %d snoozes; the others: p50 %v, longest %v", took, ideal, snoozes, late[len(late)/2], late[len(late)-1])
-	if took > ideal*3/2 {
-		t.Errorf("it took %v; want at most 1.5 × %v", took, ideal)
-	}
-	if snoozes > 4000 {
-		t.Errorf("%d snoozes; want at most 4,000", snoozes)
-	}
+	redistest.Check(t, took <= ideal*3/2, "it took %v; want at most 1.5 × %v", took, ideal)
+	redistest.Check(t, snoozes <= 4000, "%d snoozes; want at most 4,000", snoozes)
 	if p50 := late[len(late)/2]; p50 > 500*time.Millisecond {
 		t.Errorf("half of the other tenants' jobs waited for more than %v; want at most 0.5 s", p50)
 	}
-	if attempts != 1 {
-		t.Errorf("a job took %d attempts; want 1", attempts)
-	}
+	redistest.Expect(t, attempts, 1, "a job took %d attempts")
 	if most := most.Load(); most > limit {
 		t.Errorf("%d jobs of the tenant ran at the same time; the limit is %d", most, limit)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 
 	"github.com/leasehold-go/leasehold/internal/codec"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
 // user is a value as small as those that many caches are full of.
@@ -43,19 +44,14 @@ func BenchmarkUnmarshal(b *testing.B) {
 		{"checks", func(data []byte, _ any) error { return codec.Bounded(data) }},
 	}
 	for _, n := range []int{1, 100} {
-		data, err := msgpack.Marshal(repeat(someUser(), n))
-		if err != nil {
-			b.Fatal(err)
-		}
+		data := redistest.Must(msgpack.Marshal(repeat(someUser(), n)))(b)
 		for _, way := range ways {
 			b.Run(fmt.Sprintf("%dusers/%s", n, way.name), func(b *testing.B) {
 				b.ReportAllocs()
 				b.SetBytes(int64(len(data)))
 				var v []user
 				for b.Loop() {
-					if err := way.unmarshal(data, &v); err != nil {
-						b.Fatal(err)
-					}
+					redistest.WantErr(b, way.unmarshal(data, &v))
 				}
 			})
 		}

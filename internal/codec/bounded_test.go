@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/leasehold-go/leasehold/internal/codec"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
 // One value of every code, as long as it can be with little.
@@ -27,9 +28,7 @@ var values = []string{
 func TestBoundedAcceptsEveryCode(t *testing.T) {
 	for _, v := range values {
 		for _, data := range []string{v, "\x91" + v, "\x92" + v + v, "\x81" + v + v, "\x93\x91" + v + "\x90" + v} {
-			if err := codec.Bounded([]byte(data)); err != nil {
-				t.Errorf("%q: %v", data, err)
-			}
+			redistest.Expect(t, codec.Bounded([]byte(data)), nil, "%q: %v", data)
 		}
 	}
 }
@@ -45,9 +44,7 @@ func TestBoundedAcceptsOneValueOnly(t *testing.T) {
 			}
 		}
 		for _, more := range []string{"\xc0", "\x00", v} {
-			if codec.Bounded([]byte(v+more)) == nil {
-				t.Errorf("%q with %q behind it was accepted", v, more)
-			}
+			redistest.Check(t, codec.Bounded([]byte(v+more)) != nil, "%q with %q behind it was accepted", v, more)
 		}
 	}
 }
@@ -76,9 +73,7 @@ func wrapped(bomb string) []string {
 func TestBoundedRefusesBombs(t *testing.T) {
 	for _, bomb := range bombs {
 		for _, data := range wrapped(bomb) {
-			if codec.Bounded([]byte(data)) == nil {
-				t.Errorf("%q was accepted", data)
-			}
+			redistest.Check(t, codec.Bounded([]byte(data)) != nil, "%q was accepted", data)
 		}
 	}
 }
@@ -88,19 +83,14 @@ func TestDepthIsBounded(t *testing.T) {
 		"array": "\x91", "array16": "\xdc\x00\x01", "array32": "\xdd\x00\x00\x00\x01",
 		"map": "\x81\xa0", "map16": "\xde\x00\x01\xa0", "map32": "\xdf\x00\x00\x00\x01\xa0",
 	} {
-		if err := codec.Bounded([]byte(strings.Repeat(level, 512) + "\xc0")); err != nil {
-			t.Errorf("%s: 512 deep: %v", what, err)
-		}
+		redistest.Expect(t, codec.Bounded([]byte(strings.Repeat(level, 512)+"\xc0")), nil, "%s: 512 deep: %v", what)
 		for _, n := range []int{513, 1_000_000} {
 			if err := codec.Bounded([]byte(strings.Repeat(level, n) + "\xc0")); err == nil || !strings.Contains(err.Error(), "512 deep") {
 				t.Errorf("%s: %d deep: %v", what, n, err)
 			}
 		}
 	}
-	if codec.Bounded([]byte(strings.Repeat("\x81", 513)+strings.Repeat("\xc0", 514))) == nil {
-		t.Error("a map as the key of a map, 513 deep, was accepted")
-	}
-	if err := codec.Bounded([]byte("\xdc\x03\xe8" + strings.Repeat("\x90", 1000))); err != nil {
-		t.Errorf("1000 side by side: %v", err)
-	}
+	redistest.Check(t, codec.Bounded([]byte(strings.Repeat("\x81", 513)+strings.Repeat("\xc0", 514))) != nil,
+		"a map as the key of a map, 513 deep, was accepted")
+	redistest.Expect(t, codec.Bounded([]byte("\xdc\x03\xe8"+strings.Repeat("\x90", 1000))), nil, "1000 side by side: %v")
 }

@@ -123,18 +123,11 @@ func TestPanicsBecomeErrors(t *testing.T) {
 }
 
 func TestDecodedSharesNoMemory(t *testing.T) {
-	data, err := codec.Msgpack{}.Marshal(map[string]any{"text": "text", "bytes": []byte("bytes")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := redistest.Must(codec.Msgpack{}.Marshal(map[string]any{"text": "text", "bytes": []byte("bytes")}))(t)
 	var v map[string]any
-	if err := (codec.Msgpack{}).Unmarshal(data, &v); err != nil {
-		t.Fatal(err)
-	}
+	redistest.WantErr(t, (codec.Msgpack{}).Unmarshal(data, &v))
 	clear(data)
-	if v["text"] != "text" || string(v["bytes"].([]byte)) != "bytes" {
-		t.Errorf("the value changed with the data, to %v", v)
-	}
+	redistest.Check(t, v["text"] == "text" && string(v["bytes"].([]byte)) == "bytes", "the value changed with the data, to %v", v)
 }
 
 // The library's own way would leave a goroutine for each type that a map or a
@@ -152,10 +145,7 @@ func TestUnmarshalLeavesNoGoroutine(t *testing.T) {
 // A decoder that failed or panicked is not used by another.
 func TestManyDecodeAtATime(t *testing.T) {
 	want := repeat(someUser(), 3)
-	data, err := codec.Msgpack{}.Marshal(want)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := redistest.Must(codec.Msgpack{}.Marshal(want))(t)
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/internal/codec"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
 // withCodec is the fingerprint of a type whose Codec is the caller's.
@@ -41,9 +42,7 @@ func TestTypesThatDoNotComeBackAreRefused(t *testing.T) {
 		codec.Unstorable(reflect.TypeFor[[]*inside]()):        "T.Shape is the interface fmt.Stringer,",
 		codec.Unstorable(reflect.TypeFor[map[string]error]()): "a value of T is the interface error",
 	} {
-		if !strings.Contains(why, strings.TrimSuffix(want, ",")) {
-			t.Errorf("it is refused since %q; want %q", why, want)
-		}
+		redistest.Check(t, strings.Contains(why, strings.TrimSuffix(want, ",")), "it is refused since %q; want %q", why, want)
 	}
 	for what, why := range map[string]string{
 		"a map of pointers to a hidden struct": codec.Unstorable(reflect.TypeFor[map[string]*hidden]()),
@@ -52,9 +51,7 @@ func TestTypesThatDoNotComeBackAreRefused(t *testing.T) {
 		"an any in a map":                      codec.Unstorable(reflect.TypeFor[map[string]any]()),
 		"bytes":                                codec.Unstorable(reflect.TypeFor[[]byte]()),
 	} {
-		if why != "" {
-			t.Errorf("%s is refused: %s", what, why)
-		}
+		redistest.Check(t, why == "", "%s is refused: %s", what, why)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/internal/envelope"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
 // checksumAt is where the four bytes of the checksum lie; it is of all that
@@ -42,16 +43,12 @@ func TestLayout(t *testing.T) {
 		"\xcf\x00\x00\x00\x00\x00\x36\xee\x80" + // 3,600,000 ms
 		"\xcf\x00\x00\x00\x00\x00\x00\x05\xdc" + // 1500 µs
 		"\xc4\x05hello"
-	if suffix != want {
-		t.Errorf("the suffix is\n%q, want\n%q", suffix, want)
-	}
+	redistest.Check(t, suffix == want, "the suffix is\n%q, want\n%q", suffix, want)
 	data := envelope.Join(prefix, published, suffix)
 	if want := prefix + "1700000000123456" + suffix; data != want {
 		t.Errorf("joined\n%q, want\n%q", data, want)
 	}
-	if got := envelope.Join("", 42, ""); got != "0000000000000042" {
-		t.Errorf("the stamp of 42 is %q", got)
-	}
+	redistest.Expect(t, envelope.Join("", 42, ""), "0000000000000042", "the stamp of 42 is %q")
 }
 
 func TestKindsKeepTheirNumbers(t *testing.T) {
@@ -59,9 +56,7 @@ func TestKindsKeepTheirNumbers(t *testing.T) {
 		envelope.Value, envelope.NotFound, envelope.Failure, envelope.Timeout,
 		envelope.Panic, envelope.Goexit, envelope.TooLarge, envelope.Unmarshalable,
 	} {
-		if int(k) != i+1 {
-			t.Errorf("kind %d of the list is %d", i+1, k)
-		}
+		redistest.Check(t, int(k) == i+1, "kind %d of the list is %d", i+1, k)
 	}
 }
 
@@ -76,13 +71,9 @@ func TestRoundTrip(t *testing.T) {
 					Fresh: d, Kept: longest - longest%time.Millisecond, Took: d, Payload: strings.Repeat("\xff\x00", n)[:n],
 				}
 				data := stored(want)
-				if data != resum(data) {
-					t.Fatalf("%d bytes have another checksum", n)
-				}
+				redistest.CheckNow(t, data == resum(data), "%d bytes have another checksum", n)
 				got, err := envelope.Decode(data)
-				if err != nil || got != want {
-					t.Fatalf("kind %d, %d bytes, %v: got %+.80v, %v", k, n, d, got, err)
-				}
+				redistest.CheckNow(t, err == nil && got == want, "kind %d, %d bytes, %v: got %+.80v, %v", k, n, d, got, err)
 			}
 		}
 	}
@@ -99,9 +90,8 @@ func TestDurationsAreRoundedUp(t *testing.T) {
 		{math.MaxInt64, math.MaxInt64, math.MaxInt64},
 	} {
 		got, err := envelope.Decode(stored(envelope.Envelope{Kind: envelope.NotFound, Fresh: c.d, Kept: c.d, Took: c.d}))
-		if err != nil || got.Fresh != c.ms || got.Kept != c.ms || got.Took != c.us {
-			t.Errorf("%v became %v, %v, %v (%v); want %v, %v, %v", c.d, got.Fresh, got.Kept, got.Took, err, c.ms, c.ms, c.us)
-		}
+		redistest.Check(t, err == nil && got.Fresh == c.ms && got.Kept == c.ms && got.Took == c.us,
+			"%v became %v, %v, %v (%v); want %v, %v, %v", c.d, got.Fresh, got.Kept, got.Took, err, c.ms, c.ms, c.us)
 	}
 }
 
@@ -112,9 +102,7 @@ func TestHead(t *testing.T) {
 		t.Errorf("the head is %q, want %q", got, want)
 	}
 	for _, short := range []string{"", "x", data[:envelope.HeadLen-1]} {
-		if got := envelope.Head(short); got != short {
-			t.Errorf("the head of %q is %q", short, got)
-		}
+		redistest.Expect(t, envelope.Head(short), short, "the head of %q is %q", short)
 	}
 }
 
@@ -125,9 +113,7 @@ func TestDecodeAllocatesNothing(t *testing.T) {
 		e.Payload = strings.Repeat("p", n)
 		data := stored(e)
 		if got := testing.AllocsPerRun(100, func() {
-			if _, err := envelope.Decode(data); err != nil {
-				t.Fatal(err)
-			}
+			redistest.Must(envelope.Decode(data))(t)
 		}); got != 0 {
 			t.Errorf("%d bytes: %v allocations", n, got)
 		}

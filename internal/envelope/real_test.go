@@ -30,9 +30,7 @@ func TestRedisReadsEnvelopes(t *testing.T) {
 				t.Fatalf("%d bytes: stamped as %.60q, %v; want %.60q", n, data, err, stored(e))
 			}
 			got, err := rdb.Eval(ctx, readIt, nil, data).StringSlice()
-			if err != nil || len(got) != 9 {
-				t.Fatalf("%d bytes: unpacked as %d fields, %v", n, len(got), err)
-			}
+			redistest.CheckNow(t, err == nil && len(got) == 9, "%d bytes: unpacked as %d fields, %v", n, len(got), err)
 			got[3] = "" // the checksum
 			want := []string{"60", "lh1", fmt.Sprint(int64(published)), "", fmt.Sprint(byte(envelope.Value)), "7", "60000", "3600000", "1500"}
 			for i := range want {

@@ -42,21 +42,15 @@ func newBox(t *testing.T) *box {
 
 func (b *box) tell(t *testing.T, text string) {
 	t.Helper()
-	if err := b.rdb.Publish(t.Context(), "box", text).Err(); err != nil {
-		t.Fatal(err)
-	}
-	if got := within(t, b.messages); got != text {
-		t.Errorf("heard %q; want %q", got, text)
-	}
+	redistest.WantErr(t, b.rdb.Publish(t.Context(), "box", text).Err())
+	redistest.Expect(t, within(t, b.messages), text, "heard %q")
 }
 
 // unsubscribed waits until the server knows of no subscription.
 func (b *box) unsubscribed(t *testing.T) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); b.rdb.PubSubNumSub(t.Context(), "box").Val()["box"] != 0; {
-		if time.Now().After(deadline) {
-			t.Fatal("the subscription is still open")
-		}
+		redistest.CheckNow(t, !time.Now().After(deadline), "the subscription is still open")
 		time.Sleep(10 * time.Millisecond)
 	}
 }
@@ -135,9 +129,7 @@ func TestClosesWhenUnused(t *testing.T) {
 	b.tell(t, "still there")
 	b.Unwatch("")
 	b.unsubscribed(t)
-	if len(b.missed) != 0 {
-		t.Error("it subscribed again although it was in use")
-	}
+	redistest.Expect(t, len(b.missed), 0, "it subscribed again although it was in use")
 	b.active.Wait()
 	b.Watch("")
 	within(t, b.missed)

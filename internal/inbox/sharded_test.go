@@ -28,10 +28,7 @@ func onCluster(t *testing.T, start func(testing.TB, redistest.Version) *redistes
 	t.Helper()
 	b := &shards{t: t, cluster: start(t, redistest.Newest(t)), messages: make(chan string, 100), missed: make(chan string, 100)}
 	b.rdb = b.cluster.Client()
-	client, err := call.NewClient(b.cluster.Client())
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := redistest.Must(call.NewClient(b.cluster.Client()))(t)
 	prefix := redistest.Name(t)
 	b.Sharded = NewSharded(client, func(key string) string { return prefix + ":" + key },
 		func(m string) { b.messages <- m }, func(key string) { b.missed <- key })
@@ -106,9 +103,7 @@ func TestShardedHearsKeysOfAllServers(t *testing.T) {
 	redistest.Eventually(t, "nobody to listen", func() bool {
 		return !slices.ContainsFunc(all, func(key string) bool { return b.listeners(key) > 0 })
 	})
-	if len(b.missed) > 0 {
-		t.Error("it subscribed again although it was in use")
-	}
+	redistest.Check(t, len(b.missed) <= 0, "it subscribed again although it was in use")
 	redistest.Eventually(t, "no connection", func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -134,9 +129,7 @@ func TestShardedWatchesAgain(t *testing.T) {
 		}
 		b.mu.Unlock()
 		b.Watch("k{k}")
-		if key := within(t, b.missed); key != "k{k}" {
-			t.Fatalf("missed %q", key)
-		}
+		redistest.Require(t, within(t, b.missed), "k{k}", "missed %q")
 		b.tell("k{k}")
 	}
 }
@@ -165,9 +158,7 @@ func TestShardedFollowsASlot(t *testing.T) {
 		}
 		began := time.Now()
 		b.cluster.MoveSlot(b.channel("k"), to)
-		if key := within(t, b.missed); key != "k" {
-			t.Fatalf("missed %q", key)
-		}
+		redistest.Require(t, within(t, b.missed), "k", "missed %q")
 		t.Logf("heard again %v after the move began", time.Since(began))
 		b.tell("k")
 		b.tell(stays)
@@ -193,9 +184,7 @@ func TestShardedConnectsAgain(t *testing.T) {
 			b.tell(key)
 		}
 		node := b.cluster.NodeFor(b.channel("{k}")).Client()
-		if err := node.Do(t.Context(), "CLIENT", "KILL", "TYPE", "pubsub").Err(); err != nil {
-			t.Fatal(err)
-		}
+		redistest.WantErr(t, node.Do(t.Context(), "CLIENT", "KILL", "TYPE", "pubsub").Err())
 	}
 	for range all {
 		within(t, b.missed)
@@ -216,15 +205,11 @@ func TestShardedServerFallsSilent(t *testing.T) {
 	node := b.cluster.NodeFor(b.channel("k"))
 	node.Pause()
 	b.Watch(other)
-	if key := within(t, b.missed); key != other {
-		t.Fatalf("missed %q", key)
-	}
+	redistest.Require(t, within(t, b.missed), other, "missed %q")
 	b.tell(other)
 	time.Sleep(silence + patience + time.Second)
 	node.Resume()
-	if key := within(t, b.missed); key != "k" {
-		t.Fatalf("missed %q", key)
-	}
+	redistest.Require(t, within(t, b.missed), "k", "missed %q")
 	b.tell("k")
 }
 
@@ -259,9 +244,7 @@ func TestShardedTriesAgain(t *testing.T) {
 	admin := srv.Client()
 	user := func(channels string) {
 		t.Helper()
-		if err := admin.Do(t.Context(), "ACL", "SETUSER", "u", "on", ">p", "+@all", "~*", "resetchannels", channels).Err(); err != nil {
-			t.Fatal(err)
-		}
+		redistest.WantErr(t, admin.Do(t.Context(), "ACL", "SETUSER", "u", "on", ">p", "+@all", "~*", "resetchannels", channels).Err())
 	}
 	user("&allowed*")
 	f := &fake{unknown: 3, rdb: srv.Client(func(o *redis.Options) { o.Username, o.Password = "u", "p" })}
@@ -269,9 +252,7 @@ func TestShardedTriesAgain(t *testing.T) {
 	b := NewSharded(f, func(key string) string { return key }, func(string) {}, func(key string) { missed <- key })
 	defer b.Close()
 	b.Watch("allowed")
-	if key := within(t, missed); key != "allowed" {
-		t.Fatalf("missed %q", key)
-	}
+	redistest.Require(t, within(t, missed), "allowed", "missed %q")
 	b.Watch("refused")
 	redistest.Eventually(t, "some refusals", func() bool {
 		f.Lock()
@@ -279,9 +260,7 @@ func TestShardedTriesAgain(t *testing.T) {
 		return len(f.noticed) > 3
 	})
 	user("&*")
-	if key := within(t, missed); key != "refused" {
-		t.Fatalf("missed %q", key)
-	}
+	redistest.Require(t, within(t, missed), "refused", "missed %q")
 	if len(missed) > 0 {
 		t.Errorf("missed %q, too: the refusal of one channel is another's", <-missed)
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
 // slot is the Cluster slot of a key: CRC16 (XMODEM) of what stands between the
@@ -34,19 +35,13 @@ func TestSlotOfTheTestItself(t *testing.T) {
 	for key, want := range map[string]uint16{
 		"123456789": 0x31C3, "foo": 12182, "{foo}bar": 12182, "x{foo}bar}": 12182, "": 0,
 	} {
-		if got := slot(key); got != want {
-			t.Errorf("slot(%q) is %d, want %d", key, got, want)
-		}
+		redistest.Expect(t, slot(key), want, "slot(%q) is %d", key)
 	}
 }
 
 func resource(t *testing.T, f keys.Family, key string) keys.Resource {
 	t.Helper()
-	r, err := f.Resource(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return redistest.Must(f.Resource(key))(t)
 }
 
 func TestPartsAreNamedAsDocumented(t *testing.T) {
@@ -62,19 +57,11 @@ func TestPartsAreNamedAsDocumented(t *testing.T) {
 		{keys.Family{Kind: keys.Mutex, Name: "n"}, "\x00\n\x7fé\xff", "leasehold:mtx:{n:%00%0A%7Fé\xff}:holders", "n/%00%0A%7Fé\xff"},
 	} {
 		r := resource(t, c.family, c.key)
-		if got := r.Part("holders"); got != c.want {
-			t.Errorf("the key is %q, want %q", got, c.want)
-		}
-		if r.Label != c.wantLabel {
-			t.Errorf("the label is %q, want %q", r.Label, c.wantLabel)
-		}
+		redistest.Expect(t, r.Part("holders"), c.want, "the key is %q")
+		redistest.Expect(t, r.Label, c.wantLabel, "the label is %q")
 	}
-	if got := (keys.Family{Prefix: "p", Kind: keys.Mutex, Name: "n"}).Inbox("h"); got != "p:inbox:h" {
-		t.Errorf("the inbox is %q", got)
-	}
-	if got := (keys.Family{Kind: keys.Mutex, Name: "n"}).Inbox("h"); got != "leasehold:inbox:h" {
-		t.Errorf("the inbox is %q", got)
-	}
+	redistest.Expect(t, (keys.Family{Prefix: "p", Kind: keys.Mutex, Name: "n"}).Inbox("h"), "p:inbox:h", "the inbox is %q")
+	redistest.Expect(t, (keys.Family{Kind: keys.Mutex, Name: "n"}).Inbox("h"), "leasehold:inbox:h", "the inbox is %q")
 }
 
 func TestKeysAreBounded(t *testing.T) {
@@ -84,22 +71,17 @@ func TestKeysAreBounded(t *testing.T) {
 	}
 	for n, want := range map[int]string{0: "empty", 513: "513", 10 << 10: "10240"} {
 		_, err := f.Resource(strings.Repeat("{", n))
-		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "512") {
-			t.Errorf("a key of %d bytes: %v", n, err)
-		}
+		redistest.Check(t, err != nil && strings.Contains(err.Error(), want) && strings.Contains(err.Error(), "512"),
+			"a key of %d bytes: %v", n, err)
 	}
 }
 
 func TestHashShowsNothingOfTheKey(t *testing.T) {
 	f := keys.Family{Kind: keys.Mutex, Name: "n", Hash: true}
 	a, b := resource(t, f, "alice@example.com"), resource(t, f, "alice@example.con")
-	if a == b || a != resource(t, f, "alice@example.com") {
-		t.Fatalf("%v and %v", a, b)
-	}
+	redistest.CheckNow(t, a != b && a == resource(t, f, "alice@example.com"), "%v and %v", a, b)
 	for _, text := range []string{a.Label, a.Part("holders")} {
-		if strings.Contains(text, "alice") || strings.Contains(text, "@") {
-			t.Errorf("%q shows the key", text)
-		}
+		redistest.Check(t, !strings.Contains(text, "alice") && !strings.Contains(text, "@"), "%q shows the key", text)
 	}
 	if _, err := f.Resource(""); err == nil {
 		t.Error("an empty key is hashed")
@@ -189,9 +171,7 @@ func FuzzResource(f *testing.F) {
 					t.Fatalf("(%q, %q) and (%q, %q) meet in %q", name1, key1, name2, key2, r2.Part(part))
 				}
 			}
-			if !same && r1.Part("holders") == r2.Part("holders") {
-				t.Fatalf("(%q, %q) and (%q, %q) meet", name1, key1, name2, key2)
-			}
+			redistest.CheckNow(t, same || r1.Part("holders") != r2.Part("holders"), "(%q, %q) and (%q, %q) meet", name1, key1, name2, key2)
 			if len(r1.Part("holders")) > 3*(len(name1)+len(key1))+64 {
 				t.Fatalf("the key of %d bytes has %d", len(name1)+len(key1), len(r1.Part("holders")))
 			}

@@ -36,8 +36,7 @@ func find(t *testing.T, uses []listing.Use, kind keys.Kind, key string) listing.
 func uses(t *testing.T, l *listing.Lister) []listing.Use {
 	t.Helper()
 	all := redistest.Must(l.Resources(t.Context()))(t)
-	some := redistest.Must(l.Uses(t.Context(), all))(t)
-	return some
+	return redistest.Must(l.Uses(t.Context(), all))(t)
 }
 
 func TestWhatThePackagesHoldIsListed(t *testing.T) {
@@ -110,25 +109,17 @@ func TestWhatThePackagesHoldIsListed(t *testing.T) {
 			t.Errorf("the lock is %+v, want the token %d", u, lock.Token())
 		}
 		s = redistest.Must(l.State(ctx, u.Resource, listing.Bounds{}))(t)
-		if len(s.Holders) != 1 || s.Holders[0].ID != lock.ID() || s.Holders[0].Since.UnixMicro() != int64(lock.Token()) {
-			t.Errorf("its holder is %+v", s)
-		}
+		redistest.Check(t, len(s.Holders) == 1 && s.Holders[0].ID == lock.ID() && s.Holders[0].Since.UnixMicro() == int64(lock.Token()),
+			"its holder is %+v", s)
 		u = find(t, some, keys.Flight, "home")
-		if u.Value == nil || !u.Value.Known || u.Value.NotFound || u.Value.FreshFor <= 0 || u.Value.Bytes == 0 || u.InUse != 0 {
-			t.Errorf("the cached value is %+v, %+v", u, u.Value)
-		}
+		redistest.Check(t, u.Value != nil && u.Value.Known && !u.Value.NotFound && u.Value.FreshFor > 0 && u.Value.Bytes != 0 && u.InUse == 0,
+			"the cached value is %+v, %+v", u, u.Value)
 		u = find(t, some, keys.Flight, "slow")
-		if u.Value != nil || u.InUse != 1 {
-			t.Errorf("the load is %+v", u)
-		}
+		redistest.Check(t, u.Value == nil && u.InUse == 1, "the load is %+v", u)
 		u = find(t, some, keys.Flight, "")
-		if !u.Whole || u.InUse != 1 || u.Limit != 3 || u.Family != "pages" {
-			t.Errorf("the permits of loads are %+v", u)
-		}
+		redistest.Check(t, u.Whole && u.InUse == 1 && u.Limit == 3 && u.Family == "pages", "the permits of loads are %+v", u)
 		u = find(t, some, keys.Guard, "f")
-		if !u.Guarded || u.Token != lock.Token() {
-			t.Errorf("the guard is %+v", u)
-		}
+		redistest.Check(t, u.Guarded && u.Token == lock.Token(), "the guard is %+v", u)
 		if s = redistest.Must(l.State(ctx, u.Resource, listing.Bounds{}))(t); !s.Guarded || s.KeptFor <= 0 || s.Token != lock.Token() {
 			t.Errorf("the guard's state is %+v", s)
 		}
@@ -145,9 +136,8 @@ func TestWhatThePackagesHoldIsListed(t *testing.T) {
 			redistest.WantErr(t, closer.Close(ctx))
 		}
 		for _, u := range uses(t, l) {
-			if u.Kind == keys.Semaphore && !u.Idle() || u.Kind == keys.Mutex && (!u.Idle() || u.Token == 0) {
-				t.Errorf("after all was given back: %+v", u)
-			}
+			redistest.Check(t, (u.Kind != keys.Semaphore || u.Idle()) && (u.Kind != keys.Mutex || u.Idle() && u.Token != 0),
+				"after all was given back: %+v", u)
 		}
 	})
 }
@@ -161,9 +151,7 @@ func fill(t *testing.T, rdb redis.UniversalClient, key string, n int, expiry fun
 		members[i] = fmt.Sprintf("%s~host:%d.%d.1.30000.20000", handle, i%7, i+1)
 		pipe.ZAdd(t.Context(), key, redis.Z{Score: float64(expiry(i).UnixMilli()), Member: members[i]})
 		if i%1000 == 999 || i == n-1 {
-			if _, err := pipe.Exec(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			redistest.Must(pipe.Exec(t.Context()))(t)
 			pipe = rdb.Pipeline()
 		}
 	}
@@ -178,9 +166,7 @@ func unrelated(t *testing.T, rdb redis.UniversalClient, n int) {
 		for i := from; i < from+5000; i++ {
 			pipe.Set(t.Context(), fmt.Sprintf("session:%d", i), i, 0)
 		}
-		if _, err := pipe.Exec(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		redistest.Must(pipe.Exec(t.Context()))(t)
 	}
 }
 
@@ -240,14 +226,10 @@ func TestListingIsCompleteWhileRenewalsRun(t *testing.T) {
 			began := time.Now()
 			s, err := l.State(t.Context(), listing.Of("", keys.Semaphore, "big", "k", false), listing.Bounds{})
 			took := time.Since(began)
-			if err != nil {
-				t.Fatal(err)
-			}
+			redistest.WantErr(t, err)
 			seen := map[string]bool{}
 			for _, h := range s.Holders {
-				if seen[h.ID] || h.Permits != 1 {
-					t.Fatalf("%s is listed twice", h.ID)
-				}
+				redistest.CheckNow(t, !seen[h.ID] && h.Permits == 1, "%s is listed twice", h.ID)
 				seen[h.ID] = true
 			}
 			if len(seen) != n || s.InUse != n {
@@ -268,9 +250,7 @@ func TestAllKeysOfALargeFleetAreListed(t *testing.T) {
 			for i := from; i < from+1000; i++ {
 				pipe.ZAdd(t.Context(), fmt.Sprintf("leasehold:mtx:{jobs:%d}:holders", i), redis.Z{Score: ends, Member: handle + ".1.1.30000.1"})
 			}
-			if _, err := pipe.Exec(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			redistest.Must(pipe.Exec(t.Context()))(t)
 		}
 		began := time.Now()
 		l := listing.New(rdb, "")
@@ -282,9 +262,7 @@ func TestAllKeysOfALargeFleetAreListed(t *testing.T) {
 		for _, u := range some {
 			held += u.InUse
 		}
-		if len(some) != n || held != n {
-			t.Fatalf("%d keys were listed with %d locks, want %d", len(some), held, n)
-		}
+		redistest.CheckNow(t, len(some) == n && held == n, "%d keys were listed with %d locks, want %d", len(some), held, n)
 	})
 }
 
@@ -302,13 +280,9 @@ func TestPermitsOfOneExpiryAreAllListed(t *testing.T) {
 		})
 		l := listing.New(rdb, prefix)
 		s, err := l.State(t.Context(), listing.Of(prefix, keys.Semaphore, "n", "k", false), listing.Bounds{})
-		if err != nil || len(s.Holders) != 3500 {
-			t.Fatalf("%d of 3500 were listed: %v", len(s.Holders), err)
-		}
+		redistest.CheckNow(t, err == nil && len(s.Holders) == 3500, "%d of 3500 were listed: %v", len(s.Holders), err)
 		_, err = l.State(t.Context(), s.Resource, listing.Bounds{Entries: 2000})
-		if !errors.Is(err, listing.ErrTooMany) {
-			t.Fatalf("more than 2000 give %v", err)
-		}
+		redistest.CheckNow(t, errors.Is(err, listing.ErrTooMany), "more than 2000 give %v", err)
 	})
 }
 
@@ -327,13 +301,10 @@ func TestWhatHasExpiredIsNeverListed(t *testing.T) {
 		rdb.ZAdd(t.Context(), prefix+":sem:{n:k}:alive", redis.Z{Score: float64(now.UnixMilli() - 1), Member: member})
 		l := listing.New(rdb, prefix)
 		s, err := l.State(t.Context(), listing.Of(prefix, keys.Semaphore, "n", "k", false), listing.Bounds{})
-		if err != nil || len(s.Holders) != 100 || s.InUse != 100 || len(s.Waiters) != 0 {
-			t.Fatalf("%d holders and %d waiters are listed, want 100 and 0: %v", len(s.Holders), len(s.Waiters), err)
-		}
+		redistest.CheckNow(t, err == nil && len(s.Holders) == 100 && s.InUse == 100 && len(s.Waiters) == 0,
+			"%d holders and %d waiters are listed, want 100 and 0: %v", len(s.Holders), len(s.Waiters), err)
 		u := find(t, uses(t, l), keys.Semaphore, "k")
-		if u.InUse != 100 || u.Waiting != 0 || u.LongestWait != 0 {
-			t.Fatalf("the line is %+v", u)
-		}
+		redistest.CheckNow(t, u.InUse == 100 && u.Waiting == 0 && u.LongestWait == 0, "the line is %+v", u)
 	})
 }
 
@@ -349,13 +320,9 @@ func TestParkedWaitersKeepTheirTicket(t *testing.T) {
 		rdb.ZAdd(t.Context(), prefix+":sem:{n:k}:alive", redis.Z{Score: float64(now.UnixMilli() + 60_000), Member: member})
 		l := listing.New(rdb, prefix)
 		s, err := l.State(t.Context(), listing.Of(prefix, keys.Semaphore, "n", "k", false), listing.Bounds{})
-		if err != nil || len(s.Waiters) != 1 {
-			t.Fatalf("%d waiters are listed, want 1: %v", len(s.Waiters), err)
-		}
+		redistest.CheckNow(t, err == nil && len(s.Waiters) == 1, "%d waiters are listed, want 1: %v", len(s.Waiters), err)
 		for _, got := range []time.Duration{s.Waiters[0].WaitingFor, find(t, uses(t, l), keys.Semaphore, "k").LongestWait} {
-			if got < time.Minute-time.Second || got > 2*time.Minute {
-				t.Errorf("it has waited for %v; want a minute", got)
-			}
+			redistest.Check(t, got >= time.Minute-time.Second && got <= 2*time.Minute, "it has waited for %v; want a minute", got)
 		}
 	})
 }
@@ -373,9 +340,8 @@ func TestLostRepliesAreAskedForAgain(t *testing.T) {
 			fault := p.EatReply(redistest.Named(name), 1)
 			u := find(t, uses(t, l), keys.Semaphore, "k")
 			s, err := l.State(t.Context(), u.Resource, listing.Bounds{})
-			if err != nil || len(s.Holders) != 20 || u.InUse != 20 {
-				t.Fatalf("without a reply to %s: %d holders, %v, %+v", name, len(s.Holders), err, u)
-			}
+			redistest.CheckNow(t, err == nil && len(s.Holders) == 20 && u.InUse == 20,
+				"without a reply to %s: %d holders, %v, %+v", name, len(s.Holders), err, u)
 			select {
 			case <-fault.Fired():
 			default:
@@ -448,9 +414,8 @@ func TestTenantsOfAFamilyWithATotalAreListed(t *testing.T) {
 		}
 		rdb.Set(ctx, prefix+":sem:{wrong}:holders", "text", 0)
 		some, err = l.Uses(ctx, []listing.Resource{listing.Of(prefix, keys.Semaphore, "wrong", "idle", true)})
-		if err != nil || len(some) != 2 || some[0].Err == nil || some[1].Err == nil {
-			t.Errorf("the uses of what cannot be read are %+v, %v", some, err)
-		}
+		redistest.Check(t, err == nil && len(some) == 2 && some[0].Err != nil && some[1].Err != nil,
+			"the uses of what cannot be read are %+v, %v", some, err)
 	})
 }
 
@@ -505,9 +470,7 @@ func TestLeaseThatIsRenewedDuringASlowListingIsListed(t *testing.T) {
 				},
 			}})
 			s := redistest.Must(listing.New(rdb, prefix).State(t.Context(), r, listing.Bounds{}))(t)
-			if len(s.Holders) != 1 || s.Holders[0].ID != handle[:8]+"-1" {
-				t.Errorf("%s: listed are %+v", kind, s.Holders)
-			}
+			redistest.Check(t, len(s.Holders) == 1 && s.Holders[0].ID == handle[:8]+"-1", "%s: listed are %+v", kind, s.Holders)
 		}
 	})
 }

@@ -68,9 +68,7 @@ func TestMembersAreRead(t *testing.T) {
 		if want.extra {
 			want.first = text[:len(text)-2]
 		}
-		if !ok || got != want {
-			t.Errorf("%q is read as %+v, %v; want %+v", text, got, ok, want)
-		}
+		redistest.Check(t, ok && got == want, "%q is read as %+v, %v; want %+v", text, got, ok, want)
 	}
 	got, ok := parseMember("ten.a%3Ant+x:"+handle+"~h:1.7.2.1000.5.3.40+2", true)
 	if !ok || got.tenant != "ten.a:nt+x" || got.label != "h:1" || !got.extra || got.permits != 2 || got.limit != 5 || got.total != 40 {

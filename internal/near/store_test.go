@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
 // A copy that is not in the table is never found without its mark, whatever goes on at the same
@@ -55,9 +57,7 @@ func TestTableFindsNothingThatWasTakenOut(t *testing.T) {
 			t.Errorf("the copy of %s is in the ring and not in the table", c.slot.Name)
 		}
 	})
-	if n != s.count || s.bytes != n*overhead {
-		t.Errorf("%d copies in the ring, %d in the table, %d bytes", n, s.count, s.bytes)
-	}
+	redistest.Check(t, n == s.count && s.bytes == n*overhead, "%d copies in the ring, %d in the table, %d bytes", n, s.count, s.bytes)
 }
 
 // The store stays within its bytes, and keeps what is used.
@@ -74,16 +74,10 @@ func TestStoreKeepsWhatIsUsed(t *testing.T) {
 				t.Fatalf("%s was taken out, marked %v", out.slot.Name, out.dropped.Load())
 			}
 		})
-		if s.bytes > s.most {
-			t.Fatalf("%d bytes; want at most %d", s.bytes, s.most)
-		}
+		redistest.CheckNow(t, s.bytes <= s.most, "%d bytes; want at most %d", s.bytes, s.most)
 	}
-	if s.get("hot") != hot {
-		t.Error("a copy that was used all the time is gone")
-	}
-	if s.fits(s.most) {
-		t.Error("a copy as large as the store fits")
-	}
+	redistest.Check(t, s.get("hot") == hot, "a copy that was used all the time is gone")
+	redistest.Check(t, !s.fits(s.most), "a copy as large as the store fits")
 }
 
 // Two keys of the same set that are read in turn do not hide each other.
@@ -99,9 +93,8 @@ func TestDoorHasTwoSlots(t *testing.T) {
 			}
 		}
 	}
-	if hot[one] != 1 || hot[other] != 1 {
-		t.Errorf("of two keys that were read %d times in turn these are hot: %v", registerAt, hot)
-	}
+	redistest.Check(t, hot[one] == 1 && hot[other] == 1,
+		"of two keys that were read %d times in turn these are hot: %v", registerAt, hot)
 }
 
 // Reads that are further apart than the window do not add up, and a key that is forgotten starts
@@ -110,17 +103,11 @@ func TestDoorCountsWithinTheWindow(t *testing.T) {
 	t.Parallel()
 	d := newDoor(MinBytes, time.Second)
 	for i := range int64(100) {
-		if d.knock(7, i*int64(time.Second)*2/5) {
-			t.Fatalf("hot at three reads per window, at read %d", i)
-		}
+		redistest.CheckNow(t, !d.knock(7, i*int64(time.Second)*2/5), "hot at three reads per window, at read %d", i)
 	}
 	for i := range registerAt {
-		if hot := d.knock(9, 0); hot != (i == registerAt-1) {
-			t.Errorf("hot at read %d: %v", i+1, hot)
-		}
+		redistest.Expect(t, d.knock(9, 0), i == registerAt-1, "hot at read %d: %v", i+1)
 	}
 	d.forget(9)
-	if d.knock(9, 0) {
-		t.Error("hot at the first read after it was forgotten")
-	}
+	redistest.Check(t, !d.knock(9, 0), "hot at the first read after it was forgotten")
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/internal/loads"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
 // openInbox is an inbox that has been listening for long.
@@ -35,9 +36,7 @@ func listed(readers ...string) (d loads.Dropped) {
 func await(t *testing.T, w *Writer, all ...*Told) time.Duration {
 	t.Helper()
 	began := time.Now()
-	if !w.Await(all, nil, nil) {
-		t.Error("the wait ended before its time")
-	}
+	redistest.Check(t, w.Await(all, nil, nil), "the wait ended before its time")
 	for _, told := range all {
 		w.End(told)
 	}
@@ -50,21 +49,15 @@ func TestWriterCountsByNumberAndReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTestWriter()
 		first, second := w.Begin(), w.Begin()
-		if first == second || first.Ack.Number == second.Ack.Number {
-			t.Fatal("two calls have one number")
-		}
+		redistest.CheckNow(t, first != second && first.Ack.Number != second.Ack.Number, "two calls have one number")
 		w.acknowledged("b", second.Ack.Number)
 		for _, told := range []*Told{first, second} {
 			w.Replied(told, "k", time.Now(), listed("a", "b"))
 		}
 		w.acknowledged("a", first.Ack.Number)
 		w.acknowledged("b", first.Ack.Number)
-		if took := await(t, w, first); took != 0 {
-			t.Errorf("a wait for readers that had acknowledged took %v", took)
-		}
-		if took := await(t, w, second); took != lasts {
-			t.Errorf("a wait for a reader that had acknowledged an earlier call took %v; want %v", took, lasts)
-		}
+		redistest.Expect(t, await(t, w, first), 0, "a wait for readers that had acknowledged took %v")
+		redistest.Expect(t, await(t, w, second), lasts, "a wait for a reader that had acknowledged an earlier call took %v")
 		third := w.Begin()
 		w.Replied(third, "k", time.Now(), listed("a", "b"))
 		go func() {
@@ -74,12 +67,8 @@ func TestWriterCountsByNumberAndReader(t *testing.T) {
 			time.Sleep(time.Millisecond)
 			w.acknowledged("b", third.Ack.Number)
 		}()
-		if took := await(t, w, third); took != 2*time.Millisecond {
-			t.Errorf("the wait took %v; want until the last acknowledgement", took)
-		}
-		if len(w.calls) != 0 {
-			t.Errorf("%d calls are left", len(w.calls))
-		}
+		redistest.Expect(t, await(t, w, third), 2*time.Millisecond, "the wait took %v; want until the last acknowledgement")
+		redistest.Expect(t, len(w.calls), 0, "%d calls are left")
 	})
 }
 
@@ -92,9 +81,7 @@ func TestWriterWaitsForReadersThatAreNotListed(t *testing.T) {
 		d.Rest = 2 * time.Second
 		w.Replied(told, "k", time.Now(), d)
 		w.acknowledged("a", told.Ack.Number)
-		if took := await(t, w, told); took != 2*time.Second {
-			t.Errorf("it took %v; want 2 s", took)
-		}
+		redistest.Expect(t, await(t, w, told), 2*time.Second, "it took %v; want 2 s")
 	})
 }
 

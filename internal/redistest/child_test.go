@@ -44,17 +44,11 @@ func (*orphanTB) Fatalf(f string, a ...any) { panic(fmt.Sprintf(f, a...)) }
 func TestChildTalksAndEnds(t *testing.T) {
 	NoLeaks(t)
 	c := StartChild(t, "echo", "a", "-test.run=x")
-	if got := c.Expect("args"); got != "a,-test.run=x" {
-		t.Fatalf("the child's arguments are %q", got)
-	}
+	Require(t, c.Expect("args"), "a,-test.run=x", "the child's arguments are %q")
 	c.Send("hello")
-	if got := c.Expect("echo"); got != "hello" {
-		t.Fatalf("the child echoes %q", got)
-	}
+	Require(t, c.Expect("echo"), "hello", "the child echoes %q")
 	c.CloseInput()
-	if code := c.Wait(); code != 7 {
-		t.Fatalf("exit code %d", code)
-	}
+	Require(t, c.Wait(), 7, "exit code %d")
 	if line, err := c.Line(); err != io.EOF {
 		t.Fatalf("after the end: %q, %v", line, err)
 	}
@@ -69,24 +63,16 @@ func TestChildrenDieWithTheTestProcess(t *testing.T) {
 	c := StartChild(t, "orphan")
 	var pids []int
 	for {
-		line, err := c.Line()
-		if err != nil {
-			t.Fatal(err)
-		}
+		line := Must(c.Line())(t)
 		if line == "ready" {
 			break
 		}
 		_, number, _ := strings.Cut(line, " ")
-		pid, err := strconv.Atoi(number)
-		if err != nil {
-			t.Fatal(err)
-		}
+		pid := Must(strconv.Atoi(number))(t)
 		pids = append(pids, pid)
 	}
 	for _, pid := range pids {
-		if err := syscall.Kill(pid, 0); err != nil {
-			t.Fatalf("process %d: %v", pid, err)
-		}
+		Require(t, syscall.Kill(pid, 0), nil, "process %d: %v", pid)
 	}
 	c.Kill()
 	for _, pid := range pids {

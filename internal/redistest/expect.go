@@ -2,6 +2,8 @@ package redistest
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -41,6 +43,54 @@ func Must[T any](v T, err error) func(tb testing.TB) T {
 			tb.Fatal(err)
 		}
 		return v
+	}
+}
+
+// Expect fails the test, which goes on, unless got is want. What says what was compared, with
+// args; its last verb may be for got.
+func Expect[T comparable](tb testing.TB, got, want T, what string, args ...any) {
+	tb.Helper()
+	if got != want {
+		tb.Error(differs(got, want, what, args))
+	}
+}
+
+// Require is Expect, but ends the test.
+func Require[T comparable](tb testing.TB, got, want T, what string, args ...any) {
+	tb.Helper()
+	if got != want {
+		tb.Fatal(differs(got, want, what, args))
+	}
+}
+
+// Check fails the test, which goes on, unless ok.
+func Check(tb testing.TB, ok bool, format string, args ...any) {
+	tb.Helper()
+	if !ok {
+		tb.Errorf(format, args...)
+	}
+}
+
+// CheckNow is Check, but ends the test.
+func CheckNow(tb testing.TB, ok bool, format string, args ...any) {
+	tb.Helper()
+	if !ok {
+		tb.Fatalf(format, args...)
+	}
+}
+
+func differs(got, want any, what string, args []any) string {
+	if strings.Count(what, "%") > len(args) {
+		return fmt.Sprintf(what+"; want %v", slices.Concat(args, []any{got, want})...)
+	}
+	return fmt.Sprintf(what+": got %v, want %v", slices.Concat(args, []any{got, want})...)
+}
+
+// NoError fails the test, which goes on, if there is an error.
+func NoError(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Error(err)
 	}
 }
 

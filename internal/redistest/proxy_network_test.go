@@ -14,30 +14,20 @@ func TestProxyDropsMessagesOnly(t *testing.T) {
 		sub := p.Client(opt).Subscribe(t.Context(), channel)
 		defer sub.Close()
 		receive := func() any {
-			m, err := sub.Receive(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			return m
+			return Must(sub.Receive(t.Context()))(t)
 		}
 		receive()
 		publish := func(to, text string) {
-			if n, err := rdb.Publish(t.Context(), to, text).Result(); err != nil || n != 1 {
-				t.Fatalf("published to %d, %v", n, err)
-			}
+			Require(t, Must(rdb.Publish(t.Context(), to, text).Result())(t), 1, "published to %d")
 		}
 		p.DropMessages(true)
 		publish(channel, "lost")
-		if err := sub.PSubscribe(t.Context(), pattern+"*"); err != nil {
-			t.Fatal(err)
-		}
+		WantErr(t, sub.PSubscribe(t.Context(), pattern+"*"))
 		if s, ok := receive().(*redis.Subscription); !ok || s.Channel != pattern+"*" {
 			t.Fatalf("instead of the confirmation: %v", s)
 		}
 		publish(pattern+"x", "lost")
-		if err := sub.Ping(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		WantErr(t, sub.Ping(t.Context()))
 		if m, ok := receive().(*redis.Pong); !ok {
 			t.Fatalf("instead of the pong: %v", m)
 		}
@@ -66,9 +56,7 @@ func TestProxyPairsRepliesBehindSubscriptions(t *testing.T) {
 		if err := sub.Ping(t.Context()); err != nil { // opens the connection
 			t.Fatal(err)
 		}
-		if _, err := sub.Receive(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		Must(sub.Receive(t.Context()))(t)
 		p.SetHook(func(ev Event) Action {
 			if ev.Stage == OnReply {
 				seen <- ev.Name()
@@ -82,17 +70,11 @@ func TestProxyPairsRepliesBehindSubscriptions(t *testing.T) {
 			func() error { return sub.Unsubscribe(t.Context()) },
 			func() error { return sub.Ping(t.Context()) },
 		} {
-			if err := step(); err != nil {
-				t.Fatal(err)
-			}
+			WantErr(t, step())
 		}
 		for _, want := range []string{"SUBSCRIBE", "SUBSCRIBE", "PSUBSCRIBE", "UNSUBSCRIBE", "UNSUBSCRIBE", "UNSUBSCRIBE", "PING"} {
-			if _, err := sub.Receive(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			if got := <-seen; got != want {
-				t.Fatalf("a reply to %s was paired with %s", want, got)
-			}
+			Must(sub.Receive(t.Context()))(t)
+			Require(t, <-seen, want, "a reply to %s was paired with %s", want)
 		}
 	})
 }
@@ -102,9 +84,7 @@ func TestProxyHookLosesOneMessage(t *testing.T) {
 		channel := Name(t)
 		sub := p.Client(opt).Subscribe(t.Context(), channel)
 		defer sub.Close()
-		if _, err := sub.Receive(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		Must(sub.Receive(t.Context()))(t)
 		p.SetHook(func(ev Event) Action {
 			if ev.Stage == OnMessage && ev.Channel == channel && ev.Payload == "2" {
 				return Vanish
@@ -112,9 +92,7 @@ func TestProxyHookLosesOneMessage(t *testing.T) {
 			return Pass
 		})
 		for _, text := range []string{"1", "2", "3"} {
-			if err := rdb.Publish(t.Context(), channel, text).Err(); err != nil {
-				t.Fatal(err)
-			}
+			WantErr(t, rdb.Publish(t.Context(), channel, text).Err())
 		}
 		for _, want := range []string{"1", "3"} {
 			if m, err := sub.ReceiveMessage(t.Context()); err != nil || m.Payload != want {
@@ -141,9 +119,7 @@ func TestProxyCutHoldsWhatOpenConnectionsSent(t *testing.T) {
 			case <-time.After(10 * time.Millisecond):
 			}
 			p.Heal()
-			if err := <-got; err != nil {
-				t.Fatal(err)
-			}
+			WantErr(t, <-got)
 		}
 	})
 }
@@ -184,9 +160,7 @@ func TestProxyHealDiscardsStrays(t *testing.T) {
 		cutAndLeave(t, p, key, opt)
 		p.Heal()
 		eventually(t, "the closed connection stays", func() bool { return p.Conns() == 1 })
-		if err := rdb.Get(t.Context(), key).Err(); err != redis.Nil {
-			t.Fatalf("the stray request ran: %v", err)
-		}
+		WantErr(t, rdb.Get(t.Context(), key).Err(), redis.Nil)
 	})
 }
 
@@ -204,9 +178,7 @@ func TestProxyDelays(t *testing.T) {
 	eachProxy(t, func(t *testing.T, p *Proxy, rdb *redis.Client, _ func(*redis.Options)) {
 		p.Delay(15*time.Millisecond, 25*time.Millisecond)
 		start := time.Now()
-		if err := rdb.Ping(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
+		WantErr(t, rdb.Ping(t.Context()).Err())
 		if took := time.Since(start); took < 40*time.Millisecond {
 			t.Fatalf("a round trip of %s", took)
 		}
@@ -217,9 +189,7 @@ func TestProxyDelays(t *testing.T) {
 func TestProxyRefusesAndClosesConnections(t *testing.T) {
 	eachProxy(t, func(t *testing.T, p *Proxy, rdb *redis.Client, opt func(*redis.Options)) {
 		p.Refuse(true)
-		if err := rdb.Ping(t.Context()).Err(); err != nil {
-			t.Fatalf("an open connection is hit: %v", err)
-		}
+		Require(t, rdb.Ping(t.Context()).Err(), nil, "an open connection is hit: %v")
 		if err := p.Client(opt).Ping(t.Context()).Err(); err == nil {
 			t.Fatal("a new connection works")
 		}
@@ -228,8 +198,6 @@ func TestProxyRefusesAndClosesConnections(t *testing.T) {
 			t.Fatal("a closed connection works")
 		}
 		p.Refuse(false)
-		if err := rdb.Ping(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
+		WantErr(t, rdb.Ping(t.Context()).Err())
 	})
 }

@@ -27,9 +27,7 @@ func eachProxy(t *testing.T, fn func(t *testing.T, p *Proxy, rdb *redis.Client, 
 					o.ReadTimeout = 5 * time.Second
 				}
 				rdb := p.Client(opt)
-				if err := rdb.Ping(t.Context()).Err(); err != nil {
-					t.Fatal(err)
-				}
+				WantErr(t, rdb.Ping(t.Context()).Err())
 				fn(t, p, rdb, opt)
 			})
 		}
@@ -40,19 +38,13 @@ func TestProxyEatsTheReplyAfterExecution(t *testing.T) {
 	eachProxy(t, func(t *testing.T, p *Proxy, rdb *redis.Client, _ func(*redis.Options)) {
 		key := Name(t)
 		fault := p.EatReply(Named("incr"), 2)
-		if n, err := rdb.Incr(t.Context(), key).Result(); err != nil || n != 1 {
-			t.Fatalf("the first reply is %d, %v", n, err)
-		}
+		Require(t, Must(rdb.Incr(t.Context(), key).Result())(t), 1, "the first reply is %d")
 		if n, err := rdb.Incr(t.Context(), key).Result(); err == nil {
 			t.Fatalf("the second reply, %d, came through", n)
 		}
 		fault.Wait()
-		if n, err := rdb.Incr(t.Context(), key).Result(); err != nil || n != 3 {
-			t.Fatalf("the third reply is %d, %v", n, err)
-		}
-		if n := p.Count("INCR"); n != 3 {
-			t.Fatalf("%d commands counted", n)
-		}
+		Require(t, Must(rdb.Incr(t.Context(), key).Result())(t), 3, "the third reply is %d")
+		Require(t, p.Count("INCR"), 3, "%d commands counted")
 	})
 }
 
@@ -64,9 +56,7 @@ func TestProxyDropsTheRequestBeforeExecution(t *testing.T) {
 			t.Fatal("a reply without a request")
 		}
 		fault.Wait()
-		if n, err := rdb.Incr(t.Context(), key).Result(); err != nil || n != 1 {
-			t.Fatalf("the next reply is %d, %v", n, err)
-		}
+		Require(t, Must(rdb.Incr(t.Context(), key).Result())(t), 1, "the next reply is %d")
 	})
 }
 
@@ -76,15 +66,10 @@ func TestProxyEatsOneReplyOfAPipeline(t *testing.T) {
 	eachProxy(t, func(t *testing.T, p *Proxy, rdb *redis.Client, _ func(*redis.Options)) {
 		key := Name(t)
 		fault := p.EatReply(Named("incr"), 3)
-		conn, err := net.Dial("tcp", p.Addr())
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := Must(net.Dial("tcp", p.Addr()))(t)
 		defer conn.Close()
 		incr := fmt.Sprintf("*2\r\n$4\r\nincr\r\n$%d\r\n%s\r\n", len(key), key)
-		if _, err := io.WriteString(conn, strings.Repeat(incr, 5)); err != nil {
-			t.Fatal(err)
-		}
+		Must(io.WriteString(conn, strings.Repeat(incr, 5)))(t)
 		if got, err := io.ReadAll(conn); err != nil || string(got) != ":1\r\n:2\r\n" {
 			t.Fatalf("received %q, %v", got, err)
 		}
@@ -108,9 +93,7 @@ func TestProxyDeliversAHeldRequestLate(t *testing.T) {
 		}
 		_ = hasty.Close()
 		fault.Wait()
-		if err := rdb.Get(t.Context(), key).Err(); err != redis.Nil {
-			t.Fatalf("the held request ran: %v", err)
-		}
+		WantErr(t, rdb.Get(t.Context(), key).Err(), redis.Nil)
 		fault.Release()
 		eventually(t, "the held request never ran", func() bool { return rdb.Get(t.Context(), key).Val() == "early" })
 		eventually(t, "the closed connection stays", func() bool { return p.Conns() == 1 })
@@ -124,18 +107,14 @@ func TestProxyHoldsAReply(t *testing.T) {
 		got := make(chan error, 1)
 		go func() { got <- rdb.Incr(context.Background(), key).Err() }()
 		fault.Wait()
-		if n, err := p.Client(opt).Get(t.Context(), key).Int(); err != nil || n != 1 {
-			t.Fatalf("while the reply is held the server has %d, %v", n, err)
-		}
+		Require(t, Must(p.Client(opt).Get(t.Context(), key).Int())(t), 1, "while the reply is held the server has %d")
 		select {
 		case err := <-got:
 			t.Fatalf("the reply came through: %v", err)
 		default:
 		}
 		fault.Release()
-		if err := <-got; err != nil {
-			t.Fatal(err)
-		}
+		WantErr(t, <-got)
 	})
 }
 
@@ -144,16 +123,12 @@ func TestProxyHookSeesWordsAndReplies(t *testing.T) {
 		key := Name(t)
 		var seen []Event // one connection with one command at a time: no lock
 		p.SetHook(func(ev Event) Action { seen = append(seen, ev); return Pass })
-		if err := rdb.Set(t.Context(), key, "a\r\nb", 0).Err(); err != nil {
-			t.Fatal(err)
-		}
+		WantErr(t, rdb.Set(t.Context(), key, "a\r\nb", 0).Err())
 		if err := rdb.LPush(t.Context(), key, "x").Err(); err == nil {
 			t.Fatal("a list in a string")
 		}
 		p.SetHook(nil)
-		if len(seen) != 4 || seen[0].Stage != OnRequest || seen[1].Stage != OnReply {
-			t.Fatalf("seen: %+v", seen)
-		}
+		CheckNow(t, len(seen) == 4 && seen[0].Stage == OnRequest && seen[1].Stage == OnReply, "seen: %+v", seen)
 		if seen[1].Name() != "SET" || seen[1].Cmd[2] != "a\r\nb" || string(seen[1].Reply) != "+OK\r\n" || seen[1].Failed() {
 			t.Fatalf("seen: %+v", seen[1])
 		}
@@ -172,9 +147,7 @@ func TestProxyCutsAtAnyByte(t *testing.T) {
 		reply := len(":1\r\n")
 		ran := 0
 		try := func(dir Direction, n int, runs bool) {
-			if err := rdb.Ping(t.Context()).Err(); err != nil {
-				t.Fatal(err)
-			}
+			WantErr(t, rdb.Ping(t.Context()).Err())
 			fault := p.CutAfter(dir, int64(n))
 			err := rdb.Incr(t.Context(), key).Err()
 			fault.Wait()
@@ -188,9 +161,8 @@ func TestProxyCutsAtAnyByte(t *testing.T) {
 			// still be running.
 			eventually(t, fmt.Sprintf("cut after %d bytes (direction %d): not run", n, dir), func() bool {
 				got, err := rdb.Get(t.Context(), key).Int()
-				if err != nil && !errors.Is(err, redis.Nil) || got > ran {
-					t.Fatalf("cut after %d bytes (direction %d): %d run, %v", n, dir, got, err)
-				}
+				CheckNow(t, (err == nil || errors.Is(err, redis.Nil)) && got <= ran,
+					"cut after %d bytes (direction %d): %d run, %v", n, dir, got, err)
 				return got == ran
 			})
 		}
@@ -208,9 +180,7 @@ func TestProxyCutsAtAnyByte(t *testing.T) {
 func impatient(t *testing.T, p *Proxy, opt func(*redis.Options)) *redis.Client {
 	t.Helper()
 	rdb := p.Client(opt)
-	if err := rdb.Ping(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	WantErr(t, rdb.Ping(t.Context()).Err())
 	hasty := rdb.WithTimeout(10 * time.Millisecond)
 	hasty.Options().WriteTimeout = time.Minute // the options are this clone's own
 	return hasty

@@ -18,9 +18,7 @@ func TestFramesAreReadWholeAndUnchanged(t *testing.T) {
 	r := bufio.NewReader(strings.NewReader(strings.Join(frames, "")))
 	for _, want := range frames {
 		f, err := readFrame(r)
-		if err != nil || string(f.raw) != want {
-			t.Fatalf("%q was read as %q, %v", want, f.raw, err)
-		}
+		CheckNow(t, err == nil && string(f.raw) == want, "%q was read as %q, %v", want, f.raw, err)
 	}
 }
 

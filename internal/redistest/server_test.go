@@ -25,9 +25,7 @@ func TestKilledServerIsGoneAndRestartsEmpty(t *testing.T) {
 	eachVersion(t, func(t *testing.T, v Version) {
 		s := StartServer(t, v)
 		rdb := s.Client(hasty)
-		if err := rdb.Set(t.Context(), "k", "v", 0).Err(); err != nil {
-			t.Fatal(err)
-		}
+		WantErr(t, rdb.Set(t.Context(), "k", "v", 0).Err())
 		s.Kill()
 		if err := rdb.Ping(t.Context()).Err(); err == nil {
 			t.Fatal("a killed server answers")
@@ -37,9 +35,7 @@ func TestKilledServerIsGoneAndRestartsEmpty(t *testing.T) {
 		if s.Addr() != addr {
 			t.Fatalf("moved from %s to %s", addr, s.Addr())
 		}
-		if err := s.Client().Get(t.Context(), "k").Err(); err != redis.Nil {
-			t.Fatalf("the key: %v", err)
-		}
+		WantErr(t, s.Client().Get(t.Context(), "k").Err(), redis.Nil)
 	})
 }
 
@@ -51,12 +47,8 @@ func TestSharedServerIsOneAndCannotBeKilled(t *testing.T) {
 	}
 	tb := &recorder{TB: t}
 	Shared(tb, v).Kill()
-	if tb.errors != 1 {
-		t.Fatalf("%d errors", tb.errors)
-	}
-	if err := a.Client().Ping(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	Require(t, tb.errors, 1, "%d errors")
+	WantErr(t, a.Client().Ping(t.Context()).Err())
 }
 
 type recorder struct {

@@ -13,25 +13,17 @@ func TestMatrixReachesItsTargets(t *testing.T) {
 		kinds[target.Kind]++
 		rdb, admin := target.Client(t), target.Admin(t)
 		key := Name(t)
-		if err := admin.Set(t.Context(), key, "v", 0).Err(); err != nil {
-			t.Fatal(err)
-		}
+		WantErr(t, admin.Set(t.Context(), key, "v", 0).Err())
 		if target.Kind != KindTLS {
-			if got, err := rdb.Get(t.Context(), key).Result(); err != nil || got != "v" {
-				t.Fatalf("another client reads %q, %v", got, err)
-			}
+			Require(t, Must(rdb.Get(t.Context(), key).Result())(t), "v", "another client reads %q")
 		} else {
 			own := "leasehold:sem:{" + key + ":k}:holders"
-			if err := rdb.ZAdd(t.Context(), own, redis.Z{}).Err(); err != nil {
-				t.Errorf("a key of the packages: %v", err)
-			}
+			Expect(t, rdb.ZAdd(t.Context(), own, redis.Z{}).Err(), nil, "a key of the packages: %v")
 			for what, err := range map[string]error{
 				"another's key":   rdb.Get(t.Context(), key).Err(),
 				"another command": rdb.Type(t.Context(), own).Err(),
 			} {
-				if err == nil || !strings.HasPrefix(err.Error(), "NOPERM") {
-					t.Errorf("%s: %v; want NOPERM", what, err)
-				}
+				Check(t, err != nil && strings.HasPrefix(err.Error(), "NOPERM"), "%s: %v; want NOPERM", what, err)
 			}
 			plain := redis.NewClient(&redis.Options{Addr: rdb.(*redis.Client).Options().Addr, MaxRetries: -1})
 			defer plain.Close()
@@ -51,16 +43,10 @@ func TestMatrixReachesItsTargets(t *testing.T) {
 func TestNamesAreShortPlainAndUnique(t *testing.T) {
 	t.Run("With a long subtest's name / Ümlauts {tags}:%", func(t *testing.T) {
 		a, b := Name(t), Name(t)
-		if a == b {
-			t.Fatalf("twice %q", a)
-		}
+		CheckNow(t, a != b, "twice %q", a)
 		for _, r := range a {
-			if !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-') {
-				t.Fatalf("%q holds %q", a, r)
-			}
+			CheckNow(t, r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-', "%q holds %q", a, r)
 		}
-		if len(a) > 33 {
-			t.Fatalf("%q is %d bytes long", a, len(a))
-		}
+		CheckNow(t, len(a) <= 33, "%q is %d bytes long", a, len(a))
 	})
 }

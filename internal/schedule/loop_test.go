@@ -95,9 +95,7 @@ func TestIdleLoopEnds(t *testing.T) {
 			l.mu.Lock()
 			running := l.running
 			l.mu.Unlock()
-			if running {
-				t.Fatal("the goroutine is still there")
-			}
+			redistest.CheckNow(t, !running, "the goroutine is still there")
 		}
 	})
 }
@@ -137,9 +135,7 @@ func TestScheduleKeepsOrder(t *testing.T) {
 		s.put(e)
 		want[e] = e.at
 	}
-	if len(s) != len(want) {
-		t.Fatalf("%d are scheduled; want %d", len(s), len(want))
-	}
+	redistest.Require(t, len(s), len(want), "%d are scheduled")
 	for last := base; len(s) > 0; {
 		e := s[0]
 		if e.at.Before(last) || !want[e].Equal(e.at) {
@@ -161,9 +157,8 @@ func TestDueAgainSoonIsNotLate(t *testing.T) {
 		l.Put(&c.Entry, c, at, 0)
 		time.Sleep(3 * time.Second)
 		l.Close()
-		if len(c.dues) != 2 || !c.dues[1].Equal(at.Add(c.every)) {
-			t.Errorf("to be due at %v, and %v later; was at %v", at, c.every, c.dues)
-		}
+		redistest.Check(t, len(c.dues) == 2 && c.dues[1].Equal(at.Add(c.every)),
+			"to be due at %v, and %v later; was at %v", at, c.every, c.dues)
 	})
 }
 

@@ -60,9 +60,7 @@ func (d *desk) run(script string, args ...any) []int64 {
 	began := time.Now()
 	v, err := scripts[script].Run(context.Background(), d.rdb, names, args...).Int64Slice()
 	d.took = time.Since(began)
-	if err != nil {
-		d.Fatalf("%s %v: %v", script, args, err)
-	}
+	redistest.CheckNow(d, err == nil, "%s %v: %v", script, args, err)
 	return v
 }
 
@@ -155,14 +153,9 @@ func (d *desk) goOn() {
 
 func (d *desk) set(key string, limit int) {
 	d.Helper()
-	now, err := d.rdb.Time(d.Context()).Result()
-	if err != nil {
-		d.Fatal(err)
-	}
+	now := redistest.Must(d.rdb.Time(d.Context()).Result())(d)
 	v := d.run("set", key, limit, d.handle, now.UnixMicro(), d.total)
-	if v[0] != 1 {
-		d.Fatalf("set answered %v", v)
-	}
+	redistest.CheckNow(d, v[0] == 1, "set answered %v", v)
 	d.more = v[2] == 1
 	d.hear(v[3:])
 }

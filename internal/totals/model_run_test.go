@@ -191,8 +191,7 @@ func TestConstantsOfTheReference(t *testing.T) {
 		"FORGOTTEN": forgotten, "LOOK": look, "CHARGES_KEPT": chargesKept, "TOMBSTONE": tombstone, "MARK_KEPT": markKept,
 	} {
 		found := regexp.MustCompile(`(?m)^local ` + name + ` = (\d+) `).FindStringSubmatch(text)
-		if len(found) != 2 || found[1] != strconv.FormatFloat(want, 'f', -1, 64) {
-			t.Errorf("%s is %q in the scripts; the reference has %.0f", name, found, want)
-		}
+		redistest.Check(t, len(found) == 2 && found[1] == strconv.FormatFloat(want, 'f', -1, 64),
+			"%s is %q in the scripts; the reference has %.0f", name, found, want)
 	}
 }

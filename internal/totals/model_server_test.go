@@ -67,9 +67,7 @@ func newServer(t *testing.T, target redistest.Target) *server {
 	s.inbox = s.rdb.Subscribe(t.Context(), s.channels()...)
 	t.Cleanup(func() { _ = s.inbox.Close() })
 	for range handles {
-		if _, err := s.inbox.Receive(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		redistest.Must(s.inbox.Receive(t.Context()))(t)
 	}
 	return s
 }

@@ -47,9 +47,7 @@ func TestLostPartsHealWithinASignOfLife(t *testing.T) {
 								t.Fatalf("%s holds %d permits; its limit is 2", a.key, use[a.key])
 							}
 						}
-						if len(d.held)+len(other.held) > 4 {
-							t.Fatalf("%d permits are held of 4", len(d.held)+len(other.held))
-						}
+						redistest.CheckNow(t, len(d.held)+len(other.held) <= 4, "%d permits are held of 4", len(d.held)+len(other.held))
 						if len(one.held) > 0 {
 							one.leave(one.any())
 						}
@@ -58,9 +56,7 @@ func TestLostPartsHealWithinASignOfLife(t *testing.T) {
 				if n := len(d.waiting) + len(other.waiting); n > 0 {
 					t.Errorf("%d still wait", n)
 				}
-				if n := d.rdb.ZCard(t.Context(), d.part("holders")).Val(); n != 0 {
-					t.Errorf("%d permits are left", n)
-				}
+				redistest.Expect(t, d.rdb.ZCard(t.Context(), d.part("holders")).Val(), 0, "%d permits are left")
 			})
 		})
 	}
@@ -78,10 +74,7 @@ func TestDeadWaitersOfTheKeyDoNotCount(t *testing.T) {
 		for range 3 {
 			dead.enter("k", 1, 1, 1)
 		}
-		now, err := d.rdb.Time(t.Context()).Result()
-		if err != nil {
-			t.Fatal(err)
-		}
+		now := redistest.Must(d.rdb.Time(t.Context()).Result())(t)
 		for _, a := range dead.waiting {
 			ended := now.Add(-time.Minute)
 			if a.key == "k" {
@@ -107,9 +100,7 @@ func TestPermitsTakenAnewAreNotDroppedAsExpired(t *testing.T) {
 				t.Fatalf("%s: enter answered %v", why, v)
 			}
 			for _, part := range []string{"holders", "places"} {
-				if n := d.card(part); n != 3 {
-					t.Errorf("%s: %s has %d permits; 3 were granted", why, part, n)
-				}
+				redistest.Expect(t, d.card(part), 3, "%s: %s has %d permits; 3 were granted", why, part)
 			}
 			time.Sleep(120 * time.Millisecond) // the lease expires
 		}
@@ -123,9 +114,7 @@ func TestWaiterThatIsQueuedAnewCountsOnce(t *testing.T) {
 		d.enter("k", 1, 1, 1)
 		waiter := fmt.Sprintf("k:%s.100.1.10000.1.1.1", d.handle)
 		v := d.run("enter", waiter, 1, 10_000, 1, d.total, 0, "0 0 0")
-		if v[0] != 2 || v[6] != 1 {
-			t.Fatalf("enter answered %v", v)
-		}
+		redistest.CheckNow(t, v[0] == 2 && v[6] == 1, "enter answered %v", v)
 		ticket := d.rdb.ZScore(t.Context(), d.part("queue"), waiter).Val()
 		d.rdb.Del(t.Context(), d.part("queue"), d.part("alive"))
 		if v := d.run("enter", waiter, 1, 10_000, 1, d.total, 0, fmt.Sprintf("%.0f 0 0", ticket)); v[0] != 2 || v[6] != 1 {
@@ -178,9 +167,7 @@ func TestLastWaiterLeavesNoTurns(t *testing.T) {
 				d.enter("heavy", 2, 4, 1)
 				d.rdb.ZAdd(t.Context(), d.part("turns"), redis.Z{Member: "heavy", Score: 1}) // it has had turns
 				if harm {
-					if d.enter("late", 1, 4, 1) {
-						t.Fatal("a request passed the one that holds it up")
-					}
+					redistest.CheckNow(t, !d.enter("late", 1, 4, 1), "a request passed the one that holds it up")
 					time.Sleep(100 * time.Millisecond)
 					for _, a := range d.waiting {
 						if a.key == "late" {
@@ -190,14 +177,10 @@ func TestLastWaiterLeavesNoTurns(t *testing.T) {
 					}
 				}
 				d.leave(0)
-				if len(d.waiting) > 0 {
-					t.Fatalf("%d still wait", len(d.waiting))
-				}
+				redistest.CheckNow(t, len(d.waiting) <= 0, "%d still wait", len(d.waiting))
 				left := d.rdb.ZRange(t.Context(), d.part("turns"), 0, -1).Val()
 				charged := slices.Contains(left, ":heavy") && slices.Contains(left, ":")
-				if harm != charged || !harm && len(left) > 0 || len(d.marks()) > 0 {
-					t.Errorf("turns has %q", left)
-				}
+				redistest.Check(t, harm == charged && (harm || len(left) <= 0) && len(d.marks()) <= 0, "turns has %q", left)
 				if ends := d.rdb.PTTL(t.Context(), d.part("turns")).Val(); harm && (ends < 23*time.Second || ends > 24*time.Second) {
 					t.Errorf("turns is kept for %v; want 24 s", ends)
 				}
@@ -236,15 +219,9 @@ func TestLostPlacesAdmitNobodyBeyondALimit(t *testing.T) {
 		}
 		d.enter("other", 1, 3, 1)
 		d.rdb.Del(t.Context(), d.part("places"))
-		if d.enter("k", 1, 3, 1) {
-			t.Error("a fourth permit was granted of three")
-		}
-		if n := d.card("places"); n != 4 {
-			t.Errorf("places has %d members; want 4", n)
-		}
-		if d.rdb.PTTL(t.Context(), d.part("places")).Val() <= 0 {
-			t.Error("places does not expire")
-		}
+		redistest.Check(t, !d.enter("k", 1, 3, 1), "a fourth permit was granted of three")
+		redistest.Expect(t, d.card("places"), 4, "places has %d members")
+		redistest.Check(t, d.rdb.PTTL(t.Context(), d.part("places")).Val() > 0, "places does not expire")
 	})
 }
 
@@ -272,9 +249,7 @@ func TestLateSettingsUndoNothing(t *testing.T) {
 			set(key, called, 0, counts, "")
 			set(key, called-1, 5, overtaken, "")
 		}
-		if n := d.rdb.Exists(t.Context(), d.part("limits")).Val(); n != 0 {
-			t.Error("limits is left after it was set back")
-		}
+		redistest.Expect(t, d.rdb.Exists(t.Context(), d.part("limits")).Val(), 0, "limits is left after it was set back")
 		if ttl := d.rdb.PTTL(t.Context(), d.part("alive")).Val(); ttl <= 0 || ttl > 5*time.Second+time.Millisecond {
 			t.Errorf("what is left of the settings is kept for %v; want 5 s at most", ttl)
 		}
@@ -307,12 +282,8 @@ func TestWrongTypesChangeNothing(t *testing.T) {
 				}
 				for script, args := range calls {
 					v, err := scripts[script].Run(t.Context(), d.rdb, d.names, args...).Result()
-					if err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
-						t.Errorf("%s answered %v, %v; want WRONGTYPE", script, v, err)
-					}
-					if after := d.dump(); after != before {
-						t.Errorf("%s changed\n%s\nto\n%s", script, before, after)
-					}
+					redistest.Check(t, err != nil && strings.Contains(err.Error(), "WRONGTYPE"), "%s answered %v, %v; want WRONGTYPE", script, v, err)
+					redistest.Expect(t, d.dump(), before, "%s changed\n%s\nto\n%s", script, before)
 				}
 			})
 		})
@@ -361,9 +332,7 @@ func TestOutOfMemory(t *testing.T) {
 			// A dead holder's permit, which a purge would take away.
 			rdb.ZAdd(t.Context(), d.part("holders"), redis.Z{Score: 1, Member: "z:dead"})
 			rdb.ZAdd(t.Context(), d.part("places"), redis.Z{Score: 0, Member: "z:dead"})
-			if err := rdb.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
-				t.Fatal(err)
-			}
+			redistest.WantErr(t, rdb.ConfigSet(t.Context(), "maxmemory", "1").Err())
 			before := d.dump()
 			now := rdb.Time(t.Context()).Val()
 			for what, args := range map[string][]any{
@@ -373,18 +342,15 @@ func TestOutOfMemory(t *testing.T) {
 				if v, err := scripts[what].Run(t.Context(), rdb, d.names, args...).Result(); err == nil || !strings.HasPrefix(err.Error(), "OOM") {
 					t.Errorf("%s answered %v, %v; want OOM", what, v, err)
 				}
-				if after := d.dump(); after != before {
-					t.Errorf("%s changed\n%s\nto\n%s", what, before, after)
-				}
+				redistest.Expect(t, d.dump(), before, "%s changed\n%s\nto\n%s", what, before)
 			}
 			if v := d.run("renew", d.held[0].member, 1, 2*deskTTL); v[0] != 2*deskTTL {
 				t.Errorf("renew left %v", v)
 			}
 			d.ask()
 			d.leave(0)
-			if len(d.waiting) != 0 || len(d.held) != 2 {
-				t.Errorf("%d hold and %d wait; want the permit handed over", len(d.held), len(d.waiting))
-			}
+			redistest.Check(t, len(d.waiting) == 0 && len(d.held) == 2,
+				"%d hold and %d wait; want the permit handed over", len(d.held), len(d.waiting))
 		})
 	}
 }
@@ -397,16 +363,13 @@ func TestHeavyRequestHoldsUpTheOthersForASecond(t *testing.T) {
 		before := time.Now()
 		d.enter("heavy", 4, 4, 1)
 		began := time.Now()
-		if d.enter("light", 1, 4, 1) {
-			t.Fatal("a light request passed the heavy one at once")
-		}
+		redistest.CheckNow(t, !d.enter("light", 1, 4, 1), "a light request passed the heavy one at once")
 		for len(d.held) < 2 {
 			time.Sleep(20 * time.Millisecond)
 			waited := time.Since(began)
 			d.goOn()
-			if len(d.held) < 2 && waited > 1200*time.Millisecond {
-				t.Fatalf("the light request still waits after %v; want about a second", waited)
-			}
+			redistest.CheckNow(t, len(d.held) >= 2 || waited <= 1200*time.Millisecond,
+				"the light request still waits after %v; want about a second", waited)
 		}
 		if waited := time.Since(before); waited < 900*time.Millisecond {
 			t.Errorf("the light request waited %v; want about a second", waited)
@@ -427,9 +390,7 @@ func TestHeavyRequestHoldsUpTheOthersForASecond(t *testing.T) {
 		}
 		d.leave(len(d.held) - 1)
 		d.leave(0)
-		if len(d.held) != 1 || d.held[0].key != "heavy" {
-			t.Errorf("%+v hold; want the heavy request, since all is free", d.held)
-		}
+		redistest.Check(t, len(d.held) == 1 && d.held[0].key == "heavy", "%+v hold; want the heavy request, since all is free", d.held)
 	})
 }
 
@@ -455,9 +416,7 @@ func TestLowerTotalIsServedToo(t *testing.T) {
 				low.leave(0)
 			}
 		}
-		if len(low.waiting) > 0 {
-			t.Errorf("%d of the process with the lower total still wait", len(low.waiting))
-		}
+		redistest.Check(t, len(low.waiting) <= 0, "%d of the process with the lower total still wait", len(low.waiting))
 	})
 }
 
@@ -495,12 +454,9 @@ func TestLimitOfTheNextInLineCounts(t *testing.T) {
 		d.sign = time.Now()
 		d.leave(3) // of x
 		low.settle()
-		if len(low.held) > 0 || d.card("holders") != 3 {
-			t.Errorf("a third permit of the key was granted to a request with a limit of 2")
-		}
+		redistest.Check(t, len(low.held) <= 0 && d.card("holders") == 3,
+			"a third permit of the key was granted to a request with a limit of 2")
 		d.settle() // its sign of life brings the first one back
-		if len(d.waiting) > 0 {
-			t.Error("the first request still waits, though there is room by its own limit")
-		}
+		redistest.Check(t, len(d.waiting) <= 0, "the first request still waits, though there is room by its own limit")
 	})
 }

@@ -94,9 +94,7 @@ func TestNewKeyIsNextWhateverTheOthersQueued(t *testing.T) {
 		}
 		for i := range 50 {
 			key := fmt.Sprintf("modest%d", i)
-			if d.enter(key, 1, 5, 1) {
-				t.Fatalf("%s was granted while all is in use", key)
-			}
+			redistest.CheckNow(t, !d.enter(key, 1, 5, 1), "%s was granted while all is in use", key)
 			before := len(d.granted)
 			for len(d.granted) < before+3 { // two other keys compete
 				d.leave(d.any())
@@ -151,15 +149,11 @@ func TestKeysThatCameOnceLeaveNothing(t *testing.T) {
 			}
 		}
 		t.Logf("%d keys: at most %d tags", keys, most)
-		if most > 400 {
-			t.Errorf("%d tags stood in Redis", most)
-		}
+		redistest.Check(t, most <= 400, "%d tags stood in Redis", most)
 		for len(d.held) > 0 {
 			d.leave(0)
 		}
-		if n := d.rdb.Exists(t.Context(), d.names...).Val(); n != 0 {
-			t.Errorf("%d keys are left", n)
-		}
+		redistest.Expect(t, d.rdb.Exists(t.Context(), d.names...).Val(), 0, "%d keys are left")
 	})
 }
 
@@ -181,9 +175,7 @@ func TestRaiseGrantsThousandsAtOnce(t *testing.T) {
 			d.goOn()
 			longest = max(longest, d.took)
 		}
-		if len(d.waiting) != 0 || len(d.held) != waiters+1 {
-			t.Errorf("%d wait, %d hold", len(d.waiting), len(d.held))
-		}
+		redistest.Check(t, len(d.waiting) == 0 && len(d.held) == waiters+1, "%d wait, %d hold", len(d.waiting), len(d.held))
 		t.Logf("%d calls, %v in all, the longest %v with its round trip", calls, time.Since(began), longest)
 	})
 }

@@ -6,14 +6,13 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
 func (d *desk) now() int64 {
 	d.Helper()
-	t, err := d.rdb.Time(d.Context()).Result()
-	if err != nil {
-		d.Fatal(err)
-	}
+	t := redistest.Must(d.rdb.Time(d.Context()).Result())(d)
 	return t.UnixMilli()
 }
 
@@ -24,18 +23,14 @@ func (d *desk) turn(name string) float64 {
 
 func (d *desk) setTurn(name string, score float64) {
 	d.Helper()
-	if err := d.rdb.ZAdd(d.Context(), d.part("turns"), redis.Z{Member: name, Score: score}).Err(); err != nil {
-		d.Fatal(err)
-	}
+	redistest.WantErr(d, d.rdb.ZAdd(d.Context(), d.part("turns"), redis.Z{Member: name, Score: score}).Err())
 }
 
 // mark is the request that holds the others up.
 func (d *desk) mark() string {
 	d.Helper()
 	all := d.marks()
-	if len(all) != 1 {
-		d.Fatalf("%q have marks; want one", all)
-	}
+	redistest.CheckNow(d, len(all) == 1, "%q have marks; want one", all)
 	return all[0]
 }
 
@@ -58,16 +53,12 @@ func TestTimesAsideDouble(t *testing.T) {
 		d.enter("long", 1, 4, 1)
 		d.enter("heavy", 4, 4, 1)
 		for n, want := range []int64{1000, 2000, 4000, 8000, 8000, 1000} {
-			if d.enter("light", 1, 4, 1) {
-				t.Fatal("a request passed the one that holds it up")
-			}
+			redistest.CheckNow(t, !d.enter("light", 1, 4, 1), "a request passed the one that holds it up")
 			d.older(1000)
 			before := d.now()
 			d.goOn()
 			after := d.now()
-			if !d.holdsKey("light") {
-				t.Fatalf("time %d: the light request still waits", n)
-			}
+			redistest.CheckNow(t, d.holdsKey("light"), "time %d: the light request still waits", n)
 			d.leave(len(d.held) - 1)
 			charge := d.turn(":heavy")
 			if until := int64(-charge / 32); until < before+want || until > after+want {
@@ -91,16 +82,12 @@ func TestFamilyRestsForASecond(t *testing.T) {
 	eachDesk(t, 4, func(t *testing.T, d *desk) {
 		d.enter("long", 1, 4, 1)
 		d.enter("heavy", 4, 4, 1)
-		if d.enter("light", 1, 4, 1) {
-			t.Fatal("a request passed the one that holds it up")
-		}
+		redistest.CheckNow(t, !d.enter("light", 1, 4, 1), "a request passed the one that holds it up")
 		d.setTurn(":", float64(d.now()+900)*32)
 		d.older(200)
 		before := d.now()
 		d.goOn()
-		if !d.holdsKey("light") {
-			t.Fatal("the light request still waits")
-		}
+		redistest.CheckNow(t, d.holdsKey("light"), "the light request still waits")
 		if until := int64(-d.turn(":") / 32); until < before+1000 || until > d.now()+1000 {
 			t.Errorf("the family rests for %d ms; want a second", until-before)
 		}
@@ -124,9 +111,7 @@ func TestNewcomerDoesNotTakeTheMark(t *testing.T) {
 			}
 		}
 		d.leave(0)
-		if !d.holdsKey("m") {
-			t.Errorf("%+v hold; want the first that waited", d.held)
-		}
+		redistest.Check(t, d.holdsKey("m"), "%+v hold; want the first that waited", d.held)
 	})
 }
 
@@ -175,8 +160,6 @@ func TestRequestBehindManyIsSeen(t *testing.T) {
 		for i := 0; i < 5 && len(d.waiting) > 30; i++ {
 			d.goOn()
 		}
-		if !d.holdsKey("z") {
-			t.Error("the request that fits still waits")
-		}
+		redistest.Check(t, d.holdsKey("z"), "the request that fits still waits")
 	})
 }

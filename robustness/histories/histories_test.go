@@ -25,10 +25,7 @@ const (
 // sweep refuses what they saw.
 func TestHistories(t *testing.T) {
 	redistest.NeedServers(t)
-	faults, err := fleet.Named(setting("LEASEHOLD_FAULTS", "all"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	faults := redistest.Must(fleet.Named(setting("LEASEHOLD_FAULTS", "all")))(t)
 	seed := redistest.Seed(t)
 	var all table
 	t.Run("runs", func(t *testing.T) {
@@ -43,9 +40,7 @@ func TestHistories(t *testing.T) {
 	})
 	t.Logf("\n%s", all.String())
 	if dir, ok := os.LookupEnv("LEASEHOLD_OUT"); ok {
-		if err := os.WriteFile(filepath.Join(dir, "table.md"), []byte(all.String()), 0o644); err != nil {
-			t.Error(err)
-		}
+		redistest.NoError(t, os.WriteFile(filepath.Join(dir, "table.md"), []byte(all.String()), 0o644))
 	}
 }
 
@@ -81,9 +76,7 @@ func version(t *testing.T, seed uint64) redistest.Version {
 			return v
 		}
 	}
-	if given {
-		t.Fatalf("no server %q is installed", name)
-	}
+	redistest.CheckNow(t, !given, "no server %q is installed", name)
 	return redistest.Newest(t)
 }
 
@@ -118,14 +111,10 @@ func save(t *testing.T, h *history.History, r *check.Report) {
 			err = e
 		}
 	}
-	if err != nil {
-		t.Error(err)
-	}
+	redistest.NoError(t, err)
 	t.Logf("saved as %s.jsonl; LEASEHOLD_HISTORY=… checks it again", base)
 	for _, d := range r.Failed {
-		if err := d.Save(base + "-" + d.Key + ".html"); err != nil {
-			t.Error(err)
-		}
+		redistest.NoError(t, d.Save(base+"-"+d.Key+".html"))
 	}
 }
 
@@ -135,21 +124,13 @@ func TestSavedHistory(t *testing.T) {
 	if !ok {
 		t.Skip("LEASEHOLD_HISTORY names none")
 	}
-	in, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	in := redistest.Must(os.Open(path))(t)
 	defer in.Close()
-	h, err := history.ReadFrom(in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := redistest.Must(history.ReadFrom(in))(t)
 	r := check.All(h, patience)
 	t.Logf("%d histories, %d operations", r.Histories, r.Operations)
 	for _, d := range r.Failed {
-		if err := d.Save(strings.TrimSuffix(path, ".jsonl") + "-" + d.Key + ".html"); err != nil {
-			t.Error(err)
-		}
+		redistest.NoError(t, d.Save(strings.TrimSuffix(path, ".jsonl")+"-"+d.Key+".html"))
 	}
 	tell(t, r)
 }

@@ -24,8 +24,6 @@ func setting(name, otherwise string) string {
 func number(tb testing.TB, name string, otherwise uint64) uint64 {
 	tb.Helper()
 	n, err := strconv.ParseUint(setting(name, fmt.Sprint(otherwise)), 10, 64)
-	if err != nil {
-		tb.Fatalf("%s: %v", name, err)
-	}
+	redistest.CheckNow(tb, err == nil, "%s: %v", name, err)
 	return n
 }

@@ -15,6 +15,9 @@ func TestMutationsApply(t *testing.T) {
 			t.Errorf("%s: there are two of that name", m.name)
 		}
 		names[m.name] = true
+		if err := m.testsExist("../.."); err != nil {
+			t.Errorf("%s: %v", m.name, err)
+		}
 		text, err := os.ReadFile(filepath.Join("../..", filepath.FromSlash(m.file)))
 		if err != nil {
 			t.Errorf("%s: %v", m.name, err)

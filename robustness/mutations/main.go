@@ -98,7 +98,10 @@ func runAll(chosen []mutation) (caught int, err error) {
 	}
 	fmt.Println("| guard taken out | in | noticed by |\n|---|---|---|")
 	for _, m := range chosen {
-		by, err := m.try(work)
+		by, err := "", m.testsExist(work)
+		if err == nil {
+			by, err = m.try(work)
+		}
 		switch {
 		case err != nil:
 			by = "**" + err.Error() + "**"
@@ -138,6 +141,39 @@ func copyModule(from, to string) error {
 		}
 		return os.WriteFile(filepath.Join(to, name), text, 0o644)
 	})
+}
+
+var (
+	alternatives = regexp.MustCompile(`[^|()]*(?:\([^()]*\)[^|()]*)*`)
+	testFunction = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
+)
+
+// testsExist returns an error if something that m.tests names is in none of its packages: a
+// test that was renamed or deleted notices nothing.
+func (m mutation) testsExist(root string) error {
+	var all []string
+	for _, pkg := range strings.Fields(m.packages) {
+		files, _ := filepath.Glob(filepath.Join(root, filepath.FromSlash(pkg), "*_test.go"))
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				return err
+			}
+			for _, f := range testFunction.FindAllSubmatch(text, -1) {
+				all = append(all, string(f[1]))
+			}
+		}
+	}
+	for _, one := range alternatives.FindAllString(m.tests, -1) {
+		re, err := regexp.Compile(one)
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(all, re.MatchString) {
+			return fmt.Errorf("%s has no test %s", m.packages, one)
+		}
+	}
+	return nil
 }
 
 // try takes the guard out, runs the tests that should notice, and puts it back.

@@ -4,59 +4,26 @@ const replicaTests = "./internal/tests/replicas"
 
 // replicas are the guards of grants that replicas confirm.
 var replicas = []mutation{
-	{
-		name: "replicas: a marker is written for WAIT", file: "internal/call/confirm.go",
-		old: `redis.NewStatusCmd(ctx, "set", marker, "", "px", ms)`, new: `redis.NewStatusCmd(ctx, "ping")`,
-		packages: replicaTests, tests: "RepeatedEnter", servers: true,
-	},
-	{
-		name: "replicas: the marker is kept where memory has run out", file: "internal/call/confirm.go",
-		old: "case kept.Val() == 1:", new: "case false:",
-		packages: replicaTests, tests: "WithoutMemory", servers: true,
-	},
-	{
-		name: "replicas: they are counted", file: "internal/call/call.go",
-		old: "int(c.confirmed) >= c.Confirm.Replicas", new: "int(c.confirmed) >= 1",
-		packages: replicaTests, tests: "ReplicasAreCounted", servers: true,
-	},
-	{
-		name: "replicas: on a Cluster the node of the key confirms", file: "internal/call/confirm.go",
-		old: "if c.cluster != nil {", new: "if false {",
-		packages: replicaTests, tests: "NodeOfTheKey", servers: true,
-	},
-	{
-		name: "replicas: a queue of their own", file: "internal/call/call.go",
-		old: "return Way{c.Node, c.Confirm}", new: "return Way{Node: c.Node}",
-		packages: replicaTests, tests: "ManyCallers|NobodyElseWaits", servers: true,
-	},
-	{
-		name: "replicas: an enter is granted once they confirmed it", file: "internal/lease/attempt.go",
-		old: "r.TooFew, r.Confirmed = missing != nil, missing == nil && c.Confirm == a.m.confirm", new: "r.TooFew, r.Confirmed = false, true",
-		packages: replicaTests, tests: "NothingIsGranted", servers: true,
-	},
-	{
-		name: "replicas: a grant by message is confirmed first", file: "internal/lease/life_held.go",
-		old: "if a.confirms = a.confirms && !r.Confirmed; a.confirms {", new: "if a.confirms = false; a.confirms {",
-		packages: replicaTests, tests: "NothingIsHandedOver", servers: true,
-	},
-	{
-		name: "replicas: a waiter that was revoked does not enter again", file: "internal/lease/life_held.go",
-		old: "return a.lostUntaken(tellRevoked, byRevoker, now)", new: "return a.lostUntaken(tellAgain, byRevoker, now)",
-		packages: replicaTests, tests: "RevokedBefore", servers: true,
-	},
-	{
-		name: "replicas: a renewal that they did not confirm moves no deadline", file: "internal/lease/life_held.go",
-		old: "case !r.TooFew:", new: "case true:",
-		packages: replicaTests, tests: "UnconfirmedRenewal", servers: true,
-	},
-	{
-		name: "replicas: an Extend that they did not confirm is an error", file: "internal/lease/lease.go",
-		old: "return r, r.Err // if too few", new: "return r, nil // if too few",
-		packages: replicaTests, tests: "UnconfirmedExtend", servers: true,
-	},
-	{
-		name: "replicas: WAIT ends before the client stops reading", file: "internal/lease/config.go",
-		old: "client.LongestWait() < longest", new: "false",
-		packages: replicaTests, tests: "Config|DefaultWait", servers: true,
-	},
+	cutOnServers("replicas: a marker is written for WAIT", "internal/call/confirm.go", replicaTests, "RepeatedEnter",
+		`redis.NewStatusCmd(ctx, "set", marker, "", "px", ms)`, `redis.NewStatusCmd(ctx, "ping")`),
+	cutOnServers("replicas: the marker is kept where memory has run out", "internal/call/confirm.go", replicaTests, "WithoutMemory",
+		"case kept.Val() == 1:", "case false:"),
+	cutOnServers("replicas: they are counted", "internal/call/call.go", replicaTests, "ReplicasAreCounted",
+		"int(c.confirmed) >= c.Confirm.Replicas", "int(c.confirmed) >= 1"),
+	cutOnServers("replicas: on a Cluster the node of the key confirms", "internal/call/confirm.go", replicaTests, "NodeOfTheKey",
+		"if c.cluster != nil {", "if false {"),
+	cutOnServers("replicas: a queue of their own", "internal/call/call.go", replicaTests, "ManyCallers|NobodyElseWaits",
+		"return Way{c.Node, c.Confirm}", "return Way{Node: c.Node}"),
+	cutOnServers("replicas: an enter is granted once they confirmed it", "internal/lease/attempt.go", replicaTests, "NothingIsGranted",
+		"r.TooFew, r.Confirmed = missing != nil, missing == nil && c.Confirm == a.m.confirm", "r.TooFew, r.Confirmed = false, true"),
+	cutOnServers("replicas: a grant by message is confirmed first", "internal/lease/life_held.go", replicaTests, "NothingIsHandedOver",
+		"if a.confirms = a.confirms && !r.Confirmed; a.confirms {", "if a.confirms = false; a.confirms {"),
+	cutOnServers("replicas: a waiter that was revoked does not enter again", "internal/lease/life_held.go", replicaTests, "RevokedBefore",
+		"return a.lostUntaken(tellRevoked, byRevoker, now)", "return a.lostUntaken(tellAgain, byRevoker, now)"),
+	cutOnServers("replicas: a renewal that they did not confirm moves no deadline", "internal/lease/life_held.go", replicaTests, "UnconfirmedRenewal",
+		"case !r.TooFew:", "case true:"),
+	cutOnServers("replicas: an Extend that they did not confirm is an error", "internal/lease/lease.go", replicaTests, "UnconfirmedExtend",
+		"return r, r.Err // if too few", "return r, nil // if too few"),
+	cutOnServers("replicas: WAIT ends before the client stops reading", "internal/lease/config.go", replicaTests, "Config|DefaultWait",
+		"client.LongestWait() < longest", "false"),
 }

@@ -98,9 +98,7 @@ func newTrial(t *testing.T, r *report, lib library) *trial {
 	if err == nil {
 		err = h.unlock()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	redistest.WantErr(t, err)
 	p.ResetCounts()
 	return c
 }
@@ -177,9 +175,7 @@ func (c *trial) commands() (n int) {
 
 func lostReleaseReply(c *trial, recipe string) {
 	h, err := c.locker.lock(context.Background(), c.key)
-	if err != nil {
-		c.Fatal(err)
-	}
+	redistest.WantErr(c, err)
 	fault := c.proxy.EatReply(scripts, 1)
 	err = h.unlock()
 	fault.Wait()
@@ -230,19 +226,14 @@ func cancelledMidCall(c *trial, recipe string) {
 func extendedAfterTheEnd(c *trial, recipe string) {
 	const short = 300 * time.Millisecond
 	former := c.lib.open(c.T, c.proxy.Client(), short)
-	h, err := former.lock(context.Background(), c.key)
-	if err != nil {
-		c.Fatal(err)
-	}
+	h := redistest.Must(former.lock(context.Background(), c.key))(c)
 	c.proxy.Cut(true, true) // a holder that doesn't hear
 	time.Sleep(2 * short)
 	next, err := c.other.try(context.Background(), c.key)
 	if err == nil {
 		err = next.unlock()
 	}
-	if err != nil {
-		c.Fatal(err)
-	}
+	redistest.WantErr(c, err)
 	c.proxy.Heal()
 	holds, err := h.extend(ttl)
 	stuck, _ := c.untilFree()
@@ -284,10 +275,7 @@ func redisErrs(c *trial, recipe string) {
 
 func redisErrsToAWaiter(c *trial, recipe string) {
 	locker, fail := c.failing()
-	h, err := locker.lock(context.Background(), c.key)
-	if err != nil {
-		c.Fatal(err)
-	}
+	h := redistest.Must(locker.lock(context.Background(), c.key))(c)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	done := make(chan error, 1)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/robustness/internal/fleet"
 	"github.com/leasehold-go/leasehold/robustness/internal/history"
 )
@@ -84,9 +85,7 @@ func watch(t *testing.T, f *fleet.Fleet) *soak {
 func clients(t *testing.T, rdb *redis.Client, kind string) (n int) {
 	t.Helper()
 	list, err := rdb.Do(t.Context(), "CLIENT", "LIST", "TYPE", kind).Text()
-	if err != nil {
-		t.Fatalf("CLIENT LIST: %v", err)
-	}
+	redistest.CheckNow(t, err == nil, "CLIENT LIST: %v", err)
 	for line := range strings.Lines(list) {
 		if !strings.Contains(line, " name="+fleet.Watch+" ") {
 			n++
@@ -98,9 +97,7 @@ func clients(t *testing.T, rdb *redis.Client, kind string) (n int) {
 func size(t *testing.T, rdb *redis.Client) float64 {
 	t.Helper()
 	n, err := rdb.DBSize(t.Context()).Result()
-	if err != nil {
-		t.Fatalf("DBSIZE: %v", err)
-	}
+	redistest.CheckNow(t, err == nil, "DBSIZE: %v", err)
 	return float64(n)
 }
 
@@ -108,9 +105,7 @@ func channels(t *testing.T, rdb *redis.Client) int {
 	t.Helper()
 	all, err := rdb.PubSubChannels(t.Context(), "*").Result()
 	shards, e := rdb.PubSubShardChannels(t.Context(), "*").Result()
-	if err != nil || e != nil {
-		t.Fatalf("PUBSUB CHANNELS: %v; %v", err, e)
-	}
+	redistest.CheckNow(t, err == nil && e == nil, "PUBSUB CHANNELS: %v; %v", err, e)
 	return len(all) + len(shards)
 }
 
@@ -224,9 +219,7 @@ func lasting(t *testing.T, rdb *redis.Client, kind string, parts ...string) (bad
 			bad = append(bad, fmt.Sprint(key, " for ", ttl))
 		}
 	}
-	if err := all.Err(); err != nil {
-		t.Fatalf("SCAN: %v", err)
-	}
+	redistest.Require(t, all.Err(), nil, "SCAN: %v")
 	if expired := int(size(t, rdb)) - n; expired > 0 {
 		bad = append(bad, fmt.Sprint(expired, " keys that will have expired in a moment"))
 	}

@@ -38,10 +38,7 @@ func TestSoak(t *testing.T) {
 		}
 		long = span >= time.Minute
 	}
-	mixed, err := fleet.Named("mixed")
-	if err != nil {
-		t.Fatal(err)
-	}
+	mixed := redistest.Must(fleet.Named("mixed"))(t)
 	f := fleet.Start(t, fleet.Config{
 		Seed: redistest.Seed(t), Fault: mixed[0], Version: version, Workers: workers, Spared: spared,
 	})
@@ -79,9 +76,7 @@ func TestSoak(t *testing.T) {
 		"served after %v at most\n%s", span, h.Terms.Server, r.Operations, len(h.Struck), struck(h), len(r.Violations),
 		r.Accepted, r.Refused, r.Stale, r.Delay.Round(time.Millisecond), b.String())
 	if dir, ok := os.LookupEnv("LEASEHOLD_OUT"); ok {
-		if err := drawing(dir, panels, s.span); err != nil {
-			t.Error(err)
-		}
+		redistest.NoError(t, drawing(dir, panels, s.span))
 	}
 }
 

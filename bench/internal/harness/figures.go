@@ -9,16 +9,15 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
 // info reads the figures of one section of INFO, "name:value" or, where a value
 // has fields, "name:field=value,…", by name and first field.
 func info(b testing.TB, rdb *redis.Client, section string) map[string]float64 {
 	b.Helper()
-	text, err := rdb.Info(context.Background(), section).Result()
-	if err != nil {
-		b.Fatal(err)
-	}
+	text := redistest.Must(rdb.Info(context.Background(), section).Result())(b)
 	all := map[string]float64{}
 	for line := range strings.Lines(text) {
 		name, value, ok := strings.Cut(strings.TrimSpace(line), ":")
@@ -56,9 +55,7 @@ func KeyMemory(b testing.TB, rdb *redis.Client, keys ...string) (bytes float64) 
 	b.Helper()
 	for _, key := range keys {
 		n, err := rdb.MemoryUsage(context.Background(), key, 0).Result()
-		if err != nil {
-			b.Fatalf("MEMORY USAGE %s: %v", key, err)
-		}
+		redistest.CheckNow(b, err == nil, "MEMORY USAGE %s: %v", key, err)
 		bytes += float64(n)
 	}
 	return bytes
@@ -101,8 +98,6 @@ func Heap() float64 {
 func CPU(b testing.TB) time.Duration {
 	b.Helper()
 	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
+	redistest.WantErr(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

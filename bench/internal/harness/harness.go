@@ -34,9 +34,7 @@ func Start(b testing.TB) *Server {
 	b.Helper()
 	if url := os.Getenv("REDIS_URL"); url != "" {
 		o, err := redis.ParseURL(url)
-		if err != nil {
-			b.Fatalf("REDIS_URL: %v", err)
-		}
+		redistest.CheckNow(b, err == nil, "REDIS_URL: %v", err)
 		return &Server{b: b, options: *o}
 	}
 	return StartOwn(b)
@@ -89,9 +87,7 @@ var Noop = redis.NewScript("return 1")
 // and giving back.
 func NoopPair(b testing.TB, rdb redis.Scripter) func(context.Context) error {
 	b.Helper()
-	if err := Noop.Load(context.Background(), rdb).Err(); err != nil {
-		b.Fatal(err)
-	}
+	redistest.WantErr(b, Noop.Load(context.Background(), rdb).Err())
 	keys := []string{"noop"}
 	return func(ctx context.Context) error {
 		for range 2 {
@@ -115,18 +111,14 @@ func Interleave(b *testing.B, all ...Runner) {
 	b.Helper()
 	const chunk = 10
 	for _, r := range all { // scripts loaded, connections dialled
-		if err := r.Pair(); err != nil {
-			b.Fatalf("%s: %v", r.Name, err)
-		}
+		redistest.Require(b, r.Pair(), nil, "%s: %v", r.Name)
 	}
 	times := make([][]time.Duration, len(all))
 	for b.Loop() {
 		for i, r := range all {
 			began := time.Now()
 			for range chunk {
-				if err := r.Pair(); err != nil {
-					b.Fatalf("%s: %v", r.Name, err)
-				}
+				redistest.Require(b, r.Pair(), nil, "%s: %v", r.Name)
 			}
 			times[i] = append(times[i], time.Since(began)/chunk)
 		}
@@ -205,10 +197,7 @@ func Run(b testing.TB, c Crowd, n int, span time.Duration) (pairs int, took time
 // often it ran them, by its own account.
 func ServerMicros(b testing.TB, rdb redis.UniversalClient, command string) (micros, calls float64) {
 	b.Helper()
-	info, err := rdb.Info(context.Background(), "commandstats").Result()
-	if err != nil {
-		b.Fatal(err)
-	}
+	info := redistest.Must(rdb.Info(context.Background(), "commandstats").Result())(b)
 	for line := range strings.Lines(info) {
 		rest, ok := strings.CutPrefix(line, "cmdstat_"+command+":")
 		if !ok {
@@ -229,11 +218,7 @@ func ServerMicros(b testing.TB, rdb redis.UniversalClient, command string) (micr
 
 func parse(b testing.TB, number string) float64 {
 	b.Helper()
-	f, err := strconv.ParseFloat(number, 64)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return f
+	return redistest.Must(strconv.ParseFloat(number, 64))(b)
 }
 
 // Percentile is the p-th percentile (0 to 100) of all, which it sorts.

@@ -97,9 +97,7 @@ func TestChangesAreOfTheRow(t *testing.T) {
 	s, l, row := hold(t, rdb, at, "exports", 0)
 	change(t, "", http.StatusNoContent, at, "/limit", bearer, "key", row, "limit", "5")
 	change(t, "", http.StatusNoContent, at, "/revoke", bearer, "key", row, "id", l.ID(), "reason", "a test")
-	if limit := rdb.Get(t.Context(), "leasehold:sem:{exports:acme}:limit").Val(); limit != "5" {
-		t.Errorf("the limit of the key is %q, want 5", limit)
-	}
+	redistest.Expect(t, rdb.Get(t.Context(), "leasehold:sem:{exports:acme}:limit").Val(), "5", "the limit of the key is %q")
 	redistest.Get(t, "the end of the Context", l.Context().Done())
 	redistest.WantErr(t, s.Close(t.Context()))
 }

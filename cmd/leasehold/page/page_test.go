@@ -49,9 +49,8 @@ func watchAs(t *testing.T, address, token string) <-chan map[string]any {
 	t.Cleanup(client.CloseIdleConnections)
 	resp := redistest.Must(client.Do(r))(t)
 	t.Cleanup(func() { _ = resp.Body.Close() })
-	if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "text/event-stream" {
-		t.Fatalf("%s: %s", address, resp.Status)
-	}
+	redistest.CheckNow(t, resp.StatusCode == http.StatusOK && resp.Header.Get("Content-Type") == "text/event-stream",
+		"%s: %s", address, resp.Status)
 	states := make(chan map[string]any, 100)
 	go func() {
 		defer close(states)
@@ -107,9 +106,8 @@ func TestNothingFromElsewhereAndNoFrames(t *testing.T) {
 		if want := http.StatusOK; path != "/nothing" && resp.StatusCode != want {
 			t.Errorf("%s: %s", path, resp.Status)
 		}
-		if strings.Contains(strings.ReplaceAll(body, "http://www.w3.org/2000/svg", ""), "http") && path != "/nothing" {
-			t.Errorf("%s names an address elsewhere", path)
-		}
+		redistest.Check(t, !strings.Contains(strings.ReplaceAll(body, "http://www.w3.org/2000/svg", ""), "http") || path == "/nothing",
+			"%s names an address elsewhere", path)
 	}
 }
 
@@ -147,13 +145,11 @@ func TestTokenAndOriginAreChecked(t *testing.T) {
 		t.Errorf("from another origin: %s", resp.Status)
 	}
 	resp := login(token)
-	if resp.StatusCode != http.StatusSeeOther || len(resp.Cookies()) != 1 || resp.Header.Get("Location") != "./" {
-		t.Fatalf("the token: %s %v", resp.Status, resp.Header)
-	}
+	redistest.CheckNow(t, resp.StatusCode == http.StatusSeeOther && len(resp.Cookies()) == 1 && resp.Header.Get("Location") == "./",
+		"the token: %s %v", resp.Status, resp.Header)
 	c := resp.Cookies()[0]
-	if !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || strings.Contains(c.Value, token) {
-		t.Errorf("the cookie is %v", c)
-	}
+	redistest.Check(t, c.HttpOnly && c.SameSite == http.SameSiteStrictMode && !strings.Contains(c.Value, token),
+		"the cookie is %v", c)
 	if resp, body := get(t, s.URL, "Cookie", c.Name+"="+c.Value); resp.StatusCode != http.StatusOK || !strings.Contains(body, `id="families"`) {
 		t.Errorf("with the cookie: %s", resp.Status)
 	}
@@ -292,9 +288,7 @@ func TestIdleTenantsHoldNothing(t *testing.T) {
 			granted := make(chan *semaphore.Lease, 1)
 			go func() {
 				l, err := sem.AcquireN(t.Context(), "globex", 4)
-				if err != nil {
-					t.Error(err)
-				}
+				redistest.NoError(t, err)
 				granted <- l
 			}()
 			redistest.Eventually(t, "a waiter", func() bool { look(); return waiting == 1 })
@@ -303,9 +297,7 @@ func TestIdleTenantsHoldNothing(t *testing.T) {
 			for range 3 { // a state may be from before
 				look()
 			}
-			if inUse != 4 || waiting != 0 {
-				t.Errorf("%v permits of 5 are in use, and %v wait; want 4 and none", inUse, waiting)
-			}
+			redistest.Check(t, inUse == 4 && waiting == 0, "%v permits of 5 are in use, and %v wait; want 4 and none", inUse, waiting)
 			_ = globex.Release()
 			redistest.WantErr(t, sem.Close(t.Context()))
 		})
@@ -344,9 +336,7 @@ func TestOutageIsSaid(t *testing.T) {
 	s := serve(t, p.Client(func(o *redis.Options) { o.DialTimeout, o.MaxRetries = 200*time.Millisecond, -1 }), page.Options{})
 	states := watch(t, s.URL+"/events")
 	trouble := func() bool { return redistest.Get(t, "a state", states)["error"] != nil }
-	if trouble() {
-		t.Fatal("trouble at once")
-	}
+	redistest.CheckNow(t, !trouble(), "trouble at once")
 	p.Refuse(true)
 	p.CloseAll()
 	redistest.Eventually(t, "the trouble", trouble)

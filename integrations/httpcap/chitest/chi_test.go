@@ -8,6 +8,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/leasehold-go/leasehold/integrations/httpcap"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/leaseholdtest"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
@@ -15,20 +16,11 @@ import (
 // With chi, a middleware of With runs after the routing and one of Use before it. Then a key of
 // the route's parameters is empty, and there is no cap.
 func TestChi(t *testing.T) {
-	caps, err := semaphore.New(leaseholdtest.Client(t), semaphore.Config{Name: "chi", Limit: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	caps := redistest.Must(semaphore.New(leaseholdtest.Client(t), semaphore.Config{Name: "chi", Limit: 1}))(t)
 	defer caps.Close(t.Context())
 	byTenant := func(r *http.Request) string { return chi.URLParam(r, "tenant") }
-	capped, err := httpcap.New(caps, httpcap.Config{Key: byTenant})
-	if err != nil {
-		t.Fatal(err)
-	}
-	held, err := caps.Acquire(t.Context(), "acme")
-	if err != nil {
-		t.Fatal(err)
-	}
+	capped := redistest.Must(httpcap.New(caps, httpcap.Config{Key: byTenant}))(t)
+	held := redistest.Must(caps.Acquire(t.Context(), "acme"))(t)
 	defer held.Release()
 	var pattern string
 	note := func(next http.Handler) http.Handler {
@@ -54,9 +46,7 @@ func TestChi(t *testing.T) {
 	} {
 		w := httptest.NewRecorder()
 		routes[c.way].ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/tenants/"+c.tenant, nil))
-		if w.Code != c.want {
-			t.Errorf("%s, tenant %s: status %d; want %d", c.way, c.tenant, w.Code, c.want)
-		}
+		redistest.Check(t, w.Code == c.want, "%s, tenant %s: status %d; want %d", c.way, c.tenant, w.Code, c.want)
 		if w.Code == http.StatusOK && w.Body.String() != c.tenant {
 			t.Errorf("%s: the handler saw the tenant %q", c.way, w.Body)
 		}

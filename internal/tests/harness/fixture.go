@@ -112,10 +112,7 @@ func Part(kind, family, key, part string) string {
 // Held lists the holders of key whose leases have not expired, with their expiries.
 func (f *Fixture) Held(key string) map[string]float64 {
 	f.Helper()
-	all, err := f.RDB.ZRangeWithScores(context.Background(), f.Part(key, "holders"), 0, -1).Result()
-	if err != nil {
-		f.Fatal(err)
-	}
+	all := redistest.Must(f.RDB.ZRangeWithScores(context.Background(), f.Part(key, "holders"), 0, -1).Result())(f)
 	live := map[string]float64{}
 	for _, z := range all {
 		if z.Score > Now() {
@@ -139,10 +136,7 @@ func Now() float64 { return float64(time.Now().UnixMilli()) }
 // Queued is the number of waiters of key.
 func (f *Fixture) Queued(key string) int {
 	f.Helper()
-	n, err := f.RDB.ZCard(context.Background(), f.Part(key, "queue")).Result()
-	if err != nil {
-		f.Fatal(err)
-	}
+	n := redistest.Must(f.RDB.ZCard(context.Background(), f.Part(key, "queue")).Result())(f)
 	return int(n)
 }
 
@@ -189,9 +183,7 @@ func (f *Fixture) OnEachPrimary(fn func(ctx context.Context, node redis.Cmdable)
 
 func (f *Fixture) one(fn func(ctx context.Context, node redis.Cmdable) error) {
 	f.Helper()
-	if err := fn(context.Background(), f.RDB); err != nil {
-		f.Fatal(err)
-	}
+	redistest.WantErr(f, fn(context.Background(), f.RDB))
 }
 
 func (f *Fixture) onEach(each func(context.Context, func(context.Context, *redis.Client) error) error, fn func(context.Context, redis.Cmdable) error) {
@@ -202,9 +194,7 @@ func (f *Fixture) onEach(each func(context.Context, func(context.Context, *redis
 		defer mu.Unlock()
 		return fn(ctx, node)
 	})
-	if err != nil {
-		f.Fatal(err)
-	}
+	redistest.WantErr(f, err)
 }
 
 // Handle is what each package's New makes, as far as closing goes.
@@ -223,9 +213,7 @@ func CloseWithin(tb testing.TB, within time.Duration, h Handle) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
-	if err := h.Close(ctx); err != nil {
-		tb.Errorf("close: %v", err)
-	}
+	redistest.Expect(tb, h.Close(ctx), nil, "close: %v")
 }
 
 // Call is a call under way in another goroutine.

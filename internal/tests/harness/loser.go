@@ -149,8 +149,6 @@ func (x *Loser) AwaitSubscription() {
 func WantLost(t *testing.T, lost map[string]bool, names ...string) {
 	t.Helper()
 	for _, name := range names {
-		if !lost[name] {
-			t.Errorf("no reply to %s was lost", name)
-		}
+		redistest.Check(t, lost[name], "no reply to %s was lost", name)
 	}
 }

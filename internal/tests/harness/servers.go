@@ -38,8 +38,6 @@ func fromEnv[T any](tb testing.TB, name string, otherwise T, parse func(string) 
 		return otherwise
 	}
 	v, err := parse(text)
-	if err != nil {
-		tb.Fatalf("%s: %v", name, err)
-	}
+	redistest.CheckNow(tb, err == nil, "%s: %v", name, err)
 	return v
 }

@@ -31,11 +31,6 @@ func (s *Site) On(tb testing.TB, key string) *Site {
 	return &Site{TB: tb, RDB: s.RDB, Kind: s.Kind, Family: s.Family, Key: key}
 }
 
-// Of is the same name as another kind.
-func (s *Site) Of(kind string) *Site {
-	return &Site{TB: s.TB, RDB: s.RDB, Kind: kind, Family: s.Family, Key: s.Key}
-}
-
 // Part is a Redis key of the site, by the names that the contract gives.
 func (s *Site) Part(part string) string { return Part(s.Kind, s.Family, s.Key, part) }
 
@@ -89,9 +84,7 @@ func Until(tb testing.TB, within time.Duration, ok func() error) {
 		if err = ok(); err == nil {
 			return
 		}
-		if time.Now().After(deadline) {
-			tb.Fatalf("not within %v: %v", within, err)
-		}
+		redistest.CheckNow(tb, !time.Now().After(deadline), "not within %v: %v", within, err)
 	}
 }
 
@@ -139,8 +132,6 @@ func Go[T any](call func() (T, error)) <-chan Returned[T] {
 func IsErr(tb testing.TB, what string, err error, wants ...error) {
 	tb.Helper()
 	for _, want := range wants {
-		if !errors.Is(err, want) {
-			tb.Errorf("%s: error %v; want one that matches %v", what, err, want)
-		}
+		redistest.Check(tb, errors.Is(err, want), "%s: error %v; want one that matches %v", what, err, want)
 	}
 }

@@ -91,17 +91,12 @@ func client(t *testing.T, o *redis.UniversalOptions, mod []func(*redis.Universal
 // newMutex returns a mutex of the family "net" that is closed with the test.
 func (s *site) newMutex(rdb redis.UniversalClient, ttl time.Duration) *mutex.Mutex {
 	s.Helper()
-	m, err := mutex.New(rdb, mutex.Config{Name: "net", TTL: ttl})
-	if err != nil {
-		s.Fatal(err)
-	}
+	m := redistest.Must(mutex.New(rdb, mutex.Config{Name: "net", TTL: ttl}))(s)
 	s.Cleanup(func() {
 		began := time.Now()
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		if err := m.Close(ctx); err != nil {
-			s.Errorf("Close: %v", err)
-		}
+		redistest.Expect(s, m.Close(ctx), nil, "Close: %v")
 		s.Logf("Close took %v", time.Since(began).Round(time.Millisecond))
 	})
 	return m
@@ -146,9 +141,7 @@ func (s *site) unlockMany(all []*mutex.Lock) {
 	}
 	group.Wait()
 	failed.report(s, "Unlock")
-	if lost > 0 {
-		s.Errorf("%d of %d locks were lost", lost, len(all))
-	}
+	redistest.Check(s, lost <= 0, "%d of %d locks were lost", lost, len(all))
 	s.Logf("gave %d locks back in %v", len(all), time.Since(began).Round(time.Millisecond))
 }
 
@@ -178,9 +171,7 @@ func (f *failures) report(t testing.TB, what string) bool {
 // again, until the function that it returns is called.
 func (s *site) impatient(m *mutex.Mutex, n int, patience time.Duration) (stop func()) {
 	holder := s.newMutex(s.near, time.Minute)
-	if _, err := holder.Lock(s.Context(), "busy"); err != nil {
-		s.Fatal(err)
-	}
+	redistest.Must(holder.Lock(s.Context(), "busy"))(s)
 	done := make(chan struct{})
 	var all sync.WaitGroup
 	var gaveUp atomic.Int64
@@ -271,9 +262,7 @@ func (s *site) fullPipelines(n int) time.Duration {
 	if err == nil {
 		err = l.Unlock()
 	}
-	if err != nil || len(sent.args) != 2 {
-		s.Fatalf("%v; recorded %v; want an enter and a leave", err, sent.args)
-	}
+	redistest.CheckNow(s, err == nil && len(sent.args) == 2, "%v; recorded %v; want an enter and a leave", err, sent.args)
 	const pipelines = 8
 	began := time.Now()
 	for _, args := range sent.args {
@@ -342,9 +331,8 @@ func TestCrowdOverALongRoundTrip(t *testing.T) {
 				took, floor := time.Since(began), s.fullPipelines(callers)
 				s.Logf("%d pairs took %v; in full pipelines %v", callers, took.Round(time.Millisecond), floor.Round(time.Millisecond))
 				// A smaller crowd ends before pipelines have grown.
-				if callers >= 20_000 && took > 2*floor {
-					s.Errorf("%d pairs took %v; want twice the time of full pipelines at most", callers, took)
-				}
+				redistest.Check(s, callers < 20_000 || took <= 2*floor,
+					"%d pairs took %v; want twice the time of full pipelines at most", callers, took)
 			})
 		})
 	}
@@ -500,9 +488,7 @@ func TestCloseWithManyWaiters(t *testing.T) {
 		}
 		s.awaitPlaces(keys, keys)
 		began := time.Now()
-		if err := m.Close(s.Context()); err != nil {
-			s.Error(err)
-		}
+		redistest.NoError(s, m.Close(s.Context()))
 		s.Logf("Close with %d waiters took %v", keys, time.Since(began).Round(time.Millisecond))
 		all.Wait()
 		wrong.report(s, "Lock during Close")
@@ -521,10 +507,7 @@ func (s *site) places(keys int) (n int) {
 		for i := from; i < min(from+each, keys); i++ {
 			pipe.ZCard(s.Context(), fmt.Sprintf("leasehold:mtx:{net:key%d}:queue", i))
 		}
-		replies, err := pipe.Exec(s.Context())
-		if err != nil {
-			s.Fatal(err)
-		}
+		replies := redistest.Must(pipe.Exec(s.Context()))(s)
 		for _, r := range replies {
 			n += int(r.(*redis.IntCmd).Val())
 		}

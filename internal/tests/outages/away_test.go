@@ -43,9 +43,7 @@ func newService(t *testing.T, rdb redis.UniversalClient, policy singleflight.Pol
 	s.cache, err = singleflight.New(rdb, singleflight.Config[string]{
 		Name: redistest.Name(t), TTL: 500 * time.Millisecond, MaxLoads: awayMaxLoads, OnUnavailable: policy,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	redistest.WantErr(t, err)
 	if s.limits, err = semaphore.New(rdb, semaphore.Config{Name: redistest.Name(t), Limit: 1000}); err != nil {
 		t.Fatal(err)
 	}
@@ -191,9 +189,7 @@ func TestServiceWhileRedisIsAway(t *testing.T) {
 				}
 				closing, cancel := context.WithTimeout(context.Background(), time.Minute)
 				defer cancel()
-				if err := errors.Join(s.cache.Close(closing), s.limits.Close(closing)); err != nil {
-					t.Error(err)
-				}
+				redistest.NoError(t, errors.Join(s.cache.Close(closing), s.limits.Close(closing)))
 			})
 		}
 	}

@@ -40,9 +40,7 @@ func TestServerClockJumps(t *testing.T) {
 			case <-h.leases[1].told:
 			case <-time.After(longTTL * 4 / 3):
 			}
-			if kept := h.keptOrTold(); kept != 2 {
-				t.Errorf("set back, %d of 2 leases were kept", kept)
-			}
+			redistest.Expect(t, h.keptOrTold(), 2, "set back, %d of 2 leases were kept")
 			c.work()
 			c.check()
 		})
@@ -57,10 +55,7 @@ func TestServerClockSetBackUnderADeadHolder(t *testing.T) {
 	proxy := redistest.NewProxy(t, srv.Addr())
 	name := redistest.Name(t)
 	open := func(rdb redis.UniversalClient) *mutex.Mutex {
-		m, err := mutex.New(rdb, mutex.Config{Name: name, TTL: ttl})
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := redistest.Must(mutex.New(rdb, mutex.Config{Name: name, TTL: ttl}))(t)
 		t.Cleanup(func() {
 			ctx, cancel := within()
 			defer cancel()
@@ -68,10 +63,7 @@ func TestServerClockSetBackUnderADeadHolder(t *testing.T) {
 		})
 		return m
 	}
-	l, err := open(proxy.Client(func(o *redis.Options) { o.ReadTimeout = time.Second })).Lock(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := redistest.Must(open(proxy.Client(func(o *redis.Options) { o.ReadTimeout = time.Second })).Lock(t.Context(), key))(t)
 	proxy.Cut(true, true)
 	clock.Shift(-time.Hour)
 	granted := make(chan error, 1)
@@ -91,18 +83,12 @@ func TestServerClockSetBackUnderADeadHolder(t *testing.T) {
 	t.Logf("the dead holder was told: %v", context.Cause(l.Context()))
 	holders := "leasehold:mtx:{" + name + ":" + key + "}:holders"
 	ends, err := srv.Client().ZRangeWithScores(t.Context(), holders, 0, 0).Result()
-	if err != nil || len(ends) != 1 {
-		t.Fatalf("the holders: %v, %v", ends, err)
-	}
+	redistest.CheckNow(t, err == nil && len(ends) == 1, "the holders: %v, %v", ends, err)
 	now, err := srv.Client().Time(t.Context()).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	redistest.WantErr(t, err)
 	left := time.UnixMilli(int64(ends[0].Score)).Sub(now)
 	t.Logf("the dead holder's lease lasts for another %v", left)
-	if left > time.Hour+ttl {
-		t.Errorf("the lease lasts for %v; want an hour and the TTL at most", left)
-	}
+	redistest.Check(t, left <= time.Hour+ttl, "the lease lasts for %v; want an hour and the TTL at most", left)
 	select {
 	case err := <-granted:
 		t.Fatalf("granted beside a lease that has not ended: %v", err)
@@ -111,9 +97,7 @@ func TestServerClockSetBackUnderADeadHolder(t *testing.T) {
 	clock.Shift(0)
 	select {
 	case err := <-granted:
-		if err != nil {
-			t.Fatal(err)
-		}
+		redistest.WantErr(t, err)
 		if token <= l.Token() {
 			t.Errorf("token %d after %d", token, l.Token())
 		}

@@ -71,10 +71,7 @@ type turn struct {
 func newCrowd(t *testing.T, connect func() redis.UniversalClient) *crowd {
 	t.Helper()
 	c := &crowd{T: t, family: redistest.Name(t), connect: connect, admin: connect(), errs: map[string]int{}, seed: redistest.Seed(t)}
-	guard, err := mutex.NewGuard(redistest.Shared(t, redistest.Newest(t)).Client(), mutex.GuardConfig{Name: c.family})
-	if err != nil {
-		t.Fatal(err)
-	}
+	guard := redistest.Must(mutex.NewGuard(redistest.Shared(t, redistest.Newest(t)).Client(), mutex.GuardConfig{Name: c.family}))(t)
 	c.guard = guard
 	for range 3 { // processes
 		m, s, g, f := c.mutex(ttl), c.semaphore(ttl), c.group(), c.withTotal()
@@ -126,9 +123,7 @@ func (c *crowd) stop() {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	for _, shut := range c.shut {
-		if err := shut(ctx); err != nil {
-			c.Errorf("close: %v", err)
-		}
+		redistest.Expect(c, shut(ctx), nil, "close: %v")
 	}
 	c.shut = nil
 }
@@ -141,20 +136,14 @@ func (c *crowd) count(what string) {
 
 func (c *crowd) mutex(ttl time.Duration) *mutex.Mutex {
 	c.Helper()
-	m, err := mutex.New(c.connect(), mutex.Config{Name: c.family, TTL: ttl})
-	if err != nil {
-		c.Fatal(err)
-	}
+	m := redistest.Must(mutex.New(c.connect(), mutex.Config{Name: c.family, TTL: ttl}))(c)
 	c.shut = append(c.shut, m.Close)
 	return m
 }
 
 func (c *crowd) semaphore(ttl time.Duration) *semaphore.Semaphore {
 	c.Helper()
-	s, err := semaphore.New(c.connect(), semaphore.Config{Name: c.family, Limit: limit, TTL: ttl})
-	if err != nil {
-		c.Fatal(err)
-	}
+	s := redistest.Must(semaphore.New(c.connect(), semaphore.Config{Name: c.family, Limit: limit, TTL: ttl}))(c)
 	c.shut = append(c.shut, s.Close)
 	return s
 }
@@ -164,10 +153,7 @@ var tenantKeys = []string{"t0", "t1"}
 
 func (c *crowd) withTotal() *semaphore.Semaphore {
 	c.Helper()
-	s, err := semaphore.New(c.connect(), semaphore.Config{Name: c.family, Limit: limit, Total: total, TTL: ttl})
-	if err != nil {
-		c.Fatal(err)
-	}
+	s := redistest.Must(semaphore.New(c.connect(), semaphore.Config{Name: c.family, Limit: limit, Total: total, TTL: ttl}))(c)
 	c.shut = append(c.shut, s.Close)
 	return s
 }
@@ -177,9 +163,7 @@ func (c *crowd) group() *singleflight.Group[int] {
 	g, err := singleflight.New(c.connect(), singleflight.Config[int]{
 		Name: c.family, TTL: time.Minute, LeaseTTL: ttl, Logger: slog.New(slog.DiscardHandler),
 	})
-	if err != nil {
-		c.Fatal(err)
-	}
+	redistest.WantErr(c, err)
 	c.shut = append(c.shut, g.Close)
 	return g
 }
@@ -304,9 +288,7 @@ func (c *crowd) fetch(g *singleflight.Group[int], random *rand.Rand) error {
 		return err
 	}
 	t.got, t.token = time.Now(), uint64(r.Value)
-	if r.Age < 0 {
-		c.Errorf("a value is %v old", r.Age)
-	}
+	redistest.Check(c, r.Age >= 0, "a value is %v old", r.Age)
 	c.mu.Lock()
 	c.reads = append(c.reads, t)
 	c.mu.Unlock()
@@ -357,9 +339,7 @@ func (c *crowd) sample(*rand.Rand) error {
 		if err != nil {
 			continue // the server is away
 		}
-		if n > most {
-			c.Errorf("%s: %d are held by the server's clock; want %d at most", holders, n, most)
-		}
+		redistest.Check(c, n <= most, "%s: %d are held by the server's clock; want %d at most", holders, n, most)
 		c.mu.Lock()
 		c.samples++
 		c.mu.Unlock()

@@ -19,9 +19,7 @@ func TestSentinelSwitchesOver(t *testing.T) {
 		"on demand": func(t *testing.T, x *redistest.Sentinel) {
 			s := redis.NewSentinelClient(&redis.Options{Addr: x.Sentinels[0].Addr()})
 			defer s.Close()
-			if err := s.Failover(t.Context(), redistest.MasterName).Err(); err != nil {
-				t.Fatal(err)
-			}
+			redistest.WantErr(t, s.Failover(t.Context(), redistest.MasterName).Err())
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -104,8 +102,6 @@ func TestSlotsMoveLive(t *testing.T) {
 		c.recovered(time.Now())
 	}
 	t.Logf("%d slots were moved", moved)
-	if kept := h.keptOrTold(); kept != 2 {
-		t.Errorf("%d of 2 leases were kept", kept)
-	}
+	redistest.Expect(t, h.keptOrTold(), 2, "%d of 2 leases were kept")
 	c.unharmed()
 }

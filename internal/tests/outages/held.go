@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
 // held is a lock and a permit that are held while something happens, each with
@@ -40,14 +41,8 @@ func (c *crowd) hold() *held {
 	c.Helper()
 	h := &held{crowd: c, since: time.Now()}
 	m, s := c.mutex(longTTL), c.semaphore(longTTL)
-	l, err := m.Lock(context.Background(), longKey)
-	if err != nil {
-		c.Fatal(err)
-	}
-	p, err := s.AcquireN(context.Background(), longKey, limit)
-	if err != nil {
-		c.Fatal(err)
-	}
+	l := redistest.Must(m.Lock(context.Background(), longKey))(c)
+	p := redistest.Must(s.AcquireN(context.Background(), longKey, limit))(c)
 	one := &heldOne{name: "lock", holders: c.part("mtx", longKey, "holders"), ctx: l.Context(), token: l.Token(), deadline: l.Deadline, release: l.Unlock}
 	two := &heldOne{name: "permits", holders: c.part("sem", longKey, "holders"), ctx: p.Context(), deadline: p.Deadline, release: p.Release}
 	h.leases = []*heldOne{one, two}
@@ -58,9 +53,7 @@ func (c *crowd) hold() *held {
 			return nil, err
 		}
 		one.nextAt, one.after = time.Now(), l.Token()
-		if err := c.guard.Set(ctx, longKey, one.after, "next", 0); err != nil {
-			c.Errorf("the next holder's guarded write: %v", err)
-		}
+		redistest.Expect(c, c.guard.Set(ctx, longKey, one.after, "next", 0), nil, "the next holder's guarded write: %v")
 		return l.Unlock, nil
 	})
 	two.wait(c.Context(), func(ctx context.Context) (func() error, error) {
@@ -129,9 +122,7 @@ func (h *held) keptOrTold() (kept int) {
 				}
 				return nil
 			})
-			if err := o.release(); err != nil {
-				h.Errorf("release of a %s that was kept: %v", o.name, err)
-			}
+			redistest.Expect(h, o.release(), nil, "release of a %s that was kept: %v", o.name)
 		} else {
 			<-o.told
 			o.lost = true
@@ -160,9 +151,7 @@ func (h *held) keptOrTold() (kept int) {
 		}
 	}
 	lock := h.leases[0]
-	if lock.after <= lock.token {
-		h.Errorf("the waiter has token %d, the holder had %d", lock.after, lock.token)
-	}
+	redistest.Check(h, lock.after > lock.token, "the waiter has token %d, the holder had %d", lock.after, lock.token)
 	if err := h.guard.Set(context.Background(), longKey, lock.token, "stale", 0); !errors.Is(err, leasehold.ErrFenced) {
 		h.Errorf("a guarded write of the first holder: %v; want ErrFenced", err)
 	}

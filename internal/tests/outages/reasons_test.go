@@ -73,9 +73,7 @@ func TestReasonsOfAnOutageAgree(t *testing.T) {
 					t.Errorf("%s: %v; want %v, because of one of %q", o.what, o.err, want, outage.causes)
 				}
 			}
-			if outage.same && len(told) != 1 {
-				t.Errorf("holders were told different things: %v", told)
-			}
+			redistest.Check(t, !outage.same || len(told) == 1, "holders were told different things: %v", told)
 			t.Logf("%d errors agree; holders were told %v", len(r.outcomes), told)
 		})
 	}
@@ -180,7 +178,5 @@ func (r *reasons) client(rdb *redis.Client) {
 
 func (r *reasons) must(err error) {
 	r.Helper()
-	if err != nil {
-		r.Fatal(err)
-	}
+	redistest.WantErr(r, err)
 }

@@ -42,9 +42,7 @@ func wantUnconfirmed(t *testing.T, errs []error) {
 		redistest.WantText(t, err, "0 of 2 replicas confirmed it within 50ms")
 		redistest.WantNot(t, err, leasehold.ErrBusy, leasehold.ErrLost, context.DeadlineExceeded)
 	}
-	if granted != 0 {
-		t.Errorf("%d of %d grants were handed out", granted, len(errs))
-	}
+	redistest.Check(t, granted == 0, "%d of %d grants were handed out", granted, len(errs))
 }
 
 // With both replicas cut off no acquisition is granted, each says how many confirmed, and
@@ -61,16 +59,12 @@ func TestNothingIsGrantedWithoutReplicas(t *testing.T) {
 				x.Cut()
 				wantUnconfirmed(t, attempt(tries, func(i int) (lease, error) { return h.acquire(t.Context(), fmt.Sprint("k", i)) }))
 				wantUnconfirmed(t, attempt(tries, func(i int) (lease, error) { return h.tryAcquire(t.Context(), fmt.Sprint("try", i)) }))
-				if err := held.giveBack(); err != nil {
-					t.Errorf("give back: %v", err)
-				}
+				redistest.Expect(t, held.giveBack(), nil, "give back: %v")
 				redistest.Eventually(t, "all that was granted to be given back", func() bool {
 					return len(rdb.Keys(t.Context(), "*holders").Val()) == 0
 				})
 				x.Heal()
-				if err := granted(t, h, "k1").giveBack(); err != nil {
-					t.Error(err)
-				}
+				redistest.NoError(t, granted(t, h, "k1").giveBack())
 			})
 		}
 	})
@@ -124,9 +118,7 @@ func wantGivenBack(t *testing.T, held []lease) {
 	t.Helper()
 	began := time.Now()
 	for i, err := range attempt(len(held), func(i int) (lease, error) { return nil, held[i].giveBack() }) {
-		if err != nil {
-			t.Errorf("give back %d: %v", i, err)
-		}
+		redistest.Check(t, err == nil, "give back %d: %v", i, err)
 	}
 	t.Logf("%d were given back within %v", len(held), time.Since(began))
 }
@@ -163,26 +155,18 @@ func TestLostReplyOfAConfirmation(t *testing.T) {
 		h := newHandle(t, p.Client(), settings{name: redistest.Name(t), replicas: 2, replicaWait: 2 * time.Second})
 		for _, name := range []string{"EVALSHA", "PEXPIRE", "SET", "WAIT"} {
 			l, err := h.acquire(t.Context(), "k")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := l.giveBack(); err != nil {
-				t.Fatal(err)
-			}
+			redistest.WantErr(t, err)
+			redistest.WantErr(t, l.giveBack())
 			lost := p.EatReply(redistest.Named(name), 1)
 			if l, err = h.acquire(t.Context(), "k"); err != nil {
 				t.Fatalf("%s lost: %v", name, err)
 			}
 			lost.Wait()
-			if err := l.giveBack(); err != nil {
-				t.Errorf("%s lost: give back: %v", name, err)
-			}
+			redistest.Expect(t, l.giveBack(), nil, "%s lost: give back: %v", name)
 			if l, err = h.tryAcquire(t.Context(), "k"); err != nil {
 				t.Fatalf("%s lost: %v; want that it is free", name, err)
 			}
-			if err := l.giveBack(); err != nil {
-				t.Error(err)
-			}
+			redistest.NoError(t, l.giveBack())
 		}
 	})
 }
@@ -217,9 +201,7 @@ func TestNobodyElseWaitsForReplicas(t *testing.T) {
 		rdb := x.Primary.Client()
 		h := newHandle(t, rdb, settings{name: redistest.Name(t), replicas: 2, replicaWait: wait})
 		held, err := h.acquire(t.Context(), "held")
-		if err != nil {
-			t.Fatal(err)
-		}
+		redistest.WantErr(t, err)
 		x.Cut()
 		done := make(chan []error, 1)
 		go func() {
@@ -227,9 +209,7 @@ func TestNobodyElseWaitsForReplicas(t *testing.T) {
 		}()
 		awaitBlocked(t, rdb)
 		began := time.Now()
-		if err := held.giveBack(); err != nil {
-			t.Errorf("give back: %v", err)
-		}
+		redistest.Expect(t, held.giveBack(), nil, "give back: %v")
 		if took := time.Since(began); took > wait*9/10 {
 			t.Errorf("giving back took %v; want that it does not wait for replicas", took)
 		}
@@ -260,9 +240,7 @@ func TestManyCallersAreConfirmed(t *testing.T) {
 			}
 			return nil, nil
 		}) {
-			if err != nil {
-				t.Errorf("caller %d: %v", i, err)
-			}
+			redistest.Check(t, err == nil, "caller %d: %v", i, err)
 		}
 	})
 }

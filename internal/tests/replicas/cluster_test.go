@@ -23,9 +23,7 @@ func TestClusterConfirmsAtTheNodeOfTheKey(t *testing.T) {
 			holders := func(key string) string { return harness.Part("mtx", name, key, "holders") }
 			sick := cluster.NodeFor(holders("k0"))
 			for i := range 30 {
-				if err := granted(t, h, fmt.Sprint("k", i)).giveBack(); err != nil {
-					t.Error(err)
-				}
+				redistest.NoError(t, granted(t, h, fmt.Sprint("k", i)).giveBack())
 			}
 			replica := cluster.ReplicaOf(sick)
 			replica.Pause()
@@ -34,9 +32,7 @@ func TestClusterConfirmsAtTheNodeOfTheKey(t *testing.T) {
 			for i := range 30 {
 				key := fmt.Sprint("k", i)
 				if cluster.NodeFor(holders(key)).Addr() != sick.Addr() {
-					if err := granted(t, h, key).giveBack(); err != nil {
-						t.Errorf("at a node whose replica confirms: %v", err)
-					}
+					redistest.Expect(t, granted(t, h, key).giveBack(), nil, "at a node whose replica confirms: %v")
 					healthy++
 					continue
 				}
@@ -44,9 +40,7 @@ func TestClusterConfirmsAtTheNodeOfTheKey(t *testing.T) {
 				redistest.WantErr(t, err, leasehold.ErrUnavailable)
 				redistest.WantText(t, err, "0 of 1 replicas confirmed it within 100ms")
 			}
-			if healthy == 0 || healthy == 30 {
-				t.Errorf("%d of 30 keys are at the healthy nodes", healthy)
-			}
+			redistest.Check(t, healthy != 0 && healthy != 30, "%d of 30 keys are at the healthy nodes", healthy)
 		})
 	}
 }
@@ -72,10 +66,6 @@ func TestClusterSlotMovesUnderConfirmedLeases(t *testing.T) {
 	move.Finish()
 	renewed(t, l)
 	renewed(t, l)
-	if err := l.giveBack(); err != nil {
-		t.Error(err)
-	}
-	if err := granted(t, h, "k").giveBack(); err != nil {
-		t.Error(err)
-	}
+	redistest.NoError(t, l.giveBack())
+	redistest.NoError(t, granted(t, h, "k").giveBack())
 }

@@ -48,14 +48,11 @@ func TestConfigOfReplicas(t *testing.T) {
 			_, err2 := semaphore.New(rdb, semaphore.Config{Name: "f", Limit: 1, TTL: c.ttl, MaxHold: c.maxHold, Replicas: c.replicas, ReplicaWait: c.replicaWait})
 			for _, err := range []error{err1, err2} {
 				if c.want == "" {
-					if err != nil {
-						t.Error(err)
-					}
+					redistest.NoError(t, err)
 					continue
 				}
-				if err == nil || !errors.Is(err, leasehold.ErrInvalid) || !strings.Contains(err.Error(), c.want) {
-					t.Errorf("error %v; want %q", err, c.want)
-				}
+				redistest.Check(t, err != nil && errors.Is(err, leasehold.ErrInvalid) && strings.Contains(err.Error(), c.want),
+					"error %v; want %q", err, c.want)
 			}
 		})
 	}

@@ -31,22 +31,13 @@ func TestEventsOfUnconfirmedGrants(t *testing.T) {
 	x := redistest.StartReplicated(t, redistest.Newest(t), 1)
 	x.Cut()
 	var events counter
-	m, err := mutex.New(x.Primary.Client(), mutex.Config{Name: redistest.Name(t), Replicas: 1, ReplicaWait: 20 * time.Millisecond, Observer: &events})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := redistest.Must(mutex.New(x.Primary.Client(), mutex.Config{Name: redistest.Name(t), Replicas: 1, ReplicaWait: 20 * time.Millisecond, Observer: &events}))(t)
 	for range 3 {
 		_, err := m.Lock(t.Context(), "k")
 		redistest.WantErr(t, err, leasehold.ErrUnavailable)
 	}
 	harness.CloseWithin(t, 10*time.Second, m) // all is given back
-	if n := events.unavailable.Load(); n != 3 {
-		t.Errorf("%d acquisitions failed; want 3", n)
-	}
-	if n := events.late.Load(); n != 0 {
-		t.Errorf("%d grants came late; want none", n)
-	}
-	if n := events.outOfReach.Load(); n != 0 {
-		t.Errorf("Redis went out of reach %d times; want never", n)
-	}
+	redistest.Expect(t, events.unavailable.Load(), 3, "%d acquisitions failed")
+	redistest.Expect(t, events.late.Load(), 0, "%d grants came late")
+	redistest.Expect(t, events.outOfReach.Load(), 0, "Redis went out of reach %d times")
 }

@@ -94,9 +94,7 @@ func (f failover) run(t *testing.T, version redistest.Version, replicas int) (do
 	time.Sleep(between)
 	x.Primary.Kill()
 	c.stop()
-	if err := x.Replicas[f.promoted].Client().ReplicaOf(t.Context(), "NO", "ONE").Err(); err != nil {
-		t.Fatal(err)
-	}
+	redistest.WantErr(t, x.Replicas[f.promoted].Client().ReplicaOf(t.Context(), "NO", "ONE").Err())
 	double = c.grantedTwice(x.Replicas[f.promoted].Client())
 	current.Store(x.Replicas[f.promoted]) // where the holders give back
 	return double, len(c.locks)
@@ -107,9 +105,7 @@ func offset(t *testing.T, rdb *redis.Client, field string) int {
 	_, rest, _ := strings.Cut(rdb.Info(t.Context(), "replication").Val(), field+":")
 	text, _, _ := strings.Cut(rest, "\r\n")
 	n, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatalf("%s: %v", field, err)
-	}
+	redistest.CheckNow(t, err == nil, "%s: %v", field, err)
 	return n
 }
 
@@ -129,10 +125,7 @@ func startTakers(t *testing.T, cfg mutex.Config, client func() redis.UniversalCl
 	c := &takers{t: t, cfg: cfg, cancel: cancel, locks: map[string]*mutex.Lock{}}
 	var keys atomic.Int64
 	for range 4 {
-		m, err := mutex.New(client(), cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := redistest.Must(mutex.New(client(), cfg))(t)
 		t.Cleanup(func() { harness.CloseWithin(t, 30*time.Second, m) })
 		for range 8 {
 			c.running.Go(func() {

@@ -21,9 +21,7 @@ func TestNoLocalTurnOnAnUnconfirmedLease(t *testing.T) {
 		m, err := mutex.New(x.Primary.Client(), mutex.Config{
 			Name: name, Replicas: 2, ReplicaWait: 50 * time.Millisecond, LocalFor: localFor,
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		redistest.WantErr(t, err)
 		t.Cleanup(func() { harness.CloseWithin(t, 30*time.Second, m) })
 		return m
 	}
@@ -54,9 +52,7 @@ func TestNoLocalTurnOnAnUnconfirmedLease(t *testing.T) {
 	wait(local)
 	x.Cut()
 	time.Sleep(2 * localFor) // no turn may begin on this lease any more
-	if err := held.Unlock(); err != nil {
-		t.Errorf("unlock: %v", err)
-	}
+	redistest.Expect(t, held.Unlock(), nil, "unlock: %v")
 	for range 2 * waiters {
 		redistest.WantErr(t, redistest.Get(t, "a waiter", failed), leasehold.ErrUnavailable)
 	}

@@ -70,9 +70,7 @@ func newMutex(tb testing.TB, rdb redis.UniversalClient, s settings) handle {
 	m, err := mutex.New(rdb, mutex.Config{
 		Name: s.name, TTL: s.ttl, MaxWait: s.maxWait, Replicas: s.replicas, ReplicaWait: s.replicaWait, LocalFor: s.localFor,
 	})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	redistest.WantErr(tb, err)
 	tb.Cleanup(func() { harness.CloseWithin(tb, 30*time.Second, m) })
 	held := func(l *mutex.Lock, err error) (lease, error) {
 		if err != nil {
@@ -91,9 +89,7 @@ func newSemaphore(tb testing.TB, rdb redis.UniversalClient, s settings, total in
 	m, err := semaphore.New(rdb, semaphore.Config{
 		Name: s.name, Limit: 1, Total: total, TTL: s.ttl, MaxWait: s.maxWait, Replicas: s.replicas, ReplicaWait: s.replicaWait,
 	})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	redistest.WantErr(tb, err)
 	tb.Cleanup(func() { harness.CloseWithin(tb, 30*time.Second, m) })
 	held := func(l *semaphore.Lease, err error) (lease, error) {
 		if err != nil {

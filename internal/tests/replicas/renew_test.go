@@ -57,9 +57,7 @@ func TestLeaseOutlivesAShortCut(t *testing.T) {
 		time.Sleep(2 * time.Second) // the first renewal, after 1.3 s, is not confirmed
 		x.Heal()
 		renewed(t, l)
-		if err := l.giveBack(); err != nil {
-			t.Error(err)
-		}
+		redistest.NoError(t, l.giveBack())
 	})
 }
 
@@ -81,9 +79,7 @@ func TestUnconfirmedExtendMovesNoDeadline(t *testing.T) {
 		if d := l.Deadline(); time.Until(d) < 58*time.Minute {
 			t.Errorf("it lasts %v", time.Until(d))
 		}
-		if err := l.giveBack(); err != nil {
-			t.Error(err)
-		}
+		redistest.NoError(t, l.giveBack())
 	})
 }
 
@@ -93,17 +89,13 @@ func TestRenewalsWithoutMemory(t *testing.T) {
 		rdb := x.Primary.Client()
 		h := newHandle(t, rdb, settings{name: redistest.Name(t), ttl: 4 * time.Second, replicas: 2, replicaWait: 200 * time.Millisecond})
 		l := granted(t, h, "k")
-		if err := rdb.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
-			t.Fatal(err)
-		}
+		redistest.WantErr(t, rdb.ConfigSet(t.Context(), "maxmemory", "1").Err())
 		defer rdb.ConfigSet(context.Background(), "maxmemory", "0")
 		_, err := h.acquire(t.Context(), "other")
 		redistest.WantErr(t, err, leasehold.ErrUnavailable)
 		renewed(t, l)
 		renewed(t, l)
-		if err := l.giveBack(); err != nil {
-			t.Error(err)
-		}
+		redistest.NoError(t, l.giveBack())
 	})
 }
 
@@ -112,9 +104,7 @@ func renewed(t *testing.T, l lease) {
 	t.Helper()
 	before := l.Deadline()
 	redistest.Eventually(t, "a renewal", func() bool {
-		if err := context.Cause(l.Context()); err != nil {
-			t.Fatalf("it was lost: %v", err)
-		}
+		redistest.Require(t, context.Cause(l.Context()), nil, "it was lost: %v")
 		return l.Deadline().After(before)
 	})
 }

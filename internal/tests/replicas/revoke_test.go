@@ -19,20 +19,11 @@ func TestRevokedBeforeItIsConfirmed(t *testing.T) {
 	x := redistest.StartReplicated(t, redistest.Newest(t), 1)
 	p := redistest.NewProxy(t, x.Primary.Addr())
 	cfg := mutex.Config{Name: redistest.Name(t), Replicas: 1, ReplicaWait: 2 * time.Second}
-	a, err := mutex.New(p.Client(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := redistest.Must(mutex.New(p.Client(), cfg))(t)
 	defer harness.CloseWithin(t, 10*time.Second, a)
-	b, err := mutex.New(x.Primary.Client(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := redistest.Must(mutex.New(x.Primary.Client(), cfg))(t)
 	defer harness.CloseWithin(t, 10*time.Second, b)
-	held, err := b.Lock(t.Context(), "k")
-	if err != nil {
-		t.Fatal(err)
-	}
+	held := redistest.Must(b.Lock(t.Context(), "k"))(t)
 	waiter := make(chan error, 1)
 	go func() {
 		l, err := a.Lock(t.Context(), "k")
@@ -48,17 +39,11 @@ func TestRevokedBeforeItIsConfirmed(t *testing.T) {
 	sum := sha1.Sum([]byte(luascripts.PermitsRenew()))
 	renew := hex.EncodeToString(sum[:])
 	confirming := p.HoldRequest(func(cmd []string) bool { return cmd[0] == "EVALSHA" && cmd[1] == renew }, 1)
-	if err := held.Unlock(); err != nil {
-		t.Fatal(err)
-	}
+	redistest.WantErr(t, held.Unlock())
 	confirming.Wait()
 	state, err := b.Inspect(t.Context(), "k")
-	if err != nil || state.Holder == nil {
-		t.Fatalf("%+v, %v; want a holder", state, err)
-	}
-	if err := b.Revoke(t.Context(), "k", state.Holder.ID, "a test"); err != nil {
-		t.Fatal(err)
-	}
+	redistest.CheckNow(t, err == nil && state.Holder != nil, "%+v, %v; want a holder", state, err)
+	redistest.WantErr(t, b.Revoke(t.Context(), "k", state.Holder.ID, "a test"))
 	confirming.Release()
 	redistest.WantErr(t, redistest.Get(t, "the waiter", waiter), leasehold.ErrRevoked)
 }

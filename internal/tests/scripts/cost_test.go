@@ -21,20 +21,11 @@ import (
 func TestCommandsOfAFreePair(t *testing.T) {
 	srv := redistest.StartServer(t, redistest.Newest(t))
 	rdb, stats := srv.Client(), srv.Client()
-	client, err := call.NewClient(rdb)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := redistest.Must(call.NewClient(rdb))(t)
 	ctx := context.Background()
 	family := keys.Family{Kind: keys.Semaphore, Name: "cost"}
-	plain, err := permits.Family{Family: family}.Resource("k")
-	if err != nil {
-		t.Fatal(err)
-	}
-	withTotal, err := totals.NewFamily(family, 10, 0).Resource("k")
-	if err != nil {
-		t.Fatal(err)
-	}
+	plain := redistest.Must(permits.Family{Family: family}.Resource("k"))(t)
+	withTotal := redistest.Must(totals.NewFamily(family, 10, 0).Resource("k"))(t)
 	for _, c := range []struct {
 		name     string
 		resource lease.Resource
@@ -49,9 +40,7 @@ func TestCommandsOfAFreePair(t *testing.T) {
 			}
 		}
 		pair(1) // teaches the scripts
-		if err := stats.ConfigResetStat(ctx).Err(); err != nil {
-			t.Fatal(err)
-		}
+		redistest.WantErr(t, stats.ConfigResetStat(ctx).Err())
 		pair(2)
 		n := 0
 		for line := range strings.Lines(stats.Info(ctx, "commandstats").Val()) {
@@ -62,8 +51,6 @@ func TestCommandsOfAFreePair(t *testing.T) {
 			}
 			n += calls
 		}
-		if n == 0 || n > c.most {
-			t.Errorf("%s a free pair takes %d commands; want %d at most", c.name, n, c.most)
-		}
+		redistest.Check(t, n != 0 && n <= c.most, "%s a free pair takes %d commands; want %d at most", c.name, n, c.most)
 	}
 }

@@ -18,10 +18,7 @@ import (
 func newFlightWorld(t *testing.T, rdb redis.UniversalClient) *world {
 	t.Helper()
 	w := newWorld(t, rdb, true)
-	res, err := keys.Family{Kind: loads.Kind, Name: redistest.Name(t)}.Resource("k")
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := redistest.Must(keys.Family{Kind: loads.Kind, Name: redistest.Name(t)}.Resource("k"))(t)
 	w.res = newLoadsResource(res)
 	return w
 }
@@ -39,18 +36,13 @@ func TestEnterOfALoadIsVoidAfterItsTime(t *testing.T) {
 	eachFlight(t, func(w *world) {
 		now := w.now()
 		reply, err := w.tryEnter(w.lock(hereHandle), lease.EnterOptions{Wait: true, VoidAfter: new(now - 1)})
-		if err != nil || reply.Code != lease.Void || reply.Now < now {
-			w.Errorf("enter answered %+v, %v; want void, with the server's time", reply, err)
-		}
+		redistest.Check(w, err == nil && reply.Code == lease.Void && reply.Now >= now,
+			"enter answered %+v, %v; want void, with the server's time", reply, err)
 		left := w.lock(hereHandle)
 		w.leave(left, now+time.Minute.Microseconds())
 		reply, err = w.tryEnter(left, lease.EnterOptions{Wait: true, VoidAfter: new(now + time.Minute.Microseconds())})
-		if err != nil || reply.Code != lease.GivenUp {
-			w.Errorf("enter after its leave answered %+v, %v; want given up", reply, err)
-		}
-		if n := len(w.holders()); n != 0 {
-			w.Errorf("%d leases are held by requests that were void", n)
-		}
+		redistest.Check(w, err == nil && reply.Code == lease.GivenUp, "enter after its leave answered %+v, %v; want given up", reply, err)
+		redistest.Expect(w, len(w.holders()), 0, "%d leases are held by requests that were void")
 	})
 }
 
@@ -78,17 +70,13 @@ func TestRetriedEnterOfALoadFindsItsOwnLease(t *testing.T) {
 		queued := w.lock(hereHandle)
 		w.enter(queued, lease.Queued)
 		w.enter(queued, lease.Queued)
-		if n := w.rdb.ZCard(w.Context(), w.res.Part("queue")).Val(); n != 1 {
-			w.Errorf("an enter sent again queued %d times", n)
-		}
+		redistest.Expect(w, w.rdb.ZCard(w.Context(), w.res.Part("queue")).Val(), 1, "an enter sent again queued %d times")
 	})
 }
 
 func (w *world) invalidate() {
 	w.Helper()
-	if _, err := w.client.Do(w.Context(), w.res.invalidate()); err != nil {
-		w.Fatal(err)
-	}
+	redistest.Must(w.client.Do(w.Context(), w.res.invalidate()))(w)
 }
 
 // R1, R2: an invalidation drops all that later comers could be served with: the
@@ -111,9 +99,7 @@ func TestFlightInvalidateDropsAll(t *testing.T) {
 					w.Fatalf("there is no %s", name)
 				}
 				w.invalidate()
-				if n := w.exists("value", "failure", "landed"); n != 0 {
-					w.Errorf("%d keys are left after an invalidation", n)
-				}
+				redistest.Expect(w, w.exists("value", "failure", "landed"), 0, "%d keys are left after an invalidation")
 			})
 		})
 	}
@@ -121,25 +107,15 @@ func TestFlightInvalidateDropsAll(t *testing.T) {
 
 func (w *world) land(r *request, token uint64, l loads.Result) loads.PublishReply {
 	w.Helper()
-	v, err := w.client.Do(w.Context(), r.publish(token, 0, l))
-	if err != nil {
-		w.Fatal(err)
-	}
-	reply, err := loads.ReadPublish(v)
-	if err != nil {
-		w.Fatal(err)
-	}
-	return reply
+	v := redistest.Must(w.client.Do(w.Context(), r.publish(token, 0, l)))(w)
+	return redistest.Must(loads.ReadPublish(v))(w)
 }
 
 // exists counts the parts that there are.
 func (w *world) exists(parts ...string) (n int64) {
 	w.Helper()
 	for _, part := range parts {
-		there, err := w.rdb.Exists(w.Context(), w.res.Part(part)).Result()
-		if err != nil {
-			w.Fatal(err)
-		}
+		there := redistest.Must(w.rdb.Exists(w.Context(), w.res.Part(part)).Result())(w)
 		n += there
 	}
 	return n
@@ -196,22 +172,16 @@ func TestFlightEndsTellWhoWaits(t *testing.T) {
 				there := fmt.Sprintf("%022x", rand.Uint64())
 				inbox := w.rdb.Subscribe(w.Context(), keys.Family{Kind: loads.Kind}.Inbox(there))
 				defer inbox.Close()
-				if _, err := inbox.Receive(w.Context()); err != nil {
-					w.Fatal(err)
-				}
+				redistest.Must(inbox.Receive(w.Context()))(w)
 				leader, waiter := w.lock(hereHandle), w.lock(there)
 				token := w.enter(leader, lease.Granted).Token
 				w.enter(waiter, lease.Queued)
 				end(w, leader, token)
-				got, err := inbox.ReceiveTimeout(w.Context(), 10*time.Second)
-				if err != nil {
-					w.Fatal(err)
-				}
+				got := redistest.Must(inbox.ReceiveTimeout(w.Context(), 10*time.Second))(w)
 				text := got.(*redis.Message).Payload
 				of, record, err := loads.ParseMessage(text)
-				if err != nil || !strings.HasPrefix(text, fmt.Sprint(waiter.Seq, " ")) || of != token {
-					w.Fatalf("%q: %+v, %v", text, record, err)
-				}
+				redistest.CheckNow(w, err == nil && strings.HasPrefix(text, fmt.Sprint(waiter.Seq, " ")) && of == token,
+					"%q: %+v, %v", text, record, err)
 				if freed := name[0] == 'F'; record.Freed != freed || record.Stored != (name == "S") || record.Invalidated != (name == "A") {
 					w.Errorf("%s: %+v", name, record)
 				}

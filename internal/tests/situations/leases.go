@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/leaseholdtest"
 	"github.com/leasehold-go/leasehold/mutex"
 	"github.com/leasehold-go/leasehold/semaphore"
@@ -77,9 +78,7 @@ var Leases = []Situation{
 			end := leaseholdtest.Outage(s.a)
 			<-l.Context().Done()
 			end()
-			if l.Unlock() == nil {
-				s.Error("Unlock of a lost lock returned nil")
-			}
+			redistest.Check(s, l.Unlock() != nil, "Unlock of a lost lock returned nil")
 			s.must(h.Close(s.Context()))
 		},
 	},
@@ -95,9 +94,7 @@ var Leases = []Situation{
 			l, err := h.Lock(s.Context(), "k")
 			s.must(err)
 			s.must(s.a.FlushAll(s.Context()).Err())
-			if l.Unlock() == nil {
-				s.Error("Unlock of a lost lock returned nil")
-			}
+			redistest.Check(s, l.Unlock() != nil, "Unlock of a lost lock returned nil")
 			s.must(h.Close(s.Context()))
 		},
 	},
@@ -133,9 +130,7 @@ var Leases = []Situation{
 			go func() { _, err := h.Acquire(ctx, "k"); ended <- err }()
 			synctest.Wait()
 			cancel()
-			if <-ended == nil {
-				s.Error("Acquire got a lease though its reply was held up")
-			}
+			redistest.Check(s, <-ended != nil, "Acquire got a lease though its reply was held up")
 			release()
 			s.must(h.Close(s.Context()))
 		},

@@ -64,9 +64,7 @@ func TestEventsOfEachSituation(t *testing.T) {
 						t.Errorf("%d events %+v, want %d; all: %v", g, k, n, got)
 					}
 				}
-				if held != 0 {
-					t.Errorf("%d permits are held after the end by the events", held)
-				}
+				redistest.Expect(t, held, 0, "%d permits are held after the end by the events")
 			})
 		})
 	}
@@ -91,9 +89,8 @@ func TestEventsTellHowLong(t *testing.T) {
 	Leases[1].Run(t, r, nil, func() {
 		for _, e := range r.of(leasehold.EventRenewed) {
 			// After a third of 3 s, with the deadline 60 ms before the server's expiry.
-			if e.Duration < 1900*time.Millisecond || e.Duration > 2100*time.Millisecond {
-				t.Errorf("the margin of a renewal is %v, want about 2 s", e.Duration)
-			}
+			redistest.Check(t, e.Duration >= 1900*time.Millisecond && e.Duration <= 2100*time.Millisecond,
+				"the margin of a renewal is %v, want about 2 s", e.Duration)
 		}
 	})
 }
@@ -116,20 +113,14 @@ func TestLoaderGetsTheObserversContext(t *testing.T) {
 		g, err := singleflight.New(leaseholdtest.Client(t), singleflight.Config[string]{
 			Name: "pages", TTL: time.Minute, LoadTimeout: time.Second, Observer: c,
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		redistest.WantErr(t, err)
 		defer func() { _ = g.Close(context.Background()) }()
 		_, err = g.Do(t.Context(), "k", func(ctx context.Context) (string, error) {
-			if ctx.Value(mark{}) != "mine" {
-				t.Error("the loader's ctx is not derived from the Observer's")
-			}
+			redistest.Expect(t, ctx.Value(mark{}), "mine", "the loader's ctx is not derived from the Observer's")
 			<-ctx.Done() // LoadTimeout reaches through it
 			return "", ctx.Err()
 		})
-		if err == nil {
-			t.Error("no error from a load that took too long")
-		}
+		redistest.Check(t, err != nil, "no error from a load that took too long")
 		if ends := c.of(leasehold.EventLoadEnded); len(ends) != 1 || ends[0].Load.Context.Value(mark{}) != "mine" {
 			t.Errorf("the load's end: %+v", ends)
 		}
@@ -165,24 +156,16 @@ func TestLoggerIsToldAndNamesNoKeyAndNoOwner(t *testing.T) {
 // A pair with an Observer that does nothing allocates a little more than one without.
 func TestAnEmptyObserverAllocatesLittle(t *testing.T) {
 	pair := func(o leasehold.Observer) float64 {
-		s, err := semaphore.New(leaseholdtest.Client(t), semaphore.Config{Name: "caps", Limit: 1, Observer: o})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := redistest.Must(semaphore.New(leaseholdtest.Client(t), semaphore.Config{Name: "caps", Limit: 1, Observer: o}))(t)
 		defer func() { _ = s.Close(context.Background()) }()
 		return testing.AllocsPerRun(200, func() {
-			l, err := s.Acquire(context.Background(), "k")
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := redistest.Must(s.Acquire(context.Background(), "k"))(t)
 			_ = l.Release()
 		})
 	}
 	none, some := pair(nil), pair(ignore{})
 	// Events are put into a queue, and handed over on another goroutine.
-	if some > none+20 {
-		t.Errorf("%v allocations a pair without an Observer, %v with one", none, some)
-	}
+	redistest.Check(t, some <= none+20, "%v allocations a pair without an Observer, %v with one", none, some)
 }
 
 type ignore struct{}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/robustness/internal/history"
 )
 
@@ -50,10 +51,7 @@ func TestUnknownIsAViolation(t *testing.T) {
 		a := s.lock("w1", 10*i, 10*i+5, uint64(i+1))
 		s.unlock("w1", a, 10*i+6, 10*i+7)
 	}
-	h, err := history.New(s.terms, s.events)
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := redistest.Must(history.New(s.terms, s.events))(t)
 	if r := All(h, 1); len(r.Violations) != 1 || r.Violations[0].Rule != "model" || len(r.Failed) != 1 {
 		t.Errorf("violations: %v", r.Violations)
 	}
@@ -66,18 +64,10 @@ func TestSavedHistoryIsTheSame(t *testing.T) {
 	b := s.lock("w2", 5, 6, 8)
 	s.unlock("w1", a, 10, 15)
 	s.unlock("w2", b, 20, 21)
-	h, err := history.New(s.terms, s.events)
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := redistest.Must(history.New(s.terms, s.events))(t)
 	var file bytes.Buffer
-	if err := h.Write(&file); err != nil {
-		t.Fatal(err)
-	}
-	again, err := history.ReadFrom(&file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	redistest.WantErr(t, h.Write(&file))
+	again := redistest.Must(history.ReadFrom(&file))(t)
 	s.events = again.Events
 	if s.is("model", "cap"); again.Terms != h.Terms {
 		t.Errorf("terms %v, not %v", again.Terms, h.Terms)

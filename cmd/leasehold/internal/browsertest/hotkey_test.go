@@ -30,17 +30,13 @@ func TestHotkey(t *testing.T) {
 		_ = cmd.Process.Signal(os.Interrupt)
 		kill := time.AfterFunc(15*time.Second, func() { _ = cmd.Process.Kill() })
 		defer kill.Stop()
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("the interrupted program: %v", err)
-		}
+		redistest.Expect(t, cmd.Wait(), nil, "the interrupted program: %v")
 	})
 	address := ""
 	for lines := bufio.NewScanner(stdout); address == "" && lines.Scan(); {
 		address = regexp.MustCompile(`http://[^ ]+`).FindString(lines.Text())
 	}
-	if address == "" {
-		t.Fatal("the program prints no address")
-	}
+	redistest.CheckNow(t, address != "", "the program prints no address")
 
 	const (
 		mode = `document.body.dataset.mode === `

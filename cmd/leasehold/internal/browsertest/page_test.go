@@ -85,18 +85,15 @@ func TestFindingWhoHoldsAKey(t *testing.T) {
 	b.press(enter)
 	b.until("the details", detailed+` && document.querySelectorAll("#d-holders tbody tr").length === 3`)
 	text := ask[string](b, `document.getElementById("detail").innerText`)
-	if !contains(text, "exports / acme", "3 of 3 in use, 1 waiting", held[0].ID(), held[1].ID(), held[2].ID()) {
-		t.Errorf("the details are %q", text)
-	}
+	redistest.Check(t, contains(text, "exports / acme", "3 of 3 in use, 1 waiting", held[0].ID(), held[1].ID(), held[2].ID()),
+		"the details are %q", text)
 	cancel()
 	<-waited
 	redistest.WantErr(t, held[0].Release())
 	b.until("two holders and no waiter", `document.querySelectorAll("#d-holders tbody tr").length === 2 && document.querySelectorAll("#d-waiters tbody tr").length === 0`)
 	b.press(escape)
 	b.until("closed details", `document.getElementById("detail").hidden`)
-	if !ask[bool](b, `document.activeElement.closest("tr") !== null`) {
-		t.Error("the focus is not on the row again")
-	}
+	redistest.Check(t, ask[bool](b, `document.activeElement.closest("tr") !== null`), "the focus is not on the row again")
 	b.do()
 	ask[bool](b, `(location.hash = "", true)`)
 	b.until("all rows again", rows+` === 3`)
@@ -137,17 +134,14 @@ func TestHostileNamesAreShownHarmlessly(t *testing.T) {
 	b := open(t, url)
 	b.until("six rows", rows+` === 6`)
 	text := ask[string](b, rowText)
-	if !contains(text, `<img src=x onerror="document.title='owned'">`, `\u202eesrever`, `\x1b[31m\x00`) {
-		t.Errorf("the rows are %q", text)
-	}
+	redistest.Check(t, contains(text, `<img src=x onerror="document.title='owned'">`, `\u202eesrever`, `\x1b[31m\x00`),
+		"the rows are %q", text)
 	ask[bool](b, `([...document.querySelectorAll("#rows .open")].find((e) => e.innerText.includes("labelled")).click(), true)`)
 	b.until("the label", detailed+` && document.getElementById("d-holders").innerText.includes("<img src=x onerror=alert(1)>")`)
 	if n := ask[int](b, `document.querySelectorAll("main img, aside img, main script, main svg[onload]").length`); n != 0 {
 		t.Errorf("%d elements came out of names", n)
 	}
-	if title := ask[string](b, `document.title`); title != "leasehold" {
-		t.Errorf("the title is %q", title)
-	}
+	redistest.Expect(t, ask[string](b, `document.title`), "leasehold", "the title is %q")
 	b.noFaults()
 }
 
@@ -277,9 +271,7 @@ func TestPhone(t *testing.T) {
 	b.shoot("phone")
 	ask[bool](b, `(document.querySelector("#rows .open").click(), true)`)
 	b.until("details", detailed)
-	if wide := ask[int](b, `document.getElementById("detail").offsetWidth`); wide != 390 {
-		t.Errorf("details are %d wide", wide)
-	}
+	redistest.Expect(t, ask[int](b, `document.getElementById("detail").offsetWidth`), 390, "details are %d wide")
 	// A head that is hidden is one that the list alone can do without.
 	if hidden := ask[int](b, `[...document.querySelectorAll("#detail th")].filter(h => h.textContent && !h.offsetWidth && h.closest("table").offsetWidth).length`); hidden > 0 {
 		t.Errorf("%d heads of the details are hidden", hidden)
@@ -329,8 +321,6 @@ func TestPicturesOfTheDocuments(t *testing.T) {
 			});
 			return found;
 		})()`)
-		if len(upon) > 0 {
-			t.Errorf("%s: %q", picture, upon)
-		}
+		redistest.Check(t, len(upon) <= 0, "%s: %q", picture, upon)
 	}
 }

@@ -91,9 +91,8 @@ func refused(t *testing.T, url, says string, args ...string) {
 	t.Helper()
 	var e *run.Error
 	out, err := do(t, url, args...)
-	if err == nil || !strings.Contains(err.Error(), says) || !isUsage(err) && (!errors.As(err, &e) || e.Code != run.CodeUsage) {
-		t.Errorf("%q: %v\n%s", args, err, out)
-	}
+	redistest.Check(t, err != nil && strings.Contains(err.Error(), says) && (isUsage(err) || errors.As(err, &e) && e.Code == run.CodeUsage),
+		"%q: %v\n%s", args, err, out)
 }
 
 // wantRevoked waits for the end of a ctx, whose cause has the reason.
@@ -115,9 +114,7 @@ func TestSetLimitIsObeyed(t *testing.T) {
 		granted := make(chan *semaphore.Lease, 1)
 		go func() {
 			l, err := s.Acquire(t.Context(), "acme")
-			if err != nil {
-				t.Error(err)
-			}
+			redistest.NoError(t, err)
 			granted <- l
 		}()
 		redistest.Eventually(t, "a waiter", func() bool { return len(p.listed().Waiters) == 1 })
@@ -270,9 +267,7 @@ func TestRevokeTakesWhatShowLists(t *testing.T) {
 		p.revoke(l.ID())
 		p.revoke(l.ID())
 		wantRevoked(t, l.Context())
-		if n := p.listed().InUse; n != 0 {
-			t.Errorf("%d permits are in use yet", n)
-		}
+		redistest.Expect(t, p.listed().InUse, 0, "%d permits are in use yet")
 	})
 }
 
@@ -301,9 +296,7 @@ func TestLocksAndLoadsAreRevoked(t *testing.T) {
 		p.flags = []string{"--cache", p.family, "--key", "acme"}
 		p.revoke(p.listed().Holders[0].ID)
 		wantRevoked(t, ctx)
-		if n := redistest.Get(t, "the caller's value", done); n != 7 {
-			t.Errorf("the caller got %d; want what its loader made", n)
-		}
+		redistest.Expect(t, redistest.Get(t, "the caller's value", done), 7, "the caller got %d; want what its loader made")
 		if s := p.listed(); s.Cached != nil {
 			t.Errorf("the value of a revoked load is stored: %+v", s.Cached)
 		}

@@ -42,9 +42,7 @@ func ok(t *testing.T, url, says string, args ...string) (out string) {
 			break
 		}
 	}
-	if err != nil || !found {
-		t.Fatalf("%q does not say %q: %v\n%s", args, says, err, out)
-	}
+	redistest.CheckNow(t, err == nil && found, "%q does not say %q: %v\n%s", args, says, err, out)
 	return out
 }
 
@@ -73,9 +71,7 @@ func TestLsAndShowOnAllDeployments(t *testing.T) {
 			t.Fatalf("ls:\n%s", out)
 		}
 		out := ok(t, to, "", "ls", "--json", "--family", family, "--kind", "semaphore", "b>1")
-		if strings.Count(out, "\n") != 3 {
-			t.Fatalf("ls --json:\n%s", out)
-		}
+		redistest.CheckNow(t, strings.Count(out, "\n") == 3, "ls --json:\n%s", out)
 		for line := range strings.Lines(out) {
 			var x struct {
 				Key          string
@@ -132,9 +128,7 @@ func TestManPagesAndCompletionAreWritten(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "man1")
 	ok(t, "", "", "man", dir)
 	page := string(redistest.Must(os.ReadFile(filepath.Join(dir, "leasehold-run.1")))(t))
-	if !strings.Contains(page, "conflict") || !strings.Contains(page, "124") {
-		t.Errorf("the page of run:\n%s", page)
-	}
+	redistest.Check(t, strings.Contains(page, "conflict") && strings.Contains(page, "124"), "the page of run:\n%s", page)
 	for _, shell := range []string{"bash", "zsh", "fish"} {
 		if out := ok(t, "", "", "completion", shell); len(out) < 1000 {
 			t.Errorf("%s: %d bytes", shell, len(out))

@@ -28,9 +28,7 @@ func TestNamesInJSONAreReversibleAndHarmless(t *testing.T) {
 	check := func(out string) (key string) {
 		t.Helper()
 		for _, r := range out {
-			if r == '\x1b' || r == '\u009b' || r == '\u202e' || r == '\U000e0001' || r == 0x7f {
-				t.Errorf("a raw %U: %q", r, out)
-			}
+			redistest.Check(t, r != '\x1b' && r != '\u009b' && r != '\u202e' && r != '\U000e0001' && r != 0x7f, "a raw %U: %q", r, out)
 		}
 		var x struct {
 			Key   string
@@ -50,13 +48,9 @@ func TestNamesInJSONAreReversibleAndHarmless(t *testing.T) {
 	for line := range strings.Lines(out) {
 		found[check(line)] = true
 	}
-	if len(found) != len(names) {
-		t.Errorf("%d of %d names are listed: %q", len(found), len(names), out)
-	}
+	redistest.Check(t, len(found) == len(names), "%d of %d names are listed: %q", len(found), len(names), out)
 	for name := range names {
-		if !found[name] {
-			t.Errorf("%q is not listed", name)
-		}
+		redistest.Check(t, found[name], "%q is not listed", name)
 		if out := ok(t, url, "", "show", "--json", "--mutex", family, "--key", name); check(out) != name {
 			t.Errorf("show of %q: %s", name, out)
 		}

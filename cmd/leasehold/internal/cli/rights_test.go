@@ -32,9 +32,8 @@ func documentedRights(t *testing.T, cluster bool) rights {
 		r[line[1]] = strings.Fields(line[2])
 	}
 	further := regexp.MustCompile("(?m)^In a Cluster .+Users that use or revoke need `([^`]+)` besides, and all three need `([^`]+)`").FindSubmatch(text)
-	if len(r["app"]) < 20 || len(r["viewer"]) < 10 || len(r["oncall"]) < 4 || further == nil {
-		t.Fatalf("docs/operations.md has the rights %v, and %q in a Cluster", r, further)
-	}
+	redistest.CheckNow(t, len(r["app"]) >= 20 && len(r["viewer"]) >= 10 && len(r["oncall"]) >= 4 && further != nil,
+		"docs/operations.md has the rights %v, and %q in a Cluster", r, further)
 	r["oncall"] = slices.Concat(r["app"], r["oncall"])
 	if cluster {
 		for user := range r {
@@ -98,9 +97,7 @@ func tryRights(d *deployment, eachIsNeeded bool) {
 	cluster := len(d.addrs) > 1
 	documented := documentedRights(t, cluster)
 	for _, rule := range redistest.Must(redistest.DocumentedACL())(t) {
-		if !cluster && !slices.Contains(documented["app"], rule) {
-			t.Errorf("docs/operations.md lacks %s of docs/security.md", rule)
-		}
+		redistest.Check(t, cluster || slices.Contains(documented["app"], rule), "docs/operations.md lacks %s of docs/security.md", rule)
 	}
 	app, _ := d.as("app", documented["app"])
 	seen, lock := use(t, app)

@@ -84,9 +84,7 @@ func TestErrorsShowNoPassword(t *testing.T) {
 		"redis+cluster://u:hunter2@h:x", "redis+sentinel://u:hunter2@h:1", "redis+other://u:hunter2@h", "u:hunter2@h", "redis://u:hunter2@127.0.0.1:1",
 	} {
 		_, err := do(t, url, "ls")
-		if err == nil || strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("%s: %v", url, err)
-		}
+		redistest.Check(t, err != nil && !strings.Contains(err.Error(), "hunter2"), "%s: %v", url, err)
 	}
 }
 
@@ -94,9 +92,7 @@ func TestErrorsShowNoPassword(t *testing.T) {
 func TestReadersNeedNoMoreThanIsSaid(t *testing.T) {
 	said := redistest.Must(os.ReadFile("../../../../docs/command.md"))(t)
 	line := regexp.MustCompile("The user needs `([^`]+)`").FindSubmatch(said)
-	if line == nil {
-		t.Fatal("docs/command.md names no rights")
-	}
+	redistest.CheckNow(t, line != nil, "docs/command.md names no rights")
 	rules := strings.Replace(string(line[1]), "~leasehold:*", "%R~leasehold:*", 1)
 	s := redistest.StartServer(t, redistest.Newest(t))
 	rdb := s.Client()

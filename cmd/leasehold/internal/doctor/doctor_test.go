@@ -30,20 +30,15 @@ func graded(r Report, check string) (Grade, string) {
 
 func look(t *testing.T, rdb redis.UniversalClient) Report {
 	t.Helper()
-	r := redistest.Must(Look(t.Context(), rdb, ""))(t)
-	return r
+	return redistest.Must(Look(t.Context(), rdb, ""))(t)
 }
 
 func want(t *testing.T, r Report, check string, grade Grade, says ...string) {
 	t.Helper()
 	got, said := graded(r, check)
-	if got != grade {
-		t.Errorf("%s is %q, want %q: %s", check, got, grade, said)
-	}
+	redistest.Check(t, got == grade, "%s is %q, want %q: %s", check, got, grade, said)
 	for _, text := range says {
-		if !strings.Contains(said, text) {
-			t.Errorf("%s does not say %q: %s", check, text, said)
-		}
+		redistest.Check(t, strings.Contains(said, text), "%s does not say %q: %s", check, text, said)
 	}
 }
 
@@ -158,9 +153,7 @@ func TestAllDocumentedRightsAreTried(t *testing.T) {
 		if !ok || slices.Contains([]string{"@scripting", "subscribe", "unsubscribe", "ssubscribe", "sunsubscribe"}, name) || strings.HasPrefix(name, "cluster|") || name == "command" {
 			continue // tried together, by the messages, or by the client library
 		}
-		if tried[name] == nil {
-			t.Errorf("doctor does not try %s: add it to Needed", rule)
-		}
+		redistest.Check(t, tried[name] != nil, "doctor does not try %s: add it to Needed", rule)
 	}
 }
 
@@ -196,9 +189,7 @@ func TestEachPrimaryOfAClusterIsLookedAt(t *testing.T) {
 			n++
 		}
 	}
-	if n != 3 {
-		t.Errorf("%d servers were looked at", n)
-	}
+	redistest.Expect(t, n, 3, "%d servers were looked at")
 	want(t, r, "messages", Good)
 	want(t, r, "rights", Good)
 }
@@ -232,9 +223,7 @@ func TestWrongPasswordIsAnError(t *testing.T) {
 	for _, password := range []string{"", "wrong"} {
 		rdb := redis.NewClient(&redis.Options{Addr: s.Addr(), Password: password})
 		r, err := Look(t.Context(), rdb, "")
-		if err == nil || len(r.Findings) > 0 {
-			t.Errorf("with the password %q: %v, %+v", password, err, r)
-		}
+		redistest.Check(t, err != nil && len(r.Findings) <= 0, "with the password %q: %v, %+v", password, err, r)
 		_ = rdb.Close()
 	}
 }

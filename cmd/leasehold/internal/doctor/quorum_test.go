@@ -18,33 +18,21 @@ func TestServersOfAQuorumAreJudgedTogether(t *testing.T) {
 	}
 	look := func(rdbs ...redis.UniversalClient) Report {
 		t.Helper()
-		r, err := LookQuorum(t.Context(), rdbs, "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return r
+		return redistest.Must(LookQuorum(t.Context(), rdbs, ""))(t)
 	}
 	r := look(rdbs...)
 	want(t, r, "quorum", Good, "3 different servers answer", "1 of them may be lost")
 	want(t, r, "persistence", Note, "abstains for one TTL")
 	want(t, r, "messages", Good, servers[2].Addr()+": a message takes")
-	if r.Problems() > 0 || r.Promises[0].Grade != Good {
-		t.Errorf("%+v", r)
-	}
+	redistest.Check(t, r.Problems() <= 0 && r.Promises[0].Grade == Good, "%+v", r)
 
 	r = look(rdbs[0], rdbs[1], servers[0].Client())
 	want(t, r, "quorum", Bad, "are the same server")
-	if r.Promises[0].Grade != Bad {
-		t.Errorf("promised with one server twice: %+v", r.Promises)
-	}
+	redistest.Check(t, r.Promises[0].Grade == Bad, "promised with one server twice: %+v", r.Promises)
 	want(t, look(rdbs[0], rdbs[1]), "quorum", Bad, "there are 2 servers")
 
-	if err := rdbs[1].ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err(); err != nil {
-		t.Fatal(err)
-	}
-	if err := rdbs[1].ConfigSet(t.Context(), "maxmemory", "100mb").Err(); err != nil {
-		t.Fatal(err)
-	}
+	redistest.WantErr(t, rdbs[1].ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err())
+	redistest.WantErr(t, rdbs[1].ConfigSet(t.Context(), "maxmemory", "100mb").Err())
 	want(t, look(rdbs...), "eviction", Bad, servers[1].Addr()+" has maxmemory-policy allkeys-lru")
 
 	servers[2].Kill()

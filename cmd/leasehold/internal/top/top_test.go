@@ -134,9 +134,7 @@ func fill(t *testing.T, rdb *redis.Client, n int) {
 			pipe.ZAdd(t.Context(), base+"alive", redis.Z{Score: float64(now.Add(time.Minute).UnixMilli()), Member: name})
 		}
 	}
-	if _, err := pipe.Exec(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	redistest.Must(pipe.Exec(t.Context()))(t)
 }
 
 // Names of others do nothing, and do not push what matters off a small terminal.
@@ -285,7 +283,5 @@ func TestManyKeysAreLookedAtSoon(t *testing.T) {
 	for name, c := range after {
 		n += c - before[name]
 	}
-	if n > 200*(seen+1) {
-		t.Errorf("%d looks take %d commands", seen, n)
-	}
+	redistest.Check(t, n <= 200*(seen+1), "%d looks take %d commands", seen, n)
 }

@@ -50,9 +50,7 @@ func (f *fixture) open(mod ...func(*mutex.Config)) *process {
 		f.Fatal(err)
 	}
 	p.caps, err = semaphore.New(rdb, semaphore.Config{Name: f.Family, Limit: 3, TTL: cfg.TTL, LocalFor: cfg.LocalFor, Observer: cfg.Observer})
-	if err != nil {
-		f.Fatal(err)
-	}
+	redistest.WantErr(f, err)
 	f.Cleanup(func() {
 		p.wire.Heal()
 		harness.Close(f.T, p.locks)
@@ -100,9 +98,7 @@ func (p *process) wait(ctx context.Context, key string, items ...multi.Item) *wa
 
 func (f *fixture) release(l *multi.Lease) {
 	f.Helper()
-	if err := l.Release(); err != nil {
-		f.Error(err)
-	}
+	redistest.NoError(f, l.Release())
 }
 
 // wantFree waits until nothing is held of these keys, and nobody waits for them.

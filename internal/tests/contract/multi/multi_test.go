@@ -29,17 +29,12 @@ func TestAllThatIsFreeTakesOneRoundTrip(t *testing.T) {
 		p := f.open()
 		f.release(p.take(p.lockItems("x", "y")...)) // the scripts are known
 		trips := p.wire.TripCounter()
-		l, err := multi.Acquire(f.Context(), multi.Lock(p.locks, "y"), multi.Lock(p.locks, "x"))
-		if err != nil {
-			f.Fatal(err)
-		}
+		l := redistest.Must(multi.Acquire(f.Context(), multi.Lock(p.locks, "y"), multi.Lock(p.locks, "x")))(f)
 		if n := trips(); f.Addr != "" && n.Scripts != 1 {
 			f.Errorf("two free locks took %d round trips; want 1", n.Scripts)
 		}
 		x, y := l.Token(p.locks, "x"), l.Token(p.locks, "y")
-		if x == 0 || y == 0 || l.Token(p.locks, "z") != 0 || l.Token(nil, "x") != 0 {
-			f.Errorf("tokens %d and %d", x, y)
-		}
+		redistest.Check(f, x != 0 && y != 0 && l.Token(p.locks, "z") == 0 && l.Token(nil, "x") == 0, "tokens %d and %d", x, y)
 		if left := time.Until(l.Deadline()); left <= 0 || left > 3*time.Second || l.Context().Err() != nil {
 			f.Errorf("the lease lasts for %v (%v)", left, l.Context().Err())
 		}
@@ -111,15 +106,11 @@ func TestNothingIsHeldBehindAnItemThatIsWaitedFor(t *testing.T) {
 		w := p.wait(f.Context(), "a", p.lockItems("c", "b", "a")...)
 		f.wantFree("b", "c")
 		b := other.takeLock("b")
-		if err := a.Unlock(); err != nil {
-			f.Error(err)
-		}
+		redistest.NoError(f, a.Unlock())
 		redistest.Eventually(f, "the call to wait for b, and to hold a", func() bool { return f.Queued("b") == 1 })
 		f.WantHeld("a", 1)
 		f.wantFree("c")
-		if err := b.Unlock(); err != nil {
-			f.Error(err)
-		}
+		redistest.NoError(f, b.Unlock())
 		f.release(w.Got())
 	})
 }
@@ -133,19 +124,13 @@ func TestNothingIsTriedBehindAKnownQueue(t *testing.T) {
 		time.Sleep(100 * time.Millisecond) // the process knows that it waits
 		enters := p.wire.Sent("enter")
 		second := p.wait(f.Context(), "a", p.lockItems("a", "b", "c")...)
-		if n := p.wire.Sent("enter") - enters; n != 1 {
-			f.Errorf("%d enters; want that of the first item alone", n)
-		}
+		redistest.Expect(f, p.wire.Sent("enter")-enters, 1, "%d enters; want that of the first item alone")
 		enters = p.wire.Sent("enter")
 		_, err := multi.TryAcquire(f.Context(), p.lockItems("b", "a")...)
 		redistest.WantErr(f, err, leasehold.ErrBusy)
 		redistest.WantText(f, err, f.Family+"/a")
-		if n := p.wire.Sent("enter") - enters; n != 0 {
-			f.Errorf("TryAcquire sent %d enters beside a waiter of its process", n)
-		}
-		if err := a.Unlock(); err != nil {
-			f.Error(err)
-		}
+		redistest.Expect(f, p.wire.Sent("enter")-enters, 0, "TryAcquire sent %d enters beside a waiter of its process")
+		redistest.NoError(f, a.Unlock())
 		for _, w := range []*waiting{first, second} {
 			f.release(w.Got())
 		}
@@ -162,12 +147,8 @@ func TestRefusedItemIsWaitedForAlone(t *testing.T) {
 		before := p.wire.Sent("enter")
 		w := p.wait(f.Context(), "b", p.lockItems("a", "b", "c")...)
 		redistest.Eventually(f, "the answers", func() bool { return p.wire.Answered("enter") == p.wire.Sent("enter") })
-		if n := p.wire.Sent("enter") - before; n != 4 {
-			f.Errorf("%d enters; want that of each item, and one more of the refused item", n)
-		}
-		if err := b.Unlock(); err != nil {
-			f.Error(err)
-		}
+		redistest.Expect(f, p.wire.Sent("enter")-before, 4, "%d enters; want that of each item, and one more of the refused item")
+		redistest.NoError(f, b.Unlock())
 		f.release(w.Got())
 	})
 }
@@ -180,9 +161,7 @@ func TestTryAcquireTakesAllOrNothing(t *testing.T) {
 		redistest.WantErr(f, err, leasehold.ErrBusy)
 		redistest.WantText(f, err, "try acquire", f.Family+"/b")
 		f.wantFree("a", "c")
-		if err := b.Unlock(); err != nil {
-			f.Error(err)
-		}
+		redistest.NoError(f, b.Unlock())
 		f.release(p.take(append(p.lockItems("c", "b", "a"), multi.Permits(p.caps, "a", 3))...))
 	})
 }
@@ -214,12 +193,8 @@ func TestNothingIsHeldAfterAnError(t *testing.T) {
 			want := end(p, cancel, w)
 			redistest.Get(f, what, w.Done)
 			redistest.WantErr(f, w.Err, want)
-			if w.Value != nil {
-				f.Errorf("%s: there is a lease", what)
-			}
-			if err := b.Unlock(); err != nil {
-				f.Error(err)
-			}
+			redistest.Check(f, w.Value == nil, "%s: there is a lease", what)
+			redistest.NoError(f, b.Unlock())
 			f.wantFree("a", "b", "c", "p")
 		}
 	})
@@ -257,9 +232,7 @@ func TestItemsAreChecked(t *testing.T) {
 		p, other := f.open(), f.open()
 		rdb := f.Connect(&harness.Wire{})
 		total, err := semaphore.New(rdb, semaphore.Config{Name: f.Family, Limit: 3, Total: 5})
-		if err != nil {
-			f.Fatal(err)
-		}
+		redistest.WantErr(f, err)
 		for text, items := range map[string][]multi.Item{
 			"no items":        {},
 			"item 2 is empty": {multi.Lock(p.locks, "a"), {}},
@@ -276,19 +249,14 @@ func TestItemsAreChecked(t *testing.T) {
 				redistest.WantErr(f, err, leasehold.ErrInvalid)
 				redistest.WantText(f, err, text)
 			}
-			if n := p.wire.Sent() - before; n != 0 {
-				f.Errorf("%s: %d commands were sent", text, n)
-			}
+			redistest.Expect(f, p.wire.Sent()-before, 0, "%s: %d commands were sent", text)
 		}
 		// This is seen by Redis alone, because a limit may have been set there.
 		_, err = multi.Acquire(f.Context(), multi.Permits(p.caps, "a", 4), multi.Lock(p.locks, "a"))
 		redistest.WantErr(f, err, leasehold.ErrInvalid)
 		f.wantFree("a")
 		// A family with a total and one without are different resources.
-		l, err := multi.Acquire(f.Context(), multi.Permits(total, "a", 1), multi.Permits(p.caps, "a", 1))
-		if err != nil {
-			f.Fatal(err)
-		}
+		l := redistest.Must(multi.Acquire(f.Context(), multi.Permits(total, "a", 1), multi.Permits(p.caps, "a", 1)))(f)
 		f.release(l)
 		harness.Close(f.T, total)
 	})
@@ -302,9 +270,7 @@ func TestLocalForIsPassedBy(t *testing.T) {
 		w := p.wait(f.Context(), "b", p.lockItems("a", "b")...)
 		line := p.wait(f.Context(), "a", p.lockItems("a")...)
 		redistest.Eventually(f, "both to wait", func() bool { return f.Queued("a") == 1 })
-		if err := b.Unlock(); err != nil {
-			f.Error(err)
-		}
+		redistest.NoError(f, b.Unlock())
 		for _, w := range []*waiting{w, line} {
 			f.release(w.Got())
 		}
@@ -318,10 +284,7 @@ func TestItemsOfTwoServers(t *testing.T) {
 	for i, server := range []interface{ Addr() string }{one, two} {
 		rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
 		defer rdb.Close()
-		m, err := mutex.New(rdb, mutex.Config{Name: fmt.Sprint("accounts", i)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := redistest.Must(mutex.New(rdb, mutex.Config{Name: fmt.Sprint("accounts", i)}))(t)
 		defer harness.Close(t, m)
 		all[i] = m
 	}
@@ -335,15 +298,11 @@ func TestItemsOfTwoServers(t *testing.T) {
 			}
 			for range 20 {
 				err := multi.Do(t.Context(), func(context.Context, *multi.Lease) error {
-					if n := inside.Add(1); n != 1 {
-						t.Errorf("%d inside", n)
-					}
+					redistest.Expect(t, inside.Add(1), 1, "%d inside")
 					inside.Add(-1)
 					return nil
 				}, items...)
-				if err != nil {
-					t.Error(err)
-				}
+				redistest.NoError(t, err)
 			}
 		})
 	}
@@ -358,18 +317,14 @@ func TestObserversCountNoTries(t *testing.T) {
 		a := other.takeLock("a")
 		w := p.wait(f.Context(), "a", p.lockItems("a", "b", "c")...)
 		time.Sleep(100 * time.Millisecond)
-		if err := a.Unlock(); err != nil {
-			f.Error(err)
-		}
+		redistest.NoError(f, a.Unlock())
 		f.release(w.Got())
 		_, err := multi.TryAcquire(f.Context(), append(p.lockItems("a"), multi.Permits(p.caps, "a", 4))...)
 		redistest.WantErr(f, err, leasehold.ErrInvalid)
 		time.Sleep(time.Second)
 		got := events.all()
 		want := map[string]int{"mutex granted": 3, "mutex released": 3, "semaphore invalid": 1}
-		if !maps.Equal(got, want) {
-			f.Errorf("the Observer was told %v; want %v", got, want)
-		}
+		redistest.Check(f, maps.Equal(got, want), "the Observer was told %v; want %v", got, want)
 	})
 }
 

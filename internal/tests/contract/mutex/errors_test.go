@@ -138,9 +138,7 @@ func TestKeyOfAWrongType(t *testing.T) {
 			if n := wire.Sent() - sent; n > few {
 				f.Fatalf("%s: %d commands were sent", part, n)
 			}
-			if got := f.RDB.Type(f.Context(), f.Part(key, part)).Val(); got != kind {
-				f.Fatalf("%s became a %s", part, got)
-			}
+			redistest.Require(f, f.RDB.Type(f.Context(), f.Part(key, part)).Val(), kind, "%s became a %s", part)
 			for _, other := range []string{"holders", "queue", "alive", "fence"} {
 				if n := f.RDB.Exists(f.Context(), f.Part(key, other)).Val(); n != 0 && other != part {
 					f.Fatalf("with %s of a wrong type, %s was written", part, other)
@@ -220,9 +218,7 @@ func TestTryLockWhoseGrantIsLateIsNotBusy(t *testing.T) {
 		answer()
 		<-try.Done
 		redistest.WantErr(f, try.Err, leasehold.ErrUnavailable)
-		if errors.Is(try.Err, leasehold.ErrBusy) {
-			t.Errorf("%v; want no word of another holder", try.Err)
-		}
+		redistest.Check(t, !errors.Is(try.Err, leasehold.ErrBusy), "%v; want no word of another holder", try.Err)
 		synctest.Wait()
 		f.WantHeld("k", 0) // it was given back
 	})

@@ -25,11 +25,7 @@ func (f *fixture) grd(key, part string) string {
 
 func newGuard(tb testing.TB, rdb redis.UniversalClient, name string) *mutex.Guard {
 	tb.Helper()
-	g, err := mutex.NewGuard(rdb, mutex.GuardConfig{Name: name})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return g
+	return redistest.Must(mutex.NewGuard(rdb, mutex.GuardConfig{Name: name}))(tb)
 }
 
 func (f *fixture) wantValue(g *mutex.Guard, key, want string) {
@@ -48,9 +44,7 @@ func (f *fixture) wantNoValue(g *mutex.Guard, key string) {
 
 func set(f *fixture, g *mutex.Guard, key string, token uint64, value any) {
 	f.Helper()
-	if err := g.Set(f.Context(), key, token, value, time.Minute); err != nil {
-		f.Fatalf("set with token %d: %v", token, err)
-	}
+	redistest.Require(f, g.Set(f.Context(), key, token, value, time.Minute), nil, "set with token %d: %v", token)
 }
 
 func TestGuardRefusesOlderTokens(t *testing.T) {
@@ -69,12 +63,8 @@ func TestGuardRefusesOlderTokens(t *testing.T) {
 		redistest.WantErr(f, g.Set(f.Context(), "k", 7, "e", time.Minute), leasehold.ErrFenced)
 		f.wantValue(g, "k", "d")
 		set(f, g, "other", 1, "x") // keys have tokens of their own
-		if seen := f.RDB.Get(f.Context(), f.grd("k", "seen")).Val(); seen != "8" {
-			f.Fatalf("seen is %q", seen)
-		}
-		if v := f.RDB.Get(f.Context(), f.grd("k", "value")).Val(); v != "d" {
-			f.Fatalf("value is %q", v)
-		}
+		redistest.Require(f, f.RDB.Get(f.Context(), f.grd("k", "seen")).Val(), "8", "seen is %q")
+		redistest.Require(f, f.RDB.Get(f.Context(), f.grd("k", "value")).Val(), "d", "value is %q")
 	})
 }
 
@@ -133,9 +123,7 @@ func TestGuardRefusesBadCallsAndSendsNothing(t *testing.T) {
 		_, _, err = g.Get(done, "k")
 		redistest.WantErr(f, err, context.Canceled)
 		redistest.WantNot(f, err, leasehold.ErrUnavailable)
-		if n := w.Sent(); n != 0 {
-			f.Fatalf("%d commands were sent", n)
-		}
+		redistest.Require(f, w.Sent(), 0, "%d commands were sent")
 	})
 }
 
@@ -170,9 +158,7 @@ func TestGuardSeenOutlivesTheValue(t *testing.T) {
 	each(t, func(f *fixture) {
 		g := newGuard(f, f.RDB, f.Family)
 		left := func(part string) time.Duration { return f.RDB.PTTL(f.Context(), f.grd("k", part)).Val() }
-		if err := g.Set(f.Context(), "k", 5, "v", 20*time.Millisecond); err != nil {
-			f.Fatal(err)
-		}
+		redistest.WantErr(f, g.Set(f.Context(), "k", 5, "v", 20*time.Millisecond))
 		if seen := left("seen"); seen < 24*time.Hour-redistest.Soon {
 			f.Fatalf("seen is kept for %v", seen)
 		}
@@ -181,23 +167,17 @@ func TestGuardSeenOutlivesTheValue(t *testing.T) {
 			return err == nil && !ok
 		})
 		redistest.WantErr(f, g.Set(f.Context(), "k", 4, "stale", time.Minute), leasehold.ErrFenced)
-		if err := g.Set(f.Context(), "k", 5, "v", 100*time.Hour); err != nil {
-			f.Fatal(err)
-		}
+		redistest.WantErr(f, g.Set(f.Context(), "k", 5, "v", 100*time.Hour))
 		if value, seen := left("value"), left("seen"); value < 99*time.Hour || seen < value+23*time.Hour {
 			f.Fatalf("the value is kept for %v, seen for %v", value, seen)
 		}
 		// A value that never expires has a token that never does.
-		if err := g.Set(f.Context(), "k", 6, "v", 0); err != nil {
-			f.Fatal(err)
-		}
+		redistest.WantErr(f, g.Set(f.Context(), "k", 6, "v", 0))
 		if value, seen := left("value"), left("seen"); value != -1 || seen != -1 {
 			f.Fatalf("the value is kept for %v, seen for %v", value, seen)
 		}
 		const century = 100 * 365 * 24 * time.Hour
-		if err := g.Set(f.Context(), "k", 7, "v", century); err != nil {
-			f.Fatal(err)
-		}
+		redistest.WantErr(f, g.Set(f.Context(), "k", 7, "v", century))
 		if value, seen := left("value"), left("seen"); value < century-redistest.Soon || seen < value+23*time.Hour {
 			f.Fatalf("the value is kept for %v, seen for %v", value, seen)
 		}
@@ -209,15 +189,10 @@ func TestGuardSeenOutlivesTheValue(t *testing.T) {
 
 func TestGuardPrefixesAndNames(t *testing.T) {
 	some(t, func(f *fixture) {
-		g, err := mutex.NewGuard(f.RDB, mutex.GuardConfig{Name: "a:b", Prefix: f.Family})
-		if err != nil {
-			f.Fatal(err)
-		}
+		g := redistest.Must(mutex.NewGuard(f.RDB, mutex.GuardConfig{Name: "a:b", Prefix: f.Family}))(f)
 		set(f, g, "{k}", 3, "v")
 		for part, want := range map[string]string{"value": "v", "seen": "3"} {
-			if got := f.RDB.Get(f.Context(), f.Family+":grd:{a%3Ab:%7Bk%7D}:"+part).Val(); got != want {
-				f.Fatalf("%s is %q", part, got)
-			}
+			redistest.Require(f, f.RDB.Get(f.Context(), f.Family+":grd:{a%3Ab:%7Bk%7D}:"+part).Val(), want, "%s is %q", part)
 		}
 		set(f, newGuard(f, f.RDB, f.Family), "{k}", 1, "another")
 		f.wantValue(g, "{k}", "v")
@@ -244,18 +219,14 @@ func TestGuardConfig(t *testing.T) {
 			f.Fatal("a guard without a client")
 		}
 		g, err := mutex.NewGuard(f.RDB, mutex.GuardConfig{Name: f.Family, HashKeys: true})
-		if err != nil {
-			f.Fatal(err)
-		}
+		redistest.WantErr(f, err)
 		const secret = "ada@example.org"
 		set(f, g, secret, 3, "v")
 		f.wantValue(g, secret, "v")
 		f.wantNoValue(newGuard(f, f.RDB, f.Family), secret)
 		err = g.Set(f.Context(), secret, 2, "v", time.Minute)
 		redistest.WantErr(f, err, leasehold.ErrFenced)
-		if strings.Contains(err.Error(), secret) {
-			f.Fatalf("%v contains the key", err)
-		}
+		redistest.CheckNow(f, !strings.Contains(err.Error(), secret), "%v contains the key", err)
 	})
 }
 
@@ -293,9 +264,7 @@ func TestGuardOnKeysOfAWrongType(t *testing.T) {
 		redistest.WantErr(f, err, leasehold.ErrUnavailable)
 		redistest.WantText(f, err, "WRONGTYPE")
 		redistest.WantNot(f, err, leasehold.ErrFenced)
-		if f.RDB.Exists(f.Context(), f.grd("k", "value")).Val() != 0 {
-			f.Fatal("the value was written")
-		}
+		redistest.Require(f, f.RDB.Exists(f.Context(), f.grd("k", "value")).Val(), 0, "the value was written")
 		f.RDB.Del(f.Context(), f.grd("k", "seen"))
 	})
 }
@@ -336,9 +305,7 @@ func TestGuardTellsItsObserver(t *testing.T) {
 		rdb := p.Client(func(o *redis.Options) { o.MaxRetries = -1 })
 		for _, hash := range []bool{false, true} {
 			g, err := mutex.NewGuard(rdb, mutex.GuardConfig{Name: f.Family, HashKeys: hash, Observer: told})
-			if err != nil {
-				f.Fatal(err)
-			}
+			redistest.WantErr(f, err)
 			set(f, g, "k:1", 7, "new")
 			set(f, g, "k:1", 7, "again")
 			if len(told) != 0 {
@@ -346,15 +313,12 @@ func TestGuardTellsItsObserver(t *testing.T) {
 			}
 			err = g.Set(f.Context(), "k:1", 6, "old", time.Minute)
 			redistest.WantErr(f, err, leasehold.ErrFenced)
-			if len(told) != 1 {
-				f.Fatalf("%d events for a refused write; want 1 when Set has returned", len(told))
-			}
+			redistest.Require(f, len(told), 1, "%d events for a refused write; want 1 when Set has returned")
 			e := <-told
 			_, shown, _ := strings.Cut(err.Error(), f.Family+"/")
 			want := leasehold.Event{Kind: leasehold.EventGuardRefused, Type: "mutex", Family: f.Family, Key: e.Key}
-			if e != want || e.Key == "" || !strings.HasPrefix(shown, e.Key+":") || hash == strings.HasPrefix(e.Key, "k") {
-				f.Errorf("told %+v; want the key as in %q", e, err)
-			}
+			redistest.Check(f, e == want && e.Key != "" && strings.HasPrefix(shown, e.Key+":") && hash != strings.HasPrefix(e.Key, "k"),
+				"told %+v; want the key as in %q", e, err)
 
 			hold := p.HoldReply(redistest.Runs(luascripts.GuardSet()), 1)
 			ctx, cancel := context.WithCancel(f.Context())
@@ -364,9 +328,7 @@ func TestGuardTellsItsObserver(t *testing.T) {
 			cancel()
 			redistest.WantErr(f, redistest.Get(f, "the caller's error", left), context.Canceled)
 			hold.Release()
-			if e := redistest.Get(f, "the event", told); e != want {
-				f.Errorf("told %+v; want %+v", e, want)
-			}
+			redistest.Expect(f, redistest.Get(f, "the event", told), want, "told %+v")
 		}
 	})
 }

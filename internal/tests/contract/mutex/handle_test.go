@@ -37,9 +37,7 @@ func TestKeyNamesAreAsDocumentedAndExpire(t *testing.T) {
 				parts[i] = base + parts[i]
 			}
 			got := f.keys()
-			if !slices.Equal(got, parts) {
-				f.Fatalf("the keys are %q, want %q", got, parts)
-			}
+			redistest.CheckNow(f, slices.Equal(got, parts), "the keys are %q, want %q", got, parts)
 			for _, key := range got {
 				if left := f.RDB.PTTL(f.Context(), key).Val(); left == -1 {
 					f.Fatalf("%s never expires", key)
@@ -71,13 +69,9 @@ func TestMutexNewNamesEveryBadField(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	defer rdb.Close()
 	m, err := mutex.New(rdb, mutex.Config{TTL: time.Millisecond, MaxHold: -1, MaxWaiters: -2, Prefix: "}"})
-	if m != nil {
-		t.Fatal("it is accepted")
-	}
+	redistest.CheckNow(t, m == nil, "it is accepted")
 	redistest.WantText(t, err, "leasehold: mutex: ", "Name", "empty", "512", "TTL", "1ms", "100ms", "MaxHold", "-1ns", "MaxWaiters", "-2", "Prefix", "}")
-	if strings.Contains(err.Error(), "Limit") {
-		t.Fatalf("%q names a field that there is not", err)
-	}
+	redistest.CheckNow(t, !strings.Contains(err.Error(), "Limit"), "%q names a field that there is not", err)
 	_, err = mutex.New(nil, mutex.Config{Name: "n"})
 	redistest.WantText(t, err, "rdb")
 	if _, err = mutex.New(rdb, mutex.Config{Name: "n", TTL: 100 * time.Millisecond}); err != nil {

@@ -57,12 +57,8 @@ func TestLeadersFollowEachOther(t *testing.T) {
 		redistest.Get(f, "the second to lead again", two)
 		// Neither is a revocation.
 		state, err := second.Inspect(f.Context(), "leader")
-		if err != nil || state.Holder == nil {
-			f.Fatalf("%+v, %v; want a leader", state, err)
-		}
-		if err := second.Revoke(f.Context(), "leader", state.Holder.ID, "test"); err != nil {
-			f.Fatal(err)
-		}
+		redistest.CheckNow(f, err == nil && state.Holder != nil, "%+v, %v; want a leader", state, err)
+		redistest.WantErr(f, second.Revoke(f.Context(), "leader", state.Holder.ID, "test"))
 		redistest.Get(f, "the second to lead once more", two)
 		twoCancel()
 		redistest.WantErr(f, redistest.Get(f, "the end of the second", twoEnded), context.Canceled)
@@ -80,9 +76,7 @@ func TestLeadEnds(t *testing.T) {
 		terms := make(chan uint64, 8)
 		ended := lead(f.Context(), m, terms)
 		redistest.Get(f, "a leader", terms)
-		if err := m.Close(f.Context()); err != nil {
-			f.Error(err)
-		}
+		redistest.NoError(f, m.Close(f.Context()))
 		redistest.WantErr(f, redistest.Get(f, "its end", ended), leasehold.ErrClosed)
 	})
 }
@@ -96,9 +90,7 @@ func TestLeadStartsAtMostOnceASecond(t *testing.T) {
 		runs := 0
 		err := m.Lead(ctx, "leader", func(context.Context, uint64) error { runs++; return nil })
 		redistest.WantErr(f, err, context.DeadlineExceeded)
-		if runs != 5 {
-			f.Errorf("it ran %d times in 4.5 s; want 5", runs)
-		}
+		redistest.Expect(f, runs, 5, "it ran %d times in 4.5 s")
 		// While Redis is away the process stands again, ever more slowly.
 		ctx, cancel = context.WithTimeout(f.Context(), 20*time.Second)
 		defer cancel()

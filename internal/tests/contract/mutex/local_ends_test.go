@@ -26,18 +26,14 @@ func TestAPlaceOutlivesTheWaiterThatTookIt(t *testing.T) {
 		first := line(ctx, a, f)
 		second := line(f.Context(), a, f)
 		other := line(f.Context(), b, f)
-		if n := f.Queued("k"); n != 2 {
-			f.Fatalf("%d are queued, want one for each process", n)
-		}
+		redistest.Require(f, f.Queued("k"), 2, "%d are queued, want one for each process")
 		cancel()
 		err := first.Failed()
 		redistest.WantErr(f, err, context.Canceled, leasehold.ErrBusy)
 		time.Sleep(100 * time.Millisecond)
 		unlock(f, held)
 		l := second.Got()
-		if other.Ended() {
-			f.Fatal("the process lost its place")
-		}
+		redistest.CheckNow(f, !other.Ended(), "the process lost its place")
 		unlock(f, l)
 		unlock(f, other.Got())
 	})
@@ -54,9 +50,7 @@ func TestAPlaceThatNobodyWaitsForIsGivenUp(t *testing.T) {
 		cancel()
 		redistest.WantErr(f, w.Failed(), context.Canceled)
 		time.Sleep(100 * time.Millisecond)
-		if n := f.Queued("k"); n != 0 {
-			f.Fatalf("%d are queued", n)
-		}
+		redistest.Require(f, f.Queued("k"), 0, "%d are queued")
 		unlock(f, held)
 	})
 }
@@ -106,9 +100,7 @@ func TestMaxHoldBoundsEachTurn(t *testing.T) {
 		}
 		redistest.WantErr(f, l.Unlock(), leasehold.ErrMaxHold)
 		redistest.WantErr(f, l.Unlock(), leasehold.ErrReleased)
-		if err := next.Context().Err(); err != nil {
-			f.Fatalf("the turn of another ended: %v", err)
-		}
+		redistest.Require(f, next.Context().Err(), nil, "the turn of another ended: %v")
 		unlock(f, next)
 	})
 }
@@ -119,9 +111,7 @@ func TestAnExtendedLeaseIsNotPassedOn(t *testing.T) {
 		m, _ := f.open(localFor(time.Second))
 		l := f.take(m, "k")
 		w := line(f.Context(), m, f)
-		if err := l.Extend(f.Context(), time.Hour); err != nil {
-			f.Fatal(err)
-		}
+		redistest.WantErr(f, l.Extend(f.Context(), time.Hour))
 		unlock(f, l)
 		next := w.Got()
 		if next.ID() == l.ID() || time.Until(next.Deadline()) > time.Minute {
@@ -146,9 +136,7 @@ func TestALostLeaseIsReplacedThoughItsHolderHangs(t *testing.T) {
 		redistest.WantErr(f, context.Cause(l.Context()), leasehold.ErrLost)
 		redistest.WantErr(f, l.Unlock(), leasehold.ErrLost)
 		redistest.WantErr(f, l.Unlock(), leasehold.ErrReleased)
-		if err := next.Context().Err(); err != nil {
-			f.Fatal(err)
-		}
+		redistest.WantErr(f, next.Context().Err())
 		unlock(f, next)
 	})
 }
@@ -168,9 +156,7 @@ func TestRevokeEndsTheTurnThatRuns(t *testing.T) {
 			f.Fatalf("%+v, %v; want the one holder %s", state, err, l.ID())
 		}
 		time.Sleep(200 * time.Millisecond) // its process has subscribed by then
-		if err := operator.Revoke(f.Context(), "k", l.ID(), "it hangs"); err != nil {
-			f.Fatal(err)
-		}
+		redistest.WantErr(f, operator.Revoke(f.Context(), "k", l.ID(), "it hangs"))
 		next := third.Got()
 		redistest.WantErr(f, context.Cause(l.Context()), leasehold.ErrRevoked)
 		redistest.WantErr(f, l.Unlock(), leasehold.ErrRevoked)
@@ -190,9 +176,7 @@ func TestContextOfATurnThatIsOverHasEnded(t *testing.T) {
 		unlock(f, l)
 		next := w.Got()
 		redistest.WantErr(f, context.Cause(l.Context()), leasehold.ErrReleased)
-		if err := next.Context().Err(); err != nil {
-			f.Fatal(err)
-		}
+		redistest.WantErr(f, next.Context().Err())
 		unlock(f, next)
 	})
 }
@@ -209,16 +193,12 @@ func TestMaxWaitersOfLines(t *testing.T) {
 		_, err := a.Lock(f.Context(), "k")
 		redistest.WantErr(f, err, leasehold.ErrQueueFull)
 		var busy *leasehold.BusyError
-		if !errors.As(err, &busy) {
-			f.Fatalf("%v has no figures", err)
-		}
+		redistest.CheckNow(f, errors.As(err, &busy), "%v has no figures", err)
 		other := line(f.Context(), b, f)
 		time.Sleep(50 * time.Millisecond)
 		unlock(f, l)
 		l = other.Got()
-		if w.Ended() {
-			f.Fatalf("the waiter ended with %v while another process has the lock", w.Err)
-		}
+		redistest.CheckNow(f, !w.Ended(), "the waiter ended with %v while another process has the lock", w.Err)
 		unlock(f, l)
 		unlock(f, w.Got())
 	})
@@ -268,9 +248,7 @@ func TestATokenAheadOfTheClockIsNotCountedOn(t *testing.T) {
 	bubble(t, func(f *fixture, server *miniredis.Miniredis) {
 		m, _ := f.open(localFor(time.Second))
 		ahead := uint64(time.Now().Add(time.Hour).UnixMicro())
-		if err := server.Set(f.Part("k", "fence"), strconv.FormatUint(ahead, 10)); err != nil {
-			f.Fatal(err)
-		}
+		redistest.WantErr(f, server.Set(f.Part("k", "fence"), strconv.FormatUint(ahead, 10)))
 		l := f.take(m, "k")
 		for turn := range uint64(3) {
 			if l.Token() != ahead+1+turn || f.fence("k") != l.Token() {
@@ -297,9 +275,7 @@ func TestMaxWaitOfTheFirstCallerIsItsOwn(t *testing.T) {
 		time.Sleep(most/2 + most/4)
 		redistest.WantErr(f, first.Failed(), leasehold.ErrUnavailable)
 		redistest.WantNot(f, first.Err, leasehold.ErrBusy)
-		if second.Ended() {
-			f.Fatalf("the second caller ended with %v", second.Err)
-		}
+		redistest.CheckNow(f, !second.Ended(), "the second caller ended with %v", second.Err)
 		wire.Heal()
 		unlock(f, second.Got())
 	})

@@ -53,14 +53,9 @@ func TestTurnsEndAfterTheServerForgotTheLease(t *testing.T) {
 		mu.Lock()
 		known := maps.Clone(lastBegin) // a may get another one right after this
 		mu.Unlock()
-		if err := f.RDB.Del(f.Context(), f.Part("k", "holders")).Err(); err != nil {
-			f.Fatal(err)
-		}
+		redistest.WantErr(f, f.RDB.Del(f.Context(), f.Part("k", "holders")).Err())
 		forgotten := time.Now()
-		held, err := b.Lock(f.Context(), "k")
-		if err != nil {
-			f.Fatal(err)
-		}
+		held := redistest.Must(b.Lock(f.Context(), "k"))(f)
 		time.Sleep(5*most + slack)
 		mu.Lock()
 		for id := range known {
@@ -91,9 +86,7 @@ func TestUnlockOfARevokedTurnTellsTheReason(t *testing.T) {
 			l := f.take(m, "k")
 			time.Sleep(15 * time.Millisecond) // LocalFor is over
 			waiter := line(f.Context(), m, f)
-			if err := other.Revoke(f.Context(), "k", l.ID(), "a test"); err != nil {
-				f.Fatal(err)
-			}
+			redistest.WantErr(f, other.Revoke(f.Context(), "k", l.ID(), "a test"))
 			err := l.Unlock()
 			redistest.WantErr(f, err, leasehold.ErrRevoked)
 			redistest.WantText(f, err, "a test")
@@ -152,9 +145,7 @@ func TestEachTurnThatBeginsEndsOnce(t *testing.T) {
 		<-waiter.Done
 		synctest.Wait()
 		began, ended := events.count(leasehold.EventAcquired, leasehold.OutcomeGranted), events.count(leasehold.EventHoldEnded, "")
-		if began != ended {
-			f.Errorf("%d turns began, and %d ended", began, ended)
-		}
+		redistest.Check(f, began == ended, "%d turns began, and %d ended", began, ended)
 	})
 }
 
@@ -282,9 +273,7 @@ func TestReleaseOfALostTurnIsStale(t *testing.T) {
 			time.Sleep(500 * time.Millisecond)
 			time.Sleep(time.Until(l.Deadline()))
 			redistest.WantErr(f, l.Unlock(), leasehold.ErrLost)
-			if n := events.count(leasehold.EventStaleRelease, ""); n != 1 {
-				f.Errorf("%d stale releases were told of, want 1", n)
-			}
+			redistest.Expect(f, events.count(leasehold.EventStaleRelease, ""), 1, "%d stale releases were told of")
 			cancel()
 			<-waiter.Done
 			server.SetError("")
@@ -312,9 +301,7 @@ func TestLineOfATryLockIsKept(t *testing.T) {
 		release()
 		held := trying.Got()
 		waiter := line(f.Context(), m, f)
-		if n := f.Queued("k"); n != 0 {
-			f.Errorf("%d wait in Redis for a lock that their own process holds", n)
-		}
+		redistest.Expect(f, f.Queued("k"), 0, "%d wait in Redis for a lock that their own process holds")
 		unlock(f, held)
 		unlock(f, waiter.Got())
 	})
@@ -330,12 +317,8 @@ func TestRevokedLateGrantDoesNotEnterAgain(t *testing.T) {
 		release := wire.StallReplies("enter")
 		late := line(f.Context(), m, f)
 		state, err := other.Inspect(f.Context(), "k")
-		if err != nil || state.Holder == nil {
-			f.Fatalf("%+v, %v; want a holder", state, err)
-		}
-		if err := other.Revoke(f.Context(), "k", state.Holder.ID, "a test"); err != nil {
-			f.Fatal(err)
-		}
+		redistest.CheckNow(f, err == nil && state.Holder != nil, "%+v, %v; want a holder", state, err)
+		redistest.WantErr(f, other.Revoke(f.Context(), "k", state.Holder.ID, "a test"))
 		time.Sleep(1100 * time.Millisecond)
 		release()
 		<-late.Done

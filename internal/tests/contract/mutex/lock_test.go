@@ -43,9 +43,7 @@ func TestUnlockIsNilOnce(t *testing.T) {
 		}
 		wg.Wait()
 		once := slices.Index(errs, nil)
-		if once < 0 {
-			f.Fatalf("no unlock succeeded: %v", errs)
-		}
+		redistest.CheckNow(f, once >= 0, "no unlock succeeded: %v", errs)
 		for _, err := range slices.Delete(errs, once, once+1) {
 			redistest.WantErr(f, err, leasehold.ErrReleased)
 			redistest.WantNot(f, err, leasehold.ErrLost)
@@ -71,16 +69,12 @@ func TestMutexDo(t *testing.T) {
 				last = token
 				return want
 			})
-			if !errors.Is(err, want) || errors.Is(err, leasehold.ErrLost) {
-				f.Fatalf("Do returns %v, want %v", err, want)
-			}
+			redistest.CheckNow(f, errors.Is(err, want) && !errors.Is(err, leasehold.ErrLost), "Do returns %v, want %v", err, want)
 			f.wantHeld("k", false)
 		}
 		func() {
 			defer func() {
-				if v := recover(); v != "boom" {
-					f.Errorf("recovered %v", v)
-				}
+				redistest.Expect(f, recover(), "boom", "recovered %v")
 			}()
 			_ = m.Do(f.Context(), "k", func(context.Context, uint64) error { panic("boom") })
 		}()

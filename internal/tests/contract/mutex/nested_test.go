@@ -41,9 +41,7 @@ func TestLockedTwice(t *testing.T) {
 				redistest.WantErr(f, other.Do(short, "k", never), context.DeadlineExceeded)
 				return nil
 			})
-			if err != nil {
-				f.Error(err)
-			}
+			redistest.NoError(f, err)
 			// The other handle's caller leaves the queue in the background.
 			redistest.Eventually(f, "the key to be free", func() bool {
 				return f.Queued("k") == 0 && f.RDB.ZCard(f.Context(), f.Part("k", "holders")).Val() == 0
@@ -57,9 +55,7 @@ func TestLockedAfterTheLockAbove(t *testing.T) {
 	some(t, func(f *fixture) {
 		m, _ := f.open()
 		var above context.Context
-		if err := m.Do(f.Context(), "k", func(ctx context.Context, _ uint64) error { above = ctx; return nil }); err != nil {
-			f.Fatal(err)
-		}
+		redistest.WantErr(f, m.Do(f.Context(), "k", func(ctx context.Context, _ uint64) error { above = ctx; return nil }))
 		other, _ := f.open()
 		held := f.take(other, "k")
 		w := f.wait(context.WithoutCancel(above), m, "k")

@@ -56,14 +56,10 @@ func TestObserverAndLoggerThatBlockHoldUpNothing(t *testing.T) {
 						f.Errorf("three acquisitions took %v", took)
 					}
 					ended := gone.Context()
-					if !server.Del(f.Part("gone", "holders")) {
-						f.Fatal("there is no such key")
-					}
+					redistest.CheckNow(f, server.Del(f.Part("gone", "holders")), "there is no such key")
 					time.Sleep(5 * time.Second)
 					redistest.WantErr(f, context.Cause(ended), leasehold.ErrLost)
-					if err := context.Cause(kept.Context()); err != nil {
-						f.Errorf("another lease ended: %v", err)
-					}
+					redistest.Expect(f, context.Cause(kept.Context()), nil, "another lease ended: %v")
 					unlock(f, released)
 					began = time.Now()
 					harness.Close(f.T, m)

@@ -78,14 +78,11 @@ func TestSlotIsRunOnce(t *testing.T) {
 		}
 		f.wantFree()
 		f.wantRan(doOnce(f.Context(), third, "t", nothing), true)
-		if wire.Sent("is complete") > 0 {
-			f.Error("a run that did not wait asks whether its slot is complete, although its enter said so")
-		}
+		redistest.Check(f, wire.Sent("is complete") <= 0,
+			"a run that did not wait asks whether its slot is complete, although its enter said so")
 		f.wantFree()
 		left := f.RDB.PTTL(f.Context(), f.Part("job", "done:s")).Val()
-		if left <= 0 || left > time.Minute {
-			f.Errorf("the completion is remembered for %v; want a minute", left)
-		}
+		redistest.Check(f, left > 0 && left <= time.Minute, "the completion is remembered for %v; want a minute", left)
 	})
 }
 
@@ -115,9 +112,8 @@ func TestSlotStaysOpen(t *testing.T) {
 			f.RDB.Del(ctx, f.Part("job", "holders"))
 			return nil
 		})
-		if !lost.ran || !errors.Is(lost.err, leasehold.ErrLost) {
-			f.Errorf("a run that lost its lock: %t, %v; want ErrLost", lost.ran, lost.err)
-		}
+		redistest.Check(f, lost.ran && errors.Is(lost.err, leasehold.ErrLost),
+			"a run that lost its lock: %t, %v; want ErrLost", lost.ran, lost.err)
 		f.wantRan(doOnce(f.Context(), m, "lost", nothing), true)
 		// The handle is closed meanwhile.
 		other, _ := f.open()
@@ -126,9 +122,8 @@ func TestSlotStaysOpen(t *testing.T) {
 			<-ctx.Done()
 			return nil
 		})
-		if !closed.ran || !errors.Is(closed.err, leasehold.ErrClosed) {
-			f.Errorf("a run during Close: %t, %v; want ErrClosed", closed.ran, closed.err)
-		}
+		redistest.Check(f, closed.ran && errors.Is(closed.err, leasehold.ErrClosed),
+			"a run during Close: %t, %v; want ErrClosed", closed.ran, closed.err)
 		f.wantRan(doOnce(f.Context(), m, "closed", nothing), true)
 	})
 }
@@ -145,15 +140,11 @@ func TestExpiredLockCompletesNothing(t *testing.T) {
 				f.Error(err)
 				return err
 			}
-			if err := taken.Unlock(); err != nil {
-				f.Error(err)
-			}
+			redistest.NoError(f, taken.Unlock())
 			return nil
 		})
 		wire.Heal()
-		if !got.ran || !errors.Is(got.err, leasehold.ErrLost) {
-			f.Errorf("%t, %v; want ErrLost", got.ran, got.err)
-		}
+		redistest.Check(f, got.ran && errors.Is(got.err, leasehold.ErrLost), "%t, %v; want ErrLost", got.ran, got.err)
 		f.wantRan(doOnce(f.Context(), next, "s", nothing), true)
 	})
 }
@@ -169,9 +160,7 @@ func TestLostLockCompletesNothing(t *testing.T) {
 			wire.Heal()
 			return nil
 		})
-		if !got.ran || !errors.Is(got.err, leasehold.ErrLost) {
-			f.Errorf("%t, %v; want ErrLost", got.ran, got.err)
-		}
+		redistest.Check(f, got.ran && errors.Is(got.err, leasehold.ErrLost), "%t, %v; want ErrLost", got.ran, got.err)
 		f.wantFree()
 		f.wantRan(doOnce(f.Context(), m, "s", nothing), true)
 	})
@@ -188,9 +177,7 @@ func TestSlotIsCompletedDespiteLostReplies(t *testing.T) {
 			f.wantRan(doOnce(f.Context(), m, script, func(context.Context, uint64) error { runs.Add(1); return nil }), true)
 			lost.Wait()
 			f.wantRan(doOnce(f.Context(), m, script, func(context.Context, uint64) error { runs.Add(1); return nil }), false)
-			if n := runs.Load(); n != 1 {
-				f.Errorf("%d runs", n)
-			}
+			redistest.Expect(f, runs.Load(), 1, "%d runs")
 		}
 	})
 }
@@ -215,9 +202,7 @@ func TestCrowdRunsEachSlotOnce(t *testing.T) {
 					if _, err := handles[i%2].DoOnce(ctx, "job", fmt.Sprint(s), time.Minute, running); err != nil {
 						f.Error(err)
 					}
-					if n := runs[s].Load(); n != 1 {
-						f.Errorf("slot %d ran %d times when DoOnce returned", s, n)
-					}
+					redistest.Expect(f, runs[s].Load(), 1, "slot %d ran %d times when DoOnce returned", s)
 				}
 			})
 		}
@@ -241,13 +226,9 @@ func TestSlotsAreChecked(t *testing.T) {
 			ran, err := call()
 			redistest.WantErr(f, err, leasehold.ErrInvalid)
 			redistest.WantText(f, err, what)
-			if ran {
-				f.Errorf("it ran although its %s is bad", what)
-			}
+			redistest.Check(f, !ran, "it ran although its %s is bad", what)
 		}
-		if n := wire.Sent() - before; n != 0 {
-			f.Errorf("%d commands were sent", n)
-		}
+		redistest.Expect(f, wire.Sent()-before, 0, "%d commands were sent")
 		if _, err := m.DoOnce(f.Context(), "k", "secret", time.Minute, nothing); err != nil {
 			f.Error(err)
 		}

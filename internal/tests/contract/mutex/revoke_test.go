@@ -8,6 +8,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
@@ -18,9 +19,7 @@ func TestUnlockWhoseFirstReplyIsLostTellsOfARevocation(t *testing.T) {
 		m, w := f.open()
 		operator, _ := f.open()
 		l, kept := f.take(m, "k"), f.take(m, "kept")
-		if err := operator.Revoke(f.Context(), "k", l.ID(), "a test"); err != nil {
-			f.Fatal(err)
-		}
+		redistest.WantErr(f, operator.Revoke(f.Context(), "k", l.ID(), "a test"))
 		for _, c := range []struct {
 			l    *mutex.Lock
 			want error
@@ -55,14 +54,10 @@ func TestRevokedWaiterWhoseAsksAreLostGetsNothing(t *testing.T) {
 				}
 				w.CutOff("ask")
 				time.AfterFunc(c.lost, w.Heal)
-				if err := operator.Revoke(f.Context(), "k", state.Waiters[0].ID, "a test"); err != nil {
-					f.Fatal(err)
-				}
+				redistest.WantErr(f, operator.Revoke(f.Context(), "k", state.Waiters[0].ID, "a test"))
 				time.AfterFunc(2*time.Second, func() { _ = held.Unlock() })
 				<-waiter.Done
-				if !errors.Is(waiter.Err, c.want) {
-					f.Errorf("the revoked waiter ended with %v; want %v", waiter.Err, c.want)
-				}
+				redistest.Check(f, errors.Is(waiter.Err, c.want), "the revoked waiter ended with %v; want %v", waiter.Err, c.want)
 			})
 		})
 	}

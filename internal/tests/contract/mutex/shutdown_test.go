@@ -45,9 +45,7 @@ func TestShutdownLetsHoldersFinish(t *testing.T) {
 				if err := held.Context().Err(); err != nil {
 					f.Errorf("the holder's Context has ended: %v", context.Cause(held.Context()))
 				}
-				if err := held.Extend(f.Context(), 2*time.Second); err != nil {
-					f.Error(err)
-				}
+				redistest.NoError(f, held.Extend(f.Context(), 2*time.Second))
 				select {
 				case err := <-done:
 					f.Fatalf("Shutdown returned %v beside a holder", err)
@@ -55,9 +53,7 @@ func TestShutdownLetsHoldersFinish(t *testing.T) {
 				}
 				f.wantHeld("k", true)
 				unlock(f, held)
-				if err := redistest.Get(f, "Shutdown", done); err != nil {
-					f.Error(err)
-				}
+				redistest.NoError(f, redistest.Get(f, "Shutdown", done))
 				f.wantHeld("k", false)
 				unlock(f, theirs)
 				if err := m.Shutdown(f.Context()); err != nil { // a second one does no harm
@@ -77,14 +73,10 @@ func TestShutdownIsBoundedByItsCtx(t *testing.T) {
 		defer cancel()
 		began := time.Now()
 		err := redistest.Get(f, "Shutdown", shutDown(ctx, m))
-		if took := time.Since(began); took != 3*time.Second {
-			f.Errorf("it took %v", took)
-		}
+		redistest.Expect(f, time.Since(began), 3*time.Second, "it took %v")
 		redistest.WantErr(f, err, context.DeadlineExceeded)
 		redistest.WantErr(f, context.Cause(held.Context()), leasehold.ErrClosed)
-		if err := m.Close(f.Context()); err != nil {
-			f.Error(err)
-		}
+		redistest.NoError(f, m.Close(f.Context()))
 		f.wantHeld("k", false)
 	})
 }
@@ -96,9 +88,7 @@ func TestShutdownEndsWithALostLock(t *testing.T) {
 		held := f.take(m, "k")
 		done := shutDown(f.Context(), m)
 		server.FlushAll()
-		if err := redistest.Get(f, "Shutdown", done); err != nil {
-			f.Error(err)
-		}
+		redistest.NoError(f, redistest.Get(f, "Shutdown", done))
 		redistest.WantErr(f, context.Cause(held.Context()), leasehold.ErrLost)
 	})
 }
@@ -116,9 +106,7 @@ func TestTryDoDoesNotWait(t *testing.T) {
 			})
 			redistest.WantErr(f, err, oops)
 			redistest.WantNot(f, err, leasehold.ErrLost)
-			if token == 0 {
-				f.Error("fn got no token")
-			}
+			redistest.Check(f, token != 0, "fn got no token")
 			f.wantHeld("k", false)
 		}
 	})

@@ -41,25 +41,19 @@ func TestAHundredTakeTurnsAndTheirTokensRise(t *testing.T) {
 					f.Errorf("lock: %v", err)
 					return
 				}
-				if n := inside.Add(1); n != 1 {
-					f.Errorf("%d hold the lock", n)
-				}
+				redistest.Expect(f, inside.Add(1), 1, "%d hold the lock")
 				if l.Token() <= last {
 					f.Errorf("token %d after %d", l.Token(), last)
 				}
 				last = l.Token()
 				turns++
 				inside.Add(-1)
-				if err := l.Unlock(); err != nil {
-					f.Errorf("unlock: %v", err)
-				}
+				redistest.Expect(f, l.Unlock(), nil, "unlock: %v")
 			})
 		}
 		close(begin)
 		wg.Wait()
-		if turns != 100 {
-			f.Fatalf("%d had their turn", turns)
-		}
+		redistest.Require(f, turns, 100, "%d had their turn")
 	})
 }
 
@@ -103,9 +97,7 @@ func TestFailedAttemptIssuesNoToken(t *testing.T) {
 		cancel()
 		redistest.WantErr(f, w.Failed(), context.Canceled)
 		redistest.Eventually(f, "the waiter to leave", func() bool { return f.Queued("k") == 0 })
-		if err := l.Extend(f.Context(), time.Minute); err != nil {
-			f.Fatal(err)
-		}
+		redistest.WantErr(f, l.Extend(f.Context(), time.Minute))
 		if last := f.fence("k"); last != l.Token() {
 			f.Fatalf("%d was issued after %d", last, l.Token())
 		}
@@ -136,9 +128,7 @@ func rising(f *fixture, disturb ...func()) {
 				f.Fatalf("after disturbance %d: token %d, before %d", i, l.Token(), last)
 			}
 			last = l.Token()
-			if err := l.Unlock(); err != nil {
-				f.Fatal(err)
-			}
+			redistest.WantErr(f, l.Unlock())
 		}
 		d()
 	}
@@ -236,9 +226,7 @@ func TestStoppedProcessIsFenced(t *testing.T) {
 		if l.Token() <= token {
 			t.Fatalf("token %d after %d", l.Token(), token)
 		}
-		if err := guard.Set(t.Context(), "k", l.Token(), "second", time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		redistest.WantErr(t, guard.Set(t.Context(), "k", l.Token(), "second", time.Minute))
 		child.Resume()
 		child.Send("write")
 		if said := child.Expect("wrote"); said != "true true" && said != "true false" {

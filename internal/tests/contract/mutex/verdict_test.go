@@ -11,6 +11,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
 )
 
@@ -34,15 +35,9 @@ func TestGrantBeforeItsWaiterWoke(t *testing.T) {
 		asked := w.Answered("ask")
 		f.RDB.Del(f.Context(), f.Part("k", "queue"), f.Part("k", "alive"))
 		time.Sleep(2 * time.Second) // longer than a sign-of-life interval
-		if w.Answered("ask") == asked {
-			t.Fatal("nobody asked for the waiter")
-		}
-		if err := f.RDB.Do(f.Context(), late.enter...).Err(); err != nil {
-			t.Fatal(err)
-		}
-		if f.Queued("k") != 1 {
-			t.Fatal("the late copy took no place")
-		}
+		redistest.CheckNow(t, w.Answered("ask") != asked, "nobody asked for the waiter")
+		redistest.WantErr(t, f.RDB.Do(f.Context(), late.enter...).Err())
+		redistest.Require(t, f.Queued("k"), 1, "the late copy took no place")
 		unlock(t, held)
 		f.wantHeld("k", true)
 		w.CutOff("enter", "ask")

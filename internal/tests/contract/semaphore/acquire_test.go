@@ -25,18 +25,12 @@ func TestAcquireNTakesAllOrNone(t *testing.T) {
 		f.WantHeld("k", 5)
 		release(f, l)
 		f.WantHeld("k", 2)
-		w, err := s.AcquireN(f.Context(), "k", 3)
-		if err != nil {
-			f.Fatal(err)
-		}
+		w := redistest.Must(s.AcquireN(f.Context(), "k", 3))(f)
 		f.WantHeld("k", 5)
 		release(f, w)
 		release(f, rest)
 		f.WantHeld("k", 0)
-		all, err := s.AcquireN(f.Context(), "k", 5)
-		if err != nil {
-			f.Fatal(err)
-		}
+		all := redistest.Must(s.AcquireN(f.Context(), "k", 5))(f)
 		release(f, all)
 	})
 }
@@ -47,13 +41,9 @@ func TestAcquireNOfAThousand(t *testing.T) {
 		s, _ := f.open(limit(1500))
 		l := f.take(s, "k", 1000)
 		f.WantHeld("k", 1000)
-		if err := l.Extend(f.Context(), time.Hour); err != nil {
-			f.Fatal(err)
-		}
+		redistest.WantErr(f, l.Extend(f.Context(), time.Hour))
 		for member, ends := range f.Held("k") {
-			if ends < harness.Now()+3_000_000 {
-				f.Fatalf("extending left %s behind", member)
-			}
+			redistest.CheckNow(f, ends >= harness.Now()+3_000_000, "extending left %s behind", member)
 		}
 		w := f.wait(f.Context(), s, "k", 501)
 		release(f, l)
@@ -106,17 +96,14 @@ func TestHeavyRequestAtTheHeadIsNotStarved(t *testing.T) {
 			for _, n := range []int{1, 2} {
 				_, err := s.TryAcquireN(f.Context(), "k", n)
 				var busy *leasehold.BusyError
-				if !errors.As(err, &busy) || busy.InUse != 2-i || busy.Limit != 4 || busy.Waiting != 3 {
-					f.Fatalf("a newcomer gets %v", err)
-				}
+				redistest.CheckNow(f, errors.As(err, &busy) && busy.InUse == 2-i && busy.Limit == 4 && busy.Waiting == 3,
+					"a newcomer gets %v", err)
 			}
 		}
 		release(f, c)
 		l := heavy.Got()
 		f.WantHeld("k", 4)
-		if n := f.Queued("k"); n != 2 {
-			f.Fatalf("%d wait behind the heavy one, want 2", n)
-		}
+		redistest.Require(f, f.Queued("k"), 2, "%d wait behind the heavy one")
 		release(f, l)
 		l1, l2 := light1.Got(), light2.Got() // both fit
 		f.WantHeld("k", 2)
@@ -149,15 +136,10 @@ func TestTryAcquireTellsHowBusy(t *testing.T) {
 		redistest.WantErr(f, err, leasehold.ErrBusy)
 		redistest.WantNot(f, err, leasehold.ErrUnavailable, leasehold.ErrQueueFull, leasehold.ErrLost)
 		var busy *leasehold.BusyError
-		if !errors.As(err, &busy) {
-			f.Fatalf("%v is no BusyError", err)
-		}
-		if busy.InUse != 2 || busy.Limit != 2 || busy.Waiting != 0 || busy.RetryAfter <= 0 || busy.RetryAfter > 30*time.Second {
-			f.Fatalf("busy is %+v", *busy)
-		}
-		if n := f.Queued("k"); n != 0 {
-			f.Fatalf("a try left %d in the queue", n)
-		}
+		redistest.CheckNow(f, errors.As(err, &busy), "%v is no BusyError", err)
+		redistest.CheckNow(f, busy.InUse == 2 && busy.Limit == 2 && busy.Waiting == 0 && busy.RetryAfter > 0 && busy.RetryAfter <= 30*time.Second,
+			"busy is %+v", *busy)
+		redistest.Require(f, f.Queued("k"), 0, "a try left %d in the queue")
 		release(f, l)
 	})
 }
@@ -183,9 +165,7 @@ func TestCtxEndsWhileQueued(t *testing.T) {
 		redistest.WantErr(f, err, context.Canceled, leasehold.ErrBusy)
 		redistest.WantNot(f, err, leasehold.ErrUnavailable, context.DeadlineExceeded)
 		var busy *leasehold.BusyError
-		if !errors.As(err, &busy) || busy.InUse != 1 || busy.Limit != 1 || busy.Waiting != 1 {
-			f.Fatalf("busy is %v", busy)
-		}
+		redistest.CheckNow(f, errors.As(err, &busy) && busy.InUse == 1 && busy.Limit == 1 && busy.Waiting == 1, "busy is %v", busy)
 		redistest.Eventually(f, "the queue to be empty", queued(0))
 
 		soonOver, cancel := context.WithTimeout(f.Context(), 1500*time.Millisecond)
@@ -238,9 +218,7 @@ func TestCtxThatHasEndedSendsNothing(t *testing.T) {
 		_, err = s.TryAcquire(ctx, "k")
 		redistest.WantErr(f, err, context.Canceled)
 		redistest.WantNot(f, err, leasehold.ErrUnavailable)
-		if n := wire.Sent(); n != 0 {
-			f.Fatalf("%d commands were sent", n)
-		}
+		redistest.Require(f, wire.Sent(), 0, "%d commands were sent")
 	})
 }
 
@@ -258,9 +236,7 @@ func TestLimitForSetsTheLimitOfAKey(t *testing.T) {
 			_, err = s.Acquire(f.Context(), key)
 			redistest.WantText(f, err, "LimitFor", value, "100000", f.Family+"/"+key)
 		}
-		if n := wire.Sent() - before; n != 0 {
-			f.Fatalf("%d commands were sent", n)
-		}
+		redistest.Require(f, wire.Sent()-before, 0, "%d commands were sent")
 	})
 }
 
@@ -276,9 +252,7 @@ func TestEachRequestIsJudgedByItsOwnLimit(t *testing.T) {
 		w := f.wait(f.Context(), narrow, "k", 1)
 		release(f, a)
 		f.WantHeld("k", 1)
-		if n := f.Queued("k"); n != 1 {
-			f.Fatalf("%d wait, want the narrow one", n)
-		}
+		redistest.Require(f, f.Queued("k"), 1, "%d wait, want the narrow one")
 		release(f, b)
 		release(f, w.Got())
 	})
@@ -300,9 +274,7 @@ func TestStoredLimitGoesFirst(t *testing.T) {
 		redistest.WantText(f, err, "3", "limit is 2")
 		_, err = s.TryAcquire(f.Context(), "k")
 		redistest.WantErr(f, err, leasehold.ErrBusy)
-		if err := l.Extend(f.Context(), time.Minute); err != nil {
-			f.Fatalf("the holder was evicted: %v", err)
-		}
+		redistest.Require(f, l.Extend(f.Context(), time.Minute), nil, "the holder was evicted: %v")
 		release(f, l)
 		release(f, light.Got())
 		release(f, f.take(s, "k", 2))

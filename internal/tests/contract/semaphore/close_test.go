@@ -34,9 +34,7 @@ func TestCloseGivesBackEverythingAndWakesWaiters(t *testing.T) {
 		}
 		f.WantHeld("mine", 0)
 		f.WantHeld("theirs", 3)
-		if n := f.Queued("mine") + f.Queued("theirs"); n != 0 {
-			f.Fatalf("%d waiters are left", n)
-		}
+		redistest.Require(f, f.Queued("mine")+f.Queued("theirs"), 0, "%d waiters are left")
 		redistest.WantErr(f, context.Cause(mine.Context()), leasehold.ErrClosed)
 		redistest.WantErr(f, mine.Release(), leasehold.ErrReleased)
 		redistest.WantErr(f, mine.Extend(f.Context(), time.Minute), leasehold.ErrReleased)
@@ -47,9 +45,7 @@ func TestCloseGivesBackEverythingAndWakesWaiters(t *testing.T) {
 		redistest.WantErr(f, err, leasehold.ErrClosed)
 		redistest.WantErr(f, s.Do(f.Context(), "k", nil), leasehold.ErrClosed)
 		harness.Close(f, s)
-		if n := wire.Sent() - sent; n != 0 {
-			f.Fatalf("%d commands were sent after Close", n)
-		}
+		redistest.Require(f, wire.Sent()-sent, 0, "%d commands were sent after Close")
 		release(f, theirs)
 	})
 }
@@ -97,9 +93,7 @@ func TestAcquireInFlightAtCloseNeverReturnsALease(t *testing.T) {
 						mu.Unlock()
 						switch {
 						case err == nil && late:
-							if l.Context().Err() == nil {
-								f.Error("a lease is held after Close")
-							}
+							redistest.Check(f, l.Context().Err() != nil, "a lease is held after Close")
 						case errors.Is(err, leasehold.ErrClosed):
 							return
 						case err != nil && !errors.Is(err, leasehold.ErrBusy):
@@ -118,9 +112,7 @@ func TestAcquireInFlightAtCloseNeverReturnsALease(t *testing.T) {
 			closed = true
 			mu.Unlock()
 			f.WantHeld(key, 0)
-			if n := f.Queued(key); n != 0 {
-				f.Fatalf("%d waiters are left", n)
-			}
+			redistest.Require(f, f.Queued(key), 0, "%d waiters are left")
 			wg.Wait()
 			f.WantHeld(key, 0)
 		}
@@ -148,33 +140,24 @@ func TestCloseIsBoundByItsCtx(t *testing.T) {
 func TestIdleHandleNeedsNoClose(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		w := &harness.Wire{}
-		s, err := semaphore.New(f.Connect(w), semaphore.Config{Name: f.Family, Prefix: f.Family, Limit: 1})
-		if err != nil {
-			f.Fatal(err)
-		}
+		s := redistest.Must(semaphore.New(f.Connect(w), semaphore.Config{Name: f.Family, Prefix: f.Family, Limit: 1}))(f)
 		l := f.take(s, "k", 1)
 		ended := make(chan *semaphore.Lease)
 		go func() {
 			l, err := s.Acquire(f.Context(), "k")
-			if err != nil {
-				f.Error(err)
-			}
+			redistest.NoError(f, err)
 			ended <- l
 		}()
 		redistest.Eventually(f, "the subscription", func() bool { return len(f.Subscribed(f.Family)) == 1 })
 		release(f, l)
 		release(f, <-ended)
 		time.Sleep(5 * time.Second)
-		if n := len(f.Subscribed(f.Family)); n != 0 {
-			f.Fatalf("%d subscriptions are left", n)
-		}
+		redistest.Require(f, len(f.Subscribed(f.Family)), 0, "%d subscriptions are left")
 		if left := f.keys(); len(left) != 0 {
 			f.Fatalf("keys are left: %q", left)
 		}
 		sent := w.Sent()
 		time.Sleep(time.Hour)
-		if n := w.Sent() - sent; n != 0 {
-			f.Fatalf("an idle handle sent %d commands", n)
-		}
+		redistest.Require(f, w.Sent()-sent, 0, "an idle handle sent %d commands")
 	})
 }

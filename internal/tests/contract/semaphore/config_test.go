@@ -46,9 +46,7 @@ func TestNewNamesEveryBadField(t *testing.T) {
 			for _, w := range c.want {
 				named = named || w == good
 			}
-			if !named && strings.Contains(err.Error(), good+" ") {
-				t.Errorf("%q names %s, which is good", err, good)
-			}
+			redistest.Check(t, named || !strings.Contains(err.Error(), good+" "), "%q names %s, which is good", err, good)
 		}
 	}
 	_, err := semaphore.New(nil, semaphore.Config{})
@@ -91,17 +89,13 @@ func TestBadCallsSendNothing(t *testing.T) {
 			err := s.Do(ctx, key, nil)
 			redistest.WantText(f, err, "key", want, "1 to 512")
 		}
-		if n := wire.Sent(); n != 0 {
-			f.Fatalf("%d commands were sent", n)
-		}
+		redistest.Require(f, wire.Sent(), 0, "%d commands were sent")
 		l := f.take(s, strings.Repeat("x", 512), 1000)
 		sent := wire.Sent()
 		for _, d := range []time.Duration{0, -time.Second, 99 * time.Millisecond} {
 			redistest.WantText(f, l.Extend(ctx, d), "ttl is "+fmt.Sprint(d), "100ms")
 		}
-		if n := wire.Sent() - sent; n != 0 {
-			f.Fatalf("%d commands were sent", n)
-		}
+		redistest.Require(f, wire.Sent()-sent, 0, "%d commands were sent")
 		release(f, l)
 	})
 }

@@ -27,9 +27,7 @@ func TestDoHoldsAPermitAndReturnsWhatFnDid(t *testing.T) {
 				}
 				return want
 			})
-			if !errors.Is(err, want) || (want == nil && err != nil) {
-				f.Fatalf("Do returns %v, want %v", err, want)
-			}
+			redistest.CheckNow(f, errors.Is(err, want) && (want != nil || err == nil), "Do returns %v, want %v", err, want)
 			redistest.WantNot(f, err, leasehold.ErrLost, leasehold.ErrReleased)
 			redistest.WantErr(f, context.Cause(inside), leasehold.ErrReleased)
 			f.WantHeld("k", 0)
@@ -42,9 +40,7 @@ func TestDoReleasesOnPanicAndGoexit(t *testing.T) {
 		s, _ := f.open()
 		func() {
 			defer func() {
-				if v := recover(); v != "boom" {
-					f.Errorf("recovered %v", v)
-				}
+				redistest.Expect(f, recover(), "boom", "recovered %v")
 			}()
 			_ = s.Do(f.Context(), "k", func(context.Context) error { panic("boom") })
 		}()
@@ -59,9 +55,7 @@ func TestDoReleasesOnPanicAndGoexit(t *testing.T) {
 			})
 			returned = true
 		}()
-		if redistest.Get(f, "the end of the goroutine", done) {
-			f.Fatal("Do returned after Goexit")
-		}
+		redistest.CheckNow(f, !redistest.Get(f, "the end of the goroutine", done), "Do returned after Goexit")
 		f.WantHeld("k", 0)
 	})
 }

@@ -68,9 +68,7 @@ func TestKeyNamesAreAsDocumentedAndExpire(t *testing.T) {
 		redistest.Eventually(f, "the subscription", func() bool { return len(f.Subscribed(f.Family)) == 1 })
 		f.wantTTLs()
 		for name, kind := range map[string]string{"holders": "zset", "queue": "zset", "alive": "zset"} {
-			if got := f.RDB.Type(f.Context(), part(name)).Val(); got != kind {
-				f.Fatalf("%s is a %s", name, got)
-			}
+			redistest.Require(f, f.RDB.Type(f.Context(), part(name)).Val(), kind, "%s is a %s", name)
 		}
 		// The channel is the handle's own, as the members of the sets begin.
 		// On a Cluster it is in the slot of the key.
@@ -79,13 +77,9 @@ func TestKeyNamesAreAsDocumentedAndExpire(t *testing.T) {
 		if !found {
 			handle, found = strings.CutPrefix(channel, part("inbox:"))
 		}
-		if !found {
-			f.Fatalf("the channel is %q", channel)
-		}
+		redistest.CheckNow(f, found, "the channel is %q", channel)
 		for _, m := range f.RDB.ZRange(f.Context(), part("queue"), 0, -1).Val() {
-			if !strings.HasPrefix(m, handle) {
-				f.Fatalf("channel %q, member %q", handle, m)
-			}
+			redistest.CheckNow(f, strings.HasPrefix(m, handle), "channel %q, member %q", handle, m)
 		}
 		cancel()
 		redistest.Get(f, "the waiter", ended)
@@ -118,9 +112,7 @@ func TestHashKeysShowsTheKeyNowhere(t *testing.T) {
 		s, wire := f.open(prefixed(f), hashed)
 		same, _ := f.open(prefixed(f), hashed)
 		l := f.take(s, secret, 1)
-		if l.Key() != secret {
-			f.Fatalf("Key is %q", l.Key())
-		}
+		redistest.Require(f, l.Key(), secret, "Key is %q")
 		_, busy := same.TryAcquire(f.Context(), secret)
 		redistest.WantErr(f, busy, leasehold.ErrBusy)
 		ctx, cancel := context.WithCancel(f.Context())
@@ -134,9 +126,7 @@ func TestHashKeysShowsTheKeyNowhere(t *testing.T) {
 		_, full := same.Acquire(f.Context(), secret)
 		redistest.WantErr(f, full, leasehold.ErrQueueFull)
 		keys := f.keys()
-		if len(keys) != 3 {
-			f.Fatalf("keys %q", keys)
-		}
+		redistest.CheckNow(f, len(keys) == 3, "keys %q", keys)
 		shown := append(slices.Clone(keys), f.Subscribed(f.Family)...)
 		for _, key := range keys {
 			shown = append(shown, f.RDB.ZRange(f.Context(), key, 0, -1).Val()...)
@@ -152,15 +142,11 @@ func TestHashKeysShowsTheKeyNowhere(t *testing.T) {
 		release(f, l)
 		errs = append(errs, l.Release(), l.Extend(f.Context(), time.Minute), context.Cause(l.Context()))
 		for i, err := range errs {
-			if err == nil {
-				f.Fatalf("call %d did not fail", i)
-			}
+			redistest.CheckNow(f, err != nil, "call %d did not fail", i)
 			shown = append(shown, err.Error())
 		}
 		for _, text := range shown {
-			if strings.Contains(text, "alice") || strings.Contains(text, "example") {
-				f.Errorf("%q shows the key", text)
-			}
+			redistest.Check(f, !strings.Contains(text, "alice") && !strings.Contains(text, "example"), "%q shows the key", text)
 		}
 	})
 }
@@ -171,15 +157,11 @@ func TestErrorsNameOperationFamilyAndKeyAndNoOwner(t *testing.T) {
 		l := f.take(s, "a/b c", 1)
 		owner, _, _ := strings.Cut(fmt.Sprint(f.Held("a/b c")), ".")
 		owner = strings.TrimPrefix(owner, "map[")
-		if len(owner) < 16 {
-			f.Fatalf("an owner id of %q", owner)
-		}
+		redistest.CheckNow(f, len(owner) >= 16, "an owner id of %q", owner)
 		check := func(err error, op string) {
 			f.Helper()
 			redistest.WantText(f, err, "leasehold: semaphore: "+op+" "+f.Family+"/a/b c: ")
-			if strings.Contains(err.Error(), owner) {
-				f.Errorf("%q shows the owner", err)
-			}
+			redistest.Check(f, !strings.Contains(err.Error(), owner), "%q shows the owner", err)
 		}
 		_, err := s.TryAcquire(f.Context(), "a/b c")
 		check(err, "try acquire")
@@ -215,9 +197,7 @@ func TestMaxWaiters(t *testing.T) {
 			redistest.WantErr(f, err, leasehold.ErrQueueFull)
 			redistest.WantNot(f, err, leasehold.ErrUnavailable)
 		}
-		if n := f.Queued("k"); n != 2 {
-			f.Fatalf("%d wait", n)
-		}
+		redistest.Require(f, f.Queued("k"), 2, "%d wait")
 		cancel()
 		redistest.WantErr(f, first.Failed(), context.Canceled)
 		redistest.Eventually(f, "room in the queue", func() bool { return f.Queued("k") == 1 })
@@ -248,9 +228,7 @@ func TestMaxWaitersCountsTheLiving(t *testing.T) {
 		time.Sleep(4600 * time.Millisecond)
 		second := harness.Start(f.T, func() (*semaphore.Lease, error) { return newcomer.Acquire(f.Context(), "k") })
 		synctest.Wait()
-		if n := f.Queued("k"); n != 2 {
-			f.Fatalf("%d are queued, want the living two", n)
-		}
+		redistest.Require(f, f.Queued("k"), 2, "%d are queued, want the living two")
 		release(f, l)
 		release(f, first.Got())
 		release(f, second.Got())

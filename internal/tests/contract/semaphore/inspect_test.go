@@ -22,11 +22,7 @@ func label(text string) func(*semaphore.Config) {
 
 func (f *fixture) inspect(s *semaphore.Semaphore, key string) semaphore.State {
 	f.Helper()
-	state, err := s.Inspect(f.Context(), key)
-	if err != nil {
-		f.Fatal(err)
-	}
-	return state
+	return redistest.Must(s.Inspect(f.Context(), key))(f)
 }
 
 // Inspect lists the holders, oldest first, and the waiters in their order, each with
@@ -46,25 +42,20 @@ func TestInspectListsHoldersAndWaiters(t *testing.T) {
 		one := f.wait(ctx, a, "k", 3)
 		two := f.wait(ctx, b, "k", 1)
 		state := f.inspect(b, "k")
-		if state.Limit != 3 || state.InUse != 3 || state.Waiting != 2 || len(state.Holders) != 2 || len(state.Waiters) != 2 {
-			f.Fatalf("%+v", state)
-		}
+		redistest.CheckNow(f, state.Limit == 3 && state.InUse == 3 && state.Waiting == 2 && len(state.Holders) == 2 && len(state.Waiters) == 2,
+			"%+v", state)
 		for i, want := range []leasehold.Holder{
 			{ID: first.ID(), Permits: 2, Label: "a.b~c {d}"}, {ID: second.ID(), Permits: 1},
 		} {
 			got := state.Holders[i]
-			if got.ExpiresIn <= 0 || got.ExpiresIn > 30*time.Second || got.Since.IsZero() {
-				f.Errorf("holder %d: %+v", i, got)
-			}
+			redistest.Check(f, got.ExpiresIn > 0 && got.ExpiresIn <= 30*time.Second && !got.Since.IsZero(), "holder %d: %+v", i, got)
 			if got.ExpiresIn, got.Since = 0, want.Since; got != want {
 				f.Errorf("holder %d is %+v; want %+v", i, got, want)
 			}
 		}
 		for i, want := range []leasehold.Waiter{{Permits: 3, Label: "a.b~c {d}", Position: 1}, {Permits: 1, Position: 2}} {
 			got := state.Waiters[i]
-			if got.WaitingFor < 0 || got.WaitingFor > time.Minute || got.ID == "" {
-				f.Errorf("waiter %d: %+v", i, got)
-			}
+			redistest.Check(f, got.WaitingFor >= 0 && got.WaitingFor <= time.Minute && got.ID != "", "waiter %d: %+v", i, got)
 			if got.WaitingFor, got.ID = 0, ""; got != want {
 				f.Errorf("waiter %d is %+v; want %+v", i, got, want)
 			}
@@ -88,9 +79,8 @@ func TestLabelIsHostAndProcessByDefault(t *testing.T) {
 		}
 		whole := fmt.Sprintf("%s:%d", host, os.Getpid())
 		got := f.inspect(s, "k").Holders[0].Label
-		if got == "" || len(got) > 20 || !strings.HasSuffix(whole, got) || len(got) < min(20, len(whole)) {
-			f.Fatalf("the label is %q of %q", got, whole)
-		}
+		redistest.CheckNow(f, got != "" && len(got) <= 20 && strings.HasSuffix(whole, got) && len(got) >= min(20, len(whole)),
+			"the label is %q of %q", got, whole)
 		release(f, l)
 	})
 }
@@ -140,9 +130,8 @@ func sinceSurvivesRenewals(t *testing.T, settings ...func(*semaphore.Config)) {
 		for _, age := range []time.Duration{0, time.Second, 15 * time.Second, time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour} {
 			time.Sleep(age)
 			state := f.inspect(a, "k")
-			if len(state.Holders) != 2 || (age <= time.Minute && state.Holders[0].ID != one.ID()) {
-				f.Fatalf("after %v: %+v", age, state)
-			}
+			redistest.CheckNow(f, len(state.Holders) == 2 && (age > time.Minute || state.Holders[0].ID == one.ID()),
+				"after %v: %+v", age, state)
 			for _, h := range state.Holders {
 				held := time.Since(granted[h.ID])
 				if off := h.Since.Sub(granted[h.ID]).Abs(); off > max(held/100, time.Second) {
@@ -150,9 +139,7 @@ func sinceSurvivesRenewals(t *testing.T, settings ...func(*semaphore.Config)) {
 				}
 			}
 			if age == time.Minute {
-				if err := one.Extend(f.Context(), 10*time.Minute); err != nil {
-					f.Fatal(err)
-				}
+				redistest.WantErr(f, one.Extend(f.Context(), 10*time.Minute))
 			}
 		}
 		release(f, one)
@@ -194,9 +181,7 @@ func TestInspectIsCompleteWhileRenewalsRun(t *testing.T) {
 		}
 		ctx := context.Background()
 		for part := 0; part < n; part += 1000 {
-			if err := f.RDB.ZAdd(ctx, f.Part("k", "holders"), all[part:part+1000]...).Err(); err != nil {
-				f.Fatal(err)
-			}
+			redistest.WantErr(f, f.RDB.ZAdd(ctx, f.Part("k", "holders"), all[part:part+1000]...).Err())
 		}
 		stop, stopped := make(chan struct{}), make(chan struct{})
 		go func() {
@@ -225,9 +210,7 @@ func TestInspectIsCompleteWhileRenewalsRun(t *testing.T) {
 			for _, h := range state.Holders {
 				seen[h.ID] = true
 			}
-			if state.InUse != n || len(seen) != n {
-				f.Errorf("%d in use, %d seen; want %d", state.InUse, len(seen), n)
-			}
+			redistest.Check(f, state.InUse == n && len(seen) == n, "%d in use, %d seen; want %d", state.InUse, len(seen), n)
 		}
 		close(stop)
 		<-stopped
@@ -251,9 +234,7 @@ func TestInspectErrors(t *testing.T) {
 		_, err = s.Inspect(f.Context(), "k")
 		redistest.WantErr(f, err, leasehold.ErrUnavailable)
 		redistest.WantText(f, err, "semaphore: inspect "+f.Family+"/k")
-		if err := s.Close(f.Context()); err != nil {
-			f.Fatal(err)
-		}
+		redistest.WantErr(f, s.Close(f.Context()))
 		_, err = s.Inspect(f.Context(), "k")
 		redistest.WantErr(f, err, leasehold.ErrClosed)
 	})
@@ -267,9 +248,8 @@ func TestInspectOfAFamilyWithATotal(t *testing.T) {
 		one := f.take(s, "a", 2)
 		two := f.take(s, "b", 1)
 		state := f.inspect(s, "a")
-		if state.Limit != 3 || state.InUse != 2 || state.Total != 4 || state.TotalInUse != 3 || len(state.Holders) != 1 {
-			f.Fatalf("%+v", state)
-		}
+		redistest.CheckNow(f, state.Limit == 3 && state.InUse == 2 && state.Total == 4 && state.TotalInUse == 3 && len(state.Holders) == 1,
+			"%+v", state)
 		if h := state.Holders[0]; h.ID != one.ID() || h.Permits != 2 || h.Label != "here" {
 			f.Fatalf("%+v", h)
 		}

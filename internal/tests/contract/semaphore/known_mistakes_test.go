@@ -61,9 +61,7 @@ func TestReleaseWhoseReplyIsLost(t *testing.T) {
 				for k := 1; k <= lost; k++ {
 					defer p.EatReply(redistest.Runs(luascripts.PermitsLeave()), k).Wait()
 				}
-				if err := l.Release(); err != nil {
-					f.Fatalf("%s waits: release: %v", name, err)
-				}
+				redistest.Require(f, l.Release(), nil, "%s waits: release: %v", name)
 				if next == nil {
 					f.WantHeld(key, 0)
 					continue
@@ -126,9 +124,7 @@ func TestOwnersThatShareAPrefix(t *testing.T) {
 		f.WantHeld(key, permits)
 		for i, l := range leases {
 			before := f.Held(key)
-			if err := l.Extend(f.Context(), 10*time.Minute); err != nil {
-				f.Fatal(err)
-			}
+			redistest.WantErr(f, l.Extend(f.Context(), 10*time.Minute))
 			moved := 0
 			for member, ends := range f.Held(key) {
 				if ends > before[member]+60_000 {
@@ -183,9 +179,7 @@ func TestAcquireCancelledMidCall(t *testing.T) {
 						redistest.Eventually(f, "the late enter", func() bool { return ran(luascripts.PermitsEnter(), holders) > 0 })
 						f.WantHeld(key, 0)
 					}
-					if queued := f.Queued(key); queued != 0 {
-						f.Fatalf("%s: %d waiters are left", key, queued)
-					}
+					redistest.Require(f, f.Queued(key), 0, "%s: %d waiters are left", key)
 					release(f, f.take(other, key, 2))
 				}
 			}
@@ -239,9 +233,7 @@ func TestNoCounterBesideTheSet(t *testing.T) {
 				}
 				got = append(got, l)
 			}
-			if len(got) != n {
-				f.Fatalf("%d permits are free, want %d", len(got), n)
-			}
+			redistest.Require(f, len(got), n, "%d permits are free")
 			for _, l := range got {
 				release(f, l)
 			}

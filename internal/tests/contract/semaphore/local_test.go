@@ -40,9 +40,7 @@ func TestPermitsAreHandedRoundInAProcess(t *testing.T) {
 			waiters = append(waiters, harness.Start(f.T, func() (*semaphore.Lease, error) { return s.AcquireN(f.Context(), "k", 2) }))
 			synctest.Wait()
 		}
-		if n := f.Queued("k"); n != 0 {
-			f.Fatalf("%d are queued in Redis", n)
-		}
+		redistest.Require(f, f.Queued("k"), 0, "%d are queued in Redis")
 		_, err := s.TryAcquireN(f.Context(), "k", 2)
 		redistest.WantErr(f, err, leasehold.ErrBusy)
 		for i, l := range []*semaphore.Lease{second, first} {
@@ -77,9 +75,7 @@ func TestTheLimitHoldsWithMixedLocalFor(t *testing.T) {
 						err := s.Do(f.Context(), "k", func(context.Context) error {
 							mu.Lock()
 							held++
-							if held > most {
-								f.Errorf("%d are held, the limit is %d", held, most)
-							}
+							redistest.Check(f, held <= most, "%d are held, the limit is %d", held, most)
 							mu.Unlock()
 							time.Sleep(200 * time.Microsecond)
 							mu.Lock()
@@ -87,9 +83,7 @@ func TestTheLimitHoldsWithMixedLocalFor(t *testing.T) {
 							mu.Unlock()
 							return nil
 						})
-						if err != nil {
-							f.Error(err)
-						}
+						redistest.NoError(f, err)
 					}
 				})
 			}
@@ -116,9 +110,7 @@ func TestALimitSetAtRunTimeCountsInAProcess(t *testing.T) {
 			})
 		}
 		for _, n := range []int{2, 6, 1, 4} {
-			if err := s.SetLimit(f.Context(), "k", n); err != nil {
-				f.Fatal(err)
-			}
+			redistest.WantErr(f, s.SetLimit(f.Context(), "k", n))
 			time.Sleep(200 * time.Millisecond) // LocalFor, a hold, and a few calls
 			if held := len(f.Held("k")); held != n {
 				f.Errorf("%d are held, the limit is %d", held, n)
@@ -214,18 +206,14 @@ func TestATurnThatIsOverIsNotHandedOut(t *testing.T) {
 		time.Sleep(time.Second) // the process has been told
 		close(late.deliver)
 		for _, l := range []*semaphore.Lease{first.Got(), second.Got()} {
-			if err := context.Cause(l.Context()); err != nil {
-				f.Errorf("a lease that has ended was handed out: %v", err)
-			}
+			redistest.Expect(f, context.Cause(l.Context()), nil, "a lease that has ended was handed out: %v")
 			release(f, l)
 		}
 		time.Sleep(2 * time.Second)
 		if state, err = operator.Inspect(f.Context(), "k"); err != nil || state.InUse+state.Waiting != 0 {
 			f.Errorf("%+v, %v; want that nobody holds or waits", state, err)
 		}
-		if seen.held != 0 {
-			f.Errorf("by the events %d permits are held", seen.held)
-		}
+		redistest.Expect(f, seen.held, 0, "by the events %d permits are held")
 	})
 }
 

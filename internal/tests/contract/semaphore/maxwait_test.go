@@ -35,14 +35,11 @@ func TestMaxWaitEndsTheWait(t *testing.T) {
 			err := wait(f.Context())
 			took := time.Since(began)
 			var busy *leasehold.BusyError
-			if !errors.As(err, &busy) || busy.InUse != 1 || busy.Limit != 1 {
-				f.Errorf("%s: %v; want a BusyError that says 1 of 1", name, err)
-			}
+			redistest.Check(f, errors.As(err, &busy) && busy.InUse == 1 && busy.Limit == 1,
+				"%s: %v; want a BusyError that says 1 of 1", name, err)
 			redistest.WantErr(f, err, leasehold.ErrBusy)
 			redistest.WantNot(f, err, leasehold.ErrUnavailable, context.DeadlineExceeded, context.Canceled)
-			if took < bound || took > bound+redistest.Soon {
-				f.Errorf("%s: waited %v; want %v", name, took, bound)
-			}
+			redistest.Check(f, took >= bound && took <= bound+redistest.Soon, "%s: waited %v; want %v", name, took, bound)
 		}
 		redistest.Eventually(f, "an empty queue", func() bool { return f.Queued("k") == 0 })
 		release(f, holder)
@@ -101,9 +98,7 @@ func TestRetryAfterFitsAHeader(t *testing.T) {
 			f.Helper()
 			_, err := s.TryAcquire(f.Context(), "k")
 			var busy *leasehold.BusyError
-			if !errors.As(err, &busy) {
-				f.Fatalf("%v; want a BusyError", err)
-			}
+			redistest.CheckNow(f, errors.As(err, &busy), "%v; want a BusyError", err)
 			return busy.RetryAfter
 		}
 		l := f.take(s, "k", 1)
@@ -129,9 +124,8 @@ func TestRetryAfterFitsAHeader(t *testing.T) {
 		held := f.take(short, "other", 1)
 		_, err := short.TryAcquire(f.Context(), "other")
 		var busy *leasehold.BusyError
-		if !errors.As(err, &busy) || busy.RetryAfter > 2*time.Second {
-			f.Errorf("%v, RetryAfter %v; want no more than until the first expiry", err, busy.RetryAfter)
-		}
+		redistest.Check(f, errors.As(err, &busy) && busy.RetryAfter <= 2*time.Second,
+			"%v, RetryAfter %v; want no more than until the first expiry", err, busy.RetryAfter)
 		release(f, held)
 	})
 }

@@ -35,9 +35,8 @@ func TestReleaseOfACopyNamesTheMisuse(t *testing.T) {
 				_ = lease.Release()
 				return ""
 			}()
-			if !strings.Contains(said, "leasehold: release of a lease") || !strings.Contains(said, "copy") {
-				f.Errorf("release of %s: %q; want a panic that names the misuse", name, said)
-			}
+			redistest.Check(f, strings.Contains(said, "leasehold: release of a lease") && strings.Contains(said, "copy"),
+				"release of %s: %q; want a panic that names the misuse", name, said)
 		}
 		f.WantHeld("k", 1)
 		release(f, l)
@@ -52,15 +51,9 @@ func TestCloseAfterTheClientSaysWhatItLeft(t *testing.T) {
 	some(t, func(f *fixture) {
 		rdb := f.Connect(&harness.Wire{})
 		s, err := semaphore.New(rdb, semaphore.Config{Name: f.Family, Limit: 1, TTL: 2 * time.Second})
-		if err != nil {
-			f.Fatal(err)
-		}
-		if _, err := s.Acquire(f.Context(), "k"); err != nil {
-			f.Fatal(err)
-		}
-		if err := rdb.Close(); err != nil {
-			f.Fatal(err)
-		}
+		redistest.WantErr(f, err)
+		redistest.Must(s.Acquire(f.Context(), "k"))(f)
+		redistest.WantErr(f, rdb.Close())
 		ctx, cancel := context.WithTimeout(f.Context(), 100*time.Millisecond)
 		defer cancel()
 		err = s.Close(ctx)
@@ -70,9 +63,7 @@ func TestCloseAfterTheClientSaysWhatItLeft(t *testing.T) {
 		_, err = s.Acquire(f.Context(), "k")
 		redistest.WantErr(f, err, leasehold.ErrClosed)
 		// With time it ends with the lease's term.
-		if err := s.Close(f.Context()); err != nil {
-			f.Errorf("the second Close: %v", err)
-		}
+		redistest.Expect(f, s.Close(f.Context()), nil, "the second Close: %v")
 		redistest.Eventually(f, "the end of the lease", func() bool { return len(f.Held("k")) == 0 })
 	})
 }
@@ -83,21 +74,15 @@ func TestUnavailableCarriesACause(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})
 	t.Cleanup(func() { _ = rdb.Close() })
 	s, err := semaphore.New(rdb, semaphore.Config{Name: "n", Limit: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	redistest.WantErr(t, err)
 	for name, err := range map[string]error{
 		"try acquire": func() error { _, err := s.TryAcquire(t.Context(), "k"); return err }(),
 		"acquire":     func() error { _, err := s.Acquire(t.Context(), "k"); return err }(),
 	} {
 		redistest.WantErr(t, err, leasehold.ErrUnavailable)
-		if !strings.Contains(err.Error(), "connection refused") {
-			t.Errorf("%s: %v; want that the connection was refused", name, err)
-		}
+		redistest.Check(t, strings.Contains(err.Error(), "connection refused"), "%s: %v; want that the connection was refused", name, err)
 	}
-	if err := s.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	redistest.NoError(t, s.Close(t.Context()))
 	if _, err := semaphore.New(nil, semaphore.Config{Name: "n", Limit: 1}); !errors.Is(err, leasehold.ErrInvalid) {
 		t.Errorf("New without a client: %v; want ErrInvalid", err)
 	}

@@ -22,22 +22,16 @@ func TestPermitsTakenTwice(t *testing.T) {
 					err := s.Do(two, "k", never)
 					redistest.WantErr(f, err, leasehold.ErrInvalid)
 					redistest.WantText(f, err, "that lease holds 3, and the limit is 3")
-					if err := s.SetLimit(f.Context(), "k", 4); err != nil {
-						f.Error(err)
-					}
+					redistest.NoError(f, s.SetLimit(f.Context(), "k", 4))
 					ran := false
 					if err := s.Do(two, "k", func(context.Context) error { ran = true; return nil }); err != nil || !ran {
 						f.Errorf("with a limit of 4: %v", err)
 					}
-					if err := s.SetLimit(f.Context(), "k", 0); err != nil {
-						f.Error(err)
-					}
+					redistest.NoError(f, s.SetLimit(f.Context(), "k", 0))
 					return nil
 				})
 			})
-			if err != nil {
-				f.Error(err)
-			}
+			redistest.NoError(f, err)
 			f.WantHeld("k", 0)
 		}
 	})

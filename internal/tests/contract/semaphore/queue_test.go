@@ -157,9 +157,7 @@ func tightLoop(f *fixture, key string) []int {
 					}
 					over = total >= handles*each*turns
 					mu.Unlock()
-					if err := l.Release(); err != nil {
-						f.Errorf("release: %v", err)
-					}
+					redistest.Expect(f, l.Release(), nil, "release: %v")
 				}
 			})
 		}

@@ -28,9 +28,7 @@ func TestReleaseIsNilOnce(t *testing.T) {
 		}
 		wg.Wait()
 		once := slices.Index(errs, nil)
-		if once < 0 {
-			f.Fatalf("no release succeeded: %v", errs)
-		}
+		redistest.CheckNow(f, once >= 0, "no release succeeded: %v", errs)
 		for _, err := range slices.Delete(errs, once, once+1) {
 			redistest.WantErr(f, err, leasehold.ErrReleased)
 			redistest.WantNot(f, err, leasehold.ErrLost, leasehold.ErrClosed)
@@ -91,9 +89,7 @@ func TestReleaseWithoutAnAnswerAfterExtend(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		s, wire := f.open()
 		l := f.take(s, "k", 1)
-		if err := l.Extend(f.Context(), time.Hour); err != nil {
-			f.Fatal(err)
-		}
+		redistest.WantErr(f, l.Extend(f.Context(), time.Hour))
 		wire.Cut()
 		redistest.WantErr(f, l.Release(), leasehold.ErrUnavailable)
 		time.Sleep(time.Minute)
@@ -129,10 +125,7 @@ func TestReleaseWorksAfterItsCtxWasCancelled(t *testing.T) {
 	some(t, func(f *fixture) {
 		s, _ := f.open()
 		ctx, cancel := context.WithCancel(f.Context())
-		l, err := s.Acquire(ctx, "k")
-		if err != nil {
-			f.Fatal(err)
-		}
+		l := redistest.Must(s.Acquire(ctx, "k"))(f)
 		cancel()
 		f.WantHeld("k", 1) // the lease is its holder's still
 		release(f, l)

@@ -45,13 +45,10 @@ func TestRevokePassesAllPermitsOn(t *testing.T) {
 			time.Sleep(age)
 			next := harness.Start(f.T, func() (*semaphore.Lease, error) { return operator.AcquireN(f.Context(), "k", 2) })
 			redistest.Eventually(f, "a waiter", func() bool { return f.inspect(operator, "k").Waiting == 1 })
-			if err := operator.Revoke(f.Context(), "k", l.ID(), "it hangs: ticket 4711"); err != nil {
-				f.Fatal(err)
-			}
+			redistest.WantErr(f, operator.Revoke(f.Context(), "k", l.ID(), "it hangs: ticket 4711"))
 			state := f.inspect(operator, "k")
-			if len(state.Holders) != 1 || state.Holders[0].ID == l.ID() || state.Holders[0].Permits != 2 || state.Waiting != 0 {
-				f.Errorf("after the revoke: %+v", state)
-			}
+			redistest.Check(f, len(state.Holders) == 1 && state.Holders[0].ID != l.ID() && state.Holders[0].Permits == 2 && state.Waiting == 0,
+				"after the revoke: %+v", state)
 			got := next.Got()
 			if age > 0 { // a younger one's process may not have subscribed yet
 				select {
@@ -64,9 +61,7 @@ func TestRevokePassesAllPermitsOn(t *testing.T) {
 			wantRevoked(f, l.Release(), "it hangs: ticket 4711")
 			redistest.WantErr(f, l.Release(), leasehold.ErrReleased)
 			for range 2 { // again: the mark says so
-				if err := operator.Revoke(f.Context(), "k", l.ID(), "again"); err != nil {
-					f.Error(err)
-				}
+				redistest.NoError(f, operator.Revoke(f.Context(), "k", l.ID(), "again"))
 			}
 			if state := f.inspect(operator, "k"); state.InUse != 2 || state.Holders[0].ID != got.ID() {
 				f.Errorf("after the same revoke again: %+v", state)
@@ -87,9 +82,7 @@ func TestRevokeOfAWaiter(t *testing.T) {
 		id := f.inspect(a, "k").Waiters[0].ID
 		second := harness.Start(f.T, func() (*semaphore.Lease, error) { return a.AcquireN(f.Context(), "k", 1) })
 		redistest.Eventually(f, "two waiters", func() bool { return f.inspect(a, "k").Waiting == 2 })
-		if err := a.Revoke(f.Context(), "k", id, "not needed"); err != nil {
-			f.Fatal(err)
-		}
+		redistest.WantErr(f, a.Revoke(f.Context(), "k", id, "not needed"))
 		wantRevoked(f, first.Failed(), "not needed")
 		release(f, l)
 		release(f, second.Got())
@@ -125,9 +118,7 @@ func TestRevokeErrors(t *testing.T) {
 		release(f, l)
 		release(f, other)
 		redistest.WantErr(f, s.Revoke(f.Context(), "k", l.ID(), "r"), leasehold.ErrNoLease)
-		if err := s.Close(f.Context()); err != nil {
-			f.Fatal(err)
-		}
+		redistest.WantErr(f, s.Close(f.Context()))
 		redistest.WantErr(f, s.Revoke(f.Context(), "k", l.ID(), "r"), leasehold.ErrClosed)
 	})
 }
@@ -147,9 +138,7 @@ func TestRevokeWithoutAnAnswerIsNoSuccess(t *testing.T) {
 					t.Errorf("after a Revoke that was not sent, %d permits are in use", state.InUse)
 				}
 				wire.Heal()
-				if err := operator.Revoke(f.Context(), "k", l.ID(), "a test"); err != nil {
-					t.Error(err)
-				}
+				redistest.NoError(t, operator.Revoke(f.Context(), "k", l.ID(), "a test"))
 				<-l.Context().Done()
 			})
 		})
@@ -161,14 +150,9 @@ func TestRevocationsAreNoted(t *testing.T) {
 	each(t, func(f *fixture) {
 		s, _ := f.open(label("here"), func(c *semaphore.Config) { c.HashKeys = true })
 		l := f.take(s, "k", 1)
-		if err := s.Revoke(f.Context(), "k", l.ID(), "why"); err != nil {
-			f.Fatal(err)
-		}
+		redistest.WantErr(f, s.Revoke(f.Context(), "k", l.ID(), "why"))
 		redistest.WantErr(f, l.Release(), leasehold.ErrRevoked)
-		names, err := f.RDB.Keys(f.Context(), "leasehold:sem:{"+f.Family+":*}:audit").Result()
-		if err != nil {
-			f.Fatal(err)
-		}
+		names := redistest.Must(f.RDB.Keys(f.Context(), "leasehold:sem:{"+f.Family+":*}:audit").Result())(f)
 		if len(names) != 1 {
 			f.Skip("on another server of the Cluster")
 		}
@@ -200,17 +184,11 @@ func TestRevokedWaiterIsToldBesideANewcomer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, connect := redistest.Bubble(t)
 		open := func() *semaphore.Semaphore {
-			s, err := semaphore.New(connect(), semaphore.Config{Name: "n", Limit: 1})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return s
+			return redistest.Must(semaphore.New(connect(), semaphore.Config{Name: "n", Limit: 1}))(t)
 		}
 		holder, waiting := open(), open()
 		l, err := holder.Acquire(t.Context(), "k")
-		if err != nil {
-			t.Fatal(err)
-		}
+		redistest.WantErr(t, err)
 		wait := func() <-chan error {
 			ended := make(chan error, 1)
 			go func() {
@@ -226,28 +204,18 @@ func TestRevokedWaiterIsToldBesideANewcomer(t *testing.T) {
 		first := wait()
 		time.Sleep(10 * time.Millisecond) // so that a newcomer finds the subscription older than itself
 		state, err := holder.Inspect(t.Context(), "k")
-		if err != nil || len(state.Waiters) != 1 {
-			t.Fatalf("%+v, %v", state, err)
-		}
-		if err := holder.Revoke(t.Context(), "k", state.Waiters[0].ID, "not needed"); err != nil {
-			t.Fatal(err)
-		}
+		redistest.CheckNow(t, err == nil && len(state.Waiters) == 1, "%+v, %v", state, err)
+		redistest.WantErr(t, holder.Revoke(t.Context(), "k", state.Waiters[0].ID, "not needed"))
 		began := time.Now()
 		second := wait()
 		wantRevoked(t, <-first, "not needed")
 		if d := time.Since(began); d > 100*time.Millisecond {
 			t.Errorf("it was told after %v", d)
 		}
-		if err := l.Release(); err != nil {
-			t.Error(err)
-		}
-		if err := <-second; err != nil {
-			t.Error(err)
-		}
+		redistest.NoError(t, l.Release())
+		redistest.NoError(t, <-second)
 		for _, s := range []*semaphore.Semaphore{holder, waiting} {
-			if err := s.Close(t.Context()); err != nil {
-				t.Error(err)
-			}
+			redistest.NoError(t, s.Close(t.Context()))
 		}
 	})
 }
@@ -256,14 +224,8 @@ func TestRevokedWaiterIsToldBesideANewcomer(t *testing.T) {
 func TestRevokedHolderLearnsByItsRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, connect := redistest.Bubble(t)
-		s, err := semaphore.New(connect(), semaphore.Config{Name: "n", Limit: 1, TTL: 9 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
-		l, err := s.Acquire(t.Context(), "k")
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := redistest.Must(semaphore.New(connect(), semaphore.Config{Name: "n", Limit: 1, TTL: 9 * time.Second}))(t)
+		l := redistest.Must(s.Acquire(t.Context(), "k"))(t)
 		time.Sleep(time.Second) // its process listens, and has asked once
 		// What a Revoke leaves behind, without its message.
 		admin, base := connect(), "leasehold:sem:{n:k}:"
@@ -276,8 +238,6 @@ func TestRevokedHolderLearnsByItsRenewal(t *testing.T) {
 			t.Errorf("it was told after %v", d)
 		}
 		wantRevoked(t, l.Release(), "it hangs")
-		if err := s.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
+		redistest.NoError(t, s.Close(t.Context()))
 	})
 }

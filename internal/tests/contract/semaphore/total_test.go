@@ -48,12 +48,9 @@ func TestTotalBoundsAllKeysTogether(t *testing.T) {
 		} {
 			_, err := s.TryAcquire(f.Context(), key)
 			busy := new(leasehold.BusyError)
-			if !errors.As(err, &busy) {
-				f.Fatalf("%s: %v; want busy", key, err)
-			}
-			if busy.RetryAfter <= 0 || busy.RetryAfter > time.Second {
-				f.Errorf("%s: RetryAfter is %v; want at most 1 s, since no hold was observed", key, busy.RetryAfter)
-			}
+			redistest.CheckNow(f, errors.As(err, &busy), "%s: %v; want busy", key, err)
+			redistest.Check(f, busy.RetryAfter > 0 && busy.RetryAfter <= time.Second,
+				"%s: RetryAfter is %v; want at most 1 s, since no hold was observed", key, busy.RetryAfter)
 			want.RetryAfter = busy.RetryAfter
 			if *busy != want {
 				f.Errorf("%s: %+v; want %+v", key, *busy, want)
@@ -68,9 +65,7 @@ func TestTotalBoundsAllKeysTogether(t *testing.T) {
 		release(f, c)
 		f.RDB.Exists(f.Context())
 		for _, part := range []string{"holders", "places", "queue", "line", "alive", "ready", "turns", "limits"} {
-			if f.RDB.Exists(f.Context(), f.whole(part)).Val() != 0 {
-				f.Errorf("%s is left", part)
-			}
+			redistest.Check(f, f.RDB.Exists(f.Context(), f.whole(part)).Val() == 0, "%s is left", part)
 		}
 	})
 }
@@ -88,9 +83,7 @@ func TestTotalIsHandedToTheNextKey(t *testing.T) {
 		f.inLine(2)
 		release(f, b) // "a" came first, and is at its own limit
 		l := c.Got()
-		if again.Ended() {
-			f.Fatal("a key holds more than its limit")
-		}
+		redistest.CheckNow(f, !again.Ended(), "a key holds more than its limit")
 		release(f, l)
 		release(f, a)
 		release(f, again.Got())
@@ -141,9 +134,7 @@ func TestSetLimitIsSeenByEveryProcess(t *testing.T) {
 				other, _ := f.open(limit(2), with)
 				set := func(n int) {
 					f.Helper()
-					if err := s.SetLimit(f.Context(), "k", n); err != nil {
-						f.Fatal(err)
-					}
+					redistest.WantErr(f, s.SetLimit(f.Context(), "k", n))
 				}
 				set(4)
 				four := f.take(other, "k", 4)
@@ -185,16 +176,12 @@ func TestSetLimitWaitsForTheClock(t *testing.T) {
 		wire.Unstall()
 		synctest.Wait()
 		began := time.Now()
-		if err := s.SetLimit(f.Context(), "k", 3); err != nil {
-			f.Fatal(err)
-		}
+		redistest.WantErr(f, s.SetLimit(f.Context(), "k", 3))
 		if took := time.Since(began); took < slow || took > slow+10*time.Millisecond {
 			f.Errorf("SetLimit returned after %v; want %v", took, slow)
 		}
 		other, _ := f.open()
-		if err := other.SetLimit(f.Context(), "k", 4); err != nil {
-			f.Fatal(err)
-		}
+		redistest.WantErr(f, other.SetLimit(f.Context(), "k", 4))
 		if now := f.RDB.Get(f.Context(), f.Part("k", "limit")).Val(); now != "4" {
 			f.Errorf("the limit is %s; want that of the later setting", now)
 		}
@@ -215,30 +202,20 @@ func TestRaiseWakesWaitersAtOnce(t *testing.T) {
 			waits := []*waiting{f.start(s, "b", 1), f.start(other, "c", 1), f.start(other, "a", 1)}
 			f.inLine(3)
 			began := time.Now()
-			if err := s.SetTotal(f.Context(), 10); err != nil {
-				f.Fatal(err)
-			}
+			redistest.WantErr(f, s.SetTotal(f.Context(), 10))
 			b, c := waits[0].Got(), waits[1].Got()
-			if waits[2].Ended() {
-				f.Error("a key holds more than its limit")
-			}
-			if err := other.SetLimit(f.Context(), "a", 2); err != nil {
-				f.Fatal(err)
-			}
+			redistest.Check(f, !waits[2].Ended(), "a key holds more than its limit")
+			redistest.WantErr(f, other.SetLimit(f.Context(), "a", 2))
 			a := waits[2].Got()
 			took = time.Since(began)
 			for _, l := range []*semaphore.Lease{held, a, b, c} {
 				release(f, l)
 			}
 			for _, set := range []error{s.SetTotal(f.Context(), 0), s.SetLimit(f.Context(), "a", 0)} {
-				if set != nil {
-					f.Error(set)
-				}
+				redistest.NoError(f, set)
 			}
 		}
-		if f.RDB.Exists(f.Context(), f.whole("limits")).Val() != 0 {
-			f.Error("limits is left after all was set back")
-		}
+		redistest.Expect(f, f.RDB.Exists(f.Context(), f.whole("limits")).Val(), 0, "limits is left after all was set back")
 	})
 }
 
@@ -249,9 +226,7 @@ func TestLoweredTotalEndsAWaitThatCannotBeServed(t *testing.T) {
 		l := f.take(s, "a", 10)
 		heavy := f.start(s, "b", 8)
 		f.inLine(1)
-		if err := s.SetTotal(f.Context(), 5); err != nil {
-			f.Fatal(err)
-		}
+		redistest.WantErr(f, s.SetTotal(f.Context(), 5))
 		err := heavy.Failed() // by the next sign of life
 		redistest.WantErr(f, err, leasehold.ErrInvalid)
 		redistest.WantText(f, err, "8 permits", "limit is 5")
@@ -280,9 +255,7 @@ func TestSettingsThatCannotBe(t *testing.T) {
 			redistest.WantErr(f, c.err, leasehold.ErrInvalid)
 			redistest.WantText(f, c.err, c.want...)
 		}
-		if n := wire.Sent() - sent; n != 0 {
-			f.Errorf("%d commands were sent", n)
-		}
+		redistest.Expect(f, wire.Sent()-sent, 0, "%d commands were sent")
 		ctx, cancel := context.WithCancel(f.Context())
 		cancel()
 		redistest.WantErr(f, s.SetTotal(ctx, 1), context.Canceled)
@@ -296,14 +269,10 @@ func TestTotalWithHashedKeys(t *testing.T) {
 	each(t, func(f *fixture) {
 		s, _ := f.open(limit(1), total(2), func(c *semaphore.Config) { c.HashKeys = true })
 		l := f.take(s, "personal", 1)
-		if err := s.SetLimit(f.Context(), "personal", 2); err != nil {
-			f.Fatal(err)
-		}
+		redistest.WantErr(f, s.SetLimit(f.Context(), "personal", 2))
 		again := f.take(s, "personal", 1)
 		for _, m := range append(f.RDB.ZRange(f.Context(), f.whole("holders"), 0, -1).Val(), f.RDB.HKeys(f.Context(), f.whole("limits")).Val()...) {
-			if len(m) < 32 || m[:8] == "personal" {
-				f.Errorf("%q shows the key", m)
-			}
+			redistest.Check(f, len(m) >= 32 && m[:8] != "personal", "%q shows the key", m)
 		}
 		release(f, l)
 		release(f, again)

@@ -82,9 +82,7 @@ func TestSilenceIsLearned(t *testing.T) {
 		began := time.Now()
 		_, _, err := g.Peek(f.Context(), "k")
 		redistest.WantErr(f, err, leasehold.ErrUnavailable)
-		if took := time.Since(began); took != clientPatience {
-			f.Errorf("the first call took %v", took)
-		}
+		redistest.Expect(f, time.Since(began), clientPatience, "the first call took %v")
 		for range 20 {
 			began := time.Now()
 			_, _, err := g.Peek(f.Context(), "k")
@@ -117,9 +115,7 @@ func TestInvalidateOutlastsAnOutage(t *testing.T) {
 			time.Sleep(4500 * time.Millisecond)
 			wire.Heal()
 			synctest.Wait()
-			if err := <-ended; err != nil {
-				f.Error(err)
-			}
+			redistest.NoError(f, <-ended)
 		})
 	}
 }

@@ -27,12 +27,8 @@ func TestClose(t *testing.T) {
 		waits := fetch(f, f.Context(), other, "k", gives("v"))
 		redistest.Eventually(f, "the other process", func() bool { return f.Queued("k") == 1 })
 		began := time.Now()
-		if err := g.Close(f.Context()); err != nil {
-			f.Fatal(err)
-		}
-		if !l.over() {
-			f.Error("Close returned before the load had ended")
-		}
+		redistest.WantErr(f, g.Close(f.Context()))
+		redistest.Check(f, l.over(), "Close returned before the load had ended")
 		redistest.WantErr(f, context.Cause(l.ctx), leasehold.ErrClosed)
 		redistest.WantErr(f, first.failed(), leasehold.ErrClosed)
 		redistest.WantErr(f, joins.failed(), leasehold.ErrClosed)
@@ -51,9 +47,7 @@ func TestAfterClose(t *testing.T) {
 		other, _ := f.open()
 		fetch(f, f.Context(), g, "k", gives("v")).got()
 		for range 3 {
-			if err := g.Close(f.Context()); err != nil {
-				f.Fatal(err)
-			}
+			redistest.WantErr(f, g.Close(f.Context()))
 		}
 		sent := wire.Sent()
 		_, err := g.Do(f.Context(), "k", never(f))
@@ -68,9 +62,7 @@ func TestAfterClose(t *testing.T) {
 		redistest.WantErr(f, g.Invalidate(f.Context(), "k"), leasehold.ErrClosed)
 		_, err = g.Inspect(f.Context(), "k")
 		redistest.WantErr(f, err, leasehold.ErrClosed)
-		if n := wire.Sent() - sent; n != 0 {
-			f.Errorf("%d commands were sent", n)
-		}
+		redistest.Expect(f, wire.Sent()-sent, 0, "%d commands were sent")
 		fetch(f, f.Context(), other, "k", never(f)).got() // its values stay
 	})
 }
@@ -90,17 +82,13 @@ func TestCloseIsBoundedByItsCtx(t *testing.T) {
 		redistest.WantErr(f, err, context.DeadlineExceeded)
 		redistest.WantText(f, err, "singleflight: close "+f.Family, "loader")
 		redistest.WantNot(f, err, leasehold.ErrUnavailable)
-		if d := time.Since(began); d != 3*time.Second {
-			f.Errorf("Close took %v", d)
-		}
+		redistest.Expect(f, time.Since(began), 3*time.Second, "Close took %v")
 		redistest.WantErr(f, first.failed(), leasehold.ErrClosed)
 		if r := fetch(f, f.Context(), other, "k", gives("new")).got(); r.Source != singleflight.Loaded {
 			f.Errorf("%+v", r)
 		}
 		l.returns("old")
-		if err := g.Close(f.Context()); err != nil {
-			f.Error(err)
-		}
+		redistest.NoError(f, g.Close(f.Context()))
 		if r, _, _ := other.Peek(f.Context(), "k"); r.Value != "new" {
 			f.Errorf("%+v", r)
 		}
@@ -140,19 +128,13 @@ func TestCloseLeavesNothingRunning(t *testing.T) {
 				go func() { closed <- g.Close(f.Context()) }()
 				time.Sleep(time.Second)
 				l.returns("v") // later than Close has begun
-				if err := redistest.Get(f, "Close", closed); err != nil {
-					f.Error(err)
-				}
+				redistest.NoError(f, redistest.Get(f, "Close", closed))
 				first.failed()
 				sent := wire.Sent()
 				time.Sleep(time.Minute)
 				synctest.Wait()
-				if n := wire.Sent() - sent; n != 0 {
-					f.Errorf("%d commands were sent after Close had returned", n)
-				}
-				if s := f.RDB.ZCard(f.Context(), f.Part("k", "holders")).Val(); s != 0 {
-					f.Error("the lease is held yet")
-				}
+				redistest.Expect(f, wire.Sent()-sent, 0, "%d commands were sent after Close had returned")
+				redistest.Expect(f, f.RDB.ZCard(f.Context(), f.Part("k", "holders")).Val(), 0, "the lease is held yet")
 			})
 		}
 	}
@@ -178,9 +160,7 @@ func TestCloseWhileAQuestionIsUnderWay(t *testing.T) {
 		synctest.Wait()
 		wire.Heal()
 		began := time.Now()
-		if err := redistest.Get(f, "Close", closed); err != nil {
-			f.Error(err)
-		}
+		redistest.NoError(f, redistest.Get(f, "Close", closed))
 		if d := time.Since(began); d > 100*time.Millisecond {
 			f.Errorf("Close took %v longer than the question", d)
 		}
@@ -196,9 +176,7 @@ func TestCloseEndsARefresh(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		fetch(f, f.Context(), g, "k", o.obedient).got()
 		l := o.next(f)
-		if err := g.Close(f.Context()); err != nil {
-			f.Error(err)
-		}
+		redistest.NoError(f, g.Close(f.Context()))
 		if !l.over() || !f.freed("k") {
 			f.Errorf("ctx ended %v, lease freed %v", l.over(), f.freed("k"))
 		}
@@ -218,14 +196,10 @@ func TestCloseEndsWaits(t *testing.T) {
 		waits := fetch(f, f.Context(), g, "theirs", never(f))
 		permit := fetch(f, f.Context(), g, "own", never(f))
 		synctest.Wait()
-		if err := g.Close(f.Context()); err != nil {
-			f.Error(err)
-		}
+		redistest.NoError(f, g.Close(f.Context()))
 		redistest.WantErr(f, waits.failed(), leasehold.ErrClosed)
 		redistest.WantErr(f, permit.failed(), leasehold.ErrClosed)
-		if f.Queued("theirs") != 0 || !f.freed("own") {
-			f.Error("it is in a queue yet")
-		}
+		redistest.Check(f, f.Queued("theirs") == 0 && f.freed("own"), "it is in a queue yet")
 		l.returns("v")
 		theirs.got()
 	})

@@ -73,9 +73,7 @@ func TestNewNamesEveryBadField(t *testing.T) {
 		_, text, _ := strings.Cut(err.Error(), "bad configuration: ")
 		for _, field := range all {
 			named := strings.Contains("\n"+text, "\n"+field+" ")
-			if bad := slices.Contains(c.want, field); bad != named {
-				t.Errorf("%q names %s: %v, which is bad: %v", err, field, named, bad)
-			}
+			redistest.Expect(t, slices.Contains(c.want, field), named, "%q names %s: %v, which is bad: %v", err, field, named)
 		}
 	}
 }
@@ -109,9 +107,7 @@ func TestNewNamesABadClient(t *testing.T) {
 		rdb := redis.NewClusterClient(&o)
 		defer rdb.Close()
 		g, err := singleflight.New(rdb, good)
-		if g != nil {
-			t.Errorf("a client that reads from replicas (%s) is accepted", what)
-		}
+		redistest.Check(t, g == nil, "a client that reads from replicas (%s) is accepted", what)
 		redistest.WantText(t, err, "rdb", "replicas", "primaries")
 		_, err = singleflight.New(rdb, singleflight.Config[int]{})
 		redistest.WantText(t, err, "rdb", "Name", "TTL")
@@ -179,17 +175,11 @@ func TestBadKeysSendNothing(t *testing.T) {
 			_, err = g.Inspect(ctx, key)
 			redistest.WantText(f, err, "singleflight: inspect "+label, want)
 		}
-		if err := g.Invalidate(ctx); err != nil {
-			f.Error(err)
-		}
+		redistest.NoError(f, g.Invalidate(ctx))
 		if m, err := g.DoMany(ctx, nil, nil); err != nil || m == nil || len(m) != 0 {
 			f.Error(m, err)
 		}
-		if n := wire.Sent(); n != 0 {
-			f.Fatalf("%d commands were sent", n)
-		}
-		if v, err := g.Do(ctx, strings.Repeat("x", 512), gives("v")); v != "v" || err != nil {
-			f.Fatal(v, err)
-		}
+		redistest.Require(f, wire.Sent(), 0, "%d commands were sent")
+		redistest.Require(f, redistest.Must(g.Do(ctx, strings.Repeat("x", 512), gives("v")))(f), "v", "it is %v")
 	})
 }

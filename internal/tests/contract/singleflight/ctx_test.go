@@ -72,9 +72,7 @@ func TestCtxEndsWhereverACallIs(t *testing.T) {
 				err := redistest.Get(f, "the call", ended)
 				redistest.WantErr(f, err, context.Canceled)
 				redistest.WantText(f, err, f.Family+"/"+key)
-				if d := time.Since(began); d != 0 {
-					f.Errorf("it returned after %v", d)
-				}
+				redistest.Expect(f, time.Since(began), 0, "it returned after %v")
 				w.Heal()
 				time.Sleep(20 * time.Second)
 				held := int64(0)
@@ -112,9 +110,7 @@ func TestCtxThatHasEnded(t *testing.T) {
 		redistest.WantNot(f, err, leasehold.ErrUnavailable)
 		_, err = g.DoMany(ctx, []string{"k"}, newBatches().load)
 		redistest.WantErr(f, err, context.Canceled)
-		if n := wire.Sent(); n != 0 {
-			f.Errorf("%d commands were sent", n)
-		}
+		redistest.Expect(f, wire.Sent(), 0, "%d commands were sent")
 	})
 }
 

@@ -38,9 +38,7 @@ func TestOneLoadInTheFleet(t *testing.T) {
 		sources := map[singleflight.Source]int{}
 		for _, p := range all {
 			r := p.got()
-			if r.Value != "v" {
-				f.Fatalf("%+v", r)
-			}
+			redistest.CheckNow(f, r.Value == "v", "%+v", r)
 			sources[r.Source]++
 		}
 		if n := o.loads.Load(); n != 1 || sources[singleflight.Loaded] != 1 || sources[singleflight.Stale] != 0 {
@@ -80,12 +78,8 @@ func TestSourceAndAge(t *testing.T) {
 		o.next(f).returns("2")
 		time.Sleep(time.Second)
 		want(fetch(f, f.Context(), g, "k", never(f)), "2", singleflight.Cached, time.Second)
-		if s := g.Stats(); s != (singleflight.Stats{Hits: 1, Stale: 1, Loaded: 1, Shared: 1, Loads: 1}) {
-			f.Errorf("%+v", s)
-		}
-		if s := other.Stats(); s != (singleflight.Stats{Hits: 1, Stale: 1, Shared: 1, Loads: 1, Refreshes: 1}) {
-			f.Errorf("%+v", s)
-		}
+		redistest.Expect(f, g.Stats(), (singleflight.Stats{Hits: 1, Stale: 1, Loaded: 1, Shared: 1, Loads: 1}), "%+v")
+		redistest.Expect(f, other.Stats(), (singleflight.Stats{Hits: 1, Stale: 1, Shared: 1, Loads: 1, Refreshes: 1}), "%+v")
 	})
 }
 
@@ -118,9 +112,7 @@ func TestEachCallerGetsItsOwnValue(t *testing.T) {
 		}
 		for _, p := range all {
 			r := p.got()
-			if !reflect.DeepEqual(r.Value, fresh()) {
-				f.Fatalf("a caller got another's %v (%v)", r.Value, r.Source)
-			}
+			redistest.CheckNow(f, reflect.DeepEqual(r.Value, fresh()), "a caller got another's %v (%v)", r.Value, r.Source)
 			r.Value["a"][0] = 99
 			r.Value["b"] = nil
 		}
@@ -135,9 +127,7 @@ func TestEachCallerGetsItsOwnValue(t *testing.T) {
 			close(began)
 			for _, p := range []*pending[[]byte]{a, b, c, fetch(f, f.Context(), g, "k", load)} {
 				v := p.got().Value
-				if string(v) != "value" {
-					f.Fatalf("a caller got another's %q", v)
-				}
+				redistest.CheckNow(f, string(v) == "value", "a caller got another's %q", v)
 				clear(v)
 			}
 		})
@@ -169,9 +159,7 @@ func TestRoundTrips(t *testing.T) {
 			if got, want := trips(), (harness.TripCount{Gets: 1, Scripts: 2}); got != want {
 				f.Errorf("a miss costs %+v, want %+v", got, want)
 			}
-			if second.got().Value != c.value {
-				f.Error("another value")
-			}
+			redistest.Expect(f, second.got().Value, c.value, "another value")
 			if got, want := waits(), (harness.TripCount{Gets: c.gets, Scripts: 2}); got != want {
 				f.Errorf("waiting costs %+v, want %+v", got, want)
 			}
@@ -179,9 +167,7 @@ func TestRoundTrips(t *testing.T) {
 			if got, want := waits(), (harness.TripCount{Gets: 1}); got != want {
 				f.Errorf("a hit costs %+v, want %+v", got, want)
 			}
-			if err := g.Invalidate(f.Context(), key); err != nil {
-				f.Fatal(err)
-			}
+			redistest.WantErr(f, g.Invalidate(f.Context(), key))
 			if got, want := trips(), (harness.TripCount{Scripts: 1}); got != want {
 				f.Errorf("an invalidation costs %+v, want %+v", got, want)
 			}

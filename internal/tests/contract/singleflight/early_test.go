@@ -41,9 +41,7 @@ func TestEarlyRefresh(t *testing.T) {
 		}
 		o.next(f).returns("2")
 		synctest.Wait()
-		if n := o.loads.Load(); n != 1 {
-			f.Errorf("%d loads, want 1", n)
-		}
+		redistest.Expect(f, o.loads.Load(), 1, "%d loads")
 		fetch(f, f.Context(), g, "k", never(f)).want("2", singleflight.Cached) // it took no time: no need to hurry
 		if s := g.Stats(); s.EarlyRefreshes != 1 || s.Refreshes != 1 || s.Hits != 21 || s.Stale != 0 {
 			f.Errorf("%+v", s)
@@ -76,9 +74,7 @@ func TestEarlyRefreshIsXFetch(t *testing.T) {
 		}
 		time.Sleep(50 * time.Minute) // 10 min before the end, β d is 10 min
 		for i := range keys {
-			if _, err := g.Do(f.Context(), fmt.Sprint(i), gives("v")); err != nil {
-				f.Fatal(err)
-			}
+			redistest.Must(g.Do(f.Context(), fmt.Sprint(i), gives("v")))(f)
 		}
 		synctest.Wait()
 		if n := g.Stats().EarlyRefreshes; n < 99 || n > 195 { // 147 are expected; five sigma are 48

@@ -20,10 +20,7 @@ func TestIdleGroupNeedsNoClose(t *testing.T) {
 	bubble(t, func(f *fixture, server *miniredis.Miniredis) {
 		var groups []*singleflight.Group[string]
 		for range 2 {
-			g, err := singleflight.New(f.Connect(&harness.Wire{Patience: clientPatience}), singleflight.Config[string]{Name: f.Family, TTL: time.Minute, MaxLoads: 1})
-			if err != nil {
-				f.Fatal(err)
-			}
+			g := redistest.Must(singleflight.New(f.Connect(&harness.Wire{Patience: clientPatience}), singleflight.Config[string]{Name: f.Family, TTL: time.Minute, MaxLoads: 1}))(f)
 			groups = append(groups, g)
 		}
 		o := newOrigin(f)
@@ -109,9 +106,7 @@ func TestForeignKeys(t *testing.T) {
 		err := doMany(f, f.Context(), g, []string{"a", "list", "string", "b"}, newBatches()).got("a", "A", "b", "B")
 		redistest.WantErr(f, err, leasehold.ErrUnavailable)
 		redistest.WantText(f, err, "WRONGTYPE", f.Family+"/list", f.Family+"/string")
-		if v := f.RDB.Get(f.Context(), f.Part("string", "holders")).Val(); v != "x" {
-			f.Errorf("the foreign key holds %q", v)
-		}
+		redistest.Expect(f, f.RDB.Get(f.Context(), f.Part("string", "holders")).Val(), "x", "the foreign key holds %q")
 	})
 }
 

@@ -49,9 +49,7 @@ func TestLoadersCtxHasValuesAndNoDeadline(t *testing.T) {
 		l.returns("v")
 		second.got()
 		synctest.Wait()
-		if !l.over() {
-			f.Error("the load's ctx goes on after the load")
-		}
+		redistest.Check(f, l.over(), "the load's ctx goes on after the load")
 	})
 }
 
@@ -73,9 +71,7 @@ func TestFirstCallerLeftBeforeTheLoad(t *testing.T) {
 		first.failed()
 		wire.Heal()
 		l := o.next(f)
-		if v := l.ctx.Value(ctxKey{}); v != "second" {
-			f.Errorf("the load has the values of %v", v)
-		}
+		redistest.Expect(f, l.ctx.Value(ctxKey{}), "second", "the load has the values of %v")
 		l.returns("v")
 		second.want("v", singleflight.Loaded)
 		third.want("v", singleflight.Shared)
@@ -142,9 +138,7 @@ func TestLoadEndsWithItsLastWaiter(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		time.Sleep(20 * time.Second)
-		if l.over() {
-			f.Fatal("the load ended before its last waiter")
-		}
+		redistest.CheckNow(f, !l.over(), "the load ended before its last waiter")
 		leave()
 		time.Sleep(10 * time.Second / 3) // of a LeaseTTL of 10 s
 		synctest.Wait()
@@ -204,9 +198,7 @@ func TestNewcomerToALoadThatEndsLoadsAnew(t *testing.T) {
 					f.Errorf("%+v", s)
 				}
 			}
-			if err := g.Invalidate(f.Context(), "k"); err != nil {
-				f.Fatal(err)
-			}
+			redistest.WantErr(f, g.Invalidate(f.Context(), "k"))
 		}
 	})
 }
@@ -220,9 +212,7 @@ func TestCallerThatLeavesWhileItsFlightEndsLoadsNothing(t *testing.T) {
 		o := newOrigin(f)
 		first := fetch(f, f.Context(), g, "k", o.load)
 		l := o.next(f)
-		if err := other.Invalidate(f.Context(), "k"); err != nil {
-			f.Fatal(err)
-		}
+		redistest.WantErr(f, other.Invalidate(f.Context(), "k"))
 		ctx, cancel := context.WithCancel(f.Context())
 		late := fetch(f, ctx, g, "k", o.obedient) // it must not have the result of that load
 		synctest.Wait()
@@ -234,9 +224,7 @@ func TestCallerThatLeavesWhileItsFlightEndsLoadsNothing(t *testing.T) {
 		wire.Heal()
 		first.want("v", singleflight.Loaded)
 		synctest.Wait()
-		if n := o.loads.Load(); n != 1 {
-			f.Errorf("%d loads, want 1", n)
-		}
+		redistest.Expect(f, o.loads.Load(), 1, "%d loads")
 	})
 }
 

@@ -38,9 +38,7 @@ func TestErrorsAcrossProcesses(t *testing.T) {
 		redistest.WantText(f, err, "leasehold: singleflight: fetch "+f.Family+"/k: lookup: code 7")
 		err = waits.failed()
 		var remote *singleflight.RemoteError
-		if !errors.As(err, &remote) || remote.Text != "lookup: code 7" || remote.Error() != remote.Text {
-			f.Errorf("%v", err)
-		}
+		redistest.Check(f, errors.As(err, &remote) && remote.Text == "lookup: code 7" && remote.Error() == remote.Text, "%v", err)
 		redistest.WantText(f, err, "leasehold: singleflight: fetch "+f.Family+"/k: lookup: code 7")
 		redistest.WantNot(f, err, boom, singleflight.ErrNotFound, singleflight.ErrLoadTimeout, singleflight.ErrLoaderPanicked)
 	})
@@ -74,9 +72,8 @@ func TestLongErrorsAreCut(t *testing.T) {
 				if err := waits.failed(); !errors.As(err, &remote) {
 					f.Fatalf("%s: %.100v", key, err)
 				}
-				if !utf8.ValidString(remote.Text) || len(remote.Text) > 4096 || len(remote.Text) < min(len(text), 2000) {
-					f.Errorf("%s: %d bytes, %.20q…", key, len(remote.Text), remote.Text)
-				}
+				redistest.Check(f, utf8.ValidString(remote.Text) && len(remote.Text) <= 4096 && len(remote.Text) >= min(len(text), 2000),
+					"%s: %d bytes, %.20q…", key, len(remote.Text), remote.Text)
 				if crossed := strings.TrimPrefix(remote.Text, "the loader panicked: "); utf8.ValidString(text) && !strings.HasPrefix(text, crossed) {
 					f.Errorf("%s: %.40q… is no part of it", key, remote.Text)
 				}
@@ -136,18 +133,14 @@ func TestFailureIsSharedWithWaitersOnly(t *testing.T) {
 		synctest.Wait()
 		l.fails(errors.New("boom"))
 		synctest.Wait()
-		if waits.ended() {
-			f.Error("it had a message")
-		}
+		redistest.Check(f, !waits.ended(), "it had a message")
 		for _, p := range []*pending[string]{first, joins, waits} {
 			redistest.WantText(f, p.failed(), "boom")
 		}
 		wire.Heal()
 		for _, h := range []*singleflight.Group[string]{g, other} {
 			fetch(f, f.Context(), h, "k", gives("v")).want("v", singleflight.Loaded)
-			if err := h.Invalidate(f.Context(), "k"); err != nil {
-				f.Fatal(err)
-			}
+			redistest.WantErr(f, h.Invalidate(f.Context(), "k"))
 		}
 	})
 }

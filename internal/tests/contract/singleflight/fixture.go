@@ -27,10 +27,7 @@ func group[T any](t testing.TB, rdb redis.UniversalClient, mod ...func(*singlefl
 			m(&cfg)
 		}
 	}
-	g, err := singleflight.New(rdb, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := redistest.Must(singleflight.New(rdb, cfg))(t)
 	t.Cleanup(func() { harness.Close(t, g) })
 	return g
 }
@@ -122,9 +119,5 @@ func (f *fixture) teach() {
 // inspect is what is known of key.
 func inspect[T any](t testing.TB, g *singleflight.Group[T], key string) singleflight.State {
 	t.Helper()
-	s, err := g.Inspect(context.Background(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return redistest.Must(g.Inspect(context.Background(), key))(t)
 }

@@ -203,9 +203,7 @@ func TestDecodingThatExits(t *testing.T) {
 				if r := fetch(f, f.Context(), g, "a", gives("new")).got(); r.Value != "new" || r.Source != singleflight.Loaded {
 					f.Errorf("%+v", r)
 				}
-				if err := doMany(f, f.Context(), g, []string{"b", "c"}, newBatches()).got("b", "B", "c", "C"); err != nil {
-					f.Error(err)
-				}
+				redistest.NoError(f, doMany(f, f.Context(), g, []string{"b", "c"}, newBatches()).got("b", "B", "c", "C"))
 				if _, there, err := g.Peek(f.Context(), "a"); there || err != nil {
 					f.Errorf("peek: %v, %v", there, err)
 				}
@@ -253,9 +251,7 @@ func TestMethodsOfAValueThatExit(t *testing.T) {
 		fetch(f, f.Context(), g, "k", func(context.Context) (methods, error) { return methods{"v"}, nil }).got()
 		unmarshalMethods = runtime.Goexit
 		r := fetch(f, f.Context(), other, "k", func(context.Context) (methods, error) { return methods{"w"}, nil }).got()
-		if r.Value.S != "w" || r.Source != singleflight.Loaded {
-			f.Errorf("%+v", r)
-		}
+		redistest.Check(f, r.Value.S == "w" && r.Source == singleflight.Loaded, "%+v", r)
 		harness.Close(f, g)
 		harness.Close(f, other)
 	})
@@ -271,9 +267,7 @@ func TestTTLForThatExits(t *testing.T) {
 		other, _ := f.open(mod)
 		first, joins, waits := together(f, g, other, "k", func() (string, error) { return "v", nil })
 		redistest.Get(f, "the first caller's end", first.done)
-		if !first.exited {
-			f.Errorf("%+v", first)
-		}
+		redistest.Check(f, first.exited, "%+v", first)
 		for _, err := range []error{joins.failed(), waits.failed()} {
 			redistest.WantErr(f, err, singleflight.ErrLoaderPanicked)
 			redistest.WantText(f, err, "TTLFor called runtime.Goexit")
@@ -310,9 +304,7 @@ func TestValueThatContainsItself(t *testing.T) {
 		for range 500 {
 			long = &ring{Next: long}
 		}
-		if err := g.Put(f.Context(), "k", long); err != nil {
-			f.Error(err)
-		}
+		redistest.NoError(f, g.Put(f.Context(), "k", long))
 	})
 }
 
@@ -380,9 +372,7 @@ func TestHostileLogger(t *testing.T) {
 			if d := time.Since(began); d > 200*time.Millisecond {
 				f.Errorf("200 lines took %v", d)
 			}
-			if len(lines) == 0 {
-				f.Error("nothing was logged")
-			}
+			redistest.Check(f, len(lines) != 0, "nothing was logged")
 			harness.Close(f, g)
 			close(over)
 		})
@@ -395,9 +385,7 @@ func TestHostileSentinels(t *testing.T) {
 		"panics": &hostileError{text: panics}, "exits": &hostileError{text: runtime.Goexit}, "is not comparable": uncomparable{},
 	} {
 		_, got := singleflight.New(nowhere(t), singleflight.Config[int]{Name: "n", TTL: time.Minute, Errors: []error{err}})
-		if got == nil {
-			t.Errorf("%s: it is accepted", name)
-		}
+		redistest.Check(t, got != nil, "%s: it is accepted", name)
 		redistest.WantErr(t, got, leasehold.ErrInvalid)
 		redistest.WantText(t, got, "Errors [0]")
 	}

@@ -30,18 +30,14 @@ func TestInvalidate(t *testing.T) {
 			fetch(f, f.Context(), g, "failure", fails(errors.New("boom"))).failed()
 			fetch(f, f.Context(), other, "nothing", never(f)).failed()
 			fetch(f, f.Context(), other, "failure", never(f)).failed()
-			if err := other.Invalidate(f.Context(), "value", "nothing", "failure", "value", "unknown"); err != nil {
-				f.Fatal(err)
-			}
+			redistest.WantErr(f, other.Invalidate(f.Context(), "value", "nothing", "failure", "value", "unknown"))
 			for _, key := range []string{"value", "nothing", "failure"} {
 				if r := fetch(f, f.Context(), g, key, gives("2")).got(); r.Value != "2" || r.Source != singleflight.Loaded {
 					f.Errorf("%s: %+v", key, r)
 				}
 			}
 			fetch(f, f.Context(), other, "stays", never(f)).got()
-			if err := g.Invalidate(f.Context(), "value", "nothing", "failure"); err != nil {
-				f.Fatal(err)
-			}
+			redistest.WantErr(f, g.Invalidate(f.Context(), "value", "nothing", "failure"))
 		}
 	})
 }
@@ -58,9 +54,7 @@ func TestInvalidatedLoadIsHandedToItsWaiters(t *testing.T) {
 		l := o.next(f)
 		waits := fetch(f, f.Context(), other, "k", o.load)
 		synctest.Wait()
-		if err := other.Invalidate(f.Context(), "k"); err != nil {
-			f.Fatal(err)
-		}
+		redistest.WantErr(f, other.Invalidate(f.Context(), "k"))
 		joins := fetch(f, f.Context(), g, "k", o.load) // the running load, and must not have its result
 		time.Sleep(10 * time.Second)
 		if l.over() || o.loads.Load() != 1 {
@@ -87,9 +81,7 @@ func TestInvalidatedLoadIsHandedToItsWaiters(t *testing.T) {
 		if r, _, _ := g.Peek(f.Context(), "k"); r.Value != "new" {
 			f.Errorf("%+v", r)
 		}
-		if n := o.loads.Load(); n != 2 {
-			f.Errorf("%d loads", n)
-		}
+		redistest.Expect(f, o.loads.Load(), 2, "%d loads")
 	})
 }
 
@@ -107,9 +99,7 @@ func TestSeveralInvalidatedLoads(t *testing.T) {
 			loads = append(loads, o.next(f))
 			waiters = append(waiters, fetch(f, f.Context(), other, "k", o.load))
 			synctest.Wait()
-			if err := g.Invalidate(f.Context(), "k"); err != nil {
-				f.Fatal(err)
-			}
+			redistest.WantErr(f, g.Invalidate(f.Context(), "k"))
 		}
 		time.Sleep(time.Minute)
 		loads[1].fails(errors.New("boom"))
@@ -150,9 +140,7 @@ func TestInvalidateFails(t *testing.T) {
 		err = g.Invalidate(ctx, "a", "b")
 		redistest.WantErr(f, err, context.DeadlineExceeded, leasehold.ErrUnavailable)
 		redistest.WantText(f, err, f.Family+"/a", f.Family+"/b")
-		if d := time.Since(began); d != time.Second {
-			f.Errorf("returned after %v", d)
-		}
+		redistest.Expect(f, time.Since(began), time.Second, "returned after %v")
 		wire.Heal()
 		go func() { time.Sleep(time.Second); wire.Heal() }()
 		wire.Cut()
@@ -168,9 +156,7 @@ func TestInvalidateFails(t *testing.T) {
 		err = g.Invalidate(f.Context(), "good", "bad")
 		redistest.WantErr(f, err, leasehold.ErrUnavailable)
 		redistest.WantText(f, keysError(f, err, "bad")["bad"], f.Family+"/bad", "WRONGTYPE")
-		if strings.Contains(err.Error(), "/good") {
-			f.Errorf("%v", err)
-		}
+		redistest.Check(f, !strings.Contains(err.Error(), "/good"), "%v", err)
 		if _, there, _ := g.Peek(f.Context(), "good"); there {
 			f.Error("it is there yet")
 		}

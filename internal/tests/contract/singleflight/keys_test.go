@@ -72,23 +72,17 @@ func TestKeyNames(t *testing.T) {
 			fetch(f, f.Context(), g, c.key, gives("v")).got()
 			want("value", "fence")
 			time.Sleep(5 * time.Millisecond) // its TTL is over
-			if fetch(f, f.Context(), g, c.key, fails(errors.New("boom"))).got().Source != singleflight.Stale {
-				f.Fatal("not stale")
-			}
+			redistest.CheckNow(f, fetch(f, f.Context(), g, c.key, fails(errors.New("boom"))).got().Source == singleflight.Stale, "not stale")
 			redistest.Eventually(f, "the failure", func() bool { return inspect(f, g, c.key).Failure != "" })
 			want("value", "failure", "landed", "fence")
-			if err := g.Invalidate(f.Context(), c.key); err != nil {
-				f.Fatal(err)
-			}
+			redistest.WantErr(f, g.Invalidate(f.Context(), c.key))
 			o := newOrigin(f)
 			first := fetch(f, f.Context(), g, c.key, o.load)
 			l := o.next(f)
 			second := fetch(f, f.Context(), other, c.key, never(f))
 			redistest.Eventually(f, "the other", func() bool { return inspect(f, g, c.key).Waiting == 1 })
 			want("holders", "queue", "alive", "fence")
-			if err := g.Invalidate(f.Context(), c.key); err != nil {
-				f.Fatal(err)
-			}
+			redistest.WantErr(f, g.Invalidate(f.Context(), c.key))
 			want("aside")
 			l.returns("v")
 			first.got()
@@ -130,9 +124,7 @@ func TestHashedKeysShowNowhere(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		fetch(f, f.Context(), g, key, fails(boom)).got() // stale, and its refresh fails
 		synctest.Wait()
-		if err := g.Invalidate(f.Context(), key); err != nil {
-			f.Fatal(err)
-		}
+		redistest.WantErr(f, g.Invalidate(f.Context(), key))
 		fetch(f, f.Context(), g, key, gives("far too long a value")).got()
 		sum := sha256.Sum256([]byte(key))
 		label := hex.EncodeToString(sum[:16])
@@ -154,9 +146,7 @@ func TestHashedKeysShowNowhere(t *testing.T) {
 		try(err)
 		for _, err := range errs {
 			redistest.WantText(f, err, f.Family+"/"+label)
-			if strings.Contains(err.Error(), "ada@") {
-				f.Errorf("%v", err)
-			}
+			redistest.Check(f, !strings.Contains(err.Error(), "ada@"), "%v", err)
 		}
 		if n := strings.Count(log.String(), "leasehold: singleflight: "); n != 5 || strings.Contains(log.String(), "ada@") {
 			f.Errorf("%d lines:\n%s", n, log.String())

@@ -34,9 +34,7 @@ func TestInvalidateDuringALoad(t *testing.T) {
 				waits = fetch(f, f.Context(), other, key, never(f))
 				redistest.Eventually(f, "the other", func() bool { return f.Queued(key) == 1 })
 			}
-			if err := third.Invalidate(f.Context(), key); err != nil {
-				f.Fatal(err)
-			}
+			redistest.WantErr(f, third.Invalidate(f.Context(), key))
 			var after []*pending[string]
 			for _, h := range []*singleflight.Group[string]{g, other, third} {
 				after = append(after, fetch(f, f.Context(), h, key, o.load))
@@ -56,9 +54,7 @@ func TestInvalidateDuringALoad(t *testing.T) {
 					f.Errorf("the caller after the Invalidate has %+v", r)
 				}
 			}
-			if n := o.loads.Load(); n != 2 {
-				f.Errorf("%d loads", n)
-			}
+			redistest.Expect(f, o.loads.Load(), 2, "%d loads")
 		}
 	})
 }
@@ -87,9 +83,7 @@ func TestLoadOutlivesItsFirstCaller(t *testing.T) {
 			}
 			l.returns("v")
 			remains.want("v", singleflight.Shared)
-			if n := o.loads.Load(); n != 1 {
-				f.Errorf("%d loads", n)
-			}
+			redistest.Expect(f, o.loads.Load(), 1, "%d loads")
 		})
 	}
 }
@@ -110,9 +104,7 @@ func TestLoadLongerThanItsLease(t *testing.T) {
 		l.returns("v")
 		first.want("v", singleflight.Loaded)
 		waits.want("v", singleflight.Shared)
-		if n := o.loads.Load(); n != 1 {
-			f.Errorf("%d loads", n)
-		}
+		redistest.Expect(f, o.loads.Load(), 1, "%d loads")
 	})
 }
 
@@ -164,9 +156,7 @@ func TestWaitersDoNotLoadAfterATimeOut(t *testing.T) {
 		for _, p := range short {
 			redistest.WantErr(f, p.failed(), context.DeadlineExceeded)
 		}
-		if n := o.loads.Load(); n != 1 {
-			f.Fatalf("%d loads", n)
-		}
+		redistest.Require(f, o.loads.Load(), 1, "%d loads")
 		l.returns("v")
 		for _, p := range all {
 			if r := p.got(); r.Value != "v" {

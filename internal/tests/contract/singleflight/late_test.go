@@ -72,9 +72,7 @@ func TestCallerThatJoinsAfterTheAnswerAsksAgain(t *testing.T) {
 				first := c.put(world{f, g, other, wire})
 				synctest.Wait()
 				if invalidated {
-					if err := other.Invalidate(f.Context(), "k"); err != nil {
-						f.Fatal(err)
-					}
+					redistest.WantErr(f, other.Invalidate(f.Context(), "k"))
 				}
 				late := fetch(f, f.Context(), g, "k", gives("new"))
 				synctest.Wait()

@@ -83,9 +83,7 @@ func TestLeaseIsTakenBeforeThePermit(t *testing.T) {
 		// A load that took too long keeps its permit until its loader has returned.
 		d := fetch(f, f.Context(), g, "d", gives("D"))
 		time.Sleep(30 * time.Second)
-		if d.ended() {
-			f.Error("two loads run at once")
-		}
+		redistest.Check(f, !d.ended(), "two loads run at once")
 		l.returns("C")
 		d.want("D", singleflight.Loaded)
 	})
@@ -102,25 +100,17 @@ func TestDoManyTakesOnePermit(t *testing.T) {
 		redistest.Get(f, "the load", b.began)
 		one := fetch(f, f.Context(), other, "one", o.load)
 		l := o.next(f)
-		if n := f.RDB.ZCard(f.Context(), f.Part("", "holders")).Val(); n != 2 {
-			f.Errorf("%d permits are taken, want 2", n)
-		}
+		redistest.Expect(f, f.RDB.ZCard(f.Context(), f.Part("", "holders")).Val(), 2, "%d permits are taken")
 		two := fetch(f, f.Context(), g, "two", o.load)
 		synctest.Wait()
 		three := fetch(f, f.Context(), other, "three", o.load)
 		synctest.Wait()
-		if n := o.loads.Load(); n != 1 {
-			f.Fatalf("%d loads beside the DoMany", n)
-		}
+		redistest.Require(f, o.loads.Load(), 1, "%d loads beside the DoMany")
 		b.gate <- struct{}{}
-		if err := many.got("a", "A", "b", "B", "c", "C", "d", "D", "e", "E"); err != nil {
-			f.Error(err)
-		}
+		redistest.NoError(f, many.got("a", "A", "b", "B", "c", "C", "d", "D", "e", "E"))
 		next := o.next(f)
 		synctest.Wait()
-		if two.ended() || o.loads.Load() != 2 {
-			f.Fatal("not one at a time")
-		}
+		redistest.CheckNow(f, !two.ended() && o.loads.Load() == 2, "not one at a time")
 		next.returns("2")
 		two.want("2", singleflight.Loaded)
 		o.next(f).returns("3")
@@ -140,15 +130,12 @@ func TestLeavingWhileWaitingForThePermit(t *testing.T) {
 		ctx, cancel := context.WithCancel(f.Context())
 		b := fetch(f, ctx, g, "b", never(f))
 		synctest.Wait()
-		if f.freed("b") {
-			f.Fatal("no lease is held")
-		}
+		redistest.CheckNow(f, !f.freed("b"), "no lease is held")
 		cancel()
 		redistest.WantErr(f, b.failed(), context.Canceled)
 		synctest.Wait()
-		if !f.freed("b") || f.RDB.ZCard(f.Context(), f.Part("", "queue")).Val() != 0 {
-			f.Error("it holds, or waits for, something yet")
-		}
+		redistest.Check(f, f.freed("b") && f.RDB.ZCard(f.Context(), f.Part("", "queue")).Val() == 0,
+			"it holds, or waits for, something yet")
 		l.returns("A")
 		first.got()
 		fetch(f, f.Context(), g, "b", gives("B")).want("B", singleflight.Loaded)
@@ -162,9 +149,7 @@ func TestNestedLoadsEndWithTheirTimeout(t *testing.T) {
 		began := time.Now()
 		p := fetch(f, f.Context(), g, "outer", func(ctx context.Context) (string, error) { return g.Do(ctx, "inner", gives("v")) })
 		redistest.WantErr(f, p.failed(), singleflight.ErrLoadTimeout)
-		if d := time.Since(began); d != 5*time.Second {
-			f.Errorf("after %v", d)
-		}
+		redistest.Expect(f, time.Since(began), 5*time.Second, "after %v")
 		fetch(f, f.Context(), g, "inner", gives("v")).got()
 	})
 }
@@ -183,9 +168,7 @@ func TestNoPermitForWantOfRedis(t *testing.T) {
 				p.want("v", singleflight.Loaded)
 			}
 			synctest.Wait()
-			if !f.freed("k") {
-				f.Error("the lease is held yet")
-			}
+			redistest.Check(f, f.freed("k"), "the lease is held yet")
 		})
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
@@ -26,9 +27,7 @@ func settle() {
 func (o *origin) wantNoLoad(f *fixture) {
 	f.Helper()
 	settle()
-	if len(o.began) > 0 {
-		f.Fatal("another load runs at the same time")
-	}
+	redistest.CheckNow(f, len(o.began) <= 0, "another load runs at the same time")
 }
 
 // LoadLocally: a caller that begins after another process' Invalidate has returned gets
@@ -43,9 +42,7 @@ func TestCallersDuringALocalLoadShareTheNextOne(t *testing.T) {
 			cut(wire)
 			first := fetch(f, f.Context(), g, "k", o.load)
 			l := o.next(f)
-			if err := other.Invalidate(f.Context(), "k"); err != nil {
-				f.Fatal(err)
-			}
+			redistest.WantErr(f, other.Invalidate(f.Context(), "k"))
 			var later []*pending[string]
 			for range 9 {
 				later = append(later, fetch(f, f.Context(), g, "k", o.load))
@@ -61,12 +58,8 @@ func TestCallersDuringALocalLoadShareTheNextOne(t *testing.T) {
 					f.Errorf("a caller after the Invalidate has %+v", r)
 				}
 			}
-			if sources[singleflight.Loaded] != 1 || sources[singleflight.Shared] != 8 {
-				f.Errorf("%v", sources)
-			}
-			if n := o.loads.Load(); n != 2 {
-				f.Errorf("%d loads", n)
-			}
+			redistest.Check(f, sources[singleflight.Loaded] == 1 && sources[singleflight.Shared] == 8, "%v", sources)
+			redistest.Expect(f, o.loads.Load(), 2, "%d loads")
 		})
 	}
 }
@@ -96,14 +89,10 @@ func TestNextLocalLoadBegins(t *testing.T) {
 	for what, end := range map[string]func(f *fixture, g *singleflight.Group[string], leave func()){
 		"its callers have left": func(_ *fixture, _ *singleflight.Group[string], leave func()) { leave() },
 		"invalidate": func(f *fixture, g *singleflight.Group[string], _ func()) {
-			if err := g.Invalidate(f.Context(), "k"); err != nil {
-				f.Error(err)
-			}
+			redistest.NoError(f, g.Invalidate(f.Context(), "k"))
 		},
 		"put": func(f *fixture, g *singleflight.Group[string], _ func()) {
-			if err := g.Put(f.Context(), "k", "put"); err != nil {
-				f.Error(err)
-			}
+			redistest.NoError(f, g.Put(f.Context(), "k", "put"))
 		},
 	} {
 		subBubble(t, what, func(f *fixture, _ *miniredis.Miniredis) {
@@ -161,9 +150,7 @@ func TestCloseEndsTheWaitForTheNextLocalLoad(t *testing.T) {
 		o.next(f)
 		later := fetch(f, f.Context(), g, "k", o.obedient)
 		o.wantNoLoad(f)
-		if err := g.Close(f.Context()); err != nil {
-			f.Error(err)
-		}
+		redistest.NoError(f, g.Close(f.Context()))
 		first.failed()
 		later.failed()
 	})
@@ -184,12 +171,8 @@ func TestManyKeysBehindALocalLoad(t *testing.T) {
 		b.gate <- struct{}{}
 		<-b.began
 		b.gate <- struct{}{}
-		if err := first.got("a", "A", "b", "B", "c", "C"); err != nil {
-			f.Error(err)
-		}
-		if err := second.got("b", "B", "c", "C", "d", "D"); err != nil {
-			f.Error(err)
-		}
+		redistest.NoError(f, first.got("a", "A", "b", "B", "c", "C"))
+		redistest.NoError(f, second.got("b", "B", "c", "C", "d", "D"))
 		b.wantCalls(f, []string{"a", "b", "c"}, []string{"d"}, []string{"b", "c"})
 	})
 }
@@ -233,9 +216,7 @@ func TestRevokedLoadFreesItsSlot(t *testing.T) {
 		l := o.next(f)
 		second := fetch(f, f.Context(), g, "l", gives("v"))
 		synctest.Wait()
-		if err := g.Revoke(f.Context(), "k", inspect(f, g, "k").LoadID, "it hangs"); err != nil {
-			f.Fatal(err)
-		}
+		redistest.WantErr(f, g.Revoke(f.Context(), "k", inspect(f, g, "k").LoadID, "it hangs"))
 		second.want("v", singleflight.Loaded)
 		third := fetch(f, f.Context(), g, "m", o.load)
 		m := o.next(f)
@@ -289,30 +270,22 @@ func TestLoadsThatWaitForASlotAskRedisAgain(t *testing.T) {
 		missing := fetch(f, f.Context(), g, "missing", o.load)
 		some := doMany(f, f.Context(), g, []string{"a", "b"}, b)
 		o.wantNoLoad(f)
-		if err := other.Put(f.Context(), "stored", "by another"); err != nil {
-			f.Fatal(err)
-		}
+		redistest.WantErr(f, other.Put(f.Context(), "stored", "by another"))
 		wire.Heal()
 		time.Sleep(time.Second)
 		if r := stored.got(); r.Value != "by another" {
 			f.Errorf("%+v", r)
 		}
 		for _, key := range []string{"missing", "a", "b"} {
-			if !inspect(f, other, key).Loading {
-				f.Errorf("the load of %s has no lease", key)
-			}
+			redistest.Check(f, inspect(f, other, key).Loading, "the load of %s has no lease", key)
 		}
 		o.wantNoLoad(f) // its slot is taken yet
 		l.returns("X")
 		first.got()
 		o.next(f).returns("v")
 		missing.want("v", singleflight.Loaded)
-		if err := some.got("a", "A", "b", "B"); err != nil {
-			f.Error(err)
-		}
-		if len(b.calls) != 1 {
-			f.Errorf("the keys of one DoMany were loaded by %v", b.calls)
-		}
+		redistest.NoError(f, some.got("a", "A", "b", "B"))
+		redistest.Check(f, len(b.calls) == 1, "the keys of one DoMany were loaded by %v", b.calls)
 		fetch(f, f.Context(), other, "missing", never(f)).want("v", singleflight.Cached)
 	})
 }
@@ -357,9 +330,7 @@ func TestCallerThatCannotLookAgain(t *testing.T) {
 		first.want("of the first", singleflight.Loaded)
 		l = o.next(f) // of z; the second caller of k waits behind it
 		o.wantNoLoad(f)
-		if err := other.Put(f.Context(), "k", "stored"); err != nil {
-			f.Fatal(err)
-		}
+		redistest.WantErr(f, other.Put(f.Context(), "k", "stored"))
 		wire.Heal()
 		o.wantNoLoad(f)
 		l.returns("z")
@@ -431,9 +402,7 @@ func TestFalseAlarmEndsNoWait(t *testing.T) {
 			return nil
 		})
 		_, _, err := g.Peek(f.Context(), "k")
-		if err == nil {
-			f.Fatal("the call was not refused")
-		}
+		redistest.CheckNow(f, err != nil, "the call was not refused")
 		time.Sleep(time.Second)
 		l.returns("v")
 		first.got()

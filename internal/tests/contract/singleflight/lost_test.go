@@ -39,9 +39,7 @@ func TestFailureAfterALostLeaseIsNotShared(t *testing.T) {
 				f.Errorf("%+v", r)
 			}
 		}
-		if n := o.loads.Load(); n != 2 {
-			f.Errorf("%d loads", n)
-		}
+		redistest.Expect(f, o.loads.Load(), 2, "%d loads")
 	})
 }
 
@@ -179,12 +177,9 @@ func TestValueIsPublishedWhenDoReturns(t *testing.T) {
 		g, _ := f.open()
 		for range 20 {
 			fetch(f, f.Context(), g, "k", gives("v")).got()
-			if f.RDB.Exists(f.Context(), f.Part("k", "value")).Val() != 1 || !f.freed("k") {
-				f.Fatal("Do returned before its value was published")
-			}
-			if err := g.Invalidate(f.Context(), "k"); err != nil {
-				f.Fatal(err)
-			}
+			redistest.CheckNow(f, f.RDB.Exists(f.Context(), f.Part("k", "value")).Val() == 1 && f.freed("k"),
+				"Do returned before its value was published")
+			redistest.WantErr(f, g.Invalidate(f.Context(), "k"))
 		}
 	})
 }
@@ -228,9 +223,7 @@ func TestRedisGoneBeforeThePublish(t *testing.T) {
 					}
 					wire.Heal()
 					time.Sleep(10 * time.Second)
-					if !f.freed("k") {
-						f.Error("the lease is held yet")
-					}
+					redistest.Check(f, f.freed("k"), "the lease is held yet")
 				})
 			}
 		}

@@ -56,9 +56,7 @@ func (b *batches) wantCalls(t testing.TB, want ...[]string) {
 	t.Helper()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if fmt.Sprint(b.calls) != fmt.Sprint(want) {
-		t.Fatalf("the loader was called for %v, want %v", b.calls, want)
-	}
+	redistest.CheckNow(t, fmt.Sprint(b.calls) == fmt.Sprint(want), "the loader was called for %v, want %v", b.calls, want)
 }
 
 // many is a DoMany under way.
@@ -100,17 +98,11 @@ func TestDoManyLoadsWhatIsMissing(t *testing.T) {
 		b := newBatches()
 		fetch(f, f.Context(), g, "c", gives("cached")).got()
 		keys := []string{"z", "a", "c", "z", "m", "a", "b"}
-		if err := doMany(f, f.Context(), g, keys, b).got("z", "Z", "a", "A", "c", "cached", "m", "M", "b", "B"); err != nil {
-			f.Fatal(err)
-		}
+		redistest.WantErr(f, doMany(f, f.Context(), g, keys, b).got("z", "Z", "a", "A", "c", "cached", "m", "M", "b", "B"))
 		b.wantCalls(f, []string{"z", "a", "m", "b"})
-		if err := doMany(f, f.Context(), g, keys, b).got("z", "Z", "a", "A", "c", "cached", "m", "M", "b", "B"); err != nil {
-			f.Fatal(err)
-		}
+		redistest.WantErr(f, doMany(f, f.Context(), g, keys, b).got("z", "Z", "a", "A", "c", "cached", "m", "M", "b", "B"))
 		b.wantCalls(f, []string{"z", "a", "m", "b"})
-		if s := g.Stats(); s != (singleflight.Stats{Hits: 6, Loaded: 5, Loads: 2}) {
-			f.Errorf("%+v", s)
-		}
+		redistest.Expect(f, g.Stats(), (singleflight.Stats{Hits: 6, Loaded: 5, Loads: 2}), "%+v")
 		if v, err := g.Do(f.Context(), "m", never(f)); v != "M" || err != nil {
 			f.Error(v, err)
 		}
@@ -121,9 +113,8 @@ func TestDoManyLoadsWhatIsMissing(t *testing.T) {
 func keysError(t testing.TB, err error, keys ...string) map[string]error {
 	t.Helper()
 	var failed *singleflight.KeysError
-	if !errors.As(err, &failed) || !slices.Equal(slices.Sorted(maps.Keys(failed.ByKey)), keys) {
-		t.Fatalf("error %v; want a KeysError for %q", err, keys)
-	}
+	redistest.CheckNow(t, errors.As(err, &failed) && slices.Equal(slices.Sorted(maps.Keys(failed.ByKey)), keys),
+		"error %v; want a KeysError for %q", err, keys)
 	return failed.ByKey
 }
 
@@ -136,9 +127,7 @@ func TestDoManyPartial(t *testing.T) {
 		err := doMany(f, f.Context(), g, []string{"a", "b", "c", "d"}, b).got("a", "a", "c", "c")
 		redistest.WantErr(f, err, singleflight.ErrNotFound)
 		redistest.WantText(f, err, f.Family+"/b", f.Family+"/d")
-		if strings.Contains(err.Error(), f.Family+"/a") {
-			f.Errorf("%v", err)
-		}
+		redistest.Check(f, !strings.Contains(err.Error(), f.Family+"/a"), "%v", err)
 		failed := keysError(f, err, "b", "d")
 		redistest.WantErr(f, failed["b"], singleflight.ErrNotFound)
 		boom := errors.New("boom")
@@ -147,9 +136,7 @@ func TestDoManyPartial(t *testing.T) {
 		})
 		redistest.WantErr(f, keysError(f, err, "x")["x"], boom)
 		redistest.WantText(f, err, f.Family+"/x: boom")
-		if len(found) != 2 || found["a"] != "a" || found["b"] != "B" {
-			f.Errorf("found %v", found)
-		}
+		redistest.Check(f, len(found) == 2 && found["a"] == "a" && found["b"] == "B", "found %v", found)
 		if r, ok, err := g.Peek(f.Context(), "b"); r.Value != "B" || !ok || err != nil {
 			f.Errorf("what came beside an error was not stored: %+v, %v, %v", r, ok, err)
 		}
@@ -177,9 +164,7 @@ func TestDoManyWaitsForOthers(t *testing.T) {
 		redistest.Eventually(f, "a process that waits", func() bool { return f.Queued("theirs") == 1 })
 		theirs.returns("T")
 		ours.returns("H")
-		if err := all.got("theirs", "T", "own", "OWN", "here", "H"); err != nil {
-			f.Fatal(err)
-		}
+		redistest.WantErr(f, all.got("theirs", "T", "own", "OWN", "here", "H"))
 		alone.got()
 		here.got()
 		b.wantCalls(f, []string{"own"})
@@ -198,10 +183,7 @@ func TestDoManyCrossedCallsEnd(t *testing.T) {
 		if cluster, ok := f.RDB.(*redis.ClusterClient); ok {
 			// On one node, so that the two enters of a call go in one pipeline, in order.
 			node := func(key string) string {
-				n, err := cluster.MasterForKey(f.Context(), f.Part(key, "holders"))
-				if err != nil {
-					f.Fatal(err)
-				}
+				n := redistest.Must(cluster.MasterForKey(f.Context(), f.Part(key, "holders")))(f)
 				return n.Options().Addr
 			}
 			for i := 0; node(x) != node(y); i++ {
@@ -238,9 +220,7 @@ func TestDoManyCrossedCallsEnd(t *testing.T) {
 		redistest.Eventually(f, "x to be published", func() bool { return f.RDB.Exists(f.Context(), f.Part(x, "value")).Val() == 1 })
 		loadsY.gate <- struct{}{}
 		for _, m := range []*many{one, two} {
-			if err := m.got(x, strings.ToUpper(x), y, strings.ToUpper(y)); err != nil {
-				f.Fatal(err)
-			}
+			redistest.WantErr(f, m.got(x, strings.ToUpper(x), y, strings.ToUpper(y)))
 		}
 		loadsX.wantCalls(f, []string{x})
 		loadsY.wantCalls(f, []string{y})
@@ -262,28 +242,20 @@ func TestDoManyRoundTrips(t *testing.T) {
 			keys = append(keys, fmt.Sprintf("k%d", i))
 			want = append(want, keys[i], strings.ToUpper(keys[i]))
 		}
-		if err := g.Invalidate(f.Context(), keys...); err != nil {
-			f.Fatal(err)
-		}
+		redistest.WantErr(f, g.Invalidate(f.Context(), keys...))
 		knowClocks(f, g, keys...)
 		b := newBatches()
 		trips := wire.TripCounter()
-		if err := doMany(f, f.Context(), g, keys, b).got(want...); err != nil {
-			f.Fatal(err)
-		}
+		redistest.WantErr(f, doMany(f, f.Context(), g, keys, b).got(want...))
 		b.wantCalls(f, keys)
 		if got, want := trips(), (harness.TripCount{Gets: nodes, Scripts: 2 * nodes}); got != want {
 			f.Errorf("20 keys cost %+v, want %+v", got, want)
 		}
-		if err := doMany(f, f.Context(), g, keys, b).got(want...); err != nil {
-			f.Fatal(err)
-		}
+		redistest.WantErr(f, doMany(f, f.Context(), g, keys, b).got(want...))
 		if got, want := trips(), (harness.TripCount{Gets: nodes}); got != want {
 			f.Errorf("20 hits cost %+v, want %+v", got, want)
 		}
-		if err := g.Invalidate(f.Context(), keys...); err != nil {
-			f.Fatal(err)
-		}
+		redistest.WantErr(f, g.Invalidate(f.Context(), keys...))
 		if got, want := trips(), (harness.TripCount{Scripts: nodes}); got != want {
 			f.Errorf("20 invalidations cost %+v, want %+v", got, want)
 		}

@@ -19,18 +19,14 @@ func nearFor(d time.Duration) config {
 // put stores a value.
 func put(tb testing.TB, g *singleflight.Group[string], key, v string) {
 	tb.Helper()
-	if err := g.Put(tb.Context(), key, v); err != nil {
-		tb.Fatal(err)
-	}
+	redistest.WantErr(tb, g.Put(tb.Context(), key, v))
 }
 
 // invalidate drops keys, and returns how long that took.
 func invalidate(tb testing.TB, g *singleflight.Group[string], keys ...string) time.Duration {
 	tb.Helper()
 	began := time.Now()
-	if err := g.Invalidate(tb.Context(), keys...); err != nil {
-		tb.Fatal(err)
-	}
+	redistest.WantErr(tb, g.Invalidate(tb.Context(), keys...))
 	return time.Since(began)
 }
 
@@ -38,9 +34,7 @@ func invalidate(tb testing.TB, g *singleflight.Group[string], keys ...string) ti
 func peek(tb testing.TB, g *singleflight.Group[string], key string) singleflight.Result[string] {
 	tb.Helper()
 	r, _, err := g.Peek(tb.Context(), key)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	redistest.WantErr(tb, err)
 	return r
 }
 
@@ -49,9 +43,7 @@ func warm(tb testing.TB, g *singleflight.Group[string], key, want string) {
 	tb.Helper()
 	redistest.Eventually(tb, key+" in memory", func() bool {
 		r := peek(tb, g, key)
-		if r.Value != want {
-			tb.Fatalf("read %+v; want %q", r, want)
-		}
+		redistest.CheckNow(tb, r.Value == want, "read %+v; want %q", r, want)
 		return r.Source == singleflight.Near
 	})
 }
@@ -59,9 +51,6 @@ func warm(tb testing.TB, g *singleflight.Group[string], key, want string) {
 // readers is the number of handles that are registered as readers of a key.
 func (f *fixture) readers(key string) int {
 	f.Helper()
-	n, err := f.RDB.ZCard(f.Context(), f.Part(key, "near")).Result()
-	if err != nil {
-		f.Fatal(err)
-	}
+	n := redistest.Must(f.RDB.ZCard(f.Context(), f.Part(key, "near")).Result())(f)
 	return int(n)
 }

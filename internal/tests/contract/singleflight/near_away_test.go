@@ -35,9 +35,7 @@ func TestNearValuesSurviveAnOutage(t *testing.T) {
 				f.Errorf("peeked %+v", r)
 			}
 			all, err := g.DoMany(f.Context(), []string{"k"}, nil)
-			if all["k"] != "old" || err != nil {
-				f.Errorf("DoMany: %v, %v", all, err)
-			}
+			redistest.Check(f, all["k"] == "old" && err == nil, "DoMany: %v, %v", all, err)
 			if took := time.Since(began); took > 400*time.Millisecond {
 				f.Errorf("three calls took %v while Redis is known to be away", took)
 			}
@@ -158,9 +156,7 @@ func TestNearHitIsNeverOlderThanWhatACallGot(t *testing.T) {
 		held := p.HoldReply(harness.Does("near read"), 1)
 		readUntil(f, g, "k", held.Fired())
 		// As a refresh changes the value, which tells no reader.
-		if err := f.RDB.Set(f.Context(), f.Part("k", "value"), v2, time.Minute).Err(); err != nil {
-			f.Fatal(err)
-		}
+		redistest.WantErr(f, f.RDB.Set(f.Context(), f.Part("k", "value"), v2, time.Minute).Err())
 		if r := peek(f, g, "k"); r.Value != "v2" {
 			f.Fatalf("read %+v", r)
 		}
@@ -186,20 +182,14 @@ func TestNearReadsOfAFullServer(t *testing.T) {
 		f := &fixture{harness.NewOn(t, harness.Loads, srv.Client())}
 		g := openOn(f, srv.Client(), nearFor(hold))
 		put(f, g, "k", "v")
-		if err := f.RDB.ConfigSet(f.Context(), "maxmemory", "1").Err(); err != nil {
-			f.Fatal(err)
-		}
+		redistest.WantErr(f, f.RDB.ConfigSet(f.Context(), "maxmemory", "1").Err())
 		for range 50 {
 			if r := peek(f, g, "k"); r.Value != "v" || r.Source != singleflight.Cached {
 				f.Fatalf("read %+v", r)
 			}
 		}
-		if n := f.readers("k"); n != 0 {
-			f.Errorf("%d registrations", n)
-		}
-		if err := f.RDB.ConfigSet(f.Context(), "maxmemory", "0").Err(); err != nil {
-			f.Fatal(err)
-		}
+		redistest.Expect(f, f.readers("k"), 0, "%d registrations")
+		redistest.WantErr(f, f.RDB.ConfigSet(f.Context(), "maxmemory", "0").Err())
 		warm(f, g, "k", "v")
 	})
 }

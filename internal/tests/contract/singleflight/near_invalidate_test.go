@@ -48,9 +48,7 @@ func TestNearNothingOldAfterAnInvalidation(t *testing.T) {
 						f.Fatalf("after a Put by %s reader %d has %+v", who, i, r)
 					}
 				}
-				if took > redistest.Soon {
-					f.Errorf("an invalidation by %s took %v", who, took)
-				}
+				redistest.Check(f, took <= redistest.Soon, "an invalidation by %s took %v", who, took)
 			}
 		}
 	})
@@ -76,9 +74,7 @@ func TestNearInvalidatesManyKeysAtOnce(t *testing.T) {
 			readers = append(readers, g)
 			redistest.Eventually(f, "all keys in memory", func() bool {
 				before := g.Stats().NearHits
-				if _, err := g.DoMany(f.Context(), keys, load); err != nil {
-					f.Fatal(err)
-				}
+				redistest.Must(g.DoMany(f.Context(), keys, load))(f)
 				return g.Stats().NearHits-before == int64(len(keys))
 			})
 		}
@@ -90,9 +86,7 @@ func TestNearInvalidatesManyKeysAtOnce(t *testing.T) {
 				}
 			}
 		}
-		if took > redistest.Soon {
-			f.Errorf("it took %v", took)
-		}
+		redistest.Check(f, took <= redistest.Soon, "it took %v", took)
 	})
 }
 
@@ -120,9 +114,7 @@ func TestNearWaitsForAReaderThatHearsNothing(t *testing.T) {
 		for served := 0; ; {
 			select {
 			case r := <-done:
-				if r.Value < lasts/2 {
-					f.Errorf("the invalidation took %v, and the reader heard nothing", r.Value)
-				}
+				redistest.Check(f, r.Value >= lasts/2, "the invalidation took %v, and the reader heard nothing", r.Value)
 			default:
 				if g.Stats().NearHits > 0 {
 					served++
@@ -229,9 +221,7 @@ func TestNearReadUnderWayDoesNotOutliveAnInvalidation(t *testing.T) {
 					warm(f, g, "k", "old")
 				}
 				if name == "renewal of a changed value" { // as a refresh changes it, which tells no reader
-					if err := f.RDB.Set(f.Context(), f.Part("k", "value"), refreshed, time.Minute).Err(); err != nil {
-						f.Fatal(err)
-					}
+					redistest.WantErr(f, f.RDB.Set(f.Context(), f.Part("k", "value"), refreshed, time.Minute).Err())
 				}
 				held := p.HoldReply(harness.Does("near read"), 1)
 				readUntil(f, g, "k", held.Fired())

@@ -23,16 +23,12 @@ func TestNearServesHotValues(t *testing.T) {
 		warm(f, g, "k", "v")
 		before, sent := g.Stats(), w.Sent()
 		first := fetch(f, f.Context(), g, "k", never(f)).got()
-		if first.Value != "v" || first.Source != singleflight.Near {
-			f.Errorf("fetched %+v", first)
-		}
+		redistest.Check(f, first.Value == "v" && first.Source == singleflight.Near, "fetched %+v", first)
 		if v, err := g.Do(f.Context(), "k", never(f)); v != "v" || err != nil {
 			f.Errorf("Do: %q, %v", v, err)
 		}
 		all, err := g.DoMany(f.Context(), []string{"k"}, nil)
-		if len(all) != 1 || all["k"] != "v" || err != nil {
-			f.Errorf("DoMany: %v, %v", all, err)
-		}
+		redistest.Check(f, len(all) == 1 && all["k"] == "v" && err == nil, "DoMany: %v, %v", all, err)
 		if later := peek(f, g, "k"); later.Source != singleflight.Near || later.Age <= first.Age {
 			f.Errorf("peeked %+v after %+v", later, first)
 		}
@@ -40,9 +36,7 @@ func TestNearServesHotValues(t *testing.T) {
 		if n := after.NearHits - before.NearHits; n != 3 || after.Hits != before.Hits {
 			f.Errorf("%d hits in memory; want 3: %+v", n, after)
 		}
-		if n := w.Sent() - sent; n != 0 {
-			f.Errorf("%d commands were sent for hits in memory", n)
-		}
+		redistest.Expect(f, w.Sent()-sent, 0, "%d commands were sent for hits in memory")
 		if s := inspect(f, g, "k"); s.Near != 1 {
 			f.Errorf("inspected %+v; want one handle with a copy", s)
 		}
@@ -68,9 +62,7 @@ func TestNearRegistersOnlyHotKeys(t *testing.T) {
 		for range 3 {
 			peek(f, g, "k")
 		}
-		if n := w.Sent("near read") - sent; n != 0 {
-			f.Errorf("%d near reads of a key that was just invalidated", n)
-		}
+		redistest.Expect(f, w.Sent("near read")-sent, 0, "%d near reads of a key that was just invalidated")
 	})
 }
 
@@ -111,9 +103,7 @@ func TestNearRenewsInTheBackground(t *testing.T) {
 		if n := w.Sent("near read") - reads; n < 35 || n > 45 {
 			f.Errorf("%d renewals in 30 times NearFor; want about 40", n)
 		}
-		if n := w.Sent("get") - gets; n != 0 {
-			f.Errorf("%d GETs of a hot key", n)
-		}
+		redistest.Expect(f, w.Sent("get")-gets, 0, "%d GETs of a hot key")
 	})
 }
 
@@ -125,9 +115,7 @@ func TestNearLeavesNothingWhenIdle(t *testing.T) {
 		g, w := f.open(nearFor(lasts), func(c *singleflight.Config[string]) { c.TTL = time.Hour })
 		put(f, g, "k", "v")
 		warm(f, g, "k", "v")
-		if n := len(f.Subscribed("leasehold")); n != 1 {
-			f.Errorf("%d subscriptions of a reader; want 1", n)
-		}
+		redistest.Expect(f, len(f.Subscribed("leasehold")), 1, "%d subscriptions of a reader")
 		time.Sleep(2 * lasts)
 		synctest.Wait()
 		if all := f.Subscribed("leasehold"); len(all) != 0 || server.Exists(f.Part("k", "near")) {
@@ -135,9 +123,7 @@ func TestNearLeavesNothingWhenIdle(t *testing.T) {
 		}
 		sent := w.Sent()
 		time.Sleep(time.Minute)
-		if n := w.Sent() - sent; n != 0 {
-			f.Errorf("%d commands of an idle handle", n)
-		}
+		redistest.Expect(f, w.Sent()-sent, 0, "%d commands of an idle handle")
 		warm(f, g, "k", "v")
 	})
 }
@@ -175,9 +161,7 @@ func TestNearRefreshesEarlyOnce(t *testing.T) {
 		for range 10 {
 			for range 100 {
 				r := fetch1(f, g, "k", func(context.Context) (string, error) { loads++; return "", errors.New("no") })
-				if r.Source != singleflight.Near {
-					f.Fatalf("read %+v", r)
-				}
+				redistest.CheckNow(f, r.Source == singleflight.Near, "read %+v", r)
 			}
 			time.Sleep(200 * time.Millisecond)
 		}
@@ -189,11 +173,7 @@ func TestNearRefreshesEarlyOnce(t *testing.T) {
 
 // fetch1 is Fetch, on this goroutine.
 func fetch1(f *fixture, g *singleflight.Group[string], key string, load loader) singleflight.Result[string] {
-	r, err := g.Fetch(f.Context(), key, load)
-	if err != nil {
-		f.Fatal(err)
-	}
-	return r
+	return redistest.Must(g.Fetch(f.Context(), key, load))(f)
 }
 
 // Close takes the registrations back, so an invalidation does not wait for a handle that is
@@ -208,9 +188,7 @@ func TestNearCloseTakesRegistrationsBack(t *testing.T) {
 		}
 		harness.Close(f, g)
 		for i := range 3 {
-			if n := f.readers(fmt.Sprint(i)); n != 0 {
-				f.Errorf("%d registrations after Close", n)
-			}
+			redistest.Expect(f, f.readers(fmt.Sprint(i)), 0, "%d registrations after Close")
 		}
 		if took := invalidate(f, other, "0", "1", "2"); took > redistest.Soon {
 			f.Errorf("an invalidation took %v after the reader was closed", took)
@@ -235,9 +213,7 @@ func TestNearCloseTakesRegistrationsBack(t *testing.T) {
 			time.Sleep(50 * time.Millisecond) // Close waits for the near read
 			held.Release()
 			closed.Got()
-			if n := f.readers("k"); n != 0 {
-				f.Errorf("%d registrations after Close", n)
-			}
+			redistest.Expect(f, f.readers("k"), 0, "%d registrations after Close")
 		})
 	})
 }

@@ -29,9 +29,7 @@ func TestLoaderThatAsksForItsOwnKey(t *testing.T) {
 			redistest.WantErr(f, err, singleflight.ErrLoadCycle)
 			return g.Do(ctx, "inner", gives("v"))
 		}).got()
-		if r.Value != "v" {
-			f.Errorf("%+v", r)
-		}
+		redistest.Check(f, r.Value == "v", "%+v", r)
 	})
 }
 
@@ -76,9 +74,7 @@ func TestLoaderThatAsksForItsOwnKeyThroughAnotherHandle(t *testing.T) {
 				redistest.WantErr(f, err, singleflight.ErrLoadCycle)
 				_, err = g.DoMany(ctx, []string{what}, newBatches().load)
 				redistest.WantErr(f, err, singleflight.ErrLoadCycle)
-				if n := wire.Sent("get", "load enter") - sent; n != 0 {
-					f.Errorf("%s: %d commands were sent", what, n)
-				}
+				redistest.Expect(f, wire.Sent("get", "load enter")-sent, 0, "%s: %d commands were sent", what)
 			}
 			fetch(f, f.Context(), one, what, func(ctx context.Context) (string, error) {
 				refused(ctx, two)
@@ -239,9 +235,7 @@ func TestLoadThatItsCallersLoadDoesNotWaitFor(t *testing.T) {
 					time.Sleep(2 * time.Second) // longer than SoftTimeout
 					return g.Do(ctx, "a", never(f))
 				})
-				if v != "old" || err != nil {
-					f.Errorf("%q, %v", v, err)
-				}
+				redistest.Check(f, v == "old" && err == nil, "%q, %v", v, err)
 				return o.load(ctx)
 			})
 			time.Sleep(10 * time.Second)
@@ -317,9 +311,7 @@ func TestRefreshThatIsWaitedForAfterAll(t *testing.T) {
 			want := "B"
 			if old {
 				want = "put"
-				if err := g.Put(f.Context(), "a", "put"); err != nil {
-					f.Fatal(err)
-				}
+				redistest.WantErr(f, g.Put(f.Context(), "a", "put"))
 			}
 			time.Sleep(30 * time.Second)
 			a.want(want, singleflight.Loaded)

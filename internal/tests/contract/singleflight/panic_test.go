@@ -51,9 +51,8 @@ func TestPanicAndGoexitReachAllCallers(t *testing.T) {
 			err := waits.failed()
 			redistest.WantErr(f, err, singleflight.ErrLoaderPanicked)
 			redistest.WantText(f, err, "the loader", way.text)
-			if strings.Contains(err.Error(), "goroutine ") || strings.Contains(err.Error(), ".go:") {
-				f.Errorf("a stack left its process: %v", err)
-			}
+			redistest.Check(f, !strings.Contains(err.Error(), "goroutine ") && !strings.Contains(err.Error(), ".go:"),
+				"a stack left its process: %v", err)
 			redistest.WantNot(f, err, singleflight.ErrNotFound, singleflight.ErrLoadTimeout)
 			redistest.Get(f, "the caller that joined", joins.done) // or came too late, and looked for itself
 			if joins.err != nil {
@@ -96,9 +95,7 @@ func TestPanicAfterItsCallerLeft(t *testing.T) {
 				what == "panic" && !strings.Contains(text, "panic_test.go") {
 				f.Errorf("%s", text)
 			}
-			if !f.freed("k") {
-				f.Error("the lease is held yet")
-			}
+			redistest.Check(f, f.freed("k"), "the lease is held yet")
 			if s := g.Stats(); s.FailedLoads != 2 || s.Loads != 3 {
 				f.Errorf("%+v", s)
 			}
@@ -129,17 +126,13 @@ func TestPanicInDoMany(t *testing.T) {
 		synctest.Wait()
 		close(gate)
 		redistest.Get(f, "the panic", done)
-		if raised != "oh no" {
-			f.Errorf("%v", raised)
-		}
+		redistest.Expect(f, raised, "oh no", "%v")
 		redistest.WantErr(f, joins.failed(), singleflight.ErrLoaderPanicked)
 		err := waits.got("c", "C")
 		redistest.WantErr(f, err, singleflight.ErrLoaderPanicked)
 		redistest.WantText(f, err, f.Family+"/a", f.Family+"/b", "oh no")
 		for _, key := range []string{"a", "b"} {
-			if !f.freed(key) {
-				f.Errorf("the lease of %s is held yet", key)
-			}
+			redistest.Check(f, f.freed(key), "the lease of %s is held yet", key)
 		}
 	})
 }
@@ -157,12 +150,8 @@ func TestPanicInTTLFor(t *testing.T) {
 		synctest.Wait()
 		l.returns("v")
 		redistest.Get(f, "the first caller's end", first.done)
-		if first.raised != "oh no" {
-			f.Errorf("%+v", first)
-		}
+		redistest.Check(f, first.raised == "oh no", "%+v", first)
 		redistest.WantErr(f, waits.failed(), singleflight.ErrLoaderPanicked)
-		if !f.freed("k") {
-			f.Error("the lease is held yet")
-		}
+		redistest.Check(f, f.freed("k"), "the lease is held yet")
 	})
 }

@@ -38,16 +38,10 @@ func TestNoConvoyAfterThePublish(t *testing.T) {
 		first.got()
 		for i, p := range waits {
 			p.want("v", singleflight.Shared)
-			if n := wires[i].Sent("load enter"); n != 1 {
-				f.Errorf("a process that waited has entered %d times", n)
-			}
-			if n := wires[i].Sent("get"); n != 1 {
-				f.Errorf("a process that waited has looked %d times", n)
-			}
+			redistest.Expect(f, wires[i].Sent("load enter"), 1, "a process that waited has entered %d times")
+			redistest.Expect(f, wires[i].Sent("get"), 1, "a process that waited has looked %d times")
 		}
-		if n := f.Queued("k"); n != 0 {
-			f.Errorf("%d are in the queue", n)
-		}
+		redistest.Expect(f, f.Queued("k"), 0, "%d are in the queue")
 	})
 }
 
@@ -112,20 +106,14 @@ func TestDoManyOneOfABatchIsInvalidated(t *testing.T) {
 		b.gate = make(chan struct{})
 		many := doMany(f, f.Context(), g, []string{"a", "b", "c"}, b)
 		redistest.Get(f, "the load", b.began)
-		if err := other.Invalidate(f.Context(), "b"); err != nil {
-			f.Fatal(err)
-		}
+		redistest.WantErr(f, other.Invalidate(f.Context(), "b"))
 		b.gate <- struct{}{}
-		if err := many.got("a", "A", "b", "B", "c", "C"); err != nil {
-			f.Error(err)
-		}
+		redistest.NoError(f, many.got("a", "A", "b", "B", "c", "C"))
 		for key, want := range map[string]bool{"a": true, "b": false, "c": true} {
 			if _, there, err := other.Peek(f.Context(), key); there != want || err != nil {
 				f.Errorf("%s is cached: %v, %v", key, there, err)
 			}
-			if !f.freed(key) {
-				f.Errorf("the lease of %s is held yet", key)
-			}
+			redistest.Check(f, f.freed(key), "the lease of %s is held yet", key)
 		}
 	})
 }

@@ -21,9 +21,7 @@ func TestPutStandsAgainstALoadUnderWay(t *testing.T) {
 		o := newOrigin(f)
 		old := fetch(f, f.Context(), g, "k", o.load)
 		l := o.next(f)
-		if err := other.Put(f.Context(), "k", "put"); err != nil {
-			f.Fatal(err)
-		}
+		redistest.WantErr(f, other.Put(f.Context(), "k", "put"))
 		for _, of := range []*singleflight.Group[string]{g, other} {
 			if r, there, err := of.Peek(f.Context(), "k"); r.Value != "put" || !there || err != nil {
 				f.Errorf("%+v, %v, %v", r, there, err)
@@ -36,9 +34,7 @@ func TestPutStandsAgainstALoadUnderWay(t *testing.T) {
 		if r := fetch(f, f.Context(), g, "k", never(f)).got(); r.Value != "put" || r.Source != singleflight.Cached {
 			f.Errorf("%+v", r)
 		}
-		if err := g.Put(f.Context(), "k", "later"); err != nil {
-			f.Fatal(err)
-		}
+		redistest.WantErr(f, g.Put(f.Context(), "k", "later"))
 		if r := fetch(f, f.Context(), other, "k", never(f)).got(); r.Value != "later" {
 			f.Errorf("%+v", r)
 		}
@@ -55,9 +51,7 @@ func TestPutReachesAllSchemas(t *testing.T) {
 		three, _ := f.open(func(c *singleflight.Config[string]) { c.Schema = 3 })
 		loading := fetch(f, f.Context(), three, "k", o.load)
 		l := o.next(f)
-		if err := one.Put(f.Context(), "k", "put"); err != nil {
-			f.Fatal(err)
-		}
+		redistest.WantErr(f, one.Put(f.Context(), "k", "put"))
 		if _, there, err := two.Peek(f.Context(), "k"); there || err != nil {
 			f.Error(there, err)
 		}
@@ -85,14 +79,10 @@ func TestPutThatIsNotStored(t *testing.T) {
 			}
 		})
 		for _, v := range []string{"secret", strings.Repeat("large", 100)} {
-			if err := g.Put(f.Context(), "k", "there"); err != nil {
-				f.Fatal(err)
-			}
+			redistest.WantErr(f, g.Put(f.Context(), "k", "there"))
 			err := g.Put(f.Context(), "k", v)
 			redistest.WantErr(f, err, singleflight.ErrNotStored)
-			if errors.Is(err, singleflight.ErrTooLarge) != (v != "secret") {
-				f.Errorf("%v", err)
-			}
+			redistest.Check(f, errors.Is(err, singleflight.ErrTooLarge) == (v != "secret"), "%v", err)
 			if _, there, err := g.Peek(f.Context(), "k"); there || err != nil {
 				f.Error(there, err)
 			}
@@ -114,9 +104,7 @@ func TestSentinelsCross(t *testing.T) {
 		redistest.WantNot(f, err, broken)
 		redistest.WantText(f, err, "user 7: sql: no rows")
 		var remote *singleflight.RemoteError
-		if !errors.As(err, &remote) || remote.Text != "user 7: sql: no rows" {
-			f.Errorf("%+v", remote)
-		}
+		redistest.Check(f, errors.As(err, &remote) && remote.Text == "user 7: sql: no rows", "%+v", remote)
 		if s := inspect(f, other, "k"); s.Failure != "user 7: sql: no rows" {
 			f.Errorf("%+v", s)
 		}

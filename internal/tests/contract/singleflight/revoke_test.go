@@ -28,9 +28,7 @@ func TestRevokeOfALoad(t *testing.T) {
 			second := fetch(f, f.Context(), b, "k", o.load)
 			redistest.Eventually(f, "a waiter", func() bool { return inspect(f, a, "k").Waiting == 1 })
 			id := inspect(f, a, "k").LoadID
-			if err := operator.Revoke(f.Context(), "k", id, "it hangs"); err != nil {
-				f.Fatal(err)
-			}
+			redistest.WantErr(f, operator.Revoke(f.Context(), "k", id, "it hangs"))
 			next := o.next(f) // while the first has not returned
 			select {
 			case <-l.ctx.Done():
@@ -54,14 +52,10 @@ func TestRevokeOfALoad(t *testing.T) {
 			if r, _, err := a.Peek(f.Context(), "k"); err != nil || r.Value != "new" {
 				f.Errorf("stored is %+v, %v", r, err)
 			}
-			if err := operator.Revoke(f.Context(), "k", id, "again"); err != nil {
-				f.Error(err)
-			}
+			redistest.NoError(f, operator.Revoke(f.Context(), "k", id, "again"))
 			redistest.WantErr(f, operator.Revoke(f.Context(), "k", "AAAAAAAA-1", "r"), leasehold.ErrNoLease)
 			redistest.WantErr(f, operator.Revoke(f.Context(), "k", id, ""), leasehold.ErrInvalid)
-			if err := a.Invalidate(f.Context(), "k"); err != nil {
-				f.Fatal(err)
-			}
+			redistest.WantErr(f, a.Invalidate(f.Context(), "k"))
 		}
 	})
 }
@@ -75,12 +69,8 @@ func TestRevokeOfAnInvalidatedLoad(t *testing.T) {
 		l := o.next(f)
 		id := inspect(f, a, "k").LoadID
 		time.Sleep(200 * time.Millisecond)
-		if err := a.Invalidate(f.Context(), "k"); err != nil {
-			f.Fatal(err)
-		}
-		if err := a.Revoke(f.Context(), "k", id, "it hangs"); err != nil {
-			f.Fatal(err)
-		}
+		redistest.WantErr(f, a.Invalidate(f.Context(), "k"))
+		redistest.WantErr(f, a.Revoke(f.Context(), "k", id, "it hangs"))
 		select {
 		case <-l.ctx.Done():
 		case <-time.After(5 * time.Second):

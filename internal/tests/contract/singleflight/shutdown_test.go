@@ -59,9 +59,7 @@ func TestShutdownLetsLoadsFinish(t *testing.T) {
 				f.Errorf("%+v", r)
 			}
 		}
-		if err := redistest.Get(f, "Shutdown", done); err != nil {
-			f.Error(err)
-		}
+		redistest.NoError(f, redistest.Get(f, "Shutdown", done))
 		if r, ok, err := other.Peek(f.Context(), "k"); !ok || r.Value != "v" {
 			f.Errorf("stored: %+v, %v", r, err)
 		}
@@ -82,15 +80,11 @@ func TestShutdownIsBoundedByItsCtx(t *testing.T) {
 		defer cancel()
 		began := time.Now()
 		err := redistest.Get(f, "Shutdown", shutDown(ctx, g))
-		if took := time.Since(began); took != 3*time.Second {
-			f.Errorf("it took %v", took)
-		}
+		redistest.Expect(f, time.Since(began), 3*time.Second, "it took %v")
 		redistest.WantErr(f, err, context.DeadlineExceeded)
 		redistest.WantErr(f, first.failed(), leasehold.ErrClosed)
 		redistest.Get(f, "the end of the load's ctx", l.ctx.Done())
 		redistest.WantErr(f, context.Cause(l.ctx), leasehold.ErrClosed)
-		if err := g.Close(f.Context()); err != nil {
-			f.Error(err)
-		}
+		redistest.NoError(f, g.Close(f.Context()))
 	})
 }

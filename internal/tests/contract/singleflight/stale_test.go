@@ -54,9 +54,7 @@ func TestStaleWhileOneRebuilds(t *testing.T) {
 			fetch(f, f.Context(), g, "k", o.load).want("old", singleflight.Stale)
 			fetch(f, f.Context(), other, "k", o.load).want("old", singleflight.Stale)
 		}
-		if l.ctx.Err() != nil {
-			f.Error("the refresh ended with its caller")
-		}
+		redistest.Check(f, l.ctx.Err() == nil, "the refresh ended with its caller")
 		time.Sleep(20 * time.Second) // nobody waits for it, and it goes on
 		fetch(f, f.Context(), other, "k", o.load).want("old", singleflight.Stale)
 		if l.over() {
@@ -65,9 +63,7 @@ func TestStaleWhileOneRebuilds(t *testing.T) {
 		l.returns("new")
 		synctest.Wait()
 		fetch(f, f.Context(), other, "k", o.load).want("new", singleflight.Cached)
-		if n := o.loads.Load(); n != 1 {
-			f.Errorf("%d loads", n)
-		}
+		redistest.Expect(f, o.loads.Load(), 1, "%d loads")
 		if s := g.Stats(); s.Stale != 10 || s.Refreshes != 1 || s.EarlyRefreshes != 0 || s.Loads != 2 {
 			f.Errorf("%+v", s)
 		}
@@ -155,16 +151,10 @@ func TestSoftTimeoutServesStale(t *testing.T) {
 			many := doMany(f, f.Context(), g, []string{"k"}, newBatches())
 			one.want("old", singleflight.Stale)
 			two.want("old", singleflight.Stale)
-			if err := many.got("k", "old"); err != nil {
-				f.Error(err)
-			}
-			if d := time.Since(began); d != 3*time.Second {
-				f.Errorf("after %v", d)
-			}
+			redistest.NoError(f, many.got("k", "old"))
+			redistest.Expect(f, time.Since(began), 3*time.Second, "after %v")
 			time.Sleep(10 * time.Second)
-			if l.over() {
-				f.Fatal("the load ended with those who were served")
-			}
+			redistest.CheckNow(f, !l.over(), "the load ended with those who were served")
 			l.returns("new")
 			synctest.Wait()
 			fetch(f, f.Context(), other, "k", never(f)).want("new", singleflight.Cached)
@@ -174,9 +164,7 @@ func TestSoftTimeoutServesStale(t *testing.T) {
 			time.Sleep(2 * time.Second)
 			l.returns("newer")
 			fresh.want("newer", singleflight.Loaded)
-			if n := o.loads.Load(); n != 2 {
-				f.Errorf("%d loads", n)
-			}
+			redistest.Expect(f, o.loads.Load(), 2, "%d loads")
 		})
 	}
 }
@@ -213,9 +201,7 @@ func TestStaleIfError(t *testing.T) {
 		l := o.next(f)
 		two := fetch(f, f.Context(), other, "k", never(f))
 		synctest.Wait()
-		if one.ended() || two.ended() {
-			f.Fatal("served before the load failed")
-		}
+		redistest.CheckNow(f, !one.ended() && !two.ended(), "served before the load failed")
 		l.fails(errors.New("boom"))
 		one.want("old", singleflight.Stale)
 		two.want("old", singleflight.Stale)
@@ -231,9 +217,7 @@ func TestStaleIfError(t *testing.T) {
 		l.does(func() { panic("oh") })
 		two.want("old", singleflight.Stale)
 		redistest.Get(f, "the panic", panics.done)
-		if panics.raised != "oh" {
-			f.Errorf("%+v", panics)
-		}
+		redistest.Check(f, panics.raised == "oh", "%+v", panics)
 		wire.CutOff("load enter")
 		fetch(f, f.Context(), other, "k", never(f)).want("old", singleflight.Stale)
 		if _, err := other.Do(f.Context(), "unknown", never(f)); !errors.Is(err, leasehold.ErrUnavailable) {
@@ -259,9 +243,7 @@ func TestStaleThatWasInvalidated(t *testing.T) {
 		o := newOrigin(f)
 		before := fetch(f, f.Context(), g, "k", o.load)
 		l := o.next(f)
-		if err := g.Invalidate(f.Context(), "k"); err != nil {
-			f.Fatal(err)
-		}
+		redistest.WantErr(f, g.Invalidate(f.Context(), "k"))
 		after := fetch(f, f.Context(), g, "k", fails(errors.New("boom")))
 		l.fails(errors.New("boom"))
 		before.want("old", singleflight.Stale)

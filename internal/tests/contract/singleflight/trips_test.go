@@ -114,15 +114,11 @@ func TestRoundTripsOfManyKeys(t *testing.T) {
 				}
 				return found, nil
 			})
-			if err != nil || len(got) != len(keys) {
-				t.Fatalf("%s: %d values, %.200v", what, len(got), err)
-			}
+			redistest.CheckNow(t, err == nil && len(got) == len(keys), "%s: %d values, %.200v", what, len(got), err)
 		}
 		invalidate := func() {
 			t.Helper()
-			if err := g.Invalidate(f.Context(), keys...); err != nil {
-				t.Fatal(err)
-			}
+			redistest.WantErr(t, g.Invalidate(f.Context(), keys...))
 		}
 		all("to warm up")
 		const rounds = 40

@@ -22,10 +22,7 @@ import (
 func TestDefaults(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		const ttl = 100 * time.Second
-		g, err := singleflight.New(f.Connect(&harness.Wire{Patience: clientPatience}), singleflight.Config[string]{Name: f.Family, TTL: ttl})
-		if err != nil {
-			f.Fatal(err)
-		}
+		g := redistest.Must(singleflight.New(f.Connect(&harness.Wire{Patience: clientPatience}), singleflight.Config[string]{Name: f.Family, TTL: ttl}))(f)
 		defer harness.Close(f, g)
 		o := newOrigin(f)
 		fetch(f, f.Context(), g, "loading", o.load)
@@ -34,9 +31,7 @@ func TestDefaults(t *testing.T) {
 			f.Errorf("%+v", s)
 		}
 		time.Sleep(10 * time.Minute) // no LoadTimeout, and the lease is renewed
-		if l.over() || o.loads.Load() != 1 {
-			f.Error("the load ended")
-		}
+		redistest.Check(f, !l.over() && o.loads.Load() == 1, "the load ended")
 		l.returns(strings.Repeat("x", 1<<20)) // the largest there may be
 		synctest.Wait()
 		if s := inspect(f, g, "loading"); !s.Cached {
@@ -49,9 +44,7 @@ func TestDefaults(t *testing.T) {
 		fetch(f, f.Context(), g, "failing", fails(singleflight.ErrLoadTimeout)).failed()
 		fetch(f, f.Context(), g, "nothing", fails(singleflight.ErrNotFound)).failed()
 		for _, key := range []string{"failing", "nothing"} {
-			if s := inspect(f, g, key); s != (singleflight.State{}) {
-				f.Errorf("%s: %+v", key, s)
-			}
+			redistest.Expect(f, inspect(f, g, key), (singleflight.State{}), "%s: %+v", key)
 		}
 		least, most := ttl, ttl
 		for i := range 150 {
@@ -59,9 +52,8 @@ func TestDefaults(t *testing.T) {
 			fetch(f, f.Context(), g, key, gives("v")).got()
 			s := inspect(f, g, key)
 			least, most = min(least, s.FreshFor), max(most, s.FreshFor)
-			if s.KeptFor != s.FreshFor+time.Second && s.KeptFor != s.FreshFor.Truncate(time.Millisecond)+time.Second {
-				f.Fatalf("%+v", s)
-			}
+			redistest.CheckNow(f, s.KeptFor == s.FreshFor+time.Second || s.KeptFor == s.FreshFor.Truncate(time.Millisecond)+time.Second,
+				"%+v", s)
 		}
 		if least < 95*time.Second || least > 96*time.Second || most > 105*time.Second+time.Millisecond || most < 104*time.Second {
 			f.Errorf("TTLs from %v to %v, want 95 s to 105 s", least, most)
@@ -87,9 +79,8 @@ func TestJitter(t *testing.T) {
 					least, most = min(least, ttl), max(most, ttl)
 				}
 				room := (c.most - c.least) / 10
-				if least < c.least || least > c.least+room || most > c.most+time.Millisecond || most < c.most-room {
-					f.Errorf("%s: TTLs from %v to %v, want %v to %v", what, least, most, c.least, c.most)
-				}
+				redistest.Check(f, least >= c.least && least <= c.least+room && most <= c.most+time.Millisecond && most >= c.most-room,
+					"%s: TTLs from %v to %v, want %v to %v", what, least, most, c.least, c.most)
 			}
 		})
 	}
@@ -138,9 +129,7 @@ func TestTTLFor(t *testing.T) {
 		}
 		fetch(f, f.Context(), g, "failing", fails(singleflight.ErrNotFound)).failed()
 		want := map[string]int{"short=short": 1, "zero=zero": 1, "never=never": 1, "sub=sub": 1, "ever=ever": 1}
-		if !maps.Equal(asked, want) {
-			f.Errorf("asked for %v, want %v", asked, want)
-		}
+		redistest.Check(f, maps.Equal(asked, want), "asked for %v, want %v", asked, want)
 	})
 }
 
@@ -225,9 +214,7 @@ func TestTooLargeValueStaysInItsProcess(t *testing.T) {
 				f.Errorf("%+v", r)
 			}
 		}
-		if n := o.loads.Load(); n != 3 {
-			f.Errorf("%d loads", n)
-		}
+		redistest.Expect(f, o.loads.Load(), 3, "%d loads")
 		if s := inspect(f, g, "k"); s.Cached || s.Failure != "" || s.Loading || s.Waiting != 0 {
 			f.Errorf("%+v", s)
 		}
@@ -254,12 +241,8 @@ func TestInvalidateEndsTheTooLargeMark(t *testing.T) {
 		time.Sleep(5 * time.Millisecond)
 		fetch(f, f.Context(), g, "k", gives("is far too large")).got()
 		redistest.Eventually(f, "the mark", func() bool { return f.RDB.Exists(f.Context(), f.Part("k", "failure")).Val() == 1 })
-		if n := f.RDB.Exists(f.Context(), f.Part("k", "value")).Val(); n != 0 {
-			f.Error("the older value is there yet")
-		}
-		if err := g.Invalidate(f.Context(), "k"); err != nil {
-			f.Fatal(err)
-		}
+		redistest.Expect(f, f.RDB.Exists(f.Context(), f.Part("k", "value")).Val(), 0, "the older value is there yet")
+		redistest.WantErr(f, g.Invalidate(f.Context(), "k"))
 		if r := fetch(f, f.Context(), g, "k", gives("fits")).got(); r.Source != singleflight.Loaded || !inspect(f, g, "k").Cached {
 			f.Errorf("%+v, %+v", r, inspect(f, g, "k"))
 		}

@@ -47,9 +47,7 @@ func TestUnavailableFails(t *testing.T) {
 		b.wantCalls(f)
 		wire.Heal()
 		fetch(f, f.Context(), g, "k", never(f)).got()
-		if s := g.Stats(); s != (singleflight.Stats{Hits: 1, Loaded: 1, Loads: 1, Errors: 4}) {
-			f.Errorf("%+v", s)
-		}
+		redistest.Expect(f, g.Stats(), (singleflight.Stats{Hits: 1, Loaded: 1, Loads: 1, Errors: 4}), "%+v")
 	})
 }
 
@@ -102,17 +100,13 @@ func TestUnavailableLoadsLocally(t *testing.T) {
 						sources[p.got().Source]++
 					}
 				}
-				if !fail && (sources[singleflight.Loaded] != 1 || sources[singleflight.Shared] != 9) {
-					f.Errorf("%v", sources)
-				}
+				redistest.Check(f, fail || sources[singleflight.Loaded] == 1 && sources[singleflight.Shared] == 9, "%v", sources)
 				wire.Heal()
 				if _, there, err := g.Peek(f.Context(), "k"); there || err != nil {
 					f.Error(there, err)
 				}
 			}
-			if n := o.loads.Load(); n != 4 {
-				f.Errorf("%d loads", n)
-			}
+			redistest.Expect(f, o.loads.Load(), 4, "%d loads")
 			if r := fetch(f, f.Context(), g, "k", gives("back")).got(); r.Value != "back" {
 				f.Errorf("%+v", r)
 			}
@@ -132,12 +126,8 @@ func TestUnavailableManyLoadLocally(t *testing.T) {
 		redistest.Get(f, "c to be loaded", b.began)
 		synctest.Wait()
 		close(b.gate)
-		if err := one.got("a", "A", "b", "B"); err != nil {
-			f.Error(err)
-		}
-		if err := two.got("b", "B", "c", "C"); err != nil {
-			f.Error(err)
-		}
+		redistest.NoError(f, one.got("a", "A", "b", "B"))
+		redistest.NoError(f, two.got("b", "B", "c", "C"))
 		b.wantCalls(f, []string{"a", "b"}, []string{"c"}, []string{"b"})
 	})
 }
@@ -155,18 +145,12 @@ func TestLocalLoadEnds(t *testing.T) {
 		redistest.WantErr(f, first.failed(), context.Canceled)
 		redistest.WantErr(f, second.failed(), context.Canceled)
 		synctest.Wait()
-		if !l.over() {
-			f.Error("the load goes on for nobody")
-		}
+		redistest.Check(f, l.over(), "the load goes on for nobody")
 		third := fetch(f, f.Context(), g, "k", o.obedient)
 		l = o.next(f)
-		if err := g.Close(f.Context()); err != nil {
-			f.Error(err)
-		}
+		redistest.NoError(f, g.Close(f.Context()))
 		redistest.WantErr(f, third.failed(), leasehold.ErrClosed)
-		if !l.over() {
-			f.Error("the load goes on after Close")
-		}
+		redistest.Check(f, l.over(), "the load goes on after Close")
 	})
 }
 
@@ -183,9 +167,7 @@ func TestLocalLoadIsNotJoinedByACallerThatReachesRedis(t *testing.T) {
 			first := fetch(f, f.Context(), g, "k", o.load)
 			l := o.next(f)
 			wire.Heal()
-			if err := other.Invalidate(f.Context(), "k"); err != nil {
-				f.Fatal(err)
-			}
+			redistest.WantErr(f, other.Invalidate(f.Context(), "k"))
 			after := fetch(f, f.Context(), g, "k", gives("new"))
 			synctest.Wait()
 			l.returns("old")

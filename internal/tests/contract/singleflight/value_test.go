@@ -45,14 +45,10 @@ func through[T any](f *fixture, v T, same func(a, b T) bool) {
 	f.Helper()
 	g, _ := openOf[T](f)
 	other, _ := openOf[T](f)
-	if err := g.Invalidate(f.Context(), "k"); err != nil {
-		f.Fatal(err)
-	}
+	redistest.WantErr(f, g.Invalidate(f.Context(), "k"))
 	fetch(f, f.Context(), g, "k", func(context.Context) (T, error) { return v, nil }).got()
 	r := fetch(f, f.Context(), other, "k", func(context.Context) (T, error) { return v, errors.New("it was to be cached") }).got()
-	if r.Source != singleflight.Cached || !same(v, r.Value) {
-		f.Errorf("%#v became %#v", v, r.Value)
-	}
+	redistest.Check(f, r.Source == singleflight.Cached && same(v, r.Value), "%#v became %#v", v, r.Value)
 }
 
 // []byte and string are stored as they are, behind the envelope.
@@ -257,9 +253,7 @@ func TestCallerThatDecodesNothingStoresNothing(t *testing.T) {
 		o := newOrigin(f)
 		var theirs *loading
 		begin := func() {
-			if err := other.Invalidate(f.Context(), "k"); err != nil {
-				f.Fatal(err)
-			}
+			redistest.WantErr(f, other.Invalidate(f.Context(), "k"))
 			fetch(f, f.Context(), other, "k", o.load)
 			theirs = o.next(f)
 		}
@@ -267,9 +261,7 @@ func TestCallerThatDecodesNothingStoresNothing(t *testing.T) {
 		own := fetch(f, f.Context(), g, "k", gives("own"))
 		last := ""
 		for i := 1; !own.ended(); i++ {
-			if i > 10 {
-				f.Fatal("it looks for ever")
-			}
+			redistest.CheckNow(f, i <= 10, "it looks for ever")
 			synctest.Wait()
 			wire.Stall("load enter") // until they load again
 			last = fmt.Sprint("theirs ", i)
@@ -283,9 +275,7 @@ func TestCallerThatDecodesNothingStoresNothing(t *testing.T) {
 		}
 		own.want("own", singleflight.Loaded)
 		fetch(f, f.Context(), other, "k", never(f)).want(last, singleflight.Cached)
-		if n := wire.Sent("load publish"); n != 0 {
-			f.Errorf("%d results were published", n)
-		}
+		redistest.Expect(f, wire.Sent("load publish"), 0, "%d results were published")
 	})
 }
 
@@ -312,9 +302,7 @@ func TestSchemasSideBySide(t *testing.T) {
 			if r := fetch(f, f.Context(), g, "k", never(f)).got(); r.Value != "1" || r.Source != singleflight.Cached {
 				f.Errorf("%+v", r)
 			}
-			if err := g.Invalidate(f.Context(), "k"); err != nil {
-				f.Fatal(err)
-			}
+			redistest.WantErr(f, g.Invalidate(f.Context(), "k"))
 			for _, of := range []*singleflight.Group[string]{g, next} {
 				if _, there, err := of.Peek(f.Context(), "k"); there || err != nil {
 					f.Error(there, err)
@@ -335,9 +323,7 @@ func TestValueOfAnotherSchemaIsAMiss(t *testing.T) {
 		g, _ := f.open(func(c *singleflight.Config[string]) { c.Schema = 2 })
 		fetch(f, f.Context(), old, "k", gives("1")).got()
 		raw := f.RDB.Get(f.Context(), f.Part("k", "value.00000001")).Val()
-		if err := f.RDB.Set(f.Context(), f.Part("k", "value.00000002"), raw, time.Minute).Err(); err != nil {
-			f.Fatal(err)
-		}
+		redistest.WantErr(f, f.RDB.Set(f.Context(), f.Part("k", "value.00000002"), raw, time.Minute).Err())
 		if _, there, err := g.Peek(f.Context(), "k"); there || err != nil {
 			f.Error(there, err)
 		}

@@ -75,10 +75,7 @@ func TestCrowdUnderCuts(t *testing.T) {
 			w := &harness.Wire{}
 			rdb := f.Connect(w)
 			rdb.AddHook(w)
-			m, err := mutex.New(rdb, mutex.Config{Name: f.Family, TTL: ttl})
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := redistest.Must(mutex.New(rdb, mutex.Config{Name: f.Family, TTL: ttl}))(t)
 			wires, locks = append(wires, w), append(locks, m)
 		}
 		var in inside
@@ -110,9 +107,7 @@ func TestCrowdUnderCuts(t *testing.T) {
 						if alive.Err() == nil {
 							raise(&usual, waited)
 						}
-						if err := in.enter(ctx, keys); err != nil {
-							t.Error(err)
-						}
+						redistest.NoError(t, in.enter(ctx, keys))
 						time.Sleep(time.Millisecond)
 						in.leave(ctx, keys)
 						return nil
@@ -152,15 +147,11 @@ func TestCrowdUnderCuts(t *testing.T) {
 		crowd.Wait()
 		for p, m := range locks[:3] {
 			harness.CloseWithin(t, 10*time.Second, m)
-			if served[p].Load() == 0 {
-				t.Errorf("process %d was never served", p)
-			}
+			redistest.Check(t, served[p].Load() != 0, "process %d was never served", p)
 		}
 		t.Logf("served %d, %d, %d and %d; calls that a cut ended: %d, %d and %d; longest wait %v, before the kill %v",
 			served[0].Load(), served[1].Load(), served[2].Load(), served[3].Load(), cut[0].Load(), cut[1].Load(), cut[2].Load(), time.Duration(longest.Load()), time.Duration(usual.Load()))
-		if !killed {
-			t.Error("no process was killed")
-		}
+		redistest.Check(t, killed, "no process was killed")
 		// The locks of the killed process, and those handed to its waiters, are free after a TTL.
 		// Then the callers that piled up have their turns.
 		if d, most := time.Duration(longest.Load()), ttl+time.Second+2*time.Duration(usual.Load()); d > most {

@@ -59,27 +59,16 @@ func TestDeadWaitersInNumbers(t *testing.T) {
 // that was in time.
 func passDeadWaiters(t *testing.T, srv *redistest.Server, waiters int, release time.Duration) (inTime bool) {
 	rdb := srv.Client()
-	h, err := mutex.New(rdb, mutex.Config{Name: "dead"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := redistest.Must(mutex.New(rdb, mutex.Config{Name: "dead"}))(t)
 	defer h.Close(context.Background())
-	first, err := h.Lock(t.Context(), "k")
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := redistest.Must(h.Lock(t.Context(), "k"))(t)
 	dead := newDeadProcess(t, rdb, waiters)
 	locked := make(chan *mutex.Lock, 1)
-	living, err := mutex.New(srv.Client(), mutex.Config{Name: "dead"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	living := redistest.Must(mutex.New(srv.Client(), mutex.Config{Name: "dead"}))(t)
 	defer living.Close(context.Background())
 	go func() {
 		l, err := living.Lock(t.Context(), "k")
-		if err != nil {
-			t.Error(err)
-		}
+		redistest.NoError(t, err)
 		locked <- l
 	}()
 	redistest.Eventually(t, "the living waiter", func() bool {
@@ -90,15 +79,11 @@ func passDeadWaiters(t *testing.T, srv *redistest.Server, waiters int, release t
 	before := redistest.Commandstats(t, rdb)["evalsha"]
 	time.Sleep(release - time.Since(died)) // the server runs on this machine
 	released := rdb.Time(t.Context()).Val()
-	if err := first.Unlock(); err != nil {
-		t.Fatal(err)
-	}
+	redistest.WantErr(t, first.Unlock())
 	l := redistest.Get(t, "the lock", locked)
 	granted := time.UnixMicro(int64(l.Token()))
 	calls := redistest.Commandstats(t, rdb)["evalsha"] - before
-	if err := l.Unlock(); err != nil {
-		t.Error(err)
-	}
+	redistest.NoError(t, l.Unlock())
 	t.Logf("granted %v after the death, %v after the release, in %d calls", granted.Sub(died), granted.Sub(released), calls)
 	if most := int64(waiters)/250 + 20; calls > most {
 		t.Errorf("%d calls; want at most %d", calls, most)
@@ -111,25 +96,15 @@ func passDeadWaiters(t *testing.T, srv *redistest.Server, waiters int, release t
 func TestUnlockGoesOnBehindDeadWaiters(t *testing.T) {
 	srv := redistest.StartServer(t, redistest.NeedServers(t)[0])
 	rdb := srv.Client()
-	h, err := mutex.New(rdb, mutex.Config{Name: "dead"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := redistest.Must(mutex.New(rdb, mutex.Config{Name: "dead"}))(t)
 	defer h.Close(context.Background())
-	l, err := h.Lock(t.Context(), "k")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := redistest.Must(h.Lock(t.Context(), "k"))(t)
 	dead := newDeadProcess(t, rdb, 1000)
 	time.Sleep(2100 * time.Millisecond) // their signs of life are overdue
 	living := dead.res.Request(lease.Terms{Handle: strings.Repeat("l", 22), Seq: 1, Permits: 1, TTL: 30 * time.Second, Limit: 1})
-	if _, err := dead.client.Do(t.Context(), living.Enter(lease.EnterOptions{Wait: true})); err != nil {
-		t.Fatal(err)
-	}
+	redistest.Must(dead.client.Do(t.Context(), living.Enter(lease.EnterOptions{Wait: true})))(t)
 	released := time.Now()
-	if err := l.Unlock(); err != nil {
-		t.Fatal(err)
-	}
+	redistest.WantErr(t, l.Unlock())
 	redistest.Eventually(t, "the lock", func() bool {
 		holders := rdb.ZRange(t.Context(), dead.names.Part("holders"), 0, -1).Val()
 		return len(holders) == 1 && strings.HasPrefix(holders[0], strings.Repeat("l", 22))
@@ -151,9 +126,7 @@ type deadProcess struct {
 // newDeadProcess queues the waiters of a process on the lock k.
 func newDeadProcess(t *testing.T, rdb redis.UniversalClient, n int) *deadProcess {
 	named, err := keys.Family{Kind: keys.Mutex, Name: "dead"}.Resource("k")
-	if err != nil {
-		t.Fatal(err)
-	}
+	redistest.WantErr(t, err)
 	d := &deadProcess{t: t, names: named, res: permits.NewResource(named, true, false)}
 	if d.client, err = call.NewClient(rdb); err != nil {
 		t.Fatal(err)

@@ -32,9 +32,8 @@ var (
 // value.
 func saysSpent(tb testing.TB, what string, err error, key, value string) {
 	tb.Helper()
-	if !errors.Is(err, leasehold.ErrUnavailable) || errors.Is(err, leasehold.ErrBusy) {
-		tb.Errorf("%s: %v; want ErrUnavailable alone", what, err)
-	}
+	redistest.Check(tb, errors.Is(err, leasehold.ErrUnavailable) && !errors.Is(err, leasehold.ErrBusy),
+		"%s: %v; want ErrUnavailable alone", what, err)
 	if text := fmt.Sprint(err); !strings.Contains(text, key) || !strings.Contains(text, value[:min(20, len(value))]) {
 		tb.Errorf("%s: %v; want an error that names %s and %.20s", what, err, key, value)
 	}
@@ -48,9 +47,7 @@ func TestFenceSetByHand(t *testing.T) {
 		h := s.handle(target.Client(t), mutex.Config{})
 		fence := s.Part("fence")
 		set := func(value string) {
-			if err := s.RDB.Set(t.Context(), fence, value, 0).Err(); err != nil {
-				t.Fatal(err)
-			}
+			redistest.WantErr(t, s.RDB.Set(t.Context(), fence, value, 0).Err())
 		}
 		for _, value := range spentFences {
 			if target.Kind == redistest.KindMini && (len(value) > 19 || strings.ContainsAny(value, "ei")) {
@@ -69,9 +66,7 @@ func TestFenceSetByHand(t *testing.T) {
 				}
 				_, err = h.TryLock(t.Context(), s.Key)
 				saysSpent(t, "try lock", err, fence, value)
-				if now := s.RDB.Get(t.Context(), fence).Val(); now != value {
-					t.Errorf("the fence %.20q is now %.40q", value, now)
-				}
+				redistest.Expect(t, s.RDB.Get(t.Context(), fence).Val(), value, "the fence %.20q is now %.40q", value)
 				if ttl := s.RDB.PTTL(t.Context(), fence).Val(); ttl <= 0 {
 					t.Errorf("the fence %.20q has no expiry: %v", value, ttl)
 				}
@@ -98,9 +93,7 @@ func TestFenceSetByHand(t *testing.T) {
 					t.Errorf("with %q: token %d after %d", value, l.Token(), last)
 				}
 				last = l.Token()
-				if err := l.Unlock(); err != nil {
-					t.Errorf("unlock with %q: %v", value, err)
-				}
+				redistest.Expect(t, l.Unlock(), nil, "unlock with %q: %v", value)
 			}
 		}
 	})
@@ -112,14 +105,9 @@ func TestFenceWithAFraction(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, target redistest.Target) {
 		s := newSite(t, target.Client(t))
 		a, b := s.handle(target.Client(t), mutex.Config{}), s.handle(target.Client(t), mutex.Config{})
-		if err := s.RDB.Set(t.Context(), s.Part("fence"), "4000000000000000.5", 0).Err(); err != nil {
-			t.Fatal(err)
-		}
+		redistest.WantErr(t, s.RDB.Set(t.Context(), s.Part("fence"), "4000000000000000.5", 0).Err())
 		last := uint64(4_000_000_000_000_000)
-		l, err := a.Lock(t.Context(), s.Key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := redistest.Must(a.Lock(t.Context(), s.Key))(t)
 		for range 6 {
 			if l.Token() <= last {
 				t.Errorf("token %d after %d", l.Token(), last)
@@ -127,15 +115,11 @@ func TestFenceWithAFraction(t *testing.T) {
 			last = l.Token()
 			next := locking(b, s.Key)
 			s.WaitQueued(1)
-			if err := l.Unlock(); err != nil {
-				t.Fatal(err)
-			}
+			redistest.WantErr(t, l.Unlock())
 			l = within(t, 10*time.Second, next)
 			a, b = b, a
 		}
-		if err := l.Unlock(); err != nil {
-			t.Fatal(err)
-		}
+		redistest.WantErr(t, l.Unlock())
 	})
 }
 
@@ -148,27 +132,18 @@ func TestFenceIsSpentUnderALock(t *testing.T) {
 			t.Run(how, func(t *testing.T) {
 				s := newSite(t, target.Client(t))
 				h := s.handle(target.Client(t), mutex.Config{TTL: 2 * time.Second})
-				l, err := h.Lock(t.Context(), s.Key)
-				if err != nil {
-					t.Fatal(err)
-				}
+				l := redistest.Must(h.Lock(t.Context(), s.Key))(t)
 				fence, value := s.Part("fence"), "9007199254740992"
 				waiters := []<-chan result{locking(h, s.Key)}
 				s.WaitQueued(1)
 				waiters = append(waiters, locking(s.handle(target.Client(t), mutex.Config{}), s.Key))
 				s.WaitQueued(2)
-				if err := s.RDB.Set(t.Context(), fence, value, 0).Err(); err != nil {
-					t.Fatal(err)
-				}
+				redistest.WantErr(t, s.RDB.Set(t.Context(), fence, value, 0).Err())
 				switch how {
 				case "unlock":
-					if err := l.Unlock(); err != nil {
-						t.Errorf("unlock: %v", err)
-					}
+					redistest.Expect(t, l.Unlock(), nil, "unlock: %v")
 				case "revoke":
-					if err := h.Revoke(t.Context(), s.Key, l.ID(), "test"); err != nil {
-						t.Errorf("revoke: %v", err)
-					}
+					redistest.Expect(t, h.Revoke(t.Context(), s.Key, l.ID(), "test"), nil, "revoke: %v")
 				case "expiry":
 					s.RDB.Del(t.Context(), s.Part("holders"))
 				}
@@ -177,9 +152,7 @@ func TestFenceIsSpentUnderALock(t *testing.T) {
 				}
 				harness.WaitCount(t, "waiters", 0, s.Queued)
 				harness.WaitCount(t, "holders", 0, s.InUse)
-				if now := s.RDB.Get(t.Context(), fence).Val(); now != value {
-					t.Errorf("the fence is now %q", now)
-				}
+				redistest.Expect(t, s.RDB.Get(t.Context(), fence).Val(), value, "the fence is now %q")
 				// Its deletion mends it.
 				s.RDB.Del(context.Background(), fence)
 				s.free(5 * time.Second)
@@ -215,9 +188,7 @@ func (s *site) foreign(key string) (stays func()) {
 func isWrongType(tb testing.TB, what string, err error) {
 	tb.Helper()
 	harness.IsErr(tb, what, err, leasehold.ErrUnavailable)
-	if err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
-		tb.Errorf("%s: error %v; want WRONGTYPE", what, err)
-	}
+	redistest.Check(tb, err != nil && strings.Contains(err.Error(), "WRONGTYPE"), "%s: error %v; want WRONGTYPE", what, err)
 }
 
 // The fence turns foreign under a lock and its waiter. The holder holds on; the
@@ -227,10 +198,7 @@ func TestFenceTurnsForeign(t *testing.T) {
 		rdb := target.Client(t)
 		s := newSite(t, rdb)
 		h := s.handle(rdb, mutex.Config{TTL: 3 * time.Second})
-		l, err := h.Lock(t.Context(), s.Key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := redistest.Must(h.Lock(t.Context(), s.Key))(t)
 		waiter := locking(s.handle(target.Client(t), mutex.Config{}), s.Key)
 		s.WaitQueued(1)
 		stays := s.foreign(s.Part("fence"))

@@ -30,9 +30,7 @@ func overhear(t *testing.T, rdb redis.UniversalClient, channels ...string) *over
 	o := &overheard{}
 	sub := rdb.Subscribe(t.Context(), channels...)
 	for range channels {
-		if _, err := sub.Receive(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		redistest.Must(sub.Receive(t.Context()))(t)
 	}
 	over := make(chan struct{})
 	t.Cleanup(func() { _ = sub.Close(); <-over })
@@ -80,19 +78,13 @@ func TestForgedAndReplayedMessagesInNumbers(t *testing.T) {
 	two, operator := []*mutex.Mutex{handle(), handle()}, s.handle(srv.Client(), mutex.Config{})
 	part := func(key, part string) string { return "leasehold:mtx:{" + s.Family + ":" + key + "}:" + part }
 	lock := func(h *mutex.Mutex, key string) *mutex.Lock {
-		l, err := h.Lock(t.Context(), key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return l
+		return redistest.Must(h.Lock(t.Context(), key))(t)
 	}
 	queued := func(key string, n int64) {
 		redistest.Eventually(t, "a waiter", func() bool { return s.RDB.ZCard(t.Context(), part(key, "queue")).Val() == n })
 	}
 	revoke := func(key, id string) {
-		if err := operator.Revoke(t.Context(), key, id, "it hangs"); err != nil {
-			t.Fatal(err)
-		}
+		redistest.WantErr(t, operator.Revoke(t.Context(), key, id, "it hangs"))
 	}
 	var channels []string
 	for i, h := range two {
@@ -100,9 +92,7 @@ func TestForgedAndReplayedMessagesInNumbers(t *testing.T) {
 		l := lock(h, key)
 		owner, _, _ := strings.Cut(s.RDB.ZRange(t.Context(), part(key, "holders"), 0, 0).Val()[0], ".")
 		channels = append(channels, "leasehold:inbox:"+owner)
-		if err := l.Unlock(); err != nil {
-			t.Fatal(err)
-		}
+		redistest.WantErr(t, l.Unlock())
 	}
 	heard := overhear(t, s.RDB, channels...)
 
@@ -115,25 +105,18 @@ func TestForgedAndReplayedMessagesInNumbers(t *testing.T) {
 		queued(key, 1)
 		switch i % 3 {
 		case 0: // handed over
-			if err := l.Unlock(); err != nil {
-				t.Fatal(err)
-			}
+			redistest.WantErr(t, l.Unlock())
 		case 1: // by a revoke
 			revoke(key, l.ID())
 			revoked++
 		default: // a waiter's place
-			state, err := operator.Inspect(t.Context(), key)
-			if err != nil {
-				t.Fatal(err)
-			}
+			state := redistest.Must(operator.Inspect(t.Context(), key))(t)
 			revoke(key, state.Waiters[0].ID)
 			revoked++
 			if r := harness.Got(t, redistest.Soon, "the end of a wait", next); !errors.Is(r.Err, leasehold.ErrRevoked) {
 				t.Fatalf("a revoked waiter got %v", r.Err)
 			}
-			if err := l.Unlock(); err != nil {
-				t.Fatal(err)
-			}
+			redistest.WantErr(t, l.Unlock())
 			continue
 		}
 		if got := within(t, redistest.Soon, next); i%6 == 0 {
@@ -168,9 +151,7 @@ func TestForgedAndReplayedMessagesInNumbers(t *testing.T) {
 	send := func(channel, text string) {
 		pipe.Publish(t.Context(), channel, text)
 		if sent++; pipe.Len() == 200 {
-			if _, err := pipe.Exec(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			redistest.Must(pipe.Exec(t.Context()))(t)
 		}
 	}
 	for range 100 {
@@ -185,9 +166,7 @@ func TestForgedAndReplayedMessagesInNumbers(t *testing.T) {
 			}
 		}
 	}
-	if _, err := pipe.Exec(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	redistest.Must(pipe.Exec(t.Context()))(t)
 	took := time.Since(began)
 	redistest.Eventually(t, "a question for each", func() bool { return questions.Load() >= asked+locks })
 	lost := 0
@@ -214,8 +193,6 @@ func TestForgedAndReplayedMessagesInNumbers(t *testing.T) {
 		}
 	}
 	for _, w := range waiting {
-		if err := within(t, redistest.Soon, w).Unlock(); err != nil {
-			t.Error(err)
-		}
+		redistest.NoError(t, within(t, redistest.Soon, w).Unlock())
 	}
 }

@@ -76,14 +76,9 @@ func TestGuardIsFencedByAReplyAlone(t *testing.T) {
 				},
 			}
 			rdb.AddHook(h)
-			g, err := mutex.NewGuard(rdb, mutex.GuardConfig{Name: s.Family})
-			if err != nil {
-				t.Fatal(err)
-			}
+			g := redistest.Must(mutex.NewGuard(rdb, mutex.GuardConfig{Name: s.Family}))(t)
 			const newest = 7
-			if err := g.Set(t.Context(), s.Key, newest, "v", time.Minute); err != nil {
-				t.Fatal(err)
-			}
+			redistest.WantErr(t, g.Set(t.Context(), s.Key, newest, "v", time.Minute))
 			h.on.Store(true)
 			const callers = 200
 			results := make(chan error, callers)
@@ -103,15 +98,12 @@ func TestGuardIsFencedByAReplyAlone(t *testing.T) {
 			close(gate)
 			for range callers {
 				err := redistest.Get(t, "the outcome of a guarded write", results)
-				if err == nil || errors.Is(err, leasehold.ErrFenced) {
-					t.Errorf("a write that was not sent: %v; want an error other than ErrFenced", err)
-				}
+				redistest.Check(t, err != nil && !errors.Is(err, leasehold.ErrFenced),
+					"a write that was not sent: %v; want an error other than ErrFenced", err)
 			}
 			all.Wait()
 			h.on.Store(false)
-			if err := g.Set(t.Context(), s.Key, newest, "w", time.Minute); err != nil {
-				t.Errorf("after the fault: %v", err)
-			}
+			redistest.Expect(t, g.Set(t.Context(), s.Key, newest, "w", time.Minute), nil, "after the fault: %v")
 		})
 	}
 }
@@ -146,25 +138,15 @@ func TestHookThatWrapsErrors(t *testing.T) {
 	rdb.AddHook(traced)
 	h := s.handle(rdb, mutex.Config{})
 	l, err := h.Lock(t.Context(), s.Key)
-	if err != nil {
-		t.Fatalf("lock on a fresh server: %v", err)
-	}
+	redistest.CheckNow(t, err == nil, "lock on a fresh server: %v", err)
 	waiter := locking(h, s.Key)
 	s.WaitQueued(1)
-	if err := l.Unlock(); err != nil {
-		t.Error(err)
-	}
+	redistest.NoError(t, l.Unlock())
 	next := within(t, redistest.Soon, waiter)
-	if err := s.RDB.ScriptFlush(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
-	if err := next.Unlock(); err != nil {
-		t.Errorf("unlock on a server that forgot its scripts: %v", err)
-	}
+	redistest.WantErr(t, s.RDB.ScriptFlush(t.Context()).Err())
+	redistest.Expect(t, next.Unlock(), nil, "unlock on a server that forgot its scripts: %v")
 	// A refusal is recognised, too: nobody tries for 3 s.
-	if err := s.RDB.Set(t.Context(), s.Part("holders"), "of another type", time.Minute).Err(); err != nil {
-		t.Fatal(err)
-	}
+	redistest.WantErr(t, s.RDB.Set(t.Context(), s.Part("holders"), "of another type", time.Minute).Err())
 	sent := time.Now()
 	_, err = h.Lock(t.Context(), s.Key)
 	harness.IsErr(t, "lock of a key of another type", err, leasehold.ErrUnavailable)
@@ -202,24 +184,15 @@ func TestHookThatEndsItsGoroutineCostsOneRoundTrip(t *testing.T) {
 			}
 			rdb.AddHook(h)
 			m := s.handle(rdb, mutex.Config{TTL: time.Second})
-			l, err := m.Lock(t.Context(), s.Key)
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := redistest.Must(m.Lock(t.Context(), s.Key))(t)
 			waiter := locking(m, s.Key)
 			s.WaitQueued(1)
 			h.on.Store(true)
 			redistest.Eventually(t, "rounds of renewals", func() bool { return strikes.Load() >= 12 })
 			h.on.Store(false) // Unlock makes its call on this goroutine
-			if err := context.Cause(l.Context()); err != nil {
-				t.Errorf("the lock was lost: %v", err)
-			}
-			if err := l.Unlock(); err != nil {
-				t.Error(err)
-			}
-			if err := within(t, redistest.Soon, waiter).Unlock(); err != nil {
-				t.Error(err)
-			}
+			redistest.Expect(t, context.Cause(l.Context()), nil, "the lock was lost: %v")
+			redistest.NoError(t, l.Unlock())
+			redistest.NoError(t, within(t, redistest.Soon, waiter).Unlock())
 			harness.CloseWithin(t, redistest.Soon, m)
 		})
 	}

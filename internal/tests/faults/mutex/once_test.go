@@ -107,9 +107,7 @@ func TestSlotsUnderKills(t *testing.T) {
 	again := 0
 	for slot := range slots {
 		runs, err := rdb.Get(t.Context(), family+":runs:"+strconv.Itoa(slot)).Int()
-		if err != nil || runs < 1 {
-			t.Errorf("slot %d ran %d times (%v)", slot, runs, err)
-		}
+		redistest.Check(t, err == nil && runs >= 1, "slot %d ran %d times (%v)", slot, runs, err)
 		if runs > 1 {
 			again++
 		}

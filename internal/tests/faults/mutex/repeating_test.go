@@ -40,13 +40,8 @@ func repeater(t *testing.T, version redistest.Version) (*site, *redistest.Proxy,
 	rdb.AddHook(repeating())
 	s := newSite(t, server.Client())
 	h := s.handle(rdb, mutex.Config{TTL: time.Minute})
-	warm, err := h.Lock(t.Context(), "warm")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := warm.Unlock(); err != nil {
-		t.Fatal(err)
-	}
+	warm := redistest.Must(h.Lock(t.Context(), "warm"))(t)
+	redistest.WantErr(t, warm.Unlock())
 	return s, p, h
 }
 
@@ -62,13 +57,8 @@ func TestEnterThatAHookRepeatedLeavesNoPhantom(t *testing.T) {
 			t.Parallel()
 			s, p, h := repeater(t, version)
 			first := p.HoldRequest(harness.Does("enter"), 1)
-			l, err := lock(h, s.Key)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := l.Unlock(); err != nil {
-				t.Fatal(err)
-			}
+			l := redistest.Must(lock(h, s.Key))(t)
+			redistest.WantErr(t, l.Unlock())
 			answered := make(chan []int64, 1)
 			p.SetHook(func(ev redistest.Event) redistest.Action {
 				if harness.Script(ev.Cmd) == "enter" && ev.Stage == redistest.OnReply {
@@ -93,13 +83,8 @@ func TestEnterThatAHookRepeatedLeavesNoPhantom(t *testing.T) {
 func TestUnlockThatAHookRepeatedIsNoLoss(t *testing.T) {
 	version := redistest.NeedServers(t)[0]
 	s, p, h := repeater(t, version)
-	l, err := h.Lock(t.Context(), s.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := redistest.Must(h.Lock(t.Context(), s.Key))(t)
 	lost := p.EatReply(harness.Does("leave"), 1)
-	if err := l.Unlock(); err != nil {
-		t.Errorf("Unlock of a lock that was held: %v", err)
-	}
+	redistest.Expect(t, l.Unlock(), nil, "Unlock of a lock that was held: %v")
 	redistest.Get(t, "the loss of a reply", lost.Fired())
 }

@@ -37,10 +37,7 @@ func TestHolderIsToldOfARevokeAtOnce(t *testing.T) {
 	const locks = 200
 	var held []*mutex.Lock
 	for i := range locks {
-		l, err := holder.Lock(t.Context(), fmt.Sprint(i))
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := redistest.Must(holder.Lock(t.Context(), fmt.Sprint(i)))(t)
 		held = append(held, l)
 	}
 	channel := "leasehold:inbox:*"
@@ -52,9 +49,7 @@ func TestHolderIsToldOfARevokeAtOnce(t *testing.T) {
 	for i, l := range held {
 		ended := make(chan time.Time, 1)
 		context.AfterFunc(l.Context(), func() { ended <- time.Now() })
-		if err := operator.Revoke(t.Context(), fmt.Sprint(i), l.ID(), "r"); err != nil {
-			t.Fatal(err)
-		}
+		redistest.WantErr(t, operator.Revoke(t.Context(), fmt.Sprint(i), l.ID(), "r"))
 		revoked := time.Now()
 		told = append(told, max(0, redistest.Get(t, "the end of the Context", ended).Sub(revoked)))
 		if cause := context.Cause(l.Context()); !errors.Is(cause, leasehold.ErrRevoked) {
@@ -65,9 +60,7 @@ func TestHolderIsToldOfARevokeAtOnce(t *testing.T) {
 	p50, p99 := told[locks/2], told[locks*99/100]
 	t.Logf("told %v after Revoke returned (p50), %v (p99), %v at most", p50, p99, told[locks-1])
 	// Without the message it would be a third of the TTL, 10 s.
-	if p99 > harness.Slack {
-		t.Errorf("the 99th of 100 holders was told after %v", p99)
-	}
+	redistest.Check(t, p99 <= harness.Slack, "the 99th of 100 holders was told after %v", p99)
 }
 
 // Where memory has run out a lock is revoked and passed on.
@@ -75,32 +68,21 @@ func TestRevokeWhereMemoryHasRunOut(t *testing.T) {
 	srv := redistest.StartServer(t, redistest.Newest(t), "--maxmemory-policy", "noeviction")
 	s := newSite(t, srv.Client())
 	holder, operator := s.handle(srv.Client(), mutex.Config{}), s.handle(srv.Client(), mutex.Config{})
-	l, err := holder.Lock(t.Context(), s.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := redistest.Must(holder.Lock(t.Context(), s.Key))(t)
 	waiter := locking(operator, s.Key)
 	s.WaitQueued(1)
-	if err := s.RDB.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
-		t.Fatal(err)
-	}
+	redistest.WantErr(t, s.RDB.ConfigSet(t.Context(), "maxmemory", "1").Err())
 	if err := s.RDB.Set(t.Context(), "more", "x", 0).Err(); err == nil {
 		t.Fatal("memory has not run out")
 	}
-	if err := operator.Revoke(t.Context(), s.Key, l.ID(), "it hangs"); err != nil {
-		t.Errorf("revoke: %v", err)
-	}
+	redistest.Expect(t, operator.Revoke(t.Context(), s.Key, l.ID(), "it hangs"), nil, "revoke: %v")
 	next := within(t, redistest.Soon, waiter)
 	redistest.Get(t, "the end of the Context", l.Context().Done())
 	if cause := context.Cause(l.Context()); !errors.Is(cause, leasehold.ErrRevoked) {
 		t.Errorf("the cause is %v", cause)
 	}
-	if err := s.RDB.ConfigSet(t.Context(), "maxmemory", "0").Err(); err != nil {
-		t.Fatal(err)
-	}
-	if err := next.Unlock(); err != nil {
-		t.Error(err)
-	}
+	redistest.WantErr(t, s.RDB.ConfigSet(t.Context(), "maxmemory", "0").Err())
+	redistest.NoError(t, next.Unlock())
 }
 
 // A lock is revoked after it was granted and before the reply to its Lock has arrived:
@@ -110,10 +92,7 @@ func TestHintBeforeTheLeaseBeginsIsKept(t *testing.T) {
 	s := newSite(t, srv.Client())
 	p := redistest.NewProxy(t, srv.Addr())
 	holder, operator := s.handle(p.Client(), mutex.Config{}), s.handle(srv.Client(), mutex.Config{})
-	other, err := holder.Lock(t.Context(), "other")
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := redistest.Must(holder.Lock(t.Context(), "other"))(t)
 	redistest.Eventually(t, "the holder's subscription", func() bool {
 		channels := s.RDB.PubSubChannels(t.Context(), "leasehold:inbox:"+other.ID()[:8]+"*").Val()
 		return len(channels) == 1
@@ -129,9 +108,7 @@ func TestHintBeforeTheLeaseBeginsIsKept(t *testing.T) {
 		}
 		return redistest.Pass
 	})
-	if err := operator.Revoke(t.Context(), s.Key, words[0][:8]+"-"+words[1], "it hangs"); err != nil {
-		t.Fatal(err)
-	}
+	redistest.WantErr(t, operator.Revoke(t.Context(), s.Key, words[0][:8]+"-"+words[1], "it hangs"))
 	redistest.Get(t, "the hint", hinted)
 	time.Sleep(50 * time.Millisecond) // the handle has read it
 	enter.Release()
@@ -141,9 +118,7 @@ func TestHintBeforeTheLeaseBeginsIsKept(t *testing.T) {
 	if cause := context.Cause(l.Context()); !errors.Is(cause, leasehold.ErrRevoked) || time.Since(began) > harness.Slack {
 		t.Errorf("told after %v: %v", time.Since(began), cause)
 	}
-	if err := other.Unlock(); err != nil {
-		t.Error(err)
-	}
+	redistest.NoError(t, other.Unlock())
 }
 
 // isRenewal says whether a command renews a lease.
@@ -213,10 +188,7 @@ func TestLocksAreRenewedTogetherAfterACut(t *testing.T) {
 		const locks = 500
 		var held []*mutex.Lock
 		for i := range locks {
-			l, err := m.Lock(t.Context(), fmt.Sprint(i))
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := redistest.Must(m.Lock(t.Context(), fmt.Sprint(i)))(t)
 			held = append(held, l)
 		}
 		id := held[0].ID()[:8]
@@ -241,9 +213,7 @@ func TestLocksAreRenewedTogetherAfterACut(t *testing.T) {
 		renewed.Store(0)
 		trips.Store(0)
 		eachNode(t, s.RDB, func(node *redis.Client) {
-			if err := node.ClientKillByFilter(t.Context(), "TYPE", "pubsub").Err(); err != nil {
-				t.Error(err)
-			}
+			redistest.NoError(t, node.ClientKillByFilter(t.Context(), "TYPE", "pubsub").Err())
 		})
 		redistest.Eventually(t, "a renewal of each lock", func() bool { return renewed.Load() >= locks })
 		redistest.Eventually(t, "the last renewals", quiet)
@@ -253,9 +223,7 @@ func TestLocksAreRenewedTogetherAfterACut(t *testing.T) {
 			t.Errorf("%d renewals took %d round trips; want at most %d", renewed.Load(), trips.Load(), locks/5)
 		}
 		for _, l := range held {
-			if err := l.Unlock(); err != nil {
-				t.Fatal(err)
-			}
+			redistest.WantErr(t, l.Unlock())
 		}
 	})
 }

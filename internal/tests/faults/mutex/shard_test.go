@@ -25,16 +25,10 @@ import (
 func sentOverBus(t *testing.T, c *redistest.Cluster) (sum int) {
 	t.Helper()
 	for _, node := range c.Nodes {
-		info, err := node.Client().ClusterInfo(t.Context()).Result()
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := redistest.Must(node.Client().ClusterInfo(t.Context()).Result())(t)
 		for line := range strings.Lines(info) {
 			if text, ok := strings.CutPrefix(line, "cluster_stats_messages_publish_sent:"); ok {
-				n, err := strconv.Atoi(strings.TrimSpace(text))
-				if err != nil {
-					t.Fatal(err)
-				}
+				n := redistest.Must(strconv.Atoi(strings.TrimSpace(text)))(t)
 				sum += n
 			}
 		}
@@ -111,18 +105,14 @@ func TestHandOversStayInTheShard(t *testing.T) {
 				}
 				count += n
 			}
-			if sent := sentOverBus(t, c) - before; sent != 0 {
-				t.Errorf("%d turns sent %d messages over the bus; want none", count, sent)
-			}
+			redistest.Expect(t, sentOverBus(t, c)-before, 0, "%d turns sent %d messages over the bus", count)
 			t.Logf("%d turns", count)
 			if v.Flavour == "valkey" && !v.AtLeast(8, 1) {
 				return // does not count the messages that it sends in their short form
 			}
 			const control = 10
 			for range control {
-				if err := s.RDB.Publish(t.Context(), s.Family, "over the bus").Err(); err != nil {
-					t.Fatal(err)
-				}
+				redistest.WantErr(t, s.RDB.Publish(t.Context(), s.Family, "over the bus").Err())
 			}
 			if sent := sentOverBus(t, c) - before; sent < control {
 				t.Errorf("%d messages by PUBLISH were counted as %d", control, sent)
@@ -137,42 +127,22 @@ func TestInboxOfAnOlderProcess(t *testing.T) {
 	c := redistest.SharedCluster(t, redistest.Newest(t))
 	s := newSite(t, c.Client())
 	h := s.handle(c.Client(), mutex.Config{})
-	l, err := h.Lock(t.Context(), s.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := redistest.Must(h.Lock(t.Context(), s.Key))(t)
 	family := keys.Family{Kind: keys.Mutex, Name: s.Family}
-	res, err := permits.Family{Family: family, Fenced: true}.Resource(s.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := call.NewClient(c.Client())
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := redistest.Must(permits.Family{Family: family, Fenced: true}.Resource(s.Key))(t)
+	client := redistest.Must(call.NewClient(c.Client()))(t)
 	const older = "0123456789abcdefghijkl"
 	sub := c.Client().Subscribe(t.Context(), family.Inbox(older))
 	defer sub.Close()
-	if _, err := sub.Receive(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	redistest.Must(sub.Receive(t.Context()))(t)
 	req := res.Request(lease.Terms{Handle: older, Seq: 7, Permits: 1, TTL: time.Minute, Limit: 1})
-	if _, err := client.Do(t.Context(), req.Enter(lease.EnterOptions{Wait: true})); err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Unlock(); err != nil {
-		t.Fatal(err)
-	}
-	msg, err := sub.ReceiveTimeout(t.Context(), redistest.Soon)
-	if err != nil {
-		t.Fatal(err)
-	}
+	redistest.Must(client.Do(t.Context(), req.Enter(lease.EnterOptions{Wait: true})))(t)
+	redistest.WantErr(t, l.Unlock())
+	msg := redistest.Must(sub.ReceiveTimeout(t.Context(), redistest.Soon))(t)
 	if v, ok := req.ReadMessage(msg.(*redis.Message).Payload); !ok || v.Code != lease.Granted {
 		t.Errorf("the message is %+v", msg)
 	}
-	if _, err := client.Do(t.Context(), req.Leave(0)); err != nil {
-		t.Fatal(err)
-	}
+	redistest.Must(client.Do(t.Context(), req.Leave(0)))(t)
 }
 
 // The slot of a key moves while a process waits for the lock, and again: it is told of
@@ -185,10 +155,7 @@ func TestGrantAfterASlotMoved(t *testing.T) {
 	quick := 0
 	const moves = 5
 	for range moves {
-		l, err := h.Lock(t.Context(), s.Key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := redistest.Must(h.Lock(t.Context(), s.Key))(t)
 		waiter := locking(h2, s.Key)
 		s.WaitQueued(1)
 		from := c.NodeFor(s.Part("holders"))
@@ -207,20 +174,14 @@ func TestGrantAfterASlotMoved(t *testing.T) {
 			return nil
 		})
 		began := time.Now()
-		if err := l.Unlock(); err != nil {
-			t.Fatal(err)
-		}
+		redistest.WantErr(t, l.Unlock())
 		next := within(t, redistest.Soon, waiter)
 		took := time.Since(began)
 		t.Logf("granted %v after the unlock", took)
 		if took < 300*time.Millisecond {
 			quick++
 		}
-		if err := next.Unlock(); err != nil {
-			t.Fatal(err)
-		}
+		redistest.WantErr(t, next.Unlock())
 	}
-	if quick < 3 {
-		t.Errorf("%d of %d grants came by a message", quick, moves)
-	}
+	redistest.Check(t, quick >= 3, "%d of %d grants came by a message", quick, moves)
 }

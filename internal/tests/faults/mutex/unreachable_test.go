@@ -54,9 +54,7 @@ func TestCtxEndsWhileAClusterIsLookedFor(t *testing.T) {
 			rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1", "127.0.0.1:2"}, Dialer: way.dial})
 			t.Cleanup(func() { _ = rdb.Close() })
 			m, err := mutex.New(rdb, mutex.Config{Name: "n"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			redistest.WantErr(t, err)
 			var all sync.WaitGroup
 			const patience = 200 * time.Millisecond
 			for i := range 20 {
@@ -77,9 +75,7 @@ func TestCtxEndsWhileAClusterIsLookedFor(t *testing.T) {
 			harness.IsErr(t, "lock", err, leasehold.ErrUnavailable)
 			took := time.Since(began)
 			t.Logf("without a deadline: %v: %v", took, err)
-			if took > lockBound(rdb.Options().ReadTimeout) {
-				t.Errorf("without a deadline: %v", took)
-			}
+			redistest.Check(t, took <= lockBound(rdb.Options().ReadTimeout), "without a deadline: %v", took)
 			began = time.Now()
 			harness.CloseWithin(t, redistest.Soon, m)
 			if took := time.Since(began); took > 2*harness.Slack {
@@ -109,9 +105,7 @@ func TestBoundsWhereDialsAreDropped(t *testing.T) {
 					way := newNetwork()
 					rdb := p.Client(func(o *redis.Options) { o.Dialer = way.dial })
 					m, err := mutex.New(rdb, mutex.Config{Name: redistest.Name(t)})
-					if err != nil {
-						t.Fatal(err)
-					}
+					redistest.WantErr(t, err)
 					var held *mutex.Lock
 					if warm {
 						if held, err = m.Lock(t.Context(), "held"); err != nil {
@@ -143,16 +137,12 @@ func TestBoundsWhereDialsAreDropped(t *testing.T) {
 							took := time.Since(began)
 							t.Logf("unlock: %v: %v", took, err)
 							redistest.WantNot(t, err, context.DeadlineExceeded) // no ctx of the caller's
-							if took > 5*time.Second+readTimeout+harness.Slack {
-								t.Errorf("unlock took %v", took)
-							}
+							redistest.Check(t, took <= 5*time.Second+readTimeout+harness.Slack, "unlock took %v", took)
 						})
 					}
 					some.Wait()
 					t.Logf("lock: %v", longest)
-					if longest > lockBound(readTimeout) {
-						t.Errorf("lock without a deadline took %v", longest)
-					}
+					redistest.Check(t, longest <= lockBound(readTimeout), "lock without a deadline took %v", longest)
 					p.Refuse(false)
 					way.heal()
 					harness.CloseWithin(t, redistest.Soon, m)

@@ -191,9 +191,7 @@ func TestCtxEndsWhereTheConnectionBreaks(t *testing.T) {
 					r := harness.Got(t, harness.Slack, "an acquisition", call)
 					cancel()
 					if r.Err == nil {
-						if err := r.Value.Release(); err != nil {
-							t.Errorf("release: %v", err)
-						}
+						redistest.Expect(t, r.Value.Release(), nil, "release: %v")
 					} else {
 						harness.IsErr(t, "acquire", r.Err, context.Canceled)
 					}
@@ -218,10 +216,7 @@ func TestCancellationStorm(t *testing.T) {
 	srv := redistest.StartServer(t, redistest.Newest(t))
 	s := newSite(t, srv.Client())
 	h := s.closing(srv.Client(), semaphore.Config{Limit: 1})
-	first, err := h.Acquire(t.Context(), s.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := redistest.Must(h.Acquire(t.Context(), s.Key))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var all sync.WaitGroup
@@ -259,9 +254,7 @@ func TestCancellationStorm(t *testing.T) {
 			break
 		}
 	}
-	if busy < waiters*9/10 {
-		t.Errorf("%d of %d were told that they had been queued", busy, waiters)
-	}
+	redistest.Check(t, busy >= waiters*9/10, "%d of %d were told that they had been queued", busy, waiters)
 	harness.Until(t, redistest.Soon+4*control, func() error {
 		if n := s.Queued(); n > 0 {
 			return fmt.Errorf("%d waiters after the cancellation", n)
@@ -270,21 +263,13 @@ func TestCancellationStorm(t *testing.T) {
 	})
 	left := time.Since(at)
 	t.Logf("%d waiters returned within %v, goroutines without a call within %v, and had left the queue after %v", waiters, back, control, left)
-	if back > 2*control+harness.Slack {
-		t.Errorf("they took %v to return, goroutines without a call %v", back, control)
-	}
+	redistest.Check(t, back <= 2*control+harness.Slack, "they took %v to return, goroutines without a call %v", back, control)
 	s.holds(1)
-	if err := first.Release(); err != nil {
-		t.Errorf("release: %v", err)
-	}
+	redistest.Expect(t, first.Release(), nil, "release: %v")
 	for range 10 {
 		l, err := h.Acquire(t.Context(), s.Key)
-		if err != nil {
-			t.Fatalf("acquire afterwards: %v", err)
-		}
-		if err := l.Release(); err != nil {
-			t.Errorf("release: %v", err)
-		}
+		redistest.CheckNow(t, err == nil, "acquire afterwards: %v", err)
+		redistest.Expect(t, l.Release(), nil, "release: %v")
 	}
 	s.empty(1, 0)
 }

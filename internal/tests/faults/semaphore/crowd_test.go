@@ -49,9 +49,7 @@ func acquireAllAtOnce(t *testing.T, h *semaphore.Semaphore, n int) {
 			if err == nil {
 				err = l.Release()
 			}
-			if err != nil && failed.Add(1) == 1 {
-				t.Errorf("caller %d: %v", i, err)
-			}
+			redistest.Check(t, err == nil || failed.Add(1) != 1, "caller %d: %v", i, err)
 		})
 	}
 	all.Wait()

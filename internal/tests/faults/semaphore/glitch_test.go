@@ -25,10 +25,7 @@ func TestLeasesOutliveDeadConnections(t *testing.T) {
 	h := s.closing(p.Client(), semaphore.Config{Limit: 1, TTL: ttl})
 	var all []*semaphore.Lease
 	for i := range 100 { // renewed at different times
-		l, err := h.TryAcquire(t.Context(), fmt.Sprint(i))
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := redistest.Must(h.TryAcquire(t.Context(), fmt.Sprint(i)))(t)
 		all = append(all, l)
 		time.Sleep(ttl / 3 / 100)
 	}
@@ -53,9 +50,7 @@ func TestLeasesOutliveDeadConnections(t *testing.T) {
 			return nil
 		})
 	}
-	if lost > 0 {
-		t.Errorf("%d of 100 leases were lost by a second of silence: %v", lost, cause)
-	}
+	redistest.Check(t, lost <= 0, "%d of 100 leases were lost by a second of silence: %v", lost, cause)
 	p.SetHook(nil)
 	p.CloseAll()
 }

@@ -22,10 +22,7 @@ func TestPoolExhaustedByOthers(t *testing.T) {
 		p := redistest.NewProxy(t, srv.Addr())
 		rdb := p.Client(func(o *redis.Options) { o.PoolSize = 1 })
 		h := s.closing(rdb, semaphore.Config{Limit: 1, TTL: lastingTTL})
-		l, err := h.Acquire(t.Context(), s.Key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := redistest.Must(h.Acquire(t.Context(), s.Key))(t)
 		blocked := make(chan error, 1)
 		go func() { blocked <- rdb.BLPop(context.Background(), 0, s.Part("list")).Err() }()
 		harness.Until(t, 5*time.Second, func() error {
@@ -65,12 +62,8 @@ func TestPoolExhaustedByOthers(t *testing.T) {
 			t.Errorf("release took %v", took)
 		}
 		harness.WaitCount(t, "permits", 0, s.InUse)
-		if err := s.RDB.RPush(t.Context(), s.Part("list"), "x").Err(); err != nil {
-			t.Fatal(err)
-		}
-		if err := <-blocked; err != nil {
-			t.Error(err)
-		}
+		redistest.WantErr(t, s.RDB.RPush(t.Context(), s.Part("list"), "x").Err())
+		redistest.NoError(t, <-blocked)
 		s.empty(1, time.Second)
 	})
 }

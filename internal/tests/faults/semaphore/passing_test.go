@@ -79,10 +79,7 @@ func TestRefusedLeavesAreRepeated(t *testing.T) {
 				r := &refusals{text: text}
 				rdb.AddHook(r)
 				h := s.closing(rdb, semaphore.Config{Limit: 1, TTL: time.Minute})
-				l, err := h.Acquire(t.Context(), s.Key)
-				if err != nil {
-					t.Fatal(err)
-				}
+				l := redistest.Must(h.Acquire(t.Context(), s.Key))(t)
 				r.left.Store(times)
 				if err := l.Release(); err != nil {
 					harness.IsErr(t, "release", err, leasehold.ErrUnavailable)
@@ -93,9 +90,7 @@ func TestRefusedLeavesAreRepeated(t *testing.T) {
 					}
 					return nil
 				})
-				if n := r.said.Load(); n != times {
-					t.Errorf("%d leaves were refused; want %d", n, times)
-				}
+				redistest.Expect(t, r.said.Load(), times, "%d leaves were refused")
 			})
 		}
 	}
@@ -107,13 +102,9 @@ func TestPermitComesBackAfterAFailedSave(t *testing.T) {
 	s := newSite(t, srv.Client())
 	h := s.closing(srv.Client(), semaphore.Config{Limit: 1, TTL: time.Minute})
 	l, err := h.Acquire(t.Context(), s.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	redistest.WantErr(t, err)
 	for _, set := range [][2]string{{"save", "3600 1"}, {"dir", "/proc"}} {
-		if err := s.RDB.ConfigSet(t.Context(), set[0], set[1]).Err(); err != nil {
-			t.Fatal(err)
-		}
+		redistest.WantErr(t, s.RDB.ConfigSet(t.Context(), set[0], set[1]).Err())
 	}
 	_ = s.RDB.BgSave(t.Context()).Err()
 	harness.Until(t, redistest.Soon, func() error {
@@ -124,13 +115,9 @@ func TestPermitComesBackAfterAFailedSave(t *testing.T) {
 	})
 	err = l.Release()
 	harness.IsErr(t, "release", err, leasehold.ErrUnavailable)
-	if err == nil || !strings.Contains(err.Error(), "MISCONF") {
-		t.Errorf("release: %v; want the server's words", err)
-	}
+	redistest.Check(t, err != nil && strings.Contains(err.Error(), "MISCONF"), "release: %v; want the server's words", err)
 	time.Sleep(2 * time.Second) // several leaves are refused meanwhile
-	if err := s.RDB.ConfigSet(t.Context(), "stop-writes-on-bgsave-error", "no").Err(); err != nil {
-		t.Fatal(err)
-	}
+	redistest.WantErr(t, s.RDB.ConfigSet(t.Context(), "stop-writes-on-bgsave-error", "no").Err())
 	works := time.Now()
 	s.empty(1, 5*time.Second)
 	t.Logf("the permit was back %v after the server worked again", time.Since(works))

@@ -49,9 +49,7 @@ func noBusyLoop(tb testing.TB, p *redistest.Proxy, most int) {
 func renewed(tb testing.TB, l *semaphore.Lease, since time.Time) {
 	tb.Helper()
 	harness.Until(tb, 10*time.Second, func() error {
-		if err := context.Cause(l.Context()); err != nil {
-			tb.Fatalf("lost: %v", err)
-		}
+		redistest.Require(tb, context.Cause(l.Context()), nil, "lost: %v")
 		if !l.Deadline().After(since) {
 			return errors.New("not renewed")
 		}
@@ -67,43 +65,27 @@ func TestReadOnlyServer(t *testing.T) {
 		p := redistest.NewProxy(t, srv.Addr())
 		h := s.closing(p.Client(), semaphore.Config{Limit: 1, TTL: 6 * time.Second})
 		l, err := h.Acquire(t.Context(), s.Key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		redistest.WantErr(t, err)
 		waiter := harness.Go(func() (*semaphore.Lease, error) { return h.Acquire(context.Background(), s.Key) })
 		harness.WaitCount(t, "waiters", 1, s.Queued)
-		if err := s.RDB.Do(t.Context(), "REPLICAOF", "127.0.0.1", "1").Err(); err != nil {
-			t.Fatal(err)
-		}
+		redistest.WantErr(t, s.RDB.Do(t.Context(), "REPLICAOF", "127.0.0.1", "1").Err())
 		at := time.Now()
 		_, err = h.TryAcquire(t.Context(), "other")
 		harness.IsErr(t, "try acquire", err, leasehold.ErrUnavailable)
-		if err == nil || !strings.Contains(err.Error(), "READONLY") {
-			t.Errorf("try acquire: error %v; want READONLY", err)
-		}
+		redistest.Check(t, err != nil && strings.Contains(err.Error(), "READONLY"), "try acquire: error %v; want READONLY", err)
 		if took := time.Since(at); took > 3*time.Second {
 			t.Errorf("try acquire took %v", took)
 		}
 		newcomer := harness.Go(func() (*semaphore.Lease, error) { return h.Acquire(context.Background(), "third") })
 		noBusyLoop(t, p, 100)
-		if err := s.RDB.Do(t.Context(), "REPLICAOF", "NO", "ONE").Err(); err != nil {
-			t.Fatal(err)
-		}
+		redistest.WantErr(t, s.RDB.Do(t.Context(), "REPLICAOF", "NO", "ONE").Err())
 		got := harness.Got(t, 5*time.Second, "an acquisition", newcomer)
-		if got.Err != nil {
-			t.Fatalf("an acquire that waits: %v", got.Err)
-		}
+		redistest.CheckNow(t, got.Err == nil, "an acquire that waits: %v", got.Err)
 		renewed(t, l, time.Now().Add(5*time.Second)) // TTL from now, less a margin
-		if err := l.Release(); err != nil {
-			t.Errorf("release: %v", err)
-		}
+		redistest.Expect(t, l.Release(), nil, "release: %v")
 		next := harness.Got(t, 5*time.Second, "an acquisition", waiter)
-		if next.Err != nil {
-			t.Fatalf("wait: %v", next.Err)
-		}
-		if err := errors.Join(next.Value.Release(), got.Value.Release()); err != nil {
-			t.Errorf("release: %v", err)
-		}
+		redistest.CheckNow(t, next.Err == nil, "wait: %v", next.Err)
+		redistest.Expect(t, errors.Join(next.Value.Release(), got.Value.Release()), nil, "release: %v")
 		s.empty(1, time.Second)
 	})
 }
@@ -117,17 +99,12 @@ func TestServerOutOfMemory(t *testing.T) {
 		h := s.closing(p.Client(), semaphore.Config{Limit: 2, TTL: lastingTTL})
 		var held []*semaphore.Lease
 		for range 2 {
-			l, err := h.Acquire(t.Context(), s.Key)
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := redistest.Must(h.Acquire(t.Context(), s.Key))(t)
 			held = append(held, l)
 		}
 		waiter := harness.Go(func() (*semaphore.Lease, error) { return h.Acquire(context.Background(), s.Key) })
 		harness.WaitCount(t, "waiters", 1, s.Queued)
-		if err := s.RDB.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
-			t.Fatal(err)
-		}
+		redistest.WantErr(t, s.RDB.ConfigSet(t.Context(), "maxmemory", "1").Err())
 		full := time.Now()
 		for name, acquire := range map[string]func(context.Context, string) (*semaphore.Lease, error){
 			"acquire": h.Acquire, "try acquire": h.TryAcquire,
@@ -139,9 +116,7 @@ func TestServerOutOfMemory(t *testing.T) {
 					continue
 				}
 				harness.IsErr(t, name, err, leasehold.ErrUnavailable)
-				if err == nil || !strings.Contains(err.Error(), "OOM") {
-					t.Errorf("%s: error %v; want OOM", name, err)
-				}
+				redistest.Check(t, err != nil && strings.Contains(err.Error(), "OOM"), "%s: error %v; want OOM", name, err)
 			}
 		}
 		if took := time.Since(full); took > 2*time.Second {
@@ -151,24 +126,14 @@ func TestServerOutOfMemory(t *testing.T) {
 		for _, l := range held {
 			renewed(t, l, full.Add(lastingTTL))
 		}
-		if n := s.Queued(); n != 1 {
-			t.Errorf("%d wait; want 1", n)
-		}
-		if err := held[0].Release(); err != nil {
-			t.Errorf("release: %v", err)
-		}
+		redistest.Expect(t, s.Queued(), 1, "%d wait")
+		redistest.Expect(t, held[0].Release(), nil, "release: %v")
 		next := harness.Got(t, 5*time.Second, "an acquisition", waiter)
-		if next.Err != nil {
-			t.Fatalf("a waiter whose turn has come: %v", next.Err)
-		}
+		redistest.CheckNow(t, next.Err == nil, "a waiter whose turn has come: %v", next.Err)
 		s.holds(2)
-		if err := errors.Join(held[1].Release(), next.Value.Release()); err != nil {
-			t.Errorf("release: %v", err)
-		}
+		redistest.Expect(t, errors.Join(held[1].Release(), next.Value.Release()), nil, "release: %v")
 		s.holds(0)
-		if err := s.RDB.ConfigSet(t.Context(), "maxmemory", "0").Err(); err != nil {
-			t.Fatal(err)
-		}
+		redistest.WantErr(t, s.RDB.ConfigSet(t.Context(), "maxmemory", "0").Err())
 		s.empty(2, time.Second)
 	})
 }

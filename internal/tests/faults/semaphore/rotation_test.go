@@ -34,13 +34,9 @@ func TestRotatedCredentials(t *testing.T) {
 				admin := srv.Client(func(o *redis.Options) { o.Username, o.Password = "admin", "secret" })
 				run := func(args ...any) {
 					t.Helper()
-					if err := admin.Do(context.Background(), args...).Err(); err != nil {
-						t.Fatalf("%v: %v", args, err)
-					}
+					redistest.Require(t, admin.Do(context.Background(), args...).Err(), nil, "%v: %v", args)
 				}
-				if err := srv.Client().Do(t.Context(), "ACL", "SETUSER", "admin", "on", ">secret", "~*", "&*", "+@all").Err(); err != nil {
-					t.Fatal(err)
-				}
+				redistest.WantErr(t, srv.Client().Do(t.Context(), "ACL", "SETUSER", "admin", "on", ">secret", "~*", "&*", "+@all").Err())
 				run("ACL", "SETUSER", "app", "on", ">old", "~*", "&*", "+@all")
 				s := newSite(t, admin)
 				var password atomic.Value
@@ -53,9 +49,7 @@ func TestRotatedCredentials(t *testing.T) {
 					o.CredentialsProvider = func() (string, string) { return user, password.Load().(string) }
 				}), semaphore.Config{Limit: 1, TTL: ttl})
 				held, err := h.Acquire(t.Context(), s.Key)
-				if err != nil {
-					t.Fatal(err)
-				}
+				redistest.WantErr(t, err)
 				var waiters []<-chan result
 				for i := range 2 {
 					waiters = append(waiters, harness.Go(func() (*semaphore.Lease, error) { return h.Acquire(context.Background(), s.Key) }))
@@ -70,9 +64,7 @@ func TestRotatedCredentials(t *testing.T) {
 				newcomer := harness.Go(func() (*semaphore.Lease, error) { return h.Acquire(context.Background(), "other") })
 				_, err = h.TryAcquire(t.Context(), "third")
 				harness.IsErr(t, "try", err, leasehold.ErrUnavailable)
-				if err == nil || !namesCredentials(err, name) {
-					t.Errorf("try: %v; want that it names %s", err, name)
-				}
+				redistest.Check(t, err != nil && namesCredentials(err, name), "try: %v; want that it names %s", err, name)
 				if took := time.Since(began); took > time.Second {
 					t.Errorf("try: it took %v", took)
 				}
@@ -84,25 +76,17 @@ func TestRotatedCredentials(t *testing.T) {
 				}
 
 				got := harness.Got(t, 5*time.Second, "an acquisition that began meanwhile", newcomer)
-				if got.Err != nil {
-					t.Fatalf("an acquisition that began meanwhile: %v", got.Err)
-				}
+				redistest.CheckNow(t, got.Err == nil, "an acquisition that began meanwhile: %v", got.Err)
 				renewed(t, held, began.Add(ttl+time.Second))
 				for i, lease := range []*semaphore.Lease{held, nil, nil} {
 					if i > 0 {
 						next := harness.Got(t, 5*time.Second, "a waiter's acquisition", waiters[i-1])
-						if next.Err != nil {
-							t.Fatalf("waiter %d: %v", i, next.Err)
-						}
+						redistest.CheckNow(t, next.Err == nil, "waiter %d: %v", i, next.Err)
 						lease = next.Value
 					}
-					if err := lease.Release(); err != nil {
-						t.Errorf("release: %v", err)
-					}
+					redistest.Expect(t, lease.Release(), nil, "release: %v")
 				}
-				if err := got.Value.Release(); err != nil {
-					t.Errorf("release: %v", err)
-				}
+				redistest.Expect(t, got.Value.Release(), nil, "release: %v")
 
 				// One that does not end.
 				last := password.Swap("wrong")
@@ -115,9 +99,8 @@ func TestRotatedCredentials(t *testing.T) {
 				began = time.Now()
 				_, err = h.Acquire(t.Context(), "other")
 				harness.IsErr(t, "a rotation that does not end", err, leasehold.ErrUnavailable)
-				if err == nil || !namesCredentials(err, "WRONGPASS") {
-					t.Errorf("a rotation that does not end: %v; want that it names WRONGPASS", err)
-				}
+				redistest.Check(t, err != nil && namesCredentials(err, "WRONGPASS"),
+					"a rotation that does not end: %v; want that it names WRONGPASS", err)
 				if took := time.Since(began); took > 6*time.Second {
 					t.Errorf("a rotation that does not end: told after %v", took)
 				}

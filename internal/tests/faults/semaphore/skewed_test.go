@@ -23,18 +23,12 @@ func skewed(t *testing.T, apart time.Duration) (rdb *redis.ClusterClient, nodes 
 	for i := range 2 {
 		srv, c := redistest.StartWithClock(t, v, "--cluster-enabled", "yes", "--cluster-node-timeout", "60000")
 		nodes, clock = append(nodes, srv), c
-		if err := srv.Client().ClusterAddSlotsRange(t.Context(), i*8192, i*8192+8191).Err(); err != nil {
-			t.Fatal(err)
-		}
+		redistest.WantErr(t, srv.Client().ClusterAddSlotsRange(t.Context(), i*8192, i*8192+8191).Err())
 	}
 	clock.Shift(apart)
 	host, port, err := net.SplitHostPort(nodes[1].Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := nodes[0].Client().ClusterMeet(t.Context(), host, port).Err(); err != nil {
-		t.Fatal(err)
-	}
+	redistest.WantErr(t, err)
+	redistest.WantErr(t, nodes[0].Client().ClusterMeet(t.Context(), host, port).Err())
 	rdb = redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{nodes[0].Addr(), nodes[1].Addr()}})
 	t.Cleanup(func() { _ = rdb.Close() })
 	for _, srv := range nodes {
@@ -74,31 +68,21 @@ func TestClocksOfTwoNodesStandApart(t *testing.T) {
 			before := wire.Sent("enter")
 			for range rounds {
 				for _, key := range keys {
-					l, err := h.Acquire(t.Context(), key)
-					if err != nil {
-						t.Fatal(err)
-					}
+					l := redistest.Must(h.Acquire(t.Context(), key))(t)
 					if left := time.Until(l.Deadline()); left > ttl || left < ttl/2 {
 						t.Fatalf("key %s: the Deadline is in %v; the TTL is %v", key, left, ttl)
 					}
-					if err := l.Release(); err != nil {
-						t.Fatal(err)
-					}
+					redistest.WantErr(t, l.Release())
 				}
 			}
 			if sent, want := wire.Sent("enter")-before, rounds*len(keys); sent > want+2 {
 				t.Errorf("%d enters for %d acquisitions", sent, want)
 			}
 			for _, key := range keys {
-				l, err := h.Acquire(t.Context(), key)
-				if err != nil {
-					t.Fatal(err)
-				}
+				l := redistest.Must(h.Acquire(t.Context(), key))(t)
 				waiter := harness.Go(func() (*semaphore.Lease, error) { return h.Acquire(context.Background(), key) })
 				s.On(t, key).WaitQueued(1)
-				if err := l.Release(); err != nil {
-					t.Fatal(err)
-				}
+				redistest.WantErr(t, l.Release())
 				next := harness.Got(t, redistest.Soon, "a permit", waiter)
 				if next.Err != nil {
 					t.Fatal(next.Err)
@@ -106,9 +90,7 @@ func TestClocksOfTwoNodesStandApart(t *testing.T) {
 				if left := time.Until(next.Value.Deadline()); left > ttl || left < ttl/2 {
 					t.Errorf("key %s: a waiter's Deadline is in %v; the TTL is %v", key, left, ttl)
 				}
-				if err := next.Value.Release(); err != nil {
-					t.Fatal(err)
-				}
+				redistest.WantErr(t, next.Value.Release())
 			}
 		})
 	}

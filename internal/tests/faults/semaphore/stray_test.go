@@ -41,13 +41,8 @@ func newStrays(t *testing.T, srv *redistest.Server, opts ...func(*redis.Options)
 	}
 	x.h = x.closing(p.Client(opts...), semaphore.Config{Limit: 2})
 	// The first call learns the server's clock and opens the connections.
-	l, err := x.h.TryAcquire(t.Context(), "other")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Release(); err != nil {
-		t.Fatal(err)
-	}
+	l := redistest.Must(x.h.TryAcquire(t.Context(), "other"))(t)
+	redistest.WantErr(t, l.Release())
 	var held atomic.Int64 // the connection of the first enter from here on
 	p.SetHook(func(ev redistest.Event) redistest.Action {
 		switch name := harness.Script(ev.Cmd); {
@@ -116,9 +111,7 @@ func TestLateEnterOfCancelledCallTakesNothing(t *testing.T) {
 				cancel()
 				harness.IsErr(t, name, harness.Got(t, harness.Slack, "an acquisition", done).Err, context.Canceled, leasehold.ErrUnavailable)
 				x.awaitLeave()
-				if code := x.deliver(); code != enterGivenUp {
-					t.Errorf("the late enter was answered with %d; want %d", code, enterGivenUp)
-				}
+				redistest.Expect(t, x.deliver(), enterGivenUp, "the late enter was answered with %d")
 				x.nothing()
 			})
 		}
@@ -130,22 +123,13 @@ func TestLateEnterOfCancelledCallTakesNothing(t *testing.T) {
 func TestLateEnterAfterItsRetryWasReleasedTakesNothing(t *testing.T) {
 	harness.EachServerAtOnce(t, func(t *testing.T, srv *redistest.Server) {
 		x := newStrays(t, srv, func(o *redis.Options) { o.ReadTimeout = 200 * time.Millisecond })
-		l, err := x.h.Acquire(t.Context(), x.Key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := redistest.Must(x.h.Acquire(t.Context(), x.Key))(t)
 		x.enter.Wait()
-		if code := x.answer(x.enters); code != 1 {
-			t.Fatalf("the retry was answered with %d", code)
-		}
+		redistest.Require(t, x.answer(x.enters), 1, "the retry was answered with %d")
 		x.holds(1)
-		if err := l.Release(); err != nil {
-			t.Fatal(err)
-		}
+		redistest.WantErr(t, l.Release())
 		x.holds(0)
-		if code := x.deliver(); code != enterGivenUp {
-			t.Errorf("the late enter was answered with %d; want %d", code, enterGivenUp)
-		}
+		redistest.Expect(t, x.deliver(), enterGivenUp, "the late enter was answered with %d")
 		x.nothing()
 	})
 }
@@ -168,9 +152,7 @@ func TestEnterIsVoidAfterItsTime(t *testing.T) {
 			}
 			return err
 		})
-		if code := x.deliver(); code != enterVoid {
-			t.Errorf("the late enter was answered with %d; want %d", code, enterVoid)
-		}
+		redistest.Expect(t, x.deliver(), enterVoid, "the late enter was answered with %d")
 		x.nothing()
 	})
 }

@@ -62,10 +62,7 @@ func TestTotalWhileItsSlotMoves(t *testing.T) {
 	var mu sync.Mutex
 	var spans []span
 	for range 2 {
-		h, err := semaphore.New(rdb, semaphore.Config{Name: name, Limit: 2, Total: 3, TTL: 5 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: name, Limit: 2, Total: 3, TTL: 5 * time.Second}))(t)
 		t.Cleanup(func() { harness.CloseWithin(t, closeBound, h) })
 		for i := range 12 {
 			key := fmt.Sprintf("k%d", i%3)
@@ -73,9 +70,7 @@ func TestTotalWhileItsSlotMoves(t *testing.T) {
 				for ctx.Err() == nil {
 					l, err := h.Acquire(ctx, key)
 					if err != nil {
-						if ctx.Err() == nil && !errors.Is(err, leasehold.ErrUnavailable) {
-							t.Errorf("acquire: %v", err)
-						}
+						redistest.Check(t, ctx.Err() != nil || errors.Is(err, leasehold.ErrUnavailable), "acquire: %v", err)
 						continue
 					}
 					from := time.Now()
@@ -117,12 +112,8 @@ func TestTotalWhileItsSlotMoves(t *testing.T) {
 	workers.Wait()
 	all, keys := mostSpans(spans)
 	t.Logf("%d turns", len(spans))
-	if all > 3 {
-		t.Errorf("%d permits were held at once of 3", all)
-	}
+	redistest.Check(t, all <= 3, "%d permits were held at once of 3", all)
 	for key, n := range keys {
-		if n > 2 {
-			t.Errorf("%s held %d permits at once of 2", key, n)
-		}
+		redistest.Check(t, n <= 2, "%s held %d permits at once of 2", key, n)
 	}
 }

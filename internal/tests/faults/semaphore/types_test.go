@@ -58,10 +58,7 @@ func TestHolderIsToldThatItsKeyIsGone(t *testing.T) {
 		rdb := target.Client(t)
 		hold := func(t *testing.T) (*site, *semaphore.Lease) {
 			s := newSite(t, rdb)
-			l, err := s.closing(rdb, semaphore.Config{Limit: 1, TTL: lastingTTL}).TryAcquire(t.Context(), s.Key)
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := redistest.Must(s.closing(rdb, semaphore.Config{Limit: 1, TTL: lastingTTL}).TryAcquire(t.Context(), s.Key))(t)
 			return s, l
 		}
 		told := func(t *testing.T, l *semaphore.Lease) {
@@ -84,26 +81,17 @@ func TestHolderIsToldThatItsKeyIsGone(t *testing.T) {
 		})
 		t.Run("deleted", func(t *testing.T) {
 			s, l := hold(t)
-			if err := s.RDB.Del(t.Context(), s.Part("holders")).Err(); err != nil {
-				t.Fatal(err)
-			}
+			redistest.WantErr(t, s.RDB.Del(t.Context(), s.Part("holders")).Err())
 			told(t, l)
 			s.empty(1, 0)
 		})
 		t.Run("deleted and taken", func(t *testing.T) {
 			s, l := hold(t)
-			if err := s.RDB.Del(t.Context(), s.Part("holders")).Err(); err != nil {
-				t.Fatal(err)
-			}
-			next, err := s.closing(rdb, semaphore.Config{Limit: 1}).TryAcquire(t.Context(), s.Key)
-			if err != nil {
-				t.Fatal(err)
-			}
+			redistest.WantErr(t, s.RDB.Del(t.Context(), s.Part("holders")).Err())
+			next := redistest.Must(s.closing(rdb, semaphore.Config{Limit: 1}).TryAcquire(t.Context(), s.Key))(t)
 			told(t, l)
 			s.holds(1)
-			if err := next.Release(); err != nil {
-				t.Errorf("the successor's release: %v", err)
-			}
+			redistest.Expect(t, next.Release(), nil, "the successor's release: %v")
 			s.empty(1, 0)
 		})
 	})
@@ -119,10 +107,7 @@ func TestForeignKeyBesideALeaseHarmsNeither(t *testing.T) {
 			t.Run(part, func(t *testing.T) {
 				s := newSite(t, rdb)
 				h := s.closing(rdb, semaphore.Config{Limit: 1, TTL: lastingTTL})
-				l, err := h.TryAcquire(t.Context(), s.Key)
-				if err != nil {
-					t.Fatal(err)
-				}
+				l := redistest.Must(h.TryAcquire(t.Context(), s.Key))(t)
 				stays := s.foreign(part)
 				renewed(t, l, l.Deadline())
 				if err := l.Release(); err != nil {

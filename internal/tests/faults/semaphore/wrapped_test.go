@@ -64,10 +64,7 @@ func leasesOutliveASickNode(t *testing.T) bool {
 		s.Family += name
 		x := &holding{name: name, s: s, h: s.handle(rdb, semaphore.Config{Limit: 1, TTL: ttl})}
 		for i := range leases {
-			l, err := x.h.Acquire(t.Context(), fmt.Sprint(i))
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := redistest.Must(x.h.Acquire(t.Context(), fmt.Sprint(i)))(t)
 			x.leases = append(x.leases, l)
 		}
 		all = append(all, x)

@@ -43,9 +43,7 @@ func TestBoundsOfCachedValuesWhereDialsAreDropped(t *testing.T) {
 			hit := s.on(t, "hit")
 			warmUp(t, g)
 			warmUp(t, local)
-			if err := g.Put(t.Context(), hit.Key, "cached"); err != nil {
-				t.Fatal(err)
-			}
+			redistest.WantErr(t, g.Put(t.Context(), hit.Key, "cached"))
 			w.HoldDials()
 			p.CloseAll()
 			b := &boundedCalls{TB: t, longest: map[string]time.Duration{}}
@@ -79,9 +77,7 @@ func TestBoundsOfCachedValuesWhereANodeIsStopped(t *testing.T) {
 	var sick, healthy []string
 	for i := 0; len(sick) < 2*callers || len(healthy) < 2*callers; i++ {
 		key := fmt.Sprint("k", i)
-		if err := g.Put(t.Context(), key, "cached"); err != nil {
-			t.Fatal(err)
-		}
+		redistest.WantErr(t, g.Put(t.Context(), key, "cached"))
 		if err := local.Invalidate(t.Context(), key+"-free"); err != nil { // each node's clock is known
 			t.Fatal(err)
 		}
@@ -98,9 +94,7 @@ func TestBoundsOfCachedValuesWhereANodeIsStopped(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := commandsAbout(t, rdb)
-		if _, err := first.Do(t.Context(), healthy[1], loaderOf("loaded")); err != nil {
-			t.Fatal(err)
-		}
+		redistest.Must(first.Do(t.Context(), healthy[1], loaderOf("loaded")))(t)
 		if n := commandsAbout(t, rdb) - before; n > 0 {
 			t.Errorf("%d questions for what commands there are: the server that is asked may be a sick one", n)
 		}
@@ -146,9 +140,7 @@ func commandsAbout(t *testing.T, rdb *redis.ClusterClient) int64 {
 		all.Add(redistest.Commandstats(t, node)["command"])
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	redistest.WantErr(t, err)
 	return all.Load()
 }
 
@@ -203,9 +195,7 @@ func (b *boundedCalls) start(what string, bound time.Duration, want error, call 
 				b.Errorf("%s: %v; want %v", what, err, want)
 			}
 		}
-		if took > bound+harness.Slack {
-			b.Errorf("%s took %v; the bound is %v", what, took, bound)
-		}
+		redistest.Check(b, took <= bound+harness.Slack, "%s took %v; the bound is %v", what, took, bound)
 	})
 }
 

@@ -35,9 +35,7 @@ func TestFaultInvalidateRepliesOutOfOrder(t *testing.T) {
 	first := make(chan error, 1)
 	go func() { first <- g.Invalidate(t.Context(), s.Key) }()
 	held.Wait()
-	if _, err := other.Do(t.Context(), s.Key, loaderOf("between")); err != nil {
-		t.Fatal(err)
-	}
+	redistest.Must(other.Do(t.Context(), s.Key, loaderOf("between")))(t)
 	gets := p.Count("GET")
 	harness.Until(t, 10*time.Second, func() error { // until it is in the client's cache
 		r, err := g.Fetch(t.Context(), s.Key, loaderOf("mine"))
@@ -52,21 +50,14 @@ func TestFaultInvalidateRepliesOutOfOrder(t *testing.T) {
 	go func() { pinged <- rdb.Ping(context.Background()).Err() }()
 	ping.Wait()
 
-	if err := g.Invalidate(t.Context(), s.Key); err != nil {
-		t.Fatal(err)
-	}
+	redistest.WantErr(t, g.Invalidate(t.Context(), s.Key))
 	held.Release()
-	if err := harness.Got(t, 10*time.Second, "the first Invalidate", first); err != nil {
-		t.Fatal(err)
-	}
+	redistest.WantErr(t, harness.Got(t, 10*time.Second, "the first Invalidate", first))
 	r, err := g.Fetch(t.Context(), s.Key, loaderOf("fresh"))
-	if err != nil || r.Value != "fresh" {
-		t.Errorf("after its own Invalidate the handle has %q (%v), %v", r.Value, r.Source, err)
-	}
+	redistest.Check(t, err == nil && r.Value == "fresh",
+		"after its own Invalidate the handle has %q (%v), %v", r.Value, r.Source, err)
 	ping.Release()
-	if err := harness.Got(t, 10*time.Second, "the ping", pinged); err != nil {
-		t.Error(err)
-	}
+	redistest.NoError(t, harness.Got(t, 10*time.Second, "the ping", pinged))
 }
 
 // A result that is too large for a message is read when the message says that it
@@ -81,12 +72,8 @@ func TestFaultWaiterIsNotServedFromTheLocalCache(t *testing.T) {
 	warmUp(t, g)
 	for i := range 5 {
 		k := s.on(t, fmt.Sprint(i))
-		if _, err := other.Do(t.Context(), k.Key, loaderOf("old")); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := g.Do(t.Context(), k.Key, loaderOf("old")); err != nil {
-			t.Fatal(err)
-		}
+		redistest.Must(other.Do(t.Context(), k.Key, loaderOf("old")))(t)
+		redistest.Must(g.Do(t.Context(), k.Key, loaderOf("old")))(t)
 		time.Sleep(510 * time.Millisecond)
 		want := strings.Repeat("new", 2000)
 		began, gate := make(chan struct{}), make(chan struct{})

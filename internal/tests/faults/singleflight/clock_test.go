@@ -28,16 +28,12 @@ func TestFaultSlowRequestDoesNotAgeValues(t *testing.T) {
 		load := func(context.Context) (string, error) { loads = append(loads, time.Now()); return "value", nil }
 		enter := p.HoldRequest(harness.Does("load enter"), 1)
 		time.AfterFunc(held, enter.Release)
-		if _, err := g.Do(t.Context(), s.Key, load); err != nil {
-			t.Fatal(err)
-		}
+		redistest.Must(g.Do(t.Context(), s.Key, load))(t)
 		// The value was published after its load began. It may be loaded again a TTL
 		// later, however late this machine makes the next call.
 		for len(loads) == 1 && time.Since(loads[0]) < ttl {
 			time.Sleep(10 * time.Millisecond)
-			if _, err := g.Do(t.Context(), s.Key, load); err != nil {
-				t.Fatal(err)
-			}
+			redistest.Must(g.Do(t.Context(), s.Key, load))(t)
 		}
 		if len(loads) > 1 {
 			if age := loads[1].Sub(loads[0]); age < ttl-inexact {

@@ -44,18 +44,14 @@ func TestFaultFenceSetByHand(t *testing.T) {
 			if target.Kind == redistest.KindMini && strings.ContainsAny(c.value, "ei") && c.value != "text" {
 				continue // its Lua does not read these as numbers
 			}
-			if err := s.RDB.Set(ctx, fence, c.value, 0).Err(); err != nil {
-				t.Fatal(err)
-			}
+			redistest.WantErr(t, s.RDB.Set(ctx, fence, c.value, 0).Err())
 			loads := 0
 			v, err := g.Do(ctx, s.Key, func(context.Context) (string, error) { loads++; return "value", nil })
 			if !c.spent {
 				if err != nil || v != "value" || loads != 1 {
 					t.Errorf("do with %q: %q, %v, %d loads", c.value, v, err, loads)
 				}
-				if err := g.Invalidate(ctx, s.Key); err != nil {
-					t.Fatal(err)
-				}
+				redistest.WantErr(t, g.Invalidate(ctx, s.Key))
 				continue
 			}
 			saysSpent(t, "do", err, fence, c.value)
@@ -94,9 +90,7 @@ func TestFaultFenceSetByHandDuringALoad(t *testing.T) {
 				<-began
 				second := harness.Go(func() (string, error) { return waiter.Do(ctx, s.Key, loaderOf("value")) })
 				s.WaitQueued(1)
-				if err := s.RDB.Set(ctx, s.Part("fence"), value, 0).Err(); err != nil {
-					t.Fatal(err)
-				}
+				redistest.WantErr(t, s.RDB.Set(ctx, s.Part("fence"), value, 0).Err())
 				time.Sleep(lease.AskEvery + 100*time.Millisecond) // the waiter asks meanwhile
 				close(finish)
 				if r := harness.Got(t, 10*time.Second, "the load", first); r.Err != nil || r.Value != "value" {

@@ -48,19 +48,13 @@ func TestFaultOutOfMemoryDuringALoad(t *testing.T) {
 	harness.Got(t, 10*time.Second, "the load", began)
 	joins, waits := startFetch(t.Context(), g, s.Key, load), startFetch(t.Context(), other, s.Key, load)
 	s.WaitQueued(1)
-	if err := s.RDB.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
-		t.Fatal(err)
-	}
+	redistest.WantErr(t, s.RDB.ConfigSet(t.Context(), "maxmemory", "1").Err())
 	close(gate)
 	for who, done := range map[string]<-chan fetchResult{"the loading caller": leads, "the caller that joined": joins, "the waiting caller": waits} {
 		wantValue(t, who, "old", done)
 	}
-	if n := s.RDB.Exists(t.Context(), s.Part("value")).Val(); n != 0 {
-		t.Error("the value is stored")
-	}
+	redistest.Expect(t, s.RDB.Exists(t.Context(), s.Part("value")).Val(), 0, "the value is stored")
 	s.clean(0)
-	if err := s.RDB.ConfigSet(t.Context(), "maxmemory", "0").Err(); err != nil {
-		t.Fatal(err)
-	}
+	redistest.WantErr(t, s.RDB.ConfigSet(t.Context(), "maxmemory", "0").Err())
 	wantValue(t, "the later caller", "new", startFetch(t.Context(), other, s.Key, load))
 }

@@ -20,16 +20,12 @@ func TestFaultLocalHitsMakeNoRoundTrip(t *testing.T) {
 	p := redistest.NewProxy(t, srv.Addr())
 	g := s.group(p.Client(cachingClient))
 	for range 3 { // load, and have it cached
-		if _, err := g.Do(t.Context(), s.Key, loaderOf("value")); err != nil {
-			t.Fatal(err)
-		}
+		redistest.Must(g.Do(t.Context(), s.Key, loaderOf("value")))(t)
 	}
 	time.Sleep(50 * time.Millisecond) // what a load leaves to do
 	p.ResetCounts()
 	for range 100 {
-		if v, err := g.Do(t.Context(), s.Key, loaderOf("again")); err != nil || v != "value" {
-			t.Fatalf("a hit gave %q, %v", v, err)
-		}
+		redistest.Require(t, redistest.Must(g.Do(t.Context(), s.Key, loaderOf("again")))(t), "value", "a hit gave %q")
 	}
 	if all := p.Commands(); len(all) != 0 {
 		t.Errorf("100 hits sent %v; want nothing", all)
@@ -52,13 +48,9 @@ func TestFaultLocalStaleness(t *testing.T) {
 	for i := range rounds {
 		key := fmt.Sprint("stale", i)
 		for range 3 {
-			if _, err := g.Do(t.Context(), key, loaderOf("old")); err != nil {
-				t.Fatal(err)
-			}
+			redistest.Must(g.Do(t.Context(), key, loaderOf("old")))(t)
 		}
-		if err := other.Invalidate(t.Context(), key); err != nil {
-			t.Fatal(err)
-		}
+		redistest.WantErr(t, other.Invalidate(t.Context(), key))
 		done := time.Now()
 		harness.Until(t, 5*time.Second, func() error {
 			_, there, err := g.Peek(t.Context(), key)
@@ -88,9 +80,7 @@ func TestFaultLocalCacheOfWhoInvalidated(t *testing.T) {
 	warmUp(t, g)
 	for i := range rounds {
 		for range 3 {
-			if _, err := g.Do(t.Context(), fmt.Sprint("own", i), loaderOf("old")); err != nil {
-				t.Fatal(err)
-			}
+			redistest.Must(g.Do(t.Context(), fmt.Sprint("own", i), loaderOf("old")))(t)
 		}
 	}
 	time.Sleep(50 * time.Millisecond)
@@ -107,9 +97,7 @@ func TestFaultLocalCacheOfWhoInvalidated(t *testing.T) {
 	cached := 0
 	for i := range rounds {
 		key := fmt.Sprint("own", i)
-		if err := g.Invalidate(t.Context(), key); err != nil {
-			t.Fatal(err)
-		}
+		redistest.WantErr(t, g.Invalidate(t.Context(), key))
 		if r, there, err := bystander.Peek(t.Context(), key); err == nil && there && r.Value == "old" {
 			cached++
 		}
@@ -118,13 +106,9 @@ func TestFaultLocalCacheOfWhoInvalidated(t *testing.T) {
 		}
 	}
 	t.Logf("in %d of %d rounds the client still had the old value", cached, rounds)
-	if cached < rounds/2 {
-		t.Errorf("in %d rounds of %d the client still had the old value: this shows little", cached, rounds)
-	}
+	redistest.Check(t, cached >= rounds/2, "in %d rounds of %d the client still had the old value: this shows little", cached, rounds)
 	for _, held := range pings {
 		held.Release()
-		if err := harness.Got(t, 10*time.Second, "a ping", pinged); err != nil {
-			t.Error(err)
-		}
+		redistest.NoError(t, harness.Got(t, 10*time.Second, "a ping", pinged))
 	}
 }

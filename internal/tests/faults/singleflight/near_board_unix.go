@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"unsafe"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
 // A board is memory that all processes of a test share. For each key it has the present version
@@ -21,13 +23,8 @@ const boardKeys = 16
 func newBoard(tb testing.TB) (*board, string) {
 	tb.Helper()
 	path := filepath.Join(tb.TempDir(), "board")
-	if err := os.WriteFile(path, make([]byte, 16*boardKeys), 0o600); err != nil {
-		tb.Fatal(err)
-	}
-	b, err := openBoard(path)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	redistest.WantErr(tb, os.WriteFile(path, make([]byte, 16*boardKeys), 0o600))
+	b := redistest.Must(openBoard(path))(tb)
 	return b, path
 }
 

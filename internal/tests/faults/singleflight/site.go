@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
@@ -41,11 +42,7 @@ func openGroup(tb testing.TB, rdb redis.UniversalClient, family string, mod ...c
 	for _, m := range mod {
 		m(&cfg)
 	}
-	g, err := singleflight.New(rdb, cfg)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return g
+	return redistest.Must(singleflight.New(rdb, cfg))(tb)
 }
 
 // closeBound is how long a Close may take.
@@ -75,12 +72,8 @@ func (s *groupSite) clean(within time.Duration) {
 func warmUp(tb testing.TB, g *singleflight.Group[string]) {
 	tb.Helper()
 	ctx := context.Background()
-	if _, err := g.Do(ctx, "warm", loaderOf("warm")); err != nil {
-		tb.Fatal(err)
-	}
-	if err := g.Invalidate(ctx, "warm"); err != nil {
-		tb.Fatal(err)
-	}
+	redistest.Must(g.Do(ctx, "warm", loaderOf("warm")))(tb)
+	redistest.WantErr(tb, g.Invalidate(ctx, "warm"))
 }
 
 type loaderFunc = func(ctx context.Context) (string, error)

@@ -28,9 +28,7 @@ func TestFaultKeyOfAnotherType(t *testing.T) {
 				ctx := context.Background()
 				s := s.on(t, part)
 				put := func() {
-					if err := s.RDB.RPush(ctx, s.Part(part), "theirs").Err(); err != nil {
-						t.Fatal(err)
-					}
+					redistest.WantErr(t, s.RDB.RPush(ctx, s.Part(part), "theirs").Err())
 				}
 				theirs := func(what string) {
 					t.Helper()
@@ -41,16 +39,13 @@ func TestFaultKeyOfAnotherType(t *testing.T) {
 				put()
 				loads := 0
 				_, err := g.Do(ctx, s.Key, func(context.Context) (string, error) { loads++; return "value", nil })
-				if !errors.Is(err, leasehold.ErrUnavailable) || !strings.Contains(fmt.Sprint(err), "WRONGTYPE") || loads != 0 {
-					t.Errorf("do: %v, with %d loads; want an error that says WRONGTYPE", err, loads)
-				}
+				redistest.Check(t, errors.Is(err, leasehold.ErrUnavailable) && strings.Contains(fmt.Sprint(err), "WRONGTYPE") && loads == 0,
+					"do: %v, with %d loads; want an error that says WRONGTYPE", err, loads)
 				theirs("do")
 				err = g.Invalidate(ctx, s.Key)
 				if part == "queue" || part == "alive" {
 					// It doesn't touch these.
-					if err != nil {
-						t.Errorf("invalidate: %v", err)
-					}
+					redistest.Check(t, err == nil, "invalidate: %v", err)
 				} else if !errors.Is(err, leasehold.ErrUnavailable) || !strings.Contains(fmt.Sprint(err), "WRONGTYPE") {
 					t.Errorf("invalidate: %v; want an error that says WRONGTYPE", err)
 				}
@@ -67,9 +62,7 @@ func TestFaultKeyOfAnotherType(t *testing.T) {
 					put()
 					return "value", nil
 				})
-				if err != nil || r.Value != "value" {
-					t.Errorf("a load that met it at its end gave %q, %v", r.Value, err)
-				}
+				redistest.Check(t, err == nil && r.Value == "value", "a load that met it at its end gave %q, %v", r.Value, err)
 				theirs("land")
 				s.RDB.Del(ctx, s.Part(part))
 				harness.Until(t, 10*time.Second, func() error { // when the lease that could not be given back is over
