@@ -120,7 +120,7 @@ func TestAVoteThatAWaiterHasIsHealed(t *testing.T) {
 			slow.proxies[i].Delay(0, 0)
 			f.listens(i, 2)
 		}
-		time.Sleep(100 * time.Millisecond) // what the last subscription asks for is over
+		time.Sleep(100 * time.Millisecond)                  // what the last subscription asks for is over
 		if err := l.Extend(f.Context(), term); err != nil { // a renewal
 			f.Fatal(err)
 		}

@@ -1,7 +1,6 @@
 package simulation
 
 import (
-	"fmt"
 	"testing"
 	"testing/synctest"
 
@@ -29,6 +28,6 @@ func TestQuorumSimulation(t *testing.T) {
 			t.Errorf("%d servers: %v\n%s", n, w.failed, w.describe())
 			return
 		}
-		t.Log(fmt.Sprintf("%d servers, %d troubles, %v, longest wait %v", n, len(w.script), w.tally, w.longest))
+		t.Logf("%d servers, %d troubles, %v, longest wait %v", n, len(w.script), w.tally, w.longest)
 	})
 }
