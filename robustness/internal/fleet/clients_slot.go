@@ -11,6 +11,10 @@ import (
 // slotEvery is how often there is a new slot. All processes see the same clock.
 const slotEvery = 200 * time.Millisecond
 
+// SlotsKept is how long the completion of a slot is known: longer than a run of histories, and
+// short beside a long soak, in which nothing may add up.
+const SlotsKept = time.Minute
+
 // useSlot runs the slot of this moment if nobody has. One run in six fails.
 func (c *client) useSlot() {
 	ctx, cancel := c.ctx()
@@ -22,7 +26,7 @@ func (c *client) useSlot() {
 	}
 	key := "o0/" + slot
 	id := c.begin(history.Event{Op: history.Once, Key: key})
-	ran, err := do(ctx, "o0", slot, 10*time.Minute, func(ctx context.Context, _ uint64) (err error) {
+	ran, err := do(ctx, "o0", slot, SlotsKept, func(ctx context.Context, _ uint64) (err error) {
 		r := c.begin(history.Event{Op: history.Run, Key: key, For: id})
 		select {
 		case <-time.After(c.span()):
