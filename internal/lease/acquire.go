@@ -253,7 +253,7 @@ func (c *caller) end(ev event) error {
 	if cause != nil && (fails > 0 || time.Since(c.asked) > silence) {
 		silent = true
 	}
-	if state != nil && !at.Wait { // a try that awaits kept permits is none of those who wait
+	if state != nil && !at.Wait { // a try that awaits kept permits does not count as a waiter
 		others := *state
 		others.Waiting = max(0, others.Waiting-1)
 		state = &others

@@ -62,7 +62,7 @@ type life struct {
 
 	since     moment // when the first call without an answer was sent, or when the release began
 	next      moment // when the next enter or leave may be sent
-	runs      moment // until when a copy of an enter may run; 0: none can
+	runs      moment // until when a copy of an enter, or of a renewal, may run; 0: none can
 	until     moment // until when Redis may keep a lease
 	deadline  moment // until when the lease is surely held
 	renewAt   moment

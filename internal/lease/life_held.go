@@ -74,13 +74,17 @@ func (a *life) lose(why ending, now moment) effect {
 }
 
 // onRenew takes the outcome of a renewal for term that was sent at the moment sent. A renewal
-// has no time from which on it does nothing, so one without an answer may have run just now.
+// has no time from which on it does nothing, so one without an answer may have run just now, or
+// may run later.
 func (a *life) onRenew(r *Result, term time.Duration, sent, now moment) effect {
 	switch r.Code {
 	case Granted:
 		a.until = max(a.until, now+r.Term)
 	case Unanswered:
 		a.until = max(a.until, now+term)
+	}
+	if (r.Copied || r.Code == Unanswered) && term != probeTerm {
+		a.runs = max(a.runs, sent+voidAfter) // a copy that runs late prolongs what is there then
 	}
 	if a.state == over && !a.settled && a.until > now {
 		a.state, a.next = leaving, now // it prolonged the term of a lease that no leave has ended
@@ -274,7 +278,7 @@ func (a *life) unleft(r *Result, now moment) effect {
 }
 
 // gone returns the moment from which on nothing of the attempt can be left in Redis: a copy of
-// an enter that runs last gets a lease for a term from then on.
+// an enter or a renewal that runs last gives a lease for a term from then on.
 func (a *life) gone() moment {
 	if a.runs == 0 {
 		return a.until

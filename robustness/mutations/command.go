@@ -124,7 +124,7 @@ var commands = []mutation{
 	},
 	{
 		name: "the page: requests of a client are bounded", file: "cmd/leasehold/internal/cli/connections.go",
-		old: "if !b.of(clientOf(r.RemoteAddr) + kind).Allow() {", new: "if false {",
+		old: "if !b.of(clientOf(r.RemoteAddr) + kind).Allow() {", new: "if _ = kind; false {",
 		packages: "./cmd/leasehold", tests: "TestRequestsOfAClient",
 	},
 	{

@@ -22,6 +22,8 @@ var core = []mutation{
 		"a.until = max(a.until, now+term)", "a.until = max(a.until, sent+term)"),
 	cut("core: a late renewal has the leaves begin again", heldFile, coreTests, "TestRenewalAfterTheLeaves",
 		"if a.state == over && !a.settled && a.until > now {", "if false {"),
+	cut("core: a late copy of a renewal is waited for", heldFile, coreTests, "TestRenewalAfterTheLeaves",
+		"a.runs = max(a.runs, sent+voidAfter) // a copy", "// a copy"),
 	cut("core: an enter without an answer may run", lifeFile, coreTests, "TestExplorer",
 		"a.runs = max(a.runs, sent+voidAfter)", "_ = voidAfter"),
 	cut("core: an enter that flies may run after its caller has left", lifeFile, coreTests, "TestExplorer",
