@@ -16,7 +16,7 @@ const (
 	// pause then doubles, up to tellAgainMost.
 	tellAgain     = 50 * time.Millisecond
 	tellAgainMost = 500 * time.Millisecond
-	// askFirst is the least time until a writer that does not listen yet asks who is left.
+	// askFirst is the least time until a writer that does not listen yet asks which readers are left.
 	askFirst = 100 * time.Microsecond
 )
 
@@ -165,7 +165,7 @@ func (w *Writer) onSubscribed(watched string) {
 //
 // It need not have listened when the calls were made. It listens from now on, and has the
 // readers told again once it does. To connect may take longer than the readers take, so it
-// meanwhile asks who is still registered, for the first time when they may be done.
+// meanwhile asks which readers are still registered, for the first time when they may be done.
 func (w *Writer) Await(all []*Told, stop, closing <-chan struct{}) bool {
 	g := &waiting{changed: make(chan struct{}, 1)}
 	open := w.begin(g, all)

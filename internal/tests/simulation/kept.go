@@ -98,7 +98,7 @@ type rests struct {
 	waits   bool      // it has a call under way
 }
 
-// resting lists who has permits of a key that nobody uses. The world's lock is held.
+// resting lists the processes that have permits of a key which nobody uses. The world's lock is held.
 func (w *world) resting(kind, key string, held map[string]listed) (all []*rests, inUse int) {
 	of := map[*client]*rests{}
 	for _, a := range held {

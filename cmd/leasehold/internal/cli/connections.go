@@ -30,7 +30,7 @@ type bounds struct {
 }
 
 func (b *bounds) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	// Logins and changes count apart: those of one who guesses tokens keep no browser out.
+	// Logins and changes count apart: those of a client that guesses tokens keep no browser out.
 	kind := " asks"
 	if r.Method == http.MethodPost {
 		kind = " posts"
