@@ -16,8 +16,11 @@ const (
 	// pause then doubles, up to tellAgainMost.
 	tellAgain     = 50 * time.Millisecond
 	tellAgainMost = 500 * time.Millisecond
-	// askFirst is the least time until a writer that does not listen yet asks which readers are left.
+	// askFirst is the least time until a writer that does not listen yet asks which readers are
+	// left. Until tellAgain, the pause grows by half: it decides how late an answer comes.
 	askFirst = 100 * time.Microsecond
+	// asksAtOnce bounds the calls under way that ask for the readers of one call.
+	asksAtOnce = 8
 )
 
 // A Writer is the side of a handle that invalidates: it waits until no reader can serve an old
@@ -49,7 +52,7 @@ type Told struct {
 	replied bool                 // the reply has come
 	readers map[string]time.Time // the readers to wait for, and until when
 	rest    time.Time            // until when to wait for readers that are not listed
-	asked   bool                 // the readers are being told again
+	asks    int                  // calls under way that ask for the readers
 	tell    bool                 // the readers are to be told again
 	of      *waiting             // nil: nobody waits yet
 }
@@ -199,7 +202,11 @@ func (w *Writer) Await(all []*Told, stop, closing <-chan struct{}) bool {
 		case <-g.changed:
 		case <-over.C:
 		case <-again.C:
-			due, pause = true, min(2*pause, tellAgainMost)
+			if due = true; pause < tellAgain {
+				pause += pause / 4
+			} else {
+				pause = min(2*pause, tellAgainMost)
+			}
 			again.Reset(pause)
 		case <-stop:
 			over.Stop()
@@ -253,8 +260,8 @@ func (w *Writer) left(g *waiting, all []*Told, due, quiet bool) (open, tell []*T
 			g.left++
 		}
 		t.tell = t.tell || due && !quiet
-		if (t.tell || due) && !t.asked && len(t.readers) > 0 {
-			t.asked = true
+		if (t.tell || due) && t.asks < asksAtOnce && len(t.readers) > 0 {
+			t.asks++
 			tell = append(tell, t)
 		}
 	}
@@ -272,7 +279,7 @@ func (w *Writer) tell(all []*Told) {
 			readers = append(readers, r)
 		}
 		if len(readers) == 0 {
-			t.asked = false
+			t.asks--
 			continue
 		}
 		var ack loads.Acknowledge // none: only ask
@@ -294,7 +301,7 @@ func (w *Writer) tell(all []*Told) {
 func (w *Writer) onTold(t *Told, readers []string, v []int64, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	t.asked = false
+	t.asks--
 	if err != nil {
 		return
 	}
