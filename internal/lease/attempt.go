@@ -30,7 +30,7 @@ type attempt struct {
 	heard  *Result       // why its caller or releaser is told something other than the lease
 	wake   chan struct{} // holds one signal; nil: nobody has slept for it yet
 	dueAt  moment        // when its entry is due; 0 or never: it is not scheduled
-	call   *call.Call    // the last call that the schedule sent for its present state
+	call   *call.Call    // that the schedule sent for its present state, until it has its outcome
 	void   int64         // server time (µs) until which a copy of an enter may still arrive; 0: none can
 	ticket int64         // place in the queue, once it had one
 
@@ -333,6 +333,9 @@ func (a *attempt) onRenewed(c *call.Call, term time.Duration, ints []int64, err 
 	m := a.m
 	r := a.hear(c, ints, err, a.req.ReadRenew)
 	a.step(&r.Result, func(now moment) effect {
+		if a.call == c {
+			a.call = nil // it takes more memory than the lease
+		}
 		if a.state == held {
 			a.failure = r.Err
 			if term != probeTerm || r.Code != Granted {

@@ -107,7 +107,7 @@ func (h Heard) Forget() { (&caller{m: h.a.m, at: h.a}).leave() }
 
 // Asked hands the waiter's group the reply to an ask.
 func (h Heard) Asked(r Result) {
-	h.a.group.onAsked([]*attempt{h.a}, time.Now(), &Reply{Now: time.Now().UnixMicro(), Waiters: []Result{r}})
+	h.a.group.onAsked([]*attempt{h.a}, &call.Call{Sent: time.Now()}, &Reply{Now: time.Now().UnixMicro(), Waiters: []Result{r}})
 }
 
 // DueNow makes a renewal due and returns how many calls that causes. They are not sent, and so

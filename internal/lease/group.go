@@ -2,6 +2,7 @@ package lease
 
 import (
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -91,7 +92,7 @@ type group struct {
 	waiters []*attempt // each knows its place
 	state   State
 	clock   call.Sample  // of the server that has this resource
-	asks    []*call.Call // the last round; see Due
+	asks    []*call.Call // those of the last round without an outcome; see Due
 }
 
 // join puts an attempt into its group after its enter was answered "queued". Called with the
@@ -207,22 +208,23 @@ func (g *group) ask(waiters []*attempt) *call.Call {
 			r, err = g.res.ReadAsk(c, ints, requests)
 		}
 		if g.m.reached(g.res, err); err != nil {
-			g.onAskFailed(err)
+			g.onAskFailed(c, err)
 			return
 		}
-		g.onAsked(waiters, c.Sent, &r)
+		g.onAsked(waiters, c, &r)
 	}
 	return c
 }
 
-// onAsked processes the reply to an ask for some waiters, sent at the time sent.
-func (g *group) onAsked(waiters []*attempt, sentAt time.Time, r *Reply) {
+// onAsked processes the reply to the ask c for some waiters.
+func (g *group) onAsked(waiters []*attempt, c *call.Call, r *Reply) {
 	m := g.m
 	got := time.Now()
-	m.client.Learn(g.res.FirstKey(), call.Sample{Micros: r.Now, Sent: sentAt, Got: got})
+	m.client.Learn(g.res.FirstKey(), call.Sample{Micros: r.Now, Sent: c.Sent, Got: got})
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	sent, now := m.moment(sentAt), m.moment(got)
+	g.forget(c)
+	sent, now := m.moment(c.Sent), m.moment(got)
 	m.deliver(r.Grants, sent)
 	g.learn(r, sent, now)
 	for i, a := range waiters {
@@ -242,12 +244,19 @@ func (g *group) onAsked(waiters []*attempt, sentAt time.Time, r *Reply) {
 	g.schedule()
 }
 
-// onAskFailed handles an ask that failed. The waiters keep waiting for up to askPatience,
+// forget lets go of an ask that has its outcome, since it takes more memory than a waiter.
+// Called with the lock.
+func (g *group) forget(c *call.Call) {
+	g.asks = slices.DeleteFunc(g.asks, func(one *call.Call) bool { return one == c })
+}
+
+// onAskFailed handles the ask c, which failed. The waiters keep waiting for up to askPatience,
 // unless the server refuses the ask.
-func (g *group) onAskFailed(err error) {
+func (g *group) onAskFailed(c *call.Call, err error) {
 	m := g.m
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	g.forget(c)
 	now := m.now()
 	if g.failed(call.Classify(err) == call.Refused, now) {
 		r := Result{Code: Unanswered, Err: err}

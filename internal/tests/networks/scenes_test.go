@@ -399,7 +399,10 @@ func TestManyWaitersOfManyKeys(t *testing.T) {
 				}
 				s.awaitPlaces(keys, keys)
 				s.Logf("%d callers had a place within %v", keys, time.Since(began).Round(time.Millisecond))
-				s.Logf("a waiter takes %d bytes, besides the goroutine of its caller", (heap()-before)/keys-goroutineBytes(keys))
+				bytes := (heap()-before)/keys - goroutineBytes(keys)
+				if s.Logf("a waiter takes %d bytes, besides the goroutine of its caller", bytes); full() && bytes > 2048 {
+					s.Errorf("want 2048 at most")
+				}
 				s.bystander(m, either(15*time.Second, 4*time.Second))
 				if n := s.places(keys); n != keys {
 					s.Errorf("%d of %d waiters have their place", n, keys)
