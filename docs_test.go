@@ -109,7 +109,7 @@ func unindent(code string) string { return regexp.MustCompile(`(?m)^\t+`).Replac
 // layer is how far up a package stands; each imports only what is below.
 func layer(pkg string) int {
 	switch {
-	case pkg == "" || pkg == "luascripts" || pkg == "internal/embedded":
+	case pkg == "" || pkg == "luascripts" || pkg == "internal/embedded" || pkg == "internal/life":
 		return 0
 	case pkg == "internal/redistest":
 		return 1 // the harness knows nothing of what it tests

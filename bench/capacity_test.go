@@ -13,6 +13,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/life"
 	protocol "github.com/leasehold-go/leasehold/internal/permits"
 )
 
@@ -169,7 +170,7 @@ func asksCapacity(b *testing.B, waiters int) {
 	rate, predicted := harness.Saturate(b, srv.Client(), senders, harness.Noops(b, rdb, 1), harness.Noops(b, rdb, batch), harness.Saturation{
 		Crowd: harness.Crowd{Name: "asks", Pair: ask}, Units: batch, Command: "evalsha",
 	})
-	each := lease.AskEvery.Seconds() * float64(waiters)
+	each := life.AskEvery.Seconds() * float64(waiters)
 	b.ReportMetric(rate*each, "waiters")
 	b.ReportMetric(predicted*each, "waiters-predicted")
 }

@@ -9,11 +9,9 @@ import (
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/internal/life"
 	"github.com/leasehold-go/leasehold/internal/nested"
 )
-
-// silence is how long a call without an answer does not yet mean that Redis has fallen silent.
-const silence = time.Second
 
 // Attempt describes what an Acquire asks for.
 type Attempt struct {
@@ -85,7 +83,7 @@ func (c *caller) unlessClosed(into *Lease, err error) error {
 	}
 	select {
 	case <-c.m.closing:
-		into.a.step(nil, func(now moment) effect { return into.a.giveBack(byClose, now) })
+		into.a.step(nil, func(now life.Moment) life.Effect { return into.a.life.GiveBack(life.ByClose, now) })
 		return c.fail(leasehold.ErrClosed)
 	default:
 		return nil
@@ -104,7 +102,7 @@ type caller struct {
 	restarts int
 	again    bool // it has just given its lease back, so MaxWaiters does not apply
 	stops    bool // run returns once the attempt is queued
-	was      state
+	was      life.State
 }
 
 // An event ends a pause of a caller.
@@ -140,23 +138,23 @@ func (c *caller) run(into *Lease) (isQueued bool, answer any, err error) {
 	for {
 		at := c.at
 		m.mu.Lock()
-		was, now := at.state, m.now()
-		do, fx := at.look(now)
-		if do == lookTake && m.closed {
-			do = lookWait // and hear that the handle is closed
-		} else if do == lookTake {
+		now := m.now()
+		do, fx := at.life.Look(now)
+		if do == life.LookTake && m.closed {
+			do = life.LookWait // and hear that the handle is closed
+		} else if do == life.LookTake {
 			into.begin(c.ctx, at, now)
 		}
-		if at.wake == nil && (do == lookWait || do == lookPause) {
+		if at.wake == nil && (do == life.LookWait || do == life.LookPause) {
 			at.wake = make(chan struct{}, 1)
 		}
-		end := at.after(was, fx, nil)
-		if !at.flying {
+		end := at.after(fx, nil)
+		if !at.life.Flying {
 			c.enter = nil // so that a waiter takes no memory for it
 		}
-		becameQueued := at.state == queued && c.was != queued
-		c.was = at.state
-		next, wake, kept := at.next, at.wake, at.kept
+		becameQueued := at.life.State == life.Waiting && c.was != life.Waiting
+		c.was = at.life.State
+		next, wake, kept := at.life.Next, at.wake, at.kept
 		m.mu.Unlock()
 		end.tell()
 		if becameQueued {
@@ -173,20 +171,20 @@ func (c *caller) run(into *Lease) (isQueued bool, answer any, err error) {
 		}
 		ev := answered
 		switch do {
-		case lookTake:
+		case life.LookTake:
 			return false, nil, nil
-		case lookSend:
+		case life.LookSend:
 			ev = c.send()
-		case lookDetach:
+		case life.LookDetach:
 			c.detach()
-		case lookWait:
+		case life.LookWait:
 			ev = sleep[struct{}](c, wake, nil)
-		case lookPause:
+		case life.LookPause:
 			c.onWait()
 			pause := time.NewTimer(next - now)
 			ev = sleep(c, wake, pause.C)
 			pause.Stop()
-		case lookTold:
+		case life.LookTold:
 			if answer, err := c.hear(); answer != nil || err != nil {
 				return false, answer, err
 			}
@@ -225,7 +223,7 @@ func (c *caller) onWait() {
 // leave ends the attempt for its caller, and gives back in the background whatever it was or
 // may still be granted.
 func (c *caller) leave() (withdrawn bool) {
-	c.at.step(nil, c.at.life.leave)
+	c.at.step(nil, c.at.life.Leave)
 	return c.detach()
 }
 
@@ -234,15 +232,15 @@ func (c *caller) leave() (withdrawn bool) {
 func (c *caller) end(ev event) error {
 	m, at := c.m, c.at
 	m.mu.Lock()
-	state, was, fails, failure := at.seen(), at.state, at.fails, at.failure
-	silent := at.group != nil && at.group.silent(m.now())
+	state, was, fails, failure := at.seen(), at.life.State, at.life.Fails, at.failure
+	silent := at.group != nil && at.group.asking.Silent(m.now())
 	m.mu.Unlock()
 	withdrawn := c.leave()
 	var cause error // why Redis has not answered
 	switch {
-	case was == queued || was == held:
+	case was == life.Waiting || was == life.Holding:
 	case withdrawn && fails == 0:
-	case was == entering && fails > 0:
+	case was == life.Entering && fails > 0:
 		cause = failure
 		if fails == 1 && errors.Is(failure, call.ErrNotSent) && c.ctx.Err() != nil && errors.Is(failure, c.ctx.Err()) {
 			cause, fails = nil, 0 // it was dropped because ctx had ended
@@ -250,7 +248,7 @@ func (c *caller) end(ev event) error {
 	default:
 		cause = errNoAnswer
 	}
-	if cause != nil && (fails > 0 || time.Since(c.asked) > silence) {
+	if cause != nil && (fails > 0 || time.Since(c.asked) > life.Silence) {
 		silent = true
 	}
 	if state != nil && !at.Wait { // a try that awaits kept permits does not count as a waiter
@@ -278,28 +276,28 @@ func (c *caller) end(ev event) error {
 func (c *caller) hear() (answer any, err error) {
 	m, at := c.m, c.at
 	m.mu.Lock()
-	told, r := at.told, at.heard
+	told, r := at.life.Told, at.heard
 	m.mu.Unlock()
 	if r == nil {
 		r = &Result{Err: errNoAnswer}
 	}
 	switch told {
-	case tellAnswer:
+	case life.TellAnswer:
 		return c.onAnswer(r)
-	case tellRevoked:
+	case life.TellRevoked:
 		return nil, c.fail(&leasehold.RevokedError{Reason: r.Reason})
-	case tellLate:
+	case life.TellLate:
 		return nil, c.fail(leasehold.ErrUnavailable, errLate)
-	case tellNoAnswer:
+	case life.TellNoAnswer:
 		return nil, c.fail(leasehold.ErrUnavailable, cmp.Or(r.Err, errNoAnswer))
 	}
-	if c.restarts++; c.restarts >= maxRestarts {
+	if c.restarts++; c.restarts >= life.MaxRestarts {
 		return nil, c.fail(leasehold.ErrUnavailable, errors.New("the keys do not fit together, or replies come too late"))
 	}
 	next := at.Attempt
 	next.Seat = nil
 	c.at = m.newAttempt(at.res, next)
-	c.at.ticket, c.was = at.ticket, entering
+	c.at.ticket, c.was = at.ticket, life.Entering
 	return nil, nil
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/call"
+	"github.com/leasehold-go/leasehold/internal/life"
 	"github.com/leasehold-go/leasehold/internal/schedule"
 )
 
@@ -26,29 +27,29 @@ type attempt struct {
 
 	entry schedule.Entry // guarded by the schedule
 
-	life
+	life   life.Life
 	heard  *Result       // why its caller or releaser is told something other than the lease
 	wake   chan struct{} // holds one signal; nil: nobody has slept for it yet
-	dueAt  moment        // when its entry is due; 0 or never: it is not scheduled
+	dueAt  life.Moment   // when its entry is due; 0 or never: it is not scheduled
 	call   *call.Call    // that the schedule sent for its present state, until it has its outcome
 	void   int64         // server time (µs) until which a copy of an enter may still arrive; 0: none can
 	ticket int64         // place in the queue, once it had one
 
 	group     *group // that asks for it, while it is queued
 	lastState *State // of its key, if its group has others, or if it left its group
-	leftGroup moment
+	leftGroup life.Moment
 
 	token   uint64
-	grantAt moment // when the process learned of the grant
-	place   int32  // among the group's waiters
-	byEnter bool   // see Lease.ByEnter
-	watched bool   // its key is watched, so that hints are heard
-	quiet   bool   // see Attempt.Quiet
-	turned  bool   // see Lease.ServeTurns
-	kept    *kept  // what matters for kept leases alone; nil: nothing
-	failure error  // of the last enter or renewal; nil: it was answered
-	why     error  // why the lease is over; nil: it is not
-	cause   error  // what led to that, if known
+	grantAt life.Moment // when the process learned of the grant
+	place   int32       // among the group's waiters
+	state   life.State  // of the life after the last step
+	byEnter bool        // see Lease.ByEnter
+	watched bool        // its key is watched, so that hints are heard
+	turned  bool        // see Lease.ServeTurns
+	kept    *kept       // what matters for kept leases alone; nil: nothing
+	failure error       // of the last enter or renewal; nil: it was answered
+	why     error       // why the lease is over; nil: it is not
+	cause   error       // what led to that, if known
 	cancel  context.CancelCauseFunc
 }
 
@@ -61,25 +62,25 @@ var (
 // newAttempt makes an attempt with an owner id of its own, so that the scripts do not mistake
 // it for an earlier one.
 func (m *Manager) newAttempt(res Resource, of Attempt) *attempt {
-	a := &attempt{m: m, res: res, seq: m.seq.Add(1), Attempt: of, quiet: of.Quiet}
-	a.life = life{
-		ttl: m.cfg.TTL, waits: of.Wait, failsFast: m.cfg.FailsFast, confirms: m.replicated(), dice: rand.Uint32() | 1, attached: true,
-	}
-	if of.Turns == nil { // each turn has its own MaxHold
-		a.maxHold = m.cfg.MaxHold
+	a := &attempt{m: m, res: res, seq: m.seq.Add(1), Attempt: of}
+	a.life = life.New(life.Options{
+		TTL: m.cfg.TTL, MaxHold: m.cfg.MaxHold, Waits: of.Wait, FailsFast: m.cfg.FailsFast, Confirms: m.replicated(), Dice: rand.Uint32() | 1,
+	})
+	if of.Turns != nil { // each turn has its own MaxHold
+		a.life.MaxHold = 0
 	}
 	a.req = res.Request(Terms{Handle: m.handle, Seq: a.seq, Permits: of.Permits, TTL: m.cfg.TTL, Limit: of.Limit, Keeps: of.Keeps, Want: of.Want})
 	return a
 }
 
 // now returns the present moment.
-func (m *Manager) now() moment { return time.Since(m.born) }
+func (m *Manager) now() life.Moment { return time.Since(m.born) }
 
 // moment returns t as a moment.
-func (m *Manager) moment(t time.Time) moment { return t.Sub(m.born) }
+func (m *Manager) moment(t time.Time) life.Moment { return t.Sub(m.born) }
 
 // time returns a moment as a time. The moment 0 is no time.
-func (m *Manager) time(at moment) time.Time {
+func (m *Manager) time(at life.Moment) time.Time {
 	if at == 0 {
 		return time.Time{}
 	}
@@ -101,10 +102,9 @@ func (e endedLease) tell() {
 
 // step locks the handle, makes a step of the life, and does what follows from it. r is what the
 // step is about; nil: time, or a wish of the user.
-func (a *attempt) step(r *Result, do func(now moment) effect) {
+func (a *attempt) step(r *Result, do func(now life.Moment) life.Effect) {
 	a.m.mu.Lock()
-	was := a.state
-	end := a.after(was, do(a.m.now()), r)
+	end := a.after(do(a.m.now()), r)
 	a.m.mu.Unlock()
 	end.tell()
 }
@@ -112,34 +112,32 @@ func (a *attempt) step(r *Result, do func(now moment) effect) {
 // news makes the step of a waiting attempt for what another call than its own enter says, sent
 // at the moment sent: the ask of its group (asked), or a call that granted to it. Called with the
 // lock.
-func (a *attempt) news(r *Result, asked bool, sent moment) {
-	was := a.state
-	a.after(was, a.onNews(r, asked, sent, a.m.now()), r)
+func (a *attempt) news(r *Result, asked bool, sent life.Moment) {
+	a.after(a.life.OnNews(&r.Outcome, asked, sent, a.m.now()), r)
 }
 
-// after does what follows from a step of the life. was is the state before it, and r what the
-// step was about. Called with the lock. Its caller frees the lock and then calls tell of the
-// result.
-func (a *attempt) after(was state, fx effect, r *Result) (end endedLease) {
+// after does what follows from a step of the life. r is what the step was about. Called with the
+// lock. Its caller frees the lock and then calls tell of the result.
+func (a *attempt) after(fx life.Effect, r *Result) (end endedLease) {
 	m := a.m
-	if a.state != was {
-		a.call = nil
+	if was := a.state; a.life.State != was {
+		a.state, a.call = a.life.State, nil
 		a.moved(was, r)
 	}
-	if a.told != waitOn && a.heard == nil && r != nil {
+	if a.life.Told != life.WaitOn && a.heard == nil && r != nil {
 		a.heard = new(Result)
 		*a.heard = *r
 	}
-	if fx&late != 0 {
+	if fx&life.CameLate != 0 {
 		a.tellLate()
 	}
-	if fx&ended != 0 {
+	if fx&life.HoldEnded != 0 {
 		end = a.ended(r)
 	}
-	if fx&ask != 0 {
+	if fx&life.Ask != 0 {
 		m.replyLost(a.res)
 	}
-	if fx&wake != 0 && a.wake != nil {
+	if fx&life.Wake != 0 && a.wake != nil {
 		select {
 		case a.wake <- struct{}{}:
 		default: // it will wake for the signal before, and look
@@ -150,18 +148,18 @@ func (a *attempt) after(was state, fx effect, r *Result) (end endedLease) {
 }
 
 // moved keeps the lists of the handle.
-func (a *attempt) moved(was state, r *Result) {
+func (a *attempt) moved(was life.State, r *Result) {
 	m := a.m
-	if was == queued {
+	if was == life.Waiting {
 		a.leaveGroup()
 	}
-	if a.state == held {
+	if a.life.State == life.Holding {
 		a.token, a.grantAt, a.failure = r.Token, m.now(), nil
 		m.watch.add(a)
 	}
-	if was <= held && a.state > held {
+	if was <= life.Holding && a.life.State > life.Holding {
 		delete(m.attempts, a.seq)
-		if was == held {
+		if was == life.Holding {
 			m.held--
 			m.closeIfDrained()
 			if a.watched {
@@ -169,35 +167,35 @@ func (a *attempt) moved(was state, r *Result) {
 				m.inbox.Unwatch(a.res.FirstKey())
 			}
 		}
-	} else if a.state == held {
+	} else if a.life.State == life.Holding {
 		m.held++
 	}
 }
 
 // ended notes why a lease ended for its holder.
 func (a *attempt) ended(r *Result) endedLease {
-	switch a.life.why {
-	case byHolder:
+	switch a.life.Ending {
+	case life.ByHolder:
 		a.why = leasehold.ErrReleased
-	case byClose:
+	case life.ByClose:
 		a.why = leasehold.ErrClosed
-	case byMaxHold:
+	case life.ByMaxHold:
 		a.why = leasehold.ErrMaxHold
-	case byDeadline:
+	case life.ByDeadline:
 		a.why, a.cause = leasehold.ErrLost, cmp.Or(a.failure, errNoAnswer)
-	case byServer:
+	case life.ByServer:
 		a.why, a.cause = leasehold.ErrLost, errGone
-	case byRevoker:
+	case life.ByRevoker:
 		a.why = &leasehold.RevokedError{Reason: r.Reason}
-	case byProtocol:
+	case life.ByProtocol:
 		a.why = r.Err
-	case byForeign:
+	case life.ByForeign:
 		a.why, a.cause = leasehold.ErrLost, r.Err
 	}
-	if !a.idle { // else nobody used it, so nobody was harmed
+	if !a.life.Idle { // else nobody used it, so nobody was harmed
 		a.tellEnded(a.why, true)
 	}
-	if a.Turns != nil && a.life.why != byHolder {
+	if a.Turns != nil && a.life.Ending != life.ByHolder {
 		a.m.running++
 		a.m.spawn(a.Turns.LeaseEnded)
 	}
@@ -213,11 +211,11 @@ func (a *attempt) fail(op string) error { return a.m.fail(op, a.res.Label(), a.w
 
 // reschedule puts the attempt into the schedule for when its life is due, or takes it out.
 func (a *attempt) reschedule() {
-	at, slack := a.due()
+	at, slack := a.life.Due()
 	switch {
-	case at == a.dueAt || at == never && a.dueAt == 0:
+	case at == a.dueAt || at == life.Never && a.dueAt == 0:
 		return
-	case at == never:
+	case at == life.Never:
 		a.m.loop.Remove(&a.entry)
 	default:
 		a.m.loop.Put(&a.entry, a, a.m.time(at), slack)
@@ -231,31 +229,27 @@ func (a *attempt) Due(t time.Time, calls []*call.Call) ([]*call.Call, time.Time,
 	m := a.m
 	m.mu.Lock()
 	now := m.moment(t)
-	patience, longest := a.retryRenewal(now), (a.deadline-now)/2
-	if a.state == leaving {
-		patience, longest = 4*a.backoff(a.leaves+1), a.ttl
-	}
-	pending := moment(0)
+	pending := life.Moment(0)
 	if a.call != nil {
+		patience, longest := a.life.Patience(now)
 		if until, still := a.call.Pending(t, patience, longest); still {
 			pending = m.moment(until)
 		}
 	}
-	was := a.state
-	do, fx := a.tick(now, pending)
-	at, slack := a.due()
+	do, fx := a.life.Tick(now, pending)
+	at, slack := a.life.Due()
 	a.dueAt = at // the schedule learns it from what Due returns
-	end := a.after(was, fx, nil)
+	end := a.after(fx, nil)
 	var c *call.Call
 	switch do {
-	case toRenew, toProbe:
-		term := a.term(t)
-		if do == toProbe {
-			term = probeTerm
+	case life.ToRenew, life.ToProbe:
+		term := life.ProbeTerm
+		if do == life.ToRenew {
+			term = a.life.Term(now)
 		}
 		c = a.renewal(t, RenewOptions{Term: term})
 		c.Done = func(ints []int64, err error) { _ = a.onRenewed(c, term, ints, err) }
-	case toLeave:
+	case life.ToLeave:
 		c = a.leaveCall()
 		c.Done = func(ints []int64, err error) { a.onLeft(c, ints, err) }
 	}
@@ -265,7 +259,7 @@ func (a *attempt) Due(t time.Time, calls []*call.Call) ([]*call.Call, time.Time,
 	}
 	m.mu.Unlock()
 	end.tell()
-	if at == never {
+	if at == life.Never {
 		return calls, time.Time{}, 0
 	}
 	return calls, m.time(at), slack
@@ -294,11 +288,11 @@ func (a *attempt) hear(c *call.Call, ints []int64, err error, read func(reply []
 
 // noReply returns the Result of a call that failed with err.
 func (a *attempt) noReply(err error) Result {
-	r := Result{Code: Unanswered, Err: err}
+	r := Result{Outcome: life.Outcome{Code: Unanswered}, Err: err}
 	reason, revoked := call.Revoked(err)
 	switch class := call.Classify(err); {
 	case revoked:
-		return Result{Code: Revoked, Reason: reason}
+		return Result{Outcome: life.Outcome{Code: Revoked}, Reason: reason}
 	case strings.Contains(err.Error(), "WRONGTYPE"):
 		r.Code = Foreign // the scripts check the types of all keys before they write
 	case class == call.Refused:
@@ -315,34 +309,25 @@ func (a *attempt) noReply(err error) Result {
 func (a *attempt) renewal(now time.Time, o RenewOptions) *call.Call {
 	o.EnterMayArriveUntil, o.HeldFor = a.void, a.m.moment(now)-a.grantAt
 	c := a.req.Renew(o)
-	c.Rank, c.By, c.Confirm = call.KeepsLease, a.m.time(a.deadline), a.m.confirm
+	c.Rank, c.By, c.Confirm = call.KeepsLease, a.m.time(a.life.Deadline), a.m.confirm
 	return c
-}
-
-// term returns how long to renew for: the TTL, or the time that MaxHold leaves plus the margin
-// between the deadline and the end of the term.
-func (a *attempt) term(now time.Time) time.Duration {
-	if a.maxEnd == 0 {
-		return a.ttl
-	}
-	return capTerm(a.ttl, a.m.time(a.maxEnd).Sub(now))
 }
 
 // onRenewed processes the outcome of the renewal c for term, and returns its Result.
 func (a *attempt) onRenewed(c *call.Call, term time.Duration, ints []int64, err error) Reply {
 	m := a.m
 	r := a.hear(c, ints, err, a.req.ReadRenew)
-	a.step(&r.Result, func(now moment) effect {
+	a.step(&r.Result, func(now life.Moment) life.Effect {
 		if a.call == c {
 			a.call = nil // it takes more memory than the lease
 		}
-		if a.state == held {
+		if a.life.State == life.Holding {
 			a.failure = r.Err
-			if term != probeTerm || r.Code != Granted {
-				m.tellRenewed(m.time(a.deadline), &r.Result)
+			if term != life.ProbeTerm || r.Code != Granted {
+				m.tellRenewed(m.time(a.life.Deadline), &r.Result)
 			}
 		}
-		return a.onRenew(&r.Result, term, m.moment(c.Sent), now)
+		return a.life.OnRenew(&r.Outcome, term, m.moment(c.Sent), now)
 	})
 	return r
 }
@@ -352,7 +337,7 @@ func (a *attempt) onRenewed(c *call.Call, term time.Duration, ints []int64, err 
 func (a *attempt) leaveCall() *call.Call {
 	c := a.req.Leave(a.void)
 	c.Rank = call.GivesBack
-	if a.complete {
+	if a.life.Complete {
 		c.Confirm = a.m.confirm
 	}
 	return c
@@ -361,10 +346,10 @@ func (a *attempt) leaveCall() *call.Call {
 // onLeft processes the outcome of the leave c.
 func (a *attempt) onLeft(c *call.Call, ints []int64, err error) {
 	r := a.hear(c, ints, err, a.req.ReadLeave)
-	a.step(&r.Result, func(now moment) effect {
-		fx := a.onLeave(&r.Result, now)
+	a.step(&r.Result, func(now life.Moment) life.Effect {
+		fx := a.life.OnLeave(&r.Outcome, now)
 		if r.Code == Revoked {
-			fx |= ask // the answer did not tell of the grants that the call made
+			fx |= life.Ask // the answer did not tell of the grants that the call made
 		}
 		return fx
 	})

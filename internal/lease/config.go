@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
@@ -16,6 +17,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/inbox"
 	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/internal/life"
 	"github.com/leasehold-go/leasehold/internal/report"
 	"github.com/leasehold-go/leasehold/internal/schedule"
 )
@@ -48,6 +50,11 @@ type Config struct {
 	Quorum      Quorum       // the servers that decide together, instead of rdb; nil: rdb decides
 }
 
+// TermWithin is life.TermWithin, and at least MinTTL.
+func TermWithin(ttl, left time.Duration) time.Duration {
+	return max(MinTTL, life.TermWithin(ttl, left))
+}
+
 // New checks cfg and makes a Manager. extra holds the errors that the package found in its own
 // fields. New sends nothing.
 func New(rdb redis.UniversalClient, cfg Config, extra ...error) (*Manager, error) {
@@ -61,10 +68,7 @@ func New(rdb redis.UniversalClient, cfg Config, extra ...error) (*Manager, error
 		}
 		client = single
 	}
-	if cfg.TTL == 0 {
-		cfg.TTL = DefaultTTL
-	}
-	if cfg.TTL < MinTTL {
+	if cfg.TTL = cmp.Or(cfg.TTL, DefaultTTL); cfg.TTL < MinTTL {
 		errs = append(errs, keys.Bad("TTL", "is %v; want at least %v, or 0 for %v", cfg.TTL, MinTTL, DefaultTTL))
 	}
 	if cfg.MaxHold < 0 {
@@ -80,8 +84,13 @@ func New(rdb redis.UniversalClient, cfg Config, extra ...error) (*Manager, error
 	if err != nil {
 		errs = append(errs, err)
 	}
-	confirm, bad := cfg.confirm(single)
-	if errs = append(errs, bad...); len(errs) > 0 {
+	var confirm call.Confirm
+	if cfg.Replicas != 0 || cfg.ReplicaWait != 0 {
+		var bad []error
+		confirm, bad = cfg.confirm(single)
+		errs = append(errs, bad...)
+	}
+	if len(errs) > 0 {
 		return nil, fmt.Errorf("leasehold: %s: bad configuration: %w", cfg.Package, errors.Join(errs...))
 	}
 	if cfg.MaxHold > 0 {

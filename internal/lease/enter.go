@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/internal/call"
+	"github.com/leasehold-go/leasehold/internal/life"
 )
 
 // An enter is one call of that kind. It may outlive the Acquire that sent it.
@@ -20,13 +21,13 @@ type enter struct {
 // show.
 func (c *caller) prepare(us int64) *enter {
 	at := c.at
-	e := &enter{at: at, seat: at.Seat, made: time.Now(), void: us + voidAfter.Microseconds()}
+	e := &enter{at: at, seat: at.Seat, made: time.Now(), void: us + life.VoidAfter.Microseconds()}
 	o := EnterOptions{VoidAfter: &e.void, Wait: at.Wait, Ticket: at.ticket, MaxWaiters: c.m.cfg.MaxWaiters, AwaitsKept: at.AwaitsKept}
 	if at.ticket != 0 || c.again {
 		o.MaxWaiters = 0 // it has a place in the queue already
 	}
 	e.call = at.req.Enter(o)
-	e.call.Confirm, e.call.Void, e.call.VoidAfter = c.m.confirm, &e.void, voidAfter
+	e.call.Confirm, e.call.Void, e.call.VoidAfter = c.m.confirm, &e.void, life.VoidAfter
 	at.Seat = nil // only the first enter uses the seat
 	return e
 }
@@ -51,7 +52,7 @@ func (c *caller) send() event {
 		at.BeforeEnter()
 	}
 	m.mu.Lock()
-	sends := at.send()
+	sends := at.life.Send()
 	if sends {
 		m.attempts[at.seq] = at // a grant may come before the reply
 	}
@@ -84,9 +85,9 @@ func (a *attempt) wakes() <-chan struct{} {
 func (a *attempt) onNoClock(err error, sent time.Time) {
 	r := a.noReply(err)
 	r.Code = NotSent
-	a.step(&r, func(now moment) effect {
+	a.step(&r, func(now life.Moment) life.Effect {
 		a.failure = err
-		return a.unanswered(&r, a.m.moment(sent), now)
+		return a.life.Unanswered(&r.Outcome, a.m.moment(sent), now)
 	})
 }
 
@@ -96,14 +97,14 @@ func (c *caller) detach() (withdrawn bool) {
 	at, e := c.at, c.enter
 	c.enter = nil
 	withdrawn = e != nil && e.call.Withdraw()
-	at.step(nil, func(now moment) effect {
+	at.step(nil, func(now life.Moment) life.Effect {
 		switch {
 		case withdrawn:
-			at.withdraw()
-		case e != nil && at.flying:
+			at.life.Withdraw()
+		case e != nil && at.life.Flying:
 			at.void = max(at.void, e.void)
 		}
-		at.life.detach(now+voidAfter, now)
+		at.life.Detach(now+life.VoidAfter, now)
 		return 0
 	})
 	return withdrawn
@@ -147,21 +148,21 @@ func (e *enter) onDone(ints []int64, err error) {
 		r.Result.State = &state
 		r.Limit = state.Limit
 	}
-	at.step(&r.Result, func(moment) effect {
+	at.step(&r.Result, func(life.Moment) life.Effect {
 		if r.Copied || r.Code == Unanswered {
 			at.void = max(at.void, e.void)
 		}
 		at.failure = r.Err
-		was, sent, got := at.state, m.moment(sentAt), m.moment(gotAt)
-		fx := at.onEnter(&r.Result, sent, got)
+		was, sent, got := at.life.State, m.moment(sentAt), m.moment(gotAt)
+		fx := at.life.OnEnter(&r.Outcome, sent, got)
 		switch {
-		case was != entering:
-		case at.state == queued:
+		case was != life.Entering:
+		case at.life.State == life.Waiting:
 			at.join(&r, sent, got)
 			if at.AwaitsKept {
 				at.kept = &kept{trip: got - sent}
 			}
-		case at.state == held:
+		case at.life.State == life.Holding:
 			at.byEnter = true
 			if at.Keeps {
 				at.kept = &kept{grant: Grant{Sent: sentAt, Keepable: !r.Contended && at.ticket == 0, Added: r.Added}}

@@ -20,7 +20,7 @@ func (m *Manager) Events() *report.Reporter { return m.events }
 // isHold reports whether the acquisition and the hold of the lease are events. With turns, each of
 // them is a hold.
 func (a *attempt) isHold() bool {
-	return !a.m.cfg.OwnEvents && (a.Turns == nil || a.Own && !a.turned) && !a.quiet
+	return !a.m.cfg.OwnEvents && (a.Turns == nil || a.Own && !a.turned) && !a.Quiet
 }
 
 // tellAcquired tells of the outcome of an acquisition that began at began.
@@ -47,7 +47,7 @@ func (m *Manager) Report(ctx context.Context, a Attempt, l *Lease, began time.Ti
 		if l.a.why != nil {
 			return l.a.fail("hold")
 		}
-		l.a.quiet = false
+		l.a.Quiet = false
 	}
 	m.events.Tell(report.Acquired(ctx, a.Permits, waited, began, err))
 	return nil

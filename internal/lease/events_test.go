@@ -4,6 +4,8 @@ import (
 	"context"
 	"testing"
 	"time"
+
+	"github.com/leasehold-go/leasehold/internal/life"
 )
 
 // nothingSet is what a handle without Observer and Logger does for them in an Acquire and a
@@ -15,7 +17,7 @@ func nothingSet(m *Manager, a *attempt) {
 	a.tellEnded(nil, true)
 	m.reached(nil, nil)
 	m.reached(nil, nil)
-	m.tellRenewed(time.Time{}, &Result{Code: Granted})
+	m.tellRenewed(time.Time{}, &Result{Outcome: life.Outcome{Code: Granted}})
 }
 
 func BenchmarkNothingSet(b *testing.B) {

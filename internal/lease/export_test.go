@@ -4,13 +4,10 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/internal/call"
+	"github.com/leasehold-go/leasehold/internal/life"
 )
 
 // What the tests of this package look at from within.
-
-const VoidAfter = voidAfter
-
-func Margin(term time.Duration) time.Duration { return margin(term) }
 
 // Queued is how many waiters the handle has in queues.
 func (m *Manager) Queued() (n int) {
@@ -27,7 +24,7 @@ func (m *Manager) AskedSince(t time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, g := range m.groups {
-		if g.asked > m.moment(t) && g.got > g.asked {
+		if g.clock.Sent.After(t) {
 			return true
 		}
 	}
@@ -73,7 +70,7 @@ func (m *Manager) Wait(res Resource, seq uint64) Heard {
 	defer m.mu.Unlock()
 	now := m.now()
 	a := m.newAttempt(res, Attempt{Permits: 1, Limit: 1, Wait: true})
-	a.seq, a.state, a.wake = seq, queued, make(chan struct{}, 1)
+	a.seq, a.life.State, a.state, a.wake = seq, life.Waiting, life.Waiting, make(chan struct{}, 1)
 	a.group = &group{m: m, res: res, waiters: []*attempt{a}}
 	a.group.learn(&Reply{Now: time.Now().UnixMicro()}, now, now)
 	m.attempts[seq] = a
@@ -93,10 +90,10 @@ func (h Heard) Verdict() (r Result, until time.Time, told bool) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	switch h.a.state {
-	case held:
-		return Result{Code: Granted, Token: h.a.token}, m.time(h.a.deadline), true
-	case leaving, over:
+	switch h.a.life.State {
+	case life.Holding:
+		return Result{Outcome: life.Outcome{Code: Granted}, Token: h.a.token}, m.time(h.a.life.Deadline), true
+	case life.Leaving, life.Over:
 		return *h.a.heard, until, true
 	}
 	return r, until, true
@@ -129,15 +126,18 @@ func (h Heard) Hint(at time.Time) time.Time {
 	m := h.a.m
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	h.a.group.hint(m.moment(at))
-	return m.time(h.a.group.next(0))
+	h.a.group.asking.Hint(m.moment(at))
+	return m.time(h.a.group.asking.Next(0))
 }
 
 // LeavesDue returns how many leaves are due if the schedule looks twice at a lease that is to
 // be given back, while the first of them is queued.
 func (m *Manager) LeavesDue(res Resource) (n int) {
 	a := m.newAttempt(res, Attempt{Permits: 1, Limit: 1})
-	a.state, a.attached, a.until, a.enters = leaving, false, m.now()+time.Minute, 1
+	now := m.now()
+	a.life.Send()
+	a.life.Leave(now)
+	a.life.Detach(now+life.VoidAfter, now)
 	for i := range 2 {
 		calls, _, _ := a.Due(time.Now().Add(time.Duration(i)*time.Second), nil)
 		n += len(calls)
@@ -152,12 +152,12 @@ func (m *Manager) AsksAfterJoin(res Resource, lost bool) bool {
 	defer m.mu.Unlock()
 	now := m.now()
 	a := m.newAttempt(res, Attempt{Permits: 1, Limit: 1, Wait: true})
-	a.state = queued
+	a.life.State, a.state = life.Waiting, life.Waiting
 	if lost {
 		m.replyLost(res)
 	}
 	a.join(&Reply{Now: time.Now().UnixMicro()}, now, m.now())
-	hinted := a.group.hinted != 0
+	hinted := a.group.asking.Next(0) <= m.now()
 	a.leaveGroup()
 	return hinted
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/life"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
@@ -55,8 +56,8 @@ func TestForgedTermIsBounded(t *testing.T) {
 // It was lost once, and the waiter slept until its ctx ended.
 func TestGrantThatFollowsEnterAgainIsNotLost(t *testing.T) {
 	z := newForged(t)
-	z.Asked(lease.Result{Code: lease.Gone})
-	z.m.Deliver(lease.Result{Code: lease.Granted, Seq: 1, Term: time.Minute, Token: 7}, time.Now())
+	z.Asked(lease.Result{})
+	z.m.Deliver(lease.Result{Outcome: life.Outcome{Code: lease.Granted, Term: time.Minute}, Seq: 1, Token: 7}, time.Now())
 	if v, _, told := z.Verdict(); !told || v.Code != lease.Granted || v.Token != 7 {
 		t.Errorf("the waiter woke for %+v; want its grant", v)
 	}
@@ -126,7 +127,7 @@ func FuzzForgedMessages(f *testing.F) {
 // server's clock to judge it by.
 func TestMessageWhileItEntersIsNotBelieved(t *testing.T) {
 	z := newForged(t)
-	z.Asked(lease.Result{Code: lease.Gone})
+	z.Asked(lease.Result{})
 	z.Verdict()
 	z.m.Message(fmt.Sprintf("1 %d 2000 7", time.Now().UnixMicro()))
 	if v, _, told := z.Verdict(); told {

@@ -8,77 +8,9 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/internal/call"
+	"github.com/leasehold-go/leasehold/internal/life"
 	"github.com/leasehold-go/leasehold/internal/schedule"
 )
-
-// An asking decides when a handle asks what became of its waiters in one queue. It is a pure
-// state machine, as a life is.
-type asking struct {
-	asked    moment // when the last sign of life was sent
-	sent     moment // when the last call was sent that told the state of the queue
-	got      moment // when its reply came
-	firstEnd moment // when the first lease ends, if it is not renewed; 0: no lease is held
-	hinted   moment // when to ask because of a hint; 0: no hint has come since asked
-	fails    int    // consecutive asks without an answer
-	since    moment // when the first of them failed
-}
-
-const (
-	// askPatience is how long waiters put up with a server that does not answer. Their tickets
-	// keep their places through a failover of that length, and no longer.
-	askPatience = 10 * time.Second
-	// minAskPause is the shortest time between two asks if the second is due because a lease
-	// ends.
-	minAskPause = 20 * time.Millisecond
-)
-
-// heard notes a reply that tells the state of the queue.
-func (g *asking) heard(sent, got moment, earliest time.Duration) {
-	g.sent, g.got, g.fails, g.firstEnd = sent, got, 0, 0
-	g.asked = max(g.asked, sent) // the wait in the queue of the server does not count
-	if earliest > 0 {
-		g.firstEnd = got + earliest + 2*time.Millisecond
-	}
-}
-
-// failed notes an ask without an answer. It reports whether the waiters give up.
-func (g *asking) failed(refused bool, now moment) bool {
-	if g.fails++; g.fails == 1 {
-		g.since = now
-	}
-	return refused || now-g.since > askPatience
-}
-
-// silent reports whether the server does not answer any more: its last answer is older than
-// the usual interval of asks, and asks that were sent since then have had no answer for a
-// while.
-func (g *asking) silent(now moment) bool {
-	return g.asked > g.sent && now-g.got > AskEvery+silence
-}
-
-// hint makes the group ask at the moment at, or earlier if that was planned already. An ask that
-// is queued or under way need not tell what the hint is about, because it may have run before:
-// a hint is remembered, and causes another one.
-func (g *asking) hint(at moment) {
-	if g.hinted == 0 || at < g.hinted {
-		g.hinted = at
-	}
-}
-
-// next returns when to ask next: after the usual interval, less jitter, or earlier when the
-// first lease ends (a crashed holder's permit is free right then) or when a hint has called for
-// an ask. A new waiter or the reply to an earlier ask does not delay an ask that a hint called
-// for.
-func (g *asking) next(jitter time.Duration) moment {
-	at := g.asked + AskEvery - jitter
-	if g.firstEnd != 0 && g.firstEnd < at {
-		at = max(g.firstEnd, g.asked+minAskPause)
-	}
-	if g.hinted != 0 && g.hinted < at {
-		at = g.hinted
-	}
-	return at
-}
 
 // A group holds the waiters of this handle that are in the same queue. One ask gives a sign of
 // life for all of them and finds out what became of them. A group is scheduled as long as it is
@@ -88,7 +20,7 @@ type group struct {
 	res   Resource
 	entry schedule.Entry
 
-	asking
+	asking  life.Asking
 	waiters []*attempt // each knows its place
 	state   State
 	clock   call.Sample  // of the server that has this resource
@@ -97,7 +29,7 @@ type group struct {
 
 // join puts an attempt into its group after its enter was answered "queued". Called with the
 // lock.
-func (a *attempt) join(r *Reply, sent, got moment) {
+func (a *attempt) join(r *Reply, sent, got life.Moment) {
 	m, name := a.m, a.res.FirstKey()
 	if a.ticket == 0 {
 		a.ticket = r.Now
@@ -108,7 +40,7 @@ func (a *attempt) join(r *Reply, sent, got moment) {
 		m.groups[name] = g
 	}
 	if len(g.waiters) == 0 {
-		g.asked = sent // the attempt's enter was a sign of life
+		g.asking.Alive(sent)
 	}
 	a.group, a.place = g, int32(len(g.waiters))
 	g.waiters = append(g.waiters, a)
@@ -118,10 +50,10 @@ func (a *attempt) join(r *Reply, sent, got moment) {
 		a.lastState = &state
 	}
 	if m.missed >= sent {
-		g.hint(got) // the ask that followed the loss ran before this waiter joined
+		g.asking.Hint(got) // the ask that followed the loss ran before this waiter joined
 	}
 	if !m.inbox.Watch(name).Before(m.time(sent)) {
-		g.hint(got) // a message may have been sent before the subscription existed
+		g.asking.Hint(got) // a message may have been sent before the subscription existed
 	}
 	g.schedule()
 }
@@ -135,7 +67,7 @@ func (a *attempt) leaveGroup() {
 	g.waiters[a.place].place = a.place
 	g.waiters[last] = nil
 	g.waiters = g.waiters[:last]
-	if a.lastState == nil && a.state == entering {
+	if a.lastState == nil && a.life.State == life.Entering {
 		state := g.state
 		a.lastState = &state
 	}
@@ -154,17 +86,17 @@ func (a *attempt) seen() *State {
 }
 
 // learn stores the state of the resource that a reply reported. Called with the lock.
-func (g *group) learn(r *Reply, sent, got moment) {
+func (g *group) learn(r *Reply, sent, got life.Moment) {
 	g.clock = call.Sample{Micros: r.Now, Sent: g.m.time(sent), Got: g.m.time(got)}
 	g.state = r.State
 	g.state.AsOf = g.clock.Got
-	g.heard(sent, got, r.State.Earliest)
+	g.asking.Heard(sent, got, r.State.Earliest)
 }
 
 // schedule puts the group into the schedule for its next ask. Called with the lock.
 func (g *group) schedule() {
 	if len(g.waiters) > 0 { // otherwise its last entry in the schedule, if any, removes it
-		g.m.loop.Put(&g.entry, g, g.m.time(g.next(rand.N(AskEvery/10))), 0)
+		g.m.loop.Put(&g.entry, g, g.m.time(g.asking.Next(rand.N(life.AskEvery/10))), 0)
 	}
 }
 
@@ -181,17 +113,18 @@ func (g *group) Due(t time.Time, calls []*call.Call) ([]*call.Call, time.Time, t
 		return calls, time.Time{}, 0
 	}
 	for _, c := range g.asks {
-		if until, pending := c.Pending(t, AskEvery/3, AskEvery); pending {
+		if until, pending := c.Pending(t, life.AskEvery/3, life.AskEvery); pending {
 			return calls, until, 0
 		}
 	}
-	g.asked, g.hinted, g.asks = m.moment(t), 0, g.asks[:0]
+	g.asking.Asks(m.moment(t))
+	g.asks = g.asks[:0]
 	for rest := g.waiters; len(rest) > 0; {
 		n := min(len(rest), MaxAsk)
 		g.asks = append(g.asks, g.ask(append([]*attempt(nil), rest[:n]...)))
 		rest = rest[n:]
 	}
-	return append(calls, g.asks...), t.Add(AskEvery / 3), 0
+	return append(calls, g.asks...), t.Add(life.AskEvery / 3), 0
 }
 
 // ask prepares the ask for some waiters.
@@ -239,7 +172,7 @@ func (g *group) onAsked(waiters []*attempt, c *call.Call, r *Reply) {
 		a.news(s, true, sent)
 	}
 	if r.More {
-		g.hint(now)
+		g.asking.Hint(now)
 	}
 	g.schedule()
 }
@@ -258,14 +191,14 @@ func (g *group) onAskFailed(c *call.Call, err error) {
 	defer m.mu.Unlock()
 	g.forget(c)
 	now := m.now()
-	if g.failed(call.Classify(err) == call.Refused, now) {
-		r := Result{Code: Unanswered, Err: err}
+	if g.asking.Failed(call.Classify(err) == call.Refused, now) {
+		r := Result{Outcome: life.Outcome{Code: Unanswered}, Err: err}
 		for len(g.waiters) > 0 {
 			g.waiters[0].news(&r, true, now)
 		}
 		return
 	}
-	m.loop.Put(&g.entry, g, m.time(now+call.Backoff(min(g.fails, 5))+50*time.Millisecond), 0)
+	m.loop.Put(&g.entry, g, m.time(now+call.Backoff(min(g.asking.Fails, 5))+50*time.Millisecond), 0)
 }
 
 // replyLost asks for the waiters of a resource at once, because a reply was lost that may have
@@ -286,14 +219,14 @@ func (m *Manager) ReplyLost(res Resource) {
 // may have been missed. Called with the lock.
 func (m *Manager) askFor(key string) {
 	if g := m.groups[key]; g != nil {
-		g.hint(m.now())
+		g.asking.Hint(m.now())
 		g.schedule()
 	}
 }
 
 // deliver passes on the grants in the reply to a call that was sent at the moment sent. Called
 // with the lock.
-func (m *Manager) deliver(grants []Result, sent moment) {
+func (m *Manager) deliver(grants []Result, sent life.Moment) {
 	for i := range grants {
 		if a := m.attempts[grants[i].Seq]; a != nil {
 			a.news(&grants[i], false, sent)
@@ -327,15 +260,15 @@ func (m *Manager) message(text string) {
 	defer m.mu.Unlock()
 	switch a := m.attempts[seq]; {
 	case a == nil:
-	case a.state == queued && revoked:
-		a.group.hint(a.group.asked + hintPause)
+	case a.life.State == life.Waiting && revoked:
+		a.group.asking.HintLater()
 		a.group.schedule()
-	case a.state == queued:
+	case a.life.State == life.Waiting:
 		a.believe(text)
 	default:
 		// While the enter is under way, a message can not be judged: the attempt asks once it is
 		// queued. A lease is renewed.
-		a.after(a.state, a.onHint(m.now()), nil)
+		a.after(a.life.OnHint(m.now()), nil)
 	}
 }
 
@@ -353,10 +286,10 @@ func (a *attempt) believe(text string) {
 	now := m.now()
 	from := now
 	if r.Code == Granted {
-		r.Term = min(r.Term, a.ttl)
+		r.Term = min(r.Term, m.cfg.TTL)
 		from = min(from, m.moment(g.clock.Earliest(r.GrantedAt)))
-		if from+r.Term-margin(r.Term) <= now {
-			g.hint(now)
+		if from+r.Term-life.Margin(r.Term) <= now {
+			g.asking.Hint(now)
 			g.schedule()
 			return
 		}

@@ -1,6 +1,10 @@
 package lease
 
-import "time"
+import (
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/life"
+)
 
 // Kept leases: a lease whose holder has let go of it may rest in its process, idle and renewed,
 // until somebody asks for it. internal/localturns decides that; this file has what it needs.
@@ -61,10 +65,10 @@ func (k *kept) await() time.Duration {
 
 // Rest makes the lease idle, if it is held at the time now. It is renewed as before. If it is
 // lost, it is given back, and nobody is told but its Turns.
-func (l *Lease) Rest(now time.Time) bool { return l.isHeld(now, (*life).rest) }
+func (l *Lease) Rest(now time.Time) bool { return l.isHeld(now, (*life.Life).Rest) }
 
 // Resume ends the rest of a lease, if it is held at the time now.
-func (l *Lease) Resume(now time.Time) bool { return l.isHeld(now, (*life).resume) }
+func (l *Lease) Resume(now time.Time) bool { return l.isHeld(now, (*life.Life).Resume) }
 
 // ServeTurns begins the turns of a lease whose attempt was its caller's Own: from now on each turn
 // is a hold. It reports whether the lease is held; else the Observer was told that its hold ended.
@@ -76,7 +80,7 @@ func (l *Lease) ServeTurns() bool {
 	return a.turned
 }
 
-func (l *Lease) isHeld(now time.Time, step func(*life, moment) bool) bool {
+func (l *Lease) isHeld(now time.Time, step func(*life.Life, life.Moment) bool) bool {
 	a := l.a
 	a.m.mu.Lock()
 	defer a.m.mu.Unlock()

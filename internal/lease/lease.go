@@ -7,6 +7,7 @@ import (
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/internal/life"
 	"github.com/leasehold-go/leasehold/internal/nested"
 )
 
@@ -29,25 +30,25 @@ func (l *Lease) check() {
 
 // begin makes l the lease of a granted attempt. ctx is that of the acquiring call. Called with
 // the manager's lock.
-func (l *Lease) begin(ctx context.Context, a *attempt, now moment) {
+func (l *Lease) begin(ctx context.Context, a *attempt, now life.Moment) {
 	if a.Parent != nil {
 		ctx = a.Parent
 	}
-	a.take(now)
+	a.life.Take(now)
 	l.self, l.a, l.parent = l, a, nested.Hold{Context: ctx, By: l}
 }
 
 // GiveBack gives the lease back in the background.
 func (l *Lease) GiveBack() {
-	l.a.step(nil, func(now moment) effect { return l.a.giveBack(byHolder, now) })
+	l.a.step(nil, func(now life.Moment) life.Effect { return l.a.life.GiveBack(life.ByHolder, now) })
 }
 
 // End ends the lease after a call other than Leave has given it back.
-func (l *Lease) End() { l.a.step(nil, l.a.life.end) }
+func (l *Lease) End() { l.a.step(nil, l.a.life.End) }
 
 // RenewNow brings the next renewal forward if the lease is held.
 func (l *Lease) RenewNow() {
-	l.a.step(nil, func(now moment) effect { l.a.renewAt, l.a.probes = min(l.a.renewAt, now), false; return 0 })
+	l.a.step(nil, func(now life.Moment) life.Effect { l.a.life.RenewSoon(now); return 0 })
 }
 
 // Context returns a child of the acquiring ctx that ends when the lease is lost or given back.
@@ -109,7 +110,7 @@ func (l *Lease) Deadline() time.Time {
 	a := l.a
 	a.m.mu.Lock()
 	defer a.m.mu.Unlock()
-	return Earlier(a.m.time(a.deadline), a.m.time(a.maxEnd))
+	return Earlier(a.m.time(a.life.Deadline), a.m.time(a.life.MaxEnd))
 }
 
 // Earlier returns the earlier of t and end. A zero end means that there is no end.
@@ -125,7 +126,7 @@ func (l *Lease) HeldAt(now time.Time) bool {
 	a := l.a
 	a.m.mu.Lock()
 	defer a.m.mu.Unlock()
-	return a.state == held && a.m.moment(now) < a.deadline
+	return a.life.State == life.Holding && a.m.moment(now) < a.life.Deadline
 }
 
 // Key returns the key as the caller wrote it.
@@ -169,7 +170,7 @@ func (l *Lease) PermitsOf(handle any, key string) int {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if l.a.state != held {
+	if l.a.life.State != life.Holding {
 		return 0
 	}
 	return l.a.Permits
@@ -184,7 +185,7 @@ func (l *Lease) Held(op string) error {
 	a := l.a
 	a.m.mu.Lock()
 	defer a.m.mu.Unlock()
-	if a.released || a.life.why == byClose {
+	if a.life.Released || a.life.Ending == life.ByClose {
 		return a.m.fail(op, a.res.Label(), leasehold.ErrReleased)
 	}
 	return a.fail(op)
@@ -211,7 +212,7 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	if err := ctx.Err(); err != nil {
 		return m.fail(op, a.res.Label(), err)
 	}
-	if end := m.time(a.maxEnd); !end.IsZero() {
+	if end := m.time(a.life.MaxEnd); !end.IsZero() {
 		ttl = TermWithin(ttl, time.Until(end))
 	}
 	r, done, err := call.Wait(ctx, m.Go, func(ctx context.Context) (Reply, error) { return l.sendExtend(ctx, ttl) })
@@ -240,7 +241,7 @@ func (l *Lease) sendExtend(ctx context.Context, ttl time.Duration) (r Reply, err
 			return r, r.Err // if too few replicas confirmed it: it has waited for them as long as allowed
 		case r.Code == Gone || r.Code == Revoked || r.Code == Ended || r.Code == Foreign:
 			return r, nil
-		case r.Code == Refused || n == maxTries || ctx.Err() != nil || time.Since(began) > extendPatience || l.isReleased():
+		case r.Code == Refused || n == life.MaxTries || ctx.Err() != nil || time.Since(began) > extendPatience || l.isReleased():
 			return r, r.Err
 		}
 		time.Sleep(call.Backoff(n))
@@ -250,5 +251,5 @@ func (l *Lease) sendExtend(ctx context.Context, ttl time.Duration) (r Reply, err
 func (l *Lease) isReleased() bool {
 	l.a.m.mu.Lock()
 	defer l.a.m.mu.Unlock()
-	return l.a.state > lost
+	return l.a.life.State > life.Lost
 }

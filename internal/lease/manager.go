@@ -2,8 +2,8 @@
 // packages have in common. It knows the leased thing only through a [Protocol]. A [Manager]
 // does the work of one handle; a [Lease] is one thing held.
 //
-// A lease takes this path: [Manager.Acquire] makes an attempt (acquire.go), whose life (life.go)
-// is a pure state machine. The attempt enters (enter.go) and, if it is queued, joins its group
+// A lease takes this path: [Manager.Acquire] makes an attempt (acquire.go), whose life
+// (internal/life) is a pure state machine. The attempt enters (enter.go) and, if it is queued, joins its group
 // (group.go) until a grant wakes its caller, which gets a Lease (lease.go). The handle's
 // schedule renews it (attempt.go) until [Lease.Release] (release.go).
 //
@@ -23,6 +23,7 @@ import (
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/internal/life"
 	"github.com/leasehold-go/leasehold/internal/report"
 	"github.com/leasehold-go/leasehold/internal/schedule"
 )
@@ -56,7 +57,7 @@ type Manager struct {
 	held      int                 // how many of them hold
 	groups    map[string]*group   // the queued ones, by Resource.FirstKey
 	watch     watch
-	missed    moment // when a reply that may have carried grants was last lost
+	missed    life.Moment // when a reply that may have carried grants was last lost
 	resources map[string]Resource
 	goingOn   map[string]bool // by Resource.FirstKey: a continuation is scheduled or under way
 }
@@ -78,8 +79,7 @@ func (m *Manager) Stop() {
 	var all []endedLease
 	now := m.now()
 	for _, a := range m.attempts { // the callers of the others give up by themselves
-		was := a.state
-		all = append(all, a.after(was, a.giveBack(byClose, now), nil))
+		all = append(all, a.after(a.life.GiveBack(life.ByClose, now), nil))
 	}
 	m.mu.Unlock()
 	for _, end := range all {

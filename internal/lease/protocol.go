@@ -7,6 +7,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/internal/life"
 )
 
 // A Protocol tells how the requests of a leased thing are named, sent and answered.
@@ -69,12 +70,6 @@ type Request interface {
 // MaxAsk is the largest number of waiters that one ask names.
 const MaxAsk = 250
 
-// AskEvery is the interval at which waiters give a sign of life. It is shorter than the first
-// term of a grant to a waiter (2 s, PROBATION in the scripts), so that a waiter that missed
-// its message asks in time. That term is shorter than the time for which a waiter keeps its
-// place without a sign of life (4.5 s, ALIVE in the scripts).
-const AskEvery = 1500 * time.Millisecond
-
 // Terms says what an attempt asks for.
 type Terms struct {
 	Handle  string // the handle's id; see Manager
@@ -123,45 +118,41 @@ type SetOptions struct {
 }
 
 // A Code is what an answer says of an attempt.
-type Code uint8
+type Code = life.Code
 
+// The codes, for the protocols: see life.Code.
 const (
-	Gone       Code = iota // it neither holds nor waits
-	Granted                // it holds: Term, Token
-	Queued                 // it waits; of a leave: it waited
-	Busy                   // nothing is free, and it does not wait
-	TooMany                // it asks for more than the limit: Limit
-	QueueFull              // MaxWaiters are waiting already
-	Void                   // the enter arrived after VoidAfter
-	GivenUp                // a leave of the same attempt came first
-	Revoked                // it was revoked: Reason
-	Answered               // there is no lease; Answer has the result
-	Held                   // of a leave: it held the lease until then
-	Ended                  // of a renewal: the renewal has given the lease back, because of Err
-	NotSent                // the call has not run, and never will
-	Unanswered             // no answer came; the call may run
-	Refused                // the server has refused the call
-	Foreign                // a foreign value has the place of a key, so the call did nothing
+	Gone       = life.Gone
+	Granted    = life.Granted
+	Queued     = life.Queued
+	Busy       = life.Busy
+	TooMany    = life.TooMany
+	QueueFull  = life.QueueFull
+	Void       = life.Void
+	GivenUp    = life.GivenUp
+	Revoked    = life.Revoked
+	Answered   = life.Answered
+	Held       = life.Held
+	Ended      = life.Ended
+	NotSent    = life.NotSent
+	Unanswered = life.Unanswered
+	Refused    = life.Refused
+	Foreign    = life.Foreign
 )
 
 // A Result is what an answer says of one attempt, or that there is none.
 type Result struct {
-	Code      Code
-	Copied    bool          // another copy of the call may still run
-	TooFew    bool          // too few replicas confirmed the call: Err
-	Confirmed bool          // as many as the handle wants did
-	Away      bool          // the server is known not to answer
-	Contended bool          // of Granted by an enter: the lease must not be kept
-	Added     bool          // of Granted by an enter: leases of earlier enters may have been recalled
-	Seq       uint64        // of the attempt, where a reply is about several
-	Term      time.Duration // that is left of its lease
-	Token     uint64
+	life.Outcome
+	Contended bool   // of Granted by an enter: the lease must not be kept
+	Added     bool   // of Granted by an enter: leases of earlier enters may have been recalled
+	Seq       uint64 // of the attempt, where a reply is about several
+	Token     uint64 // of Granted
 	GrantedAt int64  // server time (µs) from which the Term of a message counts
 	Limit     int    // of TooMany
 	State     *State // of its key; nil: the same as the reply's
-	Reason    string // of a revocation
-	Answer    any
-	Err       error // why there is no answer, or what Ended says
+	Reason    string // of Revoked
+	Answer    any    // of Answered
+	Err       error  // why there is no answer, or what Ended says, or which replicas did not confirm
 }
 
 // A Reply is the reply to a call. Its Result is about the attempt that the call was for.
@@ -243,9 +234,9 @@ func (r *Reply) ReadGrants(name string, reply []int64) error {
 		case seq == 0:
 			r.More = true
 		case what < 0:
-			r.Grants = append(r.Grants, Result{Code: TooMany, Seq: seq, Limit: int(-what)})
+			r.Grants = append(r.Grants, Result{Outcome: life.Outcome{Code: TooMany}, Seq: seq, Limit: int(-what)})
 		default:
-			r.Grants = append(r.Grants, Result{Code: Granted, Seq: seq, Term: call.Duration(what), Token: uint64(reply[2])})
+			r.Grants = append(r.Grants, Result{Outcome: life.Outcome{Code: Granted, Term: call.Duration(what)}, Seq: seq, Token: uint64(reply[2])})
 		}
 	}
 	return nil
@@ -296,23 +287,4 @@ func (m *Manager) Resource(key string) (Resource, error) {
 	}
 	m.resources[strings.Clone(key)] = r
 	return r, nil
-}
-
-// margin returns how long before the server's expiry a holder stops relying on its lease. That
-// allows for late timers, and for clocks that run at slightly different rates.
-func margin(term time.Duration) time.Duration {
-	return max(12*time.Millisecond, term/40)
-}
-
-// TermWithin returns the term to ask for if the holder must stop after left: ttl, or left plus
-// twice the margin, so that the deadline does not come earlier. It is at least MinTTL.
-func TermWithin(ttl, left time.Duration) time.Duration { return max(MinTTL, capTerm(ttl, left)) }
-
-// capTerm is TermWithin without the lower bound. Durations may be the longest possible, so
-// nothing is added that could overflow.
-func capTerm(ttl, left time.Duration) time.Duration {
-	if slack := 2 * margin(min(ttl, left)); left < ttl-slack {
-		return max(0, left) + slack
-	}
-	return ttl
 }

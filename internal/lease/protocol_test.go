@@ -15,6 +15,7 @@ import (
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/life"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
@@ -60,8 +61,8 @@ func TestFirstEnterHasAVoidTime(t *testing.T) {
 		rec.spoilWith(func(cmd redis.Cmder) error {
 			if args := cmd.Args(); strings.HasPrefix(cmd.Name(), "eval") && call.ScriptName(args[1].(string)) == "enter" {
 				void, server := *args[11].(*int64), time.Now().UnixMicro()
-				if d := time.Duration(void-server) * time.Microsecond; d <= 0 || d > lease.VoidAfter {
-					t.Errorf("an enter is void after %v; want within %v", d, lease.VoidAfter)
+				if d := time.Duration(void-server) * time.Microsecond; d <= 0 || d > life.VoidAfter {
+					t.Errorf("an enter is void after %v; want within %v", d, life.VoidAfter)
 				}
 			}
 			return nil
@@ -82,7 +83,7 @@ func TestFirstEnterHasAVoidTime(t *testing.T) {
 func TestGrantInALostReplyIsAskedForAtOnce(t *testing.T) {
 	var took time.Duration
 	for range 5 { // a busy machine may be late, not each time
-		if took = grantInALostReply(t); took < lease.AskEvery/2 {
+		if took = grantInALostReply(t); took < life.AskEvery/2 {
 			return
 		}
 	}
@@ -233,7 +234,7 @@ func TestDeadlineCountsFromTheSending(t *testing.T) {
 		rec.spoilWith(func(cmd redis.Cmder) error { time.Sleep(2 * time.Second); return nil })
 		sent := time.Now()
 		l := mustTake(t, m, "k")
-		if d := l.Deadline().Sub(sent); d > 10*time.Second-lease.Margin(10*time.Second) {
+		if d := l.Deadline().Sub(sent); d > 10*time.Second-life.Margin(10*time.Second) {
 			t.Errorf("the deadline lies %v after the sending", d)
 		}
 		// A renewal likewise.
@@ -257,12 +258,12 @@ func TestDeadlineOfAMessage(t *testing.T) {
 		granted time.Duration // by the server's clock, against now
 		want    time.Duration // deadline from now; 0 = not believed
 	}{
-		{"just now", term, 0, term - lease.Margin(term)},
-		{"a while ago", term, -4 * time.Second, 6*time.Second - lease.Margin(term)},
-		{"clock jumped ahead", term, time.Hour, term - lease.Margin(term)},
+		{"just now", term, 0, term - life.Margin(term)},
+		{"a while ago", term, -4 * time.Second, 6*time.Second - life.Margin(term)},
+		{"clock jumped ahead", term, time.Hour, term - life.Margin(term)},
 		{"over", term, -term, 0},
-		{"within the margin", term, lease.Margin(term) - term, 0},
-		{"more than was asked for", time.Hour, 0, ttl - lease.Margin(ttl)},
+		{"within the margin", term, life.Margin(term) - term, 0},
+		{"more than was asked for", time.Hour, 0, ttl - life.Margin(ttl)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -295,8 +296,8 @@ func TestDeadlineOfAMessage(t *testing.T) {
 // The margin is never less than the contract says.
 func TestMargin(t *testing.T) {
 	for _, ttl := range []time.Duration{100 * time.Millisecond, 500 * time.Millisecond, time.Second, time.Minute} {
-		if least := max(10*time.Millisecond, ttl/50); lease.Margin(ttl) < least {
-			t.Errorf("lease.Margin(%v) = %v; want at least %v", ttl, lease.Margin(ttl), least)
+		if least := max(10*time.Millisecond, ttl/50); life.Margin(ttl) < least {
+			t.Errorf("life.Margin(%v) = %v; want at least %v", ttl, life.Margin(ttl), least)
 		}
 	}
 }
@@ -317,7 +318,7 @@ func TestOneAskForAllWaiters(t *testing.T) {
 		rec := record(rdb)
 		const span = 15 * time.Second
 		time.Sleep(span)
-		if n, most := rec.count("ask"), int(span/(lease.AskEvery*9/10))+1; n > most || n < most/2 {
+		if n, most := rec.count("ask"), int(span/(life.AskEvery*9/10))+1; n > most || n < most/2 {
 			t.Errorf("%d asks in %v for %d waiters; want about %d", n, span, len(all), most)
 		}
 		// And nobody lost their place meanwhile.
@@ -347,7 +348,7 @@ func TestWaiterThatWasAwayKeepsItsPlace(t *testing.T) {
 		rec.spoilWith(func(redis.Cmder) error { return errCut })
 		time.Sleep(8 * time.Second) // dropped after 4.5 s
 		rec.spoilWith(nil)
-		time.Sleep(2 * lease.AskEvery)
+		time.Sleep(2 * life.AskEvery)
 		_ = l.Release("unlock")
 		synctest.Wait()
 		var order []string

@@ -7,6 +7,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/call"
+	"github.com/leasehold-go/leasehold/internal/life"
 )
 
 // Release gives the lease back. op is the package's name for that.
@@ -54,22 +55,22 @@ func (l *Lease) release(op string, mark func()) error {
 func (l *Lease) end(op string, mark func()) error {
 	a := l.a
 	m := a.m
-	var was state
-	a.step(nil, func(now moment) (fx effect) {
+	var was life.State
+	a.step(nil, func(now life.Moment) (fx life.Effect) {
 		m.running++
-		if was, fx = a.release(now, m.closed); was == held && mark != nil {
-			a.complete = true
+		if was, fx = a.life.Release(now, m.closed); was == life.Holding && mark != nil {
+			a.life.Complete = true
 			mark()
 		}
 		return fx
 	})
 	switch was {
-	case held:
+	case life.Holding:
 		if !a.Keeps { // else each turn is added
 			m.holds.add(m.now() - a.grantAt)
 		}
 		return nil
-	case lost:
+	case life.Lost:
 		a.tellStale()
 		return a.fail(op)
 	}
@@ -91,8 +92,8 @@ func (l *Lease) send(c *call.Call) ([]int64, error) {
 // notLeft notes that no leave was sent, because the server is known to be away. The schedule
 // sends it.
 func (a *attempt) notLeft(err error) {
-	r := Result{Code: NotSent, Away: true, Err: err}
-	a.step(&r, func(now moment) effect { return a.onLeave(&r, now) })
+	r := Result{Outcome: life.Outcome{Code: NotSent, Away: true}, Err: err}
+	a.step(&r, func(now life.Moment) life.Effect { return a.life.OnLeave(&r.Outcome, now) })
 }
 
 // awaitLeave waits until the leave is answered, or has had no answer for too long, and returns
@@ -102,34 +103,34 @@ func (a *attempt) awaitLeave(op string) error {
 	var bound *time.Timer
 	for {
 		m.mu.Lock()
-		told, r := a.told, a.heard
+		told, r := a.life.Told, a.heard
 		m.mu.Unlock()
-		if told != waitOn {
+		if told != life.WaitOn {
 			return a.releaseError(op, told, r)
 		}
 		wake := a.wakes()
 		if bound == nil {
-			bound = time.NewTimer(call.Bound - time.Since(m.time(a.since)))
+			bound = time.NewTimer(call.Bound - time.Since(m.time(a.life.Since)))
 			defer bound.Stop()
 		}
 		select {
 		case <-wake:
 		case <-bound.C:
-			return a.releaseError(op, tellNoAnswer, nil)
+			return a.releaseError(op, life.TellNoAnswer, nil)
 		}
 	}
 }
 
 // releaseError returns the error of a release that is told v.
-func (a *attempt) releaseError(op string, v verdict, r *Result) error {
+func (a *attempt) releaseError(op string, v life.Verdict, r *Result) error {
 	m := a.m
 	var why, cause error
 	switch v {
-	case tellDone:
+	case life.TellDone:
 		return nil
-	case tellLost:
+	case life.TellLost:
 		why, cause = leasehold.ErrLost, errGone
-	case tellRevoked:
+	case life.TellRevoked:
 		why = &leasehold.RevokedError{Reason: r.Reason}
 	default:
 		why, cause = leasehold.ErrUnavailable, errNoAnswer

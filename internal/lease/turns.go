@@ -7,6 +7,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/call"
+	"github.com/leasehold-go/leasehold/internal/life"
 )
 
 // Turns is the set of turns that a lease serves, one after the other. Each turn has its own
@@ -73,9 +74,9 @@ func (p *Place) Silent() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if g := at.group; g != nil {
-		return g.silent(m.now())
+		return g.asking.Silent(m.now())
 	}
-	return m.now()-at.leftGroup > silence
+	return m.now()-at.leftGroup > life.Silence
 }
 
 // GiveBackAndEnter gives the lease back and enters again for the same process. One pipeline
@@ -103,7 +104,7 @@ func (l *Lease) GiveBackAndEnter(ctx context.Context, op string, of Attempt, int
 		return c.untilQueued(into)
 	}
 	m.mu.Lock()
-	c.at.send()
+	c.at.life.Send()
 	m.attempts[c.at.seq] = c.at
 	leave := l.a.leaveCall()
 	m.mu.Unlock()
@@ -124,10 +125,10 @@ func (l *Lease) GiveBackAndEnter(ctx context.Context, op string, of Attempt, int
 func (l *Lease) RenewAndCount(kept bool) (Use, error) {
 	a := l.a
 	a.m.mu.Lock()
-	c := a.renewal(time.Now(), RenewOptions{Term: a.ttl, Counts: true, Keeps: kept})
+	c := a.renewal(time.Now(), RenewOptions{Term: a.m.cfg.TTL, Counts: true, Keeps: kept})
 	a.m.mu.Unlock()
 	ints, err := a.m.client.Do(a.m.client.Brief(), c)
-	r := a.onRenewed(c, a.ttl, ints, err)
+	r := a.onRenewed(c, a.m.cfg.TTL, ints, err)
 	if r.Code != Granted {
 		return r.Use, errors.Join(r.Err, errGone)
 	}

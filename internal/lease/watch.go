@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/internal/call"
+	"github.com/leasehold-go/leasehold/internal/life"
 	"github.com/leasehold-go/leasehold/internal/schedule"
 )
 
@@ -32,7 +33,7 @@ type watch struct {
 
 	scheduled bool
 	missed    map[string]bool // keys (a Resource.FirstKey) whose subscription is new; "": all
-	nextRenew moment          // when the next such renewal may be sent
+	nextRenew life.Moment     // when the next such renewal may be sent
 }
 
 // add makes sure that the holder of a lease that has just begun hears hints. Called with the
@@ -49,13 +50,13 @@ func (w *watch) Due(t time.Time, calls []*call.Call) ([]*call.Call, time.Time, t
 	m := w.m
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	oldest := never // when the oldest lease that is still too young began
+	oldest := life.Never // when the oldest lease that is still too young began
 	now := m.moment(t)
 	w.nextRenew = max(w.nextRenew, now)
 	for _, a := range m.attempts {
 		renew, key := false, a.res.FirstKey()
 		switch {
-		case a.state != held:
+		case a.life.State != life.Holding:
 		case a.watched:
 			renew = w.missed[""] || w.missed[key]
 		case now-a.grantAt >= watchAfter:
@@ -66,12 +67,12 @@ func (w *watch) Due(t time.Time, calls []*call.Call) ([]*call.Call, time.Time, t
 			oldest = min(oldest, a.grantAt)
 		}
 		if renew {
-			a.after(held, a.onHint(w.nextRenew), nil)
+			a.after(a.life.OnHint(w.nextRenew), nil)
 			w.nextRenew += renewEach
 		}
 	}
 	w.missed = nil
-	if w.scheduled = oldest != never; !w.scheduled {
+	if w.scheduled = oldest != life.Never; !w.scheduled {
 		return calls, time.Time{}, 0
 	}
 	return calls, m.time(oldest + watchAfter), watchAfter / 4

@@ -202,7 +202,8 @@ func (q *Request) ReadEnter(c *call.Call, v []int64) (lease.Reply, error) {
 	if len(v) != 5 || enterCodes[v[0]] == lease.Gone {
 		return lease.Reply{}, call.Malformed("load enter", v)
 	}
-	reply := lease.Reply{Result: lease.Result{Code: enterCodes[v[0]], Token: uint64(v[3])}, Now: v[1]}
+	reply := lease.Reply{Now: v[1]}
+	reply.Code, reply.Token = enterCodes[v[0]], uint64(v[3])
 	switch reply.Code {
 	case lease.Granted:
 		reply.Term = call.Duration(v[2])
@@ -225,27 +226,27 @@ func (q *Request) ReadEnter(c *call.Call, v []int64) (lease.Reply, error) {
 }
 
 // standing returns what an ask says about the request.
-func (q *Request) standing(state int64, term time.Duration, token uint64, text string) lease.Result {
+func (q *Request) standing(state int64, term time.Duration, token uint64, text string) (r lease.Result) {
 	const granted, queued = 1, 2
 	awaits := q.awaits.Load()
 	switch {
 	case state == granted:
-		return lease.Result{Code: lease.Granted, Term: term, Token: token}
+		r.Code, r.Term, r.Token = lease.Granted, term, token
 	case state == queued:
 		q.awaits.CompareAndSwap(awaits, max(awaits, token))
-		return lease.Result{Code: lease.Queued}
+		r.Code = lease.Queued
 	case state == revoked:
-		return lease.Result{Code: lease.Revoked, Reason: text}
+		r.Code, r.Reason = lease.Revoked, text
 	case token != awaits:
 		// The ask was about an earlier load. The request has since entered again, and waits for
 		// another load, about which this reply says nothing.
-		return lease.Result{Code: lease.Queued}
+		r.Code = lease.Queued
 	case state == published:
 		if token, record, err := ParseRecord(text); err == nil {
-			return lease.Result{Code: lease.Answered, Answer: Answer{Result: &record, Token: token}}
+			r.Code, r.Answer = lease.Answered, Answer{Result: &record, Token: token}
 		}
 	}
-	return lease.Result{Code: lease.Gone}
+	return r
 }
 
 // Leave prepares the call that gives the lease back without a result, or stops waiting.
@@ -293,15 +294,15 @@ func (r *Resource) Set(lease.SetOptions) *call.Call { return nil }
 
 // ReadMessage reads "<seq> <server µs> 0 <token of the load> <record>". It ignores a message
 // about a load other than the one that the request waits for.
-func (q *Request) ReadMessage(text string) (lease.Result, bool) {
+func (q *Request) ReadMessage(text string) (r lease.Result, ok bool) {
 	token, record, err := ParseMessage(text)
 	switch {
 	case err != nil || token != q.awaits.Load():
-		return lease.Result{}, false
-	case record.Freed:
-		return lease.Result{Code: lease.Gone}, true
+		return r, false
+	case !record.Freed: // else it is Gone
+		r.Code, r.Answer = lease.Answered, Answer{Result: &record, Token: token}
 	}
-	return lease.Result{Code: lease.Answered, Answer: Answer{Result: &record, Token: token}}, true
+	return r, true
 }
 
 // ParseMessage reads a message: the token of a load, and its record.

@@ -27,6 +27,7 @@ import (
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/life"
 	"github.com/leasehold-go/leasehold/internal/nested"
 	"github.com/leasehold-go/leasehold/internal/report"
 )
@@ -269,5 +270,5 @@ func (ln *line) answered(t *Turn) bool {
 			return true
 		}
 	}
-	return ln.lastErr == nil && !ln.heard.Before(t.joined) && time.Since(ln.heard) < lease.AskEvery
+	return ln.lastErr == nil && !ln.heard.Before(t.joined) && time.Since(ln.heard) < life.AskEvery
 }

@@ -118,9 +118,9 @@ func (r *Resource) ReadAsk(c *call.Call, v []int64, waiters []lease.Request) (le
 func Standing(state, ms int64, texts []string) (one lease.Result, others []string) {
 	switch state {
 	case 1:
-		return lease.Result{Code: lease.Granted, Term: call.Duration(ms)}, texts
+		one.Code, one.Term = lease.Granted, call.Duration(ms)
 	case 2:
-		return lease.Result{Code: lease.Queued}, texts
+		one.Code = lease.Queued
 	case 3:
 		one.Code = lease.Revoked
 		one.Reason, texts = lease.First(texts)
@@ -273,14 +273,14 @@ func (q *Request) ReadRenew(v []int64) (r lease.Reply, err error) {
 }
 
 // ReadRenew reads the part of a renewal's reply that every protocol has.
-func ReadRenew(name string, v []int64) (lease.Result, error) {
+func ReadRenew(name string, v []int64) (r lease.Result, err error) {
 	switch {
 	case len(v) == 0 || v[0] < 0:
-		return lease.Result{}, call.Malformed(name, v)
-	case v[0] == 0:
-		return lease.Result{}, nil
+		err = call.Malformed(name, v)
+	case v[0] > 0:
+		r.Code, r.Term = lease.Granted, call.Duration(v[0])
 	}
-	return lease.Result{Code: lease.Granted, Term: call.Duration(v[0])}, nil
+	return r, err
 }
 
 // ReadMessage reads the message of a grant or a refusal: "<seq> <granted at, µs> <term, ms, or
@@ -291,20 +291,21 @@ func (q *Request) ReadMessage(text string) (lease.Result, bool) {
 }
 
 // ParseMessage parses such a message.
-func ParseMessage(text string) (lease.Result, error) {
+func ParseMessage(text string) (r lease.Result, err error) {
 	var v [4]int64
 	words := strings.Split(text, " ")
 	if len(words) != len(v) {
-		return lease.Result{}, fmt.Errorf("malformed message of %d words", len(words))
+		return r, fmt.Errorf("malformed message of %d words", len(words))
 	}
 	for i := range v {
-		var err error
 		if v[i], err = strconv.ParseInt(words[i], 10, 64); err != nil {
-			return lease.Result{}, fmt.Errorf("malformed message: word %d is no integer", i+1)
+			return r, fmt.Errorf("malformed message: word %d is no integer", i+1)
 		}
 	}
 	if v[2] < 0 {
-		return lease.Result{Code: lease.TooMany, Limit: int(-v[2])}, nil
+		r.Code, r.Limit = lease.TooMany, int(-v[2])
+		return r, nil
 	}
-	return lease.Result{Code: lease.Granted, GrantedAt: v[1], Term: call.Duration(v[2]), Token: uint64(v[3])}, nil
+	r.Code, r.GrantedAt, r.Term, r.Token = lease.Granted, v[1], call.Duration(v[2]), uint64(v[3])
+	return r, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/life"
 )
 
 // A round is a joint call of internal/lease that has no outcome yet.
@@ -304,7 +305,7 @@ func (v *voter) keep(t *todo) {
 			continue
 		}
 		if half := s.until.Add(-v.terms.TTL / 2); half.After(now) {
-			if v.terms.TTL < 2*lease.AskEvery {
+			if v.terms.TTL < 2*life.AskEvery {
 				v.wakeAt(half)
 			}
 		} else if s.asked.IsZero() && s.err == nil { // after an error, the next sign of life asks

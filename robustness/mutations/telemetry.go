@@ -10,7 +10,7 @@ var telemetry = []mutation{
 		"	if done == nil || hangs {", "	if done == nil {"),
 	cut("telemetry: undelivered events are bounded", "internal/report/courier.go", "./internal/tests/contract/mutex", "TestObserverThatIsTooSlow",
 		"	if len(c.next.things) >= mostUndelivered {", "	if false {"),
-	cut("events: a lease given back by a waiter that ended came too late", "internal/lease/life_held.go", events, "",
+	cut("events: a lease given back by a waiter that ended came too late", "internal/life/leaving.go", events, "",
 		"if a.late && !a.taken {", "if false {"),
 	cut("events: a load that nobody wants is not lost", "internal/report/report.go", events, "",
 		"	case !errors.Is(why, leasehold.ErrLost):", "	case errors.Is(why, leasehold.ErrReleased):"),

@@ -13,6 +13,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/life"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
@@ -164,7 +165,7 @@ func TestScriptsAreSentOnce(t *testing.T) {
 
 // P8: ask < probation < alive, as the scripts have them.
 func TestIntervalsOfWaitersFitEachOther(t *testing.T) {
-	ask, probation, alive := lease.AskEvery, constant(t, "PROBATION"), constant(t, "ALIVE")
+	ask, probation, alive := life.AskEvery, constant(t, "PROBATION"), constant(t, "ALIVE")
 	overdue := alive - constant(t, "OVERDUE")
 	redistest.Check(t, ask < probation && probation < alive && ask < overdue && overdue <= probation,
 		"ask %v, probation %v, overdue %v, alive %v; want them to rise in that order", ask, probation, overdue, alive)

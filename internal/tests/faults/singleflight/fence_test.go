@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold"
-	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/life"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
 )
@@ -91,7 +91,7 @@ func TestFaultFenceSetByHandDuringALoad(t *testing.T) {
 				second := harness.Go(func() (string, error) { return waiter.Do(ctx, s.Key, loaderOf("value")) })
 				s.WaitQueued(1)
 				redistest.WantErr(t, s.RDB.Set(ctx, s.Part("fence"), value, 0).Err())
-				time.Sleep(lease.AskEvery + 100*time.Millisecond) // the waiter asks meanwhile
+				time.Sleep(life.AskEvery + 100*time.Millisecond) // the waiter asks meanwhile
 				close(finish)
 				if r := harness.Got(t, 10*time.Second, "the load", first); r.Err != nil || r.Value != "value" {
 					t.Errorf("the load: %q, %v", r.Value, r.Err)

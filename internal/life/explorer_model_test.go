@@ -1,4 +1,4 @@
-package lease
+package life
 
 import (
 	"fmt"
@@ -56,46 +56,46 @@ type flight struct {
 	who    int8
 	copied bool // a copy of it may still run
 	code   Code // of the reply
-	sent   moment
-	at     moment
-	void   moment             // of an enter: when it is void; of a leave: until when copies of the enter may run
-	term   moment             // of a grant, or asked for
-	asked  moment             // the term that a renewal asks for
-	own    [mostActors]moment // terms of the grants to others of the handle that the reply tells
+	sent   Moment
+	at     Moment
+	void   Moment             // of an enter: when it is void; of a leave: until when copies of the enter may run
+	term   Moment             // of a grant, or asked for
+	asked  Moment             // the term that a renewal asks for
+	own    [mostActors]Moment // terms of the grants to others of the handle that the reply tells
 	kept   keptReply
 }
 
 // serverKeys is what the server has of the key.
 type serverKeys struct {
-	expiry  [mostActors]moment // of the lease; 0: none
-	ticket  [mostActors]moment // of the place; 0: none
-	alive   [mostActors]moment
-	tomb    [mostActors]moment
+	expiry  [mostActors]Moment // of the lease; 0: none
+	ticket  [mostActors]Moment // of the place; 0: none
+	alive   [mostActors]Moment
+	tomb    [mostActors]Moment
 	revoked [mostActors]bool
-	keepers [mostActors]moment // until when its process is registered; 0: it is not
-	mark    moment             // until when the mark of a recall stands
+	keepers [mostActors]Moment // until when its process is registered; 0: it is not
+	mark    Moment             // until when the mark of a recall stands
 }
 
 type callerState uint8
 
 const (
 	notBegun callerState = iota
-	waiting
-	holding
-	releasing
-	resting // it has given back, and its process keeps the lease
+	waits
+	holds
+	releases
+	rests // it has given back, and its process keeps the lease
 	gone
 )
 
 type actor struct {
-	life
-	asking
+	Life
+	Asking
 	caller callerState
 	inLine bool   // it is in its group
-	until  moment // it begins, or gives back, at this moment
-	result verdict
+	until  Moment // it begins, or gives back, at this moment
+	result Verdict
 	ctx    bool // its ctx has ended
-	rel    moment
+	rel    Moment
 	revokd bool // it was revoked
 	wasRev bool // it was revoked before it was given back
 	safe   bool // nothing has touched its lease but its own calls
@@ -103,26 +103,26 @@ type actor struct {
 }
 
 type world struct {
-	now       moment
+	now       Moment
 	actors    [mostActors]actor
 	calls     [mostCalls]flight
 	n         int8 // actors
 	limit     int8
 	redis     serverKeys
-	own       [mostActors]moment // see flight.own; of the call that runs
-	missed    [mostActors]moment // by handle: when a reply was last lost that may have told of grants
+	own       [mostActors]Moment // see flight.own; of the call that runs
+	missed    [mostActors]Moment // by handle: when a reply was last lost that may have told of grants
 	oneHandle bool               // all attempts are of one handle
 	spoilt    bool               // FLUSH or a revocation: some promises do not hold
 	full      bool               // more calls than the world has room for
-	stopped   moment             // when the processes last stood still
+	stopped   Moment             // when the processes last stood still
 }
 
 func newWorld(n, limit int, scene func(w *world)) *world {
 	w := &world{now: epoch, n: int8(n), limit: int8(limit)}
 	for i := range n {
 		a := &w.actors[i]
-		a.life = life{ttl: worldTTL, waits: true, attached: true}
-		a.until = epoch + moment(i)*50*time.Millisecond
+		a.Life = New(Options{TTL: worldTTL, Waits: true})
+		a.until = epoch + Moment(i)*50*time.Millisecond
 		a.safe = true
 	}
 	if scene != nil {
@@ -144,7 +144,7 @@ func (w *world) put(f flight) {
 // run runs a call on the server.
 func (w *world) run(f *flight) {
 	r, i := &w.redis, f.who
-	w.own = [mostActors]moment{}
+	w.own = [mostActors]Moment{}
 	defer func() { f.own = w.own; f.own[i] = 0 }()
 	for j := range r.expiry { // what is over is not there
 		if r.expiry[j] != 0 && r.expiry[j] <= w.now {
@@ -265,8 +265,8 @@ func (w *world) answer(f flight) (violation string) {
 	for j, term := range f.own {
 		if term > 0 && f.code != Unanswered {
 			o := &w.actors[j]
-			o.onNews(&Result{Code: Granted, Term: term}, false, f.sent, w.now)
-			o.inLine = o.inLine && o.state == queued
+			o.OnNews(&Outcome{Code: Granted, Term: term}, false, f.sent, w.now)
+			o.inLine = o.inLine && o.State == Waiting
 			if violation := w.look(int8(j)); violation != "" {
 				return violation
 			}
@@ -276,61 +276,62 @@ func (w *world) answer(f flight) (violation string) {
 		w.missed[0] = w.now
 		for j := range w.n {
 			if o := &w.actors[j]; o.inLine {
-				o.hint(w.now)
+				o.Hint(w.now)
 			}
 		}
 	}
-	a, res := &w.actors[f.who], Result{Code: f.code, Term: f.term, Copied: f.copied}
-	var fx effect
+	a, res := &w.actors[f.who], Outcome{Code: f.code, Term: f.term, Copied: f.copied}
+	var fx Effect
 	switch f.kind {
 	case enterCall:
-		before := a.state
-		fx = a.onEnter(&res, f.sent, w.now)
-		if before == entering && a.state == held {
+		before := a.State
+		fx = a.OnEnter(&res, f.sent, w.now)
+		if before == Entering && a.State == Holding {
 			w.granted(a, f)
 		}
-		if a.state == queued && !a.inLine {
+		if a.State == Waiting && !a.inLine {
 			a.inLine = true
-			a.asking = asking{asked: f.sent}
-			a.heard(f.sent, w.now, 0)
-			if fx&ask != 0 || w.oneHandle && w.missed[0] >= f.sent {
-				a.hint(w.now)
+			a.Asking = Asking{}
+			a.Alive(f.sent)
+			a.Heard(f.sent, w.now, 0)
+			if fx&Ask != 0 || w.oneHandle && w.missed[0] >= f.sent {
+				a.Hint(w.now)
 			}
 		}
 	case leaveCall:
-		fx = a.onLeave(&res, w.now)
+		fx = a.OnLeave(&res, w.now)
 	case renewCall:
-		fx = a.onRenew(&res, f.asked, f.sent, w.now)
+		fx = a.OnRenew(&res, f.asked, f.sent, w.now)
 	case keepCall:
-		fx = a.onRenew(&res, f.asked, f.sent, w.now)
+		fx = a.OnRenew(&res, f.asked, f.sent, w.now)
 		w.asked(a, f)
 	case recallMessage:
 		w.recalled(a)
 	case askCall:
 		if f.code == Unanswered {
-			if a.failed(false, w.now) {
-				fx = a.onNews(&res, true, f.sent, w.now)
+			if a.Failed(false, w.now) {
+				fx = a.OnNews(&res, true, f.sent, w.now)
 			} else {
-				a.hint(w.now + 50*time.Millisecond)
+				a.Hint(w.now + 50*time.Millisecond)
 			}
 		} else if a.inLine {
-			a.heard(f.sent, w.now, 0)
-			fx = a.onNews(&res, true, f.sent, w.now)
+			a.Heard(f.sent, w.now, 0)
+			fx = a.OnNews(&res, true, f.sent, w.now)
 		}
 	case message:
 		switch {
-		case a.state != queued:
-			fx = a.onHint(w.now)
-		case f.sent+f.term-margin(f.term) <= w.now:
-			a.hint(w.now)
+		case a.State != Waiting:
+			fx = a.OnHint(w.now)
+		case f.sent+f.term-Margin(f.term) <= w.now:
+			a.Hint(w.now)
 		default:
-			fx = a.onNews(&res, false, f.sent, w.now)
+			fx = a.OnNews(&res, false, f.sent, w.now)
 		}
 	}
-	if a.state != queued {
+	if a.State != Waiting {
 		a.inLine = false
-	} else if fx&ask != 0 {
-		a.hint(w.now)
+	} else if fx&Ask != 0 {
+		a.Hint(w.now)
 	}
 	return w.look(f.who)
 }
@@ -338,33 +339,33 @@ func (w *world) answer(f flight) (violation string) {
 // look lets the caller of an attempt look until it has nothing to do.
 func (w *world) look(i int8) (violation string) {
 	a := &w.actors[i]
-	for a.caller == waiting {
-		do, _ := a.life.look(w.now)
-		if a.state != queued {
+	for a.caller == waits {
+		do, _ := a.Life.Look(w.now)
+		if a.State != Waiting {
 			a.inLine = false
 		}
 		switch do {
-		case lookSend:
-			a.send()
-			w.put(flight{kind: enterCall, who: i, sent: w.now, at: w.now + roundTrip/2, void: w.now + voidAfter, term: worldTTL})
+		case LookSend:
+			a.Send()
+			w.put(flight{kind: enterCall, who: i, sent: w.now, at: w.now + roundTrip/2, void: w.now + VoidAfter, term: worldTTL})
 			return ""
-		case lookDetach:
-			a.detach(w.now+voidAfter, w.now)
-		case lookTake:
-			a.take(w.now)
-			a.caller, a.until = holding, w.now+holdFor
+		case LookDetach:
+			a.Detach(w.now+VoidAfter, w.now)
+		case LookTake:
+			a.Take(w.now)
+			a.caller, a.until = holds, w.now+holdFor
 			return ""
-		case lookTold:
-			a.caller, a.result = gone, a.told
+		case LookTold:
+			a.caller, a.result = gone, a.Told
 		default:
 			return ""
 		}
 	}
-	if a.caller == resting && a.state != held {
+	if a.caller == rests && a.State != Holding {
 		a.caller = gone
 	}
-	if a.caller == releasing && a.told != waitOn {
-		a.caller, a.result = gone, a.told
+	if a.caller == releases && a.Told != WaitOn {
+		a.caller, a.result = gone, a.Told
 		return w.judgeRelease(i)
 	}
 	return ""
@@ -374,35 +375,35 @@ func (w *world) look(i int8) (violation string) {
 func (w *world) ends(i int8) {
 	a := &w.actors[i]
 	a.ctx = true
-	a.leave(w.now)
+	a.Leave(w.now)
 	a.inLine = false
-	a.detach(w.now+voidAfter, w.now)
+	a.Detach(w.now+VoidAfter, w.now)
 	a.caller = gone
 }
 
 // gives makes the holder give back.
 func (w *world) gives(i int8) string {
 	a := &w.actors[i]
-	if a.mayRest(w.now) && a.rest(w.now) {
-		a.caller, a.until = resting, w.now+keepFor
+	if a.mayRest(w.now) && a.Rest(w.now) {
+		a.caller, a.until = rests, w.now+keepFor
 		return ""
 	}
 	a.rel, a.wasRev = w.now, w.redis.revoked[i]
-	was, _ := a.release(w.now, false)
-	if was != held {
+	was, _ := a.Release(w.now, false)
+	if was != Holding {
 		a.caller = gone
-		if was == lost && a.safe && !w.spoilt && w.redis.expiry[i] > w.now+roundTrip {
+		if was == Lost && a.safe && !w.spoilt && w.redis.expiry[i] > w.now+roundTrip {
 			return "" // it stopped in time, which is what the deadline is for
 		}
 		return ""
 	}
-	a.caller = releasing
+	a.caller = releases
 	w.put(flight{kind: leaveCall, who: i, sent: w.now, at: w.now + roundTrip/2, void: a.copiesUntil(w.now)})
 	return ""
 }
 
 // copiesUntil is what the driver keeps as void: until when a copy of the enter may run.
-func (a *life) copiesUntil(now moment) moment {
+func (a *Life) copiesUntil(now Moment) Moment {
 	if a.runs > now {
 		return a.runs
 	}
@@ -412,28 +413,28 @@ func (a *life) copiesUntil(now moment) moment {
 // ticks does what is due of an attempt.
 func (w *world) ticks(i int8) string {
 	a := &w.actors[i]
-	pending := moment(0)
+	pending := Moment(0)
 	for _, f := range w.calls {
-		if f.who == i && f.stage != stray && (f.kind == renewCall && a.state == held || f.kind == leaveCall && a.state == leaving) {
+		if f.who == i && f.stage != stray && (f.kind == renewCall && a.State == Holding || f.kind == leaveCall && a.State == Leaving) {
 			pending = max(pending, f.sent+timeout)
 		}
 	}
-	do, _ := a.tick(w.now, pending)
+	do, _ := a.Tick(w.now, pending)
 	switch do {
-	case toRenew:
+	case ToRenew:
 		w.put(flight{kind: renewCall, who: i, sent: w.now, at: w.now + roundTrip/2, asked: worldTTL})
-	case toProbe:
-		w.put(flight{kind: renewCall, who: i, sent: w.now, at: w.now + roundTrip/2, asked: probeTerm})
-	case toLeave:
+	case ToProbe:
+		w.put(flight{kind: renewCall, who: i, sent: w.now, at: w.now + roundTrip/2, asked: ProbeTerm})
+	case ToLeave:
 		w.put(flight{kind: leaveCall, who: i, sent: w.now, at: w.now + roundTrip/2, void: a.copiesUntil(w.now)})
 	}
 	return w.look(i)
 }
 
 // next returns what happens next in the usual course, and when. what < 0: nothing more does.
-func (w *world) next() (at moment, what int) {
-	at, what = never, -1
-	consider := func(t moment, id int) {
+func (w *world) next() (at Moment, what int) {
+	at, what = Never, -1
+	consider := func(t Moment, id int) {
 		if t < at {
 			at, what = t, id
 		}
@@ -447,18 +448,18 @@ func (w *world) next() (at moment, what int) {
 		a := &w.actors[i]
 		id := 100 + int(i)
 		switch {
-		case a.caller == notBegun || a.caller == holding:
+		case a.caller == notBegun || a.caller == holds:
 			consider(a.until, id)
-		case a.caller == waiting && a.state == entering && !a.flying:
-			consider(max(w.now, a.life.next), id)
-		case a.caller == resting:
+		case a.caller == waits && a.State == Entering && !a.Flying:
+			consider(max(w.now, a.Life.Next), id)
+		case a.caller == rests:
 			consider(max(w.now, a.wakesAt()), id)
 		}
-		if t, _ := a.due(); t != never {
+		if t, _ := a.Due(); t != Never {
 			consider(max(t, w.now), 200+int(i))
 		}
 		if a.inLine {
-			consider(max(w.now, a.asking.next(0)), 300+int(i))
+			consider(max(w.now, a.Asking.Next(0)), 300+int(i))
 		}
 	}
 	return at, what
@@ -487,23 +488,23 @@ func (w *world) step(what int) string {
 	case what < 200:
 		a := &w.actors[i]
 		switch a.caller {
-		case holding:
+		case holds:
 			return w.gives(i)
-		case resting:
+		case rests:
 			return w.rests(i)
 		}
 		if a.caller == notBegun {
-			a.caller = waiting
+			a.caller = waits
 		}
 		return w.look(i)
 	case what < 300:
 		return w.ticks(i)
 	default:
 		a := &w.actors[i]
-		a.asked, a.hinted = w.now, 0
+		a.Asks(w.now)
 		for j, f := range w.calls { // the group waits for an ask that is not late
 			if f.kind == askCall && f.who == i && f.stage != stray {
-				a.hint(max(w.now, w.calls[j].sent+timeout) + roundTrip)
+				a.Hint(max(w.now, w.calls[j].sent+timeout) + roundTrip)
 				return ""
 			}
 		}
@@ -516,11 +517,11 @@ func (w *world) step(what int) string {
 func (w *world) judgeRelease(i int8) string {
 	a := &w.actors[i]
 	switch {
-	case a.result == tellDone && a.wasRev:
+	case a.result == TellDone && a.wasRev:
 		return fmt.Sprintf("S4: the release of %c says nil; its lease was revoked before", 'A'+i)
-	case a.result == tellLost && !w.spoilt:
+	case a.result == TellLost && !w.spoilt:
 		return fmt.Sprintf("S4: the release of %c, before its deadline, says that the lease was lost", 'A'+i)
-	case a.result == tellRevoked && !a.revokd:
+	case a.result == TellRevoked && !a.revokd:
 		return fmt.Sprintf("S4: the release of %c says revoked", 'A'+i)
 	}
 	return ""
@@ -531,16 +532,16 @@ func (w *world) judge() string {
 	used := int8(0)
 	for i := range w.n {
 		a, r := &w.actors[i], &w.redis
-		if a.caller == holding && a.state == held && w.now < a.deadline {
+		if a.caller == holds && a.State == Holding && w.now < a.Deadline {
 			used++
 			if r.expiry[i] <= w.now && !w.spoilt {
 				return fmt.Sprintf("S3: %c counts on its lease; Redis does not have it", 'A'+i)
 			}
 		}
-		if a.state == over && a.settled && (r.expiry[i] > w.now || r.ticket[i] != 0 && r.alive[i] > w.now) && !w.spoilt {
+		if a.State == Over && a.settled && (r.expiry[i] > w.now || r.ticket[i] != 0 && r.alive[i] > w.now) && !w.spoilt {
 			return fmt.Sprintf("L2: %c is over, and Redis has a lease or a place of it for nobody", 'A'+i)
 		}
-		if a.caller == gone && a.state == held {
+		if a.caller == gone && a.State == Holding {
 			return fmt.Sprintf("L2: the caller of %c is gone, and its lease is renewed", 'A'+i)
 		}
 	}
@@ -563,8 +564,8 @@ func (w *world) judgeEnd() string {
 		switch {
 		case a.caller != gone:
 			return fmt.Sprintf("L1: %c waits for nothing, as %v", 'A'+i, a.caller)
-		case a.state != over && a.state != lost:
-			return fmt.Sprintf("L2: %c is left in state %d", 'A'+i, a.state)
+		case a.State != Over && a.State != Lost:
+			return fmt.Sprintf("L2: %c is left in state %d", 'A'+i, a.State)
 		case w.redis.expiry[i] > w.now+time.Second && !w.spoilt:
 			return fmt.Sprintf("L2: Redis keeps a lease of %c for nobody", 'A'+i)
 		}
@@ -578,7 +579,7 @@ func (w *world) String() string {
 	fmt.Fprintf(&b, "%8.3fs ", (w.now - epoch).Seconds())
 	for i := range w.n {
 		a := &w.actors[i]
-		state := [...]string{"entering", "queued", "held", "lost", "leaving", "over"}[a.state]
+		state := [...]string{"entering", "waiting", "holding", "lost", "leaving", "over"}[a.State]
 		fmt.Fprintf(&b, " %c:%s/%s", 'A'+i, state, [...]string{"-", "waits", "holds", "releases", "rests", "gone"}[a.caller])
 		if w.redis.expiry[i] > w.now {
 			fmt.Fprintf(&b, "(lease %.2fs)", (w.redis.expiry[i] - w.now).Seconds())

@@ -1,4 +1,4 @@
-package lease
+package life
 
 import (
 	"fmt"
@@ -27,11 +27,11 @@ type keptReply struct{ keepable, added, recalled bool }
 type keeper struct {
 	keeps      bool
 	keepable   bool   // its own enter got the lease, and no mark stood
-	enterSent  moment // when that was sent
-	heardAt    moment // when the last call was sent whose answer told of no recall
-	recalledAt moment
+	enterSent  Moment // when that was sent
+	heardAt    Moment // when the last call was sent whose answer told of no recall
+	recalledAt Moment
 	asksKept   bool   // a renewal that asks is under way
-	askAgain   moment // none begins before
+	askAgain   Moment // none begins before
 }
 
 // keeping makes the first n processes keep leases. The others come when the first lease rests.
@@ -41,13 +41,13 @@ func keeping(n int) func(w *world) {
 			w.actors[i].keeps = true
 		}
 		for i := 1; i < int(w.n); i++ {
-			w.actors[i].until = epoch + holdFor + moment(i)*100*time.Millisecond
+			w.actors[i].until = epoch + holdFor + Moment(i)*100*time.Millisecond
 		}
 	}
 }
 
 // register registers a process, and reports whether it was not.
-func (r *serverKeys) register(i int8, now moment) (added bool) {
+func (r *serverKeys) register(i int8, now Moment) (added bool) {
 	added = r.keepers[i] <= now
 	r.keepers[i] = now + registered
 	return added
@@ -80,7 +80,7 @@ func (w *world) granted(a *actor, f flight) {
 	a.heardAt = max(a.heardAt, f.sent)
 }
 
-func (a *actor) mayRest(now moment) bool {
+func (a *actor) mayRest(now Moment) bool {
 	return a.keeps && a.keepable && a.enterSent > a.recalledAt && now-a.heardAt < silentAfter
 }
 
@@ -92,14 +92,14 @@ func (w *world) recalled(a *actor) {
 
 // letGo gives back a lease that rests.
 func (w *world) letGo(a *actor) {
-	if a.caller == resting {
-		a.giveBack(byHolder, w.now)
+	if a.caller == rests {
+		a.GiveBack(ByHolder, w.now)
 		a.caller = gone
 	}
 }
 
 // wakesAt is when something is due of a lease that rests.
-func (a *actor) wakesAt() moment {
+func (a *actor) wakesAt() Moment {
 	at := min(a.until, a.heardAt+silentAfter)
 	if !a.asksKept {
 		at = min(at, max(a.heardAt+askAfter, a.askAgain))
@@ -135,11 +135,11 @@ func (w *world) asked(a *actor, f flight) {
 // resumes begins a turn on a lease that rests.
 func (w *world) resumes(i int8) string {
 	a := &w.actors[i]
-	if w.now >= a.until || !a.mayRest(w.now) || !a.resume(w.now) {
+	if w.now >= a.until || !a.mayRest(w.now) || !a.Resume(w.now) {
 		w.letGo(a)
 		return w.look(i)
 	}
-	a.caller, a.until = holding, w.now+holdFor
+	a.caller, a.until = holds, w.now+holdFor
 	return ""
 }
 
@@ -147,13 +147,13 @@ func (w *world) resumes(i int8) string {
 func (w *world) judgeKept() string {
 	for i := range w.n {
 		a := &w.actors[i]
-		if a.idle && a.state == held && a.caller != resting {
+		if a.Idle && a.State == Holding && a.caller != rests {
 			return fmt.Sprintf("L2: %c is idle, and nobody keeps it", 'A'+i)
 		}
-		if a.caller == holding && a.state == held && a.idle {
+		if a.caller == holds && a.State == Holding && a.Idle {
 			return fmt.Sprintf("S4: %c is in use; its loss would not be told", 'A'+i)
 		}
-		if a.caller != resting || w.now >= a.until {
+		if a.caller != rests || w.now >= a.until {
 			continue
 		}
 		for j := range w.n {

@@ -1,4 +1,4 @@
-package lease
+package life
 
 import (
 	"fmt"
@@ -64,14 +64,14 @@ func (w *world) deviations(all []deviation) []deviation {
 	for i := range w.n {
 		a := &w.actors[i]
 		who := string(rune('A' + i))
-		if a.caller == waiting && !a.ctx {
+		if a.caller == waits && !a.ctx {
 			all = append(all, deviation{"the ctx of " + who + " ends", func(w *world) string { w.ends(i); return "" }})
 		}
-		if a.caller == holding {
+		if a.caller == holds {
 			all = append(all, deviation{who + " gives back", func(w *world) string { return w.gives(i) }},
 				deviation{who + " holds on", func(w *world) string { w.actors[i].until += 2 * worldTTL; return "" }})
 		}
-		if a.caller == resting {
+		if a.caller == rests {
 			all = append(all, deviation{who + " is used again", func(w *world) string { return w.resumes(i) }})
 		}
 		if r := &w.redis; !r.revoked[i] && (r.expiry[i] > w.now || r.ticket[i] != 0) {
@@ -165,14 +165,14 @@ func (x *explorer) fails(violation string) bool {
 // scenes are what the explorer begins with.
 var scenes = map[string]func() *world{
 	"one attempt":                 func() *world { return newWorld(1, 1, nil) },
-	"one attempt that tries":      func() *world { return newWorld(1, 1, func(w *world) { w.actors[0].waits = false }) },
+	"one attempt that tries":      func() *world { return newWorld(1, 1, func(w *world) { w.actors[0].Waits = false }) },
 	"two attempts":                func() *world { return newWorld(2, 1, nil) },
 	"two of one handle":           func() *world { return newWorld(2, 1, func(w *world) { w.oneHandle = true }) },
 	"three attempts, limit 2":     func() *world { return newWorld(3, 2, nil) },
 	"one that keeps":              func() *world { return newWorld(1, 1, keeping(1)) },
 	"one that keeps, and another": func() *world { return newWorld(2, 1, keeping(1)) },
 	"two that keep":               func() *world { return newWorld(2, 1, keeping(2)) },
-	"MaxHold":                     func() *world { return newWorld(1, 1, func(w *world) { w.actors[0].maxHold = 200 * time.Millisecond }) },
+	"MaxHold":                     func() *world { return newWorld(1, 1, func(w *world) { w.actors[0].MaxHold = 200 * time.Millisecond }) },
 }
 
 // explore walks a scene with up to n deviations.

@@ -1,0 +1,392 @@
+package life
+
+import (
+	"testing"
+	"time"
+)
+
+// What the explorer can not judge: it knows no reasons, no answers of a second attempt and no
+// pauses, and Redis answers each of its calls.
+
+const second = time.Second
+
+// aLife returns a life of an attempt that waits.
+func aLife() *Life {
+	a := New(Options{TTL: 3 * second, Waits: true})
+	return &a
+}
+
+// aWaiting returns one that has a place in the queue.
+func aWaiting(now Moment) *Life {
+	a := aLife()
+	a.Send()
+	a.OnEnter(&Outcome{Code: Queued}, now, now)
+	a.Detach(0, now)
+	return a
+}
+
+// aHolding returns one whose caller has the lease since now.
+func aHolding(now Moment) *Life {
+	a := aLife()
+	a.Send()
+	a.OnEnter(&Outcome{Code: Granted, Term: a.TTL}, now, now)
+	a.Take(now)
+	return a
+}
+
+// A hint only brings a call forward.
+func TestHintBringsACallForward(t *testing.T) {
+	now := epoch
+	a := aHolding(now)
+	a.Tick(a.renewAt, 0)
+	now = a.renewedAt + 10*time.Millisecond
+	if fx := a.OnHint(now); fx != 0 || a.State != Holding || a.renewAt != a.renewedAt+hintPause {
+		t.Errorf("a lease: effect %b, state %d, renewed %v after the last time; want a renewal after %v", fx, a.State, a.renewAt-a.renewedAt, hintPause)
+	}
+	a = aLife()
+	a.Send()
+	a.OnHint(now)
+	if fx := a.OnEnter(&Outcome{Code: Queued}, now, now); fx&Ask == 0 {
+		t.Error("a hint during the enter was forgotten")
+	}
+	if fx := a.OnHint(now); fx != Ask || a.State != Waiting {
+		t.Error("a hint about a place does not make the group ask")
+	}
+	g := Asking{asked: now}
+	g.Hint(now + second)
+	g.Heard(now, now, 0)
+	if g.Next(0) != now+second {
+		t.Error("the reply to an earlier ask puts off what a hint has called for")
+	}
+}
+
+// Hints that come all the time put no renewal off that makes the lease longer. Anybody who may
+// publish can send them, and new subscriptions cause them, too.
+func TestHintsPutNoRenewalOff(t *testing.T) {
+	a := aHolding(epoch)
+	serverEnd := epoch + a.TTL // when the lease ends in Redis
+	renewals, probes := 0, 0
+	for now := epoch; now < epoch+10*a.TTL; now += 10 * time.Millisecond {
+		a.OnHint(now)
+		do, fx := a.Tick(now, 0)
+		if fx != 0 || a.State != Holding {
+			t.Fatalf("after %v: effect %b, state %d, %d renewals and %d questions", now-epoch, fx, a.State, renewals, probes)
+		}
+		term := a.TTL
+		switch do {
+		case Nothing:
+			continue
+		case ToProbe:
+			probes++
+			term = ProbeTerm
+		case ToRenew:
+			renewals++
+			if left := a.Deadline - now; left < a.TTL/2 {
+				t.Errorf("after %v: renewed with %v of %v left", now-epoch, left, a.TTL)
+			}
+		}
+		serverEnd = max(serverEnd, now+term)
+		a.OnRenew(&Outcome{Code: Granted, Term: serverEnd - now}, term, now, now)
+	}
+	if renewals < 20 || renewals > 45 || probes < 100 {
+		t.Errorf("%d renewals and %d questions in ten terms", renewals, probes)
+	}
+}
+
+// After a question the lease is renewed when it would have been without it.
+func TestQuestionMovesNoRenewal(t *testing.T) {
+	a := aHolding(epoch)
+	due := a.renewAt
+	now := epoch + a.TTL/4
+	a.OnHint(now)
+	if do, _ := a.Tick(now, 0); do != ToProbe {
+		t.Fatalf("the hint causes %d, want a question", do)
+	}
+	a.OnRenew(&Outcome{Code: Granted, Term: epoch + a.TTL - now}, ProbeTerm, now, now)
+	if off := due - a.renewAt; off < 0 || off > a.TTL/30 {
+		t.Errorf("it is renewed %v after the grant, before the hint %v", a.renewAt-epoch, due-epoch)
+	}
+}
+
+// No answer to a leave is never success, however long it takes.
+func TestLeaveWithoutAnAnswerIsNoSuccess(t *testing.T) {
+	now := epoch
+	a := aHolding(now)
+	a.Release(now, false)
+	a.OnLeave(&Outcome{Code: Unanswered}, now+second)
+	a.Tick(a.gone(), 0)
+	if a.State != Over || a.Told != TellNoAnswer {
+		t.Errorf("state %d, told %d; want no answer", a.State, a.Told)
+	}
+}
+
+// A release has an answer, or is told that there is none, within patience.
+func TestPatience(t *testing.T) {
+	now := epoch
+	a := aLife()
+	for a.State == Entering {
+		a.Send()
+		if now += 500 * time.Millisecond; now > epoch+patience+2*second {
+			t.Fatalf("an enter is tried for more than %v", now-epoch)
+		}
+		a.OnEnter(&Outcome{Code: Unanswered}, now-500*time.Millisecond, now)
+		now = max(now, a.Next)
+	}
+	if a.Told != TellNoAnswer {
+		t.Errorf("told %d after the patience with an enter", a.Told)
+	}
+	a = aWaiting(epoch)
+	a.OnNews(&Outcome{Code: Granted, Term: second}, false, epoch, epoch+2*second)
+	a.OnLeave(&Outcome{Code: Unanswered}, epoch+2*second+patience+1)
+	if a.Told != TellNoAnswer {
+		t.Errorf("told %d after the patience with the leave of a late grant", a.Told)
+	}
+	g := Asking{}
+	if g.Failed(false, epoch) || g.Failed(false, epoch+askPatience) || !g.Failed(false, epoch+askPatience+1) || !(&Asking{}).Failed(true, epoch) {
+		t.Error("waiters give up at another time than after askPatience, or a refusal")
+	}
+}
+
+// Whatever says that an attempt was revoked, its caller is told so.
+func TestRevokedIsTold(t *testing.T) {
+	revoked, now := &Outcome{Code: Revoked}, epoch
+	a := aLife()
+	a.Send()
+	a.OnEnter(revoked, now, now)
+	if a.Told != TellRevoked {
+		t.Errorf("by the enter: %d", a.Told)
+	}
+	a = aWaiting(now)
+	a.OnNews(revoked, true, now, now)
+	if a.Told != TellRevoked {
+		t.Errorf("by the ask: %d", a.Told)
+	}
+	a = aWaiting(now)
+	a.Confirms = true
+	a.OnNews(&Outcome{Code: Granted, Term: a.TTL}, false, now, now)
+	a.OnRenew(revoked, a.TTL, now, now)
+	if a.Told != TellRevoked {
+		t.Errorf("by the renewal of an untaken lease: %d", a.Told)
+	}
+	a = aLife()
+	a.Send()
+	a.OnNews(&Outcome{Code: Granted, Term: a.TTL}, false, now, now)
+	if a.OnEnter(revoked, now, now); a.State != Lost || a.Ending != ByRevoker {
+		t.Errorf("by the enter, after a grant: state %d, why %d", a.State, a.Ending)
+	}
+	a = aWaiting(now)
+	a.OnNews(&Outcome{Code: Granted, Term: second}, false, now, now+2*second)
+	if a.Told != WaitOn {
+		t.Errorf("a late grant: told %d before the leave is answered", a.Told)
+	}
+	if a.OnLeave(revoked, now+2*second); a.Told != TellRevoked {
+		t.Errorf("by the leave of a late grant: %d", a.Told)
+	}
+	a = aWaiting(now)
+	a.OnNews(&Outcome{Code: Granted, Term: second}, false, now, now+2*second)
+	if a.OnLeave(&Outcome{Code: Held}, now+2*second); a.Told != TellAgain {
+		t.Errorf("a late grant that was given back: %d", a.Told)
+	}
+}
+
+// Redis counts a term from when the call runs, so it may keep the lease for a term after the
+// answer came, or after the time of a call without one.
+func TestUntil(t *testing.T) {
+	sent, now := epoch, epoch+second
+	a := aLife()
+	a.Send()
+	a.OnEnter(&Outcome{Code: Granted, Term: a.TTL}, sent, now)
+	if a.until != now+a.TTL || a.Deadline != sent+a.TTL-Margin(a.TTL) {
+		t.Errorf("by an enter: until %v, deadline %v", a.until-now, a.Deadline-sent)
+	}
+	a = aWaiting(sent)
+	a.OnNews(&Outcome{Code: Granted, Term: a.TTL}, true, sent, now)
+	if a.until != now+a.TTL {
+		t.Errorf("by an ask: until %v", a.until-now)
+	}
+	for _, code := range []Code{Granted, Unanswered} {
+		a = aHolding(sent)
+		a.OnRenew(&Outcome{Code: code, Term: 10 * second}, 10*second, sent, now)
+		if a.until != now+10*second {
+			t.Errorf("by a renewal (%d): until %v", code, a.until-now)
+		}
+	}
+	a = aHolding(sent)
+	before := a.Deadline
+	a.OnRenew(&Outcome{Code: Granted, Term: second}, second, sent, now)
+	if a.Deadline != before {
+		t.Error("an older answer moved the deadline back")
+	}
+}
+
+// An attempt that left the queue gave its place back: that is no success of a release, for the
+// lease was lost before.
+func TestReleaseThatFindsAPlace(t *testing.T) {
+	now := epoch
+	a := aHolding(now)
+	a.Release(now, false)
+	a.resent = true
+	if a.OnLeave(&Outcome{Code: Queued}, now); a.Told != TellLost {
+		t.Errorf("told %d", a.Told)
+	}
+}
+
+// Close gives back what its holder has. A grant that nobody has taken is its caller's, who
+// hears that the handle is closed.
+func TestCloseAndAGrantThatNobodyHasTaken(t *testing.T) {
+	now := epoch
+	a := aWaiting(now)
+	a.attached = true
+	a.OnNews(&Outcome{Code: Granted, Term: a.TTL}, false, now, now)
+	if fx := a.GiveBack(ByClose, now); fx != 0 || a.State != Holding {
+		t.Errorf("Close: effect %b, state %d", fx, a.State)
+	}
+	a.Leave(now)
+	if a.Detach(0, now); a.State != Leaving || a.Next != now {
+		t.Errorf("its caller left: state %d", a.State)
+	}
+}
+
+// A deadline that has passed counts before whatever else comes, even if nobody has noticed yet.
+func TestDeadlineIsNoticedFirst(t *testing.T) {
+	a := aHolding(epoch)
+	after := a.Deadline
+	if was, fx := a.Release(after, false); was != Lost || fx&HoldEnded == 0 || a.Ending != ByDeadline || a.State != Leaving || a.Next != after {
+		t.Errorf("a release: was %d, effect %b, why %d, state %d", was, fx, a.Ending, a.State)
+	}
+	a = aHolding(epoch)
+	if fx := a.GiveBack(ByClose, after); fx != HoldEnded || a.State != Lost || a.Ending != ByDeadline {
+		t.Errorf("Close: effect %b, state %d, why %d", fx, a.State, a.Ending)
+	}
+	a = aWaiting(epoch)
+	a.OnNews(&Outcome{Code: Granted, Term: a.TTL}, false, epoch, epoch)
+	if do, fx := a.Look(after); do == LookTake || fx != CameLate || a.State != Leaving {
+		t.Errorf("a look: %d, effect %b, state %d", do, fx, a.State)
+	}
+}
+
+// A leave that finds nothing proves that the lease was lost only if no other leave can have given
+// it back, and no time.
+func TestReleaseIsAnsweredByTheOnlyLeave(t *testing.T) {
+	gone, now := &Outcome{Code: Gone}, epoch
+	released := func() *Life {
+		a := aHolding(now)
+		a.Release(now, false)
+		return a
+	}
+	a := released()
+	if a.OnLeave(gone, now); a.Told != TellLost {
+		t.Errorf("the only leave: told %d", a.Told)
+	}
+	a = released()
+	a.OnLeave(&Outcome{Code: Gone, Copied: true}, now)
+	if a.Told != TellDone {
+		t.Errorf("a leave of which a copy may run: told %d", a.Told)
+	}
+	a = released()
+	if a.OnLeave(gone, a.Deadline); a.Told != TellDone {
+		t.Errorf("a leave that was answered after the deadline: told %d", a.Told)
+	}
+	a = released()
+	a.OnLeave(&Outcome{Code: Unanswered}, now)
+	a.Tick(a.Next, 0)
+	if a.OnLeave(gone, a.Next); a.Told != TellDone {
+		t.Errorf("a leave after one without an answer: told %d", a.Told)
+	}
+	a = released()
+	a.OnLeave(&Outcome{Code: NotSent}, now)
+	now = a.Next
+	a.Tick(now, 0)
+	now = a.Next
+	if do, _ := a.Tick(now, 0); do != ToLeave {
+		t.Fatalf("the leave is not repeated")
+	}
+	if a.OnLeave(gone, now); a.Told != TellDone {
+		t.Errorf("the answer to the second leave comes first: told %d", a.Told)
+	}
+	now = epoch
+	a = released()
+	if do, _ := a.Tick(now+second, 0); do != Nothing {
+		t.Error("a leave is sent beside the releaser's own")
+	}
+}
+
+// While its caller looks, sends and is told, a grant may come, and the enter is not wanted.
+func TestEnterIsNotWantedAfterAGrant(t *testing.T) {
+	a := aLife()
+	if do, _ := a.Look(epoch); do != LookSend {
+		t.Fatalf("look says %d", do)
+	}
+	a.OnNews(&Outcome{Code: Granted, Term: a.TTL}, false, epoch, epoch)
+	if a.Send() {
+		t.Error("an enter is sent for an attempt that has a lease")
+	}
+}
+
+// A grant in the reply to another call finds an attempt whose enter is under way. Its caller
+// withdraws that enter or notes until when it may run, and only then takes the lease. So the
+// leave is repeated for a term after that.
+func TestGrantWhileAnEnterFlies(t *testing.T) {
+	now := epoch
+	a := aWaiting(now)
+	a.OnNews(&Outcome{Code: Gone}, true, now, now)
+	a.attached = true
+	a.Send()
+	a.OnNews(&Outcome{Code: Granted, Term: a.TTL}, false, now, now)
+	if do, _ := a.Look(now); do != LookDetach {
+		t.Fatalf("look says %d; want a detach", do)
+	}
+	void := now + VoidAfter
+	a.Detach(void, now)
+	if do, _ := a.Look(now); do != LookTake {
+		t.Fatalf("look says %d; want to take", do)
+	}
+	a.Take(now)
+	a.Release(now, false)
+	if a.gone() != void+a.TTL {
+		t.Errorf("leaves go on for %v; want a term after the enter is void", a.gone()-now)
+	}
+}
+
+// An answer without a lease leaves nothing behind, unless a copy of an earlier enter may run.
+func TestAnswerWithoutALease(t *testing.T) {
+	now := epoch
+	for code, want := range map[Code]Verdict{Busy: TellAnswer, GivenUp: TellAgain, Revoked: TellRevoked} {
+		a := aLife()
+		a.Send()
+		a.OnEnter(&Outcome{Code: code}, now, now)
+		if a.Detach(0, now); a.Told != want || a.State != Over || !a.settled {
+			t.Errorf("%d: told %d, state %d", code, a.Told, a.State)
+		}
+		a = aLife()
+		a.Send()
+		a.OnEnter(&Outcome{Code: Unanswered}, now, now+second)
+		a.Send()
+		a.OnEnter(&Outcome{Code: code}, now+second, now+second)
+		if a.Detach(0, now+second); a.Told != want || a.State != Leaving || a.gone() < now+VoidAfter+a.TTL {
+			t.Errorf("%d after an enter without an answer: told %d, state %d", code, a.Told, a.State)
+		}
+	}
+}
+
+// A renewal whose outcome comes when the leaves have ended without an answer may have prolonged
+// the lease, so they begin again.
+func TestRenewalAfterTheLeaves(t *testing.T) {
+	for _, code := range []Code{Granted, Unanswered} {
+		a := aHolding(epoch)
+		a.Release(epoch, false)
+		a.OnLeave(&Outcome{Code: Unanswered}, epoch+second)
+		end := a.gone()
+		if a.Tick(end, 0); a.State != Over {
+			t.Fatalf("state %d after the term", a.State)
+		}
+		a.OnRenew(&Outcome{Code: code, Term: a.TTL}, a.TTL, epoch, end)
+		last := end
+		if code == Unanswered { // a copy of it may still run
+			last = max(end, epoch+VoidAfter)
+		}
+		if do, _ := a.Tick(end, 0); do != ToLeave || a.gone() != last+a.TTL {
+			t.Errorf("a renewal (%d): duty %d, until %v", code, do, a.gone()-end)
+		}
+	}
+}
