@@ -154,6 +154,14 @@ func (c Config) check() []error {
 	case c.MaxWaitersTotal < max(1, c.MaxWaiters):
 		errs = append(errs, keys.Bad("MaxWaitersTotal", "is %d; want at least MaxWaiters, %d, or 0 for no bound", c.MaxWaitersTotal, c.MaxWaiters))
 	}
+	if c.LocalFor != 0 || c.KeepFor != 0 {
+		errs = append(errs, c.checkTurns()...)
+	}
+	return errs
+}
+
+// checkTurns checks what lets permits stay in this process.
+func (c Config) checkTurns() (errs []error) {
 	if c.LocalFor != 0 && c.Total != 0 {
 		errs = append(errs, keys.Bad("LocalFor", "is %v, and Total is %d; want one of them to be 0: "+
 			"a permit that stays in this process would not count as a grant to its key, and keys would not get their shares", c.LocalFor, c.Total))

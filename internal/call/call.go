@@ -337,8 +337,9 @@ func (c *link) sendOnce(ctx context.Context, one *Call) (o outcome) {
 		}
 	}()
 	err := c.rdb.Process(ctx, one.command(ctx))
-	c.countSendings(one, alone)
-	if o = one.outcome(err); o.err == nil && err != nil {
+	o = one.outcome(err)
+	c.countSendings(one, alone, o.err == nil)
+	if o.err == nil && err != nil {
 		return outcome{err: err} // a wrapped client may return the error without setting it on the command
 	}
 	return o

@@ -141,42 +141,35 @@ func (c *link) recognise(layer any) bool {
 		if o == nil || !ok {
 			return false
 		}
-		c.known, c.cluster = true, cluster
+		c.cluster = cluster
 		c.replica = o.ReadOnly || o.RouteByLatency || o.RouteRandomly
-		// With reads from replicas, go-redis asks a server for its commands before it sends
-		// the first one, and nothing bounds that question.
-		c.boundsReads = isShort(o.ReadTimeout) && isShort(o.WriteTimeout) && !c.replica
-		c.readsWithin(o.ReadTimeout)
-		c.connections = poolSize(o.PoolSize, o.MaxActiveConns)
+		c.rely(o.ReadTimeout, o.WriteTimeout, o.PoolSize, o.MaxActiveConns)
 	case interface{ Options() *redis.Options }:
 		o := r.Options()
 		if o == nil {
 			return false
 		}
-		c.known = true
 		c.caches = o.ClientSideCacheConfig != nil || o.ClientSideCache != nil
-		c.boundsReads = isShort(o.ReadTimeout) && isShort(o.WriteTimeout)
-		c.readsWithin(o.ReadTimeout)
-		c.connections = poolSize(o.PoolSize, o.MaxActiveConns)
+		c.rely(o.ReadTimeout, o.WriteTimeout, o.PoolSize, o.MaxActiveConns)
 	default:
 		return false
 	}
 	return true
 }
 
-// readsWithin notes the client's ReadTimeout.
-func (c *link) readsWithin(timeout time.Duration) {
-	if isShort(timeout) {
-		c.longestReply = timeout
-	}
-}
-
-// poolSize returns the largest number of connections to one server, or 0 if it is not bounded.
-func poolSize(size, most int) int {
+// rely notes the client's timeouts, and the size of its pool and the most connections that it
+// makes to one server, 0 for no bound.
+func (c *link) rely(read, write time.Duration, size, most int) {
+	c.known, c.connections = true, size
 	if most > 0 {
-		return min(size, most)
+		c.connections = min(size, most)
 	}
-	return size
+	if isShort(read) {
+		c.longestReply = read
+	}
+	// With reads from replicas, go-redis asks a server for its commands before it sends the
+	// first one, and nothing bounds that question.
+	c.boundsReads = isShort(read) && isShort(write) && !c.replica
 }
 
 func isShort(timeout time.Duration) bool { return timeout > 0 && timeout <= longestRead }

@@ -90,8 +90,9 @@ const (
 // the least is learned anew, because a hook that reads arguments may have been added meanwhile.
 const maxExceeded = 16
 
-// countSendings notes whether a command was sent more than once, after its round trip.
-func (c *link) countSendings(one *Call, at position) {
+// countSendings notes whether a command was sent more than once, after its round trip. answered
+// says that it has a reply.
+func (c *link) countSendings(one *Call, at position, answered bool) {
 	t := one.tally()
 	reads := t.reads.Load()
 	least, usual := &c.least.by[at], int32(1)
@@ -101,7 +102,7 @@ func (c *link) countSendings(one *Call, at position) {
 	known := least.Load()
 	// A command without a reply teaches nothing: a Cluster client reads the arguments once
 	// before it has a connection, and so may a hook that then refuses to send the command.
-	if reads > 0 && one.answered() && (known == 0 || reads < known) {
+	if reads > 0 && answered && (known == 0 || reads < known) {
 		least.CompareAndSwap(known, reads) // if another call was quicker, the next one teaches
 		known = reads
 	}
@@ -117,15 +118,7 @@ func (c *link) countSendings(one *Call, at position) {
 	case c.least.exceeded.Load() != 0:
 		c.least.exceeded.Store(0)
 	}
-	if at == alone && t.failures.Load() > 0 && one.answered() {
+	if at == alone && t.failures.Load() > 0 && answered {
 		one.copied.Store(true)
 	}
-}
-
-// answered reports whether the last command of the call has a reply.
-func (c *Call) answered() bool {
-	if c.mixed {
-		return c.anything.Err() == nil && c.anything.Val() != nil
-	}
-	return c.integers.Err() == nil && c.integers.Val() != nil
 }

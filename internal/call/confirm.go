@@ -69,8 +69,8 @@ func (c *link) confirmedPipeline(ctx context.Context, calls []*Call, which []int
 		failed = noReply(trip)
 	}
 	for _, i := range which {
-		c.countSendings(calls[i], inPipeline)
 		o := calls[i].outcome(trip)
+		c.countSendings(calls[i], inPipeline, o.err == nil)
 		if o.err == nil && failed != nil {
 			o = outcome{err: failed}
 		}

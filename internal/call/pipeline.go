@@ -94,8 +94,8 @@ func (c *link) pipelineOnce(ctx context.Context, calls []*Call, which []int, out
 		if n == 0 {
 			at = firstOfPipeline
 		}
-		c.countSendings(calls[i], at)
 		outcomes[i] = calls[i].outcome(err)
+		c.countSendings(calls[i], at, outcomes[i].err == nil)
 	}
 }
 

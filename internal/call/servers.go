@@ -190,13 +190,7 @@ func (c *link) clockOf(node string) *clock {
 
 // A Question is a request for the server's time that is under way. All callers that need its
 // answer share it.
-type Question struct{ answer *answer[Sample] }
-
-// Answered returns a channel that is closed when the question has its answer.
-func (q *Question) Answered() <-chan struct{} { return q.answer.done }
-
-// Err returns why there is no answer. Call it only after Answered is closed.
-func (q *Question) Err() error { return q.answer.err }
+type Question = answer[Sample]
 
 // Now returns the latest time, in µs, that the clock of the server that has key can show now.
 // It does not block. If that server has not told its time yet, Now returns a Question to wait
@@ -230,7 +224,7 @@ func (c *Client) Time(ctx context.Context, key string) (int64, error) {
 		if wait == nil {
 			return us, nil
 		}
-		if _, err := wait.answer.wait(ctx); err != nil {
+		if _, err := wait.wait(ctx); err != nil {
 			return 0, err
 		}
 	}
@@ -250,7 +244,7 @@ func (c *link) Learn(key string, s Sample) {
 
 // askTime asks the server that has key for its time, unless a question is under way.
 func (c *Client) askTime(k *clock, key string) *Question {
-	return &Question{k.question.ask(c.spawn, func(ctx context.Context) (Sample, error) {
+	return k.question.ask(c.spawn, func(ctx context.Context) (Sample, error) {
 		if err := c.awaitTopology(ctx, key); err != nil {
 			return Sample{}, err
 		}
@@ -259,7 +253,7 @@ func (c *Client) askTime(k *clock, key string) *Question {
 			c.Learn(key, s)
 		}
 		return s, err
-	})}
+	})
 }
 
 // maxTimeTries is how often the question for the time is sent. A late copy of it changes
@@ -311,7 +305,7 @@ func (c *Client) ensureSupported(ctx context.Context, key string) error {
 	if c.checked.Load() {
 		return nil
 	}
-	if _, err := c.askTime(c.clockOf(c.Node(key)), key).answer.wait(ctx); err != nil {
+	if _, err := c.askTime(c.clockOf(c.Node(key)), key).wait(ctx); err != nil {
 		return notSent(err)
 	}
 	return nil

@@ -69,6 +69,12 @@ type answer[T any] struct {
 	err  error
 }
 
+// Answered returns a channel that is closed when the question has its answer.
+func (a *answer[T]) Answered() <-chan struct{} { return a.done }
+
+// Err returns why there is no answer. Call it only after Answered is closed.
+func (a *answer[T]) Err() error { return a.err }
+
 // ask runs f on a goroutine that spawn starts, unless a run is under way, and does not wait.
 // The answer comes within hardBound.
 func (s *shared[T]) ask(spawn func(func()), f func(context.Context) (T, error)) *answer[T] {
