@@ -33,6 +33,7 @@ func Acquire(ctx context.Context, items ...Item) (*Lease, error) {
 	if err != nil {
 		return nil, err
 	}
+	giveBackKept(ctx, op, all)
 	t := newTaking(ctx, op, all)
 	for alone := false; len(t.left) > 0; {
 		if alone, err = t.wait(alone); err != nil {
@@ -53,6 +54,7 @@ func TryAcquire(ctx context.Context, items ...Item) (*Lease, error) {
 	if err != nil {
 		return nil, err
 	}
+	giveBackKept(ctx, op, all)
 	t := newTaking(ctx, op, all)
 	for _, one := range all {
 		if one.part.Manager.Waits(one.part.Attempt.Key) {
@@ -77,6 +79,18 @@ func Do(ctx context.Context, fn func(ctx context.Context, l *Lease) error, items
 	}
 	defer func() { err = lease.JoinLoss(err, l.Release()) }()
 	return fn(l.Context(), l)
+}
+
+// giveBackKept gives back what the handles keep of the items and nobody uses (Config.KeepFor), at
+// the same time: it would stand in the way of the call.
+func giveBackKept(ctx context.Context, op string, all []*taken) {
+	var done sync.WaitGroup
+	for _, one := range all {
+		if k := one.part.Keeper; k != nil {
+			done.Go(func() { k.GiveBack(ctx, op, one.part.Attempt.Key) })
+		}
+	}
+	done.Wait()
 }
 
 // taking is a call under way. It holds items in their order, and never one behind an item that
@@ -159,18 +173,24 @@ func (t *taking) tryAll(all []*taken, seats []*call.Seat) func() []answer {
 // item was waited for, or everything is tried: then "busy" ends the call, too.
 func (t *taking) keep(all []answer) (refused bool, err error) {
 	end := len(all)
+	var ends *answer // the call
 	for i, a := range all {
+		busy := errors.Is(a.err, leasehold.ErrBusy)
 		switch {
 		case a.err == nil && i < end:
 			t.held, t.left = append(t.held, a.of), t.left[1:]
 			a.of.lease.CancelAtEnd(t.cancel)
 		case a.err == nil:
 			a.of.lease.GiveBack()
-		case err == nil && (i == 0 || t.op != "acquire" || !errors.Is(a.err, leasehold.ErrBusy)):
-			end, err = min(end, i), a.of.fails(t.parent, a.err)
 		default:
 			end = min(end, i)
+			if ends == nil && (i == 0 || t.op != "acquire" || !busy) || ends != nil && !busy && errors.Is(ends.err, leasehold.ErrBusy) {
+				ends = &a
+			}
 		}
+	}
+	if ends != nil {
+		err = ends.of.fails(t.parent, ends.err)
 	}
 	return end < len(all), err
 }

@@ -25,7 +25,7 @@ type Item struct {
 // passed by: a turn that waits for another item would stop its process's line.
 func Permits(s *semaphore.Semaphore, key string, n int) Item {
 	if s == nil {
-		return Item{part: several.Part{Err: keys.Invalid("the semaphore of key %q is nil", key)}}
+		return Item{part: several.Part{Err: call.Fail(pkg, "permits", keys.Escape(key), keys.Invalid("the semaphore is nil; want one of semaphore.New"))}}
 	}
 	return Item{part: several.Permits(s, key, n)}
 }
@@ -34,7 +34,7 @@ func Permits(s *semaphore.Semaphore, key string, n int) Item {
 // mutex.NewQuorum are refused.
 func Lock(m *mutex.Mutex, key string) Item {
 	if m == nil {
-		return Item{part: several.Part{Err: keys.Invalid("the mutex of key %q is nil", key)}}
+		return Item{part: several.Part{Err: call.Fail(pkg, "lock", keys.Escape(key), keys.Invalid("the mutex is nil; want one of mutex.New"))}}
 	}
 	return Item{part: several.Lock(m, key), locks: m}
 }

@@ -85,7 +85,11 @@ func init() {
 			why := keys.Invalid("is decided by several servers; multi takes locks of one server or Cluster")
 			return several.Part{Err: m.manager.Reject("lock", key, why)}
 		}
-		return several.Part{Manager: m.manager, Attempt: attempt("lock", key, true)}
+		part := several.Part{Manager: m.manager, Attempt: attempt("lock", key, true)}
+		if m.local != nil {
+			part.Keeper = m.local
+		}
+		return part
 	}
 }
 

@@ -107,7 +107,11 @@ func init() {
 	several.Permits = func(handle any, key string, n int) several.Part {
 		s := handle.(*Semaphore)
 		a, err := s.attempt("acquire", key, n, true)
-		return several.Part{Manager: s.manager, Attempt: a, Err: err}
+		part := several.Part{Manager: s.manager, Attempt: a, Err: err}
+		if s.local != nil {
+			part.Keeper = s.local
+		}
+		return part
 	}
 }
 

@@ -20,7 +20,7 @@ func Fail(pkg, op, label string, errs ...error) error {
 }
 
 func (e *opError) Error() string {
-	parts := []string{"leasehold", e.pkg, e.op + " " + e.label}
+	parts := []string{"leasehold", e.pkg, strings.TrimSpace(e.op + " " + e.label)}
 	for _, err := range e.errs {
 		parts = append(parts, err.Error())
 	}

@@ -2,13 +2,23 @@
 // which set its variables when a program starts.
 package several
 
-import "github.com/leasehold-go/leasehold/internal/lease"
+import (
+	"context"
+
+	"github.com/leasehold-go/leasehold/internal/lease"
+)
 
 // Part is one of several things that are taken together.
 type Part struct {
 	Manager *lease.Manager
 	Attempt lease.Attempt // of a call that waits
 	Err     error         // why there is no such thing: it matches leasehold.ErrInvalid
+	Keeper  Keeper        // may keep leases of the key that nobody uses; nil: keeps none
+}
+
+// A Keeper gives back what it keeps of a key, and returns when that is confirmed, or ctx ends.
+type Keeper interface {
+	GiveBack(ctx context.Context, op, key string)
 }
 
 var (

@@ -28,6 +28,8 @@ var several = []mutation{
 		"a.Quiet = t.op, wait, seat, true", "a.Quiet = t.op, wait, seat, false"),
 	cut("multi: two keys of a total are refused", "multi/item.go", multiTests, "Checked",
 		"case a.name != b.name:", "case a.label != b.label:"),
+	cut("multi: what the process keeps is given back first", "multi/acquire.go", multiTests, "Kept",
+		"done.Go(func() { k.GiveBack(ctx, op, one.part.Attempt.Key) })", "_ = k"),
 	cut("multi: no name twice", "multi/item.go", multiTests, "Checked",
 		"case a.label == b.label:", "case false:"),
 }

@@ -49,7 +49,7 @@ func (f *fixture) open(mod ...func(*mutex.Config)) *process {
 	if p.locks, err = mutex.New(rdb, cfg); err != nil {
 		f.Fatal(err)
 	}
-	p.caps, err = semaphore.New(rdb, semaphore.Config{Name: f.Family, Limit: 3, TTL: cfg.TTL, LocalFor: cfg.LocalFor, Observer: cfg.Observer})
+	p.caps, err = semaphore.New(rdb, semaphore.Config{Name: f.Family, Limit: 3, TTL: cfg.TTL, LocalFor: cfg.LocalFor, KeepFor: cfg.KeepFor, Observer: cfg.Observer})
 	redistest.WantErr(f, err)
 	f.Cleanup(func() {
 		p.wire.Heal()

@@ -234,26 +234,32 @@ func TestItemsAreChecked(t *testing.T) {
 		total, err := semaphore.New(rdb, semaphore.Config{Name: f.Family, Limit: 3, Total: 5})
 		redistest.WantErr(f, err)
 		for text, items := range map[string][]multi.Item{
-			"no items":        {},
-			"item 2 is empty": {multi.Lock(p.locks, "a"), {}},
-			"key is empty":    p.lockItems("a", ""),
-			"n is 0":          {multi.Permits(p.caps, "a", 0)},
-			"mutex of":        {multi.Lock(nil, "k")},
-			"semaphore of":    {multi.Permits(nil, "k", 1)},
-			"named twice":     {multi.Lock(p.locks, "a"), multi.Lock(p.locks, "b"), multi.Lock(other.locks, "a")},
-			"Total":           {multi.Permits(total, "a", 1), multi.Permits(total, "b", 1)},
+			"acquire: there are no items":     {},
+			"acquire: item 2 is empty":        {multi.Lock(p.locks, "a"), {}},
+			"key is empty":                    p.lockItems("a", ""),
+			"n is 0":                          {multi.Permits(p.caps, "a", 0)},
+			"lock k: the mutex is nil":        {multi.Lock(nil, "k")},
+			"permits k: the semaphore is nil": {multi.Permits(nil, "k", 1)},
+			"named twice":                     {multi.Lock(p.locks, "a"), multi.Lock(p.locks, "b"), multi.Lock(other.locks, "a")},
+			"Total":                           {multi.Permits(total, "a", 1), multi.Permits(total, "b", 1)},
 		} {
 			before := p.wire.Sent()
 			for _, acquire := range []func(context.Context, ...multi.Item) (*multi.Lease, error){multi.Acquire, multi.TryAcquire} {
 				_, err := acquire(f.Context(), items...)
 				redistest.WantErr(f, err, leasehold.ErrInvalid)
-				redistest.WantText(f, err, text)
+				redistest.WantText(f, err, "leasehold: ", text)
 			}
 			redistest.Expect(f, p.wire.Sent()-before, 0, "%s: %d commands were sent", text)
 		}
 		// This is seen by Redis alone, because a limit may have been set there.
 		_, err = multi.Acquire(f.Context(), multi.Permits(p.caps, "a", 4), multi.Lock(p.locks, "a"))
 		redistest.WantErr(f, err, leasehold.ErrInvalid)
+		f.wantFree("a")
+		// An item that is busy does not hide it.
+		b := other.takeLock("b")
+		_, err = multi.TryAcquire(f.Context(), multi.Permits(p.caps, "a", 4), multi.Lock(p.locks, "b"))
+		redistest.WantErr(f, err, leasehold.ErrInvalid)
+		redistest.NoError(f, b.Unlock())
 		f.wantFree("a")
 		// A family with a total and one without are different resources.
 		l := redistest.Must(multi.Acquire(f.Context(), multi.Permits(total, "a", 1), multi.Permits(p.caps, "a", 1)))(f)
@@ -274,6 +280,19 @@ func TestLocalForIsPassedBy(t *testing.T) {
 		for _, w := range []*waiting{w, line} {
 			f.release(w.Got())
 		}
+	})
+}
+
+// What the process keeps of an item and nobody uses is given back first: a try would be refused by
+// it.
+func TestKeptItemsAreGivenBackFirst(t *testing.T) {
+	each(t, func(f *fixture) {
+		p := f.open(func(cfg *mutex.Config) { cfg.KeepFor = time.Second })
+		redistest.NoError(f, p.takeLock("x").Unlock())
+		redistest.NoError(f, redistest.Must(p.caps.AcquireN(f.Context(), "x", 3))(f).Release())
+		f.WantHeld("x", 1) // it rests
+		f.release(p.take(multi.Lock(p.locks, "x"), multi.Lock(p.locks, "y"), multi.Permits(p.caps, "x", 2)))
+		f.wantFree("x", "y")
 	})
 }
 
