@@ -135,9 +135,9 @@ func (g *Guard) Get(ctx context.Context, key string) (value string, ok bool, err
 	if err != nil {
 		return "", false, g.fail(op, r, err)
 	}
+	bounded, cancel := g.client.WithBound(ctx) // here, because it calls the code of the caller's ctx
+	defer cancel()
 	found, errs := await(ctx, func(ctx context.Context) (*string, error) {
-		bounded, cancel := g.client.WithBound(ctx)
-		defer cancel()
 		text, err := g.client.Get(bounded, r.Part("value"))
 		switch {
 		case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:

@@ -62,8 +62,8 @@ func (m *Mutex) Lead(ctx context.Context, key string, fn func(ctx context.Contex
 		case ctx.Err() != nil, errors.Is(err, leasehold.ErrClosed), errors.Is(err, leasehold.ErrInvalid), call.Lasting(err):
 			return err
 		default:
-			rest = pause/2 + rand.N(pause/2)
-			pause = min(2*pause, mostStandPause)
+			rest = pause + rand.N(pause)
+			pause = min(2*pause, mostStandPause/2)
 		}
 		if rest <= 0 {
 			continue
@@ -71,8 +71,9 @@ func (m *Mutex) Lead(ctx context.Context, key string, fn func(ctx context.Contex
 		timer := time.NewTimer(rest)
 		select {
 		case <-timer.C:
-		case <-ctx.Done(): // the next attempt says so
+		case <-ctx.Done():
 			timer.Stop()
+			return m.manager.Reject(op, key, ctx.Err())
 		case <-m.manager.Closing():
 			timer.Stop()
 		}

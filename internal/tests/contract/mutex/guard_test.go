@@ -187,6 +187,19 @@ func TestGuardSeenOutlivesTheValue(t *testing.T) {
 	})
 }
 
+// A ctx that breaks its contract may cost its caller a panic, and nobody else: that can be
+// recovered.
+func TestGuardWithABrokenCtx(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		g := newGuard(f, f.RDB, f.Family)
+		func() {
+			defer func() { _ = recover() }()
+			_, _, _ = g.Get(brokenCtx{f.Context()}, "k")
+		}()
+		f.wantNoValue(g, "k")
+	})
+}
+
 func TestGuardPrefixesAndNames(t *testing.T) {
 	some(t, func(f *fixture) {
 		g := redistest.Must(mutex.NewGuard(f.RDB, mutex.GuardConfig{Name: "a:b", Prefix: f.Family}))(f)

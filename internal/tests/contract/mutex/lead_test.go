@@ -103,6 +103,53 @@ func TestLeadStartsAtMostOnceASecond(t *testing.T) {
 	})
 }
 
+// brokenCtx is a ctx that has ended and does not say why.
+type brokenCtx struct{ context.Context }
+
+func (brokenCtx) Done() <-chan struct{} {
+	done := make(chan struct{})
+	close(done)
+	return done
+}
+
+func (brokenCtx) Err() error { return nil }
+
+// refusalTimes notes when requests were refused because the queue was full.
+type refusalTimes struct{ at []time.Time }
+
+func (r *refusalTimes) Observe(e leasehold.Event) {
+	if e.Outcome == leasehold.OutcomeQueueFull {
+		r.at = append(r.at, time.Now())
+	}
+}
+
+// While the queue is full a process stands again after pauses of 50 ms to 2 s.
+func TestLeadPausesAfterAFailure(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		m, _ := f.open()
+		l := f.take(m, "leader")
+		w := f.wait(f.Context(), m, "leader")
+		for range 5 { // the pauses are drawn
+			var seen refusalTimes
+			full, _ := f.open(func(c *mutex.Config) { c.MaxWaiters, c.Observer = 1, &seen })
+			ctx, cancel := context.WithTimeout(f.Context(), 10*time.Second)
+			redistest.WantErr(f, full.Lead(ctx, "leader", nothing), context.DeadlineExceeded)
+			cancel()
+			redistest.Check(f, len(seen.at) > 5, "it stood %d times in 10 s", len(seen.at))
+			for i := 1; i < len(seen.at); i++ {
+				if pause := seen.at[i].Sub(seen.at[i-1]); pause < 50*time.Millisecond || pause > 2*time.Second {
+					f.Errorf("it stood again after %v", pause)
+				}
+			}
+			if err := full.Lead(brokenCtx{f.Context()}, "leader", nothing); err == nil { // it would spin
+				f.Error("Lead ends without an error")
+			}
+		}
+		unlock(f, l)
+		unlock(f, w.Got())
+	})
+}
+
 // Missing rights last until a person gives them: Lead does not try for ever.
 func TestLeadEndsWithALastingRefusal(t *testing.T) {
 	bubble(t, func(f *fixture, server *miniredis.Miniredis) {
