@@ -24,6 +24,9 @@ const (
 // Revoke takes the lease or the place of id in a handle's family away. find looks up its member.
 func Revoke(ctx context.Context, m *lease.Manager, key, id, reason string, find func(context.Context, lease.Resource) (lease.Resource, string, error)) error {
 	const op = "revoke"
+	if _, err := m.Resource(key); err != nil {
+		return m.Reject(op, key, err)
+	}
 	if why := badReason(reason); why != "" {
 		return m.Reject(op, key, keys.Invalid("reason %s; want 1 to %d printable bytes", why, call.MaxReason))
 	}

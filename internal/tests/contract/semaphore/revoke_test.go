@@ -101,6 +101,7 @@ func TestRevokeErrors(t *testing.T) {
 		for _, id := range []string{"", "x", l.ID() + "0", "*-1", "????????-1", l.ID()[:8] + "-*", other.ID()} {
 			redistest.WantErr(f, s.Revoke(f.Context(), "k", id, "r"), leasehold.ErrNoLease)
 		}
+		redistest.WantErr(f, s.Revoke(f.Context(), "", "no ID", "r"), leasehold.ErrInvalid)
 		for reason, text := range map[string]string{
 			"": "reason is empty", strings.Repeat("x", 201): "reason has 201 bytes", "a\nb": "cannot be printed", "a\xffb": "cannot be printed",
 		} {
