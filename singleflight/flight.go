@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold"
-	"github.com/leasehold-go/leasehold/internal/cycles"
 	"github.com/leasehold-go/leasehold/internal/lease"
 	"github.com/leasehold-go/leasehold/internal/loads"
 )
@@ -94,7 +93,7 @@ func (g *Group[T]) refresh(all []*request[T], early bool) {
 		}
 	}
 	if len(created) > 0 {
-		all[0].ctx = cycles.Without(all[0].ctx) // its caller does not need this ctx any more
+		all[0].above = nil // no load waits for this one
 		g.launch(created, all[0])
 	}
 }

@@ -134,7 +134,7 @@ func (d *load[T]) start(flights []*flight[T]) {
 	for _, f := range flights {
 		named = append(named, g.loadedKey(f.target))
 	}
-	ctx, running := cycles.Begin(context.WithoutCancel(from.ctx), named, d.endIfUnwanted)
+	ctx, running := cycles.Begin(context.WithoutCancel(from.ctx), from.above, named, d.endIfUnwanted)
 	d.running = running
 	d.ctx, d.cancel = context.WithCancelCause(ctx)
 	for _, f := range flights {

@@ -77,8 +77,9 @@ func (d *load[T]) observed() (base context.Context, ended func(p product[T], ctx
 	l := &leasehold.Load{Context: d.ctx, Keys: len(d.keys)}
 	began := time.Now()
 	base = d.ctx
-	if g.observe(leasehold.Event{Kind: leasehold.EventLoadStarted, Load: l}) {
-		base = l.Context // otherwise the Observer hangs, and may set it at any time
+	// If the Observer hangs, it may set the ctx at any time.
+	if g.observe(leasehold.Event{Kind: leasehold.EventLoadStarted, Load: l}) && l.Context != nil {
+		base = l.Context
 	}
 	return base, func(p product[T], ctx context.Context) {
 		g.observe(leasehold.Event{

@@ -23,6 +23,7 @@ type request[T any] struct {
 	target
 	begun int64           // how many loaders the group had called when the call began
 	ctx   context.Context // of the caller
+	above *cycles.Above   // the loads that the caller runs under
 	load  loader[T]       // of the caller
 
 	rejected loads.Rejected // the entry that the last look-up found, which a load is to replace
@@ -126,9 +127,8 @@ func (c *calling[T]) decide(open []*request[T], all []look[T]) (missing, away []
 // returns those that joined. A request is refused if the load that the caller runs in would then
 // wait for itself.
 func (c *calling[T]) join(all []*request[T], into func([]*request[T])) (some []*request[T]) {
-	above := cycles.Of(c.ctx)
 	for _, q := range all {
-		over, ok := above.Wait(c.g.loadedKey(q.target))
+		over, ok := q.above.Wait(c.g.loadedKey(q.target))
 		if !ok {
 			c.end(q, Result[T]{}, []error{ErrLoadCycle})
 			continue

@@ -45,14 +45,10 @@ func Of(ctx context.Context) *Above {
 	return above
 }
 
-// Without returns ctx without loads, for work that no load waits for.
-func Without(ctx context.Context) context.Context {
-	return context.WithValue(ctx, aboveKey{}, (*Above)(nil))
-}
-
-// Begin adds a load of keys to the graph. endIfUnwanted ends it if it has no callers in this
-// process. Begin returns the ctx for the loader.
-func Begin(ctx context.Context, keys []Key, endIfUnwanted func()) (context.Context, *Load) {
+// Begin adds a load of keys, which was called under the loads above, to the graph. endIfUnwanted
+// ends it if it has no callers in this process. Begin returns the ctx for the loader. It calls no
+// method of ctx, which is the caller's: locks may be held.
+func Begin(ctx context.Context, above *Above, keys []Key, endIfUnwanted func()) (context.Context, *Load) {
 	r := &Load{keys: keys, endIfUnwanted: endIfUnwanted, waits: map[Key]int{}}
 	graph.mu.Lock()
 	defer graph.mu.Unlock()
@@ -62,7 +58,7 @@ func Begin(ctx context.Context, keys []Key, endIfUnwanted func()) (context.Conte
 		}
 		graph.loads[k][r] = struct{}{}
 	}
-	return context.WithValue(ctx, aboveKey{}, &Above{r, Of(ctx)}), r
+	return context.WithValue(ctx, aboveKey{}, &Above{r, above}), r
 }
 
 // End removes the load from the graph: nothing waits for its result any more.
