@@ -120,12 +120,7 @@ func (m *Middleware) Work(ctx context.Context, job *rivertype.JobRow, doInner fu
 	if key == "" {
 		return doInner(ctx)
 	}
-	wait := m.cfg.MaxWait
-	if m.lines.join(key) > m.cfg.MaxWaiters {
-		wait = 0
-	}
-	pass, err := m.gate.Enter(ctx, key, m.cfg.Permits(job), wait)
-	m.lines.leave(key)
+	pass, err := m.enter(ctx, key, m.cfg.Permits(job))
 	if err != nil {
 		return m.postpone(ctx, key, err)
 	}
@@ -145,6 +140,16 @@ func (m *Middleware) Work(ctx context.Context, job *rivertype.JobRow, doInner fu
 	default:
 		return m.snoozeForOutage() // the lease was lost because Redis is away, or to an operator
 	}
+}
+
+// enter takes the permits of a job. Its place in the line goes also if LimitFor panics.
+func (m *Middleware) enter(ctx context.Context, key string, permits int) (gate.Pass, error) {
+	wait := m.cfg.MaxWait
+	if m.lines.join(key) > m.cfg.MaxWaiters {
+		wait = 0
+	}
+	defer m.lines.leave(key)
+	return m.gate.Enter(ctx, key, permits, wait)
 }
 
 // postpone returns the error for a job that got no permit.

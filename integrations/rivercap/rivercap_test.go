@@ -122,6 +122,35 @@ func TestErrorsOfJobs(t *testing.T) {
 	}
 }
 
+// A Permits that panics takes nobody's place among those that may wait.
+func TestPermitsThatPanics(t *testing.T) {
+	caps := captest.New(t, captest.Client(t), semaphore.Config{Limit: 1})
+	broken := true
+	capped := redistest.Must(rivercap.New(caps, rivercap.Config{
+		Key: func(*rivertype.JobRow) string { return tenant },
+		Permits: func(*rivertype.JobRow) int {
+			if broken {
+				panic("a bug")
+			}
+			return 1
+		},
+		MaxWaiters: 1, MaxWait: 300 * time.Millisecond,
+	}))(t)
+	work := func() (err error) {
+		defer func() { _ = recover() }() // as River does
+		return capped.Work(t.Context(), &rivertype.JobRow{}, func(context.Context) error { return nil })
+	}
+	for range 2 {
+		redistest.NoError(t, work())
+	}
+	broken = false
+	held := redistest.Must(caps.Acquire(t.Context(), tenant))(t)
+	began := time.Now()
+	redistest.WantErr(t, work(), &rivertype.JobSnoozeError{})
+	redistest.Check(t, time.Since(began) >= 300*time.Millisecond, "the job waited for %v; want 300ms", time.Since(began))
+	redistest.NoError(t, held.Release())
+}
+
 // A client that stops works the jobs that wait with Stop, and not with StopAndCancel. That uses
 // up no attempt.
 func TestStops(t *testing.T) {
