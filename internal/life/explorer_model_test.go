@@ -36,6 +36,7 @@ const (
 	renewCall
 	askCall
 	keepCall // a renewal that asks whether the lease was recalled
+	slotCall // asks whether the slot is complete
 	message
 	recallMessage
 )
@@ -63,6 +64,7 @@ type flight struct {
 	asked  Moment             // the term that a renewal asks for
 	own    [mostActors]Moment // terms of the grants to others of the handle that the reply tells
 	kept   keptReply
+	stores bool // of a leave: it completes the slot, if the lease is held
 }
 
 // serverKeys is what the server has of the key.
@@ -74,6 +76,7 @@ type serverKeys struct {
 	revoked [mostActors]bool
 	keepers [mostActors]Moment // until when its process is registered; 0: it is not
 	mark    Moment             // until when the mark of a recall stands
+	slot    slotKey
 }
 
 type callerState uint8
@@ -81,6 +84,7 @@ type callerState uint8
 const (
 	notBegun callerState = iota
 	waits
+	looks // it has a lease, and asks whether the slot is complete
 	holds
 	releases
 	rests // it has given back, and its process keeps the lease
@@ -100,6 +104,7 @@ type actor struct {
 	wasRev bool // it was revoked before it was given back
 	safe   bool // nothing has touched its lease but its own calls
 	keeper
+	runner
 }
 
 type world struct {
@@ -113,8 +118,9 @@ type world struct {
 	missed    [mostActors]Moment // by handle: when a reply was last lost that may have told of grants
 	oneHandle bool               // all attempts are of one handle
 	spoilt    bool               // FLUSH or a revocation: some promises do not hold
-	full      bool               // more calls than the world has room for
-	stopped   Moment             // when the processes last stood still
+	flushed   bool
+	full      bool   // more calls than the world has room for
+	stopped   Moment // when the processes last stood still
 }
 
 func newWorld(n, limit int, scene func(w *world)) *world {
@@ -161,6 +167,8 @@ func (w *world) run(f *flight) {
 	switch f.kind {
 	case enterCall:
 		switch {
+		case w.actors[i].once && r.slot.by != 0:
+			f.code = Answered
 		case w.now >= f.void:
 			f.code = Void
 		case r.expiry[i] != 0:
@@ -185,8 +193,9 @@ func (w *world) run(f *flight) {
 			}
 		}
 	case leaveCall:
+		repeated := f.stores && r.slot.complete(i, r.expiry[i] != 0)
 		switch {
-		case r.expiry[i] != 0:
+		case repeated || r.expiry[i] != 0:
 			f.code = Held
 		case r.ticket[i] != 0:
 			f.code = Queued
@@ -221,6 +230,10 @@ func (w *world) run(f *flight) {
 			f.code = Queued
 		default:
 			f.code = w.unlessRevoked(i, Gone)
+		}
+	case slotCall:
+		if r.slot.by != 0 {
+			f.code = Answered
 		}
 	}
 }
@@ -288,6 +301,7 @@ func (w *world) answer(f flight) (violation string) {
 		fx = a.OnEnter(&res, f.sent, w.now)
 		if before == Entering && a.State == Holding {
 			w.granted(a, f)
+			a.looked = true
 		}
 		if a.State == Waiting && !a.inLine {
 			a.inLine = true
@@ -307,6 +321,8 @@ func (w *world) answer(f flight) (violation string) {
 		w.asked(a, f)
 	case recallMessage:
 		w.recalled(a)
+	case slotCall:
+		return w.learnsOfSlot(f)
 	case askCall:
 		if f.code == Unanswered {
 			if a.Failed(false, w.now) {
@@ -353,8 +369,12 @@ func (w *world) look(i int8) (violation string) {
 			a.Detach(w.now+VoidAfter, w.now)
 		case LookTake:
 			a.Take(w.now)
-			a.caller, a.until = holds, w.now+holdFor
-			return ""
+			if a.once && !a.looked {
+				a.caller = looks
+				w.put(flight{kind: slotCall, who: i, sent: w.now, at: w.now + roundTrip/2})
+				return ""
+			}
+			return w.begins(i)
 		case LookTold:
 			a.caller, a.result = gone, a.Told
 		default:
@@ -397,9 +417,15 @@ func (w *world) gives(i int8) string {
 		}
 		return ""
 	}
-	a.caller = releases
-	w.put(flight{kind: leaveCall, who: i, sent: w.now, at: w.now + roundTrip/2, void: a.copiesUntil(w.now)})
+	a.caller, a.Complete = releases, a.atWork && !a.errs
+	w.put(w.leave(i))
 	return ""
+}
+
+// leave prepares a leave.
+func (w *world) leave(i int8) flight {
+	a := &w.actors[i]
+	return flight{kind: leaveCall, who: i, sent: w.now, at: w.now + roundTrip/2, void: a.copiesUntil(w.now), stores: a.Complete}
 }
 
 // copiesUntil is what the driver keeps as void: until when a copy of the enter may run.
@@ -426,7 +452,7 @@ func (w *world) ticks(i int8) string {
 	case ToProbe:
 		w.put(flight{kind: renewCall, who: i, sent: w.now, at: w.now + roundTrip/2, asked: ProbeTerm})
 	case ToLeave:
-		w.put(flight{kind: leaveCall, who: i, sent: w.now, at: w.now + roundTrip/2, void: a.copiesUntil(w.now)})
+		w.put(w.leave(i))
 	}
 	return w.look(i)
 }
@@ -519,7 +545,7 @@ func (w *world) judgeRelease(i int8) string {
 	switch {
 	case a.result == TellDone && a.wasRev:
 		return fmt.Sprintf("S4: the release of %c says nil; its lease was revoked before", 'A'+i)
-	case a.result == TellLost && !w.spoilt:
+	case a.result == TellLost && !w.spoilt && !a.Complete: // a run that could not be stored is lost
 		return fmt.Sprintf("S4: the release of %c, before its deadline, says that the lease was lost", 'A'+i)
 	case a.result == TellRevoked && !a.revokd:
 		return fmt.Sprintf("S4: the release of %c says revoked", 'A'+i)
@@ -546,6 +572,9 @@ func (w *world) judge() string {
 		}
 	}
 	if violation := w.judgeKept(); violation != "" {
+		return violation
+	}
+	if violation := w.judgeRuns(); violation != "" {
 		return violation
 	}
 	if used > w.limit && !w.spoilt {
@@ -580,7 +609,7 @@ func (w *world) String() string {
 	for i := range w.n {
 		a := &w.actors[i]
 		state := [...]string{"entering", "waiting", "holding", "lost", "leaving", "over"}[a.State]
-		fmt.Fprintf(&b, " %c:%s/%s", 'A'+i, state, [...]string{"-", "waits", "holds", "releases", "rests", "gone"}[a.caller])
+		fmt.Fprintf(&b, " %c:%s/%s", 'A'+i, state, [...]string{"-", "waits", "looks", "holds", "releases", "rests", "gone"}[a.caller])
 		if w.redis.expiry[i] > w.now {
 			fmt.Fprintf(&b, "(lease %.2fs)", (w.redis.expiry[i] - w.now).Seconds())
 		}

@@ -17,7 +17,7 @@ import (
 // an operator revokes, somebody flushes. The explorer walks all courses with up to a number of
 // deviations (LEASEHOLD_DEVIATIONS), and looks at each state once.
 
-var callNames = [...]string{"", "enter", "leave", "renewal", "ask", "renewal that asks", "message", "recall"}
+var callNames = [...]string{"", "enter", "leave", "renewal", "ask", "renewal that asks", "question", "message", "recall"}
 
 // A deviation is something unusual that can happen in a state.
 type deviation struct {
@@ -71,6 +71,9 @@ func (w *world) deviations(all []deviation) []deviation {
 			all = append(all, deviation{who + " gives back", func(w *world) string { return w.gives(i) }},
 				deviation{who + " holds on", func(w *world) string { w.actors[i].until += 2 * worldTTL; return "" }})
 		}
+		if a.caller == holds && a.atWork {
+			all = append(all, deviation{"the run of " + who + " fails", func(w *world) string { w.actors[i].errs = true; return w.gives(i) }})
+		}
 		if a.caller == rests {
 			all = append(all, deviation{who + " is used again", func(w *world) string { return w.resumes(i) }})
 		}
@@ -87,7 +90,7 @@ func (w *world) deviations(all []deviation) []deviation {
 		}
 	}
 	return append(all, deviation{"all processes stop", func(w *world) string { w.now += stopFor; w.stopped = w.now; return "" }},
-		deviation{"FLUSHALL", func(w *world) string { w.redis = serverKeys{}; w.spoilt = true; return "" }})
+		deviation{"FLUSHALL", func(w *world) string { w.redis = serverKeys{}; w.spoilt, w.flushed = true, true; return "" }})
 }
 
 // silence makes the caller of a call hear nothing of it.
@@ -172,6 +175,8 @@ var scenes = map[string]func() *world{
 	"one that keeps":              func() *world { return newWorld(1, 1, keeping(1)) },
 	"one that keeps, and another": func() *world { return newWorld(2, 1, keeping(1)) },
 	"two that keep":               func() *world { return newWorld(2, 1, keeping(2)) },
+	"two that run a slot":         func() *world { return newWorld(2, 1, running) },
+	"two of one handle that run":  func() *world { return newWorld(2, 1, func(w *world) { running(w); w.oneHandle = true }) },
 	"MaxHold":                     func() *world { return newWorld(1, 1, func(w *world) { w.actors[0].MaxHold = 200 * time.Millisecond }) },
 }
 

@@ -17,6 +17,8 @@ var once = []mutation{
 		"if expiry > now and not repeated then", "if not repeated then"),
 	cut("once: only a lease that is held here completes", "internal/lease/release.go", onceTests, "Completes",
 		"m.closed); was == life.Holding && mark != nil {", "m.closed); mark != nil {"),
+	cut("once: a run that was not stored is lost, whoever else left", "internal/life/leaving.go", "./internal/life", "TestExplorer",
+		"now < a.Deadline || a.Complete", "now < a.Deadline"),
 	cut("once: a failed run leaves the slot open", "mutex/once.go", onceTests, "Slot",
 		"succeeded = err == nil", "succeeded = true"),
 	cut("once: Close leaves the slot open", "internal/lease/release.go", onceTests, "Slot",
