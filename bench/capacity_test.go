@@ -12,9 +12,9 @@ import (
 	"github.com/leasehold-go/leasehold/bench/internal/harness"
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/keys"
-	"github.com/leasehold-go/leasehold/internal/lease"
 	"github.com/leasehold-go/leasehold/internal/life"
-	protocol "github.com/leasehold-go/leasehold/internal/permits"
+	counted "github.com/leasehold-go/leasehold/internal/permits"
+	"github.com/leasehold-go/leasehold/internal/protocol"
 )
 
 // saturating is how many goroutines keep a server busy.
@@ -33,7 +33,7 @@ func BenchmarkCapacity(b *testing.B) {
 	b.Run("turns", turnsCapacity)
 	b.Run("renewals", renewalsCapacity)
 	b.Run("hits", hitsCapacity)
-	for _, waiters := range []int{lease.MaxAsk, 1} {
+	for _, waiters := range []int{protocol.MaxAsk, 1} {
 		b.Run(fmt.Sprintf("waiters=%d", waiters), func(b *testing.B) { asksCapacity(b, waiters) })
 	}
 }
@@ -107,10 +107,10 @@ func renewalsCapacity(b *testing.B) {
 		for j := range held[i] {
 			held[i][j] = request(b, fmt.Sprintf("key-%d-%d", i, j), 1)
 		}
-		enter(b, client, held[i], lease.Granted)
+		enter(b, client, held[i], life.Granted)
 	}
 	renew := func(ctx context.Context, i int) error {
-		return each(ctx, client, held[i], func(r *attempt) *call.Call { return r.Renew(lease.RenewOptions{Term: attemptTTL}) },
+		return each(ctx, client, held[i], func(r *attempt) *call.Call { return r.Renew(protocol.RenewOptions{Term: attemptTTL}) },
 			func(r *attempt, v []int64) error {
 				if reply, err := r.ReadRenew(v); err != nil || reply.Term <= 0 {
 					return fmt.Errorf("a lease was not renewed: %v", v)
@@ -141,11 +141,11 @@ func asksCapacity(b *testing.B, waiters int) {
 		queues[i] = make([][]*attempt, batch)
 		for j := range queues[i] {
 			key := fmt.Sprintf("key-%d-%d", i, j)
-			enter(b, client, []*attempt{request(b, key, 0)}, lease.Granted)
+			enter(b, client, []*attempt{request(b, key, 0)}, life.Granted)
 			for k := range waiters {
 				queues[i][j] = append(queues[i][j], request(b, key, k+1))
 			}
-			enter(b, client, queues[i][j], lease.Queued)
+			enter(b, client, queues[i][j], life.Queued)
 		}
 	}
 	ask := func(ctx context.Context, i int) error {
@@ -189,18 +189,18 @@ const attemptTTL = time.Hour
 
 // attempt is a request, and the resource that it is for.
 type attempt struct {
-	lease.Request
-	res *protocol.Resource
+	protocol.Request
+	res *counted.Resource
 }
 
 func newAttempt(named keys.Resource, fenced bool, seq int) *attempt {
-	res := protocol.NewResource(named, fenced, false)
-	t := lease.Terms{Handle: "handle0000000000000000", Seq: uint64(seq) + 1, Permits: 1, TTL: attemptTTL, Limit: 1}
+	res := counted.NewResource(named, fenced, false)
+	t := protocol.Terms{Handle: "handle0000000000000000", Seq: uint64(seq) + 1, Permits: 1, TTL: attemptTTL, Limit: 1}
 	return &attempt{res.Request(t), res}
 }
 
-func requests(all []*attempt) []lease.Request {
-	plain := make([]lease.Request, len(all))
+func requests(all []*attempt) []protocol.Request {
+	plain := make([]protocol.Request, len(all))
 	for i, a := range all {
 		plain[i] = a.Request
 	}
@@ -208,10 +208,10 @@ func requests(all []*attempt) []lease.Request {
 }
 
 // enter has all locked, or queued.
-func enter(b testing.TB, client *call.Client, all []*attempt, want lease.Code) {
+func enter(b testing.TB, client *call.Client, all []*attempt, want life.Code) {
 	b.Helper()
 	err := each(context.Background(), client, all, func(r *attempt) *call.Call {
-		return r.Enter(lease.EnterOptions{Wait: true})
+		return r.Enter(protocol.EnterOptions{Wait: true})
 	}, func(r *attempt, v []int64) error {
 		if reply, err := r.ReadEnter(&call.Call{}, v); err != nil || reply.Code != want {
 			return fmt.Errorf("an enter was answered %v; want %d", v, want)

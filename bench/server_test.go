@@ -11,7 +11,7 @@ import (
 	"github.com/leasehold-go/leasehold/bench/internal/harness"
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/keys"
-	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/life"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
@@ -34,9 +34,9 @@ func BenchmarkServerTime(b *testing.B) {
 			all[i] = newAttempt(named, kind == keys.Mutex, i)
 		}
 		return func() error {
-			enter(b, client, all, lease.Granted)
+			enter(b, client, all, life.Granted)
 			return each(ctx, client, all, func(r *attempt) *call.Call { return r.Leave(0) }, func(r *attempt, v []int64) error {
-				if r, err := r.ReadLeave(v); err != nil || r.Code != lease.Held {
+				if r, err := r.ReadLeave(v); err != nil || r.Code != life.Held {
 					return fmt.Errorf("a leave was answered %v", v)
 				}
 				return nil

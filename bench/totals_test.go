@@ -14,8 +14,9 @@ import (
 	"github.com/leasehold-go/leasehold/bench/internal/harness"
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/keys"
-	"github.com/leasehold-go/leasehold/internal/lease"
-	protocol "github.com/leasehold-go/leasehold/internal/permits"
+	"github.com/leasehold-go/leasehold/internal/life"
+	counted "github.com/leasehold-go/leasehold/internal/permits"
+	"github.com/leasehold-go/leasehold/internal/protocol"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/setting"
 	"github.com/leasehold-go/leasehold/internal/totals"
@@ -29,12 +30,12 @@ type desk struct {
 	client   *call.Client
 	stats    *redis.Client
 	family   *totals.Family // nil: without a total
-	resource func(key string) lease.Resource
+	resource func(key string) protocol.Resource
 	limit    int
 	seq      uint64
-	held     []lease.Request
+	held     []protocol.Request
 	keyOf    map[uint64]string
-	waiting  map[uint64]lease.Request
+	waiting  map[uint64]protocol.Request
 	asked    time.Time
 }
 
@@ -46,21 +47,21 @@ func newDesk(b *testing.B, rdb, stats *redis.Client, total, limit int) *desk {
 	redistest.WantErr(b, err)
 	nextDesk++
 	family := keys.Family{Kind: keys.Semaphore, Name: "desk" + strconv.Itoa(nextDesk)}
-	d := &desk{b: b, client: client, stats: stats, limit: limit, keyOf: map[uint64]string{}, waiting: map[uint64]lease.Request{}}
+	d := &desk{b: b, client: client, stats: stats, limit: limit, keyOf: map[uint64]string{}, waiting: map[uint64]protocol.Request{}}
 	if total > 0 {
 		d.family = totals.NewFamily(family, total, 0)
 	}
-	known := map[string]lease.Resource{}
-	d.resource = func(key string) lease.Resource {
+	known := map[string]protocol.Resource{}
+	d.resource = func(key string) protocol.Resource {
 		if r := known[key]; r != nil {
 			return r
 		}
-		var r lease.Resource
+		var r protocol.Resource
 		var err error
 		if total > 0 {
 			r, err = d.family.Resource(key)
 		} else {
-			r, err = protocol.Family{Family: family}.Resource(key)
+			r, err = counted.Family{Family: family}.Resource(key)
 		}
 		redistest.WantErr(b, err)
 		known[key] = r
@@ -79,7 +80,7 @@ func (d *desk) do(c *call.Call) []int64 {
 }
 
 // hear takes grants to those that waited.
-func (d *desk) hear(grants []lease.Result) {
+func (d *desk) hear(grants []protocol.Result) {
 	for _, g := range grants {
 		d.held = append(d.held, d.waiting[g.Seq])
 		delete(d.waiting, g.Seq)
@@ -89,15 +90,15 @@ func (d *desk) hear(grants []lease.Result) {
 func (d *desk) enter(key string) {
 	d.b.Helper()
 	d.seq++
-	q := d.resource(key).Request(lease.Terms{
+	q := d.resource(key).Request(protocol.Terms{
 		Handle: "handle0000000000000000", Seq: d.seq, Permits: 1, TTL: 10 * time.Minute, Limit: d.limit, Want: 1,
 	})
-	c := q.Enter(lease.EnterOptions{Wait: true})
+	c := q.Enter(protocol.EnterOptions{Wait: true})
 	r, err := q.ReadEnter(c, d.do(c))
 	switch {
 	case err != nil:
 		d.b.Fatal(err)
-	case r.Code == lease.Granted:
+	case r.Code == life.Granted:
 		d.held = append(d.held, q)
 	default:
 		d.waiting[d.seq], d.keyOf[d.seq] = q, key
@@ -111,7 +112,7 @@ func (d *desk) leave() {
 	q := d.held[0]
 	d.held = d.held[1:]
 	r, err := q.ReadLeave(d.do(q.Leave(0)))
-	if err != nil || r.Code != lease.Held {
+	if err != nil || r.Code != life.Held {
 		d.b.Fatalf("leave: %+v, %v", r, err)
 	}
 	d.hear(r.Grants)
@@ -121,7 +122,7 @@ func (d *desk) leave() {
 func (d *desk) live(keys int) {
 	d.b.Helper()
 	d.asked = time.Now()
-	byKey := map[string][]lease.Request{}
+	byKey := map[string][]protocol.Request{}
 	for seq, q := range d.waiting {
 		key := d.keyOf[seq]
 		if _, together := d.resource(key).(*totals.Resource); together {
@@ -132,7 +133,7 @@ func (d *desk) live(keys int) {
 	for key, all := range byKey {
 		res := d.resource(key)
 		for len(all) > 0 {
-			some := all[:min(len(all), lease.MaxAsk)]
+			some := all[:min(len(all), protocol.MaxAsk)]
 			all = all[len(some):]
 			c := res.Ask(some)
 			r, err := res.ReadAsk(c, d.do(c), some)
@@ -252,7 +253,7 @@ func BenchmarkRaise(b *testing.B) {
 		d.live(300)
 		// A key of the family alone takes the setting: the total is "" there.
 		raise := func() bool {
-			c := d.family.Whole().Set(lease.SetOptions{Handle: "another000000000000000", Limit: 100_000, Number: time.Now().UnixMicro()})
+			c := d.family.Whole().Set(protocol.SetOptions{Handle: "another000000000000000", Limit: 100_000, Number: time.Now().UnixMicro()})
 			r, err := setting.Read(d.do(c))
 			redistest.CheckNow(b, err == nil && r.Stored, "set: %+v, %v", r, err)
 			return r.More

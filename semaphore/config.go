@@ -9,6 +9,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/lease"
 	"github.com/leasehold-go/leasehold/internal/localturns"
 	"github.com/leasehold-go/leasehold/internal/permits"
+	"github.com/leasehold-go/leasehold/internal/protocol"
 	"github.com/leasehold-go/leasehold/internal/totals"
 )
 
@@ -185,14 +186,14 @@ func (c Config) family() keys.Family {
 // manager returns the configuration of the manager. withTotal is nil without a Total.
 func (c Config) manager(withTotal *totals.Family) lease.Config {
 	family := c.family()
-	var protocol lease.Protocol = permits.Family{Family: family, Keeps: c.KeepFor > 0}
+	var p protocol.Protocol = permits.Family{Family: family, Keeps: c.KeepFor > 0}
 	if withTotal != nil {
-		protocol = withTotal
+		p = withTotal
 	}
 	return lease.Config{
 		Package:     "semaphore",
 		Family:      family,
-		Protocol:    protocol,
+		Protocol:    p,
 		TTL:         c.TTL,
 		MaxHold:     c.MaxHold,
 		MaxWaiters:  c.MaxWaiters,

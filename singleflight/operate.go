@@ -10,9 +10,9 @@ import (
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/envelope"
 	"github.com/leasehold-go/leasehold/internal/keys"
-	"github.com/leasehold-go/leasehold/internal/lease"
 	"github.com/leasehold-go/leasehold/internal/listing"
 	"github.com/leasehold-go/leasehold/internal/loads"
+	"github.com/leasehold-go/leasehold/internal/protocol"
 	"github.com/leasehold-go/leasehold/internal/revoke"
 )
 
@@ -27,7 +27,7 @@ import (
 func (g *Group[T]) Inspect(ctx context.Context, key string) (State, error) {
 	call.NeedCtx(ctx)
 	seen := make(chan loads.State, 1) // not a variable: the caller may have left
-	err := g.manager.Run(ctx, "inspect", key, inspectWithin, func(ctx context.Context, r lease.Resource) error {
+	err := g.manager.Run(ctx, "inspect", key, inspectWithin, func(ctx context.Context, r protocol.Resource) error {
 		if err := g.manager.Client().Reachable(ctx, r.FirstKey()); err != nil {
 			return err
 		}
@@ -85,13 +85,13 @@ func (g *Group[T]) state(s loads.State) State {
 // Revoke again. Revoke costs three round trips or more, and takes at most 10 s.
 func (g *Group[T]) Revoke(ctx context.Context, key, loadID, reason string) error {
 	call.NeedCtx(ctx)
-	return revoke.Revoke(ctx, g.manager, key, loadID, reason, func(ctx context.Context, own lease.Resource) (lease.Resource, string, error) {
+	return revoke.Revoke(ctx, g.manager, key, loadID, reason, func(ctx context.Context, own protocol.Resource) (protocol.Resource, string, error) {
 		return g.findLoad(ctx, key, loadID, own)
 	})
 }
 
 // findLoad returns the member of a load, or of a waiter, and the schema that it belongs to.
-func (g *Group[T]) findLoad(ctx context.Context, key, id string, own lease.Resource) (lease.Resource, string, error) {
+func (g *Group[T]) findLoad(ctx context.Context, key, id string, own protocol.Resource) (protocol.Resource, string, error) {
 	family := g.family
 	l := listing.New(g.rdb, family.Prefix)
 	find := func(r listing.Resource) (string, error) {

@@ -11,6 +11,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/life"
 	"github.com/leasehold-go/leasehold/internal/nested"
+	"github.com/leasehold-go/leasehold/internal/protocol"
 )
 
 // Attempt describes what an Acquire asks for.
@@ -279,7 +280,7 @@ func (c *caller) hear() (answer any, err error) {
 	told, r := at.life.Told, at.heard
 	m.mu.Unlock()
 	if r == nil {
-		r = &Result{Err: errNoAnswer}
+		r = &protocol.Result{Err: errNoAnswer}
 	}
 	switch told {
 	case life.TellAnswer:
@@ -301,15 +302,15 @@ func (c *caller) hear() (answer any, err error) {
 	return nil, nil
 }
 
-func (c *caller) onAnswer(r *Result) (answer any, err error) {
+func (c *caller) onAnswer(r *protocol.Result) (answer any, err error) {
 	switch r.Code {
-	case Answered:
+	case life.Answered:
 		return r.Answer, nil
-	case TooMany:
+	case life.TooMany:
 		return nil, c.fail(keys.Invalid("asks for %d permits; the limit is %d", c.at.Permits, r.Limit))
-	case QueueFull:
+	case life.QueueFull:
 		return nil, c.fail(leasehold.ErrQueueFull, c.m.busyError(*r.State))
-	case Busy:
+	case life.Busy:
 		return nil, c.fail(c.m.busyError(*r.State))
 	}
 	return nil, c.fail(leasehold.ErrUnavailable, r.Err) // a foreign value

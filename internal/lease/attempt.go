@@ -11,6 +11,7 @@ import (
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/life"
+	"github.com/leasehold-go/leasehold/internal/protocol"
 	"github.com/leasehold-go/leasehold/internal/schedule"
 )
 
@@ -20,23 +21,23 @@ import (
 // the life and the fields below it.
 type attempt struct {
 	m   *Manager
-	res Resource
-	req Request
+	res protocol.Resource
+	req protocol.Request
 	seq uint64
 	Attempt
 
 	entry schedule.Entry // guarded by the schedule
 
 	life   life.Life
-	heard  *Result       // why its caller or releaser is told something other than the lease
-	wake   chan struct{} // holds one signal; nil: nobody has slept for it yet
-	dueAt  life.Moment   // when its entry is due; 0 or never: it is not scheduled
-	call   *call.Call    // that the schedule sent for its present state, until it has its outcome
-	void   int64         // server time (µs) until which a copy of an enter may still arrive; 0: none can
-	ticket int64         // place in the queue, once it had one
+	heard  *protocol.Result // why its caller or releaser is told something other than the lease
+	wake   chan struct{}    // holds one signal; nil: nobody has slept for it yet
+	dueAt  life.Moment      // when its entry is due; 0 or never: it is not scheduled
+	call   *call.Call       // that the schedule sent for its present state, until it has its outcome
+	void   int64            // server time (µs) until which a copy of an enter may still arrive; 0: none can
+	ticket int64            // place in the queue, once it had one
 
-	group     *group // that asks for it, while it is queued
-	lastState *State // of its key, if its group has others, or if it left its group
+	group     *group          // that asks for it, while it is queued
+	lastState *protocol.State // of its key, if its group has others, or if it left its group
 	leftGroup life.Moment
 
 	token   uint64
@@ -61,7 +62,7 @@ var (
 
 // newAttempt makes an attempt with an owner id of its own, so that the scripts do not mistake
 // it for an earlier one.
-func (m *Manager) newAttempt(res Resource, of Attempt) *attempt {
+func (m *Manager) newAttempt(res protocol.Resource, of Attempt) *attempt {
 	a := &attempt{m: m, res: res, seq: m.seq.Add(1), Attempt: of}
 	a.life = life.New(life.Options{
 		TTL: m.cfg.TTL, MaxHold: m.cfg.MaxHold, Waits: of.Wait, FailsFast: m.cfg.FailsFast, Confirms: m.replicated(), Dice: rand.Uint32() | 1,
@@ -69,7 +70,7 @@ func (m *Manager) newAttempt(res Resource, of Attempt) *attempt {
 	if of.Turns != nil { // each turn has its own MaxHold
 		a.life.MaxHold = 0
 	}
-	a.req = res.Request(Terms{Handle: m.handle, Seq: a.seq, Permits: of.Permits, TTL: m.cfg.TTL, Limit: of.Limit, Keeps: of.Keeps, Want: of.Want})
+	a.req = res.Request(protocol.Terms{Handle: m.handle, Seq: a.seq, Permits: of.Permits, TTL: m.cfg.TTL, Limit: of.Limit, Keeps: of.Keeps, Want: of.Want})
 	return a
 }
 
@@ -102,7 +103,7 @@ func (e endedLease) tell() {
 
 // step locks the handle, makes a step of the life, and does what follows from it. r is what the
 // step is about; nil: time, or a wish of the user.
-func (a *attempt) step(r *Result, do func(now life.Moment) life.Effect) {
+func (a *attempt) step(r *protocol.Result, do func(now life.Moment) life.Effect) {
 	a.m.mu.Lock()
 	end := a.after(do(a.m.now()), r)
 	a.m.mu.Unlock()
@@ -112,20 +113,20 @@ func (a *attempt) step(r *Result, do func(now life.Moment) life.Effect) {
 // news makes the step of a waiting attempt for what another call than its own enter says, sent
 // at the moment sent: the ask of its group (asked), or a call that granted to it. Called with the
 // lock.
-func (a *attempt) news(r *Result, asked bool, sent life.Moment) {
+func (a *attempt) news(r *protocol.Result, asked bool, sent life.Moment) {
 	a.after(a.life.OnNews(&r.Outcome, asked, sent, a.m.now()), r)
 }
 
 // after does what follows from a step of the life. r is what the step was about. Called with the
 // lock. Its caller frees the lock and then calls tell of the result.
-func (a *attempt) after(fx life.Effect, r *Result) (end endedLease) {
+func (a *attempt) after(fx life.Effect, r *protocol.Result) (end endedLease) {
 	m := a.m
 	if was := a.state; a.life.State != was {
 		a.state, a.call = a.life.State, nil
 		a.moved(was, r)
 	}
 	if a.life.Told != life.WaitOn && a.heard == nil && r != nil {
-		a.heard = new(Result)
+		a.heard = new(protocol.Result)
 		*a.heard = *r
 	}
 	if fx&life.CameLate != 0 {
@@ -148,7 +149,7 @@ func (a *attempt) after(fx life.Effect, r *Result) (end endedLease) {
 }
 
 // moved keeps the lists of the handle.
-func (a *attempt) moved(was life.State, r *Result) {
+func (a *attempt) moved(was life.State, r *protocol.Result) {
 	m := a.m
 	if was == life.Waiting {
 		a.leaveGroup()
@@ -173,7 +174,7 @@ func (a *attempt) moved(was life.State, r *Result) {
 }
 
 // ended notes why a lease ended for its holder.
-func (a *attempt) ended(r *Result) endedLease {
+func (a *attempt) ended(r *protocol.Result) endedLease {
 	switch a.life.Ending {
 	case life.ByHolder:
 		a.why = leasehold.ErrReleased
@@ -247,7 +248,7 @@ func (a *attempt) Due(t time.Time, calls []*call.Call) ([]*call.Call, time.Time,
 		if do == life.ToRenew {
 			term = a.life.Term(now)
 		}
-		c = a.renewal(t, RenewOptions{Term: term})
+		c = a.renewal(t, protocol.RenewOptions{Term: term})
 		c.Done = func(ints []int64, err error) { _ = a.onRenewed(c, term, ints, err) }
 	case life.ToLeave:
 		c = a.leaveCall()
@@ -268,7 +269,7 @@ func (a *attempt) Due(t time.Time, calls []*call.Call) ([]*call.Call, time.Time,
 // hear reads the outcome of a call about the attempt: what the server says, or why there is no
 // answer, whether a copy of the call may still run, and whether replicas confirmed it. Grants to
 // others in it are passed on.
-func (a *attempt) hear(c *call.Call, ints []int64, err error, read func(reply []int64) (Reply, error)) (r Reply) {
+func (a *attempt) hear(c *call.Call, ints []int64, err error, read func(reply []int64) (protocol.Reply, error)) (r protocol.Reply) {
 	if err == nil {
 		r, err = read(ints)
 	}
@@ -278,7 +279,7 @@ func (a *attempt) hear(c *call.Call, ints []int64, err error, read func(reply []
 	} else if len(r.Grants) > 0 {
 		a.m.Granted(r.Grants, c.Sent)
 	}
-	if r.Copied = c.Copied(); r.Code == Granted || r.Code == Held {
+	if r.Copied = c.Copied(); r.Code == life.Granted || r.Code == life.Held {
 		missing := c.Unconfirmed()
 		r.TooFew, r.Confirmed = missing != nil, missing == nil && c.Confirm == a.m.confirm
 		r.Err = cmp.Or(missing, r.Err)
@@ -287,26 +288,26 @@ func (a *attempt) hear(c *call.Call, ints []int64, err error, read func(reply []
 }
 
 // noReply returns the Result of a call that failed with err.
-func (a *attempt) noReply(err error) Result {
-	r := Result{Outcome: life.Outcome{Code: Unanswered}, Err: err}
+func (a *attempt) noReply(err error) protocol.Result {
+	r := protocol.Result{Outcome: life.Outcome{Code: life.Unanswered}, Err: err}
 	reason, revoked := call.Revoked(err)
 	switch class := call.Classify(err); {
 	case revoked:
-		return Result{Outcome: life.Outcome{Code: Revoked}, Reason: reason}
+		return protocol.Result{Outcome: life.Outcome{Code: life.Revoked}, Reason: reason}
 	case strings.Contains(err.Error(), "WRONGTYPE"):
-		r.Code = Foreign // the scripts check the types of all keys before they write
+		r.Code = life.Foreign // the scripts check the types of all keys before they write
 	case class == call.Refused:
-		r.Code = Refused
+		r.Code = life.Refused
 	case class == call.NotNow:
-		r.Code = NotSent
+		r.Code = life.NotSent
 	}
-	r.Away = r.Code >= NotSent && a.m.client.Away(a.res.FirstKey())
+	r.Away = r.Code >= life.NotSent && a.m.client.Away(a.res.FirstKey())
 	return r
 }
 
 // renewal prepares a call that renews the lease. Called with the lock, or with the caller's
 // own view of the deadline.
-func (a *attempt) renewal(now time.Time, o RenewOptions) *call.Call {
+func (a *attempt) renewal(now time.Time, o protocol.RenewOptions) *call.Call {
 	o.EnterMayArriveUntil, o.HeldFor = a.void, a.m.moment(now)-a.grantAt
 	c := a.req.Renew(o)
 	c.Rank, c.By, c.Confirm = call.KeepsLease, a.m.time(a.life.Deadline), a.m.confirm
@@ -314,7 +315,7 @@ func (a *attempt) renewal(now time.Time, o RenewOptions) *call.Call {
 }
 
 // onRenewed processes the outcome of the renewal c for term, and returns its Result.
-func (a *attempt) onRenewed(c *call.Call, term time.Duration, ints []int64, err error) Reply {
+func (a *attempt) onRenewed(c *call.Call, term time.Duration, ints []int64, err error) protocol.Reply {
 	m := a.m
 	r := a.hear(c, ints, err, a.req.ReadRenew)
 	a.step(&r.Result, func(now life.Moment) life.Effect {
@@ -323,7 +324,7 @@ func (a *attempt) onRenewed(c *call.Call, term time.Duration, ints []int64, err 
 		}
 		if a.life.State == life.Holding {
 			a.failure = r.Err
-			if term != life.ProbeTerm || r.Code != Granted {
+			if term != life.ProbeTerm || r.Code != life.Granted {
 				m.tellRenewed(m.time(a.life.Deadline), &r.Result)
 			}
 		}
@@ -348,7 +349,7 @@ func (a *attempt) onLeft(c *call.Call, ints []int64, err error) {
 	r := a.hear(c, ints, err, a.req.ReadLeave)
 	a.step(&r.Result, func(now life.Moment) life.Effect {
 		fx := a.life.OnLeave(&r.Outcome, now)
-		if r.Code == Revoked {
+		if r.Code == life.Revoked {
 			fx |= life.Ask // the answer did not tell of the grants that the call made
 		}
 		return fx

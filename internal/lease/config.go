@@ -18,6 +18,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/inbox"
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/life"
+	"github.com/leasehold-go/leasehold/internal/protocol"
 	"github.com/leasehold-go/leasehold/internal/report"
 	"github.com/leasehold-go/leasehold/internal/schedule"
 )
@@ -33,7 +34,7 @@ const (
 type Config struct {
 	Package     string // for errors
 	Family      keys.Family
-	Protocol    Protocol
+	Protocol    protocol.Protocol
 	TTL         time.Duration // 0: DefaultTTL
 	MaxHold     time.Duration // 0: no bound
 	MaxWaiters  int           // 0: no bound
@@ -109,7 +110,7 @@ func New(rdb redis.UniversalClient, cfg Config, extra ...error) (*Manager, error
 		closing:   make(chan struct{}),
 		attempts:  map[uint64]*attempt{},
 		groups:    map[string]*group{},
-		resources: map[string]Resource{},
+		resources: map[string]protocol.Resource{},
 		goingOn:   map[string]bool{},
 	}
 	m.idle = sync.NewCond(&m.mu)

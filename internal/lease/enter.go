@@ -6,6 +6,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/life"
+	"github.com/leasehold-go/leasehold/internal/protocol"
 )
 
 // An enter is one call of that kind. It may outlive the Acquire that sent it.
@@ -22,7 +23,7 @@ type enter struct {
 func (c *caller) prepare(us int64) *enter {
 	at := c.at
 	e := &enter{at: at, seat: at.Seat, made: time.Now(), void: us + life.VoidAfter.Microseconds()}
-	o := EnterOptions{VoidAfter: &e.void, Wait: at.Wait, Ticket: at.ticket, MaxWaiters: c.m.cfg.MaxWaiters, AwaitsKept: at.AwaitsKept}
+	o := protocol.EnterOptions{VoidAfter: &e.void, Wait: at.Wait, Ticket: at.ticket, MaxWaiters: c.m.cfg.MaxWaiters, AwaitsKept: at.AwaitsKept}
 	if at.ticket != 0 || c.again {
 		o.MaxWaiters = 0 // it has a place in the queue already
 	}
@@ -84,7 +85,7 @@ func (a *attempt) wakes() <-chan struct{} {
 // onNoClock notes that an enter could not be sent, because the server did not tell its time.
 func (a *attempt) onNoClock(err error, sent time.Time) {
 	r := a.noReply(err)
-	r.Code = NotSent
+	r.Code = life.NotSent
 	a.step(&r, func(now life.Moment) life.Effect {
 		a.failure = err
 		return a.life.Unanswered(&r.Outcome, a.m.moment(sent), now)
@@ -134,7 +135,7 @@ func (e *enter) start(ctx context.Context) {
 func (e *enter) onDone(ints []int64, err error) {
 	at := e.at
 	m := at.m
-	r := at.hear(e.call, ints, err, func(reply []int64) (Reply, error) { return at.req.ReadEnter(e.call, reply) })
+	r := at.hear(e.call, ints, err, func(reply []int64) (protocol.Reply, error) { return at.req.ReadEnter(e.call, reply) })
 	sentAt, gotAt := e.call.Sent, time.Now()
 	if sentAt.IsZero() {
 		sentAt = e.made
@@ -143,13 +144,13 @@ func (e *enter) onDone(ints []int64, err error) {
 		m.client.Learn(at.res.FirstKey(), call.Sample{Micros: r.Now, Sent: sentAt, Got: gotAt})
 		m.events.RoundTrip(m.cfg.TTL, gotAt.Sub(sentAt))
 	}
-	if r.Code == Busy || r.Code == TooMany || r.Code == QueueFull {
+	if r.Code == life.Busy || r.Code == life.TooMany || r.Code == life.QueueFull {
 		state := r.State // a copy, so that the reply can be freed
 		r.Result.State = &state
 		r.Limit = state.Limit
 	}
 	at.step(&r.Result, func(life.Moment) life.Effect {
-		if r.Copied || r.Code == Unanswered {
+		if r.Copied || r.Code == life.Unanswered {
 			at.void = max(at.void, e.void)
 		}
 		at.failure = r.Err

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/life"
+	"github.com/leasehold-go/leasehold/internal/protocol"
 	"github.com/leasehold-go/leasehold/internal/report"
 )
 
@@ -99,12 +101,12 @@ func (a *attempt) logged() []slog.Attr {
 }
 
 // tellRenewed tells of the outcome of a renewal of a lease with this deadline.
-func (m *Manager) tellRenewed(deadline time.Time, r *Result) {
+func (m *Manager) tellRenewed(deadline time.Time, r *protocol.Result) {
 	e := leasehold.Event{Kind: leasehold.EventRenewed, Outcome: leasehold.OutcomeOK}
 	switch {
-	case m.events == nil || r.Code == Ended: // in which case it gave the lease back
+	case m.events == nil || r.Code == life.Ended: // in which case it gave the lease back
 		return
-	case r.Code == Gone || r.Code == Revoked:
+	case r.Code == life.Gone || r.Code == life.Revoked:
 		e.Outcome = leasehold.OutcomeLost
 	case r.Err != nil:
 		e.Outcome = leasehold.OutcomeUnavailable
@@ -121,7 +123,7 @@ func (l *Lease) TurnHeldTooLong() { l.a.tellEnded(leasehold.ErrMaxHold, false) }
 func (l *Lease) TurnReleasedLate() { l.a.tellStale() }
 
 // reached notes whether the server of res could be reached; err is the outcome of a call.
-func (m *Manager) reached(res Resource, err error) {
+func (m *Manager) reached(res protocol.Resource, err error) {
 	if m.events != nil {
 		m.Reached(res.FirstKey(), err)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/internal/life"
+	"github.com/leasehold-go/leasehold/internal/protocol"
 )
 
 // nothingSet is what a handle without Observer and Logger does for them in an Acquire and a
@@ -17,7 +18,7 @@ func nothingSet(m *Manager, a *attempt) {
 	a.tellEnded(nil, true)
 	m.reached(nil, nil)
 	m.reached(nil, nil)
-	m.tellRenewed(time.Time{}, &Result{Outcome: life.Outcome{Code: Granted}})
+	m.tellRenewed(time.Time{}, &protocol.Result{Outcome: life.Outcome{Code: life.Granted}})
 }
 
 func BenchmarkNothingSet(b *testing.B) {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/life"
+	"github.com/leasehold-go/leasehold/internal/protocol"
 )
 
 // What the tests of this package look at from within.
@@ -49,39 +50,39 @@ func (m *Manager) ClockIsOffBy() time.Duration {
 
 // Renewed hands a lease the reply to a renewal.
 func (l *Lease) Renewed(sent time.Time, reply []int64, err error) {
-	c := l.a.req.Renew(RenewOptions{Term: time.Second})
+	c := l.a.req.Renew(protocol.RenewOptions{Term: time.Second})
 	c.Sent = sent
 	l.a.onRenewed(c, time.Second, reply, err)
 }
 
 // Deliver hands the handle a grant that came in a reply.
-func (m *Manager) Deliver(r Result, sent time.Time) {
+func (m *Manager) Deliver(r protocol.Result, sent time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.deliver([]Result{r}, m.moment(sent))
+	m.deliver([]protocol.Result{r}, m.moment(sent))
 }
 
 // Heard is a waiter of a test, in a queue that no server knows.
 type Heard struct{ a *attempt }
 
 // Wait makes a waiter for an attempt of res, which asks for nothing by itself.
-func (m *Manager) Wait(res Resource, seq uint64) Heard {
+func (m *Manager) Wait(res protocol.Resource, seq uint64) Heard {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.now()
 	a := m.newAttempt(res, Attempt{Permits: 1, Limit: 1, Wait: true})
 	a.seq, a.life.State, a.state, a.wake = seq, life.Waiting, life.Waiting, make(chan struct{}, 1)
 	a.group = &group{m: m, res: res, waiters: []*attempt{a}}
-	a.group.learn(&Reply{Now: time.Now().UnixMicro()}, now, now)
+	a.group.learn(&protocol.Reply{Now: time.Now().UnixMicro()}, now, now)
 	m.attempts[seq] = a
 	return Heard{a}
 }
 
 // Request is the waiter's.
-func (h Heard) Request() Request { return h.a.req }
+func (h Heard) Request() protocol.Request { return h.a.req }
 
 // Verdict is what the waiter was told since the last call, and until when it holds.
-func (h Heard) Verdict() (r Result, until time.Time, told bool) {
+func (h Heard) Verdict() (r protocol.Result, until time.Time, told bool) {
 	m := h.a.m
 	select {
 	case <-h.a.wake:
@@ -92,7 +93,7 @@ func (h Heard) Verdict() (r Result, until time.Time, told bool) {
 	defer m.mu.Unlock()
 	switch h.a.life.State {
 	case life.Holding:
-		return Result{Outcome: life.Outcome{Code: Granted}, Token: h.a.token}, m.time(h.a.life.Deadline), true
+		return protocol.Result{Outcome: life.Outcome{Code: life.Granted}, Token: h.a.token}, m.time(h.a.life.Deadline), true
 	case life.Leaving, life.Over:
 		return *h.a.heard, until, true
 	}
@@ -103,8 +104,8 @@ func (h Heard) Verdict() (r Result, until time.Time, told bool) {
 func (h Heard) Forget() { (&caller{m: h.a.m, at: h.a}).leave() }
 
 // Asked hands the waiter's group the reply to an ask.
-func (h Heard) Asked(r Result) {
-	h.a.group.onAsked([]*attempt{h.a}, &call.Call{Sent: time.Now()}, &Reply{Now: time.Now().UnixMicro(), Waiters: []Result{r}})
+func (h Heard) Asked(r protocol.Result) {
+	h.a.group.onAsked([]*attempt{h.a}, &call.Call{Sent: time.Now()}, &protocol.Reply{Now: time.Now().UnixMicro(), Waiters: []protocol.Result{r}})
 }
 
 // DueNow makes a renewal due and returns how many calls that causes. They are not sent, and so
@@ -132,7 +133,7 @@ func (h Heard) Hint(at time.Time) time.Time {
 
 // LeavesDue returns how many leaves are due if the schedule looks twice at a lease that is to
 // be given back, while the first of them is queued.
-func (m *Manager) LeavesDue(res Resource) (n int) {
+func (m *Manager) LeavesDue(res protocol.Resource) (n int) {
 	a := m.newAttempt(res, Attempt{Permits: 1, Limit: 1})
 	now := m.now()
 	a.life.Send()
@@ -147,7 +148,7 @@ func (m *Manager) LeavesDue(res Resource) (n int) {
 
 // AsksAfterJoin reports whether a waiter whose enter was sent before a reply was lost asks at once
 // when it joins its group.
-func (m *Manager) AsksAfterJoin(res Resource, lost bool) bool {
+func (m *Manager) AsksAfterJoin(res protocol.Resource, lost bool) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.now()
@@ -156,7 +157,7 @@ func (m *Manager) AsksAfterJoin(res Resource, lost bool) bool {
 	if lost {
 		m.replyLost(res)
 	}
-	a.join(&Reply{Now: time.Now().UnixMicro()}, now, m.now())
+	a.join(&protocol.Reply{Now: time.Now().UnixMicro()}, now, m.now())
 	hinted := a.group.asking.Next(0) <= m.now()
 	a.leaveGroup()
 	return hinted

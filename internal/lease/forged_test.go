@@ -10,6 +10,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/internal/lease"
 	"github.com/leasehold-go/leasehold/internal/life"
+	"github.com/leasehold-go/leasehold/internal/protocol"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
@@ -47,7 +48,7 @@ func TestForgedTermIsBounded(t *testing.T) {
 	z := newForged(t)
 	z.m.Message(fmt.Sprintf("1 %d 9223372036854775807 7", time.Now().UnixMicro()))
 	v, until, told := z.Verdict()
-	if last := time.Now().Add(time.Minute); !told || v.Code != lease.Granted || until.After(last) {
+	if last := time.Now().Add(time.Minute); !told || v.Code != life.Granted || until.After(last) {
 		t.Errorf("%+v; want a grant that ends before %v", v, last)
 	}
 }
@@ -56,9 +57,9 @@ func TestForgedTermIsBounded(t *testing.T) {
 // It was lost once, and the waiter slept until its ctx ended.
 func TestGrantThatFollowsEnterAgainIsNotLost(t *testing.T) {
 	z := newForged(t)
-	z.Asked(lease.Result{})
-	z.m.Deliver(lease.Result{Outcome: life.Outcome{Code: lease.Granted, Term: time.Minute}, Seq: 1, Token: 7}, time.Now())
-	if v, _, told := z.Verdict(); !told || v.Code != lease.Granted || v.Token != 7 {
+	z.Asked(protocol.Result{})
+	z.m.Deliver(protocol.Result{Outcome: life.Outcome{Code: life.Granted, Term: time.Minute}, Seq: 1, Token: 7}, time.Now())
+	if v, _, told := z.Verdict(); !told || v.Code != life.Granted || v.Token != 7 {
 		t.Errorf("the waiter woke for %+v; want its grant", v)
 	}
 	if v, _, told := z.Verdict(); told {
@@ -114,8 +115,8 @@ func FuzzForgedMessages(f *testing.F) {
 		v, until, told := z.Verdict()
 		z.Forget()
 		switch {
-		case !told, v.Code == lease.TooMany:
-		case v.Code != lease.Granted:
+		case !told, v.Code == life.TooMany:
+		case v.Code != life.Granted:
 			t.Errorf("%q ends the wait as %+v", text, v)
 		case until.After(time.Now().Add(time.Minute)):
 			t.Errorf("%q grants until %v", text, until)
@@ -127,7 +128,7 @@ func FuzzForgedMessages(f *testing.F) {
 // server's clock to judge it by.
 func TestMessageWhileItEntersIsNotBelieved(t *testing.T) {
 	z := newForged(t)
-	z.Asked(lease.Result{})
+	z.Asked(protocol.Result{})
 	z.Verdict()
 	z.m.Message(fmt.Sprintf("1 %d 2000 7", time.Now().UnixMicro()))
 	if v, _, told := z.Verdict(); told {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/life"
+	"github.com/leasehold-go/leasehold/internal/protocol"
 	"github.com/leasehold-go/leasehold/internal/schedule"
 )
 
@@ -17,19 +18,19 @@ import (
 // on the manager's list. The manager's lock guards it.
 type group struct {
 	m     *Manager
-	res   Resource
+	res   protocol.Resource
 	entry schedule.Entry
 
 	asking  life.Asking
 	waiters []*attempt // each knows its place
-	state   State
+	state   protocol.State
 	clock   call.Sample  // of the server that has this resource
 	asks    []*call.Call // those of the last round without an outcome; see Due
 }
 
 // join puts an attempt into its group after its enter was answered "queued". Called with the
 // lock.
-func (a *attempt) join(r *Reply, sent, got life.Moment) {
+func (a *attempt) join(r *protocol.Reply, sent, got life.Moment) {
 	m, name := a.m, a.res.FirstKey()
 	if a.ticket == 0 {
 		a.ticket = r.Now
@@ -77,7 +78,7 @@ func (a *attempt) leaveGroup() {
 
 // seen returns the last state of the attempt's key that Redis reported, or nil if there is none.
 // Called with the lock.
-func (a *attempt) seen() *State {
+func (a *attempt) seen() *protocol.State {
 	if a.lastState == nil && a.group != nil {
 		state := a.group.state
 		return &state
@@ -86,7 +87,7 @@ func (a *attempt) seen() *State {
 }
 
 // learn stores the state of the resource that a reply reported. Called with the lock.
-func (g *group) learn(r *Reply, sent, got life.Moment) {
+func (g *group) learn(r *protocol.Reply, sent, got life.Moment) {
 	g.clock = call.Sample{Micros: r.Now, Sent: g.m.time(sent), Got: g.m.time(got)}
 	g.state = r.State
 	g.state.AsOf = g.clock.Got
@@ -120,7 +121,7 @@ func (g *group) Due(t time.Time, calls []*call.Call) ([]*call.Call, time.Time, t
 	g.asking.Asks(m.moment(t))
 	g.asks = g.asks[:0]
 	for rest := g.waiters; len(rest) > 0; {
-		n := min(len(rest), MaxAsk)
+		n := min(len(rest), protocol.MaxAsk)
 		g.asks = append(g.asks, g.ask(append([]*attempt(nil), rest[:n]...)))
 		rest = rest[n:]
 	}
@@ -129,14 +130,14 @@ func (g *group) Due(t time.Time, calls []*call.Call) ([]*call.Call, time.Time, t
 
 // ask prepares the ask for some waiters.
 func (g *group) ask(waiters []*attempt) *call.Call {
-	requests := make([]Request, len(waiters))
+	requests := make([]protocol.Request, len(waiters))
 	for i, a := range waiters {
 		requests[i] = a.req
 	}
 	c := g.res.Ask(requests)
 	c.Rank = call.SignOfLife
 	c.Done = func(ints []int64, err error) {
-		var r Reply
+		var r protocol.Reply
 		if err == nil {
 			r, err = g.res.ReadAsk(c, ints, requests)
 		}
@@ -150,7 +151,7 @@ func (g *group) ask(waiters []*attempt) *call.Call {
 }
 
 // onAsked processes the reply to the ask c for some waiters.
-func (g *group) onAsked(waiters []*attempt, c *call.Call, r *Reply) {
+func (g *group) onAsked(waiters []*attempt, c *call.Call, r *protocol.Reply) {
 	m := g.m
 	got := time.Now()
 	m.client.Learn(g.res.FirstKey(), call.Sample{Micros: r.Now, Sent: c.Sent, Got: got})
@@ -192,7 +193,7 @@ func (g *group) onAskFailed(c *call.Call, err error) {
 	g.forget(c)
 	now := m.now()
 	if g.asking.Failed(call.Classify(err) == call.Refused, now) {
-		r := Result{Outcome: life.Outcome{Code: Unanswered}, Err: err}
+		r := protocol.Result{Outcome: life.Outcome{Code: life.Unanswered}, Err: err}
 		for len(g.waiters) > 0 {
 			g.waiters[0].news(&r, true, now)
 		}
@@ -203,13 +204,13 @@ func (g *group) onAskFailed(c *call.Call, err error) {
 
 // replyLost asks for the waiters of a resource at once, because a reply was lost that may have
 // carried a grant for one of them. Called with the lock.
-func (m *Manager) replyLost(res Resource) {
+func (m *Manager) replyLost(res protocol.Resource) {
 	m.missed = m.now()
 	m.askFor(res.FirstKey())
 }
 
 // ReplyLost is replyLost without the lock.
-func (m *Manager) ReplyLost(res Resource) {
+func (m *Manager) ReplyLost(res protocol.Resource) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.replyLost(res)
@@ -226,7 +227,7 @@ func (m *Manager) askFor(key string) {
 
 // deliver passes on the grants in the reply to a call that was sent at the moment sent. Called
 // with the lock.
-func (m *Manager) deliver(grants []Result, sent life.Moment) {
+func (m *Manager) deliver(grants []protocol.Result, sent life.Moment) {
 	for i := range grants {
 		if a := m.attempts[grants[i].Seq]; a != nil {
 			a.news(&grants[i], false, sent)
@@ -235,7 +236,7 @@ func (m *Manager) deliver(grants []Result, sent life.Moment) {
 }
 
 // Granted passes on the grants in the reply to a call that no attempt has sent.
-func (m *Manager) Granted(grants []Result, sent time.Time) {
+func (m *Manager) Granted(grants []protocol.Result, sent time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.deliver(grants, m.moment(sent))
@@ -285,7 +286,7 @@ func (a *attempt) believe(text string) {
 	}
 	now := m.now()
 	from := now
-	if r.Code == Granted {
+	if r.Code == life.Granted {
 		r.Term = min(r.Term, m.cfg.TTL)
 		from = min(from, m.moment(g.clock.Earliest(r.GrantedAt)))
 		if from+r.Term-life.Margin(r.Term) <= now {

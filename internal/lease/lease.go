@@ -9,6 +9,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/life"
 	"github.com/leasehold-go/leasehold/internal/nested"
+	"github.com/leasehold-go/leasehold/internal/protocol"
 )
 
 // A Lease is one thing held: permits of a key, or a lock. Acquire fills it in in place, so
@@ -142,7 +143,7 @@ func (l *Lease) Since() time.Time { return l.a.m.time(l.a.grantAt) }
 func (l *Lease) ID() string { return l.a.req.ID() }
 
 // Request returns the request that was granted, for the package of its Protocol.
-func (l *Lease) Request() Request { return l.a.req }
+func (l *Lease) Request() protocol.Request { return l.a.req }
 
 // ByEnter reports whether the grant came in the reply to the attempt's own enter. Otherwise
 // another call granted it, which may have run before or after the attempt's own calls.
@@ -215,9 +216,9 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	if end := m.time(a.life.MaxEnd); !end.IsZero() {
 		ttl = TermWithin(ttl, time.Until(end))
 	}
-	r, done, err := call.Wait(ctx, m.Go, func(ctx context.Context) (Reply, error) { return l.sendExtend(ctx, ttl) })
+	r, done, err := call.Wait(ctx, m.Go, func(ctx context.Context) (protocol.Reply, error) { return l.sendExtend(ctx, ttl) })
 	switch {
-	case done && (err == nil || r.Code == Foreign):
+	case done && (err == nil || r.Code == life.Foreign):
 		return l.Held(op)
 	case !done:
 		err = errNoAnswer
@@ -226,22 +227,22 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 }
 
 // sendExtend renews the lease for ttl. It repeats the call a few times until it is answered.
-func (l *Lease) sendExtend(ctx context.Context, ttl time.Duration) (r Reply, err error) {
+func (l *Lease) sendExtend(ctx context.Context, ttl time.Duration) (r protocol.Reply, err error) {
 	a := l.a
 	a.m.count() // its outcome may have to do with a leave that Close waits for
 	defer a.m.done()
 	began := time.Now()
 	for n := 1; ; n++ {
 		a.m.mu.Lock()
-		c := a.renewal(time.Now(), RenewOptions{Term: ttl})
+		c := a.renewal(time.Now(), protocol.RenewOptions{Term: ttl})
 		a.m.mu.Unlock()
 		ints, err := a.m.client.Do(ctx, c)
 		switch r = a.onRenewed(c, ttl, ints, err); {
-		case r.Code == Granted:
+		case r.Code == life.Granted:
 			return r, r.Err // if too few replicas confirmed it: it has waited for them as long as allowed
-		case r.Code == Gone || r.Code == Revoked || r.Code == Ended || r.Code == Foreign:
+		case r.Code == life.Gone || r.Code == life.Revoked || r.Code == life.Ended || r.Code == life.Foreign:
 			return r, nil
-		case r.Code == Refused || n == life.MaxTries || ctx.Err() != nil || time.Since(began) > extendPatience || l.isReleased():
+		case r.Code == life.Refused || n == life.MaxTries || ctx.Err() != nil || time.Since(began) > extendPatience || l.isReleased():
 			return r, r.Err
 		}
 		time.Sleep(call.Backoff(n))

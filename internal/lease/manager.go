@@ -1,5 +1,5 @@
 // Package lease acquires, holds, renews and gives back leases, which is what the public
-// packages have in common. It knows the leased thing only through a [Protocol]. A [Manager]
+// packages have in common. It knows the leased thing only through a [protocol.Protocol]. A [Manager]
 // does the work of one handle; a [Lease] is one thing held.
 //
 // A lease takes this path: [Manager.Acquire] makes an attempt (acquire.go), whose life
@@ -16,6 +16,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,6 +25,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/life"
+	"github.com/leasehold-go/leasehold/internal/protocol"
 	"github.com/leasehold-go/leasehold/internal/report"
 	"github.com/leasehold-go/leasehold/internal/schedule"
 )
@@ -58,7 +60,7 @@ type Manager struct {
 	groups    map[string]*group   // the queued ones, by Resource.FirstKey
 	watch     watch
 	missed    life.Moment // when a reply that may have carried grants was last lost
-	resources map[string]Resource
+	resources map[string]protocol.Resource
 	goingOn   map[string]bool // by Resource.FirstKey: a continuation is scheduled or under way
 }
 
@@ -163,9 +165,37 @@ func (m *Manager) Close(ctx context.Context) error {
 
 var errLeft = errors.New("not all was confirmed to be given back")
 
+// maxResources bounds how many keys a handle keeps the Resource of.
+const maxResources = 256
+
+// Resource returns the Resource of key. Making one takes ten allocations, so a handle keeps up
+// to maxResources of them. A full map drops any one.
+func (m *Manager) Resource(key string) (protocol.Resource, error) {
+	m.mu.Lock()
+	r := m.resources[key]
+	m.mu.Unlock()
+	if r != nil {
+		return r, nil
+	}
+	r, err := m.cfg.Protocol.Resource(key)
+	if err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.resources) >= maxResources {
+		for old := range m.resources {
+			delete(m.resources, old) // any one: the iteration order of a map is random
+			break
+		}
+	}
+	m.resources[strings.Clone(key)] = r
+	return r, nil
+}
+
 // begin starts an operation on key. The caller must call done at its end. Close waits for
 // operations that have begun; begin refuses new ones once Close has been called.
-func (m *Manager) begin(ctx context.Context, op, key string) (Resource, error) {
+func (m *Manager) begin(ctx context.Context, op, key string) (protocol.Resource, error) {
 	res, err := m.Resource(key)
 	if err != nil {
 		return nil, m.fail(op, keys.Escape(m.cfg.Family.Name), err)
@@ -174,7 +204,7 @@ func (m *Manager) begin(ctx context.Context, op, key string) (Resource, error) {
 }
 
 // beginOn is begin on the resource res.
-func (m *Manager) beginOn(ctx context.Context, op string, res Resource) error {
+func (m *Manager) beginOn(ctx context.Context, op string, res protocol.Resource) error {
 	if err := ctx.Err(); err != nil {
 		return m.fail(op, res.Label(), err)
 	}
@@ -219,7 +249,7 @@ func (m *Manager) spawn(send func()) {
 }
 
 // Run is RunOn for the resource of key.
-func (m *Manager) Run(ctx context.Context, op, key string, bound time.Duration, fn func(ctx context.Context, r Resource) error) error {
+func (m *Manager) Run(ctx context.Context, op, key string, bound time.Duration, fn func(ctx context.Context, r protocol.Resource) error) error {
 	res, err := m.Resource(key)
 	if err != nil {
 		return m.Reject(op, key, err)
@@ -230,7 +260,7 @@ func (m *Manager) Run(ctx context.Context, op, key string, bound time.Duration, 
 // RunOn calls fn for an operation on res, and waits for it until ctx ends or bound is over.
 // Errors of fn match leasehold.ErrUnavailable, unless they match ErrInvalid, ErrNoLease or
 // ErrClosed.
-func (m *Manager) RunOn(ctx context.Context, op string, res Resource, bound time.Duration, fn func(ctx context.Context) error) error {
+func (m *Manager) RunOn(ctx context.Context, op string, res protocol.Resource, bound time.Duration, fn func(ctx context.Context) error) error {
 	err := m.beginOn(ctx, op, res)
 	if err != nil {
 		return err
@@ -299,7 +329,7 @@ const maxBlindRetry = time.Second
 // busyError returns the error of a request that found a resource in state s. RetryAfter
 // estimates when the request's turn would come if all before it held as long as others did. It
 // is at most the time until the first lease ends by itself.
-func (m *Manager) busyError(s State) *leasehold.BusyError {
+func (m *Manager) busyError(s protocol.State) *leasehold.BusyError {
 	retry := maxBlindRetry
 	if mean := time.Duration(m.holds.mean.Load()); mean > 0 {
 		turns := float64(s.Waiting+1) / float64(max(1, s.Limit))

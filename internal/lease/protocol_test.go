@@ -16,6 +16,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/lease"
 	"github.com/leasehold-go/leasehold/internal/life"
+	"github.com/leasehold-go/leasehold/internal/protocol"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
@@ -157,8 +158,8 @@ func TestReplyIsProcessedAfterItsCallerLeft(t *testing.T) {
 			t.Fatal(err)
 		}
 		// A holder that is dead: its lease ends by itself.
-		dead := res.Request(lease.Terms{Handle: strings.Repeat("d", 22), Seq: 1, Permits: 1, TTL: time.Second, Limit: 1})
-		if _, err := m.Client().Do(t.Context(), dead.Enter(lease.EnterOptions{})); err != nil {
+		dead := res.Request(protocol.Terms{Handle: strings.Repeat("d", 22), Seq: 1, Permits: 1, TTL: time.Second, Limit: 1})
+		if _, err := m.Client().Do(t.Context(), dead.Enter(protocol.EnterOptions{})); err != nil {
 			t.Fatal(err)
 		}
 		ended := time.Now().Add(time.Second + time.Millisecond)

@@ -8,6 +8,7 @@ import (
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/life"
+	"github.com/leasehold-go/leasehold/internal/protocol"
 )
 
 // Release gives the lease back. op is the package's name for that.
@@ -92,7 +93,7 @@ func (l *Lease) send(c *call.Call) ([]int64, error) {
 // notLeft notes that no leave was sent, because the server is known to be away. The schedule
 // sends it.
 func (a *attempt) notLeft(err error) {
-	r := Result{Outcome: life.Outcome{Code: NotSent, Away: true}, Err: err}
+	r := protocol.Result{Outcome: life.Outcome{Code: life.NotSent, Away: true}, Err: err}
 	a.step(&r, func(now life.Moment) life.Effect { return a.life.OnLeave(&r.Outcome, now) })
 }
 
@@ -122,7 +123,7 @@ func (a *attempt) awaitLeave(op string) error {
 }
 
 // releaseError returns the error of a release that is told v.
-func (a *attempt) releaseError(op string, v life.Verdict, r *Result) error {
+func (a *attempt) releaseError(op string, v life.Verdict, r *protocol.Result) error {
 	m := a.m
 	var why, cause error
 	switch v {

@@ -8,6 +8,7 @@ import (
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/life"
+	"github.com/leasehold-go/leasehold/internal/protocol"
 )
 
 // Turns is the set of turns that a lease serves, one after the other. Each turn has its own
@@ -58,7 +59,7 @@ func (p *Place) Await(ctx context.Context, into *Lease) error {
 }
 
 // State returns the last state of the resource that Redis reported.
-func (p *Place) State() (s State) {
+func (p *Place) State() (s protocol.State) {
 	p.c.m.mu.Lock()
 	defer p.c.m.mu.Unlock()
 	if seen := p.c.at.seen(); seen != nil {
@@ -122,14 +123,14 @@ func (l *Lease) GiveBackAndEnter(ctx context.Context, op string, of Attempt, int
 // RenewAndCount renews the lease and asks how its resource is used, and, if the lease is kept,
 // whether it was recalled. After an error the lease may not be held any more: it has ended, or
 // its state is unknown.
-func (l *Lease) RenewAndCount(kept bool) (Use, error) {
+func (l *Lease) RenewAndCount(kept bool) (protocol.Use, error) {
 	a := l.a
 	a.m.mu.Lock()
-	c := a.renewal(time.Now(), RenewOptions{Term: a.m.cfg.TTL, Counts: true, Keeps: kept})
+	c := a.renewal(time.Now(), protocol.RenewOptions{Term: a.m.cfg.TTL, Counts: true, Keeps: kept})
 	a.m.mu.Unlock()
 	ints, err := a.m.client.Do(a.m.client.Brief(), c)
 	r := a.onRenewed(c, a.m.cfg.TTL, ints, err)
-	if r.Code != Granted {
+	if r.Code != life.Granted {
 		return r.Use, errors.Join(r.Err, errGone)
 	}
 	return r.Use, nil
@@ -152,4 +153,4 @@ func (l *Lease) TokenAheadOfClock() bool {
 func (m *Manager) Closing() <-chan struct{} { return m.closing }
 
 // BusyError returns the error of a request that found a resource in state s.
-func (m *Manager) BusyError(s State) *leasehold.BusyError { return m.busyError(s) }
+func (m *Manager) BusyError(s protocol.State) *leasehold.BusyError { return m.busyError(s) }

@@ -14,7 +14,7 @@ type member struct {
 	first   string // the entry of the request's first permit; those of its other permits begin with it
 	extra   bool   // this is the entry of one of the other permits
 	tenant  string // in a family with a total
-	id      string // lease.Request.ID
+	id      string // protocol.Request.ID
 	label   string
 	keeps   bool // its handle may keep leases that nobody uses
 	permits int

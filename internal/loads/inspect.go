@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/internal/call"
-	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/protocol"
 	"github.com/leasehold-go/leasehold/luascripts"
 )
 
@@ -39,6 +39,6 @@ func ReadInspect(v []int64, text []string) (State, error) {
 	return State{
 		Now: v[0], LeaseEnds: call.Duration(v[1]), Since: v[2], Waiting: int(v[3]), Invalidated: int(v[4]),
 		Kept: max(0, call.Duration(v[5])), Bytes: int(v[6]), Failed: max(0, call.Duration(v[7])), Near: int(v[8]),
-		Loader: lease.ListedID(text[0]), LoaderLabel: lease.ListedLabel(text[0]), Head: text[1], Failure: text[2],
+		Loader: protocol.ListedID(text[0]), LoaderLabel: protocol.ListedLabel(text[0]), Head: text[1], Failure: text[2],
 	}, nil
 }

@@ -17,7 +17,8 @@ import (
 
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/keys"
-	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/life"
+	"github.com/leasehold-go/leasehold/internal/protocol"
 	"github.com/leasehold-go/leasehold/luascripts"
 )
 
@@ -41,7 +42,7 @@ type Family struct {
 }
 
 // Resource returns the Redis keys of key.
-func (f Family) Resource(key string) (lease.Resource, error) {
+func (f Family) Resource(key string) (protocol.Resource, error) {
 	r, err := f.Family.Resource(key)
 	if err != nil {
 		return nil, err
@@ -106,17 +107,17 @@ type Rejected struct {
 }
 
 // Request returns a new attempt. The Want of its terms is a Rejected.
-func (r *Resource) Request(t lease.Terms) lease.Request { return r.NewRequest(t) }
+func (r *Resource) Request(t protocol.Terms) protocol.Request { return r.NewRequest(t) }
 
 // NewRequest is like Request but returns the concrete type.
-func (r *Resource) NewRequest(t lease.Terms) *Request {
+func (r *Resource) NewRequest(t protocol.Terms) *Request {
 	rejected, _ := t.Want.(Rejected)
 	return &Request{res: r, ownerID: t.OwnerID(), ttl: call.Milliseconds(t.TTL), rejected: rejected}
 }
 
 // Ask prepares the call with which the waiters of one handle keep their places and ask what
 // became of them. For each waiter it names the load that the waiter waits for.
-func (r *Resource) Ask(waiters []lease.Request) *call.Call {
+func (r *Resource) Ask(waiters []protocol.Request) *call.Call {
 	words := make([]any, 0, 2*len(waiters))
 	for _, w := range waiters {
 		q := w.(*Request)
@@ -126,17 +127,17 @@ func (r *Resource) Ask(waiters []lease.Request) *call.Call {
 }
 
 // ReadAsk reads the reply to an ask.
-func (r *Resource) ReadAsk(c *call.Call, v []int64, waiters []lease.Request) (lease.Reply, error) {
+func (r *Resource) ReadAsk(c *call.Call, v []int64, waiters []protocol.Request) (protocol.Reply, error) {
 	if len(v) != 3+3*len(waiters) {
-		return lease.Reply{}, call.Malformed("load ask", v)
+		return protocol.Reply{}, call.Malformed("load ask", v)
 	}
-	reply := lease.Reply{Now: v[0], State: readState(v[1], v[2])}
+	reply := protocol.Reply{Now: v[0], State: readState(v[1], v[2])}
 	v, texts := v[3:], c.Text
 	for _, w := range waiters {
 		text := ""
 		if v[0] == published || v[0] == revoked {
 			if len(texts) == 0 {
-				return lease.Reply{}, call.Malformed("load ask", v)
+				return protocol.Reply{}, call.Malformed("load ask", v)
 			}
 			text, texts = texts[0], texts[1:]
 		}
@@ -147,8 +148,8 @@ func (r *Resource) ReadAsk(c *call.Call, v []int64, waiters []lease.Request) (le
 }
 
 // readState returns the state of a key whose lease ends in ms and that has waiting requests.
-func readState(ms, waiting int64) lease.State {
-	return lease.State{Earliest: call.Duration(ms), InUse: 1, Limit: 1, Waiting: int(waiting)}
+func readState(ms, waiting int64) protocol.State {
+	return protocol.State{Earliest: call.Duration(ms), InUse: 1, Limit: 1, Waiting: int(waiting)}
 }
 
 // Request is one attempt to load, or to wait for the load that runs.
@@ -166,13 +167,13 @@ type Request struct {
 }
 
 // ID names the attempt in listings.
-func (q *Request) ID() string { return lease.ListedID(q.ownerID) }
+func (q *Request) ID() string { return protocol.ListedID(q.ownerID) }
 
 // OwnerID returns the member of the request in the sorted sets.
 func (q *Request) OwnerID() string { return q.ownerID }
 
 // Enter prepares the call that takes the lease, or a place among the waiters.
-func (q *Request) Enter(o lease.EnterOptions) *call.Call {
+func (q *Request) Enter(o protocol.EnterOptions) *call.Call {
 	return q.res.call(enterScript, &q.ownerID, &q.ttl, o.Void(), call.Flag(o.Wait), q.rejected.Value, q.rejected.Failure).WithText()
 }
 
@@ -191,30 +192,30 @@ type Answer struct {
 	Token   uint64  // of that load
 }
 
-// enterCodes maps the codes in the script's reply to those of internal/lease.
-var enterCodes = map[int64]lease.Code{
-	1: lease.Granted, 2: lease.Queued, 3: lease.Busy, 6: lease.Void, 7: lease.GivenUp,
-	published: lease.Answered, remembered: lease.Answered,
+// enterCodes maps the codes in the script's reply to those of internal/life.
+var enterCodes = map[int64]life.Code{
+	1: life.Granted, 2: life.Queued, 3: life.Busy, 6: life.Void, 7: life.GivenUp,
+	published: life.Answered, remembered: life.Answered,
 }
 
 // ReadEnter reads the reply to an enter.
-func (q *Request) ReadEnter(c *call.Call, v []int64) (lease.Reply, error) {
-	if len(v) != 5 || enterCodes[v[0]] == lease.Gone {
-		return lease.Reply{}, call.Malformed("load enter", v)
+func (q *Request) ReadEnter(c *call.Call, v []int64) (protocol.Reply, error) {
+	if len(v) != 5 || enterCodes[v[0]] == life.Gone {
+		return protocol.Reply{}, call.Malformed("load enter", v)
 	}
-	reply := lease.Reply{Now: v[1]}
+	reply := protocol.Reply{Now: v[1]}
 	reply.Code, reply.Token = enterCodes[v[0]], uint64(v[3])
 	switch reply.Code {
-	case lease.Granted:
+	case life.Granted:
 		reply.Term = call.Duration(v[2])
-	case lease.Queued, lease.Busy:
+	case life.Queued, life.Busy:
 		reply.State = readState(v[2], v[4])
 		// This is stored before the waiter joins its group, and so before any message is read
 		// for it.
 		q.awaits.Store(reply.Token)
-	case lease.Answered:
+	case life.Answered:
 		if len(c.Text) != 1 {
-			return lease.Reply{}, call.Malformed("load enter", v)
+			return protocol.Reply{}, call.Malformed("load enter", v)
 		}
 		if v[0] == published {
 			reply.Answer = Answer{Value: c.Text[0]}
@@ -226,24 +227,24 @@ func (q *Request) ReadEnter(c *call.Call, v []int64) (lease.Reply, error) {
 }
 
 // standing returns what an ask says about the request.
-func (q *Request) standing(state int64, term time.Duration, token uint64, text string) (r lease.Result) {
+func (q *Request) standing(state int64, term time.Duration, token uint64, text string) (r protocol.Result) {
 	const granted, queued = 1, 2
 	awaits := q.awaits.Load()
 	switch {
 	case state == granted:
-		r.Code, r.Term, r.Token = lease.Granted, term, token
+		r.Code, r.Term, r.Token = life.Granted, term, token
 	case state == queued:
 		q.awaits.CompareAndSwap(awaits, max(awaits, token))
-		r.Code = lease.Queued
+		r.Code = life.Queued
 	case state == revoked:
-		r.Code, r.Reason = lease.Revoked, text
+		r.Code, r.Reason = life.Revoked, text
 	case token != awaits:
 		// The ask was about an earlier load. The request has since entered again, and waits for
 		// another load, about which this reply says nothing.
-		r.Code = lease.Queued
+		r.Code = life.Queued
 	case state == published:
 		if token, record, err := ParseRecord(text); err == nil {
-			r.Code, r.Answer = lease.Answered, Answer{Result: &record, Token: token}
+			r.Code, r.Answer = life.Answered, Answer{Result: &record, Token: token}
 		}
 	}
 	return r
@@ -255,30 +256,30 @@ func (q *Request) Leave(enterMayArriveUntil int64) *call.Call {
 }
 
 // ReadLeave reads the reply to a leave.
-func (q *Request) ReadLeave(v []int64) (r lease.Reply, err error) {
+func (q *Request) ReadLeave(v []int64) (r protocol.Reply, err error) {
 	if len(v) != 2 {
 		return r, call.Malformed("load leave", v)
 	}
-	r.Code = lease.LeaveCode(v[0])
+	r.Code = protocol.LeaveCode(v[0])
 	return r, nil
 }
 
 // Renew prepares the call that moves the expiry. If no caller of this process waits any more,
 // the call ends the lease instead, unless another process waits.
-func (q *Request) Renew(o lease.RenewOptions) *call.Call {
+func (q *Request) Renew(o protocol.RenewOptions) *call.Call {
 	return q.res.call(renewScript, q.ownerID, call.Milliseconds(o.Term), call.Flag(q.unwatched.Load()), call.MillisecondsUp(o.EnterMayArriveUntil))
 }
 
 // ReadRenew reads the reply to a renewal.
-func (q *Request) ReadRenew(v []int64) (r lease.Reply, err error) {
+func (q *Request) ReadRenew(v []int64) (r protocol.Reply, err error) {
 	const unwanted = -1
 	switch {
 	case len(v) != 1 || v[0] < unwanted:
 		err = call.Malformed("load renew", v)
 	case v[0] == unwanted:
-		r.Code, r.Err = lease.Ended, ErrUnwanted
+		r.Code, r.Err = life.Ended, ErrUnwanted
 	case v[0] > 0:
-		r.Code, r.Term = lease.Granted, call.Duration(v[0])
+		r.Code, r.Term = life.Granted, call.Duration(v[0])
 	}
 	return r, err
 }
@@ -290,17 +291,17 @@ func (q *Request) SetLastToken(uint64) {}
 func (r *Resource) GoOn(string) *call.Call { return nil }
 
 // Set returns nil: a load has no limit that can be set.
-func (r *Resource) Set(lease.SetOptions) *call.Call { return nil }
+func (r *Resource) Set(protocol.SetOptions) *call.Call { return nil }
 
 // ReadMessage reads "<seq> <server µs> 0 <token of the load> <record>". It ignores a message
 // about a load other than the one that the request waits for.
-func (q *Request) ReadMessage(text string) (r lease.Result, ok bool) {
+func (q *Request) ReadMessage(text string) (r protocol.Result, ok bool) {
 	token, record, err := ParseMessage(text)
 	switch {
 	case err != nil || token != q.awaits.Load():
 		return r, false
 	case !record.Freed: // else it is Gone
-		r.Code, r.Answer = lease.Answered, Answer{Result: &record, Token: token}
+		r.Code, r.Answer = life.Answered, Answer{Result: &record, Token: token}
 	}
 	return r, true
 }

@@ -8,8 +8,9 @@ import (
 
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/keys"
-	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/life"
 	"github.com/leasehold-go/leasehold/internal/loads"
+	"github.com/leasehold-go/leasehold/internal/protocol"
 )
 
 // waiting is a request that waits for the load of a token.
@@ -19,7 +20,7 @@ func waiting(tb testing.TB, token int64) *loads.Request {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	q := loads.NewResource(named, 0).NewRequest(lease.Terms{Handle: strings.Repeat("a", 22), Seq: 1, Permits: 1, TTL: time.Minute, Limit: 1})
+	q := loads.NewResource(named, 0).NewRequest(protocol.Terms{Handle: strings.Repeat("a", 22), Seq: 1, Permits: 1, TTL: time.Minute, Limit: 1})
 	const queued = 2
 	if _, err := q.ReadEnter(&call.Call{}, []int64{queued, 1, 1000, token, 1}); err != nil {
 		tb.Fatal(err)
@@ -56,8 +57,8 @@ func FuzzForgedMessages(f *testing.F) {
 		}
 		answer, isAnswer := v.Answer.(loads.Answer)
 		switch {
-		case v.Code == lease.Gone:
-		case v.Code != lease.Answered || !isAnswer || answer.Result == nil || answer.Token != 7:
+		case v.Code == life.Gone:
+		case v.Code != life.Answered || !isAnswer || answer.Result == nil || answer.Token != 7:
 			t.Errorf("%q ends the wait as %+v", text, v)
 		}
 	})

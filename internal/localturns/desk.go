@@ -5,14 +5,14 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/protocol"
 )
 
 // desk is all that a process wants and holds of one key.
 type desk struct {
 	h   *Handle
 	key string
-	res lease.Resource
+	res protocol.Resource
 
 	mu      sync.Mutex // guards the fields below, the lines, and their turns and visits
 	dropped bool       // the handle does not know it any more

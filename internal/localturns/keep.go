@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/leasehold-go/leasehold/internal/lease"
 	"github.com/leasehold-go/leasehold/internal/nested"
+	"github.com/leasehold-go/leasehold/internal/protocol"
 )
 
 // Kept leases. A visit whose turn has ended may rest: its lease is idle, is renewed, and serves
@@ -222,7 +222,7 @@ func (d *desk) askIfDue(v *visit, now time.Time) {
 }
 
 func (d *desk) ask(v *visit) {
-	var use lease.Use
+	var use protocol.Use
 	err := errGoroutineEnded
 	sent := time.Now()
 	defer func() {

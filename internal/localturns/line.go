@@ -8,6 +8,7 @@ import (
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/lease"
 	"github.com/leasehold-go/leasehold/internal/nested"
+	"github.com/leasehold-go/leasehold/internal/protocol"
 )
 
 // line holds the requests of a process for one key, number of permits and limit, and the
@@ -24,10 +25,10 @@ type line struct {
 	tries       int      // number of calls that ask Redis without a place
 	idle        []*visit // those that rest, the one that was used last at the end
 	places      []*place
-	heard       time.Time   // when Redis last queued or granted a place, or a lease was given back that was held until then
-	state       lease.State // of the resource, as Redis last told it
-	told        bool        // Redis has told it; else it is not known
-	lastErr     error       // why the last place was refused; nil once Redis has queued or granted one since
+	heard       time.Time      // when Redis last queued or granted a place, or a lease was given back that was held until then
+	state       protocol.State // of the resource, as Redis last told it
+	told        bool           // Redis has told it; else it is not known
+	lastErr     error          // why the last place was refused; nil once Redis has queued or granted one since
 	// pausedUntil is the time before which the line takes no further place if something serves
 	// it meanwhile, because the last place was refused.
 	pausedUntil time.Time
@@ -89,7 +90,7 @@ func (ln *line) busy() *leasehold.BusyError {
 		}
 	}
 	if !ln.told {
-		return ln.h.m.BusyError(lease.State{InUse: ln.visits * ln.name.permits, Limit: ln.name.limit})
+		return ln.h.m.BusyError(protocol.State{InUse: ln.visits * ln.name.permits, Limit: ln.name.limit})
 	}
 	return ln.h.m.BusyError(ln.state)
 }
@@ -257,7 +258,7 @@ func (ln *line) pass(v *visit) bool {
 // back, just as if somebody waited.
 func (v *visit) askOthers() {
 	ln := v.line
-	var use lease.Use
+	var use protocol.Use
 	err := errGoroutineEnded
 	sent := time.Now()
 	defer func() {

@@ -74,7 +74,7 @@ type Handle struct {
 
 	mu    sync.Mutex
 	desks map[string]*desk // by key
-	named map[string]*desk // by lease.Resource.FirstKey, with KeepFor
+	named map[string]*desk // by protocol.Resource.FirstKey, with KeepFor
 }
 
 // New returns a Handle that takes its leases from m.

@@ -9,6 +9,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/lease"
 	"github.com/leasehold-go/leasehold/internal/listing"
+	"github.com/leasehold-go/leasehold/internal/protocol"
 )
 
 // inspectWithin bounds the duration of one Inspect.
@@ -17,7 +18,7 @@ const inspectWithin = 10 * time.Second
 // Inspect reads the state of key for the handle m of a family.
 func Inspect(ctx context.Context, m *lease.Manager, rdb redis.UniversalClient, family keys.Family, key string, total bool) (listing.State, error) {
 	var s listing.State
-	err := m.Run(ctx, "inspect", key, inspectWithin, func(ctx context.Context, named lease.Resource) error {
+	err := m.Run(ctx, "inspect", key, inspectWithin, func(ctx context.Context, named protocol.Resource) error {
 		if err := m.Client().Reachable(ctx, named.FirstKey()); err != nil {
 			return err
 		}

@@ -11,7 +11,8 @@ import (
 
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/keys"
-	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/life"
+	"github.com/leasehold-go/leasehold/internal/protocol"
 	"github.com/leasehold-go/leasehold/luascripts"
 )
 
@@ -31,7 +32,7 @@ type Family struct {
 }
 
 // Resource returns the Resource of key.
-func (f Family) Resource(key string) (lease.Resource, error) {
+func (f Family) Resource(key string) (protocol.Resource, error) {
 	r, err := f.Family.Resource(key)
 	if err != nil {
 		return nil, err
@@ -71,10 +72,10 @@ func (r *Resource) Label() string { return r.label }
 func (r *Resource) FirstKey() string { return r.keys[0].(string) }
 
 // Request makes a new attempt.
-func (r *Resource) Request(t lease.Terms) lease.Request { return r.NewRequest(t) }
+func (r *Resource) Request(t protocol.Terms) protocol.Request { return r.NewRequest(t) }
 
 // NewRequest is Request with its concrete type.
-func (r *Resource) NewRequest(t lease.Terms) *Request {
+func (r *Resource) NewRequest(t protocol.Terms) *Request {
 	q := &Request{
 		res: r, ownerID: t.OwnerID(), permits: t.Permits, counted: t.Permits, ttl: call.Milliseconds(t.TTL), limit: t.Limit, keeps: t.Keeps,
 	}
@@ -88,7 +89,7 @@ func (r *Resource) NewRequest(t lease.Terms) *Request {
 }
 
 // Ask prepares the sign of life of waiters of one handle.
-func (r *Resource) Ask(waiters []lease.Request) *call.Call {
+func (r *Resource) Ask(waiters []protocol.Request) *call.Call {
 	words := make([]any, 0, 5+len(waiters))
 	words = append(words, r.keys[0], r.keys[1], r.keys[2], r.keys[3], call.Flag(r.fenced))
 	for _, w := range waiters {
@@ -98,14 +99,14 @@ func (r *Resource) Ask(waiters []lease.Request) *call.Call {
 }
 
 // ReadAsk reads the reply to an ask.
-func (r *Resource) ReadAsk(c *call.Call, v []int64, waiters []lease.Request) (lease.Reply, error) {
+func (r *Resource) ReadAsk(c *call.Call, v []int64, waiters []protocol.Request) (protocol.Reply, error) {
 	if len(v) < 5+3*len(waiters) {
-		return lease.Reply{}, call.Malformed("ask", v)
+		return protocol.Reply{}, call.Malformed("ask", v)
 	}
-	reply, reasons := lease.Reply{Now: v[0], State: readState(v[1:5])}, c.Text
+	reply, reasons := protocol.Reply{Now: v[0], State: readState(v[1:5])}, c.Text
 	v = v[5:]
 	for range waiters {
-		var one lease.Result
+		var one protocol.Result
 		one, reasons = Standing(v[0], v[1], reasons)
 		one.Token = uint64(v[2])
 		reply.Waiters, v = append(reply.Waiters, one), v[3:]
@@ -115,15 +116,15 @@ func (r *Resource) ReadAsk(c *call.Call, v []int64, waiters []lease.Request) (le
 
 // Standing returns what an ask says of a waiter: its state, and the term of its lease in ms.
 // The reasons of revocations are taken from texts.
-func Standing(state, ms int64, texts []string) (one lease.Result, others []string) {
+func Standing(state, ms int64, texts []string) (one protocol.Result, others []string) {
 	switch state {
 	case 1:
-		one.Code, one.Term = lease.Granted, call.Duration(ms)
+		one.Code, one.Term = life.Granted, call.Duration(ms)
 	case 2:
-		one.Code = lease.Queued
+		one.Code = life.Queued
 	case 3:
-		one.Code = lease.Revoked
-		one.Reason, texts = lease.First(texts)
+		one.Code = life.Revoked
+		one.Reason, texts = protocol.First(texts)
 	}
 	return one, texts
 }
@@ -132,12 +133,12 @@ func Standing(state, ms int64, texts []string) (one lease.Result, others []strin
 func (r *Resource) GoOn(string) *call.Call { return nil }
 
 // limit, and the number of waiting requests.
-func readState(v []int64) lease.State {
-	return lease.State{Earliest: call.Duration(v[0]), InUse: int(v[1]), Limit: int(v[2]), Waiting: int(v[3])}
+func readState(v []int64) protocol.State {
+	return protocol.State{Earliest: call.Duration(v[0]), InUse: int(v[1]), Limit: int(v[2]), Waiting: int(v[3])}
 }
 
 // Set prepares the call that sets the limit of a semaphore's key.
-func (r *Resource) Set(o lease.SetOptions) *call.Call {
+func (r *Resource) Set(o protocol.SetOptions) *call.Call {
 	return call.New(setLimitScript, 4, r.keys[0], r.keys[1], r.keys[2], r.keys[3], o.Limit, o.Handle, o.Number)
 }
 
@@ -157,7 +158,7 @@ type Request struct {
 }
 
 // ID returns the attempt's name in listings.
-func (q *Request) ID() string { return lease.ListedID(q.ownerID) }
+func (q *Request) ID() string { return protocol.ListedID(q.ownerID) }
 
 // OwnerID returns the member of the request in the sorted sets.
 func (q *Request) OwnerID() string { return q.ownerID }
@@ -167,7 +168,7 @@ func (q *Request) OwnerID() string { return q.ownerID }
 var dontWait, awaitKept, waitAsLast any = "", "?0", "0 0"
 
 // Enter prepares the call that takes permits or a place in the queue.
-func (q *Request) Enter(o lease.EnterOptions) *call.Call {
+func (q *Request) Enter(o protocol.EnterOptions) *call.Call {
 	wait := waitAsLast
 	switch {
 	case !o.Wait && !o.AwaitsKept:
@@ -190,32 +191,32 @@ func (q *Request) Enter(o lease.EnterOptions) *call.Call {
 }
 
 // enterCodes maps the codes of the script. The script of internal/totals has the same ones.
-var enterCodes = [...]lease.Code{
-	1: lease.Granted, 2: lease.Queued, 3: lease.Busy, 4: lease.TooMany, 5: lease.QueueFull, 6: lease.Void, 7: lease.GivenUp, 8: lease.Answered,
+var enterCodes = [...]life.Code{
+	1: life.Granted, 2: life.Queued, 3: life.Busy, 4: life.TooMany, 5: life.QueueFull, 6: life.Void, 7: life.GivenUp, 8: life.Answered,
 }
 
-// EnterCode returns what a code in the reply to an enter means. It returns lease.Gone for a
+// EnterCode returns what a code in the reply to an enter means. It returns life.Gone for a
 // code that this version does not know.
-func EnterCode(code int64) lease.Code {
+func EnterCode(code int64) life.Code {
 	if code < 0 || code >= int64(len(enterCodes)) {
-		return lease.Gone
+		return life.Gone
 	}
 	return enterCodes[code]
 }
 
 // ReadEnter reads the reply to an enter.
-func (q *Request) ReadEnter(_ *call.Call, v []int64) (r lease.Reply, err error) {
-	if len(v) < 6 || EnterCode(v[0]) == lease.Gone {
+func (q *Request) ReadEnter(_ *call.Call, v []int64) (r protocol.Reply, err error) {
+	if len(v) < 6 || EnterCode(v[0]) == life.Gone {
 		return r, call.Malformed("enter", v)
 	}
 	r.Code, r.Now = EnterCode(v[0]), v[1]
 	switch r.Code {
-	case lease.Granted:
+	case life.Granted:
 		r.Term, r.Token = call.Duration(v[2]), uint64(v[3])
 		r.Contended, r.Added = v[4] != 0, v[5] != 0
-	case lease.Queued, lease.Busy, lease.TooMany, lease.QueueFull:
+	case life.Queued, life.Busy, life.TooMany, life.QueueFull:
 		r.State = readState(v[2:6])
-	case lease.Answered:
+	case life.Answered:
 		r.Answer = Complete{}
 	}
 	return r, r.ReadGrants("enter", v[6:])
@@ -234,11 +235,11 @@ func (q *Request) Leave(enterMayArriveUntil int64) *call.Call {
 }
 
 // ReadLeave reads the reply to a leave.
-func (q *Request) ReadLeave(v []int64) (r lease.Reply, err error) {
+func (q *Request) ReadLeave(v []int64) (r protocol.Reply, err error) {
 	if len(v) == 0 {
 		return r, call.Malformed("leave", v)
 	}
-	r.Code = lease.LeaveCode(v[0])
+	r.Code = protocol.LeaveCode(v[0])
 	if len(v) == 1 {
 		return r, nil
 	}
@@ -247,7 +248,7 @@ func (q *Request) ReadLeave(v []int64) (r lease.Reply, err error) {
 
 // Renew prepares the call that moves the expiry. Listings derive from the token how long a lock
 // has been held.
-func (q *Request) Renew(o lease.RenewOptions) *call.Call {
+func (q *Request) Renew(o protocol.RenewOptions) *call.Call {
 	k, ms, held := &q.res.keys, call.Milliseconds(o.Term), max(0, o.HeldFor.Milliseconds())
 	switch {
 	case o.Keeps && q.res.fenced:
@@ -265,33 +266,33 @@ func (q *Request) Renew(o lease.RenewOptions) *call.Call {
 }
 
 // ReadRenew reads the reply to a renewal.
-func (q *Request) ReadRenew(v []int64) (r lease.Reply, err error) {
+func (q *Request) ReadRenew(v []int64) (r protocol.Reply, err error) {
 	if r.Result, err = ReadRenew("renew", v); len(v) >= 4 {
-		r.Use = lease.Use{Waiting: int(v[1]), InUse: int(v[2]), Limit: int(v[3]), Recalled: len(v) > 4 && v[4] != 0}
+		r.Use = protocol.Use{Waiting: int(v[1]), InUse: int(v[2]), Limit: int(v[3]), Recalled: len(v) > 4 && v[4] != 0}
 	}
 	return r, err
 }
 
 // ReadRenew reads the part of a renewal's reply that every protocol has.
-func ReadRenew(name string, v []int64) (r lease.Result, err error) {
+func ReadRenew(name string, v []int64) (r protocol.Result, err error) {
 	switch {
 	case len(v) == 0 || v[0] < 0:
 		err = call.Malformed(name, v)
 	case v[0] > 0:
-		r.Code, r.Term = lease.Granted, call.Duration(v[0])
+		r.Code, r.Term = life.Granted, call.Duration(v[0])
 	}
 	return r, err
 }
 
 // ReadMessage reads the message of a grant or a refusal: "<seq> <granted at, µs> <term, ms, or
 // minus the limit that refused> <token>".
-func (q *Request) ReadMessage(text string) (lease.Result, bool) {
+func (q *Request) ReadMessage(text string) (protocol.Result, bool) {
 	v, err := ParseMessage(text)
 	return v, err == nil
 }
 
 // ParseMessage parses such a message.
-func ParseMessage(text string) (r lease.Result, err error) {
+func ParseMessage(text string) (r protocol.Result, err error) {
 	var v [4]int64
 	words := strings.Split(text, " ")
 	if len(words) != len(v) {
@@ -303,9 +304,9 @@ func ParseMessage(text string) (r lease.Result, err error) {
 		}
 	}
 	if v[2] < 0 {
-		r.Code, r.Limit = lease.TooMany, int(-v[2])
+		r.Code, r.Limit = life.TooMany, int(-v[2])
 		return r, nil
 	}
-	r.Code, r.GrantedAt, r.Term, r.Token = lease.Granted, v[1], call.Duration(v[2]), uint64(v[3])
+	r.Code, r.GrantedAt, r.Term, r.Token = life.Granted, v[1], call.Duration(v[2]), uint64(v[3])
 	return r, nil
 }

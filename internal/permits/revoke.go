@@ -9,6 +9,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/lease"
 	"github.com/leasehold-go/leasehold/internal/listing"
+	"github.com/leasehold-go/leasehold/internal/protocol"
 	"github.com/leasehold-go/leasehold/internal/revoke"
 	"github.com/leasehold-go/leasehold/luascripts"
 )
@@ -23,7 +24,7 @@ func (r *Resource) Revoke(member, id, reason string) *call.Call {
 
 // Revoke takes the lease or the place of id away from its owner, for the handle m of a family.
 func Revoke(ctx context.Context, m *lease.Manager, rdb redis.UniversalClient, family keys.Family, key, id, reason string, total bool) error {
-	return revoke.Revoke(ctx, m, key, id, reason, func(ctx context.Context, r lease.Resource) (lease.Resource, string, error) {
+	return revoke.Revoke(ctx, m, key, id, reason, func(ctx context.Context, r protocol.Resource) (protocol.Resource, string, error) {
 		named := listing.Of(family.Prefix, family.Kind, family.Name, keys.Shown(key, family.Hash), total)
 		// Search the queue first: a waiter that is granted meanwhile moves from there to the
 		// holders.

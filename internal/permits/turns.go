@@ -11,7 +11,7 @@ var (
 	renewKeepScript  = call.NewScript("renew kept", luascripts.PermitsRenewKeep())
 )
 
-// SetLastToken sets the token of the last turn on the lease: see lease.Request.
+// SetLastToken sets the token of the last turn on the lease: see protocol.Request.
 func (q *Request) SetLastToken(token uint64) { q.lastToken.Store(token) }
 
 // leaveTurns is Leave for a lock that served several turns.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/internal/call"
-	"github.com/leasehold-go/leasehold/internal/lease"
 	"github.com/leasehold-go/leasehold/internal/life"
 )
 
@@ -33,7 +32,7 @@ const (
 
 // An outcome is what a round has come to.
 type outcome struct {
-	code     lease.Code
+	code     life.Code
 	deadline time.Time // of Granted
 	err      error
 }
@@ -66,7 +65,7 @@ func (v *voter) expire(r *round) {
 		}
 		v.step(&t)
 		if slices.Contains(v.rounds, r) { // the votes are there, but not with one token yet
-			o := outcome{code: lease.Queued}
+			o := outcome{code: life.Queued}
 			if !v.waits {
 				o.err = &noMajority{have: 0, need: v.f.need, cause: errNotYet}
 				v.abandon(&t)
@@ -102,7 +101,7 @@ func (v *voter) step(t *todo) {
 	for _, r := range slices.Clone(v.rounds) {
 		if o, over := v.judge(r); over {
 			v.close(r, o, t)
-			if v.phase == wanting && (o.err != nil || r.kind == entering && o.code != lease.Queued) {
+			if v.phase == wanting && (o.err != nil || r.kind == entering && o.code != life.Queued) {
 				v.abandon(t)
 			}
 		}
@@ -228,29 +227,29 @@ func (v *voter) judge(r *round) (o outcome, over bool) {
 	case r.kind == renewing || r.kind == probing:
 		switch {
 		case v.phase != holding:
-			return outcome{code: lease.Gone}, true
+			return outcome{code: life.Gone}, true
 		case v.fresh(r) >= need:
-			return outcome{code: lease.Granted, deadline: v.deadline()}, true
+			return outcome{code: life.Granted, deadline: v.deadline()}, true
 		case open > 0:
 			return outcome{}, false
 		case valid < need:
-			return outcome{code: lease.Gone}, true
+			return outcome{code: life.Gone}, true
 		}
 		return outcome{err: none()}, true
 	case v.phase == holding:
-		return outcome{code: lease.Granted, deadline: v.deadline()}, true
+		return outcome{code: life.Granted, deadline: v.deadline()}, true
 	case refused > all-need:
 		return outcome{err: none()}, true
 	case tooMany > all-need:
-		return outcome{code: lease.QueueFull}, true
+		return outcome{code: life.QueueFull}, true
 	case votes >= need:
 		return outcome{}, false // the fences are being raised
 	case r.kind == entering && !v.waits && votes+open < need && all-open-refused >= need:
-		return outcome{code: lease.Busy}, true
+		return outcome{code: life.Busy}, true
 	case r.kind == entering && v.waits && votes+open < need && all-open-refused >= need:
-		return outcome{code: lease.Queued}, true
+		return outcome{code: life.Queued}, true
 	case r.kind == asking && all-open-refused >= need, open == 0 && v.waits:
-		return outcome{code: lease.Queued}, true
+		return outcome{code: life.Queued}, true
 	}
 	return outcome{}, false
 }

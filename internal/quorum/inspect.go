@@ -10,6 +10,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/lease"
 	"github.com/leasehold-go/leasehold/internal/listing"
+	"github.com/leasehold-go/leasehold/internal/protocol"
 )
 
 // inspectWithin bounds the duration of one Inspect.
@@ -29,7 +30,7 @@ func (f *Family) listed(key string) listing.Resource {
 // Inspect reads the state of key on all servers that answer, and tells what a majority says.
 func (f *Family) Inspect(ctx context.Context, m *lease.Manager, key string) (State, error) {
 	var state State
-	err := m.Run(ctx, "inspect", key, inspectWithin, func(ctx context.Context, r lease.Resource) error {
+	err := m.Run(ctx, "inspect", key, inspectWithin, func(ctx context.Context, r protocol.Resource) error {
 		if err := f.Reachable(ctx, r.FirstKey()); err != nil {
 			return err
 		}

@@ -10,7 +10,9 @@ import (
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/life"
 	"github.com/leasehold-go/leasehold/internal/permits"
+	"github.com/leasehold-go/leasehold/internal/protocol"
 	"github.com/leasehold-go/leasehold/luascripts"
 )
 
@@ -23,7 +25,7 @@ var (
 )
 
 // Resource returns the Resource of key.
-func (f *Family) Resource(key string) (lease.Resource, error) {
+func (f *Family) Resource(key string) (protocol.Resource, error) {
 	r, err := f.keys.Resource(key)
 	if err != nil {
 		return nil, err
@@ -45,7 +47,7 @@ func (r *Resource) Label() string { return r.label }
 func (r *Resource) FirstKey() string { return r.keys[0].(string) }
 
 // Request makes a new attempt.
-func (r *Resource) Request(t lease.Terms) lease.Request {
+func (r *Resource) Request(t protocol.Terms) protocol.Request {
 	v := newVoter(r.f, r, t)
 	if once, ok := t.Want.(*Once); ok {
 		v.once = once
@@ -54,7 +56,7 @@ func (r *Resource) Request(t lease.Terms) lease.Request {
 }
 
 // Ask prepares the sign of life of waiters on all servers.
-func (r *Resource) Ask(waiters []lease.Request) *call.Call {
+func (r *Resource) Ask(waiters []protocol.Request) *call.Call {
 	return call.NewJoint(func(_ context.Context, sent time.Time, end func([]int64, []string, error)) {
 		var mu sync.Mutex
 		left, failed := len(waiters), error(nil)
@@ -78,8 +80,8 @@ func (r *Resource) Ask(waiters []lease.Request) *call.Call {
 
 // told ends an ask once all waiters have their outcome: now µs, the state, and for each waiter its
 // standing, the term of its lease in ms, and its token.
-func (r *Resource) told(waiters []lease.Request, sent time.Time, outcomes []outcome, failed error, end func([]int64, []string, error)) {
-	granted := slices.ContainsFunc(outcomes, func(o outcome) bool { return o.code == lease.Granted })
+func (r *Resource) told(waiters []protocol.Request, sent time.Time, outcomes []outcome, failed error, end func([]int64, []string, error)) {
+	granted := slices.ContainsFunc(outcomes, func(o outcome) bool { return o.code == life.Granted })
 	if failed != nil && !granted {
 		end(nil, nil, failed)
 		return
@@ -95,7 +97,7 @@ func (r *Resource) told(waiters []lease.Request, sent time.Time, outcomes []outc
 		case revoked:
 			reply = append(reply, 3, 0, 0)
 			reasons = append(reasons, reason)
-		case o.code == lease.Granted:
+		case o.code == life.Granted:
 			reply = append(reply, 1, o.deadline.Sub(sent).Milliseconds(), int64(waiters[i].(*Request).v.tokenOf()))
 		default:
 			reply = append(reply, 2, 0, 0)
@@ -105,13 +107,13 @@ func (r *Resource) told(waiters []lease.Request, sent time.Time, outcomes []outc
 }
 
 // ReadAsk reads the reply to an ask.
-func (r *Resource) ReadAsk(c *call.Call, v []int64, waiters []lease.Request) (lease.Reply, error) {
+func (r *Resource) ReadAsk(c *call.Call, v []int64, waiters []protocol.Request) (protocol.Reply, error) {
 	if len(v) != 5+3*len(waiters) {
-		return lease.Reply{}, call.Malformed("ask", v)
+		return protocol.Reply{}, call.Malformed("ask", v)
 	}
-	reply, reasons := lease.Reply{Now: v[0], State: readState(v[1:5])}, c.Text
+	reply, reasons := protocol.Reply{Now: v[0], State: readState(v[1:5])}, c.Text
 	for v = v[5:]; len(v) > 0; v = v[3:] {
-		var one lease.Result
+		var one protocol.Result
 		one, reasons = permits.Standing(v[0], v[1], reasons)
 		one.Token = uint64(v[2])
 		reply.Waiters = append(reply.Waiters, one)
@@ -119,15 +121,15 @@ func (r *Resource) ReadAsk(c *call.Call, v []int64, waiters []lease.Request) (le
 	return reply, nil
 }
 
-func readState(v []int64) lease.State {
-	return lease.State{Earliest: call.Duration(v[0]), InUse: int(v[1]), Limit: int(v[2]), Waiting: int(v[3])}
+func readState(v []int64) protocol.State {
+	return protocol.State{Earliest: call.Duration(v[0]), InUse: int(v[1]), Limit: int(v[2]), Waiting: int(v[3])}
 }
 
 // GoOn returns nil: no call stops at a bound.
 func (r *Resource) GoOn(string) *call.Call { return nil }
 
 // Set returns nil: a lock has no limit that can be set.
-func (r *Resource) Set(lease.SetOptions) *call.Call { return nil }
+func (r *Resource) Set(protocol.SetOptions) *call.Call { return nil }
 
 // leave prepares the call that gives back what one server may have given to a member.
 func (r *Resource) leave(member string, ttl time.Duration, copies int64, lead int64, once *Once) *call.Call {
@@ -148,20 +150,20 @@ func (r *Resource) leave(member string, ttl time.Duration, copies int64, lead in
 type Request struct{ v *voter }
 
 // ID returns the attempt's name in listings.
-func (q *Request) ID() string { return lease.ListedID(q.v.terms.OwnerID()) }
+func (q *Request) ID() string { return protocol.ListedID(q.v.terms.OwnerID()) }
 
 // Enter prepares the joint call that asks all servers for their votes.
-func (q *Request) Enter(o lease.EnterOptions) *call.Call {
+func (q *Request) Enter(o protocol.EnterOptions) *call.Call {
 	return call.NewJoint(func(_ context.Context, sent time.Time, end func([]int64, []string, error)) { q.v.enter(sent, o, end) })
 }
 
 // ReadEnter reads the reply to an enter: what it says, now µs; then the term in ms and the token, or
 // the state.
-func (q *Request) ReadEnter(_ *call.Call, v []int64) (r lease.Reply, err error) {
+func (q *Request) ReadEnter(_ *call.Call, v []int64) (r protocol.Reply, err error) {
 	if len(v) != 6 {
 		return r, call.Malformed("enter", v)
 	}
-	if r.Code, r.Now = lease.Code(v[0]), v[1]; r.Code == lease.Granted {
+	if r.Code, r.Now = life.Code(v[0]), v[1]; r.Code == life.Granted {
 		r.Term, r.Token = call.Duration(v[2]), uint64(v[3])
 	} else {
 		r.State = readState(v[2:6])
@@ -176,29 +178,29 @@ func (q *Request) Leave(int64) *call.Call {
 }
 
 // ReadLeave reads the reply to a leave.
-func (q *Request) ReadLeave(v []int64) (r lease.Reply, err error) {
+func (q *Request) ReadLeave(v []int64) (r protocol.Reply, err error) {
 	if len(v) != 1 {
 		return r, call.Malformed("leave", v)
 	}
-	r.Code = lease.LeaveCode(v[0])
+	r.Code = protocol.LeaveCode(v[0])
 	return r, nil
 }
 
 // Renew prepares the joint call that prolongs the votes, and asks for those that are missing.
-func (q *Request) Renew(o lease.RenewOptions) *call.Call {
+func (q *Request) Renew(o protocol.RenewOptions) *call.Call {
 	return call.NewJoint(func(_ context.Context, sent time.Time, end func([]int64, []string, error)) {
 		q.v.renew(sent, o.Term, end)
 	})
 }
 
 // ReadRenew reads the reply to a renewal.
-func (q *Request) ReadRenew(v []int64) (r lease.Reply, err error) {
+func (q *Request) ReadRenew(v []int64) (r protocol.Reply, err error) {
 	r.Result, err = permits.ReadRenew("renew", v)
 	return r, err
 }
 
 // ReadMessage reads what the voter says of a majority.
-func (q *Request) ReadMessage(text string) (lease.Result, bool) {
+func (q *Request) ReadMessage(text string) (protocol.Result, bool) {
 	r, err := permits.ParseMessage(text)
 	return r, err == nil
 }
@@ -214,7 +216,7 @@ func (q *Request) SetCompletes() {
 }
 
 // enter begins a round of enters.
-func (v *voter) enter(sent time.Time, o lease.EnterOptions, end func([]int64, []string, error)) {
+func (v *voter) enter(sent time.Time, o protocol.EnterOptions, end func([]int64, []string, error)) {
 	v.f.clocks(v.res.FirstKey(), func(err error) {
 		if err != nil {
 			end(nil, nil, &unsent{err})
@@ -242,7 +244,7 @@ func (v *voter) enter(sent time.Time, o lease.EnterOptions, end func([]int64, []
 				return
 			}
 			reply := []int64{int64(out.code), v.f.micros(sent)}
-			if out.code == lease.Granted {
+			if out.code == life.Granted {
 				reply = append(reply, out.deadline.Sub(sent).Milliseconds(), int64(v.tokenOf()), 0, 0)
 			} else {
 				reply = append(reply, v.stateWords()...)
@@ -266,10 +268,10 @@ func (v *voter) wake(sent time.Time, end func(outcome)) {
 	v.lead = uint64(max(0, us))
 	switch {
 	case v.phase == leaving:
-		t.add(func() { end(outcome{code: lease.Gone}) })
+		t.add(func() { end(outcome{code: life.Gone}) })
 	case v.phase == holding:
 		deadline := v.deadline()
-		t.add(func() { end(outcome{code: lease.Granted, deadline: deadline}) })
+		t.add(func() { end(outcome{code: life.Granted, deadline: deadline}) })
 	default:
 		if v.most = 0; v.phase == resting {
 			v.begin()
@@ -296,7 +298,7 @@ func (v *voter) renew(sent time.Time, term time.Duration, end func([]int64, []st
 		switch {
 		case o.err != nil:
 			end(nil, nil, o.err)
-		case o.code == lease.Granted:
+		case o.code == life.Granted:
 			end([]int64{max(1, o.deadline.Sub(sent).Milliseconds())}, nil, nil)
 		default:
 			end([]int64{0}, nil, nil)

@@ -10,13 +10,14 @@ import (
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/lease"
 	"github.com/leasehold-go/leasehold/internal/listing"
+	"github.com/leasehold-go/leasehold/internal/protocol"
 	"github.com/leasehold-go/leasehold/internal/revoke"
 )
 
 // Revoke takes the lock of key, or a waiter's place, away on all servers. It is done once a majority
 // has done it: the owner's next renewal hears it from one of them.
 func (f *Family) Revoke(ctx context.Context, m *lease.Manager, key, id, reason string) error {
-	return revoke.Revoke(ctx, m, key, id, reason, func(ctx context.Context, r lease.Resource) (lease.Resource, string, error) {
+	return revoke.Revoke(ctx, m, key, id, reason, func(ctx context.Context, r protocol.Resource) (protocol.Resource, string, error) {
 		named := f.listed(key)
 		members, err := ask(ctx, f, func(ctx context.Context, s *server) (string, error) {
 			// Search the queue first: a waiter that gets the vote meanwhile moves from there.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/internal/call"
-	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/protocol"
 )
 
 // A voter is one attempt to get the votes of a majority. Its life:
@@ -33,7 +33,7 @@ import (
 type voter struct {
 	f     *Family
 	res   *Resource
-	terms lease.Terms
+	terms protocol.Terms
 
 	mu      sync.Mutex // guards the fields below
 	phase   phase
@@ -126,7 +126,7 @@ const (
 	leaves
 )
 
-func newVoter(f *Family, res *Resource, t lease.Terms) *voter {
+func newVoter(f *Family, res *Resource, t protocol.Terms) *voter {
 	return &voter{f: f, res: res, terms: t, seats: make([]seat, len(f.servers))}
 }
 

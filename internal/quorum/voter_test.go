@@ -9,7 +9,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/keys"
-	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/protocol"
 )
 
 // aVoter returns one of three servers' voters that wants the lock. Nothing is sent.
@@ -33,7 +33,7 @@ func aVoter(t *testing.T) *voter {
 	for i, part := range []string{"holders", "queue", "alive", "fence", "born"} {
 		res.keys[i] = part
 	}
-	v := newVoter(f, res, lease.Terms{Handle: "handle", Seq: 1, Permits: 1, TTL: f.ttl, Limit: 1})
+	v := newVoter(f, res, protocol.Terms{Handle: "handle", Seq: 1, Permits: 1, TTL: f.ttl, Limit: 1})
 	v.waits = true
 	v.begin()
 	t.Cleanup(v.stopTimer)

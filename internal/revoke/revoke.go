@@ -10,6 +10,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/protocol"
 )
 
 const (
@@ -22,7 +23,7 @@ const (
 )
 
 // Revoke takes the lease or the place of id in a handle's family away. find looks up its member.
-func Revoke(ctx context.Context, m *lease.Manager, key, id, reason string, find func(context.Context, lease.Resource) (lease.Resource, string, error)) error {
+func Revoke(ctx context.Context, m *lease.Manager, key, id, reason string, find func(context.Context, protocol.Resource) (protocol.Resource, string, error)) error {
 	const op = "revoke"
 	if _, err := m.Resource(key); err != nil {
 		return m.Reject(op, key, err)
@@ -33,7 +34,7 @@ func Revoke(ctx context.Context, m *lease.Manager, key, id, reason string, find 
 	if !isListedID(id) {
 		return m.Reject(op, key, leasehold.ErrNoLease)
 	}
-	return m.Run(ctx, op, key, longest, func(ctx context.Context, res lease.Resource) error {
+	return m.Run(ctx, op, key, longest, func(ctx context.Context, res protocol.Resource) error {
 		target, member, err := find(ctx, res)
 		if err != nil {
 			return err

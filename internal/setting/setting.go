@@ -10,6 +10,7 @@ import (
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/protocol"
 )
 
 const (
@@ -27,7 +28,7 @@ type Reply struct {
 	Stored, Overtaken bool
 	Now               int64 // server time, µs
 	More              bool  // there are more waiters to grant to
-	Grants            []lease.Result
+	Grants            []protocol.Result
 }
 
 // Read reads the reply to a set: code, now, more, grants.
@@ -35,7 +36,7 @@ func Read(v []int64) (Reply, error) {
 	if len(v) < 3 || (v[0] != 1 && v[0] != 6 && v[0] != 7) {
 		return Reply{}, call.Malformed("set limit", v)
 	}
-	var others lease.Reply
+	var others protocol.Reply
 	err := others.ReadGrants("set limit", v[3:])
 	return Reply{Stored: v[0] == 1, Overtaken: v[0] == 7, Now: v[1], More: others.More || v[2] == 1, Grants: others.Grants}, err
 }
@@ -45,13 +46,13 @@ type Setter struct {
 	M *lease.Manager
 
 	mu   sync.Mutex
-	last int64 // the highest number of a setting: see lease.SetOptions
+	last int64 // the highest number of a setting: see protocol.SetOptions
 }
 
 // Set stores a limit for res. It returns when that is confirmed, when ctx ends, or when Redis
 // has not answered for too long. In the last two cases the limit may have been stored, or may
 // be stored up to voidAfter later, but never over a setting of any handle that was called later.
-func (s *Setter) Set(ctx context.Context, op string, res lease.Resource, limit int) error {
+func (s *Setter) Set(ctx context.Context, op string, res protocol.Resource, limit int) error {
 	one := &setting{Setter: s, res: res, limit: limit, called: time.Now()}
 	return s.M.RunOn(ctx, op, res, longest, one.run)
 }
@@ -59,7 +60,7 @@ func (s *Setter) Set(ctx context.Context, op string, res lease.Resource, limit i
 // A setting is one Set under way.
 type setting struct {
 	*Setter
-	res    lease.Resource
+	res    protocol.Resource
 	limit  int
 	called time.Time
 	number int64 // 0: the server's clock is not known yet, or was not as it seemed
@@ -137,7 +138,7 @@ func (s *setting) awaitClock(ctx context.Context, now int64) {
 // send sends the setting once.
 func (s *setting) send(ctx context.Context) (Reply, error) {
 	client, sent := s.M.Client(), time.Now()
-	ints, err := client.Do(ctx, s.res.Set(lease.SetOptions{Handle: s.M.Handle(), Limit: s.limit, Number: s.number}))
+	ints, err := client.Do(ctx, s.res.Set(protocol.SetOptions{Handle: s.M.Handle(), Limit: s.limit, Number: s.number}))
 	if err != nil {
 		return Reply{}, err
 	}

@@ -7,7 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/protocol"
 )
 
 const (
@@ -18,7 +18,7 @@ const (
 // listedID is the ID of a request in listings.
 func listedID(member string) string {
 	_, owner, _ := strings.Cut(member, ":")
-	return lease.ListedID(owner)
+	return protocol.ListedID(owner)
 }
 
 func auditEntry(id, what, permits, label, remains, reason string) string {

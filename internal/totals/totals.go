@@ -10,8 +10,9 @@ import (
 
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/keys"
-	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/life"
 	"github.com/leasehold-go/leasehold/internal/permits"
+	"github.com/leasehold-go/leasehold/internal/protocol"
 	"github.com/leasehold-go/leasehold/luascripts"
 )
 
@@ -47,7 +48,7 @@ func NewFamily(f keys.Family, total, maxWaitersTotal int) *Family {
 }
 
 // Resource returns the Resource of key.
-func (f *Family) Resource(key string) (lease.Resource, error) {
+func (f *Family) Resource(key string) (protocol.Resource, error) {
 	r, err := f.family.Resource(key)
 	if err != nil {
 		return nil, err
@@ -81,18 +82,18 @@ func (f *Family) call(s *call.Script, args ...any) *call.Call {
 }
 
 // Request makes a new attempt. Terms.Want is the key's share.
-func (r *Resource) Request(t lease.Terms) lease.Request {
+func (r *Resource) Request(t protocol.Terms) protocol.Request {
 	share, _ := t.Want.(int)
 	attempt := t.OwnerID()
 	return &Request{
-		family: r.family, id: lease.ListedID(attempt), handle: t.Handle,
+		family: r.family, id: protocol.ListedID(attempt), handle: t.Handle,
 		member:  r.key + ":" + attempt + "." + strconv.Itoa(max(1, share)) + "." + strconv.Itoa(r.family.total),
 		permits: t.Permits, ttl: call.Milliseconds(t.TTL), limit: t.Limit,
 	}
 }
 
 // Ask prepares the sign of life of waiters of one handle. They may wait for different keys.
-func (r *Resource) Ask(waiters []lease.Request) *call.Call {
+func (r *Resource) Ask(waiters []protocol.Request) *call.Call {
 	f := r.family
 	words := make([]any, 0, 10+len(waiters))
 	words = append(append(words, f.keys[:]...), waiters[0].(*Request).handle, f.total)
@@ -108,18 +109,18 @@ func (r *Resource) GoOn(handle string) *call.Call {
 }
 
 // ReadAsk reads the reply to an ask.
-func (r *Resource) ReadAsk(c *call.Call, v []int64, waiters []lease.Request) (lease.Reply, error) {
+func (r *Resource) ReadAsk(c *call.Call, v []int64, waiters []protocol.Request) (protocol.Reply, error) {
 	const head, each = 6, 5
 	if len(v) < head+each*len(waiters) {
-		return lease.Reply{}, call.Malformed("totals ask", v)
+		return protocol.Reply{}, call.Malformed("totals ask", v)
 	}
-	family := lease.State{Earliest: call.Duration(v[1]), TotalInUse: int(v[3]), Total: int(v[4]), Competing: int(v[5])}
-	reply, reasons := lease.Reply{Now: v[0], More: v[2] == 1, State: family}, c.Text
+	family := protocol.State{Earliest: call.Duration(v[1]), TotalInUse: int(v[3]), Total: int(v[4]), Competing: int(v[5])}
+	reply, reasons := protocol.Reply{Now: v[0], More: v[2] == 1, State: family}, c.Text
 	v = v[head:]
 	for range waiters {
 		state := family
 		state.InUse, state.Limit, state.Waiting = int(v[2]), int(v[3]), int(v[4])
-		var one lease.Result
+		var one protocol.Result
 		one, reasons = permits.Standing(v[0], v[1], reasons)
 		one.State = &state
 		reply.Waiters, v = append(reply.Waiters, one), v[each:]
@@ -128,7 +129,7 @@ func (r *Resource) ReadAsk(c *call.Call, v []int64, waiters []lease.Request) (le
 }
 
 // Set prepares the call that sets the key's limit, or the total.
-func (r *Resource) Set(o lease.SetOptions) *call.Call {
+func (r *Resource) Set(o protocol.SetOptions) *call.Call {
 	return r.family.call(setLimitScript, r.key, o.Limit, o.Handle, o.Number, r.family.total)
 }
 
@@ -150,7 +151,7 @@ func (q *Request) ID() string { return q.id }
 func (q *Request) Member() string { return q.member }
 
 // Enter prepares the call that takes permits or a place in the queue.
-func (q *Request) Enter(o lease.EnterOptions) *call.Call {
+func (q *Request) Enter(o protocol.EnterOptions) *call.Call {
 	wait := ""
 	if o.Wait {
 		wait = strconv.FormatInt(o.Ticket, 10) + " " + strconv.Itoa(o.MaxWaiters) + " " + q.family.maxWaiters
@@ -159,25 +160,25 @@ func (q *Request) Enter(o lease.EnterOptions) *call.Call {
 }
 
 // ReadEnter reads the reply to an enter.
-func (q *Request) ReadEnter(_ *call.Call, v []int64) (r lease.Reply, err error) {
+func (q *Request) ReadEnter(_ *call.Call, v []int64) (r protocol.Reply, err error) {
 	const short, long = 4, 11
-	if len(v) < short || permits.EnterCode(v[0]) == lease.Gone {
+	if len(v) < short || permits.EnterCode(v[0]) == life.Gone {
 		return r, call.Malformed("totals enter", v)
 	}
 	r.Code, r.Now, r.More = permits.EnterCode(v[0]), v[1], v[3] == 1
 	rest := v[short:]
 	switch r.Code {
-	case lease.Granted:
+	case life.Granted:
 		r.Term = call.Duration(v[2])
-	case lease.Queued, lease.Busy, lease.TooMany, lease.QueueFull:
+	case life.Queued, life.Busy, life.TooMany, life.QueueFull:
 		if len(v) < long {
-			return lease.Reply{}, call.Malformed("totals enter", v)
+			return protocol.Reply{}, call.Malformed("totals enter", v)
 		}
-		r.State = lease.State{
+		r.State = protocol.State{
 			Earliest: call.Duration(v[2]), InUse: int(v[4]), Limit: int(v[5]), Waiting: int(v[6]),
 			TotalInUse: int(v[7]), Total: int(v[8]), InTheWay: call.Duration(v[9]), Competing: int(v[10]),
 		}
-		if r.Code == lease.TooMany {
+		if r.Code == life.TooMany {
 			r.State.Limit = min(r.State.Limit, r.State.Total) // the error names one limit
 		}
 		rest = v[long:]
@@ -191,11 +192,11 @@ func (q *Request) Leave(enterMayArriveUntil int64) *call.Call {
 }
 
 // ReadLeave reads the reply to a leave.
-func (q *Request) ReadLeave(v []int64) (r lease.Reply, err error) {
+func (q *Request) ReadLeave(v []int64) (r protocol.Reply, err error) {
 	if len(v) == 0 || len(v) == 2 {
 		return r, call.Malformed("totals leave", v)
 	}
-	r.Code = lease.LeaveCode(v[0])
+	r.Code = protocol.LeaveCode(v[0])
 	if len(v) == 1 {
 		return r, nil
 	}
@@ -204,13 +205,13 @@ func (q *Request) ReadLeave(v []int64) (r lease.Reply, err error) {
 }
 
 // Renew prepares the call that moves the expiry.
-func (q *Request) Renew(o lease.RenewOptions) *call.Call {
+func (q *Request) Renew(o protocol.RenewOptions) *call.Call {
 	k := &q.family.keys
 	return call.New(renewScript, 2, k[0], k[1], &q.member, &q.permits, call.Milliseconds(o.Term), max(0, o.HeldFor.Milliseconds()))
 }
 
 // ReadRenew reads the reply to a renewal.
-func (q *Request) ReadRenew(v []int64) (r lease.Reply, err error) {
+func (q *Request) ReadRenew(v []int64) (r protocol.Reply, err error) {
 	r.Result, err = permits.ReadRenew("totals renew", v)
 	return r, err
 }
@@ -219,7 +220,7 @@ func (q *Request) ReadRenew(v []int64) (r lease.Reply, err error) {
 func (q *Request) SetLastToken(uint64) {}
 
 // ReadMessage reads the message of a grant, which has the form of internal/permits.
-func (q *Request) ReadMessage(text string) (lease.Result, bool) {
+func (q *Request) ReadMessage(text string) (protocol.Result, bool) {
 	v, err := permits.ParseMessage(text)
 	return v, err == nil
 }

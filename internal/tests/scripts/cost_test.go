@@ -9,8 +9,8 @@ import (
 
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/keys"
-	"github.com/leasehold-go/leasehold/internal/lease"
 	"github.com/leasehold-go/leasehold/internal/permits"
+	"github.com/leasehold-go/leasehold/internal/protocol"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/totals"
 )
@@ -28,12 +28,12 @@ func TestCommandsOfAFreePair(t *testing.T) {
 	withTotal := redistest.Must(totals.NewFamily(family, 10, 0).Resource("k"))(t)
 	for _, c := range []struct {
 		name     string
-		resource lease.Resource
+		resource protocol.Resource
 		most     int
 	}{{"without a total", plain, 7}, {"with a total", withTotal, 12}} {
 		pair := func(seq uint64) {
-			q := c.resource.Request(lease.Terms{Handle: hereHandle, Seq: seq, Permits: 1, TTL: time.Minute, Limit: 5, Want: 1})
-			for _, one := range []*call.Call{q.Enter(lease.EnterOptions{Wait: true}), q.Leave(0)} {
+			q := c.resource.Request(protocol.Terms{Handle: hereHandle, Seq: seq, Permits: 1, TTL: time.Minute, Limit: 5, Want: 1})
+			for _, one := range []*call.Call{q.Enter(protocol.EnterOptions{Wait: true}), q.Leave(0)} {
 				if v, err := client.Do(ctx, one); err != nil || v[0] != 1 {
 					t.Fatalf("%v, %v", v, err)
 				}

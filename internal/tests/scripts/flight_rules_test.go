@@ -10,8 +10,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold/internal/keys"
-	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/life"
 	"github.com/leasehold-go/leasehold/internal/loads"
+	"github.com/leasehold-go/leasehold/internal/protocol"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
@@ -35,13 +36,13 @@ func eachFlight(t *testing.T, fn func(w *world)) {
 func TestEnterOfALoadIsVoidAfterItsTime(t *testing.T) {
 	eachFlight(t, func(w *world) {
 		now := w.now()
-		reply, err := w.tryEnter(w.lock(hereHandle), lease.EnterOptions{Wait: true, VoidAfter: new(now - 1)})
-		redistest.Check(w, err == nil && reply.Code == lease.Void && reply.Now >= now,
+		reply, err := w.tryEnter(w.lock(hereHandle), protocol.EnterOptions{Wait: true, VoidAfter: new(now - 1)})
+		redistest.Check(w, err == nil && reply.Code == life.Void && reply.Now >= now,
 			"enter answered %+v, %v; want void, with the server's time", reply, err)
 		left := w.lock(hereHandle)
 		w.leave(left, now+time.Minute.Microseconds())
-		reply, err = w.tryEnter(left, lease.EnterOptions{Wait: true, VoidAfter: new(now + time.Minute.Microseconds())})
-		redistest.Check(w, err == nil && reply.Code == lease.GivenUp, "enter after its leave answered %+v, %v; want given up", reply, err)
+		reply, err = w.tryEnter(left, protocol.EnterOptions{Wait: true, VoidAfter: new(now + time.Minute.Microseconds())})
+		redistest.Check(w, err == nil && reply.Code == life.GivenUp, "enter after its leave answered %+v, %v; want given up", reply, err)
 		redistest.Expect(w, len(w.holders()), 0, "%d leases are held by requests that were void")
 	})
 }
@@ -52,24 +53,24 @@ func TestEnterOfALoadIsVoidAfterItsTime(t *testing.T) {
 func TestRetriedEnterOfALoadFindsItsOwnLease(t *testing.T) {
 	eachFlight(t, func(w *world) {
 		r := w.lock(hereHandle)
-		first := w.enter(r, lease.Granted)
-		if again := w.enter(r, lease.Granted); again.Token != first.Token || again.Term > first.Term {
+		first := w.enter(r, life.Granted)
+		if again := w.enter(r, life.Granted); again.Token != first.Token || again.Term > first.Term {
 			w.Errorf("an enter sent again was granted %+v; want the same as %+v", again, first)
 		}
 		w.invalidate()
-		if again := w.enter(r, lease.Granted); again.Token != first.Token {
+		if again := w.enter(r, life.Granted); again.Token != first.Token {
 			w.Errorf("after an invalidation an enter sent again was granted token %d; want %d", again.Token, first.Token)
 		}
 		next := w.lock(thereHandle)
-		if other := w.enter(next, lease.Granted); other.Token <= first.Token {
+		if other := w.enter(next, life.Granted); other.Token <= first.Token {
 			w.Errorf("token %d after %d", other.Token, first.Token)
 		}
-		if again := w.enter(r, lease.Granted); again.Token != first.Token {
+		if again := w.enter(r, life.Granted); again.Token != first.Token {
 			w.Errorf("beside a newer load an enter sent again was granted token %d; want %d", again.Token, first.Token)
 		}
 		queued := w.lock(hereHandle)
-		w.enter(queued, lease.Queued)
-		w.enter(queued, lease.Queued)
+		w.enter(queued, life.Queued)
+		w.enter(queued, life.Queued)
 		redistest.Expect(w, w.rdb.ZCard(w.Context(), w.res.Part("queue")).Val(), 1, "an enter sent again queued %d times")
 	})
 }
@@ -90,8 +91,8 @@ func TestFlightInvalidateDropsAll(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			eachFlight(t, func(w *world) {
 				leader, waiter := w.lock(hereHandle), w.lock(thereHandle)
-				token := w.enter(leader, lease.Granted).Token
-				w.enter(waiter, lease.Queued)
+				token := w.enter(leader, life.Granted).Token
+				w.enter(waiter, life.Queued)
 				if reply := w.land(leader, token, l); reply.State != loads.Published {
 					w.Fatalf("landing answered %+v", reply)
 				}
@@ -126,7 +127,7 @@ func (w *world) exists(parts ...string) (n int64) {
 func TestFlightLandAgain(t *testing.T) {
 	eachFlight(t, func(w *world) {
 		leader := w.lock(hereHandle)
-		token := w.enter(leader, lease.Granted).Token
+		token := w.enter(leader, life.Granted).Token
 		stored := loads.Result{Prefix: "first", Keep: time.Minute}
 		first := w.land(leader, token, stored)
 		before := w.value()
@@ -135,7 +136,7 @@ func TestFlightLandAgain(t *testing.T) {
 		}
 		w.invalidate()
 		next := w.lock(thereHandle)
-		w.enter(next, lease.Granted)
+		w.enter(next, life.Granted)
 		if again := w.land(leader, token, stored); again.State != loads.LeaseOver || w.value() != "" {
 			w.Errorf("sent again after an invalidation it answered %+v, and the value is %q", again, w.value())
 		}
@@ -174,8 +175,8 @@ func TestFlightEndsTellWhoWaits(t *testing.T) {
 				defer inbox.Close()
 				redistest.Must(inbox.Receive(w.Context()))(w)
 				leader, waiter := w.lock(hereHandle), w.lock(there)
-				token := w.enter(leader, lease.Granted).Token
-				w.enter(waiter, lease.Queued)
+				token := w.enter(leader, life.Granted).Token
+				w.enter(waiter, life.Queued)
 				end(w, leader, token)
 				got := redistest.Must(inbox.ReceiveTimeout(w.Context(), 10*time.Second))(w)
 				text := got.(*redis.Message).Payload

@@ -9,9 +9,10 @@ import (
 
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/keys"
-	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/life"
 	"github.com/leasehold-go/leasehold/internal/loads"
 	"github.com/leasehold-go/leasehold/internal/permits"
+	"github.com/leasehold-go/leasehold/internal/protocol"
 )
 
 // integers makes what a script might answer of fuzzed bytes: small numbers of a
@@ -51,14 +52,14 @@ func FuzzReplies(f *testing.F) {
 			c := &call.Call{Text: texts}
 			one := r.attempt(hereHandle, 1, 1, time.Minute, 1)
 			if got, err := one.ReadEnter(c, v); err == nil {
-				if got.Code < lease.Granted || got.Code > lease.Answered {
+				if got.Code < life.Granted || got.Code > life.Answered {
 					t.Errorf("code %d is none", got.Code)
 				}
-				if got.Code == lease.Answered && (len(texts) != 1 || got.Answer == nil) {
+				if got.Code == life.Answered && (len(texts) != 1 || got.Answer == nil) {
 					t.Errorf("code %d with %d texts", got.Code, len(texts))
 				}
 			}
-			waiters := make([]lease.Request, n)
+			waiters := make([]protocol.Request, n)
 			for i := range waiters {
 				waiters[i] = one.Request
 			}

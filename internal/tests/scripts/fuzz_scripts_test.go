@@ -13,9 +13,10 @@ import (
 
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/keys"
-	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/life"
 	"github.com/leasehold-go/leasehold/internal/loads"
 	"github.com/leasehold-go/leasehold/internal/permits"
+	"github.com/leasehold-go/leasehold/internal/protocol"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/luascripts"
 )
@@ -98,10 +99,10 @@ func FuzzRequests(f *testing.F) {
 		res := newPermitsResource(named, fenced)
 		r := res.attempt(hereHandle, 1, permits, term, limit)
 		w := res.attempt(thereHandle, 1<<63, permits, term, limit)
-		o := lease.EnterOptions{Wait: true, MaxWaiters: abs(waiters), VoidAfter: new(max(0, void))}
+		o := protocol.EnterOptions{Wait: true, MaxWaiters: abs(waiters), VoidAfter: new(max(0, void))}
 		v := z.do(r.Enter(o))
 		reply, err := r.ReadEnter(nil, v)
-		redistest.CheckNow(t, err == nil && (reply.Code == lease.Granted || reply.Code == lease.Void), "answered %v, %v", v, err)
+		redistest.CheckNow(t, err == nil && (reply.Code == life.Granted || reply.Code == life.Void), "answered %v, %v", v, err)
 		if *o.VoidAfter == 0 && reply.Term < term.Truncate(time.Millisecond) {
 			t.Errorf("granted for %v; want %v", reply.Term, term)
 		}
@@ -113,7 +114,7 @@ func FuzzRequests(f *testing.F) {
 		c := res.Ask(plain([]*request{w}))
 		redistest.Must(res.ReadAsk(c, z.do(c), plain([]*request{w})))(t)
 		for _, x := range []*request{r, w} {
-			redistest.Must(r.ReadRenew(z.do(x.Renew(lease.RenewOptions{Term: term}))))(t)
+			redistest.Must(r.ReadRenew(z.do(x.Renew(protocol.RenewOptions{Term: term}))))(t)
 		}
 		z.expire()
 		if used := z.rdb.ZCard(context.Background(), named.Part("holders")).Val(); used > int64(limit) {
@@ -149,28 +150,28 @@ func FuzzPayloads(f *testing.F) {
 		rejected := loads.Rejected{Value: seen, Failure: poisoned}
 		r := res.attemptFor(rejected, hereHandle, 1, 1, time.Minute, 1)
 		w := res.attemptFor(rejected, thereHandle, 2, 1, time.Minute, 1)
-		o := lease.EnterOptions{VoidAfter: new(int64(1 << 53)), Wait: true}
-		enter := func(x *request, o lease.EnterOptions) lease.Reply {
+		o := protocol.EnterOptions{VoidAfter: new(int64(1 << 53)), Wait: true}
+		enter := func(x *request, o protocol.EnterOptions) protocol.Reply {
 			c := x.Enter(o)
 			return redistest.Must(x.ReadEnter(c, z.do(c)))(t)
 		}
 		first := enter(r, o)
 		second := enter(w, o)
-		redistest.CheckNow(t, first.Code == lease.Granted && second.Code == lease.Queued && second.Token == first.Token,
+		redistest.CheckNow(t, first.Code == life.Granted && second.Code == life.Queued && second.Token == first.Token,
 			"answered %+v, then %+v", first, second)
 		l := loads.Result{Prefix: "p", Suffix: string(payload), Keep: kept, Remember: remembered}
 		redistest.Must(loads.ReadPublish(z.do(r.publish(first.Token, 0, l))))(t)
 		c := res.Ask(plain([]*request{w}))
 		asked, err := res.ReadAsk(c, z.do(c), plain([]*request{w}))
-		redistest.CheckNow(t, err == nil && asked.Waiters[0].Code == lease.Answered, "asked: %+v, %v", asked, err)
+		redistest.CheckNow(t, err == nil && asked.Waiters[0].Code == life.Answered, "asked: %+v, %v", asked, err)
 		c = res.inspect()
 		v := z.do(c)
 		state, err := loads.ReadInspect(v, c.Text)
 		redistest.CheckNow(t, err == nil && (kept < lasting || state.Bytes == 17+len(payload)) && (kept > 0 || state.Bytes == 0),
 			"inspected %+v, %v", state, err)
-		got := enter(w.rejecting(loads.Rejected{}), lease.EnterOptions{VoidAfter: new(int64(1 << 53))})
+		got := enter(w.rejecting(loads.Rejected{}), protocol.EnterOptions{VoidAfter: new(int64(1 << 53))})
 		answer, _ := got.Answer.(loads.Answer)
-		if kept >= lasting && (got.Code != lease.Answered || len(answer.Value) != 17+len(payload) || answer.Value[17:] != string(payload)) {
+		if kept >= lasting && (got.Code != life.Answered || len(answer.Value) != 17+len(payload) || answer.Value[17:] != string(payload)) {
 			t.Errorf("came back as %d %q", got.Code, answer.Value)
 		}
 		z.expire()

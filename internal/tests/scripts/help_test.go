@@ -9,9 +9,9 @@ import (
 
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/keys"
-	"github.com/leasehold-go/leasehold/internal/lease"
 	"github.com/leasehold-go/leasehold/internal/loads"
 	"github.com/leasehold-go/leasehold/internal/permits"
+	"github.com/leasehold-go/leasehold/internal/protocol"
 	"github.com/leasehold-go/leasehold/luascripts"
 )
 
@@ -42,7 +42,7 @@ func numberIn(t *testing.T, script, name string) int64 {
 
 // resource is a resource, and the names of its keys.
 type resource struct {
-	lease.Resource
+	protocol.Resource
 	names keys.Resource
 }
 
@@ -61,19 +61,19 @@ func (r *resource) attempt(handle string, seq uint64, n int, ttl time.Duration, 
 }
 
 func (r *resource) attemptFor(rejected loads.Rejected, handle string, seq uint64, n int, ttl time.Duration, limit int) *request {
-	t := lease.Terms{Handle: handle, Seq: seq, Permits: n, TTL: ttl, Limit: limit, Keeps: mayKeep(handle), Want: rejected}
+	t := protocol.Terms{Handle: handle, Seq: seq, Permits: n, TTL: ttl, Limit: limit, Keeps: mayKeep(handle), Want: rejected}
 	return &request{Request: r.Request(t), Seq: seq, TTL: ttl, Permits: n, Limit: limit, member: t.OwnerID(), res: r, terms: t}
 }
 
 // request is an attempt, and what the tests look at of it.
 type request struct {
-	lease.Request
+	protocol.Request
 	Seq            uint64
 	TTL            time.Duration
 	Permits, Limit int
 	member         string
 	res            *resource
-	terms          lease.Terms
+	terms          protocol.Terms
 }
 
 // mayKeep reports whether a handle may keep leases that nobody uses.
@@ -114,8 +114,8 @@ func (r *resource) invalidate() *call.Call {
 }
 func (r *resource) inspect() *call.Call { return r.Resource.(*loads.Resource).Inspect() }
 
-func plain(all []*request) []lease.Request {
-	requests := make([]lease.Request, len(all))
+func plain(all []*request) []protocol.Request {
+	requests := make([]protocol.Request, len(all))
 	for i, r := range all {
 		requests[i] = r.Request
 	}

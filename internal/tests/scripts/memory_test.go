@@ -8,7 +8,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/life"
+	"github.com/leasehold-go/leasehold/internal/protocol"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
@@ -23,8 +24,8 @@ func TestCallsThatGiveBackNeedNoMemory(t *testing.T) {
 			srv := redistest.StartServer(t, v, "--maxmemory-policy", "noeviction")
 			w := newWorld(t, srv.Client(), true)
 			holder, waiter := w.lock(hereHandle), w.lock(hereHandle)
-			w.enter(holder, lease.Granted)
-			w.enter(waiter, lease.Queued)
+			w.enter(holder, life.Granted)
+			w.enter(waiter, life.Queued)
 			w.leave(w.lock(hereHandle), 0) // all scripts are known from here on
 			w.renew(holder, time.Minute)
 			w.ask(waiter)
@@ -33,20 +34,20 @@ func TestCallsThatGiveBackNeedNoMemory(t *testing.T) {
 			redistest.WantErr(t, w.rdb.ConfigSet(ctx, "maxmemory", "1").Err())
 
 			before := w.snapshot()
-			for _, o := range []lease.EnterOptions{{}, {Wait: true}, {Wait: true, MaxWaiters: 1}} {
+			for _, o := range []protocol.EnterOptions{{}, {Wait: true}, {Wait: true, MaxWaiters: 1}} {
 				reply, err := w.tryEnter(w.lock(hereHandle), o)
 				redistest.Check(t, !o.Wait || err != nil && strings.HasPrefix(err.Error(), "OOM"),
 					"enter %+v answered %+v, %v; want OOM", o, reply, err)
 				redistest.Expect(t, w.snapshot(), before, "a refused enter %+v changed\n%s\nto\n%s", o, before)
 			}
 			redistest.Expect(t, w.renew(holder, 2*time.Minute), 2*time.Minute, "renew left %v")
-			if got := w.ask(waiter).Waiters; got[0].Code != lease.Queued {
+			if got := w.ask(waiter).Waiters; got[0].Code != life.Queued {
 				t.Errorf("the waiter stands as %d; want queued", got[0].Code)
 			}
-			if got := w.leave(holder, 0); got.Code != lease.Held || len(got.Grants) != 1 || got.Grants[0].Seq != waiter.Seq {
+			if got := w.leave(holder, 0); got.Code != life.Held || len(got.Grants) != 1 || got.Grants[0].Seq != waiter.Seq {
 				t.Errorf("leave answered %+v; want the lock handed to the waiter", got)
 			}
-			if got := w.leave(waiter, w.now()+time.Second.Microseconds()); got.Code != lease.Held {
+			if got := w.leave(waiter, w.now()+time.Second.Microseconds()); got.Code != life.Held {
 				t.Errorf("leave answered %+v; want it given back", got)
 			}
 		})

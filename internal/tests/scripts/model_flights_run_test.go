@@ -9,8 +9,9 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/life"
 	"github.com/leasehold-go/leasehold/internal/loads"
+	"github.com/leasehold-go/leasehold/internal/protocol"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
@@ -60,7 +61,7 @@ func (m *loadMachine) enterNew(t *rapid.T) {
 func (m *loadMachine) enterAgain(t *rapid.T) { m.enter(t, m.again(t)) }
 
 func (m *loadMachine) enter(t *rapid.T, r *request) {
-	o := lease.EnterOptions{VoidAfter: new(m.clock() + 5_000_000), Wait: rapid.IntRange(0, 5).Draw(t, "tries") < 5}
+	o := protocol.EnterOptions{VoidAfter: new(m.clock() + 5_000_000), Wait: rapid.IntRange(0, 5).Draw(t, "tries") < 5}
 	if rapid.IntRange(0, 9).Draw(t, "void") == 9 {
 		*o.VoidAfter += rapid.SampledFrom([]int64{0, -1, 1}).Draw(t, "void") - 5_000_000
 	}
@@ -98,7 +99,7 @@ func (m *loadMachine) enter(t *rapid.T, r *request) {
 		m.tokens[r.Seq] = int64(reply.Token)
 	}
 	m.seen = append(m.seen, got.text...)
-	if reply.Code == lease.Granted || reply.Code == lease.Queued {
+	if reply.Code == life.Granted || reply.Code == life.Queued {
 		m.notRevoked(r)
 	}
 }
@@ -162,7 +163,7 @@ func (m *loadMachine) renew(t *rapid.T) {
 		m.gaveUp(r)
 		r.loads().Unwatch()
 	}
-	c := r.Renew(lease.RenewOptions{Term: ttl, EnterMayArriveUntil: void})
+	c := r.Renew(protocol.RenewOptions{Term: ttl, EnterMayArriveUntil: void})
 	got := m.call(fmt.Sprintf("renew %s for %v, alone %v, void %d", name(r), ttl, alone, void), c, -1, func(ref reference) outcome {
 		return flightOf(ref).unlessRevoked(r.Member(), 0, flightOf(ref).renew(r.Member(), ttl.Milliseconds(), alone, (void+999)/1000))
 	})

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/protocol"
 )
 
 // flightModel is the reference of cached values: who loads, who waits for which
@@ -201,7 +201,7 @@ func (f *flightModel) ask(members []string, tokens []int64) outcome {
 				}
 			}
 		}
-		if reason, revoked := f.marks.fields[lease.ListedID(m)]; state == 0 && revoked {
+		if reason, revoked := f.marks.fields[protocol.ListedID(m)]; state == 0 && revoked {
 			state, text = 3, append(text, reason)
 		}
 		if place > 0 && state != 2 {

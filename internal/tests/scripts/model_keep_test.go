@@ -7,7 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/protocol"
 )
 
 // The reference of permits, for leases that their processes keep.
@@ -73,7 +73,7 @@ func (m *permitMachine) renewKept(t *rapid.T) {
 	}
 	ttl := rapid.SampledFrom([]time.Duration{r.TTL, r.TTL, time.Millisecond}).Draw(t, "ttl")
 	registered := m.count(func(ctx context.Context) (int64, error) { return m.rdb.ZCard(ctx, m.names[7]).Result() })
-	got := m.call(fmt.Sprintf("renew %s for %v, kept", name(r), ttl), r.Renew(lease.RenewOptions{Term: ttl, Counts: true, Keeps: true}), -1, func(ref reference) outcome {
+	got := m.call(fmt.Sprintf("renew %s for %v, kept", name(r), ttl), r.Renew(protocol.RenewOptions{Term: ttl, Counts: true, Keeps: true}), -1, func(ref reference) outcome {
 		return on(ref).unlessRevoked(r.Member(), 0, on(ref).renewKept(r.Member(), ttl.Milliseconds()))
 	})
 	if m.renewalWasRevoked(r, got) {

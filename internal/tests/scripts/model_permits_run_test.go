@@ -10,7 +10,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/leasehold-go/leasehold/internal/keys"
-	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/life"
+	"github.com/leasehold-go/leasehold/internal/protocol"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/setting"
 	"github.com/leasehold-go/leasehold/luascripts"
@@ -95,7 +96,7 @@ func (m *permitMachine) enterNew(t *rapid.T) {
 func (m *permitMachine) enterAgain(t *rapid.T) { m.enter(t, m.again(t)) }
 
 func (m *permitMachine) enter(t *rapid.T, r *request) {
-	o := lease.EnterOptions{
+	o := protocol.EnterOptions{
 		Wait:       rapid.IntRange(0, 3).Draw(t, "tries") < 3,
 		MaxWaiters: max(0, rapid.IntRange(-3, 3).Draw(t, "max")),
 		AwaitsKept: rapid.Bool().Draw(t, "awaits kept"),
@@ -124,14 +125,14 @@ func (m *permitMachine) enter(t *rapid.T, r *request) {
 	if err != nil {
 		m.Fatal(err)
 	}
-	if _, ok := m.tickets[r.Seq]; !ok && reply.Code == lease.Queued {
+	if _, ok := m.tickets[r.Seq]; !ok && reply.Code == life.Queued {
 		m.tickets[r.Seq] = reply.Now
 	}
 	switch reply.Code {
-	case lease.Granted:
+	case life.Granted:
 		m.stands(r)
 		m.notRevoked(r)
-	case lease.Queued:
+	case life.Queued:
 		m.notRevoked(r)
 	}
 }
@@ -207,7 +208,7 @@ func (m *permitMachine) ask(t *rapid.T) {
 func (m *permitMachine) renew(t *rapid.T) {
 	r := m.again(t)
 	ttl := rapid.SampledFrom([]time.Duration{r.TTL, r.TTL, time.Millisecond, 30 * time.Second}).Draw(t, "ttl")
-	got := m.call(fmt.Sprintf("renew %s for %v", name(r), ttl), r.Renew(lease.RenewOptions{Term: ttl}), -1, func(ref reference) outcome {
+	got := m.call(fmt.Sprintf("renew %s for %v", name(r), ttl), r.Renew(protocol.RenewOptions{Term: ttl}), -1, func(ref reference) outcome {
 		return on(ref).unlessRevoked(r.Member(), 0, on(ref).renew(r.Member(), ttl.Milliseconds()))
 	})
 	if m.renewalWasRevoked(r, got) {
@@ -247,7 +248,7 @@ func (m *permitMachine) setLimit(t *rapid.T) {
 		m.set = append(m.set, s)
 	}
 	res := m.res.Resource
-	c := res.Set(lease.SetOptions{Handle: s.handle, Limit: s.limit, Number: s.number})
+	c := res.Set(protocol.SetOptions{Handle: s.handle, Limit: s.limit, Number: s.number})
 	got := m.call(fmt.Sprintf("set %+v", s), c, 1, func(ref reference) outcome { return ints(on(ref).set(s)) })
 	if _, err := setting.Read(got.ints); err != nil {
 		m.Fatal(err)

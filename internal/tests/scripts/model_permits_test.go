@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/protocol"
 )
 
 // permits is the reference of permits: who holds, who waits, and who gave up.
@@ -343,7 +343,7 @@ func (p *permitsModel) ask(members []string) outcome {
 		case p.queue.has(m):
 			reply = append(reply, 2, 0, 0)
 		default:
-			if reason, revoked := p.marks.fields[lease.ListedID(m)]; revoked {
+			if reason, revoked := p.marks.fields[protocol.ListedID(m)]; revoked {
 				reply, reasons = append(reply, 3, 0, 0), append(reasons, reason)
 			} else {
 				reply = append(reply, 0, 0, 0)

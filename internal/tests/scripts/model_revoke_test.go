@@ -7,7 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/protocol"
 )
 
 // revocations is the reference of what marks the revoked attempts of a resource: their
@@ -22,7 +22,7 @@ func revocationCells() []*cell {
 func (b *base) mark(r revocations, member, reason, what string, permits int, remains int64) {
 	words := strings.SplitN(member, ".", 3)
 	_, label, _ := strings.Cut(words[0], "~")
-	id := lease.ListedID(member)
+	id := protocol.ListedID(member)
 	r.audit.entries = append(r.audit.entries, auditEntry(id, what, strconv.Itoa(permits), label, strconv.FormatInt(remains, 10), reason))
 	r.marks.fields[id] = reason
 	r.audit.until, r.marks.until = b.now+b.c.markKept, b.now+b.c.markKept
@@ -40,7 +40,7 @@ func (r revocations) unlessRevoked(member string, nothing int64, reply any) outc
 	if !whole {
 		o = ints(reply.([]int64))
 	}
-	if reason, revoked := r.marks.fields[lease.ListedID(member)]; revoked && o.ints[0] == nothing {
+	if reason, revoked := r.marks.fields[protocol.ListedID(member)]; revoked && o.ints[0] == nothing {
 		return outcome{text: []string{"REVOKED " + reason}}
 	}
 	return o
@@ -132,8 +132,8 @@ type buried struct {
 }
 
 // revoke revokes a request, as the one that was found, or as one of which nothing was.
-func (m *machine) revoke(t *rapid.T, target lease.Resource, r *request) {
-	member, id := r.Member(), lease.ListedID(r.Member())
+func (m *machine) revoke(t *rapid.T, target protocol.Resource, r *request) {
+	member, id := r.Member(), protocol.ListedID(r.Member())
 	if rapid.IntRange(0, 4).Draw(t, "not found") == 4 {
 		member = ""
 	}

@@ -10,7 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
-	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/life"
+	"github.com/leasehold-go/leasehold/internal/protocol"
 )
 
 // The reference of permits, for leases that serve several turns of a process.
@@ -71,18 +72,18 @@ func (m *permitMachine) endsSoon(key int) bool {
 // alone, since the reference may be wrong in the same way as the scripts: the fence is not
 // set back, it is not behind the last turn of a lease that was still held, and what the
 // same call handed on has a token above it.
-func (m *permitMachine) rises(r *request, was standing, before int64, reply lease.Reply) {
+func (m *permitMachine) rises(r *request, was standing, before int64, reply protocol.Reply) {
 	after, last := m.lastIssued(), int64(m.last[r.Seq])
 	switch {
 	case after < before:
 		m.Fatalf("%s: the fence went back from %d to %d", name(r), before, after)
-	case was == surelyHeld && reply.Code == lease.Held && after < last:
+	case was == surelyHeld && reply.Code == life.Held && after < last:
 		m.Fatalf("%s gave back, and the fence %d is behind its last turn's token %d", name(r), after, last)
 	case was == notHeld && len(reply.Grants) == 0 && m.holds(0) == "" && after != before:
 		m.Fatalf("%s was not held, nothing was handed on, and the fence went from %d to %d", name(r), before, after)
 	}
 	for _, g := range reply.Grants {
-		if g.Code == lease.Granted && (int64(g.Token) <= before || was == surelyHeld && int64(g.Token) <= last) {
+		if g.Code == life.Granted && (int64(g.Token) <= before || was == surelyHeld && int64(g.Token) <= last) {
 			m.Fatalf("%s handed on with token %d; the fence was %d, the last turn had %d", name(r), g.Token, before, last)
 		}
 	}
@@ -130,7 +131,7 @@ func (m *permitMachine) renewAndCount(t *rapid.T) {
 	heldFor := rapid.SampledFrom([]time.Duration{0, time.Second, time.Hour}).Draw(t, "held for")
 	waiting := m.count(func(ctx context.Context) (int64, error) { return m.rdb.ZCard(ctx, m.names[1]).Result() })
 	members := m.count(func(ctx context.Context) (int64, error) { return m.rdb.ZCard(ctx, m.names[0]).Result() })
-	got := m.call(fmt.Sprintf("renew %s for %v and count", name(r), ttl), r.Renew(lease.RenewOptions{Term: ttl, HeldFor: heldFor, Counts: true}), -1, func(ref reference) outcome {
+	got := m.call(fmt.Sprintf("renew %s for %v and count", name(r), ttl), r.Renew(protocol.RenewOptions{Term: ttl, HeldFor: heldFor, Counts: true}), -1, func(ref reference) outcome {
 		return on(ref).unlessRevoked(r.Member(), 0, on(ref).renewAndCount(r.Member(), ttl.Milliseconds()))
 	})
 	if m.renewalWasRevoked(r, got) {

@@ -12,8 +12,8 @@ import (
 
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/keys"
-	"github.com/leasehold-go/leasehold/internal/lease"
 	"github.com/leasehold-go/leasehold/internal/life"
+	"github.com/leasehold-go/leasehold/internal/protocol"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
@@ -62,12 +62,12 @@ func (w *world) lock(handle string) *request {
 	return w.request(handle, 1, 1, time.Minute)
 }
 
-func (w *world) tryEnter(r *request, o lease.EnterOptions) (lease.Reply, error) {
+func (w *world) tryEnter(r *request, o protocol.EnterOptions) (protocol.Reply, error) {
 	w.Helper()
 	one := r.Enter(o)
 	v, err := w.client.Do(context.Background(), one)
 	if err != nil {
-		return lease.Reply{}, err
+		return protocol.Reply{}, err
 	}
 	reply := redistest.Must(r.ReadEnter(one, v))(w)
 	return reply, nil
@@ -75,20 +75,20 @@ func (w *world) tryEnter(r *request, o lease.EnterOptions) (lease.Reply, error) 
 
 // enter queues where nothing is free, and fails the test unless it is answered
 // as wanted.
-func (w *world) enter(r *request, want lease.Code) lease.Reply {
+func (w *world) enter(r *request, want life.Code) protocol.Reply {
 	w.Helper()
-	reply := redistest.Must(w.tryEnter(r, lease.EnterOptions{Wait: true}))(w)
+	reply := redistest.Must(w.tryEnter(r, protocol.EnterOptions{Wait: true}))(w)
 	redistest.Require(w, reply.Code, want, "enter answered %d")
 	return reply
 }
 
-func (w *world) leave(r *request, void int64) lease.Reply {
+func (w *world) leave(r *request, void int64) protocol.Reply {
 	w.Helper()
 	v := redistest.Must(w.client.Do(context.Background(), r.Leave(void)))(w)
 	return redistest.Must(r.ReadLeave(v))(w)
 }
 
-func (w *world) ask(rs ...*request) lease.Reply {
+func (w *world) ask(rs ...*request) protocol.Reply {
 	w.Helper()
 	one := w.res.Ask(plain(rs))
 	v := redistest.Must(w.client.Do(context.Background(), one))(w)
@@ -97,7 +97,7 @@ func (w *world) ask(rs ...*request) lease.Reply {
 
 func (w *world) renew(r *request, ttl time.Duration) time.Duration {
 	w.Helper()
-	v := redistest.Must(w.client.Do(context.Background(), r.Renew(lease.RenewOptions{Term: ttl})))(w)
+	v := redistest.Must(w.client.Do(context.Background(), r.Renew(protocol.RenewOptions{Term: ttl})))(w)
 	left := redistest.Must(r.ReadRenew(v))(w)
 	return left.Term
 }
@@ -147,10 +147,10 @@ func TestScriptsAreSentOnce(t *testing.T) {
 	redistest.NeedServers(t)
 	p := redistest.NewProxy(t, redistest.Shared(t, redistest.Installed()[0]).Addr())
 	w := newWorld(t, p.Client(), true)
-	w.enter(w.lock(hereHandle), lease.Granted) // the script is known from here on
+	w.enter(w.lock(hereHandle), life.Granted) // the script is known from here on
 	r := w.lock(hereHandle)
 	for name, one := range map[string]func() *call.Call{
-		"enter": func() *call.Call { return r.Enter(lease.EnterOptions{}) },
+		"enter": func() *call.Call { return r.Enter(protocol.EnterOptions{}) },
 		"leave": func() *call.Call { return r.Leave(0) },
 	} {
 		_, _ = w.client.Do(context.Background(), one()) // known
@@ -177,17 +177,17 @@ func TestOverdueWaitersArePassedOver(t *testing.T) {
 	each(t, true, func(w *world) {
 		holder, living := w.lock(hereHandle), w.lock(hereHandle)
 		late, dead := w.lock(thereHandle), w.lock(thereHandle)
-		w.enter(holder, lease.Granted)
-		w.enter(late, lease.Queued)
-		w.enter(dead, lease.Queued)
-		w.enter(living, lease.Queued)
+		w.enter(holder, life.Granted)
+		w.enter(late, life.Queued)
+		w.enter(dead, life.Queued)
+		w.enter(living, life.Queued)
 		w.overdue(late, 2*time.Second)
 		w.overdue(dead, 0)
 		if grants := w.leave(holder, 0).Grants; len(grants) != 1 || grants[0].Seq != living.Seq {
 			w.Fatalf("granted %+v; want the living waiter", grants)
 		}
 		got := w.ask(late, dead).Waiters
-		if got[0].Code != lease.Queued || got[1].Code != 0 {
+		if got[0].Code != life.Queued || got[1].Code != 0 {
 			w.Errorf("the late one stands as %d, the dead one as %d; want queued and gone", got[0].Code, got[1].Code)
 		}
 		w.leave(living, 0)
@@ -200,19 +200,19 @@ func TestOverdueWaitersArePassedOver(t *testing.T) {
 // P9: MaxWaiters counts those who still live.
 func TestDeadWaitersDoNotCount(t *testing.T) {
 	each(t, true, func(w *world) {
-		w.enter(w.lock(hereHandle), lease.Granted)
+		w.enter(w.lock(hereHandle), life.Granted)
 		dead := w.lock(thereHandle)
-		w.enter(dead, lease.Queued)
-		full, err := w.tryEnter(w.lock(hereHandle), lease.EnterOptions{Wait: true, MaxWaiters: 1})
-		redistest.CheckNow(w, err == nil && full.Code == lease.QueueFull, "answered %+v, %v; want a full queue", full, err)
+		w.enter(dead, life.Queued)
+		full, err := w.tryEnter(w.lock(hereHandle), protocol.EnterOptions{Wait: true, MaxWaiters: 1})
+		redistest.CheckNow(w, err == nil && full.Code == life.QueueFull, "answered %+v, %v; want a full queue", full, err)
 		redistest.Require(w, w.rdb.ZCard(context.Background(), w.res.Part("queue")).Val(), 1, "%d are queued after one was refused")
 		// The dead one behind a living one, where no grant comes past it.
 		living := w.lock(hereHandle)
-		got, err := w.tryEnter(living, lease.EnterOptions{Wait: true, MaxWaiters: 2, Ticket: 1})
-		redistest.CheckNow(w, err == nil && got.Code == lease.Queued, "answered %+v, %v; want queued: one more may wait", got, err)
+		got, err := w.tryEnter(living, protocol.EnterOptions{Wait: true, MaxWaiters: 2, Ticket: 1})
+		redistest.CheckNow(w, err == nil && got.Code == life.Queued, "answered %+v, %v; want queued: one more may wait", got, err)
 		w.overdue(dead, 0)
-		got, err = w.tryEnter(w.lock(hereHandle), lease.EnterOptions{Wait: true, MaxWaiters: 2})
-		redistest.CheckNow(w, err == nil && got.Code == lease.Queued, "answered %+v, %v; want queued: the other one is dead", got, err)
+		got, err = w.tryEnter(w.lock(hereHandle), protocol.EnterOptions{Wait: true, MaxWaiters: 2})
+		redistest.CheckNow(w, err == nil && got.Code == life.Queued, "answered %+v, %v; want queued: the other one is dead", got, err)
 	})
 }
 
@@ -224,7 +224,7 @@ const overdue = 2 * time.Second
 func (w *world) deadQueue(n int) (holder, living *request, dead []*request) {
 	w.Helper()
 	holder = w.lock(hereHandle)
-	w.enter(holder, lease.Granted)
+	w.enter(holder, life.Granted)
 	now := w.now()
 	queue := make([]redis.Z, n)
 	for i := range n {
@@ -237,7 +237,7 @@ func (w *world) deadQueue(n int) (holder, living *request, dead []*request) {
 	}
 	w.signs(overdue, dead...)
 	living = w.lock(hereHandle)
-	redistest.Must(w.tryEnter(living, lease.EnterOptions{Wait: true}))(w)
+	redistest.Must(w.tryEnter(living, protocol.EnterOptions{Wait: true}))(w)
 	return holder, living, dead
 }
 
@@ -271,9 +271,9 @@ func TestOverdueWaitersAreParkedOnce(t *testing.T) {
 		}
 		// The parked ones return, in their order, before all who came later.
 		later := w.lock(hereHandle)
-		w.enter(later, lease.Queued)
+		w.enter(later, life.Queued)
 		w.signs(overdue, dead...)
-		if got := w.ask(dead[7], dead[3]).Waiters; got[0].Code != lease.Queued || got[1].Code != lease.Queued {
+		if got := w.ask(dead[7], dead[3]).Waiters; got[0].Code != life.Queued || got[1].Code != life.Queued {
 			t.Fatalf("the parked ones stand as %+v; want queued", got)
 		}
 		w.leave(living, 0)
@@ -308,14 +308,14 @@ func TestParkingTakesOneCallPerBatch(t *testing.T) {
 // went back.
 func TestTicketIsBehindParkedWaiters(t *testing.T) {
 	each(t, true, func(w *world) {
-		w.enter(w.lock(hereHandle), lease.Granted)
+		w.enter(w.lock(hereHandle), life.Granted)
 		queue, parked := w.res.Part("queue"), number(t, "PARKED")
 		late, ahead := w.lock(thereHandle), w.now()+time.Hour.Microseconds()
-		w.enter(late, lease.Queued)
+		w.enter(late, life.Queued)
 		w.rdb.ZAdd(w.Context(), queue, redis.Z{Score: float64(ahead + parked), Member: late.Member()})
 		for i := range int64(2) {
 			r := w.lock(hereHandle)
-			w.enter(r, lease.Queued)
+			w.enter(r, life.Queued)
 			redistest.Expect(t, int64(w.rdb.ZScore(w.Context(), queue, r.Member()).Val()), ahead+1+i, "its ticket is %d")
 		}
 	})
@@ -329,8 +329,8 @@ func TestFirstTermEndsSoonAfterTheLastSign(t *testing.T) {
 		for _, left := range []time.Duration{2700 * time.Millisecond, 3300 * time.Millisecond, 4500 * time.Millisecond} {
 			for quick := false; !quick; { // again where the machine was slow
 				holder, next := w.lock(hereHandle), w.lock(thereHandle)
-				w.enter(holder, lease.Granted)
-				w.enter(next, lease.Queued)
+				w.enter(holder, life.Granted)
+				w.enter(next, life.Queued)
 				began := w.now()
 				w.overdue(next, left)
 				w.leave(holder, 0)
@@ -350,11 +350,11 @@ func TestGrantsOfOneCallAreBounded(t *testing.T) {
 	each(t, false, func(w *world) {
 		most := int(number(t, "GRANTS"))
 		full := w.request(hereHandle, 2*most+5, 2*most+5, time.Minute)
-		w.enter(full, lease.Granted)
+		w.enter(full, life.Granted)
 		var waiting []*request
 		for range 2*most + 5 {
 			waiting = append(waiting, w.request(hereHandle, 1, 2*most+5, time.Minute))
-			w.enter(waiting[len(waiting)-1], lease.Queued)
+			w.enter(waiting[len(waiting)-1], life.Queued)
 		}
 		for _, want := range []int{most, most, 5} {
 			w.signs(constant(t, "ALIVE"), waiting...)

@@ -8,7 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold/internal/call"
-	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/life"
+	"github.com/leasehold-go/leasehold/internal/protocol"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/setting"
 )
@@ -19,12 +20,12 @@ func TestRenewNeverRevives(t *testing.T) {
 	each(t, false, func(w *world) {
 		ctx, holders := context.Background(), w.res.Part("holders")
 		other := w.request(thereHandle, 1, 9, time.Minute) // keeps the key
-		w.enter(other, lease.Granted)
+		w.enter(other, life.Granted)
 		for name, n := range map[string]int{"one permit": 1, "three permits": 3} {
 			left, expired := w.request(hereHandle, n, 9, time.Minute), w.request(hereHandle, n, 9, time.Minute)
-			w.enter(left, lease.Granted)
+			w.enter(left, life.Granted)
 			w.leave(left, 0)
-			w.enter(expired, lease.Granted)
+			w.enter(expired, life.Granted)
 			for m := range w.holders() {
 				if m != other.Member() {
 					w.rdb.ZAddXX(ctx, holders, redis.Z{Score: float64(w.now()/1000 - 1), Member: m})
@@ -49,7 +50,7 @@ func TestRenewNeverRevives(t *testing.T) {
 func TestRenewNeverShortens(t *testing.T) {
 	each(t, false, func(w *world) {
 		r := w.request(hereHandle, 3, 3, time.Second)
-		w.enter(r, lease.Granted)
+		w.enter(r, life.Granted)
 		w.renew(r, time.Hour)
 		if d := w.renew(r, time.Minute); d < 59*time.Minute {
 			w.Errorf("a shorter renewal left %v of an hour", d)
@@ -68,20 +69,20 @@ func TestRenewNeverShortens(t *testing.T) {
 func TestShortTTLDoesNotEndTheKey(t *testing.T) {
 	each(t, false, func(w *world) {
 		long, short := w.request(hereHandle, 1, 9, time.Hour), 10*time.Second
-		w.enter(long, lease.Granted)
+		w.enter(long, life.Granted)
 		check := func(path string) {
 			w.Helper()
 			if d := w.rdb.PTTL(context.Background(), w.res.Part("holders")).Val(); d < 59*time.Minute {
 				w.Fatalf("%s: the key expires in %v", path, d)
 			}
 		}
-		w.enter(w.request(hereHandle, 1, 9, short), lease.Granted)
+		w.enter(w.request(hereHandle, 1, 9, short), life.Granted)
 		check("fast path")
-		w.enter(w.request(hereHandle, 2, 9, short), lease.Granted)
+		w.enter(w.request(hereHandle, 2, 9, short), life.Granted)
 		check("weighted")
 		filler := w.request(hereHandle, 5, 9, short)
-		w.enter(filler, lease.Granted)
-		w.enter(w.request(hereHandle, 1, 9, short), lease.Queued)
+		w.enter(filler, life.Granted)
+		w.enter(w.request(hereHandle, 1, 9, short), life.Queued)
 		w.leave(filler, 0)
 		check("handed over")
 	})
@@ -91,12 +92,12 @@ func TestShortTTLDoesNotEndTheKey(t *testing.T) {
 func TestTicketsRise(t *testing.T) {
 	each(t, true, func(w *world) {
 		holder, early, late := w.lock(hereHandle), w.lock(hereHandle), w.lock(hereHandle)
-		w.enter(holder, lease.Granted)
-		w.enter(early, lease.Queued)
+		w.enter(holder, life.Granted)
+		w.enter(early, life.Queued)
 		// As if the first waiter had come while the clock was an hour ahead.
 		ahead := float64(w.now() + time.Hour.Microseconds())
 		w.rdb.ZAddXX(context.Background(), w.res.Part("queue"), redis.Z{Score: ahead, Member: early.Member()})
-		w.enter(late, lease.Queued)
+		w.enter(late, life.Queued)
 		if grants := w.leave(holder, 0).Grants; len(grants) != 1 || grants[0].Seq != early.Seq {
 			w.Errorf("granted %+v; want the first that came", grants)
 		}
@@ -109,12 +110,12 @@ func TestCopyOfAnEnterRegistersNoKeeper(t *testing.T) {
 	each(t, false, func(w *world) {
 		ctx, keepers := context.Background(), w.res.Part("keepers")
 		r := w.request(hereHandle+"^", 1, 2, time.Minute)
-		w.enter(r, lease.Granted)
+		w.enter(r, life.Granted)
 		if n := w.rdb.ZCard(ctx, keepers).Val(); n != 1 {
 			w.Fatalf("%d keepers are registered; want 1", n)
 		}
 		w.rdb.Del(ctx, keepers) // as a recall does, whose mark is over
-		if again := w.enter(r, lease.Granted); !again.Contended {
+		if again := w.enter(r, life.Granted); !again.Contended {
 			w.Error("the copy says that the lease may be kept")
 		}
 		if n := w.rdb.ZCard(ctx, keepers).Val(); n != 0 {
@@ -127,14 +128,14 @@ func TestCopyOfAnEnterRegistersNoKeeper(t *testing.T) {
 func TestOldTicketKeepsThePlace(t *testing.T) {
 	each(t, true, func(w *world) {
 		holder, away, other := w.lock(hereHandle), w.lock(hereHandle), w.lock(hereHandle)
-		w.enter(holder, lease.Granted)
-		ticket := w.enter(away, lease.Queued).Now
-		w.enter(other, lease.Queued)
+		w.enter(holder, life.Granted)
+		ticket := w.enter(away, life.Queued).Now
+		w.enter(other, life.Queued)
 		w.overdue(away, 0)
 		w.ask(other) // drops it
 		redistest.Require(w, w.rdb.ZCard(context.Background(), w.res.Part("queue")).Val(), 1, "%d are queued; want the living one")
-		back, err := w.tryEnter(away, lease.EnterOptions{Wait: true, Ticket: ticket})
-		redistest.CheckNow(w, err == nil && back.Code == lease.Queued, "entered again: %+v, %v", back, err)
+		back, err := w.tryEnter(away, protocol.EnterOptions{Wait: true, Ticket: ticket})
+		redistest.CheckNow(w, err == nil && back.Code == life.Queued, "entered again: %+v, %v", back, err)
 		if grants := w.leave(holder, 0).Grants; len(grants) != 1 || grants[0].Seq != away.Seq {
 			w.Errorf("granted %+v; want the one that kept its place", grants)
 		}
@@ -146,8 +147,8 @@ func TestEveryKeyExpires(t *testing.T) {
 	for _, fenced := range []bool{true, false} {
 		each(t, fenced, func(w *world) {
 			holder := w.request(hereHandle, 1, 1, time.Minute)
-			w.enter(holder, lease.Granted)
-			w.enter(w.request(thereHandle, 1, 1, time.Minute), lease.Queued)
+			w.enter(holder, life.Granted)
+			w.enter(w.request(thereHandle, 1, 1, time.Minute), life.Queued)
 			w.leave(w.request(hereHandle, 1, 1, time.Minute), w.now()+time.Minute.Microseconds())
 			for part, most := range map[string]time.Duration{
 				"holders": time.Minute, "queue": 5 * time.Second, "alive": time.Minute + time.Second, "fence": 24 * time.Hour,
@@ -170,9 +171,9 @@ func TestAskAfterAliveWasLost(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			each(t, func(w *world) {
-				token := w.enter(w.lock(thereHandle), lease.Granted).Token
+				token := w.enter(w.lock(thereHandle), life.Granted).Token
 				waiter := w.lock(hereHandle)
-				w.enter(waiter, lease.Queued)
+				w.enter(waiter, life.Queued)
 				if name == "flights" {
 					waiter.await(w, token)
 				}
@@ -190,11 +191,11 @@ func TestAskAfterAliveWasLost(t *testing.T) {
 func TestMemberOfAnotherForm(t *testing.T) {
 	each(t, true, func(w *world) {
 		holder, waiter := w.lock(hereHandle), w.lock(thereHandle)
-		w.enter(holder, lease.Granted)
+		w.enter(holder, life.Granted)
 		later := float64(w.now()/1000 + time.Minute.Milliseconds())
 		w.rdb.ZAdd(w.Context(), w.res.Part("queue"), redis.Z{Score: 1, Member: "of another form"})
 		w.rdb.ZAdd(w.Context(), w.res.Part("alive"), redis.Z{Score: later, Member: "of another form"})
-		w.enter(waiter, lease.Queued)
+		w.enter(waiter, life.Queued)
 		w.leave(holder, 0)
 		if held := w.holders(); len(held) != 1 || held[waiter.Member()] == 0 {
 			w.Errorf("%v hold it", held)
@@ -208,10 +209,10 @@ func TestLateLeaveHandsOverNothing(t *testing.T) {
 	each(t, true, func(w *world) {
 		ctx, holders := context.Background(), w.res.FirstKey()
 		late, next, gone, last := w.lock(hereHandle), w.lock(thereHandle), w.lock(thereHandle), w.lock(thereHandle)
-		w.enter(late, lease.Granted)
-		w.enter(next, lease.Queued)
-		w.enter(gone, lease.Queued)
-		w.enter(last, lease.Queued)
+		w.enter(late, life.Granted)
+		w.enter(next, life.Queued)
+		w.enter(gone, life.Queued)
+		w.enter(last, life.Queued)
 		expired := float64(w.now()/1000 - 1)
 		redistest.WantErr(w, w.rdb.ZAdd(ctx, holders, redis.Z{Score: expired, Member: late.Member()}).Err())
 		if reply := w.leave(gone, 0); len(reply.Grants) != 1 || reply.Grants[0].Seq != next.Seq {
@@ -233,7 +234,7 @@ func TestLateSettingsUndoNothing(t *testing.T) {
 		stored := func() string { return w.rdb.Get(w.Context(), w.res.Part("limit")).Val() }
 		set := func(what, handle string, number int64, limit int, want setting.Reply, then string) {
 			w.Helper()
-			v := redistest.Must(w.client.Do(w.Context(), res.Set(lease.SetOptions{Handle: handle, Number: number, Limit: limit})))(w)
+			v := redistest.Must(w.client.Do(w.Context(), res.Set(protocol.SetOptions{Handle: handle, Number: number, Limit: limit})))(w)
 			reply, err := setting.Read(v)
 			if err != nil || reply.Stored != want.Stored || reply.Overtaken != want.Overtaken || stored() != then {
 				w.Errorf("%s: %+v, %v, and the limit is %q; want %+v and %q", what, reply, err, stored(), want, then)
@@ -271,16 +272,16 @@ func TestRevokedAttemptTakesNothingAgain(t *testing.T) {
 			redistest.CheckNow(w, err == nil && len(v) == 3 && v[0] == 1, "revoke: %v, %v", v, err)
 		}
 		holder, waiter := w.lock(hereHandle), w.lock(thereHandle)
-		w.enter(holder, lease.Granted)
-		w.enter(waiter, lease.Queued)
+		w.enter(holder, life.Granted)
+		w.enter(waiter, life.Queued)
 		revoke(waiter)
 		w.ask(waiter)
-		if reply, err := w.tryEnter(waiter, lease.EnterOptions{Wait: true}); !isRevoked(err) {
+		if reply, err := w.tryEnter(waiter, protocol.EnterOptions{Wait: true}); !isRevoked(err) {
 			w.Errorf("a copy of the enter was answered with %d, %v", reply.Code, err)
 		}
 		redistest.Expect(w, w.rdb.ZCard(w.Context(), w.res.Part("queue")).Val(), 0, "%d wait")
 		revoke(holder)
-		if reply, err := w.tryEnter(holder, lease.EnterOptions{Wait: true}); !isRevoked(err) {
+		if reply, err := w.tryEnter(holder, protocol.EnterOptions{Wait: true}); !isRevoked(err) {
 			w.Errorf("a copy of the holder's enter was answered with %d, %v", reply.Code, err)
 		}
 		if held := w.holders(); len(held) != 0 {
@@ -300,7 +301,7 @@ func TestRevokedTwiceKeepsTheFirstReason(t *testing.T) {
 	each(t, true, func(w *world) {
 		r := w.lock(hereHandle)
 		for _, reason := range []string{"first", "second"} {
-			w.enter(r, lease.Granted)
+			w.enter(r, life.Granted)
 			v, err := w.client.Do(w.Context(), w.res.Resource.Revoke(r.Member(), r.ID(), reason))
 			redistest.CheckNow(w, err == nil && len(v) == 3 && v[0] == 1, "revoke: %v, %v", v, err)
 			w.rdb.Del(w.Context(), w.res.Part("alive"))
@@ -308,7 +309,7 @@ func TestRevokedTwiceKeepsTheFirstReason(t *testing.T) {
 		if held := w.holders(); len(held) != 0 {
 			w.Errorf("%v hold it", held)
 		}
-		if got := w.ask(r).Waiters[0]; got.Code != lease.Revoked || got.Reason != "first" {
+		if got := w.ask(r).Waiters[0]; got.Code != life.Revoked || got.Reason != "first" {
 			w.Errorf("it stands as %+v", got)
 		}
 		redistest.Expect(w, w.rdb.XLen(w.Context(), w.res.Part("audit")).Val(), 1, "the audit has %d entries")

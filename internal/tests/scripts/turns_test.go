@@ -5,7 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/life"
+	"github.com/leasehold-go/leasehold/internal/protocol"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
@@ -19,25 +20,25 @@ func (w *world) fence() (token uint64) {
 func TestLeaveOfTurnsSetsTheFence(t *testing.T) {
 	each(t, true, func(w *world) {
 		first, waiter := w.lock(hereHandle), w.lock(thereHandle)
-		last := w.enter(first, lease.Granted).Token + 5_000_000
-		w.enter(waiter, lease.Queued)
+		last := w.enter(first, life.Granted).Token + 5_000_000
+		w.enter(waiter, life.Queued)
 		first.SetLastToken(last)
-		if r := w.leave(first, 0); r.Code != lease.Held {
+		if r := w.leave(first, 0); r.Code != life.Held {
 			w.Fatal("the lock was not held")
 		}
 		handedOver := last + 1 // the clock is behind the last token
 		redistest.Expect(w, w.fence(), handedOver, "the next owner's token is %d")
-		if r := w.leave(first, 0); r.Code == lease.Held || w.fence() != handedOver {
-			w.Errorf("a second leave found the lock held: %v, and set the fence to %d", r.Code == lease.Held, w.fence())
+		if r := w.leave(first, 0); r.Code == life.Held || w.fence() != handedOver {
+			w.Errorf("a second leave found the lock held: %v, and set the fence to %d", r.Code == life.Held, w.fence())
 		}
 		w.leave(waiter, 0)
 
 		lost, owner := w.lock(hereHandle), w.lock(thereHandle)
-		token := w.enter(lost, lease.Granted).Token
+		token := w.enter(lost, life.Granted).Token
 		w.rdb.Del(context.Background(), w.res.Part("holders"))
-		owned := w.enter(owner, lease.Granted).Token
+		owned := w.enter(owner, life.Granted).Token
 		lost.SetLastToken(token + 5_000_000)
-		if r := w.leave(lost, 0); r.Code == lease.Held || w.fence() != owned {
+		if r := w.leave(lost, 0); r.Code == life.Held || w.fence() != owned {
 			w.Errorf("the leave of a lost lock set the fence of its next owner from %d to %d", owned, w.fence())
 		}
 	})
@@ -47,7 +48,7 @@ func TestLeaveOfTurnsSetsTheFence(t *testing.T) {
 func TestLeaveOfTurnsNeverSetsTheFenceBack(t *testing.T) {
 	each(t, true, func(w *world) {
 		r := w.lock(hereHandle)
-		token := w.enter(r, lease.Granted).Token
+		token := w.enter(r, life.Granted).Token
 		r.SetLastToken(token - 1)
 		w.leave(r, 0)
 		if got := w.fence(); got != token {
@@ -56,9 +57,9 @@ func TestLeaveOfTurnsNeverSetsTheFenceBack(t *testing.T) {
 	})
 }
 
-func (w *world) renewAndCount(r *request, ttl time.Duration) (time.Duration, lease.Use) {
+func (w *world) renewAndCount(r *request, ttl time.Duration) (time.Duration, protocol.Use) {
 	w.Helper()
-	v := redistest.Must(w.client.Do(context.Background(), r.Renew(lease.RenewOptions{Term: ttl, HeldFor: time.Second, Counts: true})))(w)
+	v := redistest.Must(w.client.Do(context.Background(), r.Renew(protocol.RenewOptions{Term: ttl, HeldFor: time.Second, Counts: true})))(w)
 	left := redistest.Must(r.ReadRenew(v))(w)
 	return left.Term, left.Use
 }
@@ -68,8 +69,8 @@ func (w *world) renewAndCount(r *request, ttl time.Duration) (time.Duration, lea
 func TestRenewAndCount(t *testing.T) {
 	each(t, false, func(w *world) {
 		r := w.request(hereHandle, 2, 3, time.Minute)
-		w.enter(r, lease.Granted)
-		if left, use := w.renewAndCount(r, time.Hour); left < 59*time.Minute || use != (lease.Use{InUse: 2, Limit: 3}) {
+		w.enter(r, life.Granted)
+		if left, use := w.renewAndCount(r, time.Hour); left < 59*time.Minute || use != (protocol.Use{InUse: 2, Limit: 3}) {
 			w.Errorf("%v are left, and the use is %+v", left, use)
 		}
 		for m, d := range w.holders() {
@@ -79,9 +80,9 @@ func TestRenewAndCount(t *testing.T) {
 			w.Errorf("a shorter renewal left %v of an hour", left)
 		}
 		waiter := w.request(thereHandle, 2, 3, time.Minute)
-		w.enter(waiter, lease.Queued)
+		w.enter(waiter, life.Queued)
 		w.rdb.Set(context.Background(), w.res.Part("limit"), 1, time.Hour)
-		if _, use := w.renewAndCount(r, time.Hour); use != (lease.Use{Waiting: 1, InUse: 2, Limit: 1}) {
+		if _, use := w.renewAndCount(r, time.Hour); use != (protocol.Use{Waiting: 1, InUse: 2, Limit: 1}) {
 			w.Errorf("the use is %+v", use)
 		}
 		w.rdb.Del(context.Background(), w.res.Part("holders"))
@@ -91,8 +92,8 @@ func TestRenewAndCount(t *testing.T) {
 	})
 	each(t, true, func(w *world) {
 		r := w.lock(hereHandle)
-		w.enter(r, lease.Granted)
-		if left, use := w.renewAndCount(r, time.Hour); left < 59*time.Minute || use != (lease.Use{InUse: 1, Limit: 1}) {
+		w.enter(r, life.Granted)
+		if left, use := w.renewAndCount(r, time.Hour); left < 59*time.Minute || use != (protocol.Use{InUse: 1, Limit: 1}) {
 			w.Errorf("of a lock %v are left, and the use is %+v", left, use)
 		}
 	})

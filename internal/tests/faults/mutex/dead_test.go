@@ -9,13 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasehold-go/leasehold/internal/lease"
-	"github.com/leasehold-go/leasehold/internal/permits"
-
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/internal/permits"
+	"github.com/leasehold-go/leasehold/internal/protocol"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/mutex"
 )
@@ -101,8 +100,8 @@ func TestUnlockGoesOnBehindDeadWaiters(t *testing.T) {
 	l := redistest.Must(h.Lock(t.Context(), "k"))(t)
 	dead := newDeadProcess(t, rdb, 1000)
 	time.Sleep(2100 * time.Millisecond) // their signs of life are overdue
-	living := dead.res.Request(lease.Terms{Handle: strings.Repeat("l", 22), Seq: 1, Permits: 1, TTL: 30 * time.Second, Limit: 1})
-	redistest.Must(dead.client.Do(t.Context(), living.Enter(lease.EnterOptions{Wait: true})))(t)
+	living := dead.res.Request(protocol.Terms{Handle: strings.Repeat("l", 22), Seq: 1, Permits: 1, TTL: 30 * time.Second, Limit: 1})
+	redistest.Must(dead.client.Do(t.Context(), living.Enter(protocol.EnterOptions{Wait: true})))(t)
 	released := time.Now()
 	redistest.WantErr(t, l.Unlock())
 	redistest.Eventually(t, "the lock", func() bool {
@@ -120,7 +119,7 @@ type deadProcess struct {
 	client  *call.Client
 	names   keys.Resource
 	res     *permits.Resource
-	waiters []lease.Request
+	waiters []protocol.Request
 }
 
 // newDeadProcess queues the waiters of a process on the lock k.
@@ -132,13 +131,13 @@ func newDeadProcess(t *testing.T, rdb redis.UniversalClient, n int) *deadProcess
 		t.Fatal(err)
 	}
 	for seq := range n {
-		d.waiters = append(d.waiters, d.res.Request(lease.Terms{Handle: strings.Repeat("d", 22), Seq: uint64(seq) + 1, Permits: 1, TTL: 30 * time.Second, Limit: 1}))
+		d.waiters = append(d.waiters, d.res.Request(protocol.Terms{Handle: strings.Repeat("d", 22), Seq: uint64(seq) + 1, Permits: 1, TTL: 30 * time.Second, Limit: 1}))
 	}
 	var all sync.WaitGroup
 	for some := range slices.Chunk(d.waiters, n/64+1) {
 		all.Go(func() {
 			for _, w := range some {
-				if _, err := d.client.Do(context.Background(), w.Enter(lease.EnterOptions{Wait: true})); err != nil {
+				if _, err := d.client.Do(context.Background(), w.Enter(protocol.EnterOptions{Wait: true})); err != nil {
 					t.Error(err)
 				}
 			}
@@ -150,7 +149,7 @@ func newDeadProcess(t *testing.T, rdb redis.UniversalClient, n int) *deadProcess
 
 // signs gives the last sign of life of all its waiters.
 func (d *deadProcess) signs() {
-	for some := range slices.Chunk(d.waiters, lease.MaxAsk) {
+	for some := range slices.Chunk(d.waiters, protocol.MaxAsk) {
 		if _, err := d.client.Do(context.Background(), d.res.Ask(some)); err != nil {
 			d.t.Error(err)
 		}

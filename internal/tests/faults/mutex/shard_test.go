@@ -13,8 +13,9 @@ import (
 
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/keys"
-	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/life"
 	"github.com/leasehold-go/leasehold/internal/permits"
+	"github.com/leasehold-go/leasehold/internal/protocol"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/mutex"
@@ -135,11 +136,11 @@ func TestInboxOfAnOlderProcess(t *testing.T) {
 	sub := c.Client().Subscribe(t.Context(), family.Inbox(older))
 	defer sub.Close()
 	redistest.Must(sub.Receive(t.Context()))(t)
-	req := res.Request(lease.Terms{Handle: older, Seq: 7, Permits: 1, TTL: time.Minute, Limit: 1})
-	redistest.Must(client.Do(t.Context(), req.Enter(lease.EnterOptions{Wait: true})))(t)
+	req := res.Request(protocol.Terms{Handle: older, Seq: 7, Permits: 1, TTL: time.Minute, Limit: 1})
+	redistest.Must(client.Do(t.Context(), req.Enter(protocol.EnterOptions{Wait: true})))(t)
 	redistest.WantErr(t, l.Unlock())
 	msg := redistest.Must(sub.ReceiveTimeout(t.Context(), redistest.Soon))(t)
-	if v, ok := req.ReadMessage(msg.(*redis.Message).Payload); !ok || v.Code != lease.Granted {
+	if v, ok := req.ReadMessage(msg.(*redis.Message).Payload); !ok || v.Code != life.Granted {
 		t.Errorf("the message is %+v", msg)
 	}
 	redistest.Must(client.Do(t.Context(), req.Leave(0)))(t)

@@ -1,4 +1,7 @@
-package lease
+// Package protocol is what internal/lease and the protocols agree on: how the requests of a leased
+// thing are named, sent and answered. internal/permits implements it for semaphores and mutexes;
+// the other implementations are beside that package.
+package protocol
 
 import (
 	"strconv"
@@ -10,9 +13,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/life"
 )
 
-// A Protocol tells how the requests of a leased thing are named, sent and answered.
-// internal/permits implements it for semaphores and mutexes. The other implementations are
-// beside that package.
+// A Protocol is that of one leased thing.
 type Protocol interface {
 	// Resource returns the Resource of key, or an error if key is invalid.
 	Resource(key string) (Resource, error)
@@ -72,7 +73,7 @@ const MaxAsk = 250
 
 // Terms says what an attempt asks for.
 type Terms struct {
-	Handle  string // the handle's id; see Manager
+	Handle  string // the handle's id; see lease.Manager
 	Seq     uint64 // the attempt's number; a handle never uses one twice
 	Permits int
 	TTL     time.Duration
@@ -116,29 +117,6 @@ type SetOptions struct {
 	// setting arrives more than 5 s later.
 	Number int64
 }
-
-// A Code is what an answer says of an attempt.
-type Code = life.Code
-
-// The codes, for the protocols: see life.Code.
-const (
-	Gone       = life.Gone
-	Granted    = life.Granted
-	Queued     = life.Queued
-	Busy       = life.Busy
-	TooMany    = life.TooMany
-	QueueFull  = life.QueueFull
-	Void       = life.Void
-	GivenUp    = life.GivenUp
-	Revoked    = life.Revoked
-	Answered   = life.Answered
-	Held       = life.Held
-	Ended      = life.Ended
-	NotSent    = life.NotSent
-	Unanswered = life.Unanswered
-	Refused    = life.Refused
-	Foreign    = life.Foreign
-)
 
 // A Result is what an answer says of one attempt, or that there is none.
 type Result struct {
@@ -234,23 +212,23 @@ func (r *Reply) ReadGrants(name string, reply []int64) error {
 		case seq == 0:
 			r.More = true
 		case what < 0:
-			r.Grants = append(r.Grants, Result{Outcome: life.Outcome{Code: TooMany}, Seq: seq, Limit: int(-what)})
+			r.Grants = append(r.Grants, Result{Outcome: life.Outcome{Code: life.TooMany}, Seq: seq, Limit: int(-what)})
 		default:
-			r.Grants = append(r.Grants, Result{Outcome: life.Outcome{Code: Granted, Term: call.Duration(what)}, Seq: seq, Token: uint64(reply[2])})
+			r.Grants = append(r.Grants, Result{Outcome: life.Outcome{Code: life.Granted, Term: call.Duration(what)}, Seq: seq, Token: uint64(reply[2])})
 		}
 	}
 	return nil
 }
 
 // LeaveCode returns what the code in the reply to a leave says.
-func LeaveCode(code int64) Code {
+func LeaveCode(code int64) life.Code {
 	switch code {
 	case 1:
-		return Held
+		return life.Held
 	case 2:
-		return Queued
+		return life.Queued
 	}
-	return Gone
+	return life.Gone
 }
 
 // First returns the first of the strings of a reply, and the others.
@@ -259,32 +237,4 @@ func First(texts []string) (first string, others []string) {
 		return "", nil
 	}
 	return texts[0], texts[1:]
-}
-
-// maxResources bounds how many keys a handle keeps the Resource of.
-const maxResources = 256
-
-// Resource returns the Resource of key. Making one takes ten allocations, so a handle keeps up
-// to maxResources of them. A full map drops any one.
-func (m *Manager) Resource(key string) (Resource, error) {
-	m.mu.Lock()
-	r := m.resources[key]
-	m.mu.Unlock()
-	if r != nil {
-		return r, nil
-	}
-	r, err := m.cfg.Protocol.Resource(key)
-	if err != nil {
-		return nil, err
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if len(m.resources) >= maxResources {
-		for old := range m.resources {
-			delete(m.resources, old) // any one: the iteration order of a map is random
-			break
-		}
-	}
-	m.resources[strings.Clone(key)] = r
-	return r, nil
 }
