@@ -85,5 +85,5 @@ var core = []mutation{
 	cut("core: a message before the subscription is asked for", "internal/lease/group.go", "./internal/tests/contract/semaphore", "TestGrantBeforeTheSubscription",
 		"if !m.inbox.Watch(name).Before(m.time(sent)) {", "if m.inbox.Watch(name).IsZero() && false {"),
 	cutOnServers("core: a copy's tombstone lasts as long as the copy", "internal/lease/enter.go", "./internal/tests/faults/semaphore", "TestLateEnter",
-		"if r.Copied || r.Code == Unanswered {", "if false {"),
+		"if r.Copied || r.Code == life.Unanswered {", "if false {"),
 }
