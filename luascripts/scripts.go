@@ -2,8 +2,23 @@
 // script names its KEYS, its ARGV with units, its reply and its cost, and says which
 // other actors may be at which step.
 //
-// A script is written in permits, totals, quorum, loads or guard. A line "-- include <path>" stands
-// for a piece that several scripts share; pieces lie in the folders named shared. The whole
+// These words mean the same in all headers:
+//
+//   - In KEYS, "as in keys": all keys that the piece keys of the folder names, in its order.
+//   - In ARGV, void_from: the server's time (µs) from which on the call does nothing, 0 = never.
+//     copies_until: the server's time (ms) until which a copy of the member's enter may still
+//     arrive, 0 = none can; a tombstone refuses it until then.
+//   - In replies, numbers are integers; now is the server's time (µs), remaining the time that is
+//     left of a lease (ms). more = 1, or (0, 0, 0) after outcomes: the call stopped at a bound, and
+//     its caller sends it again at once (an ask for an enter). outcomes: for each waiter of the
+//     caller's handle that the call granted to or refused (seq, term ms or -limit, token or 0).
+//   - Errors are replies, too: REVOKED <reason>, if the attempt neither holds nor waits because it
+//     was revoked; FENCESPENT, if no greater token is left (see issue_token): nothing was taken.
+//   - A script that gives back, renews or asks begins its writes with one that is allowed when
+//     memory has run out: Redis checks the memory limit only until the first write of a script.
+//
+// A script is written in permits, totals, quorum, loads or guard. A line "-- include <path>, <path>"
+// stands for pieces that several scripts share; they lie in the folders named shared. The whole
 // scripts are put together when a program starts. The server names a script by its SHA1 and a
 // line of the whole text; the command print shows that text:
 //
@@ -67,20 +82,22 @@ func expand(tree fs.FS, name string, within ...string) (string, error) {
 			out.WriteString(line + "\n")
 			continue
 		}
-		if !isPiece(what) {
-			return "", fmt.Errorf("%s.lua:%d: %q is not a piece: those are in folders named shared", name, n+1, what)
-		}
-		piece, err := expand(tree, what, within...)
-		if err != nil {
-			return "", fmt.Errorf("%s.lua:%d: %w", name, n+1, err)
-		}
-		for _, line := range strings.SplitAfter("-- from "+what+".lua\n"+strings.TrimSuffix(piece, "\n"), "\n") {
-			if line != "" && line != "\n" {
-				line = blanks + line
+		for what := range strings.SplitSeq(what, ", ") {
+			if !isPiece(what) {
+				return "", fmt.Errorf("%s.lua:%d: %q is not a piece: those are in folders named shared", name, n+1, what)
 			}
-			out.WriteString(line)
+			piece, err := expand(tree, what, within...)
+			if err != nil {
+				return "", fmt.Errorf("%s.lua:%d: %w", name, n+1, err)
+			}
+			for _, line := range strings.SplitAfter("-- from "+what+".lua\n"+strings.TrimSuffix(piece, "\n"), "\n") {
+				if line != "" && line != "\n" {
+					line = blanks + line
+				}
+				out.WriteString(line)
+			}
+			out.WriteString("\n")
 		}
-		out.WriteString("\n")
 	}
 	return out.String(), nil
 }

@@ -62,9 +62,9 @@ func TestScriptsUseTheirPieces(t *testing.T) {
 }
 
 var (
-	// A comment of one word and a path can only be meant as an include. A misspelt keyword must
+	// A comment of one word and paths can only be meant as an include. A misspelt keyword must
 	// not turn it into a comment.
-	likeInclude = regexp.MustCompile(`^\s*--+\s*\S+\s+\S+/\S+\s*$|^\s*--+\s*include\b`)
+	likeInclude = regexp.MustCompile(`^\s*--+\s*\S+\s+\S+/\S+(,\s*\S+/\S+)*\s*$|^\s*--+\s*include\b`)
 	definition  = regexp.MustCompile(`(?m)^local (?:function )?([\w, ]+)`)
 	comment     = regexp.MustCompile(`--.*`)
 	reply       = regexp.MustCompile(`(?m)^return .*\n\z`)
@@ -95,16 +95,18 @@ func check(tree fs.FS) error {
 			if !likeInclude.MatchString(line) {
 				continue
 			}
-			_, piece, exact := strings.Cut(strings.TrimSpace(line), includes)
-			if !exact || strings.Contains(piece, " ") {
-				return fmt.Errorf("%s:%d: %q is not \"%s<path of a piece>\"", file, n+1, line, includes)
-			}
-			text, err := expand(tree, piece)
-			if err != nil {
-				return err
-			}
-			if included[piece] = true; !isPiece(name) && !uses(whole, text) {
-				return fmt.Errorf("%s: uses nothing of %s.lua, which it includes", file, piece)
+			_, list, exact := strings.Cut(strings.TrimSpace(line), includes)
+			for piece := range strings.SplitSeq(list, ", ") {
+				if !exact || strings.Contains(piece, " ") {
+					return fmt.Errorf("%s:%d: %q is not \"%s<path of a piece>, …\"", file, n+1, line, includes)
+				}
+				text, err := expand(tree, piece)
+				if err != nil {
+					return err
+				}
+				if included[piece] = true; !isPiece(name) && !uses(whole, text) {
+					return fmt.Errorf("%s: uses nothing of %s.lua, which it includes", file, piece)
+				}
 			}
 		}
 		return nil
@@ -145,6 +147,10 @@ func TestIncludes(t *testing.T) {
 		return tree
 	}
 	script := "  -- include shared/a\nreturn a + b\n"
+	one := tree("p/s.lua", "-- include shared/a, shared/b\nreturn a + b\n", "shared/a.lua", "local a = 1\n", "shared/b.lua", "local b = a\n")
+	if text, err := expand(one, "p/s"); err != nil || text != "-- from shared/a.lua\nlocal a = 1\n-- from shared/b.lua\nlocal b = a\nreturn a + b\n" {
+		t.Errorf("two pieces in a line expanded to %q, %v", text, err)
+	}
 	two := tree("p/s.lua", script, "shared/a.lua", "local a = 1\n-- include p/shared/b\n", "p/shared/b.lua", "local b = a\n\n")
 	text, err := expand(two, "p/s")
 	want := "  -- from shared/a.lua\n  local a = 1\n  -- from p/shared/b.lua\n  local b = a\n\nreturn a + b\n"
@@ -159,6 +165,8 @@ func TestIncludes(t *testing.T) {
 	}{
 		{"a path that is misspelt", tree("p/s.lua", script), "p/s.lua:1: open shared/a.lua"},
 		{"a keyword that is misspelt", tree("p/s.lua", "-- inlcude shared/a\nreturn a"), "p/s.lua:1: "},
+		{"a keyword that is misspelt before two pieces", tree("p/s.lua", "-- inlcude shared/a, shared/b\nreturn a"), "p/s.lua:1: "},
+		{"no blank between two pieces", tree("p/s.lua", "-- include shared/a,shared/b\nreturn a", "shared/a.lua", "local a = 1"), "p/s.lua:1: "},
 		{"too many blanks", tree("p/s.lua", "--  include shared/a\nreturn a", "shared/a.lua", "local a = 1"), "p/s.lua:1: "},
 		{"a word too many", tree("p/s.lua", "-- include shared/a once\nreturn a", "shared/a.lua", "local a = 1"), "p/s.lua:1: "},
 		{"a script as a piece", tree("p/s.lua", "-- include p/t", "p/t.lua", "return 1"), "p/s.lua:1: "},

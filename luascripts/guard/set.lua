@@ -1,16 +1,10 @@
 -- Writes a value, unless a holder with a newer token has written before.
---
 -- KEYS  1 value   2 seen: the highest token accepted
 -- ARGV  1 token (decimal)   2 value   3 ttl (ms), 0 = no expiry
---
--- Reply (integers)  1 written, 0 the token is older than the one seen
---
+-- Reply 1 written, 0 the token is older than the one seen
 -- Cost  GET, STRLEN, SET, SET.
---
--- Concurrency: if a copy of this call runs again, it writes the same value again, unless a
--- newer token was seen in the meantime. A holder whose lease has ended may still write later,
--- so the token is kept 24 hours longer than the value.
-
+-- Concurrency: if a copy of this call runs again, it writes the same value again, unless a newer token was seen
+-- in the meantime. An earlier holder may still write later, so the token is kept 24 hours longer.
 local SEEN_KEPT = 86400000 -- ms: how much longer the token is kept than the value
 local value, seen = KEYS[1], KEYS[2]
 local token, ttl = ARGV[1], tonumber(ARGV[3])

@@ -1,32 +1,15 @@
--- Brings the sign of life of the waiters that one handle has on a key, and asks what became of
--- the loads that they wait for.
---
--- KEYS  holders, queue, alive, fence, value, failure, published, invalidated, schemas
+-- Brings the sign of life of the waiters that one handle has on a key, and asks what became of their loads.
+-- KEYS  as in keys
 -- ARGV  pairs, at most 250: member, token of the load that it waits for
---
--- Reply
---   now µs, ms until the first of their leases ends (0 = none is held), waiting
---   then for each member, in order: state, remaining ms, token
---     state 1 holds the lease; 2 waits; 3 revoked: the reply has a string, the reason;
---     0 none of these: enter again;
---     8 the load has published: the reply has a string, in the form of published
---   and then these strings.
---   Or the error FENCESPENT, as in enter, if the token of a lease is unknown.
---
+-- Reply now, ms until the first of their leases ends (0 = none is held), waiting; then for each member, in order:
+--       state, remaining, token; then the strings of states 3 and 8, in order
+--         state 1 holds the lease; 2 waits; 3 revoked, with the reason; 8 the load has published, with published;
+--         0 none of these: enter again. FENCESPENT: the token of a lease is unknown
 -- Cost  O(members * log n).
---
--- Concurrency: the load may have published, and its message may be lost (state 8). The load
--- may have ended without a result, or its process may be dead (state 0). Another copy of this
--- member's enter may have been granted (state 1).
---
--- PEXPIREAT is the first write because it is allowed when memory has run out. Redis checks the
--- memory limit only until the first write of a script.
-
--- include shared/clock
--- include loads/shared/load
--- include shared/keep
--- include shared/purge_waiters
-
+-- Concurrency: the load may have published, and its message may be lost (state 8). The load may have ended
+-- without a result, or its process may be dead (state 0). Another copy of this member's enter may have been
+-- granted (state 1).
+-- include shared/clock, loads/shared/load, shared/keep, shared/purge_waiters
 local asked = {}
 for i = 1, #ARGV, 2 do asked[#asked + 1] = ARGV[i] end
 local places = redis.call('ZMSCORE', queue, unpack(asked))
@@ -64,18 +47,11 @@ for i, member in ipairs(asked) do
   if state == 0 then
     local owner = member
     -- include shared/why_gone
-    if gone then
-      state = 3
-      records[#records + 1] = reason
-    end
+    if gone then state, records[#records + 1] = 3, reason end
   end
-  if place > 0 and state ~= 2 then
-    redis.call('ZREM', queue, member)
-    redis.call('ZREM', alive, member)
-  end
-  reply[#reply + 1] = state
-  reply[#reply + 1] = remaining
-  reply[#reply + 1] = token
+  if place > 0 and state ~= 2 then dequeue(member) end
+  local at = #reply
+  reply[at + 1], reply[at + 2], reply[at + 3] = state, remaining, token
 end
 if first_end then keep(alive, now + ALIVE) end -- again, if the key did not exist before
 purge_waiters()

@@ -1,40 +1,24 @@
--- Decides what to do about a value that is missing or too old: take the value that was stored
--- in the meantime, load it, or wait for the load that is running.
---
--- KEYS  holders, queue, alive, fence, value, failure, published, invalidated, schemas
--- ARGV  1 member     2 ttl of the lease (ms)
---       3 void_from  server µs from which on this call does nothing; 0 = never
---       4 wait       1 = queue if a load runs, 0 = answer "busy"
---       5 rejected_value    identifies a value that is not good enough: the first 22
---                           bytes of its envelope, or the SHA1 (40 hex digits) of bytes
---                           that are no envelope; '' = there was none
+-- Decides what to do about a value that is missing or too old: take the value that was stored in the meantime,
+-- load it, or wait for the load that is running.
+-- KEYS  as in keys
+-- ARGV  1 member   2 ttl of the lease (ms)   3 void_from   4 wait   1 = queue if a load runs, 0 = answer "busy"
+--       5 rejected_value    identifies a value that is not good enough: the first 22 bytes of its envelope, or the
+--                           SHA1 (40 hex digits) of bytes that are no envelope; '' = there was none
 --       6 rejected_failure  the SHA1 of a failure that is no envelope; '' = none
---
--- Reply
---   1, now µs, remaining ms, token, 0            granted: load
---   2|3, now µs, lease end in ms, token, waiting queued on that load; busy
---   6|7, now µs, 0, 0, 0                         void; given up before
---   error REVOKED <reason>                          it was revoked
---   8|9, now µs, 0, 0, 0, envelope               value; remembered failure
---   error FENCESPENT                             somebody set the fence so high that no
---                                                greater token is left; nothing was done
---
--- Cost  granted or queued: TIME, GETRANGE, GET, some six reads, three to six
---       writes; never more than O(log n) of the waiters.
---
--- Concurrency: another copy of this call may run before this one, after it, or never. The
--- lease may have been taken, published or invalidated since the caller looked. The answer
--- "queued" says that the load with that token is running and is not invalidated now.
-
+-- Reply 1, now, remaining, token, 0   granted: load
+--       2|3, now, lease end in ms, token, waiting   queued on that load; busy
+--       6|7, now, 0, 0, 0   void; given up before
+--       8|9, now, 0, 0, 0, envelope   value; remembered failure
+-- Cost  granted or queued: TIME, GETRANGE, GET, some six reads, three to six writes; never more than O(log n) of
+--       the waiters.
+-- Concurrency: another copy of this call may run before this one, after it, or never. The lease may have been
+-- taken, published or invalidated since the caller looked. The answer "queued" says that the load with that
+-- token is running and is not invalidated now.
 -- include shared/clock
 local member, ttl, void_from = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local rejected_value, rejected_failure = ARGV[5], ARGV[6]
 if void_from > 0 and us >= void_from then return { 6, us, 0, 0, 0 } end
--- include loads/shared/load
--- include shared/keep
--- include shared/purge_waiters
--- include loads/shared/list_schema
-
+-- include loads/shared/load, shared/keep, shared/purge_waiters, loads/shared/list_schema
 local head = redis.call('GETRANGE', value, 0, 21)
 if head ~= '' and head ~= rejected_value then
   local stored = redis.call('GET', value)
@@ -80,8 +64,8 @@ if other then
   return { 2, us, till - now, last, redis.call('ZCARD', queue) }
 end
 
--- The fence outlives the lease and every waiter of the load. If it is lost all the same, the
--- clock makes the next token greater.
+-- The fence outlives the lease and every waiter of the load. If it is lost all the same, the clock makes the
+-- next token greater.
 token = math.max(last + 1, us)
 redis.call('SET', fence, token, 'PX', ttl + ALIVE)
 redis.call('ZADD', holders, now + ttl, member)
@@ -89,8 +73,5 @@ keep(holders, now + ttl)
 list_schema(now + ttl + ALIVE)
 local expired = redis.call('ZCARD', holders) - 1
 if expired > 0 then redis.call('ZREMRANGEBYRANK', holders, 0, math.min(expired, BATCH) - 1) end
-if queued then
-  redis.call('ZREM', queue, member)
-  redis.call('ZREM', alive, member)
-end
+if queued then dequeue(member) end
 return { 1, us, ttl, token, 0 }

@@ -1,22 +1,12 @@
 -- Reports the state of a key. It changes nothing.
---
--- KEYS  holders, queue, alive, fence, value, failure, published, invalidated, schemas, near
---
--- Reply
---   now µs, lease end in ms (0 = no load runs), token of the last load,
---   waiting processes (250 at most), invalidated loads that still run,
---   ms that the value is kept (-2 = there is none), its bytes,
---   ms that the failure is remembered (-2 = there is none),
---   handles that may serve a copy from memory
---   member that loads, first 128 bytes of the value, the failure ('' = none)
---
+-- KEYS  as in keys, then near
+-- Reply now, lease end in ms (0 = no load runs), token of the last load, waiting processes (250 at most),
+--       invalidated loads that still run, ms that the value is kept (-2 = there is none), its bytes, ms that the
+--       failure is remembered (-2 = there is none), handles that may serve a copy from memory, member that loads,
+--       first 128 bytes of the value, the failure ('' = none)
 -- Cost  thirteen reads, O(log n).
---
 -- Concurrency: it only reads, so any other call may run before or after it.
-
--- include shared/clock
--- include loads/shared/load
-
+-- include shared/clock, loads/shared/load
 local member, till = holder()
 local last = last_token()
 local waits = 0

@@ -1,27 +1,13 @@
--- Gives the lease back without a result, or stops waiting, depending on the member's state.
--- Idempotent by member. It never touches the lease of another member.
---
--- KEYS  holders, queue, alive, fence, value, failure, published, invalidated, schemas
--- ARGV  1 member
---       2 copies_until  server ms until which a copy of this member's enter may still
---                       arrive, 0 = none can. A tombstone refuses it.
---
--- Reply (integers)  1|2|0, now µs: had the lease; was waiting; neither;
---                   or the error REVOKED <reason>
---
+-- Gives the lease back without a result, or stops waiting, depending on the member's state. Idempotent by
+-- member. It never touches the lease of another member.
+-- KEYS  as in keys
+-- ARGV  1 member   2 copies_until
+-- Reply 1|2|0, now   had the lease; was waiting; neither
 -- Cost  O(log n), and one message per waiting process. These processes enter again.
---
--- Concurrency: the lease may have expired, and another member may load; that lease stays as it
--- is. An invalidation may have moved the lease; the entry in invalidated is removed. The enter
--- of this member may still be under way (tombstone).
---
--- ZREM comes first because it is allowed when memory has run out.
-
--- include shared/clock
--- include loads/shared/load
--- include shared/keep
--- include shared/bury
-
+-- Concurrency: the lease may have expired, and another member may load; that lease stays as it is. An
+-- invalidation may have moved the lease; the entry in invalidated is removed. The enter of this member may still
+-- be under way (tombstone).
+-- include shared/clock, loads/shared/load, shared/keep, shared/bury
 local member, copies_until = ARGV[1], tonumber(ARGV[2])
 local state, why = 0, nil
 local _, token, entry = invalidated_load(member)

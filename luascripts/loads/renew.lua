@@ -1,28 +1,13 @@
--- Moves the end of a load's lease to ttl from now. If no caller of its own process is left, it
--- does so only as long as another process waits for the load. It never shortens a lease, and
--- never brings one back.
---
--- KEYS  holders, queue, alive, fence, value, failure, published, invalidated, schemas
--- ARGV  1 member   2 ttl (ms)
---       3 unwatched     1 = end the lease if nobody waits for its load
---       4 copies_until  as in leave, for a lease that ends
---
--- Reply (integers)  remaining ms; 0 if the lease has ended; -1 if nobody waits: it was
---                   given back; or the error REVOKED <reason>
---
--- Cost  TIME, ZSCORE, a range of the invalidated loads if it is one of those, PEXPIREAT,
---       ZADD.
---
--- Concurrency: another process may be about to wait for this load. If its enter runs before
--- this call, the lease continues. If it runs after this call, it finds no load to wait for.
--- The check and the release are atomic.
-
--- include shared/clock
--- include loads/shared/load
--- include shared/keep
--- include shared/purge_waiters
--- include shared/bury
-
+-- Moves the end of a load's lease to ttl from now. If no caller of its own process is left, it does so only as
+-- long as another process waits for the load. It never shortens a lease, and never brings one back.
+-- KEYS  as in keys
+-- ARGV  1 member   2 ttl (ms)   3 unwatched  1 = end the lease if nobody waits for its load
+--       4 copies_until, for a lease that ends
+-- Reply remaining; 0 if the lease has ended; -1 if nobody waits: it was given back
+-- Cost  TIME, ZSCORE, a range of the invalidated loads if it is one of those, PEXPIREAT, ZADD.
+-- Concurrency: another process may be about to wait for this load. If its enter runs before this call, the lease
+-- continues. If it runs after this call, it finds no load to wait for. The check and the release are atomic.
+-- include shared/clock, loads/shared/load, shared/keep, shared/purge_waiters, shared/bury
 local member, key, entry = ARGV[1], holders, ARGV[1]
 local token
 local expiry = tonumber(redis.call('ZSCORE', holders, member) or 0)

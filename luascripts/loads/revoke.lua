@@ -1,33 +1,15 @@
--- Takes the right to load away from the member that has it, even if the load was invalidated,
--- or takes a waiter out of the queue. Those that wait for the load are told, so that one of
--- them loads. Idempotent by the mark: a repeated call answers that the revocation was done
--- before.
---
--- KEYS  holders, queue, alive, fence, value, failure, published, invalidated, schemas,
---       revoked, audit, which the schemas share
--- ARGV  1 member   '' = none was found
---       2 id, as listings show it   3 reason
---
--- Reply (integers)
---   1|2|0, now µs, more   revoked now; revoked before; no such load or waiter
---   more = 1: there are more to tell, and the caller calls again at once.
---
+-- Takes the right to load away from the member that has it, even if the load was invalidated, or takes a waiter
+-- out of the queue. Those that wait for the load are told, so that one of them loads. Idempotent by the mark: a
+-- repeated call answers that the revocation was done before.
+-- KEYS  as in keys, then revoked, audit, which the schemas share
+-- ARGV  1 member   '' = none was found   2 id, as listings show it   3 reason
+-- Reply 1|2|0, now, more   revoked now; revoked before; no such load or waiter
 -- Cost  O(log n), and one PUBLISH per waiting process. One call tells 250 of them.
---
--- Concurrency: the load may have published, or its lease may have ended. An invalidation may
--- have moved the lease. A copy of its enter may be under way (tombstone). Another copy of this
--- call may have run (mark).
---
--- ZREM comes first because it is allowed when memory has run out. Redis checks the memory
--- limit only until the first write of a script.
-
--- include shared/clock
--- include loads/shared/load
--- include shared/keep
--- include shared/bury
+-- Concurrency: the load may have published, or its lease may have ended. An invalidation may have moved the
+-- lease. A copy of its enter may be under way (tombstone). Another copy of this call may have run (mark).
+-- include shared/clock, loads/shared/load, shared/keep, shared/bury
 local revoked, audit = KEYS[10], KEYS[11]
 -- include shared/mark
-
 local member, id, reason = ARGV[1], ARGV[2], ARGV[3]
 -- Read every key that is written later: a wrong type ends the script here.
 local before = redis.call('HGET', revoked, id)

@@ -1,36 +1,17 @@
--- Brings the sign of life of all waiters that one handle has on a key, and asks what became of
--- them. It also hands on the permits that dead holders and dead waiters left, so that nothing
--- depends on a message.
---
+-- Brings the sign of life of all waiters that one handle has on a key, and asks what became of them. It also
+-- hands on the permits that dead holders and dead waiters left, so that nothing depends on a message.
 -- KEYS  holders, queue, alive, limit (or fence, if fenced)
--- ARGV  1 fenced   1 = grants issue a token from fence
---       2 … members, all of one handle, at most 250
---
--- Reply (integers)
---   now µs, earliest end ms, in use, limit, waiting
---   then for each member, in order: state, remaining ms, token
---     state 1 granted, 2 queued, 3 revoked, 0 none of these: enter again
---   followed by (seq, term ms or -limit, token) for each waiter of the same handle that
---   this call granted to or refused, and by (0, 0, 0) if this call stopped at a bound:
---   sent again at once, it continues. Last come the reasons of the revocations, in order.
---   Or the error FENCESPENT: see issue_token.
---
+-- ARGV  1 fenced   1 = grants issue a token from fence   2 … members, all of one handle, at most 250
+-- Reply now, earliest end ms, in use, limit, waiting; then for each member, in order: state (1 granted, 2 queued,
+--       3 revoked, 0 none of these: enter again), remaining, token; then outcomes; then the reasons of the
+--       revocations, in order
 -- Cost  O(members * log n).
---
--- Concurrency: a leave may have granted to a member whose message was lost (state 1). A member
--- may have been dropped because its process slept, or its leave may have run (state 0).
--- Another copy of this call changes nothing more.
---
--- PEXPIREAT is the first write because it is allowed when memory has run out. Redis checks the
--- memory limit only until the first write of a script.
-
--- include permits/shared/constants
--- include permits/shared/keys
--- include shared/clock
+-- Concurrency: a leave may have granted to a member whose message was lost (state 1). A member may have been
+-- dropped because its process slept, or its leave may have run (state 0). Another copy changes nothing more.
+-- include permits/shared/constants, permits/shared/keys, shared/clock
 local fenced = ARGV[1] == '1'
 local handle = string.match(ARGV[2], '^[^.]+')
 -- include permits/shared/queue
-
 -- Reads come first, of every key that is written later: a wrong type ends the script here.
 local asked = {}
 for i = 2, #ARGV do asked[i - 1] = ARGV[i] end
@@ -61,25 +42,16 @@ local reply = { us, until_earliest_expiry(), in_use(), limit, redis.call('ZCARD'
 local expiries, reasons = redis.call('ZMSCORE', holders, unpack(asked)), {}
 tickets = redis.call('ZMSCORE', queue, unpack(asked))
 for i = 1, #asked do
-  local remaining = math.ceil(tonumber(expiries[i] or 0)) - now -- see held_since
-  if remaining > 0 then
-    reply[#reply + 1] = 1
-    reply[#reply + 1] = remaining
-    reply[#reply + 1] = current_token() or 0 -- see spent
-  else
-    local state = tickets[i] and 2 or 0
-    if state == 0 then
-      local owner = asked[i]
-      -- include shared/why_gone
-      if gone then
-        state = 3
-        reasons[#reasons + 1] = reason
-      end
-    end
-    reply[#reply + 1] = state
-    reply[#reply + 1] = 0
-    reply[#reply + 1] = 0
+  local state, remaining, token = tickets[i] and 2 or 0, math.ceil(tonumber(expiries[i] or 0)) - now, 0
+  if remaining > 0 then -- see held_since
+    state, token = 1, current_token() or 0 -- see spent
+  elseif state == 0 then
+    local owner = asked[i]
+    -- include shared/why_gone
+    if gone then state, reasons[#reasons + 1] = 3, reason end
   end
+  local at = #reply
+  reply[at + 1], reply[at + 2], reply[at + 3] = state, math.max(remaining, 0), token
 end
 if spent then return spent end
 reply = with_own_outcomes(reply)

@@ -1,27 +1,14 @@
--- Gives a lock back and stores that its run is complete, in one step, if the lock is still held.
--- Everything else is as in leave.
---
+-- Gives a lock back and stores that its run is complete, in one step, if the lock is still held. Else as in leave.
 -- KEYS  holders, queue, alive, fence, done
--- ARGV  1 member   2 permits; always 0 = one, fenced
---       3 copies_until  server ms until which a copy of this member's enter may still
---                       arrive, 0 = none can. A tombstone refuses it.
---       4 keep          ms for which the completion is remembered
---
--- Reply (integers)  as in leave. 1 says that the run is complete.
---
+-- ARGV  1 member   2 permits; always 0 = one, fenced   3 copies_until
+--       4 keep  ms for which the completion is remembered
+-- Reply as in leave. 1 says that the run is complete.
 -- Cost  TIME, GET, ZSCORE, PEXPIREAT, SET, and the cost of leave.
---
--- Concurrency: a copy of this call may have run before. Then done has the member, and the
--- answer is the same; what that copy handed on, the handle learns by asking. The lease may have
--- expired, and another holder may work on the run, or have completed it: then the member is
--- not there, or its score is in the past, and nothing is stored. A plain leave of the same
--- member may follow and finds nothing.
---
--- PEXPIREAT is the first write because it is allowed when memory has run out. Redis checks the
--- memory limit only until the first write of a script.
-
--- include permits/shared/keys
--- include shared/clock
+-- Concurrency: a copy of this call may have run before. Then done has the member, and the answer is the same;
+-- what that copy handed on, the handle learns by asking. The lease may have expired, and another holder may work
+-- on the run, or have completed it: then the member is not there, or its score is in the past, and nothing is
+-- stored. A plain leave of the same member may follow and finds nothing.
+-- include permits/shared/keys, shared/clock
 local done = KEYS[5]
 local repeated = redis.call('GET', done) == ARGV[1]
 local expiry = math.ceil(tonumber(redis.call('ZSCORE', holders, ARGV[1]) or 0))

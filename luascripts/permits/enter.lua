@@ -1,38 +1,19 @@
--- Takes permits, or a place in the queue. Idempotent by member: a call that is sent again
--- answers as the first one did, with the same token.
---
--- KEYS  holders, queue, alive, limit (or fence, if fenced), and keepers if the caller may keep
---       the lease when it is not used
--- ARGV  1 member     2 permits; 0 = one, fenced: its grant issues a token from fence,
---                      and the limit is 1
---       3 ttl (ms)   4 limit
---       5 void_from  server µs from which on this call does nothing, 0 = never
---       6 wait       if nothing is free: '' = answer "busy"; "?<max>" = answer "busy", but
---                    queue behind everybody if permits that are kept may be on their way;
---                    "<ticket> <max>" = queue: the place to take (µs), 0 = behind everybody.
---                    max is the most that may wait, 0 = no bound
+-- Takes permits, or a place in the queue. Idempotent by member: a call sent again answers with the same token.
+-- KEYS  holders, queue, alive, limit (or fence, if fenced), and keepers if the caller may keep an unused lease
+-- ARGV  1 member   2 permits; 0 = one, fenced: its grant issues a token from fence, and the limit is 1
+--       3 ttl (ms)   4 limit   5 void_from
+--       6 wait  if nothing is free: '' = answer "busy"; "?<max>" = answer "busy", but queue behind everybody if
+--               permits that are kept may be on their way; "<ticket> <max>" = queue: the place to take (µs), 0 =
+--               behind everybody. max is the most that may wait, 0 = no bound
 -- Every argument costs the server time, so there are few of them.
---
--- Reply (integers)
---   1, now µs, remaining ms, token, contended, added   granted
---                 contended 1: others find no room, or have waited, or this call is a copy: the
---                 lease must not be kept. added 1: see register
---   2|3|4|5, now µs, earliest end ms, in use, limit, waiting
---                 2 queued, 3 busy, 4 more permits than the limit, 5 queue full
---   6|7, now µs, 0, 0, 0, 0                         void; given up before
---   error REVOKED <reason>                          it was revoked
---   error FENCESPENT                                see issue_token; nothing was taken
---   followed by (seq, term ms or -limit, token) for each waiter of the same handle that
---   this call granted to or refused, and by (0, 0, 0) if this call stopped at a bound:
---   an ask, sent at once, continues.
---
--- Cost  if nobody waits and there is room: TIME, EXISTS, ZADD, PEXPIREAT, and SET if
---       fenced, ZCARD if not. A caller that may keep the lease: ZADD, PEXPIREAT. Otherwise
---       O(log n), the work of advance, and one message per handle that may keep leases.
---
--- Concurrency: another copy of this call may run before this one, after it, or never. A leave
--- of the same member may have run before it (tombstone). A leave of another handle may have
--- granted to the member since it was queued.
-
+-- Reply 1, now, remaining, token, contended, added   granted. contended 1: others find no room, or have waited,
+--         or this call is a copy: the lease must not be kept. added 1: see register
+--       2|3|4|5, now, earliest end ms, in use, limit, waiting   queued; busy; more permits than the limit; queue full
+--       6|7, now, 0, 0, 0, 0   void; given up before. Then outcomes
+-- Cost  if nobody waits and there is room: TIME, EXISTS, ZADD, PEXPIREAT, and SET if fenced, ZCARD if not. A
+--       caller that may keep the lease: ZADD, PEXPIREAT. Otherwise O(log n), the work of advance, and one message
+--       per handle that may keep leases.
+-- Concurrency: another copy of this call may run before this one, after it, or never. A leave of the same
+-- member may have run before it (tombstone). A leave of another handle may have granted to it since.
 local keepers = KEYS[5]
 -- include permits/shared/enter

@@ -1,29 +1,15 @@
--- Gives back a lock that served several turns of one process. The process numbered the tokens
--- of the turns itself, starting from the token of the grant. So this script sets the fence to
--- the last of them before it hands the lock on. Everything else is as in leave.
---
+-- Gives back a lock that served several turns of one process. The process numbered the tokens of the turns
+-- itself, starting from the token of the grant. So this script sets the fence to the last of them before the
+-- leave, which may hand the lock on. Everything else is as in leave.
 -- KEYS  holders, queue, alive, fence
--- ARGV  1 member   2 permits; 0 = one, fenced
---       3 copies_until  server ms until which a copy of this member's enter may still
---                       arrive, 0 = none can. A tombstone refuses it.
---       4 last token
---
--- Reply (integers)  as in leave
---
+-- ARGV  1 member   2 permits; 0 = one, fenced   3 copies_until   4 last token
+-- Reply as in leave
 -- Cost  TIME, GET, ZSCORE, PEXPIREAT, SET, and the cost of leave.
---
--- Concurrency: the lease may have expired, or a copy of this call may have run before. Then
--- the member is not there, and the fence stays as it is, because it may be another holder's.
--- The fence is never set back. If the process dies instead, the fence stays behind the tokens
--- of its turns. The next grant's token is above them all the same: it is at least the clock,
--- and a process issues at most one token per microsecond.
---
--- PEXPIREAT is the first write because it is allowed when memory has run out. Redis checks the
--- memory limit only until the first write of a script. The fence is set before the leave,
--- which may hand the lock on.
-
--- include permits/shared/keys
--- include shared/clock
+-- Concurrency: the lease may have expired, or a copy of this call may have run before. Then the member is not
+-- there, and the fence stays as it is, because it may be another holder's. The fence is never set back. If the
+-- process dies instead, the fence stays behind the tokens of its turns. The next grant's token is above them all
+-- the same: it is at least the clock, and a process issues at most one token per microsecond.
+-- include permits/shared/keys, shared/clock
 local last = tonumber(redis.call('GET', fence) or '') or 0
 local expiry = math.ceil(tonumber(redis.call('ZSCORE', holders, ARGV[1]) or 0))
 if expiry > now and not (last >= tonumber(ARGV[4])) then -- nan is less than any token

@@ -1,24 +1,13 @@
--- Renews a lease that its process keeps, as renew does, and says whether somebody has missed the
--- permits that the process keeps: it hears in this way of a recall whose message was lost.
---
+-- Renews a lease that its process keeps, as renew does, and says whether somebody has missed the permits that
+-- the process keeps: it hears in this way of a recall whose message was lost.
 -- KEYS  holders, queue, alive, keepers, and stored limit if not fenced
--- ARGV  1 member   2 permits   3 ttl (ms)   4 limit
---       5 how long the lease has been held (ms), for listings; may be absent
---
--- Reply (integers)  remaining ms, 0 if the lease has ended; waiting; permits in use;
---                   limit in force; 1 if a recall has come since the last call of the handle
---   or the error REVOKED <reason>
---
+-- ARGV  as in renew_count
+-- Reply as in renew_count; then 1 if a recall has come since the last call of the handle
 -- Cost  ZCARD, ZCOUNT, ZSCORE twice, ZADD, PEXPIREAT, GET if not fenced, and the cost of renew.
---
--- Concurrency: as in renew. A recall takes the handle out of keepers: before this call, then the
--- reply says so; or after it, then there is a message, or the next such call says so. While the
--- mark of a recall stands the process must not keep, so it is not registered again.
-
--- include shared/clock
--- include permits/shared/held_since
--- include permits/shared/push_expiry
--- include permits/shared/keeper
+-- Concurrency: as in renew. A recall takes the handle out of keepers: before this call, then the reply says so;
+-- or after it, then there is a message, or the next such call says so. While the mark of a recall stands the
+-- process must not keep, so it is not registered again.
+-- include shared/clock, permits/shared/held_since, permits/shared/push_expiry, permits/shared/keeper
 local holders, alive, keepers, member = KEYS[1], KEYS[3], KEYS[4], ARGV[1]
 local waiting, in_use = redis.call('ZCARD', KEYS[2]), redis.call('ZCOUNT', holders, '(' .. now, '+inf')
 local limit = KEYS[5] and tonumber(redis.call('GET', KEYS[5]) or '') or tonumber(ARGV[4])

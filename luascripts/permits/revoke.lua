@@ -1,34 +1,19 @@
--- Takes all permits of a lease away, or a waiter's place, and hands free permits on.
--- Idempotent by the mark: a repeated call answers that the revocation was done before.
---
+-- Takes all permits of a lease away, or a waiter's place, and hands free permits on. Idempotent by the mark: a
+-- repeated call answers that the revocation was done before.
 -- KEYS  holders, queue, alive, limit (or fence, if fenced), revoked, audit
--- ARGV  1 fenced   1 = grants issue a token from fence
---       2 member   '' = none was found
+-- ARGV  1 fenced   1 = grants issue a token from fence   2 member   '' = none was found
 --       3 id, as listings show it   4 reason
---
--- Reply (integers)
---   1|2|0, now µs, more   revoked now; revoked before; no such lease or waiter
---   more = 1: there is more to hand on, and the caller calls again at once.
---
+-- Reply 1|2|0, now, more   revoked now; revoked before; no such lease or waiter
 -- Cost  O(permits * log n), and the work of advance.
---
--- Concurrency: the holder may have given back, or the lease may have been granted since the
--- member was found; it is taken in either state. A copy of its enter may be under way, or its
--- process may ask as if it waited (tombstone). Another copy of this call may have run (mark).
---
--- ZREM comes first because it is allowed when memory has run out. Redis checks the memory
--- limit only until the first write of a script.
-
--- include permits/shared/constants
--- include permits/shared/keys
+-- Concurrency: the holder may have given back, or the lease may have been granted since the member was found;
+-- it is taken in either state. A copy of its enter may be under way, or its process may ask as if it waited
+-- (tombstone). Another copy of this call may have run (mark).
+-- include permits/shared/constants, permits/shared/keys
 local revoked, audit = KEYS[5], KEYS[6]
 -- include shared/clock
 local fenced, member, id, reason = ARGV[1] == '1', ARGV[2], ARGV[3], ARGV[4]
 local handle = '' -- so that a waiter of the caller's own process is told by a message, too
--- include permits/shared/queue
--- include shared/bury
--- include shared/mark
-
+-- include permits/shared/queue, shared/bury, shared/mark
 -- Reads come first, of every key that is written later: a wrong type ends the script here.
 local before = redis.call('HGET', revoked, id)
 redis.call('XLEN', audit)

@@ -1,44 +1,27 @@
--- Asks for the vote of this server, or for a place in the queue, and is a sign of life, a renewal
--- and a confirmation in one. Idempotent by member: a call that is sent again answers as the first
--- one did, with the same token.
---
--- KEYS  holders, queue, alive, fence, born
--- ARGV  1 member   2 checks: 1 = find out which process this is (see process.lua)
---       3 ttl (ms) of the family
---       4 void_from  server µs from which on this call does nothing, 0 = never
---       5 term (ms) of the vote
---       6 mode  wait = take a place in the queue; try = do not;
---               renew = only prolong a vote; heal = take the vote, or the first place in the
---               queue, for a member that holds the votes of a majority
---       7 token  of renew and heal, and to raise the fence to: the token of the lease; else a token
---               to give the vote with, 0 = none
+-- Asks for the vote of this server, or for a place in the queue, and is a sign of life, a renewal and a
+-- confirmation in one. Idempotent by member: a call that is sent again answers with the same token.
+-- KEYS  as in keys
+-- ARGV  1 member   2 checks  1 = find out which process this is (see process.lua)   3 ttl (ms) of the family
+--       4 void_from   5 term (ms) of the vote
+--       6 mode  wait = take a place in the queue; try = do not; renew = only prolong a vote; heal = take the vote,
+--               or the first place in the queue, for a member that holds the votes of a majority
+--       7 token  of renew and heal, and to raise the fence to: the token of the lease; else a token to give the
+--                vote with, 0 = none
 --       8 max waiters, 0 = no bound   9 raises  1 = raise the fence to token if the vote is held
---
--- Reply (integers, then the run id if it was asked for)
---   1, now µs, remaining ms, fence, 1 if a live waiter has an earlier ticket
---   2|3|5, now µs, ms until the vote ends, in use, waiting
---                     queued; not free, or others wait; queue full
---   0|6|7, now µs, 0, 0, 0
---                     has no vote (renew); void; given up before
---   9, now µs, birth µs, ms for which it abstains, 1 if it has no memory at all
---   error REVOKED <reason>
---   error FENCESPENT  no greater token can be issued; nothing was taken
---
--- Cost  if the vote is free and nobody waits: TIME, HMGET, EXISTS, GET, SET, HSET, DEL, ZADD,
---       PEXPIREAT. Otherwise O(log n).
---
--- Concurrency: another copy of this call may run before this one, after it, or never; what it may do
--- ends at void_from. A leave of the same member may have run before it (tombstone). A yield of the
--- member may run before or after: its client counts no reply to a call that was sent before.
-
--- include quorum/shared/constants
--- include quorum/shared/keys
--- include shared/clock
--- include quorum/shared/process
+-- Reply (then the run id if it was asked for)
+--       1, now, remaining, fence, 1 if a live waiter has an earlier ticket
+--       2|3|5, now, ms until the vote ends, in use, waiting   queued; not free, or others wait; queue full
+--       0|6|7, now, 0, 0, 0   has no vote (renew); void; given up before
+--       9, now, birth µs, ms for which it abstains, 1 if it has no memory at all
+-- Cost  if the vote is free and nobody waits: TIME, HMGET, EXISTS, GET, SET, HSET, DEL, ZADD, PEXPIREAT.
+--       Otherwise O(log n).
+-- Concurrency: another copy of this call may run before this one, after it, or never; what it may do ends at
+-- void_from. A leave of the same member may have run before it (tombstone). A yield of the member may run before
+-- or after: its client counts no reply to a call that was sent before.
+-- include quorum/shared/constants, quorum/shared/keys, shared/clock, quorum/shared/process
 local member, void_from, term, mode, token = ARGV[1], tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7])
 local caller = member
 -- include quorum/shared/queue
-
 local function answer(...)
   local reply = { ... }
   if checks then reply[#reply + 1] = run end
@@ -99,10 +82,7 @@ if mode == 'heal' then
   local held = holder()
   if held then
     -- Its owner has no majority, because this member has one. So it yields, and this member is next.
-    redis.call('ZADD', queue, ticket_of(member) - FIRST, member)
-    redis.call('ZADD', alive, now + ALIVE, member)
-    keep(queue, now + ALIVE)
-    keep(alive, now + ALIVE)
+    enqueue(member, ticket_of(member) - FIRST)
     hint(held)
     return busy(2)
   end
@@ -121,10 +101,7 @@ if not queued and not holder() and not first_waiter() then
 end
 if mode == 'try' then return busy(3) end
 
-redis.call('ZADD', queue, ticket_of(member), member)
-redis.call('ZADD', alive, now + ALIVE, member)
-keep(queue, now + ALIVE)
-keep(alive, now + ALIVE)
+enqueue(member, ticket_of(member))
 purge_waiters()
 local given, given_term, issued = advance()
 if spent then

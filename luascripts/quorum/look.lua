@@ -1,25 +1,15 @@
--- Says whether this server votes for the family, and makes it vote once its client knows that it
--- may.
---
+-- Says whether this server votes for the family, and makes it vote once its client knows that it may.
 -- KEYS  born
--- ARGV  1 birth of the abstention that is to end (µs); 0 = only look
---       2 checks   3 ttl (ms)   as in enter
---       4 floor    every token is to be above it
---       5 begins   1 = no server of the family has ever voted, so this one need not wait
---
--- Reply (integers, then the run id)
---   1 if it votes, now µs, birth µs, ms for which it still abstains, 1 if it has no memory at all,
---   the highest token
---
+-- ARGV  1 birth of the abstention that is to end (µs); 0 = only look   2 checks, 3 ttl as in enter
+--       4 floor  every token is to be above it   5 begins  1 = no server of the family has ever voted, so this one
+--       need not wait
+-- Reply 1 if it votes, now, birth µs, ms for which it still abstains, 1 if it has no memory at all, the highest
+--       token, the run id
 -- Cost  TIME, HMGET, HSET.
---
--- Concurrency: the process may have been restarted since its client looked. Then birth names an
--- abstention that is over, and nothing changes. Two clients may both end an abstention: the
--- higher floor counts.
-
+-- Concurrency: the process may have been restarted since its client looked. Then birth names an abstention that
+-- is over, and nothing changes. Two clients may both end an abstention: the higher floor counts.
 local born = KEYS[1]
--- include shared/clock
--- include quorum/shared/process
+-- include shared/clock, quorum/shared/process
 local told = tonumber(ARGV[4])
 if tonumber(ARGV[1]) == birth and (abstains == 0 or fresh and ARGV[5] == '1') and not (votes and floor >= told) then
   top, floor = math.max(top, told), math.max(floor, told)

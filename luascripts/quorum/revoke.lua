@@ -1,31 +1,17 @@
--- Takes the vote of a member away, or its place in the queue, and gives the vote to the next waiter.
--- Idempotent by the mark: a repeated call answers that the revocation was done before.
---
--- KEYS  holders, queue, alive, fence, born, revoked, audit
--- ARGV  1 member   2 checks   3 ttl (ms)   as in enter
---       4 id, as listings show it   5 reason
---
--- Reply (integers)
---   1|2|0, now µs   revoked now; revoked before; no such vote or waiter
---
+-- Takes the vote of a member away, or its place in the queue, and gives the vote to the next waiter. Idempotent
+-- by the mark: a repeated call answers that the revocation was done before.
+-- KEYS  as in keys, then revoked, audit
+-- ARGV  1 member, 2 checks, 3 ttl as in enter   4 id, as listings show it   5 reason
+-- Reply 1|2|0, now   revoked now; revoked before; no such vote or waiter
 -- Cost  O(log n).
---
--- Concurrency: the owner may give back, renew or heal at this moment: its next call finds the mark.
--- A copy of its enter may be under way (tombstone). Another copy of this call may have run (mark).
---
--- ZREM comes first because it is allowed when memory has run out.
-
--- include quorum/shared/constants
--- include quorum/shared/keys
+-- Concurrency: the owner may give back, renew or heal at this moment: its next call finds the mark. A copy of
+-- its enter may be under way (tombstone). Another copy of this call may have run (mark).
+-- include quorum/shared/constants, quorum/shared/keys
 local revoked, audit = KEYS[6], KEYS[7]
--- include shared/clock
--- include quorum/shared/process
+-- include shared/clock, quorum/shared/process
 local member, id, reason = ARGV[1], ARGV[4], ARGV[5]
 local caller = member
--- include quorum/shared/queue
--- include shared/bury
--- include shared/mark
-
+-- include quorum/shared/queue, shared/bury, shared/mark
 local before = redis.call('HGET', revoked, id)
 redis.call('XLEN', audit)
 redis.call('ZCARD', queue)

@@ -1,15 +1,12 @@
--- Marks an attempt as revoked, notes it in the audit stream, and sends its process a hint,
--- which makes it renew or ask soon. The script has included the clock before, has already written something
--- (so that a memory limit does not stop it here), and has set:
---
+-- Marks an attempt as revoked, notes it in the audit stream, and sends its process a hint, which makes it
+-- renew or ask soon. The script has included the clock before, has already written something (so that a
+-- memory limit does not stop it here), and has set:
 --   revoked  hash: listed id of a revoked attempt = the reason
 --   audit    stream: one entry per revocation; a mark lives as long as its entry
---
--- remains is how long the lease would have lasted (ms), 0 for a waiter. If the owner is cut
--- off from Redis, it may go on for that long.
---
--- Concurrency: the owner may renew, ask, or give back at this moment. Its next call finds the
--- mark. Another copy of the revocation has found the mark before it comes here.
+-- remains is how long the lease would have lasted (ms), 0 for a waiter. If the owner is cut off from Redis,
+-- it may go on for that long.
+-- Concurrency: the owner may renew, ask, or give back at this moment. Its next call finds the mark. Another
+-- copy of the revocation has found the mark before it comes here.
 local MARKS = 1000            -- entries of audit that are kept
 local MARK_KEPT = 2592000000  -- ms: 30 days after the last revocation of the key
 local TOMBSTONE = 30000       -- ms: how long a copy of the attempt's enter is refused

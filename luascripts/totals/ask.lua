@@ -1,50 +1,23 @@
--- Brings the sign of life of the waiters that one handle has in a family with a total, for any
--- of its keys, and asks what became of them. It restores their entries in line and ready if
--- those were lost, and hands on the permits that dead holders and dead waiters left. So
--- nothing depends on a message, nor on any single Redis key. Without members it continues the
--- work of an earlier call that stopped at a bound ("more").
---
--- KEYS  holders, places, queue, line, alive, ready, turns, limits
--- ARGV  1 handle   2 total that the caller was configured with
---       3 … members, all of that handle, at most 250
---
--- Reply (integers)
---   now µs, earliest end ms, more, total in use, total, competing keys
---   then for each member, in order: state, remaining ms, in use, limit, waiting
---     state 1 granted, 2 queued, 3 revoked, 0 none of these: enter again; the other numbers
---     are of its key
---   followed by (seq, term ms or -limit, 0) for each waiter of the same handle that
---   this call granted to or refused. more = 1: there is more to hand on, and the caller
---   continues at once. Last come the reasons of the revocations, in order.
---
+-- Brings the sign of life of the waiters that one handle has in a family with a total, for any of its keys, and
+-- asks what became of them. It restores their entries in line and ready if those were lost, and hands on the
+-- permits that dead holders and dead waiters left. So nothing depends on a message, nor on any single Redis key.
+-- Without members it continues the work of an earlier call that stopped at a bound ("more").
+-- KEYS  as in keys
+-- ARGV  1 handle   2 total that the caller was configured with   3 … members, all of that handle, at most 250
+-- Reply now, earliest end ms, more, total in use, total, competing keys; then for each member, in order: state
+--       (as in the ask of permits), remaining, and of its key in use, limit, waiting; then outcomes; then the
+--       reasons of the revocations, in order
 -- Cost  O(members * log n).
---
--- Concurrency: a leave of one of the members may have run, or be under way. A member whose
--- leave has run is in no set, and is not restored.
---
--- PEXPIREAT is the first write because it is allowed when memory has run out. Redis checks the
--- memory limit only until the first write of a script.
-
--- include permits/shared/constants
--- include totals/shared/constants
--- include totals/shared/keys
--- include shared/clock
+-- Concurrency: a leave of one of the members may have run, or be under way. A member whose leave has run is in
+-- no set, and is not restored.
+-- include permits/shared/constants, totals/shared/constants, totals/shared/keys, shared/clock
 local handle, caller_total = ARGV[1], tonumber(ARGV[2])
 local asked = {}
 for i = 3, #ARGV do asked[i - 2] = ARGV[i] end
-
--- include totals/shared/use
-
--- include totals/shared/waiters
-
--- include totals/shared/turns
-
+-- include totals/shared/use, totals/shared/waiters, totals/shared/turns
 -- Reads come first, of every key that is written later: a wrong type ends the script here.
 local tickets = #asked > 0 and redis.call('ZMSCORE', queue, unpack(asked)) or {}
-redis.call('ZCARD', queue)
-redis.call('ZCARD', line)
-redis.call('ZCARD', alive)
-redis.call('ZCARD', places)
+for _, set in ipairs({ queue, line, alive, places }) do redis.call('ZCARD', set) end
 if #asked > 0 then
   redis.call('PEXPIREAT', queue, now + ALIVE)
   redis.call('PEXPIREAT', line, now + ALIVE)
@@ -61,7 +34,7 @@ for i, member in ipairs(asked) do
     if terms and terms.permits > math.min(terms.limit, terms.total) then
       -- A limit was lowered since. The waiter is told at once, not when its turn comes.
       dequeue(member, place_in_line(member, tickets[i]))
-      tell(handle, terms.seq, -math.min(terms.limit, terms.total))
+      tell(handle, terms.seq, -math.min(terms.limit, terms.total), 0)
       refused[key] = true
     else
       signs[#signs + 1] = now + ALIVE
@@ -112,9 +85,7 @@ for i, member in ipairs(asked) do
     if not tickets[i] then
       local owner = string.sub(member, #key + 2)
       -- include shared/why_gone
-      if gone then
-        reply[at + 1], reasons[#reasons + 1] = 3, reason
-      end
+      if gone then reply[at + 1], reasons[#reasons + 1] = 3, reason end
     end
   end
   reply[at + 3], reply[at + 4], reply[at + 5] = of_key[key][1], of_key[key][2], of_key[key][3]

@@ -1,40 +1,22 @@
--- Takes permits of a key in a family with a total, or a place in the queue. Idempotent by
--- member: a call that is sent again answers as the first one did.
---
--- KEYS  holders, places, queue, line, alive, ready, turns, limits
--- ARGV  1 member     2 permits    3 ttl (ms)   4 limit    5 total
---       6 void_from  server µs from which on this call does nothing, 0 = never
---       7 wait       if nothing is free: '' = answer "busy", otherwise queue, with
---                    "<ticket> <max> <max total>": the place to take (µs), 0 = behind
---                    everybody; the most that may wait for the key and for all keys,
---                    0 = no bound
---
--- Reply (integers)
---   1, now µs, remaining ms, more                         granted
---   2|3|4|5, now µs, earliest end ms, more, in use, limit, waiting, total in use,
---            total, until ms, competing
---                 2 queued, 3 busy, 4 more permits than a limit, 5 queue full.
---                 In use, limit and waiting are of the key; earliest end is of the
---                 family; until is the time until the first of the leases ends that
---                 are in the way; competing is how many keys compete for the total.
---   6|7, now µs, 0, 0                                     void; given up before
---   error REVOKED <reason>                          it was revoked
---   followed by (seq, term ms or -limit, 0) for each waiter of the same handle that
---   this call granted to or refused. more = 1: there is more to hand on, and the caller
---   continues at once.
---
--- Cost  if nobody waits and there is room: TIME, EXISTS, ZCARD and ZADD and PEXPIREAT of
---       holders and places, ZLEXCOUNT. Otherwise O(log n), and the work of advance.
---
--- Concurrency: another copy of this call may run before this one, after it, or never. A leave
--- of the same member may have run before it (tombstone). A call of any other handle may have
--- granted to the member since it was queued. Redis may have evicted any of the keys, so what a
--- script finds may be inconsistent.
-
--- include permits/shared/constants
--- include totals/shared/constants
--- include totals/shared/keys
--- include shared/clock
+-- Takes permits of a key in a family with a total, or a place in the queue. Idempotent by member: a call that
+-- is sent again answers as the first one did.
+-- KEYS  as in keys
+-- ARGV  1 member   2 permits   3 ttl (ms)   4 limit   5 total   6 void_from
+--       7 wait  if nothing is free: '' = answer "busy", otherwise queue, with "<ticket> <max> <max total>": the
+--               place to take (µs), 0 = behind everybody; the most that may wait for the key and for all keys, 0 =
+--               no bound
+-- Reply 1, now, remaining, more   granted
+--       2|3|4|5, now, earliest end ms, more, in use, limit, waiting, total in use, total, until ms, competing
+--         queued; busy; more permits than a limit; queue full. In use, limit and waiting are of the key; earliest
+--         end is of the family; until is the time until the first of the leases ends that are in the way; competing
+--         is how many keys compete for the total
+--       6|7, now, 0, 0   void; given up before. Then outcomes
+-- Cost  if nobody waits and there is room: TIME, EXISTS, ZCARD and ZADD and PEXPIREAT of holders and places,
+--       ZLEXCOUNT. Otherwise O(log n), and the work of advance.
+-- Concurrency: another copy of this call may run before this one, after it, or never. A leave of the same
+-- member may have run before it (tombstone). A call of any other handle may have granted to the member since it
+-- was queued. Redis may have evicted any of the keys, so what a script finds may be inconsistent.
+-- include permits/shared/constants, totals/shared/constants, totals/shared/keys, shared/clock
 local member, permits, ttl = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local own_limit, caller_total, void_from = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 if void_from > 0 and us >= void_from then return { 6, us, 0, 0 } end
@@ -66,12 +48,7 @@ if permits == 1 then
 end
 
 local handle = string.match(member, ':([^.]+)')
--- include totals/shared/use
-
--- include totals/shared/waiters
-
--- include totals/shared/turns
-
+-- include totals/shared/use, totals/shared/waiters, totals/shared/turns
 -- Reads come first, of every key that is written later: a wrong type ends the script here.
 local from, to = range_of(key)
 local expiry = math.ceil(tonumber(redis.call('ZSCORE', holders, member) or 0)) -- see held_since
@@ -87,9 +64,9 @@ if sign and not ticket then
   return gone or { 7, us, 0, 0 }
 end
 
--- Returns the ms until the first lease ends of those that are in the way: leases of the key if
--- its own limit is the obstacle, otherwise leases of the family. If the key has more than 64
--- permits in use, the first lease of the family is used instead, which ends no later.
+-- Returns the ms until the first lease ends of those that are in the way: leases of the key if its own limit
+-- is the obstacle, otherwise leases of the family. If the key has more than 64 permits in use, the first
+-- lease of the family is used instead, which ends no later.
 local function until_earliest_in_the_way()
   if in_use_of(key) + permits > limit then
     local own = redis.call('ZRANGE', places, from, to, 'BYLEX', 'LIMIT', 0, 65)
@@ -126,9 +103,8 @@ if permits > limit or permits > total then
   return answer(4)
 end
 
--- A request is granted here only if no other waits before it, neither for the key nor for the
--- total. The first write is one that a memory limit may refuse, and nothing was purged before
--- it. So an enter that is refused changes nothing.
+-- A request is granted here only if no other waits before it, neither for the key nor for the total. The
+-- first write is one that a memory limit may refuse, and nothing was purged before it. So a refused enter changes nothing.
 local function fits()
   compare_places()
   return in_use + permits <= total and in_use_of(key) + permits <= limit
@@ -161,8 +137,8 @@ if not ticket and given_ticket == 0 then
     return (max_waiters > 0 and redis.call('ZLEXCOUNT', line, from, to) >= max_waiters)
       or (max_total > 0 and redis.call('ZCARD', queue) >= max_total)
   end
-  -- Also drop the dead waiters of this key. purge drops the dead of all keys, the longest dead
-  -- first, and may not reach them.
+  -- Also drop the dead waiters of this key. purge drops the dead of all keys, the longest dead first, and may
+  -- not reach them.
   local function drop_dead_of_key()
     local first, members = redis.call('ZRANGE', line, from, to, 'BYLEX', 'LIMIT', 0, MOST_STEPS), {}
     for i, place in ipairs(first) do
@@ -202,8 +178,8 @@ end
 waiting = waiting + redis.call('ZADD', line, 0, place_in_line(member, ticket))
 heads[key] = nil
 redis.call('ZADD', alive, now + ALIVE, member)
--- Set the expiry of all four, even of those that this call did not write. In a family with
--- short waits no other call may do it.
+-- Set the expiry of all four, even of those that this call did not write. In a family with short waits no
+-- other call may do it.
 redis.call('PEXPIREAT', queue, now + ALIVE)
 redis.call('PEXPIREAT', line, now + ALIVE)
 redis.call('PEXPIREAT', ready, now + ALIVE)

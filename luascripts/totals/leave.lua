@@ -1,33 +1,13 @@
--- Gives permits back or leaves the queue, depending on the member's state, and hands free
--- permits to the waiters whose turn it is, of any key. Idempotent by member. It never touches
--- a permit of another member.
---
--- KEYS  holders, places, queue, line, alive, ready, turns, limits
--- ARGV  1 member   2 permits
---       3 copies_until  server ms until which a copy of this member's enter may still
---                       arrive, 0 = none can. A tombstone refuses it.
---
--- Reply (integers)
---   1                      given back, and nobody waits for it
---   1|2|0, now µs, more    given back; was queued; was neither
---   error REVOKED <reason>  it was neither, because it was revoked
---   followed by (seq, term ms or -limit, 0) for each waiter of the same handle that
---   this call granted to or refused. more = 1: there is more to hand on, and the caller
---   continues at once.
---
--- Cost  if nobody waits: ZREM of places and holders, EXISTS. Otherwise O(log n) and one
---       message per grant.
---
--- Concurrency: the lease may have expired and been granted to another member, which keeps it.
--- The enter of this member may still be under way (tombstone). The next owner may be dead
--- (probation, see serve).
---
--- ZREM comes first because it is allowed when memory has run out. Redis checks the memory
--- limit only until the first write of a script.
-
--- include permits/shared/constants
--- include totals/shared/constants
--- include totals/shared/keys
+-- Gives permits back or leaves the queue, depending on the member's state, and hands free permits to the waiters
+-- whose turn it is, of any key. Idempotent by member. It never touches a permit of another member.
+-- KEYS  as in keys
+-- ARGV  1 member   2 permits   3 copies_until
+-- Reply 1   given back, and nobody waits for it
+--       1|2|0, now, more   given back; was queued; was neither. Then outcomes
+-- Cost  if nobody waits: ZREM of places and holders, EXISTS. Otherwise O(log n) and one message per grant.
+-- Concurrency: the lease may have expired and been granted to another member, which keeps it. The enter of this
+-- member may still be under way (tombstone). The next owner may be dead (probation, see serve).
+-- include permits/shared/constants, totals/shared/constants, totals/shared/keys
 local member, permits, copies_until = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local given_back
 if permits == 1 then
@@ -49,16 +29,7 @@ if given_back > 0 and copies_until == 0 then
   end
 end
 caller_total = tonumber(caller_total)
-
--- include shared/clock
--- include totals/shared/use
-
--- include totals/shared/waiters
-
--- include totals/shared/turns
-
--- include shared/bury
-
+-- include shared/clock, totals/shared/use, totals/shared/waiters, totals/shared/turns, shared/bury
 local state, why = 1, nil
 if given_back == 0 then
   local ticket = redis.call('ZSCORE', queue, member)

@@ -1,26 +1,11 @@
--- Takes all permits of a lease in a family with a total away, or a waiter's place, and hands
--- free permits on. Idempotent by the mark: a repeated call answers that the revocation was
--- done before.
---
--- KEYS  holders, places, queue, line, alive, ready, turns, limits, revoked, audit
--- ARGV  1 member   '' = none was found
---       2 id, as listings show it   3 reason
---       4 total that the caller was configured with
---
--- Reply (integers)
---   1|2|0, now µs, more   revoked now; revoked before; no such lease or waiter
---   more = 1: there is more to hand on, and the caller calls again at once.
---
+-- Takes all permits of a lease in a family with a total away, or a waiter's place, and hands free permits on.
+-- Idempotent by the mark: a repeated call answers that the revocation was done before.
+-- KEYS  as in keys, then revoked, audit
+-- ARGV  1 member, 2 id, 3 reason as in the revoke of permits   4 total that the caller was configured with
+-- Reply as in the revoke of permits
 -- Cost  O(permits * log n), and the work of advance.
---
 -- Concurrency: as in the revoke of permits.
---
--- ZREM comes first because it is allowed when memory has run out. Redis checks the memory
--- limit only until the first write of a script.
-
--- include permits/shared/constants
--- include totals/shared/constants
--- include totals/shared/keys
+-- include permits/shared/constants, totals/shared/constants, totals/shared/keys
 local revoked, audit = KEYS[9], KEYS[10]
 -- include shared/clock
 local member, id, reason, caller_total = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
@@ -29,11 +14,7 @@ local handle = '' -- so that a waiter of the caller's own process is told by a m
 -- Reads come first, of every key that is written later: a wrong type ends the script here.
 local before = redis.call('HGET', revoked, id)
 redis.call('XLEN', audit)
-redis.call('ZCARD', places)
-redis.call('ZCARD', line)
-redis.call('ZCARD', alive)
-redis.call('ZCARD', ready)
-redis.call('ZCARD', turns)
+for _, set in ipairs({ places, line, alive, ready, turns }) do redis.call('ZCARD', set) end
 redis.call('HLEN', limits)
 local ticket = redis.call('ZSCORE', queue, member)
 local remains = math.max(0, math.ceil(tonumber(redis.call('ZSCORE', holders, member) or 0)) - now) -- see held_since
@@ -44,16 +25,7 @@ local all = { member }
 for i = 2, n do all[i] = member .. '+' .. i end
 redis.call('ZREM', holders, unpack(all))
 redis.call('ZREM', places, unpack(all))
-
--- include totals/shared/use
-
--- include totals/shared/waiters
-
--- include totals/shared/turns
-
--- include shared/bury
--- include shared/mark
-
+-- include totals/shared/use, totals/shared/waiters, totals/shared/turns, shared/bury, shared/mark
 local state = before and 2 or 0
 if remains > 0 or ticket then
   state = 1

@@ -1,11 +1,10 @@
--- Drops the cached value and the remembered failure of the schema, and takes the right to
--- store from a running load. The lease of that load moves to invalidated. There it can be
--- renewed, and can hand its result to those that wait for it. The next enter loads anew.
--- Returns 1 if a load was running, and the other schemas of the key that are in use.
---
--- Concurrency: a load may be running, be about to publish, or be renewing. What it publishes
--- later is not stored, because its lease is no longer in holders. Another copy of this call
--- finds nothing to drop, or what was loaded in between.
+-- Drops the cached value and the remembered failure of the schema, and takes the right to store from a
+-- running load. The lease of that load moves to invalidated. There it can be renewed, and can hand its result
+-- to those that wait for it. The next enter loads anew. Returns 1 if a load was running, and the other
+-- schemas of the key that are in use.
+-- Concurrency: a load may be running, be about to publish, or be renewing. What it publishes later is not
+-- stored, because its lease is no longer in holders. Another copy of this call finds nothing to drop, or what
+-- was loaded in between.
 local function drop()
   local last = last_token()
   local member, till = holder()
@@ -22,8 +21,7 @@ local function drop()
   redis.call('ZREM', holders, member)
   local expired = redis.call('ZCOUNT', invalidated, '-inf', now)
   if expired > 0 then redis.call('ZREMRANGEBYRANK', invalidated, 0, math.min(expired, BATCH) - 1) end
-  -- If the fence was evicted or set by hand, the load's token is unknown, and the load has
-  -- lost its lease.
+  -- If the fence was evicted or set by hand, the load's token is unknown, and the load has lost its lease.
   if last > 0 and last <= MOST then
     redis.call('ZADD', invalidated, till, member .. ' ' .. string.format('%.0f', last))
     keep(invalidated, till)

@@ -1,12 +1,8 @@
--- The work of an enter. See permits/enter for the arguments and the replies. The script has set
--- keepers: the key of the register, if the caller may keep what it is granted, or nil.
---
--- Concurrency: another copy of the call may run before this one, after it, or never. A leave
--- of the same member may have run before it (tombstone). A leave of another handle may have
--- granted to the member since it was queued.
-
--- include permits/shared/keys
--- include shared/clock
+-- The work of an enter. See permits/enter for the arguments and the replies. The script has set keepers: the
+-- key of the register, if the caller may keep what it is granted, or nil.
+-- Concurrency: another copy of the call may run before this one, after it, or never. A leave of the same
+-- member may have run before it (tombstone). A leave of another handle may have granted to it since.
+-- include permits/shared/keys, shared/clock
 local member, ttl, void_from = ARGV[1], tonumber(ARGV[3]), tonumber(ARGV[5])
 local fenced = ARGV[2] == '0'
 if void_from > 0 and us >= void_from then return { 6, us, 0, 0, 0, 0 } end
@@ -15,8 +11,7 @@ local bare -- nobody waits, and no limit is stored
 if fenced then
   if redis.call('EXISTS', holders, queue, alive) == 0 then
     -- The lease is free, so no copy of this call can have taken it.
-    -- include permits/shared/register
-    -- include permits/shared/issue_token
+    -- include permits/shared/register, permits/shared/issue_token
     if not token then return no_token end
     redis.call('ZADD', holders, now + ttl, member)
     redis.call('PEXPIREAT', holders, now + ttl)
@@ -40,8 +35,7 @@ elseif ARGV[2] == '1' and redis.call('EXISTS', queue, alive, stored_limit) == 0 
 end
 
 local handle = string.match(member, '^[^.]+')
--- include permits/shared/constants
--- include permits/shared/queue
+-- include permits/shared/constants, permits/shared/queue
 if bare then stored = '' end
 
 -- Reads come first, of every key that is written later: a wrong type ends the script here.
@@ -61,8 +55,8 @@ if sign and not queued then
   return gone or { 7, us, 0, 0, 0, 0 }
 end
 
--- Reports whether a waiter that still counts as alive is in the queue. If that would take too
--- long to find out, the answer is yes: it only sends the caller to the end of the queue.
+-- Reports whether a waiter that still counts as alive is in the queue. If that would take too long to find
+-- out, the answer is yes: it only sends the caller to the end of the queue.
 local function has_live_waiter()
   if redis.call('ZCARD', queue) == 0 then return false end
   local live = redis.call('ZRANGE', alive, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, BATCH)
@@ -71,9 +65,7 @@ local function has_live_waiter()
   end
   return #live == BATCH
 end
-
 -- include permits/shared/recall
-
 local function answer(code)
   return with_own_outcomes({ code, us, until_earliest_expiry(), in_use(), limit, redis.call('ZCARD', queue) })
 end
@@ -87,8 +79,7 @@ if permits > limit then
   return answer(4)
 end
 
--- The first write is one that a memory limit may refuse, and nothing was purged before it. So
--- an enter that is refused changes nothing.
+-- The first write is one that a memory limit may refuse, and nothing was purged before it: so nothing changes.
 if not queued and in_use() + permits <= limit and not has_live_waiter() then
   local recalled = recalled_until and recalled_until > now
   if recalled then keepers = nil end
@@ -109,8 +100,8 @@ end
 if not queued then
   ticket = tonumber(ticket)
   if ticket == 0 then
-    -- Behind the last waiter, even if the clock went back. Parked waiters come last in the
-    -- queue, in the order of their tickets.
+    -- Behind the last waiter, even if the clock went back. Parked waiters come last in the queue, in the
+    -- order of their tickets.
     local last_ticket = tonumber(redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2] or 0)
     if last_ticket >= PARKED then
       local unparked = redis.call('ZRANGE', queue, '(' .. string.format('%.0f', PARKED), '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')[2]

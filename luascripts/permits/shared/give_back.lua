@@ -1,10 +1,7 @@
--- Gives permits back or leaves the queue, and hands free permits on. The script has included
--- keys before.
---
--- Concurrency: the lease may have expired and been granted to another member, which
--- keeps it: only the member itself is taken out. The enter of this member may still be under
--- way, so a tombstone stays behind. The next owner may be dead, and its process may be asking at
--- this moment: it finds the grant, or is told.
+-- Gives permits back or leaves the queue, and hands free permits on. The script has included keys before.
+-- Concurrency: the lease may have expired and been granted to another member, which keeps it: only the member
+-- itself is taken out. The enter of this member may still be under way, so a tombstone stays behind. The next
+-- owner may be dead, and its process may be asking at this moment: it finds the grant, or is told.
 local member = ARGV[1]
 local given_back
 local fenced = ARGV[2] == '0'
@@ -17,14 +14,12 @@ else
 end
 local held_without_copies = given_back > 0 and ARGV[3] == '0' -- then no tombstone is needed
 if held_without_copies and redis.call('EXISTS', queue) == 0 then return { 1 } end
-
--- include permits/shared/constants
--- include shared/clock
+-- include permits/shared/constants, shared/clock
 local handle = string.match(member, '^[^.]+')
 
--- The usual case of a lock: its next owner is surely alive. These few lines do the work of
--- advance, because the next owner waits for it. On a server that was idle for a millisecond,
--- creating the closures of queue.lua alone takes a sixth of the time.
+-- The usual case of a lock: its next owner is surely alive. These few lines do the work of advance, because
+-- the next owner waits for it. On a server that was idle for a millisecond, creating the closures of
+-- queue.lua alone takes a sixth of the time.
 if held_without_copies and fenced and redis.call('EXISTS', holders) == 0 then
   local head = redis.call('ZRANGE', queue, 0, 0)[1]
   local next_handle, seq, ttl = string.match(head, '^([^.]+)%.(%d+)%.1%.(%d+)%.1$')
@@ -45,9 +40,7 @@ if held_without_copies and fenced and redis.call('EXISTS', holders) == 0 then
     return { 1, us }
   end
 end
--- include permits/shared/queue
--- include shared/bury
-
+-- include permits/shared/queue, shared/bury
 local state, why = 0, nil
 if given_back > 0 then
   state = 1

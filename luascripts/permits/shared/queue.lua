@@ -1,30 +1,14 @@
--- Functions for those scripts of permits that do more than their fast path. Constants, keys and
--- the clock are included before them, and the script has set:
---
---   handle  the handle of the caller, whose grants go into the reply
---   fenced  whether grants issue a token
---
--- Numbers are passed to commands as they are: the server writes 17 digits. Strings that are
--- made here need '%.0f', because tostring stops at 14 digits.
---
--- A member is <handle>.<seq>.<permits>.<ttl ms>.<limit>, so that the call that hands a permit
--- on can read the terms of the request. Permits 2 to n of a request are the member followed by
--- "+2" to "+n".
---
--- Concurrency: the head may be dead, may have left with its leave still under way, or may ask in
--- the next call. A grant takes it out of the queue in the same call, so no other call grants to
--- it again; if it is dead, it renews nothing and its first term ends soon.
-
--- include shared/keep
-
--- include shared/purge_waiters
-
--- include permits/shared/held_since
-
--- The outcomes of this call for waiters of the caller's own handle. Each has three numbers:
--- sequence number, term (ms) or minus the limit that refused it, token.
-local own_outcomes = {}
-
+-- Functions for those scripts of permits that do more than their fast path. Constants, keys and the clock are
+-- included before them, and the script has set handle, whose grants go into the reply, and fenced: whether grants
+-- issue a token.
+-- Numbers are passed to commands as they are: the server writes 17 digits. Strings that are made here need
+-- '%.0f', because tostring stops at 14 digits.
+-- A member is <handle>.<seq>.<permits>.<ttl ms>.<limit>, so that the call that hands a permit on can read the
+-- terms of the request. Permits 2 to n of a request are the member followed by "+2" to "+n".
+-- Concurrency: the head may be dead, may have left with its leave still under way, or may ask in the next call. A
+-- grant takes it out of the queue in the same call, so no other call grants to it again; if it is dead, it renews
+-- nothing and its first term ends soon.
+-- include shared/keep, shared/purge_waiters, shared/outcomes, permits/shared/held_since
 -- Whether this call stopped at one of its bounds, so that another call at once would do more.
 local more = false
 
@@ -35,16 +19,16 @@ local function members_of(member, n)
   return all
 end
 
--- Returns the number of permits in use that have not expired. It is exact without a purge. It
--- is counted once; after that only a grant of this call changes it.
+-- Returns the number of permits in use that have not expired. It is exact without a purge. It is counted
+-- once; after that only a grant of this call changes it.
 local counted
 local function in_use()
   counted = counted or redis.call('ZCOUNT', holders, '(' .. now, '+inf')
   return counted
 end
 
--- Returns the member of the permit that ends first and its score, or nothing. It is looked up
--- once; after that only a grant of this call changes it.
+-- Returns the member of the permit that ends first and its score, or nothing. It is looked up once; after
+-- that only a grant of this call changes it.
 local first
 local function earliest()
   first = first or redis.call('ZRANGE', holders, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
@@ -57,8 +41,7 @@ local function until_earliest_expiry()
   return ends and math.ceil(ends) - now or 0 -- see held_since
 end
 
--- Returns the limit that applies to a request: the stored one, or else its own. A script that
--- stores one does so before.
+-- Returns the limit that applies to a request: the stored one, or else its own. A script stores one before.
 local stored
 local function limit_in_force(own_limit)
   if fenced then return own_limit end
@@ -76,8 +59,8 @@ local function issue_token()
   return token
 end
 
--- Returns the token of the lease that is held now, or a new one if the fence was lost. Returns
--- nil and sets spent if there is neither.
+-- Returns the token of the lease that is held now, or a new one if the fence was lost. Returns nil and sets
+-- spent if there is neither.
 local function current_token()
   if not fenced then return 0 end
   local last = tonumber(redis.call('GET', fence) or '')
@@ -85,10 +68,10 @@ local function current_token()
   return issue_token()
 end
 
--- Makes the member the owner of n permits for term ms. is_first_term says that the term is
--- shorter than the TTL in the member, so that listings need the score to tell since when the
--- lease is held. The token is issued first: a key of a wrong type stops the script before
--- anything else is written, and a spent fence grants nothing; grant then returns nil.
+-- Makes the member the owner of n permits for term ms. is_first_term says that the term is shorter than the
+-- TTL in the member, so that listings need the score to tell since when the lease is held. The token is
+-- issued first: a key of a wrong type stops the script before anything else is written, and a spent fence
+-- grants nothing; grant then returns nil.
 local function grant(member, n, term, is_first_term)
   local token, before, args = 0, in_use(), {}
   if fenced then
@@ -118,31 +101,10 @@ local function purge()
   if purge_waiters() then more = true end
 end
 
--- Takes a waiter out of the queue.
-local function dequeue(member)
-  redis.call('ZREM', queue, member)
-  redis.call('ZREM', alive, member)
-end
-
--- Tells the process of a request the outcome: granted (outcome = term) or never to be served
--- (outcome = -limit). A waiter of the caller's own handle learns it from the reply, any other
--- from a message. Nothing depends on the message: its process asks every 1.5 s.
-local function tell(waiting_handle, seq, outcome, token)
-  if waiting_handle == handle then
-    own_outcomes[#own_outcomes + 1] = tonumber(seq)
-    own_outcomes[#own_outcomes + 1] = outcome
-    own_outcomes[#own_outcomes + 1] = token
-    return
-  end
-  local receiver = waiting_handle
-  -- include shared/inbox
-  redis.call(publish, channel, string.format('%s %.0f %d %.0f', seq, us, outcome, token))
-end
-
--- Looks at count waiters from the head on. Drops those whose sign of life has run out, and
--- parks those whose sign is overdue: from then on they stand behind all others, so that no
--- later call meets them again. Their next sign of life subtracts PARKED again, which puts them
--- back in their place. Returns false if only parked waiters were there, or none.
+-- Looks at count waiters from the head on. Drops those whose sign of life has run out, and parks those whose
+-- sign is overdue: from then on they stand behind all others, so that no later call meets them again. Their
+-- next sign of life subtracts PARKED again, which puts them back in their place. Returns false if only parked
+-- waiters were there, or none.
 local function clear_head(count)
   local heads = redis.call('ZRANGE', queue, 0, count - 1, 'WITHSCORES')
   local waiters, tickets = {}, {}
@@ -171,9 +133,8 @@ local function clear_head(count)
   return true
 end
 
--- Hands free permits to the waiters from the head of the queue on, in order. A waiter whose
--- sign of life is overdue is passed over. A waiter that asks for more than is free stops the
--- queue, so that it is not starved.
+-- Hands free permits to the waiters from the head of the queue on, in order. A waiter whose sign of life is
+-- overdue is passed over. A waiter that asks for more than is free stops the queue, or it would starve.
 local function advance()
   local looked_at, done = 0, 0
   while true do
@@ -204,8 +165,8 @@ local function advance()
         dequeue(member)
         tell(waiting_handle, seq, -limit, 0)
       else
-        -- The process of the caller is alive. Any other process may be dead, so it must renew
-        -- within its first term. The older its last sign of life, the shorter this term.
+        -- The process of the caller is alive. Any other process may be dead, so it must renew within its
+        -- first term. The older its last sign of life, the shorter this term.
         local term = waiting_handle == handle and ttl or math.min(ttl, PROBATION, alive_for - SILENCE)
         local token = grant(member, n, term, term < ttl)
         if not token then return end -- its next ask tells it why
@@ -217,8 +178,7 @@ local function advance()
   end
 end
 
--- Appends the outcomes of the caller's own waiters to a reply, and (0, 0, 0) if another call
--- at once would do more.
+-- Appends the outcomes of the caller's own waiters to a reply, and (0, 0, 0) if another call would do more.
 local function with_own_outcomes(reply)
   for i = 1, #own_outcomes do reply[#reply + 1] = own_outcomes[i] end
   if more then

@@ -1,20 +1,13 @@
--- Asks the processes that keep leases of this key to give them back, because a request found no
--- room. The script has included queue, and has set
---
---   recalled_until, coming_until   the scores of "^" and "^?" in alive (ms); nil: not there
---
--- "^" is the mark of a recall. It stands for RECALLED after the last request that found no room.
--- What is granted while it stands is not kept, so lasting contention causes one message per
--- keeper, and no more. "^?" stands for COMING after the message: permits may be on their way, so
--- that a try is worth a short wait.
---
--- recall returns whether permits may be on their way. It looks at the register of keepers, which
--- has a member per process, and at no holder, however many there are. A lock has one holder, and
--- its handle says whether it keeps. Without keepers nothing is written.
---
--- Concurrency: an enter of a keeper ran before this, and its process is told; or it runs later,
--- while the mark stands, and its reply says so; or after that, when nobody has found the key full
--- for a while. The message may be lost: the keeper asks once a second, and is not registered then.
+-- Asks the processes that keep leases of this key to give them back, because a request found no room. The script
+-- has included queue, and has set recalled_until and coming_until, the scores of "^" and "^?" in alive (ms); nil: not there.
+-- "^" is the mark of a recall. It stands for RECALLED after the last request that found no room. What is granted
+-- while it stands is not kept, so lasting contention causes one message per keeper, and no more. "^?" stands for
+-- COMING after the message: permits may be on their way, so that a try is worth a short wait.
+-- recall returns whether permits may be on their way. It looks at the register of keepers, which has a member per
+-- process, and at no holder. A lock's holder says in its handle whether it keeps. Without keepers nothing is written.
+-- Concurrency: an enter of a keeper ran before this, and its process is told; or it runs later, while the mark
+-- stands, and its reply says so; or after that, when nobody has found the key full for a while. The message may be
+-- lost: the keeper asks once a second, and is not registered then.
 local RECALLED = 100 -- ms
 local COMING = 50    -- ms
 local function recall()

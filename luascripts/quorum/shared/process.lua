@@ -1,24 +1,19 @@
--- Finds out whether this process may vote. The script has included the clock, and named born, a
--- hash of the family on this server:
---
+-- Finds out whether this process may vote. The script has included the clock, and named born, a hash of the
+-- family on this server:
 --   run    the run id of the process that wrote the rest; '?': it could not be read
 --   birth  when that process found itself without a memory (server µs). It names its abstention
 --   fresh  1 = there was no memory at all, not even that of another process
 --   votes  1 = it may vote
 --   top    the highest token that was issued or told here
 --   floor  every new token is above it
---
--- A process that has forgotten what it voted for could vote again, for another. So one without
--- born, or with the born of another process (an old snapshot), abstains for one TTL: then all
--- votes that were forgotten have expired. After that it votes once it was told a floor
--- (look.lua). The question for the run id is slow, so only a call that is sent in full asks it
--- (ARGV[2] = 1): a new process knows no script, so its first call is sent in full. This piece
--- comes before every return of a script, since the process knows the script afterwards.
---
+-- A process that has forgotten what it voted for could vote again, for another. So one without born, or with
+-- the born of another process (an old snapshot), abstains for one TTL: then all votes that were forgotten
+-- have expired. After that it votes once it was told a floor (look.lua). The question for the run id is slow,
+-- so only a call that is sent in full asks it (ARGV[2] = 1): a new process knows no script, so its first call
+-- is sent in full. This piece comes before every return of a script, since then it knows the script.
 -- DEL comes first because it is allowed when memory has run out: without born, it abstains.
---
--- Concurrency: the first call of any client after the restart comes here. Each copy of it finds
--- born as the first one wrote it, and changes nothing.
+-- Concurrency: the first call of any client after the restart comes here. Each copy of it finds born as the
+-- first one wrote it, and changes nothing.
 local checks, ttl = ARGV[2] == '1', tonumber(ARGV[3])
 local memory = redis.call('HMGET', born, 'run', 'birth', 'fresh', 'votes', 'top', 'floor')
 if checks or not memory[1] or memory[1] == '?' then

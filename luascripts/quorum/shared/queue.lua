@@ -1,14 +1,8 @@
--- Functions that give the vote of this server. The script has included the constants, the keys,
--- the clock and process before, and has set caller, the member that the call is for.
---
--- Concurrency: the head may be dead, may have left with its leave still under way, or may enter in
--- the next call. A message is a hint: its process confirms the vote by an enter, and a vote that
--- nobody confirms ends soon.
-
--- include shared/keep
-
--- include shared/purge_waiters
-
+-- Functions that give the vote of this server. The script has included the constants, the keys, the clock and
+-- process before, and has set caller, the member that the call is for.
+-- Concurrency: the head may be dead, may have left with its leave still under way, or may enter in the next
+-- call. A message is a hint: its process confirms the vote by an enter, and other votes end soon.
+-- include shared/keep, shared/purge_waiters
 -- The error of a fence that leaves no greater token; nil: the call has met none.
 local spent
 
@@ -16,8 +10,8 @@ local function ticket_of(member)
   return tonumber(string.match(member, '^[^.]+%.%d+%.1%.%d+%.1%.(%d+)%.%d+$'))
 end
 
--- Sets the fence, and notes the highest token of the family. This is the first write of a vote: a
--- fence of a wrong type ends the script with nothing done.
+-- Sets the fence, and notes the highest token of the family. This is the first write of a vote: a fence of a
+-- wrong type ends the script with nothing done.
 local function set_fence(token)
   redis.call('SET', fence, token, 'PX', FENCE_KEPT)
   if token > top then
@@ -26,16 +20,14 @@ local function set_fence(token)
   end
 end
 
--- Returns the last token. What somebody's hand has set to no number, nan, or less than 0 counts as
--- lost.
+-- Returns the last token. What somebody's hand has set to no number, nan, or less than 0 counts as lost.
 local function last_token()
   local last = tonumber(redis.call('GET', fence) or '')
   return last and last >= 0 and last or nil
 end
 
--- Issues a token with which the vote is given: lead, which is the same on all servers, or the one
--- after the last. With neither, the clock makes it rise. Returns nil and sets spent if there is
--- no greater token.
+-- Issues a token with which the vote is given: lead, which is the same on all servers, or the one after the
+-- last. With neither, the clock makes it rise. Returns nil and sets spent if there is no greater token.
 local function issue_token(lead)
   local last = last_token()
   if lead > us + LEAD then lead = us end
@@ -62,13 +54,16 @@ local function give(member, term)
   redis.call('PEXPIREAT', holders, now + term)
 end
 
-local function dequeue(member)
-  redis.call('ZREM', queue, member)
-  redis.call('ZREM', alive, member)
+-- Gives a member, whose process is alive, a place in the queue.
+local function enqueue(member, place)
+  redis.call('ZADD', queue, place, member)
+  redis.call('ZADD', alive, now + ALIVE, member)
+  keep(queue, now + ALIVE)
+  keep(alive, now + ALIVE)
 end
 
--- Returns the first waiter whose sign of life is not overdue, its place, and for how long its
--- sign counts. It looks at BATCH waiters at most, and drops those whose sign has run out.
+-- Returns the first waiter whose sign of life is not overdue, its place, and for how long its sign counts. It
+-- looks at BATCH waiters at most, and drops those whose sign has run out.
 local function first_waiter()
   local from, count, looked_at = 0, FEW, 0
   while looked_at < BATCH do
@@ -101,8 +96,8 @@ local function advance(lead)
   if not votes or holder() then return end
   local member, _, alive_for = first_waiter()
   if not member then return end
-  -- The process of the caller is alive. Any other process may be dead, so it must confirm within
-  -- its first term. The older its last sign of life, the shorter this term.
+  -- The process of the caller is alive. Any other process may be dead, so it must confirm within its first
+  -- term. The older its last sign of life, the shorter this term.
   local whole = tonumber(string.match(member, '^[^.]+%.%d+%.1%.(%d+)'))
   local term = string.match(member, '^[^.]+') == string.match(caller, '^[^.]+') and whole or math.min(whole, PROBATION, alive_for - SILENCE)
   local token = issue_token(lead or 0)

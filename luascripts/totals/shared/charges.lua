@@ -1,26 +1,20 @@
--- A request that does not fit holds the others up, so that smaller requests do not starve it.
--- If it could do so without a bound, requests for the whole total could stop the family: one
--- that waits beside a long lease, or many that give up in time and come again. So time held up
--- in vain, while a request that would fit waits, is charged to the key and to the family.
---
---   mark    in turns under the member of the request that holds the others up: HOLDS + since
---           when (ms), HARMS + since when if a request that would fit waits. There is at most
---           one mark.
---   charge  in turns under ":<key>", and under ":" for the family: till*32 + times while it
---           fades; it has faded at till (ms). It is -(till*32 + times) while the key stands
---           aside until till. times is how often it stood aside before. FORGOTTEN after till
---           the charge has no more meaning.
---
--- A key whose charge reaches HELD_UP stands aside: its requests are granted at their turns if
--- they fit then, and hold nobody up. If the charge of the family reaches HELD_UP, nobody holds
--- the others up for that long. Otherwise many keys could do in turn what one may not.
---
--- A charge under ":" exists whenever there is any other, or there was one until a moment ago.
--- If the clock went back, times that lie too far ahead do not count.
---
--- Concurrency: the request with the mark may be granted, leave, die or be revoked in any call;
--- each of these ends the mark in the same call. If the mark's member was lost in another way,
--- the next request that holds the others up replaces it.
+-- A request that does not fit holds the others up, so that smaller requests do not starve it. If it could do so
+-- without a bound, requests for the whole total could stop the family: one that waits beside a long lease, or many
+-- that give up in time and come again. So time held up in vain, while a request that would fit waits, is charged
+-- to the key and to the family.
+--   mark    in turns under the member of the request that holds the others up: HOLDS + since when (ms), HARMS +
+--           since when if a request that would fit waits. There is at most one mark.
+--   charge  in turns under ":<key>", and under ":" for the family: till*32 + times while it fades; it has faded at
+--           till (ms). It is -(till*32 + times) while the key stands aside until till. times is how often it stood
+--           aside before. FORGOTTEN after till the charge has no more meaning.
+-- A key whose charge reaches HELD_UP stands aside: its requests are granted at their turns if they fit then, and
+-- hold nobody up. If the charge of the family reaches HELD_UP, nobody holds the others up for that long. Otherwise
+-- many keys could do in turn what one may not.
+-- A charge under ":" exists whenever there is any other, or there was one until a moment ago. If the clock went
+-- back, times that lie too far ahead do not count.
+-- Concurrency: the request with the mark may be granted, leave, die or be revoked in any call; each of these ends
+-- the mark in the same call. If the mark's member was lost in another way, the next request that holds the others
+-- up replaces it.
 
 -- Returns the charge that a key or the family has at the end of a mark, in ms.
 local function charge_of(score, since)
@@ -40,8 +34,7 @@ local function times_of(score)
   return math.floor(n / 32) + FORGOTTEN > now and n % 32 or 0
 end
 
--- Whether a request that would fit was held up when this call began, and still waits as far as
--- is known.
+-- Whether a request that would fit was held up when this call began, and still waits as far as is known.
 local harmed = false
 
 -- Ends a mark: its request was granted, left, died, or holds nobody up any more.
@@ -63,8 +56,8 @@ function end_mark(member, mark)
   turns_kept, made_turns = CHARGES_KEPT, true
 end
 
--- Returns whether one of LOOK keys behind the first has a request that would fit. If there are
--- more keys, each call looks at others, so that requests for much cannot hide the rest.
+-- Returns whether one of LOOK keys behind the first has a request that would fit. If there are more keys,
+-- each call looks at others, so that requests for much cannot hide the rest.
 local function another_fits()
   local from = 1 + now % math.max(1, competing - LOOK)
   for _, key in ipairs(redis.call('ZRANGE', ready, from, from + LOOK - 1)) do
@@ -80,8 +73,7 @@ local function note_harm()
   if marked[1] then redis.call('ZADD', turns, HARMS + now, marked[1]) end
 end
 
--- Puts a key in front of the one with this tag, which is the first, if it may compete. Returns
--- whether it did.
+-- Puts a key in front of the one with this tag, the first one, if it may compete. Returns whether it did.
 local in_front = false -- once a call, because 2^-20 is too small a step for the largest tags
 local function put_in_front(key, tag)
   local head = head_of(key)
@@ -91,9 +83,8 @@ local function put_in_front(key, tag)
   return true
 end
 
--- Lets another key go in front of a key that is about to hold the others up: the one that has
--- the mark, so that newcomers do not take it over and over, else the one whose time aside
--- ended first. Returns whether there is one.
+-- Lets another key go in front of a key that is about to hold the others up: the one that has the mark, so
+-- that newcomers do not take it over and over, else the one whose time aside ended first. Reports whether.
 local function lets_pass(before, tag)
   if in_front then return false end
   local marked = redis.call('ZRANGE', turns, HOLDS, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
@@ -115,9 +106,8 @@ local function lets_pass(before, tag)
   return false
 end
 
--- Called when the request whose turn it is asks for more than is free. Returns true if another
--- request is to be looked at: this one stands aside, or has let another one in front of it.
--- Otherwise nothing is to be granted now.
+-- Called when the request whose turn it is asks for more than is free. Returns true if another request is to
+-- be looked at: this one stands aside, or has let another one in front of it. Otherwise nothing is granted.
 local function passes(head, tag)
   if in_use >= math.max(head.total, total_in_force(caller_total)) then
     return false -- nothing is free, so it holds nobody up

@@ -1,16 +1,13 @@
--- Decides whose turn it is, by start-time fair queueing over the keys. The script has included
--- use and waiters before, and has set:
---
+-- Decides whose turn it is, by start-time fair queueing over the keys. The script has included use and
+-- waiters before, and has set:
 --   caller_total  the total that the caller was configured with
---
--- A key that has a waiter and room under its own limit competes: it is in ready, with a start
--- tag. Permits are granted in the order of start tags. A grant of n permits moves the key's
--- tag by n/share, so that keys advance in proportion to their shares. A key that begins to
--- compete starts at the virtual time, or at the tag at which it stopped if that is later. So
--- an idle key earns no credit, and a key that was held back by its own limit gains nothing.
---
--- Concurrency: the first waiter of a key may be dead, have left, or ask in the next call. A grant
--- takes it out of queue and line in the same call, so that no other call grants to it again.
+-- A key that has a waiter and room under its own limit competes: it is in ready, with a start tag. Permits
+-- are granted in the order of start tags. A grant of n permits moves the key's tag by n/share, so that keys
+-- advance in proportion to their shares. A key that begins to compete starts at the virtual time, or at the
+-- tag at which it stopped if that is later. So an idle key earns no credit, and a key that was held back by
+-- its own limit gains nothing.
+-- Concurrency: the first waiter of a key may be dead, have left, or ask in the next call. A grant takes it
+-- out of queue and line in the same call, so that no other call grants to it again.
 
 -- How many keys compete.
 local competing = redis.call('ZCARD', ready)
@@ -23,8 +20,8 @@ if not virtual then
   virtual = competing > 0 and tonumber(redis.call('ZRANGE', ready, 0, 0, 'WITHSCORES')[2]) or 0
 end
 
--- Whether this call may have created ready and turns, which then have no expiry yet. If they
--- existed before, the last sign of life has set their expiry.
+-- Whether this call may have created ready and turns, which then have no expiry yet. If they existed before,
+-- the last sign of life has set their expiry.
 local made_ready, made_turns = competing == 0, not virtual_before
 
 -- How long turns lives on without a sign of life.
@@ -36,8 +33,8 @@ local function begin_to_compete(key)
   competing = competing + 1
 end
 
--- Takes a key out of ready. Its tag is kept if it is ahead of the virtual time, so that the
--- key cannot come back sooner than if it had continued to compete.
+-- Takes a key out of ready. Its tag is kept if it is ahead of the virtual time, so that the key cannot come
+-- back sooner than if it had continued to compete.
 local function stop_competing(key, tag)
   redis.call('ZREM', ready, key)
   competing = competing - 1
@@ -45,8 +42,8 @@ local function stop_competing(key, tag)
   if tag > virtual then redis.call('ZADD', turns, tag, key) end
 end
 
--- Updates in ready whether a key competes. To be called whenever the key's permits in use, its
--- limit or its first waiter may have changed.
+-- Updates in ready whether a key competes. To be called whenever the key's permits in use, its limit or its
+-- first waiter may have changed.
 local function refresh(key)
   local tag = redis.call('ZSCORE', ready, key)
   local head = head_of(key)
@@ -70,9 +67,7 @@ local function refresh_keys(members)
     end
   end
 end
-
 -- include totals/shared/charges
-
 -- Waiters that this call has granted to. Their remaining entries are dropped in one go.
 local served = {}
 local function drop_served()
@@ -109,8 +104,8 @@ local function drop_turns()
   end
 end
 
--- Grants to the first waiter of a key, whose turn it is. Returns whether it did. It does not
--- if queue was lost, or if line has an older place of a waiter that waits no more.
+-- Grants to the first waiter of a key, whose turn it is. Returns whether it did. It does not if queue was
+-- lost, or if line has an older place of a waiter that waits no more.
 local function serve(head, tag)
   local key = head.key
   heads[key] = nil
@@ -118,15 +113,15 @@ local function serve(head, tag)
   if redis.call('ZREM', queue, head.member) == 0 then return false end
   harmed = false -- it may have been this one
   served[#served + 1] = head.member
-  -- The process of the caller is alive. Any other process may be dead, so it must renew within
-  -- its first term. The older its last sign of life, the shorter this term.
+  -- The process of the caller is alive. Any other process may be dead, so it must renew within its first
+  -- term. The older its last sign of life, the shorter this term.
   local term = head.handle == handle and head.ttl or math.min(head.ttl, PROBATION, head.alive_for - SILENCE)
   take(key, head.member, head.permits, now + term, term < head.ttl)
-  tell(head.handle, head.seq, term)
+  tell(head.handle, head.seq, term, 0)
 
-  -- If the virtual time only followed the start tags, keys that come just once would always be
-  -- ahead of a key that keeps coming. So it also advances with the permits granted. The finish
-  -- tag bounds that: a request for many permits would otherwise move it past the others.
+  -- If the virtual time only followed the start tags, keys that come just once would always be ahead of a key
+  -- that keeps coming. So it also advances with the permits granted. The finish tag bounds that: a request
+  -- for many permits would otherwise move it past the others.
   local finish_tag = tag + head.permits / head.share
   virtual = math.max(virtual, tag, math.min(virtual + head.permits / (head.share * competing), finish_tag))
   local behind = head.behind and terms_of(key, string.match(head.behind, '^[^:]+:%d+:(.*)$') or '')
@@ -138,8 +133,7 @@ local function serve(head, tag)
   return true
 end
 
--- Returns whether the first waiter of a key finds all permits in use. Its own total may be
--- above the caller's if no total is stored.
+-- Returns whether the first waiter of a key finds all permits in use. Its own total may differ from the caller's.
 local function finds_all_in_use(key)
   if in_use < total_in_force(caller_total) then return false end
   if stored_total then return true end
@@ -179,9 +173,8 @@ local function advance()
   end
 end
 
--- Drops expired permits, after which their keys may compete. The permits are read again here:
--- the caller's own may have been among the expired ones, and this call may have granted it
--- again.
+-- Drops expired permits, after which their keys may compete. The permits are read again here: the caller's
+-- own may have been among the expired ones, and this call may have granted it again.
 local function purge_permits()
   compare_places()
   if #expired == 0 then return end
@@ -193,8 +186,7 @@ local function purge_permits()
   refresh_keys(permits)
 end
 
--- Drops waiters whose sign of life has run out, and finish tags that the virtual time has
--- passed: these have no meaning any more.
+-- Drops waiters whose sign of life has run out, and finish tags that the virtual time has passed: they have no meaning.
 local function purge_waiters()
   if virtual_before then
     local passed = redis.call('ZRANGE', turns, 0, string.format('(%.17g', virtual), 'BYSCORE', 'LIMIT', 0, MOST_PURGED)

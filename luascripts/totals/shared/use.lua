@@ -1,15 +1,8 @@
--- Counts the permits in use, in all and by key. The script has included constants, keys and
--- the clock before.
---
--- A member is <key>:<handle>.<seq>.<permits>.<ttl ms>.<limit>.<share>.<total>, so that the
--- call that hands a permit on can read the terms of the request. Permits 2 to n of a request
--- are the member followed by "+2" to "+n". A key contains no ":", because it is escaped.
---
--- Numbers are passed to commands as they are: the server writes 17 digits. Strings that are
--- made here need '%.0f', because tostring stops at 14 digits.
---
--- Concurrency: permits may have expired that no call has dropped yet; they are counted as free.
--- Their owners' renewals find them expired, too.
+-- Counts the permits in use, in all and by key. The script has included constants, keys and the clock before.
+-- A member is <key>:<handle>.<seq>.<permits>.<ttl ms>.<limit>.<share>.<total>. All else, and numbers, are as in the
+-- queue of permits. A key contains no ":", because it is escaped.
+-- Concurrency: permits may have expired that no call has dropped yet; they are counted as free. Their owners'
+-- renewals find them expired, too.
 
 -- Whether the call stopped at one of its bounds, so that its caller continues at once.
 local more = 0
@@ -19,8 +12,7 @@ local function key_of(member) return string.match(member, '^[^:]+') end
 -- Returns the bounds of a key's members in places, and of its waiters in line.
 local function range_of(key) return '[' .. key .. ':', '(' .. key .. ';' end
 
--- Permits in use that have not expired. From here on only a grant of this call changes the
--- number.
+-- Permits in use that have not expired. From here on only a grant of this call changes the number.
 local in_use = redis.call('ZCOUNT', holders, '(' .. now, '+inf')
 
 -- Permits that have expired but were not dropped yet.
@@ -29,9 +21,8 @@ local expired = {}
 -- Permits in use by key, each key counted once.
 local counted = {}
 
--- Compares places with holders, which has the same members, and rebuilds places if they
--- differ. This happens before a grant relies on places: if places was lost, each key would
--- seem to have no permits in use.
+-- Compares places with holders, which has the same members, and rebuilds places if they differ. This happens
+-- before a grant relies on places: if places was lost, each key would seem to have no permits in use.
 local compared = false
 local function compare_places()
   if compared then return end
@@ -74,12 +65,10 @@ local function limit_in_force(key, own_limit)
   end
   return stored_limits[key] or own_limit
 end
-
 -- include permits/shared/held_since
-
--- Takes n permits of a key for a member until till (ms). is_first_term says that the term is
--- shorter than the TTL in the member, so that listings need the score to tell since when the
--- lease is held. write_permits writes all that a call takes together.
+-- Takes n permits of a key for a member until till (ms). is_first_term says that the term is shorter than the
+-- TTL in the member, so that listings need the score to tell since when the lease is held. write_permits
+-- writes all that a call takes together.
 local taken, taken_until, in_use_before = {}, 0, in_use
 local function take(key, member, n, till, is_first_term)
   taken[#taken + 1] = { member, n, is_first_term and score_of(till, till - now) or till }

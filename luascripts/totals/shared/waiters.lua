@@ -1,39 +1,15 @@
--- Finds the waiters of each key, and which of them are alive. The script has included use
--- before, and has set:
---
---   handle  the handle of the caller, whose grants go into the reply
---
--- Concurrency: a waiter may be dead, or its sign of life late: it is parked, and its next sign
--- puts it back, unless it has been dropped; then it enters again with its ticket.
-
--- include shared/keep
-
+-- Finds the waiters of each key, and which of them are alive. The script has included use before, and has set
+-- handle, whose grants go into the reply.
+-- Concurrency: a waiter may be dead, or its sign of life late: it is parked, and its next sign puts it back,
+-- unless it has been dropped; then it enters again with its ticket.
+-- include shared/keep, shared/outcomes
 -- How many waiters the call has looked at.
 local steps = 0
-
--- The outcomes of this call for waiters of the caller's own handle. Each has three numbers:
--- sequence number, term (ms) or minus the limit that refused it, 0.
-local own_outcomes = {}
 
 -- Appends the outcomes of the caller's own waiters to a reply.
 local function with_own_outcomes(reply)
   for i = 1, #own_outcomes do reply[#reply + 1] = own_outcomes[i] end
   return reply
-end
-
--- Tells the process of a request the outcome: granted (outcome = term) or never to be served
--- (outcome = -limit). A waiter of the caller's own handle learns it from the reply, any other
--- from a message. Nothing depends on the message: its process asks every 1.5 s.
-local function tell(waiting_handle, seq, outcome)
-  if waiting_handle == handle then
-    own_outcomes[#own_outcomes + 1] = tonumber(seq)
-    own_outcomes[#own_outcomes + 1] = outcome
-    own_outcomes[#own_outcomes + 1] = 0
-    return
-  end
-  local receiver = waiting_handle
-  -- include shared/inbox
-  redis.call(publish, channel, string.format('%s %.0f %d 0', seq, us, outcome))
 end
 
 -- Returns the place of a waiter in line.
@@ -72,13 +48,11 @@ local function terms_of(key, rest)
   }
 end
 
--- Returns the first waiter of a key with its terms; nil if there is none, false if the call
--- has looked at enough waiters. A waiter that asks for more than the limits in force is
--- refused.
---
--- A waiter whose sign of life is overdue is parked: it leaves the line and stays in the queue.
--- Its next sign of life puts it back in its old place. If every call passed it over instead,
--- thousands of dead waiters would be too much work for any call.
+-- Returns the first waiter of a key with its terms; nil if there is none, false if the call has looked at
+-- enough waiters. A waiter that asks for more than the limits in force is refused.
+-- A waiter whose sign of life is overdue is parked: it leaves the line and stays in the queue. Its next sign
+-- of life puts it back in its old place. If every call passed it over instead, thousands of dead waiters
+-- would be too much work for any call.
 local function head_of(key)
   if heads[key] then return heads[key] end
   while steps < MOST_STEPS do
@@ -98,7 +72,7 @@ local function head_of(key)
       unmark(member)
     elseif head.permits > head.limit or head.permits > head.total then
       dequeue(member, place)
-      tell(head.handle, head.seq, -math.min(head.limit, head.total))
+      tell(head.handle, head.seq, -math.min(head.limit, head.total), 0)
     else
       head.member, head.place, head.behind, head.alive_for = member, place, first[2], alive_for
       heads[key] = head
