@@ -100,7 +100,7 @@ func (p Page) Repetitions(questions ...string) (least int) {
 // Answers is a table of those rows of some questions that have a bar, in bold where the
 // figure does not reach it.
 func (p Page) Answers(questions ...string) string {
-	s := "| row | question | figure | bar |\n|---|---|---|---|\n"
+	s := "| question | figure | bar |\n|---|---|---|\n"
 	for _, f := range p.figures {
 		if !slices.Contains(questions, f.Row.Question) || f.Row.Bar == (Limit{}) {
 			continue
@@ -109,7 +109,7 @@ func (p Page) Answers(questions ...string) string {
 		if f.Verdict() != "reached" {
 			bar = "**" + bar + "**"
 		}
-		s += fmt.Sprintf("| `%s` | %s | %v | %s |\n", f.Row.Name, f.Row.What, f, bar)
+		s += fmt.Sprintf("| %s | %v | %s |\n", f.Row.What, f, bar)
 	}
 	return strings.TrimSuffix(s, "\n")
 }

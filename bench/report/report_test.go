@@ -262,7 +262,7 @@ func TestPage(t *testing.T) {
 		"| 15 µs (10–21) | **≤ 12 µs** |", // lone-floor
 		"| 20 | ≤ 24 |",                   // lone-allocs
 		"| – | **≤ 1.08** |",              // not measured
-		"| `network-contended` | one key, 64 goroutines: turns per second to those that the holding and one round trip allow | 0.95 | ≥ 0.95 |",
+		"| one key, 64 goroutines: turns per second to those that the holding and one round trip allow | 0.95 | ≥ 0.95 |",
 		"What falls short", "(bench/many.svg)",
 	} {
 		if !strings.Contains(string(text), want) {

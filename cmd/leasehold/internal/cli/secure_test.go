@@ -10,12 +10,9 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
@@ -86,39 +83,4 @@ func TestErrorsShowNoPassword(t *testing.T) {
 		_, err := do(t, url, "ls")
 		redistest.Check(t, err != nil && !strings.Contains(err.Error(), "hunter2"), "%s: %v", url, err)
 	}
-}
-
-// The rights that docs/command.md names are enough to read, and no more is used.
-func TestReadersNeedNoMoreThanIsSaid(t *testing.T) {
-	said := redistest.Must(os.ReadFile("../../../../docs/command.md"))(t)
-	line := regexp.MustCompile("The user needs `([^`]+)`").FindSubmatch(said)
-	redistest.CheckNow(t, line != nil, "docs/command.md names no rights")
-	rules := strings.Replace(string(line[1]), "~leasehold:*", "%R~leasehold:*", 1)
-	s := redistest.StartServer(t, redistest.Newest(t))
-	rdb := s.Client()
-	args := []any{"ACL", "SETUSER", "reader", "reset", "on", ">secret"}
-	for _, rule := range strings.Fields(rules) {
-		args = append(args, rule)
-	}
-	redistest.WantErr(t, rdb.Do(t.Context(), args...).Err())
-	ends := float64(time.Now().Add(time.Minute).UnixMilli())
-	const member = "AbCdEfGh_-0123456789xy.1.1.30000.5"
-	for _, key := range []string{"leasehold:sem:{n:k}:", "leasehold:mtx:{n:k}:", "leasehold:flt:{n:k}:", "leasehold:sem:{total}:"} {
-		m := member
-		if strings.Contains(key, "total") {
-			m = "k:" + member + ".1.9"
-		}
-		rdb.ZAdd(t.Context(), key+"holders", redis.Z{Score: ends, Member: m})
-		rdb.ZAdd(t.Context(), key+"queue", redis.Z{Score: ends, Member: m})
-		rdb.ZAdd(t.Context(), key+"alive", redis.Z{Score: ends, Member: m})
-	}
-	rdb.Set(t.Context(), "leasehold:grd:{n:k}:seen", 7, 0)
-	to := "redis://reader:secret@" + s.Addr()
-	if out, err := do(t, to, "ls", "--all"); err != nil || strings.Count(out, "\n") != 7 || strings.Contains(out, "?") {
-		t.Errorf("ls: %v\n%s", err, out)
-	}
-	for _, kind := range []string{"semaphore", "mutex", "cache", "guard"} {
-		ok(t, to, "", "show", "--"+kind, "n", "--key", "k")
-	}
-	ok(t, to, "1 of 9 in use", "show", "--semaphore", "total")
 }
