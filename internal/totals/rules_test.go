@@ -89,24 +89,6 @@ func TestDeadWaitersOfTheKeyDoNotCount(t *testing.T) {
 	})
 }
 
-// A process that missed the message of its grant asks again once the first term has
-// ended. What it is granted then stands on the server.
-func TestPermitsTakenAnewAreNotDroppedAsExpired(t *testing.T) {
-	eachDesk(t, 4, func(t *testing.T, d *desk) {
-		d.enter("other", 1, 4, 1) // its lease keeps the set, and in it what has expired
-		again := fmt.Sprintf("again:%s.100.2.100.4.1.4", d.handle)
-		for _, why := range []string{"at first", "after its first lease expired"} {
-			if v := d.run("enter", again, 2, 100, 4, d.total, 0, "0 0 0"); v[0] != 1 {
-				t.Fatalf("%s: enter answered %v", why, v)
-			}
-			for _, part := range []string{"holders", "places"} {
-				redistest.Expect(t, d.card(part), 3, "%s: %s has %d permits; 3 were granted", why, part)
-			}
-			time.Sleep(120 * time.Millisecond) // the lease expires
-		}
-	})
-}
-
 // A waiter that is queued anew after queue was lost finds its place in line still there.
 // It is counted once.
 func TestWaiterThatIsQueuedAnewCountsOnce(t *testing.T) {
@@ -256,105 +238,6 @@ func TestLateSettingsUndoNothing(t *testing.T) {
 	})
 }
 
-// A key of a wrong type ends each script with an error before anything was changed.
-func TestWrongTypesChangeNothing(t *testing.T) {
-	for _, wrong := range parts {
-		t.Run(wrong, func(t *testing.T) {
-			eachDesk(t, 2, func(t *testing.T, d *desk) {
-				d.enter("k", 1, 2, 1)
-				d.enter("k", 1, 2, 1)
-				d.enter("k", 1, 2, 1)
-				d.rdb.Set(t.Context(), d.part(wrong), "another program's", 0)
-				before := d.dump()
-				member := fmt.Sprintf("k:%s.99.2.60000.2.1.2", d.handle)
-				waiter := ""
-				for _, a := range d.waiting {
-					waiter = a.member
-				}
-				now := d.rdb.Time(t.Context()).Val()
-				calls := map[string][]any{
-					"enter": {member, 2, 60_000, 2, 2, 0, "0 0 0"}, "ask": {d.handle, 2, waiter},
-					"set":    {"k", 1, d.handle, now.UnixMicro(), 2},
-					"revoke": {waiter, "aaaaaaaa-3", "a test", 2},
-				}
-				if wrong == "revoked" || wrong == "audit" { // which no other script has
-					calls = map[string][]any{"revoke": calls["revoke"]}
-				}
-				for script, args := range calls {
-					v, err := scripts[script].Run(t.Context(), d.rdb, d.names, args...).Result()
-					redistest.Check(t, err != nil && strings.Contains(err.Error(), "WRONGTYPE"), "%s answered %v, %v; want WRONGTYPE", script, v, err)
-					redistest.Expect(t, d.dump(), before, "%s changed\n%s\nto\n%s", script, before)
-				}
-			})
-		})
-	}
-}
-
-// dump is what the keys hold, as text.
-func (d *desk) dump() string {
-	var all []string
-	for i, name := range d.names {
-		text := ""
-		switch kind := d.rdb.Type(d.Context(), name).Val(); kind {
-		case "zset":
-			for _, z := range d.rdb.ZRangeWithScores(d.Context(), name, 0, -1).Val() {
-				if parts[i] == "alive" {
-					z.Score = 0 // signs of life come all the time
-				}
-				text += fmt.Sprintf(" %v=%.3f", z.Member, z.Score)
-			}
-		case "hash":
-			text = fmt.Sprint(d.rdb.HGetAll(d.Context(), name).Val())
-		default:
-			text = kind
-		}
-		all = append(all, parts[i]+":"+text)
-	}
-	return strings.Join(all, "\n")
-}
-
-// Out of memory, what gives back and keeps works, hands over, and what takes is
-// refused before it changed anything.
-func TestOutOfMemory(t *testing.T) {
-	redistest.NeedServers(t)
-	for _, v := range redistest.Installed() {
-		t.Run(v.Name, func(t *testing.T) {
-			srv := redistest.StartServer(t, v, "--maxmemory-policy", "noeviction")
-			rdb := srv.Client()
-			d := &desk{T: t, rdb: rdb, names: (&server{rdb: rdb}).fresh(), handle: handles[0], total: 2, waiting: map[int64]asked{}}
-			d.enter("a", 1, 2, 1)
-			d.enter("a", 1, 2, 1)
-			d.enter("b", 1, 2, 1)
-			d.run("leave", "a:x.1.1.1.1.1.1", 1, 0)
-			d.run("renew", d.held[0].member, 1, 1)
-			d.ask()
-			d.set("c", 1)
-			// A dead holder's permit, which a purge would take away.
-			rdb.ZAdd(t.Context(), d.part("holders"), redis.Z{Score: 1, Member: "z:dead"})
-			rdb.ZAdd(t.Context(), d.part("places"), redis.Z{Score: 0, Member: "z:dead"})
-			redistest.WantErr(t, rdb.ConfigSet(t.Context(), "maxmemory", "1").Err())
-			before := d.dump()
-			now := rdb.Time(t.Context()).Val()
-			for what, args := range map[string][]any{
-				"enter": {"b:" + d.handle + ".99.1.60000.2.1.2", 1, 60_000, 2, 2, 0, "0 0 0"},
-				"set":   {"b", 1, d.handle, now.UnixMicro(), 2},
-			} {
-				if v, err := scripts[what].Run(t.Context(), rdb, d.names, args...).Result(); err == nil || !strings.HasPrefix(err.Error(), "OOM") {
-					t.Errorf("%s answered %v, %v; want OOM", what, v, err)
-				}
-				redistest.Expect(t, d.dump(), before, "%s changed\n%s\nto\n%s", what, before)
-			}
-			if v := d.run("renew", d.held[0].member, 1, 2*deskTTL); v[0] != 2*deskTTL {
-				t.Errorf("renew left %v", v)
-			}
-			d.ask()
-			d.leave(0)
-			redistest.Check(t, len(d.waiting) == 0 && len(d.held) == 2,
-				"%d hold and %d wait; want the permit handed over", len(d.held), len(d.waiting))
-		})
-	}
-}
-
 // A request for the whole total beside one long lease holds the others up for a
 // second at most, stands aside, and is served as soon as it fits.
 func TestHeavyRequestHoldsUpTheOthersForASecond(t *testing.T) {
@@ -420,23 +303,6 @@ func TestLowerTotalIsServedToo(t *testing.T) {
 	})
 }
 
-// Everything that a script leaves behind expires, but for stored limits.
-func TestEveryKeyExpires(t *testing.T) {
-	eachDesk(t, 4, func(t *testing.T, d *desk) {
-		for i := range 12 {
-			d.enter(fmt.Sprintf("k%d", i%3), 1, 2, 1)
-		}
-		d.leave(0)
-		d.set("k1", 1)
-		for _, part := range parts {
-			d1 := d.rdb.PTTL(t.Context(), d.part(part)).Val()
-			if expires := d1 > 0; expires == (part == "limits") && d1 != -2 {
-				t.Errorf("%s expires in %v", part, d1)
-			}
-		}
-	})
-}
-
 // A key that competes with a request for which there is room does not get a permit for
 // the next one, whose own limit is lower, when the first is parked.
 func TestLimitOfTheNextInLineCounts(t *testing.T) {
@@ -458,5 +324,23 @@ func TestLimitOfTheNextInLineCounts(t *testing.T) {
 			"a third permit of the key was granted to a request with a limit of 2")
 		d.settle() // its sign of life brings the first one back
 		redistest.Check(t, len(d.waiting) <= 0, "the first request still waits, though there is room by its own limit")
+	})
+}
+
+// A process that missed the message of its grant asks again once the first term has
+// ended. What it is granted then stands on the server.
+func TestPermitsTakenAnewAreNotDroppedAsExpired(t *testing.T) {
+	eachDesk(t, 4, func(t *testing.T, d *desk) {
+		d.enter("other", 1, 4, 1) // its lease keeps the set, and in it what has expired
+		again := fmt.Sprintf("again:%s.100.2.100.4.1.4", d.handle)
+		for _, why := range []string{"at first", "after its first lease expired"} {
+			if v := d.run("enter", again, 2, 100, 4, d.total, 0, "0 0 0"); v[0] != 1 {
+				t.Fatalf("%s: enter answered %v", why, v)
+			}
+			for _, part := range []string{"holders", "places"} {
+				redistest.Expect(t, d.card(part), 3, "%s: %s has %d permits; 3 were granted", why, part)
+			}
+			time.Sleep(120 * time.Millisecond) // the lease expires
+		}
 	})
 }

@@ -11,43 +11,6 @@ import (
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
-func TestOneHolderAtATimeAndTokensRise(t *testing.T) {
-	for _, n := range []int{3, 5} {
-		t.Run(map[int]string{3: "three", 5: "five"}[n], func(t *testing.T) {
-			each(t, n, func(f *fleet) {
-				j := &judge{tb: f}
-				const handles, workers, turns = 3, 3, 15
-				var all sync.WaitGroup
-				for range handles {
-					m := f.open()
-					for range workers {
-						all.Go(func() {
-							for range turns {
-								l, err := m.Lock(context.Background(), "k")
-								if err != nil {
-									f.Error(err)
-									return
-								}
-								j.enter(l.Token())
-								if l.Context().Err() != nil {
-									f.Error("the lock was lost")
-								}
-								j.leave()
-								if err := l.Unlock(); err != nil {
-									f.Error(err)
-								}
-							}
-						})
-					}
-				}
-				began := time.Now()
-				all.Wait()
-				f.Logf("%d turns, %v each", j.turns, time.Since(began)/time.Duration(max(1, j.turns)))
-			})
-		})
-	}
-}
-
 func TestTryLock(t *testing.T) {
 	each(t, 3, func(f *fleet) {
 		a, b := f.open(), f.open()

@@ -108,10 +108,7 @@ func (r *request) publish(token uint64, void int64, result loads.Result) *call.C
 	return r.loads().Publish(token, void, result)
 }
 
-// invalidate and inspect prepare the calls that a cached value has.
-func (r *resource) invalidate() *call.Call {
-	return r.Resource.(*loads.Resource).Invalidate(loads.Acknowledge{})
-}
+// inspect prepares the call that a cached value has.
 func (r *resource) inspect() *call.Call { return r.Resource.(*loads.Resource).Inspect() }
 
 func plain(all []*request) []protocol.Request {

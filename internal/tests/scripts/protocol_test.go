@@ -171,32 +171,6 @@ func TestIntervalsOfWaitersFitEachOther(t *testing.T) {
 		"ask %v, probation %v, overdue %v, alive %v; want them to rise in that order", ask, probation, overdue, alive)
 }
 
-// P8: waiters whose sign of life is overdue cost the others no probation each,
-// and keep their place until they are dead.
-func TestOverdueWaitersArePassedOver(t *testing.T) {
-	each(t, true, func(w *world) {
-		holder, living := w.lock(hereHandle), w.lock(hereHandle)
-		late, dead := w.lock(thereHandle), w.lock(thereHandle)
-		w.enter(holder, life.Granted)
-		w.enter(late, life.Queued)
-		w.enter(dead, life.Queued)
-		w.enter(living, life.Queued)
-		w.overdue(late, 2*time.Second)
-		w.overdue(dead, 0)
-		if grants := w.leave(holder, 0).Grants; len(grants) != 1 || grants[0].Seq != living.Seq {
-			w.Fatalf("granted %+v; want the living waiter", grants)
-		}
-		got := w.ask(late, dead).Waiters
-		if got[0].Code != life.Queued || got[1].Code != 0 {
-			w.Errorf("the late one stands as %d, the dead one as %d; want queued and gone", got[0].Code, got[1].Code)
-		}
-		w.leave(living, 0)
-		if _, ok := w.holders()[late.Member()]; !ok {
-			w.Error("the late one was not served after its sign of life")
-		}
-	})
-}
-
 // P9: MaxWaiters counts those who still live.
 func TestDeadWaitersDoNotCount(t *testing.T) {
 	each(t, true, func(w *world) {
@@ -304,19 +278,23 @@ func TestParkingTakesOneCallPerBatch(t *testing.T) {
 	t.Error("the lock did not reach the living waiter")
 }
 
-// A newcomer's place is behind every waiter, parked ones included, though the clock
-// went back.
-func TestTicketIsBehindParkedWaiters(t *testing.T) {
-	each(t, true, func(w *world) {
-		w.enter(w.lock(hereHandle), life.Granted)
-		queue, parked := w.res.Part("queue"), number(t, "PARKED")
-		late, ahead := w.lock(thereHandle), w.now()+time.Hour.Microseconds()
-		w.enter(late, life.Queued)
-		w.rdb.ZAdd(w.Context(), queue, redis.Z{Score: float64(ahead + parked), Member: late.Member()})
-		for i := range int64(2) {
-			r := w.lock(hereHandle)
-			w.enter(r, life.Queued)
-			redistest.Expect(t, int64(w.rdb.ZScore(w.Context(), queue, r.Member()).Val()), ahead+1+i, "its ticket is %d")
+// A call grants no more than its bound, and says that there is more.
+func TestGrantsOfOneCallAreBounded(t *testing.T) {
+	each(t, false, func(w *world) {
+		most := int(number(t, "GRANTS"))
+		full := w.request(hereHandle, 2*most+5, 2*most+5, time.Minute)
+		w.enter(full, life.Granted)
+		var waiting []*request
+		for range 2*most + 5 {
+			waiting = append(waiting, w.request(hereHandle, 1, 2*most+5, time.Minute))
+			w.enter(waiting[len(waiting)-1], life.Queued)
+		}
+		for _, want := range []int{most, most, 5} {
+			w.signs(constant(t, "ALIVE"), waiting...)
+			reply := w.leave(full, 0)
+			waiting = waiting[min(want, len(waiting)):] // they hold
+			redistest.Check(t, len(reply.Grants) == want && reply.More == (want == most),
+				"a leave granted %d, more %v; want %d", len(reply.Grants), reply.More, want)
 		}
 	})
 }
@@ -345,23 +323,19 @@ func TestFirstTermEndsSoonAfterTheLastSign(t *testing.T) {
 	})
 }
 
-// A call grants no more than its bound, and says that there is more.
-func TestGrantsOfOneCallAreBounded(t *testing.T) {
-	each(t, false, func(w *world) {
-		most := int(number(t, "GRANTS"))
-		full := w.request(hereHandle, 2*most+5, 2*most+5, time.Minute)
-		w.enter(full, life.Granted)
-		var waiting []*request
-		for range 2*most + 5 {
-			waiting = append(waiting, w.request(hereHandle, 1, 2*most+5, time.Minute))
-			w.enter(waiting[len(waiting)-1], life.Queued)
-		}
-		for _, want := range []int{most, most, 5} {
-			w.signs(constant(t, "ALIVE"), waiting...)
-			reply := w.leave(full, 0)
-			waiting = waiting[min(want, len(waiting)):] // they hold
-			redistest.Check(t, len(reply.Grants) == want && reply.More == (want == most),
-				"a leave granted %d, more %v; want %d", len(reply.Grants), reply.More, want)
+// A newcomer's place is behind every waiter, parked ones included, though the clock
+// went back.
+func TestTicketIsBehindParkedWaiters(t *testing.T) {
+	each(t, true, func(w *world) {
+		w.enter(w.lock(hereHandle), life.Granted)
+		queue, parked := w.res.Part("queue"), number(t, "PARKED")
+		late, ahead := w.lock(thereHandle), w.now()+time.Hour.Microseconds()
+		w.enter(late, life.Queued)
+		w.rdb.ZAdd(w.Context(), queue, redis.Z{Score: float64(ahead + parked), Member: late.Member()})
+		for i := range int64(2) {
+			r := w.lock(hereHandle)
+			w.enter(r, life.Queued)
+			redistest.Expect(t, int64(w.rdb.ZScore(w.Context(), queue, r.Member()).Val()), ahead+1+i, "its ticket is %d")
 		}
 	})
 }

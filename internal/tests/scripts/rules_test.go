@@ -8,7 +8,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold/internal/call"
+	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/life"
+	"github.com/leasehold-go/leasehold/internal/loads"
 	"github.com/leasehold-go/leasehold/internal/protocol"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/setting"
@@ -64,30 +66,6 @@ func TestRenewNeverShortens(t *testing.T) {
 	})
 }
 
-// A lease with a short TTL does not end the key under one with a long TTL,
-// whichever path granted it.
-func TestShortTTLDoesNotEndTheKey(t *testing.T) {
-	each(t, false, func(w *world) {
-		long, short := w.request(hereHandle, 1, 9, time.Hour), 10*time.Second
-		w.enter(long, life.Granted)
-		check := func(path string) {
-			w.Helper()
-			if d := w.rdb.PTTL(context.Background(), w.res.Part("holders")).Val(); d < 59*time.Minute {
-				w.Fatalf("%s: the key expires in %v", path, d)
-			}
-		}
-		w.enter(w.request(hereHandle, 1, 9, short), life.Granted)
-		check("fast path")
-		w.enter(w.request(hereHandle, 2, 9, short), life.Granted)
-		check("weighted")
-		filler := w.request(hereHandle, 5, 9, short)
-		w.enter(filler, life.Granted)
-		w.enter(w.request(hereHandle, 1, 9, short), life.Queued)
-		w.leave(filler, 0)
-		check("handed over")
-	})
-}
-
 // Tickets rise although the server's clock went back.
 func TestTicketsRise(t *testing.T) {
 	each(t, true, func(w *world) {
@@ -122,69 +100,6 @@ func TestCopyOfAnEnterRegistersNoKeeper(t *testing.T) {
 			w.Errorf("a copy registered %d keepers; want none", n)
 		}
 	})
-}
-
-// A waiter that enters again takes the place that it had.
-func TestOldTicketKeepsThePlace(t *testing.T) {
-	each(t, true, func(w *world) {
-		holder, away, other := w.lock(hereHandle), w.lock(hereHandle), w.lock(hereHandle)
-		w.enter(holder, life.Granted)
-		ticket := w.enter(away, life.Queued).Now
-		w.enter(other, life.Queued)
-		w.overdue(away, 0)
-		w.ask(other) // drops it
-		redistest.Require(w, w.rdb.ZCard(context.Background(), w.res.Part("queue")).Val(), 1, "%d are queued; want the living one")
-		back, err := w.tryEnter(away, protocol.EnterOptions{Wait: true, Ticket: ticket})
-		redistest.CheckNow(w, err == nil && back.Code == life.Queued, "entered again: %+v, %v", back, err)
-		if grants := w.leave(holder, 0).Grants; len(grants) != 1 || grants[0].Seq != away.Seq {
-			w.Errorf("granted %+v; want the one that kept its place", grants)
-		}
-	})
-}
-
-// Everything that a script leaves behind expires.
-func TestEveryKeyExpires(t *testing.T) {
-	for _, fenced := range []bool{true, false} {
-		each(t, fenced, func(w *world) {
-			holder := w.request(hereHandle, 1, 1, time.Minute)
-			w.enter(holder, life.Granted)
-			w.enter(w.request(thereHandle, 1, 1, time.Minute), life.Queued)
-			w.leave(w.request(hereHandle, 1, 1, time.Minute), w.now()+time.Minute.Microseconds())
-			for part, most := range map[string]time.Duration{
-				"holders": time.Minute, "queue": 5 * time.Second, "alive": time.Minute + time.Second, "fence": 24 * time.Hour,
-			} {
-				d := w.rdb.PTTL(context.Background(), w.res.Part(part)).Val()
-				exists := d != -2
-				redistest.Check(w, exists == (fenced || part != "fence") && (!exists || d > 0 && d <= most),
-					"fenced %v: %s expires in %v; want within %v", fenced, part, d, most)
-			}
-		})
-	}
-}
-
-// A sign of life that finds its key gone (evicted) makes no key that never
-// expires.
-func TestAskAfterAliveWasLost(t *testing.T) {
-	for name, each := range map[string]func(*testing.T, func(*world)){
-		"permits": func(t *testing.T, fn func(*world)) { each(t, true, fn) },
-		"flights": eachFlight,
-	} {
-		t.Run(name, func(t *testing.T) {
-			each(t, func(w *world) {
-				token := w.enter(w.lock(thereHandle), life.Granted).Token
-				waiter := w.lock(hereHandle)
-				w.enter(waiter, life.Queued)
-				if name == "flights" {
-					waiter.await(w, token)
-				}
-				w.rdb.Del(w.Context(), w.res.Part("alive"))
-				w.ask(waiter)
-				if d := w.rdb.PTTL(w.Context(), w.res.Part("alive")).Val(); d <= 0 {
-					w.Errorf("alive expires in %v", d)
-				}
-			})
-		})
-	}
 }
 
 // What another version may have left in the queue stops nobody.
@@ -293,6 +208,46 @@ func TestRevokedAttemptTakesNothingAgain(t *testing.T) {
 func isRevoked(err error) bool {
 	_, revoked := call.Revoked(err)
 	return revoked
+}
+
+func newFlightWorld(t *testing.T, rdb redis.UniversalClient) *world {
+	t.Helper()
+	w := newWorld(t, rdb, true)
+	res := redistest.Must(keys.Family{Kind: loads.Kind, Name: redistest.Name(t)}.Resource("k"))(t)
+	w.res = newLoadsResource(res)
+	return w
+}
+
+func eachFlight(t *testing.T, fn func(w *world)) {
+	redistest.Each(t, func(t *testing.T, target redistest.Target) {
+		t.Parallel()
+		fn(newFlightWorld(t, target.Client(t)))
+	})
+}
+
+// A sign of life that finds its key gone (evicted) makes no key that never
+// expires.
+func TestAskAfterAliveWasLost(t *testing.T) {
+	for name, each := range map[string]func(*testing.T, func(*world)){
+		"permits": func(t *testing.T, fn func(*world)) { each(t, true, fn) },
+		"flights": eachFlight,
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(w *world) {
+				token := w.enter(w.lock(thereHandle), life.Granted).Token
+				waiter := w.lock(hereHandle)
+				w.enter(waiter, life.Queued)
+				if name == "flights" {
+					waiter.await(w, token)
+				}
+				w.rdb.Del(w.Context(), w.res.Part("alive"))
+				w.ask(waiter)
+				if d := w.rdb.PTTL(w.Context(), w.res.Part("alive")).Val(); d <= 0 {
+					w.Errorf("alive expires in %v", d)
+				}
+			})
+		})
+	}
 }
 
 // An attempt that comes back, for its tombstone was lost, can be revoked again: it has one

@@ -81,33 +81,6 @@ func TestNonOwnersReleaseChangesNothing(t *testing.T) {
 	})
 }
 
-func TestFailedAttemptIssuesNoToken(t *testing.T) {
-	each(t, func(f *fixture) {
-		m, _ := f.open(func(c *mutex.Config) { c.MaxWaiters = 1 })
-		other, _ := f.open(func(c *mutex.Config) { c.MaxWaiters = 1 })
-		l := f.take(m, "k")
-		for range 3 {
-			_, err := other.TryLock(f.Context(), "k")
-			redistest.WantErr(f, err, leasehold.ErrBusy)
-		}
-		ctx, cancel := context.WithCancel(f.Context())
-		w := f.wait(ctx, other, "k")
-		_, err := other.Lock(f.Context(), "k")
-		redistest.WantErr(f, err, leasehold.ErrQueueFull)
-		cancel()
-		redistest.WantErr(f, w.Failed(), context.Canceled)
-		redistest.Eventually(f, "the waiter to leave", func() bool { return f.Queued("k") == 0 })
-		redistest.WantErr(f, l.Extend(f.Context(), time.Minute))
-		if last := f.fence("k"); last != l.Token() {
-			f.Fatalf("%d was issued after %d", last, l.Token())
-		}
-		unlock(f, l)
-		if last := f.fence("k"); last != l.Token() {
-			f.Fatalf("%d was issued after %d", last, l.Token())
-		}
-	})
-}
-
 // rising locks again and again with several handles, and lets disturb do
 // something between. Each token is above all before, and above the stored one.
 func rising(f *fixture, disturb ...func()) {
@@ -146,27 +119,6 @@ func TestTokensRiseAcrossFlushAndRestart(t *testing.T) {
 			rising(f, flush, server.Restart, flush, server.Restart)
 		})
 	}
-}
-
-// A token that comes to a waiter, in a reply or in a message, is its grant's own.
-func TestTokensRiseFromOwnerToWaiter(t *testing.T) {
-	each(t, func(f *fixture) {
-		m, _ := f.open()
-		other, _ := f.open()
-		l := f.take(m, "k")
-		for range 3 {
-			for _, next := range []*mutex.Mutex{m, other} {
-				w := f.wait(f.Context(), next, "k")
-				unlock(f, l)
-				got := w.Got()
-				if got.Token() <= l.Token() || got.Token() != f.fence("k") {
-					f.Fatalf("token %d after %d; last issued %d", got.Token(), l.Token(), f.fence("k"))
-				}
-				l = got
-			}
-		}
-		unlock(f, l)
-	})
 }
 
 func init() {

@@ -13,28 +13,6 @@ import (
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
-func TestAcquireNTakesAllOrNone(t *testing.T) {
-	each(t, func(f *fixture) {
-		s, _ := f.open(limit(5))
-		l := f.take(s, "k", 3)
-		f.WantHeld("k", 3)
-		_, err := s.TryAcquireN(f.Context(), "k", 3)
-		redistest.WantErr(f, err, leasehold.ErrBusy)
-		f.WantHeld("k", 3)
-		rest := f.take(s, "k", 2)
-		f.WantHeld("k", 5)
-		release(f, l)
-		f.WantHeld("k", 2)
-		w := redistest.Must(s.AcquireN(f.Context(), "k", 3))(f)
-		f.WantHeld("k", 5)
-		release(f, w)
-		release(f, rest)
-		f.WantHeld("k", 0)
-		all := redistest.Must(s.AcquireN(f.Context(), "k", 5))(f)
-		release(f, all)
-	})
-}
-
 // A thousand permits at once are one acquisition like any other.
 func TestAcquireNOfAThousand(t *testing.T) {
 	each(t, func(f *fixture) {
@@ -50,81 +28,6 @@ func TestAcquireNOfAThousand(t *testing.T) {
 		f.WantHeld("k", 501)
 		release(f, w.Got())
 		f.WantHeld("k", 0)
-	})
-}
-
-func TestWaitersAreServedInTheOrderOfArrivalAcrossHandles(t *testing.T) {
-	each(t, func(f *fixture) {
-		var handles []*semaphore.Semaphore
-		for range 3 {
-			s, _ := f.open(limit(2))
-			handles = append(handles, s)
-		}
-		first := f.take(handles[0], "k", 2)
-		var line []*waiting
-		for i := range 9 {
-			line = append(line, f.wait(f.Context(), handles[i%3], "k", 2))
-		}
-		release(f, first)
-		for i, w := range line {
-			l := w.Got()
-			for _, later := range line[i+1:] {
-				select {
-				case <-later.Done:
-					f.Fatalf("somebody came before waiter %d", i+1)
-				default:
-				}
-			}
-			release(f, l)
-		}
-	})
-}
-
-// What is free while a heavy request waits at the head is kept for it: neither
-// light ones behind it nor newcomers take it.
-func TestHeavyRequestAtTheHeadIsNotStarved(t *testing.T) {
-	each(t, func(f *fixture) {
-		s, _ := f.open(limit(4))
-		other, _ := f.open(limit(4))
-		a, b, c := f.take(s, "k", 1), f.take(other, "k", 1), f.take(s, "k", 1)
-		heavy := f.wait(f.Context(), other, "k", 4)
-		light1, light2 := f.wait(f.Context(), s, "k", 1), f.wait(f.Context(), other, "k", 1)
-		for i, l := range []*semaphore.Lease{a, b} {
-			// A release hands on in its own script: what it left is final.
-			release(f, l)
-			f.WantHeld("k", 2-i)
-			for _, n := range []int{1, 2} {
-				_, err := s.TryAcquireN(f.Context(), "k", n)
-				var busy *leasehold.BusyError
-				redistest.CheckNow(f, errors.As(err, &busy) && busy.InUse == 2-i && busy.Limit == 4 && busy.Waiting == 3,
-					"a newcomer gets %v", err)
-			}
-		}
-		release(f, c)
-		l := heavy.Got()
-		f.WantHeld("k", 4)
-		redistest.Require(f, f.Queued("k"), 2, "%d wait behind the heavy one")
-		release(f, l)
-		l1, l2 := light1.Got(), light2.Got() // both fit
-		f.WantHeld("k", 2)
-		release(f, l1)
-		release(f, l2)
-	})
-}
-
-// A heavy request that gives up lets those behind it pass at once.
-func TestCancelledHeadLetsOthersPass(t *testing.T) {
-	some(t, func(f *fixture) {
-		s, _ := f.open(limit(3))
-		other, _ := f.open(limit(3))
-		l := f.take(s, "k", 1)
-		ctx, cancel := context.WithCancel(f.Context())
-		heavy := f.wait(ctx, other, "k", 3)
-		light := f.wait(f.Context(), s, "k", 2)
-		cancel()
-		redistest.WantErr(f, heavy.Failed(), context.Canceled)
-		release(f, light.Got())
-		release(f, l)
 	})
 }
 

@@ -108,39 +108,6 @@ func TestTwoTTLsOnOneKey(t *testing.T) {
 	})
 }
 
-// Owners whose ids begin alike are different owners: releasing, extending and
-// losing the first one touches neither the tenth nor its weights.
-func TestOwnersThatShareAPrefix(t *testing.T) {
-	some(t, func(f *fixture) {
-		s, _ := f.open(limit(30))
-		const key = "k"
-		var leases []*semaphore.Lease // of one handle: numbered 1 to 12
-		permits := 0
-		weight := func(i int) int { return 1 + i%2 }
-		for i := range 12 {
-			leases = append(leases, f.take(s, key, weight(i)))
-			permits += weight(i)
-		}
-		f.WantHeld(key, permits)
-		for i, l := range leases {
-			before := f.Held(key)
-			redistest.WantErr(f, l.Extend(f.Context(), 10*time.Minute))
-			moved := 0
-			for member, ends := range f.Held(key) {
-				if ends > before[member]+60_000 {
-					moved++
-				}
-			}
-			if moved != weight(i) {
-				f.Fatalf("extending %s moved %d permits, want %d", l.ID(), moved, weight(i))
-			}
-			release(f, l)
-			permits -= weight(i)
-			f.WantHeld(key, permits)
-		}
-	})
-}
-
 // An acquire that is cancelled mid-call returns at once, and what it was granted
 // is given back although its ctx is dead; so is what it will be granted, where
 // its request is overtaken by the giving back.
@@ -214,46 +181,5 @@ func TestRollbackOfAFailedAcquire(t *testing.T) {
 			f.Fatalf("the first holder has %v, had %v", got, same)
 		}
 		release(f, first)
-	})
-}
-
-// The permits are the set: a key that loses members or side keys by accident gets
-// neither more permits than the limit nor fewer.
-func TestNoCounterBesideTheSet(t *testing.T) {
-	each(t, func(f *fixture) {
-		s, _ := f.open(limit(3))
-		free := func(key string, n int) {
-			f.Helper()
-			var got []*semaphore.Lease
-			for {
-				l, err := s.TryAcquire(f.Context(), key)
-				if err != nil {
-					redistest.WantErr(f, err, leasehold.ErrBusy)
-					break
-				}
-				got = append(got, l)
-			}
-			redistest.Require(f, len(got), n, "%d permits are free")
-			for _, l := range got {
-				release(f, l)
-			}
-		}
-		const key = "k"
-		leases := []*semaphore.Lease{f.take(s, key, 1), f.take(s, key, 1), f.take(s, key, 1)}
-		for member := range f.Held(key) {
-			f.RDB.ZRem(f.Context(), f.Part(key, "holders"), member)
-			break
-		}
-		free(key, 1)
-		for _, side := range []string{"queue", "alive", "limit", "fence"} {
-			f.RDB.Del(f.Context(), f.Part(key, side))
-		}
-		free(key, 1)
-		f.RDB.Del(f.Context(), f.Part(key, "holders"))
-		free(key, 3)
-		for _, l := range leases {
-			redistest.WantErr(f, l.Release(), leasehold.ErrLost)
-			free(key, 3)
-		}
 	})
 }

@@ -153,35 +153,3 @@ func TestHashedKeysShowNowhere(t *testing.T) {
 		}
 	})
 }
-
-// Some seconds after the last use nothing is left, in Redis or of the handle.
-func TestNothingStays(t *testing.T) {
-	bubble(t, func(f *fixture, server *miniredis.Miniredis) {
-		mod := func(c *singleflight.Config[string]) { c.TTL, c.ErrorTTL, c.MaxLoads = time.Second, time.Second, 2 }
-		g, _ := f.open(mod)
-		other, _ := f.open(mod)
-		o := newOrigin(f)
-		for _, key := range []string{"a", "b"} {
-			fetch(f, f.Context(), g, key, o.load)
-			l := o.next(f)
-			fetch(f, f.Context(), other, key, o.load)
-			synctest.Wait()
-			if key == "b" {
-				l.fails(errors.New("boom"))
-			} else if err := g.Invalidate(f.Context(), key); err == nil {
-				l.returns("v")
-			}
-			synctest.Wait()
-			fetch(f, f.Context(), g, key, gives("v"))
-			synctest.Wait()
-		}
-		if n := len(server.PubSubChannels("*")); n == 0 {
-			f.Error("nobody had a subscription")
-		}
-		time.Sleep(20 * time.Second)
-		synctest.Wait()
-		if all, channels := server.Keys(), server.PubSubChannels("*"); len(all)+len(channels) > 0 {
-			f.Errorf("left over: %v, %v", all, channels)
-		}
-	})
-}

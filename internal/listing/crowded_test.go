@@ -1,0 +1,238 @@
+package listing_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/internal/listing"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+)
+
+// fill puts n leases of one key into Redis, each with an expiry of its own.
+func fill(t *testing.T, rdb redis.UniversalClient, key string, n int, expiry func(i int) time.Time) []string {
+	t.Helper()
+	members := make([]string, n)
+	pipe := rdb.Pipeline()
+	for i := range n {
+		members[i] = fmt.Sprintf("%s~host:%d.%d.1.30000.20000", handle, i%7, i+1)
+		pipe.ZAdd(t.Context(), key, redis.Z{Score: float64(expiry(i).UnixMilli()), Member: members[i]})
+		if i%1000 == 999 || i == n-1 {
+			redistest.Must(pipe.Exec(t.Context()))(t)
+			pipe = rdb.Pipeline()
+		}
+	}
+	return members
+}
+
+// unrelated puts n keys of somebody else beside ours.
+func unrelated(t *testing.T, rdb redis.UniversalClient, n int) {
+	t.Helper()
+	for from := 0; from < n; from += 5000 {
+		pipe := rdb.Pipeline()
+		for i := from; i < from+5000; i++ {
+			pipe.Set(t.Context(), fmt.Sprintf("session:%d", i), i, 0)
+		}
+		redistest.Must(pipe.Exec(t.Context()))(t)
+	}
+}
+
+// crowded runs fn on a server and on a Cluster of its own, each with 100,000 keys
+// of somebody else.
+func crowded(t *testing.T, fn func(t *testing.T, rdb redis.UniversalClient)) {
+	v := redistest.Newest(t)
+	t.Run("single", func(t *testing.T) {
+		rdb := redistest.StartServer(t, v).Client()
+		unrelated(t, rdb, 100_000)
+		fn(t, rdb)
+	})
+	t.Run("cluster", func(t *testing.T) {
+		rdb := redistest.StartPatientCluster(t, v).Client()
+		unrelated(t, rdb, 100_000)
+		fn(t, rdb)
+	})
+}
+
+// While all leases of a key are renewed again and again, each listing has each of
+// them, once.
+func TestListingIsCompleteWhileRenewalsRun(t *testing.T) {
+	crowded(t, func(t *testing.T, rdb redis.UniversalClient) {
+		const n = 10_000
+		key := "leasehold:sem:{big:k}:holders"
+		began := time.Now()
+		members := fill(t, rdb, key, n, func(i int) time.Time { return began.Add(time.Minute + time.Duration(i)*time.Millisecond) })
+		var renewed atomic.Int64
+		stop, stopped := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(stopped)
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				// As the renewals of one process do: some hundred at once.
+				pipe := rdb.Pipeline()
+				for j := range 100 {
+					pipe.ZAddArgs(context.Background(), key, redis.ZAddArgs{XX: true, GT: true, Members: []redis.Z{{
+						Score: float64(time.Now().Add(time.Minute + 20*time.Second).UnixMilli()), Member: members[(i*100+j)%n],
+					}}})
+				}
+				if _, err := pipe.Exec(context.Background()); err != nil {
+					t.Error(err)
+					return
+				}
+				renewed.Add(100)
+			}
+		}()
+		defer func() { close(stop); <-stopped }()
+		redistest.Eventually(t, "renewals", func() bool { return renewed.Load() > 1000 })
+		l := listing.New(rdb, "")
+		for range 5 {
+			before := renewed.Load()
+			began := time.Now()
+			s, err := l.State(t.Context(), listing.Of("", keys.Semaphore, "big", "k", false), listing.Bounds{})
+			took := time.Since(began)
+			redistest.WantErr(t, err)
+			seen := map[string]bool{}
+			for _, h := range s.Holders {
+				redistest.CheckNow(t, !seen[h.ID] && h.Permits == 1, "%s is listed twice", h.ID)
+				seen[h.ID] = true
+			}
+			if len(seen) != n || s.InUse != n {
+				t.Fatalf("%d of %d were listed, while %d renewals ran", len(seen), n, renewed.Load()-before)
+			}
+			t.Logf("%d leases in %v, while %d renewals ran", n, took, renewed.Load()-before)
+		}
+	})
+}
+
+// 10,000 keys of ours among 100,000 of others, spread over all of a Cluster.
+func TestAllKeysOfALargeFleetAreListed(t *testing.T) {
+	crowded(t, func(t *testing.T, rdb redis.UniversalClient) {
+		const n = 10_000
+		ends := float64(time.Now().Add(time.Minute).UnixMilli())
+		for from := 0; from < n; from += 1000 {
+			pipe := rdb.Pipeline()
+			for i := from; i < from+1000; i++ {
+				pipe.ZAdd(t.Context(), fmt.Sprintf("leasehold:mtx:{jobs:%d}:holders", i), redis.Z{Score: ends, Member: handle + ".1.1.30000.1"})
+			}
+			redistest.Must(pipe.Exec(t.Context()))(t)
+		}
+		began := time.Now()
+		l := listing.New(rdb, "")
+		all := redistest.Must(l.Resources(t.Context()))(t)
+		found := time.Since(began)
+		some := redistest.Must(l.Uses(t.Context(), all))(t)
+		t.Logf("found in %v, read in %v", found, time.Since(began)-found)
+		held := 0
+		for _, u := range some {
+			held += u.InUse
+		}
+		redistest.CheckNow(t, len(some) == n && held == n, "%d keys were listed with %d locks, want %d", len(some), held, n)
+	})
+}
+
+// 3000 permits of one expiry fill more than a page, with no score to go on from.
+func TestPermitsOfOneExpiryAreAllListed(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, target redistest.Target) {
+		rdb, prefix := target.Client(t), redistest.Name(t)
+		at := time.Now().Add(time.Minute)
+		later := at.Add(time.Second)
+		fill(t, rdb, prefix+":sem:{n:k}:holders", 3500, func(i int) time.Time {
+			if i < 3000 {
+				return at
+			}
+			return later
+		})
+		l := listing.New(rdb, prefix)
+		s, err := l.State(t.Context(), listing.Of(prefix, keys.Semaphore, "n", "k", false), listing.Bounds{})
+		redistest.CheckNow(t, err == nil && len(s.Holders) == 3500, "%d of 3500 were listed: %v", len(s.Holders), err)
+		_, err = l.State(t.Context(), s.Resource, listing.Bounds{Entries: 2000})
+		redistest.CheckNow(t, errors.Is(err, listing.ErrTooMany), "more than 2000 give %v", err)
+	})
+}
+
+func TestWhatHasExpiredIsNeverListed(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, target redistest.Target) {
+		rdb, prefix := target.Client(t), redistest.Name(t)
+		now := time.Now()
+		fill(t, rdb, prefix+":sem:{n:k}:holders", 1200, func(i int) time.Time {
+			if i < 1100 {
+				return now.Add(-time.Duration(i+1) * time.Millisecond)
+			}
+			return now.Add(time.Minute)
+		})
+		member := handle + ".9999.1.30000.5"
+		rdb.ZAdd(t.Context(), prefix+":sem:{n:k}:queue", redis.Z{Score: float64(now.UnixMicro()), Member: member})
+		rdb.ZAdd(t.Context(), prefix+":sem:{n:k}:alive", redis.Z{Score: float64(now.UnixMilli() - 1), Member: member})
+		l := listing.New(rdb, prefix)
+		s, err := l.State(t.Context(), listing.Of(prefix, keys.Semaphore, "n", "k", false), listing.Bounds{})
+		redistest.CheckNow(t, err == nil && len(s.Holders) == 100 && s.InUse == 100 && len(s.Waiters) == 0,
+			"%d holders and %d waiters are listed, want 100 and 0: %v", len(s.Holders), len(s.Waiters), err)
+		u := find(t, uses(t, l), keys.Semaphore, "k")
+		redistest.CheckNow(t, u.InUse == 100 && u.Waiting == 0 && u.LongestWait == 0, "the line is %+v", u)
+	})
+}
+
+// lateClock runs a function before the first reading of the server's clock, and another
+// one before the second.
+type lateClock struct {
+	redis.Hook
+	readings atomic.Int32
+	before   [2]func()
+}
+
+func (h *lateClock) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *lateClock) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (h *lateClock) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "time" {
+			if n := int(h.readings.Add(1)); n <= len(h.before) {
+				h.before[n-1]()
+			}
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// A lease that is renewed while a listing takes longer than it had left when it was read
+// is held all the while, and listed.
+func TestLeaseThatIsRenewedDuringASlowListingIsListed(t *testing.T) {
+	redistest.Matrix(t, func(t *testing.T, target redistest.Target) {
+		if target.Cluster != nil {
+			t.Skip("the clock is asked for at a node, past the hooks of the client")
+		}
+		admin, rdb, prefix := target.Admin(t), target.Client(t), redistest.Name(t)
+		for _, kind := range []keys.Kind{keys.Semaphore, keys.Mutex} {
+			r := listing.Of(prefix, kind, "slow", "k", false)
+			member, expired := handle+".1.1.1000.2", handle+".2.1.1000.2"
+			set := func(member string, left time.Duration) {
+				admin.ZAdd(t.Context(), r.Part("holders"), redis.Z{Score: float64(time.Now().Add(left).UnixMilli()), Member: member})
+			}
+			redistest.WantErr(t, rdb.Ping(t.Context()).Err()) // it has a connection
+			rdb.AddHook(&lateClock{before: [2]func(){
+				func() {
+					set(member, time.Second)
+					set(expired, time.Second)
+				},
+				func() {
+					set(member, time.Minute)
+					time.Sleep(1100 * time.Millisecond)
+				},
+			}})
+			s := redistest.Must(listing.New(rdb, prefix).State(t.Context(), r, listing.Bounds{}))(t)
+			redistest.Check(t, len(s.Holders) == 1 && s.Holders[0].ID == handle[:8]+"-1", "%s: listed are %+v", kind, s.Holders)
+		}
+	})
+}
