@@ -23,7 +23,7 @@ var telemetry = []mutation{
 	cut("events: Redis is out of reach once", "internal/report/report.go", events, "",
 		"if _, known := r.away[name]; !known {", "if true {"),
 	cut("events: the loader gets the Observer's ctx", "singleflight/observe.go", events, "",
-		"		base = l.Context // otherwise", "		_ = l.Context // otherwise"),
+		"\t\tbase = l.Context\n", "\t\t_ = l.Context\n"),
 	cut("events: logs name the hash of the key", "internal/lease/events.go", events, "",
 		"hex.EncodeToString(sum[:8])", "a.res.Label()+hex.EncodeToString(sum[:0])"),
 }
