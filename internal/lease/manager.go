@@ -269,7 +269,11 @@ func (m *Manager) RunOn(ctx context.Context, op string, res protocol.Resource, b
 	within, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	outcome := make(chan error, 1)
-	m.Go(func() { outcome <- fn(within) })
+	m.Go(func() {
+		err := errNoAnswer // stays if a hook ends the goroutine
+		defer func() { outcome <- err }()
+		err = fn(within)
+	})
 	select {
 	case err = <-outcome:
 	case <-within.Done():

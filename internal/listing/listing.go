@@ -59,11 +59,21 @@ func retry(ctx context.Context, read func() error) error {
 				return errors.Join(ctx.Err(), err)
 			}
 		}
-		if err = read(); err == nil || !passing(err) || ctx.Err() != nil {
+		if err = contained(read); err == nil || !passing(err) || ctx.Err() != nil {
 			return err
 		}
 	}
 	return err
+}
+
+// contained returns a panic of read, which is one of the client's hooks, as an error.
+func contained(read func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the client panicked: %v", p)
+		}
+	}()
+	return read()
 }
 
 // passing reports whether the same call may soon succeed after this error.

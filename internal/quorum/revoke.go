@@ -125,8 +125,11 @@ func ask[T any](ctx context.Context, f *Family, read func(ctx context.Context, s
 			continue
 		}
 		f.active.Go(func() {
-			a := answer{i: s.i, err: errNotYet} // stays if a hook ends this goroutine
-			defer func() { answers <- a }()
+			a := answer{i: s.i, err: errNotYet} // stays if a hook panics or ends this goroutine
+			defer func() {
+				_ = recover()
+				answers <- a
+			}()
 			a.v, a.err = read(within, s)
 		})
 	}

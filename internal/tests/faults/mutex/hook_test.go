@@ -108,6 +108,42 @@ func TestGuardIsFencedByAReplyAlone(t *testing.T) {
 	}
 }
 
+// A hook that panics or ends its goroutine ends no process, and its caller is told at once: also
+// where no script is sent.
+func TestHookThatEndsReads(t *testing.T) {
+	for name, end := range map[string]func(){"panics": func() { panic("a hook") }, "calls Goexit": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) {
+			h := &hook{
+				process:  func(context.Context, redis.Cmder, redis.ProcessHook) error { end(); return nil },
+				pipeline: func(context.Context, []redis.Cmder, redis.ProcessPipelineHook) error { end(); return nil },
+			}
+			var rdbs []redis.UniversalClient
+			for range 3 {
+				rdb := redis.NewClient(&redis.Options{Addr: redistest.Mini(t).Addr()})
+				defer rdb.Close()
+				rdb.AddHook(h)
+				rdbs = append(rdbs, rdb)
+			}
+			one := redistest.Must(mutex.New(rdbs[0], mutex.Config{Name: "one"}))(t)
+			three := redistest.Must(mutex.NewQuorum(rdbs, mutex.Config{Name: "three"}))(t)
+			for _, m := range []*mutex.Mutex{one, three} {
+				l := redistest.Must(m.Lock(t.Context(), "k"))(t)
+				h.on.Store(true)
+				began := time.Now()
+				_, err := m.Inspect(t.Context(), "k")
+				redistest.WantErr(t, err, leasehold.ErrUnavailable)
+				redistest.Check(t, time.Since(began) < redistest.Soon/2, "Inspect took %v", time.Since(began))
+				redistest.WantErr(t, m.Revoke(t.Context(), "k", l.ID(), "test"), leasehold.ErrUnavailable)
+				_, err = m.DoOnce(t.Context(), "l", "slot", time.Minute, func(context.Context, uint64) error { return nil })
+				redistest.WantErr(t, err, leasehold.ErrUnavailable)
+				h.on.Store(false)
+				redistest.NoError(t, l.Unlock())
+				harness.Close(t, m)
+			}
+		})
+	}
+}
+
 // A hook wraps errors, as go-redis's documentation shows: a fresh server, which
 // knows no script, is taught all the same.
 func TestHookThatWrapsErrors(t *testing.T) {
