@@ -40,6 +40,7 @@ func TestExitCodes(t *testing.T) {
 		"can't be run":               {s.args("--", plain), 126},
 		"a folder":                   {s.args("--", "/tmp"), 126},
 		"Redis is away":              {s.args("--redis", "redis://127.0.0.1:1", "--", "true"), 69},
+		"Redis is away for a while":  {s.args("--redis", "redis://127.0.0.1:1", "--wait", "300ms", "--conflict-exit-code", "0", "--", "true"), 69},
 		"no program":                 {s.args(), 64},
 		"no key":                     {[]string{"run", "--mutex", s.name, "--", "true"}, 64},
 		"no family":                  {[]string{"run", "--key", "k", "--", "true"}, 64},
@@ -60,7 +61,7 @@ func TestExitCodes(t *testing.T) {
 			t.Errorf("%s: exit code %d, want %d; standard error: %s", about, x.code(), c.code, x.stderr.String())
 		}
 	}
-	s.run("--wait", "50ms", "--", "true").ends(75, "mutex "+s.name+"/k was not free in time", "the program did not run", "leasehold show --mutex "+s.name+" --key k")
+	s.run("--wait", "300ms", "--", "true").ends(75, "mutex "+s.name+"/k was not free in time", "the program did not run", "leasehold show --mutex "+s.name+" --key k")
 	busy.signal(syscall.SIGTERM)
 	busy.ends(128 + 15)
 	for _, key := range []string{"a", "b", "c", "k"} {

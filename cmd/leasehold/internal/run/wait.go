@@ -133,7 +133,7 @@ func await(open func(context.Context) (*family, error), f *family, o Options, si
 			if sig != nil {
 				return nil, diedOf(sig)
 			}
-			return nil, failed(CodeUnreachable, fmt.Errorf("%w: Redis has not answered in time, and the program did not run; check its address (--redis, $REDIS_URL) and the network", leasehold.ErrUnavailable))
+			return nil, failed(CodeUnreachable, errSilent)
 		}
 	}
 }
@@ -159,6 +159,8 @@ func take(ctx context.Context, f *family, o Options) (*held, error) {
 	return l, nil
 }
 
+var errSilent = fmt.Errorf("%w: Redis has not answered in time, and the program did not run; check its address (--redis, $REDIS_URL) and the network", leasehold.ErrUnavailable)
+
 // refused gives the reason why there is no lease its exit code.
 func refused(err error, o Options) error {
 	var known *Error
@@ -167,7 +169,7 @@ func refused(err error, o Options) error {
 		return err
 	case errors.Is(err, leasehold.ErrLost):
 		return failed(CodeLost, err)
-	case errors.Is(err, leasehold.ErrBusy), errors.Is(err, leasehold.ErrQueueFull), errors.Is(err, errWaitOver), errors.Is(err, context.Canceled):
+	case errors.Is(err, leasehold.ErrBusy), errors.Is(err, leasehold.ErrQueueFull), errors.Is(err, errWaitOver):
 		why, kind := err.Error(), "mutex"
 		var busy *leasehold.BusyError
 		if errors.As(err, &busy) {
@@ -178,6 +180,8 @@ func refused(err error, o Options) error {
 		}
 		return failed(CodeConflict, fmt.Errorf("%s %s/%s was not free in time, and the program did not run: %s; leasehold show --%[1]s %[2]s --key %[3]s names its holder",
 			kind, o.Mutex+o.Semaphore, o.Key, why))
+	case errors.Is(err, context.Canceled): // the wait is over, and only Redis can say that another one has the lease
+		return failed(CodeUnreachable, errSilent)
 	case errors.Is(err, leasehold.ErrUnavailable):
 		return failed(CodeUnreachable, err)
 	}
