@@ -46,7 +46,7 @@ var outages = []mutation{
 		"if err := m.client.Reachable(context.Background(), l.a.res.FirstKey()); err != nil {", "if err := error(nil); err != nil {"),
 	cut("breaker: a release goes on in the background", "internal/lease/release.go", localPermitTests, "TestReleaseWhileRedisIsAway",
 		"\ta.step(&r, func(now life.Moment) life.Effect { return a.life.OnLeave(&r.Outcome, now) })\n",
-		"\ta.step(nil, func(moment) effect { a.state, a.told, a.heard = over, tellNoAnswer, &r; return 0 })\n"),
+		"\ta.step(nil, func(life.Moment) life.Effect { a.life.State, a.life.Told, a.heard = life.Over, life.TellNoAnswer, &r; return 0 })\n"),
 	cut("breaker: Inspect asks", "internal/permits/inspect.go", localPermitTests, "TestRedisIsAway",
 		"; err != nil {\n			return err\n", "; err != nil && false {\n			return err\n"),
 	cut("breaker: Inspect of a cached value asks", "singleflight/operate.go", cache, "TestRedisIsAway",
