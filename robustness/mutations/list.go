@@ -226,5 +226,5 @@ var client = []mutation{
 	cut("a sign of life keeps its key from living for ever", "luascripts/permits/ask.lua", scriptTests, "",
 		"  keep(alive, now + ALIVE) -- again, if the key did not exist before", ""),
 	cut("one ask for all waiters", "internal/lease/group.go", "./internal/lease", "TestOneAsk",
-		"n := min(len(rest), MaxAsk)", "n := min(len(rest), 1)"),
+		"n := min(len(rest), protocol.MaxAsk)", "n := min(len(rest), 1)"),
 }
