@@ -39,7 +39,7 @@ func TestLeadersFollowEachOther(t *testing.T) {
 		twoCtx, twoCancel := context.WithCancel(f.Context())
 		twoEnded := lead(twoCtx, second, two)
 		redistest.Eventually(f, "the second to stand", func() bool { return f.Queued("leader") == 1 })
-		time.Sleep(300 * time.Millisecond)  // longer than MaxWait, which does not apply
+		time.Sleep(500 * time.Millisecond)  // longer than MaxWait and two pauses, which do not apply
 		if n := wire.Sent("enter"); n > 2 { // the second carries the script's text
 			f.Errorf("the second has stood %d times", n)
 		}
