@@ -21,6 +21,8 @@ const (
 	askFirst = 100 * time.Microsecond
 	// asksAtOnce bounds the calls under way that ask for the readers of one call.
 	asksAtOnce = 8
+	// listensOn is the longest time for which a writer goes on listening after it has waited.
+	listensOn = 5 * time.Second
 )
 
 // A Writer is the side of a handle that invalidates: it waits until no reader can serve an old
@@ -174,9 +176,9 @@ func (w *Writer) Await(all []*Told, stop, closing <-chan struct{}) bool {
 	open := w.begin(g, all)
 	pause := tellAgain
 	loud := time.Now().Add(tellAgain) // from when on readers are told, and not only asked for
+	defer w.unwatchLater(open)
 	for _, t := range open {
 		since := w.line.inbox.Watch(t.near)
-		defer w.line.inbox.Unwatch(t.near)
 		if since.IsZero() {
 			pause = max(askFirst, t.took/4)
 		} else if since.After(t.sent) {
@@ -217,6 +219,24 @@ func (w *Writer) Await(all []*Told, stop, closing <-chan struct{}) bool {
 		}
 		over.Stop()
 	}
+}
+
+// unwatchLater ends the watches of calls. What is read so much that it has copies, and changes,
+// often changes again soon, and to connect takes longer than the readers take.
+func (w *Writer) unwatchLater(all []*Told) {
+	later := time.Duration(0)
+	if c := w.line.cache; c != nil {
+		later = min(c.cfg.For/2, listensOn)
+	}
+	watched := make([]string, len(all))
+	for i, t := range all {
+		watched[i] = t.near
+	}
+	time.AfterFunc(later, func() {
+		for _, near := range watched {
+			w.line.inbox.Unwatch(near)
+		}
+	})
 }
 
 // begin makes g the one that waits for calls.

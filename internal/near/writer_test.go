@@ -1,6 +1,7 @@
 package near
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +16,31 @@ type openInbox struct{}
 func (openInbox) Watch(string) time.Time { return time.Unix(1, 0) }
 func (openInbox) Unwatch(string)         {}
 func (openInbox) Close()                 {}
+
+// countingInbox is an openInbox that counts the keys that are watched.
+type countingInbox struct {
+	openInbox
+	watched atomic.Int32
+}
+
+func (b *countingInbox) Watch(key string) time.Time { b.watched.Add(1); return b.openInbox.Watch(key) }
+func (b *countingInbox) Unwatch(string)             { b.watched.Add(-1) }
+
+// A writer that has waited listens on for half of NearFor.
+func TestWriterListensOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inbox := &countingInbox{}
+		w := newTestWriter()
+		w.line.inbox, w.line.cache = inbox, &Cache{cfg: Config{For: time.Second}}
+		told := w.Begin()
+		w.Replied(told, "k", time.Now(), listed("a"))
+		await(t, w, told)
+		time.Sleep(499 * time.Millisecond)
+		redistest.Expect(t, inbox.watched.Load(), 1, "%d keys are watched before half of NearFor is over")
+		time.Sleep(2 * time.Millisecond)
+		redistest.Expect(t, inbox.watched.Load(), 0, "%d keys are watched after it")
+	})
+}
 
 func newTestWriter() *Writer {
 	l := &Line{handle: "writer", inbox: openInbox{}}
