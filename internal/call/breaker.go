@@ -296,5 +296,5 @@ func (b *breaker) probe(key string) {
 		defer b.mu.Unlock()
 		b.probes--
 	}()
-	_, _ = b.link.Get(b.link.Brief(), key)
+	_, _ = b.link.read(b.link.Brief(), key)
 }

@@ -54,6 +54,8 @@ type link struct {
 	breakers    sync.Map                  // *breaker by the name of its server, but for onlyBreaker
 	troubles    atomic.Int32              // how many breakers an answer would change
 	queues      sync.Map                  // *serverQueue by its Way, but for only
+	onlyReads   reads                     // the look-ups of a single server
+	reads       sync.Map                  // *reads by the name of its server, but for onlyReads
 	least       leastReads                // see countSendings
 	sharedCtx   atomic.Pointer[sharedCtx] // see Client.bounded
 	checked     atomic.Bool               // the server's version is known to be supported

@@ -29,9 +29,27 @@ func (c *link) WithBound(ctx context.Context) (context.Context, context.CancelFu
 var ErrSlow = fmt.Errorf("no answer within %v", Bound)
 
 // Get reads a string. The error redis.Nil says that there is none. ctx must come from
-// WithBound. It bounds the wait for a connection and go-redis's retries. A read that is under
-// way is bounded by the client's ReadTimeout.
+// WithBound. It bounds the wait for a connection, or for a round trip that is shared with other
+// callers, and go-redis's retries. A read that is under way is bounded by the client's
+// ReadTimeout.
 func (c *link) Get(ctx context.Context, key string) (text string, err error) {
+	if c.caches { // most replies come from memory, and only if a command is sent by itself
+		return c.read(ctx, key)
+	}
+	r := c.readsOf(c.Node(key))
+	most := maxReads
+	if c.connections > 0 {
+		most = min(most, c.connections)
+	}
+	if one := r.join(key, most); one != nil {
+		return one.wait(ctx)
+	}
+	defer r.ended(c)
+	return c.read(ctx, key)
+}
+
+// read is Get in a round trip of its own, and at once.
+func (c *link) read(ctx context.Context, key string) (text string, err error) {
 	began := time.Now()
 	if c.boundsReads {
 		text, err = c.get(ctx, key)

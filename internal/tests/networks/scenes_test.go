@@ -24,6 +24,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/mutex"
+	"github.com/leasehold-go/leasehold/singleflight"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
@@ -334,6 +335,31 @@ func TestCrowdOverALongRoundTrip(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A crowd that comes at once for values of a cache, which have to be loaded first.
+func TestCrowdOnACacheOverALongRoundTrip(t *testing.T) {
+	eachSite(t, 100*time.Millisecond, true, func(s *site) {
+		g, err := singleflight.New[string](s.far(), singleflight.Config[string]{Name: "net", TTL: time.Minute})
+		redistest.CheckNow(s, err == nil, "New: %v", err)
+		s.Cleanup(func() { _ = g.Close(context.Background()) })
+		callers := either(20000, 3000)
+		began := time.Now()
+		var failed failures
+		var group sync.WaitGroup
+		for i := range callers {
+			key := fmt.Sprint("key", i%200)
+			group.Go(func() {
+				r, err := g.Fetch(s.Context(), key, func(context.Context) (string, error) { return "value of " + key, nil })
+				if failed.add(err); err == nil && r.Value != "value of "+key {
+					failed.add(fmt.Errorf("%s has the value %q", key, r.Value))
+				}
+			})
+		}
+		group.Wait()
+		failed.report(s, "Fetch")
+		s.Logf("%d calls took %v", callers, time.Since(began).Round(time.Millisecond))
+	})
 }
 
 // A link of 10 Mbit/s, on which callers take and give back as fast as they can: their pipelines

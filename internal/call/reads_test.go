@@ -1,0 +1,133 @@
+package call
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
+)
+
+// getHook holds up each GET that is sent by itself until the gate opens, and notes the size of
+// each pipeline.
+type getHook struct {
+	ourHook
+	gate      chan struct{}
+	pipelined func(n int)
+}
+
+func (h *getHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "get" {
+			<-h.gate
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (h *getHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if cmds[0].Name() == "get" {
+			h.pipelined(len(cmds))
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// A crowd of look-ups shares round trips, one read for each key. If a hook ends the goroutine of
+// a shared round trip, its callers get an error, and the next callers are served.
+func TestCrowdOfLookUpsSharesRoundTrips(t *testing.T) {
+	for _, ends := range []bool{false, true} {
+		t.Run(fmt.Sprint("ends=", ends), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				_, newClient := redistest.Bubble(t)
+				rdb := newClient(func(o *redis.Options) { o.PoolSize = 2 * maxReads })
+				c := newReady(t, rdb)
+				for i := range 3 {
+					redistest.CheckNow(t, rdb.Set(t.Context(), fmt.Sprint("k", i), i, 0).Err() == nil, "SET failed")
+				}
+				var mu sync.Mutex
+				var sizes []int
+				h := &getHook{gate: make(chan struct{})}
+				h.pipelined = func(n int) {
+					mu.Lock()
+					sizes = append(sizes, n)
+					mu.Unlock()
+					if ends {
+						runtime.Goexit()
+					}
+				}
+				rdb.AddHook(h)
+				var callers sync.WaitGroup
+				failed := 0
+				get := func(i int) {
+					callers.Go(func() {
+						ctx, cancel := c.WithBound(context.Background())
+						defer cancel()
+						text, err := c.Get(ctx, fmt.Sprint("k", i%3))
+						mu.Lock()
+						defer mu.Unlock()
+						if err != nil {
+							failed++
+						} else if text != fmt.Sprint(i%3) {
+							t.Errorf("k%d is %q", i%3, text)
+						}
+					})
+				}
+				for i := range maxReads {
+					get(i)
+				}
+				synctest.Wait()
+				for i := range 100 {
+					get(i)
+				}
+				synctest.Wait()
+				close(h.gate)
+				callers.Wait()
+				redistest.Expect(t, fmt.Sprint(sizes), "[3]", "the shared round trips have %v keys; want one with three")
+				want := 0
+				if ends {
+					want = 100
+				}
+				redistest.Expect(t, failed, want, "%d look-ups failed")
+				for i := range 2 * maxReads {
+					get(i)
+					callers.Wait()
+				}
+				redistest.Expect(t, c.onlyReads.trips, 0, "%d round trips are left")
+			})
+		})
+	}
+}
+
+// A look-up that waits for a round trip ends with its ctx, and within the bound.
+func TestLookUpInALineEndsInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, newClient := redistest.Bubble(t)
+		rdb := newClient()
+		c := newReady(t, rdb)
+		c.onlyReads.trips = maxReads
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		time.AfterFunc(time.Second, cancel)
+		for ctx, want := range map[context.Context]struct {
+			err error
+			d   time.Duration
+		}{ctx: {context.Canceled, time.Second}, context.Background(): {context.DeadlineExceeded, Bound}} {
+			bounded, cancel := c.WithBound(ctx)
+			began := time.Now()
+			_, err := c.Get(bounded, "k")
+			if took := time.Since(began); !errors.Is(err, want.err) || took > want.d {
+				t.Errorf("a look-up ended with %v after %v; want %v within %v", err, took, want.err, want.d)
+			}
+			cancel()
+		}
+	})
+}
