@@ -219,10 +219,10 @@ func TestEvery(t *testing.T) {
 }
 
 func TestConfigNamesEveryBadField(t *testing.T) {
-	_, err := gocronlock.Task(nil, "", gocronlock.Config{Keep: 1, Wait: -1}, nil)
+	_, err := gocronlock.Task(nil, "", gocronlock.Config{Keep: 1, Wait: -1, MinHold: 1}, nil)
 	redistest.WantErr(t, err, leasehold.ErrInvalid)
-	redistest.WantText(t, err, "gocronlock", "m is nil", "name has 0 bytes", "Slot is nil", "Keep is 1ns; want at least 1s", "Wait is -1ns", "fn is nil")
-	_, err = gocronlock.Locker(nil, gocronlock.LockerConfig{})
+	redistest.WantText(t, err, "gocronlock", "m is nil", "name has 0 bytes", "Slot is nil", "Keep is 1ns; want at least 1s", "Wait is -1ns", "MinHold is 1ns", "fn is nil")
+	_, err = gocronlock.Locker(nil, gocronlock.Config{Wait: 1})
 	redistest.WantErr(t, err, leasehold.ErrInvalid)
-	redistest.WantText(t, err, "gocronlock", "m is nil", "MinHold is 0s; want at least 1ms")
+	redistest.WantText(t, err, "gocronlock", "m is nil", "MinHold is 0s; want at least 1ms", "Wait or Now is set")
 }

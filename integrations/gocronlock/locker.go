@@ -13,15 +13,6 @@ import (
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
-// LockerConfig configures a Locker.
-type LockerConfig struct {
-	// MinHold is how long a lock is held at least, also if the job ends sooner. It must be
-	// longer than the time by which the hosts' clocks can differ, or a short job runs on
-	// several hosts, one after the other, and shorter than the time between two ticks, or ticks
-	// are skipped. It is required, and at least 1 ms.
-	MinHold time.Duration
-}
-
 // Locker returns a locker for gocron.WithDistributedLocker or WithDistributedJobLocker. A tick
 // is skipped where another process runs the job: a locker that waited would run it again.
 //
@@ -30,14 +21,18 @@ type LockerConfig struct {
 // without one, gocron uses the name of the function, such as "main.work", and all jobs of that
 // function would share a lock. Lock refuses such a name with leasehold.ErrInvalid.
 //
-// Its error matches leasehold.ErrInvalid and names every bad field. A run costs two round trips.
-func Locker(m *mutex.Mutex, cfg LockerConfig) (gocron.Locker, error) {
+// cfg has MinHold alone. Locker's error matches leasehold.ErrInvalid and names every bad field. A
+// run costs two round trips.
+func Locker(m *mutex.Mutex, cfg Config) (gocron.Locker, error) {
 	var problems []error
 	if m == nil {
 		problems = append(problems, keys.Bad("m", "is nil; want a mutex of mutex.New"))
 	}
 	if cfg.MinHold < time.Millisecond {
 		problems = append(problems, keys.Bad("MinHold", "is %v; want at least 1ms", cfg.MinHold))
+	}
+	if cfg.Slot != nil || cfg.Keep != 0 || cfg.Wait != 0 || cfg.Now != nil {
+		problems = append(problems, keys.Bad("Slot, Keep, Wait or Now", "is set; a Locker has none"))
 	}
 	if err := errors.Join(problems...); err != nil {
 		return nil, fmt.Errorf("leasehold: gocronlock: bad configuration: %w", err)

@@ -21,7 +21,7 @@ func TestMinHold(t *testing.T) {
 	slot := gocronlock.Every(period)
 	for _, shift := range []time.Duration{0, 200 * time.Millisecond, -150 * time.Millisecond} {
 		clock := newClock(shift)
-		l := redistest.Must(gocronlock.Locker(newMutex(t, rdb, family), gocronlock.LockerConfig{MinHold: 600 * time.Millisecond}))(t)
+		l := redistest.Must(gocronlock.Locker(newMutex(t, rdb, family), gocronlock.Config{MinHold: 600 * time.Millisecond}))(t)
 		startJob(t, clock, period, gocron.NewTask(func() { all.add(slot(clock.Now())) }),
 			gocron.WithName("job"), gocron.WithDistributedJobLocker(l))
 	}
@@ -34,7 +34,7 @@ func TestLockerDoesNotWait(t *testing.T) {
 		rdb, family := target.Client(t), redistest.Name(t)
 		lockers := make([]gocron.Locker, 2)
 		for i := range lockers {
-			l := redistest.Must(gocronlock.Locker(newMutex(t, rdb, family), gocronlock.LockerConfig{MinHold: time.Millisecond}))(t)
+			l := redistest.Must(gocronlock.Locker(newMutex(t, rdb, family), gocronlock.Config{MinHold: time.Millisecond}))(t)
 			lockers[i] = l
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), redistest.Soon)
@@ -59,7 +59,7 @@ func work() {}
 
 // gocron names a job without a name after its function, and so two jobs alike.
 func TestUnnamedJobIsRefused(t *testing.T) {
-	l := redistest.Must(gocronlock.Locker(newMutex(t, miniClient(t), redistest.Name(t)), gocronlock.LockerConfig{MinHold: time.Millisecond}))(t)
+	l := redistest.Must(gocronlock.Locker(newMutex(t, miniClient(t), redistest.Name(t)), gocronlock.Config{MinHold: time.Millisecond}))(t)
 	for _, fn := range []any{work, func() {}, (&ticks{}).check} {
 		errs := make(chan error, 10)
 		var params []any

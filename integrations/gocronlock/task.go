@@ -24,7 +24,7 @@ import (
 // DefaultKeep is the Keep of a Config that has none.
 const DefaultKeep = time.Hour
 
-// Config configures a Task.
+// Config configures a Task or a Locker. MinHold is of a Locker, all else of a Task.
 type Config struct {
 	// Slot returns the name of the tick for which the job runs at the time now, by the clock of
 	// this host: the same on all hosts, 1 to 512 bytes. Every makes one for a regular job. It
@@ -42,6 +42,12 @@ type Config struct {
 
 	// Now is the clock of the scheduler, for one that has a gocron.WithClock. nil: time.Now.
 	Now func() time.Time
+
+	// MinHold is how long a Locker's lock is held at least, also if the job ends sooner. It must
+	// be longer than the time by which the hosts' clocks can differ, or a short job runs on
+	// several hosts, one after the other, and shorter than the time between two ticks, or ticks
+	// are skipped. A Locker requires it, at least 1 ms. A Task refuses it.
+	MinHold time.Duration
 }
 
 // Every returns a Slot for a job that runs at each multiple of period, counted as time.Truncate
@@ -135,6 +141,9 @@ func (c *Config) check(m *mutex.Mutex, name string, noFunction bool) error {
 	}
 	if c.Wait < 0 {
 		problems = append(problems, keys.Bad("Wait", "is %v; want 0 (no wait) or more", c.Wait))
+	}
+	if c.MinHold != 0 {
+		problems = append(problems, keys.Bad("MinHold", "is %v; want 0, since it is of a Locker", c.MinHold))
 	}
 	if noFunction {
 		problems = append(problems, keys.Bad("fn", "is nil; want a function"))
