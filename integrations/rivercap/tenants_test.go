@@ -36,7 +36,7 @@ func TestManyJobsOfOneTenant(t *testing.T) {
 
 	var mu sync.Mutex
 	var late []time.Duration // of the other tenants' jobs
-	var running, most, done atomic.Int64
+	var running, most, done, worked atomic.Int64
 	all := make(chan struct{})
 	var clients []*river.Client[pgxTx]
 	for range 2 { // each like a process of its own
@@ -52,7 +52,11 @@ func TestManyJobsOfOneTenant(t *testing.T) {
 				late = append(late, time.Since(j.CreatedAt))
 				mu.Unlock()
 			}
+			began := time.Now()
 			<-time.After(work)
+			if j.Args.Tenant == tenant {
+				worked.Add(int64(time.Since(began)))
+			}
 			if done.Add(1) == jobs+others {
 				close(all)
 			}
@@ -83,8 +87,9 @@ func TestManyJobsOfOneTenant(t *testing.T) {
 	var snoozes, attempts int
 	redistest.WantErr(t, pool.QueryRow(t.Context(), `SELECT coalesce(sum((metadata->>'snoozes')::int), 0), max(attempt) FROM river_job`).Scan(&snoozes, &attempts))
 	slices.Sort(late)
-	t.Logf("%v, ideal %v; %d snoozes; the others: p50 %v, longest %v", took, ideal, snoozes, late[len(late)/2], late[len(late)-1])
-	redistest.Check(t, took <= ideal*3/2, "it took %v; want at most 1.5 × %v", took, ideal)
+	least := time.Duration(worked.Load()) / limit // a busy machine makes jobs longer
+	t.Logf("%v, at least %v; %d snoozes; the others: p50 %v, longest %v", took, least, snoozes, late[len(late)/2], late[len(late)-1])
+	redistest.Check(t, took <= least*3/2, "it took %v; want at most 1.5 × %v", took, least)
 	redistest.Check(t, snoozes <= 4000, "%d snoozes; want at most 4,000", snoozes)
 	if p50 := late[len(late)/2]; p50 > 500*time.Millisecond {
 		t.Errorf("half of the other tenants' jobs waited for more than %v; want at most 0.5 s", p50)
