@@ -41,10 +41,11 @@ func (c *link) Get(ctx context.Context, key string) (text string, err error) {
 	if c.connections > 0 {
 		most = min(most, c.connections)
 	}
-	if one := r.join(key, most); one != nil {
-		return one.wait(ctx)
+	one, hung := r.join(key, most)
+	if one != nil {
+		return r.wait(ctx, c, one)
 	}
-	defer r.ended(c)
+	defer r.ended(c, hung)
 	return c.read(ctx, key)
 }
 

@@ -17,12 +17,17 @@ const (
 	leastShared = 16
 	mostShared  = 1000
 	sharedBytes = 1 << 20
+	// hungReads is after how long without a round trip that ends all of them count as hung: a
+	// hook of the client may never return. Look-ups that wait then go on without them.
+	hungReads = time.Second
 )
 
 // reads are the look-ups of one server.
 type reads struct {
 	mu      sync.Mutex
-	trips   int // round trips under way
+	trips   int       // round trips under way
+	hung    int       // how often all of them were given up
+	moved   time.Time // when one last began or ended
 	line    []*read
 	byKey   map[string]*read // those of line
 	largest int              // bytes of a value
@@ -48,13 +53,14 @@ func (c *link) readsOf(node string) *reads {
 }
 
 // join returns the look-up to wait for, or nil if the caller is to send one itself, which must be
-// followed by ended.
-func (r *reads) join(key string, most int) *read {
+// followed by ended with the same number.
+func (r *reads) join(key string, most int) (_ *read, hung int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.trips < most {
 		r.trips++
-		return nil
+		r.moved = time.Now()
+		return nil, r.hung
 	}
 	one := r.byKey[key]
 	if one == nil {
@@ -64,18 +70,39 @@ func (r *reads) join(key string, most int) *read {
 		}
 		r.byKey[key], r.line = one, append(r.line, one)
 	}
-	return one
+	return one, r.hung
 }
 
-// ended ends a round trip. The next one begins, if anybody waits for it, on a goroutine of its
-// own: a hook may have ended this one.
-func (r *reads) ended(c *link) {
+// ended ends a round trip that was not given up. The next one begins, if anybody waits for it.
+func (r *reads) ended(c *link, hung int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.line) == 0 {
+	if hung != r.hung {
+		return
+	}
+	if r.moved = time.Now(); len(r.line) == 0 {
 		r.trips--
 		return
 	}
+	r.begin(c)
+}
+
+// relieve gives all round trips up if none has ended for long and one still waits.
+func (r *reads) relieve(c *link, one *read) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	if r.byKey[one.key] != one || now.Sub(r.moved) < hungReads {
+		return
+	}
+	r.hung++
+	r.trips, r.moved = 1, now
+	r.begin(c)
+}
+
+// begin begins a round trip with those that wait, on a goroutine of its own: a hook may have
+// ended the caller's. Called with the lock.
+func (r *reads) begin(c *link) {
 	n := min(len(r.line), max(leastShared, min(mostShared, sharedBytes/max(1, r.largest))))
 	some := r.line[:n:n]
 	if r.line = r.line[n:]; len(r.line) == 0 {
@@ -84,8 +111,9 @@ func (r *reads) ended(c *link) {
 	for _, one := range some {
 		delete(r.byKey, one.key)
 	}
+	hung := r.hung
 	go func() {
-		defer r.ended(c)
+		defer r.ended(c, hung)
 		r.share(c, some)
 	}()
 }
@@ -116,22 +144,28 @@ func (r *reads) share(c *link, some []*read) {
 }
 
 // wait waits for the outcome, until ctx ends, which must come from WithBound.
-func (one *read) wait(ctx context.Context) (string, error) {
+func (r *reads) wait(ctx context.Context, c *link, one *read) (string, error) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
 		deadline = time.Now().Add(Bound)
 	}
 	late := time.NewTimer(time.Until(deadline))
 	defer late.Stop()
-	select {
-	case <-one.done:
-		return one.found.Text, one.found.Err
-	case <-ctx.Done():
-		if err := ctx.Err(); err != nil {
-			return "", err
+	hung := time.NewTicker(hungReads)
+	defer hung.Stop()
+	for {
+		select {
+		case <-one.done:
+			return one.found.Text, one.found.Err
+		case <-hung.C:
+			r.relieve(c, one)
+		case <-ctx.Done():
+			if err := ctx.Err(); err != nil {
+				return "", err
+			}
+			return "", errNoAnswer // a ctx that breaks its contract
+		case <-late.C:
+			return "", context.DeadlineExceeded
 		}
-		return "", errNoAnswer // a ctx that breaks its contract
-	case <-late.C:
-		return "", context.DeadlineExceeded
 	}
 }

@@ -101,10 +101,41 @@ func TestCrowdOfLookUpsSharesRoundTrips(t *testing.T) {
 					get(i)
 					callers.Wait()
 				}
+				synctest.Wait()
 				redistest.Expect(t, c.onlyReads.trips, 0, "%d round trips are left")
 			})
 		})
 	}
+}
+
+// Round trips that hang, as hooks may make them, hold up no look-up for long.
+func TestHungLookUpsHoldUpNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, newClient := redistest.Bubble(t)
+		rdb := newClient(func(o *redis.Options) { o.PoolSize = 2 * maxReads })
+		c := newReady(t, rdb)
+		h := &getHook{gate: make(chan struct{}), pipelined: func(int) {}}
+		rdb.AddHook(h)
+		get := func() error {
+			ctx, cancel := c.WithBound(context.Background())
+			defer cancel()
+			_, err := c.Get(ctx, "k")
+			return err
+		}
+		var hung sync.WaitGroup
+		for range maxReads {
+			hung.Go(func() { _ = get() })
+		}
+		synctest.Wait()
+		began := time.Now()
+		redistest.WantErr(t, get(), redis.Nil)
+		redistest.Expect(t, time.Since(began), hungReads, "a look-up beside those that hang took %v")
+		synctest.Wait() // until the shared round trip has given its place back
+		redistest.Expect(t, c.onlyReads.trips, 0, "%d round trips still count")
+		close(h.gate)
+		hung.Wait()
+		redistest.Expect(t, c.onlyReads.trips, 0, "%d round trips are left")
+	})
 }
 
 // A look-up that waits for a round trip ends with its ctx, and within the bound.
@@ -113,14 +144,23 @@ func TestLookUpInALineEndsInTime(t *testing.T) {
 		_, newClient := redistest.Bubble(t)
 		rdb := newClient()
 		c := newReady(t, rdb)
-		c.onlyReads.trips = maxReads
+		h := &getHook{gate: make(chan struct{})}
+		h.pipelined = func(int) { <-h.gate }
+		rdb.AddHook(h)
+		defer func() {
+			close(h.gate)
+			synctest.Wait()
+		}()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		time.AfterFunc(time.Second, cancel)
+		time.AfterFunc(hungReads/2, cancel)
 		for ctx, want := range map[context.Context]struct {
 			err error
 			d   time.Duration
-		}{ctx: {context.Canceled, time.Second}, context.Background(): {context.DeadlineExceeded, Bound}} {
+		}{ctx: {context.Canceled, hungReads / 2}, context.Background(): {context.DeadlineExceeded, Bound}} {
+			c.onlyReads.mu.Lock()
+			c.onlyReads.trips = maxReads
+			c.onlyReads.mu.Unlock()
 			bounded, cancel := c.WithBound(ctx)
 			began := time.Now()
 			_, err := c.Get(bounded, "k")
