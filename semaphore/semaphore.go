@@ -58,7 +58,7 @@ func New(rdb redis.UniversalClient, cfg Config) (*Semaphore, error) {
 //
 // Other errors are leasehold.ErrBusy when MaxWait is over, ErrQueueFull, ErrClosed, a
 // *leasehold.RevokedError if the request was revoked, ErrInvalid for a bad key, a bad result of
-// LimitFor or ShareFor, or a ctx from leases of key beside which the limit has no room, and
+// LimitFor or ShareFor, or a ctx from leases beside which the limit or total has no room, and
 // leasehold.ErrUnavailable if Redis refused, too few of Config.Replicas confirmed, or Redis did
 // not answer. The last takes about 6 s plus the client's ReadTimeout (5 s by default; 8 s if the
 // client has none), and up to 8 s more for a handle's first call; a queued request keeps its

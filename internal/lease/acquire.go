@@ -199,20 +199,26 @@ func (c *caller) run(into *Lease) (isQueued bool, answer any, err error) {
 // mayWait returns an error if the caller, which is queued, would wait for itself: it needs
 // permits that are given back only after it has returned.
 func (c *caller) mayWait() error {
-	m, at, above := c.m, c.at, 0
-	if at.Turns == nil || at.Own {
-		above = nested.Permits(c.ctx, m, at.Key)
+	m, at := c.m, c.at
+	if at.Turns != nil && !at.Own {
+		return nil
 	}
-	if above == 0 {
+	ofKey, ofAll := nested.Permits(c.ctx, m, at.Key), nested.Permits(c.ctx, m, "")
+	if ofKey == 0 && ofAll == 0 {
 		return nil
 	}
 	m.mu.Lock()
 	state := at.seen()
 	m.mu.Unlock()
-	if state == nil || above+at.Permits <= state.Limit {
-		return nil
+	const text = "ctx descends from a lease of this %s, for which the call would wait: it asks for %d, that lease holds %d, and the %s is %d"
+	switch {
+	case state == nil:
+	case ofKey > 0 && ofKey+at.Permits > state.Limit:
+		return c.fail(keys.Invalid(text, "key", at.Permits, ofKey, "limit", state.Limit))
+	case state.Total > 0 && ofAll+at.Permits > state.Total:
+		return c.fail(keys.Invalid(text, "family", at.Permits, ofAll, "total", state.Total))
 	}
-	return c.fail(keys.Invalid("ctx descends from a lease of this key, for which the call would wait: it asks for %d, that lease holds %d, and the limit is %d", at.Permits, above, state.Limit))
+	return nil
 }
 
 func (c *caller) onWait() {

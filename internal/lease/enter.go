@@ -63,8 +63,17 @@ func (c *caller) send() event {
 	}
 	e := c.prepare(us)
 	if c.ctx.Done() == nil && c.maxWait == nil && at.Seat == nil {
-		ints, err := m.client.Do(c.ctx, e.call) // nothing can end the call early, so save the switch to another goroutine
-		e.onDone(ints, err)
+		// Nothing can end the call early, so save the switch to another goroutine. If a hook ends
+		// this one, nobody takes what the call may get.
+		ints, err := []int64(nil), errNoAnswer
+		returned := false
+		defer func() {
+			if e.onDone(ints, err); !returned {
+				c.leave()
+			}
+		}()
+		ints, err = m.client.Do(c.ctx, e.call)
+		returned = true
 		return answered
 	}
 	c.enter = e

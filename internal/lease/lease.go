@@ -166,7 +166,7 @@ func Above(ctx context.Context) *Lease {
 // PermitsOf implements [nested.Hold].
 func (l *Lease) PermitsOf(handle any, key string) int {
 	m := l.a.m
-	if handle != any(m) || l.a.Key != key {
+	if handle != any(m) || key != "" && l.a.Key != key {
 		return 0
 	}
 	m.mu.Lock()

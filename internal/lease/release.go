@@ -44,8 +44,11 @@ func (l *Lease) release(op string, mark func()) error {
 		l.a.m.mu.Lock()
 		c := l.a.leaveCall()
 		l.a.m.mu.Unlock()
-		ints, err := l.send(c)
-		l.a.onLeft(c, ints, err)
+		ints, err := []int64(nil), errNoAnswer // stays if a hook ends the goroutine
+		func() {
+			defer func() { l.a.onLeft(c, ints, err) }()
+			ints, err = l.send(c)
+		}()
 	}
 	return l.a.awaitLeave(op)
 }

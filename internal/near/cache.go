@@ -42,6 +42,7 @@ type Cache struct {
 	watches map[string]*watch // by Line.watched
 	paused  map[string]int64  // until when no key of a server is registered, by server
 	loose   map[string]int64  // registrations without a copy, and when they are over
+	sweepAt int64             // when those that are over are looked for
 	acks    map[string]*acks  // acknowledgements to be sent, by server
 	closed  bool
 	reading sync.WaitGroup // near reads under way
@@ -131,7 +132,7 @@ func (c *Cache) Seen(k Key, head string, size int) {
 	s := c.slots[k.Name]
 	if s != nil {
 		if s.copy != nil && s.copy.head != head {
-			c.copies.remove(s.copy)
+			c.remove(s.copy)
 		}
 		if r := s.reading; r != nil && (head == "" || r.seen != "" && r.seen != head) {
 			r.seen = several
@@ -176,13 +177,20 @@ func (c *Cache) Drop(of *Copy) {
 // again. Called with the lock.
 func (c *Cache) outdate(s *slot) {
 	if s.copy != nil {
-		c.copies.remove(s.copy)
+		c.remove(s.copy)
 	}
 	if s.reading != nil {
 		s.reading.outdated = true
 	}
 	c.door.forget(c.copies.hash(s.Name))
 	c.tidy(s)
+}
+
+// remove takes a copy out. Its registration lasts until an invalidation or Close takes it back.
+// Called with the lock.
+func (c *Cache) remove(of *Copy) {
+	c.noteLoose(of.slot.near, of.lease)
+	c.copies.remove(of)
 }
 
 // tidy forgets a slot that holds nothing. Called with the lock.

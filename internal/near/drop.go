@@ -57,11 +57,7 @@ func (c *Cache) acknowledge(node string, q *acks) {
 		for _, drops := range byHandle {
 			calls = append(calls, c.leaves(drops)...)
 		}
-		if len(calls) == 1 { // on this goroutine, which is quicker
-			_, _ = c.client.Do(context.Background(), calls[0])
-		} else {
-			c.client.Send(context.Background(), calls)
-		}
+		c.client.Send(context.Background(), calls) // not on this goroutine, which a hook may end
 	}
 }
 
@@ -127,14 +123,14 @@ func (c *Cache) takeBack() {
 			byNode[node] = append(byNode[node], near)
 		}
 	}
+	for near, until := range c.loose {
+		add(near, until)
+	}
 	for _, s := range c.slots {
 		if s.copy != nil {
 			add(s.near, s.copy.lease)
 		}
 		c.outdate(s)
-	}
-	for near, until := range c.loose {
-		add(near, until)
 	}
 	clear(c.loose)
 	c.mu.Unlock()

@@ -2,6 +2,7 @@ package near
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	"github.com/leasehold-go/leasehold/internal/call"
@@ -15,8 +16,10 @@ const (
 	drift = 40
 	// renewAfter is the part of NearFor after which a hit renews the read lease, in quarters.
 	renewAfter = 3
-	// mostLoose bounds how many registrations without a copy are remembered for Close.
+	// mostLoose bounds how many registrations without a copy are remembered for Close. Each may
+	// take perLoose bytes of the cache's memory.
 	mostLoose = 1024
+	perLoose  = 8 << 10
 )
 
 // register prepares a near read, unless one of the key is under way or there would be no point
@@ -106,7 +109,7 @@ func (c *Cache) onRead(r *reading, one *call.Call, v []int64, err error) {
 		c.noteLoose(s.near, lease)
 	case !reply.Found:
 		if s.copy != nil {
-			c.copies.remove(s.copy)
+			c.remove(s.copy)
 		}
 	case reply.Same:
 		if s.copy != nil && s.copy.head == r.known && (r.seen == "" || r.seen == r.known) {
@@ -141,15 +144,12 @@ func (c *Cache) pause(s *slot, now int64) {
 
 // noteLoose remembers, for Close, a registration without a copy. Called with the lock.
 func (c *Cache) noteLoose(near string, until int64) {
-	if len(c.loose) >= mostLoose {
-		now := c.now()
-		for name, over := range c.loose {
-			if now >= over {
-				delete(c.loose, name)
-			}
-		}
+	most := min(mostLoose, c.cfg.Bytes/perLoose)
+	if now := c.now(); len(c.loose) >= most && now >= c.sweepAt {
+		maps.DeleteFunc(c.loose, func(_ string, over int64) bool { return now >= over })
+		c.sweepAt = now + int64(c.cfg.For)/16
 	}
-	if len(c.loose) < mostLoose {
+	if len(c.loose) < most {
 		c.loose[near] = max(c.loose[near], until)
 	}
 }
@@ -161,7 +161,7 @@ func (c *Cache) keep(r *reading, reply loads.NearValue, sent time.Duration, leas
 	s, text := r.slot, reply.Text
 	head := envelope.Head(text)
 	if s.copy != nil && s.copy.head != head {
-		c.copies.remove(s.copy)
+		c.remove(s.copy)
 	}
 	env, err := envelope.Decode(text)
 	size := sizeOf(s.Key, len(text))
@@ -177,7 +177,10 @@ func (c *Cache) keep(r *reading, reply loads.NearValue, sent time.Duration, leas
 	age := max(0, time.Duration(reply.At-env.Published)*time.Microsecond)
 	made := &Copy{Env: env, slot: s, head: head, published: int64(sent - age), size: size}
 	c.extend(made, sent, lease)
-	c.copies.add(made, func(out *Copy) { c.tidy(out.slot) })
+	c.copies.add(made, func(out *Copy) {
+		c.noteLoose(out.slot.near, out.lease)
+		c.tidy(out.slot)
+	})
 	c.door.forget(c.copies.hash(s.Name))
 }
 

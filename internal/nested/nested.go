@@ -11,7 +11,8 @@ type holdKey struct{}
 type Hold struct {
 	context.Context // that of the acquiring call
 	By              interface {
-		// PermitsOf returns how many permits of the key of a handle it holds now.
+		// PermitsOf returns how many permits of the key of a handle it holds now. "": of any key
+		// of a family with a Total.
 		PermitsOf(handle any, key string) int
 	}
 }
@@ -32,8 +33,8 @@ func Above(ctx context.Context) any {
 	return nil
 }
 
-// Permits returns how many permits of the key of a handle ctx descends from. As long as the
-// caller waits under ctx, they are not given back.
+// Permits returns how many permits of the key of a handle ctx descends from; "": of all keys of
+// a family with a Total. As long as the caller waits under ctx, they are not given back.
 func Permits(ctx context.Context, handle any, key string) (permits int) {
 	for {
 		h, _ := ctx.Value(holdKey{}).(*Hold)

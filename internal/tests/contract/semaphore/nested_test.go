@@ -36,3 +36,27 @@ func TestPermitsTakenTwice(t *testing.T) {
 		}
 	})
 }
+
+// A caller that holds permits of a family may take those of other keys, but not more than the
+// total in force.
+func TestPermitsOfATotalTakenTwice(t *testing.T) {
+	some(t, func(f *fixture) {
+		s, _ := f.open(limit(3), total(3))
+		ctx, cancel := context.WithTimeout(f.Context(), 20*time.Second)
+		defer cancel()
+		nothing := func(context.Context) error { return nil }
+		redistest.NoError(f, s.DoN(ctx, "a", 2, func(two context.Context) error {
+			return s.Do(two, "b", func(three context.Context) error {
+				for _, key := range []string{"a", "b", "c"} {
+					err := s.Do(three, key, nothing)
+					redistest.WantErr(f, err, leasehold.ErrInvalid)
+					redistest.WantText(f, err, "that lease holds 3, and the total is 3")
+				}
+				redistest.NoError(f, s.SetTotal(f.Context(), 4))
+				redistest.NoError(f, s.Do(three, "c", nothing))
+				redistest.NoError(f, s.SetTotal(f.Context(), 0))
+				return nil
+			})
+		}))
+	})
+}

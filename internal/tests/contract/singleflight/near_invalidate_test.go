@@ -3,6 +3,7 @@ package singleflight
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -349,6 +350,27 @@ func TestNearOwnCopyGoesWithAFailedInvalidation(t *testing.T) {
 		redistest.WantErr(f, g.Put(f.Context(), "k", "new"), leasehold.ErrUnavailable)
 		if r := peek(f, g, "k"); r.Value != "new" {
 			f.Errorf("after a Put without an answer its own handle has %+v", r)
+		}
+	})
+}
+
+// A hook that ends the goroutine of an acknowledgement costs that one alone.
+func TestNearHookThatEndsAnAcknowledgement(t *testing.T) {
+	some(t, func(f *fixture) {
+		g, w := f.open(nearFor(hold))
+		writer, _ := f.open(nearFor(hold))
+		for n := range 3 {
+			put(f, writer, "k", fmt.Sprint(n))
+			warm(f, g, "k", fmt.Sprint(n))
+			var ended atomic.Bool
+			w.Fail(func(name string) error {
+				if n == 1 && name == "near leave" && !ended.Swap(true) {
+					runtime.Goexit()
+				}
+				return nil
+			})
+			took := invalidate(f, writer, "k") // the reader is told again
+			redistest.Check(f, took <= redistest.Soon, "invalidation %d took %v", n, took)
 		}
 	})
 }

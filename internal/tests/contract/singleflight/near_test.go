@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -193,6 +194,22 @@ func TestNearCloseTakesRegistrationsBack(t *testing.T) {
 		if took := invalidate(f, other, "0", "1", "2"); took > redistest.Soon {
 			f.Errorf("an invalidation took %v after the reader was closed", took)
 		}
+	})
+	t.Run("copies that are gone", func(t *testing.T) {
+		some(t, func(f *fixture) {
+			g, _ := f.open(nearFor(hold), func(c *singleflight.Config[string]) { c.NearBytes = 64 << 10 })
+			var keys []string
+			for i := range 6 { // of which few find room
+				keys = append(keys, fmt.Sprint(i))
+				put(f, g, keys[i], strings.Repeat("v", 12<<10))
+				warm(f, g, keys[i], strings.Repeat("v", 12<<10))
+			}
+			put(f, g, "5", "w") // drops the own copy
+			harness.Close(f, g)
+			for _, key := range keys {
+				redistest.Expect(f, f.readers(key), 0, "%d registrations after Close, of "+key)
+			}
+		})
 	})
 	t.Run("near read under way", func(t *testing.T) {
 		withProxy(t, func(f *fixture, p *redistest.Proxy) {

@@ -233,3 +233,49 @@ func TestHookThatEndsItsGoroutineCostsOneRoundTrip(t *testing.T) {
 		})
 	}
 }
+
+// A hook that ends the goroutine of Lock, Unlock or DoOnce, before or after the call, leaves nothing
+// behind: others get the lock long before its TTL is over.
+func TestHookThatEndsItsCallerLeavesNoLock(t *testing.T) {
+	for name, sends := range map[string]bool{"before the call": false, "after the call": true} {
+		t.Run(name, func(t *testing.T) {
+			srv := redistest.Shared(t, redistest.Newest(t))
+			redistest.NoLeaks(t)
+			s := newSite(t, srv.Client())
+			rdb := srv.Client()
+			h := &hook{}
+			h.process = func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+				if h.on.Store(false); sends {
+					_ = next(ctx, cmd)
+				}
+				runtime.Goexit()
+				return nil
+			}
+			rdb.AddHook(h)
+			m, other := s.handle(rdb, mutex.Config{}), s.handle(srv.Client(), mutex.Config{})
+			nothing := func(context.Context, uint64) error { return nil }
+			redistest.NoError(t, m.Do(t.Context(), s.Key, nothing))
+			ctx := context.Background() // it cannot end, so the calls are made on the caller's goroutine
+			for call, f := range map[string]func(){
+				"Lock":    func() { h.on.Store(true); _, _ = m.Lock(ctx, s.Key) },
+				"TryLock": func() { h.on.Store(true); _, _ = m.TryLock(ctx, s.Key) },
+				"Unlock":  func() { l := redistest.Must(m.Lock(ctx, s.Key))(t); h.on.Store(true); _ = l.Unlock() },
+				"DoOnce": func() {
+					_, _ = m.DoOnce(ctx, s.Key, "slot", time.Minute, func(context.Context, uint64) error { h.on.Store(true); return nil })
+				},
+			} {
+				ended := make(chan struct{})
+				go func() {
+					defer close(ended)
+					f()
+					t.Errorf("the goroutine of %s goes on", call)
+				}()
+				redistest.Get(t, "the end of "+call, ended)
+				soon, cancel := context.WithTimeout(t.Context(), redistest.Soon)
+				redistest.NoError(t, other.Do(soon, s.Key, nothing))
+				cancel()
+			}
+			harness.CloseWithin(t, redistest.Soon, m)
+		})
+	}
+}
