@@ -168,31 +168,43 @@ func (t *taking) tryAll(all []*taken, seats []*call.Seat) func() []answer {
 	return func() []answer { tries.Wait(); return outcomes }
 }
 
-// keep holds what was granted, up to the first item that was not. It gives back what was granted
-// behind that. An error other than "busy" ends the call, wherever its item stands. The first
-// item was waited for, or everything is tried: then "busy" ends the call, too.
+// keep holds what was granted, up to the first item that was not, and gives back what was granted
+// behind that.
 func (t *taking) keep(all []answer) (refused bool, err error) {
-	end := len(all)
-	var ends *answer // the call
+	errs := make([]error, len(all))
 	for i, a := range all {
-		busy := errors.Is(a.err, leasehold.ErrBusy)
-		switch {
-		case a.err == nil && i < end:
-			t.held, t.left = append(t.held, a.of), t.left[1:]
-			a.of.lease.CancelAtEnd(t.cancel)
-		case a.err == nil:
-			a.of.lease.GiveBack()
-		default:
-			end = min(end, i)
-			if ends == nil && (i == 0 || t.op != "acquire" || !busy) || ends != nil && !busy && errors.Is(ends.err, leasehold.ErrBusy) {
-				ends = &a
-			}
+		errs[i] = a.err
+	}
+	held, ends := judge(t.op == "acquire", errs)
+	for _, a := range all[:held] {
+		t.held, t.left = append(t.held, a.of), t.left[1:]
+		a.of.lease.CancelAtEnd(t.cancel)
+		_ = a.of.lease.Ended()
+	}
+	giveBack(all[held:])
+	if ends >= 0 {
+		err = all[ends].of.fails(t.parent, all[ends].err)
+	}
+	return held < len(all), err
+}
+
+// judge says what becomes of the outcomes of items in their order: how many of the first ones are
+// held, and which outcome ends the call; -1: none. An error other than "busy" ends it, wherever its
+// item stands. "Busy" ends it if the item was waited for, which is the first one, or if nothing is
+// waited for.
+func judge(waits bool, errs []error) (held, ends int) {
+	held, ends = len(errs), -1
+	for i, err := range errs {
+		if err == nil {
+			continue
+		}
+		held = min(held, i)
+		busy := errors.Is(err, leasehold.ErrBusy)
+		if ends < 0 && (i == 0 || !waits || !busy) || ends >= 0 && !busy && errors.Is(errs[ends], leasehold.ErrBusy) {
+			ends = i
 		}
 	}
-	if ends != nil {
-		err = ends.of.fails(t.parent, ends.err)
-	}
-	return end < len(all), err
+	return held, ends
 }
 
 // giveBack gives back what was granted.

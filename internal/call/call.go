@@ -319,10 +319,15 @@ func (c *link) sendAlone(ctx context.Context, one *Call, now time.Time) outcome 
 }
 
 // sendOrTeach sends one call. If the server does not know the script, sendOrTeach sends the
-// call again in full.
-func (c *link) sendOrTeach(ctx context.Context, began time.Time, one *Call) outcome {
+// call again in full. A hook, or the caller's ctx, may panic.
+func (c *link) sendOrTeach(ctx context.Context, began time.Time, one *Call) (o outcome) {
+	defer func() {
+		if p := recover(); p != nil {
+			o = one.outcome(panicked(p))
+		}
+	}()
 	ctx = c.bounded(ctx, began)
-	o := c.sendOnce(ctx, one)
+	o = c.sendOnce(ctx, one)
 	if unknownScript(o.err) {
 		o = c.sendOnce(ctx, one.inFull())
 	}
@@ -330,14 +335,9 @@ func (c *link) sendOrTeach(ctx context.Context, began time.Time, one *Call) outc
 }
 
 // sendOnce sends one call as it is, and returns its outcome.
-func (c *link) sendOnce(ctx context.Context, one *Call) (o outcome) {
-	defer func() {
-		if p := recover(); p != nil {
-			o = one.outcome(panicked(p))
-		}
-	}()
+func (c *link) sendOnce(ctx context.Context, one *Call) outcome {
 	err := c.rdb.Process(ctx, one.command(ctx))
-	o = one.outcome(err)
+	o := one.outcome(err)
 	c.countSendings(one, alone, o.err == nil)
 	if o.err == nil && err != nil {
 		return outcome{err: err} // a wrapped client may return the error without setting it on the command

@@ -37,13 +37,9 @@ func (c *link) Get(ctx context.Context, key string) (text string, err error) {
 		return c.read(ctx, key)
 	}
 	r := c.readsOf(c.Node(key))
-	most := maxReads
-	if c.connections > 0 {
-		most = min(most, c.connections)
-	}
-	one, hung := r.join(key, most)
-	if one != nil {
-		return r.wait(ctx, c, one)
+	shared, hung := r.join(c, key)
+	if shared != nil {
+		return r.wait(ctx, shared[0])
 	}
 	defer r.ended(c, hung)
 	return c.read(ctx, key)
@@ -102,10 +98,25 @@ type Found struct {
 	Err  error
 }
 
-// GetMany reads strings that are on one server, as Node says, in one pipeline. Each key has
-// its own outcome. If the client's hooks leave a command without a reply and without an error,
-// that is an error, not "there is none".
+// GetMany is Get for keys that are on one server, as Node says, in one pipeline if it need not
+// share round trips with other callers. Each key has its own outcome.
 func (c *link) GetMany(ctx context.Context, keys []string) []Found {
+	r := c.readsOf(c.Node(keys[0]))
+	shared, hung := r.join(c, keys...)
+	if shared == nil {
+		defer r.ended(c, hung)
+		return c.readMany(ctx, keys)
+	}
+	all := make([]Found, len(keys))
+	for i, one := range shared {
+		all[i].Text, all[i].Err = r.wait(ctx, one)
+	}
+	return all
+}
+
+// readMany reads strings in one pipeline. If the client's hooks leave a command without a reply
+// and without an error, that is an error, not "there is none".
+func (c *link) readMany(ctx context.Context, keys []string) []Found {
 	all := make([]Found, len(keys))
 	cmds := make([]redis.Cmder, len(keys))
 	replies := make([]*redis.Cmd, len(keys))

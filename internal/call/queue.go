@@ -123,7 +123,12 @@ func (q *serverQueue) do(ctx context.Context, one *Call) (o outcome) {
 func (q *serverQueue) alone(ctx context.Context, one *Call) (o outcome) {
 	o.err = errNoReply // stays if a hook ends this goroutine
 	began := time.Now()
-	defer func() { q.ended(trip{began: began, unsent: one.Sent.IsZero()}, o.err) }()
+	defer func() {
+		if p := recover(); p != nil { // of the caller's ctx
+			o.err = panicked(p)
+		}
+		q.ended(trip{began: began, unsent: one.Sent.IsZero()}, o.err)
+	}()
 	return q.link.sendAlone(ctx, one, began)
 }
 

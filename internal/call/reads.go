@@ -28,6 +28,7 @@ type reads struct {
 	trips   int       // round trips under way
 	hung    int       // how often all of them were given up
 	moved   time.Time // when one last began or ended
+	watched bool      // watch will run
 	line    []*read
 	byKey   map[string]*read // those of line
 	largest int              // bytes of a value
@@ -52,9 +53,13 @@ func (c *link) readsOf(node string) *reads {
 	return r.(*reads)
 }
 
-// join returns the look-up to wait for, or nil if the caller is to send one itself, which must be
-// followed by ended with the same number.
-func (r *reads) join(key string, most int) (_ *read, hung int) {
+// join returns the look-ups to wait for, or nil if the caller is to make a round trip itself, which
+// must be followed by ended with the same number.
+func (r *reads) join(c *link, keys ...string) (shared []*read, hung int) {
+	most := maxReads
+	if c.connections > 0 {
+		most = min(most, c.connections)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.trips < most {
@@ -62,15 +67,22 @@ func (r *reads) join(key string, most int) (_ *read, hung int) {
 		r.moved = time.Now()
 		return nil, r.hung
 	}
-	one := r.byKey[key]
-	if one == nil {
-		one = &read{key: key, done: make(chan struct{})}
-		if r.byKey == nil {
-			r.byKey = map[string]*read{}
-		}
-		r.byKey[key], r.line = one, append(r.line, one)
+	if r.byKey == nil {
+		r.byKey = map[string]*read{}
 	}
-	return one, r.hung
+	for _, key := range keys {
+		one := r.byKey[key]
+		if one == nil {
+			one = &read{key: key, done: make(chan struct{})}
+			r.byKey[key], r.line = one, append(r.line, one)
+		}
+		shared = append(shared, one)
+	}
+	if !r.watched {
+		r.watched = true
+		time.AfterFunc(hungReads, func() { r.watch(c) })
+	}
+	return shared, r.hung
 }
 
 // ended ends a round trip that was not given up. The next one begins, if anybody waits for it.
@@ -87,17 +99,20 @@ func (r *reads) ended(c *link, hung int) {
 	r.begin(c)
 }
 
-// relieve gives all round trips up if none has ended for long and one still waits.
-func (r *reads) relieve(c *link, one *read) {
+// watch gives all round trips up if none has ended for long and look-ups still wait.
+func (r *reads) watch(c *link) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now := time.Now()
-	if r.byKey[one.key] != one || now.Sub(r.moved) < hungReads {
+	if r.watched = len(r.line) > 0; !r.watched {
 		return
 	}
-	r.hung++
-	r.trips, r.moved = 1, now
-	r.begin(c)
+	now := time.Now()
+	if now.Sub(r.moved) >= hungReads {
+		r.hung++
+		r.trips, r.moved = 1, now
+		r.begin(c)
+	}
+	time.AfterFunc(hungReads-now.Sub(r.moved), func() { r.watch(c) })
 }
 
 // begin begins a round trip with those that wait, on a goroutine of its own: a hook may have
@@ -140,32 +155,18 @@ func (r *reads) share(c *link, some []*read) {
 	for i, one := range some {
 		keys[i] = one.key
 	}
-	all = c.GetMany(ctx, keys)
+	all = c.readMany(ctx, keys)
 }
 
 // wait waits for the outcome, until ctx ends, which must come from WithBound.
-func (r *reads) wait(ctx context.Context, c *link, one *read) (string, error) {
-	deadline, ok := ctx.Deadline()
-	if !ok {
-		deadline = time.Now().Add(Bound)
-	}
-	late := time.NewTimer(time.Until(deadline))
-	defer late.Stop()
-	hung := time.NewTicker(hungReads)
-	defer hung.Stop()
-	for {
-		select {
-		case <-one.done:
-			return one.found.Text, one.found.Err
-		case <-hung.C:
-			r.relieve(c, one)
-		case <-ctx.Done():
-			if err := ctx.Err(); err != nil {
-				return "", err
-			}
-			return "", errNoAnswer // a ctx that breaks its contract
-		case <-late.C:
-			return "", context.DeadlineExceeded
+func (r *reads) wait(ctx context.Context, one *read) (string, error) {
+	select {
+	case <-one.done:
+		return one.found.Text, one.found.Err
+	case <-ctx.Done():
+		if err := ctx.Err(); err != nil {
+			return "", err
 		}
+		return "", errNoAnswer // a ctx that breaks its contract
 	}
 }

@@ -71,18 +71,27 @@ func TestCrowdOfLookUpsSharesRoundTrips(t *testing.T) {
 					callers.Go(func() {
 						ctx, cancel := c.WithBound(context.Background())
 						defer cancel()
-						text, err := c.Get(ctx, fmt.Sprint("k", i%3))
+						keys := []string{fmt.Sprint("k", i%3), fmt.Sprint("k", (i+1)%3)}
+						found := make([]Found, 1)
+						if i%4 == 3 {
+							found = c.GetMany(ctx, keys)
+						} else {
+							found[0].Text, found[0].Err = c.Get(ctx, keys[0])
+						}
 						mu.Lock()
 						defer mu.Unlock()
-						if err != nil {
-							failed++
-						} else if text != fmt.Sprint(i%3) {
-							t.Errorf("k%d is %q", i%3, text)
+						for n, one := range found {
+							if one.Err != nil {
+								failed++
+								return
+							} else if want := fmt.Sprint((i + n) % 3); one.Text != want {
+								t.Errorf("k%s is %q", want, one.Text)
+							}
 						}
 					})
 				}
 				for i := range maxReads {
-					get(i)
+					get(4 * i)
 				}
 				synctest.Wait()
 				for i := range 100 {

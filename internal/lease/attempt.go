@@ -95,9 +95,14 @@ type endedLease struct {
 	why    error
 }
 
-func (e endedLease) tell() {
-	if e.cancel != nil {
-		e.cancel(e.why)
+func (e endedLease) tell() { EndContext(e.cancel, e.why) }
+
+// EndContext calls cancel, unless it is nil. The package context then calls the code of the
+// caller's ctx, last of all, which must not end the process if it panics.
+func EndContext(cancel context.CancelCauseFunc, why error) {
+	if cancel != nil {
+		defer func() { _ = recover() }()
+		cancel(why)
 	}
 }
 

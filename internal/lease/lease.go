@@ -72,6 +72,7 @@ func (l *Lease) Context() context.Context {
 	m.mu.Unlock()
 	if first {
 		l.CancelAtEnd(cancel)
+		_ = l.Ended()
 	} else {
 		cancel(nil)
 	}
@@ -81,28 +82,34 @@ func (l *Lease) Context() context.Context {
 // CancelAtEnd makes the end of the lease call cancel with the cause with which the lease's own
 // Context would end, before any call on the lease says that it is over. It replaces the cancel
 // of the turn before, and the Context of a lease that serves turns is not used. If the lease
-// has ended already, cancel is called at once.
+// has ended already, Why says so, and the caller calls cancel.
 func (l *Lease) CancelAtEnd(cancel context.CancelCauseFunc) {
 	l.a.m.mu.Lock()
 	l.a.cancel = cancel
 	l.a.m.mu.Unlock()
-	_ = l.Ended()
 }
 
-// Ended returns the cause with which the lease's Context ends, or nil while it is held. When it
-// returns a cause, the Context has ended.
+// Why returns the cause with which the lease's Context ends, or nil while it is held.
+func (l *Lease) Why() error {
+	l.a.m.mu.Lock()
+	defer l.a.m.mu.Unlock()
+	if l.a.why == nil {
+		return nil
+	}
+	return l.a.fail("hold")
+}
+
+// Ended is Why. When it returns a cause, the Context has ended: it is being ended on another
+// goroutine, or here. Not to be called under a lock that the caller's ctx may want.
 func (l *Lease) Ended() error {
-	a := l.a
-	a.m.mu.Lock()
-	end := endedLease{cancel: a.cancel}
-	if a.why != nil {
-		end.why = a.fail("hold")
+	why := l.Why()
+	if why != nil {
+		l.a.m.mu.Lock()
+		cancel := l.a.cancel
+		l.a.m.mu.Unlock()
+		EndContext(cancel, why)
 	}
-	a.m.mu.Unlock()
-	if end.why != nil {
-		end.tell() // it is under way on another goroutine, or this one is the first
-	}
-	return end.why
+	return why
 }
 
 // Deadline returns the time until which the lease is surely held if no later renewal succeeds.

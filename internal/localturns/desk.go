@@ -14,11 +14,27 @@ type desk struct {
 	key string
 	res protocol.Resource
 
-	mu      sync.Mutex // guards the fields below, the lines, and their turns and visits
-	dropped bool       // the handle does not know it any more
+	mu      deskLock // guards the fields below, the lines, and their turns and visits
+	dropped bool     // the handle does not know it any more
 	lines   []*line
 	leases  int // that the lines' visits have
 	kept    kept
+}
+
+// deskLock is the lock of a desk. Unlock does what may be done only once the lock is free: it ends
+// Contexts. The package context calls the code of the caller's ctx, which may call the desk.
+type deskLock struct {
+	sync.Mutex
+	later []func()
+}
+
+func (l *deskLock) Unlock() {
+	later := l.later
+	l.later = nil
+	l.Mutex.Unlock()
+	for _, f := range later {
+		f()
+	}
 }
 
 // lineName identifies a line of a desk. Requests with another number of permits, or with another

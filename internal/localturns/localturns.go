@@ -196,8 +196,14 @@ func (t *Turn) await(ctx context.Context, maxWait <-chan time.Time) error {
 		return t.come()
 	}
 	t.wake = make(chan struct{})
+	awake := false
+	defer func() {
+		if !awake { // ctx panicked
+			t.line.abandon(t)
+		}
+	}()
 	came, why := t.sleep(ctx, maxWait)
-	if came {
+	if awake = true; came {
 		return t.come()
 	}
 	return t.line.leave(t, why)

@@ -28,7 +28,8 @@ func (ln *line) enterFirst(ctx context.Context, first *firstTurn, maxWait <-chan
 	ln.places = append(ln.places, p)
 	ln.mu.Unlock()
 	var queued *lease.Place
-	err = errGoroutineEnded
+	var gaveUp bool
+	err = errGoroutineEnded // stays if a hook of the client ends the goroutine, or ctx panics
 	defer func() {
 		ln.mu.Lock()
 		switch {
@@ -39,7 +40,7 @@ func (ln *line) enterFirst(ctx context.Context, first *firstTurn, maxWait <-chan
 			ln.onQueued(p, queued)
 			ln.cancelExcess()
 			ln.h.m.Go(func() { ln.follow(placeCtx, p, v) })
-		case err == errGoroutineEnded || err != nil && (ctx.Err() != nil || maxWait != nil && !time.Now().Before(giveUpAt)):
+		case err == errGoroutineEnded || err != nil && gaveUp:
 			// Only this caller gives up. Others in line go on.
 			ln.removePlace(p)
 			ln.abandon(&first.turn)
@@ -48,7 +49,11 @@ func (ln *line) enterFirst(ctx context.Context, first *firstTurn, maxWait <-chan
 			err = nil // onPlaceDone has told the turn, if this ends its wait too
 		}
 	}()
-	queued, err = ln.h.m.Enter(ctx, ln.attempt(first.turn.op, true, v), maxWait, v.lease)
+	place, fails := ln.h.m.Enter(ctx, ln.attempt(first.turn.op, true, v), maxWait, v.lease)
+	if fails != nil {
+		gaveUp = ctx.Err() != nil || maxWait != nil && !time.Now().Before(giveUpAt)
+	}
+	queued, err = place, fails
 	return err
 }
 

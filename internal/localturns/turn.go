@@ -103,9 +103,7 @@ func (t *Turn) end(cond condition, why error) {
 	if t.timer != nil {
 		t.timer.Stop()
 	}
-	if t.cancel != nil {
-		t.cancel(t.cause())
-	}
+	t.endContext()
 	if t.loss != nil {
 		why = t.loss
 	}
@@ -114,6 +112,15 @@ func (t *Turn) end(cond condition, why error) {
 	}
 	if t.handed {
 		t.line.h.m.Events().Tell(report.Ended(t.line.name.permits, time.Since(t.since), why))
+	}
+}
+
+// endContext ends the Context of an ended turn, if there is one, as soon as the line's lock is
+// free. The line is locked.
+func (t *Turn) endContext() {
+	if cancel := t.cancel; cancel != nil {
+		cause := t.cause()
+		t.line.mu.later = append(t.line.mu.later, func() { lease.EndContext(cancel, cause) })
 	}
 }
 
@@ -204,22 +211,30 @@ func (t *Turn) Extend(ctx context.Context, ttl time.Duration) error {
 // Context returns a context derived from the ctx of Acquire, which ends when the turn is
 // over. If Context is first called after that, the context has ended already.
 func (t *Turn) Context() context.Context {
-	t.line.mu.Lock()
-	defer t.line.mu.Unlock()
-	if t.ctx == nil {
-		t.noticeEnd()
+	ln := t.line
+	ln.mu.Lock()
+	if t.parent.By == nil {
 		t.parent.By = t
-		t.ctx, t.cancel = context.WithCancelCause(&t.parent)
-		if t.cond != running {
-			t.cancel(t.cause())
-		} else {
-			// The lease ends it in the step in which the lease ends, and not only LeaseEnded,
-			// which runs later: an Extend that says that the lease is over would otherwise find
-			// the turn's context alive.
-			t.visit.lease.CancelAtEnd(t.cancel)
-		}
 	}
-	return t.ctx
+	ctx := t.ctx
+	ln.mu.Unlock()
+	if ctx != nil {
+		return ctx
+	}
+	ctx, cancel := context.WithCancelCause(&t.parent) // not under the lock: it calls the code of the caller's ctx
+	ln.mu.Lock()
+	if t.ctx != nil {
+		defer cancel(nil) // another call of Context was faster
+	} else if t.ctx, t.cancel = ctx, cancel; t.cond == running {
+		// The lease ends it in the step in which the lease ends, and not only LeaseEnded,
+		// which runs later: an Extend that says that the lease is over would otherwise find
+		// the turn's context alive.
+		t.visit.lease.CancelAtEnd(cancel)
+	}
+	t.noticeEnd()
+	ctx = t.ctx
+	ln.mu.Unlock()
+	return ctx
 }
 
 // Deadline returns the time until which the turn's lease is surely held, even if no further
@@ -322,9 +337,14 @@ func (v *visit) LeaseEnded() {
 }
 
 // noticeEnd ends a running turn whose lease has ended: LeaseEnded may not have run yet. So no
-// call on a turn finds it running after its lease. The line is locked.
+// call on a turn finds it running after its lease. If the turn is over, its Context has ended
+// once the caller has freed the lock, even if another goroutine is about to end it. The line is
+// locked.
 func (t *Turn) noticeEnd() {
-	if t.cond == running && t.visit.lease.Ended() != nil {
+	switch {
+	case t.cond != running:
+		t.endContext()
+	case t.visit.lease.Why() != nil:
 		t.visit.leaseEnded()
 	}
 }
@@ -339,12 +359,12 @@ func (v *visit) leaseEnded() {
 		ln.eachIdle(func(other *visit) bool { return other == v })
 	}
 	ln.drop(v)
-	if why := v.lease.Ended(); ln.h.cfg.KeepFor > 0 && errors.Is(why, leasehold.ErrLost) && !errors.Is(why, leasehold.ErrRevoked) {
+	if why := v.lease.Why(); ln.h.cfg.KeepFor > 0 && errors.Is(why, leasehold.ErrLost) && !errors.Is(why, leasehold.ErrRevoked) {
 		ln.unheard() // what Redis has lost of one, it may have lost of the others
 	}
 	if t := v.turn; t != nil {
 		cond := lost
-		if t.loss = v.lease.Ended(); errors.Is(t.loss, leasehold.ErrClosed) {
+		if t.loss = v.lease.Why(); errors.Is(t.loss, leasehold.ErrClosed) {
 			cond = released
 		}
 		t.end(cond, nil)

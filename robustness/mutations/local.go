@@ -25,7 +25,7 @@ var localTurns = []mutation{
 		"\tonLeft(l.a.awaitLeave(op))\n",
 		"\tleft := l.a.awaitLeave(op)\n\tif left != nil {\n\t\tleft = m.fail(op, res.Label(), leasehold.ErrLost, errGone)\n\t}\n\tonLeft(left)\n"),
 	cut("a turn ends in the step of its lease", "internal/localturns/turn.go", "./internal/localturns", "TestTurnEndsInTheStep",
-		"			t.visit.lease.CancelAtEnd(t.cancel)\n", ""),
+		"		t.visit.lease.CancelAtEnd(cancel)\n", ""),
 	cut("a turn whose lease has ended is not released as if it was held", "internal/localturns/turn.go", "./internal/localturns", "TestTurnEndsInTheStep",
 		"	t.noticeEnd()\n	was := t.cond", "	was := t.cond"),
 	cut("the Observer is told the end of turns that began", "internal/localturns/turn.go", localTests, "TestEachTurnThatBegins",

@@ -50,7 +50,7 @@ var walked = []mutation{
 	},
 	{
 		name: "simulation: a loss of one ends the Context of all", file: "multi/acquire.go",
-		old: "\t\t\ta.of.lease.CancelAtEnd(t.cancel)\n", new: "",
+		old: "\t\ta.of.lease.CancelAtEnd(t.cancel)\n", new: "",
 		packages: simulation, tests: "TestSimulationOfSeveral", seeds: 60,
 	},
 	{

@@ -350,14 +350,28 @@ func TestCrowdOnACacheOverALongRoundTrip(t *testing.T) {
 		for i := range callers {
 			key := fmt.Sprint("key", i%200)
 			group.Go(func() {
-				r, err := g.Fetch(s.Context(), key, func(context.Context) (string, error) { return "value of " + key, nil })
-				if failed.add(err); err == nil && r.Value != "value of "+key {
-					failed.add(fmt.Errorf("%s has the value %q", key, r.Value))
+				var value string
+				var err error
+				if i%4 == 3 { // with a key that others want, too
+					var all map[string]string
+					all, err = g.DoMany(s.Context(), []string{key, "key0"}, func(_ context.Context, keys []string) (map[string]string, error) {
+						all := map[string]string{}
+						for _, key := range keys {
+							all[key] = "value of " + key
+						}
+						return all, nil
+					})
+					value = all[key]
+				} else {
+					value, err = g.Do(s.Context(), key, func(context.Context) (string, error) { return "value of " + key, nil })
+				}
+				if failed.add(err); err == nil && value != "value of "+key {
+					failed.add(fmt.Errorf("%s has the value %q", key, value))
 				}
 			})
 		}
 		group.Wait()
-		failed.report(s, "Fetch")
+		failed.report(s, "Do and DoMany")
 		s.Logf("%d calls took %v", callers, time.Since(began).Round(time.Millisecond))
 	})
 }

@@ -1,0 +1,121 @@
+package multi
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/multi"
+	"github.com/leasehold-go/leasehold/mutex"
+	"github.com/leasehold-go/leasehold/singleflight"
+)
+
+// brokenCtx breaks its contract: before is called with the name of each method that is called.
+type brokenCtx struct {
+	context.Context
+	before func(method string)
+}
+
+func (c brokenCtx) Deadline() (time.Time, bool) { c.before("Deadline"); return c.Context.Deadline() }
+func (c brokenCtx) Done() <-chan struct{}       { c.before("Done"); return c.Context.Done() }
+func (c brokenCtx) Err() error                  { c.before("Err"); return c.Context.Err() }
+func (c brokenCtx) Value(key any) any           { c.before("Value"); return c.Context.Value(key) }
+
+// A ctx whose method panics, whichever and whenever, may cost its caller a panic. It ends no
+// process, and the next caller is served.
+func TestCtxWhoseMethodsPanic(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		plain := f.open()
+		local := f.open(func(c *mutex.Config) { c.LocalFor, c.Name = 20*time.Millisecond, f.Family+"l" })
+		keeps := f.open(func(c *mutex.Config) { c.KeepFor, c.Name = 100*time.Millisecond, f.Family+"k" })
+		g := redistest.Must(singleflight.New(f.RDB, singleflight.Config[string]{Name: f.Family, TTL: time.Second, LeaseTTL: 3 * time.Second, NearFor: time.Second}))(f)
+		defer func() { redistest.WantErr(f, g.Close(f.Context())) }()
+		locked := func(p *process) func(context.Context) error {
+			return func(ctx context.Context) error {
+				l, err := p.locks.Lock(ctx, "x")
+				if err != nil {
+					return err
+				}
+				defer l.Unlock()
+				return l.Context().Err()
+			}
+		}
+		calls := map[string]func(context.Context) error{
+			"Lock": locked(plain), "Lock with LocalFor": locked(local), "Lock with KeepFor": locked(keeps),
+			"AcquireN": func(ctx context.Context) error {
+				return plain.caps.DoN(ctx, "x", 2, func(ctx context.Context) error { return ctx.Err() })
+			},
+			"multi.Do": func(ctx context.Context) error {
+				return multi.Do(ctx, func(ctx context.Context, _ *multi.Lease) error { return ctx.Err() }, plain.lockItems("x", "y")...)
+			},
+			"singleflight.Do": func(ctx context.Context) error {
+				_, err := g.Do(ctx, "x", func(context.Context) (string, error) { return "v", nil })
+				return err
+			},
+			"Invalidate": func(ctx context.Context) error { return g.Invalidate(ctx, "x") },
+		}
+		for name, do := range calls {
+			for _, method := range []string{"Deadline", "Done", "Err", "Value"} {
+				for first := 1; first <= 12; first++ {
+					var n atomic.Int32
+					ctx, cancel := context.WithCancel(f.Context())
+					func() {
+						defer func() { _ = recover() }()
+						_ = do(brokenCtx{ctx, func(m string) {
+							if m == method && int(n.Add(1)) >= first {
+								panic(m)
+							}
+						}})
+					}()
+					cancel()
+					if int(n.Load()) < first {
+						break // it is not called so often
+					}
+					bounded, cancel := context.WithTimeout(f.Context(), 10*time.Second)
+					if err := do(bounded); err != nil {
+						f.Errorf("%s after %s panicked at call %d: %v", name, method, first, err)
+					}
+					cancel()
+				}
+			}
+		}
+	})
+}
+
+// A ctx whose Value waits for another call of its lease does not wait for ever.
+func TestCtxThatAsksItsLease(t *testing.T) {
+	each(t, func(f *fixture) {
+		for name, p := range map[string]*process{
+			"LocalFor": f.open(func(c *mutex.Config) { c.LocalFor = 20 * time.Millisecond }),
+			"KeepFor":  f.open(func(c *mutex.Config) { c.KeepFor, c.Name = 100*time.Millisecond, f.Family+"k" }),
+		} {
+			var held atomic.Pointer[mutex.Lock]
+			hung := atomic.Bool{}
+			asks := func(string) {
+				l := held.Load()
+				if l == nil || hung.Load() {
+					return
+				}
+				answered := make(chan struct{})
+				go func() { l.Deadline(); close(answered) }()
+				select {
+				case <-answered:
+				case <-time.After(5 * time.Second):
+					hung.Store(true)
+				}
+			}
+			for range 3 {
+				l := redistest.Must(p.locks.Lock(brokenCtx{f.Context(), asks}, "x"))(f)
+				held.Store(l)
+				ctx := l.Context()
+				redistest.WantErr(f, l.Unlock())
+				redistest.Check(f, ctx.Err() != nil, "%s: the Context outlives its lease", name)
+			}
+			redistest.Check(f, !hung.Load(), "%s: a method of the caller's ctx waits for a lock of its lease", name)
+		}
+	})
+}
