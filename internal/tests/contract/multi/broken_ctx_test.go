@@ -30,7 +30,8 @@ func (c brokenCtx) Value(key any) any           { c.before("Value"); return c.Co
 func TestCtxWhoseMethodsPanic(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		plain := f.open()
-		local := f.open(func(c *mutex.Config) { c.LocalFor, c.Name = 20*time.Millisecond, f.Family+"l" })
+		turns := func(c *mutex.Config) { c.LocalFor, c.Name = 20*time.Millisecond, f.Family+"l" }
+		local, other := f.open(turns), f.open(turns)
 		keeps := f.open(func(c *mutex.Config) { c.KeepFor, c.Name = 100*time.Millisecond, f.Family+"k" })
 		g := redistest.Must(singleflight.New(f.RDB, singleflight.Config[string]{Name: f.Family, TTL: time.Second, LeaseTTL: 3 * time.Second, NearFor: time.Second}))(f)
 		defer func() { redistest.WantErr(f, g.Close(f.Context())) }()
@@ -46,6 +47,14 @@ func TestCtxWhoseMethodsPanic(t *testing.T) {
 		}
 		calls := map[string]func(context.Context) error{
 			"Lock": locked(plain), "Lock with LocalFor": locked(local), "Lock with KeepFor": locked(keeps),
+			"Lock with LocalFor that waits": func(ctx context.Context) error {
+				held := redistest.Must(other.locks.Lock(f.Context(), "x"))(f)
+				go func() {
+					time.Sleep(50 * time.Millisecond)
+					redistest.WantErr(f, held.Unlock())
+				}()
+				return locked(local)(ctx)
+			},
 			"AcquireN": func(ctx context.Context) error {
 				return plain.caps.DoN(ctx, "x", 2, func(ctx context.Context) error { return ctx.Err() })
 			},
