@@ -18,6 +18,7 @@ import (
 type site struct{ *harness.Site }
 
 func newSite(tb testing.TB, rdb redis.UniversalClient) *site {
+	harness.StrictOnly(tb, strictOnly)
 	return &site{harness.NewSite(tb, harness.Permits, rdb)}
 }
 
