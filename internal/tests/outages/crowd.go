@@ -15,6 +15,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/mutex"
 	"github.com/leasehold-go/leasehold/semaphore"
 	"github.com/leasehold-go/leasehold/singleflight"
@@ -136,14 +137,14 @@ func (c *crowd) count(what string) {
 
 func (c *crowd) mutex(ttl time.Duration) *mutex.Mutex {
 	c.Helper()
-	m := redistest.Must(mutex.New(c.connect(), mutex.Config{Name: c.family, TTL: ttl}))(c)
+	m := redistest.Must(mutex.New(c.connect(), mutex.Config{Name: c.family, TTL: ttl, KeepFor: harness.KeepFor(ttl)}))(c)
 	c.shut = append(c.shut, m.Close)
 	return m
 }
 
 func (c *crowd) semaphore(ttl time.Duration) *semaphore.Semaphore {
 	c.Helper()
-	s := redistest.Must(semaphore.New(c.connect(), semaphore.Config{Name: c.family, Limit: limit, TTL: ttl}))(c)
+	s := redistest.Must(semaphore.New(c.connect(), semaphore.Config{Name: c.family, Limit: limit, TTL: ttl, KeepFor: harness.KeepFor(ttl)}))(c)
 	c.shut = append(c.shut, s.Close)
 	return s
 }

@@ -65,10 +65,17 @@ var kinds = map[string]func(tb testing.TB, rdb redis.UniversalClient, s settings
 	},
 }
 
+// strictOnly are the tests that differ by contract with a KeepFor (LEASEHOLD_KEEP_FOR).
+var strictOnly = map[string]string{
+	"TestClusterConfirmsAtTheNodeOfTheKey": "an acquisition from memory makes no call that replicas confirm",
+	"TestNobodyElseWaitsForReplicas":       "an enter that registers a keeper is longer, so fewer share a WAIT",
+}
+
 func newMutex(tb testing.TB, rdb redis.UniversalClient, s settings) handle {
 	tb.Helper()
+	harness.StrictOnly(tb, strictOnly)
 	m, err := mutex.New(rdb, mutex.Config{
-		Name: s.name, TTL: s.ttl, MaxWait: s.maxWait, Replicas: s.replicas, ReplicaWait: s.replicaWait, LocalFor: s.localFor,
+		Name: s.name, TTL: s.ttl, MaxWait: s.maxWait, Replicas: s.replicas, ReplicaWait: s.replicaWait, LocalFor: s.localFor, KeepFor: harness.KeepFor(s.ttl),
 	})
 	redistest.WantErr(tb, err)
 	tb.Cleanup(func() { harness.CloseWithin(tb, 30*time.Second, m) })

@@ -45,6 +45,9 @@ func (f *fixture) open(mod ...func(*mutex.Config)) *process {
 	for _, change := range mod {
 		change(&cfg)
 	}
+	if cfg.KeepFor == 0 {
+		cfg.KeepFor = harness.KeepFor(cfg.TTL)
+	}
 	var err error
 	if p.locks, err = mutex.New(rdb, cfg); err != nil {
 		f.Fatal(err)

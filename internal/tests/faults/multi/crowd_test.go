@@ -75,7 +75,7 @@ func TestCrowdUnderCuts(t *testing.T) {
 			w := &harness.Wire{}
 			rdb := f.Connect(w)
 			rdb.AddHook(w)
-			m := redistest.Must(mutex.New(rdb, mutex.Config{Name: f.Family, TTL: ttl}))(t)
+			m := redistest.Must(mutex.New(rdb, mutex.Config{Name: f.Family, TTL: ttl, KeepFor: harness.KeepFor(ttl)}))(t)
 			wires, locks = append(wires, w), append(locks, m)
 		}
 		var in inside
