@@ -162,13 +162,16 @@ func (g *Group[T]) Close(ctx context.Context) error {
 	if err := g.awaitIdle(ctx, "close"); err != nil {
 		return err
 	}
-	g.near.Close(ctx)
+	var left error
+	if !g.near.Close(ctx) {
+		left = call.Fail(pkg, "close", keys.Escape(g.cfg.Name), ctx.Err(), leasehold.ErrUnavailable, errReading)
+	}
 	g.line.Close()
 	err := g.manager.Close(ctx)
 	if g.permits != nil {
 		err = cmp.Or(err, g.permits.Close(ctx))
 	}
-	return err
+	return cmp.Or(err, left)
 }
 
 // end refuses new calls, and ends the waits of the flights that it is to end. Called with the

@@ -170,6 +170,8 @@ func (g *Group[T]) dropAll(ctx context.Context, op string, open []*drop) error {
 			return failDrops(op, open)
 		case <-ctx.Done():
 			return failDrops(op, open, ctx.Err(), leasehold.ErrUnavailable)
+		case <-g.manager.Closing():
+			return failDrops(op, open, leasehold.ErrClosed)
 		case <-bound.C:
 			// Read leases bound the wait for processes with copies in memory.
 			if slices.ContainsFunc(open, func(d *drop) bool { return !d.dropped.Load() }) {

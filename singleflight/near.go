@@ -156,6 +156,8 @@ func fromString[T any](text string) (v T) {
 	return v
 }
 
+var errReading = errors.New("a near read, or its registration, was under way")
+
 // errReaders says that an invalidation is done in Redis, and that a process did not say in time
 // that it dropped its copy.
 var errReaders = errors.New("a process may still serve a copy from memory, for up to its NearFor")

@@ -2,7 +2,6 @@ package near
 
 import (
 	"context"
-	"time"
 
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/loads"
@@ -80,15 +79,13 @@ func (c *Cache) leaves(drops []loads.Drop) (calls []*call.Call) {
 	return calls
 }
 
-// closeWithin is how long Close tries to take registrations back.
-const closeWithin = time.Second
-
 // Close drops all copies and takes their registrations back, so that no invalidation waits for
 // this handle. It first waits for the near reads under way, because they may register. If ctx
-// ends before, the registrations end by themselves, after NearFor at most. c may be nil.
-func (c *Cache) Close(ctx context.Context) {
+// ends before, Close returns false, the rest goes on in the background, and the registrations
+// end by themselves, after NearFor at most. c may be nil.
+func (c *Cache) Close(ctx context.Context) (all bool) {
 	if c == nil {
-		return
+		return true
 	}
 	c.mu.Lock()
 	c.closed = true
@@ -100,16 +97,15 @@ func (c *Cache) Close(ctx context.Context) {
 		c.acking.Wait()
 		c.takeBack()
 	}()
-	bound := time.NewTimer(closeWithin)
-	defer bound.Stop()
 	select {
 	case <-done:
+		all = true
 	case <-ctx.Done():
-	case <-bound.C:
 	}
 	c.mu.Lock()
 	clear(c.watches)
 	c.mu.Unlock()
+	return all
 }
 
 // takeBack removes all copies, and the registrations that may last.

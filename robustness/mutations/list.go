@@ -196,7 +196,7 @@ var client = []mutation{
 	cut("a hook's panic does not end the inbox", "internal/inbox/inbox.go", "./internal/inbox", "",
 		"defer func() { _ = recover() }()", ""),
 	cutOnServers("hooks: an enter whose caller was ended is given back", "internal/lease/enter.go", "./internal/tests/faults/mutex", "TestHookThatEndsItsCaller",
-		"if e.onDone(ints, err); !returned {", "if e.onDone(ints, err); false {"),
+		"if e.onDone(ints, err); !returned {", "if e.onDone(ints, err); !returned && false {"),
 	cutOnServers("hooks: a leave whose caller was ended is repeated", "internal/lease/release.go", "./internal/tests/faults/mutex", "TestHookThatEndsItsCaller",
 		"defer func() { l.a.onLeft(c, ints, err) }()\n\t\t\tints, err = l.send(c)\n", "ints, err = l.send(c)\n\t\t\tl.a.onLeft(c, ints, err)\n"),
 	cutOnServers("wrapped errors are classified", "internal/call/errors.go", "./internal/tests/faults/mutex", "TestHookThatWraps",

@@ -204,3 +204,42 @@ func TestCloseEndsWaits(t *testing.T) {
 		theirs.got()
 	})
 }
+
+// Invalidate and Put that Redis does not answer return when the handle is closed.
+func TestCloseEndsInvalidations(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		g, w := f.open()
+		put(f, g, "k", "v")
+		w.Stall()
+		ended := harness.Start(f.T, func() (struct{}, error) { return struct{}{}, g.Invalidate(f.Context(), "k") })
+		stored := harness.Start(f.T, func() (struct{}, error) { return struct{}{}, g.Put(f.Context(), "k", "w") })
+		synctest.Wait()
+		closed := harness.Start(f.T, func() (struct{}, error) { return struct{}{}, g.Close(f.Context()) })
+		synctest.Wait()
+		redistest.CheckNow(f, ended.Ended() && stored.Ended() && !closed.Ended(), "ended: %v, %v; closed: %v", ended.Ended(), stored.Ended(), closed.Ended())
+		redistest.WantErr(f, ended.Failed(), leasehold.ErrClosed)
+		redistest.WantErr(f, stored.Failed(), leasehold.ErrClosed)
+		closed.Got()
+	})
+}
+
+// Close waits for a near read, however long it takes, until ctx ends.
+func TestCloseWaitsForANearRead(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		const lasts = 10 * time.Second
+		g, w := f.open(nearFor(lasts))
+		put(f, g, "k", "v")
+		warm(f, g, "k", "v")
+		time.Sleep(lasts * 7 / 8)
+		w.Stall()
+		peek(f, g, "k") // renews the read lease, for clientPatience
+		ctx, cancel := context.WithTimeout(f.Context(), clientPatience*3/4)
+		defer cancel()
+		err := g.Close(ctx)
+		redistest.WantErr(f, err, context.DeadlineExceeded)
+		redistest.WantErr(f, err, leasehold.ErrUnavailable)
+		began := time.Now()
+		redistest.NoError(f, g.Close(f.Context()))
+		redistest.Check(f, time.Since(began) >= clientPatience/4, "the second Close took %v", time.Since(began))
+	})
+}
