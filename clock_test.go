@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
 // A time that went through one of these has no monotonic reading any more, or
@@ -34,10 +36,7 @@ func TestOnlyMonotonicClocksAreRead(t *testing.T) {
 			continue
 		}
 		set := token.NewFileSet()
-		file, err := parser.ParseFile(set, name, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		file := redistest.Must(parser.ParseFile(set, name, nil, 0))(t)
 		ast.Inspect(file, func(n ast.Node) bool {
 			sel, ok := n.(*ast.SelectorExpr)
 			if !ok {
@@ -64,7 +63,5 @@ func TestOnlyMonotonicClocksAreRead(t *testing.T) {
 			return true
 		})
 	}
-	if reads == 0 {
-		t.Fatal("no file reads a clock")
-	}
+	redistest.CheckNow(t, reads != 0, "no file reads a clock")
 }

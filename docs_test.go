@@ -29,12 +29,8 @@ func TestSnippetsAreExamples(t *testing.T) {
 		snippets := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(text), -1)
 		redistest.Check(t, len(snippets) >= 2, "%s has %d snippets; want at least 2", name, len(snippets))
 		for _, s := range snippets {
-			if !strings.Contains(examples.String(), unindent(s[1])) {
-				t.Errorf("no example has this snippet of %s:\n%s", name, s[1])
-			}
-			if name == "README.md" && !strings.HasPrefix(s[1], "import (") {
-				t.Errorf("this snippet of the README has no imports:\n%s", s[1])
-			}
+			redistest.Check(t, strings.Contains(examples.String(), unindent(s[1])), "no example has this snippet of %s:\n%s", name, s[1])
+			redistest.Check(t, name != "README.md" || strings.HasPrefix(s[1], "import ("), "this snippet of the README has no imports:\n%s", s[1])
 		}
 	}
 }

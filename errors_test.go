@@ -13,9 +13,8 @@ import (
 
 func TestSentinels(t *testing.T) {
 	for _, err := range []error{leasehold.ErrRevoked, leasehold.ErrMaxHold} {
-		if wrapped := fmt.Errorf("hold: %w", err); !errors.Is(wrapped, err) || !errors.Is(wrapped, leasehold.ErrLost) {
-			t.Errorf("%v must match itself and ErrLost", err)
-		}
+		wrapped := fmt.Errorf("hold: %w", err)
+		redistest.Check(t, errors.Is(wrapped, err) && errors.Is(wrapped, leasehold.ErrLost), "%v must match itself and ErrLost", err)
 		for _, loss := range []error{leasehold.ErrLost} {
 			redistest.Check(t, !errors.Is(loss, err), "%v must not match %v", loss, err)
 		}
@@ -25,9 +24,8 @@ func TestSentinels(t *testing.T) {
 	var busy *leasehold.BusyError
 	redistest.Check(t, errors.Is(err, leasehold.ErrBusy) && errors.As(err, &busy) && busy.Limit == 3,
 		"%v must be an ErrBusy that tells how busy", err)
-	if got, want := err.Error(), "acquire: busy (2 of 3 in use, 1 waiting)"; got != want {
-		t.Errorf("got %q; want %q", got, want)
-	}
+	got, want := err.Error(), "acquire: busy (2 of 3 in use, 1 waiting)"
+	redistest.Check(t, got == want, "got %q; want %q", got, want)
 	revoked := fmt.Errorf("hold: %w", &leasehold.RevokedError{Reason: "maintenance"})
 	var why *leasehold.RevokedError
 	if !errors.Is(revoked, leasehold.ErrRevoked) || !errors.Is(revoked, leasehold.ErrLost) || !errors.As(revoked, &why) || why.Reason != "maintenance" {
@@ -47,9 +45,7 @@ func TestSentinelsAreDistinct(t *testing.T) {
 	}
 	for i, a := range all {
 		for j, b := range all {
-			if errors.Is(a, b) != (i == j) {
-				t.Errorf("errors.Is(%q, %q) is %v", a, b, errors.Is(a, b))
-			}
+			redistest.Check(t, errors.Is(a, b) == (i == j), "errors.Is(%q, %q) is %v", a, b, errors.Is(a, b))
 		}
 	}
 }
@@ -59,20 +55,15 @@ func TestNamesOfConstants(t *testing.T) {
 	seen := map[string]bool{}
 	for k := leasehold.EventAcquired; k <= leasehold.EventAvailable; k++ {
 		name := k.String()
-		if seen[name] || strings.Contains(name, "(") {
-			t.Errorf("kind %d is called %q", int(k), name)
-		}
+		redistest.Check(t, !seen[name] && !strings.Contains(name, "("), "kind %d is called %q", int(k), name)
 		seen[name] = true
 	}
 	for k, want := range map[leasehold.EventKind]string{
 		0: "EventKind(0)", leasehold.EventAvailable + 1: "EventKind(16)",
 		leasehold.EventGuardRefused: "guard_refused", leasehold.EventInvalidated: "invalidated", leasehold.EventAvailable: "available",
 	} {
-		if got := k.String(); got != want {
-			t.Errorf("kind %d is called %q; want %q", int(k), got, want)
-		}
+		redistest.Expect(t, k.String(), want, "kind %d is called %q", int(k))
 	}
-	if got := fmt.Sprint(singleflight.Fail, singleflight.LoadLocally, singleflight.Policy(7)); got != "fail load locally Policy(7)" {
-		t.Errorf("the policies are called %s", got)
-	}
+	got := fmt.Sprint(singleflight.Fail, singleflight.LoadLocally, singleflight.Policy(7))
+	redistest.Check(t, got == "fail load locally Policy(7)", "the policies are called %s", got)
 }

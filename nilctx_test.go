@@ -38,9 +38,8 @@ func TestNilCtxIsRefused(t *testing.T) {
 			}
 			func() {
 				defer func() {
-					if text, _ := recover().(string); !strings.HasPrefix(text, "leasehold: nil ctx") {
-						t.Errorf("%s panicked with %q", name, text)
-					}
+					text, _ := recover().(string)
+					redistest.Check(t, strings.HasPrefix(text, "leasehold: nil ctx"), "%s panicked with %q", name, text)
 				}()
 				if method.Type().IsVariadic() {
 					method.CallSlice(args)

@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/leaseholdotel"
 )
 
@@ -20,17 +21,13 @@ func TestFamiliesAreCapped(t *testing.T) {
 		o.Observe(leasehold.Event{Kind: leasehold.EventLateGrant, Type: "mutex", Family: f})
 	}
 	var rm metricdata.ResourceMetrics
-	if err := reader.Collect(t.Context(), &rm); err != nil {
-		t.Fatal(err)
-	}
+	redistest.WantErr(t, reader.Collect(t.Context(), &rm))
 	got := map[string]int64{}
 	for _, p := range rm.ScopeMetrics[0].Metrics[0].Data.(metricdata.Sum[int64]).DataPoints {
 		f, _ := p.Attributes.Value("leasehold.family")
 		got[f.AsString()] = p.Value
 	}
-	if len(got) != 3 || got["a"] != 2 || got["b"] != 1 || got["_other"] != 2 {
-		t.Errorf("counted %v, want a 2, b 1, _other 2", got)
-	}
+	redistest.Check(t, len(got) == 3 && got["a"] == 2 && got["b"] == 1 && got["_other"] == 2, "counted %v, want a 2, b 1, _other 2", got)
 }
 
 // Acquisitions and holds are recorded in batches. Whatever collects and observes at the
@@ -67,15 +64,9 @@ func TestEachEventIsCountedOnce(t *testing.T) {
 	close(over)
 	collecting.Wait()
 	got := read(t, reader)
-	if n := got["acquire.duration[s]{mutex granted}"]; n != goroutines*pairs {
-		t.Errorf("%v acquisitions were counted, want %d", n, goroutines*pairs)
-	}
-	if n := got["hold.duration[s]{mutex released}"]; n != goroutines*pairs {
-		t.Errorf("%v holds were counted, want %d", n, goroutines*pairs)
-	}
-	if n := got["permit.held[{permit}]{mutex}"]; n != 0 {
-		t.Errorf("%v permits are held, want 0", n)
-	}
+	redistest.Expect(t, got["acquire.duration[s]{mutex granted}"], goroutines*pairs, "%v acquisitions were counted")
+	redistest.Expect(t, got["hold.duration[s]{mutex released}"], goroutines*pairs, "%v holds were counted")
+	redistest.Expect(t, got["permit.held[{permit}]{mutex}"], 0, "%v permits are held")
 }
 
 // What nobody collects is recorded all the same, so that it takes no more memory than some
@@ -99,9 +90,7 @@ func TestBatchesAreRecordedWithoutACollection(t *testing.T) {
 			return
 		case <-time.After(time.Millisecond):
 		}
-		if time.Now().After(deadline) {
-			t.Fatal("the ctx of the first acquisition is kept after a thousand more events")
-		}
+		redistest.CheckNow(t, !time.Now().After(deadline), "the ctx of the first acquisition is kept after a thousand more events")
 		runtime.KeepAlive(o)
 	}
 }
@@ -139,17 +128,13 @@ func (l *lastExport) Export(_ context.Context, rm *metricdata.ResourceMetrics) e
 func TestShutdownExportsWhatWasKept(t *testing.T) {
 	last := &lastExport{}
 	provider := sdk.NewMeterProvider(sdk.WithReader(sdk.NewPeriodicReader(last, sdk.WithInterval(time.Hour))))
-	o, err := leaseholdotel.New(leaseholdotel.Config{MeterProvider: provider})
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := redistest.Must(leaseholdotel.New(leaseholdotel.Config{MeterProvider: provider}))(t)
 	for range 3 {
 		o.Observe(leasehold.Event{
 			Kind: leasehold.EventAcquired, Type: "mutex", Family: "f", Outcome: leasehold.OutcomeGranted,
 			Context: context.Background(), Permits: 1,
 		})
 	}
-	if err := provider.Shutdown(t.Context()); err != nil || last.acquired != 3 {
-		t.Errorf("%d acquisitions were exported, %v; want 3", last.acquired, err)
-	}
+	err := provider.Shutdown(t.Context())
+	redistest.Check(t, err == nil && last.acquired == 3, "%d acquisitions were exported, %v; want 3", last.acquired, err)
 }

@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/situations"
 	"github.com/leasehold-go/leasehold/leaseholdotel"
 	"github.com/leasehold-go/leasehold/leaseholdtest"
@@ -24,10 +25,7 @@ func meter(t *testing.T, cfg leaseholdotel.Config) (*leaseholdotel.Observer, *sd
 	t.Helper()
 	reader := sdk.NewManualReader()
 	cfg.MeterProvider = sdk.NewMeterProvider(sdk.WithReader(reader))
-	o, err := leaseholdotel.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := redistest.Must(leaseholdotel.New(cfg))(t)
 	return o, reader
 }
 
@@ -35,9 +33,7 @@ func meter(t *testing.T, cfg leaseholdotel.Config) (*leaseholdotel.Observer, *sd
 func read(t *testing.T, reader *sdk.ManualReader) map[string]float64 {
 	t.Helper()
 	var rm metricdata.ResourceMetrics
-	if err := reader.Collect(context.Background(), &rm); err != nil {
-		t.Fatal(err)
-	}
+	redistest.WantErr(t, reader.Collect(context.Background(), &rm))
 	got := map[string]float64{}
 	for _, s := range rm.ScopeMetrics {
 		for _, m := range s.Metrics {
@@ -75,18 +71,14 @@ func name(t *testing.T, m metricdata.Metrics, all []attribute.KeyValue) string {
 		of = append(of, "kept")
 	}
 	n := strings.TrimPrefix(m.Name, "leasehold.") + "[" + m.Unit + "]{" + strings.Join(of, " ") + "}"
-	if values["leasehold.type"] == "" || values["leasehold.family"] == "" {
-		t.Errorf("%s has the attributes %v", n, values)
-	}
+	redistest.Check(t, values["leasehold.type"] != "" && values["leasehold.family"] != "", "%s has the attributes %v", n, values)
 	delete(values, "leasehold.type")
 	delete(values, "leasehold.family")
 	delete(values, "leasehold.outcome")
 	if strings.HasPrefix(m.Name, "leasehold.acquire") {
 		delete(values, "leasehold.kept")
 	}
-	if len(values) > 0 {
-		t.Errorf("%s has other attributes, too: %v", n, values)
-	}
+	redistest.Check(t, len(values) == 0, "%s has other attributes, too: %v", n, values)
 	return n
 }
 
@@ -150,31 +142,19 @@ func TestInstrumentsInTheirSituations(t *testing.T) {
 func TestRevokedLeasesAreCounted(t *testing.T) {
 	o, reader := meter(t, leaseholdotel.Config{})
 	o.Observe(leasehold.Event{Kind: leasehold.EventLeaseEnded, Type: "mutex", Family: "orders", Outcome: leasehold.OutcomeRevoked})
-	if got := read(t, reader)["leases.ended[{lease}]{mutex revoked}"]; got != 1 {
-		t.Errorf("%v revoked leases, want 1", got)
-	}
+	redistest.Expect(t, read(t, reader)["leases.ended[{lease}]{mutex revoked}"], 1, "%v revoked leases")
 }
 
 // A grant from memory is told apart from one that took a call.
 func TestGrantsFromMemoryAreMarked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, reader := meter(t, leaseholdotel.Config{})
-		s, err := semaphore.New(leaseholdtest.Client(t), semaphore.Config{Name: "caps", Limit: 2, KeepFor: time.Second, Observer: o})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := redistest.Must(semaphore.New(leaseholdtest.Client(t), semaphore.Config{Name: "caps", Limit: 2, KeepFor: time.Second, Observer: o}))(t)
 		for range 3 {
-			l, err := s.Acquire(t.Context(), "a")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := l.Release(); err != nil {
-				t.Fatal(err)
-			}
+			l := redistest.Must(s.Acquire(t.Context(), "a"))(t)
+			redistest.WantErr(t, l.Release())
 		}
-		if err := s.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
+		redistest.NoError(t, s.Close(context.Background()))
 		got := read(t, reader)
 		for k, v := range map[string]float64{
 			"acquire.duration[s]{semaphore granted}":      1,
@@ -182,9 +162,7 @@ func TestGrantsFromMemoryAreMarked(t *testing.T) {
 			"hold.duration[s]{semaphore released}":        3,
 			"permit.held[{permit}]{semaphore}":            0,
 		} {
-			if got[k] != v {
-				t.Errorf("%s is %v, want %v; all: %v", k, got[k], v, got)
-			}
+			redistest.Check(t, got[k] == v, "%s is %v, want %v; all: %v", k, got[k], v, got)
 		}
 	})
 }
@@ -193,18 +171,9 @@ func TestHeldPermitsAndWatchedKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, reader := meter(t, leaseholdotel.Config{})
 		rdb := leaseholdtest.Client(t)
-		s, err := semaphore.New(rdb, semaphore.Config{Name: "caps", Limit: 2, Observer: o})
-		if err != nil {
-			t.Fatal(err)
-		}
-		stop, err := o.Watch(rdb, leaseholdotel.Watched{Type: "semaphore", Family: "caps", Limit: 2, Keys: []string{"a", "idle"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		l, err := s.AcquireN(t.Context(), "a", 2)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: "caps", Limit: 2, Observer: o}))(t)
+		stop := redistest.Must(o.Watch(rdb, leaseholdotel.Watched{Type: "semaphore", Family: "caps", Limit: 2, Keys: []string{"a", "idle"}}))(t)
+		l := redistest.Must(s.AcquireN(t.Context(), "a", 2))(t)
 		for range 3 {
 			go func() { _, _ = s.Acquire(t.Context(), "a") }()
 		}
@@ -216,21 +185,14 @@ func TestHeldPermitsAndWatchedKeys(t *testing.T) {
 			"permit.limit[{permit}]{semaphore}": 4,
 			"queue.length[{waiter}]{semaphore}": 3,
 		} {
-			if got[k] != v {
-				t.Errorf("%s is %v, want %v; all: %v", k, got[k], v, got)
-			}
+			redistest.Check(t, got[k] == v, "%s is %v, want %v; all: %v", k, got[k], v, got)
 		}
 		stop()
-		if got := read(t, reader); got["queue.length[{waiter}]{semaphore}"] != 0 {
-			t.Errorf("after stop: %v", got)
-		}
+		got = read(t, reader)
+		redistest.Check(t, got["queue.length[{waiter}]{semaphore}"] == 0, "after stop: %v", got)
 		_ = l
-		if err := s.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-		if held := read(t, reader)["permit.held[{permit}]{semaphore}"]; held != 0 {
-			t.Errorf("%v permits are held after Close", held)
-		}
+		redistest.NoError(t, s.Close(context.Background()))
+		redistest.Expect(t, read(t, reader)["permit.held[{permit}]{semaphore}"], 0, "%v permits are held after Close")
 	})
 }
 
@@ -239,16 +201,10 @@ func TestKeysOfAFamilyWithATotalAreWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, reader := meter(t, leaseholdotel.Config{})
 		rdb := leaseholdtest.Client(t)
-		s, err := semaphore.New(rdb, semaphore.Config{Name: "caps", Limit: 2, Total: 10})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := o.Watch(rdb, leaseholdotel.Watched{Type: "semaphore", Family: "caps", Total: true, Limit: 2, Keys: []string{"a", "b", "idle"}}); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.SetLimit(t.Context(), "b", 1); err != nil {
-			t.Fatal(err)
-		}
+		s := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: "caps", Limit: 2, Total: 10}))(t)
+		_, err := o.Watch(rdb, leaseholdotel.Watched{Type: "semaphore", Family: "caps", Total: true, Limit: 2, Keys: []string{"a", "b", "idle"}})
+		redistest.CheckNow(t, err == nil, "%v", err)
+		redistest.WantErr(t, s.SetLimit(t.Context(), "b", 1))
 		for _, key := range []string{"a", "a", "a", "a", "b", "b"} {
 			go func() { _, _ = s.Acquire(t.Context(), key) }()
 		}
@@ -259,34 +215,20 @@ func TestKeysOfAFamilyWithATotalAreWatched(t *testing.T) {
 			"permit.limit[{permit}]{semaphore}": 2 + 1 + 2,
 			"queue.length[{waiter}]{semaphore}": 2 + 1,
 		} {
-			if got[k] != v {
-				t.Errorf("%s is %v, want %v; all: %v", k, got[k], v, got)
-			}
+			redistest.Check(t, got[k] == v, "%s is %v, want %v; all: %v", k, got[k], v, got)
 		}
-		if err := s.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-		if _, err := o.Watch(rdb, leaseholdotel.Watched{Type: "mutex", Family: "caps", Total: true}); err == nil {
-			t.Error("locks with a total are watched")
-		}
+		redistest.NoError(t, s.Close(context.Background()))
+		_, err = o.Watch(rdb, leaseholdotel.Watched{Type: "mutex", Family: "caps", Total: true})
+		redistest.Check(t, err != nil, "locks with a total are watched")
 	})
 }
 
 func TestGuardedWritesThatAreRefusedAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, reader := meter(t, leaseholdotel.Config{})
-		g, err := mutex.NewGuard(leaseholdtest.Client(t), mutex.GuardConfig{Name: "orders"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := o.CountGuard("orders", g.Set(t.Context(), "k", 7, "new", time.Minute)); err != nil {
-			t.Fatal(err)
-		}
-		if o.CountGuard("orders", g.Set(t.Context(), "k", 6, "old", time.Minute)) == nil {
-			t.Error("the guard took a write with an older token")
-		}
-		if got := read(t, reader)["guard.refused[{write}]{mutex}"]; got != 1 {
-			t.Errorf("%v refused writes, want 1", got)
-		}
+		g := redistest.Must(mutex.NewGuard(leaseholdtest.Client(t), mutex.GuardConfig{Name: "orders"}))(t)
+		redistest.WantErr(t, o.CountGuard("orders", g.Set(t.Context(), "k", 7, "new", time.Minute)))
+		redistest.Check(t, o.CountGuard("orders", g.Set(t.Context(), "k", 6, "old", time.Minute)) != nil, "the guard took a write with an older token")
+		redistest.Expect(t, read(t, reader)["guard.refused[{write}]{mutex}"], 1, "%v refused writes")
 	})
 }

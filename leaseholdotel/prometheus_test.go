@@ -57,9 +57,7 @@ func TestPrometheusRecipeServesTheDashboardAndTheAlerts(t *testing.T) {
 	}
 	redistest.Check(t, len(asked) >= 15, "the dashboard and the alerts ask for %d series only: %v", len(asked), asked)
 	for name := range asked {
-		if !strings.Contains(string(scraped), "\n"+name+"{") {
-			t.Errorf("no series %s is scraped", name)
-		}
+		redistest.Check(t, strings.Contains(string(scraped), "\n"+name+"{"), "no series %s is scraped", name)
 	}
 	if t.Failed() {
 		t.Logf("scraped:\n%s", regexp.MustCompile(`(?m)^# .*\n|^.*_bucket.*\n`).ReplaceAllString(string(scraped), ""))

@@ -44,9 +44,7 @@ func TestClientIsClosedAtTheEndOfTheTest(t *testing.T) {
 		redistest.WantErr(t, used.Set(t.Context(), "k", "v", 0).Err())
 		redistest.Expect(t, leaseholdtest.Client(t).Exists(t.Context(), "k").Val(), 0, "the key is on another server, too")
 	})
-	if err := used.Ping(t.Context()).Err(); !errors.Is(err, redis.ErrClosed) {
-		t.Errorf("after the test: %v; want the client closed", err)
-	}
+	redistest.WantErr(t, used.Ping(t.Context()).Err(), redis.ErrClosed)
 }
 
 func TestKeysExpireByThemselves(t *testing.T) {
@@ -87,15 +85,9 @@ func TestLeaseOfACrashedProcessExpires(t *testing.T) {
 		_ = processes[0].Close()
 		began := time.Now()
 		next := redistest.Must(waits.Lock(t.Context(), "daily"))(t)
-		if waited := time.Since(began); waited < 29*time.Second || waited > 31*time.Second {
-			t.Errorf("waited %v for a lease of 30s", waited)
-		}
-		if err := context.Cause(old.Context()); !errors.Is(err, leasehold.ErrLost) {
-			t.Errorf("the crashed process's Context: %v; want ErrLost", err)
-		}
-		if next.Token() <= old.Token() {
-			t.Errorf("token %d after %d", next.Token(), old.Token())
-		}
+		redistest.Between(t, time.Since(began), 29*time.Second, 31*time.Second, "waited %v for a lease of 30s")
+		redistest.WantErr(t, context.Cause(old.Context()), leasehold.ErrLost)
+		redistest.Check(t, next.Token() > old.Token(), "token %d after %d", next.Token(), old.Token())
 		redistest.NoError(t, next.Unlock())
 	})
 }
@@ -166,9 +158,7 @@ func TestOutage(t *testing.T) {
 		m := newMutex(t, rdb, mutex.Config{Name: "reports", TTL: 30 * time.Second})
 		lock := redistest.Must(m.Lock(t.Context(), "daily"))(t)
 		began, end := time.Now(), leaseholdtest.Outage(rdb)
-		if _, err := m.TryLock(t.Context(), "weekly"); !errors.Is(err, leasehold.ErrUnavailable) {
-			t.Errorf("error %v; want ErrUnavailable", err)
-		}
+		redistest.WantErr(t, redistest.ErrorOf(m.TryLock(t.Context(), "weekly")), leasehold.ErrUnavailable)
 		if _, err := rdb.Pipelined(t.Context(), func(p redis.Pipeliner) error { p.Get(t.Context(), "k"); return nil }); err == nil {
 			t.Error("a pipeline succeeds")
 		}

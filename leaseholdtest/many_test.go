@@ -36,9 +36,8 @@ func TestLongPipeline(t *testing.T) {
 				continue
 			}
 			for i, cmd := range sent {
-				if get, ok := cmd.(*redis.StringCmd); ok && get.Val() != value {
-					t.Errorf("command %d of %d with %d bytes each: another value", i, c.commands, c.bytes)
-				}
+				get, ok := cmd.(*redis.StringCmd)
+				redistest.Check(t, !ok || get.Val() == value, "command %d of %d with %d bytes each: another value", i, c.commands, c.bytes)
 			}
 		}
 	})
@@ -48,9 +47,7 @@ func TestLongPipeline(t *testing.T) {
 // the calls count, and with the race detector a busy machine needs some 20 ms per script.
 func bothWith(t *testing.T, fn func(t *testing.T, keys int)) {
 	t.Run("outside a bubble", func(t *testing.T) { fn(t, 100) })
-	t.Run("inside a bubble", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) { fn(t, 1000) })
-	})
+	t.Run("inside a bubble", func(t *testing.T) { synctest.Test(t, func(t *testing.T) { fn(t, 1000) }) })
 }
 
 // All that takes several keys takes a thousand.
@@ -82,9 +79,8 @@ func TestManyKeysInOneCall(t *testing.T) {
 		}
 		redistest.Expect(t, loads, 1, "%d loads")
 		redistest.WantErr(t, groups[0].Invalidate(t.Context(), keys...))
-		if _, ok, err := groups[1].Peek(t.Context(), "article 99"); ok || err != nil {
-			t.Errorf("after Invalidate: found %v, %v", ok, err)
-		}
+		_, ok, err := groups[1].Peek(t.Context(), "article 99")
+		redistest.Check(t, !ok && err == nil, "after Invalidate: found %v, %v", ok, err)
 	})
 }
 

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
 //go:embed hashes
@@ -50,15 +52,11 @@ func TestEachScriptHasItsFunction(t *testing.T) {
 			t.Errorf("the function of %s returns another text", name)
 		}
 	}
-	if len(names) != len(functions) {
-		t.Errorf("there are %d scripts and %d functions", len(names), len(functions))
-	}
+	redistest.Check(t, len(names) == len(functions), "there are %d scripts and %d functions", len(names), len(functions))
 }
 
 func TestScriptsUseTheirPieces(t *testing.T) {
-	if err := check(tree); err != nil {
-		t.Error(err)
-	}
+	redistest.NoError(t, check(tree))
 }
 
 var (
@@ -154,9 +152,7 @@ func TestIncludes(t *testing.T) {
 	two := tree("p/s.lua", script, "shared/a.lua", "local a = 1\n-- include p/shared/b\n", "p/shared/b.lua", "local b = a\n\n")
 	text, err := expand(two, "p/s")
 	want := "  -- from shared/a.lua\n  local a = 1\n  -- from p/shared/b.lua\n  local b = a\n\nreturn a + b\n"
-	if err != nil || text != want {
-		t.Errorf("expanded to %q, %v; want %q", text, err, want)
-	}
+	redistest.Check(t, err == nil && text == want, "expanded to %q, %v; want %q", text, err, want)
 
 	for _, c := range []struct {
 		name string

@@ -28,9 +28,7 @@ func TestCallsOfABatchShareARoundTrip(t *testing.T) {
 		ctx, leave := context.WithCancel(t.Context())
 		h.done.Go(func() {
 			_, err := batch[seats-1].Do(ctx, h.Client, echoed("left", 1))
-			if !errors.Is(err, ErrNotSent) || !errors.Is(err, context.Canceled) {
-				t.Errorf("a caller that left: %v; want its ctx's error, unsent", err)
-			}
+			redistest.Check(t, errors.Is(err, ErrNotSent) && errors.Is(err, context.Canceled), "a caller that left: %v; want its ctx's error, unsent", err)
 		})
 		time.Sleep(time.Second)
 		leave()
@@ -70,10 +68,7 @@ func TestSeatThatIsLeftDuringItsDo(t *testing.T) {
 			}
 			return next(ctx, cmd)
 		}})
-		c, err := NewClient(rdb)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := redistest.Must(NewClient(rdb))(t)
 		seats := NewBatch(3)
 		var done sync.WaitGroup
 		for i, seat := range seats[:2] {
@@ -105,14 +100,12 @@ func TestBatchWaitsWhereManyRoundTripsAreUnderWay(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		if _, pipelines := h.sent(); len(pipelines) != 0 {
-			t.Errorf("sent %v; want none yet", pipelines)
-		}
+		_, pipelines := h.sent()
+		redistest.Check(t, len(pipelines) == 0, "sent %v; want none yet", pipelines)
 		h.open()
 		h.done.Wait()
-		if _, pipelines := h.sent(); len(pipelines) == 0 || len(pipelines[0]) != 3 {
-			t.Errorf("sent %v; want 3 at once", pipelines)
-		}
+		_, pipelines = h.sent()
+		redistest.Check(t, len(pipelines) != 0 && len(pipelines[0]) == 3, "sent %v; want 3 at once", pipelines)
 	})
 }
 
@@ -147,9 +140,8 @@ func TestWaitEndsWithItsCtx(t *testing.T) {
 		if _, answered, err := Wait(ctx, spawn, slow); answered || !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Second {
 			t.Errorf("answered %v, %v after %v; want ctx's error", answered, err, time.Since(began))
 		}
-		if _, answered, err := Wait(ctx, spawn, slow); answered || !errors.Is(err, ErrNotSent) {
-			t.Errorf("answered %v, %v; want nothing begun", answered, err)
-		}
+		_, answered, err := Wait(ctx, spawn, slow)
+		redistest.Check(t, !answered && errors.Is(err, ErrNotSent), "answered %v, %v; want nothing begun", answered, err)
 		for _, ctx := range []context.Context{t.Context(), context.Background()} {
 			if v, answered, err := Wait(ctx, spawn, slow); !answered || err != nil || v != 1 {
 				t.Errorf("%v, answered %v, %v; want 1", v, answered, err)

@@ -16,16 +16,11 @@ var benchScript = NewScript("bench", `return {1, 2, 3}`)
 // many goroutines at the same time.
 func BenchmarkCalls(b *testing.B) {
 	rdb := redistest.Shared(b, redistest.Newest(b)).Client()
-	c, err := NewClient(rdb)
-	if err != nil {
-		b.Fatal(err)
-	}
+	c := redistest.Must(NewClient(rdb))(b)
 	cancellable, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	do := func(b *testing.B, ctx context.Context, key string) {
-		if _, err := c.Do(ctx, New(benchScript, 1, key, "word", "other")); err != nil {
-			b.Error(err)
-		}
+		redistest.NoError(b, redistest.ErrorOf(c.Do(ctx, New(benchScript, 1, key, "word", "other"))))
 	}
 	do(b, context.Background(), "k")
 	for name, ctx := range map[string]context.Context{"lone": context.Background(), "lone-cancellable": cancellable} {

@@ -71,19 +71,12 @@ func TestBreakerOpens(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				_, client := redistest.Bubble(t)
-				link, err := NewClient(client())
-				if err != nil {
-					t.Fatal(err)
-				}
+				link := redistest.Must(NewClient(client()))(t)
 				tell(link.onlyBreaker, c.calls)
-				if away := link.Away("k"); away != c.opens {
-					t.Errorf("open: %v, want %v", away, c.opens)
-				}
+				redistest.Expect(t, link.Away("k"), c.opens, "open: %v")
 				// One lost packet and an idle minute are no outage.
 				time.Sleep(time.Minute)
-				if away := link.Away("k"); away != c.opens {
-					t.Errorf("open after an idle minute: %v, want %v", away, c.opens)
-				}
+				redistest.Expect(t, link.Away("k"), c.opens, "open after an idle minute: %v")
 			})
 		})
 	}
@@ -103,19 +96,13 @@ func TestBreakerIgnores(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		for range 2 {
-			if _, err := c.Do(ctx, echoed("k", 1)); !errors.Is(err, ErrNotSent) {
-				t.Error(err)
-			}
+			redistest.WantErr(t, redistest.ErrorOf(c.Do(ctx, echoed("k", 1))), ErrNotSent)
 			time.Sleep(time.Minute)
 		}
-		if c.troubles.Load() != 0 {
-			t.Error("the breaker counts what says nothing of the server")
-		}
+		redistest.Check(t, c.troubles.Load() == 0, "the breaker counts what says nothing of the server")
 		c.onlyBreaker.outcome(time.Now(), errRefused)
 		q.ended(trip{began: time.Now()}, nil)
-		if c.Away("k") {
-			t.Error("an answer with replicas does not close the breaker")
-		}
+		redistest.Check(t, !c.Away("k"), "an answer with replicas does not close the breaker")
 	})
 }
 
@@ -123,22 +110,15 @@ func TestBreakerIgnores(t *testing.T) {
 func TestSuspect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client := redistest.Bubble(t)
-		link, err := NewClient(client())
-		if err != nil {
-			t.Fatal(err)
-		}
+		link := redistest.Must(NewClient(client()))(t)
 		for range 2 {
 			link.Suspect("k", io.EOF)
 			link.Suspect("k", io.EOF)
-			if !link.Away("k") || link.troubles.Load() != 1 {
-				t.Error("the breaker is closed")
-			}
+			redistest.Check(t, link.Away("k") && link.troubles.Load() == 1, "the breaker is closed")
 			if err := link.Reachable(t.Context(), "k"); err != nil {
 				t.Error("a server that answers the probe:", err)
 			}
-			if link.Away("k") || link.troubles.Load() != 0 {
-				t.Error("the breaker is open after an answer")
-			}
+			redistest.Check(t, !link.Away("k") && link.troubles.Load() == 0, "the breaker is open after an answer")
 			time.Sleep(time.Second)
 		}
 	})
@@ -206,28 +186,19 @@ func TestOpenBreakerIsNotBlind(t *testing.T) {
 			if !errors.Is(err, ErrNotSent) || !errors.Is(err, errAway) || !errors.Is(err, errRefused) || Classify(err) != NotNow || !OutOfReach(err) {
 				t.Fatalf("call %d: %v", i, err)
 			}
-			if took := time.Since(began); took > probePatience {
-				t.Fatalf("call %d took %v", i, took)
-			}
+			redistest.AtMost(t, time.Since(began), probePatience, "call %d took %v", i)
 			time.Sleep(10 * time.Millisecond)
 		}
 		gets := f.gets()
 		for i, at := range gets[1:] {
-			if gap := at.Sub(gets[i]); gap < probeEvery || gap > probeEvery+20*time.Millisecond {
-				t.Errorf("the gap before probe %d is %v", i+1, gap)
-			}
+			redistest.Between(t, at.Sub(gets[i]), probeEvery, probeEvery+20*time.Millisecond, "the gap before probe %d is %v", i+1)
 		}
 		time.Sleep(time.Minute)
-		if n := len(f.gets()); n != len(gets) || n < 5 {
-			t.Errorf("%d probes, %d of them while nobody asked", n, n-len(gets))
-		}
+		n := len(f.gets())
+		redistest.Check(t, n == len(gets) && n >= 5, "%d probes, %d of them while nobody asked", n, n-len(gets))
 		f.down.Store(false)
-		if err := c.Reachable(t.Context(), "k"); err != nil {
-			t.Error(err)
-		}
-		if c.troubles.Load() != 0 || c.Away("k") {
-			t.Error("the breaker is open after an answer")
-		}
+		redistest.NoError(t, c.Reachable(t.Context(), "k"))
+		redistest.Check(t, c.troubles.Load() == 0 && !c.Away("k"), "the breaker is open after an answer")
 	})
 }
 
@@ -240,9 +211,8 @@ func TestWaitForAProbeEndsWithItsCtx(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		began := time.Now()
-		if err := c.Reachable(ctx, "k"); err == nil || time.Since(began) > time.Millisecond {
-			t.Errorf("%v after %v", err, time.Since(began))
-		}
+		err := c.Reachable(ctx, "k")
+		redistest.Check(t, err != nil && time.Since(began) <= time.Millisecond, "%v after %v", err, time.Since(began))
 	})
 }
 
@@ -255,15 +225,11 @@ func TestProbesWithoutAnOutcome(t *testing.T) {
 			_ = c.Reachable(t.Context(), "k")
 			time.Sleep(probeEvery)
 		}
-		if n := len(f.gets()); n != 16 {
-			t.Errorf("%d probes, want 16", n)
-		}
+		redistest.Expect(t, len(f.gets()), 16, "%d probes")
 		close(hang)
 		synctest.Wait()
 		_ = c.Reachable(t.Context(), "k")
-		if n := len(f.gets()); n != 17 {
-			t.Errorf("%d probes after the others had ended, want 17", n)
-		}
+		redistest.Expect(t, len(f.gets()), 17, "%d probes after the others had ended")
 	})
 }
 
@@ -274,9 +240,7 @@ func TestCauseIsNoForeignCtx(t *testing.T) {
 		for _, err := range []error{context.DeadlineExceeded, context.Canceled, notSent(context.DeadlineExceeded)} {
 			c.onlyBreaker.outcome(time.Now(), err)
 			told := c.Reachable(t.Context(), "k")
-			if told == nil || errors.Is(told, context.DeadlineExceeded) || errors.Is(told, context.Canceled) {
-				t.Errorf("%v is told as %v", err, told)
-			}
+			redistest.Check(t, told != nil && !errors.Is(told, context.DeadlineExceeded) && !errors.Is(told, context.Canceled), "%v is told as %v", err, told)
 		}
 	})
 }
@@ -290,18 +254,14 @@ func TestBreakerOfANode(t *testing.T) {
 	sick, well := halves(cluster, bad, 1)
 	c := newReady(t, cluster.Client())
 	for _, key := range []string{sick[0], well[0]} {
-		if _, err := c.Get(c.Brief(), key); err != nil && !errors.Is(err, redis.Nil) {
-			t.Fatal(err)
-		}
+		_, err := c.Get(c.Brief(), key)
+		redistest.CheckNow(t, err == nil || errors.Is(err, redis.Nil), "%v", err)
 	}
 	bad.Pause()
 	c.Heard(sick[0], time.Now(), errRefused)
-	if err := c.Reachable(t.Context(), sick[0]); err == nil {
-		t.Error("the node that hangs counts as within reach")
-	}
-	if err := c.Reachable(t.Context(), well[0]); err != nil || c.Away(well[0]) {
-		t.Errorf("another node: %v", err)
-	}
+	redistest.Check(t, c.Reachable(t.Context(), sick[0]) != nil, "the node that hangs counts as within reach")
+	err := c.Reachable(t.Context(), well[0])
+	redistest.Check(t, err == nil && !c.Away(well[0]), "another node: %v", err)
 	bad.Resume()
 	redistest.Eventually(t, "the node to be back", func() bool { return c.Reachable(t.Context(), sick[0]) == nil })
 }

@@ -68,9 +68,8 @@ func TestWrappedClientsAreRecognised(t *testing.T) {
 			t.Errorf("%T: %+v, %v; want a client that caches", rdb, c, err)
 		}
 	}
-	if c, err := NewClient(hidden{plain}); err != nil || c.boundsReads {
-		t.Errorf("a hidden client: %+v, %v; want one of which nothing is known", c, err)
-	}
+	c, err := NewClient(hidden{plain})
+	redistest.Check(t, err == nil && !c.boundsReads, "a hidden client: %+v, %v; want one of which nothing is known", c, err)
 }
 
 func TestHiddenClusterClientIsRefusedByTheFirstCall(t *testing.T) {
@@ -78,9 +77,7 @@ func TestHiddenClusterClientIsRefusedByTheFirstCall(t *testing.T) {
 	for _, v := range redistest.Installed() {
 		rdb := redistest.SharedCluster(t, v).Client()
 		c, err := NewClient(hidden{rdb})
-		if err != nil {
-			t.Fatal(err)
-		}
+		redistest.WantErr(t, err)
 		if _, err := c.Do(t.Context(), echoed("any", 1)); err == nil || Classify(err) != Refused || !strings.Contains(err.Error(), "Unwrap") {
 			t.Errorf("%v: %v; want an error that says what to pass", v, err)
 		}
@@ -140,9 +137,7 @@ func TestOldServerIsRefusedByTheFirstCallOfAnyKind(t *testing.T) {
 				if err == nil || Classify(err) != Refused || !strings.Contains(err.Error(), "Redis 6.2.14; want Redis 7.0") {
 					t.Errorf("%s: %v; want the version that is needed", name, err)
 				}
-				if n := sent.Load() - before; n != 1 {
-					t.Errorf("%s sent %d scripts; want the question only", name, n)
-				}
+				redistest.Expect(t, sent.Load()-before, 1, "%s sent %d scripts; want the question only", name)
 			}
 		})
 	}
@@ -191,21 +186,15 @@ func TestFirstCallsShareOneQuestion(t *testing.T) {
 	<-began
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := c.Do(ctx, echoed("left", 1)); !errors.Is(err, context.Canceled) || !errors.Is(err, ErrNotSent) {
-		t.Errorf("a caller that left: %v; want its ctx's error, unsent", err)
-	}
+	_, err := c.Do(ctx, echoed("left", 1))
+	redistest.Check(t, errors.Is(err, context.Canceled) && errors.Is(err, ErrNotSent), "a caller that left: %v; want its ctx's error, unsent", err)
 	close(gate)
 	for range callers {
-		if err := <-errs; err != nil {
-			t.Error(err)
-		}
+		redistest.NoError(t, <-errs)
 	}
-	if n := asked.Load(); n > 2 {
-		t.Errorf("%d questions for the time; want 1, or 2 where a caller came late", n)
-	}
-	if _, err := c.Do(t.Context(), echoed("k", 1)); err != nil || asked.Load() > 2 {
-		t.Errorf("a later call: %v; want no question", err)
-	}
+	redistest.AtMost(t, asked.Load(), 2, "%d questions for the time")
+	_, err = c.Do(t.Context(), echoed("k", 1))
+	redistest.Check(t, err == nil && asked.Load() <= 2, "a later call: %v; want no question", err)
 }
 
 // hangingDialer dials with usual until hang is called. From then on its dials hang until
@@ -250,9 +239,7 @@ func TestCallsAreBoundedWhereDiallingHangs(t *testing.T) {
 					rdb := client(func(o *redis.Options) { hole.usual, o.Dialer = o.Dialer, hole.dial })
 					c, _ := NewClient(rdb)
 					if warm {
-						if _, err := c.Time(t.Context(), "k"); err != nil {
-							t.Fatal(err)
-						}
+						redistest.WantErr(t, redistest.ErrorOf(c.Time(t.Context(), "k")))
 					}
 					synctest.Wait()
 					hole.hang()
@@ -262,9 +249,8 @@ func TestCallsAreBoundedWhereDiallingHangs(t *testing.T) {
 							t.Errorf("%v, class %v; want that it was not sent", err, Classify(err))
 						}
 					}
-					if took := time.Since(began); took > Bound+Bound/3 {
-						t.Errorf("took %v; want %v", took, Bound)
-					}
+					took := time.Since(began)
+					redistest.Check(t, took <= Bound+Bound/3, "took %v; want %v", took, Bound)
 					letDialsEnd()
 				})
 			})
@@ -290,16 +276,13 @@ func TestHookThatIsAddedLateIsLearned(t *testing.T) {
 		n, twice := 0, false
 		send := func() bool {
 			one := echoed("k", n)
-			if reply, err := c.Do(t.Context(), one); err != nil {
-				t.Fatalf("%v, %v", reply, err)
-			}
+			reply, err := c.Do(t.Context(), one)
+			redistest.CheckNow(t, err == nil, "%v, %v", reply, err)
 			n++
 			return one.Copied()
 		}
 		for range 4 {
-			if send() {
-				t.Error("a call without a hook counts as sent twice")
-			}
+			redistest.Check(t, !send(), "a call without a hook counts as sent twice")
 		}
 		rdb.AddHook(&ourHook{process: func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 			_ = cmd.Args()
@@ -311,9 +294,7 @@ func TestHookThatIsAddedLateIsLearned(t *testing.T) {
 		for range maxExceeded + 2 {
 			send()
 		}
-		if send() {
-			t.Error("a hook that reads arguments was not learned")
-		}
+		redistest.Check(t, !send(), "a hook that reads arguments was not learned")
 		if twice = true; !send() {
 			t.Error("a call that the hook sent twice was not noticed")
 		}

@@ -72,13 +72,9 @@ func TestNodeThatHangsHoldsUpNoOthersCalls(t *testing.T) {
 			hanging.Go(func() { c.Send(context.Background(), calls) })
 			others.Wait()
 			answered.Wait()
-			if took := time.Since(began); took > 3*time.Second {
-				t.Errorf("calls of nodes that are well took %v", took)
-			}
+			redistest.AtMost(t, time.Since(began), 3*time.Second, "calls of nodes that are well took %v")
 			hanging.Wait()
-			if took := time.Since(began); took > Bound+7*time.Second {
-				t.Errorf("calls of the node that hangs took %v; want the bound and the read timeout", took)
-			}
+			redistest.AtMost(t, time.Since(began), Bound+7*time.Second, "calls of the node that hangs took %v")
 		})
 	}
 	bad.Resume()
@@ -91,21 +87,14 @@ func TestClusterThatCannotBeReached(t *testing.T) {
 		hole := hangingDialer{hangs: true}
 		rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"192.0.2.1:6379", "192.0.2.2:6379"}, Dialer: hole.dial})
 		defer rdb.Close()
-		c, err := NewClient(rdb)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := redistest.Must(NewClient(rdb))(t)
 		began := time.Now()
-		if node := c.Node("k"); node != "?" {
-			t.Errorf("the node is %q; want none that is known", node)
-		}
-		if took := time.Since(began); took > 0 {
-			t.Errorf("Node took %v; want that it does not wait", took)
-		}
+		redistest.Expect(t, c.Node("k"), "?", "the node is %q; want none that is known")
+		redistest.Expect(t, time.Since(began), 0, "Node took %v")
 		const patience = 200 * time.Millisecond
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
-		_, err = c.Do(ctx, echoed("k", 1))
+		_, err := c.Do(ctx, echoed("k", 1))
 		if took := time.Since(began); !errors.Is(err, ErrNotSent) || !errors.Is(err, context.DeadlineExceeded) || took > patience {
 			t.Errorf("Do returned %v after %v; want ctx's error, unsent, after %v", err, took, patience)
 		}
@@ -120,9 +109,7 @@ func TestClusterThatCannotBeReached(t *testing.T) {
 			})
 		}
 		done.Wait()
-		if took := time.Since(began); took > Bound {
-			t.Errorf("calls without a deadline took %v; want at most %v", took, Bound)
-		}
+		redistest.AtMost(t, time.Since(began), Bound, "calls without a deadline took %v")
 		letDialsEnd()
 	})
 }
@@ -134,9 +121,7 @@ func TestNodeNeverBlocks(t *testing.T) {
 	cluster := redistest.StartPatientCluster(t, redistest.Newest(t))
 	c := newReady(t, cluster.Client())
 	want := c.Node("k")
-	if want != cluster.NodeFor("k").Addr() {
-		t.Errorf("the node is %q; want %q", want, cluster.NodeFor("k").Addr())
-	}
+	redistest.Check(t, want == cluster.NodeFor("k").Addr(), "the node is %q; want %q", want, cluster.NodeFor("k").Addr())
 	for _, node := range cluster.Nodes {
 		node.Pause()
 		defer node.Resume()
@@ -144,11 +129,7 @@ func TestNodeNeverBlocks(t *testing.T) {
 	c.Notice(net.ErrClosed) // a reload is under way
 	began := time.Now()
 	for range 100 {
-		if got := c.Node("k"); got != want {
-			t.Errorf("the node is %q; want %q", got, want)
-		}
+		redistest.Expect(t, c.Node("k"), want, "the node is %q")
 	}
-	if took := time.Since(began); took > time.Second {
-		t.Errorf("Node took %v", took)
-	}
+	redistest.AtMost(t, time.Since(began), time.Second, "Node took %v")
 }

@@ -28,21 +28,14 @@ func echoed(key string, n int) *Call { return New(echo, 1, key, n) }
 // wantEcho checks the outcome of an echo.
 func wantEcho(t *testing.T, n int, reply []int64, err error) {
 	t.Helper()
-	if err != nil || !slices.Equal(reply, []int64{int64(n)}) {
-		t.Errorf("call %d: %v, %v; want its number", n, reply, err)
-	}
+	redistest.Check(t, err == nil && slices.Equal(reply, []int64{int64(n)}), "call %d: %v, %v; want its number", n, reply, err)
 }
 
 // newReady is a Client for a test, which has checked the server.
 func newReady(t testing.TB, rdb redis.UniversalClient) *Client {
 	t.Helper()
-	c, err := NewClient(rdb)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Time(context.Background(), "ready"); err != nil {
-		t.Fatal(err)
-	}
+	c := redistest.Must(NewClient(rdb))(t)
+	redistest.WantErr(t, redistest.ErrorOf(c.Time(context.Background(), "ready")))
 	return c
 }
 

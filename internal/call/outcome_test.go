@@ -73,9 +73,7 @@ func TestCallThatAHookSwallowedIsNoReply(t *testing.T) {
 		process:  func(context.Context, redis.Cmder, redis.ProcessHook) error { return nil },
 		pipeline: func(context.Context, []redis.Cmder, redis.ProcessPipelineHook) error { return nil },
 	}, func(t *testing.T, err error) {
-		if !errors.Is(err, ErrNotSent) || Classify(err) != NotNow {
-			t.Errorf("%v, class %v; want an error that says unsent", err, Classify(err))
-		}
+		redistest.Check(t, errors.Is(err, ErrNotSent) && Classify(err) == NotNow, "%v, class %v; want an error that says unsent", err, Classify(err))
 	})
 }
 
@@ -110,9 +108,7 @@ func TestErrorOfAPipelineIsNoAnswerToEachCall(t *testing.T) {
 			return denied
 		},
 	}, func(t *testing.T, err error) {
-		if err == nil || Classify(err) == Refused {
-			t.Errorf("%v, class %v; want an error that is no refusal", err, Classify(err))
-		}
+		redistest.Check(t, err != nil && Classify(err) != Refused, "%v, class %v; want an error that is no refusal", err, Classify(err))
 	})
 }
 
@@ -134,9 +130,7 @@ func TestErrorsThatHooksWrapAreRecognised(t *testing.T) {
 			return err
 		},
 	}, func(t *testing.T, err error) {
-		if err != nil {
-			t.Errorf("a server that has no scripts yet: %v", err)
-		}
+		redistest.Check(t, err == nil, "a server that has no scripts yet: %v", err)
 	})
 }
 
@@ -176,9 +170,7 @@ func TestClasses(t *testing.T) {
 		{errNoReply, Unknown},
 	} {
 		for _, err := range []error{c.err, fmt.Errorf("hook: %w", c.err)} {
-			if got := Classify(err); got != c.want {
-				t.Errorf("%v is of class %v; want %v", err, got, c.want)
-			}
+			redistest.Expect(t, Classify(err), c.want, "%v is of class %v", err)
 		}
 	}
 }
@@ -190,9 +182,7 @@ func TestClosedClientIsToldApart(t *testing.T) {
 			c := newReady(t, rdb)
 			_ = rdb.Close()
 			for _, err := range way(c, 3) {
-				if !ClientClosed(err) || Classify(err) != Refused {
-					t.Errorf("%v, class %v; want that the client is closed", err, Classify(err))
-				}
+				redistest.Check(t, ClientClosed(err) && Classify(err) == Refused, "%v, class %v; want that the client is closed", err, Classify(err))
 			}
 		})
 	}
@@ -208,9 +198,7 @@ func TestWrongPasswordReachesEachCall(t *testing.T) {
 			c, _ := NewClient(rdb)
 			c.checked.Store(true) // so that the call itself meets the server
 			for _, err := range way(c, 3) {
-				if Classify(err) != NotNow || serverError(err) == "" {
-					t.Errorf("%v, class %v; want that the password is wrong", err, Classify(err))
-				}
+				redistest.Check(t, Classify(err) == NotNow && serverError(err) != "", "%v, class %v; want that the password is wrong", err, Classify(err))
 			}
 			c.checked.Store(false)
 			for _, err := range way(c, 3) {
@@ -238,9 +226,7 @@ func TestScriptsForgottenWhileTheyAreTaught(t *testing.T) {
 		return err
 	}})
 	for i, err := range ways["together"](c, 6) {
-		if err != nil {
-			t.Errorf("call %d: %v", i, err)
-		}
+		redistest.Check(t, err == nil, "call %d: %v", i, err)
 	}
 }
 
@@ -264,17 +250,11 @@ func TestStringsOfAReply(t *testing.T) {
 
 func TestTimeOfEachServer(t *testing.T) {
 	redistest.Matrix(t, func(t *testing.T, target redistest.Target) {
-		c, err := NewClient(target.Client(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := redistest.Must(NewClient(target.Client(t)))(t)
 		us, err := c.Time(t.Context(), "leasehold:{"+redistest.Name(t)+"}")
-		if shown := time.UnixMicro(us); err != nil || time.Since(shown).Abs() > time.Minute {
-			t.Errorf("the clock showed %v, %v; want about now", shown, err)
-		}
-		if !c.checked.Load() {
-			t.Error("the version is not known to be supported")
-		}
+		shown := time.UnixMicro(us)
+		redistest.Check(t, err == nil && time.Since(shown).Abs() <= time.Minute, "the clock showed %v, %v; want about now", shown, err)
+		redistest.Check(t, c.checked.Load(), "the version is not known to be supported")
 	})
 }
 
@@ -310,13 +290,10 @@ func TestScriptWhoseReplyIsLostIsSentOnce(t *testing.T) {
 			t.Cleanup(func() { _ = rdb.Close() })
 			const calls = 5
 			for _, err := range way(newReady(t, rdb), calls) {
-				if Classify(err) != Unknown {
-					t.Errorf("%v, class %v; want an error that is unknown", err, Classify(err))
-				}
+				redistest.Check(t, Classify(err) == Unknown, "%v, class %v; want an error that is unknown", err, Classify(err))
 			}
-			if n := written.Load(); n != calls {
-				t.Errorf("%d scripts were written for %d calls", n, calls)
-			}
+			n := written.Load()
+			redistest.Check(t, n == calls, "%d scripts were written for %d calls", n, calls)
 		})
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
 func ignore([]int64, error) {}
@@ -23,9 +25,8 @@ func TestCallsThatMeetShareARoundTrip(t *testing.T) {
 		const more = 6
 		h.echoes(t, more)
 		synctest.Wait()
-		if alone, pipelines := h.sent(); alone != maxInFlight || len(pipelines) != 0 {
-			t.Errorf("sent %d alone and %v together; want %d and none yet", alone, pipelines, maxInFlight)
-		}
+		alone, pipelines := h.sent()
+		redistest.Check(t, alone == maxInFlight && len(pipelines) == 0, "sent %d alone and %v together; want %d and none yet", alone, pipelines, maxInFlight)
 		h.open()
 		h.done.Wait()
 		// The server knows no script yet, so the first in the pipeline is sent
@@ -52,12 +53,9 @@ func TestCrowdOverAConnectionWithoutBuffers(t *testing.T) {
 		const crowd = 500
 		h.echoes(t, crowd)
 		h.done.Wait()
-		if took := time.Since(began); took > 0 {
-			t.Errorf("took %v; want no time at all", took)
-		}
-		if _, pipelines := h.sent(); len(pipelines) == 0 || len(pipelines) > crowd/4 {
-			t.Errorf("sent %d pipelines; want some, of several calls each", len(pipelines))
-		}
+		redistest.Expect(t, time.Since(began), 0, "took %v")
+		_, pipelines := h.sent()
+		redistest.Check(t, len(pipelines) != 0 && len(pipelines) <= crowd/4, "sent %d pipelines; want some, of several calls each", len(pipelines))
 	})
 }
 
@@ -76,9 +74,8 @@ func TestHangingRoundTripsHoldUpNobody(t *testing.T) {
 				})
 			}
 			others.Wait()
-			if took := time.Since(began); took > minRelief+time.Millisecond {
-				t.Errorf("waited %v for round trips that hang; want %v", took, minRelief)
-			}
+			took := time.Since(began)
+			redistest.Check(t, took <= minRelief+time.Millisecond, "waited %v for round trips that hang; want %v", took, minRelief)
 		}
 		h.open()
 		h.done.Wait()
@@ -120,9 +117,7 @@ func TestBoundOfAQueueIsNoCallersDeadline(t *testing.T) {
 				if err == nil || errors.Is(err, context.DeadlineExceeded) || Classify(err) != Unknown {
 					t.Errorf("without an answer: %v; want an error that is unknown, and none of a ctx", err)
 				}
-				if took := time.Since(began); took > Bound {
-					t.Errorf("waited %v for an answer; want %v", took, Bound)
-				}
+				redistest.AtMost(t, time.Since(began), Bound, "waited %v for an answer")
 			})
 		}
 		time.Sleep(2 * Bound)
@@ -148,29 +143,22 @@ func TestCallersOfAServerThatHangsAreAnsweredWithinTheBound(t *testing.T) {
 				one := echoed("more", 1)
 				one.Rank = []Rank{ForCaller, GivesBack}[i%2]
 				h.do(context.Background(), one, func(_ []int64, err error) {
-					if took := time.Since(began); err == nil || took > Bound+closely {
-						t.Errorf("after %v: %v; want an error within %v", took, err, Bound)
-					}
+					took := time.Since(began)
+					redistest.Check(t, err != nil && took <= Bound+closely, "after %v: %v; want an error within %v", took, err, Bound)
 					mu.Lock()
 					defer mu.Unlock()
 					all++
 					if errors.Is(err, ErrSilent) {
 						unsent++
-						if !errors.Is(err, ErrNotSent) || Classify(err) != NotNow {
-							t.Errorf("%v is not known as unsent", err)
-						}
+						redistest.Check(t, errors.Is(err, ErrNotSent) && Classify(err) == NotNow, "%v is not known as unsent", err)
 					}
 				})
 			}
 			time.Sleep(3 * Bound)
 			mu.Lock()
-			if all != callers || unsent < callers/10 {
-				t.Errorf("%d of %d calls returned, %d of them unsent", all, callers, unsent)
-			}
+			redistest.Check(t, all == callers && unsent >= callers/10, "%d of %d calls returned, %d of them unsent", all, callers, unsent)
 			mu.Unlock()
-			if n := longest(); n > maxHanging {
-				t.Errorf("%d pipelines were under way; want at most %d", n, maxHanging)
-			}
+			redistest.AtMost(t, longest(), maxHanging, "%d pipelines were under way")
 			h.open()
 			h.done.Wait()
 		})
@@ -220,18 +208,16 @@ func TestCallWhoseCallerLeftIsNotSent(t *testing.T) {
 		time.Sleep(minRelief * 2)
 		h.open()
 		h.done.Wait()
-		if _, pipelines := h.sent(); len(pipelines) == 0 || strings.Contains(fmt.Sprint(pipelines), "left") {
-			t.Errorf("sent %v; want only the call that stayed", pipelines)
-		}
+		_, pipelines := h.sent()
+		redistest.Check(t, len(pipelines) != 0 && !strings.Contains(fmt.Sprint(pipelines), "left"), "sent %v; want only the call that stayed", pipelines)
 		ctx, leave = context.WithCancel(t.Context())
 		leave()
 		before, _ := h.sent()
 		if _, err := h.Do(ctx, echoed("left", 1)); !errors.Is(err, ErrNotSent) || !errors.Is(err, context.Canceled) {
 			t.Errorf("with a ctx that has ended: %v; want its error, and unsent", err)
 		}
-		if after, _ := h.sent(); after != before {
-			t.Error("the call of a caller that had left was sent")
-		}
+		after, _ := h.sent()
+		redistest.Check(t, after == before, "the call of a caller that had left was sent")
 	})
 }
 
@@ -243,18 +229,15 @@ func TestPanicOfAHookLeavesNobodyWithoutAnOutcome(t *testing.T) {
 		synctest.Wait()
 		for range 5 {
 			h.do(t.Context(), echoed("more", 1), func(_ []int64, err error) {
-				if err == nil || !strings.Contains(err.Error(), "a hook") {
-					t.Errorf("the outcome is %v; want the panic", err)
-				}
+				redistest.Check(t, err != nil && strings.Contains(err.Error(), "a hook"), "the outcome is %v; want the panic", err)
 			})
 		}
 		synctest.Wait()
 		h.open()
 		h.done.Wait()
 		h.hook.process = func(context.Context, redis.Cmder, redis.ProcessHook) error { panic("a hook") }
-		if _, err := h.Do(t.Context(), echoed("alone", 1)); err == nil || !strings.Contains(err.Error(), "a hook") {
-			t.Errorf("alone: %v; want the panic", err)
-		}
+		_, err := h.Do(t.Context(), echoed("alone", 1))
+		redistest.Check(t, err != nil && strings.Contains(err.Error(), "a hook"), "alone: %v; want the panic", err)
 		h.hook.pipeline, h.hook.process = nil, nil
 		h.echoes(t, maxInFlight+5)
 		h.done.Wait()

@@ -53,9 +53,8 @@ func TestQueueIsSentByRank(t *testing.T) {
 		h.open()
 		h.done.Wait()
 		const want = "renew1 renew2 renew3 leave0 leave1 enter0 ask0 enter1 ask1 ask2 ask3"
-		if _, pipelines := h.sent(); len(pipelines) == 0 || strings.Join(pipelines[0], " ") != want {
-			t.Errorf("sent %v first; want %s", pipelines, want)
-		}
+		_, pipelines := h.sent()
+		redistest.Check(t, len(pipelines) != 0 && strings.Join(pipelines[0], " ") == want, "sent %v first; want %s", pipelines, want)
 	})
 }
 
@@ -78,9 +77,7 @@ func TestQueueOfAServerThatAnswersIsKept(t *testing.T) {
 		for i := range 5000 {
 			one := ranked("k", Rank(i%int(ranks)), time.Second)
 			done := func(_ []int64, err error) {
-				if err != nil {
-					t.Errorf("after %v: %v; want that the call is sent", time.Since(began), err)
-				}
+				redistest.Check(t, err == nil, "after %v: %v; want that the call is sent", time.Since(began), err)
 			}
 			if i%2 == 0 {
 				h.do(t.Context(), one, done)
@@ -89,9 +86,8 @@ func TestQueueOfAServerThatAnswersIsKept(t *testing.T) {
 			}
 		}
 		h.done.Wait()
-		if took := time.Since(began); took < 2*queueBound {
-			t.Errorf("took %v; this test wants a queue of %v at least", took, 2*queueBound)
-		}
+		took := time.Since(began)
+		redistest.Check(t, took >= 2*queueBound, "took %v; this test wants a queue of %v at least", took, 2*queueBound)
 	})
 }
 
@@ -115,12 +111,8 @@ func TestWaitInTheQueueDoesNotMakeACallVoid(t *testing.T) {
 		if want := sent.Add(after).UnixMicro(); void < want || void > want+1000 {
 			t.Errorf("void %v after it was sent; want %v", time.Duration(void-sent.UnixMicro())*time.Microsecond, after)
 		}
-		if never != 0 {
-			t.Errorf("a call that is never void became void at %d", never)
-		}
-		if !moved.Sent.Equal(sent) || !kept.Sent.Equal(sent) {
-			t.Errorf("sent at %v and %v; want %v", moved.Sent, kept.Sent, sent)
-		}
+		redistest.Check(t, never == 0, "a call that is never void became void at %d", never)
+		redistest.Check(t, moved.Sent.Equal(sent) && kept.Sent.Equal(sent), "sent at %v and %v; want %v", moved.Sent, kept.Sent, sent)
 	})
 }
 
@@ -129,21 +121,15 @@ func TestEachStartedCallGetsOneOutcome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHeld(t)
 		var outcomes [3]atomic.Int32
-		count := func(i int) func([]int64, error) {
-			return func([]int64, error) { outcomes[i].Add(1) }
-		}
+		count := func(i int) func([]int64, error) { return func([]int64, error) { outcomes[i].Add(1) } }
 		underWay := echoed("under way", 1)
 		h.start(underWay, count(0))
 		h.echoes(t, maxInFlight-1)
 		synctest.Wait()
 		queued := echoed("queued", 1)
 		h.start(queued, count(1))
-		if underWay.Withdraw() || !queued.Withdraw() {
-			t.Error("a call under way was withdrawn, or one in the queue was not")
-		}
-		if n := outcomes[1].Load(); n != 1 {
-			t.Errorf("a withdrawn call has %d outcomes; want one at once", n)
-		}
+		redistest.Check(t, !underWay.Withdraw() && queued.Withdraw(), "a call under way was withdrawn, or one in the queue was not")
+		redistest.Expect(t, outcomes[1].Load(), 1, "a withdrawn call has %d outcomes; want one at once")
 		h.open()
 		h.done.Wait()
 		h.hook.process = func(context.Context, redis.Cmder, redis.ProcessHook) error { runtime.Goexit(); return nil }
@@ -154,9 +140,7 @@ func TestEachStartedCallGetsOneOutcome(t *testing.T) {
 		}
 		h.done.Wait()
 		for i := range outcomes {
-			if n := outcomes[i].Load(); n != 1 {
-				t.Errorf("call %d has %d outcomes; want one", i, n)
-			}
+			redistest.Expect(t, outcomes[i].Load(), 1, "call %d has %d outcomes; want one", i)
 		}
 	})
 }
@@ -167,9 +151,7 @@ func TestRoundTripsHaveAConnectionEach(t *testing.T) {
 	for size, want := range map[int]int{2: 2, 100: maxInFlight} {
 		c := newReady(t, newClient(func(o *redis.Options) { o.PoolSize = size }))
 		one := echoed("k", 1)
-		if got := c.queueOf(one).most(maxInFlight); got != want {
-			t.Errorf("with %d connections %d trips are under way at once; want %d", size, got, want)
-		}
+		redistest.Expect(t, c.queueOf(one).most(maxInFlight), want, "with %d connections %d trips are under way at once", size)
 	}
 }
 
@@ -184,9 +166,7 @@ func TestConfirmedCallsHaveTheirOwnQueue(t *testing.T) {
 		one.Confirm = confirm
 		queues[c.queueOf(one)] = true
 	}
-	if len(queues) != 3 {
-		t.Errorf("%d queues; want one for each", len(queues))
-	}
+	redistest.Check(t, len(queues) == 3, "%d queues; want one for each", len(queues))
 }
 
 // The handles of a client share its queues; a client that nobody uses is forgotten.
@@ -194,13 +174,10 @@ func TestHandlesOfAClientShareItsLink(t *testing.T) {
 	_, newClient := redistest.Bubble(t)
 	rdb, other := newClient(), newClient()
 	a, b, c := newReady(t, rdb), newReady(t, rdb), newReady(t, other)
-	if a.link != b.link || a.link == c.link {
-		t.Error("two handles of one client have two links, or two clients share one")
-	}
+	redistest.Check(t, a.link == b.link && a.link != c.link, "two handles of one client have two links, or two clients share one")
 	wrapped := struct{ redis.UniversalClient }{rdb}
-	if d := newReady(t, wrapped); d.link == a.link {
-		t.Error("a client that is no pointer shares a link")
-	}
+	d := newReady(t, wrapped)
+	redistest.Check(t, d.link != a.link, "a client that is no pointer shares a link")
 	known := func() int {
 		links.Lock()
 		defer links.Unlock()
@@ -209,9 +186,7 @@ func TestHandlesOfAClientShareItsLink(t *testing.T) {
 	before := known()
 	for range 10 {
 		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
-		if _, err := NewClient(rdb); err != nil {
-			t.Fatal(err)
-		}
+		redistest.WantErr(t, redistest.ErrorOf(NewClient(rdb)))
 		_ = rdb.Close()
 	}
 	redistest.Eventually(t, "links without a handle to be forgotten", func() bool {
@@ -236,9 +211,8 @@ func TestPipelinesGrowWithTheLine(t *testing.T) {
 		for range 10 {
 			got = append(got, after(p, usual, true)/minPipelineBytes)
 		}
-		if want := []int{2, 4, 8, 16, 32, 64, 128, 256, 262, 262}; !slices.Equal(got, want) {
-			t.Errorf("grew to %v times the least; want %v", got, want)
-		}
+		want := []int{2, 4, 8, 16, 32, 64, 128, 256, 262, 262}
+		redistest.Check(t, slices.Equal(got, want), "grew to %v times the least; want %v", got, want)
 		if after(p, 3*usual, true) != maxPipelineBytes || after(p, 5*usual, true) != maxPipelineBytes/2 {
 			t.Errorf("%d bytes after slow trips; want half after one of more than four times the shortest", p.bytes)
 		}
@@ -254,9 +228,7 @@ func TestPipelinesGrowWithTheLine(t *testing.T) {
 	t.Run("a network without delay", func(t *testing.T) {
 		p := newPace()
 		after(p, 50*time.Microsecond, false)
-		if got := after(p, 1900*time.Microsecond, true); got != 2*minPipelineBytes {
-			t.Errorf("grew to %d; want growth up to twice a millisecond", got)
-		}
+		redistest.Expect(t, after(p, 1900*time.Microsecond, true), 2*minPipelineBytes, "grew to %d; want growth up to twice a millisecond")
 	})
 	t.Run("in a bubble", func(t *testing.T) {
 		if p := newPace(); after(p, 0, true) != minPipelineBytes {
@@ -269,9 +241,7 @@ func TestPipelinesGrowWithTheLine(t *testing.T) {
 		for range 2 * int(shortestOver/usual) * 11 / 10 {
 			after(p, usual, false)
 		}
-		if got := after(p, usual, true); got != 2*minPipelineBytes {
-			t.Errorf("%d bytes; want growth by the shortest trip of late", got)
-		}
+		redistest.Expect(t, after(p, usual, true), 2*minPipelineBytes, "%d bytes; want growth by the shortest trip of late")
 	})
 }
 

@@ -65,12 +65,9 @@ func TestCallersOfAStoppedServer(t *testing.T) {
 			few := maxHanging * (maxPipelineBytes / 50) // calls that are sent, at most
 			redistest.Eventually(t, "most goroutines have ended", func() bool { return runtime.NumGoroutine()-before < few })
 			all.Wait()
-			if took := time.Since(began); took > patience+Bound+readTimeout+2*time.Second {
-				t.Errorf("the last call of those that left ended after %v", took)
-			}
-			if n := int(unsent.Load()); n < crowd-few {
-				t.Errorf("%d of %d calls were dropped unsent; want at least %d", n, crowd, crowd-few)
-			}
+			redistest.AtMost(t, time.Since(began), patience+Bound+readTimeout+2*time.Second, "the last call of those that left ended after %v")
+			n := int(unsent.Load())
+			redistest.Check(t, n >= crowd-few, "%d of %d calls were dropped unsent; want at least %d", n, crowd, crowd-few)
 
 			for _, callers := range []int{200, 2000, 20000} {
 				var giving sync.WaitGroup
@@ -87,9 +84,8 @@ func TestCallersOfAStoppedServer(t *testing.T) {
 					})
 				}
 				giving.Wait()
-				if took := slices.Max(each); took > Bound+readTimeout+2*time.Second {
-					t.Errorf("%d calls took %v; want %v and the read timeout", callers, took, Bound)
-				}
+				took := slices.Max(each)
+				redistest.Check(t, took <= Bound+readTimeout+2*time.Second, "%d calls took %v; want %v and the read timeout", callers, took, Bound)
 			}
 		})
 	}
@@ -105,20 +101,14 @@ func TestFirstCallOfAStoppedServer(t *testing.T) {
 	for name, way := range ways {
 		t.Run(name, func(t *testing.T) {
 			rdb := server.Client() // go-redis's own timeouts
-			c, err := NewClient(rdb)
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := redistest.Must(NewClient(rdb))(t)
 			c.checked.Store(true)
 			began := time.Now()
 			for _, err := range way(c, 1) {
-				if Classify(err) == Refused {
-					t.Errorf("%v is a refusal", err)
-				}
+				redistest.Check(t, Classify(err) != Refused, "%v is a refusal", err)
 			}
-			if took := time.Since(began); took > Bound+3*time.Second+time.Second {
-				t.Errorf("took %v; want %v and the read timeout", took, Bound)
-			}
+			took := time.Since(began)
+			redistest.Check(t, took <= Bound+3*time.Second+time.Second, "took %v; want %v and the read timeout", took, Bound)
 		})
 	}
 }

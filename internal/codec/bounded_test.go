@@ -36,12 +36,8 @@ func TestBoundedAcceptsEveryCode(t *testing.T) {
 func TestBoundedAcceptsOneValueOnly(t *testing.T) {
 	for _, v := range values {
 		for n := range len(v) {
-			if codec.Bounded([]byte(v[:n])) == nil {
-				t.Errorf("%q, cut short from %q, was accepted", v[:n], v)
-			}
-			if codec.Bounded([]byte("\x91"+v[:n])) == nil {
-				t.Errorf("%q in an array, cut short from %q, was accepted", v[:n], v)
-			}
+			redistest.Check(t, codec.Bounded([]byte(v[:n])) != nil, "%q, cut short from %q, was accepted", v[:n], v)
+			redistest.Check(t, codec.Bounded([]byte("\x91"+v[:n])) != nil, "%q in an array, cut short from %q, was accepted", v[:n], v)
 		}
 		for _, more := range []string{"\xc0", "\x00", v} {
 			redistest.Check(t, codec.Bounded([]byte(v+more)) != nil, "%q with %q behind it was accepted", v, more)
@@ -85,9 +81,8 @@ func TestDepthIsBounded(t *testing.T) {
 	} {
 		redistest.Expect(t, codec.Bounded([]byte(strings.Repeat(level, 512)+"\xc0")), nil, "%s: 512 deep: %v", what)
 		for _, n := range []int{513, 1_000_000} {
-			if err := codec.Bounded([]byte(strings.Repeat(level, n) + "\xc0")); err == nil || !strings.Contains(err.Error(), "512 deep") {
-				t.Errorf("%s: %d deep: %v", what, n, err)
-			}
+			err := codec.Bounded([]byte(strings.Repeat(level, n) + "\xc0"))
+			redistest.Check(t, err != nil && strings.Contains(err.Error(), "512 deep"), "%s: %d deep: %v", what, n, err)
 		}
 	}
 	redistest.Check(t, codec.Bounded([]byte(strings.Repeat("\x81", 513)+strings.Repeat("\xc0", 514))) != nil,

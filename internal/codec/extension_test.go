@@ -11,6 +11,7 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 
 	"github.com/leasehold-go/leasehold/internal/codec"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
 func TestExtensionsWork(t *testing.T) {
@@ -30,10 +31,7 @@ func TestExtensionsWork(t *testing.T) {
 		Name: "s", Corner: p, More: []*point{p, {1, 2}}, Any: p,
 		Seen: time.Unix(0, 0xdf<<22), Extra: map[string]any{"p": p, "t": time.Unix(0, 0xdf<<22)},
 	}
-	data, err := codec.Msgpack{}.Marshal(&want)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := redistest.Must(codec.Msgpack{}.Marshal(&want))(t)
 	var got shape
 	if err := (codec.Msgpack{}).Unmarshal(data, &got); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v became %+v, %v", want, got, err)
@@ -61,13 +59,9 @@ func TestExtensionIsNoMap(t *testing.T) {
 			// A map that is really there.
 			"\xc7\x04\x01\x81\xa1A\x01",
 		} {
-			if err := codec.Bounded([]byte(ext)); err != nil {
-				t.Fatalf("%q: %v", ext, err)
-			}
+			redistest.Require(t, codec.Bounded([]byte(ext)), nil, "%q: %v", ext)
 			if used := allocated(func() {
-				if err := (codec.Msgpack{}).Unmarshal([]byte(ext), into()); err == nil {
-					t.Errorf("%s: %q was decoded", what, ext)
-				}
+				redistest.Check(t, (codec.Msgpack{}).Unmarshal([]byte(ext), into()) != nil, "%s: %q was decoded", what, ext)
 			}); used > slack {
 				t.Errorf("%s: %q took %d bytes", what, ext, used)
 			}
@@ -84,16 +78,12 @@ func TestExtensionsDoNotNest(t *testing.T) {
 			data = "\xdc\x27\x10" + strings.Repeat(ext+"\xa0", 5000)
 		}
 		err := codec.Msgpack{}.Unmarshal([]byte(data), new([]deepMap))
-		if err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			t.Errorf("%q: decoded to the end: %v", ext, err)
-		}
+		redistest.Check(t, err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF), "%q: decoded to the end: %v", ext, err)
 	}
 	for _, ext := range []string{
 		"\xc7\x00\x01", "\xc8\x00\x00\x01", "\xc9\x00\x00\x00\x00\x01", "\xd4\x80\x01", "\xd5\x80\x01\x01", "\xc7\x01\x80\x01",
 	} {
-		if codec.Bounded([]byte(ext)) == nil {
-			t.Errorf("%q was accepted", ext)
-		}
+		redistest.Check(t, codec.Bounded([]byte(ext)) != nil, "%q was accepted", ext)
 	}
 }
 
@@ -123,9 +113,7 @@ func TestCarelessExtensionDecoders(t *testing.T) {
 		{"by the byte", "\x92\xd6\x06\xdf\xff\xff\xff\xc0", true, false},
 	} {
 		msgpack.RegisterExtDecoder(6, careless{}, read(c.byByte))
-		if err := codec.Bounded([]byte(c.data)); err != nil {
-			t.Errorf("%s: %v", c.what, err)
-		}
+		redistest.Expect(t, codec.Bounded([]byte(c.data)), nil, "%s: %v", c.what)
 		var v []any
 		if err := (codec.Msgpack{}).Unmarshal([]byte(c.data), &v); (err == nil) != c.ok {
 			t.Errorf("%s: %v, %v", c.what, v, err)

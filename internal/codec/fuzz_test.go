@@ -7,6 +7,7 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 
 	"github.com/leasehold-go/leasehold/internal/codec"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
 // Whatever the data, Unmarshal doesn't panic and takes no more memory than
@@ -24,9 +25,7 @@ func FuzzUnmarshal(f *testing.F) {
 		f.Add(byte(i), []byte("\x84\xa4Next\x80\xa4List\x92\x80\xc0\xa5Named\x81\xa1n\x80\xa3Any\x01"))
 	}
 	user, err := codec.Msgpack{}.Marshal(someUser())
-	if err != nil {
-		f.Fatal(err)
-	}
+	redistest.WantErr(f, err)
 	f.Add(byte(0), user)
 	f.Fuzz(func(t *testing.T, target byte, data []byte) {
 		x := targets[int(target)%len(targets)]
@@ -44,9 +43,7 @@ func FuzzUnmarshal(f *testing.F) {
 			if used <= allowed {
 				return
 			}
-			if try == 3 {
-				t.Fatalf("%s: %d bytes took %d; want at most %d", x.name, len(data), used, allowed)
-			}
+			redistest.CheckNow(t, try != 3, "%s: %d bytes took %d; want at most %d", x.name, len(data), used, allowed)
 		}
 	})
 }
@@ -55,7 +52,6 @@ func FuzzUnmarshal(f *testing.F) {
 func end(t *testing.T, data []byte) {
 	t.Helper()
 	r := bytes.NewReader(data)
-	if err := msgpack.NewDecoder(r).Skip(); err != nil || r.Len() != 0 {
-		t.Errorf("the library leaves %d of %d bytes, %v", r.Len(), len(data), err)
-	}
+	err := msgpack.NewDecoder(r).Skip()
+	redistest.Check(t, err == nil && r.Len() == 0, "the library leaves %d of %d bytes, %v", r.Len(), len(data), err)
 }

@@ -60,9 +60,8 @@ func TestCodecRoundTrip(t *testing.T) {
 		if err := (codec.Msgpack{}).Unmarshal(data, got.Interface()); err != nil || !reflect.DeepEqual(got.Elem().Interface(), want) {
 			t.Errorf("%T: %+.80v became %+.80v, %v", want, want, got.Elem(), err)
 		}
-		if plain, _ := msgpack.Marshal(want); len(plain) != len(data) {
-			t.Errorf("%T: %d bytes; the library writes %d", want, len(data), len(plain))
-		}
+		plain, _ := msgpack.Marshal(want)
+		redistest.Check(t, len(plain) == len(data), "%T: %d bytes; the library writes %d", want, len(data), len(plain))
 	}
 }
 
@@ -90,16 +89,12 @@ func TestMarshalWritesNothingThatIsRefused(t *testing.T) {
 			t.Errorf("%s: %q, %v", what, data, err)
 		}
 	}
-	if _, err := (codec.Msgpack{}).Marshal(interned{"one", "two"}); err != nil {
-		t.Error(err)
-	}
+	redistest.NoError(t, redistest.ErrorOf((codec.Msgpack{}).Marshal(interned{"one", "two"})))
 }
 
 func TestUnmarshalWantsAPointer(t *testing.T) {
 	for _, v := range []any{nil, 1, user{}, (*user)(nil), (*int)(nil), (*string)(nil)} {
-		if err := (codec.Msgpack{}).Unmarshal([]byte("\x80"), v); err == nil {
-			t.Errorf("%T was decoded into", v)
-		}
+		redistest.Check(t, (codec.Msgpack{}).Unmarshal([]byte("\x80"), v) != nil, "%T was decoded into", v)
 	}
 }
 
@@ -116,9 +111,8 @@ func TestPanicsBecomeErrors(t *testing.T) {
 		"a number for a method": {"\x81\xa1A\x01", new(struct{ A fmt.Stringer })},
 		"a number for an error": {"\x81\xa1A\x01", new(struct{ A error })},
 	} {
-		if err := (codec.Msgpack{}).Unmarshal([]byte(c.data), c.v); err == nil || !strings.Contains(err.Error(), "panicked") {
-			t.Errorf("%s: %v", what, err)
-		}
+		err := (codec.Msgpack{}).Unmarshal([]byte(c.data), c.v)
+		redistest.Check(t, err != nil && strings.Contains(err.Error(), "panicked"), "%s: %v", what, err)
 	}
 }
 
@@ -137,9 +131,8 @@ func TestUnmarshalLeavesNoGoroutine(t *testing.T) {
 	type a struct{ A *int }
 	type b struct{ B map[string]a }
 	var v b
-	if err := (codec.Msgpack{}).Unmarshal([]byte("\x81\xa1B\x81\xa1k\x81\xa1A\x01"), &v); err != nil || *v.B["k"].A != 1 {
-		t.Fatal(v, err)
-	}
+	err := (codec.Msgpack{}).Unmarshal([]byte("\x81\xa1B\x81\xa1k\x81\xa1A\x01"), &v)
+	redistest.CheckNow(t, err == nil && *v.B["k"].A == 1, "%v, %v", v, err)
 }
 
 // A decoder that failed or panicked is not used by another.
@@ -151,14 +144,11 @@ func TestManyDecodeAtATime(t *testing.T) {
 		wg.Go(func() {
 			for range 200 {
 				for _, bad := range []string{"\x81\xa1A\x01", "\x91\xc0", "\x91", "\x91\xc1", "\xc7\x05\x01\xdf\xff\xff\xff\xff"} {
-					if (codec.Msgpack{}).Unmarshal([]byte(bad), new([]time.Time)) == nil {
-						t.Errorf("%q was decoded", bad)
-					}
+					redistest.Check(t, (codec.Msgpack{}).Unmarshal([]byte(bad), new([]time.Time)) != nil, "%q was decoded", bad)
 				}
 				var got []user
-				if err := (codec.Msgpack{}).Unmarshal(data, &got); err != nil || !reflect.DeepEqual(got, want) {
-					t.Errorf("got %+v, %v", got, err)
-				}
+				err := (codec.Msgpack{}).Unmarshal(data, &got)
+				redistest.Check(t, err == nil && reflect.DeepEqual(got, want), "got %+v, %v", got, err)
 			}
 		})
 	}

@@ -88,14 +88,12 @@ func TestVersionsOfATypeWithACodec(t *testing.T) {
 		"hidden cents": priceInCents(), "hidden euros": priceInEuros(),
 		"a time": withCodec[time.Time](), "a duration": withCodec[time.Duration](), "an integer": withCodec[int64](),
 	} {
-		if other, there := seen[print]; there {
-			t.Errorf("%s has the fingerprint of %s: %s", what, other, print)
-		}
+		other, there := seen[print]
+		redistest.Check(t, !there, "%s has the fingerprint of %s: %s", what, other, print)
 		seen[print] = what
 	}
 	for _, print := range []func() string{withCodec[old], priceInCents} {
-		if first, second := print(), print(); first != second {
-			t.Errorf("a type has the fingerprints %s and %s", first, second)
-		}
+		first, second := print(), print()
+		redistest.Check(t, first == second, "a type has the fingerprints %s and %s", first, second)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/leasehold-go/leasehold/internal/envelope"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
 func refuse(t *testing.T, what, data string) {
@@ -14,12 +15,8 @@ func refuse(t *testing.T, what, data string) {
 		t.Errorf("%s: %.100q was accepted", what, data)
 		return
 	}
-	if e != (envelope.Envelope{}) {
-		t.Errorf("%s: %+v came with %v", what, e, err)
-	}
-	if strings.Contains(err.Error(), "hello") {
-		t.Errorf("%s: the error shows the payload: %v", what, err)
-	}
+	redistest.Check(t, e == (envelope.Envelope{}), "%s: %+v came with %v", what, e, err)
+	redistest.Check(t, !strings.Contains(err.Error(), "hello"), "%s: the error shows the payload: %v", what, err)
 }
 
 func TestOneWrongByteIsRefused(t *testing.T) {
@@ -30,9 +27,7 @@ func TestOneWrongByteIsRefused(t *testing.T) {
 			wrong := data[:i] + string([]byte{byte(c)}) + data[i+1:]
 			inStamp := i >= stamp && i < envelope.HeadLen
 			if wrong == data || inStamp && c >= '0' && c <= '9' {
-				if _, err := envelope.Decode(wrong); err != nil {
-					t.Fatalf("byte %d as %#x: %v", i, c, err)
-				}
+				redistest.Require(t, redistest.ErrorOf(envelope.Decode(wrong)), nil, "byte %d as %#x: %v", i, c)
 				continue
 			}
 			refuse(t, "a wrong byte", wrong)
@@ -62,9 +57,8 @@ func TestStampsOutOfRangeAreRefused(t *testing.T) {
 		refuse(t, "a stamp", envelope.Join(prefix, us, suffix))
 	}
 	for _, us := range []int64{0, 1e16 - 1} {
-		if e, err := envelope.Decode(envelope.Join(prefix, us, suffix)); err != nil || e.Published != us {
-			t.Errorf("stamp %d became %d, %v", us, e.Published, err)
-		}
+		e, err := envelope.Decode(envelope.Join(prefix, us, suffix))
+		redistest.Check(t, err == nil && e.Published == us, "stamp %d became %d, %v", us, e.Published, err)
 	}
 }
 
@@ -79,9 +73,7 @@ func TestWrongFieldsAreRefused(t *testing.T) {
 	for what, right := range map[string]string{
 		"itself": data, "fresh for ever": put(freshAt, ms), "kept for ever": put(keptAt, ms), "took for ever": put(tookAt, us),
 	} {
-		if _, err := envelope.Decode(resum(right)); err != nil {
-			t.Errorf("%s: %v", what, err)
-		}
+		redistest.Expect(t, redistest.ErrorOf(envelope.Decode(resum(right))), nil, "%s: %v", what)
 	}
 	for what, wrong := range map[string]string{
 		"no kind":              put(kindAt, "\x00"),

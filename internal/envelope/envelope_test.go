@@ -98,9 +98,8 @@ func TestDurationsAreRoundedUp(t *testing.T) {
 func TestHead(t *testing.T) {
 	data := stored(example())
 	prefix, _ := example().Encode()
-	if got, want := envelope.Head(data), prefix+"1700000000123456"; got != want || len(got) != envelope.HeadLen {
-		t.Errorf("the head is %q, want %q", got, want)
-	}
+	got, want := envelope.Head(data), prefix+"1700000000123456"
+	redistest.Check(t, got == want && len(got) == envelope.HeadLen, "the head is %q, want %q", got, want)
 	for _, short := range []string{"", "x", data[:envelope.HeadLen-1]} {
 		redistest.Expect(t, envelope.Head(short), short, "the head of %q is %q", short)
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/leasehold-go/leasehold/internal/envelope"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
 // Decode never panics, and what it accepts has no other form.
@@ -17,18 +18,13 @@ func FuzzDecode(f *testing.F) {
 	check := func(t *testing.T, data string) {
 		e, err := envelope.Decode(data)
 		if err != nil {
-			if e != (envelope.Envelope{}) {
-				t.Errorf("%+v came with %v", e, err)
-			}
+			redistest.Check(t, e == (envelope.Envelope{}), "%+v came with %v", e, err)
 			return
 		}
 		prefix, suffix := e.Encode()
-		if again := envelope.Join(prefix, e.Published, suffix); again != data {
-			t.Errorf("%q decoded to %+v, which is\n%q", data, e, again)
-		}
-		if got, want := envelope.Head(data), fmt.Sprintf("%s%016d", prefix, e.Published); got != want {
-			t.Errorf("the head of %q is %q, want %q", data, got, want)
-		}
+		redistest.Expect(t, envelope.Join(prefix, e.Published, suffix), data, "%q decoded to %+v, which is\n%q", data, e)
+		got, want := envelope.Head(data), fmt.Sprintf("%s%016d", prefix, e.Published)
+		redistest.Check(t, got == want, "the head of %q is %q, want %q", data, got, want)
 	}
 	f.Fuzz(func(t *testing.T, data string) {
 		check(t, data)

@@ -26,17 +26,13 @@ func TestRedisReadsEnvelopes(t *testing.T) {
 			e.Payload = strings.Repeat("\x00\xffé", n)[:n]
 			prefix, suffix := e.Encode()
 			data, err := rdb.Eval(ctx, stampIt, nil, prefix, suffix, int64(published)).Text()
-			if err != nil || data != stored(e) {
-				t.Fatalf("%d bytes: stamped as %.60q, %v; want %.60q", n, data, err, stored(e))
-			}
+			redistest.CheckNow(t, err == nil && data == stored(e), "%d bytes: stamped as %.60q, %v; want %.60q", n, data, err, stored(e))
 			got, err := rdb.Eval(ctx, readIt, nil, data).StringSlice()
 			redistest.CheckNow(t, err == nil && len(got) == 9, "%d bytes: unpacked as %d fields, %v", n, len(got), err)
 			got[3] = "" // the checksum
 			want := []string{"60", "lh1", fmt.Sprint(int64(published)), "", fmt.Sprint(byte(envelope.Value)), "7", "60000", "3600000", "1500"}
 			for i := range want {
-				if got[i] != want[i] {
-					t.Errorf("%d bytes: field %d is %.40q, want %.40q", n, i, got[i], want[i])
-				}
+				redistest.Check(t, got[i] == want[i], "%d bytes: field %d is %.40q, want %.40q", n, i, got[i], want[i])
 			}
 		}
 	})

@@ -83,12 +83,10 @@ func TestHashShowsNothingOfTheKey(t *testing.T) {
 	for _, text := range []string{a.Label, a.Part("holders")} {
 		redistest.Check(t, !strings.Contains(text, "alice") && !strings.Contains(text, "@"), "%q shows the key", text)
 	}
-	if _, err := f.Resource(""); err == nil {
-		t.Error("an empty key is hashed")
-	}
-	if _, err := f.Resource(strings.Repeat("x", 513)); err == nil {
-		t.Error("a key of 513 bytes is hashed")
-	}
+	_, err := f.Resource("")
+	redistest.Check(t, err != nil, "an empty key is hashed")
+	_, err = f.Resource(strings.Repeat("x", 513))
+	redistest.Check(t, err != nil, "a key of 513 bytes is hashed")
 }
 
 func TestCheckNamesEachBadField(t *testing.T) {
@@ -112,9 +110,7 @@ func TestCheckNamesEachBadField(t *testing.T) {
 			continue
 		}
 		for i, err := range errs {
-			if !strings.Contains(err.Error(), c.want[i]) {
-				t.Errorf("%q does not say %q", err, c.want[i])
-			}
+			redistest.Check(t, strings.Contains(err.Error(), c.want[i]), "%q does not say %q", err, c.want[i])
 		}
 	}
 }
@@ -145,9 +141,7 @@ func FuzzResource(f *testing.F) {
 				key string
 				err error
 			}{{key1, err1}, {key2, err2}} {
-				if bad := c.key == "" || len(c.key) > keys.MaxLen; bad != (c.err != nil) {
-					t.Fatalf("a key of %d bytes: %v", len(c.key), c.err)
-				}
+				redistest.Require(t, c.key == "" || len(c.key) > keys.MaxLen, (c.err != nil), "a key of %d bytes: %v", len(c.key), c.err)
 			}
 			if err1 != nil || err2 != nil || len(f1.Check())+len(f2.Check()) > 0 {
 				return
@@ -162,14 +156,10 @@ func FuzzResource(f *testing.F) {
 				}
 				before, after := "leasehold:"+string(kind)+":{", "}:"+part
 				tag := strings.TrimSuffix(strings.TrimPrefix(p, before), after)
-				if p != before+tag+after || strings.ContainsAny(tag, "{}") {
-					t.Fatalf("key %q", p)
-				}
+				redistest.CheckNow(t, p == before+tag+after && !strings.ContainsAny(tag, "{}"), "key %q", p)
 			}
 			for _, part := range parts {
-				if all[r2.Part(part)] != same {
-					t.Fatalf("(%q, %q) and (%q, %q) meet in %q", name1, key1, name2, key2, r2.Part(part))
-				}
+				redistest.CheckNow(t, all[r2.Part(part)] == same, "(%q, %q) and (%q, %q) meet in %q", name1, key1, name2, key2, r2.Part(part))
 			}
 			redistest.CheckNow(t, same || r1.Part("holders") != r2.Part("holders"), "(%q, %q) and (%q, %q) meet", name1, key1, name2, key2)
 			if len(r1.Part("holders")) > 3*(len(name1)+len(key1))+64 {

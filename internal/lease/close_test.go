@@ -34,15 +34,11 @@ func TestCloseWaitsForARelease(t *testing.T) {
 		default:
 		}
 		close(hold.enters)
-		if err := <-released; err != nil {
-			t.Error(err)
-		}
+		redistest.NoError(t, <-released)
 		synctest.Wait()
 		select {
 		case err := <-closed:
-			if err != nil {
-				t.Error(err)
-			}
+			redistest.NoError(t, err)
 		default:
 			t.Error("Close did not return after the Release")
 		}
@@ -79,15 +75,11 @@ func TestCloseWaitsForTheQuestionForTheTime(t *testing.T) {
 		_, client := redistest.Bubble(t)
 		rdb := client()
 		m := newLocks(t, rdb, time.Minute)
-		if err := mustTake(t, m, "k").Release("unlock"); err != nil {
-			t.Fatal(err)
-		}
+		redistest.WantErr(t, mustTake(t, m, "k").Release("unlock"))
 		time.Sleep(time.Minute)
 		hold := &holdTime{until: make(chan struct{})}
 		rdb.AddHook(hold)
-		if err := mustTake(t, m, "k").Release("unlock"); err != nil {
-			t.Fatal(err)
-		}
+		redistest.WantErr(t, mustTake(t, m, "k").Release("unlock"))
 		closed := make(chan error, 1)
 		go func() { closed <- m.Close(context.Background()) }()
 		synctest.Wait()
@@ -97,8 +89,6 @@ func TestCloseWaitsForTheQuestionForTheTime(t *testing.T) {
 		default:
 		}
 		close(hold.until)
-		if err := <-closed; err != nil {
-			t.Error(err)
-		}
+		redistest.NoError(t, <-closed)
 	})
 }

@@ -31,16 +31,10 @@ func TestForgedMessageIsNoGrant(t *testing.T) {
 		t.Fatalf("the wait ended, with %v, while another holds the lock", early)
 	case <-time.After(50 * time.Millisecond):
 	}
-	if err := l.Release("unlock"); err != nil {
-		t.Fatal(err)
-	}
+	redistest.WantErr(t, l.Release("unlock"))
 	next := <-got
-	if next == nil {
-		t.Fatal("the waiter failed")
-	}
-	if err := next.Release("unlock"); err != nil {
-		t.Fatal(err)
-	}
+	redistest.CheckNow(t, next != nil, "the waiter failed")
+	redistest.WantErr(t, next.Release("unlock"))
 }
 
 // A grant never lasts longer than what was asked for, whatever the message says.
@@ -48,9 +42,8 @@ func TestForgedTermIsBounded(t *testing.T) {
 	z := newForged(t)
 	z.m.Message(fmt.Sprintf("1 %d 9223372036854775807 7", time.Now().UnixMicro()))
 	v, until, told := z.Verdict()
-	if last := time.Now().Add(time.Minute); !told || v.Code != life.Granted || until.After(last) {
-		t.Errorf("%+v; want a grant that ends before %v", v, last)
-	}
+	last := time.Now().Add(time.Minute)
+	redistest.Check(t, told && v.Code == life.Granted && !until.After(last), "%+v; want a grant that ends before %v", v, last)
 }
 
 // A waiter is told to enter again, and is granted before it wakes: the grant counts.
@@ -59,12 +52,10 @@ func TestGrantThatFollowsEnterAgainIsNotLost(t *testing.T) {
 	z := newForged(t)
 	z.Asked(protocol.Result{})
 	z.m.Deliver(protocol.Result{Outcome: life.Outcome{Code: life.Granted, Term: time.Minute}, Seq: 1, Token: 7}, time.Now())
-	if v, _, told := z.Verdict(); !told || v.Code != life.Granted || v.Token != 7 {
-		t.Errorf("the waiter woke for %+v; want its grant", v)
-	}
-	if v, _, told := z.Verdict(); told {
-		t.Errorf("the waiter wakes a second time, for %+v", v)
-	}
+	v, _, told := z.Verdict()
+	redistest.Check(t, told && v.Code == life.Granted && v.Token == 7, "the waiter woke for %+v; want its grant", v)
+	v, _, told = z.Verdict()
+	redistest.Check(t, !told, "the waiter wakes a second time, for %+v", v)
 }
 
 // forged is a handle with one waiter in a queue, without a server.
@@ -77,10 +68,7 @@ func newForged(tb testing.TB) *forged {
 	tb.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
 	tb.Cleanup(func() { _ = rdb.Close() })
-	m, err := lease.New(rdb, lockConfig(time.Minute))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	m := redistest.Must(lease.New(rdb, lockConfig(time.Minute)))(tb)
 	z := &forged{m: m}
 	z.wait(tb)
 	tb.Cleanup(func() {
@@ -92,10 +80,7 @@ func newForged(tb testing.TB) *forged {
 
 // wait makes a waiter that asks for nothing by itself.
 func (z *forged) wait(tb testing.TB) {
-	res, err := z.m.Resource("k")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	res := redistest.Must(z.m.Resource("k"))(tb)
 	z.Heard = z.m.Wait(res, 1)
 }
 
@@ -131,9 +116,8 @@ func TestMessageWhileItEntersIsNotBelieved(t *testing.T) {
 	z.Asked(protocol.Result{})
 	z.Verdict()
 	z.m.Message(fmt.Sprintf("1 %d 2000 7", time.Now().UnixMicro()))
-	if v, _, told := z.Verdict(); told {
-		t.Errorf("the waiter wakes for %+v", v)
-	}
+	v, _, told := z.Verdict()
+	redistest.Check(t, !told, "the waiter wakes for %+v", v)
 }
 
 // The reply that was lost while a waiter entered may have carried its grant, and the ask that
@@ -141,12 +125,7 @@ func TestMessageWhileItEntersIsNotBelieved(t *testing.T) {
 func TestWaiterThatJoinsAfterALossAsks(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		z := newForged(t)
-		res, err := z.m.Resource("other")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if asks := z.m.AsksAfterJoin(res, lost); asks != lost {
-			t.Errorf("a reply was lost: %v; the waiter asks at once: %v", lost, asks)
-		}
+		res := redistest.Must(z.m.Resource("other"))(t)
+		redistest.Expect(t, z.m.AsksAfterJoin(res, lost), lost, "a reply was lost: %v; the waiter asks at once: %v", lost)
 	}
 }

@@ -14,15 +14,13 @@ import (
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/lease"
 	"github.com/leasehold-go/leasehold/internal/permits"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
 // newLocks makes a handle of locks that is closed at the end of the test.
 func newLocks(t *testing.T, rdb redis.UniversalClient, ttl time.Duration) *lease.Manager {
 	t.Helper()
-	m, err := lease.New(rdb, lockConfig(ttl))
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := redistest.Must(lease.New(rdb, lockConfig(ttl)))(t)
 	t.Cleanup(func() { _ = m.Close(context.Background()) })
 	return m
 }
@@ -41,10 +39,7 @@ func take(ctx context.Context, m *lease.Manager, key string) (*lease.Lease, erro
 
 func mustTake(t *testing.T, m *lease.Manager, key string) *lease.Lease {
 	t.Helper()
-	l, err := take(context.Background(), m, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := redistest.Must(take(context.Background(), m, key))(t)
 	return l
 }
 
@@ -55,14 +50,10 @@ func warm(t *testing.T, rdb redis.UniversalClient) {
 	l := mustTake(t, m, "warm")
 	got := waiting(t, t.Context(), m, "warm")
 	m.AskAll()
-	if err := l.Extend(t.Context(), time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	redistest.WantErr(t, l.Extend(t.Context(), time.Minute))
 	_ = l.Release("unlock")
 	_ = (<-got).Release("unlock")
-	if err := m.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	redistest.WantErr(t, m.Close(t.Context()))
 }
 
 // waiting takes in the background, and returns once it is queued.

@@ -29,12 +29,8 @@ func wantFreeAfter(t *testing.T, rdb redis.UniversalClient, key string, end time
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
 	l, err := take(ctx, other, key)
-	if err != nil {
-		t.Fatalf("the lock is not free: %v", err)
-	}
-	if err := l.Release("unlock"); err != nil {
-		t.Error(err)
-	}
+	redistest.CheckNow(t, err == nil, "the lock is not free: %v", err)
+	redistest.NoError(t, l.Release("unlock"))
 }
 
 // lateRequests is a network on which requests reach the server late, or never. Pipelines are
@@ -102,9 +98,8 @@ func TestLeaveIsRepeatedForATTLAfterALateEnter(t *testing.T) {
 		rdb.AddHook(&lateRequests{began: began, script: "enter", runAt: 4800 * time.Millisecond, leavesAt: 5500 * time.Millisecond})
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
-		if _, err := take(ctx, m, "k"); err == nil {
-			t.Fatal("it got the lock")
-		}
+		_, err := take(ctx, m, "k")
+		redistest.CheckNow(t, err != nil, "it got the lock")
 		wantFreeAfter(t, client(), "k", began.Add(7*time.Second))
 	})
 }
@@ -127,9 +122,7 @@ func TestLeaveIsRepeatedForTheTermOfALateExtend(t *testing.T) {
 				extended := make(chan error)
 				go func() { extended <- l.Extend(t.Context(), 30*time.Second) }()
 				synctest.Wait()
-				if err := l.Release("unlock"); err == nil {
-					t.Error("Release says nil; no leave was answered")
-				}
+				redistest.Check(t, l.Release("unlock") != nil, "Release says nil; no leave was answered")
 				<-extended
 				wantFreeAfter(t, client(), "k", began.Add(15*time.Second))
 			})

@@ -15,30 +15,19 @@ func TestOneCallAtATime(t *testing.T) {
 		_, client := redistest.Bubble(t)
 		m := newLocks(t, client(), time.Minute)
 		l := mustTake(t, m, "k")
-		if first, second := l.DueNow(), l.DueNow(); first != 1 || second != 0 {
-			t.Errorf("%d renewals, then %d; want one", first, second)
-		}
-		res, err := m.Resource("k")
-		if err != nil {
-			t.Fatal(err)
-		}
+		first, second := l.DueNow(), l.DueNow()
+		redistest.Check(t, first == 1 && second == 0, "%d renewals, then %d; want one", first, second)
+		res := redistest.Must(m.Resource("k"))(t)
 		h := m.Wait(res, 1<<40)
 		if first, second := h.DueNow(), h.DueNow(); first != 1 || second != 0 {
 			t.Errorf("%d asks, then %d; want one", first, second)
 		}
 		now := time.Now()
-		if at := h.Hint(now); at.After(now) {
-			t.Errorf("asks %v after a hint; want an ask as soon as the one under way is answered", at.Sub(now))
-		}
-		if h.DueNow() != 0 || h.Hint(now.Add(time.Hour)).After(now) {
-			t.Error("a hint during an ask was forgotten")
-		}
-		if n := m.LeavesDue(res); n != 1 {
-			t.Errorf("%d leaves; want one", n)
-		}
+		at := h.Hint(now)
+		redistest.Check(t, !at.After(now), "asks %v after a hint; want an ask as soon as the one under way is answered", at.Sub(now))
+		redistest.Check(t, h.DueNow() == 0 && !h.Hint(now.Add(time.Hour)).After(now), "a hint during an ask was forgotten")
+		redistest.Expect(t, m.LeavesDue(res), 1, "%d leaves; want one")
 		h.Forget()
-		if err := l.Release("unlock"); err != nil {
-			t.Error(err)
-		}
+		redistest.NoError(t, l.Release("unlock"))
 	})
 }

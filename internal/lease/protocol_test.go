@@ -36,18 +36,10 @@ func TestWrongClockIsLearnedAnew(t *testing.T) {
 		rec := record(rdb)
 		m.MissClock(time.Now().Add(-time.Hour))
 		l := mustTake(t, m, "k")
-		if n := rec.count("enter"); n != 2 {
-			t.Errorf("%d enters; want the void one and another", n)
-		}
-		if off := m.ClockIsOffBy(); off < -time.Second || off > time.Second {
-			t.Errorf("the clock is still off by %v", off)
-		}
-		if n := rec.count("time"); n != 0 {
-			t.Errorf("TIME was asked %d times although there was a map", n)
-		}
-		if err := l.Release("unlock"); err != nil {
-			t.Error(err)
-		}
+		redistest.Expect(t, rec.count("enter"), 2, "%d enters; want the void one and another")
+		redistest.Between(t, m.ClockIsOffBy(), -time.Second, time.Second, "the clock is still off by %v")
+		redistest.Expect(t, rec.count("time"), 0, "TIME was asked %d times although there was a map")
+		redistest.NoError(t, l.Release("unlock"))
 	})
 }
 
@@ -62,20 +54,15 @@ func TestFirstEnterHasAVoidTime(t *testing.T) {
 		rec.spoilWith(func(cmd redis.Cmder) error {
 			if args := cmd.Args(); strings.HasPrefix(cmd.Name(), "eval") && call.ScriptName(args[1].(string)) == "enter" {
 				void, server := *args[11].(*int64), time.Now().UnixMicro()
-				if d := time.Duration(void-server) * time.Microsecond; d <= 0 || d > life.VoidAfter {
-					t.Errorf("an enter is void after %v; want within %v", d, life.VoidAfter)
-				}
+				d := time.Duration(void-server) * time.Microsecond
+				redistest.Check(t, d > 0 && d <= life.VoidAfter, "an enter is void after %v; want within %v", d, life.VoidAfter)
 			}
 			return nil
 		})
 		for range 3 {
-			if err := mustTake(t, m, "k").Release("unlock"); err != nil {
-				t.Error(err)
-			}
+			redistest.NoError(t, mustTake(t, m, "k").Release("unlock"))
 		}
-		if n := rec.count("time"); n != 1 {
-			t.Errorf("TIME was asked %d times; want once", n)
-		}
+		redistest.Expect(t, rec.count("time"), 1, "TIME was asked %d times; want once")
 	})
 }
 
@@ -106,20 +93,12 @@ func grantInALostReply(t *testing.T) time.Duration {
 	}
 	began := time.Now()
 	p.EatReply(func(cmd []string) bool { return len(cmd) > 1 && call.ScriptName(cmd[1]) == "leave" }, 1)
-	if err := l.Release("unlock"); err != nil {
-		t.Errorf("release: %v; want nil, the outcome cannot be known", err)
-	}
+	redistest.Expect(t, l.Release("unlock"), nil, "release: %v; want nil, the outcome cannot be known")
 	next := <-got
-	if next == nil {
-		t.Fatal("the waiter failed")
-	}
+	redistest.CheckNow(t, next != nil, "the waiter failed")
 	took := time.Since(began)
-	if next.Token() <= l.Token() {
-		t.Errorf("token %d after %d", next.Token(), l.Token())
-	}
-	if err := next.Release("unlock"); err != nil {
-		t.Error(err)
-	}
+	redistest.Check(t, next.Token() > l.Token(), "token %d after %d", next.Token(), l.Token())
+	redistest.NoError(t, next.Release("unlock"))
 	return took
 }
 
@@ -153,15 +132,10 @@ func TestReplyIsProcessedAfterItsCallerLeft(t *testing.T) {
 		rdb := client()
 		warm(t, rdb)
 		m := newLocks(t, rdb, time.Minute)
-		res, err := m.Resource("k")
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := redistest.Must(m.Resource("k"))(t)
 		// A holder that is dead: its lease ends by itself.
 		dead := res.Request(protocol.Terms{Handle: strings.Repeat("d", 22), Seq: 1, Permits: 1, TTL: time.Second, Limit: 1})
-		if _, err := m.Client().Do(t.Context(), dead.Enter(protocol.EnterOptions{})); err != nil {
-			t.Fatal(err)
-		}
+		redistest.WantErr(t, redistest.ErrorOf(m.Client().Do(t.Context(), dead.Enter(protocol.EnterOptions{}))))
 		ended := time.Now().Add(time.Second + time.Millisecond)
 		got := waiting(t, t.Context(), m, "k")
 		time.Sleep(time.Until(ended))
@@ -175,9 +149,7 @@ func TestReplyIsProcessedAfterItsCallerLeft(t *testing.T) {
 		}()
 		synctest.Wait()
 		cancel()
-		if err := <-gone; !errors.Is(err, context.Canceled) {
-			t.Errorf("the caller that gave up got %v", err)
-		}
+		redistest.WantErr(t, <-gone, context.Canceled)
 		select {
 		case <-got:
 			t.Error("the waiter knows of its grant though every reply is held up")
@@ -206,21 +178,14 @@ func TestNothingIsGivenBackAtTheDeadline(t *testing.T) {
 		l := mustTake(t, m, "k")
 		rec.spoilWith(func(redis.Cmder) error { return errCut })
 		<-l.Context().Done()
-		if cause := context.Cause(l.Context()); !errors.Is(cause, leasehold.ErrLost) || !strings.Contains(cause.Error(), errCut.Error()) {
-			t.Errorf("cause %v; want ErrLost and why", cause)
-		}
+		cause := context.Cause(l.Context())
+		redistest.Check(t, errors.Is(cause, leasehold.ErrLost) && strings.Contains(cause.Error(), errCut.Error()), "cause %v; want ErrLost and why", cause)
 		rec.spoilWith(nil)
 		time.Sleep(100 * time.Millisecond) // within the margin
-		if n := rec.count("leave"); n != 0 {
-			t.Fatalf("%d leaves were sent for a holder that may still be stopping", n)
-		}
-		if err := l.Release("unlock"); !errors.Is(err, leasehold.ErrLost) {
-			t.Errorf("release: %v; want ErrLost", err)
-		}
+		redistest.Require(t, rec.count("leave"), 0, "%d leaves were sent for a holder that may still be stopping")
+		redistest.WantErr(t, l.Release("unlock"), leasehold.ErrLost)
 		synctest.Wait()
-		if n := rec.count("leave"); n != 1 {
-			t.Errorf("%d leaves after Release; want 1", n)
-		}
+		redistest.Expect(t, rec.count("leave"), 1, "%d leaves after Release")
 	})
 }
 
@@ -235,16 +200,13 @@ func TestDeadlineCountsFromTheSending(t *testing.T) {
 		rec.spoilWith(func(cmd redis.Cmder) error { time.Sleep(2 * time.Second); return nil })
 		sent := time.Now()
 		l := mustTake(t, m, "k")
-		if d := l.Deadline().Sub(sent); d > 10*time.Second-life.Margin(10*time.Second) {
-			t.Errorf("the deadline lies %v after the sending", d)
-		}
+		redistest.AtMost(t, l.Deadline().Sub(sent), 10*time.Second-life.Margin(10*time.Second), "the deadline lies %v after the sending")
 		// A renewal likewise.
 		before := l.Deadline()
 		sent = time.Now()
 		l.Renewed(sent.Add(-5*time.Second), []int64{10_000}, nil)
-		if d := l.Deadline().Sub(sent); d > 5*time.Second && l.Deadline() != before {
-			t.Errorf("renewed at -5s the deadline lies %v from now", d)
-		}
+		d := l.Deadline().Sub(sent)
+		redistest.Check(t, d <= 5*time.Second || l.Deadline() == before, "renewed at -5s the deadline lies %v from now", d)
 	})
 }
 
@@ -280,13 +242,10 @@ func TestDeadlineOfAMessage(t *testing.T) {
 				synctest.Wait()
 				select {
 				case l := <-got:
-					if d := l.Deadline().Sub(now); c.want == 0 || d > c.want || d < c.want-time.Second {
-						t.Errorf("deadline %v from now; want %v", d, c.want)
-					}
+					d := l.Deadline().Sub(now)
+					redistest.Check(t, c.want != 0 && d <= c.want && d >= c.want-time.Second, "deadline %v from now; want %v", d, c.want)
 				default:
-					if c.want != 0 {
-						t.Error("the grant was not believed")
-					}
+					redistest.Check(t, c.want == 0, "the grant was not believed")
 				}
 				_ = holder.Release("unlock")
 			})
@@ -297,9 +256,8 @@ func TestDeadlineOfAMessage(t *testing.T) {
 // The margin is never less than the contract says.
 func TestMargin(t *testing.T) {
 	for _, ttl := range []time.Duration{100 * time.Millisecond, 500 * time.Millisecond, time.Second, time.Minute} {
-		if least := max(10*time.Millisecond, ttl/50); life.Margin(ttl) < least {
-			t.Errorf("life.Margin(%v) = %v; want at least %v", ttl, life.Margin(ttl), least)
-		}
+		least := max(10*time.Millisecond, ttl/50)
+		redistest.Check(t, life.Margin(ttl) >= least, "life.Margin(%v) = %v; want at least %v", ttl, life.Margin(ttl), least)
 	}
 }
 
@@ -319,18 +277,13 @@ func TestOneAskForAllWaiters(t *testing.T) {
 		rec := record(rdb)
 		const span = 15 * time.Second
 		time.Sleep(span)
-		if n, most := rec.count("ask"), int(span/(life.AskEvery*9/10))+1; n > most || n < most/2 {
-			t.Errorf("%d asks in %v for %d waiters; want about %d", n, span, len(all), most)
-		}
+		n, most := rec.count("ask"), int(span/(life.AskEvery*9/10))+1
+		redistest.Check(t, n <= most && n >= most/2, "%d asks in %v for %d waiters; want about %d", n, span, len(all), most)
 		// And nobody lost their place meanwhile.
-		if n := rec.count("enter"); n != 0 {
-			t.Errorf("%d waiters entered again", n)
-		}
+		redistest.Expect(t, rec.count("enter"), 0, "%d waiters entered again")
 		cancel()
 		for _, got := range all {
-			if <-got != nil {
-				t.Fatal("a cancelled waiter got the lock")
-			}
+			redistest.CheckNow(t, <-got == nil, "a cancelled waiter got the lock")
 		}
 		_ = l.Release("unlock")
 	})
@@ -364,8 +317,6 @@ func TestWaiterThatWasAwayKeepsItsPlace(t *testing.T) {
 			order = append(order, "second")
 			_ = l.Release("unlock")
 		}
-		if !slices.Equal(order, []string{"first", "second"}) {
-			t.Errorf("served %v; want the one that was away first", order)
-		}
+		redistest.Check(t, slices.Equal(order, []string{"first", "second"}), "served %v; want the one that was away first", order)
 	})
 }

@@ -30,9 +30,7 @@ func TestManyLeasesOverAConnectionWithoutBuffers(t *testing.T) {
 						lost++
 					}
 				}
-				if lost > 0 {
-					t.Errorf("%d of %d leases are lost", lost, len(all))
-				}
+				redistest.Check(t, lost <= 0, "%d of %d leases are lost", lost, len(all))
 			})
 		})
 	}

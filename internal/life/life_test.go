@@ -3,6 +3,8 @@ package life
 import (
 	"testing"
 	"time"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
 // What the explorer can not judge: it knows no reasons, no answers of a second attempt and no
@@ -46,18 +48,15 @@ func TestHintBringsACallForward(t *testing.T) {
 	a = aLife()
 	a.Send()
 	a.OnHint(now)
-	if fx := a.OnEnter(&Outcome{Code: Queued}, now, now); fx&Ask == 0 {
-		t.Error("a hint during the enter was forgotten")
-	}
+	fx := a.OnEnter(&Outcome{Code: Queued}, now, now)
+	redistest.Check(t, fx&Ask != 0, "a hint during the enter was forgotten")
 	if fx := a.OnHint(now); fx != Ask || a.State != Waiting {
 		t.Error("a hint about a place does not make the group ask")
 	}
 	g := Asking{asked: now}
 	g.Hint(now + second)
 	g.Heard(now, now, 0)
-	if g.Next(0) != now+second {
-		t.Error("the reply to an earlier ask puts off what a hint has called for")
-	}
+	redistest.Check(t, g.Next(0) == now+second, "the reply to an earlier ask puts off what a hint has called for")
 }
 
 // Hints that come all the time put no renewal off that makes the lease longer. Anybody who may
@@ -81,16 +80,13 @@ func TestHintsPutNoRenewalOff(t *testing.T) {
 			term = ProbeTerm
 		case ToRenew:
 			renewals++
-			if left := a.Deadline - now; left < a.TTL/2 {
-				t.Errorf("after %v: renewed with %v of %v left", now-epoch, left, a.TTL)
-			}
+			left := a.Deadline - now
+			redistest.Check(t, left >= a.TTL/2, "after %v: renewed with %v of %v left", now-epoch, left, a.TTL)
 		}
 		serverEnd = max(serverEnd, now+term)
 		a.OnRenew(&Outcome{Code: Granted, Term: serverEnd - now}, term, now, now)
 	}
-	if renewals < 20 || renewals > 45 || probes < 100 {
-		t.Errorf("%d renewals and %d questions in ten terms", renewals, probes)
-	}
+	redistest.Check(t, renewals >= 20 && renewals <= 45 && probes >= 100, "%d renewals and %d questions in ten terms", renewals, probes)
 }
 
 // After a question the lease is renewed when it would have been without it.
@@ -99,13 +95,11 @@ func TestQuestionMovesNoRenewal(t *testing.T) {
 	due := a.renewAt
 	now := epoch + a.TTL/4
 	a.OnHint(now)
-	if do, _ := a.Tick(now, 0); do != ToProbe {
-		t.Fatalf("the hint causes %d, want a question", do)
-	}
+	do, _ := a.Tick(now, 0)
+	redistest.CheckNow(t, do == ToProbe, "the hint causes %d, want a question", do)
 	a.OnRenew(&Outcome{Code: Granted, Term: epoch + a.TTL - now}, ProbeTerm, now, now)
-	if off := due - a.renewAt; off < 0 || off > a.TTL/30 {
-		t.Errorf("it is renewed %v after the grant, before the hint %v", a.renewAt-epoch, due-epoch)
-	}
+	off := due - a.renewAt
+	redistest.Check(t, off >= 0 && off <= a.TTL/30, "it is renewed %v after the grant, before the hint %v", a.renewAt-epoch, due-epoch)
 }
 
 // No answer to a leave is never success, however long it takes.
@@ -115,9 +109,7 @@ func TestLeaveWithoutAnAnswerIsNoSuccess(t *testing.T) {
 	a.Release(now, false)
 	a.OnLeave(&Outcome{Code: Unanswered}, now+second)
 	a.Tick(a.gone(), 0)
-	if a.State != Over || a.Told != TellNoAnswer {
-		t.Errorf("state %d, told %d; want no answer", a.State, a.Told)
-	}
+	redistest.Check(t, a.State == Over && a.Told == TellNoAnswer, "state %d, told %d; want no answer", a.State, a.Told)
 }
 
 // A release has an answer, or is told that there is none, within patience.
@@ -132,15 +124,11 @@ func TestPatience(t *testing.T) {
 		a.OnEnter(&Outcome{Code: Unanswered}, now-500*time.Millisecond, now)
 		now = max(now, a.Next)
 	}
-	if a.Told != TellNoAnswer {
-		t.Errorf("told %d after the patience with an enter", a.Told)
-	}
+	redistest.Check(t, a.Told == TellNoAnswer, "told %d after the patience with an enter", a.Told)
 	a = aWaiting(epoch)
 	a.OnNews(&Outcome{Code: Granted, Term: second}, false, epoch, epoch+2*second)
 	a.OnLeave(&Outcome{Code: Unanswered}, epoch+2*second+patience+1)
-	if a.Told != TellNoAnswer {
-		t.Errorf("told %d after the patience with the leave of a late grant", a.Told)
-	}
+	redistest.Check(t, a.Told == TellNoAnswer, "told %d after the patience with the leave of a late grant", a.Told)
 	g := Asking{}
 	if g.Failed(false, epoch) || g.Failed(false, epoch+askPatience) || !g.Failed(false, epoch+askPatience+1) || !(&Asking{}).Failed(true, epoch) {
 		t.Error("waiters give up at another time than after askPatience, or a refusal")
@@ -153,21 +141,15 @@ func TestRevokedIsTold(t *testing.T) {
 	a := aLife()
 	a.Send()
 	a.OnEnter(revoked, now, now)
-	if a.Told != TellRevoked {
-		t.Errorf("by the enter: %d", a.Told)
-	}
+	redistest.Check(t, a.Told == TellRevoked, "by the enter: %d", a.Told)
 	a = aWaiting(now)
 	a.OnNews(revoked, true, now, now)
-	if a.Told != TellRevoked {
-		t.Errorf("by the ask: %d", a.Told)
-	}
+	redistest.Check(t, a.Told == TellRevoked, "by the ask: %d", a.Told)
 	a = aWaiting(now)
 	a.Confirms = true
 	a.OnNews(&Outcome{Code: Granted, Term: a.TTL}, false, now, now)
 	a.OnRenew(revoked, a.TTL, now, now)
-	if a.Told != TellRevoked {
-		t.Errorf("by the renewal of an untaken lease: %d", a.Told)
-	}
+	redistest.Check(t, a.Told == TellRevoked, "by the renewal of an untaken lease: %d", a.Told)
 	a = aLife()
 	a.Send()
 	a.OnNews(&Outcome{Code: Granted, Term: a.TTL}, false, now, now)
@@ -176,9 +158,7 @@ func TestRevokedIsTold(t *testing.T) {
 	}
 	a = aWaiting(now)
 	a.OnNews(&Outcome{Code: Granted, Term: second}, false, now, now+2*second)
-	if a.Told != WaitOn {
-		t.Errorf("a late grant: told %d before the leave is answered", a.Told)
-	}
+	redistest.Check(t, a.Told == WaitOn, "a late grant: told %d before the leave is answered", a.Told)
 	if a.OnLeave(revoked, now+2*second); a.Told != TellRevoked {
 		t.Errorf("by the leave of a late grant: %d", a.Told)
 	}
@@ -196,27 +176,19 @@ func TestUntil(t *testing.T) {
 	a := aLife()
 	a.Send()
 	a.OnEnter(&Outcome{Code: Granted, Term: a.TTL}, sent, now)
-	if a.until != now+a.TTL || a.Deadline != sent+a.TTL-Margin(a.TTL) {
-		t.Errorf("by an enter: until %v, deadline %v", a.until-now, a.Deadline-sent)
-	}
+	redistest.Check(t, a.until == now+a.TTL && a.Deadline == sent+a.TTL-Margin(a.TTL), "by an enter: until %v, deadline %v", a.until-now, a.Deadline-sent)
 	a = aWaiting(sent)
 	a.OnNews(&Outcome{Code: Granted, Term: a.TTL}, true, sent, now)
-	if a.until != now+a.TTL {
-		t.Errorf("by an ask: until %v", a.until-now)
-	}
+	redistest.Check(t, a.until == now+a.TTL, "by an ask: until %v", a.until-now)
 	for _, code := range []Code{Granted, Unanswered} {
 		a = aHolding(sent)
 		a.OnRenew(&Outcome{Code: code, Term: 10 * second}, 10*second, sent, now)
-		if a.until != now+10*second {
-			t.Errorf("by a renewal (%d): until %v", code, a.until-now)
-		}
+		redistest.Check(t, a.until == now+10*second, "by a renewal (%d): until %v", code, a.until-now)
 	}
 	a = aHolding(sent)
 	before := a.Deadline
 	a.OnRenew(&Outcome{Code: Granted, Term: second}, second, sent, now)
-	if a.Deadline != before {
-		t.Error("an older answer moved the deadline back")
-	}
+	redistest.Check(t, a.Deadline == before, "an older answer moved the deadline back")
 }
 
 // An attempt that left the queue gave its place back: that is no success of a release, for the
@@ -238,9 +210,8 @@ func TestCloseAndAGrantThatNobodyHasTaken(t *testing.T) {
 	a := aWaiting(now)
 	a.attached = true
 	a.OnNews(&Outcome{Code: Granted, Term: a.TTL}, false, now, now)
-	if fx := a.GiveBack(ByClose, now); fx != 0 || a.State != Holding {
-		t.Errorf("Close: effect %b, state %d", fx, a.State)
-	}
+	fx := a.GiveBack(ByClose, now)
+	redistest.Check(t, fx == 0 && a.State == Holding, "Close: effect %b, state %d", fx, a.State)
 	a.Leave(now)
 	if a.Detach(0, now); a.State != Leaving || a.Next != now {
 		t.Errorf("its caller left: state %d", a.State)
@@ -255,9 +226,8 @@ func TestDeadlineIsNoticedFirst(t *testing.T) {
 		t.Errorf("a release: was %d, effect %b, why %d, state %d", was, fx, a.Ending, a.State)
 	}
 	a = aHolding(epoch)
-	if fx := a.GiveBack(ByClose, after); fx != HoldEnded || a.State != Lost || a.Ending != ByDeadline {
-		t.Errorf("Close: effect %b, state %d, why %d", fx, a.State, a.Ending)
-	}
+	fx := a.GiveBack(ByClose, after)
+	redistest.Check(t, fx == HoldEnded && a.State == Lost && a.Ending == ByDeadline, "Close: effect %b, state %d, why %d", fx, a.State, a.Ending)
 	a = aWaiting(epoch)
 	a.OnNews(&Outcome{Code: Granted, Term: a.TTL}, false, epoch, epoch)
 	if do, fx := a.Look(after); do == LookTake || fx != CameLate || a.State != Leaving {
@@ -280,9 +250,7 @@ func TestReleaseIsAnsweredByTheOnlyLeave(t *testing.T) {
 	}
 	a = released()
 	a.OnLeave(&Outcome{Code: Gone, Copied: true}, now)
-	if a.Told != TellDone {
-		t.Errorf("a leave of which a copy may run: told %d", a.Told)
-	}
+	redistest.Check(t, a.Told == TellDone, "a leave of which a copy may run: told %d", a.Told)
 	a = released()
 	if a.OnLeave(gone, a.Deadline); a.Told != TellDone {
 		t.Errorf("a leave that was answered after the deadline: told %d", a.Told)
@@ -298,29 +266,24 @@ func TestReleaseIsAnsweredByTheOnlyLeave(t *testing.T) {
 	now = a.Next
 	a.Tick(now, 0)
 	now = a.Next
-	if do, _ := a.Tick(now, 0); do != ToLeave {
-		t.Fatalf("the leave is not repeated")
-	}
+	do, _ := a.Tick(now, 0)
+	redistest.CheckNow(t, do == ToLeave, "the leave is not repeated")
 	if a.OnLeave(gone, now); a.Told != TellDone {
 		t.Errorf("the answer to the second leave comes first: told %d", a.Told)
 	}
 	now = epoch
 	a = released()
-	if do, _ := a.Tick(now+second, 0); do != Nothing {
-		t.Error("a leave is sent beside the releaser's own")
-	}
+	do, _ = a.Tick(now+second, 0)
+	redistest.Check(t, do == Nothing, "a leave is sent beside the releaser's own")
 }
 
 // While its caller looks, sends and is told, a grant may come, and the enter is not wanted.
 func TestEnterIsNotWantedAfterAGrant(t *testing.T) {
 	a := aLife()
-	if do, _ := a.Look(epoch); do != LookSend {
-		t.Fatalf("look says %d", do)
-	}
+	do, _ := a.Look(epoch)
+	redistest.CheckNow(t, do == LookSend, "look says %d", do)
 	a.OnNews(&Outcome{Code: Granted, Term: a.TTL}, false, epoch, epoch)
-	if a.Send() {
-		t.Error("an enter is sent for an attempt that has a lease")
-	}
+	redistest.Check(t, !a.Send(), "an enter is sent for an attempt that has a lease")
 }
 
 // A grant in the reply to another call finds an attempt whose enter is under way. Its caller
@@ -333,14 +296,12 @@ func TestGrantWhileAnEnterFlies(t *testing.T) {
 	a.attached = true
 	a.Send()
 	a.OnNews(&Outcome{Code: Granted, Term: a.TTL}, false, now, now)
-	if do, _ := a.Look(now); do != LookDetach {
-		t.Fatalf("look says %d; want a detach", do)
-	}
+	do, _ := a.Look(now)
+	redistest.CheckNow(t, do == LookDetach, "look says %d; want a detach", do)
 	void := now + VoidAfter
 	a.Detach(void, now)
-	if do, _ := a.Look(now); do != LookTake {
-		t.Fatalf("look says %d; want to take", do)
-	}
+	do, _ = a.Look(now)
+	redistest.CheckNow(t, do == LookTake, "look says %d; want to take", do)
 	a.Take(now)
 	a.Release(now, false)
 	if a.gone() != void+a.TTL {

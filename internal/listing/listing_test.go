@@ -64,9 +64,7 @@ func TestWhatThePackagesHoldIsListed(t *testing.T) {
 			waits(n + 1)
 		}
 		grp := redistest.Must(singleflight.New(rdb, singleflight.Config[string]{Name: "pages", Prefix: prefix, TTL: time.Minute, MaxLoads: 3}))(t)
-		if _, err := grp.Do(ctx, "home", func(context.Context) (string, error) { return "v", nil }); err != nil {
-			t.Fatal(err)
-		}
+		redistest.WantErr(t, redistest.ErrorOf(grp.Do(ctx, "home", func(context.Context) (string, error) { return "v", nil })))
 		admin := target.Admin(t)
 		admin.Set(ctx, prefix+":grd:{files:f}:value", "x", time.Minute)
 		admin.Set(ctx, prefix+":grd:{files:f}:seen", lock.Token(), time.Hour)
@@ -95,17 +93,13 @@ func TestWhatThePackagesHoldIsListed(t *testing.T) {
 			s.Holders[1].ID != three.ID() || s.Holders[1].Permits != 3 || s.Limit != 5 {
 			t.Errorf("its holders are %+v, want %s and %s", s, two.ID(), three.ID())
 		}
-		if age := s.At.Sub(s.Holders[0].Since); age < 0 || age > redistest.Soon {
-			t.Errorf("the first is said to have held for %v", age)
-		}
+		redistest.Between(t, s.At.Sub(s.Holders[0].Since), 0, redistest.Soon, "the first is said to have held for %v")
 		if len(s.Waiters) != 2 || s.Waiters[0].Position != 1 || s.Waiters[0].Permits != 1 || s.Waiters[1].Position != 2 ||
 			s.Waiters[1].Permits != 2 || s.Waiters[0].WaitingFor < s.Waiters[1].WaitingFor || s.Waiters[1].WaitingFor <= 0 {
 			t.Errorf("its waiters are %+v", s.Waiters)
 		}
 		u = find(t, some, keys.Mutex, "nightly")
-		if u.InUse != 1 || u.Limit != 1 || u.Token != lock.Token() {
-			t.Errorf("the lock is %+v, want the token %d", u, lock.Token())
-		}
+		redistest.Check(t, u.InUse == 1 && u.Limit == 1 && u.Token == lock.Token(), "the lock is %+v, want the token %d", u, lock.Token())
 		s = redistest.Must(l.State(ctx, u.Resource, listing.Bounds{}))(t)
 		redistest.Check(t, len(s.Holders) == 1 && s.Holders[0].ID == lock.ID() && s.Holders[0].Since.UnixMicro() == int64(lock.Token()),
 			"its holder is %+v", s)
@@ -191,12 +185,10 @@ func TestKeyOfAWrongTypeIsSaidSo(t *testing.T) {
 		fill(t, rdb, prefix+":sem:{n:good}:holders", 2, func(int) time.Time { return time.Now().Add(time.Minute) })
 		l := listing.New(rdb, prefix)
 		some := uses(t, l)
-		if u := find(t, some, keys.Semaphore, "bad"); u.Err == nil {
-			t.Errorf("the bad key is %+v", u)
-		}
-		if u := find(t, some, keys.Semaphore, "good"); u.Err != nil || u.InUse != 2 {
-			t.Errorf("the good key is %+v", u)
-		}
+		u := find(t, some, keys.Semaphore, "bad")
+		redistest.Check(t, u.Err != nil, "the bad key is %+v", u)
+		u = find(t, some, keys.Semaphore, "good")
+		redistest.Check(t, u.Err == nil && u.InUse == 2, "the good key is %+v", u)
 	})
 }
 
@@ -217,15 +209,12 @@ func TestTenantsOfAFamilyWithATotalAreListed(t *testing.T) {
 		rdb.HSet(ctx, base+"limits", "c", 1, "", 3)
 		l := listing.New(rdb, prefix)
 		some := uses(t, l)
-		if u := find(t, some, keys.Semaphore, ""); !u.HasTotal || u.InUse != 3 || u.Limit != 3 || !u.Stored || u.Waiting != 1 {
-			t.Errorf("the family is %+v", u)
-		}
-		if u := find(t, some, keys.Semaphore, "a:b"); u.InUse != 2 || u.Limit != 5 || u.Stored || u.Waiting != 0 {
-			t.Errorf("one tenant is %+v", u)
-		}
-		if u := find(t, some, keys.Semaphore, "c"); u.InUse != 1 || u.Limit != 1 || !u.Stored || u.Waiting != 1 || u.LongestWait < time.Second {
-			t.Errorf("the other is %+v", u)
-		}
+		u := find(t, some, keys.Semaphore, "")
+		redistest.Check(t, u.HasTotal && u.InUse == 3 && u.Limit == 3 && u.Stored && u.Waiting == 1, "the family is %+v", u)
+		u = find(t, some, keys.Semaphore, "a:b")
+		redistest.Check(t, u.InUse == 2 && u.Limit == 5 && !u.Stored && u.Waiting == 0, "one tenant is %+v", u)
+		u = find(t, some, keys.Semaphore, "c")
+		redistest.Check(t, u.InUse == 1 && u.Limit == 1 && u.Stored && u.Waiting == 1 && u.LongestWait >= time.Second, "the other is %+v", u)
 		s, err := l.State(ctx, listing.Of(prefix, keys.Semaphore, "n", "a:b", true), listing.Bounds{})
 		if err != nil || len(s.Holders) != 1 || s.Holders[0].Permits != 2 || s.Holders[0].Label != "h:1" || s.Limit != 5 || s.Total != 3 || len(s.Waiters) != 0 {
 			t.Errorf("a tenant's state is %+v, %v", s, err)
@@ -238,12 +227,10 @@ func TestTenantsOfAFamilyWithATotalAreListed(t *testing.T) {
 		if some, err = l.Uses(ctx, asked); err != nil || len(some) != 4 {
 			t.Fatalf("the uses are %+v, %v", some, err)
 		}
-		if u := find(t, some, keys.Semaphore, "idle"); u.Resource != asked[1] || u.InUse != 0 || u.Waiting != 0 || u.Err != nil {
-			t.Errorf("an idle tenant is %+v", u)
-		}
-		if u := find(t, some, keys.Semaphore, "c"); u.InUse != 1 || u.Waiting != 1 {
-			t.Errorf("a busy tenant is %+v", u)
-		}
+		u = find(t, some, keys.Semaphore, "idle")
+		redistest.Check(t, u.Resource == asked[1] && u.InUse == 0 && u.Waiting == 0 && u.Err == nil, "an idle tenant is %+v", u)
+		u = find(t, some, keys.Semaphore, "c")
+		redistest.Check(t, u.InUse == 1 && u.Waiting == 1, "a busy tenant is %+v", u)
 		rdb.Set(ctx, prefix+":sem:{wrong}:holders", "text", 0)
 		some, err = l.Uses(ctx, []listing.Resource{listing.Of(prefix, keys.Semaphore, "wrong", "idle", true)})
 		redistest.Check(t, err == nil && len(some) == 2 && some[0].Err != nil && some[1].Err != nil,
@@ -276,9 +263,8 @@ func TestWrappedClusterClientsAreListed(t *testing.T) {
 		embedding{cluster}, &embedding{embedding{cluster}}, embedsOne{cluster}, unwrapping{inner: cluster, UniversalClient: embedding{cluster}},
 	} {
 		l := listing.New(rdb, prefix)
-		if some := uses(t, l); len(some) != n {
-			t.Errorf("%T lists %d of %d keys", rdb, len(some), n)
-		}
+		some := uses(t, l)
+		redistest.Check(t, len(some) == n, "%T lists %d of %d keys", rdb, len(some), n)
 	}
 }
 
@@ -290,15 +276,12 @@ func TestReadersOfACachedValueAreCounted(t *testing.T) {
 		g := redistest.Must(singleflight.New(rdb, singleflight.Config[string]{Name: "n", Prefix: prefix, TTL: time.Minute, NearFor: time.Minute}))(t)
 		defer func() { _ = g.Close(context.Background()) }()
 		for g.Stats().NearHits == 0 {
-			if _, err := g.Do(t.Context(), "k", func(context.Context) (string, error) { return "v", nil }); err != nil {
-				t.Fatal(err)
-			}
+			redistest.WantErr(t, redistest.ErrorOf(g.Do(t.Context(), "k", func(context.Context) (string, error) { return "v", nil })))
 		}
 		key := listing.Of(prefix, keys.Flight, "n", "k", false)
 		over := redis.Z{Score: 1, Member: handle}
 		redistest.WantErr(t, rdb.ZAdd(t.Context(), key.Part("near"), over).Err())
-		if s, err := listing.New(target.Admin(t), prefix).State(t.Context(), key, listing.Bounds{}); err != nil || s.Near != 1 {
-			t.Errorf("the state is %+v, %v; want one handle with a copy", s, err)
-		}
+		s, err := listing.New(target.Admin(t), prefix).State(t.Context(), key, listing.Bounds{})
+		redistest.Check(t, err == nil && s.Near == 1, "the state is %+v, %v; want one handle with a copy", s, err)
 	})
 }

@@ -11,20 +11,16 @@ import (
 	"github.com/leasehold-go/leasehold/internal/life"
 	"github.com/leasehold-go/leasehold/internal/loads"
 	"github.com/leasehold-go/leasehold/internal/protocol"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
 // waiting is a request that waits for the load of a token.
 func waiting(tb testing.TB, token int64) *loads.Request {
 	tb.Helper()
-	named, err := keys.Family{Kind: loads.Kind, Name: "t"}.Resource("k")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	named := redistest.Must(keys.Family{Kind: loads.Kind, Name: "t"}.Resource("k"))(tb)
 	q := loads.NewResource(named, 0).NewRequest(protocol.Terms{Handle: strings.Repeat("a", 22), Seq: 1, Permits: 1, TTL: time.Minute, Limit: 1})
 	const queued = 2
-	if _, err := q.ReadEnter(&call.Call{}, []int64{queued, 1, 1000, token, 1}); err != nil {
-		tb.Fatal(err)
-	}
+	redistest.WantErr(tb, redistest.ErrorOf(q.ReadEnter(&call.Call{}, []int64{queued, 1, 1000, token, 1})))
 	return q
 }
 
@@ -33,9 +29,8 @@ func waiting(tb testing.TB, token int64) *loads.Request {
 func TestMessageOfAnOlderLoadIsIgnored(t *testing.T) {
 	for _, what := range []string{"S", "Hvalue", "F"} {
 		q := waiting(t, 7)
-		if v, ok := q.ReadMessage(fmt.Sprintf("1 %d 0 %d %s", time.Now().UnixMicro(), 6, what)); ok {
-			t.Errorf("%s of an older load is believed: %+v", what, v)
-		}
+		v, ok := q.ReadMessage(fmt.Sprintf("1 %d 0 %d %s", time.Now().UnixMicro(), 6, what))
+		redistest.Check(t, !ok, "%s of an older load is believed: %+v", what, v)
 		if _, ok := q.ReadMessage(fmt.Sprintf("1 %d 0 %d %s", time.Now().UnixMicro(), 7, what)); !ok {
 			t.Errorf("%s of the load that is waited for is not believed", what)
 		}

@@ -120,11 +120,9 @@ func TestWriterHasReadersTold(t *testing.T) {
 		t.Errorf("a call without a number is %+v", told)
 	}
 	told := w.Begin()
-	if got := w.Replied(told, "k", time.Now(), listed("a")); got != told || told.tell {
-		t.Errorf("a call with a number is %+v", got)
-	}
+	got := w.Replied(told, "k", time.Now(), listed("a"))
+	redistest.Check(t, got == told && !told.tell, "a call with a number is %+v", got)
 	w.End(told)
-	if got := w.Replied(w.Begin(), "k", time.Now(), loads.Dropped{}); got != nil || len(w.calls) != 1 {
-		t.Errorf("a call that found nobody is %+v, with %d calls", got, len(w.calls))
-	}
+	got = w.Replied(w.Begin(), "k", time.Now(), loads.Dropped{})
+	redistest.Check(t, got == nil && len(w.calls) == 1, "a call that found nobody is %+v, with %d calls", got, len(w.calls))
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/protocol"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
 // aVoter returns one of three servers' voters that wants the lock. Nothing is sent.
@@ -23,10 +24,7 @@ func aVoter(t *testing.T) *voter {
 	for i := range 3 {
 		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 		t.Cleanup(func() { _ = rdb.Close() })
-		client, err := call.NewClient(rdb)
-		if err != nil {
-			t.Fatal(err)
-		}
+		client := redistest.Must(call.NewClient(rdb))(t)
 		f.servers = append(f.servers, &server{f: f, i: i, rdb: rdb, client: client})
 	}
 	res := &Resource{f: f, label: "f/k"}
@@ -59,9 +57,8 @@ func TestDeadlineIsThatOfAMajority(t *testing.T) {
 		t.Errorf("with two votes it ends %v before the first of them does", v.seats[0].until.Sub(at))
 	}
 	v.seats[1].fence = 4
-	if at := v.deadline(); !at.IsZero() {
-		t.Errorf("with one vote it ends %v from now", time.Until(at))
-	}
+	at := v.deadline()
+	redistest.Check(t, at.IsZero(), "with one vote it ends %v from now", time.Until(at))
 }
 
 func TestOneTokenForAMajority(t *testing.T) {
@@ -96,9 +93,7 @@ func TestYieldedVoteDoesNotCount(t *testing.T) {
 	}
 	v.apply(yield, nil, errors.New("i/o timeout"), &todo)
 	again := v.seats[0].flights[len(v.seats[0].flights)-1]
-	if again == enter || again == yield {
-		t.Fatal("nothing asks once the yield has had no answer")
-	}
+	redistest.CheckNow(t, again != enter && again != yield, "nothing asks once the yield has had no answer")
 	if v.apply(again, granted(void-1), nil, &todo); v.seats[0].stand != yielding {
 		t.Fatalf("a vote counts though a copy of the yield may still come: %d", v.seats[0].stand)
 	}
@@ -117,9 +112,8 @@ func TestVoteCountsFromTheSending(t *testing.T) {
 	enter := v.seats[0].flights[0]
 	enter.c.Sent = time.Now().Add(-4 * time.Second)
 	v.apply(enter, []int64{1, 1, 9000, 5, 0}, nil, &todo)
-	if until := v.seats[0].until; until != enter.c.Sent.Add(9*time.Second) {
-		t.Errorf("a vote for 9 s lasts until %v after the sending", until.Sub(enter.c.Sent))
-	}
+	until := v.seats[0].until
+	redistest.Check(t, until == enter.c.Sent.Add(9*time.Second), "a vote for 9 s lasts until %v after the sending", until.Sub(enter.c.Sent))
 }
 
 // A server that is known not to answer gets probes only. What is to be given back there waits in
@@ -144,9 +138,8 @@ func TestServerThatIsAwayGetsProbes(t *testing.T) {
 		leaves.do()
 	}
 	s.mu.Lock()
-	if n := len(s.stragglers); n != 3 || !s.sweeping {
-		t.Errorf("%d leaves wait in its line; want 3", n)
-	}
+	n := len(s.stragglers)
+	redistest.Check(t, n == 3 && s.sweeping, "%d leaves wait in its line; want 3", n)
 	s.mu.Unlock()
 	close(v.f.closed)
 	v.f.active.Wait()
@@ -158,12 +151,10 @@ func TestFloorIsReadAfterTheAbstention(t *testing.T) {
 	v := aVoter(t)
 	votes := look{ok: true, votes: true, top: 7}
 	over := look{ok: true, birth: 5}
-	if e := v.f.mayVote([]look{votes, votes, over}, []int64{0, 0, 0}); e != nil {
-		t.Errorf("it may vote by what was read at the end of its abstention: %+v", e)
-	}
-	if e := v.f.mayVote([]look{votes, votes, over}, []int64{0, 0, 5}); e == nil || e.births[2] != 5 || e.floor != 7 {
-		t.Errorf("it may not vote with the floor 7: %+v", e)
-	}
+	e := v.f.mayVote([]look{votes, votes, over}, []int64{0, 0, 0})
+	redistest.Check(t, e == nil, "it may vote by what was read at the end of its abstention: %+v", e)
+	e = v.f.mayVote([]look{votes, votes, over}, []int64{0, 0, 5})
+	redistest.Check(t, e != nil && e.births[2] == 5 && e.floor == 7, "it may not vote with the floor 7: %+v", e)
 }
 
 // A server that is away while its fence is to be raised does not send its voter round without end.
@@ -203,12 +194,8 @@ func TestLeaveThatWaitsOutlivesLateReplies(t *testing.T) {
 	s.mu.Lock()
 	waiting := s.stragglers
 	s.mu.Unlock()
-	if len(waiting) != 1 {
-		t.Fatalf("%d leaves wait; want 1", len(waiting))
-	}
-	if c := waiting[0].prepare(); c == nil {
-		t.Error("there is no leave")
-	}
+	redistest.CheckNow(t, len(waiting) == 1, "%d leaves wait; want 1", len(waiting))
+	redistest.Check(t, waiting[0].prepare() != nil, "there is no leave")
 	close(v.f.closed)
 	v.f.active.Wait()
 }

@@ -62,16 +62,12 @@ func StartChild(tb testing.TB, name string, args ...string) *Child {
 		tb.Fatalf("no child function is registered as %q", name)
 	}
 	self, err := os.Executable()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	WantErr(tb, err)
 	cmd := exec.Command(self, args...)
 	cmd.Env = append(os.Environ(), envChild+"="+name)
 	cmd.Stderr = os.Stderr
 	stdin, in, err := os.Pipe()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	WantErr(tb, err)
 	defer stdin.Close()
 	out, stdout, err := os.Pipe()
 	if err != nil {
@@ -104,9 +100,7 @@ const childTimeout = 30 * time.Second
 // io.EOF when the child has closed its output or ended, and
 // os.ErrDeadlineExceeded where nothing comes within 30 s. A child whose lines
 // nobody reads blocks after some 64 KiB.
-func (c *Child) Line() (string, error) {
-	return c.LineWithin(childTimeout)
-}
+func (c *Child) Line() (string, error) { return c.LineWithin(childTimeout) }
 
 // LineWithin is Line with a bound of its own. A line that is late may be cut in
 // two by it.

@@ -30,9 +30,7 @@ func StartWithClock(tb testing.TB, v Version, args ...string) (*Server, *Clock) 
 	library := buildClock(tb, dir)
 	c.Shift(0)
 	in, err := startInstanceWith(v, []string{"LD_PRELOAD=" + library, "CLOCK_SHIFT=" + c.path}, args...)
-	if err != nil {
-		tb.Fatalf("start %s with a clock: %v", v, err)
-	}
+	CheckNow(tb, err == nil, "start %s with a clock: %v", v, err)
 	tb.Cleanup(in.stop)
 	return in.handle(tb), c
 }
@@ -62,16 +60,12 @@ func buildClock(tb testing.TB, dir string) (library string) {
 	}
 	source := filepath.Join(dir, "clock.c")
 	library = filepath.Join(dir, "clock.so")
-	if err := os.WriteFile(source, clockSource, 0o600); err != nil {
-		tb.Fatal(err)
-	}
+	WantErr(tb, os.WriteFile(source, clockSource, 0o600))
 	out, err := exec.Command(cc, "-O2", "-Wall", "-fPIC", "-shared", "-nostdlib", "-o", library, source).CombinedOutput()
 	if err == nil {
 		return library
 	}
-	if os.Getenv(envRequire) == "1" {
-		tb.Fatalf("no C compiler to build a server's clock with: %v: %s", err, out)
-	}
+	CheckNow(tb, os.Getenv(envRequire) != "1", "no C compiler to build a server's clock with: %v: %s", err, out)
 	tb.Skipf("no C compiler to build a server's clock with: %v: %s", err, out)
 	return ""
 }

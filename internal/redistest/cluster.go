@@ -31,9 +31,7 @@ func StartCluster(tb testing.TB, v Version) *Cluster {
 	c := StartPatientCluster(tb, v)
 	for _, node := range c.Nodes {
 		node.args = append(slices.Clone(node.args), "--cluster-node-timeout", haste)
-		if err := node.do("CONFIG", "SET", "cluster-node-timeout", haste); err != nil {
-			tb.Fatalf("start a cluster of %s: %v", v, err)
-		}
+		Require(tb, node.do("CONFIG", "SET", "cluster-node-timeout", haste), nil, "start a cluster of %s: %v", v)
 	}
 	return c
 }
@@ -43,9 +41,7 @@ func StartCluster(tb testing.TB, v Version) *Cluster {
 func StartPatientCluster(tb testing.TB, v Version) *Cluster {
 	tb.Helper()
 	f, err := startFleet(v)
-	if err != nil {
-		tb.Fatalf("start a cluster of %s: %v", v, err)
-	}
+	CheckNow(tb, err == nil, "start a cluster of %s: %v", v, err)
 	tb.Cleanup(f.stop)
 	return f.handle(tb)
 }

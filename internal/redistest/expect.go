@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -46,6 +47,16 @@ func Must[T any](v T, err error) func(tb testing.TB) T {
 	}
 }
 
+// Gives fails the test, which goes on, unless a call returned want and no error: Gives(call())(t, want).
+func Gives[T comparable](v T, err error) func(tb testing.TB, want T) {
+	return func(tb testing.TB, want T) {
+		tb.Helper()
+		if v != want || err != nil {
+			tb.Errorf("got %v, %v; want %v", v, err, want)
+		}
+	}
+}
+
 // Expect fails the test, which goes on, unless got is want. What says what was compared, with
 // args; its last verb may be for got.
 func Expect[T comparable](tb testing.TB, got, want T, what string, args ...any) {
@@ -79,6 +90,32 @@ func CheckNow(tb testing.TB, ok bool, format string, args ...any) {
 	}
 }
 
+// AtMost fails the test, which goes on, if got is above most. What and args are as in Expect.
+func AtMost[T cmp.Ordered](tb testing.TB, got, most T, what string, args ...any) {
+	tb.Helper()
+	if got > most {
+		tb.Error(differs(got, fmt.Sprint("at most ", most), what, args))
+	}
+}
+
+// AtLeast fails the test, which goes on, if got is below least.
+func AtLeast[T cmp.Ordered](tb testing.TB, got, least T, what string, args ...any) {
+	tb.Helper()
+	if got < least {
+		tb.Error(differs(got, fmt.Sprint("at least ", least), what, args))
+	}
+}
+
+// Between is AtLeast and AtMost.
+func Between[T cmp.Ordered](tb testing.TB, got, least, most T, what string, args ...any) {
+	tb.Helper()
+	AtLeast(tb, got, least, what, args...)
+	AtMost(tb, got, most, what, args...)
+}
+
+// ErrorOf is the error of a call that also returns a value.
+func ErrorOf[T any](_ T, err error) error { return err }
+
 func differs(got, want any, what string, args []any) string {
 	if strings.Count(what, "%") > len(args) {
 		return fmt.Sprintf(what+"; want %v", slices.Concat(args, []any{got, want})...)
@@ -94,18 +131,38 @@ func NoError(tb testing.TB, err error) {
 	}
 }
 
-// WantErr fails the test unless err matches each of want. If there is none, err must be nil.
+// WantErr fails the test unless err matches each of want, of which Not and Says may make some. If
+// there is none, err must be nil.
 func WantErr(tb testing.TB, err error, want ...error) {
 	tb.Helper()
 	if len(want) == 0 && err != nil {
 		tb.Fatal(err)
 	}
 	for _, w := range want {
-		if !errors.Is(err, w) {
-			tb.Fatalf("error %v does not match %q", err, w)
+		switch w := w.(type) {
+		case none:
+			WantNot(tb, err, w...)
+		case said:
+			WantText(tb, err, w...)
+		default:
+			CheckNow(tb, errors.Is(err, w), "error %v does not match %q", err, w)
 		}
 	}
 }
+
+type (
+	none []error
+	said []string
+)
+
+func (none) Error() string { return "none of some errors" }
+func (said) Error() string { return "some text" }
+
+// Not has WantErr want that the error matches none of others.
+func Not(others ...error) error { return none(others) }
+
+// Says has WantErr want that the error says all of texts.
+func Says(texts ...string) error { return said(texts) }
 
 // WantNot fails the test if err matches one of others.
 func WantNot(tb testing.TB, err error, others ...error) {

@@ -2,8 +2,10 @@ package redistest
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
+	"strconv"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -34,6 +36,15 @@ func Main(m *testing.M) {
 		}
 	}
 	os.Exit(code)
+}
+
+// MainOf is Main for tests that wait for leases and values to end, not for a processor: so many run at
+// a time. A -parallel on the command line is parsed later and wins.
+func MainOf(m *testing.M, parallel int) {
+	if err := flag.Set("test.parallel", strconv.Itoa(parallel)); err != nil {
+		panic(err)
+	}
+	Main(m)
 }
 
 type silence struct{}

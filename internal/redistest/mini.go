@@ -14,9 +14,7 @@ import (
 func Mini(tb testing.TB) *miniredis.Miniredis {
 	tb.Helper()
 	m := embedded.New(tb)
-	if err := m.StartAddr("127.0.0.1:0"); err != nil {
-		tb.Fatalf("start miniredis: %v", err)
-	}
+	Require(tb, m.StartAddr("127.0.0.1:0"), nil, "start miniredis: %v")
 	return m
 }
 

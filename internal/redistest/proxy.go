@@ -59,9 +59,7 @@ const (
 func NewProxy(tb testing.TB, upstreamAddr string) *Proxy {
 	tb.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatalf("start proxy: %v", err)
-	}
+	CheckNow(tb, err == nil, "start proxy: %v", err)
 	p := &Proxy{
 		tb: tb, listener: listener, upstream: upstreamAddr,
 		conns: map[*proxyConn]struct{}{}, counts: map[string]int{}, changed: make(chan struct{}),
@@ -177,27 +175,19 @@ func (p *Proxy) Cut(toServer, toClient bool) {
 
 // Heal ends a Cut: held bytes go on. What was held towards the server for a
 // client that has closed its connection meanwhile is discarded.
-func (p *Proxy) Heal() {
-	p.change(func(n *network) { n.cut, n.strays = [2]bool{}, false })
-}
+func (p *Proxy) Heal() { p.change(func(n *network) { n.cut, n.strays = [2]bool{}, false }) }
 
 // HealLate ends a Cut and delivers to the server also what clients had sent on
 // connections that they have closed meanwhile, as an operating system does
 // that still retransmits.
-func (p *Proxy) HealLate() {
-	p.change(func(n *network) { n.cut, n.strays = [2]bool{}, true })
-}
+func (p *Proxy) HealLate() { p.change(func(n *network) { n.cut, n.strays = [2]bool{}, true }) }
 
 // Refuse has new connections closed at once. Open ones stay.
-func (p *Proxy) Refuse(refuse bool) {
-	p.change(func(n *network) { n.refuse = refuse })
-}
+func (p *Proxy) Refuse(refuse bool) { p.change(func(n *network) { n.refuse = refuse }) }
 
 // DropMessages loses every message to a subscriber, not the confirmations of
 // its subscriptions. Hooks don't see the lost ones; Dropped counts them.
-func (p *Proxy) DropMessages(drop bool) {
-	p.change(func(n *network) { n.dropMessages = drop })
-}
+func (p *Proxy) DropMessages(drop bool) { p.change(func(n *network) { n.dropMessages = drop }) }
 
 // Dropped is the number of messages that DropMessages has lost so far.
 func (p *Proxy) Dropped() int {

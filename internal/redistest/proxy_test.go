@@ -52,9 +52,7 @@ func TestProxyDropsTheRequestBeforeExecution(t *testing.T) {
 	eachProxy(t, func(t *testing.T, p *Proxy, rdb *redis.Client, _ func(*redis.Options)) {
 		key := Name(t)
 		fault := p.DropRequest(Named("INCR"), 1)
-		if err := rdb.Incr(t.Context(), key).Err(); err == nil {
-			t.Fatal("a reply without a request")
-		}
+		CheckNow(t, rdb.Incr(t.Context(), key).Err() != nil, "a reply without a request")
 		fault.Wait()
 		Require(t, Must(rdb.Incr(t.Context(), key).Result())(t), 1, "the next reply is %d")
 	})
@@ -88,9 +86,7 @@ func TestProxyDeliversAHeldRequestLate(t *testing.T) {
 		key := Name(t)
 		hasty := impatient(t, p, opt)
 		fault := p.HoldRequest(Named("set"), 1)
-		if err := hasty.Set(t.Context(), key, "early", 0).Err(); err == nil {
-			t.Fatal("a reply came through")
-		}
+		CheckNow(t, hasty.Set(t.Context(), key, "early", 0).Err() != nil, "a reply came through")
 		_ = hasty.Close()
 		fault.Wait()
 		WantErr(t, rdb.Get(t.Context(), key).Err(), redis.Nil)
@@ -124,17 +120,11 @@ func TestProxyHookSeesWordsAndReplies(t *testing.T) {
 		var seen []Event // one connection with one command at a time: no lock
 		p.SetHook(func(ev Event) Action { seen = append(seen, ev); return Pass })
 		WantErr(t, rdb.Set(t.Context(), key, "a\r\nb", 0).Err())
-		if err := rdb.LPush(t.Context(), key, "x").Err(); err == nil {
-			t.Fatal("a list in a string")
-		}
+		CheckNow(t, rdb.LPush(t.Context(), key, "x").Err() != nil, "a list in a string")
 		p.SetHook(nil)
 		CheckNow(t, len(seen) == 4 && seen[0].Stage == OnRequest && seen[1].Stage == OnReply, "seen: %+v", seen)
-		if seen[1].Name() != "SET" || seen[1].Cmd[2] != "a\r\nb" || string(seen[1].Reply) != "+OK\r\n" || seen[1].Failed() {
-			t.Fatalf("seen: %+v", seen[1])
-		}
-		if !seen[3].Failed() {
-			t.Fatalf("seen: %+v", seen[3])
-		}
+		CheckNow(t, seen[1].Name() == "SET" && seen[1].Cmd[2] == "a\r\nb" && string(seen[1].Reply) == "+OK\r\n" && !seen[1].Failed(), "seen: %+v", seen[1])
+		CheckNow(t, seen[3].Failed(), "seen: %+v", seen[3])
 	})
 }
 
@@ -151,9 +141,7 @@ func TestProxyCutsAtAnyByte(t *testing.T) {
 			fault := p.CutAfter(dir, int64(n))
 			err := rdb.Incr(t.Context(), key).Err()
 			fault.Wait()
-			if whole := dir == ToClient && n == reply; whole != (err == nil) {
-				t.Fatalf("cut after %d bytes (direction %d): %v", n, dir, err)
-			}
+			Require(t, dir == ToClient && n == reply, (err == nil), "cut after %d bytes (direction %d): %v", n, dir, err)
 			if runs {
 				ran++
 			}
@@ -189,8 +177,6 @@ func impatient(t *testing.T, p *Proxy, opt func(*redis.Options)) *redis.Client {
 func eventually(t *testing.T, complaint string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal(complaint)
-		}
+		CheckNow(t, !time.Now().After(deadline), "%v", complaint)
 	}
 }

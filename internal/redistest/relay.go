@@ -38,9 +38,7 @@ type piece struct {
 func NewRelay(tb testing.TB, upstream string, delay time.Duration) *Relay {
 	tb.Helper()
 	r, err := StartRelay(upstream, delay)
-	if err != nil {
-		tb.Fatalf("start relay: %v", err)
-	}
+	CheckNow(tb, err == nil, "start relay: %v", err)
 	tb.Cleanup(r.Close)
 	return r
 }

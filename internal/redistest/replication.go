@@ -20,9 +20,7 @@ import (
 func StartPair(tb testing.TB, v Version, args ...string) (primary, replica *Server) {
 	tb.Helper()
 	nodes, err := startNodes(v, 1, args...)
-	if err != nil {
-		tb.Fatalf("start %s with a replica: %v", v, err)
-	}
+	CheckNow(tb, err == nil, "start %s with a replica: %v", v, err)
 	for _, node := range nodes {
 		tb.Cleanup(node.stop)
 	}
@@ -135,9 +133,7 @@ type watched struct {
 func StartSentinel(tb testing.TB, v Version) *Sentinel {
 	tb.Helper()
 	w, err := startWatched(v)
-	if err != nil {
-		tb.Fatalf("start sentinels of %s: %v", v, err)
-	}
+	CheckNow(tb, err == nil, "start sentinels of %s: %v", v, err)
 	tb.Cleanup(w.stop)
 	return w.handle(tb)
 }

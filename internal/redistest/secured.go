@@ -96,9 +96,7 @@ func DocumentedClusterACL() (rules []string, err error) {
 }
 
 // RevokingACL is the rules that a user which revokes needs besides.
-func RevokingACL() (rules []string, err error) {
-	return documentedRules("| `+zscan", 1)
-}
+func RevokingACL() (rules []string, err error) { return documentedRules("| `+zscan", 1) }
 
 // documentedRules is the rules in the line of docs/security.md that begins so.
 func documentedRules(begin string, least int) (rules []string, err error) {
@@ -164,9 +162,7 @@ func writeCertificates(dir string) (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	block := func(kind string, der []byte) []byte {
-		return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
-	}
+	block := func(kind string, der []byte) []byte { return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}) }
 	caPEM, certPEM, keyPEM := block("CERTIFICATE", caDER), block("CERTIFICATE", der), block("EC PRIVATE KEY", keyDER)
 	for name, text := range map[string][]byte{"ca.crt": caPEM, "server.crt": certPEM, "server.key": keyPEM} {
 		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {

@@ -34,9 +34,7 @@ func chosenSeed() (uint64, error) {
 func Seed(tb testing.TB) uint64 {
 	tb.Helper()
 	seed, err := chosenSeed()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	WantErr(tb, err)
 	tb.Logf("LEASEHOLD_SEED=%d", seed)
 	return seed
 }

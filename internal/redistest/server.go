@@ -53,9 +53,7 @@ type instance struct {
 func StartServer(tb testing.TB, v Version, args ...string) *Server {
 	tb.Helper()
 	in, err := startInstance(v, args...)
-	if err != nil {
-		tb.Fatalf("start %s: %v", v, err)
-	}
+	CheckNow(tb, err == nil, "start %s: %v", v, err)
 	tb.Cleanup(in.stop)
 	return in.handle(tb)
 }

@@ -17,9 +17,7 @@ func eachVersion(t *testing.T, fn func(t *testing.T, v Version)) {
 	}
 }
 
-func hasty(o *redis.Options) {
-	o.MaxRetries, o.DialerRetries, o.ReadTimeout = -1, 1, time.Second
-}
+func hasty(o *redis.Options) { o.MaxRetries, o.DialerRetries, o.ReadTimeout = -1, 1, time.Second }
 
 func TestKilledServerIsGoneAndRestartsEmpty(t *testing.T) {
 	eachVersion(t, func(t *testing.T, v Version) {
@@ -27,14 +25,10 @@ func TestKilledServerIsGoneAndRestartsEmpty(t *testing.T) {
 		rdb := s.Client(hasty)
 		WantErr(t, rdb.Set(t.Context(), "k", "v", 0).Err())
 		s.Kill()
-		if err := rdb.Ping(t.Context()).Err(); err == nil {
-			t.Fatal("a killed server answers")
-		}
+		CheckNow(t, rdb.Ping(t.Context()).Err() != nil, "a killed server answers")
 		addr := s.Addr()
 		s.Restart()
-		if s.Addr() != addr {
-			t.Fatalf("moved from %s to %s", addr, s.Addr())
-		}
+		CheckNow(t, s.Addr() == addr, "moved from %s to %s", addr, s.Addr())
 		WantErr(t, s.Client().Get(t.Context(), "k").Err(), redis.Nil)
 	})
 }
@@ -42,9 +36,7 @@ func TestKilledServerIsGoneAndRestartsEmpty(t *testing.T) {
 func TestSharedServerIsOneAndCannotBeKilled(t *testing.T) {
 	v := Newest(t)
 	a, b := Shared(t, v), Shared(t, v)
-	if a.Addr() != b.Addr() {
-		t.Fatalf("two servers: %s, %s", a.Addr(), b.Addr())
-	}
+	CheckNow(t, a.Addr() == b.Addr(), "two servers: %s, %s", a.Addr(), b.Addr())
 	tb := &recorder{TB: t}
 	Shared(tb, v).Kill()
 	Require(t, tb.errors, 1, "%d errors")

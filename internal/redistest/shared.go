@@ -52,9 +52,7 @@ func Shared(tb testing.TB, v Version) *Server {
 		}
 		return in, err
 	})
-	if err != nil {
-		tb.Fatalf("start %s: %v", v, err)
-	}
+	CheckNow(tb, err == nil, "start %s: %v", v, err)
 	return in.handle(tb)
 }
 
@@ -71,9 +69,7 @@ func SharedCluster(tb testing.TB, v Version) *Cluster {
 		}
 		return f, err
 	})
-	if err != nil {
-		tb.Fatalf("start a cluster of %s: %v", v, err)
-	}
+	CheckNow(tb, err == nil, "start a cluster of %s: %v", v, err)
 	return f.handle(tb)
 }
 
@@ -95,9 +91,7 @@ func sharedSentinel(tb testing.TB, v Version) *Sentinel {
 		}
 		return w, err
 	})
-	if err != nil {
-		tb.Fatalf("start sentinels of %s: %v", v, err)
-	}
+	CheckNow(tb, err == nil, "start sentinels of %s: %v", v, err)
 	return w.handle(tb)
 }
 
@@ -112,9 +106,7 @@ func sharedSecured(tb testing.TB, v Version) (*Server, *secured) {
 		}
 		return s, err
 	})
-	if err != nil {
-		tb.Fatalf("start %s with TLS: %v", v, err)
-	}
+	CheckNow(tb, err == nil, "start %s with TLS: %v", v, err)
 	return s.handle(tb), s
 }
 

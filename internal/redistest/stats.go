@@ -15,9 +15,7 @@ import (
 func Commandstats(tb testing.TB, rdb redis.Cmdable) map[string]int64 {
 	tb.Helper()
 	text, err := rdb.Info(tb.Context(), "commandstats").Result()
-	if err != nil {
-		tb.Fatalf("commandstats: %v", err)
-	}
+	CheckNow(tb, err == nil, "commandstats: %v", err)
 	calls := map[string]int64{}
 	for line := range strings.Lines(text) {
 		// cmdstat_evalsha:calls=2,usec=…
@@ -28,9 +26,7 @@ func Commandstats(tb testing.TB, rdb redis.Cmdable) map[string]int64 {
 		name, figures, _ := strings.Cut(line, ":calls=")
 		number, _, _ := strings.Cut(figures, ",")
 		n, err := strconv.ParseInt(number, 10, 64)
-		if err != nil {
-			tb.Fatalf("commandstats: line %q: %v", line, err)
-		}
+		CheckNow(tb, err == nil, "commandstats: line %q: %v", line, err)
 		calls[name] = n
 	}
 	return calls

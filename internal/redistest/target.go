@@ -23,9 +23,7 @@ const (
 	KindSentinel             // a primary and two replicas, found by asking sentinels
 )
 
-func (k Kind) String() string {
-	return [...]string{"mini", "single", "cluster", "tls", "sentinel"}[k]
-}
+func (k Kind) String() string { return [...]string{"mini", "single", "cluster", "tls", "sentinel"}[k] }
 
 // Target is a server, or several, that a test runs on.
 type Target struct {
@@ -189,9 +187,7 @@ func EachSingle(t *testing.T, fn func(t *testing.T, target Target)) {
 
 func eachMini(t *testing.T, fn func(t *testing.T, target Target)) {
 	t.Helper()
-	t.Run(KindMini.String(), func(t *testing.T) {
-		fn(t, Target{Name: "mini", Kind: KindMini, Mini: Mini(t)})
-	})
+	t.Run(KindMini.String(), func(t *testing.T) { fn(t, Target{Name: "mini", Kind: KindMini, Mini: Mini(t)}) })
 }
 
 func eachServer(t *testing.T, fn func(t *testing.T, target Target)) {
@@ -215,9 +211,7 @@ func needed(t *testing.T) bool {
 
 func onServer(t *testing.T, v Version, fn func(t *testing.T, target Target)) {
 	t.Helper()
-	t.Run(v.Name, func(t *testing.T) {
-		fn(t, Target{Name: v.Name, Kind: KindSingle, Version: v, Server: Shared(t, v)})
-	})
+	t.Run(v.Name, func(t *testing.T) { fn(t, Target{Name: v.Name, Kind: KindSingle, Version: v, Server: Shared(t, v)}) })
 }
 
 // Name makes a name that no other test uses, of lower-case letters, digits and

@@ -27,9 +27,7 @@ func TestMatrixReachesItsTargets(t *testing.T) {
 			}
 			plain := redis.NewClient(&redis.Options{Addr: rdb.(*redis.Client).Options().Addr, MaxRetries: -1})
 			defer plain.Close()
-			if err := plain.Ping(t.Context()).Err(); err == nil {
-				t.Error("the port of TLS answers without")
-			}
+			Check(t, plain.Ping(t.Context()).Err() != nil, "the port of TLS answers without")
 		}
 		if _, isCluster := rdb.(*redis.ClusterClient); isCluster != (target.Kind == KindCluster) {
 			t.Fatalf("kind %s with a client of type %T", target.Kind, rdb)

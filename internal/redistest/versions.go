@@ -49,9 +49,7 @@ const (
 // them, so that a plain `go test ./...` is quick on every machine. The servers come from the
 // folder that LEASEHOLD_SERVERS names; where that is unset, from .servers in this
 // module or one around it, or else from PATH.
-func Installed() []Version {
-	return slices.Clone(installed().versions)
-}
+func Installed() []Version { return slices.Clone(installed().versions) }
 
 // UseServers asks for the installed servers as LEASEHOLD_SERVERS does. It is for
 // benchmarks and for the TestMain of packages in modules of their own, which run

@@ -74,9 +74,8 @@ func TestDueTogetherGoesTogether(t *testing.T) {
 			l.Put(&c.Entry, c, now.Add(time.Second+time.Duration(i)*100*time.Millisecond), 500*time.Millisecond)
 		}
 		time.Sleep(3 * time.Second)
-		if got := s.sizes(); !slices.Equal(got, []int{6, 4}) {
-			t.Errorf("batches of %v; want 6 (one due, five within their slack) and 4", got)
-		}
+		got := s.sizes()
+		redistest.Check(t, slices.Equal(got, []int{6, 4}), "batches of %v; want 6 (one due, five within their slack) and 4", got)
 		l.Close()
 	})
 }
@@ -110,9 +109,7 @@ func TestEagerTaskIsPaced(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 		l.Remove(&c.Entry)
 		synctest.Wait()
-		if n := len(c.dues); n > 110 {
-			t.Errorf("due %d times in 100 ms; want once a millisecond", n)
-		}
+		redistest.AtMost(t, len(c.dues), 110, "due %d times in 100 ms")
 		l.Close()
 	})
 }
@@ -138,9 +135,7 @@ func TestScheduleKeepsOrder(t *testing.T) {
 	redistest.Require(t, len(s), len(want), "%d are scheduled")
 	for last := base; len(s) > 0; {
 		e := s[0]
-		if e.at.Before(last) || !want[e].Equal(e.at) {
-			t.Fatalf("%v comes after %v", e.at.Sub(base), last.Sub(base))
-		}
+		redistest.CheckNow(t, !e.at.Before(last) && want[e].Equal(e.at), "%v comes after %v", e.at.Sub(base), last.Sub(base))
 		last = e.at
 		s.take(e)
 		delete(want, e)
@@ -174,9 +169,7 @@ func TestCloseDuringDueIsNotForgotten(t *testing.T) {
 		l.Put(&c.Entry, c, time.Now(), 0)
 		began := time.Now()
 		<-closed
-		if d := time.Since(began); d > time.Second {
-			t.Errorf("Close took %v; want no wait for the task's next time", d)
-		}
+		redistest.AtMost(t, time.Since(began), time.Second, "Close took %v")
 	})
 }
 

@@ -110,9 +110,7 @@ func (d *desk) leave(i int) asked {
 	d.held = d.held[:len(d.held)-1]
 	d.live()
 	v := d.run("leave", a.member, a.permits, 0)
-	if v[0] != 1 {
-		d.Fatalf("leave %s answered %v", a.member, v)
-	}
+	redistest.CheckNow(d, v[0] == 1, "leave %s answered %v", a.member, v)
 	if d.more = len(v) > 2 && v[2] == 1; len(v) > 3 {
 		d.hear(v[3:])
 	}

@@ -53,9 +53,7 @@ func TestLostPartsHealWithinASignOfLife(t *testing.T) {
 						}
 					}
 				}
-				if n := len(d.waiting) + len(other.waiting); n > 0 {
-					t.Errorf("%d still wait", n)
-				}
+				redistest.Expect(t, len(d.waiting)+len(other.waiting), 0, "%d still wait")
 				redistest.Expect(t, d.rdb.ZCard(t.Context(), d.part("holders")).Val(), 0, "%d permits are left")
 			})
 		})
@@ -83,9 +81,8 @@ func TestDeadWaitersOfTheKeyDoNotCount(t *testing.T) {
 			d.rdb.ZAdd(t.Context(), d.part("alive"), redis.Z{Score: float64(ended.UnixMilli()), Member: a.member})
 		}
 		member := fmt.Sprintf("k:%s.1000.1.%d.1.1.1", d.handle, deskTTL)
-		if v := d.run("enter", member, 1, deskTTL, 1, 1, 0, "0 2 0"); v[0] != 2 {
-			t.Errorf("a living waiter beside three dead ones is answered %v; want that it is queued", v)
-		}
+		v := d.run("enter", member, 1, deskTTL, 1, 1, 0, "0 2 0")
+		redistest.Check(t, v[0] == 2, "a living waiter beside three dead ones is answered %v; want that it is queued", v)
 	})
 }
 
@@ -99,9 +96,8 @@ func TestWaiterThatIsQueuedAnewCountsOnce(t *testing.T) {
 		redistest.CheckNow(t, v[0] == 2 && v[6] == 1, "enter answered %v", v)
 		ticket := d.rdb.ZScore(t.Context(), d.part("queue"), waiter).Val()
 		d.rdb.Del(t.Context(), d.part("queue"), d.part("alive"))
-		if v := d.run("enter", waiter, 1, 10_000, 1, d.total, 0, fmt.Sprintf("%.0f 0 0", ticket)); v[0] != 2 || v[6] != 1 {
-			t.Errorf("enter answered %v; it is the only waiter", v)
-		}
+		v = d.run("enter", waiter, 1, 10_000, 1, d.total, 0, fmt.Sprintf("%.0f 0 0", ticket))
+		redistest.Check(t, v[0] == 2 && v[6] == 1, "enter answered %v; it is the only waiter", v)
 	})
 }
 
@@ -117,13 +113,11 @@ func TestMarkEndsWithTheGrant(t *testing.T) {
 		d.enter("lower", 1, 5, 1)
 		d.enter("next", 1, 5, 1)
 		other.goOn() // finds a permit free, and that the turn is of the request with the lower total
-		if marks := d.marks(); len(marks) != 1 {
-			t.Fatalf("marks of %v; want that of one request", marks)
-		}
+		marks := d.marks()
+		redistest.CheckNow(t, len(marks) == 1, "marks of %v; want that of one request", marks)
 		d.leave(0)
-		if marks := d.marks(); len(d.waiting) != 1 || len(marks) > 0 {
-			t.Errorf("%d still wait, and %v have marks; want that one waits", len(d.waiting), marks)
-		}
+		marks = d.marks()
+		redistest.Check(t, len(d.waiting) == 1 && len(marks) == 0, "%d still wait, and %v have marks; want that one waits", len(d.waiting), marks)
 	})
 }
 
@@ -159,13 +153,12 @@ func TestLastWaiterLeavesNoTurns(t *testing.T) {
 					}
 				}
 				d.leave(0)
-				redistest.CheckNow(t, len(d.waiting) <= 0, "%d still wait", len(d.waiting))
+				redistest.CheckNow(t, len(d.waiting) == 0, "%d still wait", len(d.waiting))
 				left := d.rdb.ZRange(t.Context(), d.part("turns"), 0, -1).Val()
 				charged := slices.Contains(left, ":heavy") && slices.Contains(left, ":")
-				redistest.Check(t, harm == charged && (harm || len(left) <= 0) && len(d.marks()) <= 0, "turns has %q", left)
-				if ends := d.rdb.PTTL(t.Context(), d.part("turns")).Val(); harm && (ends < 23*time.Second || ends > 24*time.Second) {
-					t.Errorf("turns is kept for %v; want 24 s", ends)
-				}
+				redistest.Check(t, harm == charged && (harm || len(left) == 0) && len(d.marks()) == 0, "turns has %q", left)
+				ends := d.rdb.PTTL(t.Context(), d.part("turns")).Val()
+				redistest.Check(t, !harm || ends >= 23*time.Second && ends <= 24*time.Second, "turns is kept for %v; want 24 s", ends)
 			})
 		})
 	}
@@ -232,9 +225,8 @@ func TestLateSettingsUndoNothing(t *testing.T) {
 			set(key, called-1, 5, overtaken, "")
 		}
 		redistest.Expect(t, d.rdb.Exists(t.Context(), d.part("limits")).Val(), 0, "limits is left after it was set back")
-		if ttl := d.rdb.PTTL(t.Context(), d.part("alive")).Val(); ttl <= 0 || ttl > 5*time.Second+time.Millisecond {
-			t.Errorf("what is left of the settings is kept for %v; want 5 s at most", ttl)
-		}
+		ttl := d.rdb.PTTL(t.Context(), d.part("alive")).Val()
+		redistest.Check(t, ttl > 0 && ttl <= 5*time.Second+time.Millisecond, "what is left of the settings is kept for %v; want 5 s at most", ttl)
 	})
 }
 
@@ -254,16 +246,13 @@ func TestHeavyRequestHoldsUpTheOthersForASecond(t *testing.T) {
 			redistest.CheckNow(t, len(d.held) >= 2 || waited <= 1200*time.Millisecond,
 				"the light request still waits after %v; want about a second", waited)
 		}
-		if waited := time.Since(before); waited < 900*time.Millisecond {
-			t.Errorf("the light request waited %v; want about a second", waited)
-		}
+		redistest.AtLeast(t, time.Since(before), 900*time.Millisecond, "the light request waited %v")
 		// While it stands aside, as long as it held the others up, light requests take their turns.
 		aside := time.Now()
 		for n := 0; n < 20; n++ {
 			if !d.enter("light", 1, 4, 1) {
-				if since := time.Since(aside); n == 0 || since < 500*time.Millisecond {
-					t.Fatalf("a light request waits beside one that stands aside since %v", since)
-				}
+				since := time.Since(aside)
+				redistest.CheckNow(t, n != 0 && since >= 500*time.Millisecond, "a light request waits beside one that stands aside since %v", since)
 				for len(d.held) < 3 { // the machine was slow: the heavy request has its time again
 					time.Sleep(20 * time.Millisecond)
 					d.goOn()
@@ -299,7 +288,7 @@ func TestLowerTotalIsServedToo(t *testing.T) {
 				low.leave(0)
 			}
 		}
-		redistest.Check(t, len(low.waiting) <= 0, "%d of the process with the lower total still wait", len(low.waiting))
+		redistest.Check(t, len(low.waiting) == 0, "%d of the process with the lower total still wait", len(low.waiting))
 	})
 }
 
@@ -320,10 +309,10 @@ func TestLimitOfTheNextInLineCounts(t *testing.T) {
 		d.sign = time.Now()
 		d.leave(3) // of x
 		low.settle()
-		redistest.Check(t, len(low.held) <= 0 && d.card("holders") == 3,
+		redistest.Check(t, len(low.held) == 0 && d.card("holders") == 3,
 			"a third permit of the key was granted to a request with a limit of 2")
 		d.settle() // its sign of life brings the first one back
-		redistest.Check(t, len(d.waiting) <= 0, "the first request still waits, though there is room by its own limit")
+		redistest.Check(t, len(d.waiting) == 0, "the first request still waits, though there is room by its own limit")
 	})
 }
 
@@ -334,9 +323,8 @@ func TestPermitsTakenAnewAreNotDroppedAsExpired(t *testing.T) {
 		d.enter("other", 1, 4, 1) // its lease keeps the set, and in it what has expired
 		again := fmt.Sprintf("again:%s.100.2.100.4.1.4", d.handle)
 		for _, why := range []string{"at first", "after its first lease expired"} {
-			if v := d.run("enter", again, 2, 100, 4, d.total, 0, "0 0 0"); v[0] != 1 {
-				t.Fatalf("%s: enter answered %v", why, v)
-			}
+			v := d.run("enter", again, 2, 100, 4, d.total, 0, "0 0 0")
+			redistest.CheckNow(t, v[0] == 1, "%s: enter answered %v", why, v)
 			for _, part := range []string{"holders", "places"} {
 				redistest.Expect(t, d.card(part), 3, "%s: %s has %d permits; 3 were granted", why, part)
 			}

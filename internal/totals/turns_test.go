@@ -39,9 +39,8 @@ func TestGrantsFollowTheShares(t *testing.T) {
 		}
 		for key, n := range d.counts(from) {
 			want := float64(turns) * float64(shares[key]) / 8
-			if off := math.Abs(float64(n)/want - 1); off > 0.02 {
-				t.Errorf("%s was granted %d of %d permits; its share is %.0f (%.1f %% off)", key, n, turns, want, 100*off)
-			}
+			off := math.Abs(float64(n)/want - 1)
+			redistest.Check(t, off <= 0.02, "%s was granted %d of %d permits; its share is %.0f (%.1f %% off)", key, n, turns, want, 100*off)
 		}
 	})
 }
@@ -77,9 +76,8 @@ func TestHeavyKeyGetsItsShare(t *testing.T) {
 		}
 		got := d.counts(from)
 		for _, key := range []string{"light", "other"} {
-			if ratio := float64(got["heavy"]) / float64(got[key]); math.Abs(ratio-1) > 0.03 {
-				t.Errorf("the heavy key was granted %d permits, %s %d (%.3f)", got["heavy"], key, got[key], ratio)
-			}
+			ratio := float64(got["heavy"]) / float64(got[key])
+			redistest.Check(t, math.Abs(ratio-1) <= 0.03, "the heavy key was granted %d permits, %s %d (%.3f)", got["heavy"], key, got[key], ratio)
 		}
 	})
 }
@@ -99,9 +97,8 @@ func TestNewKeyIsNextWhateverTheOthersQueued(t *testing.T) {
 			for len(d.granted) < before+3 { // two other keys compete
 				d.leave(d.any())
 			}
-			if served := d.counts(before); served[key] != 1 {
-				t.Fatalf("%s was not among the next grants: %v", key, served)
-			}
+			served := d.counts(before)
+			redistest.CheckNow(t, served[key] == 1, "%s was not among the next grants: %v", key, served)
 		}
 	})
 }
@@ -120,9 +117,7 @@ func TestNewcomersStarveNoKey(t *testing.T) {
 		}
 		// One newcomer a turn: each turn that the key gets leaves one newcomer more,
 		// so that its share falls as 1, 1/2, 1/3, …: about the root of 2 * 200.
-		if n := d.counts(from)["stays"]; n < 15 {
-			t.Errorf("the key that stays got %d of 200 turns beside a newcomer a turn", n)
-		}
+		redistest.AtLeast(t, d.counts(from)["stays"], 15, "the key that stays got %d of 200 turns beside a newcomer a turn")
 	})
 }
 
@@ -200,9 +195,8 @@ func TestKeyThatStopsGainsNothing(t *testing.T) {
 			}
 		}
 		got := d.counts(from)
-		if ratio := float64(got["stops"]) / float64(got["stays"]); ratio > 1.05 {
-			t.Errorf("the key that stops was granted %d, the key that stays %d", got["stops"], got["stays"])
-		}
+		ratio := float64(got["stops"]) / float64(got["stays"])
+		redistest.Check(t, ratio <= 1.05, "the key that stops was granted %d, the key that stays %d", got["stops"], got["stays"])
 	})
 }
 
@@ -250,8 +244,7 @@ func TestHeavyKeyGetsNoMoreThanItsShare(t *testing.T) {
 				light += got[key]
 			}
 		}
-		if ratio := 8 * float64(got["heavy"]) / float64(light); math.Abs(ratio-1) > 0.045 {
-			t.Errorf("the heavy key was granted %.3f of what a light one was", ratio)
-		}
+		ratio := 8 * float64(got["heavy"]) / float64(light)
+		redistest.Check(t, math.Abs(ratio-1) <= 0.045, "the heavy key was granted %.3f of what a light one was", ratio)
 	})
 }

@@ -61,9 +61,8 @@ func TestTimesAsideDouble(t *testing.T) {
 			redistest.CheckNow(t, d.holdsKey("light"), "time %d: the light request still waits", n)
 			d.leave(len(d.held) - 1)
 			charge := d.turn(":heavy")
-			if until := int64(-charge / 32); until < before+want || until > after+want {
-				t.Errorf("time %d: it stands aside for %d ms; want %d", n, until-before, want)
-			}
+			until := int64(-charge / 32)
+			redistest.Check(t, until >= before+want && until <= after+want, "time %d: it stands aside for %d ms; want %d", n, until-before, want)
 			// The time is over, at last with all that is remembered of it.
 			ended, times := d.now()-1, math.Mod(-charge, 32)
 			if n == 4 {
@@ -88,13 +87,10 @@ func TestFamilyRestsForASecond(t *testing.T) {
 		before := d.now()
 		d.goOn()
 		redistest.CheckNow(t, d.holdsKey("light"), "the light request still waits")
-		if until := int64(-d.turn(":") / 32); until < before+1000 || until > d.now()+1000 {
-			t.Errorf("the family rests for %d ms; want a second", until-before)
-		}
+		until := int64(-d.turn(":") / 32)
+		redistest.Check(t, until >= before+1000 && until <= d.now()+1000, "the family rests for %d ms; want a second", until-before)
 		d.enter("other", 4, 4, 1)
-		if !d.enter("light", 1, 4, 1) || len(d.marks()) > 0 {
-			t.Errorf("%q hold others up while the family rests", d.marks())
-		}
+		redistest.Check(t, d.enter("light", 1, 4, 1) && len(d.marks()) == 0, "%q hold others up while the family rests", d.marks())
 	})
 }
 
@@ -106,9 +102,7 @@ func TestNewcomerDoesNotTakeTheMark(t *testing.T) {
 		first := d.mark()
 		for _, key := range []string{"l", "k", "a"} {
 			d.enter(key, 4, 4, 1)
-			if now := d.mark(); now != first {
-				t.Errorf("%s has the mark of %s", now, first)
-			}
+			redistest.Expect(t, d.mark(), first, "%s has the mark")
 		}
 		d.leave(0)
 		redistest.Check(t, d.holdsKey("m"), "%+v hold; want the first that waited", d.held)
@@ -126,18 +120,16 @@ func TestKeyThatStoodAsideFirstIsNext(t *testing.T) {
 			}
 		}
 		d.goOn()
-		if marks, n := d.marks(), d.card("ready"); len(marks) > 0 || n > 0 {
-			t.Fatalf("%q have marks and %d keys compete while the family rests", marks, n)
-		}
+		marks, n := d.marks(), d.card("ready")
+		redistest.CheckNow(t, len(marks) == 0 && n <= 0, "%q have marks and %d keys compete while the family rests", marks, n)
 		now := d.now()
 		for key, ago := range map[string]int64{"a": 100, "b": 200, "c": 50} {
 			d.setTurn(":"+key, -float64(now-ago)*32)
 		}
 		d.setTurn(":", float64(now)*32)
 		d.ask()
-		if member := d.mark(); member[:2] != "b:" {
-			t.Errorf("%s holds the others up; want b, whose time ended first", member)
-		}
+		member := d.mark()
+		redistest.Check(t, member[:2] == "b:", "%s holds the others up; want b, whose time ended first", member)
 	})
 }
 
@@ -149,13 +141,10 @@ func TestRequestBehindManyIsSeen(t *testing.T) {
 		for i := range 30 {
 			d.enter(fmt.Sprintf("k%02d", i), 4, 4, 1)
 		}
-		if score := d.turn(d.mark()); score >= harms {
-			t.Fatalf("the mark says that others would fit: %.0f", score)
-		}
+		score := d.turn(d.mark())
+		redistest.CheckNow(t, score < harms, "the mark says that others would fit: %.0f", score)
 		d.enter("z", 1, 4, 1)
-		if score := d.turn(d.mark()); score < harms {
-			t.Errorf("the mark does not say that another would fit: %.0f", score)
-		}
+		redistest.AtLeast(t, d.turn(d.mark()), harms, "the mark does not say that another would fit: %.0f")
 		d.older(1000)
 		for i := 0; i < 5 && len(d.waiting) > 30; i++ {
 			d.goOn()

@@ -20,10 +20,7 @@ import (
 func TestQuorumHistories(t *testing.T) {
 	redistest.NeedServers(t)
 	seed := redistest.Seed(t)
-	span, err := time.ParseDuration(setting("LEASEHOLD_QUORUM_FOR", "15s"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	span := redistest.Must(time.ParseDuration(setting("LEASEHOLD_QUORUM_FOR", "15s")))(t)
 	for _, n := range []int{3, 5} {
 		for _, clocks := range []bool{false, true} {
 			name := fmt.Sprintf("%d servers", n)
@@ -38,9 +35,7 @@ func TestQuorumHistories(t *testing.T) {
 				t.Cleanup(func() { // after the run, which is parallel
 					<-done
 					h, err := history.New(history.Terms{Seed: seed, Fault: "minorities", Server: redistest.Newest(t).Name, Limit: 1, TTL: quorum.RunTTL}, r.events)
-					if err != nil {
-						t.Fatal(err)
-					}
+					redistest.WantErr(t, err)
 					report := check.All(h, patience)
 					t.Logf("%d histories, %d operations; %v", report.Histories, report.Operations, stats)
 					if len(report.Violations) > 0 || t.Failed() {

@@ -34,9 +34,8 @@ const (
 	turnTests        = "Local|Turn|Place|ALease|GivingBack|ExtendedLease|LostLease|Locks|AToken|MaxWaitersOf|MaxWaitOf"
 	permitTurnTests  = "Local|Turn|Place|ALease|ALimit|MaxWaitersOf|MaxWaitersIs"
 
-	contractAndFaults = "./internal/tests/contract/semaphore ./internal/tests/faults/semaphore"
-	lockFaults        = "./internal/tests/faults/mutex"
-	loadFaults        = "./internal/tests/faults/singleflight"
+	lockFaults = "./internal/tests/faults/mutex"
+	loadFaults = "./internal/tests/faults/singleflight"
 )
 
 // sampled are the guards that -sample draws from: those of the permits' scripts, of
@@ -183,7 +182,7 @@ var client = []mutation{
 		"!ln.heard.Before(t.joined) && ", ""),
 	cut("calls refused while credentials are rotated are repeated", "internal/call/errors.go", "./internal/call", "TestWrongPassword|TestClasses",
 		`, "WRONGPASS", "NOAUTH", "NOPERM",`, ","),
-	cutOnServers("a leave names until when an enter may arrive", "internal/lease/enter.go", contractAndFaults, "TestLate|TestAcquireCancelled|TestRollback",
+	cutOnServers("a leave names until when an enter may arrive", "internal/lease/enter.go", "./internal/tests/faults/semaphore", "TestLate",
 		"\t\tcase e != nil && at.life.Flying:\n\t\t\tat.void = max(at.void, e.void)\n", ""),
 	cut(`a grant after "enter again" counts`, "internal/life/waiting.go", "./internal/lease", "TestGrantThatFollows",
 		"if a.State != Waiting && (a.State != Entering || asked) {", "if a.State != Waiting {"),

@@ -121,9 +121,7 @@ func (s *soak) count(t *testing.T) {
 	add(&s.guards, size(t, s.store))
 	info := s.server.InfoMap(t.Context(), "memory")
 	var used float64
-	if _, err := fmt.Sscan(info.Item("Memory", "used_memory"), &used); err != nil {
-		t.Fatalf("INFO memory: %v", err)
-	}
+	redistest.Require(t, redistest.ErrorOf(fmt.Sscan(info.Item("Memory", "used_memory"), &used)), nil, "INFO memory: %v")
 	add(&s.memory, used)
 }
 

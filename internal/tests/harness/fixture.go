@@ -3,6 +3,7 @@ package harness
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -125,9 +126,8 @@ func (f *Fixture) Held(key string) map[string]float64 {
 // WantHeld fails the test unless n leases of key are held right now.
 func (f *Fixture) WantHeld(key string, n int) {
 	f.Helper()
-	if got := f.Held(key); len(got) != n {
-		f.Fatalf("%d leases are held, want %d: %v", len(got), n, got)
-	}
+	got := f.Held(key)
+	redistest.CheckNow(f, len(got) == n, "%d leases are held, want %d: %v", len(got), n, got)
 }
 
 // Now is the server's clock in ms. All targets run on this machine.
@@ -158,6 +158,18 @@ func (f *Fixture) Subscribed(prefix string) (channels []string) {
 		return err
 	})
 	return channels
+}
+
+// Keys lists all keys that begin with the family's name, as those of a handle with that Prefix do.
+func (f *Fixture) Keys() (all []string) {
+	f.Helper()
+	f.OnEach(func(ctx context.Context, node redis.Cmdable) error {
+		some, err := node.Keys(ctx, f.Family+":*").Result()
+		all = append(all, some...)
+		return err
+	})
+	slices.Sort(all)
+	return slices.Compact(all) // a Cluster's replicas have them, too
 }
 
 // OnEach runs fn on every node, one after the other: of a Cluster the replicas too,

@@ -38,9 +38,7 @@ func (s *Site) Part(part string) string { return Part(s.Kind, s.Family, s.Key, p
 func (s *Site) Queued() int {
 	s.TB.Helper()
 	n, err := s.RDB.ZCard(context.Background(), s.Part("queue")).Result()
-	if err != nil {
-		s.TB.Errorf("count the queue: %v", err)
-	}
+	redistest.Check(s.TB, err == nil, "count the queue: %v", err)
 	return int(n)
 }
 
@@ -58,9 +56,7 @@ return redis.call('ZCOUNT', KEYS[1], '(' .. (t[1] * 1000 + math.floor(t[2] / 100
 func (s *Site) Living(part string) int {
 	s.TB.Helper()
 	n, err := unexpired.Run(context.Background(), s.RDB, []string{s.Part(part)}).Int()
-	if err != nil {
-		s.TB.Errorf("count %s: %v", part, err)
-	}
+	redistest.Check(s.TB, err == nil, "count %s: %v", part, err)
 	return n
 }
 

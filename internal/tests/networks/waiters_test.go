@@ -45,9 +45,8 @@ func TestManyWaitersOfManyKeys(t *testing.T) {
 					s.Errorf("want 2048 at most")
 				}
 				s.bystander(m, either(15*time.Second, 4*time.Second))
-				if n := s.places(keys); n != keys {
-					s.Errorf("%d of %d waiters have their place", n, keys)
-				}
+				n := s.places(keys)
+				redistest.Check(s, n == keys, "%d of %d waiters have their place", n, keys)
 				if failed.report(s, "Lock of a waiter") {
 					return
 				}
@@ -136,9 +135,7 @@ func TestCloseWithManyWaiters(t *testing.T) {
 		s.Logf("Close with %d waiters took %v", keys, time.Since(began).Round(time.Millisecond))
 		all.Wait()
 		wrong.report(s, "Lock during Close")
-		if n := s.places(keys); n > 0 {
-			s.Errorf("%d places are left", n)
-		}
+		redistest.Expect(s, s.places(keys), 0, "%d places are left")
 	})
 }
 

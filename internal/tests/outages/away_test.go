@@ -184,9 +184,8 @@ func TestServiceWhileRedisIsAway(t *testing.T) {
 				t.Logf("FIGURES | %s | %d of %d | %v | %d | %.0f, %d | %v, %v | %v |", t.Name()[len("TestServiceWhileRedisIsAway/"):],
 					s.failed.Load(), s.calls.Load()+s.tries.Load(), ms(&s.longest), s.slow.Load(), perSecond, s.most.Load(),
 					ms(&s.longestTry), ms(&s.longRel), max(0, time.Unix(0, s.lastFailed.Load()).Sub(back)).Round(10*time.Millisecond))
-				if n := s.most.Load(); n > awayMaxLoads {
-					t.Errorf("%d loads at once, want %d at most", n, awayMaxLoads)
-				}
+				n := s.most.Load()
+				redistest.Check(t, n <= awayMaxLoads, "%d loads at once, want %d at most", n, awayMaxLoads)
 				closing, cancel := context.WithTimeout(context.Background(), time.Minute)
 				defer cancel()
 				redistest.NoError(t, errors.Join(s.cache.Close(closing), s.limits.Close(closing)))

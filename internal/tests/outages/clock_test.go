@@ -98,9 +98,7 @@ func TestServerClockSetBackUnderADeadHolder(t *testing.T) {
 	select {
 	case err := <-granted:
 		redistest.WantErr(t, err)
-		if token <= l.Token() {
-			t.Errorf("token %d after %d", token, l.Token())
-		}
+		redistest.Check(t, token > l.Token(), "token %d after %d", token, l.Token())
 	case <-time.After(patience):
 		t.Fatal("the waiter waits on")
 	}

@@ -152,9 +152,8 @@ func (h *held) keptOrTold() (kept int) {
 	}
 	lock := h.leases[0]
 	redistest.Check(h, lock.after > lock.token, "the waiter has token %d, the holder had %d", lock.after, lock.token)
-	if err := h.guard.Set(context.Background(), longKey, lock.token, "stale", 0); !errors.Is(err, leasehold.ErrFenced) {
-		h.Errorf("a guarded write of the first holder: %v; want ErrFenced", err)
-	}
+	err := h.guard.Set(context.Background(), longKey, lock.token, "stale", 0)
+	redistest.Check(h, errors.Is(err, leasehold.ErrFenced), "a guarded write of the first holder: %v; want ErrFenced", err)
 	h.Logf("%d of %d held leases were kept", kept, len(h.leases))
 	return kept
 }
@@ -169,9 +168,8 @@ func (h *held) allTold(since time.Time) {
 			took := o.lostAt.Sub(since)
 			h.Logf("the %s's holder was told %v after that", o.name, took)
 			// A third of the TTL; without the renewal it were at the deadline.
-			if late := o.lostAt.Sub(o.deadline()); late >= 0 {
-				h.Errorf("the %s's holder was told %v after its own deadline; want by a renewal, within %v", o.name, late, longTTL/3)
-			}
+			late := o.lostAt.Sub(o.deadline())
+			redistest.Check(h, late < 0, "the %s's holder was told %v after its own deadline; want by a renewal, within %v", o.name, late, longTTL/3)
 		case <-time.After(patience):
 			h.Fatalf("the %s's holder is told nothing", o.name)
 		}

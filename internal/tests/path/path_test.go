@@ -19,10 +19,7 @@ func handle(t *testing.T, addr string) *semaphore.Semaphore {
 	}
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	t.Cleanup(func() { _ = rdb.Close() })
-	s, err := semaphore.New(rdb, semaphore.Config{Name: "n", Limit: 1, TTL: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: "n", Limit: 1, TTL: time.Second}))(t)
 	return s
 }
 
@@ -43,9 +40,7 @@ func turns(s *semaphore.Semaphore) (err error) {
 
 // Nobody else wants a permit.
 func TestLone(t *testing.T) {
-	if err := turns(handle(t, redistest.Mini(t).Addr())); err != nil {
-		t.Fatal(err)
-	}
+	redistest.WantErr(t, turns(handle(t, redistest.Mini(t).Addr())))
 }
 
 // Two processes take turns.
@@ -54,10 +49,6 @@ func TestContended(t *testing.T) {
 	a, b := handle(t, mini.Addr()), handle(t, mini.Addr())
 	other := make(chan error, 1)
 	go func() { other <- turns(a) }()
-	if err := turns(b); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-other; err != nil {
-		t.Fatal(err)
-	}
+	redistest.WantErr(t, turns(b))
+	redistest.WantErr(t, <-other)
 }

@@ -138,16 +138,11 @@ func (f *fleet) open(mod ...func(*mutex.Config)) *mutex.Mutex {
 	for _, change := range mod {
 		change(&cfg)
 	}
-	m, err := mutex.NewQuorum(f.clients(), cfg)
-	if err != nil {
-		f.Fatal(err)
-	}
+	m := redistest.Must(mutex.NewQuorum(f.clients(), cfg))(f)
 	f.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
-		if err := m.Close(ctx); err != nil {
-			f.Errorf("close: %v", err)
-		}
+		redistest.Expect(f, m.Close(ctx), nil, "close: %v")
 	})
 	return m
 }
@@ -167,18 +162,13 @@ func (f *fleet) lock(m *mutex.Mutex, key string) *mutex.Lock {
 	f.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	f.Cleanup(cancel)
-	l, err := m.Lock(ctx, key)
-	if err != nil {
-		f.Fatal(err)
-	}
+	l := redistest.Must(m.Lock(ctx, key))(f)
 	return l
 }
 
 func (f *fleet) unlock(l *mutex.Lock) {
 	f.Helper()
-	if err := l.Unlock(); err != nil {
-		f.Fatal(err)
-	}
+	redistest.WantErr(f, l.Unlock())
 }
 
 // restartEmpty restarts a server without anything that it had stored.
@@ -201,9 +191,7 @@ func (f *fleet) begin(m *mutex.Mutex) {
 	f.unlock(f.lock(m, "begin"))
 	for i := range f.size() {
 		for !f.votes(i) {
-			if f.Context().Err() != nil {
-				f.Fatal("the family does not begin")
-			}
+			redistest.CheckNow(f, f.Context().Err() == nil, "the family does not begin")
 			time.Sleep(time.Millisecond)
 		}
 	}

@@ -43,9 +43,7 @@ func TestAVoteThatIsMissingIsHealed(t *testing.T) {
 		f.begin(a)
 		f.refuse(2, true)
 		l := f.lock(a, "k")
-		if f.votedFor(2, l) {
-			f.Fatal("the server that is away has voted")
-		}
+		redistest.CheckNow(f, !f.votedFor(2, l), "the server that is away has voted")
 		f.refuse(2, false)
 		redistest.Eventually(f, "the vote that was missing", func() bool { return f.votedFor(2, l) })
 		f.unlock(l)
@@ -60,9 +58,7 @@ func TestEachRenewalAsksForAVoteThatIsMissing(t *testing.T) {
 		f.listens(2, 1)
 		holders := f.part("k", "holders")
 		mine := f.direct(2).ZRange(f.Context(), holders, 0, -1).Val()
-		if len(mine) != 1 {
-			f.Fatalf("the votes of a server: %v", mine)
-		}
+		redistest.CheckNow(f, len(mine) == 1, "the votes of a server: %v", mine)
 		other := strings.Replace(mine[0], l.ID()[:8], "nobodyZZ", 1)
 		until := time.Now().Add(1500 * time.Millisecond)
 		f.direct(2).ZAdd(f.Context(), holders, redis.Z{Score: float64(until.UnixMilli()), Member: other})
@@ -72,9 +68,7 @@ func TestEachRenewalAsksForAVoteThatIsMissing(t *testing.T) {
 			f.direct(2).ZRemRangeByScore(f.Context(), holders, "-inf", fmt.Sprint(time.Now().UnixMilli()))
 			return f.votedFor(2, l)
 		})
-		if time.Now().Before(until) {
-			f.Error("the vote of another request was taken")
-		}
+		redistest.Check(f, !time.Now().Before(until), "the vote of another request was taken")
 		f.unlock(l)
 	})
 }
@@ -112,9 +106,7 @@ func TestAVoteThatAWaiterHasIsHealed(t *testing.T) {
 		third := f.direct(2)
 		redistest.Eventually(f, "the waiter to have a vote", func() bool { return third.ZCard(context.Background(), f.part("k", "holders")).Val() == 1 })
 		l := f.lock(a, "k")
-		if f.votedFor(2, l) {
-			f.Fatal("the third vote is the holder's already")
-		}
+		redistest.CheckNow(f, !f.votedFor(2, l), "the third vote is the holder's already")
 		f.waiting(a, "k", 1)
 		for i := range 3 {
 			slow.proxies[i].Delay(0, 0)
@@ -136,9 +128,7 @@ func TestAVoteThatAWaiterHasIsHealed(t *testing.T) {
 		case <-time.After(3 * term / 2):
 		}
 		f.unlock(l)
-		if err := <-next; err != nil {
-			f.Error(err)
-		}
+		redistest.NoError(f, <-next)
 	})
 }
 
@@ -150,16 +140,12 @@ func TestAVoteThatEndedEarlyIsHealed(t *testing.T) {
 		l := f.lock(m, "k")
 		redistest.Eventually(f, "the third vote", func() bool { return f.votedFor(2, l) })
 		f.listens(2, 1)
-		if n := f.direct(2).Del(f.Context(), f.part("k", "holders")).Val(); n != 1 {
-			f.Fatal("there was no vote")
-		}
+		redistest.Require(f, f.direct(2).Del(f.Context(), f.part("k", "holders")).Val(), 1, "there was no vote")
 		if err := l.Extend(f.Context(), 20*time.Second); err != nil { // a renewal
 			f.Fatal(err)
 		}
 		for asked := time.Now(); !f.votedFor(2, l); time.Sleep(time.Millisecond) {
-			if time.Since(asked) > 2*time.Second {
-				f.Fatal("the renewal did not ask for the vote")
-			}
+			redistest.CheckNow(f, time.Since(asked) <= 2*time.Second, "the renewal did not ask for the vote")
 		}
 		f.unlock(l)
 	})

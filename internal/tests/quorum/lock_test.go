@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
@@ -15,26 +16,15 @@ func TestTryLock(t *testing.T) {
 	each(t, 3, func(f *fleet) {
 		a, b := f.open(), f.open()
 		f.begin(a) // which takes longer than a TryLock waits, on a busy machine
-		l, err := a.TryLock(f.Context(), "k")
-		if err != nil {
-			f.Fatal(err)
-		}
+		l := redistest.Must(a.TryLock(f.Context(), "k"))(f)
 		var busy *leasehold.BusyError
-		if _, err := b.TryLock(f.Context(), "k"); !errors.Is(err, leasehold.ErrBusy) || !errors.As(err, &busy) || busy.InUse != 1 {
-			f.Errorf("a second TryLock: %v", err)
-		}
+		_, err := b.TryLock(f.Context(), "k")
+		redistest.Check(f, errors.Is(err, leasehold.ErrBusy) && errors.As(err, &busy) && busy.InUse == 1, "a second TryLock: %v", err)
 		f.unlock(l)
-		again, err := b.TryLock(f.Context(), "k")
-		if err != nil {
-			f.Fatal(err)
-		}
-		if again.Token() <= l.Token() {
-			f.Errorf("token %d after %d", again.Token(), l.Token())
-		}
+		again := redistest.Must(b.TryLock(f.Context(), "k"))(f)
+		redistest.Check(f, again.Token() > l.Token(), "token %d after %d", again.Token(), l.Token())
 		f.unlock(again)
-		if err := again.Unlock(); !errors.Is(err, leasehold.ErrReleased) {
-			f.Errorf("a second Unlock: %v", err)
-		}
+		redistest.WantErr(f, again.Unlock(), leasehold.ErrReleased)
 	})
 }
 
@@ -61,9 +51,7 @@ func TestWaitersInTheirOrder(t *testing.T) {
 					return
 				}
 				order <- i
-				if err := l.Unlock(); err != nil {
-					f.Error(err)
-				}
+				redistest.NoError(f, l.Unlock())
 			})
 			f.waiting(m, "k", i+1)
 		}
@@ -72,14 +60,10 @@ func TestWaitersInTheirOrder(t *testing.T) {
 		all.Wait()
 		took := time.Since(began)
 		for i := range 6 {
-			if got := <-order; got != i {
-				f.Errorf("turn %d is that of waiter %d", i, got)
-			}
+			redistest.Expect(f, <-order, i, "turn %d is that of waiter %d", i)
 		}
 		f.Logf("six hand-overs took %v", took)
-		if took > 1400*time.Millisecond {
-			f.Errorf("six hand-overs took %v: some waiter was only told by its sign of life", took)
-		}
+		redistest.Check(f, took <= 1400*time.Millisecond, "six hand-overs took %v: some waiter was only told by its sign of life", took)
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
@@ -15,9 +16,7 @@ func (f *fleet) lockWithin(m *mutex.Mutex, key string, within time.Duration) *mu
 	f.Helper()
 	began := time.Now()
 	l := f.lock(m, key)
-	if took := time.Since(began); took > within {
-		f.Errorf("a lock took %v, want at most %v", took, within)
-	}
+	redistest.AtMost(f, time.Since(began), within, "a lock took %v")
 	return l
 }
 
@@ -32,9 +31,7 @@ func TestAServerWithAnOldSnapshotAbstains(t *testing.T) {
 	forgets(t, func(f *fleet) {
 		f.reals[1].Kill()
 		f.reals[1].Restart()
-		if n := f.direct(1).Exists(context.Background(), f.born()).Val(); n != 1 {
-			f.Fatal("the snapshot is not there")
-		}
+		redistest.Require(f, f.direct(1).Exists(context.Background(), f.born()).Val(), 1, "the snapshot is not there")
 	})
 }
 
@@ -48,9 +45,7 @@ func forgets(t *testing.T, forget func(f *fleet)) {
 		a, b := f.open(ttl(term)), f.open(ttl(term))
 		f.begin(a)
 		f.begin(b)
-		if err := f.direct(1).Save(context.Background()).Err(); err != nil {
-			f.Fatal(err)
-		}
+		redistest.WantErr(f, f.direct(1).Save(context.Background()).Err())
 		f.proxies[2].Refuse(true)
 		f.proxies[2].CloseAll()
 		l := f.lock(a, "k") // with the votes of 0 and 1
@@ -67,9 +62,7 @@ func forgets(t *testing.T, forget func(f *fleet)) {
 		f.unlock(l)
 		next := f.lock(b, "k")
 		f.Logf("the next lock came after %v", time.Since(forgot))
-		if next.Token() <= l.Token() {
-			f.Errorf("token %d after %d", next.Token(), l.Token())
-		}
+		redistest.Check(f, next.Token() > l.Token(), "token %d after %d", next.Token(), l.Token())
 		f.unlock(next)
 	})
 }
@@ -87,12 +80,8 @@ func TestAMajorityForgets(t *testing.T) {
 		}
 		forgot := time.Now()
 		next := f.lock(a, "k")
-		if took := time.Since(forgot); took < term-100*time.Millisecond || took > term+3*time.Second {
-			f.Errorf("a majority had forgotten, and granted after %v", took)
-		}
-		if next.Token() <= l.Token() {
-			f.Errorf("token %d after %d", next.Token(), l.Token())
-		}
+		redistest.Between(f, time.Since(forgot), term-100*time.Millisecond, term+3*time.Second, "a majority had forgotten, and granted after %v")
+		redistest.Check(f, next.Token() > l.Token(), "token %d after %d", next.Token(), l.Token())
 		f.unlock(next)
 	})
 }
@@ -117,9 +106,7 @@ func TestAllMustAnswerIfAMajorityForgot(t *testing.T) {
 		}
 		f.proxies[2].Refuse(false)
 		next := f.lockWithin(a, "k", 5*time.Second)
-		if next.Token() <= l.Token() {
-			f.Errorf("token %d after %d", next.Token(), l.Token())
-		}
+		redistest.Check(f, next.Token() > l.Token(), "token %d after %d", next.Token(), l.Token())
 		f.unlock(next)
 	})
 }
@@ -133,14 +120,10 @@ func TestAFloorKeepsTokensRising(t *testing.T) {
 		f.begin(a)
 		ahead := uint64(time.Now().Add(time.Hour).UnixMicro())
 		for i := range 3 { // as if a clock had been an hour ahead
-			if err := f.direct(i).Set(f.Context(), f.part("k", "fence"), ahead, time.Hour).Err(); err != nil {
-				f.Fatal(err)
-			}
+			redistest.WantErr(f, f.direct(i).Set(f.Context(), f.part("k", "fence"), ahead, time.Hour).Err())
 		}
 		l := f.lock(a, "k")
-		if l.Token() <= ahead {
-			f.Fatalf("token %d after %d", l.Token(), ahead)
-		}
+		redistest.CheckNow(f, l.Token() > ahead, "token %d after %d", l.Token(), ahead)
 		f.unlock(l)
 		// One after the other forgets, and comes back by requests for another lock. In the end all
 		// have forgotten the fence of this one.
@@ -148,16 +131,12 @@ func TestAFloorKeepsTokensRising(t *testing.T) {
 		for i := range 3 {
 			f.restartEmpty(i)
 			for deadline := time.Now().Add(20 * time.Second); !f.votes(i); {
-				if time.Now().After(deadline) {
-					f.Fatalf("server %d never votes again", i)
-				}
+				redistest.CheckNow(f, !time.Now().After(deadline), "server %d never votes again", i)
 				f.unlock(f.lock(a, "another"))
 			}
 		}
 		l = f.lock(a, "k")
-		if l.Token() <= last {
-			f.Errorf("token %d after %d", l.Token(), last)
-		}
+		redistest.Check(f, l.Token() > last, "token %d after %d", l.Token(), last)
 		f.unlock(l)
 	})
 }
@@ -167,9 +146,8 @@ func TestAFamilyBeginsWithAllServers(t *testing.T) {
 	newest(t, 3, func(f *fleet) {
 		f.reals[1].Kill()
 		a := f.open()
-		if l, err := a.Lock(f.Context(), "k"); !errors.Is(err, leasehold.ErrUnavailable) {
-			f.Errorf("the family began without a server: %v, %v", l, err)
-		}
+		l, err := a.Lock(f.Context(), "k")
+		redistest.Check(f, errors.Is(err, leasehold.ErrUnavailable), "the family began without a server: %v, %v", l, err)
 		f.reals[1].Restart()
 		f.unlock(f.lockWithin(a, "k", 5*time.Second))
 	})

@@ -19,9 +19,7 @@ func TestInspectGoesByTheMajority(t *testing.T) {
 	each(t, 5, func(f *fleet) {
 		a, b := f.open(func(c *mutex.Config) { c.Label = "first" }), f.open(func(c *mutex.Config) { c.Label = "second" })
 		state, err := a.Inspect(f.Context(), "k")
-		if err != nil || state.Held || state.Holder != nil || state.Waiting != 0 {
-			f.Errorf("a free lock: %+v, %v", state, err)
-		}
+		redistest.Check(f, err == nil && !state.Held && state.Holder == nil && state.Waiting == 0, "a free lock: %+v, %v", state, err)
 		l := f.lock(a, "k")
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error, 1)
@@ -37,16 +35,12 @@ func TestInspectGoesByTheMajority(t *testing.T) {
 				f.Log(l.ID(), l.Token(), f.direct(i).Get(f.Context(), f.part("k", "fence")), f.direct(i).ZRangeWithScores(f.Context(), f.part("k", "holders"), 0, -1), f.direct(i).HGetAll(f.Context(), f.born()))
 			}
 		}
-		if w := state.Waiters; len(w) != 1 || w[0].Label != "second" || w[0].Position != 1 {
-			f.Errorf("its waiters: %+v", w)
-		}
-		if left := state.Holder.ExpiresIn; left <= 0 || left > 30*time.Second {
-			f.Errorf("it expires in %v", left)
-		}
+		w := state.Waiters
+		redistest.Check(f, len(w) == 1 && w[0].Label == "second" && w[0].Position == 1, "its waiters: %+v", w)
+		left := state.Holder.ExpiresIn
+		redistest.Check(f, left > 0 && left <= 30*time.Second, "it expires in %v", left)
 		cancel()
-		if err := <-done; !errors.Is(err, context.Canceled) {
-			f.Errorf("a wait that its ctx ended: %v", err)
-		}
+		redistest.WantErr(f, <-done, context.Canceled)
 		f.waiting(a, "k", 0)
 		f.unlock(l)
 	})
@@ -59,45 +53,28 @@ func TestRevoke(t *testing.T) {
 		next := make(chan *mutex.Lock, 1)
 		go func() {
 			l, err := b.Lock(context.Background(), "k")
-			if err != nil {
-				f.Error(err)
-			}
+			redistest.NoError(f, err)
 			next <- l
 		}()
 		f.waiting(a, "k", 1)
-		if err := b.Revoke(f.Context(), "k", l.ID(), "a test"); err != nil {
-			f.Fatal(err)
-		}
-		if err := b.Revoke(f.Context(), "k", l.ID(), "a test"); err != nil {
-			f.Errorf("a second time: %v", err)
-		}
+		redistest.WantErr(f, b.Revoke(f.Context(), "k", l.ID(), "a test"))
+		redistest.Expect(f, b.Revoke(f.Context(), "k", l.ID(), "a test"), nil, "a second time: %v")
 		l2 := <-next
 		var revoked *leasehold.RevokedError
 		if err := l.Unlock(); !errors.As(err, &revoked) || revoked.Reason != "a test" {
 			f.Errorf("Unlock of a lock that was revoked: %v", err)
 		}
-		if l2.Token() <= l.Token() {
-			f.Errorf("token %d after %d", l2.Token(), l.Token())
-		}
+		redistest.Check(f, l2.Token() > l.Token(), "token %d after %d", l2.Token(), l.Token())
 		waiting := make(chan error, 1)
 		go func() {
 			_, err := a.Lock(context.Background(), "k")
 			waiting <- err
 		}()
 		f.waiting(a, "k", 1)
-		state, err := a.Inspect(f.Context(), "k")
-		if err != nil {
-			f.Fatal(err)
-		}
-		if err := a.Revoke(f.Context(), "k", state.Waiters[0].ID, "not you"); err != nil {
-			f.Fatal(err)
-		}
-		if err := <-waiting; !errors.Is(err, leasehold.ErrRevoked) {
-			f.Errorf("a waiter that was revoked: %v", err)
-		}
-		if err := a.Revoke(f.Context(), "k", "AAAAAAAA-1", "nobody"); !errors.Is(err, leasehold.ErrNoLease) {
-			f.Errorf("nobody's lock: %v", err)
-		}
+		state := redistest.Must(a.Inspect(f.Context(), "k"))(f)
+		redistest.WantErr(f, a.Revoke(f.Context(), "k", state.Waiters[0].ID, "not you"))
+		redistest.WantErr(f, <-waiting, leasehold.ErrRevoked)
+		redistest.WantErr(f, a.Revoke(f.Context(), "k", "AAAAAAAA-1", "nobody"), leasehold.ErrNoLease)
 		f.unlock(l2)
 	})
 }
@@ -108,17 +85,9 @@ func TestAHolderHearsThatItWasRevoked(t *testing.T) {
 		a, b := f.open(ttl(2*time.Second)), f.open(ttl(2*time.Second))
 		l := f.lock(a, "k")
 		time.Sleep(200 * time.Millisecond) // it listens for hints then
-		if err := b.Revoke(f.Context(), "k", l.ID(), "a test"); err != nil {
-			f.Fatal(err)
-		}
-		select {
-		case <-l.Context().Done():
-			if cause := context.Cause(l.Context()); !errors.Is(cause, leasehold.ErrRevoked) {
-				f.Errorf("the lock ended with %v", cause)
-			}
-		case <-time.After(3 * time.Second):
-			f.Error("the holder never hears of it")
-		}
+		redistest.WantErr(f, b.Revoke(f.Context(), "k", l.ID(), "a test"))
+		redistest.Get(f, "the end of the holder's Context", l.Context().Done())
+		redistest.WantErr(f, context.Cause(l.Context()), leasehold.ErrRevoked)
 		_ = l.Unlock()
 	})
 }
@@ -129,15 +98,10 @@ func TestExtend(t *testing.T) {
 		l := f.lock(m, "k")
 		time.Sleep(300 * time.Millisecond)
 		before := l.Deadline()
-		if err := l.Extend(f.Context(), 3*time.Second); err != nil {
-			f.Fatal(err)
-		}
-		if moved := l.Deadline().Sub(before); moved < 100*time.Millisecond {
-			f.Errorf("Extend moved the deadline by %v", moved)
-		}
-		if err := l.Extend(f.Context(), 4*time.Second); !errors.Is(err, leasehold.ErrInvalid) || !strings.Contains(err.Error(), "at most 3s") {
-			f.Errorf("an Extend beyond the TTL: %v", err)
-		}
+		redistest.WantErr(f, l.Extend(f.Context(), 3*time.Second))
+		redistest.AtLeast(f, l.Deadline().Sub(before), 100*time.Millisecond, "Extend moved the deadline by %v")
+		err := l.Extend(f.Context(), 4*time.Second)
+		redistest.Check(f, errors.Is(err, leasehold.ErrInvalid) && strings.Contains(err.Error(), "at most 3s"), "an Extend beyond the TTL: %v", err)
 		f.unlock(l)
 	})
 }
@@ -152,9 +116,7 @@ func TestMaxWaitersAndMaxWait(t *testing.T) {
 			done <- err
 		}()
 		f.waiting(m, "k", 1)
-		if _, err := m.Lock(f.Context(), "k"); !errors.Is(err, leasehold.ErrQueueFull) {
-			f.Errorf("one waiter too many: %v", err)
-		}
+		redistest.WantErr(f, redistest.ErrorOf(m.Lock(f.Context(), "k")), leasehold.ErrQueueFull)
 		if err := <-done; !errors.Is(err, leasehold.ErrBusy) || errors.Is(err, leasehold.ErrUnavailable) {
 			f.Errorf("a wait beyond MaxWait: %v", err)
 		}
@@ -170,21 +132,12 @@ func TestDoOnceRunsOnce(t *testing.T) {
 			return m.DoOnce(f.Context(), "job", slot, time.Minute, func(context.Context, uint64) error { runs++; return fail })
 		}
 		failed := errors.New("no")
-		if ran, err := once(a, "1", failed); !ran || !errors.Is(err, failed) {
-			f.Errorf("a run that fails: %v, %v", ran, err)
-		}
-		if ran, err := once(b, "1", nil); !ran || err != nil {
-			f.Errorf("the first run: %v, %v", ran, err)
-		}
-		if ran, err := once(a, "1", nil); ran || err != nil {
-			f.Errorf("the second run: %v, %v", ran, err)
-		}
-		if ran, err := once(a, "2", nil); !ran || err != nil {
-			f.Errorf("another slot: %v, %v", ran, err)
-		}
-		if runs != 3 {
-			f.Errorf("%d runs", runs)
-		}
+		ran, err := once(a, "1", failed)
+		redistest.Check(f, ran && errors.Is(err, failed), "a run that fails: %v, %v", ran, err)
+		redistest.Gives(once(b, "1", nil))(f, true)
+		redistest.Gives(once(a, "1", nil))(f, false)
+		redistest.Gives(once(a, "2", nil))(f, true)
+		redistest.Check(f, runs == 3, "%d runs", runs)
 		if _, err := a.DoOnce(f.Context(), "job", "", time.Minute, func(context.Context, uint64) error { return nil }); !errors.Is(err, leasehold.ErrInvalid) {
 			f.Errorf("no slot: %v", err)
 		}
@@ -211,25 +164,13 @@ func TestLeadAndShutdown(t *testing.T) {
 		<-led
 		doneB := lead(b, "b")
 		f.waiting(a, "leader", 1)
-		if err := a.Close(f.Context()); err != nil {
-			f.Fatal(err)
-		}
-		if err := <-doneA; !errors.Is(err, leasehold.ErrClosed) {
-			f.Errorf("the first leader: %v", err)
-		}
-		if name := <-led; name != "b" {
-			f.Errorf("%s leads", name)
-		}
+		redistest.WantErr(f, a.Close(f.Context()))
+		redistest.WantErr(f, <-doneA, leasehold.ErrClosed)
+		redistest.Expect(f, <-led, "b", "%s leads")
 		cancel()
-		if err := <-doneB; !errors.Is(err, context.Canceled) {
-			f.Errorf("the second leader: %v", err)
-		}
-		if err := b.Shutdown(f.Context()); err != nil {
-			f.Fatal(err)
-		}
-		if _, err := b.Lock(f.Context(), "k"); !errors.Is(err, leasehold.ErrClosed) {
-			f.Errorf("a lock after Shutdown: %v", err)
-		}
+		redistest.WantErr(f, <-doneB, context.Canceled)
+		redistest.WantErr(f, b.Shutdown(f.Context()))
+		redistest.WantErr(f, redistest.ErrorOf(b.Lock(f.Context(), "k")), leasehold.ErrClosed)
 	})
 }
 
@@ -237,24 +178,15 @@ func TestLeadAndShutdown(t *testing.T) {
 func TestGuard(t *testing.T) {
 	each(t, 3, func(f *fleet) {
 		m := f.open()
-		g, err := mutex.NewGuard(f.direct(0), mutex.GuardConfig{Name: f.family})
-		if err != nil {
-			f.Fatal(err)
-		}
+		g := redistest.Must(mutex.NewGuard(f.direct(0), mutex.GuardConfig{Name: f.family}))(f)
 		l := f.lock(m, "k")
 		old := l.Token()
-		if err := g.Set(f.Context(), "k", old, "old", time.Minute); err != nil {
-			f.Fatal(err)
-		}
+		redistest.WantErr(f, g.Set(f.Context(), "k", old, "old", time.Minute))
 		f.unlock(l)
 		l = f.lock(m, "k")
-		if err := g.Set(f.Context(), "k", l.Token(), "new", time.Minute); err != nil {
-			f.Fatal(err)
-		}
+		redistest.WantErr(f, g.Set(f.Context(), "k", l.Token(), "new", time.Minute))
 		f.unlock(l)
-		if err := g.Set(f.Context(), "k", old, "old", time.Minute); !errors.Is(err, leasehold.ErrFenced) {
-			f.Errorf("the write of an old holder: %v", err)
-		}
+		redistest.WantErr(f, g.Set(f.Context(), "k", old, "old", time.Minute), leasehold.ErrFenced)
 	})
 }
 
@@ -284,9 +216,7 @@ func TestWhatNewQuorumRefuses(t *testing.T) {
 				f.Errorf("%s: %v, %v", name, m, err)
 			} else {
 				for _, want := range c.want {
-					if !strings.Contains(err.Error(), want) {
-						f.Errorf("%s: %q; want %q in it", name, err, want)
-					}
+					redistest.Check(f, strings.Contains(err.Error(), want), "%s: %q; want %q in it", name, err, want)
 				}
 			}
 		}
@@ -297,30 +227,20 @@ func TestWhatNewQuorumRefuses(t *testing.T) {
 func TestMultiRefusesAQuorum(t *testing.T) {
 	each(t, 3, func(f *fleet) {
 		m := f.open()
-		single, err := mutex.New(f.direct(0), mutex.Config{Name: f.family})
-		if err != nil {
-			f.Fatal(err)
-		}
+		single := redistest.Must(mutex.New(f.direct(0), mutex.Config{Name: f.family}))(f)
 		items := []multi.Item{multi.Lock(single, "a"), multi.Lock(m, "b")}
 		for _, take := range []func(context.Context, ...multi.Item) (*multi.Lease, error){multi.Acquire, multi.TryAcquire} {
 			_, err := take(f.Context(), items...)
-			redistest.WantErr(f, err, leasehold.ErrInvalid)
-			redistest.WantText(f, err, f.family+"/b")
-			redistest.WantText(f, err, "decided by several servers")
+			redistest.WantErr(f, err, leasehold.ErrInvalid, redistest.Says(f.family+"/b", "decided by several servers"))
 		}
 		for _, free := range []func() (*mutex.Lock, error){
 			func() (*mutex.Lock, error) { return single.TryLock(f.Context(), "a") },
 			func() (*mutex.Lock, error) { return m.Lock(f.Context(), "b") },
 		} {
-			l, err := free()
-			if err != nil {
-				f.Fatal(err)
-			}
+			l := redistest.Must(free())(f)
 			f.unlock(l)
 		}
-		if err := single.Close(f.Context()); err != nil {
-			f.Error(err)
-		}
+		redistest.NoError(f, single.Close(f.Context()))
 	})
 }
 
@@ -342,17 +262,11 @@ func TestTheSameServerTwiceLater(t *testing.T) {
 		f.begin(f.open())
 		f.proxies[2].SetUpstream(f.addr(0))
 		f.refuse(2, true)
-		m, err := mutex.NewQuorum(f.clients(), mutex.Config{Name: f.family})
-		if err != nil {
-			f.Fatal(err)
-		}
+		m := redistest.Must(mutex.NewQuorum(f.clients(), mutex.Config{Name: f.family}))(f)
 		f.refuse(2, false)
 		f.reals[1].Kill()
-		if l, err := m.Lock(f.Context(), "k"); err == nil {
-			f.Errorf("a lock with two votes of one server, token %d", l.Token())
-		}
-		if err := m.Close(f.Context()); err != nil {
-			f.Fatal(err)
-		}
+		l, err := m.Lock(f.Context(), "k")
+		redistest.Check(f, err != nil, "a lock with two votes of one server: %v", l)
+		redistest.WantErr(f, m.Close(f.Context()))
 	})
 }

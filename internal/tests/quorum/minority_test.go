@@ -41,9 +41,7 @@ func TestAMinorityIsAway(t *testing.T) {
 					if err := held.Context().Err(); err != nil {
 						f.Errorf("the lock was lost: %v", context.Cause(held.Context()))
 					}
-					if _, err := b.TryLock(f.Context(), "held"); !errors.Is(err, leasehold.ErrBusy) {
-						f.Errorf("TryLock of a held lock: %v", err)
-					}
+					redistest.WantErr(f, redistest.ErrorOf(b.TryLock(f.Context(), "held")), leasehold.ErrBusy)
 					// It is handed over.
 					got := make(chan error, 1)
 					go func() {
@@ -59,9 +57,7 @@ func TestAMinorityIsAway(t *testing.T) {
 					f.waiting(c, "held", 1)
 					began := time.Now()
 					f.unlock(held)
-					if err := <-got; err != nil {
-						f.Error(err)
-					}
+					redistest.NoError(f, <-got)
 					f.Logf("unlock and hand-over took %v", time.Since(began))
 					// Others come and go.
 					began = time.Now()
@@ -69,9 +65,7 @@ func TestAMinorityIsAway(t *testing.T) {
 						f.unlock(f.lock(c, "free"))
 					}
 					f.Logf("ten pairs took %v", time.Since(began))
-					if took := time.Since(began); took > 4*time.Second {
-						f.Errorf("ten pairs took %v", took)
-					}
+					redistest.AtMost(f, time.Since(began), 4*time.Second, "ten pairs took %v")
 				})
 			})
 		}
@@ -94,17 +88,9 @@ func TestNoMajority(t *testing.T) {
 			f.Errorf("TryLock without a majority: %v, %v", l, err)
 		}
 		f.Logf("both took %v", time.Since(began))
-		select {
-		case <-l.Context().Done():
-			if cause := context.Cause(l.Context()); !errors.Is(cause, leasehold.ErrLost) {
-				f.Errorf("the lock ended with %v", cause)
-			}
-		case <-time.After(10 * time.Second):
-			f.Error("the lock is held without a majority")
-		}
-		if err := l.Unlock(); !errors.Is(err, leasehold.ErrLost) {
-			f.Errorf("Unlock: %v", err)
-		}
+		redistest.Get(f, "the end of a lock without a majority", l.Context().Done())
+		redistest.WantErr(f, context.Cause(l.Context()), leasehold.ErrLost)
+		redistest.WantErr(f, l.Unlock(), leasehold.ErrLost)
 	})
 }
 

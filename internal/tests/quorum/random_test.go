@@ -14,10 +14,7 @@ func span(t *testing.T) time.Duration {
 	if !set {
 		return 8 * time.Second
 	}
-	d, err := time.ParseDuration(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := redistest.Must(time.ParseDuration(text))(t)
 	return d
 }
 

@@ -2,7 +2,6 @@ package quorum
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -39,9 +38,7 @@ func TestSplitVotesAreYielded(t *testing.T) {
 				if err == nil {
 					err = l.Unlock()
 				}
-				if err != nil {
-					f.Error(err)
-				}
+				redistest.NoError(f, err)
 			})
 		}
 		all.Wait()
@@ -71,13 +68,9 @@ func TestNothingIsKeptWithoutAMajority(t *testing.T) {
 		}()
 		redistest.Eventually(f, "a request at one server", func() bool { return cut.proxies[0].Count("EVALSHA") > entered })
 		l := f.lock(b, "k")
-		if took := time.Since(began); took > 2*time.Second {
-			f.Errorf("a lock took %v beside a waiter that has one vote of three", took)
-		}
+		redistest.AtMost(f, time.Since(began), 2*time.Second, "a lock took %v beside a waiter that has one vote of three")
 		f.unlock(l)
-		if err := <-ends; !errors.Is(err, leasehold.ErrUnavailable) {
-			f.Errorf("Lock with one server of three: %v", err)
-		}
+		redistest.WantErr(f, <-ends, leasehold.ErrUnavailable)
 	})
 }
 
@@ -100,9 +93,7 @@ func TestAWaiterKeepsItsTicket(t *testing.T) {
 					return
 				}
 				order <- name
-				if err := l.Unlock(); err != nil {
-					f.Error(err)
-				}
+				redistest.NoError(f, l.Unlock())
 			})
 		}
 		entered := cut.proxies[0].Count("EVALSHA")
@@ -115,9 +106,7 @@ func TestAWaiterKeepsItsTicket(t *testing.T) {
 		f.waiting(second, "k", 2)
 		f.unlock(held)
 		all.Wait()
-		if name := <-order; name != "first" {
-			f.Errorf("the turn is that of the %s waiter", name)
-		}
+		redistest.Expect(f, <-order, "first", "the turn is that of the %s waiter")
 	})
 }
 

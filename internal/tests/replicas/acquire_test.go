@@ -180,16 +180,10 @@ func TestReplicasAreCounted(t *testing.T) {
 		one := newHandle(t, x.Primary.Client(), settings{name: name, replicas: 1, replicaWait: wait})
 		none := newHandle(t, x.Primary.Client(), settings{name: name})
 		x.Links[0].Cut()
-		_, err := two.acquire(t.Context(), "k2")
-		redistest.WantErr(t, err, leasehold.ErrUnavailable)
-		redistest.WantText(t, err, "1 of 2 replicas")
-		if _, err := one.acquire(t.Context(), "k1"); err != nil {
-			t.Errorf("with one replica: %v", err)
-		}
+		redistest.WantErr(t, redistest.ErrorOf(two.acquire(t.Context(), "k2")), leasehold.ErrUnavailable, redistest.Says("1 of 2 replicas"))
+		redistest.Expect(t, redistest.ErrorOf(one.acquire(t.Context(), "k1")), nil, "with one replica: %v")
 		x.Links[1].Cut()
-		if _, err := none.acquire(t.Context(), "k0"); err != nil {
-			t.Errorf("without replicas: %v", err)
-		}
+		redistest.Expect(t, redistest.ErrorOf(none.acquire(t.Context(), "k0")), nil, "without replicas: %v")
 	})
 }
 
@@ -200,8 +194,7 @@ func TestNobodyElseWaitsForReplicas(t *testing.T) {
 		const wait = time.Second
 		rdb := x.Primary.Client()
 		h := newHandle(t, rdb, settings{name: redistest.Name(t), replicas: 2, replicaWait: wait})
-		held, err := h.acquire(t.Context(), "held")
-		redistest.WantErr(t, err)
+		held := redistest.Must(h.acquire(t.Context(), "held"))(t)
 		x.Cut()
 		done := make(chan []error, 1)
 		go func() {
@@ -210,16 +203,12 @@ func TestNobodyElseWaitsForReplicas(t *testing.T) {
 		awaitBlocked(t, rdb)
 		began := time.Now()
 		redistest.Expect(t, held.giveBack(), nil, "give back: %v")
-		if took := time.Since(began); took > wait*9/10 {
-			t.Errorf("giving back took %v; want that it does not wait for replicas", took)
-		}
+		redistest.AtMost(t, time.Since(began), wait*9/10, "giving back took %v")
 		for _, err := range redistest.Get(t, "the callers", done) {
-			redistest.WantErr(t, err, leasehold.ErrUnavailable)
-			redistest.WantText(t, err, "0 of 2 replicas")
+			redistest.WantErr(t, err, leasehold.ErrUnavailable, redistest.Says("0 of 2 replicas"))
 		}
-		if took := time.Since(began); took > 3*wait {
-			t.Errorf("the callers waited for %v; want that they share WAITs of %v", took, wait)
-		}
+		took := time.Since(began)
+		redistest.Check(t, took <= 3*wait, "the callers waited for %v; want that they share WAITs of %v", took, wait)
 	})
 }
 
@@ -258,9 +247,7 @@ func TestCallerLeavesWhileReplicasAreAsked(t *testing.T) {
 		began := time.Now()
 		cancel()
 		redistest.WantErr(t, redistest.Get(t, "the caller", failed), context.Canceled, leasehold.ErrUnavailable)
-		if took := time.Since(began); took > time.Second {
-			t.Errorf("it returned after %v", took)
-		}
+		redistest.AtMost(t, time.Since(began), time.Second, "it returned after %v")
 		redistest.Eventually(t, "the lease to be given back", func() bool {
 			return len(rdb.Keys(t.Context(), "*holders").Val()) == 0
 		})

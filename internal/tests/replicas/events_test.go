@@ -33,8 +33,7 @@ func TestEventsOfUnconfirmedGrants(t *testing.T) {
 	var events counter
 	m := redistest.Must(mutex.New(x.Primary.Client(), mutex.Config{Name: redistest.Name(t), Replicas: 1, ReplicaWait: 20 * time.Millisecond, Observer: &events}))(t)
 	for range 3 {
-		_, err := m.Lock(t.Context(), "k")
-		redistest.WantErr(t, err, leasehold.ErrUnavailable)
+		redistest.WantErr(t, redistest.ErrorOf(m.Lock(t.Context(), "k")), leasehold.ErrUnavailable)
 	}
 	harness.CloseWithin(t, 10*time.Second, m) // all is given back
 	redistest.Expect(t, events.unavailable.Load(), 3, "%d acquisitions failed")

@@ -52,10 +52,8 @@ type settings struct {
 
 // kinds make handles, each of one kind of lease.
 var kinds = map[string]func(tb testing.TB, rdb redis.UniversalClient, s settings) handle{
-	"mutex": newMutex,
-	"semaphore": func(tb testing.TB, rdb redis.UniversalClient, s settings) handle {
-		return newSemaphore(tb, rdb, s, 0)
-	},
+	"mutex":     newMutex,
+	"semaphore": func(tb testing.TB, rdb redis.UniversalClient, s settings) handle { return newSemaphore(tb, rdb, s, 0) },
 	"mutex, local turns": func(tb testing.TB, rdb redis.UniversalClient, s settings) handle {
 		s.localFor = 20 * time.Millisecond
 		return newMutex(tb, rdb, s)

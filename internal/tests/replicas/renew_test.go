@@ -36,12 +36,10 @@ func TestUnconfirmedRenewalMovesNoDeadline(t *testing.T) {
 		control := make(chan time.Time, 1) // a busy machine is late for any timer
 		time.AfterFunc(time.Until(last), func() { control <- time.Now() })
 		<-l.Context().Done()
-		if now := time.Now(); now.Before(last) || now.Sub(<-control) > 200*time.Millisecond {
-			t.Errorf("it ended %v after its deadline", now.Sub(last))
-		}
-		if d := l.Deadline(); !d.Equal(last) {
-			t.Errorf("its deadline moved by %v", d.Sub(last))
-		}
+		now := time.Now()
+		redistest.Check(t, !now.Before(last) && now.Sub(<-control) <= 200*time.Millisecond, "it ended %v after its deadline", now.Sub(last))
+		d := l.Deadline()
+		redistest.Check(t, d.Equal(last), "its deadline moved by %v", d.Sub(last))
 		redistest.WantErr(t, context.Cause(l.Context()), leasehold.ErrLost)
 		redistest.WantText(t, context.Cause(l.Context()), "0 of 2 replicas confirmed it within 100ms")
 		redistest.WantErr(t, l.giveBack(), leasehold.ErrLost)
@@ -68,17 +66,13 @@ func TestUnconfirmedExtendMovesNoDeadline(t *testing.T) {
 		l := granted(t, h, "k")
 		x.Cut()
 		before := l.Deadline()
-		err := l.Extend(t.Context(), time.Hour)
-		redistest.WantErr(t, err, leasehold.ErrUnavailable)
-		redistest.WantText(t, err, "0 of 2 replicas")
-		if d := l.Deadline(); !d.Equal(before) {
-			t.Errorf("its deadline moved by %v", d.Sub(before))
-		}
+		redistest.WantErr(t, l.Extend(t.Context(), time.Hour), leasehold.ErrUnavailable, redistest.Says("0 of 2 replicas"))
+		d := l.Deadline()
+		redistest.Check(t, d.Equal(before), "its deadline moved by %v", d.Sub(before))
 		x.Heal()
 		redistest.Eventually(t, "an Extend once the replicas are back", func() bool { return l.Extend(t.Context(), time.Hour) == nil })
-		if d := l.Deadline(); time.Until(d) < 58*time.Minute {
-			t.Errorf("it lasts %v", time.Until(d))
-		}
+		d = l.Deadline()
+		redistest.Check(t, time.Until(d) >= 58*time.Minute, "it lasts %v", time.Until(d))
 		redistest.NoError(t, l.giveBack())
 	})
 }
@@ -91,8 +85,7 @@ func TestRenewalsWithoutMemory(t *testing.T) {
 		l := granted(t, h, "k")
 		redistest.WantErr(t, rdb.ConfigSet(t.Context(), "maxmemory", "1").Err())
 		defer rdb.ConfigSet(context.Background(), "maxmemory", "0")
-		_, err := h.acquire(t.Context(), "other")
-		redistest.WantErr(t, err, leasehold.ErrUnavailable)
+		redistest.WantErr(t, redistest.ErrorOf(h.acquire(t.Context(), "other")), leasehold.ErrUnavailable)
 		renewed(t, l)
 		renewed(t, l)
 		redistest.NoError(t, l.giveBack())

@@ -34,9 +34,8 @@ func TestCommandsOfAFreePair(t *testing.T) {
 		pair := func(seq uint64) {
 			q := c.resource.Request(protocol.Terms{Handle: hereHandle, Seq: seq, Permits: 1, TTL: time.Minute, Limit: 5, Want: 1})
 			for _, one := range []*call.Call{q.Enter(protocol.EnterOptions{Wait: true}), q.Leave(0)} {
-				if v, err := client.Do(ctx, one); err != nil || v[0] != 1 {
-					t.Fatalf("%v, %v", v, err)
-				}
+				v, err := client.Do(ctx, one)
+				redistest.CheckNow(t, err == nil && v[0] == 1, "%v, %v", v, err)
 			}
 		}
 		pair(1) // teaches the scripts

@@ -13,6 +13,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/loads"
 	"github.com/leasehold-go/leasehold/internal/permits"
 	"github.com/leasehold-go/leasehold/internal/protocol"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
 // integers makes what a script might answer of fuzzed bytes: small numbers of a
@@ -52,20 +53,15 @@ func FuzzReplies(f *testing.F) {
 			c := &call.Call{Text: texts}
 			one := r.attempt(hereHandle, 1, 1, time.Minute, 1)
 			if got, err := one.ReadEnter(c, v); err == nil {
-				if got.Code < life.Granted || got.Code > life.Answered {
-					t.Errorf("code %d is none", got.Code)
-				}
-				if got.Code == life.Answered && (len(texts) != 1 || got.Answer == nil) {
-					t.Errorf("code %d with %d texts", got.Code, len(texts))
-				}
+				redistest.Check(t, got.Code >= life.Granted && got.Code <= life.Answered, "code %d is none", got.Code)
+				redistest.Check(t, got.Code != life.Answered || len(texts) == 1 && got.Answer != nil, "code %d with %d texts", got.Code, len(texts))
 			}
 			waiters := make([]protocol.Request, n)
 			for i := range waiters {
 				waiters[i] = one.Request
 			}
-			if got, err := r.ReadAsk(c, v, waiters); err == nil && len(got.Waiters) != int(n) {
-				t.Errorf("%d standings of %d waiters", len(got.Waiters), n)
-			}
+			got, err := r.ReadAsk(c, v, waiters)
+			redistest.Check(t, err != nil || len(got.Waiters) == int(n), "%d standings of %d waiters", len(got.Waiters), n)
 			if got, err := one.ReadLeave(v); err == nil && r == res && len(v) > 2 {
 				want := 0
 				for i := 2; i < len(v); i += 3 {
@@ -73,15 +69,12 @@ func FuzzReplies(f *testing.F) {
 						want++
 					}
 				}
-				if len(got.Grants) != want || got.More != (want < (len(v)-2)/3) {
-					t.Errorf("%d grants, more %v in %v", len(got.Grants), got.More, v)
-				}
+				redistest.Check(t, len(got.Grants) == want && got.More == (want < (len(v)-2)/3), "%d grants, more %v in %v", len(got.Grants), got.More, v)
 			}
 			_, _ = one.ReadRenew(v)
 		}
-		if got, err := loads.ReadPublish(v); err == nil && (got.State < loads.LeaseOver || got.State > loads.HandedOnly) {
-			t.Errorf("state %d is none", got.State)
-		}
+		got, err := loads.ReadPublish(v)
+		redistest.Check(t, err != nil || got.State >= loads.LeaseOver && got.State <= loads.HandedOnly, "state %d is none", got.State)
 		_, _ = loads.ReadInvalidate(v, texts)
 		_, _ = loads.ReadPut(v, texts)
 		if got, err := loads.ReadNearRead(v, texts); err == nil && got.Same && got.Text != "" {
@@ -116,9 +109,8 @@ func FuzzMessages(f *testing.F) {
 		case notLoad == nil && len(record.Envelope) >= len(text):
 			t.Errorf("%q has an envelope of %d bytes", text, len(record.Envelope))
 		}
-		if d, ok := loads.ParseDrop(text); ok && (err == nil || notLoad == nil || d.Number == "" || d.Handle == "" || d.Score == "") {
-			t.Errorf("%q is also the drop %+v", text, d)
-		}
+		d, ok := loads.ParseDrop(text)
+		redistest.Check(t, !ok || err != nil && notLoad != nil && d.Number != "" && d.Handle != "" && d.Score != "", "%q is also the drop %+v", text, d)
 		loads.ParseAck(text, func(string, string) {})
 		if token, r, err := loads.ParseRecord(text); err != nil && (token != 0 || r != loads.Record{}) {
 			t.Errorf("%q is %d, %+v and %v", text, token, r, err)

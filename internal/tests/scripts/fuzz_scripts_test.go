@@ -103,9 +103,7 @@ func FuzzRequests(f *testing.F) {
 		v := z.do(r.Enter(o))
 		reply, err := r.ReadEnter(nil, v)
 		redistest.CheckNow(t, err == nil && (reply.Code == life.Granted || reply.Code == life.Void), "answered %v, %v", v, err)
-		if *o.VoidAfter == 0 && reply.Term < term.Truncate(time.Millisecond) {
-			t.Errorf("granted for %v; want %v", reply.Term, term)
-		}
+		redistest.Check(t, *o.VoidAfter != 0 || reply.Term >= term.Truncate(time.Millisecond), "granted for %v; want %v", reply.Term, term)
 		o.VoidAfter, o.Ticket = nil, max(0, ticket)%(1<<53)
 		for _, x := range []*request{w, w} {
 			v := z.do(x.Enter(o))
@@ -117,17 +115,14 @@ func FuzzRequests(f *testing.F) {
 			redistest.Must(r.ReadRenew(z.do(x.Renew(protocol.RenewOptions{Term: term}))))(t)
 		}
 		z.expire()
-		if used := z.rdb.ZCard(context.Background(), named.Part("holders")).Val(); used > int64(limit) {
-			t.Errorf("%d permits of %d are held", used, limit)
-		}
+		used := z.rdb.ZCard(context.Background(), named.Part("holders")).Val()
+		redistest.Check(t, used <= int64(limit), "%d permits of %d are held", used, limit)
 		for _, x := range []*request{r, w, w} {
 			redistest.Must(r.ReadLeave(z.do(x.Leave(max(0, void) % (1 << 53)))))(t)
 		}
 		z.expire()
 		for _, part := range []string{"holders", "queue"} {
-			if n := z.rdb.Exists(context.Background(), named.Part(part)).Val(); n != 0 {
-				t.Errorf("%s is left", part)
-			}
+			redistest.Expect(t, z.rdb.Exists(context.Background(), named.Part(part)).Val(), 0, "%s is left", part)
 		}
 	})
 }
@@ -144,8 +139,7 @@ func FuzzPayloads(f *testing.F) {
 	f.Fuzz(func(t *testing.T, payload []byte, seen, poisoned string, keep, remember int64, token uint64) {
 		z, ctx := server(t), context.Background()
 		kept, remembered := min(time.Duration(keep), most), min(max(0, time.Duration(remember)), most)
-		named, err := keys.Family{Kind: loads.Kind, Name: "n"}.Resource("k")
-		redistest.WantErr(t, err)
+		named := redistest.Must(keys.Family{Kind: loads.Kind, Name: "n"}.Resource("k"))(t)
 		res := newLoadsResource(named)
 		rejected := loads.Rejected{Value: seen, Failure: poisoned}
 		r := res.attemptFor(rejected, hereHandle, 1, 1, time.Minute, 1)
@@ -178,9 +172,8 @@ func FuzzPayloads(f *testing.F) {
 		// And what a guard writes.
 		value, seenKey := "guard:{g}:value", "guard:{g}:seen"
 		token &= 1<<53 - 1
-		if v := z.do(permits.GuardSet(value, seenKey, strconv.FormatUint(token, 10), payload, max(0, kept))); v[0] != 1 {
-			t.Errorf("token %d is refused first", token)
-		}
+		v = z.do(permits.GuardSet(value, seenKey, strconv.FormatUint(token, 10), payload, max(0, kept)))
+		redistest.Check(t, v[0] == 1, "token %d is refused first", token)
 		if got := z.rdb.Get(ctx, value).Val(); got != string(payload) && (kept <= 0 || kept >= lasting) {
 			t.Errorf("%q came back as %q", payload, got)
 		}
@@ -235,14 +228,12 @@ func FuzzRawArguments(f *testing.F) {
 			words[i] = a
 		}
 		if err := z.rdb.Eval(ctx, source, all, words...).Err(); err != nil && err != redis.Nil {
-			if _, answered := err.(redis.Error); !answered {
-				t.Fatal(err)
-			}
+			_, answered := err.(redis.Error)
+			redistest.CheckNow(t, answered, "%v", err)
 		}
 		if other != "" {
-			if got := z.rdb.HGetAll(ctx, other).Val(); len(got) != 1 {
-				t.Fatalf("what another kept in %q is %v", other, got)
-			}
+			got := z.rdb.HGetAll(ctx, other).Val()
+			redistest.CheckNow(t, len(got) == 1, "what another kept in %q is %v", other, got)
 			return
 		}
 		c := newLoadsResource(named).inspect()

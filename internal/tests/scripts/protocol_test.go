@@ -58,9 +58,7 @@ func (w *world) request(handle string, permits, limit int, ttl time.Duration) *r
 	return w.res.attempt(handle, w.seq, permits, ttl, limit)
 }
 
-func (w *world) lock(handle string) *request {
-	return w.request(handle, 1, 1, time.Minute)
-}
+func (w *world) lock(handle string) *request { return w.request(handle, 1, 1, time.Minute) }
 
 func (w *world) tryEnter(r *request, o protocol.EnterOptions) (protocol.Reply, error) {
 	w.Helper()
@@ -156,9 +154,8 @@ func TestScriptsAreSentOnce(t *testing.T) {
 		_, _ = w.client.Do(context.Background(), one()) // known
 		p.ResetCounts()
 		p.EatReply(redistest.Named("EVALSHA"), 1)
-		if _, err := w.client.Do(context.Background(), one()); call.Classify(err) != call.Unknown {
-			t.Errorf("%s without a reply: %v; want an error that says nothing of the outcome", name, err)
-		}
+		_, err := w.client.Do(context.Background(), one())
+		redistest.Check(t, call.Classify(err) == call.Unknown, "%s without a reply: %v; want an error that says nothing of the outcome", name, err)
 		redistest.Expect(t, p.Count("EVALSHA"), 1, "%s was sent %d times", name)
 	}
 }
@@ -226,9 +223,8 @@ func TestOverdueWaitersAreParkedOnce(t *testing.T) {
 			return w.rdb.ZCount(w.Context(), w.res.Part("queue"), strconv.FormatInt(number(t, "PARKED"), 10), "+inf").Val()
 		}
 		holder, living, dead := w.deadQueue(n) // its enter is the first call
-		if got := parked(); got != int64(batch) {
-			t.Fatalf("an enter parked %d; want %d", got, batch)
-		}
+		got := parked()
+		redistest.CheckNow(t, got == int64(batch), "an enter parked %d; want %d", got, batch)
 		for calls := 1; ; calls++ {
 			before := parked()
 			w.signs(overdue, dead...)
@@ -253,14 +249,12 @@ func TestOverdueWaitersAreParkedOnce(t *testing.T) {
 		w.leave(living, 0)
 		for _, next := range []*request{dead[3], dead[7]} {
 			w.signs(constant(t, "ALIVE"), later)
-			if _, ok := w.holders()[next.Member()]; !ok {
-				t.Fatalf("%v hold; want waiter %d", w.holders(), next.Seq)
-			}
+			_, ok := w.holders()[next.Member()]
+			redistest.CheckNow(t, ok, "%v hold; want waiter %d", w.holders(), next.Seq)
 			w.leave(next, 0)
 		}
-		if _, ok := w.holders()[later.Member()]; !ok {
-			t.Errorf("%v hold; want the last one", w.holders())
-		}
+		_, ok := w.holders()[later.Member()]
+		redistest.Check(t, ok, "%v hold; want the last one", w.holders())
 	})
 }
 

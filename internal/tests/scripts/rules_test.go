@@ -42,9 +42,8 @@ func TestRenewNeverRevives(t *testing.T) {
 			w.leave(expired, 0)
 		}
 		w.rdb.Del(ctx, holders)
-		if d := w.renew(other, time.Minute); d != 0 || len(w.holders()) != 0 {
-			w.Errorf("a renewal after the key was deleted left %v and %v", d, w.holders())
-		}
+		d := w.renew(other, time.Minute)
+		redistest.Check(w, d == 0 && len(w.holders()) == 0, "a renewal after the key was deleted left %v and %v", d, w.holders())
 	})
 }
 
@@ -54,15 +53,11 @@ func TestRenewNeverShortens(t *testing.T) {
 		r := w.request(hereHandle, 3, 3, time.Second)
 		w.enter(r, life.Granted)
 		w.renew(r, time.Hour)
-		if d := w.renew(r, time.Minute); d < 59*time.Minute {
-			w.Errorf("a shorter renewal left %v of an hour", d)
-		}
+		redistest.AtLeast(w, w.renew(r, time.Minute), 59*time.Minute, "a shorter renewal left %v of an hour")
 		for m, d := range w.holders() {
 			redistest.Check(w, d >= 59*time.Minute, "%s has %v of an hour left", m, d)
 		}
-		if d := w.rdb.PTTL(context.Background(), w.res.Part("holders")).Val(); d < 59*time.Minute {
-			w.Errorf("the key expires in %v", d)
-		}
+		redistest.AtLeast(w, w.rdb.PTTL(context.Background(), w.res.Part("holders")).Val(), 59*time.Minute, "the key expires in %v")
 	})
 }
 
@@ -76,9 +71,8 @@ func TestTicketsRise(t *testing.T) {
 		ahead := float64(w.now() + time.Hour.Microseconds())
 		w.rdb.ZAddXX(context.Background(), w.res.Part("queue"), redis.Z{Score: ahead, Member: early.Member()})
 		w.enter(late, life.Queued)
-		if grants := w.leave(holder, 0).Grants; len(grants) != 1 || grants[0].Seq != early.Seq {
-			w.Errorf("granted %+v; want the first that came", grants)
-		}
+		grants := w.leave(holder, 0).Grants
+		redistest.Check(w, len(grants) == 1 && grants[0].Seq == early.Seq, "granted %+v; want the first that came", grants)
 	})
 }
 
@@ -89,16 +83,11 @@ func TestCopyOfAnEnterRegistersNoKeeper(t *testing.T) {
 		ctx, keepers := context.Background(), w.res.Part("keepers")
 		r := w.request(hereHandle+"^", 1, 2, time.Minute)
 		w.enter(r, life.Granted)
-		if n := w.rdb.ZCard(ctx, keepers).Val(); n != 1 {
-			w.Fatalf("%d keepers are registered; want 1", n)
-		}
+		redistest.Require(w, w.rdb.ZCard(ctx, keepers).Val(), 1, "%d keepers are registered")
 		w.rdb.Del(ctx, keepers) // as a recall does, whose mark is over
-		if again := w.enter(r, life.Granted); !again.Contended {
-			w.Error("the copy says that the lease may be kept")
-		}
-		if n := w.rdb.ZCard(ctx, keepers).Val(); n != 0 {
-			w.Errorf("a copy registered %d keepers; want none", n)
-		}
+		again := w.enter(r, life.Granted)
+		redistest.Check(w, again.Contended, "the copy says that the lease may be kept")
+		redistest.Expect(w, w.rdb.ZCard(ctx, keepers).Val(), 0, "a copy registered %d keepers; want none")
 	})
 }
 
@@ -112,9 +101,8 @@ func TestMemberOfAnotherForm(t *testing.T) {
 		w.rdb.ZAdd(w.Context(), w.res.Part("alive"), redis.Z{Score: later, Member: "of another form"})
 		w.enter(waiter, life.Queued)
 		w.leave(holder, 0)
-		if held := w.holders(); len(held) != 1 || held[waiter.Member()] == 0 {
-			w.Errorf("%v hold it", held)
-		}
+		held := w.holders()
+		redistest.Check(w, len(held) == 1 && held[waiter.Member()] != 0, "%v hold it", held)
 	})
 }
 
@@ -134,9 +122,8 @@ func TestLateLeaveHandsOverNothing(t *testing.T) {
 			w.Fatalf("the waiter that left the queue was told of %+v; want a grant to %d", reply.Grants, next.Seq)
 		}
 		w.leave(late, 0)
-		if got := w.rdb.ZRange(ctx, holders, 0, -1).Val(); len(got) != 1 || got[0] != next.Member() {
-			w.Errorf("holders are %q; want %q alone", got, next.Member())
-		}
+		got := w.rdb.ZRange(ctx, holders, 0, -1).Val()
+		redistest.Check(w, len(got) == 1 && got[0] == next.Member(), "holders are %q; want %q alone", got, next.Member())
 	})
 }
 
@@ -169,9 +156,8 @@ func TestLateSettingsUndoNothing(t *testing.T) {
 		set("one that was called after it arrived", thereHandle, w.now(), 2, counts, "2")
 		set("back to the default", thereHandle, w.now()+1, 0, counts, "")
 		set("a copy of one before", hereHandle, called-99, 4, overtaken, "")
-		if ttl := w.rdb.PTTL(w.Context(), w.res.Part("alive")).Val(); ttl <= 0 || ttl > 5*time.Second+time.Millisecond {
-			w.Errorf("what is left of the settings is kept for %v; want 5 s at most", ttl)
-		}
+		ttl := w.rdb.PTTL(w.Context(), w.res.Part("alive")).Val()
+		redistest.Check(w, ttl > 0 && ttl <= 5*time.Second+time.Millisecond, "what is left of the settings is kept for %v; want 5 s at most", ttl)
 		// The clock goes back by a minute: what is left is ahead of it.
 		w.rdb.ZAdd(w.Context(), w.res.Part("alive"), redis.Z{Member: "=", Score: float64(w.now()/1000 + 65_000)})
 		set("one after the clock went back", hereHandle, w.now(), 8, counts, "8")
@@ -191,17 +177,14 @@ func TestRevokedAttemptTakesNothingAgain(t *testing.T) {
 		w.enter(waiter, life.Queued)
 		revoke(waiter)
 		w.ask(waiter)
-		if reply, err := w.tryEnter(waiter, protocol.EnterOptions{Wait: true}); !isRevoked(err) {
-			w.Errorf("a copy of the enter was answered with %d, %v", reply.Code, err)
-		}
+		reply, err := w.tryEnter(waiter, protocol.EnterOptions{Wait: true})
+		redistest.Check(w, isRevoked(err), "a copy of the enter was answered with %d, %v", reply.Code, err)
 		redistest.Expect(w, w.rdb.ZCard(w.Context(), w.res.Part("queue")).Val(), 0, "%d wait")
 		revoke(holder)
-		if reply, err := w.tryEnter(holder, protocol.EnterOptions{Wait: true}); !isRevoked(err) {
-			w.Errorf("a copy of the holder's enter was answered with %d, %v", reply.Code, err)
-		}
-		if held := w.holders(); len(held) != 0 {
-			w.Errorf("%v hold it", held)
-		}
+		reply, err = w.tryEnter(holder, protocol.EnterOptions{Wait: true})
+		redistest.Check(w, isRevoked(err), "a copy of the holder's enter was answered with %d, %v", reply.Code, err)
+		held := w.holders()
+		redistest.Check(w, len(held) == 0, "%v hold it", held)
 	})
 }
 
@@ -242,9 +225,8 @@ func TestAskAfterAliveWasLost(t *testing.T) {
 				}
 				w.rdb.Del(w.Context(), w.res.Part("alive"))
 				w.ask(waiter)
-				if d := w.rdb.PTTL(w.Context(), w.res.Part("alive")).Val(); d <= 0 {
-					w.Errorf("alive expires in %v", d)
-				}
+				d := w.rdb.PTTL(w.Context(), w.res.Part("alive")).Val()
+				redistest.Check(w, d > 0, "alive expires in %v", d)
 			})
 		})
 	}
@@ -261,12 +243,10 @@ func TestRevokedTwiceKeepsTheFirstReason(t *testing.T) {
 			redistest.CheckNow(w, err == nil && len(v) == 3 && v[0] == 1, "revoke: %v, %v", v, err)
 			w.rdb.Del(w.Context(), w.res.Part("alive"))
 		}
-		if held := w.holders(); len(held) != 0 {
-			w.Errorf("%v hold it", held)
-		}
-		if got := w.ask(r).Waiters[0]; got.Code != life.Revoked || got.Reason != "first" {
-			w.Errorf("it stands as %+v", got)
-		}
+		held := w.holders()
+		redistest.Check(w, len(held) == 0, "%v hold it", held)
+		got := w.ask(r).Waiters[0]
+		redistest.Check(w, got.Code == life.Revoked && got.Reason == "first", "it stands as %+v", got)
 		redistest.Expect(w, w.rdb.XLen(w.Context(), w.res.Part("audit")).Val(), 1, "the audit has %d entries")
 	})
 }

@@ -23,9 +23,8 @@ func TestLeaveOfTurnsSetsTheFence(t *testing.T) {
 		last := w.enter(first, life.Granted).Token + 5_000_000
 		w.enter(waiter, life.Queued)
 		first.SetLastToken(last)
-		if r := w.leave(first, 0); r.Code != life.Held {
-			w.Fatal("the lock was not held")
-		}
+		r := w.leave(first, 0)
+		redistest.CheckNow(w, r.Code == life.Held, "the lock was not held")
 		handedOver := last + 1 // the clock is behind the last token
 		redistest.Expect(w, w.fence(), handedOver, "the next owner's token is %d")
 		if r := w.leave(first, 0); r.Code == life.Held || w.fence() != handedOver {
@@ -51,9 +50,7 @@ func TestLeaveOfTurnsNeverSetsTheFenceBack(t *testing.T) {
 		token := w.enter(r, life.Granted).Token
 		r.SetLastToken(token - 1)
 		w.leave(r, 0)
-		if got := w.fence(); got != token {
-			w.Errorf("the fence is %d after a grant of %d", got, token)
-		}
+		redistest.Expect(w, w.fence(), token, "the fence is %d after a grant")
 	})
 }
 
@@ -70,9 +67,8 @@ func TestRenewAndCount(t *testing.T) {
 	each(t, false, func(w *world) {
 		r := w.request(hereHandle, 2, 3, time.Minute)
 		w.enter(r, life.Granted)
-		if left, use := w.renewAndCount(r, time.Hour); left < 59*time.Minute || use != (protocol.Use{InUse: 2, Limit: 3}) {
-			w.Errorf("%v are left, and the use is %+v", left, use)
-		}
+		left, use := w.renewAndCount(r, time.Hour)
+		redistest.Check(w, left >= 59*time.Minute && use == (protocol.Use{InUse: 2, Limit: 3}), "%v are left, and the use is %+v", left, use)
 		for m, d := range w.holders() {
 			redistest.Check(w, d >= 59*time.Minute, "%s has %v of an hour left", m, d)
 		}

@@ -12,17 +12,10 @@ import (
 // promises holds, everybody is served in the end, and nothing is left.
 func TestSimulation(t *testing.T) {
 	if file, ok := os.LookupEnv("LEASEHOLD_SCHEDULE"); ok {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := parse(strings.NewReader(string(text)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if o := run(t, s); o.violation != nil {
-			t.Errorf("%v", o.violation)
-		}
+		text := redistest.Must(os.ReadFile(file))(t)
+		s := redistest.Must(parse(strings.NewReader(string(text))))(t)
+		o := run(t, s)
+		redistest.Check(t, o.violation == nil, "%v", o.violation)
 		return
 	}
 	walk(t, 4, plan)
@@ -57,16 +50,10 @@ func TestCompletionIsForgottenBeforeItsAnswer(t *testing.T) {
 16.381955s once client=2 key=m slot=short hold=18.979ms keep=1.015s
 16.400716s lose client=2 dir=replies for=2ms silent
 `))
-	if err != nil {
-		t.Fatal(err)
-	}
+	redistest.WantErr(t, err)
 	o := run(t, s)
-	if o.violation != nil {
-		t.Errorf("%v", o.violation)
-	}
-	if o.tally["slots of unknown completion"] != 1 {
-		t.Errorf("the run came to %v, want one slot of unknown completion", o.tally)
-	}
+	redistest.Check(t, o.violation == nil, "%v", o.violation)
+	redistest.Check(t, o.tally["slots of unknown completion"] == 1, "the run came to %v, want one slot of unknown completion", o.tally)
 }
 
 // A caller whose turn came by another lease of its process waits for the reply to its own
@@ -79,12 +66,9 @@ func TestTurnIsOverBeforeItsCallerKnows(t *testing.T) {
 3m3.321932s lose client=1 dir=requests for=1.5s
 3m4.270487s stall client=1 for=5.7s
 `))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if o := run(t, s); o.violation != nil {
-		t.Errorf("%v", o.violation)
-	}
+	redistest.WantErr(t, err)
+	o := run(t, s)
+	redistest.Check(t, o.violation == nil, "%v", o.violation)
 }
 
 // With LocalFor a turn is over in the same step as its lease: an Extend that tells of a
@@ -100,16 +84,9 @@ func TestTurnThatWasRevokedIsOverAtOnce(t *testing.T) {
 // What a schedule says is what its text says.
 func TestScheduleText(t *testing.T) {
 	s := generate(1)
-	again, err := parse(strings.NewReader(s.String()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(again) != len(s) {
-		t.Fatalf("%d steps became %d", len(s), len(again))
-	}
+	again := redistest.Must(parse(strings.NewReader(s.String())))(t)
+	redistest.CheckNow(t, len(again) == len(s), "%d steps became %d", len(s), len(again))
 	for i := range s {
-		if s[i] != again[i] {
-			t.Errorf("step %d was %v and is %v", i, s[i], again[i])
-		}
+		redistest.Check(t, s[i] == again[i], "step %d was %v and is %v", i, s[i], again[i])
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
@@ -56,9 +57,7 @@ var Loads = []Situation{
 			_, _ = g.Do(s.Context(), "failing", loads(&n, "", errOrigin))
 			_, _ = g.Do(s.Context(), "absent", loads(&n, "", singleflight.ErrNotFound))
 			_, _ = g.Do(s.Context(), "absent", loads(&n, "", singleflight.ErrNotFound))
-			if n.Load() != 2 {
-				s.Errorf("%d loads, want 2", n.Load())
-			}
+			redistest.Check(s, n.Load() == 2, "%d loads, want 2", n.Load())
 			s.must(g.Close(s.Context()))
 		},
 	},
@@ -86,9 +85,7 @@ var Loads = []Situation{
 				<-ctx.Done()
 				return "", ctx.Err()
 			})
-			if err == nil {
-				s.Error("a caller that left got a value")
-			}
+			redistest.Check(s, err != nil, "a caller that left got a value")
 			time.Sleep(2 * time.Second) // the next renewal gives the lease back
 			s.must(g.Close(s.Context()))
 		},
@@ -117,9 +114,7 @@ var Loads = []Situation{
 			_, err := g.Do(s.Context(), "k", loads(&n, "v", nil))
 			s.must(err)
 			s.must(g.Invalidate(s.Context(), "k"))
-			_, err = g.Do(s.Context(), "k", func(ctx context.Context) (string, error) {
-				return "v", g.Invalidate(ctx, "k")
-			})
+			_, err = g.Do(s.Context(), "k", func(ctx context.Context) (string, error) { return "v", g.Invalidate(ctx, "k") })
 			s.must(err)
 			s.must(g.Close(s.Context()))
 		},

@@ -60,9 +60,8 @@ func TestEventsOfEachSituation(t *testing.T) {
 					}
 				}
 				for k, n := range s.Want {
-					if g := got[k]; g != n && (k.Kind != leasehold.EventRenewed || g < n) {
-						t.Errorf("%d events %+v, want %d; all: %v", g, k, n, got)
-					}
+					g := got[k]
+					redistest.Check(t, g == n || k.Kind == leasehold.EventRenewed && g >= n, "%d events %+v, want %d; all: %v", g, k, n, got)
 				}
 				redistest.Expect(t, held, 0, "%d permits are held after the end by the events")
 			})
@@ -78,12 +77,10 @@ func TestEventsTellHowLong(t *testing.T) {
 			t.Errorf("the first hold: %v with %d permits, want 3 s with 2", d, holds[0].Permits)
 		}
 		waits := r.of(leasehold.EventAcquired)
-		if last := waits[len(waits)-1]; !last.Waited || last.Duration < 1900*time.Millisecond || last.Context == nil {
-			t.Errorf("the wait of 2 s: %+v", last)
-		}
-		if first := waits[0]; first.Waited {
-			t.Errorf("a permit that was free at once: %+v", first)
-		}
+		last := waits[len(waits)-1]
+		redistest.Check(t, last.Waited && last.Duration >= 1900*time.Millisecond && last.Context != nil, "the wait of 2 s: %+v", last)
+		first := waits[0]
+		redistest.Check(t, !first.Waited, "a permit that was free at once: %+v", first)
 	})
 	r = &recorder{}
 	Leases[1].Run(t, r, nil, func() {
@@ -121,9 +118,8 @@ func TestLoaderGetsTheObserversContext(t *testing.T) {
 			return "", ctx.Err()
 		})
 		redistest.Check(t, err != nil, "no error from a load that took too long")
-		if ends := c.of(leasehold.EventLoadEnded); len(ends) != 1 || ends[0].Load.Context.Value(mark{}) != "mine" {
-			t.Errorf("the load's end: %+v", ends)
-		}
+		ends := c.of(leasehold.EventLoadEnded)
+		redistest.Check(t, len(ends) == 1 && ends[0].Load.Context.Value(mark{}) == "mine", "the load's end: %+v", ends)
 	})
 }
 
@@ -140,13 +136,9 @@ func TestLoggerIsToldAndNamesNoKeyAndNoOwner(t *testing.T) {
 				var text bytes.Buffer
 				s.Run(t, nil, slog.New(slog.NewTextHandler(&text, nil)), func() {
 					for _, w := range want {
-						if !strings.Contains(text.String(), w) {
-							t.Errorf("no line %q in:\n%s", w, text.String())
-						}
+						redistest.Check(t, strings.Contains(text.String(), w), "no line %q in:\n%s", w, text.String())
 					}
-					if strings.Contains(text.String(), "/k") {
-						t.Errorf("the key is in:\n%s", text.String())
-					}
+					redistest.Check(t, !strings.Contains(text.String(), "/k"), "the key is in:\n%s", text.String())
 				})
 			}
 		})

@@ -13,18 +13,16 @@ func TestServed(t *testing.T) {
 	s.moment(history.Event{Kind: history.Healed, At: 100})
 	a := s.acquire("w1", 50, 130, 1)
 	s.release("w1", a, 140, 141)
-	if r := s.is(); r.Delay != 30_000_000 {
-		t.Errorf("served after %v", r.Delay)
-	}
+	r := s.is()
+	redistest.Check(t, r.Delay == 30_000_000, "served after %v", r.Delay)
 	s.op("w1", 150, 160, history.Event{Op: history.Lock, Key: "m0", Client: 7, Final: true}, history.Event{Class: history.Unavailable, Text: "no answer"})
 	s.is("served")
 	s.op("w1", 170, 200, history.Event{Op: history.Read, Keys: []string{"c0"}, Client: 8, Final: true}, history.Event{})
 	s.is("served") // that was another client
 	s.op("w1", 170, 250, history.Event{Op: history.Lock, Key: "m0", Client: 7, Final: true}, history.Event{Token: 1, Deadline: 900 * ms})
 	s.op("w1", 260, 261, history.Event{Op: history.Unlock, Key: "m0", For: s.last, Deadline: 900 * ms}, history.Event{})
-	if r := s.is(); r.Delay != 100_000_000 {
-		t.Errorf("served after %v", r.Delay)
-	}
+	r = s.is()
+	redistest.Check(t, r.Delay == 100_000_000, "served after %v", r.Delay)
 
 	s = newStory(t)
 	s.moment(history.Event{Kind: history.Healed, At: 100})
@@ -52,9 +50,8 @@ func TestUnknownIsAViolation(t *testing.T) {
 		s.unlock("w1", a, 10*i+6, 10*i+7)
 	}
 	h := redistest.Must(history.New(s.terms, s.events))(t)
-	if r := All(h, 1); len(r.Violations) != 1 || r.Violations[0].Rule != "model" || len(r.Failed) != 1 {
-		t.Errorf("violations: %v", r.Violations)
-	}
+	r := All(h, 1)
+	redistest.Check(t, len(r.Violations) == 1 && r.Violations[0].Rule == "model" && len(r.Failed) == 1, "violations: %v", r.Violations)
 }
 
 // What is saved is what is read.

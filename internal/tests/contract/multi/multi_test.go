@@ -30,21 +30,18 @@ func TestAllThatIsFreeTakesOneRoundTrip(t *testing.T) {
 		f.release(p.take(p.lockItems("x", "y")...)) // the scripts are known
 		trips := p.wire.TripCounter()
 		l := redistest.Must(multi.Acquire(f.Context(), multi.Lock(p.locks, "y"), multi.Lock(p.locks, "x")))(f)
-		if n := trips(); f.Addr != "" && n.Scripts != 1 {
-			f.Errorf("two free locks took %d round trips; want 1", n.Scripts)
-		}
+		n := trips()
+		redistest.Check(f, f.Addr == "" || n.Scripts == 1, "two free locks took %d round trips; want 1", n.Scripts)
 		x, y := l.Token(p.locks, "x"), l.Token(p.locks, "y")
 		redistest.Check(f, x != 0 && y != 0 && l.Token(p.locks, "z") == 0 && l.Token(nil, "x") == 0, "tokens %d and %d", x, y)
-		if left := time.Until(l.Deadline()); left <= 0 || left > 3*time.Second || l.Context().Err() != nil {
-			f.Errorf("the lease lasts for %v (%v)", left, l.Context().Err())
-		}
+		left := time.Until(l.Deadline())
+		redistest.Check(f, left > 0 && left <= 3*time.Second && l.Context().Err() == nil, "the lease lasts for %v (%v)", left, l.Context().Err())
 		f.WantHeld("x", 1)
 		f.WantHeld("y", 1)
 		trips()
 		f.release(l)
-		if n := trips(); f.Addr != "" && n.Scripts != 1 {
-			f.Errorf("two locks were given back in %d round trips; want 1", n.Scripts)
-		}
+		n = trips()
+		redistest.Check(f, f.Addr == "" || n.Scripts == 1, "two locks were given back in %d round trips; want 1", n.Scripts)
 		redistest.WantErr(f, context.Cause(l.Context()), leasehold.ErrReleased)
 		redistest.WantErr(f, l.Release(), leasehold.ErrReleased)
 		f.wantFree("x", "y")
@@ -79,9 +76,7 @@ func TestCrowdInRandomOrders(t *testing.T) {
 							}
 							defer holders[k].Add(-1)
 						}
-						if n := permits.Add(2); n > 3 {
-							f.Errorf("%d permits are held", n)
-						}
+						redistest.AtMost(f, permits.Add(2), 3, "%d permits are held")
 						defer permits.Add(-2)
 						runtime.Gosched()
 						return nil
@@ -127,8 +122,7 @@ func TestNothingIsTriedBehindAKnownQueue(t *testing.T) {
 		redistest.Expect(f, p.wire.Sent("enter")-enters, 1, "%d enters; want that of the first item alone")
 		enters = p.wire.Sent("enter")
 		_, err := multi.TryAcquire(f.Context(), p.lockItems("b", "a")...)
-		redistest.WantErr(f, err, leasehold.ErrBusy)
-		redistest.WantText(f, err, f.Family+"/a")
+		redistest.WantErr(f, err, leasehold.ErrBusy, redistest.Says(f.Family+"/a"))
 		redistest.Expect(f, p.wire.Sent("enter")-enters, 0, "TryAcquire sent %d enters beside a waiter of its process")
 		redistest.NoError(f, a.Unlock())
 		for _, w := range []*waiting{first, second} {
@@ -158,8 +152,7 @@ func TestTryAcquireTakesAllOrNothing(t *testing.T) {
 		p, other := f.open(), f.open()
 		b := other.takeLock("b")
 		_, err := multi.TryAcquire(f.Context(), append(p.lockItems("c", "b", "a"), multi.Permits(p.caps, "a", 1))...)
-		redistest.WantErr(f, err, leasehold.ErrBusy)
-		redistest.WantText(f, err, "try acquire", f.Family+"/b")
+		redistest.WantErr(f, err, leasehold.ErrBusy, redistest.Says("try acquire", f.Family+"/b"))
 		f.wantFree("a", "c")
 		redistest.NoError(f, b.Unlock())
 		f.release(p.take(append(p.lockItems("c", "b", "a"), multi.Permits(p.caps, "a", 3))...))
@@ -231,8 +224,7 @@ func TestItemsAreChecked(t *testing.T) {
 	each(t, func(f *fixture) {
 		p, other := f.open(), f.open()
 		rdb := f.Connect(&harness.Wire{})
-		total, err := semaphore.New(rdb, semaphore.Config{Name: f.Family, Limit: 3, Total: 5})
-		redistest.WantErr(f, err)
+		total := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: f.Family, Limit: 3, Total: 5}))(f)
 		for text, items := range map[string][]multi.Item{
 			"acquire: there are no items":     {},
 			"acquire: item 2 is empty":        {multi.Lock(p.locks, "a"), {}},
@@ -245,20 +237,16 @@ func TestItemsAreChecked(t *testing.T) {
 		} {
 			before := p.wire.Sent()
 			for _, acquire := range []func(context.Context, ...multi.Item) (*multi.Lease, error){multi.Acquire, multi.TryAcquire} {
-				_, err := acquire(f.Context(), items...)
-				redistest.WantErr(f, err, leasehold.ErrInvalid)
-				redistest.WantText(f, err, "leasehold: ", text)
+				redistest.WantErr(f, redistest.ErrorOf(acquire(f.Context(), items...)), leasehold.ErrInvalid, redistest.Says("leasehold: ", text))
 			}
 			redistest.Expect(f, p.wire.Sent()-before, 0, "%s: %d commands were sent", text)
 		}
 		// This is seen by Redis alone, because a limit may have been set there.
-		_, err = multi.Acquire(f.Context(), multi.Permits(p.caps, "a", 4), multi.Lock(p.locks, "a"))
-		redistest.WantErr(f, err, leasehold.ErrInvalid)
+		redistest.WantErr(f, redistest.ErrorOf(multi.Acquire(f.Context(), multi.Permits(p.caps, "a", 4), multi.Lock(p.locks, "a"))), leasehold.ErrInvalid)
 		f.wantFree("a")
 		// An item that is busy does not hide it.
 		b := other.takeLock("b")
-		_, err = multi.TryAcquire(f.Context(), multi.Permits(p.caps, "a", 4), multi.Lock(p.locks, "b"))
-		redistest.WantErr(f, err, leasehold.ErrInvalid)
+		redistest.WantErr(f, redistest.ErrorOf(multi.TryAcquire(f.Context(), multi.Permits(p.caps, "a", 4), multi.Lock(p.locks, "b"))), leasehold.ErrInvalid)
 		redistest.NoError(f, b.Unlock())
 		f.wantFree("a")
 		// A family with a total and one without are different resources.
@@ -338,8 +326,7 @@ func TestObserversCountNoTries(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 		redistest.NoError(f, a.Unlock())
 		f.release(w.Got())
-		_, err := multi.TryAcquire(f.Context(), append(p.lockItems("a"), multi.Permits(p.caps, "a", 4))...)
-		redistest.WantErr(f, err, leasehold.ErrInvalid)
+		redistest.WantErr(f, redistest.ErrorOf(multi.TryAcquire(f.Context(), append(p.lockItems("a"), multi.Permits(p.caps, "a", 4))...)), leasehold.ErrInvalid)
 		time.Sleep(time.Second)
 		got := events.all()
 		want := map[string]int{"mutex granted": 3, "mutex released": 3, "semaphore invalid": 1}
@@ -375,8 +362,7 @@ var errWork = errors.New("work failed")
 func TestDoReturnsWhatFnDid(t *testing.T) {
 	each(t, func(f *fixture) {
 		p := f.open()
-		err := multi.Do(f.Context(), func(context.Context, *multi.Lease) error { return errWork }, p.lockItems("a", "b")...)
-		redistest.WantErr(f, err, errWork)
+		redistest.WantErr(f, multi.Do(f.Context(), func(context.Context, *multi.Lease) error { return errWork }, p.lockItems("a", "b")...), errWork)
 		f.wantFree("a", "b")
 		func() {
 			defer func() { _ = recover() }()

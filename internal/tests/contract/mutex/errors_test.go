@@ -38,31 +38,18 @@ func TestErrorsForAPassingReason(t *testing.T) {
 		f.Cleanup(func() { server.SetError("") }) // before the handles are closed
 		server.SetError("LOADING Redis is loading the dataset in memory")
 		sent, began := wire.Sent(), time.Now()
-		_, err := m.TryLock(f.Context(), "free")
-		redistest.WantErr(f, err, leasehold.ErrUnavailable)
-		redistest.WantText(f, err, "LOADING")
-		_, err = m.Lock(f.Context(), "free")
-		redistest.WantErr(f, err, leasehold.ErrUnavailable)
-		if took := time.Since(began); took > redistest.Soon {
-			f.Fatalf("a lock that Redis refuses ends after %v", took)
-		}
+		redistest.WantErr(f, redistest.ErrorOf(m.TryLock(f.Context(), "free")), leasehold.ErrUnavailable, redistest.Says("LOADING"))
+		redistest.WantErr(f, redistest.ErrorOf(m.Lock(f.Context(), "free")), leasehold.ErrUnavailable)
+		redistest.AtMost(f, time.Since(began), redistest.Soon, "a lock that Redis refuses ends after %v")
 		<-queued.Done
 		redistest.WantErr(f, queued.Failed(), leasehold.ErrUnavailable)
-		if took := time.Since(began); took > 15*time.Second {
-			f.Fatalf("a wait that Redis does not answer ends after %v", took)
-		}
-		if n := wire.Sent() - sent; n > few {
-			f.Fatalf("%d commands were sent", n)
-		}
+		redistest.AtMost(f, time.Since(began), 15*time.Second, "a wait that Redis does not answer ends after %v")
+		redistest.AtMost(f, wire.Sent()-sent, few, "%d commands were sent")
 		before := holding.Sent()
 		<-l.Context().Done()
 		redistest.WantErr(f, context.Cause(l.Context()), leasehold.ErrLost)
-		if took := time.Since(began); took > time.Minute {
-			f.Fatalf("the holder is told after %v", took)
-		}
-		if n := holding.Sent() - before; n > few {
-			f.Fatalf("%d commands were sent by the holder", n)
-		}
+		redistest.AtMost(f, time.Since(began), time.Minute, "the holder is told after %v")
+		redistest.AtMost(f, holding.Sent()-before, few, "%d commands were sent by the holder")
 		server.SetError("")
 		redistest.WantErr(f, l.Unlock(), leasehold.ErrLost)
 		time.Sleep(time.Second)
@@ -99,19 +86,13 @@ func TestErrorsThatStay(t *testing.T) {
 					redistest.WantErr(f, err, leasehold.ErrUnavailable)
 					redistest.WantText(f, err, name, "leasehold: mutex: "+op+" "+f.Family+"/k: ")
 					redistest.WantNot(f, err, leasehold.ErrBusy)
-					if took := time.Since(began); took > within {
-						f.Fatalf("%s ended after %v", op, took)
-					}
-					if n := wire.Sent() - sent; n > c.sent {
-						f.Fatalf("%s sent %d commands", op, n)
-					}
+					redistest.AtMost(f, time.Since(began), within, "%s ended after %v", op)
+					redistest.AtMost(f, wire.Sent()-sent, c.sent, "%s sent %d commands", op)
 				}
 				// What may be left is given back for as long as a lease lasts, at leisure.
 				sent := wire.Sent()
 				time.Sleep(time.Minute)
-				if n := wire.Sent() - sent; n > 2*few {
-					f.Fatalf("%d commands were sent in a minute", n)
-				}
+				redistest.AtMost(f, wire.Sent()-sent, 2*few, "%d commands were sent in a minute")
 			})
 		})
 	}
@@ -130,19 +111,13 @@ func TestKeyOfAWrongType(t *testing.T) {
 			}
 			kind := f.RDB.Type(f.Context(), f.Part(key, part)).Val()
 			sent := wire.Sent()
-			_, err := m.Lock(f.Context(), key)
-			redistest.WantErr(f, err, leasehold.ErrUnavailable)
-			redistest.WantText(f, err, "WRONGTYPE", f.Family+"/"+key)
-			_, err = m.TryLock(f.Context(), key)
-			redistest.WantErr(f, err, leasehold.ErrUnavailable)
-			if n := wire.Sent() - sent; n > few {
-				f.Fatalf("%s: %d commands were sent", part, n)
-			}
+			redistest.WantErr(f, redistest.ErrorOf(m.Lock(f.Context(), key)), leasehold.ErrUnavailable, redistest.Says("WRONGTYPE", f.Family+"/"+key))
+			redistest.WantErr(f, redistest.ErrorOf(m.TryLock(f.Context(), key)), leasehold.ErrUnavailable)
+			redistest.AtMost(f, wire.Sent()-sent, few, "%s: %d commands were sent", part)
 			redistest.Require(f, f.RDB.Type(f.Context(), f.Part(key, part)).Val(), kind, "%s became a %s", part)
 			for _, other := range []string{"holders", "queue", "alive", "fence"} {
-				if n := f.RDB.Exists(f.Context(), f.Part(key, other)).Val(); n != 0 && other != part {
-					f.Fatalf("with %s of a wrong type, %s was written", part, other)
-				}
+				n := f.RDB.Exists(f.Context(), f.Part(key, other)).Val()
+				redistest.CheckNow(f, n == 0 || other == part, "with %s of a wrong type, %s was written", part, other)
 			}
 			f.RDB.Del(f.Context(), f.Part(key, part))
 		}
@@ -157,12 +132,8 @@ func TestWaiterWhoseKeyGetsAWrongType(t *testing.T) {
 		w := f.wait(f.Context(), m, "k")
 		f.RDB.Set(f.Context(), f.Part("k", "holders"), "theirs", time.Minute)
 		sent := wire.Sent()
-		err := w.Failed()
-		redistest.WantErr(f, err, leasehold.ErrUnavailable)
-		redistest.WantText(f, err, "WRONGTYPE")
-		if n := wire.Sent() - sent; n > few {
-			f.Fatalf("%d commands were sent", n)
-		}
+		redistest.WantErr(f, w.Failed(), leasehold.ErrUnavailable, redistest.Says("WRONGTYPE"))
+		redistest.AtMost(f, wire.Sent()-sent, few, "%d commands were sent")
 		f.RDB.Del(f.Context(), f.Part("k", "holders"))
 	})
 }
@@ -221,5 +192,31 @@ func TestTryLockWhoseGrantIsLateIsNotBusy(t *testing.T) {
 		redistest.Check(t, !errors.Is(try.Err, leasehold.ErrBusy), "%v; want no word of another holder", try.Err)
 		synctest.Wait()
 		f.WantHeld("k", 0) // it was given back
+	})
+}
+
+// TryLock, Inspect and Unlock fail quickly while Redis is known to be away. The lock is given
+// back when Redis is back.
+func TestRedisIsAway(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		m, wire := f.open()
+		held := f.take(m, "held")
+		wire.GoAway(func() {
+			redistest.WantErr(f, redistest.ErrorOf(m.TryLock(f.Context(), "k")), leasehold.ErrUnavailable, harness.ErrRefused)
+		})
+		for name, call := range map[string]func() error{
+			"TryLock": func() error { _, err := m.TryLock(f.Context(), "k"); return err },
+			"Inspect": func() error { _, err := m.Inspect(f.Context(), "k"); return err },
+			"Unlock":  held.Unlock,
+		} {
+			began := time.Now()
+			redistest.WantErr(f, call(), leasehold.ErrUnavailable, harness.ErrRefused)
+			redistest.AtMost(f, time.Since(began), 100*time.Millisecond, "%s took %v", name)
+		}
+		wire.Heal()
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		f.wantHeld("held", false)
+		unlock(f, f.take(m, "k"))
 	})
 }

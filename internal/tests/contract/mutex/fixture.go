@@ -66,10 +66,7 @@ func (f *fixture) openOn(rdb redis.UniversalClient, w *harness.Wire, mod ...func
 		cfg.KeepFor = harness.KeepFor(cfg.TTL)
 	}
 	rdb.AddHook(w)
-	m, err := mutex.New(rdb, cfg)
-	if err != nil {
-		f.Fatal(err)
-	}
+	m := redistest.Must(mutex.New(rdb, cfg))(f)
 	f.Cleanup(func() {
 		w.Heal()
 		harness.Close(f.T, m)
@@ -77,9 +74,7 @@ func (f *fixture) openOn(rdb redis.UniversalClient, w *harness.Wire, mod ...func
 	return m
 }
 
-func ttl(d time.Duration) func(*mutex.Config) {
-	return func(c *mutex.Config) { c.TTL = d }
-}
+func ttl(d time.Duration) func(*mutex.Config) { return func(c *mutex.Config) { c.TTL = d } }
 
 // wantHeld fails the test unless key is held right now, or not held.
 func (f *fixture) wantHeld(key string, held bool) {
@@ -95,9 +90,7 @@ func (f *fixture) wantHeld(key string, held bool) {
 func (f *fixture) fence(key string) uint64 {
 	f.Helper()
 	t, err := f.RDB.Get(context.Background(), f.Part(key, "fence")).Uint64()
-	if err != nil && err != redis.Nil {
-		f.Fatal(err)
-	}
+	redistest.CheckNow(f, err == nil || err == redis.Nil, "%v", err)
 	return t
 }
 
@@ -105,9 +98,7 @@ func (f *fixture) fence(key string) uint64 {
 func (f *fixture) take(m *mutex.Mutex, key string) *mutex.Lock {
 	f.Helper()
 	l, err := harness.Take(func() (*mutex.Lock, error) { return m.TryLock(context.Background(), key) })
-	if err != nil {
-		f.Fatalf("take: %v", err)
-	}
+	redistest.CheckNow(f, err == nil, "take: %v", err)
 	return l
 }
 
@@ -123,7 +114,5 @@ func (f *fixture) wait(ctx context.Context, m *mutex.Mutex, key string) *waiting
 
 func unlock(t testing.TB, l *mutex.Lock) {
 	t.Helper()
-	if err := l.Unlock(); err != nil {
-		t.Fatalf("unlock: %v", err)
-	}
+	redistest.Require(t, l.Unlock(), nil, "unlock: %v")
 }

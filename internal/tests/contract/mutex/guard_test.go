@@ -30,16 +30,14 @@ func newGuard(tb testing.TB, rdb redis.UniversalClient, name string) *mutex.Guar
 
 func (f *fixture) wantValue(g *mutex.Guard, key, want string) {
 	f.Helper()
-	if got, ok, err := g.Get(f.Context(), key); err != nil || !ok || got != want {
-		f.Fatalf("the value is %q, %v, %v; want %q", got, ok, err, want)
-	}
+	got, ok, err := g.Get(f.Context(), key)
+	redistest.CheckNow(f, err == nil && ok && got == want, "the value is %q, %v, %v; want %q", got, ok, err, want)
 }
 
 func (f *fixture) wantNoValue(g *mutex.Guard, key string) {
 	f.Helper()
-	if got, ok, err := g.Get(f.Context(), key); err != nil || ok || got != "" {
-		f.Fatalf("the value is %q, %v, %v; want none", got, ok, err)
-	}
+	got, ok, err := g.Get(f.Context(), key)
+	redistest.CheckNow(f, err == nil && !ok && got == "", "the value is %q, %v, %v; want none", got, ok, err)
 }
 
 func set(f *fixture, g *mutex.Guard, key string, token uint64, value any) {
@@ -94,8 +92,7 @@ func TestGuardRefusesBadCallsAndSendsNothing(t *testing.T) {
 		ctx := f.Context()
 		wantInvalid := func(err error, text ...string) {
 			f.Helper()
-			redistest.WantErr(f, err, leasehold.ErrInvalid)
-			redistest.WantNot(f, err, leasehold.ErrUnavailable, leasehold.ErrFenced)
+			redistest.WantErr(f, err, leasehold.ErrInvalid, redistest.Not(leasehold.ErrUnavailable, leasehold.ErrFenced))
 			redistest.WantText(f, err, text...)
 		}
 		wantInvalid(g.Set(ctx, "k", 0, "v", 0), "token is 0", "1 to 9007199254740991")
@@ -117,12 +114,9 @@ func TestGuardRefusesBadCallsAndSendsNothing(t *testing.T) {
 		done, cancel := context.WithCancel(ctx)
 		cancel()
 		// Nothing was sent, so this caller's ctx is no outage of Redis.
-		err = g.Set(done, "k", 1, "v", 0)
-		redistest.WantErr(f, err, context.Canceled)
-		redistest.WantNot(f, err, leasehold.ErrUnavailable)
+		redistest.WantErr(f, g.Set(done, "k", 1, "v", 0), context.Canceled, redistest.Not(leasehold.ErrUnavailable))
 		_, _, err = g.Get(done, "k")
-		redistest.WantErr(f, err, context.Canceled)
-		redistest.WantNot(f, err, leasehold.ErrUnavailable)
+		redistest.WantErr(f, err, context.Canceled, redistest.Not(leasehold.ErrUnavailable))
 		redistest.Require(f, w.Sent(), 0, "%d commands were sent")
 	})
 }
@@ -159,28 +153,23 @@ func TestGuardSeenOutlivesTheValue(t *testing.T) {
 		g := newGuard(f, f.RDB, f.Family)
 		left := func(part string) time.Duration { return f.RDB.PTTL(f.Context(), f.grd("k", part)).Val() }
 		redistest.WantErr(f, g.Set(f.Context(), "k", 5, "v", 20*time.Millisecond))
-		if seen := left("seen"); seen < 24*time.Hour-redistest.Soon {
-			f.Fatalf("seen is kept for %v", seen)
-		}
+		redistest.AtLeast(f, left("seen"), 24*time.Hour-redistest.Soon, "seen is kept for %v")
 		redistest.Eventually(f, "the value to expire", func() bool {
 			_, ok, err := g.Get(f.Context(), "k")
 			return err == nil && !ok
 		})
 		redistest.WantErr(f, g.Set(f.Context(), "k", 4, "stale", time.Minute), leasehold.ErrFenced)
 		redistest.WantErr(f, g.Set(f.Context(), "k", 5, "v", 100*time.Hour))
-		if value, seen := left("value"), left("seen"); value < 99*time.Hour || seen < value+23*time.Hour {
-			f.Fatalf("the value is kept for %v, seen for %v", value, seen)
-		}
+		value, seen := left("value"), left("seen")
+		redistest.CheckNow(f, value >= 99*time.Hour && seen >= value+23*time.Hour, "the value is kept for %v, seen for %v", value, seen)
 		// A value that never expires has a token that never does.
 		redistest.WantErr(f, g.Set(f.Context(), "k", 6, "v", 0))
-		if value, seen := left("value"), left("seen"); value != -1 || seen != -1 {
-			f.Fatalf("the value is kept for %v, seen for %v", value, seen)
-		}
+		value, seen = left("value"), left("seen")
+		redistest.CheckNow(f, value == -1 && seen == -1, "the value is kept for %v, seen for %v", value, seen)
 		const century = 100 * 365 * 24 * time.Hour
 		redistest.WantErr(f, g.Set(f.Context(), "k", 7, "v", century))
-		if value, seen := left("value"), left("seen"); value < century-redistest.Soon || seen < value+23*time.Hour {
-			f.Fatalf("the value is kept for %v, seen for %v", value, seen)
-		}
+		value, seen = left("value"), left("seen")
+		redistest.CheckNow(f, value >= century-redistest.Soon && seen >= value+23*time.Hour, "the value is kept for %v, seen for %v", value, seen)
 		for _, part := range []string{"value", "seen"} {
 			f.RDB.Del(f.Context(), f.grd("k", part))
 		}
@@ -231,13 +220,12 @@ func TestGuardConfig(t *testing.T) {
 		if _, err := mutex.NewGuard(nil, mutex.GuardConfig{Name: f.Family}); err == nil {
 			f.Fatal("a guard without a client")
 		}
-		g, err := mutex.NewGuard(f.RDB, mutex.GuardConfig{Name: f.Family, HashKeys: true})
-		redistest.WantErr(f, err)
+		g := redistest.Must(mutex.NewGuard(f.RDB, mutex.GuardConfig{Name: f.Family, HashKeys: true}))(f)
 		const secret = "ada@example.org"
 		set(f, g, secret, 3, "v")
 		f.wantValue(g, secret, "v")
 		f.wantNoValue(newGuard(f, f.RDB, f.Family), secret)
-		err = g.Set(f.Context(), secret, 2, "v", time.Minute)
+		err := g.Set(f.Context(), secret, 2, "v", time.Minute)
 		redistest.WantErr(f, err, leasehold.ErrFenced)
 		redistest.CheckNow(f, !strings.Contains(err.Error(), secret), "%v contains the key", err)
 	})
@@ -252,8 +240,7 @@ func TestGuardWhoseReplyIsLost(t *testing.T) {
 		err := g.Set(f.Context(), "k", 2, "v", time.Minute)
 		fault.Wait()
 		if err != nil {
-			redistest.WantErr(f, err, leasehold.ErrUnavailable)
-			redistest.WantNot(f, err, leasehold.ErrFenced)
+			redistest.WantErr(f, err, leasehold.ErrUnavailable, redistest.Not(leasehold.ErrFenced))
 		}
 		set(f, g, "k", 2, "v")
 		hold := p.HoldReply(redistest.Runs(luascripts.GuardSet()), 1)
@@ -274,9 +261,7 @@ func TestGuardOnKeysOfAWrongType(t *testing.T) {
 		g := newGuard(f, f.RDB, f.Family)
 		f.RDB.LPush(f.Context(), f.grd("k", "seen"), "theirs")
 		err := g.Set(f.Context(), "k", 2, "v", time.Minute)
-		redistest.WantErr(f, err, leasehold.ErrUnavailable)
-		redistest.WantText(f, err, "WRONGTYPE")
-		redistest.WantNot(f, err, leasehold.ErrFenced)
+		redistest.WantErr(f, err, leasehold.ErrUnavailable, redistest.Not(leasehold.ErrFenced), redistest.Says("WRONGTYPE"))
 		redistest.Require(f, f.RDB.Exists(f.Context(), f.grd("k", "value")).Val(), 0, "the value was written")
 		f.RDB.Del(f.Context(), f.grd("k", "seen"))
 	})
@@ -317,14 +302,13 @@ func TestGuardTellsItsObserver(t *testing.T) {
 		told := make(refusals, 16)
 		rdb := p.Client(func(o *redis.Options) { o.MaxRetries = -1 })
 		for _, hash := range []bool{false, true} {
-			g, err := mutex.NewGuard(rdb, mutex.GuardConfig{Name: f.Family, HashKeys: hash, Observer: told})
-			redistest.WantErr(f, err)
+			g := redistest.Must(mutex.NewGuard(rdb, mutex.GuardConfig{Name: f.Family, HashKeys: hash, Observer: told}))(f)
 			set(f, g, "k:1", 7, "new")
 			set(f, g, "k:1", 7, "again")
 			if len(told) != 0 {
 				f.Fatalf("a write that counted was told: %+v", <-told)
 			}
-			err = g.Set(f.Context(), "k:1", 6, "old", time.Minute)
+			err := g.Set(f.Context(), "k:1", 6, "old", time.Minute)
 			redistest.WantErr(f, err, leasehold.ErrFenced)
 			redistest.Require(f, len(told), 1, "%d events for a refused write; want 1 when Set has returned")
 			e := <-told

@@ -14,19 +14,6 @@ import (
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
-// keys lists all keys that begin with the test's name.
-func (f *fixture) keys() []string {
-	f.Helper()
-	var all []string
-	f.OnEach(func(ctx context.Context, node redis.Cmdable) error {
-		some, err := node.Keys(ctx, f.Family+":*").Result()
-		all = append(all, some...)
-		return err
-	})
-	slices.Sort(all)
-	return slices.Compact(all) // a Cluster's replicas have them, too
-}
-
 func TestKeyNamesAreAsDocumentedAndExpire(t *testing.T) {
 	each(t, func(f *fixture) {
 		m, _ := f.open(func(c *mutex.Config) { c.Prefix = f.Family })
@@ -36,31 +23,28 @@ func TestKeyNamesAreAsDocumentedAndExpire(t *testing.T) {
 			for i := range parts {
 				parts[i] = base + parts[i]
 			}
-			got := f.keys()
+			got := f.Keys()
 			redistest.CheckNow(f, slices.Equal(got, parts), "the keys are %q, want %q", got, parts)
 			for _, key := range got {
-				if left := f.RDB.PTTL(f.Context(), key).Val(); left == -1 {
-					f.Fatalf("%s never expires", key)
-				}
+				left := f.RDB.PTTL(f.Context(), key).Val()
+				redistest.CheckNow(f, left != -1, "%s never expires", key)
 			}
 		}
 		l := f.take(m, "%\x00")
 		check("fence", "holders")
-		if left := f.RDB.PTTL(f.Context(), base+"fence").Val(); left < time.Hour {
-			f.Fatalf("the last token is kept for %v", left)
-		}
+		redistest.AtLeast(f, f.RDB.PTTL(f.Context(), base+"fence").Val(), time.Hour, "the last token is kept for %v")
 		ended := make(chan error, 1)
 		ctx, cancel := context.WithCancel(f.Context())
 		go func() {
 			_, err := m.Lock(ctx, "%\x00")
 			ended <- err
 		}()
-		redistest.Eventually(f, "the keys of a waiter", func() bool { return len(f.keys()) == 4 })
+		redistest.Eventually(f, "the keys of a waiter", func() bool { return len(f.Keys()) == 4 })
 		check("alive", "fence", "holders", "queue")
 		cancel()
 		redistest.Get(f, "the waiter", ended)
 		unlock(f, l)
-		redistest.Eventually(f, "all but the last token to be gone", func() bool { return len(f.keys()) == 1 })
+		redistest.Eventually(f, "all but the last token to be gone", func() bool { return len(f.Keys()) == 1 })
 		check("fence")
 	})
 }
@@ -77,4 +61,25 @@ func TestMutexNewNamesEveryBadField(t *testing.T) {
 	if _, err = mutex.New(rdb, mutex.Config{Name: "n", TTL: 100 * time.Millisecond}); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// Inspect shows the holder with its ID, label and time, the last token, and the
+// waiters; of a key that nobody holds it shows the token alone.
+func TestInspect(t *testing.T) {
+	each(t, func(f *fixture) {
+		m, _ := f.open(func(c *mutex.Config) { c.Label = "here" })
+		state, err := m.Inspect(f.Context(), "k")
+		redistest.CheckNow(f, err == nil && !state.Held && state.Holder == nil && state.LastToken == 0 && state.Waiting == 0,
+			"%+v, %v", state, err)
+		l := redistest.Must(m.TryLock(f.Context(), "k"))(f)
+		state, err = m.Inspect(f.Context(), "k")
+		redistest.CheckNow(f, err == nil && state.Held && state.LastToken == l.Token(), "%+v, %v", state, err)
+		h := state.Holder
+		if h.ID != l.ID() || h.Label != "here" || h.Permits != 1 || h.Since.UnixMicro() != int64(l.Token()) || h.ExpiresIn <= 0 || h.ExpiresIn > 30*time.Second {
+			f.Fatalf("%+v", h)
+		}
+		redistest.WantErr(f, l.Unlock())
+		state, err = m.Inspect(f.Context(), "k")
+		redistest.CheckNow(f, err == nil && !state.Held && state.Holder == nil && state.LastToken == l.Token(), "%+v, %v", state, err)
+	})
 }

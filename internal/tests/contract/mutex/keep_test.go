@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
@@ -25,19 +24,9 @@ func (f *fixture) keeper(mod ...func(*mutex.Config)) (*mutex.Mutex, *harness.Wir
 // turn locks and unlocks, and returns the token.
 func (f *fixture) turn(m *mutex.Mutex, key string) uint64 {
 	f.Helper()
-	l, err := m.Lock(f.Context(), key)
-	if err != nil {
-		f.Fatal(err)
-	}
+	l := redistest.Must(m.Lock(f.Context(), key))(f)
 	unlock(f, l)
 	return l.Token()
-}
-
-func TestKeepForOfALockIsChecked(t *testing.T) {
-	rdb := redis.NewClient(&redis.Options{})
-	defer rdb.Close()
-	_, err := mutex.New(rdb, mutex.Config{Name: "f", TTL: time.Second, KeepFor: 501 * time.Millisecond})
-	redistest.WantText(t, err, "KeepFor is 501ms; want 1ms to 500ms (half of TTL")
 }
 
 // Tokens rise from turn to turn of a kept lock, and from process to process: the fence knows the
@@ -50,25 +39,15 @@ func TestTokensOfKeptLocksRise(t *testing.T) {
 		enters := w.Ran(luascripts.PermitsEnter())
 		for range 20 {
 			token := f.turn(a, "k")
-			if token <= last {
-				f.Fatalf("token %d after %d", token, last)
-			}
+			redistest.CheckNow(f, token > last, "token %d after %d", token, last)
 			last = token
 		}
-		if n := w.Ran(luascripts.PermitsEnter()) - enters; n != 0 {
-			f.Errorf("%d enters were sent; want none", n)
-		}
-		l, err := b.Lock(f.Context(), "k")
-		if err != nil {
-			f.Fatal(err)
-		}
-		if l.Token() <= last {
-			f.Errorf("token %d after %d", l.Token(), last)
-		}
+		redistest.Expect(f, w.Ran(luascripts.PermitsEnter())-enters, 0, "%d enters were sent; want none")
+		l := redistest.Must(b.Lock(f.Context(), "k"))(f)
+		redistest.Check(f, l.Token() > last, "token %d after %d", l.Token(), last)
 		unlock(f, l)
-		if n := w.Ran(luascripts.PermitsLeaveTurns()); n == 0 {
-			f.Error("the leave did not tell the last turn's token")
-		}
+		n := w.Ran(luascripts.PermitsLeaveTurns())
+		redistest.Check(f, n != 0, "the leave did not tell the last turn's token")
 	})
 }
 
@@ -84,9 +63,7 @@ func TestFenceOfAKeptLockIsItsLastTurns(t *testing.T) {
 		time.Sleep(1100 * time.Millisecond)
 		synctest.Wait()
 		got, err := server.Get(f.Part("k", "fence"))
-		if err != nil || got != strconv.FormatUint(last, 10) {
-			f.Errorf("the fence is %s, %v; want %d", got, err, last)
-		}
+		redistest.Check(f, err == nil && got == strconv.FormatUint(last, 10), "the fence is %s, %v; want %d", got, err, last)
 	})
 }
 
@@ -96,17 +73,12 @@ func TestKeptLockDoesNotHoldUpItsOwnProcess(t *testing.T) {
 		a, _ := f.keeper(func(c *mutex.Config) { c.KeepFor = 2 * time.Second })
 		nothing := func(context.Context, uint64) error { return nil }
 		f.turn(a, "try")
-		if ran, err := a.TryDoOnce(f.Context(), "try", "s", time.Minute, nothing); !ran || err != nil {
-			f.Errorf("TryDoOnce: %v, %v", ran, err)
-		}
+		redistest.Gives(a.TryDoOnce(f.Context(), "try", "s", time.Minute, nothing))(f, true)
 		f.turn(a, "once")
-		if ran, err := a.DoOnce(f.Context(), "once", "s", time.Minute, nothing); !ran || err != nil {
-			f.Errorf("DoOnce: %v, %v", ran, err)
-		}
+		redistest.Gives(a.DoOnce(f.Context(), "once", "s", time.Minute, nothing))(f, true)
 		f.turn(a, "lead")
 		ctx, cancel := context.WithCancel(f.Context())
-		err := a.Lead(ctx, "lead", func(context.Context, uint64) error { cancel(); return nil })
-		redistest.WantErr(f, err, context.Canceled)
+		redistest.WantErr(f, a.Lead(ctx, "lead", func(context.Context, uint64) error { cancel(); return nil }), context.Canceled)
 		for _, key := range []string{"try", "once", "lead"} {
 			f.wantHeld(key, false)
 		}
@@ -118,9 +90,7 @@ func TestInspectShowsAKeptLock(t *testing.T) {
 		a, _ := f.keeper()
 		f.turn(a, "k")
 		seen, err := a.Inspect(f.Context(), "k")
-		if err != nil || seen.Holder == nil || !seen.Holder.Keeps {
-			f.Errorf("%+v, %v", seen.Holder, err)
-		}
+		redistest.Check(f, err == nil && seen.Holder != nil && seen.Holder.Keeps, "%+v, %v", seen.Holder, err)
 		// The same with a label, which follows the mark in the name.
 		b, _ := f.open(func(c *mutex.Config) { c.Label = "b^" })
 		l := f.take(b, "other")
@@ -150,9 +120,7 @@ func TestKeptLockServesCallersThatWait(t *testing.T) {
 		unlock(f, waiters[0].Got())
 		time.Sleep(time.Millisecond)
 		l = waiters[1].Got()
-		if n := w.Ran(luascripts.PermitsLeave()) + w.Ran(luascripts.PermitsLeaveTurns()); n != 0 {
-			f.Errorf("%d leaves were sent; want none", n)
-		}
+		redistest.Expect(f, w.Ran(luascripts.PermitsLeave())+w.Ran(luascripts.PermitsLeaveTurns()), 0, "%d leaves were sent; want none")
 		other := line(f.Context(), b, f)
 		synctest.Wait()
 		unlock(f, l)
@@ -172,9 +140,7 @@ func TestKeptLockGoesToTheHeadOfTheQueue(t *testing.T) {
 		second := line(f.Context(), a, f)
 		unlock(f, l)
 		next := first.Got()
-		if second.Ended() {
-			f.Fatal("the process that kept the lock passed the queue")
-		}
+		redistest.CheckNow(f, !second.Ended(), "the process that kept the lock passed the queue")
 		unlock(f, next)
 		unlock(f, second.Got())
 	})

@@ -16,7 +16,6 @@ import (
 )
 
 // Here are ways in which other libraries have lost locks, or their users' patience.
-// Those about permits are in the folder of the package semaphore.
 
 // A retried lock must find itself, not "taken", and with the token that it got
 // the first time.
@@ -43,21 +42,13 @@ func TestLockWhoseReplyIsLost(t *testing.T) {
 				if lost == 2 {
 					defer p.EatReply(redistest.Runs(luascripts.PermitsEnter()), 2).Wait()
 				}
-				l, err := lock(f.Context(), key)
-				if err != nil {
-					f.Fatal(err)
-				}
-				if issued := <-first; l.Token() != issued {
-					f.Fatalf("token %d, at first %d", l.Token(), issued)
-				}
-				if n := ran(luascripts.PermitsEnter(), f.Part(key, "holders")); n != lost+1 {
-					f.Fatalf("the server ran %d enters", n)
-				}
-				if last := f.fence(key); l.Token() == 0 || l.Token() != last {
-					f.Fatalf("token %d, last issued %d", l.Token(), last)
-				}
-				_, err = other.TryLock(f.Context(), key)
-				redistest.WantErr(f, err, leasehold.ErrBusy)
+				l := redistest.Must(lock(f.Context(), key))(f)
+				issued := <-first
+				redistest.CheckNow(f, l.Token() == issued, "token %d, at first %d", l.Token(), issued)
+				redistest.Require(f, ran(luascripts.PermitsEnter(), f.Part(key, "holders")), lost+1, "the server ran %d enters")
+				last := f.fence(key)
+				redistest.CheckNow(f, l.Token() != 0 && l.Token() == last, "token %d, last issued %d", l.Token(), last)
+				redistest.WantErr(f, redistest.ErrorOf(other.TryLock(f.Context(), key)), leasehold.ErrBusy)
 				unlock(f, l)
 				unlock(f, f.take(other, key))
 			}
@@ -81,9 +72,8 @@ func TestExtendAfterTheEnd(t *testing.T) {
 		next := f.take(other, "expired")
 		held := fmt.Sprint(f.Held("expired"))
 		redistest.WantErr(f, l.Extend(f.Context(), time.Minute), leasehold.ErrLost)
-		if now := fmt.Sprint(f.Held("expired")); now != held {
-			f.Fatalf("held as %s, before as %s", now, held)
-		}
+		now := fmt.Sprint(f.Held("expired"))
+		redistest.CheckNow(f, now == held, "held as %s, before as %s", now, held)
 		unlock(f, next)
 		redistest.WantErr(f, l.Extend(f.Context(), time.Minute), leasehold.ErrLost)
 		f.wantHeld("expired", false)
@@ -158,9 +148,7 @@ func TestCutOffAtAnyMoment(t *testing.T) {
 				time.Sleep(time.Duration(part) * term / 13)
 				wire.Cut()
 				<-l.Context().Done()
-				if len(f.Held(key)) != 1 {
-					f.Fatalf("cut after %v of %v: told when the lock had ended", time.Duration(part)*term/13, term)
-				}
+				redistest.CheckNow(f, len(f.Held(key)) == 1, "cut after %v of %v: told when the lock had ended", time.Duration(part)*term/13, term)
 				wire.Heal()
 				redistest.WantErr(f, l.Unlock(), leasehold.ErrLost)
 				harness.Close(f, m)
@@ -176,9 +164,7 @@ func TestRenewalArrivesAfterTheRelease(t *testing.T) {
 		m := f.openVia(p, ttl(3*time.Second))
 		other, _ := f.open()
 		warm := f.take(m, "warm")
-		if err := warm.Extend(f.Context(), time.Minute); err != nil {
-			f.Fatal(err)
-		}
+		redistest.WantErr(f, warm.Extend(f.Context(), time.Minute))
 		unlock(f, warm)
 		ran := redistest.Watch(p)
 		for _, taken := range []bool{false, true} {
@@ -197,35 +183,11 @@ func TestRenewalArrivesAfterTheRelease(t *testing.T) {
 			before := fmt.Sprint(f.Held(key))
 			renewal.Release()
 			redistest.Eventually(f, "the late renewal", func() bool { return ran(luascripts.PermitsRenew(), f.Part(key, "holders")) > 0 })
-			if after := fmt.Sprint(f.Held(key)); after != before {
-				f.Fatalf("held as %s, before as %s", after, before)
-			}
+			after := fmt.Sprint(f.Held(key))
+			redistest.CheckNow(f, after == before, "held as %s, before as %s", after, before)
 			if taken {
 				unlock(f, l)
 			}
 		}
-	})
-}
-
-// A lock's token is the one that came with its grant, not the newest one: a
-// holder that lost the key and asks late must not get its successor's.
-func TestTokenIsTheGrantsOwn(t *testing.T) {
-	each(t, func(f *fixture) {
-		m, wire := f.open(ttl(800 * time.Millisecond))
-		other, _ := f.open()
-		old := f.take(m, "k")
-		token := old.Token()
-		if last := f.fence("k"); token == 0 || token != last {
-			f.Fatalf("token %d, last issued %d", token, last)
-		}
-		w := f.wait(f.Context(), other, "k")
-		wire.Cut()
-		next := w.Got()
-		wire.Heal()
-		if old.Token() != token || next.Token() <= token || next.Token() != f.fence("k") {
-			f.Fatalf("the old lock's token was %d and is %d; the new one's is %d, last issued %d",
-				token, old.Token(), next.Token(), f.fence("k"))
-		}
-		unlock(f, next)
 	})
 }

@@ -46,12 +46,9 @@ func TestLeadersFollowEachOther(t *testing.T) {
 		began := time.Now()
 		cancel()
 		redistest.WantErr(f, redistest.Get(f, "the end of the first", oneEnded), context.Canceled)
-		if next := redistest.Get(f, "the second leader", two); next <= token {
-			f.Errorf("token %d after %d", next, token)
-		}
-		if took := time.Since(began); took > time.Second {
-			f.Errorf("the second leads after %v", took)
-		}
+		next := redistest.Get(f, "the second leader", two)
+		redistest.Check(f, next > token, "token %d after %d", next, token)
+		redistest.AtMost(f, time.Since(began), time.Second, "the second leads after %v")
 		// A lost lock is no failure: the process stands again.
 		f.RDB.Del(f.Context(), f.Part("leader", "holders"))
 		redistest.Get(f, "the second to lead again", two)
@@ -88,8 +85,7 @@ func TestLeadStartsAtMostOnceASecond(t *testing.T) {
 		ctx, cancel := context.WithTimeout(f.Context(), 4500*time.Millisecond)
 		defer cancel()
 		runs := 0
-		err := m.Lead(ctx, "leader", func(context.Context, uint64) error { runs++; return nil })
-		redistest.WantErr(f, err, context.DeadlineExceeded)
+		redistest.WantErr(f, m.Lead(ctx, "leader", func(context.Context, uint64) error { runs++; return nil }), context.DeadlineExceeded)
 		redistest.Expect(f, runs, 5, "it ran %d times in 4.5 s")
 		// While Redis is away the process stands again, ever more slowly.
 		ctx, cancel = context.WithTimeout(f.Context(), 20*time.Second)
@@ -97,9 +93,8 @@ func TestLeadStartsAtMostOnceASecond(t *testing.T) {
 		wire.Cut()
 		time.AfterFunc(15*time.Second, wire.Heal)
 		runs = 0
-		if err := m.Lead(ctx, "leader", func(context.Context, uint64) error { runs++; return nil }); runs == 0 {
-			f.Errorf("it did not lead when Redis was back: %v", err)
-		}
+		err := m.Lead(ctx, "leader", func(context.Context, uint64) error { runs++; return nil })
+		redistest.Check(f, runs != 0, "it did not lead when Redis was back: %v", err)
 	})
 }
 
@@ -137,9 +132,7 @@ func TestLeadPausesAfterAFailure(t *testing.T) {
 			cancel()
 			redistest.Check(f, len(seen.at) > 5, "it stood %d times in 10 s", len(seen.at))
 			for i := 1; i < len(seen.at); i++ {
-				if pause := seen.at[i].Sub(seen.at[i-1]); pause < 50*time.Millisecond || pause > 2*time.Second {
-					f.Errorf("it stood again after %v", pause)
-				}
+				redistest.Between(f, seen.at[i].Sub(seen.at[i-1]), 50*time.Millisecond, 2*time.Second, "it stood again after %v")
 			}
 			if err := full.Lead(brokenCtx{f.Context()}, "leader", nothing); err == nil { // it would spin
 				f.Error("Lead ends without an error")

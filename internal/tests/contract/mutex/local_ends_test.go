@@ -28,8 +28,7 @@ func TestAPlaceOutlivesTheWaiterThatTookIt(t *testing.T) {
 		other := line(f.Context(), b, f)
 		redistest.Require(f, f.Queued("k"), 2, "%d are queued, want one for each process")
 		cancel()
-		err := first.Failed()
-		redistest.WantErr(f, err, context.Canceled, leasehold.ErrBusy)
+		redistest.WantErr(f, first.Failed(), context.Canceled, leasehold.ErrBusy)
 		time.Sleep(100 * time.Millisecond)
 		unlock(f, held)
 		l := second.Got()
@@ -83,9 +82,8 @@ func TestMaxHoldBoundsEachTurn(t *testing.T) {
 		for range 4 {
 			w := line(f.Context(), m, f)
 			time.Sleep(150 * time.Millisecond)
-			if err := l.Context().Err(); err != nil {
-				f.Fatalf("a turn within MaxHold ended: %v", context.Cause(l.Context()))
-			}
+			err := l.Context().Err()
+			redistest.CheckNow(f, err == nil, "a turn within MaxHold ended: %v", context.Cause(l.Context()))
 			unlock(f, l)
 			if l = w.Got(); l.ID() != id {
 				f.Fatal("the lease was not passed on")
@@ -95,9 +93,7 @@ func TestMaxHoldBoundsEachTurn(t *testing.T) {
 		time.Sleep(250 * time.Millisecond)
 		redistest.WantErr(f, context.Cause(l.Context()), leasehold.ErrMaxHold, leasehold.ErrLost)
 		next := w.Got()
-		if next.Token() <= l.Token() {
-			f.Fatalf("token %d after %d", next.Token(), l.Token())
-		}
+		redistest.CheckNow(f, next.Token() > l.Token(), "token %d after %d", next.Token(), l.Token())
 		redistest.WantErr(f, l.Unlock(), leasehold.ErrMaxHold)
 		redistest.WantErr(f, l.Unlock(), leasehold.ErrReleased)
 		redistest.Require(f, next.Context().Err(), nil, "the turn of another ended: %v")
@@ -117,9 +113,7 @@ func TestAnExtendedLeaseIsNotPassedOn(t *testing.T) {
 		if next.ID() == l.ID() || time.Until(next.Deadline()) > time.Minute {
 			f.Fatalf("the extended lease was passed on, until %v", time.Until(next.Deadline()))
 		}
-		if next.Token() <= l.Token() {
-			f.Fatalf("token %d after %d", next.Token(), l.Token())
-		}
+		redistest.CheckNow(f, next.Token() > l.Token(), "token %d after %d", next.Token(), l.Token())
 		unlock(f, next)
 	})
 }
@@ -212,12 +206,8 @@ func TestMaxWaitInALine(t *testing.T) {
 		for _, holder := range []*mutex.Mutex{m, b} {
 			l := f.take(holder, "k")
 			began := time.Now()
-			_, err := m.Lock(f.Context(), "k")
-			redistest.WantErr(f, err, leasehold.ErrBusy)
-			redistest.WantNot(f, err, leasehold.ErrUnavailable)
-			if took := time.Since(began); took < 300*time.Millisecond || took > 310*time.Millisecond {
-				f.Fatalf("it took %v", took)
-			}
+			redistest.WantErr(f, redistest.ErrorOf(m.Lock(f.Context(), "k")), leasehold.ErrBusy, redistest.Not(leasehold.ErrUnavailable))
+			redistest.Between(f, time.Since(began), 300*time.Millisecond, 310*time.Millisecond, "it took %v")
 			unlock(f, l)
 			time.Sleep(50 * time.Millisecond)
 		}
@@ -236,8 +226,7 @@ func TestCloseEndsTurnsAndWaits(t *testing.T) {
 		redistest.WantErr(f, context.Cause(ctx), leasehold.ErrClosed)
 		redistest.WantErr(f, l.Unlock(), leasehold.ErrReleased)
 		f.wantHeld("k", false)
-		_, err := m.Lock(f.Context(), "k")
-		redistest.WantErr(f, err, leasehold.ErrClosed)
+		redistest.WantErr(f, redistest.ErrorOf(m.Lock(f.Context(), "k")), leasehold.ErrClosed)
 	})
 }
 

@@ -59,9 +59,7 @@ func TestTurnsEndAfterTheServerForgotTheLease(t *testing.T) {
 		time.Sleep(5*most + slack)
 		mu.Lock()
 		for id := range known {
-			if late := lastBegin[id].Sub(forgotten); late > most+slack {
-				f.Errorf("a turn on lease %s began %v after the server forgot it", id, late)
-			}
+			redistest.AtMost(f, lastBegin[id].Sub(forgotten), most+slack, "a turn on lease %s began %v after the server forgot it", id)
 		}
 		mu.Unlock()
 		unlock(f, held)
@@ -71,9 +69,7 @@ func TestTurnsEndAfterTheServerForgotTheLease(t *testing.T) {
 	t.Run("in a bubble", func(t *testing.T) {
 		bubble(t, func(f *fixture, _ *miniredis.Miniredis) { test(f, 5*time.Millisecond) })
 	})
-	t.Run("everywhere", func(t *testing.T) {
-		each(t, func(f *fixture) { test(f, 500*time.Millisecond) })
-	})
+	t.Run("everywhere", func(t *testing.T) { each(t, func(f *fixture) { test(f, 500*time.Millisecond) }) })
 }
 
 // An Unlock that gives the lease back, and enters again for a waiter of its process, tells
@@ -87,9 +83,7 @@ func TestUnlockOfARevokedTurnTellsTheReason(t *testing.T) {
 			time.Sleep(15 * time.Millisecond) // LocalFor is over
 			waiter := line(f.Context(), m, f)
 			redistest.WantErr(f, other.Revoke(f.Context(), "k", l.ID(), "a test"))
-			err := l.Unlock()
-			redistest.WantErr(f, err, leasehold.ErrRevoked)
-			redistest.WantText(f, err, "a test")
+			redistest.WantErr(f, l.Unlock(), leasehold.ErrRevoked, redistest.Says("a test"))
 			unlock(f, waiter.Got())
 		}
 	})
@@ -169,9 +163,7 @@ func TestObserverAndLogAreToldOfMaxHold(t *testing.T) {
 				"stale releases":  events.count(leasehold.EventStaleRelease, ""),
 				"lines of log":    strings.Count(log.String(), "cause=max_hold"),
 			} {
-				if n != 1 {
-					f.Errorf("LocalFor %v: %d %s, want 1; log %q", most, n, what, log.String())
-				}
+				redistest.Check(f, n == 1, "LocalFor %v: %d %s, want 1; log %q", most, n, what, log.String())
 			}
 		}
 	})
@@ -218,13 +210,10 @@ func TestDeadlineIsNotAfterMaxHold(t *testing.T) {
 			began := time.Now()
 			l := f.take(m, most.String())
 			for ; l.Context().Err() == nil; time.Sleep(time.Second) {
-				if at := l.Deadline().Sub(began); at > 40*time.Second {
-					f.Fatalf("LocalFor %v: after %v the deadline is %v after the grant", most, time.Since(began), at)
-				}
+				at := l.Deadline().Sub(began)
+				redistest.CheckNow(f, at <= 40*time.Second, "LocalFor %v: after %v the deadline is %v after the grant", most, time.Since(began), at)
 			}
-			if at := l.Deadline().Sub(began); at != 40*time.Second {
-				f.Errorf("LocalFor %v: at the end the deadline is %v after the grant", most, at)
-			}
+			redistest.Expect(f, l.Deadline().Sub(began), 40*time.Second, "LocalFor %v: at the end the deadline is %v after the grant", most)
 			redistest.WantErr(f, l.Unlock(), leasehold.ErrMaxHold)
 		}
 	})
@@ -247,9 +236,7 @@ func TestRetryAfterIsNotAfterTheFirstExpiry(t *testing.T) {
 			_, err := m.Lock(f.Context(), "k")
 			var busy *leasehold.BusyError
 			redistest.WantErr(f, err, leasehold.ErrBusy)
-			if !errors.As(err, &busy) {
-				f.Fatal(err)
-			}
+			redistest.CheckNow(f, errors.As(err, &busy), "%v", err)
 			if left := 30*time.Second - time.Since(granted); busy.RetryAfter > left+100*time.Millisecond {
 				f.Errorf("LocalFor %v: RetryAfter is %v, and the lease ends in %v", most, busy.RetryAfter, left)
 			}

@@ -16,9 +16,7 @@ import (
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
-func localFor(d time.Duration) func(*mutex.Config) {
-	return func(c *mutex.Config) { c.LocalFor = d }
-}
+func localFor(d time.Duration) func(*mutex.Config) { return func(c *mutex.Config) { c.LocalFor = d } }
 
 // line starts a Lock in a bubble that waits in its process, without a place of its own.
 func line(ctx context.Context, m *mutex.Mutex, f *fixture) *waiting {
@@ -46,9 +44,7 @@ func TestLocalForBounds(t *testing.T) {
 	} {
 		_, err := mutex.New(rdb, mutex.Config{Name: "f", TTL: c.ttl, LocalFor: c.localFor})
 		if c.bad == "" {
-			if err != nil {
-				t.Errorf("%+v: %v", c, err)
-			}
+			redistest.Check(t, err == nil, "%+v: %v", c, err)
 			continue
 		}
 		redistest.WantText(t, err, c.bad)
@@ -62,30 +58,21 @@ func TestTurnsOfAProcessShareALease(t *testing.T) {
 		m, _ := f.open(localFor(time.Second))
 		first := f.take(m, "k")
 		waiters := []*waiting{line(f.Context(), m, f), line(f.Context(), m, f), line(f.Context(), m, f)}
-		if n := f.Queued("k"); n != 0 {
-			f.Fatalf("%d are queued in Redis", n)
-		}
-		_, err := m.TryLock(f.Context(), "k")
-		redistest.WantErr(f, err, leasehold.ErrBusy)
+		redistest.Require(f, f.Queued("k"), 0, "%d are queued in Redis")
+		redistest.WantErr(f, redistest.ErrorOf(m.TryLock(f.Context(), "k")), leasehold.ErrBusy)
 		id, token := first.ID(), first.Token()
 		unlock(f, first)
 		for _, w := range waiters {
 			l := w.Got()
-			if l.ID() != id {
-				f.Fatalf("the turn is on %s, want %s", l.ID(), id)
-			}
-			if l.Token() != token+1 {
-				f.Fatalf("the token is %d after %d", l.Token(), token)
-			}
+			redistest.CheckNow(f, l.ID() == id, "the turn is on %s, want %s", l.ID(), id)
+			redistest.CheckNow(f, l.Token() == token+1, "the token is %d after %d", l.Token(), token)
 			token = l.Token()
 			unlock(f, l)
 		}
-		if got := f.fence("k"); got != token {
-			f.Fatalf("the fence is %d, the last token %d", got, token)
-		}
-		if l := f.take(m, "k"); l.Token() <= token {
-			f.Fatalf("token %d was granted after %d", l.Token(), token)
-		}
+		got := f.fence("k")
+		redistest.CheckNow(f, got == token, "the fence is %d, the last token %d", got, token)
+		l := f.take(m, "k")
+		redistest.CheckNow(f, l.Token() > token, "token %d was granted after %d", l.Token(), token)
 	})
 }
 
@@ -121,12 +108,8 @@ func TestAnotherProcessIsServedAfterLocalFor(t *testing.T) {
 			ctx, cancel := context.WithTimeout(f.Context(), 5*time.Second)
 			l, err := b.Lock(ctx, "k")
 			cancel()
-			if err != nil {
-				f.Fatal(err)
-			}
-			if took := time.Since(began); took > most+20*time.Millisecond {
-				f.Fatalf("the other process waited for %v", took)
-			}
+			redistest.WantErr(f, err)
+			redistest.AtMost(f, time.Since(began), most+20*time.Millisecond, "the other process waited for %v")
 			unlock(f, l)
 		}
 	})
@@ -155,9 +138,7 @@ func TestALeaseStaysWhileNobodyElseWaits(t *testing.T) {
 			}
 		}
 		unlock(f, l)
-		if len(ids) != 1 {
-			f.Fatalf("400 turns of 1 ms were on %d leases", len(ids))
-		}
+		redistest.CheckNow(f, len(ids) == 1, "400 turns of 1 ms were on %d leases", len(ids))
 	})
 }
 
@@ -196,10 +177,7 @@ func TestGivingBackAndQueueingAgainIsOneRoundTrip(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		rdb, r := f.Connect(&harness.Wire{}), &recorder{}
 		m := f.openOn(rdb, &harness.Wire{}, localFor(20*time.Millisecond))
-		l, err := m.Lock(f.Context(), "k")
-		if err != nil {
-			f.Fatal(err)
-		}
+		l := redistest.Must(m.Lock(f.Context(), "k"))(f)
 		var trips [][]redis.Cmder
 		for i := range 2 { // the first time loads the scripts
 			w := line(f.Context(), m, f)
@@ -213,12 +191,9 @@ func TestGivingBackAndQueueingAgainIsOneRoundTrip(t *testing.T) {
 		r.mu.Lock()
 		trips = r.trips
 		r.mu.Unlock()
-		if len(trips) == 0 || len(trips[0]) != 2 {
-			f.Fatalf("the round trips were %v", trips)
-		}
-		if enter, leave := trips[0][0].Args(), trips[0][1].Args(); len(enter) <= len(leave) {
-			f.Fatalf("the pipeline was %v and %v; want an enter and a leave", enter, leave)
-		}
+		redistest.CheckNow(f, len(trips) != 0 && len(trips[0]) == 2, "the round trips were %v", trips)
+		enter, leave := trips[0][0].Args(), trips[0][1].Args()
+		redistest.CheckNow(f, len(enter) > len(leave), "the pipeline was %v and %v; want an enter and a leave", enter, leave)
 		unlock(f, l)
 	})
 }
@@ -252,21 +227,15 @@ func tokensOfTurns(f *fixture, mod ...func(*mutex.Config)) {
 			}
 			if l.ID() == first {
 				local++
-				if ahead := time.Until(time.UnixMicro(int64(l.Token()))); ahead > 0 {
-					f.Errorf("token %d is %v ahead of the clock", l.Token(), ahead)
-				}
+				redistest.AtMost(f, time.Until(time.UnixMicro(int64(l.Token()))), 0, "token %d is %v ahead of the clock", l.Token())
 			}
-			if err := l.Unlock(); err != nil {
-				f.Error(err)
-			}
+			redistest.NoError(f, l.Unlock())
 		})
 	}
 	synctest.Wait() // no time has passed
 	unlock(f, l)
 	all.Wait()
-	if local != 50 {
-		f.Errorf("%d turns followed on the lease, one for each microsecond that it was held; want 50", local)
-	}
+	redistest.Check(f, local == 50, "%d turns followed on the lease, one for each microsecond that it was held; want 50", local)
 }
 
 // No more than one process holds a lock, and tokens rise, with processes of different
@@ -296,17 +265,14 @@ func TestLocksOfMixedLocalForExclude(t *testing.T) {
 							mu.Unlock()
 							return nil
 						})
-						if err != nil {
-							f.Error(err)
-						}
+						redistest.NoError(f, err)
 					}
 				})
 			}
 		}
 		all.Wait()
 		redistest.Eventually(f, "nothing is held", func() bool { return len(f.Held("k")) == 0 && f.Queued("k") == 0 })
-		if fence := f.fence("k"); fence != last {
-			f.Errorf("the fence is %d, the last token was %d", fence, last)
-		}
+		fence := f.fence("k")
+		redistest.Check(f, fence == last, "the fence is %d, the last token was %d", fence, last)
 	})
 }

@@ -20,21 +20,16 @@ func TestLockedTwice(t *testing.T) {
 			never := func(context.Context, uint64) error { f.Error("it ran"); return nil }
 			err := m.Do(ctx, "k", func(outer context.Context, _ uint64) error {
 				inner := context.WithValue(outer, ctxKey{}, "v")
-				err := m.Do(inner, "k", never)
-				redistest.WantErr(f, err, leasehold.ErrInvalid)
-				redistest.WantText(f, err, "descends")
-				_, err = m.DoOnce(inner, "k", "slot", time.Minute, never)
-				redistest.WantErr(f, err, leasehold.ErrInvalid)
+				redistest.WantErr(f, m.Do(inner, "k", never), leasehold.ErrInvalid, redistest.Says("descends"))
+				redistest.WantErr(f, redistest.ErrorOf(m.DoOnce(inner, "k", "slot", time.Minute, never)), leasehold.ErrInvalid)
 				redistest.WantErr(f, m.TryDo(inner, "k", never), leasehold.ErrBusy)
 				// Through the lock of another key.
-				err = m.Do(inner, "other", func(between context.Context, _ uint64) error {
+				err := m.Do(inner, "other", func(between context.Context, _ uint64) error {
 					_, err := m.Lock(between, "k")
 					return err
 				})
 				redistest.WantErr(f, err, leasehold.ErrInvalid)
-				if outer.Err() != nil {
-					f.Errorf("the lock is lost: %v", context.Cause(outer))
-				}
+				redistest.Check(f, outer.Err() == nil, "the lock is lost: %v", context.Cause(outer))
 				// Another handle is another caller's.
 				short, cancel := context.WithTimeout(inner, 50*time.Millisecond)
 				defer cancel()
@@ -61,9 +56,7 @@ func TestLockedAfterTheLockAbove(t *testing.T) {
 		w := f.wait(context.WithoutCancel(above), m, "k")
 		unlock(f, held)
 		redistest.Get(f, "the lock", w.Done)
-		if w.Err != nil {
-			f.Fatal(w.Err)
-		}
+		redistest.CheckNow(f, w.Err == nil, "%v", w.Err)
 		unlock(f, w.Value)
 	})
 }

@@ -52,9 +52,7 @@ func TestObserverAndLoggerThatBlockHoldUpNothing(t *testing.T) {
 					m, _ := f.open(ttl(time.Second), localFor(most), func(c *mutex.Config) { set(c, s) })
 					began := time.Now()
 					gone, kept, released := f.take(m, "gone"), f.take(m, "kept"), f.take(m, "released")
-					if took := time.Since(began); took > 300*time.Millisecond {
-						f.Errorf("three acquisitions took %v", took)
-					}
+					redistest.AtMost(f, time.Since(began), 300*time.Millisecond, "three acquisitions took %v")
 					ended := gone.Context()
 					redistest.CheckNow(f, server.Del(f.Part("gone", "holders")), "there is no such key")
 					time.Sleep(5 * time.Second)
@@ -63,9 +61,7 @@ func TestObserverAndLoggerThatBlockHoldUpNothing(t *testing.T) {
 					unlock(f, released)
 					began = time.Now()
 					harness.Close(f.T, m)
-					if took := time.Since(began); took > time.Second {
-						f.Errorf("Close took %v", took)
-					}
+					redistest.AtMost(f, time.Since(began), time.Second, "Close took %v")
 					redistest.WantErr(f, context.Cause(kept.Context()), leasehold.ErrClosed)
 					close(s.gate)
 					synctest.Wait()
@@ -98,28 +94,23 @@ func TestObserverThatPanics(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		var o wild
 		var lines strings.Builder
-		m, _ := f.open(func(c *mutex.Config) {
-			c.Observer, c.Logger = &o, slog.New(slog.NewTextHandler(&lines, nil))
-		})
+		m, _ := f.open(func(c *mutex.Config) { c.Observer, c.Logger = &o, slog.New(slog.NewTextHandler(&lines, nil)) })
 		const turns = 10
 		for i := range turns {
 			l := f.take(m, "k")
 			unlock(f, l)
 			o.mu.Lock()
-			if n := len(o.told); n != 2*(i+1) {
-				f.Fatalf("%d events were told after %d turns", n, i+1)
-			}
+			n := len(o.told)
+			redistest.CheckNow(f, n == 2*(i+1), "%d events were told after %d turns", n, i+1)
 			o.mu.Unlock()
 		}
 		harness.Close(f.T, m)
 		for i, kind := range o.told {
-			if want := []leasehold.EventKind{leasehold.EventAcquired, leasehold.EventHoldEnded}[i%2]; kind != want {
-				f.Errorf("event %d is of kind %d; want %d", i, kind, want)
-			}
+			want := []leasehold.EventKind{leasehold.EventAcquired, leasehold.EventHoldEnded}[i%2]
+			redistest.Check(f, kind == want, "event %d is of kind %d; want %d", i, kind, want)
 		}
-		if n := strings.Count(lines.String(), "a bug of the Observer"); n != 1 {
-			f.Errorf("the panic was logged %d times:\n%s", n, lines.String())
-		}
+		n := strings.Count(lines.String(), "a bug of the Observer")
+		redistest.Check(f, n == 1, "the panic was logged %d times:\n%s", n, lines.String())
 	})
 }
 
@@ -138,13 +129,10 @@ func TestObserverThatIsTooSlow(t *testing.T) {
 		harness.Close(f.T, m)
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if n := len(s.told); n < 4096 || n > 4200 {
-			f.Errorf("%d events were told", n)
-		}
+		redistest.Between(f, len(s.told), 4096, 4200, "%d events were told")
 		for i, e := range s.told {
-			if want := []leasehold.EventKind{leasehold.EventAcquired, leasehold.EventHoldEnded}[i%2]; e.Kind != want {
-				f.Fatalf("event %d is of kind %d; want %d", i, e.Kind, want)
-			}
+			want := []leasehold.EventKind{leasehold.EventAcquired, leasehold.EventHoldEnded}[i%2]
+			redistest.CheckNow(f, e.Kind == want, "event %d is of kind %d; want %d", i, e.Kind, want)
 		}
 		redistest.WantText(f, errorOf(lines.String()), "events were dropped", "dropped=")
 	})

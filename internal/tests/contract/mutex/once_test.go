@@ -35,9 +35,8 @@ func doOnce(ctx context.Context, m *mutex.Mutex, slot string, fn func(ctx contex
 
 func (f *fixture) wantRan(done <-chan ran, want bool) {
 	f.Helper()
-	if got := redistest.Get(f, "a run", done); got.ran != want || got.err != nil {
-		f.Errorf("it ran: %t, %v; want %t", got.ran, got.err, want)
-	}
+	got := redistest.Get(f, "a run", done)
+	redistest.Check(f, got.ran == want && got.err == nil, "it ran: %t, %v; want %t", got.ran, got.err, want)
 }
 
 // wantFree waits until the lock has been given back.
@@ -54,17 +53,14 @@ func TestSlotIsRunOnce(t *testing.T) {
 		second, _ := f.open()
 		begun, end := make(chan struct{}), make(chan struct{})
 		one := doOnce(f.Context(), first, "s", func(ctx context.Context, token uint64) error {
-			if ctx.Err() != nil || token == 0 {
-				f.Errorf("it runs with %v and token %d", ctx.Err(), token)
-			}
+			redistest.Check(f, ctx.Err() == nil && token != 0, "it runs with %v and token %d", ctx.Err(), token)
 			close(begun)
 			<-end
 			return nil
 		})
 		redistest.Get(f, "the run", begun)
-		if ran, err := second.TryDoOnce(f.Context(), "job", "s", time.Minute, nothing); ran || !errors.Is(err, leasehold.ErrBusy) {
-			f.Errorf("TryDoOnce beside it: %t, %v; want ErrBusy", ran, err)
-		}
+		ran, err := second.TryDoOnce(f.Context(), "job", "s", time.Minute, nothing)
+		redistest.Check(f, !ran && errors.Is(err, leasehold.ErrBusy), "TryDoOnce beside it: %t, %v; want ErrBusy", ran, err)
 		two := doOnce(f.Context(), second, "s", nothing)
 		redistest.Eventually(f, "the second caller to queue", func() bool { return f.Queued("job") == 1 })
 		close(end)
@@ -199,9 +195,7 @@ func TestCrowdRunsEachSlotOnce(t *testing.T) {
 				defer cancel()
 				for s := range slots {
 					running := func(context.Context, uint64) error { runs[s].Add(1); return nil }
-					if _, err := handles[i%2].DoOnce(ctx, "job", fmt.Sprint(s), time.Minute, running); err != nil {
-						f.Error(err)
-					}
+					redistest.NoError(f, redistest.ErrorOf(handles[i%2].DoOnce(ctx, "job", fmt.Sprint(s), time.Minute, running)))
 					redistest.Expect(f, runs[s].Load(), 1, "slot %d ran %d times when DoOnce returned", s)
 				}
 			})
@@ -224,15 +218,12 @@ func TestSlotsAreChecked(t *testing.T) {
 			"key":  func() (bool, error) { return m.DoOnce(f.Context(), "", "s", time.Second, nothing) },
 		} {
 			ran, err := call()
-			redistest.WantErr(f, err, leasehold.ErrInvalid)
-			redistest.WantText(f, err, what)
+			redistest.WantErr(f, err, leasehold.ErrInvalid, redistest.Says(what))
 			redistest.Check(f, !ran, "it ran although its %s is bad", what)
 		}
 		redistest.Expect(f, wire.Sent()-before, 0, "%d commands were sent")
-		if _, err := m.DoOnce(f.Context(), "k", "secret", time.Minute, nothing); err != nil {
-			f.Error(err)
-		}
-		if all := f.keys(); slices.ContainsFunc(all, func(key string) bool { return strings.Contains(key, "secret") }) {
+		redistest.NoError(f, redistest.ErrorOf(m.DoOnce(f.Context(), "k", "secret", time.Minute, nothing)))
+		if all := f.Keys(); slices.ContainsFunc(all, func(key string) bool { return strings.Contains(key, "secret") }) {
 			f.Errorf("the slot is seen in %v", all)
 		}
 	})

@@ -27,9 +27,8 @@ func TestUnlockWhoseFirstReplyIsLostTellsOfARevocation(t *testing.T) {
 			w.Patience = 10 * time.Millisecond
 			release := w.StallReplies("leave")
 			time.AfterFunc(11*time.Millisecond, release)
-			if err := c.l.Unlock(); !errors.Is(err, c.want) {
-				f.Errorf("Unlock of %s says %v; want %v", c.l.Key(), err, c.want)
-			}
+			err := c.l.Unlock()
+			redistest.Check(f, errors.Is(err, c.want), "Unlock of %s says %v; want %v", c.l.Key(), err, c.want)
 			w.Heal()
 		}
 	})
@@ -49,9 +48,7 @@ func TestRevokedWaiterWhoseAsksAreLostGetsNothing(t *testing.T) {
 				held := f.take(operator, "k")
 				waiter := f.wait(f.Context(), m, "k")
 				state, err := operator.Inspect(f.Context(), "k")
-				if err != nil || len(state.Waiters) != 1 {
-					f.Fatal(state, err)
-				}
+				redistest.CheckNow(f, err == nil && len(state.Waiters) == 1, "%v, %v", state, err)
 				w.CutOff("ask")
 				time.AfterFunc(c.lost, w.Heal)
 				redistest.WantErr(f, operator.Revoke(f.Context(), "k", state.Waiters[0].ID, "a test"))

@@ -2,7 +2,6 @@ package mutex
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -90,24 +89,5 @@ func TestShutdownEndsWithALostLock(t *testing.T) {
 		server.FlushAll()
 		redistest.NoError(f, redistest.Get(f, "Shutdown", done))
 		redistest.WantErr(f, context.Cause(held.Context()), leasehold.ErrLost)
-	})
-}
-
-func TestTryDoDoesNotWait(t *testing.T) {
-	some(t, func(f *fixture) {
-		for _, turns := range []time.Duration{0, 20 * time.Millisecond} {
-			m, _ := f.open(localFor(turns))
-			token, oops := uint64(0), errors.New("oops")
-			err := m.TryDo(f.Context(), "k", func(ctx context.Context, t uint64) error {
-				token = t
-				again := m.TryDo(ctx, "k", func(context.Context, uint64) error { f.Error("it ran"); return nil })
-				redistest.WantErr(f, again, leasehold.ErrBusy)
-				return oops
-			})
-			redistest.WantErr(f, err, oops)
-			redistest.WantNot(f, err, leasehold.ErrLost)
-			redistest.Check(f, token != 0, "fn got no token")
-			f.wantHeld("k", false)
-		}
 	})
 }

@@ -7,8 +7,6 @@ var strictOnly = map[string]string{
 	"TestInspect":                                       stays,
 	"TestMutexDo":                                       stays,
 	"TestRenewalArrivesAfterTheRelease":                 stays,
-	"TestTryDoDoesNotWait":                              stays,
-	"TestUnlockIsNilOnce":                               stays,
 	"TestTurnsOfAProcessShareALease":                    stays + ", and so does its last token",
 	"TestRedisIsAway":                                   noCall,
 	"TestRevokedLateGrantDoesNotEnterAgain":             noCall,

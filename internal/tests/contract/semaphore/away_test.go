@@ -21,8 +21,7 @@ const away = 100 * time.Millisecond
 func (f *fixture) goAway(s *semaphore.Semaphore, w *harness.Wire) {
 	f.Helper()
 	w.GoAway(func() {
-		_, err := s.TryAcquire(f.Context(), "k")
-		redistest.WantErr(f, err, leasehold.ErrUnavailable, harness.ErrRefused)
+		redistest.WantErr(f, redistest.ErrorOf(s.TryAcquire(f.Context(), "k")), leasehold.ErrUnavailable, harness.ErrRefused)
 	})
 }
 
@@ -42,16 +41,13 @@ func TestRedisIsAway(t *testing.T) {
 					} {
 						began := time.Now()
 						redistest.WantErr(f, call(), leasehold.ErrUnavailable, harness.ErrRefused)
-						if took := time.Since(began); took > away {
-							f.Errorf("%s no. %d took %v", name, i, took)
-						}
+						redistest.AtMost(f, time.Since(began), away, "%s no. %d took %v", name, i)
 					}
 				}
 				ctx, cancel := context.WithTimeout(f.Context(), time.Millisecond)
 				defer cancel()
 				time.Sleep(time.Second)
-				_, err := s.TryAcquire(ctx, "k")
-				redistest.WantErr(f, err, context.DeadlineExceeded)
+				redistest.WantErr(f, redistest.ErrorOf(s.TryAcquire(ctx, "k")), context.DeadlineExceeded)
 				wire.Heal()
 				time.Sleep(time.Second)
 				release(f, f.take(s, "k", 1))
@@ -67,11 +63,8 @@ func TestTryEndsWhenRedisGoesAway(t *testing.T) {
 		release(f, f.take(s, "k", 1))
 		wire.Refuse()
 		before := wire.Sent("enter")
-		_, err := s.TryAcquire(f.Context(), "k")
-		redistest.WantErr(f, err, leasehold.ErrUnavailable, harness.ErrRefused)
-		if n := wire.Sent("enter") - before; n > 0 {
-			f.Errorf("%d enters were let through", n)
-		}
+		redistest.WantErr(f, redistest.ErrorOf(s.TryAcquire(f.Context(), "k")), leasehold.ErrUnavailable, harness.ErrRefused)
+		redistest.Expect(f, wire.Sent("enter")-before, 0, "%d enters were let through")
 	})
 }
 
@@ -88,9 +81,7 @@ func TestReleaseWhileRedisIsAway(t *testing.T) {
 		for i, l := range leases {
 			began := time.Now()
 			redistest.WantErr(f, l.Release(), leasehold.ErrUnavailable, harness.ErrRefused)
-			if took := time.Since(began); took > away {
-				f.Errorf("release %d took %v", i, took)
-			}
+			redistest.AtMost(f, time.Since(began), away, "release %d took %v", i)
 		}
 		f.WantHeld("k", 10)
 		wire.Heal()
@@ -111,8 +102,7 @@ func TestWaitsOutlastAnOutage(t *testing.T) {
 				held, kept := f.take(other, "k", 1), f.take(s, "kept", 1)
 				queued := f.wait(f.Context(), s, "k", 1)
 				wire.Refuse()
-				_, err := s.TryAcquire(f.Context(), "l")
-				redistest.WantErr(f, err, leasehold.ErrUnavailable)
+				redistest.WantErr(f, redistest.ErrorOf(s.TryAcquire(f.Context(), "l")), leasehold.ErrUnavailable)
 				begins := harness.Start(f.T, func() (*semaphore.Lease, error) { return s.Acquire(f.Context(), "l") })
 				time.Sleep(2 * time.Second)
 				wire.Heal()

@@ -35,11 +35,19 @@ func TestNewNamesEveryBadField(t *testing.T) {
 		{semaphore.Config{Name: "n", Limit: -5, TTL: -time.Second}, []string{"Limit", "-5", "TTL", "-1s"}},
 		{semaphore.Config{Name: "n", Limit: 1, Prefix: "a}b"}, []string{"Prefix", "}"}},
 		{semaphore.Config{Name: "n", Limit: 1, Prefix: "a\nb"}, []string{"Prefix", `\n`}},
+		{semaphore.Config{Name: "n", Limit: 1, Label: long[:65]}, []string{"Label has 65 bytes; want at most 64"}},
+		{semaphore.Config{Name: "n", Limit: 1, Total: 2, KeepFor: time.Second}, []string{"KeepFor is 1s, and Total is 2; want one of them to be 0"}},
+		{semaphore.Config{Name: "n", Limit: 1, Total: 2, LocalFor: time.Second}, []string{"LocalFor is 1s, and Total is 2; want one of them to be 0"}},
+		{semaphore.Config{Name: "n", Limit: 1, KeepFor: -1}, []string{"KeepFor is -1ns; want 1ms to 10s"}},
+		{semaphore.Config{Name: "n", Limit: 1, KeepFor: time.Microsecond}, []string{"KeepFor is 1µs; want 1ms to 10s"}},
+		{semaphore.Config{Name: "n", Limit: 1, KeepFor: 10*time.Second + 1}, []string{"KeepFor is 10.000000001s; want 1ms to 10s"}},
+		{
+			semaphore.Config{Name: "n", Limit: 1, TTL: time.Second, KeepFor: 501 * time.Millisecond},
+			[]string{"KeepFor is 501ms; want 1ms to 500ms (half of TTL"},
+		},
 	} {
 		s, err := semaphore.New(nowhere(t), c.cfg)
-		if s != nil {
-			t.Errorf("%+v is accepted", c.cfg)
-		}
+		redistest.Check(t, s == nil, "%+v is accepted", c.cfg)
 		redistest.WantText(t, err, append(c.want, "leasehold: semaphore: ")...)
 		for _, good := range []string{"Name", "Limit", "TTL", "MaxHold", "MaxWaiters", "Prefix"} {
 			named := false
@@ -49,23 +57,20 @@ func TestNewNamesEveryBadField(t *testing.T) {
 			redistest.Check(t, named || !strings.Contains(err.Error(), good+" "), "%q names %s, which is good", err, good)
 		}
 	}
-	_, err := semaphore.New(nil, semaphore.Config{})
-	redistest.WantText(t, err, "rdb", "Name", "Limit")
+	redistest.WantText(t, redistest.ErrorOf(semaphore.New(nil, semaphore.Config{})), "rdb", "Name", "Limit")
 	ring := redis.NewRing(&redis.RingOptions{})
 	defer ring.Close()
-	_, err = semaphore.New(ring, semaphore.Config{Name: "n", Limit: 1})
-	redistest.WantText(t, err, "rdb", "Ring")
+	redistest.WantText(t, redistest.ErrorOf(semaphore.New(ring, semaphore.Config{Name: "n", Limit: 1})), "rdb", "Ring")
 }
 
 func TestNewTakesEveryBound(t *testing.T) {
 	for _, cfg := range []semaphore.Config{
 		{Name: "n", Limit: 1},
+		{Name: "n", Limit: 1, TTL: time.Second, KeepFor: 500 * time.Millisecond},
 		{Name: strings.Repeat("{", 512), Limit: 100_000, TTL: 100 * time.Millisecond, MaxHold: 1, MaxWaiters: 1},
 		{Name: "\x00:}", Limit: 1, Prefix: strings.Repeat("a:", 256), HashKeys: true},
 	} {
-		if _, err := semaphore.New(nowhere(t), cfg); err != nil {
-			t.Errorf("%+v: %v", cfg, err)
-		}
+		redistest.Expect(t, redistest.ErrorOf(semaphore.New(nowhere(t), cfg)), nil, "%+v: %v", cfg)
 	}
 }
 
@@ -77,17 +82,14 @@ func TestBadCallsSendNothing(t *testing.T) {
 		ctx := f.Context()
 		for n, want := range map[int]string{0: "0", -1: "-1", 1001: "1001"} {
 			for _, acquire := range []func(context.Context, string, int) (*semaphore.Lease, error){s.AcquireN, s.TryAcquireN} {
-				_, err := acquire(ctx, "k", n)
-				redistest.WantText(f, err, "n is "+want, "1 to 1000", f.Family+"/k")
+				redistest.WantText(f, redistest.ErrorOf(acquire(ctx, "k", n)), "n is "+want, "1 to 1000", f.Family+"/k")
 			}
 		}
 		for key, want := range map[string]string{"": "empty", strings.Repeat("x", 513): "513"} {
 			for _, acquire := range []func(context.Context, string) (*semaphore.Lease, error){s.Acquire, s.TryAcquire} {
-				_, err := acquire(ctx, key)
-				redistest.WantText(f, err, "key", want, "1 to 512", f.Family)
+				redistest.WantText(f, redistest.ErrorOf(acquire(ctx, key)), "key", want, "1 to 512", f.Family)
 			}
-			err := s.Do(ctx, key, nil)
-			redistest.WantText(f, err, "key", want, "1 to 512")
+			redistest.WantText(f, s.Do(ctx, key, nil), "key", want, "1 to 512")
 		}
 		redistest.Require(f, wire.Sent(), 0, "%d commands were sent")
 		l := f.take(s, strings.Repeat("x", 512), 1000)

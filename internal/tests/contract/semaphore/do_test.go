@@ -22,9 +22,7 @@ func TestDoHoldsAPermitAndReturnsWhatFnDid(t *testing.T) {
 			err := s.Do(parent, "k", func(ctx context.Context) error {
 				inside = ctx
 				f.WantHeld("k", 1)
-				if ctx.Err() != nil || ctx.Value(ctxKey{}) != "v" {
-					f.Errorf("fn runs under %v", ctx)
-				}
+				redistest.Check(f, ctx.Err() == nil && ctx.Value(ctxKey{}) == "v", "fn runs under %v", ctx)
 				return want
 			})
 			redistest.CheckNow(f, errors.Is(err, want) && (want != nil || err == nil), "Do returns %v, want %v", err, want)
@@ -39,9 +37,7 @@ func TestDoReleasesOnPanicAndGoexit(t *testing.T) {
 	some(t, func(f *fixture) {
 		s, _ := f.open()
 		func() {
-			defer func() {
-				redistest.Expect(f, recover(), "boom", "recovered %v")
-			}()
+			defer func() { redistest.Expect(f, recover(), "boom", "recovered %v") }()
 			_ = s.Do(f.Context(), "k", func(context.Context) error { panic("boom") })
 		}()
 		f.WantHeld("k", 0)
@@ -71,8 +67,7 @@ func TestDoJoinsTheLoss(t *testing.T) {
 				return want
 			})
 			wire.Heal()
-			redistest.WantErr(f, err, leasehold.ErrLost)
-			redistest.WantText(f, err, f.Family+"/k")
+			redistest.WantErr(f, err, leasehold.ErrLost, redistest.Says(f.Family+"/k"))
 			if want != nil {
 				redistest.WantErr(f, err, want)
 			}
@@ -105,10 +100,69 @@ func TestDoThatGetsNoPermitDoesNotRunFn(t *testing.T) {
 			f.Error("fn ran")
 			return nil
 		}
-		err := s.Do(ctx, "k", never)
-		redistest.WantErr(f, err, context.DeadlineExceeded)
-		redistest.WantText(f, err, "leasehold: semaphore: do "+f.Family+"/k: ")
+		redistest.WantErr(f, s.Do(ctx, "k", never), context.DeadlineExceeded, redistest.Says("leasehold: semaphore: do "+f.Family+"/k: "))
 		redistest.WantText(f, s.Do(f.Context(), "", never), "key is empty")
 		release(f, l)
+	})
+}
+
+func TestTryDoDoesNotWait(t *testing.T) {
+	some(t, func(f *fixture) {
+		s, _ := f.open(limit(1))
+		err := s.TryDo(f.Context(), "k", func(ctx context.Context) error {
+			f.WantHeld("k", 1)
+			redistest.WantErr(f, s.TryDo(ctx, "k", func(context.Context) error { f.Error("it ran"); return nil }), leasehold.ErrBusy)
+			return errWork
+		})
+		redistest.WantErr(f, err, errWork, redistest.Not(leasehold.ErrLost))
+		f.WantHeld("k", 0)
+	})
+}
+
+// A caller that holds permits may take more of them, but not more than the limit in force.
+func TestPermitsTakenTwice(t *testing.T) {
+	some(t, func(f *fixture) {
+		for _, turns := range []time.Duration{0, 20 * time.Millisecond} {
+			s, _ := f.open(limit(3), localFor(turns))
+			ctx, cancel := context.WithTimeout(f.Context(), 20*time.Second)
+			defer cancel()
+			never := func(context.Context) error { f.Error("it ran"); return nil }
+			err := s.DoN(ctx, "k", 2, func(one context.Context) error {
+				return s.Do(one, "k", func(two context.Context) error {
+					redistest.WantErr(f, s.Do(two, "k", never), leasehold.ErrInvalid, redistest.Says("that lease holds 3, and the limit is 3"))
+					redistest.NoError(f, s.SetLimit(f.Context(), "k", 4))
+					ran := false
+					if err := s.Do(two, "k", func(context.Context) error { ran = true; return nil }); err != nil || !ran {
+						f.Errorf("with a limit of 4: %v", err)
+					}
+					redistest.NoError(f, s.SetLimit(f.Context(), "k", 0))
+					return nil
+				})
+			})
+			redistest.NoError(f, err)
+			f.WantHeld("k", 0)
+		}
+	})
+}
+
+// A caller that holds permits of a family may take those of other keys, but not more than the
+// total in force.
+func TestPermitsOfATotalTakenTwice(t *testing.T) {
+	some(t, func(f *fixture) {
+		s, _ := f.open(limit(3), total(3))
+		ctx, cancel := context.WithTimeout(f.Context(), 20*time.Second)
+		defer cancel()
+		nothing := func(context.Context) error { return nil }
+		redistest.NoError(f, s.DoN(ctx, "a", 2, func(two context.Context) error {
+			return s.Do(two, "b", func(three context.Context) error {
+				for _, key := range []string{"a", "b", "c"} {
+					redistest.WantErr(f, s.Do(three, key, nothing), leasehold.ErrInvalid, redistest.Says("that lease holds 3, and the total is 3"))
+				}
+				redistest.NoError(f, s.SetTotal(f.Context(), 4))
+				redistest.NoError(f, s.Do(three, "c", nothing))
+				redistest.NoError(f, s.SetTotal(f.Context(), 0))
+				return nil
+			})
+		}))
 	})
 }

@@ -62,10 +62,7 @@ func (f *fixture) openOn(rdb redis.UniversalClient, w *harness.Wire, mod ...func
 		cfg.KeepFor = harness.KeepFor(cfg.TTL)
 	}
 	rdb.AddHook(w)
-	s, err := semaphore.New(rdb, cfg)
-	if err != nil {
-		f.Fatal(err)
-	}
+	s := redistest.Must(semaphore.New(rdb, cfg))(f)
 	f.Cleanup(func() {
 		w.Heal()
 		harness.Close(f.T, s)
@@ -73,21 +70,15 @@ func (f *fixture) openOn(rdb redis.UniversalClient, w *harness.Wire, mod ...func
 	return s
 }
 
-func limit(n int) func(*semaphore.Config) {
-	return func(c *semaphore.Config) { c.Limit = n }
-}
+func limit(n int) func(*semaphore.Config) { return func(c *semaphore.Config) { c.Limit = n } }
 
-func ttl(d time.Duration) func(*semaphore.Config) {
-	return func(c *semaphore.Config) { c.TTL = d }
-}
+func ttl(d time.Duration) func(*semaphore.Config) { return func(c *semaphore.Config) { c.TTL = d } }
 
 // take acquires n permits that are free.
 func (f *fixture) take(s *semaphore.Semaphore, key string, n int) *semaphore.Lease {
 	f.Helper()
 	l, err := harness.Take(func() (*semaphore.Lease, error) { return s.TryAcquireN(context.Background(), key, n) })
-	if err != nil {
-		f.Fatalf("take %d: %v", n, err)
-	}
+	redistest.CheckNow(f, err == nil, "take %d: %v", n, err)
 	return l
 }
 
@@ -103,7 +94,5 @@ func (f *fixture) wait(ctx context.Context, s *semaphore.Semaphore, key string, 
 
 func release(t testing.TB, l *semaphore.Lease) {
 	t.Helper()
-	if err := l.Release(); err != nil {
-		t.Fatalf("release: %v", err)
-	}
+	redistest.Require(t, l.Release(), nil, "release: %v")
 }

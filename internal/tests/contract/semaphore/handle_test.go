@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
@@ -24,25 +23,11 @@ func prefixed(f *fixture) func(*semaphore.Config) {
 	return func(c *semaphore.Config) { c.Prefix = f.Family }
 }
 
-// keys lists all keys with the test's prefix.
-func (f *fixture) keys() []string {
-	f.Helper()
-	var all []string
-	f.OnEach(func(ctx context.Context, node redis.Cmdable) error {
-		some, err := node.Keys(ctx, f.Family+":*").Result()
-		all = append(all, some...)
-		return err
-	})
-	slices.Sort(all)
-	return slices.Compact(all) // a Cluster's replicas have them, too
-}
-
 func (f *fixture) wantTTLs() {
 	f.Helper()
-	for _, key := range f.keys() {
-		if left := f.RDB.PTTL(context.Background(), key).Val(); left == -1 {
-			f.Fatalf("%s never expires", key)
-		}
+	for _, key := range f.Keys() {
+		left := f.RDB.PTTL(context.Background(), key).Val()
+		redistest.CheckNow(f, left != -1, "%s never expires", key)
 	}
 }
 
@@ -53,9 +38,8 @@ func TestKeyNamesAreAsDocumentedAndExpire(t *testing.T) {
 		base := fmt.Sprintf("%s:sem:{%s:a%%3Ab%%7Bc%%7D}:", f.Family, f.Family)
 		part := func(part string) string { return base + part }
 		l := f.take(s, key, 2)
-		if got, want := f.keys(), []string{part("holders")}; !slices.Equal(got, want) {
-			f.Fatalf("a held permit makes the keys %q, want %q", got, want)
-		}
+		got, want := f.Keys(), []string{part("holders")}
+		redistest.CheckNow(f, slices.Equal(got, want), "a held permit makes the keys %q, want %q", got, want)
 		f.wantTTLs()
 		ended := make(chan error, 1)
 		ctx, cancel := context.WithCancel(f.Context())
@@ -64,7 +48,7 @@ func TestKeyNamesAreAsDocumentedAndExpire(t *testing.T) {
 			ended <- err
 		}()
 		with := []string{part("alive"), part("holders"), part("queue")}
-		redistest.Eventually(f, "the keys of a waiter", func() bool { return slices.Equal(f.keys(), with) })
+		redistest.Eventually(f, "the keys of a waiter", func() bool { return slices.Equal(f.Keys(), with) })
 		redistest.Eventually(f, "the subscription", func() bool { return len(f.Subscribed(f.Family)) == 1 })
 		f.wantTTLs()
 		for name, kind := range map[string]string{"holders": "zset", "queue": "zset", "alive": "zset"} {
@@ -85,23 +69,7 @@ func TestKeyNamesAreAsDocumentedAndExpire(t *testing.T) {
 		redistest.Get(f, "the waiter", ended)
 		release(f, l)
 		f.wantTTLs()
-		redistest.Eventually(f, "the keys to be gone", func() bool { return len(f.keys()) == 0 })
-	})
-}
-
-// Other families, other packages and the default prefix have keys of their own.
-func TestFamiliesDoNotMeet(t *testing.T) {
-	some(t, func(f *fixture) {
-		a, _ := f.open()
-		b, _ := f.open(func(c *semaphore.Config) { c.Name += "x" })
-		c, _ := f.open(prefixed(f))
-		d, _ := f.open(func(c *semaphore.Config) { c.Prefix = "leasehold" })
-		l := f.take(a, "k", 1)
-		release(f, f.take(b, "k", 1))
-		release(f, f.take(c, "k", 1))
-		_, err := d.TryAcquire(f.Context(), "k")
-		redistest.WantErr(f, err, leasehold.ErrBusy)
-		release(f, l)
+		redistest.Eventually(f, "the keys to be gone", func() bool { return len(f.Keys()) == 0 })
 	})
 }
 
@@ -121,11 +89,11 @@ func TestHashKeysShowsTheKeyNowhere(t *testing.T) {
 			_, err := s.Acquire(ctx, secret)
 			ended <- err
 		}()
-		redistest.Eventually(f, "the keys of a waiter", func() bool { return len(f.keys()) == 3 })
+		redistest.Eventually(f, "the keys of a waiter", func() bool { return len(f.Keys()) == 3 })
 		redistest.Eventually(f, "the subscription", func() bool { return len(f.Subscribed(f.Family)) == 1 })
 		_, full := same.Acquire(f.Context(), secret)
 		redistest.WantErr(f, full, leasehold.ErrQueueFull)
-		keys := f.keys()
+		keys := f.Keys()
 		redistest.CheckNow(f, len(keys) == 3, "keys %q", keys)
 		shown := append(slices.Clone(keys), f.Subscribed(f.Family)...)
 		for _, key := range keys {
@@ -193,9 +161,7 @@ func TestMaxWaiters(t *testing.T) {
 		ctx, cancel := context.WithCancel(f.Context())
 		first, second := f.wait(ctx, s, "k", 1), f.wait(f.Context(), other, "k", 1)
 		for _, s := range []*semaphore.Semaphore{s, other} {
-			_, err := s.Acquire(f.Context(), "k")
-			redistest.WantErr(f, err, leasehold.ErrQueueFull)
-			redistest.WantNot(f, err, leasehold.ErrUnavailable)
+			redistest.WantErr(f, redistest.ErrorOf(s.Acquire(f.Context(), "k")), leasehold.ErrQueueFull, redistest.Not(leasehold.ErrUnavailable))
 		}
 		redistest.Require(f, f.Queued("k"), 2, "%d wait")
 		cancel()
@@ -222,8 +188,7 @@ func TestMaxWaitersCountsTheLiving(t *testing.T) {
 		f.wait(f.Context(), dead, "k", 1)
 		wire.Cut()
 		newcomer, _ := f.open(three)
-		_, err := newcomer.Acquire(f.Context(), "k")
-		redistest.WantErr(f, err, leasehold.ErrQueueFull)
+		redistest.WantErr(f, redistest.ErrorOf(newcomer.Acquire(f.Context(), "k")), leasehold.ErrQueueFull)
 		// The living one's own questions would drop the dead, too: in between.
 		time.Sleep(4600 * time.Millisecond)
 		second := harness.Start(f.T, func() (*semaphore.Lease, error) { return newcomer.Acquire(f.Context(), "k") })

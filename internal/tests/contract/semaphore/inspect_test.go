@@ -9,16 +9,13 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
-func label(text string) func(*semaphore.Config) {
-	return func(c *semaphore.Config) { c.Label = text }
-}
+func label(text string) func(*semaphore.Config) { return func(c *semaphore.Config) { c.Label = text } }
 
 func (f *fixture) inspect(s *semaphore.Semaphore, key string) semaphore.State {
 	f.Helper()
@@ -98,14 +95,6 @@ func TestLabelsDoNotDisturbHandOver(t *testing.T) {
 	})
 }
 
-func TestLongLabelIsRefused(t *testing.T) {
-	rdb := redis.NewClient(&redis.Options{})
-	defer rdb.Close()
-	_, err := semaphore.New(rdb, semaphore.Config{Name: "n", Limit: 1, Label: strings.Repeat("x", 65)})
-	redistest.WantErr(t, err, leasehold.ErrInvalid)
-	redistest.WantText(t, err, "Label has 65 bytes; want at most 64")
-}
-
 // Since when a permit is held stays known, to 1 % or 1 s, while it is renewed and
 // extended, and where its first term was shorter than its TTL.
 func TestSinceSurvivesRenewals(t *testing.T) { sinceSurvivesRenewals(t) }
@@ -134,9 +123,7 @@ func sinceSurvivesRenewals(t *testing.T, settings ...func(*semaphore.Config)) {
 				"after %v: %+v", age, state)
 			for _, h := range state.Holders {
 				held := time.Since(granted[h.ID])
-				if off := h.Since.Sub(granted[h.ID]).Abs(); off > max(held/100, time.Second) {
-					f.Errorf("a permit held for %v is listed with an error of %v", held, off)
-				}
+				redistest.AtMost(f, h.Since.Sub(granted[h.ID]).Abs(), max(held/100, time.Second), "a permit held for %v is listed with an error of %v", held)
 			}
 			if age == time.Minute {
 				redistest.WantErr(f, one.Extend(f.Context(), 10*time.Minute))
@@ -147,96 +134,20 @@ func sinceSurvivesRenewals(t *testing.T, settings ...func(*semaphore.Config)) {
 	})
 }
 
-// Expired entries of holders and of the queue are not listed.
-func TestInspectShowsNoExpiredEntry(t *testing.T) {
-	some(t, func(f *fixture) {
-		s, _ := f.open(limit(5), label("-"))
-		l := f.take(s, "k", 1)
-		dead := strings.Repeat("d", 22) + ".1.1.30000.5"
-		f.RDB.ZAdd(f.Context(), f.Part("k", "holders"), redis.Z{Score: 1, Member: dead})
-		f.RDB.ZAdd(f.Context(), f.Part("k", "queue"), redis.Z{Score: 1, Member: dead})
-		f.RDB.ZAdd(f.Context(), f.Part("k", "alive"), redis.Z{Score: 1, Member: dead})
-		state := f.inspect(s, "k")
-		if state.InUse != 1 || len(state.Holders) != 1 || state.Holders[0].ID != l.ID() || state.Waiting != 0 || len(state.Waiters) != 0 {
-			f.Fatalf("%+v", state)
-		}
-		release(f, l)
-	})
-}
-
-// Of 10,000 holders that are renewed all the time, each is listed once.
-func TestInspectIsCompleteWhileRenewalsRun(t *testing.T) {
-	const n = 10_000
-	some(t, func(f *fixture) {
-		if f.Addr == "" {
-			f.Skip("what is tested does not depend on the topology")
-		}
-		s, wire := f.open(limit(2 * n))
-		names := make([]string, n)
-		all := make([]redis.Z, n)
-		at := float64(time.Now().Add(time.Hour).UnixMilli())
-		for i := range names {
-			names[i] = fmt.Sprintf("%022d~host:1.%d.1.30000.10000", i, i)
-			all[i] = redis.Z{Score: at + float64(i), Member: names[i]}
-		}
-		ctx := context.Background()
-		for part := 0; part < n; part += 1000 {
-			redistest.WantErr(f, f.RDB.ZAdd(ctx, f.Part("k", "holders"), all[part:part+1000]...).Err())
-		}
-		stop, stopped := make(chan struct{}), make(chan struct{})
-		go func() {
-			defer close(stopped)
-			for i := 0; ; i = (i + 100) % n {
-				// Each page meets some hundred renewals. With more of them than a page is long,
-				// no listing of any kind would come to an end.
-				for read := wire.Answered("zrange"); i%500 == 0 && wire.Answered("zrange") == read; time.Sleep(100 * time.Microsecond) {
-					select {
-					case <-stop:
-						return
-					default:
-					}
-				}
-				some := make([]redis.Z, 100)
-				for j := range some {
-					at++
-					some[j] = redis.Z{Score: at + n, Member: names[i+j]}
-				}
-				f.RDB.ZAddArgs(ctx, f.Part("k", "holders"), redis.ZAddArgs{XX: true, GT: true, Members: some})
-			}
-		}()
-		for range 3 {
-			state := f.inspect(s, "k")
-			seen := map[string]bool{}
-			for _, h := range state.Holders {
-				seen[h.ID] = true
-			}
-			redistest.Check(f, state.InUse == n && len(seen) == n, "%d in use, %d seen; want %d", state.InUse, len(seen), n)
-		}
-		close(stop)
-		<-stopped
-		f.RDB.Del(ctx, f.Part("k", "holders"))
-	})
-}
-
 // Inspect refuses a bad key, tells an outage from a ctx that ended, and ends with its
 // handle.
 func TestInspectErrors(t *testing.T) {
 	some(t, func(f *fixture) {
 		s, _ := f.open()
-		_, err := s.Inspect(f.Context(), "")
-		redistest.WantErr(f, err, leasehold.ErrInvalid)
+		redistest.WantErr(f, redistest.ErrorOf(s.Inspect(f.Context(), "")), leasehold.ErrInvalid)
 		ctx, cancel := context.WithCancel(f.Context())
 		cancel()
-		_, err = s.Inspect(ctx, "k")
-		redistest.WantErr(f, err, context.Canceled)
-		redistest.WantNot(f, err, leasehold.ErrUnavailable)
+		redistest.WantErr(f, redistest.ErrorOf(s.Inspect(ctx, "k")), context.Canceled, redistest.Not(leasehold.ErrUnavailable))
 		f.RDB.Set(f.Context(), f.Part("k", "holders"), "a string", time.Minute)
-		_, err = s.Inspect(f.Context(), "k")
-		redistest.WantErr(f, err, leasehold.ErrUnavailable)
-		redistest.WantText(f, err, "semaphore: inspect "+f.Family+"/k")
+		_, err := s.Inspect(f.Context(), "k")
+		redistest.WantErr(f, err, leasehold.ErrUnavailable, redistest.Says("semaphore: inspect "+f.Family+"/k"))
 		redistest.WantErr(f, s.Close(f.Context()))
-		_, err = s.Inspect(f.Context(), "k")
-		redistest.WantErr(f, err, leasehold.ErrClosed)
+		redistest.WantErr(f, redistest.ErrorOf(s.Inspect(f.Context(), "k")), leasehold.ErrClosed)
 	})
 }
 
@@ -250,9 +161,8 @@ func TestInspectOfAFamilyWithATotal(t *testing.T) {
 		state := f.inspect(s, "a")
 		redistest.CheckNow(f, state.Limit == 3 && state.InUse == 2 && state.Total == 4 && state.TotalInUse == 3 && len(state.Holders) == 1,
 			"%+v", state)
-		if h := state.Holders[0]; h.ID != one.ID() || h.Permits != 2 || h.Label != "here" {
-			f.Fatalf("%+v", h)
-		}
+		h := state.Holders[0]
+		redistest.CheckNow(f, h.ID == one.ID() && h.Permits == 2 && h.Label == "here", "%+v", h)
 		release(f, one)
 		release(f, two)
 	})

@@ -36,21 +36,16 @@ func TestKeptPermitsAreRecalled(t *testing.T) {
 		for _, other := range []*semaphore.Semaphore{b, c} {
 			f.keep(a, "k", 2)
 			first, second := f.acquire(other, "k").Got(), f.acquire(other, "k").Got()
-			_, err := a.TryAcquire(f.Context(), "k")
-			redistest.WantErr(f, err, leasehold.ErrBusy)
+			redistest.WantErr(f, redistest.ErrorOf(a.TryAcquire(f.Context(), "k")), leasehold.ErrBusy)
 			if err := first.Extend(f.Context(), time.Minute); err != nil { // so that it is not kept
 				f.Fatal(err)
 			}
-			if err := second.Extend(f.Context(), time.Minute); err != nil {
-				f.Fatal(err)
-			}
+			redistest.WantErr(f, second.Extend(f.Context(), time.Minute))
 			release(f, first)
 			release(f, second)
 			time.Sleep(200 * time.Millisecond) // the mark, and the keeper's own pause
 		}
-		if n := w.Ran(luascripts.PermitsLeave()); n < 4 {
-			f.Errorf("%d leaves were sent; want 4 at least", n)
-		}
+		redistest.AtLeast(f, w.Ran(luascripts.PermitsLeave()), 4, "%d leaves were sent")
 	})
 }
 
@@ -63,9 +58,7 @@ func TestRecallTakesNoTime(t *testing.T) {
 		synctest.Wait()
 		began := time.Now()
 		release(f, f.acquire(b, "k").Got())
-		if took := time.Since(began); took > time.Millisecond {
-			f.Errorf("the recall took %v", took)
-		}
+		redistest.AtMost(f, time.Since(began), time.Millisecond, "the recall took %v")
 	})
 }
 
@@ -93,18 +86,13 @@ func TestTryAcquireAwaitsKeptPermits(t *testing.T) {
 			began := time.Now()
 			err := try().Failed()
 			redistest.WantErr(f, err, leasehold.ErrBusy)
-			if busy, ok := errors.AsType[*leasehold.BusyError](err); !ok || busy.InUse != 2 || busy.Waiting != 0 {
-				f.Errorf("%v; want 2 in use, and that nobody waits", err)
-			}
+			busy, ok := errors.AsType[*leasehold.BusyError](err)
+			redistest.Check(f, ok && busy.InUse == 2 && busy.Waiting == 0, "%v; want 2 in use, and that nobody waits", err)
 			return time.Since(began)
 		}
-		if took := refused(); took < 50*time.Millisecond || took > 250*time.Millisecond {
-			f.Errorf("the first refusal took %v; want 50 to 250 ms", took)
-		}
+		redistest.Between(f, refused(), 50*time.Millisecond, 250*time.Millisecond, "the first refusal took %v")
 		for range 20 {
-			if took := refused(); took > time.Millisecond {
-				f.Errorf("a refusal right after another took %v", took)
-			}
+			redistest.AtMost(f, refused(), time.Millisecond, "a refusal right after another took %v")
 			time.Sleep(90 * time.Millisecond)
 		}
 		for _, l := range used {
@@ -144,8 +132,7 @@ func TestRecalledPermitInUseIsNotKept(t *testing.T) {
 		f.keep(a, "k", 1)
 		used := f.take(a, "k", 1)
 		f.listens(1)
-		_, err := b.TryAcquire(f.Context(), "k")
-		redistest.WantErr(f, err, leasehold.ErrBusy)
+		redistest.WantErr(f, redistest.ErrorOf(b.TryAcquire(f.Context(), "k")), leasehold.ErrBusy)
 		redistest.Eventually(f, "the recall to arrive", func() bool { return f.RDB.ZCard(f.Context(), f.Part("k", "queue")).Val() == 0 })
 		time.Sleep(20 * time.Millisecond)
 		release(f, used)
@@ -167,8 +154,7 @@ func TestContendedPermitIsNotKept(t *testing.T) {
 
 		time.Sleep(time.Second) // the mark is over
 		l := f.take(a, "k", 1)
-		_, err := b.TryAcquire(f.Context(), "k")
-		redistest.WantErr(f, err, leasehold.ErrBusy)
+		redistest.WantErr(f, redistest.ErrorOf(b.TryAcquire(f.Context(), "k")), leasehold.ErrBusy)
 		synctest.Wait()
 		release(f, l)
 		synctest.Wait()
@@ -208,9 +194,7 @@ func TestLostRecall(t *testing.T) {
 			synctest.Wait()
 			began := time.Now()
 			l := ask(b).Got()
-			if took := time.Since(began); took > 1100*time.Millisecond {
-				f.Errorf("%s was served after %v", name, took)
-			}
+			redistest.AtMost(f, time.Since(began), 1100*time.Millisecond, "%s was served after %v", name)
 			release(f, l)
 			letDial()
 			if next := f.take(a, name, 1); next.ID() == id {
@@ -234,8 +218,7 @@ func TestNothingIsKeptWhileRedisIsSilent(t *testing.T) {
 			release(f, f.take(a, "k", 1))
 		}
 		time.Sleep(150 * time.Millisecond)
-		_, err := a.TryAcquire(f.Context(), "k")
-		redistest.WantErr(f, err, leasehold.ErrUnavailable)
+		redistest.WantErr(f, redistest.ErrorOf(a.TryAcquire(f.Context(), "k")), leasehold.ErrUnavailable)
 	})
 }
 
@@ -254,18 +237,14 @@ func TestOwnPermitsOfAnotherWeightAreRecalled(t *testing.T) {
 			waited := harness.Start(f.T, func() (*semaphore.Lease, error) { return s.AcquireN(f.Context(), "k", 2) })
 			l := waited.Got()
 			f.WantHeld("k", 2)
-			if err := l.Extend(f.Context(), time.Minute); err != nil {
-				f.Fatal(err)
-			}
+			redistest.WantErr(f, l.Extend(f.Context(), time.Minute))
 			release(f, l)
 			time.Sleep(200 * time.Millisecond) // the mark, and the pause
 		}
 	}
 	each(t, func(f *fixture) { rounds(f, 1) })
 	// Elsewhere the message of the recall may come late, in the middle of the second round.
-	t.Run("again", func(t *testing.T) {
-		bubble(t, func(f *fixture, _ *miniredis.Miniredis) { rounds(f, 2) })
-	})
+	t.Run("again", func(t *testing.T) { bubble(t, func(f *fixture, _ *miniredis.Miniredis) { rounds(f, 2) }) })
 }
 
 // A limit that is set below what is in use recalls what rests.
@@ -275,13 +254,9 @@ func TestLoweredLimitRecallsKeptPermits(t *testing.T) {
 		b, _ := f.open(limit(4))
 		f.keep(a, "k", 3)
 		f.listens(1)
-		if err := b.SetLimit(f.Context(), "k", 3); err != nil {
-			f.Fatal(err)
-		}
+		redistest.WantErr(f, b.SetLimit(f.Context(), "k", 3))
 		f.WantHeld("k", 3)
-		if err := b.SetLimit(f.Context(), "k", 2); err != nil {
-			f.Fatal(err)
-		}
+		redistest.WantErr(f, b.SetLimit(f.Context(), "k", 2))
 		redistest.Eventually(f, "the permits to be given back", func() bool { return len(f.Held("k")) == 0 })
 	})
 }
@@ -296,19 +271,13 @@ func TestKeptPermitIsRevoked(t *testing.T) {
 		b, _ := f.open(limit(2))
 		ids := f.keep(a, "k", 2)
 		time.Sleep(200 * time.Millisecond)
-		if err := b.Revoke(f.Context(), "k", ids[1], "a test"); err != nil {
-			f.Fatal(err)
-		}
+		redistest.WantErr(f, b.Revoke(f.Context(), "k", ids[1], "a test"))
 		synctest.Wait()
 		l := f.take(a, "k", 1)
-		if l.ID() != ids[0] {
-			f.Errorf("the next turn has lease %s; want %s", l.ID(), ids[0])
-		}
+		redistest.Check(f, l.ID() == ids[0], "the next turn has lease %s; want %s", l.ID(), ids[0])
 		release(f, l)
 		for _, e := range events {
-			if e.Kind == leasehold.EventLeaseEnded || e.Outcome == leasehold.OutcomeRevoked {
-				f.Errorf("told of %+v", e)
-			}
+			redistest.Check(f, e.Kind != leasehold.EventLeaseEnded && e.Outcome != leasehold.OutcomeRevoked, "told of %+v", e)
 		}
 	})
 }
@@ -328,13 +297,9 @@ func TestKeptPermitsThatRedisForgets(t *testing.T) {
 		enters := w.Ran(luascripts.PermitsEnter())
 		l := f.take(a, "k", 1)
 		for _, id := range ids {
-			if l.ID() == id {
-				f.Error("a turn began on a lease that Redis has forgotten")
-			}
+			redistest.Check(f, l.ID() != id, "a turn began on a lease that Redis has forgotten")
 		}
-		if n := w.Ran(luascripts.PermitsEnter()) - enters; n != 1 {
-			f.Errorf("%d enters; want 1", n)
-		}
+		redistest.Expect(f, w.Ran(luascripts.PermitsEnter())-enters, 1, "%d enters")
 		release(f, l)
 		for _, e := range events {
 			if e.Kind == leasehold.EventLeaseEnded || e.Outcome == leasehold.OutcomeLost && e.Kind != leasehold.EventRenewed {

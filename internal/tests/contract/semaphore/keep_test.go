@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
@@ -43,25 +42,6 @@ func (f *fixture) keep(s *semaphore.Semaphore, key string, n int) (ids []string)
 	return ids
 }
 
-func TestKeepForIsChecked(t *testing.T) {
-	rdb := redis.NewClient(&redis.Options{})
-	defer rdb.Close()
-	for text, cfg := range map[string]semaphore.Config{
-		"KeepFor is 1s, and Total is 2; want one of them to be 0": {Total: 2, KeepFor: time.Second},
-		"KeepFor is -1ns; want 1ms to 10s":                        {KeepFor: -1},
-		"KeepFor is 1µs; want 1ms to 10s":                         {KeepFor: time.Microsecond},
-		"KeepFor is 10.000000001s; want 1ms to 10s":               {KeepFor: 10*time.Second + 1},
-		"KeepFor is 501ms; want 1ms to 500ms (half of TTL":        {TTL: time.Second, KeepFor: 501 * time.Millisecond},
-	} {
-		cfg.Name, cfg.Limit = "f", 1
-		_, err := semaphore.New(rdb, cfg)
-		redistest.WantText(t, err, text)
-	}
-	if _, err := semaphore.New(rdb, semaphore.Config{Name: "f", Limit: 1, TTL: time.Second, KeepFor: 500 * time.Millisecond}); err != nil {
-		t.Error(err)
-	}
-}
-
 // A permit that was used a moment ago is taken again, and given back, without a call.
 func TestKeptPermitsCostNoCall(t *testing.T) {
 	each(t, func(f *fixture) {
@@ -69,23 +49,15 @@ func TestKeptPermitsCostNoCall(t *testing.T) {
 		kept := f.keep(s, "k", 2)
 		enters := w.Ran(luascripts.PermitsEnter())
 		for n := range 20 {
-			l, err := s.Acquire(f.Context(), "k")
-			if err != nil {
-				f.Fatal(err)
-			}
-			if l.ID() != kept[1] {
-				f.Fatalf("turn %d has lease %s; want that which was used last, %s", n, l.ID(), kept[1])
-			}
+			l := redistest.Must(s.Acquire(f.Context(), "k"))(f)
+			redistest.CheckNow(f, l.ID() == kept[1], "turn %d has lease %s; want that which was used last, %s", n, l.ID(), kept[1])
 			release(f, l)
 			redistest.WantErr(f, l.Release(), leasehold.ErrReleased)
-			if err := s.Do(f.Context(), "k", func(ctx context.Context) error { return ctx.Err() }); err != nil {
-				f.Fatal(err)
-			}
+			redistest.WantErr(f, s.Do(f.Context(), "k", func(ctx context.Context) error { return ctx.Err() }))
 			release(f, f.take(s, "k", 1))
 		}
-		if n, leaves := w.Ran(luascripts.PermitsEnter())-enters, w.Ran(luascripts.PermitsLeave()); n != 0 || leaves != 0 {
-			f.Errorf("%d enters and %d leaves were sent; want none", n, leaves)
-		}
+		n, leaves := w.Ran(luascripts.PermitsEnter())-enters, w.Ran(luascripts.PermitsLeave())
+		redistest.Check(f, n == 0 && leaves == 0, "%d enters and %d leaves were sent; want none", n, leaves)
 		f.WantHeld("k", 2)
 	})
 }
@@ -107,9 +79,8 @@ func TestKeptPermitsGoBackAfterKeepFor(t *testing.T) {
 		synctest.Wait()
 		f.WantHeld("k", 0)
 		time.Sleep(time.Second)
-		if all := f.Subscribed("leasehold"); len(all) != 0 {
-			f.Errorf("still subscribed to %v", all)
-		}
+		all := f.Subscribed("leasehold")
+		redistest.Check(f, len(all) == 0, "still subscribed to %v", all)
 		time.Sleep(2 * time.Second) // the register of those that keep
 		if all := server.Keys(); len(all) != 0 {
 			f.Errorf("left: %v", all)
@@ -130,9 +101,7 @@ func TestKeptPermitThatNobodyUsesCostsNoFurtherCall(t *testing.T) {
 		time.Sleep(20 * time.Millisecond)
 		release(f, l)
 		time.Sleep(2 * time.Second)
-		if n := w.Ran(luascripts.PermitsRenewKeep()) - before; n != 0 {
-			f.Errorf("%d renewals asked whether the permit was recalled; want none", n)
-		}
+		redistest.Expect(f, w.Ran(luascripts.PermitsRenewKeep())-before, 0, "%d renewals asked whether the permit was recalled; want none")
 		f.WantHeld("k", 0)
 		release(f, used)
 	})
@@ -146,9 +115,7 @@ func TestKeptPermitIsNotUsedAfterKeepFor(t *testing.T) {
 		enters := w.Ran(luascripts.PermitsEnter())
 		time.Sleep(time.Second) // both are due at this moment, in any order
 		release(f, f.take(s, "k", 1))
-		if n := w.Ran(luascripts.PermitsEnter()) - enters; n != 1 {
-			f.Errorf("%d enters were sent; want 1", n)
-		}
+		redistest.Expect(f, w.Ran(luascripts.PermitsEnter())-enters, 1, "%d enters were sent")
 	})
 }
 
@@ -160,14 +127,11 @@ func TestKeptPermitsAreRenewed(t *testing.T) {
 		for range 20 {
 			time.Sleep(190 * time.Millisecond)
 			l := f.take(s, "k", 1)
-			if l.ID() != id {
-				f.Fatal("the lease was not kept")
-			}
+			redistest.CheckNow(f, l.ID() == id, "the lease was not kept")
 			release(f, l)
 		}
-		if n := w.Ran(luascripts.PermitsRenew()); n == 0 {
-			f.Error("it was never renewed")
-		}
+		n := w.Ran(luascripts.PermitsRenew())
+		redistest.Check(f, n != 0, "it was never renewed")
 	})
 }
 
@@ -179,20 +143,14 @@ func TestTurnsOfAKeptPermitAreTheirOwn(t *testing.T) {
 		type name struct{}
 		for n := range 5 {
 			ctx, cancel := context.WithCancel(context.WithValue(f.Context(), name{}, n))
-			l, err := s.Acquire(ctx, "k")
-			if err != nil {
-				f.Fatal(err)
-			}
-			if got := l.Context().Value(name{}); got != n {
-				f.Fatalf("turn %d has the Context of turn %v", n, got)
-			}
+			l := redistest.Must(s.Acquire(ctx, "k"))(f)
+			redistest.CheckNow(f, l.Context().Value(name{}) == any(n), "turn %d has the Context of turn %v", n, l.Context().Value(name{}))
 			if left := time.Until(l.Deadline()); left > 300*time.Millisecond || left < 150*time.Millisecond {
 				f.Fatalf("turn %d has %v; want MaxHold, or what is left of the lease", n, left)
 			}
 			time.Sleep(250 * time.Millisecond)
-			if err := l.Context().Err(); err != nil {
-				f.Fatalf("turn %d ended within MaxHold: %v", n, context.Cause(l.Context()))
-			}
+			err := l.Context().Err()
+			redistest.CheckNow(f, err == nil, "turn %d ended within MaxHold: %v", n, context.Cause(l.Context()))
 			release(f, l)
 			redistest.WantErr(f, context.Cause(l.Context()), leasehold.ErrReleased)
 			cancel()
@@ -211,9 +169,7 @@ func TestExtendedPermitIsNotKept(t *testing.T) {
 		s, _ := f.keeper()
 		f.keep(s, "k", 1)
 		l := f.take(s, "k", 1)
-		if err := l.Extend(f.Context(), time.Hour); err != nil {
-			f.Fatal(err)
-		}
+		redistest.WantErr(f, l.Extend(f.Context(), time.Hour))
 		release(f, l)
 		f.WantHeld("k", 0)
 	})
@@ -251,15 +207,10 @@ func TestCloseGivesKeptPermitsBack(t *testing.T) {
 			s, _ := f.keeper(limit(3), keepFor(2*time.Second))
 			f.keep(s, name, 3)
 			began := time.Now()
-			if err := end(s, f.Context()); err != nil {
-				f.Fatalf("%s: %v", name, err)
-			}
-			if took := time.Since(began); took > time.Second {
-				f.Errorf("%s took %v", name, took)
-			}
+			redistest.Require(f, end(s, f.Context()), nil, "%s: %v", name)
+			redistest.AtMost(f, time.Since(began), time.Second, "%s took %v", name)
 			f.WantHeld(name, 0)
-			_, err := s.TryAcquire(f.Context(), name)
-			redistest.WantErr(f, err, leasehold.ErrClosed)
+			redistest.WantErr(f, redistest.ErrorOf(s.TryAcquire(f.Context(), name)), leasehold.ErrClosed)
 		}
 	})
 }
@@ -273,15 +224,11 @@ func TestShutdownWaitsForUsersOfKeptPermits(t *testing.T) {
 		ended := harness.Start(f.T, func() (struct{}, error) { return struct{}{}, s.Shutdown(f.Context()) })
 		synctest.Wait()
 		f.WantHeld("k", 1)
-		if ended.Ended() {
-			f.Fatal("Shutdown did not wait for a holder")
-		}
+		redistest.CheckNow(f, !ended.Ended(), "Shutdown did not wait for a holder")
 		began := time.Now()
 		release(f, l)
 		ended.Got()
-		if took := time.Since(began); took > 100*time.Millisecond {
-			f.Errorf("Shutdown took %v longer than its last holder", took)
-		}
+		redistest.AtMost(f, time.Since(began), 100*time.Millisecond, "Shutdown took %v longer than its last holder")
 		f.WantHeld("k", 0)
 	})
 }
@@ -301,9 +248,7 @@ func TestCloseDuringAcquisitionsFromMemory(t *testing.T) {
 					for first := true; ; first = false {
 						l, err := s.Acquire(context.Background(), key)
 						if err != nil {
-							if !errors.Is(err, leasehold.ErrClosed) {
-								f.Errorf("Acquire: %v; want ErrClosed", err)
-							}
+							redistest.Check(f, errors.Is(err, leasehold.ErrClosed), "Acquire: %v; want ErrClosed", err)
 							return
 						}
 						if first {
@@ -340,18 +285,11 @@ func TestKeptPermitsAreShown(t *testing.T) {
 		f.keep(a, "k", 1)
 		f.keep(a, "k", 1)
 		l := f.take(b, "k", 1)
-		seen, err := b.Inspect(f.Context(), "k")
-		if err != nil {
-			f.Fatal(err)
-		}
+		seen := redistest.Must(b.Inspect(f.Context(), "k"))(f)
 		for _, h := range seen.Holders {
-			if h.Keeps != (h.Label == "a") {
-				f.Errorf("holder %+v", h)
-			}
+			redistest.Check(f, h.Keeps == (h.Label == "a"), "holder %+v", h)
 		}
-		if len(seen.Holders) != 2 {
-			f.Errorf("%d holders; want 2", len(seen.Holders))
-		}
+		redistest.Check(f, len(seen.Holders) == 2, "%d holders; want 2", len(seen.Holders))
 		release(f, l)
 		mu.Lock()
 		defer mu.Unlock()
@@ -363,9 +301,7 @@ func TestKeptPermitsAreShown(t *testing.T) {
 			fmt.Sprint(leasehold.EventAcquired, "granted", false), fmt.Sprint(leasehold.EventHoldEnded, "released", false),
 			fmt.Sprint(leasehold.EventAcquired, "granted", true), fmt.Sprint(leasehold.EventHoldEnded, "released", false),
 		})
-		if fmt.Sprint(told) != want {
-			f.Errorf("told %v; want %v", told, want)
-		}
+		redistest.Check(f, fmt.Sprint(told) == want, "told %v; want %v", told, want)
 	})
 }
 

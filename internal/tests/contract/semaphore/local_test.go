@@ -22,13 +22,6 @@ func localFor(d time.Duration) func(*semaphore.Config) {
 	return func(c *semaphore.Config) { c.LocalFor = d }
 }
 
-func TestLocalForIsRefusedWithATotal(t *testing.T) {
-	rdb := redis.NewClient(&redis.Options{})
-	defer rdb.Close()
-	_, err := semaphore.New(rdb, semaphore.Config{Name: "f", Limit: 1, Total: 2, LocalFor: time.Millisecond})
-	redistest.WantText(t, err, "LocalFor is 1ms, and Total is 2; want one of them to be 0")
-}
-
 // A process holds as many leases as the limit has room for, and its other callers wait in
 // it, without places in Redis; permits go round in the order of the calls.
 func TestPermitsAreHandedRoundInAProcess(t *testing.T) {
@@ -41,14 +34,11 @@ func TestPermitsAreHandedRoundInAProcess(t *testing.T) {
 			synctest.Wait()
 		}
 		redistest.Require(f, f.Queued("k"), 0, "%d are queued in Redis")
-		_, err := s.TryAcquireN(f.Context(), "k", 2)
-		redistest.WantErr(f, err, leasehold.ErrBusy)
+		redistest.WantErr(f, redistest.ErrorOf(s.TryAcquireN(f.Context(), "k", 2)), leasehold.ErrBusy)
 		for i, l := range []*semaphore.Lease{second, first} {
 			release(f, l)
 			next := waiters[i].Got()
-			if next.ID() != l.ID() || waiters[i+1].Ended() {
-				f.Fatalf("waiter %d has lease %s, want %s", i, next.ID(), l.ID())
-			}
+			redistest.CheckNow(f, next.ID() == l.ID() && !waiters[i+1].Ended(), "waiter %d has lease %s, want %s", i, next.ID(), l.ID())
 		}
 		// A request of another weight is another process's, as far as the line goes.
 		heavy := f.wait(f.Context(), s, "k", 1)
@@ -112,9 +102,8 @@ func TestALimitSetAtRunTimeCountsInAProcess(t *testing.T) {
 		for _, n := range []int{2, 6, 1, 4} {
 			redistest.WantErr(f, s.SetLimit(f.Context(), "k", n))
 			time.Sleep(200 * time.Millisecond) // LocalFor, a hold, and a few calls
-			if held := len(f.Held("k")); held != n {
-				f.Errorf("%d are held, the limit is %d", held, n)
-			}
+			held := len(f.Held("k"))
+			redistest.Check(f, held == n, "%d are held, the limit is %d", held, n)
 		}
 	})
 }
@@ -133,8 +122,7 @@ func TestMaxWaitersIsNotForPermitsThatAreFree(t *testing.T) {
 		}
 		waiter := harness.Start(f.T, func() (*semaphore.Lease, error) { return s.Acquire(f.Context(), "k") })
 		time.Sleep(5 * time.Millisecond)
-		_, err := s.Acquire(f.Context(), "k")
-		redistest.WantErr(f, err, leasehold.ErrQueueFull)
+		redistest.WantErr(f, redistest.ErrorOf(s.Acquire(f.Context(), "k")), leasehold.ErrQueueFull)
 		for _, l := range held {
 			release(f, l)
 		}
@@ -199,9 +187,7 @@ func TestATurnThatIsOverIsNotHandedOut(t *testing.T) {
 		second := harness.Start(f.T, acquire)
 		time.Sleep(200 * time.Millisecond) // its process has subscribed by then
 		state, err := operator.Inspect(f.Context(), "k")
-		if err != nil || len(state.Holders) != 2 {
-			f.Fatal(state, err)
-		}
+		redistest.CheckNow(f, err == nil && len(state.Holders) == 2, "%v, %v", state, err)
 		redistest.WantErr(f, operator.Revoke(f.Context(), "k", state.Holders[1].ID, "a test"))
 		time.Sleep(time.Second) // the process has been told
 		close(late.deliver)

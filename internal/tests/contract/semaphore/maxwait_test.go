@@ -37,8 +37,7 @@ func TestMaxWaitEndsTheWait(t *testing.T) {
 			var busy *leasehold.BusyError
 			redistest.Check(f, errors.As(err, &busy) && busy.InUse == 1 && busy.Limit == 1,
 				"%s: %v; want a BusyError that says 1 of 1", name, err)
-			redistest.WantErr(f, err, leasehold.ErrBusy)
-			redistest.WantNot(f, err, leasehold.ErrUnavailable, context.DeadlineExceeded, context.Canceled)
+			redistest.WantErr(f, err, leasehold.ErrBusy, redistest.Not(leasehold.ErrUnavailable, context.DeadlineExceeded, context.Canceled))
 			redistest.Check(f, took >= bound && took <= bound+redistest.Soon, "%s: waited %v; want %v", name, took, bound)
 		}
 		redistest.Eventually(f, "an empty queue", func() bool { return f.Queued("k") == 0 })
@@ -75,9 +74,8 @@ func TestGrantNearMaxWaitIsWhole(t *testing.T) {
 				}
 				granted.Add(1)
 				time.Sleep(2 * time.Millisecond) // a timer that is late would strike now
-				if cause := context.Cause(l.Context()); cause != nil {
-					f.Errorf("a grant with a dead Context: %v", cause)
-				}
+				cause := context.Cause(l.Context())
+				redistest.Check(f, cause == nil, "a grant with a dead Context: %v", cause)
 				release(f, l)
 			})
 			time.Sleep(bound - 4*time.Millisecond + time.Duration(i%9)*time.Millisecond)
@@ -102,9 +100,8 @@ func TestRetryAfterFitsAHeader(t *testing.T) {
 			return busy.RetryAfter
 		}
 		l := f.take(s, "k", 1)
-		if d := retry(); d <= 0 || d > time.Second {
-			f.Errorf("RetryAfter is %v before any hold was observed; want at most 1s", d)
-		}
+		d := retry()
+		redistest.Check(f, d > 0 && d <= time.Second, "RetryAfter is %v before any hold was observed; want at most 1s", d)
 		release(f, l)
 		for range 8 { // jobs of 20 ms
 			l := f.take(s, "k", 1)
@@ -112,9 +109,8 @@ func TestRetryAfterFitsAHeader(t *testing.T) {
 			release(f, l)
 		}
 		l = f.take(s, "k", 1)
-		if d := retry(); d <= 0 || d > 2*time.Second {
-			f.Errorf("RetryAfter is %v for jobs of 20ms; the TTL is 30s", d)
-		}
+		d = retry()
+		redistest.Check(f, d > 0 && d <= 2*time.Second, "RetryAfter is %v for jobs of 20ms; the TTL is 30s", d)
 		release(f, l)
 
 		short, _ := f.open(limit(1), ttl(2*time.Second))

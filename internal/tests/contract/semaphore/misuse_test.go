@@ -2,7 +2,6 @@ package semaphore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -50,18 +49,16 @@ func TestReleaseOfACopyNamesTheMisuse(t *testing.T) {
 func TestCloseAfterTheClientSaysWhatItLeft(t *testing.T) {
 	some(t, func(f *fixture) {
 		rdb := f.Connect(&harness.Wire{})
-		s, err := semaphore.New(rdb, semaphore.Config{Name: f.Family, Limit: 1, TTL: 2 * time.Second})
-		redistest.WantErr(f, err)
+		s := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: f.Family, Limit: 1, TTL: 2 * time.Second}))(f)
 		redistest.Must(s.Acquire(f.Context(), "k"))(f)
 		redistest.WantErr(f, rdb.Close())
 		ctx, cancel := context.WithTimeout(f.Context(), 100*time.Millisecond)
 		defer cancel()
-		err = s.Close(ctx)
+		err := s.Close(ctx)
 		if len(f.Held("k")) > 0 {
 			redistest.WantErr(f, err, context.DeadlineExceeded, leasehold.ErrUnavailable)
 		}
-		_, err = s.Acquire(f.Context(), "k")
-		redistest.WantErr(f, err, leasehold.ErrClosed)
+		redistest.WantErr(f, redistest.ErrorOf(s.Acquire(f.Context(), "k")), leasehold.ErrClosed)
 		// With time it ends with the lease's term.
 		redistest.Expect(f, s.Close(f.Context()), nil, "the second Close: %v")
 		redistest.Eventually(f, "the end of the lease", func() bool { return len(f.Held("k")) == 0 })
@@ -73,8 +70,7 @@ func TestUnavailableCarriesACause(t *testing.T) {
 	redistest.NeedServers(t)
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})
 	t.Cleanup(func() { _ = rdb.Close() })
-	s, err := semaphore.New(rdb, semaphore.Config{Name: "n", Limit: 1})
-	redistest.WantErr(t, err)
+	s := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: "n", Limit: 1}))(t)
 	for name, err := range map[string]error{
 		"try acquire": func() error { _, err := s.TryAcquire(t.Context(), "k"); return err }(),
 		"acquire":     func() error { _, err := s.Acquire(t.Context(), "k"); return err }(),
@@ -83,10 +79,6 @@ func TestUnavailableCarriesACause(t *testing.T) {
 		redistest.Check(t, strings.Contains(err.Error(), "connection refused"), "%s: %v; want that the connection was refused", name, err)
 	}
 	redistest.NoError(t, s.Close(t.Context()))
-	if _, err := semaphore.New(nil, semaphore.Config{Name: "n", Limit: 1}); !errors.Is(err, leasehold.ErrInvalid) {
-		t.Errorf("New without a client: %v; want ErrInvalid", err)
-	}
-	if _, err := semaphore.New((*redis.Client)(nil), semaphore.Config{Name: "n", Limit: 1}); !errors.Is(err, leasehold.ErrInvalid) {
-		t.Errorf("New with a nil client: %v; want ErrInvalid", err)
-	}
+	redistest.WantErr(t, redistest.ErrorOf(semaphore.New(nil, semaphore.Config{Name: "n", Limit: 1})), leasehold.ErrInvalid)
+	redistest.WantErr(t, redistest.ErrorOf(semaphore.New((*redis.Client)(nil), semaphore.Config{Name: "n", Limit: 1})), leasehold.ErrInvalid)
 }

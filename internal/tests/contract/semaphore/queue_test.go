@@ -11,9 +11,11 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 
+	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/luascripts"
+	"github.com/leasehold-go/leasehold/semaphore"
 )
 
 // A waiter asks by itself now and then: it gets its permit although the message
@@ -56,9 +58,7 @@ func TestGrantBeforeTheSubscriptionStands(t *testing.T) {
 		answer()
 		answered := time.Now()
 		l2 := w2.Got()
-		if took := time.Since(answered); took > 500*time.Millisecond {
-			f.Fatalf("the second waiter heard of its grant %v after its answer", took)
-		}
+		redistest.AtMost(f, time.Since(answered), 500*time.Millisecond, "the second waiter heard of its grant %v after its answer")
 		release(f, l1)
 		release(f, l2)
 	})
@@ -80,34 +80,6 @@ func TestDeadWaitersAtTheHead(t *testing.T) {
 		wire.Cut()
 		release(f, l)
 		release(f, w.Got()) // soon is less than one TTL
-	})
-}
-
-// A waiter that was away for too long loses its place in Redis, and comes back
-// to it as soon as it can: before every later waiter, and without its caller
-// noticing.
-func TestLivingWaiterThatWasAway(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
-		holder, _ := f.open()
-		away, wire := f.open()
-		later, _ := f.open()
-		const key = "k"
-		l := f.take(holder, key, 1)
-		first := f.wait(f.Context(), away, key, 1)
-		second := f.wait(f.Context(), later, key, 1)
-		wire.Cut()
-		redistest.Eventually(f, "the waiter to be dropped", func() bool { return f.Queued(key) == 1 })
-		wire.Heal()
-		redistest.Eventually(f, "the waiter to be back", func() bool { return f.Queued(key) == 2 })
-		release(f, l)
-		got := first.Got()
-		select {
-		case <-second.Done:
-			f.Fatal("the later waiter was granted, too")
-		default:
-		}
-		release(f, got)
-		release(f, second.Got())
 	})
 }
 
@@ -164,4 +136,35 @@ func tightLoop(f *fixture, key string) []int {
 	}
 	wg.Wait()
 	return counts
+}
+
+// Leases of different length on one key end each by itself: the short one frees
+// its permit, and neither its expiry nor its purge takes the long one along.
+func TestTwoTTLsOnOneKey(t *testing.T) {
+	each(t, func(f *fixture) {
+		long, _ := f.open(limit(2))
+		short, wire := f.open(limit(2), ttl(time.Second))
+		for _, key := range []string{"long-first", "short-first"} {
+			var keep, dies *semaphore.Lease
+			if key == "long-first" {
+				keep, dies = f.take(long, key, 1), f.take(short, key, 1)
+			} else {
+				dies, keep = f.take(short, key, 1), f.take(long, key, 1)
+			}
+			wire.Cut()
+			redistest.Get(f, "the short lease to end", dies.Context().Done())
+			redistest.Eventually(f, "the short lease's permit", func() bool {
+				l, err := long.TryAcquire(f.Context(), key) // purges, too
+				if err == nil {
+					release(f, l)
+				}
+				return err == nil
+			})
+			f.WantHeld(key, 1)
+			redistest.AtLeast(f, f.RDB.PTTL(f.Context(), f.Part(key, "holders")).Val(), 15*time.Second, "the key of a lease of 30 s expires in %v")
+			release(f, keep)
+			wire.Heal()
+			redistest.WantErr(f, dies.Release(), leasehold.ErrLost)
+		}
+	})
 }

@@ -20,11 +20,9 @@ import (
 // wantRevoked checks that err says that an operator took the lease away, and why.
 func wantRevoked(f testing.TB, err error, reason string) {
 	f.Helper()
-	redistest.WantErr(f, err, leasehold.ErrRevoked)
-	redistest.WantErr(f, err, leasehold.ErrLost)
-	if revoked := new(leasehold.RevokedError); !errors.As(err, &revoked) || revoked.Reason != reason {
-		f.Errorf("%v; want the reason %q", err, reason)
-	}
+	redistest.WantErr(f, err, leasehold.ErrRevoked, leasehold.ErrLost)
+	revoked := new(leasehold.RevokedError)
+	redistest.Check(f, errors.As(err, &revoked) && revoked.Reason == reason, "%v; want the reason %q", err, reason)
 }
 
 // plainAndTotal runs a test with a plain family, and with one that has a total.
@@ -37,12 +35,14 @@ func plainAndTotal(t *testing.T, test func(f *fixture, settings ...func(*semapho
 // ends with the reason, by the message alone; and its Release says so.
 func TestRevokePassesAllPermitsOn(t *testing.T) {
 	plainAndTotal(t, func(f *fixture, settings ...func(*semaphore.Config)) {
-		settings = append(settings, limit(2))
+		settings = append(settings, limit(2), prefixed(f))
 		holder, _ := f.open(settings...)
 		operator, _ := f.open(settings...)
-		for _, age := range []time.Duration{0, 200 * time.Millisecond} {
+		for _, listens := range []bool{true, false} { // at first nobody else subscribes
 			l := f.take(holder, "k", 2)
-			time.Sleep(age)
+			if listens {
+				redistest.Eventually(f, "the holder's subscription", func() bool { return len(f.Subscribed(f.Family)) > 0 })
+			}
 			next := harness.Start(f.T, func() (*semaphore.Lease, error) { return operator.AcquireN(f.Context(), "k", 2) })
 			redistest.Eventually(f, "a waiter", func() bool { return f.inspect(operator, "k").Waiting == 1 })
 			redistest.WantErr(f, operator.Revoke(f.Context(), "k", l.ID(), "it hangs: ticket 4711"))
@@ -50,12 +50,8 @@ func TestRevokePassesAllPermitsOn(t *testing.T) {
 			redistest.Check(f, len(state.Holders) == 1 && state.Holders[0].ID != l.ID() && state.Holders[0].Permits == 2 && state.Waiting == 0,
 				"after the revoke: %+v", state)
 			got := next.Got()
-			if age > 0 { // a younger one's process may not have subscribed yet
-				select {
-				case <-l.Context().Done():
-				case <-time.After(5 * time.Second):
-					f.Fatal("the holder was not told")
-				}
+			if listens { // else its process may not have subscribed yet
+				redistest.Get(f, "the end of the holder's Context", l.Context().Done())
 				wantRevoked(f, context.Cause(l.Context()), "it hangs: ticket 4711")
 			}
 			wantRevoked(f, l.Release(), "it hangs: ticket 4711")
@@ -63,9 +59,8 @@ func TestRevokePassesAllPermitsOn(t *testing.T) {
 			for range 2 { // again: the mark says so
 				redistest.NoError(f, operator.Revoke(f.Context(), "k", l.ID(), "again"))
 			}
-			if state := f.inspect(operator, "k"); state.InUse != 2 || state.Holders[0].ID != got.ID() {
-				f.Errorf("after the same revoke again: %+v", state)
-			}
+			state = f.inspect(operator, "k")
+			redistest.Check(f, state.InUse == 2 && state.Holders[0].ID == got.ID(), "after the same revoke again: %+v", state)
 			release(f, got)
 		}
 	})
@@ -86,9 +81,8 @@ func TestRevokeOfAWaiter(t *testing.T) {
 		wantRevoked(f, first.Failed(), "not needed")
 		release(f, l)
 		release(f, second.Got())
-		if state := f.inspect(a, "k"); state.InUse+state.Waiting != 0 {
-			f.Errorf("%+v is left", state)
-		}
+		state := f.inspect(a, "k")
+		redistest.Check(f, state.InUse+state.Waiting == 0, "%+v is left", state)
 	})
 }
 
@@ -106,16 +100,12 @@ func TestRevokeErrors(t *testing.T) {
 			"": "reason is empty", strings.Repeat("x", 201): "reason has 201 bytes", "a\nb": "cannot be printed", "a\xffb": "cannot be printed",
 		} {
 			err := s.Revoke(f.Context(), "k", l.ID(), reason)
-			redistest.WantErr(f, err, leasehold.ErrInvalid)
-			redistest.WantText(f, err, text)
-			redistest.WantText(f, err, "want 1 to 200 printable bytes")
+			redistest.WantErr(f, err, leasehold.ErrInvalid, redistest.Says(text, "want 1 to 200 printable bytes"))
 		}
 		redistest.WantErr(f, s.Revoke(f.Context(), "", l.ID(), "r"), leasehold.ErrInvalid)
 		ctx, cancel := context.WithCancel(f.Context())
 		cancel()
-		err := s.Revoke(ctx, "k", l.ID(), "r")
-		redistest.WantErr(f, err, context.Canceled)
-		redistest.WantNot(f, err, leasehold.ErrUnavailable)
+		redistest.WantErr(f, s.Revoke(ctx, "k", l.ID(), "r"), context.Canceled, redistest.Not(leasehold.ErrUnavailable))
 		release(f, l)
 		release(f, other)
 		redistest.WantErr(f, s.Revoke(f.Context(), "k", l.ID(), "r"), leasehold.ErrNoLease)
@@ -135,9 +125,8 @@ func TestRevokeWithoutAnAnswerIsNoSuccess(t *testing.T) {
 				f.inspect(operator, "k")
 				wire.CutOff("revoke", "totals revoke")
 				redistest.WantErr(f, operator.Revoke(f.Context(), "k", l.ID(), "a test"), leasehold.ErrUnavailable)
-				if state := f.inspect(operator, "k"); state.InUse != 1 || l.Context().Err() != nil {
-					t.Errorf("after a Revoke that was not sent, %d permits are in use", state.InUse)
-				}
+				state := f.inspect(operator, "k")
+				redistest.Check(t, state.InUse == 1 && l.Context().Err() == nil, "after a Revoke that was not sent, %d permits are in use", state.InUse)
 				wire.Heal()
 				redistest.NoError(t, operator.Revoke(f.Context(), "k", l.ID(), "a test"))
 				<-l.Context().Done()
@@ -158,23 +147,18 @@ func TestRevocationsAreNoted(t *testing.T) {
 			f.Skip("on another server of the Cluster")
 		}
 		all, err := f.RDB.XRange(f.Context(), names[0], "-", "+").Result()
-		if err != nil || len(all) != 1 {
-			f.Fatal(all, err)
-		}
+		redistest.CheckNow(f, err == nil && len(all) == 1, "%v, %v", all, err)
 		if remains, err := strconv.Atoi(all[0].Values["remains"].(string)); err != nil || remains <= 0 || remains > 30_000 {
 			f.Errorf("the lease would have lasted for %v ms more, %v; want at most its TTL, 30 s", all[0].Values["remains"], err)
 		}
 		want := map[string]any{"id": l.ID(), "what": "lease", "permits": "1", "label": "here", "reason": "why"}
 		for name, value := range want {
-			if all[0].Values[name] != value {
-				f.Errorf("%s is %v; want %v", name, all[0].Values[name], value)
-			}
+			redistest.Check(f, all[0].Values[name] == value, "%s is %v; want %v", name, all[0].Values[name], value)
 		}
 		marks := strings.TrimSuffix(names[0], "audit") + "revoked"
 		for _, name := range []string{names[0], marks} {
-			if left := f.RDB.PTTL(f.Context(), name).Val(); left <= 29*24*time.Hour || left > 30*24*time.Hour {
-				f.Errorf("%s lives for %v", name, left)
-			}
+			left := f.RDB.PTTL(f.Context(), name).Val()
+			redistest.Check(f, left > 29*24*time.Hour && left <= 30*24*time.Hour, "%s lives for %v", name, left)
 		}
 	})
 }
@@ -188,8 +172,7 @@ func TestRevokedWaiterIsToldBesideANewcomer(t *testing.T) {
 			return redistest.Must(semaphore.New(connect(), semaphore.Config{Name: "n", Limit: 1}))(t)
 		}
 		holder, waiting := open(), open()
-		l, err := holder.Acquire(t.Context(), "k")
-		redistest.WantErr(t, err)
+		l := redistest.Must(holder.Acquire(t.Context(), "k"))(t)
 		wait := func() <-chan error {
 			ended := make(chan error, 1)
 			go func() {
@@ -210,9 +193,7 @@ func TestRevokedWaiterIsToldBesideANewcomer(t *testing.T) {
 		began := time.Now()
 		second := wait()
 		wantRevoked(t, <-first, "not needed")
-		if d := time.Since(began); d > 100*time.Millisecond {
-			t.Errorf("it was told after %v", d)
-		}
+		redistest.AtMost(t, time.Since(began), 100*time.Millisecond, "it was told after %v")
 		redistest.NoError(t, l.Release())
 		redistest.NoError(t, <-second)
 		for _, s := range []*semaphore.Semaphore{holder, waiting} {
@@ -235,9 +216,7 @@ func TestRevokedHolderLearnsByItsRenewal(t *testing.T) {
 		admin.HSet(t.Context(), base+"revoked", l.ID(), "it hangs")
 		<-l.Context().Done()
 		wantRevoked(t, context.Cause(l.Context()), "it hangs")
-		if d := time.Since(began); d > 3*time.Second {
-			t.Errorf("it was told after %v", d)
-		}
+		redistest.AtMost(t, time.Since(began), 3*time.Second, "it was told after %v")
 		wantRevoked(t, l.Release(), "it hangs")
 		redistest.NoError(t, s.Close(t.Context()))
 	})

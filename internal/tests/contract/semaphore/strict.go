@@ -4,13 +4,11 @@ package semaphore
 // (LEASEHOLD_KEEP_FOR), and how.
 var strictOnly = map[string]string{
 	"TestAcquireNTakesAllOrNone":                    stays,
-	"TestAcquireWhoseReplyIsLost":                   stays,
 	"TestDoHoldsAPermitAndReturnsWhatFnDid":         stays,
 	"TestDoReleasesOnPanicAndGoexit":                stays,
 	"TestTwoTTLsOnOneKey":                           stays,
 	"TestPermitsTakenTwice":                         stays,
 	"TestReleaseIsNilOnce":                          stays,
-	"TestReleaseWhoseReplyIsLost":                   stays,
 	"TestReleaseWorksAfterItsCtxWasCancelled":       stays,
 	"TestRevokeErrors":                              stays + ", and can be revoked there",
 	"TestRedisIsAway":                               noCall,
@@ -25,7 +23,6 @@ var strictOnly = map[string]string{
 	"TestInspectListsHoldersAndWaiters":             "Holder.Keeps is true",
 	"TestKeptPermitsAreShown":                       "one of its handles keeps nothing",
 	"TestReleaseOfACopyNamesTheMisuse":              "a copy of a lease has the same turn",
-	"TestRollbackOfAFailedAcquire":                  leaves,
 	"TestGrantBeforeTheSubscriptionStands":          "what is kept uses the connection that the test counts on",
 	"TestHeavyRequestAtTheHeadIsNotStarved":         leaves,
 	"TestErrorsNameOperationFamilyAndKeyAndNoOwner": leaves,

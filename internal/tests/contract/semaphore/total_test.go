@@ -16,9 +16,7 @@ import (
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
-func total(n int) func(*semaphore.Config) {
-	return func(c *semaphore.Config) { c.Total = n }
-}
+func total(n int) func(*semaphore.Config) { return func(c *semaphore.Config) { c.Total = n } }
 
 // part is the documented name of a Redis key of the family as a whole.
 func (f *fixture) whole(part string) string {
@@ -52,14 +50,10 @@ func TestTotalBoundsAllKeysTogether(t *testing.T) {
 			redistest.Check(f, busy.RetryAfter > 0 && busy.RetryAfter <= time.Second,
 				"%s: RetryAfter is %v; want at most 1 s, since no hold was observed", key, busy.RetryAfter)
 			want.RetryAfter = busy.RetryAfter
-			if *busy != want {
-				f.Errorf("%s: %+v; want %+v", key, *busy, want)
-			}
+			redistest.Check(f, *busy == want, "%s: %+v; want %+v", key, *busy, want)
 		}
 		release(f, b)
-		if _, err := s.TryAcquireN(f.Context(), "c", 3); !errors.Is(err, leasehold.ErrBusy) {
-			f.Errorf("three of two were granted: %v", err)
-		}
+		redistest.WantErr(f, redistest.ErrorOf(s.TryAcquireN(f.Context(), "c", 3)), leasehold.ErrBusy)
 		c := f.take(s, "c", 2)
 		release(f, a)
 		release(f, c)
@@ -139,21 +133,15 @@ func TestSetLimitIsSeenByEveryProcess(t *testing.T) {
 				set(4)
 				four := f.take(other, "k", 4)
 				set(1) // nobody loses a permit
-				_, err := other.TryAcquire(f.Context(), "k")
-				redistest.WantText(f, err, "4 of 1")
+				redistest.WantText(f, redistest.ErrorOf(other.TryAcquire(f.Context(), "k")), "4 of 1")
 				release(f, four)
-				_, err = other.AcquireN(f.Context(), "k", 2)
-				redistest.WantErr(f, err, leasehold.ErrInvalid)
-				redistest.WantText(f, err, "2 permits", "limit is 1")
+				_, err := other.AcquireN(f.Context(), "k", 2)
+				redistest.WantErr(f, err, leasehold.ErrInvalid, redistest.Says("2 permits", "limit is 1"))
 				one := f.take(other, "k", 1)
-				if _, err := other.TryAcquire(f.Context(), "k"); !errors.Is(err, leasehold.ErrBusy) {
-					f.Errorf("a second permit of one: %v", err)
-				}
+				redistest.WantErr(f, redistest.ErrorOf(other.TryAcquire(f.Context(), "k")), leasehold.ErrBusy)
 				set(0)
 				release(f, f.take(other, "k", 1))
-				_, err = s.TryAcquireN(f.Context(), "k", 3)
-				redistest.WantErr(f, err, leasehold.ErrInvalid)
-				redistest.WantText(f, err, "limit is 2")
+				redistest.WantErr(f, redistest.ErrorOf(s.TryAcquireN(f.Context(), "k", 3)), leasehold.ErrInvalid, redistest.Says("limit is 2"))
 				release(f, one)
 			})
 		})
@@ -177,14 +165,11 @@ func TestSetLimitWaitsForTheClock(t *testing.T) {
 		synctest.Wait()
 		began := time.Now()
 		redistest.WantErr(f, s.SetLimit(f.Context(), "k", 3))
-		if took := time.Since(began); took < slow || took > slow+10*time.Millisecond {
-			f.Errorf("SetLimit returned after %v; want %v", took, slow)
-		}
+		took := time.Since(began)
+		redistest.Check(f, took >= slow && took <= slow+10*time.Millisecond, "SetLimit returned after %v; want %v", took, slow)
 		other, _ := f.open()
 		redistest.WantErr(f, other.SetLimit(f.Context(), "k", 4))
-		if now := f.RDB.Get(f.Context(), f.Part("k", "limit")).Val(); now != "4" {
-			f.Errorf("the limit is %s; want that of the later setting", now)
-		}
+		redistest.Expect(f, f.RDB.Get(f.Context(), f.Part("k", "limit")).Val(), "4", "the limit is %s; want that of the later setting")
 	})
 }
 
@@ -228,11 +213,9 @@ func TestLoweredTotalEndsAWaitThatCannotBeServed(t *testing.T) {
 		f.inLine(1)
 		redistest.WantErr(f, s.SetTotal(f.Context(), 5))
 		err := heavy.Failed() // by the next sign of life
-		redistest.WantErr(f, err, leasehold.ErrInvalid)
-		redistest.WantText(f, err, "8 permits", "limit is 5")
+		redistest.WantErr(f, err, leasehold.ErrInvalid, redistest.Says("8 permits", "limit is 5"))
 		release(f, l)
-		_, err = s.AcquireN(f.Context(), "b", 6)
-		redistest.WantErr(f, err, leasehold.ErrInvalid)
+		redistest.WantErr(f, redistest.ErrorOf(s.AcquireN(f.Context(), "b", 6)), leasehold.ErrInvalid)
 	})
 }
 

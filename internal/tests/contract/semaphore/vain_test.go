@@ -9,6 +9,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
@@ -158,12 +159,8 @@ func TestRequestsInVainStopNobody(t *testing.T) {
 					attack(v)
 				})
 				t.Logf("modest tenants had %d turns beside %d without the attack; the longest wait was %v", turns["modest"], calm, longest)
-				if turns["modest"] < calm/4 {
-					t.Errorf("modest tenants had %d turns; without the attack %d", turns["modest"], calm)
-				}
-				if longest > 3*time.Second {
-					t.Errorf("a modest tenant waited %v", longest)
-				}
+				redistest.Check(t, turns["modest"] >= calm/4, "modest tenants had %d turns; without the attack %d", turns["modest"], calm)
+				redistest.Check(t, longest <= 3*time.Second, "a modest tenant waited %v", longest)
 			})
 		})
 	}
@@ -207,9 +204,7 @@ func TestHonestHeavyRequestBesideRequestsInVain(t *testing.T) {
 					attack(v)
 				})
 				t.Logf("the honest tenant had %d turns, the modest ones %d; their longest wait was %v", turns["honest"], turns["modest"], longest)
-				if turns["honest"] < 4 {
-					t.Errorf("the honest tenant had %d turns", turns["honest"])
-				}
+				redistest.Check(t, turns["honest"] >= 4, "the honest tenant had %d turns", turns["honest"])
 			})
 		})
 	}

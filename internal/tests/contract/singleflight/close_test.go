@@ -32,12 +32,8 @@ func TestClose(t *testing.T) {
 		redistest.WantErr(f, context.Cause(l.ctx), leasehold.ErrClosed)
 		redistest.WantErr(f, first.failed(), leasehold.ErrClosed)
 		redistest.WantErr(f, joins.failed(), leasehold.ErrClosed)
-		if r := waits.got(); r.Value != "v" || r.Source != singleflight.Loaded {
-			f.Errorf("%+v", r)
-		}
-		if d := time.Since(began); d > 5*time.Second {
-			f.Errorf("the lease was free after %v", d)
-		}
+		waits.want("v", singleflight.Loaded)
+		redistest.AtMost(f, time.Since(began), 5*time.Second, "the lease was free after %v")
 	})
 }
 
@@ -50,18 +46,13 @@ func TestAfterClose(t *testing.T) {
 			redistest.WantErr(f, g.Close(f.Context()))
 		}
 		sent := wire.Sent()
-		_, err := g.Do(f.Context(), "k", never(f))
-		redistest.WantErr(f, err, leasehold.ErrClosed)
-		redistest.WantText(f, err, f.Family+"/k")
-		_, err = g.Fetch(f.Context(), "k", never(f))
-		redistest.WantErr(f, err, leasehold.ErrClosed)
-		_, err = g.DoMany(f.Context(), []string{"k"}, nil)
-		redistest.WantErr(f, err, leasehold.ErrClosed)
-		_, _, err = g.Peek(f.Context(), "k")
+		redistest.WantErr(f, redistest.ErrorOf(g.Do(f.Context(), "k", never(f))), leasehold.ErrClosed, redistest.Says(f.Family+"/k"))
+		redistest.WantErr(f, redistest.ErrorOf(g.Fetch(f.Context(), "k", never(f))), leasehold.ErrClosed)
+		redistest.WantErr(f, redistest.ErrorOf(g.DoMany(f.Context(), []string{"k"}, nil)), leasehold.ErrClosed)
+		_, _, err := g.Peek(f.Context(), "k")
 		redistest.WantErr(f, err, leasehold.ErrClosed)
 		redistest.WantErr(f, g.Invalidate(f.Context(), "k"), leasehold.ErrClosed)
-		_, err = g.Inspect(f.Context(), "k")
-		redistest.WantErr(f, err, leasehold.ErrClosed)
+		redistest.WantErr(f, redistest.ErrorOf(g.Inspect(f.Context(), "k")), leasehold.ErrClosed)
 		redistest.Expect(f, wire.Sent()-sent, 0, "%d commands were sent")
 		fetch(f, f.Context(), other, "k", never(f)).got() // its values stay
 	})
@@ -84,14 +75,10 @@ func TestCloseIsBoundedByItsCtx(t *testing.T) {
 		redistest.WantNot(f, err, leasehold.ErrUnavailable)
 		redistest.Expect(f, time.Since(began), 3*time.Second, "Close took %v")
 		redistest.WantErr(f, first.failed(), leasehold.ErrClosed)
-		if r := fetch(f, f.Context(), other, "k", gives("new")).got(); r.Source != singleflight.Loaded {
-			f.Errorf("%+v", r)
-		}
+		redistest.Expect(f, fetch(f, f.Context(), other, "k", gives("new")).got().Source, singleflight.Loaded, "it came from %v")
 		l.returns("old")
 		redistest.NoError(f, g.Close(f.Context()))
-		if r, _, _ := other.Peek(f.Context(), "k"); r.Value != "new" {
-			f.Errorf("%+v", r)
-		}
+		wantStored(f, other, "k", "new")
 	})
 }
 
@@ -161,9 +148,7 @@ func TestCloseWhileAQuestionIsUnderWay(t *testing.T) {
 		wire.Heal()
 		began := time.Now()
 		redistest.NoError(f, redistest.Get(f, "Close", closed))
-		if d := time.Since(began); d > 100*time.Millisecond {
-			f.Errorf("Close took %v longer than the question", d)
-		}
+		redistest.AtMost(f, time.Since(began), 100*time.Millisecond, "Close took %v longer than the question")
 	})
 }
 
@@ -177,9 +162,7 @@ func TestCloseEndsARefresh(t *testing.T) {
 		fetch(f, f.Context(), g, "k", o.obedient).got()
 		l := o.next(f)
 		redistest.NoError(f, g.Close(f.Context()))
-		if !l.over() || !f.freed("k") {
-			f.Errorf("ctx ended %v, lease freed %v", l.over(), f.freed("k"))
-		}
+		redistest.Check(f, l.over() && f.freed("k"), "ctx ended %v, lease freed %v", l.over(), f.freed("k"))
 	})
 }
 

@@ -66,9 +66,7 @@ func TestNewNamesEveryBadField(t *testing.T) {
 		{cfg{Name: "n", TTL: time.Second, Prefix: "a\nb"}, []string{"Prefix", `\n`}},
 	} {
 		g, err := singleflight.New(nowhere(t), c.cfg)
-		if g != nil {
-			t.Errorf("%+v is accepted", c.cfg)
-		}
+		redistest.Check(t, g == nil, "%+v is accepted", c.cfg)
 		redistest.WantText(t, err, append(c.want, "leasehold: singleflight: ")...)
 		_, text, _ := strings.Cut(err.Error(), "bad configuration: ")
 		for _, field := range all {
@@ -83,23 +81,18 @@ func TestNewRefusesATypeThatNeedsACodec(t *testing.T) {
 	t.Parallel()
 	cfg := singleflight.Config[any]{Name: "n", TTL: time.Minute}
 	_, err := singleflight.New(nowhere(t), cfg)
-	redistest.WantErr(t, err, leasehold.ErrInvalid)
-	redistest.WantText(t, err, "T can't be encoded", "T is interface {}", "want a type", "a Codec")
+	redistest.WantErr(t, err, leasehold.ErrInvalid, redistest.Says("T can't be encoded", "T is interface {}", "want a type", "a Codec"))
 	cfg.Codec = &jsonCodec{}
-	if _, err := singleflight.New(nowhere(t), cfg); err != nil {
-		t.Error(err)
-	}
+	redistest.NoError(t, redistest.ErrorOf(singleflight.New(nowhere(t), cfg)))
 }
 
 func TestNewNamesABadClient(t *testing.T) {
 	t.Parallel()
 	good := singleflight.Config[int]{Name: "n", TTL: time.Second}
-	_, err := singleflight.New(nil, singleflight.Config[int]{})
-	redistest.WantText(t, err, "rdb", "Name", "TTL")
+	redistest.WantText(t, redistest.ErrorOf(singleflight.New(nil, singleflight.Config[int]{})), "rdb", "Name", "TTL")
 	ring := redis.NewRing(&redis.RingOptions{})
 	defer ring.Close()
-	_, err = singleflight.New(ring, good)
-	redistest.WantText(t, err, "rdb", "Ring")
+	redistest.WantText(t, redistest.ErrorOf(singleflight.New(ring, good)), "rdb", "Ring")
 	for what, o := range map[string]redis.ClusterOptions{
 		"read only": {ReadOnly: true}, "by latency": {RouteByLatency: true}, "at random": {RouteRandomly: true},
 	} {
@@ -109,14 +102,11 @@ func TestNewNamesABadClient(t *testing.T) {
 		g, err := singleflight.New(rdb, good)
 		redistest.Check(t, g == nil, "a client that reads from replicas (%s) is accepted", what)
 		redistest.WantText(t, err, "rdb", "replicas", "primaries")
-		_, err = singleflight.New(rdb, singleflight.Config[int]{})
-		redistest.WantText(t, err, "rdb", "Name", "TTL")
+		redistest.WantText(t, redistest.ErrorOf(singleflight.New(rdb, singleflight.Config[int]{})), "rdb", "Name", "TTL")
 	}
 	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}})
 	defer cluster.Close()
-	if _, err := singleflight.New(cluster, good); err != nil {
-		t.Errorf("a Cluster client that reads from primaries: %v", err)
-	}
+	redistest.Expect(t, redistest.ErrorOf(singleflight.New(cluster, good)), nil, "a Cluster client that reads from primaries: %v")
 }
 
 // Client-side caching may return a value from before an invalidation, so NearFor could not
@@ -126,12 +116,9 @@ func TestNewRefusesNearForBesideClientSideCaching(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", Protocol: 3, ClientSideCacheConfig: &redis.ClientSideCacheConfig{}})
 	defer rdb.Close()
 	cfg := singleflight.Config[int]{Name: "n", TTL: time.Second, NearFor: time.Second}
-	_, err := singleflight.New(rdb, cfg)
-	redistest.WantText(t, err, "NearFor", "is 1s", "client-side caching")
+	redistest.WantText(t, redistest.ErrorOf(singleflight.New(rdb, cfg)), "NearFor", "is 1s", "client-side caching")
 	cfg.NearFor = 0
-	if _, err := singleflight.New(rdb, cfg); err != nil {
-		t.Errorf("without NearFor: %v", err)
-	}
+	redistest.Expect(t, redistest.ErrorOf(singleflight.New(rdb, cfg)), nil, "without NearFor: %v")
 }
 
 func TestNewTakesEveryBound(t *testing.T) {
@@ -149,9 +136,7 @@ func TestNewTakesEveryBound(t *testing.T) {
 			Prefix: strings.Repeat("a:", 256), HashKeys: true, Schema: math.MaxUint32, Logger: slog.New(slog.DiscardHandler),
 		},
 	} {
-		if _, err := singleflight.New(nowhere(t), cfg); err != nil {
-			t.Errorf("%+v: %v", cfg, err)
-		}
+		redistest.Expect(t, redistest.ErrorOf(singleflight.New(nowhere(t), cfg)), nil, "%+v: %v", cfg)
 	}
 }
 
@@ -162,23 +147,18 @@ func TestBadKeysSendNothing(t *testing.T) {
 		g, wire := f.open(func(c *singleflight.Config[string]) { c.Name += ":\n" })
 		ctx, label := f.Context(), f.Family+"%3A%0A"
 		for key, want := range map[string]string{"": "empty", strings.Repeat("x", 513): "513"} {
-			_, err := g.Do(ctx, key, never(f))
-			redistest.WantText(f, err, "singleflight: do "+label, "key", want, "1 to 512")
-			_, err = g.Fetch(ctx, key, never(f))
-			redistest.WantText(f, err, "singleflight: fetch "+label, want)
-			_, err = g.DoMany(ctx, []string{"good", key}, nil)
-			redistest.WantText(f, err, "singleflight: do many "+label, want)
-			_, _, err = g.Peek(ctx, key)
+			redistest.WantText(f, redistest.ErrorOf(g.Do(ctx, key, never(f))), "singleflight: do "+label, "key", want, "1 to 512")
+			redistest.WantText(f, redistest.ErrorOf(g.Fetch(ctx, key, never(f))), "singleflight: fetch "+label, want)
+			redistest.WantText(f, redistest.ErrorOf(g.DoMany(ctx, []string{"good", key}, nil)), "singleflight: do many "+label, want)
+			_, _, err := g.Peek(ctx, key)
 			redistest.WantText(f, err, "singleflight: peek "+label, want)
-			err = g.Invalidate(ctx, "good", key)
-			redistest.WantText(f, err, "singleflight: invalidate "+label, want)
+			redistest.WantText(f, g.Invalidate(ctx, "good", key), "singleflight: invalidate "+label, want)
 			_, err = g.Inspect(ctx, key)
 			redistest.WantText(f, err, "singleflight: inspect "+label, want)
 		}
 		redistest.NoError(f, g.Invalidate(ctx))
-		if m, err := g.DoMany(ctx, nil, nil); err != nil || m == nil || len(m) != 0 {
-			f.Error(m, err)
-		}
+		m, err := g.DoMany(ctx, nil, nil)
+		redistest.Check(f, err == nil && m != nil && len(m) == 0, "%v, %v", m, err)
 		redistest.Require(f, wire.Sent(), 0, "%d commands were sent")
 		redistest.Require(f, redistest.Must(g.Do(ctx, strings.Repeat("x", 512), gives("v")))(f), "v", "it is %v")
 	})

@@ -69,9 +69,7 @@ func TestCtxEndsWhereverACallIs(t *testing.T) {
 				synctest.Wait()
 				cancel()
 				began := time.Now()
-				err := redistest.Get(f, "the call", ended)
-				redistest.WantErr(f, err, context.Canceled)
-				redistest.WantText(f, err, f.Family+"/"+key)
+				redistest.WantErr(f, redistest.Get(f, "the call", ended), context.Canceled, redistest.Says(f.Family+"/"+key))
 				redistest.Expect(f, time.Since(began), 0, "it returned after %v")
 				w.Heal()
 				time.Sleep(20 * time.Second)
@@ -79,9 +77,8 @@ func TestCtxEndsWhereverACallIs(t *testing.T) {
 				if what == "waiting for another" {
 					held = 1 // the other's
 				}
-				if n := f.RDB.ZCard(f.Context(), f.Part(key, "holders")).Val(); n != held || f.Queued(key) != 0 {
-					f.Errorf("%d leases are held, %d wait", n, f.Queued(key))
-				}
+				n := f.RDB.ZCard(f.Context(), f.Part(key, "holders")).Val()
+				redistest.Check(f, n == held && f.Queued(key) == 0, "%d leases are held, %d wait", n, f.Queued(key))
 			})
 		}
 	}
@@ -93,23 +90,14 @@ func TestCtxThatHasEnded(t *testing.T) {
 		g, wire := f.open(locally)
 		ctx, cancel := context.WithCancel(f.Context())
 		cancel()
-		_, err := g.Do(ctx, "k", never(f))
+		redistest.WantErr(f, redistest.ErrorOf(g.Do(ctx, "k", never(f))), context.Canceled, redistest.Not(leasehold.ErrUnavailable))
+		redistest.WantErr(f, redistest.ErrorOf(g.Fetch(ctx, "k", never(f))), context.Canceled)
+		_, _, err := g.Peek(ctx, "k")
 		redistest.WantErr(f, err, context.Canceled)
-		redistest.WantNot(f, err, leasehold.ErrUnavailable)
-		_, err = g.Fetch(ctx, "k", never(f))
-		redistest.WantErr(f, err, context.Canceled)
-		_, _, err = g.Peek(ctx, "k")
-		redistest.WantErr(f, err, context.Canceled)
-		_, err = g.Inspect(ctx, "k")
-		redistest.WantErr(f, err, context.Canceled)
-		err = g.Invalidate(ctx, "k")
-		redistest.WantErr(f, err, context.Canceled)
-		redistest.WantNot(f, err, leasehold.ErrUnavailable)
-		err = g.Put(ctx, "k", "v")
-		redistest.WantErr(f, err, context.Canceled)
-		redistest.WantNot(f, err, leasehold.ErrUnavailable)
-		_, err = g.DoMany(ctx, []string{"k"}, newBatches().load)
-		redistest.WantErr(f, err, context.Canceled)
+		redistest.WantErr(f, redistest.ErrorOf(g.Inspect(ctx, "k")), context.Canceled)
+		redistest.WantErr(f, g.Invalidate(ctx, "k"), context.Canceled, redistest.Not(leasehold.ErrUnavailable))
+		redistest.WantErr(f, g.Put(ctx, "k", "v"), context.Canceled, redistest.Not(leasehold.ErrUnavailable))
+		redistest.WantErr(f, redistest.ErrorOf(g.DoMany(ctx, []string{"k"}, newBatches().load)), context.Canceled)
 		redistest.Expect(f, wire.Sent(), 0, "%d commands were sent")
 	})
 }
@@ -125,7 +113,6 @@ func TestDeadlineOfACaller(t *testing.T) {
 		o.next(f)
 		<-p.done
 		err := p.failed()
-		redistest.WantErr(f, err, context.DeadlineExceeded)
-		redistest.WantNot(f, err, singleflight.ErrLoadTimeout, leasehold.ErrUnavailable, leasehold.ErrBusy)
+		redistest.WantErr(f, err, context.DeadlineExceeded, redistest.Not(singleflight.ErrLoadTimeout, leasehold.ErrUnavailable, leasehold.ErrBusy))
 	})
 }

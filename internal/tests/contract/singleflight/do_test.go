@@ -41,9 +41,8 @@ func TestOneLoadInTheFleet(t *testing.T) {
 			redistest.CheckNow(f, r.Value == "v", "%+v", r)
 			sources[r.Source]++
 		}
-		if n := o.loads.Load(); n != 1 || sources[singleflight.Loaded] != 1 || sources[singleflight.Stale] != 0 {
-			f.Fatalf("%d loads, sources %v", n, sources)
-		}
+		n := o.loads.Load()
+		redistest.CheckNow(f, n == 1 && sources[singleflight.Loaded] == 1 && sources[singleflight.Stale] == 0, "%d loads, sources %v", n, sources)
 	})
 }
 
@@ -56,9 +55,8 @@ func TestSourceAndAge(t *testing.T) {
 		o := newOrigin(f)
 		want := func(p *pending[string], value string, source singleflight.Source, age time.Duration) {
 			f.Helper()
-			if r := p.got(); r.Value != value || r.Source != source || r.Age != age {
-				f.Fatalf("%+v, want %q, %v, %v old", r, value, source, age)
-			}
+			r := p.got()
+			redistest.CheckNow(f, r.Value == value && r.Source == source && r.Age == age, "%+v, want %q, %v, %v old", r, value, source, age)
 		}
 		first := fetch(f, f.Context(), g, "k", o.load)
 		l := o.next(f)
@@ -156,9 +154,8 @@ func TestRoundTrips(t *testing.T) {
 			redistest.Eventually(f, "the subscription", func() bool { return others.Answered("load ask") == 1 })
 			l.returns(c.value)
 			first.got()
-			if got, want := trips(), (harness.TripCount{Gets: 1, Scripts: 2}); got != want {
-				f.Errorf("a miss costs %+v, want %+v", got, want)
-			}
+			got, want := trips(), (harness.TripCount{Gets: 1, Scripts: 2})
+			redistest.Check(f, got == want, "a miss costs %+v, want %+v", got, want)
 			redistest.Expect(f, second.got().Value, c.value, "another value")
 			if got, want := waits(), (harness.TripCount{Gets: c.gets, Scripts: 2}); got != want {
 				f.Errorf("waiting costs %+v, want %+v", got, want)
@@ -168,9 +165,8 @@ func TestRoundTrips(t *testing.T) {
 				f.Errorf("a hit costs %+v, want %+v", got, want)
 			}
 			redistest.WantErr(f, g.Invalidate(f.Context(), key))
-			if got, want := trips(), (harness.TripCount{Scripts: 1}); got != want {
-				f.Errorf("an invalidation costs %+v, want %+v", got, want)
-			}
+			got, want = trips(), (harness.TripCount{Scripts: 1})
+			redistest.Check(f, got == want, "an invalidation costs %+v, want %+v", got, want)
 		}
 	})
 }
@@ -179,9 +175,8 @@ func TestRoundTrips(t *testing.T) {
 func knowClocks[T any](f *fixture, g *singleflight.Group[T], keys ...string) {
 	f.Helper()
 	for _, key := range keys {
-		if _, _, err := g.Peek(f.Context(), key); err != nil {
-			f.Fatal(err)
-		}
+		_, _, err := g.Peek(f.Context(), key)
+		redistest.CheckNow(f, err == nil, "%v", err)
 	}
 }
 
@@ -194,19 +189,14 @@ func TestClockIsAskedForOnce(t *testing.T) {
 		fetch(f, f.Context(), g, "k", gives("v")).got()
 		var all sync.WaitGroup
 		for i := range 50 {
-			all.Go(func() {
-				if _, err := g.Do(f.Context(), fmt.Sprint(i), gives("v")); err != nil {
-					f.Error(err)
-				}
-			})
+			all.Go(func() { redistest.NoError(f, redistest.ErrorOf(g.Do(f.Context(), fmt.Sprint(i), gives("v")))) })
 		}
 		all.Wait()
 		most := 1
 		if _, isCluster := f.RDB.(*redis.ClusterClient); isCluster {
 			most = 4 // each of three nodes, and one while the topology is unknown
 		}
-		if n := wire.Sent("time"); n < 1 || n > most {
-			f.Errorf("asked %d times, want %d at most", n, most)
-		}
+		n := wire.Sent("time")
+		redistest.Check(f, n >= 1 && n <= most, "asked %d times, want %d at most", n, most)
 	})
 }

@@ -43,9 +43,8 @@ func TestEarlyRefresh(t *testing.T) {
 		synctest.Wait()
 		redistest.Expect(f, o.loads.Load(), 1, "%d loads")
 		fetch(f, f.Context(), g, "k", never(f)).want("2", singleflight.Cached) // it took no time: no need to hurry
-		if s := g.Stats(); s.EarlyRefreshes != 1 || s.Refreshes != 1 || s.Hits != 21 || s.Stale != 0 {
-			f.Errorf("%+v", s)
-		}
+		s := g.Stats()
+		redistest.Check(f, s.EarlyRefreshes == 1 && s.Refreshes == 1 && s.Hits == 21 && s.Stale == 0, "%+v", s)
 		off, _ := f.open(early(0))
 		f.loadFor(off, "off", 24*time.Hour)
 		time.Sleep(time.Hour - time.Millisecond)
@@ -93,14 +92,12 @@ func TestEarlyRefreshThatFails(t *testing.T) {
 		synctest.Wait()
 		fetch(f, f.Context(), g, "k", never(f)).want("1", singleflight.Cached)
 		time.Sleep(time.Minute)
-		if m, err := g.DoMany(f.Context(), []string{"k"}, newBatches().load); m["k"] != "1" || err != nil {
-			f.Error(m, err)
-		}
+		m, err := g.DoMany(f.Context(), []string{"k"}, newBatches().load)
+		redistest.Check(f, m["k"] == "1" && err == nil, "%v, %v", m, err)
 		synctest.Wait()
 		fetch(f, f.Context(), g, "k", never(f)).want("K", singleflight.Cached)
-		if s := g.Stats(); s.EarlyRefreshes != 2 || s.FailedLoads != 1 || s.Errors != 0 {
-			f.Errorf("%+v", s)
-		}
+		s := g.Stats()
+		redistest.Check(f, s.EarlyRefreshes == 2 && s.FailedLoads == 1 && s.Errors == 0, "%+v", s)
 	})
 }
 

@@ -1,7 +1,6 @@
 package singleflight
 
 import (
-	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,17 +27,15 @@ func TestIdleGroupNeedsNoClose(t *testing.T) {
 		l := o.next(f)
 		waits, permit := fetch(f, f.Context(), groups[1], "k", never(f)), fetch(f, f.Context(), groups[1], "else", gives("v"))
 		synctest.Wait()
-		if n := len(server.PubSubChannels("*")); n == 0 {
-			f.Error("nobody had a subscription")
-		}
+		n := len(server.PubSubChannels("*"))
+		redistest.Check(f, n != 0, "nobody had a subscription")
 		l.returns("v")
 		first.got()
 		waits.got()
 		permit.got()
 		time.Sleep(2 * time.Second)
-		if all := server.PubSubChannels("*"); len(all) > 0 {
-			f.Errorf("subscribed yet: %v", all)
-		}
+		all := server.PubSubChannels("*")
+		redistest.Check(f, len(all) == 0, "subscribed yet: %v", all)
 	})
 }
 
@@ -61,9 +58,7 @@ func TestMissedMessageIsAskedForAtOnce(t *testing.T) {
 		began := time.Now()
 		wire.Heal()
 		waits.want("v", singleflight.Shared)
-		if d := time.Since(began); d > 50*time.Millisecond {
-			f.Errorf("told after %v", d)
-		}
+		redistest.AtMost(f, time.Since(began), 50*time.Millisecond, "told after %v")
 	})
 }
 
@@ -84,9 +79,7 @@ func TestJoiningARefreshThatIsNotGranted(t *testing.T) {
 		synctest.Wait()
 		wire.Heal()
 		synctest.Wait()
-		if joins.ended() {
-			f.Fatalf("%+v, %v", joins.result, joins.err)
-		}
+		redistest.CheckNow(f, !joins.ended(), "%+v, %v", joins.result, joins.err)
 		l.returns("new")
 		joins.want("new", singleflight.Shared)
 	})
@@ -100,12 +93,10 @@ func TestForeignKeys(t *testing.T) {
 		f.RDB.Set(f.Context(), f.Part("string", "holders"), "x", time.Minute)
 		for _, key := range []string{"list", "string"} {
 			err := fetch(f, f.Context(), g, key, never(f)).failed()
-			redistest.WantErr(f, err, leasehold.ErrUnavailable)
-			redistest.WantText(f, err, "WRONGTYPE", f.Family+"/"+key)
+			redistest.WantErr(f, err, leasehold.ErrUnavailable, redistest.Says("WRONGTYPE", f.Family+"/"+key))
 		}
 		err := doMany(f, f.Context(), g, []string{"a", "list", "string", "b"}, newBatches()).got("a", "A", "b", "B")
-		redistest.WantErr(f, err, leasehold.ErrUnavailable)
-		redistest.WantText(f, err, "WRONGTYPE", f.Family+"/list", f.Family+"/string")
+		redistest.WantErr(f, err, leasehold.ErrUnavailable, redistest.Says("WRONGTYPE", f.Family+"/list", f.Family+"/string"))
 		redistest.Expect(f, f.RDB.Get(f.Context(), f.Part("string", "holders")).Val(), "x", "the foreign key holds %q")
 	})
 }
@@ -128,37 +119,9 @@ func TestDoManyOfEverything(t *testing.T) {
 		l.returns("theirs")
 		theirs.got()
 		err := m.got("fresh", "fresh", "own", "OWN", "stale", "old", "theirs", "theirs", "own too", "OWN TOO")
-		redistest.WantErr(f, err, singleflight.ErrNotFound)
-		redistest.WantText(f, err, f.Family+"/nothing")
+		redistest.WantErr(f, err, singleflight.ErrNotFound, redistest.Says(f.Family+"/nothing"))
 		synctest.Wait()
-		if s := g.Stats(); s != (singleflight.Stats{Hits: 2, Stale: 1, Loaded: 4, Shared: 1, Errors: 1, Loads: 5, Refreshes: 1}) {
-			f.Errorf("%+v", s)
-		}
+		redistest.Expect(f, g.Stats(), (singleflight.Stats{Hits: 2, Stale: 1, Loaded: 4, Shared: 1, Errors: 1, Loads: 5, Refreshes: 1}), "%+v")
 		fetch(f, f.Context(), g, "stale", never(f)).want("STALE", singleflight.Cached)
-	})
-}
-
-// What a caller sees last: the load's own error, where the load of another process
-// that it waited for was given up.
-func TestWaiterTakesOverFromOneThatLeft(t *testing.T) {
-	some(t, func(f *fixture) {
-		g, _ := f.open()
-		other, _ := f.open()
-		o := newOrigin(f)
-		first := fetch(f, f.Context(), g, "k", o.obedient)
-		o.next(f)
-		ctx, cancel := context.WithCancel(f.Context())
-		waits := fetch(f, ctx, other, "k", o.obedient)
-		redistest.Eventually(f, "the other", func() bool { return f.Queued("k") == 1 })
-		began := time.Now()
-		harness.Close(f, g)
-		redistest.WantErr(f, first.failed(), leasehold.ErrClosed)
-		l := o.next(f) // at once, not when the lease would have ended
-		if d := time.Since(began); d > 5*time.Second {
-			f.Errorf("taken over after %v", d)
-		}
-		cancel()
-		redistest.WantErr(f, waits.failed(), context.Canceled)
-		redistest.Get(f, "the load to end", l.ctx.Done())
 	})
 }

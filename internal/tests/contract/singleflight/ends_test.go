@@ -37,15 +37,12 @@ func TestLoadersCtxHasValuesAndNoDeadline(t *testing.T) {
 		second := fetch(f, context.WithValue(f.Context(), ctxKey{}, "second"), g, "k", o.load)
 		synctest.Wait()
 		l := o.next(f)
-		if _, bounded := l.ctx.Deadline(); bounded || l.ctx.Value(ctxKey{}) != "first" {
-			f.Errorf("deadline %v, value %v", bounded, l.ctx.Value(ctxKey{}))
-		}
+		_, bounded := l.ctx.Deadline()
+		redistest.Check(f, !bounded && l.ctx.Value(ctxKey{}) == "first", "deadline %v, value %v", bounded, l.ctx.Value(ctxKey{}))
 		cancel()
 		synctest.Wait()
 		time.Sleep(time.Minute)
-		if l.over() {
-			f.Errorf("the load ended with its caller: %v", context.Cause(l.ctx))
-		}
+		redistest.Check(f, !l.over(), "the load ended with its caller: %v", context.Cause(l.ctx))
 		l.returns("v")
 		second.got()
 		synctest.Wait()
@@ -93,19 +90,13 @@ func TestLoadGoesOnForAnotherProcess(t *testing.T) {
 		cancel()
 		redistest.WantErr(f, first.failed(), context.Canceled)
 		time.Sleep(time.Minute)
-		if l.over() {
-			f.Fatalf("the load ended: %v", context.Cause(l.ctx))
-		}
+		redistest.CheckNow(f, !l.over(), "the load ended: %v", context.Cause(l.ctx))
 		newcomer := fetch(f, f.Context(), g, "k", never(f)) // waits for it like another process
 		synctest.Wait()
 		l.returns("v")
-		if r := waits.got(); r.Value != "v" || r.Source != singleflight.Shared {
-			f.Errorf("%+v", r)
-		}
+		waits.want("v", singleflight.Shared)
 		newcomer.got()
-		if r, ok, err := other.Peek(f.Context(), "k"); !ok || r.Value != "v" {
-			f.Error(r, ok, err)
-		}
+		wantStored(f, other, "k", "v")
 	})
 }
 
@@ -122,12 +113,9 @@ func TestLoadEndsWithItsLastWaiter(t *testing.T) {
 		cancel()
 		first.failed()
 		synctest.Wait()
-		if !l.over() || !f.freed("k") {
-			f.Fatalf("the load goes on: ctx ended %v, lease freed %v", l.over(), f.freed("k"))
-		}
-		if cause := context.Cause(l.ctx); errors.Is(cause, leasehold.ErrLost) || errors.Is(cause, leasehold.ErrClosed) {
-			f.Errorf("ended with %v", cause)
-		}
+		redistest.CheckNow(f, l.over() && f.freed("k"), "the load goes on: ctx ended %v, lease freed %v", l.over(), f.freed("k"))
+		cause := context.Cause(l.ctx)
+		redistest.Check(f, !errors.Is(cause, leasehold.ErrLost) && !errors.Is(cause, leasehold.ErrClosed), "ended with %v", cause)
 
 		ctx, cancel = context.WithCancel(f.Context())
 		there, leave := context.WithCancel(f.Context())
@@ -142,16 +130,11 @@ func TestLoadEndsWithItsLastWaiter(t *testing.T) {
 		leave()
 		time.Sleep(10 * time.Second / 3) // of a LeaseTTL of 10 s
 		synctest.Wait()
-		if !l.over() || !f.freed("k") {
-			f.Fatalf("a third of the lease later: ctx ended %v, lease freed %v", l.over(), f.freed("k"))
-		}
+		redistest.CheckNow(f, l.over() && f.freed("k"), "a third of the lease later: ctx ended %v, lease freed %v", l.over(), f.freed("k"))
 		// What we ended is nobody's failure.
-		if s := inspect(f, g, "k"); s.Failure != "" || s.Loading {
-			f.Errorf("%+v", s)
-		}
-		if r := fetch(f, f.Context(), other, "k", gives("v")).got(); r.Source != singleflight.Loaded {
-			f.Errorf("%+v", r)
-		}
+		s := inspect(f, g, "k")
+		redistest.Check(f, s.Failure == "" && !s.Loading, "%+v", s)
+		redistest.Expect(f, fetch(f, f.Context(), other, "k", gives("v")).got().Source, singleflight.Loaded, "it came from %v")
 	})
 }
 
@@ -176,27 +159,20 @@ func TestNewcomerToALoadThatEndsLoadsAnew(t *testing.T) {
 			synctest.Wait()
 			newcomer := fetch(f, f.Context(), g, "k", gives("own"))
 			synctest.Wait()
-			if l.over() || f.freed("k") != asked {
-				f.Fatalf("asked %v: the lease is freed: %v", asked, f.freed("k"))
-			}
+			redistest.CheckNow(f, !l.over() && f.freed("k") == asked, "asked %v: the lease is freed: %v", asked, f.freed("k"))
 			if !asked {
 				wire.Heal()
 				time.Sleep(time.Minute)
 				l.returns("shared")
-				if r := newcomer.got(); r.Value != "shared" || r.Source != singleflight.Shared {
-					f.Errorf("%+v", r)
-				}
+				newcomer.want("shared", singleflight.Shared)
 			} else {
 				l.fails(errors.New("boom"))
 				synctest.Wait()
-				if r := newcomer.got(); r.Value != "own" || r.Source != singleflight.Loaded {
-					f.Errorf("%+v", r)
-				}
+				newcomer.want("own", singleflight.Loaded)
 				wire.Heal()
 				synctest.Wait()
-				if s := inspect(f, g, "k"); s.Failure != "" || !s.Cached {
-					f.Errorf("%+v", s)
-				}
+				s := inspect(f, g, "k")
+				redistest.Check(f, s.Failure == "" && s.Cached, "%+v", s)
 			}
 			redistest.WantErr(f, g.Invalidate(f.Context(), "k"))
 		}

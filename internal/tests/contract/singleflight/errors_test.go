@@ -33,10 +33,8 @@ func TestErrorsAcrossProcesses(t *testing.T) {
 		redistest.Eventually(f, "the other", func() bool { return f.Queued("k") == 1 })
 		boom := fmt.Errorf("lookup: %w", &notHere{7})
 		l.fails(boom)
-		err := first.failed()
-		redistest.WantErr(f, err, boom)
-		redistest.WantText(f, err, "leasehold: singleflight: fetch "+f.Family+"/k: lookup: code 7")
-		err = waits.failed()
+		redistest.WantErr(f, first.failed(), boom, redistest.Says("leasehold: singleflight: fetch "+f.Family+"/k: lookup: code 7"))
+		err := waits.failed()
 		var remote *singleflight.RemoteError
 		redistest.Check(f, errors.As(err, &remote) && remote.Text == "lookup: code 7" && remote.Error() == remote.Text, "%v", err)
 		redistest.WantText(f, err, "leasehold: singleflight: fetch "+f.Family+"/k: lookup: code 7")
@@ -69,14 +67,12 @@ func TestLongErrorsAreCut(t *testing.T) {
 					redistest.WantText(f, first.failed(), text) // where it is at home it is whole
 				}
 				var remote *singleflight.RemoteError
-				if err := waits.failed(); !errors.As(err, &remote) {
-					f.Fatalf("%s: %.100v", key, err)
-				}
+				err := waits.failed()
+				redistest.CheckNow(f, errors.As(err, &remote), "%s: %.100v", key, err)
 				redistest.Check(f, utf8.ValidString(remote.Text) && len(remote.Text) <= 4096 && len(remote.Text) >= min(len(text), 2000),
 					"%s: %d bytes, %.20q…", key, len(remote.Text), remote.Text)
-				if crossed := strings.TrimPrefix(remote.Text, "the loader panicked: "); utf8.ValidString(text) && !strings.HasPrefix(text, crossed) {
-					f.Errorf("%s: %.40q… is no part of it", key, remote.Text)
-				}
+				crossed := strings.TrimPrefix(remote.Text, "the loader panicked: ")
+				redistest.Check(f, !utf8.ValidString(text) || strings.HasPrefix(text, crossed), "%s: %.40q… is no part of it", key, remote.Text)
 			}
 		}
 	})
@@ -107,9 +103,8 @@ func TestNotFoundAcrossProcesses(t *testing.T) {
 			gets, enters := wire.Sent("get"), wire.Sent("load enter")
 			err := fetch(f, f.Context(), other, key, never(f)).failed()
 			redistest.WantErr(f, err, singleflight.ErrNotFound)
-			if remote := new(singleflight.RemoteError); errors.As(err, &remote) {
-				f.Errorf("%v", err)
-			}
+			remote := new(singleflight.RemoteError)
+			redistest.Check(f, !errors.As(err, &remote), "%v", err)
 			if gets, enters = wire.Sent("get")-gets, wire.Sent("load enter")-enters; gets != 1 || enters != 0 {
 				f.Errorf("a remembered ErrNotFound costs %d GETs and %d scripts", gets, enters)
 			}
@@ -174,9 +169,7 @@ func TestErrorTTL(t *testing.T) {
 					err := fetch(f, f.Context(), h, "k", never(f)).failed()
 					redistest.WantText(f, err, c.err.Error())
 					for _, kind := range []error{singleflight.ErrNotFound, singleflight.ErrLoadTimeout, context.DeadlineExceeded} {
-						if errors.Is(err, kind) != errors.Is(c.err, kind) {
-							f.Errorf("%v matches %v: %v", err, kind, errors.Is(err, kind))
-						}
+						redistest.Check(f, errors.Is(err, kind) == errors.Is(c.err, kind), "%v matches %v: %v", err, kind, errors.Is(err, kind))
 					}
 				}
 				time.Sleep(time.Microsecond)
@@ -198,16 +191,13 @@ func TestRememberedFailureBesideAValue(t *testing.T) {
 		f.stalled(g, "k")
 		fetch(f, f.Context(), g, "k", fails(errors.New("boom"))).want("old", singleflight.Stale)
 		synctest.Wait()
-		if s := inspect(f, g, "k"); !s.Cached || s.Failure != "boom" {
-			f.Fatalf("%+v", s)
-		}
+		s := inspect(f, g, "k")
+		redistest.CheckNow(f, s.Cached && s.Failure == "boom", "%+v", s)
 		fetch(f, f.Context(), g, "k", never(f)).want("old", singleflight.Stale)
 		time.Sleep(10 * time.Second)
 		redistest.WantText(f, fetch(f, f.Context(), g, "k", never(f)).failed(), "boom") // no longer stale, not yet to be loaded
 		time.Sleep(50 * time.Second)
 		fetch(f, f.Context(), g, "k", gives("new")).want("new", singleflight.Loaded)
-		if s := inspect(f, g, "k"); s.Failure != "" {
-			f.Errorf("%+v", s)
-		}
+		redistest.Expect(f, inspect(f, g, "k").Failure, "", "Failure is %v")
 	})
 }

@@ -146,9 +146,7 @@ func TestLoadAsksTheCtxOfItsCallerNothing(t *testing.T) {
 		f.stalled(g, "k")
 		fetch(f, ctx, g, "k", gives("w")).want("v", singleflight.Stale)
 		synctest.Wait()
-		if ctx.asked.Load() {
-			f.Error("the load has asked the ctx for a value")
-		}
+		redistest.Check(f, !ctx.asked.Load(), "the load has asked the ctx for a value")
 	})
 }
 
@@ -161,14 +159,11 @@ func TestErrorWhoseTextChanges(t *testing.T) {
 		first, joins, waits := together(f, g, other, "k", func() (string, error) { return "", changing })
 		for _, p := range []*pending[string]{first, joins, waits} {
 			err := p.failed()
-			if text, again := err.Error(), err.Error(); !strings.Contains(text, ": firstx") || text != again {
-				f.Errorf("%.200s, then %.200s", text, again)
-			}
+			text, again := err.Error(), err.Error()
+			redistest.Check(f, strings.Contains(text, ": firstx") && text == again, "%.200s, then %.200s", text, again)
 		}
 		redistest.WantErr(f, first.err, changing)
-		if n := len(waits.err.Error()); n > 5000 {
-			f.Errorf("%d bytes reached another process", n)
-		}
+		redistest.AtMost(f, len(waits.err.Error()), 5000, "%d bytes reached another process")
 	})
 }
 
@@ -195,172 +190,26 @@ func TestErrorWhoseTextNeverComes(t *testing.T) {
 	})
 }
 
-// A codec that ends its goroutine has failed: the first caller gets what its loader returned,
-// all others an error that says so, and Put as well.
-func TestCodecThatExits(t *testing.T) {
-	for name, c := range map[string]struct {
-		marshal func() error
-		want    []string
-	}{
-		"exits":                       {func() error { runtime.Goexit(); return nil }, []string{"the codec", "runtime.Goexit"}},
-		"panics with what never ends": {func() error { panic(selfContained()) }, []string{"the codec panicked", "a []interface"}},
-		"fails with a hostile error":  {func() error { return &hostileError{text: panics} }, []string{"method Error of the codec's error", "oh no"}},
-		"fails with an exit":          {func() error { return &hostileError{text: runtime.Goexit} }, []string{"method Error of the codec's error", "Goexit"}},
-	} {
-		subBubble(t, name, func(f *fixture, _ *miniredis.Miniredis) {
-			mod := func(cfg *singleflight.Config[string]) { cfg.Codec = &jsonCodec{marshal: c.marshal} }
+// A TTLFor that panics or ends its goroutine is as a loader that does, and is named: it ends no process.
+func TestTTLForThatPanicsOrExits(t *testing.T) {
+	for text, end := range map[string]func(){"TTLFor panicked: oh no": panics, "TTLFor called runtime.Goexit": runtime.Goexit} {
+		subBubble(t, text, func(f *fixture, _ *miniredis.Miniredis) {
+			mod := func(c *singleflight.Config[string]) {
+				c.TTLFor = func(string, string) time.Duration { end(); return 0 }
+			}
 			g, _ := f.open(mod)
 			other, _ := f.open(mod)
 			first, joins, waits := together(f, g, other, "k", func() (string, error) { return "v", nil })
-			if r := first.got(); r.Value != "v" || r.Source != singleflight.Loaded {
-				f.Errorf("%+v", r)
+			redistest.Get(f, "the first caller's end", first.done)
+			redistest.Check(f, first.exited || first.raised == "oh no", "%+v", first)
+			for _, err := range []error{joins.failed(), waits.failed()} {
+				redistest.WantErr(f, err, singleflight.ErrLoaderPanicked, redistest.Says(text))
 			}
-			redistest.WantText(f, joins.failed(), c.want...)
-			redistest.WantText(f, waits.failed(), c.want...)
-			err := g.Put(f.Context(), "k", "v")
-			redistest.WantErr(f, err, leasehold.ErrInvalid)
-			redistest.WantText(f, err, c.want...)
+			redistest.Check(f, f.freed("k"), "the lease is held yet")
+			redistest.WantText(f, g.Put(f.Context(), "k", "v"), text)
 			harness.Close(f, g)
 		})
 	}
-}
-
-func selfContained() any {
-	all := []any{nil}
-	all[0] = all
-	return all
-}
-
-// An entry that its codec does not decode is a miss, in whichever way the codec ends. If the
-// codec does not end at all, the caller's ctx ends the call.
-func TestDecodingThatExits(t *testing.T) {
-	over := make(chan struct{})
-	t.Cleanup(func() { close(over) })
-	for name, way := range map[string]func(){"panics": panics, "exits": runtime.Goexit, "hangs": func() { <-over }} {
-		t.Run(name, func(t *testing.T) {
-			some(t, func(f *fixture) {
-				codec := &jsonCodec{}
-				mod := func(c *singleflight.Config[string]) { c.Codec = codec }
-				good, _ := f.open(func(c *singleflight.Config[string]) { c.Codec = &jsonCodec{} })
-				for _, key := range []string{"a", "b", "c"} {
-					fetch(f, f.Context(), good, key, gives("old")).got()
-				}
-				codec.unmarshal = func() error { way(); return nil }
-				g, _ := f.open(mod)
-				ctx, cancel := context.WithTimeout(f.Context(), time.Second)
-				defer cancel()
-				if name == "hangs" {
-					redistest.WantErr(f, fetch(f, ctx, g, "a", gives("new")).failed(), context.DeadlineExceeded)
-					_, _, err := g.Peek(ctx, "a")
-					redistest.WantErr(f, err, context.DeadlineExceeded)
-					return
-				}
-				if r := fetch(f, f.Context(), g, "a", gives("new")).got(); r.Value != "new" || r.Source != singleflight.Loaded {
-					f.Errorf("%+v", r)
-				}
-				redistest.NoError(f, doMany(f, f.Context(), g, []string{"b", "c"}, newBatches()).got("b", "B", "c", "C"))
-				if _, there, err := g.Peek(f.Context(), "a"); there || err != nil {
-					f.Errorf("peek: %v, %v", there, err)
-				}
-				harness.Close(f, g)
-			})
-		})
-	}
-}
-
-// methods is a value with methods for msgpack, which do as they are told.
-type methods struct{ S string }
-
-var marshalMethods, unmarshalMethods func()
-
-func (m *methods) MarshalMsgpack() ([]byte, error) {
-	if marshalMethods != nil {
-		marshalMethods()
-	}
-	return append([]byte{0xa0 | byte(len(m.S))}, m.S...), nil
-}
-
-func (m *methods) UnmarshalMsgpack(b []byte) error {
-	if unmarshalMethods != nil {
-		unmarshalMethods()
-	}
-	m.S = string(b[1:])
-	return nil
-}
-
-// So it is with the methods of a value.
-func TestMethodsOfAValueThatExit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		defer func() { marshalMethods, unmarshalMethods = nil, nil }()
-		_, client := redistest.Bubble(t)
-		f := &fixture{harness.NewOn(t, harness.Loads, client())}
-		g, other := openOn[methods](f, client()), openOn[methods](f, client())
-		marshalMethods = runtime.Goexit
-		first, joins, waits := together(f, g, other, "k", func() (methods, error) { return methods{"v"}, nil })
-		if r := first.got(); r.Value.S != "v" {
-			f.Errorf("%+v", r)
-		}
-		redistest.WantText(f, joins.failed(), "the codec called runtime.Goexit")
-		redistest.WantText(f, waits.failed(), "the codec called runtime.Goexit")
-		marshalMethods = nil
-		fetch(f, f.Context(), g, "k", func(context.Context) (methods, error) { return methods{"v"}, nil }).got()
-		unmarshalMethods = runtime.Goexit
-		r := fetch(f, f.Context(), other, "k", func(context.Context) (methods, error) { return methods{"w"}, nil }).got()
-		redistest.Check(f, r.Value.S == "w" && r.Source == singleflight.Loaded, "%+v", r)
-		harness.Close(f, g)
-		harness.Close(f, other)
-	})
-}
-
-// TTLFor that ends its goroutine is as a loader that does, and is named.
-func TestTTLForThatExits(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
-		mod := func(c *singleflight.Config[string]) {
-			c.TTLFor = func(string, string) time.Duration { runtime.Goexit(); return 0 }
-		}
-		g, _ := f.open(mod)
-		other, _ := f.open(mod)
-		first, joins, waits := together(f, g, other, "k", func() (string, error) { return "v", nil })
-		redistest.Get(f, "the first caller's end", first.done)
-		redistest.Check(f, first.exited, "%+v", first)
-		for _, err := range []error{joins.failed(), waits.failed()} {
-			redistest.WantErr(f, err, singleflight.ErrLoaderPanicked)
-			redistest.WantText(f, err, "TTLFor called runtime.Goexit")
-		}
-		redistest.WantText(f, g.Put(f.Context(), "k", "v"), "TTLFor called runtime.Goexit")
-		harness.Close(f, g)
-	})
-}
-
-// ring is a value that contains itself.
-type ring struct {
-	Name string
-	Next *ring
-}
-
-// A value that contains itself is one that cannot be encoded.
-func TestValueThatContainsItself(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
-		g, _ := openOf[*ring](f)
-		other, _ := openOf[*ring](f)
-		self := &ring{Name: "self"}
-		self.Next = self
-		first, joins, waits := together(f, g, other, "k", func() (*ring, error) { return self, nil })
-		if r := first.got(); r.Value != self {
-			f.Errorf("%+v", r)
-		}
-		redistest.WantText(f, joins.failed(), "contains itself")
-		redistest.WantText(f, waits.failed(), "contains itself")
-		redistest.WantErr(f, g.Put(f.Context(), "k", self), leasehold.ErrInvalid)
-		if s := inspect(f, g, "k"); s.Cached {
-			f.Errorf("%+v", s)
-		}
-		long := &ring{Name: "end"}
-		for range 500 {
-			long = &ring{Next: long}
-		}
-		redistest.NoError(f, g.Put(f.Context(), "k", long))
-	})
 }
 
 // observerFunc is an Observer.
@@ -385,9 +234,7 @@ func TestHostileObserver(t *testing.T) {
 				first, joins, waits := together(f, g, other, "k", func() (string, error) { return "v", nil })
 				for _, p := range []*pending[string]{first, joins, waits} {
 					redistest.Get(f, "the end of a call", p.done)
-					if name == "panics" && (p.err != nil || p.result.Value != "v") {
-						f.Errorf("event %d: %+v, %v", kind, p.result, p.err)
-					}
+					redistest.Check(f, name != "panics" || p.err == nil && p.result.Value == "v", "event %d: %+v, %v", kind, p.result, p.err)
 				}
 				harness.Close(f, g)
 			})
@@ -420,13 +267,9 @@ func TestHostileLogger(t *testing.T) {
 			})
 			began := time.Now()
 			for range 200 {
-				if r := fetch(f, f.Context(), g, "k", gives("large")).got(); r.Value != "large" {
-					f.Errorf("%+v", r)
-				}
+				fetch(f, f.Context(), g, "k", gives("large")).wantValue("large")
 			}
-			if d := time.Since(began); d > 200*time.Millisecond {
-				f.Errorf("200 lines took %v", d)
-			}
+			redistest.AtMost(f, time.Since(began), 200*time.Millisecond, "200 lines took %v")
 			redistest.Check(f, len(lines) != 0, "nothing was logged")
 			harness.Close(f, g)
 			close(over)

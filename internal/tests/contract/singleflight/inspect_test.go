@@ -49,26 +49,20 @@ func TestPeek(t *testing.T) {
 			want("", 0, 0)
 			redistest.WantErr(f, fetch(f, f.Context(), g, what, fails(singleflight.ErrNotFound)).failed(), singleflight.ErrNotFound)
 			r, there, err := g.Peek(f.Context(), what)
-			redistest.WantErr(f, err, singleflight.ErrNotFound)
-			redistest.WantText(f, err, "singleflight: peek "+f.Family+"/"+what)
-			if !there || r != (singleflight.Result[string]{}) {
-				f.Fatalf("%+v, %v", r, there)
-			}
+			redistest.WantErr(f, err, singleflight.ErrNotFound, redistest.Says("singleflight: peek "+f.Family+"/"+what))
+			redistest.CheckNow(f, there && r == (singleflight.Result[string]{}), "%+v, %v", r, there)
 			time.Sleep(5 * time.Second)
 			want("", 0, 0)
 			synctest.Wait()
 			before, gets := g.Stats(), wire.Sent("get")
 			want("", 0, 0)
-			if s := g.Stats(); s != before || wire.Sent("get") != gets+1 {
-				f.Errorf("%+v, before %+v, %d GETs", s, before, wire.Sent("get")-gets)
-			}
+			s := g.Stats()
+			redistest.Check(f, s == before && wire.Sent("get") == gets+1, "%+v, before %+v, %d GETs", s, before, wire.Sent("get")-gets)
 			ended, end := context.WithCancel(f.Context())
 			end()
 			_, there, err = g.Peek(ended, what)
 			redistest.WantErr(f, err, context.Canceled)
-			if there {
-				f.Error("there")
-			}
+			redistest.Check(f, !there, "there")
 		}
 	})
 }
@@ -88,16 +82,12 @@ func TestInspect(t *testing.T) {
 			f.Helper()
 			synctest.Wait()
 			s := inspect(f, other, key)
-			if (s.LoadID != "") != want.Loading || len(s.LoadID) > 40 {
-				f.Fatalf("the load's id is %q", s.LoadID)
-			}
+			redistest.CheckNow(f, (s.LoadID != "") == want.Loading && len(s.LoadID) <= 40, "the load's id is %q", s.LoadID)
 			s.LoadID = ""
 			if want.Loading {
 				want.LoadLabel = "a loader:1"
 			}
-			if s != want {
-				f.Fatalf("%+v\nwant %+v", s, want)
-			}
+			redistest.CheckNow(f, s == want, "%+v\nwant %+v", s, want)
 		}
 		want(singleflight.State{})
 		first := fetch(f, f.Context(), g, key, o.load)
@@ -113,9 +103,7 @@ func TestInspect(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		bytes := int(f.RDB.StrLen(f.Context(), f.Part(key, "value")).Val())
-		if bytes < len("value") {
-			f.Fatalf("%d bytes", bytes)
-		}
+		redistest.CheckNow(f, bytes >= len("value"), "%d bytes", bytes)
 		want(singleflight.State{Cached: true, Age: time.Second, FreshFor: 9 * time.Second, KeptFor: 29 * time.Second, Bytes: bytes})
 
 		time.Sleep(10 * time.Second)
@@ -130,16 +118,13 @@ func TestInspect(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		fetch(f, f.Context(), g, key, o.load).got()
 		l = o.next(f)
-		if err := other.Invalidate(f.Context(), key); err != nil {
-			f.Fatal(err)
-		}
+		redistest.WantErr(f, other.Invalidate(f.Context(), key))
 		want(singleflight.State{Invalidated: 1})
 		newer := fetch(f, f.Context(), other, key, o.load)
 		l2 := o.next(f)
 		want(singleflight.State{Invalidated: 1, Loading: true, LeaseEndsIn: 10 * time.Second})
-		if again := inspect(f, g, key).LoadID; again == id || again == "" {
-			f.Errorf("two loads are called %q", id)
-		}
+		again := inspect(f, g, key).LoadID
+		redistest.Check(f, again != id && again != "", "two loads are called %q", id)
 		l.returns("old")
 		want(singleflight.State{Loading: true, LeaseEndsIn: 10 * time.Second})
 		l2.fails(singleflight.ErrNotFound)
@@ -166,9 +151,7 @@ func TestInspectCountsWhoWaits(t *testing.T) {
 		cancel()
 		gone.failed()
 		redistest.Eventually(f, "the other to leave", func() bool { return f.Queued("k") == 0 })
-		if n := inspect(f, g, "k").Waiting; n != 0 {
-			f.Errorf("%d wait, want none", n)
-		}
+		redistest.Expect(f, inspect(f, g, "k").Waiting, 0, "%d wait, want none")
 		l.returns("v")
 		first.got()
 		wire.Heal()
@@ -182,20 +165,15 @@ func TestInspectCostsAndFailures(t *testing.T) {
 		inspect(f, g, "k") // the server's version is known
 		trips := wire.TripCounter()
 		inspect(f, g, "k")
-		if got, want := trips(), (harness.TripCount{Scripts: 1}); got != want {
-			f.Errorf("costs %+v, want %+v", got, want)
-		}
+		got, want := trips(), (harness.TripCount{Scripts: 1})
+		redistest.Check(f, got == want, "costs %+v, want %+v", got, want)
 		ended, end := context.WithCancel(f.Context())
 		end()
-		_, err := g.Inspect(ended, "k")
-		redistest.WantErr(f, err, context.Canceled)
-		redistest.WantNot(f, err, leasehold.ErrUnavailable)
+		redistest.WantErr(f, redistest.ErrorOf(g.Inspect(ended, "k")), context.Canceled, redistest.Not(leasehold.ErrUnavailable))
 		wire.Stall("load inspect")
 		ctx, cancel := context.WithCancel(f.Context())
 		go func() { time.Sleep(20 * time.Millisecond); cancel() }()
-		_, err = g.Inspect(ctx, "k")
-		redistest.WantErr(f, err, context.Canceled, leasehold.ErrUnavailable)
-		redistest.WantText(f, err, f.Family+"/k")
+		redistest.WantErr(f, redistest.ErrorOf(g.Inspect(ctx, "k")), context.Canceled, leasehold.ErrUnavailable, redistest.Says(f.Family+"/k"))
 	})
 }
 
@@ -213,17 +191,11 @@ func TestInspectWritesNothing(t *testing.T) {
 			for _, p := range []string{"holders", "queue", "alive", "fence", "value", "failure", "landed", "aside", "schemas", "near"} {
 				keys = append(keys, f.Part("k", p))
 			}
-			if err := f.RDB.EvalRO(f.Context(), luascripts.LoadsInspect(), keys).Err(); err != nil {
-				f.Error(err)
-			}
+			redistest.NoError(f, f.RDB.EvalRO(f.Context(), luascripts.LoadsInspect(), keys).Err())
 			l.returns("v")
 			first.got()
-			if err := f.RDB.EvalRO(f.Context(), luascripts.LoadsInspect(), keys).Err(); err != nil {
-				f.Error(err)
-			}
-			if err := g.Invalidate(f.Context(), "k"); err != nil {
-				f.Fatal(err)
-			}
+			redistest.NoError(f, f.RDB.EvalRO(f.Context(), luascripts.LoadsInspect(), keys).Err())
+			redistest.WantErr(f, g.Invalidate(f.Context(), "k"))
 		}
 	})
 }

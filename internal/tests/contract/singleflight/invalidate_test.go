@@ -32,9 +32,7 @@ func TestInvalidate(t *testing.T) {
 			fetch(f, f.Context(), other, "failure", never(f)).failed()
 			redistest.WantErr(f, other.Invalidate(f.Context(), "value", "nothing", "failure", "value", "unknown"))
 			for _, key := range []string{"value", "nothing", "failure"} {
-				if r := fetch(f, f.Context(), g, key, gives("2")).got(); r.Value != "2" || r.Source != singleflight.Loaded {
-					f.Errorf("%s: %+v", key, r)
-				}
+				fetch(f, f.Context(), g, key, gives("2")).want("2", singleflight.Loaded)
 			}
 			fetch(f, f.Context(), other, "stays", never(f)).got()
 			redistest.WantErr(f, g.Invalidate(f.Context(), "value", "nothing", "failure"))
@@ -57,30 +55,22 @@ func TestInvalidatedLoadIsHandedToItsWaiters(t *testing.T) {
 		redistest.WantErr(f, other.Invalidate(f.Context(), "k"))
 		joins := fetch(f, f.Context(), g, "k", o.load) // the running load, and must not have its result
 		time.Sleep(10 * time.Second)
-		if l.over() || o.loads.Load() != 1 {
-			f.Fatalf("the load's ctx ended: %v; %d loads", l.over(), o.loads.Load())
-		}
+		redistest.CheckNow(f, !l.over() && o.loads.Load() == 1, "the load's ctx ended: %v; %d loads", l.over(), o.loads.Load())
 		third, _ := f.open(lease(time.Second))
 		newcomer := fetch(f, f.Context(), third, "k", o.load)
 		l2 := o.next(f)
 		l.returns("old")
-		if a, b := first.got(), waits.got(); a.Value != "old" || b.Value != "old" {
-			f.Errorf("%+v, %+v", a, b)
-		}
-		if s := inspect(f, g, "k"); s.Cached || !s.Loading {
-			f.Errorf("%+v", s)
-		}
+		a, b := first.got(), waits.got()
+		redistest.Check(f, a.Value == "old" && b.Value == "old", "%+v, %+v", a, b)
+		s := inspect(f, g, "k")
+		redistest.Check(f, !s.Cached && s.Loading, "%+v", s)
 		synctest.Wait()
-		if joins.ended() || newcomer.ended() {
-			f.Fatalf("the later caller has %+v, %+v", joins.result, newcomer.result)
-		}
+		redistest.CheckNow(f, !joins.ended() && !newcomer.ended(), "the later caller has %+v, %+v", joins.result, newcomer.result)
 		l2.returns("new")
 		if a, b := joins.got(), newcomer.got(); a.Value != "new" || b.Value != "new" {
 			f.Errorf("%+v, %+v", a, b)
 		}
-		if r, _, _ := g.Peek(f.Context(), "k"); r.Value != "new" {
-			f.Errorf("%+v", r)
-		}
+		wantStored(f, g, "k", "new")
 		redistest.Expect(f, o.loads.Load(), 2, "%d loads")
 	})
 }
@@ -108,14 +98,12 @@ func TestSeveralInvalidatedLoads(t *testing.T) {
 		loads[2].returns("2")
 		loads[0].returns("0")
 		for i, want := range map[int]string{0: "0", 2: "2"} {
-			if a, b := firsts[i].got(), waiters[i].got(); a.Value != want || b.Value != want {
-				f.Errorf("load %d: %+v, %+v", i, a, b)
-			}
+			a, b := firsts[i].got(), waiters[i].got()
+			redistest.Check(f, a.Value == want && b.Value == want, "load %d: %+v, %+v", i, a, b)
 		}
 		g, _ := f.open()
-		if s := inspect(f, g, "k"); s.Cached || s.Failure != "" || s.Invalidated != 0 {
-			f.Errorf("%+v", s)
-		}
+		s := inspect(f, g, "k")
+		redistest.Check(f, !s.Cached && s.Failure == "" && s.Invalidated == 0, "%+v", s)
 	})
 }
 
@@ -131,15 +119,12 @@ func TestInvalidateFails(t *testing.T) {
 		redistest.WantErr(f, err, leasehold.ErrUnavailable, harness.ErrCut)
 		redistest.WantText(f, err, "singleflight: invalidate "+f.Family+"/a", "singleflight: invalidate "+f.Family+"/b")
 		redistest.WantErr(f, keysError(f, err, "a", "b")["b"], leasehold.ErrUnavailable, harness.ErrCut)
-		if d := time.Since(began); d < 3*time.Second || d > 4*time.Second {
-			f.Errorf("tried for %v", d)
-		}
+		redistest.Between(f, time.Since(began), 3*time.Second, 4*time.Second, "tried for %v")
 		began = time.Now()
 		ctx, cancel := context.WithTimeout(f.Context(), time.Second)
 		defer cancel()
 		err = g.Invalidate(ctx, "a", "b")
-		redistest.WantErr(f, err, context.DeadlineExceeded, leasehold.ErrUnavailable)
-		redistest.WantText(f, err, f.Family+"/a", f.Family+"/b")
+		redistest.WantErr(f, err, context.DeadlineExceeded, leasehold.ErrUnavailable, redistest.Says(f.Family+"/a", f.Family+"/b"))
 		redistest.Expect(f, time.Since(began), time.Second, "returned after %v")
 		wire.Heal()
 		go func() { time.Sleep(time.Second); wire.Heal() }()
@@ -147,9 +132,7 @@ func TestInvalidateFails(t *testing.T) {
 		if err := g.Invalidate(f.Context(), "a"); err != nil {
 			f.Error(err) // it was tried again
 		}
-		if _, there, _ := g.Peek(f.Context(), "a"); there {
-			f.Error("it is there yet")
-		}
+		wantNothing(f, g, "a")
 		// What the server refuses for one key is that key's error alone.
 		f.RDB.Set(f.Context(), f.Part("bad", "holders"), "a string", time.Minute)
 		fetch(f, f.Context(), g, "good", gives("v")).got()
@@ -157,8 +140,6 @@ func TestInvalidateFails(t *testing.T) {
 		redistest.WantErr(f, err, leasehold.ErrUnavailable)
 		redistest.WantText(f, keysError(f, err, "bad")["bad"], f.Family+"/bad", "WRONGTYPE")
 		redistest.Check(f, !strings.Contains(err.Error(), "/good"), "%v", err)
-		if _, there, _ := g.Peek(f.Context(), "good"); there {
-			f.Error("it is there yet")
-		}
+		wantNothing(f, g, "good")
 	})
 }

@@ -62,9 +62,8 @@ func TestKeyNames(t *testing.T) {
 			want := func(parts ...string) {
 				f.Helper()
 				for _, p := range parts {
-					if left := f.RDB.PTTL(f.Context(), part(p)).Val(); left <= 0 || left > 3*time.Minute {
-						f.Errorf("%s has %v to live", part(p), left)
-					}
+					left := f.RDB.PTTL(f.Context(), part(p)).Val()
+					redistest.Check(f, left > 0 && left <= 3*time.Minute, "%s has %v to live", part(p), left)
 				}
 			}
 			g, _ := f.open(mod)
@@ -90,9 +89,8 @@ func TestKeyNames(t *testing.T) {
 			if !c.hash {
 				continue
 			}
-			if all := f.keysWith("ada@"); len(all) > 0 {
-				f.Errorf("keys show what was to be hashed: %v", all)
-			}
+			all := f.keysWith("ada@")
+			redistest.Check(f, len(all) == 0, "keys show what was to be hashed: %v", all)
 		}
 		for _, k := range f.keysWith(f.Family) {
 			if left := f.RDB.PTTL(f.Context(), k).Val(); left < 0 && left != -2 {
@@ -148,8 +146,7 @@ func TestHashedKeysShowNowhere(t *testing.T) {
 			redistest.WantText(f, err, f.Family+"/"+label)
 			redistest.Check(f, !strings.Contains(err.Error(), "ada@"), "%v", err)
 		}
-		if n := strings.Count(log.String(), "leasehold: singleflight: "); n != 5 || strings.Contains(log.String(), "ada@") {
-			f.Errorf("%d lines:\n%s", n, log.String())
-		}
+		n := strings.Count(log.String(), "leasehold: singleflight: ")
+		redistest.Check(f, n == 5 && !strings.Contains(log.String(), "ada@"), "%d lines:\n%s", n, log.String())
 	})
 }

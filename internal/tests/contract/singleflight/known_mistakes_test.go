@@ -45,47 +45,15 @@ func TestInvalidateDuringALoad(t *testing.T) {
 			if waited {
 				waits.want("old", singleflight.Shared)
 			}
-			if s := inspect(f, g, key); s.Cached || !s.Loading {
-				f.Errorf("after the old load: %+v", s)
-			}
+			s := inspect(f, g, key)
+			redistest.Check(f, !s.Cached && s.Loading, "after the old load: %+v", s)
 			l2.returns("new")
 			for _, p := range append(after, fetch(f, f.Context(), g, key, never(f))) {
-				if r := p.got(); r.Value != "new" {
-					f.Errorf("the caller after the Invalidate has %+v", r)
-				}
+				p.wantValue("new")
 			}
 			redistest.Expect(f, o.loads.Load(), 2, "%d loads")
 		}
 	})
-}
-
-// A caller that gives up takes no other along, whether the caller that remains is in the same
-// process or in another.
-func TestLoadOutlivesItsFirstCaller(t *testing.T) {
-	for _, inside := range []bool{true, false} {
-		subBubble(t, map[bool]string{true: "same process", false: "another"}[inside], func(f *fixture, _ *miniredis.Miniredis) {
-			g, _ := f.open()
-			h := g
-			if !inside {
-				h, _ = f.open()
-			}
-			o := newOrigin(f)
-			ctx, cancel := context.WithCancel(f.Context())
-			first := fetch(f, ctx, g, "k", o.obedient)
-			l := o.next(f)
-			remains := fetch(f, f.Context(), h, "k", o.obedient)
-			synctest.Wait()
-			cancel()
-			redistest.WantErr(f, first.failed(), context.Canceled)
-			time.Sleep(time.Minute)
-			if l.over() {
-				f.Fatalf("the load ended with its first caller: %v", context.Cause(l.ctx))
-			}
-			l.returns("v")
-			remains.want("v", singleflight.Shared)
-			redistest.Expect(f, o.loads.Load(), 1, "%d loads")
-		})
-	}
 }
 
 // A load may take longer than the lease: that is renewed.
@@ -98,9 +66,7 @@ func TestLoadLongerThanItsLease(t *testing.T) {
 		l := o.next(f)
 		waits := fetch(f, f.Context(), other, "k", o.load)
 		time.Sleep(5 * time.Second)
-		if l.over() {
-			f.Fatalf("the load ended: %v", context.Cause(l.ctx))
-		}
+		redistest.CheckNow(f, !l.over(), "the load ended: %v", context.Cause(l.ctx))
 		l.returns("v")
 		first.want("v", singleflight.Loaded)
 		waits.want("v", singleflight.Shared)
@@ -127,9 +93,8 @@ func TestOldLoadOfTheSameProcessIsRefused(t *testing.T) {
 		lands := wire.Sent("load publish")
 		l.returns("old")
 		redistest.Eventually(f, "the old load to publish", func() bool { return wire.Answered("load publish") == lands+1 })
-		if s := inspect(f, g, "k"); s.Cached || !s.Loading {
-			f.Errorf("after the old load: %+v", s)
-		}
+		s := inspect(f, g, "k")
+		redistest.Check(f, !s.Cached && s.Loading, "after the old load: %+v", s)
 		l2.returns("new")
 		second.want("new", singleflight.Loaded)
 		fetch(f, f.Context(), g, "k", never(f)).want("new", singleflight.Cached)
@@ -159,9 +124,7 @@ func TestWaitersDoNotLoadAfterATimeOut(t *testing.T) {
 		redistest.Require(f, o.loads.Load(), 1, "%d loads")
 		l.returns("v")
 		for _, p := range all {
-			if r := p.got(); r.Value != "v" {
-				f.Errorf("%+v", r)
-			}
+			p.wantValue("v")
 		}
 	})
 }

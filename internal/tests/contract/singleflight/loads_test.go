@@ -15,9 +15,7 @@ import (
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
-func maxLoads(n int) config {
-	return func(c *singleflight.Config[string]) { c.MaxLoads = n }
-}
+func maxLoads(n int) config { return func(c *singleflight.Config[string]) { c.MaxLoads = n } }
 
 // At most MaxLoads loaders of a family run at once in the whole fleet; all
 // callers get their values.
@@ -37,9 +35,7 @@ func TestMaxLoadsBoundsTheFleet(t *testing.T) {
 			for len(run) < min(most, len(all)-ended) {
 				run = append(run, o.next(f))
 			}
-			if n := int(o.loads.Load()) - ended; n > most {
-				f.Fatalf("%d loaders run at once", n)
-			}
+			redistest.AtMost(f, int(o.loads.Load())-ended, most, "%d loaders run at once")
 			run[0].returns("v")
 			run = run[1:]
 		}
@@ -66,9 +62,8 @@ func TestLeaseIsTakenBeforeThePermit(t *testing.T) {
 		synctest.Wait()
 		for range 30 {
 			time.Sleep(time.Second)
-			if s := inspect(f, g, "b"); !s.Loading || s.Waiting != 1 || o.loads.Load() != 1 {
-				f.Fatalf("%+v, %d loads", s, o.loads.Load())
-			}
+			s := inspect(f, g, "b")
+			redistest.CheckNow(f, s.Loading && s.Waiting == 1 && o.loads.Load() == 1, "%+v, %d loads", s, o.loads.Load())
 		}
 		l.returns("A")
 		first.want("A", singleflight.Loaded)

@@ -88,9 +88,7 @@ func TestLoadThatWaitsForItsSlotIsOpenToAll(t *testing.T) {
 		first.got()
 		o.next(f).returns("Y")
 		for _, p := range all {
-			if r := p.got(); r.Value != "Y" {
-				f.Errorf("%+v", r)
-			}
+			p.wantValue("Y")
 		}
 	})
 }
@@ -112,9 +110,7 @@ func TestLoadsThatWaitForASlotAskRedisAgain(t *testing.T) {
 		redistest.WantErr(f, other.Put(f.Context(), "stored", "by another"))
 		wire.Heal()
 		time.Sleep(time.Second)
-		if r := stored.got(); r.Value != "by another" {
-			f.Errorf("%+v", r)
-		}
+		stored.wantValue("by another")
 		for _, key := range []string{"missing", "a", "b"} {
 			redistest.Check(f, inspect(f, other, key).Loading, "the load of %s has no lease", key)
 		}
@@ -198,9 +194,7 @@ func TestWaitsWhenRedisGoesAway(t *testing.T) {
 				f.goAway(g, wire)
 				if quick {
 					o.next(f).returns("local")
-					if took := time.Since(began); took > 200*time.Millisecond {
-						f.Errorf("it waited for %v", took)
-					}
+					redistest.AtMost(f, time.Since(began), 200*time.Millisecond, "it waited for %v")
 					waits.want("local", singleflight.Loaded)
 				}
 				time.Sleep(2 * time.Second)
@@ -211,9 +205,7 @@ func TestWaitsWhenRedisGoesAway(t *testing.T) {
 					if what == "a permit" {
 						o.next(f).returns("v")
 					}
-					if r := waits.got(); r.Value != "v" {
-						f.Errorf("%+v", r)
-					}
+					waits.wantValue("v")
 				}
 			})
 		}
@@ -262,8 +254,6 @@ func TestPermitsShareTheBreaker(t *testing.T) {
 		f.goAway(g, w)
 		began := time.Now()
 		fetch(f, f.Context(), g, "k", gives("v")).want("v", singleflight.Loaded)
-		if took := time.Since(began); took > 300*time.Millisecond {
-			f.Errorf("it took %v", took)
-		}
+		redistest.AtMost(f, time.Since(began), 300*time.Millisecond, "it took %v")
 	})
 }

@@ -22,7 +22,7 @@ func settle() {
 func (o *origin) wantNoLoad(f *fixture) {
 	f.Helper()
 	settle()
-	redistest.CheckNow(f, len(o.began) <= 0, "another load runs at the same time")
+	redistest.CheckNow(f, len(o.began) == 0, "another load runs at the same time")
 }
 
 // LoadLocally: a caller that begins after another process' Invalidate has returned gets
@@ -105,9 +105,7 @@ func TestNextLocalLoadBegins(t *testing.T) {
 			synctest.Wait()
 			end(f, g, leave)
 			o.next(f).returns("new")
-			if r := later.got(); r.Value != "new" {
-				f.Errorf("%+v", r)
-			}
+			later.wantValue("new")
 			leave()
 		})
 	}

@@ -17,9 +17,7 @@ import (
 )
 
 // lease makes the lease last that long.
-func lease(d time.Duration) config {
-	return func(c *singleflight.Config[string]) { c.LeaseTTL = d }
-}
+func lease(d time.Duration) config { return func(c *singleflight.Config[string]) { c.LeaseTTL = d } }
 
 // The ctx of a load whose lease is lost ends with ErrLost. Where the loader
 // fails then, nobody sees that: all look again.
@@ -35,9 +33,7 @@ func TestFailureAfterALostLeaseIsNotShared(t *testing.T) {
 		redistest.WantErr(f, context.Cause(l.ctx), leasehold.ErrLost)
 		o.next(f).returns("v")
 		for _, p := range []*pending[string]{first, second} {
-			if r := p.got(); r.Value != "v" {
-				f.Errorf("%+v", r)
-			}
+			p.wantValue("v")
 		}
 		redistest.Expect(f, o.loads.Load(), 2, "%d loads")
 	})
@@ -82,23 +78,15 @@ func TestValueAfterALostLeaseIsNotStored(t *testing.T) {
 		redistest.WantErr(f, context.Cause(l.ctx), leasehold.ErrLost)
 		newer := o.next(f) // of the other process, that was told so
 		l.returns("old")
-		if r := first.got(); r.Value != "old" || r.Source != singleflight.Loaded {
-			f.Errorf("%+v", r)
-		}
+		first.want("old", singleflight.Loaded)
 		synctest.Wait()
-		if joins.ended() {
-			f.Fatalf("the caller that joined has %+v, %v", joins.result, joins.err)
-		}
-		if s := inspect(f, g, "k"); s.Cached || !s.Loading {
-			f.Errorf("%+v", s)
-		}
+		redistest.CheckNow(f, !joins.ended(), "the caller that joined has %+v, %v", joins.result, joins.err)
+		s := inspect(f, g, "k")
+		redistest.Check(f, !s.Cached && s.Loading, "%+v", s)
 		newer.returns("new")
-		if a, b := joins.got(), waits.got(); a.Value != "new" || b.Value != "new" {
-			f.Errorf("%+v, %+v", a, b)
-		}
-		if r, _, _ := g.Peek(f.Context(), "k"); r.Value != "new" {
-			f.Errorf("%+v", r)
-		}
+		a, b := joins.got(), waits.got()
+		redistest.Check(f, a.Value == "new" && b.Value == "new", "%+v, %+v", a, b)
+		wantStored(f, g, "k", "new")
 	})
 }
 
@@ -115,21 +103,13 @@ func TestCutOffForLongerThanTheLease(t *testing.T) {
 		synctest.Wait()
 		wire.Cut()
 		began := time.Now()
-		if r := waits.got(); r.Value != "new" || r.Source != singleflight.Loaded {
-			f.Errorf("%+v", r)
-		}
-		if d := time.Since(began); d > 1100*time.Millisecond {
-			f.Errorf("taken over after %v", d)
-		}
+		waits.want("new", singleflight.Loaded)
+		redistest.AtMost(f, time.Since(began), 1100*time.Millisecond, "taken over after %v")
 		redistest.WantErr(f, context.Cause(l.ctx), leasehold.ErrLost)
 		wire.Heal()
 		l.returns("old")
-		if r := first.got(); r.Value != "old" {
-			f.Errorf("%+v", r)
-		}
-		if r, there, err := g.Peek(f.Context(), "k"); r.Value != "new" {
-			f.Error(r, there, err)
-		}
+		first.wantValue("old")
+		wantStored(f, g, "k", "new")
 	})
 }
 
@@ -147,9 +127,7 @@ func TestLoadTimeoutAfterALostLease(t *testing.T) {
 		time.Sleep(time.Second)
 		redistest.WantErr(f, context.Cause(l.ctx), leasehold.ErrLost)
 		second := redistest.Get(f, "another load, or an error", anyOf(first.done, o.began))
-		if d := time.Since(began); d > 5*time.Second {
-			f.Errorf("the caller was held for %v", d)
-		}
+		redistest.AtMost(f, time.Since(began), 5*time.Second, "the caller was held for %v")
 		if second != nil {
 			second.returns("v")
 		}
@@ -209,9 +187,7 @@ func TestRedisGoneBeforeThePublish(t *testing.T) {
 					began := time.Now()
 					l.returns("v")
 					first.want("v", singleflight.Loaded)
-					if d := time.Since(began); d > time.Second {
-						f.Errorf("it waited for %v", d)
-					}
+					redistest.AtMost(f, time.Since(began), time.Second, "it waited for %v")
 					if policy == singleflight.Fail {
 						redistest.WantErr(f, early.failed(), leasehold.ErrUnavailable)
 						redistest.WantErr(f, late.failed(), leasehold.ErrUnavailable)
@@ -249,9 +225,7 @@ func TestWaiterOfALoadThatWasNotPublished(t *testing.T) {
 		l.returns("old")
 		first.got()
 		began := time.Now()
-		if r := waits.got(); r.Value != "new" || r.Source != singleflight.Loaded {
-			f.Errorf("%+v", r)
-		}
+		waits.want("new", singleflight.Loaded)
 		if d := time.Since(began); d > 2*time.Second {
 			f.Errorf("it waited for %v", d) // the lease was given back, not left to expire
 		}

@@ -103,9 +103,7 @@ func TestDoManyLoadsWhatIsMissing(t *testing.T) {
 		redistest.WantErr(f, doMany(f, f.Context(), g, keys, b).got("z", "Z", "a", "A", "c", "cached", "m", "M", "b", "B"))
 		b.wantCalls(f, []string{"z", "a", "m", "b"})
 		redistest.Expect(f, g.Stats(), (singleflight.Stats{Hits: 6, Loaded: 5, Loads: 2}), "%+v")
-		if v, err := g.Do(f.Context(), "m", never(f)); v != "M" || err != nil {
-			f.Error(v, err)
-		}
+		redistest.Gives(g.Do(f.Context(), "m", never(f)))(f, "M")
 	})
 }
 
@@ -125,8 +123,7 @@ func TestDoManyPartial(t *testing.T) {
 		b := newBatches()
 		b.value = func(key string) (string, bool) { return key, key != "b" && key != "d" }
 		err := doMany(f, f.Context(), g, []string{"a", "b", "c", "d"}, b).got("a", "a", "c", "c")
-		redistest.WantErr(f, err, singleflight.ErrNotFound)
-		redistest.WantText(f, err, f.Family+"/b", f.Family+"/d")
+		redistest.WantErr(f, err, singleflight.ErrNotFound, redistest.Says(f.Family+"/b", f.Family+"/d"))
 		redistest.Check(f, !strings.Contains(err.Error(), f.Family+"/a"), "%v", err)
 		failed := keysError(f, err, "b", "d")
 		redistest.WantErr(f, failed["b"], singleflight.ErrNotFound)
@@ -137,12 +134,9 @@ func TestDoManyPartial(t *testing.T) {
 		redistest.WantErr(f, keysError(f, err, "x")["x"], boom)
 		redistest.WantText(f, err, f.Family+"/x: boom")
 		redistest.Check(f, len(found) == 2 && found["a"] == "a" && found["b"] == "B", "found %v", found)
-		if r, ok, err := g.Peek(f.Context(), "b"); r.Value != "B" || !ok || err != nil {
-			f.Errorf("what came beside an error was not stored: %+v, %v, %v", r, ok, err)
-		}
-		if s := g.Stats(); s.Errors != 3 || s.Loaded != 3 || s.Hits != 1 {
-			f.Errorf("%+v", s)
-		}
+		wantStored(f, g, "b", "B")
+		s := g.Stats()
+		redistest.Check(f, s.Errors == 3 && s.Loaded == 3 && s.Hits == 1, "%+v", s)
 	})
 }
 
@@ -158,9 +152,8 @@ func TestDoManyWaitsForOthers(t *testing.T) {
 		here := fetch(f, f.Context(), g, "here", o.load)
 		ours := o.next(f)
 		all := doMany(f, f.Context(), g, []string{"theirs", "own", "here"}, b)
-		if keys := redistest.Get(f, "the load", b.began); fmt.Sprint(keys) != "[own]" {
-			f.Fatalf("loads %v", keys)
-		}
+		keys := redistest.Get(f, "the load", b.began)
+		redistest.CheckNow(f, fmt.Sprint(keys) == "[own]", "loads %v", keys)
 		redistest.Eventually(f, "a process that waits", func() bool { return f.Queued("theirs") == 1 })
 		theirs.returns("T")
 		ours.returns("H")
@@ -168,9 +161,8 @@ func TestDoManyWaitsForOthers(t *testing.T) {
 		alone.got()
 		here.got()
 		b.wantCalls(f, []string{"own"})
-		if s := g.Stats(); s.Loaded != 2 || s.Shared != 1 && s.Shared != 2 || s.Loads != 2 {
-			f.Errorf("%+v", s)
-		}
+		s := g.Stats()
+		redistest.Check(f, s.Loaded == 2 && (s.Shared == 1 || s.Shared == 2) && s.Loads == 2, "%+v", s)
 	})
 }
 
@@ -276,9 +268,7 @@ func TestDoManyAfterItsCtxEnded(t *testing.T) {
 		redistest.Get(f, "the load", b.began)
 		cancel()
 		err := all.got("there", "v")
-		redistest.WantErr(f, err, context.Canceled)
-		redistest.WantNot(f, err, leasehold.ErrUnavailable)
-		redistest.WantText(f, err, f.Family+"/own", f.Family+"/elsewhere")
+		redistest.WantErr(f, err, context.Canceled, redistest.Not(leasehold.ErrUnavailable), redistest.Says(f.Family+"/own", f.Family+"/elsewhere"))
 		theirs.returns("v")
 		elsewhere.got()
 		err = doMany(f, ctx, g, []string{"there", "own"}, b).got()

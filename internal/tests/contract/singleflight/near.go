@@ -12,9 +12,7 @@ import (
 const hold = time.Minute
 
 // nearFor makes a group serve hot values from memory.
-func nearFor(d time.Duration) config {
-	return func(c *singleflight.Config[string]) { c.NearFor = d }
-}
+func nearFor(d time.Duration) config { return func(c *singleflight.Config[string]) { c.NearFor = d } }
 
 // put stores a value.
 func put(tb testing.TB, g *singleflight.Group[string], key, v string) {

@@ -31,14 +31,11 @@ func TestNearValuesSurviveAnOutage(t *testing.T) {
 		for range 5 {
 			began := time.Now()
 			fetch(f, f.Context(), g, "k", never(f)).want("old", singleflight.Stale)
-			if r := peek(f, g, "k"); r.Value != "old" || r.Source != singleflight.Stale || r.Age < 5*time.Second {
-				f.Errorf("peeked %+v", r)
-			}
+			r := peek(f, g, "k")
+			redistest.Check(f, r.Value == "old" && r.Source == singleflight.Stale && r.Age >= 5*time.Second, "peeked %+v", r)
 			all, err := g.DoMany(f.Context(), []string{"k"}, nil)
 			redistest.Check(f, all["k"] == "old" && err == nil, "DoMany: %v, %v", all, err)
-			if took := time.Since(began); took > 400*time.Millisecond {
-				f.Errorf("three calls took %v while Redis is known to be away", took)
-			}
+			redistest.AtMost(f, time.Since(began), 400*time.Millisecond, "three calls took %v while Redis is known to be away")
 			time.Sleep(10 * time.Second)
 		}
 		put(f, other, "k", "new")
@@ -97,9 +94,8 @@ func TestNearDroppedCopyDoesNotComeBackInAnOutage(t *testing.T) {
 			warm(f, g, "k", "old")
 			drop(g)
 			wire.Refuse()
-			if r, _, err := g.Peek(f.Context(), "k"); !errors.Is(err, leasehold.ErrUnavailable) {
-				f.Errorf("%s: %+v, %v", what, r, err)
-			}
+			r, _, err := g.Peek(f.Context(), "k")
+			redistest.Check(f, errors.Is(err, leasehold.ErrUnavailable), "%s: %+v, %v", what, r, err)
 			wire.Heal()
 		}
 	})
@@ -122,9 +118,8 @@ func TestNearReadsThatFail(t *testing.T) {
 		})
 		time.Sleep(lasts * 8 / 10)
 		for range 10 {
-			if r := peek(f, g, "k"); r.Source != singleflight.Near {
-				f.Errorf("after a renewal that failed: %+v", r)
-			}
+			r := peek(f, g, "k")
+			redistest.Check(f, r.Source == singleflight.Near, "after a renewal that failed: %+v", r)
 			time.Sleep(lasts / 100)
 		}
 		time.Sleep(lasts)
@@ -135,9 +130,7 @@ func TestNearReadsThatFail(t *testing.T) {
 			}
 			time.Sleep(time.Millisecond)
 		}
-		if n := tries.Load() - tried; n < 1 || n > 3 {
-			f.Errorf("%d near reads in a second while they fail; want 1 to 3", n)
-		}
+		redistest.Between(f, tries.Load()-tried, 1, 3, "%d near reads in a second while they fail")
 		wire.Heal()
 		time.Sleep(time.Second)
 		warm(f, g, "k", "v")
@@ -157,9 +150,8 @@ func TestNearHitIsNeverOlderThanWhatACallGot(t *testing.T) {
 		readUntil(f, g, "k", held.Fired())
 		// As a refresh changes the value, which tells no reader.
 		redistest.WantErr(f, f.RDB.Set(f.Context(), f.Part("k", "value"), v2, time.Minute).Err())
-		if r := peek(f, g, "k"); r.Value != "v2" {
-			f.Fatalf("read %+v", r)
-		}
+		r := peek(f, g, "k")
+		redistest.CheckNow(f, r.Value == "v2", "read %+v", r)
 		held.Release()
 		time.Sleep(30 * time.Millisecond) // a read before the reply would outdate it, too
 		for range 20 {
@@ -184,9 +176,8 @@ func TestNearReadsOfAFullServer(t *testing.T) {
 		put(f, g, "k", "v")
 		redistest.WantErr(f, f.RDB.ConfigSet(f.Context(), "maxmemory", "1").Err())
 		for range 50 {
-			if r := peek(f, g, "k"); r.Value != "v" || r.Source != singleflight.Cached {
-				f.Fatalf("read %+v", r)
-			}
+			r := peek(f, g, "k")
+			redistest.CheckNow(f, r.Value == "v" && r.Source == singleflight.Cached, "read %+v", r)
 		}
 		redistest.Expect(f, f.readers("k"), 0, "%d registrations")
 		redistest.WantErr(f, f.RDB.ConfigSet(f.Context(), "maxmemory", "0").Err())

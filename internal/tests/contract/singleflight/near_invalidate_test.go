@@ -34,10 +34,8 @@ func TestNearNothingOldAfterAnInvalidation(t *testing.T) {
 					warm(f, g, "k", old)
 				}
 				took := invalidate(f, writer, "k")
-				for i, g := range readers {
-					if r, ok, err := g.Peek(f.Context(), "k"); ok || err != nil {
-						f.Fatalf("after an invalidation by %s reader %d has %+v, %v", who, i, r, err)
-					}
+				for _, g := range readers {
+					wantNothing(f, g, "k")
 				}
 				put(f, writer, "k", old)
 				for _, g := range readers {
@@ -45,9 +43,8 @@ func TestNearNothingOldAfterAnInvalidation(t *testing.T) {
 				}
 				put(f, writer, "k", old+"!")
 				for i, g := range readers {
-					if r := peek(f, g, "k"); r.Value != old+"!" {
-						f.Fatalf("after a Put by %s reader %d has %+v", who, i, r)
-					}
+					r := peek(f, g, "k")
+					redistest.CheckNow(f, r.Value == old+"!", "after a Put by %s reader %d has %+v", who, i, r)
 				}
 				redistest.Check(f, took <= redistest.Soon, "an invalidation by %s took %v", who, took)
 			}
@@ -82,9 +79,7 @@ func TestNearInvalidatesManyKeysAtOnce(t *testing.T) {
 		took := invalidate(f, readers[0], keys...)
 		for _, g := range readers {
 			for _, key := range keys {
-				if _, ok, err := g.Peek(f.Context(), key); ok || err != nil {
-					f.Fatalf("%s is still served, or %v", key, err)
-				}
+				wantNothing(f, g, key)
 			}
 		}
 		redistest.Check(f, took <= redistest.Soon, "it took %v", took)
@@ -124,9 +119,7 @@ func TestNearWaitsForAReaderThatHearsNothing(t *testing.T) {
 			}
 			break
 		}
-		if r, ok, _ := g.Peek(f.Context(), "k"); ok {
-			f.Errorf("after the invalidation the reader has %+v", r)
-		}
+		wantNothing(f, g, "k")
 	})
 }
 
@@ -171,12 +164,9 @@ func TestNearWaitIsEndedByCtxAndClose(t *testing.T) {
 		ctx, cancel := context.WithTimeout(f.Context(), 100*time.Millisecond)
 		defer cancel()
 		err := writer.Invalidate(ctx, "k")
-		redistest.WantErr(f, err, context.DeadlineExceeded)
-		redistest.WantNot(f, err, leasehold.ErrUnavailable)
-		redistest.WantText(f, err, f.Family+"/k", "memory")
-		if r := peek(f, g, "k"); r.Source != singleflight.Near || r.Value != "old" {
-			f.Errorf("the reader, which heard nothing, has %+v", r)
-		}
+		redistest.WantErr(f, err, context.DeadlineExceeded, redistest.Not(leasehold.ErrUnavailable), redistest.Says(f.Family+"/k", "memory"))
+		r := peek(f, g, "k")
+		redistest.Check(f, r.Source == singleflight.Near && r.Value == "old", "the reader, which heard nothing, has %+v", r)
 		waits := harness.Start(f.T, func() (struct{}, error) { return struct{}{}, closing.Invalidate(f.Context(), "k") })
 		redistest.Eventually(f, "the wait", func() bool { return p.Dropped() > 1 })
 		harness.Close(f, closing)
@@ -199,9 +189,7 @@ func TestNearSecondInvalidationWaitsToo(t *testing.T) {
 		second := harness.Start(f.T, func() (struct{}, error) { return struct{}{}, writer.Invalidate(f.Context(), "k") })
 		p.DropMessages(false)
 		second.Got()
-		if r, ok, err := g.Peek(f.Context(), "k"); ok || err != nil {
-			f.Errorf("the reader has %+v, %v", r, err)
-		}
+		wantNothing(f, g, "k")
 	})
 }
 
@@ -230,9 +218,7 @@ func TestNearReadUnderWayDoesNotOutliveAnInvalidation(t *testing.T) {
 				held.Release()
 				time.Sleep(30 * time.Millisecond) // a read before the reply would outdate it, too
 				for range 20 {
-					if r, ok, err := g.Peek(f.Context(), "k"); ok || err != nil {
-						f.Fatalf("after the invalidation the reader has %+v, %v", r, err)
-					}
+					wantNothing(f, g, "k")
 					time.Sleep(2 * time.Millisecond)
 				}
 			})
@@ -252,9 +238,7 @@ func TestNearDropsBeforeItAcknowledges(t *testing.T) {
 			held := p.HoldRequest(harness.Does("near leave"), 1)
 			done := harness.Go(func() (time.Duration, error) { return invalidate(f, writer, "k"), nil })
 			held.Wait()
-			if r, ok, err := g.Peek(f.Context(), "k"); ok || err != nil {
-				f.Errorf("when it acknowledges, the reader has %+v, %v", r, err)
-			}
+			wantNothing(f, g, "k")
 			held.Release()
 			redistest.Get(f, "the invalidation", done)
 		}
@@ -271,19 +255,13 @@ func TestNearLostMessagesAreRepeated(t *testing.T) {
 		put(f, writer, "k", "old")
 		warm(f, g, "k", "old")
 		lost := p.DropRequest(harness.Does("near leave"), 1)
-		if took := invalidate(f, writer, "k"); took > redistest.Soon {
-			f.Errorf("with a lost acknowledgement the invalidation took %v", took)
-		}
+		redistest.AtMost(f, invalidate(f, writer, "k"), redistest.Soon, "with a lost acknowledgement the invalidation took %v")
 		lost.Wait()
 		put(f, writer, "k", "old")
 		warm(f, g, "k", "old")
 		p.CloseAll() // the subscription ends, and with it every copy
-		if took := invalidate(f, writer, "k"); took > redistest.Soon {
-			f.Errorf("with a lost subscription the invalidation took %v", took)
-		}
-		if r, ok, err := g.Peek(f.Context(), "k"); ok || err != nil {
-			f.Errorf("the reader has %+v, %v", r, err)
-		}
+		redistest.AtMost(f, invalidate(f, writer, "k"), redistest.Soon, "with a lost subscription the invalidation took %v")
+		wantNothing(f, g, "k")
 	})
 }
 
@@ -295,44 +273,15 @@ func TestNearReadersOfAllSchemasAreFound(t *testing.T) {
 		schema := func(n uint32) config { return func(c *singleflight.Config[string]) { c.Schema = n } }
 		writer := f.openVia(p, schema(1))
 		g := mustOpen(f, schema(2), nearFor(hold))
-		for n := range 3 {
+		for range 3 {
 			fetch(f, f.Context(), g, "k", gives("old")).got()
 			held := p.HoldRequest(harness.Does("load invalidate"), 2)
 			done := harness.Go(func() (time.Duration, error) { return invalidate(f, writer, "k"), nil })
 			held.Wait()
 			warm(f, g, "k", "old")
 			held.Release()
-			if took := redistest.Get(f, "the invalidation", done).Value; took > redistest.Soon {
-				f.Errorf("it took %v", took)
-			}
-			if r, ok, err := g.Peek(f.Context(), "k"); ok || err != nil {
-				f.Fatalf("round %d: the reader of another schema has %+v, %v", n, r, err)
-			}
-		}
-	})
-}
-
-// An invalidation whose reply is lost runs again. An acknowledgement of the first run says
-// nothing about the second: the reader may have read a newer value in between.
-func TestNearAcknowledgementsAreCountedByNumber(t *testing.T) {
-	withProxy(t, func(f *fixture, p *redistest.Proxy) {
-		f.teach()
-		writer, g := f.openVia(p, nearFor(hold)), mustOpen(f, nearFor(hold))
-		put(f, writer, "k", "old")
-		warm(f, writer, "k", "old") // so it listens
-		warm(f, g, "k", "old")
-		lost := p.EatReply(harness.Does("load invalidate"), 1)
-		again := p.HoldRequest(harness.Does("load invalidate"), 2)
-		done := harness.Go(func() (time.Duration, error) { return invalidate(f, writer, "k"), nil })
-		lost.Wait()
-		again.Wait()
-		other := mustOpen(f)
-		fetch(f, f.Context(), other, "k", gives("between")).got()
-		warm(f, g, "k", "between")
-		again.Release()
-		redistest.Get(f, "the invalidation", done)
-		if r, ok, err := g.Peek(f.Context(), "k"); ok || err != nil {
-			f.Errorf("the reader has %+v, %v", r, err)
+			redistest.AtMost(f, redistest.Get(f, "the invalidation", done).Value, redistest.Soon, "it took %v")
+			wantNothing(f, g, "k")
 		}
 	})
 }
@@ -348,9 +297,8 @@ func TestNearOwnCopyGoesWithAFailedInvalidation(t *testing.T) {
 			p.EatReply(harness.Does("load put"), n+1)
 		}
 		redistest.WantErr(f, g.Put(f.Context(), "k", "new"), leasehold.ErrUnavailable)
-		if r := peek(f, g, "k"); r.Value != "new" {
-			f.Errorf("after a Put without an answer its own handle has %+v", r)
-		}
+		r := peek(f, g, "k")
+		redistest.Check(f, r.Value == "new", "after a Put without an answer its own handle has %+v", r)
 	})
 }
 

@@ -25,22 +25,16 @@ func TestNearServesHotValues(t *testing.T) {
 		before, sent := g.Stats(), w.Sent()
 		first := fetch(f, f.Context(), g, "k", never(f)).got()
 		redistest.Check(f, first.Value == "v" && first.Source == singleflight.Near, "fetched %+v", first)
-		if v, err := g.Do(f.Context(), "k", never(f)); v != "v" || err != nil {
-			f.Errorf("Do: %q, %v", v, err)
-		}
+		redistest.Gives(g.Do(f.Context(), "k", never(f)))(f, "v")
 		all, err := g.DoMany(f.Context(), []string{"k"}, nil)
 		redistest.Check(f, len(all) == 1 && all["k"] == "v" && err == nil, "DoMany: %v, %v", all, err)
-		if later := peek(f, g, "k"); later.Source != singleflight.Near || later.Age <= first.Age {
-			f.Errorf("peeked %+v after %+v", later, first)
-		}
+		later := peek(f, g, "k")
+		redistest.Check(f, later.Source == singleflight.Near && later.Age > first.Age, "peeked %+v after %+v", later, first)
 		after := g.Stats()
-		if n := after.NearHits - before.NearHits; n != 3 || after.Hits != before.Hits {
-			f.Errorf("%d hits in memory; want 3: %+v", n, after)
-		}
+		n := after.NearHits - before.NearHits
+		redistest.Check(f, n == 3 && after.Hits == before.Hits, "%d hits in memory; want 3: %+v", n, after)
 		redistest.Expect(f, w.Sent()-sent, 0, "%d commands were sent for hits in memory")
-		if s := inspect(f, g, "k"); s.Near != 1 {
-			f.Errorf("inspected %+v; want one handle with a copy", s)
-		}
+		redistest.Expect(f, inspect(f, g, "k").Near, 1, "Near is %v")
 	})
 }
 
@@ -53,9 +47,8 @@ func TestNearRegistersOnlyHotKeys(t *testing.T) {
 		for range 3 {
 			fetch(f, f.Context(), g, "k", never(f)).want("v", singleflight.Cached)
 		}
-		if n := w.Sent("near read"); n != 0 || f.readers("k") != 0 {
-			f.Errorf("%d near reads, %d readers after three reads", n, f.readers("k"))
-		}
+		n := w.Sent("near read")
+		redistest.Check(f, n == 0 && f.readers("k") == 0, "%d near reads, %d readers after three reads", n, f.readers("k"))
 		warm(f, g, "k", "v")
 		invalidate(f, g, "k")
 		put(f, g, "k", "w")
@@ -72,17 +65,13 @@ func TestNearServesNotFound(t *testing.T) {
 	some(t, func(f *fixture) {
 		g, _ := f.open(nearFor(hold), func(c *singleflight.Config[string]) { c.NotFoundTTL = time.Minute })
 		redistest.Eventually(f, "ErrNotFound in memory", func() bool {
-			_, err := g.Do(f.Context(), "k", fails(singleflight.ErrNotFound))
-			redistest.WantErr(f, err, singleflight.ErrNotFound)
+			redistest.WantErr(f, redistest.ErrorOf(g.Do(f.Context(), "k", fails(singleflight.ErrNotFound))), singleflight.ErrNotFound)
 			return g.Stats().NearHits > 0
 		})
-		if r, ok, err := g.Peek(f.Context(), "k"); !ok || !errors.Is(err, singleflight.ErrNotFound) {
-			f.Errorf("peeked %+v, %v, %v", r, ok, err)
-		}
+		r, ok, err := g.Peek(f.Context(), "k")
+		redistest.Check(f, ok && errors.Is(err, singleflight.ErrNotFound), "peeked %+v, %v, %v", r, ok, err)
 		invalidate(f, g, "k")
-		if v, err := g.Do(f.Context(), "k", gives("v")); v != "v" || err != nil {
-			f.Errorf("after an invalidation: %q, %v", v, err)
-		}
+		redistest.Gives(g.Do(f.Context(), "k", gives("v")))(f, "v")
 	})
 }
 
@@ -96,14 +85,11 @@ func TestNearRenewsInTheBackground(t *testing.T) {
 		warm(f, g, "k", "v")
 		reads, gets := w.Sent("near read"), w.Sent("get")
 		for began := time.Now(); time.Since(began) < 30*lasts; time.Sleep(5 * time.Millisecond) {
-			if r := peek(f, g, "k"); r.Source != singleflight.Near {
-				f.Fatalf("a read was served from %v", r.Source)
-			}
+			r := peek(f, g, "k")
+			redistest.CheckNow(f, r.Source == singleflight.Near, "a read was served from %v", r.Source)
 			synctest.Wait()
 		}
-		if n := w.Sent("near read") - reads; n < 35 || n > 45 {
-			f.Errorf("%d renewals in 30 times NearFor; want about 40", n)
-		}
+		redistest.Between(f, w.Sent("near read")-reads, 35, 45, "%d renewals in 30 times NearFor")
 		redistest.Expect(f, w.Sent("get")-gets, 0, "%d GETs of a hot key")
 	})
 }
@@ -137,9 +123,8 @@ func TestNearCopyEndsWithTheTTL(t *testing.T) {
 		warm(f, g, "k", "v")
 		age := peek(f, g, "k").Age
 		time.Sleep(3*time.Second - age - 10*time.Millisecond)
-		if r := peek(f, g, "k"); r.Source != singleflight.Near {
-			f.Errorf("before its end the copy is %+v", r)
-		}
+		r := peek(f, g, "k")
+		redistest.Check(f, r.Source == singleflight.Near, "before its end the copy is %+v", r)
 		time.Sleep(20 * time.Millisecond)
 		fetch(f, f.Context(), g, "k", gives("w")).want("w", singleflight.Loaded)
 	})
@@ -166,9 +151,8 @@ func TestNearRefreshesEarlyOnce(t *testing.T) {
 			}
 			time.Sleep(200 * time.Millisecond)
 		}
-		if s := g.Stats(); s.EarlyRefreshes != 1 || loads != 1 {
-			f.Errorf("%d refreshes and %d loads because of one copy; want one", s.EarlyRefreshes, loads)
-		}
+		s := g.Stats()
+		redistest.Check(f, s.EarlyRefreshes == 1 && loads == 1, "%d refreshes and %d loads because of one copy; want one", s.EarlyRefreshes, loads)
 	})
 }
 
@@ -191,9 +175,7 @@ func TestNearCloseTakesRegistrationsBack(t *testing.T) {
 		for i := range 3 {
 			redistest.Expect(f, f.readers(fmt.Sprint(i)), 0, "%d registrations after Close")
 		}
-		if took := invalidate(f, other, "0", "1", "2"); took > redistest.Soon {
-			f.Errorf("an invalidation took %v after the reader was closed", took)
-		}
+		redistest.AtMost(f, invalidate(f, other, "0", "1", "2"), redistest.Soon, "an invalidation took %v after the reader was closed")
 	})
 	t.Run("copies that are gone", func(t *testing.T) {
 		some(t, func(f *fixture) {
@@ -217,15 +199,7 @@ func TestNearCloseTakesRegistrationsBack(t *testing.T) {
 			g := f.openVia(p, nearFor(hold))
 			put(f, g, "k", "v")
 			held := p.HoldReply(harness.Does("near read"), 1)
-			redistest.Eventually(f, "a near read", func() bool {
-				peek(f, g, "k")
-				select {
-				case <-held.Fired():
-					return true
-				default:
-					return false
-				}
-			})
+			readUntil(f, g, "k", held.Fired())
 			closed := harness.Start(f.T, func() (struct{}, error) { return struct{}{}, g.Close(context.Background()) })
 			time.Sleep(50 * time.Millisecond) // Close waits for the near read
 			held.Release()

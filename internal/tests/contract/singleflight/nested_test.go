@@ -23,10 +23,8 @@ func TestLoaderThatAsksForItsOwnKey(t *testing.T) {
 	some(t, func(f *fixture) {
 		g, _ := f.open()
 		r := fetch(f, f.Context(), g, "k", func(ctx context.Context) (string, error) {
-			_, err := g.Do(ctx, "k", never(f))
-			redistest.WantErr(f, err, singleflight.ErrLoadCycle)
-			_, err = g.DoMany(ctx, []string{"k"}, newBatches().load)
-			redistest.WantErr(f, err, singleflight.ErrLoadCycle)
+			redistest.WantErr(f, redistest.ErrorOf(g.Do(ctx, "k", never(f))), singleflight.ErrLoadCycle)
+			redistest.WantErr(f, redistest.ErrorOf(g.DoMany(ctx, []string{"k"}, newBatches().load)), singleflight.ErrLoadCycle)
 			return g.Do(ctx, "inner", gives("v"))
 		}).got()
 		redistest.Check(f, r.Value == "v", "%+v", r)
@@ -70,10 +68,8 @@ func TestLoaderThatAsksForItsOwnKeyThroughAnotherHandle(t *testing.T) {
 				ctx, cancel := context.WithTimeout(ctx, clientPatience)
 				defer cancel()
 				sent := wire.Sent("get", "load enter")
-				_, err := g.Do(ctx, what, never(f))
-				redistest.WantErr(f, err, singleflight.ErrLoadCycle)
-				_, err = g.DoMany(ctx, []string{what}, newBatches().load)
-				redistest.WantErr(f, err, singleflight.ErrLoadCycle)
+				redistest.WantErr(f, redistest.ErrorOf(g.Do(ctx, what, never(f))), singleflight.ErrLoadCycle)
+				redistest.WantErr(f, redistest.ErrorOf(g.DoMany(ctx, []string{what}, newBatches().load)), singleflight.ErrLoadCycle)
 				redistest.Expect(f, wire.Sent("get", "load enter")-sent, 0, "%s: %d commands were sent", what)
 			}
 			fetch(f, f.Context(), one, what, func(ctx context.Context) (string, error) {
@@ -109,8 +105,7 @@ func TestLoaderOfAClientThatCannotBeCompared(t *testing.T) {
 	some(t, func(f *fixture) {
 		g := openOn[string](f, incomparable{f.RDB, []func(){func() {}}})
 		fetch(f, f.Context(), g, "k", func(ctx context.Context) (string, error) {
-			_, err := g.Do(ctx, "k", never(f))
-			redistest.WantErr(f, err, singleflight.ErrLoadCycle)
+			redistest.WantErr(f, redistest.ErrorOf(g.Do(ctx, "k", never(f))), singleflight.ErrLoadCycle)
 			return g.Do(ctx, "inner", gives("v"))
 		}).want("v", singleflight.Loaded)
 	})
@@ -136,9 +131,8 @@ func TestLoadsThatAskForEachOther(t *testing.T) {
 			}
 		}
 		a, b := fetch(f, f.Context(), g, "a", ask("b")), fetch(f, f.Context(), g, "b", ask("a"))
-		if ra, rb := a.got(), b.got(); ra.Value != "v" || rb.Value != "v" || refused.Load() != 1 {
-			f.Errorf("%+v, %+v, %d refused", ra, rb, refused.Load())
-		}
+		ra, rb := a.got(), b.got()
+		redistest.Check(f, ra.Value == "v" && rb.Value == "v" && refused.Load() == 1, "%+v, %+v, %d refused", ra, rb, refused.Load())
 	})
 }
 
@@ -172,9 +166,7 @@ func TestCycleThroughAnotherProcessUnwinds(t *testing.T) {
 		redistest.Eventually(f, "the leases to be given back", func() bool {
 			return !inspect(f, one, "a").Loading && !inspect(f, one, "b").Loading
 		})
-		if r := fetch(f, f.Context(), two, "a", gives("v")).got(); r.Value != "v" || r.Source != singleflight.Loaded {
-			f.Errorf("%+v", r)
-		}
+		fetch(f, f.Context(), two, "a", gives("v")).want("v", singleflight.Loaded)
 	})
 }
 
@@ -239,15 +231,12 @@ func TestLoadThatItsCallersLoadDoesNotWaitFor(t *testing.T) {
 				return o.load(ctx)
 			})
 			time.Sleep(10 * time.Second)
-			if s := inspect(f, g, "b"); !s.Loading || s.Failure != "" {
-				f.Errorf("while a is loaded: %+v", s)
-			}
+			s := inspect(f, g, "b")
+			redistest.Check(f, s.Loading && s.Failure == "", "while a is loaded: %+v", s)
 			o.next(f).returns("new")
 			a.want("new", singleflight.Loaded)
 			synctest.Wait()
-			if r, there, err := g.Peek(f.Context(), "b"); r.Value != "new" || !there || err != nil {
-				f.Errorf("%+v, %v, %v", r, there, err)
-			}
+			wantStored(f, g, "b", "new")
 		})
 	}
 }
@@ -300,9 +289,7 @@ func TestRefreshThatIsWaitedForAfterAll(t *testing.T) {
 					redistest.WantErr(f, err, singleflight.ErrLoadCycle)
 					return "B", nil
 				}
-				if v, err := g.Do(ctx, "b", refresh); v != "old" || err != nil {
-					f.Errorf("%q, %v", v, err)
-				}
+				redistest.Gives(g.Do(ctx, "b", refresh))(f, "old")
 				time.Sleep(time.Minute) // until it is stale no more
 				return g.Do(ctx, "b", never(f))
 			})

@@ -14,13 +14,9 @@ import (
 type loader = func(ctx context.Context) (string, error)
 
 // gives is a loader that returns v, and fails one that fails.
-func gives(v string) loader {
-	return func(context.Context) (string, error) { return v, nil }
-}
+func gives(v string) loader { return func(context.Context) (string, error) { return v, nil } }
 
-func fails(err error) loader {
-	return func(context.Context) (string, error) { return "", err }
-}
+func fails(err error) loader { return func(context.Context) (string, error) { return "", err } }
 
 // never is a loader that must not be called.
 func never(t testing.TB) loader {
@@ -117,6 +113,32 @@ func (p *pending[T]) got() singleflight.Result[T] {
 		p.t.Fatalf("the call ended with %v, panic %v, exit %v", p.err, p.raised, p.exited)
 	}
 	return p.result
+}
+
+// want fails the test unless the Fetch ends with that, soon.
+func (p *pending[T]) want(value any, source singleflight.Source) {
+	p.t.Helper()
+	r := p.got()
+	redistest.CheckNow(p.t, any(r.Value) == value && r.Source == source, "%+v, want %v, %v", r, value, source)
+}
+
+// wantValue is want for a value from anywhere.
+func (p *pending[T]) wantValue(value T) {
+	p.t.Helper()
+	p.want(value, p.got().Source)
+}
+
+// wantStored checks that key has that value in Redis, and wantNothing that it has none.
+func wantStored[T any](t testing.TB, g *singleflight.Group[T], key string, value T) {
+	t.Helper()
+	r, there, err := g.Peek(context.Background(), key)
+	redistest.Check(t, err == nil && there && any(r.Value) == any(value), "%s: %+v, %v, %v; want %v", key, r, there, err, value)
+}
+
+func wantNothing[T any](t testing.TB, g *singleflight.Group[T], key string) {
+	t.Helper()
+	r, there, err := g.Peek(context.Background(), key)
+	redistest.Check(t, err == nil && !there, "%s: %+v, %v, %v; want nothing", key, r, there, err)
 }
 
 // failed is the error that the Fetch ends with, soon.

@@ -45,12 +45,9 @@ func TestPanicAndGoexitReachAllCallers(t *testing.T) {
 			began := time.Now()
 			l.does(way.end)
 			redistest.Get(f, "the first caller's end", first.done)
-			if !way.left(first) {
-				f.Errorf("%s: the first caller has %+v, %v, panic %v", what, first.result, first.err, first.raised)
-			}
+			redistest.Check(f, way.left(first), "%s: the first caller has %+v, %v, panic %v", what, first.result, first.err, first.raised)
 			err := waits.failed()
-			redistest.WantErr(f, err, singleflight.ErrLoaderPanicked)
-			redistest.WantText(f, err, "the loader", way.text)
+			redistest.WantErr(f, err, singleflight.ErrLoaderPanicked, redistest.Says("the loader", way.text))
 			redistest.Check(f, !strings.Contains(err.Error(), "goroutine ") && !strings.Contains(err.Error(), ".go:"),
 				"a stack left its process: %v", err)
 			redistest.WantNot(f, err, singleflight.ErrNotFound, singleflight.ErrLoadTimeout)
@@ -58,12 +55,9 @@ func TestPanicAndGoexitReachAllCallers(t *testing.T) {
 			if joins.err != nil {
 				redistest.WantErr(f, joins.err, singleflight.ErrLoaderPanicked)
 			}
-			if d := time.Since(began); d > 5*time.Second {
-				f.Errorf("%s: after %v", what, d)
-			}
-			if s := inspect(f, g, what); s.Failure != "" || s.Cached || s.Loading {
-				f.Errorf("%s: %+v", what, s)
-			}
+			redistest.AtMost(f, time.Since(began), 5*time.Second, "%s: after %v", what)
+			s := inspect(f, g, what)
+			redistest.Check(f, s.Failure == "" && !s.Cached && !s.Loading, "%s: %+v", what, s)
 			fetch(f, f.Context(), other, what, gives("v")).want("v", singleflight.Loaded)
 		}
 	})
@@ -96,9 +90,8 @@ func TestPanicAfterItsCallerLeft(t *testing.T) {
 				f.Errorf("%s", text)
 			}
 			redistest.Check(f, f.freed("k"), "the lease is held yet")
-			if s := g.Stats(); s.FailedLoads != 2 || s.Loads != 3 {
-				f.Errorf("%+v", s)
-			}
+			s := g.Stats()
+			redistest.Check(f, s.FailedLoads == 2 && s.Loads == 3, "%+v", s)
 		})
 	}
 }
@@ -128,30 +121,9 @@ func TestPanicInDoMany(t *testing.T) {
 		redistest.Get(f, "the panic", done)
 		redistest.Expect(f, raised, "oh no", "%v")
 		redistest.WantErr(f, joins.failed(), singleflight.ErrLoaderPanicked)
-		err := waits.got("c", "C")
-		redistest.WantErr(f, err, singleflight.ErrLoaderPanicked)
-		redistest.WantText(f, err, f.Family+"/a", f.Family+"/b", "oh no")
+		redistest.WantErr(f, waits.got("c", "C"), singleflight.ErrLoaderPanicked, redistest.Says(f.Family+"/a", f.Family+"/b", "oh no"))
 		for _, key := range []string{"a", "b"} {
 			redistest.Check(f, f.freed(key), "the lease of %s is held yet", key)
 		}
-	})
-}
-
-// A TTLFor that panics is as a loader that does: it ends no process.
-func TestPanicInTTLFor(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
-		mod := func(c *singleflight.Config[string]) { c.TTLFor = func(string, string) time.Duration { panic("oh no") } }
-		g, _ := f.open(mod)
-		other, _ := f.open(mod)
-		o := newOrigin(f)
-		first := fetch(f, f.Context(), g, "k", o.load)
-		l := o.next(f)
-		waits := fetch(f, f.Context(), other, "k", never(f))
-		synctest.Wait()
-		l.returns("v")
-		redistest.Get(f, "the first caller's end", first.done)
-		redistest.Check(f, first.raised == "oh no", "%+v", first)
-		redistest.WantErr(f, waits.failed(), singleflight.ErrLoaderPanicked)
-		redistest.Check(f, f.freed("k"), "the lease is held yet")
 	})
 }

@@ -23,21 +23,13 @@ func TestPutStandsAgainstALoadUnderWay(t *testing.T) {
 		l := o.next(f)
 		redistest.WantErr(f, other.Put(f.Context(), "k", "put"))
 		for _, of := range []*singleflight.Group[string]{g, other} {
-			if r, there, err := of.Peek(f.Context(), "k"); r.Value != "put" || !there || err != nil {
-				f.Errorf("%+v, %v, %v", r, there, err)
-			}
+			wantStored(f, of, "k", "put")
 		}
 		l.returns("loaded")
-		if r := old.got(); r.Value != "loaded" {
-			f.Errorf("%+v", r)
-		}
-		if r := fetch(f, f.Context(), g, "k", never(f)).got(); r.Value != "put" || r.Source != singleflight.Cached {
-			f.Errorf("%+v", r)
-		}
+		old.wantValue("loaded")
+		fetch(f, f.Context(), g, "k", never(f)).want("put", singleflight.Cached)
 		redistest.WantErr(f, g.Put(f.Context(), "k", "later"))
-		if r := fetch(f, f.Context(), other, "k", never(f)).got(); r.Value != "later" {
-			f.Errorf("%+v", r)
-		}
+		fetch(f, f.Context(), other, "k", never(f)).wantValue("later")
 	})
 }
 
@@ -52,17 +44,11 @@ func TestPutReachesAllSchemas(t *testing.T) {
 		loading := fetch(f, f.Context(), three, "k", o.load)
 		l := o.next(f)
 		redistest.WantErr(f, one.Put(f.Context(), "k", "put"))
-		if _, there, err := two.Peek(f.Context(), "k"); there || err != nil {
-			f.Error(there, err)
-		}
+		wantNothing(f, two, "k")
 		l.returns("old")
 		loading.got()
-		if _, there, err := three.Peek(f.Context(), "k"); there || err != nil {
-			f.Error(there, err)
-		}
-		if r := fetch(f, f.Context(), one, "k", never(f)).got(); r.Value != "put" {
-			f.Errorf("%+v", r)
-		}
+		wantNothing(f, three, "k")
+		fetch(f, f.Context(), one, "k", never(f)).wantValue("put")
 	})
 }
 
@@ -83,9 +69,7 @@ func TestPutThatIsNotStored(t *testing.T) {
 			err := g.Put(f.Context(), "k", v)
 			redistest.WantErr(f, err, singleflight.ErrNotStored)
 			redistest.Check(f, errors.Is(err, singleflight.ErrTooLarge) == (v != "secret"), "%v", err)
-			if _, there, err := g.Peek(f.Context(), "k"); there || err != nil {
-				f.Error(there, err)
-			}
+			wantNothing(f, g, "k")
 		}
 	})
 }
@@ -97,17 +81,12 @@ func TestSentinelsCross(t *testing.T) {
 		mod := func(c *singleflight.Config[string]) { c.Errors, c.ErrorTTL = []error{gone, broken}, time.Minute }
 		g, _ := f.open(mod)
 		other, _ := f.open(mod)
-		err := fetch(f, f.Context(), g, "k", fails(fmt.Errorf("user 7: %w", gone))).failed()
-		redistest.WantErr(f, err, gone)
-		err = fetch(f, f.Context(), other, "k", never(f)).failed()
-		redistest.WantErr(f, err, gone)
-		redistest.WantNot(f, err, broken)
-		redistest.WantText(f, err, "user 7: sql: no rows")
+		redistest.WantErr(f, fetch(f, f.Context(), g, "k", fails(fmt.Errorf("user 7: %w", gone))).failed(), gone)
+		err := fetch(f, f.Context(), other, "k", never(f)).failed()
+		redistest.WantErr(f, err, gone, redistest.Not(broken), redistest.Says("user 7: sql: no rows"))
 		var remote *singleflight.RemoteError
 		redistest.Check(f, errors.As(err, &remote) && remote.Text == "user 7: sql: no rows", "%+v", remote)
-		if s := inspect(f, other, "k"); s.Failure != "user 7: sql: no rows" {
-			f.Errorf("%+v", s)
-		}
+		redistest.Expect(f, inspect(f, other, "k").Failure, "user 7: sql: no rows", "Failure is %v")
 	})
 }
 
@@ -122,15 +101,13 @@ func TestVersionsOfATypeSideBySide(t *testing.T) {
 		ga, _ := openOf[a](f)
 		gb, _ := openOf[b](f)
 		for range 2 {
-			if r, err := ga.Do(f.Context(), "k", func(context.Context) (a, error) { return a{1, "x"}, nil }); err != nil || r != (a{1, "x"}) {
-				f.Error(r, err)
-			}
+			r, err := ga.Do(f.Context(), "k", func(context.Context) (a, error) { return a{1, "x"}, nil })
+			redistest.Check(f, err == nil && r == (a{1, "x"}), "%v, %v", r, err)
 			if r, err := gb.Do(f.Context(), "k", func(context.Context) (b, error) { return b{"y"}, nil }); err != nil || r != (b{"y"}) {
 				f.Error(r, err)
 			}
 		}
-		if sa, sb := ga.Stats(), gb.Stats(); sa.Loads != 1 || sb.Loads != 1 || sa.Undecodable+sb.Undecodable != 0 {
-			f.Errorf("%+v, %+v", sa, sb)
-		}
+		sa, sb := ga.Stats(), gb.Stats()
+		redistest.Check(f, sa.Loads == 1 && sb.Loads == 1 && sa.Undecodable+sb.Undecodable == 0, "%+v, %+v", sa, sb)
 	})
 }

@@ -50,19 +50,13 @@ func TestShutdownLetsLoadsFinish(t *testing.T) {
 			f.Fatalf("Shutdown returned %v beside a load", err)
 		default:
 		}
-		if l.over() {
-			f.Fatalf("the load has ended: %v", context.Cause(l.ctx))
-		}
+		redistest.CheckNow(f, !l.over(), "the load has ended: %v", context.Cause(l.ctx))
 		l.returns("v")
 		for _, caller := range []*pending[string]{first, joins, elsewhere} {
-			if r := caller.got(); r.Value != "v" {
-				f.Errorf("%+v", r)
-			}
+			caller.wantValue("v")
 		}
 		redistest.NoError(f, redistest.Get(f, "Shutdown", done))
-		if r, ok, err := other.Peek(f.Context(), "k"); !ok || r.Value != "v" {
-			f.Errorf("stored: %+v, %v", r, err)
-		}
+		wantStored(f, other, "k", "v")
 		m.returns("v")
 		theirs.got()
 		fetch(f, f.Context(), other, "permit", gives("w")).got() // nothing is left of the refused call

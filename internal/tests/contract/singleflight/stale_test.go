@@ -31,14 +31,6 @@ func (f *fixture) stalled(g *singleflight.Group[string], key string) {
 	time.Sleep(11 * time.Second)
 }
 
-// want fails the test unless the Fetch ends with that.
-func (p *pending[T]) want(value any, source singleflight.Source) {
-	p.t.Helper()
-	if r := p.got(); any(r.Value) != value || r.Source != source {
-		p.t.Fatalf("%+v, want %v, %v", r, value, source)
-	}
-}
-
 // With StaleFor the caller who starts the refresh is served stale at once, as
 // are all others meanwhile; one refreshes, in the whole fleet.
 func TestStaleWhileOneRebuilds(t *testing.T) {
@@ -57,16 +49,13 @@ func TestStaleWhileOneRebuilds(t *testing.T) {
 		redistest.Check(f, l.ctx.Err() == nil, "the refresh ended with its caller")
 		time.Sleep(20 * time.Second) // nobody waits for it, and it goes on
 		fetch(f, f.Context(), other, "k", o.load).want("old", singleflight.Stale)
-		if l.over() {
-			f.Errorf("the refresh ended: %v", context.Cause(l.ctx))
-		}
+		redistest.Check(f, !l.over(), "the refresh ended: %v", context.Cause(l.ctx))
 		l.returns("new")
 		synctest.Wait()
 		fetch(f, f.Context(), other, "k", o.load).want("new", singleflight.Cached)
 		redistest.Expect(f, o.loads.Load(), 1, "%d loads")
-		if s := g.Stats(); s.Stale != 10 || s.Refreshes != 1 || s.EarlyRefreshes != 0 || s.Loads != 2 {
-			f.Errorf("%+v", s)
-		}
+		s := g.Stats()
+		redistest.Check(f, s.Stale == 10 && s.Refreshes == 1 && s.EarlyRefreshes == 0 && s.Loads == 2, "%+v", s)
 		time.Sleep(70 * time.Second) // stale for a minute, and no longer
 		fetch(f, f.Context(), g, "k", gives("newest")).want("newest", singleflight.Loaded)
 	})
@@ -85,9 +74,7 @@ func TestStaleRefreshIsNotAskedForAgainAtOnce(t *testing.T) {
 			fetch(f, f.Context(), other, "k", never(f)).want("old", singleflight.Stale)
 			time.Sleep(time.Millisecond)
 		}
-		if n := wire.Sent("load enter"); n < 5 || n > 11 {
-			f.Errorf("1000 stale answers within a second asked %d times, want about 10", n)
-		}
+		redistest.Between(f, wire.Sent("load enter"), 5, 11, "1000 stale answers within a second asked %d times")
 		l.returns("new")
 	})
 }
@@ -105,9 +92,7 @@ func TestStaleRefreshBesideARememberedFailure(t *testing.T) {
 			fetch(f, f.Context(), g, "k", never(f)).want("old", singleflight.Stale)
 			time.Sleep(time.Millisecond)
 		}
-		if n := wire.Sent("load enter") - asked; n > 11 {
-			f.Errorf("1000 stale answers within a second asked %d times, want 10 at most", n)
-		}
+		redistest.AtMost(f, wire.Sent("load enter")-asked, 11, "1000 stale answers within a second asked %d times")
 	})
 }
 
@@ -178,9 +163,7 @@ func TestStaleDoesNotMaskNotFound(t *testing.T) {
 			redistest.WantErr(f, fetch(f, f.Context(), g, "k", fails(singleflight.ErrNotFound)).failed(), singleflight.ErrNotFound)
 			// It is the newest that is known: the value is gone, also for a caller that would
 			// rather have that than a failure.
-			if r, there, err := g.Peek(f.Context(), "k"); there || err != nil {
-				f.Error(r, err)
-			}
+			wantNothing(f, g, "k")
 			redistest.WantText(f, fetch(f, f.Context(), g, "k", fails(errors.New("boom"))).failed(), "boom")
 			fetch(f, f.Context(), g, "k", gives("new")).want("new", singleflight.Loaded)
 		})
@@ -206,9 +189,8 @@ func TestStaleIfError(t *testing.T) {
 		one.want("old", singleflight.Stale)
 		two.want("old", singleflight.Stale)
 		fetch(f, f.Context(), other, "k", never(f)).want("old", singleflight.Stale) // the failure is remembered
-		if m, err := other.DoMany(f.Context(), []string{"k"}, nil); m["k"] != "old" || err != nil {
-			f.Error(m, err)
-		}
+		m, err := other.DoMany(f.Context(), []string{"k"}, nil)
+		redistest.Check(f, m["k"] == "old" && err == nil, "%v, %v", m, err)
 		time.Sleep(6 * time.Second)
 		panics := fetch(f, f.Context(), g, "k", o.load)
 		l = o.next(f)
@@ -220,13 +202,10 @@ func TestStaleIfError(t *testing.T) {
 		redistest.Check(f, panics.raised == "oh", "%+v", panics)
 		wire.CutOff("load enter")
 		fetch(f, f.Context(), other, "k", never(f)).want("old", singleflight.Stale)
-		if _, err := other.Do(f.Context(), "unknown", never(f)); !errors.Is(err, leasehold.ErrUnavailable) {
-			f.Error(err)
-		}
+		redistest.WantErr(f, redistest.ErrorOf(other.Do(f.Context(), "unknown", never(f))), leasehold.ErrUnavailable)
 		wire.Heal()
-		if s := other.Stats(); s.Stale != 5 || s.Errors != 1 {
-			f.Errorf("%+v", s)
-		}
+		s := other.Stats()
+		redistest.Check(f, s.Stale == 5 && s.Errors == 1, "%+v", s)
 		time.Sleep(50 * time.Second) // more than a minute after its TTL
 		redistest.WantText(f, fetch(f, f.Context(), g, "k", fails(errors.New("boom"))).failed(), "boom")
 	})

@@ -43,16 +43,13 @@ func TestLoadTimeout(t *testing.T) {
 				err := p.failed()
 				redistest.WantErr(f, err, singleflight.ErrLoadTimeout)
 				redistest.WantNot(f, err, context.DeadlineExceeded, context.Canceled, leasehold.ErrUnavailable)
-				if remote := new(singleflight.RemoteError); errors.As(err, &remote) != (i == 2) {
-					f.Errorf("caller %d: %v", i, err)
-				}
+				remote := new(singleflight.RemoteError)
+				redistest.Check(f, errors.As(err, &remote) == (i == 2), "caller %d: %v", i, err)
 			}
 			if d := time.Since(began); d != 5*time.Second || !l.over() || context.Cause(l.ctx) != singleflight.ErrLoadTimeout {
 				f.Errorf("after %v, ctx ended by %v", d, context.Cause(l.ctx))
 			}
-			if r := fetch(f, f.Context(), other, "k", gives("v")).got(); r.Source != singleflight.Loaded {
-				f.Errorf("%+v", r)
-			}
+			redistest.Expect(f, fetch(f, f.Context(), other, "k", gives("v")).got().Source, singleflight.Loaded, "it came from %v")
 		})
 	}
 }
@@ -74,9 +71,7 @@ func TestLoadTimeoutIsNoDeadline(t *testing.T) {
 			}))
 		}
 		for _, p := range all {
-			err := p.failed()
-			redistest.WantErr(t, err, singleflight.ErrLoadTimeout)
-			redistest.WantNot(t, err, context.DeadlineExceeded)
+			redistest.WantErr(t, p.failed(), singleflight.ErrLoadTimeout, redistest.Not(context.DeadlineExceeded))
 		}
 	}
 }
@@ -92,11 +87,26 @@ func TestLoadersOwnDeadline(t *testing.T) {
 		waits := fetch(f, f.Context(), other, "k", never(f))
 		synctest.Wait()
 		l.fails(context.DeadlineExceeded)
-		err := first.failed()
-		redistest.WantErr(f, err, context.DeadlineExceeded)
-		redistest.WantNot(f, err, singleflight.ErrLoadTimeout)
-		err = waits.failed()
-		redistest.WantText(f, err, "deadline exceeded")
-		redistest.WantNot(f, err, singleflight.ErrLoadTimeout, context.DeadlineExceeded)
+		redistest.WantErr(f, first.failed(), context.DeadlineExceeded, redistest.Not(singleflight.ErrLoadTimeout))
+		err := waits.failed()
+		redistest.WantErr(f, err, redistest.Not(singleflight.ErrLoadTimeout, context.DeadlineExceeded), redistest.Says("deadline exceeded"))
 	})
+}
+
+// At SoftTimeout a DoMany serves the stale values that it has, and waits
+// on only for the keys of which it has none.
+func TestSoftTimeoutOfDoMany(t *testing.T) {
+	for what, mod := range map[string]config{"StaleFor": staleFor, "StaleIfError": staleIfError} {
+		subBubble(t, what, func(f *fixture, _ *miniredis.Miniredis) {
+			g, _ := f.open(mod, func(c *singleflight.Config[string]) { c.SoftTimeout = time.Second })
+			f.stalled(g, "stale")
+			b := newBatches()
+			b.gate = make(chan struct{})
+			all := doMany(f, f.Context(), g, []string{"first", "stale", "last"}, b)
+			<-b.began
+			time.Sleep(5 * time.Second)
+			close(b.gate)
+			redistest.NoError(f, all.got("first", "FIRST", "stale", "old", "last", "LAST"))
+		})
+	}
 }

@@ -34,9 +34,7 @@ func TestDefaults(t *testing.T) {
 		redistest.Check(f, !l.over() && o.loads.Load() == 1, "the load ended")
 		l.returns(strings.Repeat("x", 1<<20)) // the largest there may be
 		synctest.Wait()
-		if s := inspect(f, g, "loading"); !s.Cached {
-			f.Errorf("%+v", s)
-		}
+		redistest.Check(f, inspect(f, g, "loading").Cached, "Cached is false")
 		fetch(f, f.Context(), g, "large", gives(strings.Repeat("x", 1<<20+1))).got()
 		if s := inspect(f, g, "large"); s.Cached || g.Stats().TooLarge != 1 {
 			f.Errorf("%+v, %+v", s, g.Stats())
@@ -94,13 +92,9 @@ func TestTTL(t *testing.T) {
 			fetch(f, f.Context(), g, "k", gives("1")).got()
 			whole := (ttl + time.Millisecond - 1).Truncate(time.Millisecond)
 			time.Sleep(whole - time.Microsecond)
-			if r := fetch(f, f.Context(), g, "k", never(f)).got(); r.Value != "1" || r.Source != singleflight.Cached {
-				f.Fatalf("%+v", r)
-			}
+			fetch(f, f.Context(), g, "k", never(f)).want("1", singleflight.Cached)
 			time.Sleep(time.Microsecond)
-			if r := fetch(f, f.Context(), g, "k", gives("2")).got(); r.Value != "2" || r.Source != singleflight.Loaded {
-				f.Fatalf("%+v", r)
-			}
+			fetch(f, f.Context(), g, "k", gives("2")).want("2", singleflight.Loaded)
 		})
 	}
 }
@@ -120,12 +114,9 @@ func TestTTLFor(t *testing.T) {
 		for v, want := range map[string]time.Duration{
 			"short": time.Second, "zero": time.Minute, "never": 0, "sub": time.Millisecond, "ever": tenYears,
 		} {
-			if r := fetch(f, f.Context(), g, v, gives(v)).got(); r.Value != v {
-				f.Errorf("%+v", r)
-			}
-			if s := inspect(f, g, v); s.FreshFor != want || s.Cached != (v != "never") {
-				f.Errorf("%s: %+v, want %v", v, s, want)
-			}
+			fetch(f, f.Context(), g, v, gives(v)).wantValue(v)
+			s := inspect(f, g, v)
+			redistest.Check(f, s.FreshFor == want && s.Cached == (v != "never"), "%s: %+v, want %v", v, s, want)
 		}
 		fetch(f, f.Context(), g, "failing", fails(singleflight.ErrNotFound)).failed()
 		want := map[string]int{"short=short": 1, "zero=zero": 1, "never=never": 1, "sub=sub": 1, "ever=ever": 1}
@@ -148,15 +139,11 @@ func TestValueThatTTLForForbidsToStoreIsHandedOut(t *testing.T) {
 			waits := fetch(f, f.Context(), other, key, never(f))
 			redistest.Eventually(f, "the other", func() bool { return f.Queued(key) == 1 })
 			l.returns(value)
-			if a, b := first.got(), waits.got(); a.Value != value || b.Value != value || b.Source != singleflight.Shared {
-				f.Errorf("%.20v, %.20v", a, b)
-			}
-			if s := inspect(f, g, key); s.Cached {
-				f.Errorf("%+v", s)
-			}
-			if r := fetch(f, f.Context(), other, key, gives("new")).got(); r.Value != "new" || r.Source != singleflight.Loaded {
-				f.Errorf("%.20v", r)
-			}
+			a, b := first.got(), waits.got()
+			redistest.Check(f, a.Value == value && b.Value == value && b.Source == singleflight.Shared, "%.20v, %.20v", a, b)
+			s := inspect(f, g, key)
+			redistest.Check(f, !s.Cached, "%+v", s)
+			fetch(f, f.Context(), other, key, gives("new")).want("new", singleflight.Loaded)
 		}
 	})
 }
@@ -171,13 +158,9 @@ func TestValueThatIsNotStoredEndsTheStaleOne(t *testing.T) {
 		})
 		fetch(f, f.Context(), g, "k", gives("old")).got()
 		time.Sleep(2 * time.Second)
-		if r := fetch(f, f.Context(), g, "k", gives("new")).got(); r.Value != "old" || r.Source != singleflight.Stale {
-			f.Fatalf("%+v", r)
-		}
+		fetch(f, f.Context(), g, "k", gives("new")).want("old", singleflight.Stale)
 		synctest.Wait() // by now the newer one has been loaded
-		if r := fetch(f, f.Context(), g, "k", gives("new")).got(); r.Value != "new" {
-			f.Errorf("%+v after a newer load", r)
-		}
+		fetch(f, f.Context(), g, "k", gives("new")).wantValue("new")
 	})
 }
 
@@ -203,29 +186,23 @@ func TestTooLargeValueStaysInItsProcess(t *testing.T) {
 		synctest.Wait()
 		large := strings.Repeat("x", 11)
 		l.returns(large)
-		if a, b := first.got(), joins.got(); a.Value != large || b.Value != large || b.Source != singleflight.Shared {
-			f.Errorf("%+v, %+v", a, b)
-		}
+		a, b := first.got(), joins.got()
+		redistest.Check(f, a.Value == large && b.Value == large && b.Source == singleflight.Shared, "%+v, %+v", a, b)
 		l1, l2 := o.next(f), o.next(f) // both at once, one a process
 		l1.returns(large + "1")
 		l2.returns(large + "2")
 		for _, p := range others {
-			if r := p.got(); len(r.Value) != 12 {
-				f.Errorf("%+v", r)
-			}
+			r := p.got()
+			redistest.Check(f, len(r.Value) == 12, "%+v", r)
 		}
 		redistest.Expect(f, o.loads.Load(), 3, "%d loads")
-		if s := inspect(f, g, "k"); s.Cached || s.Failure != "" || s.Loading || s.Waiting != 0 {
-			f.Errorf("%+v", s)
-		}
-		if text := log.String(); strings.Count(text, "too large") != 1 || !strings.Contains(text, "bytes=11") || g.Stats().TooLarge != 1 {
-			f.Errorf("%s, %+v", text, g.Stats())
-		}
+		s := inspect(f, g, "k")
+		redistest.Check(f, !s.Cached && s.Failure == "" && !s.Loading && s.Waiting == 0, "%+v", s)
+		text := log.String()
+		redistest.Check(f, strings.Count(text, "too large") == 1 && strings.Contains(text, "bytes=11") && g.Stats().TooLarge == 1, "%s, %+v", text, g.Stats())
 		time.Sleep(time.Second)
 		fetch(f, f.Context(), g, "k", gives("it fits")).got()
-		if s := inspect(f, g, "k"); !s.Cached {
-			f.Errorf("the mark is there yet: %+v", s)
-		}
+		redistest.Check(f, inspect(f, g, "k").Cached, "the mark is there yet")
 	})
 }
 
@@ -243,8 +220,7 @@ func TestInvalidateEndsTheTooLargeMark(t *testing.T) {
 		redistest.Eventually(f, "the mark", func() bool { return f.RDB.Exists(f.Context(), f.Part("k", "failure")).Val() == 1 })
 		redistest.Expect(f, f.RDB.Exists(f.Context(), f.Part("k", "value")).Val(), 0, "the older value is there yet")
 		redistest.WantErr(f, g.Invalidate(f.Context(), "k"))
-		if r := fetch(f, f.Context(), g, "k", gives("fits")).got(); r.Source != singleflight.Loaded || !inspect(f, g, "k").Cached {
-			f.Errorf("%+v, %+v", r, inspect(f, g, "k"))
-		}
+		r := fetch(f, f.Context(), g, "k", gives("fits")).got()
+		redistest.Check(f, r.Source == singleflight.Loaded && inspect(f, g, "k").Cached, "%+v, %+v", r, inspect(f, g, "k"))
 	})
 }

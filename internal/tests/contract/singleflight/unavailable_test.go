@@ -33,17 +33,13 @@ func TestUnavailableFails(t *testing.T) {
 		fetch(f, f.Context(), g, "k", gives("v")).got()
 		wire.Cut()
 		_, err := g.Do(f.Context(), "k", never(f))
-		redistest.WantErr(f, err, leasehold.ErrUnavailable, harness.ErrCut)
-		redistest.WantText(f, err, "singleflight: do "+f.Family+"/k")
-		_, err = g.Fetch(f.Context(), "k", never(f))
-		redistest.WantErr(f, err, leasehold.ErrUnavailable, harness.ErrCut)
+		redistest.WantErr(f, err, leasehold.ErrUnavailable, harness.ErrCut, redistest.Says("singleflight: do "+f.Family+"/k"))
+		redistest.WantErr(f, redistest.ErrorOf(g.Fetch(f.Context(), "k", never(f))), leasehold.ErrUnavailable, harness.ErrCut)
 		_, _, err = g.Peek(f.Context(), "k")
 		redistest.WantErr(f, err, leasehold.ErrUnavailable, harness.ErrCut)
-		_, err = g.Inspect(f.Context(), "k")
-		redistest.WantErr(f, err, leasehold.ErrUnavailable, harness.ErrCut)
+		redistest.WantErr(f, redistest.ErrorOf(g.Inspect(f.Context(), "k")), leasehold.ErrUnavailable, harness.ErrCut)
 		err = doMany(f, f.Context(), g, []string{"k", "l"}, b).got()
-		redistest.WantErr(f, err, leasehold.ErrUnavailable, harness.ErrCut)
-		redistest.WantText(f, err, f.Family+"/k", f.Family+"/l")
+		redistest.WantErr(f, err, leasehold.ErrUnavailable, harness.ErrCut, redistest.Says(f.Family+"/k", f.Family+"/l"))
 		b.wantCalls(f)
 		wire.Heal()
 		fetch(f, f.Context(), g, "k", never(f)).got()
@@ -58,11 +54,8 @@ func TestUnavailableAfterTheLookup(t *testing.T) {
 		g, wire := f.open()
 		wire.CutOff("load enter")
 		began := time.Now()
-		err := fetch(f, f.Context(), g, "k", never(f)).failed()
-		redistest.WantErr(f, err, leasehold.ErrUnavailable, harness.ErrCut)
-		if d := time.Since(began); d < 2*time.Second || d > 4*time.Second {
-			f.Errorf("after %v", d)
-		}
+		redistest.WantErr(f, fetch(f, f.Context(), g, "k", never(f)).failed(), leasehold.ErrUnavailable, harness.ErrCut)
+		redistest.Between(f, time.Since(began), 2*time.Second, 4*time.Second, "after %v")
 	})
 }
 
@@ -102,34 +95,12 @@ func TestUnavailableLoadsLocally(t *testing.T) {
 				}
 				redistest.Check(f, fail || sources[singleflight.Loaded] == 1 && sources[singleflight.Shared] == 9, "%v", sources)
 				wire.Heal()
-				if _, there, err := g.Peek(f.Context(), "k"); there || err != nil {
-					f.Error(there, err)
-				}
+				wantNothing(f, g, "k")
 			}
 			redistest.Expect(f, o.loads.Load(), 4, "%d loads")
-			if r := fetch(f, f.Context(), g, "k", gives("back")).got(); r.Value != "back" {
-				f.Errorf("%+v", r)
-			}
+			fetch(f, f.Context(), g, "k", gives("back")).wantValue("back")
 		})
 	}
-}
-
-func TestUnavailableManyLoadLocally(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
-		g, wire := f.open(locally)
-		b := newBatches()
-		b.gate = make(chan struct{})
-		wire.Cut()
-		one := doMany(f, f.Context(), g, []string{"a", "b"}, b)
-		redistest.Get(f, "a and b to be loaded", b.began)
-		two := doMany(f, f.Context(), g, []string{"b", "c"}, b)
-		redistest.Get(f, "c to be loaded", b.began)
-		synctest.Wait()
-		close(b.gate)
-		redistest.NoError(f, one.got("a", "A", "b", "B"))
-		redistest.NoError(f, two.got("b", "B", "c", "C"))
-		b.wantCalls(f, []string{"a", "b"}, []string{"c"}, []string{"b"})
-	})
 }
 
 // LoadLocally: a local load ends when its last caller has left, and on Close.
@@ -172,9 +143,7 @@ func TestLocalLoadIsNotJoinedByACallerThatReachesRedis(t *testing.T) {
 			synctest.Wait()
 			l.returns("old")
 			first.got()
-			if r := after.got(); r.Value != "new" {
-				f.Errorf("the caller after the Invalidate has %+v", r)
-			}
+			after.wantValue("new")
 		})
 	}
 }
@@ -216,12 +185,8 @@ func TestOwnBoundsAreNoDeadlineOfACaller(t *testing.T) {
 			defer wire.Heal()
 			began := time.Now()
 			err := call(g)
-			if took := time.Since(began); took > 9*time.Second {
-				f.Errorf("it took %v, want 3s and the client's timeouts at most", took)
-			}
-			redistest.WantErr(f, err, leasehold.ErrUnavailable)
-			redistest.WantNot(f, err, context.DeadlineExceeded)
-			redistest.WantText(f, err, "no answer within")
+			redistest.AtMost(f, time.Since(began), 9*time.Second, "it took %v")
+			redistest.WantErr(f, err, leasehold.ErrUnavailable, redistest.Not(context.DeadlineExceeded), redistest.Says("no answer within"))
 		})
 	}
 	subBubble(t, "a result that the caller waited for", func(f *fixture, _ *miniredis.Miniredis) {
@@ -239,9 +204,6 @@ func TestOwnBoundsAreNoDeadlineOfACaller(t *testing.T) {
 			return nil
 		})
 		l.returns(strings.Repeat("too large for a message", 1000))
-		err := waits.failed()
-		redistest.WantErr(f, err, leasehold.ErrUnavailable)
-		redistest.WantNot(f, err, context.DeadlineExceeded)
-		redistest.WantText(f, err, "no answer within")
+		redistest.WantErr(f, waits.failed(), leasehold.ErrUnavailable, redistest.Not(context.DeadlineExceeded), redistest.Says("no answer within"))
 	})
 }

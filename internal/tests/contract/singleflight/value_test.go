@@ -60,13 +60,10 @@ func TestRawValues(t *testing.T) {
 		fetch(f, f.Context(), b, "bytes", func(context.Context) ([]byte, error) { return []byte("as it is"), nil }).got()
 		for _, key := range []string{"string", "bytes"} {
 			raw := f.RDB.Get(f.Context(), f.Part(key, "value")).Val()
-			if head, ok := strings.CutSuffix(raw, "\xc4\x08as it is"); !ok || len(head) != 60 {
-				f.Errorf("%s is stored as %q", key, raw)
-			}
+			head, ok := strings.CutSuffix(raw, "\xc4\x08as it is")
+			redistest.Check(f, ok && len(head) == 60, "%s is stored as %q", key, raw)
 		}
-		if r := fetch(f, f.Context(), s, "bytes", never(f)).got(); r.Value != "as it is" {
-			f.Errorf("%+v", r)
-		}
+		fetch(f, f.Context(), s, "bytes", never(f)).wantValue("as it is")
 	})
 }
 
@@ -98,83 +95,10 @@ func TestCodec(t *testing.T) {
 	some(t, func(f *fixture) {
 		g, _ := f.open(func(c *singleflight.Config[string]) { c.Codec, c.Schema = &jsonCodec{}, 0x2a })
 		fetch(f, f.Context(), g, "k", gives("v")).got()
-		if raw := f.RDB.Get(f.Context(), f.Part("k", "value.0000002a")).Val(); !strings.HasSuffix(raw, `"v"`) {
-			f.Errorf("stored as %q", raw)
-		}
-		if r := fetch(f, f.Context(), g, "k", never(f)).got(); r.Value != "v" || r.Source != singleflight.Cached {
-			f.Errorf("%+v", r)
-		}
+		raw := f.RDB.Get(f.Context(), f.Part("k", "value.0000002a")).Val()
+		redistest.Check(f, strings.HasSuffix(raw, `"v"`), "stored as %q", raw)
+		fetch(f, f.Context(), g, "k", never(f)).want("v", singleflight.Cached)
 	})
-}
-
-// A value that can't be encoded is its first caller's all the same, an error
-// for all others, and not stored; whether the codec fails or panics.
-func TestValueThatCannotBeEncodedGoesToItsFirstCaller(t *testing.T) {
-	for what, marshal := range map[string]func() error{
-		"fails":  func() error { return errors.New("won't encode") },
-		"panics": func() error { panic("won't encode") },
-	} {
-		subBubble(t, what, func(f *fixture, _ *miniredis.Miniredis) {
-			mod := func(c *singleflight.Config[string]) {
-				c.Codec, c.ErrorTTL, c.StaleFor = &jsonCodec{marshal: marshal}, time.Minute, time.Minute
-			}
-			g, _ := f.open(mod)
-			other, _ := f.open(mod)
-			o := newOrigin(f)
-			first := fetch(f, f.Context(), g, "k", o.load)
-			l := o.next(f)
-			joins, waits := fetch(f, f.Context(), g, "k", never(f)), fetch(f, f.Context(), other, "k", never(f))
-			synctest.Wait()
-			l.returns("v")
-			if r := first.got(); r.Value != "v" || r.Source != singleflight.Loaded {
-				f.Errorf("%+v", r)
-			}
-			redistest.WantText(f, joins.failed(), "won't encode")
-			err := waits.failed()
-			redistest.WantText(f, err, "won't encode")
-			if remote := new(singleflight.RemoteError); !errors.As(err, &remote) {
-				f.Errorf("%v", err)
-			}
-			if s := inspect(f, g, "k"); s.Cached || s.Failure != "" || s.Loading {
-				f.Errorf("%+v", s)
-			}
-			if r := fetch(f, f.Context(), other, "k", gives("v")).got(); r.Source != singleflight.Loaded {
-				f.Errorf("%+v", r)
-			}
-		})
-	}
-}
-
-// What can't be decoded is a miss, whether the codec fails or panics; it is
-// counted, and replaced.
-func TestEntryThatTheCodecRefusesIsAMiss(t *testing.T) {
-	for what, unmarshal := range map[string]func() error{
-		"fails":  func() error { return errors.New("won't decode") },
-		"panics": func() error { panic("won't decode") },
-	} {
-		subBubble(t, what, func(f *fixture, _ *miniredis.Miniredis) {
-			g, _ := f.open()
-			codec := &jsonCodec{}
-			strict, _ := f.open(func(c *singleflight.Config[string]) { c.Codec = codec })
-			fetch(f, f.Context(), g, "k", gives("no JSON")).got()
-			if r := fetch(f, f.Context(), strict, "k", gives("new")).got(); r.Value != "new" || r.Source != singleflight.Loaded {
-				f.Errorf("%+v", r)
-			}
-			codec.unmarshal = unmarshal
-			if _, there, err := strict.Peek(f.Context(), "k"); there || err != nil {
-				f.Error(there, err)
-			}
-			if r := fetch(f, f.Context(), strict, "k", gives("newer")).got(); r.Value != "newer" || r.Source != singleflight.Loaded {
-				f.Errorf("%+v", r)
-			}
-			if m, err := strict.DoMany(f.Context(), []string{"k"}, newBatches().load); err != nil || m["k"] != "K" {
-				f.Error(m, err)
-			}
-			if s := strict.Stats(); s.Undecodable != 3 || s.Errors != 0 {
-				f.Errorf("%+v", s)
-			}
-		})
-	}
 }
 
 // A codec that decodes nothing gives no caller an error: each has its own loader's value
@@ -230,15 +154,12 @@ func TestCodecThatDecodesNothing(t *testing.T) {
 			for _, c := range all {
 				c.Got()
 			}
-			if n := atOnce.Load(); !c.away && n > most {
-				f.Errorf("%d loads at once", n)
-			}
+			n := atOnce.Load()
+			redistest.Check(f, c.away || n <= most, "%d loads at once", n)
 			if n := loads.Load(); n > 2*callers { // of a batch each key may be another caller's first
 				f.Errorf("%d loads", n)
 			}
-			if s := g.Stats(); s.Errors != 0 {
-				f.Errorf("%+v", s)
-			}
+			redistest.Expect(f, g.Stats().Errors, 0, "Errors is %v")
 		})
 	}
 }
@@ -286,33 +207,19 @@ func TestSchemasSideBySide(t *testing.T) {
 		g, _ := f.open(func(c *singleflight.Config[string]) { c.Schema = 1 })
 		next, _ := f.open(func(c *singleflight.Config[string]) { c.Schema = math.MaxUint32 })
 		fetch(f, f.Context(), g, "k", gives("1")).got()
-		if _, there, err := next.Peek(f.Context(), "k"); there || err != nil {
-			f.Error(there, err)
-		}
-		if s := inspect(f, next, "k"); s.Cached {
-			f.Errorf("%+v", s)
-		}
+		wantNothing(f, next, "k")
+		redistest.Check(f, !inspect(f, next, "k").Cached, "Cached is true")
 		for range 2 {
-			if r := fetch(f, f.Context(), next, "k", gives("2")).got(); r.Value != "2" || r.Source != singleflight.Loaded {
-				f.Errorf("%+v", r)
-			}
-			if r := fetch(f, f.Context(), next, "k", never(f)).got(); r.Value != "2" || r.Source != singleflight.Cached {
-				f.Errorf("%+v", r)
-			}
-			if r := fetch(f, f.Context(), g, "k", never(f)).got(); r.Value != "1" || r.Source != singleflight.Cached {
-				f.Errorf("%+v", r)
-			}
+			fetch(f, f.Context(), next, "k", gives("2")).want("2", singleflight.Loaded)
+			fetch(f, f.Context(), next, "k", never(f)).want("2", singleflight.Cached)
+			fetch(f, f.Context(), g, "k", never(f)).want("1", singleflight.Cached)
 			redistest.WantErr(f, g.Invalidate(f.Context(), "k"))
 			for _, of := range []*singleflight.Group[string]{g, next} {
-				if _, there, err := of.Peek(f.Context(), "k"); there || err != nil {
-					f.Error(there, err)
-				}
+				wantNothing(f, of, "k")
 			}
 			fetch(f, f.Context(), g, "k", gives("1")).got()
 		}
-		if s := next.Stats(); s.Undecodable != 0 {
-			f.Errorf("%+v", s)
-		}
+		redistest.Expect(f, next.Stats().Undecodable, 0, "Undecodable is %v")
 	})
 }
 
@@ -324,13 +231,9 @@ func TestValueOfAnotherSchemaIsAMiss(t *testing.T) {
 		fetch(f, f.Context(), old, "k", gives("1")).got()
 		raw := f.RDB.Get(f.Context(), f.Part("k", "value.00000001")).Val()
 		redistest.WantErr(f, f.RDB.Set(f.Context(), f.Part("k", "value.00000002"), raw, time.Minute).Err())
-		if _, there, err := g.Peek(f.Context(), "k"); there || err != nil {
-			f.Error(there, err)
-		}
+		wantNothing(f, g, "k")
 		ctx, cancel := context.WithTimeout(f.Context(), 3*time.Second)
 		defer cancel()
-		if r := fetch(f, ctx, g, "k", gives("2")).got(); r.Value != "2" || r.Source != singleflight.Loaded {
-			f.Errorf("%+v", r)
-		}
+		fetch(f, ctx, g, "k", gives("2")).want("2", singleflight.Loaded)
 	})
 }

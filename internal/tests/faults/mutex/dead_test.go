@@ -84,9 +84,8 @@ func passDeadWaiters(t *testing.T, srv *redistest.Server, waiters int, release t
 	calls := redistest.Commandstats(t, rdb)["evalsha"] - before
 	redistest.NoError(t, l.Unlock())
 	t.Logf("granted %v after the death, %v after the release, in %d calls", granted.Sub(died), granted.Sub(released), calls)
-	if most := int64(waiters)/250 + 20; calls > most {
-		t.Errorf("%d calls; want at most %d", calls, most)
-	}
+	most := int64(waiters)/250 + 20
+	redistest.Check(t, calls <= most, "%d calls; want at most %d", calls, most)
 	return granted.Sub(died) <= 3*time.Second || granted.Sub(released) <= 500*time.Millisecond
 }
 
@@ -108,9 +107,7 @@ func TestUnlockGoesOnBehindDeadWaiters(t *testing.T) {
 		holders := rdb.ZRange(t.Context(), dead.names.Part("holders"), 0, -1).Val()
 		return len(holders) == 1 && strings.HasPrefix(holders[0], strings.Repeat("l", 22))
 	})
-	if took := time.Since(released); took > 500*time.Millisecond {
-		t.Errorf("the lock reached the living waiter after %v", took)
-	}
+	redistest.AtMost(t, time.Since(released), 500*time.Millisecond, "the lock reached the living waiter after %v")
 }
 
 // deadProcess is what Redis knows of a process that died: its waiters.
@@ -137,9 +134,7 @@ func newDeadProcess(t *testing.T, rdb redis.UniversalClient, n int) *deadProcess
 	for some := range slices.Chunk(d.waiters, n/64+1) {
 		all.Go(func() {
 			for _, w := range some {
-				if _, err := d.client.Do(context.Background(), w.Enter(protocol.EnterOptions{Wait: true})); err != nil {
-					t.Error(err)
-				}
+				redistest.NoError(t, redistest.ErrorOf(d.client.Do(context.Background(), w.Enter(protocol.EnterOptions{Wait: true}))))
 			}
 		})
 	}

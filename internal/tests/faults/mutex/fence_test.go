@@ -46,9 +46,7 @@ func TestFenceSetByHand(t *testing.T) {
 		s := newSite(t, target.Client(t))
 		h := s.handle(target.Client(t), mutex.Config{})
 		fence := s.Part("fence")
-		set := func(value string) {
-			redistest.WantErr(t, s.RDB.Set(t.Context(), fence, value, 0).Err())
-		}
+		set := func(value string) { redistest.WantErr(t, s.RDB.Set(t.Context(), fence, value, 0).Err()) }
 		for _, value := range spentFences {
 			if target.Kind == redistest.KindMini && (len(value) > 19 || strings.ContainsAny(value, "ei")) {
 				continue // its Lua does not read these as numbers
@@ -57,23 +55,17 @@ func TestFenceSetByHand(t *testing.T) {
 			for range 2 {
 				began := time.Now()
 				l, err := h.Lock(t.Context(), s.Key)
-				if err == nil {
-					t.Fatalf("lock with %.20q: token %d", value, l.Token())
-				}
+				redistest.CheckNow(t, err != nil, "lock with %.20q: %v", value, l)
 				saysSpent(t, "lock", err, fence, value)
-				if took := time.Since(began); took > redistest.Soon {
-					t.Errorf("lock with %.20q: told after %v", value, took)
-				}
+				redistest.AtMost(t, time.Since(began), redistest.Soon, "lock with %.20q: told after %v", value)
 				_, err = h.TryLock(t.Context(), s.Key)
 				saysSpent(t, "try lock", err, fence, value)
 				redistest.Expect(t, s.RDB.Get(t.Context(), fence).Val(), value, "the fence %.20q is now %.40q", value)
-				if ttl := s.RDB.PTTL(t.Context(), fence).Val(); ttl <= 0 {
-					t.Errorf("the fence %.20q has no expiry: %v", value, ttl)
-				}
+				ttl := s.RDB.PTTL(t.Context(), fence).Val()
+				redistest.Check(t, ttl > 0, "the fence %.20q has no expiry: %v", value, ttl)
 			}
-			if held, queued := s.InUse(), s.Queued(); held != 0 || queued != 0 {
-				t.Errorf("with %.20q: %d held, %d wait", value, held, queued)
-			}
+			held, queued := s.InUse(), s.Queued()
+			redistest.Check(t, held == 0 && queued == 0, "with %.20q: %d held, %d wait", value, held, queued)
 		}
 		for _, value := range otherFences {
 			set(value)
@@ -89,9 +81,7 @@ func TestFenceSetByHand(t *testing.T) {
 					}
 					t.Fatalf("lock with %q, after token %d: %v", value, last, err)
 				}
-				if l.Token() <= last || l.Token() >= 1<<53 {
-					t.Errorf("with %q: token %d after %d", value, l.Token(), last)
-				}
+				redistest.Check(t, l.Token() > last && l.Token() < 1<<53, "with %q: token %d after %d", value, l.Token(), last)
 				last = l.Token()
 				redistest.Expect(t, l.Unlock(), nil, "unlock with %q: %v", value)
 			}
@@ -109,9 +99,7 @@ func TestFenceWithAFraction(t *testing.T) {
 		last := uint64(4_000_000_000_000_000)
 		l := redistest.Must(a.Lock(t.Context(), s.Key))(t)
 		for range 6 {
-			if l.Token() <= last {
-				t.Errorf("token %d after %d", l.Token(), last)
-			}
+			redistest.Check(t, l.Token() > last, "token %d after %d", l.Token(), last)
 			last = l.Token()
 			next := locking(b, s.Key)
 			s.WaitQueued(1)
@@ -176,9 +164,7 @@ func (s *site) foreign(key string) (stays func()) {
 	return func() {
 		s.TB.Helper()
 		got, err := s.RDB.LRange(ctx, key, 0, -1).Result()
-		if err != nil || strings.Join(got, " ") != "not ours" {
-			s.TB.Errorf("the foreign key %s holds %q, %v", key, got, err)
-		}
+		redistest.Check(s.TB, err == nil && strings.Join(got, " ") == "not ours", "the foreign key %s holds %q, %v", key, got, err)
 		if ttl, err := s.RDB.PTTL(ctx, key).Result(); err != nil || ttl != -1 {
 			s.TB.Errorf("the foreign key %s was given an expiry: %v, %v", key, ttl, err)
 		}

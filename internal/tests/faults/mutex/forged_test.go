@@ -77,15 +77,11 @@ func TestForgedAndReplayedMessagesInNumbers(t *testing.T) {
 	}
 	two, operator := []*mutex.Mutex{handle(), handle()}, s.handle(srv.Client(), mutex.Config{})
 	part := func(key, part string) string { return "leasehold:mtx:{" + s.Family + ":" + key + "}:" + part }
-	lock := func(h *mutex.Mutex, key string) *mutex.Lock {
-		return redistest.Must(h.Lock(t.Context(), key))(t)
-	}
+	lock := func(h *mutex.Mutex, key string) *mutex.Lock { return redistest.Must(h.Lock(t.Context(), key))(t) }
 	queued := func(key string, n int64) {
 		redistest.Eventually(t, "a waiter", func() bool { return s.RDB.ZCard(t.Context(), part(key, "queue")).Val() == n })
 	}
-	revoke := func(key, id string) {
-		redistest.WantErr(t, operator.Revoke(t.Context(), key, id, "it hangs"))
-	}
+	revoke := func(key, id string) { redistest.WantErr(t, operator.Revoke(t.Context(), key, id, "it hangs")) }
 	var channels []string
 	for i, h := range two {
 		key := fmt.Sprint("first", i)
@@ -113,9 +109,8 @@ func TestForgedAndReplayedMessagesInNumbers(t *testing.T) {
 			state := redistest.Must(operator.Inspect(t.Context(), key))(t)
 			revoke(key, state.Waiters[0].ID)
 			revoked++
-			if r := harness.Got(t, redistest.Soon, "the end of a wait", next); !errors.Is(r.Err, leasehold.ErrRevoked) {
-				t.Fatalf("a revoked waiter got %v", r.Err)
-			}
+			r := harness.Got(t, redistest.Soon, "the end of a wait", next)
+			redistest.CheckNow(t, errors.Is(r.Err, leasehold.ErrRevoked), "a revoked waiter got %v", r.Err)
 			redistest.WantErr(t, l.Unlock())
 			continue
 		}
@@ -188,9 +183,7 @@ func TestForgedAndReplayedMessagesInNumbers(t *testing.T) {
 	}
 	t.Logf("%d messages in %v, %d of them replayed: %d questions, %d locks lost", sent, took.Round(time.Millisecond), 100*len(again), questions.Load()-asked, lost)
 	for _, l := range held {
-		if err := l.Unlock(); err != nil {
-			t.Errorf("%s: %v", l.Key(), err)
-		}
+		redistest.Expect(t, l.Unlock(), nil, "%s: %v", l.Key())
 	}
 	for _, w := range waiting {
 		redistest.NoError(t, within(t, redistest.Soon, w).Unlock())

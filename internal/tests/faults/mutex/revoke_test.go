@@ -23,9 +23,7 @@ import (
 func (s *site) member() string {
 	s.TB.Helper()
 	all, err := s.RDB.ZRange(s.TB.Context(), "leasehold:mtx:{"+s.Family+":"+s.Key+"}:holders", 0, -1).Result()
-	if err != nil || len(all) != 1 {
-		s.TB.Fatalf("holders has %q, %v; want one member", all, err)
-	}
+	redistest.CheckNow(s.TB, err == nil && len(all) == 1, "holders has %q, %v; want one member", all, err)
 	return all[0]
 }
 
@@ -52,9 +50,7 @@ func TestHolderIsToldOfARevokeAtOnce(t *testing.T) {
 		redistest.WantErr(t, operator.Revoke(t.Context(), fmt.Sprint(i), l.ID(), "r"))
 		revoked := time.Now()
 		told = append(told, max(0, redistest.Get(t, "the end of the Context", ended).Sub(revoked)))
-		if cause := context.Cause(l.Context()); !errors.Is(cause, leasehold.ErrRevoked) {
-			t.Fatalf("the cause is %v", cause)
-		}
+		redistest.WantErr(t, context.Cause(l.Context()), leasehold.ErrRevoked)
 	}
 	slices.Sort(told)
 	p50, p99 := told[locks/2], told[locks*99/100]
@@ -72,15 +68,11 @@ func TestRevokeWhereMemoryHasRunOut(t *testing.T) {
 	waiter := locking(operator, s.Key)
 	s.WaitQueued(1)
 	redistest.WantErr(t, s.RDB.ConfigSet(t.Context(), "maxmemory", "1").Err())
-	if err := s.RDB.Set(t.Context(), "more", "x", 0).Err(); err == nil {
-		t.Fatal("memory has not run out")
-	}
+	redistest.CheckNow(t, s.RDB.Set(t.Context(), "more", "x", 0).Err() != nil, "memory has not run out")
 	redistest.Expect(t, operator.Revoke(t.Context(), s.Key, l.ID(), "it hangs"), nil, "revoke: %v")
 	next := within(t, redistest.Soon, waiter)
 	redistest.Get(t, "the end of the Context", l.Context().Done())
-	if cause := context.Cause(l.Context()); !errors.Is(cause, leasehold.ErrRevoked) {
-		t.Errorf("the cause is %v", cause)
-	}
+	redistest.WantErr(t, context.Cause(l.Context()), leasehold.ErrRevoked)
 	redistest.WantErr(t, s.RDB.ConfigSet(t.Context(), "maxmemory", "0").Err())
 	redistest.NoError(t, next.Unlock())
 }
@@ -115,9 +107,8 @@ func TestHintBeforeTheLeaseBeginsIsKept(t *testing.T) {
 	l := within(t, redistest.Soon, locked)
 	began := time.Now()
 	redistest.Get(t, "the end of the Context", l.Context().Done())
-	if cause := context.Cause(l.Context()); !errors.Is(cause, leasehold.ErrRevoked) || time.Since(began) > harness.Slack {
-		t.Errorf("told after %v: %v", time.Since(began), cause)
-	}
+	cause := context.Cause(l.Context())
+	redistest.Check(t, errors.Is(cause, leasehold.ErrRevoked) && time.Since(began) <= harness.Slack, "told after %v: %v", time.Since(began), cause)
 	redistest.NoError(t, other.Unlock())
 }
 
@@ -219,9 +210,7 @@ func TestLocksAreRenewedTogetherAfterACut(t *testing.T) {
 		redistest.Eventually(t, "the last renewals", quiet)
 		t.Logf("%d renewals in %d round trips", renewed.Load(), trips.Load())
 		// A hundred at a time on a single server; on a Cluster as the subscriptions come.
-		if trips.Load() > locks/5 {
-			t.Errorf("%d renewals took %d round trips; want at most %d", renewed.Load(), trips.Load(), locks/5)
-		}
+		redistest.Check(t, trips.Load() <= locks/5, "%d renewals took %d round trips; want at most %d", renewed.Load(), trips.Load(), locks/5)
 		for _, l := range held {
 			redistest.WantErr(t, l.Unlock())
 		}

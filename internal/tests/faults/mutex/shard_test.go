@@ -101,9 +101,7 @@ func TestHandOversStayInTheShard(t *testing.T) {
 				for n < 20 { // by asking they take 15 s or more
 					n += turns(t, two, key, 200*time.Millisecond)
 				}
-				if took := time.Since(began); took > 10*time.Second {
-					t.Errorf("%d turns of %s took %v; want that they take less than by asking", n, key, took)
-				}
+				redistest.AtMost(t, time.Since(began), 10*time.Second, "%d turns of %s took %v", n, key)
 				count += n
 			}
 			redistest.Expect(t, sentOverBus(t, c)-before, 0, "%d turns sent %d messages over the bus", count)
@@ -115,9 +113,7 @@ func TestHandOversStayInTheShard(t *testing.T) {
 			for range control {
 				redistest.WantErr(t, s.RDB.Publish(t.Context(), s.Family, "over the bus").Err())
 			}
-			if sent := sentOverBus(t, c) - before; sent < control {
-				t.Errorf("%d messages by PUBLISH were counted as %d", control, sent)
-			}
+			redistest.AtLeast(t, sentOverBus(t, c)-before, control, "%d messages by PUBLISH were counted as %d", control)
 		})
 	}
 }
@@ -140,9 +136,8 @@ func TestInboxOfAnOlderProcess(t *testing.T) {
 	redistest.Must(client.Do(t.Context(), req.Enter(protocol.EnterOptions{Wait: true})))(t)
 	redistest.WantErr(t, l.Unlock())
 	msg := redistest.Must(sub.ReceiveTimeout(t.Context(), redistest.Soon))(t)
-	if v, ok := req.ReadMessage(msg.(*redis.Message).Payload); !ok || v.Code != life.Granted {
-		t.Errorf("the message is %+v", msg)
-	}
+	v, ok := req.ReadMessage(msg.(*redis.Message).Payload)
+	redistest.Check(t, ok && v.Code == life.Granted, "the message is %+v", msg)
 	redistest.Must(client.Do(t.Context(), req.Leave(0)))(t)
 }
 

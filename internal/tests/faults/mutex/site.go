@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/mutex"
 )
@@ -27,10 +28,7 @@ func (s *site) handle(rdb redis.UniversalClient, cfg mutex.Config) *mutex.Mutex 
 	if cfg.KeepFor == 0 {
 		cfg.KeepFor = harness.KeepFor(cfg.TTL)
 	}
-	h, err := mutex.New(rdb, cfg)
-	if err != nil {
-		s.TB.Fatal(err)
-	}
+	h := redistest.Must(mutex.New(rdb, cfg))(s.TB)
 	s.TB.Cleanup(func() { harness.CloseWithin(s.TB, 30*time.Second, h) })
 	return h
 }
@@ -46,9 +44,7 @@ func (s *site) free(within time.Duration) {
 		}
 		return l.Unlock()
 	})
-	if n := s.Queued(); n != 0 {
-		s.TB.Errorf("%d wait", n)
-	}
+	redistest.Expect(s.TB, s.Queued(), 0, "%d wait")
 }
 
 // result is what a Lock in another goroutine came to.
@@ -63,8 +59,6 @@ func locking(h *mutex.Mutex, key string) <-chan result {
 func within(tb testing.TB, d time.Duration, done <-chan result) *mutex.Lock {
 	tb.Helper()
 	r := harness.Got(tb, d, "a lock", done)
-	if r.Err != nil {
-		tb.Fatalf("lock: %v", r.Err)
-	}
+	redistest.CheckNow(tb, r.Err == nil, "lock: %v", r.Err)
 	return r.Value
 }

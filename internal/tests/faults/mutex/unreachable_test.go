@@ -53,8 +53,7 @@ func TestCtxEndsWhileAClusterIsLookedFor(t *testing.T) {
 			t.Cleanup(way.heal)
 			rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1", "127.0.0.1:2"}, Dialer: way.dial})
 			t.Cleanup(func() { _ = rdb.Close() })
-			m, err := mutex.New(rdb, mutex.Config{Name: "n"})
-			redistest.WantErr(t, err)
+			m := redistest.Must(mutex.New(rdb, mutex.Config{Name: "n"}))(t)
 			var all sync.WaitGroup
 			const patience = 200 * time.Millisecond
 			for i := range 20 {
@@ -64,23 +63,20 @@ func TestCtxEndsWhileAClusterIsLookedFor(t *testing.T) {
 					began := time.Now()
 					_, err := m.Lock(ctx, fmt.Sprint(i))
 					harness.IsErr(t, "lock", err, context.DeadlineExceeded)
-					if took := time.Since(began); took > patience+harness.Slack {
-						t.Errorf("a caller with %v returned after %v: %v", patience, took, err)
-					}
+					took := time.Since(began)
+					redistest.Check(t, took <= patience+harness.Slack, "a caller with %v returned after %v: %v", patience, took, err)
 				})
 			}
 			all.Wait()
 			began := time.Now()
-			_, err = m.Lock(t.Context(), "k")
+			_, err := m.Lock(t.Context(), "k")
 			harness.IsErr(t, "lock", err, leasehold.ErrUnavailable)
 			took := time.Since(began)
 			t.Logf("without a deadline: %v: %v", took, err)
 			redistest.Check(t, took <= lockBound(rdb.Options().ReadTimeout), "without a deadline: %v", took)
 			began = time.Now()
 			harness.CloseWithin(t, redistest.Soon, m)
-			if took := time.Since(began); took > 2*harness.Slack {
-				t.Errorf("Close took %v with nothing to give back", took)
-			}
+			redistest.AtMost(t, time.Since(began), 2*harness.Slack, "Close took %v with nothing to give back")
 		})
 	}
 }

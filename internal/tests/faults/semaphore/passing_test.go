@@ -101,8 +101,7 @@ func TestPermitComesBackAfterAFailedSave(t *testing.T) {
 	srv := redistest.StartServer(t, redistest.NeedServers(t)[0], "--enable-protected-configs", "yes")
 	s := newSite(t, srv.Client())
 	h := s.closing(srv.Client(), semaphore.Config{Limit: 1, TTL: time.Minute})
-	l, err := h.Acquire(t.Context(), s.Key)
-	redistest.WantErr(t, err)
+	l := redistest.Must(h.Acquire(t.Context(), s.Key))(t)
 	for _, set := range [][2]string{{"save", "3600 1"}, {"dir", "/proc"}} {
 		redistest.WantErr(t, s.RDB.ConfigSet(t.Context(), set[0], set[1]).Err())
 	}
@@ -113,7 +112,7 @@ func TestPermitComesBackAfterAFailedSave(t *testing.T) {
 		}
 		return nil
 	})
-	err = l.Release()
+	err := l.Release()
 	harness.IsErr(t, "release", err, leasehold.ErrUnavailable)
 	redistest.Check(t, err != nil && strings.Contains(err.Error(), "MISCONF"), "release: %v; want the server's words", err)
 	time.Sleep(2 * time.Second) // several leaves are refused meanwhile

@@ -65,27 +65,19 @@ func TestLostReplyAtEveryCommand(t *testing.T) {
 func liveAlone(s loser) {
 	h := s.closing(s.Client(), semaphore.Config{Limit: 2, TTL: lifeTTL})
 	l, err := h.Acquire(context.Background(), s.Key)
-	if err != nil {
-		s.TB.Fatalf("acquire: %v", err)
-	}
+	redistest.CheckNow(s.TB, err == nil, "acquire: %v", err)
 	s.holds(1)
 	first := l.Deadline()
 	harness.Until(s.TB, lifeTTL, func() error {
-		if err := context.Cause(l.Context()); err != nil {
-			s.TB.Fatalf("lost: %v", err)
-		}
+		redistest.Require(s.TB, context.Cause(l.Context()), nil, "lost: %v")
 		if !l.Deadline().After(first) {
 			return fmt.Errorf("no renewal")
 		}
 		return nil
 	})
-	if err := l.Extend(context.Background(), 2*lifeTTL); err != nil {
-		s.TB.Errorf("extend: %v", err)
-	}
+	redistest.Expect(s.TB, l.Extend(context.Background(), 2*lifeTTL), nil, "extend: %v")
 	s.holds(1)
-	if err := l.Release(); err != nil {
-		s.TB.Errorf("release: %v", err)
-	}
+	redistest.Expect(s.TB, l.Release(), nil, "release: %v")
 	harness.IsErr(s.TB, "release again", l.Release(), leasehold.ErrReleased)
 	s.holds(0) // at once: Release said so
 	s.empty(2, lifeTTL)
@@ -94,27 +86,19 @@ func liveAlone(s loser) {
 // handOver has a waiter of h2 get what h1 releases.
 func handOver(s loser, h1, h2 *semaphore.Semaphore) {
 	first, err := h1.AcquireN(context.Background(), s.Key, 2)
-	if err != nil {
-		s.TB.Fatalf("acquire: %v", err)
-	}
+	redistest.CheckNow(s.TB, err == nil, "acquire: %v", err)
 	waiter := harness.Go(func() (*semaphore.Lease, error) { return h2.Acquire(context.Background(), s.Key) })
 	harness.WaitCount(s.TB, "waiters", 1, s.Queued)
 	s.AwaitSubscription()
 	released := time.Now()
-	if err := first.Release(); err != nil {
-		s.TB.Errorf("release: %v", err)
-	}
+	redistest.Expect(s.TB, first.Release(), nil, "release: %v")
 	next := harness.Got(s.TB, 10*time.Second, "an acquisition", waiter)
-	if next.Err != nil {
-		s.TB.Fatalf("wait: %v", next.Err)
-	}
+	redistest.CheckNow(s.TB, next.Err == nil, "wait: %v", next.Err)
 	if took := next.At.Sub(released); s.K == 0 && took > time.Second { // a sign of life takes longer
 		s.TB.Errorf("with nothing lost, the hand-over took %v", took)
 	}
 	s.holds(1)
-	if err := next.Value.Release(); err != nil {
-		s.TB.Errorf("release of what was waited for: %v", err)
-	}
+	redistest.Expect(s.TB, next.Value.Release(), nil, "release of what was waited for: %v")
 	s.holds(0)
 	s.empty(2, lifeTTL)
 }
@@ -123,9 +107,7 @@ func handOver(s loser, h1, h2 *semaphore.Semaphore) {
 func giveUp(s loser) {
 	h := s.closing(s.Client(), semaphore.Config{Limit: 2, TTL: lifeTTL})
 	first, err := h.AcquireN(context.Background(), s.Key, 2)
-	if err != nil {
-		s.TB.Fatalf("acquire: %v", err)
-	}
+	redistest.CheckNow(s.TB, err == nil, "acquire: %v", err)
 	ctx, cancel := context.WithCancel(context.Background())
 	waiter := harness.Go(func() (*semaphore.Lease, error) { return h.Acquire(ctx, s.Key) })
 	harness.WaitCount(s.TB, "waiters", 1, s.Queued)
@@ -133,16 +115,12 @@ func giveUp(s loser) {
 	cancel()
 	harness.IsErr(s.TB, "wait", harness.Got(s.TB, harness.Slack, "an acquisition", waiter).Err, context.Canceled)
 	harness.WaitCount(s.TB, "waiters", 0, s.Queued)
-	if err := first.Release(); err != nil {
-		s.TB.Errorf("release: %v", err)
-	}
+	redistest.Expect(s.TB, first.Release(), nil, "release: %v")
 	s.holds(0)
 	s.empty(2, lifeTTL)
 }
 
 func (s *site) holds(permits int) {
 	s.TB.Helper()
-	if n := s.InUse(); n != permits {
-		s.TB.Errorf("%d permits are in use; want %d", n, permits)
-	}
+	redistest.Expect(s.TB, s.InUse(), permits, "%d permits are in use")
 }

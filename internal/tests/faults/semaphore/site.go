@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
@@ -28,10 +29,7 @@ func (s *site) handle(rdb redis.UniversalClient, cfg semaphore.Config) *semaphor
 	if cfg.KeepFor == 0 && cfg.Total == 0 {
 		cfg.KeepFor = harness.KeepFor(cfg.TTL)
 	}
-	h, err := semaphore.New(rdb, cfg)
-	if err != nil {
-		s.TB.Fatal(err)
-	}
+	h := redistest.Must(semaphore.New(rdb, cfg))(s.TB)
 	return h
 }
 
@@ -64,9 +62,7 @@ func (s *site) empty(limit int, within time.Duration) {
 		s.TB.Errorf("take all permits after the fault: %v", err)
 		return
 	}
-	if err := l.Release(); err != nil {
-		s.TB.Errorf("give all permits back: %v", err)
-	}
+	redistest.Expect(s.TB, l.Release(), nil, "give all permits back: %v")
 }
 
 // result is what an acquisition in another goroutine came to.

@@ -60,33 +60,27 @@ func TestClocksOfTwoNodesStandApart(t *testing.T) {
 			for i := range keys {
 				keys[i] = fmt.Sprint(i)
 				l, err := h.Acquire(t.Context(), keys[i]) // each node is heard
-				if err != nil || l.Release() != nil {
-					t.Fatal(err)
-				}
+				redistest.CheckNow(t, err == nil && l.Release() == nil, "%v", err)
 			}
 			const rounds = 10
 			before := wire.Sent("enter")
 			for range rounds {
 				for _, key := range keys {
 					l := redistest.Must(h.Acquire(t.Context(), key))(t)
-					if left := time.Until(l.Deadline()); left > ttl || left < ttl/2 {
-						t.Fatalf("key %s: the Deadline is in %v; the TTL is %v", key, left, ttl)
-					}
+					left := time.Until(l.Deadline())
+					redistest.CheckNow(t, left <= ttl && left >= ttl/2, "key %s: the Deadline is in %v; the TTL is %v", key, left, ttl)
 					redistest.WantErr(t, l.Release())
 				}
 			}
-			if sent, want := wire.Sent("enter")-before, rounds*len(keys); sent > want+2 {
-				t.Errorf("%d enters for %d acquisitions", sent, want)
-			}
+			sent, want := wire.Sent("enter")-before, rounds*len(keys)
+			redistest.Check(t, sent <= want+2, "%d enters for %d acquisitions", sent, want)
 			for _, key := range keys {
 				l := redistest.Must(h.Acquire(t.Context(), key))(t)
 				waiter := harness.Go(func() (*semaphore.Lease, error) { return h.Acquire(context.Background(), key) })
 				s.On(t, key).WaitQueued(1)
 				redistest.WantErr(t, l.Release())
 				next := harness.Got(t, redistest.Soon, "a permit", waiter)
-				if next.Err != nil {
-					t.Fatal(next.Err)
-				}
+				redistest.CheckNow(t, next.Err == nil, "%v", next.Err)
 				if left := time.Until(next.Value.Deadline()); left > ttl || left < ttl/2 {
 					t.Errorf("key %s: a waiter's Deadline is in %v; the TTL is %v", key, left, ttl)
 				}

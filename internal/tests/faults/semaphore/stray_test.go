@@ -79,20 +79,15 @@ func (x *strays) answer(to <-chan []int64) int64 {
 
 func (x *strays) awaitLeave() {
 	x.TB.Helper()
-	select {
-	case <-x.leaves:
-	case <-time.After(10 * time.Second):
-		x.TB.Fatal("no leave was answered")
-	}
+	redistest.Get(x.TB, "the answer to a leave", x.leaves)
 }
 
 // nothing says that what arrived late took nothing.
 func (x *strays) nothing() {
 	x.TB.Helper()
 	x.holds(0)
-	if n := x.Queued(); n != 0 {
-		x.TB.Errorf("%d wait", n)
-	}
+	n := x.Queued()
+	redistest.Check(x.TB, n == 0, "%d wait", n)
 	x.empty(2, 0)
 }
 

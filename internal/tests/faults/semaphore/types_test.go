@@ -30,22 +30,16 @@ func (s *site) foreign(part string) (stays func()) {
 	return func() {
 		s.TB.Helper()
 		got, err := s.RDB.LRange(ctx, key, 0, -1).Result()
-		if err != nil || strings.Join(got, " ") != "not ours" {
-			s.TB.Errorf("the foreign key %s holds %q, %v", key, got, err)
-		}
+		redistest.Check(s.TB, err == nil && strings.Join(got, " ") == "not ours", "the foreign key %s holds %q, %v", key, got, err)
 		if ttl, err := s.RDB.PTTL(ctx, key).Result(); err != nil || ttl != -1 {
 			s.TB.Errorf("the foreign key %s was given an expiry: %v, %v", key, ttl, err)
 		}
 	}
 }
 
-func isWrongType(tb interface{ Errorf(string, ...any) }, what string, err error, want error) {
-	if err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
-		tb.Errorf("%s: error %v; want WRONGTYPE", what, err)
-	}
-	if want != nil && !strings.Contains(fmt.Sprint(err), want.Error()) {
-		tb.Errorf("%s: error %v; want %v", what, err, want)
-	}
+func isWrongType(tb testing.TB, what string, err error, want error) {
+	redistest.Check(tb, err != nil && strings.Contains(err.Error(), "WRONGTYPE"), "%s: error %v; want WRONGTYPE", what, err)
+	redistest.Check(tb, want == nil || strings.Contains(fmt.Sprint(err), want.Error()), "%s: error %v; want %v", what, err, want)
 }
 
 var semaphoreParts = []string{"holders", "queue", "alive", "limit"}
@@ -65,9 +59,7 @@ func TestHolderIsToldThatItsKeyIsGone(t *testing.T) {
 			t.Helper()
 			deadline := l.Deadline()
 			redistest.Get(t, "the end of a lease whose key is gone", l.Context().Done())
-			if late := time.Since(deadline); late > 0 {
-				t.Errorf("told %v after the deadline; a renewal comes long before", late)
-			}
+			redistest.AtMost(t, time.Since(deadline), 0, "told %v after the deadline; a renewal comes long before")
 			harness.IsErr(t, "cause", context.Cause(l.Context()), leasehold.ErrLost)
 			harness.IsErr(t, "release", l.Release(), leasehold.ErrLost)
 		}

@@ -77,9 +77,7 @@ func leasesOutliveASickNode(t *testing.T) bool {
 				healthy[x] = append(healthy[x], l)
 			}
 		}
-		if len(healthy[x]) == 0 || len(healthy[x]) == leases {
-			t.Fatalf("%d of %d leases are on healthy nodes", len(healthy[x]), leases)
-		}
+		redistest.CheckNow(t, len(healthy[x]) != 0 && len(healthy[x]) != leases, "%d of %d leases are on healthy nodes", len(healthy[x]), leases)
 	}
 	quiet := longestSilence(t, c, sick)
 	sick.Pause()
@@ -109,13 +107,9 @@ func leasesOutliveASickNode(t *testing.T) bool {
 			}
 			began := time.Now()
 			for _, l := range healthy[x] {
-				if err := l.Release(); err != nil {
-					t.Errorf("%s: release on a healthy node: %v", x.name, err)
-				}
+				redistest.Expect(t, l.Release(), nil, "%s: release on a healthy node: %v", x.name)
 			}
-			if took := time.Since(began); took > harness.Slack {
-				t.Errorf("%s: releases on healthy nodes took %v", x.name, took)
-			}
+			redistest.AtMost(t, time.Since(began), harness.Slack, "%s: releases on healthy nodes took %v", x.name)
 		})
 	}
 	wg.Wait()

@@ -87,9 +87,8 @@ func TestFaultWaiterIsNotServedFromTheLocalCache(t *testing.T) {
 		k.WaitQueued(1)
 		close(gate)
 		for who, c := range map[string]<-chan fetchResult{"loads": loaded, "waits": waited} {
-			if r := harness.Got(t, 10*time.Second, who, c); r.err != nil || r.Value != want {
-				t.Errorf("who %s got %.10q (%v), %v", who, r.Value, r.Source, r.err)
-			}
+			r := harness.Got(t, 10*time.Second, who, c)
+			redistest.Check(t, r.err == nil && r.Value == want, "who %s got %.10q (%v), %v", who, r.Value, r.Source, r.err)
 		}
 	}
 }

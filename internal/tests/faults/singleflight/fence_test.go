@@ -48,16 +48,13 @@ func TestFaultFenceSetByHand(t *testing.T) {
 			loads := 0
 			v, err := g.Do(ctx, s.Key, func(context.Context) (string, error) { loads++; return "value", nil })
 			if !c.spent {
-				if err != nil || v != "value" || loads != 1 {
-					t.Errorf("do with %q: %q, %v, %d loads", c.value, v, err, loads)
-				}
+				redistest.Check(t, err == nil && v == "value" && loads == 1, "do with %q: %q, %v, %d loads", c.value, v, err, loads)
 				redistest.WantErr(t, g.Invalidate(ctx, s.Key))
 				continue
 			}
 			saysSpent(t, "do", err, fence, c.value)
-			if now := s.RDB.Get(ctx, fence).Val(); now != c.value || loads != 0 {
-				t.Errorf("with %q: %d loads, and the fence is now %q", c.value, loads, now)
-			}
+			now := s.RDB.Get(ctx, fence).Val()
+			redistest.Check(t, now == c.value && loads == 0, "with %q: %d loads, and the fence is now %q", c.value, loads, now)
 		}
 	})
 }

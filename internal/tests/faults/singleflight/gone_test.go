@@ -2,7 +2,6 @@ package singleflight
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -21,19 +20,13 @@ func TestFaultReadOnly(t *testing.T) {
 	invalidated := make(chan error, 1)
 	go func() { invalidated <- g.Invalidate(context.Background(), s.Key) }()
 	locally := startFetch(t.Context(), local, s.Key, loaderOf("value"))
-	if _, err := g.Do(t.Context(), s.Key, loaderOf("value")); !errors.Is(err, leasehold.ErrUnavailable) {
-		t.Errorf("a call to a replica: %v; want ErrUnavailable", err)
-	}
+	redistest.WantErr(t, redistest.ErrorOf(g.Do(t.Context(), s.Key, loaderOf("value"))), leasehold.ErrUnavailable)
 	t.Logf("Do said so after %v", time.Since(began))
-	if err := harness.Got(t, 10*time.Second, "the Invalidate", invalidated); !errors.Is(err, leasehold.ErrUnavailable) {
-		t.Errorf("an Invalidate on a replica: %v; want ErrUnavailable", err)
-	}
+	redistest.WantErr(t, harness.Got(t, 10*time.Second, "the Invalidate", invalidated), leasehold.ErrUnavailable)
 	t.Logf("Invalidate said so after %v", time.Since(began))
 	wantValue(t, "LoadLocally", "value", locally)
 	t.Logf("LoadLocally had its value after %v", time.Since(began))
-	if took := time.Since(began); took > 5*time.Second+harness.Slack {
-		t.Errorf("calls to a replica took %v", took)
-	}
+	redistest.AtMost(t, time.Since(began), 5*time.Second+harness.Slack, "calls to a replica took %v")
 }
 
 // Memory runs out during a load: the value is returned to all, not stored, and

@@ -28,9 +28,7 @@ func lastingLease(c *singleflight.Config[string]) { c.LeaseTTL = 10 * time.Secon
 func shortLease(c *singleflight.Config[string]) { c.LeaseTTL = 1500 * time.Millisecond }
 
 // open makes a group whose replies are lost.
-func (x *replyLoser) open() *singleflight.Group[string] {
-	return x.group(x.Client(), shortLease)
-}
+func (x *replyLoser) open() *singleflight.Group[string] { return x.group(x.Client(), shortLease) }
 
 // fetch calls Fetch. A time-out while it opens a connection is the one failure
 // that go-redis doesn't try again by itself: then the caller does.
@@ -89,9 +87,8 @@ func TestFaultLostReplyAtEveryCommand(t *testing.T) {
 			x := &replyLoser{groupSite: &groupSite{lost.Site}, Loser: lost}
 			l.run(x)
 			x.clean(8 * time.Second)
-			if n := x.loads.Load(); n > l.loads {
-				x.TB.Errorf("%d loads; want at most %d", n, l.loads)
-			}
+			n := x.loads.Load()
+			redistest.Check(x.TB, n <= l.loads, "%d loads; want at most %d", n, l.loads)
 		}})
 	}
 	lost := harness.LoseEach(t, redistest.Shared(t, redistest.Newest(t)), harness.Loads, "load ask", all)
@@ -106,9 +103,8 @@ func lifeThatLoads(x *replyLoser) {
 	time.AfterFunc(800*time.Millisecond, func() { close(gate) })
 	x.wants("the loading caller", x.fetch(context.Background(), g, x.gives("one", gate)), 3*time.Second, "one")
 	x.wants("the hit", x.fetch(context.Background(), g, x.gives("two", gate)), 2*time.Second, "one")
-	if err := g.Invalidate(context.Background(), x.Key); err != nil {
-		x.TB.Errorf("invalidate: %v", err)
-	}
+	err := g.Invalidate(context.Background(), x.Key)
+	redistest.Check(x.TB, err == nil, "invalidate: %v", err)
 	x.wants("the caller that loads anew", x.fetch(context.Background(), g, x.gives("three", gate)), 3*time.Second, "three")
 }
 
@@ -159,9 +155,8 @@ func lifeThatGivesUp(x *replyLoser) {
 	follows := x.fetch(ctx, g, x.gives("two", gate))
 	x.WaitQueued(1)
 	cancel()
-	if r := harness.Got(x.TB, harness.Slack, "the caller that gave up", follows); !errors.Is(r.err, context.Canceled) {
-		x.TB.Errorf("the caller that gave up got %q, %v", r.Value, r.err)
-	}
+	r := harness.Got(x.TB, harness.Slack, "the caller that gave up", follows)
+	redistest.Check(x.TB, errors.Is(r.err, context.Canceled), "the caller that gave up got %q, %v", r.Value, r.err)
 	x.WaitQueued(0)
 	close(gate)
 	x.wants("the loading caller", leads, 3*time.Second, "one")

@@ -79,9 +79,7 @@ func warmUp(tb testing.TB, g *singleflight.Group[string]) {
 type loaderFunc = func(ctx context.Context) (string, error)
 
 // loaderOf is a loader that returns v at once.
-func loaderOf(v string) loaderFunc {
-	return func(context.Context) (string, error) { return v, nil }
-}
+func loaderOf(v string) loaderFunc { return func(context.Context) (string, error) { return v, nil } }
 
 // fetchResult is what a call in another goroutine came to, and when.
 type fetchResult struct {

@@ -1,0 +1,163 @@
+package singleflight
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
+	"github.com/leasehold-go/leasehold/singleflight"
+)
+
+// A value that its codec does not encode, in whichever way the codec ends, is its first caller's
+// all the same. All others and Put get an error that says so. Nothing is stored or remembered.
+func TestValueThatCannotBeEncodedGoesToItsFirstCaller(t *testing.T) {
+	for name, c := range map[string]struct {
+		marshal func() error
+		want    []string
+	}{
+		"fails":                       {func() error { return errors.New("won't encode") }, []string{"won't encode"}},
+		"panics":                      {func() error { panic("won't encode") }, []string{"won't encode"}},
+		"exits":                       {func() error { runtime.Goexit(); return nil }, []string{"the codec", "runtime.Goexit"}},
+		"panics with what never ends": {func() error { panic(selfContained()) }, []string{"the codec panicked", "a []interface"}},
+		"fails with a hostile error":  {func() error { return &hostileError{text: panics} }, []string{"method Error of the codec's error", "oh no"}},
+		"fails with an exit":          {func() error { return &hostileError{text: runtime.Goexit} }, []string{"method Error of the codec's error", "Goexit"}},
+	} {
+		subBubble(t, name, func(f *fixture, _ *miniredis.Miniredis) {
+			mod := func(cfg *singleflight.Config[string]) {
+				cfg.Codec, cfg.ErrorTTL, cfg.StaleFor = &jsonCodec{marshal: c.marshal}, time.Minute, time.Minute
+			}
+			g, _ := f.open(mod)
+			other, _ := f.open(mod)
+			first, joins, waits := together(f, g, other, "k", func() (string, error) { return "v", nil })
+			first.want("v", singleflight.Loaded)
+			redistest.WantText(f, joins.failed(), c.want...)
+			redistest.WantText(f, waits.failed(), c.want...)
+			redistest.Check(f, errors.As(waits.err, new(*singleflight.RemoteError)), "%v", waits.err)
+			s := inspect(f, g, "k")
+			redistest.Check(f, !s.Cached && s.Failure == "" && !s.Loading, "%+v", s)
+			fetch(f, f.Context(), other, "k", gives("w")).want("w", singleflight.Loaded)
+			err := g.Put(f.Context(), "k", "v")
+			redistest.WantErr(f, err, leasehold.ErrInvalid)
+			redistest.WantText(f, err, c.want...)
+			harness.Close(f, g)
+		})
+	}
+}
+
+func selfContained() any {
+	all := []any{nil}
+	all[0] = all
+	return all
+}
+
+// An entry that its codec does not decode is a miss, in whichever way the codec ends. If the
+// codec does not end at all, the caller's ctx ends the call.
+func TestDecodingThatExits(t *testing.T) {
+	over := make(chan struct{})
+	t.Cleanup(func() { close(over) })
+	for name, way := range map[string]func(){"panics": panics, "exits": runtime.Goexit, "hangs": func() { <-over }} {
+		t.Run(name, func(t *testing.T) {
+			some(t, func(f *fixture) {
+				codec := &jsonCodec{}
+				mod := func(c *singleflight.Config[string]) { c.Codec = codec }
+				good, _ := f.open(func(c *singleflight.Config[string]) { c.Codec = &jsonCodec{} })
+				for _, key := range []string{"a", "b", "c"} {
+					fetch(f, f.Context(), good, key, gives("old")).got()
+				}
+				codec.unmarshal = func() error { way(); return nil }
+				g, _ := f.open(mod)
+				ctx, cancel := context.WithTimeout(f.Context(), time.Second)
+				defer cancel()
+				if name == "hangs" {
+					redistest.WantErr(f, fetch(f, ctx, g, "a", gives("new")).failed(), context.DeadlineExceeded)
+					_, _, err := g.Peek(ctx, "a")
+					redistest.WantErr(f, err, context.DeadlineExceeded)
+					return
+				}
+				fetch(f, f.Context(), g, "a", gives("new")).want("new", singleflight.Loaded)
+				redistest.NoError(f, doMany(f, f.Context(), g, []string{"b", "c"}, newBatches()).got("b", "B", "c", "C"))
+				wantNothing(f, g, "a")
+				harness.Close(f, g)
+			})
+		})
+	}
+}
+
+// methods is a value with methods for msgpack, which do as they are told.
+type methods struct{ S string }
+
+var marshalMethods, unmarshalMethods func()
+
+func (m *methods) MarshalMsgpack() ([]byte, error) {
+	if marshalMethods != nil {
+		marshalMethods()
+	}
+	return append([]byte{0xa0 | byte(len(m.S))}, m.S...), nil
+}
+
+func (m *methods) UnmarshalMsgpack(b []byte) error {
+	if unmarshalMethods != nil {
+		unmarshalMethods()
+	}
+	m.S = string(b[1:])
+	return nil
+}
+
+// So it is with the methods of a value.
+func TestMethodsOfAValueThatExit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		defer func() { marshalMethods, unmarshalMethods = nil, nil }()
+		_, client := redistest.Bubble(t)
+		f := &fixture{harness.NewOn(t, harness.Loads, client())}
+		g, other := openOn[methods](f, client()), openOn[methods](f, client())
+		marshalMethods = runtime.Goexit
+		first, joins, waits := together(f, g, other, "k", func() (methods, error) { return methods{"v"}, nil })
+		if r := first.got(); r.Value.S != "v" {
+			f.Errorf("%+v", r)
+		}
+		redistest.WantText(f, joins.failed(), "the codec called runtime.Goexit")
+		redistest.WantText(f, waits.failed(), "the codec called runtime.Goexit")
+		marshalMethods = nil
+		fetch(f, f.Context(), g, "k", func(context.Context) (methods, error) { return methods{"v"}, nil }).got()
+		unmarshalMethods = runtime.Goexit
+		r := fetch(f, f.Context(), other, "k", func(context.Context) (methods, error) { return methods{"w"}, nil }).got()
+		redistest.Check(f, r.Value.S == "w" && r.Source == singleflight.Loaded, "%+v", r)
+		harness.Close(f, g)
+		harness.Close(f, other)
+	})
+}
+
+// ring is a value that contains itself.
+type ring struct {
+	Name string
+	Next *ring
+}
+
+// A value that contains itself is one that cannot be encoded.
+func TestValueThatContainsItself(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		g, _ := openOf[*ring](f)
+		other, _ := openOf[*ring](f)
+		self := &ring{Name: "self"}
+		self.Next = self
+		first, joins, waits := together(f, g, other, "k", func() (*ring, error) { return self, nil })
+		first.wantValue(self)
+		redistest.WantText(f, joins.failed(), "contains itself")
+		redistest.WantText(f, waits.failed(), "contains itself")
+		redistest.WantErr(f, g.Put(f.Context(), "k", self), leasehold.ErrInvalid)
+		redistest.Check(f, !inspect(f, g, "k").Cached, "Cached is true")
+		long := &ring{Name: "end"}
+		for range 500 {
+			long = &ring{Next: long}
+		}
+		redistest.NoError(f, g.Put(f.Context(), "k", long))
+	})
+}
