@@ -77,3 +77,117 @@ func (f *fleet) waiting(m *mutex.Mutex, key string, n int) {
 	}
 	f.Fatalf("there are never %d waiters", n)
 }
+
+// Each of three waiters is first at another server. The later ones yield their votes to the
+// earliest; else each would wait for the others.
+func TestSplitVotesAreYielded(t *testing.T) {
+	newest(t, 3, func(f *fleet) {
+		const far = 200 * time.Millisecond
+		var handles []*mutex.Mutex
+		for i := range 3 {
+			own := f.own()
+			m := own.open()
+			f.begin(m)
+			for j := range 3 {
+				if j != i {
+					own.proxies[j].Delay(far, 0)
+				}
+			}
+			handles = append(handles, m)
+		}
+		var all sync.WaitGroup
+		began := time.Now()
+		for _, m := range handles {
+			all.Go(func() {
+				ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+				defer cancel()
+				l, err := m.Lock(ctx, "k")
+				if err == nil {
+					err = l.Unlock()
+				}
+				redistest.NoError(f, err)
+			})
+		}
+		all.Wait()
+		f.Logf("three turns took %v", time.Since(began))
+	})
+}
+
+// A waiter that reaches no majority stands in nobody's way.
+func TestNothingIsKeptWithoutAMajority(t *testing.T) {
+	newest(t, 3, func(f *fleet) {
+		cut := f.own()
+		a, b := cut.open(), f.open()
+		f.begin(a)
+		f.begin(b)
+		cut.refuse(1, true)
+		cut.refuse(2, true)
+		f.refuse(2, true)
+		ends := make(chan error, 1)
+		entered := cut.proxies[0].Count("EVALSHA")
+		began := time.Now()
+		go func() {
+			l, err := a.Lock(context.Background(), "k")
+			if err == nil {
+				err = l.Unlock()
+			}
+			ends <- err
+		}()
+		redistest.Eventually(f, "a request at one server", func() bool { return cut.proxies[0].Count("EVALSHA") > entered })
+		l := f.lock(b, "k")
+		redistest.AtMost(f, time.Since(began), 2*time.Second, "a lock took %v beside a waiter that has one vote of three")
+		f.unlock(l)
+		redistest.WantErr(f, <-ends, leasehold.ErrUnavailable)
+	})
+}
+
+// A waiter that reached no majority comes again with the ticket that it had.
+func TestAWaiterKeepsItsTicket(t *testing.T) {
+	newest(t, 3, func(f *fleet) {
+		cut := f.own()
+		first, second := cut.open(), f.open()
+		f.begin(first)
+		held := f.lock(second, "k")
+		cut.refuse(1, true)
+		cut.refuse(2, true)
+		order := make(chan string, 2)
+		var all sync.WaitGroup
+		wait := func(m *mutex.Mutex, name string) {
+			all.Go(func() {
+				l, err := m.Lock(context.Background(), "k")
+				if err != nil {
+					f.Error(err)
+					return
+				}
+				order <- name
+				redistest.NoError(f, l.Unlock())
+			})
+		}
+		entered := cut.proxies[0].Count("EVALSHA")
+		wait(first, "first")
+		redistest.Eventually(f, "a request at one server", func() bool { return cut.proxies[0].Count("EVALSHA") > entered })
+		wait(second, "second")
+		f.waiting(second, "k", 1)
+		cut.refuse(1, false)
+		cut.refuse(2, false)
+		f.waiting(second, "k", 2)
+		f.unlock(held)
+		all.Wait()
+		redistest.Expect(f, <-order, "first", "the turn is that of the %s waiter")
+	})
+}
+
+// A server that could not be told that the lock is free is told later, long before its vote ends.
+func TestALeaveIsRepeated(t *testing.T) {
+	newest(t, 3, func(f *fleet) {
+		m := f.open()
+		l := f.lock(m, "k")
+		third := f.direct(2)
+		vote := func() bool { return third.Exists(context.Background(), f.part("k", "holders")).Val() == 1 }
+		redistest.Eventually(f, "the third vote", vote)
+		f.refuse(2, true)
+		f.unlock(l)
+		f.refuse(2, false)
+		redistest.Eventually(f, "the vote to be given back", func() bool { return !vote() })
+	})
+}

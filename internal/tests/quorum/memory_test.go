@@ -3,8 +3,12 @@ package quorum
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
@@ -150,5 +154,143 @@ func TestAFamilyBeginsWithAllServers(t *testing.T) {
 		redistest.Check(f, errors.Is(err, leasehold.ErrUnavailable), "the family began without a server: %v, %v", l, err)
 		f.reals[1].Restart()
 		f.unlock(f.lockWithin(a, "k", 5*time.Second))
+	})
+}
+
+// votedFor reports whether a server's vote belongs to a lock.
+func (f *fleet) votedFor(i int, l *mutex.Lock) bool {
+	members := f.direct(i).ZRange(context.Background(), f.part("k", "holders"), 0, -1).Val()
+	return len(members) == 1 && strings.HasPrefix(members[0], l.ID()[:8])
+}
+
+// own returns the fleet as another process sees it, with proxies of its own.
+func (f *fleet) own() *fleet {
+	other := *f
+	other.proxies = nil
+	for i := range f.size() {
+		other.proxies = append(other.proxies, redistest.NewProxy(f, f.addr(i)))
+	}
+	return &other
+}
+
+func (f *fleet) refuse(i int, refuse bool) {
+	f.proxies[i].Refuse(refuse)
+	if refuse {
+		f.proxies[i].CloseAll()
+	}
+}
+
+// A server that was away when the lock was granted gives its vote once it is back.
+func TestAVoteThatIsMissingIsHealed(t *testing.T) {
+	newest(t, 3, func(f *fleet) {
+		a := f.open(ttl(time.Second))
+		f.begin(a)
+		f.refuse(2, true)
+		l := f.lock(a, "k")
+		redistest.CheckNow(f, !f.votedFor(2, l), "the server that is away has voted")
+		f.refuse(2, false)
+		redistest.Eventually(f, "the vote that was missing", func() bool { return f.votedFor(2, l) })
+		f.unlock(l)
+	})
+}
+
+// A vote that a request has which never yields is asked for by each renewal.
+func TestEachRenewalAsksForAVoteThatIsMissing(t *testing.T) {
+	each(t, 3, func(f *fleet) {
+		m := f.open(ttl(time.Second))
+		l := f.lock(m, "k")
+		f.listens(2, 1)
+		holders := f.part("k", "holders")
+		mine := f.direct(2).ZRange(f.Context(), holders, 0, -1).Val()
+		redistest.CheckNow(f, len(mine) == 1, "the votes of a server: %v", mine)
+		other := strings.Replace(mine[0], l.ID()[:8], "nobodyZZ", 1)
+		until := time.Now().Add(1500 * time.Millisecond)
+		f.direct(2).ZAdd(f.Context(), holders, redis.Z{Score: float64(until.UnixMilli()), Member: other})
+		f.direct(2).PExpireAt(f.Context(), holders, until.Add(time.Minute))
+		f.direct(2).ZRem(f.Context(), holders, mine[0])
+		redistest.Eventually(f, "the vote that was missing", func() bool {
+			f.direct(2).ZRemRangeByScore(f.Context(), holders, "-inf", fmt.Sprint(time.Now().UnixMilli()))
+			return f.votedFor(2, l)
+		})
+		redistest.Check(f, !time.Now().Before(until), "the vote of another request was taken")
+		f.unlock(l)
+	})
+}
+
+// listens waits until n handles have subscribed to a server: after a subscription they ask for what is
+// missing there, too.
+func (f *fleet) listens(i, n int) {
+	f.Helper()
+	redistest.Eventually(f, "the handles to listen", func() bool {
+		return len(f.direct(i).PubSubChannels(f.Context(), "leasehold:inbox:*").Val()) == n
+	})
+	time.Sleep(50 * time.Millisecond) // what the subscription asks for is over
+}
+
+// A waiter that came earlier may have the vote of a server that the holder did not need. It yields
+// to the holder: else one more server that forgets would end the lock.
+func TestAVoteThatAWaiterHasIsHealed(t *testing.T) {
+	newest(t, 3, func(f *fleet) {
+		const term = 4 * time.Second
+		slow := f.own()
+		a, b := f.open(ttl(term)), slow.open(ttl(term))
+		f.begin(a)
+		f.begin(b)
+		for _, i := range []int{0, 1} {
+			slow.proxies[i].Delay(300*time.Millisecond, 0)
+		}
+		next := make(chan error, 1)
+		go func() {
+			l, err := b.Lock(context.Background(), "k")
+			if err == nil {
+				err = l.Unlock()
+			}
+			next <- err
+		}()
+		third := f.direct(2)
+		redistest.Eventually(f, "the waiter to have a vote", func() bool { return third.ZCard(context.Background(), f.part("k", "holders")).Val() == 1 })
+		l := f.lock(a, "k")
+		redistest.CheckNow(f, !f.votedFor(2, l), "the third vote is the holder's already")
+		f.waiting(a, "k", 1)
+		for i := range 3 {
+			slow.proxies[i].Delay(0, 0)
+			f.listens(i, 2)
+		}
+		time.Sleep(100 * time.Millisecond)                  // what the last subscription asks for is over
+		if err := l.Extend(f.Context(), term); err != nil { // a renewal
+			f.Fatal(err)
+		}
+		for asked := time.Now(); !f.votedFor(2, l); time.Sleep(time.Millisecond) {
+			if time.Since(asked) > 300*time.Millisecond { // the waiter's next sign of life is later
+				f.Fatal("the waiter does not yield its vote")
+			}
+		}
+		f.direct(1).FlushAll(context.Background())
+		select {
+		case <-l.Context().Done():
+			f.Errorf("the lock was lost: %v", context.Cause(l.Context()))
+		case <-time.After(3 * term / 2):
+		}
+		f.unlock(l)
+		redistest.NoError(f, <-next)
+	})
+}
+
+// A vote that ended early, as by a clock that jumped, is asked for again by the renewal that finds
+// that out, and not only by the next one.
+func TestAVoteThatEndedEarlyIsHealed(t *testing.T) {
+	each(t, 3, func(f *fleet) {
+		m := f.open()
+		l := f.lock(m, "k")
+		redistest.Eventually(f, "the third vote", func() bool { return f.votedFor(2, l) })
+		f.listens(2, 1)
+		redistest.Require(f, f.direct(2).Del(f.Context(), f.part("k", "holders")).Val(), 1, "there was no vote")
+		if err := l.Extend(f.Context(), 20*time.Second); err != nil { // a renewal
+			f.Fatal(err)
+		}
+		for asked := time.Now(); !f.votedFor(2, l); time.Sleep(time.Millisecond) {
+			redistest.CheckNow(f, time.Since(asked) <= 2*time.Second, "the renewal did not ask for the vote")
+		}
+		f.unlock(l)
 	})
 }

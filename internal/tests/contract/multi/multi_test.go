@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -45,51 +43,6 @@ func TestAllThatIsFreeTakesOneRoundTrip(t *testing.T) {
 		redistest.WantErr(f, context.Cause(l.Context()), leasehold.ErrReleased)
 		redistest.WantErr(f, l.Release(), leasehold.ErrReleased)
 		f.wantFree("x", "y")
-	})
-}
-
-// Callers name permits and locks in any order.
-func TestCrowdInRandomOrders(t *testing.T) {
-	each(t, func(f *fixture) {
-		processes := []*process{f.open(), f.open()}
-		keys := []string{"a", "b", "c", "d"}
-		var holders [4]atomic.Int32
-		var permits atomic.Int32
-		var crowd sync.WaitGroup
-		for i := range 12 {
-			crowd.Go(func() {
-				p := processes[i%2]
-				ctx, cancel := context.WithTimeout(f.Context(), redistest.Soon)
-				defer cancel()
-				for range 8 {
-					some := rand.Perm(len(keys))[:2+rand.IntN(2)]
-					var items []multi.Item
-					for _, k := range some {
-						items = append(items, multi.Lock(p.locks, keys[k]))
-					}
-					items = append(items, multi.Permits(p.caps, "a", 2))
-					rand.Shuffle(len(items), func(i, j int) { items[i], items[j] = items[j], items[i] })
-					err := multi.Do(ctx, func(ctx context.Context, l *multi.Lease) error {
-						for _, k := range some {
-							if n := holders[k].Add(1); n != 1 {
-								f.Errorf("%d hold the lock of %s", n, keys[k])
-							}
-							defer holders[k].Add(-1)
-						}
-						redistest.AtMost(f, permits.Add(2), 3, "%d permits are held")
-						defer permits.Add(-2)
-						runtime.Gosched()
-						return nil
-					}, items...)
-					if err != nil {
-						f.Errorf("process %d: %v", i, err)
-						return
-					}
-				}
-			})
-		}
-		crowd.Wait()
-		f.wantFree(keys...)
 	})
 }
 

@@ -3,6 +3,7 @@ package semaphore
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -197,5 +198,158 @@ func TestMaxWaitersCountsTheLiving(t *testing.T) {
 		release(f, l)
 		release(f, first.Got())
 		release(f, second.Got())
+	})
+}
+
+func label(text string) func(*semaphore.Config) { return func(c *semaphore.Config) { c.Label = text } }
+
+func (f *fixture) inspect(s *semaphore.Semaphore, key string) semaphore.State {
+	f.Helper()
+	return redistest.Must(s.Inspect(f.Context(), key))(f)
+}
+
+// Inspect lists the holders, oldest first, and the waiters in their order, each with
+// the ID and the label that its process knows it by.
+func TestInspectListsHoldersAndWaiters(t *testing.T) {
+	each(t, func(f *fixture) {
+		a, _ := f.open(limit(3), label("a.b~c {d}"))
+		b, _ := f.open(limit(3), label("-"))
+		if state := f.inspect(a, "k"); state.Limit != 3 || state.InUse+state.Waiting+len(state.Holders)+len(state.Waiters) != 0 {
+			f.Fatalf("of a key that nobody has: %+v", state)
+		}
+		first := f.take(a, "k", 2)
+		time.Sleep(2 * time.Millisecond) // another millisecond for the second
+		second := f.take(b, "k", 1)
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		one := f.wait(ctx, a, "k", 3)
+		two := f.wait(ctx, b, "k", 1)
+		state := f.inspect(b, "k")
+		redistest.CheckNow(f, state.Limit == 3 && state.InUse == 3 && state.Waiting == 2 && len(state.Holders) == 2 && len(state.Waiters) == 2,
+			"%+v", state)
+		for i, want := range []leasehold.Holder{
+			{ID: first.ID(), Permits: 2, Label: "a.b~c {d}"}, {ID: second.ID(), Permits: 1},
+		} {
+			got := state.Holders[i]
+			redistest.Check(f, got.ExpiresIn > 0 && got.ExpiresIn <= 30*time.Second && !got.Since.IsZero(), "holder %d: %+v", i, got)
+			if got.ExpiresIn, got.Since = 0, want.Since; got != want {
+				f.Errorf("holder %d is %+v; want %+v", i, got, want)
+			}
+		}
+		for i, want := range []leasehold.Waiter{{Permits: 3, Label: "a.b~c {d}", Position: 1}, {Permits: 1, Position: 2}} {
+			got := state.Waiters[i]
+			redistest.Check(f, got.WaitingFor >= 0 && got.WaitingFor <= time.Minute && got.ID != "", "waiter %d: %+v", i, got)
+			if got.WaitingFor, got.ID = 0, ""; got != want {
+				f.Errorf("waiter %d is %+v; want %+v", i, got, want)
+			}
+		}
+		cancel()
+		redistest.WantErr(f, one.Failed(), context.Canceled)
+		redistest.WantErr(f, two.Failed(), context.Canceled)
+		release(f, first)
+		release(f, second)
+	})
+}
+
+// The label is by default the end of host and process number.
+func TestLabelIsHostAndProcessByDefault(t *testing.T) {
+	some(t, func(f *fixture) {
+		s, _ := f.open()
+		l := f.take(s, "k", 1)
+		host, err := os.Hostname()
+		if err != nil {
+			f.Skip(err)
+		}
+		whole := fmt.Sprintf("%s:%d", host, os.Getpid())
+		got := f.inspect(s, "k").Holders[0].Label
+		redistest.CheckNow(f, got != "" && len(got) <= 20 && strings.HasSuffix(whole, got) && len(got) >= min(20, len(whole)),
+			"the label is %q of %q", got, whole)
+		release(f, l)
+	})
+}
+
+// Handles with and without a label hand permits to each other: the inbox is the whole
+// handle.
+func TestLabelsDoNotDisturbHandOver(t *testing.T) {
+	some(t, func(f *fixture) {
+		a, _ := f.open(label("100% {of} a.b+c:1"))
+		b, _ := f.open(label(strings.Repeat("~", 64)))
+		l := f.take(a, "k", 1)
+		w := f.wait(f.Context(), b, "k", 1)
+		release(f, l)
+		release(f, w.Got())
+	})
+}
+
+// Since when a permit is held stays known, to 1 % or 1 s, while it is renewed and
+// extended, and where its first term was shorter than its TTL.
+func TestSinceSurvivesRenewals(t *testing.T) { sinceSurvivesRenewals(t) }
+
+func TestSinceSurvivesRenewalsInAFamilyWithATotal(t *testing.T) {
+	sinceSurvivesRenewals(t, func(c *semaphore.Config) { c.Total = 2 })
+}
+
+func sinceSurvivesRenewals(t *testing.T, settings ...func(*semaphore.Config)) {
+	// A long TTL, so that six hours have two hundred renewals, and not two thousand.
+	settings = append(settings, limit(2), ttl(5*time.Minute))
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		a, _ := f.open(settings...)
+		b, _ := f.open(settings...)
+		one := f.take(a, "k", 1)
+		two := f.take(a, "k", 1)
+		w := f.start(b, "k", 1)
+		time.Sleep(time.Second) // in a bubble: it is queued by then
+		release(f, two)
+		three := w.Got()
+		granted := map[string]time.Time{one.ID(): time.Now().Add(-time.Second), three.ID(): time.Now()}
+		for _, age := range []time.Duration{0, time.Second, 15 * time.Second, time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour} {
+			time.Sleep(age)
+			state := f.inspect(a, "k")
+			redistest.CheckNow(f, len(state.Holders) == 2 && (age > time.Minute || state.Holders[0].ID == one.ID()),
+				"after %v: %+v", age, state)
+			for _, h := range state.Holders {
+				held := time.Since(granted[h.ID])
+				redistest.AtMost(f, h.Since.Sub(granted[h.ID]).Abs(), max(held/100, time.Second), "a permit held for %v is listed with an error of %v", held)
+			}
+			if age == time.Minute {
+				redistest.WantErr(f, one.Extend(f.Context(), 10*time.Minute))
+			}
+		}
+		release(f, one)
+		release(f, three)
+	})
+}
+
+// Inspect refuses a bad key, tells an outage from a ctx that ended, and ends with its
+// handle.
+func TestInspectErrors(t *testing.T) {
+	some(t, func(f *fixture) {
+		s, _ := f.open()
+		redistest.WantErr(f, redistest.ErrorOf(s.Inspect(f.Context(), "")), leasehold.ErrInvalid)
+		ctx, cancel := context.WithCancel(f.Context())
+		cancel()
+		redistest.WantErr(f, redistest.ErrorOf(s.Inspect(ctx, "k")), context.Canceled, redistest.Not(leasehold.ErrUnavailable))
+		f.RDB.Set(f.Context(), f.Part("k", "holders"), "a string", time.Minute)
+		_, err := s.Inspect(f.Context(), "k")
+		redistest.WantErr(f, err, leasehold.ErrUnavailable, redistest.Says("semaphore: inspect "+f.Family+"/k"))
+		redistest.WantErr(f, s.Close(f.Context()))
+		redistest.WantErr(f, redistest.ErrorOf(s.Inspect(f.Context(), "k")), leasehold.ErrClosed)
+	})
+}
+
+// Of a family with a Total, Inspect shows the key's own holders and waiters, and how
+// much of the total all keys use.
+func TestInspectOfAFamilyWithATotal(t *testing.T) {
+	each(t, func(f *fixture) {
+		s, _ := f.open(limit(3), label("here"), func(c *semaphore.Config) { c.Total = 4 })
+		one := f.take(s, "a", 2)
+		two := f.take(s, "b", 1)
+		state := f.inspect(s, "a")
+		redistest.CheckNow(f, state.Limit == 3 && state.InUse == 2 && state.Total == 4 && state.TotalInUse == 3 && len(state.Holders) == 1,
+			"%+v", state)
+		h := state.Holders[0]
+		redistest.CheckNow(f, h.ID == one.ID() && h.Permits == 2 && h.Label == "here", "%+v", h)
+		release(f, one)
+		release(f, two)
 	})
 }

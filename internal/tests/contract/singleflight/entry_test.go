@@ -58,9 +58,8 @@ func TestGarbageIsAMiss(t *testing.T) {
 				n += 2
 			}
 		}
-		if s := g.Stats(); s.Undecodable != n || s.Errors != 0 || s.Loads != n/2+1 {
-			f.Errorf("%+v, want %d", s, n)
-		}
+		s := g.Stats()
+		redistest.Check(f, s.Undecodable == n && s.Errors == 0 && s.Loads == n/2+1, "%+v, want %d", s, n)
 	})
 }
 
@@ -92,13 +91,10 @@ func TestUndecodableFailureIsReplaced(t *testing.T) {
 			key := fmt.Sprint(i)
 			f.RDB.Set(f.Context(), f.Part(key, "failure"), raw, time.Minute)
 			fetch(f, f.Context(), g, key, gives("v")).want("v", singleflight.Loaded)
-			if n := f.RDB.Exists(f.Context(), f.Part(key, "failure")).Val(); n != 0 {
-				f.Error("it is there yet")
-			}
+			redistest.Expect(f, f.RDB.Exists(f.Context(), f.Part(key, "failure")).Val(), 0, "it is there yet")
 		}
-		if s := g.Stats(); s.Undecodable != 2 {
-			f.Errorf("%+v", s)
-		}
+		s := g.Stats()
+		redistest.Check(f, s.Undecodable == 2, "%+v", s)
 	})
 }
 
@@ -113,14 +109,12 @@ func TestAgesAreByTheServersClock(t *testing.T) {
 			g, _ := f.open(mod)
 			fetch(f, f.Context(), g, "k", gives("v")).want("v", singleflight.Loaded)
 			raw := f.RDB.Get(f.Context(), f.Part("k", "value")).Val()
-			if e, err := envelope.Decode(raw); err != nil || e.Published != at.UnixMicro() {
-				f.Errorf("published at %v, %v", time.UnixMicro(e.Published), err)
-			}
+			e, err := envelope.Decode(raw)
+			redistest.Check(f, err == nil && e.Published == at.UnixMicro(), "published at %v, %v", time.UnixMicro(e.Published), err)
 			newcomer, _ := f.open(mod)
 			for _, h := range []*singleflight.Group[string]{g, newcomer} {
-				if r := fetch(f, f.Context(), h, "k", never(f)).got(); r.Source != singleflight.Cached || r.Age != 0 {
-					f.Errorf("%+v", r)
-				}
+				r := fetch(f, f.Context(), h, "k", never(f)).got()
+				redistest.Check(f, r.Source == singleflight.Cached && r.Age == 0, "%+v", r)
 			}
 			time.Sleep(4 * time.Second)
 			if r := fetch(f, f.Context(), g, "k", never(f)).got(); r.Source != singleflight.Cached || r.Age != 4*time.Second {
@@ -139,13 +133,11 @@ func TestMarkOfAnotherVersion(t *testing.T) {
 		prefix, suffix := envelope.Envelope{Kind: envelope.TooLarge}.Encode()
 		f.RDB.Set(f.Context(), f.Part("k", "failure"), envelope.Join(prefix, time.Now().UnixMicro(), suffix), time.Second)
 		fetch(f, f.Context(), g, "k", gives("uncoordinated")).want("uncoordinated", singleflight.Loaded)
-		if s := inspect(f, g, "k"); s.Cached || s.Failure != "" {
-			f.Errorf("%+v", s)
-		}
+		s := inspect(f, g, "k")
+		redistest.Check(f, !s.Cached && s.Failure == "", "%+v", s)
 		time.Sleep(time.Second)
 		fetch(f, f.Context(), g, "k", gives("coordinated")).want("coordinated", singleflight.Loaded)
-		if s := inspect(f, g, "k"); !s.Cached {
-			f.Errorf("%+v", s)
-		}
+		s = inspect(f, g, "k")
+		redistest.Check(f, s.Cached, "%+v", s)
 	})
 }

@@ -27,8 +27,7 @@ func TestErrorsAcrossProcesses(t *testing.T) {
 		g, _ := f.open()
 		other, _ := f.open()
 		o := newOrigin(f)
-		first := fetch(f, f.Context(), g, "k", o.load)
-		l := o.next(f)
+		first, l := begin(f, f.Context(), g, "k", o, o.load)
 		waits := fetch(f, f.Context(), other, "k", never(f))
 		redistest.Eventually(f, "the other", func() bool { return f.Queued("k") == 1 })
 		boom := fmt.Errorf("lookup: %w", &notHere{7})
@@ -55,8 +54,7 @@ func TestLongErrorsAreCut(t *testing.T) {
 			for _, panics := range []bool{false, true} {
 				key := fmt.Sprint(name, panics)
 				o := newOrigin(f)
-				first := fetch(f, f.Context(), g, key, o.load)
-				l := o.next(f)
+				first, l := begin(f, f.Context(), g, key, o, o.load)
 				waits := fetch(f, f.Context(), other, key, never(f))
 				redistest.Eventually(f, "the other", func() bool { return f.Queued(key) == 1 })
 				if panics {
@@ -88,8 +86,7 @@ func TestNotFoundAcrossProcesses(t *testing.T) {
 			other, wire := f.open(mod)
 			key := remember.String()
 			o := newOrigin(f)
-			first := fetch(f, f.Context(), g, key, o.load)
-			l := o.next(f)
+			first, l := begin(f, f.Context(), g, key, o, o.load)
 			waits := fetch(f, f.Context(), other, key, never(f))
 			redistest.Eventually(f, "the other", func() bool { return f.Queued(key) == 1 })
 			l.fails(fmt.Errorf("users: %w", singleflight.ErrNotFound))
@@ -119,8 +116,7 @@ func TestFailureIsSharedWithWaitersOnly(t *testing.T) {
 		g, _ := f.open()
 		other, wire := f.open()
 		o := newOrigin(f)
-		first := fetch(f, f.Context(), g, "k", o.load)
-		l := o.next(f)
+		first, l := begin(f, f.Context(), g, "k", o, o.load)
 		fetch(f, f.Context(), other, "warm", gives("v")).got() // it is connected
 		wire.HoldDials()                                       // so that it can't subscribe, and misses the message
 		waits := fetch(f, f.Context(), other, "k", never(f))

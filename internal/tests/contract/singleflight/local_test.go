@@ -35,8 +35,7 @@ func TestCallersDuringALocalLoadShareTheNextOne(t *testing.T) {
 			o := newOrigin(f)
 			fetch(f, f.Context(), g, "warm", gives("v")).got() // the server's clock is known
 			cut(wire)
-			first := fetch(f, f.Context(), g, "k", o.load)
-			l := o.next(f)
+			first, l := begin(f, f.Context(), g, "k", o, o.load)
 			redistest.WantErr(f, other.Invalidate(f.Context(), "k"))
 			var later []*pending[string]
 			for range 9 {
@@ -69,8 +68,7 @@ func TestCallerThatBeganBeforeALocalLoadSharesIt(t *testing.T) {
 		slow := fetch(f, f.Context(), g, "k", o.load)
 		synctest.Wait()
 		wire.Cut() // what is sent from now on fails at once
-		quick := fetch(f, f.Context(), g, "k", o.load)
-		l := o.next(f)
+		quick, l := begin(f, f.Context(), g, "k", o, o.load)
 		o.wantNoLoad(f) // the slow one has joined it
 		l.returns("v")
 		quick.want("v", singleflight.Loaded)
@@ -117,8 +115,7 @@ func TestNextLocalLoadThatNobodyWantsDoesNotBegin(t *testing.T) {
 		g, wire := f.open(locally)
 		o := newOrigin(f)
 		wire.Cut()
-		first := fetch(f, f.Context(), g, "k", o.load)
-		l := o.next(f)
+		first, l := begin(f, f.Context(), g, "k", o, o.load)
 		ctx, leave := context.WithCancel(f.Context())
 		later := fetch(f, ctx, g, "k", o.load)
 		o.wantNoLoad(f)

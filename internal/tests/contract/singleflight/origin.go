@@ -105,6 +105,13 @@ func fetch[T any](t testing.TB, ctx context.Context, g *singleflight.Group[T], k
 	return p
 }
 
+// begin starts a Fetch, and waits until its load has begun.
+func begin(t testing.TB, ctx context.Context, g *singleflight.Group[string], key string, o *origin, load loader) (*pending[string], *loading) {
+	t.Helper()
+	p := fetch(t, ctx, g, key, load)
+	return p, o.next(t)
+}
+
 // got is the result that the Fetch ends with, soon.
 func (p *pending[T]) got() singleflight.Result[T] {
 	p.t.Helper()

@@ -23,8 +23,7 @@ func TestRevokeOfALoad(t *testing.T) {
 			b, _ := f.open(mod)
 			operator, _ := f.open(mod, func(c *singleflight.Config[string]) { c.Schema = schema })
 			o := newOrigin(f)
-			first := fetch(f, f.Context(), a, "k", o.load)
-			l := o.next(f)
+			first, l := begin(f, f.Context(), a, "k", o, o.load)
 			redistest.Eventually(f, "the loader's subscription", func() bool { return len(f.Subscribed(prefix)) > 0 })
 			second := fetch(f, f.Context(), b, "k", o.load)
 			redistest.Eventually(f, "a waiter", func() bool { return inspect(f, a, "k").Waiting == 1 })
@@ -54,8 +53,7 @@ func TestRevokeOfAnInvalidatedLoad(t *testing.T) {
 	some(t, func(f *fixture) {
 		a, _ := f.open(func(c *singleflight.Config[string]) { c.Prefix = f.Family })
 		o := newOrigin(f)
-		first := fetch(f, f.Context(), a, "k", o.obedient)
-		l := o.next(f)
+		first, l := begin(f, f.Context(), a, "k", o, o.obedient)
 		id := inspect(f, a, "k").LoadID
 		redistest.Eventually(f, "the loader's subscription", func() bool { return len(f.Subscribed(f.Family)) > 0 })
 		redistest.WantErr(f, a.Invalidate(f.Context(), "k"))

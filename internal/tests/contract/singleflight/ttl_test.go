@@ -25,8 +25,7 @@ func TestDefaults(t *testing.T) {
 		g := redistest.Must(singleflight.New(f.Connect(&harness.Wire{Patience: clientPatience}), singleflight.Config[string]{Name: f.Family, TTL: ttl}))(f)
 		defer harness.Close(f, g)
 		o := newOrigin(f)
-		fetch(f, f.Context(), g, "loading", o.load)
-		l := o.next(f)
+		_, l := begin(f, f.Context(), g, "loading", o, o.load)
 		if s := inspect(f, g, "loading"); s.LeaseEndsIn != 10*time.Second {
 			f.Errorf("%+v", s)
 		}
@@ -134,8 +133,7 @@ func TestValueThatTTLForForbidsToStoreIsHandedOut(t *testing.T) {
 			g, _ := f.open(mod)
 			other, _ := f.open(mod)
 			o := newOrigin(f)
-			first := fetch(f, f.Context(), g, key, o.load)
-			l := o.next(f)
+			first, l := begin(f, f.Context(), g, key, o, o.load)
 			waits := fetch(f, f.Context(), other, key, never(f))
 			redistest.Eventually(f, "the other", func() bool { return f.Queued(key) == 1 })
 			l.returns(value)
@@ -175,8 +173,7 @@ func TestTooLargeValueStaysInItsProcess(t *testing.T) {
 		}
 		g, _ := f.open(mod, func(c *singleflight.Config[string]) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 		o := newOrigin(f)
-		first := fetch(f, f.Context(), g, "k", o.load)
-		l := o.next(f)
+		first, l := begin(f, f.Context(), g, "k", o, o.load)
 		joins := fetch(f, f.Context(), g, "k", never(f))
 		var others []*pending[string]
 		for range 2 {

@@ -71,8 +71,7 @@ func TestUnavailableLoadsLocally(t *testing.T) {
 			for _, fail := range []bool{false, true} {
 				cut(wire)
 				var all []*pending[string]
-				holds := fetch(f, f.Context(), g, "k", o.load)
-				before := o.next(f)
+				holds, before := begin(f, f.Context(), g, "k", o, o.load)
 				for range 10 {
 					all = append(all, fetch(f, f.Context(), g, "k", o.load))
 				}
@@ -135,8 +134,7 @@ func TestLocalLoadIsNotJoinedByACallerThatReachesRedis(t *testing.T) {
 			o := newOrigin(f)
 			fetch(f, f.Context(), g, "warm", gives("v")).got()
 			cut(wire)
-			first := fetch(f, f.Context(), g, "k", o.load)
-			l := o.next(f)
+			first, l := begin(f, f.Context(), g, "k", o, o.load)
 			wire.Heal()
 			redistest.WantErr(f, other.Invalidate(f.Context(), "k"))
 			after := fetch(f, f.Context(), g, "k", gives("new"))
@@ -193,8 +191,7 @@ func TestOwnBoundsAreNoDeadlineOfACaller(t *testing.T) {
 		g, wire := f.open()
 		other, _ := f.open()
 		o := newOrigin(f)
-		fetch(f, f.Context(), other, "k", o.load)
-		l := o.next(f)
+		_, l := begin(f, f.Context(), other, "k", o, o.load)
 		waits := fetch(f, f.Context(), g, "k", never(f))
 		synctest.Wait()
 		wire.Fail(func(name string) error {

@@ -175,8 +175,7 @@ func TestCallerThatDecodesNothingStoresNothing(t *testing.T) {
 		var theirs *loading
 		begin := func() {
 			redistest.WantErr(f, other.Invalidate(f.Context(), "k"))
-			fetch(f, f.Context(), other, "k", o.load)
-			theirs = o.next(f)
+			_, theirs = begin(f, f.Context(), other, "k", o, o.load)
 		}
 		begin()
 		own := fetch(f, f.Context(), g, "k", gives("own"))

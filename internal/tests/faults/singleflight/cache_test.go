@@ -3,6 +3,7 @@ package singleflight
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -90,5 +91,101 @@ func TestFaultWaiterIsNotServedFromTheLocalCache(t *testing.T) {
 			r := harness.Got(t, 10*time.Second, who, c)
 			redistest.Check(t, r.err == nil && r.Value == want, "who %s got %.10q (%v), %v", who, r.Value, r.Source, r.err)
 		}
+	}
+}
+
+// A client that caches by itself makes no round trip for a hit.
+func TestFaultLocalHitsMakeNoRoundTrip(t *testing.T) {
+	srv := redistest.Shared(t, redistest.Newest(t))
+	s := newFaultSite(t, srv.Client())
+	p := redistest.NewProxy(t, srv.Addr())
+	g := s.group(p.Client(cachingClient))
+	for range 3 { // load, and have it cached
+		redistest.Must(g.Do(t.Context(), s.Key, loaderOf("value")))(t)
+	}
+	time.Sleep(50 * time.Millisecond) // what a load leaves to do
+	p.ResetCounts()
+	for range 100 {
+		redistest.Require(t, redistest.Must(g.Do(t.Context(), s.Key, loaderOf("again")))(t), "value", "a hit gave %q")
+	}
+	all := p.Commands()
+	redistest.Check(t, len(all) == 0, "100 hits sent %v; want nothing", all)
+}
+
+// After an Invalidate in another process a client that caches by itself serves
+// the old value until the server's message is there: as documented, for some ms.
+func TestFaultLocalStaleness(t *testing.T) {
+	const rounds = 100
+	srv := redistest.Shared(t, redistest.Newest(t))
+	s := newFaultSite(t, srv.Client())
+	g := s.group(srv.Client(func(o *redis.Options) {
+		o.Protocol = 3
+		o.ClientSideCacheConfig = &redis.ClientSideCacheConfig{MaxEntries: 1000}
+	}))
+	other := s.group(srv.Client())
+	warmUp(t, g)
+	var stale []time.Duration
+	for i := range rounds {
+		key := fmt.Sprint("stale", i)
+		for range 3 {
+			redistest.Must(g.Do(t.Context(), key, loaderOf("old")))(t)
+		}
+		redistest.WantErr(t, other.Invalidate(t.Context(), key))
+		done := time.Now()
+		harness.Until(t, 5*time.Second, func() error {
+			_, there, err := g.Peek(t.Context(), key)
+			if err == nil && there {
+				err = fmt.Errorf("key %s is still served", key)
+			}
+			return err
+		})
+		stale = append(stale, time.Since(done))
+	}
+	slices.Sort(stale)
+	t.Logf("after an Invalidate elsewhere the old value was served for %v (median), %v (worst of %d)", stale[rounds/2], stale[rounds-1], rounds)
+	redistest.AtMost(t, stale[rounds-1], harness.Slack, "an invalidated value was served for %v")
+}
+
+// The handle that called Invalidate itself never serves the old value again,
+// although its client still caches it: the server's news is held up.
+func TestFaultLocalCacheOfWhoInvalidated(t *testing.T) {
+	const rounds = 100
+	srv := redistest.Shared(t, redistest.Newest(t))
+	s := newFaultSite(t, srv.Client())
+	p := redistest.NewProxy(t, srv.Addr())
+	rdb := p.Client(cachingClient)
+	g, bystander := s.group(rdb), s.group(rdb)
+	warmUp(t, g)
+	for i := range rounds {
+		for range 3 {
+			redistest.Must(g.Do(t.Context(), fmt.Sprint("own", i), loaderOf("old")))(t)
+		}
+	}
+	time.Sleep(50 * time.Millisecond)
+	// The connections that know these keys say no more: the news comes behind
+	// these replies.
+	pinged := make(chan error, 10)
+	var pings []*redistest.Fault
+	for range p.Conns() {
+		held := p.HoldReply(redistest.Named("PING"), 1)
+		go func() { pinged <- rdb.Ping(context.Background()).Err() }()
+		held.Wait()
+		pings = append(pings, held)
+	}
+	cached := 0
+	for i := range rounds {
+		key := fmt.Sprint("own", i)
+		redistest.WantErr(t, g.Invalidate(t.Context(), key))
+		if r, there, err := bystander.Peek(t.Context(), key); err == nil && there && r.Value == "old" {
+			cached++
+		}
+		r, err := g.Fetch(t.Context(), key, loaderOf("new"))
+		redistest.Check(t, err == nil && r.Value == "new", "after its own Invalidate the handle has %q (%v), %v", r.Value, r.Source, err)
+	}
+	t.Logf("in %d of %d rounds the client still had the old value", cached, rounds)
+	redistest.Check(t, cached >= rounds/2, "in %d rounds of %d the client still had the old value: this shows little", cached, rounds)
+	for _, held := range pings {
+		held.Release()
+		redistest.NoError(t, harness.Got(t, 10*time.Second, "a ping", pinged))
 	}
 }
