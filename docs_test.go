@@ -125,6 +125,8 @@ func layer(pkg string) int {
 		return 4 // what the examples share
 	case strings.HasPrefix(pkg, "integrations/internal/"):
 		return 4 // what the adapters share
+	case strings.HasPrefix(pkg, "integrations/"):
+		return 5
 	default: // examples, bench
 		return 6
 	}

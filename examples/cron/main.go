@@ -14,7 +14,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"strconv"
 	"time"
 
@@ -150,89 +149,60 @@ func runNight(ctx context.Context, c *demo.Child, db *sql.DB, night int) error {
 	return nil
 }
 
-func run(ctx context.Context, out *demo.Output, srv *demo.Server) ([]string, error) {
-	d, db, err := database.Make(ctx, demo.RunName("cron"), createTables...)
-	if err != nil {
-		return nil, err
-	}
-	defer d.Close()
-	defer db.Close()
-	link, err := demo.NewLink(srv)
-	if err != nil {
-		return nil, err
-	}
-	defer link.Close()
-	fleet := demo.NewFleet(srv, demo.RunName("cron"))
-	defer fleet.Close()
+func run(s *demo.Show) demo.Problems {
+	d, db := s.Database(createTables...)
+	fleet, link := s.Fleet(), s.Link()
 	alive := map[string]*demo.Process{}
 	for _, name := range []string{"A", "B", "C"} {
-		if alive[name], err = fleet.Start(demo.Spec{Name: name, Role: "scheduler", Env: d.Env(), Link: link}); err != nil {
-			return nil, err
-		}
+		alive[name] = fleet.Start(demo.Spec{Name: name, Role: "scheduler", Env: d.Env(), Link: link})
 	}
-	out.Print("A nightly job of %d letters, on %d processes.", letters, len(alive))
-	d.Print(out.Print)
-	out.Print("The lock is on %s.", srv.Label)
-	out.Print("Its lease lasts %v. Three nights follow each other quickly.\n", leaseTTL)
-
-	strike := func(night int) (err error) {
-		out.Say("Night %d: the hour strikes.", night)
+	s.Print("A nightly job of %d letters, on %d processes.", letters, len(alive))
+	d.Print(s.Print)
+	s.Print("The lock is on %s.", s.Server.Label)
+	s.Print("Its lease lasts %v. Three nights follow each other quickly.\n", leaseTTL)
+	strike := func(night int) {
+		s.Say("Night %d: the hour strikes.", night)
 		for _, p := range alive {
-			err = errors.Join(err, p.Send(strconv.Itoa(night)))
+			p.Send(strconv.Itoa(night))
 		}
-		return err
 	}
 	// all waits until every process that lives has reported something of a night.
-	all := func(kind string, night int) error {
+	all := func(kind string, night int) {
 		for name := range alive {
-			if _, err := fleet.Await(ctx, fmt.Sprintf("%s: %s, night %d", name, kind, night), func(e demo.Event) bool {
-				return e.From == name && e.Kind == kind && e.Number == night
-			}); err != nil {
-				return err
-			}
+			fleet.Await(demo.Event{From: name, Kind: kind, Number: night})
 		}
-		return nil
 	}
 
-	if err := errors.Join(strike(1), all(over, 1), strike(2)); err != nil {
-		return nil, err
-	}
-	fifth, err := fleet.Await(ctx, "the fifth letter", func(e demo.Event) bool { return e.Kind == sent && e.Number == 2 && e.Item == 5 })
-	if err != nil {
-		return nil, err
-	}
-	alive[fifth.From].Kill()
-	delete(alive, fifth.From)
-	out.Say("%s is killed in the middle.", fifth.From)
-	if err := all(over, 2); err != nil {
-		return nil, err
-	}
+	strike(1)
+	all(over, 1)
+	strike(2)
+	killed := fleet.Await(demo.Event{Kind: sent, Number: 2, Item: 5}).From
+	alive[killed].Kill()
+	delete(alive, killed)
+	s.Say("%s is killed in the middle.", killed)
+	all(over, 2)
 	link.Cut()
-	out.Say("Redis is away.")
-	if err := errors.Join(strike(3), all(rests, 3)); err != nil {
-		return nil, err
-	}
-	early, err := outbox(ctx, db)
-	if err != nil {
-		return nil, err
-	}
+	s.Say("Redis is away.")
+	strike(3)
+	all(rests, 3)
+	o := &outcome{killed: killed, early: demo.Must(outbox(s.Ctx, db))}
 	link.Mend()
-	out.Say("Nobody could begin. Redis is back.")
-	if err := errors.Join(all(over, 3), fleet.Stop(ctx)); err != nil {
-		return nil, err
+	s.Say("Nobody could begin. Redis is back.")
+	all(over, 3)
+	fleet.Stop()
+	s.Say("All nights are done.")
+	o.sent = demo.Must(outbox(s.Ctx, db))
+	problems := verdict(o)
+	if len(problems) == 0 {
+		s.Print("\nIn each night every letter was sent exactly once.")
 	}
-	out.Say("All nights are done.")
-	sent, err := outbox(ctx, db)
-	problems := verdict(sent, early, fifth.From)
-	if err == nil && len(problems) == 0 {
-		out.Print("\nIn each night every letter was sent exactly once.")
-	}
-	return problems, err
+	return problems
 }
 
-// letter is one of a night, and the processes that sent it.
+// letter is one of a night.
 type letter struct{ night, number int }
 
+// outbox is the processes that sent each letter.
 func outbox(ctx context.Context, db *sql.DB) (map[letter][]string, error) {
 	rows, err := db.QueryContext(ctx, `SELECT night, letter, sent_by FROM outbox`)
 	if err != nil {
@@ -251,24 +221,22 @@ func outbox(ctx context.Context, db *sql.DB) (map[letter][]string, error) {
 	return all, rows.Err()
 }
 
-// verdict judges the outbox: early is what was in it while Redis was away.
-func verdict(sent, early map[letter][]string, killed string) (problems []string) {
-	bad := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+// outcome is who sent each letter.
+type outcome struct {
+	sent, early map[letter][]string // early: while Redis was away
+	killed      string
+}
+
+func verdict(o *outcome) (problems demo.Problems) {
 	heir := false
 	for night := 1; night <= nights; night++ {
 		for n := 1; n <= letters; n++ {
-			by := sent[letter{night, n}]
-			if len(by) != 1 {
-				bad("letter %d of night %d was sent %d times", n, night, len(by))
-			}
-			heir = heir || night == 2 && len(by) > 0 && by[0] != killed
+			by := o.sent[letter{night, n}]
+			problems.If(len(by) != 1, "letter %d of night %d was sent %d times", n, night, len(by))
+			heir = heir || night == 2 && len(by) > 0 && by[0] != o.killed
 		}
 	}
-	if len(early) != 2*letters {
-		bad("a letter of night 3 was sent while Redis was away")
-	}
-	if !heir {
-		bad("nobody took over from the killed %s", killed)
-	}
+	problems.If(len(o.early) != 2*letters, "a letter of night 3 was sent while Redis was away")
+	problems.If(!heir, "nobody took over from the killed %s", o.killed)
 	return problems
 }

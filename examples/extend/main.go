@@ -14,8 +14,6 @@ import (
 	"fmt"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/leasehold-go/leasehold/examples/internal/demo"
 	"github.com/leasehold-go/leasehold/mutex"
 )
@@ -134,99 +132,78 @@ type record struct {
 	waited     time.Duration // from then until the next process had the lock
 }
 
-func run(ctx context.Context, out *demo.Output, srv *demo.Server) ([]string, error) {
-	out.Print("A job of %d steps under a lease of %v, on", len(steps), leaseTTL)
-	out.Print("%s.", srv.Label)
-	out.Print("Four processes run it at once, each with a key of its own, for some seconds.")
-	out.Print("For two of them Redis is away for %v, and two are killed.\n", awayFor)
-	fleet := demo.NewFleet(srv, demo.RunName("extend"))
-	defer fleet.Close()
+func (r *record) key() string  { return "job-" + r.name }
+func (r *record) heir() string { return r.name + "'s heir" }
+
+func run(s *demo.Show) demo.Problems {
+	s.Print("A job of %d steps under a lease of %v, on", len(steps), leaseTTL)
+	s.Print("%s.", s.Server.Label)
+	s.Print("Four processes run it at once, each with a key of its own, for some seconds.")
+	s.Print("For two of them Redis is away for %v, and two are killed.\n", awayFor)
+	fleet := s.Fleet()
+	link := s.Link() // of the two for which Redis will be away
 	records := []*record{
 		{name: "A", mode: modeRenew},
 		{name: "B", mode: modeExtend},
 		{name: "C", mode: modeRenew, killed: true},
 		{name: "D", mode: modeExtend, killed: true},
 	}
-	var plays errgroup.Group
+	workers := map[string]*demo.Process{}
 	for _, r := range records {
-		plays.Go(func() error { return r.play(ctx, srv, fleet) })
+		spec := demo.Spec{Name: r.name, Role: "worker", Args: []string{r.key(), r.mode}}
+		if !r.killed {
+			spec.Link = link
+		}
+		workers[r.name] = fleet.Start(spec)
 	}
-	if err := plays.Wait(); err != nil {
-		return nil, err
-	}
+	var long time.Time // when the last of them began its long step
 	for _, r := range records {
-		out.Print("%s", r.outcome())
+		if e := fleet.Await(demo.Event{From: r.name, Kind: began, Number: 2}); e.At.After(long) {
+			long = e.At
+		}
+		if r.killed {
+			fleet.Start(demo.Spec{Name: r.heir(), Role: "heir", Args: []string{r.key()}})
+		}
+	}
+	time.Sleep(time.Until(long.Add(awayAt)))
+	cut := time.Now()
+	link.Cut()
+	time.Sleep(time.Until(long.Add(killAt)))
+	killed := map[string]time.Time{}
+	for _, r := range records {
+		if r.killed {
+			killed[r.name] = time.Now()
+			workers[r.name].Kill()
+		}
+	}
+	time.Sleep(time.Until(cut.Add(awayFor)))
+	link.Mend()
+	for _, r := range records {
+		if r.killed {
+			r.waited = fleet.Await(demo.Event{From: r.heir(), Kind: locked}).At.Sub(killed[r.name])
+		} else {
+			fleet.Await(demo.Event{From: r.name, Kind: demo.Ended})
+		}
+		for _, e := range fleet.Events() {
+			switch {
+			case e.From != r.name:
+			case e.Kind == lost:
+				r.lost, r.lostAfter = true, e.At.Sub(cut)
+			case e.Kind == done:
+				r.done = true
+			case e.Kind == sample && r.killed: // the last one counts
+				r.left = e.Left - killed[r.name].Sub(e.At)
+			}
+		}
+		s.Print("%s", r.outcome())
 	}
 	problems := verdict(records)
 	if len(problems) == 0 {
-		out.Print("\nThe renewal alone frees a dead process's lease soon, and loses the lease when")
-		out.Print("Redis is away for longer than the TTL. Extend survives that, and its price is")
-		out.Print("that a dead process's lease stays taken for as long as it was extended.")
+		s.Print("\nThe renewal alone frees a dead process's lease soon, and loses the lease when")
+		s.Print("Redis is away for longer than the TTL. Extend survives that, and its price is")
+		s.Print("that a dead process's lease stays taken for as long as it was extended.")
 	}
-	return problems, nil
-}
-
-// play disturbs a worker in its long step, and notes what becomes of it.
-func (r *record) play(ctx context.Context, srv *demo.Server, fleet *demo.Fleet) error {
-	link, err := demo.NewLink(srv)
-	if err != nil {
-		return err
-	}
-	defer link.Close()
-	key := "job-" + r.name
-	p, err := fleet.Start(demo.Spec{Name: r.name, Role: "worker", Args: []string{key, r.mode}, Link: link})
-	if err != nil {
-		return err
-	}
-	long, err := fleet.Await(ctx, r.name+"'s long step", func(e demo.Event) bool {
-		return e.From == r.name && e.Kind == began && e.Number == 2
-	})
-	if err != nil {
-		return err
-	}
-	if r.killed {
-		return r.kill(ctx, fleet, p, key, long.At.Add(killAt))
-	}
-	time.Sleep(time.Until(long.At.Add(awayAt)))
-	cut := time.Now()
-	link.Cut()
-	time.Sleep(awayFor)
-	link.Mend()
-	if _, err := fleet.AwaitFrom(ctx, r.name, demo.Ended); err != nil {
-		return err
-	}
-	for _, e := range fleet.Events() {
-		switch {
-		case e.From != r.name:
-		case e.Kind == lost:
-			r.lost, r.lostAfter = true, e.At.Sub(cut)
-		case e.Kind == done:
-			r.done = true
-		}
-	}
-	return nil
-}
-
-// kill kills a worker while another process waits for its lock.
-func (r *record) kill(ctx context.Context, fleet *demo.Fleet, p *demo.Process, key string, at time.Time) error {
-	heir := r.name + "'s heir"
-	if _, err := fleet.Start(demo.Spec{Name: heir, Role: "heir", Args: []string{key}}); err != nil {
-		return err
-	}
-	time.Sleep(time.Until(at))
-	killed := time.Now()
-	p.Kill()
-	has, err := fleet.AwaitFrom(ctx, heir, locked)
-	if err != nil {
-		return err
-	}
-	r.waited = has.At.Sub(killed)
-	for _, e := range fleet.Events() {
-		if e.From == r.name && e.Kind == sample { // the last one counts
-			r.left = e.Left - killed.Sub(e.At)
-		}
-	}
-	return nil
+	return problems
 }
 
 func (r *record) outcome() string {
@@ -245,20 +222,19 @@ func (r *record) outcome() string {
 // the lock: the margin of the holder's belief, and a machine that is busy.
 const patience = 1500 * time.Millisecond
 
-func verdict(runs []*record) (problems []string) {
-	bad := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+func verdict(runs []*record) (problems demo.Problems) {
 	for _, r := range runs {
-		switch {
-		case r.killed && (r.waited < r.left || r.waited > r.left+patience):
-			bad("%s's lease had %v left when it was killed, and another process had the lock after %v", r.name, r.left, r.waited)
-		case r.killed && (r.left > leaseTTL) != (r.mode == modeExtend):
-			bad("%s's lease had %v left when it was killed, with a TTL of %v", r.name, r.left, leaseTTL)
-		case r.killed:
-		case r.mode == modeRenew && (r.done || !r.lost):
-			bad("%s was not told that its lease was lost, though Redis was away for %v", r.name, awayFor)
-		case r.mode == modeExtend && (!r.done || r.lost):
-			bad("%s lost its lease, though it was extended beyond the time that Redis was away", r.name)
+		if r.killed {
+			problems.If(r.waited < r.left || r.waited > r.left+patience,
+				"%s's lease had %v left when it was killed, and another process had the lock after %v", r.name, r.left, r.waited)
+			problems.If((r.left > leaseTTL) != (r.mode == modeExtend),
+				"%s's lease had %v left when it was killed, with a TTL of %v", r.name, r.left, leaseTTL)
+			continue
 		}
+		problems.If(r.mode == modeRenew && (r.done || !r.lost),
+			"%s was not told that its lease was lost, though Redis was away for %v", r.name, awayFor)
+		problems.If(r.mode == modeExtend && (!r.done || r.lost),
+			"%s lost its lease, though it was extended beyond the time that Redis was away", r.name)
 	}
 	return problems
 }

@@ -14,7 +14,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"time"
 
 	_ "github.com/jackc/pgx/v5/stdlib"
@@ -137,38 +136,26 @@ func depositor(ctx context.Context, c *demo.Child) error {
 	}
 }
 
-func run(ctx context.Context, out *demo.Output, srv *demo.Server) ([]string, error) {
+func run(s *demo.Show) demo.Problems {
 	if !demo.CanPause {
-		return nil, errors.New("this system cannot stop a process so that it does not notice")
+		demo.Check(errors.New("this system cannot stop a process so that it does not notice"))
 	}
-	d, db, err := database.Make(ctx, demo.RunName("fencing"))
-	if err != nil {
-		return nil, err
-	}
-	defer d.Close()
-	defer db.Close()
-	out.Print("A stale lock owner and a database.")
-	d.Print(out.Print)
-	out.Print("The locks are on %s.", srv.Label)
-	out.Print("A adds %d to a balance of %d, and B adds %d: it should become %d.", depositA, opening, depositB, opening+depositA+depositB)
-	out.Print("\nWithout the token:\n  %s\n", plainUpdate)
-	plain, err := round(ctx, out, srv, d, db, "plain")
-	if err != nil {
-		return nil, err
-	}
-	out.Print("        The balance is %d.", plain.balance)
-	out.Print("\nWith the token:\n  %s\n", fencedUpdate)
-	fenced, err := round(ctx, out, srv, d, db, "fenced")
-	if err != nil {
-		return nil, err
-	}
-	out.Print("        The balance is %d.", fenced.balance)
-	problems := verdict(plain, fenced)
+	d, db := s.Database()
+	s.Print("A stale lock owner and a database.")
+	d.Print(s.Print)
+	s.Print("The locks are on %s.", s.Server.Label)
+	s.Print("A adds %d to a balance of %d, and B adds %d: it should become %d.", depositA, opening, depositB, opening+depositA+depositB)
+	s.Print("\nWithout the token:\n  %s\n", plainUpdate)
+	var o outcomes
+	o.plain = round(s, d, db, "plain")
+	s.Print("\nWith the token:\n  %s\n", fencedUpdate)
+	o.fenced = round(s, d, db, "fenced")
+	problems := verdict(&o)
 	if len(problems) == 0 {
-		out.Print("\nThe lock alone did not protect the balance, because a stopped process cannot")
-		out.Print("know that its lease is over. The token did: the stale write touched no row.")
+		s.Print("\nThe lock alone did not protect the balance, because a stopped process cannot")
+		s.Print("know that its lease is over. The token did: the stale write touched no row.")
 	}
-	return problems, nil
+	return problems
 }
 
 // outcome is how a round ended.
@@ -181,112 +168,69 @@ type outcome struct {
 }
 
 // round is one run of the story.
-func round(ctx context.Context, out *demo.Output, srv *demo.Server, d *database.Database, db *sql.DB, mode string) (o outcome, err error) {
+func round(s *demo.Show, d *database.Database, db *sql.DB, mode string) (o outcome) {
 	for _, statement := range []string{`DROP TABLE IF EXISTS account`, createTable, openAccount} {
-		if _, err := db.ExecContext(ctx, statement); err != nil {
-			return o, err
-		}
+		demo.Must(db.ExecContext(s.Ctx, statement))
 	}
-	fleet := demo.NewFleet(srv, demo.RunName("fencing"))
-	defer fleet.Close()
-	start := func(name string) (*demo.Process, error) {
+	fleet := s.Fleet()
+	start := func(name string) *demo.Process {
 		return fleet.Start(demo.Spec{Name: name, Role: "depositor", Args: []string{mode}, Env: d.Env()})
 	}
-	// next waits for the next report of a kind.
 	known := 0
-	next := func(name, kind string) (demo.Event, error) {
-		e, err := fleet.Await(ctx, name+" "+kind, func(e demo.Event) bool { return e.Index >= known && e.From == name && e.Kind == kind })
-		switch {
-		case err != nil:
-		case kind == read:
-			out.Say("%s has the lock, with token %d, and reads %d.", name, e.Token, e.Number)
-		case kind == wrote:
-			out.Say("%s writes %d: %s.", name, e.Number, e.Text)
-		}
+	next := func(name, kind string) demo.Event {
+		e := fleet.Await(demo.Event{From: name, Kind: kind, Index: known})
 		known = e.Index + 1
-		return e, err
-	}
-	write := func(p *demo.Process) (demo.Event, error) {
-		if err := p.Send("write"); err != nil {
-			return demo.Event{}, err
+		switch kind {
+		case read:
+			s.Say("%s has the lock, with token %d, and reads %d.", name, e.Token, e.Number)
+		case wrote:
+			s.Say("%s writes %d: %s.", name, e.Number, e.Text)
 		}
-		return next(p.Name, wrote)
+		return e
 	}
-
-	a, err := start("A")
-	if err != nil {
-		return o, err
+	a := start("A")
+	o.oldToken = next("A", read).Token
+	a.Pause()
+	s.Say("A is stopped here (SIGSTOP). Its lease of %v runs out.", lockTTL)
+	b := start("B")
+	o.newToken = next("B", read).Token
+	b.Send("write")
+	next("B", wrote)
+	next("B", demo.Ended)
+	s.Say("A goes on (SIGCONT), and does not know that time has passed.")
+	a.Resume()
+	a.Send("write")
+	o.stale = next("A", wrote).Text
+	o.told = next("A", unlocked).Text
+	s.Say("A unlocks, and is told: the lease was %s.", o.told)
+	o.afterStale = demo.Must(readBalance(s.Ctx, db))
+	if o.stale == refused { // it begins anew
+		next("A", read)
+		a.Send("write")
+		next("A", wrote)
 	}
-	first, err := next("A", read)
-	if err != nil {
-		return o, err
-	}
-	if err := a.Pause(); err != nil {
-		return o, err
-	}
-	out.Say("A is stopped here (SIGSTOP). Its lease of %v runs out.", lockTTL)
-	b, err := start("B")
-	if err != nil {
-		return o, err
-	}
-	second, err := next("B", read)
-	if err != nil {
-		return o, err
-	}
-	if _, err := write(b); err != nil {
-		return o, err
-	}
-	if _, err := next("B", demo.Ended); err != nil {
-		return o, err
-	}
-	out.Say("A goes on (SIGCONT), and does not know that time has passed.")
-	if err := a.Resume(); err != nil {
-		return o, err
-	}
-	late, err := write(a)
-	if err != nil {
-		return o, err
-	}
-	told, err := next("A", unlocked)
-	if err != nil {
-		return o, err
-	}
-	out.Say("A unlocks, and is told: the lease was %s.", told.Text)
-	o = outcome{oldToken: first.Token, newToken: second.Token, stale: late.Text, told: told.Text}
-	if o.afterStale, err = readBalance(ctx, db); err != nil {
-		return o, err
-	}
-	if o.stale == refused {
-		if _, err := next("A", read); err != nil { // it begins anew
-			return o, err
-		}
-		if _, err := write(a); err != nil {
-			return o, err
-		}
-	}
-	if _, err := next("A", demo.Ended); err != nil {
-		return o, err
-	}
-	o.balance, err = readBalance(ctx, db)
-	return o, err
+	next("A", demo.Ended)
+	fleet.Stop()
+	o.balance = demo.Must(readBalance(s.Ctx, db))
+	s.Print("        The balance is %d.", o.balance)
+	return o
 }
+
+// outcomes are those without the token and with it.
+type outcomes struct{ plain, fenced outcome }
 
 // verdict lists what went against what the example shows, and what kept it from being
 // tried: a refusal proves something only where the same write without the token did harm.
-func verdict(plain, fenced outcome) (problems []string) {
-	bad := func(wrong bool, format string, args ...any) {
-		if wrong {
-			problems = append(problems, fmt.Sprintf(format, args...))
-		}
-	}
+func verdict(all *outcomes) (problems demo.Problems) {
+	plain, fenced := all.plain, all.fenced
 	for _, o := range []outcome{plain, fenced} {
-		bad(o.newToken <= o.oldToken, "B's token %d is not above A's %d", o.newToken, o.oldToken)
-		bad(o.told != lost, "A was not told that its lease was lost, so it was not stale")
+		problems.If(o.newToken <= o.oldToken, "B's token %d is not above A's %d", o.newToken, o.oldToken)
+		problems.If(o.told != lost, "A was not told that its lease was lost, so it was not stale")
 	}
-	bad(plain.stale != accepted || plain.balance != opening+depositA,
+	problems.If(plain.stale != accepted || plain.balance != opening+depositA,
 		"without the token the stale write did no harm (%s, balance %d): the refusal proves nothing", plain.stale, plain.balance)
-	bad(fenced.stale != refused, "the stale write, with token %d after %d, was %s", fenced.oldToken, fenced.newToken, fenced.stale)
-	bad(fenced.afterStale != opening+depositB, "after the stale write the balance was %d; want B's %d", fenced.afterStale, opening+depositB)
-	bad(fenced.balance != opening+depositA+depositB, "at the end the balance is %d; want %d with both deposits", fenced.balance, opening+depositA+depositB)
+	problems.If(fenced.stale != refused, "the stale write, with token %d after %d, was %s", fenced.oldToken, fenced.newToken, fenced.stale)
+	problems.If(fenced.afterStale != opening+depositB, "after the stale write the balance was %d; want B's %d", fenced.afterStale, opening+depositB)
+	problems.If(fenced.balance != opening+depositA+depositB, "at the end the balance is %d; want %d with both deposits", fenced.balance, opening+depositA+depositB)
 	return problems
 }

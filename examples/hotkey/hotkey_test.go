@@ -11,9 +11,9 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/leasehold-go/leasehold/examples/internal/demo"
+	"github.com/leasehold-go/leasehold/examples/internal/demotest"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
@@ -22,60 +22,43 @@ var quick = settings{
 	load: 100 * time.Millisecond, phase: 3 * time.Second,
 }
 
+func TestMain(m *testing.M) { demotest.Main(m, quick.program()) }
+
 func TestHeadless(t *testing.T) {
-	t.Setenv("REDIS_URL", "") // embedded
-	var out strings.Builder
-	problems, err := run(t.Context(), quick, &out)
-	t.Log("\n" + out.String())
-	if err != nil || len(problems) > 0 {
-		t.Errorf("%v, %q", err, problems)
-	}
+	out := demotest.Check(t, quick.program())
 	for _, want := range []string{`(?m)^off +\d+ +\d+ +\d+`, `(?m)^on +\d+ +\d+ +\d+ +1 +0`, `(?m)^stale +\d+ +\d+ +\d+ +1 `, `(?m)^near +\d+ +\d+ +\d+ +1 `, `exactly one load`} {
-		if !regexp.MustCompile(want).MatchString(out.String()) {
+		if !regexp.MustCompile(want).MatchString(out) {
 			t.Errorf("the output has no %s", want)
-		}
-	}
-	for line := range strings.Lines(out.String()) {
-		if utf8.RuneCountInString(line) > 81 {
-			t.Errorf("wider than 80 columns: %s", line)
 		}
 	}
 }
 
-func newShow(t *testing.T, set settings) *show {
+// with runs a test on servers of its own.
+func with(t *testing.T, set settings, test func(s *show)) {
 	t.Helper()
 	t.Setenv("REDIS_URL", "")
-	srv, err := demo.Connect(t.Context())
-	if err != nil {
+	p := set.program()
+	p.Run = func(d *demo.Show) demo.Problems { test(newShow(d, set)); return nil }
+	if _, err := p.Show(t.Context(), io.Discard); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(srv.Close)
-	s := &show{set: set, label: srv.Label, last: map[mode]*phase{}}
-	for range set.servers {
-		server, err := newServer(srv.URL, "hotkey", set)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(server.close)
-		s.servers = append(s.servers, server)
-	}
-	return s
 }
 
 func TestTheVerdictSeesThatProtectionIsMissing(t *testing.T) {
 	set := quick
 	set.servers, set.ttl, set.phase = 2, 400*time.Millisecond, time.Second
-	s := newShow(t, set)
-	p := s.begin(off)
-	s.crowd(t.Context(), set.phase)
-	p.settle()
-	p.mode = on // as though they had been protected
-	problems := strings.Join(p.verdict(), "\n")
-	for _, want := range []string{"loads in", "began while another ran", "ran at once"} {
-		if !strings.Contains(problems, want) {
-			t.Errorf("no word of %q in %q", want, problems)
+	with(t, set, func(s *show) {
+		p := s.begin(off)
+		s.crowd(t.Context(), set.phase)
+		p.settle()
+		p.mode = on // as though they had been protected
+		problems := strings.Join(p.verdict(), "\n")
+		for _, want := range []string{"loads in", "began while another ran", "ran at once"} {
+			if !strings.Contains(problems, want) {
+				t.Errorf("no word of %q in %q", want, problems)
+			}
 		}
-	}
+	})
 }
 
 // An error does not quote the URL, which may hold a password.
@@ -83,7 +66,7 @@ func TestNoServer(t *testing.T) {
 	t.Setenv("REDIS_URL", "redis://:secret@127.0.0.1:1/0")
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	if _, err := run(ctx, quick, io.Discard); err == nil || ctx.Err() != nil || strings.Contains(err.Error(), "secret") {
+	if _, err := quick.program().Show(ctx, io.Discard); err == nil || ctx.Err() != nil || strings.Contains(err.Error(), "secret") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -201,7 +184,10 @@ func TestTally(t *testing.T) {
 func TestPage(t *testing.T) {
 	set := quick
 	set.ttl = 400 * time.Millisecond
-	s := newShow(t, set)
+	with(t, set, func(s *show) { testPage(t, s) })
+}
+
+func testPage(t *testing.T, s *show) {
 	s.begin(on)
 	page := httptest.NewServer(s.handler())
 	defer page.Close()

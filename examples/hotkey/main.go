@@ -21,16 +21,12 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"os"
-	"os/signal"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/leasehold-go/leasehold/examples/internal/demo"
 	"github.com/leasehold-go/leasehold/singleflight"
@@ -69,69 +65,61 @@ func main() {
 	flag.DurationVar(&set.load, "load", 250*time.Millisecond, "how long a load takes; others at the same time make it slower")
 	flag.DurationVar(&set.phase, "phase", 4*time.Second, "with -headless: how long each of the phases lasts")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	problems, err := run(ctx, set, os.Stdout)
-	if err != nil {
-		problems = append(problems, err.Error())
-	}
-	for _, p := range problems {
-		fmt.Fprintln(os.Stderr, "hotkey:", p)
-	}
-	if len(problems) > 0 {
-		os.Exit(1)
-	}
+	program := set.program()
+	program.Serves = !set.headless
+	program.Main()
 }
 
-func run(ctx context.Context, set settings, out io.Writer) (problems []string, err error) {
-	logging.Disable() // what matters comes back as an error, too
-	srv, err := demo.Connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer srv.Close()
-	s := &show{set: set, label: srv.Label, last: map[mode]*phase{}}
-	name := demo.RunName("hotkey") // everything that it leaves on the server expires
-	for range set.servers {
-		server, err := newServer(srv.URL, name, set)
-		if err != nil {
-			return nil, err
-		}
-		defer server.close()
-		s.servers = append(s.servers, server)
-	}
-	fmt.Fprintf(out, "hotkey: %d servers with %d clients each,\non %s\n", set.servers, set.clients, srv.Label)
+func (set settings) program() demo.Program {
+	return demo.Program{Name: "hotkey", Limit: 5 * time.Minute, Run: func(s *demo.Show) demo.Problems { return run(newShow(s, set)) }}
+}
+
+func run(s *show) (problems demo.Problems) {
+	set := s.set
+	s.Print("hotkey: %d servers with %d clients each,\non %s", set.servers, set.clients, s.Server.Label)
 	if !set.headless {
-		return nil, s.serve(ctx, out)
+		demo.Check(s.serve())
+		return nil
 	}
-	fmt.Fprintf(out, "The value is fresh for %v. A load takes %v, and longer beside others.\nFour phases of %v:\n\n", set.ttl, set.load, set.phase)
-	fmt.Fprintf(out, tableRow, "", "requests", "expiries", "loads", "at once", "stale", "waits", "memory", "p99")
+	s.Print("The value is fresh for %v. A load takes %v, and longer beside others.\nFour phases of %v:\n", set.ttl, set.load, set.phase)
+	const line = "%-6s %9v %8v %6v %8v %6v %6v %7v %9v"
+	s.Print(line, "", "requests", "expiries", "loads", "at once", "stale", "waits", "memory", "p99")
 	for _, m := range modes {
 		p := s.begin(m)
-		s.crowd(ctx, set.phase)
-		if ctx.Err() != nil {
-			return nil, errors.New("interrupted")
-		}
+		s.crowd(s.Ctx, set.phase)
+		demo.Check(s.Ctx.Err())
 		p.settle()
-		fmt.Fprint(out, p.row())
+		r := p.row()
+		s.Print(line, m, r.Requests, r.Expiries, r.Loads, r.Most, r.Stale, r.Waits, r.Memory, p.p99().Round(100*time.Microsecond))
 		problems = append(problems, p.verdict()...)
 	}
 	if len(problems) == 0 {
-		fmt.Fprintln(out, "\nWith protection there was exactly one load in each expiry.")
+		s.Print("\nWith protection there was exactly one load in each expiry.")
 	}
-	return problems, nil
+	return problems
 }
 
 // show is the servers and what is counted of them.
 type show struct {
+	*demo.Show
 	set     settings
-	label   string
 	servers []*server
 
 	now   atomic.Pointer[phase]
 	mu    sync.Mutex // one switch at a time
 	count int
 	last  map[mode]*phase // of each mode
+}
+
+func newShow(d *demo.Show, set settings) *show {
+	s := &show{Show: d, set: set, last: map[mode]*phase{}}
+	name := demo.RunName("hotkey") // everything that it leaves on the server expires
+	for range set.servers {
+		server := demo.Must(newServer(d.Server.URL, name, set))
+		d.Defer(server.close)
+		s.servers = append(s.servers, server)
+	}
+	return s
 }
 
 // begin makes all servers answer in a mode from now on. Each phase has a key of its own,

@@ -5,34 +5,31 @@ import (
 	"embed"
 	"encoding/json"
 	"fmt"
-	"io"
 	"io/fs"
 	"net"
 	"net/http"
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/leasehold-go/leasehold/singleflight"
 )
 
 //go:embed web
 var web embed.FS
 
-// serve runs the clients and the page until ctx ends. It begins with protection on.
-func (s *show) serve(ctx context.Context, out io.Writer) error {
+// serve runs the clients and the page until the show is interrupted. It begins with protection on.
+func (s *show) serve() error {
 	listener, err := net.Listen("tcp", s.set.addr)
 	if err != nil {
 		return fmt.Errorf("the page's address: %w (-addr 127.0.0.1:0 takes a free port)", err)
 	}
 	s.begin(on)
 	srv := &http.Server{Handler: s.handler(), ReadHeaderTimeout: 10 * time.Second}
-	context.AfterFunc(ctx, func() { _ = srv.Close() })
+	context.AfterFunc(s.Ctx, func() { _ = srv.Close() })
 	var clients sync.WaitGroup
-	clients.Go(func() { s.crowd(ctx, 24*365*time.Hour) })
+	clients.Go(func() { s.crowd(s.Ctx, 24*365*time.Hour) })
 	defer clients.Wait()
-	fmt.Fprintf(out, "Open http://%s in a browser. Ctrl-C ends it.\n", listener.Addr())
-	if err := srv.Serve(listener); ctx.Err() == nil {
+	s.Print("Open http://%s in a browser. Ctrl-C ends it.", listener.Addr())
+	if err := srv.Serve(listener); s.Ctx.Err() == nil {
 		return err
 	}
 	return nil
@@ -95,7 +92,7 @@ type state struct {
 func (s *show) state(w http.ResponseWriter, _ *http.Request) {
 	now := state{
 		Setup: fmt.Sprintf("%d servers with %d clients each, on %s. All want one value, which is fresh for %v; a load takes %v when it is alone.",
-			s.set.servers, s.set.clients, s.label, s.set.ttl, s.set.load),
+			s.set.servers, s.set.clients, s.Server.Label, s.set.ttl, s.set.load),
 		Mode: s.now.Load().mode,
 	}
 	s.mu.Lock()
@@ -105,13 +102,7 @@ func (s *show) state(w http.ResponseWriter, _ *http.Request) {
 		if p == nil {
 			continue
 		}
-		p.mu.Lock()
-		now.Rows = append(now.Rows, row{
-			m, p.answers(), p.tally.expiries, p.tally.loads, p.tally.most,
-			p.sources[singleflight.Cached], p.sources[singleflight.Near], p.sources[singleflight.Stale], p.sources[singleflight.Shared], p.sources[singleflight.Loaded],
-			p.errors, float64(p.p99().Microseconds()) / 1000, slices.Clone(p.bars),
-		})
-		p.mu.Unlock()
+		now.Rows = append(now.Rows, p.row())
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(now)

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/leasehold-go/leasehold/examples/internal/demo"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
@@ -131,25 +132,24 @@ func (p *phase) p99() time.Duration {
 	return all[len(all)*99/100]
 }
 
-const tableRow = "%-6s %9v %8v %6v %8v %6v %6v %7v %9v\n"
-
-// row is a line of the table that a headless run prints.
-func (p *phase) row() string {
+// row is what was counted until now.
+func (p *phase) row() row {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return fmt.Sprintf(tableRow, p.mode, p.answers(), p.tally.expiries, p.tally.loads, p.tally.most,
-		p.sources[singleflight.Stale], p.sources[singleflight.Shared], p.sources[singleflight.Near], p.p99().Round(100*time.Microsecond))
+	return row{
+		p.mode, p.answers(), p.tally.expiries, p.tally.loads, p.tally.most,
+		p.sources[singleflight.Cached], p.sources[singleflight.Near], p.sources[singleflight.Stale], p.sources[singleflight.Shared], p.sources[singleflight.Loaded],
+		p.errors, float64(p.p99().Microseconds()) / 1000, slices.Clone(p.bars),
+	}
 }
 
 // verdict lists what went against the promises, and what kept them from being tried: a run
 // without expiries, or without a crowd that would have stampeded, has shown nothing.
-func (p *phase) verdict() (problems []string) {
+func (p *phase) verdict() (problems demo.Problems) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	bad := func(wrong bool, format string, args ...any) {
-		if wrong {
-			problems = append(problems, fmt.Sprintf("protection %s: ", p.mode)+fmt.Sprintf(format, args...))
-		}
+		problems.If(wrong, "protection "+string(p.mode)+": "+format, args...)
 	}
 	t := p.tally
 	bad(p.errors > 0, "%d requests failed, such as: %s", p.errors, p.failed)

@@ -170,101 +170,55 @@ type outcome struct {
 	killed, heir demo.Event // the claim of the worker that was killed, and the next one
 }
 
-func run(ctx context.Context, out *demo.Output, srv *demo.Server) ([]string, error) {
-	d, db, err := database.Make(ctx, demo.RunName("jobs"), createTable)
-	if err != nil {
-		return nil, err
-	}
-	defer d.Close()
-	defer db.Close()
+func run(s *demo.Show) demo.Problems {
+	d, db := s.Database(createTable)
 	for id := 1; id <= jobs; id++ {
 		steps := shortSteps
 		if id == jobThatLosesItsLease || id == jobWhoseWorkerIsKilled {
 			steps = longSteps
 		}
-		if _, err := db.ExecContext(ctx, insertJob, id, steps); err != nil {
-			return nil, err
-		}
+		demo.Must(db.ExecContext(s.Ctx, insertJob, id, steps))
 	}
-	rdb, err := demo.Client(srv.URL)
-	if err != nil {
-		return nil, err
-	}
-	defer rdb.Close()
-	name := demo.RunName("jobs")
-	fleet := demo.NewFleet(srv, name)
-	defer fleet.Close()
+	fleet := s.Fleet()
 	workers := map[string]*demo.Process{}
 	for _, who := range []string{"A", "B", "C"} {
-		if workers[who], err = fleet.Start(demo.Spec{Name: who, Role: "worker", Env: d.Env()}); err != nil {
-			return nil, err
-		}
+		workers[who] = fleet.Start(demo.Spec{Name: who, Role: "worker", Env: d.Env()})
 	}
-	out.Print("A table of %d jobs, and %d worker processes.", jobs, len(workers))
-	d.Print(out.Print)
-	out.Print("The leases are on %s.", srv.Label)
-	out.Print("They last %v.\n", leaseTTL)
+	s.Print("A table of %d jobs, and %d worker processes.", jobs, len(workers))
+	d.Print(s.Print)
+	s.Print("The leases are on %s.", s.Server.Label)
+	s.Print("They last %v.\n", leaseTTL)
 
-	// await waits for an event of a job, after another event.
-	await := func(job, after int, kinds ...string) (demo.Event, error) {
-		e, err := fleet.Await(ctx, fmt.Sprintf("job %d: %v", job, kinds), func(e demo.Event) bool {
-			for _, kind := range kinds {
-				if e.Index > after && e.Number == job && e.Kind == kind {
-					return true
-				}
-			}
-			return false
-		})
-		return e, err
-	}
 	var o outcome
-	if o.lostBy, err = await(jobThatLosesItsLease, -1, claimed); err != nil {
-		return nil, err
-	}
+	o.lostBy = fleet.Await(demo.Event{Kind: claimed, Number: jobThatLosesItsLease})
 	time.Sleep(4 * stepTakes)
 	// As after a failover to a replica that had not got it: the lease is gone, and its
 	// holder does not know yet.
 	o.lostAt = time.Now()
-	if err := rdb.Del(ctx, fmt.Sprintf("leasehold:mtx:{%s:%d}:holders", name, jobThatLosesItsLease)).Err(); err != nil {
-		return nil, err
-	}
-	out.Say("%s works on job %d. Its lease is deleted in Redis.", o.lostBy.From, jobThatLosesItsLease)
-	if o.stopped, err = await(jobThatLosesItsLease, o.lostBy.Index, stopped, fenced); err != nil {
-		return nil, err
-	}
-	out.Say("%s is told, and stops after %d of %d steps.", o.lostBy.From, o.stopped.Item, longSteps)
+	demo.Check(s.Redis.Del(s.Ctx, fmt.Sprintf("leasehold:mtx:{%s:%d}:holders", fleet.Run, jobThatLosesItsLease)).Err())
+	s.Say("%s works on job %d. Its lease is deleted in Redis.", o.lostBy.From, jobThatLosesItsLease)
+	o.stopped = fleet.Await(demo.Event{From: o.lostBy.From, Number: jobThatLosesItsLease, Index: o.lostBy.Index + 1})
+	s.Say("%s is told, and stops after %d of %d steps.", o.lostBy.From, o.stopped.Item, longSteps)
 
-	if o.killed, err = await(jobWhoseWorkerIsKilled, -1, claimed); err != nil {
-		return nil, err
-	}
+	o.killed = fleet.Await(demo.Event{Kind: claimed, Number: jobWhoseWorkerIsKilled})
 	time.Sleep(4 * stepTakes)
 	workers[o.killed.From].Kill()
 	killedAt := time.Now()
-	out.Say("%s works on job %d, and is killed.", o.killed.From, jobWhoseWorkerIsKilled)
-	if o.heir, err = await(jobWhoseWorkerIsKilled, o.killed.Index, claimed); err != nil {
-		return nil, err
-	}
-	out.Say("%s has claimed job %d, %.1f s after the kill.", o.heir.From, jobWhoseWorkerIsKilled, o.heir.At.Sub(killedAt).Seconds())
+	s.Say("%s works on job %d, and is killed.", o.killed.From, jobWhoseWorkerIsKilled)
+	o.heir = fleet.Await(demo.Event{Kind: claimed, Number: jobWhoseWorkerIsKilled, Index: o.killed.Index + 1})
+	s.Say("%s has claimed job %d, %.1f s after the kill.", o.heir.From, jobWhoseWorkerIsKilled, o.heir.At.Sub(killedAt).Seconds())
 	for who := range workers {
-		if _, err := fleet.AwaitFrom(ctx, who, demo.Ended); err != nil {
-			return nil, err
-		}
+		fleet.Await(demo.Event{From: who, Kind: demo.Ended})
 	}
-	open, err := openJobs(ctx, db)
-	o.undone, o.events = len(open), fleet.Events()
-	problems := verdict(o)
-	if err == nil && len(problems) == 0 {
-		out.Print("\nEach of the %d jobs was finished exactly once.", jobs)
+	o.undone, o.events = len(demo.Must(openJobs(s.Ctx, db))), fleet.Events()
+	problems := verdict(&o)
+	if len(problems) == 0 {
+		s.Print("\nEach of the %d jobs was finished exactly once.", jobs)
 	}
-	return problems, err
+	return problems
 }
 
-func verdict(o outcome) (problems []string) {
-	bad := func(wrong bool, format string, args ...any) {
-		if wrong {
-			problems = append(problems, fmt.Sprintf(format, args...))
-		}
-	}
+func verdict(o *outcome) (problems demo.Problems) {
 	finishes, token, waited := map[int]int{}, map[int]uint64{}, false
 	for _, e := range o.events {
 		switch e.Kind {
@@ -273,17 +227,17 @@ func verdict(o outcome) (problems []string) {
 		case finished:
 			finishes[e.Number]++
 		case claimed:
-			bad(e.Token <= token[e.Number], "job %d was claimed with token %d after %d", e.Number, e.Token, token[e.Number])
+			problems.If(e.Token <= token[e.Number], "job %d was claimed with token %d after %d", e.Number, e.Token, token[e.Number])
 			token[e.Number] = e.Token
 		}
 	}
 	for id := 1; id <= jobs; id++ {
-		bad(finishes[id] != 1, "job %d was finished %d times", id, finishes[id])
+		problems.If(finishes[id] != 1, "job %d was finished %d times", id, finishes[id])
 	}
-	bad(o.undone > 0, "%d jobs are not done by the table", o.undone)
-	bad(!waited, "no lease ever kept a worker off a job, so the filter was not tried")
-	bad(o.stopped.Kind != stopped, "%s lost its lease and did all %d steps", o.lostBy.From, longSteps)
-	bad(o.stopped.At.Sub(o.lostAt) > 2*leaseTTL, "%s was told only after %v that its lease was lost", o.lostBy.From, o.stopped.At.Sub(o.lostAt))
-	bad(o.heir.From == o.killed.From, "nobody took over the killed worker's job")
+	problems.If(o.undone > 0, "%d jobs are not done by the table", o.undone)
+	problems.If(!waited, "no lease ever kept a worker off a job, so the filter was not tried")
+	problems.If(o.stopped.Kind != stopped, "%s lost its lease and did all %d steps", o.lostBy.From, longSteps)
+	problems.If(o.stopped.At.Sub(o.lostAt) > 2*leaseTTL, "%s was told only after %v that its lease was lost", o.lostBy.From, o.stopped.At.Sub(o.lostAt))
+	problems.If(o.heir.From == o.killed.From, "nobody took over the killed worker's job")
 	return problems
 }

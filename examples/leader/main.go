@@ -12,7 +12,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -72,42 +71,29 @@ type end struct {
 	without   time.Duration // no leader for so long
 }
 
-func run(ctx context.Context, out *demo.Output, srv *demo.Server) ([]string, error) {
+func run(s *demo.Show) demo.Problems {
 	names := []string{"A", "B", "C", "D"}
-	out.Print("One leader in a fleet of %d processes.", len(names))
-	out.Print("They use %s.", srv.Label)
-	out.Print("The lease lasts %v and is renewed while its holder lives.\n", leaseTTL)
-	fleet := demo.NewFleet(srv, demo.RunName("leader"))
-	defer fleet.Close()
+	s.Print("One leader in a fleet of %d processes.", len(names))
+	s.Print("They use %s.", s.Server.Label)
+	s.Print("The lease lasts %v and is renewed while its holder lives.\n", leaseTTL)
+	fleet := s.Fleet()
 	processes, links := map[string]*demo.Process{}, map[string]*demo.Link{}
 	for _, name := range names {
-		link, err := demo.NewLink(srv)
-		if err != nil {
-			return nil, err
-		}
-		defer link.Close()
-		links[name] = link
-		if processes[name], err = fleet.Start(demo.Spec{Name: name, Role: "candidate", Link: link}); err != nil {
-			return nil, err
-		}
+		links[name] = s.Link()
+		processes[name] = fleet.Start(demo.Spec{Name: name, Role: "candidate", Link: links[name]})
 	}
 	// next waits for the next process that leads.
-	next := func(after int) (demo.Event, error) {
-		e, err := fleet.Await(ctx, "a new leader", func(e demo.Event) bool { return e.Index > after && e.Kind == leads })
-		if err == nil {
-			out.Say("%s leads.", e.From)
-		}
-		return e, err
+	next := func(from int) demo.Event {
+		e := fleet.Await(demo.Event{Kind: leads, Index: from})
+		s.Say("%s leads.", e.From)
+		return e
 	}
-	leader, err := next(-1)
-	if err != nil {
-		return nil, err
-	}
-	var ends []end
+	leader := next(0)
+	o := outcome{}
 	for _, what := range []string{"shut down", "cut off", "killed"} {
 		time.Sleep(leaseTTL) // so that the lease that ends is one that was renewed
 		old := leader
-		out.Say("%s is %s.", old.From, what)
+		s.Say("%s is %s.", old.From, what)
 		began := time.Now()
 		gone := began
 		switch what {
@@ -119,35 +105,33 @@ func run(ctx context.Context, out *demo.Output, srv *demo.Server) ([]string, err
 			processes[old.From].Kill()
 		}
 		if what != "killed" {
-			stop, err := fleet.Await(ctx, "the end of "+old.From+"'s term", func(e demo.Event) bool {
-				return e.Index > old.Index && e.From == old.From && e.Kind == stopped
-			})
-			if err != nil {
-				return nil, err
-			}
+			stop := fleet.Await(demo.Event{From: old.From, Kind: stopped, Index: old.Index})
 			gone = stop.At
-			out.Say("%s has stopped: %s.", old.From, stop.Text)
+			s.Say("%s has stopped: %s.", old.From, stop.Text)
 		}
-		if leader, err = next(old.Index); err != nil {
-			return nil, err
-		}
-		ends = append(ends, end{what, old.From, leader.From, gone.Sub(began), leader.At.Sub(gone)})
+		leader = next(old.Index + 1)
+		o.ends = append(o.ends, end{what, old.From, leader.From, gone.Sub(began), leader.At.Sub(gone)})
 		links[old.From].Mend() // a process that was cut off is a candidate again
 	}
 	time.Sleep(leaseTTL / 2)
-	if err := fleet.Stop(ctx); err != nil {
-		return nil, err
-	}
+	fleet.Stop()
 	const line = "%-10v  %-6v  %16v  %14v"
-	out.Print("\n"+line, "the leader", "", "it stopped after", "without leader")
-	for _, e := range ends {
-		out.Print(line, e.what, e.old+" → "+e.next, e.told.Round(100*time.Microsecond), e.without.Round(100*time.Microsecond))
+	s.Print("\n"+line, "the leader", "", "it stopped after", "without leader")
+	for _, e := range o.ends {
+		s.Print(line, e.what, e.old+" → "+e.next, e.told.Round(100*time.Microsecond), e.without.Round(100*time.Microsecond))
 	}
-	problems := verdict(termsOf(fleet.Events()), ends)
+	o.terms = termsOf(fleet.Events())
+	problems := verdict(&o)
 	if len(problems) == 0 {
-		out.Print("\nNever two leaders at once, and each leader's token is above the one before.")
+		s.Print("\nNever two leaders at once, and each leader's token is above the one before.")
 	}
-	return problems, nil
+	return problems
+}
+
+// outcome is what was seen.
+type outcome struct {
+	terms []term
+	ends  []end
 }
 
 // term is a stretch of time in which a process led.
@@ -181,35 +165,22 @@ func termsOf(events []demo.Event) (terms []term) {
 // be busy.
 const late = leaseTTL / 4
 
-func verdict(terms []term, ends []end) (problems []string) {
-	bad := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
-	for i, t := range terms {
-		if t.end.IsZero() {
-			bad("%s's term has no end", t.leader)
-		}
+func verdict(o *outcome) (problems demo.Problems) {
+	for i, t := range o.terms {
+		problems.If(t.end.IsZero(), "%s's term has no end", t.leader)
 		if i == 0 {
 			continue
 		}
-		before := terms[i-1]
-		if both := before.end.Sub(t.start); both > late {
-			bad("%s and %s led at once, for %v", before.leader, t.leader, both)
-		}
-		if t.token <= before.token {
-			bad("%s's token %d is not above %s's %d", t.leader, t.token, before.leader, before.token)
-		}
+		before := o.terms[i-1]
+		both := before.end.Sub(t.start)
+		problems.If(both > late, "%s and %s led at once, for %v", before.leader, t.leader, both)
+		problems.If(t.token <= before.token, "%s's token %d is not above %s's %d", t.leader, t.token, before.leader, before.token)
 	}
-	if want := 3; len(ends) != want {
-		bad("%d of %d leaders were ended", len(ends), want)
-	}
-	for _, e := range ends {
-		switch {
-		case e.next == e.old:
-			bad("%s was %s and leads again: nobody took over", e.old, e.what)
-		case e.what == "shut down" && e.without >= leaseTTL:
-			bad("%s was shut down and did not hand over: no leader for %v", e.old, e.without)
-		case e.what == "cut off" && e.told > 2*leaseTTL:
-			bad("%s was cut off and told only after %v", e.old, e.told)
-		}
+	problems.If(len(o.ends) != 3, "%d of 3 leaders were ended", len(o.ends))
+	for _, e := range o.ends {
+		problems.If(e.next == e.old, "%s was %s and leads again: nobody took over", e.old, e.what)
+		problems.If(e.what == "shut down" && e.without >= leaseTTL, "%s was shut down and did not hand over: no leader for %v", e.old, e.without)
+		problems.If(e.what == "cut off" && e.told > 2*leaseTTL, "%s was cut off and told only after %v", e.old, e.told)
 	}
 	return problems
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -10,17 +9,13 @@ import (
 	"github.com/leasehold-go/leasehold/examples/internal/demotest"
 )
 
-func TestMain(m *testing.M) {
-	program.RunIfChild()
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { demotest.Main(m, program) }
 
 func TestQuickstart(t *testing.T) {
 	if os.Getenv("LEASEHOLD_REQUIRE_SERVERS") == "" {
 		t.Skip("it takes 11 s: make test runs it")
 	}
-	t.Setenv("REDIS_URL", "")
-	demotest.Check(t, program.Show)
+	demotest.Check(t, program)
 }
 
 // at makes an event of tenant acme, cap 2, at ms.
@@ -44,38 +39,26 @@ func TestMeasure(t *testing.T) {
 		"at the very end of one":           {[]demo.Event{at(30, started, "3"), at(30, started, "4")}, 3, 20 * time.Millisecond},
 		"after all have ended, and no two": {[]demo.Event{at(40, started, "3")}, 2, 0},
 	} {
-		r := measure(append(c.third, two...), kill)[0]
+		r := measure(append(c.third, two...), "acme", kill)
 		if r.most != c.most || c.most == 2 && r.takeover != c.takeover || r.longestWait < 5*time.Millisecond {
 			t.Errorf("%s: %+v; want at most %d at once and a takeover after %v", what, r, c.most, c.takeover)
 		}
 	}
 }
 
-// The verdict must find fault with each of these.
 func TestVerdict(t *testing.T) {
-	good := func() ([]result, stale) {
-		var results []result
-		for _, t := range tenants {
-			results = append(results, result{tenant: t, most: t.cap, jobs: 10})
+	demotest.FindsFault(t, verdict, func() *outcome {
+		o := &outcome{stale: stale{tried: true, old: 7, new: 9, result: refused, value: "written by B"}}
+		for _, name := range tenants {
+			o.tenants = append(o.tenants, result{most: capOf(name), jobs: 10, takeover: time.Second})
 		}
-		results[2].takeover = time.Second
-		return results, stale{tried: true, old: 7, new: 9, result: refused, value: "written by B"}
-	}
-	if p := verdict(good()); len(p) != 0 {
-		t.Fatalf("nothing is wrong, but: %q", p)
-	}
-	for want, spoil := range map[string]func([]result, *stale){
-		"was exceeded":     func(r []result, _ *stale) { r[2].most = 2 },
-		"was not tried":    func(r []result, _ *stale) { r[1].most = 3 },
-		"never taken over": func(r []result, _ *stale) { r[2].takeover = 0 },
-		"was not refused":  func(_ []result, s *stale) { s.result = accepted },
-		"is not above":     func(_ []result, s *stale) { s.new = 7 },
-		"guarded value":    func(_ []result, s *stale) { s.value = "written by A" },
-	} {
-		results, s := good()
-		spoil(results, &s)
-		if p := verdict(results, s); len(p) != 1 || !strings.Contains(p[0], want) {
-			t.Errorf("got %q; want one line with %q", p, want)
-		}
-	}
+		return o
+	}, map[string]func(*outcome){
+		"was exceeded":     func(o *outcome) { o.tenants[2].most = 2 },
+		"was not tried":    func(o *outcome) { o.tenants[1].most = 3 },
+		"never taken over": func(o *outcome) { o.tenants[2].takeover = 0 },
+		"was not refused":  func(o *outcome) { o.stale.result = accepted },
+		"is not above":     func(o *outcome) { o.stale.new = 7 },
+		"guarded value":    func(o *outcome) { o.stale.value = "written by A" },
+	})
 }

@@ -13,23 +13,16 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
-	"math"
 	"math/rand/v2"
 	"net"
 	"net/http"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
-	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/examples/internal/demo"
+	"github.com/leasehold-go/leasehold/integrations/httpcap"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
@@ -49,45 +42,11 @@ const (
 	maxWait   = 3 * time.Second
 )
 
-// newCaps makes the handle that the service's processes use, and the operator.
-func newCaps(rdb redis.UniversalClient, run string) (*semaphore.Semaphore, error) {
-	return semaphore.New(rdb, semaphore.Config{
+// fairShares is the caps that the service's processes use, and the operator.
+func fairShares(run string) semaphore.Config {
+	return semaphore.Config{
 		Name: run + "-fair", Limit: limit, Total: total, TTL: 10 * time.Second,
-		MaxWait: maxWait, MaxWaiters: 500, MaxWaitersTotal: 2000,
-	})
-}
-
-// acquire lets a request of a tenant in, or says why not.
-type acquire func(ctx context.Context, tenant string) (*semaphore.Lease, error)
-
-// capped lets as many requests through to next as the caps allow. A request waits for its turn
-// as long as MaxWait; then it is answered with 429 and Retry-After. next runs with the lease's
-// Context, which ends if the lease is lost.
-func capped(acquire acquire, next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		lease, err := acquire(r.Context(), r.URL.Query().Get("tenant"))
-		if err != nil {
-			refuse(w, err)
-			return
-		}
-		defer lease.Release() // a lease that is lost has ended already
-		next.ServeHTTP(w, r.WithContext(lease.Context()))
-	})
-}
-
-// refuse answers a request that was not let in.
-func refuse(w http.ResponseWriter, err error) {
-	busy := new(leasehold.BusyError)
-	switch {
-	case errors.As(err, &busy):
-		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(busy.RetryAfter.Seconds()))))
-		http.Error(w, busy.Error(), http.StatusTooManyRequests)
-	case errors.Is(err, leasehold.ErrQueueFull):
-		w.Header().Set("Retry-After", "1")
-		http.Error(w, "too many requests wait already", http.StatusTooManyRequests)
-	case errors.Is(err, context.Canceled): // the client has gone
-	default:
-		http.Error(w, "the service cannot tell how busy it is", http.StatusServiceUnavailable)
+		MaxWaiters: 500, MaxWaitersTotal: 2000,
 	}
 }
 
@@ -95,104 +54,94 @@ func refuse(w http.ResponseWriter, err error) {
 type answer struct{ Came, From, To time.Time }
 
 // service is one process of the service. Behind /fair the tenants have their caps; behind /fifo
-// one queue serves all.
+// one queue serves all. A request waits for its turn as long as maxWait; then it is answered
+// with 429 and Retry-After.
 func service(ctx context.Context, c *demo.Child) error {
-	fair, err := newCaps(c.Redis, c.Run)
-	if err != nil {
-		return err
-	}
-	defer demo.Close(ctx, fair)
-	queue, err := semaphore.New(c.Redis, semaphore.Config{Name: c.Run + "-fifo", Limit: total, TTL: 10 * time.Second, MaxWait: maxWait})
-	if err != nil {
-		return err
-	}
-	defer demo.Close(ctx, queue)
 	work := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		a := answer{From: time.Now()}
+		began := time.Now()
 		time.Sleep(40*time.Millisecond + rand.N(40*time.Millisecond))
-		a.To = time.Now()
-		_ = json.NewEncoder(w).Encode(a)
+		_ = json.NewEncoder(w).Encode(answer{From: began, To: time.Now()})
 	})
 	mux := http.NewServeMux()
-	mux.Handle("/fair", capped(fair.Acquire, work))
-	mux.Handle("/fifo", capped(func(ctx context.Context, _ string) (*semaphore.Lease, error) { return queue.Acquire(ctx, "all") }, work))
+	for path, config := range map[string]semaphore.Config{
+		"/fair": fairShares(c.Run),
+		"/fifo": {Name: c.Run + "-fifo", Limit: total, TTL: 10 * time.Second},
+	} {
+		caps, err := semaphore.New(c.Redis, config)
+		if err != nil {
+			return err
+		}
+		defer demo.Close(ctx, caps)
+		capped, err := httpcap.New(caps, httpcap.Config{Key: func(r *http.Request) string { return r.FormValue("tenant") }, Wait: maxWait})
+		if err != nil {
+			return err
+		}
+		mux.Handle(path, capped(work))
+	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
 	web := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
-	ended := make(chan error, 1)
-	go func() { ended <- web.Serve(listener) }()
-	c.Report(demo.Event{Kind: "listens", Text: listener.Addr().String()})
-	<-ctx.Done()
-	_ = web.Close()
-	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+	context.AfterFunc(ctx, func() { _ = web.Close() })
+	c.Report(demo.Event{Kind: "listens", Text: "http://" + listener.Addr().String()})
+	if err := web.Serve(listener); ctx.Err() == nil {
 		return err
 	}
 	return nil
 }
 
-// run shows one plain queue, then fair shares, then limits that change.
-func run(ctx context.Context, out *demo.Output, srv *demo.Server) ([]string, error) {
-	out.Print("Two greedy tenants and eight modest ones, %d processes of the service.", processes)
-	out.Print("They use %s.", srv.Label)
-	out.Print("At most %d requests in flight of a tenant, %d of all.\n", limit, total)
-	name := demo.RunName("tenants")
-	fleet := demo.NewFleet(srv, name)
-	defer fleet.Close()
-	var addrs []string
-	for i := range processes {
-		who := string(rune('A' + i))
-		if _, err := fleet.Start(demo.Spec{Name: who, Role: "service"}); err != nil {
-			return nil, err
-		}
-		e, err := fleet.AwaitFrom(ctx, who, "listens")
-		if err != nil {
-			return nil, err
-		}
-		addrs = append(addrs, e.Text)
-	}
-	rdb, err := demo.Client(srv.URL)
-	if err != nil {
-		return nil, err
-	}
-	defer rdb.Close()
-	caps, err := newCaps(rdb, name) // an operator's, to set limits
-	if err != nil {
-		return nil, err
-	}
-	defer demo.Close(ctx, caps)
-	var results []*result
-	for _, p := range []phase{
-		{name: "one plain queue", path: "/fifo", lasts: 5 * time.Second, total: total, limited: limit},
-		{name: "fair shares", path: "/fair", lasts: 5 * time.Second, total: total, limited: limit},
-		{name: "fair shares, total 16", path: "/fair", lasts: 3 * time.Second, total: 16, limited: limit},
-		{name: "fair shares, greedy-1 at most 2", path: "/fair", lasts: 3 * time.Second, total: 16, limited: 2},
-	} {
-		out.Say("%s", p.name)
-		if err := errors.Join(caps.SetTotal(ctx, p.total), caps.SetLimit(ctx, "greedy-1", p.limited)); err != nil {
-			return nil, err
-		}
-		r := &result{phase: p, tenants: map[string]*tenant{}}
-		r.load(ctx, addrs)
-		results = append(results, r)
-	}
-	// Limits that are set have no expiry: 0 removes them.
-	if err := errors.Join(caps.SetTotal(ctx, 0), caps.SetLimit(ctx, "greedy-1", 0), fleet.Stop(ctx)); err != nil {
-		return nil, err
-	}
-	for _, r := range results {
-		out.Print("%s", r.table())
-	}
-	problems := verdict(results)
-	if len(problems) == 0 {
-		out.Print("\nNo limit was passed, and fair shares let every modest tenant in at its turn.")
-	}
-	return problems, nil
+// phase is a part of the show, and what was seen of it.
+type phase struct {
+	name, path string
+	lasts      time.Duration
+	total      int
+	limited    int // the limit of greedy-1
+	tenants    map[string]*tenant
 }
 
-// greedyClients is how many requests a greedy tenant has under way all the time.
-const greedyClients = 60
+// tenant is what was seen of one.
+type tenant struct {
+	mu              sync.Mutex
+	served          []answer // Came is when the request was sent
+	refused, failed int
+}
+
+// run shows one plain queue, then fair shares, then limits that change.
+func run(s *demo.Show) demo.Problems {
+	s.Print("Two greedy tenants and eight modest ones, %d processes of the service.", processes)
+	s.Print("They use %s.\nAt most %d requests in flight of a tenant, %d of all.\n", s.Server.Label, limit, total)
+	fleet := s.Fleet()
+	var urls []string
+	for i := range processes {
+		who := string(rune('A' + i))
+		fleet.Start(demo.Spec{Name: who, Role: "service"})
+		urls = append(urls, fleet.Await(demo.Event{From: who, Kind: "listens"}).Text)
+	}
+	caps := demo.Must(semaphore.New(s.Redis, fairShares(fleet.Run))) // an operator's, to set limits
+	defer demo.Close(s.Ctx, caps)
+	phases := []*phase{
+		{name: "one plain queue", path: "/fifo?tenant=all&for=", lasts: 5 * time.Second, total: total, limited: limit},
+		{name: "fair shares", path: "/fair?tenant=", lasts: 5 * time.Second, total: total, limited: limit},
+		{name: "fair shares, total 16", path: "/fair?tenant=", lasts: 3 * time.Second, total: 16, limited: limit},
+		{name: "fair shares, greedy-1 at most 2", path: "/fair?tenant=", lasts: 3 * time.Second, total: 16, limited: 2},
+	}
+	for _, p := range phases {
+		s.Say("%s", p.name)
+		demo.Check(caps.SetTotal(s.Ctx, p.total), caps.SetLimit(s.Ctx, "greedy-1", p.limited))
+		p.load(s.Ctx, urls)
+	}
+	demo.Check(caps.SetTotal(s.Ctx, 0), caps.SetLimit(s.Ctx, "greedy-1", 0)) // they have no expiry: 0 removes them
+	fleet.Stop()
+	for _, p := range phases {
+		p.print(s)
+	}
+	problems := verdict(phases)
+	if len(problems) == 0 {
+		s.Print("\nNo limit was passed, and fair shares let every modest tenant in at its turn.")
+	}
+	return problems
+}
 
 var tenants = []string{
 	"greedy-1", "greedy-2",
@@ -201,36 +150,17 @@ var tenants = []string{
 
 func isModest(tenant string) bool { return tenant[0] == 'm' }
 
-// phase is a part of the show.
-type phase struct {
-	name, path string
-	lasts      time.Duration
-	total      int
-	limited    int // the limit of greedy-1
-}
-
-// result is what was seen of a phase.
-type result struct {
-	phase
-	mu      sync.Mutex
-	tenants map[string]*tenant
-}
-
-type tenant struct {
-	served          []answer // Came is when the request was sent
-	refused, failed int
-}
-
 // load sends the requests of all tenants, and returns when all are answered.
-func (r *result) load(ctx context.Context, addrs []string) {
+func (p *phase) load(ctx context.Context, urls []string) {
 	web := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1000}}
 	defer web.CloseIdleConnections()
 	var clients sync.WaitGroup
-	end := time.Now().Add(r.lasts)
+	end := time.Now().Add(p.lasts)
+	p.tenants = map[string]*tenant{}
 	for _, name := range tenants {
 		t := new(tenant)
-		r.tenants[name] = t
-		crowd, pause := greedyClients, time.Duration(0)
+		p.tenants[name] = t
+		crowd, pause := 60, time.Duration(0) // a greedy tenant has so many requests under way all the time
 		if isModest(name) {
 			crowd, pause = 1, 400*time.Millisecond
 		}
@@ -240,19 +170,7 @@ func (r *result) load(ctx context.Context, addrs []string) {
 					if pause > 0 {
 						time.Sleep(pause/2 + rand.N(pause))
 					}
-					a := answer{Came: time.Now()}
-					status := r.send(ctx, web, "http://"+addrs[rand.IntN(len(addrs))]+r.path+"?tenant="+name, &a)
-					r.mu.Lock()
-					switch status {
-					case http.StatusOK:
-						t.served = append(t.served, a)
-					case http.StatusTooManyRequests:
-						t.refused++
-					default:
-						t.failed++
-					}
-					r.mu.Unlock()
-					if status != http.StatusOK {
+					if !t.send(web, urls[rand.IntN(len(urls))]+p.path+name) {
 						time.Sleep(100 * time.Millisecond) // a client that minds Retry-After would wait longer
 					}
 				}
@@ -262,31 +180,37 @@ func (r *result) load(ctx context.Context, addrs []string) {
 	clients.Wait()
 }
 
-// send returns the status of the answer, or 0.
-func (r *result) send(ctx context.Context, web *http.Client, url string, a *answer) int {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, nil)
-	if err != nil {
-		return 0
+// send sends a request, and reports whether it was served.
+func (t *tenant) send(web *http.Client, url string) bool {
+	came := time.Now()
+	res, err := web.Post(url, "", nil)
+	var a answer
+	status := 0
+	if err == nil {
+		_ = json.NewDecoder(res.Body).Decode(&a) // a refusal has none of its fields
+		_, _ = io.Copy(io.Discard, res.Body)     // so that the connection is used again
+		_ = res.Body.Close()
+		status = res.StatusCode
 	}
-	res, err := web.Do(req)
-	if err != nil {
-		return 0
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch status {
+	case http.StatusOK:
+		a.Came = came
+		t.served = append(t.served, a)
+	case http.StatusTooManyRequests:
+		t.refused++
+	default:
+		t.failed++
 	}
-	defer res.Body.Close()
-	came := a.Came
-	if res.StatusCode == http.StatusOK && json.NewDecoder(res.Body).Decode(a) != nil {
-		return 0
-	}
-	a.Came = came
-	_, _ = io.Copy(io.Discard, res.Body) // so that the connection is used again
-	return res.StatusCode
+	return status == http.StatusOK
 }
 
 // passedBy is, for each request of a modest tenant, how many requests were let in between its
 // sending and its own turn. Unlike the wait it does not depend on how busy the machine is.
-func (r *result) passedBy() (all []int) {
+func (p *phase) passedBy() (all []int) {
 	var began []time.Time
-	for _, t := range r.tenants {
+	for _, t := range p.tenants {
 		for _, a := range t.served {
 			began = append(began, a.From)
 		}
@@ -296,7 +220,7 @@ func (r *result) passedBy() (all []int) {
 		i, _ := slices.BinarySearchFunc(began, at, time.Time.Compare)
 		return i
 	}
-	for name, t := range r.tenants {
+	for name, t := range p.tenants {
 		for _, a := range t.served {
 			if isModest(name) {
 				all = append(all, place(a.From)-place(a.Came))
@@ -307,101 +231,70 @@ func (r *result) passedBy() (all []int) {
 	return all
 }
 
-// most is the most requests of these tenants at one moment.
-func (r *result) most(names ...string) (most int) {
-	type edge struct {
-		at    time.Time
-		delta int
-	}
-	var edges []edge
+// most is the most requests of these tenants at one moment, which is one when a request began.
+func (p *phase) most(names ...string) (most int) {
+	var began, ended []time.Time
 	for _, name := range names {
-		for _, a := range r.tenants[name].served {
-			edges = append(edges, edge{a.From, 1}, edge{a.To, -1})
+		for _, a := range p.tenants[name].served {
+			began, ended = append(began, a.From), append(ended, a.To)
 		}
 	}
-	slices.SortFunc(edges, func(a, b edge) int {
-		if c := a.at.Compare(b.at); c != 0 {
-			return c
+	slices.SortFunc(began, time.Time.Compare)
+	slices.SortFunc(ended, time.Time.Compare)
+	over := 0
+	for i, at := range began {
+		for over < i && !ended[over].After(at) {
+			over++
 		}
-		return a.delta - b.delta
-	})
-	now := 0
-	for _, e := range edges {
-		now += e.delta
-		most = max(most, now)
+		most = max(most, i+1-over)
 	}
 	return most
 }
 
-// table is the phase as a whole.
-func (r *result) table() string {
-	var b strings.Builder
+// print prints the phase as a whole.
+func (p *phase) print(s *demo.Show) {
 	sum := 0
-	for _, t := range r.tenants {
+	for _, t := range p.tenants {
 		sum += len(t.served)
 	}
-	fmt.Fprintf(&b, "\n%s\n%-9s %7s  %7s  %7s  %5s\n", r.name, "tenant", "share", "median", "worst", "429s")
+	s.Print("\n%s\n%-9s %7s  %7s  %7s  %5s", p.name, "tenant", "share", "median", "worst", "429s")
 	for _, name := range tenants {
-		t := r.tenants[name]
+		t := p.tenants[name]
 		waits := []time.Duration{0}
 		for _, a := range t.served {
 			waits = append(waits, a.From.Sub(a.Came).Round(time.Millisecond))
 		}
 		slices.Sort(waits)
-		fmt.Fprintf(&b, "%-9s %5.1f %%  %7v  %7v  %5d\n", name, 100*float64(len(t.served))/float64(max(1, sum)), waits[len(waits)/2], waits[len(waits)-1], t.refused)
+		s.Print("%-9s %5.1f %%  %7v  %7v  %5d", name, 100*float64(len(t.served))/float64(max(1, sum)), waits[len(waits)/2], waits[len(waits)-1], t.refused)
 	}
-	fmt.Fprintf(&b, "%d requests, at most %d at once.", sum, r.most(tenants...))
-	if passed := r.passedBy(); len(passed) > 0 {
-		fmt.Fprintf(&b, " Before a modest one %d came in, at most %d.", passed[len(passed)/2], passed[len(passed)-1])
+	s.Print("%d requests, at most %d at once.", sum, p.most(tenants...))
+	if passed := p.passedBy(); len(passed) > 0 {
+		s.Print("Before a modest one %d came in, at most %d.", passed[len(passed)/2], passed[len(passed)-1])
 	}
-	return b.String()
 }
 
-const (
-	// turns is how many turns a modest tenant may wait with fair shares: in one, as many
-	// requests are let in as the total allows at once.
-	turns = 2
-	// enough is how many requests of modest tenants a phase needs for a verdict.
-	enough = 20
-)
-
-func verdict(results []*result) (problems []string) {
-	bad := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
-	for i, r := range results {
-		passed := r.passedBy()
-		if len(passed) < enough && i > 0 || len(passed) == 0 {
-			bad("%s: only %d requests of modest tenants were served", r.name, len(passed))
+func verdict(phases []*phase) (problems demo.Problems) {
+	for i, p := range phases {
+		bad := func(wrong bool, format string, args ...any) { problems.If(wrong, p.name+": "+format, args...) }
+		passed, fair := p.passedBy(), i > 0
+		if len(passed) == 0 || fair && len(passed) < 20 { // too few for a verdict
+			bad(true, "only %d requests of modest tenants were served", len(passed))
 			continue
 		}
-		for name, t := range r.tenants {
-			if t.failed > 0 {
-				bad("%s: %d requests of %s failed", r.name, t.failed, name)
-			}
-			if i > 0 && isModest(name) && t.refused > 0 {
-				bad("%s: %d requests of %s were refused", r.name, t.refused, name)
-			}
-		}
-		if n := r.most(tenants...); n > r.total {
-			bad("%s: %d requests were in flight at once; the total is %d", r.name, n, r.total)
-		}
-		if i == 0 { // one plain queue
-			if n := passed[len(passed)/2]; n < 2*turns*total {
-				bad("%s: %d requests passed a modest one; the greedy ones did not fill the queue", r.name, n)
-			}
-			continue
-		}
-		for _, name := range tenants {
-			own := limit
+		n := p.most(tenants...)
+		bad(n > p.total, "%d requests were in flight at once; the total is %d", n, p.total)
+		for name, t := range p.tenants {
+			own, n := limit, p.most(name)
 			if name == "greedy-1" {
-				own = r.limited
+				own = p.limited
 			}
-			if n := r.most(name); n > own {
-				bad("%s: %s had %d requests in flight at once; its limit is %d", r.name, name, n, own)
-			}
+			bad(t.failed > 0, "%d requests of %s failed", t.failed, name)
+			bad(fair && isModest(name) && t.refused > 0, "%d requests of %s were refused", t.refused, name)
+			bad(fair && n > own, "%s had %d requests in flight at once; its limit is %d", name, n, own)
 		}
-		if n := passed[len(passed)*9/10]; n > turns*r.total {
-			bad("%s: up to %d requests passed a modest one; two turns are %d", r.name, n, turns*r.total)
-		}
+		middle, late := passed[len(passed)/2], passed[len(passed)*9/10]
+		bad(!fair && middle < 4*total, "%d requests passed a modest one; the greedy ones did not fill the queue", middle)
+		bad(fair && late > 2*p.total, "up to %d requests passed a modest one; two turns are %d", late, 2*p.total)
 	}
 	return problems
 }

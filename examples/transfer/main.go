@@ -54,58 +54,35 @@ type result struct {
 	stock  int // in both warehouses together
 }
 
-func run(ctx context.Context, out *demo.Output, srv *demo.Server) ([]string, error) {
-	out.Print("%d processes make %d transfers each between two warehouses.", processes, transfers)
-	out.Print("They use %s.\n", srv.Label)
-	var all []result
-	for _, way := range []string{oneByOne, atOnce} {
-		r, err := show(ctx, srv, way)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, r)
-	}
+func run(s *demo.Show) demo.Problems {
+	s.Print("%d processes make %d transfers each between two warehouses.", processes, transfers)
+	s.Print("They use %s.\n", s.Server.Label)
+	all := []result{show(s, oneByOne), show(s, atOnce)}
 	const line = "%-14v %10v %8v %10v %8v"
-	out.Print(line, "locked", "transfers", "gave up", "took", "stock")
+	s.Print(line, "locked", "transfers", "gave up", "took", "stock")
 	for _, r := range all {
-		out.Print(line, r.way, r.moved, r.gaveUp, r.took.Round(time.Millisecond), r.stock)
+		s.Print(line, r.way, r.moved, r.gaveUp, r.took.Round(time.Millisecond), r.stock)
 	}
-	return verdict(all), nil
+	return verdict(all)
 }
 
 // show lets a fleet make its transfers.
-func show(ctx context.Context, srv *demo.Server, way string) (r result, err error) {
-	name := demo.RunName("transfer")
-	fleet := demo.NewFleet(srv, name)
-	defer fleet.Close()
-	rdb, err := demo.Client(srv.URL)
-	if err != nil {
-		return r, err
-	}
-	defer rdb.Close()
-	shop, err := open(rdb, name, way)
-	if err != nil {
-		return r, err
-	}
-	defer demo.Close(ctx, shop.locks)
+func show(s *demo.Show, way string) result {
+	fleet := s.Fleet()
+	shop := demo.Must(open(s.Redis, fleet.Run, way))
+	defer demo.Close(s.Ctx, shop.locks)
 	for _, w := range warehouses { // the first token of each
-		err := shop.locks.Do(ctx, w, func(ctx context.Context, token uint64) error { return shop.set(ctx, w, token, stock) })
-		if err != nil {
-			return r, err
-		}
+		demo.Check(shop.locks.Do(s.Ctx, w, func(ctx context.Context, token uint64) error { return shop.set(ctx, w, token, stock) }))
 	}
+	r := result{way: way}
 	began := time.Now()
 	for i := range processes {
-		if _, err := fleet.Start(demo.Spec{Name: fmt.Sprint(i), Role: "mover", Args: []string{way}}); err != nil {
-			return r, err
-		}
+		fleet.Start(demo.Spec{Name: fmt.Sprint(i), Role: "mover", Args: []string{way}})
 	}
 	for i := range processes {
-		if _, err := fleet.AwaitFrom(ctx, fmt.Sprint(i), done); err != nil {
-			return r, err
-		}
+		fleet.Await(demo.Event{From: fmt.Sprint(i), Kind: done})
 	}
-	r = result{way: way, took: time.Since(began)}
+	r.took = time.Since(began)
 	for _, e := range fleet.Events() {
 		switch e.Kind {
 		case moved:
@@ -115,26 +92,17 @@ func show(ctx context.Context, srv *demo.Server, way string) (r result, err erro
 		}
 	}
 	for _, w := range warehouses {
-		n, err := shop.get(ctx, w)
-		if err != nil {
-			return r, err
-		}
-		r.stock += n
+		r.stock += demo.Must(shop.get(s.Ctx, w))
 	}
-	return r, fleet.Stop(ctx)
+	fleet.Stop()
+	return r
 }
 
-func verdict(all []result) (problems []string) {
+func verdict(all []result) (problems demo.Problems) {
 	for _, r := range all {
-		if r.moved != processes*transfers {
-			problems = append(problems, fmt.Sprintf("%s: %d transfers were made; want %d", r.way, r.moved, processes*transfers))
-		}
-		if r.stock != len(warehouses)*stock {
-			problems = append(problems, fmt.Sprintf("%s: the stock is %d; want %d", r.way, r.stock, len(warehouses)*stock))
-		}
-		if r.way == atOnce && r.gaveUp > 0 {
-			problems = append(problems, fmt.Sprintf("%s: %d callers gave up", r.way, r.gaveUp))
-		}
+		problems.If(r.moved != processes*transfers, "%s: %d transfers were made; want %d", r.way, r.moved, processes*transfers)
+		problems.If(r.stock != len(warehouses)*stock, "%s: the stock is %d; want %d", r.way, r.stock, len(warehouses)*stock)
+		problems.If(r.way == atOnce && r.gaveUp > 0, "%s: %d callers gave up", r.way, r.gaveUp)
 	}
 	return problems
 }

@@ -100,6 +100,25 @@ type Event struct {
 // how it failed.
 const Ended = "ended"
 
+// isLike says for [Fleet.Await] whether e is the event that is waited for.
+func (e Event) isLike(want Event) bool {
+	return (want.From == "" || e.From == want.From) &&
+		(want.Kind == "" || e.Kind == want.Kind) &&
+		(want.Text == "" || e.Text == want.Text) &&
+		(want.Number == 0 || e.Number == want.Number) &&
+		(want.Item == 0 || e.Item == want.Item) &&
+		(want.Left == 0 || e.Left == want.Left) &&
+		e.Index >= want.Index && !e.At.Before(want.At)
+}
+
+// failure is the error of a process that failed, if this is its last event.
+func (e Event) failure() error {
+	if e.Kind != Ended || e.Text == "" {
+		return nil
+	}
+	return fmt.Errorf("%s failed: %s", e.From, e.Text)
+}
+
 // Report reports e, with the present time. It returns when the pipe has it, so
 // what a child did before it was killed is known up to its last report.
 func (c *Child) Report(e Event) {

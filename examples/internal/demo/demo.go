@@ -4,17 +4,19 @@ package demo
 
 import (
 	"context"
-	"crypto/rand"
+	"database/sql"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
+
+	"github.com/leasehold-go/leasehold/internal/database"
 )
 
 // Program is an example: a parent process that shows something, and the roles of
@@ -23,17 +25,47 @@ type Program struct {
 	Name  string
 	Limit time.Duration // after this long a run is given up
 
-	// Run is the whole show, on a Redis. The problems that it returns went against
-	// what the example promises; an error says that the show could not be given.
-	Run   func(ctx context.Context, out *Output, srv *Server) (problems []string, err error)
+	// Run is the whole show. The problems that it returns went against what the
+	// example promises.
+	Run   func(s *Show) Problems
 	Roles map[string]Role
+
+	Serves bool // it runs until it is interrupted, which is no problem
+}
+
+// Problems is what went against what an example promises, and what kept it from
+// being tried.
+type Problems []string
+
+// If adds a problem if something is wrong.
+func (p *Problems) If(wrong bool, format string, args ...any) {
+	if wrong {
+		*p = append(*p, fmt.Sprintf(format, args...))
+	}
 }
 
 // Main runs the program as the parent, or in a child as its role, and exits: with
 // 0 where Run found no problem.
 func (p Program) Main() {
 	p.RunIfChild()
-	os.Exit(p.parent())
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if !p.Serves {
+		var cancel func()
+		ctx, cancel = context.WithTimeoutCause(ctx, p.Limit, fmt.Errorf("not done after %v: gave up", p.Limit))
+		defer cancel()
+	}
+	problems, err := p.Show(ctx, os.Stdout)
+	if ctx.Err() != nil && !p.Serves {
+		err = context.Cause(ctx)
+	}
+	problems.If(err != nil, "%v", err)
+	for _, problem := range problems {
+		fmt.Fprintf(os.Stderr, "%s: %s\n", p.Name, problem)
+	}
+	if len(problems) > 0 {
+		os.Exit(1)
+	}
 }
 
 // RunIfChild runs the role and exits, where this process was started by a
@@ -48,64 +80,78 @@ func (p Program) RunIfChild() {
 	}
 }
 
-// Show finds or starts the Redis, runs the whole show and prints it on w.
-func (p Program) Show(ctx context.Context, w io.Writer) (problems []string, err error) {
-	srv, err := Connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer srv.Close()
-	return p.Run(ctx, NewOutput(w), srv)
-}
+// Show is one run of an example, as its parent process sees it. Run reads as the
+// story that it tells: what fails in it, also in a method of a [Fleet], a [Process]
+// or a [Link], ends the show with that error.
+type Show struct {
+	Ctx    context.Context
+	Server *Server
+	Redis  *redis.Client
 
-func (p Program) parent() int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	ctx, cancel := context.WithTimeout(ctx, p.Limit)
-	defer cancel()
-
-	problems, err := p.Show(ctx, os.Stdout)
-	switch {
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return p.fail("not done after %v: gave up", p.Limit)
-	case ctx.Err() != nil:
-		return p.fail("interrupted")
-	case err != nil:
-		return p.fail("%v", err)
-	case len(problems) > 0:
-		for _, problem := range problems {
-			p.fail("%s", problem)
-		}
-		return 1
-	}
-	return 0
-}
-
-func (p Program) fail(format string, args ...any) int {
-	fmt.Fprintf(os.Stderr, p.Name+": "+format+"\n", args...)
-	return 1
-}
-
-// RunName is a name that keeps a run apart from others on the same server.
-func RunName(program string) string {
-	return program + "-" + strings.ToLower(rand.Text()[:8])
-}
-
-// Output is what the reader of an example sees.
-type Output struct {
-	w     io.Writer
+	name  string
+	out   io.Writer
 	began time.Time
+	ends  []func() // what was started is ended in the reverse order
 }
 
-// NewOutput begins an output on w; its times count from now.
-func NewOutput(w io.Writer) *Output { return &Output{w: w, began: time.Now()} }
+// failure is what a show that could not be given panics with.
+type failure struct{ error }
+
+// Check ends the show with an error, if there is one. It may be called only on the
+// goroutine of Run.
+func Check(errs ...error) {
+	if err := errors.Join(errs...); err != nil {
+		panic(failure{err})
+	}
+}
+
+// Must is Check, and returns the value.
+func Must[T any](v T, err error) T {
+	Check(err)
+	return v
+}
+
+// Show finds or starts the Redis, runs the whole show and prints it on out. An error
+// says that the show could not be given.
+func (p Program) Show(ctx context.Context, out io.Writer) (problems Problems, err error) {
+	s := &Show{Ctx: ctx, name: p.Name, out: out, began: time.Now()}
+	defer func() {
+		switch failed := recover().(type) {
+		case nil:
+		case failure:
+			err = failed.error
+		default:
+			panic(failed)
+		}
+	}()
+	defer func() {
+		for i := len(s.ends) - 1; i >= 0; i-- {
+			s.ends[i]()
+		}
+	}()
+	s.Server = Must(Connect(ctx))
+	s.Defer(s.Server.Close)
+	s.Redis = Must(Client(s.Server.URL))
+	s.Defer(func() { _ = s.Redis.Close() })
+	return p.Run(s), nil
+}
+
+// Defer calls end when the show ends.
+func (s *Show) Defer(end func()) { s.ends = append(s.ends, end) }
+
+// Database finds or makes the database of the show, and runs these statements there.
+func (s *Show) Database(statements ...string) (*database.Database, *sql.DB) {
+	d, db, err := database.Make(s.Ctx, RunName(s.name), statements...)
+	Check(err)
+	s.Defer(d.Close)
+	s.Defer(func() { _ = db.Close() })
+	return d, db
+}
 
 // Print prints a line.
-func (o *Output) Print(format string, args ...any) {
-	fmt.Fprintf(o.w, format+"\n", args...)
-}
+func (s *Show) Print(format string, args ...any) { fmt.Fprintf(s.out, format+"\n", args...) }
 
-// Say prints a line with the time since the output began.
-func (o *Output) Say(format string, args ...any) {
-	fmt.Fprintf(o.w, "%5.1fs  %s\n", time.Since(o.began).Seconds(), fmt.Sprintf(format, args...))
+// Say prints a line with the time since the show began.
+func (s *Show) Say(format string, args ...any) {
+	s.Print("%5.1fs  %s", time.Since(s.began).Seconds(), fmt.Sprintf(format, args...))
 }

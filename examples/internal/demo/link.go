@@ -5,8 +5,6 @@ import (
 	"net"
 	"sync"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // Link is a way to Redis that can be cut and mended, as a network can: it passes
@@ -20,19 +18,14 @@ type Link struct {
 	conns map[net.Conn]bool // both ends of each connection
 }
 
-// NewLink opens a way to the server.
-func NewLink(srv *Server) (*Link, error) {
-	opt, err := redis.ParseURL(srv.URL)
-	if err != nil {
-		return nil, err
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
+// Link opens a way to the server, which is cut when the show ends.
+func (s *Show) Link() *Link {
+	opt := s.Redis.Options()
+	listener := Must(net.Listen("tcp", "127.0.0.1:0"))
 	l := &Link{listener: listener, network: opt.Network, address: opt.Addr, conns: map[net.Conn]bool{}}
+	s.Defer(func() { _ = listener.Close(); l.Cut() })
 	go l.serve()
-	return l, nil
+	return l
 }
 
 // Addr is where a client finds the way.
@@ -54,12 +47,6 @@ func (l *Link) Mend() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.cut = false
-}
-
-// Close cuts the way for good.
-func (l *Link) Close() {
-	_ = l.listener.Close()
-	l.Cut()
 }
 
 func (l *Link) serve() {

@@ -12,10 +12,10 @@ import (
 const CanPause = false
 
 // Pause is not supported here.
-func Pause(*os.Process) error { return errors.ErrUnsupported }
+func pause(*os.Process) error { return errors.ErrUnsupported }
 
-// Resume is not supported here.
-func Resume(*os.Process) error { return errors.ErrUnsupported }
+// resume is not supported here.
+func resume(*os.Process) error { return errors.ErrUnsupported }
 
 // OwnGroup does nothing where there are no process groups.
 func OwnGroup(*exec.Cmd) {}

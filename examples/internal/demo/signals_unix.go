@@ -11,11 +11,11 @@ import (
 // CanPause: whether a process can be stopped so that it does not notice.
 const CanPause = true
 
-// Pause stops a process so that it does not notice (SIGSTOP).
-func Pause(p *os.Process) error { return p.Signal(syscall.SIGSTOP) }
+// pause stops a process so that it does not notice (SIGSTOP).
+func pause(p *os.Process) error { return p.Signal(syscall.SIGSTOP) }
 
-// Resume lets a paused process go on (SIGCONT).
-func Resume(p *os.Process) error { return p.Signal(syscall.SIGCONT) }
+// resume lets a paused process go on (SIGCONT).
+func resume(p *os.Process) error { return p.Signal(syscall.SIGCONT) }
 
 // OwnGroup puts a child into a process group of its own. A Ctrl-C then reaches
 // the parent alone, which ends the others; and should the parent be killed, the

@@ -2,14 +2,13 @@
 package demotest
 
 import (
-	"context"
 	"errors"
-	"io"
 	"os"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
+	"github.com/leasehold-go/leasehold/examples/internal/demo"
 	"github.com/leasehold-go/leasehold/internal/database"
 )
 
@@ -36,12 +35,19 @@ func OnEachDatabase(t *testing.T, test func(t *testing.T)) {
 	})
 }
 
-// Check fails the test where show finds a problem, and where it prints a line
-// wider than a terminal of 80 columns. It returns what show prints.
-func Check(t testing.TB, show func(ctx context.Context, w io.Writer) (problems []string, err error)) string {
+// Main is an example's TestMain.
+func Main(m *testing.M, p demo.Program) {
+	p.RunIfChild()
+	os.Exit(m.Run())
+}
+
+// Check gives the show on an embedded Redis. It fails the test where there is a problem, and
+// where a line is wider than a terminal of 80 columns. It returns what the show prints.
+func Check(t *testing.T, p demo.Program) string {
 	t.Helper()
+	t.Setenv("REDIS_URL", "")
 	var text strings.Builder
-	problems, err := show(t.Context(), &text)
+	problems, err := p.Show(t.Context(), &text)
 	t.Log("\n" + text.String())
 	if err != nil {
 		t.Fatal(err)
@@ -55,4 +61,20 @@ func Check(t testing.TB, show func(ctx context.Context, w io.Writer) (problems [
 		}
 	}
 	return text.String()
+}
+
+// FindsFault fails the test unless verdict finds no fault with a good run, and with each
+// spoilt one the fault that its name says.
+func FindsFault[T any](t *testing.T, verdict func(T) demo.Problems, good func() T, faults map[string]func(T)) {
+	t.Helper()
+	if problems := verdict(good()); len(problems) > 0 {
+		t.Fatalf("fault is found with a good run: %q", problems)
+	}
+	for want, spoil := range faults {
+		run := good()
+		spoil(run)
+		if problems := strings.Join(verdict(run), "\n"); !strings.Contains(problems, want) {
+			t.Errorf("the verdict is %q; want %q", problems, want)
+		}
+	}
 }
