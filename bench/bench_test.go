@@ -21,23 +21,64 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-func locks(b testing.TB, rdb redis.UniversalClient) *mutex.Mutex {
+// closes closes a handle at the end of b.
+func closes[H interface{ Close(context.Context) error }](b testing.TB, handle H, err error) H {
 	b.Helper()
-	m := redistest.Must(mutex.New(rdb, mutex.Config{Name: "bench"}))(b)
-	b.Cleanup(func() { _ = m.Close(context.Background()) })
-	return m
+	redistest.WantErr(b, err)
+	b.Cleanup(func() { _ = handle.Close(context.Background()) })
+	return handle
 }
 
-func permits(b testing.TB, rdb redis.UniversalClient, limit int) *semaphore.Semaphore {
+func locks(b testing.TB, rdb redis.UniversalClient, mod ...func(*mutex.Config)) *mutex.Mutex {
 	b.Helper()
-	s := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: "bench", Limit: limit}))(b)
-	b.Cleanup(func() { _ = s.Close(context.Background()) })
-	return s
+	cfg := mutex.Config{Name: "bench"}
+	for _, m := range mod {
+		m(&cfg)
+	}
+	m, err := mutex.New(rdb, cfg)
+	return closes(b, m, err)
 }
 
-func cache[T any](b testing.TB, rdb redis.UniversalClient) *singleflight.Group[T] {
+func permits(b testing.TB, rdb redis.UniversalClient, limit int, mod ...func(*semaphore.Config)) *semaphore.Semaphore {
 	b.Helper()
-	g := redistest.Must(singleflight.New(rdb, singleflight.Config[T]{Name: "bench", TTL: time.Hour}))(b)
-	b.Cleanup(func() { _ = g.Close(context.Background()) })
-	return g
+	cfg := semaphore.Config{Name: "bench", Limit: limit}
+	for _, m := range mod {
+		m(&cfg)
+	}
+	s, err := semaphore.New(rdb, cfg)
+	return closes(b, s, err)
+}
+
+func cache[T any](b testing.TB, rdb redis.UniversalClient, mod ...func(*singleflight.Config[T])) *singleflight.Group[T] {
+	b.Helper()
+	cfg := singleflight.Config[T]{Name: "bench", TTL: time.Hour}
+	for _, m := range mod {
+		m(&cfg)
+	}
+	g, err := singleflight.New(rdb, cfg)
+	return closes(b, g, err)
+}
+
+// lockTurn is a pair: it takes a lock, holds it for hold, if that is not nil, and gives it back.
+func lockTurn(ctx context.Context, m *mutex.Mutex, key string, hold func()) error {
+	l, err := m.Lock(ctx, key)
+	if err != nil {
+		return err
+	}
+	if hold != nil {
+		hold()
+	}
+	return l.Unlock()
+}
+
+// permitTurn is that of a permit.
+func permitTurn(ctx context.Context, s *semaphore.Semaphore, key string, hold func()) error {
+	l, err := s.Acquire(ctx, key)
+	if err != nil {
+		return err
+	}
+	if hold != nil {
+		hold()
+	}
+	return l.Release()
 }

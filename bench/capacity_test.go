@@ -54,13 +54,7 @@ func turnsCapacity(b *testing.B) {
 	srv := harness.StartOwn(b)
 	plain, auto := clients(b, srv)
 	m := locks(b, srv.Client())
-	pair := func(ctx context.Context, i int) error {
-		l, err := m.Lock(ctx, fmt.Sprint("key-", i))
-		if err != nil {
-			return err
-		}
-		return l.Unlock()
-	}
+	pair := func(ctx context.Context, i int) error { return lockTurn(ctx, m, fmt.Sprint("key-", i), nil) }
 	harness.Saturate(b, srv.Client(), saturating, harness.Noops(b, plain, 1), harness.Noops(b, auto, 1), harness.Saturation{
 		Crowd: harness.Crowd{Name: "turns", Pair: pair}, Command: "evalsha",
 	})

@@ -15,14 +15,7 @@ func BenchmarkContended(b *testing.B) {
 	srv := harness.Start(b)
 	turn := harness.Spread(clients, func(int) func(context.Context, func()) error {
 		m := locks(b, srv.Client())
-		return func(ctx context.Context, hold func()) error {
-			l, err := m.Lock(ctx, "k")
-			if err != nil {
-				return err
-			}
-			hold()
-			return l.Unlock()
-		}
+		return func(ctx context.Context, hold func()) error { return lockTurn(ctx, m, "k", hold) }
 	})
 	harness.Contend(b, srv.Client(), clients*goroutines, harness.Local(), harness.Contenders{Name: "mutex", Turn: turn})
 }

@@ -136,16 +136,8 @@ func heldKeys(b *testing.B, n int) (_ side, server, heap float64) {
 	srv := harness.StartOwn(b)
 	stats := srv.Client()
 	// Too long to be renewed while the pairs are timed.
-	m, err := mutex.New(srv.Client(harness.Pool(filling)), mutex.Config{Name: "bench", TTL: 10 * time.Minute})
-	redistest.WantErr(b, err)
-	b.Cleanup(func() { closed(b, m) })
-	pair := func(key string) error {
-		l, err := m.Lock(ctx, key)
-		if err != nil {
-			return err
-		}
-		return l.Unlock()
-	}
+	m := locks(b, srv.Client(harness.Pool(filling)), func(c *mutex.Config) { c.TTL = 10 * time.Minute })
+	pair := func(key string) error { return lockTurn(ctx, m, key, nil) }
 	fill(b, 4*filling, func(i int) error { return pair(fmt.Sprint("warm-", i)) })
 	server, heap = harness.ServerMemory(b, stats), harness.Heap()
 	fill(b, n, func(i int) error { _, err := m.Lock(ctx, fmt.Sprint("key-", i)); return err })

@@ -48,8 +48,7 @@ func BenchmarkIdleWaiters(b *testing.B) {
 	for i, s := range settings {
 		srv := harness.StartOwn(b)
 		stats[i] = srv.Client()
-		m := redistest.Must(mutex.New(stats[i], mutex.Config{Name: "bench", TTL: time.Hour}))(b)
-		b.Cleanup(func() { _ = m.Close(context.Background()) })
+		m := locks(b, stats[i], func(c *mutex.Config) { c.TTL = time.Hour })
 		redistest.Must(m.Lock(context.Background(), "k"))(b)
 		harness.Children(b, s.processes, "bench-waiters", srv.URL(), strconv.Itoa(waiters/s.processes))
 		waiting(b, stats[i], keys.Mutex, "k", waiters)

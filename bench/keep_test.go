@@ -20,17 +20,7 @@ import (
 // keeper opens a semaphore that keeps permits for so long.
 func keeper(b testing.TB, rdb redis.UniversalClient, limit int, keepFor time.Duration) *semaphore.Semaphore {
 	b.Helper()
-	s := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: "bench", Limit: limit, TTL: 5 * time.Second, KeepFor: keepFor}))(b)
-	b.Cleanup(func() { _ = s.Close(context.Background()) })
-	return s
-}
-
-func permitPair(s *semaphore.Semaphore, key string) error {
-	l, err := s.Acquire(context.Background(), key)
-	if err != nil {
-		return err
-	}
-	return l.Release()
+	return permits(b, rdb, limit, func(c *semaphore.Config) { c.TTL, c.KeepFor = 5*time.Second, keepFor })
 }
 
 // kept are the settings that are compared.
@@ -49,7 +39,7 @@ func BenchmarkKeepLonePair(b *testing.B) {
 			var all []harness.Runner
 			for _, k := range kept {
 				s := keeper(b, srv.Client(), 5, k.long)
-				all = append(all, harness.Runner{Name: k.name, Pair: func() error { return permitPair(s, k.name) }})
+				all = append(all, harness.Runner{Name: k.name, Pair: func() error { return permitTurn(context.Background(), s, k.name, nil) }})
 			}
 			again := all[len(all)-1]
 			again.Name = "warm"
@@ -64,7 +54,7 @@ func BenchmarkKeepManyGoroutines(b *testing.B) {
 	var all []harness.Crowd
 	for _, k := range kept {
 		s := keeper(b, srv.Client(), 100, k.long)
-		all = append(all, harness.Crowd{Name: k.name, Pair: func(context.Context, int) error { return permitPair(s, k.name) }})
+		all = append(all, harness.Crowd{Name: k.name, Pair: func(context.Context, int) error { return permitTurn(context.Background(), s, k.name, nil) }})
 	}
 	harness.InterleaveCrowds(b, 64, 200*time.Millisecond, all...)
 }
@@ -77,14 +67,7 @@ func BenchmarkKeepContention(b *testing.B) {
 	for _, k := range kept {
 		turn := harness.Spread(clients, func(int) func(context.Context, func()) error {
 			s := keeper(b, srv.Client(), 8, k.long)
-			return func(ctx context.Context, hold func()) error {
-				l, err := s.Acquire(ctx, k.name)
-				if err != nil {
-					return err
-				}
-				hold()
-				return l.Release()
-			}
+			return func(ctx context.Context, hold func()) error { return permitTurn(ctx, s, k.name, hold) }
 		})
 		all = append(all, harness.Contenders{Name: k.name, Turn: turn, Clients: clients})
 	}

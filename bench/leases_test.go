@@ -3,7 +3,6 @@ package bench
 import (
 	"context"
 	"fmt"
-	"net"
 	"runtime"
 	"strings"
 	"sync"
@@ -23,10 +22,9 @@ import (
 
 // trips counts the renewals that a client sends, and the round trips that carry them. A
 // holder that begins to listen asks what became of its leases, which is no renewal.
-type trips struct{ trips, renewals atomic.Int64 }
-
-func (c *trips) DialHook(next redis.DialHook) redis.DialHook {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
+type trips struct {
+	redistest.Hook
+	trips, renewals atomic.Int64
 }
 
 func (c *trips) ProcessHook(next redis.ProcessHook) redis.ProcessHook {

@@ -16,9 +16,7 @@ import (
 
 func localLocks(b testing.TB, rdb redis.UniversalClient, localFor time.Duration) *mutex.Mutex {
 	b.Helper()
-	m := redistest.Must(mutex.New(rdb, mutex.Config{Name: "bench", LocalFor: localFor}))(b)
-	b.Cleanup(func() { _ = m.Close(context.Background()) })
-	return m
+	return locks(b, rdb, func(c *mutex.Config) { c.LocalFor = localFor })
 }
 
 // One key, 64 goroutines of four clients, each holding it for 1 ms, by LocalFor and by
@@ -33,14 +31,7 @@ func BenchmarkLocalTurns(b *testing.B) {
 			for _, localFor := range []time.Duration{0, 5 * time.Millisecond, 20 * time.Millisecond} {
 				turn := harness.Spread(clients, func(int) func(context.Context, func()) error {
 					m, key := localLocks(b, far.Client(), localFor), localFor.String()
-					return func(ctx context.Context, hold func()) error {
-						l, err := m.Lock(ctx, key)
-						if err != nil {
-							return err
-						}
-						hold()
-						return l.Unlock()
-					}
+					return func(ctx context.Context, hold func()) error { return lockTurn(ctx, m, key, hold) }
 				})
 				all = append(all, harness.Contenders{Name: fmt.Sprintf("local%v", localFor), Turn: turn, Clients: clients})
 			}
@@ -58,16 +49,8 @@ func BenchmarkLocalPermits(b *testing.B) {
 	for _, localFor := range []time.Duration{0, 20 * time.Millisecond} {
 		b.Run(fmt.Sprintf("localfor=%v", localFor), func(b *testing.B) {
 			turn := harness.Spread(clients, func(int) func(context.Context, func()) error {
-				s := redistest.Must(semaphore.New(far.Client(), semaphore.Config{Name: "bench", Limit: limit, LocalFor: localFor}))(b)
-				b.Cleanup(func() { _ = s.Close(context.Background()) })
-				return func(ctx context.Context, hold func()) error {
-					l, err := s.Acquire(ctx, "k")
-					if err != nil {
-						return err
-					}
-					hold()
-					return l.Release()
-				}
+				s := permits(b, far.Client(), limit, func(c *semaphore.Config) { c.LocalFor = localFor })
+				return func(ctx context.Context, hold func()) error { return permitTurn(ctx, s, "k", hold) }
 			})
 			used := harness.UseOfCap(b, clients*goroutines, hold, turn)
 			b.ReportMetric(used/limit, "of-cap")
@@ -85,51 +68,14 @@ func BenchmarkLocalLonePair(b *testing.B) {
 			pair := func(localFor time.Duration) func() error {
 				rdb := srv.Client()
 				if memory {
-					rdb.AddHook(firstReplies{})
+					rdb.AddHook(redistest.FirstReplies())
 				}
 				m, key, ctx := localLocks(b, rdb, localFor), localFor.String(), context.Background()
-				return func() error {
-					l, err := m.Lock(ctx, key)
-					if err != nil {
-						return err
-					}
-					return l.Unlock()
-				}
+				return func() error { return lockTurn(ctx, m, key, nil) }
 			}
 			harness.Interleave(b,
 				harness.Runner{Name: "strict", Pair: pair(0)},
 				harness.Runner{Name: "local", Pair: pair(20 * time.Millisecond)})
 		})
-	}
-}
-
-// firstReplies is a hook that remembers the first reply to each script, by its hash.
-type firstReplies map[any][]int64
-
-func (firstReplies) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (firstReplies) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
-func (known firstReplies) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		script, ok := cmd.(interface {
-			Val() []int64
-			SetVal(reply []int64)
-		})
-		if !ok || cmd.Name() != "evalsha" {
-			return next(ctx, cmd)
-		}
-		hash := cmd.Args()[1]
-		if reply, ok := known[hash]; ok {
-			script.SetVal(reply)
-			return nil
-		}
-		err := next(ctx, cmd)
-		if err == nil {
-			known[hash] = script.Val()
-		}
-		return err
 	}
 }

@@ -18,20 +18,8 @@ func pairs(b *testing.B, ctx context.Context, rdb *redis.Client) []harness.Runne
 	noop := harness.NoopPair(b, rdb)
 	return []harness.Runner{
 		{Name: "floor", Pair: func() error { return noop(ctx) }},
-		{Name: "mutex", Pair: func() error {
-			l, err := m.Lock(ctx, "k")
-			if err != nil {
-				return err
-			}
-			return l.Unlock()
-		}},
-		{Name: "semaphore", Pair: func() error {
-			l, err := s.Acquire(ctx, "k")
-			if err != nil {
-				return err
-			}
-			return l.Release()
-		}},
+		{Name: "mutex", Pair: func() error { return lockTurn(ctx, m, "k", nil) }},
+		{Name: "semaphore", Pair: func() error { return permitTurn(ctx, s, "k", nil) }},
 	}
 }
 

@@ -38,20 +38,8 @@ func BenchmarkManyKeys(b *testing.B) {
 					}
 					return calls[i].Give(ctx, auto).Err()
 				}},
-				harness.Crowd{Name: "mutex", Pair: func(ctx context.Context, i int) error {
-					l, err := m.Lock(ctx, keys[i])
-					if err != nil {
-						return err
-					}
-					return l.Unlock()
-				}},
-				harness.Crowd{Name: "semaphore", Pair: func(ctx context.Context, i int) error {
-					l, err := s.Acquire(ctx, keys[i])
-					if err != nil {
-						return err
-					}
-					return l.Release()
-				}},
+				harness.Crowd{Name: "mutex", Pair: func(ctx context.Context, i int) error { return lockTurn(ctx, m, keys[i], nil) }},
+				harness.Crowd{Name: "semaphore", Pair: func(ctx context.Context, i int) error { return permitTurn(ctx, s, keys[i], nil) }},
 			)
 		})
 	}

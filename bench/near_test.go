@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,13 +20,7 @@ import (
 // nearCache is a cache with copies in memory.
 func nearCache[T any](b testing.TB, rdb redis.UniversalClient, lasts time.Duration, mod ...func(*singleflight.Config[T])) *singleflight.Group[T] {
 	b.Helper()
-	cfg := singleflight.Config[T]{Name: "bench", TTL: time.Hour, NearFor: lasts}
-	for _, m := range mod {
-		m(&cfg)
-	}
-	g := redistest.Must(singleflight.New(rdb, cfg))(b)
-	b.Cleanup(func() { _ = g.Close(context.Background()) })
-	return g
+	return cache(b, rdb, append(mod, func(c *singleflight.Config[T]) { c.NearFor = lasts })...)
 }
 
 // inMemory reads a key until it is served from memory.
@@ -112,9 +105,8 @@ func BenchmarkNearInvalidate(b *testing.B) {
 					harness.Must(writer.Invalidate(context.Background(), "k"))
 					took = append(took, time.Since(began))
 				}
-				slices.Sort(took)
-				b.ReportMetric(float64(took[len(took)/2].Microseconds()), "p50-µs")
-				b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-µs")
+				b.ReportMetric(harness.Micros(harness.Percentile(took, 50)), "p50-µs")
+				b.ReportMetric(harness.Micros(harness.Percentile(took, 99)), "p99-µs")
 			})
 		}
 	}

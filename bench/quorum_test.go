@@ -2,8 +2,6 @@ package bench
 
 import (
 	"context"
-	"regexp"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -11,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold/bench/internal/harness"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
@@ -35,11 +34,7 @@ func voters(b *testing.B, roundTrip time.Duration) (near []*redis.Client, client
 func quorum(b *testing.B, rdbs []redis.UniversalClient, name string) *mutex.Mutex {
 	b.Helper()
 	m, err := mutex.NewQuorum(rdbs, mutex.Config{Name: name})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { _ = m.Close(context.Background()) })
-	return m
+	return closes(b, m, err)
 }
 
 // A lone caller takes and gives back a lock of one server, of three and of five, on the loopback and
@@ -49,13 +44,7 @@ func BenchmarkQuorumLonePair(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			_, clients := voters(b, roundTrip)
 			pair := func(name string, m *mutex.Mutex) harness.Runner {
-				return harness.Runner{Name: name, Pair: func() error {
-					l, err := m.Lock(context.Background(), "k")
-					if err != nil {
-						return err
-					}
-					return l.Unlock()
-				}}
+				return harness.Runner{Name: name, Pair: func() error { return lockTurn(context.Background(), m, "k", nil) }}
 			}
 			harness.Interleave(b,
 				pair("one", locks(b, clients(1)[0])),
@@ -73,51 +62,35 @@ func BenchmarkQuorumHandover(b *testing.B) {
 	var handles []*mutex.Mutex
 	for range 6 {
 		m := quorum(b, clients(5), "handover")
-		l, err := m.Lock(b.Context(), "begin")
-		if err == nil {
-			err = l.Unlock()
-		}
-		if err != nil {
-			b.Fatal(err)
-		}
+		redistest.WantErr(b, lockTurn(b.Context(), m, "begin", nil))
 		handles = append(handles, m)
 	}
-	var spent time.Duration
-	var calls, inOrder, rounds int
-	for b.Loop() {
-		l, err := first.Lock(b.Context(), "k")
-		if err != nil {
-			b.Fatal(err)
+	calls := func() (n float64) { // scripts that the servers have run
+		for _, s := range near {
+			n += harness.Scripts(b, s)
 		}
+		return n
+	}
+	var spent time.Duration
+	var ran float64
+	var inOrder, rounds int
+	for b.Loop() {
+		l := redistest.Must(first.Lock(b.Context(), "k"))(b)
 		turns := make(chan int, len(handles))
 		var all sync.WaitGroup
 		for i, m := range handles {
 			all.Go(func() {
-				l, err := m.Lock(context.Background(), "k")
-				if err != nil {
-					b.Error(err)
-					return
-				}
-				turns <- i
-				if err := l.Unlock(); err != nil {
-					b.Error(err)
-				}
+				redistest.NoError(b, lockTurn(context.Background(), m, "k", func() { turns <- i }))
 			})
 			for waiting := 0; waiting <= i; {
-				state, err := first.Inspect(b.Context(), "k")
-				if err != nil {
-					b.Fatal(err)
-				}
-				waiting = state.Waiting
+				waiting = redistest.Must(first.Inspect(b.Context(), "k"))(b).Waiting
 			}
 		}
-		before, began := scriptCalls(b, near), time.Now()
-		if err := l.Unlock(); err != nil {
-			b.Fatal(err)
-		}
+		before, began := calls(), time.Now()
+		redistest.WantErr(b, l.Unlock())
 		all.Wait()
 		spent += time.Since(began)
-		calls += scriptCalls(b, near) - before
+		ran += calls() - before
 		rounds++
 		right := 1
 		for i := range handles {
@@ -130,24 +103,6 @@ func BenchmarkQuorumHandover(b *testing.B) {
 	turns := float64(rounds * (len(handles) + 1))
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(harness.Micros(spent)/turns, "handover-µs")
-	b.ReportMetric(float64(calls)/turns/float64(len(near)), "calls/turn")
+	b.ReportMetric(ran/turns/float64(len(near)), "calls/turn")
 	b.ReportMetric(float64(inOrder)/float64(rounds), "in-order/round")
-}
-
-var evalCalls = regexp.MustCompile(`cmdstat_eval(?:sha)?:calls=(\d+)`)
-
-// scriptCalls returns how many scripts the servers have run.
-func scriptCalls(b *testing.B, servers []*redis.Client) (n int) {
-	b.Helper()
-	for _, s := range servers {
-		info, err := s.Info(b.Context(), "commandstats").Result()
-		if err != nil {
-			b.Fatal(err)
-		}
-		for _, m := range evalCalls.FindAllStringSubmatch(info, -1) {
-			calls, _ := strconv.Atoi(m[1])
-			n += calls
-		}
-	}
-	return n
 }

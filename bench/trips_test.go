@@ -36,13 +36,7 @@ func manyPairs(b *testing.B, far *harness.Server, trip time.Duration) {
 	noop, m := harness.NoopPair(b, far.Client(harness.Pool(n))), locks(b, far.Client(harness.Pool(n)))
 	harness.InterleaveCrowds(b, n, max(50*time.Millisecond, 10*trip),
 		harness.Crowd{Name: "floor", Pair: func(ctx context.Context, _ int) error { return noop(ctx) }},
-		harness.Crowd{Name: "mutex", Pair: func(ctx context.Context, i int) error {
-			l, err := m.Lock(ctx, fmt.Sprint("key-", i))
-			if err != nil {
-				return err
-			}
-			return l.Unlock()
-		}})
+		harness.Crowd{Name: "mutex", Pair: func(ctx context.Context, i int) error { return lockTurn(ctx, m, fmt.Sprint("key-", i), nil) }})
 }
 
 // contendedTurns is one key that 64 goroutines of four clients want for 1 ms. The floor is a
@@ -62,14 +56,7 @@ func contendedTurns(b *testing.B, near, far *harness.Server, trip time.Duration)
 	}}
 	turn := harness.Spread(clients, func(int) func(context.Context, func()) error {
 		m := locks(b, far.Client())
-		return func(ctx context.Context, hold func()) error {
-			l, err := m.Lock(ctx, "contended")
-			if err != nil {
-				return err
-			}
-			hold()
-			return l.Unlock()
-		}
+		return func(ctx context.Context, hold func()) error { return lockTurn(ctx, m, "contended", hold) }
 	})
 	harness.ContendFor(b, max(time.Duration(b.N)*100*time.Millisecond, 25*trip), near.Client(), clients*goroutines,
 		floor, harness.Contenders{Name: "mutex", Turn: turn})
@@ -82,11 +69,7 @@ func heldOver(b *testing.B, far *harness.Server) {
 	rdb := far.Client()
 	counts := &trips{}
 	rdb.AddHook(counts)
-	m, err := mutex.New(rdb, mutex.Config{Name: "bench", TTL: ttl})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { _ = m.Close(context.Background()) })
+	m := locks(b, rdb, func(c *mutex.Config) { c.TTL = ttl })
 	held, lost := make([]*mutex.Lock, n), make([]error, n)
 	var all sync.WaitGroup
 	for i := range n {

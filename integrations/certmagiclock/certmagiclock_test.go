@@ -131,7 +131,7 @@ func TestLockLostBetweenTwoAttemptsIsTakenAgain(t *testing.T) {
 // Two goroutines of a server have the name, because the first one lost it. The end of the first
 // one must not give back what the second one works under.
 func TestUnlockGivesBackTheOldest(t *testing.T) {
-	m := newMutex(t, redistest.Target{Kind: redistest.KindMini, Mini: redistest.Mini(t)}.Client(t), redistest.Name(t), 0)
+	m := newMutex(t, redistest.MiniClient(t), redistest.Name(t), 0)
 	s := newStorage(t, t.TempDir(), m)
 	redistest.WantErr(t, s.Lock(t.Context(), name))
 	lose(t, m)
@@ -146,7 +146,7 @@ func TestUnlockGivesBackTheOldest(t *testing.T) {
 
 // CertMagic finds RenewLockLease, and the attempt fails while another server has the name.
 func TestCertMagicRenews(t *testing.T) {
-	rdb, family, dir := redistest.Target{Kind: redistest.KindMini, Mini: redistest.Mini(t)}.Client(t), redistest.Name(t), t.TempDir()
+	rdb, family, dir := redistest.MiniClient(t), redistest.Name(t), t.TempDir()
 	m := newMutex(t, rdb, family, 0)
 	s := newStorage(t, dir, m)
 	issuer, renewed := newAuthority(t), 0
@@ -171,7 +171,7 @@ func (c *counting) RenewLockLease(ctx context.Context, name string, d time.Durat
 
 // A revoked lock does not stop CertMagic: it cannot be told. Two certificates are issued.
 func TestRevokedInTheMiddle(t *testing.T) {
-	rdb, family, dir := redistest.Target{Kind: redistest.KindMini, Mini: redistest.Mini(t)}.Client(t), redistest.Name(t), t.TempDir()
+	rdb, family, dir := redistest.MiniClient(t), redistest.Name(t), t.TempDir()
 	m := newMutex(t, rdb, family, 0)
 	first := &blocking{authority: newAuthority(t), begun: make(chan struct{}), end: make(chan struct{})}
 	second := newAuthority(t)

@@ -46,10 +46,6 @@ func (c shifted) next(period time.Duration) time.Time {
 	return c.Now().Add(2 * period).Truncate(period)
 }
 
-func miniClient(t testing.TB) redis.UniversalClient {
-	return redistest.Target{Kind: redistest.KindMini, Mini: redistest.Mini(t)}.Client(t)
-}
-
 // startJob starts a scheduler by that clock with one job, which strikes at multiples of period.
 func startJob(t testing.TB, clock shifted, period time.Duration, task gocron.Task, opts ...gocron.JobOption) {
 	t.Helper()
@@ -140,7 +136,7 @@ func TestEachTickRunsOnce(t *testing.T) {
 // A tick whose run failed stays open for a host that strikes later, and one that another process
 // runs or has completed is no error of gocron's.
 func TestFailedTickStaysOpen(t *testing.T) {
-	rdb, family := miniClient(t), redistest.Name(t)
+	rdb, family := redistest.MiniClient(t), redistest.Name(t)
 	ran, failed := make(chan int, 100), make(chan error, 100)
 	slot := func(time.Time) string { return "the only tick" }
 	for host := range 2 {
@@ -169,7 +165,7 @@ func TestFailedTickStaysOpen(t *testing.T) {
 // The bound of the wait is none of the job.
 func TestWaitDoesNotCutTheJob(t *testing.T) {
 	causes := make(chan error, 10)
-	task, err := gocronlock.Task(newMutex(t, miniClient(t), redistest.Name(t)), "job", gocronlock.Config{
+	task, err := gocronlock.Task(newMutex(t, redistest.MiniClient(t), redistest.Name(t)), "job", gocronlock.Config{
 		Slot: func(time.Time) string { return "the only tick" },
 		Wait: 50 * time.Millisecond,
 	}, func(ctx context.Context, _ uint64) error {
@@ -187,7 +183,7 @@ func TestWaitDoesNotCutTheJob(t *testing.T) {
 
 // A job ends with its lock, and is told why.
 func TestLossEndsTheJob(t *testing.T) {
-	m := newMutex(t, miniClient(t), redistest.Name(t))
+	m := newMutex(t, redistest.MiniClient(t), redistest.Name(t))
 	causes, failed := make(chan error, 10), make(chan error, 10)
 	slot := func(time.Time) string { return "the only tick" }
 	task, err := gocronlock.Task(m, "job", gocronlock.Config{Slot: slot}, func(ctx context.Context, token uint64) error {

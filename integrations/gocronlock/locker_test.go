@@ -59,7 +59,7 @@ func work() {}
 
 // gocron names a job without a name after its function, and so two jobs alike.
 func TestUnnamedJobIsRefused(t *testing.T) {
-	l := redistest.Must(gocronlock.Locker(newMutex(t, miniClient(t), redistest.Name(t)), gocronlock.Config{MinHold: time.Millisecond}))(t)
+	l := redistest.Must(gocronlock.Locker(newMutex(t, redistest.MiniClient(t), redistest.Name(t)), gocronlock.Config{MinHold: time.Millisecond}))(t)
 	for _, fn := range []any{work, func() {}, (&ticks{}).check} {
 		errs := make(chan error, 10)
 		var params []any

@@ -139,7 +139,7 @@ func TestLossEndsTheCall(t *testing.T) {
 		_, client := start(t, caps, grpccap.Config{}, &service{unary: b.handle})
 		answer := inBackground(t.Context(), client)
 		ctx := redistest.Get(t, "the call", b.started)
-		revoke(t, caps)
+		captest.Revoke(t, caps)
 		wantCode(t, redistest.Get(t, "the answer", answer), codes.Aborted)
 		redistest.WantErr(t, context.Cause(ctx), leasehold.ErrRevoked)
 	})

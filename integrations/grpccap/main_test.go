@@ -69,14 +69,6 @@ func inBackground(ctx context.Context, client pb.TestServiceClient) <-chan error
 	return errs
 }
 
-// revoke takes away the only lease.
-func revoke(t *testing.T, caps *semaphore.Semaphore) {
-	t.Helper()
-	s, err := caps.Inspect(t.Context(), tenant)
-	redistest.CheckNow(t, err == nil && len(s.Holders) == 1, "%+v, %v", s, err)
-	redistest.WantErr(t, caps.Revoke(t.Context(), tenant, s.Holders[0].ID, "a test"))
-}
-
 // blocker is a unary handler that runs until it is told to end, or its ctx ends.
 type blocker struct {
 	started chan context.Context

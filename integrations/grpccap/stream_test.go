@@ -66,7 +66,7 @@ func TestLossDoesNotWakeRecv(t *testing.T) {
 		stream, err := client.FullDuplexCall(t.Context())
 		redistest.WantErr(t, err)
 		ctx := redistest.Get(t, "the stream", ctxs)
-		revoke(t, caps)
+		captest.Revoke(t, caps)
 		<-ctx.Done()
 		redistest.WantErr(t, context.Cause(ctx), leasehold.ErrRevoked)
 		select {

@@ -229,21 +229,19 @@ func TestWaitBoundsARequestWhoseBodyWasNotRead(t *testing.T) {
 func TestContextEndsWithTheLease(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, target redistest.Target) {
 		caps := captest.New(t, target.Client(t), semaphore.Config{Limit: 1})
-		causes := make(chan error, 1)
+		started, causes := make(chan struct{}, 1), make(chan error, 1)
 		url := serve(t, capped(t, caps, httpcap.Config{}, func(_ http.ResponseWriter, r *http.Request) {
-			s, err := caps.Inspect(r.Context(), tenant)
-			if err != nil || len(s.Holders) != 1 {
-				t.Errorf("%+v, %v", s, err)
-				return
-			}
-			redistest.NoError(t, caps.Revoke(r.Context(), tenant, s.Holders[0].ID, "a test"))
+			started <- struct{}{}
 			select {
 			case <-r.Context().Done():
 			case <-time.After(redistest.Soon):
 			}
 			causes <- context.Cause(r.Context())
 		}))
-		wantStatus(t, url, http.StatusOK)
+		first := inBackground(t.Context(), url)
+		redistest.Get(t, "the request", started)
+		captest.Revoke(t, caps)
+		redistest.Get(t, "the answer", first)
 		redistest.WantErr(t, redistest.Get(t, "the cause", causes), leasehold.ErrRevoked)
 	})
 }

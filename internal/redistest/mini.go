@@ -18,6 +18,12 @@ func Mini(tb testing.TB) *miniredis.Miniredis {
 	return m
 }
 
+// MiniClient makes a client of an embedded server of its own, closed at the end of the test.
+func MiniClient(tb testing.TB, mod ...func(*redis.Options)) *redis.Client {
+	tb.Helper()
+	return newClient(tb, Mini(tb).Addr(), mod)
+}
+
 // Bubble makes an embedded server and clients for use inside a testing/synctest
 // bubble, whose clock the server follows. It must be called inside the bubble.
 //

@@ -47,7 +47,7 @@ func hold(t *testing.T, rdb *redis.Client, at *httptest.Server, name string, tot
 }
 
 func TestChangesAreMadeOnlyWhereThatIsAllowed(t *testing.T) {
-	rdb := mini(t)
+	rdb := redistest.MiniClient(t)
 	if _, err := page.New(rdb, page.Options{Changes: true}); err == nil {
 		t.Error("changes without a token are allowed")
 	}
@@ -91,7 +91,7 @@ func TestChangesAreMadeOnlyWhereThatIsAllowed(t *testing.T) {
 // A row of a key without a total is of that key, though there is a family of that name
 // with a total.
 func TestChangesAreOfTheRow(t *testing.T) {
-	rdb := mini(t)
+	rdb := redistest.MiniClient(t)
 	redistest.WantErr(t, rdb.HSet(t.Context(), "leasehold:sem:{exports}:limits", "", 200).Err())
 	at := serve(t, rdb, page.Options{Token: token, Changes: true})
 	s, l, row := hold(t, rdb, at, "exports", 0)

@@ -30,12 +30,6 @@ func serve(t *testing.T, rdb redis.UniversalClient, opt page.Options) *httptest.
 	return s
 }
 
-func mini(t *testing.T) *redis.Client {
-	rdb := redis.NewClient(&redis.Options{Addr: redistest.Mini(t).Addr()})
-	t.Cleanup(func() { _ = rdb.Close() })
-	return rdb
-}
-
 // watch reads the states that a browser gets, until the test ends or the stream.
 func watch(t *testing.T, address string) <-chan map[string]any { return watchAs(t, address, "") }
 
@@ -95,7 +89,7 @@ func get(t *testing.T, address string, header ...string) (*http.Response, string
 }
 
 func TestNothingFromElsewhereAndNoFrames(t *testing.T) {
-	s := serve(t, mini(t), page.Options{})
+	s := serve(t, redistest.MiniClient(t), page.Options{})
 	for _, path := range []string{"/", "/app.js", "/chart.js", "/login.js", "/style.css", "/icon.svg", "/nothing"} {
 		resp, body := get(t, s.URL+path)
 		policy := resp.Header.Get("Content-Security-Policy")
@@ -112,7 +106,7 @@ func TestNothingFromElsewhereAndNoFrames(t *testing.T) {
 }
 
 func TestTokenAndOriginAreChecked(t *testing.T) {
-	rdb := mini(t)
+	rdb := redistest.MiniClient(t)
 	if _, err := page.New(rdb, page.Options{Token: "short"}); err == nil || !strings.Contains(err.Error(), "at least 16") {
 		t.Errorf("a short token: %v", err)
 	}
@@ -157,7 +151,7 @@ func TestTokenAndOriginAreChecked(t *testing.T) {
 
 // A page of somebody else's, whose name points to this machine, reads nothing.
 func TestOtherNamesAreRefused(t *testing.T) {
-	s := serve(t, mini(t), page.Options{Hosts: []string{"localhost", "127.0.0.1", "::1"}})
+	s := serve(t, redistest.MiniClient(t), page.Options{Hosts: []string{"localhost", "127.0.0.1", "::1"}})
 	for host, want := range map[string]int{
 		"localhost:80": http.StatusOK, "127.0.0.1": http.StatusOK, "[::1]:1": http.StatusOK, "LOCALHOST": http.StatusOK,
 		"evil.example": http.StatusMisdirectedRequest, "127.0.0.1.evil.example:80": http.StatusMisdirectedRequest,
@@ -169,7 +163,7 @@ func TestOtherNamesAreRefused(t *testing.T) {
 }
 
 func TestMountedBelowAPath(t *testing.T) {
-	p := redistest.Must(page.New(mini(t), page.Options{}))(t)
+	p := redistest.Must(page.New(redistest.MiniClient(t), page.Options{}))(t)
 	defer p.Close()
 	mux := http.NewServeMux()
 	mux.Handle("/leases/", http.StripPrefix("/leases", p))
@@ -268,7 +262,7 @@ func TestStatesFollowTheLeases(t *testing.T) {
 func TestIdleTenantsHoldNothing(t *testing.T) {
 	for about, others := range map[string]int{"all keys are polled": 0, "what is shown is polled": 600} {
 		t.Run(about, func(t *testing.T) {
-			rdb := mini(t)
+			rdb := redistest.MiniClient(t)
 			fill(t, rdb, others, 0)
 			sem := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: "exports", Limit: 5, Total: 5}))(t)
 			acme := redistest.Must(sem.AcquireN(t.Context(), "acme", 5))(t)
@@ -306,7 +300,7 @@ func TestIdleTenantsHoldNothing(t *testing.T) {
 
 // The rows and the details say which leases may be idle, because their process keeps them.
 func TestLeaseThatMayBeIdleIsMarked(t *testing.T) {
-	rdb := mini(t)
+	rdb := redistest.MiniClient(t)
 	sem := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: "exports", Limit: 5, TTL: 20 * time.Second, KeepFor: 10 * time.Second}))(t)
 	redistest.WantErr(t, redistest.Must(sem.Acquire(t.Context(), "acme"))(t).Release())
 	strict := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: "strict", Limit: 5}))(t)
@@ -346,7 +340,7 @@ func TestOutageIsSaid(t *testing.T) {
 
 // Close ends what browsers watch, and its goroutines.
 func TestCloseEndsAll(t *testing.T) {
-	rdb := mini(t)
+	rdb := redistest.MiniClient(t)
 	p := redistest.Must(page.New(rdb, page.Options{}))(t)
 	s := httptest.NewServer(p)
 	states := watch(t, s.URL+"/events")

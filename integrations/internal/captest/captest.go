@@ -21,10 +21,7 @@ func New(t testing.TB, rdb redis.UniversalClient, cfg semaphore.Config) *semapho
 	if cfg.Name == "" {
 		cfg.Name = redistest.Name(t)
 	}
-	caps, err := semaphore.New(rdb, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	caps := redistest.Must(semaphore.New(rdb, cfg))(t)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), redistest.Soon)
 		defer cancel()
@@ -34,8 +31,14 @@ func New(t testing.TB, rdb redis.UniversalClient, cfg semaphore.Config) *semapho
 }
 
 // Client returns a client of an embedded server of its own.
-func Client(t testing.TB) redis.UniversalClient {
-	return redistest.Target{Kind: redistest.KindMini, Mini: redistest.Mini(t)}.Client(t)
+func Client(t testing.TB) redis.UniversalClient { return redistest.MiniClient(t) }
+
+// Revoke takes away the only lease.
+func Revoke(t testing.TB, caps *semaphore.Semaphore) {
+	t.Helper()
+	s, err := caps.Inspect(t.Context(), Tenant)
+	redistest.CheckNow(t, err == nil && len(s.Holders) == 1, "%+v, %v", s, err)
+	redistest.WantErr(t, caps.Revoke(t.Context(), Tenant, s.Holders[0].ID, "a test"))
 }
 
 // WantState waits until so many permits are in use, and so much work waits for them.

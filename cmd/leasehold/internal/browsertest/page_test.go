@@ -32,8 +32,7 @@ func serve(t *testing.T, opt page.Options) (rdb *redis.Client, url string) {
 	if os.Getenv("LEASEHOLD_REQUIRE_SERVERS") == "1" {
 		rdb = redistest.Shared(t, redistest.Newest(t)).Client()
 	} else {
-		rdb = redis.NewClient(&redis.Options{Addr: redistest.Mini(t).Addr()})
-		t.Cleanup(func() { _ = rdb.Close() })
+		rdb = redistest.MiniClient(t)
 	}
 	p := redistest.Must(page.New(rdb, opt))(t)
 	s := httptest.NewServer(p)

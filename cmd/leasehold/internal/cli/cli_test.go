@@ -48,10 +48,8 @@ func ok(t *testing.T, url, says string, args ...string) (out string) {
 
 // mini is an embedded server.
 func mini(t *testing.T) (rdb *redis.Client, url string) {
-	addr := redistest.Mini(t).Addr()
-	rdb = redis.NewClient(&redis.Options{Addr: addr})
-	t.Cleanup(func() { _ = rdb.Close() })
-	return rdb, "redis://" + addr
+	rdb = redistest.MiniClient(t)
+	return rdb, "redis://" + rdb.Options().Addr
 }
 
 func TestLsAndShowOnAllDeployments(t *testing.T) {

@@ -230,7 +230,7 @@ func TestWrongPasswordIsAnError(t *testing.T) {
 
 // refusing answers some commands in its own way.
 type refusing struct {
-	redis.Hook
+	redistest.Hook
 	command string
 	answer  error
 }
@@ -245,16 +245,9 @@ func (r refusing) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-func (r refusing) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (r refusing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
 // A command that gets no answer was not found to be allowed.
 func TestRightThatIsNotFoundOutIsUnknown(t *testing.T) {
-	rdb := redis.NewClient(&redis.Options{Addr: redistest.Mini(t).Addr(), MaxRetries: -1})
-	defer rdb.Close()
+	rdb := redistest.MiniClient(t, func(o *redis.Options) { o.MaxRetries = -1 })
 	rdb.AddHook(refusing{command: "zmscore", answer: io.ErrUnexpectedEOF})
 	want(t, look(t, rdb), "rights", Unknown, "ZMSCORE")
 }

@@ -15,10 +15,10 @@ import (
 func TestMain(m *testing.M) { redistest.Main(m) }
 
 // silent lets some pipelines end without an answer.
-type silent struct{ left int }
-
-func (s *silent) DialHook(next redis.DialHook) redis.DialHook          { return next }
-func (s *silent) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+type silent struct {
+	redistest.Hook
+	left int
+}
 
 func (s *silent) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
@@ -32,8 +32,7 @@ func (s *silent) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 
 // A tool that is not to wait takes no answer for no "busy": it asks again.
 func TestNoAnswerIsNotBusy(t *testing.T) {
-	rdb := redis.NewClient(&redis.Options{Addr: redistest.Mini(t).Addr()})
-	defer rdb.Close()
+	rdb := redistest.MiniClient(t)
 	hook := &silent{left: 2}
 	rdb.AddHook(hook)
 	p := redistest.Must(predecessorsOf([]redis.UniversalClient{rdb}, Options{Mutex: redistest.Name(t), Key: "k"}))(t)
@@ -52,8 +51,7 @@ func (always) Extend(context.Context, time.Duration) error { return nil }
 
 // A lease that comes as the time to wait is over is given back.
 func TestLeaseThatComesTooLateIsGivenBack(t *testing.T) {
-	rdb := redis.NewClient(&redis.Options{Addr: redistest.Mini(t).Addr()})
-	defer rdb.Close()
+	rdb := redistest.MiniClient(t)
 	o := Options{Mutex: redistest.Name(t), Key: "k", Wait: time.Millisecond, TTL: time.Second}
 	p := redistest.Must(predecessorsOf([]redis.UniversalClient{rdb}, o))(t)
 	gave := 0

@@ -114,12 +114,6 @@ func (x *terminal) types(all ...string) {
 	}
 }
 
-func mini(t *testing.T) *redis.Client {
-	rdb := redis.NewClient(&redis.Options{Addr: redistest.Mini(t).Addr()})
-	t.Cleanup(func() { _ = rdb.Close() })
-	return rdb
-}
-
 // fill makes n permits of the family exports, each of a key of its own, and queues of the first three.
 func fill(t *testing.T, rdb *redis.Client, n int) {
 	t.Helper()
@@ -139,7 +133,7 @@ func fill(t *testing.T, rdb *redis.Client, n int) {
 
 // Names of others do nothing, and do not push what matters off a small terminal.
 func TestItFitsEveryTerminal(t *testing.T) {
-	rdb := mini(t)
+	rdb := redistest.MiniClient(t)
 	fill(t, rdb, 3)
 	ends := float64(time.Now().Add(time.Minute).UnixMilli())
 	for _, name := range []string{strings.Repeat("family", 40) + ":k", "x:" + strings.Repeat("日本%1B[2J", 40), "x:[red]"} {
@@ -159,7 +153,7 @@ func TestItFitsEveryTerminal(t *testing.T) {
 }
 
 func TestKeysMoveSortAndFilter(t *testing.T) {
-	rdb := mini(t)
+	rdb := redistest.MiniClient(t)
 	fill(t, rdb, 60)
 	x := opened(t, rdb, "", 120, 24)
 	x.has("60 of 60 keys, by attention", "key-00000", "key-00001", "key-00002", "key-00003")
@@ -212,7 +206,7 @@ func TestLooksFollowTheLeases(t *testing.T) {
 
 // A tenant of a family with a total that has gone idle holds nothing any more.
 func TestIdleTenantsHoldNothing(t *testing.T) {
-	rdb := mini(t)
+	rdb := redistest.MiniClient(t)
 	sem := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: "exports", Limit: 5, Total: 5}))(t)
 	lease := redistest.Must(sem.AcquireN(t.Context(), "acme", 5))(t)
 	x := opened(t, rdb, "", 120, 24)
@@ -224,7 +218,7 @@ func TestIdleTenantsHoldNothing(t *testing.T) {
 
 // A holder that hangs is marked, and it is said what is usual in its family.
 func TestHolderThatHangsIsMarked(t *testing.T) {
-	rdb := mini(t)
+	rdb := redistest.MiniClient(t)
 	now := time.Now()
 	for i := range 6 {
 		base := fmt.Sprintf("leasehold:mtx:{jobs:job-%d}:", i)
@@ -243,7 +237,7 @@ func TestHolderThatHangsIsMarked(t *testing.T) {
 
 // A lease that may be idle is marked, because its process keeps leases.
 func TestLeaseThatMayBeIdleIsMarked(t *testing.T) {
-	rdb := mini(t)
+	rdb := redistest.MiniClient(t)
 	sem := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: "exports", Limit: 5, TTL: 20 * time.Second, KeepFor: 10 * time.Second}))(t)
 	redistest.WantErr(t, redistest.Must(sem.Acquire(t.Context(), "acme"))(t).Release())
 	x := opened(t, rdb, "", 120, 24)
@@ -256,7 +250,7 @@ func TestLeaseThatMayBeIdleIsMarked(t *testing.T) {
 // Neither a Redis that hangs nor one that is away keeps the user.
 func TestUserCanQuit(t *testing.T) {
 	for _, key := range []string{"q", "ctrl-c"} {
-		rdb := mini(t)
+		rdb := redistest.MiniClient(t)
 		fill(t, rdb, 1)
 		p := redistest.NewProxy(t, rdb.Options().Addr)
 		x := opened(t, p.Client(func(o *redis.Options) { o.MaxRetries = -1 }), "", 80, 24)
