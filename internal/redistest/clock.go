@@ -30,9 +30,7 @@ func StartWithClock(tb testing.TB, v Version, args ...string) (*Server, *Clock) 
 	library := buildClock(tb, dir)
 	c.Shift(0)
 	in, err := startInstanceWith(v, []string{"LD_PRELOAD=" + library, "CLOCK_SHIFT=" + c.path}, args...)
-	CheckNow(tb, err == nil, "start %s with a clock: %v", v, err)
-	tb.Cleanup(in.stop)
-	return in.handle(tb), c
+	return own(tb, "a server with a clock", v, in, err).handle(tb), c
 }
 
 // Shift sets the server's wall clock to d from this machine's.

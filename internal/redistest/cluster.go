@@ -41,9 +41,7 @@ func StartCluster(tb testing.TB, v Version) *Cluster {
 func StartPatientCluster(tb testing.TB, v Version) *Cluster {
 	tb.Helper()
 	f, err := startFleet(v)
-	CheckNow(tb, err == nil, "start a cluster of %s: %v", v, err)
-	tb.Cleanup(f.stop)
-	return f.handle(tb)
+	return own(tb, "a cluster", v, f, err).handle(tb)
 }
 
 // Addrs lists the addresses of all nodes.
@@ -70,30 +68,26 @@ func (c *Cluster) Client(mod ...func(*redis.ClusterOptions)) *redis.ClusterClien
 // until there is one.
 func (c *Cluster) NodeFor(key string) *Server {
 	c.tb.Helper()
-	for deadline := time.Now().Add(startTimeout); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		for _, node := range c.Nodes {
-			if node.serves(key) {
-				return node
-			}
-		}
+	return c.first(fmt.Sprintf("a primary that serves %q", key), func(node *Server) bool { return node.serves(key) })
+}
+
+// first returns the first node that is as wanted, and waits until there is one.
+func (c *Cluster) first(what string, is func(node *Server) bool) *Server {
+	c.tb.Helper()
+	at := -1
+	if err := await(what, func() bool { at = slices.IndexFunc(c.Nodes, is); return at >= 0 }); err != nil {
+		c.tb.Fatal(err)
 	}
-	c.tb.Fatalf("no primary serves %q within %s", key, startTimeout)
-	return nil
+	return c.Nodes[at]
 }
 
 // ReplicaOf returns the first running replica that follows primary, and waits until
 // there is one.
 func (c *Cluster) ReplicaOf(primary *Server) *Server {
 	c.tb.Helper()
-	for deadline := time.Now().Add(startTimeout); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		for _, node := range c.Nodes {
-			if node.running() && strings.Contains(node.info("replication"), fmt.Sprintf("\r\nmaster_port:%d\r\n", primary.port)) {
-				return node
-			}
-		}
-	}
-	c.tb.Fatalf("no replica follows %s within %s", primary.Addr(), startTimeout)
-	return nil
+	return c.first("a replica of "+primary.Addr(), func(node *Server) bool {
+		return node.running() && strings.Contains(node.info("replication"), fmt.Sprintf("\r\nmaster_port:%d\r\n", primary.port))
+	})
 }
 
 // serves reports whether the node is a primary that accepts writes to key. The
@@ -149,18 +143,9 @@ var clusterArgs = []string{
 	"--repl-diskless-sync-delay", "0",
 }
 
-func startFleet(v Version) (*fleet, error) {
-	var err error
-	for range 5 {
-		var f *fleet
-		if f, err = tryFleet(v); err == nil {
-			return f, nil
-		}
-		if !errors.Is(err, errPortTaken) {
-			break
-		}
-	}
-	return nil, err
+func startFleet(v Version) (f *fleet, err error) {
+	err = onFreePort(func() error { f, err = tryFleet(v); return err })
+	return f, err
 }
 
 func tryFleet(v Version) (f *fleet, err error) {
@@ -234,12 +219,10 @@ func nodeID(i int) string { return fmt.Sprintf("%040x", i+1) }
 // follows its primary: before that a failover would not come about.
 func (f *fleet) ready() error {
 	var missing string
-	for deadline := time.Now().Add(startTimeout); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		if missing = f.missing(); missing == "" {
-			return nil
-		}
+	if err := await("the cluster to be ready", func() bool { missing = f.missing(); return missing == "" }); err != nil {
+		return fmt.Errorf("%w: %s", err, missing)
 	}
-	return fmt.Errorf("not ready within %s: %s", startTimeout, missing)
+	return nil
 }
 
 func (f *fleet) missing() string {

@@ -2,7 +2,6 @@ package redistest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -133,9 +132,7 @@ type watched struct {
 func StartSentinel(tb testing.TB, v Version) *Sentinel {
 	tb.Helper()
 	w, err := startWatched(v)
-	CheckNow(tb, err == nil, "start sentinels of %s: %v", v, err)
-	tb.Cleanup(w.stop)
-	return w.handle(tb)
+	return own(tb, "sentinels", v, w, err).handle(tb)
 }
 
 func startWatched(v Version) (w *watched, err error) {
@@ -195,21 +192,19 @@ func startSentinel(primary *instance) (*instance, error) {
 	}
 	in := &instance{version: primary.version, dir: dir, bare: true}
 	conf := filepath.Join(dir, "sentinel.conf")
-	for range 20 {
+	err = onFreePort(func() error {
 		in.port = freePort()
 		// A sentinel reads and rewrites its file: it can't run on arguments alone.
 		lines := fmt.Sprintf("port %d\nbind 127.0.0.1\ndir %s\n", in.port, dir) +
 			fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d 2\n", MasterName, primary.port) +
 			fmt.Sprintf("sentinel down-after-milliseconds %s 1000\n", MasterName) +
 			fmt.Sprintf("sentinel failover-timeout %s 3000\nsentinel parallel-syncs %s 1\n", MasterName, MasterName)
-		if err = os.WriteFile(conf, []byte(lines), 0o600); err != nil {
-			break
-		}
 		in.args = []string{conf, "--sentinel"}
-		if err = in.launch(); !errors.Is(err, errPortTaken) {
-			break
+		if err := os.WriteFile(conf, []byte(lines), 0o600); err != nil {
+			return err
 		}
-	}
+		return in.launch()
+	})
 	if err != nil {
 		in.stop()
 		return nil, fmt.Errorf("a sentinel: %w", err)
@@ -255,7 +250,7 @@ func (x *Sentinel) Primary() *Server {
 }
 
 func await(what string, ok func() bool) error {
-	for deadline := time.Now().Add(startTimeout); !ok(); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(startTimeout); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			return fmt.Errorf("waited %s for %s", startTimeout, what)
 		}

@@ -8,7 +8,6 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"math/big"
 	"net"
@@ -52,16 +51,13 @@ func startSecured(v Version) (*secured, error) {
 	if s.config, err = writeCertificates(dir); err != nil {
 		return nil, err
 	}
-	for range 20 {
+	if err := onFreePort(func() (err error) {
 		s.tlsPort = freePort()
 		s.instance, err = startInstance(v, "--tls-port", strconv.Itoa(s.tlsPort),
 			"--tls-cert-file", filepath.Join(dir, "server.crt"), "--tls-key-file", filepath.Join(dir, "server.key"),
 			"--tls-ca-cert-file", filepath.Join(dir, "ca.crt"), "--tls-auth-clients", "yes")
-		if !errors.Is(err, errPortTaken) {
-			break
-		}
-	}
-	if err != nil {
+		return err
+	}); err != nil {
 		return nil, err
 	}
 	user := []any{"ACL", "SETUSER", appUser, "reset", "on", ">" + appPassword}

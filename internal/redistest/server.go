@@ -53,9 +53,7 @@ type instance struct {
 func StartServer(tb testing.TB, v Version, args ...string) *Server {
 	tb.Helper()
 	in, err := startInstance(v, args...)
-	CheckNow(tb, err == nil, "start %s: %v", v, err)
-	tb.Cleanup(in.stop)
-	return in.handle(tb)
+	return own(tb, "a server", v, in, err).handle(tb)
 }
 
 func (in *instance) handle(tb testing.TB) *Server {
@@ -168,17 +166,21 @@ func startInstanceWith(v Version, env []string, args ...string) (*instance, erro
 		return nil, err
 	}
 	in := &instance{version: v, dir: dir, args: args, env: env}
-	for range 20 {
-		in.port = freePort()
-		if err = in.launch(); !errors.Is(err, errPortTaken) {
-			break
-		}
-	}
-	if err != nil {
+	if err = onFreePort(func() error { in.port = freePort(); return in.launch() }); err != nil {
 		in.stop()
 		return nil, err
 	}
 	return in, nil
+}
+
+// onFreePort tries to start something until no port that it chose was taken meanwhile.
+func onFreePort(start func() error) (err error) {
+	for range 20 {
+		if err = start(); !errors.Is(err, errPortTaken) {
+			break
+		}
+	}
+	return err
 }
 
 // freePort looks below the range from which systems give ports to outgoing

@@ -6,38 +6,57 @@ import (
 	"testing"
 )
 
-// lazily starts something once, on first use, and remembers how that ended, so
-// that the tests that come after a failed start fail at once.
-type lazily[T any] struct {
-	once  sync.Once
-	value T
-	err   error
-}
+// started is what lives until its stop: a server, or several.
+type started interface{ stop() }
 
-func (l *lazily[T]) get(start func() (T, error)) (T, error) {
-	l.once.Do(func() { l.value, l.err = start() })
-	return l.value, l.err
-}
-
-// shared holds what lives as long as the test process. Main stops it.
+// shared holds what lives as long as the test process, each by its kind and version, and started
+// on first use. Main stops it. The tests that come after a failed start fail at once.
 var shared struct {
 	sync.Mutex
-	servers  map[Version]*lazily[*instance]
-	clusters map[Version]*lazily[*fleet]
-	secured  map[Version]*lazily[*secured]
-	watched  map[Version]*lazily[*watched]
+	starts map[kindOf]func() (started, error)
 }
 
-func entry[T any](all *map[Version]*lazily[T], v Version) *lazily[T] {
+type kindOf struct {
+	what string
+	Version
+}
+
+// common returns what all tests of the process share.
+func common[T started](tb testing.TB, what string, v Version, start func(Version) (T, error)) T {
+	tb.Helper()
+	shared.Lock()
+	if shared.starts == nil {
+		shared.starts = map[kindOf]func() (started, error){}
+	}
+	at := kindOf{what, v}
+	if shared.starts[at] == nil {
+		shared.starts[at] = sync.OnceValues(func() (started, error) { return start(v) })
+	}
+	once := shared.starts[at]
+	shared.Unlock()
+	x, err := once()
+	CheckNow(tb, err == nil, "start %s of %s: %v", what, v, err)
+	return x.(T)
+}
+
+// own is what was started for a test alone: its end stops it.
+func own[T started](tb testing.TB, what string, v Version, x T, err error) T {
+	tb.Helper()
+	CheckNow(tb, err == nil, "start %s of %s: %v", what, v, err)
+	tb.Cleanup(x.stop)
+	return x
+}
+
+// stopShared ends what was started. No test may run any more.
+func stopShared() {
 	shared.Lock()
 	defer shared.Unlock()
-	if *all == nil {
-		*all = map[Version]*lazily[T]{}
+	for _, once := range shared.starts {
+		if x, err := once(); err == nil {
+			x.stop()
+		}
 	}
-	if (*all)[v] == nil {
-		(*all)[v] = new(lazily[T])
-	}
-	return (*all)[v]
+	shared.starts = nil
 }
 
 // Shared returns the one server of that version that all tests of the process
@@ -45,22 +64,20 @@ func entry[T any](all *map[Version]*lazily[T], v Version) *lazily[T] {
 // must be neither flushed nor configured.
 func Shared(tb testing.TB, v Version) *Server {
 	tb.Helper()
-	in, err := entry(&shared.servers, v).get(func() (*instance, error) {
+	return common(tb, "a server", v, func(v Version) (*instance, error) {
 		in, err := startInstance(v)
 		if err == nil {
 			in.shared = true
 		}
 		return in, err
-	})
-	CheckNow(tb, err == nil, "start %s: %v", v, err)
-	return in.handle(tb)
+	}).handle(tb)
 }
 
 // SharedCluster returns the one Cluster of that version that all tests of the
 // process use, under the same rules as [Shared].
 func SharedCluster(tb testing.TB, v Version) *Cluster {
 	tb.Helper()
-	f, err := entry(&shared.clusters, v).get(func() (*fleet, error) {
+	return common(tb, "a cluster", v, func(v Version) (*fleet, error) {
 		f, err := startFleet(v)
 		if err == nil {
 			for _, node := range f.nodes {
@@ -68,16 +85,14 @@ func SharedCluster(tb testing.TB, v Version) *Cluster {
 			}
 		}
 		return f, err
-	})
-	CheckNow(tb, err == nil, "start a cluster of %s: %v", v, err)
-	return f.handle(tb)
+	}).handle(tb)
 }
 
 // sharedSentinel returns the one Sentinel set of that version that all tests of
 // the process use, under the same rules as [Shared].
 func sharedSentinel(tb testing.TB, v Version) *Sentinel {
 	tb.Helper()
-	w, err := entry(&shared.watched, v).get(func() (*watched, error) {
+	return common(tb, "sentinels", v, func(v Version) (*watched, error) {
 		w, err := startWatched(v)
 		if err != nil {
 			return w, err
@@ -89,50 +104,23 @@ func sharedSentinel(tb testing.TB, v Version) *Sentinel {
 			s.shared = true
 			err = errors.Join(err, s.do("SENTINEL", "SET", MasterName, "down-after-milliseconds", patience))
 		}
+		if err != nil {
+			w.stop()
+		}
 		return w, err
-	})
-	CheckNow(tb, err == nil, "start sentinels of %s: %v", v, err)
-	return w.handle(tb)
+	}).handle(tb)
 }
 
 // sharedSecured returns the one server of that version that all tests of the
 // process reach over TLS.
 func sharedSecured(tb testing.TB, v Version) (*Server, *secured) {
 	tb.Helper()
-	s, err := entry(&shared.secured, v).get(func() (*secured, error) {
+	s := common(tb, "a server with TLS", v, func(v Version) (*secured, error) {
 		s, err := startSecured(v)
 		if err == nil {
 			s.shared = true
 		}
 		return s, err
 	})
-	CheckNow(tb, err == nil, "start %s with TLS: %v", v, err)
 	return s.handle(tb), s
-}
-
-// stopShared ends what was started. No test may run any more.
-func stopShared() {
-	shared.Lock()
-	defer shared.Unlock()
-	for _, s := range shared.servers {
-		if s.value != nil {
-			s.value.stop()
-		}
-	}
-	for _, c := range shared.clusters {
-		if c.value != nil {
-			c.value.stop()
-		}
-	}
-	for _, s := range shared.secured {
-		if s.value != nil {
-			s.value.stop()
-		}
-	}
-	for _, w := range shared.watched {
-		if w.value != nil {
-			w.value.stop()
-		}
-	}
-	shared.servers, shared.clusters, shared.secured, shared.watched = nil, nil, nil, nil
 }
