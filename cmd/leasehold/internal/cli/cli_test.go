@@ -57,7 +57,9 @@ func TestLsAndShowOnAllDeployments(t *testing.T) {
 		rdb, to := target.Client(t), target.URL(t)
 		family := redistest.Name(t)
 		sem := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: family, Limit: 3}))(t)
+		defer sem.Close(t.Context())
 		mtx := redistest.Must(mutex.New(rdb, mutex.Config{Name: family}))(t)
+		defer mtx.Close(t.Context())
 		lock := redistest.Must(mtx.Lock(t.Context(), "nightly"))(t)
 		defer lock.Unlock()
 		const hostile = "a\x1b[2J<b>"
@@ -90,6 +92,7 @@ func TestNodeOfAClusterIsUsedAsACluster(t *testing.T) {
 	c := redistest.SharedCluster(t, redistest.Newest(t))
 	rdb, family := c.Client(), redistest.Name(t)
 	mtx := redistest.Must(mutex.New(rdb, mutex.Config{Name: family}))(t)
+	defer mtx.Close(t.Context())
 	for i := range 20 {
 		l := redistest.Must(mtx.Lock(t.Context(), fmt.Sprint(i)))(t)
 		defer l.Unlock()
