@@ -4,8 +4,6 @@ const multiTests = "./internal/tests/contract/multi"
 
 // several holds the guards of package multi.
 var several = []mutation{
-	cut("multi: items are taken in order", "multi/item.go", multiTests, "TestNothing",
-		"return cmp.Compare(a.name, b.name)", "return 0 * cmp.Compare(a.name, b.name)"),
 	cut("multi: nothing is kept behind a refusal", "multi/acquire.go", "./multi", "TestExplorerOfCalls",
 		"\t\theld = min(held, i)\n", "\t\theld = len(errs) - 1\n"),
 	cut("multi: nothing is held behind an item that is queued for", "multi/acquire.go", multiTests, "Nothing",

@@ -282,30 +282,3 @@ func TestOldLoadOfTheSameProcessIsRefused(t *testing.T) {
 		wire.Heal()
 	})
 }
-
-// A waiter has no time-out of its own after which it would load beside the others;
-// one whose caller has, leaves.
-func TestWaitersDoNotLoadAfterATimeOut(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
-		o := newOrigin(f)
-		var all, short []*pending[string]
-		ctx, cancel := context.WithTimeout(f.Context(), time.Minute)
-		defer cancel()
-		for range 5 {
-			g, _ := f.open()
-			all = append(all, fetch(f, f.Context(), g, "k", o.load))
-			short = append(short, fetch(f, ctx, g, "k", o.load))
-			synctest.Wait()
-		}
-		l := o.next(f)
-		time.Sleep(2 * time.Minute)
-		for _, p := range short {
-			redistest.WantErr(f, p.failed(), context.DeadlineExceeded)
-		}
-		redistest.Require(f, o.loads.Load(), 1, "%d loads")
-		l.returns("v")
-		for _, p := range all {
-			p.wantValue("v")
-		}
-	})
-}

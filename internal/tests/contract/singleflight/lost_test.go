@@ -3,7 +3,6 @@ package singleflight
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 	"testing"
 	"testing/synctest"
@@ -12,7 +11,6 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"github.com/leasehold-go/leasehold"
-	"github.com/leasehold-go/leasehold/internal/envelope"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/singleflight"
@@ -255,27 +253,6 @@ func TestNoConvoyAfterThePublish(t *testing.T) {
 			redistest.Expect(f, wires[i].Sent("get"), 1, "a process that waited has looked %d times")
 		}
 		redistest.Expect(f, f.Queued("k"), 0, "%d are in the queue")
-	})
-}
-
-// No value that a user can have is taken for "nothing", "not found" or a failure.
-func TestNoPlaceholderIsServed(t *testing.T) {
-	some(t, func(f *fixture) {
-		g, _ := f.open(func(c *singleflight.Config[string]) { c.NotFoundTTL, c.ErrorTTL = time.Minute, time.Minute })
-		other, _ := f.open()
-		values := []string{"", "null", "nil", "*", "-", "\x00", "not found", "NOT_FOUND", "__null__", "\xc0", "{}", "0", "false", singleflight.ErrNotFound.Error()}
-		for kind := envelope.Value; kind <= envelope.Unmarshalable; kind++ {
-			prefix, suffix := envelope.Envelope{Kind: kind, Payload: "x"}.Encode()
-			values = append(values, envelope.Join(prefix, time.Now().UnixMicro(), suffix))
-		}
-		for i, v := range values {
-			key := fmt.Sprint(i)
-			fetch(f, f.Context(), g, key, gives(v)).want(v, singleflight.Loaded)
-			fetch(f, f.Context(), g, key, never(f)).want(v, singleflight.Cached)
-			fetch(f, f.Context(), other, key, never(f)).want(v, singleflight.Cached)
-			s := inspect(f, g, key)
-			redistest.Check(f, s.Cached && !s.NotFound && s.Failure == "", "%q: %+v", v, s)
-		}
 	})
 }
 
