@@ -25,7 +25,6 @@ import (
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/mutex"
-	"github.com/leasehold-go/leasehold/singleflight"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
@@ -334,45 +333,6 @@ func TestCrowdOverALongRoundTrip(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A crowd that comes at once for values of a cache, which have to be loaded first.
-func TestCrowdOnACacheOverALongRoundTrip(t *testing.T) {
-	eachSite(t, 100*time.Millisecond, true, func(s *site) {
-		g, err := singleflight.New[string](s.far(), singleflight.Config[string]{Name: "net", TTL: time.Minute})
-		redistest.CheckNow(s, err == nil, "New: %v", err)
-		s.Cleanup(func() { _ = g.Close(context.Background()) })
-		callers := either(20000, 3000)
-		began := time.Now()
-		var failed failures
-		var group sync.WaitGroup
-		for i := range callers {
-			key := fmt.Sprint("key", i%200)
-			group.Go(func() {
-				var value string
-				var err error
-				if i%4 == 3 { // with a key that others want, too
-					var all map[string]string
-					all, err = g.DoMany(s.Context(), []string{key, "key0"}, func(_ context.Context, keys []string) (map[string]string, error) {
-						all := map[string]string{}
-						for _, key := range keys {
-							all[key] = "value of " + key
-						}
-						return all, nil
-					})
-					value = all[key]
-				} else {
-					value, err = g.Do(s.Context(), key, func(context.Context) (string, error) { return "value of " + key, nil })
-				}
-				if failed.add(err); err == nil && value != "value of "+key {
-					failed.add(fmt.Errorf("%s has the value %q", key, value))
-				}
-			})
-		}
-		group.Wait()
-		failed.report(s, "Do and DoMany")
-		s.Logf("%d calls took %v", callers, time.Since(began).Round(time.Millisecond))
-	})
 }
 
 // A link of 10 Mbit/s, on which callers take and give back as fast as they can: their pipelines
