@@ -97,12 +97,32 @@ type endedLease struct {
 
 func (e endedLease) tell() { EndContext(e.cancel, e.why) }
 
+// endPatience is how long a goroutine that serves others waits for the code of a caller's ctx.
+const endPatience = 100 * time.Millisecond
+
 // EndContext calls cancel, unless it is nil. The package context then calls the code of the
-// caller's ctx, last of all, which must not end the process if it panics.
+// caller's ctx, last of all. If that panics, it ends no process, and if it hangs, it holds up no
+// other lease: only the holder waits for it, who releases on a goroutine of its own.
 func EndContext(cancel context.CancelCauseFunc, why error) {
-	if cancel != nil {
+	if cancel == nil {
+		return
+	}
+	end := func() {
 		defer func() { _ = recover() }()
 		cancel(why)
+	}
+	if errors.Is(why, leasehold.ErrReleased) {
+		end()
+		return
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		end()
+	}()
+	select {
+	case <-ended:
+	case <-time.After(endPatience):
 	}
 }
 

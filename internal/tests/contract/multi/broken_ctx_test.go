@@ -8,6 +8,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 
+	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/multi"
 	"github.com/leasehold-go/leasehold/mutex"
@@ -126,5 +127,29 @@ func TestCtxThatAsksItsLease(t *testing.T) {
 			}
 			redistest.Check(f, !hung.Load(), "%s: a method of the caller's ctx waits for a lock of its lease", name)
 		}
+	})
+}
+
+// A ctx whose Value hangs when its lease ends holds up no other lease of the handle.
+func TestCtxThatHangsHoldsUpNoOtherLease(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		const most = 5 * time.Second // of which TTL is 3
+		p := f.open(func(c *mutex.Config) { c.MaxHold = most })
+		gate := make(chan struct{})
+		var hangs atomic.Bool
+		first := redistest.Must(p.locks.Lock(brokenCtx{f.Context(), func(string) {
+			if hangs.Load() {
+				<-gate
+			}
+		}}, "x"))(f)
+		ctx := first.Context()
+		hangs.Store(true)
+		time.Sleep(most * 4 / 5)
+		second := redistest.Must(p.locks.Lock(f.Context(), "y"))(f)
+		time.Sleep(most * 9 / 10)
+		redistest.Check(f, ctx.Err() != nil, "the Context outlives MaxHold")
+		redistest.Expect(f, second.Unlock(), nil, "the other lease: %v")
+		close(gate)
+		redistest.WantErr(f, first.Unlock(), leasehold.ErrMaxHold)
 	})
 }
