@@ -236,7 +236,7 @@ func TestShutdownWaitsForUsersOfKeptPermits(t *testing.T) {
 // An acquisition from memory in the moment of Close returns ErrClosed, or a lease that Close ends
 // after that.
 func TestCloseDuringAcquisitionsFromMemory(t *testing.T) {
-	each(t, func(f *fixture) {
+	some(t, func(f *fixture) {
 		for n := range 30 {
 			key := fmt.Sprint("k", n)
 			s, _ := f.keeper(limit(4))
