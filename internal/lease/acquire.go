@@ -203,10 +203,11 @@ func (c *caller) mayWait() error {
 	if at.Turns != nil && !at.Own {
 		return nil
 	}
-	ofKey, ofAll := nested.Permits(c.ctx, m, at.Key), nested.Permits(c.ctx, m, "")
-	if ofKey == 0 && ofAll == 0 {
+	ofAll := nested.Permits(c.ctx, m, "")
+	if ofAll == 0 {
 		return nil
 	}
+	ofKey := nested.Permits(c.ctx, m, at.Key)
 	m.mu.Lock()
 	state := at.seen()
 	m.mu.Unlock()

@@ -101,8 +101,8 @@ func (e endedLease) tell() { EndContext(e.cancel, e.why) }
 const endPatience = 100 * time.Millisecond
 
 // EndContext calls cancel, unless it is nil. The package context then calls the code of the
-// caller's ctx, last of all. If that panics, it ends no process, and if it hangs, it holds up no
-// other lease: only the holder waits for it, who releases on a goroutine of its own.
+// caller's ctx, last of all. If that panics, it ends no process. If it hangs, it holds up no other
+// lease: only the holder's own goroutine, which releases, waits for it.
 func EndContext(cancel context.CancelCauseFunc, why error) {
 	if cancel == nil {
 		return

@@ -25,12 +25,13 @@ func (c *Cache) onDrop(d loads.Drop) {
 		c.outdate(s)
 	}
 	q := c.acks[node]
+	if q == nil && c.closed {
+		return // Close takes the registrations back
+	}
+	delete(c.loose, d.Near) // the acknowledgement takes it back
 	if q != nil {
 		q.waiting = append(q.waiting, d)
 		return
-	}
-	if c.closed {
-		return // Close takes the registrations back
 	}
 	q = &acks{waiting: []loads.Drop{d}}
 	c.acks[node] = q

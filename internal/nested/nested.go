@@ -11,8 +11,8 @@ type holdKey struct{}
 type Hold struct {
 	context.Context // that of the acquiring call
 	By              interface {
-		// PermitsOf returns how many permits of the key of a handle it holds now. "": of any key
-		// of a family with a Total.
+		// PermitsOf returns how many permits of the key of a handle it holds now. "": of any key,
+		// if its family may have a Total.
 		PermitsOf(handle any, key string) int
 	}
 }
@@ -33,8 +33,7 @@ func Above(ctx context.Context) any {
 	return nil
 }
 
-// Permits returns how many permits of the key of a handle ctx descends from; "": of all keys of
-// a family with a Total. As long as the caller waits under ctx, they are not given back.
+// Permits returns how many permits of the key of a handle ctx descends from; "": of all keys. As long as the caller waits under ctx, they are not given back.
 func Permits(ctx context.Context, handle any, key string) (permits int) {
 	for {
 		h, _ := ctx.Value(holdKey{}).(*Hold)

@@ -59,7 +59,7 @@ var flightScripts = []mutation{
 var flights = []mutation{
 	cut("flight: an invalidation reaches other schemas", "singleflight/drop.go", cache, "",
 		"d.others[other] = false", "d.others[other] = true"),
-	cut("flight: a put that may have run is not sent again", "singleflight/drop.go", cache, "",
+	cut("flight: a put that may have run is not sent again", "singleflight/drop.go", cache, "TestPutWhoseReplyIsLost",
 		"return d.put == nil || d.own", "return true"),
 	cut("flight: a loader does not wait for its own key", "singleflight/do.go", cache, "TestLoaderThatAsks",
 		"if above.IsOwnKey(g.loadedKey(t)) {", "if false {"),

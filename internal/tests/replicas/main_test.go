@@ -66,7 +66,7 @@ var kinds = map[string]func(tb testing.TB, rdb redis.UniversalClient, s settings
 // strictOnly are the tests that differ by contract with a KeepFor (LEASEHOLD_KEEP_FOR).
 var strictOnly = map[string]string{
 	"TestClusterConfirmsAtTheNodeOfTheKey": "an acquisition from memory makes no call that replicas confirm",
-	"TestNobodyElseWaitsForReplicas":       "an enter that registers a keeper is longer, so fewer share a WAIT",
+	"TestNobodyElseWaitsForReplicas":       "what is kept asks by a script that the server learns first, in a WAIT of its own",
 }
 
 func newMutex(tb testing.TB, rdb redis.UniversalClient, s settings) handle {

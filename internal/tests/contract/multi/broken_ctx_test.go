@@ -26,8 +26,8 @@ func (c brokenCtx) Done() <-chan struct{}       { c.before("Done"); return c.Con
 func (c brokenCtx) Err() error                  { c.before("Err"); return c.Context.Err() }
 func (c brokenCtx) Value(key any) any           { c.before("Value"); return c.Context.Value(key) }
 
-// A ctx whose method panics, whichever and whenever, may cost its caller a panic. It ends no
-// process, and the next caller is served.
+// If a method of a ctx panics, whichever and whenever, its caller may get a panic. No process
+// ends, and the next caller is served.
 func TestCtxWhoseMethodsPanic(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		plain := f.open()
@@ -96,7 +96,7 @@ func TestCtxWhoseMethodsPanic(t *testing.T) {
 	})
 }
 
-// A ctx whose Value waits for another call of its lease does not wait for ever.
+// If the Value of a ctx waits for another call of its lease, it does not wait for ever.
 func TestCtxThatAsksItsLease(t *testing.T) {
 	each(t, func(f *fixture) {
 		for name, p := range map[string]*process{
@@ -130,7 +130,7 @@ func TestCtxThatAsksItsLease(t *testing.T) {
 	})
 }
 
-// A ctx whose Value hangs when its lease ends holds up no other lease of the handle.
+// If the Value of a ctx hangs when its lease ends, it holds up no other lease of the handle.
 func TestCtxThatHangsHoldsUpNoOtherLease(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		const most = 5 * time.Second // of which TTL is 3

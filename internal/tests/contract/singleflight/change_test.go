@@ -77,6 +77,23 @@ func TestPutThatIsNotStored(t *testing.T) {
 	})
 }
 
+// A Put may have run if its reply is lost. It is not sent again: its second run could undo a Put
+// that was answered in between.
+func TestPutWhoseReplyIsLost(t *testing.T) {
+	withProxy(t, func(f *fixture, p *redistest.Proxy) {
+		f.teach()
+		g := f.openVia(p)
+		other, _ := f.open()
+		puts := harness.Does("load put")
+		lost := p.EatReply(puts, 1)
+		written := harness.Start(f.T, func() (struct{}, error) { return struct{}{}, g.Put(f.Context(), "k", "first") })
+		redistest.Get(f, "the lost reply", lost.Fired())
+		put(f, other, "k", "second")
+		redistest.WantErr(f, written.Failed(), leasehold.ErrUnavailable)
+		redistest.Expect(f, peek(f, g, "k").Value, "second", "the value is %q")
+	})
+}
+
 // Sentinels of Config.Errors are found in every process that shares a failure.
 func TestSentinelsCross(t *testing.T) {
 	some(t, func(f *fixture) {
