@@ -40,12 +40,19 @@ func (c *Cache) onDrop(d loads.Drop) {
 
 // acknowledge sends acknowledgements until none waits. If one is lost, the reader is told again.
 func (c *Cache) acknowledge(node string, q *acks) {
+	done := false
+	defer func() {
+		if !done { // a hook ended this goroutine: those that wait are sent by another one
+			c.acking.Go(func() { c.acknowledge(node, q) })
+		}
+	}()
 	for {
 		c.mu.Lock()
 		waiting := q.waiting
 		if q.waiting = nil; len(waiting) == 0 {
 			delete(c.acks, node)
 			c.mu.Unlock()
+			done = true
 			return
 		}
 		c.mu.Unlock()
@@ -57,7 +64,11 @@ func (c *Cache) acknowledge(node string, q *acks) {
 		for _, drops := range byHandle {
 			calls = append(calls, c.leaves(drops)...)
 		}
-		c.client.Send(context.Background(), calls) // not on this goroutine, which a hook may end
+		if len(calls) == 1 { // on this goroutine, which is quicker
+			_, _ = c.client.Do(context.Background(), calls[0])
+		} else {
+			c.client.Send(context.Background(), calls)
+		}
 	}
 }
 
