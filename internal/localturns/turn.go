@@ -79,7 +79,7 @@ func (t *Turn) tell() {
 func (t *Turn) PermitsOf(handle any, key string) int {
 	t.line.mu.Lock()
 	defer t.line.mu.Unlock()
-	if t.noticeEnd(); handle != any(t.line.h.m) || t.line.key != key || t.cond != running {
+	if t.noticeEnd(); handle != any(t.line.h.m) || key != "" && t.line.key != key || t.cond != running {
 		return 0
 	}
 	return t.line.name.permits

@@ -11,8 +11,7 @@ type holdKey struct{}
 type Hold struct {
 	context.Context // that of the acquiring call
 	By              interface {
-		// PermitsOf returns how many permits of the key of a handle it holds now. "": of any key,
-		// if its family may have a Total.
+		// PermitsOf returns how many permits of the key of a handle it holds now. "": of any key.
 		PermitsOf(handle any, key string) int
 	}
 }
