@@ -48,6 +48,7 @@ type Group[T any] struct {
 	called        atomic.Int64 // how many loaders were called; raised with mu held
 
 	closed atomic.Bool // set with mu held; a hit reads it without mu
+	over   atomic.Bool // a Close has returned nil: nothing is left
 
 	// mu guards the fields below, and the fields of flights, loads and requests that say so.
 	// It also ensures that once closed is set, only goroutines that are counted in active add
@@ -131,6 +132,9 @@ func New[T any](rdb redis.UniversalClient, cfg Config[T]) (*Group[T], error) {
 // the handle as Close does, and returns an error that matches ctx's.
 func (g *Group[T]) Shutdown(ctx context.Context) error {
 	call.NeedCtx(ctx)
+	if g.over.Load() {
+		return nil
+	}
 	g.mu.Lock()
 	g.end(func(f *flight[T]) bool { return f.load == nil })
 	g.manager.Refuse()
@@ -148,6 +152,9 @@ func (g *Group[T]) Shutdown(ctx context.Context) error {
 // rest ends by itself. A second Close does no harm. Close does not close the client.
 func (g *Group[T]) Close(ctx context.Context) error {
 	call.NeedCtx(ctx)
+	if g.over.Load() {
+		return nil
+	}
 	g.mu.Lock()
 	for f := range g.live {
 		if f.load != nil && !f.leased {
@@ -171,7 +178,10 @@ func (g *Group[T]) Close(ctx context.Context) error {
 	if g.permits != nil {
 		err = cmp.Or(err, g.permits.Close(ctx))
 	}
-	return cmp.Or(err, left)
+	if err = cmp.Or(err, left); err == nil {
+		g.over.Store(true)
+	}
+	return err
 }
 
 // end refuses new calls, and ends the waits of the flights that it is to end. Called with the

@@ -49,6 +49,7 @@ type Manager struct {
 
 	born    time.Time     // the moment 0
 	closing chan struct{} // closed when Close begins
+	over    atomic.Bool   // nothing is left running
 
 	mu        sync.Mutex // guards the fields below, and the fields of waiters that say so
 	closed    bool
@@ -103,6 +104,9 @@ func (m *Manager) Refuse() {
 // Shutdown ends all waits, waits until the holders have given back, and then closes the handle.
 // If ctx ends first, it closes the handle all the same and returns an error that matches ctx's.
 func (m *Manager) Shutdown(ctx context.Context) error {
+	if m.over.Load() {
+		return nil
+	}
 	m.Refuse()
 	m.mu.Lock()
 	if m.drained == nil {
@@ -138,6 +142,9 @@ func (m *Manager) closeIfDrained() {
 // ctx ends first, Close returns an error. The rest then goes on in the background and is over
 // when the terms of the leases are.
 func (m *Manager) Close(ctx context.Context) error {
+	if m.over.Load() {
+		return nil
+	}
 	m.Stop()
 	done := make(chan struct{})
 	go func() {
@@ -153,6 +160,7 @@ func (m *Manager) Close(ctx context.Context) error {
 		if m.cfg.Quorum != nil {
 			m.cfg.Quorum.Close()
 		}
+		m.over.Store(true)
 	}()
 	select {
 	case <-done:
