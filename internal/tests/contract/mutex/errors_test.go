@@ -194,29 +194,3 @@ func TestTryLockWhoseGrantIsLateIsNotBusy(t *testing.T) {
 		f.WantHeld("k", 0) // it was given back
 	})
 }
-
-// TryLock, Inspect and Unlock fail quickly while Redis is known to be away. The lock is given
-// back when Redis is back.
-func TestRedisIsAway(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
-		m, wire := f.open()
-		held := f.take(m, "held")
-		wire.GoAway(func() {
-			redistest.WantErr(f, redistest.ErrorOf(m.TryLock(f.Context(), "k")), leasehold.ErrUnavailable, harness.ErrRefused)
-		})
-		for name, call := range map[string]func() error{
-			"TryLock": func() error { _, err := m.TryLock(f.Context(), "k"); return err },
-			"Inspect": func() error { _, err := m.Inspect(f.Context(), "k"); return err },
-			"Unlock":  held.Unlock,
-		} {
-			began := time.Now()
-			redistest.WantErr(f, call(), leasehold.ErrUnavailable, harness.ErrRefused)
-			redistest.AtMost(f, time.Since(began), 100*time.Millisecond, "%s took %v", name)
-		}
-		wire.Heal()
-		time.Sleep(2 * time.Second)
-		synctest.Wait()
-		f.wantHeld("held", false)
-		unlock(f, f.take(m, "k"))
-	})
-}

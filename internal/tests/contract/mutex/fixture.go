@@ -33,10 +33,6 @@ func withProxy(t *testing.T, fn func(f *fixture, p *redistest.Proxy)) {
 	harness.WithProxy(t, harness.Locks, func(f *harness.Fixture, p *redistest.Proxy) { fn(&fixture{f}, p) })
 }
 
-func newFixture(t *testing.T, target redistest.Target) *fixture {
-	return &fixture{harness.New(t, harness.Locks, target)}
-}
-
 func bubble(t *testing.T, fn func(f *fixture, server *miniredis.Miniredis)) {
 	harness.StrictOnly(t, strictOnly)
 	harness.Bubble(t, harness.Locks, func(f *harness.Fixture, server *miniredis.Miniredis) { fn(&fixture{f}, server) })

@@ -54,25 +54,6 @@ func TestAPlaceThatNobodyWaitsForIsGivenUp(t *testing.T) {
 	})
 }
 
-// A waiter that leaves in the moment in which it is handed the turn passes it on.
-func TestAWaiterThatLeavesPassesTheTurnOn(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
-		m, _ := f.open(localFor(time.Second))
-		for range 100 {
-			l := f.take(m, "k")
-			ctx, cancel := context.WithCancel(f.Context())
-			leaving, staying := line(ctx, m, f), line(f.Context(), m, f)
-			cancel() // it wakes for that, and is handed the turn before it has left
-			unlock(f, l)
-			<-leaving.Done
-			if leaving.Err == nil {
-				unlock(f, leaving.Value)
-			}
-			unlock(f, staying.Got())
-		}
-	})
-}
-
 // MaxHold bounds each turn, not the lease that the turns share.
 func TestMaxHoldBoundsEachTurn(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
@@ -161,20 +142,6 @@ func TestRevokeEndsTheTurnThatRuns(t *testing.T) {
 	})
 }
 
-// A Context that is first asked for after the turn is over has ended.
-func TestContextOfATurnThatIsOverHasEnded(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
-		m, _ := f.open(localFor(time.Second))
-		l := f.take(m, "k")
-		w := line(f.Context(), m, f)
-		unlock(f, l)
-		next := w.Got()
-		redistest.WantErr(f, context.Cause(l.Context()), leasehold.ErrReleased)
-		redistest.WantErr(f, next.Context().Err())
-		unlock(f, next)
-	})
-}
-
 // MaxWaiters bounds the line of a process, and the places in Redis; a process that queues
 // again is not refused.
 func TestMaxWaitersOfLines(t *testing.T) {
@@ -211,22 +178,6 @@ func TestMaxWaitInALine(t *testing.T) {
 			unlock(f, l)
 			time.Sleep(50 * time.Millisecond)
 		}
-	})
-}
-
-// Close ends turns and waits.
-func TestCloseEndsTurnsAndWaits(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
-		m, _ := f.open(localFor(20 * time.Millisecond))
-		l := f.take(m, "k")
-		ctx := l.Context()
-		w := line(f.Context(), m, f)
-		harness.Close(f.T, m)
-		redistest.WantErr(f, w.Failed(), leasehold.ErrClosed)
-		redistest.WantErr(f, context.Cause(ctx), leasehold.ErrClosed)
-		redistest.WantErr(f, l.Unlock(), leasehold.ErrReleased)
-		f.wantHeld("k", false)
-		redistest.WantErr(f, redistest.ErrorOf(m.Lock(f.Context(), "k")), leasehold.ErrClosed)
 	})
 }
 

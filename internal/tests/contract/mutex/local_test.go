@@ -62,6 +62,7 @@ func TestTurnsOfAProcessShareALease(t *testing.T) {
 		redistest.WantErr(f, redistest.ErrorOf(m.TryLock(f.Context(), "k")), leasehold.ErrBusy)
 		id, token := first.ID(), first.Token()
 		unlock(f, first)
+		redistest.WantErr(f, context.Cause(first.Context()), leasehold.ErrReleased) // which is first asked for now
 		for _, w := range waiters {
 			l := w.Got()
 			redistest.CheckNow(f, l.ID() == id, "the turn is on %s, want %s", l.ID(), id)

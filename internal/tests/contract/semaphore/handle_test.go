@@ -268,19 +268,6 @@ func TestLabelIsHostAndProcessByDefault(t *testing.T) {
 	})
 }
 
-// Handles with and without a label hand permits to each other: the inbox is the whole
-// handle.
-func TestLabelsDoNotDisturbHandOver(t *testing.T) {
-	some(t, func(f *fixture) {
-		a, _ := f.open(label("100% {of} a.b+c:1"))
-		b, _ := f.open(label(strings.Repeat("~", 64)))
-		l := f.take(a, "k", 1)
-		w := f.wait(f.Context(), b, "k", 1)
-		release(f, l)
-		release(f, w.Got())
-	})
-}
-
 // Since when a permit is held stays known, to 1 % or 1 s, while it is renewed and
 // extended, and where its first term was shorter than its TTL.
 func TestSinceSurvivesRenewals(t *testing.T) { sinceSurvivesRenewals(t) }

@@ -49,40 +49,6 @@ func TestPermitsAreHandedRoundInAProcess(t *testing.T) {
 	})
 }
 
-// Several processes with and without local turns never hold more than the limit, and all
-// callers are served.
-func TestTheLimitHoldsWithMixedLocalFor(t *testing.T) {
-	each(t, func(f *fixture) {
-		const most, goroutines, turns = 3, 8, 15
-		var all sync.WaitGroup
-		var mu sync.Mutex
-		held := 0
-		for _, d := range []time.Duration{0, 2 * time.Millisecond, 20 * time.Millisecond} {
-			s, _ := f.open(limit(most), localFor(d))
-			for range goroutines {
-				all.Go(func() {
-					for range turns {
-						err := s.Do(f.Context(), "k", func(context.Context) error {
-							mu.Lock()
-							held++
-							redistest.Check(f, held <= most, "%d are held, the limit is %d", held, most)
-							mu.Unlock()
-							time.Sleep(200 * time.Microsecond)
-							mu.Lock()
-							held--
-							mu.Unlock()
-							return nil
-						})
-						redistest.NoError(f, err)
-					}
-				})
-			}
-		}
-		all.Wait()
-		redistest.Eventually(f, "nothing is held", func() bool { return len(f.Held("k")) == 0 && f.Queued("k") == 0 })
-	})
-}
-
 // A limit that is raised at run time is used by a process that has a lease already, and
 // one that is lowered takes leases away from it, though nobody else waits.
 func TestALimitSetAtRunTimeCountsInAProcess(t *testing.T) {

@@ -1,3 +1,4 @@
+// Package multi attacks package multi: with cuts and killed processes.
 package multi
 
 import (
@@ -22,7 +23,17 @@ import (
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
-const callers = 50 // of each process
+const (
+	callers = 50 // of each process
+	ttl     = 3 * time.Second
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+func raise(most *atomic.Int64, d time.Duration) {
+	for old := most.Load(); int64(d) > old && !most.CompareAndSwap(old, int64(d)); old = most.Load() {
+	}
+}
 
 func init() { redistest.RegisterChild("multi crowd", crowd) }
 

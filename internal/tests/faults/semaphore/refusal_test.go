@@ -97,32 +97,6 @@ func TestRefusedLeavesAreRepeated(t *testing.T) {
 	}
 }
 
-// A save has failed, and the server refuses all writes until one works.
-func TestPermitComesBackAfterAFailedSave(t *testing.T) {
-	srv := redistest.StartServer(t, redistest.NeedServers(t)[0], "--enable-protected-configs", "yes")
-	s := newSite(t, srv.Client())
-	h := s.closing(srv.Client(), semaphore.Config{Limit: 1, TTL: time.Minute})
-	l := redistest.Must(h.Acquire(t.Context(), s.Key))(t)
-	for _, set := range [][2]string{{"save", "3600 1"}, {"dir", "/proc"}} {
-		redistest.WantErr(t, s.RDB.ConfigSet(t.Context(), set[0], set[1]).Err())
-	}
-	_ = s.RDB.BgSave(t.Context()).Err()
-	harness.Until(t, redistest.Soon, func() error {
-		if err := s.RDB.Set(t.Context(), "x", "y", time.Minute).Err(); err == nil || !strings.HasPrefix(err.Error(), "MISCONF") {
-			return errors.New("the server still writes")
-		}
-		return nil
-	})
-	err := l.Release()
-	harness.IsErr(t, "release", err, leasehold.ErrUnavailable)
-	redistest.Check(t, err != nil && strings.Contains(err.Error(), "MISCONF"), "release: %v; want the server's words", err)
-	time.Sleep(2 * time.Second) // several leaves are refused meanwhile
-	redistest.WantErr(t, s.RDB.ConfigSet(t.Context(), "stop-writes-on-bgsave-error", "no").Err())
-	works := time.Now()
-	s.empty(1, 5*time.Second)
-	t.Logf("the permit was back %v after the server worked again", time.Since(works))
-}
-
 // lastingTTL is that of leases that have to stay held, on a busy machine too.
 const lastingTTL = 3 * time.Second
 

@@ -7,8 +7,6 @@ var strictOnly = map[string]string{
 	"TestHolderIsToldThatItsKeyIsGone":                  stays,
 	"TestForeignKeyBesideALeaseHarmsNeither":            stays,
 	"TestLateEnterAfterItsRetryWasReleasedTakesNothing": stays,
-	"TestCtxEndsAtEveryByte":                            noCall,
-	"TestPermitComesBackAfterAFailedSave":               noCall,
 	"TestRotatedCredentials":                            noCall,
 }
 
