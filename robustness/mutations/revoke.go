@@ -3,8 +3,8 @@ package main
 // Where the guards of revoking are noticed: by the references of the scripts, or by the
 // simulation, whose operators revoke.
 const (
-	permitModel = "./internal/tests/scripts"
-	totalModel  = "./internal/totals"
+	permitModel = scriptTests
+	totalModel  = scriptTests
 	operators   = "./internal/tests/simulation"
 )
 

@@ -1,7 +1,7 @@
 package main
 
 const (
-	totalsTests = "./internal/totals"
+	totalsTests = scriptTests
 	simulation  = "./internal/tests/simulation"
 	inVain      = "./internal/tests/contract/semaphore"
 )

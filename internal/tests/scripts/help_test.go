@@ -74,6 +74,7 @@ type request struct {
 	member         string
 	res            *resource
 	terms          protocol.Terms
+	key            string // of a family with a total
 }
 
 // mayKeep reports whether a handle may keep leases that nobody uses.

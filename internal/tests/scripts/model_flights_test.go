@@ -49,7 +49,7 @@ func (f *flightModel) clone() *flightModel {
 
 // listSchema says that the schema, which is 0 in all of these tests, is in use until at.
 func (f *flightModel) listSchema(at int64) {
-	f.schemas.scores["0"] = max(f.schemas.scores["0"], at)
+	f.schemas.put("0", max(f.schemas.at("0"), at))
 	f.schemas.keep(at)
 }
 
@@ -70,7 +70,7 @@ func (f *flightModel) invalidated(member string, token int64) (name string, t, e
 		m, text, _ := strings.Cut(name, " ")
 		t, _ := strconv.ParseInt(text, 10, 64)
 		if m == member || t == token {
-			return name, t, f.aside.scores[name]
+			return name, t, f.aside.at(name)
 		}
 	}
 	return "", 0, 0
@@ -79,7 +79,7 @@ func (f *flightModel) invalidated(member string, token int64) (name string, t, e
 // leaveTombstone refuses an enter that comes after its leave.
 func (f *flightModel) leaveTombstone(member string, void int64) {
 	if void > f.now {
-		f.alive.scores[member] = void
+		f.alive.put(member, void)
 		f.alive.keep(void)
 	}
 }
@@ -103,7 +103,7 @@ func (f *flightModel) tell(token int64, current bool, what string) {
 	all := f.waiting(token, current)
 	for _, m := range all {
 		words := strings.SplitN(m, ".", 3)
-		f.publish(words[0], fmt.Sprintf("%s %d 0 %d %s", words[1], f.us, f.queue.scores[m], what))
+		f.publish(words[0], fmt.Sprintf("%s %d 0 %d %s", words[1], f.us, f.queue.at(m), what))
 	}
 	f.unqueue(all...)
 }
@@ -131,7 +131,7 @@ func (f *flightModel) enter(m string, ttl int64, o look) outcome {
 		return r
 	}
 	granted := func(left, token int64) outcome { return outcome{ints: []int64{1, f.us, left, token, 0}} }
-	if left := f.held.scores[m] - f.now; left > 0 {
+	if left := f.held.at(m) - f.now; left > 0 {
 		return granted(left, f.last())
 	}
 	if f.alive.has(m) && !f.queue.has(m) {
@@ -148,7 +148,8 @@ func (f *flightModel) enter(m string, ttl int64, o look) outcome {
 				last = f.us
 				f.put(f.fence, strconv.FormatInt(last, 10), ends-f.now+f.c.alive)
 			}
-			f.queue.scores[m], f.alive.scores[m] = last, f.now+f.c.alive
+			f.queue.put(m, last)
+			f.alive.put(m, f.now+f.c.alive)
 			f.queue.keep(f.now + f.c.alive)
 			f.alive.keep(f.now + f.c.alive)
 			f.forget(f.queue, f.alive)
@@ -157,7 +158,7 @@ func (f *flightModel) enter(m string, ttl int64, o look) outcome {
 	}
 	token := max(f.last()+1, f.us)
 	f.put(f.fence, strconv.FormatInt(token, 10), ttl+f.c.alive)
-	f.held.scores[m] = f.now + ttl
+	f.held.put(m, f.now+ttl)
 	f.held.keep(f.now + ttl)
 	f.listSchema(f.now + ttl + f.c.alive)
 	f.held.drop(f.held.order(-forever, f.now)...)
@@ -181,10 +182,10 @@ func (f *flightModel) ask(members []string, tokens []int64) outcome {
 	var text []string
 	places := f.queue.clone() // as they were: a member that is named twice is asked about twice
 	for i, m := range members {
-		state, left, token, place := int64(0), int64(0), tokens[i], places.scores[m]
+		state, left, token, place := int64(0), int64(0), tokens[i], places.at(m)
 		switch {
-		case f.held.scores[m] > f.now:
-			state, left, token = 1, f.held.scores[m]-f.now, last
+		case f.held.at(m) > f.now:
+			state, left, token = 1, f.held.at(m)-f.now, last
 		case f.landed.set && record == token:
 			state, text = 8, append(text, f.landed.text)
 		case place > 0:
@@ -194,7 +195,7 @@ func (f *flightModel) ask(members []string, tokens []int64) outcome {
 			}
 			if ends > 0 {
 				state, token = 2, place
-				f.alive.scores[m] = f.now + f.c.alive
+				f.alive.put(m, f.now+f.c.alive)
 				f.alive.keep(f.now + f.c.alive)
 				if first == 0 || ends < first {
 					first = ends
@@ -235,7 +236,7 @@ func (f *flightModel) leave(m string, void int64) outcome {
 
 func (f *flightModel) renew(m string, ttl int64, alone bool, void int64) outcome {
 	where, name, token, current := f.held, m, f.last(), true
-	ends := f.held.scores[m]
+	ends := f.held.at(m)
 	if ends <= f.now {
 		where, current = f.aside, false
 		if name, token, ends = f.invalidated(m, -1); name == "" {
@@ -254,7 +255,7 @@ func (f *flightModel) renew(m string, ttl int64, alone bool, void int64) outcome
 	if till <= ends {
 		return outcome{ints: []int64{ends - f.now}}
 	}
-	where.scores[name] = till
+	where.put(name, till)
 	where.keep(till)
 	f.fence.keep(till + f.c.alive)
 	if current && f.schemas.has("0") {

@@ -20,12 +20,12 @@ func oneIf(b bool) int64 {
 }
 
 // recalled says whether the mark of a recall stands.
-func (p *permitsModel) recalled() bool { return p.alive.scores["^"] > p.now }
+func (p *permitsModel) recalled() bool { return p.alive.at("^") > p.now }
 
 // register notes that a handle may keep leases. It returns 1 if that was not known.
 func (p *permitsModel) register(handle string) (added int64) {
 	added = oneIf(!p.keepers.has(handle))
-	p.keepers.scores[handle] = p.now + p.c.keeper
+	p.keepers.put(handle, p.now+p.c.keeper)
 	p.keepers.until = p.now + p.c.keeper
 	return added
 }
@@ -34,9 +34,9 @@ func (p *permitsModel) register(handle string) (added int64) {
 // on their way.
 func (p *permitsModel) recall() bool {
 	if p.recalled() {
-		p.alive.scores["^"] = p.now + p.c.recalled
+		p.alive.put("^", p.now+p.c.recalled)
 		p.alive.keep(p.now + p.c.recalled)
-		return p.alive.scores["^?"] > p.now
+		return p.alive.at("^?") > p.now
 	}
 	if holder, _ := p.held.first(p.now); p.fenced && (holder == "" || !mayKeep(parseTerms(holder).handle)) {
 		return false
@@ -46,7 +46,8 @@ func (p *permitsModel) recall() bool {
 		return false
 	}
 	p.keepers.clear()
-	p.alive.scores["^"], p.alive.scores["^?"] = p.now+p.c.recalled, p.now+p.c.coming
+	p.alive.put("^", p.now+p.c.recalled)
+	p.alive.put("^?", p.now+p.c.coming)
 	p.alive.keep(p.now + p.c.recalled)
 	for _, handle := range all {
 		p.publish(handle, "^ "+p.held.key)
@@ -57,7 +58,7 @@ func (p *permitsModel) recall() bool {
 // renewKept is a renewal that asks whether the lease was recalled.
 func (p *permitsModel) renewKept(member string, ttl int64) []int64 {
 	handle := parseTerms(member).handle
-	recalled := p.recalled() || p.keepers.scores[handle] <= p.now
+	recalled := p.recalled() || p.keepers.at(handle) <= p.now
 	reply := p.renewAndCount(member, ttl)
 	if reply[0] > 0 && !recalled {
 		p.register(handle)

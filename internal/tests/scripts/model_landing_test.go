@@ -22,9 +22,9 @@ func (f *flightModel) land(m, token string, void int64, l landing) outcome {
 		return answer(before)
 	}
 	state, name := int64(0), m+" "+token
-	if f.held.scores[m] > f.now {
+	if f.held.at(m) > f.now {
 		state = 1
-	} else if f.aside.scores[name] > f.now {
+	} else if f.aside.at(name) > f.now {
 		state = 2
 	}
 	body := fmt.Sprintf("%s%016d%s", l.prefix, f.us, l.suffix)
@@ -89,7 +89,7 @@ func (f *flightModel) drop() int64 {
 	f.held.drop(m)
 	f.aside.drop(f.aside.order(-forever, f.now)...)
 	if f.fence.set {
-		f.aside.scores[m+" "+f.fence.text] = ends
+		f.aside.put(m+" "+f.fence.text, ends)
 		f.aside.keep(ends)
 	}
 	return 1
@@ -111,7 +111,7 @@ func (f *flightModel) inspect() outcome {
 	m, ends := f.held.first(f.now)
 	waits := int64(0)
 	for w := range f.queue.scores {
-		if f.alive.scores[w] > f.now {
+		if f.alive.at(w) > f.now {
 			waits++
 		}
 	}

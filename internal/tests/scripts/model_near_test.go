@@ -37,7 +37,7 @@ func (f *flightModel) tellReaders(ack loads.Acknowledge) (r told) {
 			continue
 		}
 		r.names = append(r.names, m)
-		r.lasts = append(r.lasts, min(longestRead, f.near.scores[m]-f.now))
+		r.lasts = append(r.lasts, min(longestRead, f.near.at(m)-f.now))
 		if ack.Number != "" {
 			f.tellReader(m, ack)
 		}
@@ -46,7 +46,7 @@ func (f *flightModel) tellReaders(ack loads.Acknowledge) (r told) {
 }
 
 func (f *flightModel) tellReader(m string, ack loads.Acknowledge) {
-	f.publish(m, fmt.Sprintf("N %s %d %s %s", ack.Number, f.near.scores[m], ack.Handle, f.near.key))
+	f.publish(m, fmt.Sprintf("N %s %d %s %s", ack.Number, f.near.at(m), ack.Handle, f.near.key))
 }
 
 func (f *flightModel) nearRead(m string, lasts int64, known string) outcome {
@@ -54,10 +54,10 @@ func (f *flightModel) nearRead(m string, lasts int64, known string) outcome {
 		return outcome{ints: []int64{f.us, 0}}
 	}
 	score := f.now + 1 + lasts
-	if before, ok := f.near.scores[m]; ok {
-		score = max(score, before+1)
+	if f.near.has(m) {
+		score = max(score, f.near.at(m)+1)
 	}
-	f.near.scores[m] = score
+	f.near.put(m, score)
 	f.near.keep(score)
 	if f.us%32 == 0 {
 		f.near.drop(f.near.order(-forever, f.now)...)
@@ -71,7 +71,7 @@ func (f *flightModel) nearRead(m string, lasts int64, known string) outcome {
 func (f *flightModel) nearTell(ack loads.Acknowledge, readers []string) outcome {
 	ints := []int64{f.us}
 	for _, m := range readers {
-		if f.near.scores[m] > f.now {
+		if f.near.at(m) > f.now {
 			ints = append(ints, 1)
 			f.tellReader(m, ack)
 		} else {
@@ -82,7 +82,7 @@ func (f *flightModel) nearTell(ack loads.Acknowledge, readers []string) outcome 
 }
 
 func (f *flightModel) nearLeave(m string, score string, ack loads.Acknowledge) outcome {
-	if has, ok := f.near.scores[m]; ok && (score == "" || strconv.FormatInt(has, 10) == score) {
+	if f.near.has(m) && (score == "" || strconv.FormatInt(f.near.at(m), 10) == score) {
 		f.near.drop(m)
 	}
 	if ack.Number != "" {
@@ -144,7 +144,7 @@ func (m *loadMachine) nearLeave(t *rapid.T) {
 	var drops []loads.Drop
 	score := ""
 	if ack.Number != "" {
-		score = strconv.FormatInt(near.scores[reader]+int64(rapid.IntRange(-1, 0).Draw(t, "earlier")), 10)
+		score = strconv.FormatInt(near.at(reader)+int64(rapid.IntRange(-1, 0).Draw(t, "earlier")), 10)
 		drops = []loads.Drop{{Acknowledge: ack, Score: score, Near: near.key}}
 	}
 	c := loads.NearLeave([]string{near.key}, reader, drops)

@@ -23,7 +23,7 @@ func (p *permitsModel) complete(member string, void, keep int64) []int64 {
 	t := parseTerms(member)
 	p.own = t.handle
 	repeated := p.done.exists() && p.done.text == member
-	switch ends := p.held.scores[member]; {
+	switch ends := p.held.at(member); {
 	case ends > p.now && !repeated:
 		p.held.keep(ends)
 		p.put(p.done, member, keep)

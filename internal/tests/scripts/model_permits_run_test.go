@@ -130,7 +130,7 @@ func (m *permitMachine) enter(t *rapid.T, r *request) {
 	}
 	switch reply.Code {
 	case life.Granted:
-		m.stands(r)
+		m.stands(r, on(m.model).held)
 		m.notRevoked(r)
 	case life.Queued:
 		m.notRevoked(r)
@@ -139,14 +139,9 @@ func (m *permitMachine) enter(t *rapid.T, r *request) {
 
 // stands fails where a request was told that it is granted, and lacks a permit. The
 // reference may be wrong in the same way as the scripts; this does not depend on it.
-func (m *permitMachine) stands(r *request) {
-	model := on(m.model)
-	for i := range r.Permits {
-		permit := r.Member()
-		if i > 0 {
-			permit = fmt.Sprintf("%s+%d", permit, i+1)
-		}
-		if model.held.scores[permit] <= model.now {
+func (m *machine) stands(r *request, held *cell) {
+	for _, permit := range parseTerms(r.Member()).memberPermits {
+		if held.at(permit) <= m.model.common().now {
 			m.Fatalf("%s was told that it is granted, and does not hold %s", name(r), permit)
 		}
 	}
@@ -232,6 +227,13 @@ func (m *permitMachine) setWord(t *rapid.T) {
 	m.rdb.PExpireAt(context.Background(), m.names[3], time.UnixMilli(word.until))
 }
 
+func (m *machine) newSetting(t *rapid.T, most int) settingCall {
+	return settingCall{
+		handle: rapid.SampledFrom(modelHandles).Draw(t, "handle"), limit: rapid.IntRange(0, most).Draw(t, "limit"),
+		number: m.clock() + rapid.SampledFrom([]int64{0, 0, 1, 1_000_000, -1, -2_000_000, -4_999_000, -5_000_000, 6_000_000}).Draw(t, "ahead"),
+	}
+}
+
 // setLimit sets the limit of a semaphore: a new setting, or one that was sent before.
 func (m *permitMachine) setLimit(t *rapid.T) {
 	if m.fenced() {
@@ -241,10 +243,7 @@ func (m *permitMachine) setLimit(t *rapid.T) {
 	if len(m.set) > 0 && rapid.Bool().Draw(t, "again") {
 		s = rapid.SampledFrom(m.set).Draw(t, "which")
 	} else {
-		s = settingCall{
-			handle: rapid.SampledFrom(modelHandles).Draw(t, "handle"), limit: rapid.IntRange(0, 4).Draw(t, "limit"),
-			number: m.clock() + rapid.SampledFrom([]int64{0, 0, 1, 1_000_000, -1, -2_000_000, -4_999_000, -5_000_000, 6_000_000}).Draw(t, "ahead"),
-		}
+		s = m.newSetting(t, 4)
 		m.set = append(m.set, s)
 	}
 	res := m.res.Resource

@@ -55,17 +55,33 @@ type terms struct {
 	limit         int
 	member        string
 	memberPermits []string
+
+	// In a family with a total:
+	key   string
+	share float64
+	total int
 }
 
 func parseTerms(member string) terms {
-	words := strings.Split(member, ".")
+	key, owner := keyAndOwner(member)
+	words := append(strings.Split(owner, "."), make([]string, 6)...)
 	number := func(i int) int { n, _ := strconv.Atoi(words[i]); return n }
-	t := terms{handle: words[0], seq: int64(number(1)), permits: number(2), ttl: int64(number(3)), limit: number(4), member: member}
-	t.memberPermits = append(t.memberPermits, member)
+	t := terms{
+		handle: words[0], seq: int64(number(1)), permits: number(2), ttl: int64(number(3)), limit: number(4), member: member,
+		memberPermits: []string{member}, key: key, share: float64(number(5)), total: number(6),
+	}
 	for i := 2; i <= t.permits; i++ {
 		t.memberPermits = append(t.memberPermits, fmt.Sprintf("%s+%d", member, i))
 	}
 	return t
+}
+
+// keyAndOwner are the parts of a member; the key is of a family with a total.
+func keyAndOwner(member string) (key, owner string) {
+	if key, owner, ok := strings.Cut(member, ":"); ok {
+		return key, owner
+	}
+	return "", member
 }
 
 func (p *permitsModel) used() int { return len(p.held.order(p.now+1, forever)) }
@@ -77,7 +93,7 @@ func (p *permitsModel) earliest() int64 {
 	return 0
 }
 
-func (p *permitsModel) left(member string) int64 { return max(0, p.held.scores[member]-p.now) }
+func (p *permitsModel) left(member string) int64 { return max(0, p.held.at(member)-p.now) }
 
 // limit is the stored one where there is one, else the request's own.
 func (p *permitsModel) limit(t terms) int {
@@ -116,7 +132,7 @@ func (p *permitsModel) grant(t terms, term int64) (token int64) {
 		p.held.until = p.now + term // whatever else it holds is over
 	}
 	for _, m := range t.memberPermits {
-		p.held.scores[m] = p.now + term
+		p.held.put(m, p.now+term)
 	}
 	p.held.keep(p.now + term)
 	return token
@@ -143,7 +159,7 @@ func (p *permitsModel) advance() {
 		}
 		m := heads[0]
 		t := parseTerms(m)
-		limit, life := p.limit(t), p.alive.scores[m]-p.now
+		limit, life := p.limit(t), p.alive.at(m)-p.now
 		switch {
 		case life <= p.c.overdue: // it may be dead: it keeps its ticket, no more
 			count := p.c.few
@@ -154,7 +170,7 @@ func (p *permitsModel) advance() {
 				p.told = append(p.told, 0, 0, 0) // another call may do more
 				return
 			}
-			if p.queue.scores[m] >= p.c.parked {
+			if p.queue.at(m) >= p.c.parked {
 				return
 			}
 			p.clear(heads[:min(len(heads), int(count))])
@@ -183,18 +199,18 @@ func (p *permitsModel) advance() {
 // sign of life is overdue.
 func (p *permitsModel) clear(heads []string) {
 	for _, m := range heads {
-		switch life := p.alive.scores[m] - p.now; {
-		case p.queue.scores[m] >= p.c.parked:
+		switch life := p.alive.at(m) - p.now; {
+		case p.queue.at(m) >= p.c.parked:
 		case life <= 0:
 			p.unqueue(m)
 		case life <= p.c.overdue:
-			p.queue.scores[m] += p.c.parked
+			p.queue.put(m, p.queue.at(m)+p.c.parked)
 		}
 	}
 }
 
 // ticket is the place of a waiter, parked or not.
-func (p *permitsModel) ticket(member string) int64 { return p.queue.scores[member] % p.c.parked }
+func (p *permitsModel) ticket(member string) int64 { return p.queue.at(member) % p.c.parked }
 
 // tell says in the reply, or by a message, what became of a waiter.
 func (p *permitsModel) tell(t terms, what, token int64) {
@@ -215,6 +231,7 @@ type entering struct {
 	wait, awaits bool
 	max          int
 	keeps        bool
+	maxTotal     int // in a family with a total
 }
 
 func (p *permitsModel) enter(member string, o entering) []int64 {
@@ -279,11 +296,11 @@ func (p *permitsModel) enter(member string, o entering) []int64 {
 				place = max(place, p.ticket(m)+1)
 			}
 		}
-		p.queue.scores[member] = place
+		p.queue.put(member, place)
 	} else {
-		p.queue.scores[member] = p.ticket(member)
+		p.queue.put(member, p.ticket(member))
 	}
-	p.alive.scores[member] = p.now + p.c.alive
+	p.alive.put(member, p.now+p.c.alive)
 	p.queue.keep(p.now + p.c.alive)
 	p.alive.keep(p.now + p.c.alive)
 	p.tidy()
@@ -314,7 +331,7 @@ func (p *permitsModel) enter(member string, o entering) []int64 {
 // waitedFor: somebody waits who still counts as alive.
 func (p *permitsModel) waitedFor() bool {
 	for m := range p.queue.scores {
-		if p.alive.scores[m] > p.now {
+		if p.alive.at(m) > p.now {
 			return true
 		}
 	}
@@ -327,9 +344,9 @@ func (p *permitsModel) ask(members []string) outcome {
 	p.alive.keep(p.now + p.c.alive)
 	for _, m := range members {
 		if p.queue.has(m) {
-			p.alive.scores[m] = p.now + p.c.alive
+			p.alive.put(m, p.now+p.c.alive)
 			p.alive.keep(p.now + p.c.alive)
-			p.queue.scores[m] = p.ticket(m)
+			p.queue.put(m, p.ticket(m))
 		}
 	}
 	p.tidy()
@@ -375,7 +392,7 @@ func (p *permitsModel) leave(member string, void int64) []int64 {
 
 // bury leaves a tombstone.
 func (p *permitsModel) bury(member string, until int64) {
-	p.alive.scores[member] = until
+	p.alive.put(member, until)
 	p.alive.keep(until)
 }
 
@@ -388,7 +405,7 @@ func (p *permitsModel) renew(member string, ttl int64) []int64 {
 	p.held.keep(p.now + ttl)
 	for _, m := range t.memberPermits {
 		if p.held.has(m) {
-			p.held.scores[m] = max(p.held.scores[m], p.now+ttl)
+			p.held.put(m, max(p.held.at(m), p.now+ttl))
 		}
 	}
 	return []int64{ttl}

@@ -18,15 +18,20 @@ func revocationCells() []*cell {
 	return []*cell{{name: "revoked", fields: map[string]string{}}, {name: "audit", isStream: true}}
 }
 
+// listedID is the ID of a member in listings.
+func listedID(member string) string {
+	_, owner := keyAndOwner(member)
+	return protocol.ListedID(owner)
+}
+
 // mark notes that an attempt was revoked, and hints to its process.
 func (b *base) mark(r revocations, member, reason, what string, permits int, remains int64) {
-	words := strings.SplitN(member, ".", 3)
-	_, label, _ := strings.Cut(words[0], "~")
-	id := protocol.ListedID(member)
+	id, t := listedID(member), parseTerms(member)
+	_, label, _ := strings.Cut(t.handle, "~")
 	r.audit.entries = append(r.audit.entries, auditEntry(id, what, strconv.Itoa(permits), label, strconv.FormatInt(remains, 10), reason))
 	r.marks.fields[id] = reason
 	r.audit.until, r.marks.until = b.now+b.c.markKept, b.now+b.c.markKept
-	b.publish(words[0], "R "+words[1])
+	b.publish(t.handle, fmt.Sprintf("R %d", t.seq))
 }
 
 func auditEntry(id, what, permits, label, remains, reason string) string {
@@ -40,7 +45,7 @@ func (r revocations) unlessRevoked(member string, nothing int64, reply any) outc
 	if !whole {
 		o = ints(reply.([]int64))
 	}
-	if reason, revoked := r.marks.fields[protocol.ListedID(member)]; revoked && o.ints[0] == nothing {
+	if reason, revoked := r.marks.fields[listedID(member)]; revoked && o.ints[0] == nothing {
 		return outcome{text: []string{"REVOKED " + reason}}
 	}
 	return o
@@ -83,7 +88,7 @@ func (f *flightModel) revoke(member, id, reason string) outcome {
 	if before {
 		state = 2
 	}
-	remains := max(0, f.held.scores[member]-f.now)
+	remains := max(0, f.held.at(member)-f.now)
 	held := remains > 0
 	name, token, _ := f.invalidated(member, -1)
 	f.held.drop(member)
@@ -122,7 +127,7 @@ func (p *permitsModel) stands(member string) bool { return p.left(member) > 0 ||
 
 func (f *flightModel) stands(member string) bool {
 	name, _, _ := f.invalidated(member, -1)
-	return f.held.scores[member] > f.now || name != "" || f.queue.has(member)
+	return f.held.at(member) > f.now || name != "" || f.queue.has(member)
 }
 
 // buried is a request that was revoked.
@@ -132,8 +137,8 @@ type buried struct {
 }
 
 // revoke revokes a request, as the one that was found, or as one of which nothing was.
-func (m *machine) revoke(t *rapid.T, target protocol.Resource, r *request) {
-	member, id := r.Member(), protocol.ListedID(r.Member())
+func (m *machine) revoke(t *rapid.T, target protocol.Resource, r *request) outcome {
+	member, id := r.Member(), r.ID()
 	if rapid.IntRange(0, 4).Draw(t, "not found") == 4 {
 		member = ""
 	}
@@ -144,7 +149,7 @@ func (m *machine) revoke(t *rapid.T, target protocol.Resource, r *request) {
 	// What holds without the reference: it is gone, the first reason stays, and a second
 	// call knows it.
 	if member == "" {
-		return
+		return got
 	}
 	model := m.model.(revoking)
 	if model.stands(member) {
@@ -164,6 +169,7 @@ func (m *machine) revoke(t *rapid.T, target protocol.Resource, r *request) {
 		b.until = m.model.common().now + m.aged + m.model.common().c.tombstone
 		m.revoked[r.Seq] = b
 	}
+	return got
 }
 
 // wasRevoked reports whether a call was answered with a revocation, which has the first reason.

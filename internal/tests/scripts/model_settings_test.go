@@ -6,6 +6,7 @@ import (
 
 // settingCall is a call that sets the limit.
 type settingCall struct {
+	key    string // in a family with a total; "": the total
 	handle string
 	limit  int
 	number int64
@@ -16,7 +17,7 @@ const settingArrives = 5_000_000
 
 func (p *permitsModel) set(s settingCall) []int64 {
 	p.own = s.handle
-	last := p.noted - (p.notedUntil-p.alive.scores["="])*1000 // both move when time is made to pass
+	last := p.noted - (p.notedUntil-p.alive.at("="))*1000 // both move when time is made to pass
 	switch {
 	case p.us >= s.number+settingArrives || s.number > p.us+settingArrives:
 		return []int64{6, p.us, 0}

@@ -16,19 +16,20 @@ import (
 // holds something and its time has not come.
 type cell struct {
 	name     string
-	key      string            // its name in Redis, where a reference needs it
-	scores   map[string]int64  // of a sorted set; nil = it is none
-	fields   map[string]string // of a hash; nil = it is none
-	entries  []string          // of a stream: see auditEntry
+	key      string             // its name in Redis, where a reference needs it
+	scores   map[string]float64 // of a sorted set; nil = it is none
+	fields   map[string]string  // of a hash; nil = it is none
+	entries  []string           // of a stream: see auditEntry
 	isStream bool
 	text     string
 	set      bool  // of a string: it is there
 	until    int64 // immortal: it has no expiry
 	clock    bool  // its scores are times (ms)
+	exact    bool  // its scores have fractions, which count
 }
 
 func sortedSet(name string, clock bool) *cell {
-	return &cell{name: name, scores: map[string]int64{}, clock: clock}
+	return &cell{name: name, scores: map[string]float64{}, clock: clock}
 }
 
 func (c *cell) exists() bool {
@@ -49,11 +50,16 @@ func (c *cell) drop(members ...string) (n int) {
 			n++
 		}
 	}
-	if len(c.scores) == 0 {
+	if !c.exists() {
 		c.clear()
 	}
 	return n
 }
+
+// at is a score in whole numbers, 0 where there is none.
+func (c *cell) at(m string) int64 { return int64(c.scores[m]) }
+
+func (c *cell) put(m string, score int64) { c.scores[m] = float64(score) }
 
 // keep makes what is there live until at, and never shorter than it did.
 func (c *cell) keep(at int64) {
@@ -62,10 +68,19 @@ func (c *cell) keep(at int64) {
 	}
 }
 
+// expire makes what is there live until at.
+func (c *cell) expire(at int64) {
+	if c.exists() {
+		c.until = at
+	}
+}
+
 func (c *cell) has(m string) bool { _, ok := c.scores[m]; return ok }
 
 // order is the members by score, where that lies between from and to.
-func (c *cell) order(from, to int64) []string {
+func (c *cell) order(from, to int64) []string { return c.between(float64(from), float64(to)) }
+
+func (c *cell) between(from, to float64) []string {
 	var all []string
 	for m, s := range c.scores {
 		if s >= from && s <= to {
@@ -78,15 +93,27 @@ func (c *cell) order(from, to int64) []string {
 	return all
 }
 
+// of is the members of a key of a family with a total, in their order.
+func (c *cell) of(key string) []string {
+	var all []string
+	for m := range c.scores {
+		if strings.HasPrefix(m, key+":") {
+			all = append(all, m)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
 // first is the member with the lowest score after now, and that; "" = none.
 func (c *cell) first(now int64) (string, int64) {
 	if all := c.order(now+1, forever); len(all) > 0 {
-		return all[0], c.scores[all[0]]
+		return all[0], c.at(all[0])
 	}
 	return "", 0
 }
 
-const forever = int64(1) << 62
+const forever = 1 << 62
 
 // immortal is how Redis says that a key has no expiry.
 const immortal = int64(-1)
@@ -109,7 +136,7 @@ func (c *cell) String() string {
 	}
 	var b strings.Builder
 	for _, m := range c.order(-forever, forever) {
-		fmt.Fprintf(&b, "%s=%d ", m, c.scores[m])
+		fmt.Fprintf(&b, "%s=%.17g ", m, c.scores[m])
 	}
 	return fmt.Sprintf("%suntil %d", &b, c.until)
 }
@@ -159,7 +186,7 @@ func (b *base) times() []int64 {
 		}
 		for _, s := range c.scores {
 			if c.clock {
-				all = append(all, s, s-b.c.overdue)
+				all = append(all, int64(s), int64(s)-b.c.overdue)
 			}
 		}
 	}
@@ -173,7 +200,7 @@ func (b *base) age(ms int64) {
 	for _, c := range b.cells {
 		for m := range c.scores {
 			if c.clock {
-				c.scores[m] -= ms
+				c.scores[m] -= float64(ms)
 			}
 		}
 		if c.exists() && c.until != immortal {

@@ -21,7 +21,7 @@ import (
 func (p *permitsModel) leaveTurns(member string, void, last int64) []int64 {
 	issued, _ := strconv.ParseInt(p.word.text, 10, 64)
 	if p.left(member) > 0 && issued < last {
-		p.held.keep(p.held.scores[member])
+		p.held.keep(p.held.at(member))
 		p.put(p.word, strconv.FormatInt(last, 10), p.c.fence)
 	}
 	return p.leave(member, void)
@@ -152,7 +152,7 @@ func (m *permitMachine) renewAndCount(t *rapid.T) {
 	case left.Term > 0 && use.InUse < 1:
 		m.Fatalf("%s is held, and %d permits are in use", name(r), use.InUse)
 	case left.Term > 0:
-		m.stands(r)
+		m.stands(r, on(m.model).held)
 	}
 }
 

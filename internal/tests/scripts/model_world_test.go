@@ -33,7 +33,7 @@ func init() {
 	}
 	_ = flag.Set("rapid.checks", strconv.Itoa(checks))
 	_ = flag.Set("rapid.nofailfile", "true") // the seed does
-	_ = flag.Set("rapid.steps", "40")
+	_ = flag.Set("rapid.steps", "60")
 	_ = flag.Set("rapid.shrinktime", "20s")
 	_ = flag.Set("rapid.seed", redistest.RapidSeed())
 }
@@ -93,10 +93,12 @@ func (s *modelServer) fresh(t *rapid.T, kind keys.Kind) keys.Resource {
 	return r
 }
 
-// reference is what permits and flights have in common.
+// reference is what permits, families with a total, and flights have in common.
 type reference interface {
 	common() *base
 	fork() reference
+	times() []int64
+	age(ms int64)
 }
 
 func (b *base) common() *base           { return b }
@@ -155,7 +157,7 @@ func (m *machine) read() (us int64, cells []*cell, sent []string) {
 		m.Fatal(err)
 	}
 	for i, l := range like {
-		c := &cell{name: l.name, clock: l.clock, isStream: l.isStream}
+		c := &cell{name: l.name, clock: l.clock, isStream: l.isStream, exact: l.exact}
 		c.until, _ = untils[i].Int64()
 		switch {
 		case l.fields != nil:
@@ -166,9 +168,12 @@ func (m *machine) read() (us int64, cells []*cell, sent []string) {
 				c.entries = append(c.entries, auditEntry(word("id"), word("what"), word("permits"), word("label"), word("remains"), word("reason")))
 			}
 		case l.scores != nil:
-			c.scores = map[string]int64{}
+			c.scores = map[string]float64{}
 			for _, z := range sets[i].Val() {
-				c.scores[z.Member.(string)] = int64(math.Ceil(z.Score)) // the fraction is for listings
+				if !c.exact {
+					z.Score = math.Ceil(z.Score) // the fraction is for listings
+				}
+				c.scores[z.Member.(string)] = z.Score
 			}
 		default:
 			c.text, c.set = texts[i].Val(), texts[i].Err() == nil

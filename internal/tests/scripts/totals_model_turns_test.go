@@ -1,4 +1,4 @@
-package totals_test
+package scripts_test
 
 import (
 	"math"
@@ -20,7 +20,7 @@ func (f *family) head(key string) (t terms, at string, found, ok bool) {
 		switch life := f.alive.scores[t.member] - float64(f.now); {
 		case life <= 0:
 			f.dequeue(t.member, at)
-		case life <= overdue:
+		case life <= overdueAt:
 			f.line.drop(at)
 			f.unmark(t.member)
 		case t.permits > min(t.limit, t.total):
@@ -124,11 +124,11 @@ func (f *family) serve(t terms, at string, tag float64) bool {
 }
 
 func (f *family) findsAllInUse(key string) bool {
-	if _, stored := f.limits.texts[""]; stored || f.inUse() < f.callerTotal {
+	if _, stored := f.limits.fields[""]; stored || f.inUse() < f.callerTotal {
 		return f.inUse() >= f.total(f.callerTotal)
 	}
 	waiting := f.line.of(key)
-	return len(waiting) > 0 && f.inUse() >= parse(memberAt(waiting[0])).total
+	return len(waiting) > 0 && f.inUse() >= parseTerms(memberAt(waiting[0])).total
 }
 
 func (f *family) advance() {

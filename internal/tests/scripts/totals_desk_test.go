@@ -1,4 +1,4 @@
-package totals_test
+package scripts_test
 
 import (
 	"context"
@@ -9,7 +9,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/luascripts"
 )
 
 // desk calls the scripts for one handle and keeps account of what it holds and what
@@ -42,13 +44,21 @@ type asked struct {
 }
 
 func newDesk(t *testing.T, target redistest.Target, total int) *desk {
-	s := &server{rdb: target.Client(t), prefix: redistest.Name(t)}
-	return &desk{T: t, rdb: s.rdb, names: s.fresh(), handle: handles[0], total: total, waiting: map[int64]asked{}, embedded: target.Mini != nil, random: rand.New(rand.NewPCG(redistest.Seed(t), 1))}
+	return &desk{T: t, rdb: target.Client(t), names: totalNames(redistest.Name(t)), handle: hereHandle, total: total, waiting: map[int64]asked{}, embedded: target.Mini != nil, random: rand.New(rand.NewPCG(redistest.Seed(t), 1))}
+}
+
+// totalNames are the keys of a family.
+func totalNames(name string) (all []string) {
+	r := keys.Family{Kind: keys.Semaphore, Name: name}.Together()
+	for _, part := range parts {
+		all = append(all, r.Part(part))
+	}
+	return all
 }
 
 // other is another handle at the same family.
 func (d *desk) other() *desk {
-	return &desk{T: d.T, rdb: d.rdb, names: d.names, handle: handles[1], total: d.total, waiting: map[int64]asked{}, random: d.random}
+	return &desk{T: d.T, rdb: d.rdb, names: d.names, handle: thereHandle, total: d.total, waiting: map[int64]asked{}, random: d.random}
 }
 
 func (d *desk) run(script string, args ...any) []int64 {
@@ -76,6 +86,12 @@ func (d *desk) hear(v []int64) {
 			d.held, d.granted = append(d.held, a), append(d.granted, a)
 		}
 	}
+}
+
+var scripts = map[string]*redis.Script{
+	"enter": redis.NewScript(luascripts.TotalsEnter()), "leave": redis.NewScript(luascripts.TotalsLeave()),
+	"ask": redis.NewScript(luascripts.TotalsAsk()), "renew": redis.NewScript(luascripts.TotalsRenew()),
+	"set": redis.NewScript(luascripts.TotalsSetLimit()), "revoke": redis.NewScript(luascripts.TotalsRevoke()),
 }
 
 const deskTTL = 600_000
@@ -160,12 +176,7 @@ func (d *desk) set(key string, limit int) {
 
 // card is how many members a part has.
 func (d *desk) card(part string) int64 {
-	for i, p := range parts {
-		if p == part {
-			return d.rdb.ZCard(d.Context(), d.names[i]).Val()
-		}
-	}
-	panic(part)
+	return d.rdb.ZCard(d.Context(), d.part(part)).Val()
 }
 
 // counts is how many permits each key was granted since from.

@@ -1,4 +1,4 @@
-package totals_test
+package scripts_test
 
 import (
 	"math"
@@ -71,8 +71,8 @@ func (f *family) unmark(member string) {
 // anotherFits says whether a request that would fit is seen behind the first.
 func (f *family) anotherFits() bool {
 	all := f.ready.between(-forever, forever)
-	from := 1 + int(f.now%int64(max(1, len(all)-look)))
-	for _, key := range all[min(from, len(all)):min(from+look, len(all))] {
+	from := 1 + int(f.now%int64(max(1, len(all)-lookAhead)))
+	for _, key := range all[min(from, len(all)):min(from+lookAhead, len(all))] {
 		t, _, found, _ := f.head(key)
 		if found && f.inUse()+t.permits <= t.total && f.use(key)+t.permits <= t.limit {
 			return true

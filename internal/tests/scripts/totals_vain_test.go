@@ -1,4 +1,4 @@
-package totals_test
+package scripts_test
 
 import (
 	"fmt"

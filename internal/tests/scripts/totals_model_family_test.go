@@ -1,7 +1,9 @@
-package totals_test
+package scripts_test
 
 import (
 	"fmt"
+	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -12,11 +14,11 @@ var parts = []string{"holders", "places", "queue", "line", "alive", "ready", "tu
 
 // The constants of the scripts, which a test compares with their text.
 const (
-	probation, aliveFor, overdue              = 2000, 4500, 2500
+	probation, aliveFor, overdueAt            = 2000, 4500, 2500
 	silence                                   = 1600
 	mostGrants, mostSteps, mostPurged         = 32, 125, 64
 	heldUp, mostAside                         = 1000, 8
-	forgotten, chargesKept, look              = 16_000, 24_000, 8
+	forgotten, chargesKept, lookAhead         = 16_000, 24_000, 8
 	charges                           float64 = 1 << 44
 	holds                             float64 = 1 << 50
 	harms                             float64 = 1 << 51
@@ -25,12 +27,10 @@ const (
 // family is the reference: what the scripts have to do, in plain Go, on plain maps.
 // It is compared with them after each call, so it says also what is kept until when.
 type family struct {
-	cells                                                   []*cell
+	base
+	revocations
 	held, places, queue, line, alive, ready, turns, limits  *cell
-	marks, audit                                            *cell
-	us, now                                                 int64
-	sent                                                    []string // messages
-	handle                                                  string   // of the caller
+	handle                                                  string // of the caller
 	callerTotal                                             int
 	told                                                    []int64 // outcomes of the caller's own waiters
 	more                                                    int64
@@ -44,9 +44,13 @@ type family struct {
 	virtualBefore                                           float64
 }
 
-func newFamily() *family {
+func newFamily(c constants) *family {
 	f := &family{}
-	f.adopt(newCells())
+	f.c = c
+	turns, alive, ready := sortedSet("turns", false), sortedSet("alive", true), sortedSet("ready", false)
+	turns.exact, alive.exact, ready.exact = true, true, true
+	cells := []*cell{sortedSet("holders", true), sortedSet("places", false), sortedSet("queue", false), sortedSet("line", false), alive, ready, turns}
+	f.adopt(append(append(cells, &cell{name: "limits", fields: map[string]string{}, until: immortal}), revocationCells()...))
 	return f
 }
 
@@ -56,43 +60,45 @@ func (f *family) adopt(c []*cell) {
 	f.marks, f.audit = c[8], c[9]
 }
 
-func (f *family) clone() *family {
+func (f *family) fork() reference {
 	g := *f
-	var all []*cell
-	for _, c := range f.cells {
-		all = append(all, c.clone())
-	}
-	g.adopt(all)
+	g.adopt(cloneCells(f.cells))
 	return &g
 }
 
-// terms are what a request asks for, as its member tells them.
-type terms struct {
-	key, handle, member   string
-	seq, ttl              int64
-	permits, limit, total int
-	share                 float64
-	all                   []string // a member per permit
+// times are also those of the charges and marks in turns.
+func (f *family) times() []int64 {
+	all := f.base.times()
+	for _, s := range f.turns.scores {
+		switch {
+		case s >= harms:
+			all = append(all, int64(s-harms)+heldUp)
+		case s >= charges && s < holds, s < 0:
+			all = append(all, int64(math.Abs(s)/32), int64(math.Abs(s)/32)+forgotten)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
-func parse(member string) terms {
-	key, rest, _ := strings.Cut(member, ":")
-	w := strings.Split(rest, ".")
-	number := func(i int) int { n, _ := strconv.Atoi(w[i]); return n }
-	t := terms{
-		key: key, handle: w[0], member: member, seq: int64(number(1)), permits: number(2), ttl: int64(number(3)),
-		limit: number(4), share: float64(number(5)), total: number(6), all: []string{member},
+func (f *family) age(ms int64) {
+	f.base.age(ms)
+	for m, s := range f.turns.scores {
+		switch {
+		case s >= holds:
+			f.turns.scores[m] -= float64(ms)
+		case s >= charges:
+			f.turns.scores[m] -= float64(ms * 32)
+		case s < 0:
+			f.turns.scores[m] += float64(ms * 32)
+		}
 	}
-	for i := 2; i <= t.permits; i++ {
-		t.all = append(t.all, fmt.Sprintf("%s+%d", member, i))
-	}
-	return t
 }
 
 // judged is terms with the limits in force.
 func (f *family) judged(member string) terms {
-	t := parse(member)
-	if s, ok := f.limits.texts[t.key]; ok {
+	t := parseTerms(member)
+	if s, ok := f.limits.fields[t.key]; ok {
 		t.limit, _ = strconv.Atoi(s)
 	}
 	t.total = f.total(t.total)
@@ -100,7 +106,7 @@ func (f *family) judged(member string) terms {
 }
 
 func (f *family) total(own int) int {
-	if s, ok := f.limits.texts[""]; ok {
+	if s, ok := f.limits.fields[""]; ok {
 		own, _ = strconv.Atoi(s)
 	}
 	return own
@@ -172,7 +178,7 @@ func (f *family) compare() {
 
 func (f *family) take(t terms, term int64) {
 	first := f.inUse() == 0
-	for _, m := range t.all {
+	for _, m := range t.memberPermits {
 		f.held.scores[m], f.places.scores[m] = float64(f.now+term), 0
 	}
 	if first {
@@ -204,5 +210,49 @@ func (f *family) tell(t terms, outcome int64) {
 		f.told = append(f.told, t.seq, outcome, 0)
 		return
 	}
-	f.sent = append(f.sent, fmt.Sprintf("%s: %d %d %d 0", t.handle, t.seq, f.us, outcome))
+	f.publish(t.handle, fmt.Sprintf("%d %d %d 0", t.seq, f.us, outcome))
 }
+
+// revoke takes a lease or a place away.
+func (f *family) revoke(member, id, reason string) outcome {
+	state := int64(0)
+	_, before := f.marks.fields[id]
+	if before {
+		state = 2
+	}
+	ticket, waits := f.queue.scores[member]
+	remains := f.left(member)
+	var t terms
+	if member != "" {
+		t = parseTerms(member)
+		f.held.drop(t.memberPermits...)
+		f.places.drop(t.memberPermits...)
+	}
+	f.begin("", f.callerTotal) // nobody's outcomes ride in the reply
+	if remains > 0 || waits {
+		state = 1
+		if waits {
+			f.dequeue(member, place(member, ticket))
+		}
+		f.alive.put(member, f.now+f.c.tombstone)
+		f.alive.keep(f.now + f.c.tombstone)
+		if !before {
+			what := "waiter"
+			if remains > 0 {
+				what = "lease"
+			}
+			f.mark(f.revocations, member, reason, what, t.permits, remains)
+		}
+	}
+	if state > 0 {
+		f.purge()
+		if member != "" {
+			f.refresh(t.key)
+		}
+		f.advance()
+		f.finish()
+	}
+	return ints([]int64{state, f.us, f.more})
+}
+
+func (f *family) stands(member string) bool { return f.left(member) > 0 || f.queue.has(member) }

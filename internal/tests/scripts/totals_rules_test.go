@@ -1,4 +1,4 @@
-package totals_test
+package scripts_test
 
 import (
 	"fmt"
@@ -13,14 +13,7 @@ import (
 )
 
 // part is the name of a part in Redis.
-func (d *desk) part(name string) string {
-	for i, p := range parts {
-		if p == name {
-			return d.names[i]
-		}
-	}
-	panic(name)
-}
+func (d *desk) part(name string) string { return d.names[slices.Index(parts, name)] }
 
 // Whatever key is lost, all that wait are served once their process has given its
 // next sign of life, and no key holds more than its limit meanwhile.
@@ -202,7 +195,7 @@ func TestLostPlacesAdmitNobodyBeyondALimit(t *testing.T) {
 
 // Each key, and the total, has the number of its own last setting. What is left of it goes by
 // itself.
-func TestLateSettingsUndoNothing(t *testing.T) {
+func TestLateSettingsOfKeysUndoNothing(t *testing.T) {
 	eachDesk(t, 10, func(t *testing.T, d *desk) {
 		called := d.now() * 1000
 		set := func(key string, number int64, limit int, code int64, then string) {

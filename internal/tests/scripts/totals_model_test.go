@@ -1,4 +1,4 @@
-package totals_test
+package scripts_test
 
 import (
 	"math"
@@ -21,15 +21,8 @@ func (f *family) inTheWay(t terms) int64 {
 	return f.earliest()
 }
 
-type entering struct {
-	void          int64
-	wait          bool
-	ticket        int64
-	max, maxTotal int
-}
-
 func (f *family) enter(member string, o entering) []int64 {
-	own := parse(member)
+	own := parseTerms(member)
 	f.begin(own.handle, own.total)
 	if o.void > 0 && f.us >= o.void {
 		return []int64{6, f.us, 0, 0}
@@ -160,9 +153,9 @@ func (f *family) quick(t terms) {
 }
 
 func (f *family) leave(member string, void int64) []int64 {
-	t := parse(member)
-	f.places.drop(t.all...)
-	given := f.held.drop(t.all...)
+	t := parseTerms(member)
+	f.places.drop(t.memberPermits...)
+	given := f.held.drop(t.memberPermits...)
 	if given > 0 && void == 0 {
 		if !f.queue.exists() && !f.line.exists() {
 			return []int64{1}
@@ -190,7 +183,7 @@ func (f *family) leave(member string, void int64) []int64 {
 	return append([]int64{state, f.us, f.more}, f.told...)
 }
 
-func (f *family) ask(handle string, callerTotal int, members []string) []int64 {
+func (f *family) ask(handle string, callerTotal int, members []string) outcome {
 	f.begin(handle, callerTotal)
 	if len(members) > 0 {
 		for _, c := range []*cell{f.queue, f.line, f.ready} {
@@ -203,8 +196,8 @@ func (f *family) ask(handle string, callerTotal int, members []string) []int64 {
 	refused := map[string]bool{}
 	for _, m := range members {
 		if ticket, ok := f.queue.scores[m]; ok {
-			lost = append(lost, parse(m).key)
-			if t := f.judged(m); t.permits > min(t.limit, t.total) && len(f.limits.texts) > 0 {
+			lost = append(lost, parseTerms(m).key)
+			if t := f.judged(m); t.permits > min(t.limit, t.total) && len(f.limits.fields) > 0 {
 				f.dequeue(m, place(m, ticket))
 				f.tell(t, -int64(min(t.limit, t.total)))
 				refused[t.key] = true
@@ -230,7 +223,7 @@ func (f *family) ask(handle string, callerTotal int, members []string) []int64 {
 	f.advance()
 	f.finish()
 	reply := []int64{f.us, f.earliest(), f.more, int64(f.inUse()), int64(f.total(callerTotal)), int64(len(f.ready.scores))}
-	limits, reasons := map[string]int{}, []int64(nil)
+	limits, reasons := map[string]int{}, []string(nil)
 	for _, m := range members {
 		t := f.judged(m)
 		if limits[t.key] == 0 {
@@ -241,23 +234,22 @@ func (f *family) ask(handle string, callerTotal int, members []string) []int64 {
 			state = 1
 		} else if f.queue.has(m) {
 			state = 2
-		} else if reason, revoked := f.marks.texts[listedID(m)]; revoked {
-			n, _ := strconv.ParseInt(reason, 10, 64)
-			state, reasons = 3, append(reasons, n)
+		} else if reason, revoked := f.marks.fields[listedID(m)]; revoked {
+			state, reasons = 3, append(reasons, reason)
 		}
 		reply = append(reply, state, left, int64(f.use(t.key)), int64(limits[t.key]), int64(len(f.line.of(t.key))))
 	}
-	return append(append(reply, f.told...), reasons...)
+	return outcome{append(reply, f.told...), reasons}
 }
 
 func (f *family) renew(member string, ttl int64) []int64 {
-	t, left := parse(member), f.left(member)
+	t, left := parseTerms(member), f.left(member)
 	if left == 0 || ttl <= left {
 		return []int64{left}
 	}
 	f.held.keep(f.now + ttl)
 	f.places.keep(f.now + ttl)
-	for _, m := range t.all {
+	for _, m := range t.memberPermits {
 		if f.held.has(m) {
 			f.held.scores[m] = max(f.held.scores[m], float64(f.now+ttl))
 		}
@@ -265,18 +257,8 @@ func (f *family) renew(member string, ttl int64) []int64 {
 	return []int64{ttl}
 }
 
-type setting struct {
-	key, handle string
-	limit       int
-	number      int64
-	callerTotal int
-}
-
-// settingArrives is how long after its call a setting may arrive, in µs.
-const settingArrives = 5_000_000
-
-func (f *family) set(s setting) []int64 {
-	f.begin(s.handle, s.callerTotal)
+func (f *family) set(s settingCall, callerTotal int) []int64 {
+	f.begin(s.handle, callerTotal)
 	if f.us >= s.number+settingArrives || s.number > f.us+settingArrives {
 		return []int64{6, f.us, 0}
 	}
@@ -287,10 +269,11 @@ func (f *family) set(s setting) []int64 {
 	until := float64(min(s.number, f.us)+settingArrives) / 1000
 	f.alive.scores["="+s.key] = until
 	f.alive.keep(int64(math.Ceil(until)))
+	f.limits.until = immortal
 	if s.limit == 0 {
-		delete(f.limits.texts, s.key)
+		delete(f.limits.fields, s.key)
 	} else {
-		f.limits.texts[s.key] = strconv.Itoa(s.limit)
+		f.limits.fields[s.key] = strconv.Itoa(s.limit)
 	}
 	f.purge()
 	if s.key != "" {

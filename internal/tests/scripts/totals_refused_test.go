@@ -1,4 +1,4 @@
-package totals_test
+package scripts_test
 
 import (
 	"fmt"
@@ -75,7 +75,7 @@ func TestOutOfMemory(t *testing.T) {
 		t.Run(v.Name, func(t *testing.T) {
 			srv := redistest.StartServer(t, v, "--maxmemory-policy", "noeviction")
 			rdb := srv.Client()
-			d := &desk{T: t, rdb: rdb, names: (&server{rdb: rdb}).fresh(), handle: handles[0], total: 2, waiting: map[int64]asked{}}
+			d := &desk{T: t, rdb: rdb, names: totalNames("oom"), handle: hereHandle, total: 2, waiting: map[int64]asked{}}
 			d.enter("a", 1, 2, 1)
 			d.enter("a", 1, 2, 1)
 			d.enter("b", 1, 2, 1)

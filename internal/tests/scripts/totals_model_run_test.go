@@ -1,0 +1,242 @@
+package scripts_test
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/internal/life"
+	"github.com/leasehold-go/leasehold/internal/protocol"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/setting"
+	"github.com/leasehold-go/leasehold/internal/totals"
+	"github.com/leasehold-go/leasehold/luascripts"
+)
+
+// Random calls of three handles on four keys, each of which has to answer, publish
+// and leave behind what the reference says, to the last bit; on the embedded server
+// with a clock that stands still between the calls. Any of the keys in Redis may be
+// lost at any time.
+func TestModelOfFamiliesWithATotal(t *testing.T) {
+	c := scriptConstants(t)
+	redistest.EachSingle(t, func(t *testing.T, target redistest.Target) {
+		t.Parallel()
+		s := newModelServer(t, target)
+		rapid.Check(t, func(rt *rapid.T) {
+			s.fresh(rt, keys.Semaphore)
+			m := &familyMachine{named: keys.Family{Prefix: s.prefix, Kind: keys.Semaphore, Name: strconv.Itoa(s.checks)}, tickets: map[uint64]int64{}}
+			m.machine = machine{modelServer: s, T: rt, model: newFamily(c), revoked: map[uint64]buried{}}
+			for _, part := range parts {
+				m.names = append(m.names, m.named.Together().Part(part))
+			}
+			m.read() // what a sequence that failed has left
+			rt.Repeat(map[string]func(*rapid.T){
+				"enter": m.enterNew, "enter more": m.enterNew, "enter yet more": m.enterNew, "enter again": m.enterAgain,
+				"leave": m.leave, "leave more": m.leave, "leave yet more": m.leaveHeld, "ask": m.ask, "ask more": m.ask, "renew": m.renew,
+				"pass": m.pass, "pass some": m.pass, "set": m.setLimit, "lose": m.lose, "go on": m.goOn,
+				"revoke": m.revoke,
+			})
+		})
+	})
+}
+
+type familyMachine struct {
+	machine
+	named   keys.Family
+	tickets map[uint64]int64 // of those who were queued once
+	set     []settingCall
+}
+
+func familyOf(r reference) *family { return r.(*family) }
+
+// resource is a key of the family, as a process with this configuration sees it.
+func (m *familyMachine) resource(key string, total, maxTotal int) *totals.Resource {
+	f := totals.NewFamily(m.named, total, maxTotal)
+	if key == "" {
+		return f.Whole()
+	}
+	r, err := f.Resource(key)
+	if err != nil {
+		m.Fatal(err)
+	}
+	return r.(*totals.Resource)
+}
+
+func (m *familyMachine) enterNew(t *rapid.T) {
+	terms := protocol.Terms{
+		Handle: rapid.SampledFrom(modelHandles).Draw(t, "handle"), Seq: uint64(len(m.issued) + 1),
+		Limit: rapid.IntRange(1, 4).Draw(t, "limit"), Permits: max(1, rapid.IntRange(-2, 4).Draw(t, "permits")),
+		TTL:  time.Duration(rapid.SampledFrom([]int64{10_000, 500, 2_500, 3_600_000}).Draw(t, "ttl")) * time.Millisecond,
+		Want: rapid.SampledFrom([]int{1, 2, 3}).Draw(t, "share"),
+	}
+	key := rapid.SampledFrom([]string{"ann", "an", "bob", "{x}"}).Draw(t, "key")
+	res := m.resource(key, rapid.SampledFrom([]int{5, 5, 5, 5, 3}).Draw(t, "total"), 0)
+	q := res.Request(terms)
+	r := &request{
+		Request: q, Seq: terms.Seq, TTL: terms.TTL, Permits: terms.Permits, Limit: terms.Limit,
+		member: q.(*totals.Request).Member(), res: &resource{Resource: res}, terms: terms, key: key,
+	}
+	m.issued = append(m.issued, r)
+	m.enter(t, r)
+}
+
+func (m *familyMachine) enterAgain(t *rapid.T) { m.enter(t, m.again(t)) }
+
+func (m *familyMachine) enter(t *rapid.T, r *request) {
+	o := protocol.EnterOptions{
+		Wait:       rapid.IntRange(0, 4).Draw(t, "tries") < 4,
+		MaxWaiters: max(0, rapid.IntRange(-6, 3).Draw(t, "max")),
+	}
+	maxTotal := max(0, rapid.IntRange(-6, 6).Draw(t, "max total"))
+	if rapid.IntRange(0, 8).Draw(t, "void") == 8 {
+		o.VoidAfter = new(m.clock() + rapid.SampledFrom([]int64{0, -1, 1, 5_000_000}).Draw(t, "void"))
+	}
+	if ticket, ok := m.tickets[r.Seq]; ok && rapid.Bool().Draw(t, "old ticket") {
+		o.Ticket = ticket
+	}
+	total := parseTerms(r.Member()).total
+	c := m.resource(r.key, total, maxTotal).Request(r.terms).Enter(o)
+	got := m.call(fmt.Sprintf("enter %s, %+v, %d", r.Member(), o, maxTotal), c, 1, func(ref reference) outcome {
+		e := entering{void: *o.Void(), ticket: o.Ticket, wait: o.Wait, max: o.MaxWaiters, maxTotal: maxTotal}
+		return familyOf(ref).unlessRevoked(r.Member(), 7, familyOf(ref).enter(r.Member(), e))
+	})
+	if m.wasRevoked(r, got) {
+		return
+	}
+	reply, err := r.ReadEnter(c, got.ints)
+	if err != nil {
+		m.Fatal(err)
+	}
+	if _, ok := m.tickets[r.Seq]; !ok && reply.Code == life.Queued {
+		m.tickets[r.Seq] = reply.Now
+	}
+	if reply.Code == life.Granted {
+		m.stands(r, familyOf(m.model).held)
+	}
+	if reply.Code == life.Granted || reply.Code == life.Queued {
+		m.notRevoked(r)
+	}
+}
+
+func (m *familyMachine) leave(t *rapid.T) { m.leaveOne(t, m.again(t)) }
+
+// leaveHeld gives back what is held.
+func (m *familyMachine) leaveHeld(t *rapid.T) {
+	var held []*request
+	for _, r := range m.issued {
+		if familyOf(m.model).held.has(r.Member()) {
+			held = append(held, r)
+		}
+	}
+	if len(held) == 0 {
+		t.Skip("none is held")
+	}
+	m.leaveOne(t, rapid.SampledFrom(held).Draw(t, "held"))
+}
+
+func (m *familyMachine) leaveOne(t *rapid.T, r *request) {
+	m.gaveUp(r)
+	void := int64(0)
+	if rapid.IntRange(0, 3).Draw(t, "stray") == 3 {
+		void = m.clock() + rapid.SampledFrom([]int64{5_000_000, 0, 1, 1_000}).Draw(t, "void")
+	}
+	got := m.call(fmt.Sprintf("leave %s, void %d", r.Member(), void), r.Leave(void), 1, func(ref reference) outcome {
+		return familyOf(ref).unlessRevoked(r.Member(), 0, familyOf(ref).leave(r.Member(), (void+999)/1000))
+	})
+	if m.wasRevoked(r, got) {
+		return
+	}
+	if _, err := r.ReadLeave(got.ints); err != nil {
+		m.Fatal(err)
+	}
+}
+
+func (m *familyMachine) ask(t *rapid.T) {
+	first := m.again(t)
+	asked, members := []*request{first}, []string{first.Member()}
+	for _, r := range m.issued {
+		if r != first && r.terms.Handle == first.terms.Handle && rapid.Bool().Draw(t, "too") {
+			asked, members = append(asked, r), append(members, r.Member())
+		}
+	}
+	c := first.res.Ask(plain(asked))
+	got := m.call(fmt.Sprintf("ask %q", members), c, 0, func(ref reference) outcome {
+		return familyOf(ref).ask(first.terms.Handle, parseTerms(first.Member()).total, members)
+	})
+	if _, err := first.res.ReadAsk(c, got.ints, plain(asked)); err != nil {
+		m.Fatal(err)
+	}
+}
+
+func (m *familyMachine) goOn(t *rapid.T) {
+	handle := rapid.SampledFrom(modelHandles).Draw(t, "handle")
+	m.call("go on", m.resource("", 5, 0).GoOn(handle), 0, func(ref reference) outcome { return familyOf(ref).ask(handle, 5, nil) })
+}
+
+func (m *familyMachine) renew(t *rapid.T) {
+	r := m.again(t)
+	ttl := rapid.SampledFrom([]time.Duration{r.TTL, r.TTL, time.Millisecond, 30 * time.Second}).Draw(t, "ttl")
+	got := m.call(fmt.Sprintf("renew %s for %v", r.Member(), ttl), r.Renew(protocol.RenewOptions{Term: ttl}), -1, func(ref reference) outcome {
+		return familyOf(ref).unlessRevoked(r.Member(), 0, familyOf(ref).renew(r.Member(), ttl.Milliseconds()))
+	})
+	if m.toldRevoked(r, got, familyOf(m.model).left(r.Member()) > 0) {
+		return
+	}
+	if _, err := r.ReadRenew(got.ints); err != nil {
+		m.Fatal(err)
+	}
+}
+
+func (m *familyMachine) setLimit(t *rapid.T) {
+	var s settingCall
+	if len(m.set) > 0 && rapid.IntRange(0, 2).Draw(t, "again") == 2 {
+		s = rapid.SampledFrom(m.set).Draw(t, "which")
+	} else {
+		s = m.newSetting(t, 5)
+		s.key = rapid.SampledFrom([]string{"", "ann", "bob", ""}).Draw(t, "key")
+		m.set = append(m.set, s)
+	}
+	c := m.resource(s.key, 5, 0).Set(protocol.SetOptions{Handle: s.handle, Limit: s.limit, Number: s.number})
+	got := m.call(fmt.Sprintf("set %+v", s), c, 1, func(ref reference) outcome { return ints(familyOf(ref).set(s, 5)) })
+	if _, err := setting.Read(got.ints); err != nil {
+		m.Fatal(err)
+	}
+}
+
+// revoke takes away all permits of a request, and its places in the queue and in line.
+func (m *familyMachine) revoke(t *rapid.T) {
+	r := m.again(t)
+	familyOf(m.model).callerTotal = parseTerms(r.Member()).total
+	if m.machine.revoke(t, r.res.Resource, r).ints[0] != 1 {
+		return
+	}
+	for _, c := range m.model.common().cells[:4] {
+		for member := range c.scores {
+			if strings.Contains(member, fmt.Sprintf(":%s.%d.", r.terms.Handle, r.Seq)) {
+				m.Fatalf("%s was revoked, and has %s in %s", r.Member(), member, c.name)
+			}
+		}
+	}
+}
+
+func (m *familyMachine) lose(t *rapid.T) { m.loses(rapid.IntRange(0, len(parts)-1).Draw(t, "part")) }
+
+// The reference counts with the constants of the scripts.
+func TestConstantsOfTheReference(t *testing.T) {
+	text := luascripts.TotalsAsk() + luascripts.TotalsRevoke()
+	for name, want := range map[string]float64{
+		"PROBATION": probation, "ALIVE": aliveFor, "OVERDUE": overdueAt, "SILENCE": silence, "MOST_GRANTS": mostGrants, "MOST_STEPS": mostSteps,
+		"MOST_PURGED": mostPurged, "HELD_UP": heldUp, "MOST_ASIDE": mostAside, "HOLDS": holds, "HARMS": harms, "CHARGES": charges,
+		"FORGOTTEN": forgotten, "LOOK": lookAhead, "CHARGES_KEPT": chargesKept,
+	} {
+		found := regexp.MustCompile(`(?m)^local ` + name + ` = (\d+) `).FindStringSubmatch(text)
+		redistest.Check(t, len(found) == 2 && found[1] == strconv.FormatFloat(want, 'f', -1, 64),
+			"%s is %q in the scripts; the reference has %.0f", name, found, want)
+	}
+}
