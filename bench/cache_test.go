@@ -2,19 +2,10 @@ package bench
 
 import (
 	"context"
-	"strings"
 	"testing"
 
 	"github.com/leasehold-go/leasehold/bench/internal/harness"
 )
-
-type user struct {
-	ID    int64
-	Name  string
-	Email string
-	Roles []string
-	Notes string
-}
 
 // A hit beside a bare GET and decode of the same value: what the envelope, its
 // checksum and the bookkeeping add.
@@ -26,9 +17,9 @@ func BenchmarkHit(b *testing.B) {
 		b.Run(size.name, func(b *testing.B) {
 			ctx := context.Background()
 			rdb := harness.Start(b).Client()
-			v := user{ID: 7, Name: "Ada Lovelace", Email: "ada@example.org", Roles: []string{"admin", "ops"}, Notes: strings.Repeat("n", size.notes)}
-			g := cache[user](b, rdb)
-			load := func(context.Context) (user, error) { return v, nil }
+			v := harness.Ada(size.notes)
+			g := cache[harness.User](b, rdb)
+			load := func(context.Context) (harness.User, error) { return v, nil }
 			harness.Interleave(b,
 				harness.Runner{Name: "floor", Pair: harness.BareHit(b, rdb, v)},
 				harness.Runner{Name: "hit", Pair: func() error { _, err := g.Do(ctx, "k", load); return err }},

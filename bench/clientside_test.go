@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -21,9 +20,9 @@ func BenchmarkHitClientSide(b *testing.B) {
 		o.Protocol = 3
 		o.ClientSideCacheConfig = &redis.ClientSideCacheConfig{MaxEntries: 1000}
 	})
-	v := user{ID: 7, Name: "Ada Lovelace", Email: "ada@example.org", Roles: []string{"admin", "ops"}, Notes: strings.Repeat("n", 20)}
-	load := func(context.Context) (user, error) { return v, nil }
-	near, far := cache[user](b, caching), cache[user](b, srv.Client())
+	v := harness.Ada(20)
+	load := func(context.Context) (harness.User, error) { return v, nil }
+	near, far := cache[harness.User](b, caching), cache[harness.User](b, srv.Client())
 	var hits, gets, fars float64
 	hit := func() error { hits++; _, err := near.Do(ctx, "k", load); return err }
 	for range 3 { // loaded, and then cached

@@ -58,30 +58,24 @@ func begun(b testing.TB, c *redistest.Child) (loads []int64) {
 		if line == "done" {
 			return loads
 		}
-		loads = append(loads, numbers(b, line[len("load"):])...)
+		loads = append(loads, redistest.Must(strconv.ParseInt(line[len("load "):], 10, 64))(b))
 	}
+}
+
+func init() { harness.RegisterCallers(map[string]harness.Cache{"leasehold": harness.Singleflight}) }
+
+// Eight processes of 200 goroutines each ask at the same moment for a value that nobody has,
+// and whose load takes 100 ms. See harness.Fleet for what is reported: how often it is loaded,
+// and when the others have it. Beside it a PING in each process that wakes as many goroutines,
+// for to wake 1,600 takes its time on a few cores.
+func BenchmarkStampede(b *testing.B) {
+	harness.NewFleet(b, harness.Start(b), 8, 200, 100*time.Millisecond, 0).Compare("leasehold", "ping")
 }
 
 // Four processes of four callers want a value whose load takes three times as
 // long as the lease of the right to load: loads for each value.
 func BenchmarkLongLoad(b *testing.B) {
-	srv := harness.Start(b)
-	all := harness.Children(b, 4, "bench-loader", srv.URL())
-	loads, values := 0, 0
-	for b.Loop() {
-		ask := fmt.Sprint("long-", harness.Now(), " ", 3*loadLease.Milliseconds())
-		for _, c := range all {
-			c.Send(ask)
-		}
-		for _, c := range all {
-			loads += len(begun(b, c))
-		}
-		values++
-	}
-	b.ReportMetric(0, "ns/op")
-	b.ReportMetric(float64(loads)/float64(values), "loads")
-	b.ReportMetric(3*harness.Micros(loadLease)/1000, "load-ms")
-	b.ReportMetric(harness.Micros(loadLease)/1000, "lease-ms")
+	harness.NewFleet(b, harness.Start(b), 4, 4, 3*loadLease, loadLease).Compare("leasehold")
 }
 
 // The process that loads is killed in its load, while two others wait: loads for

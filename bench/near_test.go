@@ -3,9 +3,6 @@ package bench
 import (
 	"context"
 	"fmt"
-	"runtime"
-	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -109,87 +106,5 @@ func BenchmarkNearInvalidate(b *testing.B) {
 				b.ReportMetric(harness.Micros(harness.Percentile(took, 99)), "p99-µs")
 			})
 		}
-	}
-}
-
-// One Invalidate of 1000 keys with copies in 8 handles each.
-func BenchmarkNearInvalidateMany(b *testing.B) {
-	srv := harness.Start(b)
-	writer := nearCache[string](b, srv.Client(), time.Minute)
-	var keys []string
-	for i := range 1000 {
-		keys = append(keys, strconv.Itoa(i))
-	}
-	load := func(_ context.Context, missing []string) (map[string]string, error) {
-		all := map[string]string{}
-		for _, key := range missing {
-			all[key] = "value of " + key
-		}
-		return all, nil
-	}
-	var all []*singleflight.Group[string]
-	for range 8 {
-		all = append(all, nearCache[string](b, srv.Client(), time.Minute))
-	}
-	for b.Loop() {
-		b.StopTimer()
-		for _, g := range all {
-			for before := int64(-1); g.Stats().NearHits-before < int64(len(keys)); {
-				before = g.Stats().NearHits
-				_, err := g.DoMany(context.Background(), keys, load)
-				harness.Must(err)
-			}
-		}
-		runtime.GC()
-		b.StartTimer()
-		harness.Must(writer.Invalidate(context.Background(), keys...))
-	}
-}
-
-// What NearBytes of copies take of the heap, while keys come and go. The buffers of the client's
-// connections are there before.
-func BenchmarkNearMemory(b *testing.B) {
-	const most = 16 << 20
-	for _, size := range []int{20, 1000, 33_000, 50_000} {
-		b.Run(fmt.Sprintf("%dB", size), func(b *testing.B) {
-			rdb := harness.Start(b).Client()
-			open := func() *singleflight.Group[string] {
-				return nearCache(b, rdb, time.Minute, func(c *singleflight.Config[string]) { c.NearBytes = most })
-			}
-			text := strings.Repeat("v", size)
-			load := func(_ context.Context, missing []string) (map[string]string, error) {
-				all := map[string]string{}
-				for _, key := range missing {
-					all[key] = strings.Clone(text)
-				}
-				return all, nil
-			}
-			n := 0
-			churn := func(g *singleflight.Group[string]) {
-				keys := make([]string, 100)
-				for range 30 {
-					for i := range keys {
-						keys[i] = fmt.Sprintf("%d-%d", n, i)
-					}
-					n++
-					for range 5 {
-						_, err := g.DoMany(context.Background(), keys, load)
-						harness.Must(err)
-					}
-				}
-				time.Sleep(300 * time.Millisecond) // near reads
-			}
-			first := open()
-			churn(first)
-			harness.Must(first.Close(context.Background()))
-			before := harness.Heap()
-			g, most := open(), 0.0
-			for b.Loop() {
-				churn(g)
-				most = max(most, harness.Heap()-before)
-			}
-			runtime.KeepAlive(g)
-			b.ReportMetric(most/(1<<20), "MiB")
-		})
 	}
 }

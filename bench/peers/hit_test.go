@@ -17,7 +17,7 @@ func BenchmarkHit(b *testing.B) {
 	}{{"100B", 20}, {"4kB", 4000}, {"100kB", 100_000}} {
 		b.Run(size.name, func(b *testing.B) {
 			rdb := harness.Start(b).Client()
-			v := ada(size.notes)
+			v := harness.Ada(size.notes)
 			harness.Interleave(b,
 				harness.Runner{Name: "floor", Pair: harness.BareHit(b, rdb, v)},
 				harness.Runner{Name: "hit", Pair: hit(b, rdb, v, "leasehold")},
@@ -29,7 +29,7 @@ func BenchmarkHit(b *testing.B) {
 }
 
 // hit asks for v, which is cached when hit returns.
-func hit(b *testing.B, rdb *redis.Client, v user, who string) func() error {
+func hit(b *testing.B, rdb *redis.Client, v harness.User, who string) func() error {
 	b.Helper()
 	get, stop, err := caches[who](rdb, 0)
 	if err != nil {
@@ -37,10 +37,10 @@ func hit(b *testing.B, rdb *redis.Client, v user, who string) func() error {
 	}
 	b.Cleanup(stop)
 	key := who + "-hit"
-	if _, err := get(key, func() (user, error) { return v, nil }); err != nil {
+	if _, err := get(key, func() (harness.User, error) { return v, nil }); err != nil {
 		b.Fatalf("%s: %v", who, err)
 	}
-	missed := func() (user, error) { return user{}, errors.New("a miss") }
+	missed := func() (harness.User, error) { return harness.User{}, errors.New("a miss") }
 	return func() error {
 		u, err := get(key, missed)
 		if err == nil && len(u.Notes) != len(v.Notes) {

@@ -127,6 +127,6 @@ func publishTo(b *testing.B, srv *harness.Server) func() time.Duration {
 
 // A key that is not cached, and 8 processes of 200 callers each: see BenchmarkStampede.
 func BenchmarkNetworkStampede(b *testing.B) {
-	newFleet(b, harness.Start(b).Behind(b), 8, 200, 100*time.Millisecond, 0).
-		compare("leasehold", "gorediscache", "rockscache", "rockscache-10ms", "ping")
+	harness.NewFleet(b, harness.Start(b).Behind(b), 8, 200, 100*time.Millisecond, 0).
+		Compare("leasehold", "gorediscache", "rockscache", "rockscache-10ms", "ping")
 }

@@ -18,8 +18,8 @@ import (
 // each process's one PING at the same moment, and "ping-p50-ms" and so on the
 // time from its sending until the other callers of its process have been told.
 func BenchmarkStampede(b *testing.B) {
-	newFleet(b, harness.Start(b), 8, 200, 100*time.Millisecond, 0).
-		compare("leasehold", "gorediscache", "rockscache", "rockscache-10ms", "ping")
+	harness.NewFleet(b, harness.Start(b), 8, 200, 100*time.Millisecond, 0).
+		Compare("leasehold", "gorediscache", "rockscache", "rockscache-10ms", "ping")
 }
 
 // The same with a load of three times the lease: 4 processes of 20 callers each,
@@ -28,6 +28,6 @@ func BenchmarkStampede(b *testing.B) {
 // is as with BenchmarkStampede.
 func BenchmarkLongLoad(b *testing.B) {
 	const lease = time.Second
-	newFleet(b, harness.Start(b), 4, 20, 3*lease, lease).
-		compare("leasehold", "gorediscache", "rockscache")
+	harness.NewFleet(b, harness.Start(b), 4, 20, 3*lease, lease).
+		Compare("leasehold", "gorediscache", "rockscache")
 }

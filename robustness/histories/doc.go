@@ -15,12 +15,12 @@
 //	LEASEHOLD_FAULTS   all, or names with commas between (see package fleet)
 //	LEASEHOLD_SEED     of the first run, or "fresh"; each further one has the next number
 //	LEASEHOLD_SERVER   how the server's name begins: "redis-8.0"; "any": in turn
-//	LEASEHOLD_OUT      folder for the histories of failed runs, with drawings, and
-//	                   for the table; none is a new one, where it is needed
+//	LEASEHOLD_OUT      folder for the histories of failed runs, with drawings; none
+//	                   is a new one, where it is needed
 //	LEASEHOLD_HISTORY  a saved history: it is checked again, and nothing is run
 //
 // A failed run tells its seed and its fault. The same seed gives the same faults
 // and choices, but not the same timing: to see a rare failure again may take some
-// runs. With -v a table of all faults ends the run. -parallel says how many runs
+// runs. With -v each run says what it came to. -parallel says how many runs
 // go on at a time.
 package histories

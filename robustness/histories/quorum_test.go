@@ -37,11 +37,11 @@ func TestQuorumHistories(t *testing.T) {
 					h, err := history.New(history.Terms{Seed: seed, Fault: "minorities", Server: redistest.Newest(t).Name, Limit: 1, TTL: quorum.RunTTL}, r.events)
 					redistest.WantErr(t, err)
 					report := check.All(h, patience)
-					t.Logf("%d histories, %d operations; %v", report.Histories, report.Operations, stats)
+					t.Logf("%v; %v", report, stats)
 					if len(report.Violations) > 0 || t.Failed() {
 						save(t, h, report)
 					}
-					tell(t, report)
+					report.Tell(t)
 				})
 				quorum.Random(t, quorum.Run{
 					Servers: n, Seed: seed, For: span, Clocks: clocks, Saw: r.turn,

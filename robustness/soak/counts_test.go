@@ -23,27 +23,13 @@ type point struct {
 // curve is a number over time.
 type curve struct {
 	name    string
-	worker  string // whose it is; "" = all workers'
-	allowed float64
+	worker  string  // whose it is; "" = all workers'
+	allowed float64 // what a busy machine and the faults make of the medians, with something to spare
 	size    float64 // of what one leak adds at least; 0 = it is not known
 	points  []point
 }
 
 const mib = 1 << 20
-
-// panel is curves of one unit.
-type panel struct {
-	name   string
-	unit   float64 // of the numbers shown; 0 = they are counts
-	curves []curve
-}
-
-func (p panel) text(value float64) string {
-	if p.unit == 0 {
-		return fmt.Sprintf("%.4g", value)
-	}
-	return fmt.Sprintf("%.2f", value/p.unit)
-}
 
 // median is that of a quarter of the span, 0 to 3. A short run may have none.
 func (c curve) median(span history.Span, quarter int64) (m float64, ok bool) {
@@ -125,49 +111,34 @@ func (s *soak) count(t *testing.T) {
 	add(&s.memory, used)
 }
 
-// panels are all that was counted. The allowances are what a busy machine and the
-// faults make of the medians, with something to spare.
-func (s *soak) panels(h *history.History) []panel {
-	goroutines := panel{name: "goroutines of each worker"}
-	memory := panel{name: "heap in use of each worker (MiB)", unit: mib}
-	connections := panel{name: "connections, and open files", curves: []curve{
-		{name: "commands", allowed: 40, size: 1, points: s.normal},
-		{name: "subscriptions", allowed: 6, size: 1, points: s.pubsub},
-	}}
-	resident := panel{name: "resident memory of each worker (MiB)", unit: mib}
-	for i := range workers {
+// curves are all that was counted of the workers that are never killed, and of the servers.
+func (s *soak) curves(h *history.History) []curve {
+	all := []curve{
+		{name: "connections for commands", allowed: 40, size: 1, points: s.normal},
+		{name: "connections for subscriptions", allowed: 6, size: 1, points: s.pubsub},
+		{name: "connections to the guarded values", allowed: 10, size: 1, points: s.stored},
+		{name: "channels", allowed: 6, size: 1, points: s.channels},
+		{name: "keys of all primitives", allowed: 20, size: 1, points: s.keys},
+		{name: "keys of guards", allowed: 3, size: 1, points: s.guards},
+		{name: "bytes of the server", allowed: 2 * mib, points: s.memory},
+	}
+	for i := range spared {
 		place := fmt.Sprint("w", i+1)
-		var g, o, m, r []point
+		var goroutines, files, heap []point
 		for _, e := range h.Events {
-			if u := e.Usage; u != nil && fleet.Place(e.Worker) == place {
-				g = append(g, point{e.At, float64(u.Goroutines)})
-				o = append(o, point{e.At, float64(u.Files)})
-				m = append(m, point{e.At, float64(u.Heap)})
-				r = append(r, point{e.At, float64(u.RSS)})
+			if u := e.Usage; u != nil && e.Worker == place {
+				goroutines = append(goroutines, point{e.At, float64(u.Goroutines)})
+				files = append(files, point{e.At, float64(u.Files)})
+				heap = append(heap, point{e.At, float64(u.Heap)})
 			}
 		}
-		if i >= spared { // each new one begins at nothing
-			goroutines.curves = append(goroutines.curves, curve{name: place + " (killed at times)", points: g})
-			memory.curves = append(memory.curves, curve{name: place + " (killed at times)", points: m})
-			continue
-		}
-		goroutines.curves = append(goroutines.curves, curve{name: place, worker: place, allowed: 10, size: 1, points: g})
-		// The server loses connections by the faults; who leaks them keeps them open.
-		connections.curves = append(connections.curves, curve{name: "open files of " + place, worker: place, allowed: 20, size: 1, points: o})
-		memory.curves = append(memory.curves, curve{name: place, worker: place, allowed: mib, points: m})
-		resident.curves = append(resident.curves, curve{name: place, worker: place, allowed: 8 * mib, points: r})
+		all = append(all,
+			curve{name: "goroutines of " + place, worker: place, allowed: 10, size: 1, points: goroutines},
+			// The faults close connections at the server's end; a leak keeps the file open.
+			curve{name: "open files of " + place, worker: place, allowed: 20, size: 1, points: files},
+			curve{name: "bytes of heap of " + place, worker: place, allowed: mib, points: heap})
 	}
-	return []panel{
-		goroutines, memory, connections,
-		{name: "keys", curves: []curve{
-			{name: "of all primitives", allowed: 20, size: 1, points: s.keys},
-			{name: "of guards", allowed: 3, size: 1, points: s.guards},
-		}},
-		{name: "channels", curves: []curve{{name: "subscribed to", allowed: 6, size: 1, points: s.channels}}},
-		{name: "connections to the guarded values", curves: []curve{{name: "all", allowed: 10, size: 1, points: s.stored}}},
-		resident,
-		{name: "memory of the server (MiB)", unit: mib, curves: []curve{{name: "used", allowed: 2 * mib, points: s.memory}}},
-	}
+	return all
 }
 
 // nothingLeft waits until the servers have nothing any more but what is documented

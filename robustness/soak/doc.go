@@ -16,11 +16,6 @@
 // operation to exceed that. What a leak adds to memory depends on what leaks: there
 // the allowance and the number of operations, which -v shows, say what would be seen.
 //
-// Environment variables, beside those of redistest:
-//
-//	LEASEHOLD_SOAK  how long, as "20m"
-//	LEASEHOLD_OUT   folder for soak.svg, which shows what was counted over time
-//
 // The test's own process keeps every event, for the sweeps: some 1.5 GiB in 20
 // minutes. Only the workers are judged.
 package soak

@@ -3,12 +3,16 @@
 package check
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
+	"testing"
 	"time"
 
 	"github.com/anishathalye/porcupine"
 
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/robustness/internal/history"
 )
 
@@ -41,6 +45,29 @@ type Report struct {
 	Failed []Drawing // what the models refused
 }
 
+// Add adds what another history came to.
+func (r *Report) Add(x *Report) {
+	r.Histories += x.Histories
+	r.Short += x.Short
+	r.Operations += x.Operations
+	r.Violations = append(r.Violations, x.Violations...)
+	r.Overlaps += x.Overlaps
+	r.Accepted += x.Accepted
+	r.Refused += x.Refused
+	r.Listings += x.Listings
+	r.Slots += x.Slots
+	r.Revoked += x.Revoked
+	r.Stale += x.Stale
+	r.Late, r.Delay = max(r.Late, x.Late), max(r.Delay, x.Delay)
+}
+
+func (r *Report) String() string {
+	return fmt.Sprintf("%d histories (%d of them short), %d operations, %d violations, %d overlaps where exclusion is not promised, "+
+		"%d guarded writes accepted (%d of them stale) and %d refused, %d listings, %d slots, %d revoked; told late by %v at most, served after %v at most",
+		r.Histories, r.Short, r.Operations, len(r.Violations), r.Overlaps, r.Accepted, r.Stale, r.Refused, r.Listings, r.Slots, r.Revoked,
+		r.Late.Round(time.Millisecond), r.Delay.Round(time.Millisecond))
+}
+
 // Enough is how many operations make a history that counts.
 const Enough = 200
 
@@ -53,6 +80,15 @@ type Drawing struct {
 
 // Save writes the drawing as HTML.
 func (d Drawing) Save(path string) error { return porcupine.VisualizePath(d.model, d.info, path) }
+
+// Tell fails the test with what must not be.
+func (r *Report) Tell(t *testing.T) {
+	t.Helper()
+	for _, v := range r.Violations[:min(20, len(r.Violations))] {
+		t.Error(v)
+	}
+	redistest.Check(t, len(r.Violations) <= 20, "%d violations in all", len(r.Violations))
+}
 
 func (r *Report) bad(rule, key, format string, args ...any) {
 	r.Violations = append(r.Violations, Violation{rule, key, fmt.Sprintf(format, args...)})
@@ -126,15 +162,7 @@ func (r *Report) model(key string, m porcupine.NondeterministicModel, ops []porc
 
 // lanes gives operations that overlap different clients, for the drawings.
 func lanes(ops []porcupine.Operation) {
-	slices.SortStableFunc(ops, func(a, b porcupine.Operation) int {
-		switch {
-		case a.Call < b.Call:
-			return -1
-		case a.Call > b.Call:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(ops, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
 	var until []int64
 	for i := range ops {
 		lane := slices.IndexFunc(until, func(t int64) bool { return t < ops[i].Call })
@@ -159,10 +187,5 @@ func keysOf(h *history.History, op string) []string {
 			seen[o.Key] = true
 		}
 	}
-	var keys []string
-	for key := range seen {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
+	return slices.Sorted(maps.Keys(seen))
 }

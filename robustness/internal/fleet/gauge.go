@@ -2,11 +2,8 @@ package fleet
 
 import (
 	"bufio"
-	"bytes"
-	"fmt"
 	"os"
 	"runtime"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -31,12 +28,6 @@ func (f *Fleet) Gauge() {
 	}
 }
 
-// Place is a worker's name without which life of it this is.
-func Place(worker string) string {
-	place, _, _ := strings.Cut(worker, "/")
-	return place
-}
-
 // obey does what the parent says, until that is to finish or the parent is gone.
 func (w *worker) obey(orders *bufio.Scanner) {
 	for orders.Scan() && orders.Text() == "gauge" {
@@ -52,7 +43,7 @@ func (w *worker) gauge() {
 	var mem runtime.MemStats
 	runtime.ReadMemStats(&mem)
 	w.tell(history.Event{Kind: history.Gauge, At: history.Now(), Usage: &history.Usage{
-		Goroutines: runtime.NumGoroutine(), Files: files(), Heap: int64(mem.HeapAlloc), RSS: resident(),
+		Goroutines: runtime.NumGoroutine(), Files: files(), Heap: int64(mem.HeapAlloc),
 	}})
 }
 
@@ -61,19 +52,6 @@ func (w *worker) gauge() {
 func files() int {
 	all, _ := os.ReadDir("/proc/self/fd")
 	return len(all)
-}
-
-// resident is the memory that this process has, 0 where nobody can tell.
-func resident() int64 {
-	var size, pages int64
-	text, err := os.ReadFile("/proc/self/statm")
-	if err == nil {
-		_, err = fmt.Fscan(bytes.NewReader(text), &size, &pages)
-	}
-	if err != nil {
-		return 0
-	}
-	return pages * int64(os.Getpagesize())
 }
 
 // settle tells a last time what the process takes, when everything is closed and

@@ -114,7 +114,6 @@ type Usage struct {
 	Goroutines int   `json:"goroutines"`
 	Files      int   `json:"files"` // open descriptors, connections among them
 	Heap       int64 `json:"heap"`  // bytes in use, after a collection
-	RSS        int64 `json:"rss"`   // bytes of memory that the process has
 }
 
 // Line is the event as it is streamed and kept.

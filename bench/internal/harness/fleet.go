@@ -1,0 +1,238 @@
+package harness
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/singleflight"
+)
+
+// User is what is cached.
+type User struct {
+	ID    int64
+	Name  string
+	Email string
+	Roles []string
+	Notes string
+}
+
+// Ada is a user with so many bytes of notes.
+func Ada(notes int) User {
+	return User{ID: 7, Name: "Ada Lovelace", Email: "ada@example.org", Roles: []string{"admin", "ops"}, Notes: strings.Repeat("n", notes)}
+}
+
+// Fetch returns the cached value of key, or that of load, which is then cached for an hour.
+type Fetch func(key string, load func() (User, error)) (User, error)
+
+// A Cache makes what fetches, and what closes it. lease bounds a load that is not renewed,
+// where there is such a thing; 0 is the library's default.
+type Cache func(rdb *redis.Client, lease time.Duration) (Fetch, func(), error)
+
+// Singleflight is leasehold's, with the defaults.
+func Singleflight(rdb *redis.Client, lease time.Duration) (Fetch, func(), error) {
+	g, err := singleflight.New(rdb, singleflight.Config[User]{Name: "bench", TTL: time.Hour, LeaseTTL: lease})
+	return func(key string, load func() (User, error)) (User, error) {
+		return g.Do(context.Background(), key, func(context.Context) (User, error) { return load() })
+	}, func() { _ = g.Close(context.Background()) }, err
+}
+
+// RegisterCallers registers the process of a [Fleet]: goroutines that share a client and ask
+// one of the caches, or "ping", at the same time. To be called from an init function.
+func RegisterCallers(caches map[string]Cache) {
+	redistest.RegisterChild("bench-callers", func(args []string) int { return callers(caches, args) })
+}
+
+// callers has as arguments the server's URL, how many they are, how long a load takes, and
+// the lease. A line of its input is whom to ask, for what key, and when.
+func callers(caches map[string]Cache, args []string) int {
+	n, err := strconv.Atoi(args[1])
+	Must(err)
+	takes, err := time.ParseDuration(args[2])
+	Must(err)
+	lease, err := time.ParseDuration(args[3])
+	Must(err)
+	o, err := redis.ParseURL(args[0])
+	Must(err)
+	Pool(n)(o)
+	rdb := redis.NewClient(o)
+	open := map[string]Fetch{}
+	for who, opener := range caches {
+		get, stop, err := opener(rdb, lease)
+		Must(err)
+		defer stop()
+		open[who] = get
+		ask(get, n, 0, who+"-warm", time.Now()) // all have a connection and a cached value
+	}
+	ping(rdb, n, time.Now())
+	fmt.Println("ready")
+	return Serve(func(words []string) {
+		ns, err := strconv.ParseInt(words[2], 10, 64)
+		Must(err)
+		var a answer
+		if at := time.Unix(0, ns); words[0] == "ping" {
+			a = ping(rdb, n, at)
+		} else {
+			a = ask(open[words[0]], n, takes, words[1], at)
+		}
+		Must(json.NewEncoder(os.Stdout).Encode(a))
+	})
+}
+
+// An answer is what a process tells, with times that all processes of the machine share.
+type answer struct {
+	Loads int           // calls of the loader
+	Ended int64         // when the first of them ended, 0 = there was none; or when the ping was sent
+	Got   []int64       // when each caller that did not load had the value
+	Trip  time.Duration // of the ping
+}
+
+// ask lets n callers ask for a key, whose load takes so long.
+func ask(get Fetch, n int, takes time.Duration, key string, at time.Time) (a answer) {
+	want := Ada(20)
+	var loads, ended atomic.Int64
+	got := make([]int64, n)
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			time.Sleep(time.Until(at))
+			var mine atomic.Bool // a library may load on another goroutine
+			u, err := get(key, func() (User, error) {
+				mine.Store(true)
+				loads.Add(1)
+				time.Sleep(takes)
+				ended.CompareAndSwap(0, Now())
+				return want, nil
+			})
+			now := Now()
+			if err == nil && u.Name != want.Name {
+				err = errors.New("another value")
+			}
+			Must(err)
+			if !mine.Load() {
+				got[i] = now
+			}
+		})
+	}
+	all.Wait()
+	got = slices.DeleteFunc(got, func(at int64) bool { return at == 0 })
+	return answer{Loads: int(loads.Load()), Ended: ended.Load(), Got: got}
+}
+
+// ping is the least that n callers can wait for: one of them asks the server,
+// once, and tells the others.
+func ping(rdb *redis.Client, n int, at time.Time) answer {
+	told := make(chan struct{})
+	got := make([]int64, n)
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			<-told
+			got[i] = Now()
+		})
+	}
+	time.Sleep(time.Until(at))
+	began := time.Now()
+	Must(rdb.Ping(context.Background()).Err())
+	trip := time.Since(began)
+	close(told)
+	all.Wait()
+	return answer{Ended: began.UnixNano(), Got: got, Trip: trip}
+}
+
+// A Fleet is processes of callers.
+type Fleet struct {
+	b         *testing.B
+	processes []*redistest.Child
+}
+
+// NewFleet starts processes of so many callers each.
+func NewFleet(b *testing.B, srv *Server, processes, callers int, load, lease time.Duration) *Fleet {
+	b.Helper()
+	return &Fleet{b, Children(b, processes, "bench-callers", srv.URL(), strconv.Itoa(callers), load.String(), lease.String())}
+}
+
+// round is what became of a key that all callers asked for at once.
+type round struct {
+	loads     int
+	followers []time.Duration // until each that did not load had the value, since the first load had ended
+	trips     []time.Duration // of the pings
+}
+
+// run lets all callers of the fleet ask for a key that nobody has asked for.
+func (f *Fleet) run(who string) (r round) {
+	f.b.Helper()
+	at := time.Now().Add(50 * time.Millisecond) // all have read it by then
+	for _, p := range f.processes {
+		p.Send(fmt.Sprintf("%s cold-%s-%d %d", who, who, at.UnixNano(), at.UnixNano()))
+	}
+	answers := make([]answer, len(f.processes))
+	var first int64
+	for i, p := range f.processes {
+		a := &answers[i]
+		redistest.WantErr(f.b, json.Unmarshal([]byte(redistest.Must(p.Line())(f.b)), a))
+		if a.Ended != 0 && (first == 0 || a.Ended < first) {
+			first = a.Ended
+		}
+	}
+	for _, a := range answers {
+		since := first
+		if who == "ping" { // of which each process has its own
+			since = a.Ended
+			r.trips = append(r.trips, a.Trip)
+		}
+		r.loads += a.Loads
+		for _, at := range a.Got {
+			r.followers = append(r.followers, time.Duration(at-since))
+		}
+	}
+	return r
+}
+
+// Compare lets each of who run, in turn and b.N times, and reports of each the
+// mean number of loads in the fleet, and the medians, over the rounds, of the
+// time until half of the followers, 99 % of them and the last one had the value,
+// after the first load had ended: "<who>-loads", "-p50-ms", "-p99-ms" and
+// "-last-ms".
+func (f *Fleet) Compare(who ...string) {
+	f.b.Helper()
+	rounds := make([][]round, len(who))
+	for f.b.Loop() {
+		for i, w := range who {
+			rounds[i] = append(rounds[i], f.run(w))
+		}
+	}
+	f.b.ReportMetric(0, "ns/op")
+	for i, w := range who {
+		var loads int
+		var trips []time.Duration
+		for _, r := range rounds[i] {
+			loads += r.loads
+			trips = append(trips, r.trips...)
+		}
+		if w == "ping" {
+			f.b.ReportMetric(Micros(Percentile(trips, 50)), w+"-µs")
+		} else {
+			f.b.ReportMetric(float64(loads)/float64(len(rounds[i])), w+"-loads")
+		}
+		for name, p := range map[string]float64{"p50": 50, "p99": 99, "last": 100} {
+			var all []time.Duration
+			for _, r := range rounds[i] {
+				all = append(all, Percentile(r.followers, p))
+			}
+			f.b.ReportMetric(Micros(Percentile(all, 50))/1000, w+"-"+name+"-ms")
+		}
+	}
+}
