@@ -24,16 +24,14 @@ var (
 // the rest of data, and that arrays and maps are nested at most 512 deep. Then a decoder that
 // trusts declared lengths creates at most one element per byte of data.
 //
-// Bounded refuses interned strings (the library's "intern" tag) and extensions without
-// content. If the target is a map, reader could not tell how the decoder reads them from how
-// it begins a value.
+// Bounded refuses interned strings (the library's "intern" tag) and extensions without content. If the target is a
+// map, reader could not tell how the decoder reads them from how it begins a value.
 func Bounded(data []byte) error {
 	_, err := walk(data, nil)
 	return err
 }
 
-// walk implements Bounded. It appends the position of the content of each extension to
-// contents, for reader.
+// walk implements Bounded. It appends the position of the content of each extension to contents, for reader.
 func walk[D string | []byte](data D, contents []span) ([]span, error) {
 	var few [16]uint64 // usually enough, so that nothing is allocated
 	open := few[:0]    // for each enclosing array or map, the number of values still to come

@@ -22,8 +22,7 @@ type code struct {
 	each  uint8 // values per element: 1 in arrays, 2 in maps, else 0
 }
 
-// codes is a table, because it is consulted for every value that is decoded. A switch takes
-// more than twice as long.
+// codes is a table, because it is consulted for every value that is decoded. A switch takes more than twice as long.
 var codes = func() (all [256]code) {
 	for c := range all {
 		switch b := byte(c); {

@@ -34,8 +34,7 @@ func chain(n int) (first *node) {
 	return first
 }
 
-// A value that contains itself, in whichever way, is an error. The stack's overflow would end
-// the process.
+// A value that contains itself, in whichever way, is an error. The stack's overflow would end the process.
 func TestValuesThatContainThemselves(t *testing.T) {
 	ring := &node{}
 	ring.Next = &node{Next: ring}

@@ -87,8 +87,7 @@ func TestExtensionsDoNotNest(t *testing.T) {
 	}
 }
 
-// A decoder that takes what it wants instead of what is there doesn't come out
-// of step with what was checked.
+// A decoder that takes what it wants instead of what is there doesn't come out of step with what was checked.
 func TestCarelessExtensionDecoders(t *testing.T) {
 	type careless struct{ A [4]byte }
 	read := func(byByte bool) func(*msgpack.Decoder, reflect.Value, int) error {

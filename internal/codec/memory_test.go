@@ -9,6 +9,7 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 
 	"github.com/leasehold-go/leasehold/internal/codec"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
 // What Msgpack says of the memory that Unmarshal takes.
@@ -84,6 +85,7 @@ func TestBombsTakeNoMemory(t *testing.T) {
 	warm()
 	for _, bomb := range bombs {
 		for _, data := range wrapped(bomb) {
+			redistest.Check(t, codec.Bounded([]byte(data)) != nil, "%q was accepted", data)
 			for _, x := range targets {
 				in, v := []byte(data), x.into()
 				if used := allocated(func() {

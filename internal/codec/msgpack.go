@@ -12,11 +12,10 @@ import (
 // Msgpack is the default codec: MessagePack as vmihailenco/msgpack writes it, with its struct
 // tags except "intern". It does not trust the data that it decodes.
 //
-// Unmarshal allocates memory in proportion to the data. An element of a slice, a value of a
-// map and the target of a pointer can each come from a single byte (nil, or an empty map). If
-// S is the size of the largest of them in the target's type, Unmarshal allocates at most
-// 64 KiB, and for each byte of data 3·S and 1 KiB. Nearly all data needs only a small part of
-// that. A caller that cannot afford it must bound the length of the data.
+// Unmarshal allocates memory in proportion to the data. An element of a slice, a value of a map and the target of a
+// pointer can each come from a single byte (nil, or an empty map). If S is the size of the largest of them in the
+// target's type, Unmarshal allocates at most 64 KiB, and for each byte of data 3·S and 1 KiB. Nearly all data needs
+// only a small part of that. A caller that cannot afford it must bound the length of the data.
 //
 // A type's own methods (DecodeMsgpack, UnmarshalMsgpack and so on) and extensions that are
 // registered with the library run as they are. An extension must be read as a whole, as
@@ -24,8 +23,7 @@ import (
 // when it first decodes it, and keeps that goroutine and some 256 empty structs for ever.
 type Msgpack struct{}
 
-// maxPooled bounds the data, in bytes, after which a decoder is reused. Its buffers have grown
-// with the data.
+// maxPooled bounds the data, in bytes, after which a decoder is reused. Its buffers have grown with the data.
 const maxPooled = 1 << 20
 
 // decoding is one use of the library's decoder.
@@ -66,8 +64,7 @@ func (Msgpack) UnmarshalString(data string, v any) (err error) {
 	if err == nil {
 		err = d.decode(data, v)
 	}
-	// A decoder that failed halfway is not reused, because it may still be recording its
-	// input.
+	// A decoder that failed halfway is not reused, because it may still be recording its input.
 	if err == nil && len(data) <= maxPooled {
 		decodings.Put(d)
 	}

@@ -124,8 +124,7 @@ func TestDecodedSharesNoMemory(t *testing.T) {
 	redistest.Check(t, v["text"] == "text" && string(v["bytes"].([]byte)) == "bytes", "the value changed with the data, to %v", v)
 }
 
-// The library's own way would leave a goroutine for each type that a map or a
-// pointer leads to.
+// The library's own way would leave a goroutine for each type that a map or a pointer leads to.
 func TestUnmarshalLeavesNoGoroutine(t *testing.T) {
 	redistest.NoLeaks(t)
 	type a struct{ A *int }

@@ -10,10 +10,9 @@ var errContent = errors.New("msgpack: an extension where a map is wanted, or one
 // span is the part of the data from one position up to another.
 type span struct{ from, to int }
 
-// reader is what the decoder reads from. It guards against one flaw of the library: if the
-// target is a map and the data has an extension, the library takes the content of the
-// extension for the map. No check has seen this content. For example, 0xdf and four bytes that
-// announce billions of entries are also a valid timestamp.
+// reader is what the decoder reads from. It guards against one flaw of the library: if the target is a map and the
+// data has an extension, the library takes the content of the extension for the map. No check has seen this content.
+// For example, 0xdf and four bytes that announce billions of entries are also a valid timestamp.
 //
 // The reader can tell the two cases apart. Every value begins with a single byte that is read
 // by itself, whereas the content of an extension is read as a whole. So the reader refuses a
@@ -56,8 +55,7 @@ func (r *reader) UnreadByte() error {
 	return nil
 }
 
-// within returns the end of an extension's content, if the next byte belongs to such a
-// content.
+// within returns the end of an extension's content, if the next byte belongs to such a content.
 func (r *reader) within() (end int, ok bool) {
 	for len(r.contents) > 0 && r.contents[0].to <= r.at {
 		r.contents = r.contents[1:]

@@ -7,9 +7,8 @@ import (
 	"strings"
 )
 
-// Fingerprint returns a text that two versions of a type share only if each can read what the
-// other wrote, as far as types tell. all says that it is not known what the codec of the values
-// sees; otherwise it is Msgpack.
+// Fingerprint returns a text that two versions of a type share only if each can read what the other wrote, as far as
+// types tell. all says that it is not known what the codec of the values sees; otherwise it is Msgpack.
 func Fingerprint(t reflect.Type, all bool) string {
 	f := &fingerprint{all: all, seen: map[reflect.Type]int{}}
 	f.add(t)
@@ -19,9 +18,8 @@ func Fingerprint(t reflect.Type, all bool) string {
 // fingerprint records what a codec sees of a type.
 type fingerprint struct {
 	text strings.Builder
-	// all says that it is not known what the codec sees. So everything counts: whole tags,
-	// hidden fields, and the names of types. A type may have methods that the codec calls, and
-	// only its name tells cents from euros.
+	// all says that it is not known what the codec sees. So everything counts: whole tags, hidden fields, and the
+	// names of types. A type may have methods that the codec calls, and only its name tells cents from euros.
 	all  bool
 	seen map[reflect.Type]int
 }

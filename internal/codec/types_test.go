@@ -63,8 +63,7 @@ type (
 
 var _, _ = cents{n: 1}, euros{n: 1} // the fields are there to be hidden
 
-// priceInCents and priceInEuros see types that differ in their hidden fields only: both are
-// called price.
+// priceInCents and priceInEuros see types that differ in their hidden fields only: both are called price.
 func priceInCents() string {
 	type price struct{ cents int64 }
 	_ = price{cents: 1}

@@ -37,8 +37,7 @@ func Decode(data string) (Envelope, error) {
 	if err != nil {
 		return Envelope{}, err
 	}
-	// From here on, any difference from what was written is a bad checksum, whatever else is
-	// wrong.
+	// From here on, any difference from what was written is a bad checksum, whatever else is wrong.
 	if data[sumAt] != codeUint32 || uint64(checksum(0, data[kindAt:])) != number(data[sumAt+1:kindAt]) {
 		return Envelope{}, errChecksum
 	}
@@ -122,8 +121,7 @@ func duration(field, s string, unit time.Duration) (time.Duration, error) {
 	return 0, fmt.Errorf("envelope: %s is %d times %v; want at most %v", field, n, unit, time.Duration(math.MaxInt64))
 }
 
-// payload reads a bin that has the shortest possible header and extends to the end of s. s has
-// at least two bytes.
+// payload reads a bin that has the shortest possible header and extends to the end of s. s has at least two bytes.
 func payload(s string) (string, bool) {
 	var width, least uint64 // the width of the length; the least length that needs this width
 	switch s[0] {

@@ -1,6 +1,5 @@
-// Package envelope defines the form in which a cached value is stored in Redis. It says what
-// the value is, when it was published, how long it is fresh and how long its load took, and
-// has a checksum over all of this.
+// Package envelope defines the form in which a cached value is stored in Redis. It says what the value is, when it
+// was published, how long it is fresh and how long its load took, and has a checksum over all of this.
 //
 // An envelope is a MessagePack array, which most languages can read. The cmsgpack of Redis
 // scripts does not know the type bin. There, cmsgpack.unpack_limit(data, 8, 1) returns the
@@ -56,12 +55,10 @@ const (
 type Envelope struct {
 	Kind   Kind
 	Schema uint32
-	// Published is the server's time, in µs. Encode leaves it out, because the script that
-	// publishes inserts it.
+	// Published is the server's time, in µs. Encode leaves it out, because the script that publishes inserts it.
 	Published int64
-	// Fresh is how long after Published the value is fresh. Kept is how long it stays in
-	// Redis. Both are stored in ms, rounded up, so that a positive duration does not become 0.
-	// A negative duration is stored as 0.
+	// Fresh is how long after Published the value is fresh. Kept is how long it stays in Redis. Both are stored in
+	// ms, rounded up, so that a positive duration does not become 0. A negative duration is stored as 0.
 	Fresh, Kept time.Duration
 	// Took is how long the load ran. It is stored in µs, rounded in the same way.
 	Took time.Duration

@@ -12,8 +12,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
-// checksumAt is where the four bytes of the checksum lie; it is of all that
-// follows them.
+// checksumAt is where the four bytes of the checksum lie; it is of all that follows them.
 const checksumAt = envelope.HeadLen + 1
 
 // resum gives data the checksum that its bytes have.

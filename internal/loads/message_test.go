@@ -24,8 +24,7 @@ func waiting(tb testing.TB, token int64) *loads.Request {
 	return q
 }
 
-// A message about another load than the one that is waited for is old: that wait
-// ended otherwise, and another began.
+// A message about another load than the one that is waited for is old: that wait ended otherwise, and another began.
 func TestMessageOfAnOlderLoadIsIgnored(t *testing.T) {
 	for _, what := range []string{"S", "Hvalue", "F"} {
 		q := waiting(t, 7)

@@ -12,8 +12,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
-// A copy that is not in the table is never found without its mark, whatever goes on at the same
-// time.
+// A copy that is not in the table is never found without its mark, whatever goes on at the same time.
 func TestTableFindsNothingThatWasTakenOut(t *testing.T) {
 	t.Parallel()
 	s := store{table: newTable(), most: 1 << 20}
@@ -96,8 +95,7 @@ func TestDoorHasTwoSlots(t *testing.T) {
 		"of two keys that were read %d times in turn these are hot: %v", registerAt, hot)
 }
 
-// Reads that are further apart than the window do not add up, and a key that is forgotten starts
-// anew.
+// Reads that are further apart than the window do not add up, and a key that is forgotten starts anew.
 func TestDoorCountsWithinTheWindow(t *testing.T) {
 	t.Parallel()
 	d := newDoor(MinBytes, time.Second)

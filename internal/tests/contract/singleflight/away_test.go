@@ -7,8 +7,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
@@ -27,7 +25,7 @@ func (f *fixture) goAway(g *singleflight.Group[string], w *harness.Wire) {
 
 // Calls fail quickly while Redis is known to be away, and succeed at once when it is back.
 func TestRedisIsAway(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		g, wire := f.open()
 		fetch(f, f.Context(), g, "k", gives("v")).got()
 		f.goAway(g, wire)
@@ -51,7 +49,7 @@ func TestRedisIsAway(t *testing.T) {
 
 // A call that finds Redis away after its look-up does not try for long, either.
 func TestRedisGoesAwayAfterTheLookUp(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		g, wire := f.open()
 		fetch(f, f.Context(), g, "warm", gives("v")).got()
 		var away atomic.Bool
@@ -71,7 +69,7 @@ func TestRedisGoesAwayAfterTheLookUp(t *testing.T) {
 // A server that hangs is known to be away once it has been silent for 3 s, also to callers that
 // do not wait that long themselves.
 func TestSilenceIsLearned(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		g, wire := f.open()
 		fetch(f, f.Context(), g, "k", gives("v")).got()
 		wire.Stall()
@@ -96,7 +94,7 @@ func TestInvalidateOutlastsAnOutage(t *testing.T) {
 		"invalidate": func(ctx context.Context, g *singleflight.Group[string]) error { return g.Invalidate(ctx, "k") },
 		"put":        func(ctx context.Context, g *singleflight.Group[string]) error { return g.Put(ctx, "k", "new") },
 	} {
-		subBubble(t, name, func(f *fixture, _ *miniredis.Miniredis) {
+		subBubble(t, name, func(f *fixture) {
 			g, wire := f.open()
 			if err := call(f.Context(), g); err != nil { // the server knows the script
 				f.Fatal(err)
@@ -117,7 +115,7 @@ func TestInvalidateOutlastsAnOutage(t *testing.T) {
 // An Observer is told of each call that fails because Redis is away, with the time that it
 // took. It is not told of calls that are served, or that their callers left.
 func TestObserverIsToldOfCallsThatRedisAbsenceMadeFail(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		var told []time.Duration
 		observer := observerFunc(func(e leasehold.Event) {
 			if e.Kind == leasehold.EventLookup && e.Outcome == leasehold.OutcomeUnavailable {

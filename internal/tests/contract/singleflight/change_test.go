@@ -9,8 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
@@ -21,8 +19,7 @@ import (
 // result to its own callers, and does not store it.
 func TestPutStandsAgainstALoadUnderWay(t *testing.T) {
 	each(t, func(f *fixture) {
-		g, _ := f.open()
-		other, _ := f.open()
+		g, other := f.two()
 		o := newOrigin(f)
 		old, l := begin(f, f.Context(), g, "k", o, o.load)
 		redistest.WantErr(f, other.Put(f.Context(), "k", "put"))
@@ -99,8 +96,7 @@ func TestSentinelsCross(t *testing.T) {
 	some(t, func(f *fixture) {
 		gone, broken := errors.New("sql: no rows"), errors.New("broken")
 		mod := func(c *singleflight.Config[string]) { c.Errors, c.ErrorTTL = []error{gone, broken}, time.Minute }
-		g, _ := f.open(mod)
-		other, _ := f.open(mod)
+		g, other := f.two(mod)
 		redistest.WantErr(f, fetch(f, f.Context(), g, "k", fails(fmt.Errorf("user 7: %w", gone))).failed(), gone)
 		err := fetch(f, f.Context(), other, "k", never(f)).failed()
 		redistest.WantErr(f, err, gone, redistest.Not(broken), redistest.Says("user 7: sql: no rows"))
@@ -132,13 +128,11 @@ func TestVersionsOfATypeSideBySide(t *testing.T) {
 	})
 }
 
-// Invalidate drops values, ErrNotFound and remembered failures, of several keys,
-// and nothing of other keys.
+// Invalidate drops values, ErrNotFound and remembered failures, of several keys, and nothing of other keys.
 func TestInvalidate(t *testing.T) {
 	each(t, func(f *fixture) {
 		mod := func(c *singleflight.Config[string]) { c.ErrorTTL = time.Minute }
-		g, _ := f.open(mod)
-		other, _ := f.open(mod)
+		g, other := f.two(mod)
 		for range 2 {
 			fetch(f, f.Context(), g, "value", gives("1")).got()
 			fetch(f, f.Context(), g, "stays", gives("1")).got()
@@ -156,49 +150,14 @@ func TestInvalidate(t *testing.T) {
 	})
 }
 
-// A load that an Invalidate met is handed to those who waited for it by then,
-// and not stored; a later caller loads anew, also while the old load runs, which
-// goes on and keeps its lease.
-func TestInvalidatedLoadIsHandedToItsWaiters(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
-		g, _ := f.open(lease(time.Second))
-		other, _ := f.open(lease(time.Second))
-		o := newOrigin(f)
-		first, l := begin(f, f.Context(), g, "k", o, o.load)
-		waits := fetch(f, f.Context(), other, "k", o.load)
-		synctest.Wait()
-		redistest.WantErr(f, other.Invalidate(f.Context(), "k"))
-		joins := fetch(f, f.Context(), g, "k", o.load) // the running load, and must not have its result
-		time.Sleep(10 * time.Second)
-		redistest.CheckNow(f, !l.over() && o.loads.Load() == 1, "the load's ctx ended: %v; %d loads", l.over(), o.loads.Load())
-		third, _ := f.open(lease(time.Second))
-		newcomer, l2 := begin(f, f.Context(), third, "k", o, o.load)
-		l.returns("old")
-		a, b := first.got(), waits.got()
-		redistest.Check(f, a.Value == "old" && b.Value == "old", "%+v, %+v", a, b)
-		s := inspect(f, g, "k")
-		redistest.Check(f, !s.Cached && s.Loading, "%+v", s)
-		synctest.Wait()
-		redistest.CheckNow(f, !joins.ended() && !newcomer.ended(), "the later caller has %+v, %+v", joins.result, newcomer.result)
-		l2.returns("new")
-		if a, b := joins.got(), newcomer.got(); a.Value != "new" || b.Value != "new" {
-			f.Errorf("%+v, %+v", a, b)
-		}
-		wantStored(f, g, "k", "new")
-		redistest.Expect(f, o.loads.Load(), 2, "%d loads")
-	})
-}
-
-// A failure of an invalidated load is not remembered, and several invalidated
-// loads of a key run beside each other.
+// A failure of an invalidated load is not remembered, and several invalidated loads of a key run beside each other.
 func TestSeveralInvalidatedLoads(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		o := newOrigin(f)
 		var firsts, waiters []*pending[string]
 		var loads []*loading
 		for range 3 {
-			g, _ := f.open(func(c *singleflight.Config[string]) { c.ErrorTTL = time.Minute })
-			other, _ := f.open(func(c *singleflight.Config[string]) { c.ErrorTTL = time.Minute })
+			g, other := f.two(func(c *singleflight.Config[string]) { c.ErrorTTL = time.Minute })
 			firsts = append(firsts, fetch(f, f.Context(), g, "k", o.load))
 			loads = append(loads, o.next(f))
 			waiters = append(waiters, fetch(f, f.Context(), other, "k", o.load))
@@ -224,7 +183,7 @@ func TestSeveralInvalidatedLoads(t *testing.T) {
 // An Invalidate that fails names the keys that may have been dropped or not; it
 // tries for 3 s, and returns at once when its ctx ends.
 func TestInvalidateFails(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		g, wire := f.open()
 		fetch(f, f.Context(), g, "a", gives("v")).got()
 		wire.Cut()

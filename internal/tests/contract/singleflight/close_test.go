@@ -6,8 +6,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
@@ -18,8 +16,7 @@ import (
 // load's ctx; its lease is free at once for a process that waits.
 func TestClose(t *testing.T) {
 	some(t, func(f *fixture) {
-		g, _ := f.open()
-		other, _ := f.open()
+		g, other := f.two()
 		o := newOrigin(f)
 		first, l := begin(f, f.Context(), g, "k", o, o.obedient)
 		joins := fetch(f, f.Context(), g, "k", o.obedient)
@@ -59,9 +56,8 @@ func TestAfterClose(t *testing.T) {
 
 // Close waits for loaders, no longer than its ctx; what is left ends by itself.
 func TestCloseIsBoundedByItsCtx(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
-		g, _ := f.open()
-		other, _ := f.open()
+	bubble(t, func(f *fixture) {
+		g, other := f.two()
 		o := newOrigin(f)
 		first := fetch(f, f.Context(), g, "k", o.load) // ignores its ctx
 		l := o.next(f)
@@ -83,13 +79,13 @@ func TestCloseIsBoundedByItsCtx(t *testing.T) {
 
 // Nothing is sent any more once Close has returned, whatever state loads were in.
 func TestCloseLeavesNothingRunning(t *testing.T) {
-	for what, put := range map[string]func(f *fixture, server *miniredis.Miniredis, w *harness.Wire){
-		"held": func(*fixture, *miniredis.Miniredis, *harness.Wire) {},
-		"lost": func(_ *fixture, server *miniredis.Miniredis, _ *harness.Wire) {
-			server.FlushAll()
+	for what, put := range map[string]func(f *fixture, w *harness.Wire){
+		"held": func(*fixture, *harness.Wire) {},
+		"lost": func(f *fixture, _ *harness.Wire) {
+			f.server.FlushAll()
 			time.Sleep(9 * time.Second)
 		},
-		"expired": func(_ *fixture, _ *miniredis.Miniredis, w *harness.Wire) {
+		"expired": func(_ *fixture, w *harness.Wire) {
 			w.Cut()
 			time.Sleep(11 * time.Second)
 			w.Heal()
@@ -100,7 +96,7 @@ func TestCloseLeavesNothingRunning(t *testing.T) {
 			if many {
 				name += ", MaxLoads"
 			}
-			subBubble(t, name, func(f *fixture, server *miniredis.Miniredis) {
+			subBubble(t, name, func(f *fixture) {
 				g, wire := f.open(func(c *singleflight.Config[string]) {
 					if many {
 						c.MaxLoads = 3
@@ -108,7 +104,7 @@ func TestCloseLeavesNothingRunning(t *testing.T) {
 				})
 				o := newOrigin(f)
 				first, l := begin(f, f.Context(), g, "k", o, o.load)
-				put(f, server, wire)
+				put(f, wire)
 				closed := make(chan error, 1)
 				go func() { closed <- g.Close(f.Context()) }()
 				time.Sleep(time.Second)
@@ -128,9 +124,8 @@ func TestCloseLeavesNothingRunning(t *testing.T) {
 // Close waits for what is under way, and no longer: not until a question would
 // have been asked again that nobody has any more.
 func TestCloseWhileAQuestionIsUnderWay(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
-		g, _ := f.open()
-		other, wire := f.open()
+	bubble(t, func(f *fixture) {
+		other, g, wire := f.pair()
 		o := newOrigin(f)
 		first, l := begin(f, f.Context(), g, "k", o, o.load)
 		wire.StallReplies("load ask") // sent when the subscription stands
@@ -151,7 +146,7 @@ func TestCloseWhileAQuestionIsUnderWay(t *testing.T) {
 
 // Close while a refresh runs that nobody waits for.
 func TestCloseEndsARefresh(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		g, _ := f.open(func(c *singleflight.Config[string]) { c.TTL, c.StaleFor = time.Second, time.Minute })
 		o := newOrigin(f)
 		fetch(f, f.Context(), g, "k", gives("v")).got()
@@ -163,13 +158,11 @@ func TestCloseEndsARefresh(t *testing.T) {
 	})
 }
 
-// Close ends a load that waits for its permit, and a caller that waits for another
-// process.
+// Close ends a load that waits for its permit, and a caller that waits for another process.
 func TestCloseEndsWaits(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		mod := func(c *singleflight.Config[string]) { c.MaxLoads = 1 }
-		g, _ := f.open(mod)
-		other, _ := f.open(mod)
+		g, other := f.two(mod)
 		o := newOrigin(f)
 		theirs, l := begin(f, f.Context(), other, "theirs", o, o.load)
 		waits := fetch(f, f.Context(), g, "theirs", never(f))
@@ -186,7 +179,7 @@ func TestCloseEndsWaits(t *testing.T) {
 
 // Invalidate and Put that Redis does not answer return when the handle is closed.
 func TestCloseEndsInvalidations(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		g, w := f.open()
 		put(f, g, "k", "v")
 		w.Stall()
@@ -204,7 +197,7 @@ func TestCloseEndsInvalidations(t *testing.T) {
 
 // Close waits for a near read, however long it takes, until ctx ends.
 func TestCloseWaitsForANearRead(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		const lasts = 10 * time.Second
 		g, w := f.open(nearFor(lasts))
 		put(f, g, "k", "v")
@@ -234,10 +227,9 @@ func shutDown(ctx context.Context, g *singleflight.Group[string]) <-chan error {
 
 // A load goes on, for its callers here and elsewhere. Shutdown refuses all other waiters.
 func TestShutdownLetsLoadsFinish(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		one := func(c *singleflight.Config[string]) { c.MaxLoads = 2 }
-		g, _ := f.open(one)
-		other, _ := f.open(one)
+		g, other := f.two(one)
 		here, there := newOrigin(f), newOrigin(f)
 		first, l := begin(f, f.Context(), g, "k", here, here.obedient)
 		joins := fetch(f, f.Context(), g, "k", here.obedient)
@@ -273,7 +265,7 @@ func TestShutdownLetsLoadsFinish(t *testing.T) {
 
 // When its ctx ends, Shutdown is a Close.
 func TestShutdownIsBoundedByItsCtx(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		g, _ := f.open()
 		o := newOrigin(f)
 		first, l := begin(f, f.Context(), g, "k", o, o.obedient)

@@ -109,8 +109,7 @@ func TestNewNamesABadClient(t *testing.T) {
 	redistest.Expect(t, redistest.ErrorOf(singleflight.New(cluster, good)), nil, "a Cluster client that reads from primaries: %v")
 }
 
-// Client-side caching may return a value from before an invalidation, so NearFor could not
-// promise anything on it.
+// Client-side caching may return a value from before an invalidation, so NearFor could not promise anything on it.
 func TestNewRefusesNearForBesideClientSideCaching(t *testing.T) {
 	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", Protocol: 3, ClientSideCacheConfig: &redis.ClientSideCacheConfig{}})
@@ -140,8 +139,7 @@ func TestNewTakesEveryBound(t *testing.T) {
 	}
 }
 
-// What cannot be asked for is refused by name, value and bound, before anything
-// is sent.
+// What cannot be asked for is refused by name, value and bound, before anything is sent.
 func TestBadKeysSendNothing(t *testing.T) {
 	some(t, func(f *fixture) {
 		g, wire := f.open(func(c *singleflight.Config[string]) { c.Name += ":\n" })

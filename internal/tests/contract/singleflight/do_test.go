@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold/internal/redistest"
@@ -47,10 +46,9 @@ func TestOneLoadInTheFleet(t *testing.T) {
 
 // Each Source, with the age that comes with it.
 func TestSourceAndAge(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		mod := func(c *singleflight.Config[string]) { c.TTL, c.StaleFor, c.Jitter = 10*time.Second, time.Minute, -1 }
-		g, _ := f.open(mod)
-		other, _ := f.open(mod)
+		g, other := f.two(mod)
 		o := newOrigin(f)
 		want := func(p *pending[string], value string, source singleflight.Source, age time.Duration) {
 			f.Helper()
@@ -84,8 +82,7 @@ func TestEachCallerGetsItsOwnValue(t *testing.T) {
 	some(t, func(f *fixture) {
 		type value = map[string][]int
 		fresh := func() value { return value{"a": {1, 2, 3}} }
-		g, _ := openOf[value](f)
-		other, _ := openOf[value](f)
+		g, other := twoOf[value](f)
 		began, end := make(chan struct{}), make(chan struct{})
 		load := func(context.Context) (value, error) {
 			close(began)
@@ -97,10 +94,7 @@ func TestEachCallerGetsItsOwnValue(t *testing.T) {
 		for range 3 {
 			all = append(all, fetch(f, f.Context(), g, "k", load), fetch(f, f.Context(), other, "k", load))
 		}
-		redistest.Eventually(f, "the other process", func() bool {
-			s, err := g.Inspect(f.Context(), "k")
-			return err == nil && s.Waiting == 1
-		})
+		redistest.Eventually(f, "the other process", func() bool { return inspect(f, g, "k").Waiting == 1 })
 		close(end)
 		for range 3 {
 			redistest.Get(f, "a value", all[0].done)
@@ -114,7 +108,7 @@ func TestEachCallerGetsItsOwnValue(t *testing.T) {
 		}
 	})
 	t.Run("bytes", func(t *testing.T) {
-		bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		bubble(t, func(f *fixture) {
 			g, _ := openOf[[]byte](f)
 			began := make(chan struct{})
 			load := func(context.Context) ([]byte, error) { <-began; return []byte("value"), nil }
@@ -130,9 +124,8 @@ func TestEachCallerGetsItsOwnValue(t *testing.T) {
 	})
 }
 
-// A hit is one GET; a cold miss is three round trips for the process that loads.
-// One that waits needs two and the subscription, behind which it asks once whether
-// it missed a message; for a large value one more.
+// A hit is one GET; a cold miss is three round trips for the process that loads. One that waits needs two and the
+// subscription, behind which it asks once whether it missed a message; for a large value one more.
 func TestRoundTrips(t *testing.T) {
 	each(t, func(f *fixture) {
 		f.teach()
@@ -151,19 +144,13 @@ func TestRoundTrips(t *testing.T) {
 			redistest.Eventually(f, "the subscription", func() bool { return others.Answered("load ask") == 1 })
 			l.returns(c.value)
 			first.got()
-			got, want := trips(), (harness.TripCount{Gets: 1, Scripts: 2})
-			redistest.Check(f, got == want, "a miss costs %+v, want %+v", got, want)
+			redistest.Expect(f, trips(), harness.TripCount{Gets: 1, Scripts: 2}, "a miss costs %+v")
 			redistest.Expect(f, second.got().Value, c.value, "another value")
-			if got, want := waits(), (harness.TripCount{Gets: c.gets, Scripts: 2}); got != want {
-				f.Errorf("waiting costs %+v, want %+v", got, want)
-			}
+			redistest.Expect(f, waits(), harness.TripCount{Gets: c.gets, Scripts: 2}, "waiting costs %+v")
 			fetch(f, f.Context(), other, key, never(f)).got()
-			if got, want := waits(), (harness.TripCount{Gets: 1}); got != want {
-				f.Errorf("a hit costs %+v, want %+v", got, want)
-			}
+			redistest.Expect(f, waits(), harness.TripCount{Gets: 1}, "a hit costs %+v")
 			redistest.WantErr(f, g.Invalidate(f.Context(), key))
-			got, want = trips(), (harness.TripCount{Scripts: 1})
-			redistest.Check(f, got == want, "an invalidation costs %+v, want %+v", got, want)
+			redistest.Expect(f, trips(), harness.TripCount{Scripts: 1}, "an invalidation costs %+v")
 		}
 	})
 }
@@ -177,9 +164,8 @@ func knowClocks[T any](f *fixture, g *singleflight.Group[T], keys ...string) {
 	}
 }
 
-// The first use of a handle asks the server for its clock, once, also where many
-// use it at the same time after. In a Cluster each node is asked, and one of them
-// twice where it was asked before the topology was known.
+// The first use of a handle asks the server for its clock, once, also where many use it at the same time after. In a
+// Cluster each node is asked, and one of them twice where it was asked before the topology was known.
 func TestClockIsAskedForOnce(t *testing.T) {
 	some(t, func(f *fixture) {
 		g, wire := f.open()
@@ -198,8 +184,7 @@ func TestClockIsAskedForOnce(t *testing.T) {
 	})
 }
 
-// Here are ways in which other caches have served what was invalidated, or let
-// everybody load at once.
+// Here are ways in which other caches have served what was invalidated, or let everybody load at once.
 
 // A caller that asks after Invalidate returned gets nothing that was loaded before, and
 // the load that it met is stored by nobody: not in the process of the load, where
@@ -208,8 +193,7 @@ func TestInvalidateDuringALoad(t *testing.T) {
 	each(t, func(f *fixture) {
 		for _, waited := range []bool{false, true} {
 			key := fmt.Sprint(waited)
-			g, _ := f.open()
-			other, _ := f.open()
+			g, other := f.two()
 			third, _ := f.open()
 			o := newOrigin(f)
 			first, l := begin(f, f.Context(), g, key, o, o.load)

@@ -5,18 +5,15 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
-// A group that is idle needs no Close: it has no goroutine, or the bubble would not
-// end, and no subscription.
+// A group that is idle needs no Close: it has no goroutine, or the bubble would not end, and no subscription.
 func TestIdleGroupNeedsNoClose(t *testing.T) {
-	bubble(t, func(f *fixture, server *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		var groups []*singleflight.Group[string]
 		for range 2 {
 			g := redistest.Must(singleflight.New(f.Connect(&harness.Wire{Patience: clientPatience}), singleflight.Config[string]{Name: f.Family, TTL: time.Minute, MaxLoads: 1}))(f)
@@ -27,24 +24,22 @@ func TestIdleGroupNeedsNoClose(t *testing.T) {
 		l := o.next(f)
 		waits, permit := fetch(f, f.Context(), groups[1], "k", never(f)), fetch(f, f.Context(), groups[1], "else", gives("v"))
 		synctest.Wait()
-		n := len(server.PubSubChannels("*"))
+		n := len(f.server.PubSubChannels("*"))
 		redistest.Check(f, n != 0, "nobody had a subscription")
 		l.returns("v")
 		first.got()
 		waits.got()
 		permit.got()
 		time.Sleep(2 * time.Second)
-		all := server.PubSubChannels("*")
+		all := f.server.PubSubChannels("*")
 		redistest.Check(f, len(all) == 0, "subscribed yet: %v", all)
 	})
 }
 
-// A message that came before the subscription stood is asked for as soon as it
-// stands.
+// A message that came before the subscription stood is asked for as soon as it stands.
 func TestMissedMessageIsAskedForAtOnce(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
-		g, _ := f.open()
-		other, wire := f.open()
+	bubble(t, func(f *fixture) {
+		other, g, wire := f.pair()
 		fetch(f, f.Context(), other, "warm", gives("v")).got() // it is connected
 		o := newOrigin(f)
 		first, l := begin(f, f.Context(), g, "k", o, o.load)
@@ -64,9 +59,8 @@ func TestMissedMessageIsAskedForAtOnce(t *testing.T) {
 // A caller that joins a refresh that turns out not to be this process's waits for the other,
 // although the refresh would not have.
 func TestJoiningARefreshThatIsNotGranted(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
-		g, wire := f.open(staleFor)
-		other, _ := f.open(staleFor)
+	bubble(t, func(f *fixture) {
+		g, other, wire := f.pair(staleFor)
 		f.stalled(g, "k")
 		o := newOrigin(f)
 		fetch(f, f.Context(), other, "k", o.load).want("old", singleflight.Stale)
@@ -100,13 +94,11 @@ func TestForeignKeys(t *testing.T) {
 	})
 }
 
-// A DoMany of everything at once: fresh, stale, remembered as missing, loaded here,
-// loaded elsewhere, and failing.
+// A DoMany of everything at once: fresh, stale, remembered as missing, loaded here, loaded elsewhere, and failing.
 func TestDoManyOfEverything(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		mod := func(c *singleflight.Config[string]) { c.NotFoundTTL = time.Hour }
-		g, _ := f.open(staleFor, mod)
-		other, _ := f.open(staleFor, mod)
+		g, other := f.two(staleFor, mod)
 		fetch(f, f.Context(), g, "nothing", fails(singleflight.ErrNotFound)).failed()
 		f.stalled(g, "stale")
 		fetch(f, f.Context(), g, "fresh", gives("fresh")).got()

@@ -7,8 +7,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/singleflight"
@@ -24,10 +22,9 @@ func (f *fixture) freed(key string) bool {
 
 type ctxKey struct{}
 
-// A load's ctx has the first caller's values, and neither its deadline nor its
-// end.
+// A load's ctx has the first caller's values, and neither its deadline nor its end.
 func TestLoadersCtxHasValuesAndNoDeadline(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		g, _ := f.open()
 		o := newOrigin(f)
 		ctx, cancel := context.WithTimeout(context.WithValue(f.Context(), ctxKey{}, "first"), time.Minute)
@@ -53,7 +50,7 @@ func TestLoadersCtxHasValuesAndNoDeadline(t *testing.T) {
 // Where the first caller has left before its loader was called, the caller that has waited
 // longest is the first: its loader, its values, its panic.
 func TestFirstCallerLeftBeforeTheLoad(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		g, wire := f.open()
 		o := newOrigin(f)
 		ctx, cancel := context.WithCancel(f.Context())
@@ -78,9 +75,8 @@ func TestFirstCallerLeftBeforeTheLoad(t *testing.T) {
 // Where the last caller of the process leaves, the load goes on for one that
 // waits in another, and its result is stored.
 func TestLoadGoesOnForAnotherProcess(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
-		g, _ := f.open()
-		other, _ := f.open()
+	bubble(t, func(f *fixture) {
+		g, other := f.two()
 		o := newOrigin(f)
 		ctx, cancel := context.WithCancel(f.Context())
 		first, l := begin(f, ctx, g, "k", o, o.obedient)
@@ -102,9 +98,8 @@ func TestLoadGoesOnForAnotherProcess(t *testing.T) {
 // Where nobody waits any more, the load ends at once, and its lease is free;
 // where the last one leaves another process, within a third of the lease.
 func TestLoadEndsWithItsLastWaiter(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
-		g, _ := f.open()
-		other, _ := f.open()
+	bubble(t, func(f *fixture) {
+		g, other := f.two()
 		o := newOrigin(f)
 		ctx, cancel := context.WithCancel(f.Context())
 		first, l := begin(f, ctx, g, "k", o, o.obedient)
@@ -139,7 +134,7 @@ func TestLoadEndsWithItsLastWaiter(t *testing.T) {
 // anybody waits elsewhere, keeps the load alive; a caller that comes after that starts one of
 // its own, and what the ended one comes to is neither shared nor stored.
 func TestNewcomerToALoadThatEndsLoadsAnew(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		g, wire := f.open(func(c *singleflight.Config[string]) { c.ErrorTTL = time.Minute })
 		for _, asked := range []bool{false, true} {
 			o := newOrigin(f)
@@ -178,9 +173,8 @@ func TestNewcomerToALoadThatEndsLoadsAnew(t *testing.T) {
 // A caller that leaves while its flight ends without a result for it has nothing
 // loaded: nobody would wait for that load.
 func TestCallerThatLeavesWhileItsFlightEndsLoadsNothing(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
-		g, wire := f.open()
-		other, _ := f.open()
+	bubble(t, func(f *fixture) {
+		g, other, wire := f.pair()
 		o := newOrigin(f)
 		first, l := begin(f, f.Context(), g, "k", o, o.load)
 		redistest.WantErr(f, other.Invalidate(f.Context(), "k"))
@@ -201,7 +195,7 @@ func TestCallerThatLeavesWhileItsFlightEndsLoadsNothing(t *testing.T) {
 
 // A caller that is served a stale value at that moment still has the value rebuilt.
 func TestCallerThatIsServedWhileItsFlightEndsHasTheValueRebuilt(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		mod := func(c *singleflight.Config[string]) {
 			c.TTL, c.StaleFor, c.SoftTimeout = time.Second, time.Hour, 200*time.Millisecond
 		}

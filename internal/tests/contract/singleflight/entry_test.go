@@ -8,15 +8,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-
 	"github.com/leasehold-go/leasehold/internal/envelope"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
-// garbage is what may stand where an entry should: by accident, by another
-// program, or by somebody who means harm.
+// garbage is what may stand where an entry should: by accident, by another program, or by somebody who means harm.
 func garbage(valid string) map[string]string {
 	all := map[string]string{
 		"text": "garbage", "one byte": "\x00", "long": strings.Repeat("garbage", 10_000), "40 hex digits": strings.Repeat("0123456789", 4),
@@ -66,9 +63,8 @@ func TestGarbageIsAMiss(t *testing.T) {
 // What one finds undecodable another may have replaced: it is told apart from
 // exactly those bytes, also where they begin as an entry does.
 func TestGarbageReplacedMeanwhileIsServed(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
-		g, wire := f.open()
-		other, _ := f.open()
+	bubble(t, func(f *fixture) {
+		g, other, wire := f.pair()
 		fetch(f, f.Context(), other, "valid", gives("v")).got()
 		valid := f.RDB.Get(f.Context(), f.Part("valid", "value")).Val()
 		for key, raw := range map[string]string{"text": "garbage", "same head": valid[:envelope.HeadLen] + "garbage"} {
@@ -98,14 +94,13 @@ func TestUndecodableFailureIsReplaced(t *testing.T) {
 	})
 }
 
-// Entries bear the server's time, and ages are told by it: whatever the clocks
-// of the processes say.
+// Entries bear the server's time, and ages are told by it: whatever the clocks of the processes say.
 func TestAgesAreByTheServersClock(t *testing.T) {
 	for _, off := range []time.Duration{time.Hour, -time.Hour} {
-		subBubble(t, off.String(), func(f *fixture, server *miniredis.Miniredis) {
+		subBubble(t, off.String(), func(f *fixture) {
 			mod := func(c *singleflight.Config[string]) { c.TTL, c.Jitter, c.StaleFor = 10*time.Second, -1, time.Minute }
 			at := time.Now().Add(off)
-			server.SetTime(at) // stands from here on
+			f.server.SetTime(at) // stands from here on
 			g, _ := f.open(mod)
 			fetch(f, f.Context(), g, "k", gives("v")).want("v", singleflight.Loaded)
 			raw := f.RDB.Get(f.Context(), f.Part("k", "value")).Val()
@@ -124,20 +119,4 @@ func TestAgesAreByTheServersClock(t *testing.T) {
 			redistest.Expect(f, fetch(f, f.Context(), g, "k", gives("new")).got().Source, singleflight.Stale, "it came from %v")
 		})
 	}
-}
-
-// The mark that values are too large, and a caller that finds garbage there.
-func TestMarkOfAnotherVersion(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
-		g, _ := f.open()
-		prefix, suffix := envelope.Envelope{Kind: envelope.TooLarge}.Encode()
-		f.RDB.Set(f.Context(), f.Part("k", "failure"), envelope.Join(prefix, time.Now().UnixMicro(), suffix), time.Second)
-		fetch(f, f.Context(), g, "k", gives("uncoordinated")).want("uncoordinated", singleflight.Loaded)
-		s := inspect(f, g, "k")
-		redistest.Check(f, !s.Cached && s.Failure == "", "%+v", s)
-		time.Sleep(time.Second)
-		fetch(f, f.Context(), g, "k", gives("coordinated")).want("coordinated", singleflight.Loaded)
-		s = inspect(f, g, "k")
-		redistest.Check(f, s.Cached, "%+v", s)
-	})
 }

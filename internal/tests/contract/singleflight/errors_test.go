@@ -10,8 +10,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/alicebob/miniredis/v2"
-
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
@@ -24,8 +22,7 @@ func (e *notHere) Error() string { return fmt.Sprintf("code %d", e.code) }
 // In its own process a loader's error is itself; elsewhere its text crosses.
 func TestErrorsAcrossProcesses(t *testing.T) {
 	each(t, func(f *fixture) {
-		g, _ := f.open()
-		other, _ := f.open()
+		g, other := f.two()
 		o := newOrigin(f)
 		first, l := begin(f, f.Context(), g, "k", o, o.load)
 		waits := fetch(f, f.Context(), other, "k", never(f))
@@ -41,12 +38,10 @@ func TestErrorsAcrossProcesses(t *testing.T) {
 	})
 }
 
-// What crosses of an error is at most 4 KiB, in whole characters; a panic's
-// text too.
+// What crosses of an error is at most 4 KiB, in whole characters; a panic's text too.
 func TestLongErrorsAreCut(t *testing.T) {
 	some(t, func(f *fixture) {
-		g, _ := f.open()
-		other, _ := f.open()
+		g, other := f.two()
 		for name, text := range map[string]string{
 			"just": strings.Repeat("x", 4096), "long": strings.Repeat("x", 100_000), "cut": "xx" + strings.Repeat("€", 5000),
 			"bytes": "\xff\x00", "many bytes": strings.Repeat("\xffx", 5000),
@@ -76,14 +71,12 @@ func TestLongErrorsAreCut(t *testing.T) {
 	})
 }
 
-// ErrNotFound is ErrNotFound everywhere, whatever wraps it, and for late
-// callers only where it is remembered.
+// ErrNotFound is ErrNotFound everywhere, whatever wraps it, and for late callers only where it is remembered.
 func TestNotFoundAcrossProcesses(t *testing.T) {
 	each(t, func(f *fixture) {
 		for _, remember := range []time.Duration{0, time.Minute} {
 			mod := func(c *singleflight.Config[string]) { c.NotFoundTTL = remember }
-			g, _ := f.open(mod)
-			other, wire := f.open(mod)
+			other, g, wire := f.pair(mod)
 			key := remember.String()
 			o := newOrigin(f)
 			first, l := begin(f, f.Context(), g, key, o, o.load)
@@ -109,12 +102,10 @@ func TestNotFoundAcrossProcesses(t *testing.T) {
 	})
 }
 
-// With ErrorTTL 0 those who waited get the failure, also one who missed the
-// message; a later caller loads.
+// With ErrorTTL 0 those who waited get the failure, also one who missed the message; a later caller loads.
 func TestFailureIsSharedWithWaitersOnly(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
-		g, _ := f.open()
-		other, wire := f.open()
+	bubble(t, func(f *fixture) {
+		other, g, wire := f.pair()
 		o := newOrigin(f)
 		first, l := begin(f, f.Context(), g, "k", o, o.load)
 		fetch(f, f.Context(), other, "warm", gives("v")).got() // it is connected
@@ -152,12 +143,11 @@ func TestErrorTTL(t *testing.T) {
 		"only not found else":   {errors.New("boom"), 0, 5 * time.Second, 0},
 		"time-out":              {fmt.Errorf("%w", singleflight.ErrLoadTimeout), 5 * time.Second, 0, 5 * time.Second},
 	} {
-		subBubble(t, what, func(f *fixture, _ *miniredis.Miniredis) {
+		subBubble(t, what, func(f *fixture) {
 			mod := func(cfg *singleflight.Config[string]) {
 				cfg.ErrorTTL, cfg.NotFoundTTL, cfg.Jitter = c.errorTTL, c.notFound, -1
 			}
-			g, _ := f.open(mod)
-			other, _ := f.open(mod)
+			g, other := f.two(mod)
 			redistest.WantErr(f, fetch(f, f.Context(), g, "k", fails(c.err)).failed(), c.err)
 			if c.remembered > 0 {
 				time.Sleep(c.remembered - time.Microsecond)
@@ -179,7 +169,7 @@ func TestErrorTTL(t *testing.T) {
 // A remembered failure is kept apart from the value: what is fresh yet is
 // served, and a value that comes ends the failure.
 func TestRememberedFailureBesideAValue(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		mod := func(c *singleflight.Config[string]) {
 			c.TTL, c.StaleFor, c.ErrorTTL, c.Jitter = 10*time.Second, 10*time.Second, time.Minute, -1
 		}

@@ -17,8 +17,7 @@ import (
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
-// group makes a group on rdb, of the test's own name where mod gives no other. It
-// is closed when the test ends.
+// group makes a group on rdb, of the test's own name where mod gives no other. It is closed when the test ends.
 func group[T any](t testing.TB, rdb redis.UniversalClient, mod ...func(*singleflight.Config[T])) *singleflight.Group[T] {
 	t.Helper()
 	cfg := singleflight.Config[T]{Name: redistest.Name(t), TTL: time.Minute, Logger: slog.New(slog.DiscardHandler)}
@@ -32,35 +31,38 @@ func group[T any](t testing.TB, rdb redis.UniversalClient, mod ...func(*singlefl
 	return g
 }
 
-// fixture is one family of cached values on one target.
-type fixture struct{ *harness.Fixture }
+// fixture is one family of cached values on one target. A bubble has the server, too.
+type fixture struct {
+	*harness.Fixture
+	server *miniredis.Miniredis
+}
 
 // clientPatience is how long a client waits for an answer.
 const clientPatience = 3 * time.Second
 
 func each(t *testing.T, fn func(f *fixture)) {
-	harness.Each(t, harness.Loads, func(f *harness.Fixture) { fn(&fixture{f}) })
+	harness.Each(t, harness.Loads, func(f *harness.Fixture) { fn(&fixture{Fixture: f}) })
 }
 
 func some(t *testing.T, fn func(f *fixture)) {
-	harness.Some(t, harness.Loads, func(f *harness.Fixture) { fn(&fixture{f}) })
+	harness.Some(t, harness.Loads, func(f *harness.Fixture) { fn(&fixture{Fixture: f}) })
 }
 
 func withProxy(t *testing.T, fn func(f *fixture, p *redistest.Proxy)) {
-	harness.WithProxy(t, harness.Loads, func(f *harness.Fixture, p *redistest.Proxy) { fn(&fixture{f}, p) })
+	harness.WithProxy(t, harness.Loads, func(f *harness.Fixture, p *redistest.Proxy) { fn(&fixture{Fixture: f}, p) })
 }
 
 func newFixture(t *testing.T, target redistest.Target) *fixture {
-	return &fixture{harness.New(t, harness.Loads, target)}
+	return &fixture{Fixture: harness.New(t, harness.Loads, target)}
 }
 
-func bubble(t *testing.T, fn func(f *fixture, server *miniredis.Miniredis)) {
+func bubble(t *testing.T, fn func(f *fixture)) {
 	t.Helper()
-	harness.Bubble(t, harness.Loads, func(f *harness.Fixture, server *miniredis.Miniredis) { fn(&fixture{f}, server) })
+	harness.Bubble(t, harness.Loads, func(f *harness.Fixture, server *miniredis.Miniredis) { fn(&fixture{f, server}) })
 }
 
 // subBubble is bubble in a subtest.
-func subBubble(t *testing.T, name string, fn func(f *fixture, server *miniredis.Miniredis)) {
+func subBubble(t *testing.T, name string, fn func(f *fixture)) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) { bubble(t, fn) })
 }
@@ -73,6 +75,29 @@ type config = func(*singleflight.Config[string])
 func (f *fixture) open(mod ...config) (*singleflight.Group[string], *harness.Wire) {
 	f.Helper()
 	return openOf(f, mod...)
+}
+
+// two makes two groups, as of two processes.
+func (f *fixture) two(mod ...config) (g, other *singleflight.Group[string]) {
+	f.Helper()
+	g, other, _ = f.pair(mod...)
+	return g, other
+}
+
+// pair is two with the wire of the first one.
+func (f *fixture) pair(mod ...config) (g, other *singleflight.Group[string], w *harness.Wire) {
+	f.Helper()
+	g, w = f.open(mod...)
+	other, _ = f.open(mod...)
+	return g, other, w
+}
+
+// twoOf is two for values of any type.
+func twoOf[T any](f *fixture) (g, other *singleflight.Group[T]) {
+	f.Helper()
+	g, _ = openOf[T](f)
+	other, _ = openOf[T](f)
+	return g, other
 }
 
 // openOf is open for values of any type.

@@ -8,8 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
@@ -30,12 +28,11 @@ func TestValueThatCannotBeEncodedGoesToItsFirstCaller(t *testing.T) {
 		"fails with a hostile error":  {func() error { return &hostileError{text: panics} }, []string{"method Error of the codec's error", "oh no"}},
 		"fails with an exit":          {func() error { return &hostileError{text: runtime.Goexit} }, []string{"method Error of the codec's error", "Goexit"}},
 	} {
-		subBubble(t, name, func(f *fixture, _ *miniredis.Miniredis) {
+		subBubble(t, name, func(f *fixture) {
 			mod := func(cfg *singleflight.Config[string]) {
 				cfg.Codec, cfg.ErrorTTL, cfg.StaleFor = &jsonCodec{marshal: c.marshal}, time.Minute, time.Minute
 			}
-			g, _ := f.open(mod)
-			other, _ := f.open(mod)
+			g, other := f.two(mod)
 			first, joins, waits := together(f, g, other, "k", func() (string, error) { return "v", nil })
 			first.want("v", singleflight.Loaded)
 			redistest.WantText(f, joins.failed(), c.want...)
@@ -116,7 +113,7 @@ func TestMethodsOfAValueThatExit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		defer func() { marshalMethods, unmarshalMethods = nil, nil }()
 		_, client := redistest.Bubble(t)
-		f := &fixture{harness.NewOn(t, harness.Loads, client())}
+		f := &fixture{Fixture: harness.NewOn(t, harness.Loads, client())}
 		g, other := openOn[methods](f, client()), openOn[methods](f, client())
 		marshalMethods = runtime.Goexit
 		first, joins, waits := together(f, g, other, "k", func() (methods, error) { return methods{"v"}, nil })
@@ -143,7 +140,7 @@ type ring struct {
 
 // A value that contains itself is one that cannot be encoded.
 func TestValueThatContainsItself(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		g, _ := openOf[*ring](f)
 		other, _ := openOf[*ring](f)
 		self := &ring{Name: "self"}

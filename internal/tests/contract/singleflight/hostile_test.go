@@ -11,8 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
@@ -45,8 +43,7 @@ func (e *hostileError) Unwrap() error {
 
 func panics() { panic("oh no") }
 
-// together makes a first caller, one that joins it and one in another process ask for key. The
-// load ends as end says.
+// together makes a first caller, one that joins it and one in another process ask for key. The load ends as end says.
 func together[T any](f *fixture, g, other *singleflight.Group[T], key string, end func() (T, error)) (first, joins, waits *pending[T]) {
 	f.Helper()
 	gate := make(chan struct{})
@@ -59,8 +56,7 @@ func together[T any](f *fixture, g, other *singleflight.Group[T], key string, en
 	return first, joins, waits
 }
 
-// Whatever the methods of a loader's error do, each caller gets an error, which names the
-// method that did not return.
+// Whatever the methods of a loader's error do, each caller gets an error, which names the method that did not return.
 func TestHostileErrorsOfALoader(t *testing.T) {
 	var none *hostileError
 	for name, c := range map[string]struct {
@@ -76,9 +72,8 @@ func TestHostileErrorsOfALoader(t *testing.T) {
 		"Unwrap panics":  {&hostileError{unwrap: panics}, []string{"Unwrap", "panicked: oh no"}},
 		"Unwrap exits":   {&hostileError{unwrap: runtime.Goexit}, []string{"Unwrap", "runtime.Goexit"}},
 	} {
-		subBubble(t, name, func(f *fixture, _ *miniredis.Miniredis) {
-			g, _ := f.open(staleFor)
-			other, _ := f.open(staleFor)
+		subBubble(t, name, func(f *fixture) {
+			g, other := f.two(staleFor)
 			first, joins, waits := together(f, g, other, "k", func() (string, error) { return "", c.err })
 			for _, p := range []*pending[string]{first, joins, waits} {
 				err := p.failed()
@@ -110,7 +105,7 @@ func (noCtx) Observe(e leasehold.Event) {
 
 // A loader gets a ctx, whatever the Observer does with it.
 func TestObserverThatLeavesNoCtx(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		g, _ := f.open(func(c *singleflight.Config[string]) { c.Observer, c.LoadTimeout = noCtx{}, time.Second })
 		oops := errors.New("oops")
 		fetch(f, f.Context(), g, "k", func(ctx context.Context) (string, error) { return "v", ctx.Err() }).want("v", singleflight.Loaded)
@@ -139,7 +134,7 @@ func (c *watchedCtx) Value(key any) any {
 // A load starts under the lock of its group, so it calls no method of its caller's ctx: one that
 // blocks would hold up all callers.
 func TestLoadAsksTheCtxOfItsCallerNothing(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		g, _ := f.open(staleFor)
 		ctx := &watchedCtx{Context: f.Context()}
 		fetch(f, ctx, g, "k", gives("v")).want("v", singleflight.Loaded)
@@ -152,9 +147,8 @@ func TestLoadAsksTheCtxOfItsCallerNothing(t *testing.T) {
 
 // The text of a loader's error is that of its first use, and is cut for other processes.
 func TestErrorWhoseTextChanges(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
-		g, _ := f.open()
-		other, _ := f.open()
+	bubble(t, func(f *fixture) {
+		g, other := f.two()
 		changing := &changingError{text: "first" + strings.Repeat("x", 1<<20)}
 		first, joins, waits := together(f, g, other, "k", func() (string, error) { return "", changing })
 		for _, p := range []*pending[string]{first, joins, waits} {
@@ -177,10 +171,9 @@ func (e *changingError) Error() string {
 
 // An Error that never returns is a load that takes too long.
 func TestErrorWhoseTextNeverComes(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		mod := func(c *singleflight.Config[string]) { c.LoadTimeout = time.Second }
-		g, _ := f.open(mod)
-		other, _ := f.open(mod)
+		g, other := f.two(mod)
 		over := make(chan struct{})
 		defer close(over)
 		first, joins, waits := together(f, g, other, "k", func() (string, error) { return "", &hostileError{text: func() { <-over }} })
@@ -193,12 +186,11 @@ func TestErrorWhoseTextNeverComes(t *testing.T) {
 // A TTLFor that panics or ends its goroutine is as a loader that does, and is named: it ends no process.
 func TestTTLForThatPanicsOrExits(t *testing.T) {
 	for text, end := range map[string]func(){"TTLFor panicked: oh no": panics, "TTLFor called runtime.Goexit": runtime.Goexit} {
-		subBubble(t, text, func(f *fixture, _ *miniredis.Miniredis) {
+		subBubble(t, text, func(f *fixture) {
 			mod := func(c *singleflight.Config[string]) {
 				c.TTLFor = func(string, string) time.Duration { end(); return 0 }
 			}
-			g, _ := f.open(mod)
-			other, _ := f.open(mod)
+			g, other := f.two(mod)
 			first, joins, waits := together(f, g, other, "k", func() (string, error) { return "v", nil })
 			redistest.Get(f, "the first caller's end", first.done)
 			redistest.Check(f, first.exited || first.raised == "oh no", "%+v", first)
@@ -222,7 +214,7 @@ func (fn observerFunc) Observe(e leasehold.Event) { fn(e) }
 func TestHostileObserver(t *testing.T) {
 	for name, way := range map[string]func(){"panics": panics, "exits": runtime.Goexit} {
 		for _, kind := range []leasehold.EventKind{leasehold.EventLoadStarted, leasehold.EventLoadEnded, leasehold.EventPublished, leasehold.EventLookup} {
-			subBubble(t, name, func(f *fixture, _ *miniredis.Miniredis) {
+			subBubble(t, name, func(f *fixture) {
 				g, _ := f.open(func(c *singleflight.Config[string]) {
 					c.Observer = observerFunc(func(e leasehold.Event) {
 						if e.Kind == kind {
@@ -258,7 +250,7 @@ func TestHostileLogger(t *testing.T) {
 		"exits":  func(chan struct{}) { runtime.Goexit() },
 		"hangs":  func(over chan struct{}) { <-over },
 	} {
-		subBubble(t, name, func(f *fixture, _ *miniredis.Miniredis) {
+		subBubble(t, name, func(f *fixture) {
 			over := make(chan struct{})
 			lines := make(chan struct{}, 1000)
 			g, _ := f.open(func(c *singleflight.Config[string]) {

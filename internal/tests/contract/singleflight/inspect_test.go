@@ -13,7 +13,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold"
@@ -26,7 +25,7 @@ import (
 // Peek shows what is cached, fresh or stale, and a remembered ErrNotFound; it
 // loads nothing, counts nothing, and is one GET.
 func TestPeek(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		for what, mod := range map[string]config{
 			"StaleFor": func(c *singleflight.Config[string]) {
 				c.TTL, c.Jitter, c.NotFoundTTL, c.StaleFor = 10*time.Second, -1, 5*time.Second, 20*time.Second
@@ -76,13 +75,12 @@ func TestPeek(t *testing.T) {
 
 // Each field of State through a life.
 func TestInspect(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		mod := func(c *singleflight.Config[string]) {
 			c.Label = "a loader:1"
 			c.TTL, c.Jitter, c.StaleFor, c.ErrorTTL, c.NotFoundTTL = 10*time.Second, -1, 20*time.Second, 3*time.Second, 4*time.Second
 		}
-		g, _ := f.open(mod)
-		other, _ := f.open(mod)
+		g, other := f.two(mod)
 		o := newOrigin(f)
 		const key = "k"
 		want := func(want singleflight.State) {
@@ -139,12 +137,10 @@ func TestInspect(t *testing.T) {
 	})
 }
 
-// Waiting counts the callers that wait: not the trace of a caller that gave up before
-// it was answered.
+// Waiting counts the callers that wait: not the trace of a caller that gave up before it was answered.
 func TestInspectCountsWhoWaits(t *testing.T) {
 	some(t, func(f *fixture) {
-		g, _ := f.open()
-		other, wire := f.open()
+		other, g, wire := f.pair()
 		o := newOrigin(f)
 		first, l := begin(f, f.Context(), g, "k", o, o.load)
 		fetch(f, f.Context(), other, "warm", gives("v")).got()
@@ -169,8 +165,7 @@ func TestInspectCostsAndFailures(t *testing.T) {
 		inspect(f, g, "k") // the server's version is known
 		trips := wire.TripCounter()
 		inspect(f, g, "k")
-		got, want := trips(), (harness.TripCount{Scripts: 1})
-		redistest.Check(f, got == want, "costs %+v, want %+v", got, want)
+		redistest.Expect(f, trips(), harness.TripCount{Scripts: 1}, "it costs %+v")
 		ended, end := context.WithCancel(f.Context())
 		end()
 		redistest.WantErr(f, redistest.ErrorOf(g.Inspect(ended, "k")), context.Canceled, redistest.Not(leasehold.ErrUnavailable))
@@ -248,8 +243,7 @@ func TestKeyNames(t *testing.T) {
 					redistest.Check(f, left > 0 && left <= 3*time.Minute, "%s has %v to live", part(p), left)
 				}
 			}
-			g, _ := f.open(mod)
-			other, _ := f.open(mod)
+			g, other := f.two(mod)
 			fetch(f, f.Context(), g, c.key, gives("v")).got()
 			want("value", "fence")
 			time.Sleep(5 * time.Millisecond) // its TTL is over
@@ -284,7 +278,7 @@ func TestKeyNames(t *testing.T) {
 
 // With HashKeys a key shows in no error and no log either.
 func TestHashedKeysShowNowhere(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		const key = "ada@example.com"
 		var log bytes.Buffer
 		hash := func(c *singleflight.Config[string]) {

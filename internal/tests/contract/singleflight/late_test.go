@@ -6,8 +6,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/singleflight"
@@ -64,10 +62,9 @@ func TestCallerThatJoinsAfterTheAnswerAsksAgain(t *testing.T) {
 			if invalidated {
 				name += ", invalidated"
 			}
-			subBubble(t, name, func(f *fixture, _ *miniredis.Miniredis) {
+			subBubble(t, name, func(f *fixture) {
 				mod := func(c *singleflight.Config[string]) { c.ErrorTTL, c.MaxValueBytes = time.Minute, 10 }
-				g, wire := f.open(mod)
-				other, _ := f.open(mod)
+				g, other, wire := f.pair(mod)
 				fetch(f, f.Context(), g, "warm", gives("v")).got()
 				first := c.put(world{f, g, other, wire})
 				synctest.Wait()

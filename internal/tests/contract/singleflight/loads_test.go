@@ -7,8 +7,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
@@ -17,8 +15,7 @@ import (
 
 func maxLoads(n int) config { return func(c *singleflight.Config[string]) { c.MaxLoads = n } }
 
-// At most MaxLoads loaders of a family run at once in the whole fleet; all
-// callers get their values.
+// At most MaxLoads loaders of a family run at once in the whole fleet; all callers get their values.
 func TestMaxLoadsBoundsTheFleet(t *testing.T) {
 	each(t, func(f *fixture) {
 		const most, keys = 4, 20
@@ -48,11 +45,10 @@ func TestMaxLoadsBoundsTheFleet(t *testing.T) {
 // The lease comes first, and is renewed while its load waits for the permit:
 // one load a key, however long that takes. LoadTimeout starts with the permit.
 func TestLeaseIsTakenBeforeThePermit(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		mod := func(c *singleflight.Config[string]) { c.LeaseTTL, c.LoadTimeout = time.Second, 5*time.Second }
 		g, _ := f.open(maxLoads(1), func(c *singleflight.Config[string]) { c.LeaseTTL = time.Second })
-		second, _ := f.open(maxLoads(1), mod)
-		third, _ := f.open(maxLoads(1), mod)
+		second, third := f.two(maxLoads(1), mod)
 		o := newOrigin(f)
 		first, l := begin(f, f.Context(), g, "a", o, o.load)
 		b := fetch(f, f.Context(), second, "b", o.load)
@@ -85,9 +81,8 @@ func TestLeaseIsTakenBeforeThePermit(t *testing.T) {
 
 // A DoMany takes one permit, however many its keys, and loads wait in order.
 func TestDoManyTakesOnePermit(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
-		g, _ := f.open(maxLoads(2))
-		other, _ := f.open(maxLoads(2))
+	bubble(t, func(f *fixture) {
+		g, other := f.two(maxLoads(2))
 		o, b := newOrigin(f), newBatches()
 		b.gate = make(chan struct{})
 		many := doMany(f, f.Context(), g, []string{"a", "b", "c", "d", "e"}, b)
@@ -115,7 +110,7 @@ func TestDoManyTakesOnePermit(t *testing.T) {
 
 // A caller that waits for a permit and leaves takes none, and its lease goes at once.
 func TestLeavingWhileWaitingForThePermit(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		g, _ := f.open(maxLoads(1))
 		o := newOrigin(f)
 		first, l := begin(f, f.Context(), g, "a", o, o.load)
@@ -136,7 +131,7 @@ func TestLeavingWhileWaitingForThePermit(t *testing.T) {
 
 // Loads that wait for each other's permit end with their LoadTimeout.
 func TestNestedLoadsEndWithTheirTimeout(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		g, _ := f.open(maxLoads(1), func(c *singleflight.Config[string]) { c.LoadTimeout = 5 * time.Second })
 		began := time.Now()
 		p := fetch(f, f.Context(), g, "outer", func(ctx context.Context) (string, error) { return g.Do(ctx, "inner", gives("v")) })
@@ -150,7 +145,7 @@ func TestNestedLoadsEndWithTheirTimeout(t *testing.T) {
 // LoadLocally the load. The lease is given back.
 func TestNoPermitForWantOfRedis(t *testing.T) {
 	for what, policy := range map[string]singleflight.Policy{"fail": singleflight.Fail, "load locally": singleflight.LoadLocally} {
-		subBubble(t, what, func(f *fixture, _ *miniredis.Miniredis) {
+		subBubble(t, what, func(f *fixture) {
 			g, wire := f.open(maxLoads(1), func(c *singleflight.Config[string]) { c.OnUnavailable = policy })
 			wire.CutOff("enter")
 			p := fetch(f, f.Context(), g, "k", gives("v"))

@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold/internal/redistest"
@@ -19,7 +18,7 @@ import (
 // MaxLoads bounds the loads of a process while Redis is away, until their loaders have
 // returned. Loads that began under a permit count.
 func TestMaxLoadsHoldsWhileRedisIsAway(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		const most, keys = 3, 10
 		g, wire := f.open(locally, maxLoads(most), func(c *singleflight.Config[string]) { c.LeaseTTL, c.LoadTimeout = time.Hour, time.Minute })
 		o := newOrigin(f)
@@ -48,7 +47,7 @@ func TestMaxLoadsHoldsWhileRedisIsAway(t *testing.T) {
 
 // A revoked load that ignores its ctx keeps no other from loading in its process.
 func TestRevokedLoadFreesItsSlot(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		g, _ := f.open(maxLoads(1))
 		o := newOrigin(f)
 		first, l := begin(f, f.Context(), g, "k", o, o.load)
@@ -70,7 +69,7 @@ func TestRevokedLoadFreesItsSlot(t *testing.T) {
 
 // All callers may join a load that waits for its slot.
 func TestLoadThatWaitsForItsSlotIsOpenToAll(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		g, wire := f.open(locally, maxLoads(1))
 		o := newOrigin(f)
 		f.goAway(g, wire)
@@ -93,7 +92,7 @@ func TestLoadThatWaitsForItsSlotIsOpenToAll(t *testing.T) {
 // Loads that wait for a slot ask Redis again once it is back: they get what others have stored,
 // or load with a lease and store. Those of one DoMany stay together.
 func TestLoadsThatWaitForASlotAskRedisAgain(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		g, wire := f.open(locally, maxLoads(1))
 		other, _ := f.open()
 		o, b := newOrigin(f), newBatches()
@@ -134,7 +133,7 @@ func (c picky) Unmarshal(data []byte, v any) error {
 
 // A caller that cannot decode what others load does not ask for that again when Redis is back.
 func TestCallerThatCannotLookAgain(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		with := func(decodes bool) config {
 			c := picky{new(atomic.Bool)}
 			c.decodes.Store(decodes)
@@ -173,7 +172,7 @@ func TestCallerThatCannotLookAgain(t *testing.T) {
 func TestWaitsWhenRedisGoesAway(t *testing.T) {
 	for policy, quick := range map[singleflight.Policy]bool{singleflight.LoadLocally: true, singleflight.Fail: false} {
 		for what, key := range map[string]string{"a permit": "l", "a load": "k"} {
-			subBubble(t, fmt.Sprint(what, ", loads locally: ", quick), func(f *fixture, _ *miniredis.Miniredis) {
+			subBubble(t, fmt.Sprint(what, ", loads locally: ", quick), func(f *fixture) {
 				bound := maxLoads(1)
 				if what == "a load" {
 					bound = nil
@@ -208,7 +207,7 @@ func TestWaitsWhenRedisGoesAway(t *testing.T) {
 
 // A breaker that opens by mistake ends no wait: the probe is answered.
 func TestFalseAlarmEndsNoWait(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		g, wire := f.open(locally)
 		other, _ := f.open()
 		o := newOrigin(f)
@@ -238,7 +237,7 @@ type wrapped struct{ *redis.Client }
 // The permits of MaxLoads share the group's knowledge of the server, also if the client is
 // wrapped in a type that is no pointer.
 func TestPermitsShareTheBreaker(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		w := &harness.Wire{Patience: clientPatience}
 		rdb := f.Connect(w).(*redis.Client)
 		rdb.AddHook(w)

@@ -6,8 +6,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
@@ -29,7 +27,7 @@ func (o *origin) wantNoLoad(f *fixture) {
 // nothing that was loaded before. Callers that come during a local load share the next one.
 func TestCallersDuringALocalLoadShareTheNextOne(t *testing.T) {
 	for what, cut := range withoutRedis {
-		subBubble(t, what, func(f *fixture, _ *miniredis.Miniredis) {
+		subBubble(t, what, func(f *fixture) {
 			g, wire := f.open(locally)
 			other, _ := f.open()
 			o := newOrigin(f)
@@ -58,10 +56,9 @@ func TestCallersDuringALocalLoadShareTheNextOne(t *testing.T) {
 	}
 }
 
-// A caller that began before the loader was called shares its load, however slow the caller's
-// look-up is.
+// A caller that began before the loader was called shares its load, however slow the caller's look-up is.
 func TestCallerThatBeganBeforeALocalLoadSharesIt(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		g, wire := f.open(locally)
 		o := newOrigin(f)
 		wire.StallReplies("get")
@@ -88,7 +85,7 @@ func TestNextLocalLoadBegins(t *testing.T) {
 			redistest.NoError(f, g.Put(f.Context(), "k", "put"))
 		},
 	} {
-		subBubble(t, what, func(f *fixture, _ *miniredis.Miniredis) {
+		subBubble(t, what, func(f *fixture) {
 			g, wire := f.open(locally)
 			o := newOrigin(f)
 			wire.CutOff("get", "load enter")
@@ -111,7 +108,7 @@ func TestNextLocalLoadBegins(t *testing.T) {
 
 // If all callers that wait for the next local load have left, that load does not begin.
 func TestNextLocalLoadThatNobodyWantsDoesNotBegin(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		g, wire := f.open(locally)
 		o := newOrigin(f)
 		wire.Cut()
@@ -132,7 +129,7 @@ func TestNextLocalLoadThatNobodyWantsDoesNotBegin(t *testing.T) {
 
 // Close ends also the waits for the next local load.
 func TestCloseEndsTheWaitForTheNextLocalLoad(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		g, wire := f.open(locally)
 		o := newOrigin(f)
 		wire.Cut()
@@ -148,7 +145,7 @@ func TestCloseEndsTheWaitForTheNextLocalLoad(t *testing.T) {
 
 // The keys that one DoMany could not join are loaded together, as soon as that is possible.
 func TestManyKeysBehindALocalLoad(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		g, wire := f.open(locally)
 		b := newBatches()
 		b.gate = make(chan struct{})

@@ -8,8 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
@@ -40,7 +38,7 @@ func TestFailureAfterALostLeaseIsNotShared(t *testing.T) {
 
 // Of the callers that look again, the one that has waited longest loads.
 func TestLongestWaiterLoadsAfterALostLease(t *testing.T) {
-	bubble(t, func(f *fixture, server *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		for round := range 5 {
 			g, _ := f.open()
 			key, o := strconv.Itoa(round), newOrigin(f)
@@ -50,7 +48,7 @@ func TestLongestWaiterLoadsAfterALostLease(t *testing.T) {
 				all = append(all, fetch(f, f.Context(), g, key, never(f)))
 				synctest.Wait()
 			}
-			server.FlushAll()
+			f.server.FlushAll()
 			time.Sleep(4 * time.Second)
 			redistest.WantErr(f, context.Cause(l.ctx), leasehold.ErrLost)
 			o.next(f).returns("v")
@@ -61,17 +59,15 @@ func TestLongestWaiterLoadsAfterALostLease(t *testing.T) {
 	})
 }
 
-// Where it returns a value all the same, its first caller gets that, the
-// others ask again, and it isn't stored.
+// Where it returns a value all the same, its first caller gets that, the others ask again, and it isn't stored.
 func TestValueAfterALostLeaseIsNotStored(t *testing.T) {
-	bubble(t, func(f *fixture, server *miniredis.Miniredis) {
-		g, _ := f.open()
-		other, _ := f.open()
+	bubble(t, func(f *fixture) {
+		g, other := f.two()
 		o := newOrigin(f)
 		first, l := begin(f, f.Context(), g, "k", o, o.load)
 		joins, waits := fetch(f, f.Context(), g, "k", o.load), fetch(f, f.Context(), other, "k", o.load)
 		synctest.Wait()
-		server.FlushAll()
+		f.server.FlushAll()
 		time.Sleep(4 * time.Second) // of a LeaseTTL of 10 s
 		redistest.WantErr(f, context.Cause(l.ctx), leasehold.ErrLost)
 		newer := o.next(f) // of the other process, that was told so
@@ -91,9 +87,8 @@ func TestValueAfterALostLeaseIsNotStored(t *testing.T) {
 // A process that was cut off for longer than its lease stores nothing when it
 // is back, and another has taken over meanwhile.
 func TestCutOffForLongerThanTheLease(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
-		g, wire := f.open(lease(time.Second))
-		other, _ := f.open(lease(time.Second))
+	bubble(t, func(f *fixture) {
+		g, other, wire := f.pair(lease(time.Second))
 		o := newOrigin(f)
 		first, l := begin(f, f.Context(), g, "k", o, o.load)
 		waits := fetch(f, f.Context(), other, "k", gives("new"))
@@ -113,13 +108,13 @@ func TestCutOffForLongerThanTheLease(t *testing.T) {
 // LoadTimeout bounds a load also where its lease was lost before: a loader that
 // ignores its ctx can't hold its callers for longer.
 func TestLoadTimeoutAfterALostLease(t *testing.T) {
-	bubble(t, func(f *fixture, server *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		g, _ := f.open(func(c *singleflight.Config[string]) { c.LeaseTTL, c.LoadTimeout = time.Second, 5*time.Second })
 		o := newOrigin(f)
 		began := time.Now()
 		first, l := begin(f, f.Context(), g, "k", o, o.load)
 		defer l.returns("too late")
-		server.FlushAll()
+		f.server.FlushAll()
 		time.Sleep(time.Second)
 		redistest.WantErr(f, context.Cause(l.ctx), leasehold.ErrLost)
 		second := redistest.Get(f, "another load, or an error", anyOf(first.done, o.began))
@@ -145,19 +140,6 @@ func anyOf[T any](done <-chan struct{}, values <-chan T) <-chan T {
 	return first
 }
 
-// Where Redis answers, the value is published when Do returns.
-func TestValueIsPublishedWhenDoReturns(t *testing.T) {
-	some(t, func(f *fixture) {
-		g, _ := f.open()
-		for range 20 {
-			fetch(f, f.Context(), g, "k", gives("v")).got()
-			redistest.CheckNow(f, f.RDB.Exists(f.Context(), f.Part("k", "value")).Val() == 1 && f.freed("k"),
-				"Do returned before its value was published")
-			redistest.WantErr(f, g.Invalidate(f.Context(), "k"))
-		}
-	})
-}
-
 // Where Redis doesn't answer, the first caller has its value after 1 s; a caller
 // joined can't know whether it was invalidated: ErrUnavailable. Under LoadLocally
 // that came before the lease was taken has the value, and a later caller loads.
@@ -167,7 +149,7 @@ func TestRedisGoneBeforeThePublish(t *testing.T) {
 			"cut": (*harness.Wire).Cut, "silent": func(w *harness.Wire) { w.Stall() }, "unknown": func(w *harness.Wire) { w.StallReplies("load publish") },
 		} {
 			for name, loads := range map[string]int{"": 0, ", MaxLoads": 5} {
-				subBubble(t, what+", "+how+name, func(f *fixture, _ *miniredis.Miniredis) {
+				subBubble(t, what+", "+how+name, func(f *fixture) {
 					g, wire := f.open(func(c *singleflight.Config[string]) { c.OnUnavailable, c.MaxLoads = policy, loads })
 					o := newOrigin(f)
 					wire.CutOff("load enter")
@@ -204,9 +186,8 @@ func TestRedisGoneBeforeThePublish(t *testing.T) {
 
 // A waiter elsewhere whose holder could not publish loads by itself.
 func TestWaiterOfALoadThatWasNotPublished(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
-		g, wire := f.open()
-		other, _ := f.open()
+	bubble(t, func(f *fixture) {
+		g, other, wire := f.pair()
 		o := newOrigin(f)
 		first, l := begin(f, f.Context(), g, "k", o, o.load)
 		waits := fetch(f, f.Context(), other, "k", gives("new"))
@@ -227,40 +208,10 @@ func TestWaiterOfALoadThatWasNotPublished(t *testing.T) {
 	})
 }
 
-// After the publish nobody passes through the lock: all who wait have the value by
-// one message each, at the same time.
-func TestNoConvoyAfterThePublish(t *testing.T) {
-	some(t, func(f *fixture) {
-		f.teach()
-		g, _ := f.open()
-		o := newOrigin(f)
-		first, l := begin(f, f.Context(), g, "k", o, o.load)
-		const processes = 10
-		var waits []*pending[string]
-		var wires []*harness.Wire
-		for range processes {
-			other, wire := f.open()
-			waits, wires = append(waits, fetch(f, f.Context(), other, "k", never(f))), append(wires, wire)
-		}
-		for _, w := range wires {
-			redistest.Eventually(f, "a process to wait, and its subscription", func() bool { return w.Answered("load ask") > 0 })
-		}
-		l.returns("v")
-		first.got()
-		for i, p := range waits {
-			p.want("v", singleflight.Shared)
-			redistest.Expect(f, wires[i].Sent("load enter"), 1, "a process that waited has entered %d times")
-			redistest.Expect(f, wires[i].Sent("get"), 1, "a process that waited has looked %d times")
-		}
-		redistest.Expect(f, f.Queued("k"), 0, "%d are in the queue")
-	})
-}
-
 // In a batch the key that is invalidated isn't stored, and the others are.
 func TestDoManyOneOfABatchIsInvalidated(t *testing.T) {
 	some(t, func(f *fixture) {
-		g, _ := f.open()
-		other, _ := f.open()
+		g, other := f.two()
 		b := newBatches()
 		b.gate = make(chan struct{})
 		many := doMany(f, f.Context(), g, []string{"a", "b", "c"}, b)

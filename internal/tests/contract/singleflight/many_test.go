@@ -90,8 +90,7 @@ func (m *many) got(want ...string) error {
 	return m.err
 }
 
-// What is cached is served, the rest is loaded in one call, in the caller's order;
-// duplicates count once.
+// What is cached is served, the rest is loaded in one call, in the caller's order; duplicates count once.
 func TestDoManyLoadsWhatIsMissing(t *testing.T) {
 	each(t, func(f *fixture) {
 		g, _ := f.open()
@@ -140,12 +139,10 @@ func TestDoManyPartial(t *testing.T) {
 	})
 }
 
-// What others load is waited for, and not loaded again; extra keys of a loader's
-// map are none of ours.
+// What others load is waited for, and not loaded again; extra keys of a loader's map are none of ours.
 func TestDoManyWaitsForOthers(t *testing.T) {
 	some(t, func(f *fixture) {
-		g, _ := f.open()
-		other, _ := f.open()
+		g, other := f.two()
 		o, b := newOrigin(f), newBatches()
 		alone, theirs := begin(f, f.Context(), other, "theirs", o, o.load)
 		here, ours := begin(f, f.Context(), g, "here", o, o.load)
@@ -238,17 +235,11 @@ func TestDoManyRoundTrips(t *testing.T) {
 		trips := wire.TripCounter()
 		redistest.WantErr(f, doMany(f, f.Context(), g, keys, b).got(want...))
 		b.wantCalls(f, keys)
-		if got, want := trips(), (harness.TripCount{Gets: nodes, Scripts: 2 * nodes}); got != want {
-			f.Errorf("20 keys cost %+v, want %+v", got, want)
-		}
+		redistest.Expect(f, trips(), harness.TripCount{Gets: nodes, Scripts: 2 * nodes}, "the keys cost %+v")
 		redistest.WantErr(f, doMany(f, f.Context(), g, keys, b).got(want...))
-		if got, want := trips(), (harness.TripCount{Gets: nodes}); got != want {
-			f.Errorf("20 hits cost %+v, want %+v", got, want)
-		}
+		redistest.Expect(f, trips(), harness.TripCount{Gets: nodes}, "hits cost %+v")
 		redistest.WantErr(f, g.Invalidate(f.Context(), keys...))
-		if got, want := trips(), (harness.TripCount{Scripts: nodes}); got != want {
-			f.Errorf("20 invalidations cost %+v, want %+v", got, want)
-		}
+		redistest.Expect(f, trips(), harness.TripCount{Scripts: nodes}, "invalidations cost %+v")
 	})
 }
 

@@ -7,19 +7,16 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
-// With StaleIfError a hot value survives an outage of Redis in memory: it is served as Stale, at
-// once when Redis is known to be away, until TTL and StaleIfError are over. When Redis answers
-// again, nothing is served without asking.
+// With StaleIfError a hot value survives an outage of Redis in memory: it is served as Stale, at once when Redis is
+// known to be away, until TTL and StaleIfError are over. When Redis answers again, nothing is served without asking.
 func TestNearValuesSurviveAnOutage(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		g, wire := f.open(nearFor(time.Second), func(c *singleflight.Config[string]) {
 			c.TTL, c.Jitter, c.StaleIfError = 10*time.Second, -1, time.Minute
 		})
@@ -60,7 +57,7 @@ func (f *fixture) goAwayFrom(g *singleflight.Group[string], w *harness.Wire) {
 
 // Under LoadLocally a copy in memory is served only if the local load fails.
 func TestNearCopyIsTheLastResortOfLoadLocally(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		g, wire := f.open(nearFor(time.Second), func(c *singleflight.Config[string]) {
 			c.StaleIfError, c.OnUnavailable = time.Minute, singleflight.LoadLocally
 		})
@@ -75,10 +72,9 @@ func TestNearCopyIsTheLastResortOfLoadLocally(t *testing.T) {
 	})
 }
 
-// A value that was invalidated by this process, or seen to be gone, does not come back in an
-// outage.
+// A value that was invalidated by this process, or seen to be gone, does not come back in an outage.
 func TestNearDroppedCopyDoesNotComeBackInAnOutage(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		other := mustOpen(f)
 		for what, drop := range map[string]func(g *singleflight.Group[string]){
 			"invalidated here":      func(g *singleflight.Group[string]) { invalidate(f, g, "k") },
@@ -103,7 +99,7 @@ func TestNearDroppedCopyDoesNotComeBackInAnOutage(t *testing.T) {
 
 // A near read that is lost drops no copy, and reads are GETs until they work again.
 func TestNearReadsThatFail(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		const lasts = 10 * time.Second
 		g, wire := f.open(nearFor(lasts), func(c *singleflight.Config[string]) { c.TTL = time.Hour })
 		put(f, g, "k", "v")
@@ -137,8 +133,7 @@ func TestNearReadsThatFail(t *testing.T) {
 	})
 }
 
-// A call that read a newer value outdates copies and near reads under way: a later hit in memory
-// is never older.
+// A call that read a newer value outdates copies and near reads under way: a later hit in memory is never older.
 func TestNearHitIsNeverOlderThanWhatACallGot(t *testing.T) {
 	withProxy(t, func(f *fixture, p *redistest.Proxy) {
 		f.teach()
@@ -171,7 +166,7 @@ func TestNearReadsOfAFullServer(t *testing.T) {
 			t.Skip("one server of each version will do")
 		}
 		srv := redistest.StartServer(t, target.Version)
-		f := &fixture{harness.NewOn(t, harness.Loads, srv.Client())}
+		f := &fixture{Fixture: harness.NewOn(t, harness.Loads, srv.Client())}
 		g := openOn(f, srv.Client(), nearFor(hold))
 		put(f, g, "k", "v")
 		redistest.WantErr(f, f.RDB.ConfigSet(f.Context(), "maxmemory", "1").Err())

@@ -14,9 +14,8 @@ import (
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
-// After Invalidate or Put has returned, no handle serves the value from before, whichever
-// handle called: one with copies of its own, or one without. It waits for messages and not for
-// the end of a read lease.
+// After Invalidate or Put has returned, no handle serves the value from before, whichever handle called: one with
+// copies of its own, or one without. It waits for messages and not for the end of a read lease.
 func TestNearNothingOldAfterAnInvalidation(t *testing.T) {
 	each(t, func(f *fixture) {
 		var readers []*singleflight.Group[string]
@@ -193,9 +192,8 @@ func TestNearSecondInvalidationWaitsToo(t *testing.T) {
 	})
 }
 
-// A near read that is under way while its key is invalidated brings nothing that is served
-// later: neither a first one nor a renewal. The reader has acknowledged, so Invalidate has
-// returned.
+// A near read that is under way while its key is invalidated brings nothing that is served later: neither a first one
+// nor a renewal. The reader has acknowledged, so Invalidate has returned.
 func TestNearReadUnderWayDoesNotOutliveAnInvalidation(t *testing.T) {
 	for name, renewal := range map[string]bool{"first": false, "renewal": true, "renewal of a changed value": true} {
 		t.Run(name, func(t *testing.T) {
@@ -226,8 +224,7 @@ func TestNearReadUnderWayDoesNotOutliveAnInvalidation(t *testing.T) {
 	}
 }
 
-// A reader acknowledges after it has dropped the copy: the copy is gone when its message
-// leaves the process.
+// A reader acknowledges after it has dropped the copy: the copy is gone when its message leaves the process.
 func TestNearDropsBeforeItAcknowledges(t *testing.T) {
 	withProxy(t, func(f *fixture, p *redistest.Proxy) {
 		f.teach()
@@ -305,8 +302,7 @@ func TestNearOwnCopyGoesWithAFailedInvalidation(t *testing.T) {
 // A hook that ends the goroutine of an acknowledgement costs that one alone.
 func TestNearHookThatEndsAnAcknowledgement(t *testing.T) {
 	some(t, func(f *fixture) {
-		g, w := f.open(nearFor(hold))
-		writer, _ := f.open(nearFor(hold))
+		g, writer, w := f.pair(nearFor(hold))
 		for n := range 3 {
 			put(f, writer, "k", fmt.Sprint(n))
 			warm(f, g, "k", fmt.Sprint(n))

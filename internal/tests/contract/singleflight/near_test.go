@@ -9,8 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/singleflight"
@@ -78,7 +76,7 @@ func TestNearServesNotFound(t *testing.T) {
 // While a key is read, its read lease is renewed in the background: one command for three
 // quarters of NearFor, and no read waits. A value that is the same is not sent again.
 func TestNearRenewsInTheBackground(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		const lasts = time.Second
 		g, w := f.open(nearFor(lasts), func(c *singleflight.Config[string]) { c.TTL = time.Hour })
 		put(f, g, "k", "v")
@@ -94,10 +92,9 @@ func TestNearRenewsInTheBackground(t *testing.T) {
 	})
 }
 
-// Nothing is left of a key that is not read any more: no command, no subscription, no key and
-// no goroutine.
+// Nothing is left of a key that is not read any more: no command, no subscription, no key and no goroutine.
 func TestNearLeavesNothingWhenIdle(t *testing.T) {
-	bubble(t, func(f *fixture, server *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		const lasts = time.Second
 		g, w := f.open(nearFor(lasts), func(c *singleflight.Config[string]) { c.TTL = time.Hour })
 		put(f, g, "k", "v")
@@ -105,8 +102,8 @@ func TestNearLeavesNothingWhenIdle(t *testing.T) {
 		redistest.Expect(f, len(f.Subscribed("leasehold")), 1, "%d subscriptions of a reader")
 		time.Sleep(2 * lasts)
 		synctest.Wait()
-		if all := f.Subscribed("leasehold"); len(all) != 0 || server.Exists(f.Part("k", "near")) {
-			f.Errorf("subscriptions %v, registrations %v after 2 NearFor", all, server.Exists(f.Part("k", "near")))
+		if all := f.Subscribed("leasehold"); len(all) != 0 || f.server.Exists(f.Part("k", "near")) {
+			f.Errorf("subscriptions %v, registrations %v after 2 NearFor", all, f.server.Exists(f.Part("k", "near")))
 		}
 		sent := w.Sent()
 		time.Sleep(time.Minute)
@@ -117,7 +114,7 @@ func TestNearLeavesNothingWhenIdle(t *testing.T) {
 
 // A copy ends with the value's TTL.
 func TestNearCopyEndsWithTheTTL(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		g, _ := f.open(nearFor(hold), func(c *singleflight.Config[string]) { c.TTL, c.Jitter = 3*time.Second, -1 })
 		put(f, g, "k", "v")
 		warm(f, g, "k", "v")
@@ -132,7 +129,7 @@ func TestNearCopyEndsWithTheTTL(t *testing.T) {
 
 // Hits in memory draw on early refresh, and a copy causes at most one.
 func TestNearRefreshesEarlyOnce(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		g, _ := f.open(nearFor(hold), func(c *singleflight.Config[string]) {
 			c.TTL, c.Jitter, c.EarlyRefresh = 30*time.Second, -1, 1
 		})

@@ -26,8 +26,7 @@ func never(t testing.TB) loader {
 	}
 }
 
-// origin is where values are loaded from: each load announces itself, and ends as
-// the test says, or with the test.
+// origin is where values are loaded from: each load announces itself, and ends as the test says, or with the test.
 type origin struct {
 	loads atomic.Int32
 	began chan *loading

@@ -11,8 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
@@ -27,15 +25,13 @@ var ways = map[string]struct {
 	"goexit": {runtime.Goexit, "runtime.Goexit", func(p *pending[string]) bool { return p.exited }},
 }
 
-// A panic and a Goexit are raised again in the first caller, and are an error
-// that says so for all others, everywhere; never remembered, and the lease is free
-// at once.
+// A panic and a Goexit are raised again in the first caller, and are an error that says so for all others,
+// everywhere; never remembered, and the lease is free at once.
 func TestPanicAndGoexitReachAllCallers(t *testing.T) {
 	some(t, func(f *fixture) {
 		for what, way := range ways {
 			mod := func(c *singleflight.Config[string]) { c.ErrorTTL, c.StaleFor = time.Minute, time.Minute }
-			g, _ := f.open(mod)
-			other, _ := f.open(mod)
+			g, other := f.two(mod)
 			o := newOrigin(f)
 			first, l := begin(f, f.Context(), g, what, o, o.load)
 			joins := fetch(f, f.Context(), g, what, func(context.Context) (string, error) { way.end(); return "", nil })
@@ -66,7 +62,7 @@ func TestPanicAndGoexitReachAllCallers(t *testing.T) {
 // panics ends nothing, and is logged, with its stack.
 func TestPanicAfterItsCallerLeft(t *testing.T) {
 	for what, way := range ways {
-		subBubble(t, what, func(f *fixture, _ *miniredis.Miniredis) {
+		subBubble(t, what, func(f *fixture) {
 			var log bytes.Buffer
 			g, _ := f.open(staleFor, func(c *singleflight.Config[string]) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 			o := newOrigin(f)
@@ -96,9 +92,8 @@ func TestPanicAfterItsCallerLeft(t *testing.T) {
 
 // Of a DoMany each process's callers get it, and the keys of others as well.
 func TestPanicInDoMany(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
-		g, _ := f.open()
-		other, _ := f.open()
+	bubble(t, func(f *fixture) {
+		g, other := f.two()
 		gate := make(chan struct{})
 		var raised any
 		done := make(chan struct{})

@@ -11,16 +11,14 @@ import (
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
-// A revoked load's ctx ends with the reason, another process loads at once, under the
-// permit of MaxLoads that is free again, and the late result goes to its own caller and
-// is not stored.
+// A revoked load's ctx ends with the reason, another process loads at once, under the permit of MaxLoads that is free
+// again, and the late result goes to its own caller and is not stored.
 func TestRevokeOfALoad(t *testing.T) {
 	each(t, func(f *fixture) {
 		for _, schema := range []uint32{0, 77} { // of the operator, who reaches every schema
 			prefix := fmt.Sprint(f.Family, schema)
 			mod := func(c *singleflight.Config[string]) { c.MaxLoads, c.Prefix = 1, prefix }
-			a, _ := f.open(mod)
-			b, _ := f.open(mod)
+			a, b := f.two(mod)
 			operator, _ := f.open(mod, func(c *singleflight.Config[string]) { c.Schema = schema })
 			o := newOrigin(f)
 			first, l := begin(f, f.Context(), a, "k", o, o.load)

@@ -8,8 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/singleflight"
@@ -35,9 +33,8 @@ func (f *fixture) stalled(g *singleflight.Group[string], key string) {
 // With StaleFor the caller who starts the refresh is served stale at once, as
 // are all others meanwhile; one refreshes, in the whole fleet.
 func TestStaleWhileOneRebuilds(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
-		g, _ := f.open(staleFor)
-		other, _ := f.open(staleFor)
+	bubble(t, func(f *fixture) {
+		g, other := f.two(staleFor)
 		f.stalled(g, "k")
 		o := newOrigin(f)
 		fetch(f, f.Context(), g, "k", o.load).want("old", singleflight.Stale)
@@ -62,11 +59,11 @@ func TestStaleWhileOneRebuilds(t *testing.T) {
 	})
 }
 
-// A caller that was told that another rebuilds the value doesn't ask again for 100 ms.
+// A caller that was told that another rebuilds the value doesn't ask again for 100 ms. Nor does one that was told that
+// a failure is remembered, for as long as that is so at least.
 func TestStaleRefreshIsNotAskedForAgainAtOnce(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
-		g, _ := f.open(staleFor)
-		other, wire := f.open(staleFor)
+	bubble(t, func(f *fixture) {
+		other, g, wire := f.pair(staleFor, func(c *singleflight.Config[string]) { c.ErrorTTL = 10 * time.Second })
 		f.stalled(g, "k")
 		o := newOrigin(f)
 		fetch(f, f.Context(), g, "k", o.load).want("old", singleflight.Stale)
@@ -76,31 +73,20 @@ func TestStaleRefreshIsNotAskedForAgainAtOnce(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		redistest.Between(f, wire.Sent("load enter"), 5, 11, "1000 stale answers within a second asked %d times")
-		l.returns("new")
-	})
-}
-
-// Nor does a caller that was told that a failure is remembered, for as long as that is so
-// at least.
-func TestStaleRefreshBesideARememberedFailure(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
-		g, wire := f.open(staleFor, func(c *singleflight.Config[string]) { c.ErrorTTL = 10 * time.Second })
-		f.stalled(g, "k")
-		fetch(f, f.Context(), g, "k", fails(errors.New("boom"))).want("old", singleflight.Stale)
+		l.fails(errors.New("boom"))
 		synctest.Wait()
 		asked := wire.Sent("load enter")
 		for range 1000 {
-			fetch(f, f.Context(), g, "k", never(f)).want("old", singleflight.Stale)
+			fetch(f, f.Context(), other, "k", never(f)).want("old", singleflight.Stale)
 			time.Sleep(time.Millisecond)
 		}
-		redistest.AtMost(f, wire.Sent("load enter")-asked, 11, "1000 stale answers within a second asked %d times")
+		redistest.AtMost(f, wire.Sent("load enter")-asked, 11, "1000 stale answers beside a failure asked %d times")
 	})
 }
 
-// Where the holder is dead, its lease's end comes first: 100 ms are no longer
-// than that.
+// Where the holder is dead, its lease's end comes first: 100 ms are no longer than that.
 func TestStaleRefreshAfterTheLeaseEnds(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		g, wire := f.open(staleFor, lease(time.Second))
 		other, _ := f.open(staleFor)
 		f.stalled(g, "k")
@@ -120,14 +106,12 @@ func TestStaleRefreshAfterTheLeaseEnds(t *testing.T) {
 	})
 }
 
-// Callers who left at SoftTimeout don't count as leaving: the load goes on,
-// and its result is stored.
+// Callers who left at SoftTimeout don't count as leaving: the load goes on, and its result is stored.
 func TestSoftTimeoutServesStale(t *testing.T) {
 	for what, mod := range map[string]config{"StaleFor": staleFor, "StaleIfError": staleIfError} {
-		subBubble(t, what, func(f *fixture, _ *miniredis.Miniredis) {
+		subBubble(t, what, func(f *fixture) {
 			soft := func(c *singleflight.Config[string]) { c.SoftTimeout = 3 * time.Second }
-			g, _ := f.open(mod, soft)
-			other, _ := f.open(mod, soft)
+			g, other := f.two(mod, soft)
 			f.stalled(g, "k")
 			o := newOrigin(f)
 			began := time.Now()
@@ -157,7 +141,7 @@ func TestSoftTimeoutServesStale(t *testing.T) {
 // Stale never masks ErrNotFound.
 func TestStaleDoesNotMaskNotFound(t *testing.T) {
 	for what, mod := range map[string]config{"StaleFor": staleFor, "StaleIfError": staleIfError} {
-		subBubble(t, what, func(f *fixture, _ *miniredis.Miniredis) {
+		subBubble(t, what, func(f *fixture) {
 			g, _ := f.open(mod, func(c *singleflight.Config[string]) { c.SoftTimeout = time.Second })
 			f.stalled(g, "k")
 			redistest.WantErr(f, fetch(f, f.Context(), g, "k", fails(singleflight.ErrNotFound)).failed(), singleflight.ErrNotFound)
@@ -170,14 +154,12 @@ func TestStaleDoesNotMaskNotFound(t *testing.T) {
 	}
 }
 
-// StaleIfError serves what is stale where the loader fails, where it panics
-// elsewhere, where a failure is remembered, and where Redis can't be asked to
-// coordinate; not what is older.
+// StaleIfError serves what is stale where the loader fails, where it panics elsewhere, where a failure is remembered,
+// and where Redis can't be asked to coordinate; not what is older.
 func TestStaleIfError(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		remember := func(c *singleflight.Config[string]) { c.ErrorTTL = 5 * time.Second }
-		g, _ := f.open(staleIfError, remember)
-		other, wire := f.open(staleIfError, remember)
+		other, g, wire := f.pair(staleIfError, remember)
 		f.stalled(g, "k")
 		o := newOrigin(f)
 		one, l := begin(f, f.Context(), g, "k", o, o.load)
@@ -231,9 +213,7 @@ func TestStaleThatWasInvalidated(t *testing.T) {
 // loadFor has a value of "1" that took d to load.
 func (f *fixture) loadFor(g *singleflight.Group[string], key string, d time.Duration) {
 	f.Helper()
-	p := fetch(f, f.Context(), g, key, func(context.Context) (string, error) { time.Sleep(d); return "1", nil })
-	<-p.done
-	p.got()
+	redistest.Must(g.Do(f.Context(), key, func(context.Context) (string, error) { time.Sleep(d); return "1", nil }))(f)
 }
 
 func early(beta float64) config {
@@ -246,8 +226,8 @@ func early(beta float64) config {
 // EarlyRefresh rebuilds a fresh value in the background, the likelier the dearer it
 // was; the caller has the one that is there. 0 never does.
 func TestEarlyRefresh(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
-		g, _ := f.open(early(100))
+	bubble(t, func(f *fixture) {
+		g, _ := f.open(early(100), func(c *singleflight.Config[string]) { c.NotFoundTTL = time.Hour })
 		f.loadFor(g, "k", 24*time.Hour) // so dear that 100 times that is almost surely more than TTL
 		o := newOrigin(f)
 		for range 20 {
@@ -259,6 +239,14 @@ func TestEarlyRefresh(t *testing.T) {
 		fetch(f, f.Context(), g, "k", never(f)).want("2", singleflight.Cached) // it took no time: no need to hurry
 		s := g.Stats()
 		redistest.Check(f, s.EarlyRefreshes == 1 && s.Refreshes == 1 && s.Hits == 21 && s.Stale == 0, "%+v", s)
+		const nothing = "a remembered ErrNotFound is not refreshed"
+		redistest.WantErr(f, redistest.ErrorOf(g.Do(f.Context(), nothing, func(context.Context) (string, error) {
+			time.Sleep(24 * time.Hour)
+			return "", singleflight.ErrNotFound
+		})), singleflight.ErrNotFound)
+		for range 20 {
+			redistest.WantErr(f, fetch(f, f.Context(), g, nothing, never(f)).failed(), singleflight.ErrNotFound)
+		}
 		off, _ := f.open(early(0))
 		f.loadFor(off, "off", 24*time.Hour)
 		time.Sleep(time.Hour - time.Millisecond)
@@ -271,7 +259,7 @@ func TestEarlyRefresh(t *testing.T) {
 // The formula: of many processes that look at a time Δ before the end of a value
 // that took d to load, the part that refreshes is exp(-Δ / (β d)).
 func TestEarlyRefreshIsXFetch(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		const keys, took = 400, 5 * time.Minute
 		g, _ := f.open(early(2))
 		var all []*pending[string]
@@ -296,10 +284,9 @@ func TestEarlyRefreshIsXFetch(t *testing.T) {
 	})
 }
 
-// An early refresh that fails leaves the value that is there, and one of DoMany
-// counts as well.
+// An early refresh that fails leaves the value that is there, and one of DoMany counts as well.
 func TestEarlyRefreshThatFails(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		g, _ := f.open(early(100), func(c *singleflight.Config[string]) { c.ErrorTTL = time.Minute })
 		f.loadFor(g, "k", 24*time.Hour)
 		fetch(f, f.Context(), g, "k", fails(errors.New("boom"))).want("1", singleflight.Cached)
@@ -312,20 +299,5 @@ func TestEarlyRefreshThatFails(t *testing.T) {
 		fetch(f, f.Context(), g, "k", never(f)).want("K", singleflight.Cached)
 		s := g.Stats()
 		redistest.Check(f, s.EarlyRefreshes == 2 && s.FailedLoads == 1 && s.Errors == 0, "%+v", s)
-	})
-}
-
-// A remembered ErrNotFound isn't refreshed early.
-func TestNotFoundIsNotRefreshedEarly(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
-		g, _ := f.open(early(100), func(c *singleflight.Config[string]) { c.NotFoundTTL = time.Hour })
-		nothing := fetch(f, f.Context(), g, "k", func(context.Context) (string, error) {
-			time.Sleep(24 * time.Hour)
-			return "", singleflight.ErrNotFound
-		})
-		<-nothing.done
-		for range 20 {
-			redistest.WantErr(f, fetch(f, f.Context(), g, "k", never(f)).failed(), singleflight.ErrNotFound)
-		}
 	})
 }

@@ -8,8 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
@@ -29,10 +27,9 @@ func TestLoadTimeout(t *testing.T) {
 			}
 		},
 	} {
-		subBubble(t, what, func(f *fixture, _ *miniredis.Miniredis) {
+		subBubble(t, what, func(f *fixture) {
 			mod := func(c *singleflight.Config[string]) { c.LoadTimeout, c.LeaseTTL = 5*time.Second, time.Second }
-			g, _ := f.open(mod)
-			other, _ := f.open(mod)
+			g, other := f.two(mod)
 			o := newOrigin(f)
 			began := time.Now()
 			all := []*pending[string]{fetch(f, f.Context(), g, "k", load(o))}
@@ -78,7 +75,7 @@ func TestLoadTimeoutIsNoDeadline(t *testing.T) {
 
 // A loader's own deadline is the loader's error, not a time-out of ours.
 func TestLoadersOwnDeadline(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		g, _ := f.open(func(c *singleflight.Config[string]) { c.LoadTimeout = time.Minute })
 		other, _ := f.open()
 		o := newOrigin(f)
@@ -92,11 +89,10 @@ func TestLoadersOwnDeadline(t *testing.T) {
 	})
 }
 
-// At SoftTimeout a DoMany serves the stale values that it has, and waits
-// on only for the keys of which it has none.
+// At SoftTimeout a DoMany serves the stale values that it has, and waits on only for the keys of which it has none.
 func TestSoftTimeoutOfDoMany(t *testing.T) {
 	for what, mod := range map[string]config{"StaleFor": staleFor, "StaleIfError": staleIfError} {
-		subBubble(t, what, func(f *fixture, _ *miniredis.Miniredis) {
+		subBubble(t, what, func(f *fixture) {
 			g, _ := f.open(mod, func(c *singleflight.Config[string]) { c.SoftTimeout = time.Second })
 			f.stalled(g, "stale")
 			b := newBatches()
@@ -110,8 +106,7 @@ func TestSoftTimeoutOfDoMany(t *testing.T) {
 	}
 }
 
-// Whatever a call waits for, it returns when its ctx ends, and leaves nothing
-// behind: not in the queue, nor a lease.
+// Whatever a call waits for, it returns when its ctx ends, and leaves nothing behind: not in the queue, nor a lease.
 func TestCtxEndsWhereverACallIs(t *testing.T) {
 	type world struct {
 		f     *fixture
@@ -143,9 +138,8 @@ func TestCtxEndsWhereverACallIs(t *testing.T) {
 			if many {
 				name += ", many"
 			}
-			subBubble(t, name, func(f *fixture, _ *miniredis.Miniredis) {
-				g, w := f.open(maxLoads(1))
-				other, _ := f.open(maxLoads(1))
+			subBubble(t, name, func(f *fixture) {
+				g, other, w := f.pair(maxLoads(1))
 				key, load := put(world{f, g, w, other, newOrigin(f)})
 				ctx, cancel := context.WithCancel(f.Context())
 				call := func() error { _, err := g.Do(ctx, key, load); return err }
@@ -195,20 +189,5 @@ func TestCtxThatHasEnded(t *testing.T) {
 		redistest.WantErr(f, g.Put(ctx, "k", "v"), context.Canceled, redistest.Not(leasehold.ErrUnavailable))
 		redistest.WantErr(f, redistest.ErrorOf(g.DoMany(ctx, []string{"k"}, newBatches().load)), context.Canceled)
 		redistest.Expect(f, wire.Sent(), 0, "%d commands were sent")
-	})
-}
-
-// A deadline is told as one, and as the caller's own.
-func TestDeadlineOfACaller(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
-		g, _ := f.open(func(c *singleflight.Config[string]) { c.LoadTimeout = time.Hour })
-		ctx, cancel := context.WithTimeout(f.Context(), time.Minute)
-		defer cancel()
-		o := newOrigin(f)
-		p := fetch(f, ctx, g, "k", o.obedient)
-		o.next(f)
-		<-p.done
-		err := p.failed()
-		redistest.WantErr(f, err, context.DeadlineExceeded, redistest.Not(singleflight.ErrLoadTimeout, leasehold.ErrUnavailable, leasehold.ErrBusy))
 	})
 }

@@ -10,8 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/singleflight"
@@ -20,7 +18,7 @@ import (
 // Nothing set but what has to be: TTL with a spread of 0.05, no stale values, no
 // failures remembered, a lease of 10 s.
 func TestDefaults(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		const ttl = 100 * time.Second
 		g := redistest.Must(singleflight.New(f.Connect(&harness.Wire{Patience: clientPatience}), singleflight.Config[string]{Name: f.Family, TTL: ttl}))(f)
 		defer harness.Close(f, g)
@@ -63,7 +61,7 @@ func TestJitter(t *testing.T) {
 		jitter      float64
 		least, most time.Duration
 	}{{0.5, 50 * time.Second, 150 * time.Second}, {0.2, 80 * time.Second, 120 * time.Second}, {-1, 100 * time.Second, 100 * time.Second}} {
-		subBubble(t, fmt.Sprint(c.jitter), func(f *fixture, _ *miniredis.Miniredis) {
+		subBubble(t, fmt.Sprint(c.jitter), func(f *fixture) {
 			g, _ := f.open(func(cfg *singleflight.Config[string]) {
 				cfg.TTL, cfg.NotFoundTTL, cfg.Jitter = 100*time.Second, 100*time.Second, c.jitter
 			})
@@ -86,7 +84,7 @@ func TestJitter(t *testing.T) {
 // A TTL is kept to the millisecond, rounded up, and then the value is gone.
 func TestTTL(t *testing.T) {
 	for _, ttl := range []time.Duration{time.Millisecond, 1500 * time.Microsecond, 250 * time.Millisecond, 24 * time.Hour} {
-		subBubble(t, ttl.String(), func(f *fixture, _ *miniredis.Miniredis) {
+		subBubble(t, ttl.String(), func(f *fixture) {
 			g, _ := f.open(func(c *singleflight.Config[string]) { c.TTL, c.Jitter = ttl, -1 })
 			fetch(f, f.Context(), g, "k", gives("1")).got()
 			whole := (ttl + time.Millisecond - 1).Truncate(time.Millisecond)
@@ -98,10 +96,9 @@ func TestTTL(t *testing.T) {
 	}
 }
 
-// TTLFor says how long each value is fresh, is asked once a load, and is not asked
-// for what is no value.
+// TTLFor says how long each value is fresh, is asked once a load, and is not asked for what is no value.
 func TestTTLFor(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		asked := map[string]int{}
 		g, _ := f.open(func(c *singleflight.Config[string]) {
 			c.TTL, c.Jitter, c.ErrorTTL = time.Minute, -1, time.Second
@@ -123,15 +120,13 @@ func TestTTLFor(t *testing.T) {
 	})
 }
 
-// A value that TTLFor forbids to store is handed to all who wait, of any
-// process and of any size that could be stored, and loaded again by the caller that comes
-// later.
+// A value that TTLFor forbids to store is handed to all who wait, of any process and of any size that could be
+// stored, and loaded again by the caller that comes later.
 func TestValueThatTTLForForbidsToStoreIsHandedOut(t *testing.T) {
 	some(t, func(f *fixture) {
 		for key, value := range map[string]string{"small": "v", "large": strings.Repeat("v", 100_000)} {
 			mod := func(c *singleflight.Config[string]) { c.TTLFor = func(string, string) time.Duration { return -1 } }
-			g, _ := f.open(mod)
-			other, _ := f.open(mod)
+			g, other := f.two(mod)
 			o := newOrigin(f)
 			first, l := begin(f, f.Context(), g, key, o, o.load)
 			waits := fetch(f, f.Context(), other, key, never(f))
@@ -149,7 +144,7 @@ func TestValueThatTTLForForbidsToStoreIsHandedOut(t *testing.T) {
 // A newer value that may not be stored ends the stale one that is: else that would
 // be served for as long as StaleFor says, and the newer one to nobody.
 func TestValueThatIsNotStoredEndsTheStaleOne(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		g, _ := f.open(func(c *singleflight.Config[string]) {
 			c.TTL, c.StaleFor = time.Second, time.Hour
 			c.TTLFor = func(_, v string) time.Duration { return map[string]time.Duration{"new": -1}[v] }
@@ -162,11 +157,10 @@ func TestValueThatIsNotStoredEndsTheStaleOne(t *testing.T) {
 	})
 }
 
-// A value that is too large is returned in the process that loaded it, and
-// logged; others load for themselves, without waiting for each other, until the
-// mark ends after a second.
+// A value that is too large is returned in the process that loaded it, and logged; others load for themselves,
+// without waiting for each other, until the mark ends after a second.
 func TestTooLargeValueStaysInItsProcess(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		var log bytes.Buffer
 		mod := func(c *singleflight.Config[string]) {
 			c.MaxValueBytes, c.ErrorTTL, c.StaleFor = 10, time.Minute, time.Minute

@@ -8,8 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
@@ -47,23 +45,11 @@ func TestUnavailableFails(t *testing.T) {
 	})
 }
 
-// Fail: a miss that can't be coordinated ends in bounded time, and nothing is
-// loaded.
-func TestUnavailableAfterTheLookup(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
-		g, wire := f.open()
-		wire.CutOff("load enter")
-		began := time.Now()
-		redistest.WantErr(f, fetch(f, f.Context(), g, "k", never(f)).failed(), leasehold.ErrUnavailable, harness.ErrCut)
-		redistest.Between(f, time.Since(began), 2*time.Second, 4*time.Second, "after %v")
-	})
-}
-
 // LoadLocally: loaded once in this process, each caller has a value of its own,
 // nothing is stored, and a failure is shared.
 func TestUnavailableLoadsLocally(t *testing.T) {
 	for what, cut := range withoutRedis {
-		subBubble(t, what, func(f *fixture, _ *miniredis.Miniredis) {
+		subBubble(t, what, func(f *fixture) {
 			g, wire := f.open(locally)
 			o := newOrigin(f)
 			boom := errors.New("boom")
@@ -104,7 +90,7 @@ func TestUnavailableLoadsLocally(t *testing.T) {
 
 // LoadLocally: a local load ends when its last caller has left, and on Close.
 func TestLocalLoadEnds(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		g, wire := f.open(locally)
 		o := newOrigin(f)
 		wire.Cut()
@@ -128,7 +114,7 @@ func TestLocalLoadEnds(t *testing.T) {
 // caller who could ask Redis: it may have been invalidated before that one came.
 func TestLocalLoadIsNotJoinedByACallerThatReachesRedis(t *testing.T) {
 	for what, cut := range withoutRedis {
-		subBubble(t, what, func(f *fixture, _ *miniredis.Miniredis) {
+		subBubble(t, what, func(f *fixture) {
 			g, wire := f.open(locally)
 			other, _ := f.open()
 			o := newOrigin(f)
@@ -149,7 +135,7 @@ func TestLocalLoadIsNotJoinedByACallerThatReachesRedis(t *testing.T) {
 // LoadLocally: a refresh that nobody waits for does without where Redis can't be
 // asked: its result would reach nobody.
 func TestUnavailableRefreshLoadsNothing(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		g, wire := f.open(locally, staleFor)
 		f.stalled(g, "k")
 		wire.CutOff("load enter")
@@ -163,8 +149,7 @@ func TestUnavailableRefreshLoadsNothing(t *testing.T) {
 	})
 }
 
-// A bound that the package sets itself is never told as a deadline of the caller, who
-// may have set none.
+// A bound that the package sets itself is never told as a deadline of the caller, who may have set none.
 func TestOwnBoundsAreNoDeadlineOfACaller(t *testing.T) {
 	for what, call := range map[string]func(g *singleflight.Group[string]) error{
 		"do": func(g *singleflight.Group[string]) error {
@@ -176,7 +161,7 @@ func TestOwnBoundsAreNoDeadlineOfACaller(t *testing.T) {
 		"put":        func(g *singleflight.Group[string]) error { return g.Put(context.Background(), "k", "v") },
 		"invalidate": func(g *singleflight.Group[string]) error { return g.Invalidate(context.Background(), "k") },
 	} {
-		subBubble(t, "first call of a client: "+what, func(f *fixture, _ *miniredis.Miniredis) {
+		subBubble(t, "first call of a client: "+what, func(f *fixture) {
 			g, wire := f.open()
 			wire.Patience = time.Minute
 			wire.Stall()
@@ -187,9 +172,8 @@ func TestOwnBoundsAreNoDeadlineOfACaller(t *testing.T) {
 			redistest.WantErr(f, err, leasehold.ErrUnavailable, redistest.Not(context.DeadlineExceeded), redistest.Says("no answer within"))
 		})
 	}
-	subBubble(t, "a result that the caller waited for", func(f *fixture, _ *miniredis.Miniredis) {
-		g, wire := f.open()
-		other, _ := f.open()
+	subBubble(t, "a result that the caller waited for", func(f *fixture) {
+		g, other, wire := f.pair()
 		o := newOrigin(f)
 		_, l := begin(f, f.Context(), other, "k", o, o.load)
 		waits := fetch(f, f.Context(), g, "k", never(f))

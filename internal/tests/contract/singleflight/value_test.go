@@ -12,8 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/singleflight"
@@ -43,8 +41,7 @@ func TestValuesOfAnyType(t *testing.T) {
 // through puts a value through the cache, from one process to another.
 func through[T any](f *fixture, v T, same func(a, b T) bool) {
 	f.Helper()
-	g, _ := openOf[T](f)
-	other, _ := openOf[T](f)
+	g, other := twoOf[T](f)
 	redistest.WantErr(f, g.Invalidate(f.Context(), "k"))
 	fetch(f, f.Context(), g, "k", func(context.Context) (T, error) { return v, nil }).got()
 	r := fetch(f, f.Context(), other, "k", func(context.Context) (T, error) { return v, errors.New("it was to be cached") }).got()
@@ -124,7 +121,7 @@ func TestCodecThatDecodesNothing(t *testing.T) {
 	}{
 		"do": {do, false}, "do many": {doMany, false}, "do without Redis": {do, true}, "do many without Redis": {doMany, true},
 	} {
-		subBubble(t, what, func(f *fixture, _ *miniredis.Miniredis) {
+		subBubble(t, what, func(f *fixture) {
 			blind := &jsonCodec{unmarshal: func() error { return errors.New("sees nothing") }}
 			g, wire := f.open(maxLoads(most), locally, func(c *singleflight.Config[string]) { c.Codec = blind })
 			if c.away {
@@ -167,7 +164,7 @@ func TestCodecThatDecodesNothing(t *testing.T) {
 // A caller that can't decode what others load, however often it looks, has its own
 // loader's value in the end. It stores nothing over what they can read.
 func TestCallerThatDecodesNothingStoresNothing(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		blind := &jsonCodec{unmarshal: func() error { return errors.New("sees nothing") }}
 		g, wire := f.open(func(c *singleflight.Config[string]) { c.Codec, c.Schema = blind, 1 })
 		other, _ := f.open(func(c *singleflight.Config[string]) { c.Schema = 1 })

@@ -17,8 +17,7 @@ import (
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
-// The documented bounds of the calls, whatever their number, for clients with these
-// timeouts.
+// The documented bounds of the calls, whatever their number, for clients with these timeouts.
 const (
 	boundsTimeout = time.Second                     // the client's ReadTimeout and WriteTimeout
 	lookBound     = 3*time.Second + 2*boundsTimeout // to look a key up
@@ -28,9 +27,8 @@ const (
 
 func shortTimeouts(o *redis.Options) { o.ReadTimeout, o.WriteTimeout = boundsTimeout, boundsTimeout }
 
-// Packets to connect are dropped, with go-redis's own patience: every call ends within
-// its bound, however many callers there are. Under LoadLocally a key that is cached has
-// its value.
+// Packets to connect are dropped, with go-redis's own patience: every call ends within its bound, however many
+// callers there are. Under LoadLocally a key that is cached has its value.
 func TestBoundsOfCachedValuesWhereDialsAreDropped(t *testing.T) {
 	t.Parallel()
 	srv := redistest.StartServer(t, redistest.Newest(t))
@@ -60,9 +58,8 @@ func TestBoundsOfCachedValuesWhereDialsAreDropped(t *testing.T) {
 	}
 }
 
-// A node of a Cluster is stopped, with its replica: calls about its keys end within
-// their bounds. Calls about keys of other nodes do not wait for it, and a DoMany of keys
-// of all nodes gets what the other nodes have.
+// A node of a Cluster is stopped, with its replica: calls about its keys end within their bounds. Calls about keys of
+// other nodes do not wait for it, and a DoMany of keys of all nodes gets what the other nodes have.
 func TestBoundsOfCachedValuesWhereANodeIsStopped(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")

@@ -10,9 +10,8 @@ import (
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
-// A request that the network held back shows a clock of the server's that is
-// ahead by as long. What was known before is closer, so that a fresh value isn't
-// taken for an old one and loaded again.
+// A request that the network held back shows a clock of the server's that is ahead by as long. What was known before
+// is closer, so that a fresh value isn't taken for an old one and loaded again.
 func TestFaultSlowRequestDoesNotAgeValues(t *testing.T) {
 	t.Parallel()
 	redistest.EachSingle(t, func(t *testing.T, target redistest.Target) {

@@ -12,8 +12,7 @@ import (
 
 func loadLocally(c *singleflight.Config[string]) { c.OnUnavailable = singleflight.LoadLocally }
 
-// oldThenNew is a loader that returns "old" when gate is closed, and "new"
-// in every later call.
+// oldThenNew is a loader that returns "old" when gate is closed, and "new" in every later call.
 func oldThenNew() (load loaderFunc, began, gate chan struct{}) {
 	began, gate = make(chan struct{}), make(chan struct{})
 	var calls atomic.Int32

@@ -85,8 +85,7 @@ func (x *tortured) member(kind string, change func(*nearRole), trouble func(c *r
 	})
 }
 
-// judge reports stale reads, and controls that show none: then the torture would not show them
-// either.
+// judge reports stale reads, and controls that show none: then the torture would not show them either.
 func (x *tortured) judge(controls ...string) {
 	x.t.Helper()
 	x.busy.Wait()
@@ -113,10 +112,9 @@ const nearTorture = 300 * time.Millisecond // NearFor
 
 func near(r *nearRole) { r.NearFor = nearTorture }
 
-// Readers, writers and controls share keys while connections lose, delay and end what they
-// carry, and readers are stopped, killed and restarted. No reader with copies in memory gets
-// what an invalidation that had returned before was to drop. The controls, which keep values
-// without read leases, do. LEASEHOLD_SOAK makes it longer.
+// Readers, writers and controls share keys while connections lose, delay and end what they carry, and readers are
+// stopped, killed and restarted. No reader with copies in memory gets what an invalidation that had returned before
+// was to drop. The controls, which keep values without read leases, do. LEASEHOLD_SOAK makes it longer.
 func TestNearTorture(t *testing.T) {
 	srv := redistest.StartServer(t, redistest.Newest(t))
 	x := newTortured(t, srv.Addr())

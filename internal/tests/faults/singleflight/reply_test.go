@@ -21,8 +21,7 @@ type replyLoser struct {
 	loads atomic.Int32
 }
 
-// lastingLease is for a process whose replies are not lost: it keeps its lease on a busy
-// machine, too.
+// lastingLease is for a process whose replies are not lost: it keeps its lease on a busy machine, too.
 func lastingLease(c *singleflight.Config[string]) { c.LeaseTTL = 10 * time.Second }
 
 func shortLease(c *singleflight.Config[string]) { c.LeaseTTL = 1500 * time.Millisecond }
@@ -78,8 +77,7 @@ var groupLives = []struct {
 	{"gives up", lifeThatGivesUp, 1},
 }
 
-// A reply is lost at each command of a life in turn: the value comes all the same, and
-// nothing is left.
+// A reply is lost at each command of a life in turn: the value comes all the same, and nothing is left.
 func TestFaultLostReplyAtEveryCommand(t *testing.T) {
 	var all []harness.Life
 	for _, l := range groupLives {
@@ -95,8 +93,7 @@ func TestFaultLostReplyAtEveryCommand(t *testing.T) {
 	harness.WantLost(t, lost, "time", "GET", "load enter", "load renew", "load publish", "load invalidate", "SUBSCRIBE")
 }
 
-// lifeThatLoads loads, for so long that the lease is renewed, hits, invalidates
-// and looks again.
+// lifeThatLoads loads, for so long that the lease is renewed, hits, invalidates and looks again.
 func lifeThatLoads(x *replyLoser) {
 	g := x.open()
 	gate := make(chan struct{})

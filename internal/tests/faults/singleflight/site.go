@@ -1,5 +1,4 @@
-// Package singleflight holds what the package singleflight does under each fault, on
-// real servers.
+// Package singleflight holds what the package singleflight does under each fault, on real servers.
 package singleflight
 
 import (

@@ -14,9 +14,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
 )
 
-// One of the keys in Redis is somebody else's, of another type: calls say so, and
-// nothing is overwritten or deleted, nor anything written beside it. A load that
-// meets it at its end returns its value all the same.
+// One of the keys in Redis is somebody else's, of another type: calls say so, and nothing is overwritten or deleted,
+// nor anything written beside it. A load that meets it at its end returns its value all the same.
 func TestFaultKeyOfAnotherType(t *testing.T) {
 	redistest.EachSingle(t, func(t *testing.T, target redistest.Target) {
 		s := newFaultSite(t, target.Client(t))
@@ -89,8 +88,7 @@ func TestFaultReadOnly(t *testing.T) {
 	redistest.AtMost(t, time.Since(began), 5*time.Second+harness.Slack, "calls to a replica took %v")
 }
 
-// Memory runs out during a load: the value is returned to all, not stored, and
-// nobody gets an error.
+// Memory runs out during a load: the value is returned to all, not stored, and nobody gets an error.
 func TestFaultOutOfMemoryDuringALoad(t *testing.T) {
 	srv := redistest.StartServer(t, redistest.Newest(t))
 	s := newFaultSite(t, srv.Client())
